@@ -1,0 +1,49 @@
+// What a compiler returns: code for the driver and for the emulator, and what the assembler said about it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+/// Which compiler made an image. Two compilers with equal identity give equal bytes for equal bundles.
+struct CompilerIdentity {
+  std::string name;  ///< "nvrtc"
+  int major_version = 0;
+  int minor_version = 0;
+  std::string build_id;  ///< the build id note of the library file, hexadecimal
+
+  /// "nvrtc 13.0 (build id ab12...)"
+  std::string to_string() const;
+  friend bool operator==(const CompilerIdentity&, const CompilerIdentity&) = default;
+};
+
+/// Resources of one kernel, from the assembler's report.
+struct EntryReport {
+  std::string name;
+  int registers = 0;
+  int spill_store_bytes = 0;
+  int spill_load_bytes = 0;
+  int stack_bytes = 0;
+  int static_smem_bytes = 0;
+  int barriers = 0;
+};
+
+struct CompileReport {
+  CompilerIdentity compiler;
+  std::string log;  ///< as the compiler printed it
+  std::vector<EntryReport> entries;
+  std::vector<std::string>
+      notes;  ///< the assembler's performance notes ("setmaxnreg ignored ...") and warnings, one a line
+  double compile_ms = 0;
+};
+
+struct Image {
+  std::string ptx;
+  std::vector<std::byte> cubin;
+  CompileReport report;
+};
+
+}  // namespace tessera

@@ -1,0 +1,25 @@
+// What the generator hands to a compiler: every source by virtual name, and the options. Nothing else may influence the
+// result, so the bundle's bytes are the larger part of the cache key. Paths are virtual and absolute-free
+// ("fmha/kernel.cuh", "entry.cu"); the compiler receives them from memory and looks at no file system.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+struct SourceFile {
+  std::string path;  ///< as an #include spells it
+  std::string text;
+};
+
+struct SourceBundle {
+  std::string program;  ///< virtual name of the translation unit, "/tessera/fmha/entry.cu": it shows up in line tables
+  std::string text;     ///< the translation unit
+  std::vector<SourceFile> headers;   ///< sorted by path, each once
+  std::string arch;                  ///< "sm_90a"
+  std::vector<std::string> options;  ///< passed as they are, besides the architecture
+  std::vector<std::string> entries;  ///< names of the extern "C" kernels that it defines
+};
+
+}  // namespace tessera

@@ -1,0 +1,95 @@
+// Problem -> Plan -> SourceBundle. Pure functions: no device, no environment, no clock; the same Problem gives the same
+// bytes everywhere.
+//
+// A Plan names the Config that the templates are specialised with, why it won, why every other candidate did not, what
+// the kernel needs (shared memory by region, roles with their registers), and the launch as data. plan.json is its JSON
+// form and the contract with every host.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/launch.h"
+#include "base/launch_json.h"
+#include "base/source_bundle.h"
+#include "generator/problem.h"
+#include "templates/spec/copy2d.h"
+#include "templates/spec/fmha.h"
+
+namespace tessera {
+
+/// One field of a Config, in the spelling of flags and JSON ("tile_m" "128", "swizzle" "128B").
+struct ConfigField {
+  std::string name;
+  std::string value;
+  bool is_number = false;
+};
+
+struct SmemRegion {
+  std::string name;
+  std::int64_t offset = 0;
+  std::int64_t bytes = 0;
+};
+
+/// Warps with one job.
+struct RolePlan {
+  std::string name;
+  int first_warp = 0;
+  int warps = 0;
+  int registers = 0;  ///< per thread, after setmaxnreg
+};
+
+/// One tensor of the kernel as it is stored, copied and multiplied.
+struct OperandPlan {
+  std::string name;
+  std::string dtype;
+  std::string tensor_map_type;  ///< empty: not copied through a tensor map
+  std::string swizzle;
+  std::string use;  ///< "A of S = Q K^T", ...
+};
+
+/// A candidate that was not chosen.
+struct Rejection {
+  std::string candidate;  ///< "tile 128x128, 3 stages, 128B"
+  std::string reason;  ///< "229,504 bytes of shared memory, 227,328 allowed: drop a stage", or "legal; scored 0.93 of
+                       ///< the choice"
+  bool is_legal = false;
+};
+
+using AnyConfig = std::variant<copy2d::Config, fmha::Config>;
+
+struct Plan {
+  std::string op;
+  Arch arch;
+  std::string kernel;  ///< name of the entry, as profilers show it
+  AnyConfig config;
+  std::vector<ConfigField> fields;
+  std::string mma_kind;  ///< "wgmma.f16"; empty where nothing is multiplied
+  std::vector<OperandPlan> operands;
+  std::vector<SmemRegion> smem;
+  std::int64_t smem_bytes = 0;
+  std::vector<RolePlan> roles;
+  std::string reason;  ///< why this Config
+  std::vector<Rejection> rejected;
+  LaunchPlan launch;
+};
+
+/// Throws Error{unsupported} (no legal candidate, or an illegal pin: message with the rule, value and bound, notes with
+/// every rejection), Error{usage} for a Problem outside its types' ranges.
+Plan make_plan(const Problem& problem);
+
+/// The sources of the planned kernel: config, entry and exactly the embedded templates that they include.
+/// template_overrides: virtual path -> text, in place of embedded files (development).
+SourceBundle emit(const Plan& plan, const std::vector<SourceFile>& template_overrides = {});
+
+/// The same as one self-contained source; its first line is a comment with the nvcc command that compiles it to a
+/// cubin.
+std::string emit_single_file(const Plan& plan);
+
+/// {"version", "op", "arch", "kernel", "config", ..., "launch"}; keys in a fixed order. `rejected` is left out unless
+/// asked for, so that the stored contract doesn't change with the list of candidates.
+OrderedJson to_json(const Plan& plan, bool with_rejected);
+
+}  // namespace tessera

@@ -1,0 +1,73 @@
+// What a caller asks for: the facts that compiled code depends on, optional pins of the choices that the planner would
+// make, and optional hints.
+//
+// A field that is a fact changes the kernel. A pin (std::optional) fixes what the planner otherwise chooses; an illegal
+// pin is refused with the rule that it breaks, never replaced. A hint (Hint) steers the choice only: every kernel is
+// right on its whole declared domain. Problems are compared and hashed by all of it. The default Problem of an operator
+// is a legal one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "templates/spec/types.h"
+
+namespace tessera {
+
+/// A target that code is generated for: compute capability times ten and the suffix 'a' (this very capability), 'f'
+/// (its family) or 0.
+struct Arch {
+  int number = 90;
+  char suffix = 'a';
+
+  /// "sm_90a". Throws Error{usage} for a text that is not of this form.
+  static Arch parse(std::string_view text);
+  std::string to_string() const;
+  friend bool operator==(const Arch&, const Arch&) = default;
+};
+
+/// A size that the caller expects; 0: unknown.
+using Hint = std::int64_t;
+
+/// TMA load and store of one tile after the other: y = x for a tensor of rank 1..5. The smallest operator.
+struct Copy2d {
+  Arch arch{};
+  DType dtype = DType::f32;
+  int rank = 2;
+  std::optional<int> tile_inner;  ///< box extent along dimension 0, elements
+  std::optional<int> tile_outer;  ///< box extent along dimension 1, elements
+  std::optional<Swizzle> swizzle;
+  friend bool operator==(const Copy2d&, const Copy2d&) = default;
+};
+
+/// Attention forward. Shapes, masks and meanings: docs/operators.md.
+struct Fmha {
+  Arch arch{};
+  int head_dim = 128;
+  DType dtype = DType::bf16;  ///< of q, k, v, and of o when it is normalised: bf16 or f16
+  Mask mask = Mask::none;
+  Output output = Output::normalized;
+  std::optional<int> tile_m;  ///< query rows of one CTA
+  std::optional<int> tile_n;  ///< keys of one step
+  std::optional<int> stages;  ///< K/V ring slots
+  std::optional<Swizzle> swizzle;
+  std::optional<MmaKind> mma_kind;
+  Hint batch = 0, heads_q = 0, heads_kv = 0, seqlen_q = 0, seqlen_k = 0;
+  friend bool operator==(const Fmha&, const Fmha&) = default;
+};
+
+using Problem = std::variant<Copy2d, Fmha>;
+
+/// "copy2d", "fmha".
+std::string_view operator_name(const Problem& problem) noexcept;
+Arch arch_of(const Problem& problem) noexcept;
+
+struct ProblemHash {
+  std::size_t operator()(const Problem& problem) const noexcept;
+};
+
+}  // namespace tessera

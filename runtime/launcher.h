@@ -1,0 +1,59 @@
+// Runs a LaunchPlan on a Device. Construction does all that can be done ahead (names to slots, entries, parameter
+// layout against the driver's, shared memory limits); launch() only evaluates expressions, checks domain, buffers and
+// tensor-map rules, encodes maps and launches the steps. Links neither planner nor templates: cubin + plan.json are
+// enough.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/device.h"
+#include "base/launch.h"
+
+namespace tessera {
+
+inline constexpr std::int64_t kUseDefault = INT64_MIN;  ///< a size that the caller leaves to its default
+
+/// Values in the plan's order of sizes, scalars and buffers. A size may be kUseDefault, a scalar NaN for its default.
+struct LaunchArguments {
+  std::span<const std::int64_t> sizes;
+  std::span<const double> scalars;
+  std::span<const DevicePointer> buffers;
+  DevicePointer workspace = 0;
+  std::int64_t workspace_bytes = 0;
+};
+
+class Launcher {
+ public:
+  /// Loads the image in the device's current context. Throws Error{device} when code and plan disagree (entry missing,
+  /// parameter layout).
+  Launcher(Device& device, LaunchPlan plan, const Image& image);
+  ~Launcher();
+  Launcher(const Launcher&) = delete;
+  Launcher& operator=(const Launcher&) = delete;
+
+  const LaunchPlan& plan() const noexcept;
+  /// Index of a name in the plan's order; throws Error{usage} with the names that exist.
+  int size_index(std::string_view name) const;
+  int scalar_index(std::string_view name) const;
+  int buffer_index(std::string_view name) const;
+  std::int64_t workspace_bytes(const LaunchArguments& arguments) const;
+
+  /// Thread-safe, allocates nothing, synchronises nothing. Throws Error{usage} for arguments outside the domain, a
+  /// missing or misaligned pointer, a tensor map that breaks a rule; Error{device} when the driver refuses.
+  void launch(Stream stream, const LaunchArguments& arguments) const;
+
+  /// Every tensor map of this launch, resolved: for `plan`, `check` and tests. Buffers may be 0 (address rules are then
+  /// not checked).
+  std::vector<std::pair<std::string, ResolvedTensorMap>> resolve_tensor_maps(const LaunchArguments& arguments) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,25 @@
+// NVRTC behind the Compiler seam: the library and its builtins are found and opened at run time, so that every program
+// starts without them.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/compiler.h"
+
+namespace tessera {
+
+struct NvrtcOptions {
+  std::filesystem::path library;  ///< the libnvrtc.so to open; empty: the usual places (see docs/tour.md)
+  std::filesystem::path
+      repro_folder;  ///< where a failing compile leaves its sources and the command; empty: the temporary folder
+};
+
+/// Throws Error{compile} that lists the places searched when there is no NVRTC.
+std::unique_ptr<Compiler> make_nvrtc_compiler(const NvrtcOptions& options = {});
+/// The library that make_nvrtc_compiler would open; nothing when there is none.
+std::optional<std::filesystem::path> find_nvrtc(const NvrtcOptions& options = {});
+
+}  // namespace tessera
