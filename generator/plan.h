@@ -15,8 +15,8 @@
 #include "base/launch_json.h"
 #include "base/source_bundle.h"
 #include "generator/problem.h"
-#include "templates/spec/copy2d.h"
-#include "templates/spec/fmha.h"
+#include "spec/copy2d.h"
+#include "spec/fmha.h"
 
 namespace tessera {
 

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <variant>
 
-#include "templates/spec/types.h"
+#include "spec/types.h"
 
 namespace tessera {
 
