@@ -1,0 +1,13 @@
+// Addresses of shared memory as PTX wants them: 32-bit offsets in the shared window.
+#pragma once
+
+namespace tessera::ptx {
+
+// PTX ISA "cvta", PTX 1.0, any target. Not volatile: the result depends on the pointer alone.
+__device__ __forceinline__ unsigned shared_address(const void* pointer) {
+  unsigned address;
+  asm("{\n\t.reg .u64 t;\n\tcvta.to.shared.u64 t, %1;\n\tcvt.u32.u64 %0, t;\n\t}" : "=r"(address) : "l"(pointer));
+  return address;
+}
+
+}  // namespace tessera::ptx
