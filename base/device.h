@@ -22,9 +22,13 @@ namespace tessera {
 /// Address in the device's memory; 0 is null.
 using DevicePointer = std::uint64_t;
 
-/// A queue of work. The caller's own CUstream is a valid value; 0 is the default stream.
+/// A queue of work: the caller's own CUstream (a pointer) or a device's own handle; default-constructed, the default
+/// stream.
 struct Stream {
   std::uintptr_t handle = 0;
+  Stream() = default;
+  Stream(void* cu_stream) : handle(reinterpret_cast<std::uintptr_t>(cu_stream)) {}  // NOLINT: a CUstream is a stream
+  static Stream from_handle(std::uintptr_t value) { return Stream(reinterpret_cast<void*>(value)); }
 };
 
 struct Event {

@@ -1,0 +1,220 @@
+// tessera as a library: ask for a kernel by its Problem, get code for it from the cache or the compiler, launch it on
+// your stream.
+//
+//   tessera::Jit jit{tessera::JitOptions::from_environment()};
+//   auto kernel = jit.kernel(tessera::Fmha{.head_dim = 128, .mask = tessera::Mask::causal});
+//   kernel.launch(stream, {.q = q, .k = k, .v = v, .o = o, .batch = 4, .heads_q = 32, .heads_kv = 8, .seqlen_q = 4096,
+//   .seqlen_k = 4096});
+//
+// Everything is thread-safe. launch() works in the context that is current on the calling thread, on the stream given;
+// it neither allocates nor synchronises, so it may be captured into a graph once the kernel was prepared in that
+// context. Failures are tessera::Error.
+#pragma once
+
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "base/device.h"
+#include "base/error.h"
+#include "generator/plan.h"
+#include "generator/problem.h"
+#include "runtime/cache.h"
+#include "runtime/launcher.h"
+
+namespace tessera {
+
+/// What happens when a kernel is in no cache tier.
+enum class CompilePolicy : std::uint8_t {
+  allow,  ///< compile it
+  warn,   ///< compile it and emit an event
+  forbid  ///< Error{unsupported} that names the command that would have warmed it
+};
+
+/// Something that a server may want to log. Delivered on the thread where it happened.
+struct JitEvent {
+  enum class Kind : std::uint8_t { hit, compile_started, compile_finished, compile_failed, warning };
+  Kind kind = Kind::hit;
+  std::string kernel;  ///< entry name; empty for warnings of the cache
+  CacheTier tier = CacheTier::memory;
+  double milliseconds = 0;
+  std::string message;
+};
+
+struct JitOptions {
+  std::filesystem::path cache_dir;  ///< empty: $XDG_CACHE_HOME/tessera or ~/.cache/tessera
+  bool use_disk_cache = true;
+  std::vector<std::filesystem::path> system_cache_dirs;  ///< read-only, searched after cache_dir
+  std::int64_t cache_max_bytes = std::int64_t{8} << 30;
+  bool trust_cache_dir = false;
+  bool require_compiler = false;  ///< only entries of the compiler that is present
+  CompilePolicy policy = CompilePolicy::allow;
+  std::filesystem::path nvrtc_library;     ///< empty: searched
+  std::filesystem::path repro_dir;         ///< where a failing compile is left; empty: the temporary folder
+  std::filesystem::path templates_dir;     ///< development: files here replace embedded templates; enters the key
+  std::vector<std::string> nvrtc_options;  ///< development: appended to the compiler's options; enters the key
+  std::chrono::milliseconds compile_time_limit{0};  ///< a waiter gives up with Error{compile} after this; 0: never
+  std::function<void(const JitEvent&)> on_event;
+
+  /// The one place that reads the environment: TESSERA_CACHE_DIR, TESSERA_SYSTEM_CACHE_DIRS (colon-separated),
+  /// TESSERA_CACHE_MAX_BYTES, TESSERA_TRUST_CACHE_DIR, TESSERA_REQUIRE_COMPILER, TESSERA_COMPILE_POLICY (allow, warn,
+  /// forbid), TESSERA_NVRTC, TESSERA_REPRO_DIR, TESSERA_TEMPLATES, TESSERA_NVRTC_OPTIONS (space-separated),
+  /// TESSERA_COMPILE_TIME_LIMIT_MS; XDG_CACHE_HOME and HOME for the default folder. Throws Error{usage} for a value
+  /// that does not parse.
+  static JitOptions from_environment();
+};
+
+/// Host-side arguments of an attention launch. Pointers are device addresses; strides in elements, kUseDefault for a
+/// dense tensor. q [batch, seqlen_q, heads_q, head_dim], k and v [batch, seqlen_k, heads_kv, head_dim], o like q; lse,
+/// row_max, row_sum fp32 [batch, heads_q, seqlen_q]. softmax_scale NaN: 1 / sqrt(head_dim).
+struct FmhaArguments {
+  DevicePointer q = 0, k = 0, v = 0, o = 0;
+  DevicePointer lse = 0, row_max = 0, row_sum = 0;
+  std::int64_t batch = 0, heads_q = 0, heads_kv = 0, seqlen_q = 0, seqlen_k = 0;
+  double softmax_scale = std::numeric_limits<double>::quiet_NaN();
+  std::int64_t q_stride_batch = kUseDefault, q_stride_seqlen = kUseDefault, q_stride_head = kUseDefault;
+  std::int64_t k_stride_batch = kUseDefault, k_stride_seqlen = kUseDefault, k_stride_head = kUseDefault;
+  std::int64_t v_stride_batch = kUseDefault, v_stride_seqlen = kUseDefault, v_stride_head = kUseDefault;
+  std::int64_t o_stride_batch = kUseDefault, o_stride_seqlen = kUseDefault, o_stride_head = kUseDefault;
+  DevicePointer workspace = 0;
+  std::int64_t workspace_bytes = 0;
+};
+
+/// Compiled code for one Problem, loaded into each context where it is used. Shared; lives as long as its last handle.
+class Kernel {
+ public:
+  Kernel(Plan plan, std::shared_ptr<const CacheEntry> entry);
+  ~Kernel();
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
+
+  const Plan& plan() const noexcept;
+  const CacheEntry& entry() const noexcept;
+
+  /// Loads the code in the current context of the device, so that later launches there may be captured. Idempotent.
+  void prepare(Device& device);
+  /// Values in the plan's order (see launcher()). Loads first where that has not happened; inside a capture that is
+  /// Error{usage}.
+  void launch(Device& device, Stream stream, const LaunchArguments& arguments);
+  /// The launcher of the device's current context; prepares where needed.
+  const Launcher& launcher(Device& device);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// A kernel whose arguments have names. Copies are cheap and share the code.
+class FmhaKernel {
+ public:
+  explicit FmhaKernel(std::shared_ptr<Kernel> kernel);
+  /// On the GPU whose context is current on this thread; stream is a CUstream. See Kernel::launch.
+  void launch(Stream stream, const FmhaArguments& arguments) const;
+  void launch(Device& device, Stream stream, const FmhaArguments& arguments) const;
+  /// Bytes of workspace that these arguments need (0 for most kernels).
+  std::int64_t workspace_bytes(Device& device, const FmhaArguments& arguments) const;
+  void prepare() const;
+  Kernel& kernel() const noexcept { return *kernel_; }
+
+ private:
+  struct Slots;
+  std::shared_ptr<Kernel> kernel_;
+  std::shared_ptr<const Slots> slots_;
+};
+
+/// Progress of a warm-up, after each finished kernel.
+struct WarmProgress {
+  std::int64_t done = 0, total = 0;  ///< distinct kernels
+  double seconds = 0, seconds_left = 0;
+  std::string kernel;
+};
+
+struct WarmedKernel {
+  std::string op, arch, kernel;
+  EntryKeys keys;
+  bool was_hit = false;
+  CacheTier tier = CacheTier::compiled;
+  std::string error;               ///< empty: compiled or hit
+  std::vector<std::string> notes;  ///< of the error, or the assembler's
+  double compile_ms = 0;
+  int registers = 0, spill_bytes = 0;
+  std::int64_t smem_bytes = 0;
+};
+
+/// A Problem that no kernel exists for, with the planner's reason.
+struct RejectedProblem {
+  std::size_t index = 0;  ///< into the span that was given
+  std::string reason;
+};
+
+struct WarmReport {
+  std::int64_t problems = 0, kernels = 0, compiled = 0, hit = 0, failed = 0;
+  bool was_cancelled = false;
+  double seconds = 0;
+  std::vector<RejectedProblem> rejected;
+  std::vector<WarmedKernel> entries;
+};
+
+struct WarmOptions {
+  int jobs = 0;  ///< parallel compiles; 0: one per core
+  bool dry_run = false;
+  std::function<void(const WarmProgress&)> on_progress;
+  std::stop_token stop;
+};
+
+/// One Problem as the cache sees it.
+struct Coverage {
+  std::size_t index = 0;
+  std::string kernel;
+  std::optional<CacheTier> tier;  ///< nothing: a miss
+  std::string rejected;           ///< the planner's reason, when no kernel exists
+};
+
+struct JitStats {
+  CacheStats cache;
+  std::int64_t kernel_hits = 0;  ///< requests answered by a kernel that this Jit already holds
+};
+
+class Jit {
+ public:
+  /// Opens no device and no compiler before it needs one.
+  explicit Jit(JitOptions options = {});
+  ~Jit();
+  Jit(const Jit&) = delete;
+  Jit& operator=(const Jit&) = delete;
+
+  FmhaKernel kernel(const Fmha& problem);
+  std::shared_ptr<Kernel> kernel(const Problem& problem);
+
+  /// Plans all, counts the distinct kernels, compiles those that no tier has, in parallel. A failed kernel does not
+  /// stop the others.
+  WarmReport warm(std::span<const Problem> problems, const WarmOptions& options = {});
+  /// Would kernel() be served without compiling? Needs neither a GPU nor a compiler.
+  std::vector<Coverage> check(std::span<const Problem> problems);
+  /// Sources, options and keys of a plan, as this Jit would compile it (overrides included).
+  SourceBundle bundle(const Plan& plan) const;
+  EntryKeys keys(const Plan& plan);
+
+  Cache& cache();
+  const JitOptions& options() const noexcept;
+  /// The compiler, or null where there is none.
+  Compiler* compiler();
+  /// Replaces the compiler; for tests and for hosts with a compiler of their own. Before first use.
+  void set_compiler(std::shared_ptr<Compiler> compiler);
+  JitStats stats() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tessera
