@@ -77,6 +77,10 @@ TESSERA_HD constexpr unsigned swizzle_address(Swizzle swizzle, unsigned address)
 // Which scores count: all of them, or key j <= query i + seqlen_k - seqlen_q (bottom-right aligned).
 enum class Mask { none, causal };
 
+// What attention writes: O in the operands' type, divided by the row sums; or fp32 O = sum exp(s - m) v beside m and
+// the row sums, for a caller that merges several key ranges.
+enum class Output { normalized, unnormalized };
+
 // The matrix instruction: wgmma with 16-bit operands and fp32 accumulators. On the command line: wgmma.f16.
 enum class MmaKind { wgmma_f16 };
 
