@@ -38,9 +38,9 @@ struct Copy2d {
   Arch arch{};
   DType dtype = DType::f32;
   int rank = 2;
-  std::optional<int> tile_inner;  ///< box extent along dimension 0, elements
-  std::optional<int> tile_outer;  ///< box extent along dimension 1, elements
-  std::optional<Swizzle> swizzle;
+  std::optional<int> tile_inner{};  ///< box extent along dimension 0, elements
+  std::optional<int> tile_outer{};  ///< box extent along dimension 1, elements
+  std::optional<Swizzle> swizzle{};
   friend bool operator==(const Copy2d&, const Copy2d&) = default;
 };
 
@@ -51,11 +51,11 @@ struct Fmha {
   DType dtype = DType::bf16;  ///< of q, k, v, and of o when it is normalised: bf16 or f16
   Mask mask = Mask::none;
   Output output = Output::normalized;
-  std::optional<int> tile_m;  ///< query rows of one CTA
-  std::optional<int> tile_n;  ///< keys of one step
-  std::optional<int> stages;  ///< K/V ring slots
-  std::optional<Swizzle> swizzle;
-  std::optional<MmaKind> mma_kind;
+  std::optional<int> tile_m{};  ///< query rows of one CTA
+  std::optional<int> tile_n{};  ///< keys of one step
+  std::optional<int> stages{};  ///< K/V ring slots
+  std::optional<Swizzle> swizzle{};
+  std::optional<MmaKind> mma_kind{};
   Hint batch = 0, heads_q = 0, heads_kv = 0, seqlen_q = 0, seqlen_k = 0;
   friend bool operator==(const Fmha&, const Fmha&) = default;
 };

@@ -1,0 +1,93 @@
+#include "generator/problem.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <functional>
+
+#include "base/error.h"
+
+namespace tessera {
+
+namespace {
+
+template <class T>
+void mix(std::size_t& seed, const T& value) {
+  seed ^= std::hash<T>{}(value) + 0x9e3779b97f4a7c15ULL + (seed << 6) + (seed >> 2);
+}
+
+template <class T>
+void mix(std::size_t& seed, const std::optional<T>& value) {
+  mix(seed, value.has_value());
+  if (value) mix(seed, *value);
+}
+
+void mix(std::size_t& seed, Arch arch) {
+  mix(seed, arch.number);
+  mix(seed, arch.suffix);
+}
+
+std::size_t hash_of(const Copy2d& p) {
+  std::size_t seed = 1;
+  mix(seed, p.arch);
+  mix(seed, p.dtype);
+  mix(seed, p.rank);
+  mix(seed, p.tile_inner);
+  mix(seed, p.tile_outer);
+  mix(seed, p.swizzle);
+  return seed;
+}
+
+std::size_t hash_of(const Fmha& p) {
+  std::size_t seed = 2;
+  mix(seed, p.arch);
+  mix(seed, p.head_dim);
+  mix(seed, p.dtype);
+  mix(seed, p.mask);
+  mix(seed, p.output);
+  for (const std::optional<int>& pin : {p.tile_m, p.tile_n, p.stages}) mix(seed, pin);
+  mix(seed, p.swizzle);
+  mix(seed, p.mma_kind);
+  for (const Hint hint : {p.batch, p.heads_q, p.heads_kv, p.seqlen_q, p.seqlen_k}) mix(seed, hint);
+  return seed;
+}
+
+}  // namespace
+
+Arch Arch::parse(std::string_view text) {
+  const auto fail = [&]() -> Arch {
+    throw Error(ErrorKind::usage,
+                fmt::format("arch = {}: must be sm_, a compute capability times ten, and an optional 'a' or 'f', like "
+                            "sm_90a",
+                            text));
+  };
+  if (text.size() < 5 || text.substr(0, 3) != "sm_") return fail();
+  Arch arch{.number = 0, .suffix = 0};
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data() + 3, end, arch.number);
+  if (error != std::errc{} || arch.number < 10 || arch.number > 999 || text[3] == '0') return fail();
+  if (stop == end) return arch;
+  if (stop + 1 != end || (*stop != 'a' && *stop != 'f')) return fail();
+  arch.suffix = *stop;
+  return arch;
+}
+
+std::string Arch::to_string() const {
+  return suffix == 0 ? fmt::format("sm_{}", number) : fmt::format("sm_{}{}", number, suffix);
+}
+
+std::string_view operator_name(const Problem& problem) noexcept {
+  return std::holds_alternative<Copy2d>(problem) ? "copy2d" : "fmha";
+}
+
+Arch arch_of(const Problem& problem) noexcept {
+  if (const Copy2d* const copy2d = std::get_if<Copy2d>(&problem)) return copy2d->arch;
+  return std::get_if<Fmha>(&problem)->arch;
+}
+
+std::size_t ProblemHash::operator()(const Problem& problem) const noexcept {
+  if (const Copy2d* const copy2d = std::get_if<Copy2d>(&problem)) return hash_of(*copy2d);
+  return hash_of(*std::get_if<Fmha>(&problem));
+}
+
+}  // namespace tessera

@@ -1,0 +1,204 @@
+#include "generator/selectors.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <charconv>
+#include <limits>
+#include <type_traits>
+
+#include "base/error.h"
+#include "generator/words.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
+constexpr std::int64_t kMaxHint = std::int64_t{1} << 40;
+constexpr std::string_view kAuto = "auto";
+
+[[noreturn]] void refuse(const Selector& selector, std::string_view text, const std::string& demand) {
+  // A value that came from a file may be long or contain anything: what is shown of it stays one short line.
+  std::string shown(text.substr(0, 60));
+  for (char& c : shown)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  if (text.size() > 60) shown += "...";
+  const std::string_view or_auto = selector.kind == SelectorKind::pin ? ", or auto" : "";
+  throw Error(ErrorKind::usage, fmt::format("{} = {}: must be {}{}", selector.key, shown, demand, or_auto));
+}
+
+std::int64_t parse_number(const Selector& selector, std::string_view text) {
+  std::int64_t value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc::invalid_argument || stop != text.data() + text.size()) {
+    refuse(selector, text, "a whole number");
+  }
+  if (error == std::errc::result_out_of_range || value < selector.min || value > selector.max) {
+    refuse(selector, text, fmt::format("from {} to {}", selector.min, selector.max));
+  }
+  return value;
+}
+
+// Setter and getter of one field, by pointer to member: int, Hint, Arch, an enumeration, or an optional of these.
+template <auto Member>
+struct Field;
+
+template <class Op, class T, T Op::*Member>
+struct Field<Member> {
+  template <class U>
+  struct Strip {
+    using type = U;
+  };
+  template <class U>
+  struct Strip<std::optional<U>> {
+    using type = U;
+  };
+  using Value = typename Strip<T>::type;
+  static constexpr bool kIsPin = !std::is_same_v<T, Value>;
+
+  static void set(Problem& problem, const Selector& selector, std::string_view text) {
+    T& field = std::get<Op>(problem).*Member;
+    if constexpr (kIsPin) {
+      if (text == kAuto) {
+        field.reset();
+        return;
+      }
+    }
+    if constexpr (std::is_same_v<Value, Arch>) {
+      field = Arch::parse(text);
+    } else if constexpr (std::is_enum_v<Value>) {
+      Value value{};
+      if (!from_word(text, value)) refuse(selector, text, "one of " + word_list<Value>());
+      field = value;
+    } else {
+      field = static_cast<Value>(parse_number(selector, text));
+    }
+  }
+
+  static std::string text(const Problem& problem) {
+    const T& field = std::get<Op>(problem).*Member;
+    if constexpr (kIsPin) {
+      return field.has_value() ? value_text(*field) : std::string(kAuto);
+    } else {
+      return value_text(field);
+    }
+  }
+
+  static std::string value_text(const Value& value) {
+    if constexpr (std::is_same_v<Value, Arch>) {
+      return value.to_string();
+    } else if constexpr (std::is_enum_v<Value>) {
+      return std::string(to_word(value));
+    } else {
+      return std::to_string(value);
+    }
+  }
+};
+
+template <auto Member>
+Selector field(std::string_view flag, std::string_view key, std::string_view help) {
+  using F = Field<Member>;
+  using Value = typename F::Value;
+  Selector selector;
+  selector.flag = flag;
+  selector.key = key;
+  selector.kind = F::kIsPin ? SelectorKind::pin : std::is_same_v<Value, Hint> ? SelectorKind::hint : SelectorKind::fact;
+  if constexpr (std::is_enum_v<Value>) {
+    for (const Word<Value>& word : words_of(Value{})) selector.words.push_back(word.text);
+  }
+  if constexpr (std::is_integral_v<Value>) {
+    selector.is_number = true;
+    selector.min = selector.kind == SelectorKind::hint ? 0 : 1;
+    selector.max = selector.kind == SelectorKind::hint ? kMaxHint : kMaxInt;
+  }
+  selector.help = help;
+  selector.set = F::set;
+  selector.text = F::text;
+  return selector;
+}
+
+const std::vector<Selector>& copy2d_selectors() {
+  static const std::vector<Selector> table = {
+      field<&Copy2d::arch>("arch", "arch", "target: sm_90a"),
+      field<&Copy2d::dtype>("dtype", "dtype", "element type"),
+      field<&Copy2d::rank>("rank", "rank", "dimensions of the tensor: 1 to 5"),
+      field<&Copy2d::tile_inner>("tile-inner", "tile_inner", "elements of a tile along dimension 0"),
+      field<&Copy2d::tile_outer>("tile-outer", "tile_outer", "rows of a tile along dimension 1"),
+      field<&Copy2d::swizzle>("swizzle", "swizzle", "how TMA permutes a tile in shared memory"),
+  };
+  return table;
+}
+
+const std::vector<Selector>& fmha_selectors() {
+  static const std::vector<Selector> table = {
+      field<&Fmha::arch>("arch", "arch", "target: sm_90a"),
+      field<&Fmha::head_dim>("head-dim", "head_dim", "elements of a head: 64, 128 or 256"),
+      field<&Fmha::dtype>("dtype", "dtype", "type of q, k, v and of a normalised o: bf16 or f16"),
+      field<&Fmha::mask>("mask", "mask", "which keys a query sees; causal is bottom-right aligned"),
+      field<&Fmha::output>("output", "output", "rows divided by their sums, or fp32 rows with maximum and sum"),
+      field<&Fmha::tile_m>("tile-m", "tile_m", "query rows of one CTA"),
+      field<&Fmha::tile_n>("tile-n", "tile_n", "keys of one step"),
+      field<&Fmha::stages>("stages", "stages", "slots of the ring of key and value tiles"),
+      field<&Fmha::swizzle>("swizzle", "swizzle", "how TMA permutes a tile in shared memory"),
+      field<&Fmha::mma_kind>("mma-kind", "mma_kind", "matrix instruction"),
+      field<&Fmha::batch>("batch", "batch", "expected number of sequences"),
+      field<&Fmha::heads_q>("heads-q", "heads_q", "expected number of query heads"),
+      field<&Fmha::heads_kv>("heads-kv", "heads_kv", "expected number of key and value heads"),
+      field<&Fmha::seqlen_q>("seqlen-q", "seqlen_q", "expected number of queries"),
+      field<&Fmha::seqlen_k>("seqlen-k", "seqlen_k", "expected number of keys"),
+  };
+  return table;
+}
+
+const Selector& selector_of(const Problem& problem, std::string_view key) {
+  const std::span<const Selector> table = selectors(operator_name(problem));
+  for (const Selector& selector : table)
+    if (selector.key == key) return selector;
+  std::vector<std::string_view> keys;
+  for (const Selector& selector : table) keys.push_back(selector.key);
+  throw Error(ErrorKind::usage, fmt::format("{} has no field {}: its fields are {}", operator_name(problem),
+                                            key.substr(0, 60), fmt::join(keys, ", ")));
+}
+
+[[noreturn]] void refuse_operator(std::string_view op) {
+  throw Error(ErrorKind::usage,
+              fmt::format("op = {}: must be one of {}", op.substr(0, 60), fmt::join(operator_names(), ", ")));
+}
+
+}  // namespace
+
+std::string_view to_string(SelectorKind kind) noexcept {
+  switch (kind) {
+    case SelectorKind::fact:
+      return "fact";
+    case SelectorKind::pin:
+      return "pin";
+    case SelectorKind::hint:
+      return "hint";
+  }
+  return "?";
+}
+
+std::vector<std::string_view> operator_names() { return {"copy2d", "fmha"}; }
+
+std::span<const Selector> selectors(std::string_view op) {
+  if (op == "copy2d") return copy2d_selectors();
+  if (op == "fmha") return fmha_selectors();
+  refuse_operator(op);
+}
+
+Problem default_problem(std::string_view op) {
+  if (op == "copy2d") return Copy2d{};
+  if (op == "fmha") return Fmha{};
+  refuse_operator(op);
+}
+
+void set_field(Problem& problem, std::string_view key, std::string_view text) {
+  const Selector& selector = selector_of(problem, key);
+  selector.set(problem, selector, text);
+}
+
+std::string field_text(const Problem& problem, std::string_view key) { return selector_of(problem, key).text(problem); }
+
+}  // namespace tessera

@@ -1,0 +1,67 @@
+// How enumerations are spelled in flags, JSON, plans, kernel names and messages: one table per enumeration, in the
+// order in which help and messages list them.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "spec/types.h"
+
+namespace tessera {
+
+template <class Enum>
+struct Word {
+  Enum value;
+  std::string_view text;
+};
+
+inline constexpr Word<DType> kDTypeWords[] = {
+    {DType::bf16, "bf16"}, {DType::f16, "f16"},   {DType::f32, "f32"}, {DType::tf32, "tf32"}, {DType::f64, "f64"},
+    {DType::e4m3, "e4m3"}, {DType::e5m2, "e5m2"}, {DType::u8, "u8"},   {DType::u16, "u16"},   {DType::u32, "u32"},
+    {DType::s32, "s32"},   {DType::u64, "u64"},   {DType::s64, "s64"},
+};
+inline constexpr Word<Swizzle> kSwizzleWords[] = {
+    {Swizzle::none, "none"}, {Swizzle::b32, "32B"}, {Swizzle::b64, "64B"}, {Swizzle::b128, "128B"}};
+inline constexpr Word<Mask> kMaskWords[] = {{Mask::none, "none"}, {Mask::causal, "causal"}};
+inline constexpr Word<Output> kOutputWords[] = {{Output::normalized, "normalized"},
+                                                {Output::unnormalized, "unnormalized"}};
+inline constexpr Word<MmaKind> kMmaKindWords[] = {{MmaKind::wgmma_f16, "wgmma.f16"}};
+
+constexpr std::span<const Word<DType>> words_of(DType) { return kDTypeWords; }
+constexpr std::span<const Word<Swizzle>> words_of(Swizzle) { return kSwizzleWords; }
+constexpr std::span<const Word<Mask>> words_of(Mask) { return kMaskWords; }
+constexpr std::span<const Word<Output>> words_of(Output) { return kOutputWords; }
+constexpr std::span<const Word<MmaKind>> words_of(MmaKind) { return kMmaKindWords; }
+
+/// The spelling of a value: "bf16", "128B", "wgmma.f16". "?" for a value that its enumeration does not have.
+template <class Enum>
+constexpr std::string_view to_word(Enum value) {
+  for (const Word<Enum>& word : words_of(Enum{}))
+    if (word.value == value) return word.text;
+  return "?";
+}
+
+/// False when there is no such spelling; out is then unchanged.
+template <class Enum>
+constexpr bool from_word(std::string_view text, Enum& out) {
+  for (const Word<Enum>& word : words_of(Enum{}))
+    if (word.text == text) {
+      out = word.value;
+      return true;
+    }
+  return false;
+}
+
+/// "none, 32B, 64B, 128B"
+template <class Enum>
+std::string word_list() {
+  std::string list;
+  for (const Word<Enum>& word : words_of(Enum{})) {
+    if (!list.empty()) list += ", ";
+    list += word.text;
+  }
+  return list;
+}
+
+}  // namespace tessera

@@ -1,0 +1,120 @@
+#include "generator/selectors.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+using namespace tessera;
+
+namespace {
+
+std::string message_of(const auto& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::usage);
+    return error.what();
+  }
+  return "no error";
+}
+
+std::string refusal(std::string_view op, std::string_view key, std::string_view text) {
+  Problem problem = default_problem(op);
+  const Problem before = problem;
+  const std::string message = message_of([&] { set_field(problem, key, text); });
+  CHECK(problem == before);
+  return message;
+}
+
+}  // namespace
+
+TEST_CASE("every selector has a flag, a key that is the flag's name, a help text, and a default that sets itself") {
+  for (const std::string_view op : operator_names()) {
+    CHECK(operator_name(default_problem(op)) == op);
+    for (const Selector& selector : selectors(op)) {
+      CAPTURE(selector.key);
+      std::string flag(selector.key);
+      std::replace(flag.begin(), flag.end(), '_', '-');
+      CHECK(selector.flag == flag);
+      CHECK(!selector.help.empty());
+      Problem problem = default_problem(op);
+      const std::string text = field_text(problem, selector.key);
+      set_field(problem, selector.key, text);
+      CHECK(problem == default_problem(op));
+      CHECK(selector.kind == (text == "auto" ? SelectorKind::pin
+                              : text == "0"  ? SelectorKind::hint
+                                             : SelectorKind::fact));
+    }
+  }
+}
+
+TEST_CASE("every word and a number reach the Problem and come back") {
+  for (const std::string_view op : operator_names()) {
+    for (const Selector& selector : selectors(op)) {
+      std::vector<std::string> values(selector.words.begin(), selector.words.end());
+      if (selector.is_number) values = {std::to_string(selector.min), "7", std::to_string(selector.max)};
+      if (selector.key == "arch") values = {"sm_90a", "sm_100f", "sm_120"};
+      REQUIRE(!values.empty());
+      for (const std::string& value : values) {
+        CAPTURE(selector.key);
+        Problem problem = default_problem(op);
+        set_field(problem, selector.key, value);
+        CHECK(field_text(problem, selector.key) == value);
+        if (value != field_text(default_problem(op), selector.key)) {
+          CHECK(problem != default_problem(op));
+          CHECK(ProblemHash{}(problem) != ProblemHash{}(default_problem(op)));
+        }
+        if (selector.kind == SelectorKind::pin) {
+          set_field(problem, selector.key, "auto");
+          CHECK(problem == default_problem(op));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("bad values name the field, the value and what is legal") {
+  CHECK(refusal("fmha", "tile_m", "12x") == "tile_m = 12x: must be a whole number, or auto");
+  CHECK(refusal("fmha", "head_dim", "") == "head_dim = : must be a whole number");
+  CHECK(refusal("fmha", "head_dim", "auto") == "head_dim = auto: must be a whole number");
+  CHECK(refusal("fmha", "head_dim", "1.5") == "head_dim = 1.5: must be a whole number");
+  CHECK(refusal("fmha", "head_dim", "+1") == "head_dim = +1: must be a whole number");
+  CHECK(refusal("fmha", "head_dim", "-64") == "head_dim = -64: must be from 1 to 2147483647");
+  CHECK(refusal("fmha", "head_dim", "0") == "head_dim = 0: must be from 1 to 2147483647");
+  CHECK(refusal("fmha", "stages", "99999999999999999999") ==
+        "stages = 99999999999999999999: must be from 1 to 2147483647, or auto");
+  CHECK(refusal("fmha", "seqlen_q", "-1") == "seqlen_q = -1: must be from 0 to 1099511627776");
+  CHECK(refusal("fmha", "seqlen_k", "9223372036854775808") ==
+        "seqlen_k = 9223372036854775808: must be from 0 to 1099511627776");
+  CHECK(refusal("fmha", "mask", "casual") == "mask = casual: must be one of none, causal");
+  CHECK(refusal("fmha", "swizzle", "128b") == "swizzle = 128b: must be one of none, 32B, 64B, 128B, or auto");
+  CHECK(refusal("fmha", "mma_kind", "wgmma") == "mma_kind = wgmma: must be one of wgmma.f16, or auto");
+  CHECK(refusal("copy2d", "dtype", "float") ==
+        "dtype = float: must be one of bf16, f16, f32, tf32, f64, e4m3, e5m2, u8, u16, u32, s32, u64, s64");
+  CHECK(refusal("copy2d", "dtype", "a\nb") ==
+        "dtype = a?b: must be one of bf16, f16, f32, tf32, f64, e4m3, e5m2, u8, u16, u32, s32, u64, s64");
+  CHECK(refusal("copy2d", "rank", std::string(100, '7')) ==
+        "rank = " + std::string(60, '7') + "...: must be from 1 to 2147483647");
+  CHECK(refusal("copy2d", "tile", "1") ==
+        "copy2d has no field tile: its fields are arch, dtype, rank, tile_inner, tile_outer, swizzle");
+  CHECK(message_of([] { field_text(Fmha{}, "rank"); }).starts_with("fmha has no field rank: its fields are arch, "));
+  CHECK(message_of([] { selectors("gemm"); }) == "op = gemm: must be one of copy2d, fmha");
+  CHECK(message_of([] { default_problem("gemm"); }) == "op = gemm: must be one of copy2d, fmha");
+}
+
+TEST_CASE("targets") {
+  for (const char* const text : {"sm_90a", "sm_90", "sm_100a", "sm_103f", "sm_121a", "sm_75"}) {
+    CHECK(Arch::parse(text).to_string() == text);
+  }
+  CHECK(Arch::parse("sm_90a") == Arch{});
+  CHECK(arch_of(Copy2d{.arch = Arch::parse("sm_120a")}) == Arch{.number = 120, .suffix = 'a'});
+  for (const char* const text : {"", "sm_", "sm_9", "sm_090a", "sm_90b", "sm_90aa", "sm_90a ", "sm_-90", "90a",
+                                 "SM_90a", "sm_1000", "sm_99999999999", "compute_90a"}) {
+    CAPTURE(text);
+    CHECK(message_of([&] { Arch::parse(text); }) ==
+          "arch = " + std::string(text) +
+              ": must be sm_, a compute capability times ten, and an optional 'a' or 'f', like sm_90a");
+  }
+}
