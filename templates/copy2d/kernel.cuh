@@ -1,0 +1,59 @@
+// The body of copy2d: one warp, one tile, one barrier. In: tensor maps x and y and the tile counts (see
+// spec/copy2d.h). Out: y's tile. One thread does all of it, since a TMA copy is started by one thread and carries the
+// whole tile.
+#pragma once
+
+#include "copy2d/tile_copy.cuh"
+#include "ptx/address.cuh"
+#include "ptx/fence.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/tma.cuh"
+#include "spec/copy2d.h"
+
+namespace tessera::copy2d {
+
+// Illegal Configs fail here: the compiler's message shows the rule and its two numbers as template arguments.
+template <Rule kRule, long long kFound, long long kBound>
+struct ConfigIsLegal {
+  static_assert(kRule == Rule::ok, "copy2d::why_invalid() names a rule, the value found and the bound");
+  static constexpr bool kOk = true;
+};
+
+template <Config C>
+__device__ __forceinline__ void kernel(const ptx::TensorMap& x, const ptx::TensorMap& y, int tiles0, int tiles1,
+                                       int tiles2, int tiles3) {
+  constexpr Verdict<Rule> kVerdict = why_invalid(C);
+  static_assert(ConfigIsLegal<kVerdict.rule, kVerdict.found, kVerdict.bound>::kOk);
+  constexpr SmemLayout kLayout = smem_layout(C);
+
+  // The only shared memory of the kernel: it starts at the window's first user byte, which is 1,024-byte aligned.
+  extern __shared__ __align__(1024) unsigned char smem[];
+  if (threadIdx.x != 0) return;
+  const unsigned tile = ptx::shared_address(smem);
+  const unsigned barrier = tile + static_cast<unsigned>(kLayout.barrier_offset);
+
+  // First coordinates of this CTA's tile: tile counts are at most 2^31 - 1 in product, so the index fits an int.
+  const int tiles[4] = {tiles0, tiles1, tiles2, tiles3};
+  int coordinates[kMaxRank] = {0, 0, 0, 0, 0};
+  int rest = static_cast<int>(blockIdx.x);
+#pragma unroll
+  for (int d = 0; d < C.rank; ++d) {
+    const bool is_last = d == C.rank - 1;
+    coordinates[d] = (is_last ? rest : rest % tiles[d < 4 ? d : 3]) * C.box[d];
+    if (!is_last) rest /= tiles[d < 4 ? d : 3];
+  }
+
+  ptx::mbarrier_init(barrier, 1);
+  ptx::fence_mbarrier_init();
+  ptx::mbarrier_arrive_expect_tx(barrier, static_cast<int>(transfer_bytes(C)));
+  load_tile<C.rank>(tile, x, barrier, coordinates);
+  ptx::mbarrier_wait_parity(barrier, 0);
+
+  // Both copies go through the asynchronous proxy and nothing else touches the tile: no fence between them.
+  store_tile<C.rank>(y, tile, coordinates);
+  ptx::cp_async_bulk_commit_group();
+  // The CTA's shared memory may be given away when it exits, so the store must have read it.
+  ptx::cp_async_bulk_wait_group_read<0>();
+}
+
+}  // namespace tessera::copy2d
