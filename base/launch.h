@@ -9,9 +9,11 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/expression.h"
@@ -20,6 +22,16 @@
 namespace tessera {
 
 inline constexpr int kPlanVersion = 1;
+
+/// Most entries of each list of a plan. A launch works on stack arrays of these lengths; a plan beyond them is refused.
+inline constexpr std::size_t kMaxSizes = 64;
+inline constexpr std::size_t kMaxScalars = 16;
+inline constexpr std::size_t kMaxBuffers = 32;
+inline constexpr std::size_t kMaxBufferRank = 8;
+inline constexpr std::size_t kMaxDomainRules = 256;
+inline constexpr std::size_t kMaxTensorMaps = 16;
+inline constexpr std::size_t kMaxSteps = 16;
+inline constexpr std::size_t kMaxParameters = 64;
 
 /// A whole number that the caller gives at launch.
 struct SizeSpec {
@@ -104,5 +116,10 @@ std::string_view to_string(Relation relation) noexcept;
 std::string_view to_string(ParameterKind kind) noexcept;
 /// Bytes that a parameter of this kind takes.
 std::size_t parameter_bytes(ParameterKind kind) noexcept;
+
+/// Throws Error{usage} for the first thing that makes a plan meaningless, named by its path ("launch.steps[0].grid[1]:
+/// ..."): too long a list, a name that is declared twice or not at all, a default over a later size, ranks that do not
+/// fit each other, a block of more than 1,024 threads, ...
+void check_launch_plan(const LaunchPlan& plan);
 
 }  // namespace tessera
