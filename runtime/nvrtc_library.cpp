@@ -1,0 +1,166 @@
+#include "runtime/nvrtc_library.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "runtime/elf_build_id.h"
+
+namespace tessera {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kNewestMajor = 20, kOldestMajor = 12;  // sonames that are tried
+
+/// Subfolders of `parent` whose name starts so, newest version (by the number behind the start) first.
+std::vector<fs::path> folders_with_prefix(const fs::path& parent, std::string_view prefix) {
+  std::vector<std::pair<double, fs::path>> found;
+  std::error_code code;
+  for (fs::directory_iterator it(parent, code), end; !code && it != end; it.increment(code)) {
+    const std::string name = it->path().filename().string();
+    if (name.rfind(prefix, 0) != 0) continue;
+    double version = 1e9;  // an unversioned name ("cuda") is the one that the administrator chose
+    if (name.size() > prefix.size()) version = std::strtod(name.c_str() + prefix.size(), nullptr);
+    found.emplace_back(version, it->path());
+  }
+  std::sort(found.begin(), found.end(),
+            [](const auto& a, const auto& b) { return a.first != b.first ? a.first > b.first : a.second < b.second; });
+  std::vector<fs::path> folders;
+  for (auto& [version, path] : found) folders.push_back(std::move(path));
+  return folders;
+}
+
+std::vector<fs::path> library_folders() {
+  std::vector<fs::path> folders;
+  const auto add_home = [&](const fs::path& home) {
+    for (const char* below : {"lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"})
+      folders.push_back(home / below);
+  };
+  for (const fs::path& home : folders_with_prefix("/usr/local", "cuda")) add_home(home);
+  for (const fs::path& home : folders_with_prefix("/opt", "cuda")) add_home(home);
+  for (const char* root : {"/usr/local/lib", "/usr/lib"}) {
+    for (const fs::path& python : folders_with_prefix(root, "python3")) {
+      for (const char* packages : {"dist-packages", "site-packages"}) {
+        const fs::path nvidia = python / packages / "nvidia";
+        for (const fs::path& home : folders_with_prefix(nvidia, "cu1")) folders.push_back(home / "lib");
+        folders.push_back(nvidia / "cuda_nvrtc" / "lib");
+      }
+    }
+  }
+  return folders;
+}
+
+std::string soname(int major) { return fmt::format("libnvrtc.so.{}", major); }
+
+/// Empty when NVRTC can run from this file: it needs its builtins library beside it.
+std::string problem_of(const fs::path& file) {
+  std::error_code code;
+  if (!fs::is_regular_file(file, code)) return "no such file";
+  const fs::path folder = file.parent_path();
+  for (fs::directory_iterator it(folder, code), end; !code && it != end; it.increment(code))
+    if (it->path().filename().string().rfind("libnvrtc-builtins.so", 0) == 0) return {};
+  return "libnvrtc-builtins.so is not beside it";
+}
+
+fs::path resolved(const fs::path& file) {
+  std::error_code code;
+  fs::path real = fs::canonical(file, code);
+  return code ? file : real;
+}
+
+/// True when the search is over.
+bool add_candidate(std::vector<NvrtcCandidate>& candidates, const fs::path& file) {
+  const fs::path real = resolved(file);
+  candidates.push_back({real, problem_of(real)});
+  return candidates.back().problem.empty();
+}
+
+bool bind_all(const DynamicLibrary& library, NvrtcApi& api, std::string& missing) {
+  const auto bind = [&](auto& function, const char* name) {
+    if (library.bind(function, name)) return;
+    missing += fmt::format("{}{}", missing.empty() ? "" : ", ", name);
+  };
+  bind(api.version, "nvrtcVersion");
+  bind(api.num_supported_archs, "nvrtcGetNumSupportedArchs");
+  bind(api.supported_archs, "nvrtcGetSupportedArchs");
+  bind(api.create_program, "nvrtcCreateProgram");
+  bind(api.destroy_program, "nvrtcDestroyProgram");
+  bind(api.compile_program, "nvrtcCompileProgram");
+  bind(api.ptx_size, "nvrtcGetPTXSize");
+  bind(api.ptx, "nvrtcGetPTX");
+  bind(api.cubin_size, "nvrtcGetCUBINSize");
+  bind(api.cubin, "nvrtcGetCUBIN");
+  bind(api.log_size, "nvrtcGetProgramLogSize");
+  bind(api.log, "nvrtcGetProgramLog");
+  bind(api.error_string, "nvrtcGetErrorString");
+  return missing.empty();
+}
+
+/// A library without the note is told apart by its content.
+std::string identity_of(const fs::path& file) {
+  std::string id = elf_build_id(file);
+  return id.empty() ? "sha256:" + sha256_hex(read_bytes(file)) : id;
+}
+
+}  // namespace
+
+std::vector<NvrtcCandidate> search_nvrtc(const NvrtcOptions& options) {
+  std::vector<NvrtcCandidate> candidates;
+  if (!options.library.empty()) {
+    add_candidate(candidates, options.library);
+    return candidates;
+  }
+  for (int major = kNewestMajor; major >= kOldestMajor; --major)
+    if (const auto library = DynamicLibrary::open(soname(major)))
+      if (add_candidate(candidates, library.file())) return candidates;
+  for (const fs::path& folder : library_folders()) {
+    std::error_code code;
+    if (!fs::is_directory(folder, code)) continue;
+    for (int major = kNewestMajor; major >= kOldestMajor; --major)
+      if (fs::exists(folder / soname(major), code) && add_candidate(candidates, folder / soname(major)))
+        return candidates;
+  }
+  return candidates;
+}
+
+NvrtcLibrary open_nvrtc(const NvrtcOptions& options) {
+  const std::vector<NvrtcCandidate> candidates = search_nvrtc(options);
+  std::vector<std::string> notes;
+  for (const NvrtcCandidate& candidate : candidates) {
+    std::string problem = candidate.problem;
+    NvrtcLibrary nvrtc;
+    nvrtc.file = candidate.file;
+    if (problem.empty()) {
+      const auto library = DynamicLibrary::open(candidate.file.string(), &problem);
+      std::string missing;
+      if (library && bind_all(library, nvrtc.api, missing)) {
+        nvrtc.identity.name = "nvrtc";
+        nvrtc.api.version(&nvrtc.identity.major_version, &nvrtc.identity.minor_version);
+        nvrtc.identity.build_id = identity_of(candidate.file);
+        return nvrtc;
+      }
+      if (library) problem = fmt::format("lacks {}", missing);
+    }
+    notes.push_back(fmt::format("{}: {}", candidate.file.string(), problem));
+  }
+  if (notes.empty()) {
+    notes.push_back("searched by the loader: libnvrtc.so.12 and later");
+    for (const fs::path& folder : library_folders()) notes.push_back(fmt::format("searched: {}", folder.string()));
+  }
+  throw Error(ErrorKind::compile, "no usable NVRTC was found; install CUDA 12.0 or later, or name its libnvrtc.so",
+              std::move(notes));
+}
+
+std::optional<std::filesystem::path> find_nvrtc(const NvrtcOptions& options) {
+  const std::vector<NvrtcCandidate> candidates = search_nvrtc(options);
+  if (candidates.empty() || !candidates.back().problem.empty()) return std::nullopt;
+  return candidates.back().file;
+}
+
+}  // namespace tessera

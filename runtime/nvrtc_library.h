@@ -1,0 +1,55 @@
+// The NVRTC library: where it is, which build it is, and the dozen functions that are called. Own declarations, so that
+// building needs no CUDA toolkit. CUDA NVRTC documentation, version 12.0 and later.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/image.h"
+#include "runtime/dynamic_library.h"
+#include "runtime/nvrtc.h"
+
+namespace tessera {
+
+/// A place where NVRTC could be, and why it cannot be used there (empty: it can).
+struct NvrtcCandidate {
+  std::filesystem::path file;
+  std::string problem;
+};
+
+/// In the order of preference: the option alone when it is given; else what the loader finds, then the CUDA homes,
+/// newest first, then the wheels of Python's system folders. Ends at the first usable one.
+std::vector<NvrtcCandidate> search_nvrtc(const NvrtcOptions& options);
+
+using nvrtcProgram = struct NvrtcProgramTag*;
+using nvrtcResult = int;  // 0 is success
+
+struct NvrtcApi {
+  nvrtcResult (*version)(int* major, int* minor) = nullptr;
+  nvrtcResult (*num_supported_archs)(int* count) = nullptr;
+  nvrtcResult (*supported_archs)(int* archs) = nullptr;
+  nvrtcResult (*create_program)(nvrtcProgram* program, const char* text, const char* name, int num_headers,
+                                const char* const* header_texts, const char* const* header_names) = nullptr;
+  nvrtcResult (*destroy_program)(nvrtcProgram* program) = nullptr;
+  nvrtcResult (*compile_program)(nvrtcProgram program, int num_options, const char* const* options) = nullptr;
+  nvrtcResult (*ptx_size)(nvrtcProgram program, std::size_t* bytes) = nullptr;
+  nvrtcResult (*ptx)(nvrtcProgram program, char* out) = nullptr;
+  nvrtcResult (*cubin_size)(nvrtcProgram program, std::size_t* bytes) = nullptr;
+  nvrtcResult (*cubin)(nvrtcProgram program, char* out) = nullptr;
+  nvrtcResult (*log_size)(nvrtcProgram program, std::size_t* bytes) = nullptr;
+  nvrtcResult (*log)(nvrtcProgram program, char* out) = nullptr;
+  const char* (*error_string)(nvrtcResult result) = nullptr;
+};
+
+struct NvrtcLibrary {
+  std::filesystem::path file;
+  NvrtcApi api;
+  CompilerIdentity identity;
+};
+
+/// Throws Error{compile} that lists the places searched and what was wrong with each.
+NvrtcLibrary open_nvrtc(const NvrtcOptions& options);
+
+}  // namespace tessera
