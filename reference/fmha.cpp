@@ -1,0 +1,319 @@
+#include "reference/fmha.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "base/error.h"
+#include "reference/fmha_bound.h"
+#include "reference/fmha_sample.h"
+#include "reference/parallel.h"
+#include "reference/poison.h"
+
+namespace tessera::reference {
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+FmhaSizes sizes_of(const FmhaInputs& in) {
+  const auto demand = [](bool holds, const TensorView& view, const char* name) {
+    if (!holds)
+      throw Error(ErrorKind::usage, fmt::format("{}: shape [{}] does not fit the other tensors ([batch, seqlen, heads, "
+                                                "head_dim]; heads_q a multiple of heads_kv)",
+                                                name, fmt::join(view.shape, ", ")));
+  };
+  demand(in.q.shape.size() == 4, in.q, "q");
+  demand(in.k.shape.size() == 4 && in.k.shape[0] == in.q.shape[0] && in.k.shape[3] == in.q.shape[3], in.k, "k");
+  demand(in.v.shape == in.k.shape, in.v, "v");
+  demand(in.k.shape[2] > 0 && in.q.shape[2] % in.k.shape[2] == 0, in.k, "k");
+  return {in.q.shape[0], in.q.shape[2], in.k.shape[2], in.q.shape[1], in.k.shape[1], in.q.shape[3]};
+}
+
+std::int64_t offset_of(const TensorView& view, std::int64_t a, std::int64_t b, std::int64_t c) {
+  return a * view.strides[0] + b * view.strides[1] + c * view.strides[2];
+}
+
+// head_dim values from `offset` on.
+void read_row(const TensorView& view, std::int64_t offset, std::vector<double>& out) {
+  for (std::size_t d = 0; d < out.size(); ++d)
+    out[d] = view.at(offset + static_cast<std::int64_t>(d) * view.strides[3]);
+}
+
+std::int64_t visible_keys(const FmhaSizes& sizes, Mask mask, std::int64_t row) {
+  if (mask == Mask::none) return sizes.seqlen_k;
+  return std::clamp<std::int64_t>(row + sizes.seqlen_k - sizes.seqlen_q + 1, 0, sizes.seqlen_k);
+}
+
+// One row on its way: scores turn into p in place; sums over the keys per column.
+struct RowWork {
+  std::int64_t row = 0, visible = 0;
+  std::vector<double> q, p, value, abs_sum, square_sum, v_abs_sum;
+  double maximum = -kInfinity, sum = 0, q_norm = 0, max_k_norm = 0, max_abs_score = 0;
+};
+
+double norm(const std::vector<double>& x) {
+  double square = 0;
+  for (const double value : x) square += value * value;
+  return std::sqrt(square);
+}
+
+// Rows of one head, all sums. Each key and value is decoded once for all of them.
+std::vector<RowWork> compute_rows(const FmhaInputs& in, const FmhaSizes& sizes, const FmhaCheck& check,
+                                  std::int64_t batch, std::int64_t head, std::span<const std::int64_t> rows) {
+  const auto columns = static_cast<std::size_t>(sizes.head_dim);
+  const std::int64_t head_kv = head / (sizes.heads_q / sizes.heads_kv);
+  std::vector<RowWork> work(rows.size());
+  std::int64_t keys = 0;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    RowWork& w = work[r];
+    w.row = rows[r];
+    w.visible = visible_keys(sizes, check.mask, w.row);
+    w.q.resize(columns);
+    read_row(in.q, offset_of(in.q, batch, w.row, head), w.q);
+    w.q_norm = norm(w.q);
+    w.p.resize(static_cast<std::size_t>(w.visible));
+    for (auto* sums : {&w.value, &w.abs_sum, &w.square_sum, &w.v_abs_sum}) sums->assign(columns, 0.0);
+    keys = std::max(keys, w.visible);
+  }
+  std::vector<double> element(columns);
+  for (std::int64_t j = 0; j < keys; ++j) {
+    read_row(in.k, offset_of(in.k, batch, j, head_kv), element);
+    const double k_norm = norm(element);
+    for (RowWork& w : work) {
+      if (j >= w.visible) continue;
+      double score = 0;
+      for (std::size_t d = 0; d < columns; ++d) score += w.q[d] * element[d];
+      w.p[static_cast<std::size_t>(j)] = check.is_exact ? score : score * check.softmax_scale;
+      w.max_abs_score = std::max(w.max_abs_score, std::fabs(score));
+      w.max_k_norm = std::max(w.max_k_norm, k_norm);
+    }
+  }
+  for (RowWork& w : work) {
+    for (const double s : w.p) w.maximum = std::max(w.maximum, s);
+    // The exact scale is ln 2: exponentials of whole numbers to the base 2, without the rounding of ln 2.
+    for (double& s : w.p) w.sum += s = check.is_exact ? std::exp2(s - w.maximum) : std::exp(s - w.maximum);
+    if (check.is_exact) w.maximum *= check.softmax_scale;
+  }
+  for (std::int64_t j = 0; j < keys; ++j) {
+    read_row(in.v, offset_of(in.v, batch, j, head_kv), element);
+    for (RowWork& w : work) {
+      if (j >= w.visible) continue;
+      const double p = w.p[static_cast<std::size_t>(j)];
+      for (std::size_t d = 0; d < columns; ++d) {
+        const double product = p * element[d];
+        w.value[d] += product;
+        w.abs_sum[d] += std::fabs(product);
+        w.square_sum[d] += product * product;
+        w.v_abs_sum[d] += std::fabs(element[d]);
+      }
+    }
+  }
+  return work;
+}
+
+// Sums of all outputs over some rows.
+struct Sums {
+  ElementSums o, lse, row_max, row_sum;
+};
+
+class RowChecker {
+ public:
+  RowChecker(DType dtype, const FmhaOutputs& outputs, const FmhaSizes& sizes, const FmhaCheck& check)
+      : dtype_(dtype), outputs_(outputs), sizes_(sizes), check_(check) {}
+
+  void check(const RowWork& w, std::int64_t batch, std::int64_t head, Sums& sums) const {
+    const FmhaRowBound bound(facts(w));
+    const Coordinates at{batch, head, w.row, 0, 0};
+    const bool is_empty = w.visible == 0;
+    const double lse = is_empty ? -kInfinity : w.maximum + std::log(w.sum);
+    double rescale = 1;
+    if (outputs_.row_max) {
+      const double found = statistic(*outputs_.row_max, at);
+      const double allowed = is_empty ? 0 : bound.row_max(w.maximum);
+      sums.row_max.add({found, w.maximum, allowed, allowed * allowed, at});
+      // What is relative to the maximum is compared relative to the one that the kernel used.
+      const bool is_equal = check_.is_exact && std::fabs(found - w.maximum) <= allowed;
+      if (!check_.is_normalized && !is_empty && !is_equal) rescale = std::exp(w.maximum - found);
+    }
+    if (outputs_.row_sum) {
+      const double value = w.sum * rescale;
+      const double allowed = is_empty ? 0 : bound.row_sum(value) + maximum_roundings(w) * value;
+      sums.row_sum.add({statistic(*outputs_.row_sum, at), value, allowed, allowed * allowed, at});
+    }
+    if (outputs_.lse) {
+      const double allowed = is_empty ? 0 : bound.lse(lse, w.maximum);
+      sums.lse.add({statistic(*outputs_.lse, at), lse, allowed, allowed * allowed, at});
+    }
+    check_columns(w, bound, at, rescale, sums.o);
+  }
+
+ private:
+  FmhaRowFacts facts(const RowWork& w) const {
+    FmhaRowFacts facts;
+    facts.output_dtype = outputs_.o.dtype;
+    facts.dtype = dtype_;
+    facts.is_exact = check_.is_exact;
+    facts.head_dim = sizes_.head_dim;
+    facts.visible = w.visible;
+    facts.steps = (w.visible + check_.tile_n - 1) / std::max(check_.tile_n, 1);
+    facts.scale = check_.softmax_scale;
+    facts.q_norm = w.q_norm;
+    facts.max_k_norm = w.max_k_norm;
+    facts.max_abs_score = w.max_abs_score;
+    return facts;
+  }
+
+  // The kernel's maximum is known to us rounded and in other units: what that does to values relative to it.
+  double maximum_roundings(const RowWork& w) const {
+    return check_.is_normalized || check_.is_exact ? 0.0 : 0x1p-22 * std::fabs(w.maximum);
+  }
+
+  double statistic(const TensorView& view, const Coordinates& at) const {
+    return view.at(at[0] * view.strides[0] + at[1] * view.strides[1] + at[2] * view.strides[2]);
+  }
+
+  void check_columns(const RowWork& w, const FmhaRowBound& bound, Coordinates at, double rescale,
+                     ElementSums& sums) const {
+    const std::int64_t offset = offset_of(outputs_.o, at[0], at[2], at[1]);
+    for (std::size_t d = 0; d < w.value.size(); ++d) {
+      at[3] = static_cast<std::int64_t>(d);
+      Element element;
+      element.at = at;
+      element.found = outputs_.o.at(offset + at[3] * outputs_.o.strides[3]);
+      if (w.visible > 0) {
+        FmhaRowBound::Column column;
+        column.is_normalized = check_.is_normalized;
+        column.abs_sum = w.abs_sum[d] * rescale;
+        column.square_sum = w.square_sum[d] * rescale * rescale;
+        column.v_abs_sum = w.v_abs_sum[d] * rescale;
+        column.sum = w.sum * rescale;
+        column.value = check_.is_normalized ? w.value[d] / w.sum : w.value[d] * rescale;
+        element.expected = column.value;
+        const double extra = maximum_roundings(w) * std::fabs(column.value);
+        element.bound = bound.element(column) + extra;
+        element.expected_square = bound.element_square(column) + extra * extra;
+      }
+      sums.add(element);
+    }
+  }
+
+  DType dtype_;
+  const FmhaOutputs& outputs_;
+  const FmhaSizes& sizes_;
+  const FmhaCheck& check_;
+};
+
+void demand_shape(const TensorView& view, std::string_view name, const std::vector<std::int64_t>& shape) {
+  if (view.shape != shape)
+    throw Error(ErrorKind::usage, fmt::format("{}: shape [{}] found, [{}] expected", name, fmt::join(view.shape, ", "),
+                                              fmt::join(shape, ", ")));
+}
+
+void report_output(std::string_view name, const ElementSums& sums, const std::vector<Axis>& axes,
+                   const TensorView& view, Comparison& result) {
+  const PoisonCount poison = count_poisoned(view);
+  if (poison.poisoned > 0)
+    result.problems.push_back(fmt::format("{}: {} of {} elements were never written, the first is element {}", name,
+                                          poison.poisoned, element_count(view.shape), poison.first));
+  if (sums.mismatched > 0) result.problems.push_back(describe_mismatches(name, sums, axes));
+}
+
+Comparison conclude(const Sums& sums, const FmhaOutputs& outputs, const FmhaSizes& sizes, const FmhaCheck& check) {
+  Comparison result;
+  const std::vector<Axis> rows = {{"batch", sizes.batch, {}},
+                                  {"head", sizes.heads_q, {sizes.heads_q / sizes.heads_kv}},
+                                  {"row", sizes.seqlen_q, {8, 16, 64, check.tile_m}}};
+  std::vector<Axis> elements = rows;
+  elements.push_back({"column", sizes.head_dim, {2, 8, 16, 32, 64, 128}});
+  report_output("o", sums.o, elements, outputs.o, result);
+  if (outputs.lse) report_output("lse", sums.lse, rows, *outputs.lse, result);
+  if (outputs.row_max) report_output("row_max", sums.row_max, rows, *outputs.row_max, result);
+  if (outputs.row_sum) report_output("row_sum", sums.row_sum, rows, *outputs.row_sum, result);
+  result.rel_error = sums.o.rel_error();
+  result.rel_bound = sums.o.rel_bound();
+  result.max_abs_error = sums.o.max_abs_error;
+  result.cosine = sums.o.cosine();
+  result.rows_checked = sums.o.checked / std::max<std::int64_t>(sizes.head_dim, 1);
+  result.rows_total = sizes.batch * sizes.heads_q * sizes.seqlen_q;
+  if (check.judges_rel_error && !(result.rel_error <= result.rel_bound))
+    result.problems.push_back(
+        fmt::format("o: relative error {:.3g} over all checked rows, at most {:.3g} is explained by "
+                    "independent roundings",
+                    result.rel_error, result.rel_bound));
+  result.pass = result.problems.empty();
+  return result;
+}
+
+}  // namespace
+
+FmhaRow fmha_row(const FmhaInputs& inputs, const FmhaCheck& check, std::int64_t batch, std::int64_t head,
+                 std::int64_t row) {
+  const FmhaSizes sizes = sizes_of(inputs);
+  const RowWork work = std::move(compute_rows(inputs, sizes, check, batch, head, std::span(&row, 1)).front());
+  FmhaRow result{work.value, work.maximum, work.sum, work.maximum + std::log(work.sum)};
+  if (work.visible == 0) result.lse = -kInfinity;
+  if (check.is_normalized && work.visible > 0)
+    for (double& value : result.o) value /= work.sum;
+  return result;
+}
+
+Comparison check_fmha(const FmhaInputs& inputs, const FmhaOutputs& outputs, const FmhaCheck& check) {
+  const FmhaSizes sizes = sizes_of(inputs);
+  demand_shape(outputs.o, "o", inputs.q.shape);
+  for (const auto& [name, view] :
+       {std::pair("lse", &outputs.lse), std::pair("row_max", &outputs.row_max), std::pair("row_sum", &outputs.row_sum)})
+    if (*view) demand_shape(**view, name, {sizes.batch, sizes.heads_q, sizes.seqlen_q});
+  if (!check.is_normalized && !outputs.row_max)
+    throw Error(ErrorKind::usage, "un-normalised outputs are compared relative to row_max: it must be given");
+  // Pieces of a head keep the memory of their scores small and the threads busy.
+  const auto rows_at_once = static_cast<std::size_t>(
+      std::clamp<std::int64_t>((std::int64_t{1} << 21) / std::max<std::int64_t>(sizes.seqlen_k, 1), 1, 32));
+  std::vector<HeadRows> pieces;
+  for (const HeadRows& head : choose_rows(sizes, check))
+    for (std::size_t first = 0; first < head.rows.size(); first += rows_at_once) {
+      const std::size_t last = std::min(head.rows.size(), first + rows_at_once);
+      pieces.push_back({head.batch,
+                        head.head,
+                        {head.rows.begin() + static_cast<std::ptrdiff_t>(first),
+                         head.rows.begin() + static_cast<std::ptrdiff_t>(last)}});
+    }
+  const RowChecker checker(inputs.q.dtype, outputs, sizes, check);
+  std::vector<Sums> parts(pieces.size());
+  parallel_for(static_cast<std::int64_t>(pieces.size()), check.jobs, [&](std::int64_t i) {
+    const HeadRows& piece = pieces[static_cast<std::size_t>(i)];
+    for (const RowWork& work : compute_rows(inputs, sizes, check, piece.batch, piece.head, piece.rows))
+      checker.check(work, piece.batch, piece.head, parts[static_cast<std::size_t>(i)]);
+  });
+  Sums sums;
+  for (const Sums& part : parts) {
+    sums.o.merge(part.o);
+    sums.lse.merge(part.lse);
+    sums.row_max.merge(part.row_max);
+    sums.row_sum.merge(part.row_sum);
+  }
+  return conclude(sums, outputs, sizes, check);
+}
+
+FmhaTensors make_inputs(const FmhaSizes& s, DType dtype, Fill kind, std::uint64_t seed) {
+  FmhaTensors t{Tensor(dtype, {s.batch, s.seqlen_q, s.heads_q, s.head_dim}),
+                Tensor(dtype, {s.batch, s.seqlen_k, s.heads_kv, s.head_dim}),
+                Tensor(dtype, {s.batch, s.seqlen_k, s.heads_kv, s.head_dim})};
+  fill(t.q, kind, seed, 0);
+  fill(t.k, kind, seed, 1);
+  fill(t.v, kind, seed, 2);
+  return t;
+}
+
+FmhaTensors make_integer_inputs(const FmhaSizes& sizes, DType dtype, std::uint64_t seed) {
+  FmhaTensors t = make_inputs(sizes, dtype, Fill::integer, seed);
+  fill(t.q, Fill::sparse_integer, seed, 0);
+  fill(t.k, Fill::sign, seed, 1);
+  return t;
+}
+
+}  // namespace tessera::reference

@@ -1,0 +1,72 @@
+// Attention forward in float64, and the verdict over a kernel's outputs.
+//
+// q, o [batch, seqlen_q, heads_q, head_dim]; k, v [batch, seqlen_k, heads_kv, head_dim], any strides; row statistics
+// fp32 [batch, heads_q, seqlen_q]. Query head h reads key head h / (heads_q / heads_kv). Causal is aligned bottom
+// right: query i sees keys j <= i + seqlen_k - seqlen_q. A row that sees no key: o = 0, row_sum = 0, row_max = lse =
+// -inf. Un-normalised: o = sum exp(s - m) v and row_sum = sum exp(s - m) with m = row_max as the kernel reports it;
+// both are compared relative to that m, m itself with the true maximum of the scaled scores. lse = m + ln(row_sum).
+//
+// A problem too large for a CPU is sampled in whole rows: of one head the first, the last and every tile edge (the rows
+// at both sides), of further heads the first, the last and random ones. The poison check always covers every element.
+//
+// Whole numbers: with inputs of make_integer_inputs() and softmax_scale = ln 2 every score is a small whole number,
+// every exponential a power of two and every sum exact in fp32, so that un-normalised outputs must be equal and
+// normalised ones may differ by the division alone.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "reference/comparison.h"
+#include "reference/random.h"
+#include "reference/tensor.h"
+#include "spec/types.h"
+
+namespace tessera::reference {
+
+struct FmhaInputs {
+  TensorView q, k, v;
+};
+
+/// What a kernel wrote. lse, row_max and row_sum are optional; un-normalised outputs need row_max.
+struct FmhaOutputs {
+  TensorView o;
+  std::optional<TensorView> lse, row_max, row_sum;
+};
+
+struct FmhaCheck {
+  Mask mask = Mask::none;
+  bool is_normalized = true;
+  double softmax_scale = 1;
+  bool is_exact = false;           ///< inputs are make_integer_inputs() and softmax_scale is ln 2
+  bool judges_rel_error = true;    ///< false for inputs that the user chose: their roundings need not be independent
+  int tile_m = 128, tile_n = 128;  ///< of the kernel: edges to sample, steps of the bound
+  std::int64_t max_multiply_adds = std::int64_t{1} << 31;  ///< more than that is sampled
+  std::uint64_t seed = 1;
+  int jobs = 0;
+};
+
+/// One row of float64 results. Precondition: the places are inside.
+struct FmhaRow {
+  std::vector<double> o;
+  double row_max = 0, row_sum = 0, lse = 0;
+};
+FmhaRow fmha_row(const FmhaInputs& inputs, const FmhaCheck& check, std::int64_t batch, std::int64_t head,
+                 std::int64_t row);
+
+/// Throws Error{usage} when shapes do not fit each other.
+Comparison check_fmha(const FmhaInputs& inputs, const FmhaOutputs& outputs, const FmhaCheck& check);
+
+/// Sizes of one attention problem.
+struct FmhaSizes {
+  std::int64_t batch = 1, heads_q = 1, heads_kv = 1, seqlen_q = 1, seqlen_k = 1, head_dim = 64;
+};
+struct FmhaTensors {
+  Tensor q, k, v;
+};
+FmhaTensors make_inputs(const FmhaSizes& sizes, DType dtype, Fill fill, std::uint64_t seed);
+/// softmax_scale must be ln 2.
+FmhaTensors make_integer_inputs(const FmhaSizes& sizes, DType dtype, std::uint64_t seed);
+
+}  // namespace tessera::reference

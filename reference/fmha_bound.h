@@ -1,0 +1,76 @@
+// How wrong a right attention kernel may be: the largest error of one output row, derived step by step.
+//
+// Notation: u = 2^-24 (fp32 to nearest), n keys visible, d the head dimension, T = ceil(seqlen_k / tile_n) steps over
+// the keys, p_j = exp(s_j - m), l = sum p_j, all in real arithmetic; A = sum p_j |v_j| / l, W = sum |v_j|.
+//
+//  1. Scores. Tensor cores add groups of 16 products and the accumulator: each of the 17 terms is cut to 25 fraction
+//     bits relative to the largest one, the sum cut to 23. A group errs by less than (17 * 2^-25 + 2^-23) M
+//     = 5.25 * 2^-23 M, M >= every partial sum. With M <= |q| |k| (Cauchy-Schwarz) and ceil(d / 16) groups:
+//     delta_s = |scale| ceil(d / 16) 5.25 * 2^-23 |q| max |k|.
+//  2. Exponent x = s log2(e) scale - m: two roundings of the folded scale (2u each on |x| <= 2Z), one of the product
+//     with m, one of the fused multiply-add, two more where the scale cannot be folded: delta_x <= 9 Z u, with
+//     Z = log2(e) |scale| max |s|.
+//  3. ex2.approx: 2.1 units in the last place (measured 2.055 and 2.103) = 2.1 * 2^-23; results below 2^-126 flush.
+//     So p errs by eps_p = exp(delta_s + ln 2 delta_x) - 1 + 2.1 * 2^-23, relative.
+//  4. A rescaling multiplies what was summed by ex2 of a difference of two maxima: one rounding of the difference
+//     (2 Z u in the exponent), one ex2, one product; at most T of them: eps_r = T (2.1 * 2^-23 + u + 2 ln 2 Z u).
+//  5. P is rounded to the 16-bit type: u_P = 2^-8 (bf16) or 2^-11 (f16), h = half a subnormal step for tiny ones
+//     (2^-25 for f16). Weighted by p_j v_j / l: u_P A + h W / l.
+//  6. O accumulates on tensor cores like the scores: eps_a = (ceil(n / 16) + 1) 5.25 * 2^-23, of A.
+//  7. The row sum adds positive numbers in fp32: eps_l = (n + T + 8) u, any order.
+//  8. One reciprocal (1 ulp) and one product: eps_d = 2^-23 + u. Output rounding u_o, half a subnormal step h_o.
+//
+// Normalised element: A (u_P + eps_p + eps_r + eps_a) + h W / l + |o| (eps_p + eps_r + eps_l + eps_d), then the
+// output's rounding; 1 % on top for products of these. Un-normalised the same without the division, times l. The row
+// statistics follow: |m| within delta_s + 4 u |m|; l within eps_p + eps_r + eps_l; LSE within the sum of both,
+// lg2.approx (2.8e-7 in units of log2, measured) and the roundings of its own value.
+//
+// With independent roundings the squares add: an element's error has at most the square
+//   (u_P^2 (sum p_j^2 v_j^2 / l^2 + o^2) + u_o^2 o^2) + (everything else above)^2.
+// The largest rounding error stands here for its root mean square, which is smaller by sqrt(3) or more: that is the
+// margin for roundings that are not independent; o^2 stands for rows whose p_j are all equal, which round alike.
+//
+// Whole numbers (see fmha.h) make 1 to 6 exact; 7 and the division's two roundings remain.
+#pragma once
+
+#include <cstdint>
+
+#include "spec/types.h"
+
+namespace tessera::reference {
+
+struct FmhaRowFacts {
+  DType dtype = DType::bf16;
+  DType output_dtype = DType::bf16;
+  bool is_exact = false;  ///< scores, exponentials and sums are exact in fp32
+  std::int64_t head_dim = 0;
+  std::int64_t visible = 0;  ///< keys
+  std::int64_t steps = 0;    ///< over the keys
+  double scale = 0;
+  double q_norm = 0, max_k_norm = 0;
+  double max_abs_score = 0;  ///< unscaled
+};
+
+/// Relative and absolute parts of the bound that hold for a whole row.
+class FmhaRowBound {
+ public:
+  explicit FmhaRowBound(const FmhaRowFacts& facts);
+  /// abs_sum = sum p |v|, square_sum = sum p^2 v^2, v_abs_sum = sum |v|, all relative to the same maximum; sum = l;
+  /// value = the reference. is_normalized: value and the sums' quotient by l are compared, else the sums themselves.
+  struct Column {
+    double value = 0, abs_sum = 0, square_sum = 0, v_abs_sum = 0, sum = 1;
+    bool is_normalized = true;
+  };
+  double element(const Column& column) const;
+  double element_square(const Column& column) const;
+  double row_max(double value) const;
+  double row_sum(double value) const;
+  double lse(double value, double maximum) const;
+
+ private:
+  double remainder(const Column& column) const;  // all but the two 16-bit roundings
+  double delta_s_ = 0, eps_p_ = 0, eps_r_ = 0, eps_a_ = 0, eps_l_ = 0, eps_d_ = 0;
+  double u_p_ = 0, half_p_ = 0, u_out_ = 0, half_out_ = 0;
+};
+
+}  // namespace tessera::reference
