@@ -10,4 +10,11 @@ __device__ __forceinline__ unsigned shared_address(const void* pointer) {
   return address;
 }
 
+// No instruction: the compiler forgets what it knew about the value, so nothing derived from it is computed earlier.
+// Used where hoisting addresses out of a loop would keep registers busy through all of it.
+__device__ __forceinline__ int forget(int value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+
 }  // namespace tessera::ptx

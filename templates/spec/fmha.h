@@ -48,7 +48,7 @@ struct Config {
   Output output = Output::normalized;
   bool ping_pong = true;  // consumer warpgroups take turns at the tensor cores
 
-  friend bool operator==(const Config&, const Config&) = default;
+  TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
 };
 
 // The limits of sm_90a that the rules use.
@@ -73,6 +73,7 @@ enum class Rule {
   q_stages_out_of_range,           // q_stages; 2
   ping_pong_needs_two_warpgroups,  // consumer warpgroups; 2
   accumulators_exceed_registers,   // registers for S, P and O per thread; those that the budget leaves
+  instruction_exceeds_registers,   // accumulators of one wgmma per thread; those that the launch bounds leave
   shared_memory_exceeded,          // bytes; 232,448
 };
 
@@ -84,30 +85,8 @@ TESSERA_HD constexpr int o_element_bytes(const Config& c) {
 }
 TESSERA_HD constexpr int o_span_elements(const Config& c) { return swizzle_span_bytes(c.swizzle) / o_element_bytes(c); }
 
-// Registers per thread after setmaxnreg. The sums fill what the launch bounds give: threads * entry registers.
-struct RegisterBudget {
-  int producer = 0;
-  int consumer = 0;
-};
-
-TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
-  switch (consumer_warpgroups(c)) {
-    case 1:
-      return {24, 232};  // 2 x 128 at entry: two CTAs fit an SM
-    case 2:
-      return {24, 240};  // 3 x 168 at entry
-    case 3:
-      return {32, 160};  // 4 x 128 at entry
-    default:
-      return {32, 112};  // 5 x 96 at entry
-  }
-}
-
 // What a consumer thread holds of S (fp32), P (16 bit, the next A operand) and O (fp32).
 TESSERA_HD constexpr int accumulator_registers(const Config& c) { return c.tile_n / 2 + c.tile_n / 4 + c.head_dim / 2; }
-
-// Addresses, statistics and loop state beside the accumulators; below this ptxas spills.
-inline constexpr int kRegistersBesideAccumulators = 32;
 
 // One named piece of dynamic shared memory.
 struct SmemRegion {
@@ -163,6 +142,40 @@ TESSERA_HD constexpr Barriers barriers(const Config& c) {
   return b;
 }
 
+// CTAs that an SM holds at once: a persistent grid is this times the number of SMs. One warpgroup of consumers leaves
+// room for a second CTA, if shared memory and registers do.
+TESSERA_HD constexpr int ctas_per_sm(const Config& c) {
+  const bool is_small = consumer_warpgroups(c) == 1 && c.head_dim <= 128 && c.tile_n <= 192;
+  return is_small && smem_layout(c).total_bytes <= kMaxSmemBytesOfTwo ? 2 : 1;
+}
+
+// Registers per thread: at entry, as __launch_bounds__(num_threads, ctas_per_sm) deals them, and after setmaxnreg. The
+// sums over warpgroups stay within the entry's. A producer with 24 registers spills in its walk over causal tiles,
+// which cost the whole kernel up to 40 % on an H200.
+struct RegisterBudget {
+  int entry = 0;
+  int producer = 0;
+  int consumer = 0;
+};
+
+TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
+  switch (consumer_warpgroups(c)) {
+    case 1:
+      return ctas_per_sm(c) == 2 ? RegisterBudget{128, 40, 216} : RegisterBudget{248, 40, 240};
+    case 2:
+      return {168, 40, 232};
+    case 3:
+      return {128, 32, 160};
+    default:
+      return {96, 32, 112};
+  }
+}
+
+// Addresses, statistics and loop state beside the accumulators; with fewer ptxas spills.
+inline constexpr int kRegistersBesideAccumulators = 32;
+// What ptxas asks for beside one instruction's accumulators; it counts from the registers at entry.
+inline constexpr int kRegistersBesideInstruction = 30;
+
 TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   const int span = swizzle_span_bytes(c.swizzle);
   const int row_bytes = c.head_dim * dtype_bytes(c.dtype);
@@ -183,17 +196,14 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (accumulator_registers(c) > registers) {
     return {Rule::accumulators_exceed_registers, accumulator_registers(c), registers};
   }
+  const int entry_registers = register_budget(c).entry - kRegistersBesideInstruction;
+  const int instruction_n = c.tile_n > c.head_dim ? c.tile_n : c.head_dim;
+  if (instruction_n / 2 > entry_registers)
+    return {Rule::instruction_exceeds_registers, instruction_n / 2, entry_registers};
   const int bytes = smem_layout(c).total_bytes;
   if (bytes > kMaxSmemBytes) return {Rule::shared_memory_exceeded, bytes, kMaxSmemBytes};
   return {};
 }
-
-// CTAs that an SM holds at once: a persistent grid is this times the number of SMs.
-TESSERA_HD constexpr int ctas_per_sm(const Config& c) {
-  return consumer_warpgroups(c) == 1 && smem_layout(c).total_bytes <= kMaxSmemBytesOfTwo ? 2 : 1;
-}
-// For __launch_bounds__: with one consumer warpgroup the registers are dealt for two CTAs, whether or not both fit.
-TESSERA_HD constexpr int min_ctas_per_sm(const Config& c) { return consumer_warpgroups(c) == 1 ? 2 : 1; }
 
 // Warps with one job.
 struct Role {
@@ -245,7 +255,7 @@ struct WgmmaShape {
   bool a_in_registers = false;
   bool b_is_mn_major = false;
 
-  friend bool operator==(const WgmmaShape&, const WgmmaShape&) = default;
+  TESSERA_HD friend constexpr bool operator==(const WgmmaShape&, const WgmmaShape&) = default;
 };
 
 TESSERA_HD constexpr WgmmaShape score_wgmma(const Config& c) { return {c.tile_n, c.dtype, false, false}; }  // S = Q K^T

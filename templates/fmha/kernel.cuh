@@ -1,0 +1,65 @@
+// Fused attention forward, warp-specialised for Hopper.
+//
+// One warpgroup produces, tile_m / 64 consume. Loads, products and softmax overlap in three ways: TMA fills the rings
+// ahead of the consumers; a consumer's Q K^T of the next key block runs on the tensor cores beside its softmax of this
+// one; and consumer warpgroups take turns, so that one multiplies while another exponentiates. Roles in their order:
+// producer.cuh, consumer.cuh (mask.cuh, softmax.cuh, matmul.cuh), epilogue.cuh; schedule.cuh says who takes which tile.
+#pragma once
+
+#include "fmha/consumer.cuh"
+#include "fmha/params.cuh"
+#include "fmha/producer.cuh"
+#include "ptx/address.cuh"
+#include "ptx/fence.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/setmaxnreg.cuh"
+#include "spec/fmha.h"
+
+namespace tessera::fmha {
+
+// A compile error that shows the rule and both numbers: only a legal Config's specialisation is complete.
+template <Rule kRule, long long kFound, long long kBound>
+struct IllegalConfig;
+template <>
+struct IllegalConfig<Rule::ok, 0, 0> {};
+
+// Full barriers take one arrival (the loading thread, with the bytes); K and V slots are emptied by every consumer
+// warp, a Q slot by the thread that has sent O from it.
+template <Config C>
+__device__ __forceinline__ void init_barriers(unsigned smem) {
+  constexpr Barriers kBarriers = barriers(C);
+  constexpr int kNumQ = C.q_stages * consumer_warpgroups(C);
+  for (int i = 0; i < kNumQ; ++i) {
+    ptx::mbarrier_init(smem + kBarriers.q_full + 8 * i, 1);
+    ptx::mbarrier_init(smem + kBarriers.q_empty + 8 * i, 1);
+  }
+  for (int i = 0; i < C.stages; ++i) {
+    ptx::mbarrier_init(smem + kBarriers.k_full + 8 * i, 1);
+    ptx::mbarrier_init(smem + kBarriers.k_empty + 8 * i, 4 * consumer_warpgroups(C));
+    ptx::mbarrier_init(smem + kBarriers.v_full + 8 * i, 1);
+    ptx::mbarrier_init(smem + kBarriers.v_empty + 8 * i, 4 * consumer_warpgroups(C));
+  }
+  ptx::fence_mbarrier_init();
+}
+
+template <Config C>
+__device__ __forceinline__ void kernel(const Params& params) {
+  constexpr Verdict<Rule> kVerdict = why_invalid(C);
+  IllegalConfig<kVerdict.rule, kVerdict.found, kVerdict.bound>{};
+
+  extern __shared__ __align__(1024) unsigned char shared_memory[];
+  const unsigned smem = ptx::shared_address(shared_memory);
+  if (threadIdx.x == 0) init_barriers<C>(smem);
+  __syncthreads();
+
+  constexpr RegisterBudget kBudget = register_budget(C);
+  if (threadIdx.x < kWarpgroupThreads) {
+    ptx::setmaxnreg_dec<kBudget.producer>();
+    produce<C>(params, smem);
+  } else {
+    ptx::setmaxnreg_inc<kBudget.consumer>();
+    consume<C>(params, smem);
+  }
+}
+
+}  // namespace tessera::fmha

@@ -1,0 +1,29 @@
+// Scores that do not count become -inf: keys past the end, and keys that the causal mask hides.
+#pragma once
+
+#include "fmha/matmul.cuh"
+#include "fmha/params.cuh"
+#include "ptx/math.cuh"
+#include "spec/fmha.h"
+
+namespace tessera::fmha {
+
+// Number of keys that query `row` sees; may be negative.
+template <Config C>
+__device__ __forceinline__ int visible_keys(const Params& p, int row) {
+  return C.mask == Mask::causal ? min(p.seqlen_k, row + 1 + p.seqlen_k - p.seqlen_q) : p.seqlen_k;
+}
+
+// `row`: the query of this thread's first row; the second is 8 further. `first_key`: of the block. A thread's columns
+// are constants plus 2 (t % 4), so each value costs one comparison with a constant.
+template <Config C>
+__device__ __forceinline__ void apply_mask(Scores<C>& scores, const Params& p, int row, int first_key) {
+  const int own_column = first_key + 2 * (static_cast<int>(threadIdx.x) % 4);
+  const int limits[2] = {visible_keys<C>(p, row) - own_column, visible_keys<C>(p, row + 8) - own_column};
+#pragma unroll
+  for (int v = 0; v < C.tile_n / 2; ++v) {
+    if (8 * (v / 4) + v % 2 >= limits[v / 2 % 2]) scores[v] = ptx::minus_infinity();
+  }
+}
+
+}  // namespace tessera::fmha

@@ -1,0 +1,58 @@
+// The two products of a consumer warpgroup: S = Q K^T from shared memory, O += P V with P in registers.
+//
+// Both only issue instructions and close the group; the caller waits. Fragment layout of S and O (row, column) of value
+// v in thread t of the warpgroup: row 16 (t / 32) + t % 32 / 4 + 8 (v / 2 % 2), column 8 (v / 4) + 2 (t % 4) + v % 2.
+// The A operand of a 16-column step has the same layout over its 8 values, so P needs no shuffles: it is S, packed in
+// pairs.
+#pragma once
+
+#include "ptx/math.cuh"
+#include "ptx/wgmma.cuh"
+#include "spec/fmha.h"
+#include "spec/matrix_descriptor.h"
+
+namespace tessera::fmha {
+
+// One key block's scores; P as the A operands of tile_n / 16 steps; O.
+template <Config C>
+using Scores = float[C.tile_n / 2];
+template <Config C>
+using Probabilities = unsigned[C.tile_n / 16][4];
+template <Config C>
+using Accumulator = float[C.head_dim / 2];
+
+template <Config C>
+__device__ __forceinline__ void issue_scores(Scores<C>& scores, unsigned q_slot, unsigned k_slot) {
+  constexpr WgmmaShape kShape = score_wgmma(C);
+  using Mma = ptx::Wgmma<kShape.n, kShape.dtype, kShape.a_in_registers, kShape.b_is_mn_major>;
+  const unsigned long long a = k_major_descriptor(q_slot, kRowsPerWarpgroup, C.swizzle);
+  const unsigned long long b = k_major_descriptor(k_slot, C.tile_n, C.swizzle);
+#pragma unroll
+  for (int step = 0; step < C.head_dim / 16; ++step) {
+    Mma::mma(scores, a + (k_major_step_bytes(step, kRowsPerWarpgroup, C.swizzle) >> 4),
+             b + (k_major_step_bytes(step, C.tile_n, C.swizzle) >> 4), step != 0);
+  }
+  ptx::wgmma_commit_group();
+}
+
+template <Config C>
+__device__ __forceinline__ void issue_output(Accumulator<C>& output, const Probabilities<C>& p, unsigned v_slot) {
+  constexpr WgmmaShape kShape = output_wgmma(C);
+  using Mma = ptx::Wgmma<kShape.n, kShape.dtype, kShape.a_in_registers, kShape.b_is_mn_major>;
+  const unsigned long long b = mn_major_descriptor(v_slot, C.tile_n, C.swizzle);
+#pragma unroll
+  for (int step = 0; step < C.tile_n / 16; ++step) {
+    Mma::mma(output, p[step], b + (mn_major_step_bytes(step, C.swizzle) >> 4), 1);
+  }
+  ptx::wgmma_commit_group();
+}
+
+template <Config C>
+__device__ __forceinline__ void pack(Probabilities<C>& p, const Scores<C>& scores) {
+#pragma unroll
+  for (int i = 0; i < C.tile_n / 4; ++i) {
+    p[i / 4][i % 4] = ptx::cvt_pack<C.dtype>(scores[2 * i], scores[2 * i + 1]);
+  }
+}
+
+}  // namespace tessera::fmha

@@ -1,0 +1,26 @@
+// A position in a ring of shared-memory slots: which slot, and which parity its barriers have this time round. Both in
+// one register, because consumers have none to spare.
+#pragma once
+
+namespace tessera::fmha {
+
+template <int kSlots>
+struct RingPosition {
+  int state = 0;  // 2 * slot + parity
+
+  __device__ __forceinline__ int slot() const { return kSlots == 1 ? 0 : state >> 1; }
+  // Of the phase that a consumer waits for; a producer waits for the other one.
+  __device__ __forceinline__ unsigned parity() const { return static_cast<unsigned>(state) & 1; }
+
+  __device__ __forceinline__ void advance() {
+    const int next = state + 2;
+    state = next >= 2 * kSlots ? (next - 2 * kSlots) ^ 1 : next;
+  }
+  // The position that advance() came from.
+  __device__ __forceinline__ RingPosition previous() const {
+    const int before = state - 2;
+    return {before < 0 ? (before + 2 * kSlots) ^ 1 : before};
+  }
+};
+
+}  // namespace tessera::fmha

@@ -1,0 +1,37 @@
+// wgmma: a warpgroup multiplies 64 x 16 by 16 x N into registers, asynchronously.
+//
+// Order of things: fence (registers that the instructions read or write were touched), the instructions, commit, wait.
+// Until the wait, neither the accumulators nor the registers of A may be touched. The compiler does not know that: it
+// sees an assembly statement whose outputs are ready at once. hold() after the wait ties the registers to that place.
+//
+// The instruction for one shape is Wgmma<...>::mma. Its operands are up to 128 named registers, so these are
+// specialisations in a small generated header, wgmma_shapes.cuh, with the shapes that a kernel uses.
+#pragma once
+
+#include "spec/types.h"
+
+namespace tessera::ptx {
+
+// PTX ISA "wgmma.fence", PTX 8.0, sm_90a.
+__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+
+// PTX ISA "wgmma.commit_group", PTX 8.0, sm_90a.
+__device__ __forceinline__ void wgmma_commit_group() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+
+// PTX ISA "wgmma.wait_group", PTX 8.0, sm_90a. At most kPending of the newest groups are still in flight.
+template <int kPending>
+__device__ __forceinline__ void wgmma_wait_group() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+
+// No instruction: what reads or writes these registers stays on its side of this line.
+template <int kCount>
+__device__ __forceinline__ void hold(float (&registers)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(registers[i])::"memory");
+}
+
+template <int kN, DType kDType, bool kAInRegisters, bool kBIsMnMajor>
+struct Wgmma;
+
+}  // namespace tessera::ptx

@@ -1,0 +1,56 @@
+// The generated header with the wgmma instructions. The default one, checked in beside its config, is the golden.
+#include "generator/wgmma_header.h"
+
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace tessera {
+namespace {
+
+std::string read(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+int count(const std::string& text, const std::string& part) {
+  int found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+TEST_CASE("the default Config's header is the one that is checked in") {
+  const fmha::Config c = fmha::default_config(128, Mask::none, DType::bf16, Output::normalized);
+  const fmha::WgmmaShape shapes[] = {fmha::score_wgmma(c), fmha::output_wgmma(c)};
+  const std::string golden = read(TESSERA_SOURCE_DIR "/templates/fmha/default/wgmma_shapes.cuh");
+  CHECK(wgmma_header(shapes) == golden);
+}
+
+TEST_CASE("operands are numbered accumulators first, then A, B and the predicate") {
+  const fmha::WgmmaShape shared[] = {{16, DType::f16, false, false}};
+  const std::string text = wgmma_header(shared);
+  CHECK(count(text, "m64n16k16.f32.f16.f16") == 1);
+  CHECK(count(text, "setp.ne.b32 p, %10, 0;") == 1);
+  CHECK(count(text, "}, %8, %9, p, 1, 1, 0, 0;") == 1);
+  const fmha::WgmmaShape registers[] = {{16, DType::bf16, true, true}};
+  CHECK(count(wgmma_header(registers), "}, {%8, %9, %10, %11}, %12, p, 1, 1, 1;") == 1);
+}
+
+TEST_CASE("a shape that comes twice is written once") {
+  const fmha::WgmmaShape shapes[] = {
+      {64, DType::bf16, true, true}, {64, DType::bf16, true, true}, {64, DType::bf16, false, false}};
+  CHECK(count(wgmma_header(shapes), "template <>") == 2);
+}
+
+TEST_CASE("lines stay within 120 columns") {
+  const fmha::WgmmaShape shapes[] = {{256, DType::bf16, true, true}, {256, DType::f16, false, false}};
+  std::istringstream text(wgmma_header(shapes));
+  for (std::string line; std::getline(text, line);) CHECK(line.size() <= 120);
+}
+
+}  // namespace
+}  // namespace tessera
