@@ -38,7 +38,7 @@ struct RolePlan {
   std::string name;
   int first_warp = 0;
   int warps = 0;
-  int registers = 0;  ///< per thread, after setmaxnreg
+  int registers = 0;  ///< per thread, after setmaxnreg; 0: as compiled
 };
 
 /// One tensor of the kernel as it is stored, copied and multiplied.
@@ -80,6 +80,10 @@ struct Plan {
 /// every rejection), Error{usage} for a Problem outside its types' ranges.
 Plan make_plan(const Problem& problem);
 
+/// make_plan(problem).kernel alone, at a fraction of the cost: Problems with the same kernel have the same sources and
+/// launch. Throws like make_plan.
+std::string planned_kernel(const Problem& problem);
+
 /// The sources of the planned kernel: config, entry and exactly the embedded templates that they include.
 /// template_overrides: virtual path -> text, in place of embedded files (development).
 SourceBundle emit(const Plan& plan, const std::vector<SourceFile>& template_overrides = {});
@@ -88,8 +92,9 @@ SourceBundle emit(const Plan& plan, const std::vector<SourceFile>& template_over
 /// cubin.
 std::string emit_single_file(const Plan& plan);
 
-/// {"version", "op", "arch", "kernel", "config", ..., "launch"}; keys in a fixed order. `rejected` is left out unless
-/// asked for, so that the stored contract doesn't change with the list of candidates.
+/// {"version", "op", "arch", "kernel", "config", "mma_kind", "operands", "smem", "smem_bytes", "roles", "launch"}; keys
+/// in a fixed order. `reason` and `rejected` come in before "launch" when asked for; else they are left out, so that
+/// the stored contract depends on the kernel alone and not on hints and lists of candidates.
 OrderedJson to_json(const Plan& plan, bool with_rejected);
 
 }  // namespace tessera

@@ -14,19 +14,25 @@ template <class Enum>
 struct Word {
   Enum value;
   std::string_view text;
+  std::string_view enumerator;  ///< "Swizzle::b128": the C++ name, without its namespace
 };
 
 inline constexpr Word<DType> kDTypeWords[] = {
-    {DType::bf16, "bf16"}, {DType::f16, "f16"},   {DType::f32, "f32"}, {DType::tf32, "tf32"}, {DType::f64, "f64"},
-    {DType::e4m3, "e4m3"}, {DType::e5m2, "e5m2"}, {DType::u8, "u8"},   {DType::u16, "u16"},   {DType::u32, "u32"},
-    {DType::s32, "s32"},   {DType::u64, "u64"},   {DType::s64, "s64"},
+    {DType::bf16, "bf16", "DType::bf16"}, {DType::f16, "f16", "DType::f16"}, {DType::f32, "f32", "DType::f32"},
+    {DType::tf32, "tf32", "DType::tf32"}, {DType::f64, "f64", "DType::f64"}, {DType::e4m3, "e4m3", "DType::e4m3"},
+    {DType::e5m2, "e5m2", "DType::e5m2"}, {DType::u8, "u8", "DType::u8"},    {DType::u16, "u16", "DType::u16"},
+    {DType::u32, "u32", "DType::u32"},    {DType::s32, "s32", "DType::s32"}, {DType::u64, "u64", "DType::u64"},
+    {DType::s64, "s64", "DType::s64"},
 };
-inline constexpr Word<Swizzle> kSwizzleWords[] = {
-    {Swizzle::none, "none"}, {Swizzle::b32, "32B"}, {Swizzle::b64, "64B"}, {Swizzle::b128, "128B"}};
-inline constexpr Word<Mask> kMaskWords[] = {{Mask::none, "none"}, {Mask::causal, "causal"}};
-inline constexpr Word<Output> kOutputWords[] = {{Output::normalized, "normalized"},
-                                                {Output::unnormalized, "unnormalized"}};
-inline constexpr Word<MmaKind> kMmaKindWords[] = {{MmaKind::wgmma_f16, "wgmma.f16"}};
+inline constexpr Word<Swizzle> kSwizzleWords[] = {{Swizzle::none, "none", "Swizzle::none"},
+                                                  {Swizzle::b32, "32B", "Swizzle::b32"},
+                                                  {Swizzle::b64, "64B", "Swizzle::b64"},
+                                                  {Swizzle::b128, "128B", "Swizzle::b128"}};
+inline constexpr Word<Mask> kMaskWords[] = {{Mask::none, "none", "Mask::none"},
+                                            {Mask::causal, "causal", "Mask::causal"}};
+inline constexpr Word<Output> kOutputWords[] = {{Output::normalized, "normalized", "Output::normalized"},
+                                                {Output::unnormalized, "unnormalized", "Output::unnormalized"}};
+inline constexpr Word<MmaKind> kMmaKindWords[] = {{MmaKind::wgmma_f16, "wgmma.f16", "MmaKind::wgmma_f16"}};
 
 constexpr std::span<const Word<DType>> words_of(DType) { return kDTypeWords; }
 constexpr std::span<const Word<Swizzle>> words_of(Swizzle) { return kSwizzleWords; }
@@ -39,6 +45,14 @@ template <class Enum>
 constexpr std::string_view to_word(Enum value) {
   for (const Word<Enum>& word : words_of(Enum{}))
     if (word.value == value) return word.text;
+  return "?";
+}
+
+/// "Swizzle::b128": what generated code spells.
+template <class Enum>
+constexpr std::string_view to_enumerator(Enum value) {
+  for (const Word<Enum>& word : words_of(Enum{}))
+    if (word.value == value) return word.enumerator;
   return "?";
 }
 

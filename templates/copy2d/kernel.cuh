@@ -12,18 +12,17 @@
 
 namespace tessera::copy2d {
 
-// Illegal Configs fail here: the compiler's message shows the rule and its two numbers as template arguments.
+// A compile error that shows the rule and both numbers: only a legal Config's specialisation is complete.
 template <Rule kRule, long long kFound, long long kBound>
-struct ConfigIsLegal {
-  static_assert(kRule == Rule::ok, "copy2d::why_invalid() names a rule, the value found and the bound");
-  static constexpr bool kOk = true;
-};
+struct IllegalConfig;
+template <>
+struct IllegalConfig<Rule::ok, 0, 0> {};
 
 template <Config C>
 __device__ __forceinline__ void kernel(const ptx::TensorMap& x, const ptx::TensorMap& y, int tiles0, int tiles1,
                                        int tiles2, int tiles3) {
   constexpr Verdict<Rule> kVerdict = why_invalid(C);
-  static_assert(ConfigIsLegal<kVerdict.rule, kVerdict.found, kVerdict.bound>::kOk);
+  IllegalConfig<kVerdict.rule, kVerdict.found, kVerdict.bound>{};
   constexpr SmemLayout kLayout = smem_layout(C);
 
   // The only shared memory of the kernel: it starts at the window's first user byte, which is 1,024-byte aligned.

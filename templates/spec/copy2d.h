@@ -31,7 +31,7 @@ struct Config {
   int box[kMaxRank] = {32, 64, 1, 1, 1};  // a tile's extents in elements, innermost first; 1 past the rank
   Swizzle swizzle = Swizzle::b128;
 
-  friend bool operator==(const Config&, const Config&) = default;
+  TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
 };
 
 // The limits of sm_90a that the rules use.

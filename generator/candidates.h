@@ -1,0 +1,87 @@
+// How every operator chooses: a list of candidates, a verdict and a score for each, the best legal one wins.
+//
+// An operator is a struct of static functions (see copy2d_operator.h); nothing here depends on which one. The order of
+// the candidates breaks ties, so the choice is a function of the Problem alone.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "generator/plan.h"
+
+namespace tessera {
+
+/// One Config that an operator considered. The score is meaningful when the verdict is ok; higher is better.
+template <class Operator>
+struct Candidate {
+  typename Operator::Config config;
+  typename Operator::Verdict verdict;
+  double score = 0;
+};
+
+template <class Operator>
+struct Choice {
+  std::vector<Candidate<Operator>> candidates;  ///< each Config once, in the operator's order
+  std::size_t best = 0;
+};
+
+/// "32x64x2"; "229,504".
+std::string extents_text(const int* extents, int count);
+std::string grouped(long long value);
+/// "1 stage", "3 stages".
+std::string counted(long long count, std::string_view noun);
+
+/// Throws Error{unsupported} unless arch is one that kernels exist for.
+void require_arch(std::string_view op, Arch arch);
+
+/// A candidate that was not chosen, as plans print it.
+template <class Operator>
+Rejection rejection(const Candidate<Operator>& candidate, double best_score) {
+  const bool is_legal = candidate.verdict.ok();
+  return {.candidate = Operator::label(candidate.config),
+          .reason = is_legal ? fmt::format("legal; scored {:.2f} of the choice", candidate.score / best_score)
+                             : Operator::explain(candidate.config, candidate.verdict),
+          .is_legal = is_legal};
+}
+
+/// Throws Error{unsupported}: the first candidate's verdict as the message, all of them as notes.
+template <class Operator>
+[[noreturn]] void refuse_all(const std::vector<Candidate<Operator>>& candidates) {
+  std::vector<std::string> notes;
+  for (const Candidate<Operator>& candidate : candidates)
+    notes.push_back(fmt::format("{}: {}", Operator::label(candidate.config),
+                                Operator::explain(candidate.config, candidate.verdict)));
+  const Candidate<Operator>& first = candidates.front();
+  throw Error(ErrorKind::unsupported,
+              fmt::format("{}: {}", Operator::subject(first.config), Operator::explain(first.config, first.verdict)),
+              std::move(notes));
+}
+
+template <class Operator>
+Choice<Operator> choose(const typename Operator::Problem& problem) {
+  require_arch(Operator::kName, problem.arch);
+  Operator::require_facts(problem);
+  Choice<Operator> choice;
+  bool has_legal = false;
+  for (const typename Operator::Config& config : Operator::candidates(problem)) {
+    const bool is_known = std::any_of(choice.candidates.begin(), choice.candidates.end(),
+                                      [&](const Candidate<Operator>& other) { return other.config == config; });
+    if (is_known) continue;
+    Candidate<Operator> candidate{.config = config, .verdict = why_invalid(config)};
+    if (candidate.verdict.ok()) {
+      candidate.score = Operator::score(config, problem);
+      if (!has_legal || candidate.score > choice.candidates[choice.best].score) choice.best = choice.candidates.size();
+      has_legal = true;
+    }
+    choice.candidates.push_back(candidate);
+  }
+  if (!has_legal) refuse_all(choice.candidates);
+  return choice;
+}
+
+}  // namespace tessera

@@ -1,0 +1,183 @@
+// Sources of a planned kernel. What is generated is thin: the Config as one value, the entry that passes it on, and the
+// headers that exist for this Config only. The entry's parameters are written from the launch plan, so that the code
+// and the contract can't disagree.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <type_traits>
+
+#include "base/assert.h"
+#include "generator/config_fields.h"
+#include "generator/copy2d_operator.h"
+#include "generator/fmha_operator.h"
+#include "generator/include_scan.h"
+#include "generator/plan.h"
+#include "generator/words.h"
+
+namespace tessera {
+
+namespace {
+
+template <class Config>
+struct OperatorOf;
+template <>
+struct OperatorOf<copy2d::Config> {
+  using type = Copy2dOperator;
+};
+template <>
+struct OperatorOf<fmha::Config> {
+  using type = FmhaOperator;
+};
+
+template <class Value>
+std::string initializer(const Value& value) {
+  if constexpr (std::is_array_v<Value>) {
+    return fmt::format("{{{}}}", fmt::join(std::begin(value), std::end(value), ", "));
+  } else if constexpr (std::is_enum_v<Value>) {
+    return std::string(to_enumerator(value));
+  } else {
+    return fmt::format("{}", value);
+  }
+}
+
+template <class Config>
+std::string config_header(const Plan& plan, const Config& config) {
+  std::string fields;
+  visit_fields(config, [&](std::string_view name, const auto& value) {
+    fields += fmt::format("    .{} = {},\n", name, initializer(value));
+  });
+  return fmt::format(
+      "// Generated: the Config of {0}.\n"
+      "#pragma once\n\n"
+      "#include \"spec/{1}.h\"\n\n"
+      "namespace tessera::{1} {{\n\n"
+      "inline constexpr Config kConfig{{\n{2}}};\n\n"
+      "}}  // namespace tessera::{1}\n",
+      plan.kernel, plan.op, fields);
+}
+
+std::string parameter_type(const KernelParameter& parameter, const LaunchPlan& launch) {
+  switch (parameter.kind) {
+    case ParameterKind::tensor_map:
+      return "const __grid_constant__ TensorMap ";
+    case ParameterKind::i32:
+      return "int ";
+    case ParameterKind::i64:
+      return "long long ";
+    case ParameterKind::f32:
+      return "float ";
+    case ParameterKind::pointer:
+      break;
+  }
+  for (const BufferSpec& buffer : launch.buffers)
+    if (buffer.name == parameter.source && buffer.dtype == "f32") return "float* ";
+  return "void* ";
+}
+
+std::string entry_source(const Plan& plan, const std::vector<SourceFile>& generated, const std::string& bounds,
+                         const std::string& call) {
+  std::vector<std::string> names{"config.cuh", plan.op + "/kernel.cuh"};
+  for (const SourceFile& header : generated) names.push_back(header.path);
+  std::string includes;
+  for (const std::string& name : names) includes += fmt::format("#include \"{}\"\n", name);
+
+  TESSERA_ASSERT(plan.launch.steps.size() == 1, fmt::format("{} steps", plan.launch.steps.size()));
+  const LaunchStep& step = plan.launch.steps.front();
+  std::vector<std::string> parameters;
+  for (const KernelParameter& parameter : step.parameters)
+    parameters.push_back(parameter_type(parameter, plan.launch) + parameter.name);
+  return fmt::format(
+      "// Generated: the entry of {0}.\n"
+      "// What its parameters mean and how it is launched: spec/{1}.h.\n"
+      "{2}\n"
+      "using tessera::{1}::kConfig;\n"
+      "using tessera::ptx::TensorMap;\n\n"
+      "extern \"C\" __global__ void __launch_bounds__({3})\n"
+      "    {0}(\n        {4}) {{\n"
+      "  {5};\n"
+      "}}\n",
+      step.entry, plan.op, includes, bounds, fmt::join(parameters, ",\n        "), call);
+}
+
+/// The generated files of a plan: the translation unit, and the headers that no template provides.
+struct Generated {
+  std::string entry;
+  std::vector<SourceFile> headers;
+};
+
+Generated generate(const Plan& plan) {
+  return std::visit(
+      [&](const auto& config) {
+        using Operator = typename OperatorOf<std::remove_cvref_t<decltype(config)>>::type;
+        Generated generated;
+        generated.headers = Operator::generated_headers(config);
+        generated.entry = entry_source(plan, generated.headers, Operator::launch_bounds(), Operator::call(config));
+        generated.headers.push_back({"config.cuh", config_header(plan, config)});
+        return generated;
+      },
+      plan.config);
+}
+
+// Everything that NVRTC is told besides the architecture. --no-source-include: an #include is never looked for beside
+// the program or in the working directory. -lineinfo names the program's virtual path, which is absolute for that
+// reason: a relative one would bring the working directory into the code. -v: registers and spills of every kernel.
+const std::vector<std::string>& compile_options() {
+  static const std::vector<std::string> options{"--std=c++20", "-lineinfo", "--no-source-include",
+                                                "--ptxas-options=-v"};
+  return options;
+}
+
+std::string program_path(const Plan& plan) { return fmt::format("/tessera/{}/entry.cu", plan.op); }
+
+/// The text without #include "..." and #pragma once lines, and without blank lines at its ends.
+std::string inlined(std::string_view text) {
+  std::string body;
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    text = end == std::string_view::npos ? std::string_view{} : text.substr(end + 1);
+    if (line == "#pragma once" || !included_names(line).empty()) continue;
+    // What a removed line leaves is one blank line, not several.
+    if (line.empty() && (body.empty() || body.ends_with("\n\n"))) continue;
+    body += line;
+    body += '\n';
+  }
+  while (body.ends_with("\n\n")) body.pop_back();
+  return body;
+}
+
+}  // namespace
+
+SourceBundle emit(const Plan& plan, const std::vector<SourceFile>& template_overrides) {
+  Generated generated = generate(plan);
+  std::vector<SourceFile> sources = std::move(generated.headers);
+  sources.insert(sources.end(), template_overrides.begin(), template_overrides.end());
+  SourceBundle bundle;
+  bundle.program = program_path(plan);
+  bundle.text = std::move(generated.entry);
+  bundle.headers = transitive_headers(bundle.program, bundle.text, sources);
+  std::sort(bundle.headers.begin(), bundle.headers.end(),
+            [](const SourceFile& a, const SourceFile& b) { return a.path < b.path; });
+  bundle.arch = plan.arch.to_string();
+  bundle.options = compile_options();
+  for (const LaunchStep& step : plan.launch.steps) bundle.entries.push_back(step.entry);
+  return bundle;
+}
+
+std::string emit_single_file(const Plan& plan) {
+  const Generated generated = generate(plan);
+  std::string text = fmt::format("// nvcc -std=c++20 -arch={} -cubin -lineinfo -o {}.cubin {}.cu\n",
+                                 plan.arch.to_string(), plan.kernel, plan.kernel);
+  const auto part = [&](std::string_view name, std::string_view source) {
+    text += fmt::format("\n// ---- {} {}\n\n", name, std::string(std::max<std::size_t>(4, 112 - name.size()), '-'));
+    text += inlined(source);
+  };
+  for (const SourceFile& header : transitive_headers(program_path(plan), generated.entry, generated.headers))
+    part(header.path, header.text);
+  part("entry.cu", generated.entry);
+  return text;
+}
+
+}  // namespace tessera

@@ -1,0 +1,165 @@
+// The launch of an attention kernel as data: sizes and strides, buffers, domain, tensor maps, the one step. The
+// kernel's side of every line stands in the head of spec/fmha.h.
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+
+#include "generator/fmha_operator.h"
+#include "generator/operator_words.h"
+#include "generator/words.h"
+
+namespace tessera {
+
+namespace {
+
+using fmha::Config;
+
+constexpr std::int64_t kMaxLength = (std::int64_t{1} << 31) - (1 << 16);  // coordinates and sums of lengths stay in int
+constexpr std::int64_t kMaxHeads = 1 << 16;
+constexpr std::int64_t kMaxStride = std::int64_t{1} << 40;
+constexpr std::int64_t kMaxSms = 1 << 16;
+
+// q, k, v and o: whose heads and length they have.
+struct Tensor {
+  const char* name;
+  const char* heads;
+  const char* seqlen;
+  bool is_output;
+};
+constexpr Tensor kTensors[] = {{"q", "heads_q", "seqlen_q", false},
+                               {"k", "heads_kv", "seqlen_k", false},
+                               {"v", "heads_kv", "seqlen_k", false},
+                               {"o", "heads_q", "seqlen_q", true}};
+
+void add_sizes(const Config& c, LaunchPlan& launch) {
+  const auto size = [&](std::string name, std::int64_t min, std::int64_t max, std::optional<Expression> value,
+                        std::string help) {
+    launch.sizes.push_back({std::move(name), min, max, std::move(value), std::move(help)});
+  };
+  size("batch", 0, kMaxLength, {}, "sequences");
+  size("heads_q", 1, kMaxHeads, {}, "query heads: a multiple of heads_kv");
+  size("heads_kv", 1, kMaxHeads, {}, "key and value heads");
+  size("seqlen_q", 0, kMaxLength, {}, "queries of a sequence");
+  size("seqlen_k", 0, kMaxLength, {}, "keys of a sequence");
+  for (const Tensor& t : kTensors) {
+    // What is written must not overlap: a stride of 0 is for inputs only.
+    const std::int64_t min = t.is_output ? 1 : 0;
+    const auto help = [&](const char* what) {
+      return fmt::format("elements of {} from one {} to the next", t.name, what);
+    };
+    size(fmt::format("{}_stride_head", t.name), min, kMaxStride, Expression(c.head_dim), help("head"));
+    size(fmt::format("{}_stride_seqlen", t.name), min, kMaxStride, expression("{} * {}", t.heads, c.head_dim),
+         help("row"));
+    size(fmt::format("{}_stride_batch", t.name), min, kMaxStride,
+         expression("max({}, 1) * {} * {}", t.seqlen, t.heads, c.head_dim), help("sequence"));
+  }
+  size("num_sms", 1, kMaxSms, {}, "multiprocessors of the device: filled in by the launcher");
+}
+
+void add_tensor(const Config& c, const Tensor& t, LaunchPlan& launch) {
+  const bool is_f32 = t.is_output && c.output == Output::unnormalized;
+  const DType dtype = is_f32 ? DType::f32 : c.dtype;
+  const int bytes = dtype_bytes(dtype);
+  const int span = is_f32 ? fmha::o_span_elements(c) : fmha::span_elements(c);
+  const fmha::TmaBox box = t.is_output ? fmha::o_box(c) : t.name[0] == 'q' ? fmha::q_box(c) : fmha::kv_box(c);
+
+  TensorMapRecipe map;
+  map.name = t.name;
+  map.buffer = t.name;
+  map.type = tensor_map_type(dtype);
+  map.swizzle = tensor_map_swizzle(c.swizzle);
+  map.dims = {Expression(span), expression("max({}, 1)", t.seqlen), Expression(c.head_dim / span),
+              Expression::parse(t.heads), expression("max(batch, 1)")};
+  map.strides_bytes = {expression("{}_stride_seqlen * {}", t.name, bytes), Expression(span * bytes),
+                       expression("{}_stride_head * {}", t.name, bytes),
+                       expression("{}_stride_batch * {}", t.name, bytes)};
+  for (const int extent : box.extents) {
+    map.box.push_back(static_cast<std::uint32_t>(extent));
+    map.element_strides.push_back(1);
+  }
+  launch.tensor_maps.push_back(std::move(map));
+  launch.buffers.push_back({.name = t.name,
+                            .role = t.is_output ? BufferRole::output : BufferRole::input,
+                            .dtype = std::string(to_word(dtype)),
+                            .shape = {Expression::parse("batch"), Expression::parse(t.seqlen),
+                                      Expression::parse(t.heads), Expression(c.head_dim)},
+                            .strides = {expression("{}_stride_batch", t.name), expression("{}_stride_seqlen", t.name),
+                                        expression("{}_stride_head", t.name), Expression(1)}});
+}
+
+// An fp32 value for each row: [batch, heads_q, seqlen_q], dense.
+void add_statistic(const char* name, bool is_optional, LaunchPlan& launch) {
+  launch.buffers.push_back(
+      {.name = name,
+       .role = BufferRole::output,
+       .dtype = "f32",
+       .shape = {Expression::parse("batch"), Expression::parse("heads_q"), Expression::parse("seqlen_q")},
+       .strides = {Expression::parse("heads_q * seqlen_q"), Expression::parse("seqlen_q"), Expression(1)},
+       .alignment = 4,
+       .is_optional = is_optional});
+}
+
+// Each rule keeps the products of the next within 64 bits.
+void add_domain(const Expression& tiles, LaunchPlan& launch) {
+  const auto at_most = [&](Expression lhs, const char* what) {
+    launch.domain.push_back({.lhs = std::move(lhs),
+                             .relation = Relation::at_most,
+                             .rhs = Expression(kMaxLength),
+                             .message = fmt::format("{} must be at most {}", what, kMaxLength)});
+  };
+  launch.domain.push_back({.lhs = Expression::parse("heads_q"),
+                           .relation = Relation::multiple_of,
+                           .rhs = Expression::parse("heads_kv"),
+                           .message = "heads_q must be a multiple of heads_kv"});
+  at_most(Expression::parse("seqlen_q + seqlen_k"), "seqlen_q + seqlen_k");
+  at_most(Expression::parse("heads_q * batch"), "heads_q * batch");
+  at_most(tiles, "the number of query tiles");
+}
+
+LaunchStep step_of(const Config& c, const Expression& tiles, const std::string& kernel) {
+  LaunchStep step;
+  step.entry = kernel;
+  step.grid[0] = expression("min({} * num_sms, {})", fmha::ctas_per_sm(c), tiles.text());
+  step.block[0] = static_cast<std::uint32_t>(fmha::num_threads(c));
+  step.dynamic_smem_bytes = fmha::smem_layout(c).total_bytes;
+  const auto parameter = [&](const char* name, ParameterKind kind, Expression value, const char* source) {
+    step.parameters.push_back(
+        {.name = name, .kind = kind, .value = std::move(value), .source = source, .offset_bytes = {}});
+  };
+  for (const char* const map : {"q", "k", "v", "o"}) parameter(map, ParameterKind::tensor_map, {}, map);
+  parameter("lse", ParameterKind::pointer, {}, "lse");
+  if (c.output == Output::unnormalized) {
+    parameter("row_max", ParameterKind::pointer, {}, "row_max");
+    parameter("row_sum", ParameterKind::pointer, {}, "row_sum");
+  }
+  for (const char* const size : {"batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k"})
+    parameter(size, ParameterKind::i32, Expression::parse(size), "");
+  parameter("softmax_scale", ParameterKind::f32, {}, "softmax_scale");
+  return step;
+}
+
+}  // namespace
+
+LaunchPlan fmha_launch(const Config& config, const std::string& arch, const std::string& kernel) {
+  LaunchPlan launch;
+  launch.op = "fmha";
+  launch.arch = arch;
+  add_sizes(config, launch);
+  launch.scalars.push_back({.name = "softmax_scale",
+                            .default_value = 1 / std::sqrt(static_cast<double>(config.head_dim)),
+                            .help = "factor of the scores: 1 / sqrt(head_dim) by default"});
+  for (const Tensor& tensor : kTensors) add_tensor(config, tensor, launch);
+  add_statistic("lse", true, launch);
+  if (config.output == Output::unnormalized) {
+    add_statistic("row_max", false, launch);
+    add_statistic("row_sum", false, launch);
+  }
+  const Expression tiles = expression("ceil_div(seqlen_q, {}) * heads_q * batch", config.tile_m);
+  add_domain(tiles, launch);
+  launch.steps.push_back(step_of(config, tiles, kernel));
+  return launch;
+}
+
+}  // namespace tessera

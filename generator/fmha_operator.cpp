@@ -1,0 +1,215 @@
+// Candidates are the tiles of the spec's table for this head_dim under every swizzle, and the tiles of the other
+// head_dims under the widest one, so that a reader sees why a tile that is good elsewhere is not taken here. A pin
+// replaces the table's value.
+//
+// Scores: a default tile that was measured to be best counts 1; any other is placed below it by a rough model of what
+// its shape costs. Work per score is 1; a step of tile_n keys adds a fixed cost to each of its rows, a tile of tile_m
+// rows shares the loads of K and V, and a ring of one slot can't load ahead. The model's constants are estimates that
+// only order candidates. Where a hint says that sequences are short, the share of useful rows and keys of their tiles
+// multiplies the score; for long ones that share says less than the model's error, and the measured default stays.
+#include "generator/fmha_operator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "generator/candidates.h"
+#include "generator/operator_words.h"
+#include "generator/wgmma_header.h"
+#include "generator/words.h"
+
+namespace tessera {
+
+namespace {
+
+using fmha::Config;
+using fmha::Rule;
+using fmha::Tile;
+
+constexpr int kHeadDims[] = {64, 128, 256};
+constexpr Swizzle kSwizzles[] = {Swizzle::b128, Swizzle::b64, Swizzle::b32, Swizzle::none};
+
+constexpr double kStepCost = 8;        // in keys: barriers, scaling of O
+constexpr double kLoadCost = 16;       // in queries: K and V of a step
+constexpr double kOneStageCost = 0.2;  // share of the work: loads that nothing overlaps
+constexpr double kNarrowCost = 0.05;   // share of the work, for each halving of the swizzle span: bank conflicts
+constexpr double kBelowDefault = 0.99;
+constexpr Hint kShortLength = 1024;
+
+Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle) {
+  Config c;
+  c.head_dim = problem.head_dim;
+  c.tile_m = problem.tile_m.value_or(tile.tile_m);
+  c.tile_n = problem.tile_n.value_or(tile.tile_n);
+  c.stages = problem.stages.value_or(tile.stages);
+  c.swizzle = problem.swizzle.value_or(swizzle);
+  c.mma_kind = problem.mma_kind.value_or(MmaKind::wgmma_f16);
+  c.dtype = problem.dtype;
+  c.mask = problem.mask;
+  c.output = problem.output;
+  // Only a Config whose extents are sane is completed: completing evaluates products of them.
+  const bool is_sane = c.tile_m <= 1024 && c.tile_n <= 1024 && c.stages <= 1024;
+  return is_sane ? fmha::complete(c) : c;
+}
+
+double modelled_cost(const Config& c) {
+  double cost = 1 + kStepCost / c.tile_n + kLoadCost / c.tile_m;
+  if (c.stages == 1) cost += kOneStageCost;
+  for (int span = swizzle_span_bytes(c.swizzle); span < 128; span *= 2) cost += kNarrowCost;
+  return cost;
+}
+
+/// Which part of the tiles' extents is work that was asked for, for short sequences.
+double useful_share(Hint length, int tile) {
+  if (length <= 0 || length >= kShortLength) return 1;
+  return static_cast<double>(length) / static_cast<double>(round_up(length, tile));
+}
+
+}  // namespace
+
+void FmhaOperator::require_facts(const Fmha& problem) {
+  if (std::find(std::begin(kHeadDims), std::end(kHeadDims), problem.head_dim) == std::end(kHeadDims)) {
+    throw Error(
+        ErrorKind::unsupported,
+        fmt::format("fmha has no kernel for head_dim {}: there are kernels for 64, 128 and 256", problem.head_dim));
+  }
+  if (problem.dtype != DType::bf16 && problem.dtype != DType::f16) {
+    throw Error(
+        ErrorKind::unsupported,
+        fmt::format("fmha has no kernel for dtype {}: there are kernels for bf16 and f16", to_word(problem.dtype)));
+  }
+}
+
+std::vector<Config> FmhaOperator::candidates(const Fmha& problem) {
+  std::vector<Config> list;
+  list.push_back(config_of(problem, fmha::default_tile(problem.head_dim, problem.mask), kSwizzles[0]));
+  for (const Swizzle swizzle : kSwizzles) {
+    for (const Tile& tile : fmha::kTiles)
+      if (tile.head_dim == problem.head_dim) list.push_back(config_of(problem, tile, swizzle));
+  }
+  for (const Tile& tile : fmha::kTiles)
+    if (tile.head_dim != problem.head_dim) list.push_back(config_of(problem, tile, kSwizzles[0]));
+  return list;
+}
+
+double FmhaOperator::score(const Config& config, const Fmha& problem) {
+  const Config standard = fmha::default_config(config.head_dim, config.mask, config.dtype, config.output);
+  const double expected =
+      config == standard ? 1 : std::min(kBelowDefault, kBelowDefault * modelled_cost(standard) / modelled_cost(config));
+  return expected * useful_share(problem.seqlen_q, config.tile_m) * useful_share(problem.seqlen_k, config.tile_n);
+}
+
+std::string FmhaOperator::label(const Config& config) {
+  return fmt::format("tile {}x{}, {}, {}", config.tile_m, config.tile_n, counted(config.stages, "stage"),
+                     to_word(config.swizzle));
+}
+
+std::string FmhaOperator::subject(const Config& config) {
+  return fmt::format("head_dim {}, tile {}x{}, {}", config.head_dim, config.tile_m, config.tile_n,
+                     counted(config.stages, "stage"));
+}
+
+std::string FmhaOperator::explain(const Config& config, const Verdict& verdict) {
+  const std::string found = grouped(verdict.found);
+  const std::string bound = grouped(verdict.bound);
+  switch (verdict.rule) {
+    case Rule::ok:
+      break;
+    case Rule::dtype_not_16_bit:
+      return fmt::format("{} elements of {} bytes, {} allowed: take bf16 or f16", to_word(config.dtype), found, bound);
+    case Rule::head_dim_not_multiple_of_16:
+      return fmt::format("head_dim {}, a multiple of {} needed (wgmma K)", found, bound);
+    case Rule::head_dim_out_of_range:
+      return fmt::format("head_dim {}, at most {} allowed (wgmma N)", found, bound);
+    case Rule::head_dim_not_multiple_of_span:
+      return fmt::format(
+          "rows of {} bytes, a multiple of the {} bytes of a swizzle span needed: take a narrower swizzle", found,
+          bound);
+    case Rule::tile_m_not_multiple_of_64:
+      return fmt::format("tile_m {}, a multiple of {} needed (wgmma M)", found, bound);
+    case Rule::tile_m_out_of_range:
+      return fmt::format("tile_m {}, at most {} allowed (consumer warpgroups)", found, bound);
+    case Rule::tile_n_not_multiple_of_16:
+      return fmt::format("tile_n {}, a multiple of {} needed (wgmma K of P V)", found, bound);
+    case Rule::tile_n_out_of_range:
+      return fmt::format("tile_n {}, at most {} allowed (wgmma N)", found, bound);
+    case Rule::stages_out_of_range:
+      return fmt::format("{}, 1 to {} allowed", counted(verdict.found, "stage"), bound);
+    case Rule::q_stages_out_of_range:
+      return fmt::format("{} for Q, 1 to {} allowed", counted(verdict.found, "stage"), bound);
+    case Rule::ping_pong_needs_two_warpgroups:
+      return fmt::format("{} taking turns, {} needed: take a larger tile_m",
+                         counted(verdict.found, "consumer warpgroup"), bound);
+    case Rule::accumulators_exceed_registers:
+      return fmt::format("{} registers a thread for S, P and O, {} allowed: take a smaller {}", found, bound,
+                         config.tile_m > 128 ? "tile_m or tile_n" : "tile_n");
+    case Rule::instruction_exceeds_registers:
+      return fmt::format("{} accumulator registers a thread for one wgmma, {} allowed: take a smaller {}", found, bound,
+                         config.tile_n > config.head_dim ? "tile_n" : "tile_m");
+    case Rule::shared_memory_exceeded:
+      return fmt::format("{} bytes of shared memory, {} allowed: {}", found, bound,
+                         config.stages > 1 ? "drop a stage" : "take a smaller tile");
+  }
+  return "?";
+}
+
+std::string FmhaOperator::kernel_name(Arch arch, const Config& config) {
+  std::string name = fmt::format("tessera_fmha_{}_d{}_{}x{}_s{}_{}_{}_{}", arch_name(arch.to_string()), config.head_dim,
+                                 config.tile_m, config.tile_n, config.stages, swizzle_name(config.swizzle),
+                                 config.mask == Mask::none ? "full" : to_word(config.mask), to_word(config.dtype));
+  if (config.output == Output::unnormalized) name += "_unnormalized";
+  return name;
+}
+
+void FmhaOperator::describe(const Config& config, Plan& plan) {
+  const std::string dtype(to_word(config.dtype));
+  const std::string_view o_dtype = config.output == Output::unnormalized ? "f32" : std::string_view(dtype);
+  const auto operand = [&](const char* name, std::string_view type, const char* use) {
+    return OperandPlan{.name = name,
+                       .dtype = std::string(type),
+                       .tensor_map_type = std::string(type),
+                       .swizzle = std::string(to_word(config.swizzle)),
+                       .use = use};
+  };
+  plan.mma_kind = to_word(config.mma_kind);
+  plan.operands = {operand("q", dtype, "A of S = Q K^T, from shared memory"),
+                   operand("k", dtype, "B of S = Q K^T, K-major"),
+                   operand("v", dtype, "B of O = P V, MN-major"),
+                   operand("o", o_dtype, "D of O = P V, stored through shared memory"),
+                   {.name = "lse", .dtype = "f32", .tensor_map_type = {}, .swizzle = {}, .use = "written if not null"}};
+  if (config.output == Output::unnormalized) {
+    plan.operands.push_back(
+        {.name = "row_max", .dtype = "f32", .tensor_map_type = {}, .swizzle = {}, .use = "written"});
+    plan.operands.push_back(
+        {.name = "row_sum", .dtype = "f32", .tensor_map_type = {}, .swizzle = {}, .use = "written"});
+  }
+  const fmha::SmemLayout layout = fmha::smem_layout(config);
+  for (const fmha::SmemRegion& region : {layout.q, layout.k, layout.v, layout.barriers})
+    plan.smem.push_back({region.name, region.offset, region.bytes});
+  plan.smem_bytes = layout.total_bytes;
+  for (int i = 0; i < fmha::kNumRoles; ++i) {
+    const fmha::Role role = fmha::role(config, i);
+    plan.roles.push_back({role.name, role.first_warp, role.warps, role.registers});
+  }
+  plan.launch = fmha_launch(config, plan.arch.to_string(), plan.kernel);
+}
+
+std::string FmhaOperator::launch_bounds() {
+  return "tessera::fmha::num_threads(kConfig), tessera::fmha::ctas_per_sm(kConfig)";
+}
+
+std::string FmhaOperator::call(const Config& config) {
+  const char* const statistics = config.output == Output::unnormalized ? "row_max, row_sum" : "nullptr, nullptr";
+  return fmt::format(
+      "tessera::fmha::kernel<kConfig>(\n      {{q, k, v, o, lse, {}, batch, heads_q, heads_kv, seqlen_q, seqlen_k, "
+      "softmax_scale}})",
+      statistics);
+}
+
+std::vector<SourceFile> FmhaOperator::generated_headers(const Config& config) {
+  const fmha::WgmmaShape shapes[] = {fmha::score_wgmma(config), fmha::output_wgmma(config)};
+  return {{"wgmma_shapes.cuh", wgmma_header(shapes)}};
+}
+
+}  // namespace tessera

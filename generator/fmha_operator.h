@@ -1,0 +1,48 @@
+// Attention forward for the planner: which Configs are considered, how one is scored and named, and its launch as data.
+// What a Config means and which are legal: spec/fmha.h.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "generator/plan.h"
+#include "spec/fmha.h"
+
+namespace tessera {
+
+struct FmhaOperator {
+  using Problem = Fmha;
+  using Config = fmha::Config;
+  using Verdict = tessera::Verdict<fmha::Rule>;
+  static constexpr std::string_view kName = "fmha";
+
+  /// Throws Error{unsupported} for a head_dim or type that no kernel is made for.
+  static void require_facts(const Fmha& problem);
+  /// In order of preference among equal scores; not empty, may repeat. Pins are obeyed, legal or not.
+  static std::vector<Config> candidates(const Fmha& problem);
+  /// How much of the default tile's speed is expected, 1 being all of it; see fmha_operator.cpp.
+  static double score(const Config& config, const Fmha& problem);
+
+  /// "head_dim 256, tile 128x128, 3 stages": a Config in front of an explanation.
+  static std::string subject(const Config& config);
+  /// "tile 128x128, 3 stages, 128B": a Config among the candidates of one Problem.
+  static std::string label(const Config& config);
+  /// "229,504 bytes of shared memory, 227,328 allowed: drop a stage". Precondition: !verdict.ok().
+  static std::string explain(const Config& config, const Verdict& verdict);
+
+  static std::string kernel_name(Arch arch, const Config& config);
+  /// Fills in all that follows from plan.config: operands, smem, roles, launch.
+  static void describe(const Config& config, Plan& plan);
+
+  /// The entry's launch bounds and the body's call, as generated code spells them.
+  static std::string launch_bounds();
+  static std::string call(const Config& config);
+  /// Headers that exist for this Config only: the wgmma instructions in use.
+  static std::vector<SourceFile> generated_headers(const Config& config);
+};
+
+/// The launch of an attention kernel as data.
+LaunchPlan fmha_launch(const fmha::Config& config, const std::string& arch, const std::string& kernel);
+
+}  // namespace tessera

@@ -1,0 +1,165 @@
+#include "generator/plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <type_traits>
+
+#include "base/error.h"
+#include "generator/candidates.h"
+#include "generator/config_fields.h"
+#include "generator/copy2d_operator.h"
+#include "generator/fmha_operator.h"
+#include "generator/selectors.h"
+#include "generator/words.h"
+
+namespace tessera {
+
+namespace {
+
+template <class Problem>
+struct OperatorOf;
+template <>
+struct OperatorOf<Copy2d> {
+  using type = Copy2dOperator;
+};
+template <>
+struct OperatorOf<Fmha> {
+  using type = FmhaOperator;
+};
+
+template <class Value>
+std::string field_value(const Value& value) {
+  if constexpr (std::is_array_v<Value>) {
+    return extents_text(value, static_cast<int>(std::size(value)));
+  } else if constexpr (std::is_enum_v<Value>) {
+    return std::string(to_word(value));
+  } else {
+    return fmt::format("{}", value);
+  }
+}
+
+template <class Value>
+OrderedJson field_json(const Value& value) {
+  if constexpr (std::is_enum_v<Value>) {
+    return to_word(value);
+  } else {
+    return value;
+  }
+}
+
+/// "the best of 12 legal candidates; pinned: swizzle"
+template <class Operator>
+std::string reason_of(const Problem& problem, const Choice<Operator>& choice) {
+  long long legal = 0;
+  for (const Candidate<Operator>& candidate : choice.candidates) legal += candidate.verdict.ok() ? 1 : 0;
+  std::string reason = legal == 1 ? "the only legal candidate" : fmt::format("the best of {} legal candidates", legal);
+  const auto list = [&](SelectorKind kind, std::string_view unset, std::string_view title) {
+    std::vector<std::string> set;
+    for (const Selector& selector : selectors(Operator::kName)) {
+      if (selector.kind == kind && selector.text(problem) != unset)
+        set.push_back(fmt::format("{} {}", selector.key, selector.text(problem)));
+    }
+    if (!set.empty()) reason += fmt::format("; {}: {}", title, fmt::join(set, ", "));
+  };
+  list(SelectorKind::pin, "auto", "pinned");
+  list(SelectorKind::hint, "0", "hints");
+  return reason;
+}
+
+template <class Operator>
+Plan plan_of(const typename Operator::Problem& problem) {
+  const Choice<Operator> choice = choose<Operator>(problem);
+  const Candidate<Operator>& best = choice.candidates[choice.best];
+  Plan plan;
+  plan.op = Operator::kName;
+  plan.arch = problem.arch;
+  plan.config = best.config;
+  plan.kernel = Operator::kernel_name(problem.arch, best.config);
+  visit_fields(best.config, [&](std::string_view name, const auto& value) {
+    using Value = std::remove_cvref_t<decltype(value)>;
+    plan.fields.push_back({std::string(name), field_value(value), std::is_same_v<Value, int>});
+  });
+  plan.reason = reason_of<Operator>(problem, choice);
+  for (std::size_t i = 0; i < choice.candidates.size(); ++i)
+    if (i != choice.best) plan.rejected.push_back(rejection(choice.candidates[i], best.score));
+  Operator::describe(best.config, plan);
+  return plan;
+}
+
+OrderedJson operands_json(const Plan& plan) {
+  OrderedJson json = OrderedJson::array();
+  for (const OperandPlan& operand : plan.operands) {
+    json.push_back({{"name", operand.name},
+                    {"dtype", operand.dtype},
+                    {"tensor_map_type", operand.tensor_map_type},
+                    {"swizzle", operand.swizzle},
+                    {"use", operand.use}});
+  }
+  return json;
+}
+
+OrderedJson smem_json(const Plan& plan) {
+  OrderedJson json = OrderedJson::array();
+  for (const SmemRegion& region : plan.smem)
+    json.push_back({{"name", region.name}, {"offset", region.offset}, {"bytes", region.bytes}});
+  return json;
+}
+
+OrderedJson roles_json(const Plan& plan) {
+  OrderedJson json = OrderedJson::array();
+  for (const RolePlan& role : plan.roles) {
+    json.push_back(
+        {{"name", role.name}, {"first_warp", role.first_warp}, {"warps", role.warps}, {"registers", role.registers}});
+  }
+  return json;
+}
+
+OrderedJson rejected_json(const Plan& plan) {
+  OrderedJson json = OrderedJson::array();
+  for (const Rejection& rejection : plan.rejected) {
+    json.push_back(
+        {{"candidate", rejection.candidate}, {"reason", rejection.reason}, {"is_legal", rejection.is_legal}});
+  }
+  return json;
+}
+
+}  // namespace
+
+Plan make_plan(const Problem& problem) {
+  return std::visit(
+      [](const auto& p) { return plan_of<typename OperatorOf<std::remove_cvref_t<decltype(p)>>::type>(p); }, problem);
+}
+
+std::string planned_kernel(const Problem& problem) {
+  return std::visit(
+      [](const auto& p) {
+        using Operator = typename OperatorOf<std::remove_cvref_t<decltype(p)>>::type;
+        const Choice<Operator> choice = choose<Operator>(p);
+        return Operator::kernel_name(p.arch, choice.candidates[choice.best].config);
+      },
+      problem);
+}
+
+OrderedJson to_json(const Plan& plan, bool with_rejected) {
+  OrderedJson config;
+  std::visit(
+      [&](const auto& c) {
+        visit_fields(c,
+                     [&](std::string_view name, const auto& value) { config[std::string(name)] = field_json(value); });
+      },
+      plan.config);
+  OrderedJson json{{"version", kPlanVersion},         {"op", plan.op},
+                   {"arch", plan.arch.to_string()},   {"kernel", plan.kernel},
+                   {"config", std::move(config)},     {"mma_kind", plan.mma_kind},
+                   {"operands", operands_json(plan)}, {"smem", smem_json(plan)},
+                   {"smem_bytes", plan.smem_bytes},   {"roles", roles_json(plan)}};
+  if (with_rejected) {
+    json["reason"] = plan.reason;
+    json["rejected"] = rejected_json(plan);
+  }
+  json["launch"] = to_json(plan.launch);
+  return json;
+}
+
+}  // namespace tessera

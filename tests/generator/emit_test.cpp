@@ -1,0 +1,121 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "generator/embedded_templates.h"
+#include "generator/include_scan.h"
+#include "generator/plan.h"
+#include "tests/generator/golden.h"
+#include "tests/generator/problems.h"
+
+using namespace tessera;
+
+namespace {
+
+/// The generated files of a bundle: what no template holds.
+std::string generated_text(const SourceBundle& bundle) {
+  std::string text = "==== " + bundle.program + "\n" + bundle.text;
+  for (const SourceFile& header : bundle.headers) {
+    const auto all = embedded_templates();
+    const bool is_template =
+        std::any_of(all.begin(), all.end(), [&](const EmbeddedTemplate& t) { return t.path == header.path; });
+    text += is_template ? "==== " + header.path + ": a template\n" : "==== " + header.path + "\n" + header.text;
+  }
+  text += "==== " + bundle.arch;
+  for (const std::string& option : bundle.options) text += " " + option;
+  return text + "\n";
+}
+
+std::string compile_error(const auto& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::compile);
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("bundles are what they were: golden") {
+  check_golden("bundle_copy2d_r2_f32.txt", generated_text(emit(make_plan(problem_of("copy2d")))));
+  check_golden(
+      "bundle_copy2d_r5_u8_swnone.txt",
+      generated_text(emit(make_plan(problem_of("copy2d", {{"rank", "5"}, {"dtype", "u8"}, {"swizzle", "none"}})))));
+  check_golden("bundle_fmha_d128_causal.txt",
+               generated_text(emit(make_plan(problem_of("fmha", {{"mask", "causal"}})))));
+  check_golden("bundle_fmha_d64_unnormalized_f16.txt",
+               generated_text(emit(
+                   make_plan(problem_of("fmha", {{"head_dim", "64"}, {"output", "unnormalized"}, {"dtype", "f16"}})))));
+}
+
+TEST_CASE("single files are what they were: golden") {
+  check_golden("single_copy2d_r2_f32.cu", emit_single_file(make_plan(problem_of("copy2d"))));
+}
+
+TEST_CASE("a bundle holds exactly the headers that are included, sorted, each once") {
+  for (const Problem& problem : every_fact()) {
+    const SourceBundle bundle = emit(make_plan(problem));
+    CAPTURE(bundle.program);
+    std::set<std::string> provided;
+    for (const SourceFile& header : bundle.headers) CHECK(provided.insert(header.path).second);
+    CHECK(std::is_sorted(bundle.headers.begin(), bundle.headers.end(),
+                         [](const SourceFile& a, const SourceFile& b) { return a.path < b.path; }));
+    std::set<std::string> included;
+    for (const std::string& name : included_names(bundle.text)) included.insert(name);
+    for (const SourceFile& header : bundle.headers)
+      for (const std::string& name : included_names(header.text)) included.insert(name);
+    CHECK(included == provided);
+    CHECK(provided.count("config.cuh") == 1);
+    CHECK(bundle.program.starts_with("/tessera/"));
+    CHECK(bundle.arch == "sm_90a");
+    CHECK(bundle.entries == std::vector<std::string>{planned_kernel(problem)});
+  }
+}
+
+TEST_CASE("a single file includes nothing and says how it is compiled") {
+  for (const Problem& problem : every_fact()) {
+    const std::string kernel = planned_kernel(problem);
+    const std::string text = emit_single_file(make_plan(problem));
+    CHECK(text.starts_with("// nvcc -std=c++20 -arch=sm_90a -cubin -lineinfo -o " + kernel + ".cubin " + kernel +
+                           ".cu\n"));
+    CHECK(text.find("#include") == std::string::npos);
+    CHECK(text.find("#pragma once") == std::string::npos);
+    CHECK(text.find("#line") == std::string::npos);
+    CHECK(text.find("\n\n\n") == std::string::npos);
+    CHECK(text.find("__launch_bounds__") != std::string::npos);
+  }
+}
+
+TEST_CASE("an override replaces a template by its virtual path, and brings its own includes") {
+  const Plan plan = make_plan(problem_of("copy2d"));
+  const std::vector<SourceFile> overrides{{"copy2d/kernel.cuh", "#include \"mine.cuh\"\n"}, {"mine.cuh", "// mine\n"}};
+  const SourceBundle bundle = emit(plan, overrides);
+  std::vector<std::string> paths;
+  for (const SourceFile& header : bundle.headers) paths.push_back(header.path);
+  CHECK(paths ==
+        std::vector<std::string>{"config.cuh", "copy2d/kernel.cuh", "mine.cuh", "spec/copy2d.h", "spec/types.h"});
+  CHECK(bundle.headers.at(1).text == "#include \"mine.cuh\"\n");
+  CHECK(bundle.text == emit(plan).text);
+}
+
+TEST_CASE("includes that nothing has, and circles, are refused") {
+  const Plan plan = make_plan(problem_of("copy2d"));
+  CHECK(compile_error([&] {
+          emit(plan, {{"copy2d/kernel.cuh", "  #  include \"gone.cuh\"\n"}});
+        }) == "copy2d/kernel.cuh includes \"gone.cuh\", which is not a template");
+  CHECK(compile_error([&] {
+          emit(plan, {{"copy2d/kernel.cuh", "#include \"a\""}, {"a", "#include \"b\""}, {"b", "#include \"a\""}});
+        }) == "a includes itself: /tessera/copy2d/entry.cu -> copy2d/kernel.cuh -> a -> b -> a");
+}
+
+TEST_CASE("include lines") {
+  const std::vector<std::string> none;
+  CHECK(included_names("#include \"a/b.cuh\"\n\t# include\t\"c.h\" // why\n#include \"d\"") ==
+        std::vector<std::string>{"a/b.cuh", "c.h", "d"});
+  CHECK(included_names("") == none);
+  CHECK(included_names("#include <cuda.h>\n// #include \"x\"\n#includ \"x\"\n#include \"x\n#define X \"x\"\n") == none);
+}

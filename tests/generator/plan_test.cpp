@@ -1,0 +1,275 @@
+#include "generator/plan.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <random>
+#include <set>
+
+#include "base/error.h"
+#include "generator/candidates.h"
+#include "generator/copy2d_operator.h"
+#include "generator/fmha_operator.h"
+#include "tests/generator/golden.h"
+#include "tests/generator/problems.h"
+
+using namespace tessera;
+
+namespace {
+
+struct Refusal {
+  ErrorKind kind = ErrorKind::io;
+  std::string message;
+  std::vector<std::string> notes;
+};
+
+Refusal refusal(std::string_view op, const Fields& fields) {
+  try {
+    make_plan(problem_of(op, fields));
+  } catch (const Error& error) {
+    return {error.kind(), error.what(), error.notes()};
+  }
+  return {ErrorKind::io, "no error", {}};
+}
+
+std::string unsupported(std::string_view op, const Fields& fields) {
+  const Refusal found = refusal(op, fields);
+  CHECK(found.kind == ErrorKind::unsupported);
+  try {
+    planned_kernel(problem_of(op, fields));
+    FAIL("planned_kernel accepts what make_plan refuses");
+  } catch (const Error& error) {
+    CHECK(error.what() == found.message);
+  }
+  return found.message;
+}
+
+// Every Config that an operator ever considers for the facts of every_fact(), with the Problem it is considered for.
+template <class Operator, class Visit>
+void for_each_candidate(Visit visit) {
+  for (const Problem& problem : every_fact()) {
+    const auto* const facts = std::get_if<typename Operator::Problem>(&problem);
+    if (facts == nullptr) continue;
+    for (const auto& candidate : choose<Operator>(*facts).candidates) visit(*facts, candidate);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("plans are what they were: golden") {
+  check_golden("plan_copy2d_r2_f32.json", json_text(to_json(make_plan(problem_of("copy2d")), true)));
+  check_golden("plan_copy2d_r5_u8.json",
+               json_text(to_json(make_plan(problem_of("copy2d", {{"rank", "5"}, {"dtype", "u8"}})), false)));
+  check_golden("plan_fmha_d128_causal.json",
+               json_text(to_json(make_plan(problem_of("fmha", {{"mask", "causal"}})), true)));
+  check_golden(
+      "plan_fmha_d256_unnormalized.json",
+      json_text(to_json(make_plan(problem_of("fmha", {{"head_dim", "256"}, {"output", "unnormalized"}})), false)));
+}
+
+TEST_CASE("every fact has a plan whose launch is sound and comes back from JSON") {
+  for (const Problem& problem : every_fact()) {
+    const Plan plan = make_plan(problem);
+    CAPTURE(plan.kernel);
+    CHECK_NOTHROW(check_launch_plan(plan.launch));
+    const OrderedJson json = to_json(plan, false);
+    const LaunchPlan back = launch_plan_from_json(OrderedJson::parse(json.dump())["launch"]);
+    CHECK(to_json(back) == json["launch"]);
+    CHECK(json["config"].size() == plan.fields.size());
+    CHECK(plan.launch.steps.front().entry == plan.kernel);
+    CHECK(plan.launch.steps.front().dynamic_smem_bytes == plan.smem_bytes);
+    CHECK(plan.smem_bytes <= 232448);
+    CHECK(planned_kernel(problem) == plan.kernel);
+  }
+}
+
+TEST_CASE("shared memory: regions follow each other inside the total, warps fill the block") {
+  for (const Problem& problem : every_fact()) {
+    const Plan plan = make_plan(problem);
+    CAPTURE(plan.kernel);
+    std::int64_t end = 0;
+    for (const SmemRegion& region : plan.smem) {
+      CHECK(region.offset >= end);
+      CHECK(region.bytes > 0);
+      end = region.offset + region.bytes;
+    }
+    CHECK(end == plan.smem_bytes);
+    int warp = 0;
+    for (const RolePlan& role : plan.roles) {
+      CHECK(role.first_warp == warp);
+      warp += role.warps;
+    }
+    CHECK(plan.launch.steps.front().block[0] == static_cast<std::uint32_t>(32 * warp));
+  }
+}
+
+TEST_CASE("every legal candidate fits, has a name of its own, and wins when it is pinned") {
+  std::map<std::string, copy2d::Config> copies;
+  for_each_candidate<Copy2dOperator>([&](const Copy2d& facts, const Candidate<Copy2dOperator>& candidate) {
+    if (!candidate.verdict.ok()) return;
+    const copy2d::Config& config = candidate.config;
+    CHECK(copy2d::smem_layout(config).total_bytes <= copy2d::kMaxSmemBytes);
+    const std::string name = Copy2dOperator::kernel_name(facts.arch, config);
+    CHECK(copies.try_emplace(name, config).first->second == config);
+    Copy2d pinned = facts;
+    pinned.tile_inner = config.box[0];
+    if (config.rank > 1) pinned.tile_outer = config.box[1];
+    pinned.swizzle = config.swizzle;
+    CHECK(planned_kernel(pinned) == name);
+  });
+  CHECK(copies.size() > 1000);
+
+  std::map<std::string, fmha::Config> attention;
+  for_each_candidate<FmhaOperator>([&](const Fmha& facts, const Candidate<FmhaOperator>& candidate) {
+    if (!candidate.verdict.ok()) return;
+    const fmha::Config& config = candidate.config;
+    CHECK(fmha::smem_layout(config).total_bytes <= fmha::kMaxSmemBytes);
+    const std::string name = FmhaOperator::kernel_name(facts.arch, config);
+    CHECK(attention.try_emplace(name, config).first->second == config);
+    Fmha pinned = facts;
+    pinned.tile_m = config.tile_m;
+    pinned.tile_n = config.tile_n;
+    pinned.stages = config.stages;
+    pinned.swizzle = config.swizzle;
+    pinned.mma_kind = config.mma_kind;
+    CHECK(planned_kernel(pinned) == name);
+  });
+  CHECK(attention.size() > 400);
+}
+
+TEST_CASE("attention: three tiles and two stage counts of every head_dim, under every swizzle") {
+  for (const int head_dim : {64, 128, 256}) {
+    for (const Word<Swizzle>& swizzle : kSwizzleWords) {
+      std::set<std::pair<int, int>> tiles;
+      std::set<int> stages;
+      for (const auto& candidate :
+           choose<FmhaOperator>(Fmha{.head_dim = head_dim, .swizzle = swizzle.value}).candidates) {
+        if (!candidate.verdict.ok()) continue;
+        CHECK(candidate.config.swizzle == swizzle.value);
+        tiles.insert({candidate.config.tile_m, candidate.config.tile_n});
+        stages.insert(candidate.config.stages);
+      }
+      CHECK(tiles.size() >= 3);
+      CHECK(stages.size() >= 2);
+    }
+  }
+}
+
+TEST_CASE("without pins and hints attention gets the measured default") {
+  for (const Problem& problem : every_fact()) {
+    const Fmha* const facts = std::get_if<Fmha>(&problem);
+    if (facts == nullptr) continue;
+    const fmha::Config expected = fmha::default_config(facts->head_dim, facts->mask, facts->dtype, facts->output);
+    CHECK(std::get<fmha::Config>(make_plan(problem).config) == expected);
+  }
+}
+
+TEST_CASE("hints steer the choice and nothing else") {
+  const auto tile_m = [](const Fields& fields) {
+    return std::get<fmha::Config>(make_plan(problem_of("fmha", fields)).config).tile_m;
+  };
+  CHECK(tile_m({}) == 128);
+  CHECK(tile_m({{"seqlen_q", "1"}}) == 64);
+  CHECK(tile_m({{"seqlen_q", "4096"}, {"seqlen_k", "4096"}}) == 128);
+  CHECK(tile_m({{"seqlen_q", "1"}, {"tile_m", "128"}}) == 128);
+  const Plan plain = make_plan(problem_of("fmha"));
+  const Plan hinted = make_plan(problem_of("fmha", {{"batch", "4"}, {"seqlen_q", "8192"}}));
+  CHECK(to_json(plain, false) == to_json(hinted, false));
+  CHECK(hinted.reason.ends_with("; hints: batch 4, seqlen_q 8192"));
+}
+
+TEST_CASE("what no kernel exists for is refused with what exists") {
+  CHECK(unsupported("fmha", {{"head_dim", "80"}}) ==
+        "fmha has no kernel for head_dim 80: there are kernels for 64, 128 and 256");
+  CHECK(unsupported("fmha", {{"dtype", "f32"}}) ==
+        "fmha has no kernel for dtype f32: there are kernels for bf16 and f16");
+  CHECK(unsupported("fmha", {{"arch", "sm_100a"}}) == "fmha has no kernel for arch sm_100a: there is one for sm_90a");
+  CHECK(unsupported("fmha", {{"arch", "sm_80"}}) == "fmha has no kernel for arch sm_80: there is one for sm_90a");
+  CHECK(unsupported("copy2d", {{"arch", "sm_90"}}) == "copy2d has no kernel for arch sm_90: there is one for sm_90a");
+  CHECK(unsupported("copy2d", {{"rank", "6"}}) == "copy2d rank 6, f32, tile 32x64x2x2x2, 128B: rank 6, 1 to 5 allowed");
+}
+
+TEST_CASE("an illegal pin is refused with the rule that it breaks") {
+  CHECK(unsupported("fmha", {{"head_dim", "256"}, {"tile_m", "128"}, {"tile_n", "64"}, {"stages", "3"}}) ==
+        "head_dim 256, tile 128x64, 3 stages: 262,272 bytes of shared memory, 232,448 allowed: drop a stage");
+  CHECK(unsupported("fmha", {{"head_dim", "256"}, {"tile_m", "192"}, {"tile_n", "64"}, {"stages", "1"}}) ==
+        "head_dim 256, tile 192x64, 1 stage: 176 registers a thread for S, P and O, 128 allowed: take a smaller tile_m "
+        "or tile_n");
+  CHECK(unsupported("fmha", {{"tile_m", "96"}, {"tile_n", "128"}}) ==
+        "head_dim 128, tile 96x128, 2 stages: tile_m 96, a multiple of 64 needed (wgmma M)");
+  CHECK(unsupported("fmha", {{"tile_m", "320"}, {"tile_n", "128"}}) ==
+        "head_dim 128, tile 320x128, 2 stages: tile_m 320, at most 256 allowed (consumer warpgroups)");
+  CHECK(unsupported("fmha", {{"tile_n", "24"}, {"tile_m", "128"}}) ==
+        "head_dim 128, tile 128x24, 2 stages: tile_n 24, a multiple of 16 needed (wgmma K of P V)");
+  CHECK(unsupported("fmha", {{"tile_n", "2147483647"}}) ==
+        "head_dim 128, tile 128x2147483647, 2 stages: tile_n 2,147,483,647, a multiple of 16 needed (wgmma K of P V)");
+  CHECK(unsupported("fmha", {{"stages", "9"}, {"tile_m", "64"}}) ==
+        "head_dim 128, tile 64x128, 9 stages: 9 stages, 1 to 8 allowed");
+  CHECK(unsupported("copy2d", {{"tile_inner", "6"}}) ==
+        "copy2d rank 2, f32, tile 6x64, 128B: rows of 24 bytes, a multiple of 16 needed: make tile_inner a multiple of "
+        "4");
+  CHECK(unsupported("copy2d", {{"tile_inner", "300"}}) ==
+        "copy2d rank 2, f32, tile 300x64, 128B: a tile extent of 300 elements, 1 to 256 allowed");
+  CHECK(unsupported("copy2d", {{"tile_inner", "64"}, {"swizzle", "128B"}}) ==
+        "copy2d rank 2, f32, tile 64x64, 128B: rows of 256 bytes, 128 allowed by the 128B swizzle: make tile_inner at "
+        "most 32, or the swizzle none");
+  CHECK(unsupported("copy2d", {{"tile_outer", "2147483647"}}) ==
+        "copy2d rank 2, f32, tile 32x2147483647, 128B: a tile extent of 2,147,483,647 elements, 1 to 256 allowed");
+  CHECK(unsupported("copy2d", {{"tile_outer", "8"}, {"rank", "1"}}) ==
+        "copy2d rank 1, f32, tile 32, 128B: a tile extent of 8 along a dimension that rank 1 does not have: leave "
+        "tile_outer to the planner");
+  CHECK(unsupported("copy2d", {{"tile_inner", "256"}, {"tile_outer", "256"}, {"swizzle", "none"}}) ==
+        "copy2d rank 2, f32, tile 256x256, none: 262,152 bytes of shared memory, 232,448 allowed: take a smaller tile");
+  const Refusal all = refusal("fmha", {{"tile_n", "24"}});
+  CHECK(all.notes.size() > 10);
+  CHECK(all.notes.front() == "tile 128x24, 2 stages, 128B: tile_n 24, a multiple of 16 needed (wgmma K of P V)");
+}
+
+TEST_CASE("a pin outside the table is tried all the same") {
+  const Plan plan =
+      make_plan(problem_of("fmha", {{"tile_m", "128"}, {"tile_n", "48"}, {"stages", "4"}, {"swizzle", "32B"}}));
+  CHECK(plan.kernel == "tessera_fmha_sm90a_d128_128x48_s4_sw32_full_bf16");
+  CHECK(plan.reason == "the only legal candidate; pinned: tile_m 128, tile_n 48, stages 4, swizzle 32B");
+  CHECK(make_plan(problem_of("copy2d", {{"tile_inner", "12"}, {"tile_outer", "7"}})).kernel ==
+        "tessera_copy2d_sm90a_r2_f32_12x7_sw128");
+}
+
+TEST_CASE("numbers in messages") {
+  CHECK(grouped(0) == "0");
+  CHECK(grouped(999) == "999");
+  CHECK(grouped(1000) == "1,000");
+  CHECK(grouped(-1234567) == "-1,234,567");
+  CHECK(counted(1, "stage") == "1 stage");
+  CHECK(counted(3, "stage") == "3 stages");
+}
+
+TEST_CASE("a launch's expressions: sizes, strides and grid of a dense attention") {
+  const LaunchPlan launch = make_plan(Fmha{.head_dim = 64}).launch;
+  std::vector<std::string> names;
+  std::vector<std::int64_t> values;
+  const std::map<std::string, std::int64_t> given{{"batch", 2},      {"heads_q", 6},  {"heads_kv", 3},
+                                                  {"seqlen_q", 500}, {"seqlen_k", 0}, {"num_sms", 10}};
+  const auto value_of = [&](const Expression& expression) {
+    return BoundExpression(expression, names).evaluate(values);
+  };
+  for (const SizeSpec& size : launch.sizes) {
+    const auto found = given.find(size.name);
+    values.push_back(found != given.end() ? found->second : value_of(size.default_value.value()));
+    names.push_back(size.name);
+    CHECK(values.back() >= size.min);
+    CHECK(values.back() <= size.max);
+  }
+  const TensorMapRecipe& q = launch.tensor_maps.at(0);
+  const TensorMapRecipe& k = launch.tensor_maps.at(1);
+  const auto all = [&](const std::vector<Expression>& list) {
+    std::vector<std::int64_t> result;
+    for (const Expression& e : list) result.push_back(value_of(e));
+    return result;
+  };
+  CHECK(all(q.dims) == std::vector<std::int64_t>{64, 500, 1, 6, 2});
+  CHECK(all(q.strides_bytes) == std::vector<std::int64_t>{6 * 128, 128, 128, 500 * 6 * 128});
+  CHECK(all(k.dims) == std::vector<std::int64_t>{64, 1, 1, 3, 2});
+  CHECK(all(k.strides_bytes) == std::vector<std::int64_t>{3 * 128, 128, 128, 3 * 128});
+  CHECK(value_of(launch.steps.at(0).grid[0]) == 10);  // more tiles than multiprocessors
+  CHECK(launch.scalars.at(0).default_value == 0.125);
+}

@@ -1,0 +1,36 @@
+// Problems that several tests walk over.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "generator/problem.h"
+#include "generator/selectors.h"
+#include "generator/words.h"
+
+namespace tessera {
+
+using Fields = std::vector<std::pair<std::string, std::string>>;
+
+/// The operator's default Problem with these fields set.
+inline Problem problem_of(std::string_view op, const Fields& fields = {}) {
+  Problem problem = default_problem(op);
+  for (const auto& [key, text] : fields) set_field(problem, key, text);
+  return problem;
+}
+
+/// Every fact of every operator that has a kernel, nothing pinned.
+inline std::vector<Problem> every_fact() {
+  std::vector<Problem> problems;
+  for (const Word<DType>& dtype : kDTypeWords)
+    for (int rank = 1; rank <= 5; ++rank) problems.push_back(Copy2d{.dtype = dtype.value, .rank = rank});
+  for (const int head_dim : {64, 128, 256})
+    for (const DType dtype : {DType::bf16, DType::f16})
+      for (const Mask mask : {Mask::none, Mask::causal})
+        for (const Output output : {Output::normalized, Output::unnormalized})
+          problems.push_back(Fmha{.head_dim = head_dim, .dtype = dtype, .mask = mask, .output = output});
+  return problems;
+}
+
+}  // namespace tessera
