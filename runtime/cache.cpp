@@ -1,0 +1,256 @@
+// Cache: memory, then the folders, then one build for all who ask.
+//
+// find_or_build, in order: memory; join a flight of the same key in this process, or lead one. The leader: the folders;
+// the lock of the key among processes; the folders again, for another process may have been faster; build; publish.
+#include "runtime/cache.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <future>
+#include <mutex>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "runtime/cache_folder.h"
+#include "runtime/cache_memory.h"
+
+namespace tessera {
+
+namespace {
+
+using Pointer = std::shared_ptr<const CacheEntry>;
+
+Pointer to_entry(ReadEntry&& read, const CacheFolder& folder, EntryParts parts) {
+  auto entry = std::make_shared<CacheEntry>();
+  entry->keys = read.record.keys;
+  entry->op = std::move(read.record.op);
+  entry->arch = std::move(read.record.arch);
+  entry->kernel = std::move(read.record.kernel);
+  entry->plan_json = std::move(read.plan_json);
+  entry->image.report = std::move(read.record.report);
+  entry->image.cubin = std::move(read.cubin);
+  entry->image.ptx = std::move(read.ptx);
+  entry->has_ptx = parts != EntryParts::code;
+  entry->folder = folder.entry_path(entry->keys);
+  entry->tier = folder.is_writable() ? CacheTier::user : CacheTier::system;
+  return entry;
+}
+
+}  // namespace
+
+std::string_view to_string(CacheTier tier) noexcept {
+  static constexpr std::array<std::string_view, 4> kNames{"memory", "user", "system", "compiled"};
+  return kNames[static_cast<std::size_t>(tier)];
+}
+
+std::string CacheEntry::read_ptx() const {
+  if (has_ptx) return image.ptx;
+  ReadEntry read = read_entry(Files(), folder.string(), keys, EntryParts::code_and_ptx);
+  if (read.verdict == ReadVerdict::ok) return std::move(read.ptx);
+  throw Error(ErrorKind::io,
+              fmt::format("cache entry {}: its PTX cannot be read any more ({}); ask the cache again", folder.string(),
+                          read.verdict == ReadVerdict::absent ? "it was removed" : read.reason));
+}
+
+struct Cache::State {
+  explicit State(CacheOptions given) : options(std::move(given)), shared(options), memory(options.max_memory_bytes) {
+    if (!options.user_folder.empty()) {
+      folders.push_back(std::make_unique<CacheFolder>(shared, options.user_folder, true));
+      user = folders.front().get();
+    }
+    for (const std::filesystem::path& folder : options.system_folders) {
+      folders.push_back(std::make_unique<CacheFolder>(shared, folder, false));
+    }
+  }
+
+  Pointer find_on_disk(const CacheRequest& request);
+  Pointer find_and_count(const CacheRequest& request);
+  Pointer lead(const CacheRequest& request, const std::function<Image()>& build);
+  Pointer build_and_publish(const CacheRequest& request, const std::function<Image()>& build);
+  Pointer join_or_lead(const CacheRequest& request, const std::function<Image()>& build);
+
+  CacheOptions options;
+  CacheShared shared;
+  MemoryTier memory;
+  std::vector<std::unique_ptr<CacheFolder>> folders;  // in the order of the search
+  CacheFolder* user = nullptr;
+
+  std::mutex flights_mutex;
+  std::unordered_map<std::string, std::shared_future<Pointer>> flights;
+
+  std::atomic<std::int64_t> memory_hits{0}, user_hits{0}, system_hits{0}, compiles{0}, failures{0}, lock_waits{0};
+  std::atomic<std::int64_t> compile_us{0};
+};
+
+Pointer Cache::State::find_on_disk(const CacheRequest& request) {
+  const EntryParts parts = request.need_ptx ? EntryParts::code_and_ptx : EntryParts::code;
+  if (!request.keys.entry.empty()) {
+    for (const auto& folder : folders) {
+      if (auto read = folder->read(request.keys, parts)) return to_entry(std::move(*read), *folder, parts);
+    }
+  }
+  if (request.require_compiler) return nullptr;
+  for (const auto& folder : folders) {
+    if (auto read = folder->read_newest(request.keys.source, parts)) return to_entry(std::move(*read), *folder, parts);
+  }
+  return nullptr;
+}
+
+Pointer Cache::State::find_and_count(const CacheRequest& request) {
+  Pointer found = find_on_disk(request);
+  if (!found) return nullptr;
+  (found->tier == CacheTier::user ? user_hits : system_hits).fetch_add(1, std::memory_order_relaxed);
+  return memory.insert(request, std::move(found));
+}
+
+Pointer Cache::State::build_and_publish(const CacheRequest& request, const std::function<Image()>& build) {
+  auto entry = std::make_shared<CacheEntry>();
+  entry->keys = request.keys;
+  entry->op = request.op;
+  entry->arch = request.arch;
+  entry->kernel = request.kernel;
+  entry->plan_json = request.plan_json;
+  entry->tier = CacheTier::compiled;
+  try {
+    entry->image = build();
+    if (entry->image.cubin.empty()) {
+      throw Error(ErrorKind::compile, fmt::format("{}: the compiler returned an empty cubin", request.kernel));
+    }
+  } catch (...) {
+    failures.fetch_add(1, std::memory_order_relaxed);
+    throw;
+  }
+  compiles.fetch_add(1, std::memory_order_relaxed);
+  compile_us.fetch_add(static_cast<std::int64_t>(entry->image.report.compile_ms * 1000), std::memory_order_relaxed);
+  if (user != nullptr && !request.keys.entry.empty()) {
+    const EncodedEntry encoded = encode_entry(request, entry->image);
+    const std::string path = user->publish(encoded);
+    if (!path.empty()) {
+      entry->folder = path;
+      const auto bytes = encoded.record.payload_bytes() + static_cast<std::int64_t>(encoded.compile_json.size());
+      user->keep_within(options.max_bytes, path, bytes);
+    }
+  }
+  return entry;
+}
+
+Pointer Cache::State::lead(const CacheRequest& request, const std::function<Image()>& build) {
+  if (Pointer found = find_and_count(request)) return found;
+  Pointer built;
+  if (user != nullptr && !request.keys.entry.empty() && user->prepare()) {
+    const ProcessLock lock = user->lock("build " + request.keys.entry, options.lock_wait);
+    if (lock.has_waited()) lock_waits.fetch_add(1, std::memory_order_relaxed);
+    if (lock.outcome() == LockOutcome::timed_out) {
+      shared.warnings.once(
+          "lock " + request.keys.entry,
+          fmt::format("cache folder {}: another process has held the lock of {} for {:.0f} s; it is "
+                      "compiled here too",
+                      user->root(), request.kernel, std::chrono::duration<double>(options.lock_wait).count()));
+    }
+    if (Pointer found = find_and_count(request)) return found;
+    built = build_and_publish(request, build);
+  } else {
+    built = build_and_publish(request, build);
+  }
+  return memory.insert(request, std::move(built));
+}
+
+/// Null: ask again (the entry came in meanwhile, or another's flight brought less than this request needs).
+Pointer Cache::State::join_or_lead(const CacheRequest& request, const std::function<Image()>& build) {
+  const std::string& key = request.keys.entry.empty() ? request.keys.source : request.keys.entry;
+  std::promise<Pointer> promise;
+  std::shared_future<Pointer> flight;
+  {
+    const std::lock_guard lock(flights_mutex);
+    // Under the lock: since the caller looked, a flight may have ended.
+    if (memory.find(request)) return nullptr;
+    const auto [found, is_leader] = flights.try_emplace(key);
+    if (is_leader) {
+      found->second = promise.get_future().share();
+    } else {
+      flight = found->second;
+    }
+  }
+  if (flight.valid()) {
+    Pointer joined = flight.get();
+    const bool is_enough = joined->has_ptx || !request.need_ptx;
+    const bool is_right = !request.require_compiler || joined->keys.entry == request.keys.entry;
+    return is_enough && is_right ? joined : nullptr;
+  }
+  // The flight ends before its result is handed out, so that whoever asks again does not meet it.
+  const auto land = [&] {
+    const std::lock_guard lock(flights_mutex);
+    flights.erase(key);
+  };
+  try {
+    Pointer result = lead(request, build);
+    land();
+    promise.set_value(result);
+    return result;
+  } catch (...) {
+    land();
+    promise.set_exception(std::current_exception());
+    throw;
+  }
+}
+
+Cache::Cache(CacheOptions options) : state_(std::make_unique<State>(std::move(options))) {}
+Cache::~Cache() = default;
+
+const CacheOptions& Cache::options() const noexcept { return state_->options; }
+
+std::shared_ptr<const CacheEntry> Cache::find(const CacheRequest& request) {
+  if (Pointer found = state_->memory.find(request)) {
+    state_->memory_hits.fetch_add(1, std::memory_order_relaxed);
+    return found;
+  }
+  return state_->find_and_count(request);
+}
+
+std::shared_ptr<const CacheEntry> Cache::find_or_build(const CacheRequest& request,
+                                                       const std::function<Image()>& build) {
+  while (true) {
+    if (Pointer found = state_->memory.find(request)) {
+      state_->memory_hits.fetch_add(1, std::memory_order_relaxed);
+      return found;
+    }
+    if (Pointer found = state_->join_or_lead(request, build)) return found;
+  }
+}
+
+std::optional<CacheTier> Cache::contains(const CacheRequest& request) {
+  if (state_->memory.find(request)) return CacheTier::memory;
+  const auto tier_of = [](const CacheFolder& folder) {
+    return folder.is_writable() ? CacheTier::user : CacheTier::system;
+  };
+  if (!request.keys.entry.empty()) {
+    for (const auto& folder : state_->folders) {
+      if (folder->read(request.keys, EntryParts::record)) return tier_of(*folder);
+    }
+  }
+  if (request.require_compiler) return std::nullopt;
+  for (const auto& folder : state_->folders) {
+    if (folder->read_newest(request.keys.source, EntryParts::record)) return tier_of(*folder);
+  }
+  return std::nullopt;
+}
+
+CacheStats Cache::stats() const {
+  const State& from = *state_;
+  CacheStats stats;
+  stats.memory_hits = from.memory_hits;
+  stats.user_hits = from.user_hits;
+  stats.system_hits = from.system_hits;
+  stats.compiles = from.compiles;
+  stats.failures = from.failures;
+  stats.quarantined = from.shared.quarantined;
+  stats.compile_ms = static_cast<double>(from.compile_us) / 1000;
+  stats.published = from.shared.published;
+  stats.publish_failures = from.shared.publish_failures;
+  stats.evicted = from.shared.evicted;
+  stats.lock_waits = from.lock_waits;
+  return stats;
+}
+
+}  // namespace tessera

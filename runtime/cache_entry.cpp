@@ -1,0 +1,183 @@
+#include "runtime/cache_entry.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+
+#include "base/error.h"
+#include "base/hash.h"
+
+namespace tessera {
+
+bool is_key(std::string_view text) noexcept {
+  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+const EntryFileRecord* EntryRecord::file(std::string_view name) const {
+  for (const EntryFileRecord& each : files) {
+    if (each.name == name) return &each;
+  }
+  return nullptr;
+}
+
+std::int64_t EntryRecord::payload_bytes() const {
+  std::int64_t sum = 0;
+  for (const EntryFileRecord& each : files) sum += each.bytes;
+  return sum;
+}
+
+EntryFiles EncodedEntry::files() const {
+  EntryFiles list{{kCompileFile, compile_json}, {kCubinFile, cubin}, {kPtxFile, ptx}, {kPlanFile, plan}};
+  if (record.file(kSourceFile) != nullptr) list.emplace_back(kSourceFile, source);
+  return list;
+}
+
+EncodedEntry encode_entry(const CacheRequest& request, const Image& image) {
+  EncodedEntry encoded;
+  encoded.cubin = std::string_view(reinterpret_cast<const char*>(image.cubin.data()), image.cubin.size());
+  encoded.ptx = image.ptx;
+  encoded.plan = request.plan_json;
+  encoded.source = request.source;
+  EntryRecord& record = encoded.record;
+  record.keys = request.keys;
+  record.op = request.op;
+  record.arch = request.arch;
+  record.kernel = request.kernel;
+  record.report = image.report;
+  const auto add = [&record](const char* name, std::string_view bytes) {
+    record.files.push_back({name, static_cast<std::int64_t>(bytes.size()), sha256_hex(bytes)});
+  };
+  add(kCubinFile, encoded.cubin);
+  add(kPtxFile, encoded.ptx);
+  add(kPlanFile, encoded.plan);
+  if (!request.source.empty()) add(kSourceFile, encoded.source);
+  encoded.compile_json = to_compile_json(record);
+  return encoded;
+}
+
+namespace {
+
+/// Carries the verdict out of the nested reading.
+struct Reader {
+  const Files& files;
+  int folder;
+  ReadEntry& out;
+
+  bool stop(ReadVerdict verdict, std::string reason) {
+    out.verdict = verdict;
+    out.reason = std::move(reason);
+    return false;
+  }
+
+  bool stop_at(const char* name, int negative_errno) {
+    switch (-negative_errno) {
+      case ENOENT:
+        return stop(ReadVerdict::damaged, fmt::format("{} is missing", name));
+      case EINVAL:
+      case ELOOP:
+        return stop(ReadVerdict::damaged, fmt::format("{} is not a regular file", name));
+      case EFBIG:
+        return stop(ReadVerdict::damaged, fmt::format("{} is larger than its record", name));
+      case EIO:
+        return stop(ReadVerdict::damaged, fmt::format("{} cannot be read: {}", name, describe_errno(negative_errno)));
+      default:
+        return stop(ReadVerdict::unreadable,
+                    fmt::format("{} cannot be read: {}", name, describe_errno(negative_errno)));
+    }
+  }
+
+  template <class Container>
+  bool payload(const char* name, Container& bytes) {
+    const EntryFileRecord* expected = out.record.file(name);
+    if (expected == nullptr) return true;  // only source.cu may be absent: the record was checked
+    if (const int fault = files.read_file(folder, name, expected->bytes, bytes)) return stop_at(name, fault);
+    if (static_cast<std::int64_t>(bytes.size()) != expected->bytes) {
+      return stop(ReadVerdict::damaged,
+                  fmt::format("{} has {} bytes: its record says {}", name, bytes.size(), expected->bytes));
+    }
+    const std::string_view view(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    if (sha256_hex(view) != expected->sha256) {
+      return stop(ReadVerdict::damaged, fmt::format("{} does not have the digest of its record", name));
+    }
+    return true;
+  }
+
+  bool size_only(const char* name) {
+    const EntryFileRecord* expected = out.record.file(name);
+    if (expected == nullptr) return true;
+    FileStatus found;
+    if (const int fault = files.status(folder, name, found)) return stop_at(name, fault);
+    if (!found.is_file) return stop_at(name, -EINVAL);
+    if (found.bytes == expected->bytes) return true;
+    return stop(ReadVerdict::damaged,
+                fmt::format("{} has {} bytes: its record says {}", name, found.bytes, expected->bytes));
+  }
+
+  bool record(const EntryKeys& keys) {
+    if (const int fault = files.read_file(folder, kCompileFile, kMaxCompileJsonBytes, out.compile_json)) {
+      return stop_at(kCompileFile, fault);
+    }
+    try {
+      out.record = parse_compile_json(out.compile_json);
+    } catch (const Error& error) {
+      return stop(ReadVerdict::damaged, error.what());
+    }
+    if ((!keys.source.empty() && keys.source != out.record.keys.source) ||
+        (!keys.entry.empty() && keys.entry != out.record.keys.entry)) {
+      return stop(ReadVerdict::damaged, "compile.json belongs to another entry");
+    }
+    return true;
+  }
+
+  bool read(const EntryKeys& keys, EntryParts parts) {
+    if (!record(keys)) return false;
+    if (parts == EntryParts::record) {
+      FileStatus found;
+      if (files.status(folder, kCompileFile, found) == 0) out.made_ns = found.modified_ns;
+      return size_only(kCubinFile) && size_only(kPtxFile) && size_only(kPlanFile) && size_only(kSourceFile);
+    }
+    const bool with_ptx = parts != EntryParts::code, with_source = parts == EntryParts::all;
+    return payload(kPlanFile, out.plan_json) && payload(kCubinFile, out.cubin) &&
+           (with_ptx ? payload(kPtxFile, out.ptx) : size_only(kPtxFile)) &&
+           (!with_source || payload(kSourceFile, out.source));
+  }
+
+  /// Whether the path still leads to the folder that is open: if not, whoever evicted it took the missing file away.
+  bool is_in_place(const std::string& path) {
+    FileStatus at_path, opened;
+    if (files.status(Files::kWorkingFolder, path, at_path) != 0 || files.status(folder, opened) != 0) return false;
+    out.folder_inode = opened.inode;
+    return at_path.inode == opened.inode && at_path.device == opened.device;
+  }
+};
+
+ReadEntry read_once(const Files& files, const std::string& path, const EntryKeys& keys, EntryParts parts) {
+  ReadEntry out;
+  const int folder = files.open_folder(path);
+  if (folder < 0) {
+    if (folder == -ENOENT) return out;
+    const bool is_damaged = folder == -ENOTDIR || folder == -ELOOP || folder == -EIO;
+    out.verdict = is_damaged ? ReadVerdict::damaged : ReadVerdict::unreadable;
+    out.reason = fmt::format("the folder cannot be opened: {}", describe_errno(folder));
+    return out;
+  }
+  Reader reader{files, folder, out};
+  if (reader.read(keys, parts)) {
+    out.verdict = ReadVerdict::ok;
+  } else if (out.verdict == ReadVerdict::damaged && !reader.is_in_place(path)) {
+    out.verdict = ReadVerdict::absent;
+  }
+  files.close(folder);
+  return out;
+}
+
+}  // namespace
+
+ReadEntry read_entry(const Files& files, const std::string& folder, const EntryKeys& keys, EntryParts parts) {
+  ReadEntry out = read_once(files, folder, keys, parts);
+  // An entry that was evicted while we read it may have been built again meanwhile: look once more.
+  if (out.verdict == ReadVerdict::absent && !out.compile_json.empty()) out = read_once(files, folder, keys, parts);
+  return out;
+}
+
+}  // namespace tessera

@@ -1,0 +1,85 @@
+// One entry as files in a folder. compile.json describes it: keys, names, compiler, the assembler's report, and size
+// and SHA-256 of every other file; its first field is the digest of all bytes after that field, so a changed bit
+// anywhere in the folder is found.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "runtime/cache.h"
+#include "runtime/cache_files.h"
+
+namespace tessera {
+
+inline constexpr const char* kCompileFile = "compile.json";
+inline constexpr const char* kCubinFile = "kernel.cubin";
+inline constexpr const char* kPtxFile = "kernel.ptx";
+inline constexpr const char* kPlanFile = "plan.json";
+inline constexpr const char* kSourceFile = "source.cu";  ///< the only one that may be absent
+inline constexpr std::int64_t kMaxEntryFileBytes = std::int64_t{1} << 30;
+inline constexpr std::int64_t kMaxCompileJsonBytes = std::int64_t{16} << 20;
+
+struct EntryFileRecord {
+  std::string name;
+  std::int64_t bytes = 0;
+  std::string sha256;
+};
+
+/// What compile.json holds.
+struct EntryRecord {
+  EntryKeys keys;
+  std::string op, arch, kernel;
+  CompileReport report;
+  std::vector<EntryFileRecord> files;  ///< sorted by name
+
+  const EntryFileRecord* file(std::string_view name) const;
+  std::int64_t payload_bytes() const;
+};
+
+/// Stable text: the same record gives the same bytes.
+std::string to_compile_json(const EntryRecord& record);
+/// Throws Error{io} that says what is wrong; checks digest, schema, and that the files are the known ones.
+EntryRecord parse_compile_json(std::string_view text);
+
+/// The files of an entry in memory, compile.json included, sorted by name.
+using EntryFiles = std::vector<std::pair<std::string, std::string_view>>;
+
+/// A record and the files that belong to it. The views point into request and image, and into compile_json.
+struct EncodedEntry {
+  EntryRecord record;
+  std::string compile_json;
+  EntryFiles files() const;
+  std::string_view cubin, ptx, plan, source;
+};
+EncodedEntry encode_entry(const CacheRequest& request, const Image& image);
+
+/// How much of an entry to read. Whatever is read is verified; of the rest the size only.
+enum class EntryParts : std::uint8_t { record, code, code_and_ptx, all };
+
+enum class ReadVerdict : std::uint8_t {
+  ok,
+  absent,     ///< no such entry, or it left while it was read
+  damaged,    ///< does not verify: to be quarantined
+  unreadable  ///< the system refused (permission, descriptors): nothing is known about the entry
+};
+
+struct ReadEntry {
+  ReadVerdict verdict = ReadVerdict::absent;
+  std::string reason;  ///< for damaged and unreadable
+  EntryRecord record;
+  std::int64_t made_ns = 0;        ///< when compile.json was written into this cache (EntryParts::record only)
+  std::uint64_t folder_inode = 0;  ///< of the folder that was read
+  std::string compile_json, plan_json, ptx, source;
+  std::vector<std::byte> cubin;
+};
+
+/// The record's keys must equal those given; an empty key is not compared.
+ReadEntry read_entry(const Files& files, const std::string& folder, const EntryKeys& keys, EntryParts parts);
+
+bool is_key(std::string_view text) noexcept;  ///< 64 lower-case hexadecimal digits
+
+}  // namespace tessera

@@ -1,0 +1,121 @@
+// One cache folder on disk: the user's, written to, or a system's, only read.
+//
+//   <root>/v1/<aa>/<source key>/<entry key>/   an entry; its folder's modification time is its last use
+//   <root>/v1/staging/                         entries being written, entries being removed
+//   <root>/v1/quarantine/                      the last kQuarantineLimit damaged entries
+//   <root>/v1/lock                             one byte of it for each lock, see cache_lock.h
+//   <root>/v1/clock                            its modification time is the newest last use of all
+//
+// aa is the first byte of the source key. An entry appears and leaves by one rename, so whoever finds one finds it
+// whole; what happens to it after is found by its digests.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "runtime/cache_entry.h"
+#include "runtime/cache_files.h"
+#include "runtime/cache_lock.h"
+
+namespace tessera {
+
+inline constexpr std::size_t kQuarantineLimit = 16;
+inline constexpr std::int64_t kStagingAgeNs = std::int64_t{600} * 1'000'000'000;                 // with locks
+inline constexpr std::int64_t kStagingAgeWithoutLocksNs = std::int64_t{86'400} * 1'000'000'000;  // without
+inline constexpr std::int64_t kDiskFullPauseNs = std::int64_t{60} * 1'000'000'000;
+
+/// Hands each fault to the caller's function once.
+class Warnings {
+ public:
+  explicit Warnings(std::function<void(const std::string&)> sink) : sink_(std::move(sink)) {}
+  /// Later messages of the same subject are dropped.
+  void once(const std::string& subject, const std::string& message);
+
+ private:
+  std::function<void(const std::string&)> sink_;
+  std::mutex mutex_;
+  std::set<std::string> said_;
+};
+
+/// What the folders of one cache share.
+struct CacheShared {
+  explicit CacheShared(const CacheOptions& options)
+      : files(options.hooks), warnings(options.warn), trust_folder(options.trust_folder) {}
+  Files files;
+  Warnings warnings;
+  bool trust_folder;
+  std::atomic<std::int64_t> quarantined{0}, published{0}, publish_failures{0}, evicted{0};
+};
+
+/// An entry as a scan finds it, not verified.
+struct EntryPlace {
+  EntryKeys keys;
+  std::string path;
+  std::int64_t bytes = 0;
+  std::int64_t used_ns = 0;
+};
+
+class CacheFolder {
+ public:
+  CacheFolder(CacheShared& shared, const std::filesystem::path& root, bool is_writable);
+
+  const std::string& root() const noexcept { return root_; }
+  bool is_writable() const noexcept { return is_writable_; }
+  std::string entry_path(const EntryKeys& keys) const;
+
+  /// The entry, verified, its last use noted. A damaged one is quarantined.
+  std::optional<ReadEntry> read(const EntryKeys& keys, EntryParts parts);
+  /// The entry of this source key by the newest compiler; among equals the one written last.
+  std::optional<ReadEntry> read_newest(const std::string& source_key, EntryParts parts);
+
+  /// Makes what is missing of the folders. False, after a warning, when nothing can be written here.
+  bool prepare();
+  /// Writes aside and publishes by one rename. The folder of the entry, also when another process was faster; empty,
+  /// after a warning, when it could not be written.
+  std::string publish(const EncodedEntry& encoded);
+  ProcessLock lock(const std::string& name, std::chrono::milliseconds wait) const;
+  /// Moves the entry aside; reports it.
+  void quarantine(const std::string& path, const ReadEntry& found);
+
+  /// Every entry, in the order of its keys.
+  std::vector<EntryPlace> scan() const;
+  /// After a publication: now and then removes what is oldest until the folder is within 9/10 of max_bytes, and stale
+  /// staging. keep stays.
+  void keep_within(std::int64_t max_bytes, const std::string& keep, std::int64_t published_bytes);
+  /// Removes one entry: first out of sight by a rename, then its files; true when it is gone.
+  bool remove(const EntryPlace& place);
+  /// Removes what dead writers left; returns how many.
+  int sweep_staging();
+
+  /// Whether the folder may be used: exists, is a folder, belongs to the right user. Warns and answers false otherwise;
+  /// a missing one is no fault.
+  bool is_usable();
+  /// Why it may not; empty when it may or when it does not exist.
+  std::string why_refused() const;
+
+ private:
+  std::vector<std::string> newest_first(const std::string& source_key);
+  int write_staged(const std::string& staged, const EncodedEntry& encoded);
+  int publish_staged(const std::string& staged, const std::string& to);
+  void fail(int negative_errno, const char* what);
+  std::int64_t next_stamp() const;
+  void note_use(const std::string& path);
+  std::uint32_t folder_mode() const;
+  std::string unique_name(const char* prefix) const;
+
+  CacheShared& shared_;
+  std::string root_, base_;
+  bool is_writable_;
+  std::atomic<bool> is_accepted_{false};
+  std::atomic<std::int64_t> blocked_until_ns_{0};  // steady clock: no writing before
+  std::mutex size_mutex_;
+  bool is_size_known_ = false;
+  std::int64_t scanned_bytes_ = 0, bytes_since_scan_ = 0;
+};
+
+}  // namespace tessera

@@ -1,0 +1,51 @@
+#include "runtime/cache_lock.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <thread>
+
+#include "base/hash.h"
+
+namespace tessera {
+
+namespace {
+// Byte offsets must be positive and end below 2^63: 61 bits of the name's digest.
+std::int64_t byte_of(std::string_view name) {
+  return static_cast<std::int64_t>(std::stoull(sha256_hex(name).substr(0, 16), nullptr, 16) >> 3);
+}
+}  // namespace
+
+ProcessLock::ProcessLock(const Files& files, const std::string& lock_file, std::string_view name,
+                         std::chrono::milliseconds wait)
+    : files_(files) {
+  descriptor_ = files_.create_file(Files::kWorkingFolder, lock_file, false);
+  if (descriptor_ < 0) return;
+  byte_ = byte_of(name);
+  const auto deadline = std::chrono::steady_clock::now() + wait;
+  std::chrono::milliseconds pause{1};
+  while (true) {
+    const int verdict = files_.try_lock(descriptor_, byte_);
+    if (verdict >= 0) {
+      outcome_ = LockOutcome::held;
+      return;
+    }
+    if (verdict == -EINTR) continue;
+    outcome_ = verdict == -EAGAIN ? LockOutcome::timed_out : LockOutcome::unsupported;
+    if (verdict != -EAGAIN || std::chrono::steady_clock::now() >= deadline) break;
+    has_waited_ = true;
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, std::chrono::milliseconds{20});
+  }
+  files_.close(descriptor_);
+  descriptor_ = -1;
+}
+
+void ProcessLock::release() {
+  if (descriptor_ < 0) return;
+  // Closing is not enough: a child forked meanwhile shares the open file and would keep the lock.
+  files_.unlock(descriptor_, byte_);
+  files_.close(descriptor_);
+  descriptor_ = -1;
+}
+
+}  // namespace tessera

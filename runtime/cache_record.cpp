@@ -1,0 +1,131 @@
+// compile.json <-> EntryRecord.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "runtime/cache_entry.h"
+
+namespace tessera {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The text begins with the digest of everything that follows its closing quote.
+constexpr std::string_view kHead = "{\n  \"digest\": \"";
+constexpr std::size_t kDigestEnd = kHead.size() + 64;
+
+[[noreturn]] void refuse(const std::string& reason) { throw Error(ErrorKind::io, "compile.json " + reason); }
+
+Json to_json(const EntryReport& report) {
+  return {{"name", report.name},
+          {"registers", report.registers},
+          {"spill_store_bytes", report.spill_store_bytes},
+          {"spill_load_bytes", report.spill_load_bytes},
+          {"stack_bytes", report.stack_bytes},
+          {"static_smem_bytes", report.static_smem_bytes},
+          {"barriers", report.barriers}};
+}
+
+EntryReport report_from(const Json& json) {
+  EntryReport report;
+  report.name = json.at("name").get<std::string>();
+  report.registers = json.at("registers").get<int>();
+  report.spill_store_bytes = json.at("spill_store_bytes").get<int>();
+  report.spill_load_bytes = json.at("spill_load_bytes").get<int>();
+  report.stack_bytes = json.at("stack_bytes").get<int>();
+  report.static_smem_bytes = json.at("static_smem_bytes").get<int>();
+  report.barriers = json.at("barriers").get<int>();
+  return report;
+}
+
+void check_files(const EntryRecord& record) {
+  static constexpr std::array<std::string_view, 4> kKnown{kCubinFile, kPtxFile, kPlanFile, kSourceFile};
+  if (record.files.size() != 3 && record.files.size() != 4) refuse("does not list the files of an entry");
+  for (std::size_t i = 0; i < record.files.size(); ++i) {
+    const EntryFileRecord& file = record.files[i];
+    if (file.name != kKnown[i]) refuse("does not list the files of an entry");
+    if (file.bytes < 0 || file.bytes > kMaxEntryFileBytes) {
+      refuse(fmt::format("gives {} {} bytes: at most {} are allowed", file.name, file.bytes, kMaxEntryFileBytes));
+    }
+    if (!is_key(file.sha256)) refuse(fmt::format("gives {} no digest", file.name));
+  }
+}
+
+EntryRecord record_from(const Json& json) {
+  EntryRecord record;
+  const int schema = json.at("schema").get<int>();
+  if (schema != kCacheSchema) refuse(fmt::format("has schema {}: this version reads {}", schema, kCacheSchema));
+  record.keys.source = json.at("source_key").get<std::string>();
+  record.keys.entry = json.at("entry_key").get<std::string>();
+  if (!is_key(record.keys.source) || !is_key(record.keys.entry)) refuse("has no keys");
+  record.op = json.at("op").get<std::string>();
+  record.arch = json.at("arch").get<std::string>();
+  record.kernel = json.at("kernel").get<std::string>();
+  const Json& compiler = json.at("compiler");
+  CompileReport& report = record.report;
+  report.compiler.name = compiler.at("name").get<std::string>();
+  report.compiler.major_version = compiler.at("major_version").get<int>();
+  report.compiler.minor_version = compiler.at("minor_version").get<int>();
+  report.compiler.build_id = compiler.at("build_id").get<std::string>();
+  report.compile_ms = json.at("compile_ms").get<double>();
+  for (const Json& each : json.at("entries")) report.entries.push_back(report_from(each));
+  for (const Json& each : json.at("notes")) report.notes.push_back(each.get<std::string>());
+  report.log = json.at("log").get<std::string>();
+  for (const Json& each : json.at("files")) {
+    record.files.push_back({each.at("name").get<std::string>(), each.at("bytes").get<std::int64_t>(),
+                            each.at("sha256").get<std::string>()});
+  }
+  check_files(record);
+  return record;
+}
+
+}  // namespace
+
+std::string to_compile_json(const EntryRecord& record) {
+  const CompileReport& report = record.report;
+  Json json = {{"schema", kCacheSchema},
+               {"source_key", record.keys.source},
+               {"entry_key", record.keys.entry},
+               {"op", record.op},
+               {"arch", record.arch},
+               {"kernel", record.kernel},
+               {"compiler",
+                {{"name", report.compiler.name},
+                 {"major_version", report.compiler.major_version},
+                 {"minor_version", report.compiler.minor_version},
+                 {"build_id", report.compiler.build_id}}},
+               {"compile_ms", report.compile_ms},
+               {"entries", Json::array()},
+               {"notes", report.notes},
+               {"log", report.log},
+               {"files", Json::array()}};
+  for (const EntryReport& each : report.entries) json["entries"].push_back(to_json(each));
+  for (const EntryFileRecord& each : record.files) {
+    json["files"].push_back({{"name", each.name}, {"bytes", each.bytes}, {"sha256", each.sha256}});
+  }
+  // A compiler's log may hold bytes that are no UTF-8: they are replaced, not refused.
+  std::string rest = json.dump(2, ' ', false, Json::error_handler_t::replace);
+  rest[0] = ',';  // the brace that kHead has already
+  rest = "\"" + rest + "\n";
+  return std::string(kHead) + sha256_hex(rest) + rest;
+}
+
+EntryRecord parse_compile_json(std::string_view text) {
+  if (text.empty()) refuse("is empty");
+  if (text.size() <= kDigestEnd || text.substr(0, kHead.size()) != kHead) refuse("does not begin with its digest");
+  if (sha256_hex(text.substr(kDigestEnd)) != text.substr(kHead.size(), 64)) {
+    refuse("does not have the digest that it states");
+  }
+  try {
+    return record_from(Json::parse(text));
+  } catch (const nlohmann::json::exception& error) {
+    refuse(fmt::format("is not a record: {}", error.what()));
+  }
+}
+
+}  // namespace tessera
