@@ -64,6 +64,24 @@ constexpr std::size_t index(E value) noexcept {
   return static_cast<std::size_t>(value);
 }
 
+// Inlined copies of the public functions below: calls out of a shared library are not.
+bool packed(TensorMapType type) noexcept {
+  return type >= TensorMapType::u4x16_align8b && type <= TensorMapType::u6x16_align16b;
+}
+int swizzle_span(TensorMapSwizzle swizzle) noexcept {
+  if (swizzle == TensorMapSwizzle::none) return 0;
+  return swizzle == TensorMapSwizzle::b32 ? 32 : swizzle == TensorMapSwizzle::b64 ? 64 : 128;
+}
+int alignment(TensorMapType type, TensorMapInterleave interleave) noexcept {
+  return interleave == TensorMapInterleave::b32 || (packed(type) && type != TensorMapType::u4x16_align8b) ? 32 : 16;
+}
+std::uint64_t footprint_bits(const ResolvedTensorMap& map, std::uint64_t element_bits) noexcept {
+  std::uint64_t bits = element_bits;
+  for (std::uint32_t i = 0; i < map.rank; ++i)
+    bits *= map.element_strides[i] == 1 ? map.box[i] : map.box[i] / map.element_strides[i];
+  return bits;
+}
+
 template <class E, std::size_t N>
 std::string_view name_of(const std::array<std::string_view, N>& names, E value) noexcept {
   return index(value) < N ? names[index(value)] : "?";
@@ -109,27 +127,16 @@ int element_bytes(TensorMapType type) noexcept { return index(type) < kTypes.siz
 int smem_element_bits(TensorMapType type) noexcept {
   return index(type) < kTypes.size() ? kTypes[index(type)].smem_bits : 0;
 }
-bool is_packed(TensorMapType type) noexcept {
-  return type >= TensorMapType::u4x16_align8b && type <= TensorMapType::u6x16_align16b;
-}
-
-int swizzle_span_bytes(TensorMapSwizzle swizzle) noexcept {
-  if (swizzle == TensorMapSwizzle::none) return 0;
-  return swizzle == TensorMapSwizzle::b32 ? 32 : swizzle == TensorMapSwizzle::b64 ? 64 : 128;
-}
-
+bool is_packed(TensorMapType type) noexcept { return packed(type); }
+int swizzle_span_bytes(TensorMapSwizzle swizzle) noexcept { return swizzle_span(swizzle); }
 int tensor_map_alignment(TensorMapType type, TensorMapInterleave interleave) noexcept {
-  return interleave == TensorMapInterleave::b32 || (is_packed(type) && type != TensorMapType::u4x16_align8b) ? 32 : 16;
+  return alignment(type, interleave);
 }
-
 std::uint64_t inner_box_bits(const ResolvedTensorMap& map) noexcept {
   return std::uint64_t{map.box[0]} * static_cast<std::uint64_t>(smem_element_bits(map.type));
 }
-
 std::uint64_t footprint_bytes(const ResolvedTensorMap& map) noexcept {
-  std::uint64_t bits = static_cast<std::uint64_t>(smem_element_bits(map.type));
-  for (std::uint32_t i = 0; i < map.rank; ++i) bits *= map.box[i] / map.element_strides[i];
-  return bits / 8;
+  return footprint_bits(map, static_cast<std::uint64_t>(smem_element_bits(map.type))) / 8;
 }
 
 bool packed_type_takes(TensorMapType type, TensorMapSwizzle swizzle) noexcept {
@@ -145,7 +152,7 @@ TensorMapRule broken_choice(const ResolvedTensorMap& map, TensorMapTarget target
   using Rule = TensorMapRule;
   const bool is_blackwell = target.compute_major >= 10;
   if (index(map.type) >= kTypes.size()) return Rule::type;
-  if (!is_blackwell && is_packed(map.type)) return Rule::type_packed;
+  if (!is_blackwell && packed(map.type)) return Rule::type_packed;
   if (map.rank < 1 || map.rank > kMaxTensorMapRank) return Rule::rank;
   if (index(map.interleave) >= kInterleaves.size()) return Rule::interleave;
   if (map.interleave != TensorMapInterleave::none && map.rank < 3) return Rule::interleave_rank;
@@ -160,14 +167,13 @@ TensorMapRule broken_choice(const ResolvedTensorMap& map, TensorMapTarget target
 // Rules 11 to 16: each number by itself.
 TensorMapRule broken_number(const ResolvedTensorMap& map) noexcept {
   using Rule = TensorMapRule;
-  const std::uint64_t alignment = static_cast<std::uint64_t>(tensor_map_alignment(map.type, map.interleave));
-  if ((map.address & (alignment - 1)) != 0) return Rule::address_alignment;
+  const std::uint64_t below = static_cast<std::uint64_t>(alignment(map.type, map.interleave)) - 1;
+  if ((map.address & below) != 0) return Rule::address_alignment;
   if (map.address >= kTensorMapAddressEnd) return Rule::address_range;
   for (std::uint32_t i = 0; i < map.rank; ++i)
     if (map.dims[i] - 1 >= kMaxTensorMapDim) return Rule::dim;
   for (std::uint32_t i = 0; i + 1 < map.rank; ++i)
-    if ((map.strides_bytes[i] & (alignment - 1)) != 0 || map.strides_bytes[i] >= kTensorMapStrideEnd)
-      return Rule::stride;
+    if ((map.strides_bytes[i] & below) != 0 || map.strides_bytes[i] >= kTensorMapStrideEnd) return Rule::stride;
   for (std::uint32_t i = 0; i < map.rank; ++i)
     if (map.box[i] - 1 >= kMaxTensorMapBox) return Rule::box;
   for (std::uint32_t i = 0; i < map.rank; ++i)
@@ -193,13 +199,14 @@ TensorMapRule first_broken_rule(const ResolvedTensorMap& map, TensorMapTarget ta
   using Rule = TensorMapRule;
   if (const Rule rule = broken_choice(map, target); rule != Rule::none) return rule;
   if (const Rule rule = broken_number(map); rule != Rule::none) return rule;
-  const std::uint64_t inner_bits = inner_box_bits(map);
+  const std::uint64_t element_bits = static_cast<std::uint64_t>(kTypes[index(map.type)].smem_bits);
+  const std::uint64_t inner_bits = map.box[0] * element_bits;
   if (inner_bits % 128 != 0) return Rule::box_bytes;
   if (map.interleave == TensorMapInterleave::none && map.swizzle != TensorMapSwizzle::none &&
-      inner_bits > 8 * static_cast<std::uint64_t>(swizzle_span_bytes(map.swizzle)))
+      inner_bits > 8 * static_cast<std::uint64_t>(swizzle_span(map.swizzle)))
     return Rule::swizzle_span;
-  if (footprint_bytes(map) > kMaxTensorMapFootprint) return Rule::footprint;
-  return is_packed(map.type) ? broken_packed(map) : Rule::none;
+  if (footprint_bits(map, element_bits) / 8 > kMaxTensorMapFootprint) return Rule::footprint;
+  return packed(map.type) ? broken_packed(map) : Rule::none;
 }
 
 }  // namespace tessera
