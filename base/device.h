@@ -113,8 +113,8 @@ class Device {
   virtual std::vector<Finding> synchronize(Stream stream = {}) = 0;
   /// True while work on the stream is being captured into a graph.
   virtual bool is_capturing(Stream stream) = 0;
-  /// Identifies the context that the calling thread would work in now (a CUcontext's value); code loaded in one serves
-  /// that one only.
+  /// Identifies the context that the calling thread would work in now, by a number that no other context ever has in
+  /// this process; code loaded in one serves that one only.
   virtual std::uintptr_t current_context() = 0;
 
   virtual std::unique_ptr<LoadedImage> load(const Image& image) = 0;

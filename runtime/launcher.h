@@ -18,7 +18,8 @@ namespace tessera {
 
 inline constexpr std::int64_t kUseDefault = INT64_MIN;  ///< a size that the caller leaves to its default
 
-/// Values in the plan's order of sizes, scalars and buffers. A size may be kUseDefault, a scalar NaN for its default.
+/// Values in the plan's order of sizes, scalars and buffers. A size may be kUseDefault, a scalar NaN for its default. A
+/// buffer may be null when it is optional or has no elements.
 struct LaunchArguments {
   std::span<const std::int64_t> sizes;
   std::span<const double> scalars;
@@ -29,8 +30,9 @@ struct LaunchArguments {
 
 class Launcher {
  public:
-  /// Loads the image in the device's current context. Throws Error{device} when code and plan disagree (entry missing,
-  /// parameter layout).
+  /// Loads the image in the device's current context. Throws Error{usage} for a plan that check_launch_plan refuses,
+  /// Error{device} when code and plan disagree (entry missing, parameter layout) or the device cannot run the code. The
+  /// device must outlive the launcher.
   Launcher(Device& device, LaunchPlan plan, const Image& image);
   ~Launcher();
   Launcher(const Launcher&) = delete;
@@ -44,7 +46,8 @@ class Launcher {
   std::int64_t workspace_bytes(const LaunchArguments& arguments) const;
 
   /// Thread-safe, allocates nothing, synchronises nothing. Throws Error{usage} for arguments outside the domain, a
-  /// missing or misaligned pointer, a tensor map that breaks a rule; Error{device} when the driver refuses.
+  /// missing or misaligned pointer, a tensor map that breaks a rule; Error{device} when the driver refuses. All that is
+  /// checked is checked before the first step starts; a step whose grid is 0 in a dimension is skipped with its maps.
   void launch(Stream stream, const LaunchArguments& arguments) const;
 
   /// Every tensor map of this launch, resolved: for `plan`, `check` and tests. Buffers may be 0 (address rules are then
