@@ -1,0 +1,91 @@
+// Planning as a function: any Problem gives a sound plan or an Error, the same one every time, and fast.
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <random>
+
+#include "base/error.h"
+#include "generator/plan.h"
+#include "tests/generator/problems.h"
+
+using namespace tessera;
+
+namespace {
+
+/// A field's value: mostly a plausible one, sometimes the ends of its range.
+std::string random_text(const Selector& selector, std::mt19937_64& random) {
+  const auto pick = [&](const auto& list) { return std::string(list[random() % std::size(list)]); };
+  if (selector.key == "arch") return random() % 16 == 0 ? "sm_100a" : "sm_90a";
+  if (selector.kind == SelectorKind::pin && random() % 2 == 0) return "auto";
+  if (!selector.words.empty()) return pick(selector.words);
+  if (random() % 8 == 0) return std::to_string(random() % 2 == 0 ? selector.min : selector.max);
+  constexpr const char* kNumbers[] = {"1",  "2",  "3",  "4",   "5",   "8",   "16",  "48",
+                                      "64", "80", "96", "128", "192", "256", "512", "4096"};
+  if (selector.key == "head_dim") return kNumbers[random() % 2 == 0 ? 8 : 11];
+  if (selector.key == "stages" || selector.key == "rank") return std::to_string(1 + random() % 5);
+  return pick(kNumbers);
+}
+
+Problem random_problem(std::string_view op, std::mt19937_64& random) {
+  Problem problem = default_problem(op);
+  for (const Selector& selector : selectors(op))
+    if (random() % 3 != 0) set_field(problem, selector.key, random_text(selector, random));
+  return problem;
+}
+
+/// The plan's whole JSON, or the error with its notes.
+std::string outcome(const Problem& problem, bool& is_plan) {
+  try {
+    const Plan plan = make_plan(problem);
+    check_launch_plan(plan.launch);
+    is_plan = true;
+    return to_json(plan, true).dump();
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::unsupported);
+    is_plan = false;
+    std::string text = error.what();
+    for (const std::string& note : error.notes()) text += "\n" + note;
+    return text;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("random problems: a sound plan or a refusal, the same one twice") {
+  std::mt19937_64 random(1);
+  for (const std::string_view op : operator_names()) {
+    int plans = 0;
+    int refusals = 0;
+    for (int i = 0; i < 3000; ++i) {
+      const Problem problem = random_problem(op, random);
+      bool is_plan = false;
+      bool is_plan_again = false;
+      const std::string first = outcome(problem, is_plan);
+      ++(is_plan ? plans : refusals);
+      if (i % 10 == 0) CHECK(outcome(problem, is_plan_again) == first);
+      if (!is_plan) continue;
+      // Pins are obeyed: whatever was pinned is what the Config has.
+      const OrderedJson config = OrderedJson::parse(first)["config"];
+      for (const Selector& selector : selectors(op)) {
+        const std::string text = selector.text(problem);
+        if (selector.kind == SelectorKind::hint || text == "auto" || !config.contains(selector.key)) continue;
+        const OrderedJson& value = config[std::string(selector.key)];
+        CHECK((value.is_string() ? value.get<std::string>() : value.dump()) == text);
+      }
+    }
+    CHECK(plans > 300);
+    CHECK(refusals > 300);
+  }
+}
+
+TEST_CASE("counting the kernels of many problems takes microseconds each") {
+  const auto start = std::chrono::steady_clock::now();
+  std::size_t bytes = 0;
+  for (int i = 0; i < 20000; ++i)
+    bytes +=
+        planned_kernel(Fmha{.head_dim = 128, .mask = i % 2 == 0 ? Mask::none : Mask::causal, .seqlen_q = i}).size();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  CHECK(bytes > 0);
+  // Two microseconds each in a release build; the bound leaves room for sanitizers on a busy machine.
+  CHECK(seconds < 10);
+}
