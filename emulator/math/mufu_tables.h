@@ -1,6 +1,6 @@
-// Coefficients of the special-function unit, one quadratic per segment: see mufu.cpp. Found by fitting complete dumps of
-// one H200 (every float in [1, 4); tanh: all of its binades): for each segment these are values that reproduce every one
-// of its inputs. c0 in 2^-16 units of the table's unit, c1 and c2 in units of it.
+// Coefficients of the special-function unit, one quadratic per segment: see mufu.cpp. Found by fitting complete dumps
+// of one H200 (every float in [1, 4); tanh: all of its binades): for each segment these are values that reproduce every
+// one of its inputs. c0 in 2^-16 units of the table's unit, c1 and c2 in units of it.
 //
 // Golden data: not to be edited by hand.
 #pragma once

@@ -1,0 +1,120 @@
+// The emulator's arithmetic: matrix tiles, operand decoding, special functions.
+//   bench_emulator_math --benchmark_min_time=0.5
+#include <benchmark/benchmark.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "emulator/math/convert.h"
+#include "emulator/math/float_arithmetic.h"
+#include "emulator/math/mma_tile.h"
+#include "emulator/math/mufu.h"
+
+namespace tessera::emulator::math {
+namespace {
+
+std::uint64_t mix(std::uint64_t i) {
+  std::uint64_t z = (i + 1) * 0x9E3779B97F4A7C15ull;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+  return z ^ (z >> 31);
+}
+
+// Codes of values in +-[2^-8, 2): what scaled activations look like.
+std::vector<std::uint8_t> operand_bytes(Format format, int elements) {
+  std::vector<std::uint8_t> bytes;
+  for (int i = 0; i < elements; ++i) {
+    const std::uint64_t r = mix(static_cast<std::uint64_t>(i));
+    const double value = (1.0 + static_cast<double>(r & 0xFFFF) / 65536) / static_cast<double>(1 << (r >> 20 & 7));
+    const auto rounded = encode<Format::bf16>((r >> 63) != 0 ? -value : value, Rounding::nearest_even);
+    const std::uint64_t code =
+        format == Format::bf16 ? rounded : encode<Format::e4m3>(decode<Format::bf16>(rounded), Rounding::nearest_even);
+    bytes.push_back(static_cast<std::uint8_t>(code));
+    if (format == Format::bf16) bytes.push_back(static_cast<std::uint8_t>(code >> 8));
+  }
+  return bytes;
+}
+
+void fill(MmaOperand& operand, Format format, const std::vector<std::uint8_t>& bytes) {
+  const auto* data = reinterpret_cast<const std::byte*>(bytes.data());
+  const std::size_t element = format == Format::bf16 ? 2 : 1;
+  for (int i = 0; i < operand.count(); ++i)
+    operand.decode(format, data + static_cast<std::size_t>(i * operand.k()) * element, operand.k(), i, 0,
+                   MmaOperand::Run::along_k);
+}
+
+// rows x columns x k multiply-adds; items are multiply-adds.
+void tile(benchmark::State& state, const MmaPath& path, Format format, MmaVariant variant) {
+  if (!mma_variant_available(variant)) return state.SkipWithError("not on this host");
+  const auto rows = static_cast<int>(state.range(0));
+  const auto columns = static_cast<int>(state.range(1));
+  const auto k = static_cast<int>(state.range(2));
+  MmaOperand a(rows, k);
+  MmaOperand b(columns, k);
+  fill(a, format, operand_bytes(format, rows * k));
+  fill(b, format, operand_bytes(format, columns * k));
+  std::vector<std::uint32_t> d(static_cast<std::size_t>(rows * columns));
+  for (auto _ : state) {
+    mma_tile_with(variant, path, a, b, d.data(), columns);
+    benchmark::DoNotOptimize(d.data());
+  }
+  state.SetItemsProcessed(state.iterations() * rows * columns * k);
+}
+BENCHMARK_CAPTURE(tile, bf16_avx512, mma_paths::kHopperF32, Format::bf16, MmaVariant::avx512)->Args({64, 128, 16});
+BENCHMARK_CAPTURE(tile, bf16_avx2, mma_paths::kHopperF32, Format::bf16, MmaVariant::avx2)->Args({64, 128, 16});
+BENCHMARK_CAPTURE(tile, bf16_baseline, mma_paths::kHopperF32, Format::bf16, MmaVariant::baseline)->Args({64, 128, 16});
+BENCHMARK_CAPTURE(tile, bf16_mma_sync, mma_paths::kHopperF32, Format::bf16, MmaVariant::avx512)->Args({8, 16, 16});
+BENCHMARK_CAPTURE(tile, e4m3_avx512, mma_paths::kHopperFp8, Format::e4m3, MmaVariant::avx512)->Args({64, 128, 32});
+
+// The products of attention, head_dim 128, one head, 256 x 512: QK^T and PV as m64n128k16 instructions, decoding
+// included.
+void attention_products(benchmark::State& state) {
+  const std::vector<std::uint8_t> a_bytes = operand_bytes(Format::bf16, 64 * 16);
+  const std::vector<std::uint8_t> b_bytes = operand_bytes(Format::bf16, 128 * 16);
+  MmaOperand a(64, 16);
+  MmaOperand b(128, 16);
+  std::vector<std::uint32_t> d(64 * 128);
+  for (auto _ : state) {
+    for (int instruction = 0; instruction < 256; ++instruction) {
+      fill(a, Format::bf16, a_bytes);
+      fill(b, Format::bf16, b_bytes);
+      mma_tile(mma_paths::kHopperF32, a, b, d.data(), 128);
+      benchmark::DoNotOptimize(d.data());
+    }
+  }
+  state.SetItemsProcessed(state.iterations() * 256 * 64 * 128 * 16);
+}
+BENCHMARK(attention_products)->Unit(benchmark::kMillisecond);
+
+template <std::uint32_t (*kFunction)(std::uint32_t)>
+void special(benchmark::State& state) {
+  std::uint32_t x = 0x3F000000;
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(kFunction(x));
+    x = 0x3F000000 + (x * 1664525u + 1013904223u) % 0x01000000;
+  }
+}
+BENCHMARK(special<ex2_ftz>);
+BENCHMARK(special<rcp_ftz>);
+
+void fma_f32(benchmark::State& state) {
+  float x = 0.5f;
+  for (auto _ : state) {
+    x = fma(x, 0.999f, 0.001f);
+    benchmark::DoNotOptimize(x);
+  }
+}
+BENCHMARK(fma_f32);
+
+void convert_bf16(benchmark::State& state) {
+  std::uint32_t x = 0x3F123456;
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(convert<Format::bf16, Format::f32>(x));
+    x += 77;
+  }
+}
+BENCHMARK(convert_bf16);
+
+}  // namespace
+}  // namespace tessera::emulator::math
+
+BENCHMARK_MAIN();

@@ -1,0 +1,120 @@
+#include "emulator/math/mma_operand.h"
+
+#include <array>
+#include <cstring>
+
+#include "emulator/math/mma_tile.h"
+
+namespace tessera::emulator::math {
+namespace {
+
+struct Element {
+  float significand;
+  std::int32_t exponent;
+};
+
+template <Format F>
+constexpr Element element_of(std::uint32_t code) {
+  constexpr FormatInfo kInfo = info_of(F);
+  const Unpacked u = unpack(kInfo, code >> container_shift(F));
+  const float sign = u.negative ? -1.0f : 1.0f;
+  if (u.kind == NumberClass::zero) return {0.0f, kZeroExponent};
+  if (u.kind == NumberClass::infinity) return {sign, kInfinityExponent};
+  if (u.kind == NumberClass::nan) return {sign, kNanExponent};
+  constexpr float kUnit = 1.0f / (1 << kInfo.fraction_bits);
+  return {sign * (static_cast<float>(u.significand) * kUnit), u.exponent};
+}
+
+// Formats of a byte or less: all codes in a table.
+template <Format F>
+constexpr std::array<Element, 256> element_table() {
+  constexpr FormatInfo kInfo = info_of(F);
+  constexpr std::uint32_t kMask = (1u << (kInfo.exponent_bits + kInfo.fraction_bits + 1)) - 1;
+  std::array<Element, 256> table{};
+  for (std::uint32_t code = 0; code < 256; ++code) table[code] = element_of<F>(code & kMask);
+  return table;
+}
+
+template <Format F>
+Element fast_element(const std::byte* packed) {
+  if constexpr (F == Format::tf32) {
+    std::uint32_t code = 0;
+    std::memcpy(&code, packed, 4);
+    return element_of<F>(code);
+  } else if constexpr (F == Format::f16 || F == Format::bf16) {
+    std::uint16_t code = 0;
+    std::memcpy(&code, packed, 2);
+    return element_of<F>(code);
+  } else {
+    static constexpr std::array<Element, 256> kTable = element_table<F>();
+    return kTable[static_cast<std::uint8_t>(*packed)];
+  }
+}
+
+constexpr std::size_t container_bytes(Format f) {
+  return f == Format::tf32 ? 4 : f == Format::f16 || f == Format::bf16 ? 2 : 1;
+}
+
+template <Format F>
+void decode_run(const std::byte* packed, int elements, float* significand, std::int32_t* exponent, std::size_t step,
+                float sign) {
+  for (int i = 0; i < elements; ++i) {
+    const Element e = fast_element<F>(packed + static_cast<std::size_t>(i) * container_bytes(F));
+    significand[static_cast<std::size_t>(i) * step] = e.significand * sign;
+    exponent[static_cast<std::size_t>(i) * step] = e.exponent;
+  }
+}
+
+}  // namespace
+
+void MmaOperand::resize(int count, int k) {
+  count_ = count;
+  k_ = k;
+  stride_ = static_cast<std::size_t>((count + kMmaLanes - 1) / kMmaLanes * kMmaLanes);
+  significand_.assign(offset(k), 0.0f);
+  exponent_.assign(offset(k), kZeroExponent);
+}
+
+void MmaOperand::decode(Format format, const std::byte* packed, int elements, int index, int k, Run run, bool negate) {
+  const std::size_t at = offset(k) + static_cast<std::size_t>(index);
+  const std::size_t step = run == Run::along_k ? stride_ : 1;
+  const float sign = negate ? -1.0f : 1.0f;
+  float* s = significand_.data() + at;
+  std::int32_t* e = exponent_.data() + at;
+  switch (format) {
+    case Format::f16:
+      return decode_run<Format::f16>(packed, elements, s, e, step, sign);
+    case Format::bf16:
+      return decode_run<Format::bf16>(packed, elements, s, e, step, sign);
+    case Format::tf32:
+      return decode_run<Format::tf32>(packed, elements, s, e, step, sign);
+    case Format::e5m2:
+      return decode_run<Format::e5m2>(packed, elements, s, e, step, sign);
+    case Format::e4m3:
+      return decode_run<Format::e4m3>(packed, elements, s, e, step, sign);
+    case Format::e3m2:
+      return decode_run<Format::e3m2>(packed, elements, s, e, step, sign);
+    case Format::e2m3:
+      return decode_run<Format::e2m3>(packed, elements, s, e, step, sign);
+    case Format::e2m1:
+      return decode_run<Format::e2m1>(packed, elements, s, e, step, sign);
+    default:
+      break;  // f32, f64 and the scale formats are no operands: the instruction table has no such row
+  }
+}
+
+void MmaOperand::set(Format format, std::uint32_t code, int index, int k, bool negate) {
+  std::array<std::byte, 4> bytes{};
+  std::memcpy(bytes.data(), &code, sizeof(code));
+  decode(format, bytes.data(), 1, index, k, Run::along_index, negate);
+}
+
+void MmaOperand::scale(std::uint8_t ue8m0, int index, int k, int length) {
+  const std::int32_t shift = ue8m0 == 0xFF ? kNanExponent : ue8m0 - 127;
+  for (int i = k; i < k + length; ++i) {
+    std::int32_t& exponent = exponent_[offset(i) + static_cast<std::size_t>(index)];
+    exponent = ue8m0 == 0xFF ? kNanExponent : exponent + shift;
+  }
+}
+
+}  // namespace tessera::emulator::math
