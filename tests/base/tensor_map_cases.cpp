@@ -4,12 +4,17 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <iterator>
 
 #include "tests/gpu_fuzz/tensor_map_generator.h"
 
 using namespace tessera;  // NOLINT: a test of one header
 
 namespace {
+
+const TensorMapCase kCases[] = {
+#include "tests/base/tensor_map_cases.inc"
+};
 
 // Near a legal map of a packed type.
 RawMap packed(RawMap raw, std::uint64_t i) {
@@ -52,4 +57,31 @@ TEST_CASE("rules: messages and fast verdict agree on random maps") {
     else
       CHECK(fired[rule] > 0);
   }
+}
+
+TEST_CASE("rules: the driver's verdict on every case of the table") {
+  std::array<int, kNumTensorMapRules + 1> decided{};  // cases that break this rule and no other
+  int accepted = 0;
+  for (const TensorMapCase& entry : kCases) {
+    const TensorMapRule rule = verdict(entry.arguments, {});
+    INFO(initializer(entry.arguments));
+    CHECK(static_cast<int>(rule) == entry.rule);
+    CHECK((rule == TensorMapRule::none) == (entry.driver_result == 0));
+    if (rule == TensorMapRule::none) ++accepted;
+    if (rule == TensorMapRule::none || rule == TensorMapRule::count) continue;
+    const std::vector<TensorMapViolation> all = broken_rules(resolved(entry.arguments), "m");
+    if (all.front().rule == all.back().rule) ++decided[static_cast<std::size_t>(rule)];
+  }
+  CHECK(accepted > 400);
+  for (int rule = 1; rule <= 19; ++rule) {
+    INFO(rule);
+    CHECK(decided[static_cast<std::size_t>(rule)] >= 4);
+  }
+}
+
+// A change of the generator that loses a case must be seen.
+TEST_CASE("rules: the table holds every boundary case") {
+  const std::vector<RawMap> cases = boundary_cases();
+  REQUIRE(cases.size() <= std::size(kCases));
+  for (std::size_t i = 0; i < cases.size(); ++i) CHECK(initializer(cases[i]) == initializer(kCases[i].arguments));
 }

@@ -72,7 +72,8 @@ inline TensorMapRule verdict(const RawMap& raw, TensorMapTarget target) {
 template <class T>
 std::string initializer(const T* values, std::uint32_t count) {
   std::string text = "{";
-  for (std::uint32_t i = 0; i < count; ++i) text += (i == 0 ? "" : ", ") + std::to_string(values[i]);
+  for (std::uint32_t i = 0; i < count; ++i)
+    text += (i == 0 ? "" : ", ") + std::to_string(values[i]) + (values[i] >> 31 != 0 ? "u" : "");
   return text + "}";
 }
 

@@ -6,6 +6,9 @@
 // first, and every disagreement with all arguments. --table writes the boundary cases and some random ones with the
 // driver's verdicts: tests/base/tensor_map_cases.inc. Ends with 0 when driver and rules agree on every call, 1 when
 // not, 77 without a driver or a device.
+//
+// Threads of one process wait for each other in the driver: 16 threads made 3.3 million calls a second on an H200 host,
+// 16 processes with a seed each 28 million. So run processes.
 #include <fmt/format.h>
 
 #include <array>
@@ -32,7 +35,7 @@ using Clock = std::chrono::steady_clock;
 
 struct Options {
   std::uint64_t calls = 10'000'000;
-  unsigned threads = std::max(1u, std::thread::hardware_concurrency());
+  unsigned threads = 1;
   std::uint64_t seed = 1;
   std::string report;
   std::string table;
@@ -143,6 +146,12 @@ std::string side_questions(const TensorMapDriver& driver) {
   text += "- Object pointer at an offset from 128-byte alignment, result:";
   for (const std::size_t offset : {0u, 1u, 4u, 8u, 16u, 64u})
     text += fmt::format(" {}: {}", offset, driver.encode(&room[offset], {}));
+  text += ".\n- Rank, result:";  // not above 256: rank 2^31 made the driver read far past the arrays and crash
+  for (const std::uint32_t rank : {6u, 9u, 256u}) {
+    RawMap map;
+    map.rank = rank;
+    text += fmt::format(" {}: {}", rank, driver.encode(room.data(), map));
+  }
   RawMap base;
   base.rank = 3;
   RawMap interleaved = base;
@@ -309,12 +318,6 @@ int run(const Options& options) {
   std::fflush(stdout);
   if (!options.report.empty()) std::ofstream(options.report) << text;
   if (!options.table.empty()) write_table(driver, options);
-  for (const std::uint32_t rank :
-       {9u, 256u, 1u << 31, ~0u}) {  // last: nobody says that the rank is checked before the arrays are read
-    RawMap map;
-    map.rank = rank;
-    fmt::print("rank {}: {}\n", rank, driver.encode(room.data(), map));
-  }
   return counts.disagreed() == 0 ? 0 : 1;
 }
 
