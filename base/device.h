@@ -36,7 +36,7 @@ struct Event {
 };
 
 struct DeviceInfo {
-  std::string name;  ///< "NVIDIA H200"
+  std::string name{};  ///< "NVIDIA H200"
   int compute_major = 0;
   int compute_minor = 0;
   int num_sms = 0;
@@ -84,8 +84,8 @@ struct LaunchRequest {
 
 /// What a synchronisation found: nothing on a GPU besides errors (thrown), hazards and failures in the emulator.
 struct Finding {
-  std::string name;     ///< "smem-uninitialised", ...
-  std::string message;  ///< for a person, with places
+  std::string name{};     ///< "smem-uninitialised", ...
+  std::string message{};  ///< for a person, with places
   bool is_failure = false;
 };
 

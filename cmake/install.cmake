@@ -1,1 +1,22 @@
-# Filled in below: the exported package.
+# The installed package: find_package(tessera) gives tessera::tessera (the library) and the command in bin/.
+# Headers lie under include/tessera-0/ as they do here, so that "base/device.h" means the same inside and outside.
+include(CMakePackageConfigHelpers)
+
+set_target_properties(tessera_jit PROPERTIES EXPORT_NAME tessera)
+add_library(tessera::tessera ALIAS tessera_jit)
+install(TARGETS tessera_base tessera_generator tessera_runtime tessera_jit EXPORT tessera-targets
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS tessera RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+
+foreach(folder base generator runtime tessera)
+  install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera-0 FILES_MATCHING PATTERN "*.h")
+endforeach()
+install(DIRECTORY templates/spec DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera-0)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tessera)
+install(EXPORT tessera-targets NAMESPACE tessera:: DESTINATION ${package_dir})
+configure_package_config_file(cmake/tessera-config.cmake.in ${PROJECT_BINARY_DIR}/tessera-config.cmake
+                              INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/tessera-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/tessera-config.cmake ${PROJECT_BINARY_DIR}/tessera-config-version.cmake
+        DESTINATION ${package_dir})

@@ -29,8 +29,8 @@ inline constexpr int kCacheSchema = 1;
 
 /// What an entry is looked up by. Content only: no path, no time.
 struct EntryKeys {
-  std::string source;  ///< SHA-256(schema, arch, options, bundle, plan.json)
-  std::string entry;   ///< SHA-256(source key, compiler identity); empty where no compiler is present
+  std::string source{};  ///< SHA-256(schema, arch, options, bundle, plan.json)
+  std::string entry{};   ///< SHA-256(source key, compiler identity); empty where no compiler is present
   friend bool operator==(const EntryKeys&, const EntryKeys&) = default;
 };
 
@@ -41,12 +41,12 @@ std::string_view to_string(CacheTier tier) noexcept;
 
 /// One kernel, compiled. Immutable and shared.
 struct CacheEntry {
-  EntryKeys keys;                ///< of what was served: keys.entry names the compiler that made it
-  std::string op, arch, kernel;  ///< for listings
-  std::string plan_json;
-  Image image;                         ///< image.ptx is empty when has_ptx is false
+  EntryKeys keys{};                    ///< of what was served: keys.entry names the compiler that made it
+  std::string op{}, arch{}, kernel{};  ///< for listings
+  std::string plan_json{};
+  Image image{};                       ///< image.ptx is empty when has_ptx is false
   bool has_ptx = true;                 ///< false: loaded from disk for a request without need_ptx
-  std::filesystem::path folder;        ///< empty when it lives in memory only
+  std::filesystem::path folder{};      ///< empty when it lives in memory only
   CacheTier tier = CacheTier::memory;  ///< where this process got it from: user, system or compiled
 
   /// The PTX: image.ptx, or read from the folder and verified. Throws Error{io} when the entry left the disk meanwhile
@@ -55,24 +55,24 @@ struct CacheEntry {
 };
 
 struct CacheRequest {
-  EntryKeys keys;
-  std::string op, arch, kernel;
-  std::string plan_json;
-  std::string source;             ///< the self-contained source, stored as source.cu when not empty
+  EntryKeys keys{};
+  std::string op{}, arch{}, kernel{};
+  std::string plan_json{};
+  std::string source{};           ///< the self-contained source, stored as source.cu when not empty
   bool require_compiler = false;  ///< never serve an entry made by another compiler
   bool need_ptx = true;           ///< false: a load from disk reads no PTX, which is most of the bytes
 };
 
 struct CacheOptions {
-  std::filesystem::path user_folder;                      ///< empty: no user tier
-  std::vector<std::filesystem::path> system_folders;      ///< read-only, searched in order
+  std::filesystem::path user_folder{};                    ///< empty: no user tier
+  std::vector<std::filesystem::path> system_folders{};    ///< read-only, searched in order
   std::int64_t max_bytes = std::int64_t{8} << 30;         ///< of the user folder; 0: no limit
   std::int64_t max_memory_bytes = std::int64_t{1} << 30;  ///< of the memory tier; 0: no limit
   bool trust_folder = false;                              ///< accept a world-writable or foreign-owned folder
   /// Longest wait for a process that compiles the same kernel; then this one compiles too.
   std::chrono::milliseconds lock_wait{120'000};
-  std::function<void(const std::string&)> warn;  ///< each distinct fault once, from any thread; may be empty
-  std::shared_ptr<const FileHooks> hooks;        ///< tests inject faults and clocks here; null otherwise
+  std::function<void(const std::string&)> warn{};  ///< each distinct fault once, from any thread; may be empty
+  std::shared_ptr<const FileHooks> hooks{};        ///< tests inject faults and clocks here; null otherwise
 };
 
 struct CacheStats {

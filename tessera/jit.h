@@ -44,26 +44,26 @@ enum class CompilePolicy : std::uint8_t {
 struct JitEvent {
   enum class Kind : std::uint8_t { hit, compile_started, compile_finished, compile_failed, warning };
   Kind kind = Kind::hit;
-  std::string kernel;  ///< entry name; empty for warnings of the cache
+  std::string kernel{};  ///< entry name; empty for warnings of the cache
   CacheTier tier = CacheTier::memory;
   double milliseconds = 0;
-  std::string message;
+  std::string message{};
 };
 
 struct JitOptions {
-  std::filesystem::path cache_dir;  ///< empty: $XDG_CACHE_HOME/tessera or ~/.cache/tessera
+  std::filesystem::path cache_dir{};  ///< empty: $XDG_CACHE_HOME/tessera or ~/.cache/tessera
   bool use_disk_cache = true;
-  std::vector<std::filesystem::path> system_cache_dirs;  ///< read-only, searched after cache_dir
+  std::vector<std::filesystem::path> system_cache_dirs{};  ///< read-only, searched after cache_dir
   std::int64_t cache_max_bytes = std::int64_t{8} << 30;
   bool trust_cache_dir = false;
   bool require_compiler = false;  ///< only entries of the compiler that is present
   CompilePolicy policy = CompilePolicy::allow;
-  std::filesystem::path nvrtc_library;     ///< empty: searched
-  std::filesystem::path repro_dir;         ///< where a failing compile is left; empty: the temporary folder
-  std::filesystem::path templates_dir;     ///< development: files here replace embedded templates; enters the key
-  std::vector<std::string> nvrtc_options;  ///< development: appended to the compiler's options; enters the key
+  std::filesystem::path nvrtc_library{};     ///< empty: searched
+  std::filesystem::path repro_dir{};         ///< where a failing compile is left; empty: the temporary folder
+  std::filesystem::path templates_dir{};     ///< development: files here replace embedded templates; enters the key
+  std::vector<std::string> nvrtc_options{};  ///< development: appended to the compiler's options; enters the key
   std::chrono::milliseconds compile_time_limit{0};  ///< a waiter gives up with Error{compile} after this; 0: never
-  std::function<void(const JitEvent&)> on_event;
+  std::function<void(const JitEvent&)> on_event{};
 
   /// The one place that reads the environment: TESSERA_CACHE_DIR, TESSERA_SYSTEM_CACHE_DIRS (colon-separated),
   /// TESSERA_CACHE_MAX_BYTES, TESSERA_TRUST_CACHE_DIR, TESSERA_REQUIRE_COMPILER, TESSERA_COMPILE_POLICY (allow, warn,
@@ -127,24 +127,24 @@ class FmhaKernel {
 
  private:
   struct Slots;
-  std::shared_ptr<Kernel> kernel_;
-  std::shared_ptr<const Slots> slots_;
+  std::shared_ptr<Kernel> kernel_{};
+  std::shared_ptr<const Slots> slots_{};
 };
 
 /// Progress of a warm-up, after each finished kernel.
 struct WarmProgress {
   std::int64_t done = 0, total = 0;  ///< distinct kernels
   double seconds = 0, seconds_left = 0;
-  std::string kernel;
+  std::string kernel{};
 };
 
 struct WarmedKernel {
-  std::string op, arch, kernel;
-  EntryKeys keys;
+  std::string op{}, arch{}, kernel{};
+  EntryKeys keys{};
   bool was_hit = false;
   CacheTier tier = CacheTier::compiled;
-  std::string error;               ///< empty: compiled or hit
-  std::vector<std::string> notes;  ///< of the error, or the assembler's
+  std::string error{};               ///< empty: compiled or hit
+  std::vector<std::string> notes{};  ///< of the error, or the assembler's
   double compile_ms = 0;
   int registers = 0, spill_bytes = 0;
   std::int64_t smem_bytes = 0;
@@ -153,30 +153,30 @@ struct WarmedKernel {
 /// A Problem that no kernel exists for, with the planner's reason.
 struct RejectedProblem {
   std::size_t index = 0;  ///< into the span that was given
-  std::string reason;
+  std::string reason{};
 };
 
 struct WarmReport {
   std::int64_t problems = 0, kernels = 0, compiled = 0, hit = 0, failed = 0;
   bool was_cancelled = false;
   double seconds = 0;
-  std::vector<RejectedProblem> rejected;
-  std::vector<WarmedKernel> entries;
+  std::vector<RejectedProblem> rejected{};
+  std::vector<WarmedKernel> entries{};
 };
 
 struct WarmOptions {
   int jobs = 0;  ///< parallel compiles; 0: one per core
   bool dry_run = false;
-  std::function<void(const WarmProgress&)> on_progress;
-  std::stop_token stop;
+  std::function<void(const WarmProgress&)> on_progress{};
+  std::stop_token stop{};
 };
 
 /// One Problem as the cache sees it.
 struct Coverage {
   std::size_t index = 0;
-  std::string kernel;
-  std::optional<CacheTier> tier;  ///< nothing: a miss
-  std::string rejected;           ///< the planner's reason, when no kernel exists
+  std::string kernel{};
+  std::optional<CacheTier> tier{};  ///< nothing: a miss
+  std::string rejected{};           ///< the planner's reason, when no kernel exists
 };
 
 struct JitStats {
@@ -213,6 +213,7 @@ class Jit {
   JitStats stats() const;
 
  private:
+  friend class WarmRun;
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""Attention forward beside cuDNN (through PyTorch) on one GPU, in one process, on the same tensors.
+
+Random normal data; before every timed launch 256 MB are written to empty the L2; CUDA events; the two kernels alternate; medians.
+Prints a Markdown table of TFLOP/s (causal counted as half) and the ratio, then the geometric mean.
+
+  python3 bench/peers/fmha_vs_cudnn.py --library build/bench/peers/libtessera_peer_shim.so [--dtype bf16,fp16] [--repeat 20] [--output FILE]
+"""
+import argparse
+import ctypes
+import math
+import statistics
+import subprocess
+import sys
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+TOKENS, HIDDEN = 16384, 2048
+
+
+class Ours:
+    def __init__(self, library, selectors):
+        self.library = library
+        library.tessera_bench_fmha_open.restype = ctypes.c_char_p
+        library.tessera_bench_fmha_launch.restype = ctypes.c_char_p
+        self.handle, name = ctypes.c_void_p(), ctypes.c_char_p()
+        self.check(library.tessera_bench_fmha_open(selectors.encode(), ctypes.byref(self.handle), ctypes.byref(name)))
+        self.name = name.value.decode()
+
+    def check(self, error):
+        if error is not None:
+            sys.exit("tessera: " + error.decode())
+
+    def bind(self, q, k, v, o):
+        """q, k, v, o: [batch, seqlen, heads, head_dim], dense."""
+        self.pointers = (ctypes.c_uint64 * 7)(q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr(), 0, 0, 0)
+        self.sizes = (ctypes.c_int64 * 5)(q.shape[0], q.shape[2], k.shape[2], q.shape[1], k.shape[1])
+
+    def launch(self):
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        self.check(self.library.tessera_bench_fmha_launch(self.handle, stream, self.pointers, self.sizes))
+
+
+def timed(function, flush):
+    flush.zero_()
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    function()
+    end.record()
+    return start, end
+
+
+def cell(library, dtype, head_dim, seqlen, causal, repeat, flush):
+    torch_dtype = {"bf16": torch.bfloat16, "f16": torch.float16}[dtype]
+    batch, heads = TOKENS // seqlen, HIDDEN // head_dim
+    q, k, v = (torch.randn(batch, seqlen, heads, head_dim, device="cuda", dtype=torch_dtype) for _ in range(3))
+    o = torch.full_like(q, float("nan"))
+    ours = Ours(library, f"head_dim={head_dim},dtype={dtype},mask={'causal' if causal else 'none'}")
+    ours.bind(q, k, v, o)
+    qt, kt, vt = (t.transpose(1, 2) for t in (q, k, v))
+    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+        peer = lambda: torch.nn.functional.scaled_dot_product_attention(qt, kt, vt, is_causal=causal)
+        for _ in range(5):
+            expected = peer()
+            ours.launch()
+        torch.cuda.synchronize()
+        difference = (o.float() - expected.transpose(1, 2).float()).norm() / expected.float().norm()
+        if not difference < 2e-2:
+            sys.exit(f"results differ by {difference:.3e} at head_dim {head_dim}, S {seqlen}, causal {causal}")
+        pairs = [(timed(ours.launch, flush), timed(peer, flush)) for _ in range(repeat)]
+        torch.cuda.synchronize()
+    flops = 4 * batch * heads * seqlen * seqlen * head_dim * (0.5 if causal else 1.0)
+    mine, theirs = (statistics.median(p[i][0].elapsed_time(p[i][1]) for p in pairs) for i in (0, 1))
+    return ours.name, flops / mine * 1e-9, flops / theirs * 1e-9
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--library", required=True)
+    parser.add_argument("--dtype", default="bf16")
+    parser.add_argument("--head-dim", default="64,128,256")
+    parser.add_argument("--seqlen", default="1024,4096,16384")
+    parser.add_argument("--repeat", type=int, default=20)
+    parser.add_argument("--commit", default="unknown")
+    parser.add_argument("--output")
+    arguments = parser.parse_args()
+    library = ctypes.CDLL(arguments.library)
+    torch.cuda.init()
+    torch.manual_seed(torch.seed())
+    flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+    clocks = subprocess.run(["nvidia-smi", "--query-gpu=clocks.sm,clocks.mem,driver_version", "--format=csv,noheader"],
+                            capture_output=True, text=True).stdout.strip()
+    lines = [f"{torch.cuda.get_device_name()}, {clocks} (SM, memory clock as found, driver), PyTorch {torch.__version__}, "
+             f"cuDNN {torch.backends.cudnn.version()}, commit {arguments.commit}", "",
+             f"Command: `python3 bench/peers/fmha_vs_cudnn.py --dtype {arguments.dtype} --repeat {arguments.repeat}`", "",
+             "| dtype | head_dim | S | mask | tessera TFLOP/s | cuDNN TFLOP/s | ratio | kernel |", "|---|---|---|---|---|---|---|---|"]
+    ratios = []
+    for dtype in arguments.dtype.split(","):
+        for head_dim in map(int, arguments.head_dim.split(",")):
+            for causal in (False, True):
+                for seqlen in map(int, arguments.seqlen.split(",")):
+                    name, mine, theirs = cell(library, dtype, head_dim, seqlen, causal, arguments.repeat, flush)
+                    ratios.append(mine / theirs)
+                    lines.append(f"| {dtype} | {head_dim} | {seqlen} | {'causal' if causal else 'none'} | {mine:.0f} | "
+                                 f"{theirs:.0f} | {mine / theirs:.3f} | {name} |")
+                    print(lines[-1], flush=True)
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    lines += ["", f"Geometric mean of the ratios: {mean:.3f}, least {min(ratios):.3f}."]
+    print("\n".join(lines))
+    if arguments.output:
+        with open(arguments.output, "w") as file:
+            file.write("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

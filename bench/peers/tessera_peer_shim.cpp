@@ -1,0 +1,75 @@
+// A few C functions over the library, so that a Python program can launch our kernels beside a peer's on the same
+// tensors and stream: tessera_bench_fmha_open, _launch, _close. Errors are returned as text, null when all is well.
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "generator/selectors.h"
+#include "tessera/jit.h"
+
+namespace {
+
+thread_local std::string g_error;
+
+template <class Function>
+const char* guarded(Function&& function) {
+  try {
+    function();
+    return nullptr;
+  } catch (const std::exception& error) {
+    g_error = error.what();
+    return g_error.c_str();
+  }
+}
+
+tessera::Jit& jit() {
+  static tessera::Jit instance{tessera::JitOptions::from_environment()};
+  return instance;
+}
+
+}  // namespace
+
+extern "C" {
+
+/// selectors: "head_dim=128,mask=causal,dtype=bf16". *kernel receives a handle for the other calls, *name the entry's
+/// name.
+const char* tessera_bench_fmha_open(const char* selectors, void** kernel, const char** name) {
+  return guarded([&] {
+    tessera::Problem problem = tessera::default_problem("fmha");
+    std::string text = selectors;
+    while (!text.empty()) {
+      const std::size_t comma = text.find(',');
+      const std::string field = text.substr(0, comma);
+      const std::size_t equals = field.find('=');
+      tessera::set_field(problem, field.substr(0, equals), field.substr(equals + 1));
+      text = comma == std::string::npos ? "" : text.substr(comma + 1);
+    }
+    auto opened = std::make_unique<tessera::FmhaKernel>(jit().kernel(std::get<tessera::Fmha>(problem)));
+    opened->prepare();
+    *name = opened->kernel().plan().kernel.c_str();
+    *kernel = opened.release();
+  });
+}
+
+/// Dense [batch, seqlen, heads, head_dim] tensors; stream is a CUstream. sizes: batch, heads_q, heads_kv, seqlen_q,
+/// seqlen_k.
+const char* tessera_bench_fmha_launch(void* kernel, void* stream, const std::uint64_t* pointers,
+                                      const std::int64_t* sizes) {
+  return guarded([&] {
+    static_cast<tessera::FmhaKernel*>(kernel)->launch(stream, {.q = pointers[0],
+                                                               .k = pointers[1],
+                                                               .v = pointers[2],
+                                                               .o = pointers[3],
+                                                               .lse = pointers[4],
+                                                               .row_max = pointers[5],
+                                                               .row_sum = pointers[6],
+                                                               .batch = sizes[0],
+                                                               .heads_q = sizes[1],
+                                                               .heads_kv = sizes[2],
+                                                               .seqlen_q = sizes[3],
+                                                               .seqlen_k = sizes[4]});
+  });
+}
+
+void tessera_bench_fmha_close(void* kernel) { delete static_cast<tessera::FmhaKernel*>(kernel); }
+}

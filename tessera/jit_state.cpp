@@ -1,0 +1,202 @@
+#include "tessera/jit_state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <future>
+
+#include "base/file.h"
+#include "generator/selectors.h"
+#include "runtime/nvrtc.h"
+
+namespace tessera {
+
+namespace {
+
+/// Every file under the folder, by the path that an #include would spell.
+std::vector<SourceFile> read_overrides(const std::filesystem::path& folder) {
+  std::vector<SourceFile> files;
+  if (folder.empty()) return files;
+  std::error_code code;
+  std::filesystem::recursive_directory_iterator it(folder, code);
+  if (code) throw Error(ErrorKind::io, fmt::format("templates folder {}: {}", folder.string(), code.message()));
+  for (const auto& item : it) {
+    if (!item.is_regular_file()) continue;
+    files.push_back({std::filesystem::relative(item.path(), folder).generic_string(), read_text(item.path())});
+  }
+  std::sort(files.begin(), files.end(), [](const SourceFile& a, const SourceFile& b) { return a.path < b.path; });
+  return files;
+}
+
+CacheOptions cache_options(const JitOptions& options, std::function<void(const std::string&)> warn) {
+  CacheOptions result;
+  if (options.use_disk_cache) result.user_folder = options.cache_dir;
+  result.system_folders = options.system_cache_dirs;
+  result.max_bytes = options.cache_max_bytes;
+  result.trust_folder = options.trust_cache_dir;
+  result.warn = std::move(warn);
+  return result;
+}
+
+}  // namespace
+
+Jit::State::State(JitOptions given)
+    : options(std::move(given)),
+      template_overrides(read_overrides(options.templates_dir)),
+      cache(cache_options(options, [this](const std::string& text) {
+        emit_event({.kind = JitEvent::Kind::warning, .kernel = {}, .message = text});
+      })) {}
+
+Jit::State::~State() = default;
+
+void Jit::State::emit_event(const JitEvent& event) const {
+  if (options.on_event) options.on_event(event);
+}
+
+Compiler* Jit::State::compiler_or_null() {
+  std::call_once(compiler_once_, [this] {
+    if (compiler_ != nullptr) return;
+    try {
+      compiler_ = make_nvrtc_compiler({.library = options.nvrtc_library, .repro_folder = options.repro_dir});
+    } catch (const Error& error) {
+      no_compiler_reason_ = error.what();
+      for (const std::string& note : error.notes()) no_compiler_reason_ += "\n" + note;
+    }
+  });
+  return compiler_.get();
+}
+
+void Jit::State::set_compiler(std::shared_ptr<Compiler> given) {
+  compiler_ = std::move(given);
+  compiler_or_null();
+}
+
+SourceBundle Jit::State::bundle(const Plan& plan) const {
+  SourceBundle bundle = emit(plan, template_overrides);
+  bundle.options.insert(bundle.options.end(), options.nvrtc_options.begin(), options.nvrtc_options.end());
+  return bundle;
+}
+
+CacheRequest Jit::State::request(const Plan& plan, const SourceBundle& bundle) {
+  CacheRequest request;
+  request.op = plan.op;
+  request.arch = plan.arch.to_string();
+  request.kernel = plan.kernel;
+  request.plan_json = to_json(plan, false).dump(2) + "\n";
+  request.require_compiler = options.require_compiler;
+  request.need_ptx = false;  // a GPU runs the cubin; who needs the PTX reads it from the entry
+  const Compiler* compiler = compiler_or_null();
+  request.keys = make_keys(bundle, request.plan_json, compiler == nullptr ? nullptr : &compiler->identity());
+  return request;
+}
+
+std::shared_ptr<Kernel> Jit::State::held(const Problem& problem) {
+  const std::shared_lock lock(kernels_mutex_);
+  const auto it = kernels_.find(problem);
+  if (it == kernels_.end()) return nullptr;
+  kernel_hits.fetch_add(1, std::memory_order_relaxed);
+  return it->second;
+}
+
+std::shared_ptr<Kernel> Jit::State::hold(const Problem& problem, Plan plan, std::shared_ptr<const CacheEntry> entry) {
+  const std::unique_lock lock(kernels_mutex_);
+  if (const auto it = kernels_.find(problem); it != kernels_.end()) return it->second;
+  std::weak_ptr<Kernel>& shared = kernels_by_key_[entry->keys.source];
+  std::shared_ptr<Kernel> kernel = shared.lock();
+  if (kernel == nullptr) {
+    kernel = std::make_shared<Kernel>(std::move(plan), std::move(entry));
+    shared = kernel;
+  }
+  kernels_.emplace(problem, kernel);
+  return kernel;
+}
+
+std::optional<FmhaKernel> Jit::State::held_fmha(const Fmha& problem) {
+  const std::shared_lock lock(kernels_mutex_);
+  const auto it = fmha_kernels_.find(problem);
+  if (it == fmha_kernels_.end()) return std::nullopt;
+  kernel_hits.fetch_add(1, std::memory_order_relaxed);
+  return it->second;
+}
+
+FmhaKernel Jit::State::hold_fmha(const Fmha& problem, const FmhaKernel& kernel) {
+  const std::unique_lock lock(kernels_mutex_);
+  return fmha_kernels_.emplace(problem, kernel).first->second;
+}
+
+Image Jit::State::compile(const CacheRequest& request, const SourceBundle& bundle) {
+  Compiler* compiler = compiler_or_null();
+  if (compiler == nullptr) {
+    throw Error(ErrorKind::compile,
+                fmt::format("{}: not in the cache, and there is no compiler: {}", request.kernel, no_compiler_reason_));
+  }
+  emit_event(
+      {.kind = JitEvent::Kind::compile_started, .kernel = request.kernel, .tier = CacheTier::compiled, .message = {}});
+  try {
+    Image image = compiler->compile(bundle);
+    emit_event({.kind = JitEvent::Kind::compile_finished,
+                .kernel = request.kernel,
+                .tier = CacheTier::compiled,
+                .milliseconds = image.report.compile_ms,
+                .message = {}});
+    return image;
+  } catch (const Error& error) {
+    emit_event({.kind = JitEvent::Kind::compile_failed,
+                .kernel = request.kernel,
+                .tier = CacheTier::compiled,
+                .message = error.what()});
+    throw;
+  }
+}
+
+std::shared_ptr<const CacheEntry> Jit::State::find_or_compile(const Problem& problem, const CacheRequest& request,
+                                                              const SourceBundle& bundle) {
+  if (auto entry = cache.find(request)) {
+    emit_event({.kind = JitEvent::Kind::hit, .kernel = request.kernel, .tier = entry->tier, .message = {}});
+    return entry;
+  }
+  if (options.policy == CompilePolicy::forbid) {
+    throw Error(ErrorKind::unsupported,
+                fmt::format("{}: not in the cache, and compiling at run time is forbidden; warm it with: {}",
+                            request.kernel, warm_command(problem)));
+  }
+  if (options.policy == CompilePolicy::warn) {
+    emit_event({.kind = JitEvent::Kind::warning,
+                .kernel = request.kernel,
+                .tier = CacheTier::compiled,
+                .message = fmt::format("{}: not in the cache, compiling at run time; warm it with: {}", request.kernel,
+                                       warm_command(problem))});
+  }
+  if (options.compile_time_limit.count() > 0) return find_or_compile_within_limit(request, bundle);
+  return cache.find_or_build(request, [&] { return compile(request, bundle); });
+}
+
+std::shared_ptr<const CacheEntry> Jit::State::find_or_compile_within_limit(const CacheRequest& request,
+                                                                           const SourceBundle& bundle) {
+  using Result = std::shared_ptr<const CacheEntry>;
+  std::packaged_task<Result()> task([this, request, bundle]() -> Result {
+    return cache.find_or_build(request, [&] { return compile(request, bundle); });
+  });
+  std::future<Result> result = task.get_future();
+  {
+    const std::lock_guard lock(background_mutex_);
+    background_.emplace_back([moved = std::move(task)]() mutable { moved(); });
+  }
+  if (result.wait_for(options.compile_time_limit) == std::future_status::ready) return result.get();
+  throw Error(ErrorKind::compile,
+              fmt::format("{}: not compiled within {} ms; it goes on in the background and will be in the cache",
+                          request.kernel, options.compile_time_limit.count()));
+}
+
+std::string warm_command(const Problem& problem) {
+  const std::string_view op = operator_name(problem);
+  const Problem standard = default_problem(op);
+  std::string command = fmt::format("tessera warm {}", op);
+  for (const Selector& selector : selectors(op)) {
+    const std::string value = field_text(problem, selector.key);
+    if (value != field_text(standard, selector.key)) command += fmt::format(" --{} {}", selector.flag, value);
+  }
+  return command;
+}
+
+}  // namespace tessera

@@ -1,0 +1,69 @@
+// What a Jit owns. Three levels of sharing: kernels by Problem (the hot path), kernels by entry key (Problems that
+// differ in hints only share code), entries in the cache.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+
+#include "base/compiler.h"
+#include "tessera/jit.h"
+
+namespace tessera {
+
+struct FmhaHash {
+  std::size_t operator()(const Fmha& problem) const noexcept { return ProblemHash{}(Problem(problem)); }
+};
+
+struct Jit::State {
+  explicit State(JitOptions given);
+  ~State();
+
+  SourceBundle bundle(const Plan& plan) const;
+  CacheRequest request(const Plan& plan, const SourceBundle& bundle);
+  Compiler* compiler_or_null();
+  void set_compiler(std::shared_ptr<Compiler> given);
+
+  std::shared_ptr<Kernel> held(const Problem& problem);
+  std::shared_ptr<Kernel> hold(const Problem& problem, Plan plan, std::shared_ptr<const CacheEntry> entry);
+  std::optional<FmhaKernel> held_fmha(const Fmha& problem);
+  FmhaKernel hold_fmha(const Fmha& problem, const FmhaKernel& kernel);
+
+  /// By the compile policy, within the time limit.
+  std::shared_ptr<const CacheEntry> find_or_compile(const Problem& problem, const CacheRequest& request,
+                                                    const SourceBundle& bundle);
+  /// The build function of the cache: compiles and reports. Throws Error{compile} where there is no compiler.
+  Image compile(const CacheRequest& request, const SourceBundle& bundle);
+  void emit_event(const JitEvent& event) const;
+
+  JitOptions options;
+  std::vector<SourceFile> template_overrides;
+  Cache cache;
+  std::atomic<std::int64_t> kernel_hits{0};
+
+ private:
+  std::shared_ptr<const CacheEntry> find_or_compile_within_limit(const CacheRequest& request,
+                                                                 const SourceBundle& bundle);
+
+  std::once_flag compiler_once_;
+  std::shared_ptr<Compiler> compiler_;
+  std::string no_compiler_reason_;
+
+  std::shared_mutex kernels_mutex_;
+  std::unordered_map<Problem, std::shared_ptr<Kernel>, ProblemHash> kernels_;
+  std::unordered_map<Fmha, FmhaKernel, FmhaHash> fmha_kernels_;
+  std::unordered_map<std::string, std::weak_ptr<Kernel>> kernels_by_key_;
+
+  std::mutex background_mutex_;
+  std::vector<std::jthread> background_;  ///< compiles that outlived the time limit of their first waiter
+};
+
+/// The command that would have put this Problem's kernel into the cache: "tessera warm fmha --arch sm_90a --head-dim
+/// 128".
+std::string warm_command(const Problem& problem);
+
+}  // namespace tessera

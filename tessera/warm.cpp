@@ -1,0 +1,209 @@
+// Warm-up and coverage: many Problems at once. Distinct kernels are counted before the first compile, so that progress
+// has a total; a kernel is told apart by arch, name and Config, which decide sources and launch (a test of the
+// generator holds that).
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+
+#include "tessera/jit.h"
+#include "tessera/jit_state.h"
+
+namespace tessera {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// A list of Problems, planned: each Problem's kernel, or why it has none.
+struct PlannedList {
+  std::vector<Plan> kernels;
+  std::vector<std::ptrdiff_t> kernel_of;  ///< per Problem; -1: rejected
+  std::vector<RejectedProblem> rejected;
+};
+
+std::string identity(const Plan& plan) {
+  std::string text = fmt::format("{}|{}|{}", plan.op, plan.arch.to_string(), plan.kernel);
+  for (const ConfigField& field : plan.fields) text += fmt::format("|{}", field.value);
+  return text;
+}
+
+PlannedList plan_all(std::span<const Problem> problems) {
+  PlannedList list;
+  list.kernel_of.reserve(problems.size());
+  struct Outcome {
+    std::ptrdiff_t kernel;
+    std::string reason;
+  };
+  std::unordered_map<Problem, Outcome, ProblemHash> seen;
+  std::unordered_map<std::string, std::ptrdiff_t> by_identity;
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    auto [it, is_new] = seen.try_emplace(problems[i], Outcome{-1, {}});
+    if (is_new) {
+      try {
+        Plan plan = make_plan(problems[i]);
+        const auto [slot, is_new_kernel] =
+            by_identity.try_emplace(identity(plan), static_cast<std::ptrdiff_t>(list.kernels.size()));
+        if (is_new_kernel) list.kernels.push_back(std::move(plan));
+        it->second.kernel = slot->second;
+      } catch (const Error& error) {
+        it->second.reason = error.what();
+      }
+    }
+    list.kernel_of.push_back(it->second.kernel);
+    if (it->second.kernel < 0) list.rejected.push_back({i, it->second.reason});
+  }
+  return list;
+}
+
+void take_report(WarmedKernel& warmed, const CacheEntry& entry) {
+  warmed.compile_ms = entry.image.report.compile_ms;
+  warmed.notes = entry.image.report.notes;
+  for (const EntryReport& report : entry.image.report.entries) {
+    warmed.registers = std::max(warmed.registers, report.registers);
+    warmed.spill_bytes += report.spill_store_bytes + report.spill_load_bytes;
+  }
+}
+
+}  // namespace
+
+/// One run of warm(): workers take kernels by index until none is left or somebody asks them to stop.
+class WarmRun {
+ public:
+  WarmRun(Jit& jit, Jit::State& state, const PlannedList& list, const WarmOptions& options, WarmReport& report)
+      : jit_(jit), state_(state), list_(list), options_(options), report_(report) {}
+
+  void run() {
+    report_.entries.resize(list_.kernels.size());
+    finished_.assign(list_.kernels.size(), false);
+    const auto count = static_cast<std::size_t>(
+        options_.jobs > 0 ? options_.jobs : static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
+    {
+      std::vector<std::jthread> workers;
+      for (std::size_t i = 0; i < std::min(count, list_.kernels.size()); ++i) workers.emplace_back([this] { work(); });
+    }
+    report_.was_cancelled = options_.stop.stop_requested();
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < finished_.size(); ++i) {
+      if (!finished_[i]) continue;
+      if (kept != i) report_.entries[kept] = std::move(report_.entries[i]);
+      ++kept;
+    }
+    report_.entries.resize(kept);
+  }
+
+ private:
+  void work() {
+    for (;;) {
+      const std::size_t index = next_.fetch_add(1);
+      if (index >= list_.kernels.size() || options_.stop.stop_requested()) return;
+      warm_one(list_.kernels[index], report_.entries[index]);
+      finish(index);
+    }
+  }
+
+  void warm_one(const Plan& plan, WarmedKernel& warmed) {
+    warmed.op = plan.op;
+    warmed.arch = plan.arch.to_string();
+    warmed.kernel = plan.kernel;
+    warmed.smem_bytes = plan.smem_bytes;
+    try {
+      const SourceBundle bundle = jit_.bundle(plan);
+      CacheRequest request = state_.request(plan, bundle);
+      warmed.keys = request.keys;
+      if (options_.dry_run) {
+        const auto tier = jit_.cache().contains(request);
+        warmed.was_hit = tier.has_value();
+        warmed.tier = tier.value_or(CacheTier::compiled);
+        return;
+      }
+      request.source = emit_single_file(plan);
+      bool did_build = false;
+      const auto entry = jit_.cache().find_or_build(request, [&] {
+        did_build = true;
+        return state_.compile(request, bundle);
+      });
+      warmed.was_hit = !did_build;
+      warmed.tier = did_build ? CacheTier::compiled : entry->tier;
+      warmed.keys = entry->keys;
+      take_report(warmed, *entry);
+    } catch (const Error& error) {
+      warmed.error = error.what();
+      warmed.notes = error.notes();
+    } catch (const std::exception& error) {
+      warmed.error = error.what();
+    }
+  }
+
+  void finish(std::size_t index) {
+    const std::lock_guard lock(mutex_);
+    const WarmedKernel& warmed = report_.entries[index];
+    finished_[index] = true;
+    ++done_;
+    if (!warmed.error.empty()) {
+      ++report_.failed;
+    } else if (warmed.was_hit) {
+      ++report_.hit;
+    } else if (!options_.dry_run) {
+      ++report_.compiled;
+    }
+    if (!options_.on_progress) return;
+    const double seconds = seconds_since(start_);
+    const auto total = static_cast<std::int64_t>(list_.kernels.size());
+    options_.on_progress({.done = done_,
+                          .total = total,
+                          .seconds = seconds,
+                          .seconds_left = seconds / static_cast<double>(done_) * static_cast<double>(total - done_),
+                          .kernel = warmed.kernel});
+  }
+
+  Jit& jit_;
+  Jit::State& state_;
+  const PlannedList& list_;
+  const WarmOptions& options_;
+  WarmReport& report_;
+  Clock::time_point start_ = Clock::now();
+  std::atomic<std::size_t> next_{0};
+  std::mutex mutex_;  ///< guards the report's counters, done_, finished_ and the progress callback
+  std::int64_t done_ = 0;
+  std::vector<bool> finished_;
+};
+
+WarmReport Jit::warm(std::span<const Problem> problems, const WarmOptions& options) {
+  const Clock::time_point start = Clock::now();
+  WarmReport report;
+  PlannedList list = plan_all(problems);
+  report.problems = static_cast<std::int64_t>(problems.size());
+  report.kernels = static_cast<std::int64_t>(list.kernels.size());
+  report.rejected = std::move(list.rejected);
+  WarmRun(*this, *state_, list, options, report).run();
+  report.seconds = seconds_since(start);
+  return report;
+}
+
+std::vector<Coverage> Jit::check(std::span<const Problem> problems) {
+  const PlannedList list = plan_all(problems);
+  std::vector<std::optional<CacheTier>> tiers;
+  tiers.reserve(list.kernels.size());
+  for (const Plan& plan : list.kernels) {
+    tiers.push_back(state_->cache.contains(state_->request(plan, state_->bundle(plan))));
+  }
+  std::vector<Coverage> result(problems.size());
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    result[i].index = i;
+    if (list.kernel_of[i] < 0) continue;
+    const auto kernel = static_cast<std::size_t>(list.kernel_of[i]);
+    result[i].kernel = list.kernels[kernel].kernel;
+    result[i].tier = tiers[kernel];
+  }
+  for (const RejectedProblem& rejected : list.rejected) result[rejected.index].rejected = rejected.reason;
+  return result;
+}
+
+}  // namespace tessera

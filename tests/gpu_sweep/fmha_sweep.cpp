@@ -1,0 +1,309 @@
+// Random attention problems on the GPU against float64: head_dim x mask x type x swizzle x output, N random shapes each
+// (lengths 0 to 4,096, ragged, grouped heads, three memory layouts, random softmax scales). Outputs are poisoned before
+// each of two runs, whose bytes must agree.
+//
+//   fmha_sweep [--shapes N] [--seed S] [--head-dim 64,128] [--max-seqlen 4096] [--report FILE]
+//
+// Exit code 0: all pass; 1: a mismatch (printed with everything that reproduces it); 77: no GPU here.
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "generator/selectors.h"
+#include "reference/fmha.h"
+#include "runtime/cuda_device.h"
+#include "tessera/jit.h"
+
+namespace tessera {
+namespace {
+
+using reference::FmhaCheck;
+using reference::TensorView;
+
+struct Settings {
+  int shapes = 100;
+  std::uint64_t seed = 0;
+  std::int64_t max_seqlen = 4096;
+  std::vector<int> head_dims{64, 128, 256};
+  std::string report;
+};
+
+constexpr std::int64_t kPoolElements = std::int64_t{1} << 24;
+constexpr std::int64_t kMaxOutputElements = std::int64_t{1} << 22;
+constexpr std::int64_t kMaxRows = std::int64_t{1} << 18;
+
+/// Device memory with a host copy of random numbers that operands are cut from.
+struct Pool {
+  Device& device;
+  reference::Tensor host;
+  DevicePointer pointer;
+  Pool(Device& d, DType dtype, std::uint64_t seed) : device(d), host(dtype, {kPoolElements}) {
+    reference::fill(host, reference::Fill::normal, seed, 0);
+    pointer = device.allocate(host.bytes.size());
+    device.copy_to_device(pointer, host.bytes.data(), host.bytes.size());
+  }
+  ~Pool() { device.free(pointer); }
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+};
+
+/// Device memory that a kernel writes, and what came back.
+struct OutputBuffer {
+  Device& device;
+  DevicePointer pointer;
+  std::vector<std::byte> host;
+  OutputBuffer(Device& d, std::size_t bytes) : device(d), pointer(d.allocate(bytes)), host(bytes) {}
+  ~OutputBuffer() { device.free(pointer); }
+  OutputBuffer(const OutputBuffer&) = delete;
+  OutputBuffer& operator=(const OutputBuffer&) = delete;
+  void poison() const { device.set_bytes(pointer, 0xFF, host.size()); }
+  std::vector<std::byte> fetch(std::size_t bytes) const {
+    std::vector<std::byte> result(bytes);
+    if (bytes > 0) device.copy_to_host(result.data(), pointer, bytes);
+    return result;
+  }
+};
+
+struct Strides {
+  std::int64_t batch, seqlen, head;
+};
+
+/// Dense [b, s, h, d], transposed [b, h, s, d], or rows with a pad.
+Strides strides_of(int layout, std::int64_t seqlen, std::int64_t heads, std::int64_t head_dim) {
+  const std::int64_t rows = std::max<std::int64_t>(seqlen, 1);
+  if (layout == 1) return {rows * heads * head_dim, head_dim, rows * head_dim};
+  const std::int64_t pitch = heads * head_dim + (layout == 2 ? 8 : 0);
+  return {rows * pitch, pitch, head_dim};
+}
+
+std::int64_t extent(const Strides& s, std::int64_t batch, std::int64_t seqlen, std::int64_t heads,
+                    std::int64_t head_dim) {
+  if (batch == 0 || seqlen == 0) return 0;
+  return (batch - 1) * s.batch + (seqlen - 1) * s.seqlen + (heads - 1) * s.head + head_dim;
+}
+
+struct Shape {
+  std::int64_t batch, heads_q, heads_kv, seqlen_q, seqlen_k;
+  int layout[4];
+  double softmax_scale;
+};
+
+class Sweep {
+ public:
+  Sweep(Device& device, const Settings& settings)
+      : device_(device),
+        settings_(settings),
+        random_(settings.seed),
+        jit_(JitOptions::from_environment()),
+        o_(device, kMaxOutputElements * 4),
+        statistics_{{device, kMaxRows * 4}, {device, kMaxRows * 4}, {device, kMaxRows * 4}} {}
+
+  /// Number of failures.
+  int run() {
+    std::string table =
+        "| head_dim | type | mask | output | swizzle | shapes | rows checked | largest error / bound | kernel "
+        "|\n|---|---|---|---|---|---|---|---|---|\n";
+    for (const DType dtype : {DType::bf16, DType::f16}) {
+      const Pool pool(device_, dtype, random_());
+      for (const int head_dim : settings_.head_dims) {
+        for (const Mask mask : {Mask::none, Mask::causal}) {
+          for (const Output output : {Output::normalized, Output::unnormalized}) {
+            for (const Swizzle swizzle : {Swizzle::b128, Swizzle::b64, Swizzle::b32, Swizzle::none}) {
+              table += config(
+                  {.head_dim = head_dim, .dtype = dtype, .mask = mask, .output = output, .swizzle = swizzle}, pool);
+            }
+          }
+        }
+      }
+    }
+    const std::string summary =
+        fmt::format("{} shapes, {} rows compared, {} failures, seed {}\n", shapes_, rows_, failures_, settings_.seed);
+    fmt::print("{}", summary);
+    if (!settings_.report.empty()) {
+      write_file(settings_.report, fmt::format("{}, driver {}\n\n{}\n{}", device_.info().name,
+                                               device_.info().driver_version, table, summary));
+    }
+    return failures_;
+  }
+
+ private:
+  std::string config(const Fmha& problem, const Pool& pool) {
+    const FmhaKernel kernel = jit_.kernel(problem);
+    worst_ = 0;
+    const std::int64_t rows_before = rows_;
+    for (int i = 0; i < settings_.shapes; ++i) one(problem, kernel, pool, random_shape(problem.head_dim));
+    const Problem any(problem);
+    const std::string row =
+        fmt::format("| {} | {} | {} | {} | {} | {} | {} | {:.3f} | {} |\n", problem.head_dim, field_text(any, "dtype"),
+                    field_text(any, "mask"), field_text(any, "output"), field_text(any, "swizzle"), settings_.shapes,
+                    rows_ - rows_before, worst_, kernel.kernel().plan().kernel);
+    fmt::print("{}", row);
+    std::fflush(stdout);
+    return row;
+  }
+
+  std::int64_t pick(std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(random_);
+  }
+
+  std::int64_t length() {
+    switch (pick(0, 5)) {
+      case 0:
+        return pick(0, 3);
+      case 1:
+        return std::min(settings_.max_seqlen, pick(1, 16) * 64 + pick(-1, 1));
+      case 2:
+        return pick(0, std::min<std::int64_t>(settings_.max_seqlen, 300));
+      default:
+        return pick(0, settings_.max_seqlen);
+    }
+  }
+
+  Shape random_shape(std::int64_t head_dim) {
+    for (;;) {
+      Shape s{};
+      s.batch = pick(0, 20) == 0 ? 0 : pick(1, 4);
+      s.heads_kv = pick(1, 4);
+      s.heads_q = s.heads_kv * pick(1, 4);
+      s.seqlen_q = length();
+      s.seqlen_k = pick(0, 3) == 0 ? s.seqlen_q : length();
+      for (int& layout : s.layout) layout = static_cast<int>(pick(0, 2));
+      constexpr double kScales[] = {0.125, 0.0883883476, 0.0625, 1.0, 0.0, -0.3, 1e-4};
+      s.softmax_scale = kScales[pick(0, 6)];
+      const std::int64_t out = s.batch * (s.seqlen_q + 1) * (s.heads_q * head_dim + 8);
+      const std::int64_t in = s.batch * (s.seqlen_k + 1) * (s.heads_kv * head_dim + 8);
+      if (out < kMaxOutputElements && in < kPoolElements / 4 && s.batch * s.heads_q * s.seqlen_q <= kMaxRows) return s;
+    }
+  }
+
+  void one(const Fmha& problem, const FmhaKernel& kernel, const Pool& pool, const Shape& s);
+
+  Device& device_;
+  const Settings& settings_;
+  std::mt19937_64 random_;
+  Jit jit_;
+  OutputBuffer o_;
+  OutputBuffer statistics_[3];
+  std::int64_t shapes_ = 0, rows_ = 0;
+  int failures_ = 0;
+  double worst_ = 0;
+};
+
+void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pool& pool, const Shape& s) {
+  const std::int64_t d = problem.head_dim;
+  const bool is_normalized = problem.output == Output::normalized;
+  const DType o_dtype = is_normalized ? problem.dtype : DType::f32;
+  const auto o_bytes = static_cast<std::size_t>(dtype_bytes(o_dtype));
+  const std::int64_t heads[4] = {s.heads_q, s.heads_kv, s.heads_kv, s.heads_q};
+  const std::int64_t lengths[4] = {s.seqlen_q, s.seqlen_k, s.seqlen_k, s.seqlen_q};
+  Strides strides[4];
+  DevicePointer pointers[4];
+  TensorView views[4];
+  for (int t = 0; t < 4; ++t) {
+    strides[t] = strides_of(s.layout[t], lengths[t], heads[t], d);
+    const std::int64_t elements = extent(strides[t], s.batch, lengths[t], heads[t], d);
+    const std::int64_t offset = t == 3 ? 0 : pick(0, (kPoolElements - elements) / 8) * 8;
+    const std::int64_t element_bytes = dtype_bytes(problem.dtype);
+    pointers[t] = t == 3 ? o_.pointer : pool.pointer + static_cast<DevicePointer>(offset * element_bytes);
+    views[t] = {pool.host.bytes.data() + (t == 3 ? 0 : offset * element_bytes),
+                t == 3 ? o_dtype : problem.dtype,
+                {s.batch, lengths[t], heads[t], d},
+                {strides[t].batch, strides[t].seqlen, strides[t].head, 1}};
+  }
+  const FmhaArguments arguments{.q = pointers[0],
+                                .k = pointers[1],
+                                .v = pointers[2],
+                                .o = pointers[3],
+                                .lse = statistics_[0].pointer,
+                                .row_max = is_normalized ? 0 : statistics_[1].pointer,
+                                .row_sum = is_normalized ? 0 : statistics_[2].pointer,
+                                .batch = s.batch,
+                                .heads_q = s.heads_q,
+                                .heads_kv = s.heads_kv,
+                                .seqlen_q = s.seqlen_q,
+                                .seqlen_k = s.seqlen_k,
+                                .softmax_scale = s.softmax_scale,
+                                .q_stride_batch = strides[0].batch,
+                                .q_stride_seqlen = strides[0].seqlen,
+                                .q_stride_head = strides[0].head,
+                                .k_stride_batch = strides[1].batch,
+                                .k_stride_seqlen = strides[1].seqlen,
+                                .k_stride_head = strides[1].head,
+                                .v_stride_batch = strides[2].batch,
+                                .v_stride_seqlen = strides[2].seqlen,
+                                .v_stride_head = strides[2].head,
+                                .o_stride_batch = strides[3].batch,
+                                .o_stride_seqlen = strides[3].seqlen,
+                                .o_stride_head = strides[3].head};
+  const auto written = static_cast<std::size_t>(extent(strides[3], s.batch, s.seqlen_q, s.heads_q, d)) * o_bytes;
+  const auto statistic_bytes = static_cast<std::size_t>(s.batch * s.heads_q * s.seqlen_q) * 4;
+  std::vector<std::byte> bytes[2][4];
+  for (auto& run : bytes) {
+    o_.poison();
+    for (const OutputBuffer& buffer : statistics_) buffer.poison();
+    kernel.launch(device_, {}, arguments);
+    device_.synchronize();
+    run[0] = o_.fetch(written);
+    for (std::size_t i = 0; i < 3; ++i) run[i + 1] = statistics_[i].fetch(statistic_bytes);
+  }
+  FmhaCheck check{.mask = problem.mask, .is_normalized = is_normalized, .softmax_scale = s.softmax_scale};
+  check.max_multiply_adds = std::int64_t{1} << 27;
+  check.seed = random_();
+  check.tile_m = std::get<fmha::Config>(kernel.kernel().plan().config).tile_m;
+  check.tile_n = std::get<fmha::Config>(kernel.kernel().plan().config).tile_n;
+  const auto statistic = [&](int i) {
+    return TensorView{
+        bytes[0][i].data(), DType::f32, {s.batch, s.heads_q, s.seqlen_q}, {s.heads_q * s.seqlen_q, s.seqlen_q, 1}};
+  };
+  views[3].data = bytes[0][0].data();
+  reference::FmhaOutputs outputs{.o = views[3], .lse = statistic(1), .row_max = {}, .row_sum = {}};
+  if (!is_normalized) outputs.row_max = statistic(2), outputs.row_sum = statistic(3);
+  const reference::Comparison result = reference::check_fmha({views[0], views[1], views[2]}, outputs, check);
+  ++shapes_;
+  rows_ += result.rows_checked;
+  if (result.rel_bound > 0) worst_ = std::max(worst_, result.rel_error / result.rel_bound);
+  bool is_same = true;
+  for (int i = 0; i < 4; ++i) is_same = is_same && bytes[0][i] == bytes[1][i];
+  if (result.pass && is_same) return;
+  ++failures_;
+  fmt::print("FAILED {}: batch {} heads {}/{} seqlen {}/{} layouts {}{}{}{} scale {}: rel_error {} (bound {}){}\n",
+             kernel.kernel().plan().kernel, s.batch, s.heads_q, s.heads_kv, s.seqlen_q, s.seqlen_k, s.layout[0],
+             s.layout[1], s.layout[2], s.layout[3], s.softmax_scale, result.rel_error, result.rel_bound,
+             is_same ? "" : ", two runs differ");
+  for (const std::string& problem_text : result.problems) fmt::print("  {}\n", problem_text);
+  if (failures_ > 20) throw Error(ErrorKind::device, "more than 20 failures: stopping");
+}
+
+}  // namespace
+}  // namespace tessera
+
+int main(int argc, char** argv) {
+  using namespace tessera;
+  Settings settings;
+  settings.seed = std::random_device{}();
+  CLI::App app{"Random attention problems on the GPU against float64"};
+  app.add_option("--shapes", settings.shapes, "random shapes of each Config");
+  app.add_option("--seed", settings.seed, "of everything random; printed at the end");
+  app.add_option("--max-seqlen", settings.max_seqlen, "longest length");
+  app.add_option("--head-dim", settings.head_dims, "head dimensions")->delimiter(',');
+  app.add_option("--report", settings.report, "file for the table, Markdown");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    if (const std::string reason = cuda_unavailable_reason(); !reason.empty()) {
+      fmt::print("skipped: {}\n", reason);
+      return 77;
+    }
+    const auto device = make_cuda_device();
+    return Sweep(*device, settings).run() == 0 ? 0 : 1;
+  } catch (const Error& error) {
+    fmt::print(stderr, "fmha_sweep: {}\n", error.what());
+    for (const std::string& note : error.notes()) fmt::print(stderr, "  {}\n", note);
+    return 5;
+  }
+}

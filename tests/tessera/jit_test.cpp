@@ -1,0 +1,233 @@
+// Jit with a compiler that counts instead of compiling: sharing, policies, warm-up, coverage.
+
+#include "tessera/jit.h"
+
+#include <doctest/doctest.h>
+#include <stdlib.h>
+
+#include <atomic>
+#include <thread>
+
+#include "runtime/nvrtc.h"
+#include "tessera/jit_state.h"
+
+namespace tessera {
+namespace {
+
+/// Counts compiles; its image is the bundle's entry name.
+class CountingCompiler final : public Compiler {
+ public:
+  std::atomic<int> compiles{0};
+  std::atomic<int> delay_ms{0};
+  std::string fail_on;  ///< compiles of a bundle whose program text holds this fail
+
+  const CompilerIdentity& identity() const override { return identity_; }
+  const std::vector<std::string>& architectures() const override { return architectures_; }
+  Image compile(const SourceBundle& bundle) override {
+    ++compiles;
+    std::this_thread::sleep_for(std::chrono::milliseconds(delay_ms.load()));
+    if (!fail_on.empty() && bundle.entries.front().find(fail_on) != std::string::npos) {
+      throw Error(ErrorKind::compile, "planted failure");
+    }
+    Image image;
+    image.ptx = "// " + bundle.entries.front();
+    image.cubin.assign(64, std::byte{7});
+    image.report.compiler = identity_;
+    image.report.entries.push_back({.name = bundle.entries.front(), .registers = 168});
+    return image;
+  }
+
+ private:
+  CompilerIdentity identity_{.name = "counting", .major_version = 1, .minor_version = 0, .build_id = "00"};
+  std::vector<std::string> architectures_{"sm_90a"};
+};
+
+class Folder {
+ public:
+  Folder() {
+    char text[] = "/tmp/tessera-jit-XXXXXX";
+    path = ::mkdtemp(text);
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  std::filesystem::path path;
+};
+
+struct Fixture {
+  Folder folder;
+  std::shared_ptr<CountingCompiler> compiler = std::make_shared<CountingCompiler>();
+  std::unique_ptr<Jit> jit(JitOptions options = {}) const {
+    options.cache_dir = folder.path / "cache";
+    auto made = std::make_unique<Jit>(std::move(options));
+    made->set_compiler(compiler);
+    return made;
+  }
+};
+
+template <class Function>
+Error error_of(Function&& function) {
+  try {
+    function();
+  } catch (const Error& error) {
+    return error;
+  }
+  FAIL("no error");
+  return Error(ErrorKind::io, "");
+}
+
+TEST_CASE("jit: one Problem compiles once, in one process and the next") {
+  const Fixture fixture;
+  {
+    const auto jit = fixture.jit();
+    const auto first = jit->kernel(Problem(Fmha{}));
+    CHECK(jit->kernel(Problem(Fmha{})) == first);
+    CHECK(fixture.compiler->compiles == 1);
+    CHECK(jit->stats().kernel_hits == 1);
+  }
+  const auto jit = fixture.jit();
+  CHECK(jit->kernel(Problem(Fmha{}))->entry().tier == CacheTier::user);
+  CHECK(fixture.compiler->compiles == 1);
+  CHECK(jit->stats().cache.user_hits == 1);
+}
+
+TEST_CASE("jit: Problems that differ in facts get different kernels") {
+  const Fixture fixture;
+  const auto jit = fixture.jit();
+  const auto a = jit->kernel(Problem(Fmha{.head_dim = 64}));
+  const auto b = jit->kernel(Problem(Fmha{.head_dim = 128}));
+  CHECK(a != b);
+  CHECK(a->plan().kernel != b->plan().kernel);
+  CHECK(fixture.compiler->compiles == 2);
+}
+
+TEST_CASE("jit: eight threads that want the same kernel compile it once") {
+  const Fixture fixture;
+  fixture.compiler->delay_ms = 30;
+  const auto jit = fixture.jit();
+  std::vector<std::shared_ptr<Kernel>> kernels(8);
+  {
+    std::vector<std::jthread> threads;
+    for (auto& kernel : kernels) threads.emplace_back([&] { kernel = jit->kernel(Problem(Copy2d{})); });
+  }
+  for (const auto& kernel : kernels) CHECK(kernel == kernels.front());
+  CHECK(fixture.compiler->compiles == 1);
+}
+
+TEST_CASE("jit: forbidding compilation names the command that warms") {
+  const Fixture fixture;
+  const auto jit = fixture.jit({.policy = CompilePolicy::forbid});
+  const Error error = error_of([&] { jit->kernel(Fmha{.head_dim = 64, .mask = Mask::causal}); });
+  CHECK(error.kind() == ErrorKind::unsupported);
+  CHECK(std::string(error.what())
+            .find("compiling at run time is forbidden; warm it with: tessera warm fmha --head-dim 64 --mask causal") !=
+        std::string::npos);
+  CHECK(fixture.compiler->compiles == 0);
+  // Warmed by somebody else, the same request is served.
+  fixture.jit()->kernel(Fmha{.head_dim = 64, .mask = Mask::causal});
+  CHECK_NOTHROW(jit->kernel(Fmha{.head_dim = 64, .mask = Mask::causal}));
+}
+
+TEST_CASE("jit: a warning policy compiles and tells") {
+  const Fixture fixture;
+  std::vector<JitEvent> events;
+  const auto jit =
+      fixture.jit({.policy = CompilePolicy::warn, .on_event = [&](const JitEvent& e) { events.push_back(e); }});
+  jit->kernel(Fmha{});
+  REQUIRE(events.size() == 3);
+  CHECK(events[0].kind == JitEvent::Kind::warning);
+  CHECK(events[1].kind == JitEvent::Kind::compile_started);
+  CHECK(events[2].kind == JitEvent::Kind::compile_finished);
+}
+
+TEST_CASE("jit: a waiter gives up at the time limit, the compile does not") {
+  const Fixture fixture;
+  fixture.compiler->delay_ms = 300;
+  const auto jit = fixture.jit({.compile_time_limit = std::chrono::milliseconds(20)});
+  const Error error = error_of([&] { jit->kernel(Fmha{}); });
+  CHECK(error.kind() == ErrorKind::compile);
+  CHECK(std::string(error.what()).find("not compiled within 20 ms") != std::string::npos);
+  std::this_thread::sleep_for(std::chrono::milliseconds(600));
+  CHECK_NOTHROW(jit->kernel(Fmha{}));
+  CHECK(fixture.compiler->compiles == 1);
+}
+
+TEST_CASE("jit: a failed compile reaches the caller, publishes nothing, and is tried again") {
+  const Fixture fixture;
+  fixture.compiler->fail_on = "fmha";
+  const auto jit = fixture.jit();
+  CHECK(error_of([&] { jit->kernel(Fmha{}); }).kind() == ErrorKind::compile);
+  fixture.compiler->fail_on.clear();
+  CHECK_NOTHROW(jit->kernel(Fmha{}));
+  CHECK(fixture.compiler->compiles == 2);
+}
+
+TEST_CASE("jit: warm counts distinct kernels, survives a failure, resumes after it") {
+  const Fixture fixture;
+  std::vector<Problem> problems;
+  for (const int head_dim : {64, 128, 256, 80}) {
+    for (int copies = 0; copies < 3; ++copies) problems.emplace_back(Fmha{.head_dim = head_dim, .seqlen_q = 0});
+  }
+  fixture.compiler->fail_on = "d256";
+  const WarmReport first = fixture.jit()->warm(problems);
+  CHECK(first.problems == 12);
+  CHECK(first.kernels == 3);
+  CHECK(first.compiled == 2);
+  CHECK(first.failed == 1);
+  REQUIRE(first.rejected.size() == 3);
+  CHECK(first.rejected.front().index == 9);
+  CHECK(first.rejected.front().reason.find("head_dim 80") != std::string::npos);
+  fixture.compiler->fail_on.clear();
+  const WarmReport second = fixture.jit()->warm(problems);
+  CHECK(second.hit == 2);
+  CHECK(second.compiled == 1);
+  CHECK(second.failed == 0);
+}
+
+TEST_CASE("jit: warm stops when asked and keeps what is done") {
+  const Fixture fixture;
+  fixture.compiler->delay_ms = 5;
+  std::vector<Problem> problems;
+  for (const int head_dim : {64, 128, 256}) {
+    for (const DType dtype : {DType::bf16, DType::f16})
+      problems.emplace_back(Fmha{.head_dim = head_dim, .dtype = dtype});
+  }
+  std::stop_source stop;
+  WarmOptions options{.jobs = 1,
+                      .on_progress =
+                          [&](const WarmProgress& p) {
+                            if (p.done == 2) stop.request_stop();
+                          },
+                      .stop = stop.get_token()};
+  const WarmReport report = fixture.jit()->warm(problems, options);
+  CHECK(report.was_cancelled);
+  CHECK(report.compiled == 2);
+  CHECK(report.entries.size() == 2);
+  CHECK(fixture.jit()->warm(problems).hit == 2);
+}
+
+TEST_CASE("jit: a dry run compiles nothing; check tells what a server would miss") {
+  const Fixture fixture;
+  const std::vector<Problem> problems{Fmha{.head_dim = 64}, Fmha{.head_dim = 128}, Fmha{.head_dim = 80}};
+  const auto jit = fixture.jit();
+  const WarmReport dry = jit->warm(problems, {.dry_run = true});
+  CHECK(dry.kernels == 2);
+  CHECK(dry.compiled == 0);
+  CHECK(fixture.compiler->compiles == 0);
+  jit->kernel(problems[0]);
+  const std::vector<Coverage> coverage = fixture.jit()->check(problems);
+  REQUIRE(coverage.size() == 3);
+  CHECK(coverage[0].tier == CacheTier::user);
+  CHECK_FALSE(coverage[1].tier.has_value());
+  CHECK(coverage[2].rejected.find("head_dim 80") != std::string::npos);
+}
+
+TEST_CASE("jit: compiler options enter the key") {
+  const Fixture fixture;
+  fixture.jit()->kernel(Fmha{});
+  fixture.jit({.nvrtc_options = {"--use_fast_math"}})->kernel(Fmha{});
+  CHECK(fixture.compiler->compiles == 2);
+}
+
+}  // namespace
+}  // namespace tessera
