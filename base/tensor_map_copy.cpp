@@ -15,6 +15,11 @@ std::uint64_t rows(const ResolvedTensorMap& map) {
   return count;
 }
 
+bool is_padded(TensorMapType type) { return is_packed(type) && type != TensorMapType::u4x16_align8b; }
+
+// Elements of which coordinate 0 is a multiple: 16 bytes of them, but 128 of a padded packed type.
+int inner_unit(TensorMapType type) { return is_padded(type) ? 128 : 128 / smem_element_bits(type); }
+
 bool fits_32_bits(std::int64_t value) {
   return value >= std::numeric_limits<std::int32_t>::min() && value <= std::numeric_limits<std::int32_t>::max();
 }
@@ -30,7 +35,7 @@ std::string_view to_string(TensorMapFault fault) noexcept {
 
 TensorMapFault first_fault(const ResolvedTensorMap& map, const TensorMapCopy& copy) noexcept {
   const auto end = copy.coordinates.begin() + map.rank;
-  if (copy.coordinates[0] % (128 / smem_element_bits(map.type)) != 0) return TensorMapFault::inner_coordinate;
+  if (copy.coordinates[0] % inner_unit(map.type) != 0) return TensorMapFault::inner_coordinate;
   const bool is_store = copy.direction == TensorMapDirection::store;
   if (is_store && std::any_of(copy.coordinates.begin(), end, [](std::int64_t c) { return c < 0; }))
     return TensorMapFault::store_negative;
@@ -50,14 +55,12 @@ std::string fault_message(const ResolvedTensorMap& map, const TensorMapCopy& cop
   switch (fault) {
     case TensorMapFault::none:
       return {};
-    case TensorMapFault::inner_coordinate: {
-      const int unit = 128 / smem_element_bits(map.type);
+    case TensorMapFault::inner_coordinate:
       text = fmt::format(
-          "coordinate[0] = {} of {}: must be a multiple of 16 bytes, {} elements, or the copy is an "
-          "illegal instruction; copy from the multiple below and skip elements in shared memory",
-          copy.coordinates[0], to_string(map.type), unit);
+          "coordinate[0] = {} of {}: must be a multiple of {}{} elements, or the copy is an illegal "
+          "instruction; copy from the multiple below and skip elements in shared memory",
+          copy.coordinates[0], to_string(map.type), is_padded(map.type) ? "" : "16 bytes, ", inner_unit(map.type));
       break;
-    }
     case TensorMapFault::store_negative:
       text = fmt::format(
           "{}: must be at least 0 in a store, or it is an illegal instruction (loads fill instead); start "
@@ -85,6 +88,11 @@ std::uint64_t smem_row_pitch_bytes(const ResolvedTensorMap& map) noexcept {
 
 std::uint64_t smem_box_bytes(const ResolvedTensorMap& map) noexcept { return smem_row_pitch_bytes(map) * rows(map); }
 
-std::uint64_t transaction_bytes(const ResolvedTensorMap& map) noexcept { return inner_box_bits(map) / 8 * rows(map); }
+std::uint64_t transaction_bytes(const ResolvedTensorMap& map) noexcept {
+  const std::uint64_t bits = map.type == TensorMapType::u4x16_align16b   ? map.box[0] * std::uint64_t{4}
+                             : map.type == TensorMapType::u6x16_align16b ? map.box[0] * std::uint64_t{6}
+                                                                         : inner_box_bits(map);
+  return bits / 8 * rows(map);
+}
 
 }  // namespace tessera

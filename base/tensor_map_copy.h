@@ -1,6 +1,7 @@
 // What goes wrong only when a kernel copies through a legal tensor map: no encode checks it, the hardware faults or the
-// data lands elsewhere than expected. For planners, `check` and kernels' authors. Measured on compute capability 9.0;
-// interleave none. docs/tensor-maps.md, "At run time".
+// data lands elsewhere than expected. For planners, `check` and kernels' authors. Measured on compute capability 9.0,
+// interleave none; what is said of the packed types follows documents and libraries and was not measured.
+// docs/tensor-maps.md, "At run time".
 #pragma once
 
 #include <array>
@@ -24,7 +25,8 @@ struct TensorMapCopy {
 /// Faults of a copy; the numbers are stable as the rules' are.
 enum class TensorMapFault : std::uint8_t {
   none = 0,
-  inner_coordinate = 1,  ///< coordinate 0 times the element size is no multiple of 16 bytes: "illegal instruction"
+  inner_coordinate = 1,  ///< coordinate 0 times the element size is no multiple of 16 bytes (padded packed types: no
+                         ///< multiple of 128 elements): "illegal instruction"
   store_negative = 2,    ///< a store with a negative coordinate: "illegal instruction" (loads fill)
   smem_alignment = 3,    ///< the shared address is no multiple of 128: "misaligned address"
   coordinate_range = 4   ///< a coordinate that does not fit the instruction's 32 bits
@@ -46,7 +48,7 @@ std::uint64_t smem_row_pitch_bytes(const ResolvedTensorMap& map) noexcept;
 std::uint64_t smem_box_bytes(const ResolvedTensorMap& map) noexcept;
 /// Bytes that a load credits to its mbarrier: the whole box (ceil(box / element stride) in every dimension but the
 /// innermost, where the stride is ignored), whatever lies outside the tensor, without the gaps of a narrow row. Each
-/// destination of a multicast is credited as much.
+/// destination of a multicast is credited as much. The padded packed types count the packed bytes of global memory.
 std::uint64_t transaction_bytes(const ResolvedTensorMap& map) noexcept;
 
 }  // namespace tessera

@@ -54,6 +54,11 @@ TEST_CASE("copy: faults that were seen, and copies that worked") {
   CHECK(load(Type::u8, std::int64_t{INT32_MIN} - 16, 0) == Fault::coordinate_range);
   // Coordinates past the rank do not count.
   CHECK(first_fault(map_of(Type::u8, {16, 8}), {TensorMapDirection::store, {0, 0, -1}, 0}) == Fault::none);
+  // Packed types: 32 elements of 4 bits are 16 bytes; the padded ones want 128 elements.
+  CHECK(load(Type::u4x16_align8b, 16, 0) == Fault::inner_coordinate);
+  CHECK(load(Type::u4x16_align8b, 32, 0) == Fault::none);
+  CHECK(load(Type::u4x16_align16b, 64, 0) == Fault::inner_coordinate);
+  CHECK(load(Type::u6x16_align16b, 128, 0) == Fault::none);
   std::set<std::string_view> names;
   for (int i = 0; i <= kNumTensorMapFaults; ++i) names.insert(to_string(static_cast<Fault>(i)));
   CHECK(names.size() == kNumTensorMapFaults + 1);
@@ -68,6 +73,10 @@ TEST_CASE("copy: messages") {
   CHECK(message(TensorMapDirection::load, 8, 1, 0).empty());
   CHECK(message(TensorMapDirection::load, 4, 1, 0) ==
         "tensor map 'q': fault 1 (inner_coordinate): coordinate[0] = 4 of bf16: must be a multiple of 16 bytes, 8 "
+        "elements, or the copy is an illegal instruction; copy from the multiple below and skip elements in shared "
+        "memory");
+  CHECK(fault_message(map_of(TensorMapType::u6x16_align16b, {128, 8}), {TensorMapDirection::load, {64, 0}, 0}, "q") ==
+        "tensor map 'q': fault 1 (inner_coordinate): coordinate[0] = 64 of u6x16_align16b: must be a multiple of 128 "
         "elements, or the copy is an illegal instruction; copy from the multiple below and skip elements in shared "
         "memory");
   CHECK(message(TensorMapDirection::store, 8, -1, 0) ==
@@ -96,6 +105,9 @@ TEST_CASE("copy: pitch, extent and credited bytes") {
   check(map_of(Type::u8, {48, 8}, Swizzle::b64), 64, 512, 384);
   check(map_of(Type::bf16, {64, 128}, Swizzle::b128), 128, 16384, 16384);
   check(map_of(Type::bf16, {48, 8}, Swizzle::b128), 128, 1024, 768);
+  check(map_of(Type::u4x16_align8b, {64, 8}), 32, 256, 256);
+  check(map_of(Type::u4x16_align16b, {128, 8}, Swizzle::b128), 128, 1024, 512);
+  check(map_of(Type::u6x16_align16b, {128, 8}), 128, 1024, 768);
   ResolvedTensorMap strided = map_of(Type::f32, {16, 8});
   strided.element_strides = {2, 3};  // dimension 0's is ignored; ceil(8 / 3) = 3 rows
   check(strided, 64, 192, 192);
