@@ -1,0 +1,111 @@
+// What `tessera cache` does: look at the tiers, verify, prune, export and import. Everything here works beside running
+// processes: what it removes it removes as an eviction does, what it imports it publishes as a compile does.
+//
+// A folder that is refused (CacheOptions::trust_folder) or cannot be read is skipped, with a warning; a request that
+// cannot be met is an Error.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/cache.h"
+#include "runtime/cache_archive.h"
+
+namespace tessera {
+
+/// Empty lists match everything.
+struct CacheFilter {
+  std::vector<std::string> ops, archs;
+  bool matches(const std::string& op, const std::string& arch) const;
+  bool is_empty() const { return ops.empty() && archs.empty(); }
+};
+
+struct CacheListing {
+  EntryKeys keys;
+  std::string op, arch, kernel;
+  CompilerIdentity compiler;
+  CacheTier tier = CacheTier::user;  ///< user or system
+  std::filesystem::path folder;
+  std::int64_t bytes = 0;
+  std::chrono::system_clock::time_point last_use;
+  std::string damage;  ///< why its compile.json cannot be read or the sizes are wrong; op, arch, kernel are empty then
+};
+
+/// User folder first, in each tier by source key; an entry that several tiers hold is listed for each. Damaged entries
+/// match every filter.
+std::vector<CacheListing> list_cache(const CacheOptions& options, const CacheFilter& filter = {});
+
+struct CacheDetails {
+  CacheListing listing;
+  CompileReport report;
+  std::string plan_json, ptx;
+  std::string source;  ///< empty unless it was kept
+  std::vector<std::byte> cubin;
+};
+
+/// The entry whose entry key or source key begins so, verified. Throws Error{usage} for fewer than 6 characters, for no
+/// such entry, and for more than one (notes list them); Error{io} for a damaged one.
+CacheDetails show_cache_entry(const CacheOptions& options, const std::string& key_prefix);
+
+struct CacheUsage {
+  struct Folder {
+    std::filesystem::path path;
+    CacheTier tier = CacheTier::user;
+    std::string refused;  ///< why it is not used; empty when it is
+    bool exists = false;
+    std::int64_t entries = 0, bytes = 0, damaged = 0, quarantined = 0;
+    std::int64_t max_bytes = 0;  ///< 0: no limit
+  };
+  struct Group {
+    std::string op, arch;
+    std::int64_t entries = 0, bytes = 0;
+  };
+  std::vector<Folder> folders;  ///< in the order of the search
+  std::vector<Group> groups;    ///< by op and arch, over all folders
+  std::int64_t entries = 0, bytes = 0;
+};
+CacheUsage cache_usage(const CacheOptions& options);
+
+struct CacheVerification {
+  std::int64_t checked = 0;
+  std::vector<CacheListing> damaged;  ///< damage says what is wrong
+};
+/// Reads every byte of every entry. heal: moves what is damaged in the user folder aside.
+CacheVerification verify_cache(const CacheOptions& options, bool heal = false);
+
+struct PruneRequest {
+  std::optional<std::int64_t> max_bytes;           ///< down to so many bytes, least recently used first
+  std::optional<std::chrono::seconds> older_than;  ///< what was not loaded for so long
+  bool all = false;                                ///< everything that the filter matches, and the quarantine
+  bool dry_run = false;
+  CacheFilter filter;  ///< what may go; max_bytes counts only that
+};
+struct PruneResult {
+  std::vector<CacheListing> removed;  ///< or would be
+  std::int64_t removed_bytes = 0, kept_entries = 0, kept_bytes = 0;
+};
+/// Of the user folder. Throws Error{usage} when the request says nothing.
+PruneResult prune_cache(const CacheOptions& options, const PruneRequest& request);
+
+struct ExportResult {
+  std::int64_t entries = 0, bytes = 0;  ///< bytes before compression
+  std::vector<CacheListing> damaged;    ///< left out
+};
+/// Every entry of every tier that matches, each once, into one file that appears when it is complete.
+ExportResult export_cache(const CacheOptions& options, const std::filesystem::path& archive,
+                          const CacheFilter& filter = {});
+
+struct ImportResult {
+  std::int64_t imported = 0, present = 0, bytes = 0;
+};
+/// Into the user folder. The whole archive is verified before the first entry is published; each entry appears by one
+/// rename. Throws Error{io} for a bad archive (nothing was imported) and for a folder that cannot be written (what was
+/// imported before stays, and is whole). An archive is code: import only what you would run.
+ImportResult import_cache(const CacheOptions& options, const std::filesystem::path& archive,
+                          const ArchiveLimits& limits = {});
+
+}  // namespace tessera

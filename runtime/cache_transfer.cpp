@@ -1,0 +1,146 @@
+// Export and import: entries between a cache and an archive.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <tuple>
+
+#include "base/error.h"
+#include "runtime/cache_admin.h"
+#include "runtime/cache_folder.h"
+
+namespace tessera {
+
+namespace {
+
+[[noreturn]] void fail(const std::filesystem::path& path, const char* what) {
+  throw Error(ErrorKind::io, fmt::format("{}: {}: {}", path.string(), what, std::strerror(errno)));
+}
+
+/// The folder could not be written: no fault of the archive.
+struct PublishFailed {};
+
+/// A file that appears under its name when it is complete, and not at all otherwise.
+class OutputFile {
+ public:
+  explicit OutputFile(const std::filesystem::path& path)
+      : path_(path), partial_(fmt::format("{}.partial-{}", path.string(), ::getpid())) {
+    errno = 0;
+    out_.open(partial_, std::ios::binary | std::ios::trunc);
+    if (!out_) fail(path_, "cannot be opened for writing");
+  }
+  ~OutputFile() {
+    std::error_code ignored;
+    if (!is_done_) std::filesystem::remove(partial_, ignored);
+  }
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+  void write(std::string_view bytes) {
+    if (!out_.write(bytes.data(), static_cast<std::streamsize>(bytes.size()))) fail(path_, "cannot be written");
+  }
+  void finish() {
+    out_.close();
+    if (!out_ || std::rename(partial_.c_str(), path_.c_str()) != 0) fail(path_, "cannot be written");
+    is_done_ = true;
+  }
+
+ private:
+  std::filesystem::path path_, partial_;
+  std::ofstream out_;
+  bool is_done_ = false;
+};
+
+ArchiveSummary read_file(const std::filesystem::path& path, const ArchiveLimits& limits,
+                         const std::function<void(ArchivedEntry&&)>& take) {
+  errno = 0;
+  std::ifstream in(path, std::ios::binary);
+  if (!in || std::filesystem::is_directory(path)) {
+    if (errno == 0) errno = EISDIR;
+    fail(path, "cannot be opened for reading");
+  }
+  const ByteSource source = [&](std::span<std::byte> to) {
+    in.read(reinterpret_cast<char*>(to.data()), static_cast<std::streamsize>(to.size()));
+    if (in.bad()) fail(path, "cannot be read");
+    return static_cast<std::size_t>(in.gcount());
+  };
+  try {
+    return read_archive(source, limits, take);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::io) throw;
+    throw Error(ErrorKind::io, fmt::format("{}: {}", path.string(), error.what()), error.notes());
+  }
+}
+
+}  // namespace
+
+ExportResult export_cache(const CacheOptions& options, const std::filesystem::path& archive,
+                          const CacheFilter& filter) {
+  std::map<std::pair<std::string, std::string>, CacheListing> chosen;  // sorted as the archive is; the first tier wins
+  for (CacheListing& listing : list_cache(options, filter)) {
+    const auto key = std::make_pair(listing.keys.source, listing.keys.entry);
+    const auto [place, is_new] = chosen.try_emplace(key, listing);
+    if (!is_new && !place->second.damage.empty()) place->second = std::move(listing);
+  }
+  const Files files(options.hooks);
+  ExportResult result;
+  OutputFile out(archive);
+  ArchiveWriter writer([&out](std::string_view bytes) { out.write(bytes); });
+  for (auto& [key, listing] : chosen) {
+    const ReadEntry read = read_entry(files, listing.folder.string(), listing.keys, EntryParts::all);
+    if (read.verdict == ReadVerdict::absent) continue;  // evicted meanwhile
+    if (read.verdict != ReadVerdict::ok) {
+      listing.damage = read.reason;
+      if (filter.is_empty() || !listing.op.empty()) result.damaged.push_back(std::move(listing));
+      continue;
+    }
+    writer.add(read);
+    ++result.entries;
+    result.bytes += read.record.payload_bytes();
+  }
+  writer.finish();
+  out.finish();
+  return result;
+}
+
+ImportResult import_cache(const CacheOptions& options, const std::filesystem::path& archive,
+                          const ArchiveLimits& limits) {
+  if (options.user_folder.empty())
+    throw Error(ErrorKind::usage, "cache import: there is no user folder to import into");
+  read_file(archive, limits, [](ArchivedEntry&&) {});
+
+  // Faults of the folder are errors here, not warnings: the caller asked for the entries to be on disk.
+  std::string fault;
+  CacheOptions strict = options;
+  strict.warn = [&](const std::string& text) {
+    fault = text;
+    if (options.warn) options.warn(text);
+  };
+  CacheShared shared(strict);
+  CacheFolder folder(shared, strict.user_folder, true);
+  ImportResult result;
+  const auto import_one = [&](ArchivedEntry&& entry) {
+    const EncodedEntry encoded = entry.encoded();
+    if (folder.read(encoded.record.keys, EntryParts::all)) {
+      ++result.present;
+      return;
+    }
+    const std::string path = folder.publish(encoded);
+    if (path.empty()) throw PublishFailed{};
+    ++result.imported;
+    const std::int64_t bytes = entry.record.payload_bytes() + static_cast<std::int64_t>(entry.compile_json.size());
+    result.bytes += bytes;
+    folder.keep_within(options.max_bytes, path, bytes);
+  };
+  try {
+    read_file(archive, limits, import_one);
+  } catch (const PublishFailed&) {
+    throw Error(ErrorKind::io, fmt::format("cache import: {} entries imported, then: {}", result.imported, fault));
+  }
+  return result;
+}
+
+}  // namespace tessera
