@@ -1,0 +1,68 @@
+// libFuzzer: any bytes as a cache archive. The first byte says whether the rest is the file (even) or its content
+// before compression (odd), which reaches what lies behind zstd. Either it is refused with Error{io}, or what it holds
+// can be written and read again.
+#include <zstd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "runtime/cache_archive.h"
+
+namespace {
+
+constexpr tessera::ArchiveLimits kLimits{100, 1 << 20, 4 << 20};
+
+tessera::ByteSource source_of(const std::string& bytes) {
+  return [&bytes, at = std::size_t{0}](std::span<std::byte> to) mutable {
+    const std::size_t take = std::min(to.size(), bytes.size() - at);
+    std::copy_n(reinterpret_cast<const std::byte*>(bytes.data()) + at, take, to.data());
+    at += take;
+    return take;
+  };
+}
+
+std::string compress(const std::string& content) {
+  std::string bytes(ZSTD_compressBound(content.size()), '\0');
+  bytes.resize(ZSTD_compress(bytes.data(), bytes.size(), content.data(), content.size(), 1));
+  return bytes;
+}
+
+tessera::ReadEntry as_read(const tessera::ArchivedEntry& from) {
+  tessera::ReadEntry to;
+  to.record = from.record;
+  to.plan_json = from.plan_json;
+  to.ptx = from.ptx;
+  to.source = from.source;
+  const auto* first = reinterpret_cast<const std::byte*>(from.cubin.data());
+  to.cubin.assign(first, first + from.cubin.size());
+  return to;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  std::string archive(reinterpret_cast<const char*>(data) + 1, size - 1);
+  if (data[0] % 2 == 1) archive = compress(archive);
+  std::vector<tessera::ReadEntry> entries;
+  tessera::ArchiveSummary summary;
+  try {
+    summary = tessera::read_archive(source_of(archive), kLimits,
+                                    [&](tessera::ArchivedEntry&& entry) { entries.push_back(as_read(entry)); });
+  } catch (const tessera::Error& error) {
+    if (error.kind() != tessera::ErrorKind::io) std::abort();
+    return 0;
+  }
+  std::string again;
+  tessera::ArchiveWriter writer([&again](std::string_view bytes) { again += bytes; });
+  for (const tessera::ReadEntry& entry : entries) writer.add(entry);
+  writer.finish();
+  const auto ignore = [](tessera::ArchivedEntry&&) {};
+  if (tessera::read_archive(source_of(again), kLimits, ignore).entries != summary.entries) std::abort();
+  return 0;
+}
