@@ -101,13 +101,14 @@ std::string entry_source(const Plan& plan, const std::vector<SourceFile>& genera
       step.entry, plan.op, includes, bounds, fmt::join(parameters, ",\n        "), call);
 }
 
-/// The generated files of a plan: the translation unit, and the headers that no template provides.
+/// The sources of a plan that are not embedded: the translation unit, the headers that no template provides, and after
+/// them those that stand in for templates.
 struct Generated {
   std::string entry;
   std::vector<SourceFile> headers;
 };
 
-Generated generate(const Plan& plan) {
+Generated generate(const Plan& plan, const std::vector<SourceFile>& template_overrides) {
   return std::visit(
       [&](const auto& config) {
         using Operator = typename OperatorOf<std::remove_cvref_t<decltype(config)>>::type;
@@ -115,6 +116,7 @@ Generated generate(const Plan& plan) {
         generated.headers = Operator::generated_headers(config);
         generated.entry = entry_source(plan, generated.headers, Operator::launch_bounds(), Operator::call(config));
         generated.headers.push_back({"config.cuh", config_header(plan, config)});
+        generated.headers.insert(generated.headers.end(), template_overrides.begin(), template_overrides.end());
         return generated;
       },
       plan.config);
@@ -151,13 +153,11 @@ std::string inlined(std::string_view text) {
 }  // namespace
 
 SourceBundle emit(const Plan& plan, const std::vector<SourceFile>& template_overrides) {
-  Generated generated = generate(plan);
-  std::vector<SourceFile> sources = std::move(generated.headers);
-  sources.insert(sources.end(), template_overrides.begin(), template_overrides.end());
+  Generated generated = generate(plan, template_overrides);
   SourceBundle bundle;
   bundle.program = program_path(plan);
   bundle.text = std::move(generated.entry);
-  bundle.headers = transitive_headers(bundle.program, bundle.text, sources);
+  bundle.headers = transitive_headers(bundle.program, bundle.text, generated.headers);
   std::sort(bundle.headers.begin(), bundle.headers.end(),
             [](const SourceFile& a, const SourceFile& b) { return a.path < b.path; });
   bundle.arch = plan.arch.to_string();
@@ -166,8 +166,8 @@ SourceBundle emit(const Plan& plan, const std::vector<SourceFile>& template_over
   return bundle;
 }
 
-std::string emit_single_file(const Plan& plan) {
-  const Generated generated = generate(plan);
+std::string emit_single_file(const Plan& plan, const std::vector<SourceFile>& template_overrides) {
+  const Generated generated = generate(plan, template_overrides);
   std::string text = fmt::format("// nvcc -std=c++20 -arch={} -cubin -lineinfo -o {}.cubin {}.cu\n",
                                  plan.arch.to_string(), plan.kernel, plan.kernel);
   const auto part = [&](std::string_view name, std::string_view source) {

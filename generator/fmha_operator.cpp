@@ -188,6 +188,7 @@ void FmhaOperator::describe(const Config& config, Plan& plan) {
   for (const fmha::SmemRegion& region : {layout.q, layout.k, layout.v, layout.barriers})
     plan.smem.push_back({region.name, region.offset, region.bytes});
   plan.smem_bytes = layout.total_bytes;
+  plan.entry_registers = fmha::register_budget(config).entry;
   for (int i = 0; i < fmha::kNumRoles; ++i) {
     const fmha::Role role = fmha::role(config, i);
     plan.roles.push_back({role.name, role.first_warp, role.warps, role.registers});

@@ -153,7 +153,8 @@ OrderedJson to_json(const Plan& plan, bool with_rejected) {
                    {"arch", plan.arch.to_string()},   {"kernel", plan.kernel},
                    {"config", std::move(config)},     {"mma_kind", plan.mma_kind},
                    {"operands", operands_json(plan)}, {"smem", smem_json(plan)},
-                   {"smem_bytes", plan.smem_bytes},   {"roles", roles_json(plan)}};
+                   {"smem_bytes", plan.smem_bytes},   {"entry_registers", plan.entry_registers},
+                   {"roles", roles_json(plan)}};
   if (with_rejected) {
     json["reason"] = plan.reason;
     json["rejected"] = rejected_json(plan);

@@ -70,6 +70,7 @@ struct Plan {
   std::vector<OperandPlan> operands;
   std::vector<SmemRegion> smem;
   std::int64_t smem_bytes = 0;
+  int entry_registers = 0;  ///< per thread, as the launch bounds deal them; 0: as compiled
   std::vector<RolePlan> roles;
   std::string reason;  ///< why this Config
   std::vector<Rejection> rejected;
@@ -90,11 +91,11 @@ SourceBundle emit(const Plan& plan, const std::vector<SourceFile>& template_over
 
 /// The same as one self-contained source; its first line is a comment with the nvcc command that compiles it to a
 /// cubin.
-std::string emit_single_file(const Plan& plan);
+std::string emit_single_file(const Plan& plan, const std::vector<SourceFile>& template_overrides = {});
 
-/// {"version", "op", "arch", "kernel", "config", "mma_kind", "operands", "smem", "smem_bytes", "roles", "launch"}; keys
-/// in a fixed order. `reason` and `rejected` come in before "launch" when asked for; else they are left out, so that
-/// the stored contract depends on the kernel alone and not on hints and lists of candidates.
+/// {"version", "op", "arch", "kernel", "config", "mma_kind", "operands", "smem", "smem_bytes", "entry_registers",
+/// "roles", "launch"}; keys in a fixed order. `reason` and `rejected` come in before "launch" when asked for; else they
+/// are left out, so that the stored contract depends on the kernel alone and not on hints and lists of candidates.
 OrderedJson to_json(const Plan& plan, bool with_rejected);
 
 }  // namespace tessera

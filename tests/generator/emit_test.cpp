@@ -100,6 +100,8 @@ TEST_CASE("an override replaces a template by its virtual path, and brings its o
         std::vector<std::string>{"config.cuh", "copy2d/kernel.cuh", "mine.cuh", "spec/copy2d.h", "spec/types.h"});
   CHECK(bundle.headers.at(1).text == "#include \"mine.cuh\"\n");
   CHECK(bundle.text == emit(plan).text);
+  CHECK(emit_single_file(plan, overrides).find("\n// mine\n") != std::string::npos);
+  CHECK(emit_single_file(plan).find("// mine") == std::string::npos);
 }
 
 TEST_CASE("includes that nothing has, and circles, are refused") {

@@ -95,10 +95,13 @@ TEST_CASE("shared memory: regions follow each other inside the total, warps fill
     }
     CHECK(end == plan.smem_bytes);
     int warp = 0;
+    int registers = 0;
     for (const RolePlan& role : plan.roles) {
       CHECK(role.first_warp == warp);
       warp += role.warps;
+      registers += role.warps * role.registers;
     }
+    CHECK(registers <= warp * plan.entry_registers);  // setmaxnreg moves registers, it makes none
     CHECK(plan.launch.steps.front().block[0] == static_cast<std::uint32_t>(32 * warp));
   }
 }
