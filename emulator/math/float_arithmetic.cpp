@@ -30,7 +30,7 @@ double zero_sum(double x, double y, Rounding mode) {
 float add_in_double(double x, double y, ArithmeticModifiers m) {
   const double sum = x + y;
   if (sum == 0.0) return narrow(zero_sum(x, y, m.rounding), m);
-  return narrow(std::isfinite(sum) ? sum_to_odd(x, y) : sum, m);
+  return narrow(sum_to_odd(x, y), m);
 }
 
 // ---- f64 in a directed mode: sign * magnitude * 2^lsb in 128 bits ----
@@ -107,18 +107,6 @@ double root(double a, Rounding mode) {
 
 }  // namespace
 
-double sum_to_odd(double x, double y) {
-  const double sum = x + y;
-  const double y_seen = sum - x;  // what the addition made of y, and of x; the differences are exact
-  const double error = (x - (sum - y_seen)) + (y - y_seen);
-  if (error == 0.0) return sum;
-  const std::uint64_t bits = bits_of(sum);
-  if ((bits & 1) != 0) return sum;
-  // The exact sum lies between this even double and its odd neighbour on the error's side.
-  const bool away_from_zero = std::signbit(error) == std::signbit(sum);
-  return double_of(away_from_zero ? bits + 1 : bits - 1);
-}
-
 float add(float a, float b, ArithmeticModifiers m) {
   a = flush_if(a, m.ftz);
   b = flush_if(b, m.ftz);
@@ -138,10 +126,8 @@ float fma(float a, float b, float c, ArithmeticModifiers m) {
   a = flush_if(a, m.ftz);
   b = flush_if(b, m.ftz);
   c = flush_if(c, m.ftz);
-  const double product = static_cast<double>(a) * static_cast<double>(b);
-  const double sum = product + static_cast<double>(c);
-  if (sum == 0.0 || !std::isfinite(sum)) return add_in_double(product, c, m);
-  return narrow(sum_to_odd(product, c), m);
+  if (m.rounding == Rounding::nearest_even) return finish(fma_nearest(a, b, c), m);
+  return add_in_double(static_cast<double>(a) * static_cast<double>(b), c, m);
 }
 
 float div(float a, float b, ArithmeticModifiers m) {

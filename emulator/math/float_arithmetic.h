@@ -22,6 +22,11 @@ struct ArithmeticModifiers {
   bool sat = false;  ///< clamp to [0, 1], NaN becomes +0
 };
 
+/// Round to nearest, no modifier: short enough for loops over lanes, which the compiler vectorises.
+inline float add_nearest(float a, float b);
+inline float mul_nearest(float a, float b);
+inline float fma_nearest(float a, float b, float c);
+
 float add(float a, float b, ArithmeticModifiers m = {});
 float sub(float a, float b, ArithmeticModifiers m = {});
 float mul(float a, float b, ArithmeticModifiers m = {});
@@ -53,7 +58,26 @@ double min(double a, double b);
 double max(double a, double b);
 
 /// The double nearest to x + y with its last bit set when the sum is not exact: a later rounding to at most 51 bits
-/// goes as if the sum had been exact. For finite operands.
-double sum_to_odd(double x, double y);
+/// goes as if the sum had been exact.
+inline double sum_to_odd(double x, double y) {
+  const double sum = x + y;
+  const double y_seen = sum - x;  // what the addition made of y, and of x; the differences are exact
+  const double error = (x - (sum - y_seen)) + (y - y_seen);
+  const std::uint64_t bits = bits_of(sum);
+  // The exact sum lies between an even double and its odd neighbour on the error's side. NaN: infinite terms.
+  const bool moves = error != 0.0 && error == error && (bits & 1) == 0;
+  const bool away_from_zero = ((bits_of(error) ^ bits) >> 63) == 0;
+  const std::uint64_t step = away_from_zero ? 1 : ~std::uint64_t{0};
+  return double_of(bits + (moves ? step : 0));
+}
+
+/// Any NaN becomes the canonical one.
+inline float canonical_nan(float value) { return value != value ? float_of(kCanonicalNanF32) : value; }
+
+inline float add_nearest(float a, float b) { return canonical_nan(a + b); }
+inline float mul_nearest(float a, float b) { return canonical_nan(a * b); }
+inline float fma_nearest(float a, float b, float c) {
+  return canonical_nan(static_cast<float>(sum_to_odd(static_cast<double>(a) * static_cast<double>(b), c)));
+}
 
 }  // namespace tessera::emulator::math

@@ -26,11 +26,6 @@ std::uint32_t result(double value, HalfModifiers m) {
   return m.ftz ? flush_half<F>(code) : code;
 }
 
-double odd_sum(double x, double y) {
-  const double sum = x + y;
-  return sum == 0.0 || !std::isfinite(sum) ? sum : sum_to_odd(x, y);
-}
-
 template <Format F>
 std::uint32_t pick_half(std::uint32_t a, std::uint32_t b, MinMaxModifiers m, bool larger) {
   // Through f32, which holds both exactly; a NaN operand stays one, the result is never rounded.
@@ -44,11 +39,11 @@ std::uint32_t pick_half(std::uint32_t a, std::uint32_t b, MinMaxModifiers m, boo
 
 template <Format F>
 std::uint32_t half_add(std::uint32_t a, std::uint32_t b, HalfModifiers m) {
-  return result<F>(odd_sum(operand<F>(a, m.ftz), operand<F>(b, m.ftz)), m);
+  return result<F>(sum_to_odd(operand<F>(a, m.ftz), operand<F>(b, m.ftz)), m);
 }
 template <Format F>
 std::uint32_t half_sub(std::uint32_t a, std::uint32_t b, HalfModifiers m) {
-  return result<F>(odd_sum(operand<F>(a, m.ftz), -operand<F>(b, m.ftz)), m);
+  return result<F>(sum_to_odd(operand<F>(a, m.ftz), -operand<F>(b, m.ftz)), m);
 }
 template <Format F>
 std::uint32_t half_mul(std::uint32_t a, std::uint32_t b, HalfModifiers m) {
@@ -56,7 +51,7 @@ std::uint32_t half_mul(std::uint32_t a, std::uint32_t b, HalfModifiers m) {
 }
 template <Format F>
 std::uint32_t half_fma(std::uint32_t a, std::uint32_t b, std::uint32_t c, HalfModifiers m) {
-  return result<F>(odd_sum(operand<F>(a, m.ftz) * operand<F>(b, m.ftz), operand<F>(c, m.ftz)), m);
+  return result<F>(sum_to_odd(operand<F>(a, m.ftz) * operand<F>(b, m.ftz), operand<F>(c, m.ftz)), m);
 }
 template <Format F>
 std::uint32_t half_min(std::uint32_t a, std::uint32_t b, MinMaxModifiers m) {

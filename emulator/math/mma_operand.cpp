@@ -67,6 +67,18 @@ void decode_run(const std::byte* packed, int elements, float* significand, std::
 
 }  // namespace
 
+std::array<std::byte, 16> unpack_padded(Format format, const std::byte* packed) {
+  std::array<std::byte, 16> out{};
+  const std::size_t width = format == Format::e2m1 ? 4 : format == Format::e2m3 || format == Format::e3m2 ? 6 : 8;
+  for (std::size_t i = 0; i < 16; ++i) {
+    const std::size_t bit = i * width;
+    std::uint32_t bits = static_cast<std::uint32_t>(packed[bit / 8]) >> bit % 8;
+    if (bit % 8 + width > 8) bits |= static_cast<std::uint32_t>(packed[bit / 8 + 1]) << (8 - bit % 8);
+    out[i] = static_cast<std::byte>(bits & ((1u << width) - 1));
+  }
+  return out;
+}
+
 void MmaOperand::resize(int count, int k) {
   count_ = count;
   k_ = k;

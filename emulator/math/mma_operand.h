@@ -6,6 +6,7 @@
 // any scale still tells: zero is far below, infinity and NaN far above every real exponent.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -18,6 +19,16 @@ inline constexpr std::int32_t kZeroExponent = -5000;
 inline constexpr std::int32_t kInfinityExponent = 20000;
 inline constexpr std::int32_t kNanExponent = 40000;
 inline constexpr std::int32_t kSpecialExponent = 10000;  ///< at or above: infinity or NaN takes part
+
+/// Sixteen 4- or 6-bit elements as tcgen05's f8f6f4 kinds keep them in 16 bytes of shared memory (8 or 12 bytes of
+/// data, low bits first, then padding), to one byte each. e2m1, e2m3, e3m2; 8-bit formats come back unchanged.
+std::array<std::byte, 16> unpack_padded(Format format, const std::byte* packed);
+
+/// The code in a byte of an mma.sync f8f6f4 operand: e2m1 stands in bits 5 to 2, the others in the low bits.
+constexpr std::uint32_t mma_sync_code(Format format, std::uint32_t byte) {
+  if (format == Format::e2m1) return byte >> 2 & 15;
+  return format == Format::e2m3 || format == Format::e3m2 ? byte & 63 : byte & 255;
+}
 
 /// A k x count matrix of decoded elements. count is A's rows or B's columns.
 class MmaOperand {

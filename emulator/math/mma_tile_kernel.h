@@ -149,6 +149,30 @@ std::uint32_t special_result(const Step& s, int row, int lane, float c_significa
   return minus ? positive | (kHalf ? 0x8000u : 0x80000000u) : positive;
 }
 
+// Both halves of the exact sums, in units of 2^(largest - F), to result codes at d.
+template <class V, bool kHalf>
+[[gnu::always_inline]] inline void store_results(const Step& s, const typename V::D& low, const typename V::D& high,
+                                                 const typename V::I& largest, std::uint32_t* d) {
+  using VecI = typename V::I;
+  using HalfI = typename V::HalfI;
+  using VecL = typename V::L;
+  // The unit 2^(E - F); E of an all-zero sum is clamped, its value does not matter.
+  VecI unit = largest > -900 ? largest : -900;
+  unit = (unit < 900 ? unit : 900) - s.fraction_bits + 1023;
+  HalfI units[2];
+  std::memcpy(units, &unit, sizeof(unit));
+  VecL results[2];
+  if constexpr (kHalf) {
+    finish_f16<V>(low, __builtin_convertvector(units[0], VecL) << 52, results[0]);
+    finish_f16<V>(high, __builtin_convertvector(units[1], VecL) << 52, results[1]);
+  } else {
+    finish_f32<V>(low, __builtin_convertvector(units[0], VecL) << 52, s.keep_mask, results[0]);
+    finish_f32<V>(high, __builtin_convertvector(units[1], VecL) << 52, s.keep_mask, results[1]);
+  }
+  const HalfI narrow[2] = {__builtin_convertvector(results[0], HalfI), __builtin_convertvector(results[1], HalfI)};
+  std::memcpy(d, narrow, sizeof(narrow));
+}
+
 // One row times the vector of columns that starts at `column`.
 template <class V, bool kHalf>
 [[gnu::always_inline]] inline void run_row(const Step& s, int row, int column, std::uint32_t* d) {
@@ -197,21 +221,7 @@ template <class V, bool kHalf>
     high += __builtin_convertvector(halves[1], VecD);
     partial = VecI{};
   }
-  // The unit 2^(E - F); E of an all-zero sum is clamped, its value does not matter.
-  VecI unit = largest > -900 ? largest : -900;
-  unit = (unit < 900 ? unit : 900) - s.fraction_bits + 1023;
-  HalfI units[2];
-  std::memcpy(units, &unit, sizeof(unit));
-  VecL results[2];
-  if constexpr (kHalf) {
-    finish_f16<V>(low, __builtin_convertvector(units[0], VecL) << 52, results[0]);
-    finish_f16<V>(high, __builtin_convertvector(units[1], VecL) << 52, results[1]);
-  } else {
-    finish_f32<V>(low, __builtin_convertvector(units[0], VecL) << 52, s.keep_mask, results[0]);
-    finish_f32<V>(high, __builtin_convertvector(units[1], VecL) << 52, s.keep_mask, results[1]);
-  }
-  const HalfI narrow[2] = {__builtin_convertvector(results[0], HalfI), __builtin_convertvector(results[1], HalfI)};
-  std::memcpy(d, narrow, sizeof(narrow));
+  store_results<V, kHalf>(s, low, high, largest, d);
   const VecL special = reinterpret<VecL>(largest >= kSpecialExponent);
   std::int64_t any = 0;
   for (int i = 0; i < V::kLanes / 2; ++i) any |= special[i];

@@ -77,6 +77,10 @@ TEST_CASE("f32 in every direction equals the host") {
                                     d.host, [](float x, float y, float) { return x / y; }, a, b, c));
       ok &= agree(sqrt(a, m), on_host(
                                   d.host, [](float x, float, float) { return std::sqrt(x); }, a, b, c));
+      if (d.mode == Rounding::nearest_even) {
+        ok &= bits_of(add_nearest(a, b)) == bits_of(add(a, b)) && bits_of(mul_nearest(a, b)) == bits_of(mul(a, b)) &&
+              bits_of(fma_nearest(a, b, c)) == bits_of(fma(a, b, c));
+      }
       if (!ok) FAIL_CHECK("a " << bits_of(a) << " b " << bits_of(b) << " c " << bits_of(c) << " host mode " << d.host);
     }
   }

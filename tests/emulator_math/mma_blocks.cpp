@@ -1,12 +1,14 @@
 // 4-bit and integer matrix products against their plain models.
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "emulator/math/mma_fp4.h"
 #include "emulator/math/mma_integer.h"
+#include "emulator/math/mma_operand.h"
 #include "emulator/math/mma_step.h"
 #include "tests/emulator_math/random.h"
 
@@ -143,6 +145,36 @@ TEST_CASE("integer tiles: exact, wrapping, clamped") {
       REQUIRE(d == want);
     }
   }
+}
+
+TEST_CASE("padded 4- and 6-bit elements, and decoding of runs") {
+  std::array<std::byte, 16> packed{};
+  for (std::size_t i = 0; i < 16; ++i) {
+    const std::size_t code = i * 3 + 1;  // six bits, little-endian stream
+    packed[i * 6 / 8] |= static_cast<std::byte>(code << i * 6 % 8);
+    if (i * 6 % 8 > 2) packed[i * 6 / 8 + 1] |= static_cast<std::byte>(code >> (8 - i * 6 % 8));
+  }
+  const std::array<std::byte, 16> six = unpack_padded(Format::e3m2, packed.data());
+  for (std::size_t i = 0; i < 16; ++i) CHECK(static_cast<std::size_t>(six[i]) == i * 3 + 1);
+  packed = {std::byte{0x21}, std::byte{0x43}};
+  const std::array<std::byte, 16> four = unpack_padded(Format::e2m1, packed.data());
+  for (std::size_t i = 0; i < 4; ++i) CHECK(static_cast<std::size_t>(four[i]) == i + 1);
+  CHECK(mma_sync_code(Format::e2m1, 0x3D) == 0xF);
+  CHECK(mma_sync_code(Format::e2m3, 0xC1) == 1);
+
+  MmaOperand operand(3, 8);
+  const std::array<std::uint16_t, 4> codes{0x3F80, 0xC040, 0x0000, 0x0001};  // bf16: 1, -3, 0, the smallest subnormal
+  operand.decode(Format::bf16, reinterpret_cast<const std::byte*>(codes.data()), 4, 1, 2, MmaOperand::Run::along_k);
+  CHECK(operand.significands(2)[1] == 1.0f);
+  CHECK(operand.significands(3)[1] == -1.5f);
+  CHECK(operand.exponents(3)[1] == 1);
+  CHECK(operand.exponents(4)[1] == kZeroExponent);
+  CHECK(operand.significands(5)[1] == 1.0f / 128);
+  CHECK(operand.exponents(5)[1] == -126);
+  operand.decode(Format::bf16, reinterpret_cast<const std::byte*>(codes.data()), 2, 0, 7, MmaOperand::Run::along_index,
+                 true);
+  CHECK(operand.significands(7)[0] == -1.0f);
+  CHECK(operand.significands(7)[1] == 1.5f);
 }
 
 TEST_CASE("bits") {
