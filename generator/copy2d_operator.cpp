@@ -31,11 +31,13 @@ constexpr int kSmemBytesOfSm = 233472;
 constexpr int kSmemBytesOfSystem = 1024;  // that every CTA takes beside its own
 constexpr int kMaxCtasOfSm = 32;
 
-std::string dims_of(int d) { return fmt::format("dim{}", d); }
+long long ctas_of_sm(const Config& c) {
+  return std::min<long long>(kMaxCtasOfSm, kSmemBytesOfSm / (copy2d::smem_layout(c).total_bytes + kSmemBytesOfSystem));
+}
 
 void add_sizes(const Config& c, LaunchPlan& launch) {
   for (int d = 0; d < c.rank; ++d) {
-    launch.sizes.push_back({.name = dims_of(d),
+    launch.sizes.push_back({.name = fmt::format("dim{}", d),
                             .min = 0,
                             .max = kMaxCoordinate,
                             .default_value = {},
@@ -144,10 +146,13 @@ std::vector<Config> Copy2dOperator::candidates(const Copy2d& problem) {
 }
 
 double Copy2dOperator::score(const Config& config, const Copy2d&) {
-  const long long cta_bytes = copy2d::smem_layout(config).total_bytes + kSmemBytesOfSystem;
-  const long long ctas = std::min<long long>(kMaxCtasOfSm, kSmemBytesOfSm / cta_bytes);
-  const double in_flight = static_cast<double>(ctas * copy2d::transfer_bytes(config)) / kSmemBytesOfSm;
+  const double in_flight = static_cast<double>(ctas_of_sm(config) * copy2d::transfer_bytes(config)) / kSmemBytesOfSm;
   return in_flight * std::min(copy2d::inner_bytes(config), kLineBytes) / kLineBytes;
+}
+
+std::string Copy2dOperator::merit(const Config& config, const Copy2d&) {
+  return fmt::format("{} of {} bytes in flight on an SM", counted(ctas_of_sm(config), "tile"),
+                     grouped(copy2d::transfer_bytes(config)));
 }
 
 std::string Copy2dOperator::label(const Config& config) {

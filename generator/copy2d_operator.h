@@ -24,6 +24,8 @@ struct Copy2dOperator {
   /// Bytes that an SM holds in flight, as a share of its shared memory, less what rows narrower than a cache line
   /// waste.
   static double score(const Config& config, const Copy2d& problem);
+  /// What the score stands on: "13 tiles of 16,384 bytes in flight on an SM".
+  static std::string merit(const Config& config, const Copy2d& problem);
 
   /// "copy2d rank 2, f32, tile 32x64, 128B": a Config in front of an explanation.
   static std::string subject(const Config& config);

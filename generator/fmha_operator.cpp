@@ -66,6 +66,8 @@ double useful_share(Hint length, int tile) {
   return static_cast<double>(length) / static_cast<double>(round_up(length, tile));
 }
 
+Config default_of(const Config& c) { return fmha::default_config(c.head_dim, c.mask, c.dtype, c.output); }
+
 }  // namespace
 
 void FmhaOperator::require_facts(const Fmha& problem) {
@@ -94,10 +96,19 @@ std::vector<Config> FmhaOperator::candidates(const Fmha& problem) {
 }
 
 double FmhaOperator::score(const Config& config, const Fmha& problem) {
-  const Config standard = fmha::default_config(config.head_dim, config.mask, config.dtype, config.output);
+  const Config standard = default_of(config);
   const double expected =
       config == standard ? 1 : std::min(kBelowDefault, kBelowDefault * modelled_cost(standard) / modelled_cost(config));
   return expected * useful_share(problem.seqlen_q, config.tile_m) * useful_share(problem.seqlen_k, config.tile_n);
+}
+
+std::string FmhaOperator::merit(const Config& config, const Fmha& problem) {
+  std::string text = config == default_of(config)
+                         ? fmt::format("the default for head_dim {}", config.head_dim)
+                         : fmt::format("modelled at {:.2f} of the default's speed", score(config, {}));
+  const double useful = useful_share(problem.seqlen_q, config.tile_m) * useful_share(problem.seqlen_k, config.tile_n);
+  if (useful < 1) text += fmt::format(", {:.1f} % of its tiles is work for these lengths", 100 * useful);
+  return text;
 }
 
 std::string FmhaOperator::label(const Config& config) {

@@ -23,6 +23,8 @@ struct FmhaOperator {
   static std::vector<Config> candidates(const Fmha& problem);
   /// How much of the default tile's speed is expected, 1 being all of it; see fmha_operator.cpp.
   static double score(const Config& config, const Fmha& problem);
+  /// What the score stands on: "the default for head_dim 128", ...
+  static std::string merit(const Config& config, const Fmha& problem);
 
   /// "head_dim 256, tile 128x128, 3 stages": a Config in front of an explanation.
   static std::string subject(const Config& config);

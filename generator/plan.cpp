@@ -48,12 +48,14 @@ OrderedJson field_json(const Value& value) {
   }
 }
 
-/// "the best of 12 legal candidates; pinned: swizzle"
+/// "the default for head_dim 128; the best of 12 legal candidates; pinned: swizzle 64B"
 template <class Operator>
-std::string reason_of(const Problem& problem, const Choice<Operator>& choice) {
+std::string reason_of(const typename Operator::Problem& facts, const Choice<Operator>& choice) {
+  const Problem problem = facts;
   long long legal = 0;
   for (const Candidate<Operator>& candidate : choice.candidates) legal += candidate.verdict.ok() ? 1 : 0;
-  std::string reason = legal == 1 ? "the only legal candidate" : fmt::format("the best of {} legal candidates", legal);
+  std::string reason = Operator::merit(choice.candidates[choice.best].config, facts);
+  reason += legal == 1 ? "; the only legal candidate" : fmt::format("; the best of {} legal candidates", legal);
   const auto list = [&](SelectorKind kind, std::string_view unset, std::string_view title) {
     std::vector<std::string> set;
     for (const Selector& selector : selectors(Operator::kName)) {

