@@ -7,6 +7,7 @@
 
 #include "emulator/math/convert.h"
 #include "emulator/math/float_arithmetic.h"
+#include "emulator/math/mma_fp4.h"
 #include "emulator/math/mma_tile.h"
 #include "emulator/math/mufu.h"
 
@@ -84,6 +85,32 @@ void attention_products(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * 256 * 64 * 128 * 16);
 }
 BENCHMARK(attention_products)->Unit(benchmark::kMillisecond);
+
+// NVFP4 128 x 256 x 512: m128n256k64 tiles, decoding included.
+void nvfp4_products(benchmark::State& state) {
+  std::vector<std::byte> bytes;
+  for (std::uint64_t i = 0; i < 256 * 32; ++i) bytes.push_back(static_cast<std::byte>(mix(i)));
+  Fp4Operand a(128, 64);
+  Fp4Operand b(256, 64);
+  std::vector<std::uint32_t> d(128 * 256);
+  const auto fill_fp4 = [&bytes](Fp4Operand& operand) {
+    for (int i = 0; i < operand.count(); ++i) {
+      operand.decode(bytes.data() + static_cast<std::ptrdiff_t>(i) * 32, 64, i, 0);
+      for (int k = 0; k < 64; k += 16)
+        operand.scale(Format::ue4m3, static_cast<std::uint8_t>(0x30 + (i + k) % 16), i, k, 16);
+    }
+  };
+  for (auto _ : state) {
+    for (int instruction = 0; instruction < 8; ++instruction) {
+      fill_fp4(a);
+      fill_fp4(b);
+      fp4_tile(mma_paths::kTcgen05Fp4, a, b, d.data(), 256);
+      benchmark::DoNotOptimize(d.data());
+    }
+  }
+  state.SetItemsProcessed(state.iterations() * 8 * 128 * 256 * 64);
+}
+BENCHMARK(nvfp4_products)->Unit(benchmark::kMillisecond);
 
 template <std::uint32_t (*kFunction)(std::uint32_t)>
 void special(benchmark::State& state) {
