@@ -7,9 +7,7 @@
 #include "emulator/math/mma_tile.h"
 
 // Vectors wider than the baseline's registers are passed between functions here: all of them are inlined.
-#if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wpsabi"
-#endif
 
 namespace tessera::emulator::math::kernel {
 

@@ -39,6 +39,26 @@ std::uint32_t reference_fp8(std::uint32_t u, int fraction, bool relu) {
   return (code > top ? top : code) | sign << 7;
 }
 
+std::uint32_t reference_f16(std::uint32_t u) {
+  if (is_nan_f32(u)) return 0x7FFF;
+  int e = static_cast<int>(u >> 23 & 255) - 127;
+  std::uint32_t m = u & 0x7FFFFF;
+  if (e == -127)
+    e = -126;
+  else
+    m |= 0x800000;
+  const int cut = e < -14 ? 13 - 14 - e : 13;
+  std::uint32_t code = 0;
+  if (cut <= 25) {
+    const std::uint32_t rest = m & ((1u << cut) - 1);
+    const std::uint32_t half = 1u << (cut - 1);
+    std::uint32_t kept = m >> cut;
+    if (rest > half || (rest == half && (kept & 1) != 0)) ++kept;
+    code = e < -14 ? kept : (static_cast<std::uint32_t>(e + 14) << 10) + kept;
+  }
+  return (code > 0x7C00 ? 0x7C00 : code) | (u >> 16 & 0x8000);
+}
+
 std::uint32_t drop_bits(std::uint32_t u, int drop, Rounding mode) {
   const std::uint32_t half = 1u << (drop - 1);
   if (mode == Rounding::toward_zero) return u >> drop << drop;
@@ -56,6 +76,7 @@ void check_f32_source(std::uint32_t u) {
   same &= convert<Format::e5m2, Format::f32>(u, saturating) == reference_fp8(u, 2, false);
   same &= convert<Format::e4m3, Format::f32>(u, relu) == reference_fp8(u, 3, true);
   same &= convert<Format::e5m2, Format::f32>(u, relu) == reference_fp8(u, 2, true);
+  same &= convert<Format::f16, Format::f32>(u) == reference_f16(u);
   same &= convert<Format::bf16, Format::f32>(u) == narrow(u, rn);
   same &= convert<Format::bf16, Format::f32>(u, {.rounding = rz}) == narrow(u, rz);
   const bool nan = is_nan_f32(u);
@@ -66,13 +87,13 @@ void check_f32_source(std::uint32_t u) {
   if (!same) FAIL_CHECK("f32 source " << u);
 }
 
-TEST_CASE("f32 to fp8, bf16 and tf32: measured on H200") {
+TEST_CASE("f32 to fp8, f16, bf16 and tf32: measured on H200") {
   for (std::uint64_t u = 0; u < 1ull << 32; u += 3001) check_f32_source(static_cast<std::uint32_t>(u));
   for (std::uint32_t base : {0u, 0x33800000u, 0x38800000u, 0x3C000000u, 0x43E00000u, 0x47600000u, 0x7F000000u})
     for (std::uint32_t i = 0; i < 0x4000; ++i) check_f32_source(base + i * 0x400 - 0x200);
 }
 
-TEST_CASE("f32 to fp8, bf16 and tf32, every source" * doctest::skip()) {
+TEST_CASE("f32 to fp8, f16, bf16 and tf32, every source" * doctest::skip()) {
   for (std::uint64_t u = 0; u < 1ull << 32; ++u) check_f32_source(static_cast<std::uint32_t>(u));
 }
 

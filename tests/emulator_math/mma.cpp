@@ -2,66 +2,18 @@
 // an H200 showed.
 #include <doctest/doctest.h>
 
-#include <cmath>
 #include <initializer_list>
 #include <vector>
 
 #include "emulator/math/mma_step.h"
 #include "emulator/math/mma_tile.h"
-#include "tests/emulator_math/random.h"
+#include "tests/emulator_math/mma_data.h"
 
 namespace tessera::emulator::math {
 namespace {
 
-enum class Data { near, wide, all_bits, tiny, cancelling };
-constexpr Data kAllData[] = {Data::near, Data::wide, Data::all_bits, Data::tiny, Data::cancelling};
-
-// A code of the format; tf32 gets junk in the bits that must not matter.
-std::uint32_t draw(Format format, Data data, std::uint64_t z) {
-  const FormatInfo f = info_of(format);
-  const bool narrow = f.exponent_bits < 8;
-  const auto h = static_cast<std::uint32_t>(z >> 24);
-  const auto span = static_cast<std::uint32_t>(1 << f.exponent_bits);
-  const auto around = [&](int low, int high) {
-    const int e = low + static_cast<int>(h % static_cast<std::uint32_t>(high - low + 1)) + f.bias;
-    return static_cast<std::uint32_t>(e < 0 ? 0 : e);
-  };
-  std::uint32_t field = 0;
-  switch (data) {
-    case Data::near:
-      field = around(-3, 3);
-      break;
-    case Data::wide:
-    case Data::cancelling:
-      field = narrow ? h % span : around(-20, 20);
-      break;
-    case Data::all_bits:
-      field = h % span;
-      break;
-    case Data::tiny:
-      field = narrow ? h % 3 : around(-78, -58);
-      break;
-  }
-  field %= span;
-  const std::uint32_t fraction = static_cast<std::uint32_t>(z) & ((1u << f.fraction_bits) - 1);
-  std::uint32_t magnitude = field << f.fraction_bits | fraction;
-  if (data != Data::all_bits && magnitude > max_finite_code(f))
-    magnitude = static_cast<std::uint32_t>(max_finite_code(f));
-  const std::uint32_t code = magnitude | static_cast<std::uint32_t>(z >> 63) << (f.exponent_bits + f.fraction_bits);
-  return format == Format::tf32 ? code << 13 | static_cast<std::uint32_t>(z >> 11 & 0x1FFF) : code;
-}
-
-std::uint32_t draw_accumulator(MmaResult result, Data data, std::uint64_t z) {
-  if (result == MmaResult::f16) return draw(Format::f16, data == Data::wide ? Data::all_bits : data, z) & 0xFFFF;
-  if (data == Data::all_bits) return static_cast<std::uint32_t>(z >> 17);
-  const int spread = static_cast<int>(z >> 30 & 0xFFFF);
-  const int e = data == Data::near   ? -4 + spread % 11
-                : data == Data::wide ? -30 + spread % 61
-                : data == Data::tiny ? -150 + spread % 50
-                                     : -40 + spread % 41;
-  const double magnitude = std::ldexp(1.0 + static_cast<double>(z & 0x7FFFFF) / 0x800000, e);
-  return bits_of(static_cast<float>((z >> 63) != 0 ? -magnitude : magnitude));
-}
+using test::Data;
+using test::kAllData;
 
 struct Case {
   MmaPath path;
@@ -97,13 +49,12 @@ void check_tile(const Case& c, Data data, int rows, int columns, std::uint64_t s
   std::vector<std::vector<std::uint8_t>> a_scales(static_cast<std::size_t>(rows));
   std::vector<std::vector<std::uint8_t>> b_scales(static_cast<std::size_t>(columns));
   const auto fill = [&](MmaOperand& operand, auto& codes, auto& scales, Format format, std::uint64_t stream) {
-    const int sign_at = info_of(format).exponent_bits + info_of(format).fraction_bits + container_shift(format);
     for (std::size_t i = 0; i < codes.size(); ++i) {
       for (std::size_t j = 0; j < k; ++j) {
-        std::uint32_t code = draw(format, data, test::random_bits(seed * 7 + stream, i * 64 + j));
+        std::uint32_t code = test::draw_operand(format, data, test::random_bits(seed * 7 + stream, i * 64 + j));
         // Cancelling: most odd products undo the even one before them.
         if (data == Data::cancelling && j % 2 == 1 && (test::random_bits(seed * 7 + 5, j) & 3) != 0)
-          code = codes[i][j - 1] ^ (stream == 1 ? 1u << sign_at : 0u);
+          code = codes[i][j - 1] ^ (stream == 1 ? test::operand_sign(format) : 0u);
         codes[i][j] = code;
         operand.set(format, code, static_cast<int>(i), static_cast<int>(j));
       }
@@ -122,7 +73,7 @@ void check_tile(const Case& c, Data data, int rows, int columns, std::uint64_t s
     for (int n = 0; n < columns; ++n) {
       const auto at = static_cast<std::size_t>(m * pitch + n);
       const std::uint64_t z = test::random_bits(seed * 7 + 4, at);
-      d[at] = z % 9 == 0 ? 0 : draw_accumulator(c.path.result, data, z);
+      d[at] = z % 9 == 0 ? 0 : test::draw_accumulator(c.path.result == MmaResult::f16, data, z);
       const auto row = static_cast<std::size_t>(m);
       const auto column = static_cast<std::size_t>(n);
       want[at] = mma_output(c.path, c.a, c.b, a_codes[row], b_codes[column], d[at], a_scales[row], b_scales[column]);

@@ -3,38 +3,13 @@
 
 #include <doctest/doctest.h>
 
-#include <array>
 #include <cmath>
-#include <cstring>
-#include <vector>
 
 #include "emulator/math/bits.h"
+#include "tests/emulator_math/crc32.h"
 
 namespace tessera::emulator::math {
 namespace {
-
-// CRC-32, four bytes a step.
-class Crc32 {
- public:
-  Crc32() {
-    for (std::uint32_t i = 0; i < 256; ++i) {
-      std::uint32_t c = i;
-      for (int k = 0; k < 8; ++k) c = (c & 1) != 0 ? 0xEDB88320 ^ (c >> 1) : c >> 1;
-      table_[0][i] = c;
-    }
-    for (std::size_t j = 1; j < 4; ++j)
-      for (std::size_t i = 0; i < 256; ++i) table_[j][i] = (table_[j - 1][i] >> 8) ^ table_[0][table_[j - 1][i] & 255];
-  }
-  void word(std::uint32_t w) {
-    w ^= state_;
-    state_ = table_[3][w & 255] ^ table_[2][w >> 8 & 255] ^ table_[1][w >> 16 & 255] ^ table_[0][w >> 24];
-  }
-  std::uint32_t value() const { return ~state_; }
-
- private:
-  std::array<std::array<std::uint32_t, 256>, 4> table_{};
-  std::uint32_t state_ = ~0u;
-};
 
 // Every 256th bit pattern, or 2^24 consecutive ones from a start.
 constexpr std::uint32_t kDecimated = ~0u;
@@ -63,7 +38,7 @@ constexpr Grid kGrids[] = {
 
 TEST_CASE("approximate functions: every output of 28 grids as measured on H200") {
   for (const Grid& grid : kGrids) {
-    Crc32 crc;
+    test::Crc32 crc;
     for (std::uint32_t i = 0; i < 1u << 24; ++i)
       crc.word(grid.function(grid.start == kDecimated ? i << 8 : grid.start + i));
     CAPTURE(grid.name);
@@ -78,7 +53,7 @@ TEST_CASE("16-bit forms: all 65,536 outputs as measured on H200") {
                         {"tanh.f16", tanh_f16, 0, 0x4fdbebf7},
                         {"tanh.bf16", tanh_bf16, 0, 0xa1373044}};
   for (const Grid& form : forms) {
-    Crc32 crc;
+    test::Crc32 crc;
     for (std::uint32_t i = 0; i < 65536; i += 2) crc.word(form.function(i) | form.function(i + 1) << 16);
     CAPTURE(form.name);
     CHECK(crc.value() == form.crc);
