@@ -47,12 +47,14 @@ void add_sizes(const Config& c, LaunchPlan& launch) {
     for (int d = 1; d < c.rank; ++d) {
       // What is written must not overlap: a stride of 0 is for x only.
       const bool is_output = tensor[0] == 'y';
+      // A tensor map's strides are multiples of 16 bytes, also where dimension 0 is empty and nothing is copied.
+      const int unit = 16 / dtype_bytes(c.dtype);
       launch.sizes.push_back(
           {.name = fmt::format("{}_stride{}", tensor, d),
            .min = is_output ? 1 : 0,
            .max = kMaxStride,
-           .default_value =
-               d == 1 ? expression("max(dim0, 1)") : expression("{}_stride{} * max(dim{}, 1)", tensor, d - 1, d - 1),
+           .default_value = d == 1 ? expression("dim0 + max({} - {} * dim0, 0)", unit, unit)
+                                   : expression("{}_stride{} * max(dim{}, 1)", tensor, d - 1, d - 1),
            .help = fmt::format("elements from one index to the next along dimension {} of {}", d, tensor)});
     }
   }

@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <map>
-#include <random>
 #include <set>
 
 #include "base/error.h"
@@ -248,35 +247,4 @@ TEST_CASE("numbers in messages") {
   CHECK(grouped(-1234567) == "-1,234,567");
   CHECK(counted(1, "stage") == "1 stage");
   CHECK(counted(3, "stage") == "3 stages");
-}
-
-TEST_CASE("a launch's expressions: sizes, strides and grid of a dense attention") {
-  const LaunchPlan launch = make_plan(Fmha{.head_dim = 64}).launch;
-  std::vector<std::string> names;
-  std::vector<std::int64_t> values;
-  const std::map<std::string, std::int64_t> given{{"batch", 2},      {"heads_q", 6},  {"heads_kv", 3},
-                                                  {"seqlen_q", 500}, {"seqlen_k", 0}, {"num_sms", 10}};
-  const auto value_of = [&](const Expression& expression) {
-    return BoundExpression(expression, names).evaluate(values);
-  };
-  for (const SizeSpec& size : launch.sizes) {
-    const auto found = given.find(size.name);
-    values.push_back(found != given.end() ? found->second : value_of(size.default_value.value()));
-    names.push_back(size.name);
-    CHECK(values.back() >= size.min);
-    CHECK(values.back() <= size.max);
-  }
-  const TensorMapRecipe& q = launch.tensor_maps.at(0);
-  const TensorMapRecipe& k = launch.tensor_maps.at(1);
-  const auto all = [&](const std::vector<Expression>& list) {
-    std::vector<std::int64_t> result;
-    for (const Expression& e : list) result.push_back(value_of(e));
-    return result;
-  };
-  CHECK(all(q.dims) == std::vector<std::int64_t>{64, 500, 1, 6, 2});
-  CHECK(all(q.strides_bytes) == std::vector<std::int64_t>{6 * 128, 128, 128, 500 * 6 * 128});
-  CHECK(all(k.dims) == std::vector<std::int64_t>{64, 1, 1, 3, 2});
-  CHECK(all(k.strides_bytes) == std::vector<std::int64_t>{3 * 128, 128, 128, 3 * 128});
-  CHECK(value_of(launch.steps.at(0).grid[0]) == 10);  // more tiles than multiprocessors
-  CHECK(launch.scalars.at(0).default_value == 0.125);
 }

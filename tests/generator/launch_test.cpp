@@ -1,0 +1,189 @@
+// The launch as data: expressions give the values that they should, and for every candidate and many sizes the tensor
+// maps obey the driver's rules and their boxes have the bytes that the kernel lays out and waits for.
+#include <doctest/doctest.h>
+
+#include <map>
+#include <random>
+
+#include "base/tensor_map_copy.h"
+#include "base/tensor_map_resolve.h"
+#include "generator/candidates.h"
+#include "generator/copy2d_operator.h"
+#include "generator/fmha_operator.h"
+#include "tests/generator/problems.h"
+
+using namespace tessera;
+
+namespace {
+
+using Sizes = std::map<std::string, std::int64_t>;
+
+/// A launch's sizes in the plan's order, defaults evaluated, and what follows from them.
+struct Bound {
+  std::vector<std::string> names;
+  std::vector<std::int64_t> values;
+
+  Bound(const LaunchPlan& launch, const Sizes& given) {
+    for (const SizeSpec& size : launch.sizes) {
+      const auto found = given.find(size.name);
+      const std::int64_t number = found != given.end() ? found->second : value(size.default_value.value());
+      CHECK(number >= size.min);
+      CHECK(number <= size.max);
+      names.push_back(size.name);
+      values.push_back(number);
+    }
+  }
+  std::int64_t value(const Expression& expression) const { return BoundExpression(expression, names).evaluate(values); }
+  std::vector<std::int64_t> all(const std::vector<Expression>& list) const {
+    std::vector<std::int64_t> result;
+    for (const Expression& expression : list) result.push_back(value(expression));
+    return result;
+  }
+  bool holds(const DomainRule& rule) const {
+    const std::int64_t lhs = value(rule.lhs);
+    const std::int64_t rhs = value(rule.rhs);
+    switch (rule.relation) {
+      case Relation::at_least:
+        return lhs >= rhs;
+      case Relation::at_most:
+        return lhs <= rhs;
+      case Relation::equal:
+        return lhs == rhs;
+      case Relation::multiple_of:
+        return lhs % rhs == 0;
+    }
+    return false;
+  }
+  /// The map of this name, resolved; it must break no rule.
+  ResolvedTensorMap map(const LaunchPlan& launch, std::string_view name) const {
+    for (const TensorMapRecipe& recipe : launch.tensor_maps) {
+      if (recipe.name != name) continue;
+      const ResolvedTensorMap resolved = resolve(recipe, names, values, 0x7f0000000000);
+      for (const TensorMapViolation& violation : broken_rules(resolved, name)) FAIL_CHECK(violation.message);
+      return resolved;
+    }
+    FAIL("no tensor map " << name);
+    return {};
+  }
+};
+
+template <class Operator, class Visit>
+void for_each_legal(const Visit& visit) {
+  for (const Problem& problem : every_fact()) {
+    const auto* const facts = std::get_if<typename Operator::Problem>(&problem);
+    if (facts == nullptr) continue;
+    for (const auto& candidate : choose<Operator>(*facts).candidates)
+      if (candidate.verdict.ok()) visit(candidate.config);
+  }
+}
+
+template <class Operator>
+Plan described(const typename Operator::Config& config) {
+  Plan plan;
+  plan.kernel = Operator::kernel_name(plan.arch, config);
+  Operator::describe(config, plan);
+  return plan;
+}
+
+Sizes attention_sizes(std::int64_t batch, std::int64_t heads_q, std::int64_t heads_kv, std::int64_t seqlen_q,
+                      std::int64_t seqlen_k) {
+  return {{"batch", batch},       {"heads_q", heads_q},   {"heads_kv", heads_kv},
+          {"seqlen_q", seqlen_q}, {"seqlen_k", seqlen_k}, {"num_sms", 132}};
+}
+
+}  // namespace
+
+TEST_CASE("sizes, strides and grid of a dense attention") {
+  const LaunchPlan launch = make_plan(Fmha{.head_dim = 64}).launch;
+  Sizes sizes = attention_sizes(2, 6, 3, 500, 0);
+  sizes["num_sms"] = 10;
+  const Bound bound(launch, sizes);
+  const TensorMapRecipe& q = launch.tensor_maps.at(0);
+  const TensorMapRecipe& k = launch.tensor_maps.at(1);
+  CHECK(bound.all(q.dims) == std::vector<std::int64_t>{64, 500, 1, 6, 2});
+  CHECK(bound.all(q.strides_bytes) == std::vector<std::int64_t>{6 * 128, 128, 128, 500 * 6 * 128});
+  CHECK(bound.all(k.dims) == std::vector<std::int64_t>{64, 1, 1, 3, 2});
+  CHECK(bound.all(k.strides_bytes) == std::vector<std::int64_t>{3 * 128, 128, 128, 3 * 128});
+  CHECK(bound.value(launch.steps.at(0).grid[0]) == 10);  // more tiles than multiprocessors
+  CHECK(launch.scalars.at(0).default_value == 0.125);
+  CHECK(Bound(launch, attention_sizes(2, 6, 3, 0, 9)).value(launch.steps.at(0).grid[0]) == 0);
+}
+
+TEST_CASE("attention: maps obey the rules and boxes fill the ring slots, for every candidate and many sizes") {
+  const Sizes cases[] = {attention_sizes(1, 1, 1, 0, 0), attention_sizes(0, 1, 1, 1, 1),
+                         attention_sizes(1, 8, 8, 1, 4096), attention_sizes(3, 12, 4, 77, 1001),
+                         attention_sizes(1, 65536, 1, 4096, 131072)};
+  for_each_legal<FmhaOperator>([&](const fmha::Config& config) {
+    const LaunchPlan launch = described<FmhaOperator>(config).launch;
+    CAPTURE(launch.steps.at(0).entry);
+    for (const Sizes& sizes : cases) {
+      const Bound bound(launch, sizes);
+      for (const DomainRule& rule : launch.domain) CHECK(bound.holds(rule));
+      for (const char* const name : {"q", "k", "v", "o"}) bound.map(launch, name);
+    }
+    const Bound bound(launch, cases[3]);
+    const auto bytes = [&](const char* name) { return static_cast<int>(smem_box_bytes(bound.map(launch, name))); };
+    const fmha::SmemLayout layout = fmha::smem_layout(config);
+    CHECK(bytes("q") == fmha::q_slot_bytes(config));
+    CHECK(bytes("q") * fmha::consumer_warpgroups(config) * config.q_stages == layout.q.bytes);
+    CHECK(bytes("k") == fmha::kv_slot_bytes(config));
+    CHECK(bytes("k") * config.stages == layout.k.bytes);
+    CHECK(bytes("v") * config.stages == layout.v.bytes);
+    CHECK(bytes("o") <= fmha::q_slot_bytes(config));
+  });
+}
+
+TEST_CASE("copy2d: maps obey the rules and a box is the tile that the kernel waits for") {
+  std::mt19937_64 random(1);
+  for_each_legal<Copy2dOperator>([&](const copy2d::Config& config) {
+    const LaunchPlan launch = described<Copy2dOperator>(config).launch;
+    CAPTURE(launch.steps.at(0).entry);
+    for (int i = 0; i < 4; ++i) {
+      Sizes sizes;
+      std::int64_t tiles = 1;
+      for (int d = 0; d < config.rank; ++d) {
+        // Dense strides must come to a multiple of 16 bytes: dimension 0 is a multiple of 16 elements. 0 and 1 occur.
+        const auto extent = static_cast<std::int64_t>(i == 0   ? 0
+                                                      : i == 1 ? 1
+                                                               : random() % (config.rank > 3 ? 40 : 300));
+        sizes["dim" + std::to_string(d)] = d == 0 ? 16 * extent : extent;
+        tiles *= ceil_div(d == 0 ? 16 * extent : extent, config.box[d]);
+      }
+      const Bound bound(launch, sizes);
+      CHECK(bound.value(launch.steps.at(0).grid[0]) == tiles);
+      for (const DomainRule& rule : launch.domain) CHECK(bound.holds(rule));
+      for (const char* const name : {"x", "y"}) {
+        const ResolvedTensorMap map = bound.map(launch, name);
+        CHECK(static_cast<long long>(smem_box_bytes(map)) == copy2d::smem_layout(config).tile_bytes);
+        CHECK(static_cast<long long>(transaction_bytes(map)) == copy2d::transfer_bytes(config));
+        CHECK(static_cast<int>(smem_row_pitch_bytes(map)) == copy2d::row_pitch_bytes(config));
+      }
+    }
+  });
+}
+
+TEST_CASE("a domain names what it refuses, before a product leaves 64 bits") {
+  const LaunchPlan launch = make_plan(Fmha{}).launch;
+  const auto first_broken = [&](const Sizes& sizes) -> std::string {
+    const Bound bound(launch, sizes);
+    for (const DomainRule& rule : launch.domain)
+      if (!bound.holds(rule)) return rule.message;
+    return {};
+  };
+  constexpr std::int64_t kMax = 2147418112;
+  CHECK(first_broken(attention_sizes(1, 6, 4, 1, 1)) == "heads_q must be a multiple of heads_kv");
+  CHECK(first_broken(attention_sizes(1, 1, 1, kMax, 1)) == "seqlen_q + seqlen_k must be at most 2147418112");
+  CHECK(first_broken(attention_sizes(kMax, 2, 1, 1, 1)) == "heads_q * batch must be at most 2147418112");
+  CHECK(first_broken(attention_sizes(40000, 40000, 1, 4096, 1)) ==
+        "the number of query tiles must be at most 2147418112");
+  CHECK(first_broken(attention_sizes(1, 1, 1, kMax, 0)) == "");
+
+  const LaunchPlan copy = make_plan(Copy2d{.rank = 5}).launch;
+  Sizes sizes;
+  for (int d = 0; d < 5; ++d) sizes["dim" + std::to_string(d)] = 1LL << 20;
+  for (const char* const tensor : {"x", "y"})
+    for (int d = 1; d < 5; ++d) sizes[tensor + ("_stride" + std::to_string(d))] = 1LL << 30;
+  const Bound bound(copy, sizes);
+  CHECK(!bound.holds(copy.domain.at(0)));
+  CHECK(copy.domain.at(0).message == "the tiles along dimensions 0 to 1 must be at most 2,147,483,647 (grid)");
+}
