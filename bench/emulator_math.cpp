@@ -3,13 +3,16 @@
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "emulator/math/convert.h"
 #include "emulator/math/float_arithmetic.h"
+#include "emulator/math/matrix_descriptor.h"
 #include "emulator/math/mma_fp4.h"
 #include "emulator/math/mma_tile.h"
 #include "emulator/math/mufu.h"
+#include "emulator/math/tile_copy.h"
 
 namespace tessera::emulator::math {
 namespace {
@@ -111,6 +114,42 @@ void nvfp4_products(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * 8 * 128 * 256 * 64);
 }
 BENCHMARK(nvfp4_products)->Unit(benchmark::kMillisecond);
+
+// A 64 x 64 bf16 tile through a swizzled tensor map, copied chunk by chunk; bytes of shared memory.
+void tensor_copy(benchmark::State& state) {
+  std::vector<std::uint8_t> memory(1 << 20);
+  std::vector<std::uint8_t> shared(1 << 16);
+  TensorTile t;
+  t.type = TileType::bf16;
+  t.rank = 3;
+  t.dims = {512, 256, 4};
+  t.stride_bytes = {1024, 262144};
+  t.box = {64, 64, 1};
+  t.swizzle = Swizzle::b128;
+  for (auto _ : state) {
+    for_each_chunk(t, {64, 64, 1, 0, 0}, 0x400, [&](const TileChunk& c) {
+      if (c.valid_bytes == 16) std::memcpy(&shared[c.shared], &memory[c.global], 16);
+    });
+    benchmark::DoNotOptimize(shared.data());
+  }
+  state.SetBytesProcessed(state.iterations() * 64 * 64 * 2);
+}
+BENCHMARK(tensor_copy);
+
+// A 128 x 16 operand of bf16 read through a K-major 128B descriptor; items are elements.
+void descriptor_operand(benchmark::State& state) {
+  std::vector<std::byte> shared(1 << 16);
+  const MatrixDescriptor d{0x400, 16, 1024, 0, Swizzle::b128, false};
+  MmaOperand b(128, 16);
+  for (auto _ : state) {
+    for_each_chunk(d, Major::k, 16, 128, 16, [&](std::uint32_t address, int index, int k, int elements) {
+      b.decode(Format::bf16, &shared[address], elements, index, k, MmaOperand::Run::along_k);
+    });
+    benchmark::DoNotOptimize(b.significands(0));
+  }
+  state.SetItemsProcessed(state.iterations() * 128 * 16);
+}
+BENCHMARK(descriptor_operand);
 
 template <std::uint32_t (*kFunction)(std::uint32_t)>
 void special(benchmark::State& state) {

@@ -60,6 +60,14 @@ inline constexpr MmaPath kBlackwellF8f6f4F16{
     "tcgen05, sm_120 mma.sync: f8f6f4 to f16", 32, 25, MmaResult::f16, false, false};
 }  // namespace mma_paths
 
+/// Every row, for pages and tests that list them. fp8 mma.sync of sm_90 with f16 accumulators, fp8 m16n8k16, sparse
+/// forms and K = 96 have no row: nothing settles them.
+inline constexpr const MmaPath* kMmaPaths[] = {
+    &mma_paths::kHopperF32,       &mma_paths::kHopperF16,         &mma_paths::kHopperK8,     &mma_paths::kHopperK8F16,
+    &mma_paths::kHopperTf32,      &mma_paths::kHopperTf32K4,      &mma_paths::kHopperFp8,    &mma_paths::kHopperFp8F16,
+    &mma_paths::kHopperMmaFp8,    &mma_paths::kBlackwellF32,      &mma_paths::kBlackwellF16, &mma_paths::kBlackwellTf32,
+    &mma_paths::kBlackwellF8f6f4, &mma_paths::kBlackwellF8f6f4F16};
+
 /// mxf4 and mxf4nvf4, K = 64: four exact sums of 16 products, each times the significands of its two scales, with the
 /// sum of the scales' exponents as exponent; these four and C make one step. Published model; for sm_120 one
 /// measurement says 25 instead of 35 fraction bits, hence a named parameter.

@@ -1,6 +1,6 @@
 // Outputs that an H200 gave, as checksums (taken from a model that matched every one of them): 18 instructions, 5 sets
 // of data, 32,768 outputs each. The inputs are drawn again here, the fast kernel computes, and the CRC-32 of the
-// results (in order, set after set) must be the hardware's.
+// results, in order, set after set, must be the same.
 #include <doctest/doctest.h>
 
 #include <cstring>
