@@ -1,5 +1,6 @@
-// Default kernels through NVRTC: no spill, no stack, no warning, and no note of the assembler that it serialised wgmma
-// or ignored setmaxnreg. TESSERA_PTXAS_ALL=1 in the environment compiles every legal candidate instead (minutes).
+// Default kernels through NVRTC: no spill, no stack, no warning, no note of the assembler that it serialised wgmma or
+// ignored setmaxnreg, and the parameters that the plan says. TESSERA_PTXAS_ALL=1 in the environment compiles every
+// legal candidate instead (minutes).
 #include "runtime/nvrtc.h"
 
 #include <doctest/doctest.h>
@@ -60,9 +61,35 @@ std::map<std::string, Problem> problems_to_compile() {
   return kernels;
 }
 
+/// Bytes of each parameter of the entry in PTX: ".param .align 64 .b8 f_param_0[128]", ".param .u32 f_param_4", ...
+std::vector<std::size_t> ptx_parameter_bytes(const std::string& ptx, const std::string& entry) {
+  std::vector<std::size_t> list;
+  const std::size_t start = ptx.find(".entry " + entry + "(");
+  if (start == std::string::npos) return list;
+  const std::string head = ptx.substr(start, ptx.find("\n)", start) - start);
+  for (std::size_t at = head.find(".param "); at != std::string::npos; at = head.find(".param ", at + 1)) {
+    const std::string line = head.substr(at, head.find('\n', at) - at);
+    const std::size_t array = line.find('[');
+    if (array != std::string::npos) {
+      list.push_back(std::stoul(line.substr(array + 1)));
+    } else {
+      list.push_back(line.find("64 ") != std::string::npos ? 8 : line.find("32 ") != std::string::npos ? 4 : 0);
+    }
+  }
+  return list;
+}
+
+std::vector<std::size_t> planned_parameter_bytes(const Plan& plan) {
+  std::vector<std::size_t> list;
+  for (const KernelParameter& parameter : plan.launch.steps.front().parameters)
+    list.push_back(parameter_bytes(parameter.kind));
+  return list;
+}
+
 /// What is wrong with a compiled kernel; empty when nothing is.
 std::string complaint(Compiler& compiler, const Problem& problem) {
-  const SourceBundle bundle = emit(make_plan(problem));
+  const Plan plan = make_plan(problem);
+  const SourceBundle bundle = emit(plan);
   try {
     const Image image = compiler.compile(bundle);
     if (image.report.entries.size() != 1) return fmt::format("{} kernels", image.report.entries.size());
@@ -71,6 +98,8 @@ std::string complaint(Compiler& compiler, const Problem& problem) {
     if (entry.spill_load_bytes + entry.spill_store_bytes + entry.stack_bytes != 0)
       return fmt::format("{} bytes of spill stores, {} of loads, {} of stack", entry.spill_store_bytes,
                          entry.spill_load_bytes, entry.stack_bytes);
+    if (ptx_parameter_bytes(image.ptx, entry.name) != planned_parameter_bytes(plan))
+      return "the plan's parameters are not those of the code";
     if (!image.report.notes.empty()) return image.report.notes.front();
     if (image.report.log.find("warning") != std::string::npos) return image.report.log;
   } catch (const Error& error) {
