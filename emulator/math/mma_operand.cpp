@@ -35,16 +35,32 @@ constexpr std::array<Element, 256> element_table() {
   return table;
 }
 
+// The same without branches, for the IEEE formats: infinity and NaN keep a nonzero significand.
+template <Format F>
+Element ieee_element(std::uint32_t code) {
+  constexpr FormatInfo kInfo = info_of(F);
+  constexpr int kTop = (1 << kInfo.exponent_bits) - 1;
+  const auto field = static_cast<std::int32_t>(code >> kInfo.fraction_bits & kTop);
+  const auto fraction = static_cast<std::int32_t>(code & ((1u << kInfo.fraction_bits) - 1));
+  const std::int32_t significand = fraction | (field != 0 ? 1 << kInfo.fraction_bits : 0);
+  const float magnitude = static_cast<float>(significand) * (1.0f / (1 << kInfo.fraction_bits));
+  const std::uint32_t sign = (code >> (kInfo.exponent_bits + kInfo.fraction_bits) & 1) << 31;
+  std::int32_t exponent = (field > 1 ? field : 1) - kInfo.bias;
+  exponent = significand == 0 ? kZeroExponent : exponent;
+  exponent = field == kTop ? (fraction != 0 ? kNanExponent : kInfinityExponent) : exponent;
+  return {float_of(bits_of(magnitude) | sign), exponent};
+}
+
 template <Format F>
 Element fast_element(const std::byte* packed) {
   if constexpr (F == Format::tf32) {
     std::uint32_t code = 0;
     std::memcpy(&code, packed, 4);
-    return element_of<F>(code);
+    return ieee_element<F>(code >> container_shift(F));
   } else if constexpr (F == Format::f16 || F == Format::bf16) {
     std::uint16_t code = 0;
     std::memcpy(&code, packed, 2);
-    return element_of<F>(code);
+    return ieee_element<F>(code);
   } else {
     static constexpr std::array<Element, 256> kTable = element_table<F>();
     return kTable[static_cast<std::uint8_t>(*packed)];

@@ -49,8 +49,8 @@ int k_at(const MmaPath& path, int i, int k) {
 struct Packed {
   std::vector<float> row_significand;
   std::vector<std::int32_t> row_exponent;
-  std::array<float, kernel::kMaxGroup * kMmaLanes> column_significand;
-  std::array<std::int32_t, kernel::kMaxGroup * kMmaLanes> column_exponent;
+  alignas(64) std::array<float, kernel::kMaxGroup * kMmaLanes> column_significand;
+  alignas(64) std::array<std::int32_t, kernel::kMaxGroup * kMmaLanes> column_exponent;
 
   void pack_rows(const MmaPath& path, const MmaOperand& rows, int first, int terms) {
     const auto size = static_cast<std::size_t>(rows.count() * kernel::kMaxGroup);

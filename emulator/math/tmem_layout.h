@@ -65,6 +65,14 @@ constexpr TmemPlace tmem_accumulator(TmemAccumulator layout, int m, int n, int n
   return {};
 }
 
+/// A from Tensor Memory: the column (relative to the A address) and the lowest bit of product k's element; its lane is
+/// the accumulator's for that row. bits: 32 (tf32), 16, 8 (padded 4- and 6-bit formats too) or 4 (mxf4 kinds).
+struct TmemOperandBits {
+  int column = 0;
+  int first_bit = 0;
+};
+constexpr TmemOperandBits tmem_operand(int bits, int k) { return {k * bits / 32, k * bits % 32}; }
+
 /// Scale factors: the 32-bit cell of row m (A) or column n (B), relative to the scale address. The 32 lanes are
 /// replicated in all four quarters; this is the copy in `quarter`.
 constexpr TmemPlace tmem_scale(int index, int quarter = 0) { return {index % 32 + 32 * quarter, index / 32}; }

@@ -296,6 +296,9 @@ TEST_CASE("Tensor Memory maps") {
   CHECK(tmem_accumulator(TmemAccumulator::f, 37, 9, 64).lane == 69);
   CHECK(tmem_accumulator(TmemAccumulator::b, 5, 200, 256).lane == 69);
   CHECK(tmem_accumulator(TmemAccumulator::b, 5, 200, 256).column == 72);
+  CHECK(tmem_operand(16, 5).column == 2);
+  CHECK(tmem_operand(16, 5).first_bit == 16);
+  CHECK(tmem_operand(4, 63).column == 7);
   CHECK(tmem_scale(77, 2).lane == 77 % 32 + 64);
   CHECK(tmem_scale(77).column == 2);
   CHECK(tmem_scale_byte(2, 2, 40) == 3);

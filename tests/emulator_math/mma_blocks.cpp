@@ -177,6 +177,38 @@ TEST_CASE("padded 4- and 6-bit elements, and decoding of runs") {
   CHECK(operand.significands(7)[1] == 1.5f);
 }
 
+template <Format F>
+void check_all_codes(std::uint32_t first, std::uint32_t step) {
+  MmaOperand operand(1, 1);
+  for (std::uint64_t code = first; code < std::uint64_t{65536} * step; code += step) {
+    operand.set(F, static_cast<std::uint32_t>(code), 0, 0);
+    const double value = decode<F>(code);
+    const double significand = static_cast<double>(operand.significands(0)[0]);
+    const std::int32_t exponent = operand.exponents(0)[0];
+    if (value != value) {
+      REQUIRE(exponent == kNanExponent);
+    } else if (std::isinf(value)) {
+      REQUIRE(exponent == kInfinityExponent);
+      REQUIRE(std::signbit(significand) == std::signbit(value));
+    } else if (value == 0.0) {
+      REQUIRE(exponent == kZeroExponent);
+      REQUIRE(significand == 0.0);
+    } else {
+      REQUIRE(std::ldexp(significand, exponent) == value);
+      REQUIRE(exponent >= 1 - info_of(F).bias);
+      REQUIRE((std::fabs(significand) >= 1.0 || exponent == 1 - info_of(F).bias));
+    }
+  }
+}
+
+TEST_CASE("every operand code decodes to significand and exponent") {
+  check_all_codes<Format::f16>(0, 1);
+  check_all_codes<Format::bf16>(0, 1);
+  check_all_codes<Format::tf32>(0x1234, 1 << 16);
+  check_all_codes<Format::e4m3>(0, 1);
+  check_all_codes<Format::e5m2>(0, 1);
+}
+
 TEST_CASE("bits") {
   const std::uint32_t a[] = {0xF0F0F0F0, 1};
   const std::uint32_t b[] = {0xFF00FF00, 3};
