@@ -1,8 +1,8 @@
 // compile.json <-> EntryRecord.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -31,15 +31,27 @@ Json to_json(const EntryReport& report) {
           {"barriers", report.barriers}};
 }
 
+/// A whole number that fits: no fraction is rounded, nothing wraps around.
+template <class T>
+T whole(const Json& json, const char* key) {
+  const Json& value = json.at(key);
+  const bool is_large = value.is_number_unsigned() &&
+                        value.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<T>::max());
+  const bool is_small = value.is_number_integer() && !value.is_number_unsigned() &&
+                        value.get<std::int64_t>() < static_cast<std::int64_t>(std::numeric_limits<T>::min());
+  if (!value.is_number_integer() || is_large || is_small) refuse(fmt::format("gives no fitting number for {}", key));
+  return value.get<T>();
+}
+
 EntryReport report_from(const Json& json) {
   EntryReport report;
   report.name = json.at("name").get<std::string>();
-  report.registers = json.at("registers").get<int>();
-  report.spill_store_bytes = json.at("spill_store_bytes").get<int>();
-  report.spill_load_bytes = json.at("spill_load_bytes").get<int>();
-  report.stack_bytes = json.at("stack_bytes").get<int>();
-  report.static_smem_bytes = json.at("static_smem_bytes").get<int>();
-  report.barriers = json.at("barriers").get<int>();
+  report.registers = whole<int>(json, "registers");
+  report.spill_store_bytes = whole<int>(json, "spill_store_bytes");
+  report.spill_load_bytes = whole<int>(json, "spill_load_bytes");
+  report.stack_bytes = whole<int>(json, "stack_bytes");
+  report.static_smem_bytes = whole<int>(json, "static_smem_bytes");
+  report.barriers = whole<int>(json, "barriers");
   return report;
 }
 
@@ -58,7 +70,7 @@ void check_files(const EntryRecord& record) {
 
 EntryRecord record_from(const Json& json) {
   EntryRecord record;
-  const int schema = json.at("schema").get<int>();
+  const int schema = whole<int>(json, "schema");
   if (schema != kCacheSchema) refuse(fmt::format("has schema {}: this version reads {}", schema, kCacheSchema));
   record.keys.source = json.at("source_key").get<std::string>();
   record.keys.entry = json.at("entry_key").get<std::string>();
@@ -69,16 +81,16 @@ EntryRecord record_from(const Json& json) {
   const Json& compiler = json.at("compiler");
   CompileReport& report = record.report;
   report.compiler.name = compiler.at("name").get<std::string>();
-  report.compiler.major_version = compiler.at("major_version").get<int>();
-  report.compiler.minor_version = compiler.at("minor_version").get<int>();
+  report.compiler.major_version = whole<int>(compiler, "major_version");
+  report.compiler.minor_version = whole<int>(compiler, "minor_version");
   report.compiler.build_id = compiler.at("build_id").get<std::string>();
   report.compile_ms = json.at("compile_ms").get<double>();
   for (const Json& each : json.at("entries")) report.entries.push_back(report_from(each));
   for (const Json& each : json.at("notes")) report.notes.push_back(each.get<std::string>());
   report.log = json.at("log").get<std::string>();
   for (const Json& each : json.at("files")) {
-    record.files.push_back({each.at("name").get<std::string>(), each.at("bytes").get<std::int64_t>(),
-                            each.at("sha256").get<std::string>()});
+    record.files.push_back(
+        {each.at("name").get<std::string>(), whole<std::int64_t>(each, "bytes"), each.at("sha256").get<std::string>()});
   }
   check_files(record);
   return record;

@@ -1,6 +1,6 @@
-// libFuzzer: any bytes as a cache archive. The first byte says whether the rest is the file (even) or its content
-// before compression (odd), which reaches what lies behind zstd. Either it is refused with Error{io}, or what it holds
-// can be written and read again.
+// libFuzzer: any bytes as a cache archive. The first byte, modulo 3, says what the rest is: the file; its content
+// before compression, which reaches what lies behind zstd; a compile.json that gets its right digest, which reaches
+// what lies behind that. Either it is refused with Error{io}, or what it holds can be written and read again.
 #include <zstd.h>
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "runtime/cache_archive.h"
 
 namespace {
@@ -43,12 +44,25 @@ tessera::ReadEntry as_read(const tessera::ArchivedEntry& from) {
   return to;
 }
 
+int check_record(const std::string& rest) {
+  try {
+    const tessera::EntryRecord record =
+        tessera::parse_compile_json("{\n  \"digest\": \"" + tessera::sha256_hex(rest) + rest);
+    const std::string text = tessera::to_compile_json(record);
+    if (tessera::to_compile_json(tessera::parse_compile_json(text)) != text) std::abort();
+  } catch (const tessera::Error& error) {
+    if (error.kind() != tessera::ErrorKind::io) std::abort();
+  }
+  return 0;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   std::string archive(reinterpret_cast<const char*>(data) + 1, size - 1);
-  if (data[0] % 2 == 1) archive = compress(archive);
+  if (data[0] % 3 == 2) return check_record(archive);
+  if (data[0] % 3 == 1) archive = compress(archive);
   std::vector<tessera::ReadEntry> entries;
   tessera::ArchiveSummary summary;
   try {

@@ -104,4 +104,29 @@ TEST_CASE("compile.json: what is written is read back") {
   }
   record.files.push_back({"../../etc/passwd", 1, record.keys.source});
   CHECK_THROWS_WITH(parse_compile_json(to_compile_json(record)), "compile.json does not list the files of an entry");
+
+  // Numbers that do not fit, behind a digest that is right.
+  record.files.pop_back();
+  const auto refusal_with = [&](const std::string& from, const std::string& to) {
+    const std::string whole_text = to_compile_json(record);
+    std::string rest = whole_text.substr(whole_text.find("\",\n  \"schema"));
+    rest.replace(rest.find(from), from.size(), to);
+    try {
+      parse_compile_json("{\n  \"digest\": \"" + sha256_hex(rest) + rest);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(refusal_with("\"bytes\": 7", "\"bytes\": 7").empty());
+  CHECK(refusal_with("\"bytes\": 7", "\"bytes\": -1") ==
+        "compile.json gives kernel.cubin -1 bytes: at most 1073741824 are allowed");
+  CHECK(refusal_with("\"bytes\": 7", "\"bytes\": 18446744073709551615") ==
+        "compile.json gives no fitting number for bytes");
+  CHECK(refusal_with("\"registers\": 1", "\"registers\": 1e300") ==
+        "compile.json gives no fitting number for registers");
+  CHECK(refusal_with("\"registers\": 1", "\"registers\": -2147483649") ==
+        "compile.json gives no fitting number for registers");
+  CHECK(refusal_with("\"schema\": 1", "\"schema\": 2") == "compile.json has schema 2: this version reads 1");
+  CHECK(refusal_with("\"log\"", "\"lag\"").find("compile.json is not a record") == 0);
 }

@@ -229,6 +229,7 @@ TEST_CASE("cache processes: who waits for the lock takes what the holder has pub
 
 TEST_CASE("cache processes: a child forked during a compile does not keep the lock") {
   Bench bench;
+  bench.options.lock_wait = std::chrono::seconds{2};
   const SourceBundle bundle = sample_bundle(1);
   const CacheRequest request = request_for(bundle, &bench.compiler);
   pid_t child = 0;
