@@ -76,7 +76,10 @@ std::string specialisation(const WgmmaShape& shape) {
   text += wrap(placeholders(0, accumulators), "        ", "\"", "\"") + "\n";
   text += "        \"}, " + a_text + ", %" + std::to_string(b) + ", " + flags + ";\\n\\t}\"\n";
   text += "        :\n" + wrap(outputs, "        ", "", "") + "\n";
-  text += "        : " + wrap(inputs, "", "", "") + "\n        : \"memory\");\n  }\n};\n";
+  text += "        : " + wrap(inputs, "", "", "") + "\n        : \"memory\");\n  }\n";
+  text += "  // No instruction: what reads or writes the accumulators stays on its side of this line.\n";
+  text += "  static __device__ __forceinline__ void hold(float (&d)[" + std::to_string(accumulators) + "]) {\n";
+  text += "    asm volatile(\"\" :\n" + wrap(outputs, "        ", "", "") + "\n        :: \"memory\");\n  }\n};\n";
   return text;
 }
 

@@ -1,9 +1,12 @@
 // A consumer warpgroup: 64 query rows of each tile, from Q K^T to O.
 //
-// Step i issues S_i = Q K_i^T and O += P_(i-1) V_(i-1) back to back, then works on S_i as soon as it is there, while
-// the second product still runs: the tensor cores have work during the softmax. With ping-pong the warpgroups pass a
-// token: only its holder issues, and hands it on at once, so that their products queue up in turns instead of colliding
-// and one's softmax falls into the other's products.
+// Each step issues S_(j+1) = Q K^T and O += P_j V back to back and then works on S_(j+1) as soon as it is there, while
+// the second product still runs: the tensor cores have work during the softmax. With two slots for Q the same holds
+// from tile to tile: the next tile's first scores are computed beside the last O += P V. With one slot they cannot,
+// because O leaves through the slot that the next Q needs.
+//
+// With ping-pong the warpgroups pass a token: only its holder issues, and hands it on at once, so that their products
+// queue up in turns instead of colliding and one's softmax falls into the other's products.
 #pragma once
 
 #include "fmha/epilogue.cuh"
@@ -13,6 +16,7 @@
 #include "fmha/ring.cuh"
 #include "fmha/schedule.cuh"
 #include "fmha/softmax.cuh"
+#include "ptx/address.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/wgmma.cuh"
@@ -25,15 +29,20 @@ struct Consumer {
   static constexpr SmemLayout kLayout = smem_layout(C);
   static constexpr Barriers kBarriers = barriers(C);
   static constexpr int kWarpgroups = consumer_warpgroups(C);
+  using KvPosition = RingPosition<C.stages>;
+  using QPosition = RingPosition<C.q_stages>;
 
   const Params& p;
   const unsigned smem;
-  const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroupThreads - 1;
-  const int row_in_tile = warpgroup * kRowsPerWarpgroup + static_cast<int>(threadIdx.x) % kWarpgroupThreads / 32 * 16 +
-                          static_cast<int>(threadIdx.x) % 32 / 4;
+  const Schedule<C> schedule{p};
   const Scale scale{p.softmax_scale};
-  RingPosition<C.q_stages> q_ring{};
-  RingPosition<C.stages> kv_ring{};
+  // Taken from lane 0, so that the compiler knows one value for the warp and can keep addresses in uniform registers.
+  const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / kWarpgroupThreads, 0) - 1;
+  KvPosition kv = KvPosition{}.previous();  // of the last scores that were issued
+  QPosition q = QPosition{}.previous();     // of the last tile that was begun
+  int first_row = 0;                        // of that tile
+  int blocks = 0;                           // its key blocks that are left, the one at hand included
+  RowStatistics rows{};
 
   __device__ __forceinline__ void wait_turn() const {
     if constexpr (C.ping_pong) ptx::barrier_sync(kBarrierOfTurn + warpgroup, 2 * kWarpgroupThreads);
@@ -43,109 +52,195 @@ struct Consumer {
     if constexpr (C.ping_pong) ptx::barrier_arrive(kBarrierOfTurn + next, 2 * kWarpgroupThreads);
   }
 
-  __device__ __forceinline__ unsigned wait_k() const {
-    ptx::mbarrier_wait_parity(smem + kBarriers.k_full + 8 * kv_ring.slot(), kv_ring.parity());
-    return smem + kLayout.k.offset + kv_ring.slot() * kv_slot_bytes(C);
+  __device__ __forceinline__ unsigned wait_k(const KvPosition& at) const {
+    ptx::mbarrier_wait_parity(smem + kBarriers.k_full + 8 * at.slot(), at.parity());
+    return smem + kLayout.k.offset + at.slot() * kv_slot_bytes(C);
   }
-  __device__ __forceinline__ void release_k() {
-    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(smem + kBarriers.k_empty + 8 * kv_ring.slot());
-    kv_ring.advance();
+  __device__ __forceinline__ void wait_v(const KvPosition& at) const {
+    ptx::mbarrier_wait_parity(smem + kBarriers.v_full + 8 * at.slot(), at.parity());
   }
-  // V's block is the one whose K was released last.
-  __device__ __forceinline__ unsigned wait_v(const RingPosition<C.stages>& position) const {
-    ptx::mbarrier_wait_parity(smem + kBarriers.v_full + 8 * position.slot(), position.parity());
-    return smem + kLayout.v.offset + position.slot() * kv_slot_bytes(C);
+  __device__ __forceinline__ unsigned v_slot(const KvPosition& at) const {
+    return smem + kLayout.v.offset + at.slot() * kv_slot_bytes(C);
   }
-  __device__ __forceinline__ void release_v(const RingPosition<C.stages>& position) const {
-    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(smem + kBarriers.v_empty + 8 * position.slot());
+  // One arrival of each warp hands a slot back.
+  __device__ __forceinline__ void release(int empty_barriers, const KvPosition& at) const {
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(smem + empty_barriers + 8 * at.slot());
+  }
+  __device__ __forceinline__ int q_index() const { return q.slot() * kWarpgroups + warpgroup; }
+  __device__ __forceinline__ unsigned q_slot() const { return smem + kLayout.q.offset + q_index() * q_slot_bytes(C); }
+
+  // Key blocks at the end of a tile that none of this warpgroup's rows sees, all but one if it has no rows at all.
+  __device__ __forceinline__ int hidden_blocks(const TileIndex& tile) const {
+    const int begin = tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup;
+    const int of_tile = key_blocks<C>(p, tile.m * C.tile_m + C.tile_m);
+    const int own = begin < p.seqlen_q ? key_blocks<C>(p, begin + kRowsPerWarpgroup) : 1;
+    return of_tile - own;
   }
 
-  // The rare cases, one branch for both: a scale that cannot be folded, a block that holds hidden keys.
-  __device__ __forceinline__ void fix_up(Scores<C>& scores, int first_row, int block) const {
-    const int first_key = block * C.tile_n;
-    const bool is_masked = first_key + C.tile_n > visible_keys<C>(p, first_row + warpgroup * kRowsPerWarpgroup);
-    if (scale.is_applied) {
+  // The first of this thread's two rows in a tile; the second is 8 further. Needed rarely, so no register is kept for
+  // it.
+  __device__ __forceinline__ int row_in_tile() const {
+    const int thread = ptx::forget(static_cast<int>(threadIdx.x)) % kWarpgroupThreads;
+    return warpgroup * kRowsPerWarpgroup + thread / 32 * 16 + thread % 32 / 4;
+  }
+
+  // Goes on to a tile, once its Q is there.
+  __device__ __forceinline__ void begin(const TileIndex& tile) {
+    q.advance();
+    first_row = tile.m * C.tile_m;
+    blocks = key_blocks<C>(p, first_row + C.tile_m);
+    ptx::mbarrier_wait_parity(smem + kBarriers.q_full + 8 * q_index(), q.parity());
+  }
+
+  // Leaves out a block. The turn is taken all the same: each warpgroup has one for each block of a tile.
+  __device__ __forceinline__ void skip_block() {
+    kv.advance();
+    wait_k(kv);
+    release(kBarriers.k_empty, kv);
+    wait_turn();
+    pass_turn();
+    wait_v(kv);  // after the turn: with one stage, V comes only once the others have used K
+    release(kBarriers.v_empty, kv);
+    --blocks;
+  }
+
+  // The rare cases: a scale that cannot be folded, a block that holds hidden keys.
+  __device__ __forceinline__ void fix_up(Scores<C>& scores) const {
+    const int first_key = (blocks - 1) * C.tile_n;
+    if (scale.is_applied()) {
 #pragma unroll
       for (int v = 0; v < C.tile_n / 2; ++v) scores[v] *= scale.applied;
     }
-    if (is_masked) apply_mask<C>(scores, p, first_row + row_in_tile, first_key);
-  }
-
-  // The key blocks of one tile, from the last to the first.
-  __device__ __forceinline__ void attend(const TileIndex& tile, int blocks, unsigned q_slot, Accumulator<C>& output,
-                                         RowStatistics& rows) {
-    const int first_row = tile.m * C.tile_m;
-    Scores<C> scores;
-    Probabilities<C> probabilities;
-    float correction[2];
-
-    const unsigned first_k_slot = wait_k();
-    ptx::hold(scores);
-    ptx::wgmma_fence();
-    issue_scores<C>(scores, q_slot, first_k_slot);
-    ptx::wgmma_wait_group<0>();
-    ptx::hold(scores);
-    release_k();
-    fix_up(scores, first_row, blocks - 1);
-    update_softmax(scores, rows, scale, correction);
-    pack<C>(probabilities, scores);
-
-#pragma unroll 1
-    for (int block = blocks - 2; block >= 0; --block) {
-      const unsigned k_slot = wait_k();
-      wait_turn();
-      ptx::hold(scores);
-      ptx::hold(output);
-      ptx::wgmma_fence();
-      issue_scores<C>(scores, q_slot, k_slot);
-      const RingPosition<C.stages> of_v = kv_ring.previous();
-      const unsigned v_slot = wait_v(of_v);
-      ptx::wgmma_fence();
-      issue_output<C>(output, probabilities, v_slot);
-      pass_turn();
-      ptx::wgmma_wait_group<1>();
-      ptx::hold(scores);
-      release_k();
-      fix_up(scores, first_row, block);
-      update_softmax(scores, rows, scale, correction);
-      ptx::wgmma_wait_group<0>();
-      ptx::hold(output);
-      release_v(of_v);
-      pack<C>(probabilities, scores);
-      rescale(output, correction);
+    if (first_key + C.tile_n > visible_keys<C>(p, first_row + warpgroup * kRowsPerWarpgroup)) {
+      apply_mask<C>(scores, p, first_row + row_in_tile(), first_key);
     }
-
-    const RingPosition<C.stages> of_v = kv_ring.previous();
-    const unsigned v_slot = wait_v(of_v);
-    ptx::hold(output);
-    ptx::wgmma_fence();
-    issue_output<C>(output, probabilities, v_slot);
-    ptx::wgmma_wait_group<0>();
-    ptx::hold(output);
-    release_v(of_v);
   }
 
-  __device__ __forceinline__ void work(const TileIndex& tile) {
-    Accumulator<C> output;
-#pragma unroll
-    for (int v = 0; v < C.head_dim / 2; ++v) output[v] = 0.0f;
-    RowStatistics rows;
-    const int slot = q_ring.slot() * kWarpgroups + warpgroup;
-    const unsigned q_slot = smem + kLayout.q.offset + slot * q_slot_bytes(C);
-    ptx::mbarrier_wait_parity(smem + kBarriers.q_full + 8 * slot, q_ring.parity());
-
-    const int blocks = key_blocks<C>(p, tile.m);
-    if (blocks > 0) attend(tile, blocks, q_slot, output, rows);
-
-    float factor[2];
+  // What needs only the row sums, so that it can run beside the last product. factor: O is multiplied with it.
+  __device__ __forceinline__ void finish_rows(const TileIndex& tile, float (&factor)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       rows.sum[r] = sum_of_quad(rows.sum[r]);
       factor[r] = rows.sum[r] == 0.0f ? 0.0f : 1.0f / rows.sum[r];
     }
-    store_statistics<C>(p, tile, rows, scale, tile.m * C.tile_m + row_in_tile);
-    store_output<C>(p, tile, warpgroup, output, factor, q_slot, smem + kBarriers.q_empty + 8 * slot);
-    q_ring.advance();
+    store_statistics<C>(p, tile, rows, tile.m * C.tile_m + row_in_tile());
+    rows = RowStatistics{};
+  }
+
+  // The key blocks of a tile after its first, last to first.
+  __device__ __forceinline__ void run_blocks(Scores<C>& scores, Probabilities<C>& probabilities,
+                                             Accumulator<C>& output) {
+    float correction[2];
+    const unsigned q_of_tile = q_slot();
+#pragma unroll 1
+    while (--blocks > 0) {
+      KvPosition next = kv;
+      next.advance();
+      const unsigned k_slot = wait_k(next);
+      wait_turn();
+      OutputMma<C>::hold(output);
+      ptx::wgmma_fence();
+      issue_scores<C>(scores, q_of_tile, k_slot);
+      wait_v(kv);
+      ptx::wgmma_fence();
+      issue_output<C>(output, probabilities, v_slot(kv));
+      pass_turn();
+
+      ptx::wgmma_wait_group<1>();
+      ScoreMma<C>::hold(scores);
+      release(kBarriers.k_empty, next);
+      fix_up(scores);
+      const bool is_corrected = update_softmax(scores, rows, scale, correction);
+      ptx::wgmma_wait_group<0>();
+      OutputMma<C>::hold(output);
+      release(kBarriers.v_empty, kv);
+      pack<C>(probabilities, scores);
+      if (is_corrected) rescale(output, correction);
+      kv = next;
+    }
+  }
+
+  // A tile's last product, with no scores beside it, and the end of the tile.
+  __device__ __forceinline__ void close(const TileIndex& tile, const Probabilities<C>& probabilities,
+                                        Accumulator<C>& output) {
+    float factor[2];
+    wait_v(kv);
+    OutputMma<C>::hold(output);
+    ptx::wgmma_fence();
+    issue_output<C>(output, probabilities, v_slot(kv));
+    finish_rows(tile, factor);
+    ptx::wgmma_wait_group<0>();
+    OutputMma<C>::hold(output);
+    release(kBarriers.v_empty, kv);
+    stage_output<C>(output, factor, warpgroup, q, smem);
+  }
+
+  // The first scores of a tile, and beside them the end of the one before, if it is still open. If not, the second
+  // product has nothing to do: it multiplies what happens to lie in shared memory into an O that is cleared afterwards.
+  // A wgmma in a branch would make ptxas serialise them all, and a second copy of this code would double its time.
+  __device__ __forceinline__ void change(bool was_open, const TileIndex& old_tile, const TileIndex& new_tile,
+                                         int hidden, Scores<C>& scores, Probabilities<C>& probabilities,
+                                         Accumulator<C>& output) {
+    const bool is_open = C.q_stages == 2 && was_open;
+    const QPosition old_q = q;
+    begin(new_tile);
+    for (int i = 0; i < hidden; ++i) skip_block();
+    KvPosition next = kv;
+    next.advance();
+    const unsigned k_slot = wait_k(next);
+    wait_turn();
+    if constexpr (C.q_stages == 2) OutputMma<C>::hold(output);
+    ptx::wgmma_fence();
+    issue_scores<C>(scores, q_slot(), k_slot);
+    if constexpr (C.q_stages == 2) {
+      if (is_open) wait_v(kv);
+      ptx::wgmma_fence();
+      issue_output<C>(output, probabilities, v_slot(kv));
+    }
+    pass_turn();
+    float factor[2];
+    if (is_open) finish_rows(old_tile, factor);
+
+    ptx::wgmma_wait_group<C.q_stages == 2 ? 1 : 0>();
+    ScoreMma<C>::hold(scores);
+    release(kBarriers.k_empty, next);
+    fix_up(scores);
+    float correction[2];
+    update_softmax(scores, rows, scale, correction);
+    if constexpr (C.q_stages == 2) {
+      ptx::wgmma_wait_group<0>();
+      OutputMma<C>::hold(output);
+    }
+    pack<C>(probabilities, scores);
+    if (is_open) {
+      release(kBarriers.v_empty, kv);
+      stage_output<C>(output, factor, warpgroup, old_q, smem);
+    }
+    clear(output);
+    kv = next;
+  }
+
+  __device__ __forceinline__ void run() {
+    Scores<C> scores;
+    Probabilities<C> probabilities{};
+    Accumulator<C> output;
+    clear(output);
+    bool is_open = false;
+    int old_round = 0;
+#pragma unroll 1
+    for (int round = 0;; round = schedule.next(round)) {
+      const bool has_new = schedule.has(round);
+      const int hidden = has_new ? hidden_blocks(schedule.at(round)) : 0;
+      if (is_open && (C.q_stages == 1 || !has_new || hidden > 0)) {
+        close(schedule.at(old_round), probabilities, output);
+        is_open = false;
+      }
+      if (!has_new) break;
+      change(is_open, schedule.at(old_round), schedule.at(round), hidden, scores, probabilities, output);
+      run_blocks(scores, probabilities, output);
+      is_open = true;
+      old_round = round;
+    }
   }
 };
 
@@ -153,9 +248,7 @@ template <Config C>
 __device__ __forceinline__ void consume(const Params& p, unsigned smem) {
   Consumer<C> consumer{p, smem};
   if (consumer.warpgroup == Consumer<C>::kWarpgroups - 1) consumer.pass_turn();  // the first warpgroup begins
-  Schedule<C>(p).for_each(p, [&](const TileIndex& tile) { consumer.work(tile); });
-  // A bulk store must have left before the CTA's shared memory goes.
-  ptx::cp_async_bulk_wait_group<0>();
+  consumer.run();
 }
 
 }  // namespace tessera::fmha

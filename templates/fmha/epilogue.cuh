@@ -1,13 +1,15 @@
-// What a warpgroup does with a finished tile: row statistics to global memory, O through its Q slot by TMA store.
+// What becomes of a finished tile: row statistics go to global memory from the consumers; O goes through the tile's Q
+// slot, where consumers stage it and one warp of the producers stores it by TMA, so that no consumer waits for the
+// store.
 #pragma once
 
 #include "fmha/matmul.cuh"
 #include "fmha/params.cuh"
+#include "fmha/ring.cuh"
 #include "fmha/schedule.cuh"
 #include "fmha/softmax.cuh"
 #include "ptx/address.cuh"
 #include "ptx/barrier.cuh"
-#include "ptx/elect.cuh"
 #include "ptx/fence.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/shared.cuh"
@@ -20,21 +22,20 @@ namespace tessera::fmha {
 inline constexpr int kBarrierOfTurn = 1;
 inline constexpr int kBarrierOfWarpgroup = 5;
 
-// One thread of four writes a row's statistics. LSE = m + ln(sum), both in the units of the scaled scores.
+// One thread of four writes a row's statistics: the reference maximum, the sum, LSE = maximum + ln(sum). `row` is the
+// thread's first.
 template <Config C>
 __device__ __forceinline__ void store_statistics(const Params& p, const TileIndex& tile, const RowStatistics& rows,
-                                                 const Scale& scale, int row) {
+                                                 int row) {
   if (threadIdx.x % 4 != 0) return;
   const long long first = (static_cast<long long>(tile.batch) * p.heads_q + tile.head) * p.seqlen_q;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     if (row + 8 * r >= p.seqlen_q) continue;
     const long long index = first + row + 8 * r;
-    const bool sees_no_key = rows.max[r] == ptx::minus_infinity();
-    const float reference = rows.reference(r, scale);
-    if (p.lse != nullptr) p.lse[index] = (reference + ptx::lg2(rows.sum[r])) * kLn2;
+    if (p.lse != nullptr) p.lse[index] = (rows.subtrahend(r) + ptx::lg2(rows.sum[r])) * kLn2;
     if constexpr (C.output == Output::unnormalized) {
-      p.row_max[index] = sees_no_key ? ptx::minus_infinity() : reference * kLn2;
+      p.row_max[index] = rows.reference[r] * kLn2;
       p.row_sum[index] = rows.sum[r];
     }
   }
@@ -79,33 +80,57 @@ __device__ __forceinline__ void stage_unnormalized(const Accumulator<C>& output,
   }
 }
 
-// `slot` holds Q, which every warp of the warpgroup has finished reading once the first barrier is passed. The elected
-// thread hands the slot back to the producer as soon as TMA has read O from it.
+// Consumers' side. The Q slot is free once every warp of the warpgroup has passed the first barrier: their products
+// with Q are done. fp32 O takes two passes; the second waits until the first has left.
 template <Config C>
-__device__ __forceinline__ void store_output(const Params& p, const TileIndex& tile, int warpgroup,
-                                             Accumulator<C>& output, const float (&factor)[2], unsigned slot,
-                                             unsigned q_empty) {
-  const bool is_first_warp = threadIdx.x % kWarpgroupThreads < 32;
+__device__ __forceinline__ void stage_output(const Accumulator<C>& output, const float (&factor)[2], int warpgroup,
+                                             const RingPosition<C.q_stages>& q, unsigned smem) {
+  constexpr Barriers kBarriers = barriers(C);
+  const int index = q.slot() * consumer_warpgroups(C) + warpgroup;
+  const unsigned slot = smem + smem_layout(C).q.offset + index * q_slot_bytes(C);
 #pragma unroll
   for (int pass = 0; pass < o_passes(C); ++pass) {
-    ptx::barrier_sync(kBarrierOfWarpgroup + warpgroup, kWarpgroupThreads);
+    if (pass > 0) ptx::mbarrier_wait_parity(smem + kBarriers.o_read + 8 * warpgroup, tile_parity(q));
+    if (pass == 0) ptx::barrier_sync(kBarrierOfWarpgroup + warpgroup, kWarpgroupThreads);
     if constexpr (C.output == Output::normalized) {
       stage_normalized<C>(output, factor, slot);
     } else {
       stage_unnormalized<C>(output, pass, slot);
     }
     ptx::fence_proxy_async_shared();
-    ptx::barrier_sync(kBarrierOfWarpgroup + warpgroup, kWarpgroupThreads);
-    if (is_first_warp && ptx::elect_sync()) {
-      constexpr int kPanels = C.head_dim / o_passes(C) / o_span_elements(C);
-      ptx::tma_store_5d(p.o, slot, 0, tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup, pass * kPanels, tile.head,
-                        tile.batch);
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(smem + kBarriers.o_full + 8 * index);
+  }
+}
+
+// The storing thread's side: all tiles of the CTA. A Q slot goes back to its loader when TMA has read the last of O.
+template <Config C>
+__device__ __forceinline__ void store_output(const Params& p, unsigned smem) {
+  constexpr Barriers kBarriers = barriers(C);
+  constexpr int kWarpgroups = consumer_warpgroups(C);
+  constexpr int kPanels = C.head_dim / o_passes(C) / o_span_elements(C);
+  ptx::prefetch_tensormap(p.o);
+  RingPosition<C.q_stages> q;
+  Schedule<C>(p).for_each([&](const TileIndex& tile) {
+#pragma unroll 1  // unrolled, the addresses spill
+    for (int i = 0; i < o_passes(C) * kWarpgroups; ++i) {
+      const int pass = i / kWarpgroups;
+      const int warpgroup = i % kWarpgroups;
+      const int index = q.slot() * kWarpgroups + warpgroup;
+      // Each pass is a phase.
+      const unsigned full_parity = o_passes(C) == 1 ? q.parity() : static_cast<unsigned>(pass);
+      ptx::mbarrier_wait_parity(smem + kBarriers.o_full + 8 * index, full_parity);
+      ptx::tma_store_5d(p.o, smem + smem_layout(C).q.offset + index * q_slot_bytes(C), 0,
+                        tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup, pass * kPanels, tile.head, tile.batch);
       ptx::cp_async_bulk_commit_group();
       ptx::cp_async_bulk_wait_group_read<0>();
-      if (pass == o_passes(C) - 1) ptx::mbarrier_arrive(q_empty);
+      const bool is_last = pass == o_passes(C) - 1;
+      ptx::mbarrier_arrive(smem + (is_last ? kBarriers.q_empty + 8 * index : kBarriers.o_read + 8 * warpgroup));
     }
-    __syncwarp();
-  }
+    q.advance();
+  });
+  // Stores must have left before the CTA's shared memory goes.
+  ptx::cp_async_bulk_wait_group<0>();
 }
 
 }  // namespace tessera::fmha

@@ -32,12 +32,16 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
   for (int i = 0; i < kNumQ; ++i) {
     ptx::mbarrier_init(smem + kBarriers.q_full + 8 * i, 1);
     ptx::mbarrier_init(smem + kBarriers.q_empty + 8 * i, 1);
+    ptx::mbarrier_init(smem + kBarriers.o_full + 8 * i, 4);
   }
   for (int i = 0; i < C.stages; ++i) {
     ptx::mbarrier_init(smem + kBarriers.k_full + 8 * i, 1);
     ptx::mbarrier_init(smem + kBarriers.k_empty + 8 * i, 4 * consumer_warpgroups(C));
     ptx::mbarrier_init(smem + kBarriers.v_full + 8 * i, 1);
     ptx::mbarrier_init(smem + kBarriers.v_empty + 8 * i, 4 * consumer_warpgroups(C));
+  }
+  for (int i = 0; i < consumer_warpgroups(C); ++i) {
+    ptx::mbarrier_init(smem + kBarriers.o_read + 8 * i, 1);
   }
   ptx::fence_mbarrier_init();
 }

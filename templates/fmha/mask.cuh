@@ -3,16 +3,11 @@
 
 #include "fmha/matmul.cuh"
 #include "fmha/params.cuh"
+#include "fmha/schedule.cuh"
 #include "ptx/math.cuh"
 #include "spec/fmha.h"
 
 namespace tessera::fmha {
-
-// Number of keys that query `row` sees; may be negative.
-template <Config C>
-__device__ __forceinline__ int visible_keys(const Params& p, int row) {
-  return C.mask == Mask::causal ? min(p.seqlen_k, row + 1 + p.seqlen_k - p.seqlen_q) : p.seqlen_k;
-}
 
 // `row`: the query of this thread's first row; the second is 8 further. `first_key`: of the block. A thread's columns
 // are constants plus 2 (t % 4), so each value costs one comparison with a constant.

@@ -21,28 +21,31 @@ using Probabilities = unsigned[C.tile_n / 16][4];
 template <Config C>
 using Accumulator = float[C.head_dim / 2];
 
+template <WgmmaShape kShape>
+using MmaOf = ptx::Wgmma<kShape.n, kShape.dtype, kShape.a_in_registers, kShape.b_is_mn_major>;
+template <Config C>
+using ScoreMma = MmaOf<score_wgmma(C)>;
+template <Config C>
+using OutputMma = MmaOf<output_wgmma(C)>;
+
 template <Config C>
 __device__ __forceinline__ void issue_scores(Scores<C>& scores, unsigned q_slot, unsigned k_slot) {
-  constexpr WgmmaShape kShape = score_wgmma(C);
-  using Mma = ptx::Wgmma<kShape.n, kShape.dtype, kShape.a_in_registers, kShape.b_is_mn_major>;
   const unsigned long long a = k_major_descriptor(q_slot, kRowsPerWarpgroup, C.swizzle);
   const unsigned long long b = k_major_descriptor(k_slot, C.tile_n, C.swizzle);
 #pragma unroll
   for (int step = 0; step < C.head_dim / 16; ++step) {
-    Mma::mma(scores, a + (k_major_step_bytes(step, kRowsPerWarpgroup, C.swizzle) >> 4),
-             b + (k_major_step_bytes(step, C.tile_n, C.swizzle) >> 4), step != 0);
+    ScoreMma<C>::mma(scores, advance_descriptor(a, k_major_step_bytes(step, kRowsPerWarpgroup, C.swizzle)),
+                     advance_descriptor(b, k_major_step_bytes(step, C.tile_n, C.swizzle)), step != 0);
   }
   ptx::wgmma_commit_group();
 }
 
 template <Config C>
 __device__ __forceinline__ void issue_output(Accumulator<C>& output, const Probabilities<C>& p, unsigned v_slot) {
-  constexpr WgmmaShape kShape = output_wgmma(C);
-  using Mma = ptx::Wgmma<kShape.n, kShape.dtype, kShape.a_in_registers, kShape.b_is_mn_major>;
   const unsigned long long b = mn_major_descriptor(v_slot, C.tile_n, C.swizzle);
 #pragma unroll
   for (int step = 0; step < C.tile_n / 16; ++step) {
-    Mma::mma(output, p[step], b + (mn_major_step_bytes(step, C.swizzle) >> 4), 1);
+    OutputMma<C>::mma(output, p[step], advance_descriptor(b, mn_major_step_bytes(step, C.swizzle)), 1);
   }
   ptx::wgmma_commit_group();
 }

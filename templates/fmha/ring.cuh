@@ -23,4 +23,11 @@ struct RingPosition {
   }
 };
 
+// Of a ring that advances once for each tile: whether an odd number of tiles came before.
+template <int kSlots>
+__device__ __forceinline__ unsigned tile_parity(const RingPosition<kSlots>& position) {
+  static_assert(kSlots == 1 || kSlots == 2);
+  return kSlots == 1 ? position.parity() : static_cast<unsigned>(position.slot());
+}
+
 }  // namespace tessera::fmha

@@ -1,11 +1,13 @@
 // Which tiles a CTA takes, and which key blocks a tile needs.
 //
-// The grid is persistent: CTA c takes tiles c, c + grid, c + 2 grid, ... of one order, the same in every role, so roles
-// need not talk about it. Tiles of one head follow each other and share K and V in the L2.
+// The grid is persistent and the order fixed, so every role walks the same tiles without a word to the others, and no
+// memory is needed to share a counter. Round r gives CTA c item r * grid + c. Items of one head follow each other, so
+// that CTAs that run at the same time share K and V in the L2.
 //
-// With the causal mask, a tile's work grows with its place in the sequence. Tiles then come in sections of as many
-// heads as have their K and V in the L2 together; inside a section the longest tiles of all heads come first, and every
-// second round of the grid runs backwards, so that long and short add up.
+// With the causal mask, a tile's work grows with its place in the sequence. An item is then a pair of tiles of one
+// head, the i-th and the i-th from the end: all pairs are equally long. A grid with few items for each CTA would lose
+// much to the last, partly filled round; it takes single tiles instead, the longest of all heads first, every second
+// round backwards, so that long and short add up.
 #pragma once
 
 #include "fmha/params.cuh"
@@ -19,65 +21,79 @@ struct TileIndex {
   int batch;
 };
 
-inline constexpr int kSectionBytes = 16 << 20;  // of K and V that a section of heads shares
-
 template <Config C>
 struct Schedule {
-  int m_tiles;
-  int heads;  // of all batches
-  int tiles;
-  int heads_of_section;
+  const Params& p;
+  const int m_tiles;
+  const int heads;  // of all batches
+  const bool is_paired;
 
-  __device__ __forceinline__ explicit Schedule(const Params& p)
-      : m_tiles((p.seqlen_q + C.tile_m - 1) / C.tile_m), heads(p.batch * p.heads_q), tiles(m_tiles * heads) {
-    const int group = p.heads_q / p.heads_kv;
-    constexpr int kSectionKeys = kSectionBytes / (2 * C.head_dim * dtype_bytes(C.dtype));
-    heads_of_section = min(max(kSectionKeys / max(p.seqlen_k, 1), 1), p.heads_kv * p.batch) * group;
+  __device__ __forceinline__ explicit Schedule(const Params& params)
+      : p(params),
+        m_tiles((params.seqlen_q + C.tile_m - 1) / C.tile_m),
+        heads(params.batch * params.heads_q),
+        is_paired(C.mask == Mask::causal && fills_rounds(heads * pairs())) {}
+
+  static __device__ __forceinline__ int grid() { return static_cast<int>(gridDim.x); }
+  // At most a tenth of the rounds' places stays empty.
+  static __device__ __forceinline__ bool fills_rounds(int items) {
+    const int rounds = (items + grid() - 1) / grid();
+    return rounds * grid() - items <= items / 10;
   }
+  __device__ __forceinline__ int pairs() const { return (m_tiles + 1) / 2; }  // of a head
 
-  // The tile of this CTA in `round`, in the order of work; `tiles` or more: none.
-  __device__ __forceinline__ int linear(int round) const {
-    const int grid = static_cast<int>(gridDim.x);
+  __device__ __forceinline__ int item(int round) const {
     const int cta = static_cast<int>(blockIdx.x);
+    if (is_paired) return round / 2 * grid() + cta;
     const bool is_backwards = C.mask == Mask::causal && round % 2 == 1;
-    return round * grid + (is_backwards ? grid - 1 - cta : cta);
+    return round * grid() + (is_backwards ? grid() - 1 - cta : cta);
   }
 
-  __device__ __forceinline__ TileIndex at(int linear_index, const Params& p) const {
+  // Whether this CTA has a tile in `round`; if not, it has none later.
+  __device__ __forceinline__ bool has(int round) const { return item(round) < heads * (is_paired ? pairs() : m_tiles); }
+
+  // The round after one that has a tile. The middle tile of an odd number is a pair by itself.
+  __device__ __forceinline__ int next(int round) const {
+    const bool is_middle = is_paired && round % 2 == 0 && m_tiles % 2 == 1 && item(round) % pairs() == pairs() - 1;
+    return round + (is_middle ? 2 : 1);
+  }
+
+  __device__ __forceinline__ TileIndex at(int round) const {
+    const int i = item(round);
     int m, head;
-    if constexpr (C.mask == Mask::causal) {
-      const int section = linear_index / (heads_of_section * m_tiles);
-      const int first_head = section * heads_of_section;
-      const int width = min(heads_of_section, heads - first_head);
-      const int rest = linear_index - first_head * m_tiles;
-      m = m_tiles - 1 - rest / width;
-      head = first_head + rest % width;
+    if (is_paired) {
+      head = i / pairs();
+      m = i % pairs();
+      if (round % 2 == 0) m = m_tiles - 1 - m;
+    } else if (C.mask == Mask::causal) {
+      m = m_tiles - 1 - i / heads;
+      head = i % heads;
     } else {
-      m = linear_index % m_tiles;
-      head = linear_index / m_tiles;
+      m = i % m_tiles;
+      head = i / m_tiles;
     }
     return {m, head % p.heads_q, head / p.heads_q};
   }
 
   // Calls work(tile) for each tile of this CTA.
   template <class Work>
-  __device__ __forceinline__ void for_each(const Params& p, Work&& work) const {
-    for (int round = 0; round * static_cast<int>(gridDim.x) < tiles; ++round) {
-      const int index = linear(round);
-      if (index < tiles) work(at(index, p));
-    }
+  __device__ __forceinline__ void for_each(Work&& work) const {
+    for (int round = 0; has(round); round = next(round)) work(at(round));
   }
 };
 
-// Keys that query `row` of the tile's last rows may see: blocks [0, key_blocks) hold them all.
+// Number of keys that query `row` sees; may be negative.
 template <Config C>
-__device__ __forceinline__ int key_blocks(const Params& p, int m_tile) {
-  int keys = p.seqlen_k;
-  if constexpr (C.mask == Mask::causal) {
-    const int rows = min((m_tile + 1) * C.tile_m, p.seqlen_q);
-    keys = min(keys, rows + p.seqlen_k - p.seqlen_q);
-  }
-  return keys <= 0 ? 0 : (keys + C.tile_n - 1) / C.tile_n;
+__device__ __forceinline__ int visible_keys(const Params& p, int row) {
+  return C.mask == Mask::causal ? min(p.seqlen_k, row + 1 + p.seqlen_k - p.seqlen_q) : p.seqlen_k;
+}
+
+// Key blocks that queries before `end_row` may see, at least one: a tile that sees no key works on one block that the
+// mask hides wholly, so that no role needs a special case.
+template <Config C>
+__device__ __forceinline__ int key_blocks(const Params& p, int end_row) {
+  const int keys = visible_keys<C>(p, min(end_row, p.seqlen_q) - 1);
+  return keys <= 0 ? 1 : (keys + C.tile_n - 1) / C.tile_n;
 }
 
 }  // namespace tessera::fmha

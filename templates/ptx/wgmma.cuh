@@ -2,10 +2,12 @@
 //
 // Order of things: fence (registers that the instructions read or write were touched), the instructions, commit, wait.
 // Until the wait, neither the accumulators nor the registers of A may be touched. The compiler does not know that: it
-// sees an assembly statement whose outputs are ready at once. hold() after the wait ties the registers to that place.
+// sees an assembly statement whose outputs are ready at once. hold() after the wait ties the accumulators to that
+// place, and before the fence keeps what was written to them above it.
 //
-// The instruction for one shape is Wgmma<...>::mma. Its operands are up to 128 named registers, so these are
-// specialisations in a small generated header, wgmma_shapes.cuh, with the shapes that a kernel uses.
+// The instruction for one shape is Wgmma<...>::mma, hold() its sibling: one empty statement that names all
+// accumulators. Both have up to 128 named registers, so they are specialisations in a small generated header,
+// wgmma_shapes.cuh, with the shapes that a kernel uses.
 #pragma once
 
 #include "spec/types.h"
@@ -22,13 +24,6 @@ __device__ __forceinline__ void wgmma_commit_group() { asm volatile("wgmma.commi
 template <int kPending>
 __device__ __forceinline__ void wgmma_wait_group() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
-}
-
-// No instruction: what reads or writes these registers stays on its side of this line.
-template <int kCount>
-__device__ __forceinline__ void hold(float (&registers)[kCount]) {
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(registers[i])::"memory");
 }
 
 template <int kN, DType kDType, bool kAInRegisters, bool kBIsMnMajor>

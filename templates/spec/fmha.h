@@ -6,7 +6,7 @@
 //
 // A CTA takes tiles of tile_m queries of one head and walks over the keys in steps of tile_n. tile_m / 64 consumer
 // warpgroups own 64 query rows each: S and O live in their registers, Q, K and V in shared memory. One more warpgroup
-// produces: its warp 0 loads K and V into two rings of `stages` slots, its warp 1 loads Q.
+// produces: its warp 0 loads K and V into two rings of `stages` slots, its warp 1 loads Q, its warp 2 stores O.
 //
 // Shared tiles are panels of one swizzle span: [head_dim / span][rows][span], which one rank-5 TMA box fills.
 //
@@ -112,6 +112,8 @@ struct Barriers {
   int k_empty = 0;
   int v_full = 0;
   int v_empty = 0;
+  int o_full = 0;  // as q_full
+  int o_read = 0;  // [consumer warpgroup]
   int end = 0;
 };
 
@@ -124,7 +126,8 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   layout.q = {"q", 0, num_q * q_slot_bytes(c)};
   layout.k = {"k", layout.q.bytes, c.stages * kv_slot_bytes(c)};
   layout.v = {"v", layout.k.offset + layout.k.bytes, layout.k.bytes};
-  layout.barriers = {"barriers", layout.v.offset + layout.v.bytes, 8 * (2 * num_q + 4 * c.stages)};
+  layout.barriers = {"barriers", layout.v.offset + layout.v.bytes,
+                     8 * (3 * num_q + 4 * c.stages + consumer_warpgroups(c))};
   layout.total_bytes = layout.barriers.offset + layout.barriers.bytes;
   return layout;
 }
@@ -138,7 +141,9 @@ TESSERA_HD constexpr Barriers barriers(const Config& c) {
   b.k_empty = b.k_full + 8 * c.stages;
   b.v_full = b.k_empty + 8 * c.stages;
   b.v_empty = b.v_full + 8 * c.stages;
-  b.end = b.v_empty + 8 * c.stages;
+  b.o_full = b.v_empty + 8 * c.stages;
+  b.o_read = b.o_full + 8 * num_q;
+  b.end = b.o_read + 8 * consumer_warpgroups(c);
   return b;
 }
 
@@ -213,9 +218,10 @@ struct Role {
   int registers = 0;
 };
 
-inline constexpr int kNumRoles = 4;
+inline constexpr int kNumRoles = 5;
 inline constexpr int kWarpOfKv = 0;  // of the producer warpgroup
 inline constexpr int kWarpOfQ = 1;
+inline constexpr int kWarpOfO = 2;
 
 TESSERA_HD constexpr Role role(const Config& c, int index) {
   const RegisterBudget budget = register_budget(c);
@@ -225,7 +231,9 @@ TESSERA_HD constexpr Role role(const Config& c, int index) {
     case 1:
       return {"load_q", kWarpOfQ, 1, budget.producer};
     case 2:
-      return {"idle", 2, 2, budget.producer};
+      return {"store_o", kWarpOfO, 1, budget.producer};
+    case 3:
+      return {"idle", 3, 1, budget.producer};
     default:
       return {"consumer", 4, 4 * consumer_warpgroups(c), budget.consumer};
   }
@@ -264,7 +272,7 @@ TESSERA_HD constexpr WgmmaShape output_wgmma(const Config& c) { return {c.head_d
 // Completes a Config whose head_dim, tile, stages, swizzle, types, mask and output are set: the choices that nobody
 // pins.
 TESSERA_HD constexpr Config complete(Config c) {
-  c.ping_pong = consumer_warpgroups(c) >= 2 && c.head_dim <= 128;
+  c.ping_pong = consumer_warpgroups(c) >= 2;
   c.q_stages = 2;
   if (smem_layout(c).total_bytes > kMaxSmemBytes) c.q_stages = 1;
   return c;
@@ -279,15 +287,19 @@ struct Tile {
 };
 
 inline constexpr Tile kTiles[] = {
-    {64, 192, 128, 2},  {64, 128, 128, 2},  {64, 128, 192, 2},  {64, 192, 96, 2},  {64, 128, 128, 3}, {64, 64, 128, 2},
-    {128, 128, 128, 2}, {128, 128, 176, 2}, {128, 128, 160, 2}, {128, 192, 80, 2}, {128, 128, 96, 3}, {128, 64, 128, 2},
-    {256, 128, 80, 2},  {256, 128, 64, 2},  {256, 128, 48, 3},  {256, 64, 64, 2},  {256, 64, 64, 1},
+    {64, 192, 128, 2},  {64, 256, 64, 2},  {64, 128, 128, 2},  {64, 192, 96, 2},  {64, 128, 128, 3},  {64, 64, 128, 2},
+    {128, 128, 128, 2}, {128, 192, 80, 2}, {128, 128, 160, 2}, {128, 192, 80, 3}, {128, 128, 176, 2}, {128, 128, 96, 3},
+    {128, 64, 64, 1},   {256, 128, 80, 2}, {256, 128, 64, 2},  {256, 128, 48, 3}, {256, 64, 64, 2},
 };
 
-// The tile that a Problem gets which pins none.
-TESSERA_HD constexpr Tile default_tile(int head_dim, Mask) {
-  if (head_dim <= 64) return {head_dim, 192, 128, 2};
-  if (head_dim <= 128) return {head_dim, 128, 128, 2};
+// The tile that a Problem gets which pins none. Why: an H200, 16,384 tokens of 2,048 features, bf16, TFLOP/s at S =
+// 1,024 / 4,096 / 16,384, all candidates in one run:
+//   head_dim 64   no mask 192x128 462 546 586, 256x64 506 543 559; causal 256x64 352 511 543, 192x128 278 480 531
+//   head_dim 128  no mask 192x80 624 735 755, 128x128 644 686 689; causal 128x128 455 631 667, 192x80 396 628 750
+//   head_dim 256  no mask 128x80 671 765 808, 128x64 671 774 806; causal 128x80 490 717 767, 128x64 507 720 766
+TESSERA_HD constexpr Tile default_tile(int head_dim, Mask mask) {
+  if (head_dim <= 64) return mask == Mask::none ? Tile{head_dim, 192, 128, 2} : Tile{head_dim, 256, 64, 2};
+  if (head_dim <= 128) return mask == Mask::none ? Tile{head_dim, 192, 80, 2} : Tile{head_dim, 128, 128, 2};
   return {head_dim, 128, 80, 2};
 }
 

@@ -29,6 +29,13 @@ TESSERA_HD constexpr unsigned long long matrix_descriptor(unsigned start, int le
          static_cast<unsigned long long>(stride_bytes >> 4) << 32 | mode << 62;
 }
 
+// The descriptor of what lies `bytes` further. The start address sits in the low word and never carries out of its
+// field: spelt as a 32-bit addition, the high word stays a constant for the compiler.
+TESSERA_HD constexpr unsigned long long advance_descriptor(unsigned long long descriptor, int bytes) {
+  const unsigned low = static_cast<unsigned>(descriptor) + static_cast<unsigned>(bytes >> 4);
+  return (descriptor >> 32 << 32) | low;
+}
+
 // Rows are M or N, columns are K: Q and K of S = Q K^T.
 TESSERA_HD constexpr unsigned long long k_major_descriptor(unsigned start, int rows, Swizzle swizzle) {
   const int span = swizzle_span_bytes(swizzle);

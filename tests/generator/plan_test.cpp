@@ -170,9 +170,9 @@ TEST_CASE("hints steer the choice and nothing else") {
   const auto tile_m = [](const Fields& fields) {
     return std::get<fmha::Config>(make_plan(problem_of("fmha", fields)).config).tile_m;
   };
-  CHECK(tile_m({}) == 128);
+  CHECK(tile_m({}) == 192);
   CHECK(tile_m({{"seqlen_q", "1"}}) == 64);
-  CHECK(tile_m({{"seqlen_q", "4096"}, {"seqlen_k", "4096"}}) == 128);
+  CHECK(tile_m({{"seqlen_q", "4096"}, {"seqlen_k", "4096"}}) == 192);
   CHECK(tile_m({{"seqlen_q", "1"}, {"tile_m", "128"}}) == 128);
   const Plan plain = make_plan(problem_of("fmha"));
   const Plan hinted = make_plan(problem_of("fmha", {{"batch", "4"}, {"seqlen_q", "8192"}}));
@@ -206,9 +206,9 @@ TEST_CASE("an illegal pin is refused with the rule that it breaks") {
   CHECK(unsupported("fmha", {{"tile_n", "24"}, {"tile_m", "128"}}) ==
         "head_dim 128, tile 128x24, 2 stages: tile_n 24, a multiple of 16 needed (wgmma K of P V)");
   CHECK(unsupported("fmha", {{"tile_n", "2147483647"}}) ==
-        "head_dim 128, tile 128x2147483647, 2 stages: tile_n 2,147,483,647, a multiple of 16 needed (wgmma K of P V)");
+        "head_dim 128, tile 192x2147483647, 2 stages: tile_n 2,147,483,647, a multiple of 16 needed (wgmma K of P V)");
   CHECK(unsupported("fmha", {{"stages", "9"}, {"tile_m", "64"}}) ==
-        "head_dim 128, tile 64x128, 9 stages: 9 stages, 1 to 8 allowed");
+        "head_dim 128, tile 64x80, 9 stages: 9 stages, 1 to 8 allowed");
   CHECK(unsupported("copy2d", {{"tile_inner", "6"}}) ==
         "copy2d rank 2, f32, tile 6x64, 128B: rows of 24 bytes, a multiple of 16 needed: make tile_inner a multiple of "
         "4");
@@ -226,7 +226,7 @@ TEST_CASE("an illegal pin is refused with the rule that it breaks") {
         "copy2d rank 2, f32, tile 256x256, none: 262,152 bytes of shared memory, 232,448 allowed: take a smaller tile");
   const Refusal all = refusal("fmha", {{"tile_n", "24"}});
   CHECK(all.notes.size() > 10);
-  CHECK(all.notes.front() == "tile 128x24, 2 stages, 128B: tile_n 24, a multiple of 16 needed (wgmma K of P V)");
+  CHECK(all.notes.front() == "tile 192x24, 2 stages, 128B: tile_n 24, a multiple of 16 needed (wgmma K of P V)");
 }
 
 TEST_CASE("a pin outside the table is tried all the same") {

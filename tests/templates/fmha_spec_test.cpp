@@ -117,7 +117,7 @@ TEST_CASE("each rule names what it found and its bound") {
   check_rule(c, Rule::ok, 0, 0);
   c = {};
   c.stages = 4;
-  check_rule(c, Rule::shared_memory_exceeded, 4 * 2 * 32768 + 32768 + 8 * (4 + 16), 232448);
+  check_rule(c, Rule::shared_memory_exceeded, 4 * 2 * 32768 + 32768 + 8 * (6 + 16 + 2), 232448);
 }
 
 TEST_CASE("one instruction must fit the registers that a thread has at entry") {
