@@ -1,0 +1,97 @@
+// Operations that complete on their own time: TMA, cp.async, wgmma. PTX ISA, "Asynchronous operations".
+//
+// An instruction that starts one puts an AsyncOperation into the queue; the schedule decides when complete() runs and
+// thereby when its reads and writes happen and its barrier or group hears of it. Operations of one chain (the wgmmas of
+// a warpgroup) complete in order, all others in any.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+namespace tessera::emulator {
+
+class Launch;
+
+class AsyncOperation {
+ public:
+  virtual ~AsyncOperation() = default;
+  virtual void complete(Launch& launch) = 0;
+  std::uint64_t ready_at = 0;   ///< time from which it may complete
+  const void* chain = nullptr;  ///< operations of one chain complete in order
+};
+
+class AsyncQueue {
+ public:
+  /// Takes the operation; completes it at once when the schedule is eager.
+  void push(std::unique_ptr<AsyncOperation> operation, Launch& launch);
+  /// Completes what is due.
+  void poll(Launch& launch);
+  /// Completes one operation whatever its time; false when there is none.
+  bool complete_one(Launch& launch);
+  bool empty() const noexcept { return pending_.empty(); }
+  std::size_t size() const noexcept { return pending_.size(); }
+  std::uint64_t next_ready() const noexcept { return next_ready_; }
+
+ private:
+  bool is_first_of_chain(std::size_t index) const;
+  void complete(std::size_t index, Launch& launch);
+  void update_next_ready();
+
+  std::vector<std::unique_ptr<AsyncOperation>> pending_;
+  std::uint64_t next_ready_ = ~std::uint64_t{0};
+};
+
+/// A commit group: operations that have not read their sources, and that have not finished.
+struct AsyncGroup {
+  int reading = 0;
+  int pending = 0;
+};
+
+/// The groups of one thread (or one warp, for wgmma).
+struct GroupList {
+  std::shared_ptr<AsyncGroup> open;
+  std::vector<std::shared_ptr<AsyncGroup>> committed;
+
+  AsyncGroup& current() {
+    if (!open) open = std::make_shared<AsyncGroup>();
+    return *open;
+  }
+  void commit() {
+    current();
+    committed.push_back(std::move(open));
+    open.reset();
+  }
+  /// At most `allowed` of the newest groups are unfinished (only_reading: have not read their sources). Forgets the
+  /// finished ones at the front.
+  bool at_most(std::size_t allowed, bool only_reading) {
+    std::size_t done = 0;
+    while (done < committed.size() && committed[done]->pending == 0) ++done;
+    committed.erase(committed.begin(), committed.begin() + static_cast<std::ptrdiff_t>(done));
+    for (std::size_t i = 0; i + allowed < committed.size(); ++i)
+      if ((only_reading ? committed[i]->reading : committed[i]->pending) != 0) return false;
+    return true;
+  }
+};
+
+struct WarpAsync {
+  std::array<GroupList, 32> bulk;  ///< cp.async.bulk, per lane
+  std::array<GroupList, 32> copy;  ///< cp.async, per lane
+  GroupList wgmma;
+  std::uint64_t wgmma_issued = 0;
+};
+
+struct WgmmaOperation;
+
+/// The wgmmas that some of a warpgroup's four warps have issued and others not yet.
+struct WarpgroupAsync {
+  WarpgroupAsync();
+  WarpgroupAsync(WarpgroupAsync&&) noexcept;
+  ~WarpgroupAsync();
+  std::deque<std::unique_ptr<WgmmaOperation>> forming;
+  std::uint64_t first = 0;  ///< the number of forming.front()
+};
+
+}  // namespace tessera::emulator

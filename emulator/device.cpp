@@ -1,0 +1,252 @@
+#include "emulator/device.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "base/error.h"
+#include "emulator/resolver.h"
+#include "emulator/tensor_map.h"
+
+namespace tessera::emulator {
+namespace {
+
+constexpr std::int64_t kMaxSharedBytes = 232448;  // sm_90, sm_100: per CTA
+
+/// An entry, and what a launch needs besides.
+struct LoadedEntry {
+  const Program* program = nullptr;
+  const Entry* entry = nullptr;
+  std::int64_t max_dynamic_smem = 0;
+};
+
+class EmulatedImage final : public LoadedImage {
+ public:
+  EmulatedImage(std::unique_ptr<Program> program, std::shared_ptr<GlobalMemory> memory)
+      : program_(std::move(program)), memory_(std::move(memory)) {
+    for (const Entry& entry : program_->entries)
+      entries_[entry.name] = {program_.get(), &entry, std::int64_t{49152} - entry.static_smem_bytes};
+  }
+  ~EmulatedImage() override {
+    for (const ModuleVariable& variable : program_->variables) memory_->free(variable.address);
+  }
+  EntryHandle entry(std::string_view name) override {
+    const auto it = entries_.find(name);
+    if (it != entries_.end()) return {reinterpret_cast<std::uintptr_t>(&it->second)};
+    std::string names;
+    for (const auto& [known, entry] : entries_) names += (names.empty() ? "" : ", ") + known;
+    throw Error(ErrorKind::device, fmt::format("emulator: the image has no kernel '{}'; it has: {}", name, names));
+  }
+  std::vector<ParameterLayout> parameters(EntryHandle handle) override {
+    std::vector<ParameterLayout> layouts;
+    for (const ParameterSlot& slot : reinterpret_cast<const LoadedEntry*>(handle.handle)->entry->parameters)
+      layouts.push_back({slot.offset, slot.bytes});
+    return layouts;
+  }
+  void set_max_dynamic_smem(EntryHandle handle, std::int64_t bytes) override {
+    auto& loaded = *reinterpret_cast<LoadedEntry*>(handle.handle);
+    const std::int64_t most = kMaxSharedBytes - loaded.entry->static_smem_bytes;
+    if (bytes < 0 || bytes > most)
+      throw Error(ErrorKind::device, fmt::format("emulator: {} bytes of dynamic shared memory for '{}': at most {}",
+                                                 bytes, loaded.entry->name, most));
+    loaded.max_dynamic_smem = std::max(loaded.max_dynamic_smem, bytes);
+  }
+
+ private:
+  std::unique_ptr<Program> program_;
+  std::shared_ptr<GlobalMemory> memory_;
+  std::map<std::string, LoadedEntry, std::less<>> entries_;
+};
+
+DeviceInfo make_info(const DeviceOptions& options) {
+  DeviceInfo info;
+  info.name = fmt::format("tessera emulator ({})", options.arch);
+  int number = 90;
+  if (options.arch.size() > 3) number = std::atoi(options.arch.c_str() + 3);
+  info.compute_major = number / 10;
+  info.compute_minor = number % 10;
+  info.num_sms = options.num_sms;
+  info.l2_bytes = std::int64_t{32} << 20;
+  info.max_dynamic_smem_bytes = number / 10 == 12 ? 101376 : kMaxSharedBytes;
+  info.memory_bytes = static_cast<std::int64_t>(options.memory_bytes);
+  info.is_emulated = true;
+  return info;
+}
+
+void check_launch(const LaunchRequest& request, const LoadedEntry& loaded) {
+  const Entry& entry = *loaded.entry;
+  const auto refuse = [&](const std::string& text) {
+    throw Error(ErrorKind::device, fmt::format("emulator: launch of '{}': {}", entry.name, text));
+  };
+  std::uint64_t threads = 1;
+  std::uint64_t cluster = 1;
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (request.grid[i] == 0 || request.block[i] == 0 || request.cluster[i] == 0)
+      refuse("grid, block and cluster need at least 1 in every dimension");
+    if (request.grid[i] % request.cluster[i] != 0)
+      refuse(fmt::format("grid[{}] = {} is not a multiple of cluster[{}] = {}", i, request.grid[i], i,
+                         request.cluster[i]));
+    if (entry.required_cluster[0] != 0 && request.cluster[i] != entry.required_cluster[i])
+      refuse(fmt::format("the kernel requires clusters of {} x {} x {}", entry.required_cluster[0],
+                         entry.required_cluster[1], entry.required_cluster[2]));
+    threads *= request.block[i];
+    cluster *= request.cluster[i];
+  }
+  if (threads > 1024) refuse(fmt::format("{} threads in a block: at most 1024", threads));
+  if (entry.max_threads != 0 && threads > entry.max_threads)
+    refuse(fmt::format("{} threads in a block: the kernel was compiled for at most {}", threads, entry.max_threads));
+  if (cluster > 16) refuse(fmt::format("{} CTAs in a cluster: at most 16", cluster));
+  if (request.dynamic_smem_bytes > loaded.max_dynamic_smem)
+    refuse(fmt::format("{} bytes of dynamic shared memory: {} are allowed", request.dynamic_smem_bytes,
+                       loaded.max_dynamic_smem));
+  if (request.parameters == nullptr && !entry.parameters.empty()) refuse("the kernel has parameters; none were given");
+}
+
+}  // namespace
+
+struct EmulatedDevice::State {
+  explicit State(const DeviceOptions& o)
+      : options(o), info(make_info(o)), memory(std::make_shared<GlobalMemory>(o.memory_bytes)) {}
+  DeviceOptions options;
+  DeviceInfo info;
+  std::shared_ptr<GlobalMemory> memory;
+  std::mutex mutex;
+  std::vector<EmulatorFinding> findings;
+  LaunchStatistics statistics;
+  std::uintptr_t next_handle = 1;
+  std::map<std::uintptr_t, std::chrono::steady_clock::time_point> events;
+
+  void check_range(const char* what, DevicePointer address, std::size_t bytes) const {
+    if (!memory->is_allocated(address, bytes))
+      throw Error(ErrorKind::device, fmt::format("emulator: {} of {} bytes at 0x{:x}: {}", what, bytes, address,
+                                                 memory->describe(address)));
+  }
+};
+
+EmulatedDevice::EmulatedDevice(const DeviceOptions& options) : state_(std::make_unique<State>(options)) {}
+EmulatedDevice::~EmulatedDevice() = default;
+
+const DeviceInfo& EmulatedDevice::info() const { return state_->info; }
+DevicePointer EmulatedDevice::allocate(std::size_t bytes) { return state_->memory->allocate(bytes); }
+void EmulatedDevice::free(DevicePointer pointer) noexcept { state_->memory->free(pointer); }
+
+void EmulatedDevice::copy_to_device(DevicePointer to, const void* from, std::size_t bytes, Stream) {
+  const std::lock_guard lock(state_->mutex);
+  if (bytes == 0) return;
+  state_->check_range("copy to the device", to, bytes);
+  std::memcpy(state_->memory->data(to), from, bytes);
+  state_->memory->mark_initialised(to, bytes);
+}
+
+void EmulatedDevice::copy_to_host(void* to, DevicePointer from, std::size_t bytes, Stream) {
+  const std::lock_guard lock(state_->mutex);
+  if (bytes == 0) return;
+  state_->check_range("copy to the host", from, bytes);
+  std::memcpy(to, state_->memory->data(from), bytes);
+}
+
+void EmulatedDevice::set_bytes(DevicePointer to, std::uint8_t value, std::size_t bytes, Stream) {
+  const std::lock_guard lock(state_->mutex);
+  if (bytes == 0) return;
+  state_->check_range("fill", to, bytes);
+  std::memset(state_->memory->data(to), value, bytes);
+  state_->memory->mark_initialised(to, bytes);
+}
+
+Stream EmulatedDevice::create_stream() {
+  const std::lock_guard lock(state_->mutex);
+  return Stream::from_handle(state_->next_handle++);
+}
+void EmulatedDevice::destroy(Stream) noexcept {}
+Event EmulatedDevice::create_event() {
+  const std::lock_guard lock(state_->mutex);
+  return {state_->next_handle++};
+}
+void EmulatedDevice::destroy(Event event) noexcept {
+  const std::lock_guard lock(state_->mutex);
+  state_->events.erase(event.handle);
+}
+void EmulatedDevice::record(Event event, Stream) {
+  const std::lock_guard lock(state_->mutex);
+  state_->events[event.handle] = std::chrono::steady_clock::now();
+}
+double EmulatedDevice::elapsed_ms(Event from, Event to) {
+  const std::lock_guard lock(state_->mutex);
+  const auto a = state_->events.find(from.handle);
+  const auto b = state_->events.find(to.handle);
+  if (a == state_->events.end() || b == state_->events.end())
+    throw Error(ErrorKind::device, "emulator: an event that was never recorded has no time");
+  return std::chrono::duration<double, std::milli>(b->second - a->second).count();
+}
+
+std::vector<Finding> EmulatedDevice::synchronize(Stream) {
+  std::vector<Finding> found;
+  for (const EmulatorFinding& finding : take_findings()) found.push_back(finding.to_finding());
+  return found;
+}
+std::vector<EmulatorFinding> EmulatedDevice::take_findings() {
+  const std::lock_guard lock(state_->mutex);
+  return std::exchange(state_->findings, {});
+}
+bool EmulatedDevice::is_capturing(Stream) { return false; }
+std::uintptr_t EmulatedDevice::current_context() { return reinterpret_cast<std::uintptr_t>(state_.get()); }
+
+std::unique_ptr<LoadedImage> EmulatedDevice::load(const Image& image) {
+  if (image.ptx.empty()) throw Error(ErrorKind::device, "emulator: the image holds no PTX");
+  return load_ptx(image.ptx, "kernel.ptx");
+}
+
+std::unique_ptr<LoadedImage> EmulatedDevice::load_ptx(std::string_view ptx, std::string_view file) {
+  GlobalMemory& memory = *state_->memory;
+  std::unique_ptr<Program> program =
+      load_program(ptx, file, [&](const ModuleVariable& variable) { return memory.allocate(variable.bytes); });
+  for (const ModuleVariable& variable : program->variables) {
+    std::memcpy(memory.data(variable.address), variable.initial.data(), variable.bytes);
+    memory.mark_initialised(variable.address, variable.bytes);
+  }
+  return std::make_unique<EmulatedImage>(std::move(program), state_->memory);
+}
+
+void EmulatedDevice::encode(const ResolvedTensorMap& map, TensorMapObject& out) { encode_tensor_map(map, out); }
+
+void EmulatedDevice::launch(const LaunchRequest& request, Stream) {
+  if (request.entry.handle == 0) throw Error(ErrorKind::device, "emulator: launch of no kernel");
+  const auto& loaded = *reinterpret_cast<const LoadedEntry*>(request.entry.handle);
+  check_launch(request, loaded);
+  std::vector<std::byte> parameters(loaded.entry->parameter_bytes);
+  for (std::size_t i = 0; i < loaded.entry->parameters.size(); ++i) {
+    const ParameterSlot& slot = loaded.entry->parameters[i];
+    std::memcpy(parameters.data() + slot.offset, request.parameters[i], slot.bytes);
+  }
+  const std::lock_guard lock(state_->mutex);
+  LaunchOptions options;
+  options.schedule = state_->options.schedule;
+  options.seed = state_->options.seed;
+  options.num_sms = state_->options.num_sms;
+  options.max_warp_instructions = state_->options.max_warp_instructions;
+  options.max_seconds = state_->options.max_seconds;
+  Launch run(*loaded.program, *loaded.entry, *state_->memory,
+             {request.grid, request.block, request.cluster, request.dynamic_smem_bytes}, options,
+             std::move(parameters));
+  run.run();
+  state_->statistics = run.statistics;
+  for (const EmulatorFinding& finding : run.findings.all()) state_->findings.push_back(finding);
+}
+
+LaunchStatistics EmulatedDevice::statistics() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->statistics;
+}
+
+void EmulatedDevice::set_schedule(Schedule schedule, std::uint64_t seed) {
+  const std::lock_guard lock(state_->mutex);
+  state_->options.schedule = schedule;
+  state_->options.seed = seed;
+}
+
+}  // namespace tessera::emulator

@@ -1,0 +1,62 @@
+// EmulatedDevice: the Device seam on a CPU. Loads PTX, executes it, reports findings.
+//
+// Work runs inside the call that asks for it, in order, so streams and events are trivial. Findings of all launches
+// since the last synchronisation are its result; a failure stops the launch that had it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/device.h"
+#include "emulator/machine.h"
+
+namespace tessera::emulator {
+
+struct DeviceOptions {
+  std::string arch = "sm_90a";
+  int num_sms = 4;
+  std::uint64_t seed = 1;
+  Schedule schedule = Schedule::fair;
+  std::uint64_t memory_bytes = std::uint64_t{64} << 30;  ///< address space, not memory
+  std::uint64_t max_warp_instructions = std::uint64_t{1} << 40;
+  double max_seconds = 0;  ///< per launch; 0: no limit
+};
+
+class EmulatedDevice final : public Device {
+ public:
+  explicit EmulatedDevice(const DeviceOptions& options = {});
+  ~EmulatedDevice() override;
+
+  const DeviceInfo& info() const override;
+  DevicePointer allocate(std::size_t bytes) override;
+  void free(DevicePointer pointer) noexcept override;
+  void copy_to_device(DevicePointer to, const void* from, std::size_t bytes, Stream stream = {}) override;
+  void copy_to_host(void* to, DevicePointer from, std::size_t bytes, Stream stream = {}) override;
+  void set_bytes(DevicePointer to, std::uint8_t value, std::size_t bytes, Stream stream = {}) override;
+  Stream create_stream() override;
+  void destroy(Stream stream) noexcept override;
+  Event create_event() override;
+  void destroy(Event event) noexcept override;
+  void record(Event event, Stream stream) override;
+  double elapsed_ms(Event from, Event to) override;
+  std::vector<Finding> synchronize(Stream stream = {}) override;
+  bool is_capturing(Stream stream) override;
+  std::uintptr_t current_context() override;
+  std::unique_ptr<LoadedImage> load(const Image& image) override;
+  void encode(const ResolvedTensorMap& map, TensorMapObject& out) override;
+  void launch(const LaunchRequest& request, Stream stream) override;
+
+  /// load() of PTX alone; `file` names it in messages.
+  std::unique_ptr<LoadedImage> load_ptx(std::string_view ptx, std::string_view file);
+  /// Findings since the last take, with all their fields.
+  std::vector<EmulatorFinding> take_findings();
+  /// Of the last launch.
+  LaunchStatistics statistics() const;
+  void set_schedule(Schedule schedule, std::uint64_t seed);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tessera::emulator

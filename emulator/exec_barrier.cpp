@@ -1,0 +1,112 @@
+// PTX ISA, "bar, barrier", "barrier.cluster", "membar, fence", "setmaxnreg".
+#include <fmt/format.h>
+
+#include "emulator/bind.h"
+#include "emulator/lanes.h"
+
+namespace tessera::emulator::bind {
+namespace {
+
+using U32 = std::uint32_t;
+
+// flags: 1 waits, 2 aligned, 4 red.popc, 8 red.and, 16 red.or. op: [0] destination (red), then id, count?, predicate.
+Step cta_barrier(Warp& w, const Instruction& in, Mask active) {
+  const bool is_reduction = (in.flags & (4 | 8 | 16)) != 0;
+  const Operand* op = is_reduction ? in.op + 1 : in.op;
+  const U32 id = op[0].kind == Operand::Kind::none ? 0 : uniform<U32>(w, op[0], active);
+  if (id > 15) return w.fault(in, "barrier-id", fmt::format("barrier {}: there are 0 to 15", id));
+  CtaBarrier& barrier = w.cta->barriers[id];
+  if (w.take_wake() == Wake::ready) {
+    if (!is_reduction) return Step::next;
+    for_lanes(active, [&](int lane) {
+      if ((in.flags & 4) != 0) write_lane<U32>(w, in.op[0], lane, barrier.last_popc);
+    });
+    if ((in.flags & 8) != 0) write_predicate(w, in.op[0], active, barrier.last_all ? kAllLanes : 0);
+    if ((in.flags & 16) != 0) write_predicate(w, in.op[0], active, barrier.last_any ? kAllLanes : 0);
+    return Step::next;
+  }
+  Step out{};
+  if ((in.flags & 2) != 0 && !w.converged(kAllLanes, active, out)) return out;
+  w.keep(active);
+  const bool has_count = op[1].kind != Operand::Kind::none;
+  const U32 count = has_count ? uniform<U32>(w, op[1], active) : 0;
+  if (has_count && (count == 0 || count % kLanes != 0))
+    return w.fault(in, "barrier-count", fmt::format("thread count {}: must be a positive multiple of 32", count));
+  if (barrier.arrived > 0 && (barrier.counts_all != !has_count || (has_count && barrier.expected != count)))
+    return w.fault(in, "barrier-count",
+                   fmt::format("barrier {} expects {} threads in this round; this warp says {}", id, barrier.expected,
+                               has_count ? fmt::to_string(count) : "all"),
+                   "two groups of warps use one barrier id");
+  barrier.counts_all = !has_count;
+  barrier.expected = count;
+  // An aligned barrier counts whole warps, also one whose last lanes do not exist.
+  barrier.arrived += (in.flags & 2) != 0 ? kLanes : static_cast<U32>(std::popcount(active));
+  if (is_reduction) {
+    const Mask yes = w.read_predicate(op[2]) & active;
+    barrier.popc += static_cast<U32>(std::popcount(yes));
+    barrier.all = barrier.all && yes == active;
+    barrier.any = barrier.any || yes != 0;
+  }
+  ++w.launch->progress;
+  const std::uint64_t generation = barrier.generation;
+  w.cta->check_barrier(barrier);
+  if ((in.flags & 1) == 0) return Step::next;
+  return w.block({Wait::Kind::cta_barrier, id, generation, 0});
+}
+
+Step cluster_arrive(Warp& w, const Instruction& in, Mask active) {
+  Step out{};
+  if (in.flags != 0 && !w.converged(kAllLanes, active, out)) return out;
+  Cluster& cluster = *w.cta->cluster;
+  w.cluster_generation = cluster.generation;
+  cluster.arrived += static_cast<U32>(std::popcount(active));
+  ++w.launch->progress;
+  cluster.check_barrier();
+  return Step::next;
+}
+Step cluster_wait(Warp& w, const Instruction& in, Mask active) {
+  if (w.take_wake() == Wake::ready) return Step::next;
+  Step out{};
+  if (in.flags != 0 && !w.converged(kAllLanes, active, out)) return out;
+  if (w.cta->cluster->generation != w.cluster_generation) return Step::next;
+  w.keep(active);
+  return w.block({Wait::Kind::cluster_barrier, 0, w.cluster_generation, 0});
+}
+
+Step no_effect(Warp&, const Instruction&, Mask) { return Step::next; }
+
+Step proxy_fence(Warp& w, const Instruction&, Mask) {
+  w.fence_time = ++w.launch->fence_clock;
+  return Step::next;
+}
+
+Step register_count(Warp& w, const Instruction&, Mask active) {
+  Step out{};
+  if (!w.converged(kAllLanes, active, out)) return out;
+  return Step::next;
+}
+
+}  // namespace
+
+Handler barrier(const Decoded& d) {
+  const bool is_bar = d.form->mnemonic.substr(0, 4) == "bar." || d.form->mnemonic == "bar";
+  unsigned flags = d.has("arrive") ? 0u : 1u;
+  if (is_bar || d.has("aligned")) flags |= 2;
+  if (d.has("popc")) flags |= 4;
+  if (d.has("and")) flags |= 8;
+  if (d.has("or")) flags |= 16;
+  d.in->flags = static_cast<std::uint16_t>(flags);
+  return cta_barrier;
+}
+Handler cluster_barrier(const Decoded& d) {
+  d.in->flags = d.has("aligned") ? 1 : 0;
+  return d.has("arrive") ? cluster_arrive : cluster_wait;
+}
+Handler fence(const Decoded&) { return no_effect; }
+Handler fence_proxy_async(const Decoded&) { return proxy_fence; }
+Handler setmaxnreg(const Decoded& d) {
+  const std::int64_t count = d.in->op[0].value;
+  return count >= 24 && count <= 256 && count % 8 == 0 ? register_count : nullptr;
+}
+
+}  // namespace tessera::emulator::bind

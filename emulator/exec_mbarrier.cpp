@@ -1,0 +1,216 @@
+// PTX ISA, "mbarrier". A phase ends when no arrival is pending and the tx-count is zero; then the count is reloaded.
+#include <fmt/format.h>
+
+#include "emulator/access.h"
+#include "emulator/bind.h"
+#include "emulator/mbarrier.h"
+
+namespace tessera::emulator {
+
+namespace {
+constexpr std::int64_t kMaxTx = (std::int64_t{1} << 20) - 1;
+}
+
+std::uint64_t mbarrier_word(const Mbarrier& b) {
+  const auto negative = [](std::int64_t value, int bits) {
+    return (std::uint64_t{0} - static_cast<std::uint64_t>(value)) & ((std::uint64_t{1} << bits) - 1);
+  };
+  return (b.phase & 1) << 63 | negative(b.pending, 20) << 43 | negative(b.tx, 21) << 21 | negative(b.expected, 20) << 1;
+}
+
+void complete_bytes(Launch& launch, Cta& cta, std::uint32_t offset, std::int64_t bytes, const EmulatorFinding& place) {
+  Mbarrier* barrier = cta.find_mbarrier(offset);
+  if (barrier == nullptr) {
+    EmulatorFinding finding = place;
+    finding.name = "mbarrier-not-initialised";
+    finding.is_failure = true;
+    finding.address = cta.shared_address(offset);
+    finding.has_address = true;
+    finding.message = "a copy completes on an mbarrier that is not initialised";
+    launch.findings.add(std::move(finding));
+    return;
+  }
+  barrier->tx -= bytes;
+  settle(*barrier, launch);
+}
+
+namespace bind {
+namespace {
+
+using U32 = std::uint32_t;
+using U64 = std::uint64_t;
+
+// The barrier object of a lane; nullptr after a report.
+Mbarrier* find(Warp& w, const Instruction& in, const Operand& op, int lane, Space space, Target& target,
+               bool must_live) {
+  const U64 address = lane_address(w, op, lane);
+  if ((address & 7) != 0) {
+    report_misaligned(w, in, lane, address, 8);
+    return nullptr;
+  }
+  if (!locate_any(space, w, lane, address, 8, target) || target.cta == nullptr) {
+    report_outside(w, in, space, lane, address, 8, true);
+    return nullptr;
+  }
+  if (!must_live) return &target.cta->make_mbarrier(target.offset);
+  Mbarrier* barrier = target.cta->find_mbarrier(target.offset);
+  if (barrier == nullptr)
+    w.fault_at(in, "mbarrier-not-initialised", lane, address, "no mbarrier.init was executed for this address",
+               "init without a barrier or fence before its first use, or a wrong address");
+  return barrier;
+}
+
+Space space_in(const Instruction& in) { return static_cast<Space>(in.number); }
+
+Step init(Warp& w, const Instruction& in, Mask active) {
+  for (Mask rest = active; rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    Target target;
+    Mbarrier* barrier = find(w, in, in.op[0], lane, space_in(in), target, false);
+    if (barrier == nullptr) return Step::fault;
+    const U32 count = read_lane<U32>(w, in.op[1], lane);
+    if (count == 0 || count > kMaxTx)
+      return w.fault_at(in, "mbarrier-count", lane, target.offset,
+                        fmt::format("count {}: must be 1 to {}", count, kMaxTx));
+    *barrier = {target.offset, true, count, count, 0, 0};
+  }
+  ++w.launch->progress;
+  return Step::next;
+}
+
+Step invalidate(Warp& w, const Instruction& in, Mask active) {
+  for (Mask rest = active; rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    Target target;
+    Mbarrier* barrier = find(w, in, in.op[0], lane, space_in(in), target, true);
+    if (barrier == nullptr) return Step::fault;
+    const U64 word = mbarrier_word(*barrier);
+    std::memcpy(target.data, &word, 8);
+    note_written(w, target, 8);
+    barrier->is_live = false;
+  }
+  return Step::next;
+}
+
+// flags: 1 expect_tx, 2 drop.
+Step arrive(Warp& w, const Instruction& in, Mask active) {
+  for (Mask rest = active; rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    Target target;
+    Mbarrier* barrier = find(w, in, in.op[1], lane, space_in(in), target, true);
+    if (barrier == nullptr) return Step::fault;
+    const bool has_number = in.op[2].kind != Operand::Kind::none;
+    const std::int64_t number = has_number ? read_lane<U32>(w, in.op[2], lane) : 1;
+    const bool is_expect = (in.flags & 1) != 0;
+    const std::int64_t count = is_expect ? 1 : number;
+    const U64 word = mbarrier_word(*barrier);
+    const U64 token = (word & 0xFFFFFFFF00000000) | (has_number && !is_expect ? static_cast<U64>(number) : 0);
+    if (is_expect) barrier->tx += number;
+    if (barrier->tx > kMaxTx || barrier->tx < -kMaxTx)
+      return w.fault_at(in, "mbarrier-tx-overflow", lane, lane_address(w, in.op[1], lane),
+                        fmt::format("tx-count {}: beyond 2^20 - 1 it wraps silently", barrier->tx));
+    if (count > barrier->pending)
+      return w.fault_at(
+          in, "mbarrier-over-arrival", lane, lane_address(w, in.op[1], lane),
+          fmt::format("{} arrivals where {} of {} are pending", count, barrier->pending, barrier->expected),
+          "more threads arrive than the count given to mbarrier.init, or a consumer arrives twice");
+    barrier->pending -= count;
+    if ((in.flags & 2) != 0) barrier->expected -= count;
+    settle(*barrier, *w.launch);
+    if (!in.op[0].is_sink) write_lane<U64>(w, in.op[0], lane, token);
+  }
+  ++w.launch->progress;
+  return Step::next;
+}
+
+// flags: 1 complete_tx, else expect_tx.
+Step transaction(Warp& w, const Instruction& in, Mask active) {
+  for (Mask rest = active; rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    Target target;
+    Mbarrier* barrier = find(w, in, in.op[0], lane, space_in(in), target, true);
+    if (barrier == nullptr) return Step::fault;
+    const std::int64_t bytes = read_lane<U32>(w, in.op[1], lane);
+    barrier->tx += in.flags != 0 ? -bytes : bytes;
+    if (barrier->tx > kMaxTx || barrier->tx < -kMaxTx)
+      return w.fault_at(in, "mbarrier-tx-overflow", lane, lane_address(w, in.op[0], lane),
+                        fmt::format("tx-count {}: beyond 2^20 - 1 it wraps silently", barrier->tx));
+    settle(*barrier, *w.launch);
+  }
+  ++w.launch->progress;
+  return Step::next;
+}
+
+// flags: 1 parity (else a token), 2 may suspend (try_wait). op: predicate, address, parity or token, time limit?.
+Step wait(Warp& w, const Instruction& in, Mask active) {
+  Mask done = 0;
+  const Mbarrier* waited = nullptr;
+  bool is_one_barrier = true;
+  for (Mask rest = active; rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    Target target;
+    const Mbarrier* barrier = find(w, in, in.op[1], lane, space_in(in), target, true);
+    if (barrier == nullptr) return Step::fault;
+    U64 parity = 0;
+    if ((in.flags & 1) != 0) {
+      parity = read_lane<U32>(w, in.op[2], lane);
+      if (parity > 1)
+        return w.fault_at(in, "mbarrier-parity", lane, lane_address(w, in.op[1], lane),
+                          fmt::format("parity {}: must be 0 or 1", parity));
+    } else {
+      parity = read_lane<U64>(w, in.op[2], lane) >> 63;
+    }
+    if ((barrier->phase & 1) != parity) {
+      done |= Mask{1} << lane;
+    } else {
+      is_one_barrier = is_one_barrier && (waited == nullptr || waited == barrier) && target.cta == w.cta;
+      waited = barrier;
+    }
+  }
+  const Wake reason = w.take_wake();
+  if ((in.flags & 2) != 0 && done == 0 && is_one_barrier && reason != Wake::timeout) {
+    w.keep(active);
+    return w.block({Wait::Kind::mbarrier, waited->offset, waited->phase, 0});
+  }
+  write_predicate(w, in.op[0], active, done);
+  return done == active ? Step::next : Step::yielded;
+}
+
+Step pending_count(Warp& w, const Instruction& in, Mask active) {
+  return lift1<U32, U64>(w, in, active, [](U64 token) { return static_cast<U32>((0 - (token >> 43)) & 0xFFFFF); });
+}
+
+void set_space(const Decoded& d) { d.in->number = static_cast<U32>(space_of(d)); }
+
+}  // namespace
+
+Handler mbarrier_init(const Decoded& d) {
+  set_space(d);
+  return init;
+}
+Handler mbarrier_inval(const Decoded& d) {
+  set_space(d);
+  return invalidate;
+}
+Handler mbarrier_arrive(const Decoded& d) {
+  set_space(d);
+  d.in->flags =
+      static_cast<std::uint16_t>((d.has("expect_tx") ? 1 : 0) | (d.form->mnemonic == "mbarrier.arrive_drop" ? 2 : 0));
+  if (d.has("expect_tx") && d.in->op[2].kind == Operand::Kind::none) return nullptr;
+  return arrive;
+}
+Handler mbarrier_tx(const Decoded& d) {
+  set_space(d);
+  d.in->flags = d.form->mnemonic == "mbarrier.complete_tx" ? 1 : 0;
+  return transaction;
+}
+Handler mbarrier_wait(const Decoded& d) {
+  set_space(d);
+  d.in->flags =
+      static_cast<std::uint16_t>((d.has("parity") ? 1 : 0) | (d.form->mnemonic == "mbarrier.try_wait" ? 2 : 0));
+  return wait;
+}
+Handler mbarrier_pending_count(const Decoded&) { return pending_count; }
+
+}  // namespace bind
+}  // namespace tessera::emulator

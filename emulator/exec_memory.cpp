@@ -1,0 +1,134 @@
+// PTX ISA, "Data Movement and Conversion Instructions": ld, ld.global.nc, ldu, st, prefetch, applypriority, discard.
+//
+// Cache operators, eviction hints, memory orders and scopes have no effect here: accesses happen one after another,
+// which every order allows.
+#include "emulator/access.h"
+#include "emulator/bind.h"
+
+namespace tessera::emulator::bind {
+namespace {
+
+/// The elements of a vector operand, or the operand itself.
+struct Elements {
+  const Operand* first;
+  int count;
+};
+Elements elements(const Operand& op) {
+  if (op.kind == Operand::Kind::list) return {op.elements, op.count};
+  return {&op, 1};
+}
+
+// T is one element as memory holds it.
+template <class T, Space kSpace>
+Step load(Warp& w, const Instruction& in, Mask active) {
+  const Elements to = elements(in.op[0]);
+  const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(to.count);
+  for (Mask rest = active; rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    const std::uint64_t address = lane_address(w, in.op[1], lane);
+    Target target;
+    if ((address & (bytes - 1)) != 0) return report_misaligned(w, in, lane, address, bytes);
+    if (!locate<kSpace>(w, lane, address, bytes, target))
+      return report_outside(w, in, kSpace, lane, address, bytes, false);
+    if (target.shadow != nullptr && !shadow_has(target.shadow, bytes, kReadable)) {
+      if (!shadow_has(target.shadow, bytes, kAllocated))
+        return report_outside(w, in, kSpace, lane, address, bytes, false);
+      report_uninitialised(w, in, target, lane, address, bytes);
+    }
+    for (int i = 0; i < to.count; ++i) {
+      T value;
+      std::memcpy(&value, target.data + static_cast<std::size_t>(i) * sizeof(T), sizeof(T));
+      if (to.first[i].bytes == sizeof(T))
+        w.reg<T>(to.first[i].offset)[lane] = value;
+      else
+        write_lane<T>(w, to.first[i], lane, value);
+    }
+  }
+  return Step::next;
+}
+
+template <class T, Space kSpace>
+Step store(Warp& w, const Instruction& in, Mask active) {
+  const Elements from = elements(in.op[1]);
+  const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(from.count);
+  for (Mask rest = active; rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    const std::uint64_t address = lane_address(w, in.op[0], lane);
+    Target target;
+    if ((address & (bytes - 1)) != 0) return report_misaligned(w, in, lane, address, bytes);
+    if (!locate<kSpace>(w, lane, address, bytes, target))
+      return report_outside(w, in, kSpace, lane, address, bytes, true);
+    if (target.shadow == nullptr || !shadow_has(target.shadow, bytes, kAllocated))
+      return report_outside(w, in, kSpace, lane, address, bytes, true);
+    for (int i = 0; i < from.count; ++i) {
+      const T value = from.first[i].bytes == sizeof(T) ? w.reg<T>(from.first[i].offset)[lane]
+                                                       : read_lane<T>(w, from.first[i], lane);
+      std::memcpy(target.data + static_cast<std::size_t>(i) * sizeof(T), &value, sizeof(T));
+    }
+    note_written(w, target, bytes);
+  }
+  return Step::next;
+}
+
+template <class T, bool kLoad>
+Handler pick_space(Space space) {
+  switch (space) {
+    case Space::generic:
+      return kLoad ? load<T, Space::generic> : store<T, Space::generic>;
+    case Space::global:
+      return kLoad ? load<T, Space::global> : store<T, Space::global>;
+    case Space::shared_cta:
+      return kLoad ? load<T, Space::shared_cta> : store<T, Space::shared_cta>;
+    case Space::shared_cluster:
+      return kLoad ? load<T, Space::shared_cluster> : store<T, Space::shared_cluster>;
+    case Space::local:
+      return kLoad ? load<T, Space::local> : store<T, Space::local>;
+    case Space::param:
+      return kLoad ? load<T, Space::param> : nullptr;
+  }
+  return nullptr;
+}
+
+template <bool kLoad>
+Handler pick_type(const Decoded& d) {
+  const Space space = space_of(d);
+  const Operand& value = d.in->op[kLoad ? 0 : 1];
+  const int count = value.kind == Operand::Kind::list ? value.count : 1;
+  const int wanted = d.has("v2") ? 2 : d.has("v4") ? 4 : d.has("v8") ? 8 : 1;
+  if (count != wanted) return nullptr;
+  switch (d.type()) {
+    case Type::u8:
+    case Type::b8:
+      return pick_space<std::uint8_t, kLoad>(space);
+    case Type::s8:
+      return pick_space<std::int8_t, kLoad>(space);
+    case Type::s16:
+      return pick_space<std::int16_t, kLoad>(space);
+    case Type::s32:
+      return pick_space<std::int32_t, kLoad>(space);
+    default:
+      break;
+  }
+  switch (bits_of(d.type())) {
+    case 16:
+      return pick_space<std::uint16_t, kLoad>(space);
+    case 32:
+      return pick_space<std::uint32_t, kLoad>(space);
+    case 64:
+      return pick_space<std::uint64_t, kLoad>(space);
+    case 128:
+      return pick_space<U128, kLoad>(space);
+    default:
+      return nullptr;
+  }
+}
+
+Step no_effect(Warp&, const Instruction&, Mask) { return Step::next; }
+
+}  // namespace
+
+Handler ld(const Decoded& d) { return pick_type<true>(d); }
+Handler st(const Decoded& d) { return pick_type<false>(d); }
+Handler nothing(const Decoded&) { return no_effect; }
+
+}  // namespace tessera::emulator::bind

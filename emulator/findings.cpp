@@ -1,0 +1,36 @@
+#include "emulator/findings.h"
+
+#include <fmt/format.h>
+
+namespace tessera::emulator {
+namespace {
+constexpr std::size_t kMaxFindings = 100;
+}
+
+std::string EmulatorFinding::to_string() const {
+  std::string text = fmt::format("{}: {}", is_failure ? "failure" : "hazard", name);
+  if (!entry.empty()) text += fmt::format(" in {}", entry);
+  if (ptx_line > 0) text += fmt::format(", PTX line {}", ptx_line);
+  if (!instruction.empty()) text += fmt::format(" ({})", instruction);
+  if (source_line > 0) text += fmt::format(", {}:{}", source_file, source_line);
+  if (warp >= 0) text += fmt::format(", CTA ({}, {}, {}) warp {}", cta[0], cta[1], cta[2], warp);
+  if (lane >= 0) text += fmt::format(" lane {}", lane);
+  if (has_address) text += fmt::format(", address 0x{:x}", address);
+  text += ": " + message;
+  if (count > 1) text += fmt::format(" ({} times)", count);
+  if (!cause.empty()) text += fmt::format(" [{}]", cause);
+  return text;
+}
+
+void FindingLog::add(EmulatorFinding finding) {
+  has_failure_ = has_failure_ || finding.is_failure;
+  for (EmulatorFinding& seen : findings_) {
+    if (seen.name == finding.name && seen.ptx_line == finding.ptx_line && seen.entry == finding.entry) {
+      ++seen.count;
+      return;
+    }
+  }
+  if (findings_.size() < kMaxFindings) findings_.push_back(std::move(finding));
+}
+
+}  // namespace tessera::emulator

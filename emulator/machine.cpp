@@ -1,0 +1,206 @@
+#include "emulator/machine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "emulator/wgmma.h"
+
+namespace tessera::emulator {
+namespace {
+
+constexpr std::uint32_t kNever = 0xFFFFFFFF;
+
+bool is_parked_runnable(const Group& group) { return group.wait.kind == Wait::Kind::none; }
+
+}  // namespace
+
+void Warp::update_merge_pc() {
+  merge_pc = kNever;
+  for (const Group& group : parked)
+    if (is_parked_runnable(group) && !group.yielded) merge_pc = std::min(merge_pc, group.pc);
+}
+
+void Warp::keep(Mask active) {
+  if (active == mask) return;
+  Group rest;
+  rest.mask = mask & ~active;
+  rest.pc = pc + 1;
+  mask = active;
+  parked.push_back(rest);
+  update_merge_pc();
+}
+
+void Warp::park_current(Wait what, bool yielded) {
+  if (mask == 0) return;
+  Group group;
+  group.pc = pc;
+  group.mask = mask;
+  group.wait = what;
+  group.yielded = yielded;
+  parked.push_back(group);
+  mask = 0;
+}
+
+bool Warp::resume(bool allow_yielded) {
+  std::size_t best = parked.size();
+  for (std::size_t i = 0; i < parked.size(); ++i) {
+    if (!is_parked_runnable(parked[i]) || (parked[i].yielded && !allow_yielded)) continue;
+    if (best == parked.size() || parked[i].pc < parked[best].pc) best = i;
+  }
+  if (best == parked.size()) return false;
+  const Group group = parked[best];
+  parked.erase(parked.begin() + static_cast<std::ptrdiff_t>(best));
+  pc = group.pc;
+  mask = group.mask;
+  wake = group.wake;
+  update_merge_pc();
+  if (wake == Wake::none) reconverge();
+  return true;
+}
+
+// Called when the running group has come to merge_pc or past it.
+void Warp::reconverge() {
+  for (std::size_t i = 0; i < parked.size();) {
+    if (is_parked_runnable(parked[i]) && parked[i].pc == pc && parked[i].wake == Wake::none) {
+      mask |= parked[i].mask;
+      parked.erase(parked.begin() + static_cast<std::ptrdiff_t>(i));
+    } else {
+      ++i;
+    }
+  }
+  update_merge_pc();
+  if (merge_pc < pc) {
+    park_current({}, false);
+    resume(false);
+  }
+}
+
+bool Warp::converged(Mask wanted, Mask active, Step& out) {
+  wanted &= alive;
+  if ((active & wanted) == wanted) return true;
+  keep(active);
+  for (std::size_t i = 0; i < parked.size();) {
+    if (parked[i].pc == pc && parked[i].wait.kind == Wait::Kind::converge) {
+      mask |= parked[i].mask;
+      parked.erase(parked.begin() + static_cast<std::ptrdiff_t>(i));
+    } else {
+      ++i;
+    }
+  }
+  if ((mask & wanted) == wanted) {
+    // Executed again at once, with all lanes: parked ones included.
+    out = Step::jumped;
+    return false;
+  }
+  out = block({Wait::Kind::converge, 0, 0, wanted});
+  return false;
+}
+
+bool Warp::exit_lanes(Mask active) {
+  alive &= ~active;
+  mask &= ~active;
+  ++launch->progress;
+  cta->cluster->live_threads -= static_cast<std::uint32_t>(std::popcount(active));
+  if (alive == 0) cta->warp_exited();
+  cta->cluster->check_barrier();
+  return mask == 0;
+}
+
+EmulatorFinding Warp::finding(const Instruction& in, const char* name, int lane) const {
+  EmulatorFinding finding;
+  finding.name = name;
+  finding.entry = launch->entry.name;
+  finding.ptx_line = in.line;
+  finding.instruction = std::string(in.opcode);
+  finding.source_file = std::string(launch->program.source_file(in.source_file));
+  finding.source_line = in.source_line;
+  finding.cta = cta->id;
+  finding.warp = index;
+  finding.lane = lane;
+  return finding;
+}
+
+Step Warp::fault(const Instruction& in, const char* name, std::string message, std::string cause, int lane) {
+  EmulatorFinding f = finding(in, name, lane);
+  f.is_failure = true;
+  f.message = std::move(message);
+  f.cause = std::move(cause);
+  launch->findings.add(std::move(f));
+  return Step::fault;
+}
+
+Step Warp::fault_at(const Instruction& in, const char* name, int lane, std::uint64_t address, std::string message,
+                    std::string cause) {
+  EmulatorFinding f = finding(in, name, lane);
+  f.is_failure = true;
+  f.address = address;
+  f.has_address = true;
+  f.message = std::move(message);
+  f.cause = std::move(cause);
+  launch->findings.add(std::move(f));
+  return Step::fault;
+}
+
+void Warp::hazard(const Instruction& in, const char* name, int lane, std::uint64_t address, std::string message,
+                  std::string cause) {
+  EmulatorFinding f = finding(in, name, lane);
+  f.address = address;
+  f.has_address = address != 0;
+  f.message = std::move(message);
+  f.cause = std::move(cause);
+  launch->findings.add(std::move(f));
+}
+
+Cta::Cta() = default;
+Cta::~Cta() = default;
+
+Mbarrier* Cta::find_mbarrier(std::uint32_t offset) {
+  for (Mbarrier& barrier : mbarriers)
+    if (barrier.offset == offset) return barrier.is_live ? &barrier : nullptr;
+  return nullptr;
+}
+
+Mbarrier& Cta::make_mbarrier(std::uint32_t offset) {
+  for (Mbarrier& barrier : mbarriers)
+    if (barrier.offset == offset) return barrier;
+  mbarriers.emplace_back();
+  mbarriers.back().offset = offset;
+  return mbarriers.back();
+}
+
+void Cta::check_barrier(CtaBarrier& barrier) {
+  const std::uint32_t expected = barrier.counts_all ? live_warps * kLanes : barrier.expected;
+  if (barrier.arrived == 0 || barrier.arrived < expected) return;
+  barrier.last_popc = barrier.popc;
+  barrier.last_all = barrier.all;
+  barrier.last_any = barrier.any;
+  barrier.popc = 0;
+  barrier.all = true;
+  barrier.any = false;
+  barrier.arrived = 0;
+  barrier.expected = 0;
+  ++barrier.generation;
+}
+
+void Cta::warp_exited() {
+  --live_warps;
+  for (CtaBarrier& barrier : barriers)
+    if (barrier.arrived > 0 && barrier.counts_all) check_barrier(barrier);
+}
+
+void Cluster::check_barrier() {
+  if (arrived == 0 || arrived < live_threads) return;
+  arrived = 0;
+  ++generation;
+}
+
+void settle(Mbarrier& barrier, Launch& launch) {
+  if (barrier.pending != 0 || barrier.tx != 0) return;
+  ++barrier.phase;
+  barrier.pending = barrier.expected;
+  ++launch.progress;
+}
+
+}  // namespace tessera::emulator

@@ -1,0 +1,249 @@
+// The state of a running grid: Launch > Cluster > Cta > Warp. PTX ISA, "PTX Machine Model".
+//
+// A warp is one running group of lanes with a pc, and parked groups: lanes that branched elsewhere or wait. The group
+// with the lowest pc runs, so groups meet again where their paths join; a group that waits, spins or has used up its
+// slice lets the others go first (Volta's guarantee of progress for every lane). A handler that must wait fills
+// Warp::wait and answers Step::blocked; it is called again, with Warp::wake telling why, when the wait is over.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "emulator/async.h"
+#include "emulator/findings.h"
+#include "emulator/memory.h"
+#include "emulator/program.h"
+#include "emulator/random.h"
+
+namespace tessera::emulator {
+
+class Cta;
+class Cluster;
+class Launch;
+
+/// What a group of lanes waits for.
+struct Wait {
+  enum class Kind : std::uint8_t {
+    none,
+    cta_barrier,      ///< index, generation
+    cluster_barrier,  ///< generation
+    mbarrier,         ///< address (own CTA's offset), generation: the phase that must be over
+    converge,         ///< the other lanes of `mask` at this instruction
+    bulk_groups,      ///< generation: how many groups may be left; index 1: sources only
+    copy_groups,      ///< cp.async
+    wgmma_groups,
+    wgmma_issue,  ///< the warpgroup's other warps
+    dependency    ///< never over by itself; message in the deadlock report
+  };
+  Kind kind = Kind::none;
+  std::uint32_t index = 0;
+  std::uint64_t generation = 0;
+  Mask mask = 0;
+};
+
+enum class Wake : std::uint8_t { none, ready, timeout };
+
+struct Group {
+  std::uint32_t pc = 0;
+  Mask mask = 0;
+  Wait wait;
+  bool yielded = false;
+  Wake wake = Wake::none;
+};
+
+/// A CTA barrier (bar.sync 0...15). PTX ISA, "barrier".
+struct CtaBarrier {
+  std::uint32_t expected = 0;  ///< threads; 0: no arrival yet
+  std::uint32_t arrived = 0;
+  bool counts_all = false;  ///< without a thread count: every thread that has not exited
+  std::uint64_t generation = 0;
+  std::uint32_t popc = 0;  ///< barrier.red, of the open generation
+  bool all = true;
+  bool any = false;
+  std::uint32_t last_popc = 0;  ///< of the generation that ended last
+  bool last_all = true;
+  bool last_any = false;
+};
+
+/// PTX ISA, "mbarrier": the state machine as measured on H200.
+struct Mbarrier {
+  std::uint32_t offset = 0;  ///< in the CTA's shared memory, from the first byte
+  bool is_live = false;
+  std::int64_t pending = 0;
+  std::int64_t expected = 0;
+  std::int64_t tx = 0;  ///< bytes announced minus bytes arrived
+  std::uint64_t phase = 0;
+};
+
+class Warp {
+ public:
+  std::byte* registers = nullptr;
+  Cta* cta = nullptr;
+  Launch* launch = nullptr;
+  const Instruction* code = nullptr;
+  std::uint32_t pc = 0;
+  Mask mask = 0;               ///< of the running group
+  Mask alive = 0;              ///< lanes that have not exited
+  std::uint32_t merge_pc = 0;  ///< the lowest pc of a parked group that could run
+  Wake wake = Wake::none;      ///< why a blocked instruction is executed again
+  Wait wait;                   ///< left by a handler that answers blocked
+  std::vector<Group> parked;
+  int index = 0;  ///< in the CTA
+  std::uint64_t executed = 0;
+  std::uint64_t fence_time = 0;  ///< Launch::fence_clock after the last fence.proxy.async
+  std::uint64_t cluster_generation = 0;
+  Mask carry = 0;  ///< CC.CF, lane by lane
+  WarpAsync async;
+
+  template <class T>
+  T* reg(std::uint32_t offset) const {
+    return reinterpret_cast<T*>(registers + offset);
+  }
+  Mask& predicate(std::uint32_t offset) const { return *reinterpret_cast<Mask*>(registers + offset); }
+  Mask read_predicate(const Operand& op) const {
+    const Mask value = predicate(op.offset);
+    return op.is_negated ? ~value : value;
+  }
+
+  /// Takes the reason of a repeated execution: Wake::none on the first one.
+  Wake take_wake() {
+    const Wake reason = wake;
+    wake = Wake::none;
+    return reason;
+  }
+  Step block(Wait what) {
+    wait = what;
+    return Step::blocked;
+  }
+  /// Only these lanes of the running group stay; the others go on at the next instruction.
+  void keep(Mask active);
+  /// All lanes of `wanted` that are alive execute this instruction together. False: they are not here yet, and the
+  /// handler returns the Step in `out`.
+  bool converged(Mask wanted, Mask active, Step& out);
+  void park_current(Wait what, bool yielded);
+  /// Makes the next group run; false when none can.
+  bool resume(bool allow_yielded);
+  void reconverge();
+  void update_merge_pc();
+  /// Lanes leave; true when none of the running group is left.
+  bool exit_lanes(Mask active);
+  bool is_done() const { return alive == 0; }
+
+  /// Reports a failure at the running instruction.
+  Step fault(const Instruction& in, const char* name, std::string message, std::string cause = {}, int lane = -1);
+  Step fault_at(const Instruction& in, const char* name, int lane, std::uint64_t address, std::string message,
+                std::string cause = {});
+  void hazard(const Instruction& in, const char* name, int lane, std::uint64_t address, std::string message,
+              std::string cause = {});
+  EmulatorFinding finding(const Instruction& in, const char* name, int lane) const;
+};
+
+class Cta {
+ public:
+  Cta();
+  ~Cta();
+  Cluster* cluster = nullptr;
+  Launch* launch = nullptr;
+  std::array<std::uint32_t, 3> id{};
+  std::uint32_t rank = 0;  ///< in the cluster
+  std::uint32_t shared_bytes = 0;
+  std::vector<std::byte> shared;
+  std::vector<std::uint8_t> shared_shadow;
+  std::vector<std::uint64_t>
+      written_at;                ///< per 16 bytes of the last generic write: fence_clock << 8 | warp + 1; 0: none
+  std::vector<std::byte> local;  ///< thread by thread
+  std::vector<std::uint8_t> local_shadow;
+  std::vector<Warp> warps;
+  std::array<CtaBarrier, 16> barriers{};
+  std::vector<Mbarrier> mbarriers;
+  std::vector<WarpgroupAsync> warpgroups;
+  std::uint32_t num_threads = 0;
+  std::uint32_t live_warps = 0;
+  std::unique_ptr<std::byte[]> register_storage;
+
+  std::uint32_t shared_address(std::uint32_t offset) const { return (rank << kRankShift) + kSharedBase + offset; }
+  Mbarrier* find_mbarrier(std::uint32_t offset);
+  Mbarrier& make_mbarrier(std::uint32_t offset);
+  /// Ends a CTA barrier's generation when everybody is there.
+  void check_barrier(CtaBarrier& barrier);
+  void warp_exited();
+};
+
+class Cluster {
+ public:
+  std::vector<std::unique_ptr<Cta>> ctas;
+  std::uint32_t arrived = 0;  ///< threads at the cluster barrier
+  std::uint64_t generation = 0;
+  std::uint32_t live_threads = 0;
+  /// Ends the generation when every thread that has not exited is there.
+  void check_barrier();
+};
+
+/// Ends the phase when nothing is pending.
+void settle(Mbarrier& barrier, Launch& launch);
+
+/// How the scheduler treats asynchronous operations and warps.
+enum class Schedule : std::uint8_t {
+  fair,        ///< warps in turn, short slices; operations complete after a random short time
+  eager,       ///< operations complete when they are issued
+  lazy,        ///< operations complete only when nothing else can run
+  adversarial  ///< random warps, random slices, a warp starved at times; operations in random order and late
+};
+
+struct LaunchOptions {
+  Schedule schedule = Schedule::fair;
+  std::uint64_t seed = 1;
+  std::uint64_t max_warp_instructions = std::uint64_t{1} << 40;
+  double max_seconds = 0;  ///< 0: no limit
+  int num_sms = 4;
+};
+
+struct LaunchShape {
+  std::array<std::uint32_t, 3> grid{1, 1, 1};
+  std::array<std::uint32_t, 3> block{1, 1, 1};
+  std::array<std::uint32_t, 3> cluster{1, 1, 1};
+  std::uint32_t dynamic_smem_bytes = 0;
+};
+
+struct LaunchStatistics {
+  std::uint64_t warp_instructions = 0;
+  std::uint64_t async_operations = 0;
+  double seconds = 0;
+};
+
+/// One grid while it runs.
+class Launch {
+ public:
+  Launch(const Program& program_, const Entry& entry_, GlobalMemory& memory_, const LaunchShape& shape_,
+         const LaunchOptions& options_, std::vector<std::byte> parameters_);
+  ~Launch();
+  /// Runs to the end or to the first failure.
+  void run();
+
+  const Program& program;
+  const Entry& entry;
+  GlobalMemory& memory;
+  LaunchShape shape;
+  LaunchOptions options;
+  std::vector<std::byte> parameters;
+  FindingLog findings;
+  LaunchStatistics statistics;
+  Random random;
+  AsyncQueue async;
+  std::uint64_t time = 0;      ///< instructions executed so far, all warps
+  std::uint64_t progress = 1;  ///< counts what can end somebody's wait
+  double start_seconds = 0;
+  std::uint64_t fence_clock = 1;  ///< counts fence.proxy.async
+
+ private:
+  friend class Scheduler;
+  std::vector<std::unique_ptr<Cluster>> resident_;
+  std::vector<std::unique_ptr<Cta>> spare_;  ///< storage of finished CTAs, used again
+};
+
+}  // namespace tessera::emulator

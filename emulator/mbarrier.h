@@ -1,0 +1,16 @@
+// The mbarrier state machine, shared by the mbarrier instructions and by what completes on one.
+#pragma once
+
+#include <string>
+
+#include "emulator/machine.h"
+
+namespace tessera::emulator {
+
+/// The 64 bits as the hardware keeps them (measured on H200): what arrive returns the upper half of.
+std::uint64_t mbarrier_word(const Mbarrier& barrier);
+
+/// complete_tx by an asynchronous operation. A problem becomes a failure on top of `place`.
+void complete_bytes(Launch& launch, Cta& cta, std::uint32_t offset, std::int64_t bytes, const EmulatorFinding& place);
+
+}  // namespace tessera::emulator

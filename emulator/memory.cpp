@@ -1,0 +1,105 @@
+#include "emulator/memory.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace tessera::emulator {
+namespace {
+
+constexpr std::uint64_t kAlignment = 512;
+
+std::uint64_t padded(std::uint64_t bytes) { return (bytes + 2 * kAlignment - 1) / kAlignment * kAlignment; }
+
+void* reserve(std::uint64_t bytes) {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+
+}  // namespace
+
+GlobalMemory::GlobalMemory(std::uint64_t capacity_bytes) : capacity_(capacity_bytes / 4096 * 4096) {
+  data_ = static_cast<std::byte*>(reserve(capacity_));
+  shadow_ = static_cast<std::uint8_t*>(reserve(capacity_));
+  if (data_ == nullptr || shadow_ == nullptr) {
+    if (data_ != nullptr) munmap(data_, capacity_);
+    throw Error(ErrorKind::device, fmt::format("emulator: cannot reserve {} bytes of address space for global memory; "
+                                               "ask for a smaller memory",
+                                               2 * capacity_));
+  }
+}
+
+GlobalMemory::~GlobalMemory() {
+  munmap(data_, capacity_);
+  munmap(shadow_, capacity_);
+}
+
+std::uint64_t GlobalMemory::allocate(std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t size = std::max<std::uint64_t>(bytes, 1);
+  std::uint64_t start = next_;
+  if (size <= capacity_ && padded(size) <= capacity_ - next_) {
+    next_ += padded(size);
+  } else {
+    const auto fits = std::find_if(freed_.begin(), freed_.end(),
+                                   [&](const auto& range) { return padded(size) <= padded(range.second); });
+    if (size > capacity_ || fits == freed_.end())
+      throw Error(ErrorKind::device,
+                  fmt::format("emulator: out of memory: {} bytes asked for, {} of {} used", bytes, next_, capacity_));
+    start = fits->first - kGlobalBase;
+    freed_.erase(fits);
+  }
+  live_[kGlobalBase + start] = size;
+  std::memset(shadow_ + start, kAllocated, size);
+  return kGlobalBase + start;
+}
+
+bool GlobalMemory::free(std::uint64_t address) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto it = live_.find(address);
+  if (it == live_.end()) return false;
+  const std::uint64_t start = address - kGlobalBase;
+  std::memset(shadow_ + start, 0, it->second);
+  const std::uint64_t first_page = (start + 4095) / 4096 * 4096;
+  const std::uint64_t last_page = (start + it->second) / 4096 * 4096;
+  if (last_page > first_page) {
+    madvise(data_ + first_page, last_page - first_page, MADV_DONTNEED);
+    madvise(shadow_ + first_page, last_page - first_page, MADV_DONTNEED);
+  }
+  freed_[address] = it->second;
+  live_.erase(it);
+  return true;
+}
+
+bool GlobalMemory::is_allocated(std::uint64_t address, std::uint64_t bytes) const noexcept {
+  if (bytes == 0) return true;
+  if (!contains(address, bytes)) return false;
+  const std::uint8_t* shadow_bytes = shadow(address);
+  return std::all_of(shadow_bytes, shadow_bytes + bytes, [](std::uint8_t s) { return (s & kAllocated) != 0; });
+}
+
+void GlobalMemory::mark_initialised(std::uint64_t address, std::uint64_t bytes) noexcept {
+  if (bytes != 0) std::memset(shadow(address), kReadable, bytes);
+}
+
+std::string GlobalMemory::describe(std::uint64_t address) const {
+  const std::lock_guard lock(mutex_);
+  const auto after = live_.upper_bound(address);
+  if (after != live_.begin()) {
+    const auto& [start, bytes] = *std::prev(after);
+    if (address < start + bytes) return fmt::format("byte {} of an allocation of {} bytes", address - start, bytes);
+    if (address - start - bytes < (std::uint64_t{1} << 30))
+      return fmt::format("{} bytes past the end of an allocation of {} bytes at 0x{:x}", address - start - bytes, bytes,
+                         start);
+  }
+  if (after != live_.end() && after->first - address < (std::uint64_t{1} << 30))
+    return fmt::format("{} bytes before an allocation of {} bytes at 0x{:x}", after->first - address, after->second,
+                       after->first);
+  return "far from every allocation";
+}
+
+}  // namespace tessera::emulator

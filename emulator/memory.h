@@ -1,0 +1,69 @@
+// The device's global memory, with one shadow byte per byte. PTX ISA, "State Spaces".
+//
+// Addresses are the device's own: an arena at kGlobalBase that is reserved once and handed out front to back, 512-byte
+// aligned with a gap between allocations, so that a step over the end lands on bytes that the shadow knows to be
+// nobody's. Freed ranges are not handed out again until the arena is used up.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+
+namespace tessera::emulator {
+
+/// Shadow bits. A readable byte has both.
+inline constexpr std::uint8_t kAllocated = 1;
+inline constexpr std::uint8_t kInitialised = 2;
+inline constexpr std::uint8_t kReadable = kAllocated | kInitialised;
+
+/// Generic addresses: global memory has its own addresses, the other spaces are windows (PTX ISA, "Generic
+/// Addressing").
+inline constexpr std::uint64_t kGlobalBase = 0x7000'0000'0000;
+inline constexpr std::uint64_t kSharedWindow = 0x0100'0000'0000;
+inline constexpr std::uint64_t kLocalWindow = 0x0200'0000'0000;
+inline constexpr std::uint64_t kParamWindow = 0x0300'0000'0000;
+inline constexpr std::uint64_t kWindowBytes = std::uint64_t{1} << 32;
+/// The first byte of a CTA's own shared memory (measured on H200).
+inline constexpr std::uint32_t kSharedBase = 0x400;
+/// A shared address holds the CTA's rank in its cluster above this bit (measured on H200).
+inline constexpr int kRankShift = 24;
+
+class GlobalMemory {
+ public:
+  explicit GlobalMemory(std::uint64_t capacity_bytes);
+  ~GlobalMemory();
+  GlobalMemory(const GlobalMemory&) = delete;
+  GlobalMemory& operator=(const GlobalMemory&) = delete;
+
+  /// Uninitialised bytes; throws Error{device} when the arena is full.
+  std::uint64_t allocate(std::uint64_t bytes);
+  /// False when the address is not the start of a live allocation.
+  bool free(std::uint64_t address) noexcept;
+  std::uint64_t capacity() const noexcept { return capacity_; }
+
+  bool contains(std::uint64_t address, std::uint64_t bytes) const noexcept {
+    return address - kGlobalBase < capacity_ && bytes <= capacity_ - (address - kGlobalBase);
+  }
+  /// Precondition for both: contains(address, 1).
+  std::byte* data(std::uint64_t address) const noexcept { return data_ + (address - kGlobalBase); }
+  std::uint8_t* shadow(std::uint64_t address) const noexcept { return shadow_ + (address - kGlobalBase); }
+
+  /// Every byte of the range belongs to live allocations.
+  bool is_allocated(std::uint64_t address, std::uint64_t bytes) const noexcept;
+  void mark_initialised(std::uint64_t address, std::uint64_t bytes) noexcept;
+  /// "allocation of 256 bytes at 0x7000..., 4 bytes past its end" or the like.
+  std::string describe(std::uint64_t address) const;
+
+ private:
+  std::uint64_t capacity_ = 0;
+  std::uint64_t next_ = 0;
+  std::byte* data_ = nullptr;
+  std::uint8_t* shadow_ = nullptr;
+  std::map<std::uint64_t, std::uint64_t> live_;   // start -> bytes
+  std::map<std::uint64_t, std::uint64_t> freed_;  // start -> bytes, reused when next_ reaches the end
+  mutable std::mutex mutex_;
+};
+
+}  // namespace tessera::emulator

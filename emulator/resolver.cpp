@@ -1,0 +1,294 @@
+#include "emulator/resolver.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "emulator/lexer.h"
+#include "emulator/memory.h"
+#include "emulator/parser.h"
+#include "emulator/resolver_state.h"
+
+namespace tessera::emulator {
+namespace {
+
+constexpr std::size_t kMaxDiagnostics = 20;
+constexpr std::uint64_t kMaxVariableBytes = std::uint64_t{1} << 32;
+constexpr std::uint64_t kMaxRegisterFileBytes = std::uint64_t{1} << 27;
+
+std::uint64_t align_up(std::uint64_t value, std::uint64_t alignment) {
+  return (value + alignment - 1) / alignment * alignment;
+}
+
+std::uint64_t element_bytes(const syntax::Variable& variable) {
+  return static_cast<std::uint64_t>(std::max(bits_of(variable.type), 8)) / 8 *
+         static_cast<std::uint64_t>(variable.vector);
+}
+
+/// Bytes of the variable; an open extent takes what the initialiser has.
+std::uint64_t variable_bytes(const syntax::Variable& variable) {
+  std::uint64_t count = 1;
+  for (const std::int64_t extent : variable.extents) {
+    const std::uint64_t n = extent < 0 ? variable.values.size() : static_cast<std::uint64_t>(extent);
+    if (n != 0 && count > kMaxVariableBytes / n) return kMaxVariableBytes + 1;
+    count *= n;
+  }
+  return count > kMaxVariableBytes ? count : count * element_bytes(variable);
+}
+
+std::uint64_t alignment_of(const syntax::Variable& variable) {
+  return variable.alignment != 0 ? static_cast<std::uint64_t>(variable.alignment) : element_bytes(variable);
+}
+
+}  // namespace
+
+void EntryResolver::fail(syntax::Place place, std::string message) {
+  diagnostics_.push_back({program_.module.file, place.line, place.column, std::move(message),
+                          std::string(line_text(*program_.module.text, place.line))});
+  throw ResolveProblem{};
+}
+
+std::uint32_t EntryResolver::new_register(Type type, bool pinned) {
+  register_bytes_ += static_cast<std::uint64_t>(std::max(register_bytes(type), 1)) * kLanes;
+  if (register_bytes_ > kMaxRegisterFileBytes) fail(place_, "more registers than the emulator has room for");
+  registers_.push_back({type, pinned});
+  return static_cast<std::uint32_t>(registers_.size() - 1);
+}
+
+void EntryResolver::declare_module_variables() {
+  for (const ModuleVariable& variable : program_.variables)
+    scopes_.add_symbol(variable.name, {syntax::Space::global, variable.address, false});
+  for (const syntax::Variable& variable : program_.module.variables) {
+    if (variable.space != syntax::Space::shared) continue;
+    Symbol symbol{syntax::Space::shared, 0, variable.is_extern};
+    if (variable.is_extern) {
+      dynamic_alignment_ = std::max(dynamic_alignment_, alignment_of(variable));
+    } else {
+      shared_bytes_ = align_up(shared_bytes_, alignment_of(variable));
+      symbol.address = shared_bytes_;
+      shared_bytes_ += variable_bytes(variable);
+    }
+    scopes_.add_symbol(variable.name, symbol);
+  }
+}
+
+void EntryResolver::declare_parameters() {
+  std::uint64_t offset = 0;
+  for (const syntax::Variable& variable : function_.parameters) {
+    const std::uint64_t bytes = variable_bytes(variable);
+    if (bytes > 65536) fail(variable.place, fmt::format("parameter '{}' is too large", variable.name));
+    offset = align_up(offset, alignment_of(variable));
+    scopes_.add_symbol(variable.name, {syntax::Space::param, offset, false});
+    entry_.parameters.push_back({std::string(variable.name), offset, bytes});
+    offset += bytes;
+  }
+  entry_.parameter_bytes = offset;
+}
+
+void EntryResolver::declare_registers(const syntax::Statement& statement) {
+  const syntax::Register& reg = statement.reg;
+  if (bits_of(reg.type) < 8 && reg.type != Type::pred) fail(statement.place, "no registers have this type");
+  const std::int64_t count = reg.count < 0 ? 1 : reg.count;
+  const NamedRegister first{static_cast<std::uint32_t>(registers_.size()), reg.type};
+  for (std::int64_t i = 0; i < count; ++i) new_register(reg.type, false);
+  if (reg.count < 0)
+    scopes_.add_register(reg.name, first);
+  else
+    scopes_.add_range(reg.name, reg.count, first);
+}
+
+void EntryResolver::declare_variable(const syntax::Statement& statement) {
+  const syntax::Variable& variable = statement.variable;
+  const std::uint64_t bytes = variable_bytes(variable);
+  if (bytes > (std::uint64_t{1} << 24)) fail(variable.place, fmt::format("'{}' is too large", variable.name));
+  if (variable.space == syntax::Space::shared) {
+    shared_bytes_ = align_up(shared_bytes_, alignment_of(variable));
+    scopes_.add_symbol(variable.name, {syntax::Space::shared, shared_bytes_, false});
+    shared_bytes_ += bytes;
+  } else if (variable.space == syntax::Space::local) {
+    const std::uint64_t offset = align_up(entry_.local_bytes, alignment_of(variable));
+    scopes_.add_symbol(variable.name, {syntax::Space::local, offset, false});
+    entry_.local_bytes = static_cast<std::uint32_t>(offset + bytes);
+  } else {
+    fail(variable.place, "only .reg, .shared and .local are declared in a body here");
+  }
+}
+
+// Labels of the scope whose first statement is body[from]; nested scopes have their own.
+void EntryResolver::collect_labels(std::size_t from) {
+  int depth = 0;
+  auto pc = static_cast<std::uint32_t>(entry_.code.size());
+  for (std::size_t i = from; i < function_.body.size() && depth >= 0; ++i) {
+    const syntax::Statement& statement = function_.body[i];
+    using Kind = syntax::Statement::Kind;
+    if (statement.kind == Kind::open_scope) ++depth;
+    if (statement.kind == Kind::close_scope) --depth;
+    if (statement.kind == Kind::instruction) ++pc;
+    if (statement.kind == Kind::label && depth == 0) scopes_.add_label(statement.label, pc);
+  }
+}
+
+void EntryResolver::resolve_instruction(const syntax::Statement& statement) {
+  const syntax::Instruction& syntax = statement.instruction;
+  Instruction& in = entry_.code.emplace_back();
+  in.line = statement.place.line;
+  in.source_file = statement.file;
+  in.source_line = statement.line;
+  in.opcode = syntax.opcode;
+  place_ = statement.place;
+  Decoded decoded;
+  decoded.in = &in;
+  std::string problem;
+  if (!find_form(syntax.opcode, decoded, problem)) fail(statement.place, problem);
+  if (!target_has(program_.module.target, decoded.form->target))
+    fail(statement.place, fmt::format("'{}' needs the target {}; the module is for {}", syntax.opcode,
+                                      decoded.form->target, program_.module.target));
+  in.form = decoded.form;
+  if (!syntax.guard.empty()) {
+    const auto guard = scopes_.find_register(syntax.guard);
+    if (!guard || guard->type != Type::pred)
+      fail(statement.place, fmt::format("'{}' is not a predicate register", syntax.guard));
+    in.guard = guard->id;
+    in.guard_negated = syntax.guard_negated;
+  }
+  bind_operands(syntax, statement.place, decoded, in);
+  in.run = decoded.form->bind(decoded);
+  if (in.run == nullptr)
+    fail(statement.place, fmt::format("'{}': the emulator has no such form with these operands", syntax.opcode));
+}
+
+void EntryResolver::place_shared_variables() {
+  entry_.static_smem_bytes = static_cast<std::uint32_t>(shared_bytes_);
+  entry_.dynamic_smem_offset =
+      static_cast<std::uint32_t>(align_up(kSharedBase + shared_bytes_, dynamic_alignment_) - kSharedBase);
+  for (const std::size_t constant : dynamic_symbols_) entry_.constants[constant].bits += entry_.dynamic_smem_offset;
+}
+
+void EntryResolver::run() {
+  entry_.name = std::string(function_.name);
+  const auto threads = [](const syntax::Dimensions& d) { return d.x * d.y * d.z; };
+  entry_.max_threads = threads(function_.required_threads.x != 0 ? function_.required_threads : function_.max_threads);
+  if (function_.required_cluster.x != 0)
+    entry_.required_cluster = {function_.required_cluster.x, function_.required_cluster.y,
+                               function_.required_cluster.z};
+  scopes_.open();
+  declare_module_variables();
+  try {
+    declare_parameters();
+  } catch (const ResolveProblem&) {
+  }
+  using Kind = syntax::Statement::Kind;
+  for (std::size_t i = 0; i < function_.body.size() && diagnostics_.size() < kMaxDiagnostics; ++i) {
+    const syntax::Statement& statement = function_.body[i];
+    try {
+      switch (statement.kind) {
+        case Kind::open_scope:
+          scopes_.open();
+          collect_labels(i + 1);
+          break;
+        case Kind::close_scope:
+          if (scopes_.depth() > 1) scopes_.close();
+          break;
+        case Kind::registers:
+          declare_registers(statement);
+          break;
+        case Kind::variable:
+          declare_variable(statement);
+          break;
+        case Kind::label:
+          break;
+        case Kind::instruction:
+          resolve_instruction(statement);
+          break;
+      }
+    } catch (const ResolveProblem&) {
+    }
+  }
+  if (shared_bytes_ > (1 << 24)) {
+    diagnostics_.push_back(
+        {program_.module.file, function_.place.line, 0, "more shared memory than any target has", {}});
+    return;
+  }
+  place_shared_variables();
+  if (!diagnostics_.empty()) return;
+  // A pc past the end behaves as an exit.
+  Instruction& last = entry_.code.emplace_back();
+  Decoded decoded;
+  std::string problem;
+  find_form("exit", decoded, problem);
+  decoded.in = &last;
+  last.form = decoded.form;
+  last.opcode = "exit";
+  last.run = decoded.form->bind(decoded);
+  assign_registers(entry_, registers_);
+}
+
+namespace {
+
+void make_variables(Program& program, const std::function<std::uint64_t(const ModuleVariable&)>& place,
+                    std::vector<Diagnostic>& diagnostics) {
+  const auto problem = [&](const syntax::Variable& v, std::string message) {
+    diagnostics.push_back({program.module.file, v.place.line, v.place.column, std::move(message),
+                           std::string(line_text(*program.module.text, v.place.line))});
+  };
+  std::vector<const syntax::Variable*> sources;
+  for (const syntax::Variable& v : program.module.variables) {
+    if (v.space != syntax::Space::global && v.space != syntax::Space::constant) continue;
+    if (v.is_extern) {
+      problem(v, fmt::format("'{}' is external: one module stands alone here", v.name));
+      continue;
+    }
+    ModuleVariable variable;
+    variable.name = std::string(v.name);
+    const std::uint64_t bytes = variable_bytes(v);
+    if (bytes > (std::uint64_t{1} << 30) ||
+        v.values.size() * element_bytes(v) / static_cast<std::uint64_t>(v.vector) > std::max<std::uint64_t>(bytes, 1)) {
+      problem(v, fmt::format("'{}' has {} bytes: too large, or smaller than its initialiser", v.name, bytes));
+      continue;
+    }
+    variable.bytes = bytes;
+    variable.alignment = alignment_of(v);
+    variable.address = place(variable);
+    program.variables.push_back(std::move(variable));
+    sources.push_back(&v);
+  }
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const syntax::Variable& v = *sources[i];
+    ModuleVariable& variable = program.variables[i];
+    variable.initial.assign(variable.bytes, std::byte{0});
+    const std::size_t step = element_bytes(v) / static_cast<std::uint64_t>(v.vector);
+    for (std::size_t j = 0; j < v.values.size(); ++j) {
+      std::uint64_t bits = v.values[j].bits;
+      if (!v.values[j].symbol.empty()) {
+        const auto found = std::find_if(program.variables.begin(), program.variables.end(),
+                                        [&](const ModuleVariable& m) { return m.name == v.values[j].symbol; });
+        if (found == program.variables.end())
+          problem(v, fmt::format("the initialiser names '{}', which is no global variable", v.values[j].symbol));
+        else
+          bits += found->address;
+      }
+      std::memcpy(variable.initial.data() + j * step, &bits, std::min<std::size_t>(step, 8));
+    }
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Program> load_program(std::string_view ptx, std::string_view file,
+                                      const std::function<std::uint64_t(const ModuleVariable&)>& place) {
+  auto program = std::make_unique<Program>();
+  program->module = parse_ptx(ptx, file);
+  std::vector<Diagnostic> diagnostics;
+  make_variables(*program, place, diagnostics);
+  for (const syntax::Function& function : program->module.functions) {
+    if (!function.is_entry || !function.has_body) continue;
+    Entry& entry = program->entries.emplace_back();
+    EntryResolver(*program, function, entry, diagnostics).run();
+  }
+  if (diagnostics.size() > kMaxDiagnostics) diagnostics.resize(kMaxDiagnostics);
+  if (!diagnostics.empty()) throw_diagnostics(ErrorKind::compile, diagnostics);
+  return program;
+}
+
+}  // namespace tessera::emulator

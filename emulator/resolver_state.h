@@ -1,0 +1,70 @@
+// The resolver's state for one entry; internal to resolver.cpp and operands.cpp.
+#pragma once
+
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "base/error.h"
+#include "emulator/isa.h"
+#include "emulator/resolver.h"
+#include "emulator/scope.h"
+
+namespace tessera::emulator {
+
+/// Thrown within the resolver after a problem was recorded; caught per statement.
+struct ResolveProblem {};
+
+class EntryResolver {
+ public:
+  EntryResolver(const Program& program, const syntax::Function& function, Entry& entry,
+                std::vector<Diagnostic>& diagnostics)
+      : program_(program), function_(function), entry_(entry), diagnostics_(diagnostics) {}
+  void run();
+
+ private:
+  // resolver.cpp: statements.
+  void declare_module_variables();
+  void declare_parameters();
+  void declare_registers(const syntax::Statement& statement);
+  void declare_variable(const syntax::Statement& statement);
+  void collect_labels(std::size_t from);
+  void resolve_instruction(const syntax::Statement& statement);
+  void place_shared_variables();
+  [[noreturn]] void fail(syntax::Place place, std::string message);
+  std::uint32_t new_register(Type type, bool pinned);
+
+  // operands.cpp: one operand after the pattern in the form.
+  void bind_operands(const syntax::Instruction& syntax, syntax::Place place, Decoded& decoded, Instruction& in);
+  void bind_one(std::string_view pattern, const syntax::Operand* syntax, const Decoded& decoded,
+                std::vector<Operand>& out);
+  Operand bind_value(const syntax::Operand& syntax, Type type, char width, bool is_destination, const Decoded& decoded);
+  Operand bind_name(const syntax::Operand& syntax, Type type, char width, bool is_destination, const Decoded& decoded);
+  Operand bind_predicate(const syntax::Operand& syntax, bool is_destination);
+  Operand bind_address(const syntax::Operand& syntax, const Decoded& decoded);
+  Operand bind_list(const syntax::Operand& syntax, Type type, char width, bool is_destination, const Decoded& decoded);
+  Operand bind_label(const syntax::Operand& syntax);
+  Operand sink(Type type);
+  Operand constant(std::uint64_t bits, Type type, ConstantSlot::Relocation relocation);
+  Operand symbol_address(const Symbol& symbol, Type type, bool generic);
+  std::uint64_t immediate_bits(const syntax::Operand& syntax, Type type);
+  bool special_register(std::string_view name, Type type, Operand& out);
+  Type pattern_type(std::string_view& pattern, const Decoded& decoded);
+
+  const Program& program_;
+  const syntax::Function& function_;
+  Entry& entry_;
+  std::vector<Diagnostic>& diagnostics_;
+  Scopes scopes_;
+  std::vector<VirtualRegister> registers_;
+  std::map<std::tuple<std::uint64_t, int, int>, std::uint32_t> constants_;  // bits, bytes, relocation -> register
+  std::map<std::string_view, std::uint32_t> specials_;
+  std::vector<std::size_t> dynamic_symbols_;  // constants that get the dynamic memory's place added
+  std::uint64_t shared_bytes_ = 0;
+  std::uint64_t dynamic_alignment_ = 16;
+  std::uint64_t register_bytes_ = 0;
+  syntax::Place place_;
+};
+
+}  // namespace tessera::emulator

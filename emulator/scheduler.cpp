@@ -1,0 +1,402 @@
+#include "emulator/scheduler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "emulator/wgmma.h"
+
+namespace tessera::emulator {
+namespace {
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::uint64_t product(const std::array<std::uint32_t, 3>& v) { return std::uint64_t{v[0]} * v[1] * v[2]; }
+
+}  // namespace
+
+Launch::Launch(const Program& program_, const Entry& entry_, GlobalMemory& memory_, const LaunchShape& shape_,
+               const LaunchOptions& options_, std::vector<std::byte> parameters_)
+    : program(program_),
+      entry(entry_),
+      memory(memory_),
+      shape(shape_),
+      options(options_),
+      parameters(std::move(parameters_)),
+      random(options_.seed * 0x9E3779B97F4A7C15 + static_cast<std::uint64_t>(options_.schedule)) {}
+
+Launch::~Launch() = default;
+
+void Launch::run() {
+  start_seconds = seconds_now();
+  Scheduler(*this).run();
+  statistics.warp_instructions = time;
+  statistics.seconds = seconds_now() - start_seconds;
+}
+
+void Scheduler::run() {
+  num_clusters_ = product(launch_.shape.grid) / product(launch_.shape.cluster);
+  const std::uint64_t cluster_size = product(launch_.shape.cluster);
+  max_resident_ctas_ = std::max<std::size_t>(static_cast<std::size_t>(launch_.options.num_sms), cluster_size);
+  while (admit_cluster()) {
+  }
+  std::size_t turn = 0;
+  std::size_t blocked_in_a_row = 0;
+  while (!warps_.empty() && !launch_.findings.has_failure()) {
+    if (launch_.time >= launch_.async.next_ready()) launch_.async.poll(launch_);
+    Warp& warp = pick_warp(turn++);
+    const Result result = run_slice(warp, next_slice());
+    if (result == Result::fault || !within_budget()) return;
+    if (result == Result::done) {
+      retire_clusters();
+      blocked_in_a_row = 0;
+      turn = 0;
+    } else if (result == Result::ran) {
+      blocked_in_a_row = 0;
+    } else if (++blocked_in_a_row >= warps_.size()) {
+      starved_ = nullptr;
+      // One more walk over all warps decides: a random choice may have missed one.
+      const bool any = std::any_of(warps_.begin(), warps_.end(), [&](Warp* w) {
+        wake_groups(*w);
+        return std::any_of(w->parked.begin(), w->parked.end(),
+                           [](const Group& g) { return g.wait.kind == Wait::Kind::none; });
+      });
+      if (!any && !launch_.async.complete_one(launch_) && !admit_cluster() && !time_out_waits())
+        return report_deadlock();
+      blocked_in_a_row = 0;
+    }
+  }
+}
+
+bool Scheduler::admit_cluster() {
+  const std::uint64_t size = product(launch_.shape.cluster);
+  if (next_cluster_ >= num_clusters_) return false;
+  if ((launch_.resident_.size() + 1) * size > max_resident_ctas_) return false;
+  const auto& grid = launch_.shape.grid;
+  const auto& c = launch_.shape.cluster;
+  const std::uint64_t nx = grid[0] / c[0];
+  const std::uint64_t ny = grid[1] / c[1];
+  const std::uint64_t n = next_cluster_++;
+  const std::array<std::uint64_t, 3> first{n % nx * c[0], n / nx % ny * c[1], n / (nx * ny) * c[2]};
+  auto cluster = std::make_unique<Cluster>();
+  for (std::uint32_t rank = 0; rank < size; ++rank) {
+    cluster->ctas.push_back(make_cta());
+    const std::array<std::uint32_t, 3> id{static_cast<std::uint32_t>(first[0]) + rank % c[0],
+                                          static_cast<std::uint32_t>(first[1]) + rank / c[0] % c[1],
+                                          static_cast<std::uint32_t>(first[2]) + rank / (c[0] * c[1])};
+    start_cta(*cluster->ctas.back(), *cluster, rank, id);
+  }
+  launch_.resident_.push_back(std::move(cluster));
+  return true;
+}
+
+std::unique_ptr<Cta> Scheduler::make_cta() {
+  if (launch_.spare_.empty()) return std::make_unique<Cta>();
+  std::unique_ptr<Cta> cta = std::move(launch_.spare_.back());
+  launch_.spare_.pop_back();
+  return cta;
+}
+
+void Scheduler::start_cta(Cta& cta, Cluster& cluster, std::uint32_t rank, std::array<std::uint32_t, 3> id) {
+  const Entry& entry = launch_.entry;
+  cta.cluster = &cluster;
+  cta.launch = &launch_;
+  cta.id = id;
+  cta.rank = rank;
+  cta.num_threads = static_cast<std::uint32_t>(product(launch_.shape.block));
+  const std::uint32_t num_warps = (cta.num_threads + kLanes - 1) / kLanes;
+  cta.live_warps = num_warps;
+  cta.shared_bytes = entry.dynamic_smem_offset + launch_.shape.dynamic_smem_bytes;
+  if (launch_.shape.dynamic_smem_bytes == 0) cta.shared_bytes = entry.static_smem_bytes;
+  // 0xFF: as a floating-point number, NaN.
+  cta.shared.assign(cta.shared_bytes, std::byte{0xFF});
+  cta.shared_shadow.assign(cta.shared_bytes, kAllocated);
+  cta.written_at.assign(cta.shared_bytes / 16 + 1, 0);
+  cta.local.assign(std::size_t{num_warps} * kLanes * entry.local_bytes, std::byte{0xFF});
+  cta.local_shadow.assign(cta.local.size(), kAllocated);
+  cta.barriers = {};
+  cta.mbarriers.clear();
+  cta.warpgroups.clear();
+  cta.warpgroups.resize((num_warps + 3) / 4);
+  if (!cta.register_storage)
+    cta.register_storage.reset(new std::byte[std::size_t{num_warps} * entry.register_file_bytes + 64]);
+  cta.warps.clear();
+  cta.warps.resize(num_warps);
+  cluster.live_threads += cta.num_threads;
+  for (std::uint32_t i = 0; i < num_warps; ++i) {
+    start_warp(cta.warps[i], cta, static_cast<int>(i));
+    warps_.push_back(&cta.warps[i]);
+  }
+}
+
+void Scheduler::start_warp(Warp& warp, Cta& cta, int index) {
+  const Entry& entry = launch_.entry;
+  auto base = reinterpret_cast<std::uintptr_t>(cta.register_storage.get());
+  base = (base + 63) / 64 * 64;
+  warp.registers = reinterpret_cast<std::byte*>(base) + static_cast<std::size_t>(index) * entry.register_file_bytes;
+  warp.cta = &cta;
+  warp.launch = &launch_;
+  warp.code = entry.code.data();
+  warp.index = index;
+  const std::uint32_t lanes =
+      std::min<std::uint32_t>(kLanes, cta.num_threads - static_cast<std::uint32_t>(index) * kLanes);
+  warp.alive = lanes == kLanes ? kAllLanes : (Mask{1} << lanes) - 1;
+  Group group;
+  group.mask = warp.alive;
+  warp.parked.push_back(group);
+  for (const ConstantSlot& constant : entry.constants) {
+    std::uint64_t bits = constant.bits;
+    if (constant.relocation == ConstantSlot::Relocation::shared) bits += std::uint64_t{cta.rank} << kRankShift;
+    if (constant.bytes == 0) {
+      warp.predicate(constant.offset) = static_cast<Mask>(bits);
+      continue;
+    }
+    for (int lane = 0; lane < kLanes; ++lane) {
+      std::byte* at = warp.registers + constant.offset + static_cast<std::size_t>(lane) * constant.bytes;
+      if (constant.bytes == 16) std::memset(at, 0, 16);
+      std::memcpy(at, &bits, std::min<std::size_t>(constant.bytes, 8));
+    }
+  }
+  for (const SpecialSlot& slot : entry.specials) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const std::uint64_t value = special_value(warp, lane, slot.special);
+      if (slot.bytes == 0)
+        warp.predicate(slot.offset) = value != 0 ? kAllLanes : 0;
+      else
+        std::memcpy(warp.registers + slot.offset + static_cast<std::size_t>(lane) * slot.bytes, &value, slot.bytes);
+    }
+  }
+}
+
+void Scheduler::retire_clusters() {
+  for (std::size_t i = 0; i < launch_.resident_.size();) {
+    Cluster& cluster = *launch_.resident_[i];
+    // Operations that nobody waits for still have to land before their memory goes away.
+    if (cluster.live_threads != 0) {
+      ++i;
+      continue;
+    }
+    while (launch_.async.complete_one(launch_)) {
+    }
+    for (std::unique_ptr<Cta>& cta : cluster.ctas) {
+      warps_.erase(std::remove_if(warps_.begin(), warps_.end(), [&](Warp* w) { return w->cta == cta.get(); }),
+                   warps_.end());
+      launch_.spare_.push_back(std::move(cta));
+    }
+    launch_.resident_.erase(launch_.resident_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  while (admit_cluster()) {
+  }
+}
+
+std::uint64_t Scheduler::next_slice() {
+  switch (launch_.options.schedule) {
+    case Schedule::fair:
+      return 64 + launch_.random.below(64);
+    case Schedule::eager:
+    case Schedule::lazy:
+      return 4096;
+    case Schedule::adversarial: {
+      const std::uint64_t kind = launch_.random.below(8);
+      return kind == 0  ? 1
+             : kind < 4 ? 1 + launch_.random.below(64)
+             : kind < 7 ? 1 + launch_.random.below(1000)
+                        : 20000;
+    }
+  }
+  return 64;
+}
+
+Warp& Scheduler::pick_warp(std::size_t turn) {
+  if (launch_.options.schedule != Schedule::adversarial) return *warps_[turn % warps_.size()];
+  // Now and then one warp gets no turn for long.
+  if (launch_.time >= starved_until_) {
+    starved_ = launch_.random.below(2) == 0 ? nullptr : warps_[launch_.random.below(warps_.size())];
+    starved_until_ = launch_.time + launch_.random.below(20000);
+  }
+  Warp* picked = warps_[launch_.random.below(warps_.size())];
+  if (picked == starved_) picked = warps_[launch_.random.below(warps_.size())];
+  return *picked;
+}
+
+// A waiting group is over its wait when what it waits for has happened.
+bool Scheduler::is_over(const Warp& warp, const Group& group) const {
+  const Wait& wait = group.wait;
+  auto& async = const_cast<WarpAsync&>(warp.async);
+  switch (wait.kind) {
+    case Wait::Kind::none:
+      return true;
+    case Wait::Kind::cta_barrier:
+      return warp.cta->barriers[wait.index].generation != wait.generation;
+    case Wait::Kind::cluster_barrier:
+      return warp.cta->cluster->generation != wait.generation;
+    case Wait::Kind::mbarrier: {
+      const Mbarrier* barrier = warp.cta->find_mbarrier(wait.index);
+      return barrier == nullptr || barrier->phase != wait.generation;
+    }
+    case Wait::Kind::converge:
+      return (group.mask & wait.mask & warp.alive) == (wait.mask & warp.alive);
+    case Wait::Kind::bulk_groups:
+    case Wait::Kind::copy_groups: {
+      auto& lists = wait.kind == Wait::Kind::bulk_groups ? async.bulk : async.copy;
+      for (Mask rest = group.mask; rest != 0; rest &= rest - 1)
+        if (!lists[static_cast<std::size_t>(std::countr_zero(rest))].at_most(wait.generation, wait.index != 0))
+          return false;
+      return true;
+    }
+    case Wait::Kind::wgmma_groups:
+      return async.wgmma.at_most(wait.generation, false);
+    case Wait::Kind::wgmma_issue:
+    case Wait::Kind::dependency:
+      return false;
+  }
+  return false;
+}
+
+void Scheduler::wake_groups(Warp& warp) {
+  for (Group& group : warp.parked) {
+    if (group.wait.kind == Wait::Kind::none || !is_over(warp, group)) continue;
+    group.wait = {};
+    group.wake = Wake::ready;
+  }
+}
+
+// Nothing can run: waits that may fail (try_wait) do, so that a kernel can act on it; twice without any progress is a
+// deadlock.
+bool Scheduler::time_out_waits() {
+  idle_rounds_ = launch_.progress == last_progress_ ? idle_rounds_ + 1 : 0;
+  last_progress_ = launch_.progress;
+  if (idle_rounds_ >= 3) return false;
+  bool any = false;
+  for (Warp* warp : warps_) {
+    for (Group& group : warp->parked) {
+      if (group.wait.kind != Wait::Kind::mbarrier) continue;
+      group.wait = {};
+      group.wake = Wake::timeout;
+      any = true;
+    }
+  }
+  return any;
+}
+
+Scheduler::Result Scheduler::run_slice(Warp& warp, std::uint64_t slice) {
+  if (warp.is_done()) return Result::blocked;
+  wake_groups(warp);
+  if (!warp.resume(false)) {
+    for (Group& group : warp.parked) group.yielded = false;
+    if (!warp.resume(false)) return Result::blocked;
+  }
+  const std::uint64_t before = warp.executed;
+  const Result result = execute(warp, slice);
+  launch_.time += warp.executed - before;
+  return result;
+}
+
+Scheduler::Result Scheduler::execute(Warp& warp, std::uint64_t slice) {
+  const Instruction* const code = warp.code;
+  const std::uint64_t end = warp.executed + slice;
+  while (warp.executed < end) {
+    const Instruction& in = code[warp.pc];
+    Mask active = warp.mask;
+    if (in.guard != kNoGuard) {
+      const Mask guard = warp.predicate(in.guard);
+      active &= in.guard_negated ? ~guard : guard;
+    }
+    ++warp.executed;
+    Step step = Step::next;
+    if (active != 0) step = in.run(warp, in, active);
+    switch (step) {
+      case Step::next:
+        ++warp.pc;
+        break;
+      case Step::jumped:
+        break;
+      case Step::yielded:
+        ++warp.pc;
+        warp.park_current({}, true);
+        if (!warp.resume(false)) return Result::ran;
+        break;
+      case Step::blocked:
+        warp.park_current(warp.wait, false);
+        if (!warp.resume(false)) return Result::ran;
+        break;
+      case Step::exited:
+        if (warp.is_done()) return Result::done;
+        if (!warp.resume(false)) return Result::ran;
+        break;
+      case Step::fault:
+        return Result::fault;
+    }
+    if (warp.pc >= warp.merge_pc) warp.reconverge();
+  }
+  warp.park_current({}, true);
+  return Result::ran;
+}
+
+bool Scheduler::within_budget() {
+  const bool out_of_instructions = launch_.time > launch_.options.max_warp_instructions;
+  if (!out_of_instructions &&
+      (launch_.options.max_seconds <= 0 || seconds_now() - launch_.start_seconds < launch_.options.max_seconds))
+    return true;
+  EmulatorFinding finding;
+  finding.name = out_of_instructions ? "instruction-budget" : "time-budget";
+  finding.is_failure = true;
+  finding.entry = launch_.entry.name;
+  finding.message = fmt::format("stopped after {} warp instructions", launch_.time);
+  finding.cause = "an endless loop, or a grid too large for the emulator";
+  if (!warps_.empty() && !warps_[0]->parked.empty()) {
+    const Instruction& in = launch_.entry.code[warps_[0]->parked[0].pc];
+    finding.ptx_line = in.line;
+    finding.instruction = std::string(in.opcode);
+  }
+  launch_.findings.add(std::move(finding));
+  return false;
+}
+
+void Scheduler::report_deadlock() {
+  EmulatorFinding finding;
+  finding.name = "deadlock";
+  finding.is_failure = true;
+  finding.entry = launch_.entry.name;
+  finding.message = "no warp can go on and nothing is on its way";
+  finding.cause = "an arrival or a copy that never happens, a wrong byte count, a phase or parity off by one";
+  int listed = 0;
+  bool diverged = false;
+  bool mismatch = false;  // every arrival is there, but the bytes do not add up and nothing is on its way
+  for (Warp* warp : warps_) {
+    for (const Group& group : warp->parked) {
+      const Instruction& in = launch_.entry.code[group.pc];
+      diverged = diverged || group.wait.kind == Wait::Kind::converge;
+      if (group.wait.kind == Wait::Kind::mbarrier) {
+        const Mbarrier* barrier = warp->cta->find_mbarrier(group.wait.index);
+        mismatch = mismatch || (barrier != nullptr && barrier->pending == 0 && barrier->tx != 0);
+      }
+      if (finding.ptx_line == 0) {
+        finding = [&] {
+          EmulatorFinding f = warp->finding(in, "deadlock", -1);
+          f.is_failure = true;
+          f.message = finding.message;
+          f.cause = finding.cause;
+          return f;
+        }();
+      }
+      if (++listed <= 40) finding.message += "\n  " + describe_wait(*warp, group);
+    }
+  }
+  if (listed > 40) finding.message += fmt::format("\n  and {} more", listed - 40);
+  if (diverged) {
+    finding.name = "collective-divergence";
+    finding.cause = "a .sync or .aligned instruction that only some lanes of the warp reach";
+  }
+  if (mismatch) {
+    finding.name = "expect-tx-mismatch";
+    finding.cause = "the bytes announced with expect_tx are not the box's (the whole box counts, also out of bounds)";
+  }
+  launch_.findings.add(std::move(finding));
+}
+
+}  // namespace tessera::emulator

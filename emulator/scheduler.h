@@ -1,0 +1,49 @@
+// Who runs next: warps in slices, asynchronous operations when the schedule lets them complete, CTAs as they fit.
+#pragma once
+
+#include "emulator/machine.h"
+
+namespace tessera::emulator {
+
+class Scheduler {
+ public:
+  explicit Scheduler(Launch& launch) : launch_(launch) {}
+  /// Runs the grid to its end, a failure, a deadlock or the end of its budget.
+  void run();
+
+ private:
+  enum class Result : std::uint8_t { ran, blocked, done, fault };
+
+  bool admit_cluster();
+  std::unique_ptr<Cta> make_cta();
+  void start_cta(Cta& cta, Cluster& cluster, std::uint32_t rank, std::array<std::uint32_t, 3> id);
+  void start_warp(Warp& warp, Cta& cta, int index);
+  void retire_clusters();
+  Result run_slice(Warp& warp, std::uint64_t slice);
+  Result execute(Warp& warp, std::uint64_t slice);
+  void wake_groups(Warp& warp);
+  bool is_over(const Warp& warp, const Group& group) const;
+  bool time_out_waits();
+  std::uint64_t next_slice();
+  Warp& pick_warp(std::size_t turn);
+  bool within_budget();
+  void report_deadlock();
+
+  Launch& launch_;
+  std::vector<Warp*> warps_;  // of all resident CTAs
+  std::uint64_t next_cluster_ = 0;
+  std::uint64_t num_clusters_ = 0;
+  std::size_t max_resident_ctas_ = 1;
+  std::uint64_t last_progress_ = 0;
+  int idle_rounds_ = 0;
+  Warp* starved_ = nullptr;
+  std::uint64_t starved_until_ = 0;
+};
+
+/// The value of a special register for a thread.
+std::uint64_t special_value(const Warp& warp, int lane, Special special);
+
+/// "waits for phase 3 of the mbarrier at 0x...: 1 of 2 arrivals missing, 8192 bytes missing"
+std::string describe_wait(const Warp& warp, const Group& group);
+
+}  // namespace tessera::emulator

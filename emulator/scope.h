@@ -1,0 +1,58 @@
+// Names while an entry is resolved: registers, variables and labels in nested scopes. PTX ISA, "Identifiers".
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "emulator/syntax.h"
+
+namespace tessera::emulator {
+
+/// What a name of a variable stands for.
+struct Symbol {
+  syntax::Space space = syntax::Space::global;
+  std::uint64_t address = 0;     ///< in its own space; shared: from the first byte
+  bool is_dynamic_smem = false;  ///< `.extern .shared`: its place is known when all static variables are
+};
+
+struct NamedRegister {
+  std::uint32_t id = 0;  ///< virtual register
+  Type type = Type::b32;
+};
+
+class Scopes {
+ public:
+  /// A scope's labels are known on entry, since a branch may come before its label.
+  void open() { scopes_.emplace_back(); }
+  void close() { scopes_.pop_back(); }
+  std::size_t depth() const { return scopes_.size(); }
+
+  void add_register(std::string_view name, NamedRegister reg) { scopes_.back().registers[name] = reg; }
+  void add_range(std::string_view prefix, std::int64_t count, NamedRegister first) {
+    scopes_.back().ranges[prefix] = {first, count};
+  }
+  void add_symbol(std::string_view name, Symbol symbol) { scopes_.back().symbols[name] = symbol; }
+  void add_label(std::string_view name, std::uint32_t pc) { scopes_.back().labels[name] = pc; }
+
+  std::optional<NamedRegister> find_register(std::string_view name) const;
+  const Symbol* find_symbol(std::string_view name) const;
+  std::optional<std::uint32_t> find_label(std::string_view name) const;
+
+ private:
+  struct Range {
+    NamedRegister first;
+    std::int64_t count = 0;
+  };
+  struct Scope {
+    std::unordered_map<std::string_view, NamedRegister> registers;
+    std::unordered_map<std::string_view, Range> ranges;
+    std::unordered_map<std::string_view, Symbol> symbols;
+    std::unordered_map<std::string_view, std::uint32_t> labels;
+  };
+  std::vector<Scope> scopes_;
+};
+
+}  // namespace tessera::emulator

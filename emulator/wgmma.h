@@ -1,0 +1,23 @@
+// One wgmma of a warpgroup while its four warps issue it and until it completes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "emulator/async.h"
+#include "emulator/machine.h"
+
+namespace tessera::emulator {
+
+struct WgmmaOperation : AsyncOperation {
+  const Instruction* in = nullptr;
+  std::array<Warp*, 4> warps{};
+  std::array<std::shared_ptr<AsyncGroup>, 4> groups;
+  int joined = 0;
+  std::uint64_t a_descriptor = 0;
+  std::uint64_t b_descriptor = 0;
+  bool accumulate = false;
+  void complete(Launch& launch) override;
+};
+
+}  // namespace tessera::emulator

@@ -1,0 +1,40 @@
+// One-instruction tests: a file holds an instruction, its inputs and the bits it must give.
+//
+//   # what it shows
+//   op   add.s32 d, a, b;          one line per instruction; several are run in order
+//   reg  .pred p;                  further declarations
+//   out  d b32                     results, in order: name and type
+//   in   a s32                     inputs
+//   target sm_90a                  when more than sm_90a's base is needed
+//   case 1 2 -> 3                  one thread: inputs -> outputs; 0x.. bits, decimal integers, or 1.5f / 1.5d
+//
+// The same file makes a kernel for any device: thread i loads row i of the inputs and stores row i of the outputs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tessera::emulator::testing {
+
+struct PtxCase {
+  struct Slot {
+    std::string name;
+    std::string type;
+  };
+  std::string path;
+  std::string target = "sm_90a";
+  std::vector<std::string> instructions;
+  std::vector<std::string> declarations;
+  std::vector<Slot> outputs;
+  std::vector<Slot> inputs;
+  std::vector<std::vector<std::uint64_t>> rows;  ///< inputs, then outputs
+
+  /// The kernel `test(in, out)`; every value takes 8 bytes in both buffers.
+  std::string kernel() const;
+};
+
+/// Throws std::runtime_error with path and line on a malformed file.
+PtxCase read_case(const std::string& path);
+
+}  // namespace tessera::emulator::testing
