@@ -145,8 +145,6 @@ Handler tensor_store(const Decoded& d);
 Handler ldmatrix(const Decoded& d);
 Handler stmatrix(const Decoded& d);
 
-// exec_mma.cpp
-Handler mma(const Decoded& d);
 
 // exec_wgmma.cpp
 Handler wgmma(const Decoded& d);

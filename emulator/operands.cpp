@@ -5,7 +5,8 @@
 //   c       predicate source, may be negated
 //   m M     address; M is followed by coordinates [map, {x, y}]: two operands
 //   v u     destination, source of a vector instruction: a list or one register
-//   L S     list of registers that an instruction writes, reads
+//   L S     list of .b32 registers that an instruction writes, reads
+//   w       list of .b32 registers, or one .b64 descriptor: A of wgmma
 //   l i     label; immediate integer
 //   width   x: the register may be wider than the type; w: twice the type
 //   slot    0...5: the type slot, 0 when left out;  :b32  this type instead
@@ -191,7 +192,13 @@ void EntryResolver::bind_one(std::string_view pattern, const syntax::Operand* sy
       return;
     case 'L':
     case 'S':
-      out.push_back(bind_list(*syntax, type, width, role == 'L', decoded));
+      out.push_back(bind_list(*syntax, Type::b32, ' ', role == 'L', decoded));
+      return;
+    case 'w':
+      if (syntax->kind == Kind::list)
+        out.push_back(bind_list(*syntax, Type::b32, ' ', false, decoded));
+      else
+        out.push_back(bind_value(*syntax, Type::b64, ' ', false, decoded));
       return;
     case 'l':
       out.push_back(bind_label(*syntax));
@@ -386,6 +393,7 @@ Operand EntryResolver::bind_list(const syntax::Operand& syntax, Type type, char 
   if (syntax.kind != syntax::Operand::Kind::list) fail(syntax.place, "expected a list in braces here");
   const bool is_async = decoded.form->mnemonic == "wgmma.mma_async";
   std::vector<Operand> elements;
+  if (decoded.form->mnemonic == "ldmatrix" || decoded.form->mnemonic == "stmatrix") type = Type::b32;
   if (decoded.form->mnemonic == "mov") {  // packs and unpacks: its binder compares the widths
     type = Type::b8;
     width = 'x';
