@@ -1,8 +1,9 @@
 // One compile: sources by name from memory, PTX and cubin out, what ptxas said as data.
 //
 // Hermetic: no include path, `--no-source-include` (without it NVRTC looks for `#include "x"` in the working
-// directory), and the bundle's program name is an absolute virtual path (with `-lineinfo` a relative one drags the
-// working directory into PTX and cubin). NVRTC compiles in parallel on several threads; nothing here is shared but the
+// directory), and all sources have absolute virtual paths: with `-lineinfo` a relative one drags the working directory
+// into PTX and cubin. The bundle's program name is such a path; headers keep the names that #include spells and begin
+// with a #line directive. NVRTC compiles in parallel on several threads; nothing here is shared but the
 // list of architectures, which is made once.
 #include "runtime/nvrtc.h"
 
@@ -26,10 +27,13 @@ class Program {
  public:
   Program(const NvrtcApi& api, const std::string& name, const std::string& text, const std::vector<SourceFile>& headers)
       : api_(api) {
+    std::vector<std::string> placed;
+    for (const SourceFile& header : headers)
+      placed.push_back(fmt::format("#line 1 \"{}{}\"\n{}", kHeaderRoot, header.path, header.text));
     std::vector<const char*> texts, paths;
-    for (const SourceFile& header : headers) {
-      texts.push_back(header.text.c_str());
-      paths.push_back(header.path.c_str());
+    for (std::size_t i = 0; i < headers.size(); ++i) {
+      texts.push_back(placed[i].c_str());
+      paths.push_back(headers[i].path.c_str());
     }
     check(api_.create_program(&program_, text.c_str(), name.c_str(), static_cast<int>(headers.size()), texts.data(),
                               paths.data()),

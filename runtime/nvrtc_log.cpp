@@ -81,12 +81,22 @@ std::string_view source_line(const SourceBundle& bundle, std::string_view file, 
   return line >= 1 && index < lines.size() ? lines[index] : std::string_view{};
 }
 
+/// A header's place in the log is its name under kHeaderRoot; other names are left as they are.
+std::string_view included_name(const SourceBundle& bundle, std::string_view file) {
+  if (file.rfind(kHeaderRoot, 0) != 0) return file;
+  const std::string_view name = file.substr(kHeaderRoot.size());
+  const bool is_header = std::any_of(bundle.headers.begin(), bundle.headers.end(),
+                                     [&](const SourceFile& header) { return header.path == name; });
+  return is_header ? name : file;
+}
+
 /// The message as the front end prints it: the place, the message, perhaps wrapped; the source line and the caret, both
 /// indented by two.
 Diagnostic front_end_diagnostic(const FrontEndLine& head, const std::vector<std::string_view>& lines, std::size_t next,
                                 const SourceBundle& bundle) {
-  Diagnostic diagnostic{std::string(head.file), head.line, 0, std::string(head.text), {}};
-  const std::string_view source = source_line(bundle, head.file, head.line);
+  const std::string_view file = included_name(bundle, head.file);
+  Diagnostic diagnostic{std::string(file), head.line, 0, std::string(head.text), {}};
+  const std::string_view source = source_line(bundle, file, head.line);
   for (std::size_t i = next; i < lines.size() && !lines[i].empty() && lines[i].front() == ' '; ++i) {
     const std::size_t caret = lines[i].find_first_not_of(' ');
     if (caret == std::string_view::npos || lines[i][caret] != '^' || i == next) continue;

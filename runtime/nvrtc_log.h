@@ -14,6 +14,9 @@
 
 namespace tessera {
 
+/// Headers are compiled under this folder, which exists nowhere (see nvrtc.cpp): "/tessera/" + "fmha/kernel.cuh".
+inline constexpr std::string_view kHeaderRoot = "/tessera/";
+
 /// One report for each "Compiling entry function", in the log's order.
 std::vector<EntryReport> parse_entry_reports(std::string_view log);
 
@@ -22,7 +25,7 @@ std::vector<EntryReport> parse_entry_reports(std::string_view log);
 std::vector<std::string> parse_notes(std::string_view log);
 
 /// Errors of the front end and of ptxas. Where the bundle has the source, the line comes from it and the column counts
-/// in it.
+/// in it; a header is named as an #include spells it.
 std::vector<Diagnostic> parse_errors(std::string_view log, const SourceBundle& bundle);
 
 }  // namespace tessera

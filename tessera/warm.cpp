@@ -1,6 +1,6 @@
 // Warm-up and coverage: many Problems at once. Distinct kernels are counted before the first compile, so that progress
-// has a total; a kernel is told apart by arch, name and Config, which decide sources and launch (a test of the
-// generator holds that).
+// has a total; a kernel is told apart by its name, which decides sources and launch (a test of the generator holds
+// that).
 
 #include <fmt/format.h>
 
@@ -28,12 +28,6 @@ struct PlannedList {
   std::vector<RejectedProblem> rejected;
 };
 
-std::string identity(const Plan& plan) {
-  std::string text = fmt::format("{}|{}|{}", plan.op, plan.arch.to_string(), plan.kernel);
-  for (const ConfigField& field : plan.fields) text += fmt::format("|{}", field.value);
-  return text;
-}
-
 PlannedList plan_all(std::span<const Problem> problems) {
   PlannedList list;
   list.kernel_of.reserve(problems.size());
@@ -42,15 +36,15 @@ PlannedList plan_all(std::span<const Problem> problems) {
     std::string reason;
   };
   std::unordered_map<Problem, Outcome, ProblemHash> seen;
-  std::unordered_map<std::string, std::ptrdiff_t> by_identity;
+  std::unordered_map<std::string, std::ptrdiff_t> by_kernel;
   for (std::size_t i = 0; i < problems.size(); ++i) {
     auto [it, is_new] = seen.try_emplace(problems[i], Outcome{-1, {}});
     if (is_new) {
       try {
-        Plan plan = make_plan(problems[i]);
+        // A kernel's name decides sources and launch; naming it costs a fraction of planning it.
         const auto [slot, is_new_kernel] =
-            by_identity.try_emplace(identity(plan), static_cast<std::ptrdiff_t>(list.kernels.size()));
-        if (is_new_kernel) list.kernels.push_back(std::move(plan));
+            by_kernel.try_emplace(planned_kernel(problems[i]), static_cast<std::ptrdiff_t>(list.kernels.size()));
+        if (is_new_kernel) list.kernels.push_back(make_plan(problems[i]));
         it->second.kernel = slot->second;
       } catch (const Error& error) {
         it->second.reason = error.what();

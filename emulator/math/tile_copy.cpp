@@ -1,6 +1,5 @@
 #include "emulator/math/tile_copy.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "emulator/math/convert.h"
@@ -10,11 +9,6 @@ namespace {
 
 std::uint32_t extent(const TensorTile& tile, std::size_t d) {
   return (tile.box[d] + tile.element_strides[d] - 1) / tile.element_strides[d];
-}
-
-// A driver accepts maps whose tile exceeds any shared memory: sizes stop at the largest 32-bit number.
-std::uint32_t saturated(std::uint64_t value) {
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(value, 0xFFFFFFFF));
 }
 
 }  // namespace
@@ -57,19 +51,16 @@ std::uint32_t tile_pitch_bytes(const TensorTile& tile) {
 }
 
 std::uint32_t tile_rows(const TensorTile& tile) {
-  std::uint64_t rows = 1;
-  for (std::size_t d = 1; d < static_cast<std::size_t>(tile.rank); ++d) rows *= extent(tile, d);  // at most 256 each
-  return saturated(rows);
+  std::uint32_t rows = 1;
+  for (std::size_t d = 1; d < static_cast<std::size_t>(tile.rank); ++d) rows *= extent(tile, d);
+  return rows;
 }
 
 std::uint32_t tile_credit_bytes(const TensorTile& tile) {
-  const std::uint32_t row_bytes = tile.box[0] * static_cast<std::uint32_t>(tile_element_bits(tile.type)) / 8;
-  return saturated(std::uint64_t{tile_rows(tile)} * row_bytes);
+  return tile_rows(tile) * (tile.box[0] * static_cast<std::uint32_t>(tile_element_bits(tile.type)) / 8);
 }
 
-std::uint32_t tile_footprint_bytes(const TensorTile& tile) {
-  return saturated(std::uint64_t{tile_rows(tile)} * tile_pitch_bytes(tile));
-}
+std::uint32_t tile_footprint_bytes(const TensorTile& tile) { return tile_rows(tile) * tile_pitch_bytes(tile); }
 
 TileFault check_tile(const TensorTile& tile, const TileCoordinates& at, std::uint32_t shared, bool is_store) {
   if (shared % 128 != 0) return TileFault::shared_alignment;

@@ -44,7 +44,6 @@ enum class TileType : std::uint8_t {
   u6x16_align16b = 15   ///< 16 elements: 12 bytes, and 12 + 4
 };
 
-/// Expects what the numbered rules of tensor maps ask for: rank 1 to 5, box 1 to 256, element strides 1 to 8.
 struct TensorTile {
   TileType type = TileType::u8;
   int rank = 1;
@@ -79,8 +78,7 @@ std::uint32_t tile_rows(const TensorTile& tile);
 /// Bytes that the mbarrier is credited for one copy (each destination CTA of a multicast): packed bytes for the padded
 /// types.
 std::uint32_t tile_credit_bytes(const TensorTile& tile);
-/// Shared memory that one copy may touch, from its address on: rows * pitch. All three sizes stop at 2^32 - 1: check
-/// the footprint against shared memory before walking a tile.
+/// Shared memory that one copy may touch, from its address on: rows * pitch.
 std::uint32_t tile_footprint_bytes(const TensorTile& tile);
 
 /// What the hardware refuses, as measured on H200; the instruction traps.

@@ -133,14 +133,6 @@ TEST_CASE("bytes credited are the box, wherever it lies") {
   CHECK(tile_credit_bytes(t) == 768);
 }
 
-TEST_CASE("a tile beyond any memory has sizes that stop, not wrap") {
-  TensorTile t = plain_tile();
-  t.rank = 5;
-  t.box = {64, 256, 256, 256, 256};
-  CHECK(tile_footprint_bytes(t) == 0xFFFFFFFF);
-  CHECK(tile_credit_bytes(t) == 0xFFFFFFFF);
-}
-
 TEST_CASE("what the hardware refuses") {
   const TensorTile t = plain_tile();
   CHECK(check_tile(t, {0, 0}, 1024 + 64, false) == TileFault::shared_alignment);

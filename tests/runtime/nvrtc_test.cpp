@@ -43,9 +43,11 @@ SourceBundle small_bundle() {
       "  __shared__ float tile[64];\n"
       "  tile[threadIdx.x] = x[threadIdx.x];\n"
       "  __syncthreads();\n"
-      "  x[threadIdx.x] = tile[63 - threadIdx.x] * kFactor;\n"
+      "  x[threadIdx.x] = scaled(tile[63 - threadIdx.x]);\n"
       "}\n";
-  bundle.headers = {{"scale/factor.h", "inline constexpr float kFactor = 2.0f;\n"}};
+  bundle.headers = {{"scale/factor.h",
+                     "inline constexpr float kFactor = 2.0f;\n"
+                     "__device__ __forceinline__ float scaled(float x) { return x * kFactor; }\n"}};
   bundle.arch = "sm_90a";
   bundle.options = {"-lineinfo"};
   bundle.entries = {"tessera_scale"};
@@ -107,6 +109,8 @@ TEST_CASE("a compile sees no file system: decoys and the working directory chang
 
   CHECK(first.ptx == second.ptx);
   CHECK(first.cubin == second.cubin);
+  // The line tables name the header that a line was inlined from, under a root of its own.
+  CHECK(first.ptx.find("\"/tessera/scale/factor.h\"") != std::string::npos);
   CHECK(error.kind() == ErrorKind::compile);
   CHECK(std::string(error.what()).find("could not open source file \"outside.h\"") != std::string::npos);
 }
@@ -116,8 +120,10 @@ TEST_CASE("a failing compile names the kernel and the place, and leaves a folder
   const TemporaryFolder folder;
   const auto local = make_nvrtc_compiler({.library = {}, .repro_folder = folder.path});
   SourceBundle bundle = small_bundle();
-  bundle.headers = {{"scale/config.cuh", "inline constexpr int kTile = 64;\n"},
-                    {"scale/factor.h", "#include \"scale/config.cuh\"\n  inline constexpr float kFactor = kTyle;\n"}};
+  const std::string scaled = "__device__ float scaled(float x) { return x * kFactor; }\n";
+  bundle.headers = {
+      {"scale/config.cuh", "inline constexpr int kTile = 64;\n"},
+      {"scale/factor.h", "#include \"scale/config.cuh\"\n  inline constexpr float kFactor = kTyle;\n" + scaled}};
   std::vector<std::string> notes;
   try {
     local->compile(bundle);
@@ -145,7 +151,7 @@ TEST_CASE("a failing compile names the kernel and the place, and leaves a folder
       fmt::format("NVCC={} {} > {} 2>&1", nvcc.string(), script.string(), (folder.path / "out").string());
   CHECK(std::system(command.c_str()) != 0);
   CHECK(read_text(folder.path / "out").find("identifier \"kTyle\" is undefined") != std::string::npos);
-  write_file(script.parent_path() / "src/scale/factor.h", std::string_view("inline constexpr float kFactor = 2;\n"));
+  write_file(script.parent_path() / "src/scale/factor.h", "inline constexpr float kFactor = 2;\n" + scaled);
   CHECK(std::system(command.c_str()) == 0);
 }
 

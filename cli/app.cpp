@@ -1,0 +1,164 @@
+// From arguments to a subcommand to an exit code. Errors become messages here and nowhere else.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+#include "cli/call.h"
+
+namespace tessera::cli {
+
+ExitCode exit_code_of(ErrorKind kind) noexcept {
+  switch (kind) {
+    case ErrorKind::usage:
+      return kUsage;
+    case ErrorKind::unsupported:
+      return kUnsupported;
+    case ErrorKind::compile:
+      return kCompile;
+    case ErrorKind::device:
+    case ErrorKind::io:
+      return kDevice;
+  }
+  return kBug;
+}
+
+const std::vector<CommandEntry>& commands() {
+  static const std::vector<CommandEntry> table = {{"plan", make_plan_command},    {"emit", make_emit_command},
+                                                  {"warm", make_warm_command},    {"check", make_check_command},
+                                                  {"run", make_run_command},      {"cache", make_cache_command},
+                                                  {"doctor", make_doctor_command}};
+  return table;
+}
+
+namespace {
+
+constexpr const char* kOverview =
+    "tessera: generate, compile, cache and run tensor-core kernels\n"
+    "\n"
+    "Usage: tessera COMMAND [arguments] [flags]\n"
+    "       tessera COMMAND --help\n"
+    "       tessera --version\n"
+    "\n"
+    "A shape list or an operator with selectors names problems; a problem is planned (which Config, why), emitted as\n"
+    "CUDA source, compiled by NVRTC in tenths of a second, kept in a cache folder, and launched on a GPU. Only run\n"
+    "needs a GPU, only warm and run a compiler.\n"
+    "\n"
+    "Commands:\n";
+
+constexpr const char* kOverviewEnd =
+    "\n"
+    "Start here:\n"
+    "  tessera warm fmha --head-dim 64,128 --mask none,causal   compile four attention kernels into the cache\n"
+    "  tessera cache list                                       see them\n"
+    "  tessera run fmha --head-dim 128 --seqlen-q 1000          launch one, compare it with a float64 reference\n"
+    "  tessera doctor                                           what works on this machine, and why the rest does not\n"
+    "\n"
+    "Every environment variable is the name of a flag: TESSERA_CACHE_DIR is --cache-dir (docs/cli.md has the table).\n"
+    "Exit codes: 0 ok, 1 ran but the result is wrong or the check failed, 2 usage, 3 unsupported, 4 compile,\n"
+    "5 device or I/O, 70 bug in tessera, 130 interrupted. stdout holds results only, stderr the rest.\n";
+
+std::string overview() {
+  std::string text = kOverview;
+  for (const CommandEntry& entry : commands()) {
+    const std::string summary = entry.make()->help().summary;
+    text += fmt::format("  {:<8} {}\n", entry.name, summary.substr(summary.find(": ") + 2));
+  }
+  return text + kOverviewEnd;
+}
+
+void flush(Call& call) {
+  errno = 0;
+  if (std::fflush(call.host().out) == 0) return;
+  if (errno == EPIPE) throw BrokenPipe{};
+  throw Error(ErrorKind::io, fmt::format("stdout cannot be written: {}", std::strerror(errno)));
+}
+
+ExitCode run_command(const CommandEntry& entry, const std::vector<std::string>& arguments, Host& host) {
+  const std::unique_ptr<Command> command = entry.make();
+  CLI::App app;
+  app.set_help_flag();
+  app.allow_extras();
+  bool wants_help = false;
+  app.add_flag("--help,-h", wants_help);
+  FlagSet flags(app);
+  CommonFlags common;
+  command->add_flags(flags, app);
+  common.add_to(flags);
+  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+  Call call(host, common);
+  // Help comes before what is wrong with the rest of the line.
+  if (std::find(arguments.begin(), arguments.end(), "--help") != arguments.end() ||
+      std::find(arguments.begin(), arguments.end(), "-h") != arguments.end()) {
+    call.print(render_help(command->help(), flags.helps()));
+    flush(call);
+    return kOk;
+  }
+  try {
+    app.parse(reversed);
+  } catch (const CLI::ParseError& error) {
+    throw Error(ErrorKind::usage, fmt::format("{}: {}", entry.name, error.what()));
+  }
+  for (const std::string& extra : app.remaining()) {
+    if (extra == "--") continue;
+    const std::string hint = suggestion(extra.substr(0, extra.find('=')), flags.names());
+    throw Error(ErrorKind::usage, fmt::format("{} {} {}{}; `tessera {} --help` lists what there is",
+                                              extra.starts_with("-") ? "unknown flag" : "unexpected argument", extra,
+                                              "for " + entry.name, hint, entry.name));
+  }
+  const ExitCode code = command->run(call);
+  flush(call);
+  return code;
+}
+
+ExitCode dispatch(const std::vector<std::string>& arguments, Host& host) {
+  const CommonFlags none;
+  Call call(host, none);
+  if (arguments.empty()) {
+    std::fputs(overview().c_str(), host.err);
+    return kUsage;
+  }
+  const std::string& name = arguments.front();
+  if (name == "--help" || name == "-h" || name == "help") {
+    call.print(overview());
+    flush(call);
+    return kOk;
+  }
+  if (name == "--version") {
+    call.print("tessera " TESSERA_VERSION "\n");
+    flush(call);
+    return kOk;
+  }
+  std::vector<std::string_view> names;
+  for (const CommandEntry& entry : commands()) {
+    if (entry.name == name) return run_command(entry, {arguments.begin() + 1, arguments.end()}, host);
+    names.push_back(entry.name);
+  }
+  throw Error(ErrorKind::usage, fmt::format("unknown command {}{}; there are {}", name.substr(0, 60),
+                                            suggestion(name.substr(0, 60), names), fmt::join(names, ", ")));
+}
+
+}  // namespace
+
+int run_tessera(const std::vector<std::string>& arguments, Host& host) {
+  const auto say = [&](const std::string& line) { std::fprintf(host.err, "%s\n", line.c_str()); };
+  try {
+    return dispatch(arguments, host);
+  } catch (const BrokenPipe&) {
+    return kOk;
+  } catch (const Error& error) {
+    say(fmt::format("tessera: {}", error.what()));
+    for (const std::string& line : error.notes()) say("  " + line);
+    return exit_code_of(error.kind());
+  } catch (const std::bad_alloc&) {
+    say("tessera: out of memory");
+    return kDevice;
+  } catch (const std::exception& error) {
+    say(fmt::format("tessera: bug: {}", error.what()));
+    return kBug;
+  }
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,167 @@
+#include "cli/call.h"
+
+#include <fmt/ranges.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace tessera::cli {
+
+void CommonFlags::add_to(FlagSet& flags) {
+  flags.group("Common flags");
+  flags.text("--cache-dir", "DIR", cache_dir, "the cubin cache (default: $XDG_CACHE_HOME/tessera or ~/.cache/tessera)");
+  flags.number("--jobs", "N", jobs, 0, "work in parallel on N cores (0: all)");
+  flags.toggle("--json", is_json, "print the result as JSON");
+  flags.toggle("--quiet", is_quiet, "no progress and no notes on stderr");
+  flags.toggle("--verbose", is_verbose, "more on stderr: every hit and compile");
+  flags.group("Compiler and cache");
+  flags.text("--system-cache-dirs", "DIR:DIR", system_cache_dirs, "read-only caches, searched after the cache folder");
+  flags.number("--cache-max-bytes", "N", cache_max_bytes, 0,
+               "evict least recently used entries above this; 0: no limit");
+  flags.toggle("--trust-cache-dir", is_trusted, "accept a cache folder that others can write");
+  flags.toggle("--require-compiler", requires_compiler, "serve only entries that the compiler found here made");
+  flags.text("--compile-policy", "WORD", compile_policy, "on a miss: allow, warn or forbid compiling");
+  flags.number("--compile-time-limit-ms", "N", compile_time_limit_ms, 0, "give up on a kernel after this; 0: never");
+  flags.text("--nvrtc", "FILE", nvrtc, "the libnvrtc.so to use");
+  flags.text("--repro-dir", "DIR", repro_dir, "where a failing compile leaves what replays it");
+  flags.text("--templates", "DIR", templates, "development: files here replace embedded templates");
+  flags.list("--nvrtc-option", "OPTION", nvrtc_options, "development: one more option for NVRTC; repeatable");
+}
+
+const std::vector<EnvironmentVariable>& environment_variables() {
+  static const std::vector<EnvironmentVariable> table = {{"TESSERA_CACHE_DIR", "--cache-dir"},
+                                                         {"TESSERA_SYSTEM_CACHE_DIRS", "--system-cache-dirs"},
+                                                         {"TESSERA_CACHE_MAX_BYTES", "--cache-max-bytes"},
+                                                         {"TESSERA_TRUST_CACHE_DIR", "--trust-cache-dir"},
+                                                         {"TESSERA_REQUIRE_COMPILER", "--require-compiler"},
+                                                         {"TESSERA_COMPILE_POLICY", "--compile-policy"},
+                                                         {"TESSERA_COMPILE_TIME_LIMIT_MS", "--compile-time-limit-ms"},
+                                                         {"TESSERA_NVRTC", "--nvrtc"},
+                                                         {"TESSERA_REPRO_DIR", "--repro-dir"},
+                                                         {"TESSERA_TEMPLATES", "--templates"},
+                                                         {"TESSERA_NVRTC_OPTIONS", "--nvrtc-option"}};
+  return table;
+}
+
+JitOptions CommonFlags::apply_to(JitOptions options) const {
+  if (!cache_dir.empty()) options.cache_dir = cache_dir;
+  if (!system_cache_dirs.empty()) {
+    options.system_cache_dirs.clear();
+    for (std::size_t start = 0; start <= system_cache_dirs.size();) {
+      const std::size_t end = std::min(system_cache_dirs.find(':', start), system_cache_dirs.size());
+      if (end > start) options.system_cache_dirs.emplace_back(system_cache_dirs.substr(start, end - start));
+      start = end + 1;
+    }
+  }
+  if (cache_max_bytes >= 0) options.cache_max_bytes = cache_max_bytes;
+  if (compile_time_limit_ms >= 0) options.compile_time_limit = std::chrono::milliseconds(compile_time_limit_ms);
+  options.trust_cache_dir = options.trust_cache_dir || is_trusted;
+  options.require_compiler = options.require_compiler || requires_compiler;
+  if (compile_policy == "allow") {
+    options.policy = CompilePolicy::allow;
+  } else if (compile_policy == "warn") {
+    options.policy = CompilePolicy::warn;
+  } else if (compile_policy == "forbid") {
+    options.policy = CompilePolicy::forbid;
+  } else if (!compile_policy.empty()) {
+    throw Error(ErrorKind::usage,
+                fmt::format("--compile-policy = {}: must be one of allow, warn, forbid", compile_policy));
+  }
+  if (!nvrtc.empty()) options.nvrtc_library = nvrtc;
+  if (!repro_dir.empty()) options.repro_dir = repro_dir;
+  if (!templates.empty()) options.templates_dir = templates;
+  options.nvrtc_options.insert(options.nvrtc_options.end(), nvrtc_options.begin(), nvrtc_options.end());
+  return options;
+}
+
+JitOptions Call::options() const {
+  JitOptions options = flags_.apply_to(host_.options);
+  options.on_event = [this](const JitEvent& event) {
+    if (event.kind == JitEvent::Kind::warning) warn(event.message);
+    if (!flags_.is_verbose) return;
+    if (event.kind == JitEvent::Kind::hit)
+      note(fmt::format("{}: found in the {} tier", event.kernel, to_string(event.tier)));
+    if (event.kind == JitEvent::Kind::compile_finished)
+      note(fmt::format("{}: compiled in {:.0f} ms", event.kernel, event.milliseconds));
+  };
+  return options;
+}
+
+Jit& Call::jit() {
+  if (!jit_) {
+    jit_ = std::make_unique<Jit>(options());
+    if (host_.prepare_jit) host_.prepare_jit(*jit_);
+  }
+  return *jit_;
+}
+
+void Call::print(std::string_view text) const {
+  errno = 0;
+  if (std::fwrite(text.data(), 1, text.size(), host_.out) == text.size()) return;
+  if (errno == EPIPE) throw BrokenPipe{};
+  throw Error(ErrorKind::io, fmt::format("stdout cannot be written: {}", std::strerror(errno)));
+}
+
+void Call::print_json(const OrderedJson& json) const { print(json.dump(2) + "\n"); }
+
+void Call::note(std::string_view text) const {
+  if (flags_.is_quiet) return;
+  clear_progress();
+  std::fprintf(host_.err, "%.*s\n", static_cast<int>(text.size()), text.data());
+}
+
+void Call::warn(std::string_view text) const { note(fmt::format("warning: {}", text)); }
+
+void Call::progress(std::string_view line) const {
+  if (!host_.is_terminal || flags_.is_quiet) return;
+  std::fprintf(host_.err, "\r\x1b[K%.*s", static_cast<int>(std::min<std::size_t>(line.size(), 120)), line.data());
+  std::fflush(host_.err);
+}
+
+void Call::clear_progress() const {
+  if (host_.is_terminal && !flags_.is_quiet) std::fputs("\r\x1b[K", host_.err);
+}
+
+ProblemList read_problems(const std::string& subject, const SelectorFlags& flags) {
+  const std::vector<std::string_view> names = operator_names();
+  if (std::find(names.begin(), names.end(), subject) != names.end()) return parse_selectors(subject, flags.typed());
+  const bool is_file = subject.ends_with(".json") || subject.find('/') != std::string::npos || subject == "-";
+  if (!is_file)
+    throw Error(ErrorKind::usage,
+                fmt::format("{}: is neither an operator ({}) nor a shape list (a file that ends in .json){}", subject,
+                            fmt::join(names, ", "), suggestion(subject, names)));
+  if (flags.is_any_given())
+    throw Error(ErrorKind::usage,
+                fmt::format("selectors go with an operator; the problems of {} stand in it", subject));
+  return parse_shape_list(read_text(subject == "-" ? "/dev/stdin" : subject), subject);
+}
+
+std::string describe(const Problem& problem) {
+  const std::string_view op = operator_name(problem);
+  const Problem standard = default_problem(op);
+  std::string text(op);
+  for (const Selector& selector : selectors(op)) {
+    const std::string value = selector.text(problem);
+    if (value != selector.text(standard)) text += fmt::format(" --{} {}", selector.flag, value);
+  }
+  return text;
+}
+
+std::string grouped(std::int64_t value) {
+  std::string digits = fmt::format("{}", value < 0 ? -value : value);
+  for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, ",");
+  return value < 0 ? "-" + digits : digits;
+}
+
+std::string duration(double seconds) {
+  if (seconds < 10) return fmt::format("{:.1f} s", seconds);
+  if (seconds < 60) return fmt::format("{:.0f} s", seconds);
+  const auto whole = static_cast<std::int64_t>(seconds + 0.5);
+  if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
+  return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
+}
+
+}  // namespace tessera::cli

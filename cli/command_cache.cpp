@@ -1,0 +1,296 @@
+// tessera cache: look into the cache tiers, verify them, prune, carry entries from one machine to another.
+#include <fmt/chrono.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "cli/call.h"
+#include "runtime/cache_admin.h"
+
+namespace tessera::cli {
+
+namespace {
+
+std::string short_key(const EntryKeys& keys) { return (keys.entry.empty() ? keys.source : keys.entry).substr(0, 12); }
+
+OrderedJson json_of(const CacheListing& entry) {
+  OrderedJson json = {{"key", entry.keys.entry},
+                      {"source_key", entry.keys.source},
+                      {"op", entry.op},
+                      {"arch", entry.arch},
+                      {"entry", entry.kernel},
+                      {"compiler", entry.compiler.to_string()},
+                      {"tier", to_string(entry.tier)},
+                      {"folder", entry.folder.string()},
+                      {"bytes", entry.bytes}};
+  if (!entry.damage.empty()) json["damage"] = entry.damage;
+  return json;
+}
+
+OrderedJson json_of(const std::vector<CacheListing>& entries) {
+  OrderedJson json = OrderedJson::array();
+  for (const CacheListing& entry : entries) json.push_back(json_of(entry));
+  return json;
+}
+
+/// The machine code as nvdisasm prints it, through a temporary file.
+std::string disassemble(const std::vector<std::byte>& cubin) {
+  std::string path = (std::filesystem::temp_directory_path() / "tessera-sass-XXXXXX").string();
+  const int descriptor = mkstemp(path.data());
+  if (descriptor < 0) throw Error(ErrorKind::io, "no temporary file can be made for nvdisasm");
+  close(descriptor);
+  write_file(path, std::span<const std::byte>(cubin));
+  const std::string command =
+      "PATH=\"$PATH:/usr/local/cuda/bin\"; command -v nvdisasm >/dev/null && nvdisasm -g '" + path + "' 2>&1";
+  std::string text;
+  std::FILE* pipe = popen(command.c_str(), "r");
+  std::array<char, 4096> buffer;
+  while (pipe != nullptr) {
+    const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), pipe);
+    if (count == 0) break;
+    text.append(buffer.data(), count);
+  }
+  const int status = pipe == nullptr ? -1 : pclose(pipe);
+  std::error_code ignored;
+  std::filesystem::remove(path, ignored);
+  if (status != 0)
+    throw Error(ErrorKind::unsupported,
+                text.empty() ? "--sass needs nvdisasm of the CUDA toolkit, on PATH or in /usr/local/cuda/bin"
+                             : "nvdisasm failed: " + text.substr(0, 400));
+  return text;
+}
+
+class CacheCommand final : public Command {
+ public:
+  HelpPage help() const override {
+    return {
+        "tessera cache list|stat|verify|prune [flags]\n"
+        "       tessera cache show KEY [--ptx|--sass|--source|--log|--plan]\n"
+        "       tessera cache export|import FILE [flags]",
+        "tessera cache: list, show, stat, verify, prune, export and import cached kernels",
+        "list     one line an entry: key, compiler, bytes, kernel\n"
+        "show     one entry by the first characters of its key (6 or more)\n"
+        "stat     folders in the order of the search, with entries, bytes and limits\n"
+        "verify   read every byte of every entry; exits 1 when one is damaged\n"
+        "prune    remove entries of the user folder, least recently used first\n"
+        "export   every entry into one archive; the same content gives the same bytes\n"
+        "import   an archive into the user folder; import only what you would run\n",
+        {"tessera cache list --op fmha", "tessera cache show 3f9a12 --ptx | less",
+         "tessera cache export kernels.tar.zst --arch sm_90a", "tessera cache prune --max-bytes 1000000000"}};
+  }
+  void add_flags(FlagSet& flags, CLI::App& app) override {
+    app.add_option("ACTION", action_);
+    app.add_option("ARGUMENT", argument_);
+    flags.group("Which entries (list, prune, export)");
+    flags.text("--op", "OP", op_, "of this operator");
+    flags.text("--arch", "ARCH", arch_, "for this target");
+    flags.group("show");
+    flags.toggle("--ptx", wants_ptx_, "print the PTX");
+    flags.toggle("--sass", wants_sass_, "print the machine code (needs nvdisasm)");
+    flags.toggle("--source", wants_source_, "print the CUDA source");
+    flags.toggle("--log", wants_log_, "print the compiler's log");
+    flags.toggle("--plan", wants_plan_, "print plan.json");
+    flags.group("verify, prune");
+    flags.toggle("--heal", heals_, "verify: move damaged entries aside, so that they are compiled again");
+    flags.number("--max-bytes", "N", max_bytes_, 0, "prune: down to so many bytes");
+    flags.number("--older-than", "DAYS", older_than_days_, 0, "prune: what was not loaded for so many days");
+    flags.toggle("--all", all_, "prune: everything, quarantined entries too");
+    flags.toggle("--dry-run", is_dry_run_, "prune: show what would go");
+  }
+
+  ExitCode run(Call& call) override {
+    const CacheOptions& options = call.jit().cache().options();
+    if (action_ == "list") return list(call, options);
+    if (action_ == "show") return show(call, options);
+    if (action_ == "stat") return stat(call, options);
+    if (action_ == "verify") return verify(call, options);
+    if (action_ == "prune") return prune(call, options);
+    if (action_ == "export") return export_archive(call, options);
+    if (action_ == "import") return import_archive(call, options);
+    static const std::vector<std::string_view> kActions = {"list",  "show",   "stat",  "verify",
+                                                           "prune", "export", "import"};
+    throw Error(ErrorKind::usage,
+                action_.empty()
+                    ? "cache: say what to do: list, show, stat, verify, prune, export or import"
+                    : fmt::format("cache has no action {}{}; there are list, show, stat, verify, prune, export "
+                                  "and import",
+                                  action_, suggestion(action_, kActions)));
+  }
+
+ private:
+  CacheFilter filter() const {
+    CacheFilter filter;
+    if (!op_.empty()) filter.ops.push_back(op_);
+    if (!arch_.empty()) filter.archs.push_back(arch_);
+    return filter;
+  }
+  const std::string& need_argument(const char* what) const {
+    if (argument_.empty()) throw Error(ErrorKind::usage, fmt::format("cache {}: give {}", action_, what));
+    return argument_;
+  }
+
+  ExitCode list(Call& call, const CacheOptions& options) const {
+    const std::vector<CacheListing> entries = list_cache(options, filter());
+    if (call.is_json()) {
+      call.print_json({{"entries", json_of(entries)}});
+      return kOk;
+    }
+    std::int64_t bytes = 0;
+    for (const CacheListing& entry : entries) {
+      bytes += entry.bytes;
+      call.print(fmt::format("{}  {} {}.{}  {:>9} B  {:<6}  {}\n", short_key(entry.keys), entry.compiler.name,
+                             entry.compiler.major_version, entry.compiler.minor_version, grouped(entry.bytes),
+                             to_string(entry.tier), entry.damage.empty() ? entry.kernel : "damaged: " + entry.damage));
+    }
+    call.print(
+        fmt::format("{} entries, {} bytes\n", grouped(static_cast<std::int64_t>(entries.size())), grouped(bytes)));
+    return kOk;
+  }
+
+  ExitCode show(Call& call, const CacheOptions& options) const {
+    const CacheDetails details = show_cache_entry(options, need_argument("the first characters of an entry's key"));
+    if (wants_ptx_) call.print(details.ptx);
+    if (wants_sass_) call.print(disassemble(details.cubin));
+    if (wants_log_) call.print(details.report.log);
+    if (wants_plan_) call.print(details.plan_json);
+    if (wants_source_) {
+      if (details.source.empty()) throw Error(ErrorKind::unsupported, "this entry was stored without its source");
+      call.print(details.source);
+    }
+    if (wants_ptx_ || wants_sass_ || wants_log_ || wants_plan_ || wants_source_) return kOk;
+    const CacheListing& entry = details.listing;
+    OrderedJson json = json_of(entry);
+    json["compile_ms"] = details.report.compile_ms;
+    json["cubin_bytes"] = details.cubin.size();
+    json["ptx_bytes"] = details.ptx.size();
+    json["notes"] = details.report.notes;
+    OrderedJson kernels = OrderedJson::array();
+    for (const EntryReport& report : details.report.entries)
+      kernels.push_back({{"name", report.name},
+                         {"registers", report.registers},
+                         {"spill_store_bytes", report.spill_store_bytes},
+                         {"spill_load_bytes", report.spill_load_bytes},
+                         {"static_smem_bytes", report.static_smem_bytes},
+                         {"barriers", report.barriers}});
+    json["kernels"] = kernels;
+    if (call.is_json()) {
+      call.print_json(json);
+      return kOk;
+    }
+    for (const auto& [key, value] : json.items())
+      call.print(fmt::format("{:<12} {}\n", key, value.is_string() ? value.get<std::string>() : value.dump()));
+    return kOk;
+  }
+
+  ExitCode stat(Call& call, const CacheOptions& options) const {
+    const CacheUsage usage = cache_usage(options);
+    OrderedJson folders = OrderedJson::array(), groups = OrderedJson::array();
+    for (const CacheUsage::Folder& folder : usage.folders) {
+      folders.push_back({{"path", folder.path.string()},
+                         {"tier", to_string(folder.tier)},
+                         {"exists", folder.exists},
+                         {"refused", folder.refused},
+                         {"entries", folder.entries},
+                         {"bytes", folder.bytes},
+                         {"damaged", folder.damaged},
+                         {"quarantined", folder.quarantined},
+                         {"max_bytes", folder.max_bytes}});
+      if (call.is_json()) continue;
+      const std::string state = !folder.exists           ? "not there yet"
+                                : folder.refused.empty() ? ""
+                                                         : "refused: " + folder.refused;
+      const std::string limit = folder.max_bytes > 0 ? fmt::format(" of at most {}", grouped(folder.max_bytes)) : "";
+      call.print(fmt::format("{:<6} {}  {} entries, {} bytes{}{}{}\n", to_string(folder.tier), folder.path.string(),
+                             folder.entries, grouped(folder.bytes), limit, state.empty() ? "" : "  ", state));
+      if (folder.damaged + folder.quarantined > 0)
+        call.print(fmt::format("       {} damaged, {} set aside\n", folder.damaged, folder.quarantined));
+    }
+    for (const CacheUsage::Group& group : usage.groups) {
+      groups.push_back({{"op", group.op}, {"arch", group.arch}, {"entries", group.entries}, {"bytes", group.bytes}});
+      if (!call.is_json())
+        call.print(
+            fmt::format("  {} {}: {} entries, {} bytes\n", group.op, group.arch, group.entries, grouped(group.bytes)));
+    }
+    if (call.is_json())
+      call.print_json({{"folders", folders}, {"groups", groups}, {"entries", usage.entries}, {"bytes", usage.bytes}});
+    return kOk;
+  }
+
+  ExitCode verify(Call& call, const CacheOptions& options) const {
+    const CacheVerification result = verify_cache(options, heals_);
+    if (call.is_json()) {
+      call.print_json({{"checked", result.checked}, {"damaged", json_of(result.damaged)}});
+    } else {
+      for (const CacheListing& entry : result.damaged)
+        call.print(fmt::format("damaged  {}: {}\n", entry.folder.string(), entry.damage));
+      call.print(fmt::format("{} entries checked, {} damaged{}\n", result.checked, result.damaged.size(),
+                             heals_ && !result.damaged.empty() ? " and moved aside" : ""));
+    }
+    return result.damaged.empty() ? kOk : kWrong;
+  }
+
+  ExitCode prune(Call& call, const CacheOptions& options) const {
+    PruneRequest request;
+    if (max_bytes_ >= 0) request.max_bytes = max_bytes_;
+    constexpr std::int64_t kMaxDays = 100 * 366;
+    if (older_than_days_ >= 0) request.older_than = std::chrono::hours(24 * std::min(older_than_days_, kMaxDays));
+    request.all = all_;
+    request.dry_run = is_dry_run_;
+    request.filter = filter();
+    const PruneResult result = prune_cache(options, request);
+    if (call.is_json()) {
+      call.print_json({{"removed", json_of(result.removed)},
+                       {"removed_bytes", result.removed_bytes},
+                       {"kept_entries", result.kept_entries},
+                       {"kept_bytes", result.kept_bytes}});
+      return kOk;
+    }
+    for (const CacheListing& entry : result.removed)
+      call.print(
+          fmt::format("{}  {}  {}\n", is_dry_run_ ? "would remove" : "removed", short_key(entry.keys), entry.kernel));
+    call.print(fmt::format("{} {} entries, {} bytes; {} entries, {} bytes stay\n",
+                           is_dry_run_ ? "would remove" : "removed", result.removed.size(),
+                           grouped(result.removed_bytes), result.kept_entries, grouped(result.kept_bytes)));
+    return kOk;
+  }
+
+  ExitCode export_archive(Call& call, const CacheOptions& options) const {
+    const ExportResult result = export_cache(options, need_argument("the archive to write"), filter());
+    for (const CacheListing& entry : result.damaged)
+      call.warn(fmt::format("left out, damaged: {}: {}", entry.folder.string(), entry.damage));
+    if (call.is_json()) {
+      call.print_json({{"entries", result.entries}, {"bytes", result.bytes}, {"damaged", json_of(result.damaged)}});
+    } else {
+      call.print(fmt::format("{}: {} entries, {} bytes before compression\n", argument_, result.entries,
+                             grouped(result.bytes)));
+    }
+    return result.damaged.empty() ? kOk : kWrong;
+  }
+
+  ExitCode import_archive(Call& call, const CacheOptions& options) const {
+    const ImportResult result = import_cache(options, need_argument("the archive to read"));
+    if (call.is_json()) {
+      call.print_json({{"imported", result.imported}, {"present", result.present}, {"bytes", result.bytes}});
+    } else {
+      call.print(fmt::format("{} entries imported, {} were there already, {} bytes\n", result.imported, result.present,
+                             grouped(result.bytes)));
+    }
+    return kOk;
+  }
+
+  std::string action_, argument_, op_, arch_;
+  bool wants_ptx_ = false, wants_sass_ = false, wants_source_ = false, wants_log_ = false, wants_plan_ = false;
+  bool heals_ = false, all_ = false, is_dry_run_ = false;
+  std::int64_t max_bytes_ = -1, older_than_days_ = -1;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_cache_command() { return std::make_unique<CacheCommand>(); }
+
+}  // namespace tessera::cli

@@ -1,0 +1,89 @@
+// tessera check: would this cache serve these problems? For the end of a build pipeline: no GPU, no compiler.
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "cli/call.h"
+#include "cli/size_check.h"
+
+namespace tessera::cli {
+
+namespace {
+
+class CheckCommand final : public Command {
+ public:
+  HelpPage help() const override {
+    return {
+        "tessera check SHAPES.json [flags]\n       tessera check OP [selectors] [flags]",
+        "tessera check: would the cache serve these problems without compiling?",
+        "Plans every problem, resolves and checks the tensor maps of every size that is given, and looks each kernel\n"
+        "up in the cache tiers. Exits 1 and names what is missing when the cache does not cover the list.\n",
+        {"tessera warm shapes.json --cache-dir cubins && tessera check shapes.json --cache-dir cubins",
+         "tessera check shapes.json --system-cache-dirs /opt/model/cubins --json"}};
+  }
+  void add_flags(FlagSet& flags, CLI::App& app) override {
+    app.add_option("SUBJECT", subject_);
+    flags.group("Flags");
+    flags.toggle("--strict", is_strict_, "fail (3) when any member of a cross product has no kernel");
+    selectors_.add_to(flags);
+  }
+
+  ExitCode run(Call& call) override {
+    if (subject_.empty())
+      throw Error(ErrorKind::usage, "check: name a shape list or an operator, like `tessera check shapes.json`");
+    const ProblemList list = read_problems(subject_, selectors_);
+    const std::vector<Problem> problems = list.expand();
+    const std::vector<Coverage> coverage = call.jit().check(problems);
+    SizeCheck sizes;
+    std::set<std::string> kernels, missing;
+    OrderedJson missing_json = OrderedJson::array(), rejected_json = OrderedJson::array();
+    std::int64_t covered = 0, rejected = 0;
+    bool is_explicit_refused = false;
+    for (const Coverage& one : coverage) {
+      const Problem& problem = problems[one.index];
+      const std::string reason = one.rejected.empty() ? sizes.refusal(problem) : one.rejected;
+      if (!reason.empty()) {
+        ++rejected;
+        is_explicit_refused = is_explicit_refused || list.product_of(one.index).is_explicit();
+        if (rejected <= 20) call.note(fmt::format("rejected: {}: {}", describe(problem), reason));
+        rejected_json.push_back({{"problem", one.index}, {"reason", reason}});
+        continue;
+      }
+      kernels.insert(one.kernel);
+      covered += one.tier.has_value() ? 1 : 0;
+      if (one.tier || !missing.insert(one.kernel).second) continue;
+      missing_json.push_back({{"op", operator_name(problem)},
+                              {"arch", arch_of(problem).to_string()},
+                              {"entry", one.kernel},
+                              {"warm", "tessera warm " + describe(problem)}});
+    }
+    if (call.is_json()) {
+      call.print_json({{"covered", covered},
+                       {"missing", missing_json},
+                       {"problems", problems.size()},
+                       {"kernels", kernels.size()},
+                       {"rejected", rejected},
+                       {"rejections", rejected_json}});
+    } else {
+      for (const OrderedJson& one : missing_json)
+        call.print(fmt::format("missing  {}  ({})\n", one["entry"].get<std::string>(), one["warm"].get<std::string>()));
+      call.print(fmt::format("{} of {} problems covered, {} of {} kernels missing, {} rejected\n", grouped(covered),
+                             grouped(static_cast<std::int64_t>(problems.size())), missing.size(), kernels.size(),
+                             rejected));
+    }
+    const bool is_none_legal = rejected == static_cast<std::int64_t>(problems.size());
+    if (rejected > 0 && (is_strict_ || is_none_legal || is_explicit_refused)) return kUnsupported;
+    return missing.empty() ? kOk : kWrong;
+  }
+
+ private:
+  std::string subject_;
+  bool is_strict_ = false;
+  SelectorFlags selectors_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_check_command() { return std::make_unique<CheckCommand>(); }
+
+}  // namespace tessera::cli

@@ -1,0 +1,162 @@
+// tessera doctor: what this machine has, what works with it, and why the rest does not.
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "cli/call.h"
+#include "generator/selectors.h"
+#include "runtime/cache_admin.h"
+#include "runtime/cuda_device.h"
+#include "runtime/nvrtc.h"
+
+namespace tessera::cli {
+
+namespace {
+
+std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+
+std::string permissions(const std::filesystem::path& path) {
+  std::error_code code;
+  if (!std::filesystem::exists(path, code)) return "not there yet: made by the first compile";
+  const auto mode = static_cast<unsigned>(std::filesystem::status(path, code).permissions()) & 0777U;
+  return fmt::format("mode {:03o}, {}", mode, access(path.c_str(), W_OK) == 0 ? "writable" : "read-only");
+}
+
+class DoctorCommand final : public Command {
+ public:
+  HelpPage help() const override {
+    return {"tessera doctor [--json]",
+            "tessera doctor: compiler, driver, devices, cache tiers: what works here and what does not",
+            "Looks at everything that the other commands need and changes nothing. Exits 0 also when something is "
+            "missing:\n"
+            "the report says what works without it.\n",
+            {"tessera doctor", "tessera doctor --json | jq .compiler"}};
+  }
+  void add_flags(FlagSet&, CLI::App&) override {}
+
+  ExitCode run(Call& call) override {
+    const OrderedJson compiler = compiler_report(call), gpu = gpu_report(call), cache = cache_report(call);
+    const bool has_compiler = compiler["problem"].get<std::string>().empty();
+    const bool has_gpu = gpu["problem"].get<std::string>().empty();
+    OrderedJson works = OrderedJson::array();
+    works.push_back({{"what", "plan, emit, check, cache"}, {"works", true}, {"why_not", ""}});
+    works.push_back(
+        {{"what", "warm: compile for sm_90a"},
+         {"works", has_compiler},
+         {"why_not", has_compiler ? "" : "no usable NVRTC; kernels that a cache holds are served all the same"}});
+    works.push_back(
+        {{"what", "run --device gpu"},
+         {"works", has_gpu && gpu["runs_sm_90a"].get<bool>()},
+         {"why_not", !has_gpu                         ? gpu["problem"].get<std::string>()
+                     : gpu["runs_sm_90a"].get<bool>() ? ""
+                                                      : "sm_90a code runs on compute capability 9.0 only"}});
+    works.push_back(
+        {{"what", "run --device emulator"}, {"works", false}, {"why_not", "there is no emulator in this version"}});
+    if (call.is_json()) {
+      call.print_json({{"tessera", TESSERA_VERSION},
+                       {"compiler", compiler},
+                       {"gpu", gpu},
+                       {"cache", cache},
+                       {"works", works},
+                       {"supported",
+                        {{"nvrtc", "12.0 and later; tested with 13.0"},
+                         {"driver", "CUDA 12.4 and later; tested with 13.0"},
+                         {"targets", "sm_90a"}}}});
+      return kOk;
+    }
+    print_text(call, compiler, gpu, cache, works);
+    return kOk;
+  }
+
+ private:
+  static OrderedJson compiler_report(Call& call) {
+    OrderedJson json = {{"problem", ""}, {"file", ""}, {"identity", ""}, {"architectures", OrderedJson::array()}};
+    const JitOptions options = call.options();
+    try {
+      NvrtcOptions nvrtc;
+      nvrtc.library = options.nvrtc_library;
+      const auto file = find_nvrtc(nvrtc);
+      if (file) json["file"] = file->string();
+      const std::unique_ptr<Compiler> compiler = make_nvrtc_compiler(nvrtc);
+      json["identity"] = compiler->identity().to_string();
+      json["architectures"] = compiler->architectures();
+    } catch (const Error& error) {
+      json["problem"] = error.what();
+      json["searched"] = error.notes();
+    }
+    return json;
+  }
+
+  static OrderedJson gpu_report(Call& call) {
+    OrderedJson json = {{"problem", ""}, {"driver", ""}, {"runs_sm_90a", false}, {"devices", OrderedJson::array()}};
+    if (const int version = cuda_driver_version(); version > 0) json["driver"] = version_text(version);
+    std::string reason;
+    const std::unique_ptr<Device> device = call.host().open_gpu ? call.host().open_gpu(reason) : nullptr;
+    if (!device) {
+      json["problem"] = reason.empty() ? "no GPU" : reason;
+      return json;
+    }
+    for (int i = 0; i < cuda_device_count(); ++i) {
+      const std::unique_ptr<Device> one = i == 0 ? nullptr : make_cuda_device(i, true);
+      const DeviceInfo& info = one ? one->info() : device->info();
+      json["devices"].push_back({{"name", info.name},
+                                 {"compute_capability", fmt::format("{}.{}", info.compute_major, info.compute_minor)},
+                                 {"num_sms", info.num_sms},
+                                 {"memory_bytes", info.memory_bytes},
+                                 {"l2_bytes", info.l2_bytes}});
+      if (info.compute_major == 9 && info.compute_minor == 0) json["runs_sm_90a"] = true;
+    }
+    return json;
+  }
+
+  static OrderedJson cache_report(Call& call) {
+    OrderedJson json = OrderedJson::array();
+    for (const CacheUsage::Folder& folder : cache_usage(call.jit().cache().options()).folders)
+      json.push_back({{"path", folder.path.string()},
+                      {"tier", to_string(folder.tier)},
+                      {"refused", folder.refused},
+                      {"entries", folder.entries},
+                      {"bytes", folder.bytes},
+                      {"permissions", permissions(folder.path)}});
+    return json;
+  }
+
+  static void print_text(Call& call, const OrderedJson& compiler, const OrderedJson& gpu, const OrderedJson& cache,
+                         const OrderedJson& works) {
+    const auto text = [](const OrderedJson& json, const char* key) { return json[key].get<std::string>(); };
+    call.print(fmt::format("tessera {}\n\ncompiler\n", TESSERA_VERSION));
+    if (text(compiler, "problem").empty()) {
+      call.print(fmt::format("  {}\n  {}\n", text(compiler, "identity"), text(compiler, "file")));
+    } else {
+      call.print(fmt::format("  none: {}\n", text(compiler, "problem")));
+      for (const OrderedJson& place : compiler["searched"])
+        call.print(fmt::format("    {}\n", place.get<std::string>()));
+    }
+    call.print("\ndriver and devices\n");
+    if (!text(gpu, "driver").empty()) call.print(fmt::format("  driver for CUDA {}\n", text(gpu, "driver")));
+    if (!text(gpu, "problem").empty()) call.print(fmt::format("  none: {}\n", text(gpu, "problem")));
+    for (const OrderedJson& device : gpu["devices"])
+      call.print(fmt::format("  {}: compute capability {}, {} SMs, {} bytes of memory\n", text(device, "name"),
+                             text(device, "compute_capability"), device["num_sms"].get<int>(),
+                             grouped(device["memory_bytes"].get<std::int64_t>())));
+    call.print("\ncache, in the order of the search\n");
+    if (cache.empty()) call.print("  memory only: no folder is known\n");
+    for (const OrderedJson& folder : cache)
+      call.print(fmt::format("  {:<6} {}: {} entries, {} bytes; {}{}\n", text(folder, "tier"), text(folder, "path"),
+                             folder["entries"].get<std::int64_t>(), grouped(folder["bytes"].get<std::int64_t>()),
+                             text(folder, "permissions"),
+                             text(folder, "refused").empty() ? "" : "; refused: " + text(folder, "refused")));
+    call.print(
+        "\nsupported: NVRTC 12.0 and later (tested: 13.0), drivers for CUDA 12.4 and later (tested: 13.0), sm_90a\n\n");
+    for (const OrderedJson& one : works)
+      call.print(fmt::format("  {:<4} {}{}\n", one["works"].get<bool>() ? "yes" : "no", text(one, "what"),
+                             text(one, "why_not").empty() ? "" : ": " + text(one, "why_not")));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_doctor_command() { return std::make_unique<DoctorCommand>(); }
+
+}  // namespace tessera::cli

@@ -1,0 +1,193 @@
+// tessera plan: what would be compiled and launched, and why. Pure: no compiler, no cache, no GPU.
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "cli/call.h"
+#include "cli/launch_sizes.h"
+
+namespace tessera::cli {
+
+namespace {
+
+void append_config(std::string& out, const Plan& plan) {
+  out +=
+      fmt::format("{}\n  operator  {}, {}\n  why       {}\n", plan.kernel, plan.op, plan.arch.to_string(), plan.reason);
+  std::vector<std::string> fields;
+  for (const ConfigField& field : plan.fields) fields.push_back(fmt::format("{} {}", field.name, field.value));
+  out += fmt::format("  config    {}\n", fmt::join(fields, ", "));
+  if (!plan.mma_kind.empty()) out += fmt::format("  mma       {}\n", plan.mma_kind);
+  out += "\noperands\n";
+  for (const OperandPlan& operand : plan.operands)
+    out += fmt::format("  {:<8} {:<5} {:<28} {}\n", operand.name, operand.dtype,
+                       operand.tensor_map_type.empty()
+                           ? "no tensor map"
+                           : fmt::format("tensor map {}, swizzle {}", operand.tensor_map_type, operand.swizzle),
+                       operand.use);
+}
+
+void append_resources(std::string& out, const Plan& plan) {
+  out += fmt::format("\nshared memory: {} bytes\n", grouped(plan.smem_bytes));
+  for (const SmemRegion& region : plan.smem)
+    out += fmt::format("  {:>8} .. {:>8}  {:>8}  {}\n", region.offset, region.offset + region.bytes, region.bytes,
+                       region.name);
+  if (!plan.roles.empty()) out += "\nroles\n";
+  for (const RolePlan& role : plan.roles) {
+    const std::string warps = role.warps == 1
+                                  ? fmt::format("warp {}", role.first_warp)
+                                  : fmt::format("warps {}..{}", role.first_warp, role.first_warp + role.warps - 1);
+    out += fmt::format("  {:<14} {}{}\n", warps, role.name,
+                       role.registers > 0 ? fmt::format(", {} registers a thread", role.registers) : "");
+  }
+}
+
+void append_launch(std::string& out, const Plan& plan) {
+  for (const LaunchStep& step : plan.launch.steps) {
+    out += fmt::format("\nlaunch {}\n  grid     {}, {}, {}\n  block    {}, {}, {}\n", step.entry, step.grid[0].text(),
+                       step.grid[1].text(), step.grid[2].text(), step.block[0], step.block[1], step.block[2]);
+    if (step.cluster[0] * step.cluster[1] * step.cluster[2] > 1)
+      out += fmt::format("  cluster  {}, {}, {}\n", step.cluster[0], step.cluster[1], step.cluster[2]);
+    out += fmt::format("  dynamic shared memory {} bytes\n  parameters", grouped(step.dynamic_smem_bytes));
+    for (const KernelParameter& parameter : step.parameters)
+      out += fmt::format(" {} ({})", parameter.name, to_string(parameter.kind));
+    out += "\n";
+  }
+  out += "  domain\n";
+  for (const DomainRule& rule : plan.launch.domain) out += fmt::format("    {}\n", rule.message);
+}
+
+void append_recipes(std::string& out, const Plan& plan) {
+  out += "\ntensor maps\n";
+  for (const TensorMapRecipe& map : plan.launch.tensor_maps) {
+    std::vector<std::string> dims, strides;
+    for (const Expression& dim : map.dims) dims.push_back(dim.text());
+    for (const Expression& stride : map.strides_bytes) strides.push_back(stride.text());
+    out += fmt::format(
+        "  {}: {}, rank {}, swizzle {}, L2 promotion {}, fill {}\n    dims    {}\n    strides {} (bytes)\n"
+        "    box     {}\n",
+        map.name, to_string(map.type), map.dims.size(), to_string(map.swizzle), to_string(map.l2_promotion),
+        to_string(map.fill), fmt::join(dims, ", "), fmt::join(strides, ", "), fmt::join(map.box, ", "));
+  }
+}
+
+// The maps and the launch under the sizes that were given; nothing when they are not all known.
+struct Checked {
+  bool is_checked = false;
+  std::vector<std::int64_t> sizes;
+  std::vector<std::string> problems;
+};
+
+Checked check_sizes(const Plan& plan, const Problem& problem) {
+  const LaunchSizes launch(plan.launch);
+  Checked checked;
+  const auto sizes = launch.complete(expected_sizes(problem));
+  if (!sizes) return checked;
+  checked.is_checked = true;
+  checked.sizes = *sizes;
+  checked.problems = launch.problems(*sizes);
+  return checked;
+}
+
+void append_resolved(std::string& out, const Plan& plan, const Checked& checked) {
+  if (!checked.is_checked) return;
+  out += "\nat these sizes\n";
+  if (!checked.problems.empty()) {
+    for (const std::string& problem : checked.problems) out += fmt::format("  refused: {}\n", problem);
+    return;
+  }
+  const LaunchSizes launch(plan.launch);
+  const std::vector<ResolvedTensorMap> maps = launch.resolve(checked.sizes);
+  for (std::size_t i = 0; i < maps.size(); ++i) {
+    const ResolvedTensorMap& map = maps[i];
+    out +=
+        fmt::format("  {}: dims {}, strides {} bytes: every rule holds\n", plan.launch.tensor_maps[i].name,
+                    fmt::join(map.dims.begin(), map.dims.begin() + map.rank, ", "),
+                    fmt::join(map.strides_bytes.begin(), map.strides_bytes.begin() + std::max(map.rank, 1U) - 1, ", "));
+  }
+}
+
+void append_rejected(std::string& out, const Plan& plan) {
+  if (plan.rejected.empty()) return;
+  out += "\nother candidates\n";
+  for (const Rejection& rejection : plan.rejected)
+    out += fmt::format("  {:<34} {}\n", rejection.candidate, rejection.reason);
+}
+
+class PlanCommand final : public Command {
+ public:
+  HelpPage help() const override {
+    return {
+        "tessera plan OP [selectors]",
+        "tessera plan: show the kernel for a problem, why it won, and its launch",
+        "Prints the Config, the operands with their tensor-map types, the matrix instruction, the shared-memory map,\n"
+        "the warp roles with their registers, the launch and every other candidate with the reason against it. With\n"
+        "all sizes given the tensor maps are resolved and checked against the driver's rules, offline.\n",
+        {"tessera plan fmha --head-dim 128 --mask causal",
+         "tessera plan fmha --tile-m 128 --tile-n 128 --stages 3 --head-dim 256   (why it is refused)",
+         "tessera plan fmha --batch 4 --heads-q 32 --heads-kv 8 --seqlen-q 4096 --seqlen-k 4096 --json"}};
+  }
+  void add_flags(FlagSet& flags, CLI::App& app) override {
+    app.add_option("OP", subject_);
+    selectors_.add_to(flags);
+  }
+
+  ExitCode run(Call& call) override {
+    if (subject_.empty()) throw Error(ErrorKind::usage, "plan: name an operator, like `tessera plan fmha`");
+    const ProblemList list = read_problems(subject_, selectors_);
+    const bool is_single = list.count() == 1;
+    std::vector<OrderedJson> plans;
+    OrderedJson rejected = OrderedJson::array();
+    ExitCode code = kUnsupported;
+    bool is_first = true;
+    list.for_each([&](const Problem& problem, std::size_t) {
+      try {
+        const Plan plan = make_plan(problem);
+        const Checked checked = check_sizes(plan, problem);
+        if (call.is_json()) {
+          plans.push_back(json_of(plan, checked));
+        } else {
+          call.print((is_first ? "" : "\n") + text_of(plan, checked));
+        }
+        is_first = false;
+        code = kOk;
+        any_size_refused_ = any_size_refused_ || !checked.problems.empty();
+      } catch (const Error& error) {
+        if (is_single || error.kind() != ErrorKind::unsupported) throw;
+        rejected.push_back({{"problem", describe(problem)}, {"reason", error.what()}});
+        call.note(fmt::format("rejected: {}: {}", describe(problem), error.what()));
+      }
+    });
+    if (call.is_json())
+      call.print_json(is_single ? plans.front() : OrderedJson{{"plans", plans}, {"rejected", rejected}});
+    return code == kOk && any_size_refused_ ? kUnsupported : code;
+  }
+
+ private:
+  static std::string text_of(const Plan& plan, const Checked& checked) {
+    std::string out;
+    append_config(out, plan);
+    append_resources(out, plan);
+    append_launch(out, plan);
+    append_recipes(out, plan);
+    append_resolved(out, plan, checked);
+    append_rejected(out, plan);
+    return out;
+  }
+
+  static OrderedJson json_of(const Plan& plan, const Checked& checked) {
+    OrderedJson json = to_json(plan, true);
+    if (checked.is_checked) json["size_problems"] = checked.problems;
+    return json;
+  }
+
+  std::string subject_;
+  SelectorFlags selectors_;
+  bool any_size_refused_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_plan_command() { return std::make_unique<PlanCommand>(); }
+
+}  // namespace tessera::cli

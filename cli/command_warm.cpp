@@ -1,0 +1,174 @@
+// tessera warm: compile what a list of problems needs into the cache. Interrupted, it keeps what is compiled, so the
+// next call goes on from there.
+#include <algorithm>
+
+#include "base/error.h"
+#include "cli/call.h"
+#include "cli/size_check.h"
+
+namespace tessera::cli {
+
+namespace {
+
+struct Rejected {
+  std::size_t index = 0;
+  std::string reason;
+};
+
+class WarmCommand final : public Command {
+ public:
+  HelpPage help() const override {
+    return {
+        "tessera warm SHAPES.json [flags]\n       tessera warm OP [selectors] [flags]",
+        "tessera warm: compile kernels into the cache",
+        "Counts the distinct kernels first, then compiles in parallel those that no cache tier has. Needs NVRTC, no\n"
+        "GPU and no driver. An interrupted call keeps what is compiled; run it again to go on. A member of a cross\n"
+        "product that no kernel exists for is reported; an entry of a shape list that names one such kernel fails.\n",
+        {"tessera warm shapes.json --jobs 8", "tessera warm fmha --head-dim 64,128,256 --mask none,causal --dry-run",
+         "tessera warm shapes.json --cache-dir build/cubins --json > report.json"}};
+  }
+  void add_flags(FlagSet& flags, CLI::App& app) override {
+    app.add_option("SUBJECT", subject_);
+    flags.group("Flags");
+    flags.toggle("--dry-run", is_dry_run_, "count problems and distinct kernels, compile nothing");
+    flags.toggle("--strict", is_strict_, "fail (3) when any member of a cross product has no kernel");
+    selectors_.add_to(flags);
+  }
+
+  ExitCode run(Call& call) override {
+    if (subject_.empty())
+      throw Error(ErrorKind::usage, "warm: name a shape list or an operator, like `tessera warm shapes.json`");
+    const ProblemList list = read_problems(subject_, selectors_);
+    std::vector<Problem> problems;
+    std::vector<Rejected> rejected = reject_sizes(list, problems);
+    WarmOptions options;
+    options.jobs = call.jobs();
+    options.dry_run = is_dry_run_;
+    if (call.host().catch_interrupt) options.stop = call.host().catch_interrupt();
+    options.on_progress = [&](const WarmProgress& p) {
+      call.progress(fmt::format("[{}/{}] {}, {} left  {}", p.done, p.total, duration(p.seconds),
+                                duration(p.seconds_left), p.kernel));
+    };
+    const WarmReport report = call.jit().warm(problems, options);
+    call.clear_progress();
+    for (const RejectedProblem& one : report.rejected) rejected.push_back({index_of_[one.index], one.reason});
+    std::sort(rejected.begin(), rejected.end(), [](const Rejected& a, const Rejected& b) { return a.index < b.index; });
+    print(call, list, report, rejected);
+    return code(list, report, rejected);
+  }
+
+ private:
+  // Problems whose sizes no launch takes are set aside before anything compiles.
+  std::vector<Rejected> reject_sizes(const ProblemList& list, std::vector<Problem>& problems) {
+    std::vector<Rejected> rejected;
+    SizeCheck check;
+    std::size_t index = 0;
+    problems.reserve(static_cast<std::size_t>(list.count()));
+    list.for_each([&](const Problem& problem, std::size_t) {
+      std::string reason;
+      try {
+        reason = check.refusal(problem);
+      } catch (const Error& error) {
+        reason = error.what();
+      }
+      if (reason.empty()) {
+        problems.push_back(problem);
+        index_of_.push_back(index);
+      } else {
+        rejected.push_back({index, reason});
+      }
+      ++index;
+    });
+    return rejected;
+  }
+
+  static bool is_explicit(const ProblemList& list, const Rejected& one) {
+    return list.product_of(one.index).is_explicit();
+  }
+
+  ExitCode code(const ProblemList& list, const WarmReport& report, const std::vector<Rejected>& rejected) const {
+    if (report.was_cancelled) return kInterrupted;
+    if (report.failed > 0) return kCompile;
+    const bool is_none_legal = static_cast<std::int64_t>(rejected.size()) == list.count();
+    const bool is_explicit_refused =
+        std::any_of(rejected.begin(), rejected.end(), [&](const Rejected& one) { return is_explicit(list, one); });
+    return !rejected.empty() && (is_strict_ || is_none_legal || is_explicit_refused) ? kUnsupported : kOk;
+  }
+
+  void print(Call& call, const ProblemList& list, const WarmReport& report,
+             const std::vector<Rejected>& rejected) const {
+    report_rejected(call, list, rejected);
+    if (call.is_json()) return call.print_json(json_of(list, report, rejected));
+    for (const WarmedKernel& kernel : report.entries) {
+      if (!kernel.error.empty()) {
+        call.note(fmt::format("failed: {}: {}", kernel.kernel, kernel.error));
+      } else if (is_dry_run_) {
+        call.print(fmt::format("{:<8} {}\n", kernel.was_hit ? "hit" : "miss", kernel.kernel));
+      } else {
+        call.print(fmt::format("{:<8} {:>5.0f} ms {:>4} registers {:>3} spilled {:>7} smem  {}\n",
+                               kernel.was_hit ? "hit" : "compiled", kernel.compile_ms, kernel.registers,
+                               kernel.spill_bytes, kernel.smem_bytes, kernel.kernel));
+      }
+      for (const std::string& note : kernel.notes) call.note("  " + note);
+    }
+    call.print(
+        fmt::format("{} problems, {} distinct kernels: {} compiled, {} in the cache, {} failed, {} rejected, {}{}\n",
+                    grouped(list.count()), grouped(report.kernels), report.compiled, report.hit, report.failed,
+                    grouped(static_cast<std::int64_t>(rejected.size())), duration(report.seconds),
+                    report.was_cancelled ? "; interrupted, run it again to go on" : ""));
+  }
+
+  static void report_rejected(Call& call, const ProblemList& list, const std::vector<Rejected>& rejected) {
+    constexpr std::size_t kMaxShown = 20;
+    std::size_t at = 0, shown = 0;
+    std::string last;
+    if (rejected.empty()) return;
+    list.for_each([&](const Problem& problem, std::size_t product) {
+      const std::size_t index = at++;
+      if (shown >= std::min(kMaxShown, rejected.size()) || rejected[shown].index != index) return;
+      const std::string& place = list.products[product].place;
+      call.note(fmt::format("rejected: {}{}{}: {}", place, place.empty() ? "" : ": ", describe(problem),
+                            rejected[shown].reason));
+      ++shown;
+    });
+    if (rejected.size() > kMaxShown) call.note(fmt::format("... and {} more", rejected.size() - kMaxShown));
+  }
+
+  static OrderedJson json_of(const ProblemList& list, const WarmReport& report, const std::vector<Rejected>& rejected) {
+    OrderedJson entries = OrderedJson::array();
+    for (const WarmedKernel& kernel : report.entries) {
+      OrderedJson entry = {{"key", kernel.keys.entry.empty() ? kernel.keys.source : kernel.keys.entry},
+                           {"op", kernel.op},
+                           {"arch", kernel.arch},
+                           {"entry", kernel.kernel},
+                           {"compile_ms", kernel.compile_ms},
+                           {"registers", kernel.registers},
+                           {"spill_bytes", kernel.spill_bytes},
+                           {"smem_bytes", kernel.smem_bytes},
+                           {"notes", kernel.notes},
+                           {"hit", kernel.was_hit}};
+      if (!kernel.error.empty()) entry["error"] = kernel.error;
+      entries.push_back(std::move(entry));
+    }
+    OrderedJson rejections = OrderedJson::array();
+    for (const Rejected& one : rejected)
+      rejections.push_back(
+          {{"problem", one.index}, {"place", list.product_of(one.index).place}, {"reason", one.reason}});
+    return {{"problems", list.count()},    {"kernels", report.kernels},
+            {"compiled", report.compiled}, {"hit", report.hit},
+            {"failed", report.failed},     {"rejected", rejected.size()},
+            {"seconds", report.seconds},   {"entries", entries},
+            {"rejections", rejections},    {"cancelled", report.was_cancelled}};
+  }
+
+  std::string subject_;
+  bool is_dry_run_ = false, is_strict_ = false;
+  SelectorFlags selectors_;
+  std::vector<std::size_t> index_of_;  // of the problems given to the library: their place in the list
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_warm_command() { return std::make_unique<WarmCommand>(); }
+
+}  // namespace tessera::cli

@@ -1,0 +1,111 @@
+#include "cli/device_run.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "reference/poison.h"
+
+namespace tessera::cli {
+
+using reference::kGuardBytes;
+using reference::kPoisonByte;
+
+DevicePointer DeviceRun::Buffer::data() const { return base + kGuardBytes; }
+
+DeviceRun::DeviceRun(Device& device, Kernel& kernel, std::vector<std::int64_t> sizes, std::vector<double> scalars,
+                     const std::map<std::string, reference::Tensor>& inputs)
+    : device_(device), kernel_(kernel), sizes_(std::move(sizes)), scalars_(std::move(scalars)) {
+  const LaunchPlan& plan = kernel.plan().launch;
+  const LaunchSizes launch(plan);
+  for (const BufferSpec& spec : plan.buffers) {
+    Buffer buffer;
+    buffer.spec = &spec;
+    for (const Expression& extent : spec.shape) buffer.shape.push_back(launch.evaluate(extent, sizes_));
+    const auto dtype = reference::dtype_from_name(spec.dtype);
+    if (!dtype) throw Error(ErrorKind::unsupported, fmt::format("buffer {} has type {}", spec.name, spec.dtype));
+    buffer.bytes = reference::Tensor(*dtype, buffer.shape).bytes.size();
+    buffer.base = device_.allocate(buffer.bytes + 2 * kGuardBytes);
+    buffers_.push_back(buffer);
+    pointers_.push_back(buffer.data());
+    device_.set_bytes(buffer.base, kPoisonByte, buffer.bytes + 2 * kGuardBytes);
+    if (spec.role == BufferRole::output) continue;
+    const auto input = inputs.find(spec.name);
+    if (input == inputs.end()) throw Error(ErrorKind::usage, fmt::format("input {} is missing", spec.name));
+    if (input->second.shape != buffer.shape)
+      throw Error(ErrorKind::usage, fmt::format("input {}: shape [{}] given, [{}] expected", spec.name,
+                                                fmt::join(input->second.shape, ", "), fmt::join(buffer.shape, ", ")));
+    device_.copy_to_device(buffer.data(), input->second.bytes.data(), buffer.bytes);
+  }
+  workspace_bytes_ = kernel_.launcher(device_).workspace_bytes(arguments());
+  if (workspace_bytes_ > 0) {
+    workspace_ = device_.allocate(static_cast<std::size_t>(workspace_bytes_));
+    device_.set_bytes(workspace_, 0, static_cast<std::size_t>(workspace_bytes_));
+  }
+  device_.synchronize();
+}
+
+DeviceRun::~DeviceRun() {
+  for (const Buffer& buffer : buffers_) device_.free(buffer.base);
+  if (workspace_ != 0) device_.free(workspace_);
+}
+
+LaunchArguments DeviceRun::arguments() const {
+  LaunchArguments arguments;
+  arguments.sizes = sizes_;
+  arguments.scalars = scalars_;
+  arguments.buffers = pointers_;
+  arguments.workspace = workspace_;
+  arguments.workspace_bytes = workspace_bytes_;
+  return arguments;
+}
+
+void DeviceRun::launch() {
+  if (kernel_.plan().launch.workspace.zeroed && workspace_bytes_ > 0)
+    device_.set_bytes(workspace_, 0, static_cast<std::size_t>(workspace_bytes_));
+  kernel_.launch(device_, Stream{}, arguments());
+}
+
+std::map<std::string, reference::Tensor> DeviceRun::read_outputs(std::vector<std::string>& problems) {
+  for (const Finding& finding : device_.synchronize())
+    if (finding.is_failure) problems.push_back(finding.name + ": " + finding.message);
+  std::map<std::string, reference::Tensor> outputs;
+  std::vector<std::byte> guard(kGuardBytes);
+  for (const Buffer& buffer : buffers_) {
+    for (const bool is_before : {true, false}) {
+      device_.copy_to_host(guard.data(), is_before ? buffer.base : buffer.data() + buffer.bytes, kGuardBytes);
+      const std::string problem = reference::guard_problem(buffer.spec->name, is_before ? "before" : "after", guard);
+      if (!problem.empty()) problems.push_back(problem);
+    }
+    if (buffer.spec->role == BufferRole::input) continue;
+    reference::Tensor tensor(*reference::dtype_from_name(buffer.spec->dtype), buffer.shape);
+    device_.copy_to_host(tensor.bytes.data(), buffer.data(), buffer.bytes);
+    outputs.emplace(buffer.spec->name, std::move(tensor));
+  }
+  return outputs;
+}
+
+double DeviceRun::time_us(int repeat) {
+  const auto flush_bytes = static_cast<std::size_t>(std::max<std::int64_t>(2 * device_.info().l2_bytes, 1 << 20));
+  const DevicePointer flush = device_.allocate(flush_bytes);
+  const Event start = device_.create_event(), stop = device_.create_event();
+  std::vector<double> times;
+  constexpr int kWarmups = 3;
+  for (int i = 0; i < kWarmups + repeat; ++i) {
+    device_.set_bytes(flush, static_cast<std::uint8_t>(i), flush_bytes);
+    device_.record(start, {});
+    launch();
+    device_.record(stop, {});
+    const double microseconds = 1000 * device_.elapsed_ms(start, stop);
+    if (i >= kWarmups) times.push_back(microseconds);
+  }
+  device_.destroy(start);
+  device_.destroy(stop);
+  device_.free(flush);
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+
+}  // namespace tessera::cli

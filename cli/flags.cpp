@@ -1,0 +1,146 @@
+#include "cli/flags.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/error.h"
+
+namespace tessera::cli {
+
+namespace {
+constexpr std::size_t kHelpColumn = 30, kHelpWidth = 100;
+}
+
+void FlagSet::explain(const std::string& name, const std::string& value, const std::string& help) {
+  helps_.push_back({value.empty() ? name : name + " " + value, help, group_});
+  names_.push_back(name);
+}
+
+std::vector<std::string_view> FlagSet::names() const { return {names_.begin(), names_.end()}; }
+
+void FlagSet::toggle(const std::string& name, bool& target, const std::string& help) {
+  app_.add_flag(name, target);
+  explain(name, "", help);
+}
+
+void FlagSet::text(const std::string& name, const std::string& value, std::string& target, const std::string& help) {
+  app_.add_option(name, target)->take_last();
+  explain(name, value, help);
+}
+
+void FlagSet::number(const std::string& name, const std::string& value, std::int64_t& target, std::int64_t min,
+                     const std::string& help) {
+  const auto parse = [name, min, &target](const CLI::results_t& given) {
+    const std::string& typed = given.back();
+    std::int64_t parsed = 0;
+    const auto [stop, error] = std::from_chars(typed.data(), typed.data() + typed.size(), parsed);
+    if (error != std::errc() || stop != typed.data() + typed.size() || parsed < min)
+      throw Error(ErrorKind::usage, fmt::format("{} = {}: must be a whole number of at least {}", name, typed, min));
+    target = parsed;
+    return true;
+  };
+  app_.add_option(name, parse)->take_last();
+  explain(name, value, help);
+}
+
+void FlagSet::list(const std::string& name, const std::string& value, std::vector<std::string>& target,
+                   const std::string& help) {
+  app_.add_option(name, target)->expected(1)->take_all();
+  explain(name, value, help);
+}
+
+void SelectorFlags::add_to(FlagSet& flags) {
+  std::vector<const Selector*> all;
+  for (const std::string_view op : operator_names())
+    for (const Selector& selector : selectors(op)) {
+      const bool is_new =
+          std::none_of(all.begin(), all.end(), [&](const Selector* s) { return s->key == selector.key; });
+      if (is_new) all.push_back(&selector);
+    }
+  for (const SelectorKind kind : {SelectorKind::fact, SelectorKind::pin, SelectorKind::hint}) {
+    flags.group(
+        kind == SelectorKind::fact ? "Selectors: facts that the compiled code depends on (lists make the cross product)"
+        : kind == SelectorKind::pin ? "Selectors: pins of what the planner chooses otherwise (auto: its choice)"
+                                    : "Sizes: expected ones; every kernel is right for all sizes of its domain");
+    for (const Selector* selector : all) {
+      if (selector->kind != kind) continue;
+      std::vector<std::string_view> owners;
+      for (const std::string_view op : operator_names())
+        for (const Selector& other : selectors(op))
+          if (other.key == selector->key) owners.push_back(op);
+      Slot& slot = *slots_.emplace_back(std::make_unique<Slot>(Slot{std::string(selector->key), ""}));
+      const std::string only =
+          owners.size() == operator_names().size() ? "" : fmt::format(" ({})", fmt::join(owners, ", "));
+      const std::string words = selector->words.empty() ? "" : fmt::format(": {}", fmt::join(selector->words, ", "));
+      const bool names_words = selector->words.size() > 1 && selector->words.size() <= 4;
+      flags.text(fmt::format("--{}", selector->flag), selector->is_number ? "N,..." : "WORD,...", slot.text,
+                 std::string(selector->help) + (names_words ? words : "") + only);
+    }
+  }
+}
+
+std::vector<TypedSelector> SelectorFlags::typed() const {
+  std::vector<TypedSelector> all;
+  for (const auto& slot : slots_)
+    if (!slot->text.empty()) all.push_back({slot->key, slot->text});
+  return all;
+}
+
+namespace {
+
+void append_wrapped(std::string& out, std::string_view text, std::size_t indent, std::size_t column) {
+  std::size_t at = column;
+  bool is_first = true;
+  for (std::size_t start = 0; start < text.size();) {
+    const std::size_t end = std::min(text.find(' ', start), text.size());
+    const std::string_view word = text.substr(start, end - start);
+    if (!is_first && at + 1 + word.size() > kHelpWidth) {
+      out += "\n" + std::string(indent, ' ');
+      at = indent;
+    } else if (!is_first) {
+      out += ' ';
+      ++at;
+    }
+    out += word;
+    at += word.size();
+    is_first = false;
+    start = end + 1;
+  }
+  out += '\n';
+}
+
+}  // namespace
+
+std::string render_help(const HelpPage& page, const std::vector<FlagHelp>& flags) {
+  std::string out = fmt::format("{}\n\nUsage: {}\n", page.summary, page.usage);
+  if (!page.text.empty()) out += "\n" + page.text;
+  std::vector<std::string> groups;
+  for (const FlagHelp& flag : flags)
+    if (std::find(groups.begin(), groups.end(), flag.group) == groups.end()) groups.push_back(flag.group);
+  for (const std::string& group : groups) {
+    out += fmt::format("\n{}:\n", group);
+    for (const FlagHelp& flag : flags) {
+      if (flag.group != group) continue;
+      std::string left = "  " + flag.flag;
+      if (left.size() + 2 > kHelpColumn) {
+        out += left + "\n" + std::string(kHelpColumn, ' ');
+      } else {
+        out += left + std::string(kHelpColumn - left.size(), ' ');
+      }
+      append_wrapped(out, flag.help, kHelpColumn, kHelpColumn);
+    }
+  }
+  if (!page.examples.empty()) {
+    out += "\nExamples:\n";
+    for (const std::string& example : page.examples) out += "  " + example + "\n";
+  }
+  out +=
+      "\nExit codes: 0 ok, 1 ran but the result is wrong or the check failed, 2 usage, 3 unsupported, 4 compile,\n"
+      "5 device or I/O, 70 bug in tessera, 130 interrupted. stdout holds results only, stderr the rest.\n";
+  return out;
+}
+
+}  // namespace tessera::cli

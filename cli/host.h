@@ -1,0 +1,51 @@
+// What the command talks to: streams, a GPU, the options that the environment gave. main() fills in the process's own;
+// tests give files, a counting compiler, a recording device.
+#pragma once
+
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "base/device.h"
+#include "tessera/jit.h"
+
+namespace tessera::cli {
+
+struct Host {
+  std::FILE* out = stdout;
+  std::FILE* err = stderr;
+  bool is_terminal = false;  ///< err is a terminal: progress is shown
+  JitOptions options;        ///< from the environment; flags override
+  /// Called once on the Jit of a command; tests set a compiler here.
+  std::function<void(Jit&)> prepare_jit;
+  /// The GPU to run on; null with the reason why there is none.
+  std::function<std::unique_ptr<Device>(std::string& reason)> open_gpu;
+  /// Called by commands that stop cleanly on an interrupt; the token is then requested by one.
+  std::function<std::stop_token()> catch_interrupt;
+};
+
+/// Codes of the process. Where several apply the largest of the table wins: 70, 5, 4, 3, 1.
+enum ExitCode : int {
+  kOk = 0,
+  kWrong = 1,
+  kUsage = 2,
+  kUnsupported = 3,
+  kCompile = 4,
+  kDevice = 5,
+  kBug = 70,
+  kInterrupted = 130
+};
+ExitCode exit_code_of(ErrorKind kind) noexcept;
+/// The graver of two codes in the order above.
+inline ExitCode graver(ExitCode a, ExitCode b) noexcept { return a > b ? a : b; }
+
+/// The whole command: arguments without the program's name. Never throws.
+int run_tessera(const std::vector<std::string>& arguments, Host& host);
+
+/// Thrown when the reader of stdout is gone; ends the program as a success.
+struct BrokenPipe {};
+
+}  // namespace tessera::cli

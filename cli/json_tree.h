@@ -1,0 +1,61 @@
+// JSON with places: every value and key knows where it stands in the text, so that a problem found later can be shown
+// with line, column and caret. Strict (RFC 8259): no comments, no trailing commas, valid UTF-8, one value a file.
+//
+// Nodes live in one array and point into the text, so that a list of a million lines costs a few hundred megabytes at
+// most and parses in about a second. An object's children are key, value, key, value.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace tessera::cli {
+
+enum class JsonKind : std::uint8_t { null, boolean, number, string, array, object };
+/// With article, for messages: "a string", "an object".
+std::string_view to_string(JsonKind kind) noexcept;
+
+struct JsonNode {
+  std::string_view text;          ///< a string's characters; else the source text of a scalar
+  std::uint32_t offset = 0;       ///< of the first byte in the file
+  std::uint32_t first_child = 0;  ///< 0: none
+  std::uint32_t next = 0;         ///< 0: last
+  JsonKind kind = JsonKind::null;
+};
+
+class JsonTree {
+ public:
+  static constexpr int kMaxDepth = 32;
+  static constexpr std::size_t kMaxBytes = std::size_t{1} << 30;
+
+  /// Throws Error{usage} with file, line, column and caret at the first offence against the grammar.
+  JsonTree(std::string text, std::string file);
+  JsonTree(const JsonTree&) = delete;
+  JsonTree& operator=(const JsonTree&) = delete;
+
+  const JsonNode& root() const { return nodes_[1]; }
+  const JsonNode* first_child(const JsonNode& node) const { return at(node.first_child); }
+  const JsonNode* next(const JsonNode& node) const { return at(node.next); }
+  /// A problem with the text at this byte.
+  Diagnostic diagnostic(std::uint32_t offset, std::string message) const;
+  /// 1-based. A cursor makes asking for ascending offsets linear in all.
+  struct Cursor {
+    std::uint32_t offset = 0, line_start = 0;
+    int line = 1;
+  };
+  std::pair<int, int> advance(Cursor& cursor, std::uint32_t offset) const;
+
+ private:
+  friend class JsonParser;
+  const JsonNode* at(std::uint32_t index) const { return index == 0 ? nullptr : &nodes_[index]; }
+
+  std::string text_, file_;
+  std::vector<JsonNode> nodes_{1};   // index 0 means "none"
+  std::deque<std::string> decoded_;  // strings with escapes
+};
+
+}  // namespace tessera::cli

@@ -1,0 +1,114 @@
+#include "cli/launch_sizes.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/error.h"
+#include "generator/selectors.h"
+
+namespace tessera::cli {
+
+namespace {
+
+std::vector<std::string> names_of(const LaunchPlan& plan) {
+  std::vector<std::string> names;
+  for (const SizeSpec& size : plan.sizes) names.push_back(size.name);
+  return names;
+}
+
+bool holds(Relation relation, std::int64_t a, std::int64_t b) {
+  switch (relation) {
+    case Relation::at_least:
+      return a >= b;
+    case Relation::at_most:
+      return a <= b;
+    case Relation::equal:
+      return a == b;
+    case Relation::multiple_of:
+      return b != 0 && a % b == 0;
+  }
+  return false;
+}
+
+}  // namespace
+
+LaunchSizes::LaunchSizes(const LaunchPlan& plan) : plan_(plan), names_(names_of(plan)) {
+  for (const SizeSpec& size : plan.sizes) {
+    defaults_.emplace_back();
+    if (size.default_value) defaults_.back().emplace(*size.default_value, names_);
+  }
+  for (const DomainRule& rule : plan.domain)
+    domain_.push_back({BoundExpression(rule.lhs, names_), BoundExpression(rule.rhs, names_)});
+  for (const TensorMapRecipe& recipe : plan.tensor_maps) maps_.emplace_back(recipe, names_);
+}
+
+std::optional<std::vector<std::int64_t>> LaunchSizes::complete(const std::vector<GivenSize>& given) const {
+  for (const GivenSize& size : given)
+    if (std::find(names_.begin(), names_.end(), size.name) == names_.end())
+      throw Error(ErrorKind::usage,
+                  fmt::format("{} has no size {}: its sizes are {}", plan_.op, size.name, fmt::join(names_, ", ")));
+  std::vector<std::int64_t> values(names_.size(), 0);
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    const auto found =
+        std::find_if(given.begin(), given.end(), [&](const GivenSize& g) { return g.name == names_[i]; });
+    if (found != given.end()) {
+      values[i] = found->value;
+    } else if (defaults_[i]) {
+      values[i] = defaults_[i]->evaluate(values);
+    } else if (names_[i] == "num_sms") {
+      values[i] = 1;
+    } else {
+      return std::nullopt;
+    }
+  }
+  return values;
+}
+
+std::vector<std::string> LaunchSizes::problems(const std::vector<std::int64_t>& sizes) const {
+  std::vector<std::string> found;
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    if (sizes[i] < plan_.sizes[i].min || sizes[i] > plan_.sizes[i].max)
+      found.push_back(
+          fmt::format("{} = {}: must be from {} to {}", names_[i], sizes[i], plan_.sizes[i].min, plan_.sizes[i].max));
+  if (!found.empty()) return found;
+  for (std::size_t i = 0; i < domain_.size(); ++i) {
+    const std::int64_t lhs = domain_[i].lhs.evaluate(sizes), rhs = domain_[i].rhs.evaluate(sizes);
+    const DomainRule& rule = plan_.domain[i];
+    if (!holds(rule.relation, lhs, rhs))
+      found.push_back(fmt::format("{}: {} = {}, {} = {}", rule.message, rule.lhs.text(), lhs, rule.rhs.text(), rhs));
+  }
+  if (!found.empty()) return found;
+  for (const BoundTensorMap& map : maps_) {
+    const ResolvedTensorMap resolved = map.resolve(sizes, 0);
+    if (first_broken_rule(resolved) == TensorMapRule{}) continue;
+    for (const TensorMapViolation& violation : broken_rules(resolved, map.name())) found.push_back(violation.message);
+  }
+  return found;
+}
+
+std::int64_t LaunchSizes::evaluate(const Expression& expression, const std::vector<std::int64_t>& sizes) const {
+  return BoundExpression(expression, names_).evaluate(sizes);
+}
+
+std::vector<ResolvedTensorMap> LaunchSizes::resolve(const std::vector<std::int64_t>& sizes) const {
+  std::vector<ResolvedTensorMap> resolved;
+  for (const BoundTensorMap& map : maps_) resolved.push_back(map.resolve(sizes, 0));
+  return resolved;
+}
+
+std::vector<GivenSize> expected_sizes(const Problem& problem) {
+  std::vector<GivenSize> given;
+  for (const Selector& selector : selectors(operator_name(problem))) {
+    if (selector.kind != SelectorKind::hint) continue;
+    const std::string text = selector.text(problem);
+    std::int64_t value = 0;
+    std::from_chars(text.data(), text.data() + text.size(), value);
+    if (value != 0) given.push_back({std::string(selector.key), value});
+  }
+  return given;
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,50 @@
+// Offline: the sizes of a launch from what a problem expects, and everything that can be known of the launch without a
+// device: ranges, domain, tensor maps by their rules.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/launch.h"
+#include "base/tensor_map_resolve.h"
+#include "generator/problem.h"
+
+namespace tessera::cli {
+
+/// A size that was given by name.
+struct GivenSize {
+  std::string name;
+  std::int64_t value = 0;
+};
+
+/// The launch of one kernel, bound once and asked for many sizes.
+class LaunchSizes {
+ public:
+  explicit LaunchSizes(const LaunchPlan& plan);
+
+  /// Values in the plan's order: given ones, defaults for the rest (num_sms: 1 unless given). Nothing when a size has
+  /// neither. Throws Error{usage} for a name that the plan lacks and for a default that overflows.
+  std::optional<std::vector<std::int64_t>> complete(const std::vector<GivenSize>& given) const;
+  /// What launch would refuse, one line each: sizes out of range, domain rules, tensor-map rules (address rules aside).
+  std::vector<std::string> problems(const std::vector<std::int64_t>& sizes) const;
+  std::int64_t evaluate(const Expression& expression, const std::vector<std::int64_t>& sizes) const;
+  std::vector<ResolvedTensorMap> resolve(const std::vector<std::int64_t>& sizes) const;
+  const LaunchPlan& plan() const { return plan_; }
+
+ private:
+  struct BoundRule {
+    BoundExpression lhs, rhs;
+  };
+  const LaunchPlan& plan_;
+  std::vector<std::string> names_;
+  std::vector<std::optional<BoundExpression>> defaults_;
+  std::vector<BoundRule> domain_;
+  std::vector<BoundTensorMap> maps_;
+};
+
+/// The sizes that a problem's hints give: all that are known (not 0).
+std::vector<GivenSize> expected_sizes(const Problem& problem);
+
+}  // namespace tessera::cli

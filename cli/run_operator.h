@@ -1,0 +1,43 @@
+// What `run` needs to know of an operator: sizes when the caller gave none, inputs, the verdict.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/launch_sizes.h"
+#include "generator/plan.h"
+#include "reference/comparison.h"
+#include "reference/tensor.h"
+
+namespace tessera::cli {
+
+/// As typed.
+struct RunFlags {
+  std::string inputs = "normal";  ///< normal, uniform, integer
+  std::string shape;              ///< copy2d: "500,1024", outermost first
+  std::int64_t seed = 1;
+  double softmax_scale = 0;                         ///< 0: the operator's default
+  std::map<std::string, reference::Tensor> arrays;  ///< by buffer name, from .npy files
+};
+
+class RunOperator {
+ public:
+  virtual ~RunOperator() = default;
+  /// What was given, completed with this operator's example sizes.
+  virtual std::vector<GivenSize> sizes(const Problem& problem, const RunFlags& flags) const = 0;
+  virtual std::vector<double> scalars(const Plan& plan, const RunFlags& flags) const = 0;
+  /// Dense tensors for every input buffer.
+  virtual std::map<std::string, reference::Tensor> inputs(const Plan& plan, const LaunchSizes& launch,
+                                                          const std::vector<std::int64_t>& sizes,
+                                                          const RunFlags& flags) const = 0;
+  virtual reference::Comparison compare(const Plan& plan, const std::map<std::string, reference::Tensor>& inputs,
+                                        const std::map<std::string, reference::Tensor>& outputs, const RunFlags& flags,
+                                        int jobs) const = 0;
+};
+
+std::unique_ptr<RunOperator> make_run_copy2d();
+std::unique_ptr<RunOperator> make_run_fmha();
+
+}  // namespace tessera::cli

@@ -1,0 +1,363 @@
+// The command as a whole: help, exit codes, JSON keys, what a cache covers, 100,000 problems, broken pipes.
+#include "tests/cli/command.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "cli/call.h"
+
+using namespace tessera;
+using namespace tessera::cli;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+std::vector<std::string> keys_of(const Json& json) {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : json.items()) keys.push_back(key);
+  return keys;
+}
+
+bool has_keys(const Json& json, const std::vector<std::string>& wanted) {
+  const std::vector<std::string> keys = keys_of(json);
+  return std::all_of(wanted.begin(), wanted.end(),
+                     [&](const std::string& key) { return std::find(keys.begin(), keys.end(), key) != keys.end(); });
+}
+
+}  // namespace
+
+TEST_CASE("help: every page is as its golden file says") {
+  Terminal terminal;
+  const Outcome overview = terminal.run({"--help"});
+  CHECK(overview.code == 0);
+  check_golden("help/tessera.txt", overview.out);
+  for (const CommandEntry& entry : commands()) {
+    const Outcome page = terminal.run({entry.name, "--help"});
+    CHECK(page.code == 0);
+    CHECK(page.err.empty());
+    check_golden("help/" + entry.name + ".txt", page.out);
+    CHECK(terminal.run({entry.name, "--nonsense", "-h"}).out == page.out);
+    for (const std::string_view line : {"Usage:", "Examples:", "Exit codes:", "--cache-dir DIR"})
+      CHECK(page.out.find(line) != std::string::npos);
+  }
+}
+
+TEST_CASE("help: every flag is explained and no line is wider than a page") {
+  for (const CommandEntry& entry : commands()) {
+    CLI::App app;
+    FlagSet flags(app);
+    CommonFlags common;
+    const auto command = entry.make();
+    command->add_flags(flags, app);
+    common.add_to(flags);
+    for (const FlagHelp& flag : flags.helps()) {
+      CAPTURE(flag.flag);
+      CHECK(flag.help.size() >= 10);
+      CHECK(flag.help.back() != '.');
+    }
+    for (const Selector& selector : selectors("fmha")) {
+      const bool takes_selectors = entry.name != "cache" && entry.name != "doctor";
+      const auto names = flags.names();
+      CHECK((std::find(names.begin(), names.end(), "--" + std::string(selector.flag)) != names.end()) ==
+            (takes_selectors || selector.key == "arch" ? entry.name != "doctor" : false));
+    }
+    const std::string page = render_help(command->help(), flags.helps());
+    for (std::size_t start = 0; start < page.size();) {
+      const std::size_t end = page.find('\n', start);
+      CHECK(end - start <= 120);
+      start = end + 1;
+    }
+  }
+}
+
+TEST_CASE("exit codes and messages") {
+  Terminal terminal;
+  const auto fails = [&](const std::vector<std::string>& arguments, int code, const std::string& message) {
+    const Outcome outcome = terminal.run(arguments);
+    CAPTURE(outcome.err);
+    CHECK(outcome.code == code);
+    CHECK(outcome.err.find(message) != std::string::npos);
+    CHECK(outcome.out.empty());
+  };
+  fails({}, 2, "Usage: tessera COMMAND");
+  fails({"wram"}, 2, "tessera: unknown command wram, did you mean warm?; there are plan, emit, warm, check");
+  fails({"plan"}, 2, "tessera: plan: name an operator, like `tessera plan fmha`");
+  fails({"plan", "gemm"}, 2, "gemm: is neither an operator (copy2d, fmha) nor a shape list");
+  fails({"plan", "fmah"}, 2, "did you mean fmha?");
+  fails({"plan", "fmha", "--hed-dim", "64"}, 2, "unknown flag --hed-dim for plan, did you mean --head-dim?");
+  fails({"plan", "fmha", "extra"}, 2, "unexpected argument extra for plan");
+  fails({"plan", "fmha", "--head-dim"}, 2, "plan: ");
+  fails({"plan", "fmha", "--head-dim", "x"}, 2, "head_dim = x: must be a whole number");
+  fails({"plan", "fmha", "--jobs", "-1"}, 2, "--jobs = -1: must be a whole number of at least 0");
+  fails({"plan", "fmha", "--rank", "2"}, 2, "fmha has no field rank");
+  fails({"plan", "fmha", "--head-dim", "80"}, 3, "fmha has no kernel for head_dim 80");
+  fails({"plan", "fmha", "--tile-m", "128", "--tile-n", "128", "--stages", "4"}, 3, "bytes of shared memory");
+  fails({"emit", "fmha", "--head-dim", "64,128"}, 2, "emit writes one kernel: the selectors name 2 problems");
+  fails({"emit", "fmha", "-o", "/nonexistent/x.cu"}, 5, "/nonexistent/x.cu: cannot be opened for writing");
+  fails({"warm", "/nonexistent/shapes.json"}, 5, "/nonexistent/shapes.json");
+  fails({"warm", "/nonexistent/shapes.json", "--mask", "none"}, 2, "selectors go with an operator");
+  fails({"warm", "fmha", "--compile-policy", "never"}, 2,
+        "--compile-policy = never: must be one of allow, warn, forbid");
+  fails({"run", "fmha", "--device", "gpu"}, 5, "no GPU here: a test without a GPU");
+  fails({"run", "fmha", "--device", "emulator"}, 3, "there is no emulator in this version");
+  fails({"run", "fmha", "--device", "tpu"}, 2, "--device = tpu: must be one of gpu, emulator, auto");
+  fails({"run", "fmha", "--heads-q", "3", "--heads-kv", "2"}, 2, "heads_q must be a multiple of heads_kv");
+  fails({"run", "fmha", "--input", "q"}, 2, "--input q: must be NAME=FILE.npy");
+  fails({"run", "copy2d", "--shape", "1,x"}, 2, "--shape = 1,x: must be whole numbers");
+  fails({"run", "copy2d", "--shape", "1,3,16"}, 2, "pin --rank 3");
+  fails({"cache"}, 2, "cache: say what to do");
+  fails({"cache", "lst"}, 2, "cache has no action lst, did you mean list?");
+  fails({"cache", "show"}, 2, "cache show: give the first characters");
+  fails({"cache", "import", "/nonexistent.tar.zst"}, 5, "/nonexistent.tar.zst");
+  terminal.compiler->failures_left = 100;
+  CHECK(terminal.run({"warm", "fmha"}).code == 4);
+  CHECK(terminal.run({"--version"}).code == 0);
+}
+
+TEST_CASE("warm, check, cache: a cycle, with the JSON keys that others build on") {
+  Terminal terminal;
+  const std::vector<std::string> product = {"fmha", "--head-dim", "64,128", "--mask", "none,causal", "--json"};
+  const auto with = [&](const std::string& command, std::vector<std::string> more = {}) {
+    std::vector<std::string> arguments = {command};
+    arguments.insert(arguments.end(), product.begin(), product.end());
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return terminal.run(arguments);
+  };
+  Outcome outcome = with("check");
+  CHECK(outcome.code == 1);
+  CHECK(has_keys(Json::parse(outcome.out), {"covered", "missing"}));
+  CHECK(Json::parse(outcome.out)["missing"].size() == 4);
+
+  outcome = with("warm", {"--dry-run"});
+  CHECK(outcome.code == 0);
+  CHECK(terminal.compiler->calls == 0);
+  CHECK(Json::parse(outcome.out)["kernels"] == 4);
+
+  outcome = with("warm");
+  CHECK(outcome.code == 0);
+  CHECK(terminal.compiler->calls == 4);
+  const Json report = Json::parse(outcome.out);
+  CHECK(has_keys(report, {"problems", "kernels", "compiled", "hit", "failed", "rejected", "seconds", "entries"}));
+  CHECK(report["compiled"] == 4);
+  CHECK(has_keys(report["entries"][0],
+                 {"key", "op", "arch", "entry", "compile_ms", "registers", "spill_bytes", "smem_bytes", "notes"}));
+
+  outcome = with("warm");
+  CHECK(Json::parse(outcome.out)["hit"] == 4);
+  CHECK(terminal.compiler->calls == 4);
+  outcome = with("check");
+  CHECK(outcome.code == 0);
+  CHECK(Json::parse(outcome.out)["covered"] == 4);
+  CHECK(Json::parse(outcome.out)["missing"].empty());
+
+  const Json list = Json::parse(terminal.run({"cache", "list", "--json"}).out)["entries"];
+  REQUIRE(list.size() == 4);
+  const std::string key = list[0]["key"];
+  CHECK(
+      terminal.run({"cache", "show", key.substr(0, 12), "--ptx"}).out.starts_with("// PTX of /tessera/fmha/entry.cu"));
+  CHECK(terminal.run({"cache", "show", key.substr(0, 12), "--log"}).out.starts_with("ptxas info"));
+  CHECK(terminal.run({"cache", "show", key.substr(0, 12), "--plan"}).out.starts_with("{"));
+  CHECK(terminal.run({"cache", "show", key.substr(0, 12), "--source"}).out.starts_with("// nvcc -std=c++20"));
+  CHECK(terminal.run({"cache", "show", key.substr(0, 12)}).out.find("registers") != std::string::npos);
+  CHECK(Json::parse(terminal.run({"cache", "stat", "--json"}).out)["entries"] == 4);
+  CHECK(terminal.run({"cache", "list", "--op", "copy2d"}).out == "0 entries, 0 bytes\n");
+
+  const std::string archive = (terminal.folder.path / "kernels.archive").string();
+  CHECK(terminal.run({"cache", "export", archive}).code == 0);
+  const std::string elsewhere = (terminal.folder.path / "elsewhere").string();
+  outcome = terminal.run({"cache", "import", archive, "--cache-dir", elsewhere, "--json"});
+  CHECK(Json::parse(outcome.out)["imported"] == 4);
+  CHECK(with("check", {"--cache-dir", elsewhere}).code == 0);
+  CHECK(with("check", {"--system-cache-dirs", elsewhere, "--cache-dir", elsewhere + "2"}).code == 0);
+
+  CHECK(terminal.run({"cache", "verify"}).code == 0);
+  std::filesystem::resize_file(std::filesystem::path(list[0]["folder"].get<std::string>()) / "kernel.cubin", 10);
+  outcome = terminal.run({"cache", "verify"});
+  CHECK(outcome.code == 1);
+  CHECK(outcome.out.find("1 damaged") != std::string::npos);
+  CHECK(terminal.run({"cache", "prune", "--all"}).code == 0);
+  CHECK(terminal.run({"cache", "list"}).out == "0 entries, 0 bytes\n");
+  CHECK(terminal.run({"cache", "prune"}).code == 2);
+}
+
+TEST_CASE("an illegal member of a product is reported, an illegal explicit entry fails") {
+  Terminal terminal;
+  Outcome outcome = terminal.run({"warm", "fmha", "--head-dim", "64,80"});
+  CHECK(outcome.code == 0);
+  CHECK(outcome.err.find("rejected: fmha --head-dim 80: fmha has no kernel for head_dim 80") != std::string::npos);
+  CHECK(terminal.run({"warm", "fmha", "--head-dim", "64,80", "--strict"}).code == 3);
+  CHECK(terminal.run({"warm", "fmha", "--head-dim", "72,80"}).code == 3);
+  CHECK(terminal.run({"check", "fmha", "--head-dim", "64,80"}).code == 0);
+  CHECK(terminal.run({"check", "fmha", "--head-dim", "64,80", "--strict"}).code == 3);
+  CHECK(terminal.run({"plan", "fmha", "--head-dim", "64,80"}).code == 0);
+
+  const std::string list = terminal.write(
+      "list.json", R"({"kernels": [{"op": "fmha", "head_dim": [64, 80]}, {"op": "fmha", "head_dim": 128}]})");
+  CHECK(terminal.run({"warm", list}).code == 0);
+  const std::string explicit_list =
+      terminal.write("explicit.json", R"({"kernels": [{"op": "fmha"}, {"op": "fmha", "head_dim": 80}]})");
+  outcome = terminal.run({"warm", explicit_list});
+  CHECK(outcome.code == 3);
+  CHECK(outcome.err.find("explicit.json:1:30: fmha --head-dim 80") != std::string::npos);
+  CHECK(terminal.run({"check", explicit_list}).code == 3);
+  // A failed compile (4) outweighs an unsupported member (3).
+  terminal.compiler->failures_left = 1;
+  CHECK(terminal.run({"warm", "fmha", "--head-dim", "256,80", "--strict"}).code == 4);
+}
+
+TEST_CASE("sizes outside a kernel's domain are found offline") {
+  Terminal terminal;
+  const Outcome outcome = terminal.run({"warm", "fmha", "--batch", "1", "--heads-q", "3,4", "--heads-kv", "2",
+                                        "--seqlen-q", "10", "--seqlen-k", "10", "--json"});
+  CHECK(outcome.code == 3);  // hints are no choice of kernels: one kernel, named explicitly, with one bad size
+  CHECK(outcome.err.find("heads_q must be a multiple of heads_kv") != std::string::npos);
+  CHECK(Json::parse(outcome.out)["rejected"] == 1);
+  CHECK(Json::parse(outcome.out)["compiled"] == 1);
+}
+
+TEST_CASE("100,000 problems: distinct kernels are counted first, each compiles once") {
+  Terminal terminal;
+  std::string text = R"({"kernels": [{"op": "fmha", "head_dim": [64, 128], "mask": ["none", "causal"], "sizes": [)";
+  for (int i = 0; i < 25'000; ++i)
+    text += (i == 0 ? "" : ",\n") + std::string("{\"seqlen_q\": ") + std::to_string(2000 + i) + "}";
+  const std::string list = terminal.write("big.json", text + "]}]}");
+  const Json report = Json::parse(terminal.run({"warm", list, "--json"}).out);
+  CHECK(report["problems"] == 100'000);
+  CHECK(report["kernels"] == terminal.compiler->calls.load());
+  CHECK(report["compiled"] == terminal.compiler->calls.load());
+  CHECK(terminal.compiler->calls <= 40);
+  CHECK(terminal.run({"check", list}).code == 0);
+}
+
+TEST_CASE("warm resumes: what is compiled before an interrupt is not compiled again") {
+  Terminal terminal;
+  std::stop_source source;
+  terminal.host.catch_interrupt = [&] { return source.get_token(); };
+  terminal.compiler->delay = std::chrono::milliseconds(30);
+  std::thread interrupt([&] {
+    while (terminal.compiler->calls < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    source.request_stop();
+  });
+  const std::vector<std::string> arguments = {"warm",   "fmha",        "--head-dim", "64,128,256",
+                                              "--mask", "none,causal", "--dtype",    "bf16,f16",
+                                              "--jobs", "1",           "--json"};
+  const Outcome first = terminal.run(arguments);
+  interrupt.join();
+  CHECK(first.code == 130);
+  const int compiled = terminal.compiler->calls;
+  CHECK(compiled < 12);
+  CHECK(Json::parse(first.out)["cancelled"] == true);
+  terminal.host.catch_interrupt = nullptr;
+  const Outcome second = terminal.run(arguments);
+  CHECK(second.code == 0);
+  CHECK(terminal.compiler->calls == 12);
+  CHECK(Json::parse(second.out)["hit"] == compiled);
+}
+
+TEST_CASE("run without a GPU compiles, says so and succeeds") {
+  Terminal terminal;
+  const Outcome text = terminal.run({"run", "fmha", "--head-dim", "64"});
+  CHECK(text.code == 0);
+  CHECK(text.out ==
+        "tessera_fmha_sm90a_d64_192x128_s2_sw128_full_bf16: compiled; not run: no GPU here (a test without a "
+        "GPU)\n");
+  CHECK(terminal.compiler->calls == 1);
+  const Json json = Json::parse(terminal.run({"run", "fmha", "--head-dim", "64", "--json"}).out);
+  CHECK(has_keys(json, {"pass", "rel_error", "max_abs_error", "cosine", "rows_checked", "device", "time_us"}));
+  CHECK(json["pass"].is_null());
+}
+
+TEST_CASE("plan and emit print what they are asked for") {
+  Terminal terminal;
+  const Outcome plan = terminal.run({"plan", "fmha", "--head-dim", "128", "--batch", "2", "--heads-q", "4",
+                                     "--heads-kv", "2", "--seqlen-q", "100", "--seqlen-k", "200"});
+  CHECK(plan.code == 0);
+  for (const char* part : {"wgmma.f16", "tensor map bf16, swizzle 128B", "shared memory: ", "registers a thread",
+                           "launch ", "tensor maps", "every rule holds", "other candidates"})
+    CHECK(plan.out.find(part) != std::string::npos);
+  const Json json = Json::parse(terminal.run({"plan", "fmha", "--json"}).out);
+  CHECK(has_keys(json, {"op", "arch", "kernel", "config", "operands", "smem", "launch", "rejected"}));
+  CHECK(Json::parse(terminal.run({"plan", "fmha", "--head-dim", "64,128", "--json"}).out)["plans"].size() == 2);
+  const std::string file = (terminal.folder.path / "k.cu").string();
+  CHECK(terminal.run({"emit", "fmha", "-o", file}).out.empty());
+  CHECK(read_text(file) == terminal.run({"emit", "fmha"}).out);
+  CHECK(read_text(file).starts_with("// nvcc -std=c++20 -arch=sm_90a -cubin"));
+}
+
+TEST_CASE("doctor reports compiler, GPU and cache, and exits 0 without them") {
+  Terminal terminal;
+  const Outcome text = terminal.run({"doctor", "--nvrtc", "/nonexistent/libnvrtc.so"});
+  CHECK(text.code == 0);
+  CHECK(text.out.find("/nonexistent/libnvrtc.so") != std::string::npos);
+  CHECK(text.out.find("none: a test without a GPU") != std::string::npos);
+  const Json json = Json::parse(terminal.run({"doctor", "--json"}).out);
+  CHECK(has_keys(json, {"tessera", "compiler", "gpu", "cache", "works", "supported"}));
+}
+
+TEST_CASE("a reader that goes away is a success, a full disk is not") {
+  std::signal(SIGPIPE, SIG_IGN);
+  Terminal terminal;
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  close(ends[0]);
+  std::FILE* out = fdopen(ends[1], "w");
+  std::FILE* err = std::tmpfile();
+  terminal.host.out = out;
+  terminal.host.err = err;
+  CHECK(run_tessera({"emit", "fmha"}, terminal.host) == 0);
+  CHECK(run_tessera({"--help"}, terminal.host) == 0);
+  std::fclose(out);
+  if (std::FILE* full = std::fopen("/dev/full", "w")) {
+    terminal.host.out = full;
+    CHECK(run_tessera({"emit", "fmha"}, terminal.host) == 5);
+    std::fclose(full);
+  }
+  std::fclose(err);
+}
+
+TEST_CASE("a terminal sees progress, a file does not") {
+  Terminal terminal;
+  CHECK(terminal.run({"warm", "fmha"}).err.find("[1/1]") == std::string::npos);
+  terminal.host.is_terminal = true;
+  CHECK(terminal.run({"warm", "fmha", "--mask", "causal"}).err.find("[1/1]") != std::string::npos);
+  CHECK(terminal.run({"warm", "fmha", "--head-dim", "64", "--quiet"}).err.empty());
+}
+
+TEST_CASE("durations and numbers as people read them") {
+  CHECK(grouped(0) == "0");
+  CHECK(grouped(1234567) == "1,234,567");
+  CHECK(grouped(-1000) == "-1,000");
+  CHECK(duration(0.04) == "0.0 s");
+  CHECK(duration(75) == "1 min 15 s");
+  CHECK(duration(7300) == "2 h 1 min");
+  CHECK(describe(default_problem("fmha")) == "fmha");
+}
+
+TEST_CASE("environment variables are the names of flags, and docs/cli.md has them all") {
+  const std::string text = read_text(std::filesystem::path(TESSERA_SOURCE_DIR) / "docs/cli.md");
+  CLI::App app;
+  FlagSet flags(app);
+  CommonFlags common;
+  common.add_to(flags);
+  const auto names = flags.names();
+  for (const EnvironmentVariable& variable : environment_variables()) {
+    CAPTURE(variable.name);
+    CHECK(std::find(names.begin(), names.end(), variable.flag) != names.end());
+    CHECK(text.find("| `" + std::string(variable.name) + "` | `" + std::string(variable.flag)) != std::string::npos);
+    std::string spelled = "--";
+    for (const char c : variable.name.substr(8)) spelled += c == '_' ? '-' : static_cast<char>(c | 0x20);
+    CHECK((spelled == variable.flag || spelled == std::string(variable.flag) + "s"));
+  }
+  // Every variable that the library reads is in the table.
+  const std::string source = read_text(std::filesystem::path(TESSERA_SOURCE_DIR) / "tessera/options.cpp");
+  for (std::size_t at = source.find("\"TESSERA_"); at != std::string::npos; at = source.find("\"TESSERA_", at + 1)) {
+    const std::string name = source.substr(at + 1, source.find('"', at + 1) - at - 1);
+    CAPTURE(name);
+    CHECK(std::any_of(environment_variables().begin(), environment_variables().end(),
+                      [&](const EnvironmentVariable& variable) { return variable.name == name; }));
+  }
+}

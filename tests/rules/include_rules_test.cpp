@@ -1,0 +1,147 @@
+// Who may include whom, who may print, who may read the environment: held over every source file of the tree.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+
+using namespace tessera;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kRoot = TESSERA_SOURCE_DIR;
+
+/// A folder of ours -> the folders that its files may include. "spec" is templates/spec.
+const std::map<std::string, std::set<std::string>> kAllowed = {
+    {"base", {"base"}},
+    {"generator", {"generator", "base", "spec"}},
+    {"runtime", {"runtime", "base", "spec"}},
+    {"emulator", {"emulator", "base"}},
+    {"reference", {"reference", "base", "spec"}},
+    {"tessera", {"tessera", "generator", "runtime", "base", "spec"}},
+    {"cli", {"cli", "tessera", "emulator", "reference", "base"}},
+};
+
+/// What tessera/ hands on: its own headers include these, or a program that shows problems and caches needs them.
+const std::set<std::string> kHandedOn = {"generator/plan.h",   "generator/problem.h",   "generator/selectors.h",
+                                         "generator/words.h",  "runtime/cache_admin.h", "runtime/cuda_device.h",
+                                         "runtime/launcher.h", "runtime/nvrtc.h"};
+
+/// Files of ours in a folder, by path from the root.
+std::vector<std::string> files_in(const std::string& folder) {
+  std::vector<std::string> files;
+  if (!fs::exists(kRoot / folder)) return files;
+  for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder)) {
+    const std::string extension = entry.path().extension().string();
+    if (entry.is_regular_file() && std::set<std::string>{".h", ".cpp", ".cu", ".cuh"}.contains(extension))
+      files.push_back(fs::relative(entry.path(), kRoot).string());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+/// The paths of #include "..." and, where asked for, of #include <...>.
+std::vector<std::string> includes_of(const std::string& file, bool with_system) {
+  std::vector<std::string> includes;
+  std::istringstream text(read_text(kRoot / file));
+  for (std::string line; std::getline(text, line);) {
+    if (!line.starts_with("#include ")) continue;
+    const bool is_system = line[9] == '<';
+    const std::size_t end = line.find(is_system ? '>' : '"', 10);
+    if (end == std::string::npos || (is_system && !with_system)) continue;
+    includes.push_back((is_system ? "<" : "") + line.substr(10, end - 10));
+  }
+  return includes;
+}
+
+}  // namespace
+
+TEST_CASE("folders include only the folders below them") {
+  std::size_t seen = 0;
+  for (const auto& [folder, allowed] : kAllowed) {
+    for (const std::string& file : files_in(folder)) {
+      for (const std::string& include : includes_of(file, false)) {
+        const std::string top = include.substr(0, include.find('/'));
+        const bool is_handed_on = folder == "cli" && kHandedOn.contains(include);
+        INFO(file << " includes " << include);
+        CHECK((allowed.contains(top) || is_handed_on));
+        ++seen;
+      }
+    }
+  }
+  CHECK(seen > 100);
+}
+
+TEST_CASE("device code includes nothing outside templates/, system headers neither") {
+  for (const std::string& file : files_in("templates")) {
+    for (const std::string& include : includes_of(file, true)) {
+      INFO(file << " includes " << include);
+      const bool is_beside = fs::exists((kRoot / file).parent_path() / include);  // a checked-in default config
+      CHECK((fs::exists(kRoot / "templates" / include) || is_beside ||
+             include.find("config.cuh") != std::string::npos || include.find("wgmma_shapes.cuh") != std::string::npos));
+    }
+  }
+}
+
+TEST_CASE("nobody needs CUDA's headers, and the generator sees no driver") {
+  for (const auto& [folder, allowed] : kAllowed)
+    for (const std::string& file : files_in(folder))
+      for (const std::string& include : includes_of(file, true)) {
+        INFO(file << " includes " << include);
+        CHECK(include != "<cuda.h");
+        CHECK(include != "<cuda_runtime.h");
+        CHECK(include != "<nvrtc.h");
+      }
+}
+
+TEST_CASE("the environment is read in one file, and only the command prints") {
+  for (const auto& [folder, allowed] : kAllowed) {
+    for (const std::string& file : files_in(folder)) {
+      const std::string text = read_text(kRoot / file);
+      INFO(file);
+      CHECK((text.find("getenv(") == std::string::npos || file == "tessera/options.cpp"));
+      // A failed assertion is the one message that no caller can carry.
+      if (folder == "cli" || file == "base/error.cpp") continue;
+      for (const char* printing :
+           {"fmt::print(", "std::cout", "std::cerr", "std::puts(", "std::fputs(", "std::printf("})
+        CHECK(text.find(printing) == std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("files stay readable: at most 400 lines, tables and golden data aside") {
+  for (const auto& [folder, allowed] : kAllowed) {
+    for (const std::string& file : files_in(folder)) {
+      const std::string text = read_text(kRoot / file);
+      INFO(file);
+      CHECK(std::count(text.begin(), text.end(), '\n') <= 400);
+    }
+  }
+}
+
+TEST_CASE("the README is short, and each of its commands names a script or a subcommand that exists") {
+  const std::string text = read_text(kRoot / "README.md");
+  CHECK(std::count(text.begin(), text.end(), '\n') <= 150);
+  std::istringstream lines(text);
+  std::size_t commands = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("$ ")) continue;
+    ++commands;
+    std::istringstream words(line.substr(2));
+    std::string program, argument;
+    words >> program >> argument;
+    INFO(line);
+    if (program.starts_with("scripts/")) CHECK(fs::exists(kRoot / program));
+    if (program == "tessera") CHECK(fs::exists(kRoot / "cli" / ("command_" + argument + ".cpp")));
+    CHECK((program.starts_with("scripts/") || program == "tessera"));
+  }
+  CHECK(commands >= 2);
+}
