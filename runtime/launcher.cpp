@@ -317,6 +317,13 @@ std::int64_t Launcher::workspace_bytes(const LaunchArguments& arguments) const {
   return std::max<std::int64_t>(0, state_->workspace_bytes.evaluate(sizes));
 }
 
+std::vector<std::int64_t> Launcher::resolve_sizes(const LaunchArguments& arguments) const {
+  Frame frame;
+  const std::span<const std::int64_t> sizes = state_->fill_sizes(arguments, frame);
+  state_->check_domain(sizes);
+  return {sizes.begin(), sizes.end()};
+}
+
 void Launcher::launch(Stream stream, const LaunchArguments& arguments) const {
   const State& state = *state_;
   Frame frame;

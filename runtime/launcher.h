@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/device.h"
@@ -44,6 +45,8 @@ class Launcher {
   int scalar_index(std::string_view name) const;
   int buffer_index(std::string_view name) const;
   std::int64_t workspace_bytes(const LaunchArguments& arguments) const;
+  /// The sizes with their defaults filled in, in the plan's order, checked as launch() checks them.
+  std::vector<std::int64_t> resolve_sizes(const LaunchArguments& arguments) const;
 
   /// Thread-safe, allocates nothing, synchronises nothing. Throws Error{usage} for arguments outside the domain, a
   /// missing or misaligned pointer, a tensor map that breaks a rule; Error{device} when the driver refuses. All that is

@@ -185,6 +185,7 @@ TEST_CASE_FIXTURE(Fixture, "indices and workspace by name") {
   CHECK(launcher.scalar_index("bias") == 1);
   CHECK(launcher.buffer_index("stats") == 1);
   CHECK(launcher.workspace_bytes(arguments()) == 256);
+  CHECK(launcher.resolve_sizes(arguments()) == std::vector<std::int64_t>{64, 64, 7, 0, 132});
   CHECK_THROWS_WITH_AS(launcher.buffer_index("y"), "scale has no buffer 'y'; it has x, stats", Error);
 }
 
