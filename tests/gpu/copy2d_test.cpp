@@ -1,0 +1,149 @@
+// copy2d from Problem to result on a GPU: the tensor maps that the launcher makes move every byte to its place, with
+// every swizzle, type and rank, dense and strided. The plan-only launcher repeats it from files.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <stdlib.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "generator/plan.h"
+#include "runtime/launcher.h"
+#include "tests/gpu/gpu_support.h"
+
+namespace tessera {
+
+using namespace gpu;
+
+namespace {
+
+/// What a tensor looks like in memory, in bytes.
+struct Layout {
+  std::vector<std::int64_t> extents, strides;  // innermost first, elements
+  std::int64_t element_bytes = 0;
+
+  std::int64_t bytes() const {
+    std::int64_t last = 0;
+    for (std::size_t d = 0; d < extents.size(); ++d) last += (extents[d] - 1) * strides[d];
+    return (last + 1) * element_bytes;
+  }
+};
+
+/// Copies the elements of one layout into another, on the host.
+void copy_elements(const Layout& from, const std::vector<std::uint8_t>& source, const Layout& to,
+                   std::vector<std::uint8_t>& target) {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : from.extents) count *= extent;
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::int64_t rest = i, a = 0, b = 0;
+    for (std::size_t d = 0; d < from.extents.size(); ++d) {
+      a += rest % from.extents[d] * from.strides[d];
+      b += rest % from.extents[d] * to.strides[d];
+      rest /= from.extents[d];
+    }
+    for (std::int64_t byte = 0; byte < from.element_bytes; ++byte)
+      target[static_cast<std::size_t>(b * from.element_bytes + byte)] =
+          source[static_cast<std::size_t>(a * from.element_bytes + byte)];
+  }
+}
+
+/// Rows padded to 16 bytes plus `padding` of them: what a tensor map can express.
+Layout layout_of(const std::vector<std::int64_t>& extents, std::int64_t element_bytes, std::int64_t padding) {
+  Layout layout{extents, {1}, element_bytes};
+  const std::int64_t unit = 16 / element_bytes;
+  std::int64_t stride = (extents[0] + unit - 1) / unit * unit + padding * unit;
+  for (std::size_t d = 1; d < extents.size(); ++d) {
+    layout.strides.push_back(stride);
+    stride = stride * extents[d] + padding * unit;
+  }
+  return layout;
+}
+
+/// Number of bytes of y (gaps included, which must keep their poison) that are wrong.
+std::int64_t wrong_bytes(const Launcher& launcher, const Layout& x, const Layout& y) {
+  std::vector<std::uint8_t> source(static_cast<std::size_t>(x.bytes()));
+  for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<std::uint8_t>(i * 2654435761u >> 13);
+  std::vector<std::uint8_t> expected(static_cast<std::size_t>(y.bytes()), 0xff);
+  const Array<std::uint8_t> on_x(source), on_y(expected);
+  copy_elements(x, source, y, expected);
+  std::vector<std::int64_t> sizes(launcher.plan().sizes.size(), kUseDefault);
+  for (std::size_t d = 0; d < x.extents.size(); ++d) {
+    sizes[static_cast<std::size_t>(launcher.size_index(fmt::format("dim{}", d)))] = x.extents[d];
+    if (d == 0) continue;
+    sizes[static_cast<std::size_t>(launcher.size_index(fmt::format("x_stride{}", d)))] = x.strides[d];
+    sizes[static_cast<std::size_t>(launcher.size_index(fmt::format("y_stride{}", d)))] = y.strides[d];
+  }
+  const std::vector<DevicePointer> buffers{on_x.pointer(), on_y.pointer()};
+  launcher.launch({}, {sizes, {}, buffers});
+  const std::vector<std::uint8_t> found = on_y.host();
+  std::int64_t wrong = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) wrong += found[i] != expected[i] ? 1 : 0;
+  return wrong;
+}
+
+void check_problem(const Copy2d& problem, const std::vector<std::vector<std::int64_t>>& shapes) {
+  const Plan plan = make_plan(problem);
+  CAPTURE(plan.kernel);
+  const Image image = compiler().compile(emit(plan));
+  CHECK(image.report.notes.empty());
+  const Launcher launcher(device(), plan.launch, image);
+  for (std::vector<std::int64_t> extents : shapes) {
+    extents.resize(static_cast<std::size_t>(problem.rank), 3);
+    CAPTURE(extents[0]);
+    const auto bytes = static_cast<std::int64_t>(dtype_bytes(problem.dtype));
+    CHECK(wrong_bytes(launcher, layout_of(extents, bytes, 0), layout_of(extents, bytes, 0)) == 0);
+    CHECK(wrong_bytes(launcher, layout_of(extents, bytes, 1), layout_of(extents, bytes, 2)) == 0);
+  }
+}
+
+Copy2d problem_of(int rank, DType dtype, Swizzle swizzle) {
+  Copy2d problem;
+  problem.arch = Arch::parse(arch());
+  problem.rank = rank;
+  problem.dtype = dtype;
+  problem.swizzle = swizzle;
+  return problem;
+}
+
+}  // namespace
+
+TEST_CASE("copy2d: every swizzle and rank") {
+  if (device().info().compute_major != 9) return;
+  const std::vector<std::vector<std::int64_t>> shapes{{1, 1}, {64, 64}, {100, 70}, {33, 129}, {257, 5}};
+  for (const Swizzle swizzle : {Swizzle::none, Swizzle::b32, Swizzle::b64, Swizzle::b128})
+    for (const int rank : {1, 2, 3, 4, 5}) check_problem(problem_of(rank, DType::f32, swizzle), shapes);
+}
+
+TEST_CASE("copy2d: every element type") {
+  if (device().info().compute_major != 9) return;
+  // Not tf32: its copies round.
+  for (const DType dtype : {DType::f16, DType::bf16, DType::e4m3, DType::e5m2, DType::u8, DType::u16, DType::u32,
+                            DType::s32, DType::u64, DType::s64, DType::f64})
+    for (const Swizzle swizzle : {Swizzle::none, Swizzle::b128})
+      check_problem(problem_of(2, dtype, swizzle), {{64, 64}, {72, 70}, {1000, 33}});
+}
+
+TEST_CASE("copy2d from cubin and plan.json alone") {
+  if (device().info().compute_major != 9) return;
+  std::string name = (std::filesystem::temp_directory_path() / "tessera-plan-XXXXXX").string();
+  REQUIRE(mkdtemp(name.data()) != nullptr);
+  const std::filesystem::path folder = name;
+  const Plan plan = make_plan(problem_of(3, DType::bf16, Swizzle::b64));
+  write_file(folder / "kernel.cubin", compiler().compile(emit(plan)).cubin);
+  write_file(folder / "plan.json", json_text(to_json(plan, false)));
+  const auto run = [&](const std::string& arguments) {
+    const std::string command = fmt::format("{} {} {} > {}/out 2>&1", TESSERA_PLAN_LAUNCHER, name, arguments, name);
+    const int status = std::system(command.c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  };
+  const std::string sizes = "--size dim0=200 --size dim1=50 --size dim2=3 ";
+  CHECK(run(sizes + "--equal y=x") == 0);
+  CHECK(run(sizes + "--equal y=x --buffer y=zero --output x=" + name + "/x.npy") == 0);
+  CHECK(run(sizes + "--equal y=x --size x_stride1=208 --buffer x=" + name + "/x.npy") == 0);
+  CHECK(run("--equal y=x --size dim0=200 --size dim1=50") == 2);
+  CHECK(read_text(folder / "out") == "plan_launcher: copy2d: size 'dim2' must be given: it has no default\n");
+  CHECK(run(sizes + "--size x_stride1=204") == 2);
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace tessera
