@@ -216,34 +216,8 @@ std::int64_t Expression::evaluate(std::span<const std::int64_t> values) const {
 // One checked operation. text labels the error; empty while parsing, where the caret does.
 std::int64_t Expression::step(Opcode opcode, std::int64_t a, std::int64_t b, const std::string& text) {
   std::int64_t value = 0;
-  std::string_view symbol;
-  switch (opcode) {
-    case Opcode::add:
-      if (!__builtin_add_overflow(a, b, &value)) return value;
-      symbol = "+";
-      break;
-    case Opcode::subtract:
-      if (!__builtin_sub_overflow(a, b, &value)) return value;
-      symbol = "-";
-      break;
-    case Opcode::multiply:
-      if (!__builtin_mul_overflow(a, b, &value)) return value;
-      symbol = "*";
-      break;
-    case Opcode::negate:
-      if (!__builtin_sub_overflow(std::int64_t{0}, b, &value)) return value;
-      break;
-    case Opcode::ceil_div:
-      if (b >= 1) return a / b + (a % b > 0 ? 1 : 0);
-      break;
-    case Opcode::min:
-      return std::min(a, b);
-    case Opcode::max:
-      return std::max(a, b);
-    case Opcode::constant:
-    case Opcode::name:
-      break;
-  }
+  if (try_step(opcode, a, b, value)) return value;
+  const std::string_view symbol = opcode == Opcode::add ? "+" : opcode == Opcode::subtract ? "-" : "*";
   const std::string subject = text.empty() ? "" : fmt::format("expression '{}': ", text);
   if (opcode == Opcode::ceil_div)
     throw Error(ErrorKind::usage, fmt::format("{}ceil_div({}, {}): the divisor must be at least 1", subject, a, b));
@@ -285,10 +259,27 @@ BoundExpression::BoundExpression(const Expression& expression, std::span<const s
     instruction.operand = found - slot_names.begin();
     slots_needed_ = std::max(slots_needed_, static_cast<std::size_t>(instruction.operand) + 1);
   }
-  const Expression::Instruction& last = expression_.code_.back();
-  general_ = expression_.code_.size() > 1;
-  if (!general_ && last.opcode == Expression::Opcode::name) slot_ = static_cast<int>(last.operand);
-  if (!general_ && last.opcode == Expression::Opcode::constant) constant_ = last.operand;
+  make_chain();
+}
+
+// The code of a chain: an operand, then pairs of operand and operation.
+void BoundExpression::make_chain() {
+  const std::vector<Expression::Instruction>& code = expression_.code_;
+  const auto is_operand = [](const Expression::Instruction& i) {
+    return i.opcode == Expression::Opcode::constant || i.opcode == Expression::Opcode::name;
+  };
+  const auto term = [](const Expression::Instruction& i, Expression::Opcode opcode) {
+    const bool is_slot = i.opcode == Expression::Opcode::name;
+    return Term{is_slot ? 0 : i.operand, is_slot ? static_cast<std::int32_t>(i.operand) : -1, opcode};
+  };
+  is_general_ = code.size() % 2 == 0 || code.size() > 1 + 2 * kMaxChain || !is_operand(code[0]);
+  for (std::size_t i = 1; i + 1 < code.size() && !is_general_; i += 2) {
+    const bool is_pair =
+        is_operand(code[i]) && !is_operand(code[i + 1]) && code[i + 1].opcode != Expression::Opcode::negate;
+    if (is_pair) chain_[chain_length_++] = term(code[i], code[i + 1].opcode);
+    is_general_ = !is_pair;
+  }
+  if (!is_general_) first_ = term(code[0], Expression::Opcode::add);
 }
 
 }  // namespace tessera

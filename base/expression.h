@@ -19,6 +19,7 @@
 // enters every plan: a reader refuses a newer grammar.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -64,6 +65,39 @@ class Expression {
     Opcode opcode;
     std::int64_t operand;  // constant: the value; name: index into names_
   };
+  /// value = a opcode b; false when that does not fit 64 bits or is not defined.
+  static bool try_step(Opcode opcode, std::int64_t a, std::int64_t b, std::int64_t& value) noexcept {
+    switch (opcode) {
+      case Opcode::add:
+        return !__builtin_add_overflow(a, b, &value);
+      case Opcode::subtract:
+        return !__builtin_sub_overflow(a, b, &value);
+      case Opcode::multiply:
+        return !__builtin_mul_overflow(a, b, &value);
+      case Opcode::negate:
+        return !__builtin_sub_overflow(std::int64_t{0}, b, &value);
+      case Opcode::ceil_div:
+        if (b < 1) return false;
+        // Shapes are small as a rule, and a 32-bit division costs a fraction of a 64-bit one.
+        if (a >= 0 && ((a | b) >> 31) == 0) {
+          const auto narrow_a = static_cast<std::uint32_t>(a), narrow_b = static_cast<std::uint32_t>(b);
+          value = (narrow_a + narrow_b - 1) / narrow_b;
+          return true;
+        }
+        value = a / b + (a % b > 0 ? 1 : 0);
+        return true;
+      case Opcode::min:
+        value = a < b ? a : b;
+        return true;
+      case Opcode::max:
+        value = a > b ? a : b;
+        return true;
+      case Opcode::constant:
+      case Opcode::name:
+        break;
+    }
+    return false;
+  }
   static std::int64_t step(Opcode opcode, std::int64_t a, std::int64_t b, const std::string& text);
   std::int64_t run(std::span<const std::int64_t> values) const;
 
@@ -79,20 +113,36 @@ class BoundExpression {
   BoundExpression() = default;
   /// Throws Error{usage} "plan: expression 'a + b' uses 'b', which is not a size" for a name that slot_names lacks.
   BoundExpression(const Expression& expression, std::span<const std::string> slot_names);
-  /// Value under the given slots, as many as were bound. A constant or a lone name costs a branch or two. Throws
-  /// Error{usage} on overflow.
+  /// Value under the given slots, as many as were bound. A constant, a name, and up to kMaxChain operations from left
+  /// to right on such ("max(rows, 1)", "batch * heads * 128") cost a few branches. Throws Error{usage} on overflow.
   std::int64_t evaluate(std::span<const std::int64_t> slots) const {
     TESSERA_ASSERT(slots.size() >= slots_needed_, "fewer values than slots");
-    if (slot_ >= 0) return slots[static_cast<std::size_t>(slot_)];
-    return general_ ? expression_.run(slots) : constant_;
+    if (is_general_) return expression_.run(slots);
+    std::int64_t value = value_of(first_, slots);
+    for (std::size_t i = 0; i < chain_length_; ++i)
+      if (!Expression::try_step(chain_[i].opcode, value, value_of(chain_[i], slots), value))
+        return expression_.run(slots);  // which throws, with the operands
+    return value;
   }
-  bool is_constant() const noexcept { return slot_ < 0 && !general_; }
+  bool is_constant() const noexcept { return first_.slot < 0 && chain_length_ == 0 && !is_general_; }
   const std::string& text() const noexcept { return expression_.text(); }
 
  private:
-  std::int64_t constant_ = 0;
-  int slot_ = -1;                 // >= 0: the value is slots[slot_]
-  bool general_ = false;          // neither constant nor a lone name: run the code
+  static constexpr std::size_t kMaxChain = 3;
+  struct Term {
+    std::int64_t constant = 0;
+    std::int32_t slot = -1;  // >= 0: the value is slots[slot], not the constant
+    Expression::Opcode opcode = Expression::Opcode::add;
+  };
+  static std::int64_t value_of(const Term& term, std::span<const std::int64_t> slots) noexcept {
+    return term.slot >= 0 ? slots[static_cast<std::size_t>(term.slot)] : term.constant;
+  }
+  void make_chain();
+
+  Term first_;
+  std::array<Term, kMaxChain> chain_;  // applied to first_ one after the other
+  std::size_t chain_length_ = 0;
+  bool is_general_ = false;       // no chain: run the code
   std::size_t slots_needed_ = 0;  // the highest slot used, plus 1
   Expression expression_;         // with name operands rewritten to slots
 };

@@ -197,7 +197,7 @@ class CudaDevice final : public Device {
   }
 
   void launch(const LaunchRequest& request, Stream stream) override {
-    std::array<CuLaunchAttribute, 2> attributes;
+    CuLaunchAttribute attributes[2];  // NOLINT: only the first `count` are read
     std::uint32_t count = 0;
     if (request.cluster != std::array<std::uint32_t, 3>{1, 1, 1}) {
       attributes[count].id = kCuLaunchClusterDimension;
@@ -213,7 +213,7 @@ class CudaDevice final : public Device {
                                 {request.block[0], request.block[1], request.block[2]},
                                 request.dynamic_smem_bytes,
                                 stream_of(stream),
-                                attributes.data(),
+                                attributes,
                                 count};
     call(
         [&] {

@@ -37,13 +37,13 @@ inline constexpr int kCuLaunchClusterDimension = 4, kCuLaunchProgrammaticStreamS
 
 /// CUlaunchAttribute
 struct CuLaunchAttribute {
-  int id = 0;
-  int padding = 0;
+  int id;
+  int padding;
   union alignas(8) {
     unsigned char bytes[64];
     std::uint32_t cluster[3];
     int is_allowed;
-  } value{};
+  } value;
 };
 static_assert(sizeof(CuLaunchAttribute) == 72);
 

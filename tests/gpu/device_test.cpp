@@ -69,10 +69,11 @@ TEST_CASE("parameters of a kernel, a tensor map among them, are told by the driv
       "extern \"C\" __global__ void kernel(const __grid_constant__ Map map, int a, long long b, float c, void* d) {}"));
   const std::vector<ParameterLayout> layout = loaded->parameters(loaded->entry("kernel"));
   REQUIRE(layout.size() == 5);
+  // The driver counts offsets from a start of its own; their differences are the kernel's.
   const std::size_t bytes[5] = {128, 4, 8, 4, 8}, offsets[5] = {0, 128, 136, 144, 152};
   for (std::size_t i = 0; i < 5; ++i) {
     CHECK(layout[i].bytes == bytes[i]);
-    CHECK(layout[i].offset == offsets[i]);
+    CHECK(layout[i].offset - layout[0].offset == offsets[i]);
   }
 }
 

@@ -1,0 +1,300 @@
+#include "runtime/launch_program.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/assert.h"
+#include "runtime/launcher_refusals.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr int kWorkspace = -1;  // a pointer parameter's source
+
+template <class List>
+int index_of(const List& list, std::string_view name) {
+  for (std::size_t i = 0; i < list.size(); ++i)
+    if (list[i].name == name) return static_cast<int>(i);
+  return -1;
+}
+
+bool holds(std::int64_t lhs, Relation relation, std::int64_t rhs) noexcept {
+  switch (relation) {
+    case Relation::at_least:
+      return lhs >= rhs;
+    case Relation::at_most:
+      return lhs <= rhs;
+    case Relation::equal:
+      return lhs == rhs;
+    case Relation::multiple_of:
+      return rhs != 0 && (rhs == -1 || lhs % rhs == 0);
+  }
+  return false;
+}
+
+bool is_multiple(std::uint64_t pointer, int power_of_two) noexcept {
+  return (pointer & (static_cast<std::uint64_t>(power_of_two) - 1)) == 0;
+}
+
+}  // namespace
+
+LaunchProgram::LaunchProgram(const LaunchPlan& plan, const DeviceInfo& info)
+    : plan_(plan), num_sms_(info.num_sms), num_values_(plan.sizes.size()) {
+  target_.compute_major = info.compute_major;
+  for (const SizeSpec& size : plan.sizes) size_names_.push_back(size.name);
+  for (const SizeSpec& size : plan.sizes)
+    defaults_.push_back(size.default_value ? BoundExpression(*size.default_value, size_names_) : BoundExpression());
+  for (const DomainRule& rule : plan.domain)
+    domain_.push_back({bind(rule.lhs, domain_phase_, {}), bind(rule.rhs, domain_phase_, {}), rule.relation});
+  workspace_bytes_ = bind(plan.workspace.bytes, common_phase_, {&domain_phase_});
+  for (const LaunchStep& step : plan.steps) {
+    steps_.emplace_back();
+    for (std::size_t i = 0; i < 3; ++i) steps_.back().grid[i] = bind(step.grid[i], common_phase_, {&domain_phase_});
+  }
+  for (const TensorMapRecipe& recipe : plan.tensor_maps) bind_map(recipe, target_);
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) bind_step(plan.steps[i]);
+  values_of_texts_.clear();
+}
+
+/// The place of the expression's value, which `phase` computes unless an earlier one does.
+std::size_t LaunchProgram::bind(const Expression& expression, Phase& phase, const std::vector<const Phase*>& earlier) {
+  const auto size = std::find(size_names_.begin(), size_names_.end(), expression.text());
+  if (size != size_names_.end()) return static_cast<std::size_t>(size - size_names_.begin());
+  const auto [place, is_new] = values_of_texts_.try_emplace(expression.text(), num_values_);
+  if (is_new) ++num_values_;
+  TESSERA_ASSERT(num_values_ <= kMaxValues, std::to_string(num_values_));
+  const auto computes = [&](const Phase& other) {
+    return std::any_of(other.begin(), other.end(), [&](const Evaluation& e) { return e.value == place->second; });
+  };
+  const bool is_computed = computes(phase) || std::any_of(earlier.begin(), earlier.end(),
+                                                          [&](const Phase* other) { return computes(*other); });
+  if (!is_computed) phase.push_back({BoundExpression(expression, size_names_), place->second});
+  return place->second;
+}
+
+/// The places of dims and strides; the steps that use the map compute them.
+void LaunchProgram::bind_map(const TensorMapRecipe& recipe, TensorMapTarget target) {
+  Map map;
+  Phase unused;
+  map.bound = BoundTensorMap(recipe, size_names_);
+  map.buffer = static_cast<std::size_t>(index_of(plan_.buffers, recipe.buffer));
+  map.fixed.type = recipe.type;
+  map.fixed.rank = static_cast<std::uint32_t>(recipe.dims.size());
+  map.fixed.interleave = recipe.interleave;
+  map.fixed.swizzle = recipe.swizzle;
+  map.fixed.l2_promotion = recipe.l2_promotion;
+  map.fixed.fill = recipe.fill;
+  for (std::size_t i = 0; i < recipe.dims.size(); ++i) {
+    map.dims[i] = bind(recipe.dims[i], unused, {});
+    map.fixed.dims[i] = 1;
+    map.fixed.box[i] = recipe.box[i];
+    map.fixed.element_strides[i] = recipe.element_strides[i];
+  }
+  for (std::size_t i = 0; i < recipe.strides_bytes.size(); ++i)
+    map.strides[i] = bind(recipe.strides_bytes[i], unused, {});
+  map.alignment_mask = static_cast<std::uint64_t>(tensor_map_alignment(recipe.type, recipe.interleave)) - 1;
+  map.is_fixed_legal = !is_packed(recipe.type) && first_broken_rule(map.fixed, target) == TensorMapRule::none;
+  maps_.push_back(std::move(map));
+}
+
+void LaunchProgram::bind_step(const LaunchStep& step) {
+  Step& bound = steps_[static_cast<std::size_t>(&step - plan_.steps.data())];
+  const auto bind_here = [&](const Expression& expression) {
+    return bind(expression, bound.phase, {&domain_phase_, &common_phase_});
+  };
+  for (const KernelParameter& parameter : step.parameters) {
+    Parameter result{parameter.kind, 0, 0};
+    switch (parameter.kind) {
+      case ParameterKind::i32:
+      case ParameterKind::i64:
+        result.value = bind_here(parameter.value);
+        break;
+      case ParameterKind::pointer:
+        result.source = parameter.source == "workspace" ? kWorkspace : index_of(plan_.buffers, parameter.source);
+        result.value = bind_here(parameter.offset_bytes);
+        break;
+      case ParameterKind::f32:
+        result.source = index_of(plan_.scalars, parameter.source);
+        break;
+      case ParameterKind::tensor_map: {
+        result.source = index_of(plan_.tensor_maps, parameter.source);
+        const TensorMapRecipe& recipe = plan_.tensor_maps[static_cast<std::size_t>(result.source)];
+        for (const Expression& dim : recipe.dims) bind_here(dim);
+        for (const Expression& stride : recipe.strides_bytes) bind_here(stride);
+        break;
+      }
+    }
+    bound.parameters.push_back(result);
+  }
+}
+
+void LaunchProgram::run(const Phase& phase, LaunchFrame& frame) const {
+  for (const Evaluation& evaluation : phase)
+    frame.values[evaluation.value] = evaluation.expression.evaluate(sizes(frame));
+}
+
+void LaunchProgram::prepare_sizes(const LaunchArguments& arguments, LaunchFrame& frame) const {
+  const std::size_t count = plan_.sizes.size();
+  if (arguments.sizes.size() != count) refuse_count(plan_, "sizes", arguments.sizes.size(), count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const SizeSpec& spec = plan_.sizes[i];
+    std::int64_t value = arguments.sizes[i];
+    if (value == kUseDefault) {
+      if (spec.name == "num_sms")
+        value = num_sms_;
+      else if (spec.default_value)
+        value = defaults_[i].evaluate(sizes(frame));
+      else
+        refuse_missing_size(plan_, spec);
+    }
+    if (value < spec.min || value > spec.max) refuse_size(plan_, spec, value);
+    frame.values[i] = value;
+  }
+  run(domain_phase_, frame);
+  check_domain(frame);
+}
+
+void LaunchProgram::check_domain(const LaunchFrame& frame) const {
+  for (std::size_t i = 0; i < domain_.size(); ++i) {
+    const std::int64_t lhs = frame.values[domain_[i].lhs], rhs = frame.values[domain_[i].rhs];
+    if (!holds(lhs, domain_[i].relation, rhs)) refuse_domain(plan_, plan_.domain[i], lhs, rhs);
+  }
+}
+
+void LaunchProgram::check_buffers(const LaunchArguments& arguments, const LaunchFrame& frame) const {
+  if (arguments.buffers.size() != plan_.buffers.size())
+    refuse_count(plan_, "buffers", arguments.buffers.size(), plan_.buffers.size());
+  for (std::size_t i = 0; i < plan_.buffers.size(); ++i) {
+    const BufferSpec& spec = plan_.buffers[i];
+    const DevicePointer pointer = arguments.buffers[i];
+    if (pointer == 0 && !spec.is_optional) check_null_buffer(plan_, spec, size_names_, sizes(frame));
+    if (!is_multiple(pointer, spec.alignment)) refuse_alignment(plan_, spec.name, pointer, spec.alignment);
+  }
+}
+
+void LaunchProgram::fill_scalars(const LaunchArguments& arguments, LaunchFrame& frame) const {
+  if (arguments.scalars.size() != plan_.scalars.size())
+    refuse_count(plan_, "scalars", arguments.scalars.size(), plan_.scalars.size());
+  for (std::size_t i = 0; i < plan_.scalars.size(); ++i) {
+    double value = arguments.scalars[i];
+    if (std::isnan(value)) {
+      if (!plan_.scalars[i].default_value) refuse_missing_scalar(plan_, plan_.scalars[i]);
+      value = *plan_.scalars[i].default_value;
+    }
+    frame.scalars[i] = static_cast<float>(value);
+  }
+}
+
+void LaunchProgram::check_workspace(const LaunchArguments& arguments, std::int64_t bytes) const {
+  if (bytes <= 0) return;
+  if (arguments.workspace == 0 || arguments.workspace_bytes < bytes) refuse_workspace(plan_, arguments, bytes);
+  if (!is_multiple(arguments.workspace, plan_.workspace.alignment))
+    refuse_alignment(plan_, "workspace", arguments.workspace, plan_.workspace.alignment);
+}
+
+void LaunchProgram::prepare_grid(std::size_t index, LaunchFrame& frame) const {
+  constexpr std::int64_t kMaxGrid[3] = {INT32_MAX, 65535, 65535};
+  const LaunchStep& spec = plan_.steps[index];
+  frame.is_skipped[index] = false;
+  for (std::size_t i = 0; i < 3; ++i) {
+    const std::int64_t extent = frame.values[steps_[index].grid[i]];
+    if (extent < 0 || extent > kMaxGrid[i]) refuse_grid(plan_, spec, i, extent, kMaxGrid[i]);
+    const auto narrow = static_cast<std::uint32_t>(extent);
+    if (spec.cluster[i] > 1 && narrow % spec.cluster[i] != 0) refuse_cluster(plan_, spec, i, extent);
+    frame.grids[index][i] = narrow;
+    if (extent == 0) frame.is_skipped[index] = true;
+  }
+}
+
+void LaunchProgram::prepare_map(std::size_t index, const LaunchArguments& arguments, Device& device,
+                                LaunchFrame& frame) const {
+  const std::uint32_t bit = 1u << index;
+  if ((frame.encoded & bit) != 0) return;
+  const Map& map = maps_[index];
+  ResolvedTensorMap resolved = map.fixed;
+  resolved.address = arguments.buffers[map.buffer];
+  std::int64_t all = 0;  // negative when any of them is
+  for (std::size_t i = 0; i < resolved.rank; ++i) {
+    all |= frame.values[map.dims[i]];
+    resolved.dims[i] = static_cast<std::uint64_t>(frame.values[map.dims[i]]);
+  }
+  for (std::size_t i = 0; i + 1 < resolved.rank; ++i) {
+    all |= frame.values[map.strides[i]];
+    resolved.strides_bytes[i] = static_cast<std::uint64_t>(frame.values[map.strides[i]]);
+  }
+  if (all < 0) map.bound.resolve(sizes(frame), resolved.address);  // which throws, and says which
+  const bool is_legal = (map.is_fixed_legal && are_numbers_legal(resolved, map.alignment_mask)) ||
+                        first_broken_rule(resolved, target_) == TensorMapRule::none;
+  if (!is_legal) refuse_tensor_map(plan_, resolved, map.bound.name(), target_);
+  device.encode(resolved, frame.maps[index]);
+  frame.encoded |= bit;
+}
+
+void LaunchProgram::prepare_step(std::size_t index, const LaunchArguments& arguments, Device& device,
+                                 LaunchFrame& frame) const {
+  const Step& step = steps_[index];
+  run(step.phase, frame);
+  for (std::size_t i = 0; i < step.parameters.size(); ++i) {
+    const Parameter& parameter = step.parameters[i];
+    const auto source = static_cast<std::size_t>(parameter.source);
+    const auto number = [&] { return frame.values[parameter.value]; };
+    std::uint64_t& value = frame.parameters[index][i];
+    frame.pointers[index][i] = &value;
+    switch (parameter.kind) {
+      case ParameterKind::tensor_map:
+        prepare_map(source, arguments, device, frame);
+        frame.pointers[index][i] = &frame.maps[source];
+        break;
+      case ParameterKind::pointer: {
+        const DevicePointer base = parameter.source == kWorkspace ? arguments.workspace : arguments.buffers[source];
+        value = base == 0 ? 0 : base + static_cast<std::uint64_t>(number());
+        break;
+      }
+      case ParameterKind::i32: {
+        const std::int64_t wide = number();
+        if (wide < INT32_MIN || wide > INT32_MAX) refuse_i32(plan_, plan_.steps[index].parameters[i], wide);
+        const auto narrow = static_cast<std::int32_t>(wide);
+        std::memcpy(&value, &narrow, sizeof narrow);
+        break;
+      }
+      case ParameterKind::i64:
+        value = static_cast<std::uint64_t>(number());
+        break;
+      case ParameterKind::f32:
+        std::memcpy(&value, &frame.scalars[source], sizeof(float));
+        break;
+    }
+  }
+}
+
+void LaunchProgram::prepare(const LaunchArguments& arguments, Device& device, LaunchFrame& frame) const {
+  frame.encoded = 0;
+  prepare_sizes(arguments, frame);
+  check_buffers(arguments, frame);
+  fill_scalars(arguments, frame);
+  run(common_phase_, frame);
+  frame.workspace_bytes = frame.values[workspace_bytes_];
+  check_workspace(arguments, frame.workspace_bytes);
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    prepare_grid(i, frame);
+    if (!frame.is_skipped[i]) prepare_step(i, arguments, device, frame);
+  }
+}
+
+std::int64_t LaunchProgram::workspace_bytes(const LaunchFrame& frame) const {
+  return BoundExpression(plan_.workspace.bytes, size_names_).evaluate(sizes(frame));
+}
+
+std::vector<std::pair<std::string, ResolvedTensorMap>> LaunchProgram::resolve_maps(const LaunchArguments& arguments,
+                                                                                   const LaunchFrame& frame) const {
+  std::vector<std::pair<std::string, ResolvedTensorMap>> resolved;
+  for (const Map& map : maps_) {
+    const DevicePointer address = map.buffer < arguments.buffers.size() ? arguments.buffers[map.buffer] : 0;
+    resolved.emplace_back(map.bound.name(), map.bound.resolve(sizes(frame), address));
+  }
+  return resolved;
+}
+
+}  // namespace tessera
