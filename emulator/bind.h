@@ -145,7 +145,6 @@ Handler tensor_store(const Decoded& d);
 Handler ldmatrix(const Decoded& d);
 Handler stmatrix(const Decoded& d);
 
-
 // exec_wgmma.cpp
 Handler wgmma(const Decoded& d);
 Handler wgmma_fence(const Decoded& d);

@@ -3,8 +3,6 @@
 // The four warps of a warpgroup issue an instruction one by one, as far apart as the schedule likes; when the fourth
 // has, the whole operation is queued, and the accumulators change when it completes. Operations of a warpgroup complete
 // in order. Sums are the tensor core's own (emulator/math/mma_path.h).
-#include "emulator/wgmma.h"
-
 #include <fmt/format.h>
 
 #include "emulator/async_memory.h"
@@ -12,6 +10,7 @@
 #include "emulator/math/fragments.h"
 #include "emulator/math/matrix_descriptor.h"
 #include "emulator/math/mma_tile.h"
+#include "emulator/wgmma.h"
 
 namespace tessera::emulator {
 namespace {
@@ -98,17 +97,18 @@ class Product {
   bool read_memory(U64 bits, Format format, math::Major major, int count, bool negate, math::MmaOperand& out) {
     const math::DecodedDescriptor decoded = math::decode_descriptor(math::DescriptorKind::wgmma, bits);
     if (decoded.issue == math::DescriptorIssue::reserved_bits)
-      report("descriptor-reserved-bits", false, bits, fmt::format("descriptor 0x{:016x} has bits set that must be zero", bits),
+      report("descriptor-reserved-bits", false, bits,
+             fmt::format("descriptor 0x{:016x} has bits set that must be zero", bits),
              "fields in bytes instead of 16-byte units, or shifted");
     Cta& cta = *warp_.cta;
     bool ok = true;
     const auto run = major == math::Major::k ? math::MmaOperand::Run::along_k : math::MmaOperand::Run::along_index;
-    math::for_each_chunk(decoded.descriptor, major, shape_.bits, count, shape_.k,
-                         [&](U32 address, int index, int k, int elements) {
-                           if (!ok) return;
-                           ok = check_chunk(cta, address, bits);
-                           if (ok) out.decode(format, cta.shared.data() + (address - kSharedBase), elements, index, k, run, negate);
-                         });
+    math::for_each_chunk(
+        decoded.descriptor, major, shape_.bits, count, shape_.k, [&](U32 address, int index, int k, int elements) {
+          if (!ok) return;
+          ok = check_chunk(cta, address, bits);
+          if (ok) out.decode(format, cta.shared.data() + (address - kSharedBase), elements, index, k, run, negate);
+        });
     return ok;
   }
 
@@ -116,7 +116,8 @@ class Product {
     const U32 offset = address - kSharedBase;
     if (offset >= cta.shared_bytes || cta.shared_bytes - offset < 16) {
       report("smem-out-of-bounds", true, address,
-             fmt::format("descriptor 0x{:016x} reaches offset {} of {} bytes", bits, static_cast<std::int32_t>(offset), cta.shared_bytes),
+             fmt::format("descriptor 0x{:016x} reaches offset {} of {} bytes", bits, static_cast<std::int32_t>(offset),
+                         cta.shared_bytes),
              "LBO and SBO exchanged, or given in bytes or elements instead of 16-byte units");
       return false;
     }
@@ -211,7 +212,8 @@ Step issue(Warp& w, const Instruction& in, Mask active) {
   const U64 a = a_in_registers ? 0 : uniform<U64>(w, in.op[1], active);
   const U64 b = uniform<U64>(w, in.op[2], active);
   const Mask scale = w.read_predicate(in.op[3]) & active;
-  if (scale != 0 && scale != active) return w.fault(in, "wgmma-not-uniform", "scale-d differs between the lanes of a warp");
+  if (scale != 0 && scale != active)
+    return w.fault(in, "wgmma-not-uniform", "scale-d differs between the lanes of a warp");
 
   const std::size_t slot = static_cast<std::size_t>(w.async.wgmma_issued - group.first);
   if (slot == group.forming.size()) {
@@ -224,13 +226,15 @@ Step issue(Warp& w, const Instruction& in, Mask active) {
     made.chain = &group;
   }
   WgmmaOperation& operation = *group.forming[slot];
-  if (operation.in != &in || operation.a_descriptor != a || operation.b_descriptor != b || operation.accumulate != (scale != 0))
-    return w.fault(in, "wgmma-not-uniform",
-                   fmt::format("this warp issues A 0x{:x} B 0x{:x} scale-d {}; another warp of its warpgroup issued PTX line {} "
-                               "with A 0x{:x} B 0x{:x} scale-d {}",
-                               a, b, scale != 0, operation.in->line, operation.a_descriptor, operation.b_descriptor,
-                               operation.accumulate),
-                   "a descriptor computed from the thread or warp index");
+  if (operation.in != &in || operation.a_descriptor != a || operation.b_descriptor != b ||
+      operation.accumulate != (scale != 0))
+    return w.fault(
+        in, "wgmma-not-uniform",
+        fmt::format("this warp issues A 0x{:x} B 0x{:x} scale-d {}; another warp of its warpgroup issued PTX line {} "
+                    "with A 0x{:x} B 0x{:x} scale-d {}",
+                    a, b, scale != 0, operation.in->line, operation.a_descriptor, operation.b_descriptor,
+                    operation.accumulate),
+        "a descriptor computed from the thread or warp index");
   ++w.async.wgmma_issued;
   operation.warps[member] = &w;
   ++w.async.wgmma.current().pending;
@@ -267,12 +271,23 @@ Step wait(Warp& w, const Instruction& in, Mask active) {
 
 bool find_format(Type type, Format& format) {
   switch (type) {
-    case Type::f16: format = Format::f16; return true;
-    case Type::bf16: format = Format::bf16; return true;
-    case Type::tf32: format = Format::tf32; return true;
-    case Type::e4m3: format = Format::e4m3; return true;
-    case Type::e5m2: format = Format::e5m2; return true;
-    default: return false;
+    case Type::f16:
+      format = Format::f16;
+      return true;
+    case Type::bf16:
+      format = Format::bf16;
+      return true;
+    case Type::tf32:
+      format = Format::tf32;
+      return true;
+    case Type::e4m3:
+      format = Format::e4m3;
+      return true;
+    case Type::e5m2:
+      format = Format::e5m2;
+      return true;
+    default:
+      return false;
   }
 }
 

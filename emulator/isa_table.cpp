@@ -354,7 +354,8 @@ constexpr Form kForms[] = {
      bind::wgmma},
     {"wgmma.mma_async", "f32 bf16 bf16", "sync aligned m64n#k16", "L w s:b64 c i i i i?", "sm_90a", "wgmma.mma_async",
      bind::wgmma},
-    {"wgmma.mma_async", "f32 tf32 tf32", "sync aligned m64n#k8", "L w s:b64 c i i i? i?", "sm_90a", "wgmma.mma_async", bind::wgmma},
+    {"wgmma.mma_async", "f32 tf32 tf32", "sync aligned m64n#k8", "L w s:b64 c i i i? i?", "sm_90a", "wgmma.mma_async",
+     bind::wgmma},
     {"wgmma.mma_async", "f32|f16 e4m3|e5m2 e4m3|e5m2", "sync aligned m64n#k32", "L w s:b64 c i i i? i?", "sm_90a",
      "wgmma.mma_async", bind::wgmma},
 
