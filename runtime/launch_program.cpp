@@ -65,13 +65,14 @@ std::size_t LaunchProgram::bind(const Expression& expression, Phase& phase, cons
   const auto [place, is_new] = values_of_texts_.try_emplace(expression.text(), num_values_);
   if (is_new) ++num_values_;
   TESSERA_ASSERT(num_values_ <= kMaxValues, std::to_string(num_values_));
-  const auto computes = [&](const Phase& other) {
-    return std::any_of(other.begin(), other.end(), [&](const Evaluation& e) { return e.value == place->second; });
+  const std::size_t value = place->second;
+  const auto computes = [value](const Phase& other) {
+    return std::any_of(other.begin(), other.end(), [value](const Evaluation& e) { return e.value == value; });
   };
   const bool is_computed = computes(phase) || std::any_of(earlier.begin(), earlier.end(),
                                                           [&](const Phase* other) { return computes(*other); });
-  if (!is_computed) phase.push_back({BoundExpression(expression, size_names_), place->second});
-  return place->second;
+  if (!is_computed) phase.push_back({BoundExpression(expression, size_names_), value});
+  return value;
 }
 
 /// The places of dims and strides; the steps that use the map compute them.
