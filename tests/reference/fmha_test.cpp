@@ -220,6 +220,29 @@ TEST_CASE("faults are found and described") {
   }
 }
 
+TEST_CASE("the reference maximum may trail the true one by a factor of 2^8, not more and not ahead") {
+  for (const bool is_exact : {false, true}) {
+    Case c = make_case({1, 2, 1, 20, 50, 64}, DType::bf16, Mask::none, false);
+    c.check.is_exact = is_exact;
+    if (is_exact) c.check.softmax_scale = std::numbers::ln2;
+    const FmhaTensors in =
+        is_exact ? make_integer_inputs(c.sizes, c.dtype, 4) : make_inputs(c.sizes, c.dtype, Fill::normal, 4);
+    const Outputs right = run_model(c, in);
+    for (const int doublings : {0, 1, 8, 9, -1}) {
+      Outputs out = right;
+      for (std::int64_t i = 0; i < out.row_max.elements(); ++i) {
+        out.row_max.set(i, out.row_max.at(i) - doublings * std::numbers::ln2);
+        out.row_sum.set(i, std::ldexp(out.row_sum.at(i), doublings));
+      }
+      for (std::int64_t i = 0; i < out.o.elements(); ++i) out.o.set(i, std::ldexp(out.o.at(i), doublings));
+      const Comparison result = verdict(c, in, out);
+      CAPTURE(problems(result));
+      CAPTURE(doublings);
+      CHECK(result.pass == (doublings >= 0 && doublings <= 8));
+    }
+  }
+}
+
 TEST_CASE("rows that see no key are zero with -inf statistics, nothing else passes") {
   const Case c = make_case({1, 1, 1, 8, 4, 64}, DType::bf16, Mask::causal, true);
   const FmhaTensors in = make_inputs(c.sizes, c.dtype, Fill::normal, 1);
