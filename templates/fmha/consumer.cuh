@@ -138,7 +138,6 @@ struct Consumer {
       next.advance();
       const unsigned k_slot = wait_k(next);
       wait_turn();
-      OutputMma<C>::hold(output);
       ptx::wgmma_fence();
       issue_scores<C>(scores, q_of_tile, k_slot);
       wait_v(kv);
@@ -160,50 +159,42 @@ struct Consumer {
     }
   }
 
-  // A tile's last product, with no scores beside it, and the end of the tile.
+  // A tile's last product, with no scores beside it.
   __device__ __forceinline__ void close(const TileIndex& tile, const Probabilities<C>& probabilities,
-                                        Accumulator<C>& output) {
-    float factor[2];
+                                        Accumulator<C>& output, float (&factor)[2]) {
     wait_v(kv);
-    OutputMma<C>::hold(output);
     ptx::wgmma_fence();
     issue_output<C>(output, probabilities, v_slot(kv));
     finish_rows(tile, factor);
     ptx::wgmma_wait_group<0>();
     OutputMma<C>::hold(output);
-    release(kBarriers.v_empty, kv);
-    stage_output<C>(output, factor, warpgroup, q, smem);
   }
 
-  // The first scores of a tile, and beside them the end of the one before, if it is still open. If not, the second
+  // The first scores of a tile, and beside them the last product of the one before, if it is still open. If not, that
   // product has nothing to do: it multiplies what happens to lie in shared memory into an O that is cleared afterwards.
-  // A wgmma in a branch would make ptxas serialise them all, and a second copy of this code would double its time.
-  __device__ __forceinline__ void change(bool was_open, const TileIndex& old_tile, const TileIndex& new_tile,
-                                         int hidden, Scores<C>& scores, Probabilities<C>& probabilities,
-                                         Accumulator<C>& output) {
-    const bool is_open = C.q_stages == 2 && was_open;
-    const QPosition old_q = q;
+  // A wgmma in a branch would make ptxas serialise them all, and a second copy of this code would take its time.
+  __device__ __forceinline__ void change(bool is_open, const TileIndex& old_tile, const TileIndex& new_tile, int hidden,
+                                         Scores<C>& scores, Probabilities<C>& probabilities, Accumulator<C>& output,
+                                         float (&factor)[2]) {
+    const KvPosition of_v = kv;
     begin(new_tile);
     for (int i = 0; i < hidden; ++i) skip_block();
-    KvPosition next = kv;
-    next.advance();
-    const unsigned k_slot = wait_k(next);
+    kv.advance();
+    const unsigned k_slot = wait_k(kv);
     wait_turn();
-    if constexpr (C.q_stages == 2) OutputMma<C>::hold(output);
     ptx::wgmma_fence();
     issue_scores<C>(scores, q_slot(), k_slot);
     if constexpr (C.q_stages == 2) {
-      if (is_open) wait_v(kv);
+      if (is_open) wait_v(of_v);
       ptx::wgmma_fence();
-      issue_output<C>(output, probabilities, v_slot(kv));
+      issue_output<C>(output, probabilities, v_slot(of_v));
     }
     pass_turn();
-    float factor[2];
-    if (is_open) finish_rows(old_tile, factor);
+    if (C.q_stages == 2 && is_open) finish_rows(old_tile, factor);
 
     ptx::wgmma_wait_group<C.q_stages == 2 ? 1 : 0>();
     ScoreMma<C>::hold(scores);
-    release(kBarriers.k_empty, next);
+    release(kBarriers.k_empty, kv);
     fix_up(scores);
     float correction[2];
     update_softmax(scores, rows, scale, correction);
@@ -212,34 +203,41 @@ struct Consumer {
       OutputMma<C>::hold(output);
     }
     pack<C>(probabilities, scores);
-    if (is_open) {
-      release(kBarriers.v_empty, kv);
-      stage_output<C>(output, factor, warpgroup, old_q, smem);
-    }
-    clear(output);
-    kv = next;
   }
 
   __device__ __forceinline__ void run() {
     Scores<C> scores;
     Probabilities<C> probabilities{};
     Accumulator<C> output;
+    float factor[2] = {0.0f, 0.0f};
     clear(output);
     bool is_open = false;
-    int old_round = 0;
+    TileIndex old_tile{0, 0, 0};
+    int round = 0;
 #pragma unroll 1
-    for (int round = 0;; round = schedule.next(round)) {
+    while (true) {
       const bool has_new = schedule.has(round);
-      const int hidden = has_new ? hidden_blocks(schedule.at(round)) : 0;
-      if (is_open && (C.q_stages == 1 || !has_new || hidden > 0)) {
-        close(schedule.at(old_round), probabilities, output);
-        is_open = false;
+      if (!has_new && !is_open) break;
+      const TileIndex new_tile = schedule.at(round);
+      const int hidden = hidden_blocks(new_tile);
+      const bool is_closed_alone = is_open && (C.q_stages == 1 || !has_new || hidden > 0);
+      const QPosition old_q = q;
+      const KvPosition of_v = kv;
+      if (is_closed_alone) {
+        close(old_tile, probabilities, output, factor);
+      } else {
+        change(is_open, old_tile, new_tile, hidden, scores, probabilities, output, factor);
       }
-      if (!has_new) break;
-      change(is_open, schedule.at(old_round), schedule.at(round), hidden, scores, probabilities, output);
+      if (is_open) {
+        release(kBarriers.v_empty, of_v);
+        stage_output<C>(output, factor, warpgroup, old_q, smem);
+      }
+      clear(output);
+      is_open = !is_closed_alone;
+      if (is_closed_alone) continue;
       run_blocks(scores, probabilities, output);
-      is_open = true;
-      old_round = round;
+      old_tile = new_tile;
+      round = schedule.next(round);
     }
   }
 };

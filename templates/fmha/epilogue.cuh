@@ -103,34 +103,28 @@ __device__ __forceinline__ void stage_output(const Accumulator<C>& output, const
   }
 }
 
-// The storing thread's side: all tiles of the CTA. A Q slot goes back to its loader when TMA has read the last of O.
+// The storing thread's side. A Q slot goes back to its loader when TMA has read the last of O.
 template <Config C>
-__device__ __forceinline__ void store_output(const Params& p, unsigned smem) {
+__device__ __forceinline__ void store_output(const Params& p, unsigned smem, const TileIndex& tile,
+                                             const RingPosition<C.q_stages>& q) {
   constexpr Barriers kBarriers = barriers(C);
   constexpr int kWarpgroups = consumer_warpgroups(C);
   constexpr int kPanels = C.head_dim / o_passes(C) / o_span_elements(C);
-  ptx::prefetch_tensormap(p.o);
-  RingPosition<C.q_stages> q;
-  Schedule<C>(p).for_each([&](const TileIndex& tile) {
 #pragma unroll 1  // unrolled, the addresses spill
-    for (int i = 0; i < o_passes(C) * kWarpgroups; ++i) {
-      const int pass = i / kWarpgroups;
-      const int warpgroup = i % kWarpgroups;
-      const int index = q.slot() * kWarpgroups + warpgroup;
-      // Each pass is a phase.
-      const unsigned full_parity = o_passes(C) == 1 ? q.parity() : static_cast<unsigned>(pass);
-      ptx::mbarrier_wait_parity(smem + kBarriers.o_full + 8 * index, full_parity);
-      ptx::tma_store_5d(p.o, smem + smem_layout(C).q.offset + index * q_slot_bytes(C), 0,
-                        tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup, pass * kPanels, tile.head, tile.batch);
-      ptx::cp_async_bulk_commit_group();
-      ptx::cp_async_bulk_wait_group_read<0>();
-      const bool is_last = pass == o_passes(C) - 1;
-      ptx::mbarrier_arrive(smem + (is_last ? kBarriers.q_empty + 8 * index : kBarriers.o_read + 8 * warpgroup));
-    }
-    q.advance();
-  });
-  // Stores must have left before the CTA's shared memory goes.
-  ptx::cp_async_bulk_wait_group<0>();
+  for (int i = 0; i < o_passes(C) * kWarpgroups; ++i) {
+    const int pass = i / kWarpgroups;
+    const int warpgroup = i % kWarpgroups;
+    const int index = q.slot() * kWarpgroups + warpgroup;
+    // Each pass is a phase.
+    const unsigned full_parity = o_passes(C) == 1 ? q.parity() : static_cast<unsigned>(pass);
+    ptx::mbarrier_wait_parity(smem + kBarriers.o_full + 8 * index, full_parity);
+    ptx::tma_store_5d(p.o, smem + smem_layout(C).q.offset + index * q_slot_bytes(C), 0,
+                      tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup, pass * kPanels, tile.head, tile.batch);
+    ptx::cp_async_bulk_commit_group();
+    ptx::cp_async_bulk_wait_group_read<0>();
+    const bool is_last = pass == o_passes(C) - 1;
+    ptx::mbarrier_arrive(smem + (is_last ? kBarriers.q_empty + 8 * index : kBarriers.o_read + 8 * warpgroup));
+  }
 }
 
 }  // namespace tessera::fmha

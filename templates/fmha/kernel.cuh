@@ -29,17 +29,20 @@ template <Config C>
 __device__ __forceinline__ void init_barriers(unsigned smem) {
   constexpr Barriers kBarriers = barriers(C);
   constexpr int kNumQ = C.q_stages * consumer_warpgroups(C);
+#pragma unroll 1
   for (int i = 0; i < kNumQ; ++i) {
     ptx::mbarrier_init(smem + kBarriers.q_full + 8 * i, 1);
     ptx::mbarrier_init(smem + kBarriers.q_empty + 8 * i, 1);
     ptx::mbarrier_init(smem + kBarriers.o_full + 8 * i, 4);
   }
+#pragma unroll 1
   for (int i = 0; i < C.stages; ++i) {
     ptx::mbarrier_init(smem + kBarriers.k_full + 8 * i, 1);
     ptx::mbarrier_init(smem + kBarriers.k_empty + 8 * i, 4 * consumer_warpgroups(C));
     ptx::mbarrier_init(smem + kBarriers.v_full + 8 * i, 1);
     ptx::mbarrier_init(smem + kBarriers.v_empty + 8 * i, 4 * consumer_warpgroups(C));
   }
+#pragma unroll 1
   for (int i = 0; i < consumer_warpgroups(C); ++i) {
     ptx::mbarrier_init(smem + kBarriers.o_read + 8 * i, 1);
   }
@@ -53,7 +56,13 @@ __device__ __forceinline__ void kernel(const Params& params) {
 
   extern __shared__ __align__(1024) unsigned char shared_memory[];
   const unsigned smem = ptx::shared_address(shared_memory);
-  if (threadIdx.x == 0) init_barriers<C>(smem);
+  if (threadIdx.x == 0) {
+    init_barriers<C>(smem);
+    ptx::prefetch_tensormap(params.q);
+    ptx::prefetch_tensormap(params.k);
+    ptx::prefetch_tensormap(params.v);
+    ptx::prefetch_tensormap(params.o);
+  }
   __syncthreads();
 
   constexpr RegisterBudget kBudget = register_budget(C);

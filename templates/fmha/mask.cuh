@@ -17,7 +17,7 @@ __device__ __forceinline__ void apply_mask(Scores<C>& scores, const Params& p, i
   const int limits[2] = {visible_keys<C>(p, row) - own_column, visible_keys<C>(p, row + 8) - own_column};
 #pragma unroll
   for (int v = 0; v < C.tile_n / 2; ++v) {
-    if (8 * (v / 4) + v % 2 >= limits[v / 2 % 2]) scores[v] = ptx::minus_infinity();
+    scores[v] = 8 * (v / 4) + v % 2 < limits[v / 2 % 2] ? scores[v] : ptx::minus_infinity();
   }
 }
 

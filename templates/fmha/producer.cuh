@@ -16,78 +16,79 @@
 
 namespace tessera::fmha {
 
+// K and V of a tile. Step i loads K of the i-th block and V of the one before it.
 template <Config C>
-__device__ __forceinline__ void load_kv(const Params& p, unsigned smem) {
+__device__ __forceinline__ void load_kv(const Params& p, unsigned smem, const TileIndex& tile,
+                                        RingPosition<C.stages>& k_ring) {
   constexpr SmemLayout kLayout = smem_layout(C);
   constexpr Barriers kBarriers = barriers(C);
-  ptx::prefetch_tensormap(p.k);
-  ptx::prefetch_tensormap(p.v);
-  RingPosition<C.stages> k_ring;
-  RingPosition<C.stages> v_ring;
-  const int group = p.heads_q / p.heads_kv;
-
-  Schedule<C>(p).for_each([&](const TileIndex& tile) {
-    const int head = tile.head / group;
-    const int end_row = min((tile.m + 1) * C.tile_m, p.seqlen_q);
-    const int blocks = key_blocks<C>(p, end_row);
-    // A tile that sees no key loads rows past the end instead, which are zeros: 0 * V must not meet an infinity.
-    const bool sees_none = visible_keys<C>(p, end_row - 1) <= 0;
-    const int end = sees_none ? max(p.seqlen_k, 1) + C.tile_n : blocks * C.tile_n;
-    // Step i loads K of the i-th block and V of the one before it.
+  const int head = tile.head / (p.heads_q / p.heads_kv);
+  const int end_row = min((tile.m + 1) * C.tile_m, p.seqlen_q);
+  const int blocks = key_blocks<C>(p, end_row);
+  // A tile that sees no key loads rows past the end instead, which are zeros: 0 * V must not meet an infinity.
+  const bool sees_none = visible_keys<C>(p, end_row - 1) <= 0;
+  const int end = sees_none ? max(p.seqlen_k, 1) + C.tile_n : blocks * C.tile_n;
+  RingPosition<C.stages> v_ring = k_ring;
 #pragma unroll 1
-    for (int i = 0; i <= blocks; ++i) {
-      if (i < blocks) {
-        const unsigned full = smem + kBarriers.k_full + 8 * k_ring.slot();
-        ptx::mbarrier_wait_parity(smem + kBarriers.k_empty + 8 * k_ring.slot(), k_ring.parity() ^ 1);
-        ptx::mbarrier_arrive_expect_tx(full, kv_slot_bytes(C));
-        ptx::tma_load_5d(smem + kLayout.k.offset + k_ring.slot() * kv_slot_bytes(C), p.k, full, 0,
-                         end - (i + 1) * C.tile_n, 0, head, tile.batch);
-        k_ring.advance();
-      }
-      if (i > 0) {
-        const unsigned full = smem + kBarriers.v_full + 8 * v_ring.slot();
-        ptx::mbarrier_wait_parity(smem + kBarriers.v_empty + 8 * v_ring.slot(), v_ring.parity() ^ 1);
-        ptx::mbarrier_arrive_expect_tx(full, kv_slot_bytes(C));
-        ptx::tma_load_5d(smem + kLayout.v.offset + v_ring.slot() * kv_slot_bytes(C), p.v, full, 0, end - i * C.tile_n,
-                         0, head, tile.batch);
-        v_ring.advance();
-      }
+  for (int i = 0; i <= blocks; ++i) {
+    if (i < blocks) {
+      const unsigned full = smem + kBarriers.k_full + 8 * k_ring.slot();
+      ptx::mbarrier_wait_parity(smem + kBarriers.k_empty + 8 * k_ring.slot(), k_ring.parity() ^ 1);
+      ptx::mbarrier_arrive_expect_tx(full, kv_slot_bytes(C));
+      ptx::tma_load_5d(smem + kLayout.k.offset + k_ring.slot() * kv_slot_bytes(C), p.k, full, 0,
+                       end - (i + 1) * C.tile_n, 0, head, tile.batch);
+      k_ring.advance();
     }
-  });
+    if (i > 0) {
+      const unsigned full = smem + kBarriers.v_full + 8 * v_ring.slot();
+      ptx::mbarrier_wait_parity(smem + kBarriers.v_empty + 8 * v_ring.slot(), v_ring.parity() ^ 1);
+      ptx::mbarrier_arrive_expect_tx(full, kv_slot_bytes(C));
+      ptx::tma_load_5d(smem + kLayout.v.offset + v_ring.slot() * kv_slot_bytes(C), p.v, full, 0, end - i * C.tile_n, 0,
+                       head, tile.batch);
+      v_ring.advance();
+    }
+  }
 }
 
 template <Config C>
-__device__ __forceinline__ void load_q(const Params& p, unsigned smem) {
+__device__ __forceinline__ void load_q(const Params& p, unsigned smem, const TileIndex& tile,
+                                       const RingPosition<C.q_stages>& q_ring) {
   constexpr SmemLayout kLayout = smem_layout(C);
   constexpr Barriers kBarriers = barriers(C);
   constexpr int kWarpgroups = consumer_warpgroups(C);
-  ptx::prefetch_tensormap(p.q);
-  RingPosition<C.q_stages> ring;
-
-  Schedule<C>(p).for_each([&](const TileIndex& tile) {
 #pragma unroll 1
-    for (int warpgroup = 0; warpgroup < kWarpgroups; ++warpgroup) {
-      const int slot = ring.slot() * kWarpgroups + warpgroup;
-      const unsigned full = smem + kBarriers.q_full + 8 * slot;
-      ptx::mbarrier_wait_parity(smem + kBarriers.q_empty + 8 * slot, ring.parity() ^ 1);
-      ptx::mbarrier_arrive_expect_tx(full, q_slot_bytes(C));
-      ptx::tma_load_5d(smem + kLayout.q.offset + slot * q_slot_bytes(C), p.q, full, 0,
-                       tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup, 0, tile.head, tile.batch);
-    }
-    ring.advance();
-  });
+  for (int warpgroup = 0; warpgroup < kWarpgroups; ++warpgroup) {
+    const int slot = q_ring.slot() * kWarpgroups + warpgroup;
+    const unsigned full = smem + kBarriers.q_full + 8 * slot;
+    ptx::mbarrier_wait_parity(smem + kBarriers.q_empty + 8 * slot, q_ring.parity() ^ 1);
+    ptx::mbarrier_arrive_expect_tx(full, q_slot_bytes(C));
+    ptx::tma_load_5d(smem + kLayout.q.offset + slot * q_slot_bytes(C), p.q, full, 0,
+                     tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup, 0, tile.head, tile.batch);
+  }
 }
 
+// One walk over the tiles for the three roles: the code that finds a tile exists once.
 template <Config C>
 __device__ __forceinline__ void produce(const Params& p, unsigned smem) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  if (warp == kWarpOfKv) {
-    if (ptx::elect_sync()) load_kv<C>(p, smem);
-  } else if (warp == kWarpOfQ) {
-    if (ptx::elect_sync()) load_q<C>(p, smem);
-  } else if (warp == kWarpOfO) {
-    if (ptx::elect_sync()) store_output<C>(p, smem);
+  if (warp > kWarpOfO || !ptx::elect_sync()) return;
+  const Schedule<C> schedule{p};
+  RingPosition<C.stages> k_ring;
+  RingPosition<C.q_stages> q_ring;
+#pragma unroll 1
+  for (int round = 0; schedule.has(round); round = schedule.next(round)) {
+    const TileIndex tile = schedule.at(round);
+    if (warp == kWarpOfKv) {
+      load_kv<C>(p, smem, tile, k_ring);
+    } else if (warp == kWarpOfQ) {
+      load_q<C>(p, smem, tile, q_ring);
+    } else {
+      store_output<C>(p, smem, tile, q_ring);
+    }
+    q_ring.advance();
   }
+  // Stores must have left before the CTA's shared memory goes.
+  ptx::cp_async_bulk_wait_group<0>();
 }
 
 }  // namespace tessera::fmha

@@ -74,12 +74,6 @@ struct Schedule {
     }
     return {m, head % p.heads_q, head / p.heads_q};
   }
-
-  // Calls work(tile) for each tile of this CTA.
-  template <class Work>
-  __device__ __forceinline__ void for_each(Work&& work) const {
-    for (int round = 0; has(round); round = next(round)) work(at(round));
-  }
 };
 
 // Number of keys that query `row` sees; may be negative.

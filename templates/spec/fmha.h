@@ -296,11 +296,12 @@ inline constexpr Tile kTiles[] = {
 // 1,024 / 4,096 / 16,384, all candidates in one run:
 //   head_dim 64   no mask 192x128 462 546 586, 256x64 506 543 559; causal 256x64 352 511 543, 192x128 278 480 531
 //   head_dim 128  no mask 192x80 624 735 755, 128x128 644 686 689; causal 128x128 455 631 667, 192x80 396 628 750
-//   head_dim 256  no mask 128x80 671 765 808, 128x64 671 774 806; causal 128x80 490 717 767, 128x64 507 720 766
+//   head_dim 256  no mask 128x64 671 774 806, 128x80 671 765 808; causal 128x64 507 720 766, 128x80 490 717 767 (and it
+//                 spills)
 TESSERA_HD constexpr Tile default_tile(int head_dim, Mask mask) {
   if (head_dim <= 64) return mask == Mask::none ? Tile{head_dim, 192, 128, 2} : Tile{head_dim, 256, 64, 2};
   if (head_dim <= 128) return mask == Mask::none ? Tile{head_dim, 192, 80, 2} : Tile{head_dim, 128, 128, 2};
-  return {head_dim, 128, 80, 2};
+  return {head_dim, 128, 64, 2};
 }
 
 // default_tile() with 128-byte swizzle, or the widest that divides a row, completed.
