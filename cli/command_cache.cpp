@@ -135,7 +135,9 @@ class CacheCommand final : public Command {
   }
 
   ExitCode list(Call& call, const CacheOptions& options) const {
-    const std::vector<CacheListing> entries = list_cache(options, filter());
+    std::vector<CacheListing> entries = list_cache(options, filter());
+    std::stable_sort(entries.begin(), entries.end(),
+                     [](const CacheListing& a, const CacheListing& b) { return a.kernel < b.kernel; });
     if (call.is_json()) {
       call.print_json({{"entries", json_of(entries)}});
       return kOk;

@@ -50,7 +50,7 @@ find_nvrtc() {
       rm -rf "$venv"
       python3 -m venv "$venv" >&2 || { say "no NVRTC: python3 -m venv failed"; return 0; }
     fi
-    "$venv/bin/pip" install --quiet --disable-pip-version-check 'nvidia-cuda-nvrtc==13.*' >&2 ||
+    "$venv/bin/pip" install --quiet --disable-pip-version-check 'nvidia-cuda-nvrtc==13.0.*' >&2 ||
       { say "no NVRTC: pip could not fetch nvidia-cuda-nvrtc; kernels will not compile here"; return 0; }
     found=$(find "$venv" -name 'libnvrtc.so.1*' ! -name '*.alt.*' | head -1)
   fi

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <csignal>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/error.h"
 #include "cli/call.h"
+#include "tests/support/fake_device.h"
 
 using namespace tessera;
 using namespace tessera::cli;
@@ -269,6 +271,71 @@ TEST_CASE("run without a GPU compiles, says so and succeeds") {
   const Json json = Json::parse(terminal.run({"run", "fmha", "--head-dim", "64", "--json"}).out);
   CHECK(has_keys(json, {"pass", "rel_error", "max_abs_error", "cosine", "rows_checked", "device", "time_us"}));
   CHECK(json["pass"].is_null());
+}
+
+TEST_CASE("run: what a device leaves unwritten or writes wrong fails with its place, what it writes right passes") {
+  Terminal terminal;
+  enum class Does { nothing, copy, copy_and_overrun } does = Does::nothing;
+  terminal.host.open_gpu = [&](std::string&) {
+    auto device = std::make_unique<FakeDevice>();
+    device->entries["tessera_copy2d_sm90a_r2_f32_32x128_sw128"] = {128, 128, 4, 4, 4, 4};
+    FakeDevice* fake = device.get();
+    device->on_launch = [fake, &does] {
+      if (does == Does::nothing) return;
+      const ResolvedTensorMap& x = fake->encoded[fake->encoded.size() - 2];
+      const ResolvedTensorMap& y = fake->encoded.back();
+      std::vector<std::byte> bytes(x.dims[0] * x.dims[1] * 4 + (does == Does::copy ? 0 : 8));
+      fake->copy_to_host(bytes.data(), x.address, bytes.size(), {});
+      fake->copy_to_device(y.address, bytes.data(), bytes.size(), {});
+      if (does == Does::copy) return;
+      bytes.assign(8, std::byte{0});
+      fake->copy_to_device(y.address + x.dims[0] * x.dims[1] * 4, bytes.data(), 8, {});
+    };
+    return device;
+  };
+  const std::vector<std::string> arguments = {"run", "copy2d", "--shape", "30,64", "--repeat", "3"};
+  Outcome outcome = terminal.run(arguments);
+  CHECK(outcome.code == 1);
+  CHECK(outcome.out.find("FAIL") != std::string::npos);
+  CHECK(outcome.out.find("y: 1920 of 1920 checked elements wrong; dim1 all, dim0 all") != std::string::npos);
+  does = Does::copy;
+  outcome = terminal.run(arguments);
+  CAPTURE(outcome.out);
+  CHECK(outcome.code == 0);
+  CHECK(outcome.out.find("pass: relative error 0") != std::string::npos);
+  const std::string saved = (terminal.folder.path / "y.npy").string();
+  outcome = terminal.run({"run", "copy2d", "--shape", "30,64", "--repeat", "0", "--save", "y=" + saved, "--json"});
+  CHECK(Json::parse(outcome.out)["pass"] == true);
+  CHECK(Json::parse(outcome.out)["device"] == "Fake GPU");
+  CHECK(terminal.run({"run", "copy2d", "--input", "x=" + saved, "--json"}).code == 0);
+  CHECK(terminal.run({"run", "copy2d", "--input", "y=" + saved}).err.find("has no input of that name") !=
+        std::string::npos);
+  does = Does::copy_and_overrun;
+  outcome = terminal.run(arguments);
+  CHECK(outcome.code == 1);
+  CHECK(outcome.out.find("y: 8 bytes after it overwritten, the nearest 1 away") != std::string::npos);
+}
+
+TEST_CASE("the README's and the tour's commands run") {
+  Terminal terminal;
+  const std::filesystem::path root = TESSERA_SOURCE_DIR;
+  int commands = 0;
+  for (const char* page : {"README.md", "docs/tour.md"}) {
+    std::istringstream text(read_text(root / page));
+    for (std::string line; std::getline(text, line);) {
+      if (line.starts_with("$ ")) line.erase(0, 2);
+      if (!line.starts_with("tessera ") || line.find("KEY") != std::string::npos) continue;
+      std::vector<std::string> words;
+      std::istringstream stream(line.substr(8));
+      for (std::string word; stream >> word && word != "#" && word != "|";)
+        words.push_back(word.ends_with(".json") ? (root / word).string() : word);
+      if (words.front().ends_with(":")) continue;  // prose
+      CAPTURE(line);
+      CHECK(terminal.run(words).code == 0);
+      ++commands;
+    }
+  }
+  CHECK(commands >= 8);
 }
 
 TEST_CASE("plan and emit print what they are asked for") {

@@ -145,3 +145,23 @@ TEST_CASE("the README is short, and each of its commands names a script or a sub
   }
   CHECK(commands >= 2);
 }
+
+TEST_CASE("every file that the tour names exists") {
+  const std::string text = read_text(kRoot / "docs/tour.md");
+  std::size_t named = 0;
+  for (std::size_t at = text.find('`'); at != std::string::npos;) {
+    const std::size_t end = text.find('`', at + 1);
+    if (end == std::string::npos) break;
+    const std::string word = text.substr(at + 1, end - at - 1);
+    at = text.find('`', end + 1);
+    const std::string top = word.substr(0, word.find('/'));
+    if (word.find('/') == std::string::npos || word.find(' ') != std::string::npos ||
+        word.find('\n') != std::string::npos)
+      continue;
+    if (!kAllowed.contains(top) && top != "templates" && top != "docs" && top != "tests") continue;
+    INFO(word);
+    CHECK(fs::exists(kRoot / word));
+    ++named;
+  }
+  CHECK(named > 20);
+}

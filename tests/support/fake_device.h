@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -36,6 +37,7 @@ class FakeDevice final : public Device {
   std::vector<std::string> calls;
   std::vector<Launch> launches;
   std::vector<ResolvedTensorMap> encoded;
+  std::function<void()> on_launch;  ///< what the kernel does, if anything
   bool capturing = false;
   std::uintptr_t context = 1;
   DeviceInfo info_;
@@ -90,6 +92,7 @@ class FakeDevice final : public Device {
     calls.push_back(fmt::format("launch {} grid {}x{}x{} stream {}", entry->first, request.grid[0], request.grid[1],
                                 request.grid[2], stream.handle));
     launches.push_back(std::move(launch));
+    if (on_launch) on_launch();
   }
 
  private:
