@@ -58,6 +58,10 @@ class FakeDevice final : public Device {
   }
   void set_bytes(DevicePointer to, std::uint8_t value, std::size_t bytes, Stream stream) override {
     calls.push_back(fmt::format("set_bytes {:#x} {} {} stream {}", to, value, bytes, stream.handle));
+    const auto block = memory_.upper_bound(to);
+    if (block == memory_.begin()) return;
+    if (to + bytes <= std::prev(block)->first + std::prev(block)->second.size())
+      std::memset(at(to, bytes), value, bytes);
   }
 
   Stream create_stream() override { return Stream::from_handle(++handles_); }
