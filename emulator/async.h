@@ -14,6 +14,7 @@
 namespace tessera::emulator {
 
 class Launch;
+struct Instruction;
 
 class AsyncOperation {
  public:
@@ -80,6 +81,14 @@ struct WarpAsync {
   std::array<GroupList, 32> bulk;  ///< cp.async.bulk, per lane
   std::array<GroupList, 32> copy;  ///< cp.async, per lane
   GroupList wgmma;
+  /// Registers of wgmmas that are not waited for: the instruction, and which committed group it belongs to.
+  struct InFlight {
+    const Instruction* in = nullptr;
+    std::uint64_t group = 0;
+  };
+  std::vector<InFlight> in_flight;
+  std::vector<bool> in_flight_places;  ///< by register offset / 64
+  std::uint64_t wgmma_groups = 0;      ///< committed so far
   std::uint64_t wgmma_issued = 0;
 };
 

@@ -25,6 +25,11 @@ bool gather(Warp& w, const Instruction& in, const Operand& mask_operand, Mask ac
         "a warp-wide mask in code that only some lanes reach, or the other way round", first_lane(active & ~wanted));
     return false;
   }
+  const Mask exited = wanted & w.started & ~w.alive;
+  if (exited != 0)
+    w.hazard(in, "member-mask-exited", first_lane(active), 0,
+             fmt::format("the member mask 0x{:08x} names lanes 0x{:08x}, which have exited", wanted, exited),
+             "a full mask after some threads have returned");
   return w.converged(wanted, active, out);
 }
 

@@ -183,6 +183,23 @@ class Product {
 
 }  // namespace
 
+bool Warp::check_registers(const Instruction& in) {
+  if (in.form->mnemonic.substr(0, 5) == "wgmma") return true;
+  const auto is_in_flight = [&](const Operand& op) {
+    const bool is_register = op.kind == Operand::Kind::reg || op.kind == Operand::Kind::address;
+    return is_register && !op.is_immediate && async.in_flight_places[op.offset / 64];
+  };
+  bool touched = false;
+  for (int i = 0; i < in.num_operands && !touched; ++i) {
+    touched = is_in_flight(in.op[i]);
+    for (int j = 0; j < in.op[i].count && !touched; ++j) touched = is_in_flight(in.op[i].elements[j]);
+  }
+  if (!touched) return true;
+  fault(in, "wgmma-register-in-flight", "a register of a wgmma that was not waited for is read or written",
+        "wgmma.wait_group is missing, or leaves one group too many in flight");
+  return false;
+}
+
 void WgmmaOperation::complete(Launch& launch) {
   Product(*this, launch).run();
   for (std::size_t i = 0; i < 4; ++i) {
@@ -199,6 +216,30 @@ bool check_warpgroup(Warp& w, const Instruction& in) {
   w.fault(in, "wgmma-warpgroup", "the warp belongs to no complete warpgroup of four warps",
           "a block size that is not a multiple of 128");
   return false;
+}
+
+// Marks the places of the registers of what is in flight.
+void mark(Warp& w) {
+  std::vector<bool>& places = w.async.in_flight_places;
+  places.assign(w.launch->entry.register_file_bytes / 64 + 1, false);
+  for (const WarpAsync::InFlight& flight : w.async.in_flight)
+    for (int i = 0; i < 2; ++i)
+      for (int j = 0; j < flight.in->op[i].count; ++j) places[flight.in->op[i].elements[j].offset / 64] = true;
+  w.watches_registers = !w.async.in_flight.empty();
+}
+void watch(Warp& w, const Instruction& in) {
+  w.async.in_flight.push_back({&in, w.async.wgmma_groups});
+  if (!w.watches_registers) return mark(w);
+  for (int i = 0; i < 2; ++i)
+    for (int j = 0; j < in.op[i].count; ++j) w.async.in_flight_places[in.op[i].elements[j].offset / 64] = true;
+}
+// All but the newest `allowed` groups are waited for.
+void release(Warp& w, U64 allowed) {
+  w.wgmma_fenced = false;
+  const U64 groups = w.async.wgmma_groups;
+  const U64 first_left = groups > allowed ? groups - allowed : 0;
+  std::erase_if(w.async.in_flight, [&](const WarpAsync::InFlight& f) { return f.group < first_left; });
+  mark(w);
 }
 
 // op: accumulators, A (descriptor or registers), B descriptor, scale-d, then immediates.
@@ -235,6 +276,10 @@ Step issue(Warp& w, const Instruction& in, Mask active) {
                     a, b, scale != 0, operation.in->line, operation.a_descriptor, operation.b_descriptor,
                     operation.accumulate),
         "a descriptor computed from the thread or warp index");
+  if (!w.wgmma_fenced)
+    w.hazard(in, "missing-wgmma-fence", -1, 0, "no wgmma.fence since the last wait",
+             "registers written before the wgmma may not have arrived when it reads them");
+  watch(w, in);
   ++w.async.wgmma_issued;
   operation.warps[member] = &w;
   ++w.async.wgmma.current().pending;
@@ -250,13 +295,16 @@ Step issue(Warp& w, const Instruction& in, Mask active) {
 
 Step fence_handler(Warp& w, const Instruction&, Mask active) {
   Step out{};
-  return w.converged(kAllLanes, active, out) ? Step::next : out;
+  if (!w.converged(kAllLanes, active, out)) return out;
+  w.wgmma_fenced = true;
+  return Step::next;
 }
 
 Step commit(Warp& w, const Instruction&, Mask active) {
   Step out{};
   if (!w.converged(kAllLanes, active, out)) return out;
   w.async.wgmma.commit();
+  ++w.async.wgmma_groups;
   return Step::next;
 }
 
@@ -265,7 +313,10 @@ Step wait(Warp& w, const Instruction& in, Mask active) {
   Step out{};
   if (!w.converged(kAllLanes, active, out)) return out;
   const auto allowed = static_cast<U64>(in.op[0].value);
-  if (w.async.wgmma.at_most(allowed, false)) return Step::next;
+  if (w.async.wgmma.at_most(allowed, false)) {
+    release(w, allowed);
+    return Step::next;
+  }
   return w.block({Wait::Kind::wgmma_groups, 0, allowed, 0});
 }
 

@@ -89,6 +89,7 @@ class Warp {
   std::uint32_t pc = 0;
   Mask mask = 0;               ///< of the running group
   Mask alive = 0;              ///< lanes that have not exited
+  Mask started = 0;            ///< lanes that exist
   std::uint32_t merge_pc = 0;  ///< the lowest pc of a parked group that could run
   Wake wake = Wake::none;      ///< why a blocked instruction is executed again
   Wait wait;                   ///< left by a handler that answers blocked
@@ -97,7 +98,9 @@ class Warp {
   std::uint64_t executed = 0;
   std::uint64_t fence_time = 0;  ///< Launch::fence_clock after the last fence.proxy.async
   std::uint64_t cluster_generation = 0;
-  Mask carry = 0;  ///< CC.CF, lane by lane
+  Mask carry = 0;                  ///< CC.CF, lane by lane
+  bool watches_registers = false;  ///< wgmmas are in flight: their registers must not be touched
+  bool wgmma_fenced = false;       ///< wgmma.fence since the last wait
   WarpAsync async;
 
   template <class T>
@@ -132,6 +135,8 @@ class Warp {
   void update_merge_pc();
   /// Lanes leave; true when none of the running group is left.
   bool exit_lanes(Mask active);
+  /// While wgmmas are in flight: false after a report when the instruction touches their registers.
+  bool check_registers(const Instruction& in);
   bool is_done() const { return alive == 0; }
 
   /// Reports a failure at the running instruction.

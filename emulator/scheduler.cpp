@@ -144,7 +144,7 @@ void Scheduler::start_warp(Warp& warp, Cta& cta, int index) {
   warp.index = index;
   const std::uint32_t lanes =
       std::min<std::uint32_t>(kLanes, cta.num_threads - static_cast<std::uint32_t>(index) * kLanes);
-  warp.alive = lanes == kLanes ? kAllLanes : (Mask{1} << lanes) - 1;
+  warp.alive = warp.started = lanes == kLanes ? kAllLanes : (Mask{1} << lanes) - 1;
   Group group;
   group.mask = warp.alive;
   warp.parked.push_back(group);
@@ -308,7 +308,10 @@ Scheduler::Result Scheduler::execute(Warp& warp, std::uint64_t slice) {
     }
     ++warp.executed;
     Step step = Step::next;
-    if (active != 0) step = in.run(warp, in, active);
+    if (active != 0) {
+      if (warp.watches_registers && !warp.check_registers(in)) return Result::fault;
+      step = in.run(warp, in, active);
+    }
     switch (step) {
       case Step::next:
         ++warp.pc;
@@ -355,48 +358,6 @@ bool Scheduler::within_budget() {
   }
   launch_.findings.add(std::move(finding));
   return false;
-}
-
-void Scheduler::report_deadlock() {
-  EmulatorFinding finding;
-  finding.name = "deadlock";
-  finding.is_failure = true;
-  finding.entry = launch_.entry.name;
-  finding.message = "no warp can go on and nothing is on its way";
-  finding.cause = "an arrival or a copy that never happens, a wrong byte count, a phase or parity off by one";
-  int listed = 0;
-  bool diverged = false;
-  bool mismatch = false;  // every arrival is there, but the bytes do not add up and nothing is on its way
-  for (Warp* warp : warps_) {
-    for (const Group& group : warp->parked) {
-      const Instruction& in = launch_.entry.code[group.pc];
-      diverged = diverged || group.wait.kind == Wait::Kind::converge;
-      if (group.wait.kind == Wait::Kind::mbarrier) {
-        const Mbarrier* barrier = warp->cta->find_mbarrier(group.wait.index);
-        mismatch = mismatch || (barrier != nullptr && barrier->pending == 0 && barrier->tx != 0);
-      }
-      if (finding.ptx_line == 0) {
-        finding = [&] {
-          EmulatorFinding f = warp->finding(in, "deadlock", -1);
-          f.is_failure = true;
-          f.message = finding.message;
-          f.cause = finding.cause;
-          return f;
-        }();
-      }
-      if (++listed <= 40) finding.message += "\n  " + describe_wait(*warp, group);
-    }
-  }
-  if (listed > 40) finding.message += fmt::format("\n  and {} more", listed - 40);
-  if (diverged) {
-    finding.name = "collective-divergence";
-    finding.cause = "a .sync or .aligned instruction that only some lanes of the warp reach";
-  }
-  if (mismatch) {
-    finding.name = "expect-tx-mismatch";
-    finding.cause = "the bytes announced with expect_tx are not the box's (the whole box counts, also out of bounds)";
-  }
-  launch_.findings.add(std::move(finding));
 }
 
 }  // namespace tessera::emulator
