@@ -1,6 +1,8 @@
 // PTX ISA, "Floating Point Instructions" for f32 and f64. Rounding to nearest runs on the host's IEEE arithmetic, 32
 // lanes at a time; directed rounding and the approximate functions are emulator/math's.
+#include <bit>
 #include <cmath>
+#include <cstring>
 
 #include "emulator/bind.h"
 #include "emulator/lanes.h"
@@ -80,8 +82,35 @@ Handler pick_arithmetic(const Decoded& d) {
   return d.in->flags == 8 ? nearest<F, true> : nearest<F, false>;
 }
 
+// The host's fused multiply-add where it has one: without, std::fma is a call for every lane.
+#if defined(__x86_64__)
+template <bool kFtz>
+[[gnu::target("avx2,fma")]] void fma_lanes(const float* a, const float* b, const float* c, float* d) {
+  alignas(64) float result[kLanes];
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const auto flushed = [](float x) {
+      const U32 bits = std::bit_cast<U32>(x);
+      return std::bit_cast<float>(kFtz && (bits & 0x7F800000) == 0 ? bits & 0x80000000 : bits);
+    };
+    const float x = flushed(__builtin_fmaf(flushed(a[lane]), flushed(b[lane]), flushed(c[lane])));
+    result[lane] = x == x ? x : std::bit_cast<float>(math::kCanonicalNanF32);
+  }
+  std::memcpy(d, result, sizeof(result));
+}
+const bool has_fma = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+template <bool kFtz>
+void fma_lanes(const float*, const float*, const float*, float*) {}
+constexpr bool has_fma = false;
+#endif
+
 template <bool kFtz>
 Step fma_nearest(Warp& w, const Instruction& in, Mask active) {
+  if (active == kAllLanes && has_fma) {
+    fma_lanes<kFtz>(w.reg<float>(in.op[1].offset), w.reg<float>(in.op[2].offset), w.reg<float>(in.op[3].offset),
+                    w.reg<float>(in.op[0].offset));
+    return Step::next;
+  }
   return lift3<float, float, float, float>(w, in, active, [](float a, float b, float c) {
     return canonical(flush<kFtz>(std::fma(flush<kFtz>(a), flush<kFtz>(b), flush<kFtz>(c))));
   });

@@ -2,6 +2,8 @@
 //
 // Cache operators, eviction hints, memory orders and scopes have no effect here: accesses happen one after another,
 // which every order allows.
+#include <algorithm>
+
 #include "emulator/access.h"
 #include "emulator/bind.h"
 
@@ -18,9 +20,104 @@ Elements elements(const Operand& op) {
   return {&op, 1};
 }
 
+/// All 32 lanes in one piece of global or of one CTA's shared memory: checked once, as a range. first.data is where the
+/// lowest address lies; delta[lane] is the distance to it.
+struct Range {
+  Target first;
+  std::array<std::uint32_t, kLanes> delta;
+  bool is_dense = false;  ///< lane i follows lane i - 1 without a gap
+};
+
+// False: go lane by lane, which also finds out what is wrong.
+template <Space kSpace>
+bool find_range(const Warp& w, const Operand& op, std::size_t bytes, Range& out) {
+  if constexpr (kSpace == Space::local || kSpace == Space::param) return false;
+  std::uint64_t address[kLanes];
+  if (op.bytes == 4) {
+    const std::uint32_t* base = w.reg<std::uint32_t>(op.offset);
+    for (int lane = 0; lane < kLanes; ++lane)
+      address[lane] = static_cast<std::uint32_t>(base[lane] + static_cast<std::uint64_t>(op.value));
+  } else {
+    const std::uint64_t* base = w.reg<std::uint64_t>(op.offset);
+    for (int lane = 0; lane < kLanes; ++lane) address[lane] = base[lane] + static_cast<std::uint64_t>(op.value);
+  }
+  std::uint64_t low = address[0];
+  std::uint64_t high = address[0];
+  std::uint64_t bits = 0;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    low = std::min(low, address[lane]);
+    high = std::max(high, address[lane]);
+    bits |= address[lane];
+  }
+  if ((bits & (bytes - 1)) != 0 || high - low > (1u << 20)) return false;
+  if constexpr (kSpace == Space::generic)
+    if (low < kGlobalBase && low - kSharedWindow >= kWindowBytes) return false;
+  if (!locate<kSpace>(w, 0, low, high - low + bytes, out.first)) return false;
+  std::uint32_t gaps = 0;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    out.delta[static_cast<std::size_t>(lane)] = static_cast<std::uint32_t>(address[lane] - low);
+    gaps |=
+        out.delta[static_cast<std::size_t>(lane)] ^ static_cast<std::uint32_t>(static_cast<std::size_t>(lane) * bytes);
+  }
+  out.is_dense = gaps == 0;
+  return true;
+}
+
+/// Every byte that the lanes touch has these shadow bits.
+bool range_has(const Range& range, std::size_t bytes, std::uint8_t bits) {
+  const std::uint8_t* shadow = range.first.shadow;
+  if (range.is_dense) {
+    std::uint8_t all = 0xFF;
+    for (std::size_t i = 0; i < kLanes * bytes; ++i) all = static_cast<std::uint8_t>(all & shadow[i]);
+    return (all & bits) == bits;
+  }
+  for (const std::uint32_t delta : range.delta)
+    if (!shadow_has(shadow + delta, bytes, bits)) return false;
+  return true;
+}
+
+template <class T, Space kSpace>
+bool load_range(Warp& w, const Instruction& in) {
+  const Operand& to = in.op[0];
+  Range range;
+  if (to.kind == Operand::Kind::list || to.bytes != sizeof(T)) return false;
+  if (!find_range<kSpace>(w, in.op[1], sizeof(T), range) || !range_has(range, sizeof(T), kReadable)) return false;
+  T* d = w.reg<T>(to.offset);
+  if (range.is_dense) {
+    std::memcpy(d, range.first.data, kLanes * sizeof(T));
+  } else {
+    for (std::size_t lane = 0; lane < kLanes; ++lane)
+      std::memcpy(d + lane, range.first.data + range.delta[lane], sizeof(T));
+  }
+  return true;
+}
+
+template <class T, Space kSpace>
+bool store_range(Warp& w, const Instruction& in) {
+  const Operand& from = in.op[1];
+  Range range;
+  if (from.kind == Operand::Kind::list || from.bytes != sizeof(T)) return false;
+  if (!find_range<kSpace>(w, in.op[0], sizeof(T), range) || !range_has(range, sizeof(T), kAllocated)) return false;
+  const T* s = w.reg<T>(from.offset);
+  if (range.is_dense) {
+    std::memcpy(range.first.data, s, kLanes * sizeof(T));
+    note_written(w, range.first, kLanes * sizeof(T));
+    return true;
+  }
+  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    std::memcpy(range.first.data + range.delta[lane], s + lane, sizeof(T));
+    Target target = range.first;
+    target.shadow += range.delta[lane];
+    target.offset += range.delta[lane];
+    note_written(w, target, sizeof(T));
+  }
+  return true;
+}
+
 // T is one element as memory holds it.
 template <class T, Space kSpace>
 Step load(Warp& w, const Instruction& in, Mask active) {
+  if (active == kAllLanes && load_range<T, kSpace>(w, in)) return Step::next;
   const Elements to = elements(in.op[0]);
   const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(to.count);
   for (Mask rest = active; rest != 0; rest &= rest - 1) {
@@ -49,6 +146,7 @@ Step load(Warp& w, const Instruction& in, Mask active) {
 
 template <class T, Space kSpace>
 Step store(Warp& w, const Instruction& in, Mask active) {
+  if (active == kAllLanes && store_range<T, kSpace>(w, in)) return Step::next;
   const Elements from = elements(in.op[1]);
   const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(from.count);
   for (Mask rest = active; rest != 0; rest &= rest - 1) {
