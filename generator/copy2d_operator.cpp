@@ -95,6 +95,17 @@ LaunchPlan launch_of(const Config& c, const std::string& arch, const std::string
     step.parameters.push_back(
         {.name = map, .kind = ParameterKind::tensor_map, .value = {}, .source = map, .offset_bytes = {}});
   }
+  // A tensor store writes whole units: it would zero what follows a row that ends inside one, in y or behind it.
+  const int unit = 16 / dtype_bytes(c.dtype);
+  launch.domain.push_back(
+      {.lhs = Expression::parse("dim0"),
+       .relation = Relation::multiple_of,
+       .rhs = Expression(unit),
+       .message =
+           fmt::format("dim0 must be a multiple of {} (16 bytes): a tensor store writes whole 16-byte units, and "
+                       "zeroes what lies between a row's end and the end of its unit; pad the rows, or copy the "
+                       "tensor as bytes",
+                       unit)});
   // The rules bound one factor after the other, so that no product leaves 64 bits before a rule refuses it.
   std::string grid;
   for (int d = 0; d < copy2d::kMaxRank; ++d) {

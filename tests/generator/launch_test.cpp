@@ -184,6 +184,19 @@ TEST_CASE("a domain names what it refuses, before a product leaves 64 bits") {
   for (const char* const tensor : {"x", "y"})
     for (int d = 1; d < 5; ++d) sizes[tensor + ("_stride" + std::to_string(d))] = 1LL << 30;
   const Bound bound(copy, sizes);
-  CHECK(!bound.holds(copy.domain.at(0)));
-  CHECK(copy.domain.at(0).message == "the tiles along dimensions 0 to 1 must be at most 2,147,483,647 (grid)");
+  CHECK(bound.holds(copy.domain.at(0)));
+  CHECK(!bound.holds(copy.domain.at(1)));
+  CHECK(copy.domain.at(1).message == "the tiles along dimensions 0 to 1 must be at most 2,147,483,647 (grid)");
+}
+
+TEST_CASE("a copy takes only rows of whole 16-byte units, which is what a tensor store writes") {
+  for (const DType dtype : {DType::u8, DType::bf16, DType::f32, DType::f64}) {
+    const LaunchPlan copy = make_plan(Copy2d{.dtype = dtype}).launch;
+    const std::int64_t unit = 16 / dtype_bytes(dtype);
+    for (std::int64_t dim0 = 0; dim0 <= 4 * unit; ++dim0) {
+      const Bound bound(copy, {{"dim0", dim0}, {"dim1", 3}, {"x_stride1", 64}, {"y_stride1", 64}});
+      CHECK(bound.holds(copy.domain.at(0)) == (dim0 % unit == 0));
+    }
+  }
+  CHECK(make_plan(Copy2d{}).launch.domain.at(0).message.starts_with("dim0 must be a multiple of 4 (16 bytes): "));
 }

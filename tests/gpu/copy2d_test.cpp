@@ -126,7 +126,10 @@ TEST_CASE("copy2d: every element type") {
 TEST_CASE("a store writes whole 16-byte units: what a row leaves of its last one becomes zero") {
   if (device().info().compute_major != 9) return;
   const Plan plan = make_plan(problem_of(2, DType::f32, Swizzle::b128));
-  const Launcher launcher(device(), plan.launch, compiler().compile(emit(plan)));
+  const Image image = compiler().compile(emit(plan));
+  LaunchPlan without_domain = plan.launch;  // the plan refuses such rows: this is why
+  without_domain.domain.clear();
+  const Launcher launcher(device(), without_domain, image);
   constexpr std::int64_t kStride = 40, kRows = 4;
   for (const std::int64_t width : {31, 33, 34, 35}) {
     const std::size_t count = kStride * kRows + 64;
