@@ -222,11 +222,17 @@ Handler pick_type(const Decoded& d) {
 }
 
 Step no_effect(Warp&, const Instruction&, Mask) { return Step::next; }
+// createpolicy: policies are hints, any value does.
+Step zero_result(Warp& w, const Instruction& in, Mask active) {
+  return apply_lanes<std::uint64_t>(w, in.op[0], active, [](int) { return std::uint64_t{0}; });
+}
 
 }  // namespace
 
 Handler ld(const Decoded& d) { return pick_type<true>(d); }
 Handler st(const Decoded& d) { return pick_type<false>(d); }
-Handler nothing(const Decoded&) { return no_effect; }
+Handler nothing(const Decoded& d) {
+  return d.in->num_operands > 0 && d.in->op[0].is_destination ? zero_result : no_effect;
+}
 
 }  // namespace tessera::emulator::bind
