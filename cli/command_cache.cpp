@@ -40,13 +40,17 @@ OrderedJson json_of(const std::vector<CacheListing>& entries) {
 
 /// The machine code as nvdisasm prints it, through a temporary file.
 std::string disassemble(const std::vector<std::byte>& cubin) {
-  std::string path = (std::filesystem::temp_directory_path() / "tessera-sass-XXXXXX").string();
-  const int descriptor = mkstemp(path.data());
-  if (descriptor < 0) throw Error(ErrorKind::io, "no temporary file can be made for nvdisasm");
+  std::error_code code;
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(code);
+  std::string path = (folder / "tessera-sass-XXXXXX").string();
+  const int descriptor = code ? -1 : mkstemp(path.data());
+  if (descriptor < 0) throw Error(ErrorKind::io, "no temporary file can be made for nvdisasm: see TMPDIR");
   close(descriptor);
   write_file(path, std::span<const std::byte>(cubin));
+  std::string quoted;  // for a shell: ' becomes '\''
+  for (const char c : path) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
   const std::string command =
-      "PATH=\"$PATH:/usr/local/cuda/bin\"; command -v nvdisasm >/dev/null && nvdisasm -g '" + path + "' 2>&1";
+      "PATH=\"$PATH:/usr/local/cuda/bin\"; command -v nvdisasm >/dev/null && nvdisasm -g '" + quoted + "' 2>&1";
   std::string text;
   std::FILE* pipe = popen(command.c_str(), "r");
   std::array<char, 4096> buffer;

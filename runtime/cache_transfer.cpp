@@ -24,18 +24,23 @@ namespace {
 /// The folder could not be written: no fault of the archive.
 struct PublishFailed {};
 
-/// A file that appears under its name when it is complete, and not at all otherwise.
+/// A file that appears under its name when it is complete, and not at all otherwise. Links are followed. What is not a
+/// file (a pipe, a device) is written in place: a rename would replace it.
 class OutputFile {
  public:
-  explicit OutputFile(const std::filesystem::path& path)
-      : path_(path), partial_(fmt::format("{}.partial-{}", path.string(), ::getpid())) {
+  explicit OutputFile(const std::filesystem::path& path) : path_(path) {
+    std::error_code ignored;
+    const std::filesystem::file_status status = std::filesystem::status(path, ignored);
+    const bool is_in_place = std::filesystem::exists(status) && !std::filesystem::is_regular_file(status);
+    if (std::filesystem::is_regular_file(status)) path_ = std::filesystem::canonical(path);
+    if (!is_in_place) partial_ = fmt::format("{}.partial-{}", path_.string(), ::getpid());
     errno = 0;
-    out_.open(partial_, std::ios::binary | std::ios::trunc);
-    if (!out_) fail(path_, "cannot be opened for writing");
+    out_.open(is_in_place ? path : partial_, std::ios::binary | std::ios::trunc);
+    if (!out_) fail(path, "cannot be opened for writing");
   }
   ~OutputFile() {
     std::error_code ignored;
-    if (!is_done_) std::filesystem::remove(partial_, ignored);
+    if (!partial_.empty()) std::filesystem::remove(partial_, ignored);
   }
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
@@ -44,14 +49,15 @@ class OutputFile {
   }
   void finish() {
     out_.close();
-    if (!out_ || std::rename(partial_.c_str(), path_.c_str()) != 0) fail(path_, "cannot be written");
-    is_done_ = true;
+    if (!out_ || (!partial_.empty() && std::rename(partial_.c_str(), path_.c_str()) != 0))
+      fail(path_, "cannot be written");
+    partial_.clear();
   }
 
  private:
-  std::filesystem::path path_, partial_;
+  std::filesystem::path path_;
+  std::filesystem::path partial_;  // empty: written in place, or done
   std::ofstream out_;
-  bool is_done_ = false;
 };
 
 ArchiveSummary read_file(const std::filesystem::path& path, const ArchiveLimits& limits,

@@ -1,6 +1,9 @@
 #include "runtime/cache_admin.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <thread>
 
 #include "tests/runtime/cache_fixture.h"
 
@@ -236,6 +239,26 @@ TEST_CASE("cache admin: export by operator and arch, and without what is damaged
   CHECK(result.damaged[0].kernel == kOne);
   CHECK_THROWS_AS(export_cache(warm.options, warm.folder / "no/such/folder"), Error);
   CHECK(Bench::count(warm.folder / "") == 4);  // the cache, a, b, c: no partial file
+}
+
+TEST_CASE("cache admin: an export goes through links and into pipes, and replaces neither") {
+  Warm warm;
+  const fs::path file = warm.folder / "a.tar.zst", link = warm.folder / "link", pipe = warm.folder / "pipe";
+  export_cache(warm.options, file);
+  const std::string bytes = read_text(file);
+  write_file(file, "old");
+  fs::create_symlink(file, link);
+  export_cache(warm.options, link);
+  CHECK(fs::is_symlink(link));
+  CHECK(read_text(file) == bytes);
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  std::string piped;
+  std::thread reader([&] { piped = read_text(pipe); });
+  export_cache(warm.options, pipe);
+  reader.join();
+  CHECK(fs::is_fifo(pipe));
+  CHECK(piped == bytes);
+  CHECK_THROWS_AS(export_cache(warm.options, fs::path(warm.folder / ".")), Error);
 }
 
 TEST_CASE("cache admin: a bad archive imports nothing, a bad folder is an error") {
