@@ -1,0 +1,40 @@
+# cmake -D BUILD=... -D SOURCE=... -D CXX=... [-D SANITIZE=...] -P install_test.cmake
+set(prefix ${BUILD}/tests/install/prefix)
+set(example ${BUILD}/tests/install/example)
+file(REMOVE_RECURSE ${prefix} ${example})
+
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  message("$ ${ARGN}\n${output}")
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "exit code ${status}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+file(STRINGS ${SOURCE}/examples/attention/attention.cpp lines)
+list(LENGTH lines num_lines)
+if(num_lines GREATER_EQUAL 60)
+  message(FATAL_ERROR "examples/attention/attention.cpp has ${num_lines} lines; the promise is under 60")
+endif()
+
+set(flags "")
+if(SANITIZE)
+  set(flags -DCMAKE_CXX_FLAGS=-fsanitize=${SANITIZE})
+endif()
+run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${prefix} --strip)
+run(${CMAKE_COMMAND} -S ${SOURCE}/examples/attention -B ${example} -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_CXX_COMPILER=${CXX}
+    -DCMAKE_BUILD_TYPE=Release ${flags})
+run(${CMAKE_COMMAND} --build ${example})
+run(${prefix}/bin/tessera plan copy2d --json)
+
+# Without a compiler on this machine the example says so and fails: that much is then checked.
+set(ENV{TESSERA_CACHE_DIR} ${BUILD}/tests/install/cache)
+execute_process(COMMAND ${example}/attention RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+message("$ attention\n${output}")
+if(NOT status EQUAL 0 AND NOT output MATCHES "there is no compiler")
+  message(FATAL_ERROR "exit code ${status}")
+endif()
+if(status EQUAL 0 AND NOT output MATCHES "not run: |4096000 of 4096000 outputs are 1")
+  message(FATAL_ERROR "the example neither ran nor said why not")
+endif()
