@@ -1,4 +1,7 @@
 // tessera run: real inputs through the compiled kernel on a device, compared with the reference, timed.
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -34,6 +37,20 @@ reference::Tensor read_array(const Plan& plan, const std::string& name, const st
     return tensor;
   }
   throw Error(ErrorKind::usage, fmt::format("--input {}: {} has no input of that name", name, plan.op));
+}
+
+/// Arrays must fit the sizes of the launch, which may come from flags or from other arrays.
+void check_shapes(const Plan& plan, const LaunchSizes& launch, const std::vector<std::int64_t>& sizes,
+                  const RunFlags& flags) {
+  for (const BufferSpec& buffer : plan.launch.buffers) {
+    const auto given = flags.arrays.find(buffer.name);
+    if (given == flags.arrays.end()) continue;
+    std::vector<std::int64_t> expected;
+    for (const Expression& extent : buffer.shape) expected.push_back(launch.evaluate(extent, sizes));
+    if (given->second.shape != expected)
+      throw Error(ErrorKind::usage, fmt::format("--input {}: shape [{}] given, [{}] expected", buffer.name,
+                                                fmt::join(given->second.shape, ", "), fmt::join(expected, ", ")));
+  }
 }
 
 /// A number, or null: JSON has neither infinity nor NaN.
@@ -73,6 +90,8 @@ class RunCommand final : public Command {
     check_flags();
     const ProblemList list = read_problems(subject_, selectors_);
     const bool is_single = list.count() == 1;
+    if (!is_single && !output_files_.empty())
+      throw Error(ErrorKind::usage, fmt::format("--save keeps one run's outputs: there are {} problems", list.count()));
     std::string reason;
     const std::unique_ptr<Device> gpu = call.host().open_gpu ? call.host().open_gpu(reason) : nullptr;
     if (!gpu && device_ == "gpu") throw Error(ErrorKind::device, "no GPU here: " + reason);
@@ -91,7 +110,9 @@ class RunCommand final : public Command {
       }
     });
     if (call.is_json())
-      call.print_json(is_single ? results.front() : OrderedJson{{"pass", code == kOk}, {"runs", results}});
+      call.print_json(
+          is_single ? results.front()
+                    : OrderedJson{{"pass", gpu ? OrderedJson(code == kOk) : OrderedJson(nullptr)}, {"runs", results}});
     return rejected == list.count() ? kUnsupported : code;
   }
 
@@ -104,6 +125,9 @@ class RunCommand final : public Command {
       throw Error(ErrorKind::usage, fmt::format("--device = {}: must be one of gpu, emulator, auto", device_));
     if (run_.inputs != "normal" && run_.inputs != "uniform" && run_.inputs != "integer")
       throw Error(ErrorKind::usage, fmt::format("--inputs = {}: must be one of normal, uniform, integer", run_.inputs));
+    if (!run_.shape.empty() && subject_ == "fmha")
+      throw Error(ErrorKind::usage, "--shape: is for copy2d; fmha has --batch, --heads-q, --seqlen-q and others");
+    if (!scale_.empty() && subject_ == "copy2d") throw Error(ErrorKind::usage, "--softmax-scale: is for fmha");
     if (scale_.empty()) return;
     const auto [stop, error] = std::from_chars(scale_.data(), scale_.data() + scale_.size(), run_.softmax_scale);
     if (error != std::errc() || stop != scale_.data() + scale_.size() || !std::isfinite(run_.softmax_scale) ||
@@ -119,6 +143,7 @@ class RunCommand final : public Command {
       const auto [name, file] = parse_binding("--input", text);
       flags.arrays[name] = read_array(plan, name, file);
     }
+    for (const std::string& text : output_files_) check_save(plan, parse_binding("--save", text).first);
     const LaunchSizes launch(plan.launch);
     std::vector<GivenSize> given = op->sizes(problem, flags);
     if (gpu != nullptr && std::any_of(plan.launch.sizes.begin(), plan.launch.sizes.end(),
@@ -128,6 +153,7 @@ class RunCommand final : public Command {
     if (!sizes) throw Error(ErrorKind::usage, fmt::format("not all sizes of {} are known", plan.op));
     if (const auto problems = launch.problems(*sizes); !problems.empty())
       throw Error(ErrorKind::usage, problems.front(), {problems.begin() + 1, problems.end()});
+    check_shapes(plan, launch, *sizes, flags);
     const std::shared_ptr<Kernel> kernel = call.jit().kernel(problem);
     if (gpu == nullptr) return not_run(call, plan, reason);
     return run_on(call, *op, *kernel, *gpu, launch, *sizes, flags);
@@ -157,7 +183,7 @@ class RunCommand final : public Command {
         if (again.bytes != outputs.at(name).bytes)
           problems.push_back(fmt::format("{}: another launch with the same inputs gave other bits", name));
     }
-    save(plan, outputs);
+    save(outputs);
     reference::Comparison result = op.compare(plan, inputs, outputs, flags, call.jobs());
     problems.insert(problems.end(), result.problems.begin(), result.problems.end());
     const bool pass = problems.empty();
@@ -187,14 +213,19 @@ class RunCommand final : public Command {
       call.print(fmt::format("  time {:.1f} us (median of {}, L2 overwritten before each)\n", time_us, repeat_));
   }
 
-  void save(const Plan& plan, const std::map<std::string, reference::Tensor>& outputs) const {
+  static void check_save(const Plan& plan, const std::string& name) {
+    const bool is_output =
+        std::any_of(plan.launch.buffers.begin(), plan.launch.buffers.end(),
+                    [&](const BufferSpec& buffer) { return buffer.name == name && buffer.role != BufferRole::input; });
+    if (!is_output)
+      throw Error(ErrorKind::usage, fmt::format("--save {}: {} has no output of that name", name, plan.op));
+  }
+
+  void save(const std::map<std::string, reference::Tensor>& outputs) const {
     for (const std::string& text : output_files_) {
       const auto [name, file] = parse_binding("--save", text);
-      const auto found = outputs.find(name);
-      if (found == outputs.end())
-        throw Error(ErrorKind::usage, fmt::format("--save {}: {} has no output of that name", name, plan.op));
-      write_npy(file, {std::string(npy_descr_of(reference::dtype_name(found->second.dtype))), found->second.shape,
-                       found->second.bytes});
+      const reference::Tensor& tensor = outputs.at(name);
+      write_npy(file, {std::string(npy_descr_of(reference::dtype_name(tensor.dtype))), tensor.shape, tensor.bytes});
     }
   }
 

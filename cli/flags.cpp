@@ -27,7 +27,13 @@ void FlagSet::toggle(const std::string& name, bool& target, const std::string& h
 }
 
 void FlagSet::text(const std::string& name, const std::string& value, std::string& target, const std::string& help) {
-  app_.add_option(name, target)->take_last();
+  // An empty value is a script's unset variable, and no name or list that a flag takes.
+  const auto take = [name, &target](const CLI::results_t& given) {
+    if (given.back().empty()) throw Error(ErrorKind::usage, fmt::format("{} has an empty value", name));
+    target = given.back();
+    return true;
+  };
+  app_.add_option(name, take)->take_last();
   explain(name, value, help);
 }
 

@@ -105,8 +105,8 @@ std::vector<GivenSize> expected_sizes(const Problem& problem) {
     if (selector.kind != SelectorKind::hint) continue;
     const std::string text = selector.text(problem);
     std::int64_t value = 0;
-    std::from_chars(text.data(), text.data() + text.size(), value);
-    if (value != 0) given.push_back({std::string(selector.key), value});
+    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error == std::errc()) given.push_back({std::string(selector.key), value});
   }
   return given;
 }

@@ -44,7 +44,7 @@ class LaunchSizes {
   std::vector<BoundTensorMap> maps_;
 };
 
-/// The sizes that a problem's hints give: all that are known (not 0).
+/// The sizes that a problem's hints give: all that are known.
 std::vector<GivenSize> expected_sizes(const Problem& problem);
 
 }  // namespace tessera::cli

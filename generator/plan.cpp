@@ -65,7 +65,7 @@ std::string reason_of(const typename Operator::Problem& facts, const Choice<Oper
     if (!set.empty()) reason += fmt::format("; {}: {}", title, fmt::join(set, ", "));
   };
   list(SelectorKind::pin, "auto", "pinned");
-  list(SelectorKind::hint, "0", "hints");
+  list(SelectorKind::hint, "unknown", "hints");
   return reason;
 }
 

@@ -30,8 +30,9 @@ struct Arch {
   friend bool operator==(const Arch&, const Arch&) = default;
 };
 
-/// A size that the caller expects; 0: unknown.
+/// A size that the caller expects. 0 is a size like any other: a length may be 0.
 using Hint = std::int64_t;
+inline constexpr Hint kUnknownHint = -1;
 
 /// TMA load and store of one tile after the other: y = x for a tensor of rank 1..5. The smallest operator.
 struct Copy2d {
@@ -56,7 +57,8 @@ struct Fmha {
   std::optional<int> stages{};  ///< K/V ring slots
   std::optional<Swizzle> swizzle{};
   std::optional<MmaKind> mma_kind{};
-  Hint batch = 0, heads_q = 0, heads_kv = 0, seqlen_q = 0, seqlen_k = 0;
+  Hint batch = kUnknownHint, heads_q = kUnknownHint, heads_kv = kUnknownHint;
+  Hint seqlen_q = kUnknownHint, seqlen_k = kUnknownHint;
   friend bool operator==(const Fmha&, const Fmha&) = default;
 };
 

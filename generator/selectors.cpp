@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
 constexpr std::int64_t kMaxHint = std::int64_t{1} << 40;
-constexpr std::string_view kAuto = "auto";
+constexpr std::string_view kAuto = "auto", kUnknown = "unknown";
 
 [[noreturn]] void refuse(const Selector& selector, std::string_view text, const std::string& demand) {
   // A value that came from a file may be long or contain anything: what is shown of it stays one short line.
@@ -65,6 +65,12 @@ struct Field<Member> {
         return;
       }
     }
+    if constexpr (std::is_same_v<Value, Hint>) {
+      if (text == kUnknown) {
+        field = kUnknownHint;
+        return;
+      }
+    }
     if constexpr (std::is_same_v<Value, Arch>) {
       field = Arch::parse(text);
     } else if constexpr (std::is_enum_v<Value>) {
@@ -90,6 +96,8 @@ struct Field<Member> {
       return value.to_string();
     } else if constexpr (std::is_enum_v<Value>) {
       return std::string(to_word(value));
+    } else if (std::is_same_v<Value, Hint> && value == Value{kUnknownHint}) {
+      return std::string(kUnknown);
     } else {
       return std::to_string(value);
     }

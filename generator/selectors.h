@@ -2,7 +2,8 @@
 // `plan` prints and the documentation.
 //
 // Values go in and out as text, in one spelling everywhere: whole numbers in decimal, words of generator/words.h,
-// targets like "sm_90a". A pin that the planner may choose itself reads "auto"; a hint that is unknown reads "0".
+// targets like "sm_90a". A pin that the planner may choose itself reads "auto"; a hint that is unknown reads
+// "unknown".
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@ namespace tessera {
 enum class SelectorKind : std::uint8_t {
   fact,  ///< the compiled code depends on it
   pin,   ///< fixes a choice of the planner's; "auto" leaves it to the planner
-  hint   ///< an expected size, 0 when unknown: steers the planner's choice only
+  hint   ///< an expected size, or "unknown": steers the planner's choice only
 };
 std::string_view to_string(SelectorKind kind) noexcept;
 

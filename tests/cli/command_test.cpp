@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/npy.h"
 #include "cli/call.h"
 #include "tests/support/fake_device.h"
 
@@ -109,6 +110,13 @@ TEST_CASE("exit codes and messages") {
   fails({"run", "fmha", "--device", "tpu"}, 2, "--device = tpu: must be one of gpu, emulator, auto");
   fails({"run", "fmha", "--heads-q", "3", "--heads-kv", "2"}, 2, "heads_q must be a multiple of heads_kv");
   fails({"run", "fmha", "--input", "q"}, 2, "--input q: must be NAME=FILE.npy");
+  fails({"run", "fmha", "--shape", "3,4"}, 2, "--shape: is for copy2d");
+  fails({"run", "copy2d", "--softmax-scale", "2"}, 2, "--softmax-scale: is for fmha");
+  fails({"run", "fmha", "--save", "lse"}, 2, "--save lse: must be NAME=FILE.npy");
+  fails({"run", "fmha", "--save", "q=q.npy"}, 2, "--save q: fmha has no output of that name");
+  fails({"run", "fmha", "--mask", "none,causal", "--save", "o=o.npy"}, 2, "--save keeps one run's outputs");
+  fails({"run", "fmha", "--heads-q", "0"}, 2, "heads_q = 0: must be from 1 to");
+  fails({"plan", "fmha", "--head-dim", ""}, 2, "--head-dim has an empty value");
   fails({"run", "copy2d", "--shape", "1,x"}, 2, "--shape = 1,x: must be whole numbers");
   fails({"run", "copy2d", "--shape", "1,3,16"}, 2, "pin --rank 3");
   fails({"cache"}, 2, "cache: say what to do");
@@ -221,6 +229,21 @@ TEST_CASE("sizes outside a kernel's domain are found offline") {
   CHECK(Json::parse(outcome.out)["compiled"] == 1);
 }
 
+TEST_CASE("a size of 0 is a size, not an unknown one") {
+  Terminal terminal;
+  const std::vector<std::string> sizes = {"--batch", "1", "--heads-q", "1", "--seqlen-q", "0", "--seqlen-k", "9"};
+  const auto check = [&](const std::string& heads_kv) {
+    std::vector<std::string> arguments = {"check", "fmha", "--heads-kv", heads_kv};
+    arguments.insert(arguments.end(), sizes.begin(), sizes.end());
+    return terminal.run(arguments);
+  };
+  CHECK(check("1").code == 1);
+  CHECK(check("0").code == 3);
+  CHECK(check("0").err.find("heads_kv = 0: must be from 1 to 65536") != std::string::npos);
+  const Outcome plan = terminal.run({"plan", "fmha", "--seqlen-q", "0"});
+  CHECK(plan.out.find("hints: seqlen_q 0") != std::string::npos);
+}
+
 TEST_CASE("100,000 problems: distinct kernels are counted first, each compiles once") {
   Terminal terminal;
   std::string text = R"({"kernels": [{"op": "fmha", "head_dim": [64, 128], "mask": ["none", "causal"], "sizes": [)";
@@ -271,6 +294,19 @@ TEST_CASE("run without a GPU compiles, says so and succeeds") {
   const Json json = Json::parse(terminal.run({"run", "fmha", "--head-dim", "64", "--json"}).out);
   CHECK(has_keys(json, {"pass", "rel_error", "max_abs_error", "cosine", "rows_checked", "device", "time_us"}));
   CHECK(json["pass"].is_null());
+  CHECK(Json::parse(terminal.run({"run", "fmha", "--head-dim", "64,128", "--json"}).out)["pass"].is_null());
+}
+
+TEST_CASE("run: arrays must fit the sizes, with a GPU or without") {
+  Terminal terminal;
+  const std::string file = (terminal.folder.path / "q.npy").string();
+  write_npy(file, {"<u2", {1, 16, 8, 64}, std::vector<std::byte>(16384)});
+  const Outcome outcome = terminal.run({"run", "fmha", "--input", "q=" + file});
+  CHECK(outcome.code == 2);
+  CHECK(outcome.err == "tessera: --input q: shape [1, 16, 8, 64] given, [1, 16, 8, 128] expected\n");
+  CHECK(terminal.compiler->calls == 0);
+  CHECK(terminal.run({"run", "fmha", "--head-dim", "64", "--input", "q=" + file}).code == 0);
+  CHECK(terminal.run({"run", "fmha", "--head-dim", "64", "--input", "q=" + file, "--seqlen-q", "0"}).code == 2);
 }
 
 TEST_CASE("run: what a device leaves unwritten or writes wrong fails with its place, what it writes right passes") {

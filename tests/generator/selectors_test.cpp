@@ -43,9 +43,9 @@ TEST_CASE("every selector has a flag, a key that is the flag's name, a help text
       const std::string text = field_text(problem, selector.key);
       set_field(problem, selector.key, text);
       CHECK(problem == default_problem(op));
-      CHECK(selector.kind == (text == "auto" ? SelectorKind::pin
-                              : text == "0"  ? SelectorKind::hint
-                                             : SelectorKind::fact));
+      CHECK(selector.kind == (text == "auto"      ? SelectorKind::pin
+                              : text == "unknown" ? SelectorKind::hint
+                                                  : SelectorKind::fact));
     }
   }
 }
