@@ -82,12 +82,20 @@ class WarmCommand final : public Command {
     return rejected;
   }
 
+  // Compiled, and lost when this process ends: a warm that leaves nothing behind has failed.
+  std::int64_t unstored(const WarmReport& report) const {
+    if (is_dry_run_) return 0;
+    return std::count_if(report.entries.begin(), report.entries.end(),
+                         [](const WarmedKernel& kernel) { return kernel.error.empty() && !kernel.is_stored; });
+  }
+
   static bool is_explicit(const ProblemList& list, const Rejected& one) {
     return list.product_of(one.index).is_explicit();
   }
 
   ExitCode code(const ProblemList& list, const WarmReport& report, const std::vector<Rejected>& rejected) const {
     if (report.was_cancelled) return kInterrupted;
+    if (unstored(report) > 0) return kDevice;
     if (report.failed > 0) return kCompile;
     const bool is_none_legal = static_cast<std::int64_t>(rejected.size()) == list.count();
     const bool is_explicit_refused =
@@ -98,6 +106,8 @@ class WarmCommand final : public Command {
   void print(Call& call, const ProblemList& list, const WarmReport& report,
              const std::vector<Rejected>& rejected) const {
     report_rejected(call, list, rejected);
+    if (const std::int64_t count = unstored(report); count > 0)
+      call.note(fmt::format("{} kernels are in no cache folder: none could take them", grouped(count)));
     if (call.is_json()) return call.print_json(json_of(list, report, rejected));
     for (const WarmedKernel& kernel : report.entries) {
       if (!kernel.error.empty()) {
@@ -146,7 +156,8 @@ class WarmCommand final : public Command {
                            {"spill_bytes", kernel.spill_bytes},
                            {"smem_bytes", kernel.smem_bytes},
                            {"notes", kernel.notes},
-                           {"hit", kernel.was_hit}};
+                           {"hit", kernel.was_hit},
+                           {"stored", kernel.is_stored}};
       if (!kernel.error.empty()) entry["error"] = kernel.error;
       entries.push_back(std::move(entry));
     }

@@ -142,6 +142,7 @@ struct WarmedKernel {
   std::string op{}, arch{}, kernel{};
   EntryKeys keys{};
   bool was_hit = false;
+  bool is_stored = false;  ///< a folder has it; false: in memory only, because no folder could take it
   CacheTier tier = CacheTier::compiled;
   std::string error{};               ///< empty: compiled or hit
   std::vector<std::string> notes{};  ///< of the error, or the assembler's

@@ -126,6 +126,7 @@ class WarmRun {
       warmed.was_hit = !did_build;
       warmed.tier = did_build ? CacheTier::compiled : entry->tier;
       warmed.keys = entry->keys;
+      warmed.is_stored = !entry->folder.empty();
       take_report(warmed, *entry);
     } catch (const Error& error) {
       warmed.error = error.what();

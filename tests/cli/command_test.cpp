@@ -283,6 +283,17 @@ TEST_CASE("warm resumes: what is compiled before an interrupt is not compiled ag
   CHECK(Json::parse(second.out)["hit"] == compiled);
 }
 
+TEST_CASE("warm fails when no folder keeps what it compiles") {
+  Terminal terminal;
+  const std::string file = terminal.write("file", "in the way");
+  const Outcome outcome = terminal.run({"warm", "fmha", "--cache-dir", file + "/cache"});
+  CHECK(outcome.code == 5);
+  CHECK(outcome.err.find("1 kernels are in no cache folder: none could take them") != std::string::npos);
+  CHECK(terminal.run({"warm", "fmha", "--cache-dir", file + "/cache", "--dry-run"}).code == 0);
+  CHECK(terminal.run({"warm", "fmha"}).code == 0);
+  CHECK(terminal.run({"warm", "fmha"}).code == 0);
+}
+
 TEST_CASE("run without a GPU compiles, says so and succeeds") {
   Terminal terminal;
   const Outcome text = terminal.run({"run", "fmha", "--head-dim", "64"});
