@@ -108,6 +108,9 @@ class CacheCommand final : public Command {
   }
 
   ExitCode run(Call& call) override {
+    const bool takes_argument = action_ == "show" || action_ == "export" || action_ == "import";
+    if (!argument_.empty() && !takes_argument && !action_.empty())
+      throw Error(ErrorKind::usage, fmt::format("cache {}: takes no argument, {} given", action_, argument_));
     const CacheOptions& options = call.jit().cache().options();
     if (action_ == "list") return list(call, options);
     if (action_ == "show") return show(call, options);
