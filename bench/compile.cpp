@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <thread>
@@ -56,6 +57,7 @@ void cold_compiles(int repeat) {
   JitOptions options;
   options.use_disk_cache = false;
   Jit jit(options);
+  if (jit.compiler() == nullptr) throw Error(ErrorKind::compile, "no NVRTC here: see tessera doctor");
   jit.compiler()->compile(jit.bundle(make_plan(Copy2d{})));  // the library's own start-up is not a kernel's
   fmt::print(
       "Cold compile, one thread, median of {} (ms):\n\n| kernel | compile | registers | spills |\n|---|---|---|---|\n",
@@ -114,6 +116,7 @@ int main(int argc, char** argv) {
     if (std::strcmp(argv[i], "--repeat") == 0) repeat = std::atoi(argv[i + 1]);
     if (std::strcmp(argv[i], "--max-threads") == 0) max_threads = std::atoi(argv[i + 1]);
   }
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   try {
     char text[] = "/tmp/tessera-bench-XXXXXX";
     const std::filesystem::path folder = ::mkdtemp(text);
