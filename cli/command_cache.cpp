@@ -252,12 +252,15 @@ class CacheCommand final : public Command {
     request.dry_run = is_dry_run_;
     request.filter = filter();
     const PruneResult result = prune_cache(options, request);
+    const ExitCode code = result.stuck_entries > 0 ? kDevice : kOk;
+    if (code != kOk)
+      call.note(fmt::format("{} entries could not be removed: can the folder be written?", result.stuck_entries));
     if (call.is_json()) {
       call.print_json({{"removed", json_of(result.removed)},
                        {"removed_bytes", result.removed_bytes},
                        {"kept_entries", result.kept_entries},
                        {"kept_bytes", result.kept_bytes}});
-      return kOk;
+      return code;
     }
     for (const CacheListing& entry : result.removed)
       call.print(
@@ -265,7 +268,7 @@ class CacheCommand final : public Command {
     call.print(fmt::format("{} {} entries, {} bytes; {} entries, {} bytes stay\n",
                            is_dry_run_ ? "would remove" : "removed", result.removed.size(),
                            grouped(result.removed_bytes), result.kept_entries, grouped(result.kept_bytes)));
-    return kOk;
+    return code;
   }
 
   ExitCode export_archive(Call& call, const CacheOptions& options) const {

@@ -189,6 +189,8 @@ PruneResult prune_cache(const CacheOptions& options, const PruneRequest& request
     const bool goes = request.all || is_too_much || is_too_old;
     if (!goes || (!request.dry_run && !folder.remove(place))) {
       ++result.kept_entries;
+      std::error_code ignored;
+      if (goes && std::filesystem::exists(listing.folder, ignored)) ++result.stuck_entries;
       continue;
     }
     result.kept_bytes -= listing.bytes;

@@ -241,6 +241,21 @@ TEST_CASE("cache admin: export by operator and arch, and without what is damaged
   CHECK(Bench::count(warm.folder / "") == 4);  // the cache, a, b, c: no partial file
 }
 
+TEST_CASE("cache admin: prune counts what it could not remove") {
+  Warm warm;
+  auto hooks = std::make_shared<FileHooks>();
+  hooks->before = [](FileOperation operation, std::string_view) {
+    return operation == FileOperation::rename ? EROFS : 0;
+  };
+  warm.options.hooks = hooks;
+  PruneRequest request;
+  request.all = true;
+  const PruneResult result = prune_cache(warm.options, request);
+  CHECK(result.removed.empty());
+  CHECK(result.kept_entries == 3);
+  CHECK(result.stuck_entries == 3);
+}
+
 TEST_CASE("cache admin: an export goes through links and into pipes, and replaces neither") {
   Warm warm;
   const fs::path file = warm.folder / "a.tar.zst", link = warm.folder / "link", pipe = warm.folder / "pipe";
