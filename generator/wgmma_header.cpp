@@ -35,51 +35,68 @@ std::vector<std::string> placeholders(int first, int count) {
   return items;
 }
 
-std::string specialisation(const WgmmaShape& shape) {
-  const bool is_bf16 = shape.dtype == DType::bf16;
-  const std::string type = is_bf16 ? "bf16" : "f16";
-  const int accumulators = shape.n / 2;
-  const int a_operands = shape.a_in_registers ? 4 : 1;
-  const int b = accumulators + a_operands;
-
-  std::vector<std::string> a_values;
-  if (shape.a_in_registers) {
-    for (int i = 0; i < 4; ++i) a_values.push_back("\"r\"(a[" + std::to_string(i) + "])");
-  } else {
-    a_values.emplace_back("\"l\"(a)");
+// The operands of the steps, in the order of their numbers: d, then A of every step, B of every step, the predicate.
+struct Operands {
+  explicit Operands(const WgmmaShape& shape)
+      : accumulators(shape.n / 2), b(accumulators + shape.steps * (shape.a_in_registers ? 4 : 1)) {
+    for (int step = 0; step < shape.steps; ++step) {
+      const std::string of_a = "(a[" + std::to_string(step) + "]";
+      if (shape.a_in_registers) {
+        for (int i = 0; i < 4; ++i) inputs.push_back("\"r\"" + of_a + "[" + std::to_string(i) + "])");
+      } else {
+        inputs.push_back("\"l\"" + of_a + ")");
+      }
+    }
+    for (int step = 0; step < shape.steps; ++step) inputs.push_back("\"l\"(b[" + std::to_string(step) + "])");
+    inputs.emplace_back("\"r\"(accumulate)");
+    for (int i = 0; i < accumulators; ++i) outputs.push_back("\"+f\"(d[" + std::to_string(i) + "])");
   }
+
+  int accumulators;
+  int b;  // the number of B of the first step
   std::vector<std::string> outputs;
-  for (int i = 0; i < accumulators; ++i) outputs.push_back("\"+f\"(d[" + std::to_string(i) + "])");
-  std::vector<std::string> inputs = a_values;
-  inputs.emplace_back("\"l\"(b)");
-  inputs.emplace_back("\"r\"(accumulate)");
+  std::vector<std::string> inputs;
+};
 
-  const std::string flags =
-      std::string("p, 1, 1, ") + (shape.a_in_registers ? "" : "0, ") + (shape.b_is_mn_major ? "1" : "0");
-  const std::string a_text = shape.a_in_registers ? "{" + wrap(placeholders(accumulators, 4), "", "", "") + "}"
-                                                  : "%" + std::to_string(accumulators);
+// The instruction of one step. The first adds to d if p, the others always.
+std::string instruction(const WgmmaShape& shape, const Operands& operands, int step) {
+  const std::string type = shape.dtype == DType::bf16 ? "bf16" : "f16";
+  const int a = operands.accumulators;
+  const std::string a_text = shape.a_in_registers ? "{" + wrap(placeholders(a + 4 * step, 4), "", "", "") + "}"
+                                                  : "%" + std::to_string(a + step);
+  const std::string flags = std::string(step == 0 ? "p" : "q") + ", 1, 1, " + (shape.a_in_registers ? "" : "0, ") +
+                            (shape.b_is_mn_major ? "1" : "0");
+  return "        \"wgmma.mma_async.sync.aligned.m64n" + std::to_string(shape.n) + "k16.f32." + type + "." + type +
+         " {\"\n" + wrap(placeholders(0, operands.accumulators), "        ", "\"", "\"") + "\n        \"}, " + a_text +
+         ", %" + std::to_string(operands.b + step) + ", " + flags + ";\\n\\t\"\n";
+}
 
-  std::string text = "template <>\nstruct Wgmma<" + std::to_string(shape.n) + ", DType::" + type + ", " +
+std::string specialisation(const WgmmaShape& shape) {
+  const Operands operands(shape);
+  const std::string d = "float (&d)[" + std::to_string(operands.accumulators) + "]";
+  const std::string steps = "[" + std::to_string(shape.steps) + "]";
+  const std::string outputs = wrap(operands.outputs, "        ", "", "");
+
+  std::string text = "template <>\nstruct Wgmma<" + std::to_string(shape.n) +
+                     ", DType::" + (shape.dtype == DType::bf16 ? "bf16" : "f16") + ", " +
                      (shape.a_in_registers ? "true" : "false") + ", " + (shape.b_is_mn_major ? "true" : "false") +
-                     "> {\n";
+                     ", " + std::to_string(shape.steps) + "> {\n";
   text += std::string(
               "  // PTX ISA \"wgmma.mma_async\", PTX 8.0, sm_90a. D += A B if accumulate is not 0, else D = A B; ") +
           "A from\n  // " + (shape.a_in_registers ? "registers" : "shared memory, K-major") + ", B " +
           (shape.b_is_mn_major ? "MN-major" : "K-major") + ".\n";
-  text += "  static __device__ __forceinline__ void mma(float (&d)[" + std::to_string(accumulators) + "], " +
-          (shape.a_in_registers ? "const unsigned (&a)[4]" : "unsigned long long a") +
-          ", unsigned long long b,\n                                             int accumulate) {\n";
-  text += "    asm volatile(\n        \"{\\n\\t.reg .pred p;\\n\\tsetp.ne.b32 p, %" + std::to_string(b + 1) +
-          ", 0;\\n\\t\"\n";
-  text += "        \"wgmma.mma_async.sync.aligned.m64n" + std::to_string(shape.n) + "k16.f32." + type + "." + type +
-          " {\"\n";
-  text += wrap(placeholders(0, accumulators), "        ", "\"", "\"") + "\n";
-  text += "        \"}, " + a_text + ", %" + std::to_string(b) + ", " + flags + ";\\n\\t}\"\n";
-  text += "        :\n" + wrap(outputs, "        ", "", "") + "\n";
-  text += "        : " + wrap(inputs, "", "", "") + "\n        : \"memory\");\n  }\n";
+  text += "  static __device__ __forceinline__ void mma(" + d + ", " +
+          (shape.a_in_registers ? "const unsigned (&a)" + steps + "[4]" : "const unsigned long long (&a)" + steps) +
+          ",\n                                             const unsigned long long (&b)" + steps +
+          ", int accumulate) {\n";
+  text += "    asm volatile(\n        \"{\\n\\t.reg .pred p, q;\\n\\tsetp.ne.b32 p, %" +
+          std::to_string(operands.b + shape.steps) + ", 0;\\n\\tmov.pred q, 1;\\n\\t\"\n";
+  for (int step = 0; step < shape.steps; ++step) text += instruction(shape, operands, step);
+  text += "        \"}\"\n        :\n" + outputs + "\n        :\n" + wrap(operands.inputs, "        ", "", "") +
+          "\n        : \"memory\");\n  }\n";
   text += "  // No instruction: what reads or writes the accumulators stays on its side of this line.\n";
-  text += "  static __device__ __forceinline__ void hold(float (&d)[" + std::to_string(accumulators) + "]) {\n";
-  text += "    asm volatile(\"\" :\n" + wrap(outputs, "        ", "", "") + "\n        :: \"memory\");\n  }\n};\n";
+  text += "  static __device__ __forceinline__ void hold(" + d + ") {\n";
+  text += "    asm volatile(\"\" :\n" + outputs + "\n        :: \"memory\");\n  }\n};\n";
   return text;
 }
 

@@ -22,7 +22,7 @@ template <Config C>
 using Accumulator = float[C.head_dim / 2];
 
 template <WgmmaShape kShape>
-using MmaOf = ptx::Wgmma<kShape.n, kShape.dtype, kShape.a_in_registers, kShape.b_is_mn_major>;
+using MmaOf = ptx::Wgmma<kShape.n, kShape.dtype, kShape.a_in_registers, kShape.b_is_mn_major, kShape.steps>;
 template <Config C>
 using ScoreMma = MmaOf<score_wgmma(C)>;
 template <Config C>
@@ -30,22 +30,37 @@ using OutputMma = MmaOf<output_wgmma(C)>;
 
 template <Config C>
 __device__ __forceinline__ void issue_scores(Scores<C>& scores, unsigned q_slot, unsigned k_slot) {
+  constexpr int kSteps = score_wgmma(C).steps;
   const unsigned long long a = k_major_descriptor(q_slot, kRowsPerWarpgroup, C.swizzle);
   const unsigned long long b = k_major_descriptor(k_slot, C.tile_n, C.swizzle);
 #pragma unroll
-  for (int step = 0; step < C.head_dim / 16; ++step) {
-    ScoreMma<C>::mma(scores, advance_descriptor(a, k_major_step_bytes(step, kRowsPerWarpgroup, C.swizzle)),
-                     advance_descriptor(b, k_major_step_bytes(step, C.tile_n, C.swizzle)), step != 0);
+  for (int first = 0; first < C.head_dim / 16; first += kSteps) {
+    unsigned long long a_steps[kSteps], b_steps[kSteps];
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i) {
+      a_steps[i] = advance_descriptor(a, k_major_step_bytes(first + i, kRowsPerWarpgroup, C.swizzle));
+      b_steps[i] = advance_descriptor(b, k_major_step_bytes(first + i, C.tile_n, C.swizzle));
+    }
+    ScoreMma<C>::mma(scores, a_steps, b_steps, first != 0);
   }
   ptx::wgmma_commit_group();
 }
 
 template <Config C>
 __device__ __forceinline__ void issue_output(Accumulator<C>& output, const Probabilities<C>& p, unsigned v_slot) {
+  constexpr int kSteps = output_wgmma(C).steps;
   const unsigned long long b = mn_major_descriptor(v_slot, C.tile_n, C.swizzle);
 #pragma unroll
-  for (int step = 0; step < C.tile_n / 16; ++step) {
-    OutputMma<C>::mma(output, p[step], advance_descriptor(b, mn_major_step_bytes(step, C.swizzle)), 1);
+  for (int first = 0; first < C.tile_n / 16; first += kSteps) {
+    unsigned a_steps[kSteps][4];
+    unsigned long long b_steps[kSteps];
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) a_steps[i][j] = p[first + i][j];
+      b_steps[i] = advance_descriptor(b, mn_major_step_bytes(first + i, C.swizzle));
+    }
+    OutputMma<C>::mma(output, a_steps, b_steps, 1);
   }
   ptx::wgmma_commit_group();
 }

@@ -5,9 +5,10 @@
 // sees an assembly statement whose outputs are ready at once. hold() after the wait ties the accumulators to that
 // place, and before the fence keeps what was written to them above it.
 //
-// The instruction for one shape is Wgmma<...>::mma, hold() its sibling: one empty statement that names all
-// accumulators. Both have up to 128 named registers, so they are specialisations in a small generated header,
-// wgmma_shapes.cuh, with the shapes that a kernel uses.
+// Wgmma<...>::mma issues the instructions of kSteps steps along K; hold() is its sibling: one empty statement that
+// names all accumulators. Both have up to 128 named registers, so they are specialisations in a small generated header,
+// wgmma_shapes.cuh, with the shapes that a kernel uses. The steps are one statement, because the compiler takes the
+// accumulators apart and puts them together again at each: statements cost compile time, instructions do not.
 #pragma once
 
 #include "spec/types.h"
@@ -26,7 +27,7 @@ __device__ __forceinline__ void wgmma_wait_group() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-template <int kN, DType kDType, bool kAInRegisters, bool kBIsMnMajor>
+template <int kN, DType kDType, bool kAInRegisters, bool kBIsMnMajor, int kSteps>
 struct Wgmma;
 
 }  // namespace tessera::ptx

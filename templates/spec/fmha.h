@@ -255,18 +255,33 @@ TESSERA_HD constexpr TmaBox o_box(const Config& c) {
   return {{o_span_elements(c), kRowsPerWarpgroup, c.head_dim / o_passes(c) / o_span_elements(c), 1, 1}};
 }
 
-// A wgmma instruction in use: m64nNk16, fp32 accumulators. The generator writes one small header with these.
+// What one statement of wgmma instructions does: `steps` times m64nNk16, fp32 accumulators. The generator writes one
+// small header with these.
 struct WgmmaShape {
   int n = 0;
   DType dtype = DType::bf16;
   bool a_in_registers = false;
   bool b_is_mn_major = false;
+  int steps = 1;
 
   TESSERA_HD friend constexpr bool operator==(const WgmmaShape&, const WgmmaShape&) = default;
 };
 
-TESSERA_HD constexpr WgmmaShape score_wgmma(const Config& c) { return {c.tile_n, c.dtype, false, false}; }  // S = Q K^T
-TESSERA_HD constexpr WgmmaShape output_wgmma(const Config& c) { return {c.head_dim, c.dtype, true, true}; }  // O += P V
+// How many of a product's steps go into one statement: all of them, or a part of equal size. The descriptors of more
+// than 8 do not find room in the uniform registers.
+TESSERA_HD constexpr int steps_of_statement(int steps) {
+  int of_statement = steps < 8 ? steps : 8;
+  while (steps % of_statement != 0) --of_statement;
+  return of_statement;
+}
+
+// S = Q K^T and O += P V.
+TESSERA_HD constexpr WgmmaShape score_wgmma(const Config& c) {
+  return {c.tile_n, c.dtype, false, false, steps_of_statement(c.head_dim / 16)};
+}
+TESSERA_HD constexpr WgmmaShape output_wgmma(const Config& c) {
+  return {c.head_dim, c.dtype, true, true, steps_of_statement(c.tile_n / 16)};
+}
 
 // Completes a Config whose head_dim, tile, stages, swizzle, types, mask and output are set: the choices that nobody
 // pins.

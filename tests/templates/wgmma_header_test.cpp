@@ -40,6 +40,20 @@ TEST_CASE("operands are numbered accumulators first, then A, B and the predicate
   CHECK(count(wgmma_header(registers), "}, {%8, %9, %10, %11}, %12, p, 1, 1, 1;") == 1);
 }
 
+TEST_CASE("all steps of a product are one statement, and only the first has a predicate") {
+  const fmha::WgmmaShape shared[] = {{16, DType::f16, false, false, 3}};
+  const std::string text = wgmma_header(shared);
+  CHECK(count(text, "setp.ne.b32 p, %14, 0;") == 1);
+  CHECK(count(text, "}, %8, %11, p, 1, 1, 0, 0;") == 1);
+  CHECK(count(text, "}, %9, %12, q, 1, 1, 0, 0;") == 1);
+  CHECK(count(text, "}, %10, %13, q, 1, 1, 0, 0;") == 1);
+  CHECK(count(text, "asm volatile") == 2);  // mma and hold
+  const fmha::WgmmaShape registers[] = {{16, DType::bf16, true, true, 2}};
+  const std::string of_registers = wgmma_header(registers);
+  CHECK(count(of_registers, "}, {%8, %9, %10, %11}, %16, p, 1, 1, 1;") == 1);
+  CHECK(count(of_registers, "}, {%12, %13, %14, %15}, %17, q, 1, 1, 1;") == 1);
+}
+
 TEST_CASE("a shape that comes twice is written once") {
   const fmha::WgmmaShape shapes[] = {
       {64, DType::bf16, true, true}, {64, DType::bf16, true, true}, {64, DType::bf16, false, false}};
