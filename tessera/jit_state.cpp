@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <future>
 
 #include "base/file.h"
 #include "generator/selectors.h"
@@ -174,15 +173,24 @@ std::shared_ptr<const CacheEntry> Jit::State::find_or_compile(const Problem& pro
 std::shared_ptr<const CacheEntry> Jit::State::find_or_compile_within_limit(const CacheRequest& request,
                                                                            const SourceBundle& bundle) {
   using Result = std::shared_ptr<const CacheEntry>;
-  std::packaged_task<Result()> task([this, request, bundle]() -> Result {
-    return cache.find_or_build(request, [&] { return compile(request, bundle); });
-  });
-  std::future<Result> result = task.get_future();
+  std::shared_future<Result> result;
   {
     const std::lock_guard lock(background_mutex_);
-    background_.emplace_back([moved = std::move(task)]() mutable { moved(); });
+    Background& slot = background_[request.keys.source];
+    if (!slot.result.valid()) {
+      std::packaged_task<Result()> task([this, request, bundle]() -> Result {
+        return cache.find_or_build(request, [&] { return compile(request, bundle); });
+      });
+      slot.result = task.get_future().share();
+      slot.thread = std::jthread([moved = std::move(task)]() mutable { moved(); });
+    }
+    result = slot.result;
   }
-  if (result.wait_for(options.compile_time_limit) == std::future_status::ready) return result.get();
+  if (result.wait_for(options.compile_time_limit) == std::future_status::ready) {
+    const std::lock_guard lock(background_mutex_);
+    background_.erase(request.keys.source);  // a failure is tried again by the next request
+    return result.get();
+  }
   throw Error(ErrorKind::compile,
               fmt::format("{}: not compiled within {} ms; it goes on in the background and will be in the cache",
                           request.kernel, options.compile_time_limit.count()));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <future>
 #include <mutex>
 #include <optional>
 #include <shared_mutex>
@@ -58,8 +59,13 @@ struct Jit::State {
   std::unordered_map<Fmha, FmhaKernel, FmhaHash> fmha_kernels_;
   std::unordered_map<std::string, std::weak_ptr<Kernel>> kernels_by_key_;
 
+  /// A compile that its waiters may give up on; it goes on, and later requests for the same kernel wait for it again.
+  struct Background {
+    std::shared_future<std::shared_ptr<const CacheEntry>> result;
+    std::jthread thread;
+  };
   std::mutex background_mutex_;
-  std::vector<std::jthread> background_;  ///< compiles that outlived the time limit of their first waiter
+  std::unordered_map<std::string, Background> background_;  ///< by source key; last, so that its threads end first
 };
 
 /// The command that would have put this Problem's kernel into the cache: "tessera warm fmha --arch sm_90a --head-dim

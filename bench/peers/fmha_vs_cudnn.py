@@ -4,7 +4,7 @@
 Random normal data; before every timed launch 256 MB are written to empty the L2; CUDA events; the two kernels alternate; medians.
 Prints a Markdown table of TFLOP/s (causal counted as half) and the ratio, then the geometric mean.
 
-  python3 bench/peers/fmha_vs_cudnn.py --library build/bench/peers/libtessera_peer_shim.so [--dtype bf16,fp16] [--repeat 20] [--output FILE]
+  python3 bench/peers/fmha_vs_cudnn.py --library build/bench/peers/libtessera_peer_shim.so [--dtype bf16,f16] [--repeat 20] [--output FILE]
 """
 import argparse
 import ctypes
@@ -93,7 +93,7 @@ def main():
                             capture_output=True, text=True).stdout.strip()
     lines = [f"{torch.cuda.get_device_name()}, {clocks} (SM, memory clock as found, driver), PyTorch {torch.__version__}, "
              f"cuDNN {torch.backends.cudnn.version()}, commit {arguments.commit}", "",
-             f"Command: `python3 bench/peers/fmha_vs_cudnn.py --dtype {arguments.dtype} --repeat {arguments.repeat}`", "",
+             f"Command: `python3 bench/peers/fmha_vs_cudnn.py --library {arguments.library} --dtype {arguments.dtype} --repeat {arguments.repeat}`", "",
              "| dtype | head_dim | S | mask | tessera TFLOP/s | cuDNN TFLOP/s | ratio | kernel |", "|---|---|---|---|---|---|---|---|"]
     ratios = []
     for dtype in arguments.dtype.split(","):
