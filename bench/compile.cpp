@@ -30,7 +30,8 @@ double milliseconds(Function&& function) {
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
 std::vector<Problem> default_kernels() {
@@ -69,7 +70,7 @@ void cold_compiles(int repeat) {
     std::vector<double> times;
     Image image;
     for (int i = 0; i < repeat; ++i) times.push_back(milliseconds([&] { image = jit.compiler()->compile(bundle); }));
-    const EntryReport& report = image.report.entries.front();
+    const EntryReport report = image.report.entries.empty() ? EntryReport{} : image.report.entries.front();
     fmt::print("| {} | {:.0f} | {} | {} |\n", plan.kernel, median(times), report.registers,
                report.spill_store_bytes + report.spill_load_bytes);
     if (std::get<Fmha>(problem).head_dim == 128) of_128.push_back(median(times));

@@ -81,9 +81,13 @@ class Program {
   nvrtcProgram program_ = nullptr;
 };
 
-/// Options that every compile has, unless the bundle says the same thing in its own way.
-std::vector<std::string> all_options(const SourceBundle& bundle) {
+/// Options that every compile has, unless the bundle says the same thing in its own way. --no-cache: since 12.9 NVRTC
+/// keeps a cache of its own on disk where a driver is present (seen on an H200 machine); a hit comes without the
+/// assembler's report.
+std::vector<std::string> all_options(const SourceBundle& bundle, const CompilerIdentity& nvrtc) {
   std::vector<std::string> options{"--gpu-architecture=" + bundle.arch, "--no-source-include", "--ptxas-options=-v"};
+  const bool has_cache = nvrtc.major_version > 12 || (nvrtc.major_version == 12 && nvrtc.minor_version >= 9);
+  if (has_cache) options.push_back("--no-cache");
   const auto sets_standard = [](const std::string& option) {
     return option.rfind("--std", 0) == 0 || option.rfind("-std", 0) == 0;
   };
@@ -105,7 +109,7 @@ class NvrtcCompiler final : public Compiler {
   }
 
   Image compile(const SourceBundle& bundle) override {
-    const std::vector<std::string> options = all_options(bundle);
+    const std::vector<std::string> options = all_options(bundle, identity());
     const auto start = std::chrono::steady_clock::now();
     Program program(library_.api, bundle.program, bundle.text, bundle.headers);
     const nvrtcResult result = program.compile(options);
