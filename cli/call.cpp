@@ -24,7 +24,8 @@ void CommonFlags::add_to(FlagSet& flags) {
   flags.toggle("--trust-cache-dir", is_trusted, "accept a cache folder that others can write");
   flags.toggle("--require-compiler", requires_compiler, "serve only entries that the compiler found here made");
   flags.text("--compile-policy", "WORD", compile_policy, "on a miss: allow, warn or forbid compiling");
-  flags.number("--compile-time-limit-ms", "N", compile_time_limit_ms, 0, "run: give up waiting for a kernel after this; 0: never");
+  flags.number("--compile-time-limit-ms", "N", compile_time_limit_ms, 0,
+               "run: give up waiting for a kernel after this; 0: never");
   flags.text("--nvrtc", "FILE", nvrtc, "the libnvrtc.so to use");
   flags.text("--repro-dir", "DIR", repro_dir, "where a failing compile leaves what replays it");
   flags.text("--templates", "DIR", templates, "development: files here replace embedded templates");
