@@ -218,6 +218,7 @@ Operand EntryResolver::bind_value(const syntax::Operand& syntax, Type type, char
   if (syntax.kind == Kind::name) return bind_name(syntax, type, width, is_destination, decoded);
   const bool is_number = syntax.kind == Kind::integer || syntax.kind == Kind::real32 || syntax.kind == Kind::real64;
   if (is_destination || !is_number) fail(syntax.place, "expected a register here");
+  if (type == Type::pred) return bind_predicate(syntax, false);  // a number is every lane's truth value
   if (width == 'w') type = type == Type::u16 || type == Type::s16 ? Type::b32 : Type::b64;
   return constant(immediate_bits(syntax, type), type, ConstantSlot::Relocation::none);
 }
