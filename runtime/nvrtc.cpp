@@ -165,7 +165,7 @@ class NvrtcCompiler final : public Compiler {
     for (const Diagnostic& error : errors) notes.push_back(error.to_string());
     for (const SourceFile& header : bundle.headers)
       if (std::filesystem::path(header.path).filename() == "config.cuh")
-        notes.push_back(fmt::format("{}:\n{}", header.path, header.text));
+        notes.push_back(fmt::format("{}:\n{}", header.path, indented(header.text)));
     notes.push_back(fmt::format("options: {}", fmt::join(options, " ")));
     try {
       const std::filesystem::path folder = write_repro(options_.repro_folder, bundle, options, log);
@@ -173,11 +173,21 @@ class NvrtcCompiler final : public Compiler {
     } catch (const Error& error) {
       notes.push_back(fmt::format("the sources could not be kept: {}", error.what()));
     }
-    if (errors.empty()) notes.push_back(fmt::format("log:\n{}", log));
+    if (errors.empty()) notes.push_back(fmt::format("log:\n{}", indented(log)));
     const std::string kernel = bundle.entries.empty() ? bundle.program : bundle.entries.front();
     const std::string reason = errors.empty() ? library_.api.error_string(result) : first_line(errors.front());
     throw Error(ErrorKind::compile, fmt::format("{}: does not compile for {}: {}", kernel, bundle.arch, reason),
                 std::move(notes));
+  }
+
+  static std::string indented(const std::string& text) {
+    std::string out;
+    for (std::size_t start = 0; start < text.size();) {
+      const std::size_t end = std::min(text.find('\n', start), text.size());
+      if (end > start) out += fmt::format("{}  {}", out.empty() ? "" : "\n", text.substr(start, end - start));
+      start = end + 1;
+    }
+    return out;
   }
 
   static std::string first_line(const Diagnostic& diagnostic) {

@@ -102,6 +102,15 @@ bool bind_all(const DynamicLibrary& library, NvrtcApi& api, std::string& missing
   return missing.empty();
 }
 
+/// NVRTC opens its builtins by name when it first compiles. Wheels of 13.0 carry no search path of their own, so that
+/// the name is found only on machines that have CUDA installed too; what is in the process already is found always.
+/// True when the builtins of this very version lie beside the library and could be opened.
+bool open_builtins(const NvrtcLibrary& nvrtc, std::string& problem) {
+  const std::string name =
+      fmt::format("libnvrtc-builtins.so.{}.{}", nvrtc.identity.major_version, nvrtc.identity.minor_version);
+  return static_cast<bool>(DynamicLibrary::open((nvrtc.file.parent_path() / name).string(), &problem));
+}
+
 /// A library without the note is told apart by its content.
 std::string identity_of(const fs::path& file) {
   std::string id = elf_build_id(file);
@@ -143,9 +152,10 @@ NvrtcLibrary open_nvrtc(const NvrtcOptions& options) {
         nvrtc.identity.name = "nvrtc";
         nvrtc.api.version(&nvrtc.identity.major_version, &nvrtc.identity.minor_version);
         nvrtc.identity.build_id = identity_of(candidate.file);
-        return nvrtc;
+        if (open_builtins(nvrtc, problem)) return nvrtc;
+      } else if (library) {
+        problem = fmt::format("lacks {}", missing);
       }
-      if (library) problem = fmt::format("lacks {}", missing);
     }
     notes.push_back(fmt::format("{}: {}", candidate.file.string(), problem));
   }

@@ -136,7 +136,7 @@ TEST_CASE("a failing compile names the kernel and the place, and leaves a folder
   }
   REQUIRE(notes.size() == 4);
   CHECK(notes[0].find("  inline constexpr float kFactor = kTyle;\n") != std::string::npos);
-  CHECK(notes[1] == "scale/config.cuh:\ninline constexpr int kTile = 64;\n");
+  CHECK(notes[1] == "scale/config.cuh:\n  inline constexpr int kTile = 64;");
   CHECK(notes[2] ==
         "options: --gpu-architecture=sm_90a --no-source-include --ptxas-options=-v --no-cache --std=c++20 -lineinfo");
   const fs::path script = notes[3].substr(std::string("replay: ").size());
@@ -236,6 +236,23 @@ TEST_CASE("without NVRTC the places that were searched are listed") {
     REQUIRE(error.notes().size() == 1);
     CHECK(error.notes()[0].find("libnvrtc-builtins.so is not beside it") != std::string::npos);
   }
+}
+
+TEST_CASE("builtins are found beside the library, also where neither it nor the loader has a search path") {
+  const fs::path library = fs::path(TESSERA_FAKE_NVRTC);
+  const TemporaryFolder folder;
+  fs::copy_file(library, folder.path / "libnvrtc.so.99");
+  write_file(folder.path / "libnvrtc-builtins.so.99.6", std::string_view("of another version"));
+  try {
+    make_nvrtc_compiler({.library = folder.path / "libnvrtc.so.99", .repro_folder = {}});
+    FAIL("opened");
+  } catch (const Error& error) {
+    REQUIRE(error.notes().size() == 1);
+    CHECK(error.notes()[0].find("libnvrtc-builtins.so.99.7: cannot open shared object file") != std::string::npos);
+  }
+  const std::unique_ptr<Compiler> fake = make_nvrtc_compiler({.library = library, .repro_folder = {}});
+  CHECK(fake->identity().major_version == 99);
+  CHECK(fake->compile(small_bundle()).ptx == "// no code\n");
 }
 
 }  // namespace tessera
