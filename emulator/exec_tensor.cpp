@@ -114,9 +114,11 @@ class TensorStore final : public CopyOperation {
       if (chunk.valid_bytes == 0 || !ok) return;
       TensorWrite::Piece piece;
       piece.global = chunk.global;
-      piece.bytes = chunk.valid_bytes;
+      // What lies outside the tensor is not taken from shared memory, but its bytes of the last unit are written:
+      // zeros.
+      piece.bytes = reduce.op == BulkReduce::Op::none ? math::stored_bytes(tile.tile, chunk) : chunk.valid_bytes;
       ok = read_shared(launch, *cta, chunk.shared - kSharedBase, piece.data.data(),
-                       static_cast<std::size_t>(chunk.data_bytes));
+                       static_cast<std::size_t>(chunk.valid_bytes));
       write->pieces.push_back(piece);
     });
     --group->reading;

@@ -9,6 +9,7 @@
 //    the whole box;
 //  - rows of the tile are box[0] elements long and lie one after the other, but with a swizzle the pitch is its span,
 //    also when the box is narrower; then the XOR on the absolute shared address;
+//  - a store writes whole 16-byte units: where a row of the tensor ends inside one, the rest of it becomes zero;
 //  - NaN fill is 0x7FF7 in every 16 bits, for all float types.
 // Not here: interleaved layouts, im2col (semantics not settled).
 //
@@ -89,6 +90,12 @@ enum class TileFault : std::uint8_t {
   negative_store     ///< a store with a negative coordinate: "illegal instruction"
 };
 TileFault check_tile(const TensorTile& tile, const TileCoordinates& at, std::uint32_t shared, bool is_store);
+
+/// Bytes of global memory that a store of the chunk writes, from chunk.global on: those inside the tensor, then zeros
+/// to the end of the unit. (The padded types and reductions: only those inside; not measured.)
+constexpr int stored_bytes(const TensorTile& tile, const TileChunk& chunk) {
+  return chunk.valid_bytes == 0 || is_padded(tile.type) ? chunk.valid_bytes : 16;
+}
 
 /// The bits that fill elements outside the tensor, for any aligned 8 bytes.
 constexpr std::uint64_t tile_fill_pattern(const TensorTile& tile) { return tile.nan_fill ? 0x7FF77FF77FF77FF7 : 0; }

@@ -96,6 +96,32 @@ TEST_CASE("copy2d") {
     CHECK(found[0].name == "global-out-of-bounds");
     CHECK(found[0].message.find("past the end of an allocation of 76800 bytes") != std::string::npos);
   }
+  SUBCASE("rows that end inside a 16-byte unit: the store zeroes the rest of it, and no more") {
+    constexpr std::uint32_t kUsed = 93, kPitch = 100;  // 93 floats end 4 bytes into a unit; units end at 96
+    constexpr std::size_t kBytes = kRows * kPitch * 4;
+    const auto ragged = [&](DevicePointer address, std::uint32_t pitch) {
+      ResolvedTensorMap map = map_of(address);
+      map.dims[0] = kUsed;
+      map.strides_bytes = {pitch * 4};
+      return map;
+    };
+    const DevicePointer wide = device.allocate(kBytes);
+    device.set_bytes(wide, 0xFF, kBytes);
+    CHECK(run(device, *image, ragged(from, kColumns), ragged(wide, kPitch), smem).empty());
+    std::vector<std::uint32_t> result(kRows * kPitch), source(values.size());
+    std::memcpy(source.data(), values.data(), values.size() * 4);
+    device.copy_to_host(result.data(), wide, kBytes);
+    for (std::uint32_t row = 0; row < kRows; ++row)
+      for (std::uint32_t column = 0; column < kPitch; ++column) {
+        const std::uint32_t expected = column < kUsed ? source[row * kColumns + column] : column < 96 ? 0 : 0xFFFFFFFF;
+        if (result[row * kPitch + column] != expected) FAIL("row " << row << ", column " << column);
+      }
+    // A buffer that ends with the last element: the zeros behind it land in somebody else's memory.
+    const DevicePointer tight = device.allocate(kBytes - (kPitch - kUsed) * 4);
+    const std::vector<Finding> found = run(device, *image, ragged(from, kColumns), ragged(tight, kPitch), smem);
+    REQUIRE(!found.empty());
+    CHECK(found[0].name == "global-out-of-bounds");
+  }
 }
 
 }  // namespace
