@@ -5,38 +5,56 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <limits>
 
 #include "base/error.h"
 
 namespace tessera {
 
-namespace {
-
-template <class Container>
-Container read_all(const std::filesystem::path& path) {
+FileReader::FileReader(const std::filesystem::path& path) : path_(path) {
   std::error_code code;
   if (std::filesystem::is_directory(path, code))
     throw Error(ErrorKind::io, fmt::format("{}: is a folder", path.string()));
   errno = 0;
-  std::ifstream in(path, std::ios::binary);
-  if (!in)
+  in_.open(path, std::ios::binary);
+  if (!in_)
     throw Error(ErrorKind::io,
                 fmt::format("{}: cannot be opened for reading: {}", path.string(), std::strerror(errno)));
+}
+
+std::size_t FileReader::read(std::span<std::byte> to) {
+  in_.read(reinterpret_cast<char*>(to.data()), static_cast<std::streamsize>(to.size()));
+  if (in_.bad())
+    throw Error(ErrorKind::io, fmt::format("{}: cannot be read: {}", path_.string(), std::strerror(errno)));
+  return static_cast<std::size_t>(in_.gcount());
+}
+
+namespace {
+
+template <class Container>
+Container read_all(const std::filesystem::path& path, std::size_t max_bytes) {
+  FileReader in(path);
   Container bytes;
-  char buffer[1 << 16];
-  while (in.read(buffer, sizeof buffer) || in.gcount() > 0) {
+  std::byte buffer[1 << 16];
+  while (const std::size_t count = in.read(buffer)) {
+    if (count > max_bytes - bytes.size())
+      throw Error(ErrorKind::usage,
+                  fmt::format("{}: has more than {} bytes, and no more are read", path.string(), max_bytes));
     const auto* first = reinterpret_cast<const typename Container::value_type*>(buffer);
-    bytes.insert(bytes.end(), first, first + in.gcount());
+    bytes.insert(bytes.end(), first, first + count);
   }
-  if (in.bad()) throw Error(ErrorKind::io, fmt::format("{}: cannot be read: {}", path.string(), std::strerror(errno)));
   return bytes;
 }
 
 }  // namespace
 
-std::string read_text(const std::filesystem::path& path) { return read_all<std::string>(path); }
+std::string read_text(const std::filesystem::path& path, std::size_t max_bytes) {
+  return read_all<std::string>(path, max_bytes);
+}
 
-std::vector<std::byte> read_bytes(const std::filesystem::path& path) { return read_all<std::vector<std::byte>>(path); }
+std::vector<std::byte> read_bytes(const std::filesystem::path& path) {
+  return read_all<std::vector<std::byte>>(path, std::numeric_limits<std::size_t>::max());
+}
 
 void write_file(const std::filesystem::path& path, std::string_view text) {
   write_file(path, std::as_bytes(std::span<const char>(text.data(), text.size())));

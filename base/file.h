@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <fstream>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,7 +11,21 @@
 
 namespace tessera {
 
-std::string read_text(const std::filesystem::path& path);
+/// A file, device or pipe, from its start on.
+class FileReader {
+ public:
+  explicit FileReader(const std::filesystem::path& path);
+  /// Fills the buffer as far as there is anything to read: less only at the end.
+  std::size_t read(std::span<std::byte> to);
+
+ private:
+  std::filesystem::path path_;
+  std::ifstream in_;
+};
+
+/// Text is kept in memory: more of it than this (an endless device, a list of the wrong kind) is Error{usage}.
+inline constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;
+std::string read_text(const std::filesystem::path& path, std::size_t max_bytes = kMaxTextBytes);
 std::vector<std::byte> read_bytes(const std::filesystem::path& path);
 /// Creates or truncates.
 void write_file(const std::filesystem::path& path, std::string_view text);

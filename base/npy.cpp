@@ -1,10 +1,14 @@
+// Header first: type and shape decide how many bytes of data may follow, so that what is read is bounded by what the
+// file promises, and what is kept by what it holds.
 #include "base/npy.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstring>
+#include <functional>
 #include <optional>
 
 #include "base/assert.h"
@@ -18,6 +22,7 @@ namespace {
 constexpr std::string_view kMagic{"\x93NUMPY", 6};
 constexpr std::size_t kMaxRank = 32;
 constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kMaxHeaderBytes = std::size_t{1} << 20;  // NumPy writes a few hundred
 
 struct NpyType {
   std::string_view descr;
@@ -169,31 +174,62 @@ std::string_view npy_descr_of(std::string_view dtype) noexcept {
   return {};
 }
 
-NpyArray parse_npy(std::span<const std::byte> file, std::string_view name) {
-  const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
+namespace {
+
+/// Bytes in turn: from memory or from a file.
+using Source = std::function<std::size_t(std::span<std::byte>)>;
+
+/// Header first, then as much data as it says: a file that is no array, or has no end, costs no memory.
+NpyArray read_from(const Source& source, std::string_view name) {
   const auto fail = [&](std::string_view what) { throw Error(ErrorKind::usage, fmt::format("{}: {}", name, what)); };
-  if (text.substr(0, kMagic.size()) != kMagic || text.size() < 10) fail("is not a .npy file");
-  const int version = static_cast<unsigned char>(text[6]);
+  std::array<std::byte, 12> prefix{};
+  if (source(std::span(prefix).first(10)) != 10 || std::memcmp(prefix.data(), kMagic.data(), kMagic.size()) != 0)
+    fail("is not a .npy file");
+  const int version = static_cast<int>(prefix[6]);
   if (version < 1 || version > 3) fail(fmt::format("has .npy version {}: 1, 2 and 3 are known", version));
-  const std::size_t prefix = version == 1 ? 10 : 12;
-  if (text.size() < prefix) fail("is truncated");
+  const std::size_t prefix_bytes = version == 1 ? 10 : 12;
+  if (version > 1 && source(std::span(prefix).subspan(10)) != 2) fail("is truncated");
   std::size_t header_bytes = 0;
-  for (std::size_t i = 8; i < prefix; ++i)
-    header_bytes |= std::size_t{static_cast<unsigned char>(text[i])} << (8 * (i - 8));
-  if (header_bytes > text.size() - prefix) fail("is truncated");
-  NpyArray array = HeaderReader(text.substr(prefix, header_bytes), name).read();
+  for (std::size_t i = 8; i < prefix_bytes; ++i) header_bytes |= static_cast<std::size_t>(prefix[i]) << (8 * (i - 8));
+  if (header_bytes > kMaxHeaderBytes)
+    fail(fmt::format("has a header of {} bytes: at most {} are read", header_bytes, kMaxHeaderBytes));
+  std::string header(header_bytes, ' ');
+  if (source(std::as_writable_bytes(std::span(header))) != header_bytes) fail("is truncated");
+  NpyArray array = HeaderReader(header, name).read();
   if (npy_element_bytes(array.descr) == 0)
     fail(fmt::format("has elements of type '{}': known are little-endian floats, integers and booleans", array.descr));
   const std::optional<std::size_t> bytes = data_bytes(array);
   if (!bytes) fail("has a shape whose bytes overflow");
-  const std::size_t found = text.size() - prefix - header_bytes;
-  if (found != *bytes) fail(fmt::format("holds {} bytes of data: its shape needs {}", found, *bytes));
-  const auto data = file.subspan(prefix + header_bytes);
-  array.data.assign(data.begin(), data.end());
+  // In steps: what the header promises need not be there.
+  constexpr std::size_t kStep = std::size_t{16} << 20;
+  while (array.data.size() < *bytes) {
+    const std::size_t had = array.data.size(), wanted = std::min(kStep, *bytes - had);
+    array.data.resize(had + wanted);
+    const std::size_t count = source(std::span(array.data).subspan(had));
+    if (count == wanted) continue;
+    fail(fmt::format("holds {} bytes of data: its shape needs {}", had + count, *bytes));
+  }
+  std::byte rest{};
+  if (source(std::span(&rest, 1)) != 0) fail(fmt::format("goes on after the {} bytes that its shape needs", *bytes));
   return array;
 }
 
-NpyArray read_npy(const std::filesystem::path& path) { return parse_npy(read_bytes(path), path.string()); }
+}  // namespace
+
+NpyArray parse_npy(std::span<const std::byte> file, std::string_view name) {
+  const auto take = [&file](std::span<std::byte> to) {
+    const std::size_t count = std::min(to.size(), file.size());
+    std::copy_n(file.begin(), count, to.begin());
+    file = file.subspan(count);
+    return count;
+  };
+  return read_from(take, name);
+}
+
+NpyArray read_npy(const std::filesystem::path& path) {
+  FileReader in(path);
+  return read_from([&in](std::span<std::byte> to) { return in.read(to); }, path.string());
+}
 
 std::vector<std::byte> npy_bytes(const NpyArray& array) {
   TESSERA_ASSERT(data_bytes(array) == array.data.size(), fmt::format("{} bytes", array.data.size()));
