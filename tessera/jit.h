@@ -144,8 +144,9 @@ struct WarmedKernel {
   bool was_hit = false;
   bool is_stored = false;  ///< a folder has it; false: in memory only, because no folder could take it
   CacheTier tier = CacheTier::compiled;
-  std::string error{};               ///< empty: compiled or hit
-  std::vector<std::string> notes{};  ///< of the error, or the assembler's
+  std::string error{};                        ///< empty: compiled or hit
+  ErrorKind error_kind = ErrorKind::compile;  ///< of the error: io where a folder failed, not the compiler
+  std::vector<std::string> notes{};           ///< of the error, or the assembler's
   double compile_ms = 0;
   int registers = 0, spill_bytes = 0;
   std::int64_t smem_bytes = 0;
@@ -166,7 +167,7 @@ struct WarmReport {
 };
 
 struct WarmOptions {
-  int jobs = 0;  ///< parallel compiles; 0: one per core
+  int jobs = 0;  ///< parallel compiles; 0: one per core, as far as free memory goes (half a GiB each)
   bool dry_run = false;
   std::function<void(const WarmProgress&)> on_progress{};
   std::stop_token stop{};
@@ -197,7 +198,7 @@ class Jit {
   std::shared_ptr<Kernel> kernel(const Problem& problem);
 
   /// Plans all, counts the distinct kernels, compiles those that no tier has, in parallel. A failed kernel does not
-  /// stop the others.
+  /// stop the others; an exception of on_progress does, and comes out here.
   WarmReport warm(std::span<const Problem> problems, const WarmOptions& options = {});
   /// Would kernel() be served without compiling? Needs neither a GPU nor a compiler.
   std::vector<Coverage> check(std::span<const Problem> problems);

@@ -5,11 +5,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <mutex>
-#include <thread>
 #include <unordered_map>
 
+#include "runtime/worker_pool.h"
 #include "tessera/jit.h"
 #include "tessera/jit_state.h"
 
@@ -67,7 +66,7 @@ void take_report(WarmedKernel& warmed, const CacheEntry& entry) {
 
 }  // namespace
 
-/// One run of warm(): workers take kernels by index until none is left or somebody asks them to stop.
+/// One run of warm(): the pool's workers take kernels by index until none is left or somebody asks them to stop.
 class WarmRun {
  public:
   WarmRun(Jit& jit, Jit::State& state, const PlannedList& list, const WarmOptions& options, WarmReport& report)
@@ -76,13 +75,14 @@ class WarmRun {
   void run() {
     report_.entries.resize(list_.kernels.size());
     finished_.assign(list_.kernels.size(), false);
-    const auto count = static_cast<std::size_t>(
-        options_.jobs > 0 ? options_.jobs : static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
-    {
-      std::vector<std::jthread> workers;
-      for (std::size_t i = 0; i < std::min(count, list_.kernels.size()); ++i) workers.emplace_back([this] { work(); });
-    }
-    report_.was_cancelled = options_.stop.stop_requested();
+    const std::size_t done = for_each_index(
+        list_.kernels.size(), options_.jobs > 0 ? options_.jobs : default_num_workers(),
+        [this](std::size_t index) {
+          warm_one(list_.kernels[index], report_.entries[index]);
+          finish(index);
+        },
+        options_.stop);
+    report_.was_cancelled = done < list_.kernels.size();
     std::size_t kept = 0;
     for (std::size_t i = 0; i < finished_.size(); ++i) {
       if (!finished_[i]) continue;
@@ -93,15 +93,6 @@ class WarmRun {
   }
 
  private:
-  void work() {
-    for (;;) {
-      const std::size_t index = next_.fetch_add(1);
-      if (index >= list_.kernels.size() || options_.stop.stop_requested()) return;
-      warm_one(list_.kernels[index], report_.entries[index]);
-      finish(index);
-    }
-  }
-
   void warm_one(const Plan& plan, WarmedKernel& warmed) {
     warmed.op = plan.op;
     warmed.arch = plan.arch.to_string();
@@ -130,9 +121,11 @@ class WarmRun {
       take_report(warmed, *entry);
     } catch (const Error& error) {
       warmed.error = error.what();
+      warmed.error_kind = error.kind();
       warmed.notes = error.notes();
-    } catch (const std::exception& error) {
+    } catch (const std::exception& error) {  // out of memory, say: no word of the compiler's
       warmed.error = error.what();
+      warmed.error_kind = ErrorKind::io;
     }
   }
 
@@ -164,7 +157,6 @@ class WarmRun {
   const WarmOptions& options_;
   WarmReport& report_;
   Clock::time_point start_ = Clock::now();
-  std::atomic<std::size_t> next_{0};
   std::mutex mutex_;  ///< guards the report's counters, done_, finished_ and the progress callback
   std::int64_t done_ = 0;
   std::vector<bool> finished_;

@@ -29,7 +29,8 @@ class CountingCompiler : public Compiler {
     if (delay.count() > 0) std::this_thread::sleep_for(delay);
     if (failures_left > 0) {
       --failures_left;
-      throw Error(ErrorKind::compile, "the counting compiler was told to fail", {"log of the failure"});
+      const std::string kernel = bundle.entries.empty() ? bundle.program : bundle.entries.front();
+      throw Error(failure_kind, kernel + ": the counting compiler was told to fail", {"log of the failure"});
     }
     Image image;
     const std::string seed = sha256_hex(bundle.program + bundle.text + bundle.arch + identity_.to_string());
@@ -49,7 +50,8 @@ class CountingCompiler : public Compiler {
   }
 
   std::atomic<int> calls{0};
-  std::atomic<int> failures_left{0};   ///< the next so many calls throw
+  std::atomic<int> failures_left{0};  ///< the next so many calls throw
+  ErrorKind failure_kind = ErrorKind::compile;
   std::chrono::milliseconds delay{0};  ///< what each call takes
   std::size_t cubin_bytes = 4000, ptx_bytes = 8000;
 
