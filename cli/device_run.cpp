@@ -1,3 +1,6 @@
+// The order of things that keeps a check honest: poison and guards before the inputs are copied, a synchronisation
+// before anything is read back, guards looked at on both sides of every buffer. Whatever throws on the way, device
+// memory and events go with the objects that hold them.
 #include "cli/device_run.h"
 
 #include <fmt/format.h>
@@ -13,7 +16,7 @@ namespace tessera::cli {
 using reference::kGuardBytes;
 using reference::kPoisonByte;
 
-DevicePointer DeviceRun::Buffer::data() const { return base + kGuardBytes; }
+DevicePointer DeviceRun::Buffer::data() const { return base() + kGuardBytes; }
 
 DeviceRun::DeviceRun(Device& device, Kernel& kernel, std::vector<std::int64_t> sizes, std::vector<double> scalars,
                      const std::map<std::string, reference::Tensor>& inputs)
@@ -21,16 +24,15 @@ DeviceRun::DeviceRun(Device& device, Kernel& kernel, std::vector<std::int64_t> s
   const LaunchPlan& plan = kernel.plan().launch;
   const LaunchSizes launch(plan);
   for (const BufferSpec& spec : plan.buffers) {
-    Buffer buffer;
-    buffer.spec = &spec;
-    for (const Expression& extent : spec.shape) buffer.shape.push_back(launch.evaluate(extent, sizes_));
+    std::vector<std::int64_t> shape;
+    for (const Expression& extent : spec.shape) shape.push_back(launch.evaluate(extent, sizes_));
     const auto dtype = reference::dtype_from_name(spec.dtype);
     if (!dtype) throw Error(ErrorKind::unsupported, fmt::format("buffer {} has type {}", spec.name, spec.dtype));
-    buffer.bytes = reference::Tensor(*dtype, buffer.shape).bytes.size();
-    buffer.base = device_.allocate(buffer.bytes + 2 * kGuardBytes);
-    buffers_.push_back(buffer);
+    const std::size_t bytes = reference::Tensor(*dtype, shape).bytes.size();
+    buffers_.push_back({&spec, std::move(shape), bytes, DeviceMemory(device_, bytes + 2 * kGuardBytes)});
+    const Buffer& buffer = buffers_.back();
     pointers_.push_back(buffer.data());
-    device_.set_bytes(buffer.base, kPoisonByte, buffer.bytes + 2 * kGuardBytes);
+    device_.set_bytes(buffer.base(), kPoisonByte, buffer.bytes + 2 * kGuardBytes);
     if (spec.role == BufferRole::output) continue;
     const auto input = inputs.find(spec.name);
     if (input == inputs.end()) throw Error(ErrorKind::usage, fmt::format("input {} is missing", spec.name));
@@ -41,15 +43,10 @@ DeviceRun::DeviceRun(Device& device, Kernel& kernel, std::vector<std::int64_t> s
   }
   workspace_bytes_ = kernel_.launcher(device_).workspace_bytes(arguments());
   if (workspace_bytes_ > 0) {
-    workspace_ = device_.allocate(static_cast<std::size_t>(workspace_bytes_));
-    device_.set_bytes(workspace_, 0, static_cast<std::size_t>(workspace_bytes_));
+    workspace_.emplace(device_, static_cast<std::size_t>(workspace_bytes_));
+    device_.set_bytes(workspace_->address(), 0, static_cast<std::size_t>(workspace_bytes_));
   }
   device_.synchronize();
-}
-
-DeviceRun::~DeviceRun() {
-  for (const Buffer& buffer : buffers_) device_.free(buffer.base);
-  if (workspace_ != 0) device_.free(workspace_);
 }
 
 LaunchArguments DeviceRun::arguments() const {
@@ -57,14 +54,14 @@ LaunchArguments DeviceRun::arguments() const {
   arguments.sizes = sizes_;
   arguments.scalars = scalars_;
   arguments.buffers = pointers_;
-  arguments.workspace = workspace_;
+  arguments.workspace = workspace_ ? workspace_->address() : 0;
   arguments.workspace_bytes = workspace_bytes_;
   return arguments;
 }
 
 void DeviceRun::launch() {
-  if (kernel_.plan().launch.workspace.zeroed && workspace_bytes_ > 0)
-    device_.set_bytes(workspace_, 0, static_cast<std::size_t>(workspace_bytes_));
+  if (kernel_.plan().launch.workspace.zeroed && workspace_)
+    device_.set_bytes(workspace_->address(), 0, static_cast<std::size_t>(workspace_bytes_));
   kernel_.launch(device_, Stream{}, arguments());
 }
 
@@ -75,7 +72,7 @@ std::map<std::string, reference::Tensor> DeviceRun::read_outputs(std::vector<std
   std::vector<std::byte> guard(kGuardBytes);
   for (const Buffer& buffer : buffers_) {
     for (const bool is_before : {true, false}) {
-      device_.copy_to_host(guard.data(), is_before ? buffer.base : buffer.data() + buffer.bytes, kGuardBytes);
+      device_.copy_to_host(guard.data(), is_before ? buffer.base() : buffer.data() + buffer.bytes, kGuardBytes);
       const std::string problem = reference::guard_problem(buffer.spec->name, is_before ? "before" : "after", guard);
       if (!problem.empty()) problems.push_back(problem);
     }
@@ -89,21 +86,18 @@ std::map<std::string, reference::Tensor> DeviceRun::read_outputs(std::vector<std
 
 double DeviceRun::time_us(int repeat) {
   const auto flush_bytes = static_cast<std::size_t>(std::max<std::int64_t>(2 * device_.info().l2_bytes, 1 << 20));
-  const DevicePointer flush = device_.allocate(flush_bytes);
-  const Event start = device_.create_event(), stop = device_.create_event();
+  const DeviceMemory flush(device_, flush_bytes);
+  const DeviceEvent start(device_), stop(device_);
   std::vector<double> times;
   constexpr int kWarmups = 3;
   for (int i = 0; i < kWarmups + repeat; ++i) {
-    device_.set_bytes(flush, static_cast<std::uint8_t>(i), flush_bytes);
-    device_.record(start, {});
+    device_.set_bytes(flush.address(), static_cast<std::uint8_t>(i), flush_bytes);
+    device_.record(start.event(), {});
     launch();
-    device_.record(stop, {});
-    const double microseconds = 1000 * device_.elapsed_ms(start, stop);
+    device_.record(stop.event(), {});
+    const double microseconds = 1000 * device_.elapsed_ms(start.event(), stop.event());
     if (i >= kWarmups) times.push_back(microseconds);
   }
-  device_.destroy(start);
-  device_.destroy(stop);
-  device_.free(flush);
   std::sort(times.begin(), times.end());
   return times[times.size() / 2];
 }

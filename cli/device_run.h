@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/device.h"
@@ -14,13 +16,42 @@
 
 namespace tessera::cli {
 
+/// Memory of a device, freed with the object.
+class DeviceMemory {
+ public:
+  DeviceMemory(Device& device, std::size_t bytes) : device_(&device), address_(device.allocate(bytes)) {}
+  ~DeviceMemory() {
+    if (address_ != 0) device_->free(address_);
+  }
+  DeviceMemory(DeviceMemory&& other) noexcept : device_(other.device_), address_(std::exchange(other.address_, 0)) {}
+  DeviceMemory& operator=(DeviceMemory&&) = delete;
+  DevicePointer address() const { return address_; }
+
+ private:
+  Device* device_;
+  DevicePointer address_;
+};
+
+/// An event, destroyed with the object.
+class DeviceEvent {
+ public:
+  explicit DeviceEvent(Device& device) : device_(device), event_(device.create_event()) {}
+  ~DeviceEvent() { device_.destroy(event_); }
+  DeviceEvent(const DeviceEvent&) = delete;
+  DeviceEvent& operator=(const DeviceEvent&) = delete;
+  Event event() const { return event_; }
+
+ private:
+  Device& device_;
+  Event event_;
+};
+
 class DeviceRun {
  public:
   /// sizes: in the plan's order. inputs: by buffer name, dense. Buffers that the plan calls outputs start poisoned;
   /// optional ones that skip_optional names are passed as null.
   DeviceRun(Device& device, Kernel& kernel, std::vector<std::int64_t> sizes, std::vector<double> scalars,
             const std::map<std::string, reference::Tensor>& inputs);
-  ~DeviceRun();
   DeviceRun(const DeviceRun&) = delete;
   DeviceRun& operator=(const DeviceRun&) = delete;
 
@@ -34,8 +65,9 @@ class DeviceRun {
   struct Buffer {
     const BufferSpec* spec = nullptr;
     std::vector<std::int64_t> shape;
-    DevicePointer base = 0;  // of the guard before
     std::size_t bytes = 0;
+    DeviceMemory memory;  // with the guards before and behind
+    DevicePointer base() const { return memory.address(); }
     DevicePointer data() const;
   };
   LaunchArguments arguments() const;
@@ -46,7 +78,7 @@ class DeviceRun {
   std::vector<double> scalars_;
   std::vector<Buffer> buffers_;
   std::vector<DevicePointer> pointers_;
-  DevicePointer workspace_ = 0;
+  std::optional<DeviceMemory> workspace_;
   std::int64_t workspace_bytes_ = 0;
 };
 

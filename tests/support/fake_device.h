@@ -38,6 +38,8 @@ class FakeDevice final : public Device {
   std::vector<Launch> launches;
   std::vector<ResolvedTensorMap> encoded;
   std::function<void()> on_launch;  ///< what the kernel does, if anything
+  int live_events = 0;
+  std::size_t live_blocks() const { return memory_.size(); }
   bool capturing = false;
   std::uintptr_t context = 1;
   DeviceInfo info_;
@@ -66,8 +68,11 @@ class FakeDevice final : public Device {
 
   Stream create_stream() override { return Stream::from_handle(++handles_); }
   void destroy(Stream) noexcept override {}
-  Event create_event() override { return {++handles_}; }
-  void destroy(Event) noexcept override {}
+  Event create_event() override {
+    ++live_events;
+    return {++handles_};
+  }
+  void destroy(Event) noexcept override { --live_events; }
   void record(Event, Stream) override {}
   double elapsed_ms(Event, Event) override { return 1; }
   std::vector<Finding> synchronize(Stream) override {
