@@ -150,7 +150,7 @@ int run_tessera(const std::vector<std::string>& arguments, Host& host) {
     return kOk;
   } catch (const Error& error) {
     say(fmt::format("tessera: {}", error.what()));
-    for (const std::string& line : error.notes()) say("  " + line);
+    for (const std::string& text : error.notes()) say(indented(text));
     return exit_code_of(error.kind());
   } catch (const std::bad_alloc&) {
     say("tessera: out of memory");

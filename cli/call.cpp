@@ -157,6 +157,17 @@ std::string grouped(std::int64_t value) {
   return value < 0 ? "-" + digits : digits;
 }
 
+std::string counted(std::int64_t count, std::string_view one, std::string_view many) {
+  if (count == 1) return fmt::format("1 {}", one);
+  return many.empty() ? fmt::format("{} {}s", grouped(count), one) : fmt::format("{} {}", grouped(count), many);
+}
+
+std::string indented(std::string_view text) {
+  std::string out = "  ";
+  for (const char c : text) out += c == '\n' ? std::string("\n  ") : std::string(1, c);
+  return out;
+}
+
 std::string duration(double seconds) {
   if (seconds < 10) return fmt::format("{:.1f} s", seconds);
   if (seconds < 60) return fmt::format("{:.0f} s", seconds);

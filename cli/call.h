@@ -90,7 +90,11 @@ ProblemList read_problems(const std::string& subject, const SelectorFlags& selec
 std::string describe(const Problem& problem);
 /// 1,234,567
 std::string grouped(std::int64_t value);
+/// "1 kernel", "1,200 kernels"; many: where it is not one and an s.
+std::string counted(std::int64_t count, std::string_view one, std::string_view many = {});
 /// "12.3 s", "4 min 5 s"
 std::string duration(double seconds);
+/// Every line of a text two columns to the right.
+std::string indented(std::string_view text);
 
 }  // namespace tessera::cli

@@ -1,5 +1,6 @@
 // tessera cache: look into the cache tiers, verify them, prune, carry entries from one machine to another.
 #include <fmt/chrono.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,11 +11,14 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "cli/call.h"
+#include "generator/selectors.h"
 #include "runtime/cache_admin.h"
 
 namespace tessera::cli {
 
 namespace {
+
+std::string entries_text(std::int64_t count) { return counted(count, "entry", "entries"); }
 
 std::string short_key(const EntryKeys& keys) { return (keys.entry.empty() ? keys.source : keys.entry).substr(0, 12); }
 
@@ -130,10 +134,14 @@ class CacheCommand final : public Command {
   }
 
  private:
+  // A misspelt name would match nothing, silently.
   CacheFilter filter() const {
     CacheFilter filter;
+    const std::vector<std::string_view> names = operator_names();
+    if (!op_.empty() && std::find(names.begin(), names.end(), op_) == names.end())
+      throw Error(ErrorKind::usage, fmt::format("--op = {}: must be one of {}", op_, fmt::join(names, ", ")));
     if (!op_.empty()) filter.ops.push_back(op_);
-    if (!arch_.empty()) filter.archs.push_back(arch_);
+    if (!arch_.empty()) filter.archs.push_back(Arch::parse(arch_).to_string());
     return filter;
   }
   const std::string& need_argument(const char* what) const {
@@ -156,8 +164,7 @@ class CacheCommand final : public Command {
                              entry.compiler.major_version, entry.compiler.minor_version, grouped(entry.bytes),
                              to_string(entry.tier), entry.damage.empty() ? entry.kernel : "damaged: " + entry.damage));
     }
-    call.print(
-        fmt::format("{} entries, {} bytes\n", grouped(static_cast<std::int64_t>(entries.size())), grouped(bytes)));
+    call.print(fmt::format("{}, {} bytes\n", entries_text(static_cast<std::int64_t>(entries.size())), grouped(bytes)));
     return kOk;
   }
 
@@ -214,16 +221,17 @@ class CacheCommand final : public Command {
                                 : folder.refused.empty() ? ""
                                                          : "refused: " + folder.refused;
       const std::string limit = folder.max_bytes > 0 ? fmt::format(" of at most {}", grouped(folder.max_bytes)) : "";
-      call.print(fmt::format("{:<6} {}  {} entries, {} bytes{}{}{}\n", to_string(folder.tier), folder.path.string(),
-                             folder.entries, grouped(folder.bytes), limit, state.empty() ? "" : "  ", state));
+      call.print(fmt::format("{:<6} {}  {}, {} bytes{}{}{}\n", to_string(folder.tier), folder.path.string(),
+                             entries_text(folder.entries), grouped(folder.bytes), limit, state.empty() ? "" : "  ",
+                             state));
       if (folder.damaged + folder.quarantined > 0)
         call.print(fmt::format("       {} damaged, {} set aside\n", folder.damaged, folder.quarantined));
     }
     for (const CacheUsage::Group& group : usage.groups) {
       groups.push_back({{"op", group.op}, {"arch", group.arch}, {"entries", group.entries}, {"bytes", group.bytes}});
       if (!call.is_json())
-        call.print(
-            fmt::format("  {} {}: {} entries, {} bytes\n", group.op, group.arch, group.entries, grouped(group.bytes)));
+        call.print(fmt::format("  {} {}: {}, {} bytes\n", group.op, group.arch, entries_text(group.entries),
+                               grouped(group.bytes)));
     }
     if (call.is_json())
       call.print_json({{"folders", folders}, {"groups", groups}, {"entries", usage.entries}, {"bytes", usage.bytes}});
@@ -237,7 +245,7 @@ class CacheCommand final : public Command {
     } else {
       for (const CacheListing& entry : result.damaged)
         call.print(fmt::format("damaged  {}: {}\n", entry.folder.string(), entry.damage));
-      call.print(fmt::format("{} entries checked, {} damaged{}\n", result.checked, result.damaged.size(),
+      call.print(fmt::format("{} checked, {} damaged{}\n", entries_text(result.checked), result.damaged.size(),
                              heals_ && !result.damaged.empty() ? " and moved aside" : ""));
     }
     return result.damaged.empty() ? kOk : kWrong;
@@ -254,7 +262,7 @@ class CacheCommand final : public Command {
     const PruneResult result = prune_cache(options, request);
     const ExitCode code = result.stuck_entries > 0 ? kDevice : kOk;
     if (code != kOk)
-      call.note(fmt::format("{} entries could not be removed: can the folder be written?", result.stuck_entries));
+      call.note(fmt::format("{} could not be removed: can the folder be written?", entries_text(result.stuck_entries)));
     if (call.is_json()) {
       call.print_json({{"removed", json_of(result.removed)},
                        {"removed_bytes", result.removed_bytes},
@@ -265,21 +273,31 @@ class CacheCommand final : public Command {
     for (const CacheListing& entry : result.removed)
       call.print(
           fmt::format("{}  {}  {}\n", is_dry_run_ ? "would remove" : "removed", short_key(entry.keys), entry.kernel));
-    call.print(fmt::format("{} {} entries, {} bytes; {} entries, {} bytes stay\n",
-                           is_dry_run_ ? "would remove" : "removed", result.removed.size(),
-                           grouped(result.removed_bytes), result.kept_entries, grouped(result.kept_bytes)));
+    call.print(fmt::format("{} {}, {} bytes; {}, {} bytes stay\n", is_dry_run_ ? "would remove" : "removed",
+                           entries_text(static_cast<std::int64_t>(result.removed.size())),
+                           grouped(result.removed_bytes), entries_text(result.kept_entries),
+                           grouped(result.kept_bytes)));
     return code;
   }
 
   ExitCode export_archive(Call& call, const CacheOptions& options) const {
-    const ExportResult result = export_cache(options, need_argument("the archive to write"), filter());
+    const std::string& archive = need_argument("the archive to write");
+    if (call.is_json() && archive == "/dev/stdout")
+      throw Error(ErrorKind::usage, "cache export: the archive and --json cannot both go to stdout");
+    const CacheFilter chosen = filter();
+    if (list_cache(options, chosen).empty())
+      throw Error(ErrorKind::unsupported,
+                  fmt::format("cache export: no entry{}{}{}{} is in any tier; nothing was written",
+                              op_.empty() ? "" : " of ", op_, arch_.empty() ? "" : " for ", arch_));
+    const ExportResult result = export_cache(options, archive, chosen);
     for (const CacheListing& entry : result.damaged)
       call.warn(fmt::format("left out, damaged: {}: {}", entry.folder.string(), entry.damage));
     if (call.is_json()) {
       call.print_json({{"entries", result.entries}, {"bytes", result.bytes}, {"damaged", json_of(result.damaged)}});
     } else {
-      call.print(fmt::format("{}: {} entries, {} bytes before compression\n", argument_, result.entries,
-                             grouped(result.bytes)));
+      // Not on stdout: that may be where the archive goes.
+      call.note(fmt::format("{}: {}, {} bytes before compression", archive, entries_text(result.entries),
+                            grouped(result.bytes)));
     }
     return result.damaged.empty() ? kOk : kWrong;
   }
@@ -289,7 +307,7 @@ class CacheCommand final : public Command {
     if (call.is_json()) {
       call.print_json({{"imported", result.imported}, {"present", result.present}, {"bytes", result.bytes}});
     } else {
-      call.print(fmt::format("{} entries imported, {} were there already, {} bytes\n", result.imported, result.present,
+      call.print(fmt::format("{} imported, {} there already, {} bytes\n", entries_text(result.imported), result.present,
                              grouped(result.bytes)));
     }
     return kOk;

@@ -13,13 +13,13 @@ namespace {
 class CheckCommand final : public Command {
  public:
   HelpPage help() const override {
-    return {
-        "tessera check SHAPES.json [flags]\n       tessera check OP [selectors] [flags]",
-        "tessera check: would the cache serve these problems without compiling?",
-        "Plans every problem, resolves and checks the tensor maps of every size that is given, and looks each kernel\n"
-        "up in the cache tiers. Exits 1 and names what is missing when the cache does not cover the list.\n",
-        {"tessera warm shapes.json --cache-dir cubins && tessera check shapes.json --cache-dir cubins",
-         "tessera check shapes.json --system-cache-dirs /opt/model/cubins --json"}};
+    return {"tessera check SHAPES.json [flags]\n       tessera check OP [selectors] [flags]",
+            "tessera check: would the cache serve these problems without compiling?",
+            "Plans every problem, resolves and checks the tensor maps of every size that is given (of sizes given in\n"
+            "part, what follows from them), and looks each kernel up in the cache tiers. Exits 1 and names what is\n"
+            "missing when the cache does not cover the list.\n",
+            {"tessera warm shapes.json --cache-dir cubins && tessera check shapes.json --cache-dir cubins",
+             "tessera check shapes.json --system-cache-dirs /opt/model/cubins --json"}};
   }
   void add_flags(FlagSet& flags, CLI::App& app) override {
     app.add_option("SUBJECT", subject_);
@@ -57,6 +57,7 @@ class CheckCommand final : public Command {
                               {"entry", one.kernel},
                               {"warm", "tessera warm " + describe(problem)}});
     }
+    if (const std::string note = sizes.partly_checked(); !note.empty()) call.note(note);
     if (call.is_json()) {
       call.print_json({{"covered", covered},
                        {"missing", missing_json},
@@ -67,9 +68,9 @@ class CheckCommand final : public Command {
     } else {
       for (const OrderedJson& one : missing_json)
         call.print(fmt::format("missing  {}  ({})\n", one["entry"].get<std::string>(), one["warm"].get<std::string>()));
-      call.print(fmt::format("{} of {} problems covered, {} of {} kernels missing, {} rejected\n", grouped(covered),
-                             grouped(static_cast<std::int64_t>(problems.size())), missing.size(), kernels.size(),
-                             rejected));
+      call.print(fmt::format("{} of {} covered, {} of {} missing, {} rejected\n", grouped(covered),
+                             counted(static_cast<std::int64_t>(problems.size()), "problem"), missing.size(),
+                             counted(static_cast<std::int64_t>(kernels.size()), "kernel"), rejected));
     }
     const bool is_none_legal = rejected == static_cast<std::int64_t>(problems.size());
     if (rejected > 0 && (is_strict_ || is_none_legal || is_explicit_refused)) return kUnsupported;

@@ -143,9 +143,9 @@ class DoctorCommand final : public Command {
     call.print("\ncache, in the order of the search\n");
     if (cache.empty()) call.print("  memory only: no folder is known\n");
     for (const OrderedJson& folder : cache)
-      call.print(fmt::format("  {:<6} {}: {} entries, {} bytes; {}{}\n", text(folder, "tier"), text(folder, "path"),
-                             folder["entries"].get<std::int64_t>(), grouped(folder["bytes"].get<std::int64_t>()),
-                             text(folder, "permissions"),
+      call.print(fmt::format("  {:<6} {}: {}, {} bytes; {}{}\n", text(folder, "tier"), text(folder, "path"),
+                             counted(folder["entries"].get<std::int64_t>(), "entry", "entries"),
+                             grouped(folder["bytes"].get<std::int64_t>()), text(folder, "permissions"),
                              text(folder, "refused").empty() ? "" : "; refused: " + text(folder, "refused")));
     call.print(
         "\nsupported: NVRTC 12.0 and later (tested: 13.0), drivers for CUDA 12.4 and later (tested: 13.0), sm_90a\n\n");

@@ -71,21 +71,20 @@ void append_recipes(std::string& out, const Plan& plan) {
   }
 }
 
-// The maps and the launch under the sizes that were given; nothing when they are not all known.
+// The maps and the launch under the sizes that were given, as far as these go.
 struct Checked {
-  bool is_checked = false;
-  std::vector<std::int64_t> sizes;
+  bool is_checked = false;  // any size was given
+  KnownSizes sizes;
   std::vector<std::string> problems;
 };
 
 Checked check_sizes(const Plan& plan, const Problem& problem) {
   const LaunchSizes launch(plan.launch);
   Checked checked;
-  const auto sizes = launch.complete(expected_sizes(problem));
-  if (!sizes) return checked;
-  checked.is_checked = true;
-  checked.sizes = *sizes;
-  checked.problems = launch.problems(*sizes);
+  const std::vector<GivenSize> given = expected_sizes(problem);
+  checked.sizes = launch.known(given);
+  checked.is_checked = !given.empty() || checked.sizes.unknown.empty();
+  if (checked.is_checked) checked.problems = launch.problems(checked.sizes);
   return checked;
 }
 
@@ -96,8 +95,13 @@ void append_resolved(std::string& out, const Plan& plan, const Checked& checked)
     for (const std::string& problem : checked.problems) out += fmt::format("  refused: {}\n", problem);
     return;
   }
+  if (!checked.sizes.unknown.empty()) {
+    out += fmt::format("  nothing is refused, but what depends on {} was not checked\n",
+                       fmt::join(checked.sizes.unknown, ", "));
+    return;
+  }
   const LaunchSizes launch(plan.launch);
-  const std::vector<ResolvedTensorMap> maps = launch.resolve(checked.sizes);
+  const std::vector<ResolvedTensorMap> maps = launch.resolve(checked.sizes.values);
   for (std::size_t i = 0; i < maps.size(); ++i) {
     const ResolvedTensorMap& map = maps[i];
     out +=
@@ -178,6 +182,7 @@ class PlanCommand final : public Command {
   static OrderedJson json_of(const Plan& plan, const Checked& checked) {
     OrderedJson json = to_json(plan, true);
     if (checked.is_checked) json["size_problems"] = checked.problems;
+    if (checked.is_checked && !checked.sizes.unknown.empty()) json["sizes_unknown"] = checked.sizes.unknown;
     return json;
   }
 

@@ -61,13 +61,12 @@ class WarmCommand final : public Command {
   // Problems whose sizes no launch takes are set aside before anything compiles.
   std::vector<Rejected> reject_sizes(const ProblemList& list, std::vector<Problem>& problems) {
     std::vector<Rejected> rejected;
-    SizeCheck check;
     std::size_t index = 0;
     problems.reserve(static_cast<std::size_t>(list.count()));
     list.for_each([&](const Problem& problem, std::size_t) {
       std::string reason;
       try {
-        reason = check.refusal(problem);
+        reason = sizes_.refusal(problem);
       } catch (const Error& error) {
         reason = error.what();
       }
@@ -95,8 +94,10 @@ class WarmCommand final : public Command {
 
   ExitCode code(const ProblemList& list, const WarmReport& report, const std::vector<Rejected>& rejected) const {
     if (report.was_cancelled) return kInterrupted;
-    if (unstored(report) > 0) return kDevice;
-    if (report.failed > 0) return kCompile;
+    ExitCode gravest = unstored(report) > 0 ? kDevice : kOk;
+    for (const WarmedKernel& kernel : report.entries)
+      if (!kernel.error.empty()) gravest = graver(gravest, exit_code_of(kernel.error_kind));
+    if (gravest != kOk) return gravest;
     const bool is_none_legal = static_cast<std::int64_t>(rejected.size()) == list.count();
     const bool is_explicit_refused =
         std::any_of(rejected.begin(), rejected.end(), [&](const Rejected& one) { return is_explicit(list, one); });
@@ -106,12 +107,15 @@ class WarmCommand final : public Command {
   void print(Call& call, const ProblemList& list, const WarmReport& report,
              const std::vector<Rejected>& rejected) const {
     report_rejected(call, list, rejected);
+    if (const std::string note = sizes_.partly_checked(); !note.empty()) call.note(note);
     if (const std::int64_t count = unstored(report); count > 0)
-      call.note(fmt::format("{} kernels are in no cache folder: none could take them", grouped(count)));
+      call.note(fmt::format("{} in no cache folder: none could take {}", counted(count, "kernel is", "kernels are"),
+                            count == 1 ? "it" : "them"));
     if (call.is_json()) return call.print_json(json_of(list, report, rejected));
     for (const WarmedKernel& kernel : report.entries) {
       if (!kernel.error.empty()) {
-        call.note(fmt::format("failed: {}: {}", kernel.kernel, kernel.error));
+        const bool is_named = kernel.error.starts_with(kernel.kernel);  // the compiler's errors begin so
+        call.note(fmt::format("failed: {}{}", is_named ? "" : kernel.kernel + ": ", kernel.error));
       } else if (is_dry_run_) {
         call.print(fmt::format("{:<8} {}\n", kernel.was_hit ? "hit" : "miss", kernel.kernel));
       } else {
@@ -119,13 +123,13 @@ class WarmCommand final : public Command {
                                kernel.was_hit ? "hit" : "compiled", kernel.compile_ms, kernel.registers,
                                kernel.spill_bytes, kernel.smem_bytes, kernel.kernel));
       }
-      for (const std::string& note : kernel.notes) call.note("  " + note);
+      for (const std::string& note : kernel.notes) call.note(indented(note));
     }
-    call.print(
-        fmt::format("{} problems, {} distinct kernels: {} compiled, {} in the cache, {} failed, {} rejected, {}{}\n",
-                    grouped(list.count()), grouped(report.kernels), report.compiled, report.hit, report.failed,
-                    grouped(static_cast<std::int64_t>(rejected.size())), duration(report.seconds),
-                    report.was_cancelled ? "; interrupted, run it again to go on" : ""));
+    call.print(fmt::format("{}, {}: {} compiled, {} in the cache, {} failed, {} rejected, {}{}\n",
+                           counted(list.count(), "problem"), counted(report.kernels, "distinct kernel"),
+                           report.compiled, report.hit, report.failed,
+                           grouped(static_cast<std::int64_t>(rejected.size())), duration(report.seconds),
+                           report.was_cancelled ? "; interrupted, run it again to go on" : ""));
   }
 
   static void report_rejected(Call& call, const ProblemList& list, const std::vector<Rejected>& rejected) {
@@ -175,6 +179,7 @@ class WarmCommand final : public Command {
   std::string subject_;
   bool is_dry_run_ = false, is_strict_ = false;
   SelectorFlags selectors_;
+  SizeCheck sizes_;
   std::vector<std::size_t> index_of_;  // of the problems given to the library: their place in the list
 };
 

@@ -11,8 +11,19 @@
 namespace tessera::cli {
 
 namespace {
+
 constexpr std::size_t kHelpColumn = 30, kHelpWidth = 100;
+
+/// The one value of a flag that takes one. Given twice, either could be meant: a script that appends its flag to a list
+/// that has it would silently get the last.
+const std::string& single_value(const std::string& name, const CLI::results_t& given) {
+  if (given.size() > 1)
+    throw Error(ErrorKind::usage,
+                fmt::format("{} is given {} times ({}): give it once", name, given.size(), fmt::join(given, ", ")));
+  return given.front();
 }
+
+}  // namespace
 
 void FlagSet::explain(const std::string& name, const std::string& value, const std::string& help) {
   helps_.push_back({value.empty() ? name : name + " " + value, help, group_});
@@ -29,18 +40,19 @@ void FlagSet::toggle(const std::string& name, bool& target, const std::string& h
 void FlagSet::text(const std::string& name, const std::string& value, std::string& target, const std::string& help) {
   // An empty value is a script's unset variable, and no name or list that a flag takes.
   const auto take = [name, &target](const CLI::results_t& given) {
-    if (given.back().empty()) throw Error(ErrorKind::usage, fmt::format("{} has an empty value", name));
-    target = given.back();
+    const std::string& typed = single_value(name, given);
+    if (typed.empty()) throw Error(ErrorKind::usage, fmt::format("{} has an empty value", name));
+    target = typed;
     return true;
   };
-  app_.add_option(name, take)->take_last();
+  app_.add_option(name, take)->expected(1)->take_all();
   explain(name, value, help);
 }
 
 void FlagSet::number(const std::string& name, const std::string& value, std::int64_t& target, std::int64_t min,
                      const std::string& help) {
   const auto parse = [name, min, &target](const CLI::results_t& given) {
-    const std::string& typed = given.back();
+    const std::string& typed = single_value(name, given);
     std::int64_t parsed = 0;
     const auto [stop, error] = std::from_chars(typed.data(), typed.data() + typed.size(), parsed);
     if (error != std::errc() || stop != typed.data() + typed.size() || parsed < min)
@@ -48,7 +60,7 @@ void FlagSet::number(const std::string& name, const std::string& value, std::int
     target = parsed;
     return true;
   };
-  app_.add_option(name, parse)->take_last();
+  app_.add_option(name, parse)->expected(1)->take_all();
   explain(name, value, help);
 }
 

@@ -19,6 +19,10 @@ std::vector<std::string> names_of(const LaunchPlan& plan) {
   return names;
 }
 
+std::string value_text(const Expression& expression, std::int64_t value) {
+  return expression.is_constant() ? expression.text() : fmt::format("{} = {}", expression.text(), value);
+}
+
 bool holds(Relation relation, std::int64_t a, std::int64_t b) {
   switch (relation) {
     case Relation::at_least:
@@ -45,46 +49,74 @@ LaunchSizes::LaunchSizes(const LaunchPlan& plan) : plan_(plan), names_(names_of(
   for (const TensorMapRecipe& recipe : plan.tensor_maps) maps_.emplace_back(recipe, names_);
 }
 
-std::optional<std::vector<std::int64_t>> LaunchSizes::complete(const std::vector<GivenSize>& given) const {
+bool LaunchSizes::is_known(const Expression& expression, const KnownSizes& sizes) const {
+  return std::all_of(expression.names().begin(), expression.names().end(), [&](const std::string& name) {
+    const auto found = std::find(names_.begin(), names_.end(), name);
+    return found != names_.end() && sizes.is_known[static_cast<std::size_t>(found - names_.begin())];
+  });
+}
+
+KnownSizes LaunchSizes::known(const std::vector<GivenSize>& given) const {
   for (const GivenSize& size : given)
     if (std::find(names_.begin(), names_.end(), size.name) == names_.end())
       throw Error(ErrorKind::usage,
                   fmt::format("{} has no size {}: its sizes are {}", plan_.op, size.name, fmt::join(names_, ", ")));
-  std::vector<std::int64_t> values(names_.size(), 0);
+  KnownSizes sizes{std::vector<std::int64_t>(names_.size(), 0), std::vector<bool>(names_.size(), true), {}};
   for (std::size_t i = 0; i < names_.size(); ++i) {
     const auto found =
         std::find_if(given.begin(), given.end(), [&](const GivenSize& g) { return g.name == names_[i]; });
     if (found != given.end()) {
-      values[i] = found->value;
-    } else if (defaults_[i]) {
-      values[i] = defaults_[i]->evaluate(values);
+      sizes.values[i] = found->value;
+    } else if (defaults_[i] && is_known(*plan_.sizes[i].default_value, sizes)) {
+      sizes.values[i] = defaults_[i]->evaluate(sizes.values);
     } else if (names_[i] == "num_sms") {
-      values[i] = 1;
+      sizes.values[i] = 1;
     } else {
-      return std::nullopt;
+      sizes.is_known[i] = false;
+      if (!defaults_[i]) sizes.unknown.push_back(names_[i]);  // a default is missing what it follows from
     }
   }
-  return values;
+  return sizes;
+}
+
+std::optional<std::vector<std::int64_t>> LaunchSizes::complete(const std::vector<GivenSize>& given) const {
+  KnownSizes sizes = known(given);
+  if (!sizes.unknown.empty()) return std::nullopt;
+  return std::move(sizes.values);
 }
 
 std::vector<std::string> LaunchSizes::problems(const std::vector<std::int64_t>& sizes) const {
+  return problems(KnownSizes{sizes, std::vector<bool>(sizes.size(), true), {}});
+}
+
+std::vector<std::string> LaunchSizes::problems(const KnownSizes& sizes) const {
   std::vector<std::string> found;
-  for (std::size_t i = 0; i < sizes.size(); ++i)
-    if (sizes[i] < plan_.sizes[i].min || sizes[i] > plan_.sizes[i].max)
+  const std::vector<std::int64_t>& values = sizes.values;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (sizes.is_known[i] && (values[i] < plan_.sizes[i].min || values[i] > plan_.sizes[i].max))
       found.push_back(
-          fmt::format("{} = {}: must be from {} to {}", names_[i], sizes[i], plan_.sizes[i].min, plan_.sizes[i].max));
+          fmt::format("{} = {}: must be from {} to {}", names_[i], values[i], plan_.sizes[i].min, plan_.sizes[i].max));
   if (!found.empty()) return found;
   for (std::size_t i = 0; i < domain_.size(); ++i) {
-    const std::int64_t lhs = domain_[i].lhs.evaluate(sizes), rhs = domain_[i].rhs.evaluate(sizes);
     const DomainRule& rule = plan_.domain[i];
-    if (!holds(rule.relation, lhs, rhs))
-      found.push_back(fmt::format("{}: {} = {}, {} = {}", rule.message, rule.lhs.text(), lhs, rule.rhs.text(), rhs));
+    if (!is_known(rule.lhs, sizes) || !is_known(rule.rhs, sizes)) continue;
+    const std::int64_t lhs = domain_[i].lhs.evaluate(values), rhs = domain_[i].rhs.evaluate(values);
+    if (holds(rule.relation, lhs, rhs)) continue;
+    // A bound that is a number stands in the message already.
+    found.push_back(fmt::format("{}: {}{}", rule.message, value_text(rule.lhs, lhs),
+                                rule.rhs.is_constant() ? "" : ", " + value_text(rule.rhs, rhs)));
   }
   if (!found.empty()) return found;
-  for (const BoundTensorMap& map : maps_) {
-    const ResolvedTensorMap resolved = map.resolve(sizes, 0);
+  for (std::size_t i = 0; i < maps_.size(); ++i) {
+    const TensorMapRecipe& recipe = plan_.tensor_maps[i];
+    const auto knows = [&](const Expression& expression) { return is_known(expression, sizes); };
+    if (!std::all_of(recipe.dims.begin(), recipe.dims.end(), knows) ||
+        !std::all_of(recipe.strides_bytes.begin(), recipe.strides_bytes.end(), knows))
+      continue;
+    const ResolvedTensorMap resolved = maps_[i].resolve(values, 0);
     if (first_broken_rule(resolved) == TensorMapRule{}) continue;
-    for (const TensorMapViolation& violation : broken_rules(resolved, map.name())) found.push_back(violation.message);
+    for (const TensorMapViolation& violation : broken_rules(resolved, maps_[i].name()))
+      found.push_back(violation.message);
   }
   return found;
 }

@@ -19,21 +19,33 @@ struct GivenSize {
   std::int64_t value = 0;
 };
 
+/// Sizes as far as they are known.
+struct KnownSizes {
+  std::vector<std::int64_t> values;  ///< in the plan's order; 0 where unknown
+  std::vector<bool> is_known;
+  std::vector<std::string> unknown;  ///< the names without a value
+};
+
 /// The launch of one kernel, bound once and asked for many sizes.
 class LaunchSizes {
  public:
   explicit LaunchSizes(const LaunchPlan& plan);
 
-  /// Values in the plan's order: given ones, defaults for the rest (num_sms: 1 unless given). Nothing when a size has
-  /// neither. Throws Error{usage} for a name that the plan lacks and for a default that overflows.
+  /// Given ones, defaults over known sizes for the rest (num_sms: 1 unless given). Throws Error{usage} for a name that
+  /// the plan lacks and for a default that overflows.
+  KnownSizes known(const std::vector<GivenSize>& given) const;
+  /// The values of known(); nothing when one is missing.
   std::optional<std::vector<std::int64_t>> complete(const std::vector<GivenSize>& given) const;
   /// What launch would refuse, one line each: sizes out of range, domain rules, tensor-map rules (address rules aside).
   std::vector<std::string> problems(const std::vector<std::int64_t>& sizes) const;
+  /// The same of what follows from known sizes alone; the rest is not looked at.
+  std::vector<std::string> problems(const KnownSizes& sizes) const;
   std::int64_t evaluate(const Expression& expression, const std::vector<std::int64_t>& sizes) const;
   std::vector<ResolvedTensorMap> resolve(const std::vector<std::int64_t>& sizes) const;
   const LaunchPlan& plan() const { return plan_; }
 
  private:
+  bool is_known(const Expression& expression, const KnownSizes& sizes) const;
   struct BoundRule {
     BoundExpression lhs, rhs;
   };

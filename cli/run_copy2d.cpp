@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "cli/call.h"
 #include "cli/run_operator.h"
 #include "reference/copy2d.h"
 #include "reference/random.h"
@@ -45,8 +46,9 @@ class RunCopy2d final : public RunOperator {
       for (std::size_t d = rank; d-- > 0;) shape.push_back(kExample[std::min<std::size_t>(d, 4)]);
     }
     if (shape.size() != rank)
-      throw Error(ErrorKind::usage, fmt::format("the shape has {} dimensions, the kernel is for rank {}: pin --rank {}",
-                                                shape.size(), rank, shape.size()));
+      throw Error(ErrorKind::usage,
+                  fmt::format("the shape has {}, the kernel is for rank {}: pin --rank {}",
+                              counted(static_cast<std::int64_t>(shape.size()), "dimension"), rank, shape.size()));
     std::vector<GivenSize> given;
     for (std::size_t d = 0; d < rank; ++d) given.push_back({fmt::format("dim{}", d), shape[rank - 1 - d]});
     return given;

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "cli/call.h"
 
 namespace tessera::cli {
 
@@ -13,13 +14,23 @@ std::string SizeCheck::refusal(const Problem& problem) {
   std::unique_ptr<Kernel>& kernel = kernels_[planned_kernel(problem)];
   if (!kernel) kernel = std::make_unique<Kernel>(make_plan(problem));
   try {
-    const auto sizes = kernel->sizes.complete(given);
-    if (!sizes) return {};
-    return fmt::format("{}", fmt::join(kernel->sizes.problems(*sizes), "; "));
+    const KnownSizes sizes = kernel->sizes.known(given);
+    if (!sizes.unknown.empty()) {
+      ++num_partly_checked_;
+      unknown_.insert(sizes.unknown.begin(), sizes.unknown.end());
+    }
+    return fmt::format("{}", fmt::join(kernel->sizes.problems(sizes), "; "));
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::usage) throw;
     return error.what();  // an overflow on the way to a stride
   }
+}
+
+std::string SizeCheck::partly_checked() const {
+  if (num_partly_checked_ == 0) return {};
+  return fmt::format("{} sizes in part: what depends on {} was not checked",
+                     counted(num_partly_checked_, "problem gives its", "problems give their"),
+                     fmt::join(unknown_, ", "));
 }
 
 }  // namespace tessera::cli

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -14,9 +15,12 @@ namespace tessera::cli {
 /// Plans each distinct kernel once and keeps its launch.
 class SizeCheck {
  public:
-  /// Why launch would refuse the problem's sizes; empty when it would not, or when they are not all known. Throws
-  /// Error{unsupported} when no kernel exists.
+  /// Why launch would refuse the problem's sizes; empty when it would not, or none is given. Where they are given in
+  /// part, what follows from that part is checked, and the problem counted. Throws Error{unsupported} when no kernel
+  /// exists.
   std::string refusal(const Problem& problem);
+  /// "2 problems give their sizes in part: what depends on batch, seqlen_k was not checked"; empty: none did.
+  std::string partly_checked() const;
 
  private:
   struct Kernel {
@@ -25,6 +29,8 @@ class SizeCheck {
     explicit Kernel(Plan p) : plan(std::move(p)), sizes(plan.launch) {}
   };
   std::unordered_map<std::string, std::unique_ptr<Kernel>> kernels_;
+  std::int64_t num_partly_checked_ = 0;
+  std::set<std::string> unknown_;  // sizes that problems with others lack
 };
 
 }  // namespace tessera::cli

@@ -35,7 +35,12 @@ std::int64_t parse_number(const Selector& selector, std::string_view text) {
     refuse(selector, text, "a whole number");
   }
   if (error == std::errc::result_out_of_range || value < selector.min || value > selector.max) {
-    refuse(selector, text, fmt::format("from {} to {}", selector.min, selector.max));
+    // The largest int is no bound that anybody chose; what a kernel exists for, make_plan tells.
+    const bool is_low = error == std::errc::result_out_of_range ? text.front() == '-' : value < selector.min;
+    refuse(selector, text,
+           is_low && selector.max == kMaxInt ? fmt::format("at least {}", selector.min)
+           : selector.max == kMaxInt         ? fmt::format("at most {}", selector.max)
+                                             : fmt::format("from {} to {}", selector.min, selector.max));
   }
   return value;
 }

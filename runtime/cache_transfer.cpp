@@ -144,7 +144,8 @@ ImportResult import_cache(const CacheOptions& options, const std::filesystem::pa
   try {
     read_file(archive, limits, import_one);
   } catch (const PublishFailed&) {
-    throw Error(ErrorKind::io, fmt::format("cache import: {} entries imported, then: {}", result.imported, fault));
+    throw Error(ErrorKind::io, fmt::format("cache import: {} {} imported, then: {}", result.imported,
+                                           result.imported == 1 ? "entry" : "entries", fault));
   }
   return result;
 }

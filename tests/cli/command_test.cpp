@@ -289,7 +289,7 @@ TEST_CASE("warm fails when no folder keeps what it compiles") {
   const std::string file = terminal.write("file", "in the way");
   const Outcome outcome = terminal.run({"warm", "fmha", "--cache-dir", file + "/cache"});
   CHECK(outcome.code == 5);
-  CHECK(outcome.err.find("1 kernels are in no cache folder: none could take them") != std::string::npos);
+  CHECK(outcome.err.find("1 kernel is in no cache folder: none could take it") != std::string::npos);
   CHECK(terminal.run({"warm", "fmha", "--cache-dir", file + "/cache", "--dry-run"}).code == 0);
   CHECK(terminal.run({"warm", "fmha"}).code == 0);
 }

@@ -300,7 +300,7 @@ TEST_CASE("cache admin: a bad archive imports nothing, a bad folder is an error"
     FAIL("a full disk was not noticed");
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::io);
-    CHECK(std::string(error.what()).find("1 entries imported, then:") != std::string::npos);
+    CHECK(std::string(error.what()).find("1 entry imported, then:") != std::string::npos);
     CHECK(std::string(error.what()).find("No space left on device") != std::string::npos);
   }
   other.options.hooks = nullptr;
