@@ -1,3 +1,4 @@
+// SHA-256 through the EVP interface of OpenSSL; the length of a part goes in before its bytes.
 #include "base/hash.h"
 
 #include <openssl/evp.h>

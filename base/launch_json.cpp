@@ -1,3 +1,5 @@
+// First the writers, then the readers, each struct's fields in the struct's order: a field that is known on one side
+// only fails the round trip. A reader builds the whole plan before check_launch_plan looks at how its parts fit.
 #include "base/launch_json.h"
 
 #include <fmt/format.h>

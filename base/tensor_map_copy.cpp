@@ -1,3 +1,5 @@
+// Arithmetic on a resolved map: rows, pitches and credits of a copy, and the first of its faults. Sizes are those of
+// a map that breaks no rule, so nothing here can overflow 64 bits.
 #include "base/tensor_map_copy.h"
 
 #include <fmt/format.h>

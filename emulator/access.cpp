@@ -1,3 +1,5 @@
+// PTX addresses to host bytes, by state space; generic addresses are windows over the spaces. The reports for what
+// lies outside, is misaligned or was never written are made here too, so that every handler words them alike.
 #include "emulator/access.h"
 
 #include <fmt/format.h>

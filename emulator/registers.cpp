@@ -1,3 +1,5 @@
+// Places for virtual registers in a warp's register file. A register whose uses all lie in one basic block gives its
+// place back after the last of them; all others keep theirs to the end.
 #include <algorithm>
 #include <map>
 

@@ -1,3 +1,6 @@
+// An execution ends with all warps retired, a failure, a budget used up, or a deadlock that is reported as one:
+// declared only when a walk over all warps finds none that can run and no asynchronous operation, no waiting CTA and
+// no timed wait is left to help.
 #include "emulator/scheduler.h"
 
 #include <fmt/format.h>

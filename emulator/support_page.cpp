@@ -1,3 +1,5 @@
+// Rows come from the isa table and the counts of tests from the case files, so that the page cannot claim what is not
+// there.
 #include "emulator/support_page.h"
 
 #include <fmt/format.h>

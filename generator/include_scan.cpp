@@ -1,3 +1,5 @@
+// A scan of lines, no preprocessor: an #include in quotes counts under whatever condition it stands. A name that is
+// neither an override nor an embedded template is an error here, and so is a circle.
 #include "generator/include_scan.h"
 
 #include <fmt/format.h>

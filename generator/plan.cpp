@@ -1,3 +1,5 @@
+// From the closed set of Problems to one generic planner: each operator's type is chosen here. Keys of the JSON keep
+// one order, because the bytes of plan.json enter a cache key.
 #include "generator/plan.h"
 
 #include <fmt/format.h>

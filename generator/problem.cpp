@@ -1,3 +1,4 @@
+// The hash sees all fields, hints too, as equality does: a Problem is a key of the library's map of kernels.
 #include "generator/problem.h"
 
 #include <fmt/format.h>

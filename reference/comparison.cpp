@@ -1,3 +1,5 @@
+// Sums are kept per piece of work and merged. What the wrong elements share is told axis by axis: all indices, a
+// range, the same range within every block, or a few values.
 #include "reference/comparison.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// Pieces of a head go to threads: scores, maximum, sum and output of each row in float64, every element compared
+// under its own bound, then the row is forgotten, so memory does not grow with the problem.
 #include "reference/fmha.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,6 @@
+// Small problems are compared whole. Otherwise faults are sought at edges: first and last row of several heads, both
+// sides of every tile edge of the first head, random rows for what nobody thought of. The choice is a function of the
+// seed.
 #include "reference/fmha_sample.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// One encoder and one decoder for all floating formats of at most 32 bits, by their bits of exponent and mantissa;
+// doubles hold every value of them exactly. f64 is copied, integers have a pair of their own.
 #include "reference/number.h"
 
 #include <algorithm>

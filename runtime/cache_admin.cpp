@@ -1,3 +1,5 @@
+// Listing reads compile.json only; verify and show read everything. An entry that vanishes in between is listed as
+// removed or left out, never an error.
 #include "runtime/cache_admin.h"
 
 #include <fmt/format.h>

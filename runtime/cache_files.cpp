@@ -1,3 +1,5 @@
+// Each call: the hook first, then the system call, the result as a number. Reading and writing go on after an
+// interrupt. Messages are made by whoever knows what the call was for.
 #include "runtime/cache_files.h"
 
 #include <dirent.h>

@@ -1,3 +1,5 @@
+// A lock is tried again after 1, 2, 4, ... 20 ms until the time is over, because a blocking wait could not be
+// bounded. What a file system without locks answers is an outcome, not an error.
 #include "runtime/cache_lock.h"
 
 #include <algorithm>

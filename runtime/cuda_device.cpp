@@ -1,3 +1,5 @@
+// Runs in the context that is current, and only make_cuda_device with its flag retains one. The launch path is the
+// driver's calls and nothing else. Every result passes one check that knows call and subject.
 #include "runtime/cuda_device.h"
 
 #include <fmt/format.h>

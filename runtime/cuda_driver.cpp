@@ -1,3 +1,5 @@
+// Symbols come from cuGetProcAddress at the oldest supported version, so that a newer driver gives the same form of
+// each function. What is missing makes the driver unavailable, with the names.
 #include "runtime/cuda_driver.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Cold code: may allocate and format.
 #include "runtime/launcher_refusals.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// Directed roundings of f32 go through double, rounded to odd; those of f64 through 128-bit integers (Exact). The
+// rounding mode of the host is never changed: a library must not touch it.
 #include "emulator/math/float_arithmetic.h"
 
 #include <cmath>

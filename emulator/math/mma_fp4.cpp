@@ -1,3 +1,4 @@
+// Decoding and the loop over lanes; the header says why nothing is lost before the last step.
 #include "emulator/math/mma_fp4.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// 128-bit integers throughout: terms are brought to a common unit and cut there, as the model says, and the sum is
+// rounded once.
 #include "emulator/math/mma_step.h"
 
 #include <algorithm>

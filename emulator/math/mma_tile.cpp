@@ -1,3 +1,5 @@
+// The inner loops are in mma_tile_kernel.h; here is the choice of the instruction set and the packing of operands
+// into planes.
 #include "emulator/math/mma_tile.h"
 
 #include <algorithm>
