@@ -145,6 +145,13 @@ Handler tensor_store(const Decoded& d);
 Handler ldmatrix(const Decoded& d);
 Handler stmatrix(const Decoded& d);
 
+// exec_mma.cpp, exec_mma_integer.cpp
+Handler mma_float(const Decoded& d);
+Handler mma_fp4(const Decoded& d);
+Handler mma_f64(const Decoded& d);
+Handler mma_integer(const Decoded& d);
+Handler mma_bits(const Decoded& d);
+
 // exec_wgmma.cpp
 Handler wgmma(const Decoded& d);
 Handler wgmma_fence(const Decoded& d);

@@ -1,4 +1,4 @@
-// Finding the row of an opcode. The table itself is isa_table.cpp.
+// Finding the row of an opcode. The table itself is isa_table*.cpp, a file per family.
 #include "emulator/isa.h"
 
 #include <fmt/format.h>
@@ -85,11 +85,17 @@ struct Match {
 
 Match match(const ParsedForm& parsed, const std::vector<Type>& types, const Words& modifiers) {
   Match m;
-  if (types.size() != parsed.slots.size()) return m;
-  for (std::size_t i = 0; i < types.size(); ++i) {
-    bool fits = false;
-    for (const Type type : parsed.slots[i]) fits = fits || type == types[i];
-    if (!fits) return m;
+  if (parsed.form->types != "*") {
+    if (types.size() != parsed.slots.size()) return m;
+    for (std::size_t i = 0; i < types.size(); ++i) {
+      bool fits = false;
+      for (const Type type : parsed.slots[i]) fits = fits || type == types[i];
+      if (!fits) return m;
+    }
+  }
+  if (parsed.form->modifiers == "*") {
+    m.ok = true;
+    return m;
   }
   std::vector<bool> used(parsed.groups.size(), false);
   for (const std::string_view modifier : modifiers) {
@@ -181,15 +187,16 @@ bool find_form(std::string_view opcode, Decoded& out, std::string& problem) {
   return false;
 }
 
+int target_number(std::string_view target) {
+  int value = 0;
+  if (target.size() > 3) std::from_chars(target.data() + 3, target.data() + target.size(), value);
+  return value;
+}
+
 bool target_has(std::string_view target, std::string_view form_target) {
-  const auto number = [](std::string_view name) {
-    int value = 0;
-    if (name.size() > 3) std::from_chars(name.data() + 3, name.data() + name.size(), value);
-    return value;
-  };
   for (const std::string_view one : split(form_target, '|')) {
     const char suffix = one.back();
-    if (suffix == 'a' || suffix == 'f' ? target == one : number(target) >= number(one)) return true;
+    if (suffix == 'a' || suffix == 'f' ? target == one : target_number(target) >= target_number(one)) return true;
   }
   return false;
 }

@@ -8,7 +8,10 @@
 //
 //   types      "f32|f64 s32": two slots; the first is f32 or f64
 //   modifiers  "[ftz] rn|rz [L1::evict_first|L1::evict_last]": groups; brackets make one optional; # is a number
-//   operands   see resolver.cpp: "d s s" = destination and two sources of type slot 0
+//   operands   see operands.cpp: "d s s" = destination and two sources of type slot 0
+//
+// A row with a refusal says by name what is not executed, and why: such an instruction loads, whatever its operands,
+// and ends the launch when it is reached. In it, types "*" and modifiers "*" stand for any.
 #pragma once
 
 #include <array>
@@ -29,6 +32,7 @@ struct Decoded {
   int num_modifiers = 0;
   std::array<std::uint32_t, 4> numbers{};  ///< what # matched, in the order of the opcode
   int num_numbers = 0;
+  std::string_view target;    ///< of the module
   Instruction* in = nullptr;  ///< operands are in place; flags and number are the binder's to set
 
   Type type(int slot = 0) const { return types[static_cast<std::size_t>(slot)]; }
@@ -39,7 +43,7 @@ struct Decoded {
   }
 };
 
-/// Chooses the handler; nullptr: the form parses, its meaning is not executed ("semantics unknown").
+/// Chooses the handler; nullptr: no such form with these operands.
 using Binder = Handler (*)(const Decoded& decoded);
 
 struct Form {
@@ -50,12 +54,16 @@ struct Form {
   std::string_view target;   ///< the least target: "sm_70"; "sm_90a": that target's features
   std::string_view section;  ///< of the PTX ISA
   Binder bind;
+  std::string_view refusal = {};  ///< not empty: why it is not executed; bind is not called
 };
 
 std::span<const Form> isa() noexcept;
 
 /// Finds the row of an opcode. On failure returns false and says in `problem` what is wrong, in one sentence.
 bool find_form(std::string_view opcode, Decoded& out, std::string& problem);
+
+/// 90 of "sm_90a"; 0 when it is no such name.
+int target_number(std::string_view target);
 
 /// Whether code for `form_target` may run on `target`: sm_90a needs exactly that, sm_80 needs at least that.
 bool target_has(std::string_view target, std::string_view form_target);

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "emulator/lexer.h"
+#include "emulator/machine.h"
 #include "emulator/memory.h"
 #include "emulator/parser.h"
 #include "emulator/resolver_state.h"
@@ -39,6 +40,11 @@ std::uint64_t variable_bytes(const syntax::Variable& variable) {
 
 std::uint64_t alignment_of(const syntax::Variable& variable) {
   return variable.alignment != 0 ? static_cast<std::uint64_t>(variable.alignment) : element_bytes(variable);
+}
+
+// The handler of the rows that the table has only to name them.
+Step refuse(Warp& w, const Instruction& in, Mask) {
+  return w.fault(in, "not-supported", fmt::format("'{}': {}", in.opcode, in.form->refusal));
 }
 
 }  // namespace
@@ -139,6 +145,7 @@ void EntryResolver::resolve_instruction(const syntax::Statement& statement) {
   place_ = statement.place;
   Decoded decoded;
   decoded.in = &in;
+  decoded.target = program_.module.target;
   std::string problem;
   if (!find_form(syntax.opcode, decoded, problem)) fail(statement.place, problem);
   if (!target_has(program_.module.target, decoded.form->target))
@@ -151,6 +158,10 @@ void EntryResolver::resolve_instruction(const syntax::Statement& statement) {
       fail(statement.place, fmt::format("'{}' is not a predicate register", syntax.guard));
     in.guard = guard->id;
     in.guard_negated = syntax.guard_negated;
+  }
+  if (!decoded.form->refusal.empty()) {
+    in.run = refuse;
+    return;
   }
   bind_operands(syntax, statement.place, decoded, in);
   in.run = decoded.form->bind(decoded);

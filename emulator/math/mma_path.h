@@ -31,8 +31,8 @@ struct MmaPath {
   int group;          ///< products per step
   int fraction_bits;  ///< F
   MmaResult result;
-  bool pairs_split;  ///< fp8 mma.sync of Hopper: first all k with k % 4 in {0, 1}, then the others, from zero; C is
-                     ///< added last by an ordinary f32 addition
+  bool pairs_split;  ///< fp8 mma.sync without own hardware (sm_90, sm_100): the operands are widened to f16; first all
+                     ///< k with k % 4 in {0, 1}, then the others, from zero; C is added last by an ordinary addition
   bool verified;
 };
 
@@ -46,11 +46,26 @@ inline constexpr MmaPath kHopperTf32{"wgmma k8, mma.sync k8: tf32", 8, 25, MmaRe
 inline constexpr MmaPath kHopperTf32K4{"mma.sync k4: tf32", 4, 25, MmaResult::f32, false, true};
 inline constexpr MmaPath kHopperFp8{"wgmma k32: e4m3, e5m2 to f32", 32, 13, MmaResult::f32_13, false, true};
 inline constexpr MmaPath kHopperFp8F16{"wgmma k32: e4m3 to f16", 32, 13, MmaResult::f16, false, true};
-inline constexpr MmaPath kHopperMmaFp8{"mma.sync k32 on sm_90: e4m3, e5m2 to f32", 16, 25, MmaResult::f32, true, true};
+/// mma.sync of fp8 on sm_90 and sm_100: two f16 steps of half the K (read off ptxas's code).
+inline constexpr MmaPath kWidenedFp8{"mma.sync k32 on sm_90: e4m3, e5m2 to f32", 16, 25, MmaResult::f32, true, true};
+inline constexpr MmaPath kWidenedFp8F16{
+    "mma.sync k32 on sm_90: e4m3, e5m2 to f16", 16, 25, MmaResult::f16, true, false};
+inline constexpr MmaPath kWidenedFp8K16{"mma.sync k16 on sm_90: e4m3, e5m2 to f32", 8, 25, MmaResult::f32, true, false};
+inline constexpr MmaPath kWidenedFp8K16F16{
+    "mma.sync k16 on sm_90: e4m3, e5m2 to f16", 8, 25, MmaResult::f16, true, false};
 
 inline constexpr MmaPath kBlackwellF32{
     "tcgen05, sm_120 mma.sync: f16, bf16 to f32", 16, 25, MmaResult::f32, false, false};
 inline constexpr MmaPath kBlackwellF16{"tcgen05, sm_120 mma.sync: f16 to f16", 16, 25, MmaResult::f16, false, false};
+inline constexpr MmaPath kBlackwellK8{
+    "mma.sync k8 on sm_100, sm_120: f16, bf16 to f32", 8, 25, MmaResult::f32, false, false};
+inline constexpr MmaPath kBlackwellK8F16{
+    "mma.sync k8 on sm_100, sm_120: f16 to f16", 8, 25, MmaResult::f16, false, false};
+inline constexpr MmaPath kBlackwellTf32K4{"mma.sync k4 on sm_100, sm_120: tf32", 4, 25, MmaResult::f32, false, false};
+inline constexpr MmaPath kSm120Fp8K16{
+    "mma.sync k16 on sm_120: e4m3, e5m2 to f32", 16, 25, MmaResult::f32, false, false};
+inline constexpr MmaPath kSm120Fp8K16F16{
+    "mma.sync k16 on sm_120: e4m3, e5m2 to f16", 16, 25, MmaResult::f16, false, false};
 inline constexpr MmaPath kBlackwellTf32{"tcgen05: tf32", 8, 25, MmaResult::f32, false, false};
 /// fp8, fp6 and fp4 operands; with ue8m0 scales (mxf8f6f4) the scales only shift exponents. fp6 was never modelled by
 /// anybody.
@@ -60,13 +75,16 @@ inline constexpr MmaPath kBlackwellF8f6f4F16{
     "tcgen05, sm_120 mma.sync: f8f6f4 to f16", 32, 25, MmaResult::f16, false, false};
 }  // namespace mma_paths
 
-/// Every row, for pages and tests that list them. fp8 mma.sync of sm_90 with f16 accumulators, fp8 m16n8k16, sparse
-/// forms and K = 96 have no row: nothing settles them.
+/// Every row, for pages and tests that list them. Sparse forms and K = 96 have no row: nothing settles them.
 inline constexpr const MmaPath* kMmaPaths[] = {
-    &mma_paths::kHopperF32,       &mma_paths::kHopperF16,         &mma_paths::kHopperK8,     &mma_paths::kHopperK8F16,
-    &mma_paths::kHopperTf32,      &mma_paths::kHopperTf32K4,      &mma_paths::kHopperFp8,    &mma_paths::kHopperFp8F16,
-    &mma_paths::kHopperMmaFp8,    &mma_paths::kBlackwellF32,      &mma_paths::kBlackwellF16, &mma_paths::kBlackwellTf32,
-    &mma_paths::kBlackwellF8f6f4, &mma_paths::kBlackwellF8f6f4F16};
+    &mma_paths::kHopperF32,       &mma_paths::kHopperF16,          &mma_paths::kHopperK8,
+    &mma_paths::kHopperK8F16,     &mma_paths::kHopperTf32,         &mma_paths::kHopperTf32K4,
+    &mma_paths::kHopperFp8,       &mma_paths::kHopperFp8F16,       &mma_paths::kWidenedFp8,
+    &mma_paths::kWidenedFp8F16,   &mma_paths::kWidenedFp8K16,      &mma_paths::kWidenedFp8K16F16,
+    &mma_paths::kBlackwellF32,    &mma_paths::kBlackwellF16,       &mma_paths::kBlackwellK8,
+    &mma_paths::kBlackwellK8F16,  &mma_paths::kBlackwellTf32,      &mma_paths::kBlackwellTf32K4,
+    &mma_paths::kBlackwellF8f6f4, &mma_paths::kBlackwellF8f6f4F16, &mma_paths::kSm120Fp8K16,
+    &mma_paths::kSm120Fp8K16F16};
 
 /// mxf4 and mxf4nvf4, K = 64: four exact sums of 16 products, each times the significands of its two scales, with the
 /// sum of the scales' exponents as exponent; these four and C make one step. Published model; for sm_120 one

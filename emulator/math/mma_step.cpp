@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "emulator/math/float_arithmetic.h"
+#include "emulator/math/half_arithmetic.h"
 
 namespace tessera::emulator::math {
 namespace {
@@ -122,7 +123,12 @@ std::uint32_t mma_output(const MmaPath& path, Format a_format, Format b_format, 
     terms.accumulator(unpack_accumulator(path.result, running));
     running = run_step(path.result, path.fraction_bits, terms);
   }
-  return path.pairs_split ? bits_of(add(float_of(running), float_of(c))) : running;
+  return path.pairs_split ? add_last(path.result, running, c) : running;
+}
+
+std::uint32_t add_last(MmaResult result, std::uint32_t sum, std::uint32_t c) {
+  if (result == MmaResult::f16) return half_add<Format::f16>(sum, c & 0xFFFF);
+  return bits_of(add(float_of(sum), float_of(c)));
 }
 
 std::uint32_t fp4_output(const Fp4Path& path, Format scale_format, int scale_block, std::span<const std::uint32_t> a,

@@ -16,8 +16,11 @@ std::uint32_t mma_output(const MmaPath& path, Format a_format, Format b_format, 
                          std::span<const std::uint32_t> b, std::uint32_t c, std::span<const std::uint8_t> a_scales = {},
                          std::span<const std::uint8_t> b_scales = {});
 
-/// The same for e2m1 operands under mxf4 or mxf4nvf4: 64 codes each; scale_format is ue8m0 or ue4m3, scale_block 32 or
-/// 16 products per scale.
+/// pairs_split paths: the sum of the products, then C by an ordinary addition (f32 or f16).
+std::uint32_t add_last(MmaResult result, std::uint32_t sum, std::uint32_t c);
+
+/// mma_output for e2m1 operands under mxf4 or mxf4nvf4: 64 codes each; scale_format is ue8m0 or ue4m3, scale_block 32
+/// or 16 products per scale.
 std::uint32_t fp4_output(const Fp4Path& path, Format scale_format, int scale_block, std::span<const std::uint32_t> a,
                          std::span<const std::uint32_t> b, std::span<const std::uint8_t> a_scales,
                          std::span<const std::uint8_t> b_scales, std::uint32_t c);

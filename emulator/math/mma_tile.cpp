@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include "emulator/math/float_arithmetic.h"
+#include "emulator/math/mma_step.h"
 #include "emulator/math/mma_tile_kernel.h"
 
 namespace tessera::emulator::math {
@@ -142,7 +142,7 @@ void mma_tile_with(MmaVariant variant, const MmaPath& path, const MmaOperand& ro
   if (!path.pairs_split) each([](std::uint32_t outside, std::uint32_t& inside) { inside = outside; });
   run_steps(run, path, rows, columns, scratch.data(), whole);
   each([&path](std::uint32_t& outside, std::uint32_t inside) {
-    outside = path.pairs_split ? bits_of(add(float_of(inside), float_of(outside))) : inside;
+    outside = path.pairs_split ? add_last(path.result, inside, outside) : inside;
   });
 }
 

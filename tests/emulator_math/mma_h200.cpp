@@ -39,8 +39,8 @@ const Instruction kInstructions[] = {
     {"mma m16n8k8 f32.f16", mma_paths::kHopperK8, Format::f16, Format::f16, 16, 8, 0x4bdd05d5},
     {"mma m16n8k8 f32.tf32", mma_paths::kHopperTf32, Format::tf32, Format::tf32, 16, 8, 0x70cfa70e},
     {"mma m16n8k4 f32.tf32", mma_paths::kHopperTf32K4, Format::tf32, Format::tf32, 16, 4, 0x6e80e42f},
-    {"mma m16n8k32 f32.e4m3", mma_paths::kHopperMmaFp8, Format::e4m3, Format::e4m3, 16, 32, 0x8b5f8063},
-    {"mma m16n8k32 f32.e5m2", mma_paths::kHopperMmaFp8, Format::e5m2, Format::e5m2, 16, 32, 0x5c5fc3ff},
+    {"mma m16n8k32 f32.e4m3", mma_paths::kWidenedFp8, Format::e4m3, Format::e4m3, 16, 32, 0x8b5f8063},
+    {"mma m16n8k32 f32.e5m2", mma_paths::kWidenedFp8, Format::e5m2, Format::e5m2, 16, 32, 0x5c5fc3ff},
     {"wgmma m64n8k16 f32.bf16, A in registers", mma_paths::kHopperF32, Format::bf16, Format::bf16, 64, 16, 0xe55f1ff0},
 };
 constexpr int kN = 8;

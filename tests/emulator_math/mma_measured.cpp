@@ -95,10 +95,10 @@ TEST_CASE("fp8 wgmma keeps 13 bits, of C alone too; fp8 mma.sync adds C last") {
   std::array<std::uint32_t, 32> b{};
   const std::uint32_t c = bits_of(1.0f + two_to(-14));
   CHECK(mma_output(mma_paths::kHopperFp8, Format::e4m3, Format::e4m3, a, b, c) == bits_of(1.0f));
-  CHECK(mma_output(mma_paths::kHopperMmaFp8, Format::e4m3, Format::e4m3, a, b, c) == c);
+  CHECK(mma_output(mma_paths::kWidenedFp8, Format::e4m3, Format::e4m3, a, b, c) == c);
   a[0] = b[0] = 0x38;  // 1 * 1
   const float last = 1.0f + two_to(24);
-  CHECK(mma_output(mma_paths::kHopperMmaFp8, Format::e4m3, Format::e4m3, a, b, bits_of(two_to(24))) == bits_of(last));
+  CHECK(mma_output(mma_paths::kWidenedFp8, Format::e4m3, Format::e4m3, a, b, bits_of(two_to(24))) == bits_of(last));
 }
 
 TEST_CASE("f16 accumulators round to the nearest even") {

@@ -1,0 +1,66 @@
+// The instruction table: control flow, lanes of a warp, barriers, fences.
+#include "emulator/isa_table.h"
+
+namespace tessera::emulator {
+namespace {
+
+constexpr Form kForms[] = {
+    // Control flow.
+    {"bra", "", "[uni]", "l", "sm_70", "Control Flow: bra", bind::bra},
+    {"ret", "", "[uni]", "", "sm_70", "Control Flow: ret", bind::exit},
+    {"exit", "", "", "", "sm_70", "Control Flow: exit", bind::exit},
+    {"trap", "", "", "", "sm_70", "Miscellaneous: trap", bind::trap},
+    {"nanosleep", "u32", "", "s", "sm_70", "Miscellaneous: nanosleep", bind::nanosleep},
+    {"pmevent", "", "[mask]", "i", "sm_70", "Miscellaneous: pmevent", bind::nothing},
+
+    // Lanes of a warp.
+    {"shfl.sync", "b32", "up|down|bfly|idx", "D s s s s", "sm_70", "Data Movement: shfl.sync", bind::shfl},
+    {"vote.sync", "pred", "all|any|uni", "p c s:b32", "sm_70", "Synchronization: vote.sync", bind::vote},
+    {"vote.sync", "b32", "ballot", "d c s", "sm_70", "Synchronization: vote.sync", bind::vote},
+    {"match", "b32|b64", "any|all sync", "D:b32 s s:b32", "sm_70", "Synchronization: match.sync", bind::match},
+    {"redux.sync", "u32|s32", "add|min|max", "d s s:b32", "sm_80", "Synchronization: redux.sync", bind::redux},
+    {"redux.sync", "b32", "and|or|xor", "d s s:b32", "sm_80", "Synchronization: redux.sync", bind::redux},
+    {"redux.sync", "f32", "min|max [abs] [NaN]", "d s s:b32", "sm_100a|sm_103a|sm_100f", "Synchronization: redux.sync",
+     bind::redux},
+    {"activemask", "b32", "", "d", "sm_70", "Synchronization: activemask", bind::activemask},
+    {"elect.sync", "", "", "D:b32 s:b32", "sm_90", "Synchronization: elect.sync", bind::elect},
+    {"bar.warp.sync", "", "", "s:b32", "sm_70", "Synchronization: bar.warp.sync", bind::warp_sync},
+
+    // Barriers and fences.
+    {"bar", "", "[cta] sync", "s:b32 s:b32?", "sm_70", "Synchronization: bar", bind::barrier},
+    {"bar", "", "[cta] arrive", "s:b32 s:b32", "sm_70", "Synchronization: bar", bind::barrier},
+    {"bar", "u32", "[cta] red popc", "d s:b32 s:b32? c", "sm_70", "Synchronization: bar", bind::barrier},
+    {"bar", "pred", "[cta] red and|or", "p s:b32 s:b32? c", "sm_70", "Synchronization: bar", bind::barrier},
+    {"barrier", "", "[cta] sync [aligned]", "s:b32 s:b32?", "sm_70", "Synchronization: barrier", bind::barrier},
+    {"barrier", "", "[cta] arrive [aligned]", "s:b32 s:b32", "sm_70", "Synchronization: barrier", bind::barrier},
+    {"barrier", "u32", "[cta] red popc [aligned]", "d s:b32 s:b32? c", "sm_70", "Synchronization: barrier",
+     bind::barrier},
+    {"barrier", "pred", "[cta] red and|or [aligned]", "p s:b32 s:b32? c", "sm_70", "Synchronization: barrier",
+     bind::barrier},
+    {"barrier.cluster", "", "arrive [release|relaxed] [aligned]", "", "sm_90", "Synchronization: barrier.cluster",
+     bind::cluster_barrier},
+    {"barrier.cluster", "", "wait [acquire] [aligned]", "", "sm_90", "Synchronization: barrier.cluster",
+     bind::cluster_barrier},
+    {"membar", "", "cta|gl|sys", "", "sm_70", "Synchronization: membar", bind::fence},
+    {"fence", "", "[sc|acq_rel|acquire|release] cta|cluster|gpu|sys", "", "sm_70", "Synchronization: fence",
+     bind::fence},
+    {"fence.mbarrier_init", "", "release cluster", "", "sm_90", "Synchronization: fence", bind::fence},
+    {"fence.proxy.async", "", "[global|shared::cta|shared::cluster]", "", "sm_90", "Synchronization: fence",
+     bind::fence_proxy_async},
+    {"fence.proxy.alias", "", "", "", "sm_70", "Synchronization: fence", bind::fence},
+    {"fence.proxy.tensormap::generic", "", "release cta|cluster|gpu|sys", "", "sm_90", "Synchronization: fence",
+     bind::fence},
+    {"fence.proxy.tensormap::generic", "", "acquire cta|cluster|gpu|sys", "m i", "sm_90", "Synchronization: fence",
+     bind::fence},
+
+    // Registers and dependent launches.
+    {"setmaxnreg", "u32", "inc|dec sync aligned", "i", "sm_90a|" TESSERA_NARROW_TARGETS, "Miscellaneous: setmaxnreg",
+     bind::setmaxnreg},
+    {"griddepcontrol", "", "wait|launch_dependents", "", "sm_90", "Synchronization: griddepcontrol", bind::fence},
+};
+
+}  // namespace
+
+std::span<const Form> control_forms() noexcept { return kForms; }
+
+}  // namespace tessera::emulator
