@@ -43,6 +43,7 @@ struct Consumer {
   int first_row = 0;                        // of that tile
   int blocks = 0;                           // its key blocks that are left, the one at hand included
   RowStatistics rows{};
+  int accumulate = 0;  // whether O holds something of its tile
 
   __device__ __forceinline__ void wait_turn() const {
     if constexpr (C.ping_pong) ptx::barrier_sync(kBarrierOfTurn + warpgroup, 2 * kWarpgroupThreads);
@@ -107,12 +108,8 @@ struct Consumer {
   // The rare cases: a scale that cannot be folded, a block that holds hidden keys.
   __device__ __forceinline__ void fix_up(Scores<C>& scores) const {
     const int first_key = (blocks - 1) * C.tile_n;
-    if (scale.is_applied()) {
-#pragma unroll
-      for (int v = 0; v < C.tile_n / 2; ++v) scores[v] *= scale.applied;
-    }
-    if (first_key + C.tile_n > visible_keys<C>(p, first_row + warpgroup * kRowsPerWarpgroup)) {
-      apply_mask<C>(scores, p, first_row + row_in_tile(), first_key);
+    if (scale.is_applied() || first_key + C.tile_n > visible_keys<C>(p, first_row + warpgroup * kRowsPerWarpgroup)) {
+      scale_and_mask<C>(scores, p, scale.factor(), first_row + row_in_tile(), first_key);
     }
   }
 
@@ -124,120 +121,107 @@ struct Consumer {
       factor[r] = rows.sum[r] == 0.0f ? 0.0f : 1.0f / rows.sum[r];
     }
     store_statistics<C>(p, tile, rows, tile.m * C.tile_m + row_in_tile());
-    rows = RowStatistics{};
   }
 
-  // The key blocks of a tile after its first, last to first.
-  __device__ __forceinline__ void run_blocks(Scores<C>& scores, Probabilities<C>& probabilities,
-                                             Accumulator<C>& output) {
-    float correction[2];
-    const unsigned q_of_tile = q_slot();
-#pragma unroll 1
-    while (--blocks > 0) {
-      KvPosition next = kv;
-      next.advance();
-      const unsigned k_slot = wait_k(next);
-      wait_turn();
-      ptx::wgmma_fence();
-      issue_scores<C>(scores, q_of_tile, k_slot);
-      wait_v(kv);
-      ptx::wgmma_fence();
-      issue_output<C>(output, probabilities, v_slot(kv));
-      pass_turn();
-
-      ptx::wgmma_wait_group<1>();
-      ScoreMma<C>::hold(scores);
-      release(kBarriers.k_empty, next);
-      fix_up(scores);
-      const bool is_corrected = update_softmax(scores, rows, scale, correction);
-      ptx::wgmma_wait_group<0>();
-      OutputMma<C>::hold(output);
-      release(kBarriers.v_empty, kv);
-      pack<C>(probabilities, scores);
-      if (is_corrected) rescale(output, correction);
-      kv = next;
-    }
-  }
-
-  // A tile's last product, with no scores beside it.
-  __device__ __forceinline__ void close(const TileIndex& tile, const Probabilities<C>& probabilities,
-                                        Accumulator<C>& output, float (&factor)[2]) {
-    wait_v(kv);
-    ptx::wgmma_fence();
-    issue_output<C>(output, probabilities, v_slot(kv));
-    finish_rows(tile, factor);
-    ptx::wgmma_wait_group<0>();
-    OutputMma<C>::hold(output);
-  }
-
-  // The first scores of a tile, and beside them the last product of the one before, if it is still open. If not, that
-  // product has nothing to do: it multiplies what happens to lie in shared memory into an O that is cleared afterwards.
-  // A wgmma in a branch would make ptxas serialise them all, and a second copy of this code would take its time.
-  __device__ __forceinline__ void change(bool is_open, const TileIndex& old_tile, const TileIndex& new_tile, int hidden,
-                                         Scores<C>& scores, Probabilities<C>& probabilities, Accumulator<C>& output,
-                                         float (&factor)[2]) {
+  // A block's scores, and beside them O += P V of the block before. In a tile's first step that is the last product of
+  // the tile before, if it is still open; then its O is complete and leaves. If it is not open, the product has nothing
+  // to do: it multiplies what happens to lie in shared memory into an O that the next one overwrites. A wgmma in a
+  // branch would make ptxas serialise them all.
+  //
+  // A tile's first step exists once with every other, since each copy of this code takes its time to compile. What only
+  // the first one does hides where all lanes must look anyway, behind "some row's reference moves".
+  template <bool kHasOutput>
+  __device__ __forceinline__ void step(bool is_first, bool is_open, const TileIndex& old_tile, Scores<C>& scores,
+                                       Probabilities<C>& probabilities, Accumulator<C>& output) {
     const KvPosition of_v = kv;
-    begin(new_tile);
-    for (int i = 0; i < hidden; ++i) skip_block();
     kv.advance();
     const unsigned k_slot = wait_k(kv);
     wait_turn();
     ptx::wgmma_fence();
     issue_scores<C>(scores, q_slot(), k_slot);
-    if constexpr (C.q_stages == 2) {
+    if constexpr (kHasOutput) {
       if (is_open) wait_v(of_v);
       ptx::wgmma_fence();
-      issue_output<C>(output, probabilities, v_slot(of_v));
+      issue_output<C>(output, probabilities, v_slot(of_v), accumulate);
     }
     pass_turn();
-    if (C.q_stages == 2 && is_open) finish_rows(old_tile, factor);
 
-    ptx::wgmma_wait_group<C.q_stages == 2 ? 1 : 0>();
+    ptx::wgmma_wait_group<kHasOutput ? 1 : 0>();
     ScoreMma<C>::hold(scores);
     release(kBarriers.k_empty, kv);
     fix_up(scores);
-    float correction[2];
-    update_softmax(scores, rows, scale, correction);
-    if constexpr (C.q_stages == 2) {
+    float max[2], factor[2];
+    find_maxima(scores, scale, max);
+    const bool moves = __any_sync(0xffffffff, is_first || rows.is_exceeded(max));
+    if (moves && is_first) {
+      if (is_open) finish_rows(old_tile, factor);
+      rows = RowStatistics::begin(max);
+    } else if (moves) {
+      rows.move(max, factor);
+    }
+    exponentiate(scores, scale, rows);
+    if constexpr (kHasOutput) {
       ptx::wgmma_wait_group<0>();
       OutputMma<C>::hold(output);
+      if (is_open) release(kBarriers.v_empty, of_v);
     }
     pack<C>(probabilities, scores);
+    if (kHasOutput && moves) {
+      if (!is_first) {
+        rescale(output, factor);
+      } else if (is_open) {
+        stage_output<C>(output, factor, warpgroup, q.previous(), smem);
+      }
+    }
+    accumulate = is_first ? 0 : 1;
+  }
+
+  // A tile's last product, with no scores beside it.
+  __device__ __forceinline__ void close(const TileIndex& tile, const Probabilities<C>& probabilities,
+                                        Accumulator<C>& output) {
+    wait_v(kv);
+    ptx::wgmma_fence();
+    issue_output<C>(output, probabilities, v_slot(kv), accumulate);
+    float factor[2];
+    finish_rows(tile, factor);
+    ptx::wgmma_wait_group<0>();
+    OutputMma<C>::hold(output);
+    release(kBarriers.v_empty, kv);
+    stage_output<C>(output, factor, warpgroup, q, smem);
   }
 
   __device__ __forceinline__ void run() {
     Scores<C> scores;
     Probabilities<C> probabilities{};
     Accumulator<C> output;
-    float factor[2] = {0.0f, 0.0f};
-    clear(output);
     bool is_open = false;
-    TileIndex old_tile{0, 0, 0};
-    int round = 0;
+    TileIndex tile{0, 0};
 #pragma unroll 1
-    while (true) {
+    for (int round = 0;; round = schedule.next(round)) {
       const bool has_new = schedule.has(round);
-      if (!has_new && !is_open) break;
       const TileIndex new_tile = schedule.at(round);
       const int hidden = hidden_blocks(new_tile);
-      const bool is_closed_alone = is_open && (C.q_stages == 1 || !has_new || hidden > 0);
-      const QPosition old_q = q;
-      const KvPosition of_v = kv;
-      if (is_closed_alone) {
-        close(old_tile, probabilities, output, factor);
-      } else {
-        change(is_open, old_tile, new_tile, hidden, scores, probabilities, output, factor);
+      if (is_open && (C.q_stages == 1 || !has_new || hidden > 0)) {
+        close(tile, probabilities, output);
+        is_open = false;
       }
-      if (is_open) {
-        release(kBarriers.v_empty, of_v);
-        stage_output<C>(output, factor, warpgroup, old_q, smem);
+      if (!has_new) break;
+      begin(new_tile);
+      for (int i = 0; i < hidden; ++i) skip_block();
+      bool is_first = true;
+      if constexpr (C.q_stages == 1) {
+        step<false>(true, false, tile, scores, probabilities, output);
+        is_first = false;
+        --blocks;
+        is_open = true;
       }
-      clear(output);
-      is_open = !is_closed_alone;
-      if (is_closed_alone) continue;
-      run_blocks(scores, probabilities, output);
-      old_tile = new_tile;
-      round = schedule.next(round);
+#pragma unroll 1
+      for (; blocks > 0; --blocks) {
+        step<true>(C.q_stages == 2 && is_first, C.q_stages == 1 || is_open, tile, scores, probabilities, output);
+        is_first = false;
+        is_open = true;
+      }
+      tile = new_tile;
     }
   }
 };

@@ -28,7 +28,7 @@ template <Config C>
 __device__ __forceinline__ void store_statistics(const Params& p, const TileIndex& tile, const RowStatistics& rows,
                                                  int row) {
   if (threadIdx.x % 4 != 0) return;
-  const long long first = (static_cast<long long>(tile.batch) * p.heads_q + tile.head) * p.seqlen_q;
+  const long long first = static_cast<long long>(tile.head) * p.seqlen_q;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     if (row + 8 * r >= p.seqlen_q) continue;
@@ -105,7 +105,7 @@ __device__ __forceinline__ void stage_output(const Accumulator<C>& output, const
 
 // The storing thread's side. A Q slot goes back to its loader when TMA has read the last of O.
 template <Config C>
-__device__ __forceinline__ void store_output(const Params& p, unsigned smem, const TileIndex& tile,
+__device__ __forceinline__ void store_output(const Params& p, unsigned smem, const TileIndex& tile, const HeadIndex& at,
                                              const RingPosition<C.q_stages>& q) {
   constexpr Barriers kBarriers = barriers(C);
   constexpr int kWarpgroups = consumer_warpgroups(C);
@@ -119,7 +119,7 @@ __device__ __forceinline__ void store_output(const Params& p, unsigned smem, con
     const unsigned full_parity = o_passes(C) == 1 ? q.parity() : static_cast<unsigned>(pass);
     ptx::mbarrier_wait_parity(smem + kBarriers.o_full + 8 * index, full_parity);
     ptx::tma_store_5d(p.o, smem + smem_layout(C).q.offset + index * q_slot_bytes(C), 0,
-                      tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup, pass * kPanels, tile.head, tile.batch);
+                      tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup, pass * kPanels, at.head, at.batch);
     ptx::cp_async_bulk_commit_group();
     ptx::cp_async_bulk_wait_group_read<0>();
     const bool is_last = pass == o_passes(C) - 1;

@@ -10,14 +10,16 @@
 namespace tessera::fmha {
 
 // `row`: the query of this thread's first row; the second is 8 further. `first_key`: of the block. A thread's columns
-// are constants plus 2 (t % 4), so each value costs one comparison with a constant.
+// are constants plus 2 (t % 4), so each value costs one comparison with a constant. All are multiplied with `factor`
+// first: one loop for both rare cases takes less time to compile than two.
 template <Config C>
-__device__ __forceinline__ void apply_mask(Scores<C>& scores, const Params& p, int row, int first_key) {
+__device__ __forceinline__ void scale_and_mask(Scores<C>& scores, const Params& p, float factor, int row,
+                                               int first_key) {
   const int own_column = first_key + 2 * (static_cast<int>(threadIdx.x) % 4);
   const int limits[2] = {visible_keys<C>(p, row) - own_column, visible_keys<C>(p, row + 8) - own_column};
 #pragma unroll
   for (int v = 0; v < C.tile_n / 2; ++v) {
-    scores[v] = 8 * (v / 4) + v % 2 < limits[v / 2 % 2] ? scores[v] : ptx::minus_infinity();
+    scores[v] = 8 * (v / 4) + v % 2 < limits[v / 2 % 2] ? scores[v] * factor : ptx::minus_infinity();
   }
 }
 

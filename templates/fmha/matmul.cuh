@@ -47,7 +47,8 @@ __device__ __forceinline__ void issue_scores(Scores<C>& scores, unsigned q_slot,
 }
 
 template <Config C>
-__device__ __forceinline__ void issue_output(Accumulator<C>& output, const Probabilities<C>& p, unsigned v_slot) {
+__device__ __forceinline__ void issue_output(Accumulator<C>& output, const Probabilities<C>& p, unsigned v_slot,
+                                             int accumulate) {
   constexpr int kSteps = output_wgmma(C).steps;
   const unsigned long long b = mn_major_descriptor(v_slot, C.tile_n, C.swizzle);
 #pragma unroll
@@ -60,7 +61,7 @@ __device__ __forceinline__ void issue_output(Accumulator<C>& output, const Proba
       for (int j = 0; j < 4; ++j) a_steps[i][j] = p[first + i][j];
       b_steps[i] = advance_descriptor(b, mn_major_step_bytes(first + i, C.swizzle));
     }
-    OutputMma<C>::mma(output, a_steps, b_steps, 1);
+    OutputMma<C>::mma(output, a_steps, b_steps, first == 0 ? accumulate : 1);
   }
   ptx::wgmma_commit_group();
 }

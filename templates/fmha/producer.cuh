@@ -18,11 +18,11 @@ namespace tessera::fmha {
 
 // K and V of a tile. Step i loads K of the i-th block and V of the one before it.
 template <Config C>
-__device__ __forceinline__ void load_kv(const Params& p, unsigned smem, const TileIndex& tile,
+__device__ __forceinline__ void load_kv(const Params& p, unsigned smem, const TileIndex& tile, const HeadIndex& at,
                                         RingPosition<C.stages>& k_ring) {
   constexpr SmemLayout kLayout = smem_layout(C);
   constexpr Barriers kBarriers = barriers(C);
-  const int head = tile.head / (p.heads_q / p.heads_kv);
+  const int head = at.head / (p.heads_q / p.heads_kv);
   const int end_row = min((tile.m + 1) * C.tile_m, p.seqlen_q);
   const int blocks = key_blocks<C>(p, end_row);
   // A tile that sees no key loads rows past the end instead, which are zeros: 0 * V must not meet an infinity.
@@ -36,7 +36,7 @@ __device__ __forceinline__ void load_kv(const Params& p, unsigned smem, const Ti
       ptx::mbarrier_wait_parity(smem + kBarriers.k_empty + 8 * k_ring.slot(), k_ring.parity() ^ 1);
       ptx::mbarrier_arrive_expect_tx(full, kv_slot_bytes(C));
       ptx::tma_load_5d(smem + kLayout.k.offset + k_ring.slot() * kv_slot_bytes(C), p.k, full, 0,
-                       end - (i + 1) * C.tile_n, 0, head, tile.batch);
+                       end - (i + 1) * C.tile_n, 0, head, at.batch);
       k_ring.advance();
     }
     if (i > 0) {
@@ -44,14 +44,14 @@ __device__ __forceinline__ void load_kv(const Params& p, unsigned smem, const Ti
       ptx::mbarrier_wait_parity(smem + kBarriers.v_empty + 8 * v_ring.slot(), v_ring.parity() ^ 1);
       ptx::mbarrier_arrive_expect_tx(full, kv_slot_bytes(C));
       ptx::tma_load_5d(smem + kLayout.v.offset + v_ring.slot() * kv_slot_bytes(C), p.v, full, 0, end - i * C.tile_n, 0,
-                       head, tile.batch);
+                       head, at.batch);
       v_ring.advance();
     }
   }
 }
 
 template <Config C>
-__device__ __forceinline__ void load_q(const Params& p, unsigned smem, const TileIndex& tile,
+__device__ __forceinline__ void load_q(const Params& p, unsigned smem, const TileIndex& tile, const HeadIndex& at,
                                        const RingPosition<C.q_stages>& q_ring) {
   constexpr SmemLayout kLayout = smem_layout(C);
   constexpr Barriers kBarriers = barriers(C);
@@ -63,7 +63,7 @@ __device__ __forceinline__ void load_q(const Params& p, unsigned smem, const Til
     ptx::mbarrier_wait_parity(smem + kBarriers.q_empty + 8 * slot, q_ring.parity() ^ 1);
     ptx::mbarrier_arrive_expect_tx(full, q_slot_bytes(C));
     ptx::tma_load_5d(smem + kLayout.q.offset + slot * q_slot_bytes(C), p.q, full, 0,
-                     tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup, 0, tile.head, tile.batch);
+                     tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup, 0, at.head, at.batch);
   }
 }
 
@@ -78,12 +78,13 @@ __device__ __forceinline__ void produce(const Params& p, unsigned smem) {
 #pragma unroll 1
   for (int round = 0; schedule.has(round); round = schedule.next(round)) {
     const TileIndex tile = schedule.at(round);
+    const HeadIndex at = head_of(p, tile);
     if (warp == kWarpOfKv) {
-      load_kv<C>(p, smem, tile, k_ring);
+      load_kv<C>(p, smem, tile, at, k_ring);
     } else if (warp == kWarpOfQ) {
-      load_q<C>(p, smem, tile, q_ring);
+      load_q<C>(p, smem, tile, at, q_ring);
     } else {
-      store_output<C>(p, smem, tile, q_ring);
+      store_output<C>(p, smem, tile, at, q_ring);
     }
     q_ring.advance();
   }

@@ -17,7 +17,12 @@ namespace tessera::fmha {
 
 struct TileIndex {
   int m;     // tile along the queries
-  int head;  // of Q
+  int head;  // of Q, of all batches: those of one batch follow each other
+};
+
+// The head as tensors count it.
+struct HeadIndex {
+  int head;
   int batch;
 };
 
@@ -72,9 +77,13 @@ struct Schedule {
       m = i % m_tiles;
       head = i / m_tiles;
     }
-    return {m, head % p.heads_q, head / p.heads_q};
+    return {m, head};
   }
 };
+
+__device__ __forceinline__ HeadIndex head_of(const Params& p, const TileIndex& tile) {
+  return {tile.head % p.heads_q, tile.head / p.heads_q};
+}
 
 // Number of keys that query `row` sees; may be negative.
 template <Config C>

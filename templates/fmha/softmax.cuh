@@ -30,16 +30,7 @@ struct Scale {
     folded = is_applied() ? 1.0f : applied;
   }
   __device__ __forceinline__ bool is_applied() const { return !(applied >= kSmallestFoldedScale); }
-};
-
-struct RowStatistics {
-  float reference[2] = {ptx::minus_infinity(), ptx::minus_infinity()};  // times log2(e); -inf: no key was visible yet
-  float sum[2] = {0.0f, 0.0f};                                          // of this thread's columns
-
-  // What is subtracted from the exponents: 0 while no key is visible, so that -inf - -inf never appears.
-  __device__ __forceinline__ float subtrahend(int r) const {
-    return reference[r] == ptx::minus_infinity() ? 0.0f : reference[r];
-  }
+  __device__ __forceinline__ float factor() const { return is_applied() ? applied : 1.0f; }
 };
 
 __device__ __forceinline__ float max_of_quad(float x) {
@@ -51,27 +42,48 @@ __device__ __forceinline__ float sum_of_quad(float x) {
   return x + __shfl_xor_sync(0xffffffff, x, 2);
 }
 
-// Scores become probabilities. Returns whether the references moved: then what was summed before must be multiplied
-// with correction[r].
+struct RowStatistics {
+  float reference[2] = {ptx::minus_infinity(), ptx::minus_infinity()};  // times log2(e); -inf: no key was visible yet
+  float sum[2] = {0.0f, 0.0f};                                          // of this thread's columns
+
+  // What is subtracted from the exponents: 0 while no key is visible, so that -inf - -inf never appears.
+  __device__ __forceinline__ float subtrahend(int r) const {
+    return reference[r] == ptx::minus_infinity() ? 0.0f : reference[r];
+  }
+  __device__ __forceinline__ bool is_exceeded(const float (&max)[2]) const {
+    return max[0] > reference[0] + kSlack || max[1] > reference[1] + kSlack;
+  }
+
+  // Of rows whose first scores have these maxima in this thread.
+  static __device__ __forceinline__ RowStatistics begin(const float (&max)[2]) {
+    return {{max_of_quad(max[0]), max_of_quad(max[1])}, {0.0f, 0.0f}};
+  }
+  // The references become the rows' maxima. What was summed before must then be multiplied with correction[r].
+  __device__ __forceinline__ void move(const float (&max)[2], float (&correction)[2]) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const float before = reference[r];
+      reference[r] = fmaxf(before, max_of_quad(max[r]));
+      correction[r] = ptx::ex2(before - subtrahend(r));
+      sum[r] *= correction[r];
+    }
+  }
+};
+
+// The largest of this thread's scores in each row, times the folded scale.
 template <int kCount>
-__device__ __forceinline__ bool update_softmax(float (&scores)[kCount], RowStatistics& rows, const Scale& scale,
-                                               float (&correction)[2]) {
+__device__ __forceinline__ void find_maxima(const float (&scores)[kCount], const Scale& scale, float (&max)[2]) {
   // Two chains for each row, so that the latency of fmaxf is not waited for.
   float partial[4] = {scores[0], scores[2], scores[4], scores[6]};
 #pragma unroll
   for (int v = 1; v < kCount; ++v) partial[v / 2 % 4] = fmaxf(partial[v / 2 % 4], scores[v]);
-  const float max[2] = {fmaxf(partial[0], partial[2]) * scale.folded, fmaxf(partial[1], partial[3]) * scale.folded};
-  const bool exceeds = max[0] > rows.reference[0] + kSlack || max[1] > rows.reference[1] + kSlack;
-  const bool moves = __any_sync(0xffffffff, exceeds);
-  if (moves) {
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const float before = rows.reference[r];
-      rows.reference[r] = fmaxf(before, max_of_quad(max[r]));
-      correction[r] = ptx::ex2(before - rows.subtrahend(r));
-      rows.sum[r] *= correction[r];
-    }
-  }
+  max[0] = fmaxf(partial[0], partial[2]) * scale.folded;
+  max[1] = fmaxf(partial[1], partial[3]) * scale.folded;
+}
+
+// Scores become probabilities.
+template <int kCount>
+__device__ __forceinline__ void exponentiate(float (&scores)[kCount], const Scale& scale, RowStatistics& rows) {
   const float subtrahend[2] = {rows.subtrahend(0), rows.subtrahend(1)};
   float sum[4] = {rows.sum[0], rows.sum[1], 0.0f, 0.0f};
 #pragma unroll
@@ -81,13 +93,6 @@ __device__ __forceinline__ bool update_softmax(float (&scores)[kCount], RowStati
   }
   rows.sum[0] = sum[0] + sum[2];
   rows.sum[1] = sum[1] + sum[3];
-  return moves;
-}
-
-template <int kCount>
-__device__ __forceinline__ void clear(float (&output)[kCount]) {
-#pragma unroll
-  for (int v = 0; v < kCount; ++v) output[v] = 0.0f;
 }
 
 // Rows of O follow a moved reference.

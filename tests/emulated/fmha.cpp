@@ -137,8 +137,8 @@ TEST_CASE("attention kernels under every schedule") {
         std::vector<Finding> findings;
         const reference::Tensor result = run.run(findings);
         for (const Finding& finding : findings) {
-          // The kernel says so itself (consumer.cuh, change): where no tile is open its second product multiplies what
-          // happens to lie in shared memory, into an O that is cleared afterwards.
+          // The kernel says so itself (consumer.cuh, step): where no tile is open its second product multiplies what
+          // happens to lie in shared memory, into an O that the next one overwrites.
           const bool is_known =
               finding.name == "smem-uninitialised" && finding.message.find("wgmma") != std::string::npos;
           if (!is_known || finding.is_failure) FAIL_CHECK(finding.message);
