@@ -1,4 +1,4 @@
-// The command as a whole: help, exit codes, JSON keys, what a cache covers, 100,000 problems, broken pipes.
+// The command as a whole: exit codes, JSON keys, what a cache covers, 100,000 problems, broken pipes.
 #include "tests/cli/command.h"
 
 #include <unistd.h>
@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <csignal>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "base/error.h"
 #include "base/npy.h"
@@ -32,50 +31,6 @@ bool has_keys(const Json& json, const std::vector<std::string>& wanted) {
 }
 
 }  // namespace
-
-TEST_CASE("help: every page is as its golden file says") {
-  Terminal terminal;
-  const Outcome overview = terminal.run({"--help"});
-  CHECK(overview.code == 0);
-  check_golden("help/tessera.txt", overview.out);
-  for (const CommandEntry& entry : commands()) {
-    const Outcome page = terminal.run({entry.name, "--help"});
-    CHECK(page.code == 0);
-    CHECK(page.err.empty());
-    check_golden("help/" + entry.name + ".txt", page.out);
-    CHECK(terminal.run({entry.name, "--nonsense", "-h"}).out == page.out);
-    for (const std::string_view line : {"Usage:", "Examples:", "Exit codes:", "--cache-dir DIR"})
-      CHECK(page.out.find(line) != std::string::npos);
-  }
-}
-
-TEST_CASE("help: every flag is explained and no line is wider than a page") {
-  for (const CommandEntry& entry : commands()) {
-    CLI::App app;
-    FlagSet flags(app);
-    CommonFlags common;
-    const auto command = entry.make();
-    command->add_flags(flags, app);
-    common.add_to(flags);
-    for (const FlagHelp& flag : flags.helps()) {
-      CAPTURE(flag.flag);
-      CHECK(flag.help.size() >= 10);
-      CHECK(flag.help.back() != '.');
-    }
-    for (const Selector& selector : selectors("fmha")) {
-      const bool takes_selectors = entry.name != "cache" && entry.name != "doctor";
-      const auto names = flags.names();
-      CHECK((std::find(names.begin(), names.end(), "--" + std::string(selector.flag)) != names.end()) ==
-            (takes_selectors || selector.key == "arch" ? entry.name != "doctor" : false));
-    }
-    const std::string page = render_help(command->help(), flags.helps());
-    for (std::size_t start = 0; start < page.size();) {
-      const std::size_t end = page.find('\n', start);
-      CHECK(end - start <= 120);
-      start = end + 1;
-    }
-  }
-}
 
 TEST_CASE("exit codes and messages") {
   Terminal terminal;
@@ -363,31 +318,6 @@ TEST_CASE("run: what a device leaves unwritten or writes wrong fails with its pl
   CHECK(outcome.out.find("y: 8 bytes after it overwritten, the nearest 1 away") != std::string::npos);
 }
 
-TEST_CASE("the README's and the tour's commands run") {
-  Terminal terminal;
-  const std::filesystem::path root = TESSERA_SOURCE_DIR;
-  int commands = 0;
-  for (const char* page : {"README.md", "docs/tour.md"}) {
-    std::istringstream text(read_text(root / page));
-    bool is_in_fence = false;
-    for (std::string line; std::getline(text, line);) {
-      if (line.starts_with("```")) is_in_fence = !is_in_fence;
-      if (line.starts_with("$ ")) line.erase(0, 2);
-      if (!is_in_fence || !line.starts_with("tessera ") || line.find("compiled;") != std::string::npos ||
-          line.find("KEY") != std::string::npos)
-        continue;
-      std::vector<std::string> words;
-      std::istringstream stream(line.substr(8));
-      for (std::string word; stream >> word && word != "#" && word != "|";)
-        words.push_back(word.ends_with(".json") ? (root / word).string() : word);
-      CAPTURE(line);
-      CHECK(terminal.run(words).code == 0);
-      ++commands;
-    }
-  }
-  CHECK(commands >= 8);
-}
-
 TEST_CASE("plan and emit print what they are asked for") {
   Terminal terminal;
   const Outcome plan = terminal.run({"plan", "fmha", "--head-dim", "128", "--batch", "2", "--heads-q", "4",
@@ -442,39 +372,4 @@ TEST_CASE("a terminal sees progress, a file does not") {
   terminal.host.is_terminal = true;
   CHECK(terminal.run({"warm", "fmha", "--mask", "causal"}).err.find("[1/1]") != std::string::npos);
   CHECK(terminal.run({"warm", "fmha", "--head-dim", "64", "--quiet"}).err.empty());
-}
-
-TEST_CASE("durations and numbers as people read them") {
-  CHECK(grouped(0) == "0");
-  CHECK(grouped(1234567) == "1,234,567");
-  CHECK(grouped(-1000) == "-1,000");
-  CHECK(duration(0.04) == "0.0 s");
-  CHECK(duration(75) == "1 min 15 s");
-  CHECK(duration(7300) == "2 h 1 min");
-  CHECK(describe(default_problem("fmha")) == "fmha");
-}
-
-TEST_CASE("environment variables are the names of flags, and docs/cli.md has them all") {
-  const std::string text = read_text(std::filesystem::path(TESSERA_SOURCE_DIR) / "docs/cli.md");
-  CLI::App app;
-  FlagSet flags(app);
-  CommonFlags common;
-  common.add_to(flags);
-  const auto names = flags.names();
-  for (const EnvironmentVariable& variable : environment_variables()) {
-    CAPTURE(variable.name);
-    CHECK(std::find(names.begin(), names.end(), variable.flag) != names.end());
-    CHECK(text.find("| `" + std::string(variable.name) + "` | `" + std::string(variable.flag)) != std::string::npos);
-    std::string spelled = "--";
-    for (const char c : variable.name.substr(8)) spelled += c == '_' ? '-' : static_cast<char>(c | 0x20);
-    CHECK((spelled == variable.flag || spelled == std::string(variable.flag) + "s"));
-  }
-  // Every variable that the library reads is in the table.
-  const std::string source = read_text(std::filesystem::path(TESSERA_SOURCE_DIR) / "tessera/options.cpp");
-  for (std::size_t at = source.find("\"TESSERA_"); at != std::string::npos; at = source.find("\"TESSERA_", at + 1)) {
-    const std::string name = source.substr(at + 1, source.find('"', at + 1) - at - 1);
-    CAPTURE(name);
-    CHECK(std::any_of(environment_variables().begin(), environment_variables().end(),
-                      [&](const EnvironmentVariable& variable) { return variable.name == name; }));
-  }
 }
