@@ -35,13 +35,17 @@ install_packages() {
   fi
 }
 
+nvrtc_below() {  # prints nothing where there is none, the folder included
+  find "$1" -name 'libnvrtc.so.1*' ! -name '*.alt.*' 2>/dev/null | head -1 || true
+}
+
 # Where CUDA is not installed, NVRTC and its builtins come from PyPI into a folder of this clone.
 find_nvrtc() {
   [ -n "${TESSERA_NVRTC:-}" ] && return 0
   ls /usr/local/cuda*/lib64/libnvrtc.so* >/dev/null 2>&1 && return 0
   ldconfig -p 2>/dev/null | grep -q 'libnvrtc\.so' && return 0
   local venv=.cache/nvrtc found
-  found=$(find "$venv" -name 'libnvrtc.so.1*' ! -name '*.alt.*' 2>/dev/null | head -1)
+  found=$(nvrtc_below "$venv")
   if [ -z "$found" ]; then
     say "CUDA is not installed: fetching NVRTC from PyPI into $venv"
     if ! python3 -m venv "$venv" >/dev/null 2>&1; then
@@ -52,7 +56,7 @@ find_nvrtc() {
     fi
     "$venv/bin/pip" install --quiet --disable-pip-version-check 'nvidia-cuda-nvrtc==13.0.*' >&2 ||
       { say "no NVRTC: pip could not fetch nvidia-cuda-nvrtc; kernels will not compile here"; return 0; }
-    found=$(find "$venv" -name 'libnvrtc.so.1*' ! -name '*.alt.*' | head -1)
+    found=$(nvrtc_below "$venv")
   fi
   [ -n "$found" ] && export TESSERA_NVRTC="$PWD/$found"
   return 0
