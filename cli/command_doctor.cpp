@@ -14,6 +14,11 @@ namespace tessera::cli {
 
 namespace {
 
+// What was really tried; README.md says the same.
+constexpr const char* kNvrtcVersions =
+    "12.8 and later; fmha and copy2d compiled with 12.8, 12.9, 13.0, 13.1, 13.2 and 13.3, run with 13.0";
+constexpr const char* kDriverVersions = "for CUDA 12.4 and later; run with 580.159 (CUDA 13.0)";
+
 std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
 
 std::string permissions(const std::filesystem::path& path) {
@@ -59,10 +64,7 @@ class DoctorCommand final : public Command {
                        {"gpu", gpu},
                        {"cache", cache},
                        {"works", works},
-                       {"supported",
-                        {{"nvrtc", "12.0 and later; tested with 13.0"},
-                         {"driver", "CUDA 12.4 and later; tested with 13.0"},
-                         {"targets", "sm_90a"}}}});
+                       {"supported", {{"nvrtc", kNvrtcVersions}, {"driver", kDriverVersions}, {"targets", "sm_90a"}}}});
       return kOk;
     }
     print_text(call, compiler, gpu, cache, works);
@@ -148,7 +150,7 @@ class DoctorCommand final : public Command {
                              grouped(folder["bytes"].get<std::int64_t>()), text(folder, "permissions"),
                              text(folder, "refused").empty() ? "" : "; refused: " + text(folder, "refused")));
     call.print(
-        "\nsupported: NVRTC 12.0 and later (tested: 13.0), drivers for CUDA 12.4 and later (tested: 13.0), sm_90a\n\n");
+        fmt::format("\nsupported\n  NVRTC: {}\n  driver: {}\n  targets: sm_90a\n\n", kNvrtcVersions, kDriverVersions));
     for (const OrderedJson& one : works)
       call.print(fmt::format("  {:<4} {}{}\n", one["works"].get<bool>() ? "yes" : "no", text(one, "what"),
                              text(one, "why_not").empty() ? "" : ": " + text(one, "why_not")));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 
 #include "base/error.h"
@@ -17,6 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kNewestMajor = 20, kOldestMajor = 12;  // sonames that are tried
+// 12.0 to 12.6 refuse cp.async.bulk.tensor to shared::cta ("State space incorrect"): every kernel here has it.
+constexpr int kOldestMinor = 8;
 
 /// Subfolders of `parent` whose name starts so, newest version (by the number behind the start) first.
 std::vector<fs::path> folders_with_prefix(const fs::path& parent, std::string_view prefix) {
@@ -63,9 +66,20 @@ std::string problem_of(const fs::path& file) {
   std::error_code code;
   if (!fs::is_regular_file(file, code)) return "no such file";
   const fs::path folder = file.parent_path();
-  for (fs::directory_iterator it(folder, code), end; !code && it != end; it.increment(code))
-    if (it->path().filename().string().rfind("libnvrtc-builtins.so", 0) == 0) return {};
-  return "libnvrtc-builtins.so is not beside it";
+  std::string problem = "libnvrtc-builtins.so is not beside it";
+  constexpr std::string_view kStem = "libnvrtc-builtins.so";
+  for (fs::directory_iterator it(folder, code), end; !code && it != end; it.increment(code)) {
+    const std::string name = it->path().filename().string();
+    if (name.rfind(kStem, 0) != 0) continue;
+    // "libnvrtc-builtins.so.12.4": the version is told before anything is opened, so that the search can go on.
+    int major = 0, minor = 0;
+    const bool is_old = std::sscanf(name.c_str() + kStem.size(), ".%d.%d", &major, &minor) == 2 &&
+                        (major < kOldestMajor || (major == kOldestMajor && minor < kOldestMinor));
+    if (!is_old) return {};
+    problem =
+        fmt::format("is NVRTC {}.{}: {}.{} or later is needed (PTX 8.6)", major, minor, kOldestMajor, kOldestMinor);
+  }
+  return problem;
 }
 
 fs::path resolved(const fs::path& file) {
@@ -163,7 +177,7 @@ NvrtcLibrary open_nvrtc(const NvrtcOptions& options) {
     notes.push_back("searched by the loader: libnvrtc.so.12 and later");
     for (const fs::path& folder : library_folders()) notes.push_back(fmt::format("searched: {}", folder.string()));
   }
-  throw Error(ErrorKind::compile, "no usable NVRTC was found; install CUDA 12.0 or later, or name its libnvrtc.so",
+  throw Error(ErrorKind::compile, "no usable NVRTC was found; install CUDA 12.8 or later, or name its libnvrtc.so",
               std::move(notes));
 }
 

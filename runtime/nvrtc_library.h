@@ -1,5 +1,5 @@
 // The NVRTC library: where it is, which build it is, and the dozen functions that are called. Own declarations, so that
-// building needs no CUDA toolkit. CUDA NVRTC documentation, version 12.0 and later.
+// building needs no CUDA toolkit. CUDA NVRTC documentation; 12.8 is the oldest that assembles the kernels.
 #pragma once
 
 #include <filesystem>

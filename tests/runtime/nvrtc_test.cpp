@@ -223,7 +223,7 @@ TEST_CASE("without NVRTC the places that were searched are listed") {
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::compile);
     CHECK(std::string(error.what()) ==
-          "no usable NVRTC was found; install CUDA 12.0 or later, or name its libnvrtc.so");
+          "no usable NVRTC was found; install CUDA 12.8 or later, or name its libnvrtc.so");
     CHECK(error.notes() == std::vector<std::string>{"/nonexistent/libnvrtc.so.13: no such file"});
   }
   CHECK_FALSE(find_nvrtc({.library = "/nonexistent/libnvrtc.so.13", .repro_folder = {}}).has_value());
@@ -236,6 +236,22 @@ TEST_CASE("without NVRTC the places that were searched are listed") {
     REQUIRE(error.notes().size() == 1);
     CHECK(error.notes()[0].find("libnvrtc-builtins.so is not beside it") != std::string::npos);
   }
+}
+
+TEST_CASE("an NVRTC that is too old is told by its builtins, and passed over") {
+  const TemporaryFolder folder;
+  write_file(folder.path / "libnvrtc.so.12", std::string_view("x"));
+  write_file(folder.path / "libnvrtc-builtins.so.12.6", std::string_view("x"));
+  try {
+    make_nvrtc_compiler({.library = folder.path / "libnvrtc.so.12", .repro_folder = {}});
+    FAIL("opened");
+  } catch (const Error& error) {
+    REQUIRE(error.notes().size() == 1);
+    CHECK(error.notes()[0].ends_with("libnvrtc.so.12: is NVRTC 12.6: 12.8 or later is needed (PTX 8.6)"));
+  }
+  CHECK_FALSE(find_nvrtc({.library = folder.path / "libnvrtc.so.12", .repro_folder = {}}).has_value());
+  write_file(folder.path / "libnvrtc-builtins.so.12.8", std::string_view("x"));
+  CHECK(find_nvrtc({.library = folder.path / "libnvrtc.so.12", .repro_folder = {}}).has_value());
 }
 
 TEST_CASE("builtins are found beside the library, also where neither it nor the loader has a search path") {
