@@ -39,7 +39,8 @@ void AsyncQueue::push(std::unique_ptr<AsyncOperation> operation, Launch& launch)
   if (launch.options.schedule == Schedule::eager) poll(launch);
 }
 
-bool AsyncQueue::is_first_of_chain(std::size_t index) const {
+bool AsyncQueue::can_complete(std::size_t index) const {
+  if (!pending_[index]->is_ready()) return false;
   const void* chain = pending_[index]->chain;
   if (chain == nullptr) return true;
   for (std::size_t i = 0; i < index; ++i)
@@ -61,7 +62,7 @@ void AsyncQueue::update_next_ready() {
 
 void AsyncQueue::poll(Launch& launch) {
   for (std::size_t i = 0; i < pending_.size();) {
-    if (pending_[i]->ready_at <= launch.time && is_first_of_chain(i)) {
+    if (pending_[i]->ready_at <= launch.time && can_complete(i)) {
       complete(i, launch);
       i = 0;  // a completion may have queued another operation, or freed one of its chain
     } else {
@@ -75,7 +76,8 @@ bool AsyncQueue::complete_one(Launch& launch) {
   if (pending_.empty()) return false;
   std::size_t index = 0;
   if (launch.options.schedule == Schedule::adversarial) index = launch.random.below(pending_.size());
-  while (!is_first_of_chain(index)) --index;
+  // What is not ready waits for an older one.
+  while (!can_complete(index)) --index;
   complete(index, launch);
   update_next_ready();
   return true;

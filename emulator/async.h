@@ -20,6 +20,8 @@ class AsyncOperation {
  public:
   virtual ~AsyncOperation() = default;
   virtual void complete(Launch& launch) = 0;
+  /// False while something that it waits for (beside its chain) has not happened.
+  virtual bool is_ready() const { return true; }
   std::uint64_t ready_at = 0;   ///< time from which it may complete
   const void* chain = nullptr;  ///< operations of one chain complete in order
 };
@@ -37,7 +39,7 @@ class AsyncQueue {
   std::uint64_t next_ready() const noexcept { return next_ready_; }
 
  private:
-  bool is_first_of_chain(std::size_t index) const;
+  bool can_complete(std::size_t index) const;
   void complete(std::size_t index, Launch& launch);
   void update_next_ready();
 

@@ -152,6 +152,25 @@ Handler mma_f64(const Decoded& d);
 Handler mma_integer(const Decoded& d);
 Handler mma_bits(const Decoded& d);
 
+// exec_tmem.cpp, exec_tmem_move.cpp
+Handler tcgen05_alloc(const Decoded& d);
+Handler tcgen05_dealloc(const Decoded& d);
+Handler tcgen05_relinquish(const Decoded& d);
+Handler tcgen05_wait(const Decoded& d);
+Handler tcgen05_fence(const Decoded& d);
+Handler tcgen05_ld(const Decoded& d);
+Handler tcgen05_ld_red(const Decoded& d);
+Handler tcgen05_st(const Decoded& d);
+
+// exec_tensor_commit.cpp, exec_tensor_mma.cpp, exec_tensor_copy.cpp
+Handler tcgen05_commit(const Decoded& d);
+Handler tcgen05_mma(const Decoded& d);
+Handler tcgen05_cp(const Decoded& d);
+
+// exec_launch_control.cpp
+Handler try_cancel(const Decoded& d);
+Handler query_cancel(const Decoded& d);
+
 // exec_wgmma.cpp
 Handler wgmma(const Decoded& d);
 Handler wgmma_fence(const Decoded& d);

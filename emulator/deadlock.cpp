@@ -42,6 +42,12 @@ std::string describe_kind(const Warp& warp, const Group& group) {
                          wait.generation);
     case Wait::Kind::wgmma_issue:
       return "waits for the other warps of its warpgroup";
+    case Wait::Kind::tensor_space:
+      return fmt::format("waits for {} columns of Tensor Memory; {} are taken", wait.index,
+                         warp.cta->tensor_memory->describe_blocks());
+    case Wait::Kind::tensor_pair:
+      return fmt::format("waits for the other CTA of its pair to execute the same allocation instruction (number {})",
+                         wait.generation);
     case Wait::Kind::dependency:
       return "waits for something that never happens";
   }

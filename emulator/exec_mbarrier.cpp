@@ -18,19 +18,46 @@ std::uint64_t mbarrier_word(const Mbarrier& b) {
   return (b.phase & 1) << 63 | negative(b.pending, 20) << 43 | negative(b.tx, 21) << 21 | negative(b.expected, 20) << 1;
 }
 
-void complete_bytes(Launch& launch, Cta& cta, std::uint32_t offset, std::int64_t bytes, const EmulatorFinding& place) {
+namespace {
+
+// The barrier that an operation completes on; nullptr after a report.
+Mbarrier* find_live(Launch& launch, Cta& cta, std::uint32_t offset, const EmulatorFinding& place) {
   Mbarrier* barrier = cta.find_mbarrier(offset);
-  if (barrier == nullptr) {
+  if (barrier != nullptr) return barrier;
+  EmulatorFinding finding = place;
+  finding.name = "mbarrier-not-initialised";
+  finding.is_failure = true;
+  finding.address = cta.shared_address(offset);
+  finding.has_address = true;
+  finding.message = "an asynchronous operation completes on an mbarrier that is not initialised";
+  launch.findings.add(std::move(finding));
+  return nullptr;
+}
+
+}  // namespace
+
+void complete_bytes(Launch& launch, Cta& cta, std::uint32_t offset, std::int64_t bytes, const EmulatorFinding& place) {
+  Mbarrier* barrier = find_live(launch, cta, offset, place);
+  if (barrier == nullptr) return;
+  barrier->tx -= bytes;
+  settle(*barrier, launch);
+}
+
+void complete_arrival(Launch& launch, Cta& cta, std::uint32_t offset, const EmulatorFinding& place) {
+  Mbarrier* barrier = find_live(launch, cta, offset, place);
+  if (barrier == nullptr) return;
+  if (barrier->pending < 1) {
     EmulatorFinding finding = place;
-    finding.name = "mbarrier-not-initialised";
+    finding.name = "mbarrier-over-arrival";
     finding.is_failure = true;
     finding.address = cta.shared_address(offset);
     finding.has_address = true;
-    finding.message = "a copy completes on an mbarrier that is not initialised";
+    finding.message = fmt::format("an arrival where none of {} is pending", barrier->expected);
+    finding.cause = "a count given to mbarrier.init that leaves the commit out, or two commits for one phase";
     launch.findings.add(std::move(finding));
     return;
   }
-  barrier->tx -= bytes;
+  --barrier->pending;
   settle(*barrier, launch);
 }
 

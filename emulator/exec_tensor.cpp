@@ -1,5 +1,5 @@
-// PTX ISA, "cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor", "cp.async.bulk.prefetch.tensor": tile and gather4
-// modes. Every active lane starts its own copy.
+// PTX ISA, "cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor", "cp.async.bulk.prefetch.tensor": tile, gather4 and
+// scatter4 modes. Every active lane starts its own copy.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -275,6 +275,10 @@ Handler tensor_load(const Decoded& d) {
 }
 Handler tensor_store(const Decoded& d) {
   set_dimensions(d, Space::shared_cta);
+  if (d.has("tile::scatter4")) {
+    d.in->flags = 1;
+    return store;
+  }
   constexpr std::string_view kOps[] = {"add", "min", "max", "inc", "dec", "and", "or", "xor"};
   for (std::uint16_t i = 0; i < 8; ++i)
     if (d.has(kOps[i])) d.in->flags = static_cast<std::uint16_t>((i + 1) << 8);

@@ -66,11 +66,20 @@ constexpr Form kForms[] = {
      "2d shared::cta|shared::cluster global tile::gather4 mbarrier::complete_tx::bytes [cta_group::1|cta_group::2] "
      "[L2::cache_hint]",
      "m M m s:b64?", "sm_100", "cp.async.bulk.tensor", bind::tensor_load},
+    {"cp.async.bulk.tensor", "",
+     "2d shared::cluster global tile::gather4 mbarrier::complete_tx::bytes multicast::cluster "
+     "[cta_group::1|cta_group::2] [L2::cache_hint]",
+     "m M m s:b16 s:b64?", "sm_100a|sm_100f|sm_103a|sm_103f|sm_110a|sm_110f", "cp.async.bulk.tensor",
+     bind::tensor_load},
     {"cp.async.bulk.tensor", "", "1d|2d|3d|4d|5d global shared::cta [tile] bulk_group [L2::cache_hint]", "M m s:b64?",
      "sm_90", "cp.async.bulk.tensor", bind::tensor_store},
+    {"cp.async.bulk.tensor", "", "2d global shared::cta tile::scatter4 bulk_group [L2::cache_hint]", "M m s:b64?",
+     "sm_100a|sm_100f|sm_103a|sm_103f|sm_110a|sm_110f", "cp.async.bulk.tensor", bind::tensor_store},
     {"cp.reduce.async.bulk.tensor", "",
      "1d|2d|3d|4d|5d global shared::cta add|min|max|inc|dec|and|or|xor [tile] bulk_group [L2::cache_hint]",
      "M m s:b64?", "sm_90", "cp.reduce.async.bulk.tensor", bind::tensor_store},
+    {"cp.async.bulk.prefetch.tensor", "", "2d L2 global tile::gather4 [L2::cache_hint]", "M s:b64?",
+     "sm_100a|sm_100f|sm_103a|sm_103f|sm_110a|sm_110f", "cp.async.bulk.prefetch.tensor", bind::nothing},
     {"cp.async.bulk.prefetch.tensor", "", "1d|2d|3d|4d|5d L2 global [tile] [L2::cache_hint]", "M s:b64?", "sm_90",
      "cp.async.bulk.prefetch.tensor", bind::nothing},
 };

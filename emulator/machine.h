@@ -19,6 +19,7 @@
 #include "emulator/memory.h"
 #include "emulator/program.h"
 #include "emulator/random.h"
+#include "emulator/tmem.h"
 
 namespace tessera::emulator {
 
@@ -37,8 +38,10 @@ struct Wait {
     bulk_groups,      ///< generation: how many groups may be left; index 1: sources only
     copy_groups,      ///< cp.async
     wgmma_groups,
-    wgmma_issue,  ///< the warpgroup's other warps
-    dependency    ///< never over by itself; message in the deadlock report
+    wgmma_issue,   ///< the warpgroup's other warps
+    tensor_space,  ///< index: columns of Tensor Memory
+    tensor_pair,   ///< generation: the peer CTA's alloc or dealloc of this number
+    dependency     ///< never over by itself; message in the deadlock report
   };
   Kind kind = Kind::none;
   std::uint32_t index = 0;
@@ -102,6 +105,7 @@ class Warp {
   bool watches_registers = false;  ///< wgmmas are in flight: their registers must not be touched
   bool wgmma_fenced = false;       ///< wgmma.fence since the last wait
   WarpAsync async;
+  WarpTensor tensor;
 
   template <class T>
   T* reg(std::uint32_t offset) const {
@@ -167,6 +171,8 @@ class Cta {
   std::array<CtaBarrier, 16> barriers{};
   std::vector<Mbarrier> mbarriers;
   std::vector<WarpgroupAsync> warpgroups;
+  std::unique_ptr<TensorMemory> tensor_memory;  ///< made by the first tcgen05 instruction; kept for the next CTA
+  bool saw_no_cluster_left = false;             ///< a query said that try_cancel got none
   std::uint32_t num_threads = 0;
   std::uint32_t live_warps = 0;
   std::unique_ptr<std::byte[]> register_storage;
@@ -243,7 +249,12 @@ class Launch {
   std::uint64_t time = 0;      ///< instructions executed so far, all warps
   std::uint64_t progress = 1;  ///< counts what can end somebody's wait
   double start_seconds = 0;
-  std::uint64_t fence_clock = 1;  ///< counts fence.proxy.async
+  std::uint64_t fence_clock = 1;   ///< counts fence.proxy.async
+  std::uint64_t tmem_clock = 0;    ///< counts what happens to Tensor Memory
+  std::uint64_t next_cluster = 0;  ///< the first that neither started nor was handed out by try_cancel
+  std::uint64_t num_clusters = 0;
+  /// The first CTA of a cluster by its number.
+  std::array<std::uint32_t, 3> first_cta(std::uint64_t cluster) const;
 
  private:
   friend class Scheduler;

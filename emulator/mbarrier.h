@@ -13,4 +13,7 @@ std::uint64_t mbarrier_word(const Mbarrier& barrier);
 /// complete_tx by an asynchronous operation. A problem becomes a failure on top of `place`.
 void complete_bytes(Launch& launch, Cta& cta, std::uint32_t offset, std::int64_t bytes, const EmulatorFinding& place);
 
+/// One arrival by an asynchronous operation (tcgen05.commit). A problem becomes a failure on top of `place`.
+void complete_arrival(Launch& launch, Cta& cta, std::uint32_t offset, const EmulatorFinding& place);
+
 }  // namespace tessera::emulator

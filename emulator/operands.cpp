@@ -7,6 +7,7 @@
 //   v u     destination, source of a vector instruction: a list or one register
 //   L S     list of .b32 registers that an instruction writes, reads
 //   w       list of .b32 registers, or one .b64 descriptor: A of wgmma
+//   a       address, or one .b64 descriptor: A of tcgen05.mma
 //   l i     label; immediate integer
 //   width   x: the register may be wider than the type; w: twice the type
 //   slot    0...5: the type slot, 0 when left out;  :b32  this type instead
@@ -67,11 +68,16 @@ void EntryResolver::bind_operands(const syntax::Instruction& syntax, syntax::Pla
   if (given > patterns.size())
     fail(syntax.operands[patterns.size()].place,
          fmt::format("'{}' has {} operands; it takes at most {}", syntax.opcode, given, patterns.size()));
-  // Operands that are missing are the last optional ones.
+  // Operands that are missing are an optional list where none stands, then the last optional ones.
   std::size_t missing = patterns.size() - given;
   std::vector<bool> is_absent(patterns.size(), false);
+  for (std::size_t i = 0; i < given && missing > 0; ++i) {
+    if (patterns[i] != "S?" || syntax.operands[i].kind == syntax::Operand::Kind::list) continue;
+    is_absent[i] = true;
+    --missing;
+  }
   for (std::size_t i = patterns.size(); i-- > 0 && missing > 0;) {
-    if (patterns[i].back() != '?') continue;
+    if (patterns[i].back() != '?' || is_absent[i]) continue;
     is_absent[i] = true;
     --missing;
   }
@@ -143,6 +149,12 @@ void EntryResolver::bind_one(std::string_view pattern, const syntax::Operand* sy
     case 'w':
       if (syntax->kind == Kind::list)
         out.push_back(bind_list(*syntax, Type::b32, ' ', false, decoded));
+      else
+        out.push_back(bind_value(*syntax, Type::b64, ' ', false, decoded));
+      return;
+    case 'a':
+      if (syntax->kind == Kind::address)
+        out.push_back(bind_address(*syntax, decoded));
       else
         out.push_back(bind_value(*syntax, Type::b64, ' ', false, decoded));
       return;

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "emulator/tensor_core.h"
 #include "emulator/wgmma.h"
 
 namespace tessera::emulator {
@@ -34,6 +35,14 @@ Launch::Launch(const Program& program_, const Entry& entry_, GlobalMemory& memor
 
 Launch::~Launch() = default;
 
+std::array<std::uint32_t, 3> Launch::first_cta(std::uint64_t cluster) const {
+  const auto& c = shape.cluster;
+  const std::uint64_t nx = shape.grid[0] / c[0];
+  const std::uint64_t ny = shape.grid[1] / c[1];
+  return {static_cast<std::uint32_t>(cluster % nx * c[0]), static_cast<std::uint32_t>(cluster / nx % ny * c[1]),
+          static_cast<std::uint32_t>(cluster / (nx * ny) * c[2])};
+}
+
 void Launch::run() {
   start_seconds = seconds_now();
   Scheduler(*this).run();
@@ -42,7 +51,7 @@ void Launch::run() {
 }
 
 void Scheduler::run() {
-  num_clusters_ = product(launch_.shape.grid) / product(launch_.shape.cluster);
+  launch_.num_clusters = product(launch_.shape.grid) / product(launch_.shape.cluster);
   const std::uint64_t cluster_size = product(launch_.shape.cluster);
   max_resident_ctas_ = std::max<std::size_t>(static_cast<std::size_t>(launch_.options.num_sms), cluster_size);
   while (admit_cluster()) {
@@ -77,20 +86,15 @@ void Scheduler::run() {
 
 bool Scheduler::admit_cluster() {
   const std::uint64_t size = product(launch_.shape.cluster);
-  if (next_cluster_ >= num_clusters_) return false;
+  if (launch_.next_cluster >= launch_.num_clusters) return false;
   if ((launch_.resident_.size() + 1) * size > max_resident_ctas_) return false;
-  const auto& grid = launch_.shape.grid;
   const auto& c = launch_.shape.cluster;
-  const std::uint64_t nx = grid[0] / c[0];
-  const std::uint64_t ny = grid[1] / c[1];
-  const std::uint64_t n = next_cluster_++;
-  const std::array<std::uint64_t, 3> first{n % nx * c[0], n / nx % ny * c[1], n / (nx * ny) * c[2]};
+  const std::array<std::uint32_t, 3> first = launch_.first_cta(launch_.next_cluster++);
   auto cluster = std::make_unique<Cluster>();
   for (std::uint32_t rank = 0; rank < size; ++rank) {
     cluster->ctas.push_back(make_cta());
-    const std::array<std::uint32_t, 3> id{static_cast<std::uint32_t>(first[0]) + rank % c[0],
-                                          static_cast<std::uint32_t>(first[1]) + rank / c[0] % c[1],
-                                          static_cast<std::uint32_t>(first[2]) + rank / (c[0] * c[1])};
+    const std::array<std::uint32_t, 3> id{first[0] + rank % c[0], first[1] + rank / c[0] % c[1],
+                                          first[2] + rank / (c[0] * c[1])};
     start_cta(*cluster->ctas.back(), *cluster, rank, id);
   }
   launch_.resident_.push_back(std::move(cluster));
@@ -123,6 +127,8 @@ void Scheduler::start_cta(Cta& cta, Cluster& cluster, std::uint32_t rank, std::a
   cta.local_shadow.assign(cta.local.size(), kAllocated);
   cta.barriers = {};
   cta.mbarriers.clear();
+  if (cta.tensor_memory) cta.tensor_memory->reset();
+  cta.saw_no_cluster_left = false;
   cta.warpgroups.clear();
   cta.warpgroups.resize((num_warps + 3) / 4);
   if (!cta.register_storage)
@@ -186,6 +192,7 @@ void Scheduler::retire_clusters() {
     while (launch_.async.complete_one(launch_)) {
     }
     for (std::unique_ptr<Cta>& cta : cluster.ctas) {
+      check_tensor_memory_freed(*cta);
       warps_.erase(std::remove_if(warps_.begin(), warps_.end(), [&](Warp* w) { return w->cta == cta.get(); }),
                    warps_.end());
       launch_.spare_.push_back(std::move(cta));
@@ -253,6 +260,12 @@ bool Scheduler::is_over(const Warp& warp, const Group& group) const {
     }
     case Wait::Kind::wgmma_groups:
       return async.wgmma.at_most(wait.generation, false);
+    case Wait::Kind::tensor_space:
+      return warp.cta->tensor_memory->has_room(static_cast<int>(wait.index));
+    case Wait::Kind::tensor_pair: {
+      const auto& peer = warp.cta->cluster->ctas[warp.cta->rank ^ 1]->tensor_memory;
+      return peer && peer->pair_operations >= wait.generation;
+    }
     case Wait::Kind::wgmma_issue:
     case Wait::Kind::dependency:
       return false;

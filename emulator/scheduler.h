@@ -31,8 +31,6 @@ class Scheduler {
 
   Launch& launch_;
   std::vector<Warp*> warps_;  // of all resident CTAs
-  std::uint64_t next_cluster_ = 0;
-  std::uint64_t num_clusters_ = 0;
   std::size_t max_resident_ctas_ = 1;
   std::uint64_t last_progress_ = 0;
   int idle_rounds_ = 0;

@@ -41,6 +41,12 @@ none has, so at most kernels or `tests/emulator` have executed it.
 | global f32 atomics flush subnormals | document only |
 | memory orders, cache operators, eviction hints | no effect: accesses happen one after another |
 | griddepcontrol | no effect: launches run one after another |
+| tcgen05 and Tensor Memory | document only, cross-checked with public kernels: nothing was ever run on a Blackwell GPU |
+| tcgen05 operations of one CTA, or pair, complete in the order of issue | stricter than PTX promises for some pairs |
+| tcgen05.mma.ws with M = 32, 64; tcgen05.cp.4x256b | the layout stands in one public library only |
+| D * 2^-scale-input-d of tcgen05.mma | rounded to nearest where it becomes subnormal: not documented |
+| tcgen05.st with .unpack::16b | the upper half of each word becomes zero: not documented |
+| tcgen05.dealloc of a pair | blocks under lazy and adversarial, does not under fair and eager: PTX allows both |
 | setmaxnreg | checked for its range; the pool of registers is not modelled |
 | clock, globaltimer | count executed instructions |
 
@@ -49,8 +55,12 @@ none has, so at most kernels or `tests/emulator` have executed it.
 constexpr const char* kRefused = R"(
 ## Not executed
 
-`wgmma` of integers and bits, tcgen05, clusterlaunchcontrol, tensormap.replace, im2col, st.async, red.async, multimem,
+`wgmma` of integers and bits, tensormap.replace, im2col, st.async, red.async, multimem,
 call, brx.idx, textures and surfaces, video instructions. A module that uses one is refused when it is loaded.
+
+These stop when they are reached, because no source settles them: tcgen05.mma with K = 96, with scale factors for M = 128
+over two CTAs, with 4- or 6-bit A of an 8-bit kind from Tensor Memory, with scale-input-d and an f16 accumulator, with a
+B-reuse shift or a zero-column mask (.ws), and descriptors whose leading dimension is an absolute address.
 
 Forms that load and stop by name when they are reached:
 

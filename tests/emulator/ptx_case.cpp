@@ -59,12 +59,18 @@ PtxCase read_case(const std::string& path) {
       (keyword == "in" ? test.inputs : test.outputs).push_back(slot);
     } else if (keyword == "target") {
       line >> test.target;
+    } else if (keyword == "smem") {
+      line >> test.smem_bytes;
+    } else if (keyword == "cluster") {
+      line >> test.cluster;
     } else if (keyword == "case") {
       parse_row(test, line);
     } else {
       throw std::runtime_error(path + ": unknown keyword '" + keyword + "'");
     }
   }
+  if (test.cluster == 0 || test.rows.size() % test.cluster != 0)
+    throw std::runtime_error(path + ": the cases do not spread evenly over the cluster");
   if (test.rows.empty() || test.instructions.empty()) throw std::runtime_error(path + ": no case or no instruction");
   return test;
 }
@@ -72,12 +78,13 @@ PtxCase read_case(const std::string& path) {
 std::string PtxCase::kernel() const {
   std::string ptx = fmt::format(
       ".version 9.0\n.target {}\n.address_size 64\n.visible .entry test(.param .u64 in, .param .u64 out)\n{{\n"
-      ".reg .b64 %in, %out, %offset;\n.reg .b32 %i;\n.shared .align 16 .b8 scratch[4096];\n.reg .b32 %word;\n",
-      target);
+      ".reg .b64 %in, %out, %offset;\n.reg .b32 %i;\n.shared .align 1024 .b8 scratch[{}];\n.reg .b32 %word, %cta;\n",
+      target, smem_bytes);
   for (const auto* slots : {&inputs, &outputs})
     for (const Slot& slot : *slots) ptx += fmt::format(".reg .{} {};\n", slot.type, slot.name);
   for (const std::string& declaration : declarations) ptx += ".reg " + declaration + "\n";
   ptx += "ld.param.u64 %in, [in];\nld.param.u64 %out, [out];\nmov.u32 %i, %tid.x;\n";
+  if (cluster > 1) ptx += fmt::format("mov.u32 %cta, %ctaid.x;\nmad.lo.u32 %i, %cta, {}, %i;\n", rows.size() / cluster);
   ptx += fmt::format("mul.wide.u32 %offset, %i, {};\nadd.s64 %in, %in, %offset;\n", 8 * inputs.size());
   ptx += fmt::format("mul.wide.u32 %offset, %i, {};\nadd.s64 %out, %out, %offset;\n", 8 * outputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {

@@ -6,6 +6,8 @@
 //   out  d b32                     results, in order: name and type
 //   in   a s32                     inputs
 //   target sm_90a                  when more than sm_90a's base is needed
+//   smem 16384                     bytes of the shared array `scratch` (4096 when left out), aligned to 1024
+//   cluster 2                      the rows are spread over this many CTAs of a cluster
 //   case 1 2 -> 3                  one thread: inputs -> outputs; 0x.. bits, decimal integers, or 1.5f / 1.5d
 //
 // The same file makes a kernel for any device: thread i loads row i of the inputs and stores row i of the outputs.
@@ -24,6 +26,8 @@ struct PtxCase {
   };
   std::string path;
   std::string target = "sm_90a";
+  std::uint32_t smem_bytes = 4096;
+  std::uint32_t cluster = 1;
   std::vector<std::string> instructions;
   std::vector<std::string> declarations;
   std::vector<Slot> outputs;

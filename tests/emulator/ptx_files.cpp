@@ -37,7 +37,8 @@ void run_case(const PtxCase& test) {
   const auto image = device.load_ptx(test.kernel(), test.path);
   LaunchRequest request;
   request.entry = image->entry("test");
-  request.block = {static_cast<std::uint32_t>(rows), 1, 1};
+  request.block = {static_cast<std::uint32_t>(rows) / test.cluster, 1, 1};
+  request.grid = request.cluster = {test.cluster, 1, 1};
   const void* parameters[] = {&d_in, &d_out};
   request.parameters = const_cast<void* const*>(reinterpret_cast<const void**>(parameters));
   device.launch(request, {});

@@ -1,0 +1,175 @@
+// Mistakes with Tensor Memory and tcgen05, and the finding that each raises; the repaired kernel is clean.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "emulator/device.h"
+
+namespace tessera::emulator {
+namespace {
+
+constexpr Schedule kSchedules[] = {Schedule::fair, Schedule::eager, Schedule::lazy, Schedule::adversarial};
+
+/// One warp group: allocate, body, free. `ta`: the address; `tq`: with the warp's quarter; `pe`: one thread; `bar`: an
+/// mbarrier for one arrival; `sa`: 16 KB of shared memory, all zero and fenced; `da`, `di`: a K-major descriptor of it
+/// and kind::f16 with M = 128, N = 32.
+struct Kernel {
+  std::string body;
+  std::string allocate = "@pw tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [bar+8], 64;";
+  std::string release = "@pw tcgen05.dealloc.cta_group::1.sync.aligned.b32 ta, 64;";
+  std::uint32_t cluster = 1;
+
+  std::string ptx() const {
+    std::string text =
+        ".version 9.0\n.target sm_100a\n.address_size 64\n.visible .entry test()\n{\n.reg .pred p, pw, pe, q;\n"
+        ".reg .b32 r<16>, ta, tq, sa, bar, di, w, l;\n.reg .b64 da, db;\n.shared .align 1024 .b8 smem[16384];\n"
+        ".shared .align 16 .b8 other[16];\n"
+        "mov.u32 w, %tid.x;\nand.b32 l, w, 31;\nshr.u32 w, w, 5;\nsetp.eq.u32 pw, w, 0;\nsetp.eq.u32 pe, l, 0;\n"
+        "and.pred pe, pe, pw;\nmov.u32 sa, smem;\nmov.u32 bar, other;\n"
+        "mov.u32 r0, %tid.x;\nshl.b32 r0, r0, 7;\nadd.u32 r0, r0, sa;\nmov.b32 r1, 0;\n";
+    for (int i = 0; i < 8; ++i) text += fmt::format("st.shared.v4.b32 [r0+{}], {{r1, r1, r1, r1}};\n", 16 * i);
+    text += "fence.proxy.async.shared::cta;\n@pe mbarrier.init.shared::cta.b64 [bar], 1;\n" + allocate;
+    text += "\nbar.sync 0;\nld.shared.b32 ta, [bar+8];\nshl.b32 tq, w, 21;\nadd.u32 tq, tq, ta;\n";
+    // Start 0x400, LBO 128, SBO 256, no swizzle, version 1.
+    text += fmt::format("mov.b64 da, 0x{:x};\nmov.b32 di, {};\n", 0x40u | 8ull << 16 | 16ull << 32 | 1ull << 46,
+                        1u << 4 | 4u << 17 | 8u << 24);
+    return text + body + "\nbar.sync 0;\n" + release + "\nret;\n}\n";
+  }
+};
+
+std::vector<EmulatorFinding> run(const Kernel& kernel, Schedule schedule = Schedule::lazy) {
+  DeviceOptions options;
+  options.arch = "sm_100a";
+  options.schedule = schedule;
+  options.max_warp_instructions = 200000;
+  EmulatedDevice device(options);
+  const auto image = device.load_ptx(kernel.ptx(), "test.ptx");
+  LaunchRequest request;
+  request.entry = image->entry("test");
+  request.grid = request.cluster = {kernel.cluster, 1, 1};
+  request.block = {128, 1, 1};
+  device.launch(request, {});
+  return device.take_findings();
+}
+
+/// The names of all findings, in order of appearance.
+std::string names(const Kernel& kernel, Schedule schedule = Schedule::lazy) {
+  std::string text;
+  for (const EmulatorFinding& finding : run(kernel, schedule)) text += (text.empty() ? "" : " ") + finding.name;
+  return text;
+}
+
+const std::string kStore = "tcgen05.st.sync.aligned.32x32b.x1.b32 [tq], {r1};\n";
+const std::string kWaitStore = "tcgen05.wait::st.sync.aligned;\n";
+const std::string kLoad = "tcgen05.ld.sync.aligned.32x32b.x1.b32 {r2}, [tq];\n";
+const std::string kMma = "setp.ne.u32 p, 0, 0;\n@pe tcgen05.mma.cta_group::1.kind::f16 [ta], da, da, di, p;\n";
+const std::string kCommit = "@pe tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar];\n";
+const std::string kWait = "WAIT: mbarrier.try_wait.parity.shared::cta.b64 q, [bar], 0;\n@!q bra WAIT;\n";
+const std::string kAfter = "tcgen05.fence::after_thread_sync;\n";
+
+TEST_CASE("a product, its commit, the wait, the fence, the load") {
+  for (const Schedule schedule : kSchedules) {
+    CHECK(names({kStore + kWaitStore + kLoad}, schedule).empty());
+    CHECK(names({kMma + kCommit + kWait + kAfter + kLoad}, schedule).empty());
+  }
+}
+
+TEST_CASE("allocation") {
+  const std::string alloc = "@pw tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [bar+8], ";
+  CHECK(names({"", alloc + "48;"}) == "tmem-columns");
+  CHECK(names({"", alloc + "16;"}) == "tmem-columns");
+  CHECK(names({"", alloc + "64;", ""}) == "tmem-not-freed");
+  const auto wrong = run({"", alloc + "64;", "@pw tcgen05.dealloc.cta_group::1.sync.aligned.b32 ta, 32;"});
+  REQUIRE(wrong.size() == 1);
+  CHECK(wrong[0].name == "tmem-free");
+  CHECK(wrong[0].message == "32 columns at 0x0: the allocation there has 64");
+  CHECK(names({"", alloc + "64;", "@pw tcgen05.dealloc.cta_group::1.sync.aligned.b32 bar, 64;"}) == "tmem-free");
+  CHECK(names({"@pw tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\n" + alloc + "32;"}) == "tmem-permit");
+  // 512 columns are gone: the second alloc waits for ever.
+  CHECK(names({alloc + "64;", alloc + "512;"}) == "deadlock");
+  CHECK(names({"@pe tcgen05.dealloc.cta_group::1.sync.aligned.b32 ta, 64;"}) == "collective-divergence");
+  CHECK(names({kMma + "bar.sync 0;"}) == "tmem-free-in-flight");
+}
+
+TEST_CASE("a pair of CTAs allocates together") {
+  Kernel pair{"barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;",
+              "@pw tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [bar+8], 64;",
+              "@pw tcgen05.dealloc.cta_group::2.sync.aligned.b32 ta, 64;", 2};
+  for (const Schedule schedule : kSchedules) CHECK(names(pair, schedule).empty());
+  pair.cluster = 1;
+  CHECK(names(pair) == "tcgen05-no-peer");
+  pair.cluster = 2;
+  pair.allocate =
+      "mov.u32 r3, %cluster_ctarank;\nsetp.eq.u32 p, r3, 0;\nand.pred p, p, pw;\n@p "
+      "tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [bar+8], 64;";
+  const auto stuck = run(pair);  // after the hazard that the other CTA reads an address that nobody stored
+  REQUIRE(!stuck.empty());
+  CHECK(stuck.back().name == "deadlock");
+  CHECK(stuck.back().message.find("waits for the other CTA of its pair") != std::string::npos);
+  CHECK(names({"@pw tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned;"}) == "tcgen05-mixed-cta-group");
+}
+
+TEST_CASE("addresses") {
+  CHECK(names({"add.u32 tq, ta, l;\n" + kStore}) == "tmem-address-not-uniform");
+  CHECK(names({"mov.b32 tq, ta;\n" + kStore}) == "tmem-lane-quadrant");
+  CHECK(names({"add.u32 tq, tq, 64;\n" + kStore}) == "tmem-out-of-bounds");
+  CHECK(names({"add.u32 tq, tq, 63;\n" + kStore + kWaitStore}).empty());
+  CHECK(names({kLoad}) == "tmem-uninitialised");
+  // 7 bits of the lane count.
+  CHECK(names({"add.u32 tq, tq, 0x800000;\n" + kStore + kWaitStore + kLoad}).empty());
+}
+
+TEST_CASE("waits and fences") {
+  CHECK(names({kStore + kLoad}) == "missing-tcgen05-wait");
+  CHECK(names({kMma + "bar.sync 0;\n" + kLoad}) == "tmem-read-in-flight");
+  CHECK(names({kMma + "bar.sync 0;\n" + kStore}) == "tmem-write-in-flight");
+  CHECK(names({kMma + kCommit + kWait + kLoad}) == "missing-tcgen05-fence");
+  // D = A B + D over what the warps stored.
+  const std::string add =
+      "setp.eq.u32 p, 0, 0;\n@pe tcgen05.mma.cta_group::1.kind::f16 [ta], da, da, di, p;\n" + kCommit + kWait;
+  std::string stores;
+  for (int i = 0; i < 32; ++i) stores += fmt::format("tcgen05.st.sync.aligned.32x32b.x1.b32 [tq+{}], {{r1}};\n", i);
+  const std::string before = "tcgen05.fence::before_thread_sync;\n";
+  CHECK(names({stores + kWaitStore + before + "bar.sync 0;\n" + kAfter + add}).empty());
+  CHECK(names({stores + kWaitStore + "bar.sync 0;\n" + kAfter + add}) == "missing-tcgen05-fence");
+  CHECK(names({stores + kWaitStore + before + "bar.sync 0;\n" + add}) == "missing-tcgen05-fence");
+  CHECK(names({stores + before + "bar.sync 0;\n" + kAfter + add}) == "missing-tcgen05-wait");
+  // A commit by another thread than the products' tracks nothing.
+  const std::string other =
+      "setp.eq.u32 q, l, 1;\nand.pred q, q, pw;\n@q "
+      "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar];\n";
+  CHECK(names({kMma + "bar.sync 0;\n" + other + kWait + kAfter + kLoad}) == "tcgen05-commit-tracks-nothing");
+}
+
+TEST_CASE("descriptors") {
+  const auto with = [](std::uint32_t bits) {
+    return Kernel{fmt::format("mov.b32 di, {};\n", bits) + kMma + kCommit + kWait};
+  };
+  const std::uint32_t good = 1u << 4 | 4u << 17 | 8u << 24;
+  CHECK(names(with(good)).empty());
+  CHECK(names(with(good | 1u << 23)) == "instruction-descriptor");  // reserved
+  CHECK(names(with(good | 5u << 7)) == "instruction-descriptor");   // a type of another kind
+  CHECK(names(with((good & ~(3u << 4)) | 2u << 4)) == "instruction-descriptor");
+  CHECK(names(with(good | 4u)) == "instruction-descriptor");                         // sparse
+  CHECK(names(with((good & ~(31u << 24)) | 6u << 24)) == "instruction-descriptor");  // M = 96
+  CHECK(names(with(good & ~(63u << 17))) == "instruction-descriptor");               // N = 0
+  CHECK(names(with((good & ~(63u << 17)) | 3u << 17)) == "instruction-descriptor-n");
+  const auto memory = [](std::uint64_t bits) {
+    return Kernel{fmt::format("mov.b64 da, 0x{:x};\n", bits) + kMma + kCommit + kWait};
+  };
+  const std::uint64_t matrix = 0x40u | 8ull << 16 | 16ull << 32 | 1ull << 46;
+  CHECK(names(memory(matrix)).empty());
+  CHECK(names(memory(matrix & ~(7ull << 46))) == "descriptor-version");
+  CHECK(names(memory(matrix | 3ull << 61)) == "descriptor-layout");
+  CHECK(names(memory(matrix | 1ull << 55)) == "descriptor-reserved-bits");
+  CHECK(names(memory(matrix | 1ull << 52)) == "not-supported");
+  const std::string in_bytes = names(memory(0x40u | 128ull << 16 | 256ull << 32 | 1ull << 46));  // not in units of 16
+  CHECK(in_bytes.find("smem-out-of-bounds") != std::string::npos);
+  CHECK(names({"setp.ne.u32 p, 0, 0;\n@pw tcgen05.mma.cta_group::1.kind::f16 [ta], da, da, di, p;\n" + kCommit +
+               kWait}) == "tcgen05-many-lanes");
+  CHECK(names({"@pe tcgen05.shift.cta_group::1.down [ta];"}) == "not-supported");
+}
+
+}  // namespace
+}  // namespace tessera::emulator
