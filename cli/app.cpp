@@ -43,8 +43,8 @@ constexpr const char* kOverview =
     "       tessera --version\n"
     "\n"
     "A shape list or an operator with selectors names problems; a problem is planned (which Config, why), emitted as\n"
-    "CUDA source, compiled by NVRTC in tenths of a second, kept in a cache folder, and launched on a GPU. Only run\n"
-    "needs a GPU, only warm and run a compiler.\n"
+    "CUDA source, compiled by NVRTC in tenths of a second, kept in a cache folder, and launched: on a GPU, or in an\n"
+    "emulator on the CPU. No command needs a GPU, only warm and run a compiler.\n"
     "\n"
     "Commands:\n";
 

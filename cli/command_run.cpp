@@ -1,4 +1,4 @@
-// tessera run: real inputs through the compiled kernel on a device, compared with the reference, timed.
+// tessera run: real inputs through the compiled kernel, on a GPU or in the emulator, compared with the reference.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include "base/npy.h"
 #include "cli/call.h"
 #include "cli/device_run.h"
+#include "cli/emulation.h"
 #include "cli/run_operator.h"
 
 namespace tessera::cli {
@@ -66,23 +67,28 @@ class RunCommand final : public Command {
         "looked\n"
         "at for poison; rows are compared with a float64 reference, all of them or, for large problems, whole rows:\n"
         "first and last, every tile edge, random ones. The allowed error is derived from the roundings of the\n"
-        "hardware (reference/fmha_bound.h). With --device auto and no GPU the kernel is compiled and nothing runs.\n",
+        "hardware (reference/fmha_bound.h). Where no GPU runs the target's code the kernel's PTX runs in the "
+        "emulator,\n"
+        "on the CPU, with every check that it has; give small sizes there.\n",
         {"tessera run fmha --head-dim 128 --mask causal --batch 4 --heads-q 32 --heads-kv 8 --seqlen-q 4096",
          "tessera run fmha --input q=q.npy --input k=k.npy --input v=v.npy --save o=o.npy",
+         "tessera run fmha --head-dim 64 --seqlen-q 150 --device emulator --schedule all",
          "tessera run fmha --output unnormalized --inputs integer   (exact: no rounding is allowed)",
          "tessera run copy2d --dtype u8 --shape 333,4096 --swizzle 64B"}};
   }
   void add_flags(FlagSet& flags, CLI::App& app) override {
     app.add_option("OP", subject_);
     flags.group("Flags");
-    flags.text("--device", "WORD", device_, "gpu, emulator or auto: the GPU where there is one (default)");
+    flags.text("--device", "WORD", device_,
+               "gpu, emulator or auto (default): the GPU where one runs the target's code, else the emulator");
     flags.text("--inputs", "WORD", run_.inputs, "normal (default), uniform, or integer: small whole numbers");
-    flags.number("--seed", "N", run_.seed, 0, "of the inputs");
+    flags.number("--seed", "N", run_.seed, 0, "of the inputs and of the emulator's schedule (default: 1)");
     flags.list("--input", "NAME=FILE", input_files_, "an input from a .npy file; repeatable");
     flags.list("--save", "NAME=FILE", output_files_, "write an output as a .npy file; repeatable");
     flags.text("--softmax-scale", "X", scale_, "fmha: factor of the scores (default: 1 / sqrt(head_dim))");
     flags.text("--shape", "N,N", run_.shape, "copy2d: extents, outermost first");
-    flags.number("--repeat", "N", repeat_, 0, "timed launches, their median counts; 0: no timing (default: 20)");
+    flags.number("--repeat", "N", repeat_, 0, "GPU: timed launches, their median counts; 0: no timing (default: 20)");
+    emulation_.add_to(flags);
     selectors_.add_to(flags);
   }
 
@@ -93,7 +99,8 @@ class RunCommand final : public Command {
     if (!is_single && !output_files_.empty())
       throw Error(ErrorKind::usage, fmt::format("--save keeps one run's outputs: there are {} problems", list.count()));
     std::string reason;
-    const std::unique_ptr<Device> gpu = call.host().open_gpu ? call.host().open_gpu(reason) : nullptr;
+    const std::unique_ptr<Device> gpu =
+        device_ != "emulator" && call.host().open_gpu ? call.host().open_gpu(reason) : nullptr;
     if (!gpu && device_ == "gpu") throw Error(ErrorKind::device, "no GPU here: " + reason);
     OrderedJson results = OrderedJson::array();
     ExitCode code = kOk;
@@ -110,18 +117,15 @@ class RunCommand final : public Command {
       }
     });
     if (call.is_json())
-      call.print_json(
-          is_single ? results.front()
-                    : OrderedJson{{"pass", gpu ? OrderedJson(code == kOk) : OrderedJson(nullptr)}, {"runs", results}});
+      call.print_json(is_single ? results.front() : OrderedJson{{"pass", code == kOk}, {"runs", results}});
     return rejected == list.count() ? kUnsupported : code;
   }
 
  private:
   void check_flags() {
     if (subject_.empty()) throw Error(ErrorKind::usage, "run: name an operator, like `tessera run fmha`");
-    if (device_ == "emulator")
-      throw Error(ErrorKind::unsupported, "--device emulator: there is no emulator in this version; take gpu or auto");
-    if (device_ != "gpu" && device_ != "auto")
+    emulation_.schedules();
+    if (device_ != "gpu" && device_ != "emulator" && device_ != "auto")
       throw Error(ErrorKind::usage, fmt::format("--device = {}: must be one of gpu, emulator, auto", device_));
     if (run_.inputs != "normal" && run_.inputs != "uniform" && run_.inputs != "integer")
       throw Error(ErrorKind::usage, fmt::format("--inputs = {}: must be one of normal, uniform, integer", run_.inputs));
@@ -135,6 +139,27 @@ class RunCommand final : public Command {
       throw Error(ErrorKind::usage, fmt::format("--softmax-scale = {}: must be a finite number other than 0", scale_));
   }
 
+  /// Where a problem runs: the GPU, or an emulator of its own that stands for the target's GPU.
+  struct Place {
+    Device* device = nullptr;
+    std::unique_ptr<emulator::EmulatedDevice> emulated;
+  };
+
+  Place choose_place(Call& call, const Plan& plan, Device* gpu, const std::string& reason) const {
+    const std::string& arch = plan.launch.arch;
+    Place place;
+    if (device_ == "gpu" || (device_ == "auto" && gpu != nullptr && runs_code(gpu->info(), arch))) {
+      place.device = gpu;
+      return place;
+    }
+    if (device_ == "auto")
+      call.note(gpu == nullptr ? fmt::format("no GPU here ({}): in the emulator", reason.empty() ? "none" : reason)
+                               : fmt::format("{} does not run {} code: in the emulator", gpu->info().name, arch));
+    place.emulated = emulation_.open(arch, static_cast<std::uint64_t>(run_.seed));
+    place.device = place.emulated.get();
+    return place;
+  }
+
   OrderedJson run_one(Call& call, const Problem& problem, Device* gpu, const std::string& reason) {
     const std::unique_ptr<RunOperator> op = operator_name(problem) == "fmha" ? make_run_fmha() : make_run_copy2d();
     RunFlags flags = run_;
@@ -144,73 +169,121 @@ class RunCommand final : public Command {
       flags.arrays[name] = read_array(plan, name, file);
     }
     for (const std::string& text : output_files_) check_save(plan, parse_binding("--save", text).first);
+    const Place place = choose_place(call, plan, gpu, reason);
+    flags.is_emulated = place.emulated != nullptr;
     const LaunchSizes launch(plan.launch);
     std::vector<GivenSize> given = op->sizes(problem, flags);
-    if (gpu != nullptr && std::any_of(plan.launch.sizes.begin(), plan.launch.sizes.end(),
-                                      [](const SizeSpec& size) { return size.name == "num_sms"; }))
-      given.push_back({"num_sms", gpu->info().num_sms});
+    if (std::any_of(plan.launch.sizes.begin(), plan.launch.sizes.end(),
+                    [](const SizeSpec& size) { return size.name == "num_sms"; }))
+      given.push_back({"num_sms", place.device->info().num_sms});
     const auto sizes = launch.complete(given);
     if (!sizes) throw Error(ErrorKind::usage, fmt::format("not all sizes of {} are known", plan.op));
     if (const auto problems = launch.problems(*sizes); !problems.empty())
       throw Error(ErrorKind::usage, problems.front(), {problems.begin() + 1, problems.end()});
     check_shapes(plan, launch, *sizes, flags);
     const std::shared_ptr<Kernel> kernel = call.jit().kernel(problem);
-    if (gpu == nullptr) return not_run(call, plan, reason);
-    return run_on(call, *op, *kernel, *gpu, launch, *sizes, flags);
+    return run_on(call, *op, *kernel, place, launch, *sizes, flags);
   }
 
-  static OrderedJson not_run(Call& call, const Plan& plan, const std::string& reason) {
-    if (!call.is_json())
-      call.print(
-          fmt::format("{}: compiled; not run: no GPU here ({})\n", plan.kernel, reason.empty() ? "none" : reason));
-    return {{"pass", nullptr},    {"rel_error", nullptr},  {"max_abs_error", nullptr},
-            {"cosine", nullptr},  {"rows_checked", 0},     {"device", nullptr},
-            {"time_us", nullptr}, {"kernel", plan.kernel}, {"not_run", "no GPU here: " + reason}};
+  /// What the launches of one problem gave.
+  struct Outcome {
+    std::map<std::string, reference::Tensor> outputs;
+    std::vector<std::string> problems;
+    std::vector<emulator::EmulatorFinding> findings;
+    OrderedJson schedules = OrderedJson::array();
+    bool is_stopped = false;  ///< by a failure: outputs are unfinished
+    double time_us = 0;
+  };
+
+  Outcome launch_on_gpu(DeviceRun& run) const {
+    Outcome outcome;
+    run.launch();
+    outcome.outputs = run.read_outputs(outcome.problems);
+    if (repeat_ == 0) return outcome;
+    outcome.time_us = run.time_us(static_cast<int>(std::min<std::int64_t>(repeat_, 100000)));
+    for (const auto& [name, again] : run.read_outputs(outcome.problems))
+      if (again.bytes != outcome.outputs.at(name).bytes)
+        outcome.problems.push_back(fmt::format("{}: another launch with the same inputs gave other bits", name));
+    return outcome;
   }
 
-  OrderedJson run_on(Call& call, const RunOperator& op, Kernel& kernel, Device& gpu, const LaunchSizes& launch,
+  Outcome launch_emulated(DeviceRun& run, emulator::EmulatedDevice& device) const {
+    Outcome outcome;
+    for (const emulator::Schedule schedule : emulation_.schedules()) {
+      device.set_schedule(schedule, static_cast<std::uint64_t>(run_.seed));
+      run.reset();
+      run.launch();
+      outcome.is_stopped = merge_findings(outcome.findings, device.take_findings());
+      const emulator::LaunchStatistics statistics = device.statistics();
+      outcome.schedules.push_back({{"schedule", to_string(schedule)},
+                                   {"seed", run_.seed},
+                                   {"warp_instructions", statistics.warp_instructions},
+                                   {"seconds", statistics.seconds}});
+      auto outputs = run.read_outputs(outcome.problems);
+      for (const auto& [name, first] : outcome.outputs)
+        if (!outcome.is_stopped && outputs.at(name).bytes != first.bytes)
+          outcome.problems.push_back(
+              fmt::format("{}: schedule {} gave other bits than the first one", name, to_string(schedule)));
+      if (outcome.outputs.empty() || outcome.is_stopped) outcome.outputs = std::move(outputs);
+      if (outcome.is_stopped) break;
+    }
+    return outcome;
+  }
+
+  OrderedJson run_on(Call& call, const RunOperator& op, Kernel& kernel, const Place& place, const LaunchSizes& launch,
                      const std::vector<std::int64_t>& sizes, const RunFlags& flags) const {
     const Plan& plan = kernel.plan();
     const std::map<std::string, reference::Tensor> inputs = op.inputs(plan, launch, sizes, flags);
-    DeviceRun run(gpu, kernel, sizes, op.scalars(plan, flags), inputs);
-    std::vector<std::string> problems;
-    run.launch();
-    const std::map<std::string, reference::Tensor> outputs = run.read_outputs(problems);
-    double time_us = 0;
-    if (repeat_ > 0) {
-      time_us = run.time_us(static_cast<int>(std::min<std::int64_t>(repeat_, 100000)));
-      for (const auto& [name, again] : run.read_outputs(problems))
-        if (again.bytes != outputs.at(name).bytes)
-          problems.push_back(fmt::format("{}: another launch with the same inputs gave other bits", name));
+    DeviceRun run(*place.device, kernel, sizes, op.scalars(plan, flags), inputs);
+    Outcome outcome = place.emulated ? launch_emulated(run, *place.emulated) : launch_on_gpu(run);
+    save(outcome.outputs);
+    reference::Comparison result;
+    if (!outcome.is_stopped) {
+      result = op.compare(plan, inputs, outcome.outputs, flags, call.jobs());
+      outcome.problems.insert(outcome.problems.end(), result.problems.begin(), result.problems.end());
     }
-    save(outputs);
-    reference::Comparison result = op.compare(plan, inputs, outputs, flags, call.jobs());
-    problems.insert(problems.end(), result.problems.begin(), result.problems.end());
-    const bool pass = problems.empty();
-    if (!call.is_json()) print_text(call, plan, gpu, result, problems, time_us);
-    return {{"pass", pass},
-            {"rel_error", number(result.rel_error)},
-            {"max_abs_error", number(result.max_abs_error)},
-            {"cosine", number(result.cosine)},
-            {"rows_checked", result.rows_checked},
-            {"device", gpu.info().name},
-            {"time_us", repeat_ > 0 ? number(time_us) : OrderedJson(nullptr)},
-            {"kernel", plan.kernel},
-            {"rows_total", result.rows_total},
-            {"rel_bound", number(result.rel_bound)},
-            {"problems", problems}};
+    const bool is_timed = !place.emulated && repeat_ > 0;
+    if (!call.is_json()) print_text(call, plan, place, result, outcome);
+    const auto judged = [&](double value) { return outcome.is_stopped ? OrderedJson(nullptr) : number(value); };
+    OrderedJson json{{"pass", outcome.problems.empty() && !outcome.is_stopped},
+                     {"rel_error", judged(result.rel_error)},
+                     {"max_abs_error", judged(result.max_abs_error)},
+                     {"cosine", judged(result.cosine)},
+                     {"rows_checked", result.rows_checked},
+                     {"device", place.device->info().name},
+                     {"time_us", is_timed ? number(outcome.time_us) : OrderedJson(nullptr)},
+                     {"kernel", plan.kernel},
+                     {"rows_total", result.rows_total},
+                     {"rel_bound", judged(result.rel_bound)},
+                     {"problems", outcome.problems}};
+    if (!place.emulated) return json;
+    json["schedules"] = outcome.schedules;
+    json["findings"] = OrderedJson::array();
+    for (const emulator::EmulatorFinding& finding : outcome.findings) json["findings"].push_back(finding_json(finding));
+    return json;
   }
 
-  void print_text(Call& call, const Plan& plan, const Device& gpu, const reference::Comparison& result,
-                  const std::vector<std::string>& problems, double time_us) const {
-    call.print(fmt::format(
-        "{} on {}\n  {}: relative error {:.3g} (explained by rounding: {:.3g}), largest {:.3g}, "
-        "cosine {:.9f}, {} of {} rows\n",
-        plan.kernel, gpu.info().name, problems.empty() ? "pass" : "FAIL", result.rel_error, result.rel_bound,
-        result.max_abs_error, result.cosine, grouped(result.rows_checked), grouped(result.rows_total)));
-    for (const std::string& problem : problems) call.print("  " + problem + "\n");
-    if (repeat_ > 0)
-      call.print(fmt::format("  time {:.1f} us (median of {}, L2 overwritten before each)\n", time_us, repeat_));
+  void print_text(Call& call, const Plan& plan, const Place& place, const reference::Comparison& result,
+                  const Outcome& outcome) const {
+    call.print(fmt::format("{} on {}\n", plan.kernel, place.device->info().name));
+    if (outcome.is_stopped) {
+      call.print("  FAIL: the launch was stopped\n");
+    } else {
+      call.print(
+          fmt::format("  {}: relative error {:.3g} (explained by rounding: {:.3g}), largest {:.3g}, cosine {:.9f}, "
+                      "{} of {} rows\n",
+                      outcome.problems.empty() ? "pass" : "FAIL", result.rel_error, result.rel_bound,
+                      result.max_abs_error, result.cosine, grouped(result.rows_checked), grouped(result.rows_total)));
+    }
+    for (const emulator::EmulatorFinding& finding : outcome.findings) call.print("  " + finding.to_string() + "\n");
+    for (const std::string& problem : outcome.problems) call.print("  " + problem + "\n");
+    for (const OrderedJson& run : outcome.schedules)
+      call.print(fmt::format("  schedule {}, seed {}: {} warp instructions in {:.2f} s on the CPU\n",
+                             run["schedule"].get<std::string>(), run_.seed,
+                             grouped(run["warp_instructions"].get<std::int64_t>()), run["seconds"].get<double>()));
+    if (!place.emulated && repeat_ > 0)
+      call.print(
+          fmt::format("  time {:.1f} us (median of {}, L2 overwritten before each)\n", outcome.time_us, repeat_));
   }
 
   static void check_save(const Plan& plan, const std::string& name) {
@@ -233,6 +306,7 @@ class RunCommand final : public Command {
   std::vector<std::string> input_files_, output_files_;
   std::int64_t repeat_ = 20;
   RunFlags run_;
+  EmulatorFlags emulation_;
   SelectorFlags selectors_;
 };
 

@@ -29,22 +29,29 @@ DeviceRun::DeviceRun(Device& device, Kernel& kernel, std::vector<std::int64_t> s
     const auto dtype = reference::dtype_from_name(spec.dtype);
     if (!dtype) throw Error(ErrorKind::unsupported, fmt::format("buffer {} has type {}", spec.name, spec.dtype));
     const std::size_t bytes = reference::Tensor(*dtype, shape).bytes.size();
-    buffers_.push_back({&spec, std::move(shape), bytes, DeviceMemory(device_, bytes + 2 * kGuardBytes)});
+    buffers_.push_back({&spec, nullptr, std::move(shape), bytes, DeviceMemory(device_, bytes + 2 * kGuardBytes)});
     const Buffer& buffer = buffers_.back();
     pointers_.push_back(buffer.data());
-    device_.set_bytes(buffer.base(), kPoisonByte, buffer.bytes + 2 * kGuardBytes);
     if (spec.role == BufferRole::output) continue;
     const auto input = inputs.find(spec.name);
     if (input == inputs.end()) throw Error(ErrorKind::usage, fmt::format("input {} is missing", spec.name));
     if (input->second.shape != buffer.shape)
       throw Error(ErrorKind::usage, fmt::format("input {}: shape [{}] given, [{}] expected", spec.name,
                                                 fmt::join(input->second.shape, ", "), fmt::join(buffer.shape, ", ")));
-    device_.copy_to_device(buffer.data(), input->second.bytes.data(), buffer.bytes);
+    buffers_.back().input = &input->second;
   }
   workspace_bytes_ = kernel_.launcher(device_).workspace_bytes(arguments());
   if (workspace_bytes_ > 0) {
     workspace_.emplace(device_, static_cast<std::size_t>(workspace_bytes_));
     device_.set_bytes(workspace_->address(), 0, static_cast<std::size_t>(workspace_bytes_));
+  }
+  reset();
+}
+
+void DeviceRun::reset() {
+  for (const Buffer& buffer : buffers_) {
+    device_.set_bytes(buffer.base(), kPoisonByte, buffer.bytes + 2 * kGuardBytes);
+    if (buffer.input != nullptr) device_.copy_to_device(buffer.data(), buffer.input->bytes.data(), buffer.bytes);
   }
   device_.synchronize();
 }

@@ -50,12 +50,15 @@ class DeviceRun {
  public:
   /// sizes: in the plan's order. inputs: by buffer name, dense. Buffers that the plan calls outputs start poisoned;
   /// optional ones that skip_optional names are passed as null.
+  /// inputs must outlive this.
   DeviceRun(Device& device, Kernel& kernel, std::vector<std::int64_t> sizes, std::vector<double> scalars,
             const std::map<std::string, reference::Tensor>& inputs);
   DeviceRun(const DeviceRun&) = delete;
   DeviceRun& operator=(const DeviceRun&) = delete;
 
   void launch();
+  /// Everything as before the first launch: inputs in place, outputs and guards poisoned.
+  void reset();
   /// Outputs as the launches left them, by name. problems: guards that were overwritten.
   std::map<std::string, reference::Tensor> read_outputs(std::vector<std::string>& problems);
   /// Median of `repeat` launches in microseconds, each timed by two events after the L2 was overwritten.
@@ -64,6 +67,7 @@ class DeviceRun {
  private:
   struct Buffer {
     const BufferSpec* spec = nullptr;
+    const reference::Tensor* input = nullptr;
     std::vector<std::int64_t> shape;
     std::size_t bytes = 0;
     DeviceMemory memory;  // with the guards before and behind

@@ -33,10 +33,10 @@ class RunFmha final : public RunOperator {
          {std::tuple("batch", "q", 0U), std::tuple("seqlen_q", "q", 1U), std::tuple("heads_q", "q", 2U),
           std::tuple("seqlen_k", "k", 1U), std::tuple("heads_kv", "k", 2U)})
       if (const std::int64_t value = dimension(array, d); value >= 0) complete(name, value);
-    complete("batch", 2);
-    complete("heads_q", 8);
+    complete("batch", flags.is_emulated ? 1 : 2);
+    complete("heads_q", flags.is_emulated ? 2 : 8);
     complete("heads_kv", value_of("heads_q"));
-    complete("seqlen_q", 1024);
+    complete("seqlen_q", flags.is_emulated ? 200 : 1024);
     complete("seqlen_k", value_of("seqlen_q"));
     return given;
   }

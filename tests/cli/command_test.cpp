@@ -61,7 +61,7 @@ TEST_CASE("exit codes and messages") {
   fails({"warm", "fmha", "--compile-policy", "never"}, 2,
         "--compile-policy = never: must be one of allow, warn, forbid");
   fails({"run", "fmha", "--device", "gpu"}, 5, "no GPU here: a test without a GPU");
-  fails({"run", "fmha", "--device", "emulator"}, 3, "there is no emulator in this version");
+  fails({"run", "fmha", "--device", "emulator"}, 4, "kernel.ptx:");  // the counting compiler's PTX is none
   fails({"run", "fmha", "--device", "tpu"}, 2, "--device = tpu: must be one of gpu, emulator, auto");
   fails({"run", "fmha", "--heads-q", "3", "--heads-kv", "2"}, 2, "heads_q must be a multiple of heads_kv");
   fails({"run", "fmha", "--input", "q"}, 2, "--input q: must be NAME=FILE.npy");
@@ -249,21 +249,7 @@ TEST_CASE("warm fails when no folder keeps what it compiles") {
   CHECK(terminal.run({"warm", "fmha"}).code == 0);
 }
 
-TEST_CASE("run without a GPU compiles, says so and succeeds") {
-  Terminal terminal;
-  const Outcome text = terminal.run({"run", "fmha", "--head-dim", "64"});
-  CHECK(text.code == 0);
-  CHECK(text.out ==
-        "tessera_fmha_sm90a_d64_192x128_s2_sw128_full_bf16: compiled; not run: no GPU here (a test without a "
-        "GPU)\n");
-  CHECK(terminal.compiler->calls == 1);
-  const Json json = Json::parse(terminal.run({"run", "fmha", "--head-dim", "64", "--json"}).out);
-  CHECK(has_keys(json, {"pass", "rel_error", "max_abs_error", "cosine", "rows_checked", "device", "time_us"}));
-  CHECK(json["pass"].is_null());
-  CHECK(Json::parse(terminal.run({"run", "fmha", "--head-dim", "64,128", "--json"}).out)["pass"].is_null());
-}
-
-TEST_CASE("run: arrays must fit the sizes, with a GPU or without") {
+TEST_CASE("run: arrays must fit the sizes") {
   Terminal terminal;
   const std::string file = (terminal.folder.path / "q.npy").string();
   write_npy(file, {"<u2", {1, 16, 8, 64}, std::vector<std::byte>(16384)});
@@ -271,7 +257,6 @@ TEST_CASE("run: arrays must fit the sizes, with a GPU or without") {
   CHECK(outcome.code == 2);
   CHECK(outcome.err == "tessera: --input q: shape [1, 16, 8, 64] given, [1, 16, 8, 128] expected\n");
   CHECK(terminal.compiler->calls == 0);
-  CHECK(terminal.run({"run", "fmha", "--head-dim", "64", "--input", "q=" + file}).code == 0);
   CHECK(terminal.run({"run", "fmha", "--head-dim", "64", "--input", "q=" + file, "--seqlen-q", "0"}).code == 2);
 }
 

@@ -1,0 +1,111 @@
+#include "cli/emulation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "base/error.h"
+
+namespace tessera::cli {
+
+using emulator::Schedule;
+
+namespace {
+
+constexpr std::pair<const char*, Schedule> kSchedules[] = {{"fair", Schedule::fair},
+                                                           {"eager", Schedule::eager},
+                                                           {"lazy", Schedule::lazy},
+                                                           {"adversarial", Schedule::adversarial}};
+
+/// "sm_90a": 90 and "a". False when it has another form.
+bool split_arch(const std::string& arch, int& number, std::string& suffix) {
+  if (!arch.starts_with("sm_")) return false;
+  const char* const end = arch.data() + arch.size();
+  const auto [stop, error] = std::from_chars(arch.data() + 3, end, number);
+  suffix.assign(stop, end);
+  return error == std::errc() && number >= 10 && number <= 999 && (suffix.empty() || suffix == "a" || suffix == "f");
+}
+
+}  // namespace
+
+const char* to_string(Schedule schedule) noexcept {
+  for (const auto& [word, value] : kSchedules)
+    if (value == schedule) return word;
+  return "";
+}
+
+void EmulatorFlags::add_to(FlagSet& flags) {
+  flags.group("Emulator");
+  flags.text("--schedule", "WORD", schedule,
+             "who runs when: fair (default), eager, lazy, adversarial, or all of them, one after the other");
+  flags.number("--max-instructions", "N", max_instructions, 1,
+               "stop a launch after this many warp instructions (default: 2^40)");
+  flags.number("--max-seconds", "N", max_seconds, 0, "stop a launch after this time (default: 600); 0: never");
+}
+
+std::vector<Schedule> EmulatorFlags::schedules() const {
+  std::vector<Schedule> found;
+  for (const auto& [word, value] : kSchedules)
+    if (schedule == word || schedule == "all") found.push_back(value);
+  if (found.empty())
+    throw Error(ErrorKind::usage,
+                fmt::format("--schedule = {}: must be one of fair, eager, lazy, adversarial, all", schedule));
+  return found;
+}
+
+std::unique_ptr<emulator::EmulatedDevice> EmulatorFlags::open(const std::string& arch, std::uint64_t seed) const {
+  int number = 0;
+  std::string suffix;
+  if (!split_arch(arch, number, suffix))
+    throw Error(ErrorKind::unsupported, fmt::format("{}: is no target like sm_90a, sm_100f or sm_80", arch));
+  emulator::DeviceOptions options;
+  options.arch = arch;
+  options.seed = seed;
+  options.schedule = schedules().front();
+  options.max_warp_instructions = static_cast<std::uint64_t>(max_instructions);
+  options.max_seconds = static_cast<double>(max_seconds);
+  return std::make_unique<emulator::EmulatedDevice>(options);
+}
+
+OrderedJson finding_json(const emulator::EmulatorFinding& finding) {
+  OrderedJson json{{"name", finding.name}, {"is_failure", finding.is_failure}, {"message", finding.message}};
+  if (!finding.cause.empty()) json["cause"] = finding.cause;
+  if (!finding.entry.empty()) json["entry"] = finding.entry;
+  if (finding.ptx_line > 0) json["ptx_line"] = finding.ptx_line;
+  if (!finding.instruction.empty()) json["instruction"] = finding.instruction;
+  if (finding.source_line > 0) {
+    json["source_file"] = finding.source_file;
+    json["source_line"] = finding.source_line;
+  }
+  if (finding.warp >= 0) {
+    json["cta"] = finding.cta;
+    json["warp"] = finding.warp;
+  }
+  if (finding.lane >= 0) json["lane"] = finding.lane;
+  if (finding.has_address) json["address"] = finding.address;
+  json["count"] = finding.count;
+  return json;
+}
+
+bool merge_findings(std::vector<emulator::EmulatorFinding>& all, std::vector<emulator::EmulatorFinding> found) {
+  bool has_failure = false;
+  for (emulator::EmulatorFinding& finding : found) {
+    has_failure = has_failure || finding.is_failure;
+    const bool is_known = std::any_of(all.begin(), all.end(), [&](const emulator::EmulatorFinding& seen) {
+      return seen.name == finding.name && seen.ptx_line == finding.ptx_line && seen.entry == finding.entry;
+    });
+    if (!is_known) all.push_back(std::move(finding));
+  }
+  return has_failure;
+}
+
+bool runs_code(const DeviceInfo& device, const std::string& arch) {
+  int number = 0;
+  std::string suffix;
+  if (!split_arch(arch, number, suffix) || device.compute_major != number / 10) return false;
+  return suffix == "a" ? device.compute_minor == number % 10 : device.compute_minor >= number % 10;
+}
+
+}  // namespace tessera::cli

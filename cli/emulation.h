@@ -1,0 +1,37 @@
+// What every command that runs in the emulator shares: its flags (who runs when, how long) and how findings are shown.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/launch_json.h"
+#include "cli/flags.h"
+#include "emulator/device.h"
+
+namespace tessera::cli {
+
+struct EmulatorFlags {
+  std::string schedule = "fair";
+  std::int64_t max_instructions = std::int64_t{1} << 40;
+  std::int64_t max_seconds = 600;  ///< of one launch; 0: no limit
+
+  void add_to(FlagSet& flags);
+  /// What --schedule asks for, all four in the order of the manual page for `all`. Throws Error{usage}.
+  std::vector<emulator::Schedule> schedules() const;
+  /// A device for code of this target. Throws Error{unsupported} when the emulator does not know the target.
+  std::unique_ptr<emulator::EmulatedDevice> open(const std::string& arch, std::uint64_t seed) const;
+};
+
+const char* to_string(emulator::Schedule schedule) noexcept;
+
+/// Every field that is known, by its name.
+OrderedJson finding_json(const emulator::EmulatorFinding& finding);
+/// Adds those whose name and PTX line are not there yet; true when a failure is among them.
+bool merge_findings(std::vector<emulator::EmulatorFinding>& all, std::vector<emulator::EmulatorFinding> found);
+
+/// True when code for `arch` ("sm_90a", "sm_100f", "sm_80") runs on the device.
+bool runs_code(const DeviceInfo& device, const std::string& arch);
+
+}  // namespace tessera::cli

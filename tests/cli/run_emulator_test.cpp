@@ -1,0 +1,140 @@
+// `run` in the emulator: the default where there is no GPU, every schedule, findings with their places, exit codes.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "runtime/nvrtc.h"
+#include "tests/cli/command.h"
+#include "tests/support/fake_device.h"
+
+using namespace tessera;
+using namespace tessera::cli;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+/// NVRTC, and a hand that changes what it returns.
+class EditingCompiler final : public Compiler {
+ public:
+  EditingCompiler(std::unique_ptr<Compiler> compiler, std::string from, std::string to)
+      : compiler_(std::move(compiler)), from_(std::move(from)), to_(std::move(to)) {}
+  const CompilerIdentity& identity() const override { return compiler_->identity(); }
+  const std::vector<std::string>& architectures() const override { return compiler_->architectures(); }
+  Image compile(const SourceBundle& bundle) override {
+    Image image = compiler_->compile(bundle);
+    const std::size_t at = from_.empty() ? std::string::npos : image.ptx.find(from_);
+    if (at != std::string::npos) {
+      image.ptx.replace(at, from_.size(), to_);
+      ++edits;
+    }
+    return image;
+  }
+  int edits = 0;
+
+ private:
+  std::unique_ptr<Compiler> compiler_;
+  std::string from_, to_;
+};
+
+/// A terminal whose kernels are really compiled; null with a message where there is no NVRTC.
+struct Machine {
+  Terminal terminal;
+  std::shared_ptr<EditingCompiler> compiler;
+
+  explicit Machine(std::string from = {}, std::string to = {}) {
+    std::unique_ptr<Compiler> nvrtc;
+    try {
+      nvrtc = make_nvrtc_compiler();
+    } catch (const Error&) {
+      MESSAGE("skipped: no NVRTC");
+      return;
+    }
+    compiler = std::make_shared<EditingCompiler>(std::move(nvrtc), std::move(from), std::move(to));
+    terminal.host.prepare_jit = [this](Jit& jit) { jit.set_compiler(compiler); };
+  }
+};
+
+}  // namespace
+
+TEST_CASE("run: without a GPU the emulator runs the kernel, and says so") {
+  Machine machine;
+  if (!machine.compiler) return;
+  const Outcome text = machine.terminal.run({"run", "fmha", "--head-dim", "64", "--seqlen-q", "70", "--heads-q", "1"});
+  CAPTURE(text.out);
+  CHECK(text.code == 0);
+  CHECK(text.out.starts_with("tessera_fmha_sm90a_d64_"));
+  CHECK(text.out.find(" on tessera emulator (sm_90a)\n  pass: relative error ") != std::string::npos);
+  CHECK(text.out.find("70 of 70 rows") != std::string::npos);
+  CHECK(text.out.find("  schedule fair, seed 1: ") != std::string::npos);
+  CHECK(text.err.find("no GPU here (a test without a GPU): in the emulator") != std::string::npos);
+}
+
+TEST_CASE("run: every schedule gives the same bits, and JSON says how it ran") {
+  Machine machine;
+  if (!machine.compiler) return;
+  const Outcome outcome = machine.terminal.run(
+      {"run", "copy2d", "--shape", "70,100", "--device", "emulator", "--schedule", "all", "--seed", "3", "--json"});
+  CHECK(outcome.code == 0);
+  CHECK(outcome.err.empty());
+  const Json json = Json::parse(outcome.out);
+  CHECK(json["pass"] == true);
+  CHECK(json["device"] == "tessera emulator (sm_90a)");
+  CHECK(json["time_us"].is_null());
+  CHECK(json["rows_checked"] == 70);
+  CHECK(json["findings"].empty());
+  REQUIRE(json["schedules"].size() == 4);
+  CHECK(json["schedules"][3]["schedule"] == "adversarial");
+  CHECK(json["schedules"][3]["seed"] == 3);
+  CHECK(json["schedules"][3]["warp_instructions"] > 100);
+}
+
+TEST_CASE("run: a failure finding fails the call, with its place") {
+  // The copy waits for its barrier forever when fewer bytes arrive than were announced.
+  Machine machine("cp.async.bulk.tensor.2d.shared", "// cp.async.bulk.tensor.2d.shared");
+  if (!machine.compiler) return;
+  const std::vector<std::string> arguments = {"run", "copy2d", "--shape", "70,100", "--device", "emulator"};
+  Outcome outcome = machine.terminal.run(arguments);
+  CAPTURE(outcome.out);
+  CHECK(machine.compiler->edits == 1);
+  CHECK(outcome.code == 1);
+  CHECK(outcome.out.find("FAIL: the launch was stopped") != std::string::npos);
+  CHECK(outcome.out.find("failure: deadlock in tessera_copy2d_sm90a_r2_f32_32x128_sw128, PTX line ") !=
+        std::string::npos);
+  std::vector<std::string> with_json = arguments;
+  with_json.push_back("--json");
+  outcome = machine.terminal.run(with_json);
+  CHECK(outcome.code == 1);
+  const Json json = Json::parse(outcome.out);
+  CHECK(json["pass"] == false);
+  CHECK(json["rel_error"].is_null());
+  REQUIRE(json["findings"].size() == 1);
+  CHECK(json["findings"][0]["name"] == "deadlock");
+  CHECK(json["findings"][0]["is_failure"] == true);
+  CHECK(json["findings"][0]["ptx_line"] > 0);
+}
+
+TEST_CASE("run: budgets end a launch, and bad emulator flags are refused") {
+  Machine machine;
+  if (!machine.compiler) return;
+  const Outcome outcome =
+      machine.terminal.run({"run", "copy2d", "--shape", "700,1000", "--max-instructions", "1000", "--json"});
+  CHECK(outcome.code == 1);
+  CHECK(Json::parse(outcome.out)["findings"][0]["name"] == "instruction-budget");
+  CHECK(machine.terminal.run({"run", "copy2d", "--schedule", "nice"}).err ==
+        "tessera: --schedule = nice: must be one of fair, eager, lazy, adversarial, all\n");
+  CHECK(machine.terminal.run({"run", "copy2d", "--max-instructions", "0"}).code == 2);
+}
+
+TEST_CASE("run: a GPU that does not run the target's code leaves it to the emulator") {
+  Machine machine;
+  if (!machine.compiler) return;
+  machine.terminal.host.open_gpu = [](std::string&) {
+    auto device = std::make_unique<FakeDevice>();
+    device->info_.compute_major = 8;
+    return device;
+  };
+  const Outcome outcome = machine.terminal.run({"run", "copy2d", "--shape", "70,100"});
+  CHECK(outcome.code == 0);
+  CHECK(outcome.err.find("Fake GPU does not run sm_90a code: in the emulator") != std::string::npos);
+  CHECK(machine.terminal.run({"run", "copy2d", "--shape", "70,100", "--device", "gpu"}).code == 5);
+}
