@@ -74,6 +74,7 @@ std::unique_ptr<Command> make_emit_command();
 std::unique_ptr<Command> make_warm_command();
 std::unique_ptr<Command> make_check_command();
 std::unique_ptr<Command> make_run_command();
+std::unique_ptr<Command> make_emulate_command();
 std::unique_ptr<Command> make_cache_command();
 std::unique_ptr<Command> make_doctor_command();
 

@@ -143,9 +143,10 @@ class RunCommand final : public Command {
   struct Place {
     Device* device = nullptr;
     std::unique_ptr<emulator::EmulatedDevice> emulated;
+    std::string note;  ///< why it was chosen, where that is not what was asked for
   };
 
-  Place choose_place(Call& call, const Plan& plan, Device* gpu, const std::string& reason) const {
+  Place choose_place(const Plan& plan, Device* gpu, const std::string& reason) const {
     const std::string& arch = plan.launch.arch;
     Place place;
     if (device_ == "gpu" || (device_ == "auto" && gpu != nullptr && runs_code(gpu->info(), arch))) {
@@ -153,8 +154,8 @@ class RunCommand final : public Command {
       return place;
     }
     if (device_ == "auto")
-      call.note(gpu == nullptr ? fmt::format("no GPU here ({}): in the emulator", reason.empty() ? "none" : reason)
-                               : fmt::format("{} does not run {} code: in the emulator", gpu->info().name, arch));
+      place.note = (gpu == nullptr ? fmt::format("no GPU here ({}): in the emulator", reason.empty() ? "none" : reason)
+                                   : fmt::format("{} does not run {} code: in the emulator", gpu->info().name, arch));
     place.emulated = emulation_.open(arch, static_cast<std::uint64_t>(run_.seed));
     place.device = place.emulated.get();
     return place;
@@ -169,7 +170,7 @@ class RunCommand final : public Command {
       flags.arrays[name] = read_array(plan, name, file);
     }
     for (const std::string& text : output_files_) check_save(plan, parse_binding("--save", text).first);
-    const Place place = choose_place(call, plan, gpu, reason);
+    const Place place = choose_place(plan, gpu, reason);
     flags.is_emulated = place.emulated != nullptr;
     const LaunchSizes launch(plan.launch);
     std::vector<GivenSize> given = op->sizes(problem, flags);
@@ -181,6 +182,7 @@ class RunCommand final : public Command {
     if (const auto problems = launch.problems(*sizes); !problems.empty())
       throw Error(ErrorKind::usage, problems.front(), {problems.begin() + 1, problems.end()});
     check_shapes(plan, launch, *sizes, flags);
+    if (!place.note.empty()) call.note(place.note);
     const std::shared_ptr<Kernel> kernel = call.jit().kernel(problem);
     return run_on(call, *op, *kernel, place, launch, *sizes, flags);
   }
@@ -277,10 +279,7 @@ class RunCommand final : public Command {
     }
     for (const emulator::EmulatorFinding& finding : outcome.findings) call.print("  " + finding.to_string() + "\n");
     for (const std::string& problem : outcome.problems) call.print("  " + problem + "\n");
-    for (const OrderedJson& run : outcome.schedules)
-      call.print(fmt::format("  schedule {}, seed {}: {} warp instructions in {:.2f} s on the CPU\n",
-                             run["schedule"].get<std::string>(), run_.seed,
-                             grouped(run["warp_instructions"].get<std::int64_t>()), run["seconds"].get<double>()));
+    call.print(schedule_lines(outcome.schedules));
     if (!place.emulated && repeat_ > 0)
       call.print(
           fmt::format("  time {:.1f} us (median of {}, L2 overwritten before each)\n", outcome.time_us, repeat_));

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "cli/call.h"
 
 namespace tessera::cli {
 
@@ -93,12 +94,27 @@ bool merge_findings(std::vector<emulator::EmulatorFinding>& all, std::vector<emu
   bool has_failure = false;
   for (emulator::EmulatorFinding& finding : found) {
     has_failure = has_failure || finding.is_failure;
-    const bool is_known = std::any_of(all.begin(), all.end(), [&](const emulator::EmulatorFinding& seen) {
-      return seen.name == finding.name && seen.ptx_line == finding.ptx_line && seen.entry == finding.entry;
+    const auto known = std::find_if(all.begin(), all.end(), [&](const emulator::EmulatorFinding& seen) {
+      const bool is_same_place =
+          finding.source_line > 0 ? seen.source_line == finding.source_line && seen.source_file == finding.source_file
+                                  : seen.ptx_line == finding.ptx_line;
+      return seen.name == finding.name && seen.entry == finding.entry && is_same_place;
     });
-    if (!is_known) all.push_back(std::move(finding));
+    if (known == all.end())
+      all.push_back(std::move(finding));
+    else
+      known->count += finding.count;
   }
   return has_failure;
+}
+
+std::string schedule_lines(const OrderedJson& schedules) {
+  std::string lines;
+  for (const OrderedJson& run : schedules)
+    lines += fmt::format("  schedule {}, seed {}: {} warp instructions in {:.2f} s on the CPU\n",
+                         run["schedule"].get<std::string>(), run["seed"].get<std::int64_t>(),
+                         grouped(run["warp_instructions"].get<std::int64_t>()), run["seconds"].get<double>());
+  return lines;
 }
 
 bool runs_code(const DeviceInfo& device, const std::string& arch) {

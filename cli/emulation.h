@@ -28,8 +28,12 @@ const char* to_string(emulator::Schedule schedule) noexcept;
 
 /// Every field that is known, by its name.
 OrderedJson finding_json(const emulator::EmulatorFinding& finding);
-/// Adds those whose name and PTX line are not there yet; true when a failure is among them.
+/// Adds what is new; what has the name and the template line (without one: the PTX line) of a known one adds to its
+/// count. True when a failure is among them.
 bool merge_findings(std::vector<emulator::EmulatorFinding>& all, std::vector<emulator::EmulatorFinding> found);
+
+/// One line a schedule: seed, instructions, time.
+std::string schedule_lines(const OrderedJson& schedules);
 
 /// True when code for `arch` ("sm_90a", "sm_100f", "sm_80") runs on the device.
 bool runs_code(const DeviceInfo& device, const std::string& arch);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <map>
@@ -110,6 +111,10 @@ void check_launch(const LaunchRequest& request, const LoadedEntry& loaded) {
 }  // namespace
 
 struct EmulatedDevice::State {
+  static std::uintptr_t next_context() {
+    static std::atomic<std::uintptr_t> last{0};
+    return ++last;
+  }
   explicit State(const DeviceOptions& o)
       : options(o), info(make_info(o)), memory(std::make_shared<GlobalMemory>(o.memory_bytes)) {}
   DeviceOptions options;
@@ -119,6 +124,7 @@ struct EmulatedDevice::State {
   std::vector<EmulatorFinding> findings;
   LaunchStatistics statistics;
   std::uintptr_t next_handle = 1;
+  const std::uintptr_t context = next_context();  ///< an address would come back with a later device
   std::map<std::uintptr_t, std::chrono::steady_clock::time_point> events;
 
   void check_range(const char* what, DevicePointer address, std::size_t bytes) const {
@@ -158,6 +164,23 @@ void EmulatedDevice::set_bytes(DevicePointer to, std::uint8_t value, std::size_t
   state_->memory->mark_initialised(to, bytes);
 }
 
+void EmulatedDevice::poison(DevicePointer to, std::uint8_t value, std::size_t bytes) {
+  const std::lock_guard lock(state_->mutex);
+  if (bytes == 0) return;
+  state_->check_range("fill", to, bytes);
+  std::memset(state_->memory->data(to), value, bytes);
+  std::memset(state_->memory->shadow(to), kAllocated, bytes);
+}
+
+std::uint64_t EmulatedDevice::uninitialised_bytes(DevicePointer from, std::size_t bytes) const {
+  const std::lock_guard lock(state_->mutex);
+  if (bytes == 0) return 0;
+  state_->check_range("look", from, bytes);
+  const std::uint8_t* const shadow = state_->memory->shadow(from);
+  return static_cast<std::uint64_t>(
+      std::count_if(shadow, shadow + bytes, [](std::uint8_t bits) { return (bits & kInitialised) == 0; }));
+}
+
 Stream EmulatedDevice::create_stream() {
   const std::lock_guard lock(state_->mutex);
   return Stream::from_handle(state_->next_handle++);
@@ -194,7 +217,7 @@ std::vector<EmulatorFinding> EmulatedDevice::take_findings() {
   return std::exchange(state_->findings, {});
 }
 bool EmulatedDevice::is_capturing(Stream) { return false; }
-std::uintptr_t EmulatedDevice::current_context() { return reinterpret_cast<std::uintptr_t>(state_.get()); }
+std::uintptr_t EmulatedDevice::current_context() { return state_->context; }
 
 std::unique_ptr<LoadedImage> EmulatedDevice::load(const Image& image) {
   if (image.ptx.empty()) throw Error(ErrorKind::device, "emulator: the image holds no PTX");

@@ -48,6 +48,10 @@ class EmulatedDevice final : public Device {
 
   /// load() of PTX alone; `file` names it in messages.
   std::unique_ptr<LoadedImage> load_ptx(std::string_view ptx, std::string_view file);
+  /// Fills with a byte and forgets that anybody wrote here: a kernel that reads it first is reported.
+  void poison(DevicePointer to, std::uint8_t value, std::size_t bytes);
+  /// How many bytes nobody has written, neither a copy nor a kernel.
+  std::uint64_t uninitialised_bytes(DevicePointer from, std::size_t bytes) const;
   /// Findings since the last take, with all their fields.
   std::vector<EmulatorFinding> take_findings();
   /// Of the last launch.

@@ -11,6 +11,8 @@
 #include <set>
 #include <span>
 
+#include "reference/mismatch_pattern.h"
+
 namespace tessera::reference {
 
 void ElementSums::add(const Element& element) {
@@ -70,17 +72,23 @@ std::string describe_axis(const std::set<std::int64_t>& hit, const Axis& axis) {
   if (count == axis.extent) return "all";
   if (count == 1) return fmt::format("{}", low);
   if (high - low + 1 == count) return fmt::format("{}..{}", low, high);
-  for (const std::int64_t block : axis.blocks) {
-    if (block <= 1 || high / block == low / block) continue;
+  // An operator's own tiles may be hit in part; a period of the hardware must explain every element.
+  const auto of_each = [&](std::int64_t block, bool must_cover) -> std::string {
+    if (block <= 1 || high / block == low / block) return {};
     std::set<std::int64_t> inside;
     for (const std::int64_t value : hit) inside.insert(value % block);
     const std::int64_t first = *inside.begin(), last = *inside.rbegin();
-    if (static_cast<std::int64_t>(inside.size()) * 2 > block ||
-        last - first + 1 != static_cast<std::int64_t>(inside.size()))
-      continue;
+    const auto width = static_cast<std::int64_t>(inside.size());
+    if (width * 2 > block || last - first + 1 != width) return {};
+    const std::int64_t rest = std::clamp<std::int64_t>(axis.extent % block - first, 0, width);
+    if (must_cover && count != axis.extent / block * width + rest) return {};
     return first == last ? fmt::format("{} of each {}", first, block)
                          : fmt::format("{}..{} of each {}", first, last, block);
-  }
+  };
+  for (const std::int64_t block : axis.blocks)
+    if (const std::string text = of_each(block, false); !text.empty()) return text;
+  for (const std::int64_t block : kLayoutPeriods)
+    if (const std::string text = of_each(block, true); !text.empty()) return text;
   if (count <= 6) return fmt::format("{}", fmt::join(hit, ", "));
   return fmt::format("{} values from {} to {}", count, low, high);
 }
@@ -96,10 +104,12 @@ std::string describe_mismatches(std::string_view output, const ElementSums& sums
   }
   const Mismatch& first = sums.mismatches.front();
   const std::span<const std::int64_t> at(first.at.data(), axes.size());
-  return fmt::format(
+  std::string text = fmt::format(
       "{}: {} of {} checked elements wrong; {}{}first at [{}]: found {:.9g}, expected {:.9g}, bound {:.3g}", output,
       sums.mismatched, sums.checked, fmt::join(parts, ", "), parts.empty() ? "" : "; ", fmt::join(at, ", "),
       std::isnan(first.found) ? std::fabs(first.found) : first.found, first.expected, first.bound);
+  for (const std::string& pattern : mismatch_patterns(sums.mismatches, axes)) text += "; " + pattern;
+  return text;
 }
 
 }  // namespace tessera::reference

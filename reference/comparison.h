@@ -70,7 +70,7 @@ struct Axis {
 };
 
 /// "o: 512 of 8192 elements wrong; seqlen_q 64..127 of each 128, head_dim all; first at [0, 64, 0, 0]: found 0,
-/// expected 1.5, bound 0.01". Precondition: sums.mismatched > 0.
+/// expected 1.5, bound 0.01", and what mismatch_patterns() sees in them. Precondition: sums.mismatched > 0.
 std::string describe_mismatches(std::string_view output, const ElementSums& sums, const std::vector<Axis>& axes);
 
 }  // namespace tessera::reference

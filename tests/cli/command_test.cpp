@@ -61,7 +61,7 @@ TEST_CASE("exit codes and messages") {
   fails({"warm", "fmha", "--compile-policy", "never"}, 2,
         "--compile-policy = never: must be one of allow, warn, forbid");
   fails({"run", "fmha", "--device", "gpu"}, 5, "no GPU here: a test without a GPU");
-  fails({"run", "fmha", "--device", "emulator"}, 4, "kernel.ptx:");  // the counting compiler's PTX is none
+  fails({"run", "copy2d", "--device", "emulator"}, 4, "kernel.ptx:");  // the counting compiler's PTX is none
   fails({"run", "fmha", "--device", "tpu"}, 2, "--device = tpu: must be one of gpu, emulator, auto");
   fails({"run", "fmha", "--heads-q", "3", "--heads-kv", "2"}, 2, "heads_q must be a multiple of heads_kv");
   fails({"run", "fmha", "--input", "q"}, 2, "--input q: must be NAME=FILE.npy");

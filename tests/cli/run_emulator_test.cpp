@@ -88,6 +88,18 @@ TEST_CASE("run: every schedule gives the same bits, and JSON says how it ran") {
   CHECK(json["schedules"][3]["warp_instructions"] > 100);
 }
 
+TEST_CASE("run: each problem of a product has an emulator of its own, also where they share a kernel") {
+  Machine machine;
+  if (!machine.compiler) return;
+  const Outcome outcome = machine.terminal.run({"run", "fmha", "--head-dim", "64", "--tile-m", "64", "--tile-n", "64",
+                                                "--heads-q", "1", "--seqlen-q", "70,90,40", "--json"});
+  CHECK(outcome.code == 0);
+  const Json json = Json::parse(outcome.out);
+  REQUIRE(json["runs"].size() == 3);
+  CHECK(json["runs"][0]["kernel"] == json["runs"][2]["kernel"]);
+  CHECK(json["runs"][2]["rows_checked"] == 40);
+}
+
 TEST_CASE("run: a failure finding fails the call, with its place") {
   // The copy waits for its barrier forever when fewer bytes arrive than were announced.
   Machine machine("cp.async.bulk.tensor.2d.shared", "// cp.async.bulk.tensor.2d.shared");
@@ -98,7 +110,7 @@ TEST_CASE("run: a failure finding fails the call, with its place") {
   CHECK(machine.compiler->edits == 1);
   CHECK(outcome.code == 1);
   CHECK(outcome.out.find("FAIL: the launch was stopped") != std::string::npos);
-  CHECK(outcome.out.find("failure: deadlock in tessera_copy2d_sm90a_r2_f32_32x128_sw128, PTX line ") !=
+  CHECK(outcome.out.find("failure: expect-tx-mismatch in tessera_copy2d_sm90a_r2_f32_32x128_sw128, PTX line ") !=
         std::string::npos);
   std::vector<std::string> with_json = arguments;
   with_json.push_back("--json");
@@ -108,7 +120,7 @@ TEST_CASE("run: a failure finding fails the call, with its place") {
   CHECK(json["pass"] == false);
   CHECK(json["rel_error"].is_null());
   REQUIRE(json["findings"].size() == 1);
-  CHECK(json["findings"][0]["name"] == "deadlock");
+  CHECK(json["findings"][0]["name"] == "expect-tx-mismatch");
   CHECK(json["findings"][0]["is_failure"] == true);
   CHECK(json["findings"][0]["ptx_line"] > 0);
 }

@@ -1,0 +1,230 @@
+// tessera emulate: any PTX file on the CPU, launched as a file says.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "cli/call.h"
+#include "cli/emit_launch.h"
+#include "cli/emulate_run.h"
+#include "emulator/parser.h"
+
+namespace tessera::cli {
+
+namespace {
+
+constexpr std::uintmax_t kMaxPtxBytes = std::uintmax_t{256} << 20;
+constexpr std::uintmax_t kMaxLaunchBytes = std::uintmax_t{16} << 20;
+
+/// "q=file.npy" to its two halves.
+std::pair<std::string, std::string> split_binding(const char* flag, const std::string& text, const char* what) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
+    throw Error(ErrorKind::usage, fmt::format("{} {}: must be NAME={}", flag, text, what));
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+double read_number(const char* flag, const std::string& text, double min) {
+  double value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || stop != text.data() + text.size() || !std::isfinite(value) || value < min)
+    throw Error(ErrorKind::usage,
+                fmt::format("{} = {}: must be a finite number{}", flag, text, min == 0 ? " of at least 0" : ""));
+  return value;
+}
+
+std::int64_t read_whole(const char* flag, const std::string& text) {
+  std::int64_t value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || stop != text.data() + text.size() || value == INT64_MIN)
+    throw Error(ErrorKind::usage, fmt::format("{} = {}: must be a whole number", flag, text));
+  return value;
+}
+
+std::string read_limited(const std::string& file, std::uintmax_t max_bytes) {
+  std::error_code ignored;
+  const std::uintmax_t bytes = std::filesystem::file_size(file, ignored);
+  if (!ignored && bytes > max_bytes)
+    throw Error(ErrorKind::usage, fmt::format("{}: has {} bytes: at most {} are read", file, bytes, max_bytes));
+  return read_text(file);
+}
+
+class EmulateCommand final : public Command {
+ public:
+  HelpPage help() const override {
+    return {
+        "tessera emulate FILE.ptx --launch LAUNCH.json [flags]",
+        "tessera emulate: run any PTX file on the CPU, and name its bugs",
+        "The launch file is the `launch` of a plan plus `bindings`: what sizes, scalars and buffers stand for, and\n"
+        "what outputs must hold (docs/emulator.md explains every key with an example). Flags override it. The call\n"
+        "fails with 1 when the emulator finds a failure or an output is not as expected; hazards are reported, and\n"
+        "fail with --strict. Needs no GPU, no driver and no compiler.\n",
+        {"tessera emulate kernel.ptx --launch launch.json",
+         "tessera emulate kernel.ptx --launch launch.json --schedule all --seed 7 --strict",
+         "tessera emulate kernel.ptx --launch launch.json --bind q=q.npy --expect o=o.npy --rtol 0.01",
+         "tessera plan fmha --head-dim 64 --json | tessera emulate --emit-launch - -o launch.json"}};
+  }
+
+  void add_flags(FlagSet& flags, CLI::App& app) override {
+    app.add_option("FILE", file_);
+    flags.group("Flags");
+    flags.text("--launch", "FILE", launch_, "the launch file, JSON");
+    flags.text("--entry", "NAME", entry_, "kernel of steps that name none (default: the only one of the file)");
+    flags.list("--size", "NAME=N", sizes_, "value of a size; repeatable");
+    flags.list("--scalar", "NAME=X", scalar_values_, "value of a scalar; repeatable");
+    flags.list("--bind", "NAME=FILE", bound_, "contents of a buffer from a .npy file; repeatable");
+    flags.list("--expect", "NAME=FILE", expected_, "what a buffer must hold afterwards, a .npy file; repeatable");
+    flags.text("--atol", "X", atol_, "--expect: allowed absolute difference (default: 0)");
+    flags.text("--rtol", "X", rtol_, "--expect: allowed difference relative to what is expected (default: 0)");
+    flags.list("--save", "NAME=FILE", saved_, "write a buffer as a .npy file; repeatable");
+    flags.number("--seed", "N", seed_, 0, "of random buffers and of the schedule (default: 1)");
+    flags.toggle("--strict", is_strict_, "hazards fail the call too");
+    flags.toggle("--skip-map-rules", skips_rules_, "encode tensor maps that a driver would refuse");
+    flags.text("--emit-launch", "PLAN", plan_,
+               "write a launch file for a plan (`tessera plan --json`; -: stdin) and stop");
+    flags.text("-o", "FILE", output_, "--emit-launch: where to (default: stdout)");
+    emulation_.add_to(flags);
+  }
+
+  ExitCode run(Call& call) override {
+    if (!plan_.empty()) return emit(call);
+    if (file_.empty())
+      throw Error(ErrorKind::usage, "emulate: name a PTX file, like `tessera emulate kernel.ptx --launch launch.json`");
+    if (launch_.empty())
+      throw Error(ErrorKind::usage,
+                  "emulate: --launch FILE says how to launch it; --emit-launch writes one for a plan");
+    std::string ptx = read_limited(file_, kMaxPtxBytes);
+    refuse_other_code(ptx, file_);
+    LaunchFileDefaults defaults;
+    defaults.arch = ptx_target(ptx);
+    defaults.entry = entry_.empty() ? only_entry(ptx) : entry_;
+    defaults.folder = std::filesystem::path(launch_).parent_path();
+    LaunchFile launch = read_launch_file(parse_json(read_limited(launch_, kMaxLaunchBytes), launch_), defaults);
+    if (!defaults.arch.empty() && launch.plan.arch != defaults.arch)
+      throw Error(ErrorKind::usage,
+                  fmt::format("{}: the launch is for {}, {} for {}", launch_, launch.plan.arch, file_, defaults.arch));
+    apply_flags(launch);
+    EmulateOptions options;
+    options.seed = static_cast<std::uint64_t>(seed_);
+    options.checks_map_rules = !skips_rules_;
+    const auto device = emulation_.open(launch.plan.arch, options.seed);
+    EmulateRun run(std::move(launch), std::move(ptx), file_, options);
+    const EmulateReport report = run.run(*device, emulation_.schedules());
+    return print(call, *device, report);
+  }
+
+ private:
+  /// The kernel of a module that has one; empty when it has several.
+  std::string only_entry(const std::string& ptx) const {
+    const emulator::syntax::Module module = emulator::parse_ptx(ptx, file_);
+    std::string name;
+    int entries = 0;
+    for (const emulator::syntax::Function& function : module.functions) {
+      if (!function.is_entry) continue;
+      name = function.name;
+      ++entries;
+    }
+    if (entries == 0) throw Error(ErrorKind::compile, fmt::format("{}: has no kernel (.entry)", file_));
+    return entries == 1 ? name : std::string();
+  }
+
+  void apply_flags(LaunchFile& launch) const {
+    const auto check_buffer = [&](const char* flag, const std::string& name) {
+      const std::size_t i = index_of(launch.plan.buffers, name);
+      if (i == launch.plan.buffers.size())
+        throw Error(ErrorKind::usage, fmt::format("{} {}: the launch has no buffer of that name", flag, name));
+      return i;
+    };
+    for (const std::string& text : sizes_) {
+      const auto [name, value] = split_binding("--size", text, "N");
+      launch.sizes[name] = read_whole("--size", value);
+    }
+    for (const std::string& text : scalar_values_) {
+      const auto [name, value] = split_binding("--scalar", text, "X");
+      if (index_of(launch.plan.scalars, name) == launch.plan.scalars.size())
+        throw Error(ErrorKind::usage, fmt::format("--scalar {}: the launch has no scalar of that name", name));
+      launch.scalars[name] = read_number("--scalar", value, -HUGE_VAL);
+    }
+    for (const std::string& text : bound_) {
+      const auto [name, file] = split_binding("--bind", text, "FILE.npy");
+      BufferBinding& binding = launch.buffers[check_buffer("--bind", name)];
+      binding = {};
+      binding.kind = BufferBinding::Kind::file;
+      binding.file = file;
+    }
+    for (const std::string& text : expected_) {
+      const auto [name, file] = split_binding("--expect", text, "FILE.npy");
+      check_buffer("--expect", name);
+      launch.expected[name].file = file;
+    }
+    for (auto& [name, expectation] : launch.expected) {
+      if (!atol_.empty()) expectation.atol = read_number("--atol", atol_, 0);
+      if (!rtol_.empty()) expectation.rtol = read_number("--rtol", rtol_, 0);
+    }
+    for (const std::string& text : saved_) {
+      const auto [name, file] = split_binding("--save", text, "FILE.npy");
+      check_buffer("--save", name);
+      launch.saved[name] = file;
+    }
+  }
+
+  ExitCode print(Call& call, const emulator::EmulatedDevice& device, const EmulateReport& report) const {
+    const bool has_hazard = std::any_of(report.findings.begin(), report.findings.end(),
+                                        [](const emulator::EmulatorFinding& finding) { return !finding.is_failure; });
+    const bool pass = !report.is_stopped && report.problems.empty() && !(is_strict_ && has_hazard);
+    if (call.is_json()) {
+      OrderedJson findings = OrderedJson::array();
+      for (const emulator::EmulatorFinding& finding : report.findings) findings.push_back(finding_json(finding));
+      call.print_json({{"pass", pass},
+                       {"device", device.info().name},
+                       {"findings", findings},
+                       {"problems", report.problems},
+                       {"outputs", report.outputs},
+                       {"schedules", report.schedules}});
+      return pass ? kOk : kWrong;
+    }
+    call.print(fmt::format("{} on {}: {}\n", file_, device.info().name,
+                           pass                ? "pass"
+                           : report.is_stopped ? "FAIL, the launch was stopped"
+                                               : "FAIL"));
+    for (const emulator::EmulatorFinding& finding : report.findings) call.print("  " + finding.to_string() + "\n");
+    for (const std::string& problem : report.problems) call.print("  " + problem + "\n");
+    for (const OrderedJson& output : report.outputs)
+      if (output.contains("checked") && output["mismatched"] == 0)
+        call.print(fmt::format("  {}: {} elements as expected, largest difference {:.3g}\n",
+                               output["name"].get<std::string>(), grouped(output["checked"].get<std::int64_t>()),
+                               output["max_abs_error"].is_null() ? 0.0 : output["max_abs_error"].get<double>()));
+    for (const std::string& note : report.notes) call.print("  note: " + note + "\n");
+    call.print(schedule_lines(report.schedules));
+    return pass ? kOk : kWrong;
+  }
+
+  ExitCode emit(Call& call) const {
+    const std::string text = plan_ == "-" ? read_text("/dev/stdin") : read_limited(plan_, kMaxLaunchBytes);
+    std::vector<GivenSize> given;
+    for (const std::string& size : sizes_) {
+      const auto [name, value] = split_binding("--size", size, "N");
+      given.push_back({name, read_whole("--size", value)});
+    }
+    const std::string made = json_text(make_launch_file(parse_json(text, plan_), given));
+    if (output_.empty()) {
+      call.print(made);
+    } else {
+      write_file(output_, made);
+    }
+    return kOk;
+  }
+
+  std::string file_, launch_, entry_, plan_, output_, atol_, rtol_;
+  std::vector<std::string> sizes_, scalar_values_, bound_, expected_, saved_;
+  std::int64_t seed_ = 1;
+  bool is_strict_ = false, skips_rules_ = false;
+  EmulatorFlags emulation_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_emulate_command() { return std::make_unique<EmulateCommand>(); }
+
+}  // namespace tessera::cli
