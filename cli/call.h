@@ -77,6 +77,7 @@ std::unique_ptr<Command> make_run_command();
 std::unique_ptr<Command> make_emulate_command();
 std::unique_ptr<Command> make_cache_command();
 std::unique_ptr<Command> make_doctor_command();
+std::unique_ptr<Command> make_layout_command();
 
 struct CommandEntry {
   std::string name;

@@ -27,7 +27,7 @@ const std::map<std::string, std::set<std::string>> kAllowed = {
     {"emulator", {"emulator", "base"}},
     {"reference", {"reference", "base", "spec"}},
     {"tessera", {"tessera", "generator", "runtime", "base", "spec"}},
-    {"cli", {"cli", "tessera", "emulator", "reference", "base"}},
+    {"cli", {"cli", "tessera", "emulator", "reference", "base", "spec"}},
 };
 
 /// What tessera/ hands on: its own headers include these, or a program that shows problems and caches needs them.

@@ -1,0 +1,194 @@
+// Shared-memory matrix descriptors: encoded from fields or decoded from bits, each field named, what they address
+// drawn, and what is wrong said.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "cli/layout_command.h"
+#include "spec/smem_descriptor.h"
+
+namespace tessera::cli {
+
+namespace {
+
+using layout::DescriptorKind;
+using layout::Major;
+using layout::SmemDescriptor;
+using layout::SmemDescriptorRule;
+using layout::SmemLayout;
+
+const std::vector<std::string_view> kLayouts = {"none", "32B", "64B", "128B", "128B_atom_32B"};
+
+std::string rule_text(DescriptorKind kind, const Verdict<SmemDescriptorRule>& verdict) {
+  using Rule = SmemDescriptorRule;
+  const auto multiple = [&](const char* name) {
+    return fmt::format("{} = {}: must be a multiple of 16", name, verdict.found);
+  };
+  const auto range = [&](const char* name) {
+    return fmt::format("{} = {}: must be from 0 to {}, what 14 bits of 16 bytes hold", name, verdict.found,
+                       verdict.bound);
+  };
+  switch (verdict.rule) {
+    case Rule::ok:
+      return {};
+    case Rule::start_alignment:
+      return multiple("start");
+    case Rule::start_range:
+      return range("start");
+    case Rule::leading_alignment:
+      return multiple("leading_bytes");
+    case Rule::leading_range:
+      return range("leading_bytes");
+    case Rule::stride_alignment:
+      return multiple("stride_bytes");
+    case Rule::stride_range:
+      return range("stride_bytes");
+    case Rule::base_offset:
+      return fmt::format("base_offset = {}: must be from 0 to 7", verdict.found);
+    case Rule::layout:
+      return "128B_atom_32B exists for tcgen05 only: wgmma has none, 32B, 64B and 128B";
+    case Rule::leading_mode:
+      return kind == DescriptorKind::wgmma ? "leading_is_address exists for tcgen05 only (sm_103a)"
+                                           : "leading_is_address needs swizzle 128B and base_offset 0";
+  }
+  return {};
+}
+
+SmemDescriptor fields_of(const LayoutArguments& arguments) {
+  constexpr std::int64_t kEnd = (1 << 18) - 1;
+  SmemDescriptor d;
+  d.layout = static_cast<SmemLayout>(arguments.word("swizzle", kLayouts, 3));
+  const int span = layout::smem_layout_span(d.layout);
+  d.start = static_cast<unsigned>(arguments.number("start", 0, 0, kEnd));
+  d.leading_bytes = static_cast<int>(arguments.number("leading-bytes", 16, 0, kEnd));
+  d.stride_bytes = static_cast<int>(arguments.number("stride-bytes", 8 * span, 0, kEnd));
+  d.base_offset = static_cast<int>(arguments.number("base-offset", 0, 0, 7));
+  d.leading_is_address = arguments.has("leading-is-address");
+  return d;
+}
+
+void add_fields(LayoutPage& page, DescriptorKind kind, const SmemDescriptor& d, unsigned long long bits) {
+  const auto field = [&](const char* range, const char* name, const std::string& value) {
+    page.facts.emplace_back(fmt::format("[{}] {}", range, name), value);
+  };
+  const auto sixteen = [](auto bytes) { return fmt::format("{} x 16 = {} ({:#x}) bytes", bytes / 16, bytes, bytes); };
+  page.facts.emplace_back("bits", fmt::format("{:#018x}", bits));
+  field("13:0", "start", sixteen(d.start));
+  field("29:16", "leading (LBO)", sixteen(d.leading_bytes));
+  field("45:32", "stride (SBO)", sixteen(d.stride_bytes));
+  if (kind == DescriptorKind::tcgen05) field("48:46", "version", fmt::format("{}", bits >> 46 & 7));
+  field("51:49", "base offset", fmt::format("{}", d.base_offset));
+  if (kind == DescriptorKind::tcgen05) field("52", "leading is an address", d.leading_is_address ? "yes" : "no");
+  field(kind == DescriptorKind::wgmma ? "63:62" : "63:61", "swizzle",
+        fmt::format("{} (code {})", kLayouts[static_cast<std::size_t>(d.layout)],
+                    kind == DescriptorKind::wgmma ? bits >> 62 : bits >> 61));
+}
+
+void add_decoding_mistakes(LayoutPage& page, DescriptorKind kind, const layout::DecodedSmemDescriptor& decoded,
+                           unsigned long long bits) {
+  if (decoded.is_version_wrong)
+    page.mistakes.push_back((bits >> 46 & 7) == 0
+                                ? "bits 48:46 are 0 and must be 1: a descriptor made for wgmma has them so"
+                                : fmt::format("bits 48:46 are {} and must be 1", bits >> 46 & 7));
+  if (decoded.is_layout_wrong)
+    page.mistakes.push_back(fmt::format("bits 63:61 are {}: 0, 1, 2, 4 and 6 exist", bits >> 61));
+  if (decoded.reserved == 0) return;
+  const bool is_blackwell = kind == DescriptorKind::wgmma && decoded.reserved == 1ull << 46;
+  page.mistakes.push_back(is_blackwell ? "bit 46 is set and must be 0: a descriptor made for tcgen05 has it so"
+                                       : fmt::format("bits {:#x} are set and must be 0", decoded.reserved));
+}
+
+/// What one instruction reads: rows of M or N by 32 bytes of K (K-major), or 64 bytes of M or N by 8 to 32 of k.
+void draw(LayoutPage& page, const LayoutArguments& arguments, const SmemDescriptor& d, Major major) {
+  const int bits = static_cast<int>(arguments.number("bits", 16, 4, 32));
+  if (bits != 4 && bits != 8 && bits != 16 && bits != 32)
+    throw Error(ErrorKind::usage, fmt::format("--bits = {}: must be one of 4, 8, 16, 32", bits));
+  const int span = layout::smem_layout_span(d.layout);
+  const int rows = static_cast<int>(arguments.number("rows", 16, 1, 256));
+  const int chunks = major == Major::k ? 2 : std::max(2 * span / 16, 4);
+  const int per = 128 / bits;
+  LayoutGrid grid = make_grid(
+      major == Major::k
+          ? "K-major, one instruction: chunks of 16 bytes of each row's 32 bytes of K, with address and bank"
+          : "MN-major: 16-byte chunks of M or N of each k, with address and bank",
+      major == Major::k ? "m/n" : "k", numbers(rows), major == Major::k ? "k" : "m/n", numbers(chunks, 0, per));
+  std::map<unsigned, std::string> taken;
+  for (int r = 0; r < rows; ++r)
+    for (int c = 0; c < chunks; ++c) {
+      const unsigned address = layout::smem_operand_address(d, major, r, c * 16);
+      LayoutCell& cell = grid.at(static_cast<std::size_t>(r), static_cast<std::size_t>(c));
+      cell.text = fmt::format("{:#07x} b{}", address, address / 4 % 32);
+      cell.link = fmt::format("{},{}", r, c);
+      cell.group = static_cast<int>(address / 16 % 8);
+      cell.values = {
+          {major == Major::k ? "row" : "k", r}, {"chunk", c}, {"address", address}, {"bank", address / 4 % 32}};
+      const auto [other, is_new] = taken.try_emplace(address, fmt::format("row {}, chunk {}", r, c));
+      if (!is_new && page.mistakes.empty())
+        page.mistakes.push_back(fmt::format(
+            "row {}, chunk {} and {} lie at the same address {:#x}: {}", r, c, other->second, address,
+            d.layout == SmemLayout::none ? "without swizzle both strides count, LBO too"
+                                         : fmt::format("8 rows of a {}-byte span take {} bytes, stride_bytes = {}",
+                                                       span, 8 * span, d.stride_bytes)));
+      if (address >= 227 * 1024u && page.mistakes.empty())
+        page.mistakes.push_back(
+            fmt::format("row {}, chunk {} lies at {:#x}: shared memory of a CTA ends at {:#x} (227 KiB)", r, c, address,
+                        227 * 1024));
+    }
+  page.grids.push_back(std::move(grid));
+}
+
+void add_notes(LayoutPage& page, const SmemDescriptor& d, Major major) {
+  const int repeat = layout::smem_layout_repeat(d.layout);
+  if (d.layout != SmemLayout::none && major == Major::k)
+    page.notes.push_back("K-major with a swizzle: LBO has no effect; the next 32 bytes of K are at start + 32");
+  if (d.layout == SmemLayout::none)
+    page.notes.push_back(
+        major == Major::k
+            ? "K-major without swizzle: LBO lies between 16-byte chunks of K, SBO between groups of 8 rows"
+            : "MN-major without swizzle: LBO lies between groups of 8 k, SBO between 16-byte chunks");
+  if (d.layout != SmemLayout::none && major == Major::mn)
+    page.notes.push_back("MN-major with a swizzle: LBO lies between spans of M or N, SBO between groups of 8 k");
+  if (d.start % static_cast<unsigned>(repeat) != 0 && d.layout != SmemLayout::none)
+    page.notes.push_back(
+        fmt::format("start is {} past a multiple of {}: right for a step inside a tile that a tensor copy wrote "
+                    "(base_offset {}); base_offset "
+                    "{} would make the pattern begin here",
+                    d.start % static_cast<unsigned>(repeat), repeat, 0, d.start >> 7 & 7));
+}
+
+}  // namespace
+
+LayoutPage layout_smem_descriptor(const LayoutArguments& arguments) {
+  const auto kind = static_cast<DescriptorKind>(arguments.subject_word({"wgmma", "tcgen05"}));
+  const auto major = static_cast<Major>(arguments.word("major", {"k", "mn"}, 0));
+  LayoutPage page;
+  page.title =
+      fmt::format("shared-memory descriptor of {}, {}-major", arguments.subject, major == Major::k ? "K" : "MN");
+  SmemDescriptor d;
+  unsigned long long bits = 0;
+  if (!arguments.argument.empty()) {
+    for (const char* flag : {"start", "leading-bytes", "stride-bytes", "base-offset", "leading-is-address", "swizzle"})
+      if (arguments.has(flag))
+        throw Error(ErrorKind::usage,
+                    fmt::format("--{}: the value {} says it; give fields or bits, not both", flag, arguments.argument));
+    bits = parse_layout_bits(arguments.argument, 64);
+    const layout::DecodedSmemDescriptor decoded = layout::decode_smem_descriptor(kind, bits);
+    d = decoded.fields;
+    add_decoding_mistakes(page, kind, decoded, bits);
+  } else {
+    d = fields_of(arguments);
+    const auto verdict = why_invalid(kind, d);
+    if (!verdict.ok()) throw Error(ErrorKind::usage, rule_text(kind, verdict));
+    bits = layout::encode_smem_descriptor(kind, d);
+  }
+  if (const auto verdict = why_invalid(kind, d); !verdict.ok()) page.mistakes.push_back(rule_text(kind, verdict));
+  add_fields(page, kind, d, bits);
+  add_notes(page, d, major);
+  draw(page, arguments, d, major);
+  if (kind == DescriptorKind::tcgen05) page.notes.push_back("tcgen05: from the manual; no Blackwell device was asked");
+  return page;
+}
+
+}  // namespace tessera::cli

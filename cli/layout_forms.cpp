@@ -1,0 +1,212 @@
+// The tables of legal instructions: PTX ISA, "mma.sync", "wgmma.mma_async", "ldmatrix", "stmatrix", "tcgen05.ld"; what
+// ptxas 13.0 accepts decides where the text is open.
+#include "cli/layout_forms.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/error.h"
+
+namespace tessera::cli {
+
+namespace {
+
+using layout::Fragment;
+
+struct TypeRow {
+  std::string_view type;
+  int bits;
+  std::vector<std::string_view> mma;  ///< shapes of mma.sync
+  int wgmma_k;                        ///< 0: none
+  std::vector<std::string_view> results;
+  std::string_view container;
+  int scale_vectors;
+};
+
+const std::vector<TypeRow>& types() {
+  static constexpr std::string_view kNarrow4 = "the 4 bits are bits 5..2 of a byte";
+  static constexpr std::string_view kNarrow6 = "the 6 bits are bits 5..0 of a byte";
+  static const std::vector<TypeRow> table = {
+      {"f16", 16, {"m16n8k8", "m16n8k16"}, 16, {"f32", "f16"}, "", 0},
+      {"bf16", 16, {"m16n8k8", "m16n8k16"}, 16, {"f32"}, "", 0},
+      {"tf32", 32, {"m16n8k4", "m16n8k8"}, 8, {"f32"}, "", 0},
+      {"f64", 64, {"m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16"}, 0, {"f64"}, "", 0},
+      {"e4m3", 8, {"m16n8k16", "m16n8k32"}, 32, {"f32", "f16"}, "", 0},
+      {"e5m2", 8, {"m16n8k16", "m16n8k32"}, 32, {"f32", "f16"}, "", 0},
+      {"e3m2", 8, {"m16n8k32"}, 0, {"f32", "f16"}, kNarrow6, 0},
+      {"e2m3", 8, {"m16n8k32"}, 0, {"f32", "f16"}, kNarrow6, 0},
+      {"e2m1", 8, {"m16n8k32"}, 0, {"f32", "f16"}, kNarrow4, 0},
+      {"s8", 8, {"m8n8k16", "m16n8k16", "m16n8k32"}, 32, {"s32"}, "", 0},
+      {"u8", 8, {"m8n8k16", "m16n8k16", "m16n8k32"}, 32, {"s32"}, "", 0},
+      {"s4", 4, {"m8n8k32", "m16n8k32", "m16n8k64"}, 0, {"s32"}, "", 0},
+      {"u4", 4, {"m8n8k32", "m16n8k32", "m16n8k64"}, 0, {"s32"}, "", 0},
+      {"b1", 1, {"m8n8k128", "m16n8k128", "m16n8k256"}, 256, {"s32"}, "", 0},
+      {"mxf8f6f4", 8, {"m16n8k32"}, 0, {"f32"}, "4-bit elements: bits 5..2 of a byte; 6-bit elements: bits 5..0", 1},
+      {"mxf4", 4, {"m16n8k64"}, 0, {"f32"}, "", 2},
+      {"mxf4nvf4", 4, {"m16n8k64"}, 0, {"f32"}, "", 2 | 4}};
+  return table;
+}
+
+std::vector<std::string_view> split(std::string_view name) {
+  std::vector<std::string_view> parts;
+  for (std::size_t start = 0; start <= name.size();) {
+    const std::size_t dot = std::min(name.find('.', start), name.size());
+    parts.push_back(name.substr(start, dot - start));
+    start = dot + 1;
+  }
+  return parts;
+}
+
+/// Numbers of "m64n128k16"; false for another form.
+bool parse_shape(std::string_view text, int& m, int& n, int& k) {
+  int* const targets[] = {&m, &n, &k};
+  std::size_t at = 0;
+  for (int i = 0; i < 3; ++i) {
+    if (at >= text.size() || text[at] != "mnk"[i]) return false;
+    const auto [stop, error] = std::from_chars(text.data() + at + 1, text.data() + text.size(), *targets[i]);
+    if (error != std::errc()) return false;
+    at = static_cast<std::size_t>(stop - text.data());
+  }
+  return at == text.size();
+}
+
+[[noreturn]] void refuse_mma(std::string_view name, const TypeRow* type, std::string_view shape) {
+  std::vector<std::string> with_shape;
+  for (const TypeRow& row : types())
+    if (std::find(row.mma.begin(), row.mma.end(), shape) != row.mma.end()) with_shape.emplace_back(row.type);
+  std::string text = fmt::format("{}: there is no such instruction", name);
+  if (type != nullptr) text += fmt::format("; {} goes with {}", type->type, fmt::join(type->mma, ", "));
+  if (!with_shape.empty()) text += fmt::format("; {} exists for {}", shape, fmt::join(with_shape, ", "));
+  if (type != nullptr && type->type == "mxf8f6f4" && shape == "m16n8k64")
+    text += "; e2m1 at K = 64 is mxf4 (scale_vec::2X, ue8m0) or mxf4nvf4 (2X ue8m0, 4X ue4m3)";
+  if (type == nullptr && with_shape.empty()) {
+    std::vector<std::string_view> all;
+    for (const TypeRow& row : types()) all.push_back(row.type);
+    text += fmt::format("; a name is like mma.m16n8k16.bf16, with one of {}", fmt::join(all, ", "));
+  }
+  throw Error(ErrorKind::usage, text);
+}
+
+const TypeRow* find_type(std::string_view name) {
+  const auto found = std::find_if(types().begin(), types().end(), [&](const TypeRow& row) { return row.type == name; });
+  return found == types().end() ? nullptr : &*found;
+}
+
+ProductForm parse_wgmma(std::string_view name, std::string_view shape, const TypeRow* type) {
+  ProductForm form;
+  const bool is_shape = parse_shape(shape, form.m, form.n, form.k);
+  if (type == nullptr || type->wgmma_k == 0 || !is_shape || form.m != 64 || form.k != type->wgmma_k)
+    throw Error(
+        ErrorKind::usage,
+        fmt::format("{}: there is no such instruction; wgmma is m64nNk16 for f16, bf16, m64nNk8 for tf32, m64nNk32 "
+                    "for e4m3, e5m2, s8, u8, m64nNk256 for b1",
+                    name));
+  const bool is_integer = type->results.front() == "s32";
+  const bool is_n = form.n >= 8 && form.n <= 256 && form.n % 8 == 0 &&
+                    (!is_integer || form.n <= 32 || form.n % 16 == 0) &&
+                    !(is_integer && form.n > 32 && form.n % 16 != 0);
+  if (!is_n)
+    throw Error(ErrorKind::usage, fmt::format("{}: N = {}: must be a multiple of 8 from 8 to 256{}", name, form.n,
+                                              is_integer ? ", above 32 of 16" : ""));
+  form.is_wgmma = true;
+  return form;
+}
+
+}  // namespace
+
+ProductForm parse_product(std::string_view name) {
+  const std::vector<std::string_view> parts = split(name);
+  const bool is_wgmma = parts.front() == "wgmma";
+  if (parts.size() != 3 || (!is_wgmma && parts.front() != "mma"))
+    throw Error(
+        ErrorKind::usage,
+        fmt::format(
+            "{}: is no instruction here; there are mma.SHAPE.TYPE, wgmma.SHAPE.TYPE, ldmatrix.SHAPE.xN[.trans], "
+            "stmatrix.SHAPE.xN[.trans], tcgen05.ld.SHAPE.xN and tcgen05.st.SHAPE.xN",
+            name));
+  const TypeRow* type = find_type(parts[2]);
+  ProductForm form;
+  if (is_wgmma) {
+    form = parse_wgmma(name, parts[1], type);
+  } else if (type == nullptr || std::find(type->mma.begin(), type->mma.end(), parts[1]) == type->mma.end() ||
+             !parse_shape(parts[1], form.m, form.n, form.k)) {
+    refuse_mma(name, type, parts[1]);
+  }
+  form.bits = type->bits;
+  form.type = type->type;
+  form.container = type->container;
+  form.scale_vectors = type->scale_vectors;
+  form.results = type->results;
+  return form;
+}
+
+bool is_move(std::string_view name) {
+  return name.starts_with("ldmatrix") || name.starts_with("stmatrix") || name.starts_with("tcgen05");
+}
+
+MoveForm parse_move(std::string_view name) {
+  const std::vector<std::string_view> parts = split(name);
+  const bool is_tmem = parts.front() == "tcgen05";
+  const std::size_t at = is_tmem ? 2 : 1;
+  const auto refuse = [&]() -> Error {
+    return {ErrorKind::usage,
+            fmt::format(
+                "{}: there is no such instruction; there are {}", name,
+                is_tmem ? "tcgen05.ld and .st with 32x32b, 16x64b (x1 to x128), 16x128b (x1 to x64), 16x256b (x1 to "
+                          "x32)"
+                        : "ldmatrix.m8n8.x1|x2|x4[.trans], ldmatrix.m16n16.x1|x2.trans (b8), "
+                          "stmatrix.m8n8.x1|x2|x4[.trans], stmatrix.m16n8.x1|x2|x4.trans (b8)")};
+  };
+  if (parts.size() < at + 2 || parts.size() > at + 3) throw refuse();
+  int count = 0;
+  const std::string_view times = parts[at + 1];
+  if (times.size() < 2 || times[0] != 'x' ||
+      std::from_chars(times.data() + 1, times.data() + times.size(), count).ptr != times.data() + times.size())
+    throw refuse();
+  const bool is_trans = parts.size() == at + 3 && parts[at + 2] == "trans";
+  if (parts.size() == at + 3 && !is_trans) throw refuse();
+  const std::string_view shape = parts[at];
+  MoveForm form;
+  if (is_tmem) {
+    struct Row {
+      std::string_view name;
+      Fragment fragment;
+      int lanes, columns, most;
+    };
+    static constexpr Row kRows[] = {{"32x32b", Fragment::tmem_32x32b, 32, 1, 128},
+                                    {"16x64b", Fragment::tmem_16x64b, 16, 2, 128},
+                                    {"16x128b", Fragment::tmem_16x128b, 16, 4, 64},
+                                    {"16x256b", Fragment::tmem_16x256b, 16, 8, 32}};
+    const auto row = std::find_if(std::begin(kRows), std::end(kRows), [&](const Row& r) { return r.name == shape; });
+    const bool is_power = count > 0 && (count & (count - 1)) == 0;
+    if (row == std::end(kRows) || !is_power || count > row->most || is_trans || (parts[1] != "ld" && parts[1] != "st"))
+      throw refuse();
+    form.shape = {row->fragment, row->lanes, row->columns * count, 32};
+    form.row_axis = "TMEM lane";
+    form.column_axis = "column";
+    form.note =
+        "lanes and columns count from the address; warp w of a CTA reaches lanes 32 (w % 4) and up; never run on "
+        "Blackwell hardware here";
+    return form;
+  }
+  const bool is_load = parts.front() == "ldmatrix";
+  const bool is_count = count == 1 || count == 2 || count == 4;
+  form.row_axis = "address lane";
+  form.column_axis = "element";
+  form.note = "row r is the 16 bytes at the address that lane r gives";
+  if (shape == "m8n8" && is_count) {
+    form.shape = {is_trans ? Fragment::matrix_trans : Fragment::matrix, 8 * count, 8, 16};
+  } else if (is_load && shape == "m16n16" && is_trans && (count == 1 || count == 2)) {
+    form.shape = {Fragment::matrix_trans_b8, 16 * count, 16, 8};
+  } else if (!is_load && shape == "m16n8" && is_trans && is_count) {
+    form.shape = {Fragment::matrix_store_b8, 8 * count, 16, 8};
+  } else {
+    throw refuse();
+  }
+  return form;
+}
+
+}  // namespace tessera::cli

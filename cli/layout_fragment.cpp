@@ -1,0 +1,214 @@
+// Fragments: the matrix with lane and register of every element, and the registers of every lane with their elements.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "cli/layout_command.h"
+#include "cli/layout_forms.h"
+
+namespace tessera::cli {
+
+namespace {
+
+using layout::Fragment;
+using layout::FragmentElement;
+using layout::FragmentShape;
+using layout::FragmentSlot;
+
+struct Asked {
+  int lane = -1, row = -1, column = -1;
+};
+
+std::string slot_text(const FragmentShape& shape, const FragmentSlot& slot) {
+  std::string text = fmt::format("T{} r{}", slot.lane, slot.reg);
+  if (fragment_elements(shape) > 1) text += fmt::format(".{}", slot.index);
+  return text;
+}
+
+int first_bit(const FragmentShape& shape, const FragmentSlot& slot) { return slot.index * shape.bits; }
+
+bool is_asked(const Asked& asked, const FragmentSlot& slot, const FragmentElement& at) {
+  return slot.lane == asked.lane || (at.row == asked.row && at.column == asked.column);
+}
+
+LayoutGrid matrix_grid(const FragmentShape& shape, const Asked& asked, const std::string& row_axis,
+                       const std::string& column_axis) {
+  LayoutGrid grid = make_grid(fmt::format("the matrix: thread (T), register (r){} of each element",
+                                          fragment_elements(shape) > 1 ? ", place from its low bits" : ""),
+                              row_axis, numbers(shape.rows), column_axis, numbers(shape.columns));
+  for (int r = 0; r < shape.rows; ++r)
+    for (int c = 0; c < shape.columns; ++c) {
+      const FragmentSlot slot = fragment_slot(shape, {r, c});
+      LayoutCell& cell = grid.at(static_cast<std::size_t>(r), static_cast<std::size_t>(c));
+      cell.text = slot_text(shape, slot);
+      cell.link = fmt::format("{},{}", r, c);
+      cell.group = slot.lane % 4 + 4 * (slot.reg % 2);
+      cell.is_marked = is_asked(asked, slot, {r, c});
+      cell.values = {{"row", r},
+                     {"column", c},
+                     {"lane", slot.lane},
+                     {"register", slot.reg},
+                     {"first_bit", first_bit(shape, slot)},
+                     {"bits", shape.bits}};
+    }
+  return grid;
+}
+
+LayoutGrid register_grid(const FragmentShape& shape, const Asked& asked) {
+  const int per = fragment_elements(shape), registers = fragment_registers(shape);
+  std::vector<std::string> columns;
+  for (int reg = 0; reg < registers; ++reg)
+    for (int e = 0; e < per; ++e) columns.push_back(per == 1 ? fmt::format("r{}", reg) : fmt::format("r{}.{}", reg, e));
+  std::vector<std::string> rows;
+  const int first = asked.lane >= 0 ? asked.lane : 0;
+  const int last = asked.lane >= 0 ? asked.lane + 1 : fragment_lanes(shape);
+  for (int lane = first; lane < last; ++lane) rows.push_back(fmt::format("T{}", lane));
+  LayoutGrid grid =
+      make_grid("the registers of each thread: row,column of every element", "thread", rows, "register", columns);
+  for (int lane = first; lane < last; ++lane)
+    for (int reg = 0; reg < registers; ++reg)
+      for (int e = 0; e < per; ++e) {
+        const FragmentElement at = fragment_element(shape, {lane, reg, e});
+        LayoutCell& cell = grid.at(static_cast<std::size_t>(lane - first), static_cast<std::size_t>(reg * per + e));
+        cell.text = fmt::format("{},{}", at.row, at.column);
+        cell.link = cell.text;
+        cell.group = lane % 4 + 4 * (reg % 2);
+        cell.is_marked = at.row == asked.row && at.column == asked.column;
+        cell.values = {{"lane", lane},       {"register", reg}, {"first_bit", e * shape.bits},
+                       {"bits", shape.bits}, {"row", at.row},   {"column", at.column}};
+      }
+  return grid;
+}
+
+Asked asked_of(const LayoutArguments& arguments, int lanes, int rows, int columns) {
+  Asked asked;
+  asked.lane = static_cast<int>(arguments.number("lane", -1, 0, lanes - 1));
+  if (!arguments.has("element")) return asked;
+  const auto at = arguments.list("element", 2, 2, 0, 1 << 20);
+  if (at[0] >= rows || at[1] >= columns)
+    throw Error(ErrorKind::usage, fmt::format("--element = {}: the matrix has {} rows and {} columns",
+                                              arguments.text("element"), rows, columns));
+  asked.row = static_cast<int>(at[0]);
+  asked.column = static_cast<int>(at[1]);
+  return asked;
+}
+
+void add_fragment(LayoutPage& page, const FragmentShape& shape, const LayoutArguments& arguments,
+                  const std::string& row_axis, const std::string& column_axis) {
+  const Asked asked = asked_of(arguments, fragment_lanes(shape), shape.rows, shape.columns);
+  const int registers = fragment_registers(shape), per = fragment_elements(shape);
+  page.facts.emplace_back("matrix", fmt::format("{} x {} ({} x {}), {} bits an element", shape.rows, shape.columns,
+                                                row_axis, column_axis, shape.bits));
+  page.facts.emplace_back("registers of a thread", fmt::format("{} of {} bits, {} element{} each", registers,
+                                                               shape.bits == 64 ? 64 : 32, per, per == 1 ? "" : "s"));
+  if (asked.row >= 0) {
+    const FragmentSlot slot = fragment_slot(shape, {asked.row, asked.column});
+    page.facts.emplace_back(fmt::format("element {},{}", asked.row, asked.column),
+                            fmt::format("thread {}, register {}, bits {}..{}", slot.lane, slot.reg,
+                                        first_bit(shape, slot) + shape.bits - 1, first_bit(shape, slot)));
+  }
+  page.grids.push_back(matrix_grid(shape, asked, row_axis, column_axis));
+  page.grids.push_back(register_grid(shape, asked));
+}
+
+int bits_of_result(std::string_view type) { return type == "f16" ? 16 : type == "f64" ? 64 : 32; }
+
+/// SFA, SFB: the register whose bytes scale the blocks of a row of A or a column of B.
+void add_scales(LayoutPage& page, const ProductForm& form, const LayoutArguments& arguments, bool is_a) {
+  if (form.scale_vectors == 0)
+    throw Error(ErrorKind::usage,
+                fmt::format("{} has no block scales: mxf8f6f4, mxf4 and mxf4nvf4 have", arguments.subject));
+  const int usual = form.scale_vectors == 6 ? 4 : form.scale_vectors;
+  const int vector = 1 << arguments.word("scale-vec", {"1X", "2X", "4X"}, usual == 4 ? 2 : usual == 2 ? 1 : 0);
+  if ((form.scale_vectors & vector) == 0)
+    throw Error(ErrorKind::usage,
+                fmt::format("--scale-vec = {}X: {} takes {}", vector, form.type,
+                            form.type == "mxf8f6f4" ? "1X (ue8m0, blocks of 32)"
+                            : form.type == "mxf4"   ? "2X (ue8m0, blocks of 32)"
+                                                    : "2X (ue8m0, blocks of 32) and 4X (ue4m3, blocks of 16)"));
+  const int thread_id = static_cast<int>(arguments.number("thread-id", 0, 0, 255));
+  const int byte_id = static_cast<int>(arguments.number("byte-id", 0, 0, 255));
+  const auto verdict = layout::why_bad_selectors(is_a, vector, thread_id, byte_id);
+  if (verdict.rule == layout::SelectorRule::thread_id)
+    throw Error(ErrorKind::usage, fmt::format("--thread-id = {}: must be from 0 to {} for {}", thread_id, verdict.bound,
+                                              is_a ? "SFA" : "SFB"));
+  if (!verdict.ok())
+    throw Error(ErrorKind::usage, fmt::format("--byte-id = {}: with {}X it must be {}", byte_id, vector,
+                                              vector == 4   ? "0"
+                                              : vector == 2 ? "0 or 2"
+                                                            : "from 0 to 3"));
+  const int rows = is_a ? 16 : 8, block = form.k / vector;
+  page.facts.emplace_back("scales", fmt::format("scale_vec::{}X: {} of a {}, one for each {} of K", vector, vector,
+                                                is_a ? "row of A" : "column of B", block));
+  page.facts.emplace_back("selectors", fmt::format("thread-id {}, byte-id {}", thread_id, byte_id));
+  std::vector<std::string> columns;
+  for (int b = 0; b < vector; ++b) columns.push_back(fmt::format("k {}..{}", b * block, (b + 1) * block - 1));
+  LayoutGrid grid =
+      make_grid("thread and byte of its 32-bit scale register", is_a ? "m" : "n", numbers(rows), "block", columns);
+  const int asked = static_cast<int>(arguments.number("lane", -1, 0, 31));
+  for (int r = 0; r < rows; ++r)
+    for (int b = 0; b < vector; ++b) {
+      const layout::ScaleSlot slot = layout::mma_scale_slot(is_a, thread_id, byte_id, r, b);
+      LayoutCell& cell = grid.at(static_cast<std::size_t>(r), static_cast<std::size_t>(b));
+      cell.text = fmt::format("T{} byte {}", slot.lane, slot.byte);
+      cell.link = fmt::format("{},{}", r, b);
+      cell.group = slot.lane % 4;
+      cell.is_marked = slot.lane == asked;
+      cell.values = {{is_a ? "row" : "column", r}, {"block", b}, {"lane", slot.lane}, {"byte", slot.byte}};
+    }
+  page.grids.push_back(std::move(grid));
+  page.notes.push_back(
+      "the other threads' scale registers are not read; sm_120 family, from the manual, never run on such a device");
+}
+
+}  // namespace
+
+LayoutPage layout_fragment(const LayoutArguments& arguments) {
+  if (arguments.subject.empty())
+    throw Error(ErrorKind::usage,
+                "layout fragment: name an instruction, like mma.m16n8k16.bf16, wgmma.m64n128k16.bf16, ldmatrix.m8n8.x4 "
+                "or tcgen05.ld.32x32b.x8");
+  LayoutPage page;
+  if (is_move(arguments.subject)) {
+    if (arguments.has("operand")) throw Error(ErrorKind::usage, "--operand: is for mma and wgmma");
+    const MoveForm form = parse_move(arguments.subject);
+    page.title = arguments.subject;
+    add_fragment(page, form.shape, arguments, form.row_axis, form.column_axis);
+    page.notes.push_back(form.note);
+    return page;
+  }
+  const ProductForm form = parse_product(arguments.subject);
+  static const std::vector<std::string_view> kOperands = {"A", "B", "C", "D", "SFA", "SFB"};
+  const std::size_t operand = arguments.word("operand", kOperands, 3);
+  page.title = fmt::format("{}, operand {}", arguments.subject, kOperands[operand]);
+  if (operand >= 4) {
+    add_scales(page, form, arguments, operand == 4);
+    return page;
+  }
+  const bool is_result = operand == 2 || operand == 3;
+  if (operand == 1 && form.is_wgmma)
+    throw Error(ErrorKind::usage, "wgmma takes B from shared memory: see `tessera layout smem-descriptor wgmma`");
+  if (operand == 0 && form.is_wgmma && form.bits == 1)
+    page.notes.push_back("b1: A's bits lie as 32-bit words of 32 along K");
+  FragmentShape shape;
+  if (is_result) {
+    const std::size_t type = arguments.word("type-d", form.results, 0);
+    shape = {form.is_wgmma ? Fragment::wgmma_d : Fragment::mma_d, form.m, form.n, bits_of_result(form.results[type])};
+    page.facts.emplace_back("type", std::string(form.results[type]));
+  } else {
+    shape = {form.is_wgmma  ? Fragment::wgmma_a
+             : operand == 0 ? Fragment::mma_a
+                            : Fragment::mma_b,
+             operand == 0 ? form.m : form.k, operand == 0 ? form.k : form.n, form.bits};
+    page.facts.emplace_back("type", std::string(form.type));
+    if (!form.container.empty()) page.facts.emplace_back("container", std::string(form.container));
+  }
+  add_fragment(page, shape, arguments, operand == 1 ? "k" : "m", is_result || operand == 1 ? "n" : "k");
+  if (form.scale_vectors != 0 || !form.container.empty())
+    page.notes.push_back("sm_120 family: from the manual, never run on such a device");
+  return page;
+}
+
+}  // namespace tessera::cli

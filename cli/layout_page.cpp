@@ -1,0 +1,101 @@
+// Pages as text and JSON. SVG and HTML are in layout_draw.cpp.
+#include "cli/layout_page.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tessera::cli {
+
+namespace {
+
+constexpr std::size_t kTextWidth = 118;
+
+std::string shown(const LayoutCell& cell) {
+  if (cell.is_outside) return cell.text.empty() ? "." : cell.text;
+  return cell.is_marked ? "[" + cell.text + "]" : cell.text;
+}
+
+void append_block(std::string& out, const LayoutGrid& grid, std::size_t first, std::size_t last, std::size_t left,
+                  std::size_t width) {
+  out += fmt::format("  {:>{}} ", grid.row_axis + "\\" + grid.column_axis, left);
+  for (std::size_t c = first; c < last; ++c) out += fmt::format(" {:>{}}", grid.columns[c], width);
+  out += '\n';
+  for (std::size_t r = 0; r < grid.rows.size(); ++r) {
+    out += fmt::format("  {:>{}} ", grid.rows[r], left);
+    for (std::size_t c = first; c < last; ++c) out += fmt::format(" {:>{}}", shown(grid.at(r, c)), width);
+    out += '\n';
+  }
+}
+
+void append_grid(std::string& out, const LayoutGrid& grid) {
+  out += "\n" + grid.title + "\n";
+  std::size_t left = grid.row_axis.size() + 1 + grid.column_axis.size(), width = 1;
+  for (const std::string& row : grid.rows) left = std::max(left, row.size());
+  for (const std::string& column : grid.columns) width = std::max(width, column.size());
+  for (const LayoutCell& cell : grid.cells) width = std::max(width, shown(cell).size());
+  const std::size_t fit = std::max<std::size_t>(1, (kTextWidth - std::min(kTextWidth, left + 3)) / (width + 1));
+  for (std::size_t first = 0; first < grid.columns.size(); first += fit) {
+    if (first > 0) out += '\n';
+    append_block(out, grid, first, std::min(grid.columns.size(), first + fit), left, width);
+  }
+}
+
+}  // namespace
+
+LayoutGrid make_grid(std::string title, std::string row_axis, std::vector<std::string> rows, std::string column_axis,
+                     std::vector<std::string> columns) {
+  LayoutGrid grid{std::move(title), std::move(row_axis), std::move(column_axis),
+                  std::move(rows),  std::move(columns),  {}};
+  grid.cells.resize(grid.rows.size() * grid.columns.size());
+  return grid;
+}
+
+std::vector<std::string> numbers(int count, int first, int step) {
+  std::vector<std::string> labels;
+  for (int i = 0; i < count; ++i) labels.push_back(std::to_string(first + i * step));
+  return labels;
+}
+
+std::string layout_text(const LayoutPage& page) {
+  std::string out = page.title + "\n";
+  std::size_t left = 0;
+  for (const auto& [name, value] : page.facts) left = std::max(left, name.size());
+  for (const auto& [name, value] : page.facts) out += fmt::format("  {:<{}}  {}\n", name, left, value);
+  for (const LayoutGrid& grid : page.grids) append_grid(out, grid);
+  if (!page.notes.empty()) out += '\n';
+  for (const std::string& note : page.notes) out += "note: " + note + "\n";
+  if (!page.mistakes.empty()) out += '\n';
+  for (const std::string& mistake : page.mistakes) out += "mistake: " + mistake + "\n";
+  return out;
+}
+
+OrderedJson layout_json(const LayoutPage& page) {
+  OrderedJson facts = OrderedJson::object(), grids = OrderedJson::array();
+  for (const auto& [name, value] : page.facts) facts[name] = value;
+  for (const LayoutGrid& grid : page.grids) {
+    OrderedJson cells = OrderedJson::array();
+    for (std::size_t r = 0; r < grid.rows.size(); ++r) {
+      OrderedJson row = OrderedJson::array();
+      for (std::size_t c = 0; c < grid.columns.size(); ++c) {
+        const LayoutCell& cell = grid.at(r, c);
+        OrderedJson one = {{"text", cell.text}};
+        for (const auto& [name, value] : cell.values) one[name] = value;
+        if (cell.is_marked) one["marked"] = true;
+        if (cell.is_outside) one["outside"] = true;
+        row.push_back(std::move(one));
+      }
+      cells.push_back(std::move(row));
+    }
+    grids.push_back({{"title", grid.title},
+                     {"row_axis", grid.row_axis},
+                     {"rows", grid.rows},
+                     {"column_axis", grid.column_axis},
+                     {"columns", grid.columns},
+                     {"cells", std::move(cells)}});
+  }
+  return {
+      {"title", page.title}, {"facts", facts}, {"grids", grids}, {"notes", page.notes}, {"mistakes", page.mistakes}};
+}
+
+}  // namespace tessera::cli
