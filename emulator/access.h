@@ -95,8 +95,10 @@ inline void note_written(const Warp& w, const Target& target, std::size_t bytes)
   std::memset(target.shadow, kReadable, bytes);
   if (target.cta == nullptr) return;
   const std::uint64_t stamp = w.launch->fence_clock << 8 | static_cast<std::uint64_t>(w.index + 1);
-  for (std::size_t granule = target.offset / 16; granule <= (target.offset + bytes - 1) / 16; ++granule)
+  for (std::size_t granule = target.offset / 16; granule <= (target.offset + bytes - 1) / 16; ++granule) {
     target.cta->written_at[granule] = stamp;
+    target.cta->tile_swizzle[granule] = 0;
+  }
 }
 
 }  // namespace tessera::emulator

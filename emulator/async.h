@@ -57,6 +57,9 @@ struct AsyncGroup {
 struct GroupList {
   std::shared_ptr<AsyncGroup> open;
   std::vector<std::shared_ptr<AsyncGroup>> committed;
+  std::uint64_t closed = 0;      ///< groups committed so far
+  std::uint32_t read_agent = 0;  ///< race detector: who reads and who writes for this thread
+  std::uint32_t written_agent = 0;
 
   AsyncGroup& current() {
     if (!open) open = std::make_shared<AsyncGroup>();
@@ -66,6 +69,7 @@ struct GroupList {
     current();
     committed.push_back(std::move(open));
     open.reset();
+    ++closed;
   }
   /// At most `allowed` of the newest groups are unfinished (only_reading: have not read their sources). Forgets the
   /// finished ones at the front.
@@ -103,6 +107,7 @@ struct WarpgroupAsync {
   ~WarpgroupAsync();
   std::deque<std::unique_ptr<WgmmaOperation>> forming;
   std::uint64_t first = 0;  ///< the number of forming.front()
+  std::uint32_t race_agent = 0;
 };
 
 }  // namespace tessera::emulator

@@ -2,7 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace tessera::emulator {
+
+void CopyOperation::aim(Launch& launch, Cta& cta, std::uint32_t barrier) {
+  if (!race_) return;
+  if (Mbarrier* found = cta.find_mbarrier(barrier)) launch.race->complete_on(*race_, cta, *found);
+}
 
 void CopyOperation::report(Launch& launch, const char* name, bool is_failure, std::uint64_t address,
                            std::string message, std::string cause) const {
@@ -26,6 +33,7 @@ bool CopyOperation::read_global(Launch& launch, std::uint64_t address, std::byte
   if (!shadow_has(launch.memory.shadow(address), bytes, kReadable))
     report(launch, "global-uninitialised", false, address,
            fmt::format("asynchronous read of {} bytes that nobody has written", bytes), "");
+  if (race_) launch.race->async_access(*race_, place_, nullptr, address, bytes, false, is_atomic_);
   std::memcpy(to, launch.memory.data(address), bytes);
   return true;
 }
@@ -38,6 +46,7 @@ bool CopyOperation::write_global(Launch& launch, std::uint64_t address, const st
            "the tensor map's or the copy's size or stride is larger than the buffer");
     return false;
   }
+  if (race_) launch.race->async_access(*race_, place_, nullptr, address, bytes, true, is_atomic_);
   std::memcpy(launch.memory.data(address), from, bytes);
   launch.memory.mark_initialised(address, bytes);
   return true;
@@ -71,6 +80,11 @@ bool CopyOperation::read_shared(Launch& launch, Cta& cta, std::uint32_t offset, 
            "the writing threads must execute fence.proxy.async before the barrier that lets the copy start");
     break;
   }
+  if (race_) launch.race->async_access(*race_, place_, &cta, offset, bytes, false);
+  if (cta.live_warps == 0)
+    report(launch, "copy-outlives-cta", false, cta.shared_address(offset),
+           "the copy reads the shared memory of a CTA that has exited",
+           "cp.async.bulk.wait_group.read is missing before the kernel ends");
   std::memcpy(to, cta.shared.data() + offset, bytes);
   return true;
 }
@@ -83,10 +97,37 @@ bool CopyOperation::write_shared(Launch& launch, Cta& cta, std::uint32_t offset,
            "a box larger than the shared memory laid out for it");
     return false;
   }
+  if (race_) launch.race->async_access(*race_, place_, &cta, offset, bytes, true);
+  if (cta.live_warps == 0)
+    report(launch, "copy-outlives-cta", false, cta.shared_address(offset),
+           "the copy writes the shared memory of a CTA that has exited",
+           "a load that nobody waits for is in flight when the kernel ends");
+  for (std::uint32_t at = offset / 16 * 16; at < offset + bytes; at += 16) {
+    if (is_generic_ || is_fenced(cta, at, issuer_fence_)) continue;
+    report(
+        launch, "missing-proxy-fence", false, cta.shared_address(at),
+        "an asynchronous write over shared memory that ordinary stores wrote, without fence.proxy.async between them",
+        "the writing threads must execute fence.proxy.async before the barrier that lets the copy start");
+    break;
+  }
   std::memcpy(cta.shared.data() + offset, from, bytes);
   std::memset(cta.shared_shadow.data() + offset, kReadable, bytes);
-  for (std::size_t granule = offset / 16; granule <= (offset + bytes - 1) / 16; ++granule) cta.written_at[granule] = 0;
+  for (std::size_t granule = offset / 16; granule <= (offset + bytes - 1) / 16; ++granule) {
+    cta.written_at[granule] = 0;
+    cta.tile_swizzle[granule] = tile_;
+  }
   return true;
+}
+
+void check_init_fence(Warp& w, const Instruction& in, int lane, Cta& cta, std::uint32_t offset) {
+  const Mbarrier* barrier = cta.find_mbarrier(offset);
+  if (barrier == nullptr) return;
+  const std::uint64_t fenced =
+      std::max(w.fence_time, cta.warps[static_cast<std::size_t>(barrier->initialiser)].init_fence_time);
+  if (fenced > barrier->initialised_at) return;
+  w.hazard(in, "missing-mbarrier-init-fence", lane, cta.shared_address(offset),
+           "a copy completes on an mbarrier whose initialisation no fence has made visible to the copy engine",
+           "fence.mbarrier_init or fence.proxy.async is missing after mbarrier.init");
 }
 
 bool shared_target(Warp& w, const Instruction& in, Space space, int lane, std::uint64_t address, std::size_t bytes,

@@ -40,6 +40,9 @@ std::string describe_kind(const Warp& warp, const Group& group) {
     case Wait::Kind::wgmma_groups:
       return fmt::format("waits until {} wgmma groups are left; a warp of its warpgroup may not have issued its part",
                          wait.generation);
+    case Wait::Kind::registers:
+      return fmt::format("waits in setmaxnreg.inc for {} registers; the CTA has {} that nobody holds", wait.generation,
+                         warp.cta->free_registers);
     case Wait::Kind::wgmma_issue:
       return "waits for the other warps of its warpgroup";
     case Wait::Kind::tensor_space:
@@ -60,8 +63,8 @@ std::string describe_wait(const Warp& warp, const Group& group) {
   const Instruction& in = warp.launch->entry.code[group.pc];
   const auto& id = warp.cta->id;
   std::string place = fmt::format("CTA ({}, {}, {}) warp {} at PTX line {}", id[0], id[1], id[2], warp.index, in.line);
-  if (in.source_line > 0)
-    place += fmt::format(" ({}:{})", warp.launch->program.source_file(in.source_file), in.source_line);
+  const std::string source = warp.launch->program.place_of(in);
+  if (!source.empty()) place += " (" + source + ")";
   return place + " " + describe_kind(warp, group);
 }
 
@@ -74,11 +77,13 @@ void Scheduler::report_deadlock() {
   finding.cause = "an arrival or a copy that never happens, a wrong byte count, a phase or parity off by one";
   int listed = 0;
   bool diverged = false;
+  bool lacks_registers = false;
   bool mismatch = false;  // every arrival is there, but the bytes do not add up and nothing is on its way
   for (Warp* warp : warps_) {
     for (const Group& group : warp->parked) {
       const Instruction& in = launch_.entry.code[group.pc];
       diverged = diverged || group.wait.kind == Wait::Kind::converge;
+      lacks_registers = lacks_registers || group.wait.kind == Wait::Kind::registers;
       if (group.wait.kind == Wait::Kind::mbarrier) {
         const Mbarrier* barrier = warp->cta->find_mbarrier(group.wait.index);
         mismatch = mismatch || (barrier != nullptr && barrier->pending == 0 && barrier->tx != 0);
@@ -99,6 +104,10 @@ void Scheduler::report_deadlock() {
   if (diverged) {
     finding.name = "collective-divergence";
     finding.cause = "a .sync or .aligned instruction that only some lanes of the warp reach";
+  }
+  if (lacks_registers) {
+    finding.name = "setmaxnreg-budget";
+    finding.cause = "the counts of all warps together exceed the registers that the CTA was launched with";
   }
   if (mismatch) {
     finding.name = "expect-tx-mismatch";

@@ -253,6 +253,7 @@ void EmulatedDevice::launch(const LaunchRequest& request, Stream) {
   options.num_sms = state_->options.num_sms;
   options.max_warp_instructions = state_->options.max_warp_instructions;
   options.max_seconds = state_->options.max_seconds;
+  options.detects_races = state_->options.detects_races;
   Launch run(*loaded.program, *loaded.entry, *state_->memory,
              {request.grid, request.block, request.cluster, request.dynamic_smem_bytes}, options,
              std::move(parameters));

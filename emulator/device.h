@@ -19,7 +19,8 @@ struct DeviceOptions {
   Schedule schedule = Schedule::fair;
   std::uint64_t memory_bytes = std::uint64_t{64} << 30;  ///< address space, not memory
   std::uint64_t max_warp_instructions = std::uint64_t{1} << 40;
-  double max_seconds = 0;  ///< per launch; 0: no limit
+  double max_seconds = 0;      ///< per launch; 0: no limit
+  bool detects_races = false;  ///< accesses that nothing orders are hazards; at most four times slower
 };
 
 class EmulatedDevice final : public Device {

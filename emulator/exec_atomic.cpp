@@ -4,6 +4,7 @@
 #include "emulator/integer_ops.h"
 #include "emulator/math/float_arithmetic.h"
 #include "emulator/math/half_arithmetic.h"
+#include "emulator/race.h"
 
 namespace tessera::emulator::bind {
 namespace {
@@ -80,7 +81,7 @@ struct Half {
   }
 };
 
-// flags: Op; 256: no result. Vector forms (v2, v4, v8) act on each element.
+// flags: Op; 256: no result, 512: acquires, 1024: releases. Vector forms (v2, v4, v8) act on each element.
 template <class Kind>
 Step atomic(Warp& w, const Instruction& in, Mask active) {
   using T = typename Kind::Value;
@@ -113,6 +114,10 @@ Step atomic(Warp& w, const Instruction& in, Mask active) {
       if (has_result) write_lane<T>(w, is_list ? operands[0].elements[i] : operands[0], lane, old);
     }
     note_written(w, target, bytes);
+    if (w.race) [[unlikely]] {
+      w.launch->race->access(w, in, lane, target, bytes, {true, true, false});
+      w.launch->race->order(w, target, {(in.flags & 512) != 0, (in.flags & 1024) != 0}, true, true);
+    }
   }
   ++w.launch->progress;
   return Step::next;
@@ -164,7 +169,10 @@ Handler bind_atomic(const Decoded& d, bool has_result) {
   Op op = Op::add;
   for (std::size_t i = 0; i < 10; ++i)
     if (d.has(kOps[i])) op = static_cast<Op>(i);
-  d.in->flags = static_cast<U16>(static_cast<unsigned>(op) | (has_result ? 0u : 256u));
+  const bool acquires = d.has("acquire") || d.has("acq_rel");
+  const bool releases = d.has("release") || d.has("acq_rel");
+  d.in->flags = static_cast<U16>(static_cast<unsigned>(op) | (has_result ? 0u : 256u) | (acquires ? 512u : 0u) |
+                                 (releases ? 1024u : 0u));
   d.in->number = static_cast<U32>(space_of(d));
   const Operand& value = d.in->op[has_result ? 2 : 1];
   const int count = value.kind == Operand::Kind::list ? value.count : 1;

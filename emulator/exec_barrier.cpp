@@ -3,6 +3,7 @@
 
 #include "emulator/bind.h"
 #include "emulator/lanes.h"
+#include "emulator/race.h"
 
 namespace tessera::emulator::bind {
 namespace {
@@ -17,6 +18,7 @@ Step cta_barrier(Warp& w, const Instruction& in, Mask active) {
   if (id > 15) return w.fault(in, "barrier-id", fmt::format("barrier {}: there are 0 to 15", id));
   CtaBarrier& barrier = w.cta->barriers[id];
   if (w.take_wake() == Wake::ready) {
+    if (w.race) w.launch->race->acquire(w, barrier.race);
     if (!is_reduction) return Step::next;
     for_lanes(active, [&](int lane) {
       if ((in.flags & 4) != 0) write_lane<U32>(w, in.op[0], lane, barrier.last_popc);
@@ -48,6 +50,7 @@ Step cta_barrier(Warp& w, const Instruction& in, Mask active) {
     barrier.any = barrier.any || yes != 0;
   }
   ++w.launch->progress;
+  if (w.race) w.launch->race->arrive(w, barrier.race, true);
   const std::uint64_t generation = barrier.generation;
   w.cta->check_barrier(barrier);
   if ((in.flags & 1) == 0) return Step::next;
@@ -56,8 +59,9 @@ Step cta_barrier(Warp& w, const Instruction& in, Mask active) {
 
 Step cluster_arrive(Warp& w, const Instruction& in, Mask active) {
   Step out{};
-  if (in.flags != 0 && !w.converged(kAllLanes, active, out)) return out;
+  if ((in.flags & 1) != 0 && !w.converged(kAllLanes, active, out)) return out;
   Cluster& cluster = *w.cta->cluster;
+  if (w.race) w.launch->race->arrive(w, cluster.race, (in.flags & 2) == 0);
   w.cluster_generation = cluster.generation;
   cluster.arrived += static_cast<U32>(std::popcount(active));
   ++w.launch->progress;
@@ -65,24 +69,57 @@ Step cluster_arrive(Warp& w, const Instruction& in, Mask active) {
   return Step::next;
 }
 Step cluster_wait(Warp& w, const Instruction& in, Mask active) {
-  if (w.take_wake() == Wake::ready) return Step::next;
+  const bool is_over = w.take_wake() == Wake::ready;
   Step out{};
-  if (in.flags != 0 && !w.converged(kAllLanes, active, out)) return out;
-  if (w.cta->cluster->generation != w.cluster_generation) return Step::next;
+  if (!is_over && (in.flags & 1) != 0 && !w.converged(kAllLanes, active, out)) return out;
+  if (is_over || w.cta->cluster->generation != w.cluster_generation) {
+    if (w.race) w.launch->race->acquire(w, w.cta->cluster->race);
+    return Step::next;
+  }
   w.keep(active);
   return w.block({Wait::Kind::cluster_barrier, 0, w.cluster_generation, 0});
 }
 
-Step no_effect(Warp&, const Instruction&, Mask) { return Step::next; }
-
-Step proxy_fence(Warp& w, const Instruction&, Mask) {
-  w.fence_time = ++w.launch->fence_clock;
+// Accesses happen one after another here, so a fence changes nothing but what the race detector knows.
+Step memory_fence(Warp& w, const Instruction&, Mask) {
+  if (w.race) w.launch->race->fence(w);
   return Step::next;
 }
 
-Step register_count(Warp& w, const Instruction&, Mask active) {
+Step mbarrier_init_fence(Warp& w, const Instruction& in, Mask active) {
+  w.init_fence_time = ++w.launch->fence_clock;
+  return memory_fence(w, in, active);
+}
+
+Step proxy_fence(Warp& w, const Instruction&, Mask) {
+  w.fence_time = w.init_fence_time = ++w.launch->fence_clock;
+  return Step::next;
+}
+
+// A dec gives the warp's registers to the CTA's pool; an inc waits until the pool has what it needs.
+// flags: 1 inc; number: the count.
+Step register_count(Warp& w, const Instruction& in, Mask active) {
+  w.take_wake();
   Step out{};
   if (!w.converged(kAllLanes, active, out)) return out;
+  const U32 before = w.max_registers;
+  const bool is_inc = (in.flags & 1) != 0;
+  if (before == 0) {
+    w.hazard(in, "setmaxnreg-unbounded", -1, 0, "the kernel states neither .maxnreg nor .maxntid or .reqntid",
+             "ptxas ignores setmaxnreg without a register cap: __launch_bounds__ is missing");
+    return Step::next;
+  }
+  if (is_inc ? in.number < before : in.number > before) {
+    w.hazard(in, "setmaxnreg-direction", -1, 0,
+             fmt::format("{} to {} registers; the warp has {}: undefined", is_inc ? "inc" : "dec", in.number, before),
+             "inc and dec are exchanged, or the count does not fit the launch bounds");
+    return Step::next;
+  }
+  const std::int64_t change = (std::int64_t{in.number} - before) * kLanes;
+  if (change > w.cta->free_registers) return w.block({Wait::Kind::registers, 0, static_cast<std::uint64_t>(change), 0});
+  w.cta->free_registers -= change;
+  w.max_registers = in.number;
+  ++w.launch->progress;
   return Step::next;
 }
 
@@ -99,13 +136,17 @@ Handler barrier(const Decoded& d) {
   return cta_barrier;
 }
 Handler cluster_barrier(const Decoded& d) {
-  d.in->flags = d.has("aligned") ? 1 : 0;
+  d.in->flags = static_cast<std::uint16_t>((d.has("aligned") ? 1 : 0) | (d.has("relaxed") ? 2 : 0));
   return d.has("arrive") ? cluster_arrive : cluster_wait;
 }
-Handler fence(const Decoded&) { return no_effect; }
+Handler fence(const Decoded& d) {
+  return d.form->mnemonic == "fence.mbarrier_init" ? mbarrier_init_fence : memory_fence;
+}
 Handler fence_proxy_async(const Decoded&) { return proxy_fence; }
 Handler setmaxnreg(const Decoded& d) {
   const std::int64_t count = d.in->op[0].value;
+  d.in->number = static_cast<U32>(count);
+  d.in->flags = d.has("inc") ? 1 : 0;
   return count >= 24 && count <= 256 && count % 8 == 0 ? register_count : nullptr;
 }
 

@@ -25,10 +25,12 @@ class BulkLoad final : public CopyOperation {
 
   void complete(Launch& launch) override {
     std::vector<std::byte> data(bytes);
+    aim(launch, *destinations[0], barrier);
     const bool ok = source_cta != nullptr ? read_shared(launch, *source_cta, source, data.data(), bytes)
                                           : read_global(launch, global, data.data(), bytes);
     if (!ok) return;
     for (Cta* cta : destinations) {
+      aim(launch, *cta, barrier);
       if (!write_shared(launch, *cta, shared, data.data(), bytes)) return;
       complete_bytes(launch, *cta, barrier, bytes, place_);
     }
@@ -45,7 +47,8 @@ class BulkWrite final : public CopyOperation {
 
   void complete(Launch& launch) override {
     --group->pending;
-    if (reduce.op != BulkReduce::Op::none) {
+    is_atomic_ = reduce.op != BulkReduce::Op::none;
+    if (is_atomic_) {
       std::vector<std::byte> old(data.size());
       if (!read_global(launch, global, old.data(), old.size())) return;
       reduce.apply(old.data(), data.data(), data.size());
@@ -103,6 +106,7 @@ Step load(Warp& w, const Instruction& in, Mask active) {
     operation->global = from;
     operation->shared = target.offset;
     operation->barrier = barrier.offset;
+    check_init_fence(w, in, lane, *barrier.cta, barrier.offset);
     if ((in.flags & 1) != 0) {
       Target source;
       if (!shared_target(w, in, Space::shared_cta, lane, from, operation->bytes, source)) return Step::fault;
@@ -148,6 +152,7 @@ Step store(Warp& w, const Instruction& in, Mask active) {
     ++group.reading;
     ++group.pending;
     operation->group = groups.open;
+    operation->join_group(w, groups);
     w.launch->async.push(std::move(operation), *w.launch);
   }
   return Step::next;
@@ -166,7 +171,13 @@ Step wait(Warp& w, const Instruction& in, Mask active) {
   for_lanes(active, [&](int lane) {
     over = w.async.bulk[static_cast<std::size_t>(lane)].at_most(allowed, in.flags != 0) && over;
   });
-  if (over) return Step::next;
+  if (over) {
+    if (w.race)
+      for_lanes(active, [&](int lane) {
+        w.launch->race->wait_group(w, w.async.bulk[static_cast<std::size_t>(lane)], allowed, in.flags != 0);
+      });
+    return Step::next;
+  }
   w.keep(active);
   return w.block({Wait::Kind::bulk_groups, in.flags, allowed, 0});
 }

@@ -23,6 +23,13 @@ class LaneCopies final : public CopyOperation {
   U32 size = 0;
   std::vector<Piece> pieces;
 
+  void belong(const Warp& w, U64 group) {
+    is_generic_ = true;
+    if (!race_) return;
+    race_->read_agent = race_->write_agent = w.race->copy_agent;
+    race_->read_clock = race_->write_clock = static_cast<U32>(group) + 1;
+  }
+
   void complete(Launch& launch) override {
     for (Piece& piece : pieces) {
       std::byte data[16] = {};
@@ -42,6 +49,8 @@ Step copy(Warp& w, const Instruction& in, Mask active) {
   operation->chain = &w.async.copy;  // in order, so that an mbarrier arrival comes after the copies before it
   const auto size = static_cast<U32>(in.op[2].value);
   operation->size = size;
+  if (w.race && w.race->copy_agent == 0) w.race->copy_agent = w.launch->race->make_agent(*w.cta, w.index, "cp.async");
+  operation->belong(w, w.async.copy[static_cast<std::size_t>(first_lane(active))].closed);
   for (Mask rest = active; rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
     const U64 to = lane_address(w, in.op[0], lane);
@@ -76,7 +85,12 @@ Step wait(Warp& w, const Instruction& in, Mask active) {
   bool over = true;
   for_lanes(active,
             [&](int lane) { over = w.async.copy[static_cast<std::size_t>(lane)].at_most(allowed, false) && over; });
-  if (over) return Step::next;
+  if (over) {
+    const U64 closed = w.async.copy[static_cast<std::size_t>(first_lane(active))].closed;
+    if (w.race && w.race->copy_agent != 0 && closed > allowed)
+      w.race->seen.raise(w.race->copy_agent, static_cast<U32>(closed - allowed));
+    return Step::next;
+  }
   w.keep(active);
   return w.block({Wait::Kind::copy_groups, 0, allowed, 0});
 }
@@ -86,10 +100,12 @@ class ArriveLater final : public AsyncOperation {
  public:
   Cta* cta = nullptr;
   U32 barrier = 0;
+  std::shared_ptr<RaceOperation> race;
   void complete(Launch& launch) override {
     Mbarrier* b = cta->find_mbarrier(barrier);
     if (b == nullptr || b->pending == 0) return;
     --b->pending;
+    if (race && b->race) b->race->pending.join(race->seen);
     settle(*b, launch);
   }
 };
@@ -110,6 +126,11 @@ Step arrive(Warp& w, const Instruction& in, Mask active) {
     operation->cta = target.cta;
     operation->barrier = target.offset;
     operation->chain = &w.async.copy;  // behind the warp's copies
+    if (w.race) {
+      operation->race = w.launch->race->issue(w, in, lane);
+      const U64 closed = w.async.copy[static_cast<std::size_t>(lane)].closed;
+      if (w.race->copy_agent != 0) operation->race->seen.raise(w.race->copy_agent, static_cast<U32>(closed) + 1);
+    }
     w.launch->async.push(std::move(operation), *w.launch);
   }
   return Step::next;

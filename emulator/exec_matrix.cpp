@@ -3,6 +3,7 @@
 #include "emulator/access.h"
 #include "emulator/bind.h"
 #include "emulator/math/fragments.h"
+#include "emulator/race.h"
 
 namespace tessera::emulator::bind {
 namespace {
@@ -28,6 +29,7 @@ bool find_rows(Warp& w, const Instruction& in, const Operand& address, int count
       return false;
     }
     if (!is_write && !shadow_has(row.shadow, 16, kReadable)) report_uninitialised(w, in, row, lane, at, 16);
+    if (w.race) w.launch->race->access(w, in, lane, row, 16, {is_write, false, false});
   }
   return true;
 }

@@ -4,6 +4,7 @@
 #include "emulator/access.h"
 #include "emulator/bind.h"
 #include "emulator/mbarrier.h"
+#include "emulator/race.h"
 
 namespace tessera::emulator {
 
@@ -84,6 +85,8 @@ Mbarrier* find(Warp& w, const Instruction& in, const Operand& op, int lane, Spac
   if (barrier == nullptr)
     w.fault_at(in, "mbarrier-not-initialised", lane, address, "no mbarrier.init was executed for this address",
                "init without a barrier or fence before its first use, or a wrong address");
+  else if (w.race)
+    w.launch->race->use(w, in, lane, *target.cta, *barrier);
   return barrier;
 }
 
@@ -99,7 +102,8 @@ Step init(Warp& w, const Instruction& in, Mask active) {
     if (count == 0 || count > kMaxTx)
       return w.fault_at(in, "mbarrier-count", lane, target.offset,
                         fmt::format("count {}: must be 1 to {}", count, kMaxTx));
-    *barrier = {target.offset, true, count, count, 0, 0};
+    *barrier = {target.offset, true, count, count, 0, 0, w.launch->fence_clock, w.index, nullptr};
+    if (w.race) w.launch->race->initialise(w, *target.cta, *barrier);
   }
   ++w.launch->progress;
   return Step::next;
@@ -119,7 +123,7 @@ Step invalidate(Warp& w, const Instruction& in, Mask active) {
   return Step::next;
 }
 
-// flags: 1 expect_tx, 2 drop.
+// flags: 1 expect_tx, 2 drop, 4 relaxed.
 Step arrive(Warp& w, const Instruction& in, Mask active) {
   for (Mask rest = active; rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
@@ -140,9 +144,11 @@ Step arrive(Warp& w, const Instruction& in, Mask active) {
       return w.fault_at(
           in, "mbarrier-over-arrival", lane, lane_address(w, in.op[1], lane),
           fmt::format("{} arrivals where {} of {} are pending", count, barrier->pending, barrier->expected),
-          "more threads arrive than the count given to mbarrier.init, or a consumer arrives twice");
+          "more threads arrive than the count given to mbarrier.init, a consumer arrives twice, or a producer is a "
+          "phase early");
     barrier->pending -= count;
     if ((in.flags & 2) != 0) barrier->expected -= count;
+    if (barrier->race) w.launch->race->arrive(w, barrier->race, (in.flags & 4) == 0);
     settle(*barrier, *w.launch);
     if (!in.op[0].is_sink) write_lane<U64>(w, in.op[0], lane, token);
   }
@@ -168,7 +174,28 @@ Step transaction(Warp& w, const Instruction& in, Mask active) {
   return Step::next;
 }
 
-// flags: 1 parity (else a token), 2 may suspend (try_wait). op: predicate, address, parity or token, time limit?.
+// What a warp's waits show: it should next wait for the phase after the one it saw last. When that phase and another
+// one are over before it asks, the parity misleads it.
+void check_phase(Warp& w, const Instruction& in, int lane, const Cta& owner, const Mbarrier& barrier, U64 parity) {
+  PhaseSeen* seen = nullptr;
+  for (PhaseSeen& known : w.phases_seen)
+    if (known.offset == barrier.offset && known.cta == &owner) seen = &known;
+  const bool is_over = (barrier.phase & 1) != parity;
+  if (seen == nullptr) {
+    w.phases_seen.push_back({&owner, barrier.offset, barrier.phase});
+    return;
+  }
+  const bool is_expected = (seen->next & 1) == parity;
+  if (is_expected && barrier.phase >= seen->next + 2)
+    w.hazard(in, "mbarrier-phase-missed", lane, lane_address(w, in.op[1], lane),
+             fmt::format("waits for phase {} (parity {}), but the barrier is in phase {}: {}", seen->next, parity,
+                         barrier.phase, is_over ? "a later phase of this parity passes for it" : "the wait goes on"),
+             "nothing makes the arriving side wait for this warp, so it may be two phases ahead");
+  seen->next = barrier.phase;
+}
+
+// flags: 1 parity (else a token), 2 may suspend (try_wait), 4 relaxed. op: predicate, address, parity or token, time
+// limit?.
 Step wait(Warp& w, const Instruction& in, Mask active) {
   Mask done = 0;
   const Mbarrier* waited = nullptr;
@@ -187,8 +214,10 @@ Step wait(Warp& w, const Instruction& in, Mask active) {
     } else {
       parity = read_lane<U64>(w, in.op[2], lane) >> 63;
     }
+    check_phase(w, in, lane, *target.cta, *barrier, parity);
     if ((barrier->phase & 1) != parity) {
       done |= Mask{1} << lane;
+      if (barrier->race && (in.flags & 4) == 0) w.launch->race->acquire(w, barrier->race);
     } else {
       is_one_barrier = is_one_barrier && (waited == nullptr || waited == barrier) && target.cta == w.cta;
       waited = barrier;
@@ -221,8 +250,8 @@ Handler mbarrier_inval(const Decoded& d) {
 }
 Handler mbarrier_arrive(const Decoded& d) {
   set_space(d);
-  d.in->flags =
-      static_cast<std::uint16_t>((d.has("expect_tx") ? 1 : 0) | (d.form->mnemonic == "mbarrier.arrive_drop" ? 2 : 0));
+  d.in->flags = static_cast<std::uint16_t>(
+      (d.has("expect_tx") ? 1 : 0) | (d.form->mnemonic == "mbarrier.arrive_drop" ? 2 : 0) | (d.has("relaxed") ? 4 : 0));
   if (d.has("expect_tx") && d.in->op[2].kind == Operand::Kind::none) return nullptr;
   return arrive;
 }
@@ -233,8 +262,8 @@ Handler mbarrier_tx(const Decoded& d) {
 }
 Handler mbarrier_wait(const Decoded& d) {
   set_space(d);
-  d.in->flags =
-      static_cast<std::uint16_t>((d.has("parity") ? 1 : 0) | (d.form->mnemonic == "mbarrier.try_wait" ? 2 : 0));
+  d.in->flags = static_cast<std::uint16_t>(
+      (d.has("parity") ? 1 : 0) | (d.form->mnemonic == "mbarrier.try_wait" ? 2 : 0) | (d.has("relaxed") ? 4 : 0));
   return wait;
 }
 Handler mbarrier_pending_count(const Decoded&) { return pending_count; }

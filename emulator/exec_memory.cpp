@@ -6,6 +6,7 @@
 
 #include "emulator/access.h"
 #include "emulator/bind.h"
+#include "emulator/race.h"
 
 namespace tessera::emulator::bind {
 namespace {
@@ -76,12 +77,37 @@ bool range_has(const Range& range, std::size_t bytes, std::uint8_t bits) {
   return true;
 }
 
+// Instruction::flags of loads and stores.
+constexpr std::uint16_t kStrong = 1;  // volatile, relaxed, acquire, release, mmio
+constexpr std::uint16_t kAcquire = 2;
+constexpr std::uint16_t kRelease = 4;
+
+// The race detector's share of an access.
+void follow(Warp& w, const Instruction& in, int lane, const Target& target, std::size_t bytes, bool is_write) {
+  if (target.shadow == nullptr) return;
+  w.launch->race->access(w, in, lane, target, bytes, {is_write, (in.flags & kStrong) != 0, false});
+  if ((in.flags & kStrong) != 0)
+    w.launch->race->order(w, target, {(in.flags & kAcquire) != 0, (in.flags & kRelease) != 0}, !is_write, is_write);
+}
+void follow_range(Warp& w, const Instruction& in, const Range& range, std::size_t bytes, bool is_write) {
+  if (range.is_dense && in.flags == 0) return follow(w, in, 0, range.first, kLanes * bytes, is_write);
+  for (int lane = 0; lane < kLanes; ++lane) {
+    Target target = range.first;
+    const std::uint32_t delta = range.delta[static_cast<std::size_t>(lane)];
+    target.data += delta;
+    target.offset += delta;
+    follow(w, in, lane, target, bytes, is_write);
+  }
+}
+
 template <class T, Space kSpace>
 bool load_range(Warp& w, const Instruction& in) {
   const Operand& to = in.op[0];
   Range range;
   if (to.kind == Operand::Kind::list || to.bytes != sizeof(T)) return false;
   if (!find_range<kSpace>(w, in.op[1], sizeof(T), range) || !range_has(range, sizeof(T), kReadable)) return false;
+  if (w.race) [[unlikely]]
+    follow_range(w, in, range, sizeof(T), false);
   T* d = w.reg<T>(to.offset);
   if (range.is_dense) {
     std::memcpy(d, range.first.data, kLanes * sizeof(T));
@@ -98,6 +124,8 @@ bool store_range(Warp& w, const Instruction& in) {
   Range range;
   if (from.kind == Operand::Kind::list || from.bytes != sizeof(T)) return false;
   if (!find_range<kSpace>(w, in.op[0], sizeof(T), range) || !range_has(range, sizeof(T), kAllocated)) return false;
+  if (w.race) [[unlikely]]
+    follow_range(w, in, range, sizeof(T), true);
   const T* s = w.reg<T>(from.offset);
   if (range.is_dense) {
     std::memcpy(range.first.data, s, kLanes * sizeof(T));
@@ -132,6 +160,8 @@ Step load(Warp& w, const Instruction& in, Mask active) {
         return report_outside(w, in, kSpace, lane, address, bytes, false);
       report_uninitialised(w, in, target, lane, address, bytes);
     }
+    if (w.race) [[unlikely]]
+      follow(w, in, lane, target, bytes, false);
     for (int i = 0; i < to.count; ++i) {
       T value;
       std::memcpy(&value, target.data + static_cast<std::size_t>(i) * sizeof(T), sizeof(T));
@@ -164,6 +194,8 @@ Step store(Warp& w, const Instruction& in, Mask active) {
       std::memcpy(target.data + static_cast<std::size_t>(i) * sizeof(T), &value, sizeof(T));
     }
     note_written(w, target, bytes);
+    if (w.race) [[unlikely]]
+      follow(w, in, lane, target, bytes, true);
   }
   return Step::next;
 }
@@ -190,6 +222,9 @@ Handler pick_space(Space space) {
 template <bool kLoad>
 Handler pick_type(const Decoded& d) {
   const Space space = space_of(d);
+  const bool is_strong = d.has("volatile") || d.has("relaxed") || d.has("acquire") || d.has("release") || d.has("mmio");
+  d.in->flags = static_cast<std::uint16_t>((is_strong ? kStrong : 0) | (d.has("acquire") ? kAcquire : 0) |
+                                           (d.has("release") ? kRelease : 0));
   const Operand& value = d.in->op[kLoad ? 0 : 1];
   const int count = value.kind == Operand::Kind::list ? value.count : 1;
   const int wanted = d.has("v2") ? 2 : d.has("v4") ? 4 : d.has("v8") ? 8 : 1;

@@ -48,6 +48,8 @@ class TensorLoad final : public CopyOperation {
   void complete(Launch& launch) override {
     const U64 fill = math::tile_fill_pattern(tile.tile);
     bool ok = true;
+    tile_ = static_cast<std::uint8_t>(1 + static_cast<unsigned>(tile.tile.swizzle));
+    if (destinations.size() == 1) aim(launch, *destinations[0].barrier_cta, barrier);
     // Swizzles act on the absolute address: every CTA's memory starts at the same one, ranks aside.
     tile.visit(kSharedBase + shared, [&](const math::TileChunk& chunk) {
       if (!ok) return;
@@ -58,9 +60,11 @@ class TensorLoad final : public CopyOperation {
         ok = read_global(launch, chunk.global, reinterpret_cast<std::byte*>(bytes),
                          static_cast<std::size_t>(chunk.valid_bytes));
       math::convert_loaded_chunk(tile.tile.type, bytes);
-      for (const Destination& to : destinations)
+      for (const Destination& to : destinations) {
+        if (destinations.size() > 1) aim(launch, *to.barrier_cta, barrier);
         ok = ok &&
              write_shared(launch, *to.cta, chunk.shared - kSharedBase, reinterpret_cast<const std::byte*>(bytes), 16);
+      }
     });
     if (!ok) return;
     for (const Destination& to : destinations) complete_bytes(launch, *to.barrier_cta, barrier, tile.credit(), place_);
@@ -83,9 +87,10 @@ class TensorWrite final : public CopyOperation {
 
   void complete(Launch& launch) override {
     --group->pending;
+    is_atomic_ = reduce.op != BulkReduce::Op::none;
     for (Piece& piece : pieces) {
       const auto bytes = static_cast<std::size_t>(piece.bytes);
-      if (reduce.op != BulkReduce::Op::none) {
+      if (is_atomic_) {
         std::array<std::byte, 16> old{};
         if (!read_global(launch, piece.global, old.data(), bytes)) return;
         reduce.apply(old.data(), piece.data.data(), bytes);
@@ -207,6 +212,7 @@ Step load(Warp& w, const Instruction& in, Mask active) {
     if (!shared_target(w, in, space_in(in), lane, barrier_address, 8, barrier)) return Step::fault;
     operation->shared = target.offset;
     operation->barrier = barrier.offset;
+    check_init_fence(w, in, lane, *barrier.cta, barrier.offset);
     const bool is_pair = (in.flags & 2) != 0;
     const Cluster& cluster = *w.cta->cluster;
     if ((in.flags & 4) == 0) {
@@ -254,6 +260,7 @@ Step store(Warp& w, const Instruction& in, Mask active) {
     ++group.reading;
     ++group.pending;
     operation->group = groups.open;
+    operation->join_group(w, groups);
     w.launch->async.push(std::move(operation), *w.launch);
   }
   return Step::next;

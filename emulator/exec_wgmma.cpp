@@ -1,214 +1,21 @@
 // PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions": wgmma.
 //
 // The four warps of a warpgroup issue an instruction one by one, as far apart as the schedule likes; when the fourth
-// has, the whole operation is queued, and the accumulators change when it completes. Operations of a warpgroup complete
-// in order. Sums are the tensor core's own (emulator/math/mma_path.h).
+// has, the whole operation is queued, and the accumulators change when it completes (wgmma_product.cpp). Operations of
+// a warpgroup complete in order. Sums are the tensor core's own (emulator/math/mma_path.h).
 #include <fmt/format.h>
 
-#include "emulator/async_memory.h"
 #include "emulator/bind.h"
-#include "emulator/math/fragments.h"
-#include "emulator/math/matrix_descriptor.h"
-#include "emulator/math/mma_tile.h"
+#include "emulator/lanes.h"
+#include "emulator/math/float_format.h"
 #include "emulator/wgmma.h"
 
-namespace tessera::emulator {
+namespace tessera::emulator::bind {
 namespace {
 
 using U32 = std::uint32_t;
 using U64 = std::uint64_t;
 using math::Format;
-
-/// What the opcode says, in Instruction::number and flags.
-struct Shape {
-  Format a = Format::f16;
-  Format b = Format::f16;
-  int n = 8;
-  int k = 16;
-  int bits = 16;  // of an element in memory and registers
-  bool f16_result = false;
-  bool a_in_registers = false;
-  math::Major a_major = math::Major::k;
-  math::Major b_major = math::Major::k;
-  bool negate_a = false;
-  bool negate_b = false;
-};
-
-// number: n | a << 12 | b << 16; flags: 1 f16 result, 2 A in registers, 4 A MN-major, 8 B MN-major, 16 -A, 32 -B.
-Shape shape_of(const Instruction& in) {
-  Shape s;
-  s.n = static_cast<int>(in.number & 0xFFF);
-  s.a = static_cast<Format>((in.number >> 12) & 15);
-  s.b = static_cast<Format>((in.number >> 16) & 15);
-  s.bits = s.a == Format::tf32 ? 32 : s.a == Format::f16 || s.a == Format::bf16 ? 16 : 8;
-  s.k = 256 / s.bits;
-  s.f16_result = (in.flags & 1) != 0;
-  s.a_in_registers = (in.flags & 2) != 0;
-  s.a_major = (in.flags & 4) != 0 ? math::Major::mn : math::Major::k;
-  s.b_major = (in.flags & 8) != 0 ? math::Major::mn : math::Major::k;
-  s.negate_a = (in.flags & 16) != 0;
-  s.negate_b = (in.flags & 32) != 0;
-  return s;
-}
-
-const math::MmaPath& path_of(const Shape& s) {
-  using namespace math::mma_paths;
-  if (s.bits == 32) return kHopperTf32;
-  if (s.bits == 16) return s.f16_result ? kHopperF16 : kHopperF32;
-  return s.f16_result ? kHopperFp8F16 : kHopperFp8;
-}
-
-/// The operation while it completes: operands decoded, product formed, accumulators written.
-class Product {
- public:
-  Product(WgmmaOperation& operation, Launch& launch)
-      : operation_(operation), launch_(launch), shape_(shape_of(*operation.in)), warp_(*operation.warps[0]) {}
-
-  void run() {
-    // Kept between operations: decoding fills them anew.
-    static thread_local math::MmaOperand a;
-    static thread_local math::MmaOperand b;
-    static thread_local std::vector<U32> d;
-    a.resize(64, shape_.k);
-    b.resize(shape_.n, shape_.k);
-    if (shape_.a_in_registers)
-      read_registers(a);
-    else if (!read_memory(operation_.a_descriptor, shape_.a, shape_.a_major, 64, shape_.negate_a, a))
-      return;
-    if (!read_memory(operation_.b_descriptor, shape_.b, shape_.b_major, shape_.n, shape_.negate_b, b)) return;
-    const int pitch = (shape_.n + 15) / 16 * 16;
-    d.assign(static_cast<std::size_t>(64 * pitch), 0);
-    if (operation_.accumulate) move_accumulators(d.data(), pitch, true);
-    math::mma_tile(path_of(shape_), a, b, d.data(), pitch);
-    move_accumulators(d.data(), pitch, false);
-  }
-
- private:
-  void report(const char* name, bool is_failure, U64 address, std::string message, std::string cause) const {
-    EmulatorFinding finding = warp_.finding(*operation_.in, name, -1);
-    finding.is_failure = is_failure;
-    finding.address = address;
-    finding.has_address = true;
-    finding.message = std::move(message);
-    finding.cause = std::move(cause);
-    launch_.findings.add(std::move(finding));
-  }
-
-  bool read_memory(U64 bits, Format format, math::Major major, int count, bool negate, math::MmaOperand& out) {
-    const math::DecodedDescriptor decoded = math::decode_descriptor(math::DescriptorKind::wgmma, bits);
-    if (decoded.issue == math::DescriptorIssue::reserved_bits)
-      report("descriptor-reserved-bits", false, bits,
-             fmt::format("descriptor 0x{:016x} has bits set that must be zero", bits),
-             "fields in bytes instead of 16-byte units, or shifted");
-    Cta& cta = *warp_.cta;
-    bool ok = true;
-    const auto run = major == math::Major::k ? math::MmaOperand::Run::along_k : math::MmaOperand::Run::along_index;
-    math::for_each_chunk(
-        decoded.descriptor, major, shape_.bits, count, shape_.k, [&](U32 address, int index, int k, int elements) {
-          if (!ok) return;
-          ok = check_chunk(cta, address, bits);
-          if (ok) out.decode(format, cta.shared.data() + (address - kSharedBase), elements, index, k, run, negate);
-        });
-    return ok;
-  }
-
-  bool check_chunk(Cta& cta, U32 address, U64 bits) {
-    const U32 offset = address - kSharedBase;
-    if (offset >= cta.shared_bytes || cta.shared_bytes - offset < 16) {
-      report("smem-out-of-bounds", true, address,
-             fmt::format("descriptor 0x{:016x} reaches offset {} of {} bytes", bits, static_cast<std::int32_t>(offset),
-                         cta.shared_bytes),
-             "LBO and SBO exchanged, or given in bytes or elements instead of 16-byte units");
-      return false;
-    }
-    if (!shadow_has(cta.shared_shadow.data() + offset, 16, kReadable))
-      report("smem-uninitialised", false, address,
-             fmt::format("descriptor 0x{:016x} reads 16 bytes that nobody has written", bits),
-             "LBO and SBO exchanged, a swizzle unlike the tensor map's, or a tile that was not waited for");
-    if (!is_fenced(cta, offset, warp_.fence_time))
-      report("missing-proxy-fence", false, address,
-             "wgmma reads shared memory that ordinary stores wrote, without fence.proxy.async between them",
-             "the writing threads must execute fence.proxy.async before the barrier that lets wgmma start");
-    return true;
-  }
-
-  // A from registers: 16 rows a warp.
-  void read_registers(math::MmaOperand& out) {
-    const Operand& list = operation_.in->op[1];
-    const int per = 32 / shape_.bits;
-    for (int thread = 0; thread < 128; ++thread) {
-      const Warp& warp = *operation_.warps[static_cast<std::size_t>(thread / 32)];
-      for (int r = 0; r < list.count; ++r) {
-        const U32 word = warp.reg<U32>(list.elements[r].offset)[thread % 32];
-        for (int e = 0; e < per; ++e) {
-          const math::Place place = math::wgmma_a(shape_.bits, thread, r, e);
-          const U32 code = shape_.bits == 32 ? word : (word >> (shape_.bits * e)) & ((1u << shape_.bits) - 1);
-          out.set(shape_.a, code, place.row, place.column, shape_.negate_a);
-        }
-      }
-    }
-  }
-
-  void move_accumulators(U32* d, int pitch, bool to_matrix) {
-    const Operand& list = operation_.in->op[0];
-    const int per = shape_.f16_result ? 2 : 1;
-    for (int w = 0; w < 4; ++w) {
-      const Warp& warp = *operation_.warps[static_cast<std::size_t>(w)];
-      for (int r = 0; r < list.count; ++r) {
-        U32* reg = warp.reg<U32>(list.elements[r].offset);
-        for (int lane = 0; lane < kLanes; ++lane) {
-          const math::Place place = math::wgmma_d(32 * w + lane, r * per);
-          U32* at = d + place.row * pitch + place.column;
-          if (!shape_.f16_result) {
-            if (to_matrix)
-              *at = reg[lane];
-            else
-              reg[lane] = *at;
-          } else if (to_matrix) {
-            at[0] = reg[lane] & 0xFFFF;
-            at[1] = reg[lane] >> 16;
-          } else {
-            reg[lane] = (at[0] & 0xFFFF) | at[1] << 16;
-          }
-        }
-      }
-    }
-  }
-
-  WgmmaOperation& operation_;
-  Launch& launch_;
-  Shape shape_;
-  Warp& warp_;
-};
-
-}  // namespace
-
-bool Warp::check_registers(const Instruction& in) {
-  if (in.form->mnemonic.substr(0, 5) == "wgmma") return true;
-  const auto is_in_flight = [&](const Operand& op) {
-    const bool is_register = op.kind == Operand::Kind::reg || op.kind == Operand::Kind::address;
-    return is_register && !op.is_immediate && async.in_flight_places[op.offset / 64];
-  };
-  bool touched = false;
-  for (int i = 0; i < in.num_operands && !touched; ++i) {
-    touched = is_in_flight(in.op[i]);
-    for (int j = 0; j < in.op[i].count && !touched; ++j) touched = is_in_flight(in.op[i].elements[j]);
-  }
-  if (!touched) return true;
-  fault(in, "wgmma-register-in-flight", "a register of a wgmma that was not waited for is read or written",
-        "wgmma.wait_group is missing, or leaves one group too many in flight");
-  return false;
-}
-
-void WgmmaOperation::complete(Launch& launch) {
-  Product(*this, launch).run();
-  for (std::size_t i = 0; i < 4; ++i) {
-    --groups[i]->pending;
-  }
-}
-
-namespace bind {
-namespace {
 
 bool check_warpgroup(Warp& w, const Instruction& in) {
   const std::size_t first = static_cast<std::size_t>(w.index) / 4 * 4;
@@ -282,6 +89,17 @@ Step issue(Warp& w, const Instruction& in, Mask active) {
   watch(w, in);
   ++w.async.wgmma_issued;
   operation.warps[member] = &w;
+  if (w.race) {
+    if (group.race_agent == 0) group.race_agent = w.launch->race->make_agent(*w.cta, w.index / 4 * 4, "wgmma");
+    const std::shared_ptr<RaceOperation> seen = w.launch->race->issue(w, in, 0);
+    seen->read_agent = group.race_agent;
+    seen->read_clock = static_cast<U32>(w.async.wgmma_groups) + 1;
+    operation.race[member] = seen;
+    if (operation.race_of_all)
+      operation.race_of_all->seen.meet(seen->seen);
+    else
+      operation.race_of_all = std::make_shared<RaceOperation>(*seen);
+  }
   ++w.async.wgmma.current().pending;
   operation.groups[member] = w.async.wgmma.open;
   if (++operation.joined == 4) {
@@ -315,6 +133,9 @@ Step wait(Warp& w, const Instruction& in, Mask active) {
   const auto allowed = static_cast<U64>(in.op[0].value);
   if (w.async.wgmma.at_most(allowed, false)) {
     release(w, allowed);
+    const U32 agent = w.cta->warpgroups[static_cast<std::size_t>(w.index) / 4].race_agent;
+    if (w.race && agent != 0 && w.async.wgmma_groups > allowed)
+      w.race->seen.raise(agent, static_cast<U32>(w.async.wgmma_groups - allowed));
     return Step::next;
   }
   return w.block({Wait::Kind::wgmma_groups, 0, allowed, 0});
@@ -386,5 +207,4 @@ Handler wgmma_fence(const Decoded&) { return fence_handler; }
 Handler wgmma_commit(const Decoded&) { return commit; }
 Handler wgmma_wait(const Decoded&) { return wait; }
 
-}  // namespace bind
-}  // namespace tessera::emulator
+}  // namespace tessera::emulator::bind

@@ -2,9 +2,24 @@
 
 #include <fmt/format.h>
 
+#include "emulator/program.h"
+
 namespace tessera::emulator {
 namespace {
 constexpr std::size_t kMaxFindings = 100;
+constexpr int kMaxCallers = 6;
+}  // namespace
+
+std::string Program::place_of(const Instruction& in) const {
+  if (in.source_line <= 0) return {};
+  std::string text = fmt::format("{}:{}", source_file(in.source_file), in.source_line);
+  int depth = 0;
+  for (int caller = in.caller; caller >= 0 && depth < kMaxCallers; ++depth) {
+    const syntax::Caller& at = module.callers[static_cast<std::size_t>(caller)];
+    text += fmt::format(" from {}:{}", source_file(at.file), at.line);
+    caller = at.parent;
+  }
+  return text;
 }
 
 std::string EmulatorFinding::to_string() const {
@@ -12,7 +27,7 @@ std::string EmulatorFinding::to_string() const {
   if (!entry.empty()) text += fmt::format(" in {}", entry);
   if (ptx_line > 0) text += fmt::format(", PTX line {}", ptx_line);
   if (!instruction.empty()) text += fmt::format(" ({})", instruction);
-  if (source_line > 0) text += fmt::format(", {}:{}", source_file, source_line);
+  if (!source_place.empty()) text += ", " + source_place;
   if (warp >= 0) text += fmt::format(", CTA ({}, {}, {}) warp {}", cta[0], cta[1], cta[2], warp);
   if (lane >= 0) text += fmt::format(" lane {}", lane);
   if (has_address) text += fmt::format(", address 0x{:x}", address);

@@ -20,6 +20,7 @@ struct EmulatorFinding {
   std::string instruction;  ///< the opcode
   std::string source_file;  ///< the template's place, when the PTX has line tables
   int source_line = 0;
+  std::string source_place;  ///< file and line, and where they were inlined
   std::array<std::uint32_t, 3> cta{};
   int warp = -1;
   int lane = -1;  ///< the first of the lanes concerned

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "emulator/race.h"
 #include "emulator/wgmma.h"
 
 namespace tessera::emulator {
@@ -103,7 +104,10 @@ bool Warp::exit_lanes(Mask active) {
   mask &= ~active;
   ++launch->progress;
   cta->cluster->live_threads -= static_cast<std::uint32_t>(std::popcount(active));
-  if (alive == 0) cta->warp_exited();
+  if (alive == 0) {
+    if (race) launch->race->exit_warp(*this);
+    cta->warp_exited();
+  }
   cta->cluster->check_barrier();
   return mask == 0;
 }
@@ -116,6 +120,7 @@ EmulatorFinding Warp::finding(const Instruction& in, const char* name, int lane)
   finding.instruction = std::string(in.opcode);
   finding.source_file = std::string(launch->program.source_file(in.source_file));
   finding.source_line = in.source_line;
+  finding.source_place = launch->program.place_of(in);
   finding.cta = cta->id;
   finding.warp = index;
   finding.lane = lane;
@@ -181,6 +186,7 @@ void Cta::check_barrier(CtaBarrier& barrier) {
   barrier.any = false;
   barrier.arrived = 0;
   barrier.expected = 0;
+  if (barrier.race) barrier.race->finish();
   ++barrier.generation;
 }
 
@@ -193,12 +199,14 @@ void Cta::warp_exited() {
 void Cluster::check_barrier() {
   if (arrived == 0 || arrived < live_threads) return;
   arrived = 0;
+  if (race) race->finish();
   ++generation;
 }
 
 void settle(Mbarrier& barrier, Launch& launch) {
   if (barrier.pending != 0 || barrier.tx != 0) return;
   ++barrier.phase;
+  if (barrier.race) barrier.race->finish();
   barrier.pending = barrier.expected;
   ++launch.progress;
 }

@@ -26,6 +26,10 @@ namespace tessera::emulator {
 class Cta;
 class Cluster;
 class Launch;
+class RaceDetector;
+struct RaceCta;
+struct RaceSync;
+struct RaceWarp;
 
 /// What a group of lanes waits for.
 struct Wait {
@@ -41,6 +45,7 @@ struct Wait {
     wgmma_issue,   ///< the warpgroup's other warps
     tensor_space,  ///< index: columns of Tensor Memory
     tensor_pair,   ///< generation: the peer CTA's alloc or dealloc of this number
+    registers,     ///< generation: setmaxnreg.inc needs so many
     dependency     ///< never over by itself; message in the deadlock report
   };
   Kind kind = Kind::none;
@@ -71,6 +76,7 @@ struct CtaBarrier {
   std::uint32_t last_popc = 0;  ///< of the generation that ended last
   bool last_all = true;
   bool last_any = false;
+  std::shared_ptr<RaceSync> race{};  ///< what its arrivals have seen; null without a race detector
 };
 
 /// PTX ISA, "mbarrier": the state machine as measured on H200.
@@ -81,6 +87,16 @@ struct Mbarrier {
   std::int64_t expected = 0;
   std::int64_t tx = 0;  ///< bytes announced minus bytes arrived
   std::uint64_t phase = 0;
+  std::uint64_t initialised_at = 0;  ///< Launch::fence_clock
+  int initialiser = 0;               ///< warp
+  std::shared_ptr<RaceSync> race{};
+};
+
+/// The phase of an mbarrier that a warp should wait for next, as far as its waits show.
+struct PhaseSeen {
+  const Cta* cta = nullptr;
+  std::uint32_t offset = 0;
+  std::uint64_t next = 0;
 };
 
 class Warp {
@@ -99,13 +115,17 @@ class Warp {
   std::vector<Group> parked;
   int index = 0;  ///< in the CTA
   std::uint64_t executed = 0;
-  std::uint64_t fence_time = 0;  ///< Launch::fence_clock after the last fence.proxy.async
+  std::uint64_t fence_time = 0;       ///< Launch::fence_clock after the last fence.proxy.async
+  std::uint64_t init_fence_time = 0;  ///< after the last fence.mbarrier_init or fence.proxy.async
   std::uint64_t cluster_generation = 0;
-  Mask carry = 0;                  ///< CC.CF, lane by lane
-  bool watches_registers = false;  ///< wgmmas are in flight: their registers must not be touched
-  bool wgmma_fenced = false;       ///< wgmma.fence since the last wait
+  Mask carry = 0;                   ///< CC.CF, lane by lane
+  bool watches_registers = false;   ///< wgmmas are in flight: their registers must not be touched
+  bool wgmma_fenced = false;        ///< wgmma.fence since the last wait
+  std::uint32_t max_registers = 0;  ///< of a thread, after setmaxnreg; 0: as compiled
   WarpAsync async;
   WarpTensor tensor;
+  std::vector<PhaseSeen> phases_seen;  ///< of the mbarriers that this warp waits on
+  std::shared_ptr<RaceWarp> race;      ///< null without a race detector
 
   template <class T>
   T* reg(std::uint32_t offset) const {
@@ -176,6 +196,9 @@ class Cta {
   std::uint32_t num_threads = 0;
   std::uint32_t live_warps = 0;
   std::unique_ptr<std::byte[]> register_storage;
+  std::int64_t free_registers = 0;         ///< given back by setmaxnreg.dec, not yet taken by inc
+  std::vector<std::uint8_t> tile_swizzle;  ///< per 16 bytes: 1 + the swizzle of the tensor copy that wrote them; 0
+  std::shared_ptr<RaceCta> race;           ///< null without a race detector
 
   std::uint32_t shared_address(std::uint32_t offset) const { return (rank << kRankShift) + kSharedBase + offset; }
   Mbarrier* find_mbarrier(std::uint32_t offset);
@@ -191,6 +214,7 @@ class Cluster {
   std::uint32_t arrived = 0;  ///< threads at the cluster barrier
   std::uint64_t generation = 0;
   std::uint32_t live_threads = 0;
+  std::shared_ptr<RaceSync> race;
   /// Ends the generation when every thread that has not exited is there.
   void check_barrier();
 };
@@ -212,6 +236,7 @@ struct LaunchOptions {
   std::uint64_t max_warp_instructions = std::uint64_t{1} << 40;
   double max_seconds = 0;  ///< 0: no limit
   int num_sms = 4;
+  bool detects_races = false;
 };
 
 struct LaunchShape {
@@ -246,8 +271,9 @@ class Launch {
   LaunchStatistics statistics;
   Random random;
   AsyncQueue async;
-  std::uint64_t time = 0;      ///< instructions executed so far, all warps
-  std::uint64_t progress = 1;  ///< counts what can end somebody's wait
+  std::unique_ptr<RaceDetector> race;  ///< null unless the options ask for it
+  std::uint64_t time = 0;              ///< instructions executed so far, all warps
+  std::uint64_t progress = 1;          ///< counts what can end somebody's wait
   double start_seconds = 0;
   std::uint64_t fence_clock = 1;   ///< counts fence.proxy.async
   std::uint64_t tmem_clock = 0;    ///< counts what happens to Tensor Memory

@@ -49,6 +49,11 @@ class GlobalMemory {
   /// Precondition for both: contains(address, 1).
   std::byte* data(std::uint64_t address) const noexcept { return data_ + (address - kGlobalBase); }
   std::uint8_t* shadow(std::uint64_t address) const noexcept { return shadow_ + (address - kGlobalBase); }
+  /// The address of a byte that data() gave; 0 for other memory.
+  std::uint64_t address_of(const std::byte* byte) const noexcept {
+    const auto offset = static_cast<std::uint64_t>(byte - data_);
+    return offset < capacity_ ? kGlobalBase + offset : 0;
+  }
 
   /// Every byte of the range belongs to live allocations.
   bool is_allocated(std::uint64_t address, std::uint64_t bytes) const noexcept;

@@ -109,11 +109,14 @@ Statement Parser::statement(Statement::Kind kind) const {
   s.place = place();
   s.file = loc_file_;
   s.line = loc_line_;
+  s.caller = loc_caller_;
   return s;
 }
 
 void Parser::parse_body(syntax::Function& function) {
   loc_file_ = loc_line_ = 0;
+  loc_caller_ = -1;
+  loc_callers_.clear();
   int depth = 0;
   do {
     if (is("{")) {
@@ -202,17 +205,33 @@ void Parser::parse_registers(syntax::Function& function) {
 void Parser::parse_loc() {
   loc_file_ = static_cast<int>(expect_integer("a file index"));
   loc_line_ = static_cast<int>(expect_integer("a line"));
-  expect_integer("a column");
+  const int column = static_cast<int>(expect_integer("a column"));
+  loc_caller_ = -1;
   while (accept(",")) {
     if (accept("function_name")) {
       expect_word("a label");
       parse_displacement();
     } else if (accept("inlined_at")) {
-      for (const char* what : {"a file index", "a line", "a column"}) expect_integer(what);
+      std::array<int, 3> at{};
+      at[0] = static_cast<int>(expect_integer("a file index"));
+      at[1] = static_cast<int>(expect_integer("a line"));
+      at[2] = static_cast<int>(expect_integer("a column"));
+      loc_caller_ = caller_at(at);
     } else {
       fail(peek(), "expected function_name or inlined_at");
     }
   }
+  loc_callers_[{loc_file_, loc_line_, column}] = loc_caller_;
+}
+
+// The compiler names the outer places first, so a place's own caller is known by the time it calls.
+int Parser::caller_at(const std::array<int, 3>& at) {
+  const auto known = loc_callers_.find(at);
+  const int parent = known == loc_callers_.end() ? -1 : known->second;
+  const auto [entry, is_new] =
+      known_callers_.try_emplace({at[0], at[1], at[2], parent}, static_cast<int>(module_.callers.size()));
+  if (is_new) module_.callers.push_back({at[0], at[1], parent});
+  return entry->second;
 }
 
 void Parser::parse_instruction(syntax::Function& function) {

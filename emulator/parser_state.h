@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,6 +60,7 @@ class Parser {
   void parse_directive(syntax::Function& function);
   void parse_registers(syntax::Function& function);
   void parse_loc();
+  int caller_at(const std::array<int, 3>& at);
   void parse_instruction(syntax::Function& function);
   syntax::Operand parse_operand(int depth);
   syntax::Operand parse_address();
@@ -72,6 +75,9 @@ class Parser {
   std::size_t at_ = 0;
   int loc_file_ = 0;
   int loc_line_ = 0;
+  int loc_caller_ = -1;
+  std::map<std::array<int, 3>, int> loc_callers_;    // of a place: file, line, column
+  std::map<std::array<int, 4>, int> known_callers_;  // file, line, column, parent -> Module::callers
 };
 
 }  // namespace tessera::emulator

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -65,6 +66,7 @@ struct Instruction {
   std::int32_t line = 0;     ///< in the PTX
   std::int32_t source_file = 0;
   std::int32_t source_line = 0;
+  std::int32_t caller = -1;  ///< index into syntax::Module::callers
   const Form* form = nullptr;
   std::string_view opcode;
 };
@@ -139,6 +141,14 @@ struct ParameterSlot {
   std::size_t bytes = 0;
 };
 
+/// A tuple with a register that nothing can have written, and the handler that this finding stands before.
+struct UndefinedRead {
+  int operand = 0;
+  int element = 0;
+  Handler handler = nullptr;
+  bool is_accumulator = false;  ///< of wgmma: read unless scale-d is false
+};
+
 /// One kernel.
 struct Entry {
   std::string name;
@@ -152,8 +162,11 @@ struct Entry {
   std::uint32_t dynamic_smem_offset = 0;  ///< where `.extern .shared` arrays start, from the first byte
   std::uint32_t local_bytes = 0;          ///< of one thread
   std::uint32_t max_threads = 0;          ///< .maxntid or .reqntid; 0: not stated
+  std::uint32_t max_registers = 0;        ///< .maxnreg; 0: not stated
+  std::uint32_t min_ctas_per_sm = 0;      ///< .minnctapersm; 0: not stated
   std::array<std::uint32_t, 3> required_cluster{0, 0, 0};
-  std::deque<std::vector<Operand>> operand_lists;  ///< what Instruction::op and Operand::elements point into
+  std::map<std::uint32_t, UndefinedRead> undefined_reads;  ///< by pc
+  std::deque<std::vector<Operand>> operand_lists;          ///< what Instruction::op and Operand::elements point into
 };
 
 /// A variable of the module in global or constant memory; the device places it before resolving.
@@ -170,6 +183,9 @@ struct Program {
   std::deque<Entry> entries;
   std::vector<ModuleVariable> variables;
 
+  /// "ptx/mbarrier.cuh:40 from fmha/ring.cuh:57": the template's place of an instruction and where it was inlined; ""
+  /// without line tables.
+  std::string place_of(const Instruction& in) const;
   /// The template's file of an instruction, "" without one.
   std::string_view source_file(int index) const {
     for (const syntax::SourceFile& file : module.files)

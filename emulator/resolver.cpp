@@ -141,6 +141,7 @@ void EntryResolver::resolve_instruction(const syntax::Statement& statement) {
   in.line = statement.place.line;
   in.source_file = statement.file;
   in.source_line = statement.line;
+  in.caller = statement.caller;
   in.opcode = syntax.opcode;
   place_ = statement.place;
   Decoded decoded;
@@ -180,6 +181,8 @@ void EntryResolver::run() {
   entry_.name = std::string(function_.name);
   const auto threads = [](const syntax::Dimensions& d) { return d.x * d.y * d.z; };
   entry_.max_threads = threads(function_.required_threads.x != 0 ? function_.required_threads : function_.max_threads);
+  entry_.max_registers = function_.max_registers;
+  entry_.min_ctas_per_sm = function_.min_ctas_per_sm;
   if (function_.required_cluster.x != 0)
     entry_.required_cluster = {function_.required_cluster.x, function_.required_cluster.y,
                                function_.required_cluster.z};
@@ -232,6 +235,7 @@ void EntryResolver::run() {
   last.form = decoded.form;
   last.opcode = "exit";
   last.run = decoded.form->bind(decoded);
+  find_undefined_reads(entry_, registers_.size());
   assign_registers(entry_, registers_);
 }
 

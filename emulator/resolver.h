@@ -22,4 +22,7 @@ struct VirtualRegister {
 };
 void assign_registers(Entry& entry, std::vector<VirtualRegister>& registers);
 
+/// Fills Entry::undefined_reads and puts the report before those handlers; operands still hold virtual registers.
+void find_undefined_reads(Entry& entry, std::size_t num_registers);
+
 }  // namespace tessera::emulator

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "emulator/race.h"
 #include "emulator/tensor_core.h"
 #include "emulator/wgmma.h"
 
@@ -17,6 +18,15 @@ namespace {
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Registers that a thread is launched with: .maxnreg, or what the launch bounds leave it; 0: nothing is stated. A CTA's
+// warps share what setmaxnreg moves (PTX ISA, "setmaxnreg").
+std::uint32_t launch_registers(const Entry& entry) {
+  if (entry.max_registers != 0) return entry.max_registers;
+  if (entry.max_threads == 0) return 0;
+  const std::uint32_t threads = entry.max_threads * std::max<std::uint32_t>(1, entry.min_ctas_per_sm);
+  return std::min<std::uint32_t>(256, 65536 / std::max<std::uint32_t>(threads, 1) / 8 * 8);
 }
 
 std::uint64_t product(const std::array<std::uint32_t, 3>& v) { return std::uint64_t{v[0]} * v[1] * v[2]; }
@@ -31,7 +41,9 @@ Launch::Launch(const Program& program_, const Entry& entry_, GlobalMemory& memor
       shape(shape_),
       options(options_),
       parameters(std::move(parameters_)),
-      random(options_.seed * 0x9E3779B97F4A7C15 + static_cast<std::uint64_t>(options_.schedule)) {}
+      random(options_.seed * 0x9E3779B97F4A7C15 + static_cast<std::uint64_t>(options_.schedule)) {
+  if (options.detects_races) race = std::make_unique<RaceDetector>(*this);
+}
 
 Launch::~Launch() = default;
 
@@ -91,6 +103,7 @@ bool Scheduler::admit_cluster() {
   const auto& c = launch_.shape.cluster;
   const std::array<std::uint32_t, 3> first = launch_.first_cta(launch_.next_cluster++);
   auto cluster = std::make_unique<Cluster>();
+  if (launch_.race) launch_.race->start_cluster(*cluster);
   for (std::uint32_t rank = 0; rank < size; ++rank) {
     cluster->ctas.push_back(make_cta());
     const std::array<std::uint32_t, 3> id{first[0] + rank % c[0], first[1] + rank / c[0] % c[1],
@@ -123,9 +136,11 @@ void Scheduler::start_cta(Cta& cta, Cluster& cluster, std::uint32_t rank, std::a
   cta.shared.assign(cta.shared_bytes, std::byte{0xFF});
   cta.shared_shadow.assign(cta.shared_bytes, kAllocated);
   cta.written_at.assign(cta.shared_bytes / 16 + 1, 0);
+  cta.tile_swizzle.assign(cta.shared_bytes / 16 + 1, 0);
   cta.local.assign(std::size_t{num_warps} * kLanes * entry.local_bytes, std::byte{0xFF});
   cta.local_shadow.assign(cta.local.size(), kAllocated);
   cta.barriers = {};
+  cta.free_registers = 0;
   cta.mbarriers.clear();
   if (cta.tensor_memory) cta.tensor_memory->reset();
   cta.saw_no_cluster_left = false;
@@ -140,6 +155,7 @@ void Scheduler::start_cta(Cta& cta, Cluster& cluster, std::uint32_t rank, std::a
     start_warp(cta.warps[i], cta, static_cast<int>(i));
     warps_.push_back(&cta.warps[i]);
   }
+  if (launch_.race) launch_.race->start_cta(cta);
 }
 
 void Scheduler::start_warp(Warp& warp, Cta& cta, int index) {
@@ -151,6 +167,7 @@ void Scheduler::start_warp(Warp& warp, Cta& cta, int index) {
   warp.launch = &launch_;
   warp.code = entry.code.data();
   warp.index = index;
+  warp.max_registers = launch_registers(entry);
   const std::uint32_t lanes =
       std::min<std::uint32_t>(kLanes, cta.num_threads - static_cast<std::uint32_t>(index) * kLanes);
   warp.alive = warp.started = lanes == kLanes ? kAllLanes : (Mask{1} << lanes) - 1;
@@ -266,6 +283,8 @@ bool Scheduler::is_over(const Warp& warp, const Group& group) const {
       const auto& peer = warp.cta->cluster->ctas[warp.cta->rank ^ 1]->tensor_memory;
       return peer && peer->pair_operations >= wait.generation;
     }
+    case Wait::Kind::registers:
+      return warp.cta->free_registers >= static_cast<std::int64_t>(wait.generation);
     case Wait::Kind::wgmma_issue:
     case Wait::Kind::dependency:
       return false;

@@ -47,7 +47,7 @@ none has, so at most kernels or `tests/emulator` have executed it.
 | D * 2^-scale-input-d of tcgen05.mma | rounded to nearest where it becomes subnormal: not documented |
 | tcgen05.st with .unpack::16b | the upper half of each word becomes zero: not documented |
 | tcgen05.dealloc of a pair | blocks under lazy and adversarial, does not under fair and eager: PTX allows both |
-| setmaxnreg | checked for its range; the pool of registers is not modelled |
+| setmaxnreg | the CTA's pool of registers is what the launch bounds or .maxnreg state |
 | clock, globaltimer | count executed instructions |
 
 )";

@@ -80,6 +80,7 @@ struct Statement {
   Place place;
   int file = 0;  ///< the source place that .loc gave: file index and line; 0: none
   int line = 0;
+  int caller = -1;  ///< index into Module::callers: where the function of that place was inlined
   Instruction instruction;
   std::string_view label;
   Register reg;
@@ -110,6 +111,13 @@ struct SourceFile {
   std::string_view path;
 };
 
+/// A place that another function was inlined at.
+struct Caller {
+  int file = 0;
+  int line = 0;
+  int parent = -1;  ///< where this place's own function was inlined
+};
+
 struct Module {
   std::shared_ptr<const std::string> text;  ///< everything points into it
   std::string file;                         ///< for messages
@@ -120,6 +128,7 @@ struct Module {
   std::vector<Variable> variables;
   std::vector<Function> functions;
   std::vector<SourceFile> files;
+  std::vector<Caller> callers;
 };
 
 }  // namespace tessera::emulator::syntax

@@ -6,6 +6,7 @@
 
 #include "emulator/async.h"
 #include "emulator/machine.h"
+#include "emulator/race.h"
 
 namespace tessera::emulator {
 
@@ -17,6 +18,9 @@ struct WgmmaOperation : AsyncOperation {
   std::uint64_t a_descriptor = 0;
   std::uint64_t b_descriptor = 0;
   bool accumulate = false;
+  /// What each warp had seen when it issued its part. A warp reads its own 16 rows of A and all of B.
+  std::array<std::shared_ptr<RaceOperation>, 4> race;
+  std::shared_ptr<RaceOperation> race_of_all;  ///< what all four had seen
   void complete(Launch& launch) override;
 };
 

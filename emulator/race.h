@@ -1,0 +1,182 @@
+// The race detector: accesses to shared and global memory that nothing orders.
+//
+// Two accesses to one byte race when at least one writes, not both are atomic (or volatile, relaxed, ...), and neither
+// happens before the other. Happens-before is what the PTX memory model gives: program order of a warp; arrivals and
+// waits of CTA, cluster and memory barriers; release and acquire, also through fences; the start of an asynchronous
+// operation by its thread, and its completion on an mbarrier or in a group that somebody waits for. It does not depend
+// on who happened to be first in this run, so most races show under every schedule.
+//
+// What is deliberately lenient, so that a report is a real one:
+//  - the lanes of a warp are one agent: races between them are not seen;
+//  - scopes are not looked at: a .cta release orders for everybody;
+//  - a fence covers all that its warp has seen, also what a barrier after it passes on;
+//  - each 16 bytes remember at most six accesses.
+// Whether an order also holds between the generic and the asynchronous proxy is another check (missing-proxy-fence).
+#pragma once
+
+#include <array>
+#include <memory>
+#include <set>
+#include <unordered_map>
+
+#include "emulator/access.h"
+#include "emulator/vector_clock.h"
+
+namespace tessera::emulator {
+
+/// Two bits each: how an access and its order are.
+struct AccessKind {
+  bool is_write = false;
+  bool is_atomic = false;  ///< atom, red, and strong loads and stores: they do not race with each other
+  bool is_async = false;
+};
+
+/// An access that 16 bytes remember.
+struct RaceRecord {
+  Agent agent = 0;
+  std::uint32_t clock = 0;
+  std::uint32_t pc = 0;
+  std::uint16_t bytes = 0;  ///< mask
+  std::uint8_t lane = 0;
+  std::uint8_t kind = 0;  ///< kWrite...
+};
+inline constexpr std::uint8_t kRaceWrite = 1;
+inline constexpr std::uint8_t kRaceAtomic = 2;
+inline constexpr std::uint8_t kRaceAsync = 4;
+
+struct RaceCell {
+  static constexpr int kRecords = 6;
+  std::array<RaceRecord, kRecords> records{};
+};
+
+/// What a barrier or a flag in memory passes on.
+struct RaceSync {
+  VectorClock pending;         ///< of the open phase
+  VectorClock pending_fenced;  ///< what its arrivals had fenced
+  VectorClock done;            ///< of the phases that are over
+  VectorClock done_fenced;
+  Agent agent = 0;  ///< mbarrier: copies that complete on it
+  Agent initialiser = 0;
+  std::uint32_t initialised = 0;  ///< the initialiser's clock
+  std::uint32_t initialised_pc = 0;
+
+  void finish() {
+    done.join(pending);
+    done_fenced.join(pending_fenced);
+  }
+};
+
+struct RaceWarp {
+  Agent agent = 0;
+  std::uint32_t clock = 1;
+  VectorClock seen;
+  VectorClock fenced;    ///< what the last fence covered: relaxed stores and arrivals pass it on
+  VectorClock relaxed;   ///< what relaxed loads have met: the next fence takes it
+  Agent copy_agent = 0;  ///< cp.async
+  std::uint32_t copies = 1;
+};
+
+struct RaceCta {
+  std::vector<RaceCell> cells;  ///< 16 bytes of shared memory each
+  std::vector<Agent> warps;
+  struct Remote {
+    Agent agent = 0;
+    std::uint32_t clock = 0;
+    EmulatorFinding place;
+  };
+  std::vector<Remote> remote;  ///< last accesses of other CTAs of the cluster
+  VectorClock exited;          ///< what its warps had seen when they left
+};
+
+/// An asynchronous operation: what its issuer had seen, and under which agents it reads and writes.
+struct RaceOperation {
+  VectorClock seen;
+  Agent issuer = 0;
+  std::uint32_t issued = 0;
+  Agent read_agent = 0;
+  std::uint32_t read_clock = 0;
+  Agent write_agent = 0;
+  std::uint32_t write_clock = 0;
+  std::uint32_t pc = 0;
+  std::uint8_t lane = 0;
+};
+
+/// Orders of strong accesses.
+struct MemoryOrder {
+  bool acquires = false;
+  bool releases = false;
+};
+
+class RaceDetector {
+ public:
+  explicit RaceDetector(Launch& launch) : launch_(launch) {}
+
+  void start_cluster(Cluster& cluster);
+  void start_cta(Cta& cta);
+  void exit_warp(Warp& warp);
+
+  // Accesses of the running instruction.
+  void access(const Warp& warp, const Instruction& in, int lane, const Target& target, std::size_t bytes,
+              AccessKind kind);
+  void order(Warp& warp, const Target& target, MemoryOrder order, bool reads, bool writes);
+  void fence(Warp& warp);
+
+  // Barriers. A barrier's RaceSync is made at its first use.
+  void arrive(Warp& warp, std::shared_ptr<RaceSync>& sync, bool is_release);
+  void acquire(Warp& warp, const std::shared_ptr<RaceSync>& sync);
+  void initialise(Warp& warp, Cta& owner, Mbarrier& barrier);
+  /// The barrier's initialisation must happen before its use.
+  void use(Warp& warp, const Instruction& in, int lane, Cta& owner, const Mbarrier& barrier);
+
+  // Asynchronous operations.
+  std::shared_ptr<RaceOperation> issue(const Warp& warp, const Instruction& in, int lane);
+  /// The operation completes on this barrier's open phase.
+  void complete_on(RaceOperation& operation, Cta& owner, Mbarrier& barrier);
+  /// It belongs to the open group of this list.
+  void join_group(RaceOperation& operation, const Warp& warp, GroupList& groups);
+  void wait_group(Warp& warp, const GroupList& groups, std::uint64_t allowed, bool only_reading);
+  void async_access(const RaceOperation& operation, const EmulatorFinding& place, Cta* cta, std::uint64_t address,
+                    std::size_t bytes, bool is_write, bool is_atomic = false);
+  Agent make_agent(const Cta& cta, int warp, const char* what);
+
+ private:
+  struct AgentInfo {
+    std::array<std::uint32_t, 3> cta{};
+    int warp = -1;
+    const char* what = nullptr;  ///< nullptr: the warp itself
+  };
+  struct Accessor {
+    const VectorClock* seen;
+    const EmulatorFinding* place;  ///< null: made from warp and in
+    const Warp* warp;
+    const Instruction* in;
+  };
+  void touch_range(RaceCell* cells, std::uint64_t address, std::size_t bytes, RaceRecord record,
+                   const Accessor& accessor, std::uint64_t shown_address, bool is_shared);
+  void touch_global(std::uint64_t address, std::size_t bytes, const RaceRecord& record, const Accessor& accessor);
+  void touch(RaceCell& cell, const RaceRecord& record, const Accessor& accessor, std::uint64_t address, bool is_shared);
+  void report(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor, std::uint64_t address,
+              bool is_shared);
+  void check_peer(Cta& target, const Accessor& accessor, Agent agent, std::uint32_t clock, std::uint64_t address,
+                  int lane);
+  void report_exit(EmulatorFinding finding);
+  EmulatorFinding finding_of(const Accessor& accessor, const char* name, int lane, std::uint64_t address) const;
+  std::string describe(const RaceRecord& record) const;
+  const AgentInfo& info(Agent agent) const;
+  static VectorClock clock_of(const Cta& cta);
+  static void publish(RaceWarp& warp) { warp.seen.raise(warp.agent, ++warp.clock); }
+
+  Launch& launch_;
+  std::vector<std::vector<AgentInfo>> agents_{1};  // [cluster][index]
+  std::unordered_map<const Cluster*, std::uint32_t> clusters_;
+  struct Page {
+    std::array<RaceCell, 256> cells{};  // 4 KB of global memory
+  };
+  std::unordered_map<std::uint64_t, std::unique_ptr<Page>> pages_;
+  std::uint64_t last_page_number_ = ~std::uint64_t{0};
+  Page* last_page_ = nullptr;
+  std::unordered_map<std::uint64_t, std::unique_ptr<RaceSync>> flags_;  // by address; shared: CTA and offset
+  std::set<std::array<std::uint32_t, 3>> reported_;                     // both places, what
+};
+
+}  // namespace tessera::emulator

@@ -1,0 +1,203 @@
+// Who touched which bytes, and what two accesses that nothing orders look like in words.
+#include <fmt/format.h>
+
+#include <bit>
+
+#include "emulator/race.h"
+
+namespace tessera::emulator {
+namespace {
+
+bool is_write(const RaceRecord& r) { return (r.kind & kRaceWrite) != 0; }
+bool is_async(const RaceRecord& r) { return (r.kind & kRaceAsync) != 0; }
+
+std::uint8_t kind_bits(AccessKind kind) {
+  return static_cast<std::uint8_t>((kind.is_write ? kRaceWrite : 0) | (kind.is_atomic ? kRaceAtomic : 0) |
+                                   (kind.is_async ? kRaceAsync : 0));
+}
+
+}  // namespace
+
+void RaceDetector::access(const Warp& warp, const Instruction& in, int lane, const Target& target, std::size_t bytes,
+                          AccessKind kind) {
+  RaceWarp& state = *warp.race;
+  if (state.agent == 0) return;
+  RaceRecord record;
+  record.agent = state.agent;
+  record.clock = state.clock;
+  record.pc = warp.pc;
+  record.lane = static_cast<std::uint8_t>(lane);
+  record.kind = kind_bits(kind);
+  const Accessor accessor{&state.seen, nullptr, &warp, &in};
+  if (target.cta != nullptr) {
+    const std::uint64_t shown = target.cta->shared_address(target.offset);
+    if (target.cta != warp.cta) check_peer(*target.cta, accessor, state.agent, state.clock, shown, lane);
+    touch_range(target.cta->race->cells.data(), target.offset, bytes, record, accessor, shown, true);
+    return;
+  }
+  const std::uint64_t address = launch_.memory.address_of(target.data);
+  if (address != 0) touch_global(address, bytes, record, accessor);
+}
+
+void RaceDetector::async_access(const RaceOperation& operation, const EmulatorFinding& place, Cta* cta,
+                                std::uint64_t address, std::size_t bytes, bool is_write_access, bool is_atomic) {
+  RaceRecord record;
+  record.agent = is_write_access ? operation.write_agent : operation.read_agent;
+  if (record.agent == 0) return;
+  record.clock = is_write_access ? operation.write_clock : operation.read_clock;
+  record.pc = operation.pc;
+  record.lane = operation.lane;
+  record.kind = kind_bits({is_write_access, is_atomic, true});
+  const Accessor accessor{&operation.seen, &place, nullptr, nullptr};
+  if (cta == nullptr) {
+    touch_global(address, bytes, record, accessor);
+    return;
+  }
+  const std::uint64_t shown = cta->shared_address(static_cast<std::uint32_t>(address));
+  if (place.cta != cta->id) check_peer(*cta, accessor, operation.issuer, operation.issued, shown, operation.lane);
+  touch_range(cta->race->cells.data(), address, bytes, record, accessor, shown, true);
+}
+
+void RaceDetector::touch_global(std::uint64_t address, std::size_t bytes, const RaceRecord& record,
+                                const Accessor& accessor) {
+  while (bytes > 0) {
+    const std::uint64_t page = address >> 12;
+    const std::size_t part = std::min<std::size_t>(bytes, 4096 - (address & 4095));
+    if (page != last_page_number_) {
+      std::unique_ptr<Page>& slot = pages_[page];
+      if (!slot) slot = std::make_unique<Page>();
+      last_page_ = slot.get();
+      last_page_number_ = page;
+    }
+    touch_range(last_page_->cells.data(), address & 4095, part, record, accessor, address, false);
+    address += part;
+    bytes -= part;
+  }
+}
+
+void RaceDetector::touch_range(RaceCell* cells, std::uint64_t address, std::size_t bytes, RaceRecord record,
+                               const Accessor& accessor, std::uint64_t shown_address, bool is_shared) {
+  const std::uint64_t first = address / 16;
+  const std::uint64_t last = (address + bytes - 1) / 16;
+  for (std::uint64_t cell = first; cell <= last; ++cell) {
+    std::uint32_t mask = 0xFFFF;
+    if (cell == first) mask &= 0xFFFFu << (address % 16);
+    if (cell == last) mask &= 0xFFFFu >> (15 - (address + bytes - 1) % 16);
+    record.bytes = static_cast<std::uint16_t>(mask);
+    touch(cells[cell], record, accessor, shown_address - address % 16 + (cell - first) * 16, is_shared);
+  }
+}
+
+// Records that the new access makes needless are dropped: whoever comes later and is ordered after the new access is
+// ordered after them too.
+void RaceDetector::touch(RaceCell& cell, const RaceRecord& now, const Accessor& accessor, std::uint64_t address,
+                         bool is_shared) {
+  RaceRecord* free = nullptr;
+  RaceRecord* read = nullptr;
+  for (RaceRecord& before : cell.records) {
+    if (before.agent == 0) {
+      if (free == nullptr) free = &before;
+      continue;
+    }
+    if (before.agent == now.agent && before.clock == now.clock) {
+      if (before.kind != now.kind) continue;
+      before.bytes |= now.bytes;
+      return;
+    }
+    const bool is_ordered =
+        (before.agent == now.agent && !is_async(now)) || before.clock <= accessor.seen->at(before.agent);
+    const bool conflicts = (is_write(before) || is_write(now)) && !(before.kind & now.kind & kRaceAtomic) &&
+                           (before.bytes & now.bytes) != 0;
+    if (conflicts && !is_ordered) {
+      report(before, now, accessor,
+             address + static_cast<unsigned>(std::countr_zero(static_cast<unsigned>(before.bytes & now.bytes))),
+             is_shared);
+      before.agent = 0;  // once is enough
+      if (free == nullptr) free = &before;
+    } else if (is_ordered && (before.bytes & ~now.bytes) == 0 && (is_write(now) || !is_write(before))) {
+      before.agent = 0;
+      if (free == nullptr) free = &before;
+    } else if (!is_write(before)) {
+      read = &before;
+    }
+  }
+  if (free == nullptr) free = read != nullptr ? read : &cell.records[now.pc % RaceCell::kRecords];
+  *free = now;
+}
+
+std::string RaceDetector::describe(const RaceRecord& record) const {
+  const Instruction& in = launch_.entry.code[record.pc];
+  const AgentInfo& who = info(record.agent);
+  std::string text =
+      fmt::format("{} by {} of CTA ({}, {}, {}) warp {} lane {}, PTX line {} ({})", is_write(record) ? "write" : "read",
+                  is_async(record) ? "an asynchronous operation" : "a thread", who.cta[0], who.cta[1], who.cta[2],
+                  who.warp, record.lane, in.line, in.opcode);
+  const std::string source = launch_.program.place_of(in);
+  if (!source.empty()) text += ", " + source;
+  return text;
+}
+
+EmulatorFinding RaceDetector::finding_of(const Accessor& accessor, const char* name, int lane,
+                                         std::uint64_t address) const {
+  EmulatorFinding finding =
+      accessor.place != nullptr ? *accessor.place : accessor.warp->finding(*accessor.in, "", lane);
+  finding.name = name;
+  finding.is_failure = false;
+  finding.address = address;
+  finding.has_address = true;
+  return finding;
+}
+
+void RaceDetector::report(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor,
+                          std::uint64_t address, bool is_shared) {
+  const std::uint32_t what = static_cast<std::uint32_t>(before.kind) << 8 | now.kind;
+  if (!reported_.insert({before.pc, now.pc, what}).second) return;
+  const char* name = is_shared ? "smem-race" : "global-race";
+  const char* cause = is_shared ? "a barrier between the two is missing, or does not include both warps"
+                                : "CTAs of one grid run in any order: give each its own memory, or order them by "
+                                  "release and acquire";
+  if (is_async(before) && is_write(before) && !is_write(now)) {
+    name = "async-write-not-waited-for";
+    cause = "the wait for the copy's mbarrier or group is missing, waits for another phase, or for another barrier";
+  } else if (is_async(now) && is_write(now) && (is_async(before) || !is_write(before))) {
+    name = "overwritten-before-release";
+    cause =
+        "the copy starts before the readers have arrived on the slot's empty barrier, or they arrive before they are "
+        "done";
+  } else if (is_async(before) && !is_write(before)) {
+    name = "async-read-not-waited-for";
+    cause = "the wait for the store's or the wgmma's group is missing before its source is written again";
+  } else if (is_async(now) && !is_write(now)) {
+    name = "async-read-too-early";
+    cause = "the barrier between the writing threads and the one that starts the operation is missing";
+  }
+  EmulatorFinding finding = finding_of(accessor, name, now.lane, address);
+  finding.message =
+      fmt::format("{}, and nothing orders it after the {}", is_write(now) ? "write" : "read", describe(before));
+  finding.cause = cause;
+  launch_.findings.add(std::move(finding));
+}
+
+// Another CTA of the cluster: it must have started, and must not exit before the access.
+void RaceDetector::check_peer(Cta& target, const Accessor& accessor, Agent agent, std::uint32_t clock,
+                              std::uint64_t address, int lane) {
+  RaceCta& peer = *target.race;
+  const bool has_started =
+      std::any_of(peer.warps.begin(), peer.warps.end(), [&](Agent warp) { return accessor.seen->at(warp) > 0; });
+  if (!has_started) {
+    EmulatorFinding finding = finding_of(accessor, "cluster-peer-not-started", lane, address);
+    finding.message = "another CTA's shared memory is accessed, and nothing says that the CTA has started";
+    finding.cause = "a cluster barrier before the first access to a peer is missing";
+    launch_.findings.add(std::move(finding));
+  }
+  if (target.live_warps == 0) return report_exit(finding_of(accessor, "", lane, address));
+  for (RaceCta::Remote& remote : peer.remote) {
+    if (remote.agent != agent) continue;
+    remote.clock = clock;
+    remote.place = finding_of(accessor, "", lane, address);
+    return;
+  }
+  peer.remote.push_back({agent, clock, finding_of(accessor, "", lane, address)});
+}
+
+}  // namespace tessera::emulator

@@ -1,0 +1,78 @@
+// Vector clocks: how far into every agent's history something has seen.
+//
+// An agent is whatever accesses memory in an order of its own: a warp; the copies that complete on one mbarrier (their
+// clock is its phase); the bulk copies or the wgmmas of one issuer (their clock is the commit group). Agents are
+// numbered cluster by cluster, so a clock is a short dense array for its own cluster and, where clusters talk through
+// global memory, a list for the others.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace tessera::emulator {
+
+/// Cluster number << kAgentBits | index in the cluster; 0: nobody.
+using Agent = std::uint32_t;
+inline constexpr int kAgentBits = 12;
+inline constexpr std::uint32_t kMaxAgents = 1u << kAgentBits;
+
+class VectorClock {
+ public:
+  VectorClock() = default;
+  explicit VectorClock(std::uint32_t cluster) : cluster_(cluster) {}
+
+  std::uint32_t at(Agent agent) const {
+    if (agent >> kAgentBits == cluster_) {
+      const std::uint32_t index = agent & (kMaxAgents - 1);
+      return index < own_.size() ? own_[index] : 0;
+    }
+    const auto it = find(agent);
+    return it != foreign_.end() && it->first == agent ? it->second : 0;
+  }
+  /// at(agent) becomes at least `clock`.
+  void raise(Agent agent, std::uint32_t clock) {
+    if (agent >> kAgentBits == cluster_) {
+      const std::uint32_t index = agent & (kMaxAgents - 1);
+      if (index >= own_.size()) own_.resize(index + 1, 0);
+      own_[index] = std::max(own_[index], clock);
+      return;
+    }
+    const auto it = find(agent);
+    if (it != foreign_.end() && it->first == agent)
+      foreign_[static_cast<std::size_t>(it - foreign_.begin())].second = std::max(it->second, clock);
+    else
+      foreign_.insert(it, {agent, clock});
+  }
+  /// Has seen all that `other` has.
+  void join(const VectorClock& other) {
+    if (cluster_ == other.cluster_) {
+      if (own_.size() < other.own_.size()) own_.resize(other.own_.size(), 0);
+      for (std::size_t i = 0; i < other.own_.size(); ++i) own_[i] = std::max(own_[i], other.own_[i]);
+    } else {
+      for (std::size_t i = 0; i < other.own_.size(); ++i)
+        if (other.own_[i] != 0) raise(other.cluster_ << kAgentBits | static_cast<Agent>(i), other.own_[i]);
+    }
+    for (const auto& [agent, clock] : other.foreign_) raise(agent, clock);
+  }
+
+  /// Has seen what both have.
+  void meet(const VectorClock& other) {
+    for (std::size_t i = 0; i < own_.size(); ++i)
+      own_[i] = std::min(own_[i], other.at(cluster_ << kAgentBits | static_cast<Agent>(i)));
+    for (auto& [agent, clock] : foreign_) clock = std::min(clock, other.at(agent));
+  }
+
+ private:
+  std::vector<std::pair<Agent, std::uint32_t>>::const_iterator find(Agent agent) const {
+    return std::lower_bound(foreign_.begin(), foreign_.end(), agent,
+                            [](const auto& entry, Agent wanted) { return entry.first < wanted; });
+  }
+
+  std::uint32_t cluster_ = 0;  // clusters count from 1: a clock of no cluster keeps a list only
+  std::vector<std::uint32_t> own_;
+  std::vector<std::pair<Agent, std::uint32_t>> foreign_;  // sorted
+};
+
+}  // namespace tessera::emulator

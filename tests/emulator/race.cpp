@@ -1,0 +1,159 @@
+// The race detector: what orders two accesses, each by a kernel that has the order and one that lacks it.
+#include "emulator/race.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <set>
+
+#include "emulator/device.h"
+
+namespace tessera::emulator {
+namespace {
+
+// Two warps; w is the warp's number, i the lane's. smem holds data at 0, barriers at 512 and 520.
+std::string entry(const std::string& body) {
+  return fmt::format(
+      ".version 9.0\n.target sm_90a\n.address_size 64\n"
+      ".visible .entry test(.param .u64 buffer)\n{{\n.reg .pred first, second, p, q, lane0;\n.reg .b32 r<16>, w, i, "
+      "at;\n"
+      ".reg .b64 d<8>, to;\n.shared .align 128 .b8 smem[1024];\nld.param.u64 d0, [buffer];\nmov.u32 r0, %tid.x;\n"
+      "shr.u32 w, r0, 5;\nand.b32 i, r0, 31;\nsetp.eq.u32 first, w, 0;\nsetp.eq.u32 second, w, 1;\n"
+      "setp.eq.u32 lane0, i, 0;\nshl.b32 r1, i, 2;\nmov.u32 at, smem;\nadd.u32 at, at, r1;\ncvt.u64.u32 d1, r1;\n"
+      "add.u64 to, d0, d1;\nsetp.eq.u32 p, r0, 0;\n{}\nret;\n}}\n",
+      body);
+}
+
+// The names of all findings, under every schedule; "" for none.
+std::string names(const std::string& body, std::uint32_t threads = 64, std::uint32_t ctas = 1,
+                  std::uint32_t cluster = 1) {
+  std::set<std::string> found;
+  for (const Schedule schedule : {Schedule::fair, Schedule::eager, Schedule::lazy, Schedule::adversarial}) {
+    DeviceOptions options;
+    options.schedule = schedule;
+    options.detects_races = true;
+    options.max_warp_instructions = 200000;
+    EmulatedDevice device(options);
+    const auto image = device.load_ptx(entry(body), "race.ptx");
+    DevicePointer buffer = device.allocate(1024);
+    device.set_bytes(buffer, 0, 1024);
+    void* parameters[] = {&buffer};
+    LaunchRequest request;
+    request.entry = image->entry("test");
+    request.block = {threads, 1, 1};
+    request.grid = {ctas, 1, 1};
+    request.cluster = {cluster, 1, 1};
+    request.parameters = parameters;
+    device.launch(request, {});
+    for (const EmulatorFinding& finding : device.take_findings()) found.insert(finding.name);
+  }
+  std::string text;
+  for (const std::string& name : found) text += (text.empty() ? "" : " ") + name;
+  return text;
+}
+
+const std::string kWrite = "@first st.shared.b32 [at], i;\n";
+const std::string kRead = "@second ld.shared.b32 r2, [at];\n";
+const std::string kInit =
+    "@p mbarrier.init.shared.b64 [smem+512], 1;\nfence.mbarrier_init.release.cluster;\nbar.sync 0;\n";
+const std::string kClear = "@first st.shared.b32 [at], 0;\nbar.sync 0;\n";
+
+TEST_CASE("barriers of a CTA") {
+  CHECK(names(kClear + kWrite + "bar.sync 0;\n" + kRead).empty());
+  CHECK(names(kClear + kWrite + kRead) == "smem-race");
+  CHECK(names(kClear + kRead + kWrite) == "smem-race");
+  CHECK(names(kClear + kRead + "bar.sync 0;\n" + kWrite).empty());
+  CHECK(names(kClear + kWrite + "@first bar.arrive 1, 64;\n@second bar.sync 1, 64;\n" + kRead).empty());
+  // The other direction: who only arrives learns nothing.
+  CHECK(names(kClear + "@second bar.arrive 1, 64;\n" + kRead + "@first bar.sync 1, 64;\n" + kWrite) == "smem-race");
+  // Lanes of one warp are one agent.
+  CHECK(names("st.shared.b32 [at], i;\nld.shared.b32 r2, [smem];", 32).empty());
+}
+
+TEST_CASE("mbarriers") {
+  const std::string wait =
+      "@!second bra DONE;\nWAIT: mbarrier.try_wait.parity.shared.b64 q, [smem+512], 0;\n@!q bra WAIT;\n";
+  const std::string arrive = "@p mbarrier.arrive.shared.b64 _, [smem+512];\n";
+  CHECK(names(kClear + kInit + kWrite + arrive + wait + kRead + "DONE:").empty());
+  CHECK(names(kClear + kInit + arrive + kWrite + wait + kRead + "DONE:") == "smem-race");
+  const std::string relaxed = "@p mbarrier.arrive.relaxed.cta.shared.b64 _, [smem+512];\n";
+  CHECK(names(kClear + kInit + kWrite + relaxed + wait + kRead + "DONE:") == "smem-race");
+  CHECK(names(kClear + kInit + kWrite + "fence.acq_rel.cta;\n" + relaxed + wait + kRead + "DONE:").empty());
+}
+
+TEST_CASE("flags in memory") {
+  const std::string data = "@first st.global.b32 [to], i;\n";
+  const std::string use = "ld.global.b32 r2, [to];\nDONE:";
+  const auto hand_over = [&](const std::string& fence, const std::string& store, const std::string& load) {
+    return names(data + "bar.warp.sync 0xffffffff;\n" + fence + "@p " + store +
+                 " [d0+512], 1;\n@!second bra DONE;\nWAIT: " + load +
+                 " r3, [d0+512];\nsetp.eq.u32 q, r3, 0;\n@q bra WAIT;\n" + fence + use);
+  };
+  CHECK(hand_over("", "st.release.gpu.global.b32", "ld.acquire.gpu.global.b32").empty());
+  CHECK(hand_over("", "st.relaxed.gpu.global.b32", "ld.relaxed.gpu.global.b32") == "global-race");
+  CHECK(hand_over("fence.acq_rel.gpu;\n", "st.relaxed.gpu.global.b32", "ld.relaxed.gpu.global.b32").empty());
+  CHECK(hand_over("fence.acq_rel.gpu;\n", "st.volatile.global.b32", "ld.volatile.global.b32").empty());
+  // Weak accesses are no flags.
+  CHECK(hand_over("fence.acq_rel.gpu;\n", "st.global.b32", "ld.volatile.global.b32").find("global-race") !=
+        std::string::npos);
+  CHECK(names("red.global.add.u32 [d0], 1;").empty());
+  CHECK(names("@first red.global.add.u32 [d0], 1;\n@second ld.global.b32 r2, [d0];") == "global-race");
+}
+
+TEST_CASE("CTAs of a grid") {
+  CHECK(names("st.global.b32 [to], i;", 32, 2) == "global-race");
+  CHECK(names("ld.global.b32 r2, [to];", 32, 2).empty());
+  // Different bytes of one granule.
+  CHECK(names("mov.u32 r3, %ctaid.x;\ncvt.u64.u32 d2, r3;\nadd.u64 d2, d2, d0;\n@p st.global.u8 [d2], r3;", 32, 4)
+            .empty());
+}
+
+TEST_CASE("asynchronous copies") {
+  const std::string copy = "@first cp.async.ca.shared.global [at], [to], 4;\n@first cp.async.commit_group;\n";
+  CHECK(names(copy + "@first cp.async.wait_group 0;\nbar.sync 0;\n" + kRead).empty());
+  CHECK(names(kClear + copy + "bar.sync 0;\n" + kRead).find("async-write-not-waited-for") != std::string::npos);
+  const std::string store =
+      "fence.proxy.async.shared::cta;\nbar.sync 0;\n@p cp.async.bulk.global.shared::cta.bulk_group [d0], [smem], 128;\n"
+      "@p cp.async.bulk.commit_group;\n";
+  const std::string end = "@p cp.async.bulk.wait_group 0;";
+  CHECK(names(kWrite + store + "@p cp.async.bulk.wait_group.read 0;\nbar.sync 0;\n" + kWrite + end).empty());
+  CHECK(names(kWrite + store + "bar.sync 0;\n" + kWrite + end).find("async-read-not-waited-for") != std::string::npos);
+}
+
+TEST_CASE("clusters") {
+  const std::string peer =
+      "mapa.shared::cluster.u32 r4, at, 1;\nmov.u32 r5, %cluster_ctarank;\nsetp.eq.u32 q, r5, 0;\n";
+  const std::string sync = "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n";
+  const std::string write = "@q st.shared::cluster.b32 [r4], i;\n";
+  CHECK(names(peer + sync + write + sync, 32, 2, 2).empty());
+  CHECK(names(peer + write + sync, 32, 2, 2) == "cluster-peer-not-started");
+  CHECK(names(peer + sync + write, 32, 2, 2).find("cluster-peer-may-exit") != std::string::npos);
+  const std::string relaxed =
+      "fence.acq_rel.cluster;\nbarrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;\n";
+  CHECK(names(peer + relaxed + write + sync, 32, 2, 2).empty());
+}
+
+TEST_CASE("vector clocks") {
+  const Agent a = 1u << kAgentBits | 1;
+  const Agent b = 1u << kAgentBits | 2;
+  const Agent other = 2u << kAgentBits | 1;
+  VectorClock x(1);
+  VectorClock y(2);
+  x.raise(a, 3);
+  y.raise(other, 5);
+  y.raise(b, 2);
+  x.join(y);
+  CHECK(x.at(a) == 3);
+  CHECK(x.at(b) == 2);
+  CHECK(x.at(other) == 5);
+  VectorClock z = x;
+  z.raise(a, 7);
+  z.meet(x);
+  CHECK(z.at(a) == 3);
+  z.meet(VectorClock(1));
+  CHECK(z.at(a) == 0);
+  CHECK(z.at(other) == 0);
+}
+
+}  // namespace
+}  // namespace tessera::emulator
