@@ -19,7 +19,14 @@ class Commit final : public CopyOperation {
 
   bool is_ready() const override { return progress->completed >= wanted; }
   void complete(Launch& launch) override {
-    for (Cta* cta : destinations) complete_arrival(launch, *cta, barrier, place_);
+    for (Cta* cta : destinations) {
+      Mbarrier* found = cta->find_mbarrier(barrier);
+      if (race_ && found != nullptr && found->race) {
+        found->race->pending.join(race_->seen);
+        found->race->pending.raise(progress->race_agent, static_cast<U32>(wanted));
+      }
+      complete_arrival(launch, *cta, barrier, place_);
+    }
   }
 };
 

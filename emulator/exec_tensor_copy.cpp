@@ -49,7 +49,7 @@ class TensorCopy final : public TensorOperation {
     for (int row = 0; row < g.rows; ++row) {
       for (int word = 0; word < g.words; word += 4) {
         const U32 from = math::chunk_address(d, math::Major::k, static_cast<U32>(row), static_cast<U32>(word / 4), 0);
-        if (!check_operand_chunk(place_, launch, cta, from, descriptor_, issuer_fence_)) return false;
+        if (!check_operand_chunk(place_, launch, cta, from, descriptor_, issuer_fence_, race_.get())) return false;
         for (int i = 0; i < g.copies; ++i) {
           const int lane = shape_ == Shape::r4x256b ? tmem_lane(address_) + 32 * row
                                                     : math::tmem_copy(static_cast<TmemCopy>(shape_), row, word, i).lane;

@@ -126,6 +126,12 @@ TensorOperation::TensorOperation(Warp& warp, const Instruction& in, int lane, in
   chain = even->tensor_memory.get();
   warp.tensor.progress_of(lane).issued++;
   progress_ = warp.tensor.progress[static_cast<std::size_t>(lane)];
+  if (race_) {
+    if (progress_->race_agent == 0)
+      progress_->race_agent = warp.launch->race->make_agent(*warp.cta, warp.index, "tensor core");
+    race_->read_agent = progress_->race_agent;
+    race_->read_clock = static_cast<std::uint32_t>(progress_->issued);
+  }
 }
 
 TensorOperation::~TensorOperation() = default;

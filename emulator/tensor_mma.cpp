@@ -69,7 +69,7 @@ int TensorMma::d_columns() const {
 }
 
 bool check_operand_chunk(const EmulatorFinding& place, Launch& launch, Cta& cta, U32 address, U64 descriptor,
-                         U64 issuer_fence) {
+                         U64 issuer_fence, const RaceOperation* race) {
   const auto report = [&](const char* name, bool is_failure, std::string message, const char* cause) {
     EmulatorFinding finding = place;
     finding.name = name;
@@ -97,6 +97,14 @@ bool check_operand_chunk(const EmulatorFinding& place, Launch& launch, Cta& cta,
     report("missing-proxy-fence", false,
            "the tensor core reads shared memory that ordinary stores wrote, without fence.proxy.async between them",
            "the writing threads must execute fence.proxy.async before the barrier that lets the instruction start");
+  if (race != nullptr) launch.race->async_access(*race, place, &cta, offset, 16, false);
+  const math::Swizzle swizzle = math::decode_descriptor(math::DescriptorKind::tcgen05, descriptor).descriptor.swizzle;
+  const unsigned written = cta.tile_swizzle[offset / 16];
+  if (written != 0 && written != 1 + static_cast<unsigned>(swizzle))
+    report("descriptor-swizzle", false,
+           fmt::format("descriptor 0x{:016x} reads with layout code {} what a tensor map with swizzle {} wrote",
+                       descriptor, descriptor >> 61, written - 1),
+           "layout codes (bits 61-63): 0 none, 1 and 2 128B, 4 64B, 6 32B; the tensor map says something else");
   return true;
 }
 
@@ -126,7 +134,7 @@ bool MmaOperation::read_matrix(Launch& launch, Cta& cta, U64 bits, math::Major m
   bool ok = true;
   math::for_each_chunk(d, major, mma_.element_bits(), count, mma_.shape.k,
                        [&](U32 address, int index, int k, int elements) {
-                         ok = ok && check_operand_chunk(place_, launch, cta, address, bits, issuer_fence_);
+                         ok = ok && check_operand_chunk(place_, launch, cta, address, bits, issuer_fence_, race_.get());
                          if (ok) read(cta.shared.data() + (address - kSharedBase), elements, first + index, k);
                        });
   return ok;

@@ -115,6 +115,7 @@ class TensorMemory {
 struct TensorProgress {
   std::uint64_t issued = 0;
   std::uint64_t completed = 0;
+  std::uint32_t race_agent = 0;  ///< race detector: who reads shared memory for this thread
 };
 
 /// What a warp has to remember of its tcgen05 instructions.
