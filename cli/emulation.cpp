@@ -41,6 +41,7 @@ void EmulatorFlags::add_to(FlagSet& flags) {
   flags.group("Emulator");
   flags.text("--schedule", "WORD", schedule,
              "who runs when: fair (default), eager, lazy, adversarial, or all of them, one after the other");
+  flags.toggle("--races", detects_races, "report accesses that nothing orders; up to four times slower");
   flags.number("--max-instructions", "N", max_instructions, 1,
                "stop a launch after this many warp instructions (default: 2^40)");
   flags.number("--max-seconds", "N", max_seconds, 0, "stop a launch after this time (default: 600); 0: never");
@@ -67,6 +68,7 @@ std::unique_ptr<emulator::EmulatedDevice> EmulatorFlags::open(const std::string&
   options.schedule = schedules().front();
   options.max_warp_instructions = static_cast<std::uint64_t>(max_instructions);
   options.max_seconds = static_cast<double>(max_seconds);
+  options.detects_races = detects_races;
   return std::make_unique<emulator::EmulatedDevice>(options);
 }
 
@@ -79,6 +81,7 @@ OrderedJson finding_json(const emulator::EmulatorFinding& finding) {
   if (finding.source_line > 0) {
     json["source_file"] = finding.source_file;
     json["source_line"] = finding.source_line;
+    json["source_place"] = finding.source_place;
   }
   if (finding.warp >= 0) {
     json["cta"] = finding.cta;
@@ -96,8 +99,7 @@ bool merge_findings(std::vector<emulator::EmulatorFinding>& all, std::vector<emu
     has_failure = has_failure || finding.is_failure;
     const auto known = std::find_if(all.begin(), all.end(), [&](const emulator::EmulatorFinding& seen) {
       const bool is_same_place =
-          finding.source_line > 0 ? seen.source_line == finding.source_line && seen.source_file == finding.source_file
-                                  : seen.ptx_line == finding.ptx_line;
+          finding.source_line > 0 ? seen.source_place == finding.source_place : seen.ptx_line == finding.ptx_line;
       return seen.name == finding.name && seen.entry == finding.entry && is_same_place;
     });
     if (known == all.end())

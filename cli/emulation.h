@@ -16,6 +16,7 @@ struct EmulatorFlags {
   std::string schedule = "fair";
   std::int64_t max_instructions = std::int64_t{1} << 40;
   std::int64_t max_seconds = 600;  ///< of one launch; 0: no limit
+  bool detects_races = false;
 
   void add_to(FlagSet& flags);
   /// What --schedule asks for, all four in the order of the manual page for `all`. Throws Error{usage}.
