@@ -49,9 +49,10 @@ class RunFmha final : public RunOperator {
                                                   const std::vector<std::int64_t>& sizes,
                                                   const RunFlags& flags) const override {
     const auto size = [&](const char* name) { return launch.evaluate(Expression::parse(name), sizes); };
-    const reference::FmhaSizes s{size("batch"),    size("heads_q"),  size("heads_kv"),
-                                 size("seqlen_q"), size("seqlen_k"), std::get<fmha::Config>(plan.config).head_dim};
-    const DType dtype = std::get<fmha::Config>(plan.config).dtype;
+    const fmha::Config& config = std::get<fmha::Config>(plan.config);
+    const reference::FmhaSizes s{size("batch"),    size("heads_q"), size("heads_kv"), size("seqlen_q"),
+                                 size("seqlen_k"), config.head_dim, config.head_dim_v};
+    const DType dtype = config.dtype;
     const auto seed = static_cast<std::uint64_t>(flags.seed);
     reference::FmhaTensors made =
         flags.inputs == "integer"

@@ -19,8 +19,10 @@ void visit_fields(const copy2d::Config& config, Visit&& visit) {
 
 template <class Visit>
 void visit_fields(const fmha::Config& config, Visit&& visit) {
-  const auto& [head_dim, tile_m, tile_n, stages, q_stages, swizzle, mma_kind, dtype, mask, output, ping_pong] = config;
+  const auto& [head_dim, head_dim_v, tile_m, tile_n, stages, q_stages, swizzle, mma_kind, dtype, mask, output,
+               ping_pong, cta_pair] = config;
   visit("head_dim", head_dim);
+  visit("head_dim_v", head_dim_v);
   visit("tile_m", tile_m);
   visit("tile_n", tile_n);
   visit("stages", stages);
@@ -31,6 +33,7 @@ void visit_fields(const fmha::Config& config, Visit&& visit) {
   visit("mask", mask);
   visit("output", output);
   visit("ping_pong", ping_pong);
+  visit("cta_pair", cta_pair);
 }
 
 }  // namespace tessera

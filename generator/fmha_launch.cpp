@@ -21,17 +21,18 @@ constexpr std::int64_t kMaxHeads = 1 << 16;
 constexpr std::int64_t kMaxStride = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxSms = 1 << 16;
 
-// q, k, v and o: whose heads and length they have.
+// q, k, v and o: whose heads and length they have, and which head_dim.
 struct Tensor {
   const char* name;
   const char* heads;
   const char* seqlen;
   bool is_output;
+  int Config::*head_dim;
 };
-constexpr Tensor kTensors[] = {{"q", "heads_q", "seqlen_q", false},
-                               {"k", "heads_kv", "seqlen_k", false},
-                               {"v", "heads_kv", "seqlen_k", false},
-                               {"o", "heads_q", "seqlen_q", true}};
+constexpr Tensor kTensors[] = {{"q", "heads_q", "seqlen_q", false, &Config::head_dim},
+                               {"k", "heads_kv", "seqlen_k", false, &Config::head_dim},
+                               {"v", "heads_kv", "seqlen_k", false, &Config::head_dim_v},
+                               {"o", "heads_q", "seqlen_q", true, &Config::head_dim_v}};
 
 void add_sizes(const Config& c, LaunchPlan& launch) {
   const auto size = [&](std::string name, std::int64_t min, std::int64_t max, std::optional<Expression> value,
@@ -46,14 +47,15 @@ void add_sizes(const Config& c, LaunchPlan& launch) {
   for (const Tensor& t : kTensors) {
     // What is written must not overlap: a stride of 0 is for inputs only.
     const std::int64_t min = t.is_output ? 1 : 0;
+    const int head_dim = c.*t.head_dim;
     const auto help = [&](const char* what) {
       return fmt::format("elements of {} from one {} to the next", t.name, what);
     };
-    size(fmt::format("{}_stride_head", t.name), min, kMaxStride, Expression(c.head_dim), help("head"));
-    size(fmt::format("{}_stride_seqlen", t.name), min, kMaxStride, expression("{} * {}", t.heads, c.head_dim),
+    size(fmt::format("{}_stride_head", t.name), min, kMaxStride, Expression(head_dim), help("head"));
+    size(fmt::format("{}_stride_seqlen", t.name), min, kMaxStride, expression("{} * {}", t.heads, head_dim),
          help("row"));
     size(fmt::format("{}_stride_batch", t.name), min, kMaxStride,
-         expression("max({}, 1) * {} * {}", t.seqlen, t.heads, c.head_dim), help("sequence"));
+         expression("max({}, 1) * {} * {}", t.seqlen, t.heads, head_dim), help("sequence"));
   }
   size("num_sms", 1, kMaxSms, {}, "multiprocessors of the device: filled in by the launcher");
 }
@@ -63,14 +65,18 @@ void add_tensor(const Config& c, const Tensor& t, LaunchPlan& launch) {
   const DType dtype = is_f32 ? DType::f32 : c.dtype;
   const int bytes = dtype_bytes(dtype);
   const int span = is_f32 ? fmha::o_span_elements(c) : fmha::span_elements(c);
-  const fmha::TmaBox box = t.is_output ? fmha::o_box(c) : t.name[0] == 'q' ? fmha::q_box(c) : fmha::kv_box(c);
+  const int head_dim = c.*t.head_dim;
+  const fmha::TmaBox box = t.is_output        ? fmha::o_box(c)
+                           : t.name[0] == 'q' ? fmha::q_box(c)
+                           : t.name[0] == 'k' ? fmha::k_box(c)
+                                              : fmha::v_box(c);
 
   TensorMapRecipe map;
   map.name = t.name;
   map.buffer = t.name;
   map.type = tensor_map_type(dtype);
   map.swizzle = tensor_map_swizzle(c.swizzle);
-  map.dims = {Expression(span), expression("max({}, 1)", t.seqlen), Expression(c.head_dim / span),
+  map.dims = {Expression(span), expression("max({}, 1)", t.seqlen), Expression(head_dim / span),
               Expression::parse(t.heads), expression("max(batch, 1)")};
   map.strides_bytes = {expression("{}_stride_seqlen * {}", t.name, bytes), Expression(span * bytes),
                        expression("{}_stride_head * {}", t.name, bytes),
@@ -84,7 +90,7 @@ void add_tensor(const Config& c, const Tensor& t, LaunchPlan& launch) {
                             .role = t.is_output ? BufferRole::output : BufferRole::input,
                             .dtype = std::string(to_word(dtype)),
                             .shape = {Expression::parse("batch"), Expression::parse(t.seqlen),
-                                      Expression::parse(t.heads), Expression(c.head_dim)},
+                                      Expression::parse(t.heads), Expression(head_dim)},
                             .strides = {expression("{}_stride_batch", t.name), expression("{}_stride_seqlen", t.name),
                                         expression("{}_stride_head", t.name), Expression(1)}});
 }
@@ -121,7 +127,10 @@ void add_domain(const Expression& tiles, LaunchPlan& launch) {
 LaunchStep step_of(const Config& c, const Expression& tiles, const std::string& kernel) {
   LaunchStep step;
   step.entry = kernel;
-  step.grid[0] = expression("min({} * num_sms, {})", fmha::ctas_per_sm(c), tiles.text());
+  // Half of num_sms, rounded down, but never none.
+  step.grid[0] = c.cta_pair ? expression("2 * min(max(ceil_div(num_sms - 1, 2), 1), {})", tiles.text())
+                            : expression("min({} * num_sms, {})", fmha::ctas_per_sm(c), tiles.text());
+  step.cluster[0] = static_cast<std::uint32_t>(fmha::ctas_per_tile(c));
   step.block[0] = static_cast<std::uint32_t>(fmha::num_threads(c));
   step.dynamic_smem_bytes = fmha::smem_layout(c).total_bytes;
   const auto parameter = [&](const char* name, ParameterKind kind, Expression value, const char* source) {

@@ -10,6 +10,7 @@
 #include "generator/fmha_operator.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -27,7 +28,6 @@ using fmha::Config;
 using fmha::Rule;
 using fmha::Tile;
 
-constexpr int kHeadDims[] = {64, 128, 256};
 constexpr Swizzle kSwizzles[] = {Swizzle::b128, Swizzle::b64, Swizzle::b32, Swizzle::none};
 
 constexpr double kStepCost = 8;        // in keys: barriers, scaling of O
@@ -40,6 +40,7 @@ constexpr Hint kShortLength = 1024;
 Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle) {
   Config c;
   c.head_dim = problem.head_dim;
+  c.head_dim_v = problem.head_dim_v.value_or(problem.head_dim);
   c.tile_m = problem.tile_m.value_or(tile.tile_m);
   c.tile_n = problem.tile_n.value_or(tile.tile_n);
   c.stages = problem.stages.value_or(tile.stages);
@@ -48,6 +49,7 @@ Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle) {
   c.dtype = problem.dtype;
   c.mask = problem.mask;
   c.output = problem.output;
+  c.cta_pair = fmha::needs_cta_pair(c.head_dim);
   // Only a Config whose extents are sane is completed: completing evaluates products of them.
   const bool is_sane = c.tile_m <= 1024 && c.tile_n <= 1024 && c.stages <= 1024;
   return is_sane ? fmha::complete(c) : c;
@@ -66,15 +68,32 @@ double useful_share(Hint length, int tile) {
   return static_cast<double>(length) / static_cast<double>(round_up(length, tile));
 }
 
-Config default_of(const Config& c) { return fmha::default_config(c.head_dim, c.mask, c.dtype, c.output); }
+Config default_of(const Config& c) { return fmha::default_config(c.head_dim, c.head_dim_v, c.mask, c.dtype, c.output); }
+
+fmha::HeadDims head_dims_of(const Fmha& problem) {
+  return {problem.head_dim, problem.head_dim_v.value_or(problem.head_dim)};
+}
+
+/// "64", "192/128": with head_dim_v where it differs.
+std::string head_dims_text(int head_dim, int head_dim_v) {
+  return head_dim == head_dim_v ? fmt::format("{}", head_dim) : fmt::format("{}/{}", head_dim, head_dim_v);
+}
 
 }  // namespace
 
 void FmhaOperator::require_facts(const Fmha& problem) {
-  if (std::find(std::begin(kHeadDims), std::end(kHeadDims), problem.head_dim) == std::end(kHeadDims)) {
-    throw Error(
-        ErrorKind::unsupported,
-        fmt::format("fmha has no kernel for head_dim {}: there are kernels for 64, 128 and 256", problem.head_dim));
+  const fmha::HeadDims facts = head_dims_of(problem);
+  const auto is_asked = [&](const fmha::HeadDims& h) {
+    return h.head_dim == facts.head_dim && h.head_dim_v == facts.head_dim_v;
+  };
+  if (std::none_of(std::begin(fmha::kHeadDims), std::end(fmha::kHeadDims), is_asked)) {
+    std::vector<std::string> known;
+    for (const fmha::HeadDims& h : fmha::kHeadDims) known.push_back(head_dims_text(h.head_dim, h.head_dim_v));
+    const std::string last = known.back();
+    known.pop_back();
+    throw Error(ErrorKind::unsupported,
+                fmt::format("fmha has no kernel for head_dim {}: there are kernels for {} and {}",
+                            head_dims_text(facts.head_dim, facts.head_dim_v), fmt::join(known, ", "), last));
   }
   if (problem.dtype != DType::bf16 && problem.dtype != DType::f16) {
     throw Error(
@@ -84,14 +103,20 @@ void FmhaOperator::require_facts(const Fmha& problem) {
 }
 
 std::vector<Config> FmhaOperator::candidates(const Fmha& problem) {
+  const fmha::HeadDims facts = head_dims_of(problem);
+  const Tile standard = fmha::default_tile(facts.head_dim, facts.head_dim_v, problem.mask);
+  const Swizzle widest = fmha::widest_swizzle(config_of(problem, standard, Swizzle::none));
+  const auto is_own = [&](const Tile& tile) {
+    return tile.head_dim == facts.head_dim && tile.head_dim_v == facts.head_dim_v;
+  };
   std::vector<Config> list;
-  list.push_back(config_of(problem, fmha::default_tile(problem.head_dim, problem.mask), kSwizzles[0]));
+  list.push_back(config_of(problem, standard, widest));
   for (const Swizzle swizzle : kSwizzles) {
     for (const Tile& tile : fmha::kTiles)
-      if (tile.head_dim == problem.head_dim) list.push_back(config_of(problem, tile, swizzle));
+      if (is_own(tile)) list.push_back(config_of(problem, tile, swizzle));
   }
   for (const Tile& tile : fmha::kTiles)
-    if (tile.head_dim != problem.head_dim) list.push_back(config_of(problem, tile, kSwizzles[0]));
+    if (!is_own(tile)) list.push_back(config_of(problem, tile, widest));
   return list;
 }
 
@@ -103,9 +128,10 @@ double FmhaOperator::score(const Config& config, const Fmha& problem) {
 }
 
 std::string FmhaOperator::merit(const Config& config, const Fmha& problem) {
-  std::string text = config == default_of(config)
-                         ? fmt::format("the default for head_dim {}", config.head_dim)
-                         : fmt::format("modelled at {:.2f} of the default's speed", score(config, {}));
+  std::string text =
+      config == default_of(config)
+          ? fmt::format("the default for head_dim {}", head_dims_text(config.head_dim, config.head_dim_v))
+          : fmt::format("modelled at {:.2f} of the default's speed", score(config, {}));
   const double useful = useful_share(problem.seqlen_q, config.tile_m) * useful_share(problem.seqlen_k, config.tile_n);
   if (useful < 1) text += fmt::format(", {:.1f} % of its tiles is work for these lengths", 100 * useful);
   return text;
@@ -117,8 +143,8 @@ std::string FmhaOperator::label(const Config& config) {
 }
 
 std::string FmhaOperator::subject(const Config& config) {
-  return fmt::format("head_dim {}, tile {}x{}, {}", config.head_dim, config.tile_m, config.tile_n,
-                     counted(config.stages, "stage"));
+  return fmt::format("head_dim {}, tile {}x{}, {}", head_dims_text(config.head_dim, config.head_dim_v), config.tile_m,
+                     config.tile_n, counted(config.stages, "stage"));
 }
 
 std::string FmhaOperator::explain(const Config& config, const Verdict& verdict) {
@@ -133,6 +159,8 @@ std::string FmhaOperator::explain(const Config& config, const Verdict& verdict) 
       return fmt::format("head_dim {}, a multiple of {} needed (wgmma K)", found, bound);
     case Rule::head_dim_out_of_range:
       return fmt::format("head_dim {}, at most {} allowed (wgmma N)", found, bound);
+    case Rule::head_dim_v_exceeds_head_dim:
+      return fmt::format("head_dim_v {}, at most head_dim {} allowed (O leaves through Q's slot)", found, bound);
     case Rule::head_dim_not_multiple_of_span:
       return fmt::format(
           "rows of {} bytes, a multiple of the {} bytes of a swizzle span needed: take a narrower swizzle", found,
@@ -157,7 +185,7 @@ std::string FmhaOperator::explain(const Config& config, const Verdict& verdict) 
                          config.tile_m > 128 ? "tile_m or tile_n" : "tile_n");
     case Rule::instruction_exceeds_registers:
       return fmt::format("{} accumulator registers a thread for one wgmma, {} allowed: take a smaller {}", found, bound,
-                         config.tile_n > config.head_dim ? "tile_n" : "tile_m");
+                         config.tile_n > fmha::v_columns(config) ? "tile_n" : "tile_m");
     case Rule::shared_memory_exceeded:
       return fmt::format("{} bytes of shared memory, {} allowed: {}", found, bound,
                          config.stages > 1 ? "drop a stage" : "take a smaller tile");
@@ -166,7 +194,9 @@ std::string FmhaOperator::explain(const Config& config, const Verdict& verdict) 
 }
 
 std::string FmhaOperator::kernel_name(Arch arch, const Config& config) {
-  std::string name = fmt::format("tessera_fmha_{}_d{}_{}x{}_s{}_{}_{}_{}", arch_name(arch.to_string()), config.head_dim,
+  std::string head_dims = fmt::format("d{}", config.head_dim);
+  if (config.head_dim_v != config.head_dim) head_dims += fmt::format("v{}", config.head_dim_v);
+  std::string name = fmt::format("tessera_fmha_{}_{}_{}x{}_s{}_{}_{}_{}", arch_name(arch.to_string()), head_dims,
                                  config.tile_m, config.tile_n, config.stages, swizzle_name(config.swizzle),
                                  config.mask == Mask::none ? "full" : to_word(config.mask), to_word(config.dtype));
   if (config.output == Output::unnormalized) name += "_unnormalized";
@@ -196,8 +226,8 @@ void FmhaOperator::describe(const Config& config, Plan& plan) {
         {.name = "row_sum", .dtype = "f32", .tensor_map_type = {}, .swizzle = {}, .use = "written"});
   }
   const fmha::SmemLayout layout = fmha::smem_layout(config);
-  for (const fmha::SmemRegion& region : {layout.q, layout.k, layout.v, layout.barriers})
-    plan.smem.push_back({region.name, region.offset, region.bytes});
+  for (const fmha::SmemRegion& region : {layout.q, layout.k, layout.v, layout.exchange, layout.barriers})
+    if (region.bytes > 0) plan.smem.push_back({region.name, region.offset, region.bytes});
   plan.smem_bytes = layout.total_bytes;
   plan.entry_registers = fmha::register_budget(config).entry;
   for (int i = 0; i < fmha::kNumRoles; ++i) {

@@ -43,6 +43,7 @@ std::size_t hash_of(const Fmha& p) {
   std::size_t seed = 2;
   mix(seed, p.arch);
   mix(seed, p.head_dim);
+  mix(seed, p.head_dim_v);
   mix(seed, p.dtype);
   mix(seed, p.mask);
   mix(seed, p.output);

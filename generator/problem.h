@@ -48,8 +48,9 @@ struct Copy2d {
 /// Attention forward. Shapes, masks and meanings: docs/operators.md.
 struct Fmha {
   Arch arch{};
-  int head_dim = 128;
-  DType dtype = DType::bf16;  ///< of q, k, v, and of o when it is normalised: bf16 or f16
+  int head_dim = 128;               ///< of q and k
+  std::optional<int> head_dim_v{};  ///< of v and o; not given: head_dim
+  DType dtype = DType::bf16;        ///< of q, k, v, and of o when it is normalised: bf16 or f16
   Mask mask = Mask::none;
   Output output = Output::normalized;
   std::optional<int> tile_m{};  ///< query rows of one CTA

@@ -146,7 +146,8 @@ const std::vector<Selector>& copy2d_selectors() {
 const std::vector<Selector>& fmha_selectors() {
   static const std::vector<Selector> table = {
       field<&Fmha::arch>("arch", "arch", "target: sm_90a"),
-      field<&Fmha::head_dim>("head-dim", "head_dim", "elements of a head: 64, 128 or 256"),
+      field<&Fmha::head_dim>("head-dim", "head_dim", "elements of a head of q and k: 64, 96, 128, 192, 256 or 512"),
+      field<&Fmha::head_dim_v>("head-dim-v", "head_dim_v", "elements of a head of v and o (auto: head_dim)"),
       field<&Fmha::dtype>("dtype", "dtype", "type of q, k, v and of a normalised o: bf16 or f16"),
       field<&Fmha::mask>("mask", "mask", "which keys a query sees; causal is bottom-right aligned"),
       field<&Fmha::output>("output", "output", "rows divided by their sums, or fp32 rows with maximum and sum"),

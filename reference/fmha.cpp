@@ -32,16 +32,17 @@ FmhaSizes sizes_of(const FmhaInputs& in) {
   };
   demand(in.q.shape.size() == 4, in.q, "q");
   demand(in.k.shape.size() == 4 && in.k.shape[0] == in.q.shape[0] && in.k.shape[3] == in.q.shape[3], in.k, "k");
-  demand(in.v.shape == in.k.shape, in.v, "v");
+  demand(in.v.shape.size() == 4 && std::equal(in.k.shape.begin(), in.k.shape.begin() + 3, in.v.shape.begin()), in.v,
+         "v");
   demand(in.k.shape[2] > 0 && in.q.shape[2] % in.k.shape[2] == 0, in.k, "k");
-  return {in.q.shape[0], in.q.shape[2], in.k.shape[2], in.q.shape[1], in.k.shape[1], in.q.shape[3]};
+  return {in.q.shape[0], in.q.shape[2], in.k.shape[2], in.q.shape[1], in.k.shape[1], in.q.shape[3], in.v.shape[3]};
 }
 
 std::int64_t offset_of(const TensorView& view, std::int64_t a, std::int64_t b, std::int64_t c) {
   return a * view.strides[0] + b * view.strides[1] + c * view.strides[2];
 }
 
-// head_dim values from `offset` on.
+// As many values as `out` holds from `offset` on.
 void read_row(const TensorView& view, std::int64_t offset, std::vector<double>& out) {
   for (std::size_t d = 0; d < out.size(); ++d)
     out[d] = view.at(offset + static_cast<std::int64_t>(d) * view.strides[3]);
@@ -69,6 +70,7 @@ double norm(const std::vector<double>& x) {
 std::vector<RowWork> compute_rows(const FmhaInputs& in, const FmhaSizes& sizes, const FmhaCheck& check,
                                   std::int64_t batch, std::int64_t head, std::span<const std::int64_t> rows) {
   const auto columns = static_cast<std::size_t>(sizes.head_dim);
+  const auto v_columns = static_cast<std::size_t>(sizes.v_columns());
   const std::int64_t head_kv = head / (sizes.heads_q / sizes.heads_kv);
   std::vector<RowWork> work(rows.size());
   std::int64_t keys = 0;
@@ -80,7 +82,7 @@ std::vector<RowWork> compute_rows(const FmhaInputs& in, const FmhaSizes& sizes, 
     read_row(in.q, offset_of(in.q, batch, w.row, head), w.q);
     w.q_norm = norm(w.q);
     w.p.resize(static_cast<std::size_t>(w.visible));
-    for (auto* sums : {&w.value, &w.abs_sum, &w.square_sum, &w.v_abs_sum}) sums->assign(columns, 0.0);
+    for (auto* sums : {&w.value, &w.abs_sum, &w.square_sum, &w.v_abs_sum}) sums->assign(v_columns, 0.0);
     keys = std::max(keys, w.visible);
   }
   std::vector<double> element(columns);
@@ -102,12 +104,13 @@ std::vector<RowWork> compute_rows(const FmhaInputs& in, const FmhaSizes& sizes, 
     for (double& s : w.p) w.sum += s = check.is_exact ? std::exp2(s - w.maximum) : std::exp(s - w.maximum);
     if (check.is_exact) w.maximum *= check.softmax_scale;
   }
+  element.resize(v_columns);
   for (std::int64_t j = 0; j < keys; ++j) {
     read_row(in.v, offset_of(in.v, batch, j, head_kv), element);
     for (RowWork& w : work) {
       if (j >= w.visible) continue;
       const double p = w.p[static_cast<std::size_t>(j)];
-      for (std::size_t d = 0; d < columns; ++d) {
+      for (std::size_t d = 0; d < v_columns; ++d) {
         const double product = p * element[d];
         w.value[d] += product;
         w.abs_sum[d] += std::fabs(product);
@@ -238,7 +241,7 @@ Comparison conclude(const Sums& sums, const FmhaOutputs& outputs, const FmhaSize
                                   {"head", sizes.heads_q, {sizes.heads_q / sizes.heads_kv}},
                                   {"row", sizes.seqlen_q, {8, 16, 64, check.tile_m}}};
   std::vector<Axis> elements = rows;
-  elements.push_back({"column", sizes.head_dim, {2, 8, 16, 32, 64, 128}});
+  elements.push_back({"column", sizes.v_columns(), {2, 8, 16, 32, 64, 128}});
   report_output("o", sums.o, elements, outputs.o, result);
   if (outputs.lse) report_output("lse", sums.lse, rows, *outputs.lse, result);
   if (outputs.row_max) report_output("row_max", sums.row_max, rows, *outputs.row_max, result);
@@ -247,7 +250,7 @@ Comparison conclude(const Sums& sums, const FmhaOutputs& outputs, const FmhaSize
   result.rel_bound = sums.o.rel_bound();
   result.max_abs_error = sums.o.max_abs_error;
   result.cosine = sums.o.cosine();
-  result.rows_checked = sums.o.checked / std::max<std::int64_t>(sizes.head_dim, 1);
+  result.rows_checked = sums.o.checked / std::max<std::int64_t>(sizes.v_columns(), 1);
   result.rows_total = sizes.batch * sizes.heads_q * sizes.seqlen_q;
   if (check.judges_rel_error && !(result.rel_error <= result.rel_bound))
     result.problems.push_back(
@@ -273,7 +276,7 @@ FmhaRow fmha_row(const FmhaInputs& inputs, const FmhaCheck& check, std::int64_t 
 
 Comparison check_fmha(const FmhaInputs& inputs, const FmhaOutputs& outputs, const FmhaCheck& check) {
   const FmhaSizes sizes = sizes_of(inputs);
-  demand_shape(outputs.o, "o", inputs.q.shape);
+  demand_shape(outputs.o, "o", {sizes.batch, sizes.seqlen_q, sizes.heads_q, sizes.v_columns()});
   for (const auto& [name, view] :
        {std::pair("lse", &outputs.lse), std::pair("row_max", &outputs.row_max), std::pair("row_sum", &outputs.row_sum)})
     if (*view) demand_shape(**view, name, {sizes.batch, sizes.heads_q, sizes.seqlen_q});
@@ -311,7 +314,7 @@ Comparison check_fmha(const FmhaInputs& inputs, const FmhaOutputs& outputs, cons
 FmhaTensors make_inputs(const FmhaSizes& s, DType dtype, Fill kind, std::uint64_t seed) {
   FmhaTensors t{Tensor(dtype, {s.batch, s.seqlen_q, s.heads_q, s.head_dim}),
                 Tensor(dtype, {s.batch, s.seqlen_k, s.heads_kv, s.head_dim}),
-                Tensor(dtype, {s.batch, s.seqlen_k, s.heads_kv, s.head_dim})};
+                Tensor(dtype, {s.batch, s.seqlen_k, s.heads_kv, s.v_columns()})};
   fill(t.q, kind, seed, 0);
   fill(t.k, kind, seed, 1);
   fill(t.v, kind, seed, 2);

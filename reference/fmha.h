@@ -1,10 +1,11 @@
 // Attention forward in float64, and the verdict over a kernel's outputs.
 //
-// q, o [batch, seqlen_q, heads_q, head_dim]; k, v [batch, seqlen_k, heads_kv, head_dim], any strides; row statistics
-// fp32 [batch, heads_q, seqlen_q]. Query head h reads key head h / (heads_q / heads_kv). Causal is aligned bottom
-// right: query i sees keys j <= i + seqlen_k - seqlen_q. A row that sees no key: o = 0, row_sum = 0, row_max = lse =
-// -inf. Un-normalised: o = sum exp(s - m) v and row_sum = sum exp(s - m) with m = row_max as the kernel reports it;
-// both are compared relative to that m, m itself with the true maximum of the scaled scores. lse = m + ln(row_sum).
+// q [batch, seqlen_q, heads_q, head_dim], k [batch, seqlen_k, heads_kv, head_dim], v [batch, seqlen_k, heads_kv,
+// head_dim_v], o [batch, seqlen_q, heads_q, head_dim_v], any strides; row statistics fp32 [batch, heads_q, seqlen_q].
+// Query head h reads key head h / (heads_q / heads_kv). Causal is aligned bottom right: query i sees keys j <= i +
+// seqlen_k - seqlen_q. A row that sees no key: o = 0, row_sum = 0, row_max = lse = -inf. Un-normalised: o = sum exp(s -
+// m) v and row_sum = sum exp(s - m) with m = row_max as the kernel reports it; both are compared relative to that m, m
+// itself with the true maximum of the scaled scores. lse = m + ln(row_sum).
 //
 // A problem too large for a CPU is sampled in whole rows: of one head the first, the last and every tile edge (the rows
 // at both sides), of further heads the first, the last and random ones. The poison check always covers every element.
@@ -61,6 +62,8 @@ Comparison check_fmha(const FmhaInputs& inputs, const FmhaOutputs& outputs, cons
 /// Sizes of one attention problem.
 struct FmhaSizes {
   std::int64_t batch = 1, heads_q = 1, heads_kv = 1, seqlen_q = 1, seqlen_k = 1, head_dim = 64;
+  std::optional<std::int64_t> head_dim_v{};  ///< not given: head_dim
+  std::int64_t v_columns() const { return head_dim_v.value_or(head_dim); }
 };
 struct FmhaTensors {
   Tensor q, k, v;

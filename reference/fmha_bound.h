@@ -6,7 +6,8 @@
 //  1. Scores. Tensor cores add groups of 16 products and the accumulator: each of the 17 terms is cut to 25 fraction
 //     bits relative to the largest one, the sum cut to 23. A group errs by less than (17 * 2^-25 + 2^-23) M
 //     = 5.25 * 2^-23 M, M >= every partial sum. With M <= |q| |k| (Cauchy-Schwarz) and ceil(d / 16) groups:
-//     delta_s = |scale| ceil(d / 16) 5.25 * 2^-23 |q| max |k|.
+//     delta_s = |scale| ceil(d / 16) 5.25 * 2^-23 |q| max |k|. Two halves of a sum that are added at the end (CTA
+//     pairs) err by less: each has half of the groups, its own M is no larger, and the addition costs u M.
 //  2. Exponent x = s log2(e) scale - m: two roundings of the folded scale (2u each on |x| <= 2Z), one of the product
 //     with m, one of the fused multiply-add, two more where the scale cannot be folded: delta_x <= 9 Z u, with
 //     Z = log2(e) |scale| max |s|.

@@ -24,9 +24,9 @@ std::vector<HeadRows> choose_rows(const FmhaSizes& sizes, const FmhaCheck& check
   std::vector<HeadRows> chosen;
   const std::int64_t heads = sizes.batch * sizes.heads_q;
   if (heads == 0 || sizes.seqlen_q == 0) return chosen;
-  // A row costs about three multiply-adds per key and column: one for the score, the output and its bound.
-  const double row_cost =
-      3.0 * static_cast<double>(std::max<std::int64_t>(sizes.seqlen_k, 1)) * static_cast<double>(sizes.head_dim);
+  // A row costs about one multiply-add per key and column for the score, and two for the output and its bound.
+  const double row_cost = static_cast<double>(std::max<std::int64_t>(sizes.seqlen_k, 1)) *
+                          static_cast<double>(sizes.head_dim + 2 * sizes.v_columns());
   const double total = row_cost * static_cast<double>(heads) * static_cast<double>(sizes.seqlen_q);
   const bool is_full = total <= static_cast<double>(check.max_multiply_adds);
   if (is_full) {

@@ -74,8 +74,9 @@ struct JitOptions {
 };
 
 /// Host-side arguments of an attention launch. Pointers are device addresses; strides in elements, kUseDefault for a
-/// dense tensor. q [batch, seqlen_q, heads_q, head_dim], k and v [batch, seqlen_k, heads_kv, head_dim], o like q; lse,
-/// row_max, row_sum fp32 [batch, heads_q, seqlen_q]. softmax_scale NaN: 1 / sqrt(head_dim).
+/// dense tensor. q [batch, seqlen_q, heads_q, head_dim], k [batch, seqlen_k, heads_kv, head_dim], v [batch, seqlen_k,
+/// heads_kv, head_dim_v], o [batch, seqlen_q, heads_q, head_dim_v]; lse, row_max, row_sum fp32 [batch, heads_q,
+/// seqlen_q]. softmax_scale NaN: 1 / sqrt(head_dim).
 struct FmhaArguments {
   DevicePointer q = 0, k = 0, v = 0, o = 0;
   DevicePointer lse = 0, row_max = 0, row_sum = 0;

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "fmha/epilogue.cuh"
+#include "fmha/exchange.cuh"
 #include "fmha/mask.cuh"
 #include "fmha/matmul.cuh"
 #include "fmha/params.cuh"
@@ -44,6 +45,7 @@ struct Consumer {
   int blocks = 0;                           // its key blocks that are left, the one at hand included
   RowStatistics rows{};
   int accumulate = 0;  // whether O holds something of its tile
+  unsigned exchange_parity = 0;
 
   __device__ __forceinline__ void wait_turn() const {
     if constexpr (C.ping_pong) ptx::barrier_sync(kBarrierOfTurn + warpgroup, 2 * kWarpgroupThreads);
@@ -55,20 +57,24 @@ struct Consumer {
 
   __device__ __forceinline__ unsigned wait_k(const KvPosition& at) const {
     ptx::mbarrier_wait_parity(smem + kBarriers.k_full + 8 * at.slot(), at.parity());
-    return smem + kLayout.k.offset + at.slot() * kv_slot_bytes(C);
+    return smem + kLayout.k.offset + at.slot() * k_slot_bytes(C);
   }
   __device__ __forceinline__ void wait_v(const KvPosition& at) const {
     ptx::mbarrier_wait_parity(smem + kBarriers.v_full + 8 * at.slot(), at.parity());
   }
   __device__ __forceinline__ unsigned v_slot(const KvPosition& at) const {
-    return smem + kLayout.v.offset + at.slot() * kv_slot_bytes(C);
+    return smem + kLayout.v.offset + at.slot() * v_slot_bytes(C);
   }
   // One arrival of each warp hands a slot back.
   __device__ __forceinline__ void release(int empty_barriers, const KvPosition& at) const {
     if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(smem + empty_barriers + 8 * at.slot());
   }
   __device__ __forceinline__ int q_index() const { return q.slot() * kWarpgroups + warpgroup; }
-  __device__ __forceinline__ unsigned q_slot() const { return smem + kLayout.q.offset + q_index() * q_slot_bytes(C); }
+  // Beside the exchange of CTA pairs no registers are left to keep what follows from the address.
+  __device__ __forceinline__ unsigned q_slot() const {
+    const int slot = static_cast<int>(smem) + kLayout.q.offset + q_index() * q_slot_bytes(C);
+    return static_cast<unsigned>(C.cta_pair ? ptx::forget(slot) : slot);
+  }
 
   // Key blocks at the end of a tile that none of this warpgroup's rows sees, all but one if it has no rows at all.
   __device__ __forceinline__ int hidden_blocks(const TileIndex& tile) const {
@@ -85,12 +91,13 @@ struct Consumer {
     return warpgroup * kRowsPerWarpgroup + thread / 32 * 16 + thread % 32 / 4;
   }
 
-  // Goes on to a tile, once its Q is there.
+  // Goes on to a tile, once its Q is there, and to the first block that some row sees.
   __device__ __forceinline__ void begin(const TileIndex& tile) {
     q.advance();
     first_row = tile.m * C.tile_m;
     blocks = key_blocks<C>(p, first_row + C.tile_m);
     ptx::mbarrier_wait_parity(smem + kBarriers.q_full + 8 * q_index(), q.parity());
+    for (int hidden = hidden_blocks(tile); hidden > 0; --hidden) skip_block();
   }
 
   // Leaves out a block. The turn is taken all the same: each warpgroup has one for each block of a tile.
@@ -149,6 +156,10 @@ struct Consumer {
     ptx::wgmma_wait_group<kHasOutput ? 1 : 0>();
     ScoreMma<C>::hold(scores);
     release(kBarriers.k_empty, kv);
+    if constexpr (C.cta_pair) {
+      exchange_scores<C>(scores, warpgroup, exchange_parity, smem);
+      exchange_parity ^= 1;
+    }
     fix_up(scores);
     float max[2], factor[2];
     find_maxima(scores, scale, max);
@@ -190,7 +201,25 @@ struct Consumer {
     stage_output<C>(output, factor, warpgroup, q, smem);
   }
 
-  __device__ __forceinline__ void run() {
+  // With one slot for Q a tile is closed before the next begins.
+  __device__ __forceinline__ void run_separate() {
+    Scores<C> scores;
+    Probabilities<C> probabilities{};
+    Accumulator<C> output;
+#pragma unroll 1
+    for (int round = 0; schedule.has(round); round = schedule.next(round)) {
+      const TileIndex tile = schedule.at(round);
+      begin(tile);
+      step<false>(true, false, tile, scores, probabilities, output);
+#pragma unroll 1
+      while (--blocks > 0) step<true>(false, true, tile, scores, probabilities, output);
+      close(tile, probabilities, output);
+    }
+  }
+
+  // With two, a tile stays open until the next one's first step, or is closed alone if there is no step beside which
+  // its last product could run.
+  __device__ __forceinline__ void run_joined() {
     Scores<C> scores;
     Probabilities<C> probabilities{};
     Accumulator<C> output;
@@ -200,24 +229,16 @@ struct Consumer {
     for (int round = 0;; round = schedule.next(round)) {
       const bool has_new = schedule.has(round);
       const TileIndex new_tile = schedule.at(round);
-      const int hidden = hidden_blocks(new_tile);
-      if (is_open && (C.q_stages == 1 || !has_new || hidden > 0)) {
+      if (is_open && (!has_new || hidden_blocks(new_tile) > 0)) {
         close(tile, probabilities, output);
         is_open = false;
       }
       if (!has_new) break;
       begin(new_tile);
-      for (int i = 0; i < hidden; ++i) skip_block();
       bool is_first = true;
-      if constexpr (C.q_stages == 1) {
-        step<false>(true, false, tile, scores, probabilities, output);
-        is_first = false;
-        --blocks;
-        is_open = true;
-      }
 #pragma unroll 1
       for (; blocks > 0; --blocks) {
-        step<true>(C.q_stages == 2 && is_first, C.q_stages == 1 || is_open, tile, scores, probabilities, output);
+        step<true>(is_first, is_open, tile, scores, probabilities, output);
         is_first = false;
         is_open = true;
       }
@@ -230,7 +251,11 @@ template <Config C>
 __device__ __forceinline__ void consume(const Params& p, unsigned smem) {
   Consumer<C> consumer{p, smem};
   if (consumer.warpgroup == Consumer<C>::kWarpgroups - 1) consumer.pass_turn();  // the first warpgroup begins
-  consumer.run();
+  if constexpr (C.q_stages == 1) {
+    consumer.run_separate();
+  } else {
+    consumer.run_joined();
+  }
 }
 
 }  // namespace tessera::fmha

@@ -27,7 +27,7 @@ inline constexpr int kBarrierOfWarpgroup = 5;
 template <Config C>
 __device__ __forceinline__ void store_statistics(const Params& p, const TileIndex& tile, const RowStatistics& rows,
                                                  int row) {
-  if (threadIdx.x % 4 != 0) return;
+  if (threadIdx.x % 4 != 0 || cta_of_tile<C>() != 0) return;
   const long long first = static_cast<long long>(tile.head) * p.seqlen_q;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
@@ -41,42 +41,48 @@ __device__ __forceinline__ void store_statistics(const Params& p, const TileInde
   }
 }
 
-// 16-bit O: stmatrix takes the fragment as it is, two 16-byte chunks of 16 rows at a time.
+// 16-bit O: stmatrix takes the fragment as it is, two 16-byte chunks of 16 rows at a time. A row's swizzle depends on
+// the row alone, and the slot starts on a repeat of it: so a chunk's distance is flipped into the swizzled address, and
+// panels are added. Only the row is left to compute.
 template <Config C>
 __device__ __forceinline__ void stage_normalized(const Accumulator<C>& output, const float (&factor)[2],
                                                  unsigned slot) {
-  constexpr int kChunksOfSpan = swizzle_span_bytes(C.swizzle) / 16;
+  constexpr int kSpan = swizzle_span_bytes(C.swizzle);
   const int thread = ptx::forget(static_cast<int>(threadIdx.x) % kWarpgroupThreads);
   const int lane = thread % 32;
   const int row = thread / 32 * 16 + lane / 8 % 2 * 8 + lane % 8;
+  // Without a swizzle a span is one chunk, and the lanes' two chunks lie in two panels.
+  const int second = kSpan == 16 ? kRowsPerWarpgroup * kSpan : 16;
+  const unsigned address = swizzle_address(C.swizzle, slot + row * kSpan + lane / 16 * second);
 #pragma unroll
-  for (int i = 0; i < C.head_dim / 16; ++i) {
-    const int chunk = 2 * i + lane / 16;
-    const int offset = ((chunk / kChunksOfSpan * kRowsPerWarpgroup + row) * kChunksOfSpan + chunk % kChunksOfSpan) * 16;
+  for (int i = 0; i < v_columns(C) / 16; ++i) {
     unsigned packed[4];
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const int v = 8 * i + 2 * j;
       packed[j] = ptx::cvt_pack<C.dtype>(output[v] * factor[j % 2], output[v + 1] * factor[j % 2]);
     }
-    ptx::stmatrix_x4(swizzle_address(C.swizzle, slot + offset), packed[0], packed[1], packed[2], packed[3]);
+    ptx::stmatrix_x4((address ^ (32 * i % kSpan)) + 32 * i / kSpan * kRowsPerWarpgroup * kSpan, packed[0], packed[1],
+                     packed[2], packed[3]);
   }
 }
 
-// fp32 O: the columns of one pass.
+// fp32 O: the columns of one pass. Addresses as above; rows that are 8 apart have the same swizzle.
 template <Config C>
 __device__ __forceinline__ void stage_unnormalized(const Accumulator<C>& output, int pass, unsigned slot) {
   constexpr int kSpan = swizzle_span_bytes(C.swizzle);
-  constexpr int kCount = C.head_dim / 2 / o_passes(C);
+  constexpr int kCount = v_columns(C) / 2 / o_passes(C);
   const int thread = ptx::forget(static_cast<int>(threadIdx.x) % kWarpgroupThreads);
   const int row = thread / 32 * 16 + thread % 32 / 4;
+  const int second = kSpan == 16 ? kRowsPerWarpgroup * kSpan : 16;
+  const unsigned address = swizzle_address(C.swizzle, slot + row * kSpan + thread % 4 / 2 * second + thread % 2 * 8);
 #pragma unroll
   for (int v = 0; v < kCount; v += 2) {
-    const int byte = (8 * (v / 4) + 2 * (thread % 4)) * 4;
-    const int offset = (byte / kSpan * kRowsPerWarpgroup + row + 8 * (v / 2 % 2)) * kSpan + byte % kSpan;
+    const int byte = 32 * (v / 4);
     const float low = pass == 0 ? output[v] : output[kCount + v];
     const float high = pass == 0 ? output[v + 1] : output[kCount + v + 1];
-    ptx::st_shared_v2_f32(swizzle_address(C.swizzle, slot + offset), low, high);
+    ptx::st_shared_v2_f32((address ^ (byte % kSpan)) + byte / kSpan * kRowsPerWarpgroup * kSpan + v / 2 % 2 * 8 * kSpan,
+                          low, high);
   }
 }
 
@@ -109,7 +115,7 @@ __device__ __forceinline__ void store_output(const Params& p, unsigned smem, con
                                              const RingPosition<C.q_stages>& q) {
   constexpr Barriers kBarriers = barriers(C);
   constexpr int kWarpgroups = consumer_warpgroups(C);
-  constexpr int kPanels = C.head_dim / o_passes(C) / o_span_elements(C);
+  constexpr int kPanels = v_columns(C) / o_passes(C) / o_span_elements(C);
 #pragma unroll 1  // unrolled, the addresses spill
   for (int i = 0; i < o_passes(C) * kWarpgroups; ++i) {
     const int pass = i / kWarpgroups;
@@ -119,7 +125,8 @@ __device__ __forceinline__ void store_output(const Params& p, unsigned smem, con
     const unsigned full_parity = o_passes(C) == 1 ? q.parity() : static_cast<unsigned>(pass);
     ptx::mbarrier_wait_parity(smem + kBarriers.o_full + 8 * index, full_parity);
     ptx::tma_store_5d(p.o, smem + smem_layout(C).q.offset + index * q_slot_bytes(C), 0,
-                      tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup, pass * kPanels, at.head, at.batch);
+                      tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup,
+                      (cta_of_tile<C>() * o_passes(C) + pass) * kPanels, at.head, at.batch);
     ptx::cp_async_bulk_commit_group();
     ptx::cp_async_bulk_wait_group_read<0>();
     const bool is_last = pass == o_passes(C) - 1;

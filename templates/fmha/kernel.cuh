@@ -10,6 +10,7 @@
 #include "fmha/params.cuh"
 #include "fmha/producer.cuh"
 #include "ptx/address.cuh"
+#include "ptx/cluster.cuh"
 #include "ptx/fence.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/setmaxnreg.cuh"
@@ -45,8 +46,23 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
 #pragma unroll 1
   for (int i = 0; i < consumer_warpgroups(C); ++i) {
     ptx::mbarrier_init(smem + kBarriers.o_read + 8 * i, 1);
+    if constexpr (C.cta_pair) {
+      ptx::mbarrier_init(smem + kBarriers.exchange_full + 8 * i, 1);
+      ptx::mbarrier_init(smem + kBarriers.exchange_empty + 8 * i, 4);
+    }
   }
   ptx::fence_mbarrier_init();
+}
+
+// All threads of a tile's CTAs.
+template <Config C>
+__device__ __forceinline__ void sync_tile() {
+  if constexpr (C.cta_pair) {
+    ptx::cluster_arrive();
+    ptx::cluster_wait();
+  } else {
+    __syncthreads();
+  }
 }
 
 template <Config C>
@@ -63,7 +79,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
     ptx::prefetch_tensormap(params.v);
     ptx::prefetch_tensormap(params.o);
   }
-  __syncthreads();
+  sync_tile<C>();
 
   constexpr RegisterBudget kBudget = register_budget(C);
   if (threadIdx.x < kWarpgroupThreads) {
@@ -72,6 +88,11 @@ __device__ __forceinline__ void kernel(const Params& params) {
   } else {
     ptx::setmaxnreg_inc<kBudget.consumer>();
     consume<C>(params, smem);
+  }
+  // The other CTA still sends here and must not find this one gone.
+  if constexpr (C.cta_pair) {
+    __syncwarp();
+    sync_tile<C>();
   }
 }
 

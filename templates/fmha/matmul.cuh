@@ -19,7 +19,7 @@ using Scores = float[C.tile_n / 2];
 template <Config C>
 using Probabilities = unsigned[C.tile_n / 16][4];
 template <Config C>
-using Accumulator = float[C.head_dim / 2];
+using Accumulator = float[v_columns(C) / 2];
 
 template <WgmmaShape kShape>
 using MmaOf = ptx::Wgmma<kShape.n, kShape.dtype, kShape.a_in_registers, kShape.b_is_mn_major, kShape.steps>;
@@ -34,7 +34,7 @@ __device__ __forceinline__ void issue_scores(Scores<C>& scores, unsigned q_slot,
   const unsigned long long a = k_major_descriptor(q_slot, kRowsPerWarpgroup, C.swizzle);
   const unsigned long long b = k_major_descriptor(k_slot, C.tile_n, C.swizzle);
 #pragma unroll
-  for (int first = 0; first < C.head_dim / 16; first += kSteps) {
+  for (int first = 0; first < qk_columns(C) / 16; first += kSteps) {
     unsigned long long a_steps[kSteps], b_steps[kSteps];
 #pragma unroll
     for (int i = 0; i < kSteps; ++i) {

@@ -16,13 +16,19 @@
 
 namespace tessera::fmha {
 
+// Where this CTA's columns begin, in panels.
+template <Config C>
+__device__ __forceinline__ int first_panel(int columns) {
+  return cta_of_tile<C>() * (columns / span_elements(C));
+}
+
 // K and V of a tile. Step i loads K of the i-th block and V of the one before it.
 template <Config C>
 __device__ __forceinline__ void load_kv(const Params& p, unsigned smem, const TileIndex& tile, const HeadIndex& at,
                                         RingPosition<C.stages>& k_ring) {
   constexpr SmemLayout kLayout = smem_layout(C);
   constexpr Barriers kBarriers = barriers(C);
-  const int head = at.head / (p.heads_q / p.heads_kv);
+  const int head = quotient(at.head, quotient(p.heads_q, p.heads_kv));
   const int end_row = min((tile.m + 1) * C.tile_m, p.seqlen_q);
   const int blocks = key_blocks<C>(p, end_row);
   // A tile that sees no key loads rows past the end instead, which are zeros: 0 * V must not meet an infinity.
@@ -34,17 +40,17 @@ __device__ __forceinline__ void load_kv(const Params& p, unsigned smem, const Ti
     if (i < blocks) {
       const unsigned full = smem + kBarriers.k_full + 8 * k_ring.slot();
       ptx::mbarrier_wait_parity(smem + kBarriers.k_empty + 8 * k_ring.slot(), k_ring.parity() ^ 1);
-      ptx::mbarrier_arrive_expect_tx(full, kv_slot_bytes(C));
-      ptx::tma_load_5d(smem + kLayout.k.offset + k_ring.slot() * kv_slot_bytes(C), p.k, full, 0,
-                       end - (i + 1) * C.tile_n, 0, head, at.batch);
+      ptx::mbarrier_arrive_expect_tx(full, k_slot_bytes(C));
+      ptx::tma_load_5d(smem + kLayout.k.offset + k_ring.slot() * k_slot_bytes(C), p.k, full, 0,
+                       end - (i + 1) * C.tile_n, first_panel<C>(qk_columns(C)), head, at.batch);
       k_ring.advance();
     }
     if (i > 0) {
       const unsigned full = smem + kBarriers.v_full + 8 * v_ring.slot();
       ptx::mbarrier_wait_parity(smem + kBarriers.v_empty + 8 * v_ring.slot(), v_ring.parity() ^ 1);
-      ptx::mbarrier_arrive_expect_tx(full, kv_slot_bytes(C));
-      ptx::tma_load_5d(smem + kLayout.v.offset + v_ring.slot() * kv_slot_bytes(C), p.v, full, 0, end - i * C.tile_n, 0,
-                       head, at.batch);
+      ptx::mbarrier_arrive_expect_tx(full, v_slot_bytes(C));
+      ptx::tma_load_5d(smem + kLayout.v.offset + v_ring.slot() * v_slot_bytes(C), p.v, full, 0, end - i * C.tile_n,
+                       first_panel<C>(v_columns(C)), head, at.batch);
       v_ring.advance();
     }
   }
@@ -63,7 +69,8 @@ __device__ __forceinline__ void load_q(const Params& p, unsigned smem, const Til
     ptx::mbarrier_wait_parity(smem + kBarriers.q_empty + 8 * slot, q_ring.parity() ^ 1);
     ptx::mbarrier_arrive_expect_tx(full, q_slot_bytes(C));
     ptx::tma_load_5d(smem + kLayout.q.offset + slot * q_slot_bytes(C), p.q, full, 0,
-                     tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup, 0, at.head, at.batch);
+                     tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup, first_panel<C>(qk_columns(C)), at.head,
+                     at.batch);
   }
 }
 

@@ -26,6 +26,21 @@ struct HeadIndex {
   int batch;
 };
 
+// Which of the tile's CTAs this one is: their columns lie side by side in this order.
+template <Config C>
+__device__ __forceinline__ int cta_of_tile() {
+  return C.cta_pair ? static_cast<int>(blockIdx.x) % 2 : 0;
+}
+
+// Of numbers that are not negative. Unsigned: a division is a routine of the assembler's, and a signed one is half as
+// long again; there are a dozen of them.
+__device__ __forceinline__ int quotient(int x, int y) {
+  return static_cast<int>(static_cast<unsigned>(x) / static_cast<unsigned>(y));
+}
+__device__ __forceinline__ int remainder(int x, int y) {
+  return static_cast<int>(static_cast<unsigned>(x) % static_cast<unsigned>(y));
+}
+
 template <Config C>
 struct Schedule {
   const Params& p;
@@ -39,16 +54,17 @@ struct Schedule {
         heads(params.batch * params.heads_q),
         is_paired(C.mask == Mask::causal && fills_rounds(heads * pairs())) {}
 
-  static __device__ __forceinline__ int grid() { return static_cast<int>(gridDim.x); }
+  // A pair of CTAs counts as one.
+  static __device__ __forceinline__ int grid() { return static_cast<int>(gridDim.x) / ctas_per_tile(C); }
   // At most a tenth of the rounds' places stays empty.
   static __device__ __forceinline__ bool fills_rounds(int items) {
-    const int rounds = (items + grid() - 1) / grid();
+    const int rounds = quotient(items + grid() - 1, grid());
     return rounds * grid() - items <= items / 10;
   }
   __device__ __forceinline__ int pairs() const { return (m_tiles + 1) / 2; }  // of a head
 
   __device__ __forceinline__ int item(int round) const {
-    const int cta = static_cast<int>(blockIdx.x);
+    const int cta = static_cast<int>(blockIdx.x) / ctas_per_tile(C);
     if (is_paired) return round / 2 * grid() + cta;
     const bool is_backwards = C.mask == Mask::causal && round % 2 == 1;
     return round * grid() + (is_backwards ? grid() - 1 - cta : cta);
@@ -59,7 +75,8 @@ struct Schedule {
 
   // The round after one that has a tile. The middle tile of an odd number is a pair by itself.
   __device__ __forceinline__ int next(int round) const {
-    const bool is_middle = is_paired && round % 2 == 0 && m_tiles % 2 == 1 && item(round) % pairs() == pairs() - 1;
+    const bool is_middle =
+        is_paired && round % 2 == 0 && m_tiles % 2 == 1 && remainder(item(round), pairs()) == pairs() - 1;
     return round + (is_middle ? 2 : 1);
   }
 
@@ -67,22 +84,22 @@ struct Schedule {
     const int i = item(round);
     int m, head;
     if (is_paired) {
-      head = i / pairs();
-      m = i % pairs();
+      head = quotient(i, pairs());
+      m = remainder(i, pairs());
       if (round % 2 == 0) m = m_tiles - 1 - m;
     } else if (C.mask == Mask::causal) {
-      m = m_tiles - 1 - i / heads;
-      head = i % heads;
+      m = m_tiles - 1 - quotient(i, heads);
+      head = remainder(i, heads);
     } else {
-      m = i % m_tiles;
-      head = i / m_tiles;
+      m = remainder(i, m_tiles);
+      head = quotient(i, m_tiles);
     }
     return {m, head};
   }
 };
 
 __device__ __forceinline__ HeadIndex head_of(const Params& p, const TileIndex& tile) {
-  return {tile.head % p.heads_q, tile.head / p.heads_q};
+  return {remainder(tile.head, p.heads_q), quotient(tile.head, p.heads_q)};
 }
 
 // Number of keys that query `row` sees; may be negative.

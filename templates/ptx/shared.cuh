@@ -1,4 +1,4 @@
-// Stores to shared memory by address.
+// Stores to shared memory and loads from it by address.
 #pragma once
 
 namespace tessera::ptx {
@@ -14,6 +14,14 @@ __device__ __forceinline__ void stmatrix_x4(unsigned address, unsigned r0, unsig
 // PTX ISA "st", PTX 2.0, any target.
 __device__ __forceinline__ void st_shared_v2_f32(unsigned address, float x, float y) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(x), "f"(y) : "memory");
+}
+
+// PTX ISA "ld", PTX 2.0, any target. 16 bytes.
+__device__ __forceinline__ void ld_shared_v4_f32(unsigned address, float (&value)[4]) {
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(value[0]), "=f"(value[1]), "=f"(value[2]), "=f"(value[3])
+               : "r"(address)
+               : "memory");
 }
 
 }  // namespace tessera::ptx

@@ -1,21 +1,26 @@
 // Fused attention forward on Hopper: what a Config is, which ones are legal, and everything that follows from one:
 // shared memory, warp roles, registers, TMA boxes, grid. Planner and device code evaluate the same functions.
 //
-//   q [batch, seqlen_q, heads_q, head_dim], k and v [batch, seqlen_k, heads_kv, head_dim], o as q.
-//   s = softmax_scale * q k^T, masked; o = softmax(s) v.
+//   q [batch, seqlen_q, heads_q, head_dim], k [batch, seqlen_k, heads_kv, head_dim], v [.., heads_kv, head_dim_v],
+//   o [batch, seqlen_q, heads_q, head_dim_v]; s = softmax_scale * q k^T, masked; o = softmax(s) v.
 //
 // A CTA takes tiles of tile_m queries of one head and walks over the keys in steps of tile_n. tile_m / 64 consumer
 // warpgroups own 64 query rows each: S and O live in their registers, Q, K and V in shared memory. One more warpgroup
 // produces: its warp 0 loads K and V into two rings of `stages` slots, its warp 1 loads Q, its warp 2 stores O.
 //
-// Shared tiles are panels of one swizzle span: [head_dim / span][rows][span], which one rank-5 TMA box fills.
+// Shared tiles are panels of one swizzle span: [columns / span][rows][span], which one rank-5 TMA box fills.
+//
+// Heads beyond 256: a pair of CTAs shares a tile (cta_pair). Each has one half of head_dim of Q and K and one half of
+// V's and O's columns, so that each loads and multiplies what a kernel of half the head would, and nothing is loaded
+// twice. Each computes half of every score's sum; they exchange these through distributed shared memory and both add
+// them up, one thread of one CTA facing the same thread of the other. `columns` below is what a CTA has of a row.
 //
 // Tensor maps, all with interleave none, element strides 1, zero fill, and the swizzle of the Config (its flag
 // spelling: none, 32B, 64B, 128B). `e` is the number of elements in a span (span_elements; for the fp32 O:
 // o_span_elements):
-//   dims    {e, max(seqlen, 1), head_dim / e, max(heads, 1), max(batch, 1)}
+//   dims    {e, max(seqlen, 1), head_dim / e, max(heads, 1), max(batch, 1)}; v and o: head_dim_v / e
 //   strides {seqlen stride, span bytes, head stride, batch stride}, in bytes
-//   boxes   q_box, kv_box (k and v), o_box; type: that of the Config, fp32 for the un-normalised O
+//   boxes   q_box, k_box, v_box, o_box; type: that of the Config, fp32 for the un-normalised O
 //
 // Entry parameters, in this order:
 //   const __grid_constant__ TensorMap q, k, v, o
@@ -25,7 +30,8 @@
 //   int batch, heads_q, heads_kv, seqlen_q, seqlen_k
 //   float softmax_scale
 // Launch: grid {min(ctas_per_sm * num_sms, ceil_div(seqlen_q, tile_m) * heads_q * batch), 1, 1}, block {threads, 1, 1},
-// dynamic shared memory smem_layout().total_bytes, no cluster, no workspace. A grid of 0 has nothing to do.
+// dynamic shared memory smem_layout().total_bytes, no cluster, no workspace. A grid of 0 has nothing to do. CTA pairs:
+// twice that with half of num_sms, in clusters of 2.
 // Domain: heads_q a multiple of heads_kv; the product ceil_div(seqlen_q, tile_m) * heads_q * batch, every seqlen and
 // seqlen_q + seqlen_k below 2^31 - 2^16.
 #pragma once
@@ -36,17 +42,19 @@ namespace tessera::fmha {
 
 // One specialisation. A structural type: it is a template parameter of the device code.
 struct Config {
-  int head_dim = 128;
-  int tile_m = 128;  // queries of a CTA: 64 for each consumer warpgroup
-  int tile_n = 128;  // keys of a step
-  int stages = 2;    // slots of the K ring and of the V ring
-  int q_stages = 1;  // slots for Q: with 2 the next tile's Q is loaded while this one is worked on
+  int head_dim = 128;    // of q and k
+  int head_dim_v = 128;  // of v and o
+  int tile_m = 128;      // queries of a CTA: 64 for each consumer warpgroup
+  int tile_n = 128;      // keys of a step
+  int stages = 2;        // slots of the K ring and of the V ring
+  int q_stages = 1;      // slots for Q: with 2 the next tile's Q is loaded while this one is worked on
   Swizzle swizzle = Swizzle::b128;
   MmaKind mma_kind = MmaKind::wgmma_f16;
   DType dtype = DType::bf16;
   Mask mask = Mask::none;
   Output output = Output::normalized;
   bool ping_pong = true;  // consumer warpgroups take turns at the tensor cores
+  bool cta_pair = false;  // two CTAs share a tile, each with half of head_dim and head_dim_v
 
   TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
 };
@@ -62,9 +70,10 @@ inline constexpr int kRowsPerWarpgroup = 64;  // wgmma M
 enum class Rule {
   ok,
   dtype_not_16_bit,                // bytes of the type; 2
-  head_dim_not_multiple_of_16,     // head_dim; 16 (wgmma K)
-  head_dim_out_of_range,           // head_dim; 256 (wgmma N)
-  head_dim_not_multiple_of_span,   // bytes of a row of Q; bytes of the swizzle span
+  head_dim_not_multiple_of_16,     // head_dim or head_dim_v; 16 for each CTA (wgmma K)
+  head_dim_out_of_range,           // head_dim or head_dim_v; 256 for each CTA (wgmma N)
+  head_dim_v_exceeds_head_dim,     // head_dim_v; head_dim (O leaves through Q's slot)
+  head_dim_not_multiple_of_span,   // bytes of a CTA's columns of Q or V; bytes of the swizzle span
   tile_m_not_multiple_of_64,       // tile_m; 64 (wgmma M)
   tile_m_out_of_range,             // tile_m; 256
   tile_n_not_multiple_of_16,       // tile_n; 16 (wgmma K of P V)
@@ -85,8 +94,15 @@ TESSERA_HD constexpr int o_element_bytes(const Config& c) {
 }
 TESSERA_HD constexpr int o_span_elements(const Config& c) { return swizzle_span_bytes(c.swizzle) / o_element_bytes(c); }
 
+TESSERA_HD constexpr int ctas_per_tile(const Config& c) { return c.cta_pair ? 2 : 1; }
+// What a CTA has of a row of Q and K, and of a row of V and O.
+TESSERA_HD constexpr int qk_columns(const Config& c) { return c.head_dim / ctas_per_tile(c); }
+TESSERA_HD constexpr int v_columns(const Config& c) { return c.head_dim_v / ctas_per_tile(c); }
+
 // What a consumer thread holds of S (fp32), P (16 bit, the next A operand) and O (fp32).
-TESSERA_HD constexpr int accumulator_registers(const Config& c) { return c.tile_n / 2 + c.tile_n / 4 + c.head_dim / 2; }
+TESSERA_HD constexpr int accumulator_registers(const Config& c) {
+  return c.tile_n / 2 + c.tile_n / 4 + v_columns(c) / 2;
+}
 
 // One named piece of dynamic shared memory.
 struct SmemRegion {
@@ -96,9 +112,10 @@ struct SmemRegion {
 };
 
 struct SmemLayout {
-  SmemRegion q;         // [q_stages][consumer warpgroup][head_dim / span][64][span]; O leaves through the same bytes
-  SmemRegion k;         // [stages][head_dim / span][tile_n][span]
+  SmemRegion q;         // [q_stages][consumer warpgroup][columns / span][64][span]; O leaves through the same bytes
+  SmemRegion k;         // [stages][columns / span][tile_n][span]
   SmemRegion v;         // as k
+  SmemRegion exchange;  // CTA pairs: [consumer warpgroup][tile_n / 8][thread][4], the other CTA's scores, fp32
   SmemRegion barriers;  // 8 bytes each, in the order of Barriers
   int total_bytes = 0;
   int alignment = 1024;
@@ -112,28 +129,40 @@ struct Barriers {
   int k_empty = 0;
   int v_full = 0;
   int v_empty = 0;
-  int o_full = 0;  // as q_full
-  int o_read = 0;  // [consumer warpgroup]
+  int o_full = 0;          // as q_full
+  int o_read = 0;          // [consumer warpgroup]
+  int exchange_full = 0;   // [consumer warpgroup], CTA pairs only
+  int exchange_empty = 0;  // as exchange_full
   int end = 0;
 };
 
-TESSERA_HD constexpr int q_slot_bytes(const Config& c) { return kRowsPerWarpgroup * c.head_dim * dtype_bytes(c.dtype); }
-TESSERA_HD constexpr int kv_slot_bytes(const Config& c) { return c.tile_n * c.head_dim * dtype_bytes(c.dtype); }
+TESSERA_HD constexpr int q_slot_bytes(const Config& c) {
+  return kRowsPerWarpgroup * qk_columns(c) * dtype_bytes(c.dtype);
+}
+TESSERA_HD constexpr int k_slot_bytes(const Config& c) { return c.tile_n * qk_columns(c) * dtype_bytes(c.dtype); }
+TESSERA_HD constexpr int v_slot_bytes(const Config& c) { return c.tile_n * v_columns(c) * dtype_bytes(c.dtype); }
+// The scores of a warpgroup's block, fp32.
+TESSERA_HD constexpr int exchange_slot_bytes(const Config& c) {
+  return c.cta_pair ? kRowsPerWarpgroup * c.tile_n * 4 : 0;
+}
 
 TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   SmemLayout layout;
-  const int num_q = c.q_stages * consumer_warpgroups(c);
+  const int groups = consumer_warpgroups(c);
+  const int num_q = c.q_stages * groups;
   layout.q = {"q", 0, num_q * q_slot_bytes(c)};
-  layout.k = {"k", layout.q.bytes, c.stages * kv_slot_bytes(c)};
-  layout.v = {"v", layout.k.offset + layout.k.bytes, layout.k.bytes};
-  layout.barriers = {"barriers", layout.v.offset + layout.v.bytes,
-                     8 * (3 * num_q + 4 * c.stages + consumer_warpgroups(c))};
+  layout.k = {"k", layout.q.bytes, c.stages * k_slot_bytes(c)};
+  layout.v = {"v", layout.k.offset + layout.k.bytes, c.stages * v_slot_bytes(c)};
+  layout.exchange = {"exchange", layout.v.offset + layout.v.bytes, groups * exchange_slot_bytes(c)};
+  layout.barriers = {"barriers", layout.exchange.offset + layout.exchange.bytes,
+                     8 * (3 * num_q + 4 * c.stages + (c.cta_pair ? 3 : 1) * groups)};
   layout.total_bytes = layout.barriers.offset + layout.barriers.bytes;
   return layout;
 }
 
 TESSERA_HD constexpr Barriers barriers(const Config& c) {
-  const int num_q = c.q_stages * consumer_warpgroups(c);
+  const int groups = consumer_warpgroups(c);
+  const int num_q = c.q_stages * groups;
   Barriers b;
   b.q_full = smem_layout(c).barriers.offset;
   b.q_empty = b.q_full + 8 * num_q;
@@ -143,14 +172,16 @@ TESSERA_HD constexpr Barriers barriers(const Config& c) {
   b.v_empty = b.v_full + 8 * c.stages;
   b.o_full = b.v_empty + 8 * c.stages;
   b.o_read = b.o_full + 8 * num_q;
-  b.end = b.o_read + 8 * consumer_warpgroups(c);
+  b.exchange_full = b.o_read + 8 * groups;
+  b.exchange_empty = b.exchange_full + (c.cta_pair ? 8 * groups : 0);
+  b.end = b.exchange_empty + (c.cta_pair ? 8 * groups : 0);
   return b;
 }
 
 // CTAs that an SM holds at once: a persistent grid is this times the number of SMs. One warpgroup of consumers leaves
 // room for a second CTA, if shared memory and registers do.
 TESSERA_HD constexpr int ctas_per_sm(const Config& c) {
-  const bool is_small = consumer_warpgroups(c) == 1 && c.head_dim <= 128 && c.tile_n <= 192;
+  const bool is_small = consumer_warpgroups(c) == 1 && !c.cta_pair && c.head_dim_v <= 128 && c.tile_n <= 192;
   return is_small && smem_layout(c).total_bytes <= kMaxSmemBytesOfTwo ? 2 : 1;
 }
 
@@ -180,13 +211,25 @@ inline constexpr int kRegistersBesideAccumulators = 32;
 // What ptxas asks for beside one instruction's accumulators; it counts from the registers at entry.
 inline constexpr int kRegistersBesideInstruction = 30;
 
-TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
+TESSERA_HD constexpr Verdict<Rule> why_invalid_columns(const Config& c, int head_dim) {
+  const int columns = head_dim / ctas_per_tile(c);
+  if (head_dim < 16 || head_dim % (16 * ctas_per_tile(c)) != 0) {
+    return {Rule::head_dim_not_multiple_of_16, head_dim, 16 * ctas_per_tile(c)};
+  }
+  if (columns > 256) return {Rule::head_dim_out_of_range, head_dim, 256 * ctas_per_tile(c)};
+  const int row_bytes = columns * dtype_bytes(c.dtype);
   const int span = swizzle_span_bytes(c.swizzle);
-  const int row_bytes = c.head_dim * dtype_bytes(c.dtype);
-  if (c.dtype != DType::f16 && c.dtype != DType::bf16) return {Rule::dtype_not_16_bit, dtype_bytes(c.dtype), 2};
-  if (c.head_dim < 16 || c.head_dim % 16 != 0) return {Rule::head_dim_not_multiple_of_16, c.head_dim, 16};
-  if (c.head_dim > 256) return {Rule::head_dim_out_of_range, c.head_dim, 256};
   if (row_bytes % span != 0) return {Rule::head_dim_not_multiple_of_span, row_bytes, span};
+  return {};
+}
+
+TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
+  if (c.dtype != DType::f16 && c.dtype != DType::bf16) return {Rule::dtype_not_16_bit, dtype_bytes(c.dtype), 2};
+  const Verdict<Rule> of_qk = why_invalid_columns(c, c.head_dim);
+  if (!of_qk.ok()) return of_qk;
+  const Verdict<Rule> of_v = why_invalid_columns(c, c.head_dim_v);
+  if (!of_v.ok()) return of_v;
+  if (c.head_dim_v > c.head_dim) return {Rule::head_dim_v_exceeds_head_dim, c.head_dim_v, c.head_dim};
   if (c.tile_m < 64 || c.tile_m % 64 != 0) return {Rule::tile_m_not_multiple_of_64, c.tile_m, 64};
   if (c.tile_m > 256) return {Rule::tile_m_out_of_range, c.tile_m, 256};
   if (c.tile_n < 16 || c.tile_n % 16 != 0) return {Rule::tile_n_not_multiple_of_16, c.tile_n, 16};
@@ -201,7 +244,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
     return {Rule::accumulators_exceed_registers, accumulator_registers(c), registers};
   }
   const int entry_registers = register_budget(c).entry - kRegistersBesideInstruction;
-  const int instruction_n = c.tile_n > c.head_dim ? c.tile_n : c.head_dim;
+  const int instruction_n = c.tile_n > v_columns(c) ? c.tile_n : v_columns(c);
   if (instruction_n / 2 > entry_registers)
     return {Rule::instruction_exceeds_registers, instruction_n / 2, entry_registers};
   const int bytes = smem_layout(c).total_bytes;
@@ -244,15 +287,18 @@ struct TmaBox {
 };
 
 TESSERA_HD constexpr TmaBox q_box(const Config& c) {
-  return {{span_elements(c), kRowsPerWarpgroup, c.head_dim / span_elements(c), 1, 1}};
+  return {{span_elements(c), kRowsPerWarpgroup, qk_columns(c) / span_elements(c), 1, 1}};
 }
-TESSERA_HD constexpr TmaBox kv_box(const Config& c) {
-  return {{span_elements(c), c.tile_n, c.head_dim / span_elements(c), 1, 1}};
+TESSERA_HD constexpr TmaBox k_box(const Config& c) {
+  return {{span_elements(c), c.tile_n, qk_columns(c) / span_elements(c), 1, 1}};
 }
-// A warpgroup's O leaves in o_passes() boxes, each as large as its Q slot: fp32 needs two, by columns.
+TESSERA_HD constexpr TmaBox v_box(const Config& c) {
+  return {{span_elements(c), c.tile_n, v_columns(c) / span_elements(c), 1, 1}};
+}
+// A warpgroup's O leaves in o_passes() boxes, none larger than its Q slot: fp32 needs two, by columns.
 TESSERA_HD constexpr int o_passes(const Config& c) { return o_element_bytes(c) / dtype_bytes(c.dtype); }
 TESSERA_HD constexpr TmaBox o_box(const Config& c) {
-  return {{o_span_elements(c), kRowsPerWarpgroup, c.head_dim / o_passes(c) / o_span_elements(c), 1, 1}};
+  return {{o_span_elements(c), kRowsPerWarpgroup, v_columns(c) / o_passes(c) / o_span_elements(c), 1, 1}};
 }
 
 // What one statement of wgmma instructions does: `steps` times m64nNk16, fp32 accumulators. The generator writes one
@@ -277,33 +323,61 @@ TESSERA_HD constexpr int steps_of_statement(int steps) {
 
 // S = Q K^T and O += P V.
 TESSERA_HD constexpr WgmmaShape score_wgmma(const Config& c) {
-  return {c.tile_n, c.dtype, false, false, steps_of_statement(c.head_dim / 16)};
+  return {c.tile_n, c.dtype, false, false, steps_of_statement(qk_columns(c) / 16)};
 }
 TESSERA_HD constexpr WgmmaShape output_wgmma(const Config& c) {
-  return {c.head_dim, c.dtype, true, true, steps_of_statement(c.tile_n / 16)};
+  return {v_columns(c), c.dtype, true, true, steps_of_statement(c.tile_n / 16)};
 }
 
-// Completes a Config whose head_dim, tile, stages, swizzle, types, mask and output are set: the choices that nobody
+TESSERA_HD constexpr bool needs_cta_pair(int head_dim) { return head_dim > 256; }
+
+// The widest swizzle whose span divides what a CTA has of a row.
+TESSERA_HD constexpr Swizzle widest_swizzle(const Config& c) {
+  const int qk_bytes = qk_columns(c) * dtype_bytes(c.dtype);
+  const int v_bytes = v_columns(c) * dtype_bytes(c.dtype);
+  if (qk_bytes % 128 == 0 && v_bytes % 128 == 0) return Swizzle::b128;
+  return qk_bytes % 64 == 0 && v_bytes % 64 == 0 ? Swizzle::b64 : Swizzle::b32;
+}
+
+// Completes a Config whose head_dims, tile, stages, swizzle, types, mask and output are set: the choices that nobody
 // pins.
 TESSERA_HD constexpr Config complete(Config c) {
+  c.cta_pair = needs_cta_pair(c.head_dim);
   c.ping_pong = consumer_warpgroups(c) >= 2;
   c.q_stages = 2;
   if (smem_layout(c).total_bytes > kMaxSmemBytes) c.q_stages = 1;
   return c;
 }
 
+// The head dimensions that kernels are made for.
+struct HeadDims {
+  int head_dim = 0;
+  int head_dim_v = 0;
+};
+
+inline constexpr HeadDims kHeadDims[] = {{64, 64},   {96, 96},   {128, 128}, {192, 128},
+                                         {192, 192}, {256, 256}, {512, 512}};
+
 // Tiles worth considering for a head_dim.
 struct Tile {
   int head_dim = 0;
+  int head_dim_v = 0;
   int tile_m = 0;
   int tile_n = 0;
   int stages = 0;
 };
 
 inline constexpr Tile kTiles[] = {
-    {64, 192, 128, 2},  {64, 256, 64, 2},  {64, 128, 128, 2},  {64, 192, 96, 2},  {64, 128, 128, 3},  {64, 64, 128, 2},
-    {128, 128, 128, 2}, {128, 192, 80, 2}, {128, 128, 160, 2}, {128, 192, 80, 3}, {128, 128, 176, 2}, {128, 128, 96, 3},
-    {128, 64, 64, 1},   {256, 128, 80, 2}, {256, 128, 64, 2},  {256, 128, 48, 3}, {256, 64, 64, 2},
+    {64, 64, 192, 128, 2},   {64, 64, 256, 64, 2},    {64, 64, 128, 128, 2},   {64, 64, 192, 96, 2},
+    {64, 64, 128, 128, 3},   {64, 64, 64, 128, 2},    {96, 96, 192, 96, 2},    {96, 96, 128, 128, 2},
+    {96, 96, 128, 160, 2},   {96, 96, 192, 96, 3},    {96, 96, 192, 80, 2},    {96, 96, 64, 96, 2},
+    {128, 128, 128, 128, 2}, {128, 128, 192, 80, 2},  {128, 128, 128, 160, 2}, {128, 128, 192, 80, 3},
+    {128, 128, 128, 176, 2}, {128, 128, 128, 96, 3},  {128, 128, 64, 64, 1},   {192, 128, 128, 128, 2},
+    {192, 128, 128, 96, 2},  {192, 128, 192, 80, 2},  {192, 128, 192, 64, 2},  {192, 128, 128, 80, 3},
+    {192, 128, 64, 64, 2},   {192, 192, 128, 112, 2}, {192, 192, 128, 96, 2},  {192, 192, 128, 80, 2},
+    {192, 192, 128, 64, 3},  {192, 192, 64, 64, 2},   {256, 256, 128, 80, 2},  {256, 256, 128, 64, 2},
+    {256, 256, 128, 48, 3},  {256, 256, 64, 64, 2},   {512, 512, 128, 64, 2},  {512, 512, 128, 48, 2},
+    {512, 512, 128, 32, 3},  {512, 512, 64, 48, 2},
 };
 
 // The tile that a Problem gets which pins none. Why: an H200, 16,384 tokens of 2,048 features, bf16, TFLOP/s at S =
@@ -312,26 +386,39 @@ inline constexpr Tile kTiles[] = {
 //   head_dim 128  no mask 192x80 624 735 755, 128x128 644 686 689; causal 128x128 455 631 667, 192x80 396 628 750
 //   head_dim 256  no mask 128x64 671 774 806, 128x80 671 765 808; causal 128x64 507 720 766, 128x80 490 717 767 (and it
 //                 spills)
-TESSERA_HD constexpr Tile default_tile(int head_dim, Mask mask) {
-  if (head_dim <= 64) return mask == Mask::none ? Tile{head_dim, 192, 128, 2} : Tile{head_dim, 256, 64, 2};
-  if (head_dim <= 128) return mask == Mask::none ? Tile{head_dim, 192, 80, 2} : Tile{head_dim, 128, 128, 2};
-  return {head_dim, 128, 64, 2};
+// At S = 1,024 / 16,384, in another run:
+//   head_dim 96   no mask 192x96 536 641, 128x128 568 556, 192x80 532 607; causal 192x96 368 657, 128x128 389 548
+//   192/128       no mask 128x96 657 773, 128x128 656 811, 192x64 604 770; causal 128x128 482 790, 128x96 468 755
+//                 (as multiples of cuDNN, whose clocks varied likewise: 1.21 1.22, 1.20 1.20; causal 1.21 1.31, 1.17 1.32)
+//   head_dim 192  no mask 128x80 694 753, 128x96 655 806, 128x112 633 770; causal 128x80 482 779, 128x96 480 783
+//                 (likewise 1.16 1.24, 1.10 1.23; causal 1.10 1.31, 1.10 1.30)
+//   head_dim 512  no mask, S = 16,384: 128x64 477, 128x48 455, 128x32 with 3 stages 372; causal 128x64 450, 128x48 455
+TESSERA_HD constexpr Tile default_tile(int head_dim, int head_dim_v, Mask mask) {
+  const bool is_full = mask == Mask::none;
+  const auto tile = [&](int tile_m, int tile_n) { return Tile{head_dim, head_dim_v, tile_m, tile_n, 2}; };
+  if (head_dim <= 64) return is_full ? tile(192, 128) : tile(256, 64);
+  if (head_dim <= 96) return tile(192, 96);
+  if (head_dim <= 128) return is_full ? tile(192, 80) : tile(128, 128);
+  if (head_dim <= 192 && head_dim_v <= 128) return is_full ? tile(128, 96) : tile(128, 128);
+  if (head_dim <= 192) return tile(128, 80);
+  return tile(128, 64);
 }
 
-// default_tile() with 128-byte swizzle, or the widest that divides a row, completed.
-TESSERA_HD constexpr Config default_config(int head_dim, Mask mask, DType dtype, Output output) {
-  const Tile tile = default_tile(head_dim, mask);
+// default_tile() with 128-byte swizzle, or the widest that divides the rows, completed.
+TESSERA_HD constexpr Config default_config(int head_dim, int head_dim_v, Mask mask, DType dtype, Output output) {
+  const Tile tile = default_tile(head_dim, head_dim_v, mask);
   Config c;
   c.head_dim = head_dim;
+  c.head_dim_v = head_dim_v;
   c.tile_m = tile.tile_m;
   c.tile_n = tile.tile_n;
   c.stages = tile.stages;
   c.mask = mask;
   c.dtype = dtype;
   c.output = output;
-  const int row_bytes = head_dim * dtype_bytes(dtype);
-  c.swizzle = row_bytes % 128 == 0 ? Swizzle::b128 : row_bytes % 64 == 0 ? Swizzle::b64 : Swizzle::b32;
-  return complete(c);
+  c = complete(c);
+  c.swizzle = widest_swizzle(c);
+  return c;
 }
 
 }  // namespace tessera::fmha

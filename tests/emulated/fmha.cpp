@@ -42,7 +42,8 @@ class FmhaRun {
       sizes_.push_back(given.count(size.name) != 0 ? given.at(size.name) : kUseDefault);
     for (const ScalarSpec& scalar : plan_.launch.scalars)
       scalars_.push_back(scalar.name == "softmax_scale" ? std::numbers::ln2 : std::numeric_limits<double>::quiet_NaN());
-    output_ = reference::Tensor(test.problem.dtype, inputs_.q.shape);
+    output_ = reference::Tensor(test.problem.dtype,
+                                {test.sizes.batch, test.sizes.seqlen_q, test.sizes.heads_q, test.sizes.v_columns()});
     for (const BufferSpec& buffer : plan_.launch.buffers) {
       const reference::Tensor* tensor = buffer.name == "q"   ? &inputs_.q
                                         : buffer.name == "k" ? &inputs_.k
@@ -135,6 +136,12 @@ TEST_CASE("attention kernels under every schedule") {
       {"head_dim 128, ring wraps, ragged", Fmha{}, {1, 2, 1, 200, 500, 128}},
       {"causal, several batches and heads", causal, {2, 2, 1, 150, 150, 64}},
       {"f16", f16, {1, 1, 1, 130, 260, 64}},
+      {"head_dim 96, 64-byte swizzle", Fmha{.head_dim = 96}, {1, 2, 1, 100, 230, 96}},
+      {"head_dim_v of its own",
+       Fmha{.head_dim = 192, .head_dim_v = 128, .mask = Mask::causal},
+       {1, 1, 1, 140, 300, 192, 128}},
+      {"a pair of CTAs", Fmha{.head_dim = 512}, {1, 2, 1, 70, 100, 512}},
+      {"a pair of CTAs, causal", Fmha{.head_dim = 512, .mask = Mask::causal}, {1, 1, 1, 200, 150, 512}},
   };
   for (const Case& test : cases) {
     CAPTURE(test.name);

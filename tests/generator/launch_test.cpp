@@ -126,8 +126,9 @@ TEST_CASE("attention: maps obey the rules and boxes fill the ring slots, for eve
     const fmha::SmemLayout layout = fmha::smem_layout(config);
     CHECK(bytes("q") == fmha::q_slot_bytes(config));
     CHECK(bytes("q") * fmha::consumer_warpgroups(config) * config.q_stages == layout.q.bytes);
-    CHECK(bytes("k") == fmha::kv_slot_bytes(config));
+    CHECK(bytes("k") == fmha::k_slot_bytes(config));
     CHECK(bytes("k") * config.stages == layout.k.bytes);
+    CHECK(bytes("v") == fmha::v_slot_bytes(config));
     CHECK(bytes("v") * config.stages == layout.v.bytes);
     CHECK(bytes("o") <= fmha::q_slot_bytes(config));
   });

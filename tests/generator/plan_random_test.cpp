@@ -21,7 +21,9 @@ std::string random_text(const Selector& selector, std::mt19937_64& random) {
   if (random() % 8 == 0) return std::to_string(random() % 2 == 0 ? selector.min : selector.max);
   constexpr const char* kNumbers[] = {"1",  "2",  "3",  "4",   "5",   "8",   "16",  "48",
                                       "64", "80", "96", "128", "192", "256", "512", "4096"};
-  if (selector.key == "head_dim") return kNumbers[random() % 2 == 0 ? 8 : 11];
+  constexpr const char* kHeadDims[] = {"64", "96", "128", "192", "256", "512"};
+  if (selector.key == "head_dim") return pick(kHeadDims);
+  if (selector.key == "head_dim_v") return kHeadDims[2];  // beside 192; refused beside most others
   if (selector.key == "stages" || selector.key == "rank") return std::to_string(1 + random() % 5);
   return pick(kNumbers);
 }

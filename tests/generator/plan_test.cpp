@@ -140,12 +140,15 @@ TEST_CASE("every legal candidate fits, has a name of its own, and wins when it i
 }
 
 TEST_CASE("attention: three tiles and two stage counts of every head_dim, under every swizzle") {
-  for (const int head_dim : {64, 128, 256}) {
+  for (const fmha::HeadDims& dims : fmha::kHeadDims) {
     for (const Word<Swizzle>& swizzle : kSwizzleWords) {
+      if (dims.head_dim * 2 % swizzle_span_bytes(swizzle.value) != 0) continue;
       std::set<std::pair<int, int>> tiles;
       std::set<int> stages;
       for (const auto& candidate :
-           choose<FmhaOperator>(Fmha{.head_dim = head_dim, .swizzle = swizzle.value}).candidates) {
+           choose<FmhaOperator>(
+               Fmha{.head_dim = dims.head_dim, .head_dim_v = dims.head_dim_v, .swizzle = swizzle.value})
+               .candidates) {
         if (!candidate.verdict.ok()) continue;
         CHECK(candidate.config.swizzle == swizzle.value);
         tiles.insert({candidate.config.tile_m, candidate.config.tile_n});
@@ -161,7 +164,8 @@ TEST_CASE("without pins and hints attention gets the measured default") {
   for (const Problem& problem : every_fact()) {
     const Fmha* const facts = std::get_if<Fmha>(&problem);
     if (facts == nullptr) continue;
-    const fmha::Config expected = fmha::default_config(facts->head_dim, facts->mask, facts->dtype, facts->output);
+    const fmha::Config expected = fmha::default_config(facts->head_dim, facts->head_dim_v.value_or(facts->head_dim),
+                                                       facts->mask, facts->dtype, facts->output);
     CHECK(std::get<fmha::Config>(make_plan(problem).config) == expected);
   }
 }
@@ -182,7 +186,9 @@ TEST_CASE("hints steer the choice and nothing else") {
 
 TEST_CASE("what no kernel exists for is refused with what exists") {
   CHECK(unsupported("fmha", {{"head_dim", "80"}}) ==
-        "fmha has no kernel for head_dim 80: there are kernels for 64, 128 and 256");
+        "fmha has no kernel for head_dim 80: there are kernels for 64, 96, 128, 192/128, 192, 256 and 512");
+  CHECK(unsupported("fmha", {{"head_dim", "128"}, {"head_dim_v", "64"}}) ==
+        "fmha has no kernel for head_dim 128/64: there are kernels for 64, 96, 128, 192/128, 192, 256 and 512");
   CHECK(unsupported("fmha", {{"dtype", "f32"}}) ==
         "fmha has no kernel for dtype f32: there are kernels for bf16 and f16");
   CHECK(unsupported("fmha", {{"arch", "sm_100a"}}) == "fmha has no kernel for arch sm_100a: there is one for sm_90a");
@@ -192,7 +198,7 @@ TEST_CASE("what no kernel exists for is refused with what exists") {
 }
 
 TEST_CASE("an illegal pin is refused with the rule that it breaks") {
-  fmha::Config large{.head_dim = 256, .tile_m = 128, .tile_n = 64, .stages = 3, .q_stages = 1};
+  fmha::Config large{.head_dim = 256, .head_dim_v = 256, .tile_m = 128, .tile_n = 64, .stages = 3, .q_stages = 1};
   CHECK(unsupported("fmha", {{"head_dim", "256"}, {"tile_m", "128"}, {"tile_n", "64"}, {"stages", "3"}}) ==
         "head_dim 256, tile 128x64, 3 stages: " + grouped(fmha::smem_layout(large).total_bytes) +
             " bytes of shared memory, 232,448 allowed: drop a stage");

@@ -8,6 +8,7 @@
 #include "generator/problem.h"
 #include "generator/selectors.h"
 #include "generator/words.h"
+#include "spec/fmha.h"
 
 namespace tessera {
 
@@ -25,11 +26,15 @@ inline std::vector<Problem> every_fact() {
   std::vector<Problem> problems;
   for (const Word<DType>& dtype : kDTypeWords)
     for (int rank = 1; rank <= 5; ++rank) problems.push_back(Copy2d{.dtype = dtype.value, .rank = rank});
-  for (const int head_dim : {64, 128, 256})
+  for (const fmha::HeadDims& dims : fmha::kHeadDims)
     for (const DType dtype : {DType::bf16, DType::f16})
       for (const Mask mask : {Mask::none, Mask::causal})
         for (const Output output : {Output::normalized, Output::unnormalized})
-          problems.push_back(Fmha{.head_dim = head_dim, .dtype = dtype, .mask = mask, .output = output});
+          problems.push_back(Fmha{.head_dim = dims.head_dim,
+                                  .head_dim_v = dims.head_dim_v,
+                                  .dtype = dtype,
+                                  .mask = mask,
+                                  .output = output});
   return problems;
 }
 

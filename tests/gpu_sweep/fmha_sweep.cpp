@@ -30,9 +30,23 @@ struct Settings {
   int shapes = 100;
   std::uint64_t seed = 0;
   std::int64_t max_seqlen = 4096;
-  std::vector<int> head_dims{64, 128, 256};
+  std::vector<std::string> head_dims{"64", "96", "128", "192", "192/128", "256", "512"};
   std::string report;
 };
+
+/// "192/128": head_dim and head_dim_v; "128": both.
+struct HeadDims {
+  int qk, v;
+};
+HeadDims parse_head_dims(const std::string& text) {
+  const std::size_t slash = text.find('/');
+  const int qk = std::stoi(text);
+  return {qk, slash == std::string::npos ? qk : std::stoi(text.substr(slash + 1))};
+}
+std::string head_dims_text(const Fmha& problem) {
+  const int v = problem.head_dim_v.value_or(problem.head_dim);
+  return v == problem.head_dim ? fmt::format("{}", v) : fmt::format("{}/{}", problem.head_dim, v);
+}
 
 constexpr std::int64_t kPoolElements = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxOutputElements = std::int64_t{1} << 22;
@@ -111,12 +125,20 @@ class Sweep {
         "|\n|---|---|---|---|---|---|---|---|---|\n";
     for (const DType dtype : {DType::bf16, DType::f16}) {
       const Pool pool(device_, dtype, random_());
-      for (const int head_dim : settings_.head_dims) {
+      for (const std::string& head_dims : settings_.head_dims) {
+        const HeadDims head_dim = parse_head_dims(head_dims);
         for (const Mask mask : {Mask::none, Mask::causal}) {
           for (const Output output : {Output::normalized, Output::unnormalized}) {
             for (const Swizzle swizzle : {Swizzle::b128, Swizzle::b64, Swizzle::b32, Swizzle::none}) {
-              table += config(
-                  {.head_dim = head_dim, .dtype = dtype, .mask = mask, .output = output, .swizzle = swizzle}, pool);
+              // What a CTA has of a row is a multiple of 64 bytes for every head_dim, of 128 for most.
+              if (swizzle == Swizzle::b128 && head_dim.qk % 64 != 0) continue;
+              table += config({.head_dim = head_dim.qk,
+                               .head_dim_v = head_dim.v,
+                               .dtype = dtype,
+                               .mask = mask,
+                               .output = output,
+                               .swizzle = swizzle},
+                              pool);
             }
           }
         }
@@ -139,10 +161,10 @@ class Sweep {
     const std::int64_t rows_before = rows_;
     for (int i = 0; i < settings_.shapes; ++i) one(problem, kernel, pool, random_shape(problem.head_dim));
     const Problem any(problem);
-    const std::string row =
-        fmt::format("| {} | {} | {} | {} | {} | {} | {} | {:.3f} | {} |\n", problem.head_dim, field_text(any, "dtype"),
-                    field_text(any, "mask"), field_text(any, "output"), field_text(any, "swizzle"), settings_.shapes,
-                    rows_ - rows_before, worst_, kernel.kernel().plan().kernel);
+    const std::string row = fmt::format("| {} | {} | {} | {} | {} | {} | {} | {:.3f} | {} |\n", head_dims_text(problem),
+                                        field_text(any, "dtype"), field_text(any, "mask"), field_text(any, "output"),
+                                        field_text(any, "swizzle"), settings_.shapes, rows_ - rows_before, worst_,
+                                        kernel.kernel().plan().kernel);
     fmt::print("{}", row);
     std::fflush(stdout);
     return row;
@@ -196,7 +218,8 @@ class Sweep {
 };
 
 void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pool& pool, const Shape& s) {
-  const std::int64_t d = problem.head_dim;
+  const std::int64_t v_columns = problem.head_dim_v.value_or(problem.head_dim);
+  const std::int64_t columns[4] = {problem.head_dim, problem.head_dim, v_columns, v_columns};
   const bool is_normalized = problem.output == Output::normalized;
   const DType o_dtype = is_normalized ? problem.dtype : DType::f32;
   const auto o_bytes = static_cast<std::size_t>(dtype_bytes(o_dtype));
@@ -206,14 +229,14 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pool& pool,
   DevicePointer pointers[4];
   TensorView views[4];
   for (int t = 0; t < 4; ++t) {
-    strides[t] = strides_of(s.layout[t], lengths[t], heads[t], d);
-    const std::int64_t elements = extent(strides[t], s.batch, lengths[t], heads[t], d);
+    strides[t] = strides_of(s.layout[t], lengths[t], heads[t], columns[t]);
+    const std::int64_t elements = extent(strides[t], s.batch, lengths[t], heads[t], columns[t]);
     const std::int64_t offset = t == 3 ? 0 : pick(0, (kPoolElements - elements) / 8) * 8;
     const std::int64_t element_bytes = dtype_bytes(problem.dtype);
     pointers[t] = t == 3 ? o_.pointer : pool.pointer + static_cast<DevicePointer>(offset * element_bytes);
     views[t] = {pool.host.bytes.data() + (t == 3 ? 0 : offset * element_bytes),
                 t == 3 ? o_dtype : problem.dtype,
-                {s.batch, lengths[t], heads[t], d},
+                {s.batch, lengths[t], heads[t], columns[t]},
                 {strides[t].batch, strides[t].seqlen, strides[t].head, 1}};
   }
   const FmhaArguments arguments{.q = pointers[0],
@@ -241,7 +264,8 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pool& pool,
                                 .o_stride_batch = strides[3].batch,
                                 .o_stride_seqlen = strides[3].seqlen,
                                 .o_stride_head = strides[3].head};
-  const auto written = static_cast<std::size_t>(extent(strides[3], s.batch, s.seqlen_q, s.heads_q, d)) * o_bytes;
+  const auto written =
+      static_cast<std::size_t>(extent(strides[3], s.batch, s.seqlen_q, s.heads_q, v_columns)) * o_bytes;
   const auto statistic_bytes = static_cast<std::size_t>(s.batch * s.heads_q * s.seqlen_q) * 4;
   std::vector<std::byte> bytes[2][4];
   for (auto& run : bytes) {

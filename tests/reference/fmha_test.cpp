@@ -38,7 +38,8 @@ std::int64_t visible(const Case& c, std::int64_t i) {
 // Step by step over the keys as a kernel goes, with its roundings: fp32 everywhere, P in the 16-bit type.
 Outputs run_model(const Case& c, const FmhaTensors& in) {
   const FmhaSizes& s = c.sizes;
-  Outputs out{Tensor(c.check.is_normalized ? c.dtype : DType::f32, in.q.shape),
+  const std::int64_t v_columns = s.v_columns();
+  Outputs out{Tensor(c.check.is_normalized ? c.dtype : DType::f32, {s.batch, s.seqlen_q, s.heads_q, v_columns}),
               Tensor(DType::f32, {s.batch, s.heads_q, s.seqlen_q}),
               Tensor(DType::f32, {s.batch, s.heads_q, s.seqlen_q}),
               Tensor(DType::f32, {s.batch, s.heads_q, s.seqlen_q})};
@@ -47,7 +48,7 @@ Outputs run_model(const Case& c, const FmhaTensors& in) {
     for (std::int64_t h = 0; h < s.heads_q; ++h)
       for (std::int64_t i = 0; i < s.seqlen_q; ++i) {
         const std::int64_t hk = h / (s.heads_q / s.heads_kv), row = (b * s.seqlen_q + i) * s.heads_q + h;
-        std::vector<float> o(static_cast<std::size_t>(s.head_dim), 0.0f);
+        std::vector<float> o(static_cast<std::size_t>(v_columns), 0.0f);
         float maximum = -std::numeric_limits<float>::infinity(), sum = 0;
         for (std::int64_t first = 0; first < visible(c, i); first += c.check.tile_n) {
           std::vector<float> p;
@@ -70,7 +71,7 @@ Outputs run_model(const Case& c, const FmhaTensors& in) {
                 static_cast<float>(to_double(c.dtype, from_double(c.dtype, static_cast<double>(value))));
             const std::int64_t key = ((b * s.seqlen_k + first + static_cast<std::int64_t>(j)) * s.heads_kv + hk);
             for (std::size_t d = 0; d < o.size(); ++d)
-              o[d] += rounded * static_cast<float>(in.v.at(key * s.head_dim + static_cast<std::int64_t>(d)));
+              o[d] += rounded * static_cast<float>(in.v.at(key * v_columns + static_cast<std::int64_t>(d)));
           }
         }
         const std::int64_t statistic = (b * s.heads_q + h) * s.seqlen_q + i;
@@ -78,10 +79,10 @@ Outputs run_model(const Case& c, const FmhaTensors& in) {
         out.row_max.set(statistic, static_cast<double>(maximum * scale * ln2));
         out.row_sum.set(statistic, static_cast<double>(sum));
         out.lse.set(statistic, static_cast<double>((maximum * scale + std::log2(sum)) * ln2));
-        for (std::int64_t d = 0; d < s.head_dim; ++d) {
+        for (std::int64_t d = 0; d < v_columns; ++d) {
           const float x = o[static_cast<std::size_t>(d)];
           const float value = sum == 0 ? 0.0f : c.check.is_normalized ? x * (1.0f / sum) : x;
-          out.o.set(row * s.head_dim + d, static_cast<double>(value));
+          out.o.set(row * v_columns + d, static_cast<double>(value));
         }
       }
   return out;
@@ -127,6 +128,29 @@ TEST_CASE("one row against the formula") {
   }
   CHECK(row.lse == doctest::Approx(std::log(total)).epsilon(1e-12));
   CHECK(row.lse == doctest::Approx(row.row_max + std::log(row.row_sum)).epsilon(1e-12));
+}
+
+TEST_CASE("v may have other columns than q and k, and each of them counts") {
+  for (const std::int64_t v_columns : {16, 48, 96}) {
+    for (const bool is_normalized : {true, false}) {
+      const Case c = make_case({2, 4, 2, 37, 53, 48, v_columns}, DType::bf16, Mask::causal, is_normalized);
+      const FmhaTensors in = make_inputs(c.sizes, c.dtype, Fill::normal, 11);
+      CHECK(in.v.shape == std::vector<std::int64_t>{2, 53, 2, v_columns});
+      Outputs out = run_model(c, in);
+      const Comparison comparison = verdict(c, in, out);
+      CAPTURE(problems(comparison));
+      CHECK(comparison.pass);
+      CHECK(comparison.rows_checked == 2 * 4 * 37);
+      const std::int64_t last = 2 * 37 * 4 * v_columns - 1;
+      out.o.set(last, out.o.at(last) + 1);
+      CHECK_FALSE(verdict(c, in, out).pass);
+    }
+  }
+  const Case c = make_case({1, 1, 1, 4, 4, 64, 32}, DType::bf16, Mask::none, true);
+  const FmhaTensors in = make_inputs(c.sizes, c.dtype, Fill::normal, 1);
+  Outputs out = run_model(c, in);
+  out.o = Tensor(DType::bf16, in.q.shape);
+  CHECK_THROWS_WITH_AS(verdict(c, in, out), "o: shape [1, 4, 1, 64] found, [1, 4, 1, 32] expected", Error);
 }
 
 TEST_CASE("a right kernel passes, and the bounds are not idle") {

@@ -14,6 +14,7 @@ constexpr Swizzle kSwizzles[] = {Swizzle::none, Swizzle::b32, Swizzle::b64, Swiz
 Config with_tile(const Tile& tile, Swizzle swizzle = Swizzle::b128) {
   Config c;
   c.head_dim = tile.head_dim;
+  c.head_dim_v = tile.head_dim_v;
   c.tile_m = tile.tile_m;
   c.tile_n = tile.tile_n;
   c.stages = tile.stages;
@@ -27,6 +28,7 @@ std::vector<Config> legal_configs() {
     for (const Swizzle swizzle : kSwizzles) {
       for (const Output output : {Output::normalized, Output::unnormalized}) {
         Config c = with_tile(tile, swizzle);
+        if (swizzle_span_bytes(swizzle) > swizzle_span_bytes(widest_swizzle(c))) continue;
         c.output = output;
         configs.push_back(c);
       }
@@ -43,21 +45,37 @@ void check_rule(Config c, Rule rule, long long found, long long bound) {
 }
 
 TEST_CASE("every default is legal") {
-  for (const int head_dim : {16, 32, 64, 96, 128, 160, 192, 256}) {
+  for (const HeadDims& dims : {HeadDims{16, 16},
+                               {32, 32},
+                               {64, 64},
+                               {64, 32},
+                               {96, 96},
+                               {128, 128},
+                               {128, 64},
+                               {160, 160},
+                               {192, 128},
+                               {192, 192},
+                               {256, 256},
+                               {256, 128},
+                               {512, 512},
+                               {512, 256}}) {
     for (const Mask mask : {Mask::none, Mask::causal}) {
       for (const DType dtype : {DType::bf16, DType::f16}) {
         for (const Output output : {Output::normalized, Output::unnormalized}) {
-          const Config c = default_config(head_dim, mask, dtype, output);
-          CAPTURE(head_dim);
+          const Config c = default_config(dims.head_dim, dims.head_dim_v, mask, dtype, output);
+          CAPTURE(dims.head_dim);
+          CAPTURE(dims.head_dim_v);
           CHECK(why_invalid(c).ok());
-          CHECK(c.head_dim == head_dim);
+          CHECK(c.head_dim == dims.head_dim);
+          CHECK(c.head_dim_v == dims.head_dim_v);
+          CHECK(c.cta_pair == (dims.head_dim > 256));
         }
       }
     }
   }
 }
 
-TEST_CASE("every candidate is legal with every swizzle") {
+TEST_CASE("every candidate is legal with every swizzle whose span divides its rows") {
   for (const Config& c : legal_configs()) {
     CAPTURE(c.head_dim);
     CAPTURE(c.tile_m);
@@ -77,8 +95,21 @@ TEST_CASE("each rule names what it found and its bound") {
   check_rule(c, Rule::head_dim_not_multiple_of_16, 0, 16);
   c.head_dim = 512;
   check_rule(c, Rule::head_dim_out_of_range, 512, 256);
+  c.cta_pair = true;
+  c.head_dim = 528;
+  check_rule(c, Rule::head_dim_not_multiple_of_16, 528, 32);
+  c.head_dim = 544;
+  check_rule(c, Rule::head_dim_out_of_range, 544, 512);
+  c = {};
   c.head_dim = 80;
   check_rule(c, Rule::head_dim_not_multiple_of_span, 160, 128);
+  c = {};
+  c.head_dim_v = 72;
+  check_rule(c, Rule::head_dim_not_multiple_of_16, 72, 16);
+  c.head_dim_v = 96;
+  check_rule(c, Rule::head_dim_not_multiple_of_span, 192, 128);
+  c.head_dim_v = 192;
+  check_rule(c, Rule::head_dim_v_exceeds_head_dim, 192, 128);
   c = {};
   c.tile_m = 96;
   check_rule(c, Rule::tile_m_not_multiple_of_64, 96, 64);
@@ -101,16 +132,16 @@ TEST_CASE("each rule names what it found and its bound") {
   c.tile_m = 64;
   check_rule(c, Rule::ping_pong_needs_two_warpgroups, 1, 2);
   c = {};
-  c.head_dim = 256;
+  c.head_dim = c.head_dim_v = 256;
   c.tile_n = 128;
   check_rule(c, Rule::accumulators_exceed_registers, 224, 200);
   c = {};
-  c.head_dim = 32;
+  c.head_dim = c.head_dim_v = 32;
   c.swizzle = Swizzle::b64;
   c.tile_m = 256;
   c.tile_n = 80;
   check_rule(c, Rule::ok, 0, 0);
-  c.head_dim = 16;
+  c.head_dim = c.head_dim_v = 16;
   c.swizzle = Swizzle::b32;
   c.tile_m = 192;
   c.tile_n = 160;
@@ -122,12 +153,12 @@ TEST_CASE("each rule names what it found and its bound") {
 
 TEST_CASE("one instruction must fit the registers that a thread has at entry") {
   Config c;
-  c.head_dim = 256;
+  c.head_dim = c.head_dim_v = 256;
   c.tile_m = 192;
   c.tile_n = 16;
   c.stages = 1;
   check_rule(c, Rule::accumulators_exceed_registers, 140, 128);
-  c.head_dim = 208;
+  c.head_dim = c.head_dim_v = 208;
   c.swizzle = Swizzle::b32;
   check_rule(c, Rule::instruction_exceeds_registers, 104, 98);
 }
@@ -138,12 +169,15 @@ TEST_CASE("shared memory: regions follow each other, tiles start on a repeat of 
     CHECK(layout.q.offset == 0);
     CHECK(layout.k.offset == layout.q.offset + layout.q.bytes);
     CHECK(layout.v.offset == layout.k.offset + layout.k.bytes);
-    CHECK(layout.barriers.offset == layout.v.offset + layout.v.bytes);
+    CHECK(layout.exchange.offset == layout.v.offset + layout.v.bytes);
+    CHECK((layout.exchange.bytes > 0) == c.cta_pair);
+    CHECK(layout.barriers.offset == layout.exchange.offset + layout.exchange.bytes);
     CHECK(layout.total_bytes == layout.barriers.offset + layout.barriers.bytes);
     CHECK(barriers(c).end == layout.total_bytes);
     CHECK(layout.total_bytes <= kMaxSmemBytes);
     CHECK(q_slot_bytes(c) % 1024 == 0);
-    CHECK(kv_slot_bytes(c) % 1024 == 0);
+    CHECK(k_slot_bytes(c) % 1024 == 0);
+    CHECK(v_slot_bytes(c) % 1024 == 0);
     CHECK(c.tile_n * swizzle_span_bytes(c.swizzle) % swizzle_repeat_bytes(c.swizzle) == 0);
   }
 }
@@ -160,11 +194,12 @@ TEST_CASE("boxes fill their slots and respect TMA") {
   };
   for (const Config& c : legal_configs()) {
     CHECK(bytes(q_box(c), 2) == q_slot_bytes(c));
-    CHECK(bytes(kv_box(c), 2) == kv_slot_bytes(c));
-    CHECK(bytes(o_box(c), o_element_bytes(c)) == q_slot_bytes(c));
+    CHECK(bytes(k_box(c), 2) == k_slot_bytes(c));
+    CHECK(bytes(v_box(c), 2) == v_slot_bytes(c));
+    CHECK(bytes(o_box(c), o_element_bytes(c)) == q_slot_bytes(c) * c.head_dim_v / c.head_dim);
     CHECK(q_box(c).extents[0] * 2 == swizzle_span_bytes(c.swizzle));
     CHECK(o_box(c).extents[0] * o_element_bytes(c) == swizzle_span_bytes(c.swizzle));
-    CHECK(o_box(c).extents[0] * o_box(c).extents[2] * o_passes(c) == c.head_dim);
+    CHECK(o_box(c).extents[0] * o_box(c).extents[2] * o_passes(c) == v_columns(c));
   }
 }
 

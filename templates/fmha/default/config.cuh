@@ -5,6 +5,6 @@
 
 namespace tessera::fmha {
 
-inline constexpr Config kConfig = default_config(128, Mask::none, DType::bf16, Output::normalized);
+inline constexpr Config kConfig = default_config(128, 128, Mask::none, DType::bf16, Output::normalized);
 
 }  // namespace tessera::fmha

@@ -1,0 +1,49 @@
+// CTA pairs: each CTA's scores are sums over its half of head_dim. A thread sends its part to the same thread of the
+// other CTA, which holds the same rows and keys, and adds what it gets. Both CTAs so have the same bits and decide
+// alike from there on.
+//
+// One slot for each warpgroup. A block's scores may go there once the other CTA's warps have read those of the block
+// before: they say so at "empty", long before it is asked for.
+#pragma once
+
+#include "fmha/matmul.cuh"
+#include "fmha/schedule.cuh"
+#include "ptx/address.cuh"
+#include "ptx/cluster.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/shared.cuh"
+#include "spec/fmha.h"
+
+namespace tessera::fmha {
+
+template <Config C>
+__device__ __forceinline__ void exchange_scores(Scores<C>& scores, int warpgroup, unsigned parity, unsigned smem) {
+  constexpr Barriers kBarriers = barriers(C);
+  constexpr int kVectorBytes = kWarpgroupThreads * 16;
+  const int other = cta_of_tile<C>() ^ 1;
+  const int thread = ptx::forget(static_cast<int>(threadIdx.x)) % kWarpgroupThreads;
+  const unsigned slot = smem + smem_layout(C).exchange.offset + warpgroup * exchange_slot_bytes(C) + thread * 16;
+  const unsigned full = smem + kBarriers.exchange_full + 8 * warpgroup;
+  const unsigned empty = smem + kBarriers.exchange_empty + 8 * warpgroup;
+  ptx::mbarrier_wait_parity(empty, parity ^ 1);
+  if (thread == 0) ptx::mbarrier_arrive_expect_tx(full, exchange_slot_bytes(C));
+  const unsigned slot_of_other = ptx::mapa(slot, other);
+  const unsigned full_of_other = ptx::mapa(full, other);
+#pragma unroll
+  for (int i = 0; i < C.tile_n / 8; ++i) {
+    ptx::st_async_v4_f32(slot_of_other + i * kVectorBytes, full_of_other, scores[4 * i], scores[4 * i + 1],
+                         scores[4 * i + 2], scores[4 * i + 3]);
+  }
+  ptx::mbarrier_wait_parity(full, parity);
+#pragma unroll
+  for (int i = 0; i < C.tile_n / 8; ++i) {
+    float part[4];
+    ptx::ld_shared_v4_f32(slot + i * kVectorBytes, part);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) scores[4 * i + j] += part[j];
+  }
+  __syncwarp();
+  if (thread % 32 == 0) ptx::mbarrier_arrive_cluster(ptx::mapa(empty, other));
+}
+
+}  // namespace tessera::fmha

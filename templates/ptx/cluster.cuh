@@ -1,0 +1,38 @@
+// Clusters: CTAs that run at the same time and reach each other's shared memory.
+#pragma once
+
+namespace tessera::ptx {
+
+// PTX ISA "mapa", PTX 7.8, sm_90. Where the CTA of that rank has what lies at `address` here. Not volatile: pure.
+__device__ __forceinline__ unsigned mapa(unsigned address, int rank) {
+  unsigned mapped;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(mapped) : "r"(address), "r"(rank));
+  return mapped;
+}
+
+// PTX ISA "barrier.cluster", PTX 8.0, sm_90. Release: what this thread wrote is seen after the others' wait.
+__device__ __forceinline__ void cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+
+// PTX ISA "barrier.cluster", PTX 8.0, sm_90. Until all threads of the cluster have arrived. Acquire.
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+
+// PTX ISA "st.async", PTX 8.1, sm_90. 16 bytes into any CTA's shared memory; they count at a barrier of the same CTA.
+// Both addresses are from mapa().
+__device__ __forceinline__ void st_async_v4_f32(unsigned address, unsigned barrier, float x, float y, float z,
+                                                float w) {
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%2, %3, %4, %5}, [%1];" ::"r"(address),
+      "r"(barrier), "f"(x), "f"(y), "f"(z), "f"(w)
+      : "memory");
+}
+
+// PTX ISA "mbarrier.arrive", PTX 8.0, sm_90. At any CTA's barrier, at an address from mapa(). Release at CTA scope: it
+// says that a slot was read, and publishes no writes. At cluster scope it waits for all of the thread's stores to reach
+// the L2, and the waiting side drops its L1.
+__device__ __forceinline__ void mbarrier_arrive_cluster(unsigned barrier) {
+  asm volatile("mbarrier.arrive.release.cta.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+}  // namespace tessera::ptx
