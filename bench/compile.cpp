@@ -1,7 +1,9 @@
 // What a kernel costs before it runs: cold compile of each default attention kernel, warm-up over 1, 2, 4, ... threads,
 // a hit in memory, a hit on disk by a fresh process's Jit. No GPU. Prints Markdown.
 //
-//   bench_compile [--repeat 5] [--max-threads N]
+//   bench_compile [--repeat 5] [--max-threads N] [--head-dim N]
+//
+// --head-dim: cold compiles of this one alone, nothing else.
 
 #include <fmt/format.h>
 #include <stdlib.h>
@@ -34,9 +36,11 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-std::vector<Problem> default_kernels() {
+/// Of one head_dim, or of all.
+std::vector<Problem> default_kernels(int only = 0) {
   std::vector<Problem> problems;
   for (const int head_dim : {64, 128, 256}) {
+    if (only != 0 && head_dim != only) continue;
     for (const Mask mask : {Mask::none, Mask::causal}) {
       for (const DType dtype : {DType::bf16, DType::f16}) {
         for (const Output output : {Output::normalized, Output::unnormalized}) {
@@ -54,7 +58,7 @@ JitOptions in_folder(const std::filesystem::path& folder) {
   return options;
 }
 
-void cold_compiles(int repeat) {
+void cold_compiles(int repeat, int only) {
   JitOptions options;
   options.use_disk_cache = false;
   Jit jit(options);
@@ -64,7 +68,7 @@ void cold_compiles(int repeat) {
       "Cold compile, one thread, median of {} (ms):\n\n| kernel | compile | registers | spills |\n|---|---|---|---|\n",
       repeat);
   std::vector<double> of_128;
-  for (const Problem& problem : default_kernels()) {
+  for (const Problem& problem : default_kernels(only)) {
     const Plan plan = make_plan(problem);
     const SourceBundle bundle = jit.bundle(plan);
     std::vector<double> times;
@@ -75,7 +79,7 @@ void cold_compiles(int repeat) {
                report.spill_store_bytes + report.spill_load_bytes);
     if (std::get<Fmha>(problem).head_dim == 128) of_128.push_back(median(times));
   }
-  fmt::print("\nMedian at head_dim 128: {:.0f} ms\n\n", median(of_128));
+  if (!of_128.empty()) fmt::print("\nMedian at head_dim 128: {:.0f} ms\n\n", median(of_128));
 }
 
 void warm_scaling(const std::filesystem::path& folder, int max_threads) {
@@ -112,18 +116,22 @@ void hits(const std::filesystem::path& folder) {
 
 int main(int argc, char** argv) {
   int repeat = 5;
+  int only = 0;
   int max_threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   for (int i = 1; i + 1 < argc; i += 2) {
     if (std::strcmp(argv[i], "--repeat") == 0) repeat = std::atoi(argv[i + 1]);
+    if (std::strcmp(argv[i], "--head-dim") == 0) only = std::atoi(argv[i + 1]);
     if (std::strcmp(argv[i], "--max-threads") == 0) max_threads = std::atoi(argv[i + 1]);
   }
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   try {
     char text[] = "/tmp/tessera-bench-XXXXXX";
     const std::filesystem::path folder = ::mkdtemp(text);
-    tessera::cold_compiles(repeat);
-    tessera::warm_scaling(folder, max_threads);
-    tessera::hits(folder);
+    tessera::cold_compiles(repeat, only);
+    if (only == 0) {
+      tessera::warm_scaling(folder, max_threads);
+      tessera::hits(folder);
+    }
     std::filesystem::remove_all(folder);
   } catch (const tessera::Error& error) {
     fmt::print(stderr, "bench_compile: {}\n", error.what());

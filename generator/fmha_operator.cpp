@@ -5,8 +5,9 @@
 // Scores: a default tile that was measured to be best counts 1; any other is placed below it by a rough model of what
 // its shape costs. Work per score is 1; a step of tile_n keys adds a fixed cost to each of its rows, a tile of tile_m
 // rows shares the loads of K and V, and a ring of one slot can't load ahead. The model's constants are estimates that
-// only order candidates. Where a hint says that sequences are short, the share of useful rows and keys of their tiles
-// multiplies the score; for long ones that share says less than the model's error, and the measured default stays.
+// only order candidates. Which tile was best may depend on the number of keys: a hint then changes the default. Where a
+// hint says that sequences are short, the share of useful rows and keys of their tiles multiplies the score; for long
+// ones that share says less than the model's error, and the measured default stays.
 #include "generator/fmha_operator.h"
 
 #include <fmt/format.h>
@@ -68,7 +69,16 @@ double useful_share(Hint length, int tile) {
   return static_cast<double>(length) / static_cast<double>(round_up(length, tile));
 }
 
-Config default_of(const Config& c) { return fmha::default_config(c.head_dim, c.head_dim_v, c.mask, c.dtype, c.output); }
+/// The default where `keys` are expected.
+Config default_of(const Config& c, Hint keys) {
+  return fmha::default_config(c.head_dim, c.head_dim_v, c.mask, c.dtype, c.output, keys);
+}
+
+/// Of the default's speed.
+double expected_share(const Config& c, Hint keys) {
+  const Config standard = default_of(c, keys);
+  return c == standard ? 1 : std::min(kBelowDefault, kBelowDefault * modelled_cost(standard) / modelled_cost(c));
+}
 
 fmha::HeadDims head_dims_of(const Fmha& problem) {
   return {problem.head_dim, problem.head_dim_v.value_or(problem.head_dim)};
@@ -104,7 +114,7 @@ void FmhaOperator::require_facts(const Fmha& problem) {
 
 std::vector<Config> FmhaOperator::candidates(const Fmha& problem) {
   const fmha::HeadDims facts = head_dims_of(problem);
-  const Tile standard = fmha::default_tile(facts.head_dim, facts.head_dim_v, problem.mask);
+  const Tile standard = fmha::default_tile(facts.head_dim, facts.head_dim_v, problem.mask, problem.seqlen_k);
   const Swizzle widest = fmha::widest_swizzle(config_of(problem, standard, Swizzle::none));
   const auto is_own = [&](const Tile& tile) {
     return tile.head_dim == facts.head_dim && tile.head_dim_v == facts.head_dim_v;
@@ -121,17 +131,18 @@ std::vector<Config> FmhaOperator::candidates(const Fmha& problem) {
 }
 
 double FmhaOperator::score(const Config& config, const Fmha& problem) {
-  const Config standard = default_of(config);
-  const double expected =
-      config == standard ? 1 : std::min(kBelowDefault, kBelowDefault * modelled_cost(standard) / modelled_cost(config));
-  return expected * useful_share(problem.seqlen_q, config.tile_m) * useful_share(problem.seqlen_k, config.tile_n);
+  return expected_share(config, problem.seqlen_k) * useful_share(problem.seqlen_q, config.tile_m) *
+         useful_share(problem.seqlen_k, config.tile_n);
 }
 
 std::string FmhaOperator::merit(const Config& config, const Fmha& problem) {
-  std::string text =
-      config == default_of(config)
-          ? fmt::format("the default for head_dim {}", head_dims_text(config.head_dim, config.head_dim_v))
-          : fmt::format("modelled at {:.2f} of the default's speed", score(config, {}));
+  std::string text;
+  if (config == default_of(config, problem.seqlen_k)) {
+    text = fmt::format("the default for head_dim {}", head_dims_text(config.head_dim, config.head_dim_v));
+    if (config != default_of(config, kUnknownHint)) text += fmt::format(" and {} keys", grouped(problem.seqlen_k));
+  } else {
+    text = fmt::format("modelled at {:.2f} of the default's speed", expected_share(config, problem.seqlen_k));
+  }
   const double useful = useful_share(problem.seqlen_q, config.tile_m) * useful_share(problem.seqlen_k, config.tile_n);
   if (useful < 1) text += fmt::format(", {:.1f} % of its tiles is work for these lengths", 100 * useful);
   return text;

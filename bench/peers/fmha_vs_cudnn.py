@@ -72,13 +72,15 @@ def fastest_backend(peer, candidates, flush):
     return best[1]
 
 
-def cell(library, dtype, head_dims, seqlen, causal, any_peer, pins, repeat, flush):
+def cell(library, dtype, head_dims, seqlen, causal, any_peer, hints, pins, repeat, flush):
     torch_dtype = {"bf16": torch.bfloat16, "f16": torch.float16}[dtype]
     head_dim, head_dim_v = head_dims
     batch, heads = TOKENS // seqlen, HIDDEN // head_dim
     q, k, v = (torch.randn(batch, seqlen, heads, d, device="cuda", dtype=torch_dtype) for d in (head_dim, head_dim, head_dim_v))
     o = torch.full_like(v, float("nan"))
     selectors = f"head_dim={head_dim},head_dim_v={head_dim_v},dtype={dtype},mask={'causal' if causal else 'none'}"
+    if hints:
+        selectors += f",seqlen_q={seqlen},seqlen_k={seqlen}"
     ours = Ours(library, ",".join([selectors] + ([pins] if pins else [])))
     ours.bind(q, k, v, o)
     qt, kt, vt = (t.transpose(1, 2) for t in (q, k, v))
@@ -108,6 +110,7 @@ def main():
     parser.add_argument("--dtype", default="bf16")
     parser.add_argument("--head-dim", default="64,128,256")
     parser.add_argument("--any-peer", action="store_true")
+    parser.add_argument("--hints", action="store_true", help="tell the planner the lengths")
     parser.add_argument("--pins", default="")
     parser.add_argument("--mask", default="none,causal")
     parser.add_argument("--seqlen", default="1024,4096,16384")
@@ -123,7 +126,7 @@ def main():
                             capture_output=True, text=True).stdout.strip()
     lines = [f"{torch.cuda.get_device_name()}, {clocks} (SM, memory clock as found, driver), PyTorch {torch.__version__}, "
              f"cuDNN {torch.backends.cudnn.version()}, commit {arguments.commit}", "",
-             f"Command: `python3 bench/peers/fmha_vs_cudnn.py --library {arguments.library} --dtype {arguments.dtype} --repeat {arguments.repeat}`", "",
+             f"Command: `python3 {' '.join(sys.argv)}`", "",
              "| dtype | head_dim | S | mask | tessera TFLOP/s | peer TFLOP/s | ratio | peer | kernel |", "|---|---|---|---|---|---|---|---|---|"]
     ratios = []
     for dtype in arguments.dtype.split(","):
@@ -132,8 +135,8 @@ def main():
             for mask in arguments.mask.split(","):
                 for seqlen in map(int, arguments.seqlen.split(",")):
                     for pins in arguments.pins.split(";"):
-                        name, peer, mine, theirs = cell(library, dtype, head_dims, seqlen, mask == "causal", arguments.any_peer, pins,
-                                                        arguments.repeat, flush)
+                        name, peer, mine, theirs = cell(library, dtype, head_dims, seqlen, mask == "causal", arguments.any_peer,
+                                                        arguments.hints, pins, arguments.repeat, flush)
                         ratios.append(mine / theirs)
                         lines.append(f"| {dtype} | {text} | {seqlen} | {mask} | {mine:.0f} | {theirs:.0f} | {mine / theirs:.3f} | "
                                      f"{peer.split('_')[0]} | {name} |")

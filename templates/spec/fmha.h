@@ -380,8 +380,8 @@ inline constexpr Tile kTiles[] = {
     {512, 512, 128, 32, 3},  {512, 512, 64, 48, 2},
 };
 
-// The tile that a Problem gets which pins none. Why: an H200, 16,384 tokens of 2,048 features, bf16, TFLOP/s at S =
-// 1,024 / 4,096 / 16,384, all candidates in one run:
+// The tile that a Problem gets which pins none; seqlen_k: the number of keys that is expected, or -1. Why: an H200,
+// 16,384 tokens of 2,048 features, bf16, TFLOP/s at S = 1,024 / 4,096 / 16,384, all candidates in one run:
 //   head_dim 64   no mask 192x128 462 546 586, 256x64 506 543 559; causal 256x64 352 511 543, 192x128 278 480 531
 //   head_dim 128  no mask 192x80 624 735 755, 128x128 644 686 689; causal 128x128 455 631 667, 192x80 396 628 750
 //   head_dim 256  no mask 128x64 671 774 806, 128x80 671 765 808; causal 128x64 507 720 766, 128x80 490 717 767 (and it
@@ -389,24 +389,28 @@ inline constexpr Tile kTiles[] = {
 // At S = 1,024 / 16,384, in another run:
 //   head_dim 96   no mask 192x96 536 641, 128x128 568 556, 192x80 532 607; causal 192x96 368 657, 128x128 389 548
 //   192/128       no mask 128x96 657 773, 128x128 656 811, 192x64 604 770; causal 128x128 482 790, 128x96 468 755
-//                 (as multiples of cuDNN, whose clocks varied likewise: 1.21 1.22, 1.20 1.20; causal 1.21 1.31, 1.17 1.32)
+//                 (as multiples of cuDNN, whose clocks varied likewise: 1.21 1.22, 1.20 1.20;
+//                 causal 1.21 1.31, 1.17 1.32)
 //   head_dim 192  no mask 128x80 694 753, 128x96 655 806, 128x112 633 770; causal 128x80 482 779, 128x96 480 783
 //                 (likewise 1.16 1.24, 1.10 1.23; causal 1.10 1.31, 1.10 1.30)
 //   head_dim 512  no mask, S = 16,384: 128x64 477, 128x48 455, 128x32 with 3 stages 372; causal 128x64 450, 128x48 455
-TESSERA_HD constexpr Tile default_tile(int head_dim, int head_dim_v, Mask mask) {
+TESSERA_HD constexpr Tile default_tile(int head_dim, int head_dim_v, Mask mask, long long seqlen_k = -1) {
   const bool is_full = mask == Mask::none;
+  const bool is_short = seqlen_k >= 0 && seqlen_k <= 2048;
+  const bool is_long = seqlen_k >= 8192;
   const auto tile = [&](int tile_m, int tile_n) { return Tile{head_dim, head_dim_v, tile_m, tile_n, 2}; };
-  if (head_dim <= 64) return is_full ? tile(192, 128) : tile(256, 64);
-  if (head_dim <= 96) return tile(192, 96);
-  if (head_dim <= 128) return is_full ? tile(192, 80) : tile(128, 128);
+  if (head_dim <= 64) return is_full && !is_short ? tile(192, 128) : tile(256, 64);
+  if (head_dim <= 96) return is_short ? tile(128, 128) : tile(192, 96);
+  if (head_dim <= 128) return (is_full ? !is_short : is_long) ? tile(192, 80) : tile(128, 128);
   if (head_dim <= 192 && head_dim_v <= 128) return is_full ? tile(128, 96) : tile(128, 128);
   if (head_dim <= 192) return tile(128, 80);
   return tile(128, 64);
 }
 
 // default_tile() with 128-byte swizzle, or the widest that divides the rows, completed.
-TESSERA_HD constexpr Config default_config(int head_dim, int head_dim_v, Mask mask, DType dtype, Output output) {
-  const Tile tile = default_tile(head_dim, head_dim_v, mask);
+TESSERA_HD constexpr Config default_config(int head_dim, int head_dim_v, Mask mask, DType dtype, Output output,
+                                           long long seqlen_k = -1) {
+  const Tile tile = default_tile(head_dim, head_dim_v, mask, seqlen_k);
   Config c;
   c.head_dim = head_dim;
   c.head_dim_v = head_dim_v;

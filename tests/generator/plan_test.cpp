@@ -178,6 +178,14 @@ TEST_CASE("hints steer the choice and nothing else") {
   CHECK(tile_m({{"seqlen_q", "1"}}) == 64);
   CHECK(tile_m({{"seqlen_q", "4096"}, {"seqlen_k", "4096"}}) == 192);
   CHECK(tile_m({{"seqlen_q", "1"}, {"tile_m", "128"}}) == 128);
+  CHECK(tile_m({{"seqlen_q", "2048"}, {"seqlen_k", "2048"}}) == 128);
+  CHECK(tile_m({{"seqlen_q", "2048"}, {"seqlen_k", "2049"}}) == 192);
+  CHECK(tile_m({{"head_dim", "64"}, {"seqlen_k", "1024"}}) == 256);
+  CHECK(tile_m({{"head_dim", "96"}, {"seqlen_k", "1024"}}) == 128);
+  CHECK(tile_m({{"mask", "causal"}, {"seqlen_k", "8191"}}) == 128);
+  CHECK(tile_m({{"mask", "causal"}, {"seqlen_k", "8192"}}) == 192);
+  CHECK(make_plan(problem_of("fmha", {{"seqlen_k", "1024"}}))
+            .reason.starts_with("the default for head_dim 128 and 1,024 keys"));
   const Plan plain = make_plan(problem_of("fmha"));
   const Plan hinted = make_plan(problem_of("fmha", {{"batch", "4"}, {"seqlen_q", "8192"}}));
   CHECK(to_json(plain, false) == to_json(hinted, false));
