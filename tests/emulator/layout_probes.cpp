@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -23,13 +24,15 @@ using layout::FragmentSlot;
 /// Runs a kernel body on `threads` threads over an input and a poisoned output: d0 and d1 are their addresses, r0 the
 /// thread, `smem` 2,048 bytes at a multiple of 1,024.
 std::vector<std::uint32_t> run(const std::string& body, std::uint32_t threads, const std::vector<std::uint32_t>& input,
-                               std::size_t outputs) {
+                               std::size_t outputs, const std::string& arch = "sm_90a") {
   const std::string ptx = fmt::format(
-      ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry test(.param .u64 in, .param .u64 out)\n{{\n"
+      ".version 9.0\n.target {}\n.address_size 64\n.visible .entry test(.param .u64 in, .param .u64 out)\n{{\n"
       ".reg .pred p;\n.reg .b32 r<32>;\n.reg .b64 d<16>;\n.reg .f32 f<8>;\n.shared .align 1024 .b8 smem[2048];\n"
       "ld.param.u64 d0, [in];\nld.param.u64 d1, [out];\nmov.u32 r0, %tid.x;\nmov.u32 r31, smem;\n{}\nret;\n}}\n",
-      body);
-  EmulatedDevice device;
+      arch, body);
+  DeviceOptions options;
+  options.arch = arch;
+  EmulatedDevice device(options);
   const auto image = device.load_ptx(ptx, "probe.ptx");
   DevicePointer in = device.allocate(input.size() * 4), out = device.allocate(outputs * 4);
   device.copy_to_device(in, input.data(), input.size() * 4);
@@ -214,6 +217,125 @@ TEST_CASE("probe: mma.sync takes A and B and gives D where the maps say") {
                                  Product{"m16n8k32.row.col.s32.u4.u4.s32", 32, 4, false, 13},
                                  Product{"m16n8k64.row.col.s32.u4.u4.s32", 64, 4, false, 15}})
     for (int shift = 0; shift < product.k; shift += 8) check_mma(product, shift);
+}
+
+// Block-scaled products of sm_120: scales are powers of two, so every product of one A, one B and two scales is exact
+// and tells which scales were taken. Bytes and lanes that the selectors do not name hold noise.
+struct Scaled {
+  const char* spelling;
+  int k, bits, vector;
+  bool is_ue4m3;
+};
+
+constexpr float kE2m1[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+
+void check_scaled(const Scaled& product, int shift, int thread_a, int byte_a, int thread_b, int byte_b) {
+  CAPTURE(product.spelling);
+  CAPTURE(shift);
+  const FragmentShape a{Fragment::mma_a, 16, product.k, product.bits}, b{Fragment::mma_b, product.k, 8, product.bits};
+  const FragmentShape d{Fragment::mma_d, 16, 8, 32};
+  const int block = product.k / product.vector;
+  const auto name = [&](int row, int k) { return (row * 5 + k * 3 + k / 8) % 8; };
+  // e2m1 under mxf8f6f4 sits in bits 5..2 of its byte.
+  const auto code = [&](int value) { return static_cast<std::uint32_t>(product.bits == 8 ? value << 2 : value); };
+  const auto exponent = [](int index, int vector) { return (index * 3 + vector * 5) % 7 - 3; };
+  const auto scale = [&](int e) { return static_cast<std::uint32_t>(product.is_ue4m3 ? (e + 7) << 3 : e + 127); };
+  std::vector<std::uint32_t> input(32 * 8, 0);
+  const auto fill = [&](const FragmentShape& shape, std::size_t first, auto value) {
+    for (int row = 0; row < shape.rows; ++row)
+      for (int column = 0; column < shape.columns; ++column) {
+        const FragmentSlot slot = fragment_slot(shape, {row, column});
+        input[static_cast<std::size_t>(slot.lane) * 8 + first + static_cast<std::size_t>(slot.reg)] |=
+            code(value(row, column)) << (slot.index * product.bits);
+      }
+  };
+  fill(a, 0, name);
+  fill(b, 4, [&](int k, int n) { return k == n + shift ? 2 : 0; });  // 1.0
+  for (std::size_t lane = 0; lane < 32; ++lane) input[lane * 8 + 6] = input[lane * 8 + 7] = 0x7F7F7F7F;
+  const auto place = [&](bool is_a, int index, int thread, int byte) {
+    for (int v = 0; v < product.vector; ++v) {
+      const layout::ScaleSlot slot = layout::mma_scale_slot(is_a, thread, byte, index, v);
+      std::uint32_t& word = input[static_cast<std::size_t>(slot.lane) * 8 + (is_a ? 6 : 7)];
+      word = (word & ~(0xFFu << (8 * slot.byte))) | scale(exponent(index + (is_a ? 0 : 4), v)) << (8 * slot.byte);
+    }
+  };
+  for (int row = 0; row < 16; ++row) place(true, row, thread_a, byte_a);
+  for (int n = 0; n < 8; ++n) place(false, n, thread_b, byte_b);
+  const auto out =
+      run(fmt::format(
+              "mul.wide.u32 d2, r0, 32;\nadd.s64 d3, d0, d2;\nld.global.v4.b32 {{r4, r5, r6, r7}}, [d3];\n"
+              "ld.global.v4.b32 {{r8, r9, r10, r11}}, [d3+16];\nmov.f32 f0, 0f00000000;\nmov.f32 f1, f0;\nmov.f32 f2, "
+              "f0;\nmov.f32 f3, f0;\nmma.sync.aligned.{} {{f0, f1, f2, f3}}, {{r4, r5, r6, r7}}, {{r8, r9}}, {{f0, f1, "
+              "f2, f3}}, {{r10}}, {{{}, {}}}, {{r11}}, {{{}, {}}};\nmul.wide.u32 d2, r0, 16;\nadd.s64 d4, d1, d2;\n"
+              "st.global.v4.f32 [d4], {{f0, f1, f2, f3}};",
+              product.spelling, byte_a, thread_a, byte_b, thread_b),
+          32, input, 128, "sm_120a");
+  for (int row = 0; row < 16; ++row)
+    for (int n = 0; n < 8; ++n) {
+      const FragmentSlot slot = fragment_slot(d, {row, n});
+      const int k = n + shift, v = k / block;
+      const float expected = std::ldexp(kE2m1[name(row, k)], exponent(row, v) + exponent(n + 4, v));
+      CAPTURE(row);
+      CAPTURE(n);
+      REQUIRE(std::bit_cast<float>(out[static_cast<std::size_t>(slot.lane * 4 + slot.reg)]) == expected);
+    }
+}
+
+TEST_CASE("probe: block-scaled mma.sync takes elements and scales where the maps say") {
+  const Scaled nvf4{"kind::mxf4nvf4.block_scale.scale_vec::4X.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue4m3", 64, 4, 4,
+                    true};
+  const Scaled mxf4{"kind::mxf4.block_scale.scale_vec::2X.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue8m0", 64, 4, 2, false};
+  const Scaled mxf8{"kind::mxf8f6f4.block_scale.scale_vec::1X.m16n8k32.row.col.f32.e2m1.e2m1.f32.ue8m0", 32, 8, 1,
+                    false};
+  for (const Scaled& product : {nvf4, mxf4, mxf8})
+    for (int shift = 0; shift < product.k; shift += 8)
+      for (const int thread_a : {0, 1})
+        for (int byte = 0; byte + product.vector <= 4; byte += product.vector)
+          check_scaled(product, shift, thread_a, byte, (shift / 8 + byte) % 4, 4 - product.vector - byte);
+}
+
+TEST_CASE("probe: tcgen05.ld and .st move cells where the maps say") {
+  struct Shape {
+    const char* spelling;
+    Fragment fragment;
+    int lanes, registers;
+  };
+  std::vector<std::uint32_t> names(32 * 8);
+  for (std::uint32_t i = 0; i < names.size(); ++i) names[i] = i;  // lane i / 8, column i % 8
+  // Eight columns: written a lane a thread, read in the shape; then written in the shape and read a lane a thread.
+  const std::string head =
+      "and.b32 r1, r0, 31;\ntcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [r31], 32;\nbar.sync 0;\n"
+      "ld.shared.b32 r2, [r31];\nmul.wide.u32 d2, r0, 32;\nadd.s64 d3, d0, d2;\nadd.s64 d4, d1, d2;\n"
+      "ld.global.v4.b32 {r4, r5, r6, r7}, [d3];\nld.global.v4.b32 {r8, r9, r10, r11}, [d3+16];\n";
+  const std::string tail =
+      "st.global.v4.b32 [d4], {r4, r5, r6, r7};\nst.global.v4.b32 [d4+16], {r8, r9, r10, r11};\n"
+      "tcgen05.dealloc.cta_group::1.sync.aligned.b32 r2, 32;\n";
+  const std::string all = "r4, r5, r6, r7, r8, r9, r10, r11", four = "r4, r5, r6, r7";
+  const auto move = [](const char* way, const std::string& shape, const std::string& registers) {
+    return std::string(way) == "ld"
+               ? fmt::format("tcgen05.ld.sync.aligned.{}.b32 {{{}}}, [r2];\ntcgen05.wait::ld.sync.aligned;\n", shape,
+                             registers)
+               : fmt::format("tcgen05.st.sync.aligned.{}.b32 [r2], {{{}}};\ntcgen05.wait::st.sync.aligned;\n", shape,
+                             registers);
+  };
+  for (const Shape& shape :
+       {Shape{"32x32b.x8", Fragment::tmem_32x32b, 32, 8}, Shape{"16x64b.x4", Fragment::tmem_16x64b, 16, 4},
+        Shape{"16x128b.x2", Fragment::tmem_16x128b, 16, 4}, Shape{"16x256b.x1", Fragment::tmem_16x256b, 16, 4}}) {
+    CAPTURE(shape.spelling);
+    const FragmentShape map{shape.fragment, shape.lanes, 8, 32};
+    const std::string& registers = shape.registers == 8 ? all : four;
+    const auto loaded = run(head + move("st", "32x32b.x8", all) + move("ld", shape.spelling, registers) + tail, 32,
+                            names, 256, "sm_100a");
+    const auto stored = run(head + move("st", "32x32b.x8", all) + move("st", shape.spelling, registers) +
+                                move("ld", "32x32b.x8", all) + tail,
+                            32, names, 256, "sm_100a");
+    for (int lane = 0; lane < 32; ++lane)
+      for (int reg = 0; reg < shape.registers; ++reg) {
+        const FragmentElement at = fragment_element(map, {lane, reg, 0});
+        REQUIRE(loaded[static_cast<std::size_t>(lane * 8 + reg)] == static_cast<std::uint32_t>(at.row * 8 + at.column));
+        REQUIRE(stored[static_cast<std::size_t>(at.row * 8 + at.column)] == static_cast<std::uint32_t>(lane * 8 + reg));
+      }
+  }
 }
 
 }  // namespace
