@@ -155,20 +155,21 @@ MoveForm parse_move(std::string_view name) {
     return {ErrorKind::usage,
             fmt::format(
                 "{}: there is no such instruction; there are {}", name,
-                is_tmem ? "tcgen05.ld and .st with 32x32b, 16x64b (x1 to x128), 16x128b (x1 to x64), 16x256b (x1 to "
-                          "x32)"
+                is_tmem ? "tcgen05.ld and .st with 32x32b, 16x64b, 16x32bx2 (x1 to x128), 16x128b (x1 to x64), 16x256b "
+                          "(x1 to x32)"
                         : "ldmatrix.m8n8.x1|x2|x4[.trans], ldmatrix.m16n16.x1|x2.trans (b8), "
+                          "ldmatrix.m8n16.x1|x2|x4.b6x16_p32|b4x16_p64, "
                           "stmatrix.m8n8.x1|x2|x4[.trans], stmatrix.m16n8.x1|x2|x4.trans (b8)")};
   };
-  if (parts.size() < at + 2 || parts.size() > at + 3) throw refuse();
+  const bool is_known = is_tmem || parts.front() == "ldmatrix" || parts.front() == "stmatrix";
+  if (!is_known || parts.size() < at + 2 || parts.size() > at + 3) throw refuse();
   int count = 0;
   const std::string_view times = parts[at + 1];
   if (times.size() < 2 || times[0] != 'x' ||
       std::from_chars(times.data() + 1, times.data() + times.size(), count).ptr != times.data() + times.size())
     throw refuse();
-  const bool is_trans = parts.size() == at + 3 && parts[at + 2] == "trans";
-  if (parts.size() == at + 3 && !is_trans) throw refuse();
-  const std::string_view shape = parts[at];
+  const std::string_view shape = parts[at], kind = parts.size() == at + 3 ? parts[at + 2] : std::string_view{};
+  const bool is_trans = kind == "trans";
   MoveForm form;
   if (is_tmem) {
     struct Row {
@@ -179,25 +180,36 @@ MoveForm parse_move(std::string_view name) {
     static constexpr Row kRows[] = {{"32x32b", Fragment::tmem_32x32b, 32, 1, 128},
                                     {"16x64b", Fragment::tmem_16x64b, 16, 2, 128},
                                     {"16x128b", Fragment::tmem_16x128b, 16, 4, 64},
-                                    {"16x256b", Fragment::tmem_16x256b, 16, 8, 32}};
+                                    {"16x256b", Fragment::tmem_16x256b, 16, 8, 32},
+                                    {"16x32bx2", Fragment::tmem_16x32bx2, 16, 2, 128}};
     const auto row = std::find_if(std::begin(kRows), std::end(kRows), [&](const Row& r) { return r.name == shape; });
     const bool is_power = count > 0 && (count & (count - 1)) == 0;
-    if (row == std::end(kRows) || !is_power || count > row->most || is_trans || (parts[1] != "ld" && parts[1] != "st"))
+    if (row == std::end(kRows) || !is_power || count > row->most || !kind.empty() ||
+        (parts[1] != "ld" && parts[1] != "st"))
       throw refuse();
     form.shape = {row->fragment, row->lanes, row->columns * count, 32};
     form.row_axis = "TMEM lane";
     form.column_axis = "column";
-    form.note =
+    if (row->fragment == Fragment::tmem_16x32bx2)
+      form.note = fmt::format("columns {} and up count from the split offset, an immediate; ", count);
+    form.note +=
         "lanes and columns count from the address; warp w of a CTA reaches lanes 32 (w % 4) and up; never run on "
         "Blackwell hardware here";
     return form;
   }
   const bool is_load = parts.front() == "ldmatrix";
+  const bool is_narrow = is_load && shape == "m8n16" && (kind == "b6x16_p32" || kind == "b4x16_p64");
   const bool is_count = count == 1 || count == 2 || count == 4;
   form.row_axis = "address lane";
   form.column_axis = "element";
   form.note = "row r is the 16 bytes at the address that lane r gives";
-  if (shape == "m8n8" && is_count) {
+  if (is_narrow && is_count) {
+    form.shape = {Fragment::matrix_narrow, 8 * count, 16, 8};
+    form.note += kind == "b6x16_p32" ? "; element e is its bits 6e..6e+5, and lands in bits 5..0 of a byte"
+                                     : "; element e is its bits 4e..4e+3, and lands in bits 3..0 of a byte";
+  } else if (!kind.empty() && !is_trans) {
+    throw refuse();
+  } else if (shape == "m8n8" && is_count) {
     form.shape = {is_trans ? Fragment::matrix_trans : Fragment::matrix, 8 * count, 8, 16};
   } else if (is_load && shape == "m16n16" && is_trans && (count == 1 || count == 2)) {
     form.shape = {Fragment::matrix_trans_b8, 16 * count, 16, 8};

@@ -20,21 +20,6 @@ using layout::FragmentElement;
 using layout::FragmentShape;
 using layout::FragmentSlot;
 
-/// The column of D that stands where A's column k is wanted, when every thread keeps what it has: A's columns of a
-/// thread and D's columns of it, both ascending, pair up. The same for every row.
-std::vector<int> permutation(const FragmentShape& a, const FragmentShape& d) {
-  std::vector<int> source(static_cast<std::size_t>(a.columns), -1);
-  for (int lane = 0; lane < 4; ++lane) {  // row 0 is held by the first quad
-    std::vector<int> wanted, held;
-    for (int k = 0; k < a.columns; ++k)
-      if (fragment_slot(a, {0, k}).lane == lane) wanted.push_back(k);
-    for (int n = 0; n < a.columns; ++n)
-      if (fragment_slot(d, {0, n % d.columns}).lane == lane) held.push_back(n);
-    for (std::size_t i = 0; i < wanted.size(); ++i) source[static_cast<std::size_t>(wanted[i])] = held[i];
-  }
-  return source;
-}
-
 /// Threads that hold what one register of A wants, when K keeps its order.
 std::size_t threads_of_register(const FragmentShape& a, const FragmentShape& d) {
   std::set<int> lanes;
@@ -51,13 +36,16 @@ LayoutPage layout_repack(const LayoutArguments& arguments) {
                 "layout repack: say D-to-A and the instruction that takes A, like `tessera layout repack D-to-A "
                 "mma.m16n8k16.bf16`");
   const ProductForm form = parse_product(arguments.argument);
-  if (form.bits == 1 || form.bits == 64 || form.m == 8)
-    throw Error(ErrorKind::usage, fmt::format("{}: D-to-A is for products of m16 or m64 with elements of 4 to 32 bits",
-                                              arguments.argument));
+  if (form.bits == 1 || form.bits == 64 || form.m == 8 || form.k < 8)
+    throw Error(
+        ErrorKind::usage,
+        fmt::format("{}: D-to-A is for products of m16 or m64 with elements of 4 to 32 bits and K of at least 8",
+                    arguments.argument));
   const FragmentShape a{form.is_wgmma ? Fragment::wgmma_a : Fragment::mma_a, form.m, form.k, form.bits};
   // D of the product before, one tile of 8 columns: wgmma's is a row of such tiles.
   const FragmentShape d{form.is_wgmma ? Fragment::wgmma_d : Fragment::mma_d, form.m, 8, 32};
-  const std::vector<int> source = permutation(a, d);
+  std::vector<int> source;
+  for (int k = 0; k < form.k; ++k) source.push_back(layout::repack_column(form.bits, k));
   const bool is_identity = std::is_sorted(source.begin(), source.end());
   const int per = fragment_elements(a);
 

@@ -28,10 +28,12 @@ enum class Fragment {
   matrix_trans,     // the same, .trans
   matrix_trans_b8,  // ldmatrix .m16n16 .trans .b8: 16 rows a matrix
   matrix_store_b8,  // stmatrix .m16n8 .trans .b8: rows of 16 bytes
+  matrix_narrow,    // ldmatrix .m8n16 .b8x16.b6x16_p32, .b4x16_p64: 16 narrow elements a row become bytes
   tmem_32x32b,      // rows are lanes, columns are columns of Tensor Memory, from the address on
   tmem_16x64b,
   tmem_16x128b,
-  tmem_16x256b
+  tmem_16x256b,
+  tmem_16x32bx2  // its columns are two halves: the second one stands at the split offset
 };
 
 // One fragment: the matrix that all its lanes hold together.
@@ -94,6 +96,10 @@ TESSERA_HD constexpr FragmentElement fragment_element(const FragmentShape& s, co
       return {g + 8 * (at.reg % 2), 4 * (at.reg / 2) + q};
     case Fragment::tmem_16x256b:
       return {g + 8 * (at.reg / 2 % 2), 8 * (at.reg / 4) + 2 * q + at.reg % 2};
+    case Fragment::tmem_16x32bx2:
+      return {lane % 16, lane / 16 * (s.columns / 2) + at.reg};
+    case Fragment::matrix_narrow:
+      return {8 * at.reg + g, 4 * q + at.index};
   }
   return {};
 }
@@ -132,8 +138,21 @@ TESSERA_HD constexpr FragmentSlot fragment_slot(const FragmentShape& s, const Fr
       return {r % 8 * 4 + c % 4, c / 4 * 2 + r / 8, 0};
     case Fragment::tmem_16x256b:
       return {r % 8 * 4 + c % 8 / 2, c / 8 * 4 + r / 8 * 2 + c % 2, 0};
+    case Fragment::tmem_16x32bx2:
+      return {c / (s.columns / 2) * 16 + r, c % (s.columns / 2), 0};
+    case Fragment::matrix_narrow:
+      return {r % 8 * 4 + c / 4, r / 8, c % 4};
   }
   return {};
+}
+
+// An accumulator as the next product's A, without moving anything between threads: the column of D (in tiles of 8) that
+// a thread has for A's column k, A's elements having `bits`. A product runs over K in any order, so B's rows are taken
+// in this one. The identity for 16 bits.
+TESSERA_HD constexpr int repack_column(int bits, int k) {
+  if (bits == 32) return k / 8 * 8 + k % 4 * 2 + k / 4 % 2;
+  const int per = 32 / bits, group = k / (4 * per), q = k / per % 4, e = k % per;
+  return 8 * (group * per / 2 + e / 2) + 2 * q + e % 2;
 }
 
 // Block scales of mma.sync (sm_120): `vector` scales of a row of A or a column of B lie in one 32-bit register of one

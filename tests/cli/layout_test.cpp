@@ -64,9 +64,10 @@ TEST_CASE("layout fragment: the matrix and the registers are one map, every elem
     for (const char* operand : {"A", "B", "D"}) all.push_back({"fragment", product, "--operand", operand});
   for (const char* wgmma : {"wgmma.m64n8k16.f16", "wgmma.m64n256k32.e4m3", "wgmma.m64n96k8.tf32", "wgmma.m64n64k32.s8"})
     for (const char* operand : {"A", "D"}) all.push_back({"fragment", wgmma, "--operand", operand});
-  for (const char* move : {"ldmatrix.m8n8.x1", "ldmatrix.m8n8.x4.trans", "ldmatrix.m16n16.x2.trans", "stmatrix.m8n8.x2",
-                           "stmatrix.m16n8.x4.trans", "tcgen05.ld.32x32b.x8", "tcgen05.st.16x64b.x4",
-                           "tcgen05.ld.16x128b.x8", "tcgen05.ld.16x256b.x32"})
+  for (const char* move :
+       {"ldmatrix.m8n8.x1", "ldmatrix.m8n8.x4.trans", "ldmatrix.m16n16.x2.trans", "stmatrix.m8n8.x2",
+        "stmatrix.m16n8.x4.trans", "tcgen05.ld.32x32b.x8", "tcgen05.st.16x64b.x4", "tcgen05.ld.16x128b.x8",
+        "tcgen05.ld.16x256b.x32", "tcgen05.ld.16x32bx2.x16", "ldmatrix.m8n16.x2.b4x16_p64"})
     all.push_back({"fragment", move});
   for (const auto& arguments : all) {
     CAPTURE(arguments[1]);
@@ -113,6 +114,7 @@ TEST_CASE("layout fragment: what does not exist is answered with what does") {
   CHECK(refusal({"wgmma.m64n64k8.bf16"}).find("wgmma is m64nNk16 for f16, bf16") != std::string::npos);
   CHECK(refusal({"wgmma.m64n64k16.bf16", "--operand", "B"}).find("smem-descriptor wgmma") != std::string::npos);
   CHECK(refusal({"ldmatrix.m8n8.x3"}).find("there are ldmatrix.m8n8.x1|x2|x4[.trans]") != std::string::npos);
+  CHECK(refusal({"ldmatrixx.m8n8.x4"}).find("there is no such instruction") != std::string::npos);
   CHECK(refusal({"tcgen05.ld.16x256b.x64"}).find("16x256b (x1 to x32)") != std::string::npos);
   CHECK(refusal({"mma.m16n8k16.bf16", "--lane", "32"}) ==
         "tessera: --lane = 32: must be a whole number from 0 to 31\n");
@@ -125,6 +127,22 @@ TEST_CASE("layout fragment: what does not exist is answered with what does") {
   CHECK(refusal({"mma.m16n8k16.bf16", "--operand", "A", "--type-d", "f32"}).find("--type-d has no effect") !=
         std::string::npos);
   CHECK(refusal({}).find("name an instruction") != std::string::npos);
+}
+
+TEST_CASE("layout repack: what needs a renamed K, and what has no such map") {
+  Terminal terminal;
+  for (const auto& [product, is_free] : {std::pair("mma.m16n8k16.f16", true), std::pair("wgmma.m64n64k32.e4m3", false),
+                                         std::pair("mma.m16n8k8.tf32", false), std::pair("mma.m16n8k64.mxf4", false)}) {
+    const Json page = page_of(terminal, {"repack", "D-to-A", product});
+    CHECK((page["facts"]["shuffles"].get<std::string>().find("none:") == 0) == is_free);
+    std::set<std::string> columns;
+    for (const Json& cell : page["grids"][1]["cells"][0]) columns.insert(cell["text"].get<std::string>());
+    CHECK(columns.size() == page["grids"][1]["columns"].size());
+  }
+  for (const char* product : {"mma.m16n8k4.tf32", "mma.m8n8k4.f64", "mma.m16n8k128.b1"})
+    CHECK(terminal.run({"layout", "repack", "D-to-A", product}).err.find("D-to-A is for products of m16 or m64") !=
+          std::string::npos);
+  CHECK(terminal.run({"layout", "repack", "A-to-D", "mma.m16n8k16.f16"}).code == 2);
 }
 
 TEST_CASE("layout swizzle: passes of an access") {

@@ -312,15 +312,17 @@ TEST_CASE("probe: tcgen05.ld and .st move cells where the maps say") {
       "tcgen05.dealloc.cta_group::1.sync.aligned.b32 r2, 32;\n";
   const std::string all = "r4, r5, r6, r7, r8, r9, r10, r11", four = "r4, r5, r6, r7";
   const auto move = [](const char* way, const std::string& shape, const std::string& registers) {
+    const std::string split = shape.find("32bx2") == std::string::npos ? "" : ", 4";
     return std::string(way) == "ld"
-               ? fmt::format("tcgen05.ld.sync.aligned.{}.b32 {{{}}}, [r2];\ntcgen05.wait::ld.sync.aligned;\n", shape,
-                             registers)
-               : fmt::format("tcgen05.st.sync.aligned.{}.b32 [r2], {{{}}};\ntcgen05.wait::st.sync.aligned;\n", shape,
-                             registers);
+               ? fmt::format("tcgen05.ld.sync.aligned.{}.b32 {{{}}}, [r2]{};\ntcgen05.wait::ld.sync.aligned;\n", shape,
+                             registers, split)
+               : fmt::format("tcgen05.st.sync.aligned.{}.b32 [r2]{}, {{{}}};\ntcgen05.wait::st.sync.aligned;\n", shape,
+                             split, registers);
   };
   for (const Shape& shape :
        {Shape{"32x32b.x8", Fragment::tmem_32x32b, 32, 8}, Shape{"16x64b.x4", Fragment::tmem_16x64b, 16, 4},
-        Shape{"16x128b.x2", Fragment::tmem_16x128b, 16, 4}, Shape{"16x256b.x1", Fragment::tmem_16x256b, 16, 4}}) {
+        Shape{"16x128b.x2", Fragment::tmem_16x128b, 16, 4}, Shape{"16x256b.x1", Fragment::tmem_16x256b, 16, 4},
+        Shape{"16x32bx2.x4", Fragment::tmem_16x32bx2, 16, 4}}) {
     CAPTURE(shape.spelling);
     const FragmentShape map{shape.fragment, shape.lanes, 8, 32};
     const std::string& registers = shape.registers == 8 ? all : four;

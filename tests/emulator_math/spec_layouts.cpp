@@ -70,6 +70,24 @@ TEST_CASE("spec: fragments of mma.sync and wgmma are the emulator's") {
                   [&](auto s, auto at) { REQUIRE(same(at, wgmma_a(bits, s.lane, s.reg, s.index))); });
 }
 
+TEST_CASE("spec: repacking D as A keeps every element in its thread, and every column once") {
+  for (const int bits : {4, 8, 16, 32})
+    for (const int columns : {128 / bits, 256 / bits}) {
+      const FragmentShape a{Fragment::mma_a, 16, columns, bits}, d{Fragment::mma_d, 16, 8, 32};
+      std::vector<bool> is_taken(static_cast<std::size_t>(columns));
+      for (int k = 0; k < columns; ++k) {
+        const int column = layout::repack_column(bits, k);
+        if (bits == 16) CHECK(column == k);
+        if (columns % 8 != 0) continue;  // less than a tile of D
+        REQUIRE(column < columns);
+        CHECK_FALSE(is_taken[static_cast<std::size_t>(column)]);
+        is_taken[static_cast<std::size_t>(column)] = true;
+        for (int row = 0; row < 16; ++row)
+          REQUIRE(fragment_slot(a, {row, k}).lane == fragment_slot(d, {row, column % 8}).lane);
+      }
+    }
+}
+
 TEST_CASE("spec: ldmatrix and stmatrix are the emulator's") {
   for (const int count : {1, 2, 4}) {
     for_each_slot({Fragment::matrix, 8 * count, 8, 16}, [&](auto s, auto at) {
@@ -83,6 +101,12 @@ TEST_CASE("spec: ldmatrix and stmatrix are the emulator's") {
     for_each_slot({Fragment::matrix_store_b8, 8 * count, 16, 8}, [&](auto s, auto at) {
       const MatrixByte byte = m16n8_trans_b8(s.lane, s.reg, s.index);
       REQUIRE(same(at, {byte.address_lane, byte.offset}));
+    });
+    for_each_slot({Fragment::matrix_narrow, 8 * count, 16, 8}, [&](auto s, auto at) {
+      for (const int width : {4, 6}) {
+        const MatrixBits bits = m8n16_narrow(width, s.lane, s.reg, s.index);
+        REQUIRE(same(at, {bits.address_lane, bits.first_bit / width}));
+      }
     });
     if (count < 4)
       for_each_slot({Fragment::matrix_trans_b8, 16 * count, 16, 8}, [&](auto s, auto at) {
@@ -101,12 +125,14 @@ TEST_CASE("spec: tcgen05.ld and .st are the emulator's") {
   for (const Shape& shape : {Shape{Fragment::tmem_32x32b, TmemShape::l32x32b, 32, 1, 128},
                              Shape{Fragment::tmem_16x64b, TmemShape::l16x64b, 16, 2, 128},
                              Shape{Fragment::tmem_16x128b, TmemShape::l16x128b, 16, 4, 64},
-                             Shape{Fragment::tmem_16x256b, TmemShape::l16x256b, 16, 8, 32}})
+                             Shape{Fragment::tmem_16x256b, TmemShape::l16x256b, 16, 8, 32},
+                             Shape{Fragment::tmem_16x32bx2, TmemShape::l16x32bx2, 16, 2, 128}})
     for (int n = 1; n <= shape.largest; n *= 2) {
       const FragmentShape map{shape.fragment, shape.lanes, shape.columns * n, 32};
       REQUIRE(fragment_registers(map) == tmem_registers(shape.emulated, n));
       for_each_slot(map, [&](auto s, auto at) {
-        const TmemPlace place = tmem_register(shape.emulated, s.lane, s.reg);
+        const TmemPlace place =
+            tmem_register(shape.emulated, s.lane, s.reg, n);  // n: the split, next to the first half
         REQUIRE(at.row == place.lane);
         REQUIRE(at.column == place.column);
       });
