@@ -136,6 +136,7 @@ Handler bulk_wait(const Decoded& d);
 Handler bulk_load(const Decoded& d);
 Handler bulk_store(const Decoded& d);
 Handler bulk_to_cluster(const Decoded& d);
+Handler st_async(const Decoded& d);
 
 // exec_tensor.cpp
 Handler tensor_load(const Decoded& d);

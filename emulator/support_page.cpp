@@ -55,7 +55,7 @@ none has, so at most kernels or `tests/emulator` have executed it.
 constexpr const char* kRefused = R"(
 ## Not executed
 
-`wgmma` of integers and bits, tensormap.replace, im2col, st.async, red.async, multimem,
+`wgmma` of integers and bits, tensormap.replace, im2col, red.async, multimem,
 call, brx.idx, textures and surfaces, video instructions. A module that uses one is refused when it is loaded.
 
 These stop when they are reached, because no source settles them: tcgen05.mma with K = 96, with scale factors for M = 128

@@ -140,6 +140,8 @@ TEST_CASE("attention kernels under every schedule") {
       {"head_dim_v of its own",
        Fmha{.head_dim = 192, .head_dim_v = 128, .mask = Mask::causal},
        {1, 1, 1, 140, 300, 192, 128}},
+      {"a pair of CTAs", Fmha{.head_dim = 512}, {1, 2, 1, 70, 100, 512}},
+      {"a pair of CTAs, causal", Fmha{.head_dim = 512, .mask = Mask::causal}, {1, 1, 1, 200, 150, 512}},
       {"no swizzle", Fmha{.head_dim = 64, .swizzle = Swizzle::none}, {1, 1, 1, 70, 140, 64}},
       {"32-byte swizzle", Fmha{.head_dim = 96, .swizzle = Swizzle::b32}, {1, 1, 1, 70, 140, 96}},
   };
@@ -185,6 +187,7 @@ TEST_CASE("attention kernels have no races") {
       {"head_dim 128", Fmha{}, {1, 2, 1, 200, 500, 128}},
       {"causal, several batches and heads", causal, {2, 2, 1, 150, 150, 64}},
       {"head_dim 256", large, {1, 1, 1, 200, 300, 256}},
+      {"a pair of CTAs", Fmha{.head_dim = 512, .mask = Mask::causal}, {1, 1, 1, 150, 200, 512}},
   };
   for (const Case& test : cases) {
     CAPTURE(test.name);
