@@ -126,6 +126,14 @@ bool check_read(Warp& w, const Instruction& in, const Move& m) {
                  fmt::format("warp {}'s {} (PTX line {}) to these columns was not waited for", warp.index,
                              store.in->opcode, store.in->line),
                  "tcgen05.wait::st must come between tcgen05.st and tcgen05.ld");
+  for (int column = region.first; column < region.end && w.race; ++column) {
+    const TmemStamp& stamp = memory.stamp(quarter, column);
+    if (stamp.race_agent == 0 || stamp.race_clock <= w.race->seen.at(stamp.race_agent)) continue;
+    w.hazard(in, "async-write-not-waited-for", -1, address,
+             fmt::format("nothing orders the load after the operation of the tensor core that wrote column {}", column),
+             "tcgen05.commit and the wait on its mbarrier must come before tcgen05.ld");
+    break;
+  }
   for (int column = region.first; column < region.end; ++column) {
     if (memory.stamp(quarter, column).operated_at <= w.tensor.fence_after) continue;
     w.hazard(in, "missing-tcgen05-fence", -1, address,

@@ -54,6 +54,8 @@ struct TmemStamp {
   std::uint64_t operated_at = 0;  ///< an mma or cp that wrote it has completed
   std::int32_t stored_by = -1;    ///< warp
   std::int32_t operated_by = -1;  ///< warp that issued it; -1 also for the peer CTA's
+  std::uint32_t race_agent = 0;   ///< race detector: the operation, 0 without one
+  std::uint32_t race_clock = 0;
 };
 
 class TensorMemory {
