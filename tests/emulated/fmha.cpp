@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <ctime>
 #include <limits>
 #include <map>
 #include <numbers>
@@ -207,7 +208,7 @@ TEST_CASE("attention kernels have no races") {
   }
 }
 
-// At most four times slower on attention over 256 x 512, with room for a busy machine.
+// At most four times slower on attention over 256 x 512.
 TEST_CASE("what the race detector costs") {
   const std::unique_ptr<Compiler> compiler = find_compiler();
   if (!compiler) return;
@@ -220,13 +221,14 @@ TEST_CASE("what the race detector costs") {
     double best = 1e9;
     for (int i = 0; i < 5; ++i) {
       std::vector<Finding> findings;
+      const std::clock_t start = std::clock();  // of this process: other work on the machine does not count
       run.run(findings);
-      best = std::min(best, device.statistics().seconds);
+      best = std::min(best, static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
     }
     seconds[detects_races ? 1 : 0] = best;
   }
   MESSAGE("attention 256 x 512, head_dim 128: ", 1e3 * seconds[0], " ms, with the race detector ", 1e3 * seconds[1]);
-  CHECK(seconds[1] < 6 * seconds[0]);
+  CHECK(seconds[1] < 4 * seconds[0]);
 }
 
 }  // namespace
