@@ -62,7 +62,7 @@ Step commit(Warp& w, const Instruction& in, Mask active) {
     operation->progress = w.tensor.progress[static_cast<std::size_t>(lane)];
     w.launch->async.push(std::move(operation), *w.launch);
   }
-  w.tensor.fence_before = ++w.launch->tmem_clock;  // implied, PTX ISA
+  w.tensor.fence_before(++w.launch->tmem_clock);  // implied, PTX ISA
   return Step::next;
 }
 

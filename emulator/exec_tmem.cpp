@@ -128,7 +128,7 @@ Step wait_stores(Warp& w, const Instruction&, Mask active) {
 
 // Any lane's fence counts for its warp: tcgen05.ld and .st are the warp's, the others one elected lane's.
 Step fence_before(Warp& w, const Instruction&, Mask) {
-  w.tensor.fence_before = ++w.launch->tmem_clock;
+  w.tensor.fence_before(++w.launch->tmem_clock);
   return Step::next;
 }
 Step fence_after(Warp& w, const Instruction&, Mask) {

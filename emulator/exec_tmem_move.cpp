@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "emulator/math/float_arithmetic.h"
 #include "emulator/math/tmem_layout.h"
@@ -16,6 +17,7 @@ namespace tessera::emulator::bind {
 namespace {
 
 using U32 = std::uint32_t;
+using math::TmemPlace;
 using math::TmemShape;
 
 // number: shape | count << 4; flags: 1 pack or unpack, 2 st, then of ld.red: 4 red, 8 max, 16 abs, 32 NaN, 64 s32,
@@ -100,10 +102,34 @@ template <class Visit>
 void for_each_word(const Move& m, Visit&& visit) {
   for (int r = 0; r < m.registers; ++r)
     for (int t = 0; t < kLanes; ++t) {
-      const math::TmemPlace place = math::tmem_register(m.shape, t, r);
+      const TmemPlace place = math::tmem_register(m.shape, t, r);
       const int second = m.shape == TmemShape::l16x32bx2 && t >= 16 ? m.split : 0;
       visit(r, t, m.lane + place.lane, m.column + second + place.column * m.per_word());
     }
+}
+
+// A word of the transfer that nobody has written; lane -1: none. A quarter of which one half of the lanes was written
+// and the other was not is what an accumulator with M = 64 leaves: such a half is read along and thrown away.
+TmemPlace find_unwritten(const TensorMemory& memory, const Move& m) {
+  const auto half = [&](int first_lane) {
+    int unwritten = 0;
+    TmemPlace bad{-1, 0};
+    for (const int first : {m.column, m.column + m.split})
+      for (int lane = first_lane; lane < first_lane + 16; ++lane) {
+        const int column = memory.first_unwritten(lane, first, m.width);
+        if (column < 0) continue;
+        ++unwritten;
+        if (bad.lane < 0) bad = {lane, column};
+      }
+    return std::pair{bad, unwritten};
+  };
+  const auto lower = half(m.lane);
+  if (m.shape != TmemShape::l32x32b) return lower.first;
+  const auto upper = half(m.lane + 16);
+  constexpr int kAll = 2 * 16;
+  if (lower.second == 0 && upper.second == kAll) return {-1, 0};
+  if (upper.second == 0 && lower.second == kAll) return {-1, 0};
+  return lower.first.lane >= 0 ? lower.first : upper.first;
 }
 
 // What may not be so when the words are read.
@@ -141,17 +167,13 @@ bool check_read(Warp& w, const Instruction& in, const Move& m) {
                          "tcgen05.fence::after_thread_sync since",
                          column),
              "PTX asks for it between the wait on the commit's mbarrier and tcgen05.ld");
+    w.tensor.fence_after = w.launch->tmem_clock;  // said once
     break;
   }
-  const int lanes = m.shape == TmemShape::l32x32b ? 32 : 16;
-  for (const int first : {m.column, m.column + m.split})
-    for (int lane = m.lane; lane < m.lane + lanes; ++lane)
-      if (const int column = memory.first_unwritten(lane, first, m.width); column >= 0) {
-        w.hazard(in, "tmem-uninitialised", lane % 32, address,
-                 fmt::format("reads Tensor Memory lane {}, column {}, which nobody has written", lane, column),
-                 "another accumulator layout than the instruction's M, or a column range that is too wide");
-        return true;
-      }
+  if (const TmemPlace bad = find_unwritten(memory, m); bad.lane >= 0)
+    w.hazard(in, "tmem-uninitialised", bad.lane % 32, address,
+             fmt::format("reads Tensor Memory lane {}, column {}, which nobody has written", bad.lane, bad.column),
+             "another accumulator layout than the instruction's M, or a column range that is too wide");
   return true;
 }
 

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 namespace tessera::emulator {
 
 Cta* peer_of(const Cta& cta) {
@@ -59,9 +62,10 @@ void check_fences(Warp& issuer, const Instruction& in, Cta& cta, const TmemRegio
       if (stamp.stored_by < 0) continue;
       const Warp& writer = cta.warps[static_cast<std::size_t>(stamp.stored_by)];
       if (&writer == &issuer) continue;
-      const bool before = writer.tensor.fence_before > stamp.stored_at;
-      is_own_side = before && issuer.tensor.fence_after < writer.tensor.fence_before;
-      if (!before || is_own_side) {
+      // A later fence of the writer must not count against a reader that has already fenced.
+      const std::uint64_t before = writer.tensor.first_fence_before(stamp.stored_at);
+      is_own_side = before != 0 && issuer.tensor.fence_after < before;
+      if (before == 0 || is_own_side) {
         late_warp = &writer;
         break;
       }

@@ -10,6 +10,7 @@
 // and have not completed are listed with the region that they read and write.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -128,10 +129,22 @@ struct WarpTensor {
   };
   std::vector<Transfer> loads;       ///< tcgen05.ld since the last wait::ld
   std::vector<Transfer> stores;      ///< tcgen05.st since the last wait::st
-  std::uint64_t fence_before = 0;    ///< tmem_clock at the last fence::before_thread_sync
-  std::uint64_t fence_after = 0;     ///< and at the last fence::after_thread_sync
+  std::uint64_t fence_after = 0;     ///< tmem_clock at the last fence::after_thread_sync
   std::uint64_t pair_operation = 0;  ///< number of the collective operation that it waits in; 0: none
   std::array<std::shared_ptr<TensorProgress>, 32> progress;  ///< by lane
+
+  /// Notes a fence::before_thread_sync, or what implies one. The newest ones are kept.
+  void fence_before(std::uint64_t now) {
+    constexpr std::size_t kKept = 256;
+    if (fences_before.size() == 2 * kKept) fences_before.erase(fences_before.begin(), fences_before.begin() + kKept);
+    fences_before.push_back(now);
+  }
+  /// The first such fence after a time; 0: none.
+  std::uint64_t first_fence_before(std::uint64_t time) const {
+    const auto found = std::upper_bound(fences_before.begin(), fences_before.end(), time);
+    return found == fences_before.end() ? 0 : *found;
+  }
+  std::vector<std::uint64_t> fences_before;  ///< tmem_clock, ascending
 
   TensorProgress& progress_of(int lane) {
     auto& made = progress[static_cast<std::size_t>(lane)];

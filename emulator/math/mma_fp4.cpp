@@ -5,6 +5,7 @@
 #include <array>
 
 #include "emulator/math/mma_operand.h"
+#include "emulator/math/mma_tile.h"
 
 namespace tessera::emulator::math {
 namespace {
@@ -13,10 +14,12 @@ constexpr int kStepK = 64;
 constexpr int kSums = kStepK / 16;
 constexpr int kBlock = 64;  // columns at a time
 
-double two_to(int exponent) { return double_of(static_cast<std::uint64_t>(std::max(exponent, -1000) + 1023) << 52); }
+[[gnu::always_inline]] inline double two_to(int exponent) {
+  return double_of(static_cast<std::uint64_t>(std::max(exponent, -1000) + 1023) << 52);
+}
 
 // A finite double, cut to f32. Zero and what underflows to it is +0, from 2^128 on infinity.
-std::uint32_t cut_to_f32(double value) {
+[[gnu::always_inline]] inline std::uint32_t cut_to_f32(double value) {
   const std::uint64_t bits = bits_of(value);
   const std::uint64_t magnitude = bits & 0x7FFFFFFFFFFFFFFF;
   std::uint32_t code = 0;
@@ -35,7 +38,8 @@ struct Sums {
   std::array<std::array<std::int32_t, kBlock>, kSums> exponent;
 };
 
-void scaled_sums(const Fp4Operand& rows, const Fp4Operand& columns, int row, int column, int lanes, int k, Sums& out) {
+[[gnu::always_inline]] inline void scaled_sums(const Fp4Operand& rows, const Fp4Operand& columns, int row, int column,
+                                               int lanes, int k, Sums& out) {
   for (int g = 0; g < kSums; ++g) {
     auto& value = out.value[static_cast<std::size_t>(g)];
     auto& exponent = out.exponent[static_cast<std::size_t>(g)];
@@ -57,7 +61,8 @@ void scaled_sums(const Fp4Operand& rows, const Fp4Operand& columns, int row, int
 }
 
 // One step of one output: align to the largest exponent, cut each term, add, cut.
-std::uint32_t add_sums(const Fp4Path& path, const Sums& sums, std::size_t lane, std::uint32_t c) {
+[[gnu::always_inline]] inline std::uint32_t add_sums(const Fp4Path& path, const Sums& sums, std::size_t lane,
+                                                     std::uint32_t c) {
   const Unpacked start = unpack(info_of(Format::f32), c);
   if (start.kind == NumberClass::nan) return kCanonicalNanF32;
   int largest = start.kind == NumberClass::finite ? start.exponent : kZeroExponent;
@@ -124,7 +129,10 @@ void Fp4Operand::scale(Format format, std::uint8_t code, int index, int k, int b
   }
 }
 
-void fp4_tile(const Fp4Path& path, const Fp4Operand& rows, const Fp4Operand& columns, std::uint32_t* d, int pitch) {
+namespace {
+
+[[gnu::always_inline]] inline void tile_body(const Fp4Path& path, const Fp4Operand& rows, const Fp4Operand& columns,
+                                             std::uint32_t* d, int pitch) {
   Sums sums;
   for (int k = 0; k < rows.k(); k += kStepK) {
     for (int row = 0; row < rows.count(); ++row) {
@@ -137,6 +145,34 @@ void fp4_tile(const Fp4Path& path, const Fp4Operand& rows, const Fp4Operand& col
       }
     }
   }
+}
+
+// Compiled for what the host may have, as mma_tile.cpp does.
+using TileBody = void (*)(const Fp4Path&, const Fp4Operand&, const Fp4Operand&, std::uint32_t*, int);
+void tile_baseline(const Fp4Path& path, const Fp4Operand& rows, const Fp4Operand& columns, std::uint32_t* d,
+                   int pitch) {
+  tile_body(path, rows, columns, d, pitch);
+}
+#if defined(__x86_64__)
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] void tile_avx512(const Fp4Path& path, const Fp4Operand& rows,
+                                                                       const Fp4Operand& columns, std::uint32_t* d,
+                                                                       int pitch) {
+  tile_body(path, rows, columns, d, pitch);
+}
+#endif
+
+TileBody best_tile() {
+#if defined(__x86_64__)
+  if (mma_variant_available(MmaVariant::avx512)) return tile_avx512;
+#endif
+  return tile_baseline;
+}
+
+}  // namespace
+
+void fp4_tile(const Fp4Path& path, const Fp4Operand& rows, const Fp4Operand& columns, std::uint32_t* d, int pitch) {
+  static const TileBody best = best_tile();
+  best(path, rows, columns, d, pitch);
 }
 
 }  // namespace tessera::emulator::math

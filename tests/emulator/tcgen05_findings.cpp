@@ -132,6 +132,8 @@ TEST_CASE("waits and fences") {
   for (int i = 0; i < 32; ++i) stores += fmt::format("tcgen05.st.sync.aligned.32x32b.x1.b32 [tq+{}], {{r1}};\n", i);
   const std::string before = "tcgen05.fence::before_thread_sync;\n";
   CHECK(names({stores + kWaitStore + before + "bar.sync 0;\n" + kAfter + add}).empty());
+  // A fence that the storing warps execute later takes nothing back.
+  CHECK(names({stores + kWaitStore + before + "bar.sync 0;\n" + kAfter + before + "bar.sync 0;\n" + add}).empty());
   CHECK(names({stores + kWaitStore + "bar.sync 0;\n" + kAfter + add}) == "missing-tcgen05-fence");
   CHECK(names({stores + kWaitStore + before + "bar.sync 0;\n" + add}) == "missing-tcgen05-fence");
   CHECK(names({stores + before + "bar.sync 0;\n" + kAfter + add}) == "missing-tcgen05-wait");

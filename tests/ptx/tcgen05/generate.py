@@ -135,6 +135,7 @@ SHARED = 0x400  # of the array `scratch`: the first byte that a CTA owns
 class Case:
     def __init__(self, name, title, columns=128, group=1, smem=4096):
         self.name, self.title, self.group, self.smem, self.columns = name, title, group, smem, columns
+        self.target = "sm_100a"
         self.ops, self.regs, self.inputs, self.outputs = [], [], [], []
         self.rows = [[] for _ in range(128 * group)]
         self.results = [[] for _ in range(128 * group)]
@@ -247,7 +248,7 @@ class Case:
         self.op("tcgen05.fence::after_thread_sync;",
                 f"@pw tcgen05.dealloc.cta_group::{self.group}.sync.aligned.b32 ta, {self.columns};",
                 f"@pw tcgen05.relinquish_alloc_permit.cta_group::{self.group}.sync.aligned;")
-        text = f"# {self.title}\ntarget sm_100a\nsmem {self.smem}\n"
+        text = f"# {self.title}\ntarget {self.target}\nsmem {self.smem}\n"
         if self.group == 2:
             text += "cluster 2\n"
         text += "".join(f"reg {r}\n" for r in self.regs) + "".join(f"op {o}\n" for o in self.ops)
@@ -597,6 +598,40 @@ def mma_case(name, title, kind, a="", b="", result="f32", m=128, n=16, group=1, 
     case.write("mma")
 
 
+def reduce_case(operation, kind):
+    """tcgen05.ld.red.32x32b: the smallest or largest of a lane's columns."""
+    case = Case(f"{operation}_{kind}".replace(".", "_"), f"tcgen05.ld.red.{operation}.{kind}: over a lane's columns", columns=32)
+    case.target = "sm_103a"
+    rng = random.Random(operation + kind)
+    count = 8
+    if kind.startswith("f32"):
+        rows = [[f32_bits(Fraction(rng.randrange(-4000, 4000), 8)) for _ in range(count)] for _ in range(128)]
+    else:
+        rows = [[rng.randrange(1 << 32) for _ in range(count)] for _ in range(128)]
+    for c in range(count):
+        case.store_columns(f"c{c}", c, [row[c] for row in rows])
+    case.reg(f".b32 q<{count}>;")
+    case.op(f"tcgen05.ld.red.sync.aligned.32x32b.x{count}.{operation} "
+            f"{{{', '.join(f'q{c}' for c in range(count))}}}, red, [tq];", "tcgen05.wait::ld.sync.aligned;",
+            f"mov.b32 last, q{count - 1};")
+    choose = max if operation.startswith("max") else min
+
+    def number(bits):
+        if kind == "s32":
+            return bits - (1 << 32) if bits >> 31 else bits
+        if kind == "u32":
+            return bits
+        return struct.unpack("<f", struct.pack("<I", bits & (0x7FFFFFFF if "abs" in operation else MASK)))[0]
+
+    results = []
+    for row in rows:
+        bits = choose(row, key=number)
+        results.append(bits & 0x7FFFFFFF if "abs" in operation else bits)
+    case.add_output("red", "b32", results)
+    case.add_output("last", "b32", [row[-1] for row in rows])
+    case.write("ld")
+
+
 def copy_case(shape, multicast, group=1):
     """tcgen05.cp: rows of 16 or 32 bytes behind a K-major descriptor, to lanes."""
     rows = int(shape.split("x")[0])
@@ -702,6 +737,8 @@ def main():
                              ("64x128b", ".warpx2::01_23"), ("32x128b", ".warpx4")):
         copy_case(shape, multicast)
     copy_case("128x128b", "", group=2)
+    for operation, kind in (("min.f32", "f32"), ("max.abs.f32", "f32"), ("max.s32", "s32"), ("min.u32", "u32")):
+        reduce_case(operation, kind)
 
 
 if __name__ == "__main__":
