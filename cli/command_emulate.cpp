@@ -8,6 +8,7 @@
 #include "cli/call.h"
 #include "cli/emit_launch.h"
 #include "cli/emulate_run.h"
+#include "cli/observation.h"
 #include "emulator/parser.h"
 
 namespace tessera::cli {
@@ -109,9 +110,13 @@ class EmulateCommand final : public Command {
     options.seed = static_cast<std::uint64_t>(seed_);
     options.checks_map_rules = !skips_rules_;
     const auto device = emulation_.open(launch.plan.arch, options.seed);
+    options.num_sms = device->info().num_sms;
     EmulateRun run(std::move(launch), std::move(ptx), file_, options);
+    Observation observation(emulation_);
+    device->set_observer(observation.observer());
     const EmulateReport report = run.run(*device, emulation_.schedules());
-    return print(call, *device, report);
+    observation.finish();
+    return print(call, *device, report, observation);
   }
 
  private:
@@ -169,19 +174,22 @@ class EmulateCommand final : public Command {
     }
   }
 
-  ExitCode print(Call& call, const emulator::EmulatedDevice& device, const EmulateReport& report) const {
+  ExitCode print(Call& call, const emulator::EmulatedDevice& device, const EmulateReport& report,
+                 const Observation& observation) const {
     const bool has_hazard = std::any_of(report.findings.begin(), report.findings.end(),
                                         [](const emulator::EmulatorFinding& finding) { return !finding.is_failure; });
     const bool pass = !report.is_stopped && report.problems.empty() && !(is_strict_ && has_hazard);
     if (call.is_json()) {
       OrderedJson findings = OrderedJson::array();
       for (const emulator::EmulatorFinding& finding : report.findings) findings.push_back(finding_json(finding));
-      call.print_json({{"pass", pass},
+      OrderedJson json{{"pass", pass},
                        {"device", device.info().name},
                        {"findings", findings},
                        {"problems", report.problems},
                        {"outputs", report.outputs},
-                       {"schedules", report.schedules}});
+                       {"schedules", report.schedules}};
+      if (emulation_.shows_statistics) json["statistics"] = observation.json();
+      call.print_json(json);
       return pass ? kOk : kWrong;
     }
     call.print(fmt::format("{} on {}: {}\n", file_, device.info().name,
@@ -197,6 +205,7 @@ class EmulateCommand final : public Command {
                                output["max_abs_error"].is_null() ? 0.0 : output["max_abs_error"].get<double>()));
     for (const std::string& note : report.notes) call.print("  note: " + note + "\n");
     call.print(schedule_lines(report.schedules));
+    call.print(observation.text());
     return pass ? kOk : kWrong;
   }
 

@@ -10,6 +10,7 @@
 #include "cli/call.h"
 #include "cli/device_run.h"
 #include "cli/emulation.h"
+#include "cli/observation.h"
 #include "cli/run_operator.h"
 
 namespace tessera::cli {
@@ -98,6 +99,9 @@ class RunCommand final : public Command {
     const bool is_single = list.count() == 1;
     if (!is_single && !output_files_.empty())
       throw Error(ErrorKind::usage, fmt::format("--save keeps one run's outputs: there are {} problems", list.count()));
+    if (!is_single && !(emulation_.trace.empty() && emulation_.timeline.empty()))
+      throw Error(ErrorKind::usage,
+                  fmt::format("--trace and --timeline are of one run: there are {} problems", list.count()));
     std::string reason;
     const std::unique_ptr<Device> gpu =
         device_ != "emulator" && call.host().open_gpu ? call.host().open_gpu(reason) : nullptr;
@@ -172,6 +176,8 @@ class RunCommand final : public Command {
     for (const std::string& text : output_files_) check_save(plan, parse_binding("--save", text).first);
     const Place place = choose_place(plan, gpu, reason);
     flags.is_emulated = place.emulated != nullptr;
+    if (!place.emulated && emulation_.observes())
+      throw Error(ErrorKind::usage, "--stats, --trace and --timeline watch the emulator: give --device emulator too");
     const LaunchSizes launch(plan.launch);
     std::vector<GivenSize> given = op->sizes(problem, flags);
     if (std::any_of(plan.launch.sizes.begin(), plan.launch.sizes.end(),
@@ -236,8 +242,11 @@ class RunCommand final : public Command {
                      const std::vector<std::int64_t>& sizes, const RunFlags& flags) const {
     const Plan& plan = kernel.plan();
     const std::map<std::string, reference::Tensor> inputs = op.inputs(plan, launch, sizes, flags);
+    Observation observation(emulation_);
+    if (place.emulated) place.emulated->set_observer(observation.observer());
     DeviceRun run(*place.device, kernel, sizes, op.scalars(plan, flags), inputs);
     Outcome outcome = place.emulated ? launch_emulated(run, *place.emulated) : launch_on_gpu(run);
+    observation.finish();
     save(outcome.outputs);
     reference::Comparison result;
     if (!outcome.is_stopped) {
@@ -245,7 +254,10 @@ class RunCommand final : public Command {
       outcome.problems.insert(outcome.problems.end(), result.problems.begin(), result.problems.end());
     }
     const bool is_timed = !place.emulated && repeat_ > 0;
-    if (!call.is_json()) print_text(call, plan, place, result, outcome);
+    if (!call.is_json()) {
+      print_text(call, plan, place, result, outcome);
+      call.print(observation.text());
+    }
     const auto judged = [&](double value) { return outcome.is_stopped ? OrderedJson(nullptr) : number(value); };
     OrderedJson json{{"pass", outcome.problems.empty() && !outcome.is_stopped},
                      {"rel_error", judged(result.rel_error)},
@@ -262,6 +274,7 @@ class RunCommand final : public Command {
     json["schedules"] = outcome.schedules;
     json["findings"] = OrderedJson::array();
     for (const emulator::EmulatorFinding& finding : outcome.findings) json["findings"].push_back(finding_json(finding));
+    if (emulation_.shows_statistics) json["statistics"] = observation.json();
     return json;
   }
 

@@ -47,7 +47,7 @@ void EmulateRun::resolve_sizes() {
   std::vector<GivenSize> given;
   for (const auto& [name, value] : file_.sizes) given.push_back({name, value});
   if (index_of(plan.sizes, "num_sms") < plan.sizes.size() && !file_.sizes.contains("num_sms"))
-    given.push_back({"num_sms", emulator::DeviceOptions{}.num_sms});
+    given.push_back({"num_sms", options_.num_sms});
   const auto sizes = launch.complete(given);
   if (!sizes) {
     std::vector<std::string> missing;

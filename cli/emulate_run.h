@@ -25,6 +25,7 @@ std::size_t index_of(const List& list, const std::string& name) {
 
 struct EmulateOptions {
   std::uint64_t seed = 1;
+  int num_sms = emulator::DeviceOptions{}.num_sms;  ///< the size of that name, where the launch has one
   bool checks_map_rules = true;
   std::uint64_t max_buffer_bytes = std::uint64_t{4} << 30;
 };

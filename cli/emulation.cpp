@@ -45,6 +45,10 @@ void EmulatorFlags::add_to(FlagSet& flags) {
   flags.number("--max-instructions", "N", max_instructions, 1,
                "stop a launch after this many warp instructions (default: 2^40)");
   flags.number("--max-seconds", "N", max_seconds, 0, "stop a launch after this time (default: 600); 0: never");
+  flags.number("--sms", "N", num_sms, 1, "multiprocessors of the emulated GPU, one CTA on each at a time (default: 4)");
+  flags.toggle("--stats", shows_statistics, "count instructions, bytes, bank conflicts, matrix work and waits");
+  flags.text("--trace", "FILE", trace, "write a line for every executed instruction (/dev/stdout: among the results)");
+  flags.text("--timeline", "FILE", timeline, "write a trace of warps and asynchronous operations for Perfetto");
 }
 
 std::vector<Schedule> EmulatorFlags::schedules() const {
@@ -69,6 +73,7 @@ std::unique_ptr<emulator::EmulatedDevice> EmulatorFlags::open(const std::string&
   options.max_warp_instructions = static_cast<std::uint64_t>(max_instructions);
   options.max_seconds = static_cast<double>(max_seconds);
   options.detects_races = detects_races;
+  options.num_sms = static_cast<int>(std::min<std::int64_t>(num_sms, 4096));
   return std::make_unique<emulator::EmulatedDevice>(options);
 }
 

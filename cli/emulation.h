@@ -17,8 +17,13 @@ struct EmulatorFlags {
   std::int64_t max_instructions = std::int64_t{1} << 40;
   std::int64_t max_seconds = 600;  ///< of one launch; 0: no limit
   bool detects_races = false;
+  std::int64_t num_sms = emulator::DeviceOptions{}.num_sms;
+  bool shows_statistics = false;
+  std::string trace, timeline;  ///< files
 
   void add_to(FlagSet& flags);
+  /// Something was asked for that only the emulator gives.
+  bool observes() const { return shows_statistics || !trace.empty() || !timeline.empty(); }
   /// What --schedule asks for, all four in the order of the manual page for `all`. Throws Error{usage}.
   std::vector<emulator::Schedule> schedules() const;
   /// A device for code of this target. Throws Error{unsupported} when the emulator does not know the target.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "emulator/machine.h"
+#include "emulator/observer.h"
 #include "emulator/wgmma.h"
 
 namespace tessera::emulator {
@@ -35,6 +36,7 @@ void AsyncQueue::push(std::unique_ptr<AsyncOperation> operation, Launch& launch)
   ++launch.statistics.async_operations;
   operation->ready_at = launch.time + delay(launch);
   next_ready_ = std::min(next_ready_, operation->ready_at);
+  if (launch.options.observer != nullptr) launch.options.observer->pushed(*operation, launch.time);
   pending_.push_back(std::move(operation));
   if (launch.options.schedule == Schedule::eager) poll(launch);
 }
@@ -52,7 +54,10 @@ void AsyncQueue::complete(std::size_t index, Launch& launch) {
   const std::unique_ptr<AsyncOperation> operation = std::move(pending_[index]);
   pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(index));
   ++launch.progress;
+  Observer* const observer = launch.options.observer;
+  if (observer != nullptr) observer->completing(*operation, launch.time);
   operation->complete(launch);
+  if (observer != nullptr) observer->completed(*operation, launch.time);
 }
 
 void AsyncQueue::update_next_ready() {

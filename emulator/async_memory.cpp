@@ -35,6 +35,7 @@ bool CopyOperation::read_global(Launch& launch, std::uint64_t address, std::byte
            fmt::format("asynchronous read of {} bytes that nobody has written", bytes), "");
   if (race_) launch.race->async_access(*race_, place_, nullptr, address, bytes, false, is_atomic_);
   std::memcpy(to, launch.memory.data(address), bytes);
+  launch.statistics.async_bytes.global_read += bytes;
   return true;
 }
 
@@ -48,6 +49,7 @@ bool CopyOperation::write_global(Launch& launch, std::uint64_t address, const st
   }
   if (race_) launch.race->async_access(*race_, place_, nullptr, address, bytes, true, is_atomic_);
   std::memcpy(launch.memory.data(address), from, bytes);
+  launch.statistics.async_bytes.global_written += bytes;
   launch.memory.mark_initialised(address, bytes);
   return true;
 }
@@ -86,6 +88,7 @@ bool CopyOperation::read_shared(Launch& launch, Cta& cta, std::uint32_t offset, 
            "the copy reads the shared memory of a CTA that has exited",
            "cp.async.bulk.wait_group.read is missing before the kernel ends");
   std::memcpy(to, cta.shared.data() + offset, bytes);
+  launch.statistics.async_bytes.shared_read += bytes;
   return true;
 }
 
@@ -111,6 +114,7 @@ bool CopyOperation::write_shared(Launch& launch, Cta& cta, std::uint32_t offset,
     break;
   }
   std::memcpy(cta.shared.data() + offset, from, bytes);
+  launch.statistics.async_bytes.shared_written += bytes;
   std::memset(cta.shared_shadow.data() + offset, kReadable, bytes);
   for (std::size_t granule = offset / 16; granule <= (offset + bytes - 1) / 16; ++granule) {
     cta.written_at[granule] = 0;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "emulator/machine.h"
 #include "emulator/resolver.h"
 #include "emulator/tensor_map.h"
 
@@ -123,6 +124,7 @@ struct EmulatedDevice::State {
   std::mutex mutex;
   std::vector<EmulatorFinding> findings;
   LaunchStatistics statistics;
+  Observer* observer = nullptr;
   std::uintptr_t next_handle = 1;
   const std::uintptr_t context = next_context();  ///< an address would come back with a later device
   std::map<std::uintptr_t, std::chrono::steady_clock::time_point> events;
@@ -254,6 +256,7 @@ void EmulatedDevice::launch(const LaunchRequest& request, Stream) {
   options.max_warp_instructions = state_->options.max_warp_instructions;
   options.max_seconds = state_->options.max_seconds;
   options.detects_races = state_->options.detects_races;
+  options.observer = state_->observer;
   Launch run(*loaded.program, *loaded.entry, *state_->memory,
              {request.grid, request.block, request.cluster, request.dynamic_smem_bytes}, options,
              std::move(parameters));
@@ -265,6 +268,11 @@ void EmulatedDevice::launch(const LaunchRequest& request, Stream) {
 LaunchStatistics EmulatedDevice::statistics() const {
   const std::lock_guard lock(state_->mutex);
   return state_->statistics;
+}
+
+void EmulatedDevice::set_observer(Observer* observer) {
+  const std::lock_guard lock(state_->mutex);
+  state_->observer = observer;
 }
 
 void EmulatedDevice::set_schedule(Schedule schedule, std::uint64_t seed) {

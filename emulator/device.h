@@ -8,7 +8,8 @@
 #include <string>
 
 #include "base/device.h"
-#include "emulator/machine.h"
+#include "emulator/findings.h"
+#include "emulator/options.h"
 
 namespace tessera::emulator {
 
@@ -57,6 +58,8 @@ class EmulatedDevice final : public Device {
   std::vector<EmulatorFinding> take_findings();
   /// Of the last launch.
   LaunchStatistics statistics() const;
+  /// Watches the launches that follow, until null is set; the caller keeps it alive.
+  void set_observer(Observer* observer);
   void set_schedule(Schedule schedule, std::uint64_t seed);
 
  private:

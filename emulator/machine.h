@@ -17,6 +17,7 @@
 #include "emulator/async.h"
 #include "emulator/findings.h"
 #include "emulator/memory.h"
+#include "emulator/options.h"
 #include "emulator/program.h"
 #include "emulator/random.h"
 #include "emulator/tmem.h"
@@ -221,36 +222,6 @@ class Cluster {
 
 /// Ends the phase when nothing is pending.
 void settle(Mbarrier& barrier, Launch& launch);
-
-/// How the scheduler treats asynchronous operations and warps.
-enum class Schedule : std::uint8_t {
-  fair,        ///< warps in turn, short slices; operations complete after a random short time
-  eager,       ///< operations complete when they are issued
-  lazy,        ///< operations complete only when nothing else can run
-  adversarial  ///< random warps, random slices, a warp starved at times; operations in random order and late
-};
-
-struct LaunchOptions {
-  Schedule schedule = Schedule::fair;
-  std::uint64_t seed = 1;
-  std::uint64_t max_warp_instructions = std::uint64_t{1} << 40;
-  double max_seconds = 0;  ///< 0: no limit
-  int num_sms = 4;
-  bool detects_races = false;
-};
-
-struct LaunchShape {
-  std::array<std::uint32_t, 3> grid{1, 1, 1};
-  std::array<std::uint32_t, 3> block{1, 1, 1};
-  std::array<std::uint32_t, 3> cluster{1, 1, 1};
-  std::uint32_t dynamic_smem_bytes = 0;
-};
-
-struct LaunchStatistics {
-  std::uint64_t warp_instructions = 0;
-  std::uint64_t async_operations = 0;
-  double seconds = 0;
-};
 
 /// One grid while it runs.
 class Launch {

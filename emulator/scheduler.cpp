@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "emulator/observer.h"
 #include "emulator/race.h"
 #include "emulator/tensor_core.h"
 #include "emulator/wgmma.h"
@@ -57,9 +58,11 @@ std::array<std::uint32_t, 3> Launch::first_cta(std::uint64_t cluster) const {
 
 void Launch::run() {
   start_seconds = seconds_now();
+  if (options.observer != nullptr) options.observer->started(*this);
   Scheduler(*this).run();
   statistics.warp_instructions = time;
   statistics.seconds = seconds_now() - start_seconds;
+  if (options.observer != nullptr) options.observer->finished(*this);
 }
 
 void Scheduler::run() {
@@ -326,13 +329,18 @@ Scheduler::Result Scheduler::run_slice(Warp& warp, std::uint64_t slice) {
     if (!warp.resume(false)) return Result::blocked;
   }
   const std::uint64_t before = warp.executed;
-  const Result result = execute(warp, slice);
+  Observer* const observer = launch_.options.observer;
+  const Result result = observer == nullptr ? execute<false>(warp, slice) : execute<true>(warp, slice);
   launch_.time += warp.executed - before;
+  if (observer != nullptr) observer->slice(warp, launch_.time - (warp.executed - before), launch_.time);
   return result;
 }
 
+// Observed, the loop costs what its observers cost; otherwise it does not know of them.
+template <bool kIsObserved>
 Scheduler::Result Scheduler::execute(Warp& warp, std::uint64_t slice) {
   const Instruction* const code = warp.code;
+  const std::uint64_t before = warp.executed;
   const std::uint64_t end = warp.executed + slice;
   while (warp.executed < end) {
     const Instruction& in = code[warp.pc];
@@ -345,7 +353,11 @@ Scheduler::Result Scheduler::execute(Warp& warp, std::uint64_t slice) {
     Step step = Step::next;
     if (active != 0) {
       if (warp.watches_registers && !warp.check_registers(in)) return Result::fault;
+      if constexpr (kIsObserved)
+        launch_.options.observer->before(warp, in, active, launch_.time + warp.executed - before);
       step = in.run(warp, in, active);
+      if constexpr (kIsObserved)
+        launch_.options.observer->after(warp, in, active, step, launch_.time + warp.executed - before);
     }
     switch (step) {
       case Step::next:

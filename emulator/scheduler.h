@@ -20,6 +20,7 @@ class Scheduler {
   void start_warp(Warp& warp, Cta& cta, int index);
   void retire_clusters();
   Result run_slice(Warp& warp, std::uint64_t slice);
+  template <bool kIsObserved>
   Result execute(Warp& warp, std::uint64_t slice);
   void wake_groups(Warp& warp);
   bool is_over(const Warp& warp, const Group& group) const;

@@ -23,10 +23,10 @@ const std::string kPtx = (kExample / "scale.ptx").string();
 Json example() { return Json::parse(read_text(kExample / "scale.json")); }
 
 /// The example's launch file, changed, and the call's outcome.
-Outcome emulate(const Terminal& terminal, const Json& launch, std::vector<std::string> more = {}) {
+Outcome emulate(Terminal& terminal, const Json& launch, std::vector<std::string> more = {}) {
   std::vector<std::string> arguments = {"emulate", kPtx, "--launch", terminal.write("launch.json", launch.dump())};
   arguments.insert(arguments.end(), more.begin(), more.end());
-  return const_cast<Terminal&>(terminal).run(arguments);
+  return terminal.run(arguments);
 }
 
 std::vector<float> floats(const NpyArray& array) {
@@ -136,6 +136,16 @@ TEST_CASE("emulate: what is never written is said, hazards fail with --strict on
   CHECK(outcome.code == 0);
   CHECK(outcome.out.find("hazard: global-uninitialised") != std::string::npos);
   CHECK(emulate(terminal, launch, {"--strict"}).code == 1);
+}
+
+TEST_CASE("emulate: --sms is the size num_sms, for persistent kernels") {
+  Terminal terminal;
+  Json launch = example();
+  launch["launch"]["sizes"]["num_sms"] = Json::object();
+  launch["launch"]["steps"][0]["grid"] = {"num_sms", 1};
+  const Outcome four = emulate(terminal, launch), one = emulate(terminal, launch, {"--sms", "1"});
+  CHECK(four.out.find("out: 1200 of 2000 checked elements wrong; row 8..19, column all") != std::string::npos);
+  CHECK(one.out.find("out: 1744 of 2000 checked elements wrong") != std::string::npos);
 }
 
 TEST_CASE("emulate: whatever is wrong with a launch file is named by its path") {

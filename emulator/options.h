@@ -1,0 +1,55 @@
+// How a grid is launched, and what is counted in any case: values that users of the emulator set and read.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace tessera::emulator {
+
+class Observer;
+
+/// How the scheduler treats asynchronous operations and warps.
+enum class Schedule : std::uint8_t {
+  fair,        ///< warps in turn, short slices; operations complete after a random short time
+  eager,       ///< operations complete when they are issued
+  lazy,        ///< operations complete only when nothing else can run
+  adversarial  ///< random warps, random slices, a warp starved at times; operations in random order and late
+};
+
+struct LaunchOptions {
+  Schedule schedule = Schedule::fair;
+  std::uint64_t seed = 1;
+  std::uint64_t max_warp_instructions = std::uint64_t{1} << 40;
+  double max_seconds = 0;  ///< 0: no limit
+  int num_sms = 4;
+  bool detects_races = false;
+  Observer* observer = nullptr;
+};
+
+struct LaunchShape {
+  std::array<std::uint32_t, 3> grid{1, 1, 1};
+  std::array<std::uint32_t, 3> block{1, 1, 1};
+  std::array<std::uint32_t, 3> cluster{1, 1, 1};
+  std::uint32_t dynamic_smem_bytes = 0;
+};
+
+/// What asynchronous operations moved.
+struct AsyncBytes {
+  std::uint64_t global_read = 0, global_written = 0, shared_read = 0, shared_written = 0;
+
+  void add(const AsyncBytes& other) {
+    global_read += other.global_read;
+    global_written += other.global_written;
+    shared_read += other.shared_read;
+    shared_written += other.shared_written;
+  }
+};
+
+struct LaunchStatistics {
+  std::uint64_t warp_instructions = 0;
+  std::uint64_t async_operations = 0;
+  AsyncBytes async_bytes;
+  double seconds = 0;
+};
+
+}  // namespace tessera::emulator

@@ -1,0 +1,161 @@
+// --stats, --trace and --timeline: counted by hand for small kernels, and the same results as without them.
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/npy.h"
+#include "tests/cli/command.h"
+
+using namespace tessera;
+using namespace tessera::cli;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+const std::filesystem::path kExample = std::filesystem::path(TESSERA_SOURCE_DIR) / "examples/emulate";
+
+std::vector<std::string> example(std::vector<std::string> more) {
+  std::vector<std::string> arguments = {"emulate", (kExample / "scale.ptx").string(), "--launch",
+                                        (kExample / "scale.json").string()};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+/// Statistics of one warp that executes these lines after %r0 = lane, %r1 = the address of 8192 bytes of shared memory.
+Json statistics_of(Terminal& terminal, const std::string& body) {
+  const std::string ptx = terminal.write("body.ptx",
+                                         ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry body() {\n"
+                                         ".reg .b32 %r<8>;\n.reg .f32 %f<8>;\n.shared .align 128 .b8 memory[8192];\n"
+                                         "mov.u32 %r0, %tid.x;\nmov.u32 %r1, memory;\n" +
+                                             body + "\nret;\n}\n");
+  const std::string launch = terminal.write("body.json", R"({"launch": {"steps": [{"block": 32}]}})");
+  const Outcome outcome = terminal.run({"emulate", ptx, "--launch", launch, "--stats", "--json"});
+  CAPTURE(outcome.err);
+  REQUIRE(outcome.code == 0);
+  return Json::parse(outcome.out)["statistics"];
+}
+
+}  // namespace
+
+TEST_CASE("--stats counts what the example does") {
+  Terminal terminal;
+  // Lazy: every warp waits for its tile.
+  const Outcome outcome = terminal.run(example({"--stats", "--json", "--schedule", "lazy"}));
+  REQUIRE(outcome.code == 0);
+  const Json json = Json::parse(outcome.out)["statistics"];
+  // 12 CTAs of 8 warps; 20 x 100 elements in, as many out.
+  CHECK(json["accesses"]["ld.shared"]["instructions"] == 96);
+  CHECK(json["accesses"]["ld.shared"]["read_bytes"] == 96 * 32 * 4);
+  CHECK(json["accesses"]["ld.shared"]["wavefronts"] == 96);
+  CHECK(json["accesses"]["ld.shared"]["conflicts"] == 0);
+  CHECK(json["accesses"]["st.global"]["write_bytes"] == 8000);
+  CHECK(json["asynchronous"]["operations"] == 12);
+  CHECK(json["asynchronous"]["global_read_bytes"] == 8000);
+  CHECK(json["asynchronous"]["shared_written_bytes"] == 12 * 1024);
+  CHECK(json["instructions"]["mul"].get<int>() >= 96);
+  CHECK(json["thread_instructions"] > json["warp_instructions"]);
+  CHECK(json["waits"]["mbarrier 0x800"]["waits"] == 96);
+  CHECK(json["waits"]["bar.sync 0"]["waits"] == 96);
+  const Outcome text = terminal.run(example({"--stats"}));
+  CHECK(text.out.find("    ld.shared: 12,288 bytes read, 0 written, 96 wavefronts, 0 of them bank conflicts\n") !=
+        std::string::npos);
+  CHECK(text.out.find("asynchronous: 12 operations; global 8,000 bytes read") != std::string::npos);
+}
+
+TEST_CASE("--stats: bank conflicts by stride and width") {
+  Terminal terminal;
+  const auto conflicts = [&](int stride, const std::string& access, const std::string& name) {
+    const Json json = statistics_of(
+        terminal, "mul.lo.u32 %r2, %r0, " + std::to_string(stride) + ";\nadd.u32 %r2, %r2, %r1;\n" + access);
+    return std::pair(json["accesses"][name]["wavefronts"].get<int>(), json["accesses"][name]["conflicts"].get<int>());
+  };
+  const std::string store = "st.shared.b32 [%r2], %r0;";
+  CHECK(conflicts(4, store, "st.shared") == std::pair(1, 0));
+  CHECK(conflicts(0, store, "st.shared") == std::pair(1, 0));  // one word for all
+  CHECK(conflicts(8, store, "st.shared") == std::pair(2, 1));
+  CHECK(conflicts(128, store, "st.shared") == std::pair(32, 31));
+  CHECK(conflicts(132, store, "st.shared") == std::pair(1, 0));
+  CHECK(conflicts(1, "st.shared.b8 [%r2], %r0;", "st.shared") == std::pair(1, 0));
+  CHECK(conflicts(16, "st.shared.v4.b32 [%r2], {%r0, %r0, %r0, %r0};", "st.shared") == std::pair(4, 0));
+  CHECK(conflicts(32, "st.shared.v4.b32 [%r2], {%r0, %r0, %r0, %r0};", "st.shared") == std::pair(8, 4));
+  const std::string matrices = "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r3, %r4, %r5, %r6}, [%r2];";
+  CHECK(conflicts(16, matrices, "ldmatrix") == std::pair(4, 0));
+  CHECK(conflicts(128, matrices, "ldmatrix") == std::pair(32, 28));
+}
+
+TEST_CASE("--stats: matrix work stands in the opcode") {
+  Terminal terminal;
+  const Json json = statistics_of(
+      terminal,
+      "mov.f32 %f0, 0f00000000;\nmov.u32 %r2, 0;\n"
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f1, %f2, %f3, %f4}, {%r2, %r2, %r2, %r2}, {%r2, %r2}, "
+      "{%f0, %f0, %f0, %f0};");
+  const Json& counts = json["matrix"]["mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"];
+  CHECK(counts["instructions"] == 1);
+  CHECK(counts["multiply_adds"] == 16 * 8 * 16);
+}
+
+TEST_CASE("--trace writes one line an instruction, which grep finds") {
+  Terminal terminal;
+  const std::string file = (terminal.folder.path / "trace").string();
+  const Outcome outcome = terminal.run(example({"--trace", file, "--stats", "--json"}));
+  REQUIRE(outcome.code == 0);
+  const Json json = Json::parse(outcome.out)["statistics"];
+  std::istringstream text(read_text(file));
+  int lines = 0, waits = 0, uniform = 0, mixed = 0;
+  for (std::string line; std::getline(text, line);) {
+    ++lines;
+    REQUIRE(line.starts_with("cta="));
+    if (line.ends_with("  waits")) ++waits;
+    if (!line.ends_with("  # %f0, [%r8]")) continue;
+    if (line.find(" ld.shared.f32 0x3fc00000, [0x") != std::string::npos) ++uniform;
+    if (line.find(" ld.shared.f32 0x3fc00000*, [0x") != std::string::npos) ++mixed;
+  }
+  // A warp scales a row of a tile: 20 rows in four tiles of columns, the last of them with 4 of 32 inside.
+  CHECK(uniform == 60);
+  CHECK(mixed == 20);
+  CHECK(lines - waits == json["warp_instructions"]);
+  CHECK(terminal.run(example({"--trace", "/nonexistent/trace"})).code == 5);
+}
+
+TEST_CASE("--timeline is a trace that closes every span") {
+  Terminal terminal;
+  const std::string file = (terminal.folder.path / "timeline.json").string();
+  for (const char* schedule : {"fair", "eager", "lazy", "adversarial"}) {
+    CAPTURE(schedule);
+    const Outcome outcome = terminal.run(example({"--timeline", file, "--json", "--schedule", schedule}));
+    REQUIRE(outcome.code == 0);
+    const Json events = Json::parse(read_text(file))["traceEvents"];
+    std::map<int, int> open;
+    int copies = 0, processes = 0;
+    double busy = 0;
+    for (const Json& event : events) {
+      const std::string phase = event["ph"];
+      if (phase == "M" && event["name"] == "process_name") ++processes;
+      if (phase == "X") busy += event["dur"].get<double>();
+      if (phase == "b") {
+        ++open[event["id"].get<int>()];
+        copies += event["cat"] == "TMA" ? 1 : 0;
+      }
+      if (phase == "e") --open[event["id"].get<int>()];
+    }
+    CHECK(processes == 12);
+    CHECK(copies == 12);
+    CHECK(std::all_of(open.begin(), open.end(), [](const auto& span) { return span.second == 0; }));
+    const double instructions = Json::parse(outcome.out)["schedules"][0]["warp_instructions"].get<double>();
+    CHECK(busy == doctest::Approx(instructions / 1000));
+  }
+}
+
+TEST_CASE("observers change nothing") {
+  Terminal terminal;
+  const std::string file = (terminal.folder.path / "x").string();
+  const auto instructions = [&](const std::vector<std::string>& flags) {
+    const Outcome outcome = terminal.run(example(flags));
+    REQUIRE(outcome.code == 0);
+    return Json::parse(outcome.out)["schedules"][0]["warp_instructions"].get<std::int64_t>();
+  };
+  const std::int64_t plain = instructions({"--json", "--schedule", "adversarial", "--seed", "9"});
+  CHECK(instructions({"--json", "--schedule", "adversarial", "--seed", "9", "--stats", "--trace", file}) == plain);
+}
