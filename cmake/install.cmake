@@ -1,14 +1,17 @@
-# The installed package: find_package(tessera) gives tessera::tessera (the library) and the command in bin/.
+# The installed package: find_package(tessera) gives tessera::tessera (the library), tessera::emulator (PTX on a CPU, which
+# the library does not need; `COMPONENTS emulator` asks for it by name) and the command in bin/.
 # Headers lie under include/tessera-0/ as they do here, so that "base/device.h" means the same inside and outside.
 include(CMakePackageConfigHelpers)
 
 set_target_properties(tessera_jit PROPERTIES EXPORT_NAME tessera)
 add_library(tessera::tessera ALIAS tessera_jit)
-install(TARGETS tessera_base tessera_generator tessera_runtime tessera_jit EXPORT tessera-targets
+set_target_properties(tessera_emulator PROPERTIES EXPORT_NAME emulator)
+add_library(tessera::emulator ALIAS tessera_emulator)
+install(TARGETS tessera_base tessera_generator tessera_runtime tessera_jit tessera_emulator tessera_emulator_math EXPORT tessera-targets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS tessera RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
-foreach(folder base generator runtime tessera)
+foreach(folder base generator runtime tessera emulator)
   install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera-0 FILES_MATCHING PATTERN "*.h")
 endforeach()
 install(DIRECTORY templates/spec DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera-0)
