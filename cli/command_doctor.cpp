@@ -56,8 +56,10 @@ class DoctorCommand final : public Command {
          {"why_not", !has_gpu                         ? gpu["problem"].get<std::string>()
                      : gpu["runs_sm_90a"].get<bool>() ? ""
                                                       : "sm_90a code runs on compute capability 9.0 only"}});
-    works.push_back(
-        {{"what", "run --device emulator"}, {"works", false}, {"why_not", "there is no emulator in this version"}});
+    works.push_back({{"what", "run --device emulator: on this CPU"},
+                     {"works", has_compiler},
+                     {"why_not", has_compiler ? "" : "no usable NVRTC; kernels that a cache holds run all the same"}});
+    works.push_back({{"what", "emulate: any PTX file, on this CPU"}, {"works", true}, {"why_not", ""}});
     if (call.is_json()) {
       call.print_json({{"tessera", TESSERA_VERSION},
                        {"compiler", compiler},

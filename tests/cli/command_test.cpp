@@ -328,6 +328,16 @@ TEST_CASE("doctor reports compiler, GPU and cache, and exits 0 without them") {
   CHECK(text.out.find("none: a test without a GPU") != std::string::npos);
   const Json json = Json::parse(terminal.run({"doctor", "--json"}).out);
   CHECK(has_keys(json, {"tessera", "compiler", "gpu", "cache", "works", "supported"}));
+  const Json blind =
+      Json::parse(terminal.run({"doctor", "--nvrtc", "/nonexistent/libnvrtc.so", "--json"}).out)["works"];
+  const auto works = [&](const std::string& what) {
+    for (const Json& one : blind)
+      if (one["what"].get<std::string>().starts_with(what)) return one["works"].get<bool>();
+    return false;
+  };
+  CHECK(works("emulate"));
+  CHECK_FALSE(works("run --device emulator"));
+  CHECK_FALSE(works("run --device gpu"));
 }
 
 TEST_CASE("a reader that goes away is a success, a full disk is not") {
