@@ -16,6 +16,8 @@ namespace {
 
 constexpr std::size_t kMaxDiagnostics = 20;
 constexpr std::uint64_t kMaxVariableBytes = std::uint64_t{1} << 32;
+constexpr std::uint64_t kMaxLocalBytes = std::uint64_t{512} << 10;   // of a thread, as on every GPU
+constexpr std::uint64_t kMaxModuleBytes = std::uint64_t{256} << 20;  // far above what constant tables take
 constexpr std::uint64_t kMaxRegisterFileBytes = std::uint64_t{1} << 27;
 
 std::uint64_t align_up(std::uint64_t value, std::uint64_t alignment) {
@@ -114,6 +116,9 @@ void EntryResolver::declare_variable(const syntax::Statement& statement) {
     shared_bytes_ += bytes;
   } else if (variable.space == syntax::Space::local) {
     const std::uint64_t offset = align_up(entry_.local_bytes, alignment_of(variable));
+    if (bytes > kMaxLocalBytes || offset > kMaxLocalBytes - bytes)
+      fail(variable.place, fmt::format("'{}' makes {} bytes of local memory: a thread has {}", variable.name,
+                                       offset + bytes, kMaxLocalBytes));
     scopes_.add_symbol(variable.name, {syntax::Space::local, offset, false});
     entry_.local_bytes = static_cast<std::uint32_t>(offset + bytes);
   } else {
@@ -248,6 +253,7 @@ void make_variables(Program& program, const std::function<std::uint64_t(const Mo
                            std::string(line_text(*program.module.text, v.place.line))});
   };
   std::vector<const syntax::Variable*> sources;
+  std::uint64_t total = 0;
   for (const syntax::Variable& v : program.module.variables) {
     if (v.space != syntax::Space::global && v.space != syntax::Space::constant) continue;
     if (v.is_extern) {
@@ -257,7 +263,8 @@ void make_variables(Program& program, const std::function<std::uint64_t(const Mo
     ModuleVariable variable;
     variable.name = std::string(v.name);
     const std::uint64_t bytes = variable_bytes(v);
-    if (bytes > (std::uint64_t{1} << 30) ||
+    total = std::min(total + std::min(bytes, kMaxModuleBytes + 1), kMaxModuleBytes + 1);
+    if (total > kMaxModuleBytes ||
         v.values.size() * element_bytes(v) / static_cast<std::uint64_t>(v.vector) > std::max<std::uint64_t>(bytes, 1)) {
       problem(v, fmt::format("'{}' has {} bytes: too large, or smaller than its initialiser", v.name, bytes));
       continue;
