@@ -11,7 +11,7 @@ Space space_of(const Decoded& d) {
   if (d.has("shared") || d.has("shared::cta")) return Space::shared_cta;
   if (d.has("shared::cluster")) return Space::shared_cluster;
   if (d.has("local")) return Space::local;
-  if (d.has("param") || d.has("param::entry")) return Space::param;
+  if (d.has("param") || d.has("param::entry") || d.has("param::func")) return Space::param;
   return Space::generic;
 }
 

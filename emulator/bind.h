@@ -68,6 +68,17 @@ Handler min_half(const Decoded& d);
 Handler max_half(const Decoded& d);
 Handler approx_half(const Decoded& d);
 
+// exec_mixed.cpp
+Handler float_pair(const Decoded& d);
+Handler float_mixed(const Decoded& d);
+
+// exec_pack.cpp
+Handler dp2a(const Decoded& d);
+Handler szext(const Decoded& d);
+Handler fns(const Decoded& d);
+Handler cvt_pack(const Decoded& d);
+Handler lop3_predicate(const Decoded& d);
+
 // exec_compare.cpp
 Handler setp(const Decoded& d);
 Handler set(const Decoded& d);
@@ -96,9 +107,13 @@ Handler red(const Decoded& d);
 
 // exec_control.cpp
 Handler bra(const Decoded& d);
+Handler brx(const Decoded& d);
 Handler exit(const Decoded& d);
 Handler trap(const Decoded& d);
 Handler nanosleep(const Decoded& d);
+
+// exec_call.cpp
+Handler call_builtin(const Decoded& d);
 
 // exec_warp.cpp
 Handler shfl(const Decoded& d);
@@ -138,6 +153,14 @@ Handler bulk_store(const Decoded& d);
 Handler bulk_to_cluster(const Decoded& d);
 Handler st_async(const Decoded& d);
 
+// exec_async_store.cpp
+Handler st_async(const Decoded& d);
+Handler st_bulk(const Decoded& d);
+
+// exec_tensormap.cpp
+Handler tensormap_replace(const Decoded& d);
+Handler tensormap_copy(const Decoded& d);
+
 // exec_tensor.cpp
 Handler tensor_load(const Decoded& d);
 Handler tensor_store(const Decoded& d);
@@ -174,6 +197,7 @@ Handler query_cancel(const Decoded& d);
 
 // exec_wgmma.cpp
 Handler wgmma(const Decoded& d);
+Handler wgmma_integer(const Decoded& d);
 Handler wgmma_fence(const Decoded& d);
 Handler wgmma_commit(const Decoded& d);
 Handler wgmma_wait(const Decoded& d);

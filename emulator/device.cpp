@@ -54,7 +54,8 @@ class EmulatedImage final : public LoadedImage {
     auto& loaded = *reinterpret_cast<LoadedEntry*>(handle.handle);
     const std::int64_t most = kMaxSharedBytes - loaded.entry->static_smem_bytes;
     if (bytes < 0 || bytes > most)
-      throw Error(ErrorKind::device, fmt::format("emulator: {} bytes of dynamic shared memory for '{}': at most {}",
+      throw Error(ErrorKind::device, fmt::format("emulator: {} bytes of dynamic shared memory for "
+                                                 "'{}': at most {}",
                                                  bytes, loaded.entry->name, most));
     loaded.max_dynamic_smem = std::max(loaded.max_dynamic_smem, bytes);
   }
@@ -257,6 +258,7 @@ void EmulatedDevice::launch(const LaunchRequest& request, Stream) {
   options.max_seconds = state_->options.max_seconds;
   options.detects_races = state_->options.detects_races;
   options.observer = state_->observer;
+  options.print = state_->options.print;
   Launch run(*loaded.program, *loaded.entry, *state_->memory,
              {request.grid, request.block, request.cluster, request.dynamic_smem_bytes}, options,
              std::move(parameters));

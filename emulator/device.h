@@ -4,8 +4,10 @@
 // since the last synchronisation are its result; a failure stops the launch that had it.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/device.h"
 #include "emulator/findings.h"
@@ -22,6 +24,7 @@ struct DeviceOptions {
   std::uint64_t max_warp_instructions = std::uint64_t{1} << 40;
   double max_seconds = 0;      ///< per launch; 0: no limit
   bool detects_races = false;  ///< accesses that nothing orders are hazards; at most four times slower
+  std::function<void(std::string_view)> print = {};  ///< takes what kernels print; empty: standard output
 };
 
 class EmulatedDevice final : public Device {

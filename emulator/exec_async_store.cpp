@@ -1,58 +1,97 @@
-// PTX ISA, "Data Movement: st.async": a store into a CTA's shared memory that counts its bytes at an mbarrier there.
-#include <cstring>
+// PTX ISA, "st.async", "red.async", "st.bulk": stores of registers to shared memory that complete on an mbarrier, and
+// the fill of a range with zeros. All of them go through the generic proxy.
+#include <fmt/format.h>
 
 #include "emulator/async_memory.h"
 #include "emulator/bind.h"
+#include "emulator/reduce.h"
 
 namespace tessera::emulator::bind {
 namespace {
 
-/// The value is taken when the instruction is issued; memory and barrier hear of it later. A store of the generic
-/// proxy.
+using U32 = std::uint32_t;
+using U64 = std::uint64_t;
+
 class AsyncStore final : public CopyOperation {
  public:
-  AsyncStore(const Warp& warp, const Instruction& in, int lane) : CopyOperation(warp, in, lane) { is_generic_ = true; }
+  using CopyOperation::CopyOperation;
   Cta* cta = nullptr;
-  std::uint32_t shared = 0;
-  std::uint32_t barrier = 0;
-  std::size_t bytes = 0;
-  std::array<std::byte, 32> data{};
+  U32 shared = 0;
+  U32 barrier = 0;
+  std::vector<std::byte> data;
+  BulkReduce reduce;
 
   void complete(Launch& launch) override {
     aim(launch, *cta, barrier);
-    if (write_shared(launch, *cta, shared, data.data(), bytes))
-      complete_bytes(launch, *cta, barrier, static_cast<std::int64_t>(bytes), place_);
+    is_generic_ = true;
+    is_atomic_ = reduce.op != BulkReduce::Op::none;
+    if (reduce.op != BulkReduce::Op::none) {
+      if (!shadow_has(cta->shared_shadow.data() + shared, data.size(), kReadable))
+        report(launch, "smem-uninitialised", false, cta->shared_address(shared),
+               "red.async to shared memory that nobody has written", "");
+      const std::byte* from = cta->shared.data() + shared;
+      std::vector<std::byte> old(from, from + data.size());
+      reduce.apply(old.data(), data.data(), data.size());
+      data = std::move(old);
+    }
+    if (!write_shared(launch, *cta, shared, data.data(), data.size())) return;
+    complete_bytes(launch, *cta, barrier, static_cast<std::int64_t>(data.size()), place_);
   }
 };
 
-// T is one element. op: address, value, barrier.
-template <class T>
+// op: address, value (a register or a list), barrier. flags: BulkReduce::Op | element bytes << 8; number: its type |
+// space << 8.
 Step store(Warp& w, const Instruction& in, Mask active) {
   const Operand& value = in.op[1];
-  const bool is_list = value.kind == Operand::Kind::list;
-  const int count = is_list ? value.count : 1;
+  const int count = value.kind == Operand::Kind::list ? value.count : 1;
+  const std::size_t each = in.flags >> 8;
+  const auto space = static_cast<Space>(in.number >> 8);
   for (Mask rest = active; rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
     auto operation = std::make_unique<AsyncStore>(w, in, lane);
-    operation->bytes = sizeof(T) * static_cast<std::size_t>(count);
-    const std::uint64_t address = lane_address(w, in.op[0], lane);
-    if ((address & (operation->bytes - 1)) != 0) return report_misaligned(w, in, lane, address, operation->bytes);
+    const U64 to = lane_address(w, in.op[0], lane);
+    const std::size_t bytes = each * static_cast<std::size_t>(count);
+    if (to % bytes != 0) return report_misaligned(w, in, lane, to, bytes);
     Target target;
     Target barrier;
-    if (!shared_target(w, in, Space::shared_cluster, lane, address, operation->bytes, target)) return Step::fault;
-    const std::uint64_t barrier_address = lane_address(w, in.op[2], lane);
-    if (!shared_target(w, in, Space::shared_cluster, lane, barrier_address, 8, barrier)) return Step::fault;
-    if (target.cta != barrier.cta)
-      return w.fault_at(in, "async-store-barrier", lane, barrier_address,
-                        "the mbarrier is in another CTA's shared memory than the address");
+    if (!shared_target(w, in, space, lane, to, bytes, target)) return Step::fault;
+    if (!shared_target(w, in, space, lane, lane_address(w, in.op[2], lane), 8, barrier)) return Step::fault;
+    if (barrier.cta != target.cta)
+      return w.fault_at(in, "async-store-barrier", lane, to,
+                        fmt::format("the data go to CTA rank {}, the mbarrier "
+                                    "is in rank {}: both must be in one CTA",
+                                    target.cta->rank, barrier.cta->rank));
     operation->cta = target.cta;
     operation->shared = target.offset;
     operation->barrier = barrier.offset;
+    operation->data.resize(bytes);
     for (int i = 0; i < count; ++i) {
-      const T element = read_lane<T>(w, is_list ? value.elements[i] : value, lane);
-      std::memcpy(operation->data.data() + static_cast<std::size_t>(i) * sizeof(T), &element, sizeof(T));
+      const U64 bits = read_lane<U64>(w, value.kind == Operand::Kind::list ? value.elements[i] : value, lane);
+      std::memcpy(operation->data.data() + static_cast<std::size_t>(i) * each, &bits, each);
     }
+    operation->reduce.op = static_cast<BulkReduce::Op>(in.flags & 0xFF);
+    operation->reduce.type = static_cast<Type>(in.number & 0xFF);
     w.launch->async.push(std::move(operation), *w.launch);
+  }
+  return Step::next;
+}
+
+// op: address, size.
+Step fill(Warp& w, const Instruction& in, Mask active) {
+  for (Mask rest = active; rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    const U64 to = lane_address(w, in.op[0], lane);
+    const auto bytes = read_lane<U64>(w, in.op[1], lane);
+    if (to % 8 != 0) return report_misaligned(w, in, lane, to, 8);
+    if (bytes % 8 != 0)
+      return w.fault_at(in, "bulk-size", lane, to, fmt::format("{} bytes: must be a multiple of 8", bytes));
+    if (bytes == 0) continue;
+    Target target;
+    const auto space = static_cast<Space>(in.number);
+    if (bytes >> 32 != 0 || !locate_any(space, w, lane, to, bytes, target) || target.cta == nullptr)
+      return report_outside(w, in, space, lane, to, bytes, true);
+    std::memset(target.data, 0, bytes);
+    note_written(w, target, bytes);
   }
   return Step::next;
 }
@@ -62,9 +101,21 @@ Step store(Warp& w, const Instruction& in, Mask active) {
 Handler st_async(const Decoded& d) {
   const Operand& value = d.in->op[1];
   const int count = value.kind == Operand::Kind::list ? value.count : 1;
-  if (count != (d.has("v2") ? 2 : d.has("v4") ? 4 : 1)) return nullptr;
-  const bool is_wide = d.type() == Type::b64 || d.type() == Type::u64 || d.type() == Type::s64 || d.type() == Type::f64;
-  return is_wide ? store<std::uint64_t> : store<std::uint32_t>;
+  if (count != (d.has("v4") ? 4 : d.has("v2") ? 2 : 1)) return nullptr;
+  constexpr std::string_view kOps[] = {"add", "min", "max", "inc", "dec", "and", "or", "xor"};
+  BulkReduce reduce;
+  for (std::uint16_t i = 0; i < 8; ++i)
+    if (d.has(kOps[i])) reduce.op = static_cast<BulkReduce::Op>(i + 1);
+  if (reduce.op != BulkReduce::Op::none && !reduce.set_type(d.type())) return nullptr;
+  d.in->flags =
+      static_cast<std::uint16_t>(static_cast<unsigned>(reduce.op) | static_cast<unsigned>(bits_of(d.type()) / 8) << 8);
+  d.in->number = static_cast<U32>(reduce.type) | static_cast<U32>(space_of(d)) << 8;
+  return store;
+}
+
+Handler st_bulk(const Decoded& d) {
+  d.in->number = static_cast<U32>(space_of(d));
+  return d.in->op[2].value == 0 ? fill : nullptr;
 }
 
 }  // namespace tessera::emulator::bind

@@ -65,7 +65,11 @@ struct Float {
 };
 struct Double {
   using Value = double;
-  static double run(Op, double old, double b, double, bool) { return math::add(old, b); }
+  // Global memory's own adder passes a NaN on as it is.
+  static double run(Op, double old, double b, double, bool is_global) {
+    if (is_global && (old != old || b != b)) return old != old ? old : b;
+    return math::add(old, b);
+  }
 };
 template <Format F, bool kPair>
 struct Half {

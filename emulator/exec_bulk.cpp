@@ -22,6 +22,7 @@ class BulkLoad final : public CopyOperation {
   U32 shared = 0;
   U32 barrier = 0;
   std::vector<Cta*> destinations;
+  BulkReduce reduce;
 
   void complete(Launch& launch) override {
     std::vector<std::byte> data(bytes);
@@ -31,6 +32,13 @@ class BulkLoad final : public CopyOperation {
     if (!ok) return;
     for (Cta* cta : destinations) {
       aim(launch, *cta, barrier);
+      is_atomic_ = reduce.op != BulkReduce::Op::none;
+      if (is_atomic_) {
+        std::vector<std::byte> old(bytes);
+        if (!read_shared(launch, *cta, shared, old.data(), bytes)) return;
+        reduce.apply(old.data(), data.data(), bytes);
+        data = std::move(old);
+      }
       if (!write_shared(launch, *cta, shared, data.data(), bytes)) return;
       complete_bytes(launch, *cta, barrier, bytes, place_);
     }
@@ -43,10 +51,16 @@ class BulkWrite final : public CopyOperation {
   U64 global = 0;
   std::vector<std::byte> data;
   BulkReduce reduce;
+  std::uint16_t byte_mask = 0xFFFF;  // which bytes of every 16 are written
   std::shared_ptr<AsyncGroup> group;
 
   void complete(Launch& launch) override {
     --group->pending;
+    if (byte_mask != 0xFFFF) {
+      for (std::size_t i = 0; i < data.size(); ++i)
+        if ((byte_mask >> i % 16 & 1) != 0 && !write_global(launch, global + i, data.data() + i, 1)) return;
+      return;
+    }
     is_atomic_ = reduce.op != BulkReduce::Op::none;
     if (is_atomic_) {
       std::vector<std::byte> old(data.size());
@@ -66,12 +80,14 @@ class BulkStore final : public CopyOperation {
   U32 shared = 0;
   U32 bytes = 0;
   BulkReduce reduce;
+  std::uint16_t byte_mask = 0xFFFF;
   std::shared_ptr<AsyncGroup> group;
 
   void complete(Launch& launch) override {
     auto write = std::make_unique<BulkWrite>(*this);
     write->global = global;
     write->reduce = reduce;
+    write->byte_mask = byte_mask;
     write->group = group;
     write->data.resize(bytes);
     --group->reading;
@@ -89,9 +105,10 @@ bool check(Warp& w, const Instruction& in, int lane, U64 a, U64 b, U32 bytes) {
   return false;
 }
 
-// flags: 1 the source is shared memory, 4 multicast. op: destination, source, size, barrier, mask?/policy?.
+// flags: 1 the source is shared memory, 4 multicast, reduction << 8. number: space | the reduction's type << 8. op:
+// destination, source, size, barrier, mask?/policy?.
 Step load(Warp& w, const Instruction& in, Mask active) {
-  const auto space = static_cast<Space>(in.number);
+  const auto space = static_cast<Space>(in.number & 0xFF);
   for (Mask rest = active; rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
     auto operation = std::make_unique<BulkLoad>(w, in, lane);
@@ -107,6 +124,8 @@ Step load(Warp& w, const Instruction& in, Mask active) {
     operation->shared = target.offset;
     operation->barrier = barrier.offset;
     check_init_fence(w, in, lane, *barrier.cta, barrier.offset);
+    operation->reduce.op = static_cast<BulkReduce::Op>(in.flags >> 8);
+    operation->reduce.type = static_cast<Type>(in.number >> 8);
     if ((in.flags & 1) != 0) {
       Target source;
       if (!shared_target(w, in, Space::shared_cta, lane, from, operation->bytes, source)) return Step::fault;
@@ -131,7 +150,7 @@ Step load(Warp& w, const Instruction& in, Mask active) {
   return Step::next;
 }
 
-// op: destination, source, size, policy?. flags >> 8: reduction, number: its type.
+// op: destination, source, size, policy?, byte mask with cp_mask. flags: 1 cp_mask, reduction << 8; number: its type.
 Step store(Warp& w, const Instruction& in, Mask active) {
   for (Mask rest = active; rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
@@ -147,6 +166,7 @@ Step store(Warp& w, const Instruction& in, Mask active) {
     operation->shared = source.offset;
     operation->reduce.op = static_cast<BulkReduce::Op>(in.flags >> 8);
     operation->reduce.type = static_cast<Type>(in.number);
+    if ((in.flags & 1) != 0) operation->byte_mask = read_lane<std::uint16_t>(w, in.op[4], lane);
     GroupList& groups = w.async.bulk[static_cast<std::size_t>(lane)];
     AsyncGroup& group = groups.current();
     ++group.reading;
@@ -182,6 +202,14 @@ Step wait(Warp& w, const Instruction& in, Mask active) {
   return w.block({Wait::Kind::bulk_groups, in.flags, allowed, 0});
 }
 
+// The operation that the opcode names, none without one. False when the type has no such operation.
+bool find_reduction(const Decoded& d, BulkReduce& reduce) {
+  constexpr std::string_view kOps[] = {"add", "min", "max", "inc", "dec", "and", "or", "xor"};
+  for (std::uint16_t i = 0; i < 8; ++i)
+    if (d.has(kOps[i])) reduce.op = static_cast<BulkReduce::Op>(i + 1);
+  return reduce.op == BulkReduce::Op::none || reduce.set_type(d.type());
+}
+
 }  // namespace
 
 Handler bulk_commit(const Decoded&) { return commit; }
@@ -195,17 +223,16 @@ Handler bulk_load(const Decoded& d) {
   return load;
 }
 Handler bulk_to_cluster(const Decoded& d) {
-  d.in->number = static_cast<U32>(Space::shared_cluster);
-  d.in->flags = 1;
+  BulkReduce reduce;
+  if (!find_reduction(d, reduce)) return nullptr;
+  d.in->number = static_cast<U32>(Space::shared_cluster) | static_cast<U32>(reduce.type) << 8;
+  d.in->flags = static_cast<std::uint16_t>(1u | static_cast<unsigned>(reduce.op) << 8);
   return load;
 }
 Handler bulk_store(const Decoded& d) {
-  constexpr std::string_view kOps[] = {"add", "min", "max", "inc", "dec", "and", "or", "xor"};
   BulkReduce reduce;
-  for (std::uint16_t i = 0; i < 8; ++i)
-    if (d.has(kOps[i])) reduce.op = static_cast<BulkReduce::Op>(i + 1);
-  if (reduce.op != BulkReduce::Op::none && !reduce.set_type(d.type())) return nullptr;
-  d.in->flags = static_cast<std::uint16_t>(static_cast<unsigned>(reduce.op) << 8);
+  if (!find_reduction(d, reduce)) return nullptr;
+  d.in->flags = static_cast<std::uint16_t>((d.has("cp_mask") ? 1u : 0u) | static_cast<unsigned>(reduce.op) << 8);
   d.in->number = static_cast<U32>(reduce.type);
   return store;
 }

@@ -1,5 +1,6 @@
 // PTX ISA, "Comparison and Selection Instructions": setp, set, selp, slct.
 #include <cmath>
+#include <utility>
 
 #include "emulator/bind.h"
 #include "emulator/lanes.h"
@@ -161,47 +162,55 @@ std::uint16_t combine_flag(const Decoded& d) {
                                          : Combine::none);
 }
 
+// A comparison chosen at run time, of decoded halves.
+bool compare_values(Compare op, double x, double y) {
+  switch (op) {
+    case Compare::eq:
+      return x == y;
+    case Compare::ne:
+      return x < y || x > y;
+    case Compare::lt:
+      return x < y;
+    case Compare::le:
+      return x <= y;
+    case Compare::gt:
+      return x > y;
+    case Compare::ge:
+      return x >= y;
+    case Compare::equ:
+      return !(x < y || x > y);
+    case Compare::neu:
+      return x != y;
+    case Compare::ltu:
+      return !(x >= y);
+    case Compare::leu:
+      return !(x > y);
+    case Compare::gtu:
+      return !(x <= y);
+    case Compare::geu:
+      return !(x < y);
+    case Compare::num:
+      return x == x && y == y;
+    case Compare::nan:
+      return x != x || y != y;
+  }
+  return false;
+}
+
+// Both halves of packed pairs: the masks of the lower and of the upper ones.
+template <math::Format F>
+std::pair<Mask, Mask> compare_pairs(Warp& w, const Instruction& in, Compare op, int first) {
+  const auto half = [op](U32 a, U32 b) {
+    return compare_values(op, math::decode<F>(a & 0xFFFF), math::decode<F>(b & 0xFFFF));
+  };
+  return {compare_lanes<U32>(w, in.op[first], in.op[first + 1], half),
+          compare_lanes<U32>(w, in.op[first], in.op[first + 1], [&](U32 a, U32 b) { return half(a >> 16, b >> 16); })};
+}
+
 // setp.f16x2: p compares the lower halves, q the upper ones.
 template <math::Format F>
 Step setp_pair(Warp& w, const Instruction& in, Mask active) {
-  const auto op = static_cast<Compare>(in.number);
-  const auto half = [op](U32 a, U32 b) {
-    const double x = math::decode<F>(a & 0xFFFF);
-    const double y = math::decode<F>(b & 0xFFFF);
-    switch (op) {
-      case Compare::eq:
-        return x == y;
-      case Compare::ne:
-        return x < y || x > y;
-      case Compare::lt:
-        return x < y;
-      case Compare::le:
-        return x <= y;
-      case Compare::gt:
-        return x > y;
-      case Compare::ge:
-        return x >= y;
-      case Compare::equ:
-        return !(x < y || x > y);
-      case Compare::neu:
-        return x != y;
-      case Compare::ltu:
-        return !(x >= y);
-      case Compare::leu:
-        return !(x > y);
-      case Compare::gtu:
-        return !(x <= y);
-      case Compare::geu:
-        return !(x < y);
-      case Compare::num:
-        return x == x && y == y;
-      case Compare::nan:
-        return x != x || y != y;
-    }
-    return false;
-  };
-  Mask low = compare_lanes<U32>(w, in.op[2], in.op[3], half);
-  Mask high = compare_lanes<U32>(w, in.op[2], in.op[3], [&](U32 a, U32 b) { return half(a >> 16, b >> 16); });
+  auto [low, high] = compare_pairs<F>(w, in, static_cast<Compare>(in.number), 2);
   if (in.flags != 0) {
     const Mask with = w.read_predicate(in.op[4]);
     low = combine(static_cast<Combine>(in.flags), low, with);
@@ -210,6 +219,21 @@ Step setp_pair(Warp& w, const Instruction& in, Mask active) {
   write_predicate(w, in.op[0], active, low);
   write_predicate(w, in.op[1], active, high);
   return Step::next;
+}
+
+// set.f16x2: each half becomes 1.0, or all ones where the result is an integer. number: Compare | the value << 8.
+template <math::Format F>
+Step set_pair(Warp& w, const Instruction& in, Mask active) {
+  auto [low, high] = compare_pairs<F>(w, in, static_cast<Compare>(in.number & 0xFF), 1);
+  if (in.flags != 0) {
+    const Mask with = w.read_predicate(in.op[3]);
+    low = combine(static_cast<Combine>(in.flags), low, with);
+    high = combine(static_cast<Combine>(in.flags), high, with);
+  }
+  const U32 yes = in.number >> 8;
+  return apply_lanes<U32>(w, in.op[0], active, [&, low_mask = low, high_mask = high](int lane) {
+    return ((low_mask >> lane & 1) != 0 ? yes : 0u) | ((high_mask >> lane & 1) != 0 ? yes << 16 : 0u);
+  });
 }
 
 template <class T>
@@ -246,7 +270,13 @@ Handler set(const Decoded& d) {
   if (!find_compare(d, op)) return nullptr;
   d.in->flags = combine_flag(d);
   if ((d.in->flags != 0) != (d.in->op[3].kind != Operand::Kind::none)) return nullptr;
-  d.in->number = d.type(0) == Type::f32 ? 0x3F800000 : 0xFFFFFFFF;
+  const Type to = d.type(0);
+  if (d.type(1) == Type::f16x2 || d.type(1) == Type::bf16x2) {
+    const U32 yes = to == Type::f16x2 ? 0x3C00 : to == Type::bf16x2 ? 0x3F80 : 0xFFFF;
+    d.in->number = static_cast<U32>(op) | yes << 8;
+    return d.type(1) == Type::f16x2 ? set_pair<math::Format::f16> : set_pair<math::Format::bf16>;
+  }
+  d.in->number = to == Type::f32 ? 0x3F800000 : to == Type::f16 ? 0x3C00 : to == Type::bf16 ? 0x3F80 : 0xFFFFFFFF;
   return pick_by_type(d, false, d.type(1), op);
 }
 Handler selp(const Decoded& d) {

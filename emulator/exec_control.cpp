@@ -1,4 +1,8 @@
 // PTX ISA, "Control Flow Instructions" and "Miscellaneous Instructions".
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "emulator/bind.h"
 #include "emulator/lanes.h"
 
@@ -28,6 +32,38 @@ Step branch(Warp& w, const Instruction& in, Mask active) {
   return Step::jumped;
 }
 
+// op: index, labels. Lanes go where their index says, each group of its own;
+// the lowest pc runs first.
+Step branch_indexed(Warp& w, const Instruction& in, Mask active) {
+  const Operand& labels = in.op[1];
+  std::vector<Group> groups;
+  const auto add = [&groups](std::uint32_t pc, Mask lanes) {
+    for (Group& group : groups)
+      if (group.pc == pc) {
+        group.mask |= lanes;
+        return;
+      }
+    Group made;
+    made.pc = pc;
+    made.mask = lanes;
+    groups.push_back(made);
+  };
+  if ((w.mask & ~active) != 0) add(w.pc + 1, w.mask & ~active);
+  for (Mask rest = active; rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    const auto index = read_lane<std::uint32_t>(w, in.op[0], lane);
+    if (index >= labels.count)
+      return w.fault(in, "branch-index", fmt::format("index {} of a list of {} labels", index, labels.count), {}, lane);
+    add(static_cast<std::uint32_t>(labels.elements[index].value), Mask{1} << lane);
+  }
+  std::sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) { return a.pc < b.pc; });
+  w.pc = groups.front().pc;
+  w.mask = groups.front().mask;
+  w.parked.insert(w.parked.end(), groups.begin() + 1, groups.end());
+  w.update_merge_pc();
+  return Step::jumped;
+}
+
 Step leave(Warp& w, const Instruction&, Mask active) {
   if (w.exit_lanes(active)) return Step::exited;
   ++w.pc;
@@ -35,7 +71,8 @@ Step leave(Warp& w, const Instruction&, Mask active) {
 }
 
 Step stop(Warp& w, const Instruction& in, Mask active) {
-  return w.fault(in, "trap", "the kernel executed trap", "an assertion of the kernel's own failed", first_lane(active));
+  return w.fault(in, "trap", fmt::format("the kernel executed {}", in.opcode),
+                 "an assertion of the kernel's own failed", first_lane(active));
 }
 
 Step yield(Warp&, const Instruction&, Mask) { return Step::yielded; }
@@ -43,6 +80,7 @@ Step yield(Warp&, const Instruction&, Mask) { return Step::yielded; }
 }  // namespace
 
 Handler bra(const Decoded&) { return branch; }
+Handler brx(const Decoded&) { return branch_indexed; }
 Handler exit(const Decoded&) { return leave; }
 Handler trap(const Decoded&) { return stop; }
 Handler nanosleep(const Decoded&) { return yield; }

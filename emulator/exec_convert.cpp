@@ -169,6 +169,8 @@ Step round_to_integral(Warp& w, const Instruction& in, Mask active) {
   return lift1<Code, Code>(w, in, active, [=](Code a) {
     if constexpr (F == Format::f32)
       if (m.ftz) a = math::flush_f32(a);
+    if constexpr (F == Format::f64)
+      if (math::double_of(a) != math::double_of(a)) return a | (U64{1} << 51);
     double value = math::round_to_integral(math::decode<F>(a), m.rounding);
     if (m.sat) value = value > 0 ? (value > 1 ? 1.0 : value) : 0.0;
     return static_cast<Code>(math::encode<F>(value, Rounding::nearest_even, false));
@@ -196,6 +198,24 @@ Step pair_from_pair(Warp& w, const Instruction& in, Mask active) {
                                  [m](FromCode a) { return static_cast<ToCode>(math::convert_packed<To, From>(a, m)); });
 }
 
+template <Format From>
+Handler from_halves(Type to) {
+  switch (to) {
+    case Type::e4m3x2:
+      return pair_from_pair<Format::e4m3, U16, From, U32>;
+    case Type::e5m2x2:
+      return pair_from_pair<Format::e5m2, U16, From, U32>;
+    case Type::e2m1x2:
+      return pair_from_pair<Format::e2m1, std::uint8_t, From, U32>;
+    case Type::e2m3x2:
+      return pair_from_pair<Format::e2m3, U16, From, U32>;
+    case Type::e3m2x2:
+      return pair_from_pair<Format::e3m2, U16, From, U32>;
+    default:
+      return nullptr;
+  }
+}
+
 }  // namespace
 
 Handler cvt(const Decoded& d) {
@@ -210,6 +230,9 @@ Handler cvt(const Decoded& d) {
       });
     });
   }
+  // Between bytes and bf16 there is no conversion.
+  if (bits_of(from) == 8 && to == Type::bf16) return nullptr;
+  if (bits_of(to) == 8 && from == Type::bf16) return nullptr;
   if (is_integer(from)) return with_integer(from, IntToFloat{to, (d.in->flags & 7) == 0});
   if (is_integer(to)) return with_integer(to, FloatToInt{from});
   Format d_format{};
@@ -276,11 +299,7 @@ Handler cvt_packed(const Decoded& d) {
   }
   if (to == Type::bf16x2 && from == Type::ue8m0x2) return pair_from_pair<Format::bf16, U32, Format::ue8m0, U16>;
   if (to == Type::ue8m0x2 && from == Type::bf16x2) return pair_from_pair<Format::ue8m0, U16, Format::bf16, U32>;
-  if (from == Type::f16x2) {
-    if (to == Type::e4m3x2) return pair_from_pair<Format::e4m3, U16, Format::f16, U32>;
-    if (to == Type::e5m2x2) return pair_from_pair<Format::e5m2, U16, Format::f16, U32>;
-  }
-  return nullptr;
+  return from == Type::f16x2 ? from_halves<Format::f16>(to) : from_halves<Format::bf16>(to);
 }
 
 }  // namespace tessera::emulator::bind

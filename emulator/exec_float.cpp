@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "emulator/bind.h"
 #include "emulator/lanes.h"
@@ -59,6 +60,28 @@ struct Div {
   static double any(double a, double b, Rounding m) { return math::div(a, b, m); }
 };
 
+// A product whose rounding reached the smallest normal number may have been
+// tiny before: flushed then.
+Step mul_nearest_ftz(Warp& w, const Instruction& in, Mask active) {
+  alignas(64) float sa[kLanes];
+  alignas(64) float sb[kLanes];
+  alignas(64) float result[kLanes];
+  const float* a = source<float>(w, in.op[1], sa);
+  const float* b = source<float>(w, in.op[2], sb);
+  U32 suspicious = 0;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const float product = flush<true>(a[lane]) * flush<true>(b[lane]);
+    suspicious |= (bits_of(product) & 0x7FFFFFFF) == 0x00800000 ? 1u : 0u;
+    result[lane] = canonical(flush<true>(product));
+  }
+  if (suspicious != 0) [[unlikely]] {
+    for (int lane = 0; lane < kLanes; ++lane)
+      result[lane] = math::mul(a[lane], b[lane], {Rounding::nearest_even, true, false});
+  }
+  store_lanes(w, in.op[0], active, result);
+  return Step::next;
+}
+
 template <class F, bool kFtz>
 Step nearest(Warp& w, const Instruction& in, Mask active) {
   return lift2<float, float, float>(
@@ -79,7 +102,8 @@ Handler pick_arithmetic(const Decoded& d) {
   set_flags(d);
   if (d.type() == Type::f64) return any_double<F>;
   if ((d.in->flags & ~8) != 0) return any_float<F>;
-  return d.in->flags == 8 ? nearest<F, true> : nearest<F, false>;
+  if (d.in->flags != 8) return nearest<F, false>;
+  return std::is_same_v<F, Mul> ? mul_nearest_ftz : nearest<F, true>;
 }
 
 // The host's fused multiply-add where it has one: without, std::fma is a call for every lane.
@@ -87,13 +111,21 @@ Handler pick_arithmetic(const Decoded& d) {
 template <bool kFtz>
 [[gnu::target("avx2,fma")]] void fma_lanes(const float* a, const float* b, const float* c, float* d) {
   alignas(64) float result[kLanes];
+  U32 suspicious = 0;
   for (int lane = 0; lane < kLanes; ++lane) {
     const auto flushed = [](float x) {
       const U32 bits = std::bit_cast<U32>(x);
       return std::bit_cast<float>(kFtz && (bits & 0x7F800000) == 0 ? bits & 0x80000000 : bits);
     };
-    const float x = flushed(__builtin_fmaf(flushed(a[lane]), flushed(b[lane]), flushed(c[lane])));
+    const float sum = __builtin_fmaf(flushed(a[lane]), flushed(b[lane]), flushed(c[lane]));
+    suspicious |= kFtz && (std::bit_cast<U32>(sum) & 0x7FFFFFFF) == 0x00800000 ? 1u : 0u;
+    const float x = flushed(sum);
     result[lane] = x == x ? x : std::bit_cast<float>(math::kCanonicalNanF32);
+  }
+  // The smallest normal number may have been tiny before it was rounded.
+  if (suspicious != 0) [[unlikely]] {
+    for (int lane = 0; lane < kLanes; ++lane)
+      result[lane] = math::fma(a[lane], b[lane], c[lane], {Rounding::nearest_even, true, false});
   }
   std::memcpy(d, result, sizeof(result));
 }
@@ -112,7 +144,8 @@ Step fma_nearest(Warp& w, const Instruction& in, Mask active) {
     return Step::next;
   }
   return lift3<float, float, float, float>(w, in, active, [](float a, float b, float c) {
-    return canonical(flush<kFtz>(std::fma(flush<kFtz>(a), flush<kFtz>(b), flush<kFtz>(c))));
+    if constexpr (kFtz) return math::fma(a, b, c, {Rounding::nearest_even, true, false});
+    return canonical(std::fma(a, b, c));
   });
 }
 Step fma_any(Warp& w, const Instruction& in, Mask active) {
@@ -126,12 +159,18 @@ Step fma_double(Warp& w, const Instruction& in, Mask active) {
                                                [m](double a, double b, double c) { return math::fma(a, b, c, m); });
 }
 
-// neg and abs change the sign bit only; with .ftz a subnormal becomes zero.
+// neg and abs change the sign bit; with .ftz a subnormal becomes zero. A NaN
+// becomes the canonical one in f32, and is made quiet with its sign untouched
+// in f64 (H200).
 template <class T, T kAnd, T kXor, bool kFtz>
 Step sign(Warp& w, const Instruction& in, Mask active) {
+  constexpr bool kIsF32 = sizeof(T) == 4;
+  constexpr T kInfinity = kIsF32 ? T{math::kInfinityF32} : static_cast<T>(0x7FF0000000000000);
+  constexpr T kMagnitude = static_cast<T>(~T{0}) >> 1;
   return lift1<T, T>(w, in, active, [](T a) {
     if constexpr (kFtz) a = math::flush_f32(a);
-    return (a & kAnd) ^ kXor;
+    const T nan = kIsF32 ? T{math::kCanonicalNanF32} : a | static_cast<T>(0x0008000000000000);
+    return (a & kMagnitude) > kInfinity ? nan : (a & kAnd) ^ kXor;
   });
 }
 
@@ -155,8 +194,15 @@ Step minmax_any(Warp& w, const Instruction& in, Mask active) {
   const bool is_max = (in.flags & 4) != 0;
   const bool three = in.num_operands > 3 && in.op[3].kind != Operand::Kind::none;
   if (three) {
-    return lift3<float, float, float, float>(w, in, active, [m, is_max](float a, float b, float c) {
-      return is_max ? math::max(math::max(a, b, m), c, m) : math::min(math::min(a, b, m), c, m);
+    // .abs here makes the sources magnitudes; .xorsign does not exist with three.
+    const bool is_abs = m.xorsign_abs;
+    const math::MinMaxModifiers plain{m.ftz, m.nan, false};
+    return lift3<float, float, float, float>(w, in, active, [=](float x, float y, float z) {
+      const auto source = [is_abs](float v) { return is_abs ? float_of(bits_of(v) & 0x7FFFFFFF) : v; };
+      const float a = source(x);
+      const float b = source(y);
+      const float c = source(z);
+      return is_max ? math::max(math::max(a, b, plain), c, plain) : math::min(math::min(a, b, plain), c, plain);
     });
   }
   return lift2<float, float, float>(
@@ -172,6 +218,7 @@ Handler pick_minmax(const Decoded& d, bool is_max) {
   d.in->flags = static_cast<std::uint16_t>((d.has("ftz") ? 8 : 0) | (d.has("NaN") ? 1 : 0) | (d.has("abs") ? 2 : 0) |
                                            (is_max ? 4 : 0));
   const bool three = d.in->num_operands > 3 && d.in->op[3].kind != Operand::Kind::none;
+  if (three && target_number(d.target) < 100) return nullptr;
   if ((d.in->flags & 3) != 0 || three) return minmax_any;
   if (is_max) return d.has("ftz") ? minmax_plain<true, true> : minmax_plain<true, false>;
   return d.has("ftz") ? minmax_plain<false, true> : minmax_plain<false, false>;

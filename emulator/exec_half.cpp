@@ -46,6 +46,14 @@ Step half3(Warp& w, const Instruction& in, Mask active) {
     return lift3<U16, U16, U16, U16>(w, in, active,
                                      [m](U16 a, U16 b, U16 c) { return static_cast<U16>(kFunction(a, b, c, m)); });
 }
+// .oob: a factor that is the NaN of tensor copies out of bounds, of either
+// sign, makes the result zero; C is not looked at (H200).
+constexpr U32 kOobNan = 0x7FF7;
+template <Format F>
+U32 fma_oob(U32 a, U32 b, U32 c, HalfModifiers m) {
+  return (a & 0x7FFF) == kOobNan || (b & 0x7FFF) == kOobNan ? 0 : math::half_fma<F>(a, b, c, m);
+}
+
 template <HalfMinMax kFunction, bool kPair>
 Step half_minmax(Warp& w, const Instruction& in, Mask active) {
   const MinMaxModifiers m = minmax_modifiers(in);
@@ -72,17 +80,23 @@ constexpr U32 flush_half(U32 a) {
   const auto one = [](U32 h) { return (h & 0x7C00) == 0 ? h & 0x8000 : h; };
   return one(a & 0xFFFF) | one(a >> 16) << 16;
 }
-template <class T, U32 kAnd, U32 kXor, bool kFtz>
+// A NaN becomes the canonical one (H200).
+constexpr U32 canonical_halves(U32 a, U32 infinity) {
+  const auto one = [infinity](U32 h) { return (h & 0x7FFF) > infinity ? U32{math::kCanonicalNan16} : h; };
+  return one(a & 0xFFFF) | one(a >> 16) << 16;
+}
+template <class T, U32 kAnd, U32 kXor, bool kFtz, U32 kInfinity>
 Step sign(Warp& w, const Instruction& in, Mask active) {
   return lift1<T, T>(w, in, active, [](T a) {
     const U32 value = kFtz ? flush_half(a) : a;
-    return static_cast<T>((value & kAnd) ^ kXor);
+    return static_cast<T>(canonical_halves((value & kAnd) ^ kXor, kInfinity));
   });
 }
 template <U32 kAnd, U32 kXor>
 Handler pick_sign(const Decoded& d) {
-  if (is_pair(d)) return d.has("ftz") ? sign<U32, kAnd, kXor, true> : sign<U32, kAnd, kXor, false>;
-  return d.has("ftz") ? sign<U16, kAnd, kXor, true> : sign<U16, kAnd, kXor, false>;
+  if (is_bf16(d)) return is_pair(d) ? sign<U32, kAnd, kXor, false, 0x7F80> : sign<U16, kAnd, kXor, false, 0x7F80>;
+  if (is_pair(d)) return d.has("ftz") ? sign<U32, kAnd, kXor, true, 0x7C00> : sign<U32, kAnd, kXor, false, 0x7C00>;
+  return d.has("ftz") ? sign<U16, kAnd, kXor, true, 0x7C00> : sign<U16, kAnd, kXor, false, 0x7C00>;
 }
 
 template <U32 (*kFunction)(U32), bool kPair>
@@ -101,6 +115,10 @@ Handler sub_half(const Decoded& d) { return pick2<math::half_sub<Format::f16>, m
 Handler mul_half(const Decoded& d) { return pick2<math::half_mul<Format::f16>, math::half_mul<Format::bf16>>(d); }
 Handler fma_half(const Decoded& d) {
   d.in->flags = static_cast<U16>((d.has("ftz") ? 1 : 0) | (d.has("sat") ? 2 : 0) | (d.has("relu") ? 4 : 0));
+  if (d.has("oob")) {
+    if (is_bf16(d)) return is_pair(d) ? half3<fma_oob<Format::bf16>, true> : half3<fma_oob<Format::bf16>, false>;
+    return is_pair(d) ? half3<fma_oob<Format::f16>, true> : half3<fma_oob<Format::f16>, false>;
+  }
   if (is_bf16(d))
     return is_pair(d) ? half3<math::half_fma<Format::bf16>, true> : half3<math::half_fma<Format::bf16>, false>;
   return is_pair(d) ? half3<math::half_fma<Format::f16>, true> : half3<math::half_fma<Format::f16>, false>;

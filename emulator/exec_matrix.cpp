@@ -16,7 +16,7 @@ using ByteMap = math::MatrixByte (*)(int lane, int reg, int byte);
 // Finds the 16-byte rows of the lanes that give addresses. False after a report.
 bool find_rows(Warp& w, const Instruction& in, const Operand& address, int count, bool is_write,
                std::array<Target, kLanes>& rows) {
-  const auto space = static_cast<Space>(in.number);
+  const auto space = static_cast<Space>(in.number & 0xFF);
   for (int lane = 0; lane < count; ++lane) {
     const U64 at = lane_address(w, address, lane);
     if ((at & 15) != 0) {
@@ -57,6 +57,36 @@ Step load(Warp& w, const Instruction& in, Mask active) {
   return Step::next;
 }
 
+using BitMap = math::MatrixBits (*)(int width, int lane, int reg, int byte);
+
+// Rows of 16 elements of 4 or 6 bits with padding behind them; a byte receives one in its low bits. number: space |
+// bits of an element << 8; flags: how many lanes give addresses.
+template <BitMap kMap>
+Step load_narrow(Warp& w, const Instruction& in, Mask active) {
+  Step out{};
+  if (!w.converged(kAllLanes, active, out)) return out;
+  std::array<Target, kLanes> rows;
+  if (!find_rows(w, in, in.op[1], in.flags, false, rows)) return Step::fault;
+  const auto width = static_cast<int>(in.number >> 8);
+  const Operand& list = in.op[0];
+  for (int r = 0; r < list.count; ++r) {
+    U32* to = w.reg<U32>(list.elements[r].offset);
+    for (int lane = 0; lane < kLanes; ++lane) {
+      U32 value = 0;
+      for (int b = 0; b < 4; ++b) {
+        const math::MatrixBits from = kMap(width, lane, r, b);
+        const std::byte* row = rows[static_cast<std::size_t>(from.address_lane)].data;
+        U32 bits = static_cast<U32>(row[from.first_bit / 8]) >> from.first_bit % 8;
+        if (from.first_bit % 8 + width > 8)
+          bits |= static_cast<U32>(row[from.first_bit / 8 + 1]) << (8 - from.first_bit % 8);
+        value |= (bits & ((1u << width) - 1)) << (8 * b);
+      }
+      to[lane] = value;
+    }
+  }
+  return Step::next;
+}
+
 template <ByteMap kMap>
 Step store(Warp& w, const Instruction& in, Mask active) {
   Step out{};
@@ -87,6 +117,10 @@ Handler ldmatrix(const Decoded& d) {
   d.in->number = static_cast<U32>(space_of(d));
   d.in->flags = static_cast<std::uint16_t>((is_wide ? 16 : 8) * count);
   if (d.in->op[0].count != (is_wide ? 2 * count : count)) return nullptr;
+  if (d.has("b8x16")) {
+    d.in->number |= (d.has("b6x16_p32") ? 6u : 4u) << 8;
+    return is_wide ? load_narrow<math::m16n16_trans_narrow> : load_narrow<math::m8n16_narrow>;
+  }
   if (is_wide) return load<math::m16n16_trans_b8>;
   return d.has("trans") ? load<math::m8n8_trans> : load<math::m8n8>;
 }

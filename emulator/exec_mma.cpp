@@ -12,6 +12,7 @@
 #include "emulator/lanes.h"
 #include "emulator/math/float_arithmetic.h"
 #include "emulator/math/mma_fp4.h"
+#include "emulator/math/mma_step.h"
 #include "emulator/math/mma_tile.h"
 
 namespace tessera::emulator::bind {
@@ -106,13 +107,27 @@ int lane_with_stray_bits(const Warp& w, const Operand& list, Format format) {
 void check_containers(Warp& w, const Instruction& in, const Operand& list, Format format, char name) {
   const int lane = lane_with_stray_bits(w, list, format);
   if (lane == kLanes) return;
-  w.hazard(
-      in, "mma-container-bits", lane, 0,
-      fmt::format("operand {} has bits set outside its {}-bit values, which are ignored here: hardware's treatment "
-                  "of them is not documented",
-                  name, format == Format::e2m1 ? 4 : 6),
-      format == Format::e2m1 ? "e2m1 stands in bits 5 to 2 of its byte: shift by 2 after ldmatrix"
-                             : "6-bit values stand in bits 5 to 0 of their byte");
+  w.hazard(in, "mma-container-bits", lane, 0,
+           fmt::format("operand {} has bits set outside its {}-bit values, which "
+                       "are ignored here: hardware's treatment "
+                       "of them is not documented",
+                       name, format == Format::e2m1 ? 4 : 6),
+           format == Format::e2m1 ? "e2m1 stands in bits 5 to 2 of its byte: shift by 2 after ldmatrix"
+                                  : "6-bit values stand in bits 5 to 0 of their byte");
+}
+
+// fp8 operands that the path widens to f16, element by element.
+void gather_widened(const Warp& w, const Operand& list, Format format, bool is_a, math::MmaOperand& out) {
+  for (int r = 0; r < list.count; ++r) {
+    const U32* words = w.reg<U32>(list.elements[r].offset);
+    for (int lane = 0; lane < kLanes; ++lane) {
+      U16 codes[4];
+      for (int e = 0; e < 4; ++e) codes[e] = static_cast<U16>(math::widen_fp8(format, words[lane] >> (8 * e) & 0xFF));
+      const math::Place place = is_a ? math::mma_a(8, lane, r, 0) : math::mma_b(8, lane, r, 0);
+      out.decode(Format::f16, reinterpret_cast<const std::byte*>(codes), 4, is_a ? place.row : place.column,
+                 is_a ? place.column : place.row, math::MmaOperand::Run::along_k);
+    }
+  }
 }
 
 // A (is_a) or B of the warp into `out`: index = row of A or column of B.
@@ -212,8 +227,14 @@ Step multiply(Warp& w, const Instruction& in, Mask active) {
     check_containers(w, in, in.op[1], a_format, 'A');
     check_containers(w, in, in.op[2], b_format, 'B');
   }
-  gather(w, in.op[1], a_format, true, is_padded, a);
-  gather(w, in.op[2], b_format, false, is_padded, b);
+  const math::MmaPath& path = *math::kMmaPaths[in.number >> 20];
+  if (path.pairs_split) {
+    gather_widened(w, in.op[1], a_format, true, a);
+    gather_widened(w, in.op[2], b_format, false, b);
+  } else {
+    gather(w, in.op[1], a_format, true, is_padded, a);
+    gather(w, in.op[2], b_format, false, is_padded, b);
+  }
   if ((in.flags & kScaled) != 0) {
     ScaleIds ids;
     if (!read_scale_ids(w, in, active, ids)) return Step::fault;
@@ -222,7 +243,7 @@ Step multiply(Warp& w, const Instruction& in, Mask active) {
   }
   U32 d[kColumns * kRows];
   move_accumulators(w, in.op[3], is_half, d, true);
-  math::mma_tile(*math::kMmaPaths[in.number >> 20], b, a, d, kRows);
+  math::mma_tile(path, b, a, d, kRows);
   move_accumulators(w, in.op[0], is_half, d, false);
   return Step::next;
 }

@@ -2,7 +2,7 @@
 //
 // The four warps of a warpgroup issue an instruction one by one, as far apart as the schedule likes; when the fourth
 // has, the whole operation is queued, and the accumulators change when it completes (wgmma_product.cpp). Operations of
-// a warpgroup complete in order. Sums are the tensor core's own (emulator/math/mma_path.h).
+// a warpgroup complete in order.
 #include <fmt/format.h>
 
 #include "emulator/bind.h"
@@ -76,16 +76,17 @@ Step issue(Warp& w, const Instruction& in, Mask active) {
   WgmmaOperation& operation = *group.forming[slot];
   if (operation.in != &in || operation.a_descriptor != a || operation.b_descriptor != b ||
       operation.accumulate != (scale != 0))
-    return w.fault(
-        in, "wgmma-not-uniform",
-        fmt::format("this warp issues A 0x{:x} B 0x{:x} scale-d {}; another warp of its warpgroup issued PTX line {} "
-                    "with A 0x{:x} B 0x{:x} scale-d {}",
-                    a, b, scale != 0, operation.in->line, operation.a_descriptor, operation.b_descriptor,
-                    operation.accumulate),
-        "a descriptor computed from the thread or warp index");
+    return w.fault(in, "wgmma-not-uniform",
+                   fmt::format("this warp issues A 0x{:x} B 0x{:x} scale-d {}; another "
+                               "warp of its warpgroup issued PTX line {} "
+                               "with A 0x{:x} B 0x{:x} scale-d {}",
+                               a, b, scale != 0, operation.in->line, operation.a_descriptor, operation.b_descriptor,
+                               operation.accumulate),
+                   "a descriptor computed from the thread or warp index");
   if (!w.wgmma_fenced)
     w.hazard(in, "missing-wgmma-fence", -1, 0, "no wgmma.fence since the last wait",
-             "registers written before the wgmma may not have arrived when it reads them");
+             "registers written before the wgmma may not have arrived when it "
+             "reads them");
   watch(w, in);
   ++w.async.wgmma_issued;
   operation.warps[member] = &w;
@@ -187,6 +188,22 @@ bool read_immediates(const Decoded& d, bool is_16_bit, bool a_in_registers, unsi
 
 }  // namespace
 
+// op: accumulators, A, B, scale-d; integers have no immediates.
+Handler wgmma_integer(const Decoded& d) {
+  const U32 n = d.numbers[0];
+  const bool a_in_registers = d.in->op[1].kind == Operand::Kind::list;
+  // 8, 16, 24, 32, then every 16: ptxas refuses the others.
+  if (n < 8 || n > 256 || n % (n > 32 ? 16 : 8) != 0) return nullptr;
+  if (d.in->op[0].count != n / 2 || (a_in_registers && d.in->op[1].count != 4)) return nullptr;
+  const auto code = [](Type type) {
+    return static_cast<U32>(type == Type::s8   ? WgmmaInteger::s8
+                            : type == Type::u8 ? WgmmaInteger::u8
+                                               : WgmmaInteger::b1);
+  };
+  d.in->flags = static_cast<std::uint16_t>((a_in_registers ? 2u : 0u) | (d.has("satfinite") ? 64u : 0u));
+  d.in->number = n | code(d.type(1)) << 12 | code(d.type(2)) << 16;
+  return issue;
+}
 Handler wgmma(const Decoded& d) {
   Format a{};
   Format b{};

@@ -89,11 +89,17 @@ constexpr std::uint32_t funnel_left(std::uint32_t low, std::uint32_t high, std::
 constexpr std::uint32_t funnel_right(std::uint32_t low, std::uint32_t high, std::uint32_t n) {
   return static_cast<std::uint32_t>((std::uint64_t{high} << 32 | low) >> n);
 }
+/// Position and length count modulo 256 in 32 bits; in 64 bits a large one is
+/// large (H200; the manual says modulo 256 for both).
+template <class T>
+constexpr unsigned field_operand(std::uint32_t value) {
+  return sizeof(T) == 4 ? value & 0xFF : value < 0x100 ? value : 0x100;
+}
 template <class T>
 constexpr T bfe(T a, std::uint32_t position, std::uint32_t length) {
   constexpr unsigned kMsb = kBits<T> - 1;
-  const unsigned pos = position & 0xFF;
-  const unsigned len = length & 0xFF;
+  const unsigned pos = field_operand<T>(position);
+  const unsigned len = field_operand<T>(length);
   if (len == 0) return 0;
   const auto u = static_cast<Unsigned<T>>(a);
   const unsigned sign_at = pos + len - 1 < kMsb ? pos + len - 1 : kMsb;
@@ -108,8 +114,8 @@ constexpr T bfe(T a, std::uint32_t position, std::uint32_t length) {
 template <class T>
 constexpr T bfi(T a, T b, std::uint32_t position, std::uint32_t length) {
   constexpr unsigned kMsb = kBits<T> - 1;
-  const unsigned pos = position & 0xFF;
-  const unsigned len = length & 0xFF;
+  const unsigned pos = field_operand<T>(position);
+  const unsigned len = field_operand<T>(length);
   T result = b;
   for (unsigned i = 0; i < len && pos + i <= kMsb; ++i)
     result = static_cast<T>((result & ~(T{1} << (pos + i))) | (((a >> i) & T{1}) << (pos + i)));

@@ -22,7 +22,7 @@ std::span<const Form> tensor_forms() noexcept;
 #define TESSERA_LOAD_CACHE                                                                                       \
   "[ca|cg|cs|lu|cv] [nc] [L1::evict_normal|L1::evict_unchanged|L1::evict_first|L1::evict_last|L1::no_allocate] " \
   "[L2::evict_normal|L2::evict_first|L2::evict_last] [L2::cache_hint] [L2::64B|L2::128B|L2::256B] "
-#define TESSERA_ORDER "[weak|volatile|relaxed|acquire|release|acq_rel|mmio] [cta|cluster|gpu|sys] "
+#define TESSERA_ORDER "[mmio] [weak|volatile|relaxed|acquire|release|acq_rel] [cta|cluster|gpu|sys] "
 #define TESSERA_SPACES "[global|shared|shared::cta|shared::cluster|local]"
 #define TESSERA_INTS "u16|u32|u64|s16|s32|s64"
 #define TESSERA_CVT_INTS "u8|u16|u32|u64|s8|s16|s32|s64"

@@ -7,10 +7,19 @@ namespace {
 constexpr Form kForms[] = {
     // Control flow.
     {"bra", "", "[uni]", "l", "sm_70", "Control Flow: bra", bind::bra},
+    {"brx.idx", "", "[uni]", "s:b32 t", "sm_70", "Control Flow: brx.idx", bind::brx},
+    {"call", "", "vprintf|__assertfail", "", "sm_70", "Control Flow: call", bind::call_builtin},
+    {"alloca", "*", "*", "", "sm_70", "Stack Manipulation: alloca", nullptr,
+     "not supported: stack memory whose size is known only when it runs"},
+    {"stacksave", "*", "*", "", "sm_70", "Stack Manipulation: stacksave", nullptr,
+     "not supported: stack memory whose size is known only when it runs"},
+    {"stackrestore", "*", "*", "", "sm_70", "Stack Manipulation: stackrestore", nullptr,
+     "not supported: stack memory whose size is known only when it runs"},
     {"ret", "", "[uni]", "", "sm_70", "Control Flow: ret", bind::exit},
     {"exit", "", "", "", "sm_70", "Control Flow: exit", bind::exit},
     {"trap", "", "", "", "sm_70", "Miscellaneous: trap", bind::trap},
     {"nanosleep", "u32", "", "s", "sm_70", "Miscellaneous: nanosleep", bind::nanosleep},
+    {"brkpt", "", "", "", "sm_70", "Miscellaneous: brkpt", bind::trap},
     {"pmevent", "", "[mask]", "i", "sm_70", "Miscellaneous: pmevent", bind::nothing},
 
     // Lanes of a warp.
@@ -47,6 +56,11 @@ constexpr Form kForms[] = {
     {"fence.mbarrier_init", "", "release cluster", "", "sm_90", "Synchronization: fence", bind::fence},
     {"fence.proxy.async", "", "[global|shared::cta|shared::cluster]", "", "sm_90", "Synchronization: fence",
      bind::fence_proxy_async},
+    {"fence", "", "acquire|release sync_restrict::shared::cluster|sync_restrict::shared::cta cluster", "", "sm_90",
+     "Synchronization: fence", bind::fence},
+    {"fence.proxy.async::generic", "",
+     "acquire|release sync_restrict::shared::cluster|sync_restrict::shared::cta cluster", "", "sm_90",
+     "Synchronization: fence", bind::fence_proxy_async},
     {"fence.proxy.alias", "", "", "", "sm_70", "Synchronization: fence", bind::fence},
     {"fence.proxy.tensormap::generic", "", "release cta|cluster|gpu|sys", "", "sm_90", "Synchronization: fence",
      bind::fence},

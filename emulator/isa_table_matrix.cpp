@@ -13,6 +13,10 @@ constexpr Form kForms[] = {
      bind::ldmatrix},
     {"ldmatrix", "b8", "sync aligned m16n16 x1|x2 trans [shared|shared::cta]", "v m", TESSERA_NARROW_TARGETS,
      "ldmatrix", bind::ldmatrix},
+    {"ldmatrix", "", "sync aligned m8n16 x1|x2|x4 b8x16 b6x16_p32|b4x16_p64 [shared|shared::cta]", "v:b32 m",
+     TESSERA_NARROW_TARGETS, "ldmatrix", bind::ldmatrix},
+    {"ldmatrix", "", "sync aligned m16n16 x1|x2 trans b8x16 b6x16_p32|b4x16_p64 [shared|shared::cta]", "v:b32 m",
+     TESSERA_NARROW_TARGETS, "ldmatrix", bind::ldmatrix},
     {"stmatrix", "b16", "sync aligned m8n8 x1|x2|x4 [trans] [shared|shared::cta]", "m u", "sm_90", "stmatrix",
      bind::stmatrix},
     {"stmatrix", "b8", "sync aligned m16n8 x1|x2|x4 trans [shared|shared::cta]", "m u", TESSERA_NARROW_TARGETS,
@@ -70,6 +74,10 @@ constexpr Form kForms[] = {
      bind::wgmma},
     {"wgmma.mma_async", "f32|f16 e4m3|e5m2 e4m3|e5m2", "sync aligned m64n#k32", "L w s:b64 c i i i? i?", "sm_90a",
      "wgmma.mma_async", bind::wgmma},
+    {"wgmma.mma_async", "s32 s8|u8 s8|u8", "sync aligned m64n#k32 [satfinite]", "L w s:b64 c", "sm_90a",
+     "wgmma.mma_async", bind::wgmma_integer},
+    {"wgmma.mma_async", "s32 b1 b1", "sync aligned m64n#k256 and popc", "L w s:b64 c", "sm_90a", "wgmma.mma_async",
+     bind::wgmma_integer},
 };
 
 }  // namespace

@@ -8,7 +8,7 @@
 //   L S     list of .b32 registers that an instruction writes, reads
 //   w       list of .b32 registers, or one .b64 descriptor: A of wgmma
 //   a       address, or one .b64 descriptor: A of tcgen05.mma
-//   l i     label; immediate integer
+//   l t i   label; name of a list of labels; immediate integer
 //   width   x: the register may be wider than the type; w: twice the type
 //   slot    0...5: the type slot, 0 when left out;  :b32  this type instead
 //   ?       may be left out; of several, the last ones are missing
@@ -161,6 +161,25 @@ void EntryResolver::bind_one(std::string_view pattern, const syntax::Operand* sy
     case 'l':
       out.push_back(bind_label(*syntax));
       return;
+    case 't': {
+      const auto* labels = scopes_.find_targets(syntax->name);
+      if (syntax->kind != Kind::name || labels == nullptr)
+        fail(syntax->place, fmt::format("'{}' is not a list of branch targets", syntax->name));
+      std::vector<Operand> elements;
+      for (const std::string_view label : *labels) {
+        syntax::Operand named;
+        named.name = label;
+        named.place = syntax->place;
+        elements.push_back(bind_label(named));
+      }
+      entry_.operand_lists.push_back(std::move(elements));
+      Operand operand;
+      operand.kind = Operand::Kind::list;
+      operand.elements = entry_.operand_lists.back().data();
+      operand.count = static_cast<std::uint16_t>(entry_.operand_lists.back().size());
+      out.push_back(operand);
+      return;
+    }
     case 'i': {
       if (syntax->kind != Kind::integer) fail(syntax->place, "expected a number that is known when it is compiled");
       Operand operand = constant(syntax->value, Type::b64, ConstantSlot::Relocation::none);
@@ -338,6 +357,7 @@ Operand EntryResolver::bind_address(const syntax::Operand& syntax, const Decoded
     operand.offset = reg->id;
   } else if (const Symbol* symbol = scopes_.find_symbol(syntax.name)) {
     operand = symbol_address(*symbol, Type::b64, !names_a_space(decoded));
+    names_local_ = names_local_ || symbol->space == syntax::Space::local;
   } else {
     fail(syntax.place, fmt::format("'{}' is not declared", syntax.name));
   }

@@ -3,6 +3,8 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <string_view>
 
 namespace tessera::emulator {
 
@@ -23,6 +25,7 @@ struct LaunchOptions {
   double max_seconds = 0;  ///< 0: no limit
   int num_sms = 4;
   bool detects_races = false;
+  std::function<void(std::string_view)> print = {};  ///< takes what vprintf prints; empty: standard output
   Observer* observer = nullptr;
 };
 

@@ -146,6 +146,17 @@ void Parser::parse_statement(syntax::Function& function) {
     Statement s = statement(Statement::Kind::label);
     s.label = take().text;
     take();
+    if (accept(".branchtargets")) {
+      s.kind = Statement::Kind::branch_targets;
+      do s.targets.push_back(expect_word("a label"));
+      while (accept(","));
+      expect(";");
+    } else if (is(".calltargets") || is(".callprototype")) {
+      // Only indirect calls look at them, and those are not executed.
+      while (!at_end() && !is(";")) take();
+      accept(";");
+      return;
+    }
     function.body.push_back(std::move(s));
     return;
   }

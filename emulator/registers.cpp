@@ -55,10 +55,14 @@ class Allocator {
     std::vector<bool> leader(entry_.code.size() + 1, false);
     for (std::uint32_t i = 0; i < entry_.code.size(); ++i) {
       const Instruction& in = entry_.code[i];
-      for (int j = 0; j < in.num_operands; ++j) {
-        if (in.op[j].kind != Operand::Kind::label) continue;
-        leader[static_cast<std::size_t>(in.op[j].value)] = true;
+      const auto note = [&](const Operand& op) {
+        if (op.kind != Operand::Kind::label) return;
+        leader[static_cast<std::size_t>(op.value)] = true;
         leader[i + 1] = true;
+      };
+      for (int j = 0; j < in.num_operands; ++j) {
+        note(in.op[j]);
+        for (int k = 0; k < in.op[j].count; ++k) note(in.op[j].elements[k]);
       }
     }
     block_of_.resize(entry_.code.size());

@@ -114,41 +114,51 @@ void EntryResolver::declare_variable(const syntax::Statement& statement) {
     shared_bytes_ = align_up(shared_bytes_, alignment_of(variable));
     scopes_.add_symbol(variable.name, {syntax::Space::shared, shared_bytes_, false});
     shared_bytes_ += bytes;
-  } else if (variable.space == syntax::Space::local) {
-    const std::uint64_t offset = align_up(entry_.local_bytes, alignment_of(variable));
+  } else if (variable.space == syntax::Space::local || variable.space == syntax::Space::param) {
+    // .param: what a call passes and gets back. It lies in the thread's own memory too.
+    const bool is_param = variable.space == syntax::Space::param;
+    const std::uint64_t alignment = std::max<std::uint64_t>(alignment_of(variable), is_param ? 8 : 1);
+    const std::uint64_t offset = align_up(entry_.local_bytes, alignment);
     if (bytes > kMaxLocalBytes || offset > kMaxLocalBytes - bytes)
       fail(variable.place, fmt::format("'{}' makes {} bytes of local memory: a thread has {}", variable.name,
                                        offset + bytes, kMaxLocalBytes));
     scopes_.add_symbol(variable.name, {syntax::Space::local, offset, false});
     entry_.local_bytes = static_cast<std::uint32_t>(offset + bytes);
   } else {
-    fail(variable.place, "only .reg, .shared and .local are declared in a body here");
+    fail(variable.place, "only .reg, .shared, .local and .param are declared in a body here");
   }
 }
 
 // Labels of the scope whose first statement is body[from]; nested scopes have their own.
-void EntryResolver::collect_labels(std::size_t from) {
+void EntryResolver::collect_labels(const syntax::Function& function, std::size_t from) {
   int depth = 0;
-  auto pc = static_cast<std::uint32_t>(entry_.code.size());
-  for (std::size_t i = from; i < function_.body.size() && depth >= 0; ++i) {
-    const syntax::Statement& statement = function_.body[i];
+  std::uint64_t pc = entry_.code.size();
+  for (std::size_t i = from; i < function.body.size() && depth >= 0; ++i) {
+    const syntax::Statement& statement = function.body[i];
     using Kind = syntax::Statement::Kind;
     if (statement.kind == Kind::open_scope) ++depth;
     if (statement.kind == Kind::close_scope) --depth;
-    if (statement.kind == Kind::instruction) ++pc;
-    if (statement.kind == Kind::label && depth == 0) scopes_.add_label(statement.label, pc);
+    if (statement.kind == Kind::instruction) pc += emitted(statement);
+    if (statement.kind == Kind::label && depth == 0) scopes_.add_label(statement.label, static_cast<std::uint32_t>(pc));
+    if (statement.kind == Kind::branch_targets && depth == 0) scopes_.add_targets(statement.label, &statement.targets);
   }
 }
 
-void EntryResolver::resolve_instruction(const syntax::Statement& statement) {
-  const syntax::Instruction& syntax = statement.instruction;
+Instruction& EntryResolver::new_instruction(const syntax::Statement& statement) {
   Instruction& in = entry_.code.emplace_back();
   in.line = statement.place.line;
   in.source_file = statement.file;
   in.source_line = statement.line;
   in.caller = statement.caller;
-  in.opcode = syntax.opcode;
+  in.opcode = statement.instruction.opcode;
   place_ = statement.place;
+  return in;
+}
+
+void EntryResolver::resolve_instruction(const syntax::Statement& statement) {
+  if (resolve_call(statement) || resolve_return(statement)) return;
+  const syntax::Instruction& syntax = statement.instruction;
+  Instruction& in = new_instruction(statement);
   Decoded decoded;
   decoded.in = &in;
   decoded.target = program_.module.target;
@@ -169,7 +179,15 @@ void EntryResolver::resolve_instruction(const syntax::Statement& statement) {
     in.run = refuse;
     return;
   }
+  names_local_ = false;
   bind_operands(syntax, statement.place, decoded, in);
+  if (names_local_) {
+    // A call's parameters: ld.param and st.param of a variable that stands in local memory.
+    for (int i = 0; i < decoded.num_modifiers; ++i)
+      if (std::string_view& word = decoded.modifiers[static_cast<std::size_t>(i)];
+          word == "param" || word == "param::func")
+        word = "local";
+  }
   in.run = decoded.form->bind(decoded);
   if (in.run == nullptr)
     fail(statement.place, fmt::format("'{}': the emulator has no such form with these operands", syntax.opcode));
@@ -180,6 +198,38 @@ void EntryResolver::place_shared_variables() {
   entry_.dynamic_smem_offset =
       static_cast<std::uint32_t>(align_up(kSharedBase + shared_bytes_, dynamic_alignment_) - kSharedBase);
   for (const std::size_t constant : dynamic_symbols_) entry_.constants[constant].bits += entry_.dynamic_smem_offset;
+}
+
+void EntryResolver::resolve_body(const syntax::Function& function) {
+  const std::size_t base = scopes_.depth();
+  using Kind = syntax::Statement::Kind;
+  for (std::size_t i = 0; i < function.body.size() && diagnostics_.size() < kMaxDiagnostics; ++i) {
+    const syntax::Statement& statement = function.body[i];
+    try {
+      switch (statement.kind) {
+        case Kind::open_scope:
+          scopes_.open();
+          collect_labels(function, i + 1);
+          break;
+        case Kind::close_scope:
+          if (scopes_.depth() > base) scopes_.close();
+          break;
+        case Kind::registers:
+          declare_registers(statement);
+          break;
+        case Kind::variable:
+          declare_variable(statement);
+          break;
+        case Kind::label:
+        case Kind::branch_targets:
+          break;
+        case Kind::instruction:
+          resolve_instruction(statement);
+          break;
+      }
+    } catch (const ResolveProblem&) {
+    }
+  }
 }
 
 void EntryResolver::run() {
@@ -197,33 +247,7 @@ void EntryResolver::run() {
     declare_parameters();
   } catch (const ResolveProblem&) {
   }
-  using Kind = syntax::Statement::Kind;
-  for (std::size_t i = 0; i < function_.body.size() && diagnostics_.size() < kMaxDiagnostics; ++i) {
-    const syntax::Statement& statement = function_.body[i];
-    try {
-      switch (statement.kind) {
-        case Kind::open_scope:
-          scopes_.open();
-          collect_labels(i + 1);
-          break;
-        case Kind::close_scope:
-          if (scopes_.depth() > 1) scopes_.close();
-          break;
-        case Kind::registers:
-          declare_registers(statement);
-          break;
-        case Kind::variable:
-          declare_variable(statement);
-          break;
-        case Kind::label:
-          break;
-        case Kind::instruction:
-          resolve_instruction(statement);
-          break;
-      }
-    } catch (const ResolveProblem&) {
-    }
-  }
+  resolve_body(function_);
   if (shared_bytes_ > (1 << 24)) {
     diagnostics_.push_back(
         {program_.module.file, function_.place.line, 0, "more shared memory than any target has", {}});

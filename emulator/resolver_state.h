@@ -29,11 +29,25 @@ class EntryResolver {
   void declare_parameters();
   void declare_registers(const syntax::Statement& statement);
   void declare_variable(const syntax::Statement& statement);
-  void collect_labels(std::size_t from);
+  void resolve_body(const syntax::Function& function);
+  void collect_labels(const syntax::Function& function, std::size_t from);
   void resolve_instruction(const syntax::Statement& statement);
+  Instruction& new_instruction(const syntax::Statement& statement);
   void place_shared_variables();
   [[noreturn]] void fail(syntax::Place place, std::string message);
   std::uint32_t new_register(Type type, bool pinned);
+
+  // resolver_call.cpp: functions, expanded where they are called.
+  bool resolve_call(const syntax::Statement& statement);
+  bool resolve_return(const syntax::Statement& statement);
+  void expand_call(const syntax::Statement& statement, const syntax::Function& callee, const syntax::Operand* results,
+                   const syntax::Operand* arguments);
+  void bind_builtin(const syntax::Statement& statement, std::string_view name, const syntax::Operand* results,
+                    const syntax::Operand* arguments);
+  void add_branch(const syntax::Statement& statement, std::uint32_t target, bool when_guard_fails);
+  const syntax::Function* find_function(std::string_view name) const;
+  std::uint64_t emitted(const syntax::Statement& statement);
+  std::uint64_t emitted(const syntax::Function& function);
 
   // operands.cpp: one operand after the pattern in the form.
   void bind_operands(const syntax::Instruction& syntax, syntax::Place place, Decoded& decoded, Instruction& in);
@@ -65,6 +79,15 @@ class EntryResolver {
   std::uint64_t dynamic_alignment_ = 16;
   std::uint64_t register_bytes_ = 0;
   syntax::Place place_;
+  bool names_local_ = false;  // the last instruction's address names a variable in local memory
+  /// The calls that are being expanded, and where each returns to.
+  struct Call {
+    const syntax::Function* function = nullptr;
+    std::uint32_t return_pc = 0;
+  };
+  std::vector<Call> calls_;
+  std::map<const syntax::Function*, std::uint64_t> emitted_;
+  std::size_t nesting_ = 0;
 };
 
 }  // namespace tessera::emulator

@@ -8,33 +8,58 @@ std::optional<NamedRegister> Scopes::find_register(std::string_view name) const 
   // %r12 of .reg .b32 %r<100>: the prefix is the name without its trailing number.
   std::size_t digits = name.size();
   while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9') --digits;
-  for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
-    if (const auto it = scope->registers.find(name); it != scope->registers.end()) return it->second;
+  std::optional<NamedRegister> found;
+  search([&](const Scope& scope) {
+    if (const auto it = scope.registers.find(name); it != scope.registers.end()) {
+      found = it->second;
+      return true;
+    }
     // A prefix may itself end in digits: try every split.
     for (std::size_t split = digits; split < name.size(); ++split) {
-      const auto it = scope->ranges.find(name.substr(0, split));
-      if (it == scope->ranges.end()) continue;
+      const auto it = scope.ranges.find(name.substr(0, split));
+      if (it == scope.ranges.end()) continue;
       std::int64_t index = -1;
       const char* end = name.data() + name.size();
       const auto result = std::from_chars(name.data() + split, end, index);
       const bool has_leading_zero = name[split] == '0' && split + 1 < name.size();
-      if (result.ec == std::errc{} && result.ptr == end && !has_leading_zero && index < it->second.count)
-        return NamedRegister{it->second.first.id + static_cast<std::uint32_t>(index), it->second.first.type};
+      if (result.ec == std::errc{} && result.ptr == end && !has_leading_zero && index < it->second.count) {
+        found = NamedRegister{it->second.first.id + static_cast<std::uint32_t>(index), it->second.first.type};
+        return true;
+      }
     }
-  }
-  return std::nullopt;
+    return false;
+  });
+  return found;
 }
 
 const Symbol* Scopes::find_symbol(std::string_view name) const {
-  for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope)
-    if (const auto it = scope->symbols.find(name); it != scope->symbols.end()) return &it->second;
-  return nullptr;
+  const Symbol* found = nullptr;
+  search([&](const Scope& scope) {
+    const auto it = scope.symbols.find(name);
+    if (it != scope.symbols.end()) found = &it->second;
+    return found != nullptr;
+  });
+  return found;
 }
 
 std::optional<std::uint32_t> Scopes::find_label(std::string_view name) const {
-  for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope)
-    if (const auto it = scope->labels.find(name); it != scope->labels.end()) return it->second;
-  return std::nullopt;
+  std::optional<std::uint32_t> found;
+  search([&](const Scope& scope) {
+    const auto it = scope.labels.find(name);
+    if (it != scope.labels.end()) found = it->second;
+    return found.has_value();
+  });
+  return found;
+}
+
+const std::vector<std::string_view>* Scopes::find_targets(std::string_view name) const {
+  const std::vector<std::string_view>* found = nullptr;
+  search([&](const Scope& scope) {
+    const auto it = scope.targets.find(name);
+    if (it != scope.targets.end()) found = it->second;
+    return found != nullptr;
+  });
+  return found;
 }
 
 }  // namespace tessera::emulator

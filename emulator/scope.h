@@ -26,7 +26,11 @@ struct NamedRegister {
 class Scopes {
  public:
   /// A scope's labels are known on entry, since a branch may come before its label.
-  void open() { scopes_.emplace_back(); }
+  /// A function's body sees its own scopes and the module's, not its caller's.
+  void open(bool is_function = false) {
+    scopes_.emplace_back();
+    scopes_.back().is_function = is_function;
+  }
   void close() { scopes_.pop_back(); }
   std::size_t depth() const { return scopes_.size(); }
 
@@ -36,10 +40,14 @@ class Scopes {
   }
   void add_symbol(std::string_view name, Symbol symbol) { scopes_.back().symbols[name] = symbol; }
   void add_label(std::string_view name, std::uint32_t pc) { scopes_.back().labels[name] = pc; }
+  void add_targets(std::string_view name, const std::vector<std::string_view>* labels) {
+    scopes_.back().targets[name] = labels;
+  }
 
   std::optional<NamedRegister> find_register(std::string_view name) const;
   const Symbol* find_symbol(std::string_view name) const;
   std::optional<std::uint32_t> find_label(std::string_view name) const;
+  const std::vector<std::string_view>* find_targets(std::string_view name) const;
 
  private:
   struct Range {
@@ -47,11 +55,22 @@ class Scopes {
     std::int64_t count = 0;
   };
   struct Scope {
+    bool is_function = false;
     std::unordered_map<std::string_view, NamedRegister> registers;
     std::unordered_map<std::string_view, Range> ranges;
     std::unordered_map<std::string_view, Symbol> symbols;
     std::unordered_map<std::string_view, std::uint32_t> labels;
+    std::unordered_map<std::string_view, const std::vector<std::string_view>*> targets;
   };
+  /// Calls f for the scopes that are visible, innermost first, until it answers true.
+  template <class F>
+  void search(F f) const {
+    for (std::size_t i = scopes_.size(); i-- > 0;) {
+      if (f(scopes_[i])) return;
+      if (scopes_[i].is_function) i = 1;
+    }
+  }
+
   std::vector<Scope> scopes_;
 };
 

@@ -75,7 +75,7 @@ struct Variable {
 };
 
 struct Statement {
-  enum class Kind : std::uint8_t { instruction, label, open_scope, close_scope, registers, variable };
+  enum class Kind : std::uint8_t { instruction, label, open_scope, close_scope, registers, variable, branch_targets };
   Kind kind = Kind::instruction;
   Place place;
   int file = 0;  ///< the source place that .loc gave: file index and line; 0: none
@@ -83,6 +83,7 @@ struct Statement {
   int caller = -1;  ///< index into Module::callers: where the function of that place was inlined
   Instruction instruction;
   std::string_view label;
+  std::vector<std::string_view> targets;  ///< branch_targets: the labels that `label: .branchtargets` lists
   Register reg;
   Variable variable;
 };

@@ -47,7 +47,16 @@ enum class Type : std::uint8_t {
   u16x2,
   s16x2,
   s4,
-  u4
+  u4,
+  s2,
+  u2,
+  e4m3x4,
+  e5m2x4,
+  e2m1x4,
+  e2m3x4,
+  e3m2x4,
+  s2f6x2,
+  b1024
 };
 
 struct TypeInfo {
@@ -70,7 +79,10 @@ inline constexpr TypeInfo kTypes[] = {
     {"e4m3x2", Type::e4m3x2, 16}, {"e5m2x2", Type::e5m2x2, 16}, {"e2m1x2", Type::e2m1x2, 8},
     {"e2m3x2", Type::e2m3x2, 16}, {"e3m2x2", Type::e3m2x2, 16}, {"ue8m0x2", Type::ue8m0x2, 16},
     {"u16x2", Type::u16x2, 32},   {"s16x2", Type::s16x2, 32},   {"s4", Type::s4, 4},
-    {"u4", Type::u4, 4},
+    {"u4", Type::u4, 4},          {"s2", Type::s2, 2},          {"u2", Type::u2, 2},
+    {"e4m3x4", Type::e4m3x4, 32}, {"e5m2x4", Type::e5m2x4, 32}, {"e2m1x4", Type::e2m1x4, 16},
+    {"e2m3x4", Type::e2m3x4, 32}, {"e3m2x4", Type::e3m2x4, 32}, {"s2f6x2", Type::s2f6x2, 16},
+    {"b1024", Type::b1024, 1024},
 };
 
 /// Type::none when the name (without its dot) is not a type.

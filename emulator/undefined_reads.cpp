@@ -35,7 +35,8 @@ void for_destinations(const Instruction& in, F f) {
 
 bool ends_path(const Instruction& in) {
   const std::string_view name = in.form->mnemonic;
-  return in.guard == kNoGuard && (name == "bra" || name == "exit" || name == "ret" || name == "trap");
+  return in.guard == kNoGuard &&
+         (name == "bra" || name == "brx.idx" || name == "exit" || name == "ret" || name == "trap");
 }
 
 class Search {

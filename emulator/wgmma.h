@@ -10,6 +10,9 @@
 
 namespace tessera::emulator {
 
+/// Codes of integer operands where floating ones have a math::Format: they start after it.
+enum class WgmmaInteger : std::uint8_t { s8 = 12, u8 = 13, b1 = 14 };
+
 struct WgmmaOperation : AsyncOperation {
   const Instruction* in = nullptr;
   std::array<Warp*, 4> warps{};

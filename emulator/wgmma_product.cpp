@@ -2,9 +2,13 @@
 // written; and what there is to say about the descriptors and the memory that they name.
 #include <fmt/format.h>
 
+#include <array>
+#include <cstring>
+
 #include "emulator/async_memory.h"
 #include "emulator/math/fragments.h"
 #include "emulator/math/matrix_descriptor.h"
+#include "emulator/math/mma_integer.h"
 #include "emulator/math/mma_tile.h"
 #include "emulator/wgmma.h"
 
@@ -17,8 +21,11 @@ using math::Format;
 
 /// What the opcode says, in Instruction::number and flags.
 struct Shape {
+  U32 a_code = 0;
+  U32 b_code = 0;
   Format a = Format::f16;
   Format b = Format::f16;
+  bool is_integer = false;
   int n = 8;
   int k = 16;
   int bits = 16;  // of an element in memory and registers
@@ -30,13 +37,20 @@ struct Shape {
   bool negate_b = false;
 };
 
-// number: n | a << 12 | b << 16; flags: 1 f16 result, 2 A in registers, 4 A MN-major, 8 B MN-major, 16 -A, 32 -B.
+// number: n | a << 12 | b << 16; flags: 1 f16 result, 2 A in registers, 4 A MN-major, 8 B MN-major, 16 -A, 32 -B, 64
+// .satfinite. a and b are a Format or, from WgmmaInteger::s8 on, an integer's code.
 Shape shape_of(const Instruction& in) {
   Shape s;
   s.n = static_cast<int>(in.number & 0xFFF);
-  s.a = static_cast<Format>((in.number >> 12) & 15);
-  s.b = static_cast<Format>((in.number >> 16) & 15);
-  s.bits = s.a == Format::tf32 ? 32 : s.a == Format::f16 || s.a == Format::bf16 ? 16 : 8;
+  s.a_code = (in.number >> 12) & 15;
+  s.b_code = (in.number >> 16) & 15;
+  s.is_integer = s.a_code >= static_cast<U32>(WgmmaInteger::s8);
+  s.a = static_cast<Format>(s.a_code);
+  s.b = static_cast<Format>(s.b_code);
+  if (s.is_integer)
+    s.bits = s.a_code == static_cast<U32>(WgmmaInteger::b1) ? 1 : 8;
+  else
+    s.bits = s.a == Format::tf32 ? 32 : s.a == Format::f16 || s.a == Format::bf16 ? 16 : 8;
   s.k = 256 / s.bits;
   s.f16_result = (in.flags & 1) != 0;
   s.a_in_registers = (in.flags & 2) != 0;
@@ -61,6 +75,13 @@ class Product {
       : operation_(operation), launch_(launch), shape_(shape_of(*operation.in)), warp_(*operation.warps[0]) {}
 
   void run() {
+    if (!shape_.is_integer) return run_float();
+    if (shape_.bits == 1) return run_bits();
+    run_integer();
+  }
+
+ private:
+  void run_float() {
     // Kept between operations: decoding fills them anew.
     static thread_local math::MmaOperand a;
     static thread_local math::MmaOperand b;
@@ -79,7 +100,67 @@ class Product {
     move_accumulators(d.data(), pitch, false);
   }
 
- private:
+  void run_integer() {
+    static thread_local math::IntegerOperand a;
+    static thread_local math::IntegerOperand b;
+    const auto format = [](U32 code) {
+      return code == static_cast<U32>(WgmmaInteger::s8) ? math::IntegerFormat::s8 : math::IntegerFormat::u8;
+    };
+    const auto fill = [&](math::IntegerOperand& operand, U32 code) {
+      return [&operand, f = format(code)](const std::byte* packed, int elements, int index, int k) {
+        operand.decode(f, packed, elements, index, k, math::IntegerOperand::Run::along_k);
+      };
+    };
+    a.resize(64, shape_.k);
+    b.resize(shape_.n, shape_.k);
+    if (!read_operands(fill(a, shape_.a_code), fill(b, shape_.b_code))) return;
+    std::vector<U32> d(static_cast<std::size_t>(64 * shape_.n), 0);
+    if (operation_.accumulate) move_accumulators(d.data(), shape_.n, true);
+    const bool saturate = (operation_.in->flags & 64) != 0;
+    math::integer_tile(a, b, reinterpret_cast<std::int32_t*>(d.data()), shape_.n, saturate, shape_.k);
+    move_accumulators(d.data(), shape_.n, false);
+  }
+
+  // b1: a row of K = 256 bits is eight words; .and.popc.
+  void run_bits() {
+    std::vector<std::array<U32, 8>> a(64);
+    std::vector<std::array<U32, 8>> b(static_cast<std::size_t>(shape_.n));
+    const auto fill = [](auto& rows) {
+      return [&rows](const std::byte* packed, int elements, int index, int k) {
+        std::memcpy(reinterpret_cast<std::byte*>(rows[static_cast<std::size_t>(index)].data()) + k / 8, packed,
+                    static_cast<std::size_t>(elements / 8));
+      };
+    };
+    if (!read_operands(fill(a), fill(b))) return;
+    std::vector<U32> d(static_cast<std::size_t>(64 * shape_.n), 0);
+    if (operation_.accumulate) move_accumulators(d.data(), shape_.n, true);
+    for (std::size_t m = 0; m < 64; ++m)
+      for (std::size_t n = 0; n < b.size(); ++n) {
+        U32& at = d[m * b.size() + n];
+        at = static_cast<U32>(
+            math::bit_dot(math::BitOperation::and_popc, a[m].data(), b[n].data(), 8, static_cast<std::int32_t>(at)));
+      }
+    move_accumulators(d.data(), shape_.n, false);
+  }
+
+  // Both operands of an integer product, K-major: take(packed, elements, index, k) for every run along K.
+  template <class TakeA, class TakeB>
+  bool read_operands(TakeA take_a, TakeB take_b) {
+    if (!shape_.a_in_registers) {
+      if (!visit_memory(operation_.a_descriptor, true, math::Major::k, 64, take_a)) return false;
+    } else {
+      const Operand& list = operation_.in->op[1];
+      for (int thread = 0; thread < 128; ++thread)
+        for (int r = 0; r < list.count; ++r) {
+          const Warp& warp = *operation_.warps[static_cast<std::size_t>(thread / 32)];
+          const U32* word = warp.reg<U32>(list.elements[r].offset) + thread % 32;
+          const math::Place place = math::wgmma_a(shape_.bits, thread, r, 0);
+          take_a(reinterpret_cast<const std::byte*>(word), 32 / shape_.bits, place.row, place.column);
+        }
+    }
+    return visit_memory(operation_.b_descriptor, false, math::Major::k, shape_.n, take_b);
+  }
+
   void report(const char* name, bool is_failure, U64 address, std::string message, std::string cause) const {
     EmulatorFinding finding = warp_.finding(*operation_.in, name, -1);
     finding.is_failure = is_failure;
@@ -92,6 +173,15 @@ class Product {
 
   bool read_memory(U64 bits, bool is_a, Format format, math::Major major, int count, bool negate,
                    math::MmaOperand& out) {
+    const auto run = major == math::Major::k ? math::MmaOperand::Run::along_k : math::MmaOperand::Run::along_index;
+    return visit_memory(bits, is_a, major, count, [&](const std::byte* packed, int elements, int index, int k) {
+      out.decode(format, packed, elements, index, k, run, negate);
+    });
+  }
+
+  // take(packed, elements, index, k) for every 16 bytes of an operand in shared memory. False after a failure.
+  template <class Take>
+  bool visit_memory(U64 bits, bool is_a, math::Major major, int count, Take take) {
     const math::DecodedDescriptor decoded = math::decode_descriptor(math::DescriptorKind::wgmma, bits);
     if (decoded.issue == math::DescriptorIssue::reserved_bits)
       report("descriptor-reserved-bits", false, bits,
@@ -100,7 +190,6 @@ class Product {
     Cta& cta = *warp_.cta;
     bool ok = true;
     operand_ = {decoded.descriptor, major, count, {}};
-    const auto run = major == math::Major::k ? math::MmaOperand::Run::along_k : math::MmaOperand::Run::along_index;
     math::for_each_chunk(
         decoded.descriptor, major, shape_.bits, count, shape_.k, [&](U32 address, int index, int k, int elements) {
           if (!ok) return;
@@ -109,7 +198,7 @@ class Product {
             const auto& reader = is_a ? operation_.race[static_cast<std::size_t>(index) / 16] : operation_.race_of_all;
             launch_.race->async_access(*reader, place(), &cta, address - kSharedBase, 16, false);
           }
-          if (ok) out.decode(format, cta.shared.data() + (address - kSharedBase), elements, index, k, run, negate);
+          if (ok) take(cta.shared.data() + (address - kSharedBase), elements, index, k);
         });
     return ok;
   }

@@ -1,8 +1,9 @@
 // cvt between floating formats: one value, and the packed x2 and x4 spellings.
 //
 // A conversion is: decode exactly, flush or clamp as the modifiers say, encode with one rounding. NaN follows what an
-// H200 does: the destination's canonical code, whatever the payload, with two exceptions: bf16 to f32 is a shift, and
-// cvt.rna.tf32 keeps the payload's upper bits (so that 0x7F800001 becomes infinity).
+// H200 does: the destination's canonical code, whatever the payload, with exceptions: bf16 to f32 is a shift,
+// conversions to and from f64 keep the payload (f64 to f32 with .ftz only), and cvt.rna.tf32 keeps the payload's upper
+// bits (so that 0x7F800001 becomes infinity; with .satfinite one bit less).
 //
 // Measured on H200, all 2^32 sources: f32 to e4m3x2, e5m2x2, bf16x2, f16x2, tf32; all 65,536 codes of f16x2 to fp8 and
 // back. Document only: the 4- and 6-bit formats, ue8m0, f64, NaN of f16 to f32.
@@ -22,6 +23,19 @@ struct CvtModifiers {
   bool relu = false;       ///< negative values and -0 become +0
 };
 
+/// A NaN of IEEE format S as a quiet one of D: sign and the fraction's upper bits.
+template <Format D, Format S>
+constexpr std::uint64_t nan_payload(std::uint64_t code) {
+  constexpr FormatInfo kTo = info_of(D);
+  constexpr FormatInfo kFrom = info_of(S);
+  constexpr int kUp = kTo.fraction_bits - kFrom.fraction_bits;
+  const std::uint64_t fraction = code & ((std::uint64_t{1} << kFrom.fraction_bits) - 1);
+  const std::uint64_t moved = kUp >= 0 ? fraction << (kUp >= 0 ? kUp : 0) : fraction >> (kUp < 0 ? -kUp : 0);
+  const bool negative = (code >> (kFrom.exponent_bits + kFrom.fraction_bits) & 1) != 0;
+  const std::uint64_t infinity = ((std::uint64_t{1} << kTo.exponent_bits) - 1) << kTo.fraction_bits;
+  return sign_bit(kTo, negative) | infinity | moved | std::uint64_t{1} << (kTo.fraction_bits - 1);
+}
+
 /// cvt.D.S of one code; tf32 in its 32-bit container.
 template <Format D, Format S>
 constexpr std::uint64_t convert(std::uint64_t code, CvtModifiers m = {}) {
@@ -32,10 +46,15 @@ constexpr std::uint64_t convert(std::uint64_t code, CvtModifiers m = {}) {
   if (value != value) {
     if (m.sat) return 0;
     if constexpr (D == Format::tf32 && S == Format::f32) {
-      if (m.rounding == Rounding::nearest_away) return code & 0xFFFFE000;
+      if (m.rounding == Rounding::nearest_away) return code & (m.satfinite ? 0xFFFFC000 : 0xFFFFE000);
     }
     if constexpr (D == Format::f32 && S == Format::bf16) return (code & 0xFFFF) << 16;
-    if constexpr (D == Format::f64) return bits_of(value);
+    // To and from f64 the payload is kept, in f32 only with .ftz; the result is quiet.
+    constexpr bool kFromF64 = S == Format::f64 && (D == Format::f16 || D == Format::bf16 || D == Format::f32);
+    constexpr bool kToF64 = D == Format::f64 && (S == Format::f16 || S == Format::bf16 || S == Format::f32);
+    if constexpr (kFromF64 || kToF64) {
+      if (D != Format::f32 || m.ftz) return nan_payload<D, S>(code);
+    }
   }
   const bool negative = (bits_of(value) >> 63) != 0;
   if (m.relu && negative && value == value) value = 0.0;

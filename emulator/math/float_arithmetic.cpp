@@ -78,6 +78,9 @@ double first_nan(double a, double b, double c = 0.0) {
   return double_of(std::uint64_t{0xFFF8000000000000});
 }
 
+// .ftz flushes what is tiny before it is rounded: a product just below the smallest normal number too (H200).
+bool is_tiny(double exact_or_odd) { return exact_or_odd != 0.0 && std::fabs(exact_or_odd) < 0x1p-126; }
+
 // floor(sqrt(value)), and whether it is exact, bit by bit: value has at most 112 bits.
 std::pair<std::uint64_t, bool> integer_sqrt(Uint128 value) {
   std::uint64_t root = 0;
@@ -120,14 +123,20 @@ float sub(float a, float b, ArithmeticModifiers m) { return add(a, -b, m); }
 float mul(float a, float b, ArithmeticModifiers m) {
   a = flush_if(a, m.ftz);
   b = flush_if(b, m.ftz);
+  const double product = static_cast<double>(a) * static_cast<double>(b);
+  if (m.ftz && is_tiny(product)) return finish(std::copysign(0.0f, a * b), m);
   if (m.rounding == Rounding::nearest_even) return finish(a * b, m);
-  return narrow(static_cast<double>(a) * static_cast<double>(b), m);
+  return narrow(product, m);
 }
 
 float fma(float a, float b, float c, ArithmeticModifiers m) {
   a = flush_if(a, m.ftz);
   b = flush_if(b, m.ftz);
   c = flush_if(c, m.ftz);
+  if (m.ftz) {
+    const double sum = sum_to_odd(static_cast<double>(a) * static_cast<double>(b), c);
+    if (is_tiny(sum)) return finish(std::signbit(sum) ? -0.0f : 0.0f, m);
+  }
   if (m.rounding == Rounding::nearest_even) return finish(fma_nearest(a, b, c), m);
   return add_in_double(static_cast<double>(a) * static_cast<double>(b), c, m);
 }
@@ -162,7 +171,7 @@ float sqrt(float a, ArithmeticModifiers m) {
 
 double add(double a, double b, Rounding mode) {
   const double nearest = a + b;
-  if (nearest != nearest) return first_nan(a, b);
+  if (nearest != nearest) return first_nan(b, a);
   if (mode == Rounding::nearest_even || !std::isfinite(a) || !std::isfinite(b)) return nearest;
   if (nearest == 0.0) return zero_sum(a, b, mode);
   if (a == 0.0 || b == 0.0) return nearest;
@@ -173,7 +182,7 @@ double sub(double a, double b, Rounding mode) { return add(a, b != b ? b : -b, m
 
 double mul(double a, double b, Rounding mode) {
   const double nearest = a * b;
-  if (nearest != nearest) return first_nan(a, b);
+  if (nearest != nearest) return first_nan(b, a);
   const bool ordinary = std::isfinite(a) && std::isfinite(b) && a != 0.0 && b != 0.0;
   if (mode == Rounding::nearest_even || !ordinary) return nearest;
   const Exact x = exact(a);
@@ -183,7 +192,7 @@ double mul(double a, double b, Rounding mode) {
 
 double fma(double a, double b, double c, Rounding mode) {
   const double nearest = std::fma(a, b, c);
-  if (nearest != nearest) return first_nan(a, b, c);
+  if (nearest != nearest) return first_nan(b, c, a);
   if (mode == Rounding::nearest_even || !std::isfinite(a) || !std::isfinite(b) || !std::isfinite(c)) return nearest;
   if (a == 0.0 || b == 0.0) return add(a * b, c, mode);
   const Exact x = exact(a);
@@ -235,7 +244,7 @@ float pick_f32(float a, float b, MinMaxModifiers m, bool larger) {
 }
 
 double pick_f64(double a, double b, bool larger) {
-  if (a != a) return b != b ? first_nan(a, b) : b;
+  if (a != a) return b != b ? first_nan(b, a) : b;
   return b != b ? a : pick(a, b, larger);
 }
 

@@ -6,10 +6,9 @@
 // to 24 bits that follows goes as if the sum had been exact (53 >= 24 + 2). f64 in a directed mode goes through 128-bit
 // integers instead. Round-to-nearest uses the host's own instructions, which are IEEE.
 //
-// NaN: f32 results are 0x7FFFFFFF; an f64 result is the first NaN operand made quiet, or 0xFFF8000000000000 for an
-// invalid operation (CUDA programming guide; document only).
-// .ftz flushes subnormal operands and the rounded result to the zero of their sign. That the result is tested after
-// rounding is an assumption.
+// NaN: f32 results are 0x7FFFFFFF; an f64 result is a NaN operand made quiet, of several b before c before a (H200), or
+// 0xFFF8000000000000 for an invalid operation.
+// .ftz flushes subnormal operands, and results that are tiny before they are rounded, to the zero of their sign (H200).
 #pragma once
 
 #include "emulator/math/float_format.h"

@@ -68,6 +68,11 @@ constexpr MatrixBits m8n16_narrow(int width, int lane, int r, int b) {
   return {8 * r + lane / 4, (4 * (lane % 4) + b) * width};
 }
 
+/// ldmatrix m16n16 .trans of the same formats: as m16n16_trans_b8, from row 4q + b. Document only, derived.
+constexpr MatrixBits m16n16_trans_narrow(int width, int lane, int r, int b) {
+  return {16 * (r / 2) + 4 * (lane % 4) + b, (lane / 4 + 8 * (r % 2)) * width};
+}
+
 /// mma.sync block scales (sm_120 family): the lane whose register holds row `row`'s scales of A under thread-id-a `a`,
 /// and column `column`'s of B under thread-id-b `b`; any of the rows' quads gives the same.
 constexpr int mma_scale_lane_a(int row, int a) { return row % 8 * 4 + 2 * a + row / 8; }

@@ -29,7 +29,7 @@ std::uint32_t half_min(std::uint32_t a, std::uint32_t b, MinMaxModifiers m = {})
 template <Format F>
 std::uint32_t half_max(std::uint32_t a, std::uint32_t b, MinMaxModifiers m = {});
 
-/// Sign flip and sign removal are bit operations, NaN included (document only; with .ftz subnormals become zero).
+/// Sign flip and sign removal as bit operations; the instructions neg and abs make a NaN the canonical one besides.
 constexpr std::uint32_t half_neg(std::uint32_t a) { return (a ^ 0x8000) & 0xFFFF; }
 constexpr std::uint32_t half_abs(std::uint32_t a) { return a & 0x7FFF; }
 

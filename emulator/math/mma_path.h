@@ -31,8 +31,9 @@ struct MmaPath {
   int group;          ///< products per step
   int fraction_bits;  ///< F
   MmaResult result;
-  bool pairs_split;  ///< fp8 mma.sync without own hardware (sm_90, sm_100): the operands are widened to f16; first all
-                     ///< k with k % 4 in {0, 1}, then the others, from zero; C is added last by an ordinary addition
+  bool pairs_split;  ///< fp8 mma.sync without own hardware (sm_90, sm_100): the operands are widened to f16 (subnormals
+                     ///< of e4m3 are normal there); first all k with k % 4 in {0, 1}, then the others, from zero; C is
+                     ///< added last by an ordinary addition
   bool verified;
 };
 

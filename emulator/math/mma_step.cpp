@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "emulator/math/convert.h"
 #include "emulator/math/float_arithmetic.h"
 #include "emulator/math/half_arithmetic.h"
 
@@ -101,7 +102,8 @@ std::optional<int> scale_exponent(std::span<const std::uint8_t> a, std::span<con
 std::uint32_t mma_output(const MmaPath& path, Format a_format, Format b_format, std::span<const std::uint32_t> a,
                          std::span<const std::uint32_t> b, std::uint32_t c, std::span<const std::uint8_t> a_scales,
                          std::span<const std::uint8_t> b_scales) {
-  const auto element = [](Format format, std::uint32_t code) {
+  const auto element = [&path](Format format, std::uint32_t code) {
+    if (path.pairs_split) return unpack(info_of(Format::f16), widen_fp8(format, code));
     return unpack(info_of(format), code >> container_shift(format));
   };
   const auto group = static_cast<std::size_t>(path.group);
@@ -124,6 +126,10 @@ std::uint32_t mma_output(const MmaPath& path, Format a_format, Format b_format, 
     running = run_step(path.result, path.fraction_bits, terms);
   }
   return path.pairs_split ? add_last(path.result, running, c) : running;
+}
+
+std::uint32_t widen_fp8(Format format, std::uint32_t code) {
+  return static_cast<std::uint32_t>(find_convert(Format::f16, format)(code, {}));
 }
 
 std::uint32_t add_last(MmaResult result, std::uint32_t sum, std::uint32_t c) {

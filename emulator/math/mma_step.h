@@ -16,6 +16,9 @@ std::uint32_t mma_output(const MmaPath& path, Format a_format, Format b_format, 
                          std::span<const std::uint32_t> b, std::uint32_t c, std::span<const std::uint8_t> a_scales = {},
                          std::span<const std::uint8_t> b_scales = {});
 
+/// The f16 code of an e4m3 or e5m2 value, as pairs_split paths take them.
+std::uint32_t widen_fp8(Format format, std::uint32_t code);
+
 /// pairs_split paths: the sum of the products, then C by an ordinary addition (f32 or f16).
 std::uint32_t add_last(MmaResult result, std::uint32_t sum, std::uint32_t c);
 

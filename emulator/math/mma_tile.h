@@ -19,8 +19,9 @@ namespace tessera::emulator::math {
 inline constexpr int kMmaLanes = 16;
 
 /// D[row][column] += sum over k; rows.k() == columns.k() is any multiple of the path's group (several instructions at
-/// once, in order; pairs_split paths: exactly one instruction). d points to rows.count() rows of `pitch` words (f32
-/// bits, or f16 codes in the low half). For D = A * B the caller zeroes d first: a zero C never takes part.
+/// once, in order; pairs_split paths: exactly one instruction, operands decoded from the f16 codes of widen_fp8). d
+/// points to rows.count() rows of `pitch` words (f32 bits, or f16 codes in the low half). For D = A * B the caller
+/// zeroes d first: a zero C never takes part.
 void mma_tile(const MmaPath& path, const MmaOperand& rows, const MmaOperand& columns, std::uint32_t* d, int pitch);
 
 /// The compiled variants, slowest first; mma_tile uses the last one that this host has. For tests and benchmarks.

@@ -226,8 +226,15 @@ std::uint32_t from_double(double value, bool ftz) {
 double operand(std::uint32_t x, bool ftz) { return static_cast<double>(float_of(ftz ? flush_f32(x) : x)); }
 }  // namespace
 
-std::uint32_t sin_approx(std::uint32_t x, bool ftz) { return from_double(std::sin(operand(x, ftz)), ftz); }
-std::uint32_t cos_approx(std::uint32_t x, bool ftz) { return from_double(std::cos(operand(x, ftz)), ftz); }
+// The angle that the unit sees: the source times 1 / (2 pi), rounded to f32, and of that the part within one turn. So a
+// large source has no fraction left and stands for zero, as on an H200.
+static double angle(std::uint32_t x, bool ftz) {
+  const float turns = float_of(ftz ? flush_f32(x) : x) * 0.15915494f;
+  constexpr double kTurn = 6.283185307179586;
+  return std::remainder(static_cast<double>(turns), 1.0) * kTurn;
+}
+std::uint32_t sin_approx(std::uint32_t x, bool ftz) { return from_double(std::sin(angle(x, ftz)), ftz); }
+std::uint32_t cos_approx(std::uint32_t x, bool ftz) { return from_double(std::cos(angle(x, ftz)), ftz); }
 
 std::uint32_t div_approx(std::uint32_t a, std::uint32_t b, bool ftz) {
   if (ftz) return from_double(operand(a, true) * static_cast<double>(float_of(rcp_ftz(b))), true);

@@ -57,6 +57,10 @@ PtxCase read_case(const std::string& path) {
       PtxCase::Slot slot;
       line >> slot.name >> slot.type;
       (keyword == "in" ? test.inputs : test.outputs).push_back(slot);
+    } else if (keyword == "fixed") {
+      test.is_fixed = true;
+    } else if (keyword == "near") {
+      line >> test.near;
     } else if (keyword == "target") {
       line >> test.target;
     } else if (keyword == "smem") {
@@ -78,13 +82,13 @@ PtxCase read_case(const std::string& path) {
 std::string PtxCase::kernel() const {
   std::string ptx = fmt::format(
       ".version 9.0\n.target {}\n.address_size 64\n.visible .entry test(.param .u64 in, .param .u64 out)\n{{\n"
-      ".reg .b64 %in, %out, %offset;\n.reg .b32 %i;\n.shared .align 1024 .b8 scratch[{}];\n.reg .b32 %word, %cta;\n",
+      ".reg .b64 %in, %out, %offset;\n.reg .b32 %i, %cta;\n.shared .align 1024 .b8 scratch[{}];\n.reg .b32 %word;\n",
       target, smem_bytes);
   for (const auto* slots : {&inputs, &outputs})
     for (const Slot& slot : *slots) ptx += fmt::format(".reg .{} {};\n", slot.type, slot.name);
   for (const std::string& declaration : declarations) ptx += ".reg " + declaration + "\n";
   ptx += "ld.param.u64 %in, [in];\nld.param.u64 %out, [out];\nmov.u32 %i, %tid.x;\n";
-  if (cluster > 1) ptx += fmt::format("mov.u32 %cta, %ctaid.x;\nmad.lo.u32 %i, %cta, {}, %i;\n", rows.size() / cluster);
+  ptx += fmt::format("mov.u32 %cta, %ctaid.x;\nmad.lo.u32 %i, %cta, {}, %i;\n", rows.size() / cluster);
   ptx += fmt::format("mul.wide.u32 %offset, %i, {};\nadd.s64 %in, %in, %offset;\n", 8 * inputs.size());
   ptx += fmt::format("mul.wide.u32 %offset, %i, {};\nadd.s64 %out, %out, %offset;\n", 8 * outputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {

@@ -9,8 +9,11 @@
 //   smem 16384                     bytes of the shared array `scratch` (4096 when left out), aligned to 1024
 //   cluster 2                      the rows are spread over this many CTAs of a cluster
 //   case 1 2 -> 3                  one thread: inputs -> outputs; 0x.. bits, decimal integers, or 1.5f / 1.5d
+//   fixed                          inputs are no free values (addresses, counts): no random ones beside the cases
+//   near 12                        f32 results: hardware and emulator may differ by so many 2^-23
 //
-// The same file makes a kernel for any device: thread i loads row i of the inputs and stores row i of the outputs.
+// The same file makes a kernel for any device: thread i loads row i of the inputs and stores row i of the outputs. A
+// CTA has as many threads as there are cases; CTA n works on the rows from n times that on.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +31,8 @@ struct PtxCase {
   std::string target = "sm_90a";
   std::uint32_t smem_bytes = 4096;
   std::uint32_t cluster = 1;
+  bool is_fixed = false;
+  std::uint64_t near = 0;
   std::vector<std::string> instructions;
   std::vector<std::string> declarations;
   std::vector<Slot> outputs;

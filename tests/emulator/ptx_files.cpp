@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <filesystem>
 
 #include "base/error.h"
@@ -18,6 +20,14 @@ std::vector<std::string> case_files() {
     if (entry.path().extension() == ".case") files.push_back(entry.path().string());
   std::sort(files.begin(), files.end());
   return files;
+}
+
+/// Equal, or as near as the file allows.
+bool agree(const PtxCase& test, std::uint64_t got, std::uint64_t expected) {
+  if (got == expected || test.near == 0) return got == expected;
+  const double x = std::bit_cast<float>(static_cast<std::uint32_t>(got));
+  const double y = std::bit_cast<float>(static_cast<std::uint32_t>(expected));
+  return std::fabs(x - y) * 0x1p23 <= static_cast<double>(test.near);
 }
 
 void run_case(const PtxCase& test) {
@@ -48,7 +58,7 @@ void run_case(const PtxCase& test) {
     for (std::size_t i = 0; i < num_out; ++i) {
       INFO(fmt::format("{} case {} output {}: 0x{:x}, expected 0x{:x}", test.path, row + 1, test.outputs[i].name,
                        out[row * num_out + i], test.rows[row][num_in + i]));
-      CHECK(out[row * num_out + i] == test.rows[row][num_in + i]);
+      CHECK(agree(test, out[row * num_out + i], test.rows[row][num_in + i]));
     }
 }
 

@@ -61,7 +61,10 @@ void check_tile(const Case& c, Data data, int rows, int columns, std::uint64_t s
         if (data == Data::cancelling && j % 2 == 1 && (test::random_bits(seed * 7 + 5, j) & 3) != 0)
           code = codes[i][j - 1] ^ (stream == 1 ? test::operand_sign(format) : 0u);
         codes[i][j] = code;
-        operand.set(format, code, static_cast<int>(i), static_cast<int>(j));
+        if (c.path.pairs_split)
+          operand.set(Format::f16, widen_fp8(format, code), static_cast<int>(i), static_cast<int>(j));
+        else
+          operand.set(format, code, static_cast<int>(i), static_cast<int>(j));
       }
       if (!c.scaled) continue;
       const std::uint64_t r = test::random_bits(seed * 7 + stream + 2, i);

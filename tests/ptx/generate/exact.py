@@ -64,8 +64,9 @@ def encode(name, x, mode='rn', negative_zero=False):
     code = ((field - 1) << fbits) + kept if kept >= 1 << fbits or field > 1 else kept
     if field == 1 and kept < 1 << fbits:
         code = kept
-    infinity = ((1 << ebits) - 1) << fbits
-    return min(code, infinity) | sign << (ebits + fbits)
+    ones = (1 << (ebits + fbits)) - 1
+    beyond = {'ieee': ((1 << ebits) - 1) << fbits, 'nan': ones, 'none': ones}[special]
+    return min(code, beyond) | sign << (ebits + fbits)
 
 
 def step(terms, width_bits, result):

@@ -171,11 +171,22 @@ def dot(a, b, c, fa, fb, result, width_bits, group, order=None, c_last=False):
     k = len(a)
     order = order or list(range(k))
     running = 0 if c_last else c
+    take = parts if not c_last else lambda fmt, code: parts('f16', to_f16(fmt, code))
     for first in range(0, k, group):
-        terms = [product(parts(fa, a[i]), parts(fb, b[i])) for i in order[first:first + group]]
+        terms = [product(take(fa, a[i]), take(fb, b[i])) for i in order[first:first + group]]
         terms.append(parts(result, running))
         running = step(terms, width_bits, result)
     return add_nearest(result, running, c) if c_last else running
+
+
+def to_f16(fmt, code):
+    """fp8 without hardware of its own is multiplied as f16: every value fits."""
+    v = value(fmt, code)
+    if v == 'nan':
+        return 0x7FFF
+    if isinstance(v, str):
+        return 0x7C00 if v == '+inf' else 0xFC00
+    return encode('f16', v, negative_zero=bool(code >> 7))
 
 
 def widened_order(k):

@@ -1,0 +1,79 @@
+// PTX ISA, "tensormap.replace", "tensormap.cp_fenceproxy": tensor maps that a kernel changes or makes itself.
+#include <fmt/format.h>
+
+#include "emulator/access.h"
+#include "emulator/bind.h"
+#include "emulator/tensor_map.h"
+
+namespace tessera::emulator::bind {
+namespace {
+
+using U32 = std::uint32_t;
+using U64 = std::uint64_t;
+constexpr std::size_t kMapBytes = 128;
+
+// The 128 bytes of a map at a lane's address. False after a report.
+bool find_map(Warp& w, const Instruction& in, Space space, int lane, U64 address, bool is_write, Target& out) {
+  if (address % kMapBytes != 0) {
+    report_misaligned(w, in, lane, address, kMapBytes);
+    return false;
+  }
+  if (!locate_any(space, w, lane, address, kMapBytes, out) || out.shadow == nullptr ||
+      !shadow_has(out.shadow, kMapBytes, kAllocated)) {
+    report_outside(w, in, space, lane, address, kMapBytes, is_write);
+    return false;
+  }
+  return true;
+}
+
+// op: address, ordinal?, value. flags: MapField; number: space.
+Step replace(Warp& w, const Instruction& in, Mask active) {
+  const auto space = static_cast<Space>(in.number);
+  for (Mask rest = active; rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    const U64 address = lane_address(w, in.op[0], lane);
+    Target target;
+    if (!find_map(w, in, space, lane, address, true, target)) return Step::fault;
+    if (!shadow_has(target.shadow, kMapBytes, kReadable)) report_uninitialised(w, in, target, lane, address, kMapBytes);
+    const U32 ordinal = in.num_operands > 2 ? static_cast<U32>(in.op[1].value) : 0;
+    const auto value = read_lane<U64>(w, in.op[in.num_operands - 1], lane);
+    const char* problem = replace_field(std::span<std::byte, kMapBytes>(target.data, kMapBytes),
+                                        static_cast<MapField>(in.flags), ordinal, value);
+    if (problem != nullptr)
+      return w.fault_at(in, "tensor-map-invalid", lane, address, fmt::format("{} (new value {})", problem, value));
+    note_written(w, target, kMapBytes);
+  }
+  return Step::next;
+}
+
+// op: destination in global memory, source in the CTA's shared memory, size.
+Step copy_with_fence(Warp& w, const Instruction& in, Mask active) {
+  Step out{};
+  if (!w.converged(kAllLanes, active, out)) return out;
+  const int lane = first_lane(active);
+  Target to;
+  Target from;
+  const U64 source = lane_address(w, in.op[1], lane);
+  if (!find_map(w, in, Space::global, lane, lane_address(w, in.op[0], lane), true, to)) return Step::fault;
+  if (!find_map(w, in, Space::shared_cta, lane, source, false, from)) return Step::fault;
+  if (!shadow_has(from.shadow, kMapBytes, kReadable)) report_uninitialised(w, in, from, lane, source, kMapBytes);
+  std::memcpy(to.data, from.data, kMapBytes);
+  note_written(w, to, kMapBytes);
+  return Step::next;
+}
+
+}  // namespace
+
+Handler tensormap_replace(const Decoded& d) {
+  constexpr std::string_view kFields[] = {
+      "global_address", "rank",     "box_dim",           "global_dim",   "global_stride",
+      "element_stride", "elemtype", "interleave_layout", "swizzle_mode", "swizzle_atomicity",
+      "fill_mode"};
+  for (std::uint16_t i = 0; i < 11; ++i)
+    if (d.has(kFields[i])) d.in->flags = i;
+  d.in->number = static_cast<U32>(space_of(d));
+  return replace;
+}
+Handler tensormap_copy(const Decoded& d) { return d.in->op[2].value == kMapBytes ? copy_with_fence : nullptr; }
+
+}  // namespace tessera::emulator::bind

@@ -1,0 +1,211 @@
+// Calls: functions expanded where they are called, what the runtime provides, jump tables.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "emulator/device.h"
+
+namespace tessera::emulator {
+namespace {
+
+constexpr const char* kHead = ".version 9.0\n.target sm_90a\n.address_size 64\n";
+
+/// Functions, then the body of an entry whose parameter is a buffer of one u32 a thread.
+std::string module(const std::string& functions, const std::string& body) {
+  return fmt::format(
+      "{}{}\n.visible .entry test(.param .u64 buffer)\n{{\n.reg .pred p, q;\n.reg .b32 r<16>;\n.reg .b64 d<8>;\n"
+      "ld.param.u64 d0, [buffer];\nmov.u32 r0, %tid.x;\nmul.wide.u32 d1, r0, 4;\nadd.s64 d0, d0, d1;\n{}\nret;\n}}\n",
+      kHead, functions, body);
+}
+
+struct Result {
+  std::vector<std::uint32_t> values;
+  std::vector<EmulatorFinding> findings;
+  std::string printed;
+};
+
+Result run(const std::string& functions, const std::string& body) {
+  Result result;
+  DeviceOptions options;
+  options.print = [&result](std::string_view text) { result.printed += text; };
+  EmulatedDevice device(options);
+  const auto image = device.load_ptx(module(functions, body), "test.ptx");
+  result.values.assign(32, 0);
+  DevicePointer buffer = device.allocate(128);
+  device.copy_to_device(buffer, result.values.data(), 128);
+  void* parameters[] = {&buffer};
+  LaunchRequest request;
+  request.entry = image->entry("test");
+  request.block = {32, 1, 1};
+  request.parameters = parameters;
+  device.launch(request, {});
+  result.findings = device.take_findings();
+  device.copy_to_host(result.values.data(), buffer, 128);
+  return result;
+}
+
+std::string load_problem(const std::string& functions, const std::string& body) {
+  EmulatedDevice device;
+  try {
+    device.load_ptx(module(functions, body), "test.ptx");
+  } catch (const Error& error) {
+    return error.what() + (error.notes().empty() ? "" : "\n" + error.notes().front());
+  }
+  return {};
+}
+
+// f(x) = x odd ? 3x + 1 : x / 2, with a return in the middle; g(x, y) = f(x) + f(y).
+constexpr const char* kFunctions = R"(
+.func (.param .b32 out) f(.param .b32 x)
+{
+.reg .pred p;
+.reg .b32 a<4>;
+ld.param.b32 a1, [x];
+and.b32 a2, a1, 1;
+setp.eq.b32 p, a2, 0;
+@p bra EVEN;
+mad.lo.s32 a3, a1, 3, 1;
+st.param.b32 [out], a3;
+ret;
+EVEN:
+shr.u32 a3, a1, 1;
+st.param.b32 [out], a3;
+ret;
+}
+.func (.param .b32 out) g(.param .b32 x, .param .b32 y)
+{
+.reg .b32 a<4>;
+ld.param.b32 a1, [x];
+ld.param.b32 a2, [y];
+{
+.param .b32 p0;
+st.param.b32 [p0], a1;
+.param .b32 r0;
+call.uni (r0), f, (p0);
+ld.param.b32 a1, [r0];
+}
+{
+.param .b32 p0;
+st.param.b32 [p0], a2;
+.param .b32 r0;
+call.uni (r0), f, (p0);
+ld.param.b32 a2, [r0];
+}
+add.s32 a3, a1, a2;
+st.param.b32 [out], a3;
+ret;
+}
+)";
+
+std::string call(const std::string& guard, const std::string& name, int arguments) {
+  std::string text = "{\n";
+  for (int i = 0; i < arguments; ++i) text += fmt::format(".param .b32 p{0};\nst.param.b32 [p{0}], r{0};\n", i);
+  return text +
+         fmt::format(".param .b32 q0;\nst.param.b32 [q0], 7;\n{}call (q0), {}, ({});\nld.param.b32 r9, [q0];\n}}\n",
+                     guard, name, arguments == 1 ? "p0" : "p0, p1");
+}
+
+TEST_CASE("device functions") {
+  const auto f = [](std::uint32_t x) { return x % 2 != 0 ? 3 * x + 1 : x / 2; };
+  const Result one = run(kFunctions, call("", "f", 1) + "st.global.b32 [d0], r9;");
+  const Result two = run(kFunctions, "add.s32 r1, r0, 5;\n" + call("", "g", 2) + "st.global.b32 [d0], r9;");
+  const Result some = run(kFunctions, "setp.lt.u32 p, r0, 10;\n" + call("@p ", "f", 1) + "st.global.b32 [d0], r9;");
+  for (const Result* result : {&one, &two, &some}) CHECK(result->findings.empty());
+  for (std::uint32_t i = 0; i < 32; ++i) {
+    CHECK(one.values[i] == f(i));
+    CHECK(two.values[i] == f(i) + f(i + 5));
+    CHECK(some.values[i] == (i < 10 ? f(i) : 7));
+  }
+}
+
+TEST_CASE("calls that are refused") {
+  CHECK(load_problem(kFunctions, call("", "f", 2)).find("'f' has 1 parameters; the call gives 2") != std::string::npos);
+  CHECK(load_problem("", call("", "malloc", 1)).find("call of 'malloc': the function has no body here") !=
+        std::string::npos);
+  const std::string recursive =
+      ".func (.param .b32 out) f(.param .b32 x)\n{\n.reg .b32 a;\nld.param.b32 a, [x];\n{\n.param .b32 p0;\n"
+      "st.param.b32 [p0], a;\n.param .b32 r0;\ncall (r0), f, (p0);\n}\nret;\n}\n";
+  CHECK(load_problem(recursive, call("", "f", 1)).find("'f' calls itself") != std::string::npos);
+}
+
+constexpr const char* kStrings =
+    ".global .align 1 .b8 text[24] = {116, 61, 37, 100, 32, 120, 61, 37, 46, 50, 102, 32, 37, 115, 33, 10, 0};\n"
+    ".global .align 1 .b8 word[4] = {97, 98, 99, 0};\n"
+    ".extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);\n"
+    ".extern .func __assertfail(.param .b64 a, .param .b64 b, .param .b32 c, .param .b64 d, .param .b64 e);\n";
+
+TEST_CASE("vprintf") {
+  // t=%d x=%.2f %s!\n
+  const Result result = run(kStrings, R"(
+setp.gt.u32 p, r0, 1;
+@p bra DONE;
+{
+.local .align 8 .b8 arguments[24];
+mov.u64 d2, arguments;
+cvta.local.u64 d3, d2;
+st.local.b32 [d2], r0;
+cvt.rn.f64.u32 d4, r0;
+st.local.b64 [d2+8], d4;
+mov.u64 d5, word;
+cvta.global.u64 d5, d5;
+st.local.b64 [d2+16], d5;
+mov.u64 d6, text;
+cvta.global.u64 d6, d6;
+.param .b64 p0;
+st.param.b64 [p0], d6;
+.param .b64 p1;
+st.param.b64 [p1], d3;
+.param .b32 q0;
+call.uni (q0), vprintf, (p0, p1);
+ld.param.b32 r9, [q0];
+st.global.b32 [d0], r9;
+}
+DONE:
+)");
+  CHECK(result.findings.empty());
+  CHECK(result.printed == "t=0 x=0.00 abc!\nt=1 x=1.00 abc!\n");
+  CHECK(result.values[0] == 16);
+}
+
+TEST_CASE("__assertfail") {
+  const Result result = run(kStrings, R"(
+setp.ne.u32 p, r0, 3;
+@p bra DONE;
+{
+mov.u64 d6, word;
+cvta.global.u64 d6, d6;
+.param .b64 p0;
+st.param.b64 [p0], d6;
+.param .b64 p1;
+st.param.b64 [p1], d6;
+.param .b32 p2;
+st.param.b32 [p2], 42;
+.param .b64 p3;
+st.param.b64 [p3], d6;
+.param .b64 p4;
+st.param.b64 [p4], 1;
+call.uni __assertfail, (p0, p1, p2, p3, p4);
+}
+DONE:
+)");
+  REQUIRE(result.findings.size() == 1);
+  CHECK(result.findings[0].name == "assert");
+  CHECK(result.findings[0].lane == 3);
+  CHECK(result.findings[0].message == "abc:42: abc: assertion `abc' failed");
+}
+
+TEST_CASE("jump tables") {
+  const std::string body =
+      "T: .branchtargets A, B, C;\nand.b32 r1, r0, {};\nbrx.idx r1, T;\nA: add.s32 r2, r0, 100;\nbra E;\n"
+      "B: add.s32 r2, r0, 200;\nbra.uni E;\nC: add.s32 r2, r0, 300;\nE: st.global.b32 [d0], r2;";
+  const Result result = run("", fmt::format(fmt::runtime(body), 2));
+  CHECK(result.findings.empty());
+  for (std::uint32_t i = 0; i < 32; ++i) CHECK(result.values[i] == i + ((i & 2) != 0 ? 300 : 100));
+  const Result outside = run("", fmt::format(fmt::runtime(body), 3));
+  REQUIRE(outside.findings.size() == 1);
+  CHECK(outside.findings[0].name == "branch-index");
+  CHECK(outside.findings[0].lane == 3);
+}
+
+}  // namespace
+}  // namespace tessera::emulator
