@@ -168,6 +168,22 @@ class CacheCommand final : public Command {
     return kOk;
   }
 
+  /// The matrix instruction, and each operand's type, scales and tensor-map element type, as the entry's plan has them.
+  static void add_operands(const std::string& plan_json, OrderedJson& json) {
+    const OrderedJson plan = OrderedJson::parse(plan_json, nullptr, false);
+    if (!plan.is_object() || !plan.contains("operands")) return;
+    json["mma_kind"] = plan.value("mma_kind", "");
+    json["operands"] = OrderedJson::array();
+    for (const OrderedJson& operand : plan["operands"]) {
+      std::string text = fmt::format("{} {}", operand.value("name", ""), operand.value("dtype", ""));
+      if (operand.contains("scale_type"))
+        text += fmt::format(", {} scales, one for {} along k, {}", operand.value("scale_type", ""),
+                            operand.value("scale_block", 0), operand.value("scale_form", ""));
+      const std::string map = operand.value("tensor_map_type", "");
+      json["operands"].push_back(text + (map.empty() ? "" : ", tensor map " + map));
+    }
+  }
+
   ExitCode show(Call& call, const CacheOptions& options) const {
     const CacheDetails details = show_cache_entry(options, need_argument("the first characters of an entry's key"));
     if (wants_ptx_) call.print(details.ptx);
@@ -194,6 +210,7 @@ class CacheCommand final : public Command {
                          {"static_smem_bytes", report.static_smem_bytes},
                          {"barriers", report.barriers}});
     json["kernels"] = kernels;
+    add_operands(details.plan_json, json);
     if (call.is_json()) {
       call.print_json(json);
       return kOk;

@@ -24,7 +24,10 @@ void append_config(std::string& out, const Plan& plan) {
                        operand.tensor_map_type.empty()
                            ? "no tensor map"
                            : fmt::format("tensor map {}, swizzle {}", operand.tensor_map_type, operand.swizzle),
-                       operand.use);
+                       operand.scale_type.empty()
+                           ? operand.use
+                           : fmt::format("{}; {} scales, one for {} along k, {}", operand.use, operand.scale_type,
+                                         operand.scale_block, operand.scale_form));
 }
 
 void append_resources(std::string& out, const Plan& plan) {

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/launch_sizes.h"
@@ -40,5 +41,7 @@ class RunOperator {
 
 std::unique_ptr<RunOperator> make_run_copy2d();
 std::unique_ptr<RunOperator> make_run_fmha();
+/// quantize, dequantize, convert_scales, gemv.
+std::unique_ptr<RunOperator> make_run_block_scale(std::string_view op);
 
 }  // namespace tessera::cli

@@ -7,7 +7,7 @@ set_target_properties(tessera_jit PROPERTIES EXPORT_NAME tessera)
 add_library(tessera::tessera ALIAS tessera_jit)
 set_target_properties(tessera_emulator PROPERTIES EXPORT_NAME emulator)
 add_library(tessera::emulator ALIAS tessera_emulator)
-install(TARGETS tessera_base tessera_generator tessera_runtime tessera_jit tessera_emulator tessera_emulator_math EXPORT tessera-targets
+install(TARGETS tessera_base tessera_generator tessera_runtime tessera_reference tessera_jit tessera_emulator tessera_emulator_math EXPORT tessera-targets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS tessera RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 

@@ -31,4 +31,11 @@ void require_arch(std::string_view op, Arch arch) {
               fmt::format("{} has no kernel for arch {}: there is one for sm_90a", op, arch.to_string()));
 }
 
+void refuse_block_scale_arch(std::string_view op, Arch arch) {
+  throw Error(ErrorKind::unsupported,
+              fmt::format("{} has no kernel for arch {}: there is one for sm_90a, and for sm_100, sm_103, sm_120 and "
+                          "sm_121 with suffix a or f",
+                          op, arch.to_string()));
+}
+
 }  // namespace tessera

@@ -38,6 +38,8 @@ std::string counted(long long count, std::string_view noun);
 
 /// Throws Error{unsupported} unless arch is one that kernels exist for.
 void require_arch(std::string_view op, Arch arch);
+/// Throws Error{unsupported} with the targets of block-scaled operators.
+[[noreturn]] void refuse_block_scale_arch(std::string_view op, Arch arch);
 
 /// A candidate that was not chosen, as plans print it.
 template <class Operator>
@@ -64,7 +66,11 @@ template <class Operator>
 
 template <class Operator>
 Choice<Operator> choose(const typename Operator::Problem& problem) {
-  require_arch(Operator::kName, problem.arch);
+  if constexpr (requires { Operator::has_arch(problem.arch); }) {
+    if (!Operator::has_arch(problem.arch)) refuse_block_scale_arch(Operator::kName, problem.arch);
+  } else {
+    require_arch(Operator::kName, problem.arch);
+  }
   Operator::require_facts(problem);
   Choice<Operator> choice;
   bool has_legal = false;

@@ -2,8 +2,12 @@
 // all come from here. The structured bindings fail to compile when a Config gains a field that is not visited.
 #pragma once
 
+#include "spec/convert_scales.h"
 #include "spec/copy2d.h"
+#include "spec/dequantize.h"
 #include "spec/fmha.h"
+#include "spec/gemv.h"
+#include "spec/quantize.h"
 
 namespace tessera {
 
@@ -15,6 +19,47 @@ void visit_fields(const copy2d::Config& config, Visit&& visit) {
   visit("dtype", dtype);
   visit("box", box);
   visit("swizzle", swizzle);
+}
+
+template <class Visit>
+void visit_fields(const quantize::Config& config, Visit&& visit) {
+  const auto& [dtype, format, scale_form, scale_rounding, global_scale, conversion, threads] = config;
+  visit("dtype", dtype);
+  visit("format", format);
+  visit("scale_form", scale_form);
+  visit("scale_rounding", scale_rounding);
+  visit("global_scale", global_scale);
+  visit("conversion", conversion);
+  visit("threads", threads);
+}
+
+template <class Visit>
+void visit_fields(const dequantize::Config& config, Visit&& visit) {
+  const auto& [dtype, format, scale_form, global_scale, conversion, threads] = config;
+  visit("dtype", dtype);
+  visit("format", format);
+  visit("scale_form", scale_form);
+  visit("global_scale", global_scale);
+  visit("conversion", conversion);
+  visit("threads", threads);
+}
+
+template <class Visit>
+void visit_fields(const convert_scales::Config& config, Visit&& visit) {
+  const auto& [to] = config;
+  visit("to", to);
+}
+
+template <class Visit>
+void visit_fields(const gemv::Config& config, Visit&& visit) {
+  const auto& [dtype, format, scale_form, conversion, warp_rows, k_warps, k_panel] = config;
+  visit("dtype", dtype);
+  visit("format", format);
+  visit("scale_form", scale_form);
+  visit("conversion", conversion);
+  visit("warp_rows", warp_rows);
+  visit("k_warps", k_warps);
+  visit("k_panel", k_panel);
 }
 
 template <class Visit>

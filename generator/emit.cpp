@@ -8,12 +8,15 @@
 #include <iterator>
 #include <type_traits>
 
-#include "base/assert.h"
 #include "generator/config_fields.h"
+#include "generator/convert_scales_operator.h"
 #include "generator/copy2d_operator.h"
+#include "generator/dequantize_operator.h"
 #include "generator/fmha_operator.h"
+#include "generator/gemv_operator.h"
 #include "generator/include_scan.h"
 #include "generator/plan.h"
+#include "generator/quantize_operator.h"
 #include "generator/words.h"
 
 namespace tessera {
@@ -22,6 +25,22 @@ namespace {
 
 template <class Config>
 struct OperatorOf;
+template <>
+struct OperatorOf<quantize::Config> {
+  using type = QuantizeOperator;
+};
+template <>
+struct OperatorOf<dequantize::Config> {
+  using type = DequantizeOperator;
+};
+template <>
+struct OperatorOf<convert_scales::Config> {
+  using type = ConvertScalesOperator;
+};
+template <>
+struct OperatorOf<gemv::Config> {
+  using type = GemvOperator;
+};
 template <>
 struct OperatorOf<copy2d::Config> {
   using type = Copy2dOperator;
@@ -76,29 +95,47 @@ std::string parameter_type(const KernelParameter& parameter, const LaunchPlan& l
   return "void* ";
 }
 
+/// One kernel of a plan: a step's parameters, and the body's call.
+std::string entry_function(const LaunchStep& step, const LaunchPlan& launch, const std::string& bounds,
+                           const std::string& call) {
+  std::vector<std::string> parameters;
+  for (const KernelParameter& parameter : step.parameters)
+    parameters.push_back(parameter_type(parameter, launch) + parameter.name);
+  return fmt::format("extern \"C\" __global__ void __launch_bounds__({})\n    {}(\n        {}) {{\n  {};\n}}\n", bounds,
+                     step.entry, fmt::join(parameters, ",\n        "), call);
+}
+
+/// The call of each step: one, unless the operator knows of several.
+template <class Operator, class Config>
+std::vector<std::string> calls_of(const Config& config, std::size_t steps) {
+  std::vector<std::string> calls;
+  for (std::size_t i = 0; i < steps; ++i) {
+    if constexpr (requires { Operator::call_of_step(config, i); }) {
+      calls.push_back(Operator::call_of_step(config, i));
+    } else {
+      calls.push_back(Operator::call(config));
+    }
+  }
+  return calls;
+}
+
 std::string entry_source(const Plan& plan, const std::vector<SourceFile>& generated, const std::string& bounds,
-                         const std::string& call) {
+                         const std::vector<std::string>& calls) {
   std::vector<std::string> names{"config.cuh", plan.op + "/kernel.cuh"};
   for (const SourceFile& header : generated) names.push_back(header.path);
   std::string includes;
   for (const std::string& name : names) includes += fmt::format("#include \"{}\"\n", name);
 
-  TESSERA_ASSERT(plan.launch.steps.size() == 1, fmt::format("{} steps", plan.launch.steps.size()));
-  const LaunchStep& step = plan.launch.steps.front();
-  std::vector<std::string> parameters;
-  for (const KernelParameter& parameter : step.parameters)
-    parameters.push_back(parameter_type(parameter, plan.launch) + parameter.name);
-  return fmt::format(
+  std::string text = fmt::format(
       "// Generated: the entry of {0}.\n"
       "// What its parameters mean and how it is launched: spec/{1}.h.\n"
       "{2}\n"
-      "using tessera::{1}::kConfig;\n"
-      "using tessera::ptx::TensorMap;\n\n"
-      "extern \"C\" __global__ void __launch_bounds__({3})\n"
-      "    {0}(\n        {4}) {{\n"
-      "  {5};\n"
-      "}}\n",
-      step.entry, plan.op, includes, bounds, fmt::join(parameters, ",\n        "), call);
+      "using tessera::{1}::kConfig;\n",
+      plan.launch.steps.back().entry, plan.op, includes);
+  if (!plan.launch.tensor_maps.empty()) text += "using tessera::ptx::TensorMap;\n";
+  for (std::size_t i = 0; i < calls.size(); ++i)
+    text += "\n" + entry_function(plan.launch.steps[i], plan.launch, bounds, calls[i]);
+  return text;
 }
 
 /// The sources of a plan that are not embedded: the translation unit, the headers that no template provides, and after
@@ -114,7 +151,8 @@ Generated generate(const Plan& plan, const std::vector<SourceFile>& template_ove
         using Operator = typename OperatorOf<std::remove_cvref_t<decltype(config)>>::type;
         Generated generated;
         generated.headers = Operator::generated_headers(config);
-        generated.entry = entry_source(plan, generated.headers, Operator::launch_bounds(), Operator::call(config));
+        generated.entry = entry_source(plan, generated.headers, Operator::launch_bounds(),
+                                       calls_of<Operator>(config, plan.launch.steps.size()));
         generated.headers.push_back({"config.cuh", config_header(plan, config)});
         generated.headers.insert(generated.headers.end(), template_overrides.begin(), template_overrides.end());
         return generated;

@@ -10,8 +10,12 @@
 #include "base/error.h"
 #include "generator/candidates.h"
 #include "generator/config_fields.h"
+#include "generator/convert_scales_operator.h"
 #include "generator/copy2d_operator.h"
+#include "generator/dequantize_operator.h"
 #include "generator/fmha_operator.h"
+#include "generator/gemv_operator.h"
+#include "generator/quantize_operator.h"
 #include "generator/selectors.h"
 #include "generator/words.h"
 
@@ -21,6 +25,22 @@ namespace {
 
 template <class Problem>
 struct OperatorOf;
+template <>
+struct OperatorOf<Quantize> {
+  using type = QuantizeOperator;
+};
+template <>
+struct OperatorOf<Dequantize> {
+  using type = DequantizeOperator;
+};
+template <>
+struct OperatorOf<ConvertScales> {
+  using type = ConvertScalesOperator;
+};
+template <>
+struct OperatorOf<Gemv> {
+  using type = GemvOperator;
+};
 template <>
 struct OperatorOf<Copy2d> {
   using type = Copy2dOperator;
@@ -94,11 +114,17 @@ Plan plan_of(const typename Operator::Problem& problem) {
 OrderedJson operands_json(const Plan& plan) {
   OrderedJson json = OrderedJson::array();
   for (const OperandPlan& operand : plan.operands) {
-    json.push_back({{"name", operand.name},
-                    {"dtype", operand.dtype},
-                    {"tensor_map_type", operand.tensor_map_type},
-                    {"swizzle", operand.swizzle},
-                    {"use", operand.use}});
+    OrderedJson entry{{"name", operand.name},
+                      {"dtype", operand.dtype},
+                      {"tensor_map_type", operand.tensor_map_type},
+                      {"swizzle", operand.swizzle},
+                      {"use", operand.use}};
+    if (!operand.scale_type.empty()) {
+      entry["scale_type"] = operand.scale_type;
+      entry["scale_block"] = operand.scale_block;
+      entry["scale_form"] = operand.scale_form;
+    }
+    json.push_back(std::move(entry));
   }
   return json;
 }

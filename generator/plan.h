@@ -15,8 +15,12 @@
 #include "base/launch_json.h"
 #include "base/source_bundle.h"
 #include "generator/problem.h"
+#include "spec/convert_scales.h"
 #include "spec/copy2d.h"
+#include "spec/dequantize.h"
 #include "spec/fmha.h"
+#include "spec/gemv.h"
+#include "spec/quantize.h"
 
 namespace tessera {
 
@@ -47,7 +51,10 @@ struct OperandPlan {
   std::string dtype;
   std::string tensor_map_type;  ///< empty: not copied through a tensor map
   std::string swizzle;
-  std::string use;  ///< "A of S = Q K^T", ...
+  std::string use;           ///< "A of S = Q K^T", ...
+  std::string scale_type{};  ///< "ue4m3"; empty: the values have no scales, and the fields below mean nothing
+  int scale_block = 0;       ///< elements along k that share a scale
+  std::string scale_form{};  ///< "plain", "tile"
 };
 
 /// A candidate that was not chosen.
@@ -58,7 +65,8 @@ struct Rejection {
   bool is_legal = false;
 };
 
-using AnyConfig = std::variant<copy2d::Config, fmha::Config>;
+using AnyConfig = std::variant<copy2d::Config, fmha::Config, quantize::Config, dequantize::Config,
+                               convert_scales::Config, gemv::Config>;
 
 struct Plan {
   std::string op;

@@ -5,6 +5,7 @@
 
 #include <charconv>
 #include <functional>
+#include <iterator>
 
 #include "base/error.h"
 
@@ -54,6 +55,54 @@ std::size_t hash_of(const Fmha& p) {
   return seed;
 }
 
+std::size_t hash_of(const Quantize& p) {
+  std::size_t seed = 3;
+  mix(seed, p.arch);
+  mix(seed, p.dtype);
+  mix(seed, p.format);
+  mix(seed, p.scale_form);
+  mix(seed, p.scale_rounding);
+  mix(seed, p.global_scale);
+  mix(seed, p.threads);
+  for (const Hint hint : {p.l, p.rows, p.k}) mix(seed, hint);
+  return seed;
+}
+
+std::size_t hash_of(const Dequantize& p) {
+  std::size_t seed = 4;
+  mix(seed, p.arch);
+  mix(seed, p.dtype);
+  mix(seed, p.format);
+  mix(seed, p.scale_form);
+  mix(seed, p.global_scale);
+  mix(seed, p.threads);
+  for (const Hint hint : {p.l, p.rows, p.k}) mix(seed, hint);
+  return seed;
+}
+
+std::size_t hash_of(const ConvertScales& p) {
+  std::size_t seed = 5;
+  mix(seed, p.arch);
+  mix(seed, p.to);
+  for (const Hint hint : {p.l, p.rows, p.blocks}) mix(seed, hint);
+  return seed;
+}
+
+std::size_t hash_of(const Gemv& p) {
+  std::size_t seed = 6;
+  mix(seed, p.arch);
+  mix(seed, p.dtype);
+  mix(seed, p.format);
+  mix(seed, p.scale_form);
+  for (const std::optional<int>& pin : {p.warp_rows, p.k_warps}) mix(seed, pin);
+  for (const Hint hint : {p.l, p.m, p.k}) mix(seed, hint);
+  return seed;
+}
+
+/// In the order of the variant.
+constexpr std::string_view kOperatorNames[] = {"copy2d", "fmha", "quantize", "dequantize", "convert_scales", "gemv"};
+static_assert(std::size(kOperatorNames) == std::variant_size_v<Problem>);
+
 }  // namespace
 
 Arch Arch::parse(std::string_view text) {
@@ -78,18 +127,14 @@ std::string Arch::to_string() const {
   return suffix == 0 ? fmt::format("sm_{}", number) : fmt::format("sm_{}{}", number, suffix);
 }
 
-std::string_view operator_name(const Problem& problem) noexcept {
-  return std::holds_alternative<Copy2d>(problem) ? "copy2d" : "fmha";
-}
+std::string_view operator_name(const Problem& problem) noexcept { return kOperatorNames[problem.index()]; }
 
 Arch arch_of(const Problem& problem) noexcept {
-  if (const Copy2d* const copy2d = std::get_if<Copy2d>(&problem)) return copy2d->arch;
-  return std::get_if<Fmha>(&problem)->arch;
+  return std::visit([](const auto& p) { return p.arch; }, problem);
 }
 
 std::size_t ProblemHash::operator()(const Problem& problem) const noexcept {
-  if (const Copy2d* const copy2d = std::get_if<Copy2d>(&problem)) return hash_of(*copy2d);
-  return hash_of(*std::get_if<Fmha>(&problem));
+  return std::visit([](const auto& p) { return hash_of(p); }, problem);
 }
 
 }  // namespace tessera

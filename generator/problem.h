@@ -34,6 +34,12 @@ struct Arch {
 using Hint = std::int64_t;
 inline constexpr Hint kUnknownHint = -1;
 
+}  // namespace tessera
+
+#include "generator/block_problem.h"  // needs what stands above
+
+namespace tessera {
+
 /// TMA load and store of one tile after the other: y = x for a tensor of rank 1..5. The smallest operator.
 struct Copy2d {
   Arch arch{};
@@ -63,9 +69,9 @@ struct Fmha {
   friend bool operator==(const Fmha&, const Fmha&) = default;
 };
 
-using Problem = std::variant<Copy2d, Fmha>;
+using Problem = std::variant<Copy2d, Fmha, Quantize, Dequantize, ConvertScales, Gemv>;
 
-/// "copy2d", "fmha".
+/// "copy2d", "fmha", ...
 std::string_view operator_name(const Problem& problem) noexcept;
 Arch arch_of(const Problem& problem) noexcept;
 

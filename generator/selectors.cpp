@@ -131,6 +131,66 @@ Selector field(std::string_view flag, std::string_view key, std::string_view hel
   return selector;
 }
 
+constexpr std::string_view kBlockArchHelp = "target: sm_90a, or sm_100, sm_103, sm_120, sm_121 with a or f";
+
+const std::vector<Selector>& quantize_selectors() {
+  static const std::vector<Selector> table = {
+      field<&Quantize::arch>("arch", "arch", kBlockArchHelp),
+      field<&Quantize::dtype>("dtype", "dtype", "type of x: f32, f16 or bf16"),
+      field<&Quantize::format>("format", "format", "block-scaled format"),
+      field<&Quantize::scale_form>("scale-form", "scale_form", "where scales lie"),
+      field<&Quantize::scale_rounding>("scale-rounding", "scale_rounding",
+                                       "how ue8m0 scales are taken; floor is the OCP rule"),
+      field<&Quantize::global_scale>("global-scale", "global_scale", "nvfp4's fp32 factor of all scales"),
+      field<&Quantize::threads>("threads", "threads", "threads of a CTA"),
+      field<&Quantize::l>("l", "l", "expected number of matrices"),
+      field<&Quantize::rows>("rows", "rows", "expected number of rows"),
+      field<&Quantize::k>("k", "k", "expected elements of a row"),
+  };
+  return table;
+}
+
+const std::vector<Selector>& dequantize_selectors() {
+  static const std::vector<Selector> table = {
+      field<&Dequantize::arch>("arch", "arch", kBlockArchHelp),
+      field<&Dequantize::dtype>("dtype", "dtype", "type of y: f32, f16 or bf16"),
+      field<&Dequantize::format>("format", "format", "block-scaled format"),
+      field<&Dequantize::scale_form>("scale-form", "scale_form", "where scales lie"),
+      field<&Dequantize::global_scale>("global-scale", "global_scale", "nvfp4's fp32 factor of all scales"),
+      field<&Dequantize::threads>("threads", "threads", "threads of a CTA"),
+      field<&Dequantize::l>("l", "l", "expected number of matrices"),
+      field<&Dequantize::rows>("rows", "rows", "expected number of rows"),
+      field<&Dequantize::k>("k", "k", "expected elements of a row"),
+  };
+  return table;
+}
+
+const std::vector<Selector>& convert_scales_selectors() {
+  static const std::vector<Selector> table = {
+      field<&ConvertScales::arch>("arch", "arch", kBlockArchHelp),
+      field<&ConvertScales::to>("to", "to", "the form that is written"),
+      field<&ConvertScales::l>("l", "l", "expected number of matrices"),
+      field<&ConvertScales::rows>("rows", "rows", "expected number of rows"),
+      field<&ConvertScales::blocks>("blocks", "blocks", "expected scales of a row"),
+  };
+  return table;
+}
+
+const std::vector<Selector>& gemv_selectors() {
+  static const std::vector<Selector> table = {
+      field<&Gemv::arch>("arch", "arch", kBlockArchHelp),
+      field<&Gemv::dtype>("dtype", "dtype", "type of c: f32, f16 or bf16"),
+      field<&Gemv::format>("format", "format", "format of a and b: nvfp4"),
+      field<&Gemv::scale_form>("scale-form", "scale_form", "where scales lie"),
+      field<&Gemv::warp_rows>("warp-rows", "warp_rows", "rows of a warp: 1, 2 or 4"),
+      field<&Gemv::k_warps>("k-warps", "k_warps", "warps that share a row: 1, 2, 4 or 8"),
+      field<&Gemv::l>("l", "l", "expected number of matrices"),
+      field<&Gemv::m>("m", "m", "expected number of rows"),
+      field<&Gemv::k>("k", "k", "expected elements of a row"),
+  };
+  return table;
+}
+
 const std::vector<Selector>& copy2d_selectors() {
   static const std::vector<Selector> table = {
       field<&Copy2d::arch>("arch", "arch", "target: sm_90a"),
@@ -194,17 +254,27 @@ std::string_view to_string(SelectorKind kind) noexcept {
   return "?";
 }
 
-std::vector<std::string_view> operator_names() { return {"copy2d", "fmha"}; }
+std::vector<std::string_view> operator_names() {
+  return {"copy2d", "fmha", "quantize", "dequantize", "convert_scales", "gemv"};
+}
 
 std::span<const Selector> selectors(std::string_view op) {
   if (op == "copy2d") return copy2d_selectors();
   if (op == "fmha") return fmha_selectors();
+  if (op == "quantize") return quantize_selectors();
+  if (op == "dequantize") return dequantize_selectors();
+  if (op == "convert_scales") return convert_scales_selectors();
+  if (op == "gemv") return gemv_selectors();
   refuse_operator(op);
 }
 
 Problem default_problem(std::string_view op) {
   if (op == "copy2d") return Copy2d{};
   if (op == "fmha") return Fmha{};
+  if (op == "quantize") return Quantize{};
+  if (op == "dequantize") return Dequantize{};
+  if (op == "convert_scales") return ConvertScales{};
+  if (op == "gemv") return Gemv{};
   refuse_operator(op);
 }
 

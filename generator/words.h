@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "spec/block_scale.h"
 #include "spec/types.h"
 
 namespace tessera {
@@ -34,6 +35,33 @@ inline constexpr Word<Output> kOutputWords[] = {{Output::normalized, "normalized
                                                 {Output::unnormalized, "unnormalized", "Output::unnormalized"}};
 inline constexpr Word<MmaKind> kMmaKindWords[] = {{MmaKind::wgmma_f16, "wgmma.f16", "MmaKind::wgmma_f16"}};
 
+inline constexpr Word<BlockFormat> kBlockFormatWords[] = {
+    {BlockFormat::nvfp4, "nvfp4", "BlockFormat::nvfp4"},
+    {BlockFormat::mxfp4, "mxfp4", "BlockFormat::mxfp4"},
+    {BlockFormat::mxfp8_e4m3, "mxfp8_e4m3", "BlockFormat::mxfp8_e4m3"},
+    {BlockFormat::mxfp8_e5m2, "mxfp8_e5m2", "BlockFormat::mxfp8_e5m2"}};
+inline constexpr Word<ValueType> kValueTypeWords[] = {{ValueType::e2m1, "e2m1", "ValueType::e2m1"},
+                                                      {ValueType::e4m3, "e4m3", "ValueType::e4m3"},
+                                                      {ValueType::e5m2, "e5m2", "ValueType::e5m2"}};
+inline constexpr Word<ScaleType> kScaleTypeWords[] = {{ScaleType::ue4m3, "ue4m3", "ScaleType::ue4m3"},
+                                                      {ScaleType::ue8m0, "ue8m0", "ScaleType::ue8m0"}};
+inline constexpr Word<ScaleForm> kScaleFormWords[] = {{ScaleForm::plain, "plain", "ScaleForm::plain"},
+                                                      {ScaleForm::tile, "tile", "ScaleForm::tile"}};
+inline constexpr Word<ScaleRounding> kScaleRoundingWords[] = {{ScaleRounding::up, "up", "ScaleRounding::up"},
+                                                              {ScaleRounding::floor, "floor", "ScaleRounding::floor"}};
+inline constexpr Word<GlobalScale> kGlobalScaleWords[] = {{GlobalScale::none, "none", "GlobalScale::none"},
+                                                          {GlobalScale::given, "given", "GlobalScale::given"},
+                                                          {GlobalScale::amax, "amax", "GlobalScale::amax"}};
+inline constexpr Word<Conversion> kConversionWords[] = {{Conversion::software, "software", "Conversion::software"},
+                                                        {Conversion::hardware, "hardware", "Conversion::hardware"}};
+
+constexpr std::span<const Word<BlockFormat>> words_of(BlockFormat) { return kBlockFormatWords; }
+constexpr std::span<const Word<ValueType>> words_of(ValueType) { return kValueTypeWords; }
+constexpr std::span<const Word<ScaleType>> words_of(ScaleType) { return kScaleTypeWords; }
+constexpr std::span<const Word<ScaleForm>> words_of(ScaleForm) { return kScaleFormWords; }
+constexpr std::span<const Word<ScaleRounding>> words_of(ScaleRounding) { return kScaleRoundingWords; }
+constexpr std::span<const Word<GlobalScale>> words_of(GlobalScale) { return kGlobalScaleWords; }
+constexpr std::span<const Word<Conversion>> words_of(Conversion) { return kConversionWords; }
 constexpr std::span<const Word<DType>> words_of(DType) { return kDTypeWords; }
 constexpr std::span<const Word<Swizzle>> words_of(Swizzle) { return kSwizzleWords; }
 constexpr std::span<const Word<Mask>> words_of(Mask) { return kMaskWords; }

@@ -44,7 +44,8 @@ TEST_CASE("exit codes and messages") {
   fails({}, 2, "Usage: tessera COMMAND");
   fails({"wram"}, 2, "tessera: unknown command wram, did you mean warm?; there are plan, emit, warm, check");
   fails({"plan"}, 2, "tessera: plan: name an operator, like `tessera plan fmha`");
-  fails({"plan", "gemm"}, 2, "gemm: is neither an operator (copy2d, fmha) nor a shape list");
+  fails({"plan", "gemm"}, 2,
+        "gemm: is neither an operator (copy2d, fmha, quantize, dequantize, convert_scales, gemv) nor a shape list");
   fails({"plan", "fmah"}, 2, "did you mean fmha?");
   fails({"plan", "fmha", "--hed-dim", "64"}, 2, "unknown flag --hed-dim for plan, did you mean --head-dim?");
   fails({"plan", "fmha", "extra"}, 2, "unexpected argument extra for plan");
@@ -129,6 +130,8 @@ TEST_CASE("warm, check, cache: a cycle, with the JSON keys that others build on"
   CHECK(terminal.run({"cache", "show", key.substr(0, 12), "--plan"}).out.starts_with("{"));
   CHECK(terminal.run({"cache", "show", key.substr(0, 12), "--source"}).out.starts_with("// nvcc -std=c++20"));
   CHECK(terminal.run({"cache", "show", key.substr(0, 12)}).out.find("registers") != std::string::npos);
+  CHECK(terminal.run({"cache", "show", key.substr(0, 12)}).out.find("\"q bf16, tensor map bf16\"") !=
+        std::string::npos);
   CHECK(Json::parse(terminal.run({"cache", "stat", "--json"}).out)["entries"] == 4);
   CHECK(terminal.run({"cache", "list", "--op", "copy2d"}).out == "0 entries, 0 bytes\n");
 

@@ -41,6 +41,10 @@ std::string compile_error(const auto& call) {
 }  // namespace
 
 TEST_CASE("bundles are what they were: golden") {
+  check_golden(
+      "bundle_quantize_nvfp4_tile_amax.txt",
+      generated_text(emit(make_plan(problem_of("quantize", {{"scale_form", "tile"}, {"global_scale", "amax"}})))));
+  check_golden("bundle_gemv_nvfp4.txt", generated_text(emit(make_plan(problem_of("gemv")))));
   check_golden("bundle_copy2d_r2_f32.txt", generated_text(emit(make_plan(problem_of("copy2d")))));
   check_golden(
       "bundle_copy2d_r5_u8_swnone.txt",

@@ -15,7 +15,8 @@ namespace {
 /// A field's value: mostly a plausible one, sometimes the ends of its range.
 std::string random_text(const Selector& selector, std::mt19937_64& random) {
   const auto pick = [&](const auto& list) { return std::string(list[random() % std::size(list)]); };
-  if (selector.key == "arch") return random() % 16 == 0 ? "sm_100a" : "sm_90a";
+  // Every operator refuses sm_80, some take sm_100a.
+  if (selector.key == "arch") return random() % 5 == 0 ? "sm_80" : random() % 16 == 0 ? "sm_100a" : "sm_90a";
   if (selector.kind == SelectorKind::pin && random() % 2 == 0) return "auto";
   if (!selector.words.empty()) return pick(selector.words);
   if (random() % 8 == 0) return std::to_string(random() % 2 == 0 ? selector.min : selector.max);

@@ -56,6 +56,11 @@ void for_each_candidate(Visit visit) {
 }  // namespace
 
 TEST_CASE("plans are what they were: golden") {
+  check_golden(
+      "plan_quantize_nvfp4_tile_amax.json",
+      json_text(to_json(make_plan(problem_of("quantize", {{"scale_form", "tile"}, {"global_scale", "amax"}})), true)));
+  check_golden("plan_gemv_nvfp4_sm100a.json",
+               json_text(to_json(make_plan(problem_of("gemv", {{"arch", "sm_100a"}})), true)));
   check_golden("plan_copy2d_r2_f32.json", json_text(to_json(make_plan(problem_of("copy2d")), true)));
   check_golden("plan_copy2d_r5_u8.json",
                json_text(to_json(make_plan(problem_of("copy2d", {{"rank", "5"}, {"dtype", "u8"}})), false)));
@@ -261,4 +266,46 @@ TEST_CASE("numbers in messages") {
   CHECK(grouped(-1234567) == "-1,234,567");
   CHECK(counted(1, "stage") == "1 stage");
   CHECK(counted(3, "stage") == "3 stages");
+}
+
+TEST_CASE("block-scaled operators refuse what no format has, and name both sides") {
+  CHECK(unsupported("quantize", {{"format", "mxfp4"}, {"global_scale", "given"}}) ==
+        "quantize bf16 to mxfp4, plain scales, global scale given, 256 threads: a global scale beside scales of type "
+        "ue8m0 for 32 elements: it goes with ue4m3 for 16, which is nvfp4; set global_scale none");
+  CHECK(
+      unsupported("quantize", {{"scale_rounding", "floor"}}) ==
+      "quantize bf16 to nvfp4, plain scales, floor, 256 threads: scale_rounding floor beside scales of type ue4m3 for "
+      "16 elements: it is a choice of ue8m0 for 32; leave it at up");
+  CHECK(unsupported("quantize", {{"dtype", "e4m3"}}) ==
+        "quantize has no kernel for dtype e4m3: there are kernels for f32, f16 and bf16");
+  CHECK(unsupported("quantize", {{"threads", "100"}}) ==
+        "quantize bf16 to nvfp4, plain scales, 100 threads: 100 threads, a multiple of 32 needed (warp)");
+  CHECK(unsupported("dequantize", {{"global_scale", "amax"}})
+            .ends_with("global_scale amax is found while quantising: give the number that was written then, with "
+                       "global_scale given"));
+  CHECK(unsupported("gemv", {{"format", "mxfp8_e4m3"}}) ==
+        "gemv has no kernel for mxfp8_e4m3 (e4m3 values, scales ue8m0, one for 32 along k): there is one for nvfp4 "
+        "(e2m1 values, scales ue4m3, one for 16 along k)");
+  CHECK(
+      unsupported("gemv", {{"scale_form", "tile"}, {"warp_rows", "2"}}) ==
+      "gemv nvfp4, tile scales, to f16, 2 rows a warp, 1 warp a row: 2 rows of a warp, 4 needed: with scales in tiles "
+      "a warp has four rows that lie 32 apart");
+  CHECK(unsupported("gemv", {{"k_warps", "3"}}).ends_with("3 warps of a row: 1, 2, 4 or 8 allowed"));
+  CHECK(
+      unsupported("convert_scales", {{"arch", "sm_80"}}) ==
+      "convert_scales has no kernel for arch sm_80: there is one for sm_90a, and for sm_100, sm_103, sm_120 and sm_121 "
+      "with suffix a or f");
+}
+
+TEST_CASE("gemv: what was measured to be best for three shapes on an H200") {
+  const auto kernel = [](int m, int k, int l, ScaleForm form) {
+    return planned_kernel(Gemv{.scale_form = form, .l = l, .m = m, .k = k});
+  };
+  CHECK(kernel(7168, 16384, 1, ScaleForm::plain) == "tessera_gemv_sm90a_nvfp4_plain_f16_r2_w1");
+  CHECK(kernel(7168, 16384, 1, ScaleForm::tile) == "tessera_gemv_sm90a_nvfp4_tile_f16_r4_w1");
+  for (const ScaleForm form : {ScaleForm::plain, ScaleForm::tile}) {
+    CHECK(kernel(4096, 7168, 8, form).ends_with("_r4_w1"));
+    CHECK(kernel(7168, 2048, 4, form).ends_with("_r4_w1"));
+  }
+  CHECK(kernel(64, 16384, 1, ScaleForm::plain).ends_with("_w8"));  // few rows: warps share them
 }

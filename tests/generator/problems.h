@@ -35,6 +35,21 @@ inline std::vector<Problem> every_fact() {
                                   .dtype = dtype,
                                   .mask = mask,
                                   .output = output});
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
+    for (const Word<BlockFormat>& format : kBlockFormatWords)
+      for (const ScaleForm form : {ScaleForm::plain, ScaleForm::tile}) {
+        problems.push_back(Quantize{.dtype = dtype, .format = format.value, .scale_form = form});
+        problems.push_back(Dequantize{.dtype = dtype, .format = format.value, .scale_form = form});
+        if (format.value == BlockFormat::nvfp4) {
+          problems.push_back(Quantize{.dtype = dtype, .scale_form = form, .global_scale = GlobalScale::given});
+          problems.push_back(Dequantize{.dtype = dtype, .scale_form = form, .global_scale = GlobalScale::given});
+          problems.push_back(Gemv{.dtype = dtype, .scale_form = form});
+        } else {
+          problems.push_back(Quantize{
+              .dtype = dtype, .format = format.value, .scale_form = form, .scale_rounding = ScaleRounding::floor});
+        }
+      }
+  for (const ScaleForm to : {ScaleForm::plain, ScaleForm::tile}) problems.push_back(ConvertScales{.to = to});
   return problems;
 }
 

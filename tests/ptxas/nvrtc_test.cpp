@@ -131,6 +131,26 @@ TEST_CASE("nvrtc: planned kernels compile without spill, stack, warning or note"
   CHECK(work.size() >= 80);
 }
 
+TEST_CASE("nvrtc: block-scaled kernels for Blackwell compile without spill, stack, warning or note") {
+  const std::unique_ptr<Compiler> compiler = nvrtc_or_skip();
+  for (const char* const arch : {"sm_100a", "sm_103a", "sm_120a", "sm_121a", "sm_100f", "sm_120f"}) {
+    const Arch target = Arch::parse(arch);
+    const Problem problems[] = {
+        Quantize{.arch = target, .scale_form = ScaleForm::tile, .global_scale = GlobalScale::given},
+        Quantize{.arch = target, .dtype = DType::f32, .format = BlockFormat::mxfp4},
+        Quantize{.arch = target, .dtype = DType::f16, .format = BlockFormat::mxfp8_e5m2},
+        Dequantize{.arch = target, .dtype = DType::f32},
+        Dequantize{.arch = target, .format = BlockFormat::mxfp4, .scale_form = ScaleForm::tile},
+        Gemv{.arch = target},
+        Gemv{.arch = target, .scale_form = ScaleForm::tile},
+        ConvertScales{.arch = target}};
+    for (const Problem& problem : problems) {
+      CAPTURE(planned_kernel(problem));
+      CHECK(complaint(*compiler, problem) == "");
+    }
+  }
+}
+
 TEST_CASE("nvrtc: a single file compiles by itself, with the bundle's options") {
   const std::unique_ptr<Compiler> compiler = nvrtc_or_skip();
   for (const Problem& problem : {Problem(Copy2d{}), Problem(Fmha{.head_dim = 64, .output = Output::unnormalized})}) {

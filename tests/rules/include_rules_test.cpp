@@ -26,7 +26,7 @@ const std::map<std::string, std::set<std::string>> kAllowed = {
     {"runtime", {"runtime", "base", "spec"}},
     {"emulator", {"emulator", "base"}},
     {"reference", {"reference", "base", "spec"}},
-    {"tessera", {"tessera", "generator", "runtime", "base", "spec"}},
+    {"tessera", {"tessera", "generator", "runtime", "reference", "base", "spec"}},
     {"cli", {"cli", "tessera", "emulator", "reference", "base", "spec"}},
 };
 

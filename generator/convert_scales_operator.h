@@ -1,0 +1,35 @@
+// convert_scales for the planner: see copy2d_operator.h for what each function says. The contract with the device code:
+// spec/convert_scales.h.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "generator/plan.h"
+#include "spec/convert_scales.h"
+
+namespace tessera {
+
+struct ConvertScalesOperator {
+  using Problem = ConvertScales;
+  using Config = convert_scales::Config;
+  using Verdict = tessera::Verdict<convert_scales::Rule>;
+  static constexpr std::string_view kName = "convert_scales";
+
+  static bool has_arch(Arch arch) noexcept;
+  static void require_facts(const ConvertScales& problem);
+  static std::vector<Config> candidates(const ConvertScales& problem);
+  static double score(const Config& config, const ConvertScales& problem);
+  static std::string merit(const Config& config, const ConvertScales& problem);
+  static std::string subject(const Config& config);
+  static std::string label(const Config& config);
+  static std::string explain(const Config& config, const Verdict& verdict);
+  static std::string kernel_name(Arch arch, const Config& config);
+  static void describe(const Config& config, Plan& plan);
+  static std::string launch_bounds();
+  static std::string call(const Config& config);
+  static std::vector<SourceFile> generated_headers(const Config& config);
+};
+
+}  // namespace tessera

@@ -1,0 +1,35 @@
+// gemv for the planner: see copy2d_operator.h for what each function says. The contract with the device code:
+// spec/gemv.h.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "generator/plan.h"
+#include "spec/gemv.h"
+
+namespace tessera {
+
+struct GemvOperator {
+  using Problem = Gemv;
+  using Config = gemv::Config;
+  using Verdict = tessera::Verdict<gemv::Rule>;
+  static constexpr std::string_view kName = "gemv";
+
+  static bool has_arch(Arch arch) noexcept;
+  static void require_facts(const Gemv& problem);
+  static std::vector<Config> candidates(const Gemv& problem);
+  static double score(const Config& config, const Gemv& problem);
+  static std::string merit(const Config& config, const Gemv& problem);
+  static std::string subject(const Config& config);
+  static std::string label(const Config& config);
+  static std::string explain(const Config& config, const Verdict& verdict);
+  static std::string kernel_name(Arch arch, const Config& config);
+  static void describe(const Config& config, Plan& plan);
+  static std::string launch_bounds();
+  static std::string call(const Config& config);
+  static std::vector<SourceFile> generated_headers(const Config& config);
+};
+
+}  // namespace tessera

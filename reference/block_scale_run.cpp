@@ -1,0 +1,246 @@
+#include "reference/block_scale_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "reference/gemv.h"
+
+namespace tessera::reference {
+
+namespace {
+
+constexpr std::uint8_t kNanScale = 0xFF;  // of both scale types
+
+std::span<const std::uint8_t> bytes_of(const Tensor& tensor) {
+  return {reinterpret_cast<const std::uint8_t*>(tensor.bytes.data()), tensor.bytes.size()};
+}
+
+std::vector<std::int64_t> values_shape(const BlockRun& run, std::int64_t rows) {
+  return {run.l, rows, value_bytes(run.format, run.k)};
+}
+
+std::vector<std::int64_t> scales_shape(ScaleForm form, std::int64_t l, std::int64_t rows, std::int64_t blocks) {
+  if (form == ScaleForm::plain) return {l, rows, blocks};
+  return {l, ceil_div(rows, kTileRows), ceil_div(blocks, kTileBlocks), 32, 4, 4};
+}
+
+Tensor scalar(float value) {
+  Tensor tensor(DType::f32, {1});
+  std::memcpy(tensor.bytes.data(), &value, 4);
+  return tensor;
+}
+
+float scalar_of(const Tensor& tensor) {
+  float value = 0;
+  std::memcpy(&value, tensor.bytes.data(), 4);
+  return value;
+}
+
+Fill fill_of(Range range) {
+  return range == Range::uniform ? Fill::uniform : range == Range::integer ? Fill::integer : Fill::normal;
+}
+
+/// Values of every code; in `integer` whole numbers only.
+Tensor random_values(const BlockRun& run, std::int64_t rows, Range range, std::uint64_t stream) {
+  static constexpr std::uint8_t kWhole[] = {0, 2, 4, 5, 6, 7, 10, 12, 13, 14, 15};
+  const CounterRandom random(run.seed, stream);
+  Tensor values(DType::u8, values_shape(run, rows));
+  for (std::size_t i = 0; i < values.bytes.size(); ++i) {
+    const std::uint64_t bits = random.bits(i);
+    const bool is_whole = range == Range::integer && value_bits(run.format) == 4;
+    const std::uint64_t byte = is_whole ? kWhole[bits % 11] | kWhole[(bits >> 32) % 11] << 4 : bits & 0xFF;
+    values.bytes[i] = static_cast<std::byte>(byte);
+  }
+  return values;
+}
+
+/// Scale codes: of a few powers of two around 1 (integer: 0, 1, 2), or any code that is not NaN (wide).
+std::uint8_t random_scale(ScaleType type, Range range, std::uint64_t bits) {
+  static constexpr std::uint8_t kWholeUe4m3[] = {0x00, 0x38, 0x40};
+  if (range == Range::integer)
+    return type == ScaleType::ue4m3 ? kWholeUe4m3[bits % 3] : static_cast<std::uint8_t>(127 + bits % 2);
+  if (range == Range::wide) return static_cast<std::uint8_t>(type == ScaleType::ue4m3 ? bits % 127 : bits % 255);
+  return static_cast<std::uint8_t>(type == ScaleType::ue4m3 ? 0x20 + bits % 40 : 120 + bits % 12);
+}
+
+Tensor random_scales(const BlockRun& run, std::int64_t rows, Range range, std::uint64_t stream) {
+  const CounterRandom random(run.seed, stream);
+  const std::int64_t blocks = run.k / block_elements(run.format);
+  Tensor scales(DType::u8, scales_shape(run.form, run.l, rows, blocks));
+  std::fill(scales.bytes.begin(), scales.bytes.end(), std::byte{kNanScale});
+  std::uint64_t index = 0;
+  for (std::int64_t b = 0; b < run.l; ++b)
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t j = 0; j < blocks; ++j)
+        scales.bytes[static_cast<std::size_t>(scale_offset(run.form, rows, blocks, b, r, j))] =
+            static_cast<std::byte>(random_scale(scale_type(run.format), range, random.bits(index++)));
+  return scales;
+}
+
+/// A number that a user might take for g, and in `wide` one of any magnitude.
+float random_global_scale(const BlockRun& run, Range range, std::uint64_t stream) {
+  const CounterRandom random(run.seed, stream);
+  if (range == Range::integer) return 2;
+  const double exponent = range == Range::wide ? 200 * random.uniform(0) - 100 : 10 * random.uniform(0) - 8;
+  return static_cast<float>((1 + random.uniform(1)) * std::exp2(std::floor(exponent)));
+}
+
+void spread(Tensor& x, const BlockRun& run) {
+  const CounterRandom random(run.seed, 77);
+  const int block = block_elements(run.format);
+  const double low = x.dtype == DType::f16 ? -26 : -150, high = x.dtype == DType::f16 ? 17 : 129;
+  for (std::int64_t i = 0; i < x.elements(); ++i) {
+    const auto of_block = static_cast<std::uint64_t>(i / block), of_element = static_cast<std::uint64_t>(i);
+    const double exponent = low + (high - low) * random.uniform(of_block * 2 + (std::uint64_t{1} << 40));
+    double value = (2 * random.uniform(of_element) - 1) * std::exp2(exponent);
+    switch (random.bits(of_element + (std::uint64_t{1} << 41)) % 211) {
+      case 0:
+        value = std::numeric_limits<double>::quiet_NaN();
+        break;
+      case 1:
+        value = std::numeric_limits<double>::infinity();
+        break;
+      case 2:
+        value = -std::numeric_limits<double>::infinity();
+        break;
+      case 3:
+        value = -0.0;
+        break;
+      default:
+        break;
+    }
+    if (random.bits(of_block * 2 + (std::uint64_t{1} << 42)) % 23 == 0) value = 0;
+    x.set(i, value);
+  }
+}
+
+/// Bytes that differ, as a sentence; and whether there are any.
+void compare_bytes(const char* name, std::span<const std::uint8_t> found, std::span<const std::uint8_t> expected,
+                   Comparison& result) {
+  std::size_t wrong = 0, first = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    if (i >= found.size() || found[i] != expected[i])
+      if (wrong++ == 0) first = i;
+  if (found.size() != expected.size())
+    result.problems.push_back(fmt::format("{}: {} bytes, {} expected", name, found.size(), expected.size()));
+  if (wrong > 0 && first < found.size())
+    result.problems.push_back(
+        fmt::format("{}: {} of {} bytes wrong; first at byte {}: found 0x{:02X}, expected 0x{:02X}", name, wrong,
+                    expected.size(), first, found[first], expected[first]));
+  result.pass = result.problems.empty();
+}
+
+QuantizeRule rule_of(const BlockRun& run, float g) { return {run.format, run.form, run.rounding, g}; }
+
+}  // namespace
+
+Tensors quantize_inputs(const BlockRun& run, Range range) {
+  Tensors all;
+  Tensor x(run.dtype, {run.l, run.rows, run.k});
+  if (range == Range::wide) {
+    spread(x, run);
+  } else {
+    fill(x, fill_of(range), run.seed, 0);
+  }
+  all.emplace("x", std::move(x));
+  if (run.global_scale == GlobalScale::given) all.emplace("global_scale", scalar(random_global_scale(run, range, 1)));
+  return all;
+}
+
+Comparison check_quantize(const BlockRun& run, const Tensors& inputs, const Tensors& outputs) {
+  const TensorView x = inputs.at("x").view();
+  const float g = run.global_scale == GlobalScale::none    ? 1
+                  : run.global_scale == GlobalScale::given ? scalar_of(inputs.at("global_scale"))
+                                                           : global_scale_of(x);
+  Comparison result;
+  result.rows_checked = result.rows_total = run.l * run.rows;
+  if (run.global_scale == GlobalScale::amax)
+    compare_bytes("global_scale", bytes_of(outputs.at("global_scale")), bytes_of(scalar(g)), result);
+  const Quantized expected = quantize(x, rule_of(run, g));
+  compare_bytes("values", bytes_of(outputs.at("values")), expected.values, result);
+  compare_bytes("scales", bytes_of(outputs.at("scales")), expected.scales, result);
+  return result;
+}
+
+Tensors dequantize_inputs(const BlockRun& run, Range range) {
+  Tensors all;
+  all.emplace("values", random_values(run, run.rows, range, 2));
+  all.emplace("scales", random_scales(run, run.rows, range, 3));
+  if (run.global_scale == GlobalScale::given) all.emplace("global_scale", scalar(random_global_scale(run, range, 1)));
+  return all;
+}
+
+Comparison check_dequantize(const BlockRun& run, const Tensors& inputs, const Tensors& outputs) {
+  const float g = run.global_scale == GlobalScale::given ? scalar_of(inputs.at("global_scale")) : 1;
+  const Tensor expected = dequantize(bytes_of(inputs.at("values")), bytes_of(inputs.at("scales")), rule_of(run, g),
+                                     run.dtype, run.l, run.rows, run.k);
+  const Tensor& found = outputs.at("y");
+  Comparison result;
+  result.rows_checked = result.rows_total = run.l * run.rows;
+  std::int64_t wrong = 0, first = -1;
+  for (std::int64_t i = 0; i < expected.elements(); ++i) {
+    const bool are_nan = std::isnan(expected.at(i)) && std::isnan(found.at(i));
+    if (are_nan || expected.view().bits_at(i) == found.view().bits_at(i)) continue;
+    if (wrong++ == 0) first = i;
+  }
+  if (wrong > 0)
+    result.problems.push_back(fmt::format(
+        "y: {} of {} elements wrong; first at [{}, {}, {}]: found {}, expected {}", wrong, expected.elements(),
+        first / run.k / run.rows, first / run.k % run.rows, first % run.k, found.at(first), expected.at(first)));
+  result.pass = wrong == 0;
+  return result;
+}
+
+Tensors convert_scales_inputs(const BlockRun& run) {
+  const ScaleForm from = run.form == ScaleForm::plain ? ScaleForm::tile : ScaleForm::plain;
+  const CounterRandom random(run.seed, 4);
+  Tensor scales(DType::u8, scales_shape(from, run.l, run.rows, run.k));
+  for (std::size_t i = 0; i < scales.bytes.size(); ++i)
+    scales.bytes[i] = static_cast<std::byte>(1 + random.bits(i) % 255);  // 0 is what padding becomes
+  Tensors all;
+  all.emplace("from", std::move(scales));
+  return all;
+}
+
+Comparison check_convert_scales(const BlockRun& run, const Tensors& inputs, const Tensors& outputs) {
+  const ScaleForm from = run.form == ScaleForm::plain ? ScaleForm::tile : ScaleForm::plain;
+  Comparison result;
+  result.rows_checked = result.rows_total = run.l * run.rows;
+  compare_bytes("to", bytes_of(outputs.at("to")),
+                convert_scales(bytes_of(inputs.at("from")), from, run.form, run.l, run.rows, run.k), result);
+  return result;
+}
+
+Tensors gemv_inputs(const BlockRun& run, Range range) {
+  Tensors all;
+  all.emplace("a", random_values(run, run.rows, range, 5));
+  all.emplace("sfa", random_scales(run, run.rows, range, 6));
+  all.emplace("b", random_values(run, run.b_rows, range, 7));
+  all.emplace("sfb", random_scales(run, run.b_rows, range, 8));
+  const bool is_one = range == Range::integer;
+  all.emplace("a_global_scale", scalar(is_one ? 1 : 0.75F));
+  all.emplace("b_global_scale", scalar(is_one ? 1 : 0.0625F));
+  return all;
+}
+
+Comparison check_gemv(const BlockRun& run, const Tensors& inputs, const Tensors& outputs, double alpha) {
+  GemvOperands operands{bytes_of(inputs.at("a")),
+                        bytes_of(inputs.at("sfa")),
+                        bytes_of(inputs.at("b")),
+                        bytes_of(inputs.at("sfb")),
+                        run.form,
+                        run.l,
+                        run.rows,
+                        run.k,
+                        run.b_rows,
+                        alpha};
+  for (const char* const name : {"a_global_scale", "b_global_scale"})
+    operands.factor *= static_cast<double>(scalar_of(inputs.at(name)));
+  return check_gemv(operands, outputs.at("c").view());
+}
+
+}  // namespace tessera::reference

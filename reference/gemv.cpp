@@ -1,0 +1,91 @@
+#include "reference/gemv.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <vector>
+
+#include "base/error.h"
+#include "reference/quantize.h"
+
+namespace tessera::reference {
+
+namespace {
+
+constexpr int kBlock = 16;
+constexpr double kFp32Roundoff = 0x1p-24;
+
+void require_bytes(const char* what, std::size_t found, std::int64_t wanted) {
+  if (static_cast<std::int64_t>(found) != wanted)
+    throw Error(ErrorKind::usage, fmt::format("{}: {} bytes given, {} needed", what, found, wanted));
+}
+
+double value_at(std::span<const std::uint8_t> values, std::int64_t index) {
+  static constexpr double kValues[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6};
+  const std::uint8_t byte = values[static_cast<std::size_t>(index / 2)];
+  return kValues[index % 2 == 0 ? byte & 0xF : byte >> 4];
+}
+
+double scale_at(std::span<const std::uint8_t> scales, std::int64_t offset) {
+  return static_cast<double>(decode_scale(ScaleType::ue4m3, scales[static_cast<std::size_t>(offset)]));
+}
+
+/// Additions that one block's sum goes through: a lane's blocks (two of each 1,024 elements), five halvings of the
+/// lanes and at most eight warps; three factors and one rounding of them.
+double chain_length(std::int64_t k) { return static_cast<double>(2 * ceil_div(k, 1024) + 5 + 8 + 4); }
+
+}  // namespace
+
+Comparison check_gemv(const GemvOperands& o, const TensorView& c) {
+  const std::int64_t blocks = o.k / kBlock;
+  require_bytes("a", o.a.size(), o.l * o.m * o.k / 2);
+  require_bytes("sfa", o.sfa.size(), scale_bytes(o.form, o.l, o.m, blocks));
+  require_bytes("b", o.b.size(), o.l * o.b_rows * o.k / 2);
+  require_bytes("sfb", o.sfb.size(), scale_bytes(o.form, o.l, o.b_rows, blocks));
+  ElementSums sums;
+  std::vector<double> b(static_cast<std::size_t>(o.k));
+  for (std::int64_t batch = 0; batch < o.l; ++batch) {
+    for (std::int64_t i = 0; i < o.k; ++i)
+      b[static_cast<std::size_t>(i)] = value_at(o.b, batch * o.b_rows * o.k + i) *
+                                       scale_at(o.sfb, scale_offset(o.form, o.b_rows, blocks, batch, 0, i / kBlock));
+    for (std::int64_t row = 0; row < o.m; ++row) {
+      double sum = 0, magnitude = 0;
+      for (std::int64_t j = 0; j < blocks; ++j) {
+        double block = 0;
+        for (std::int64_t i = j * kBlock; i < (j + 1) * kBlock; ++i)
+          block += value_at(o.a, (batch * o.m + row) * o.k + i) * b[static_cast<std::size_t>(i)];
+        block *= scale_at(o.sfa, scale_offset(o.form, o.m, blocks, batch, row, j));
+        sum += block;
+        magnitude += std::fabs(block);
+      }
+      const double chain = chain_length(o.k), factor = std::fabs(o.factor);
+      const double roundoff = unit_roundoff(c.dtype);
+      Element element;
+      element.found = c.at(batch * c.strides[0] + row * c.strides[1]);
+      element.expected = sum * o.factor;
+      element.bound = 1.01 * chain * kFp32Roundoff * magnitude * factor +
+                      roundoff * std::fabs(element.expected) * 1.01 + half_subnormal(c.dtype);
+      element.expected_square = std::pow(roundoff * element.expected, 2) / 3 +
+                                chain * std::pow(kFp32Roundoff * magnitude * factor, 2) +
+                                std::pow(half_subnormal(c.dtype), 2);
+      // What is above the type's largest number is an infinity there.
+      const double rounded = to_double(c.dtype, from_double(c.dtype, element.expected));
+      const bool is_same = std::isinf(rounded) && rounded == element.found;
+      if (is_same || (std::isnan(element.expected) && std::isnan(element.found))) element.found = element.expected = 0;
+      element.at = {batch, row};
+      sums.add(element);
+    }
+  }
+  Comparison result;
+  result.rel_error = sums.rel_error();
+  result.rel_bound = sums.rel_bound();
+  result.max_abs_error = sums.max_abs_error;
+  result.cosine = sums.cosine();
+  result.rows_checked = result.rows_total = o.l * o.m;
+  if (sums.mismatched > 0)
+    result.problems.push_back(describe_mismatches("c", sums, {{"l", o.l, {}}, {"m", o.m, {4, 8, 32, 128}}}));
+  result.pass = result.problems.empty();
+  return result;
+}
+
+}  // namespace tessera::reference

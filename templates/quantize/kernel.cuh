@@ -1,0 +1,159 @@
+// The body of quantize: sixteen elements a thread, from load to store without shared memory. In and out: see
+// spec/quantize.h. amax_kernel is the step before, for GlobalScale::amax.
+#pragma once
+
+#include "ptx/global.cuh"
+#include "quantize/elements.cuh"
+#include "quantize/round.cuh"
+#include "quantize/scale.cuh"
+#include "spec/block_map.h"
+#include "spec/quantize.h"
+
+namespace tessera::quantize {
+
+// A compile error that shows the rule and both numbers: only a legal Config's specialisation is complete.
+template <Rule kRule, long long kFound, long long kBound>
+struct IllegalConfig;
+template <>
+struct IllegalConfig<Rule::ok, 0, 0> {};
+
+template <Config C>
+__device__ __forceinline__ BlockPlace place_of_thread(int visit, long long groups, int rows, int k) {
+  const int thread = static_cast<int>(threadIdx.x);
+  if constexpr (C.scale_form == ScaleForm::plain) {
+    const long long first = static_cast<long long>(blockIdx.x) * (C.threads * visits(C));
+    return plain_place(C.format, first + visit * C.threads + thread, groups);
+  } else {
+    constexpr int kWarps = C.threads / 32;
+    const int k_tile = (static_cast<int>(blockIdx.y) * visits(C) + visit) * kWarps + thread / 32;
+    return tile_place(C.format, thread % 32, static_cast<int>(blockIdx.x), k_tile, static_cast<int>(blockIdx.z), rows,
+                      k);
+  }
+}
+
+// What is the same for all blocks of nvfp4.
+struct Unit {
+  float g = 1;
+  float unit = 6;
+  float reciprocal = 0;
+};
+
+// The scale's code of an nvfp4 block; x becomes what is rounded. The values are zeros where false is returned.
+template <Config C>
+__device__ __forceinline__ bool scale_nvfp4(float (&x)[16], float amax, Unit u, unsigned& code) {
+  constexpr bool kIsOne = C.global_scale == GlobalScale::none;
+  const float most = fminf(amax, largest_float());
+  code = u.unit == 0 ? 0 : ue4m3_code(kIsOne ? sixth(most) : divide_by_unit(most, u.unit, u.reciprocal));
+  const float d = kIsOne ? ue4m3_value(code) : __fmul_rn(ue4m3_value(code), u.g);
+  divide16_checked<kIsOne>(x, d == 0 ? 1.0f : d, amax);
+  return d != 0;
+}
+
+template <Config C>
+__device__ __forceinline__ void scale_mx(float (&x)[16], float amax, unsigned& code) {
+  code = ue8m0_code<C.format, C.scale_rounding>(fminf(amax, largest_float()));
+  const float inverse = inverse_power(code);
+#pragma unroll
+  for (int i = 0; i < 16; ++i) x[i] = __fmul_rn(x[i], inverse);
+  // The integer arithmetic for e2m1 wants magnitudes below 7; the instructions saturate by themselves.
+  if constexpr (value_type(C.format) == ValueType::e2m1 && C.conversion == Conversion::software) {
+    if (C.scale_rounding == ScaleRounding::floor || amax > largest_float()) {
+#pragma unroll
+      for (int i = 0; i < 16; ++i) x[i] = fmaxf(fminf(x[i], 6.0f), -6.0f);
+    }
+  }
+}
+
+template <Config C>
+__device__ __forceinline__ void store_values(void* values, long long element, const float (&q)[16], bool is_zero) {
+  char* const at = static_cast<char*>(values) + element * value_bits(C.format) / 8;
+  if constexpr (value_type(C.format) == ValueType::e2m1) {
+    unsigned words[2];
+    if constexpr (C.conversion == Conversion::software) {
+      encode_e2m1_software(q, words);
+    } else {
+      encode_e2m1_hardware(q, words);
+    }
+    ptx::st_global_v2(at, is_zero ? 0 : words[0], is_zero ? 0 : words[1]);
+  } else {
+    unsigned words[4];
+    encode_fp8<value_type(C.format)>(q, words);
+    ptx::st_global_v4(at, {words[0], words[1], words[2], words[3]});
+  }
+}
+
+template <Config C>
+__device__ __forceinline__ Unit unit_of(float* global_scale, const unsigned* workspace) {
+  Unit u;
+  if constexpr (C.global_scale == GlobalScale::none) return u;
+  if constexpr (C.global_scale == GlobalScale::given) u.g = *global_scale;
+  if constexpr (C.global_scale == GlobalScale::amax) {
+    u.g = __fdiv_rn(__uint_as_float(*workspace), 6.0f * kLargestUe4m3);
+    if (blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0 && threadIdx.x == 0) *global_scale = u.g;
+  }
+  u.unit = __fmul_rn(6.0f, u.g);
+  u.reciprocal = __frcp_rn(u.unit);
+  return u;
+}
+
+// A group that was loaded, to its scale and values. Both lanes of a block that is shared come here, or neither.
+template <Config C>
+__device__ __forceinline__ void quantize_group(const BlockPlace& place, const Source16<C.dtype>& source, Unit unit,
+                                               void* values, void* scales) {
+  float amax = amax16(source);
+  float elements[16];
+  to_f32(source, elements);
+  unsigned code = 0;
+  bool is_zero = false;
+  if constexpr (C.format == BlockFormat::nvfp4) {
+    is_zero = !scale_nvfp4<C>(elements, amax, unit, code);
+  } else {
+    amax = fmaxf(amax, __shfl_xor_sync(0xffffffffu, amax, 1));
+    scale_mx<C>(elements, amax, code);
+  }
+  if (place.has_scale) ptx::st_global_u8(static_cast<char*>(scales) + place.scale, place.is_live ? code : 0);
+  if (place.is_live) store_values<C>(values, place.element, elements, is_zero);
+}
+
+template <Config C>
+__device__ __forceinline__ void kernel(const void* x, void* values, void* scales, float* global_scale,
+                                       const unsigned* workspace, long long groups, int rows, int k) {
+  constexpr Verdict<Rule> kVerdict = why_invalid(C);
+  IllegalConfig<kVerdict.rule, kVerdict.found, kVerdict.bound>{};
+
+  // All loads first: they are what takes time.
+  BlockPlace places[visits(C)];
+  Source16<C.dtype> sources[visits(C)] = {};
+#pragma unroll
+  for (int i = 0; i < visits(C); ++i) {
+    places[i] = place_of_thread<C>(i, groups, rows, k);
+    if (places[i].is_live) load16<C.dtype>(x, places[i].element, sources[i]);
+  }
+  const Unit unit = unit_of<C>(global_scale, workspace);
+#pragma unroll
+  for (int i = 0; i < visits(C); ++i) quantize_group<C>(places[i], sources[i], unit, values, scales);
+}
+
+template <Config C>
+__device__ __forceinline__ void amax_kernel(const void* x, unsigned* workspace, long long groups) {
+  const long long stride = static_cast<long long>(gridDim.x) * C.threads;
+  float amax = 0;
+  for (long long group = static_cast<long long>(blockIdx.x) * C.threads + threadIdx.x; group < groups;
+       group += stride) {
+    Source16<C.dtype> source;
+    load16<C.dtype>(x, group * kGroup, source);
+    amax = fmaxf(amax, amax16(source));
+  }
+  // Magnitudes order like their bits. One atomic for each CTA: more would queue at one address.
+  __shared__ unsigned of_warp[C.threads / 32];
+  unsigned bits = __float_as_uint(fminf(amax, largest_float()));
+  bits = __reduce_max_sync(0xffffffffu, bits);
+  if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = bits;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+#pragma unroll
+  for (int w = 1; w < C.threads / 32; ++w) bits = of_warp[w] > bits ? of_warp[w] : bits;
+  ptx::red_global_max(workspace, bits);
+}
+
+}  // namespace tessera::quantize

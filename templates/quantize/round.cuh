@@ -1,0 +1,69 @@
+// Sixteen fp32 numbers to the values of a format, packed: 8 bytes of e2m1, 16 of fp8.
+//
+// e2m1 without an instruction for it. Its numbers below 2 are multiples of 1/2, those in [2, 4) of 1, those above of 2:
+// with p the power of two below max(|q|, 1), adding 1.5 * 2^22 p makes the adder round |q| to a multiple of p / 2, to
+// nearest even, once. What is left after subtracting it again is exact in fp16, and times 2^-14 it has e2m1's exponent
+// and mantissa in bits 9 to 11, as a number or as a subnormal; from there they are gathered.
+#pragma once
+
+#include "ptx/math.cuh"
+#include "ptx/narrow.cuh"
+#include "spec/block_scale.h"
+
+namespace tessera::quantize {
+
+// |q| < 7, or NaN (which has no sign here). The code times 2^-14, as a number.
+__device__ __forceinline__ float round_e2m1(float q) {
+  constexpr float kMagic = 6291456.0f;  // 1.5 * 2^22
+  const float p = __uint_as_float(__float_as_uint(fmaxf(fabsf(q), 1.0f)) & 0x7f800000u);
+  const float rounded = __fmaf_rn(p, -kMagic, __fmaf_rn(p, kMagic, fabsf(q)));
+  // The sum of nothing has no sign: it comes from q.
+  return __uint_as_float((__float_as_uint(rounded) & 0x7fffffffu) | (__float_as_uint(q) & 0x80000000u));
+}
+
+// Eight numbers to a word. pairs: (q[2 i], q[2 i + 1]) as f16, times 2^-14.
+__device__ __forceinline__ unsigned gather_e2m1(const unsigned (&pairs)[4]) {
+  // The high bytes of both halves hold sign, ., ., ., exponent (2), mantissa, 0.
+  const unsigned first = ptx::prmt(pairs[0], pairs[1], 0x7351u);
+  const unsigned last = ptx::prmt(pairs[2], pairs[3], 0x7351u);
+  const unsigned even = ptx::prmt(first, last, 0x5410u);
+  const unsigned odd = ptx::prmt(first, last, 0x7632u);
+  return ((even >> 4) & 0x08080808u) | ((even >> 1) & 0x07070707u) | (odd & 0x80808080u) | ((odd << 3) & 0x70707070u);
+}
+
+__device__ __forceinline__ void encode_e2m1_software(const float (&q)[16], unsigned (&words)[2]) {
+  constexpr unsigned kTwoToMinus14 = 0x04000400u;
+#pragma unroll
+  for (int w = 0; w < 2; ++w) {
+    unsigned pairs[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      pairs[i] = ptx::mul_f16x2(
+          ptx::cvt_pack<DType::f16>(round_e2m1(q[8 * w + 2 * i]), round_e2m1(q[8 * w + 2 * i + 1])), kTwoToMinus14);
+    words[w] = gather_e2m1(pairs);
+  }
+}
+
+__device__ __forceinline__ void encode_e2m1_hardware(const float (&q)[16], unsigned (&words)[2]) {
+#pragma unroll
+  for (int w = 0; w < 2; ++w) {
+    const float* const x = q + 8 * w;
+    words[w] = ptx::cvt_e2m1x2(x[0], x[1]) | ptx::cvt_e2m1x2(x[2], x[3]) << 8 | ptx::cvt_e2m1x2(x[4], x[5]) << 16 |
+               ptx::cvt_e2m1x2(x[6], x[7]) << 24;
+  }
+}
+
+template <ValueType kType>
+__device__ __forceinline__ void encode_fp8(const float (&q)[16], unsigned (&words)[4]) {
+#pragma unroll
+  for (int w = 0; w < 4; ++w) {
+    const float* const x = q + 4 * w;
+    if constexpr (kType == ValueType::e4m3) {
+      words[w] = ptx::cvt_e4m3x2(x[0], x[1]) | ptx::cvt_e4m3x2(x[2], x[3]) << 16;
+    } else {
+      words[w] = ptx::cvt_e5m2x2(x[0], x[1]) | ptx::cvt_e5m2x2(x[2], x[3]) << 16;
+    }
+  }
+}
+
+}  // namespace tessera::quantize

@@ -1,0 +1,75 @@
+// Quantisation to a block-scaled format: what a Config is, which ones are legal, and how threads divide the tensor.
+// What is computed, to the bit: reference/quantize.h. The formats and where scales lie: spec/block_scale.h.
+//
+// x is [l, rows, k] of f32, f16 or bf16, dense; k is a multiple of the block. A thread quantises 16 neighbours along k:
+// a block of nvfp4, or half a block of the others, whose amax two lanes share.
+// A thread has visits() such groups.
+//
+// Plain scales: threads count through the tensor's groups of 16, which is all there is to it. Tile form: a warp has
+// four blocks along k of 8 rows (nvfp4) or 4 (mx) that lie 32 rows apart, so that its scales fill whole 16-byte pieces
+// of one tile; the warps of a CTA have tiles side by side along k. Padding bytes of a tile are written as 0.
+//
+// Entry parameters, in this order:
+//   const void* x; void* values, scales
+//   float* global_scale             given: read; amax: written, the tensor's g
+//   const unsigned* workspace       amax: bits of the largest magnitude
+//   long long groups                plain form only: l * rows * k / 16
+//   int rows, k                     tile form only
+// Launch: plain {ceil(l * rows * k / 16 / threads / visits), 1, 1}; tile {ceil(rows / 128) * row_units(),
+// ceil(k tiles / warps / visits), l}; block {threads, 1, 1}. With GlobalScale::amax a step before finds the largest
+// magnitude: const void* x, unsigned* workspace (zero before), long long groups; grid {min(8 * num_sms, ceil(groups /
+// threads)), 1, 1}.
+#pragma once
+
+#include "spec/block_scale.h"
+
+namespace tessera::quantize {
+
+inline constexpr int kGroup = 16;  // elements of a thread
+
+struct Config {
+  DType dtype = DType::bf16;
+  BlockFormat format = BlockFormat::nvfp4;
+  ScaleForm scale_form = ScaleForm::plain;
+  ScaleRounding scale_rounding = ScaleRounding::up;
+  GlobalScale global_scale = GlobalScale::none;
+  Conversion conversion = Conversion::software;
+  int threads = 256;
+
+  TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
+};
+
+inline constexpr int kMaxThreads = 1024;
+
+// Groups of a thread: two where what is the same for both costs something, a place in tiles or a global scale.
+TESSERA_HD constexpr int visits(const Config& c) {
+  const bool is_simple = c.scale_form == ScaleForm::plain && c.global_scale == GlobalScale::none;
+  return c.dtype == DType::f32 || is_simple ? 1 : 2;
+}
+
+// Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
+enum class Rule {
+  ok,
+  dtype_not_floating,          // bytes of an element; 4
+  global_scale_without_nvfp4,  // the format's block; 16
+  rounding_without_power,      // the format's block; 32
+  threads_not_multiple_of_32,  // threads; 32
+  threads_out_of_range,        // threads; 1,024
+};
+
+TESSERA_HD constexpr bool is_source_type(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+}
+
+TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
+  if (!is_source_type(c.dtype)) return {Rule::dtype_not_floating, dtype_bytes(c.dtype), 4};
+  if (c.global_scale != GlobalScale::none && c.format != BlockFormat::nvfp4)
+    return {Rule::global_scale_without_nvfp4, block_elements(c.format), 16};
+  if (c.scale_rounding != ScaleRounding::up && c.format == BlockFormat::nvfp4)
+    return {Rule::rounding_without_power, block_elements(c.format), 32};
+  if (c.threads < 32 || c.threads > kMaxThreads) return {Rule::threads_out_of_range, c.threads, kMaxThreads};
+  if (c.threads % 32 != 0) return {Rule::threads_not_multiple_of_32, c.threads, 32};
+  return {};
+}
+
+}  // namespace tessera::quantize

@@ -1,0 +1,117 @@
+// Block-scaled kernels for every target, compiled to PTX by NVRTC and run in the emulator: quantised bytes equal the
+// host's, products are within the roundings that the order of additions explains. Nothing here ran on Blackwell
+// hardware.
+#include <doctest/doctest.h>
+
+#include <random>
+
+#include "base/error.h"
+#include "emulator/device.h"
+#include "generator/plan.h"
+#include "runtime/nvrtc.h"
+#include "tests/support/block_scale_cases.h"
+
+namespace tessera {
+namespace {
+
+using emulator::EmulatedDevice;
+using reference::BlockRun;
+using reference::Range;
+
+std::unique_ptr<Compiler> find_compiler() {
+  try {
+    return make_nvrtc_compiler();
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
+constexpr const char* kArchs[] = {"sm_90a", "sm_100a", "sm_120a"};
+
+/// Compiles once, runs with every range and both shapes.
+void check(Compiler& compiler, const char* arch, const char* op, BlockRun run,
+           const std::vector<std::vector<std::int64_t>>& shapes) {
+  EmulatedDevice device({.arch = arch});
+  run.l = shapes[0][0];
+  run.rows = shapes[0][1];
+  run.k = shapes[0][2];
+  const Plan plan = make_plan(problem_of_run(op, Arch::parse(arch), run));
+  CAPTURE(plan.kernel);
+  const Launcher launcher(device, plan.launch, compiler.compile(emit(plan)));
+  for (const std::vector<std::int64_t>& shape : shapes) {
+    run.l = shape[0];
+    run.rows = shape[1];
+    run.k = shape[2];
+    run.b_rows = shape.size() > 3 ? shape[3] : 1;
+    CAPTURE(run.rows);
+    CAPTURE(run.k);
+    for (const Range range : {Range::normal, Range::integer, Range::wide}) {
+      CAPTURE(static_cast<int>(range));
+      ++run.seed;
+      for (const std::string& problem : judge(device, launcher, op, run, range)) FAIL_CHECK(problem);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("quantize and dequantize: every target, format, form and type") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) {
+    MESSAGE("skipped: no NVRTC");
+    return;
+  }
+  constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16};
+  std::size_t type = 0;
+  for (const char* const arch : kArchs)
+    for (const BlockFormat format :
+         {BlockFormat::nvfp4, BlockFormat::mxfp4, BlockFormat::mxfp8_e4m3, BlockFormat::mxfp8_e5m2})
+      for (const ScaleForm form : {ScaleForm::plain, ScaleForm::tile}) {
+        BlockRun run{.format = format, .form = form};
+        run.dtype = kTypes[type++ % 3];
+        const std::vector<std::vector<std::int64_t>> shapes{{2, 5, 96}, {1, 131, 32}, {1, 0, 64}};
+        check(*compiler, arch, "quantize", run, shapes);
+        check(*compiler, arch, "dequantize", run, shapes);
+      }
+}
+
+TEST_CASE("quantize: the floor rule, and global scales") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  for (const char* const arch : kArchs) {
+    check(*compiler, arch, "quantize",
+          {.format = BlockFormat::mxfp4, .rounding = ScaleRounding::floor, .dtype = DType::f32}, {{1, 7, 128}});
+    check(*compiler, arch, "quantize",
+          {.form = ScaleForm::tile, .global_scale = GlobalScale::given, .dtype = DType::f32}, {{2, 3, 112}});
+    check(*compiler, arch, "dequantize", {.global_scale = GlobalScale::given, .dtype = DType::f16}, {{2, 3, 112}});
+    check(*compiler, arch, "quantize",
+          {.form = ScaleForm::tile, .global_scale = GlobalScale::amax, .dtype = DType::f32},
+          {{2, 9, 80}, {1, 0, 16}, {1, 3, 0}});
+    check(*compiler, arch, "quantize", {.global_scale = GlobalScale::amax, .dtype = DType::f16}, {{3, 50, 64}});
+  }
+}
+
+TEST_CASE("convert_scales: both ways, ragged") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  for (const ScaleForm to : {ScaleForm::plain, ScaleForm::tile})
+    check(*compiler, "sm_90a", "convert_scales", {.form = to}, {{1, 1, 1}, {2, 129, 5}, {3, 40, 13}, {1, 256, 8}});
+}
+
+TEST_CASE("gemv: every target and form, ragged, with a padded vector") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  for (const char* const arch : kArchs)
+    for (const ScaleForm form : {ScaleForm::plain, ScaleForm::tile}) {
+      BlockRun run{.form = form};
+      run.dtype = form == ScaleForm::plain ? DType::f32 : DType::f16;
+      check(*compiler, arch, "gemv", run, {{2, 37, 32}, {1, 130, 1056, 128}, {1, 3, 2080}, {1, 9, 0}});
+    }
+  // Longer than a panel of the vector, and few rows: several warps share one.
+  BlockRun run;
+  run.dtype = DType::bf16;
+  check(*compiler, "sm_90a", "gemv", run, {{1, 5, 17408}});
+  check(*compiler, "sm_100a", "gemv", run, {{1, 5, 9248}});
+}
+
+}  // namespace tessera
