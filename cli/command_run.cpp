@@ -135,6 +135,8 @@ class RunCommand final : public Command {
       throw Error(ErrorKind::usage, fmt::format("--inputs = {}: must be one of normal, uniform, integer", run_.inputs));
     if (!run_.shape.empty() && subject_ == "fmha")
       throw Error(ErrorKind::usage, "--shape: is for copy2d; fmha has --batch, --heads-q, --seqlen-q and others");
+    if (!run_.shape.empty() && subject_ == "gemm")
+      throw Error(ErrorKind::usage, "--shape: is for copy2d; gemm has --m, --n, --k and --l");
     if (!run_.shape.empty() && subject_ != "copy2d") throw Error(ErrorKind::usage, "--shape: is for copy2d");
     if (!scale_.empty() && subject_ != "fmha") throw Error(ErrorKind::usage, "--softmax-scale: is for fmha");
     if (scale_.empty()) return;
@@ -167,10 +169,11 @@ class RunCommand final : public Command {
   }
 
   OrderedJson run_one(Call& call, const Problem& problem, Device* gpu, const std::string& reason) {
-    const std::unique_ptr<RunOperator> op = operator_name(problem) == "fmha" ? make_run_fmha()
-                                            : operator_name(problem) == "copy2d"
-                                                ? make_run_copy2d()
-                                                : make_run_block_scale(operator_name(problem));
+    const std::string_view op_name = operator_name(problem);
+    const std::unique_ptr<RunOperator> op = op_name == "fmha"     ? make_run_fmha()
+                                            : op_name == "gemm"   ? make_run_gemm()
+                                            : op_name == "copy2d" ? make_run_copy2d()
+                                                                  : make_run_block_scale(op_name);
     RunFlags flags = run_;
     const Plan plan = make_plan(problem);
     for (const std::string& text : input_files_) {

@@ -41,6 +41,7 @@ class RunOperator {
 
 std::unique_ptr<RunOperator> make_run_copy2d();
 std::unique_ptr<RunOperator> make_run_fmha();
+std::unique_ptr<RunOperator> make_run_gemm();
 /// quantize, dequantize, convert_scales, gemv.
 std::unique_ptr<RunOperator> make_run_block_scale(std::string_view op);
 

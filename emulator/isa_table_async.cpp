@@ -36,8 +36,6 @@ constexpr Form kForms[] = {
     {"cp.async.wait_all", "", "", "", "sm_80", "cp.async.wait_all", bind::cp_async_wait},
     {"cp.async.mbarrier.arrive", "b64", "[noinc] [shared|shared::cta]", "m", "sm_80", "cp.async.mbarrier.arrive",
      bind::cp_async_mbarrier},
-    {"st.async", "b32|b64|u32|u64|s32|s64|f32|f64", "[weak] [shared::cluster] mbarrier::complete_tx::bytes [v2|v4]",
-     "m ux m", "sm_90", "st.async", bind::st_async},
     {"cp.async.bulk", "", "shared::cta|shared::cluster global mbarrier::complete_tx::bytes [L2::cache_hint]",
      "m m s:b32 m s:b64?", "sm_90", "cp.async.bulk", bind::bulk_load},
     {"cp.async.bulk", "", "shared::cluster global mbarrier::complete_tx::bytes multicast::cluster [L2::cache_hint]",

@@ -6,6 +6,7 @@
 #include "spec/copy2d.h"
 #include "spec/dequantize.h"
 #include "spec/fmha.h"
+#include "spec/gemm.h"
 #include "spec/gemv.h"
 #include "spec/quantize.h"
 
@@ -79,6 +80,29 @@ void visit_fields(const fmha::Config& config, Visit&& visit) {
   visit("output", output);
   visit("ping_pong", ping_pong);
   visit("cta_pair", cta_pair);
+}
+
+template <class Visit>
+void visit_fields(const gemm::Config& config, Visit&& visit) {
+  const auto& [a_dtype, b_dtype, d_dtype, a_layout, b_layout, accumulation, c, bias, activation, tile_m, tile_n, stages,
+               cluster_m, cluster_n, split_k, kernel_schedule, raster] = config;
+  visit("a_dtype", a_dtype);
+  visit("b_dtype", b_dtype);
+  visit("d_dtype", d_dtype);
+  visit("a_layout", a_layout);
+  visit("b_layout", b_layout);
+  visit("accumulation", accumulation);
+  visit("c", c);
+  visit("bias", bias);
+  visit("activation", activation);
+  visit("tile_m", tile_m);
+  visit("tile_n", tile_n);
+  visit("stages", stages);
+  visit("cluster_m", cluster_m);
+  visit("cluster_n", cluster_n);
+  visit("split_k", split_k);
+  visit("kernel_schedule", kernel_schedule);
+  visit("raster", raster);
 }
 
 }  // namespace tessera

@@ -13,6 +13,7 @@
 #include "generator/copy2d_operator.h"
 #include "generator/dequantize_operator.h"
 #include "generator/fmha_operator.h"
+#include "generator/gemm_operator.h"
 #include "generator/gemv_operator.h"
 #include "generator/include_scan.h"
 #include "generator/plan.h"
@@ -48,6 +49,11 @@ struct OperatorOf<copy2d::Config> {
 template <>
 struct OperatorOf<fmha::Config> {
   using type = FmhaOperator;
+};
+
+template <>
+struct OperatorOf<gemm::Config> {
+  using type = GemmOperator;
 };
 
 template <class Value>

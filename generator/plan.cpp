@@ -14,6 +14,7 @@
 #include "generator/copy2d_operator.h"
 #include "generator/dequantize_operator.h"
 #include "generator/fmha_operator.h"
+#include "generator/gemm_operator.h"
 #include "generator/gemv_operator.h"
 #include "generator/quantize_operator.h"
 #include "generator/selectors.h"
@@ -48,6 +49,11 @@ struct OperatorOf<Copy2d> {
 template <>
 struct OperatorOf<Fmha> {
   using type = FmhaOperator;
+};
+
+template <>
+struct OperatorOf<Gemm> {
+  using type = GemmOperator;
 };
 
 template <class Value>

@@ -19,6 +19,7 @@
 #include "spec/copy2d.h"
 #include "spec/dequantize.h"
 #include "spec/fmha.h"
+#include "spec/gemm.h"
 #include "spec/gemv.h"
 #include "spec/quantize.h"
 
@@ -65,7 +66,7 @@ struct Rejection {
   bool is_legal = false;
 };
 
-using AnyConfig = std::variant<copy2d::Config, fmha::Config, quantize::Config, dequantize::Config,
+using AnyConfig = std::variant<copy2d::Config, fmha::Config, gemm::Config, quantize::Config, dequantize::Config,
                                convert_scales::Config, gemv::Config>;
 
 struct Plan {

@@ -55,6 +55,25 @@ std::size_t hash_of(const Fmha& p) {
   return seed;
 }
 
+std::size_t hash_of(const Gemm& p) {
+  std::size_t seed = 7;
+  mix(seed, p.arch);
+  mix(seed, p.dtype);
+  mix(seed, p.b_dtype);
+  mix(seed, p.d_dtype);
+  mix(seed, p.a_layout);
+  mix(seed, p.b_layout);
+  mix(seed, p.accumulation);
+  mix(seed, p.c);
+  mix(seed, p.bias);
+  mix(seed, p.activation);
+  for (const std::optional<int>& pin : {p.tile_m, p.tile_n, p.stages, p.cluster_m, p.cluster_n, p.split_k, p.raster})
+    mix(seed, pin);
+  mix(seed, p.kernel_schedule);
+  for (const Hint hint : {p.m, p.n, p.k, p.l}) mix(seed, hint);
+  return seed;
+}
+
 std::size_t hash_of(const Quantize& p) {
   std::size_t seed = 3;
   mix(seed, p.arch);
@@ -100,7 +119,8 @@ std::size_t hash_of(const Gemv& p) {
 }
 
 /// In the order of the variant.
-constexpr std::string_view kOperatorNames[] = {"copy2d", "fmha", "quantize", "dequantize", "convert_scales", "gemv"};
+constexpr std::string_view kOperatorNames[] = {"copy2d",     "fmha",           "gemm", "quantize",
+                                               "dequantize", "convert_scales", "gemv"};
 static_assert(std::size(kOperatorNames) == std::variant_size_v<Problem>);
 
 }  // namespace

@@ -69,7 +69,31 @@ struct Fmha {
   friend bool operator==(const Fmha&, const Fmha&) = default;
 };
 
-using Problem = std::variant<Copy2d, Fmha, Quantize, Dequantize, ConvertScales, Gemv>;
+/// Matrix product d = activation(alpha a b^T + beta c + bias). Shapes, layouts and meanings: docs/operators.md.
+struct Gemm {
+  Arch arch{};
+  DType dtype = DType::bf16;       ///< of a and b: bf16, f16, e4m3 or e5m2
+  std::optional<DType> b_dtype{};  ///< of b, where it differs: e4m3 beside e5m2
+  DType d_dtype = DType::bf16;     ///< f32, bf16, f16, e4m3 or e5m2
+  Layout a_layout = Layout::k_major;
+  Layout b_layout = Layout::k_major;
+  std::optional<Accumulation> accumulation{};  ///< promoted for 8-bit types; 16-bit ones sum in fp32 as they are
+  Addend c = Addend::none;
+  Bias bias = Bias::none;
+  Activation activation = Activation::none;
+  std::optional<int> tile_m{};     ///< rows of d that a CTA works on at a time
+  std::optional<int> tile_n{};     ///< columns
+  std::optional<int> stages{};     ///< slots of the ring of a and b
+  std::optional<int> cluster_m{};  ///< CTAs along m that share b
+  std::optional<int> cluster_n{};  ///< CTAs along n that share a
+  std::optional<int> split_k{};    ///< CTAs that share the k of a tile
+  std::optional<KernelSchedule> kernel_schedule{};
+  std::optional<int> raster{};  ///< tiles along m that are walked before the next one along n
+  Hint m = kUnknownHint, n = kUnknownHint, k = kUnknownHint, l = kUnknownHint;
+  friend bool operator==(const Gemm&, const Gemm&) = default;
+};
+
+using Problem = std::variant<Copy2d, Fmha, Gemm, Quantize, Dequantize, ConvertScales, Gemv>;
 
 /// "copy2d", "fmha", ...
 std::string_view operator_name(const Problem& problem) noexcept;

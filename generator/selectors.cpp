@@ -225,6 +225,36 @@ const std::vector<Selector>& fmha_selectors() {
   return table;
 }
 
+const std::vector<Selector>& gemm_selectors() {
+  static const std::vector<Selector> table = {
+      field<&Gemm::arch>("arch", "arch", "target: sm_90a"),
+      field<&Gemm::dtype>("dtype", "dtype", "type of a and b: bf16, f16, e4m3 or e5m2"),
+      field<&Gemm::b_dtype>("b-dtype", "b_dtype", "type of b where it is not a's: e4m3 beside e5m2"),
+      field<&Gemm::d_dtype>("d-dtype", "d_dtype", "type of d: f32, bf16, f16, e4m3 or e5m2"),
+      field<&Gemm::a_layout>("a-layout", "a_layout", "contiguous dimension of a: k, or mn (16-bit types)"),
+      field<&Gemm::b_layout>("b-layout", "b_layout", "contiguous dimension of b: k, or mn (16-bit types)"),
+      field<&Gemm::accumulation>("accumulation", "accumulation",
+                                 "sums of 8-bit types: 13 fraction bits, or promoted to fp32 every 128 of k (auto)"),
+      field<&Gemm::c>("c", "c", "whether beta * c is added"),
+      field<&Gemm::bias>("bias", "bias", "whether a bias for each column is added"),
+      field<&Gemm::activation>("activation", "activation", "what is applied to the sums"),
+      field<&Gemm::tile_m>("tile-m", "tile_m", "rows of d that one CTA works on at a time"),
+      field<&Gemm::tile_n>("tile-n", "tile_n", "columns of d that one CTA works on at a time"),
+      field<&Gemm::stages>("stages", "stages", "slots of the ring of a and b"),
+      field<&Gemm::cluster_m>("cluster-m", "cluster_m", "CTAs along m that share b"),
+      field<&Gemm::cluster_n>("cluster-n", "cluster_n", "CTAs along n that share a"),
+      field<&Gemm::split_k>("split-k", "split_k", "CTAs that share the k of a tile"),
+      field<&Gemm::kernel_schedule>("kernel-schedule", "kernel_schedule",
+                                    "whether warpgroups share tiles or take turns"),
+      field<&Gemm::raster>("raster", "raster", "tiles of clusters along m walked before the next along n"),
+      field<&Gemm::m>("m", "m", "expected rows of d"),
+      field<&Gemm::n>("n", "n", "expected columns of d"),
+      field<&Gemm::k>("k", "k", "expected products of a sum"),
+      field<&Gemm::l>("l", "l", "expected number of matrices"),
+  };
+  return table;
+}
+
 const Selector& selector_of(const Problem& problem, std::string_view key) {
   const std::span<const Selector> table = selectors(operator_name(problem));
   for (const Selector& selector : table)
@@ -255,12 +285,13 @@ std::string_view to_string(SelectorKind kind) noexcept {
 }
 
 std::vector<std::string_view> operator_names() {
-  return {"copy2d", "fmha", "quantize", "dequantize", "convert_scales", "gemv"};
+  return {"copy2d", "fmha", "gemm", "quantize", "dequantize", "convert_scales", "gemv"};
 }
 
 std::span<const Selector> selectors(std::string_view op) {
   if (op == "copy2d") return copy2d_selectors();
   if (op == "fmha") return fmha_selectors();
+  if (op == "gemm") return gemm_selectors();
   if (op == "quantize") return quantize_selectors();
   if (op == "dequantize") return dequantize_selectors();
   if (op == "convert_scales") return convert_scales_selectors();
@@ -271,6 +302,7 @@ std::span<const Selector> selectors(std::string_view op) {
 Problem default_problem(std::string_view op) {
   if (op == "copy2d") return Copy2d{};
   if (op == "fmha") return Fmha{};
+  if (op == "gemm") return Gemm{};
   if (op == "quantize") return Quantize{};
   if (op == "dequantize") return Dequantize{};
   if (op == "convert_scales") return ConvertScales{};

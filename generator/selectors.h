@@ -36,7 +36,7 @@ struct Selector {
   std::string (*text)(const Problem& problem) = nullptr;                                     ///< see field_text
 };
 
-/// "copy2d", "fmha": in the order of documentation.
+/// "copy2d", "fmha", "gemm": in the order of documentation.
 std::vector<std::string_view> operator_names();
 
 /// The operator's fields, in the order of its Problem. Throws Error{usage} with the operators that exist.

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "generator/words.h"
+
 namespace tessera {
 namespace {
-
-using fmha::WgmmaShape;
 
 constexpr std::size_t kLineWidth = 120;
 
@@ -35,6 +35,8 @@ std::vector<std::string> placeholders(int first, int count) {
   return items;
 }
 
+std::string type_name(DType dtype) { return std::string(to_word(dtype)); }
+
 // The operands of the steps, in the order of their numbers: d, then A of every step, B of every step, the predicate.
 struct Operands {
   explicit Operands(const WgmmaShape& shape)
@@ -58,33 +60,43 @@ struct Operands {
   std::vector<std::string> inputs;
 };
 
-// The instruction of one step. The first adds to d if p, the others always.
+// The instruction of one step. The first adds to d if p, the others always. 8-bit operands are K-major: their form has
+// no place for another layout.
 std::string instruction(const WgmmaShape& shape, const Operands& operands, int step) {
-  const std::string type = shape.dtype == DType::bf16 ? "bf16" : "f16";
+  const bool is_8_bit = dtype_bytes(shape.dtype) == 1;
+  const std::string types =
+      std::string(is_8_bit ? "k32" : "k16") + ".f32." + type_name(shape.dtype) + "." + type_name(shape.b_dtype);
   const int a = operands.accumulators;
   const std::string a_text = shape.a_in_registers ? "{" + wrap(placeholders(a + 4 * step, 4), "", "", "") + "}"
                                                   : "%" + std::to_string(a + step);
-  const std::string flags = std::string(step == 0 ? "p" : "q") + ", 1, 1, " + (shape.a_in_registers ? "" : "0, ") +
-                            (shape.b_is_mn_major ? "1" : "0");
-  return "        \"wgmma.mma_async.sync.aligned.m64n" + std::to_string(shape.n) + "k16.f32." + type + "." + type +
-         " {\"\n" + wrap(placeholders(0, operands.accumulators), "        ", "\"", "\"") + "\n        \"}, " + a_text +
-         ", %" + std::to_string(operands.b + step) + ", " + flags + ";\\n\\t\"\n";
+  std::string flags = std::string(step == 0 ? "p" : "q") + ", 1, 1";
+  if (!is_8_bit && !shape.a_in_registers) flags += shape.a_is_mn_major ? ", 1" : ", 0";
+  if (!is_8_bit) flags += shape.b_is_mn_major ? ", 1" : ", 0";
+  return "        \"wgmma.mma_async.sync.aligned.m64n" + std::to_string(shape.n) + types + " {\"\n" +
+         wrap(placeholders(0, operands.accumulators), "        ", "\"", "\"") + "\n        \"}, " + a_text + ", %" +
+         std::to_string(operands.b + step) + ", " + flags + ";\\n\\t\"\n";
 }
 
 std::string specialisation(const WgmmaShape& shape) {
+  // What the template's defaults say is left out.
+  std::string more;
+  if (shape.a_is_mn_major || shape.b_dtype != shape.dtype) more = shape.a_is_mn_major ? ", true" : ", false";
+  if (shape.b_dtype != shape.dtype) more += ", DType::" + type_name(shape.b_dtype);
   const Operands operands(shape);
   const std::string d = "float (&d)[" + std::to_string(operands.accumulators) + "]";
   const std::string steps = "[" + std::to_string(shape.steps) + "]";
   const std::string outputs = wrap(operands.outputs, "        ", "", "");
 
-  std::string text = "template <>\nstruct Wgmma<" + std::to_string(shape.n) +
-                     ", DType::" + (shape.dtype == DType::bf16 ? "bf16" : "f16") + ", " +
-                     (shape.a_in_registers ? "true" : "false") + ", " + (shape.b_is_mn_major ? "true" : "false") +
-                     ", " + std::to_string(shape.steps) + "> {\n";
+  std::string text = "template <>\nstruct Wgmma<" + std::to_string(shape.n) + ", DType::" + type_name(shape.dtype) +
+                     ", " + (shape.a_in_registers ? "true" : "false") + ", " +
+                     (shape.b_is_mn_major ? "true" : "false") + ", " + std::to_string(shape.steps) + more + "> {\n";
   text += std::string(
               "  // PTX ISA \"wgmma.mma_async\", PTX 8.0, sm_90a. D += A B if accumulate is not 0, else D = A B; ") +
-          "A from\n  // " + (shape.a_in_registers ? "registers" : "shared memory, K-major") + ", B " +
-          (shape.b_is_mn_major ? "MN-major" : "K-major") + ".\n";
+          "A from\n  // " +
+          (shape.a_in_registers  ? "registers"
+           : shape.a_is_mn_major ? "shared memory, M-major"
+                                 : "shared memory, K-major") +
+          ", B " + (shape.b_is_mn_major ? "MN-major" : "K-major") + ".\n";
   text += "  static __device__ __forceinline__ void mma(" + d + ", " +
           (shape.a_in_registers ? "const unsigned (&a)" + steps + "[4]" : "const unsigned long long (&a)" + steps) +
           ",\n                                             const unsigned long long (&b)" + steps +

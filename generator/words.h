@@ -33,6 +33,22 @@ inline constexpr Word<Mask> kMaskWords[] = {{Mask::none, "none", "Mask::none"},
                                             {Mask::causal, "causal", "Mask::causal"}};
 inline constexpr Word<Output> kOutputWords[] = {{Output::normalized, "normalized", "Output::normalized"},
                                                 {Output::unnormalized, "unnormalized", "Output::unnormalized"}};
+inline constexpr Word<Layout> kLayoutWords[] = {{Layout::k_major, "k", "Layout::k_major"},
+                                                {Layout::mn_major, "mn", "Layout::mn_major"}};
+inline constexpr Word<Accumulation> kAccumulationWords[] = {
+    {Accumulation::fast, "fast", "Accumulation::fast"}, {Accumulation::promoted, "promoted", "Accumulation::promoted"}};
+inline constexpr Word<KernelSchedule> kKernelScheduleWords[] = {
+    {KernelSchedule::cooperative, "cooperative", "KernelSchedule::cooperative"},
+    {KernelSchedule::ping_pong, "ping_pong", "KernelSchedule::ping_pong"}};
+inline constexpr Word<Addend> kAddendWords[] = {{Addend::none, "none", "Addend::none"},
+                                                {Addend::matrix, "matrix", "Addend::matrix"}};
+inline constexpr Word<Bias> kBiasWords[] = {{Bias::none, "none", "Bias::none"},
+                                            {Bias::column, "column", "Bias::column"}};
+inline constexpr Word<Activation> kActivationWords[] = {{Activation::none, "none", "Activation::none"},
+                                                        {Activation::relu, "relu", "Activation::relu"},
+                                                        {Activation::gelu, "gelu", "Activation::gelu"},
+                                                        {Activation::gelu_tanh, "gelu_tanh", "Activation::gelu_tanh"},
+                                                        {Activation::silu, "silu", "Activation::silu"}};
 inline constexpr Word<MmaKind> kMmaKindWords[] = {{MmaKind::wgmma_f16, "wgmma.f16", "MmaKind::wgmma_f16"}};
 
 inline constexpr Word<BlockFormat> kBlockFormatWords[] = {
@@ -66,6 +82,12 @@ constexpr std::span<const Word<DType>> words_of(DType) { return kDTypeWords; }
 constexpr std::span<const Word<Swizzle>> words_of(Swizzle) { return kSwizzleWords; }
 constexpr std::span<const Word<Mask>> words_of(Mask) { return kMaskWords; }
 constexpr std::span<const Word<Output>> words_of(Output) { return kOutputWords; }
+constexpr std::span<const Word<Layout>> words_of(Layout) { return kLayoutWords; }
+constexpr std::span<const Word<Accumulation>> words_of(Accumulation) { return kAccumulationWords; }
+constexpr std::span<const Word<KernelSchedule>> words_of(KernelSchedule) { return kKernelScheduleWords; }
+constexpr std::span<const Word<Addend>> words_of(Addend) { return kAddendWords; }
+constexpr std::span<const Word<Bias>> words_of(Bias) { return kBiasWords; }
+constexpr std::span<const Word<Activation>> words_of(Activation) { return kActivationWords; }
 constexpr std::span<const Word<MmaKind>> words_of(MmaKind) { return kMmaKindWords; }
 
 /// The spelling of a value: "bf16", "128B", "wgmma.f16". "?" for a value that its enumeration does not have.

@@ -33,8 +33,11 @@ JitStats Jit::stats() const {
 }
 
 FmhaKernel Jit::kernel(const Fmha& problem) {
-  if (auto held = state_->held_fmha(problem)) return *held;
-  return state_->hold_fmha(problem, FmhaKernel(kernel(Problem(problem))));
+  return state_->named(&State::fmha_kernels, problem, [&] { return FmhaKernel(kernel(Problem(problem))); });
+}
+
+GemmKernel Jit::kernel(const Gemm& problem) {
+  return state_->named(&State::gemm_kernels, problem, [&] { return GemmKernel(kernel(Problem(problem))); });
 }
 
 std::shared_ptr<Kernel> Jit::kernel(const Problem& problem) {

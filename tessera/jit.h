@@ -90,6 +90,20 @@ struct FmhaArguments {
   std::int64_t workspace_bytes = 0;
 };
 
+/// Host-side arguments of a matrix product. a [l, m, k] or, with a_layout mn, [l, k, m]; b [l, n, k] or [l, k, n]; c
+/// and d [l, m, n]; bias [n]. Pitches and strides in elements, kUseDefault for dense tensors. alpha and beta NaN: 1. c,
+/// bias and the scales matter to kernels that have them only; a null scale is 1.
+struct GemmArguments {
+  DevicePointer a = 0, b = 0, c = 0, d = 0, bias = 0;
+  DevicePointer scale_a = 0, scale_b = 0;  ///< fp32, one element each
+  std::int64_t m = 0, n = 0, k = 0, l = 1;
+  double alpha = std::numeric_limits<double>::quiet_NaN(), beta = std::numeric_limits<double>::quiet_NaN();
+  std::int64_t lda = kUseDefault, ldb = kUseDefault, ldc = kUseDefault, ldd = kUseDefault;
+  std::int64_t a_stride_l = kUseDefault, b_stride_l = kUseDefault, c_stride_l = kUseDefault, d_stride_l = kUseDefault;
+  DevicePointer workspace = 0;
+  std::int64_t workspace_bytes = 0;
+};
+
 /// Compiled code for one Problem, loaded into each context where it is used. Shared; lives as long as its last handle.
 class Kernel {
  public:
@@ -123,6 +137,22 @@ class FmhaKernel {
   void launch(Device& device, Stream stream, const FmhaArguments& arguments) const;
   /// Bytes of workspace that these arguments need (0 for most kernels).
   std::int64_t workspace_bytes(Device& device, const FmhaArguments& arguments) const;
+  void prepare() const;
+  Kernel& kernel() const noexcept { return *kernel_; }
+
+ private:
+  struct Slots;
+  std::shared_ptr<Kernel> kernel_{};
+  std::shared_ptr<const Slots> slots_{};
+};
+
+/// As FmhaKernel, for a matrix product.
+class GemmKernel {
+ public:
+  explicit GemmKernel(std::shared_ptr<Kernel> kernel);
+  void launch(Stream stream, const GemmArguments& arguments) const;
+  void launch(Device& device, Stream stream, const GemmArguments& arguments) const;
+  std::int64_t workspace_bytes(Device& device, const GemmArguments& arguments) const;
   void prepare() const;
   Kernel& kernel() const noexcept { return *kernel_; }
 
@@ -196,6 +226,7 @@ class Jit {
   Jit& operator=(const Jit&) = delete;
 
   FmhaKernel kernel(const Fmha& problem);
+  GemmKernel kernel(const Gemm& problem);
   std::shared_ptr<Kernel> kernel(const Problem& problem);
 
   /// Plans all, counts the distinct kernels, compiles those that no tier has, in parallel. A failed kernel does not

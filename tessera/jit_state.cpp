@@ -112,19 +112,6 @@ std::shared_ptr<Kernel> Jit::State::hold(const Problem& problem, Plan plan, std:
   return kernel;
 }
 
-std::optional<FmhaKernel> Jit::State::held_fmha(const Fmha& problem) {
-  const std::shared_lock lock(kernels_mutex_);
-  const auto it = fmha_kernels_.find(problem);
-  if (it == fmha_kernels_.end()) return std::nullopt;
-  kernel_hits.fetch_add(1, std::memory_order_relaxed);
-  return it->second;
-}
-
-FmhaKernel Jit::State::hold_fmha(const Fmha& problem, const FmhaKernel& kernel) {
-  const std::unique_lock lock(kernels_mutex_);
-  return fmha_kernels_.emplace(problem, kernel).first->second;
-}
-
 Image Jit::State::compile(const CacheRequest& request, const SourceBundle& bundle) {
   Compiler* compiler = compiler_or_null();
   if (compiler == nullptr) {

@@ -16,8 +16,23 @@
 
 namespace tessera {
 
-struct FmhaHash {
-  std::size_t operator()(const Fmha& problem) const noexcept { return ProblemHash{}(Problem(problem)); }
+/// Kernels with named arguments, by their operator's Problem.
+template <class OperatorProblem, class NamedKernel>
+class NamedKernels {
+ public:
+  std::optional<NamedKernel> find(const OperatorProblem& problem) const {
+    const auto it = kernels_.find(problem);
+    return it == kernels_.end() ? std::nullopt : std::optional<NamedKernel>(it->second);
+  }
+  NamedKernel add(const OperatorProblem& problem, const NamedKernel& kernel) {
+    return kernels_.emplace(problem, kernel).first->second;
+  }
+
+ private:
+  struct Hash {
+    std::size_t operator()(const OperatorProblem& problem) const noexcept { return ProblemHash{}(Problem(problem)); }
+  };
+  std::unordered_map<OperatorProblem, NamedKernel, Hash> kernels_;
 };
 
 struct Jit::State {
@@ -31,8 +46,21 @@ struct Jit::State {
 
   std::shared_ptr<Kernel> held(const Problem& problem);
   std::shared_ptr<Kernel> hold(const Problem& problem, Plan plan, std::shared_ptr<const CacheEntry> entry);
-  std::optional<FmhaKernel> held_fmha(const Fmha& problem);
-  FmhaKernel hold_fmha(const Fmha& problem, const FmhaKernel& kernel);
+  /// The kernel with named arguments: the one that is held, or what make() gives.
+  template <class NamedKernel, class OperatorProblem, class Make>
+  NamedKernel named(NamedKernels<OperatorProblem, NamedKernel> State::*kernels, const OperatorProblem& problem,
+                    const Make& make) {
+    {
+      const std::shared_lock lock(kernels_mutex_);
+      if (auto held = (this->*kernels).find(problem)) {
+        kernel_hits.fetch_add(1, std::memory_order_relaxed);
+        return *held;
+      }
+    }
+    const NamedKernel made(make());
+    const std::unique_lock lock(kernels_mutex_);
+    return (this->*kernels).add(problem, made);
+  }
 
   /// By the compile policy, within the time limit.
   std::shared_ptr<const CacheEntry> find_or_compile(const Problem& problem, const CacheRequest& request,
@@ -45,6 +73,8 @@ struct Jit::State {
   std::vector<SourceFile> template_overrides;
   Cache cache;
   std::atomic<std::int64_t> kernel_hits{0};
+  NamedKernels<Fmha, FmhaKernel> fmha_kernels;  // under the lock of named()
+  NamedKernels<Gemm, GemmKernel> gemm_kernels;
 
  private:
   std::shared_ptr<const CacheEntry> find_or_compile_within_limit(const CacheRequest& request,
@@ -56,7 +86,6 @@ struct Jit::State {
 
   std::shared_mutex kernels_mutex_;
   std::unordered_map<Problem, std::shared_ptr<Kernel>, ProblemHash> kernels_;
-  std::unordered_map<Fmha, FmhaKernel, FmhaHash> fmha_kernels_;
   std::unordered_map<std::string, std::weak_ptr<Kernel>> kernels_by_key_;
 
   /// A compile that its waiters may give up on; it goes on, and later requests for the same kernel wait for it again.

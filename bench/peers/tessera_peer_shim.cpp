@@ -1,5 +1,6 @@
 // A few C functions over the library, so that a Python program can launch our kernels beside a peer's on the same
-// tensors and stream: tessera_bench_fmha_open, _launch, _close. Errors are returned as text, null when all is well.
+// tensors and stream: tessera_bench_fmha_open, _launch, _close, and the same for gemm. Errors are returned as text,
+// null when all is well.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -27,6 +28,19 @@ tessera::Jit& jit() {
   return instance;
 }
 
+/// "head_dim=128,mask=causal,dtype=bf16"
+tessera::Problem problem_of(const char* op, std::string text) {
+  tessera::Problem problem = tessera::default_problem(op);
+  while (!text.empty()) {
+    const std::size_t comma = text.find(',');
+    const std::string field = text.substr(0, comma);
+    const std::size_t equals = field.find('=');
+    tessera::set_field(problem, field.substr(0, equals), field.substr(equals + 1));
+    text = comma == std::string::npos ? "" : text.substr(comma + 1);
+  }
+  return problem;
+}
+
 }  // namespace
 
 extern "C" {
@@ -35,15 +49,7 @@ extern "C" {
 /// name.
 const char* tessera_bench_fmha_open(const char* selectors, void** kernel, const char** name) {
   return guarded([&] {
-    tessera::Problem problem = tessera::default_problem("fmha");
-    std::string text = selectors;
-    while (!text.empty()) {
-      const std::size_t comma = text.find(',');
-      const std::string field = text.substr(0, comma);
-      const std::size_t equals = field.find('=');
-      tessera::set_field(problem, field.substr(0, equals), field.substr(equals + 1));
-      text = comma == std::string::npos ? "" : text.substr(comma + 1);
-    }
+    const tessera::Problem problem = problem_of("fmha", selectors);
     auto opened = std::make_unique<tessera::FmhaKernel>(jit().kernel(std::get<tessera::Fmha>(problem)));
     opened->prepare();
     *name = opened->kernel().plan().kernel.c_str();
@@ -72,4 +78,33 @@ const char* tessera_bench_fmha_launch(void* kernel, void* stream, const std::uin
 }
 
 void tessera_bench_fmha_close(void* kernel) { delete static_cast<tessera::FmhaKernel*>(kernel); }
+
+const char* tessera_bench_gemm_open(const char* selectors, void** kernel, const char** name) {
+  return guarded([&] {
+    const tessera::Problem problem = problem_of("gemm", selectors);
+    auto opened = std::make_unique<tessera::GemmKernel>(jit().kernel(std::get<tessera::Gemm>(problem)));
+    opened->prepare();
+    *name = opened->kernel().plan().kernel.c_str();
+    *kernel = opened.release();
+  });
+}
+
+/// Dense matrices; pointers: a, b, c, d, scale_a, scale_b. sizes: m, n, k, l.
+const char* tessera_bench_gemm_launch(void* kernel, void* stream, const std::uint64_t* pointers,
+                                      const std::int64_t* sizes) {
+  return guarded([&] {
+    static_cast<tessera::GemmKernel*>(kernel)->launch(stream, {.a = pointers[0],
+                                                               .b = pointers[1],
+                                                               .c = pointers[2],
+                                                               .d = pointers[3],
+                                                               .scale_a = pointers[4],
+                                                               .scale_b = pointers[5],
+                                                               .m = sizes[0],
+                                                               .n = sizes[1],
+                                                               .k = sizes[2],
+                                                               .l = sizes[3]});
+  });
+}
+
+void tessera_bench_gemm_close(void* kernel) { delete static_cast<tessera::GemmKernel*>(kernel); }
 }

@@ -15,6 +15,12 @@ __device__ __forceinline__ void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
 
+// PTX ISA "barrier.cluster", PTX 8.0, sm_90. Orders no memory: a fence that waits for all that is in flight is left
+// out.
+__device__ __forceinline__ void cluster_arrive_relaxed() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+
 // PTX ISA "barrier.cluster", PTX 8.0, sm_90. Until all threads of the cluster have arrived. Acquire.
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
@@ -28,11 +34,12 @@ __device__ __forceinline__ void st_async_v4_f32(unsigned address, unsigned barri
       : "memory");
 }
 
-// PTX ISA "mbarrier.arrive", PTX 8.0, sm_90. At any CTA's barrier, at an address from mapa(). Release at CTA scope: it
-// says that a slot was read, and publishes no writes. At cluster scope it waits for all of the thread's stores to reach
-// the L2, and the waiting side drops its L1.
-__device__ __forceinline__ void mbarrier_arrive_cluster(unsigned barrier) {
-  asm volatile("mbarrier.arrive.release.cta.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+// PTX ISA "ld", PTX 7.8, sm_90. 16 bytes of any CTA's shared memory, at an address from mapa().
+__device__ __forceinline__ void ld_cluster_v4_f32(unsigned address, float (&value)[4]) {
+  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(value[0]), "=f"(value[1]), "=f"(value[2]), "=f"(value[3])
+               : "r"(address)
+               : "memory");
 }
 
 }  // namespace tessera::ptx

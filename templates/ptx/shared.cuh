@@ -1,4 +1,4 @@
-// Stores to shared memory and loads from it by address.
+// Loads from and stores to shared memory by address.
 #pragma once
 
 namespace tessera::ptx {
@@ -22,6 +22,37 @@ __device__ __forceinline__ void ld_shared_v4_f32(unsigned address, float (&value
                : "=f"(value[0]), "=f"(value[1]), "=f"(value[2]), "=f"(value[3])
                : "r"(address)
                : "memory");
+}
+
+// PTX ISA "st", PTX 2.0, any target.
+__device__ __forceinline__ void st_shared_v4_f32(unsigned address, float x, float y, float z, float w) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(x), "f"(y), "f"(z), "f"(w) : "memory");
+}
+
+// PTX ISA "st", PTX 1.0, any target.
+__device__ __forceinline__ void st_shared_u16(unsigned address, unsigned short value) {
+  asm volatile("st.shared.u16 [%0], %1;" ::"r"(address), "h"(value) : "memory");
+}
+
+// PTX ISA "ld", PTX 1.0, any target.
+__device__ __forceinline__ float ld_shared_f32(unsigned address) {
+  float value;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
+  return value;
+}
+
+// PTX ISA "ld", PTX 1.0, any target.
+__device__ __forceinline__ unsigned short ld_shared_u16(unsigned address) {
+  unsigned short value;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(address) : "memory");
+  return value;
+}
+
+// PTX ISA "ld", PTX 1.0, any target.
+__device__ __forceinline__ unsigned char ld_shared_u8(unsigned address) {
+  unsigned short value;
+  asm volatile("ld.shared.u8 %0, [%1];" : "=h"(value) : "r"(address) : "memory");
+  return static_cast<unsigned char>(value);
 }
 
 }  // namespace tessera::ptx

@@ -70,6 +70,31 @@ __device__ __forceinline__ void tma_load_5d(unsigned destination, const TensorMa
       : "memory");
 }
 
+// What createpolicy makes for a fraction of 1: lines that were read leave the L2 before all others. (The encoding is
+// that of createpolicy.fractional.L2::evict_first on sm_90; a policy is a hint, so a wrong one would cost time alone.)
+inline constexpr unsigned long long kEvictFirst = 0x12F0000000000000ull;
+
+// PTX ISA "cp.async.bulk.tensor", PTX 8.6, sm_90. As tma_load_3d, with a policy for the L2.
+__device__ __forceinline__ void tma_load_3d_with_policy(unsigned destination, const TensorMap& map, unsigned barrier,
+                                                        unsigned long long policy, int c0, int c1, int c2) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cta.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%4, %5, %6}], [%2], %3;" ::"r"(destination),
+      "l"(&map), "r"(barrier), "l"(policy), "r"(c0), "r"(c1), "r"(c2)
+      : "memory");
+}
+
+// PTX ISA "cp.async.bulk.tensor", PTX 8.0, sm_90. Every CTA of the cluster whose rank is a bit of `ctas` gets the box
+// at the same offset of its shared memory, and the bytes on its own barrier at the same offset.
+__device__ __forceinline__ void tma_load_3d_multicast(unsigned destination, const TensorMap& map, unsigned barrier,
+                                                      unsigned short ctas, int c0, int c1, int c2) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1, {%4, %5, %6}], [%2], %3;" ::"r"(destination),
+      "l"(&map), "r"(barrier), "h"(ctas), "r"(c0), "r"(c1), "r"(c2)
+      : "memory");
+}
+
 // PTX ISA "cp.async.bulk.tensor", PTX 8.0, sm_90. Joins the thread's open bulk group.
 __device__ __forceinline__ void tma_store_1d(const TensorMap& map, unsigned source, int c0) {
   asm volatile("cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%0, {%2}], [%1];" ::"l"(&map), "r"(source),

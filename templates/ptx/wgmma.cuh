@@ -1,4 +1,5 @@
-// wgmma: a warpgroup multiplies 64 x 16 by 16 x N into registers, asynchronously.
+// wgmma: a warpgroup multiplies 64 x K by K x N into registers, asynchronously; K is 16 for 16-bit elements, 32 for
+// 8-bit ones.
 //
 // Order of things: fence (registers that the instructions read or write were touched), the instructions, commit, wait.
 // Until the wait, neither the accumulators nor the registers of A may be touched. The compiler does not know that: it
@@ -27,7 +28,8 @@ __device__ __forceinline__ void wgmma_wait_group() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-template <int kN, DType kDType, bool kAInRegisters, bool kBIsMnMajor, int kSteps>
+template <int kN, DType kDType, bool kAInRegisters, bool kBIsMnMajor, int kSteps, bool kAIsMnMajor = false,
+          DType kBDType = kDType>
 struct Wgmma;
 
 }  // namespace tessera::ptx

@@ -37,6 +37,7 @@
 #pragma once
 
 #include "spec/types.h"
+#include "spec/wgmma_shape.h"
 
 namespace tessera::fmha {
 
@@ -301,17 +302,8 @@ TESSERA_HD constexpr TmaBox o_box(const Config& c) {
   return {{o_span_elements(c), kRowsPerWarpgroup, v_columns(c) / o_passes(c) / o_span_elements(c), 1, 1}};
 }
 
-// What one statement of wgmma instructions does: `steps` times m64nNk16, fp32 accumulators. The generator writes one
-// small header with these.
-struct WgmmaShape {
-  int n = 0;
-  DType dtype = DType::bf16;
-  bool a_in_registers = false;
-  bool b_is_mn_major = false;
-  int steps = 1;
-
-  TESSERA_HD friend constexpr bool operator==(const WgmmaShape&, const WgmmaShape&) = default;
-};
+// The generator writes one small header with the shapes in use.
+using tessera::WgmmaShape;
 
 // How many of a product's steps go into one statement: all of them, or a part of equal size. The descriptors of more
 // than 8 do not find room in the uniform registers.
@@ -323,10 +315,10 @@ TESSERA_HD constexpr int steps_of_statement(int steps) {
 
 // S = Q K^T and O += P V.
 TESSERA_HD constexpr WgmmaShape score_wgmma(const Config& c) {
-  return {c.tile_n, c.dtype, false, false, steps_of_statement(qk_columns(c) / 16)};
+  return {c.tile_n, c.dtype, false, false, steps_of_statement(qk_columns(c) / 16), false, c.dtype};
 }
 TESSERA_HD constexpr WgmmaShape output_wgmma(const Config& c) {
-  return {v_columns(c), c.dtype, true, true, steps_of_statement(c.tile_n / 16)};
+  return {v_columns(c), c.dtype, true, true, steps_of_statement(c.tile_n / 16), false, c.dtype};
 }
 
 TESSERA_HD constexpr bool needs_cta_pair(int head_dim) { return head_dim > 256; }

@@ -81,6 +81,20 @@ enum class Mask { none, causal };
 // the row sums, for a caller that merges several key ranges.
 enum class Output { normalized, unnormalized };
 
+// Which dimension of an operand is contiguous in memory: K, or the one that the result keeps (M of A, N of B).
+enum class Layout { k_major, mn_major };
+
+// 8-bit products on Hopper sum with 13 fraction bits (fast); promoted sums of 128 products each are added up in fp32.
+enum class Accumulation { fast, promoted };
+
+// Whether consumer warpgroups share a tile, or each takes whole tiles in turn.
+enum class KernelSchedule { cooperative, ping_pong };
+
+// What a product's epilogue adds and applies: beta * c, a bias for each column, an activation.
+enum class Addend { none, matrix };
+enum class Bias { none, column };
+enum class Activation { none, relu, gelu, gelu_tanh, silu };
+
 // The matrix instruction: wgmma with 16-bit operands and fp32 accumulators. On the command line: wgmma.f16.
 enum class MmaKind { wgmma_f16 };
 

@@ -51,6 +51,10 @@ TEST_CASE("bundles are what they were: golden") {
       generated_text(emit(make_plan(problem_of("copy2d", {{"rank", "5"}, {"dtype", "u8"}, {"swizzle", "none"}})))));
   check_golden("bundle_fmha_d128_causal.txt",
                generated_text(emit(make_plan(problem_of("fmha", {{"mask", "causal"}})))));
+  check_golden(
+      "bundle_gemm_e4m3.txt",
+      generated_text(emit(make_plan(problem_of(
+          "gemm", {{"dtype", "e4m3"}, {"c", "matrix"}, {"bias", "column"}, {"tile_m", "64"}, {"tile_n", "16"}})))));
   check_golden("bundle_fmha_d64_unnormalized_f16.txt",
                generated_text(emit(
                    make_plan(problem_of("fmha", {{"head_dim", "64"}, {"output", "unnormalized"}, {"dtype", "f16"}})))));

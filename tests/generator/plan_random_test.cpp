@@ -18,8 +18,14 @@ std::string random_text(const Selector& selector, std::mt19937_64& random) {
   // Every operator refuses sm_80, some take sm_100a.
   if (selector.key == "arch") return random() % 5 == 0 ? "sm_80" : random() % 16 == 0 ? "sm_100a" : "sm_90a";
   if (selector.kind == SelectorKind::pin && random() % 2 == 0) return "auto";
+  // Half of the types that are drawn are ones that products take.
+  constexpr const char* kTypes[] = {"bf16", "f16", "e4m3", "e5m2"};
+  if (selector.key == "b_dtype" && random() % 4 != 0) return "auto";
+  if (selector.key.ends_with("dtype") && random() % 2 == 0) return pick(kTypes);
+  if (selector.key == "tile_m" && random() % 2 == 0) return random() % 2 == 0 ? "64" : "128";
   if (!selector.words.empty()) return pick(selector.words);
   if (random() % 8 == 0) return std::to_string(random() % 2 == 0 ? selector.min : selector.max);
+  if (selector.key.starts_with("cluster_") || selector.key == "split_k") return std::to_string(1 << random() % 3 / 2);
   constexpr const char* kNumbers[] = {"1",  "2",  "3",  "4",   "5",   "8",   "16",  "48",
                                       "64", "80", "96", "128", "192", "256", "512", "4096"};
   constexpr const char* kHeadDims[] = {"64", "96", "128", "192", "256", "512"};

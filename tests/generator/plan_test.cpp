@@ -9,6 +9,7 @@
 #include "generator/candidates.h"
 #include "generator/copy2d_operator.h"
 #include "generator/fmha_operator.h"
+#include "generator/gemm_operator.h"
 #include "tests/generator/golden.h"
 #include "tests/generator/problems.h"
 
@@ -66,6 +67,14 @@ TEST_CASE("plans are what they were: golden") {
                json_text(to_json(make_plan(problem_of("copy2d", {{"rank", "5"}, {"dtype", "u8"}})), false)));
   check_golden("plan_fmha_d128_causal.json",
                json_text(to_json(make_plan(problem_of("fmha", {{"mask", "causal"}})), true)));
+  check_golden("plan_gemm_bf16.json", json_text(to_json(make_plan(problem_of("gemm")), true)));
+  check_golden("plan_gemm_e4m3_split.json", json_text(to_json(make_plan(problem_of("gemm", {{"dtype", "e4m3"},
+                                                                                            {"c", "matrix"},
+                                                                                            {"bias", "column"},
+                                                                                            {"tile_m", "64"},
+                                                                                            {"tile_n", "128"},
+                                                                                            {"split_k", "4"}})),
+                                                              false)));
   check_golden(
       "plan_fmha_d256_unnormalized.json",
       json_text(to_json(make_plan(problem_of("fmha", {{"head_dim", "256"}, {"output", "unnormalized"}})), false)));
@@ -142,6 +151,83 @@ TEST_CASE("every legal candidate fits, has a name of its own, and wins when it i
     CHECK(planned_kernel(pinned) == name);
   });
   CHECK(attention.size() > 400);
+
+  std::map<std::string, gemm::Config> products;
+  for_each_candidate<GemmOperator>([&](const Gemm& facts, const Candidate<GemmOperator>& candidate) {
+    if (!candidate.verdict.ok()) return;
+    const gemm::Config& config = candidate.config;
+    CHECK(gemm::smem_layout(config).total_bytes <= gemm::kMaxSmemBytes);
+    const std::string name = GemmOperator::kernel_name(facts.arch, config);
+    CHECK(products.try_emplace(name, config).first->second == config);
+    Gemm pinned = facts;
+    pinned.tile_m = config.tile_m;
+    pinned.tile_n = config.tile_n;
+    pinned.stages = config.stages;
+    pinned.cluster_m = config.cluster_m;
+    pinned.cluster_n = config.cluster_n;
+    pinned.split_k = config.split_k;
+    pinned.kernel_schedule = config.kernel_schedule;
+    pinned.raster = config.raster;
+    CHECK(planned_kernel(pinned) == name);
+  });
+  CHECK(products.size() > 2000);
+}
+
+TEST_CASE("products: sizes steer the tile, and an illegal choice names its rule") {
+  const auto config = [](const Fields& fields) {
+    return std::get<gemm::Config>(make_plan(problem_of("gemm", fields)).config);
+  };
+  // Few tiles: narrow ones, or a split k. Many: a large tile, which reads the least.
+  const gemm::Config few = config({{"m", "64"}, {"n", "4096"}, {"k", "7168"}});
+  CHECK(few.tile_m == 64);
+  const gemm::Config many = config({{"m", "8192"}, {"n", "8192"}, {"k", "8192"}});
+  CHECK(many.tile_m * many.tile_n >= 128 * 224);
+  CHECK(config({}) == config({{"m", "4096"}, {"n", "4096"}, {"k", "4096"}, {"l", "1"}}));
+  CHECK(config({{"dtype", "e4m3"}}).accumulation == Accumulation::promoted);
+  CHECK(config({{"dtype", "f16"}}).accumulation == Accumulation::fast);
+
+  CHECK(unsupported("gemm", {{"dtype", "f32"}}) ==
+        "gemm f32: a is f32, b is f32: both must be bf16, both f16, or each e4m3 or e5m2 (types of one matrix "
+        "instruction)");
+  CHECK(
+      unsupported("gemm", {{"b_dtype", "e4m3"}}) ==
+      "gemm bf16 x e4m3: a is bf16, b is e4m3: both must be bf16, both f16, or each e4m3 or e5m2 (types of one matrix "
+      "instruction)");
+  CHECK(unsupported("gemm", {{"d_dtype", "u8"}}) == "gemm bf16: d is u8: must be f32, bf16, f16, e4m3 or e5m2");
+  CHECK(
+      unsupported("gemm", {{"dtype", "e5m2"}, {"b_layout", "mn"}}) ==
+      "gemm e5m2: an operand of 1-byte elements whose k is not contiguous, 2 bytes needed (wgmma): make k contiguous, "
+      "or take a 16-bit type");
+  CHECK(unsupported("gemm", {{"accumulation", "promoted"}}) ==
+        "gemm bf16: promoted sums of elements of 2 bytes, 1 allowed: 16-bit types sum in fp32");
+  const Fields pins{{"tile_m", "128"},  {"tile_n", "256"}, {"cluster_m", "2"},
+                    {"cluster_n", "1"}, {"split_k", "1"},  {"kernel_schedule", "cooperative"}};
+  const auto with = [&](const char* key, const char* value) {
+    Fields changed = pins;
+    for (auto& [name, text] : changed)
+      if (name == key) text = value;
+    changed.emplace_back("stages", "4");
+    return unsupported("gemm", changed);
+  };
+  const std::string subject = "gemm bf16, tile ";
+  CHECK(with("tile_m", "96") ==
+        subject + "96x256, 4 stages, cluster 2x1: tile_m 96, a multiple of 64 needed (wgmma M)");
+  CHECK(with("tile_n", "264") == subject +
+                                     "128x264, 4 stages, cluster 2x1: tile_n 264, a multiple of 16 needed (16 "
+                                     "bytes of d)");
+  CHECK(with("tile_n", "272") == subject + "128x272, 4 stages, cluster 2x1: tile_n 272, at most 256 allowed (wgmma N)");
+  CHECK(with("tile_m", "256") == subject +
+                                     "256x256, 4 stages, cluster 2x1: 256 accumulator registers a thread, 196 "
+                                     "allowed: take a smaller tile");
+  CHECK(with("cluster_m", "16") ==
+        subject + "128x256, 4 stages, cluster 16x1: a cluster of 16 CTAs, a power of two up to 8 allowed");
+  CHECK(with("split_k", "3") == subject +
+                                    "128x256, 4 stages, cluster 2x1, k in 3 parts: split_k 3, a power of two up "
+                                    "to 8 allowed (CTAs of a cluster)");
+  CHECK(with("kernel_schedule", "ping_pong") ==
+        subject +
+            "128x256 ping-pong, 4 stages, cluster 2x1: 256 accumulator registers a thread, 196 allowed: take a "
+            "smaller tile");
 }
 
 TEST_CASE("attention: three tiles and two stage counts of every head_dim, under every swizzle") {

@@ -50,6 +50,27 @@ inline std::vector<Problem> every_fact() {
         }
       }
   for (const ScaleForm to : {ScaleForm::plain, ScaleForm::tile}) problems.push_back(ConvertScales{.to = to});
+  const auto add_product = [&](const Gemm& facts) {
+    problems.push_back(facts);
+    // Few rows get other tiles.
+    Gemm narrow = facts;
+    narrow.m = 64;
+    narrow.n = 4096;
+    narrow.k = 7168;
+    problems.push_back(narrow);
+  };
+  for (const DType dtype : {DType::bf16, DType::f16})
+    for (const Layout a_layout : {Layout::k_major, Layout::mn_major})
+      for (const Layout b_layout : {Layout::k_major, Layout::mn_major})
+        for (const DType d_dtype : {DType::f32, DType::bf16, DType::f16, DType::e4m3})
+          add_product({.dtype = dtype, .d_dtype = d_dtype, .a_layout = a_layout, .b_layout = b_layout});
+  for (const DType dtype : {DType::e4m3, DType::e5m2})
+    for (const DType b_dtype : {DType::e4m3, DType::e5m2})
+      for (const Accumulation accumulation : {Accumulation::fast, Accumulation::promoted})
+        for (const DType d_dtype : {DType::f32, DType::bf16, DType::e5m2})
+          add_product({.dtype = dtype, .b_dtype = b_dtype, .d_dtype = d_dtype, .accumulation = accumulation});
+  for (const Activation activation : {Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu})
+    add_product({.c = Addend::matrix, .bias = Bias::column, .activation = activation});
   return problems;
 }
 

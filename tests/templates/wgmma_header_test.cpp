@@ -7,6 +7,9 @@
 #include <sstream>
 #include <string>
 
+#include "spec/fmha.h"
+#include "spec/gemm.h"
+
 namespace tessera {
 namespace {
 
@@ -52,6 +55,19 @@ TEST_CASE("all steps of a product are one statement, and only the first has a pr
   const std::string of_registers = wgmma_header(registers);
   CHECK(count(of_registers, "}, {%8, %9, %10, %11}, %16, p, 1, 1, 1;") == 1);
   CHECK(count(of_registers, "}, {%12, %13, %14, %15}, %17, q, 1, 1, 1;") == 1);
+}
+
+TEST_CASE("products of gemm: the default's header, 8-bit operands, other layouts") {
+  const WgmmaShape defaults[] = {gemm::wgmma_shape(gemm::Config{})};
+  CHECK(wgmma_header(defaults) == read(TESSERA_SOURCE_DIR "/templates/gemm/default/wgmma_shapes.cuh"));
+  const WgmmaShape mixed[] = {{16, DType::e4m3, false, false, 1, false, DType::e5m2}};
+  const std::string text = wgmma_header(mixed);
+  CHECK(count(text, "m64n16k32.f32.e4m3.e5m2") == 1);
+  CHECK(count(text, "}, %8, %9, p, 1, 1;") == 1);
+  CHECK(count(text, "struct Wgmma<16, DType::e4m3, false, false, 1, false, DType::e5m2> {") == 1);
+  const WgmmaShape transposed[] = {{16, DType::f16, false, true, 1, true}};
+  CHECK(count(wgmma_header(transposed), "}, %8, %9, p, 1, 1, 1, 1;") == 1);
+  CHECK(count(wgmma_header(transposed), "struct Wgmma<16, DType::f16, false, true, 1, true> {") == 1);
 }
 
 TEST_CASE("a shape that comes twice is written once") {

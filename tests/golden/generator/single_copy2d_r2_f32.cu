@@ -84,6 +84,20 @@ enum class Mask { none, causal };
 // the row sums, for a caller that merges several key ranges.
 enum class Output { normalized, unnormalized };
 
+// Which dimension of an operand is contiguous in memory: K, or the one that the result keeps (M of A, N of B).
+enum class Layout { k_major, mn_major };
+
+// 8-bit products on Hopper sum with 13 fraction bits (fast); promoted sums of 128 products each are added up in fp32.
+enum class Accumulation { fast, promoted };
+
+// Whether consumer warpgroups share a tile, or each takes whole tiles in turn.
+enum class Schedule { cooperative, ping_pong };
+
+// What a product's epilogue adds and applies: beta * c, a bias for each column, an activation.
+enum class Addend { none, matrix };
+enum class Bias { none, column };
+enum class Activation { none, relu, gelu, gelu_tanh, silu };
+
 // The matrix instruction: wgmma with 16-bit operands and fp32 accumulators. On the command line: wgmma.f16.
 enum class MmaKind { wgmma_f16 };
 
@@ -290,6 +304,31 @@ __device__ __forceinline__ void tma_load_5d(unsigned destination, const TensorMa
       : "memory");
 }
 
+// What createpolicy makes for a fraction of 1: lines that were read leave the L2 before all others. (The encoding is
+// that of createpolicy.fractional.L2::evict_first on sm_90; a policy is a hint, so a wrong one would cost time alone.)
+inline constexpr unsigned long long kEvictFirst = 0x12F0000000000000ull;
+
+// PTX ISA "cp.async.bulk.tensor", PTX 8.6, sm_90. As tma_load_3d, with a policy for the L2.
+__device__ __forceinline__ void tma_load_3d_with_policy(unsigned destination, const TensorMap& map, unsigned barrier,
+                                                        unsigned long long policy, int c0, int c1, int c2) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cta.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%4, %5, %6}], [%2], %3;" ::"r"(destination),
+      "l"(&map), "r"(barrier), "l"(policy), "r"(c0), "r"(c1), "r"(c2)
+      : "memory");
+}
+
+// PTX ISA "cp.async.bulk.tensor", PTX 8.0, sm_90. Every CTA of the cluster whose rank is a bit of `ctas` gets the box
+// at the same offset of its shared memory, and the bytes on its own barrier at the same offset.
+__device__ __forceinline__ void tma_load_3d_multicast(unsigned destination, const TensorMap& map, unsigned barrier,
+                                                      unsigned short ctas, int c0, int c1, int c2) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1, {%4, %5, %6}], [%2], %3;" ::"r"(destination),
+      "l"(&map), "r"(barrier), "h"(ctas), "r"(c0), "r"(c1), "r"(c2)
+      : "memory");
+}
+
 // PTX ISA "cp.async.bulk.tensor", PTX 8.0, sm_90. Joins the thread's open bulk group.
 __device__ __forceinline__ void tma_store_1d(const TensorMap& map, unsigned source, int c0) {
   asm volatile("cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%0, {%2}], [%1];" ::"l"(&map), "r"(source),
@@ -457,6 +496,13 @@ __device__ __forceinline__ bool mbarrier_try_wait_parity(unsigned barrier, unsig
       : "r"(barrier), "r"(parity)
       : "memory");
   return done != 0;
+}
+
+// PTX ISA "mbarrier.arrive", PTX 8.0, sm_90. On a barrier of any CTA of the cluster (an address from mapa()). Release
+// at CTA scope: enough to hand back memory that only wgmma has read and only TMA will write. Release at cluster scope
+// is a fence that waits for everything in flight; in a ring it took an H200 1,200 cycles a step.
+__device__ __forceinline__ void mbarrier_arrive_cluster(unsigned barrier) {
+  asm volatile("mbarrier.arrive.release.cta.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
 // The retry loop around mbarrier_try_wait_parity.

@@ -1,0 +1,122 @@
+// How `run` feeds and judges matrix products.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "cli/run_operator.h"
+#include "reference/gemm.h"
+
+namespace tessera::cli {
+
+namespace {
+
+const gemm::Config& config_of(const Plan& plan) { return std::get<gemm::Config>(plan.config); }
+
+/// An operand as [l, rows, k], whichever dimension is contiguous.
+reference::TensorView operand_view(const reference::Tensor& tensor, Layout layout) {
+  reference::TensorView view = tensor.view();
+  if (layout == Layout::mn_major) {
+    std::swap(view.shape.at(1), view.shape.at(2));
+    std::swap(view.strides.at(1), view.strides.at(2));
+  }
+  return view;
+}
+
+double value_or(const std::map<std::string, reference::Tensor>& inputs, const char* name, double otherwise) {
+  const auto found = inputs.find(name);
+  return found == inputs.end() ? otherwise : found->second.at(0);
+}
+
+class RunGemm final : public RunOperator {
+ public:
+  std::vector<GivenSize> sizes(const Problem& problem, const RunFlags& flags) const override {
+    std::vector<GivenSize> given = expected_sizes(problem);
+    const auto complete = [&](const char* name, std::int64_t value) {
+      const bool is_given = std::any_of(given.begin(), given.end(), [&](const GivenSize& g) { return g.name == name; });
+      if (!is_given) given.push_back({name, value});
+    };
+    // Arrays bring their sizes along; else a problem that a CPU can check in seconds.
+    const Gemm& facts = std::get<Gemm>(problem);
+    const auto dimension = [&](const char* array, std::size_t d, Layout layout) -> std::int64_t {
+      const auto found = flags.arrays.find(array);
+      if (found == flags.arrays.end() || found->second.shape.size() != 3) return -1;
+      return found->second.shape[d > 0 && layout == Layout::mn_major ? 3 - d : d];
+    };
+    for (const auto& [name, array, d, layout] :
+         {std::tuple("l", "a", 0U, facts.a_layout), std::tuple("m", "a", 1U, facts.a_layout),
+          std::tuple("k", "a", 2U, facts.a_layout), std::tuple("n", "b", 1U, facts.b_layout)})
+      if (const std::int64_t value = dimension(array, d, layout); value >= 0) complete(name, value);
+    complete("m", 1024);
+    complete("n", 1024);
+    complete("k", 1024);
+    return given;
+  }
+
+  std::vector<double> scalars(const Plan& plan, const RunFlags&) const override {
+    std::vector<double> values;
+    for (const ScalarSpec& scalar : plan.launch.scalars) values.push_back(scalar.name == "beta" ? kBeta : kAlpha);
+    return values;
+  }
+
+  std::map<std::string, reference::Tensor> inputs(const Plan& plan, const LaunchSizes& launch,
+                                                  const std::vector<std::int64_t>& sizes,
+                                                  const RunFlags& flags) const override {
+    std::map<std::string, reference::Tensor> all;
+    std::uint64_t stream = 0;
+    for (const BufferSpec& buffer : plan.launch.buffers) {
+      ++stream;
+      if (buffer.role == BufferRole::output) continue;
+      std::vector<std::int64_t> shape;
+      for (const Expression& extent : buffer.shape) shape.push_back(launch.evaluate(extent, sizes));
+      reference::Tensor tensor(*reference::dtype_from_name(buffer.dtype), shape);
+      if (buffer.name == "scale_a" || buffer.name == "scale_b") {
+        tensor.set(0, buffer.name == "scale_a" ? 0.5 : 2);
+      } else {
+        reference::fill(tensor, fill_of(buffer.name, flags), static_cast<std::uint64_t>(flags.seed), stream);
+      }
+      all.emplace(buffer.name, std::move(tensor));
+    }
+    for (const auto& [name, tensor] : flags.arrays) all[name] = tensor;
+    return all;
+  }
+
+  reference::Comparison compare(const Plan& plan, const std::map<std::string, reference::Tensor>& inputs,
+                                const std::map<std::string, reference::Tensor>& outputs, const RunFlags& flags,
+                                int jobs) const override {
+    const gemm::Config& config = config_of(plan);
+    reference::GemmCheck check;
+    check.alpha = kAlpha * value_or(inputs, "scale_a", 1) * value_or(inputs, "scale_b", 1);
+    check.beta = kBeta;
+    check.accumulation = config.accumulation;
+    check.activation = config.activation;
+    check.split_k = config.split_k;
+    check.is_exact = flags.inputs == "integer" && flags.arrays.empty();
+    check.judges_rel_error = flags.arrays.empty();
+    check.tile_m = config.tile_m;
+    check.tile_n = config.tile_n;
+    check.jobs = jobs;
+    reference::GemmInputs views{
+        operand_view(inputs.at("a"), config.a_layout), operand_view(inputs.at("b"), config.b_layout), {}, {}};
+    if (const auto found = inputs.find("c"); found != inputs.end()) views.c = found->second.view();
+    if (const auto found = inputs.find("bias"); found != inputs.end()) views.bias = found->second.view();
+    return reference::check_gemm(views, outputs.at("d").view(), check);
+  }
+
+ private:
+  static constexpr double kAlpha = 1, kBeta = 1;
+
+  /// Whole numbers: few products of a sum are not 0, so that 8-bit sums with 13 fraction bits hold them too.
+  static reference::Fill fill_of(const std::string& buffer, const RunFlags& flags) {
+    using reference::Fill;
+    if (flags.inputs == "uniform") return Fill::uniform;
+    if (flags.inputs != "integer") return Fill::normal;
+    return buffer == "a" ? Fill::sparse_integer : Fill::sign;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<RunOperator> make_run_gemm() { return std::make_unique<RunGemm>(); }
+
+}  // namespace tessera::cli

@@ -1,0 +1,28 @@
+// How long a product takes with a Config: a model of an SM's rates that knows the arch and the sizes, no device.
+//
+// A tile costs its steps along K, each as long as the slower of the tensor cores and the L2, and a fixed part for what
+// nothing overlaps: its stores. Tiles are dealt out in rounds over the SMs; a launch takes at least what memory needs
+// for its bytes. The constants were fitted to 2,700 times of 88 Configs on an H200; they are rates of the architecture,
+// so the model orders candidates for its other devices too. It counts the 132 SMs that most devices of the architecture
+// have: what runs is right on any number.
+#pragma once
+
+#include "generator/problem.h"
+#include "spec/gemm.h"
+
+namespace tessera {
+
+struct GemmCost {
+  double cycles = 0;        ///< of an SM, all in all
+  double tensor_share = 0;  ///< of the time that the tensor cores are busy with work that was asked for
+  long long rounds = 0;     ///< of tiles
+  bool is_memory_bound = false;
+};
+
+/// Unknown sizes count as 4,096, an unknown l as 1.
+GemmCost gemm_cost(const gemm::Config& config, const Gemm& problem);
+
+/// Cycles as microseconds at the clock that the model's rates are for.
+double gemm_cost_us(const GemmCost& cost);
+
+}  // namespace tessera

@@ -1,0 +1,50 @@
+// Matrix products for the planner: which Configs are considered, how one is scored and named, and its launch as data.
+// What a Config means and which are legal: spec/gemm.h.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "generator/plan.h"
+#include "spec/gemm.h"
+
+namespace tessera {
+
+struct GemmOperator {
+  using Problem = Gemm;
+  using Config = gemm::Config;
+  using Verdict = tessera::Verdict<gemm::Rule>;
+  static constexpr std::string_view kName = "gemm";
+
+  /// Throws Error{unsupported} for types or layouts that no kernel is made for.
+  static void require_facts(const Gemm& problem);
+  /// In order of preference among equal scores; not empty, may repeat. Pins are obeyed, legal or not.
+  static std::vector<Config> candidates(const Gemm& problem);
+  /// The inverse of the modelled time; see gemm_cost.h.
+  static double score(const Config& config, const Gemm& problem);
+  /// What the score stands on: "modelled at 187 us: 97 % of the tensor cores' rate over 4 rounds", ...
+  static std::string merit(const Config& config, const Gemm& problem);
+
+  /// "gemm bf16, tile 128x256, 4 stages, cluster 2x1": a Config in front of an explanation.
+  static std::string subject(const Config& config);
+  /// "tile 128x256, 4 stages, cluster 2x1": a Config among the candidates of one Problem.
+  static std::string label(const Config& config);
+  /// "229,504 bytes of shared memory, 227,328 allowed: drop a stage". Precondition: !verdict.ok().
+  static std::string explain(const Config& config, const Verdict& verdict);
+
+  static std::string kernel_name(Arch arch, const Config& config);
+  /// Fills in all that follows from plan.config: operands, smem, roles, launch.
+  static void describe(const Config& config, Plan& plan);
+
+  /// The entry's launch bounds and the body's call, as generated code spells them.
+  static std::string launch_bounds();
+  static std::string call(const Config& config);
+  /// Headers that exist for this Config only: the wgmma instructions in use.
+  static std::vector<SourceFile> generated_headers(const Config& config);
+};
+
+/// The launch of a product as data.
+LaunchPlan gemm_launch(const gemm::Config& config, const std::string& arch, const std::string& kernel);
+
+}  // namespace tessera

@@ -1,0 +1,57 @@
+// Matrix product in float64, and the verdict over a kernel's output.
+//
+//   d = activation(alpha * scale_a * scale_b * a b^T + beta * c + bias)
+//
+// a [l, m, k], b [l, n, k], c and d [l, m, n], any strides (an MN-major operand is a view with its last two dimensions
+// exchanged); bias [n]. 8-bit results saturate at the largest number.
+//
+// How wrong a right kernel may be, element by element, with u = 2^-24. Tensor cores add groups of 16 products (32 of 8
+// bits) and the accumulator: each term is cut to F fraction bits relative to the largest, the sum to F' bits, toward
+// zero (16-bit: F = 25, F' = 23; 8-bit: F = F' = 13; measured). With t the largest term of a group, the accumulator
+// included, and s its sum, a group errs by at most (terms + 1) 2^-F t + 2^-F' max(t, s). t and s are those of the
+// float64 sums in the kernel's order along k, raised by the error up to there. Promoted sums start anew every 128 of k
+// and are added in fp32: u per addition; so are the parts of a split k, in the order of their parts. Behind the sum:
+// two roundings of alpha, one each for the product, beta c (two) and bias; an activation multiplies what came before by
+// at most 1.13 and adds its own error (gelu: 8 u |x|; gelu_tanh: |x| (4.1e-6 + 8 u); silu: 16 u |x|); then the output's
+// rounding, half a subnormal step for tiny values. 1 % on top for products of these.
+//
+// With independent roundings the squares add: the cuts of single terms have random signs, those of the sums are all
+// toward zero and add up. expected_square takes them so.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "reference/comparison.h"
+#include "reference/random.h"
+#include "reference/tensor.h"
+#include "spec/types.h"
+
+namespace tessera::reference {
+
+struct GemmInputs {
+  TensorView a, b;
+  std::optional<TensorView> c, bias;
+};
+
+struct GemmCheck {
+  double alpha = 1, beta = 0;  ///< alpha with scale_a and scale_b in it
+  Accumulation accumulation = Accumulation::fast;
+  Activation activation = Activation::none;
+  int split_k = 1;
+  bool is_exact = false;  ///< all sums are whole numbers that the accumulators hold: only the output rounds
+  bool judges_rel_error = true;
+  int tile_m = 128, tile_n = 128;                          ///< of the kernel: edges to sample
+  std::int64_t max_multiply_adds = std::int64_t{1} << 30;  ///< more than that is sampled, in whole rows
+  std::uint64_t seed = 1;
+  int jobs = 0;
+};
+
+/// Throws Error{usage} when shapes do not fit each other.
+Comparison check_gemm(const GemmInputs& inputs, const TensorView& d, const GemmCheck& check);
+
+/// One element's float64 value before its rounding to the output's type. Precondition: the place is inside.
+double gemm_element(const GemmInputs& inputs, const GemmCheck& check, std::int64_t batch, std::int64_t row,
+                    std::int64_t column);
+
+}  // namespace tessera::reference

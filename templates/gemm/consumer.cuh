@@ -1,0 +1,150 @@
+// A consumer warpgroup: its rows of each tile, from the ring to D.
+//
+// Without promotion the products of step i are issued before those of step i - 1 are waited for, so the tensor cores
+// always have the next step; the slot of step i - 1 is released then. With promotion (8-bit operands) the products of a
+// step go into registers of their own and are added to the sums in fp32: that waits for the step itself, and the other
+// warpgroup keeps the tensor cores busy meanwhile.
+//
+// With ping-pong warpgroup w takes every second tile, and passes over the slots of the others. A barrier's parity only
+// tells a phase from its neighbours, so a warpgroup may not wait for its first slot before the other has seen all of
+// its own: they pass a token, once a tile.
+#pragma once
+
+#include "gemm/epilogue.cuh"
+#include "gemm/matmul.cuh"
+#include "gemm/params.cuh"
+#include "gemm/ring.cuh"
+#include "gemm/schedule.cuh"
+#include "gemm/split.cuh"
+#include "ptx/cluster.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/wgmma.cuh"
+#include "spec/gemm.h"
+
+namespace tessera::gemm {
+
+template <Config C>
+struct Consumer {
+  static constexpr SmemLayout kLayout = smem_layout(C);
+  static constexpr int kBlocks = blocks(C);
+
+  const Params& p;
+  const unsigned smem;
+  const TileSchedule<C> schedule{p};
+  // Taken from lane 0, so that the compiler knows one value for the warp and can keep addresses in uniform registers.
+  const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / kWarpgroupThreads, 0) - 1;
+  const int first_block = is_ping_pong(C) ? 0 : warpgroup * kBlocks;
+  RingPosition<C.stages> ring{};
+
+  __device__ __forceinline__ void wait_turn() const {
+    if constexpr (is_ping_pong(C)) ptx::barrier_sync(kBarrierOfTurn + warpgroup, 2 * kWarpgroupThreads);
+  }
+  __device__ __forceinline__ void pass_turn() const {
+    if constexpr (is_ping_pong(C)) ptx::barrier_arrive(kBarrierOfTurn + 1 - warpgroup, 2 * kWarpgroupThreads);
+  }
+
+  __device__ __forceinline__ unsigned full_barrier(int slot) const { return smem + kLayout.barriers.offset + 8 * slot; }
+
+  // One arrival of each warp, at every CTA that loads into this slot.
+  __device__ __forceinline__ void release(int slot) const {
+    const unsigned empty = full_barrier(slot) + 8 * C.stages;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    if constexpr (multicast_size(C) == 1) {
+      if (lane == 0) ptx::mbarrier_arrive(empty);
+    } else {
+      const ClusterPlace<C>& place = schedule.place;
+      const bool is_source = lane / C.cluster_n == place.m || lane % C.cluster_n == place.n;
+      if (lane < multicast_size(C) && is_source)
+        ptx::mbarrier_arrive_cluster(ptx::mapa(empty, place.k * multicast_size(C) + lane));
+    }
+  }
+
+  __device__ __forceinline__ unsigned a_of(int slot, int block) const {
+    return smem + kLayout.a.offset + slot * a_slot_bytes(C) + (first_block + block) * kBlockRows * kStepBytes;
+  }
+  __device__ __forceinline__ unsigned b_of(int slot) const { return smem + kLayout.b.offset + slot * b_slot_bytes(C); }
+
+  __device__ __forceinline__ void multiply(Accumulators<C>& accumulators) {
+    int previous = 0;
+#pragma unroll 1
+    for (int step = 0; step < schedule.steps(); ++step) {
+      ptx::mbarrier_wait_parity(full_barrier(ring.slot), ring.parity);
+      ptx::wgmma_fence();
+#pragma unroll
+      for (int i = 0; i < kBlocks; ++i) issue_block<C>(accumulators[i], a_of(ring.slot, i), b_of(ring.slot), step != 0);
+      ptx::wgmma_commit_group();
+      ptx::wgmma_wait_group<1>();
+      if (step != 0) release(previous);
+      previous = ring.slot;
+      ring.advance();
+    }
+    pass_turn();
+    ptx::wgmma_wait_group<0>();
+    hold<C>(accumulators);
+    release(previous);
+  }
+
+  __device__ __forceinline__ void multiply_promoted(Accumulators<C>& accumulators) {
+    Block<C> of_step;
+    clear<C>(accumulators);
+#pragma unroll 1
+    for (int step = 0; step < schedule.steps(); ++step) {
+      ptx::mbarrier_wait_parity(full_barrier(ring.slot), ring.parity);
+#pragma unroll
+      for (int i = 0; i < kBlocks; ++i) {
+        ptx::wgmma_fence();
+        issue_block<C>(of_step, a_of(ring.slot, i), b_of(ring.slot), 0);
+        ptx::wgmma_commit_group();
+        ptx::wgmma_wait_group<0>();
+        Mma<C>::hold(of_step);
+        if (i == kBlocks - 1) release(ring.slot);
+#pragma unroll
+        for (int v = 0; v < C.tile_n / 2; ++v) accumulators[i][v] += of_step[v];
+      }
+      ring.advance();
+    }
+    pass_turn();
+  }
+
+  __device__ __forceinline__ void run() {
+    Accumulators<C> accumulators;
+    Epilogue<C> epilogue{p, smem, warpgroup};
+    int round = 0;
+#pragma unroll 1
+    for (int item = schedule.first(); item < schedule.items; item += schedule.stride(), ++round) {
+      if (is_ping_pong(C) && round % 2 != warpgroup) {
+        ring.advance(schedule.steps());
+        continue;
+      }
+      wait_turn();
+      if constexpr (C.accumulation == Accumulation::promoted) {
+        multiply_promoted(accumulators);
+      } else {
+        multiply(accumulators);
+      }
+      const TileIndex tile = schedule.at(item);
+      if constexpr (C.split_k == 1) {
+        epilogue.store(WholeSums<C>{accumulators}, tile.row + first_block * kBlockRows, tile.column, tile.batch);
+      } else {
+        // The other warpgroups may still multiply what lies there.
+        if constexpr (consumer_warpgroups(C) > 1)
+          ptx::barrier_sync(kBarrierOfConsumers, consumer_warpgroups(C) * kWarpgroupThreads);
+        share_partial_sums<C>(accumulators, smem, first_block);
+        ptx::cluster_arrive();
+        ptx::cluster_wait();
+        epilogue.store(PartialSums<C>{smem, first_block, schedule.place}, tile.row + first_block * kBlockRows,
+                       tile.column + schedule.place.k * stored_columns(C), tile.batch);
+      }
+    }
+    epilogue.finish();
+  }
+};
+
+template <Config C>
+__device__ __forceinline__ void consume(const Params& p, unsigned smem) {
+  Consumer<C> consumer{p, smem};
+  if (consumer.warpgroup == 1) consumer.pass_turn();  // the first warpgroup begins
+  consumer.run();
+}
+
+}  // namespace tessera::gemm

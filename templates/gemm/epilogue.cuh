@@ -1,0 +1,210 @@
+// From accumulators to D: scale, add, activate, round, and out.
+//
+// A block of 64 rows leaves in panels of one swizzle span. The warpgroup stages a panel in shared memory, then one
+// thread starts its TMA store; two staging slots in turn, so that a panel is staged while the one before leaves, and
+// the last stores run beside the next tile's products.
+//
+// TMA writes whole units of 16 bytes: it would zero what follows a row that ends inside one, and it takes no pitch that
+// is not a multiple of 16 bytes. Such a D the threads store themselves, from the same staged panels.
+#pragma once
+
+#include "gemm/activation.cuh"
+#include "gemm/matmul.cuh"
+#include "gemm/params.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/fence.cuh"
+#include "ptx/math.cuh"
+#include "ptx/shared.cuh"
+#include "ptx/tma.cuh"
+#include "spec/gemm.h"
+
+namespace tessera::gemm {
+
+// Named barriers: 0 is __syncthreads(); a warpgroup among itself; turns of the warpgroups; all consumers.
+inline constexpr int kBarrierOfWarpgroup = 1;
+inline constexpr int kBarrierOfTurn = 4;
+inline constexpr int kBarrierOfConsumers = 6;
+
+template <DType kDType>
+__device__ __forceinline__ float load_element(const void* base, long long index) {
+  if constexpr (kDType == DType::f32) {
+    return static_cast<const float*>(base)[index];
+  } else {
+    return ptx::cvt_f32<kDType>(static_cast<const unsigned short*>(base)[index]);
+  }
+}
+
+// Where an epilogue finds the sums of its panels: the warpgroup's own accumulators.
+template <Config C>
+struct WholeSums {
+  static constexpr int kRegisters = panel_columns(C) / 2;
+
+  const Accumulators<C>& accumulators;
+
+  __device__ __forceinline__ void operator()(float (&sums)[kRegisters], int block, int panel) const {
+#pragma unroll
+    for (int v = 0; v < kRegisters; ++v) sums[v] = accumulators[block][panel * kRegisters + v];
+  }
+};
+
+template <Config C>
+struct Epilogue {
+  static constexpr int kElementBytes = dtype_bytes(C.d_dtype);
+  static constexpr int kColumns = stored_columns(C);
+  static constexpr int kPanelColumns = panel_columns(C);
+  static constexpr int kPanelRegisters = kPanelColumns / 2;
+
+  const Params& p;
+  const int warpgroup;
+  const int thread = static_cast<int>(threadIdx.x) % kWarpgroupThreads;
+  const float alpha;
+  const bool is_by_tma;  // D is
+  const unsigned staging;
+  int slot = 0;
+
+  __device__ __forceinline__ Epilogue(const Params& params, unsigned smem, int warpgroup_index)
+      : p(params),
+        warpgroup(warpgroup_index),
+        alpha(scaled_alpha(params)),
+        is_by_tma(fits_tma(params)),
+        staging(smem + smem_layout(C).d.offset + warpgroup_index * kStagingSlots * staging_slot_bytes(C)) {}
+
+  static __device__ __forceinline__ float scaled_alpha(const Params& p) {
+    float alpha = p.alpha;
+    if constexpr (is_8_bit(C.a_dtype)) {
+      if (p.scale_a != nullptr) alpha *= *p.scale_a;
+      if (p.scale_b != nullptr) alpha *= *p.scale_b;
+    }
+    return alpha;
+  }
+  static __device__ __forceinline__ bool fits_tma(const Params& p) {
+    return ((p.n | p.ldd | p.d_stride_l) * kElementBytes) % 16 == 0;
+  }
+
+  // The first of this thread's two rows in a block, and its first column in a group of 8.
+  __device__ __forceinline__ int row_of_thread() const { return thread / 32 * 16 + thread % 32 / 4; }
+  __device__ __forceinline__ int column_of_thread() const { return thread % 4 * 2; }
+
+  // All that happens between the sum and its rounding; `row` and `column` are places in D. Also called for places
+  // outside D: nothing is read for them, and nothing comes of them.
+  __device__ __forceinline__ void finish_pair(float (&pair)[2], int row, int column, int batch) const {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      pair[i] *= alpha;
+      const bool is_inside = row < p.m && column + i < p.n;
+      if constexpr (C.c == Addend::matrix) {
+        if (is_inside && p.beta != 0.0f)
+          pair[i] += p.beta * load_element<c_dtype(C)>(p.c, batch * p.c_stride_l + row * p.ldc + column + i);
+      }
+      if constexpr (C.bias == Bias::column) {
+        if (column + i < p.n) pair[i] += load_element<c_dtype(C)>(p.bias, column + i);
+      }
+      pair[i] = activate<C.activation>(pair[i]);
+    }
+  }
+
+  __device__ __forceinline__ void finish_panel(float (&panel)[kPanelRegisters], int row, int column, int batch) const {
+#pragma unroll
+    for (int v = 0; v < kPanelRegisters; v += 2) {
+      float pair[2] = {panel[v], panel[v + 1]};
+      finish_pair(pair, row + row_of_thread() + v / 2 % 2 * 8, column + v / 4 * 8 + column_of_thread(), batch);
+      panel[v] = pair[0];
+      panel[v + 1] = pair[1];
+    }
+  }
+
+  // 16-bit D: stmatrix takes the fragment as it is, two 16-byte chunks of 16 rows at a time.
+  __device__ __forceinline__ void stage_16_bit(const float (&panel)[kPanelRegisters], unsigned to) const {
+    const int lane = thread % 32;
+    const int row = thread / 32 * 16 + lane / 8 % 2 * 8 + lane % 8;
+#pragma unroll
+    for (int i = 0; i < kPanelColumns / 16; ++i) {
+      unsigned packed[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) packed[j] = ptx::cvt_pack<C.d_dtype>(panel[8 * i + 2 * j], panel[8 * i + 2 * j + 1]);
+      const unsigned address = to + row * d_span_bytes(C) + (2 * i + lane / 16) * 16;
+      ptx::stmatrix_x4(swizzle_address(d_swizzle(C), address), packed[0], packed[1], packed[2], packed[3]);
+    }
+  }
+
+  // fp32 and 8-bit D: pairs of columns.
+  __device__ __forceinline__ void stage_pairs(const float (&panel)[kPanelRegisters], unsigned to) const {
+#pragma unroll
+    for (int v = 0; v < kPanelRegisters; v += 2) {
+      const int row = row_of_thread() + v / 2 % 2 * 8;
+      const int column = v / 4 * 8 + column_of_thread();
+      const unsigned address = swizzle_address(d_swizzle(C), to + row * d_span_bytes(C) + column * kElementBytes);
+      if constexpr (C.d_dtype == DType::f32) {
+        ptx::st_shared_v2_f32(address, panel[v], panel[v + 1]);
+      } else {
+        ptx::st_shared_u16(address, ptx::cvt_pack_8<C.d_dtype>(panel[v], panel[v + 1]));
+      }
+    }
+  }
+
+  // A staged panel, element by element; neighbouring threads write neighbouring elements. Rarely run: kept small.
+  __device__ __forceinline__ void store_directly(unsigned from, int row, int column, int batch) const {
+    const int columns = min(kPanelColumns, p.n - column);
+    const int rows = min(kBlockRows, p.m - row);
+    const int c = thread % kPanelColumns;
+    if (c >= columns) return;
+#pragma unroll 1
+    for (int r = thread / kPanelColumns; r < rows; r += kWarpgroupThreads / kPanelColumns) {
+      const unsigned address = swizzle_address(d_swizzle(C), from + r * d_span_bytes(C) + c * kElementBytes);
+      const long long index = batch * p.d_stride_l + (row + r) * p.ldd + column + c;
+      if constexpr (kElementBytes == 4) {
+        static_cast<float*>(p.d_pointer)[index] = ptx::ld_shared_f32(address);
+      } else if constexpr (kElementBytes == 2) {
+        static_cast<unsigned short*>(p.d_pointer)[index] = ptx::ld_shared_u16(address);
+      } else {
+        static_cast<unsigned char*>(p.d_pointer)[index] = ptx::ld_shared_u8(address);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void stage_and_store(const float (&panel)[kPanelRegisters], int row, int column,
+                                                  int batch) {
+    const unsigned to = staging + slot * staging_slot_bytes(C);
+    slot ^= 1;
+    // The slot's store before last must have read it.
+    if (thread == 0) ptx::cp_async_bulk_wait_group_read<kStagingSlots - 1>();
+    ptx::barrier_sync(kBarrierOfWarpgroup + warpgroup, kWarpgroupThreads);
+    if constexpr (kElementBytes == 2) {
+      stage_16_bit(panel, to);
+    } else {
+      stage_pairs(panel, to);
+    }
+    ptx::fence_proxy_async_shared();
+    ptx::barrier_sync(kBarrierOfWarpgroup + warpgroup, kWarpgroupThreads);
+    if (!is_by_tma) {
+      store_directly(to, row, column, batch);
+    } else if (thread == 0) {
+      if (row < p.m && column < p.n) ptx::tma_store_3d(p.d, to, column, row, batch);
+      ptx::cp_async_bulk_commit_group();
+    }
+  }
+
+  // The warpgroup's blocks; `row` and `column` are places in D. sums(out, block, panel) gives a panel's.
+  template <class Sums>
+  __device__ __forceinline__ void store(const Sums& sums, int row, int column, int batch) {
+#pragma unroll
+    for (int i = 0; i < blocks(C); ++i) {
+#pragma unroll
+      for (int panel = 0; panel < kColumns / kPanelColumns; ++panel) {
+        float out[kPanelRegisters];
+        const int first_row = row + i * kBlockRows;
+        const int first_column = column + panel * kPanelColumns;
+        sums(out, i, panel);
+        finish_panel(out, first_row, first_column, batch);
+        stage_and_store(out, first_row, first_column, batch);
+      }
+    }
+  }
+
+  // Shared memory must not be given away before it was read.
+  __device__ __forceinline__ void finish() const {
+    if (thread == 0) ptx::cp_async_bulk_wait_group_read<0>();
+  }
+};
+
+}  // namespace tessera::gemm

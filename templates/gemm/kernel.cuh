@@ -1,0 +1,85 @@
+// Matrix product, warp-specialised for Hopper: one thread loads, one to three warpgroups multiply and store.
+//
+// TMA fills the ring ahead of the consumers, across tiles too: while the consumers store one tile, the first steps of
+// the next are loaded. Stores leave through staging memory of their own, asynchronously. Roles: producer.cuh,
+// consumer.cuh (matmul.cuh, split.cuh, epilogue.cuh); schedule.cuh says who takes which tile.
+#pragma once
+
+#include "gemm/consumer.cuh"
+#include "gemm/params.cuh"
+#include "gemm/producer.cuh"
+#include "ptx/address.cuh"
+#include "ptx/cluster.cuh"
+#include "ptx/elect.cuh"
+#include "ptx/fence.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/setmaxnreg.cuh"
+#include "spec/gemm.h"
+
+namespace tessera::gemm {
+
+// A compile error that shows the rule and both numbers: only a legal Config's specialisation is complete.
+template <Rule kRule, long long kFound, long long kBound>
+struct IllegalConfig;
+template <>
+struct IllegalConfig<Rule::ok, 0, 0> {};
+
+// One thread for each slot. A full barrier takes one arrival (the loading thread, with the bytes); a slot is emptied by
+// every warp that reads it, of every CTA that this one's loads reach.
+template <Config C>
+__device__ __forceinline__ void init_barriers(unsigned smem) {
+  constexpr int kWarps = 4 * (is_ping_pong(C) ? 1 : consumer_warpgroups(C));
+  constexpr int kSources = C.cluster_m + C.cluster_n - 1;
+  const int i = static_cast<int>(threadIdx.x);
+  const unsigned full = smem + smem_layout(C).barriers.offset + 8 * i;
+  ptx::mbarrier_init(full, 1);
+  ptx::mbarrier_init(full + 8 * C.stages, kWarps * kSources);
+  ptx::fence_mbarrier_init();
+}
+
+// All threads of the CTA, or of the cluster: for who is where. Data that threads hand each other needs more.
+template <Config C>
+__device__ __forceinline__ void synchronize() {
+  if constexpr (cluster_size(C) > 1) {
+    ptx::cluster_arrive_relaxed();
+    ptx::cluster_wait();
+  } else {
+    __syncthreads();
+  }
+}
+
+template <Config C>
+__device__ __forceinline__ void kernel(const Params& params) {
+  constexpr Verdict<Rule> kVerdict = why_invalid(C);
+  IllegalConfig<kVerdict.rule, kVerdict.found, kVerdict.bound>{};
+
+  extern __shared__ __align__(1024) unsigned char shared_memory[];
+  const unsigned smem = ptx::shared_address(shared_memory);
+  // Another warp fetches the maps meanwhile: the first load needs them.
+  if (threadIdx.x < C.stages) init_barriers<C>(smem);
+  if (threadIdx.x == kWarpgroupThreads) {
+    ptx::prefetch_tensormap(params.a);
+    ptx::prefetch_tensormap(params.b);
+    ptx::prefetch_tensormap(params.d);
+  }
+  synchronize<C>();
+
+  constexpr RegisterBudget kBudget = register_budget(C);
+  if (threadIdx.x < kWarpgroupThreads) {
+    ptx::setmaxnreg_dec<kBudget.producer>();
+    if (threadIdx.x < 32 && ptx::elect_sync()) produce<C>(params, smem);
+    __syncwarp();
+    // The consumers' barrier between the parts of K is the whole cluster's.
+    if constexpr (C.split_k > 1) {
+      ptx::cluster_arrive_relaxed();
+      ptx::cluster_wait();
+    }
+  } else {
+    ptx::setmaxnreg_inc<kBudget.consumer>();
+    consume<C>(params, smem);
+  }
+  // The others' copies, arrivals and loads still reach this CTA's shared memory: it stays until all are done.
+  if constexpr (cluster_size(C) > 1) synchronize<C>();
+}
+
+}  // namespace tessera::gemm

@@ -1,0 +1,59 @@
+// The product of one ring slot: issue only; the caller waits. Fragment layout of a block's accumulators (row, column)
+// of value v in thread t of the warpgroup: row 16 (t / 32) + t % 32 / 4 + 8 (v / 2 % 2), column 8 (v / 4) + 2 (t % 4) +
+// v % 2.
+#pragma once
+
+#include "ptx/wgmma.cuh"
+#include "spec/gemm.h"
+#include "spec/matrix_descriptor.h"
+
+namespace tessera::gemm {
+
+// 64 rows of a tile.
+template <Config C>
+using Block = float[C.tile_n / 2];
+// All rows of a warpgroup.
+template <Config C>
+using Accumulators = float[blocks(C)][C.tile_n / 2];
+
+template <WgmmaShape kShape>
+using MmaOf = ptx::Wgmma<kShape.n, kShape.dtype, kShape.a_in_registers, kShape.b_is_mn_major, kShape.steps,
+                         kShape.a_is_mn_major, kShape.b_dtype>;
+template <Config C>
+using Mma = MmaOf<wgmma_shape(C)>;
+
+// Adds the product of the slot's 64 rows that begin at `a`, and its B, to `block`; replaces it if `accumulate` is 0.
+template <Config C>
+__device__ __forceinline__ void issue_block(Block<C>& block, unsigned a, unsigned b, int accumulate) {
+  constexpr bool kAIsMnMajor = C.a_layout == Layout::mn_major;
+  constexpr bool kBIsMnMajor = C.b_layout == Layout::mn_major;
+  // 64 rows of A are one panel in either layout, and K-major panels have no second one along K.
+  const unsigned long long of_a =
+      kAIsMnMajor ? mn_major_descriptor(a, tile_k(C), Swizzle::b128) : k_major_descriptor(a, kBlockRows, Swizzle::b128);
+  const unsigned long long of_b =
+      kBIsMnMajor ? mn_major_descriptor(b, tile_k(C), Swizzle::b128) : k_major_descriptor(b, C.tile_n, Swizzle::b128);
+  unsigned long long a_steps[kStepsOfStage], b_steps[kStepsOfStage];
+#pragma unroll
+  for (int i = 0; i < kStepsOfStage; ++i) {
+    a_steps[i] = advance_descriptor(of_a, kAIsMnMajor ? mn_major_step_bytes(i, Swizzle::b128) : 32 * i);
+    b_steps[i] = advance_descriptor(of_b, kBIsMnMajor ? mn_major_step_bytes(i, Swizzle::b128) : 32 * i);
+  }
+  Mma<C>::mma(block, a_steps, b_steps, accumulate);
+}
+
+template <Config C>
+__device__ __forceinline__ void hold(Accumulators<C>& accumulators) {
+#pragma unroll
+  for (int i = 0; i < blocks(C); ++i) Mma<C>::hold(accumulators[i]);
+}
+
+template <Config C>
+__device__ __forceinline__ void clear(Accumulators<C>& accumulators) {
+#pragma unroll
+  for (int i = 0; i < blocks(C); ++i) {
+#pragma unroll
+    for (int v = 0; v < C.tile_n / 2; ++v) accumulators[i][v] = 0.0f;
+  }
+}
+
+}  // namespace tessera::gemm

@@ -1,0 +1,71 @@
+// Adding up the parts of K: every CTA of a tile leaves its sums in its own shared memory, where the ring was, and after
+// a barrier of the cluster each fetches the columns that it stores from all of them, in the order of their parts. So
+// the result does not depend on who was first.
+//
+// Sums lie as the threads hold them: four values of a thread are 16 bytes, those of a warpgroup's threads side by side.
+#pragma once
+
+#include "gemm/matmul.cuh"
+#include "gemm/schedule.cuh"
+#include "ptx/cluster.cuh"
+#include "ptx/shared.cuh"
+#include "spec/gemm.h"
+
+namespace tessera::gemm {
+
+// Of four values of this thread: those of columns 8 * group to 8 * group + 7 of a block.
+template <Config C>
+__device__ __forceinline__ unsigned partial_sums_address(unsigned smem, int block, int group) {
+  const int thread = static_cast<int>(threadIdx.x) % kWarpgroupThreads;
+  return smem + ((block * (C.tile_n / 8) + group) * kWarpgroupThreads + thread) * 16;
+}
+// From those of the first block and group to others: known when the kernel is compiled.
+template <Config C>
+__device__ __forceinline__ constexpr unsigned partial_sums_offset(int block, int group) {
+  return static_cast<unsigned>((block * (C.tile_n / 8) + group) * kWarpgroupThreads * 16);
+}
+
+// The ring is free once all consumers have multiplied: its slots were filled and waited for, and no other loads follow.
+template <Config C>
+__device__ __forceinline__ void share_partial_sums(const Accumulators<C>& sums, unsigned smem, int first_block) {
+  const unsigned to = partial_sums_address<C>(smem, first_block, 0);
+#pragma unroll
+  for (int i = 0; i < blocks(C); ++i) {
+#pragma unroll
+    for (int g = 0; g < C.tile_n / 8; ++g)
+      ptx::st_shared_v4_f32(to + partial_sums_offset<C>(i, g), sums[i][4 * g], sums[i][4 * g + 1], sums[i][4 * g + 2],
+                            sums[i][4 * g + 3]);
+  }
+}
+
+// Where an epilogue finds the sums of its panels: the parts of all CTAs, added up. A panel and a few parts at a time,
+// because the loads of all at once would ask for more registers than there are.
+template <Config C>
+struct PartialSums {
+  static constexpr int kRegisters = panel_columns(C) / 2;
+
+  const unsigned smem;
+  const int first_block;
+  const ClusterPlace<C>& place;
+
+  __device__ __forceinline__ void operator()(float (&sums)[kRegisters], int block, int panel) const {
+    const unsigned own = partial_sums_address<C>(smem, first_block, place.k * (stored_columns(C) / 8));
+    const int rank_in_part = place.rank - place.k * multicast_size(C);
+#pragma unroll
+    for (int v = 0; v < kRegisters; ++v) sums[v] = 0.0f;
+    constexpr int kPartsAtOnce = kRegisters >= 32 ? 2 : 4;
+#pragma unroll kPartsAtOnce
+    for (int part = 0; part < C.split_k; ++part) {
+      const unsigned from = ptx::mapa(own, part * multicast_size(C) + rank_in_part);
+#pragma unroll
+      for (int g = 0; g < kRegisters / 4; ++g) {
+        float values[4];
+        ptx::ld_cluster_v4_f32(from + partial_sums_offset<C>(block, panel * (kRegisters / 4) + g), values);
+#pragma unroll
+        for (int v = 0; v < 4; ++v) sums[4 * g + v] += values[v];
+      }
+    }
+  }
+};
+
+}  // namespace tessera::gemm

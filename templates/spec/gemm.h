@@ -1,0 +1,298 @@
+// Matrix product on Hopper: what a Config is, which ones are legal, and everything that follows from one: shared
+// memory, warp roles, registers, TMA boxes. Planner and device code evaluate the same functions.
+//
+//   d[i, m, n] = activation(alpha * scale_a * scale_b * sum_k a[i, m, k] * b[i, n, k] + beta * c[i, m, n] + bias[n])
+//
+// for i < l. A is [l, m, k] (K-major) or [l, k, m] (MN-major), B is [l, n, k] or [l, k, n]; C and D are [l, m, n]. Rows
+// lie lda, ldb, ldc, ldd elements apart, matrices a_stride_l, ... Sums are fp32; C and bias have the type of D, bf16
+// where D is an 8-bit one.
+//
+// A CTA takes tiles of tile_m x tile_n and walks along K in steps of 128 bytes. Consumer warpgroups own 64 or 128 rows
+// each and keep their accumulators in registers; with the ping-pong schedule each of two owns whole tiles, so that one
+// multiplies while the other stores. One warp produces: it loads A and B into a ring of `stages` slots.
+//
+// A cluster is cluster_m x cluster_n x split_k CTAs with neighbouring tiles. Those along N share A, those along M share
+// B: each loads its part of a shared operand and multicasts it. CTAs along split_k share the K of one tile; each sums
+// its part, and then each adds up, in a fixed order, the columns that it stores, from the others' shared memory.
+//
+// Tensor maps: rank 3, interleave none, element strides 1, zero fill, 128-byte swizzle (d: that of d_span_bytes):
+//   a, b    dims {k, rows, l} (K-major) or {rows, k, l}, rows being m or n, each at least 1; boxes a_box, b_box
+//   d       dims {n, m, l}; box d_box. A row that does not end on a multiple of 16 bytes, or a pitch that is none, is
+//           stored without the map (epilogue.cuh)
+//
+// Entry parameters, in this order:
+//   const __grid_constant__ TensorMap a, b, d
+//   d_pointer; c (Config.c only); bias (Config.bias only); float* scale_a, scale_b (8-bit operands only; may be null:
+//   1) int m, n, k, l; long long ldd, d_stride_l; long long ldc, c_stride_l (Config.c only); float alpha; float beta
+//   (c)
+// Launch: clusters of cluster_size() CTAs along x; grid.x a multiple of that, one cluster for each SM group that is
+// there (split_k = 1) or for each tile of a cluster; block num_threads(); dynamic shared memory
+// smem_layout().total_bytes.
+#pragma once
+
+#include "spec/types.h"
+#include "spec/wgmma_shape.h"
+
+namespace tessera::gemm {
+
+// One specialisation. A structural type: it is a template parameter of the device code.
+struct Config {
+  DType a_dtype = DType::bf16;
+  DType b_dtype = DType::bf16;
+  DType d_dtype = DType::bf16;
+  Layout a_layout = Layout::k_major;
+  Layout b_layout = Layout::k_major;
+  Accumulation accumulation = Accumulation::fast;
+  Addend c = Addend::none;
+  Bias bias = Bias::none;
+  Activation activation = Activation::none;
+  int tile_m = 128;
+  int tile_n = 256;
+  int stages = 4;     // slots of the ring
+  int cluster_m = 2;  // CTAs along M that share B
+  int cluster_n = 1;  // CTAs along N that share A
+  int split_k = 1;    // CTAs that share the K of a tile
+  KernelSchedule kernel_schedule = KernelSchedule::cooperative;
+  int raster = 8;  // tiles of clusters along M that are walked before the next one along N
+
+  TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
+};
+
+// The limits of sm_90a that the rules use.
+inline constexpr int kMaxSmemBytes = 232448;  // per CTA, opted in
+inline constexpr int kMaxStages = 16;
+inline constexpr int kMaxClusterSize = 8;  // that every device of the target grants
+inline constexpr int kWarpgroupThreads = 128;
+inline constexpr int kBlockRows = 64;    // wgmma M
+inline constexpr int kStepBytes = 128;   // of K: a swizzle span
+inline constexpr int kStagingSlots = 2;  // for each consumer warpgroup
+
+// Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
+enum class Rule {
+  ok,
+  operand_type,                   // bytes of A's and B's types together; 2 or 4
+  output_type,                    // bytes of D's type; 4
+  layout_needs_16_bit,            // bytes of the type; 2
+  promotion_needs_8_bit,          // bytes of the type; 1
+  tile_m_not_multiple_of_64,      // tile_m; 64
+  tile_m_out_of_range,            // tile_m; 256
+  tile_n_not_multiple_of_16,      // tile_n; 16
+  tile_n_out_of_range,            // tile_n; 256 (wgmma N)
+  tile_n_not_multiple_of_span,    // tile_n; elements of a swizzle span (MN-major B)
+  stages_out_of_range,            // stages; 16
+  cluster_too_large,              // CTAs; 8
+  split_k_out_of_range,           // split_k; 8
+  split_k_and_ping_pong,          // split_k; 1
+  raster_out_of_range,            // raster; 1,024
+  part_of_a_too_small,            // rows of A that a CTA loads; the multiple that they must be
+  part_of_b_too_small,            // rows of B that a CTA loads; the multiple that they must be
+  part_of_d_too_small,            // columns that a CTA stores; 16
+  accumulators_exceed_registers,  // registers for accumulators per thread; those that the budget leaves
+  partial_sums_exceed_ring,       // bytes of a tile in fp32; bytes of the ring
+  shared_memory_exceeded,         // bytes; 232,448
+};
+
+TESSERA_HD constexpr bool is_8_bit(DType dtype) { return dtype == DType::e4m3 || dtype == DType::e5m2; }
+TESSERA_HD constexpr bool is_ping_pong(const Config& c) { return c.kernel_schedule == KernelSchedule::ping_pong; }
+TESSERA_HD constexpr int element_bytes(const Config& c) { return dtype_bytes(c.a_dtype); }
+TESSERA_HD constexpr int tile_k(const Config& c) { return kStepBytes / element_bytes(c); }
+TESSERA_HD constexpr int multicast_size(const Config& c) { return c.cluster_m * c.cluster_n; }
+TESSERA_HD constexpr int cluster_size(const Config& c) { return multicast_size(c) * c.split_k; }
+TESSERA_HD constexpr DType c_dtype(const Config& c) { return is_8_bit(c.d_dtype) ? DType::bf16 : c.d_dtype; }
+
+TESSERA_HD constexpr int consumer_warpgroups(const Config& c) {
+  if (is_ping_pong(c)) return 2;
+  return c.tile_m == 192 ? 3 : c.tile_m >= 128 ? 2 : 1;
+}
+// 64-row blocks of a tile that one consumer warpgroup owns.
+TESSERA_HD constexpr int blocks(const Config& c) {
+  return c.tile_m / kBlockRows / (is_ping_pong(c) ? 1 : consumer_warpgroups(c));
+}
+TESSERA_HD constexpr int num_threads(const Config& c) { return (consumer_warpgroups(c) + 1) * kWarpgroupThreads; }
+
+// Accumulators of a thread; with promotion one more set for the sums of one step.
+TESSERA_HD constexpr int accumulator_registers(const Config& c) {
+  return (blocks(c) + (c.accumulation == Accumulation::promoted ? 1 : 0)) * c.tile_n / 2;
+}
+
+// Columns of a tile that one CTA stores.
+TESSERA_HD constexpr int stored_columns(const Config& c) { return c.tile_n / c.split_k; }
+
+// D leaves in panels of 64 rows and one swizzle span: the widest that divides the columns, of at most 64 columns. (128
+// of an 8-bit type would keep 64 registers busy beside the accumulators.)
+TESSERA_HD constexpr int d_span_bytes(const Config& c) {
+  int span = is_8_bit(c.d_dtype) ? 64 : 128;
+  while (stored_columns(c) * dtype_bytes(c.d_dtype) % span != 0) span /= 2;
+  return span;
+}
+TESSERA_HD constexpr Swizzle d_swizzle(const Config& c) {
+  const int span = d_span_bytes(c);
+  return span == 128 ? Swizzle::b128 : span == 64 ? Swizzle::b64 : span == 32 ? Swizzle::b32 : Swizzle::none;
+}
+TESSERA_HD constexpr int panel_columns(const Config& c) { return d_span_bytes(c) / dtype_bytes(c.d_dtype); }
+
+// One named piece of dynamic shared memory.
+struct SmemRegion {
+  const char* name = nullptr;
+  int offset = 0;
+  int bytes = 0;
+};
+
+struct SmemLayout {
+  SmemRegion a;         // [stages][tile_m][128 B]; MN-major [stages][tile_m / 64][64 k][128 B]. Partial sums start here
+  SmemRegion b;         // [stages][tile_n][128 B]; MN-major [stages][tile_n / 64][64 k][128 B]
+  SmemRegion d;         // [consumer warpgroup][2][64][d_span_bytes]
+  SmemRegion barriers;  // 8 bytes each: full [stages], empty [stages]
+  int total_bytes = 0;
+  int alignment = 1024;
+};
+
+TESSERA_HD constexpr int a_slot_bytes(const Config& c) { return c.tile_m * kStepBytes; }
+TESSERA_HD constexpr int b_slot_bytes(const Config& c) { return c.tile_n * kStepBytes; }
+TESSERA_HD constexpr int staging_slot_bytes(const Config& c) { return kBlockRows * d_span_bytes(c); }
+
+TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
+  SmemLayout layout;
+  layout.a = {"a", 0, c.stages * a_slot_bytes(c)};
+  layout.b = {"b", layout.a.bytes, c.stages * b_slot_bytes(c)};
+  layout.d = {"d", layout.b.offset + layout.b.bytes, consumer_warpgroups(c) * kStagingSlots * staging_slot_bytes(c)};
+  layout.barriers = {"barriers", layout.d.offset + layout.d.bytes, 16 * c.stages};
+  layout.total_bytes = layout.barriers.offset + layout.barriers.bytes;
+  return layout;
+}
+
+// Registers per thread: at entry, as __launch_bounds__(num_threads, 1) deals them, and after setmaxnreg.
+struct RegisterBudget {
+  int entry = 0;
+  int producer = 0;
+  int consumer = 0;
+};
+
+TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
+  switch (consumer_warpgroups(c)) {
+    case 1:
+      return {248, 40, 240};
+    case 2:
+      return {168, 40, 232};
+    default:
+      return {128, 32, 160};
+  }
+}
+
+// Addresses and loop state beside the accumulators; with fewer ptxas spills.
+inline constexpr int kRegistersBesideAccumulators = 36;
+
+TESSERA_HD constexpr int span_elements(const Config& c) { return kStepBytes / element_bytes(c); }
+
+TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
+  const bool is_16_bit = (c.a_dtype == DType::f16 || c.a_dtype == DType::bf16) && c.b_dtype == c.a_dtype;
+  const bool is_fp8 = is_8_bit(c.a_dtype) && is_8_bit(c.b_dtype);
+  if (!is_16_bit && !is_fp8) return {Rule::operand_type, dtype_bytes(c.a_dtype) + dtype_bytes(c.b_dtype), 4};
+  if (c.d_dtype != DType::f32 && c.d_dtype != DType::f16 && c.d_dtype != DType::bf16 && !is_8_bit(c.d_dtype))
+    return {Rule::output_type, dtype_bytes(c.d_dtype), 4};
+  if (is_fp8 && (c.a_layout == Layout::mn_major || c.b_layout == Layout::mn_major))
+    return {Rule::layout_needs_16_bit, 1, 2};
+  if (!is_fp8 && c.accumulation == Accumulation::promoted) return {Rule::promotion_needs_8_bit, 2, 1};
+  return {};
+}
+
+TESSERA_HD constexpr Verdict<Rule> why_invalid_tile(const Config& c) {
+  if (c.tile_m < 64 || c.tile_m % 64 != 0) return {Rule::tile_m_not_multiple_of_64, c.tile_m, 64};
+  if (c.tile_m > 256) return {Rule::tile_m_out_of_range, c.tile_m, 256};
+  if (is_ping_pong(c) && c.tile_m > 128) return {Rule::tile_m_out_of_range, c.tile_m, 128};
+  if (c.tile_n < 16 || c.tile_n % 16 != 0) return {Rule::tile_n_not_multiple_of_16, c.tile_n, 16};
+  if (c.tile_n > 256) return {Rule::tile_n_out_of_range, c.tile_n, 256};
+  const int span = span_elements(c);
+  if (c.b_layout == Layout::mn_major && c.tile_n % span != 0)
+    return {Rule::tile_n_not_multiple_of_span, c.tile_n, span};
+  if (c.stages < 2 || c.stages > kMaxStages) return {Rule::stages_out_of_range, c.stages, kMaxStages};
+  if (c.raster < 1 || c.raster > 1024) return {Rule::raster_out_of_range, c.raster, 1024};
+  return {};
+}
+
+TESSERA_HD constexpr bool is_cluster_extent(int extent) {
+  return extent == 1 || extent == 2 || extent == 4 || extent == 8;
+}
+
+TESSERA_HD constexpr Verdict<Rule> why_invalid_cluster(const Config& c) {
+  if (!is_cluster_extent(c.split_k)) return {Rule::split_k_out_of_range, c.split_k, kMaxClusterSize};
+  if (!is_cluster_extent(c.cluster_m)) return {Rule::cluster_too_large, c.cluster_m, kMaxClusterSize};
+  if (!is_cluster_extent(c.cluster_n)) return {Rule::cluster_too_large, c.cluster_n, kMaxClusterSize};
+  if (cluster_size(c) > kMaxClusterSize) return {Rule::cluster_too_large, cluster_size(c), kMaxClusterSize};
+  if (c.split_k > 1 && is_ping_pong(c)) return {Rule::split_k_and_ping_pong, c.split_k, 1};
+  // Parts of an operand are whole swizzle patterns of 8 rows, or whole panels.
+  const int unit_a = c.a_layout == Layout::mn_major ? span_elements(c) : 8;
+  const int unit_b = c.b_layout == Layout::mn_major ? span_elements(c) : 8;
+  if (c.tile_m % (c.cluster_n * unit_a) != 0) return {Rule::part_of_a_too_small, c.tile_m / c.cluster_n, unit_a};
+  if (c.tile_n % (c.cluster_m * unit_b) != 0) return {Rule::part_of_b_too_small, c.tile_n / c.cluster_m, unit_b};
+  if (c.tile_n % (c.split_k * 16) != 0) return {Rule::part_of_d_too_small, stored_columns(c), 16};
+  return {};
+}
+
+TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
+  if (const Verdict<Rule> types = why_invalid_types(c); !types.ok()) return types;
+  if (const Verdict<Rule> tile = why_invalid_tile(c); !tile.ok()) return tile;
+  if (const Verdict<Rule> cluster = why_invalid_cluster(c); !cluster.ok()) return cluster;
+  const int registers = register_budget(c).consumer - kRegistersBesideAccumulators;
+  if (accumulator_registers(c) > registers)
+    return {Rule::accumulators_exceed_registers, accumulator_registers(c), registers};
+  const SmemLayout layout = smem_layout(c);
+  const int ring_bytes = layout.a.bytes + layout.b.bytes;
+  if (c.split_k > 1 && c.tile_m * c.tile_n * 4 > ring_bytes)
+    return {Rule::partial_sums_exceed_ring, c.tile_m * c.tile_n * 4, ring_bytes};
+  if (layout.total_bytes > kMaxSmemBytes) return {Rule::shared_memory_exceeded, layout.total_bytes, kMaxSmemBytes};
+  return {};
+}
+
+// The most stages that fit, as many as a ring may have.
+TESSERA_HD constexpr int most_stages(Config c) {
+  c.stages = kMaxStages;
+  while (c.stages > 2 && smem_layout(c).total_bytes > kMaxSmemBytes) --c.stages;
+  return c.stages;
+}
+
+// Warps with one job.
+struct Role {
+  const char* name = nullptr;
+  int first_warp = 0;
+  int warps = 0;
+  int registers = 0;
+};
+
+inline constexpr int kNumRoles = 3;
+
+TESSERA_HD constexpr Role role(const Config& c, int index) {
+  const RegisterBudget budget = register_budget(c);
+  switch (index) {
+    case 0:
+      return {"load", 0, 1, budget.producer};
+    case 1:
+      return {"idle", 1, 3, budget.producer};
+    default:
+      return {"consumer", 4, 4 * consumer_warpgroups(c), budget.consumer};
+  }
+}
+
+// A rank-3 TMA box, innermost first.
+struct TmaBox {
+  int extents[3] = {1, 1, 1};
+};
+
+// K-major: all rows that a CTA loads. MN-major: one panel, of which it loads several.
+TESSERA_HD constexpr TmaBox operand_box(const Config& c, Layout layout, int rows) {
+  if (layout == Layout::mn_major) return {{span_elements(c), tile_k(c), 1}};
+  return {{tile_k(c), rows, 1}};
+}
+TESSERA_HD constexpr TmaBox a_box(const Config& c) { return operand_box(c, c.a_layout, c.tile_m / c.cluster_n); }
+TESSERA_HD constexpr TmaBox b_box(const Config& c) { return operand_box(c, c.b_layout, c.tile_n / c.cluster_m); }
+TESSERA_HD constexpr TmaBox d_box(const Config& c) { return {{panel_columns(c), kBlockRows, 1}}; }
+
+inline constexpr int kStepsOfStage = kStepBytes / 32;  // every wgmma takes 32 bytes of K
+
+// The product of one ring slot.
+TESSERA_HD constexpr WgmmaShape wgmma_shape(const Config& c) {
+  return {c.tile_n, c.a_dtype, false, c.b_layout == Layout::mn_major, kStepsOfStage, c.a_layout == Layout::mn_major,
+          c.b_dtype};
+}
+
+}  // namespace tessera::gemm

@@ -1,0 +1,296 @@
+// Planned matrix products, compiled by NVRTC, run in the emulator under every schedule and compared with float64.
+#include "reference/gemm.h"
+
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <map>
+
+#include "base/error.h"
+#include "emulator/device.h"
+#include "generator/plan.h"
+#include "generator/selectors.h"
+#include "reference/poison.h"
+#include "runtime/launcher.h"
+#include "runtime/nvrtc.h"
+
+namespace tessera {
+namespace {
+
+using emulator::EmulatedDevice;
+using EmulatorSchedule = emulator::Schedule;
+using reference::Fill;
+using reference::Tensor;
+using reference::TensorView;
+
+struct Case {
+  const char* name;
+  std::vector<std::pair<std::string, std::string>> fields;
+  std::map<std::string, std::int64_t> sizes;
+  Fill fill = Fill::integer;  // of a; whole numbers are compared exactly
+};
+
+Gemm problem_of(const Case& test) {
+  Problem problem = Gemm{};
+  for (const auto& [key, text] : test.fields) set_field(problem, key, text);
+  return std::get<Gemm>(problem);
+}
+
+/// One kernel, its inputs in rows that are padded where the sizes say so, and its output.
+class GemmRun {
+ public:
+  GemmRun(const Case& test, Compiler& compiler, EmulatedDevice& device)
+      : test_(test), plan_(make_plan(problem_of(test))), device_(device) {
+    launcher_ = std::make_unique<Launcher>(device, plan_.launch, compiler.compile(emit(plan_)));
+    std::vector<std::string> names;
+    for (const SizeSpec& size : plan_.launch.sizes) {
+      const auto given = test.sizes.find(size.name);
+      const std::int64_t value = given != test.sizes.end() ? given->second
+                                 : size.name == "num_sms"  ? device.info().num_sms
+                                                           : evaluate(*size.default_value, names);
+      names.push_back(size.name);
+      sizes_.push_back(value);
+    }
+    names_ = names;
+    std::uint64_t stream = 0;
+    for (const BufferSpec& buffer : plan_.launch.buffers) add_buffer(buffer, ++stream);
+    for (const ScalarSpec& scalar : plan_.launch.scalars) scalars_.push_back(scalar.name == "beta" ? 2 : 1);
+  }
+
+  std::vector<std::byte> run(std::vector<Finding>& findings) {
+    Buffer& d = buffers_.at("d");
+    device_.set_bytes(d.pointer, reference::kPoisonByte, d.memory.bytes.size());
+    LaunchArguments arguments;
+    arguments.sizes = sizes_;
+    arguments.scalars = scalars_;
+    arguments.buffers = pointers_;
+    launcher_->launch({}, arguments);
+    findings = device_.synchronize();
+    device_.copy_to_host(d.memory.bytes.data(), d.pointer, d.memory.bytes.size());
+    return d.memory.bytes;
+  }
+
+  reference::Comparison compare() const {
+    const gemm::Config& config = std::get<gemm::Config>(plan_.config);
+    reference::GemmCheck check;
+    check.beta = 2;
+    for (const char* const scale : {"scale_a", "scale_b"})
+      if (const auto found = buffers_.find(scale); found != buffers_.end()) check.alpha *= found->second.memory.at(0);
+    check.accumulation = config.accumulation;
+    check.activation = config.activation;
+    check.split_k = config.split_k;
+    check.is_exact = test_.fill != Fill::normal;
+    check.tile_m = config.tile_m;
+    check.tile_n = config.tile_n;
+    check.jobs = 1;
+    reference::GemmInputs in{operand("a", config.a_layout), operand("b", config.b_layout), {}, {}};
+    if (buffers_.count("c") != 0) in.c = buffers_.at("c").view;
+    if (buffers_.count("bias") != 0) in.bias = buffers_.at("bias").view;
+    return reference::check_gemm(in, buffers_.at("d").view, check);
+  }
+
+  /// What lies between the rows of d, which must stay poisoned.
+  bool are_gaps_intact() const {
+    const Buffer& d = buffers_.at("d");
+    std::vector<bool> is_element(d.memory.bytes.size());
+    const auto bytes = static_cast<std::int64_t>(dtype_bytes(d.memory.dtype));
+    for (std::int64_t i = 0; i < d.view.shape[0]; ++i)
+      for (std::int64_t r = 0; r < d.view.shape[1]; ++r)
+        for (std::int64_t b = 0; b < d.view.shape[2] * bytes; ++b)
+          is_element[static_cast<std::size_t>((i * d.view.strides[0] + r * d.view.strides[1]) * bytes + b)] = true;
+    for (std::size_t i = 0; i < is_element.size(); ++i)
+      if (!is_element[i] && d.memory.bytes[i] != std::byte{reference::kPoisonByte}) return false;
+    return true;
+  }
+
+ private:
+  struct Buffer {
+    Tensor memory;  // with the gaps between rows
+    TensorView view;
+    DevicePointer pointer = 0;
+  };
+
+  std::int64_t evaluate(const Expression& expression, const std::vector<std::string>& names) const {
+    return BoundExpression(expression, names).evaluate(sizes_);
+  }
+
+  void add_buffer(const BufferSpec& spec, std::uint64_t stream) {
+    std::vector<std::int64_t> shape, strides;
+    for (const Expression& extent : spec.shape) shape.push_back(evaluate(extent, names_));
+    for (const Expression& stride : spec.strides) strides.push_back(evaluate(stride, names_));
+    const std::int64_t elements = shape[0] * strides[0];
+    Buffer& buffer = buffers_[spec.name];
+    buffer.memory = Tensor(*reference::dtype_from_name(spec.dtype), {elements});
+    if (spec.name.starts_with("scale")) {
+      buffer.memory.set(0, spec.name == "scale_a" ? 0.5 : 4);
+    } else {
+      // Gaps are filled too: what is read from them shows.
+      const Fill fill = test_.fill == Fill::integer || spec.name == "a" ? test_.fill
+                        : test_.fill == Fill::normal                    ? Fill::normal
+                                                                        : Fill::sign;
+      reference::fill(buffer.memory, fill == Fill::sparse_integer ? Fill::sign : fill, 11, stream);
+    }
+    buffer.pointer = device_.allocate(buffer.memory.bytes.size());
+    device_.copy_to_device(buffer.pointer, buffer.memory.bytes.data(), buffer.memory.bytes.size());
+    buffer.view = {buffer.memory.bytes.data(), buffer.memory.dtype, shape, strides};
+    pointers_.push_back(buffer.pointer);
+  }
+
+  TensorView operand(const char* name, Layout layout) const {
+    TensorView view = buffers_.at(name).view;
+    if (layout == Layout::mn_major) {
+      std::swap(view.shape[1], view.shape[2]);
+      std::swap(view.strides[1], view.strides[2]);
+    }
+    return view;
+  }
+
+  Case test_;
+  Plan plan_;
+  EmulatedDevice& device_;
+  std::unique_ptr<Launcher> launcher_;
+  std::vector<std::string> names_;
+  std::vector<std::int64_t> sizes_;
+  std::vector<double> scalars_;
+  std::vector<DevicePointer> pointers_;
+  std::map<std::string, Buffer> buffers_;
+};
+
+std::unique_ptr<Compiler> find_compiler() {
+  try {
+    return make_nvrtc_compiler();
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
+const Case kCases[] = {
+    {"cluster along m, two rounds, ragged",
+     {{"tile_m", "128"},
+      {"tile_n", "64"},
+      {"cluster_m", "2"},
+      {"cluster_n", "1"},
+      {"split_k", "1"},
+      {"stages", "2"},
+      {"kernel_schedule", "cooperative"}},
+     {{"m", 300}, {"n", 200}, {"k", 200}}},
+    {"cluster along n, f16, fp32 out, c and bias, padded rows",
+     {{"dtype", "f16"},
+      {"d_dtype", "f32"},
+      {"c", "matrix"},
+      {"bias", "column"},
+      {"activation", "relu"},
+      {"tile_m", "64"},
+      {"tile_n", "96"},
+      {"cluster_m", "1"},
+      {"cluster_n", "2"},
+      {"split_k", "1"},
+      {"stages", "3"},
+      {"kernel_schedule", "cooperative"}},
+     {{"m", 70}, {"n", 130}, {"k", 120}, {"l", 2}, {"lda", 136}, {"ldb", 128}, {"ldc", 131}, {"ldd", 140}}},
+    {"ping-pong, rows of d that tma cannot store",
+     {{"tile_m", "64"},
+      {"tile_n", "64"},
+      {"cluster_m", "1"},
+      {"cluster_n", "1"},
+      {"split_k", "1"},
+      {"stages", "4"},
+      {"kernel_schedule", "ping_pong"}},
+     {{"m", 190}, {"n", 77}, {"k", 136}, {"ldd", 81}}},
+    {"k in four parts, one of them empty",
+     {{"tile_m", "64"},
+      {"tile_n", "128"},
+      {"cluster_m", "1"},
+      {"cluster_n", "1"},
+      {"split_k", "4"},
+      {"stages", "3"},
+      {"kernel_schedule", "cooperative"}},
+     {{"m", 64}, {"n", 150}, {"k", 192}}},
+    {"k in two parts, two warpgroups and a cluster that shares b",
+     {{"tile_m", "128"},
+      {"tile_n", "64"},
+      {"cluster_m", "2"},
+      {"cluster_n", "1"},
+      {"split_k", "2"},
+      {"stages", "2"},
+      {"kernel_schedule", "cooperative"}},
+     {{"m", 256}, {"n", 64}, {"k", 320}}},
+    {"both operands mn-major",
+     {{"a_layout", "mn"},
+      {"b_layout", "mn"},
+      {"tile_m", "128"},
+      {"tile_n", "128"},
+      {"cluster_m", "2"},
+      {"cluster_n", "1"},
+      {"split_k", "1"},
+      {"stages", "2"},
+      {"kernel_schedule", "cooperative"}},
+     {{"m", 136}, {"n", 104}, {"k", 100}}},
+    {"e4m3, promoted, scales, e4m3 out",
+     {{"dtype", "e4m3"},
+      {"d_dtype", "e4m3"},
+      {"tile_m", "64"},
+      {"tile_n", "64"},
+      {"cluster_m", "1"},
+      {"cluster_n", "1"},
+      {"split_k", "1"},
+      {"stages", "2"},
+      {"kernel_schedule", "cooperative"}},
+     {{"m", 80}, {"n", 96}, {"k", 272}},
+     Fill::sparse_integer},
+    {"e4m3 by e5m2, fast, random",
+     {{"dtype", "e4m3"},
+      {"b_dtype", "e5m2"},
+      {"accumulation", "fast"},
+      {"tile_m", "64"},
+      {"tile_n", "64"},
+      {"cluster_m", "1"},
+      {"cluster_n", "1"},
+      {"split_k", "2"},
+      {"stages", "4"},
+      {"kernel_schedule", "cooperative"}},
+     {{"m", 64}, {"n", 64}, {"k", 256}},
+     Fill::normal},
+    {"nothing to add up",
+     {{"bias", "column"},
+      {"activation", "gelu"},
+      {"tile_m", "64"},
+      {"tile_n", "64"},
+      {"cluster_m", "1"},
+      {"cluster_n", "1"},
+      {"split_k", "1"},
+      {"stages", "2"},
+      {"kernel_schedule", "cooperative"}},
+     {{"m", 40}, {"n", 64}, {"k", 0}}},
+};
+
+TEST_CASE("products under every schedule") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) {
+    MESSAGE("skipped: no NVRTC");
+    return;
+  }
+  for (const Case& test : kCases) {
+    CAPTURE(test.name);
+    EmulatedDevice device;
+    GemmRun run(test, *compiler, device);
+    std::vector<std::byte> first;
+    for (const EmulatorSchedule schedule :
+         {EmulatorSchedule::fair, EmulatorSchedule::eager, EmulatorSchedule::lazy, EmulatorSchedule::adversarial}) {
+      CAPTURE(static_cast<int>(schedule));
+      device.set_schedule(schedule, 3);
+      std::vector<Finding> findings;
+      const std::vector<std::byte> result = run.run(findings);
+      for (const Finding& finding : findings) FAIL_CHECK(finding.message);
+      const reference::Comparison comparison = run.compare();
+      for (const std::string& problem : comparison.problems) FAIL_CHECK(problem);
+      CHECK(comparison.pass);
+      CHECK(run.are_gaps_intact());
+      if (first.empty()) first = result;
+      CHECK(first == result);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera

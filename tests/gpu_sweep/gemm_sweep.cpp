@@ -1,0 +1,292 @@
+// Random matrix products on the GPU against float64: types x layouts x epilogues, each with the planner's choice and
+// with pinned tiles, N random shapes each (0 to --max-extent, ragged, padded pitches, batches, in-place c). Outputs,
+// and the gaps between their rows, are poisoned before each of two runs, whose bytes must agree; gaps must stay
+// poisoned.
+//
+//   gemm_sweep [--shapes N] [--seed S] [--max-extent 600] [--report FILE]
+//
+// Exit code 0: all pass; 1: a mismatch (printed with everything that reproduces it); 77: no GPU here.
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "generator/selectors.h"
+#include "generator/words.h"
+#include "reference/gemm.h"
+#include "reference/poison.h"
+#include "runtime/cuda_device.h"
+#include "tessera/jit.h"
+
+namespace tessera {
+namespace {
+
+using reference::Tensor;
+using reference::TensorView;
+
+struct Settings {
+  int shapes = 20;
+  std::uint64_t seed = 0;
+  std::int64_t max_extent = 600;
+  std::string report;
+};
+
+/// Device memory of one operand, with a host copy.
+struct Buffer {
+  Device& device;
+  Tensor host;
+  DevicePointer pointer = 0;
+  Buffer(Device& d, DType dtype, std::int64_t elements) : device(d), host(dtype, {elements}) {
+    pointer = device.allocate(std::max<std::size_t>(host.bytes.size(), 16));
+  }
+  ~Buffer() { device.free(pointer); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  void upload() const {
+    if (!host.bytes.empty()) device.copy_to_device(pointer, host.bytes.data(), host.bytes.size());
+  }
+  void download() {
+    if (!host.bytes.empty()) device.copy_to_host(host.bytes.data(), pointer, host.bytes.size());
+  }
+};
+
+/// [l, rows, columns] with a pitch.
+struct Matrix {
+  std::int64_t l, rows, columns, pitch, stride_l;
+  std::int64_t elements() const { return l * stride_l; }
+  TensorView view(const Buffer& buffer, bool is_transposed) const {
+    TensorView v{buffer.host.bytes.data(), buffer.host.dtype, {l, rows, columns}, {stride_l, pitch, 1}};
+    if (is_transposed) {
+      std::swap(v.shape[1], v.shape[2]);
+      std::swap(v.strides[1], v.strides[2]);
+    }
+    return v;
+  }
+};
+
+bool are_gaps_poisoned(const Buffer& buffer, const Matrix& matrix) {
+  const auto bytes = static_cast<std::size_t>(dtype_bytes(buffer.host.dtype));
+  for (std::int64_t e = 0; e < matrix.elements(); ++e) {
+    const std::int64_t row = e % matrix.stride_l / matrix.pitch, column = e % matrix.stride_l % matrix.pitch;
+    if (row < matrix.rows && column < matrix.columns) continue;
+    for (std::size_t b = 0; b < bytes; ++b)
+      if (buffer.host.bytes[static_cast<std::size_t>(e) * bytes + b] != std::byte{reference::kPoisonByte}) return false;
+  }
+  return true;
+}
+
+class Sweep {
+ public:
+  Sweep(Device& device, const Settings& settings)
+      : device_(device), settings_(settings), random_(settings.seed), jit_(JitOptions::from_environment()) {}
+
+  /// Number of failures.
+  int run() {
+    std::string table =
+        "| problem | shapes | rows checked | largest error / explained | kernel |\n|---|---|---|---|---|\n";
+    for (const Gemm& problem : problems()) table += config(problem);
+    const std::string summary =
+        fmt::format("{} shapes, {} rows compared, {} failures, seed {}\n", shapes_, rows_, failures_, settings_.seed);
+    fmt::print("{}", summary);
+    if (!settings_.report.empty())
+      write_file(settings_.report, fmt::format("{}, driver {}\n\n{}\n{}", device_.info().name,
+                                               device_.info().driver_version, table, summary));
+    return failures_;
+  }
+
+ private:
+  static std::vector<Gemm> problems() {
+    std::vector<Gemm> list;
+    for (const DType dtype : {DType::bf16, DType::f16})
+      for (const Layout a : {Layout::k_major, Layout::mn_major})
+        for (const Layout b : {Layout::k_major, Layout::mn_major})
+          for (const DType d : {DType::f32, DType::bf16, DType::f16, DType::e4m3})
+            list.push_back({.dtype = dtype, .d_dtype = d, .a_layout = a, .b_layout = b});
+    for (const DType dtype : {DType::e4m3, DType::e5m2})
+      for (const DType b_dtype : {DType::e4m3, DType::e5m2})
+        for (const Accumulation accumulation : {Accumulation::fast, Accumulation::promoted})
+          for (const DType d : {DType::f32, DType::bf16, DType::e5m2})
+            list.push_back({.dtype = dtype, .b_dtype = b_dtype, .d_dtype = d, .accumulation = accumulation});
+    // Epilogues and tiles in turn over all of these.
+    constexpr Activation kActivations[] = {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh,
+                                           Activation::silu};
+    constexpr int kTiles[][7] = {// tile_m, tile_n, cluster_m, cluster_n, split_k, stages, ping-pong
+                                 {0, 0, 0, 0, 0, 0, 0},     {128, 256, 2, 1, 1, 0, 0}, {64, 128, 1, 1, 4, 0, 0},
+                                 {128, 128, 2, 1, 1, 0, 1}, {256, 128, 1, 2, 1, 0, 0}, {64, 64, 1, 1, 1, 2, 0},
+                                 {128, 64, 1, 2, 2, 0, 0},  {64, 192, 1, 1, 1, 0, 1},  {128, 128, 1, 1, 8, 0, 0}};
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      Gemm& p = list[i];
+      p.c = i % 2 == 1 ? Addend::matrix : Addend::none;
+      p.bias = i / 2 % 2 == 1 ? Bias::column : Bias::none;
+      p.activation = kActivations[i % std::size(kActivations)];
+      const auto& tile = kTiles[i % std::size(kTiles)];
+      if (tile[0] == 0) continue;
+      p.tile_m = tile[0];
+      p.tile_n = tile[1];
+      p.cluster_m = tile[2];
+      p.cluster_n = tile[3];
+      p.split_k = tile[4];
+      if (tile[5] != 0) p.stages = tile[5];
+      p.kernel_schedule = tile[6] != 0 ? KernelSchedule::ping_pong : KernelSchedule::cooperative;
+    }
+    return list;
+  }
+
+  std::string config(const Gemm& problem) {
+    worst_ = 0;
+    const std::int64_t rows_before = rows_;
+    const Problem any(problem);
+    std::string text;
+    for (const Selector& selector : selectors("gemm"))
+      if (selector.kind == SelectorKind::fact && selector.key != "arch")
+        text += fmt::format("{}{}", text.empty() ? "" : " ", selector.text(any));
+    try {
+      const GemmKernel kernel = jit_.kernel(problem);
+      for (int i = 0; i < settings_.shapes; ++i) one(problem, kernel);
+      text = fmt::format("| {} | {} | {} | {:.3f} | {} |\n", text, settings_.shapes, rows_ - rows_before, worst_,
+                         kernel.kernel().plan().kernel);
+    } catch (const Error& error) {
+      text = fmt::format("| {} | refused: {} | | | |\n", text, error.what());
+      if (error.kind() != ErrorKind::unsupported) ++failures_;
+    }
+    fmt::print("{}", text);
+    std::fflush(stdout);
+    return text;
+  }
+
+  std::int64_t pick(std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(random_);
+  }
+  std::int64_t extent() {
+    const std::int64_t kind = pick(0, 9);
+    if (kind == 0) return pick(0, 2);
+    if (kind < 3) return std::min(settings_.max_extent, pick(1, 4) * 64 + pick(-1, 1));
+    return pick(1, settings_.max_extent);
+  }
+
+  /// `unit`: the pitch is a multiple of it.
+  Matrix matrix(std::int64_t l, std::int64_t rows, std::int64_t columns, std::int64_t unit) {
+    const std::int64_t pitch = std::max<std::int64_t>(round_up(columns, unit) + unit * pick(0, 2), unit);
+    return {l, rows, columns, pitch, pitch * (rows + pick(0, 1)) + (unit > 1 ? 0 : pick(0, 3))};
+  }
+
+  void one(const Gemm& p, const GemmKernel& kernel) {
+    ++shapes_;
+    const std::int64_t l = pick(0, 3) == 0 ? pick(0, 3) : 1, m = extent(), n = extent(), k = extent();
+    const bool a_is_mn = p.a_layout == Layout::mn_major, b_is_mn = p.b_layout == Layout::mn_major;
+    const gemm::Config& config = std::get<gemm::Config>(kernel.kernel().plan().config);
+    const std::int64_t unit = 16 / dtype_bytes(p.dtype);
+    const Matrix of_a = matrix(l, a_is_mn ? k : m, a_is_mn ? m : k, unit);
+    const Matrix of_b = matrix(l, b_is_mn ? k : n, b_is_mn ? n : k, unit);
+    const Matrix of_d = matrix(l, m, n, pick(0, 1) == 0 ? 1 : 16 / dtype_bytes(p.d_dtype));
+    const Matrix of_c = matrix(l, m, n, 1);
+    Buffer a(device_, p.dtype, of_a.elements()), b(device_, config.b_dtype, of_b.elements());
+    Buffer c(device_, gemm::c_dtype(config), of_c.elements()), d(device_, p.d_dtype, of_d.elements());
+    Buffer bias(device_, gemm::c_dtype(config), n), scale_a(device_, DType::f32, 1), scale_b(device_, DType::f32, 1);
+    for (Buffer* const buffer : {&a, &b, &c, &bias}) {
+      reference::fill(buffer->host, reference::Fill::normal, random_(), 0);
+      buffer->upload();
+    }
+    scale_a.host.set(0, 0.25 + 0.01 * static_cast<double>(pick(0, 100)));
+    scale_b.host.set(0, 0.5);
+    scale_a.upload();
+    scale_b.upload();
+    reference::GemmCheck check;
+    check.alpha = static_cast<float>(0.1 * static_cast<double>(pick(-20, 20)));
+    check.beta = pick(0, 3) == 0 ? 0.0 : static_cast<float>(0.1 * static_cast<double>(pick(-20, 20)));
+    GemmArguments arguments{.a = a.pointer, .b = b.pointer, .c = c.pointer, .d = d.pointer, .bias = bias.pointer};
+    arguments.m = m;
+    arguments.n = n;
+    arguments.k = k;
+    arguments.l = l;
+    arguments.alpha = check.alpha;
+    arguments.beta = check.beta;
+    arguments.lda = of_a.pitch;
+    arguments.ldb = of_b.pitch;
+    arguments.ldc = of_c.pitch;
+    arguments.ldd = of_d.pitch;
+    arguments.a_stride_l = of_a.stride_l;
+    arguments.b_stride_l = of_b.stride_l;
+    arguments.c_stride_l = of_c.stride_l;
+    arguments.d_stride_l = std::max<std::int64_t>(of_d.stride_l, 1);
+    const bool has_scales = dtype_bytes(p.dtype) == 1 && pick(0, 3) != 0;
+    if (has_scales) {
+      arguments.scale_a = scale_a.pointer;
+      arguments.scale_b = scale_b.pointer;
+      check.alpha *= scale_a.host.at(0) * scale_b.host.at(0);
+    }
+    const auto launch = [&] {
+      if (!d.host.bytes.empty()) device_.set_bytes(d.pointer, reference::kPoisonByte, d.host.bytes.size());
+      kernel.launch(device_, Stream{}, arguments);
+      device_.synchronize();
+      d.download();
+    };
+    launch();
+    const std::vector<std::byte> first = d.host.bytes;
+    launch();
+    check.accumulation = config.accumulation;
+    check.activation = p.activation;
+    check.split_k = config.split_k;
+    check.tile_m = config.tile_m;
+    check.tile_n = config.tile_n;
+    check.max_multiply_adds = std::int64_t{1} << 27;
+    check.seed = random_();
+    // Few elements need not have the roundings of many.
+    check.judges_rel_error = m * n * l > 4096;
+    reference::GemmInputs in{of_a.view(a, a_is_mn), of_b.view(b, b_is_mn), {}, {}};
+    if (p.c == Addend::matrix) in.c = of_c.view(c, false);
+    if (p.bias == Bias::column) in.bias = bias.host.view();
+    reference::Comparison result = reference::check_gemm(in, of_d.view(d, false), check);
+    rows_ += result.rows_checked;
+    if (result.rel_bound > 0) worst_ = std::max(worst_, result.rel_error / result.rel_bound);
+    if (d.host.bytes != first) result.problems.emplace_back("another launch with the same inputs gave other bits");
+    if (!are_gaps_poisoned(d, of_d)) result.problems.emplace_back("memory between the rows of d was written");
+    if (result.problems.empty()) return;
+    ++failures_;
+    fmt::print("FAIL {}: m {} n {} k {} l {}, lda {} ldb {} ldc {} ldd {}, alpha {} beta {}\n  {}\n",
+               kernel.kernel().plan().kernel, m, n, k, l, of_a.pitch, of_b.pitch, of_c.pitch, of_d.pitch, check.alpha,
+               check.beta, fmt::join(result.problems, "\n  "));
+  }
+
+  Device& device_;
+  const Settings& settings_;
+  std::mt19937_64 random_;
+  Jit jit_;
+  std::int64_t shapes_ = 0, rows_ = 0;
+  int failures_ = 0;
+  double worst_ = 0;
+};
+
+}  // namespace
+}  // namespace tessera
+
+int main(int argc, char** argv) {
+  using namespace tessera;
+  Settings settings;
+  settings.seed = std::random_device{}();
+  CLI::App app{"Random matrix products on the GPU against float64"};
+  app.add_option("--shapes", settings.shapes, "random shapes of each problem");
+  app.add_option("--seed", settings.seed, "of everything random; printed at the end");
+  app.add_option("--max-extent", settings.max_extent, "longest m, n and k");
+  app.add_option("--report", settings.report, "file for the table, Markdown");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    if (const std::string reason = cuda_unavailable_reason(); !reason.empty()) {
+      fmt::print("skipped: {}\n", reason);
+      return 77;
+    }
+    const auto device = make_cuda_device();
+    return Sweep(*device, settings).run() == 0 ? 0 : 1;
+  } catch (const Error& error) {
+    fmt::print(stderr, "gemm_sweep: {}\n", error.what());
+    for (const std::string& note : error.notes()) fmt::print(stderr, "  {}\n", note);
+    return 5;
+  }
+}

@@ -1,0 +1,125 @@
+// The rules of matrix product Configs, and what follows from a legal one.
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "spec/gemm.h"
+
+namespace tessera::gemm {
+namespace {
+
+std::vector<Config> legal_configs() {
+  std::vector<Config> configs;
+  for (const DType d_dtype : {DType::f32, DType::bf16, DType::e4m3})
+    for (const bool is_8_bit_product : {false, true})
+      for (const int tile_m : {64, 128, 192, 256})
+        for (const int tile_n : {16, 48, 64, 112, 128, 160, 256})
+          for (const int cluster_m : {1, 2})
+            for (const int split_k : {1, 2, 4})
+              for (const KernelSchedule schedule : {KernelSchedule::cooperative, KernelSchedule::ping_pong}) {
+                Config c{.d_dtype = d_dtype, .tile_m = tile_m, .tile_n = tile_n};
+                if (is_8_bit_product) {
+                  c.a_dtype = c.b_dtype = DType::e4m3;
+                  c.accumulation = Accumulation::promoted;
+                }
+                c.cluster_m = cluster_m;
+                c.split_k = split_k;
+                c.kernel_schedule = schedule;
+                c.stages = most_stages(c);
+                if (why_invalid(c).ok()) configs.push_back(c);
+              }
+  return configs;
+}
+
+void check_rule(const Config& c, Rule rule, long long found, long long bound) {
+  const Verdict<Rule> verdict = why_invalid(c);
+  CHECK(static_cast<int>(verdict.rule) == static_cast<int>(rule));
+  CHECK(verdict.found == found);
+  CHECK(verdict.bound == bound);
+}
+
+TEST_CASE("the default is legal, and so are many others") {
+  check_rule(Config{}, Rule::ok, 0, 0);
+  CHECK(legal_configs().size() > 300);
+}
+
+TEST_CASE("each rule names what it found and its bound") {
+  check_rule({.a_dtype = DType::f32, .b_dtype = DType::f32}, Rule::operand_type, 8, 4);
+  check_rule({.b_dtype = DType::f16}, Rule::operand_type, 4, 4);
+  check_rule({.d_dtype = DType::s32}, Rule::output_type, 4, 4);
+  check_rule({.a_dtype = DType::e4m3, .b_dtype = DType::e5m2, .a_layout = Layout::mn_major}, Rule::layout_needs_16_bit,
+             1, 2);
+  check_rule({.accumulation = Accumulation::promoted}, Rule::promotion_needs_8_bit, 2, 1);
+  check_rule({.tile_m = 96}, Rule::tile_m_not_multiple_of_64, 96, 64);
+  check_rule({.tile_m = 320}, Rule::tile_m_out_of_range, 320, 256);
+  check_rule({.tile_m = 192, .tile_n = 64, .kernel_schedule = KernelSchedule::ping_pong}, Rule::tile_m_out_of_range,
+             192, 128);
+  check_rule({.tile_n = 72}, Rule::tile_n_not_multiple_of_16, 72, 16);
+  check_rule({.tile_n = 272}, Rule::tile_n_out_of_range, 272, 256);
+  check_rule({.b_layout = Layout::mn_major, .tile_n = 96}, Rule::tile_n_not_multiple_of_span, 96, 64);
+  check_rule({.stages = 1}, Rule::stages_out_of_range, 1, 16);
+  check_rule({.stages = 17}, Rule::stages_out_of_range, 17, 16);
+  check_rule({.cluster_m = 3}, Rule::cluster_too_large, 3, 8);
+  check_rule({.cluster_m = 8, .split_k = 2}, Rule::cluster_too_large, 16, 8);
+  check_rule({.split_k = 3}, Rule::split_k_out_of_range, 3, 8);
+  check_rule({.tile_m = 64, .tile_n = 64, .split_k = 2, .kernel_schedule = KernelSchedule::ping_pong},
+             Rule::split_k_and_ping_pong, 2, 1);
+  check_rule({.raster = 0}, Rule::raster_out_of_range, 0, 1024);
+  check_rule({.a_layout = Layout::mn_major, .tile_m = 64, .cluster_m = 1, .cluster_n = 2}, Rule::part_of_a_too_small,
+             32, 64);
+  check_rule({.tile_n = 112, .cluster_m = 4}, Rule::part_of_b_too_small, 28, 8);
+  check_rule({.tile_n = 112, .split_k = 2}, Rule::part_of_d_too_small, 56, 16);
+  check_rule({.tile_m = 256}, Rule::accumulators_exceed_registers, 256, 196);
+  check_rule({.stages = 2, .split_k = 2}, Rule::partial_sums_exceed_ring, 131072, 98304);
+  check_rule({.stages = 5}, Rule::shared_memory_exceeded, 5 * 49152 + 32768 + 80, 232448);
+}
+
+TEST_CASE("shared memory: regions follow each other, slots and panels start on a repeat of the swizzle") {
+  for (const Config& c : legal_configs()) {
+    const SmemLayout layout = smem_layout(c);
+    CHECK(layout.a.offset == 0);
+    CHECK(layout.b.offset == layout.a.bytes);
+    CHECK(layout.d.offset == layout.b.offset + layout.b.bytes);
+    CHECK(layout.barriers.offset == layout.d.offset + layout.d.bytes);
+    CHECK(layout.total_bytes == layout.barriers.offset + 16 * c.stages);
+    CHECK(layout.total_bytes <= kMaxSmemBytes);
+    CHECK(a_slot_bytes(c) % 1024 == 0);
+    CHECK(b_slot_bytes(c) % 1024 == 0);
+    CHECK(c.tile_n / c.cluster_m * kStepBytes % 1024 == 0);
+    CHECK(staging_slot_bytes(c) % swizzle_repeat_bytes(d_swizzle(c)) == 0);
+    CHECK(layout.d.offset % 1024 == 0);
+  }
+}
+
+TEST_CASE("boxes fill their slots, panels of d its columns") {
+  for (const Config& c : legal_configs()) {
+    const TmaBox a = a_box(c), b = b_box(c), d = d_box(c);
+    CHECK(a.extents[0] * a.extents[1] * element_bytes(c) * c.cluster_n == a_slot_bytes(c));
+    CHECK(b.extents[0] * b.extents[1] * element_bytes(c) * c.cluster_m == b_slot_bytes(c));
+    CHECK(d.extents[0] * dtype_bytes(c.d_dtype) == d_span_bytes(c));
+    CHECK(stored_columns(c) % d.extents[0] == 0);
+    CHECK(d.extents[0] % 8 == 0);  // four values of a thread
+    for (const TmaBox& box : {a, b, d})
+      for (const int extent : box.extents) CHECK((extent >= 1 && extent <= 256));
+  }
+}
+
+TEST_CASE("registers and threads fit the SM, warpgroups own the tile") {
+  for (const Config& c : legal_configs()) {
+    const RegisterBudget budget = register_budget(c);
+    const int groups = consumer_warpgroups(c);
+    CHECK(budget.entry * num_threads(c) <= 65536);
+    CHECK((budget.producer + groups * budget.consumer) * kWarpgroupThreads <= budget.entry * num_threads(c));
+    CHECK(accumulator_registers(c) <= budget.consumer - kRegistersBesideAccumulators);
+    CHECK(blocks(c) * kBlockRows * (is_ping_pong(c) ? 1 : groups) == c.tile_m);
+    int next = 0;
+    for (int i = 0; i < kNumRoles; ++i) {
+      CHECK(role(c, i).first_warp == next);
+      next += role(c, i).warps;
+    }
+    CHECK(next * 32 == num_threads(c));
+  }
+}
+
+}  // namespace
+}  // namespace tessera::gemm
