@@ -10,12 +10,12 @@
 #include <string>
 #include <tuple>
 
-#define TORCH_CHECK(condition, ...)                                       \
-  do {                                                                    \
-    if (!(condition)) {                                                   \
+#define TORCH_CHECK(condition, ...)                                      \
+  do {                                                                   \
+    if (!(condition)) {                                                  \
       std::fprintf(stderr, "check failed: %s:%d\n", __FILE__, __LINE__); \
-      std::exit(1);                                                       \
-    }                                                                     \
+      std::exit(1);                                                      \
+    }                                                                    \
   } while (0)
 namespace at {
 struct Tensor {

@@ -1,0 +1,21 @@
+// Faults planted in PTX, one instruction at a time: what a slip in a template would do to the code.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tessera::mutations {
+
+struct Mutant {
+  std::string kind;  ///< "drop wgmma.wait_group", ...
+  int line = 0;      ///< in the PTX, from 1
+  std::string ptx;
+};
+
+/// Every place of every kind, in order; lines keep their numbers.
+std::vector<Mutant> mutants_of(const std::string& ptx);
+
+/// The PTX with one line replaced.
+std::string with_line(const std::string& ptx, int line, const std::string& text);
+
+}  // namespace tessera::mutations

@@ -1,0 +1,190 @@
+// Our own kernels with one fault planted at a time: which finding names it, or is it only the wrong numbers that show?
+// A check that no fault needs is not worth much, and a fault that nobody sees is a hole; docs/mutations.md has the
+// table.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "runtime/nvrtc.h"
+#include "tests/mutations/mutate.h"
+#include "tests/mutations/subject.h"
+
+namespace tessera::mutations {
+namespace {
+
+/// One line of the table.
+struct Row {
+  int places = 0;
+  int named = 0;    ///< a finding that the clean kernel has not
+  int numbers = 0;  ///< no finding, but another output
+  std::map<std::string, int> names;
+  std::vector<int> survivors;  ///< PTX lines
+};
+
+// At most this many places of a kind, spread evenly: the unrolled products repeat themselves.
+constexpr std::size_t kMaxPlaces = 6;
+
+// What and where, without CTA, warp and the rest: "hazard: smem-race in kernel, PTX line 12 (...)".
+std::string place_of(const std::string& message) { return message.substr(0, message.find(", CTA (")); }
+
+bool is_executed(const Subject& subject, int line) {
+  const Verdict verdict = subject.run(with_line(subject.ptx(), line, "trap;"));
+  return std::find(verdict.names.begin(), verdict.names.end(), "trap") != verdict.names.end();
+}
+
+std::map<std::string, Row> judge(const Subject& subject) {
+  const Verdict clean = subject.run(subject.ptx());
+  REQUIRE(!clean.is_refused);
+  std::set<std::string> known;
+  for (const std::string& message : clean.messages) known.insert(place_of(message));
+  std::map<std::string, std::vector<Mutant>> by_kind;
+  for (Mutant& mutant : mutants_of(subject.ptx())) by_kind[mutant.kind].push_back(std::move(mutant));
+  std::map<std::string, Row> rows;
+  for (const auto& [kind, mutants] : by_kind) {
+    Row& row = rows[kind];
+    const std::size_t count = std::min(kMaxPlaces, mutants.size());
+    for (std::size_t i = 0; i < count; ++i) {
+      const Mutant& mutant = mutants[i * mutants.size() / count];
+      const Verdict verdict = subject.run(mutant.ptx);
+      ++row.places;
+      std::string first;
+      for (std::size_t n = 0; n < verdict.names.size(); ++n)
+        if (first.empty() && known.count(place_of(verdict.messages[n])) == 0) first = verdict.names[n];
+      if (verdict.is_refused) first = "refused when it is loaded";
+      if (!first.empty()) {
+        ++row.named;
+        ++row.names[first];
+      } else if (verdict.output != clean.output) {
+        ++row.numbers;
+      } else if (is_executed(subject, mutant.line)) {
+        row.survivors.push_back(mutant.line);
+      } else {
+        --row.places;  // no fault: these sizes never come here
+      }
+    }
+  }
+  return rows;
+}
+
+/// Kinds that may survive, and why.
+const std::map<std::string, const char*>& reasons() {
+  static const std::map<std::string, const char*> known = {
+      {"wgmma: LBO of B", "no effect on a swizzled operand that is one atom wide"},
+      {"drop setmaxnreg", "too few registers are the assembler's matter, not seen in PTX"},
+      {"drop bulk wait_group", "the last one: its sources are waited for before, the kernel's end does the rest"},
+      {"drop barrier.sync", "turns of the warpgroups: they order the products for speed alone"},
+      {"drop mbarrier.try_wait", "of a block that the warpgroup leaves out: it reads none of K there, and waits for V"},
+      {"drop wgmma.fence", "no register of these products was written since the fence before"},
+  };
+  return known;
+}
+
+std::string table(const std::string& kernel, const std::map<std::string, Row>& rows) {
+  int places = 0;
+  int named = 0;
+  int numbers = 0;
+  std::string lines;
+  for (const auto& [kind, row] : rows) {
+    places += row.places;
+    named += row.named;
+    numbers += row.numbers;
+    std::string names;
+    for (const auto& [name, count] : row.names) names += fmt::format("{}{} {}", names.empty() ? "" : ", ", name, count);
+    const auto reason = reasons().find(kind);
+    const std::string rest = row.survivors.empty()       ? ""
+                             : reason == reasons().end() ? "?"
+                                                         : fmt::format("{}: {}", row.survivors.size(), reason->second);
+    lines += fmt::format("| {} | {} | {} | {} | {} |\n", kind, row.places, names, row.numbers, rest);
+  }
+  return fmt::format(
+      "## {}\n\n{} faults: {} named by a finding, {} seen in the output only, {} not seen ({:.0f} % caught).\n\n"
+      "| fault | places | first finding | wrong output only | not seen |\n|---|---|---|---|---|\n{}\n",
+      kernel, places, named, numbers, places - named - numbers, 100.0 * (named + numbers) / places, lines);
+}
+
+std::unique_ptr<Compiler> find_compiler() {
+  try {
+    return make_nvrtc_compiler();
+  } catch (const Error&) {
+    MESSAGE("skipped: no NVRTC");
+    return nullptr;
+  }
+}
+
+// Attention with two slots for Q multiplies into nothing where no tile is open (fmha/consumer.cuh, step): that
+// product reads a slot of V that may be empty or on its way.
+bool is_idle_product(const std::string& message) {
+  const bool is_of_wgmma = message.find("(wgmma.mma_async") != std::string::npos;
+  for (const char* name : {"smem-uninitialised", "async-write-not-waited-for", "overwritten-before-release"})
+    if (is_of_wgmma && message.find(std::string("hazard: ") + name) == 0) return true;
+  return false;
+}
+
+TEST_CASE("unharmed kernels say nothing under any schedule") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  const std::map<std::string, std::int64_t> small{
+      {"batch", 2}, {"heads_q", 2}, {"heads_kv", 1}, {"seqlen_q", 150}, {"seqlen_k", 300}};
+  const std::pair<const char*, std::map<std::string, std::int64_t>> kernels[] = {
+      {"copy2d", {{"dim0", 96}, {"dim1", 200}}},
+      {"copy2d rank=1 dtype=u8", {{"dim0", 4096}}},
+      {"copy2d rank=3 dtype=bf16 swizzle=64B", {{"dim0", 72}, {"dim1", 50}, {"dim2", 3}}},
+      {"copy2d rank=5 dtype=f64 swizzle=none", {{"dim0", 18}, {"dim1", 20}, {"dim2", 2}, {"dim3", 3}, {"dim4", 2}}},
+      {"fmha head_dim=64", small},
+      {"fmha head_dim=64 mask=causal dtype=f16", small},
+      {"fmha head_dim=128 mask=causal", small},
+      {"fmha head_dim=128 output=unnormalized", small},
+      {"fmha head_dim=256", small},
+      {"fmha head_dim=256 mask=causal output=unnormalized dtype=f16", small},
+  };
+  for (const auto& [words, sizes] : kernels) {
+    CAPTURE(words);
+    const Subject subject(words, sizes, *compiler);
+    const fmha::Config* attention = std::get_if<fmha::Config>(&subject.plan().config);
+    const bool may_idle = attention != nullptr && attention->q_stages == 2;
+    for (const emulator::Schedule schedule : {emulator::Schedule::fair, emulator::Schedule::eager,
+                                              emulator::Schedule::lazy, emulator::Schedule::adversarial}) {
+      const Verdict verdict = subject.run(subject.ptx(), schedule, 2);
+      CHECK(!verdict.is_refused);
+      for (const std::string& message : verdict.messages)
+        if (!may_idle || !is_idle_product(message)) FAIL_CHECK(message);
+    }
+  }
+}
+
+TEST_CASE("faults in our own kernels are caught") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  const Subject subjects[] = {
+      {"copy2d", {{"dim0", 96}, {"dim1", 200}}, *compiler},
+      {"fmha head_dim=64",
+       {{"batch", 1}, {"heads_q", 1}, {"heads_kv", 1}, {"seqlen_q", 400}, {"seqlen_k", 300}},
+       *compiler},
+  };
+  std::string page =
+      "# Faults planted in our own kernels\n\n"
+      "Generated by `TESSERA_UPDATE_GOLDEN=1 build/tests/test_mutations`. Each row: a slip at one instruction of the "
+      "compiled\nPTX (at most six places of a kind, those that are executed), run in the emulator with the race "
+      "detector, schedule fair, seed "
+      "1. "
+      "*first finding*:\nwhat names the fault, and how often; hazards are marked. *wrong output only*: nothing is "
+      "reported, and the output differs\nfrom the unharmed kernel's.\n\n";
+  for (const Subject& subject : subjects) {
+    const std::map<std::string, Row> rows = judge(subject);
+    for (const auto& [kind, row] : rows)
+      for (const int line : row.survivors)
+        CHECK_MESSAGE(reasons().count(kind) > 0, subject.plan().kernel, ": ", kind, " at PTX line ", line,
+                      " is not seen");
+    page += table(subject.plan().kernel, rows);
+  }
+  if (std::getenv("TESSERA_UPDATE_GOLDEN") != nullptr) write_file(TESSERA_SOURCE_DIR "/docs/mutations.md", page);
+}
+
+}  // namespace
+}  // namespace tessera::mutations

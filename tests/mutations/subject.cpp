@@ -1,0 +1,110 @@
+#include "tests/mutations/subject.h"
+
+#include <limits>
+#include <numbers>
+#include <sstream>
+
+#include "base/error.h"
+#include "emulator/device.h"
+#include "generator/selectors.h"
+#include "reference/random.h"
+#include "runtime/launcher.h"
+
+namespace tessera::mutations {
+namespace {
+
+using emulator::EmulatedDevice;
+
+Problem problem_of(const std::string& words) {
+  std::istringstream stream(words);
+  std::string word;
+  stream >> word;
+  Problem problem = default_problem(word);
+  while (stream >> word) {
+    const std::size_t equal = word.find('=');
+    set_field(problem, word.substr(0, equal), word.substr(equal + 1));
+  }
+  return problem;
+}
+
+// Buffers in the plan's order: whole numbers in the inputs, poison in the outputs, optional ones left out.
+struct Buffers {
+  std::vector<DevicePointer> pointers;
+  std::vector<std::pair<DevicePointer, std::size_t>> outputs;
+};
+
+Buffers make_buffers(const LaunchPlan& plan, const std::vector<std::int64_t>& sizes, EmulatedDevice& device) {
+  Buffers buffers;
+  for (const BufferSpec& spec : plan.buffers) {
+    if (spec.is_optional) {
+      buffers.pointers.push_back(0);
+      continue;
+    }
+    std::vector<std::int64_t> shape;
+    for (const Expression& extent : spec.shape) {
+      std::vector<std::int64_t> values;
+      for (const std::string& name : extent.names())
+        for (std::size_t i = 0; i < plan.sizes.size(); ++i)
+          if (plan.sizes[i].name == name) values.push_back(sizes[i]);
+      shape.push_back(extent.evaluate(values));
+    }
+    reference::Tensor tensor(*reference::dtype_from_name(spec.dtype), shape);
+    reference::fill(tensor, reference::Fill::integer, 5, buffers.pointers.size());
+    const DevicePointer pointer = device.allocate(tensor.bytes.size());
+    if (spec.role == BufferRole::output) {
+      std::fill(tensor.bytes.begin(), tensor.bytes.end(), std::byte{0xFF});
+      buffers.outputs.emplace_back(pointer, tensor.bytes.size());
+    }
+    device.copy_to_device(pointer, tensor.bytes.data(), tensor.bytes.size());
+    buffers.pointers.push_back(pointer);
+  }
+  return buffers;
+}
+
+}  // namespace
+
+Subject::Subject(const std::string& words, std::map<std::string, std::int64_t> sizes, Compiler& compiler)
+    : plan_(make_plan(problem_of(words))), image_(compiler.compile(emit(plan_))), given_(std::move(sizes)) {}
+
+Verdict Subject::run(const std::string& ptx, emulator::Schedule schedule, std::uint64_t seed) const {
+  emulator::DeviceOptions options;
+  options.detects_races = true;
+  options.schedule = schedule;
+  options.seed = seed;
+  options.max_warp_instructions = 2000000;
+  options.num_sms = 1;  // one persistent CTA: every slot of every ring is used again
+  EmulatedDevice device(options);
+  Image image = image_;
+  image.ptx = ptx;
+  Verdict verdict;
+  try {
+    const Launcher launcher(device, plan_.launch, image);
+    std::vector<std::int64_t> sizes;
+    for (const SizeSpec& size : plan_.launch.sizes)
+      sizes.push_back(given_.count(size.name) != 0 ? given_.at(size.name) : kUseDefault);
+    std::vector<double> scalars;
+    for (const ScalarSpec& scalar : plan_.launch.scalars)
+      scalars.push_back(scalar.name == "softmax_scale" ? std::numbers::ln2 : std::numeric_limits<double>::quiet_NaN());
+    LaunchArguments arguments;
+    arguments.sizes = sizes;
+    const Buffers buffers = make_buffers(plan_.launch, launcher.resolve_sizes(arguments), device);
+    arguments.scalars = scalars;
+    arguments.buffers = buffers.pointers;
+    launcher.launch({}, arguments);
+    for (const emulator::EmulatorFinding& finding : device.take_findings()) {
+      verdict.names.push_back(finding.name + (finding.is_failure ? "" : " (hazard)"));
+      verdict.messages.push_back(finding.to_string());
+    }
+    for (const auto& [pointer, bytes] : buffers.outputs) {
+      const std::size_t before = verdict.output.size();
+      verdict.output.resize(before + bytes);
+      device.copy_to_host(verdict.output.data() + before, pointer, bytes);
+    }
+  } catch (const Error& error) {
+    verdict.is_refused = true;
+    verdict.messages.emplace_back(error.what());
+  }
+  return verdict;
+}
+
+}  // namespace tessera::mutations
