@@ -151,6 +151,8 @@ void Scheduler::start_cta(Cta& cta, Cluster& cluster, std::uint32_t rank, std::a
   cta.warpgroups.resize((num_warps + 3) / 4);
   if (!cta.register_storage)
     cta.register_storage.reset(new std::byte[std::size_t{num_warps} * entry.register_file_bytes + 64]);
+  // Whatever a kernel reads without having written it is the same in every run.
+  std::memset(cta.register_storage.get(), 0xFF, std::size_t{num_warps} * entry.register_file_bytes + 64);
   cta.warps.clear();
   cta.warps.resize(num_warps);
   cluster.live_threads += cta.num_threads;

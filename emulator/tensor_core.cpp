@@ -156,8 +156,8 @@ void TensorOperation::stamp(Launch& launch, Cta& cta, const TmemRegion& region) 
     if ((region.quarters >> quarter & 1) == 0) continue;
     for (int column = region.first; column < region.end; ++column) {
       TmemStamp& stamp = cta.tensor_memory->stamp(quarter, column);
-      stamp = {0, now, -1, &cta == issuer_ ? warp_index_ : -1, race_ ? race_->read_agent : 0,
-               race_ ? race_->read_clock : 0};
+      stamp = {
+          0, now, -1, &cta == issuer_ ? warp_index_ : -1, race_ ? race_->read_agent : 0, race_ ? race_->read_clock : 0};
     }
   }
 }

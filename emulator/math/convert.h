@@ -2,7 +2,7 @@
 //
 // A conversion is: decode exactly, flush or clamp as the modifiers say, encode with one rounding. NaN follows what an
 // H200 does: the destination's canonical code, whatever the payload, with exceptions: bf16 to f32 is a shift,
-// conversions to and from f64 keep the payload (f64 to f32 with .ftz only), and cvt.rna.tf32 keeps the payload's upper
+// conversions to and from f64 keep the payload, and cvt.rna.tf32 keeps the payload's upper
 // bits (so that 0x7F800001 becomes infinity; with .satfinite one bit less).
 //
 // Measured on H200, all 2^32 sources: f32 to e4m3x2, e5m2x2, bf16x2, f16x2, tf32; all 65,536 codes of f16x2 to fp8 and
@@ -49,12 +49,10 @@ constexpr std::uint64_t convert(std::uint64_t code, CvtModifiers m = {}) {
       if (m.rounding == Rounding::nearest_away) return code & (m.satfinite ? 0xFFFFC000 : 0xFFFFE000);
     }
     if constexpr (D == Format::f32 && S == Format::bf16) return (code & 0xFFFF) << 16;
-    // To and from f64 the payload is kept, in f32 only with .ftz; the result is quiet.
+    // To and from f64 the payload is kept; the result is quiet.
     constexpr bool kFromF64 = S == Format::f64 && (D == Format::f16 || D == Format::bf16 || D == Format::f32);
     constexpr bool kToF64 = D == Format::f64 && (S == Format::f16 || S == Format::bf16 || S == Format::f32);
-    if constexpr (kFromF64 || kToF64) {
-      if (D != Format::f32 || m.ftz) return nan_payload<D, S>(code);
-    }
+    if constexpr (kFromF64 || kToF64) return nan_payload<D, S>(code);
   }
   const bool negative = (bits_of(value) >> 63) != 0;
   if (m.relu && negative && value == value) value = 0.0;

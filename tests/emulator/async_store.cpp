@@ -28,7 +28,8 @@ Result run(const std::string& target, const std::string& body, Schedule schedule
           ".version 9.0\n.target {}\n.address_size 64\n.visible .entry test(.param .u64 in, .param .u64 out)\n{{\n"
           ".reg .pred p, q;\n.reg .b32 r<16>;\n.reg .b64 d<8>;\n.shared .align 128 .b8 smem[4096];\n"
           ".shared .align 8 .b64 bar;\nld.param.u64 d0, [in];\nld.param.u64 d1, [out];\n"
-          "mbarrier.init.shared.b64 [bar], 1;\n{}\nret;\n}}\n",
+          "mbarrier.init.shared.b64 [bar], "
+          "1;\nfence.mbarrier_init.release.cluster;\n{}\nret;\n}}\n",
           target, body),
       "test.ptx");
   std::vector<std::uint32_t> in(64);
@@ -165,7 +166,8 @@ st.global.v4.b32 [d1+16], {{r6, r7, r8, r9}};
         ".version 9.0\n.target sm_90a\n.address_size 64\n.global .align 128 .b8 map[128];\n"
         ".visible .entry test(.param .u64 in, .param .u64 out)\n{{\n.reg .pred p;\n.reg .b32 r<16>;\n.reg .b64 d<8>;\n"
         ".shared .align 128 .b8 smem[4096];\n.shared .align 8 .b64 bar;\nld.param.u64 d0, [in];\nld.param.u64 d1, "
-        "[out];\nmbarrier.init.shared.b64 [bar], 1;\n{}\nret;\n}}\n",
+        "[out];\nmbarrier.init.shared.b64 [bar], "
+        "1;\nfence.mbarrier_init.release.cluster;\n{}\nret;\n}}\n",
         body);
   };
   std::vector<std::uint32_t> in(64);

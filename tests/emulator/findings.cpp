@@ -89,7 +89,7 @@ TEST_CASE("mbarriers") {
         std::string::npos);
   CHECK(only(run(init + "mbarrier.arrive.shared.b64 _, [smem];\nmbarrier.arrive.shared.b64 _, [smem];")).empty() ==
         false);
-  CHECK(only(run("mbarrier.init.shared.b64 [smem], 3;\n@!p mbarrier.arrive.shared.b64 _, [smem], 4;")) ==
+  CHECK(only(run("mbarrier.init.shared.b64 [smem], 3;\nmbarrier.arrive.shared.b64 _, [smem], 4;")) ==
         "mbarrier-over-arrival");
   CHECK(only(run("mbarrier.arrive.shared.b64 _, [smem];")) == "mbarrier-not-initialised");
   const auto bytes = run(init + "@p mbarrier.arrive.expect_tx.shared.b64 _, [smem], 64;\n" + wait);

@@ -114,6 +114,7 @@ mov.b64 target, to;
 cvta.param.u64 target, target;
 mov.u32 bar, object;
 mbarrier.init.shared::cta.b64 [bar], 1;
+fence.mbarrier_init.release.cluster;
 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 512;
 cp.async.bulk.tensor.2d.shared::cluster.global.tile::gather4.mbarrier::complete_tx::bytes [tile], [source, {4, 7, 2, 9, 0}], [bar];
 WAIT:
