@@ -1,0 +1,120 @@
+// How long the emulator takes for kernels of ours, one core, all checks: whole launches, PTX loaded before. Each result
+// is compared with its reference once, so that no figure comes from a run that went wrong.
+#include <benchmark/benchmark.h>
+
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/error.h"
+#include "emulator/device.h"
+#include "generator/plan.h"
+#include "reference/fmha.h"
+#include "runtime/launcher.h"
+#include "runtime/nvrtc.h"
+
+namespace tessera {
+namespace {
+
+using emulator::EmulatedDevice;
+
+/// Attention of one head on an emulated device, ready to launch.
+class Attention {
+ public:
+  Attention(const Fmha& problem, const reference::FmhaSizes& sizes, Compiler& compiler)
+      : plan_(make_plan(problem)), launcher_(device_, plan_.launch, compiler.compile(emit(plan_))) {
+    inputs_ = reference::make_inputs(sizes, problem.dtype, reference::Fill::normal, 1);
+    output_ = reference::Tensor(problem.dtype, inputs_.q.shape);
+    const std::map<std::string, std::int64_t> given{{"batch", sizes.batch},
+                                                    {"heads_q", sizes.heads_q},
+                                                    {"heads_kv", sizes.heads_kv},
+                                                    {"seqlen_q", sizes.seqlen_q},
+                                                    {"seqlen_k", sizes.seqlen_k}};
+    for (const SizeSpec& size : plan_.launch.sizes)
+      sizes_.push_back(given.count(size.name) != 0 ? given.at(size.name) : kUseDefault);
+    scalars_.assign(plan_.launch.scalars.size(), 1 / std::sqrt(static_cast<double>(problem.head_dim)));
+    for (const BufferSpec& buffer : plan_.launch.buffers) {
+      const reference::Tensor* tensor = buffer.name == "q"   ? &inputs_.q
+                                        : buffer.name == "k" ? &inputs_.k
+                                        : buffer.name == "v" ? &inputs_.v
+                                        : buffer.name == "o" ? &output_
+                                                             : nullptr;
+      DevicePointer pointer = 0;
+      if (tensor != nullptr) {
+        pointer = device_.allocate(tensor->bytes.size());
+        device_.copy_to_device(pointer, tensor->bytes.data(), tensor->bytes.size());
+      }
+      if (buffer.name == "o") o_ = pointer;
+      buffers_.push_back(pointer);
+    }
+  }
+
+  /// Throws Error when the launch had a failure.
+  void launch() {
+    LaunchArguments arguments;
+    arguments.sizes = sizes_;
+    arguments.scalars = scalars_;
+    arguments.buffers = buffers_;
+    launcher_.launch({}, arguments);
+    for (const Finding& finding : device_.synchronize())
+      if (finding.is_failure) throw Error(ErrorKind::device, finding.message);
+  }
+
+  /// Empty when the output is right.
+  std::string problem() {
+    device_.copy_to_host(output_.bytes.data(), o_, output_.bytes.size());
+    const fmha::Config& config = std::get<fmha::Config>(plan_.config);
+    reference::FmhaCheck check;
+    check.mask = config.mask;
+    check.softmax_scale = scalars_.front();
+    check.tile_m = config.tile_m;
+    check.tile_n = config.tile_n;
+    check.jobs = 1;
+    const reference::Comparison result = reference::check_fmha({inputs_.q.view(), inputs_.k.view(), inputs_.v.view()},
+                                                               {output_.view(), {}, {}, {}}, check);
+    return result.problems.empty() ? "" : result.problems.front();
+  }
+  std::uint64_t instructions() const { return device_.statistics().warp_instructions; }
+
+ private:
+  EmulatedDevice device_;
+  Plan plan_;
+  Launcher launcher_;
+  reference::FmhaTensors inputs_;
+  reference::Tensor output_;
+  std::vector<std::int64_t> sizes_;
+  std::vector<double> scalars_;
+  std::vector<DevicePointer> buffers_;
+  DevicePointer o_ = 0;
+};
+
+void attention(benchmark::State& state, int head_dim, Mask mask, std::int64_t seqlen_q, std::int64_t seqlen_k) {
+  try {
+    const std::unique_ptr<Compiler> compiler = make_nvrtc_compiler();
+    Fmha problem;
+    problem.head_dim = head_dim;
+    problem.mask = mask;
+    Attention run(problem, {1, 1, 1, seqlen_q, seqlen_k, head_dim}, *compiler);
+    run.launch();
+    if (const std::string wrong = run.problem(); !wrong.empty()) return state.SkipWithError(wrong.c_str());
+    for (auto _ : state) run.launch();
+    state.counters["warp_instructions"] = static_cast<double>(run.instructions());
+    state.counters["instructions/s"] =
+        benchmark::Counter(static_cast<double>(run.instructions()), benchmark::Counter::kIsIterationInvariantRate);
+  } catch (const Error& error) {
+    state.SkipWithError(error.what());
+  }
+}
+
+BENCHMARK_CAPTURE(attention, d128_full_256x512, 128, Mask::none, 256, 512)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(attention, d128_causal_256x512, 128, Mask::causal, 256, 512)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(attention, d64_full_256x512, 64, Mask::none, 256, 512)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(attention, d256_full_256x512, 256, Mask::none, 256, 512)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace tessera
+
+BENCHMARK_MAIN();
