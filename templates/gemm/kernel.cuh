@@ -66,7 +66,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
 
   constexpr RegisterBudget kBudget = register_budget(C);
   if (threadIdx.x < kWarpgroupThreads) {
-    ptx::setmaxnreg_dec<kBudget.producer>();
+    if constexpr (kBudget.producer < kBudget.entry) ptx::setmaxnreg_dec<kBudget.producer>();
     if (threadIdx.x < 32 && ptx::elect_sync()) produce<C>(params, smem);
     __syncwarp();
     // The consumers' barrier between the parts of K is the whole cluster's.
@@ -75,7 +75,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
       ptx::cluster_wait();
     }
   } else {
-    ptx::setmaxnreg_inc<kBudget.consumer>();
+    if constexpr (kBudget.consumer > kBudget.entry) ptx::setmaxnreg_inc<kBudget.consumer>();
     consume<C>(params, smem);
   }
   // The others' copies, arrivals and loads still reach this CTA's shared memory: it stays until all are done.

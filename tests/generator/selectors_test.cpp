@@ -100,8 +100,10 @@ TEST_CASE("bad values name the field, the value and what is legal") {
   CHECK(refusal("copy2d", "tile", "1") ==
         "copy2d has no field tile: its fields are arch, dtype, rank, tile_inner, tile_outer, swizzle");
   CHECK(message_of([] { field_text(Fmha{}, "rank"); }).starts_with("fmha has no field rank: its fields are arch, "));
-  CHECK(message_of([] { selectors("conv"); }) == "op = conv: must be one of copy2d, fmha, gemm, quantize, dequantize, convert_scales, gemv");
-  CHECK(message_of([] { default_problem("conv"); }) == "op = conv: must be one of copy2d, fmha, gemm, quantize, dequantize, convert_scales, gemv");
+  CHECK(message_of([] { selectors("conv"); }) ==
+        "op = conv: must be one of copy2d, fmha, gemm, quantize, dequantize, convert_scales, gemv");
+  CHECK(message_of([] { default_problem("conv"); }) ==
+        "op = conv: must be one of copy2d, fmha, gemm, quantize, dequantize, convert_scales, gemv");
 }
 
 TEST_CASE("targets") {

@@ -91,7 +91,7 @@ enum class Layout { k_major, mn_major };
 enum class Accumulation { fast, promoted };
 
 // Whether consumer warpgroups share a tile, or each takes whole tiles in turn.
-enum class Schedule { cooperative, ping_pong };
+enum class KernelSchedule { cooperative, ping_pong };
 
 // What a product's epilogue adds and applies: beta * c, a bias for each column, an activation.
 enum class Addend { none, matrix };
