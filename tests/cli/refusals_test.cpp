@@ -40,7 +40,7 @@ TEST_CASE("cache: a misspelt operator or target is refused, an export of nothing
   CHECK(terminal.run({"warm", "fmha"}).code == 0);
   CHECK(terminal.run({"cache", "export", archive, "--arch", "foo"}).code == 2);
   fails(
-      {"cache", "export", archive, "--op", "gemv"}, 2, "tessera: --op = gemv: must be one of " + [] {
+      {"cache", "export", archive, "--op", "conv"}, 2, "tessera: --op = conv: must be one of " + [] {
         std::string names;
         for (const std::string_view name : operator_names()) names += (names.empty() ? "" : ", ") + std::string(name);
         return names;
