@@ -83,10 +83,10 @@ __device__ __forceinline__ void kernel(const Params& params) {
 
   constexpr RegisterBudget kBudget = register_budget(C);
   if (threadIdx.x < kWarpgroupThreads) {
-    ptx::setmaxnreg_dec<kBudget.producer>();
+    if constexpr (kBudget.producer < kBudget.entry) ptx::setmaxnreg_dec<kBudget.producer>();
     produce<C>(params, smem);
   } else {
-    ptx::setmaxnreg_inc<kBudget.consumer>();
+    if constexpr (kBudget.consumer > kBudget.entry) ptx::setmaxnreg_inc<kBudget.consumer>();
     consume<C>(params, smem);
   }
   // The other CTA still sends here and must not find this one gone.

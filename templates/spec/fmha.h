@@ -197,7 +197,8 @@ struct RegisterBudget {
 TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
   switch (consumer_warpgroups(c)) {
     case 1:
-      return ctas_per_sm(c) == 2 ? RegisterBudget{128, 40, 216} : RegisterBudget{248, 40, 240};
+      return ctas_per_sm(c) == 2 ? RegisterBudget{128, 40, 216}
+                                 : RegisterBudget{248, 248, 248};  // else all have enough: nothing moves
     case 2:
       return {168, 40, 232};
     case 3:

@@ -210,6 +210,10 @@ TEST_CASE("registers and threads fit the SM") {
     CAPTURE(c.tile_m);
     CHECK(budget.entry * num_threads(c) * ctas_per_sm(c) <= 65536);
     CHECK((budget.producer + groups * budget.consumer) * kWarpgroupThreads <= budget.entry * num_threads(c));
+    // An inc to fewer registers than a warp was dealt is undefined, as is a dec to more.
+    const int dealt = 65536 / (num_threads(c) * ctas_per_sm(c)) / 8 * 8;
+    CHECK((budget.consumer == budget.entry || budget.consumer >= dealt));
+    CHECK((budget.producer == budget.entry || budget.producer <= budget.entry));
     CHECK(budget.producer % 8 == 0);
     CHECK(budget.consumer % 8 == 0);
     CHECK(accumulator_registers(c) <= budget.consumer - kRegistersBesideAccumulators);
