@@ -135,10 +135,30 @@ OrderedJson operands_json(const Plan& plan) {
   return json;
 }
 
+template <class Region>
+OrderedJson with_phases(OrderedJson json, const Region& region) {
+  if (region.slots > 1) json["slots"] = region.slots;
+  for (const MemoryPhase& phase : region.phases)
+    json["phases"].push_back({{"content", phase.content}, {"owner", phase.owner}, {"until", phase.until}});
+  return json;
+}
+
 OrderedJson smem_json(const Plan& plan) {
   OrderedJson json = OrderedJson::array();
   for (const SmemRegion& region : plan.smem)
-    json.push_back({{"name", region.name}, {"offset", region.offset}, {"bytes", region.bytes}});
+    json.push_back(with_phases({{"name", region.name}, {"offset", region.offset}, {"bytes", region.bytes}}, region));
+  return json;
+}
+
+OrderedJson tmem_json(const Plan& plan) {
+  OrderedJson json = OrderedJson::array();
+  for (const TmemRegion& region : plan.tmem)
+    json.push_back(with_phases({{"name", region.name},
+                                {"first_column", region.first_column},
+                                {"columns", region.columns},
+                                {"first_lane", region.first_lane},
+                                {"lanes", region.lanes}},
+                               region));
   return json;
 }
 
@@ -189,8 +209,13 @@ OrderedJson to_json(const Plan& plan, bool with_rejected) {
                    {"arch", plan.arch.to_string()},   {"kernel", plan.kernel},
                    {"config", std::move(config)},     {"mma_kind", plan.mma_kind},
                    {"operands", operands_json(plan)}, {"smem", smem_json(plan)},
-                   {"smem_bytes", plan.smem_bytes},   {"entry_registers", plan.entry_registers},
-                   {"roles", roles_json(plan)}};
+                   {"smem_bytes", plan.smem_bytes}};
+  if (plan.tmem_columns > 0) {
+    json["tmem"] = tmem_json(plan);
+    json["tmem_columns"] = plan.tmem_columns;
+  }
+  json["entry_registers"] = plan.entry_registers;
+  json["roles"] = roles_json(plan);
   if (with_rejected) {
     json["reason"] = plan.reason;
     json["rejected"] = rejected_json(plan);

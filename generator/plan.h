@@ -32,10 +32,32 @@ struct ConfigField {
   bool is_number = false;
 };
 
+/// What a piece of memory holds for a while, and which role may touch it. The phases of a piece follow one another in
+/// the order of the list, and from the last on to the first where the kernel loops.
+struct MemoryPhase {
+  std::string content;  ///< "K tile on its way", "S", "P"
+  std::string owner;    ///< name of a role of the plan: who writes, reads, or issues what does
+  std::string until;    ///< what hands it on: "barrier k_full", "end"
+};
+
 struct SmemRegion {
   std::string name;
   std::int64_t offset = 0;
   std::int64_t bytes = 0;
+  int slots = 1;                      ///< equal parts, one after the other: the stages of a ring
+  std::vector<MemoryPhase> phases{};  ///< of each slot; empty: the same for all roles from beginning to end (barriers)
+};
+
+/// Lanes and 32-bit columns of a CTA's Tensor Memory, counted from the first column that the kernel allocates. Regions
+/// never overlap: where P takes the place of a part of S, that part is a region of its own with two phases.
+struct TmemRegion {
+  std::string name;
+  int first_column = 0;
+  int columns = 0;
+  int first_lane = 0;
+  int lanes = 128;
+  int slots = 1;  ///< equal parts by columns
+  std::vector<MemoryPhase> phases{};
 };
 
 /// Warps with one job.
@@ -79,6 +101,8 @@ struct Plan {
   std::vector<OperandPlan> operands;
   std::vector<SmemRegion> smem;
   std::int64_t smem_bytes = 0;
+  std::vector<TmemRegion> tmem;
+  int tmem_columns = 0;     ///< allocated: a power of two from 32 to 512; 0: no Tensor Memory
   int entry_registers = 0;  ///< per thread, as the launch bounds deal them; 0: as compiled
   std::vector<RolePlan> roles;
   std::string reason;  ///< why this Config
@@ -102,9 +126,11 @@ SourceBundle emit(const Plan& plan, const std::vector<SourceFile>& template_over
 /// cubin.
 std::string emit_single_file(const Plan& plan, const std::vector<SourceFile>& template_overrides = {});
 
-/// {"version", "op", "arch", "kernel", "config", "mma_kind", "operands", "smem", "smem_bytes", "entry_registers",
-/// "roles", "launch"}; keys in a fixed order. `reason` and `rejected` come in before "launch" when asked for; else they
-/// are left out, so that the stored contract depends on the kernel alone and not on hints and lists of candidates.
+/// {"version", "op", "arch", "kernel", "config", "mma_kind", "operands", "smem", "smem_bytes", "tmem", "tmem_columns",
+/// "entry_registers", "roles", "launch"}; keys in a fixed order, the two of Tensor Memory only where the kernel has
+/// some, "slots" and "phases" of a region only where it has several or any. `reason` and `rejected` come in before
+/// "launch" when asked for; else they are left out, so that the stored contract depends on the kernel alone and not on
+/// hints and lists of candidates.
 OrderedJson to_json(const Plan& plan, bool with_rejected);
 
 }  // namespace tessera
