@@ -25,10 +25,11 @@ std::string counted(long long count, std::string_view noun) {
   return fmt::format("{} {}{}", grouped(count), noun, count == 1 ? "" : "s");
 }
 
-void require_arch(std::string_view op, Arch arch) {
+void require_arch(std::string_view op, Arch arch, bool is_for_tcgen05_too) {
   if (arch == Arch{.number = 90, .suffix = 'a'}) return;
   throw Error(ErrorKind::unsupported,
-              fmt::format("{} has no kernel for arch {}: there is one for sm_90a", op, arch.to_string()));
+              fmt::format("{} has no kernel for arch {}: there is one for sm_90a{}", op, arch.to_string(),
+                          is_for_tcgen05_too ? ", and for sm_100 and sm_103 with suffix a or f" : ""));
 }
 
 void refuse_block_scale_arch(std::string_view op, Arch arch) {

@@ -36,8 +36,9 @@ std::string grouped(long long value);
 /// "1 stage", "3 stages".
 std::string counted(long long count, std::string_view noun);
 
-/// Throws Error{unsupported} unless arch is one that kernels exist for.
-void require_arch(std::string_view op, Arch arch);
+/// Throws Error{unsupported} unless arch is one that kernels exist for: sm_90a. The message names the tcgen05 targets
+/// too where an operator of theirs has kernels for them.
+void require_arch(std::string_view op, Arch arch, bool is_for_tcgen05_too);
 /// Throws Error{unsupported} with the targets of block-scaled operators.
 [[noreturn]] void refuse_block_scale_arch(std::string_view op, Arch arch);
 
@@ -69,7 +70,8 @@ Choice<Operator> choose(const typename Operator::Problem& problem) {
   if constexpr (requires { Operator::has_arch(problem.arch); }) {
     if (!Operator::has_arch(problem.arch)) refuse_block_scale_arch(Operator::kName, problem.arch);
   } else {
-    require_arch(Operator::kName, problem.arch);
+    require_arch(
+        Operator::kName, problem.arch, requires { Operator::kIsForTcgen05Too; });
   }
   Operator::require_facts(problem);
   Choice<Operator> choice;

@@ -67,8 +67,18 @@ std::string initializer(const Value& value) {
   }
 }
 
+/// The folder and namespace of an operator's templates, and its spec header: its name, unless it says otherwise.
+template <class Operator>
+constexpr std::string_view templates_of() {
+  if constexpr (requires { Operator::kTemplates; }) {
+    return Operator::kTemplates;
+  } else {
+    return Operator::kName;
+  }
+}
+
 template <class Config>
-std::string config_header(const Plan& plan, const Config& config) {
+std::string config_header(const Plan& plan, std::string_view templates, const Config& config) {
   std::string fields;
   visit_fields(config, [&](std::string_view name, const auto& value) {
     fields += fmt::format("    .{} = {},\n", name, initializer(value));
@@ -80,7 +90,7 @@ std::string config_header(const Plan& plan, const Config& config) {
       "namespace tessera::{1} {{\n\n"
       "inline constexpr Config kConfig{{\n{2}}};\n\n"
       "}}  // namespace tessera::{1}\n",
-      plan.kernel, plan.op, fields);
+      plan.kernel, templates, fields);
 }
 
 std::string parameter_type(const KernelParameter& parameter, const LaunchPlan& launch) {
@@ -125,9 +135,9 @@ std::vector<std::string> calls_of(const Config& config, std::size_t steps) {
   return calls;
 }
 
-std::string entry_source(const Plan& plan, const std::vector<SourceFile>& generated, const std::string& bounds,
-                         const std::vector<std::string>& calls) {
-  std::vector<std::string> names{"config.cuh", plan.op + "/kernel.cuh"};
+std::string entry_source(const Plan& plan, std::string_view templates, const std::vector<SourceFile>& generated,
+                         const std::string& bounds, const std::vector<std::string>& calls) {
+  std::vector<std::string> names{"config.cuh", fmt::format("{}/kernel.cuh", templates)};
   for (const SourceFile& header : generated) names.push_back(header.path);
   std::string includes;
   for (const std::string& name : names) includes += fmt::format("#include \"{}\"\n", name);
@@ -137,7 +147,7 @@ std::string entry_source(const Plan& plan, const std::vector<SourceFile>& genera
       "// What its parameters mean and how it is launched: spec/{1}.h.\n"
       "{2}\n"
       "using tessera::{1}::kConfig;\n",
-      plan.launch.steps.back().entry, plan.op, includes);
+      plan.launch.steps.back().entry, templates, includes);
   if (!plan.launch.tensor_maps.empty()) text += "using tessera::ptx::TensorMap;\n";
   for (std::size_t i = 0; i < calls.size(); ++i)
     text += "\n" + entry_function(plan.launch.steps[i], plan.launch, bounds, calls[i]);
@@ -157,9 +167,10 @@ Generated generate(const Plan& plan, const std::vector<SourceFile>& template_ove
         using Operator = typename OperatorOf<std::remove_cvref_t<decltype(config)>>::type;
         Generated generated;
         generated.headers = Operator::generated_headers(config);
-        generated.entry = entry_source(plan, generated.headers, Operator::launch_bounds(),
+        constexpr std::string_view kTemplates = templates_of<Operator>();
+        generated.entry = entry_source(plan, kTemplates, generated.headers, Operator::launch_bounds(),
                                        calls_of<Operator>(config, plan.launch.steps.size()));
-        generated.headers.push_back({"config.cuh", config_header(plan, config)});
+        generated.headers.push_back({"config.cuh", config_header(plan, kTemplates, config)});
         generated.headers.insert(generated.headers.end(), template_overrides.begin(), template_overrides.end());
         return generated;
       },

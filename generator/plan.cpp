@@ -24,6 +24,7 @@ namespace tessera {
 
 namespace {
 
+/// `type`, and where kernels for targets with tcgen05 are planned apart: `tcgen05`.
 template <class Problem>
 struct OperatorOf;
 template <>
@@ -55,6 +56,20 @@ template <>
 struct OperatorOf<Gemm> {
   using type = GemmOperator;
 };
+
+/// function(facts, Operator{}) with the operator that the target has for this Problem.
+template <class Function>
+auto with_operator(const Problem& problem, Function function) {
+  return std::visit(
+      [&](const auto& p) {
+        using Operators = OperatorOf<std::remove_cvref_t<decltype(p)>>;
+        if constexpr (requires { typename Operators::tcgen05; }) {
+          if (has_tcgen05(p.arch)) return function(p, typename Operators::tcgen05{});
+        }
+        return function(p, typename Operators::type{});
+      },
+      problem);
+}
 
 template <class Value>
 std::string field_value(const Value& value) {
@@ -183,18 +198,15 @@ OrderedJson rejected_json(const Plan& plan) {
 }  // namespace
 
 Plan make_plan(const Problem& problem) {
-  return std::visit(
-      [](const auto& p) { return plan_of<typename OperatorOf<std::remove_cvref_t<decltype(p)>>::type>(p); }, problem);
+  return with_operator(problem, [](const auto& p, auto op) { return plan_of<decltype(op)>(p); });
 }
 
 std::string planned_kernel(const Problem& problem) {
-  return std::visit(
-      [](const auto& p) {
-        using Operator = typename OperatorOf<std::remove_cvref_t<decltype(p)>>::type;
-        const Choice<Operator> choice = choose<Operator>(p);
-        return Operator::kernel_name(p.arch, choice.candidates[choice.best].config);
-      },
-      problem);
+  return with_operator(problem, [](const auto& p, auto op) {
+    using Operator = decltype(op);
+    const Choice<Operator> choice = choose<Operator>(p);
+    return Operator::kernel_name(p.arch, choice.candidates[choice.best].config);
+  });
 }
 
 OrderedJson to_json(const Plan& plan, bool with_rejected) {

@@ -147,6 +147,10 @@ std::string Arch::to_string() const {
   return suffix == 0 ? fmt::format("sm_{}", number) : fmt::format("sm_{}{}", number, suffix);
 }
 
+bool has_tcgen05(Arch arch) noexcept {
+  return (arch.number == 100 || arch.number == 103) && (arch.suffix == 'a' || arch.suffix == 'f');
+}
+
 std::string_view operator_name(const Problem& problem) noexcept { return kOperatorNames[problem.index()]; }
 
 Arch arch_of(const Problem& problem) noexcept {

@@ -30,6 +30,9 @@ struct Arch {
   friend bool operator==(const Arch&, const Arch&) = default;
 };
 
+/// Whether code for this target may use tcgen05: sm_100 and sm_103 with suffix a or f.
+bool has_tcgen05(Arch arch) noexcept;
+
 /// A size that the caller expects. 0 is a size like any other: a length may be 0.
 using Hint = std::int64_t;
 inline constexpr Hint kUnknownHint = -1;
