@@ -221,7 +221,12 @@ void Copy2dOperator::describe(const Config& config, Plan& plan) {
                              .swizzle = std::string(to_word(config.swizzle)),
                              .use = name[0] == 'x' ? "copied from" : "copied to"});
   }
-  plan.smem = {{"tile", 0, layout.tile_bytes}, {"barrier", layout.barrier_offset, 8}};
+  plan.smem = {{"tile",
+                0,
+                layout.tile_bytes,
+                1,
+                {{"box on its way in", "copy", "barrier"}, {"box on its way out", "copy", "the store has read it"}}},
+               {"barrier", layout.barrier_offset, 8}};
   plan.smem_bytes = layout.total_bytes;
   plan.roles = {{.name = "copy", .first_warp = 0, .warps = copy2d::kNumThreads / 32, .registers = 0}};
   plan.launch = launch_of(config, plan.arch.to_string(), plan.kernel);

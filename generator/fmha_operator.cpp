@@ -214,6 +214,37 @@ std::string FmhaOperator::kernel_name(Arch arch, const Config& config) {
   return name;
 }
 
+namespace {
+
+/// Who owns which bytes when, as templates/fmha hands them on: producer.cuh, consumer.cuh, epilogue.cuh, exchange.cuh.
+void describe_smem(const Config& config, Plan& plan) {
+  const fmha::SmemLayout layout = fmha::smem_layout(config);
+  const int groups = fmha::consumer_warpgroups(config);
+  const auto add = [&](const fmha::SmemRegion& region, int slots, std::vector<MemoryPhase> phases) {
+    if (region.bytes > 0) plan.smem.push_back({region.name, region.offset, region.bytes, slots, std::move(phases)});
+  };
+  std::vector<MemoryPhase> of_q = {{"Q on its way", "load_q", "barrier q_full"},
+                                   {"Q of a tile", "consumer", "last S = Q K^T of the tile"}};
+  for (int pass = 0; pass < fmha::o_passes(config); ++pass) {
+    const bool is_last = pass == fmha::o_passes(config) - 1;
+    const std::string part = fmha::o_passes(config) == 1 ? "O" : pass == 0 ? "O, first columns" : "O, last columns";
+    of_q.push_back({part + ", being written", "consumer", "barrier o_full"});
+    of_q.push_back({part + ", being stored", "store_o", is_last ? "barrier q_empty" : "barrier o_read"});
+  }
+  add(layout.q, config.q_stages * groups, std::move(of_q));
+  add(layout.k, config.stages,
+      {{"K on its way", "load_kv", "barrier k_full"}, {"K of a block", "consumer", "barrier k_empty"}});
+  add(layout.v, config.stages,
+      {{"V on its way", "load_kv", "barrier v_full"}, {"V of a block", "consumer", "barrier v_empty"}});
+  add(layout.exchange, groups,
+      {{"scores of the other CTA on their way", "consumer of the other CTA", "barrier exchange_full"},
+       {"scores of the other CTA", "consumer", "barrier exchange_empty of the other CTA"}});
+  add(layout.barriers, 1, {});
+  plan.smem_bytes = layout.total_bytes;
+}
+
+}  // namespace
+
 void FmhaOperator::describe(const Config& config, Plan& plan) {
   const std::string dtype(to_word(config.dtype));
   const std::string_view o_dtype = config.output == Output::unnormalized ? "f32" : std::string_view(dtype);
@@ -236,10 +267,7 @@ void FmhaOperator::describe(const Config& config, Plan& plan) {
     plan.operands.push_back(
         {.name = "row_sum", .dtype = "f32", .tensor_map_type = {}, .swizzle = {}, .use = "written"});
   }
-  const fmha::SmemLayout layout = fmha::smem_layout(config);
-  for (const fmha::SmemRegion& region : {layout.q, layout.k, layout.v, layout.exchange, layout.barriers})
-    if (region.bytes > 0) plan.smem.push_back({region.name, region.offset, region.bytes});
-  plan.smem_bytes = layout.total_bytes;
+  describe_smem(config, plan);
   plan.entry_registers = fmha::register_budget(config).entry;
   for (int i = 0; i < fmha::kNumRoles; ++i) {
     const fmha::Role role = fmha::role(config, i);

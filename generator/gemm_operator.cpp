@@ -195,6 +195,36 @@ std::string GemmOperator::kernel_name(Arch arch, const Config& c) {
   return name;
 }
 
+namespace {
+
+/// Who owns which bytes when, as templates/gemm hands them on: producer.cuh, consumer.cuh, split.cuh, epilogue.cuh.
+void describe_smem(const Config& config, Plan& plan) {
+  const gemm::SmemLayout layout = gemm::smem_layout(config);
+  const auto ring = [&](const gemm::SmemRegion& region, const char* name) {
+    std::vector<MemoryPhase> phases = {{fmt::format("{} on its way", name), "load", "barrier full"},
+                                       {fmt::format("{} of a step", name), "consumer", "barrier empty"}};
+    // The sums lie over all slots, from those of A on.
+    const int sum_bytes = config.tile_m * config.tile_n * 4;
+    if (config.split_k > 1 && region.offset < sum_bytes) {
+      phases.push_back({"sums of this CTA's part of K, being written", "consumer", "barrier of the cluster"});
+      phases.push_back({"sums of this CTA's part of K, being read", "consumer of every CTA of the tile", "end"});
+    }
+    plan.smem.push_back({region.name, region.offset, region.bytes, config.stages, std::move(phases)});
+  };
+  ring(layout.a, "A");
+  ring(layout.b, "B");
+  plan.smem.push_back({layout.d.name,
+                       layout.d.offset,
+                       layout.d.bytes,
+                       gemm::consumer_warpgroups(config) * gemm::kStagingSlots,
+                       {{"panel of D, being written", "consumer", "barrier of the warpgroup"},
+                        {"panel of D, being stored", "consumer", "the store before last has read it"}}});
+  plan.smem.push_back({layout.barriers.name, layout.barriers.offset, layout.barriers.bytes});
+  plan.smem_bytes = layout.total_bytes;
+}
+
+}  // namespace
+
 void GemmOperator::describe(const Config& config, Plan& plan) {
   const auto operand = [&](const char* name, DType dtype, Swizzle swizzle, std::string use) {
     return OperandPlan{.name = name,
@@ -218,10 +248,7 @@ void GemmOperator::describe(const Config& config, Plan& plan) {
     read("scale_a", "f32", "factor of alpha if not null");
     read("scale_b", "f32", "factor of alpha if not null");
   }
-  const gemm::SmemLayout layout = gemm::smem_layout(config);
-  for (const gemm::SmemRegion& region : {layout.a, layout.b, layout.d, layout.barriers})
-    plan.smem.push_back({region.name, region.offset, region.bytes});
-  plan.smem_bytes = layout.total_bytes;
+  describe_smem(config, plan);
   plan.entry_registers = gemm::register_budget(config).entry;
   for (int i = 0; i < gemm::kNumRoles; ++i) {
     const gemm::Role role = gemm::role(config, i);

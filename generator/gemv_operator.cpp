@@ -186,10 +186,16 @@ void GemvOperator::describe(const Config& config, Plan& plan) {
                    plain_operand("c", to_word(config.dtype), "written"),
                    plain_operand("a_global_scale", "f32", "factor, read if not null"),
                    plain_operand("b_global_scale", "f32", "factor, read if not null")};
-  plan.smem = {
-      {"b values", 0, gemv::value_bytes_of_panel(config)},
-      {"b scales", gemv::value_bytes_of_panel(config), gemv::scale_bytes_of_panel(config)},
-      {"sums", gemv::value_bytes_of_panel(config) + gemv::scale_bytes_of_panel(config), gemv::sum_bytes(config)}};
+  const std::vector<MemoryPhase> of_panel = {{"panel of b, being converted", "multiply", "barrier of the CTA"},
+                                             {"panel of b", "multiply", "barrier of the CTA"}};
+  plan.smem = {{"b values", 0, gemv::value_bytes_of_panel(config), 1, of_panel},
+               {"b scales", gemv::value_bytes_of_panel(config), gemv::scale_bytes_of_panel(config), 1, of_panel},
+               {"sums",
+                gemv::value_bytes_of_panel(config) + gemv::scale_bytes_of_panel(config),
+                gemv::sum_bytes(config),
+                1,
+                {{"sums of each warp, being written", "multiply", "barrier of the CTA"},
+                 {"sums of each warp", "multiply", "end"}}}};
   plan.smem_bytes = gemv::smem_bytes(config);
   plan.roles = {{.name = "multiply", .first_warp = 0, .warps = gemv::kWarps, .registers = 0}};
   plan.launch = launch_of(config, plan.arch.to_string(), plan.kernel);
