@@ -25,7 +25,8 @@ constexpr Action kActions[] = {{"swizzle", layout_swizzle},
                                {"fragment", layout_fragment},
                                {"scale-factors", layout_scale_factors},
                                {"repack", layout_repack},
-                               {"smem", layout_smem}};
+                               {"smem", layout_smem},
+                               {"tmem", layout_tmem}};
 
 struct Flag {
   std::string_view name, value, help;  ///< an empty value: a toggle
@@ -44,7 +45,7 @@ const std::vector<Flag>& flag_table() {
       {"stride-bytes", "N", "stride dimension byte offset (SBO)", {"smem-descriptor"}},
       {"base-offset", "N", "0 to 7", {"smem-descriptor"}},
       {"leading-is-address", "", "tcgen05, sm_103a: LBO is an absolute address", {"smem-descriptor"}},
-      {"major", "WORD", "which dimension is contiguous: k or mn", {"smem-descriptor"}},
+      {"major", "WORD", "which dimension is contiguous: k or mn", {"smem-descriptor", "fragment"}},
       {"bits", "N", "bits of an element: 4, 8, 16, 32", {"smem-descriptor"}},
       {"swizzle", "WORD", "none, 32B, 64B, 128B, 128B_atom_32B", {"smem-descriptor", "tensor-map"}},
       {"m", "N", "rows of D", {"instruction-descriptor"}},
@@ -69,14 +70,21 @@ const std::vector<Flag>& flag_table() {
       {"strides-bytes", "N,N", "rank - 1 strides (default: dense)", {"tensor-map"}},
       {"box", "N,N", "the tile of one copy, elements", {"tensor-map"}},
       {"element-strides", "N,N", "default: 1", {"tensor-map"}},
+      {"pixels", "N", "im2col: pixels of one copy", {"tensor-map"}},
+      {"channels", "N", "im2col: channels of a pixel", {"tensor-map"}},
+      {"lower-corner", "N,N", "im2col: of the bounding box, W first (default: 0)", {"tensor-map"}},
+      {"upper-corner", "N,N", "im2col: from the tensor's end (default: 0)", {"tensor-map"}},
+      {"offsets", "N,N", "im2col: added to every pixel, W first (default: 0)", {"tensor-map"}},
       {"smem", "ADDR", "shared address of the box (default: 0)", {"tensor-map"}},
-      {"operand", "WORD", "A, B, D (C is D), SFA or SFB", {"fragment"}},
+      {"operand", "WORD", "A, B, D (C is D), SFA, SFB, or E: sparse metadata", {"fragment"}},
       {"lane", "N", "mark what this lane holds", {"fragment"}},
       {"element", "R,C", "mark this element: row and column, or row and k", {"fragment", "scale-factors"}},
       {"scale-vec", "WORD", "1X, 2X or 4X", {"fragment"}},
       {"thread-id", "N", "SFA: 0 or 1; SFB: 0 to 3", {"fragment"}},
       {"byte-id", "N", "byte where the scales begin", {"fragment"}},
-      {"k", "N", "elements along K", {"scale-factors"}}};
+      {"selector", "N", "sparsity selector", {"fragment"}},
+      {"k", "N", "elements along K", {"scale-factors"}},
+      {"owner", "ROLE", "mark what this role owns in some phase", {"smem", "tmem"}}};
   return table;
 }
 
@@ -88,7 +96,7 @@ class LayoutCommand final : public Command {
         "       tessera layout smem-descriptor wgmma|tcgen05 [0xBITS]\n"
         "       tessera layout instruction-descriptor KIND [0xBITS]\n"
         "       tessera layout scale-factors FORMAT\n"
-        "       tessera layout smem PLAN.json",
+        "       tessera layout smem|tmem PLAN.json",
         "tessera layout: print and draw swizzles, descriptors, fragments, scale factors and copies",
         "Every map is computed by the functions that kernels include (templates/spec), compared in tests with the\n"
         "emulator's own decoding. What concerns Blackwell follows the manual and was never run on such a device.\n"

@@ -54,5 +54,6 @@ LayoutPage layout_fragment(const LayoutArguments& arguments);
 LayoutPage layout_scale_factors(const LayoutArguments& arguments);
 LayoutPage layout_repack(const LayoutArguments& arguments);
 LayoutPage layout_smem(const LayoutArguments& arguments);
+LayoutPage layout_tmem(const LayoutArguments& arguments);
 
 }  // namespace tessera::cli

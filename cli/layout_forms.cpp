@@ -19,8 +19,9 @@ using layout::Fragment;
 struct TypeRow {
   std::string_view type;
   int bits;
-  std::vector<std::string_view> mma;  ///< shapes of mma.sync
-  int wgmma_k;                        ///< 0: none
+  std::vector<std::string_view> mma;     ///< shapes of mma.sync
+  std::vector<std::string_view> sparse;  ///< of mma.sp
+  int wgmma_k;                           ///< 0: none; sparse, twice as much
   std::vector<std::string_view> results;
   std::string_view container;
   int scale_vectors;
@@ -30,23 +31,30 @@ const std::vector<TypeRow>& types() {
   static constexpr std::string_view kNarrow4 = "the 4 bits are bits 5..2 of a byte";
   static constexpr std::string_view kNarrow6 = "the 6 bits are bits 5..0 of a byte";
   static const std::vector<TypeRow> table = {
-      {"f16", 16, {"m16n8k8", "m16n8k16"}, 16, {"f32", "f16"}, "", 0},
-      {"bf16", 16, {"m16n8k8", "m16n8k16"}, 16, {"f32"}, "", 0},
-      {"tf32", 32, {"m16n8k4", "m16n8k8"}, 8, {"f32"}, "", 0},
-      {"f64", 64, {"m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16"}, 0, {"f64"}, "", 0},
-      {"e4m3", 8, {"m16n8k16", "m16n8k32"}, 32, {"f32", "f16"}, "", 0},
-      {"e5m2", 8, {"m16n8k16", "m16n8k32"}, 32, {"f32", "f16"}, "", 0},
-      {"e3m2", 8, {"m16n8k32"}, 0, {"f32", "f16"}, kNarrow6, 0},
-      {"e2m3", 8, {"m16n8k32"}, 0, {"f32", "f16"}, kNarrow6, 0},
-      {"e2m1", 8, {"m16n8k32"}, 0, {"f32", "f16"}, kNarrow4, 0},
-      {"s8", 8, {"m8n8k16", "m16n8k16", "m16n8k32"}, 32, {"s32"}, "", 0},
-      {"u8", 8, {"m8n8k16", "m16n8k16", "m16n8k32"}, 32, {"s32"}, "", 0},
-      {"s4", 4, {"m8n8k32", "m16n8k32", "m16n8k64"}, 0, {"s32"}, "", 0},
-      {"u4", 4, {"m8n8k32", "m16n8k32", "m16n8k64"}, 0, {"s32"}, "", 0},
-      {"b1", 1, {"m8n8k128", "m16n8k128", "m16n8k256"}, 256, {"s32"}, "", 0},
-      {"mxf8f6f4", 8, {"m16n8k32"}, 0, {"f32"}, "4-bit elements: bits 5..2 of a byte; 6-bit elements: bits 5..0", 1},
-      {"mxf4", 4, {"m16n8k64"}, 0, {"f32"}, "", 2},
-      {"mxf4nvf4", 4, {"m16n8k64"}, 0, {"f32"}, "", 2 | 4}};
+      {"f16", 16, {"m8n8k4", "m16n8k8", "m16n8k16"}, {"m16n8k16", "m16n8k32"}, 16, {"f32", "f16"}, "", 0},
+      {"bf16", 16, {"m16n8k8", "m16n8k16"}, {"m16n8k16", "m16n8k32"}, 16, {"f32"}, "", 0},
+      {"tf32", 32, {"m16n8k4", "m16n8k8"}, {"m16n8k8", "m16n8k16"}, 8, {"f32"}, "", 0},
+      {"f64", 64, {"m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16"}, {}, 0, {"f64"}, "", 0},
+      {"e4m3", 8, {"m16n8k16", "m16n8k32"}, {"m16n8k64"}, 32, {"f32", "f16"}, "", 0},
+      {"e5m2", 8, {"m16n8k16", "m16n8k32"}, {"m16n8k64"}, 32, {"f32", "f16"}, "", 0},
+      {"e3m2", 8, {"m16n8k32"}, {"m16n8k64"}, 0, {"f32", "f16"}, kNarrow6, 0},
+      {"e2m3", 8, {"m16n8k32"}, {"m16n8k64"}, 0, {"f32", "f16"}, kNarrow6, 0},
+      {"e2m1", 8, {"m16n8k32"}, {"m16n8k64"}, 0, {"f32", "f16"}, kNarrow4, 0},
+      {"s8", 8, {"m8n8k16", "m16n8k16", "m16n8k32"}, {"m16n8k32", "m16n8k64"}, 32, {"s32"}, "", 0},
+      {"u8", 8, {"m8n8k16", "m16n8k16", "m16n8k32"}, {"m16n8k32", "m16n8k64"}, 32, {"s32"}, "", 0},
+      {"s4", 4, {"m8n8k32", "m16n8k32", "m16n8k64"}, {"m16n8k64", "m16n8k128"}, 0, {"s32"}, "", 0},
+      {"u4", 4, {"m8n8k32", "m16n8k32", "m16n8k64"}, {"m16n8k64", "m16n8k128"}, 0, {"s32"}, "", 0},
+      {"b1", 1, {"m8n8k128", "m16n8k128", "m16n8k256"}, {}, 256, {"s32"}, "", 0},
+      {"mxf8f6f4",
+       8,
+       {"m16n8k32"},
+       {"m16n8k64"},
+       0,
+       {"f32"},
+       "4-bit elements: bits 5..2 of a byte; 6-bit elements: bits 5..0",
+       1},
+      {"mxf4", 4, {"m16n8k64"}, {"m16n8k128"}, 0, {"f32"}, "", 2},
+      {"mxf4nvf4", 4, {"m16n8k64"}, {"m16n8k128"}, 0, {"f32"}, "", 2 | 4}};
   return table;
 }
 
@@ -73,14 +81,27 @@ bool parse_shape(std::string_view text, int& m, int& n, int& k) {
   return at == text.size();
 }
 
-[[noreturn]] void refuse_mma(std::string_view name, const TypeRow* type, std::string_view shape) {
-  std::vector<std::string> with_shape;
+const std::vector<std::string_view>& shapes_of(const TypeRow& row, bool is_sparse) {
+  return is_sparse ? row.sparse : row.mma;
+}
+
+bool has_shape(const TypeRow& row, bool is_sparse, std::string_view shape) {
+  const std::vector<std::string_view>& shapes = shapes_of(row, is_sparse);
+  return std::find(shapes.begin(), shapes.end(), shape) != shapes.end();
+}
+
+[[noreturn]] void refuse_mma(std::string_view name, const TypeRow* type, std::string_view shape, bool is_sparse) {
+  std::vector<std::string_view> with_shape;
   for (const TypeRow& row : types())
-    if (std::find(row.mma.begin(), row.mma.end(), shape) != row.mma.end()) with_shape.emplace_back(row.type);
+    if (has_shape(row, is_sparse, shape)) with_shape.emplace_back(row.type);
   std::string text = fmt::format("{}: there is no such instruction", name);
-  if (type != nullptr) text += fmt::format("; {} goes with {}", type->type, fmt::join(type->mma, ", "));
+  if (type != nullptr && shapes_of(*type, is_sparse).empty()) {
+    text += fmt::format("; there is no {} product of {}", is_sparse ? "sparse" : "dense", type->type);
+  } else if (type != nullptr) {
+    text += fmt::format("; {} goes with {}", type->type, fmt::join(shapes_of(*type, is_sparse), ", "));
+  }
   if (!with_shape.empty()) text += fmt::format("; {} exists for {}", shape, fmt::join(with_shape, ", "));
-  if (type != nullptr && type->type == "mxf8f6f4" && shape == "m16n8k64")
+  if (type != nullptr && type->type == "mxf8f6f4" && shape == "m16n8k64" && !is_sparse)
     text += "; e2m1 at K = 64 is mxf4 (scale_vec::2X, ue8m0) or mxf4nvf4 (2X ue8m0, 4X ue4m3)";
   if (type == nullptr && with_shape.empty()) {
     std::vector<std::string_view> all;
@@ -95,15 +116,17 @@ const TypeRow* find_type(std::string_view name) {
   return found == types().end() ? nullptr : &*found;
 }
 
-ProductForm parse_wgmma(std::string_view name, std::string_view shape, const TypeRow* type) {
+ProductForm parse_wgmma(std::string_view name, std::string_view shape, const TypeRow* type, bool is_sparse) {
   ProductForm form;
   const bool is_shape = parse_shape(shape, form.m, form.n, form.k);
-  if (type == nullptr || type->wgmma_k == 0 || !is_shape || form.m != 64 || form.k != type->wgmma_k)
+  const bool is_type = type != nullptr && type->wgmma_k != 0 && !(is_sparse && type->sparse.empty());
+  if (!is_type || !is_shape || form.m != 64 || form.k != type->wgmma_k * (is_sparse ? 2 : 1))
     throw Error(
         ErrorKind::usage,
-        fmt::format("{}: there is no such instruction; wgmma is m64nNk16 for f16, bf16, m64nNk8 for tf32, m64nNk32 "
-                    "for e4m3, e5m2, s8, u8, m64nNk256 for b1",
-                    name));
+        fmt::format("{}: there is no such instruction; {}", name,
+                    is_sparse ? "wgmma.sp is m64nNk32 for f16, bf16, m64nNk16 for tf32, m64nNk64 for e4m3, e5m2, s8, u8"
+                              : "wgmma is m64nNk16 for f16, bf16, m64nNk8 for tf32, m64nNk32 for e4m3, e5m2, s8, u8, "
+                                "m64nNk256 for b1"));
   const bool is_integer = type->results.front() == "s32";
   const bool is_n = form.n >= 8 && form.n <= 256 && form.n % 8 == 0 &&
                     (!is_integer || form.n <= 32 || form.n % 16 == 0) &&
@@ -117,29 +140,91 @@ ProductForm parse_wgmma(std::string_view name, std::string_view shape, const Typ
 
 }  // namespace
 
-ProductForm parse_product(std::string_view name) {
-  const std::vector<std::string_view> parts = split(name);
+InstructionName short_name(std::string_view spelling) {
+  // What PTX adds around what a map depends on.
+  static constexpr std::string_view kIgnored[] = {"sync", "aligned",     "mma_async", "row",    "col", "block_scale",
+                                                  "and",  "xor",         "popc",      "shared", "b16", "satfinite",
+                                                  "b8",   "shared::cta", "b8x16",     "b32"};
+  const std::vector<std::string_view> parts = split(spelling);
+  const bool is_product = parts.front() == "mma" || parts.front() == "wgmma";
+  InstructionName name;
+  std::string_view kind, shape, sparse;
+  std::vector<std::string_view> others;
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    const std::string_view part = parts[i];
+    int m = 0, n = 0, k = 0;
+    if (std::find(std::begin(kIgnored), std::end(kIgnored), part) != std::end(kIgnored)) continue;
+    if (is_product && part.starts_with("kind::")) {
+      kind = part.substr(6);
+    } else if (is_product && part.starts_with("scale_vec::") && part.size() == 13 && part[12] == 'X') {
+      name.scale_vector = part[11] - '0';
+    } else if (is_product && (part == "sp" || part == "sp::ordered_metadata")) {
+      sparse = ".sp";
+    } else if (is_product && shape.empty() && parse_shape(part, m, n, k)) {
+      shape = part;
+    } else {
+      others.push_back(part);
+    }
+  }
+  if (!is_product || shape.empty()) {
+    name.text = fmt::format("{}{}{}", parts.front(), others.empty() ? "" : ".", fmt::join(others, "."));
+    return name;
+  }
+  // D's, A's, B's type and further ones; a short name has A's alone.
+  const bool is_short = others.size() < 3;
+  std::string_view type = others.empty() ? kind : is_short ? others[0] : others[1];
+  if (!is_short) name.result = others[0];
+  if (kind.starts_with("mx")) type = kind;
+  name.text = fmt::format("{}{}.{}.{}", parts.front(), sparse, shape, type);
+  return name;
+}
+
+std::string_view scale_vectors_text(const ProductForm& form) {
+  return form.scale_vectors == 0   ? "no block scales"
+         : form.type == "mxf8f6f4" ? "1X (ue8m0, blocks of 32)"
+         : form.type == "mxf4"     ? "2X (ue8m0, blocks of 32)"
+                                   : "2X (ue8m0, blocks of 32) and 4X (ue4m3, blocks of 16)";
+}
+
+ProductForm parse_product(std::string_view spelling) {
+  const InstructionName given = short_name(spelling);
+  const std::string_view name = given.text;
+  std::vector<std::string_view> parts = split(name);
   const bool is_wgmma = parts.front() == "wgmma";
+  const bool is_sparse = parts.size() == 4 && parts[1] == "sp";
+  if (is_sparse) parts.erase(parts.begin() + 1);
   if (parts.size() != 3 || (!is_wgmma && parts.front() != "mma"))
     throw Error(
         ErrorKind::usage,
-        fmt::format(
-            "{}: is no instruction here; there are mma.SHAPE.TYPE, wgmma.SHAPE.TYPE, ldmatrix.SHAPE.xN[.trans], "
-            "stmatrix.SHAPE.xN[.trans], tcgen05.ld.SHAPE.xN and tcgen05.st.SHAPE.xN",
-            name));
+        fmt::format("{}: is no instruction here; there are mma.SHAPE.TYPE, wgmma.SHAPE.TYPE, mma.sp and wgmma.sp, "
+                    "ldmatrix.SHAPE.xN[.trans], stmatrix.SHAPE.xN[.trans], tcgen05.ld.SHAPE.xN and tcgen05.st.SHAPE.xN",
+                    spelling));
   const TypeRow* type = find_type(parts[2]);
   ProductForm form;
   if (is_wgmma) {
-    form = parse_wgmma(name, parts[1], type);
-  } else if (type == nullptr || std::find(type->mma.begin(), type->mma.end(), parts[1]) == type->mma.end() ||
+    form = parse_wgmma(spelling, parts[1], type, is_sparse);
+  } else if (type == nullptr || !has_shape(*type, is_sparse, parts[1]) ||
              !parse_shape(parts[1], form.m, form.n, form.k)) {
-    refuse_mma(name, type, parts[1]);
+    refuse_mma(spelling, type, parts[1], is_sparse);
   }
+  form.is_sparse = is_sparse;
+  form.is_quarter = parts[1] == "m8n8k4" && type->type == "f16";
   form.bits = type->bits;
   form.type = type->type;
   form.container = type->container;
   form.scale_vectors = type->scale_vectors;
   form.results = type->results;
+  if (!given.result.empty()) {
+    const auto result = std::find(form.results.begin(), form.results.end(), given.result);
+    if (result == form.results.end())
+      throw Error(ErrorKind::usage, fmt::format("{}: {} accumulates in {}, not {}", spelling, form.type,
+                                                fmt::join(form.results, " or "), given.result));
+    form.results = {*result};
+  }
+  form.scale_vector = given.scale_vector;
+  if (form.scale_vector != 0 && (form.scale_vectors & form.scale_vector) == 0)
+    throw Error(ErrorKind::usage, fmt::format("{}: scale_vec::{}X: {} takes {}", spelling, form.scale_vector, form.type,
+                                              scale_vectors_text(form)));
   return form;
 }
 
@@ -147,29 +232,34 @@ bool is_move(std::string_view name) {
   return name.starts_with("ldmatrix") || name.starts_with("stmatrix") || name.starts_with("tcgen05");
 }
 
-MoveForm parse_move(std::string_view name) {
+MoveForm parse_move(std::string_view spelling) {
+  const InstructionName given = short_name(spelling);
+  const std::string_view name = given.text;
   const std::vector<std::string_view> parts = split(name);
   const bool is_tmem = parts.front() == "tcgen05";
   const std::size_t at = is_tmem ? 2 : 1;
   const auto refuse = [&]() -> Error {
     return {ErrorKind::usage,
             fmt::format(
-                "{}: there is no such instruction; there are {}", name,
+                "{}: there is no such instruction; there are {}", spelling,
                 is_tmem ? "tcgen05.ld and .st with 32x32b, 16x64b, 16x32bx2 (x1 to x128), 16x128b (x1 to x64), 16x256b "
                           "(x1 to x32)"
-                        : "ldmatrix.m8n8.x1|x2|x4[.trans], ldmatrix.m16n16.x1|x2.trans (b8), "
+                        : "ldmatrix.m8n8.x1|x2|x4[.trans], ldmatrix.m16n16.x1|x2.trans[.b6x16_p32|.b4x16_p64] (b8), "
                           "ldmatrix.m8n16.x1|x2|x4.b6x16_p32|b4x16_p64, "
                           "stmatrix.m8n8.x1|x2|x4[.trans], stmatrix.m16n8.x1|x2|x4.trans (b8)")};
   };
   const bool is_known = is_tmem || parts.front() == "ldmatrix" || parts.front() == "stmatrix";
-  if (!is_known || parts.size() < at + 2 || parts.size() > at + 3) throw refuse();
+  if (!is_known || parts.size() < at + 2 || parts.size() > at + 4) throw refuse();
   int count = 0;
   const std::string_view times = parts[at + 1];
   if (times.size() < 2 || times[0] != 'x' ||
       std::from_chars(times.data() + 1, times.data() + times.size(), count).ptr != times.data() + times.size())
     throw refuse();
-  const std::string_view shape = parts[at], kind = parts.size() == at + 3 ? parts[at + 2] : std::string_view{};
-  const bool is_trans = kind == "trans";
+  const std::string_view shape = parts[at];
+  const bool is_trans = parts.size() > at + 2 && parts[at + 2] == "trans";
+  // What stands after .trans, or alone: the narrow formats.
+  const std::string_view kind = parts.size() > at + 2 + (is_trans ? 1u : 0u) ? parts.back() : std::string_view{};
+  if (parts.size() == at + 4 && !is_trans) throw refuse();
   MoveForm form;
   if (is_tmem) {
     struct Row {
@@ -184,7 +274,7 @@ MoveForm parse_move(std::string_view name) {
                                     {"16x32bx2", Fragment::tmem_16x32bx2, 16, 2, 128}};
     const auto row = std::find_if(std::begin(kRows), std::end(kRows), [&](const Row& r) { return r.name == shape; });
     const bool is_power = count > 0 && (count & (count - 1)) == 0;
-    if (row == std::end(kRows) || !is_power || count > row->most || !kind.empty() ||
+    if (row == std::end(kRows) || !is_power || count > row->most || parts.size() > at + 2 ||
         (parts[1] != "ld" && parts[1] != "st"))
       throw refuse();
     form.shape = {row->fragment, row->lanes, row->columns * count, 32};
@@ -198,20 +288,21 @@ MoveForm parse_move(std::string_view name) {
     return form;
   }
   const bool is_load = parts.front() == "ldmatrix";
-  const bool is_narrow = is_load && shape == "m8n16" && (kind == "b6x16_p32" || kind == "b4x16_p64");
+  const bool is_narrow = is_load && (kind == "b6x16_p32" || kind == "b4x16_p64");
   const bool is_count = count == 1 || count == 2 || count == 4;
   form.row_axis = "address lane";
   form.column_axis = "element";
   form.note = "row r is the 16 bytes at the address that lane r gives";
-  if (is_narrow && is_count) {
-    form.shape = {Fragment::matrix_narrow, 8 * count, 16, 8};
+  const bool is_large = shape == "m16n16" && is_trans && count <= 2;  // 16 rows a matrix
+  if (is_narrow && is_count && (is_large || (shape == "m8n16" && !is_trans))) {
+    form.shape = {is_large ? Fragment::matrix_trans_b8 : Fragment::matrix_narrow, (is_large ? 16 : 8) * count, 16, 8};
     form.note += kind == "b6x16_p32" ? "; element e is its bits 6e..6e+5, and lands in bits 5..0 of a byte"
                                      : "; element e is its bits 4e..4e+3, and lands in bits 3..0 of a byte";
-  } else if (!kind.empty() && !is_trans) {
+  } else if (!kind.empty()) {
     throw refuse();
   } else if (shape == "m8n8" && is_count) {
     form.shape = {is_trans ? Fragment::matrix_trans : Fragment::matrix, 8 * count, 8, 16};
-  } else if (is_load && shape == "m16n16" && is_trans && (count == 1 || count == 2)) {
+  } else if (is_load && is_large && is_count) {
     form.shape = {Fragment::matrix_trans_b8, 16 * count, 16, 8};
   } else if (!is_load && shape == "m16n8" && is_trans && is_count) {
     form.shape = {Fragment::matrix_store_b8, 8 * count, 16, 8};

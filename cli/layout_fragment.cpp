@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "cli/layout_command.h"
 #include "cli/layout_forms.h"
+#include "spec/sparse.h"
 
 namespace tessera::cli {
 
@@ -121,13 +122,13 @@ void add_scales(LayoutPage& page, const ProductForm& form, const LayoutArguments
     throw Error(ErrorKind::usage,
                 fmt::format("{} has no block scales: mxf8f6f4, mxf4 and mxf4nvf4 have", arguments.subject));
   const int usual = form.scale_vectors == 6 ? 4 : form.scale_vectors;
-  const int vector = 1 << arguments.word("scale-vec", {"1X", "2X", "4X"}, usual == 4 ? 2 : usual == 2 ? 1 : 0);
+  const int usual_vector = form.scale_vector != 0 ? form.scale_vector : usual;
+  const int vector =
+      arguments.has("scale-vec") ? 1 << arguments.word("scale-vec", {"1X", "2X", "4X"}, 0) : usual_vector;
   if ((form.scale_vectors & vector) == 0)
     throw Error(ErrorKind::usage,
-                fmt::format("--scale-vec = {}X: {} takes {}", vector, form.type,
-                            form.type == "mxf8f6f4" ? "1X (ue8m0, blocks of 32)"
-                            : form.type == "mxf4"   ? "2X (ue8m0, blocks of 32)"
-                                                    : "2X (ue8m0, blocks of 32) and 4X (ue4m3, blocks of 16)"));
+                fmt::format("{} = {}X: {} takes {}", arguments.has("scale-vec") ? "--scale-vec" : "scale_vec", vector,
+                            form.type, scale_vectors_text(form)));
   const int thread_id = static_cast<int>(arguments.number("thread-id", 0, 0, 255));
   const int byte_id = static_cast<int>(arguments.number("byte-id", 0, 0, 255));
   const auto verdict = layout::why_bad_selectors(is_a, vector, thread_id, byte_id);
@@ -145,9 +146,15 @@ void add_scales(LayoutPage& page, const ProductForm& form, const LayoutArguments
   page.facts.emplace_back("selectors", fmt::format("thread-id {}, byte-id {}", thread_id, byte_id));
   std::vector<std::string> columns;
   for (int b = 0; b < vector; ++b) columns.push_back(fmt::format("k {}..{}", b * block, (b + 1) * block - 1));
+  // An element as its matrix names it: m,k of A, k,n of B.
+  const Asked asked = asked_of(arguments, 32, is_a ? rows : form.k, is_a ? form.k : rows);
+  const int asked_row = is_a ? asked.row : asked.column, asked_k = is_a ? asked.column : asked.row;
   LayoutGrid grid =
       make_grid("thread and byte of its 32-bit scale register", is_a ? "m" : "n", numbers(rows), "block", columns);
-  const int asked = static_cast<int>(arguments.number("lane", -1, 0, 31));
+  LayoutGrid back =
+      make_grid(fmt::format("the scale register of each thread: {},block of every byte that is read", is_a ? "m" : "n"),
+                "thread", numbers(32), "byte", numbers(4));
+  for (LayoutCell& cell : back.cells) cell.is_outside = true;
   for (int r = 0; r < rows; ++r)
     for (int b = 0; b < vector; ++b) {
       const layout::ScaleSlot slot = layout::mma_scale_slot(is_a, thread_id, byte_id, r, b);
@@ -155,12 +162,106 @@ void add_scales(LayoutPage& page, const ProductForm& form, const LayoutArguments
       cell.text = fmt::format("T{} byte {}", slot.lane, slot.byte);
       cell.link = fmt::format("{},{}", r, b);
       cell.group = slot.lane % 4;
-      cell.is_marked = slot.lane == asked;
+      cell.is_marked = slot.lane == asked.lane || (r == asked_row && b == asked_k / block);
       cell.values = {{is_a ? "row" : "column", r}, {"block", b}, {"lane", slot.lane}, {"byte", slot.byte}};
+      LayoutCell& from = back.at(static_cast<std::size_t>(slot.lane), static_cast<std::size_t>(slot.byte));
+      from = cell;
+      from.text = cell.link;
     }
+  if (asked_row >= 0) {
+    const layout::ScaleSlot slot = layout::mma_scale_slot(is_a, thread_id, byte_id, asked_row, asked_k / block);
+    page.facts.emplace_back(fmt::format("element {}", arguments.text("element")),
+                            fmt::format("block {}: thread {}, byte {}", asked_k / block, slot.lane, slot.byte));
+  }
   page.grids.push_back(std::move(grid));
+  page.grids.push_back(std::move(back));
   page.notes.push_back(
       "the other threads' scale registers are not read; sm_120 family, from the manual, never run on such a device");
+}
+
+/// E: which thread's metadata register holds the four bits of each row's group.
+void add_metadata(LayoutPage& page, const ProductForm& form, const LayoutArguments& arguments) {
+  if (!form.is_sparse)
+    throw Error(ErrorKind::usage, fmt::format("{} has no metadata: mma.sp and wgmma.sp have", arguments.subject));
+  layout::SparseShape shape{form.bits, form.k, form.is_wgmma};
+  const int groups = sparse_groups(shape), selectors = sparse_selectors(shape), group = layout::sparse_group(form.bits);
+  const int selector = static_cast<int>(arguments.number("selector", 0, 0, selectors - 1));
+  const int lanes = form.is_wgmma ? 128 : 32;
+  const Asked asked = asked_of(arguments, lanes, form.m, groups);
+  page.facts.emplace_back("groups", fmt::format("{} of {} elements along K in each row, 4 bits each", groups, group));
+  page.facts.emplace_back("selector",
+                          selectors == 1 ? "0: every thread's register is read"
+                                         : fmt::format("{} of 0 to {}: it picks the threads", selector, selectors - 1));
+  LayoutGrid rows = make_grid("the matrix: thread (T) and bits of its metadata register for each group", "m",
+                              numbers(form.m), "group", numbers(groups));
+  LayoutGrid registers = make_grid("the metadata register of each thread: row,group of every four bits, from bit 0",
+                                   "thread", {}, "bit", numbers(8, 0, 4));
+  std::vector<std::vector<LayoutCell>> of_lane(static_cast<std::size_t>(lanes));
+  for (int r = 0; r < form.m; ++r)
+    for (int g = 0; g < groups; ++g) {
+      const layout::MetadataSlot slot = sparse_metadata_slot(shape, selector, {r, g});
+      LayoutCell& cell = rows.at(static_cast<std::size_t>(r), static_cast<std::size_t>(g));
+      cell.text = fmt::format("T{} {}..{}", slot.lane, slot.first_bit + 3, slot.first_bit);
+      cell.link = fmt::format("{},{}", r, g);
+      cell.group = slot.lane % 4;
+      cell.is_marked = slot.lane == asked.lane || (r == asked.row && g == asked.column);
+      cell.values = {{"row", r}, {"group", g}, {"lane", slot.lane}, {"first_bit", slot.first_bit}, {"bits", 4}};
+      std::vector<LayoutCell>& cells = of_lane[static_cast<std::size_t>(slot.lane)];
+      cells.resize(8);
+      LayoutCell& back = cells[static_cast<std::size_t>(slot.first_bit / 4)];
+      back = cell;
+      back.text = cell.link;
+    }
+  for (int lane = 0; lane < lanes; ++lane) {
+    const std::vector<LayoutCell>& cells = of_lane[static_cast<std::size_t>(lane)];
+    if (cells.empty() || (asked.lane >= 0 && asked.lane != lane)) continue;
+    registers.rows.push_back(fmt::format("T{}", lane));
+    registers.cells.insert(registers.cells.end(), cells.begin(), cells.end());
+  }
+  if (asked.row >= 0) {
+    const layout::MetadataSlot slot = sparse_metadata_slot(shape, selector, {asked.row, asked.column});
+    page.facts.emplace_back(fmt::format("group {},{}", asked.row, asked.column),
+                            fmt::format("thread {}, bits {}..{}", slot.lane, slot.first_bit + 3, slot.first_bit));
+  }
+  page.grids = {std::move(rows), std::move(registers)};
+  page.notes.push_back(
+      form.bits == 32 ? "0b0100 keeps the first of the two elements, 0b1110 the second"
+      : form.bits == 4
+          ? "two indices of two bits, rising, the first in the low bits: which two of the group's four pairs are kept"
+          : "two indices of two bits, rising, the first in the low bits: which two of the group's four elements are "
+            "kept");
+}
+
+/// m8n8k4.f16: A and B lie by rows or by columns, as the instruction's .row and .col say.
+Fragment quarter_fragment(const LayoutArguments& arguments, bool is_a) {
+  const bool is_k_major = arguments.word("major", {"k", "mn"}, 0) == 0;
+  return is_a ? (is_k_major ? Fragment::quarter_a_row : Fragment::quarter_a_col)
+              : (is_k_major ? Fragment::quarter_b_col : Fragment::quarter_b_row);
+}
+
+FragmentShape result_shape(const ProductForm& form, int bits) {
+  if (form.is_quarter) return {Fragment::quarter_d, 4 * form.m, form.n, bits};
+  return {form.is_wgmma ? Fragment::wgmma_d : Fragment::mma_d, form.m, form.n, bits};
+}
+
+FragmentShape operand_shape(const ProductForm& form, const LayoutArguments& arguments, bool is_a) {
+  if (form.is_quarter && is_a) return {quarter_fragment(arguments, true), 4 * form.m, form.k, form.bits};
+  if (form.is_quarter) return {quarter_fragment(arguments, false), form.k, 4 * form.n, form.bits};
+  if (!is_a) return {Fragment::mma_b, form.k, form.n, form.bits};
+  return {form.is_wgmma ? Fragment::wgmma_a : Fragment::mma_a, form.m, form.is_sparse ? form.k / 2 : form.k, form.bits};
+}
+
+void add_notes(LayoutPage& page, const ProductForm& form, bool is_a) {
+  if (is_a && form.is_sparse)
+    page.notes.push_back(fmt::format(
+        "columns are those of the stored half: {} of each group of {} along K, which the metadata places (--operand E)",
+        layout::sparse_group(form.bits) / 2, layout::sparse_group(form.bits)));
+  if (form.is_quarter)
+    page.notes.push_back(
+        "four products: the p-th one's rows of A and D (columns of B) are 8p to 8p + 7, its threads 4p to 4p + 3 and "
+        "4p + 16 to 4p + 19; an instruction of sm_70, which later targets emulate");
+  if (form.scale_vectors != 0 || !form.container.empty())
+    page.notes.push_back("sm_120 family: from the manual, never run on such a device");
 }
 
 }  // namespace
@@ -180,9 +281,13 @@ LayoutPage layout_fragment(const LayoutArguments& arguments) {
     return page;
   }
   const ProductForm form = parse_product(arguments.subject);
-  static const std::vector<std::string_view> kOperands = {"A", "B", "C", "D", "SFA", "SFB"};
+  static const std::vector<std::string_view> kOperands = {"A", "B", "C", "D", "SFA", "SFB", "E"};
   const std::size_t operand = arguments.word("operand", kOperands, 3);
   page.title = fmt::format("{}, operand {}", arguments.subject, kOperands[operand]);
+  if (operand == 6) {
+    add_metadata(page, form, arguments);
+    return page;
+  }
   if (operand >= 4) {
     add_scales(page, form, arguments, operand == 4);
     return page;
@@ -195,19 +300,15 @@ LayoutPage layout_fragment(const LayoutArguments& arguments) {
   FragmentShape shape;
   if (is_result) {
     const std::size_t type = arguments.word("type-d", form.results, 0);
-    shape = {form.is_wgmma ? Fragment::wgmma_d : Fragment::mma_d, form.m, form.n, bits_of_result(form.results[type])};
+    shape = result_shape(form, bits_of_result(form.results[type]));
     page.facts.emplace_back("type", std::string(form.results[type]));
   } else {
-    shape = {form.is_wgmma  ? Fragment::wgmma_a
-             : operand == 0 ? Fragment::mma_a
-                            : Fragment::mma_b,
-             operand == 0 ? form.m : form.k, operand == 0 ? form.k : form.n, form.bits};
+    shape = operand_shape(form, arguments, operand == 0);
     page.facts.emplace_back("type", std::string(form.type));
     if (!form.container.empty()) page.facts.emplace_back("container", std::string(form.container));
   }
   add_fragment(page, shape, arguments, operand == 1 ? "k" : "m", is_result || operand == 1 ? "n" : "k");
-  if (form.scale_vectors != 0 || !form.container.empty())
-    page.notes.push_back("sm_120 family: from the manual, never run on such a device");
+  add_notes(page, form, operand == 0);
   return page;
 }
 

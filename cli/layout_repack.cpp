@@ -36,10 +36,10 @@ LayoutPage layout_repack(const LayoutArguments& arguments) {
                 "layout repack: say D-to-A and the instruction that takes A, like `tessera layout repack D-to-A "
                 "mma.m16n8k16.bf16`");
   const ProductForm form = parse_product(arguments.argument);
-  if (form.bits == 1 || form.bits == 64 || form.m == 8 || form.k < 8)
+  if (form.bits == 1 || form.bits == 64 || form.m == 8 || form.k < 8 || form.is_sparse)
     throw Error(
         ErrorKind::usage,
-        fmt::format("{}: D-to-A is for products of m16 or m64 with elements of 4 to 32 bits and K of at least 8",
+        fmt::format("{}: D-to-A is for dense products of m16 or m64 with elements of 4 to 32 bits and K of at least 8",
                     arguments.argument));
   const FragmentShape a{form.is_wgmma ? Fragment::wgmma_a : Fragment::mma_a, form.m, form.k, form.bits};
   // D of the product before, one tile of 8 columns: wgmma's is a row of such tiles.

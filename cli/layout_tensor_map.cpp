@@ -1,6 +1,6 @@
 // One copy through a tensor map: which elements of the tensor its box takes, where each 16 bytes of it lie in shared
 // memory, and what of it lies outside. The rules of base/tensor_map.h judge the map, those of base/tensor_map_copy.h
-// the copy.
+// the copy. With --pixels the copy is im2col's: a row of it is a pixel of the tensor.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -11,6 +11,7 @@
 #include "base/tensor_map_copy.h"
 #include "base/tensor_map_mistake.h"
 #include "cli/layout_command.h"
+#include "spec/im2col.h"
 #include "spec/smem_descriptor.h"
 
 namespace tessera::cli {
@@ -19,11 +20,26 @@ namespace {
 
 constexpr int kMaxRows = 256;
 
+/// Bits of an element in global memory.
+std::uint64_t element_bits(TensorMapType type) {
+  return type == TensorMapType::u6x16_align16b ? 6
+         : is_packed(type)                     ? 4
+                                               : static_cast<std::uint64_t>(8 * element_bytes(type));
+}
+bool is_padded(TensorMapType type) { return is_packed(type) && type != TensorMapType::u4x16_align8b; }
+
+/// A map that only compute capability 10 has is judged by its rules.
+TensorMapTarget target_of(const ResolvedTensorMap& map) {
+  return {is_packed(map.type) || map.swizzle > TensorMapSwizzle::b128 ? 10 : 9};
+}
+
 ResolvedTensorMap map_of(const LayoutArguments& arguments) {
-  for (const char* flag : {"dims", "box"})
+  const bool is_im2col = arguments.has("pixels");
+  for (const char* flag : {"dims", is_im2col ? "channels" : "box"})
     if (!arguments.has(flag))
       throw Error(ErrorKind::usage, fmt::format("layout tensor-map: give --dims and --box, innermost first, like "
-                                                "--dims 300,40 --box 64,8 (--{} is missing)",
+                                                "--dims 300,40 --box 64,8, or for im2col --dims, --channels and "
+                                                "--pixels (--{} is missing)",
                                                 flag));
   ResolvedTensorMap map;
   const std::string dtype = arguments.text("dtype", "bf16");
@@ -32,18 +48,20 @@ ResolvedTensorMap map_of(const LayoutArguments& arguments) {
   if (!from_string(arguments.text("swizzle", "128B"), map.swizzle) || map.swizzle > TensorMapSwizzle::b128_atom_32b)
     throw Error(ErrorKind::usage, fmt::format("--swizzle = {}: must be one of none, 32B, 64B, 128B, 128B_atom_32B",
                                               arguments.text("swizzle")));
-  if (is_packed(map.type))
-    throw Error(ErrorKind::unsupported,
-                fmt::format("--dtype = {}: packed types are not drawn; their bytes are those of u8", dtype));
   const std::vector<std::int64_t> dims = arguments.list("dims", 1, 5, 1, std::int64_t{1} << 32);
   map.rank = static_cast<std::uint32_t>(dims.size());
-  const std::vector<std::int64_t> box = arguments.list("box", dims.size(), dims.size(), 1, 1 << 20);
-  const auto es = static_cast<std::uint64_t>(element_bytes(map.type));
+  std::vector<std::int64_t> box(dims.size(), 1);
+  if (is_im2col) {
+    box[0] = arguments.number("channels", 0, 1, 1 << 20);
+  } else {
+    box = arguments.list("box", dims.size(), dims.size(), 1, 1 << 20);
+  }
   for (std::size_t i = 0; i < dims.size(); ++i) {
     map.dims[i] = static_cast<std::uint64_t>(dims[i]);
     map.box[i] = static_cast<std::uint32_t>(box[i]);
     if (i == 0) continue;
-    map.strides_bytes[i - 1] = i == 1 ? map.dims[0] * es : map.strides_bytes[i - 2] * map.dims[i - 1];
+    map.strides_bytes[i - 1] =
+        i == 1 ? map.dims[0] * element_bits(map.type) / 8 : map.strides_bytes[i - 2] * map.dims[i - 1];
   }
   if (arguments.has("strides-bytes")) {
     const auto strides =
@@ -57,41 +75,121 @@ ResolvedTensorMap map_of(const LayoutArguments& arguments) {
   return map;
 }
 
-int rows_of(const ResolvedTensorMap& map) {
-  std::uint64_t rows = 1;
-  for (std::uint32_t d = 1; d < map.rank; ++d)
-    rows *= (map.box[d] + map.element_strides[d] - 1) / map.element_strides[d];
-  return static_cast<int>(std::min<std::uint64_t>(rows, kMaxRows));
-}
+/// The copy's rows in the order of shared memory: where each stands in the tensor, dimensions 1 and up.
+struct Rows {
+  int count = 0;
+  int all = 0;  ///< more than `count`: these are not shown
+  std::vector<std::array<std::int64_t, 5>> at;
+};
 
-void draw(LayoutPage& page, const ResolvedTensorMap& map, const TensorMapCopy& copy) {
-  const int es = element_bytes(map.type), per = 16 / es, rows = rows_of(map);
-  const int chunks = static_cast<int>(map.box[0]) * es / 16;
-  const auto pitch = static_cast<unsigned>(smem_row_pitch_bytes(map));
-  const auto mode = static_cast<layout::SmemLayout>(map.swizzle);
-  std::vector<std::string> labels;
-  LayoutGrid grid =
-      make_grid("16 bytes of the box: shared address; in brackets of none, 0 of its elements: outside the tensor",
-                "row", {}, "element", numbers(chunks, static_cast<int>(copy.coordinates[0]), per));
-  grid.title = fmt::format(
-      "the box in shared memory: address of each {} elements; o: outside the tensor, n: the first n are inside", per);
-  for (int r = 0; r < rows; ++r) {
+Rows tiled_rows(const ResolvedTensorMap& map, const TensorMapCopy& copy) {
+  std::uint64_t all = 1;
+  for (std::uint32_t d = 1; d < map.rank; ++d)
+    all *= (map.box[d] + map.element_strides[d] - 1) / map.element_strides[d];
+  Rows rows{static_cast<int>(std::min<std::uint64_t>(all, kMaxRows)), static_cast<int>(all), {}};
+  for (int r = 0; r < rows.count; ++r) {
     std::array<std::int64_t, 5> at = copy.coordinates;
     std::uint32_t rest = static_cast<std::uint32_t>(r);
-    bool is_inside = true;
-    std::uint64_t global = 0;
-    std::string label;
     for (std::uint32_t d = 1; d < map.rank; ++d) {
       const std::uint32_t extent = (map.box[d] + map.element_strides[d] - 1) / map.element_strides[d];
       at[d] += std::int64_t{rest % extent} * map.element_strides[d];
       rest /= extent;
+    }
+    rows.at.push_back(at);
+  }
+  return rows;
+}
+
+std::string im2col_message(const Verdict<layout::Im2colRule>& verdict) {
+  using Rule = layout::Im2colRule;
+  const auto corner = [&](const char* flag) {
+    return fmt::format("{} = {}: must be from {} to {} at this rank", flag, verdict.found, -verdict.bound,
+                       verdict.bound - 1);
+  };
+  switch (verdict.rule) {
+    case Rule::rank:
+      return fmt::format("rank {}: im2col takes 3 to 5 dimensions (C, W, N to C, W, H, D, N)", verdict.found);
+    case Rule::channels:
+      return fmt::format("channels = {}: must be from 1 to {}", verdict.found, verdict.bound);
+    case Rule::pixels:
+      return fmt::format("pixels = {}: must be from 1 to {}", verdict.found, verdict.bound);
+    case Rule::lower_corner:
+      return corner("lower_corner");
+    case Rule::upper_corner:
+      return corner("upper_corner");
+    case Rule::offset:
+      return fmt::format("offset {}: must be from 0 to {} at this rank", verdict.found, verdict.bound - 1);
+    case Rule::ok:
+      break;
+  }
+  return {};
+}
+
+Rows im2col_rows(LayoutPage& page, const LayoutArguments& arguments, const ResolvedTensorMap& map,
+                 const TensorMapCopy& copy) {
+  layout::Im2colMap im2col;
+  im2col.rank = static_cast<int>(map.rank);
+  const std::size_t spatial = map.rank < 3 ? 1 : map.rank - 2;
+  const auto read = [&](const char* flag, int(&to)[layout::kIm2colSpatial]) {
+    if (!arguments.has(flag)) return;
+    const auto values = arguments.list(flag, spatial, spatial, -(1 << 20), 1 << 20);
+    std::copy(values.begin(), values.end(), to);
+  };
+  int offsets[layout::kIm2colSpatial] = {};
+  read("lower-corner", im2col.lower);
+  read("upper-corner", im2col.upper);
+  read("offsets", offsets);
+  long long start[5] = {};
+  for (std::uint32_t d = 0; d < map.rank; ++d) {
+    im2col.dims[d] = static_cast<long long>(map.dims[d]);
+    start[d] = copy.coordinates[d];
+    if (d >= 1 && d <= spatial) im2col.strides[d - 1] = static_cast<int>(map.element_strides[d]);
+  }
+  Rows rows;
+  rows.all = static_cast<int>(arguments.number("pixels", 0, 0, 1 << 20));
+  rows.count = std::min(rows.all, kMaxRows);
+  if (const auto verdict = why_invalid_im2col(im2col, static_cast<int>(map.box[0]), rows.all, offsets); !verdict.ok()) {
+    page.mistakes.push_back(im2col_message(verdict));
+    return rows;
+  }
+  const auto joined = [&](const int* values) { return fmt::format("{}", fmt::join(values, values + spatial, ", ")); };
+  page.facts.emplace_back("im2col",
+                          fmt::format("{} pixels of {} channels, offsets {}", rows.all, map.box[0], joined(offsets)));
+  page.facts.emplace_back("bounding box", fmt::format("lower corner {}, upper corner {} from the tensor's end",
+                                                      joined(im2col.lower), joined(im2col.upper)));
+  for (int r = 0; r < rows.count; ++r) {
+    const layout::Im2colPixel pixel = im2col_pixel(im2col, start, offsets, r);
+    rows.at.emplace_back();
+    std::copy(std::begin(pixel.at), std::end(pixel.at), rows.at.back().begin());
+  }
+  return rows;
+}
+
+void draw(LayoutPage& page, const ResolvedTensorMap& map, const TensorMapCopy& copy, const Rows& rows) {
+  // Elements of 16 bytes of shared memory, and their bytes there and in global memory (padded types: 8 or 12).
+  const int per = 128 / smem_element_bits(map.type);
+  const auto bits = static_cast<std::int64_t>(element_bits(map.type));
+  const int chunks = static_cast<int>(map.box[0]) / per;
+  const auto pitch = static_cast<unsigned>(smem_row_pitch_bytes(map));
+  const auto mode = static_cast<layout::SmemLayout>(map.swizzle);
+  LayoutGrid grid = make_grid(
+      fmt::format("the box in shared memory: address of each {} elements; o: outside the tensor, n: the first n are "
+                  "inside",
+                  per),
+      "row", {}, "element", numbers(chunks, static_cast<int>(copy.coordinates[0]), per));
+  for (int r = 0; r < rows.count; ++r) {
+    const std::array<std::int64_t, 5>& at = rows.at[static_cast<std::size_t>(r)];
+    bool is_inside = true;
+    std::uint64_t global = 0;
+    std::string label;
+    for (std::uint32_t d = 1; d < map.rank; ++d) {
       is_inside = is_inside && at[d] >= 0 && static_cast<std::uint64_t>(at[d]) < map.dims[d];
       if (is_inside) global += static_cast<std::uint64_t>(at[d]) * map.strides_bytes[d - 1];
       label = label.empty() ? fmt::format("{}", at[d]) : fmt::format("{},{}", label, at[d]);
     }
     grid.rows.push_back(label.empty() ? "0" : label);
     for (int c = 0; c < chunks; ++c) {
-      const std::int64_t first = at[0] + c * per;
+      const std::int64_t first = copy.coordinates[0] + c * per;
       const std::int64_t left = first < 0 ? 0 : static_cast<std::int64_t>(map.dims[0]) - first;
       const std::int64_t inside = is_inside ? std::clamp<std::int64_t>(left, 0, per) : 0;
       const unsigned plain =
@@ -104,13 +202,25 @@ void draw(LayoutPage& page, const ResolvedTensorMap& map, const TensorMapCopy& c
       cell.is_outside = inside == 0;
       cell.is_marked = inside > 0 && inside < per;
       cell.values = {{"smem_address", address}, {"bank", address / 4 % 32}, {"elements_inside", inside}};
-      if (inside > 0)
-        cell.values.emplace_back("global_byte",
-                                 static_cast<std::int64_t>(global + static_cast<std::uint64_t>(first * es)));
+      if (inside > 0) cell.values.emplace_back("global_byte", static_cast<std::int64_t>(global) + first * bits / 8);
+      if (is_padded(map.type)) cell.values.emplace_back("data_bytes", per * bits / 8);
       grid.cells.push_back(std::move(cell));
     }
   }
   page.grids.push_back(std::move(grid));
+}
+
+void add_type_notes(LayoutPage& page, const ResolvedTensorMap& map) {
+  if (map.type == TensorMapType::u4x16_align8b)
+    page.notes.push_back("two elements a byte in both memories, the first in the low four bits");
+  if (is_padded(map.type))
+    page.notes.push_back(fmt::format(
+        "16 elements are {} bytes in global memory and 16 in shared memory: {} of data, then padding that holds "
+        "anything; stores {}",
+        element_bits(map.type) * 2, element_bits(map.type) * 2,
+        map.type == TensorMapType::u4x16_align16b ? "do not exist" : "take it back"));
+  if (!target_of(map).is_verified())
+    page.notes.push_back("sm_100 and later only: from the manual, never run on such a device");
 }
 
 }  // namespace
@@ -132,18 +242,24 @@ LayoutPage layout_tensor_map(const LayoutArguments& arguments) {
   page.title = fmt::format("tensor map {}, box at ({})", to_string(map.type), shown(copy.coordinates, map.rank));
   page.facts = {{"dims", shown(map.dims, map.rank)},
                 {"strides_bytes", shown(map.strides_bytes, map.rank - 1)},
-                {"box", shown(map.box, map.rank)},
+                {arguments.has("pixels") ? "channels" : "box", shown(map.box, arguments.has("pixels") ? 1 : map.rank)},
                 {"swizzle", std::string(to_string(map.swizzle))}};
-  for (const TensorMapViolation& violation : broken_rules(map, "map")) page.mistakes.push_back(violation.message);
+  for (const TensorMapViolation& violation : broken_rules(map, "map", target_of(map)))
+    page.mistakes.push_back(violation.message);
   if (!page.mistakes.empty()) return page;
-  page.facts.emplace_back("pitch of a row in shared memory", fmt::format("{} bytes", smem_row_pitch_bytes(map)));
-  page.facts.emplace_back("shared memory", fmt::format("{} bytes", smem_box_bytes(map)));
-  page.facts.emplace_back("credited to the mbarrier",
-                          fmt::format("{} bytes, whatever lies outside", transaction_bytes(map)));
+  const bool is_im2col = arguments.has("pixels");
+  Rows rows = is_im2col ? im2col_rows(page, arguments, map, copy) : tiled_rows(map, copy);
+  if (!page.mistakes.empty()) return page;
+  const auto count = static_cast<std::uint64_t>(rows.all), pitch = smem_row_pitch_bytes(map);
+  const std::uint64_t credit = is_im2col ? count * transaction_bytes(map) : transaction_bytes(map);
+  page.facts.emplace_back("pitch of a row in shared memory", fmt::format("{} bytes", pitch));
+  page.facts.emplace_back("shared memory", fmt::format("{} bytes", count * pitch));
+  page.facts.emplace_back("credited to the mbarrier", fmt::format("{} bytes, whatever lies outside", credit));
   if (const std::string fault = fault_message(map, copy, "map"); !fault.empty()) page.mistakes.push_back(fault);
   if (const std::string advice = likely_mistake_message(map, "map"); !advice.empty()) page.notes.push_back(advice);
-  draw(page, map, copy);
-  if (rows_of(map) == kMaxRows) page.notes.push_back(fmt::format("the first {} rows are shown", kMaxRows));
+  draw(page, map, copy, rows);
+  add_type_notes(page, map);
+  if (rows.all > rows.count) page.notes.push_back(fmt::format("the first {} rows are shown", kMaxRows));
   return page;
 }
 

@@ -10,6 +10,8 @@
 //   ldmatrix            8x8 matrices of 16-bit elements: lane 4r + c/2 holds row r, column c; transposed, the reverse.
 //                       Row 8j + r is the one whose address lane 8j + r gives
 //   tcgen05.ld, .st     Tensor Memory lanes and columns, 32-bit cells
+//   quarter_*           mma.m8n8k4.f16 of sm_70: four products, each of threads 4p to 4p + 3 and 4p + 16 to 4p + 19,
+//                       drawn one under the other (A, D) or side by side (B)
 //
 // mma.sync is measured on an H200 as far as sm_90 has it, wgmma too; what sm_100 and sm_120 add is from the manual.
 #pragma once
@@ -19,10 +21,15 @@
 namespace tessera::layout {
 
 enum class Fragment {
-  mma_a,    // rows m, columns k
-  mma_b,    // rows k, columns n
-  mma_d,    // rows m, columns n
-  wgmma_a,  // of a warpgroup's 128 threads
+  mma_a,          // rows m, columns k
+  mma_b,          // rows k, columns n
+  mma_d,          // rows m, columns n
+  quarter_a_row,  // m8n8k4.f16: rows 8p + m, columns k; .row
+  quarter_a_col,
+  quarter_b_row,  // rows k, columns 8p + n
+  quarter_b_col,
+  quarter_d,  // rows 8p + m, columns n
+  wgmma_a,    // of a warpgroup's 128 threads
   wgmma_d,
   matrix,           // ldmatrix, stmatrix .m8n8 .b16: rows are those of the address lanes
   matrix_trans,     // the same, .trans
@@ -80,6 +87,17 @@ TESSERA_HD constexpr FragmentElement fragment_element(const FragmentShape& s, co
       return {g + 8 * (value / 2), 2 * q + value % 2};
     case Fragment::wgmma_d:
       return {16 * warp + g + 8 * (value / 2 % 2), 8 * (value / 4) + 2 * q + value % 2};
+    case Fragment::quarter_a_row:
+      return {8 * (g % 4) + 4 * (lane / 16) + q, value};
+    case Fragment::quarter_a_col:
+      return {8 * (g % 4) + 4 * (lane / 16) + value, q};
+    case Fragment::quarter_b_row:
+      return {q, 8 * (g % 4) + 4 * (lane / 16) + value};
+    case Fragment::quarter_b_col:
+      return {value, 8 * (g % 4) + 4 * (lane / 16) + q};
+    case Fragment::quarter_d:
+      if (s.bits == 16) return {8 * (g % 4) + 4 * (lane / 16) + q, value};
+      return {8 * (g % 4) + 4 * (lane / 16) + (value & 2) + (q & 1), (value & 4) + (q & 2) + (value & 1)};
     case Fragment::matrix:
       return {8 * at.reg + g, 2 * q + at.index};
     case Fragment::matrix_trans:
@@ -121,6 +139,18 @@ TESSERA_HD constexpr FragmentSlot fragment_slot(const FragmentShape& s, const Fr
     case Fragment::wgmma_d: {
       const int value = c / 8 * 4 + r / 8 % 2 * 2 + c % 2;
       return {r / 16 * 32 + r % 8 * 4 + c % 8 / 2, value / per, value % per};
+    }
+    case Fragment::quarter_a_row:
+      return {r / 8 * 4 + r % 8 / 4 * 16 + r % 4, c / per, c % per};
+    case Fragment::quarter_a_col:
+      return {r / 8 * 4 + r % 8 / 4 * 16 + c, r % 4 / per, r % per};
+    case Fragment::quarter_b_row:
+      return {c / 8 * 4 + c % 8 / 4 * 16 + r, c % 4 / per, c % per};
+    case Fragment::quarter_b_col:
+      return {c / 8 * 4 + c % 8 / 4 * 16 + c % 4, r / per, r % per};
+    case Fragment::quarter_d: {
+      const int value = s.bits == 16 ? c : (c & 4) + (r & 2) + (c & 1);
+      return {r / 8 * 4 + r % 8 / 4 * 16 + (s.bits == 16 ? r % 4 : (c & 2) + (r & 1)), value / per, value % per};
     }
     case Fragment::matrix:
       return {r % 8 * 4 + c / 2, r / 8, c % 2};

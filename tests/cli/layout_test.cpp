@@ -129,6 +129,55 @@ TEST_CASE("layout fragment: what does not exist is answered with what does") {
   CHECK(refusal({}).find("name an instruction") != std::string::npos);
 }
 
+TEST_CASE("layout fragment: PTX's own spelling is taken, and refused where PTX refuses it") {
+  Terminal terminal;
+  const auto text = [&](const std::string& name) {
+    return terminal.run({"layout", "fragment", name, "--operand", "A"});
+  };
+  const std::string full =
+      "mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3";
+  const std::string own = text("mma.m16n8k64.mxf4nvf4").out, spelled = text(full).out;
+  CHECK(spelled.substr(spelled.find('\n')) == own.substr(own.find('\n')));
+  for (const auto& [name, short_one] : std::vector<std::pair<std::string, std::string>>{
+           {"wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16", "wgmma.m64n64k16.bf16"},
+           {"mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32", "mma.sp.m16n8k32.f16"}}) {
+    const std::string a = text(name).out, b = text(short_one).out;
+    CHECK(a.substr(a.find('\n')) == b.substr(b.find('\n')));
+    CHECK(a.size() > 1000);
+  }
+  CHECK(terminal.run({"layout", "fragment", "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"}).code == 0);
+  CHECK(text("mma.m16n8k32.kind::mxf8f6f4.scale_vec::2X").err ==
+        "tessera: mma.m16n8k32.kind::mxf8f6f4.scale_vec::2X: scale_vec::2X: mxf8f6f4 takes 1X (ue8m0, blocks of 32)\n");
+  CHECK(text("mma.m16n8k64.kind::mxf8f6f4.scale_vec::2X")
+            .err.find("e2m1 at K = 64 is mxf4 (scale_vec::2X, ue8m0) or mxf4nvf4") != std::string::npos);
+  CHECK(text("mma.sync.aligned.m16n8k16.row.col.f16.bf16.bf16.f16").err ==
+        "tessera: mma.sync.aligned.m16n8k16.row.col.f16.bf16.bf16.f16: bf16 accumulates in f32, not f16\n");
+  CHECK(
+      text("mma.sp.m16n8k64.f64").err ==
+      "tessera: mma.sp.m16n8k64.f64: there is no such instruction; there is no sparse product of f64; m16n8k64 exists "
+      "for e4m3, e5m2, e3m2, e2m3, e2m1, s8, u8, s4, u4, mxf8f6f4\n");
+  CHECK(terminal.run({"layout", "fragment", "mma.m16n8k16.f16", "--operand", "E"}).err ==
+        "tessera: mma.m16n8k16.f16 has no metadata: mma.sp and wgmma.sp have\n");
+}
+
+TEST_CASE("layout tensor-map: an im2col copy walks the bounding box and adds the tap") {
+  Terminal terminal;
+  const Json page =
+      page_of(terminal, {"tensor-map", "--dims", "16,9,7,3", "--channels", "16", "--pixels", "20", "--swizzle", "32B",
+                         "--lower-corner=-1,-1", "--upper-corner=-1,-1", "--offsets", "0,2", "--at=0,5,-1,2"});
+  // W runs from -1 to 7, then H goes on; the tap adds 2 to H.
+  CHECK(page["grids"][0]["rows"][0] == "5,1,2");
+  CHECK(page["grids"][0]["rows"][2] == "7,1,2");
+  CHECK(page["grids"][0]["rows"][3] == "-1,2,2");
+  CHECK(page["grids"][0]["cells"][3][0].contains("outside"));
+  CHECK(page["grids"][0]["cells"][0][1]["global_byte"] == (5 + 9 * (1 + 7 * 2)) * 32 + 16);
+  CHECK(page_of(terminal, {"tensor-map", "--dims", "16,9,7,3", "--channels", "16", "--pixels", "2000"},
+                1)["mistakes"][0] == "pixels = 2000: must be from 1 to 1024");
+  CHECK(page_of(terminal,
+                {"tensor-map", "--dims", "16,9,7,3", "--channels", "16", "--pixels", "2", "--lower-corner=-200,0"},
+                1)["mistakes"][0] == "lower_corner = -200: must be from -128 to 127 at this rank");
+}
+
 TEST_CASE("layout repack: what needs a renamed K, and what has no such map") {
   Terminal terminal;
   for (const auto& [product, is_free] : {std::pair("mma.m16n8k16.f16", true), std::pair("wgmma.m64n64k32.e4m3", false),
@@ -140,8 +189,9 @@ TEST_CASE("layout repack: what needs a renamed K, and what has no such map") {
     CHECK(columns.size() == page["grids"][1]["columns"].size());
   }
   for (const char* product : {"mma.m16n8k4.tf32", "mma.m8n8k4.f64", "mma.m16n8k128.b1"})
-    CHECK(terminal.run({"layout", "repack", "D-to-A", product}).err.find("D-to-A is for products of m16 or m64") !=
-          std::string::npos);
+    CHECK(
+        terminal.run({"layout", "repack", "D-to-A", product}).err.find("D-to-A is for dense products of m16 or m64") !=
+        std::string::npos);
   CHECK(terminal.run({"layout", "repack", "A-to-D", "mma.m16n8k16.f16"}).code == 2);
 }
 
@@ -266,6 +316,81 @@ TEST_CASE("layout smem: the regions of a plan, and regions that cannot be") {
         Json::parse(R"(["k ends at 241024: a CTA has at most 232448 bytes", "q and k overlap from 1024 on"])"));
   CHECK(terminal.run({"layout", "smem", terminal.write("none.json", "{}")}).err.find("smem: missing") !=
         std::string::npos);
+}
+
+TEST_CASE("layout smem: who owns what when, for every operator and Config that has shared memory") {
+  Terminal terminal;
+  for (const std::vector<std::string>& problem :
+       std::vector<std::vector<std::string>>{{"fmha"},
+                                             {"fmha", "--head-dim", "512"},
+                                             {"fmha", "--output", "unnormalized"},
+                                             {"gemm"},
+                                             {"gemm", "--m", "64", "--n", "7168", "--k", "16384"},
+                                             {"gemv"},
+                                             {"copy2d"}}) {
+    std::vector<std::string> command = {"plan"};
+    command.insert(command.end(), problem.begin(), problem.end());
+    command.push_back("--json");
+    const std::string plan = terminal.write("plan.json", terminal.run(command).out);
+    CAPTURE(problem.back());
+    const Json page =
+        page_of(terminal, {"smem", plan});  // no mistakes: owners are roles, slots divide, nothing overlaps
+    const Json json = Json::parse(read_text(plan));
+    std::size_t phases = 0, barriers = 0;
+    for (const Json& region : json["smem"]) {
+      phases += region.contains("phases") ? region["phases"].size() : std::size_t{0};
+      barriers += region.contains("phases") ? 0U : 1U;
+    }
+    CHECK(phases >= 2);
+    CHECK(page["grids"][1]["rows"].size() == phases + barriers);
+    const Json marked = page_of(terminal, {"smem", plan, "--owner", json["roles"].back()["name"].get<std::string>()});
+    CHECK(marked.dump().find("\"marked\"") != std::string::npos);
+  }
+  const std::string plan = terminal.write("plan.json", terminal.run({"plan", "fmha", "--json"}).out);
+  CHECK(terminal.run({"layout", "smem", plan, "--owner", "nobody"}).err ==
+        "tessera: --owner = nobody: must be one of load_kv, load_q, store_o, idle, consumer\n");
+  const std::string bad = terminal.write("bad.json", R"({"smem": [{"name": "q", "offset": 0, "bytes": 2048, "slots": 3,
+      "phases": [{"content": "Q", "owner": "loader", "until": "end"}]}], "smem_bytes": 1024,
+      "roles": [{"name": "load"}, {"name": "consumer"}]})");
+  CHECK(page_of(terminal, {"smem", bad}, 1)["mistakes"] ==
+        Json::parse(R"(["q ends at 2048: the plan asks for 1024", "q: 2048 does not divide into 3 slots",
+            "q: Q belongs to 'loader', which is no role of the plan: load, consumer"])"));
+}
+
+TEST_CASE("layout tmem: columns and lanes by phase, and regions that cannot be") {
+  Terminal terminal;
+  const std::string roles = R"("roles": [{"name": "mma"}, {"name": "softmax"}])";
+  const std::string good =
+      terminal.write("good.json", R"({"kernel": "k", "arch": "sm_100a", "tmem_columns": 512, "tmem": [
+      {"name": "s", "first_column": 0, "columns": 256, "first_lane": 0, "lanes": 128, "slots": 2, "phases": [
+        {"content": "S", "owner": "mma", "until": "barrier s_full"},
+        {"content": "S, then P", "owner": "softmax", "until": "barrier p_full"}]},
+      {"name": "o", "first_column": 256, "columns": 64, "first_lane": 0, "lanes": 64}], )" +
+                                      roles + "}");
+  const Json page = page_of(terminal, {"tmem", good, "--owner", "softmax"});
+  CHECK(page["facts"]["0 s"] == "columns 0 .. 256, 2 slots of 128 columns, lanes 0 .. 128");
+  const Json& map = page["grids"][0];
+  REQUIRE(map["rows"].size() == 8);
+  REQUIRE(map["columns"].size() == 16);  // 32 columns a cell
+  for (std::size_t r = 0; r < 8; ++r)
+    for (std::size_t c = 0; c < 16; ++c) {
+      const Json& cell = map["cells"][r][c];
+      CHECK(cell["text"] == (c < 8 ? "0" : c < 10 && r < 4 ? "1" : ""));
+      CHECK(cell.contains("marked") == (c < 8));
+      CHECK(cell.contains("outside") == (c >= 10 || (c >= 8 && r >= 4)));
+    }
+  CHECK(page["grids"][1]["rows"] == Json::parse(R"(["0 s, 1", "0 s, 2", "1 o, 1"])"));
+  CHECK(page["grids"][1]["cells"][1][1]["text"] == "softmax");
+  const std::string bad = terminal.write("bad.json", R"({"tmem_columns": 96, "tmem": [
+      {"name": "s", "first_column": 0, "columns": 64, "first_lane": 64, "lanes": 128},
+      {"name": "o", "first_column": 60, "columns": 64, "first_lane": 0, "lanes": 128}], )" +
+                                                         roles + "}");
+  CHECK(page_of(terminal, {"tmem", bad}, 1)["mistakes"] ==
+        Json::parse(R"(["tmem_columns = 96: must be a power of two from 32 to 512",
+            "s ends at lane 192, column 64: Tensor Memory has 128 lanes of 512 columns",
+            "o ends at 124: the plan asks for 96", "s and o overlap from 60 on"])"));
+  const std::string none = terminal.write("none.json", terminal.run({"plan", "fmha", "--json"}).out);
+  CHECK(terminal.run({"layout", "tmem", none}).err.find("uses no Tensor Memory") != std::string::npos);
 }
 
 TEST_CASE("layout: SVG is whole, HTML needs nothing from elsewhere") {
