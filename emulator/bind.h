@@ -169,12 +169,13 @@ Handler tensor_store(const Decoded& d);
 Handler ldmatrix(const Decoded& d);
 Handler stmatrix(const Decoded& d);
 
-// exec_mma.cpp, exec_mma_integer.cpp
+// exec_mma.cpp, exec_mma_integer.cpp, exec_mma_sparse.cpp
 Handler mma_float(const Decoded& d);
 Handler mma_fp4(const Decoded& d);
 Handler mma_f64(const Decoded& d);
 Handler mma_integer(const Decoded& d);
 Handler mma_bits(const Decoded& d);
+Handler mma_sparse(const Decoded& d);
 
 // exec_tmem.cpp, exec_tmem_move.cpp
 Handler tcgen05_alloc(const Decoded& d);

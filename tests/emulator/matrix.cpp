@@ -79,13 +79,28 @@ TEST_CASE("values beside their place in a byte") {
 }
 
 TEST_CASE("forms that load and stop by name") {
-  const std::string sparse = "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32 ";
+  const std::string sparse = "mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.f32.e4m3.e4m3.f32 ";
   CHECK(run("sm_90a", "setp.ne.b32 p, r0, 0;\n@p " + sparse + kOperands + ", r6, 0;").empty());  // never reached
   const auto reached = run("sm_90a", sparse + kOperands + ", r6, 0;");
   REQUIRE(reached.size() == 1);
   CHECK(reached[0].name == "not-supported");
   CHECK(reached[0].is_failure);
-  CHECK(reached[0].message.find("semantics unknown: sparse operands") != std::string::npos);
+  CHECK(reached[0].message.find("semantics unknown: sparse products of 8-bit floats") != std::string::npos);
+}
+
+TEST_CASE("metadata of a sparse product that names no two places") {
+  const std::string sparse =
+      "mma.sp.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32 {r0, r1, r2, r3}, {r0, r1, r2, r3}, {r4, r5, r4, r5}, "
+      "{r0, r1, r2, r3}, r6, ";
+  CHECK(run("sm_90a", "mov.b32 r6, 0x4E8D9C44;\n" + sparse + "1;").empty());
+  const auto wrong = run("sm_90a", "mov.b32 r6, 0x44444454;\n" + sparse + "1;");
+  REQUIRE(wrong.size() == 1);
+  CHECK(wrong[0].name == "mma-metadata");
+  CHECK(wrong[0].message.find("lane 2: bits 7..4 of the metadata are 0x5: the second index must be above the first") !=
+        std::string::npos);
+  const auto selector = run("sm_90a", "mov.b32 r6, 0x44444444;\n" + sparse + "2;");
+  REQUIRE(selector.size() == 1);
+  CHECK(selector[0].message.find("sparsity selector 2: must be below 2 here") != std::string::npos);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "spec/fragment.h"
 #include "spec/instruction_descriptor.h"
 #include "spec/smem_descriptor.h"
+#include "spec/sparse.h"
 
 namespace tessera::emulator::math {
 namespace {
@@ -86,6 +87,31 @@ TEST_CASE("spec: repacking D as A keeps every element in its thread, and every c
           REQUIRE(fragment_slot(a, {row, k}).lane == fragment_slot(d, {row, column % 8}).lane);
       }
     }
+}
+
+TEST_CASE("spec: sparse metadata is the emulator's, every group of every row in one place") {
+  for (const auto& [bits, k] : {std::pair(16, 16), std::pair(16, 32), std::pair(32, 8), std::pair(32, 16),
+                                std::pair(8, 32), std::pair(8, 64), std::pair(4, 64), std::pair(4, 128)}) {
+    const layout::SparseShape shape{bits, k, false};
+    const int groups = sparse_groups(shape);
+    for (int selector = 0; selector < sparse_selectors(shape); ++selector) {
+      int places = 0;
+      for (int lane = 0; lane < 32; ++lane)
+        for (int nibble = 0; nibble < 8; ++nibble) {
+          const Place place = mma_metadata(bits, groups, selector, lane, nibble);
+          if (place.row < 0) continue;
+          ++places;
+          const layout::MetadataSlot slot = sparse_metadata_slot(shape, selector, {place.row, place.column});
+          REQUIRE(slot.lane == lane);
+          REQUIRE(slot.first_bit == 4 * nibble);
+          // wgmma: each warp has 16 rows, laid out alike.
+          const layout::MetadataSlot third = sparse_metadata_slot(shape, selector, {32 + place.row, place.column});
+          REQUIRE(third.lane == 64 + lane);
+          REQUIRE(third.first_bit == 4 * nibble);
+        }
+      REQUIRE(places == 16 * groups);
+    }
+  }
 }
 
 TEST_CASE("spec: ldmatrix and stmatrix are the emulator's") {
