@@ -26,10 +26,11 @@ ExitCode exit_code_of(ErrorKind kind) noexcept {
 }
 
 const std::vector<CommandEntry>& commands() {
-  static const std::vector<CommandEntry> table = {
-      {"plan", make_plan_command},     {"emit", make_emit_command},   {"warm", make_warm_command},
-      {"check", make_check_command},   {"run", make_run_command},     {"emulate", make_emulate_command},
-      {"layout", make_layout_command}, {"cache", make_cache_command}, {"doctor", make_doctor_command}};
+  static const std::vector<CommandEntry> table = {{"plan", make_plan_command},     {"emit", make_emit_command},
+                                                  {"warm", make_warm_command},     {"check", make_check_command},
+                                                  {"run", make_run_command},       {"emulate", make_emulate_command},
+                                                  {"layout", make_layout_command}, {"tune", make_tune_command},
+                                                  {"cache", make_cache_command},   {"doctor", make_doctor_command}};
   return table;
 }
 

@@ -126,7 +126,9 @@ void Call::clear_progress() const {
   if (host_.is_terminal && !flags_.is_quiet) std::fputs("\r\x1b[K", host_.err);
 }
 
-ProblemList read_problems(const std::string& subject, const SelectorFlags& flags) {
+namespace {
+
+ProblemList read_untuned(const std::string& subject, const SelectorFlags& flags) {
   const std::vector<std::string_view> names = operator_names();
   if (std::find(names.begin(), names.end(), subject) != names.end()) return parse_selectors(subject, flags.typed());
   const bool is_file = subject.ends_with(".json") || subject.find('/') != std::string::npos || subject == "-";
@@ -138,6 +140,14 @@ ProblemList read_problems(const std::string& subject, const SelectorFlags& flags
     throw Error(ErrorKind::usage,
                 fmt::format("selectors go with an operator; the problems of {} stand in it", subject));
   return parse_shape_list(read_text(subject == "-" ? "/dev/stdin" : subject), subject);
+}
+
+}  // namespace
+
+ProblemList read_problems(const std::string& subject, const SelectorFlags& flags) {
+  ProblemList list = read_untuned(subject, flags);
+  if (!flags.tuning_file().empty()) list.tuning = std::make_shared<const Tuning>(Tuning::read(flags.tuning_file()));
+  return list;
 }
 
 std::string describe(const Problem& problem) {

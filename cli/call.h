@@ -78,6 +78,7 @@ std::unique_ptr<Command> make_emulate_command();
 std::unique_ptr<Command> make_cache_command();
 std::unique_ptr<Command> make_doctor_command();
 std::unique_ptr<Command> make_layout_command();
+std::unique_ptr<Command> make_tune_command();
 
 struct CommandEntry {
   std::string name;

@@ -59,18 +59,22 @@ class CheckCommand final : public Command {
     }
     if (const std::string note = sizes.partly_checked(); !note.empty()) call.note(note);
     if (call.is_json()) {
-      call.print_json({{"covered", covered},
-                       {"missing", missing_json},
-                       {"problems", problems.size()},
-                       {"kernels", kernels.size()},
-                       {"rejected", rejected},
-                       {"rejections", rejected_json}});
+      OrderedJson json{{"covered", covered},        {"missing", missing_json}, {"problems", problems.size()},
+                       {"kernels", kernels.size()}, {"rejected", rejected},    {"rejections", rejected_json}};
+      if (list.tuning)
+        json["tuning"] = {
+            {"file", selectors_.tuning_file()}, {"device", list.tuning->device}, {"problems", list.num_tuned()}};
+      call.print_json(json);
     } else {
       for (const OrderedJson& one : missing_json)
         call.print(fmt::format("missing  {}  ({})\n", one["entry"].get<std::string>(), one["warm"].get<std::string>()));
       call.print(fmt::format("{} of {} covered, {} of {} missing, {} rejected\n", grouped(covered),
                              counted(static_cast<std::int64_t>(problems.size()), "problem"), missing.size(),
                              counted(static_cast<std::int64_t>(kernels.size()), "kernel"), rejected));
+      if (list.tuning)
+        call.print(fmt::format("{} answered for the choices of {} (measured on {}), {} for the planner's\n",
+                               grouped(list.num_tuned()), selectors_.tuning_file(), list.tuning->device,
+                               grouped(static_cast<std::int64_t>(problems.size()) - list.num_tuned())));
     }
     const bool is_none_legal = rejected == static_cast<std::int64_t>(problems.size());
     if (rejected > 0 && (is_strict_ || is_none_legal || is_explicit_refused)) return kUnsupported;

@@ -169,11 +169,7 @@ class RunCommand final : public Command {
   }
 
   OrderedJson run_one(Call& call, const Problem& problem, Device* gpu, const std::string& reason) {
-    const std::string_view op_name = operator_name(problem);
-    const std::unique_ptr<RunOperator> op = op_name == "fmha"     ? make_run_fmha()
-                                            : op_name == "gemm"   ? make_run_gemm()
-                                            : op_name == "copy2d" ? make_run_copy2d()
-                                                                  : make_run_block_scale(op_name);
+    const std::unique_ptr<RunOperator> op = make_run_operator(operator_name(problem));
     RunFlags flags = run_;
     const Plan plan = make_plan(problem);
     for (const std::string& text : input_files_) {
@@ -330,6 +326,13 @@ class RunCommand final : public Command {
 };
 
 }  // namespace
+
+std::unique_ptr<RunOperator> make_run_operator(std::string_view op) {
+  return op == "fmha"     ? make_run_fmha()
+         : op == "gemm"   ? make_run_gemm()
+         : op == "copy2d" ? make_run_copy2d()
+                          : make_run_block_scale(op);
+}
 
 std::unique_ptr<Command> make_run_command() { return std::make_unique<RunCommand>(); }
 

@@ -71,6 +71,7 @@ void FlagSet::list(const std::string& name, const std::string& value, std::vecto
 }
 
 void SelectorFlags::add_to(FlagSet& flags) {
+  flags.text("--tuning", "FILE", tuning_file_, "choices of `tessera tune` for the problems that the file knows");
   std::vector<const Selector*> all;
   for (const std::string_view op : operator_names())
     for (const Selector& selector : selectors(op)) {

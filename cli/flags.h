@@ -49,12 +49,15 @@ class SelectorFlags {
   /// What was given, by key.
   std::vector<TypedSelector> typed() const;
   bool is_any_given() const { return !typed().empty(); }
+  /// Of --tuning; empty: not given.
+  const std::string& tuning_file() const { return tuning_file_; }
 
  private:
   struct Slot {
     std::string key, text;
   };
   std::vector<std::unique_ptr<Slot>> slots_;
+  std::string tuning_file_;
 };
 
 /// The page that --help prints.

@@ -84,8 +84,14 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 void ProblemList::for_each(const std::function<void(const Problem&, std::size_t)>& visit) const {
+  num_tuned_ = 0;
   for (std::size_t i = 0; i < products.size(); ++i)
-    expand_product(products[i], [&](const Problem& problem) { visit(problem, i); });
+    expand_product(products[i], [&](const Problem& problem) {
+      if (!tuning) return visit(problem, i);
+      Problem tuned = problem;
+      num_tuned_ += tuning->apply(tuned) ? 1 : 0;
+      visit(tuned, i);
+    });
 }
 
 std::vector<Problem> ProblemList::expand() const {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "cli/json_tree.h"
+#include "cli/tuning.h"
 #include "generator/selectors.h"
 
 namespace tessera::cli {
@@ -61,8 +62,14 @@ class ProblemList {
   std::string_view keep(std::string text) { return texts_.emplace_back(std::move(text)); }
   std::shared_ptr<const JsonTree> tree;
 
+  /// Choices measured on a device: problems that they know are visited with their pins. Null: none.
+  std::shared_ptr<const Tuning> tuning;
+  /// Problems that for_each pinned so, each time that it ran.
+  std::int64_t num_tuned() const { return num_tuned_; }
+
  private:
   std::deque<std::string> texts_;
+  mutable std::int64_t num_tuned_ = 0;
   mutable std::vector<std::int64_t> ends_;  // problems up to and with each product; made by product_of
 };
 

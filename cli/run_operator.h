@@ -39,6 +39,7 @@ class RunOperator {
                                         int jobs) const = 0;
 };
 
+std::unique_ptr<RunOperator> make_run_operator(std::string_view op);
 std::unique_ptr<RunOperator> make_run_copy2d();
 std::unique_ptr<RunOperator> make_run_fmha();
 std::unique_ptr<RunOperator> make_run_gemm();

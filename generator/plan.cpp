@@ -18,6 +18,7 @@
 #include "generator/gemv_operator.h"
 #include "generator/quantize_operator.h"
 #include "generator/selectors.h"
+#include "generator/tuning.h"
 #include "generator/words.h"
 
 namespace tessera {
@@ -206,6 +207,36 @@ std::string planned_kernel(const Problem& problem) {
     using Operator = decltype(op);
     const Choice<Operator> choice = choose<Operator>(p);
     return Operator::kernel_name(p.arch, choice.candidates[choice.best].config);
+  });
+}
+
+std::vector<Problem> pinned_candidates(const Problem& problem) {
+  return with_operator(problem, [&](const auto& facts, auto planner) {
+    using Operator = decltype(planner);
+    const Choice<Operator> choice = choose<Operator>(facts);
+    std::vector<Problem> pinned;
+    for (std::size_t i = 0; i < choice.candidates.size(); ++i) {
+      const Candidate<Operator>& candidate = choice.candidates[i];
+      if (!candidate.verdict.ok()) continue;
+      Problem one = problem;
+      const auto pin = [&](std::string_view key, const std::string& text) {
+        for (const Selector& selector : selectors(Operator::kName))
+          if (selector.kind == SelectorKind::pin && selector.key == key) set_field(one, key, text);
+      };
+      visit_fields(candidate.config, [&](std::string_view name, const auto& value) {
+        if constexpr (std::is_array_v<std::remove_cvref_t<decltype(value)>>) {
+          // A box is pinned by its first extents.
+          pin("tile_inner", field_value(value[0]));
+          pin("tile_outer", field_value(value[1]));
+        } else {
+          pin(name, field_value(value));
+        }
+      });
+      // A candidate that differs in what no pin names cannot be asked for.
+      if (planned_kernel(one) != Operator::kernel_name(facts.arch, candidate.config)) continue;
+      pinned.insert(i == choice.best ? pinned.begin() : pinned.end(), std::move(one));
+    }
+    return pinned;
   });
 }
 

@@ -37,7 +37,8 @@ class FakeDevice final : public Device {
   std::vector<std::string> calls;
   std::vector<Launch> launches;
   std::vector<ResolvedTensorMap> encoded;
-  std::function<void()> on_launch;  ///< what the kernel does, if anything
+  std::function<void()> on_launch;       ///< what the kernel does, if anything
+  std::function<double()> elapsed_time;  ///< milliseconds between the last two events; 1 if not set
   int live_events = 0;
   std::size_t live_blocks() const { return memory_.size(); }
   bool capturing = false;
@@ -74,7 +75,7 @@ class FakeDevice final : public Device {
   }
   void destroy(Event) noexcept override { --live_events; }
   void record(Event, Stream) override {}
-  double elapsed_ms(Event, Event) override { return 1; }
+  double elapsed_ms(Event, Event) override { return elapsed_time ? elapsed_time() : 1; }
   std::vector<Finding> synchronize(Stream) override {
     calls.push_back("synchronize");
     return {};

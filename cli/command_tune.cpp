@@ -1,0 +1,263 @@
+// tessera tune: measure every legal candidate of a problem on this GPU, and write the fastest into a tuning file.
+//
+// Two passes, because clocks drift: all candidates with few launches, then those near the best in turns, by the median
+// of the turns. The fastest whose result the reference accepts is written, also where it is the planner's own.
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.h"
+#include "cli/call.h"
+#include "cli/device_run.h"
+#include "cli/run_operator.h"
+#include "cli/tuning.h"
+#include "generator/tuning.h"
+
+namespace tessera::cli {
+
+namespace {
+
+constexpr int kRounds = 3;
+constexpr double kNear = 1.1;  // of the best of the first pass
+
+struct Candidate {
+  Problem problem;
+  std::shared_ptr<Kernel> kernel;
+  std::vector<double> rounds;
+  double time_us = 0;
+  std::string fault;  // why it cannot be chosen
+};
+
+/// What every candidate of one problem is measured with.
+struct Setting {
+  std::unique_ptr<RunOperator> op;
+  RunFlags flags;
+  std::vector<std::int64_t> sizes;
+  std::map<std::string, reference::Tensor> inputs;
+};
+
+class TuneCommand final : public Command {
+ public:
+  HelpPage help() const override {
+    return {"tessera tune OP [selectors] [sizes] [flags]\n       tessera tune SHAPES.json [flags]",
+            "tessera tune: measure the planner's candidates on this GPU",
+            "Compiles every legal candidate of each problem, times them on the GPU, compares the fastest with the\n"
+            "float64 reference, and writes it into a tuning file, whose other problems stay. The file is opt-in:\n"
+            "plan, warm, check, run and emit take it by --tuning FILE, and a problem that it knows then has the pins\n"
+            "of that candidate. Without it, choices depend on the target and the problem alone.\n",
+            {"tessera tune gemm --m 128 --n 7168 --k 16384 -o h200.json",
+             "tessera warm shapes.json --tuning h200.json && tessera check shapes.json --tuning h200.json"}};
+  }
+  void add_flags(FlagSet& flags, CLI::App& app) override {
+    app.add_option("SUBJECT", subject_);
+    flags.group("Flags");
+    flags.text("-o", "FILE", output_, "the tuning file (default: tuning.json)");
+    flags.number("--repeat", "N", repeat_, 1, "timed launches a turn, their median counts (default: 20)");
+    flags.text("--device", "WORD", device_, "gpu, the only one: times of the emulator mean nothing");
+    selectors_.add_to(flags);
+  }
+
+  ExitCode run(Call& call) override {
+    if (subject_.empty())
+      throw Error(ErrorKind::usage, "tune: name an operator with sizes, like `tessera tune gemm --m 128 --n 7168`");
+    if (device_ != "gpu")
+      throw Error(
+          ErrorKind::usage,
+          fmt::format("--device = {}: tune measures time, and an emulator's means nothing: it needs the GPU that "
+                      "will run the kernels",
+                      device_));
+    if (!selectors_.tuning_file().empty())
+      throw Error(ErrorKind::usage, "--tuning: tune writes such a file; name it with -o");
+    const ProblemList list = read_problems(subject_, selectors_);
+    std::string reason;
+    const std::unique_ptr<Device> gpu = call.host().open_gpu ? call.host().open_gpu(reason) : nullptr;
+    if (!gpu) throw Error(ErrorKind::device, "no GPU here to measure on: " + reason);
+    if (gpu->info().is_emulated)
+      throw Error(ErrorKind::device, gpu->info().name + " is emulated: its times mean nothing");
+    Tuning tuning = open_tuning(gpu->info().name);
+    OrderedJson results = OrderedJson::array();
+    ExitCode code = kOk;
+    std::int64_t rejected = 0;
+    list.for_each([&](const Problem& problem, std::size_t) {
+      try {
+        code = graver(code, tune_one(call, *gpu, problem, tuning, results));
+      } catch (const Error& error) {
+        if (list.count() == 1 || error.kind() != ErrorKind::unsupported) throw;
+        ++rejected;
+        call.note(fmt::format("rejected: {}: {}", describe(problem), error.what()));
+      }
+    });
+    if (rejected < list.count()) tuning.write(output_);
+    if (call.is_json()) {
+      call.print_json({{"file", output_}, {"device", tuning.device}, {"choices", results}});
+    } else {
+      call.print(fmt::format("{}: {}\n", output_, counted(static_cast<std::int64_t>(tuning.size()), "problem")));
+    }
+    return rejected == list.count() ? kUnsupported : code;
+  }
+
+ private:
+  /// The file that is there, which must be of this device, or a new one.
+  Tuning open_tuning(const std::string& device) const {
+    Tuning tuning;
+    if (std::filesystem::exists(output_)) tuning = Tuning::read(output_);
+    if (!tuning.device.empty() && tuning.device != device)
+      throw Error(ErrorKind::usage, fmt::format("{}: holds choices of {}, this is {}: take another file", output_,
+                                                tuning.device, device));
+    tuning.device = device;
+    return tuning;
+  }
+
+  static Setting setting_of(const Problem& problem, Device& device) {
+    Setting setting;
+    setting.op = make_run_operator(operator_name(problem));
+    const Plan plan = make_plan(problem);
+    const LaunchSizes launch(plan.launch);
+    std::vector<GivenSize> given = setting.op->sizes(problem, setting.flags);
+    if (std::any_of(plan.launch.sizes.begin(), plan.launch.sizes.end(),
+                    [](const SizeSpec& size) { return size.name == "num_sms"; }))
+      given.push_back({"num_sms", device.info().num_sms});
+    const auto sizes = launch.complete(given);
+    if (!sizes) throw Error(ErrorKind::usage, fmt::format("not all sizes of {} are known", plan.op));
+    if (const auto problems = launch.problems(*sizes); !problems.empty())
+      throw Error(ErrorKind::usage, problems.front(), {problems.begin() + 1, problems.end()});
+    setting.sizes = *sizes;
+    setting.inputs = setting.op->inputs(plan, launch, *sizes, setting.flags);
+    return setting;
+  }
+
+  /// All legal candidates, compiled; those that do not compile are left out and told.
+  static std::vector<Candidate> compiled_candidates(Call& call, const Problem& problem) {
+    const std::vector<Problem> pinned = pinned_candidates(problem);
+    WarmOptions options;
+    options.jobs = call.jobs();
+    options.on_progress = [&](const WarmProgress& p) {
+      call.progress(fmt::format("compiling [{}/{}], {} left  {}", p.done, p.total, duration(p.seconds_left), p.kernel));
+    };
+    const WarmReport report = call.jit().warm(pinned, options);
+    call.clear_progress();
+    std::vector<Candidate> candidates;
+    for (const Problem& one : pinned) {
+      const std::string kernel = planned_kernel(one);
+      const auto failed = std::find_if(report.entries.begin(), report.entries.end(), [&](const WarmedKernel& entry) {
+        return entry.kernel == kernel && !entry.error.empty();
+      });
+      if (failed != report.entries.end()) {
+        call.note(fmt::format("left out: {}: {}", kernel, failed->error));
+      } else {
+        candidates.push_back({one, call.jit().kernel(one), {}, 0, {}});
+      }
+    }
+    if (candidates.empty()) throw Error(ErrorKind::compile, describe(problem) + ": no candidate compiles");
+    return candidates;
+  }
+
+  /// A median of launches; a candidate that does not launch here is out.
+  static void time(Candidate& candidate, Device& device, const Setting& setting, int repeat) {
+    try {
+      DeviceRun run(device, *candidate.kernel, setting.sizes,
+                    setting.op->scalars(candidate.kernel->plan(), setting.flags), setting.inputs);
+      candidate.rounds.push_back(run.time_us(repeat));
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::usage && error.kind() != ErrorKind::unsupported) throw;
+      candidate.fault = error.what();
+      return;
+    }
+    std::vector<double> sorted = candidate.rounds;
+    std::sort(sorted.begin(), sorted.end());
+    candidate.time_us = sorted[sorted.size() / 2];
+  }
+
+  /// What the reference says of a candidate's outputs; empty: right.
+  static std::string wrong(Call& call, Device& device, const Candidate& candidate, const Setting& setting) {
+    const Plan& plan = candidate.kernel->plan();
+    DeviceRun run(device, *candidate.kernel, setting.sizes, setting.op->scalars(plan, setting.flags), setting.inputs);
+    run.launch();
+    std::vector<std::string> problems;
+    const auto outputs = run.read_outputs(problems);
+    const auto result = setting.op->compare(plan, setting.inputs, outputs, setting.flags, call.jobs());
+    problems.insert(problems.end(), result.problems.begin(), result.problems.end());
+    return problems.empty() ? std::string() : problems.front();
+  }
+
+  ExitCode tune_one(Call& call, Device& device, const Problem& problem, Tuning& tuning, OrderedJson& results) const {
+    const Setting setting = setting_of(problem, device);
+    std::vector<Candidate> candidates = compiled_candidates(call, problem);
+    const auto is_out = [](const Candidate& c) { return !c.fault.empty(); };
+    const auto faster = [](const Candidate& a, const Candidate& b) { return a.time_us < b.time_us; };
+    const int few = static_cast<int>(std::max<std::int64_t>(3, repeat_ / 4));
+    const std::string planned = candidates.front().kernel->plan().kernel;
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      call.progress(fmt::format("measuring [{}/{}] {}", i + 1, candidates.size(), candidates[i].kernel->plan().kernel));
+      time(candidates[i], device, setting, few);
+    }
+    candidates.erase(std::remove_if(candidates.begin(), candidates.end(), is_out), candidates.end());
+    if (candidates.empty()) throw Error(ErrorKind::unsupported, describe(problem) + ": no candidate launches here");
+    const int measured = static_cast<int>(candidates.size());
+    const double bound = kNear * std::min_element(candidates.begin(), candidates.end(), faster)->time_us;
+    candidates.erase(
+        std::remove_if(candidates.begin(), candidates.end(),
+                       [&](const Candidate& c) { return c.time_us > bound && c.kernel->plan().kernel != planned; }),
+        candidates.end());
+    for (Candidate& candidate : candidates) candidate.rounds.clear();
+    for (int round = 0; round < kRounds; ++round)
+      for (Candidate& candidate : candidates) time(candidate, device, setting, static_cast<int>(repeat_));
+    call.clear_progress();
+    std::stable_sort(candidates.begin(), candidates.end(), faster);
+    const auto standard = std::find_if(candidates.begin(), candidates.end(),
+                                       [&](const Candidate& c) { return c.kernel->plan().kernel == planned; });
+    const double default_us = standard == candidates.end() ? 0 : standard->time_us;
+    ExitCode code = kOk;
+    for (const Candidate& candidate : candidates) {
+      if (const std::string fault = wrong(call, device, candidate, setting); !fault.empty()) {
+        call.warn(fmt::format("{} is wrong and not taken: {}", candidate.kernel->plan().kernel, fault));
+        code = kWrong;
+        continue;
+      }
+      TunedChoice choice = choice_of(problem, candidate);
+      choice.default_us = default_us;
+      choice.candidates = measured;
+      report(call, problem, choice, planned, results);
+      tuning.set(problem, std::move(choice));
+      return code;
+    }
+    throw Error(ErrorKind::device, describe(problem) + ": no candidate gave a right result");
+  }
+
+  /// The pins that the candidate has beside the problem's own.
+  static TunedChoice choice_of(const Problem& problem, const Candidate& candidate) {
+    TunedChoice choice;
+    for (const Selector& selector : selectors(operator_name(problem)))
+      if (selector.kind == SelectorKind::pin && selector.text(candidate.problem) != selector.text(problem))
+        choice.pins.emplace_back(selector.key, selector.text(candidate.problem));
+    choice.kernel = candidate.kernel->plan().kernel;
+    choice.time_us = candidate.time_us;
+    return choice;
+  }
+
+  static void report(Call& call, const Problem& problem, const TunedChoice& choice, const std::string& planned,
+                     OrderedJson& results) {
+    OrderedJson pins = OrderedJson::object();
+    for (const auto& [key, text] : choice.pins) pins[key] = text;
+    results.push_back({{"problem", describe(problem)},
+                       {"kernel", choice.kernel},
+                       {"pins", std::move(pins)},
+                       {"time_us", choice.time_us},
+                       {"default", planned},
+                       {"default_us", choice.default_us},
+                       {"candidates", choice.candidates}});
+    if (call.is_json()) return;
+    call.print(fmt::format("{}\n  {:.1f} us  {}\n  {:.1f} us  {}, the planner's choice; {} measured\n",
+                           describe(problem), choice.time_us, choice.kernel, choice.default_us, planned,
+                           counted(choice.candidates, "candidate")));
+  }
+
+  std::string subject_, output_ = "tuning.json", device_ = "gpu";
+  std::int64_t repeat_ = 20;
+  SelectorFlags selectors_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_tune_command() { return std::make_unique<TuneCommand>(); }
+
+}  // namespace tessera::cli
