@@ -20,9 +20,10 @@ Range range_of(const RunFlags& flags) {
 std::vector<GivenSize> completed(const Problem& problem,
                                  const std::vector<std::pair<const char*, std::int64_t>>& examples) {
   std::vector<GivenSize> given = expected_sizes(problem);
-  for (const auto& [name, value] : examples) {
-    const bool is_given = std::any_of(given.begin(), given.end(), [&](const GivenSize& g) { return g.name == name; });
-    if (!is_given) given.push_back({name, value});
+  for (const auto& example : examples) {
+    const bool is_given =
+        std::any_of(given.begin(), given.end(), [&](const GivenSize& g) { return g.name == example.first; });
+    if (!is_given) given.push_back({example.first, example.second});
   }
   return given;
 }

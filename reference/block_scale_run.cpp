@@ -52,7 +52,8 @@ Tensor random_values(const BlockRun& run, std::int64_t rows, Range range, std::u
   for (std::size_t i = 0; i < values.bytes.size(); ++i) {
     const std::uint64_t bits = random.bits(i);
     const bool is_whole = range == Range::integer && value_bits(run.format) == 4;
-    const std::uint64_t byte = is_whole ? kWhole[bits % 11] | kWhole[(bits >> 32) % 11] << 4 : bits & 0xFF;
+    const std::uint64_t byte =
+        is_whole ? std::uint64_t{kWhole[bits % 11]} | std::uint64_t{kWhole[(bits >> 32) % 11]} << 4 : bits & 0xFF;
     values.bytes[i] = static_cast<std::byte>(byte);
   }
   return values;
