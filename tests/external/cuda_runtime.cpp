@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "emulator/memory.h"
 
 namespace {
 
@@ -33,21 +34,6 @@ using tessera::emulator::EmulatedDevice;
 std::string environment(const char* name, const char* otherwise) {
   const char* value = std::getenv(name);
   return value != nullptr ? value : otherwise;
-}
-
-// Device printf goes: the call and its parameters stand in a scope of their own. brkpt, behind paths that must not be
-// taken, becomes trap. The emulator would refuse both when it loads the module.
-std::string without_calls(std::string ptx) {
-  for (std::size_t at = ptx.find("call.uni"); at != std::string::npos; at = ptx.find("call.uni", at)) {
-    const std::size_t open = ptx.rfind("\n{", at);
-    const std::size_t close = ptx.find("\n}", at);
-    if (open == std::string::npos || close == std::string::npos) break;
-    ptx.erase(open + 1, close + 1 - open);
-    at = open;
-  }
-  for (std::size_t at = ptx.find("brkpt;"); at != std::string::npos; at = ptx.find("brkpt;", at))
-    ptx.replace(at, 6, "trap; ");
-  return ptx;
 }
 
 struct Kernel {
@@ -88,7 +74,7 @@ class Runtime {
   }
 
   std::size_t add_image(const char* ptx, std::size_t bytes) {
-    images_.push_back({without_calls(std::string(ptx, bytes)), nullptr});
+    images_.push_back({std::string(ptx, bytes), nullptr});
     return images_.size() - 1;
   }
   void add_kernel(const void* host, std::size_t image, const char* name) { kernels_[host] = {image, name, {}}; }
