@@ -1,5 +1,6 @@
 // PTX ISA: small integers in one register: dp2a, szext, fns, cvt.pack; and lop3 with a predicate result.
 #include <algorithm>
+#include <limits>
 
 #include "emulator/bind.h"
 #include "emulator/integer_ops.h"
@@ -42,7 +43,10 @@ Step extend(Warp& w, const Instruction& in, Mask active) {
   });
 }
 
+// The assembler counts bits and compares |offset| as a signed number: the one that has no positive twin passes for
+// "enough bits" and ends at bit 31 of the reversed mask.
 U32 nth_set_bit(U32 mask, U32 base, S32 offset) {
+  if (offset == std::numeric_limits<S32>::min()) return 0;
   if (base > 31) return ~U32{0};
   if (offset == 0) return (mask >> base & 1) != 0 ? base : ~U32{0};
   S64 left = offset > 0 ? S64{offset} : -S64{offset};

@@ -2,9 +2,11 @@
 // bit for bit. First the file's own rows against its expected bits, then random inputs in several styles (files marked
 // `fixed` excepted: their inputs are addresses or counts).
 //
-//   ptx_truth [--lanes 4096] [--seed 1] [--filter TEXT] [--skip TEXT,...] [--report FILE] [--record FOLDER]
-//   [--emulator-only]
+//   ptx_truth [--lanes 4096] [--seed 1] [--filter TEXT] [--skip TEXT,...] [--from TEXT] [--part I/N] [--report FILE]
+//   [--record FOLDER] [--emulator-only]
 //
+// An error on the GPU ends its context, so all files after it fail: --from goes on behind it. --part is for several
+// processes, each with a context of its own.
 // --record writes copies of the files with the GPU's outputs as expected bits: how rows are made whose results no
 // document defines.
 //
@@ -38,6 +40,8 @@ struct Settings {
   std::uint64_t seed = 1;
   std::string filter;
   std::vector<std::string> skip;
+  std::string from;
+  std::string part = "0/1";
   std::string report;
   std::string record;
   bool emulator_only = false;
@@ -60,7 +64,7 @@ class Runner {
   Runner(Device& device, std::unique_ptr<LoadedImage> image) : device_(device), image_(std::move(image)) {}
 
   std::vector<std::uint64_t> run(const PtxCase& test, const std::vector<std::uint64_t>& inputs, std::size_t lanes) {
-    const std::size_t block = test.rows.size();
+    const std::size_t block = test.rows.size() / test.cluster;
     std::vector<std::uint64_t> outputs(lanes * test.outputs.size(), 0);
     const DevicePointer d_in = device_.allocate(std::max<std::size_t>(16, inputs.size() * 8));
     const DevicePointer d_out = device_.allocate(std::max<std::size_t>(16, outputs.size() * 8));
@@ -70,6 +74,7 @@ class Runner {
     request.entry = image_->entry("test");
     request.grid = {static_cast<std::uint32_t>(lanes / block), 1, 1};
     request.block = {static_cast<std::uint32_t>(block), 1, 1};
+    request.cluster = {test.cluster, 1, 1};
     const void* parameters[] = {&d_in, &d_out};
     request.parameters = const_cast<void* const*>(reinterpret_cast<const void**>(parameters));
     device_.launch(request, {});
@@ -205,13 +210,18 @@ int run(const Settings& settings) {
   std::string report = "file\trows\twrong rows\toutputs\tdifferent\tlargest\tfirst\n";
   std::size_t bad = 0;
   std::size_t total = 0;
-  std::size_t files = 0;
+  std::size_t files = 0;  // taken by all parts
+  std::size_t compared = 0;
+  std::size_t part = 0;
+  std::size_t parts = 1;
+  if (std::sscanf(settings.part.c_str(), "%zu/%zu", &part, &parts) != 2 || part >= parts)
+    throw std::runtime_error(fmt::format("--part {}: must be I/N with I below N", settings.part));
   for (const std::string& path : case_files(settings.filter)) {
     const PtxCase test = read_case(path);
-    if (test.target != "sm_90a" || test.cluster != 1) continue;
+    if (test.target != "sm_90a" || name_of(path) < settings.from) continue;
     const auto is_in_path = [&path](const std::string& text) { return path.find(text) != std::string::npos; };
     if (std::any_of(settings.skip.begin(), settings.skip.end(), is_in_path)) continue;
-    ++files;
+    if (files++ % parts != part) continue;
     Outcome outcome;
     try {
       outcome = judge(test, gpu.get(), emulator, settings);
@@ -219,6 +229,7 @@ int run(const Settings& settings) {
       outcome.problem = error.what();
     }
     total += outcome.outputs;
+    ++compared;
     const std::string name = name_of(path);
     report += fmt::format("{}\t{}\t{}\t{}\t{}\t{}\t{}\n", name, outcome.rows, outcome.wrong_rows, outcome.outputs,
                           outcome.different, outcome.largest, outcome.problem + outcome.first);
@@ -228,7 +239,7 @@ int run(const Settings& settings) {
                outcome.rows, outcome.different, outcome.outputs, outcome.problem, outcome.first);
   }
   if (!settings.report.empty()) write_file(settings.report, report);
-  fmt::print("{} files, {} outputs compared, {} files with differences\n", files, total, bad);
+  fmt::print("{} files, {} outputs compared, {} files with differences\n", compared, total, bad);
   return bad == 0 ? 0 : 1;
 }
 
@@ -242,6 +253,8 @@ int main(int argc, char** argv) {
   app.add_option("--seed", settings.seed, "Of the random inputs");
   app.add_option("--filter", settings.filter, "Only files whose path has this text");
   app.add_option("--skip", settings.skip, "Not the files whose path has one of these texts")->delimiter(',');
+  app.add_option("--from", settings.from, "Only files from this name on, in the order of names");
+  app.add_option("--part", settings.part, "I/N: every N-th file, from the I-th on");
   app.add_option("--report", settings.report, "A line per file, tab-separated");
   app.add_option("--record", settings.record, "Writes the files with the GPU's outputs under this folder");
   app.add_flag("--emulator-only", settings.emulator_only, "Without a GPU: only whether the inputs run");
