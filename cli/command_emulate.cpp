@@ -99,7 +99,7 @@ class EmulateCommand final : public Command {
     refuse_other_code(ptx, file_);
     LaunchFileDefaults defaults;
     defaults.arch = ptx_target(ptx);
-    defaults.entry = entry_.empty() ? only_entry(ptx) : entry_;
+    defaults.entries = entry_.empty() ? entries_of(ptx) : std::vector<std::string>{entry_};
     defaults.folder = std::filesystem::path(launch_).parent_path();
     LaunchFile launch = read_launch_file(parse_json(read_limited(launch_, kMaxLaunchBytes), launch_), defaults);
     if (!defaults.arch.empty() && launch.plan.arch != defaults.arch)
@@ -109,7 +109,7 @@ class EmulateCommand final : public Command {
     EmulateOptions options;
     options.seed = static_cast<std::uint64_t>(seed_);
     options.checks_map_rules = !skips_rules_;
-    const auto device = emulation_.open(launch.plan.arch, options.seed);
+    const auto device = emulation_.open(call, launch.plan.arch, options.seed);
     options.num_sms = device->info().num_sms;
     EmulateRun run(std::move(launch), std::move(ptx), file_, options);
     Observation observation(emulation_);
@@ -120,18 +120,13 @@ class EmulateCommand final : public Command {
   }
 
  private:
-  /// The kernel of a module that has one; empty when it has several.
-  std::string only_entry(const std::string& ptx) const {
+  std::vector<std::string> entries_of(const std::string& ptx) const {
     const emulator::syntax::Module module = emulator::parse_ptx(ptx, file_);
-    std::string name;
-    int entries = 0;
-    for (const emulator::syntax::Function& function : module.functions) {
-      if (!function.is_entry) continue;
-      name = function.name;
-      ++entries;
-    }
-    if (entries == 0) throw Error(ErrorKind::compile, fmt::format("{}: has no kernel (.entry)", file_));
-    return entries == 1 ? name : std::string();
+    std::vector<std::string> names;
+    for (const emulator::syntax::Function& function : module.functions)
+      if (function.is_entry) names.emplace_back(function.name);
+    if (names.empty()) throw Error(ErrorKind::compile, fmt::format("{}: has no kernel (.entry)", file_));
+    return names;
   }
 
   void apply_flags(LaunchFile& launch) const {

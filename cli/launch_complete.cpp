@@ -1,6 +1,10 @@
 // What a hand-written launch leaves out, filled in before the plan's strict reader sees it.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
+#include "base/error.h"
 #include "cli/element_type.h"
 #include "cli/launch_file.h"
 
@@ -121,7 +125,12 @@ void complete_steps(OrderedJson& launch, const LaunchFileDefaults& defaults) {
   if (!launch.contains("steps") || !launch["steps"].is_array()) return;
   for (OrderedJson& step : launch["steps"]) {
     if (!step.is_object()) continue;
-    if (!defaults.entry.empty()) set_default(step, "entry", defaults.entry);
+    if (!step.contains("entry") && defaults.entries.size() > 1)
+      throw Error(ErrorKind::usage,
+                  fmt::format("launch.steps[].entry: missing, and the file has {} kernels: {}; name one, "
+                              "here or with --entry",
+                              defaults.entries.size(), fmt::join(defaults.entries, ", ")));
+    if (!defaults.entries.empty()) set_default(step, "entry", defaults.entries.front());
     for (const char* key : {"grid", "block", "cluster"}) pad_to_three(step, key);
     set_default(step, "dynamic_smem_bytes", 0);
     set_default(step, "programmatic_stream_serialization", false);

@@ -67,9 +67,9 @@ struct LaunchFile {
 
 /// What a launch file may leave to its surroundings.
 struct LaunchFileDefaults {
-  std::string arch;              ///< the PTX's target
-  std::string entry;             ///< of steps that name none; empty: they must
-  std::filesystem::path folder;  ///< that file names are relative to
+  std::string arch;                  ///< the PTX's target
+  std::vector<std::string> entries;  ///< of the PTX: what a step that names none takes when there is one
+  std::filesystem::path folder;      ///< that file names are relative to
 };
 
 /// Throws Error{usage} that names the key by its path for whatever is unknown, missing, of the wrong type or range.

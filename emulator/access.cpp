@@ -124,8 +124,11 @@ Step report_misaligned(Warp& w, const Instruction& in, int lane, std::uint64_t a
 void report_uninitialised(Warp& w, const Instruction& in, const Target& target, int lane, std::uint64_t address,
                           std::size_t bytes) {
   const bool is_shared = target.cta != nullptr;
-  w.hazard(in, is_shared ? "smem-uninitialised" : "global-uninitialised", lane, address,
-           fmt::format("read of {} bytes that nobody has written", bytes),
+  const bool is_global = w.launch->memory.address_of(target.data) != 0;
+  const char* const name = is_shared   ? "smem-uninitialised"
+                           : is_global ? "global-uninitialised"
+                                       : "local-uninitialised";
+  w.hazard(in, name, lane, address, fmt::format("read of {} bytes that nobody has written", bytes),
            is_shared ? "a copy that was not waited for, or a tile smaller than what is read" : "");
 }
 

@@ -10,6 +10,7 @@ namespace tessera::emulator::bind {
 namespace {
 
 // The guard has split the group already: `active` lanes jump, the others go on. The part with the lower pc runs first.
+// flags: 1 .uni.
 Step branch(Warp& w, const Instruction& in, Mask active) {
   const auto target = static_cast<std::uint32_t>(in.op[0].value);
   if (active == w.mask) {
@@ -18,6 +19,10 @@ Step branch(Warp& w, const Instruction& in, Mask active) {
     if (is_backward) w.update_merge_pc();
     return Step::jumped;
   }
+  if ((in.flags & 1) != 0)
+    w.hazard(in, "branch-not-uniform", -1, 0,
+             fmt::format("lanes 0x{:08x} of 0x{:08x} jump: .uni says that all do or none", active, w.mask),
+             "a guard that differs between the lanes of a warp");
   Group other;
   other.mask = w.mask & ~active;
   other.pc = w.pc + 1;
@@ -79,7 +84,10 @@ Step yield(Warp&, const Instruction&, Mask) { return Step::yielded; }
 
 }  // namespace
 
-Handler bra(const Decoded&) { return branch; }
+Handler bra(const Decoded& d) {
+  d.in->flags = d.has("uni") ? 1 : 0;
+  return branch;
+}
 Handler brx(const Decoded&) { return branch_indexed; }
 Handler exit(const Decoded&) { return leave; }
 Handler trap(const Decoded&) { return stop; }

@@ -16,7 +16,9 @@ bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' 
 class Lexer {
  public:
   Lexer(std::string_view text, std::string_view file, std::vector<Diagnostic>& diagnostics)
-      : text_(text), file_(file), diagnostics_(diagnostics) {}
+      : text_(text), file_(file), diagnostics_(diagnostics) {
+    while (text_.ends_with('\0')) text_.remove_suffix(1);  // PTX in an image ends in one
+  }
 
   std::vector<Token> run() {
     std::vector<Token> tokens;
@@ -42,14 +44,18 @@ class Lexer {
   void skip_blank() {
     while (at_ < text_.size()) {
       const char c = peek();
-      if (c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == '\v' || c == '\0') {
+      if (c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == '\v') {
         advance();
       } else if (c == '/' && peek(1) == '/') {
         while (at_ < text_.size() && peek() != '\n') advance();
       } else if (c == '/' && peek(1) == '*') {
+        const Token token = start(TokenKind::punctuation);
         advance(), advance();
         while (at_ < text_.size() && !(peek() == '*' && peek(1) == '/')) advance();
-        if (at_ < text_.size()) advance(), advance();
+        if (at_ < text_.size())
+          advance(), advance();
+        else
+          problem(token, "this comment does not end");
       } else {
         return;
       }

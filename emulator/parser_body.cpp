@@ -49,7 +49,10 @@ Variable Parser::parse_variable_head(Space space) {
 
 void Parser::parse_extents(Variable& variable) {
   while (accept("[")) {
+    const Token token = peek();
     variable.extents.push_back(is("]") ? -1 : expect_integer("an extent"));
+    if (variable.extents.back() < 0 && token.text != "]")
+      fail(token, fmt::format("an extent is not negative: {}", variable.extents.back()));
     expect("]");
   }
 }

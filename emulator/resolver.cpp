@@ -100,19 +100,22 @@ void EntryResolver::declare_registers(const syntax::Statement& statement) {
   const std::int64_t count = reg.count < 0 ? 1 : reg.count;
   const NamedRegister first{static_cast<std::uint32_t>(registers_.size()), reg.type};
   for (std::int64_t i = 0; i < count; ++i) new_register(reg.type, false);
-  if (reg.count < 0)
-    scopes_.add_register(reg.name, first);
-  else
-    scopes_.add_range(reg.name, reg.count, first);
+  const bool is_new =
+      reg.count < 0 ? scopes_.add_register(reg.name, first) : scopes_.add_range(reg.name, reg.count, first);
+  if (!is_new) fail(statement.place, fmt::format("'{}' is declared twice in one scope", reg.name));
 }
 
 void EntryResolver::declare_variable(const syntax::Statement& statement) {
   const syntax::Variable& variable = statement.variable;
   const std::uint64_t bytes = variable_bytes(variable);
   if (bytes > (std::uint64_t{1} << 24)) fail(variable.place, fmt::format("'{}' is too large", variable.name));
+  const auto add = [&](const Symbol& symbol) {
+    if (!scopes_.add_symbol(variable.name, symbol))
+      fail(variable.place, fmt::format("'{}' is declared twice in one scope", variable.name));
+  };
   if (variable.space == syntax::Space::shared) {
     shared_bytes_ = align_up(shared_bytes_, alignment_of(variable));
-    scopes_.add_symbol(variable.name, {syntax::Space::shared, shared_bytes_, false});
+    add({syntax::Space::shared, shared_bytes_, false});
     shared_bytes_ += bytes;
   } else if (variable.space == syntax::Space::local || variable.space == syntax::Space::param) {
     // .param: what a call passes and gets back. It lies in the thread's own memory too.
@@ -122,7 +125,7 @@ void EntryResolver::declare_variable(const syntax::Statement& statement) {
     if (bytes > kMaxLocalBytes || offset > kMaxLocalBytes - bytes)
       fail(variable.place, fmt::format("'{}' makes {} bytes of local memory: a thread has {}", variable.name,
                                        offset + bytes, kMaxLocalBytes));
-    scopes_.add_symbol(variable.name, {syntax::Space::local, offset, false});
+    add({syntax::Space::local, offset, false});
     entry_.local_bytes = static_cast<std::uint32_t>(offset + bytes);
   } else {
     fail(variable.place, "only .reg, .shared, .local and .param are declared in a body here");
@@ -139,7 +142,9 @@ void EntryResolver::collect_labels(const syntax::Function& function, std::size_t
     if (statement.kind == Kind::open_scope) ++depth;
     if (statement.kind == Kind::close_scope) --depth;
     if (statement.kind == Kind::instruction) pc += emitted(statement);
-    if (statement.kind == Kind::label && depth == 0) scopes_.add_label(statement.label, static_cast<std::uint32_t>(pc));
+    if (statement.kind == Kind::label && depth == 0 &&
+        !scopes_.add_label(statement.label, static_cast<std::uint32_t>(pc)))
+      fail(statement.place, fmt::format("label '{}' stands twice in one scope", statement.label));
     if (statement.kind == Kind::branch_targets && depth == 0) scopes_.add_targets(statement.label, &statement.targets);
   }
 }
@@ -329,6 +334,11 @@ std::unique_ptr<Program> load_program(std::string_view ptx, std::string_view fil
   make_variables(*program, place, diagnostics);
   for (const syntax::Function& function : program->module.functions) {
     if (!function.is_entry || !function.has_body) continue;
+    for (const Entry& other : program->entries)
+      if (other.name == function.name)
+        diagnostics.push_back({program->module.file, function.place.line, function.place.column,
+                               fmt::format("kernel '{}' is defined twice", function.name),
+                               std::string(line_text(ptx, function.place.line))});
     Entry& entry = program->entries.emplace_back();
     EntryResolver(*program, function, entry, diagnostics).run();
   }

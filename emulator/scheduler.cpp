@@ -66,7 +66,7 @@ void Launch::run() {
 }
 
 void Scheduler::run() {
-  launch_.num_clusters = product(launch_.shape.grid) / product(launch_.shape.cluster);
+  if (launch_.num_clusters == 0) launch_.num_clusters = product(launch_.shape.grid) / product(launch_.shape.cluster);
   const std::uint64_t cluster_size = product(launch_.shape.cluster);
   max_resident_ctas_ = std::max<std::size_t>(static_cast<std::size_t>(launch_.options.num_sms), cluster_size);
   while (admit_cluster()) {
@@ -300,8 +300,9 @@ bool Scheduler::is_over(const Warp& warp, const Group& group) const {
 void Scheduler::wake_groups(Warp& warp) {
   for (Group& group : warp.parked) {
     if (group.wait.kind == Wait::Kind::none || !is_over(warp, group)) continue;
+    // Lanes that are together now have not yet done what they came for.
+    group.wake = group.wait.kind == Wait::Kind::converge ? Wake::none : Wake::ready;
     group.wait = {};
-    group.wake = Wake::ready;
   }
 }
 

@@ -34,12 +34,15 @@ class Scopes {
   void close() { scopes_.pop_back(); }
   std::size_t depth() const { return scopes_.size(); }
 
-  void add_register(std::string_view name, NamedRegister reg) { scopes_.back().registers[name] = reg; }
-  void add_range(std::string_view prefix, std::int64_t count, NamedRegister first) {
-    scopes_.back().ranges[prefix] = {first, count};
+  // Each answers false when the innermost scope has the name already.
+  bool add_register(std::string_view name, NamedRegister reg) {
+    return scopes_.back().registers.emplace(name, reg).second;
   }
-  void add_symbol(std::string_view name, Symbol symbol) { scopes_.back().symbols[name] = symbol; }
-  void add_label(std::string_view name, std::uint32_t pc) { scopes_.back().labels[name] = pc; }
+  bool add_range(std::string_view prefix, std::int64_t count, NamedRegister first) {
+    return scopes_.back().ranges.emplace(prefix, Range{first, count}).second;
+  }
+  bool add_symbol(std::string_view name, Symbol symbol) { return scopes_.back().symbols.emplace(name, symbol).second; }
+  bool add_label(std::string_view name, std::uint32_t pc) { return scopes_.back().labels.emplace(name, pc).second; }
   void add_targets(std::string_view name, const std::vector<std::string_view>* labels) {
     scopes_.back().targets[name] = labels;
   }

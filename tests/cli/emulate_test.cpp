@@ -312,7 +312,7 @@ TEST_CASE("element types: values and bits of every format, packed ones too") {
 TEST_CASE("launch files: what is left out is filled in as the plan's schema wants it") {
   LaunchFileDefaults defaults;
   defaults.arch = "sm_90a";
-  defaults.entry = "scale";
+  defaults.entries = {"scale"};
   const Json launch = complete_launch(example()["launch"], defaults);
   const LaunchPlan plan = launch_plan_from_json([&] {
     Json copy = launch;

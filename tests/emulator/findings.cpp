@@ -67,6 +67,11 @@ TEST_CASE("lanes") {
       run("setp.lt.u32 p, r0, 4;\n@p bra A;\nbar.warp.sync 0xfffffff0;\nbra B;\nA: bar.warp.sync 0xf;\nB: bar.sync 0;")
           .empty());
   CHECK(only(run("trap;")) == "trap");
+  CHECK(only(run("setp.lt.u32 p, r0, 4;\n@p bra.uni A;\nmov.b32 r1, 1;\nA:")) == "branch-not-uniform");
+  CHECK(run("setp.lt.u32 p, r0, 64;\n@p bra.uni A;\nmov.b32 r1, 1;\nA:").empty());
+  // Half of the warp leaves; the other half waits for a second warp that does not exist.
+  CHECK(only(run("setp.lt.u32 p, r0, 4;\n@p bra OUT;\nbar.sync 0, 64;\nOUT:")) == "deadlock");
+  CHECK(run("setp.lt.u32 p, r0, 4;\n@p bra OUT;\nbar.sync 0, 64;\nOUT:", 64).empty());
 }
 
 TEST_CASE("barriers") {
@@ -123,6 +128,16 @@ TEST_CASE("PTX that does not load") {
   CHECK(problem(entry("add.s32 r1, r1;")).find("it needs 1 more") != std::string::npos);
   CHECK(problem(entry("add.s32 r1, r1, r99;")).find("'r99' is not declared") != std::string::npos);
   CHECK(problem(entry("bra NOWHERE;")).find("'NOWHERE' is not a label of this scope") != std::string::npos);
+  CHECK(problem(entry("A: mov.b32 r1, 1;\nA: mov.b32 r1, 2;")).find("label 'A' stands twice in one scope") !=
+        std::string::npos);
+  CHECK(problem(entry("{ A: mov.b32 r1, 1; }\n{ A: mov.b32 r1, 2; }\nbra B;\nB:")) == "loaded");
+  CHECK(problem(entry(".reg .b32 r<4>;")).find("'r' is declared twice in one scope") != std::string::npos);
+  CHECK(problem(entry("{ .reg .b32 r1; }")) == "loaded");
+  CHECK(problem(entry(".shared .b8 more[-5];")).find("an extent is not negative: -5") != std::string::npos);
+  CHECK(problem(entry("/* mov.b32 r1, 1;")).find("this comment does not end") != std::string::npos);
+  CHECK(problem(entry(std::string("mov.b32 r1,\0 1;", 15))).find("this character has no meaning") != std::string::npos);
+  CHECK(problem(fmt::format("{}.visible .entry a() {{ ret; }}\n.visible .entry a() {{ ret; }}", kHead))
+            .find("kernel 'a' is defined twice") != std::string::npos);
   CHECK(problem(entry("{ .reg .b32 r1;")).find("a '}' is missing") != std::string::npos);
   CHECK(problem(".version 9.0\n.target sm_80\n.address_size 64\n.entry t() { elect.sync _|p, 1; }")
             .find("needs the target sm_90") != std::string::npos);

@@ -40,7 +40,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace tessera::cli;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   try {
-    const LaunchFileDefaults defaults{"sm_90a", "copy", "/nonexistent"};
+    const LaunchFileDefaults defaults{"sm_90a", {"copy"}, "/nonexistent"};
     LaunchFile file = read_launch_file(parse_json(text, "fuzz.json"), defaults);
     for (const auto& [name, path] : file.saved)
       if (!path.string().starts_with("/nonexistent")) return 0;  // writes nothing anywhere
