@@ -11,6 +11,8 @@
 #include <memory>
 #include <vector>
 
+#include "emulator/findings.h"
+
 namespace tessera::emulator {
 
 class Launch;
@@ -83,6 +85,21 @@ struct GroupList {
   }
 };
 
+/// What becomes of a wgmma's result. Hazards of the memory that it read matter only if somebody uses the result: a
+/// product whose accumulators the next one overwrites may read what it likes.
+struct WgmmaResult {
+  int warps_left = 4;    ///< of its warpgroup, that have not overwritten it
+  bool is_used = false;  ///< read by other instructions
+  std::vector<EmulatorFinding> findings;
+  std::shared_ptr<WgmmaResult> sum;  ///< of the wgmma that added to it: what becomes of that one counts
+
+  WgmmaResult& last() {
+    WgmmaResult* result = this;
+    while (result->sum) result = result->sum.get();
+    return *result;
+  }
+};
+
 struct WarpAsync {
   std::array<GroupList, 32> bulk;  ///< cp.async.bulk, per lane
   std::array<GroupList, 32> copy;  ///< cp.async, per lane
@@ -94,7 +111,15 @@ struct WarpAsync {
   };
   std::vector<InFlight> in_flight;
   std::vector<bool> in_flight_places;  ///< by register offset / 64
-  std::uint64_t wgmma_groups = 0;      ///< committed so far
+  /// Results that nobody has read, and whether to look for who does: with a race detector, or hazards to tell.
+  struct Unread {
+    const Instruction* in = nullptr;
+    std::shared_ptr<WgmmaResult> result;
+  };
+  std::vector<Unread> unread;
+  std::vector<bool> unread_places;
+  bool watches_unread = false;
+  std::uint64_t wgmma_groups = 0;  ///< committed so far
   std::uint64_t wgmma_issued = 0;
 };
 

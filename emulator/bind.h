@@ -160,6 +160,7 @@ Handler st_bulk(const Decoded& d);
 // exec_tensormap.cpp
 Handler tensormap_replace(const Decoded& d);
 Handler tensormap_copy(const Decoded& d);
+Handler tensormap_fence(const Decoded& d);
 
 // exec_tensor.cpp
 Handler tensor_load(const Decoded& d);

@@ -85,7 +85,8 @@ struct Half {
   }
 };
 
-// flags: Op; 256: no result, 512: acquires, 1024: releases. Vector forms (v2, v4, v8) act on each element.
+// flags: Op; 256: no result, 512: acquires, 1024: releases, 2048: .cta scope. Vector forms (v2, v4, v8) act on each
+// element.
 template <class Kind>
 Step atomic(Warp& w, const Instruction& in, Mask active) {
   using T = typename Kind::Value;
@@ -119,8 +120,9 @@ Step atomic(Warp& w, const Instruction& in, Mask active) {
     }
     note_written(w, target, bytes);
     if (w.race) [[unlikely]] {
-      w.launch->race->access(w, in, lane, target, bytes, {true, true, false});
-      w.launch->race->order(w, target, {(in.flags & 512) != 0, (in.flags & 1024) != 0}, true, true);
+      w.launch->race->access(w, in, lane, target, bytes, {true, true, false, (in.flags & 2048) != 0});
+      w.launch->race->order(w, target, {(in.flags & 512) != 0, (in.flags & 1024) != 0, (in.flags & 2048) != 0}, true,
+                            true);
     }
   }
   ++w.launch->progress;
@@ -176,7 +178,7 @@ Handler bind_atomic(const Decoded& d, bool has_result) {
   const bool acquires = d.has("acquire") || d.has("acq_rel");
   const bool releases = d.has("release") || d.has("acq_rel");
   d.in->flags = static_cast<U16>(static_cast<unsigned>(op) | (has_result ? 0u : 256u) | (acquires ? 512u : 0u) |
-                                 (releases ? 1024u : 0u));
+                                 (releases ? 1024u : 0u) | (d.has("cta") ? 2048u : 0u));
   d.in->number = static_cast<U32>(space_of(d));
   const Operand& value = d.in->op[has_result ? 2 : 1];
   const int count = value.kind == Operand::Kind::list ? value.count : 1;

@@ -81,8 +81,9 @@ Step cluster_wait(Warp& w, const Instruction& in, Mask active) {
 }
 
 // Accesses happen one after another here, so a fence changes nothing but what the race detector knows.
-Step memory_fence(Warp& w, const Instruction&, Mask) {
-  if (w.race) w.launch->race->fence(w);
+// flags: 1 .cta scope.
+Step memory_fence(Warp& w, const Instruction& in, Mask) {
+  if (w.race) w.launch->race->fence(w, (in.flags & 1) != 0);
   return Step::next;
 }
 
@@ -140,6 +141,7 @@ Handler cluster_barrier(const Decoded& d) {
   return d.has("arrive") ? cluster_arrive : cluster_wait;
 }
 Handler fence(const Decoded& d) {
+  d.in->flags = d.has("cta") ? 1 : 0;
   return d.form->mnemonic == "fence.mbarrier_init" ? mbarrier_init_fence : memory_fence;
 }
 Handler fence_proxy_async(const Decoded&) { return proxy_fence; }

@@ -148,7 +148,8 @@ Step arrive(Warp& w, const Instruction& in, Mask active) {
           "phase early");
     barrier->pending -= count;
     if ((in.flags & 2) != 0) barrier->expected -= count;
-    if (barrier->race) w.launch->race->arrive(w, barrier->race, (in.flags & 4) == 0);
+    if (barrier->race)
+      w.launch->race->arrive(w, barrier->race, (in.flags & 4) == 0, (in.flags & 8) != 0 && target.cta != w.cta);
     settle(*barrier, *w.launch);
     if (!in.op[0].is_sink) write_lane<U64>(w, in.op[0], lane, token);
   }
@@ -250,8 +251,9 @@ Handler mbarrier_inval(const Decoded& d) {
 }
 Handler mbarrier_arrive(const Decoded& d) {
   set_space(d);
-  d.in->flags = static_cast<std::uint16_t>(
-      (d.has("expect_tx") ? 1 : 0) | (d.form->mnemonic == "mbarrier.arrive_drop" ? 2 : 0) | (d.has("relaxed") ? 4 : 0));
+  d.in->flags =
+      static_cast<std::uint16_t>((d.has("expect_tx") ? 1 : 0) | (d.form->mnemonic == "mbarrier.arrive_drop" ? 2 : 0) |
+                                 (d.has("relaxed") ? 4 : 0) | (d.has("cluster") ? 0 : 8));
   if (d.has("expect_tx") && d.in->op[2].kind == Operand::Kind::none) return nullptr;
   return arrive;
 }

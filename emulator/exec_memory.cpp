@@ -81,13 +81,17 @@ bool range_has(const Range& range, std::size_t bytes, std::uint8_t bits) {
 constexpr std::uint16_t kStrong = 1;  // volatile, relaxed, acquire, release, mmio
 constexpr std::uint16_t kAcquire = 2;
 constexpr std::uint16_t kRelease = 4;
+constexpr std::uint16_t kNarrow = 8;  // .cta scope
 
 // The race detector's share of an access.
 void follow(Warp& w, const Instruction& in, int lane, const Target& target, std::size_t bytes, bool is_write) {
   if (target.shadow == nullptr) return;
-  w.launch->race->access(w, in, lane, target, bytes, {is_write, (in.flags & kStrong) != 0, false});
+  w.launch->race->access(w, in, lane, target, bytes,
+                         {is_write, (in.flags & kStrong) != 0, false, (in.flags & kNarrow) != 0});
   if ((in.flags & kStrong) != 0)
-    w.launch->race->order(w, target, {(in.flags & kAcquire) != 0, (in.flags & kRelease) != 0}, !is_write, is_write);
+    w.launch->race->order(w, target,
+                          {(in.flags & kAcquire) != 0, (in.flags & kRelease) != 0, (in.flags & kNarrow) != 0},
+                          !is_write, is_write);
 }
 void follow_range(Warp& w, const Instruction& in, const Range& range, std::size_t bytes, bool is_write) {
   if (range.is_dense && in.flags == 0) return follow(w, in, 0, range.first, kLanes * bytes, is_write);
@@ -223,8 +227,9 @@ template <bool kLoad>
 Handler pick_type(const Decoded& d) {
   const Space space = space_of(d);
   const bool is_strong = d.has("volatile") || d.has("relaxed") || d.has("acquire") || d.has("release") || d.has("mmio");
-  d.in->flags = static_cast<std::uint16_t>((is_strong ? kStrong : 0) | (d.has("acquire") ? kAcquire : 0) |
-                                           (d.has("release") ? kRelease : 0));
+  d.in->flags =
+      static_cast<std::uint16_t>((is_strong ? kStrong : 0) | (d.has("acquire") ? kAcquire : 0) |
+                                 (d.has("release") ? kRelease : 0) | (is_strong && d.has("cta") ? kNarrow : 0));
   const Operand& value = d.in->op[kLoad ? 0 : 1];
   const int count = value.kind == Operand::Kind::list ? value.count : 1;
   const int wanted = d.has("v2") ? 2 : d.has("v4") ? 4 : d.has("v8") ? 8 : 1;

@@ -147,6 +147,12 @@ bool read_tile(Warp& w, const Instruction& in, const Operand& map, int lane, Til
     report_outside(w, in, Space::generic, lane, address, 128, false);
     return false;
   }
+  if (target.cta != nullptr) {
+    w.fault_at(in, "tensor-map-invalid", lane, address, "the map lies in shared memory",
+               "a map must lie in parameters, constant or global memory: tensormap.cp_fenceproxy takes it there");
+    return false;
+  }
+  if (w.race || !w.launch->map_fences.is_empty()) w.launch->map_fences.check(w, in, lane, address);
   std::array<std::byte, 128> bytes;
   std::memcpy(bytes.data(), target.data, 128);
   const char* problem = nullptr;

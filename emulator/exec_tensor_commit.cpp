@@ -22,7 +22,7 @@ class Commit final : public CopyOperation {
     for (Cta* cta : destinations) {
       Mbarrier* found = cta->find_mbarrier(barrier);
       if (race_ && found != nullptr && found->race) {
-        found->race->pending.join(race_->seen);
+        found->race->complete(race_->seen);
         found->race->pending.raise(progress->race_agent, static_cast<U32>(wanted));
       }
       complete_arrival(launch, *cta, barrier, place_);

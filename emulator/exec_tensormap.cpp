@@ -3,6 +3,7 @@
 
 #include "emulator/access.h"
 #include "emulator/bind.h"
+#include "emulator/race.h"
 #include "emulator/tensor_map.h"
 
 namespace tessera::emulator::bind {
@@ -42,11 +43,12 @@ Step replace(Warp& w, const Instruction& in, Mask active) {
     if (problem != nullptr)
       return w.fault_at(in, "tensor-map-invalid", lane, address, fmt::format("{} (new value {})", problem, value));
     note_written(w, target, kMapBytes);
+    if (target.cta == nullptr) w.launch->map_fences.changed(w, address, MapFences::Reach::none);
   }
   return Step::next;
 }
 
-// op: destination in global memory, source in the CTA's shared memory, size.
+// op: destination in global memory, source in the CTA's shared memory, size. number: MapFences::Reach.
 Step copy_with_fence(Warp& w, const Instruction& in, Mask active) {
   Step out{};
   if (!w.converged(kAllLanes, active, out)) return out;
@@ -59,8 +61,32 @@ Step copy_with_fence(Warp& w, const Instruction& in, Mask active) {
   if (!shadow_has(from.shadow, kMapBytes, kReadable)) report_uninitialised(w, in, from, lane, source, kMapBytes);
   std::memcpy(to.data, from.data, kMapBytes);
   note_written(w, to, kMapBytes);
+  w.launch->map_fences.changed(w, lane_address(w, in.op[0], lane), static_cast<MapFences::Reach>(in.number));
   return Step::next;
 }
+
+Step release_maps(Warp& w, const Instruction& in, Mask) {
+  w.launch->map_fences.release(w, static_cast<MapFences::Reach>(in.number));
+  if (w.race) w.launch->race->fence(w);
+  return Step::next;
+}
+
+// op: address of the map, its size.
+Step acquire_map(Warp& w, const Instruction& in, Mask active) {
+  for (Mask rest = active; rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    const U64 address = lane_address(w, in.op[0], lane);
+    Target target;
+    if (address % kMapBytes != 0) return report_misaligned(w, in, lane, address, kMapBytes);
+    if (!locate_any(Space::generic, w, lane, address, kMapBytes, target))
+      return report_outside(w, in, Space::generic, lane, address, kMapBytes, false);
+    w.launch->map_fences.acquire(w, address);
+  }
+  if (w.race) w.launch->race->fence(w);
+  return Step::next;
+}
+
+MapFences::Reach reach_of(const Decoded& d) { return d.has("cta") ? MapFences::Reach::cta : MapFences::Reach::all; }
 
 }  // namespace
 
@@ -74,6 +100,14 @@ Handler tensormap_replace(const Decoded& d) {
   d.in->number = static_cast<U32>(space_of(d));
   return replace;
 }
-Handler tensormap_copy(const Decoded& d) { return d.in->op[2].value == kMapBytes ? copy_with_fence : nullptr; }
+Handler tensormap_copy(const Decoded& d) {
+  d.in->number = static_cast<U32>(reach_of(d));
+  return d.in->op[2].value == kMapBytes ? copy_with_fence : nullptr;
+}
+Handler tensormap_fence(const Decoded& d) {
+  d.in->number = static_cast<U32>(reach_of(d));
+  if (!d.has("acquire")) return release_maps;
+  return d.in->op[1].value == kMapBytes ? acquire_map : nullptr;
+}
 
 }  // namespace tessera::emulator::bind

@@ -224,7 +224,10 @@ Step load(Warp& w, const Instruction& in, Mask active) {
       w.reg<U32>(in.op[1].offset)[t] = value;
     }
   }
+  if (w.tensor.loads.empty()) w.tensor.load_places.assign(w.launch->entry.register_file_bytes / 64 + 1, false);
+  for (int r = 0; r < m.registers; ++r) w.tensor.load_places[register_at(in.op[0], r).offset / 64] = true;
   w.tensor.loads.push_back({&in, m.whole(w.index % 4)});
+  w.watches_registers = true;
   return Step::next;
 }
 

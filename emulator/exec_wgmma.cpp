@@ -32,11 +32,11 @@ void mark(Warp& w) {
   for (const WarpAsync::InFlight& flight : w.async.in_flight)
     for (int i = 0; i < 2; ++i)
       for (int j = 0; j < flight.in->op[i].count; ++j) places[flight.in->op[i].elements[j].offset / 64] = true;
-  w.watches_registers = !w.async.in_flight.empty();
+  w.watches_registers = w.async.watches_unread || !w.async.in_flight.empty();
 }
 void watch(Warp& w, const Instruction& in) {
   w.async.in_flight.push_back({&in, w.async.wgmma_groups});
-  if (!w.watches_registers) return mark(w);
+  if (w.async.in_flight.size() == 1) return mark(w);
   for (int i = 0; i < 2; ++i)
     for (int j = 0; j < in.op[i].count; ++j) w.async.in_flight_places[in.op[i].elements[j].offset / 64] = true;
 }
@@ -47,6 +47,33 @@ void release(Warp& w, U64 allowed) {
   const U64 first_left = groups > allowed ? groups - allowed : 0;
   std::erase_if(w.async.in_flight, [&](const WarpAsync::InFlight& f) { return f.group < first_left; });
   mark(w);
+}
+
+// What this wgmma does to results that nobody has read: it adds to one, overwrites it, or takes it as A.
+void meet_unread(Warp& w, const Instruction& in, bool accumulate, const std::shared_ptr<WgmmaResult>& result) {
+  const auto first = [](const Instruction& i) { return i.op[0].elements[0].offset; };
+  const auto last = [](const Instruction& i) { return i.op[0].elements[i.op[0].count - 1].offset; };
+  const auto is_a = [&](const Instruction& i) {
+    for (int j = 0; j < in.op[1].count; ++j)
+      for (int k = 0; k < i.op[0].count; ++k)
+        if (in.op[1].elements[j].offset == i.op[0].elements[k].offset) return true;
+    return false;
+  };
+  std::erase_if(w.async.unread, [&](const WarpAsync::Unread& unread) {
+    const bool is_same = first(*unread.in) == first(in) && last(*unread.in) == last(in);
+    if (is_a(*unread.in)) {
+      use_result(*w.launch, *unread.result);
+    } else if (!is_same) {
+      return false;
+    } else if (!accumulate) {
+      --unread.result->warps_left;
+    } else if (!unread.result->sum) {
+      unread.result->sum = result;
+      for (EmulatorFinding& finding : unread.result->findings) result->findings.push_back(std::move(finding));
+      if (unread.result->is_used) use_result(*w.launch, *result);
+    }
+    return true;
+  });
 }
 
 // op: accumulators, A (descriptor or registers), B descriptor, scale-d, then immediates.
@@ -87,6 +114,10 @@ Step issue(Warp& w, const Instruction& in, Mask active) {
     w.hazard(in, "missing-wgmma-fence", -1, 0, "no wgmma.fence since the last wait",
              "registers written before the wgmma may not have arrived when it "
              "reads them");
+  meet_unread(w, in, scale != 0, operation.result);
+  w.async.unread.push_back({&in, operation.result});
+  w.async.watches_unread = w.async.watches_unread || w.race != nullptr;
+  watch_unread(w);
   watch(w, in);
   ++w.async.wgmma_issued;
   operation.warps[member] = &w;
@@ -96,6 +127,7 @@ Step issue(Warp& w, const Instruction& in, Mask active) {
     seen->read_agent = group.race_agent;
     seen->read_clock = static_cast<U32>(w.async.wgmma_groups) + 1;
     operation.race[member] = seen;
+    w.launch->race->remember(*seen, operation.result);
     if (operation.race_of_all)
       operation.race_of_all->seen.meet(seen->seen);
     else

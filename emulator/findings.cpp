@@ -39,13 +39,15 @@ std::string EmulatorFinding::to_string() const {
 
 void FindingLog::add(EmulatorFinding finding) {
   has_failure_ = has_failure_ || finding.is_failure;
-  for (EmulatorFinding& seen : findings_) {
+  const bool is_early_read = finding.name == "smem-uninitialised" || finding.name == "async-write-not-waited-for";
+  std::vector<EmulatorFinding>& log = captured_ != nullptr && is_early_read ? *captured_ : findings_;
+  for (EmulatorFinding& seen : log) {
     if (seen.name == finding.name && seen.ptx_line == finding.ptx_line && seen.entry == finding.entry) {
-      ++seen.count;
+      seen.count += finding.count;
       return;
     }
   }
-  if (findings_.size() < kMaxFindings) findings_.push_back(std::move(finding));
+  if (log.size() < kMaxFindings) log.push_back(std::move(finding));
 }
 
 }  // namespace tessera::emulator

@@ -39,12 +39,16 @@ struct EmulatorFinding {
 class FindingLog {
  public:
   void add(EmulatorFinding finding);
+  /// Until null is given, hazards of memory that was read too early go there; their order is kept.
+  void capture(std::vector<EmulatorFinding>* into) { captured_ = into; }
+  bool is_capturing() const noexcept { return captured_ != nullptr; }
   bool has_failure() const noexcept { return has_failure_; }
   const std::vector<EmulatorFinding>& all() const noexcept { return findings_; }
 
  private:
   std::vector<EmulatorFinding> findings_;
   bool has_failure_ = false;
+  std::vector<EmulatorFinding>* captured_ = nullptr;
 };
 
 }  // namespace tessera::emulator

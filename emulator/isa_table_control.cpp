@@ -63,9 +63,9 @@ constexpr Form kForms[] = {
      "Synchronization: fence", bind::fence_proxy_async},
     {"fence.proxy.alias", "", "", "", "sm_70", "Synchronization: fence", bind::fence},
     {"fence.proxy.tensormap::generic", "", "release cta|cluster|gpu|sys", "", "sm_90", "Synchronization: fence",
-     bind::fence},
+     bind::tensormap_fence},
     {"fence.proxy.tensormap::generic", "", "acquire cta|cluster|gpu|sys", "m i", "sm_90", "Synchronization: fence",
-     bind::fence},
+     bind::tensormap_fence},
 
     // Registers and dependent launches.
     {"setmaxnreg", "u32", "inc|dec sync aligned", "i", "sm_90a|" TESSERA_NARROW_TARGETS, "Miscellaneous: setmaxnreg",

@@ -17,6 +17,7 @@
 
 #include "emulator/async.h"
 #include "emulator/findings.h"
+#include "emulator/map_fence.h"
 #include "emulator/memory.h"
 #include "emulator/options.h"
 #include "emulator/program.h"
@@ -247,10 +248,11 @@ class Launch {
   std::uint64_t time = 0;              ///< instructions executed so far, all warps
   std::uint64_t progress = 1;          ///< counts what can end somebody's wait
   double start_seconds = 0;
-  std::uint64_t fence_clock = 1;   ///< counts fence.proxy.async
+  std::uint64_t fence_clock = 1;  ///< counts fence.proxy.async
+  MapFences map_fences;
   std::uint64_t tmem_clock = 0;    ///< counts what happens to Tensor Memory
   std::uint64_t next_cluster = 0;  ///< the first that neither started nor was handed out by try_cancel
-  std::uint64_t num_clusters = 0;
+  std::uint64_t num_clusters = 0;  ///< one behind the last; 0: all of the grid
   /// The first CTA of a cluster by its number.
   std::array<std::uint32_t, 3> first_cta(std::uint64_t cluster) const;
 

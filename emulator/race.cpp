@@ -18,7 +18,9 @@ void RaceDetector::start_cta(Cta& cta) {
     RaceWarp& state = *warp.race;
     state.agent = make_agent(cta, warp.index, nullptr);
     state.seen = state.fenced = state.relaxed = clock_of(cta);
+    state.wide = state.fenced_wide = state.relaxed_wide = clock_of(cta);
     state.seen.raise(state.agent, state.clock);
+    state.wide.raise(state.agent, state.clock);
     cta.race->warps.push_back(state.agent);
   }
 }
@@ -56,21 +58,25 @@ void RaceDetector::report_exit(EmulatorFinding finding) {
   launch_.findings.add(std::move(finding));
 }
 
-void RaceDetector::fence(Warp& warp) {
+void RaceDetector::fence(Warp& warp, bool is_narrow) {
   RaceWarp& state = *warp.race;
   state.seen.join(state.relaxed);
+  state.wide.join(state.relaxed_wide);
   state.fenced.join(state.seen);
+  if (!is_narrow) state.fenced_wide.join(state.wide);
   publish(state);
 }
 
-void RaceDetector::arrive(Warp& warp, std::shared_ptr<RaceSync>& sync, bool is_release) {
+void RaceDetector::arrive(Warp& warp, std::shared_ptr<RaceSync>& sync, bool is_release, bool is_narrow) {
   RaceWarp& state = *warp.race;
   if (!sync) {
     sync = std::make_shared<RaceSync>();
     sync->pending = sync->done = sync->pending_fenced = sync->done_fenced = clock_of(*warp.cta);
+    sync->pending_wide = sync->done_wide = sync->done_narrow = sync->done;
   }
   sync->pending.join(is_release ? state.seen : state.fenced);
   sync->pending_fenced.join(state.fenced);
+  if (!is_narrow) sync->pending_wide.join(is_release ? state.wide : state.fenced_wide);
   if (is_release) publish(state);
 }
 
@@ -78,12 +84,14 @@ void RaceDetector::acquire(Warp& warp, const std::shared_ptr<RaceSync>& sync) {
   if (!sync) return;
   warp.race->seen.join(sync->done);
   warp.race->fenced.join(sync->done_fenced);
+  warp.race->wide.join(sync->done_wide);
 }
 
 void RaceDetector::initialise(Warp& warp, Cta& owner, Mbarrier& barrier) {
   barrier.race = std::make_shared<RaceSync>();
   RaceSync& sync = *barrier.race;
   sync.pending = sync.done = sync.pending_fenced = sync.done_fenced = clock_of(owner);
+  sync.pending_wide = sync.done_wide = sync.done_narrow = sync.done;
   sync.agent = make_agent(owner, warp.index, "a copy");
   sync.initialiser = warp.race->agent;
   sync.initialised = warp.race->clock;
@@ -95,7 +103,7 @@ void RaceDetector::use(Warp& warp, const Instruction& in, int lane, Cta& owner, 
   const RaceSync& sync = *barrier.race;
   const RaceWarp& state = *warp.race;
   const std::uint32_t address = owner.shared_address(barrier.offset);
-  const Accessor accessor{&state.seen, nullptr, &warp, &in};
+  const Accessor accessor{&state.seen, nullptr, nullptr, &warp, &in};
   if (&owner != warp.cta) check_peer(owner, accessor, state.agent, state.clock, address, lane);
   if (sync.initialiser == state.agent || sync.initialised <= state.seen.at(sync.initialiser)) return;
   EmulatorFinding finding = finding_of(accessor, "mbarrier-init-unordered", lane, address);
@@ -126,10 +134,19 @@ void RaceDetector::order(Warp& warp, const Target& target, MemoryOrder order, bo
     } else {
       state.relaxed.join(flag->done);
     }
+    VectorClock& wide = order.acquires ? state.wide : state.relaxed_wide;
+    wide.join(flag->done_wide);
+    if (flag->narrow_cta == warp.cta) wide.join(flag->done_narrow);
   }
   if (writes) {
     flag->done.join(order.releases ? state.seen : state.fenced);
     flag->done_fenced.join(state.fenced);
+    const VectorClock& released = order.releases ? state.wide : state.fenced_wide;
+    if (!order.is_narrow) flag->done_wide.join(released);
+    // One CTA's own use of the flag needs no more than .cta scope. Of several CTAs' narrow ones nothing is said.
+    if (flag->narrow_cta != nullptr && flag->narrow_cta != warp.cta) flag->done_wide.join(flag->done);
+    flag->narrow_cta = warp.cta;
+    flag->done_narrow.join(order.releases ? state.wide : state.fenced);
     if (order.releases) publish(state);
   }
 }
@@ -149,11 +166,27 @@ std::shared_ptr<RaceOperation> RaceDetector::issue(const Warp& warp, const Instr
 void RaceDetector::complete_on(RaceOperation& operation, Cta& owner, Mbarrier& barrier) {
   if (!barrier.race) return;
   RaceSync& sync = *barrier.race;
-  sync.pending.join(operation.seen);
+  sync.complete(operation.seen);
   operation.read_agent = operation.write_agent = sync.agent;
   operation.read_clock = operation.write_clock = static_cast<std::uint32_t>(barrier.phase) + 1;
   sync.pending.raise(sync.agent, operation.write_clock);
   static_cast<void>(owner);
+}
+
+void RaceDetector::remember(const RaceOperation& operation, std::shared_ptr<WgmmaResult> result) {
+  constexpr std::size_t kKept = 16;  // more than a ring has slots
+  auto& kept = results_[{operation.read_agent, operation.pc}];
+  if (!kept.empty() && kept.back().second == result) return;
+  kept.emplace_back(operation.read_clock, std::move(result));
+  if (kept.size() > kKept) kept.pop_front();
+}
+
+WgmmaResult* RaceDetector::result_of(const RaceRecord& record) {
+  const auto found = results_.find({record.agent, record.pc});
+  if (found == results_.end()) return nullptr;
+  for (const auto& [clock, result] : found->second)
+    if (clock == record.clock) return &result->last();
+  return nullptr;
 }
 
 void RaceDetector::join_group(RaceOperation& operation, const Warp& warp, GroupList& groups) {

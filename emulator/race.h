@@ -8,13 +8,16 @@
 //
 // What is deliberately lenient, so that a report is a real one:
 //  - the lanes of a warp are one agent: races between them are not seen;
-//  - scopes are not looked at: a .cta release orders for everybody;
+//  - of scopes, only a release of .cta scope (also a fence or an atomic) that another CTA relies on is seen, and only
+//    where that CTA then meets an ordinary store of before it; what was read or copied before it counts as ordered;
 //  - a fence covers all that its warp has seen, also what a barrier after it passes on;
 //  - each 16 bytes remember at most six accesses.
 // Whether an order also holds between the generic and the asynchronous proxy is another check (missing-proxy-fence).
 #pragma once
 
 #include <array>
+#include <deque>
+#include <map>
 #include <memory>
 #include <set>
 #include <unordered_map>
@@ -29,6 +32,7 @@ struct AccessKind {
   bool is_write = false;
   bool is_atomic = false;  ///< atom, red, and strong loads and stores: they do not race with each other
   bool is_async = false;
+  bool is_narrow = false;  ///< atomic at .cta scope
 };
 
 /// An access that 16 bytes remember.
@@ -43,6 +47,7 @@ struct RaceRecord {
 inline constexpr std::uint8_t kRaceWrite = 1;
 inline constexpr std::uint8_t kRaceAtomic = 2;
 inline constexpr std::uint8_t kRaceAsync = 4;
+inline constexpr std::uint8_t kRaceNarrow = 8;
 
 struct RaceCell {
   static constexpr int kRecords = 6;
@@ -55,6 +60,11 @@ struct RaceSync {
   VectorClock pending_fenced;  ///< what its arrivals had fenced
   VectorClock done;            ///< of the phases that are over
   VectorClock done_fenced;
+  // What of it other CTAs may rely on, and what only the CTA that released at .cta scope may.
+  VectorClock pending_wide;
+  VectorClock done_wide;
+  VectorClock done_narrow;
+  const Cta* narrow_cta = nullptr;
   Agent agent = 0;  ///< mbarrier: copies that complete on it
   Agent initialiser = 0;
   std::uint32_t initialised = 0;  ///< the initialiser's clock
@@ -63,6 +73,12 @@ struct RaceSync {
   void finish() {
     done.join(pending);
     done_fenced.join(pending_fenced);
+    done_wide.join(pending_wide);
+  }
+  /// An asynchronous operation completes on the barrier: it releases at cluster scope.
+  void complete(const VectorClock& seen_by_issuer) {
+    pending.join(seen_by_issuer);
+    pending_wide.join(seen_by_issuer);
   }
 };
 
@@ -70,8 +86,11 @@ struct RaceWarp {
   Agent agent = 0;
   std::uint32_t clock = 1;
   VectorClock seen;
-  VectorClock fenced;    ///< what the last fence covered: relaxed stores and arrivals pass it on
-  VectorClock relaxed;   ///< what relaxed loads have met: the next fence takes it
+  VectorClock fenced;   ///< what the last fence covered: relaxed stores and arrivals pass it on
+  VectorClock relaxed;  ///< what relaxed loads have met: the next fence takes it
+  VectorClock wide;     ///< of `seen`, what came by releases that reach this CTA
+  VectorClock fenced_wide;
+  VectorClock relaxed_wide;
   Agent copy_agent = 0;  ///< cp.async
   std::uint32_t copies = 1;
 };
@@ -105,6 +124,7 @@ struct RaceOperation {
 struct MemoryOrder {
   bool acquires = false;
   bool releases = false;
+  bool is_narrow = false;  ///< .cta scope
 };
 
 class RaceDetector {
@@ -119,10 +139,10 @@ class RaceDetector {
   void access(const Warp& warp, const Instruction& in, int lane, const Target& target, std::size_t bytes,
               AccessKind kind);
   void order(Warp& warp, const Target& target, MemoryOrder order, bool reads, bool writes);
-  void fence(Warp& warp);
+  void fence(Warp& warp, bool is_narrow = false);
 
   // Barriers. A barrier's RaceSync is made at its first use.
-  void arrive(Warp& warp, std::shared_ptr<RaceSync>& sync, bool is_release);
+  void arrive(Warp& warp, std::shared_ptr<RaceSync>& sync, bool is_release, bool is_narrow = false);
   void acquire(Warp& warp, const std::shared_ptr<RaceSync>& sync);
   void initialise(Warp& warp, Cta& owner, Mbarrier& barrier);
   /// The barrier's initialisation must happen before its use.
@@ -132,12 +152,16 @@ class RaceDetector {
   std::shared_ptr<RaceOperation> issue(const Warp& warp, const Instruction& in, int lane);
   /// The operation completes on this barrier's open phase.
   void complete_on(RaceOperation& operation, Cta& owner, Mbarrier& barrier);
+  /// Whose result the reads of this wgmma serve.
+  void remember(const RaceOperation& operation, std::shared_ptr<WgmmaResult> result);
   /// It belongs to the open group of this list.
   void join_group(RaceOperation& operation, const Warp& warp, GroupList& groups);
   void wait_group(Warp& warp, const GroupList& groups, std::uint64_t allowed, bool only_reading);
   void async_access(const RaceOperation& operation, const EmulatorFinding& place, Cta* cta, std::uint64_t address,
                     std::size_t bytes, bool is_write, bool is_atomic = false);
   Agent make_agent(const Cta& cta, int warp, const char* what);
+  /// A thread of this launch stored into these bytes of global memory, as far as the records tell.
+  bool was_stored(std::uint64_t address, std::size_t bytes) const;
 
  private:
   struct AgentInfo {
@@ -147,6 +171,7 @@ class RaceDetector {
   };
   struct Accessor {
     const VectorClock* seen;
+    const VectorClock* wide;       ///< null: an asynchronous operation's, whose scope is wide enough
     const EmulatorFinding* place;  ///< null: made from warp and in
     const Warp* warp;
     const Instruction* in;
@@ -159,12 +184,19 @@ class RaceDetector {
               bool is_shared);
   void check_peer(Cta& target, const Accessor& accessor, Agent agent, std::uint32_t clock, std::uint64_t address,
                   int lane);
+  bool is_scope_too_narrow(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor) const;
+  void report_scope(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor, std::uint64_t address);
   void report_exit(EmulatorFinding finding);
   EmulatorFinding finding_of(const Accessor& accessor, const char* name, int lane, std::uint64_t address) const;
   std::string describe(const RaceRecord& record) const;
+  WgmmaResult* result_of(const RaceRecord& record);
   const AgentInfo& info(Agent agent) const;
   static VectorClock clock_of(const Cta& cta);
-  static void publish(RaceWarp& warp) { warp.seen.raise(warp.agent, ++warp.clock); }
+  static void publish(RaceWarp& warp) {
+    warp.seen.raise(warp.agent, ++warp.clock);
+    warp.wide.raise(warp.agent, warp.clock);
+  }
+  bool is_other_cta(Agent a, Agent b) const { return info(a).cta != info(b).cta; }
 
   Launch& launch_;
   std::vector<std::vector<AgentInfo>> agents_{1};  // [cluster][index]
@@ -176,7 +208,10 @@ class RaceDetector {
   std::uint64_t last_page_number_ = ~std::uint64_t{0};
   Page* last_page_ = nullptr;
   std::unordered_map<std::uint64_t, std::unique_ptr<RaceSync>> flags_;  // by address; shared: CTA and offset
-  std::set<std::array<std::uint32_t, 3>> reported_;                     // both places, what
+  /// wgmma's last results by agent and pc, each with its group.
+  std::map<std::pair<Agent, std::uint32_t>, std::deque<std::pair<std::uint32_t, std::shared_ptr<WgmmaResult>>>>
+      results_;
+  std::set<std::array<std::uint32_t, 3>> reported_;  // both places, what
 };
 
 }  // namespace tessera::emulator

@@ -13,7 +13,7 @@ bool is_async(const RaceRecord& r) { return (r.kind & kRaceAsync) != 0; }
 
 std::uint8_t kind_bits(AccessKind kind) {
   return static_cast<std::uint8_t>((kind.is_write ? kRaceWrite : 0) | (kind.is_atomic ? kRaceAtomic : 0) |
-                                   (kind.is_async ? kRaceAsync : 0));
+                                   (kind.is_async ? kRaceAsync : 0) | (kind.is_narrow ? kRaceNarrow : 0));
 }
 
 }  // namespace
@@ -28,7 +28,7 @@ void RaceDetector::access(const Warp& warp, const Instruction& in, int lane, con
   record.pc = warp.pc;
   record.lane = static_cast<std::uint8_t>(lane);
   record.kind = kind_bits(kind);
-  const Accessor accessor{&state.seen, nullptr, &warp, &in};
+  const Accessor accessor{&state.seen, &state.wide, nullptr, &warp, &in};
   if (target.cta != nullptr) {
     const std::uint64_t shown = target.cta->shared_address(target.offset);
     if (target.cta != warp.cta) check_peer(*target.cta, accessor, state.agent, state.clock, shown, lane);
@@ -48,7 +48,7 @@ void RaceDetector::async_access(const RaceOperation& operation, const EmulatorFi
   record.pc = operation.pc;
   record.lane = operation.lane;
   record.kind = kind_bits({is_write_access, is_atomic, true});
-  const Accessor accessor{&operation.seen, &place, nullptr, nullptr};
+  const Accessor accessor{&operation.seen, nullptr, &place, nullptr, nullptr};
   if (cta == nullptr) {
     touch_global(address, bytes, record, accessor);
     return;
@@ -73,6 +73,17 @@ void RaceDetector::touch_global(std::uint64_t address, std::size_t bytes, const 
     address += part;
     bytes -= part;
   }
+}
+
+bool RaceDetector::was_stored(std::uint64_t address, std::size_t bytes) const {
+  for (std::uint64_t at = address; at < address + bytes; at += 16) {
+    const auto page = pages_.find(at >> 12);
+    if (page == pages_.end()) continue;
+    const RaceCell& cell = page->second->cells[(at & 4095) / 16];
+    for (const RaceRecord& record : cell.records)
+      if (record.agent != 0 && is_write(record) && !is_async(record)) return true;
+  }
+  return false;
 }
 
 void RaceDetector::touch_range(RaceCell* cells, std::uint64_t address, std::size_t bytes, RaceRecord record,
@@ -106,9 +117,14 @@ void RaceDetector::touch(RaceCell& cell, const RaceRecord& now, const Accessor& 
     }
     const bool is_ordered =
         (before.agent == now.agent && !is_async(now)) || before.clock <= accessor.seen->at(before.agent);
-    const bool conflicts = (is_write(before) || is_write(now)) && !(before.kind & now.kind & kRaceAtomic) &&
-                           (before.bytes & now.bytes) != 0;
-    if (conflicts && !is_ordered) {
+    const bool overlap = (is_write(before) || is_write(now)) && (before.bytes & now.bytes) != 0;
+    const bool are_atomic = (before.kind & now.kind & kRaceAtomic) != 0;
+    const bool conflicts = overlap && !are_atomic;
+    if (overlap && before.agent != now.agent && is_scope_too_narrow(before, now, accessor)) {
+      report_scope(before, now, accessor, address);
+      before.agent = 0;
+      if (free == nullptr) free = &before;
+    } else if (conflicts && !is_ordered) {
       report(before, now, accessor,
              address + static_cast<unsigned>(std::countr_zero(static_cast<unsigned>(before.bytes & now.bytes))),
              is_shared);
@@ -123,6 +139,29 @@ void RaceDetector::touch(RaceCell& cell, const RaceRecord& now, const Accessor& 
   }
   if (free == nullptr) free = read != nullptr ? read : &cell.records[now.pc % RaceCell::kRecords];
   *free = now;
+}
+
+// Ordered, but by a release that does not reach this CTA; or atomic for its own CTA only.
+bool RaceDetector::is_scope_too_narrow(const RaceRecord& before, const RaceRecord& now,
+                                       const Accessor& accessor) const {
+  if (accessor.wide == nullptr || is_async(before)) return false;
+  if ((before.kind & now.kind & kRaceAtomic) != 0)
+    return ((before.kind | now.kind) & kRaceNarrow) != 0 && is_other_cta(before.agent, now.agent);
+  return is_write(before) && (before.kind & kRaceAtomic) == 0 && before.clock <= accessor.seen->at(before.agent) &&
+         before.clock > accessor.wide->at(before.agent) && is_other_cta(before.agent, now.agent);
+}
+
+void RaceDetector::report_scope(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor,
+                                std::uint64_t address) {
+  if (!reported_.insert({before.pc, now.pc, kRaceNarrow}).second) return;
+  EmulatorFinding finding = finding_of(accessor, "scope-too-narrow", now.lane, address);
+  const bool are_atomic = (before.kind & now.kind & kRaceAtomic) != 0;
+  finding.message =
+      are_atomic ? fmt::format("atomic, as is the {}, but one of the two only within its CTA", describe(before))
+                 : fmt::format("ordered after the {} only by a release of .cta scope, which does not reach this CTA",
+                               describe(before));
+  finding.cause = "the release, fence or atomic needs .cluster scope for CTAs of one cluster, else .gpu";
+  launch_.findings.add(std::move(finding));
 }
 
 std::string RaceDetector::describe(const RaceRecord& record) const {
@@ -151,7 +190,15 @@ EmulatorFinding RaceDetector::finding_of(const Accessor& accessor, const char* n
 void RaceDetector::report(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor,
                           std::uint64_t address, bool is_shared) {
   const std::uint32_t what = static_cast<std::uint32_t>(before.kind) << 8 | now.kind;
-  if (!reported_.insert({before.pc, now.pc, what}).second) return;
+  // A wgmma's early read, or what overwrites its operand, may turn out not to matter.
+  WgmmaResult* const reader = is_async(before) && !is_write(before) ? result_of(before) : nullptr;
+  const bool may_not_matter = reader != nullptr && !reader->is_used;
+  if (may_not_matter && reader->warps_left == 0) return;
+  if (launch_.findings.is_capturing() || may_not_matter) {
+    if (reported_.count({before.pc, now.pc, what}) != 0) return;
+  } else if (!reported_.insert({before.pc, now.pc, what}).second) {
+    return;
+  }
   const char* name = is_shared ? "smem-race" : "global-race";
   const char* cause = is_shared ? "a barrier between the two is missing, or does not include both warps"
                                 : "CTAs of one grid run in any order: give each its own memory, or order them by "
@@ -175,7 +222,12 @@ void RaceDetector::report(const RaceRecord& before, const RaceRecord& now, const
   finding.message =
       fmt::format("{}, and nothing orders it after the {}", is_write(now) ? "write" : "read", describe(before));
   finding.cause = cause;
-  launch_.findings.add(std::move(finding));
+  if (may_not_matter && !reader->findings.empty() && reader->findings.back().name == finding.name)
+    ++reader->findings.back().count;
+  else if (may_not_matter)
+    reader->findings.push_back(std::move(finding));
+  else
+    launch_.findings.add(std::move(finding));
 }
 
 // Another CTA of the cluster: it must have started, and must not exit before the access.

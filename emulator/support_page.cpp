@@ -29,7 +29,7 @@ none has, so at most kernels or `tests/emulator` have executed it.
 
 | subject | state |
 |---|---|
-| one-instruction files of `tests/ptx` for sm_90a, random and boundary inputs (`ptx_truth`) | an H200 ran 573 of them on 343,749,124 outputs; 497 agreed in every bit at once, all others but `fns` were mended after what it showed and hold rows that it recorded; they were not compared again |
+| one-instruction files of `tests/ptx` for sm_90a, random and boundary inputs (`ptx_truth`) | an H200 ran 573 of them on 343,749,124 outputs; 497 agreed in every bit at once, all others were mended after what it showed and hold rows that it recorded; they were not compared again |
 | wgmma sums: f16, bf16, tf32, e4m3, e5m2, f32 and f16 accumulators | the model matched an H200 on 5,242,880 outputs for each path |
 | mma.sync sums | the table below |
 | mma.sync of code for targets below sm_90 | as an sm_90 runs it |
@@ -47,7 +47,8 @@ none has, so at most kernels or `tests/emulator` have executed it.
 | integer division by zero | all ones, remainder the dividend: document only |
 | global f32 atomics flush subnormals | equal to an H200 |
 | tensormap.replace, tensormap.cp_fenceproxy | document only; 128 zero bytes count as an empty map |
-| st.async, red.async | document only: an H200 stopped red.async in a launch without a cluster with "illegal instruction", which is not modelled |
+| st.async, red.async | document only; an H200 stopped red.async in a launch without a cluster with "illegal instruction", which is not modelled: the files of `tests/ptx` launch clusters of two |
+| fns with the most negative offset | 0: read off the code that ptxas makes of it for sm_90a |
 | call of a device function | the function is expanded at the place of the call |
 | vprintf | prints to standard output, or to the device's `print` |
 | memory orders, cache operators, eviction hints | no effect: accesses happen one after another |

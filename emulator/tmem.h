@@ -128,6 +128,7 @@ struct WarpTensor {
     TmemRegion region;
   };
   std::vector<Transfer> loads;       ///< tcgen05.ld since the last wait::ld
+  std::vector<bool> load_places;     ///< registers that these loads fill, by register offset / 64
   std::vector<Transfer> stores;      ///< tcgen05.st since the last wait::st
   std::uint64_t fence_after = 0;     ///< tmem_clock at the last fence::after_thread_sync
   std::uint64_t pair_operation = 0;  ///< number of the collective operation that it waits in; 0: none

@@ -24,7 +24,13 @@ struct WgmmaOperation : AsyncOperation {
   /// What each warp had seen when it issued its part. A warp reads its own 16 rows of A and all of B.
   std::array<std::shared_ptr<RaceOperation>, 4> race;
   std::shared_ptr<RaceOperation> race_of_all;  ///< what all four had seen
+  std::shared_ptr<WgmmaResult> result = std::make_shared<WgmmaResult>();
   void complete(Launch& launch) override;
 };
+
+/// Somebody uses the result: its hazards are reported.
+void use_result(Launch& launch, WgmmaResult& first);
+/// After a change of Warp::async.unread: which registers to look at.
+void watch_unread(Warp& warp);
 
 }  // namespace tessera::emulator

@@ -342,25 +342,74 @@ class Product {
 
 }  // namespace
 
+void use_result(Launch& launch, WgmmaResult& first) {
+  WgmmaResult& result = first.last();
+  result.is_used = true;
+  for (EmulatorFinding& finding : result.findings) launch.findings.add(std::move(finding));
+  result.findings.clear();
+}
+
+void watch_unread(Warp& warp) {
+  WarpAsync& async = warp.async;
+  async.watches_unread = async.watches_unread && !async.unread.empty();
+  if (async.watches_unread) {
+    async.unread_places.assign(warp.launch->entry.register_file_bytes / 64 + 1, false);
+    for (const WarpAsync::Unread& unread : async.unread)
+      for (int j = 0; j < unread.in->op[0].count; ++j)
+        async.unread_places[unread.in->op[0].elements[j].offset / 64] = true;
+  }
+  warp.watches_registers = async.watches_unread || !async.in_flight.empty();
+}
+
 bool Warp::check_registers(const Instruction& in) {
   if (in.form->mnemonic.substr(0, 5) == "wgmma") return true;
-  const auto is_in_flight = [&](const Operand& op) {
-    const bool is_register = op.kind == Operand::Kind::reg || op.kind == Operand::Kind::address;
-    return is_register && !op.is_immediate && async.in_flight_places[op.offset / 64];
+  const auto touches = [&](const std::vector<bool>& places) {
+    const auto is_one = [&](const Operand& op) {
+      const bool is_register = op.kind == Operand::Kind::reg || op.kind == Operand::Kind::address;
+      return is_register && !op.is_immediate && places[op.offset / 64];
+    };
+    for (int i = 0; i < in.num_operands; ++i) {
+      if (is_one(in.op[i])) return true;
+      for (int j = 0; j < in.op[i].count; ++j)
+        if (is_one(in.op[i].elements[j])) return true;
+    }
+    return false;
   };
-  bool touched = false;
-  for (int i = 0; i < in.num_operands && !touched; ++i) {
-    touched = is_in_flight(in.op[i]);
-    for (int j = 0; j < in.op[i].count && !touched; ++j) touched = is_in_flight(in.op[i].elements[j]);
+  if (!tensor.loads.empty() && in.form->mnemonic != "tcgen05.ld" && touches(tensor.load_places)) {
+    hazard(in, "missing-tcgen05-wait", -1, 0,
+           fmt::format("a register of {} (PTX line {}) is used before tcgen05.wait::ld", tensor.loads.back().in->opcode,
+                       tensor.loads.back().in->line),
+           "the load may not have arrived: tcgen05.wait::ld must come first");
+    tensor.loads.clear();  // once is enough
+    watch_unread(*this);
   }
-  if (!touched) return true;
+  if (async.watches_unread && touches(async.unread_places)) {
+    std::erase_if(async.unread, [&](const WarpAsync::Unread& unread) {
+      std::vector<bool> places(async.unread_places.size(), false);
+      for (int j = 0; j < unread.in->op[0].count; ++j) places[unread.in->op[0].elements[j].offset / 64] = true;
+      if (!touches(places)) return false;
+      use_result(*launch, *unread.result);
+      return true;
+    });
+    watch_unread(*this);
+  }
+  if (async.in_flight.empty() || !touches(async.in_flight_places)) return true;
   fault(in, "wgmma-register-in-flight", "a register of a wgmma that was not waited for is read or written",
         "wgmma.wait_group is missing, or leaves one group too many in flight");
   return false;
 }
 
 void WgmmaOperation::complete(Launch& launch) {
+  WgmmaResult& last = result->last();
+  if (!last.is_used) launch.findings.capture(&last.findings);
   Product(*this, launch).run();
+  launch.findings.capture(nullptr);
+  if (!last.is_used && !last.findings.empty()) {
+    for (Warp* warp : warps) {
+      warp->async.watches_unread = true;
+      watch_unread(*warp);
+    }
+  }
   for (std::size_t i = 0; i < 4; ++i) {
     --groups[i]->pending;
   }

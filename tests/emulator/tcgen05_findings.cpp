@@ -120,6 +120,12 @@ TEST_CASE("addresses") {
   CHECK(names({"add.u32 tq, tq, 0x800000;\n" + kStore + kWaitStore + kLoad}).empty());
 }
 
+TEST_CASE("registers of a load that was not waited for") {
+  const std::string use = "add.u32 r3, r2, 1;\n";
+  CHECK(names({kStore + kWaitStore + kLoad + use}) == "missing-tcgen05-wait");
+  CHECK(names({kStore + kWaitStore + kLoad + "add.u32 r3, r1, 1;\ntcgen05.wait::ld.sync.aligned;\n" + use}).empty());
+}
+
 TEST_CASE("waits and fences") {
   CHECK(names({kStore + kLoad}) == "missing-tcgen05-wait");
   CHECK(names({kMma + "bar.sync 0;\n" + kLoad}) == "tmem-read-in-flight");
