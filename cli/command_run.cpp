@@ -153,7 +153,7 @@ class RunCommand final : public Command {
     std::string note;  ///< why it was chosen, where that is not what was asked for
   };
 
-  Place choose_place(const Plan& plan, Device* gpu, const std::string& reason) const {
+  Place choose_place(const Call& call, const Plan& plan, Device* gpu, const std::string& reason) const {
     const std::string& arch = plan.launch.arch;
     Place place;
     if (device_ == "gpu" || (device_ == "auto" && gpu != nullptr && runs_code(gpu->info(), arch))) {
@@ -163,7 +163,7 @@ class RunCommand final : public Command {
     if (device_ == "auto")
       place.note = (gpu == nullptr ? fmt::format("no GPU here ({}): in the emulator", reason.empty() ? "none" : reason)
                                    : fmt::format("{} does not run {} code: in the emulator", gpu->info().name, arch));
-    place.emulated = emulation_.open(arch, static_cast<std::uint64_t>(run_.seed));
+    place.emulated = emulation_.open(call, arch, static_cast<std::uint64_t>(run_.seed));
     place.device = place.emulated.get();
     return place;
   }
@@ -177,7 +177,7 @@ class RunCommand final : public Command {
       flags.arrays[name] = read_array(plan, name, file);
     }
     for (const std::string& text : output_files_) check_save(plan, parse_binding("--save", text).first);
-    const Place place = choose_place(plan, gpu, reason);
+    const Place place = choose_place(call, plan, gpu, reason);
     flags.is_emulated = place.emulated != nullptr;
     if (!place.emulated && emulation_.observes())
       throw Error(ErrorKind::usage, "--stats, --trace and --timeline watch the emulator: give --device emulator too");
@@ -230,6 +230,7 @@ class RunCommand final : public Command {
                                    {"seed", run_.seed},
                                    {"warp_instructions", statistics.warp_instructions},
                                    {"seconds", statistics.seconds}});
+      add_threads(outcome.schedules.back(), statistics);
       auto outputs = run.read_outputs(outcome.problems);
       for (const auto& [name, first] : outcome.outputs)
         if (!outcome.is_stopped && outputs.at(name).bytes != first.bytes)

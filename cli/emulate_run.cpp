@@ -219,6 +219,7 @@ EmulateReport EmulateRun::run(emulator::EmulatedDevice& device, const std::vecto
                                 {"seed", options_.seed},
                                 {"warp_instructions", instructions},
                                 {"seconds", seconds}});
+    add_threads(report.schedules.back(), device.statistics());
     if (report.is_stopped) break;
     report.outputs = OrderedJson::array();
     judge(device, report);

@@ -46,6 +46,9 @@ void EmulatorFlags::add_to(FlagSet& flags) {
                "stop a launch after this many warp instructions (default: 2^40)");
   flags.number("--max-seconds", "N", max_seconds, 0, "stop a launch after this time (default: 600); 0: never");
   flags.number("--sms", "N", num_sms, 1, "multiprocessors of the emulated GPU, one CTA on each at a time (default: 4)");
+  flags.number(
+      "--cpu-threads", "N", threads, 1,
+      "threads of the CPU, 1 (default) or 2: each runs half of the clusters where these do not speak to each other");
   flags.toggle("--stats", shows_statistics, "count instructions, bytes, bank conflicts, matrix work and waits");
   flags.text("--trace", "FILE", trace, "write a line for every executed instruction (/dev/stdout: among the results)");
   flags.text("--timeline", "FILE", timeline, "write a trace of warps and asynchronous operations for Perfetto");
@@ -61,7 +64,8 @@ std::vector<Schedule> EmulatorFlags::schedules() const {
   return found;
 }
 
-std::unique_ptr<emulator::EmulatedDevice> EmulatorFlags::open(const std::string& arch, std::uint64_t seed) const {
+std::unique_ptr<emulator::EmulatedDevice> EmulatorFlags::open(const Call& call, const std::string& arch,
+                                                              std::uint64_t seed) const {
   int number = 0;
   std::string suffix;
   if (!split_arch(arch, number, suffix))
@@ -73,7 +77,11 @@ std::unique_ptr<emulator::EmulatedDevice> EmulatorFlags::open(const std::string&
   options.max_warp_instructions = static_cast<std::uint64_t>(max_instructions);
   options.max_seconds = static_cast<double>(max_seconds);
   options.detects_races = detects_races;
+  if (threads > 2) throw Error(ErrorKind::usage, fmt::format("--cpu-threads = {}: must be 1 or 2", threads));
+  options.threads = static_cast<int>(threads);
   options.num_sms = static_cast<int>(std::min<std::int64_t>(num_sms, 4096));
+  std::FILE* const prints = call.is_json() ? call.host().err : call.host().out;
+  options.print = [prints](std::string_view text) { std::fwrite(text.data(), 1, text.size(), prints); };
   return std::make_unique<emulator::EmulatedDevice>(options);
 }
 
@@ -115,12 +123,21 @@ bool merge_findings(std::vector<emulator::EmulatorFinding>& all, std::vector<emu
   return has_failure;
 }
 
+void add_threads(OrderedJson& schedule, const emulator::LaunchStatistics& statistics) {
+  if (statistics.threads > 1) schedule["threads"] = statistics.threads;
+  if (!statistics.why_one_thread.empty()) schedule["why_one_thread"] = statistics.why_one_thread;
+}
+
 std::string schedule_lines(const OrderedJson& schedules) {
   std::string lines;
-  for (const OrderedJson& run : schedules)
-    lines += fmt::format("  schedule {}, seed {}: {} warp instructions in {:.2f} s on the CPU\n",
+  for (const OrderedJson& run : schedules) {
+    lines += fmt::format("  schedule {}, seed {}: {} warp instructions in {:.2f} s on {}\n",
                          run["schedule"].get<std::string>(), run["seed"].get<std::int64_t>(),
-                         grouped(run["warp_instructions"].get<std::int64_t>()), run["seconds"].get<double>());
+                         grouped(run["warp_instructions"].get<std::int64_t>()), run["seconds"].get<double>(),
+                         run.value("threads", 1) == 2 ? "2 threads of the CPU" : "the CPU");
+    if (run.contains("why_one_thread"))
+      lines += fmt::format("    on one thread: {}\n", run["why_one_thread"].get<std::string>());
+  }
   return lines;
 }
 

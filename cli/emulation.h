@@ -12,12 +12,15 @@
 
 namespace tessera::cli {
 
+class Call;
+
 struct EmulatorFlags {
   std::string schedule = "fair";
   std::int64_t max_instructions = std::int64_t{1} << 40;
   std::int64_t max_seconds = 600;  ///< of one launch; 0: no limit
   bool detects_races = false;
   std::int64_t num_sms = emulator::DeviceOptions{}.num_sms;
+  std::int64_t threads = 1;
   bool shows_statistics = false;
   std::string trace, timeline;  ///< files
 
@@ -26,8 +29,9 @@ struct EmulatorFlags {
   bool observes() const { return shows_statistics || !trace.empty() || !timeline.empty(); }
   /// What --schedule asks for, all four in the order of the manual page for `all`. Throws Error{usage}.
   std::vector<emulator::Schedule> schedules() const;
-  /// A device for code of this target. Throws Error{unsupported} when the emulator does not know the target.
-  std::unique_ptr<emulator::EmulatedDevice> open(const std::string& arch, std::uint64_t seed) const;
+  /// A device for code of this target; what kernels print goes to stdout, with --json to stderr. Throws
+  /// Error{unsupported} when the emulator does not know the target.
+  std::unique_ptr<emulator::EmulatedDevice> open(const Call& call, const std::string& arch, std::uint64_t seed) const;
 };
 
 const char* to_string(emulator::Schedule schedule) noexcept;
@@ -38,6 +42,8 @@ OrderedJson finding_json(const emulator::EmulatorFinding& finding);
 /// count. True when a failure is among them.
 bool merge_findings(std::vector<emulator::EmulatorFinding>& all, std::vector<emulator::EmulatorFinding> found);
 
+/// On how many threads a launch ran, and why on one where two were asked for: into a schedule's entry.
+void add_threads(OrderedJson& schedule, const emulator::LaunchStatistics& statistics);
 /// One line a schedule: seed, instructions, time.
 std::string schedule_lines(const OrderedJson& schedules);
 

@@ -14,11 +14,13 @@
 #include "emulator/machine.h"
 #include "emulator/resolver.h"
 #include "emulator/tensor_map.h"
+#include "emulator/two_threads.h"
 
 namespace tessera::emulator {
 namespace {
 
 constexpr std::int64_t kMaxSharedBytes = 232448;  // sm_90, sm_100: per CTA
+constexpr std::int64_t kMaxStaticBytes = 49152;   // without set_max_dynamic_smem
 
 /// An entry, and what a launch needs besides.
 struct LoadedEntry {
@@ -29,10 +31,10 @@ struct LoadedEntry {
 
 class EmulatedImage final : public LoadedImage {
  public:
-  EmulatedImage(std::unique_ptr<Program> program, std::shared_ptr<GlobalMemory> memory)
-      : program_(std::move(program)), memory_(std::move(memory)) {
+  EmulatedImage(std::unique_ptr<Program> program, std::shared_ptr<GlobalMemory> memory, std::int64_t max_smem)
+      : program_(std::move(program)), memory_(std::move(memory)), max_smem_(max_smem) {
     for (const Entry& entry : program_->entries)
-      entries_[entry.name] = {program_.get(), &entry, std::int64_t{49152} - entry.static_smem_bytes};
+      entries_[entry.name] = {program_.get(), &entry, kMaxStaticBytes - entry.static_smem_bytes};
   }
   ~EmulatedImage() override {
     for (const ModuleVariable& variable : program_->variables) memory_->free(variable.address);
@@ -52,7 +54,7 @@ class EmulatedImage final : public LoadedImage {
   }
   void set_max_dynamic_smem(EntryHandle handle, std::int64_t bytes) override {
     auto& loaded = *reinterpret_cast<LoadedEntry*>(handle.handle);
-    const std::int64_t most = kMaxSharedBytes - loaded.entry->static_smem_bytes;
+    const std::int64_t most = max_smem_ - loaded.entry->static_smem_bytes;
     if (bytes < 0 || bytes > most)
       throw Error(ErrorKind::device, fmt::format("emulator: {} bytes of dynamic shared memory for "
                                                  "'{}': at most {}",
@@ -63,6 +65,7 @@ class EmulatedImage final : public LoadedImage {
  private:
   std::unique_ptr<Program> program_;
   std::shared_ptr<GlobalMemory> memory_;
+  std::int64_t max_smem_ = 0;
   std::map<std::string, LoadedEntry, std::less<>> entries_;
 };
 
@@ -97,6 +100,7 @@ void check_launch(const LaunchRequest& request, const LoadedEntry& loaded) {
     if (entry.required_cluster[0] != 0 && request.cluster[i] != entry.required_cluster[i])
       refuse(fmt::format("the kernel requires clusters of {} x {} x {}", entry.required_cluster[0],
                          entry.required_cluster[1], entry.required_cluster[2]));
+    if (i == 2 && request.block[i] > 64) refuse(fmt::format("block[2] = {}: at most 64", request.block[i]));
     threads *= request.block[i];
     cluster *= request.cluster[i];
   }
@@ -104,6 +108,8 @@ void check_launch(const LaunchRequest& request, const LoadedEntry& loaded) {
   if (entry.max_threads != 0 && threads > entry.max_threads)
     refuse(fmt::format("{} threads in a block: the kernel was compiled for at most {}", threads, entry.max_threads));
   if (cluster > 16) refuse(fmt::format("{} CTAs in a cluster: at most 16", cluster));
+  if (loaded.max_dynamic_smem < 0)
+    refuse(fmt::format("{} bytes of static shared memory: at most {}", entry.static_smem_bytes, kMaxStaticBytes));
   if (request.dynamic_smem_bytes > loaded.max_dynamic_smem)
     refuse(fmt::format("{} bytes of dynamic shared memory: {} are allowed", request.dynamic_smem_bytes,
                        loaded.max_dynamic_smem));
@@ -235,7 +241,7 @@ std::unique_ptr<LoadedImage> EmulatedDevice::load_ptx(std::string_view ptx, std:
     std::memcpy(memory.data(variable.address), variable.initial.data(), variable.bytes);
     memory.mark_initialised(variable.address, variable.bytes);
   }
-  return std::make_unique<EmulatedImage>(std::move(program), state_->memory);
+  return std::make_unique<EmulatedImage>(std::move(program), state_->memory, state_->info.max_dynamic_smem_bytes);
 }
 
 void EmulatedDevice::encode(const ResolvedTensorMap& map, TensorMapObject& out) { encode_tensor_map(map, out); }
@@ -259,10 +265,25 @@ void EmulatedDevice::launch(const LaunchRequest& request, Stream) {
   options.detects_races = state_->options.detects_races;
   options.observer = state_->observer;
   options.print = state_->options.print;
-  Launch run(*loaded.program, *loaded.entry, *state_->memory,
-             {request.grid, request.block, request.cluster, request.dynamic_smem_bytes}, options,
-             std::move(parameters));
+  const LaunchShape shape{request.grid, request.block, request.cluster, request.dynamic_smem_bytes};
+  std::string why_one;
+  if (state_->options.threads > 1) {
+    why_one = why_one_thread(*loaded.entry, shape, options);
+    if (why_one.empty()) {
+      TwoThreadResult result =
+          run_on_two_threads(*loaded.program, *loaded.entry, *state_->memory, shape, options, parameters);
+      if (result.is_done) {
+        state_->statistics = result.statistics;
+        state_->statistics.threads = 2;
+        for (EmulatorFinding& finding : result.findings) state_->findings.push_back(std::move(finding));
+        return;
+      }
+      why_one = result.reason;
+    }
+  }
+  Launch run(*loaded.program, *loaded.entry, *state_->memory, shape, options, std::move(parameters));
   run.run();
+  run.statistics.why_one_thread = why_one;
   state_->statistics = run.statistics;
   for (const EmulatorFinding& finding : run.findings.all()) state_->findings.push_back(finding);
 }

@@ -75,6 +75,11 @@ bool GlobalMemory::free(std::uint64_t address) noexcept {
   return true;
 }
 
+std::map<std::uint64_t, std::uint64_t> GlobalMemory::live() const {
+  const std::lock_guard lock(mutex_);
+  return live_;
+}
+
 bool GlobalMemory::is_allocated(std::uint64_t address, std::uint64_t bytes) const noexcept {
   if (bytes == 0) return true;
   if (!contains(address, bytes)) return false;

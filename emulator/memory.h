@@ -58,6 +58,10 @@ class GlobalMemory {
   /// Every byte of the range belongs to live allocations.
   bool is_allocated(std::uint64_t address, std::uint64_t bytes) const noexcept;
   void mark_initialised(std::uint64_t address, std::uint64_t bytes) noexcept;
+  /// The live allocations: address, bytes.
+  std::map<std::uint64_t, std::uint64_t> live() const;
+  /// A copy of another memory, which describe() should speak of.
+  void describe_as(const GlobalMemory& other) { live_ = other.live(); }
   /// "allocation of 256 bytes at 0x7000..., 4 bytes past its end" or the like.
   std::string describe(std::uint64_t address) const;
 

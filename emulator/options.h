@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <string_view>
 
 namespace tessera::emulator {
@@ -49,6 +50,8 @@ struct AsyncBytes {
 };
 
 struct LaunchStatistics {
+  int threads = 1;             ///< of the host
+  std::string why_one_thread;  ///< where two were asked for
   std::uint64_t warp_instructions = 0;
   std::uint64_t async_operations = 0;
   AsyncBytes async_bytes;
