@@ -12,7 +12,9 @@
 #include "base/error.h"
 #include "emulator/device.h"
 #include "generator/plan.h"
+#include "generator/selectors.h"
 #include "reference/fmha.h"
+#include "reference/gemm.h"
 #include "runtime/launcher.h"
 #include "runtime/nvrtc.h"
 
@@ -24,8 +26,10 @@ using emulator::EmulatedDevice;
 /// Attention of one head on an emulated device, ready to launch.
 class Attention {
  public:
-  Attention(const Fmha& problem, const reference::FmhaSizes& sizes, Compiler& compiler)
-      : plan_(make_plan(problem)), launcher_(device_, plan_.launch, compiler.compile(emit(plan_))) {
+  Attention(const Fmha& problem, const reference::FmhaSizes& sizes, bool detects_races, Compiler& compiler)
+      : device_(emulator::DeviceOptions{.detects_races = detects_races}),
+        plan_(make_plan(problem)),
+        launcher_(device_, plan_.launch, compiler.compile(emit(plan_))) {
     inputs_ = reference::make_inputs(sizes, problem.dtype, reference::Fill::normal, 1);
     output_ = reference::Tensor(problem.dtype, inputs_.q.shape);
     const std::map<std::string, std::int64_t> given{{"batch", sizes.batch},
@@ -91,13 +95,14 @@ class Attention {
   DevicePointer o_ = 0;
 };
 
-void attention(benchmark::State& state, int head_dim, Mask mask, std::int64_t seqlen_q, std::int64_t seqlen_k) {
+void attention(benchmark::State& state, int head_dim, Mask mask, std::int64_t seqlen_q, std::int64_t seqlen_k,
+               bool detects_races = false) {
   try {
     const std::unique_ptr<Compiler> compiler = make_nvrtc_compiler();
     Fmha problem;
     problem.head_dim = head_dim;
     problem.mask = mask;
-    Attention run(problem, {1, 1, 1, seqlen_q, seqlen_k, head_dim}, *compiler);
+    Attention run(problem, {1, 1, 1, seqlen_q, seqlen_k, head_dim}, detects_races, *compiler);
     run.launch();
     if (const std::string wrong = run.problem(); !wrong.empty()) return state.SkipWithError(wrong.c_str());
     for (auto _ : state) run.launch();
@@ -112,7 +117,104 @@ void attention(benchmark::State& state, int head_dim, Mask mask, std::int64_t se
 BENCHMARK_CAPTURE(attention, d128_full_256x512, 128, Mask::none, 256, 512)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(attention, d128_causal_256x512, 128, Mask::causal, 256, 512)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(attention, d64_full_256x512, 64, Mask::none, 256, 512)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(attention, d128_full_256x512_races, 128, Mask::none, 256, 512, true)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(attention, d256_full_256x512, 256, Mask::none, 256, 512)->Unit(benchmark::kMillisecond);
+
+/// A product d = a b^T on an emulated device, ready to launch. Fields are the planner's by name.
+class Product {
+ public:
+  using Fields = std::vector<std::pair<std::string, std::string>>;
+  Product(const Fields& fields, std::int64_t m, std::int64_t n, std::int64_t k, bool detects_races, Compiler& compiler)
+      : device_(options_of(fields, detects_races)),
+        plan_(make_plan(problem_of(fields))),
+        launcher_(device_, plan_.launch, compiler.compile(emit(plan_))) {
+    const std::map<std::string, std::int64_t> given{{"m", m}, {"n", n}, {"k", k}, {"num_sms", device_.info().num_sms}};
+    std::vector<std::string> names;
+    for (const SizeSpec& size : plan_.launch.sizes) {
+      const auto found = given.find(size.name);
+      sizes_.push_back(found != given.end() ? found->second
+                                            : BoundExpression(*size.default_value, names).evaluate(sizes_));
+      names.push_back(size.name);
+    }
+    scalars_.assign(plan_.launch.scalars.size(), 1);
+    for (const BufferSpec& buffer : plan_.launch.buffers) {
+      std::vector<std::int64_t> shape;
+      for (const Expression& extent : buffer.shape) shape.push_back(BoundExpression(extent, names).evaluate(sizes_));
+      reference::Tensor& tensor =
+          tensors_.emplace(buffer.name, reference::Tensor(*reference::dtype_from_name(buffer.dtype), shape))
+              .first->second;
+      reference::fill(tensor, reference::Fill::normal, 1, tensors_.size());
+      const DevicePointer pointer = device_.allocate(tensor.bytes.size());
+      device_.copy_to_device(pointer, tensor.bytes.data(), tensor.bytes.size());
+      if (buffer.name == "d") d_ = pointer;
+      buffers_.push_back(pointer);
+    }
+  }
+
+  /// Throws Error when the launch had a failure.
+  void launch() {
+    LaunchArguments arguments;
+    arguments.sizes = sizes_;
+    arguments.scalars = scalars_;
+    arguments.buffers = buffers_;
+    launcher_.launch({}, arguments);
+    for (const Finding& finding : device_.synchronize())
+      if (finding.is_failure) throw Error(ErrorKind::device, finding.message);
+  }
+  std::string problem() {
+    reference::Tensor& d = tensors_.at("d");
+    device_.copy_to_host(d.bytes.data(), d_, d.bytes.size());
+    reference::GemmCheck check;
+    check.jobs = 1;
+    const reference::Comparison result =
+        reference::check_gemm({tensors_.at("a").view(), tensors_.at("b").view(), {}, {}}, d.view(), check);
+    return result.problems.empty() ? "" : result.problems.front();
+  }
+  std::uint64_t instructions() const { return device_.statistics().warp_instructions; }
+
+ private:
+  static Problem problem_of(const Fields& fields) {
+    Problem problem = Gemm{};
+    for (const auto& [key, text] : fields) set_field(problem, key, text);
+    return problem;
+  }
+  static emulator::DeviceOptions options_of(const Fields& fields, bool detects_races) {
+    emulator::DeviceOptions options;
+    options.detects_races = detects_races;
+    for (const auto& [key, text] : fields)
+      if (key == "arch") options.arch = text;
+    return options;
+  }
+
+  EmulatedDevice device_;
+  Plan plan_;
+  Launcher launcher_;
+  std::map<std::string, reference::Tensor> tensors_;
+  std::vector<std::int64_t> sizes_;
+  std::vector<double> scalars_;
+  std::vector<DevicePointer> buffers_;
+  DevicePointer d_ = 0;
+};
+
+void product(benchmark::State& state, const Product::Fields& fields, bool detects_races) {
+  try {
+    const std::unique_ptr<Compiler> compiler = make_nvrtc_compiler();
+    Product run(fields, 256, 256, 512, detects_races, *compiler);
+    run.launch();
+    if (const std::string wrong = run.problem(); !wrong.empty()) return state.SkipWithError(wrong.c_str());
+    for (auto _ : state) run.launch();
+    state.counters["warp_instructions"] = static_cast<double>(run.instructions());
+  } catch (const Error& error) {
+    state.SkipWithError(error.what());
+  }
+}
+
+BENCHMARK_CAPTURE(product, wgmma_bf16_256x256x512, Product::Fields{}, false)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(product, wgmma_bf16_256x256x512_races, Product::Fields{}, true)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(product, tcgen05_bf16_256x256x512, Product::Fields{{"arch", "sm_100a"}}, false)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(product, tcgen05_bf16_256x256x512_races, Product::Fields{{"arch", "sm_100a"}}, true)
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace tessera
