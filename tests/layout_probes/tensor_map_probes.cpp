@@ -48,7 +48,8 @@ TEST_CASE("probe: a tensor copy puts elements where the swizzle's map says, and 
   constexpr int kWidth = 44, kHeight = 19, kRows = 24;
   for (const TensorMapSwizzle swizzle :
        {TensorMapSwizzle::none, TensorMapSwizzle::b32, TensorMapSwizzle::b64, TensorMapSwizzle::b128})
-    for (const auto& [x, y] : {std::pair(0, 0), std::pair(-8, -3), std::pair(40, 7)}) {
+    for (const auto& start : {std::pair(0, 0), std::pair(-8, -3), std::pair(40, 7)}) {
+      const int x = start.first, y = start.second;
       CAPTURE(static_cast<int>(swizzle));
       CAPTURE(x);
       const int pitch = swizzle == TensorMapSwizzle::none ? 64 : swizzle_span_bytes(swizzle);
