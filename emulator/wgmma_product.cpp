@@ -375,7 +375,14 @@ bool Warp::check_registers(const Instruction& in) {
     }
     return false;
   };
-  if (!tensor.loads.empty() && in.form->mnemonic != "tcgen05.ld" && touches(tensor.load_places)) {
+  if (!tensor.loads.empty() && in.form->mnemonic == "mov" && touches(tensor.load_places)) {
+    // Compilers copy registers wherever they like, and the assembler knows a copy for what it is: it waits as well.
+    for (int i = 0; i < in.num_operands; ++i) {
+      if (in.op[i].kind == Operand::Kind::reg && !in.op[i].is_immediate)
+        tensor.load_places[in.op[i].offset / 64] = true;
+      for (int j = 0; j < in.op[i].count; ++j) tensor.load_places[in.op[i].elements[j].offset / 64] = true;
+    }
+  } else if (!tensor.loads.empty() && in.form->mnemonic != "tcgen05.ld" && touches(tensor.load_places)) {
     hazard(in, "missing-tcgen05-wait", -1, 0,
            fmt::format("a register of {} (PTX line {}) is used before tcgen05.wait::ld", tensor.loads.back().in->opcode,
                        tensor.loads.back().in->line),

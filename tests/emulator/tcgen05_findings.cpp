@@ -123,6 +123,10 @@ TEST_CASE("addresses") {
 TEST_CASE("registers of a load that was not waited for") {
   const std::string use = "add.u32 r3, r2, 1;\n";
   CHECK(names({kStore + kWaitStore + kLoad + use}) == "missing-tcgen05-wait");
+  // A copy is no use: compilers put them before the wait. What is done with the copy is one.
+  const std::string copy = "mov.b32 r4, r2;\n";
+  CHECK(names({kStore + kWaitStore + kLoad + copy + "tcgen05.wait::ld.sync.aligned;\nadd.u32 r3, r4, 1;\n"}).empty());
+  CHECK(names({kStore + kWaitStore + kLoad + copy + "add.u32 r3, r4, 1;\n"}) == "missing-tcgen05-wait");
   CHECK(names({kStore + kWaitStore + kLoad + "add.u32 r3, r1, 1;\ntcgen05.wait::ld.sync.aligned;\n" + use}).empty());
 }
 
