@@ -107,6 +107,7 @@ std::vector<std::string> LaunchSizes::problems(const KnownSizes& sizes) const {
                                 rule.rhs.is_constant() ? "" : ", " + value_text(rule.rhs, rhs)));
   }
   if (!found.empty()) return found;
+  const TensorMapTarget target{.compute_major = Arch::parse(plan_.arch).number / 10};
   for (std::size_t i = 0; i < maps_.size(); ++i) {
     const TensorMapRecipe& recipe = plan_.tensor_maps[i];
     const auto knows = [&](const Expression& expression) { return is_known(expression, sizes); };
@@ -114,8 +115,8 @@ std::vector<std::string> LaunchSizes::problems(const KnownSizes& sizes) const {
         !std::all_of(recipe.strides_bytes.begin(), recipe.strides_bytes.end(), knows))
       continue;
     const ResolvedTensorMap resolved = maps_[i].resolve(values, 0);
-    if (first_broken_rule(resolved) == TensorMapRule{}) continue;
-    for (const TensorMapViolation& violation : broken_rules(resolved, maps_[i].name()))
+    if (first_broken_rule(resolved, target) == TensorMapRule{}) continue;
+    for (const TensorMapViolation& violation : broken_rules(resolved, maps_[i].name(), target))
       found.push_back(violation.message);
   }
   return found;

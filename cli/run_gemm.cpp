@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "cli/run_gemm_tcgen05.h"
 #include "cli/run_operator.h"
 #include "reference/gemm.h"
 
@@ -36,20 +37,22 @@ class RunGemm final : public RunOperator {
       const bool is_given = std::any_of(given.begin(), given.end(), [&](const GivenSize& g) { return g.name == name; });
       if (!is_given) given.push_back({name, value});
     };
-    // Arrays bring their sizes along; else a problem that a CPU can check in seconds.
+    // Arrays bring their sizes along; else a problem that a CPU can check in seconds, or multiply where it must.
     const Gemm& facts = std::get<Gemm>(problem);
     const auto dimension = [&](const char* array, std::size_t d, Layout layout) -> std::int64_t {
       const auto found = flags.arrays.find(array);
       if (found == flags.arrays.end() || found->second.shape.size() != 3) return -1;
-      return found->second.shape[d > 0 && layout == Layout::mn_major ? 3 - d : d];
+      const std::int64_t packed = d == 2 && is_packed(facts, *array == 'b') ? 2 : 1;
+      return packed * found->second.shape[d > 0 && layout == Layout::mn_major ? 3 - d : d];
     };
     for (const auto& [name, array, d, layout] :
          {std::tuple("l", "a", 0U, facts.a_layout), std::tuple("m", "a", 1U, facts.a_layout),
           std::tuple("k", "a", 2U, facts.a_layout), std::tuple("n", "b", 1U, facts.b_layout)})
       if (const std::int64_t value = dimension(array, d, layout); value >= 0) complete(name, value);
-    complete("m", 1024);
-    complete("n", 1024);
-    complete("k", 1024);
+    const std::int64_t extent = has_tcgen05(facts.arch) && flags.is_emulated ? 384 : 1024;
+    complete("m", extent);
+    complete("n", extent);
+    complete("k", extent);
     return given;
   }
 
@@ -62,6 +65,7 @@ class RunGemm final : public RunOperator {
   std::map<std::string, reference::Tensor> inputs(const Plan& plan, const LaunchSizes& launch,
                                                   const std::vector<std::int64_t>& sizes,
                                                   const RunFlags& flags) const override {
+    if (is_tcgen05_product(plan)) return tcgen05_product_inputs(plan, launch, sizes, flags);
     std::map<std::string, reference::Tensor> all;
     std::uint64_t stream = 0;
     for (const BufferSpec& buffer : plan.launch.buffers) {
@@ -84,6 +88,7 @@ class RunGemm final : public RunOperator {
   reference::Comparison compare(const Plan& plan, const std::map<std::string, reference::Tensor>& inputs,
                                 const std::map<std::string, reference::Tensor>& outputs, const RunFlags& flags,
                                 int jobs) const override {
+    if (is_tcgen05_product(plan)) return compare_tcgen05_product(plan, inputs, outputs, flags, jobs);
     const gemm::Config& config = config_of(plan);
     reference::GemmCheck check;
     check.alpha = kAlpha * value_or(inputs, "scale_a", 1) * value_or(inputs, "scale_b", 1);
@@ -105,6 +110,12 @@ class RunGemm final : public RunOperator {
 
  private:
   static constexpr double kAlpha = 1, kBeta = 1;
+
+  /// Whether an operand's values are two a byte.
+  static bool is_packed(const Gemm& facts, bool is_b) {
+    const std::optional<BlockFormat> format = is_b && (facts.b_format || facts.b_dtype) ? facts.b_format : facts.format;
+    return format && value_bits(*format) == 4;
+  }
 
   /// Whole numbers: few products of a sum are not 0, so that 8-bit sums with 13 fraction bits hold them too.
   static reference::Fill fill_of(const std::string& buffer, const RunFlags& flags) {

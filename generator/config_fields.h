@@ -7,6 +7,7 @@
 #include "spec/dequantize.h"
 #include "spec/fmha.h"
 #include "spec/gemm.h"
+#include "spec/gemm_tcgen05.h"
 #include "spec/gemv.h"
 #include "spec/quantize.h"
 
@@ -102,6 +103,26 @@ void visit_fields(const gemm::Config& config, Visit&& visit) {
   visit("cluster_n", cluster_n);
   visit("split_k", split_k);
   visit("kernel_schedule", kernel_schedule);
+  visit("raster", raster);
+}
+
+template <class Visit>
+void visit_fields(const gemm_tcgen05::Config& config, Visit&& visit) {
+  const auto& [a_type, b_type, d_dtype, c, bias, activation, tile_m, tile_n, stages, accumulators, cluster_m, cluster_n,
+               split_k, raster] = config;
+  visit("a_type", a_type);
+  visit("b_type", b_type);
+  visit("d_dtype", d_dtype);
+  visit("c", c);
+  visit("bias", bias);
+  visit("activation", activation);
+  visit("tile_m", tile_m);
+  visit("tile_n", tile_n);
+  visit("stages", stages);
+  visit("accumulators", accumulators);
+  visit("cluster_m", cluster_m);
+  visit("cluster_n", cluster_n);
+  visit("split_k", split_k);
   visit("raster", raster);
 }
 

@@ -14,6 +14,7 @@
 #include "generator/dequantize_operator.h"
 #include "generator/fmha_operator.h"
 #include "generator/gemm_operator.h"
+#include "generator/gemm_tcgen05_operator.h"
 #include "generator/gemv_operator.h"
 #include "generator/include_scan.h"
 #include "generator/plan.h"
@@ -54,6 +55,10 @@ struct OperatorOf<fmha::Config> {
 template <>
 struct OperatorOf<gemm::Config> {
   using type = GemmOperator;
+};
+template <>
+struct OperatorOf<gemm_tcgen05::Config> {
+  using type = GemmTcgen05Operator;
 };
 
 template <class Value>

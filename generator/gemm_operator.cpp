@@ -74,6 +74,14 @@ std::string types_text(const Config& c) {
 }  // namespace
 
 void GemmOperator::require_facts(const Gemm& problem) {
+  if (problem.format || problem.b_format)
+    throw Error(ErrorKind::unsupported,
+                fmt::format("gemm: {} has kernels for sm_100 and sm_103 with suffix a or f (tcgen05), none for {}",
+                            to_word(problem.format ? *problem.format : *problem.b_format), problem.arch.to_string()));
+  if (problem.accumulators)
+    throw Error(ErrorKind::unsupported,
+                fmt::format("gemm: accumulators = {} is for Tensor Memory, which {} does not have",
+                            *problem.accumulators, problem.arch.to_string()));
   const Config c = facts_of(problem);
   const Verdict verdict = gemm::why_invalid_types(c);
   if (verdict.ok()) return;

@@ -16,6 +16,7 @@ struct GemmOperator {
   using Config = gemm::Config;
   using Verdict = tessera::Verdict<gemm::Rule>;
   static constexpr std::string_view kName = "gemm";
+  static constexpr bool kIsForTcgen05Too = true;
 
   /// Throws Error{unsupported} for types or layouts that no kernel is made for.
   static void require_facts(const Gemm& problem);

@@ -15,6 +15,7 @@
 #include "generator/dequantize_operator.h"
 #include "generator/fmha_operator.h"
 #include "generator/gemm_operator.h"
+#include "generator/gemm_tcgen05_operator.h"
 #include "generator/gemv_operator.h"
 #include "generator/quantize_operator.h"
 #include "generator/selectors.h"
@@ -56,6 +57,7 @@ struct OperatorOf<Fmha> {
 template <>
 struct OperatorOf<Gemm> {
   using type = GemmOperator;
+  using tcgen05 = GemmTcgen05Operator;
 };
 
 /// function(facts, Operator{}) with the operator that the target has for this Problem.

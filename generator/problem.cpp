@@ -60,6 +60,9 @@ std::size_t hash_of(const Gemm& p) {
   mix(seed, p.arch);
   mix(seed, p.dtype);
   mix(seed, p.b_dtype);
+  mix(seed, p.format);
+  mix(seed, p.b_format);
+  mix(seed, p.scale_form);
   mix(seed, p.d_dtype);
   mix(seed, p.a_layout);
   mix(seed, p.b_layout);
@@ -67,7 +70,8 @@ std::size_t hash_of(const Gemm& p) {
   mix(seed, p.c);
   mix(seed, p.bias);
   mix(seed, p.activation);
-  for (const std::optional<int>& pin : {p.tile_m, p.tile_n, p.stages, p.cluster_m, p.cluster_n, p.split_k, p.raster})
+  for (const std::optional<int>& pin :
+       {p.tile_m, p.tile_n, p.stages, p.accumulators, p.cluster_m, p.cluster_n, p.split_k, p.raster})
     mix(seed, pin);
   mix(seed, p.kernel_schedule);
   for (const Hint hint : {p.m, p.n, p.k, p.l}) mix(seed, hint);

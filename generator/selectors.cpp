@@ -131,6 +131,46 @@ Selector field(std::string_view flag, std::string_view key, std::string_view hel
   return selector;
 }
 
+// The type of a product's operand: an element type or a block-scaled format, two members of the Problem behind one
+// field. b's may be "auto".
+template <auto DTypeMember, auto FormatMember>
+struct OperandField {
+  static constexpr bool kIsPin = Field<DTypeMember>::kIsPin;
+
+  static void set(Problem& problem, const Selector& selector, std::string_view text) {
+    auto& dtype = std::get<Gemm>(problem).*DTypeMember;
+    auto& format = std::get<Gemm>(problem).*FormatMember;
+    DType element{};
+    BlockFormat block{};
+    if (from_word(text, element)) {
+      dtype = element;
+      format.reset();
+    } else if (from_word(text, block)) {
+      format = block;
+      if constexpr (kIsPin) dtype.reset();
+    } else if (kIsPin && text == kAuto) {
+      if constexpr (kIsPin) dtype.reset();
+      format.reset();
+    } else {
+      refuse(selector, text, fmt::format("one of {}", fmt::join(selector.words, ", ")));
+    }
+  }
+
+  static std::string text(const Problem& problem) {
+    const auto& format = std::get<Gemm>(problem).*FormatMember;
+    return format ? std::string(to_word(*format)) : Field<DTypeMember>::text(problem);
+  }
+};
+
+template <auto DTypeMember, auto FormatMember>
+Selector operand_field(std::string_view flag, std::string_view key, std::string_view help) {
+  Selector selector = field<DTypeMember>(flag, key, help);
+  for (const Word<BlockFormat>& word : kBlockFormatWords) selector.words.push_back(word.text);
+  selector.set = OperandField<DTypeMember, FormatMember>::set;
+  selector.text = OperandField<DTypeMember, FormatMember>::text;
+  return selector;
+}
+
 constexpr std::string_view kBlockArchHelp = "target: sm_90a, or sm_100, sm_103, sm_120, sm_121 with a or f";
 
 const std::vector<Selector>& quantize_selectors() {
@@ -227,10 +267,13 @@ const std::vector<Selector>& fmha_selectors() {
 
 const std::vector<Selector>& gemm_selectors() {
   static const std::vector<Selector> table = {
-      field<&Gemm::arch>("arch", "arch", "target: sm_90a"),
-      field<&Gemm::dtype>("dtype", "dtype", "type of a and b: bf16, f16, e4m3 or e5m2"),
-      field<&Gemm::b_dtype>("b-dtype", "b_dtype", "type of b where it is not a's: e4m3 beside e5m2"),
-      field<&Gemm::d_dtype>("d-dtype", "d_dtype", "type of d: f32, bf16, f16, e4m3 or e5m2"),
+      field<&Gemm::arch>("arch", "arch", "target: sm_90a, or sm_100, sm_103 with a or f"),
+      operand_field<&Gemm::dtype, &Gemm::format>(
+          "dtype", "dtype", "type of a and b: bf16, f16, e4m3, e5m2; with tcgen05 tf32 and block-scaled formats too"),
+      operand_field<&Gemm::b_dtype, &Gemm::b_format>(
+          "b-dtype", "b_dtype", "type of b where it is not a's: e4m3 beside e5m2, mxfp8 beside mxfp4"),
+      field<&Gemm::scale_form>("scale-form", "scale_form", "where scales of block-scaled operands lie"),
+      field<&Gemm::d_dtype>("d-dtype", "d_dtype", "type of d: f32, bf16, f16; on sm_90a e4m3 and e5m2 too"),
       field<&Gemm::a_layout>("a-layout", "a_layout", "contiguous dimension of a: k, or mn (16-bit types)"),
       field<&Gemm::b_layout>("b-layout", "b_layout", "contiguous dimension of b: k, or mn (16-bit types)"),
       field<&Gemm::accumulation>("accumulation", "accumulation",
@@ -241,6 +284,7 @@ const std::vector<Selector>& gemm_selectors() {
       field<&Gemm::tile_m>("tile-m", "tile_m", "rows of d that one CTA works on at a time"),
       field<&Gemm::tile_n>("tile-n", "tile_n", "columns of d that one CTA works on at a time"),
       field<&Gemm::stages>("stages", "stages", "slots of the ring of a and b"),
+      field<&Gemm::accumulators>("accumulators", "accumulators", "tiles in Tensor Memory: 1 or 2 (tcgen05)"),
       field<&Gemm::cluster_m>("cluster-m", "cluster_m", "CTAs along m that share b"),
       field<&Gemm::cluster_n>("cluster-n", "cluster_n", "CTAs along n that share a"),
       field<&Gemm::split_k>("split-k", "split_k", "CTAs that share the k of a tile"),

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "spec/block_scale.h"
+#include "spec/operand_type.h"
 #include "spec/types.h"
 
 namespace tessera {
@@ -56,6 +57,16 @@ inline constexpr Word<BlockFormat> kBlockFormatWords[] = {
     {BlockFormat::mxfp4, "mxfp4", "BlockFormat::mxfp4"},
     {BlockFormat::mxfp8_e4m3, "mxfp8_e4m3", "BlockFormat::mxfp8_e4m3"},
     {BlockFormat::mxfp8_e5m2, "mxfp8_e5m2", "BlockFormat::mxfp8_e5m2"}};
+inline constexpr Word<OperandType> kOperandTypeWords[] = {
+    {OperandType::bf16, "bf16", "OperandType::bf16"},
+    {OperandType::f16, "f16", "OperandType::f16"},
+    {OperandType::tf32, "tf32", "OperandType::tf32"},
+    {OperandType::e4m3, "e4m3", "OperandType::e4m3"},
+    {OperandType::e5m2, "e5m2", "OperandType::e5m2"},
+    {OperandType::nvfp4, "nvfp4", "OperandType::nvfp4"},
+    {OperandType::mxfp4, "mxfp4", "OperandType::mxfp4"},
+    {OperandType::mxfp8_e4m3, "mxfp8_e4m3", "OperandType::mxfp8_e4m3"},
+    {OperandType::mxfp8_e5m2, "mxfp8_e5m2", "OperandType::mxfp8_e5m2"}};
 inline constexpr Word<ValueType> kValueTypeWords[] = {{ValueType::e2m1, "e2m1", "ValueType::e2m1"},
                                                       {ValueType::e4m3, "e4m3", "ValueType::e4m3"},
                                                       {ValueType::e5m2, "e5m2", "ValueType::e5m2"}};
@@ -72,6 +83,7 @@ inline constexpr Word<Conversion> kConversionWords[] = {{Conversion::software, "
                                                         {Conversion::hardware, "hardware", "Conversion::hardware"}};
 
 constexpr std::span<const Word<BlockFormat>> words_of(BlockFormat) { return kBlockFormatWords; }
+constexpr std::span<const Word<OperandType>> words_of(OperandType) { return kOperandTypeWords; }
 constexpr std::span<const Word<ValueType>> words_of(ValueType) { return kValueTypeWords; }
 constexpr std::span<const Word<ScaleType>> words_of(ScaleType) { return kScaleTypeWords; }
 constexpr std::span<const Word<ScaleForm>> words_of(ScaleForm) { return kScaleFormWords; }

@@ -44,14 +44,23 @@ Sizes sizes_of(const GemmInputs& in, const TensorView& d) {
 
 /// How the tensor cores sum; see the head of gemm.h.
 struct SumRules {
-  std::int64_t group = 16;
+  std::int64_t group = 16, terms = 17;
   double term = 0x1p-25, sum = 0x1p-23;
   std::int64_t step = 64;    // elements of k in one
   std::int64_t restart = 0;  // 0: never
 
   SumRules(DType dtype, const GemmCheck& check) {
+    if (check.sums) {
+      group = check.sums->group;
+      terms = check.sums->terms;
+      term = check.sums->term;
+      sum = check.sums->sum;
+      step = check.sums->step;
+      return;
+    }
     if (dtype_bytes(dtype) == 2) return;
     group = 32;
+    terms = 33;
     term = sum = 0x1p-13;
     step = 128;
     if (check.accumulation == Accumulation::promoted) restart = kPromotedLength;
@@ -81,9 +90,9 @@ Sum chain(const double* a, const double* b, std::int64_t k0, std::int64_t k1, co
     const double top = std::max(largest, before);
     const double result = std::max(top, std::fabs(s.value) + s.bound);
     // The accumulator is a term too: it is cut where a product is larger.
-    s.bound += static_cast<double>(rules.group + 1) * rules.term * top + rules.sum * result;
+    s.bound += static_cast<double>(rules.terms) * rules.term * top + rules.sum * result;
     s.systematic += rules.sum * result + rules.term * top;
-    s.square += static_cast<double>(rules.group) * rules.term * rules.term * top * top;
+    s.square += static_cast<double>(rules.terms - 1) * rules.term * rules.term * top * top;
   }
   return s;
 }

@@ -34,11 +34,20 @@ struct GemmInputs {
   std::optional<TensorView> c, bias;
 };
 
+/// How tensor cores sum, where it is not what Hopper does for the type of a.
+struct TensorSums {
+  std::int64_t group = 16;               ///< products of one instruction
+  std::int64_t terms = 17;               ///< that are cut, the accumulator included, each at most as large as a product
+  double term = 0x1p-25, sum = 0x1p-23;  ///< what a cut loses, relative to the largest term and to the sum
+  std::int64_t step = 64;                ///< elements of k that a split does not divide
+};
+
 struct GemmCheck {
   double alpha = 1, beta = 0;  ///< alpha with scale_a and scale_b in it
   Accumulation accumulation = Accumulation::fast;
   Activation activation = Activation::none;
   int split_k = 1;
+  std::optional<TensorSums> sums{};
   bool is_exact = false;  ///< all sums are whole numbers that the accumulators hold: only the output rounds
   bool judges_rel_error = true;
   int tile_m = 128, tile_n = 128;                          ///< of the kernel: edges to sample

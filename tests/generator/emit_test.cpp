@@ -55,6 +55,12 @@ TEST_CASE("bundles are what they were: golden") {
       "bundle_gemm_e4m3.txt",
       generated_text(emit(make_plan(problem_of(
           "gemm", {{"dtype", "e4m3"}, {"c", "matrix"}, {"bias", "column"}, {"tile_m", "64"}, {"tile_n", "16"}})))));
+  check_golden("bundle_gemm_mxfp8_mxfp4.txt", generated_text(emit(make_plan(problem_of("gemm", {{"arch", "sm_103a"},
+                                                                                                {"dtype", "mxfp8_e4m3"},
+                                                                                                {"b_dtype", "mxfp4"},
+                                                                                                {"c", "matrix"},
+                                                                                                {"bias", "column"},
+                                                                                                {"tile_n", "64"}})))));
   check_golden("bundle_fmha_d64_unnormalized_f16.txt",
                generated_text(emit(
                    make_plan(problem_of("fmha", {{"head_dim", "64"}, {"output", "unnormalized"}, {"dtype", "f16"}})))));
@@ -79,7 +85,7 @@ TEST_CASE("a bundle holds exactly the headers that are included, sorted, each on
     CHECK(included == provided);
     CHECK(provided.count("config.cuh") == 1);
     CHECK(bundle.program.starts_with("/tessera/"));
-    CHECK(bundle.arch == "sm_90a");
+    CHECK(bundle.arch == arch_of(problem).to_string());
     CHECK(bundle.entries == std::vector<std::string>{planned_kernel(problem)});
   }
 }
@@ -88,8 +94,8 @@ TEST_CASE("a single file includes nothing and says how it is compiled") {
   for (const Problem& problem : every_fact()) {
     const std::string kernel = planned_kernel(problem);
     const std::string text = emit_single_file(make_plan(problem));
-    CHECK(text.starts_with("// nvcc -std=c++20 -arch=sm_90a -cubin -lineinfo -o " + kernel + ".cubin " + kernel +
-                           ".cu\n"));
+    CHECK(text.starts_with("// nvcc -std=c++20 -arch=" + arch_of(problem).to_string() + " -cubin -lineinfo -o " +
+                           kernel + ".cubin " + kernel + ".cu\n"));
     CHECK(text.find("#include") == std::string::npos);
     CHECK(text.find("#pragma once") == std::string::npos);
     CHECK(text.find("#line") == std::string::npos);

@@ -21,6 +21,33 @@ inline Problem problem_of(std::string_view op, const Fields& fields = {}) {
   return problem;
 }
 
+/// Products on tcgen05: every pair of types that an instruction takes, few rows and many, targets in turn.
+inline void add_tcgen05_products(std::vector<Problem>& problems) {
+  constexpr const char* kTargets[] = {"sm_100a", "sm_103a", "sm_100f", "sm_103f"};
+  constexpr const char* kOutputs[] = {"bf16", "f32", "f16"};
+  std::size_t turn = 0;
+  for (const Word<OperandType>& a : kOperandTypeWords)
+    for (const Word<OperandType>& b : kOperandTypeWords) {
+      layout::Tcgen05Kind kind{};
+      if (!find_kind(a.value, b.value, kind)) continue;
+      for (const Fields& sizes : {Fields{}, Fields{{"m", "64"}, {"n", "4096"}, {"k", "7168"}},
+                                  Fields{{"m", "128"}, {"n", "7168"}, {"k", "16384"}}}) {
+        Fields fields = sizes;
+        fields.emplace_back("arch", kTargets[turn % 4]);
+        fields.emplace_back("dtype", std::string(a.text));
+        fields.emplace_back("b_dtype", std::string(b.text));
+        fields.emplace_back("d_dtype", kOutputs[turn++ % 3]);
+        problems.push_back(problem_of("gemm", fields));
+      }
+    }
+  for (const Activation activation : {Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu})
+    problems.push_back(Gemm{.arch = {.number = 100, .suffix = 'a'},
+                            .format = BlockFormat::nvfp4,
+                            .c = Addend::matrix,
+                            .bias = Bias::column,
+                            .activation = activation});
+}
+
 /// Every fact of every operator that has a kernel, nothing pinned.
 inline std::vector<Problem> every_fact() {
   std::vector<Problem> problems;
@@ -71,6 +98,7 @@ inline std::vector<Problem> every_fact() {
           add_product({.dtype = dtype, .b_dtype = b_dtype, .d_dtype = d_dtype, .accumulation = accumulation});
   for (const Activation activation : {Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu})
     add_product({.c = Addend::matrix, .bias = Bias::column, .activation = activation});
+  add_tcgen05_products(problems);
   return problems;
 }
 

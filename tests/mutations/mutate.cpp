@@ -9,13 +9,6 @@
 namespace tessera::mutations {
 namespace {
 
-/// How one kind changes a line that it applies to.
-struct Kind {
-  const char* name;
-  const char* opcode;  ///< the instruction's start
-  std::function<std::string(const std::string&)> change;
-};
-
 std::string nothing(const std::string&) { return ""; }
 
 // The last operand, a number, plus `delta`.
@@ -55,7 +48,7 @@ std::function<std::string(const std::string&)> flip_descriptor(const char* bits)
   };
 }
 
-const std::vector<Kind>& kinds() {
+const std::vector<Kind>& common_kinds() {
   static const std::vector<Kind> all = {
       {"drop fence.proxy.async", "fence.proxy.async", nothing},
       {"drop fence.mbarrier_init", "fence.mbarrier_init", nothing},
@@ -91,6 +84,12 @@ const std::vector<Kind>& kinds() {
       {"drop setmaxnreg", "setmaxnreg", nothing},
       {"drop shfl", "shfl.sync", nothing},
   };
+  return all;
+}
+
+std::vector<Kind> kinds() {
+  std::vector<Kind> all = common_kinds();
+  all.insert(all.end(), tcgen05_kinds().begin(), tcgen05_kinds().end());
   return all;
 }
 

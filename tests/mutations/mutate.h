@@ -1,6 +1,7 @@
 // Faults planted in PTX, one instruction at a time: what a slip in a template would do to the code.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,16 @@ struct Mutant {
   int line = 0;      ///< in the PTX, from 1
   std::string ptx;
 };
+
+/// How one kind changes a line that it applies to.
+struct Kind {
+  const char* name;
+  const char* opcode;  ///< the instruction's start
+  std::function<std::string(const std::string&)> change;
+};
+
+/// Slips in code for tcgen05 and for the TMA copies that such kernels make.
+const std::vector<Kind>& tcgen05_kinds();
 
 /// Every place of every kind, in order; lines keep their numbers.
 std::vector<Mutant> mutants_of(const std::string& ptx);

@@ -133,6 +133,11 @@ TEST_CASE("unharmed kernels say nothing under any schedule") {
       {"fmha head_dim=128 output=unnormalized", small},
       {"fmha head_dim=256", small},
       {"fmha head_dim=256 mask=causal output=unnormalized dtype=f16", small},
+      {"gemm arch=sm_100a tile_m=128 tile_n=64 cluster_m=1 stages=2", {{"m", 200}, {"n", 100}, {"k", 200}}},
+      {"gemm arch=sm_100a dtype=nvfp4 tile_m=128 tile_n=64 cluster_m=1 stages=3",
+       {{"m", 200}, {"n", 100}, {"k", 608}}},
+      {"gemm arch=sm_100a dtype=nvfp4 tile_m=128 tile_n=64 cluster_m=2 stages=2",
+       {{"m", 200}, {"n", 100}, {"k", 608}}},
   };
   for (const auto& [words, sizes] : kernels) {
     CAPTURE(words);
@@ -153,6 +158,12 @@ TEST_CASE("faults in our own kernels are caught") {
       {"copy2d", {{"dim0", 96}, {"dim1", 200}}, *compiler},
       {"fmha head_dim=64",
        {{"batch", 1}, {"heads_q", 1}, {"heads_kv", 1}, {"seqlen_q", 400}, {"seqlen_k", 300}},
+       *compiler},
+      {"gemm arch=sm_100a tile_m=128 tile_n=32 cluster_m=1 split_k=1 stages=2",
+       {{"m", 136}, {"n", 40}, {"k", 200}},
+       *compiler},
+      {"gemm arch=sm_100a dtype=nvfp4 tile_m=128 tile_n=64 cluster_m=2 stages=2",
+       {{"m", 136}, {"n", 72}, {"k", 608}},
        *compiler},
   };
   std::string page =

@@ -1,12 +1,15 @@
 #include "tests/mutations/subject.h"
 
+#include <functional>
 #include <limits>
 #include <numbers>
+#include <optional>
 #include <sstream>
 
 #include "base/error.h"
 #include "emulator/device.h"
 #include "generator/selectors.h"
+#include "reference/gemm_tcgen05.h"
 #include "reference/random.h"
 #include "runtime/launcher.h"
 
@@ -27,13 +30,29 @@ Problem problem_of(const std::string& words) {
   return problem;
 }
 
+// Scales of a product in tiles, NaN codes where no block is; nothing for other buffers.
+std::optional<reference::Tensor> make_scales(const Plan& plan, const std::string& buffer,
+                                             const std::function<std::int64_t(const char*)>& size) {
+  const auto* const product = std::get_if<gemm_tcgen05::Config>(&plan.config);
+  if (product == nullptr || (buffer != "sfa" && buffer != "sfb")) return std::nullopt;
+  const bool is_of_b = buffer == "sfb";
+  return reference::random_operand_scales(is_of_b ? product->b_type : product->a_type, size("l"),
+                                          size(is_of_b ? "n" : "m"), size("k"), reference::Fill::integer, 5, is_of_b);
+}
+
 // Buffers in the plan's order: whole numbers in the inputs, poison in the outputs, optional ones left out.
 struct Buffers {
   std::vector<DevicePointer> pointers;
   std::vector<std::pair<DevicePointer, std::size_t>> outputs;
 };
 
-Buffers make_buffers(const LaunchPlan& plan, const std::vector<std::int64_t>& sizes, EmulatedDevice& device) {
+Buffers make_buffers(const Plan& whole, const std::vector<std::int64_t>& sizes, EmulatedDevice& device) {
+  const LaunchPlan& plan = whole.launch;
+  const auto size = [&](const char* name) {
+    for (std::size_t i = 0; i < plan.sizes.size(); ++i)
+      if (plan.sizes[i].name == name) return sizes[i];
+    return std::int64_t{0};
+  };
   Buffers buffers;
   for (const BufferSpec& spec : plan.buffers) {
     if (spec.is_optional) {
@@ -50,6 +69,7 @@ Buffers make_buffers(const LaunchPlan& plan, const std::vector<std::int64_t>& si
     }
     reference::Tensor tensor(*reference::dtype_from_name(spec.dtype), shape);
     reference::fill(tensor, reference::Fill::integer, 5, buffers.pointers.size());
+    if (std::optional<reference::Tensor> scales = make_scales(whole, spec.name, size)) tensor = std::move(*scales);
     const DevicePointer pointer = device.allocate(tensor.bytes.size());
     if (spec.role == BufferRole::output) {
       std::fill(tensor.bytes.begin(), tensor.bytes.end(), std::byte{0xFF});
@@ -68,6 +88,7 @@ Subject::Subject(const std::string& words, std::map<std::string, std::int64_t> s
 
 Verdict Subject::run(const std::string& ptx, emulator::Schedule schedule, std::uint64_t seed) const {
   emulator::DeviceOptions options;
+  options.arch = plan_.arch.to_string();
   options.detects_races = true;
   options.schedule = schedule;
   options.seed = seed;
@@ -87,7 +108,7 @@ Verdict Subject::run(const std::string& ptx, emulator::Schedule schedule, std::u
       scalars.push_back(scalar.name == "softmax_scale" ? std::numbers::ln2 : std::numeric_limits<double>::quiet_NaN());
     LaunchArguments arguments;
     arguments.sizes = sizes;
-    const Buffers buffers = make_buffers(plan_.launch, launcher.resolve_sizes(arguments), device);
+    const Buffers buffers = make_buffers(plan_, launcher.resolve_sizes(arguments), device);
     arguments.scalars = scalars;
     arguments.buffers = buffers.pointers;
     launcher.launch({}, arguments);

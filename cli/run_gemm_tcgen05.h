@@ -1,0 +1,20 @@
+// What `run gemm` does for kernels of targets with tcgen05: inputs with scales, and the verdict over their product.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "cli/run_operator.h"
+
+namespace tessera::cli {
+
+bool is_tcgen05_product(const Plan& plan);
+
+std::map<std::string, reference::Tensor> tcgen05_product_inputs(const Plan& plan, const LaunchSizes& launch,
+                                                                const std::vector<std::int64_t>& sizes,
+                                                                const RunFlags& flags);
+reference::Comparison compare_tcgen05_product(const Plan& plan, const std::map<std::string, reference::Tensor>& inputs,
+                                              const std::map<std::string, reference::Tensor>& outputs,
+                                              const RunFlags& flags, int jobs);
+
+}  // namespace tessera::cli

@@ -1,0 +1,361 @@
+// Candidates are tiles of 128 rows, by one CTA or a pair, tiles of fewer rows with operands that change places, and the
+// K of a tile split over a cluster where there are few tiles. Pins replace the table's values. The score is a model of
+// the time; see gemm_tcgen05_cost.h.
+#include "generator/gemm_tcgen05_operator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "generator/block_operator.h"
+#include "generator/candidates.h"
+#include "generator/gemm_tcgen05_cost.h"
+#include "generator/operator_words.h"
+#include "generator/words.h"
+
+namespace tessera {
+
+namespace {
+
+using gemm_tcgen05::Config;
+using gemm_tcgen05::Rule;
+
+constexpr int kRasterRows = 2048;  // a group of tiles along m: what runs at once forms about a square
+constexpr int kColumns[] = {256, 192, 128, 224, 160, 96, 64, 32};
+constexpr int kFewRows[] = {16, 32, 64, 96};
+
+OperandType element_type(DType dtype) {
+  switch (dtype) {
+    case DType::f16:
+      return OperandType::f16;
+    case DType::bf16:
+      return OperandType::bf16;
+    case DType::tf32:
+      return OperandType::tf32;
+    case DType::e4m3:
+      return OperandType::e4m3;
+    case DType::e5m2:
+      return OperandType::e5m2;
+    default:
+      throw Error(ErrorKind::unsupported,
+                  fmt::format("gemm has no kernel for operands of type {}: there are kernels for {}", to_word(dtype),
+                              word_list<OperandType>()));
+  }
+}
+
+Config facts_of(const Gemm& p) {
+  Config c;
+  c.a_type = gemm_a_type(p);
+  c.b_type = gemm_b_type(p);
+  c.d_dtype = p.d_dtype;
+  c.c = p.c;
+  c.bias = p.bias;
+  c.activation = p.activation;
+  return c;
+}
+
+struct Shape {
+  int tile_m, tile_n, cluster_m, cluster_n, split_k;
+};
+
+void add(const Gemm& p, const Shape& shape, std::vector<Config>& list) {
+  Config c = facts_of(p);
+  c.tile_m = p.tile_m.value_or(shape.tile_m);
+  c.tile_n = p.tile_n.value_or(shape.tile_n);
+  c.cluster_m = p.cluster_m.value_or(shape.cluster_m);
+  c.cluster_n = p.cluster_n.value_or(shape.cluster_n);
+  c.split_k = p.split_k.value_or(shape.split_k);
+  const int rows = c.tile_m * c.cluster_m;
+  c.raster = p.raster.value_or(rows > 0 ? std::max(1, kRasterRows / rows) : 1);
+  // Only a Config whose extents are sane is completed: completing evaluates products of them, and divides.
+  const auto is_within = [](int value, int most) { return value >= 1 && value <= most; };
+  const bool is_sane = is_within(c.tile_m, 1024) && is_within(c.tile_n, 1024) && is_within(c.cluster_m, 2) &&
+                       is_within(c.cluster_n, 2) && is_within(c.split_k, 16);
+  c.accumulators = p.accumulators.value_or(is_sane ? gemm_tcgen05::most_accumulators(c) : 1);
+  c.stages = p.stages.value_or(is_sane ? gemm_tcgen05::most_stages(c) : 4);
+  list.push_back(c);
+}
+
+std::string types_text(const Config& c) {
+  const std::string a(to_word(c.a_type));
+  return c.b_type == c.a_type ? a : fmt::format("{} x {}", a, to_word(c.b_type));
+}
+
+// "nvfp4 (e2m1 values, scales ue4m3, one for 16 along k)", "bf16"
+std::string type_in_full(OperandType type) {
+  if (!is_block_scaled(type)) return std::string(to_word(type));
+  const BlockFormat format = block_format(type);
+  return fmt::format("{} ({} values, scales {})", to_word(type), to_word(value_type(format)), scales_text(format));
+}
+
+std::string cluster_text(const Config& c) {
+  if (gemm_tcgen05::pair_size(c) == 2) return fmt::format(", pair along {}", gemm_tcgen05::is_swapped(c) ? 'n' : 'm');
+  return c.split_k == 1 ? "" : fmt::format(", k in {} parts", c.split_k);
+}
+
+void refuse_layout(const char* operand, Layout layout) {
+  if (layout == Layout::k_major) return;
+  throw Error(
+      ErrorKind::unsupported,
+      fmt::format("gemm: k of {0} must be contiguous for tcgen05 kernels ({0}_layout = mn has kernels for sm_90a "
+                  "only): transpose {0}",
+                  operand));
+}
+
+}  // namespace
+
+OperandType gemm_a_type(const Gemm& problem) {
+  return problem.format ? operand_type(*problem.format) : element_type(problem.dtype);
+}
+
+OperandType gemm_b_type(const Gemm& problem) {
+  if (problem.b_format) return operand_type(*problem.b_format);
+  return problem.b_dtype ? element_type(*problem.b_dtype) : gemm_a_type(problem);
+}
+
+void GemmTcgen05Operator::require_facts(const Gemm& problem) {
+  refuse_layout("a", problem.a_layout);
+  refuse_layout("b", problem.b_layout);
+  const Config c = facts_of(problem);
+  if (const Verdict verdict = gemm_tcgen05::why_invalid_types(c); !verdict.ok())
+    throw Error(ErrorKind::unsupported, fmt::format("gemm {}: {}", types_text(c), explain(c, verdict)));
+  if (problem.scale_form == ScaleForm::plain && gemm_tcgen05::is_scaled(c))
+    throw Error(ErrorKind::unsupported,
+                fmt::format("gemm {}: scales in the plain form, tiles needed (tcgen05 reads tiles of 128 rows by 4 "
+                            "blocks): convert them with convert_scales, to = tile",
+                            types_text(c)));
+  if (problem.accumulation == Accumulation::promoted)
+    throw Error(ErrorKind::unsupported,
+                "gemm: accumulation = promoted is for 8-bit sums of sm_90a: tcgen05 sums in fp32 as it is");
+  if (problem.kernel_schedule)
+    throw Error(ErrorKind::unsupported,
+                fmt::format("gemm: kernel_schedule = {} is for sm_90a: with tcgen05 no warpgroup multiplies",
+                            to_word(*problem.kernel_schedule)));
+}
+
+std::vector<Config> GemmTcgen05Operator::candidates(const Gemm& problem) {
+  std::vector<Config> list;
+  for (const int tile_n : kColumns)
+    for (const int cluster_m : {2, 1}) add(problem, {128, tile_n, cluster_m, 1, 1}, list);
+  for (const int tile_n : {128, 64, 32})
+    for (const int split_k : {2, 4, 8}) add(problem, {128, tile_n, 1, 1, split_k}, list);
+  for (const int tile_m : kFewRows) {
+    for (const int cluster_n : {2, 1}) add(problem, {tile_m, 128, 1, cluster_n, 1}, list);
+    for (const int split_k : {2, 4}) add(problem, {tile_m, 128, 1, 1, split_k}, list);
+  }
+  return list;
+}
+
+double GemmTcgen05Operator::score(const Config& config, const Gemm& problem) {
+  return 1e6 / gemm_tcgen05_cost(config, problem).cycles;
+}
+
+std::string GemmTcgen05Operator::merit(const Config& config, const Gemm& problem) {
+  const GemmTcgen05Cost cost = gemm_tcgen05_cost(config, problem);
+  return fmt::format("modelled (never measured) at {:.1f} us in {}, {}", gemm_tcgen05_cost_us(cost),
+                     counted(cost.rounds, "round"),
+                     cost.is_memory_bound ? std::string("bound by memory")
+                                          : fmt::format("{:.0f} % of the tensor cores' rate", 100 * cost.tensor_share));
+}
+
+std::string GemmTcgen05Operator::label(const Config& config) {
+  return fmt::format("tile {}x{}{}, {}, {}{}", config.tile_m, config.tile_n,
+                     gemm_tcgen05::is_swapped(config) ? " transposed" : "", counted(config.stages, "stage"),
+                     counted(config.accumulators, "accumulator"), cluster_text(config));
+}
+
+std::string GemmTcgen05Operator::subject(const Config& config) {
+  return fmt::format("gemm {}, {}", types_text(config), label(config));
+}
+
+std::string GemmTcgen05Operator::explain(const Config& config, const Verdict& verdict) {
+  const std::string found = grouped(verdict.found);
+  const std::string bound = grouped(verdict.bound);
+  const char* const columns = gemm_tcgen05::is_swapped(config) ? "tile_m" : "tile_n";
+  switch (verdict.rule) {
+    case Rule::ok:
+      break;
+    case Rule::operand_pair:
+      return fmt::format(
+          "a is {}, b is {}: no instruction multiplies the two; both must be f16, bf16, tf32, nvfp4 or mxfp4, or each "
+          "e4m3 or e5m2, or each mxfp8 or mxfp4",
+          type_in_full(config.a_type), type_in_full(config.b_type));
+    case Rule::output_type:
+      return fmt::format("d is {}: must be f32, bf16 or f16", to_word(config.d_dtype));
+    case Rule::tile_m_out_of_range:
+      return fmt::format("tile_m {}, 16 to {} allowed (lanes of Tensor Memory): take cluster_m 2 for 256 rows", found,
+                         bound);
+    case Rule::tile_n_of_few_rows:
+      return fmt::format("tile_n {} with tile_m {}, {} needed: one of the two is the lanes of Tensor Memory", found,
+                         config.tile_m, bound);
+    case Rule::columns_not_multiple:
+      return fmt::format(
+          "{} {}, a multiple of {} needed ({})", columns, found, bound,
+          gemm_tcgen05::is_scaled(config) ? "where an instruction may start to read scales" : "N of the instruction");
+    case Rule::columns_out_of_range:
+      return fmt::format("{} {}, at most {} allowed (N of the instruction)", columns, found, bound);
+    case Rule::stages_out_of_range:
+      return fmt::format("{}, 2 to {} allowed", counted(verdict.found, "stage"), bound);
+    case Rule::accumulators_out_of_range:
+      return fmt::format("{}, 1 or {} allowed", counted(verdict.found, "accumulator"), bound);
+    case Rule::cluster_m_out_of_range:
+      return fmt::format("cluster_m {}, at most {} allowed ({})", found, bound,
+                         gemm_tcgen05::is_swapped(config) ? "with few rows a pair lies along n" : "a pair of CTAs");
+    case Rule::cluster_n_out_of_range:
+      return fmt::format("cluster_n {}, at most {} allowed ({})", found, bound,
+                         gemm_tcgen05::is_swapped(config) ? "a pair of CTAs" : "with 128 rows a pair lies along m");
+    case Rule::split_k_out_of_range:
+      return fmt::format("split_k {}, a power of two up to {} allowed (CTAs of a cluster)", found, bound);
+    case Rule::split_k_of_pair:
+      return fmt::format("split_k {}, {} allowed with a pair of CTAs: take cluster_m and cluster_n 1", found, bound);
+    case Rule::part_of_d_too_small:
+      return fmt::format(
+          "{} columns of Tensor Memory for each CTA along k, a multiple of {} needed: take a smaller "
+          "split_k",
+          found, bound);
+    case Rule::partial_sums_exceed_ring:
+      return fmt::format("partial sums of {} bytes, {} of ring: take more stages", found, bound);
+    case Rule::raster_out_of_range:
+      return fmt::format("raster {}, 1 to {} allowed", found, bound);
+    case Rule::tensor_memory_exceeded:
+      return fmt::format("{} columns of Tensor Memory for sums and scales, {} allowed: {}", found, bound,
+                         config.accumulators > 1 ? "take one accumulator" : "take a smaller tile");
+    case Rule::shared_memory_exceeded:
+      return fmt::format("{} bytes of shared memory, {} allowed: {}", found, bound,
+                         config.stages > 2 ? "drop a stage" : "take a smaller tile");
+  }
+  return "?";
+}
+
+std::string GemmTcgen05Operator::kernel_name(Arch arch, const Config& c) {
+  std::string name = fmt::format("tessera_gemm_{}_{}", arch_name(arch.to_string()), to_word(c.a_type));
+  if (c.b_type != c.a_type) name += fmt::format("_{}", to_word(c.b_type));
+  name += fmt::format("_to_{}_{}x{}_s{}_a{}", to_word(c.d_dtype), c.tile_m, c.tile_n, c.stages, c.accumulators);
+  if (c.cluster_m * c.cluster_n != 1) name += fmt::format("_c{}x{}", c.cluster_m, c.cluster_n);
+  if (c.split_k != 1) name += fmt::format("_k{}", c.split_k);
+  if (c.raster != std::max(1, kRasterRows / (c.tile_m * c.cluster_m))) name += fmt::format("_r{}", c.raster);
+  if (c.c == Addend::matrix) name += "_c";
+  if (c.bias == Bias::column) name += "_bias";
+  if (c.activation != Activation::none) name += fmt::format("_{}", to_word(c.activation));
+  return name;
+}
+
+namespace {
+
+std::string mma_kind_name(const Config& c) {
+  using layout::Tcgen05Kind;
+  std::string name = "tcgen05.";
+  switch (gemm_tcgen05::kind(c)) {
+    case Tcgen05Kind::f16:
+      name += "f16";
+      break;
+    case Tcgen05Kind::tf32:
+      name += "tf32";
+      break;
+    case Tcgen05Kind::f8f6f4:
+      name += "f8f6f4";
+      break;
+    case Tcgen05Kind::i8:
+      name += "i8";
+      break;
+    case Tcgen05Kind::mxf8f6f4:
+      name += "mxf8f6f4.block32";
+      break;
+    case Tcgen05Kind::mxf4:
+      name += "mxf4.block32";
+      break;
+    case Tcgen05Kind::mxf4nvf4:
+      name += "mxf4nvf4.block16";
+      break;
+  }
+  return gemm_tcgen05::pair_size(c) == 2 ? name + ", cta_group 2" : name;
+}
+
+OperandPlan value_operand(const Config& c, const char* name, OperandType type, bool is_of_lanes,
+                          const LaunchPlan& launch) {
+  OperandPlan operand = is_block_scaled(type)
+                            ? scaled_operand(name, block_format(type), ScaleForm::tile, "")
+                            : plain_operand(name, type == OperandType::tf32 ? "f32" : to_word(type), "");
+  operand.use = fmt::format("{} of the instruction, K-major{}", is_of_lanes ? 'A' : 'B',
+                            gemm_tcgen05::is_padded(c, type) ? ", 8 bits a value in shared memory" : "");
+  for (const TensorMapRecipe& map : launch.tensor_maps)
+    if (map.name == name) operand.tensor_map_type = std::string(to_string(map.type));
+  operand.swizzle = std::string(to_word(Swizzle::b128));
+  return operand;
+}
+
+void add_operands(const Config& c, Plan& plan) {
+  const bool is_swapped = gemm_tcgen05::is_swapped(c);
+  plan.operands = {value_operand(c, "a", c.a_type, !is_swapped, plan.launch),
+                   value_operand(c, "b", c.b_type, is_swapped, plan.launch)};
+  if (gemm_tcgen05::is_scaled(c)) {
+    for (const auto& [name, type] : {std::pair("sfa", c.a_type), std::pair("sfb", c.b_type)}) {
+      OperandPlan scales = scale_operand(name, block_format(type), "tiles, by tcgen05.cp to Tensor Memory");
+      scales.tensor_map_type = std::string(to_string(TensorMapType::u16));
+      scales.swizzle = std::string(to_word(Swizzle::none));
+      plan.operands.push_back(std::move(scales));
+    }
+  }
+  plan.operands.push_back({.name = "d",
+                           .dtype = std::string(to_word(c.d_dtype)),
+                           .tensor_map_type = std::string(to_string(tensor_map_type(c.d_dtype))),
+                           .swizzle = std::string(to_word(gemm_tcgen05::d_swizzle(c))),
+                           .use = is_swapped ? "D, transposed through shared memory" : "D, through shared memory"});
+  if (c.c == Addend::matrix) plan.operands.push_back(plain_operand("c", to_word(c.d_dtype), "added, times beta"));
+  if (c.bias == Bias::column) plan.operands.push_back(plain_operand("bias", to_word(c.d_dtype), "added to every row"));
+  if (gemm_tcgen05::has_tensor_scales(c))
+    for (const char* const name : {"scale_a", "scale_b"})
+      plan.operands.push_back(plain_operand(name, "f32", "factor of alpha if not null"));
+}
+
+void add_memory(const Config& c, Plan& plan) {
+  const gemm_tcgen05::SmemLayout map = gemm_tcgen05::smem_layout(c);
+  for (const gemm_tcgen05::SmemRegion& region :
+       {map.lanes, map.columns, map.lane_scales, map.column_scales, map.d, map.barriers, map.tmem_address})
+    if (region.bytes > 0) plan.smem.push_back({region.name, region.offset, region.bytes});
+  plan.smem_bytes = map.total_bytes;
+  const gemm_tcgen05::TmemLayout tmem = gemm_tcgen05::tmem_layout(c);
+  TmemRegion sums;
+  sums.name = "sums";
+  sums.columns = tmem.scales;
+  sums.slots = c.accumulators;
+  plan.tmem.push_back(std::move(sums));
+  if (gemm_tcgen05::is_scaled(c)) {
+    TmemRegion scales;
+    scales.name = "scales";
+    scales.first_column = tmem.scales;
+    scales.columns = tmem.used - tmem.scales;
+    scales.slots = gemm_tcgen05::scale_slots(c);
+    plan.tmem.push_back(std::move(scales));
+  }
+  plan.tmem_columns = tmem.allocated;
+}
+
+}  // namespace
+
+void GemmTcgen05Operator::describe(const Config& config, Plan& plan) {
+  plan.mma_kind = mma_kind_name(config);
+  plan.launch = gemm_tcgen05_launch(config, plan.arch.to_string(), plan.kernel);
+  add_operands(config, plan);
+  add_memory(config, plan);
+  for (const gemm_tcgen05::Role& role : gemm_tcgen05::kRoles)
+    plan.roles.push_back({role.name, role.first_warp, role.warps, 0});
+}
+
+std::string GemmTcgen05Operator::launch_bounds() { return "tessera::gemm_tcgen05::num_threads(kConfig), 1"; }
+
+std::string GemmTcgen05Operator::call(const Config& config) {
+  const bool has_c = config.c == Addend::matrix;
+  return fmt::format(
+      "tessera::gemm_tcgen05::kernel<kConfig>(\n      {{a, b, {}, d, d_pointer, {}, {}, {}, m, n, k, l, ldd, "
+      "d_stride_l, {}, alpha, {}}})",
+      gemm_tcgen05::is_scaled(config) ? "sfa, sfb" : "a, b", has_c ? "c" : "nullptr",
+      config.bias == Bias::column ? "bias" : "nullptr",
+      gemm_tcgen05::has_tensor_scales(config) ? "scale_a, scale_b" : "nullptr, nullptr",
+      has_c ? "ldc, c_stride_l" : "0, 0", has_c ? "beta" : "0.0f");
+}
+
+std::vector<SourceFile> GemmTcgen05Operator::generated_headers(const Config&) { return {}; }
+
+}  // namespace tessera

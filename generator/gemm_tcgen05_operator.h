@@ -1,0 +1,53 @@
+// Matrix products on targets with tcgen05, for the planner: which Configs are considered, how one is scored and named,
+// and its launch as data. What a Config means and which are legal: spec/gemm_tcgen05.h.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "generator/plan.h"
+#include "spec/gemm_tcgen05.h"
+
+namespace tessera {
+
+struct GemmTcgen05Operator {
+  using Problem = Gemm;
+  using Config = gemm_tcgen05::Config;
+  using Verdict = tessera::Verdict<gemm_tcgen05::Rule>;
+  static constexpr std::string_view kName = "gemm";
+  static constexpr std::string_view kTemplates = "gemm_tcgen05";
+
+  static bool has_arch(Arch arch) noexcept { return has_tcgen05(arch); }
+  /// Throws Error{unsupported} for types, layouts or scales that no kernel is made for.
+  static void require_facts(const Gemm& problem);
+  /// In order of preference among equal scores; not empty, may repeat. Pins are obeyed, legal or not.
+  static std::vector<Config> candidates(const Gemm& problem);
+  /// The inverse of the modelled time; see gemm_tcgen05_cost.h.
+  static double score(const Config& config, const Gemm& problem);
+  static std::string merit(const Config& config, const Gemm& problem);
+
+  /// "gemm nvfp4, tile 128x192, 4 stages, pair along m": a Config in front of an explanation.
+  static std::string subject(const Config& config);
+  static std::string label(const Config& config);
+  /// Precondition: !verdict.ok().
+  static std::string explain(const Config& config, const Verdict& verdict);
+
+  static std::string kernel_name(Arch arch, const Config& config);
+  /// Fills in all that follows from plan.config: operands, memory, roles, launch.
+  static void describe(const Config& config, Plan& plan);
+
+  static std::string launch_bounds();
+  static std::string call(const Config& config);
+  static std::vector<SourceFile> generated_headers(const Config& config);
+};
+
+/// What an operand of the Problem is; b's is a's where it is not given. Throws Error{unsupported} for a type that no
+/// instruction takes.
+OperandType gemm_a_type(const Gemm& problem);
+OperandType gemm_b_type(const Gemm& problem);
+
+/// The launch of a product as data.
+LaunchPlan gemm_tcgen05_launch(const gemm_tcgen05::Config& config, const std::string& arch, const std::string& kernel);
+
+}  // namespace tessera

@@ -1,0 +1,151 @@
+#include "reference/gemm_tcgen05.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+#include "reference/quantize.h"
+
+namespace tessera::reference {
+
+namespace {
+
+constexpr std::uint8_t kNanScale = 0xFF;  // of both scale types
+
+std::int64_t scale_index(BlockFormat format, std::int64_t rows, std::int64_t k, std::int64_t batch, std::int64_t row,
+                         std::int64_t element) {
+  const int block = block_elements(format);
+  return scale_offset(ScaleForm::tile, rows, k / block, batch, row, element / block);
+}
+
+DType element_dtype(OperandType type) {
+  switch (type) {
+    case OperandType::f16:
+      return DType::f16;
+    case OperandType::bf16:
+      return DType::bf16;
+    case OperandType::tf32:
+      return DType::f32;
+    case OperandType::e4m3:
+    case OperandType::mxfp8_e4m3:
+      return DType::e4m3;
+    case OperandType::e5m2:
+    case OperandType::mxfp8_e5m2:
+      return DType::e5m2;
+    default:
+      return DType::u8;
+  }
+}
+
+double truncated_to_tf32(double value) {
+  auto number = static_cast<float>(value);
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &number, 4);
+  bits &= ~0x1FFFu;
+  std::memcpy(&number, &bits, 4);
+  return static_cast<double>(number);
+}
+
+double value_at(OperandType type, const TensorView& values, std::int64_t offset, std::int64_t element) {
+  if (!is_block_scaled(type)) {
+    const double value = values.at(offset + element * values.strides[2]);
+    return type == OperandType::tf32 ? truncated_to_tf32(value) : value;
+  }
+  const ValueType kind = value_type(block_format(type));
+  if (kind != ValueType::e2m1)
+    return static_cast<double>(decode_value(kind, static_cast<std::uint8_t>(values.bits_at(offset + element))));
+  const std::uint64_t byte = values.bits_at(offset + element / 2);
+  return static_cast<double>(decode_value(kind, static_cast<std::uint8_t>(element % 2 == 0 ? byte & 15 : byte >> 4)));
+}
+
+}  // namespace
+
+TensorSums tensor_sums(const gemm_tcgen05::Config& config) {
+  using layout::Tcgen05Kind;
+  TensorSums sums;
+  sums.step = gemm_tcgen05::tile_k(config);
+  const Tcgen05Kind kind = gemm_tcgen05::kind(config);
+  sums.group = layout::tcgen05_k(kind);
+  sums.terms = sums.group + 1;
+  sums.term = 0x1p-25;
+  if (layout::is_four_bit(kind)) {
+    // Four sums of 16 and the accumulator; a sum is at most 16 times its largest product.
+    sums.terms = 5 * 16;
+    sums.term = 0x1p-35;
+  }
+  sums.sum = 0x1p-23;
+  return sums;
+}
+
+Tensor decode_operand(OperandType type, const TensorView& values, std::span<const std::byte> scales, std::int64_t k) {
+  const std::int64_t l = values.shape[0], rows = values.shape[1];
+  Tensor decoded(DType::f64, {l, rows, k});
+  const bool is_scaled = is_block_scaled(type);
+  const BlockFormat format = is_scaled ? block_format(type) : BlockFormat::nvfp4;
+  if (is_scaled) {
+    const std::int64_t wanted = scale_bytes(ScaleForm::tile, l, rows, k / block_elements(format));
+    if (static_cast<std::int64_t>(scales.size()) != wanted)
+      throw Error(ErrorKind::usage, fmt::format("scales of {} bytes: [{}, {}, {}] in tiles takes {}", scales.size(), l,
+                                                rows, k / block_elements(format), wanted));
+  }
+  auto* const out = reinterpret_cast<double*>(decoded.bytes.data());
+  for (std::int64_t b = 0; b < l; ++b)
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t i = 0; i < k; ++i) {
+        double value = value_at(type, values, b * values.strides[0] + r * values.strides[1], i);
+        if (is_scaled) {
+          const auto code =
+              static_cast<std::uint8_t>(scales[static_cast<std::size_t>(scale_index(format, rows, k, b, r, i))]);
+          value *= static_cast<double>(decode_scale(scale_type(format), code));
+        }
+        out[(b * rows + r) * k + i] = value;
+      }
+  return decoded;
+}
+
+Tensor random_operand(OperandType type, std::int64_t l, std::int64_t rows, std::int64_t k, Fill kind,
+                      std::uint64_t seed, std::uint64_t stream) {
+  Tensor typed(element_dtype(type), {l, rows, operand_bits(type) == 4 ? k / 2 : k});
+  if (operand_bits(type) == 4) {
+    // Any code; of whole numbers those that have no half.
+    static constexpr std::uint8_t kWhole[] = {0, 2, 4, 5, 6, 7, 10, 12, 13, 14, 15};
+    const CounterRandom random(seed, stream);
+    for (std::size_t i = 0; i < typed.bytes.size(); ++i) {
+      const std::uint64_t bits = random.bits(i);
+      typed.bytes[i] = static_cast<std::byte>(kind == Fill::integer ? kWhole[bits % 11] | kWhole[(bits >> 32) % 11] << 4
+                                                                    : bits & 0xFF);
+    }
+    return typed;
+  }
+  fill(typed, kind, seed, stream);
+  if (!is_block_scaled(type)) return typed;
+  Tensor bytes(DType::u8, typed.shape);
+  bytes.bytes = typed.bytes;
+  return bytes;
+}
+
+Tensor random_operand_scales(OperandType type, std::int64_t l, std::int64_t rows, std::int64_t k, Fill kind,
+                             std::uint64_t seed, std::uint64_t stream) {
+  const BlockFormat format = block_format(type);
+  const std::int64_t blocks = k / block_elements(format);
+  Tensor scales(DType::u8, {l, ceil_div(rows, kTileRows), ceil_div(blocks, kTileBlocks), 32, 4, 4});
+  std::fill(scales.bytes.begin(), scales.bytes.end(), std::byte{kNanScale});
+  const CounterRandom random(seed, stream);
+  const bool is_ue4m3 = scale_type(format) == ScaleType::ue4m3;
+  std::uint64_t index = 0;
+  for (std::int64_t b = 0; b < l; ++b)
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t j = 0; j < blocks; ++j) {
+        const std::uint64_t bits = random.bits(index++);
+        const std::uint64_t code = kind == Fill::integer ? (is_ue4m3 ? 0x38 + bits % 2 * 8 : 127 + bits % 2)
+                                                         : (is_ue4m3 ? 0x20 + bits % 40 : 120 + bits % 12);
+        scales.bytes[static_cast<std::size_t>(scale_offset(ScaleForm::tile, rows, blocks, b, r, j))] =
+            static_cast<std::byte>(code);
+      }
+  return scales;
+}
+
+}  // namespace tessera::reference

@@ -1,0 +1,156 @@
+// From sums to D: scale, add, activate, round, and out.
+//
+// A thread has a lane of Tensor Memory: a row of D, or with operands that have changed places a column of it. Each of
+// the four warps works by itself. It stages panels of 32 lanes in shared memory, then one thread starts a panel's TMA
+// store; two staging slots in turn, so that a panel is staged while the one before leaves, and the last stores run
+// beside the next tile's products.
+//
+// TMA writes whole units of 16 bytes: it would zero what follows a row that ends inside one, and it takes no pitch that
+// is not a multiple of 16 bytes. Such a D the threads store themselves, from the same staged panels.
+#pragma once
+
+#include "gemm/activation.cuh"
+#include "gemm_tcgen05/params.cuh"
+#include "gemm_tcgen05/schedule.cuh"
+#include "ptx/fence.cuh"
+#include "ptx/math.cuh"
+#include "ptx/shared.cuh"
+#include "ptx/shared_words.cuh"
+#include "ptx/tma.cuh"
+#include "spec/gemm_tcgen05.h"
+
+namespace tessera::gemm_tcgen05 {
+
+template <DType kDType>
+__device__ __forceinline__ float load_element(const void* base, long long index) {
+  if constexpr (kDType == DType::f32) {
+    return static_cast<const float*>(base)[index];
+  } else {
+    return ptx::cvt_f32<kDType>(static_cast<const unsigned short*>(base)[index]);
+  }
+}
+
+template <Config C>
+struct Epilogue {
+  static constexpr int kElementBytes = dtype_bytes(C.d_dtype);
+  static constexpr int kPanel = panel_columns(C);  // of Tensor Memory
+  static constexpr int kRows = is_swapped(C) ? kPanel : kStoreRows;
+  static constexpr int kColumns = is_swapped(C) ? kStoreRows : kPanel;
+
+  const Params& p;
+  const int warp;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const float alpha;
+  const bool is_by_tma;  // D is
+  const unsigned staging;
+  int slot = 0;
+
+  __device__ __forceinline__ Epilogue(const Params& params, unsigned smem, int store_warp)
+      : p(params),
+        warp(store_warp),
+        alpha(scaled_alpha(params)),
+        is_by_tma(((params.n | params.ldd | params.d_stride_l) * kElementBytes) % 16 == 0),
+        staging(smem + smem_layout(C).d.offset + store_warp * kStagingSlots * staging_slot_bytes(C)) {}
+
+  static __device__ __forceinline__ float scaled_alpha(const Params& p) {
+    float alpha = p.alpha;
+    if constexpr (has_tensor_scales(C)) {
+      if (p.scale_a != nullptr) alpha *= *p.scale_a;
+      if (p.scale_b != nullptr) alpha *= *p.scale_b;
+    }
+    return alpha;
+  }
+
+  // All that happens between the sum and its rounding, at a place in D that may lie outside: nothing is read for it
+  // then, and nothing comes of it.
+  __device__ __forceinline__ float finish(float sum, int row, int column, int batch) const {
+    float x = sum * alpha;
+    if constexpr (C.c == Addend::matrix) {
+      if (row < p.m && column < p.n && p.beta != 0.0f)
+        x += p.beta * load_element<C.d_dtype>(p.c, batch * p.c_stride_l + row * p.ldc + column);
+    }
+    if constexpr (C.bias == Bias::column) {
+      if (column < p.n) x += load_element<C.d_dtype>(p.bias, column);
+    }
+    return gemm::activate<C.activation>(x);
+  }
+
+  // A row of D: 16 bytes at a time.
+  __device__ __forceinline__ void stage_row(const float (&v)[kPanel], unsigned to) const {
+    constexpr int kUnit = 16 / kElementBytes;
+#pragma unroll
+    for (int i = 0; i < kPanel / kUnit; ++i) {
+      const unsigned address = swizzle_address(d_swizzle(C), to + lane * d_span_bytes(C) + i * 16);
+      if constexpr (kElementBytes == 4) {
+        ptx::st_shared_v4_f32(address, v[4 * i], v[4 * i + 1], v[4 * i + 2], v[4 * i + 3]);
+      } else {
+        ptx::st_shared_v4(address, {ptx::cvt_pack<C.d_dtype>(v[8 * i], v[8 * i + 1]),
+                                    ptx::cvt_pack<C.d_dtype>(v[8 * i + 2], v[8 * i + 3]),
+                                    ptx::cvt_pack<C.d_dtype>(v[8 * i + 4], v[8 * i + 5]),
+                                    ptx::cvt_pack<C.d_dtype>(v[8 * i + 6], v[8 * i + 7])});
+      }
+    }
+  }
+
+  // A column of D: the warp writes a row at a time.
+  __device__ __forceinline__ void stage_column(const float (&v)[kPanel], unsigned to) const {
+#pragma unroll
+    for (int i = 0; i < kPanel; ++i) {
+      const unsigned address = to + i * d_span_bytes(C) + lane * kElementBytes;
+      if constexpr (kElementBytes == 4) {
+        ptx::st_shared_f32(address, v[i]);
+      } else {
+        ptx::st_shared_u16(address, static_cast<unsigned short>(ptx::cvt_pack<C.d_dtype>(v[i], 0.0f)));
+      }
+    }
+  }
+
+  // A staged panel, element by element; neighbouring threads write neighbouring elements. Rarely run: kept small.
+  __device__ __forceinline__ void store_directly(unsigned from, int row, int column, int batch) const {
+#pragma unroll 1
+    for (int i = lane; i < kRows * kColumns; i += 32) {
+      const int r = i / kColumns, c = i % kColumns;
+      if (row + r >= p.m || column + c >= p.n) continue;
+      const unsigned address = swizzle_address(d_swizzle(C), from + r * d_span_bytes(C) + c * kElementBytes);
+      const long long index = batch * p.d_stride_l + (row + r) * p.ldd + column + c;
+      if constexpr (kElementBytes == 4) {
+        static_cast<float*>(p.d_pointer)[index] = ptx::ld_shared_f32(address);
+      } else {
+        static_cast<unsigned short*>(p.d_pointer)[index] = ptx::ld_shared_u16(address);
+      }
+    }
+  }
+
+  // A panel of sums to its place: `lanes` and `first` are the operands' rows of its first lane and first column.
+  __device__ __forceinline__ void store(float (&v)[kPanel], int lanes, int first, int batch) {
+    const int row = is_swapped(C) ? first : lanes, column = is_swapped(C) ? lanes : first;
+#pragma unroll
+    for (int i = 0; i < kPanel; ++i)
+      v[i] = is_swapped(C) ? finish(v[i], row + i, column + lane, batch) : finish(v[i], row + lane, column + i, batch);
+    const unsigned to = staging + slot * staging_slot_bytes(C);
+    slot ^= 1;
+    // The slot's store before last must have read it.
+    if (lane == 0) ptx::cp_async_bulk_wait_group_read<kStagingSlots - 1>();
+    __syncwarp();
+    if constexpr (is_swapped(C)) {
+      stage_column(v, to);
+    } else {
+      stage_row(v, to);
+    }
+    ptx::fence_proxy_async_shared();
+    __syncwarp();
+    if (!is_by_tma) {
+      store_directly(to, row, column, batch);
+    } else if (lane == 0) {
+      if (row < p.m && column < p.n) ptx::tma_store_3d(p.d, to, column, row, batch);
+      ptx::cp_async_bulk_commit_group();
+    }
+  }
+
+  // Shared memory must not be given away before it was read.
+  __device__ __forceinline__ void finish_stores() const {
+    if (lane == 0) ptx::cp_async_bulk_wait_group_read<0>();
+  }
+};
+
+}  // namespace tessera::gemm_tcgen05

@@ -1,0 +1,218 @@
+// The multiplying warp: waits for a slot of the ring, copies its scales to Tensor Memory, issues the products.
+//
+// One lane issues everything, because a commit tracks what its own thread has issued. A slot of the ring is free once
+// its products are complete: their commit says so to the producers of both CTAs of a pair. Copies of scales come before
+// the products that read them in the order of issue; that a copy waits for earlier products which still read its
+// columns the manual does not promise, so the scales have slots of their own, and where there are fewer than the ring
+// has, the lane waits for the products of the slot's last use.
+//
+// Scales behind the end of K: a 4-bit instruction takes several blocks, and the last one may read blocks that do not
+// exist. Their values are zeros, but zero times a NaN code is NaN, and what lies there may be anything. So in the step
+// that K ends in the warp clears those bytes in shared memory before they are copied. Instructions that lie behind K
+// altogether are not issued, but for the first one, which a K of 0 needs.
+#pragma once
+
+#include "gemm_tcgen05/params.cuh"
+#include "gemm_tcgen05/ring.cuh"
+#include "gemm_tcgen05/schedule.cuh"
+#include "ptx/cluster.cuh"
+#include "ptx/elect.cuh"
+#include "ptx/fence.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/mbarrier_cluster.cuh"
+#include "ptx/shared_words.cuh"
+#include "ptx/tcgen05.cuh"
+#include "spec/gemm_tcgen05.h"
+
+namespace tessera::gemm_tcgen05 {
+
+// Rows of one swizzle span, in groups of 8.
+__device__ __forceinline__ unsigned long long operand_descriptor(unsigned start) {
+  return layout::encode_smem_descriptor(
+      layout::DescriptorKind::tcgen05,
+      {.start = start, .leading_bytes = 16, .stride_bytes = 8 * kStepBytes, .layout = layout::SmemLayout::b128});
+}
+// A tile of scales: 32 rows of 16 bytes.
+__device__ __forceinline__ unsigned long long scale_descriptor(unsigned start) {
+  return layout::encode_smem_descriptor(
+      layout::DescriptorKind::tcgen05,
+      {.start = start, .leading_bytes = 16, .stride_bytes = 128, .layout = layout::SmemLayout::none});
+}
+// What lies `bytes` further: the start stays below 2^18, so nothing carries out of its field.
+__device__ __forceinline__ unsigned long long advance(unsigned long long descriptor, int bytes) {
+  return descriptor + static_cast<unsigned>(bytes >> 4);
+}
+
+template <Config C>
+struct Multiplier {
+  static constexpr int kPair = pair_size(C);
+  static constexpr SmemLayout kMap = smem_layout(C);
+  static constexpr TmemLayout kTmem = tmem_layout(C);
+
+  const unsigned smem;
+  const unsigned tmem;
+  const int k;
+
+  __device__ __forceinline__ unsigned lane_scales(int slot) const {
+    return smem + kMap.lane_scales.offset + slot * scale_slot_bytes(C, 1);
+  }
+  __device__ __forceinline__ unsigned column_scales(int slot) const {
+    return smem + kMap.column_scales.offset + slot * scale_slot_bytes(C, column_blocks(C));
+  }
+
+  // Clears the bytes of blocks past K in the tile that K ends in. All lanes.
+  __device__ __forceinline__ void mend_scales(int slot, int step) const {
+    const int blocks = (k - step * tile_k(C)) / scale_block(C);  // of this step that exist
+    if (blocks <= 0 || blocks >= scale_tiles(C) * kTileBlocks || blocks % kTileBlocks == 0) return;
+    const unsigned keep = (1u << (blocks % kTileBlocks * 8)) - 1;
+    const unsigned offset = blocks / kTileBlocks * kTileBytes + threadIdx.x % 32 * 16;
+    const auto mend = [&](unsigned address) {
+      const ptx::Words4 v = ptx::ld_shared_v4(address);
+      ptx::st_shared_v4(address, {v.x & keep, v.y & keep, v.z & keep, v.w & keep});
+    };
+    mend(lane_scales(slot) + offset);
+#pragma unroll
+    for (int i = 0; i < column_blocks(C); ++i) mend(column_scales(slot) + i * scale_tiles(C) * kTileBytes + offset);
+    ptx::fence_proxy_async_shared();
+  }
+
+  // [tile of K][row block] of the columns' scales, as an instruction reads those of one tile side by side.
+  __device__ __forceinline__ void copy_scales(int slot, unsigned to) const {
+    const unsigned long long of_lanes = scale_descriptor(lane_scales(slot));
+    const unsigned long long of_columns = scale_descriptor(column_scales(slot));
+#pragma unroll
+    for (int t = 0; t < scale_tiles(C); ++t) {
+      ptx::tcgen05_cp_32x128b_warpx4<kPair>(to + 4 * t, advance(of_lanes, t * kTileBytes));
+#pragma unroll
+      for (int i = 0; i < column_blocks(C); ++i)
+        ptx::tcgen05_cp_32x128b_warpx4<kPair>(to + 4 * (scale_tiles(C) + t * column_blocks(C) + i),
+                                              advance(of_columns, (i * scale_tiles(C) + t) * kTileBytes));
+    }
+  }
+
+  // The products of one step. `first_column`: of the tile; its scales may begin inside a tile of 128.
+  __device__ __forceinline__ void multiply(int slot, unsigned sums, unsigned scales, int chunks, int first_column,
+                                           bool accumulate) const {
+    const unsigned long long of_lanes = operand_descriptor(smem + kMap.lanes.offset + slot * kLanes * kStepBytes);
+    const unsigned long long of_columns =
+        operand_descriptor(smem + kMap.columns.offset + slot * column_rows(C) * kStepBytes);
+    const unsigned column_offset = static_cast<unsigned>(first_column) % kTileRows / 32;
+#pragma unroll
+    for (int i = 0; i < kChunks; ++i) {
+      if (i >= chunks) break;
+      constexpr auto kInstruction = [](int chunk) {
+        return layout::encode_instruction_descriptor(kind(C), instruction(C, chunk));
+      };
+      const unsigned long long a = advance(of_lanes, i * kChunkBytes), b = advance(of_columns, i * kChunkBytes);
+      if constexpr (is_scaled(C)) {
+        const int tile = scale_tile(C, i);
+        ptx::tcgen05_mma_block_scale<kind(C), scale_block(C), kPair>(
+            sums, a, b, kInstruction(i), scales + 4 * tile,
+            scales + 4 * (scale_tiles(C) + tile * column_blocks(C)) + column_offset, accumulate || i > 0);
+      } else {
+        ptx::tcgen05_mma<kind(C), kPair>(sums, a, b, kInstruction(i), accumulate || i > 0);
+      }
+    }
+  }
+
+  __device__ __forceinline__ int chunks_of(int step) const {
+    const int left = k - step * tile_k(C);
+    return left >= tile_k(C) ? kChunks : max((left + chunk_k(C) - 1) / chunk_k(C), 1);
+  }
+
+  static __device__ __forceinline__ void commit(unsigned barrier) {
+    if constexpr (kPair == 2) {
+      ptx::tcgen05_commit_multicast<2>(barrier, 3);
+    } else {
+      ptx::tcgen05_commit<1>(barrier);
+    }
+  }
+
+  // Until slot `ring` is full, its scales mended. The odd CTA of a pair does nothing else.
+  __device__ __forceinline__ void receive(const RingPosition<C.stages>& ring, int step, bool is_odd) const {
+    if constexpr (has_scale_barriers(C)) {
+      ptx::mbarrier_wait_parity(barrier_address<C>(smem, Barrier::scales, ring.slot), ring.parity);
+      if constexpr (reads_past_k(C)) mend_scales(ring.slot, step);
+      __syncwarp();
+      const unsigned peer_scales = barrier_address<C>(smem, Barrier::peer_scales, ring.slot);
+      if (is_odd) {
+        if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive_release_cluster(ptx::mapa(peer_scales, 0));
+        return;
+      }
+      ptx::mbarrier_wait_parity_acquire_cluster(peer_scales, ring.parity);
+    }
+    ptx::mbarrier_wait_parity(barrier_address<C>(smem, Barrier::full, ring.slot), ring.parity);
+    if constexpr (is_scaled(C) && !has_scale_barriers(C) && reads_past_k(C)) {
+      mend_scales(ring.slot, step);
+      __syncwarp();
+    }
+  }
+};
+
+// The slot of scales in Tensor Memory for the next step.
+template <Config C>
+struct ScaleSlots {
+  static constexpr int kSlots = scale_slots(C) > 0 ? scale_slots(C) : 1;
+  int slot = 0;
+  RingPosition<C.stages> last;  // the ring's position when the slot was used last
+  int uses = 0;
+
+  // Waits until the products that read the slot are complete.
+  __device__ __forceinline__ unsigned next(unsigned smem) {
+    if constexpr (kSlots < C.stages) {
+      if (uses < kSlots) {
+        ++uses;
+      } else {
+        ptx::mbarrier_wait_parity(barrier_address<C>(smem, Barrier::empty, last.slot), last.parity);
+        last.advance();
+      }
+    }
+    const int now = slot;
+    slot = slot + 1 == kSlots ? 0 : slot + 1;
+    return now * scale_columns(C);
+  }
+};
+
+// The whole warp.
+template <Config C>
+__device__ __forceinline__ void multiply(const Params& p, unsigned smem, unsigned tmem) {
+  const Schedule<C> schedule{p};
+  const Multiplier<C> multiplier{smem, tmem, p.k};
+  const bool is_odd = schedule.pair_rank() != 0;
+  if (is_odd && !has_scale_barriers(C)) return;
+  const bool is_issuer = ptx::elect_sync();
+  RingPosition<C.stages> ring;
+  RingPosition<C.accumulators> sums;
+  ScaleSlots<C> scale_slot;
+#pragma unroll 1
+  for (int item = schedule.first(); item < schedule.items; item += schedule.stride()) {
+    const Tile tile = schedule.at(item);
+    if (!is_odd) {
+      ptx::mbarrier_wait_parity_acquire_cluster(barrier_address<C>(smem, Barrier::sums_empty, sums.slot),
+                                                sums.parity ^ 1);
+      ptx::tcgen05_fence_after_thread_sync();
+    }
+#pragma unroll 1
+    for (int step = schedule.k_begin; step < schedule.k_end; ++step) {
+      multiplier.receive(ring, step, is_odd);
+      if (is_issuer && !is_odd) {
+        ptx::tcgen05_fence_after_thread_sync();
+        unsigned scales = 0;
+        if constexpr (is_scaled(C)) {
+          scales = tmem + Multiplier<C>::kTmem.scales + scale_slot.next(smem);
+          multiplier.copy_scales(ring.slot, scales);
+        }
+        multiplier.multiply(ring.slot, tmem + sums.slot * columns(C), scales, multiplier.chunks_of(step), tile.column,
+                            step > schedule.k_begin);
+        Multiplier<C>::commit(barrier_address<C>(smem, Barrier::empty, ring.slot));
+      }
+      __syncwarp();
+      ring.advance();
+    }
+    if (is_issuer && !is_odd) Multiplier<C>::commit(barrier_address<C>(smem, Barrier::sums_full, sums.slot));
+    __syncwarp();
+    sums.advance();
+  }
+}
+
+}  // namespace tessera::gemm_tcgen05

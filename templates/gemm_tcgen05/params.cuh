@@ -1,0 +1,38 @@
+// What the entry was launched with, passed on by reference: tensor maps must stay where they are, in parameter space.
+#pragma once
+
+#include "ptx/tma.cuh"
+#include "spec/gemm_tcgen05.h"
+
+namespace tessera::gemm_tcgen05 {
+
+struct Params {
+  const ptx::TensorMap& a;
+  const ptx::TensorMap& b;
+  const ptx::TensorMap& sfa;  // block-scaled types only
+  const ptx::TensorMap& sfb;
+  const ptx::TensorMap& d;
+  void* d_pointer;
+  const void* c;         // Config.c only
+  const void* bias;      // Config.bias only
+  const float* scale_a;  // may be null
+  const float* scale_b;  // may be null
+  int m;
+  int n;
+  int k;
+  int l;
+  long long ldd;
+  long long d_stride_l;
+  long long ldc;
+  long long c_stride_l;
+  float alpha;
+  float beta;
+};
+
+// Where a role finds a barrier.
+template <Config C>
+__device__ __forceinline__ unsigned barrier_address(unsigned smem, Barrier which, int index) {
+  return smem + smem_layout(C).barriers.offset + 8 * (barrier_index(C, which) + index);
+}
+
+}  // namespace tessera::gemm_tcgen05

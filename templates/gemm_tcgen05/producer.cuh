@@ -1,0 +1,82 @@
+// The producer: one thread of each CTA loads its part of A, of B and of the scales of each step along K into the ring.
+//
+// In a pair each CTA has its own 128 lanes and one half of the columns' operand; the barriers of the even CTA, whose
+// warp issues the products, count the bytes of both. Scales of the columns are needed whole in both CTAs, and each CTA
+// may have to mend its own (multiplier.cuh), so the scales of a pair have a barrier in each CTA.
+#pragma once
+
+#include "gemm_tcgen05/params.cuh"
+#include "gemm_tcgen05/ring.cuh"
+#include "gemm_tcgen05/schedule.cuh"
+#include "ptx/cluster.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/tma.cuh"
+#include "ptx/tma_pair.cuh"
+#include "spec/gemm_tcgen05.h"
+
+namespace tessera::gemm_tcgen05 {
+
+template <Config C>
+__device__ __forceinline__ void load(const ptx::TensorMap& map, unsigned destination, unsigned barrier, int c0, int c1,
+                                     int c2) {
+  if constexpr (pair_size(C) == 2) {
+    ptx::tma_load_3d_pair(destination, map, ptx::mapa(barrier, 0), c0, c1, c2);
+  } else {
+    ptx::tma_load_3d(destination, map, barrier, c0, c1, c2);
+  }
+}
+
+template <Config C>
+__device__ __forceinline__ void load_scales(const Params& p, unsigned smem, int slot, unsigned barrier, int step,
+                                            const Tile& tile) {
+  constexpr SmemLayout kMap = smem_layout(C);
+  const ptx::TensorMap& of_lanes = is_swapped(C) ? p.sfb : p.sfa;
+  const ptx::TensorMap& of_columns = is_swapped(C) ? p.sfa : p.sfb;
+  const int lane_blocks = ((is_swapped(C) ? p.n : p.m) + kTileRows - 1) / kTileRows;
+  const int all_column_blocks = ((is_swapped(C) ? p.m : p.n) + kTileRows - 1) / kTileRows;
+  const int k_tile = step * scale_tiles(C);
+  ptx::tma_load_3d(smem + kMap.lane_scales.offset + slot * scale_slot_bytes(C, 1), of_lanes, barrier, 0, k_tile,
+                   tile.batch * lane_blocks + tile.lane / kTileRows);
+  ptx::tma_load_3d(smem + kMap.column_scales.offset + slot * scale_slot_bytes(C, column_blocks(C)), of_columns, barrier,
+                   0, k_tile, tile.batch * all_column_blocks + tile.column / kTileRows);
+}
+
+template <Config C>
+__device__ __forceinline__ void produce(const Params& p, unsigned smem) {
+  constexpr SmemLayout kMap = smem_layout(C);
+  constexpr int kScaleBytes = scale_slot_bytes(C, 1) + scale_slot_bytes(C, column_blocks(C));
+  constexpr int kValueBytes =
+      pair_size(C) * (operand_bytes(C, lane_type(C), kLanes) + operand_bytes(C, column_type(C), column_rows(C)));
+  constexpr bool kScalesApart = has_scale_barriers(C);
+  const Schedule<C> schedule{p};
+  const ptx::TensorMap& of_lanes = is_swapped(C) ? p.b : p.a;
+  const ptx::TensorMap& of_columns = is_swapped(C) ? p.a : p.b;
+  const int column_part = schedule.pair_rank() * column_rows(C);
+
+  RingPosition<C.stages> ring;
+#pragma unroll 1
+  for (int item = schedule.first(); item < schedule.items; item += schedule.stride()) {
+    const Tile tile = schedule.at(item);
+#pragma unroll 1
+    for (int step = schedule.k_begin; step < schedule.k_end; ++step) {
+      const unsigned full = barrier_address<C>(smem, Barrier::full, ring.slot);
+      ptx::mbarrier_wait_parity(barrier_address<C>(smem, Barrier::empty, ring.slot), ring.parity ^ 1);
+      if (schedule.pair_rank() == 0)
+        ptx::mbarrier_arrive_expect_tx(full, kValueBytes + (kScalesApart ? 0 : kScaleBytes));
+      const int k = step * tile_k(C);
+      load<C>(of_lanes, smem + kMap.lanes.offset + ring.slot * kLanes * kStepBytes, full, k, tile.lane, tile.batch);
+      load<C>(of_columns, smem + kMap.columns.offset + ring.slot * column_rows(C) * kStepBytes, full, k,
+              tile.column + column_part, tile.batch);
+      if constexpr (kScalesApart) {
+        const unsigned scales = barrier_address<C>(smem, Barrier::scales, ring.slot);
+        ptx::mbarrier_arrive_expect_tx(scales, kScaleBytes);
+        load_scales<C>(p, smem, ring.slot, scales, step, tile);
+      } else if constexpr (is_scaled(C)) {
+        load_scales<C>(p, smem, ring.slot, full, step, tile);
+      }
+      ring.advance();
+    }
+  }
+}
+
+}  // namespace tessera::gemm_tcgen05

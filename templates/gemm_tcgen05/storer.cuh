@@ -1,0 +1,118 @@
+// The storing warps: sums from Tensor Memory to the epilogue, tile by tile; with a split K by way of the shared memory
+// of all CTAs of the tile.
+//
+// An accumulator is free for the next tile as soon as its last columns are in registers; that is before they are
+// stored, so that the products of one tile run while the other leaves. In a pair both CTAs' warps say so to the even
+// CTA, which issues the products.
+#pragma once
+
+#include "gemm_tcgen05/epilogue.cuh"
+#include "gemm_tcgen05/params.cuh"
+#include "gemm_tcgen05/ring.cuh"
+#include "gemm_tcgen05/schedule.cuh"
+#include "ptx/cluster.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/mbarrier_cluster.cuh"
+#include "ptx/tcgen05.cuh"
+#include "spec/gemm_tcgen05.h"
+
+namespace tessera::gemm_tcgen05 {
+
+// kCount columns of the thread's lane, in loads of at most 32.
+template <int kCount>
+__device__ __forceinline__ void load_sums(float (&v)[kCount], unsigned address) {
+  constexpr int kPiece = kCount < 32 ? kCount : 32;
+  unsigned bits[kCount / kPiece][kPiece];
+#pragma unroll
+  for (int i = 0; i < kCount / kPiece; ++i) ptx::tcgen05_ld_32x32b(bits[i], address + i * kPiece);
+  ptx::tcgen05_wait_ld();
+#pragma unroll
+  for (int i = 0; i < kCount / kPiece; ++i) {
+    ptx::hold(bits[i]);
+#pragma unroll
+    for (int j = 0; j < kPiece; ++j) v[i * kPiece + j] = __uint_as_float(bits[i][j]);
+  }
+}
+
+// After the warp's last load: the accumulator may be written again.
+template <Config C>
+__device__ __forceinline__ void release_sums(unsigned smem, int accumulator) {
+  ptx::tcgen05_fence_before_thread_sync();
+  __syncwarp();
+  if (threadIdx.x % 32 != 0) return;
+  const unsigned barrier = barrier_address<C>(smem, Barrier::sums_empty, accumulator);
+  if constexpr (pair_size(C) == 2) {
+    ptx::mbarrier_arrive_release_cluster(ptx::mapa(barrier, 0));
+  } else {
+    ptx::mbarrier_arrive(barrier);
+  }
+}
+
+// Partial sums lie by column, the 128 lanes of each side by side.
+__device__ __forceinline__ unsigned partial_sum_address(unsigned smem, int column, int lane) {
+  return smem + (column * kLanes + lane) * 4;
+}
+
+// Leaves this part's sums in shared memory, where the ring was: its slots were filled and read, no load follows.
+template <Config C>
+__device__ __forceinline__ void share_sums(unsigned smem, unsigned from, int lane) {
+#pragma unroll 1
+  for (int column = 0; column < columns(C); column += 16) {
+    float v[16];
+    load_sums(v, from + column);
+#pragma unroll
+    for (int i = 0; i < 16; ++i) ptx::st_shared_f32(partial_sum_address(smem, column + i, lane), v[i]);
+  }
+}
+
+// The parts of all CTAs, added up in the order of the parts.
+template <Config C>
+__device__ __forceinline__ void add_sums(float (&v)[panel_columns(C)], unsigned smem, int column, int lane) {
+#pragma unroll
+  for (int i = 0; i < panel_columns(C); ++i) v[i] = 0.0f;
+#pragma unroll 1
+  for (int part = 0; part < C.split_k; ++part) {
+    const unsigned from = ptx::mapa(partial_sum_address(smem, column, lane), part);
+#pragma unroll
+    for (int i = 0; i < panel_columns(C); ++i) v[i] += ptx::ld_cluster_f32(from + i * kLanes * 4);
+  }
+}
+
+// One warp of the four.
+template <Config C>
+__device__ __forceinline__ void store(const Params& p, unsigned smem, unsigned tmem) {
+  const Schedule<C> schedule{p};
+  const int warp = static_cast<int>(threadIdx.x) / 32 - kFirstStoreWarp;
+  Epilogue<C> epilogue{p, smem, warp};
+  RingPosition<C.accumulators> sums;
+  constexpr int kPanel = panel_columns(C);
+  const int first_column = schedule.k_part() * stored_columns(C);
+#pragma unroll 1
+  for (int item = schedule.first(); item < schedule.items; item += schedule.stride()) {
+    const Tile tile = schedule.at(item);
+    ptx::mbarrier_wait_parity(barrier_address<C>(smem, Barrier::sums_full, sums.slot), sums.parity);
+    ptx::tcgen05_fence_after_thread_sync();
+    const unsigned from = tmem + (static_cast<unsigned>(warp) * 32 << 16) + sums.slot * columns(C);
+    if constexpr (C.split_k > 1) {
+      share_sums<C>(smem, from, warp * 32 + epilogue.lane);
+      release_sums<C>(smem, sums.slot);
+      ptx::cluster_arrive();
+      ptx::cluster_wait();
+    }
+#pragma unroll 1
+    for (int column = 0; column < stored_columns(C); column += kPanel) {
+      float v[kPanel];
+      if constexpr (C.split_k > 1) {
+        add_sums<C>(v, smem, first_column + column, warp * 32 + epilogue.lane);
+      } else {
+        load_sums(v, from + column);
+        if (column + kPanel == stored_columns(C)) release_sums<C>(smem, sums.slot);
+      }
+      epilogue.store(v, tile.lane + warp * 32, tile.column + first_column + column, tile.batch);
+    }
+    sums.advance();
+  }
+  epilogue.finish_stores();
+}
+
+}  // namespace tessera::gemm_tcgen05

@@ -1,0 +1,364 @@
+// Matrix product on data-centre Blackwell (tcgen05): what a Config is, which ones are legal, and everything that
+// follows from one: shared memory, Tensor Memory, warp roles, TMA boxes. Planner and device code evaluate the same
+// functions.
+//
+//   d[i, m, n] = activation(alpha * scale_a * scale_b * sum_k a[i, m, k] * b[i, n, k] + beta * c[i, m, n] + bias[n])
+//
+// for i < l. A is [l, m, k], B [l, n, k], K contiguous; C and D are [l, m, n]. Rows lie lda, ldb, ldc, ldd elements
+// apart, matrices a_stride_l, ... A block-scaled operand's element is its value times the scale of its block; its
+// scales come in tiles of 128 rows by 4 blocks (spec/block_scale.h), and none that belongs to no element reaches a
+// result. Sums are fp32; C and bias have the type of D.
+//
+// The instruction multiplies 128 rows, TMEM's lanes, by 16 to 256 rows of the other operand, TMEM's columns. With
+// tile_m = 128 the lanes are rows of A; with fewer rows the operands change places: the lanes are 128 rows of B, and a
+// tile of D is stored transposed. A pair of CTAs (cluster_m = 2; cluster_n = 2 with changed places) has 128 lanes each,
+// and each holds one half of the other operand: one CTA of the pair issues for both.
+//
+// A CTA takes tiles in turn and walks along K in steps of 128 bytes of shared memory a row. One warp loads A, B and
+// scales into a ring of `stages` slots; one copies scales to TMEM and issues the products; four store. TMEM holds
+// `accumulators` tiles, so that with two one is stored while the next is summed. CTAs along split_k share the K of one
+// tile; each sums its part, and then each adds up, in a fixed order, the columns that it stores.
+//
+// Tensor maps: interleave none, element strides 1, zero fill:
+//   a, b      dims {k, rows, l}, rows being m or n, each at least 1; boxes operand_box; 128-byte swizzle. FP4 values
+//   are
+//             packed in memory; in shared memory too, unless the other operand is mxfp8
+//   sfa, sfb  block-scaled types only: dims {256, ceil(k / block / 4), l * ceil(rows / 128)} of u16, scale_box
+//   d         dims {n, m, l}; d_box, d_swizzle. A row that does not end on a multiple of 16 bytes, or a pitch that is
+//             none, is stored without the map
+//
+// Entry parameters, in this order:
+//   const __grid_constant__ TensorMap a, b, sfa, sfb (block-scaled types only), d
+//   d_pointer; c (Config.c only); bias (Config.bias only); float* scale_a, scale_b (has_tensor_scales only; may be
+//   null: 1) int m, n, k, l; long long ldd, d_stride_l; long long ldc, c_stride_l (Config.c only); float alpha; float
+//   beta (c)
+// Launch: clusters of cluster_size() CTAs along x; grid.x a multiple of that; block num_threads(); dynamic shared
+// memory smem_layout().total_bytes.
+//
+// Made after the PTX manual, checked by ptxas and by the emulator of this project; no Blackwell device has run it.
+#pragma once
+
+#include "spec/instruction_descriptor.h"
+#include "spec/operand_type.h"
+#include "spec/smem_descriptor.h"
+#include "spec/types.h"
+
+namespace tessera::gemm_tcgen05 {
+
+using layout::Tcgen05Kind;
+
+// One specialisation. A structural type: it is a template parameter of the device code.
+struct Config {
+  OperandType a_type = OperandType::bf16;
+  OperandType b_type = OperandType::bf16;
+  DType d_dtype = DType::bf16;
+  Addend c = Addend::none;
+  Bias bias = Bias::none;
+  Activation activation = Activation::none;
+  int tile_m = 128;      // of D, that a CTA works on at a time
+  int tile_n = 128;      //
+  int stages = 5;        // slots of the ring
+  int accumulators = 2;  // tiles in Tensor Memory
+  int cluster_m = 1;     // 2: a pair of CTAs
+  int cluster_n = 1;     // 2: a pair of CTAs, with operands that have changed places
+  int split_k = 1;       // CTAs that share the K of a tile
+  int raster = 8;        // tiles of clusters along M that are walked before the next one along N
+
+  TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
+};
+
+// The limits of sm_100a that the rules use.
+inline constexpr int kMaxSmemBytes = 232448;  // per CTA, opted in
+inline constexpr int kMaxStages = 16;
+inline constexpr int kMaxClusterSize = 8;
+inline constexpr int kTmemColumns = 512;
+inline constexpr int kLanes = 128;      // rows of one operand that a CTA multiplies
+inline constexpr int kStepBytes = 128;  // of K in shared memory: a swizzle span
+inline constexpr int kChunkBytes = 32;  // of K that one instruction takes
+inline constexpr int kChunks = kStepBytes / kChunkBytes;
+inline constexpr int kStagingSlots = 2;    // for each storing warp
+inline constexpr int kStoreRows = 32;      // lanes of a warp
+inline constexpr int kFirstStoreWarp = 4;  // warps 0 to 3: load, multiply, allocate, idle
+inline constexpr int kStoreWarps = 4;
+
+// Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
+enum class Rule {
+  ok,
+  operand_pair,               // A's type; B's type
+  output_type,                // bytes of D's type; 4
+  tile_m_out_of_range,        // tile_m; 128
+  tile_n_of_few_rows,         // tile_n; 128, which it must be with tile_m < 128
+  columns_not_multiple,       // the smaller operand's rows of a tile; the multiple that they must be
+  columns_out_of_range,       // the same; 256 (N of the instruction)
+  stages_out_of_range,        // stages; 16
+  accumulators_out_of_range,  // accumulators; 2
+  cluster_m_out_of_range,     // cluster_m; the most that is allowed
+  cluster_n_out_of_range,     // cluster_n; the most that is allowed
+  split_k_out_of_range,       // split_k; 8
+  split_k_of_pair,            // split_k; 1
+  part_of_d_too_small,        // columns of TMEM that a CTA stores; 16
+  partial_sums_exceed_ring,   // bytes of a tile in fp32; bytes of the ring
+  raster_out_of_range,        // raster; 1,024
+  tensor_memory_exceeded,     // columns; 512
+  shared_memory_exceeded,     // bytes; 232,448
+};
+
+// True unless the types go together; then kind() says how.
+TESSERA_HD constexpr bool has_kind(const Config& c) {
+  Tcgen05Kind kind{};
+  return find_kind(c.a_type, c.b_type, kind);
+}
+TESSERA_HD constexpr Tcgen05Kind kind(const Config& c) {
+  Tcgen05Kind kind = Tcgen05Kind::f16;
+  find_kind(c.a_type, c.b_type, kind);
+  return kind;
+}
+TESSERA_HD constexpr bool is_scaled(const Config& c) { return layout::is_block_scaled(kind(c)); }
+// An fp32 factor for each operand: of e4m3 and e5m2 tensors, and NVFP4's.
+TESSERA_HD constexpr bool has_tensor_scales(const Config& c) {
+  return kind(c) == Tcgen05Kind::f8f6f4 || kind(c) == Tcgen05Kind::mxf4nvf4;
+}
+TESSERA_HD constexpr bool is_swapped(const Config& c) { return c.tile_m < kLanes; }
+TESSERA_HD constexpr int pair_size(const Config& c) { return is_swapped(c) ? c.cluster_n : c.cluster_m; }
+TESSERA_HD constexpr int cluster_size(const Config& c) { return pair_size(c) * c.split_k; }
+TESSERA_HD constexpr int num_threads(const Config&) { return 32 * (kFirstStoreWarp + kStoreWarps); }
+
+// Columns of an accumulator: N of the instruction.
+TESSERA_HD constexpr int columns(const Config& c) { return is_swapped(c) ? c.tile_m : c.tile_n; }
+// Rows of the columns' operand that one CTA loads.
+TESSERA_HD constexpr int column_rows(const Config& c) { return columns(c) / pair_size(c); }
+TESSERA_HD constexpr OperandType lane_type(const Config& c) { return is_swapped(c) ? c.b_type : c.a_type; }
+TESSERA_HD constexpr OperandType column_type(const Config& c) { return is_swapped(c) ? c.a_type : c.b_type; }
+// Columns of an accumulator that one CTA stores.
+TESSERA_HD constexpr int stored_columns(const Config& c) { return columns(c) / c.split_k; }
+
+// Bits of a value in shared memory: those of the 4-bit kinds are packed, beside mxfp8 they have a byte each.
+TESSERA_HD constexpr int smem_bits(const Config& c) {
+  return layout::is_four_bit(kind(c)) ? 4 : kind(c) == Tcgen05Kind::mxf8f6f4 ? 8 : operand_bits(c.a_type);
+}
+TESSERA_HD constexpr int tile_k(const Config& c) { return kStepBytes * 8 / smem_bits(c); }
+TESSERA_HD constexpr int chunk_k(const Config& c) { return tile_k(c) / kChunks; }
+// Of an operand whose values are unpacked on their way to shared memory.
+TESSERA_HD constexpr bool is_padded(const Config& c, OperandType type) { return operand_bits(type) < smem_bits(c); }
+// Bytes that a copy of `rows` rows of one step counts at its barrier: those that it reads.
+TESSERA_HD constexpr int operand_bytes(const Config& c, OperandType type, int rows) {
+  return rows * kStepBytes / (is_padded(c, type) ? 2 : 1);
+}
+
+// Scales: elements of a block, tiles of 4 blocks in a step, tiles of 128 rows that a tile's columns may touch.
+TESSERA_HD constexpr int scale_block(const Config& c) { return kind(c) == Tcgen05Kind::mxf4nvf4 ? 16 : 32; }
+TESSERA_HD constexpr int scale_tiles(const Config& c) { return tile_k(c) / scale_block(c) / kTileBlocks; }
+TESSERA_HD constexpr int column_blocks(const Config& c) { return (columns(c) + kTileRows - 1) / kTileRows; }
+// The rows of scales of one operand in one step: 512 bytes for each tile.
+TESSERA_HD constexpr int scale_slot_bytes(const Config& c, int row_blocks) {
+  return is_scaled(c) ? row_blocks * scale_tiles(c) * kTileBytes : 0;
+}
+// Columns of TMEM that the scales of one step take: four for each tile.
+TESSERA_HD constexpr int scale_columns(const Config& c) {
+  return is_scaled(c) ? 4 * scale_tiles(c) * (1 + column_blocks(c)) : 0;
+}
+// Steps whose scales are in TMEM at a time: as many as the ring has, where there is room.
+TESSERA_HD constexpr int scale_slots(const Config& c) {
+  if (!is_scaled(c)) return 0;
+  const int room = (kTmemColumns - c.accumulators * columns(c)) / scale_columns(c);
+  return room < c.stages ? room : c.stages;
+}
+// Where a scale's tile holds blocks past K, in the step that K ends in, an instruction would read them.
+TESSERA_HD constexpr bool reads_past_k(const Config& c) { return layout::is_four_bit(kind(c)); }
+
+struct TmemLayout {
+  int accumulators = 0;  // first column of each: i * columns()
+  int scales = 0;        // first column: [slot][lanes' tiles, then [tile][row block] of the columns' side][4]
+  int used = 0;
+  int allocated = 0;  // the power of two that tcgen05.alloc takes
+};
+
+TESSERA_HD constexpr TmemLayout tmem_layout(const Config& c) {
+  TmemLayout map;
+  map.scales = c.accumulators * columns(c);
+  map.used = map.scales + scale_slots(c) * scale_columns(c);
+  map.allocated = 32;
+  while (map.allocated < map.used) map.allocated *= 2;
+  return map;
+}
+
+// The first scale's byte in its cell: 4-bit kinds read 4 (NVFP4) or 2 of it, mxf8f6f4 one.
+TESSERA_HD constexpr int scale_id(const Config& c, int chunk) {
+  return kind(c) == Tcgen05Kind::mxf4nvf4 ? 0 : kind(c) == Tcgen05Kind::mxf4 ? chunk % 2 * 2 : chunk;
+}
+TESSERA_HD constexpr int scale_tile(const Config& c, int chunk) { return chunk * scale_tiles(c) / kChunks; }
+
+TESSERA_HD constexpr layout::InstructionDescriptor instruction(const Config& c, int chunk) {
+  layout::InstructionDescriptor d;
+  d.a = tcgen05_type(lane_type(c));
+  d.b = tcgen05_type(column_type(c));
+  d.m = kLanes * pair_size(c);
+  d.n = columns(c);
+  d.scales_are_ue8m0 = kind(c) != Tcgen05Kind::mxf4nvf4;
+  if (is_scaled(c)) d.scale_id_a = d.scale_id_b = scale_id(c, chunk);
+  return d;
+}
+
+// D leaves from staging memory of each warp. As it is: panels of 32 rows and one swizzle span of columns. Transposed:
+// 32 columns of D and as many rows as registers hold.
+TESSERA_HD constexpr int panel_columns(const Config& c) {
+  const int widest = dtype_bytes(c.d_dtype) == 4 || is_swapped(c) ? 32 : 64;
+  int count = widest;
+  while (stored_columns(c) % count != 0) count /= 2;
+  return count;
+}
+TESSERA_HD constexpr int d_span_bytes(const Config& c) {
+  return (is_swapped(c) ? kStoreRows : panel_columns(c)) * dtype_bytes(c.d_dtype);
+}
+TESSERA_HD constexpr int staging_slot_bytes(const Config& c) {
+  return kStoreRows * panel_columns(c) * dtype_bytes(c.d_dtype);
+}
+// Rows that are written one after the other need none; rows that 32 threads write side by side do.
+TESSERA_HD constexpr Swizzle d_swizzle(const Config& c) {
+  const int span = d_span_bytes(c);
+  if (is_swapped(c)) return Swizzle::none;
+  return span == 128 ? Swizzle::b128 : span == 64 ? Swizzle::b64 : span == 32 ? Swizzle::b32 : Swizzle::none;
+}
+
+// One named piece of dynamic shared memory.
+struct SmemRegion {
+  const char* name = nullptr;
+  int offset = 0;
+  int bytes = 0;
+};
+
+struct SmemLayout {
+  SmemRegion lanes;          // [stages][128][128 B]: A, or B with changed places. Partial sums start here
+  SmemRegion columns;        // [stages][column_rows][128 B]
+  SmemRegion lane_scales;    // [stages][scale_tiles][512 B]
+  SmemRegion column_scales;  // [stages][column_blocks][scale_tiles][512 B]
+  SmemRegion d;              // [storing warp][2][staging_slot_bytes]
+  SmemRegion barriers;       // 8 bytes each; see barrier()
+  SmemRegion tmem_address;
+  int total_bytes = 0;
+  int alignment = 1024;
+};
+
+// Barriers, in this order; `scales` and `peer_scales` only for block-scaled pairs.
+enum class Barrier { full, empty, scales, peer_scales, sums_full, sums_empty };
+TESSERA_HD constexpr bool has_scale_barriers(const Config& c) { return is_scaled(c) && pair_size(c) == 2; }
+TESSERA_HD constexpr int num_barriers(const Config& c) {
+  return c.stages * (has_scale_barriers(c) ? 4 : 2) + 2 * c.accumulators;
+}
+TESSERA_HD constexpr int barrier_index(const Config& c, Barrier which) {
+  const int rings = has_scale_barriers(c) ? 4 : 2;
+  switch (which) {
+    case Barrier::full:
+      return 0;
+    case Barrier::empty:
+      return c.stages;
+    case Barrier::scales:
+      return 2 * c.stages;
+    case Barrier::peer_scales:
+      return 3 * c.stages;
+    case Barrier::sums_full:
+      return rings * c.stages;
+    case Barrier::sums_empty:
+      return rings * c.stages + c.accumulators;
+  }
+  return 0;
+}
+
+TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
+  SmemLayout map;
+  const auto after = [](const SmemRegion& region) { return region.offset + region.bytes; };
+  map.lanes = {is_swapped(c) ? "b" : "a", 0, c.stages * kLanes * kStepBytes};
+  map.columns = {is_swapped(c) ? "a" : "b", after(map.lanes), c.stages * column_rows(c) * kStepBytes};
+  map.lane_scales = {is_swapped(c) ? "sfb" : "sfa", after(map.columns), c.stages * scale_slot_bytes(c, 1)};
+  map.column_scales = {is_swapped(c) ? "sfa" : "sfb", after(map.lane_scales),
+                       c.stages * scale_slot_bytes(c, column_blocks(c))};
+  map.d = {"d", static_cast<int>(round_up(after(map.column_scales), 1024)),
+           kStoreWarps * kStagingSlots * staging_slot_bytes(c)};
+  map.barriers = {"barriers", after(map.d), 8 * num_barriers(c)};
+  map.tmem_address = {"tmem address", after(map.barriers), 8};
+  map.total_bytes = after(map.tmem_address);
+  return map;
+}
+
+TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
+  if (!has_kind(c)) return {Rule::operand_pair, static_cast<int>(c.a_type), static_cast<int>(c.b_type)};
+  if (c.d_dtype != DType::f32 && c.d_dtype != DType::f16 && c.d_dtype != DType::bf16)
+    return {Rule::output_type, dtype_bytes(c.d_dtype), 4};
+  return {};
+}
+
+TESSERA_HD constexpr Verdict<Rule> why_invalid_tile(const Config& c) {
+  if (c.tile_m < 16 || c.tile_m > kLanes) return {Rule::tile_m_out_of_range, c.tile_m, kLanes};
+  if (is_swapped(c) && c.tile_n != kLanes) return {Rule::tile_n_of_few_rows, c.tile_n, kLanes};
+  // Scales are read from the first of 32 rows on; public libraries start at multiples of 64.
+  const int unit = is_scaled(c) ? 64 : 16 * pair_size(c);
+  if (columns(c) < unit || columns(c) % unit != 0) return {Rule::columns_not_multiple, columns(c), unit};
+  if (columns(c) > 256) return {Rule::columns_out_of_range, columns(c), 256};
+  if (c.stages < 2 || c.stages > kMaxStages) return {Rule::stages_out_of_range, c.stages, kMaxStages};
+  if (c.accumulators < 1 || c.accumulators > 2) return {Rule::accumulators_out_of_range, c.accumulators, 2};
+  if (c.raster < 1 || c.raster > 1024) return {Rule::raster_out_of_range, c.raster, 1024};
+  return {};
+}
+
+TESSERA_HD constexpr Verdict<Rule> why_invalid_cluster(const Config& c) {
+  const int most_m = is_swapped(c) ? 1 : 2, most_n = is_swapped(c) ? 2 : 1;
+  if (c.cluster_m < 1 || c.cluster_m > most_m) return {Rule::cluster_m_out_of_range, c.cluster_m, most_m};
+  if (c.cluster_n < 1 || c.cluster_n > most_n) return {Rule::cluster_n_out_of_range, c.cluster_n, most_n};
+  if (c.split_k != 1 && c.split_k != 2 && c.split_k != 4 && c.split_k != 8)
+    return {Rule::split_k_out_of_range, c.split_k, kMaxClusterSize};
+  return {};
+}
+
+TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
+  if (const Verdict<Rule> types = why_invalid_types(c); !types.ok()) return types;
+  if (const Verdict<Rule> cluster = why_invalid_cluster(c); !cluster.ok()) return cluster;
+  if (const Verdict<Rule> tile = why_invalid_tile(c); !tile.ok()) return tile;
+  if (c.split_k > 1 && pair_size(c) > 1) return {Rule::split_k_of_pair, c.split_k, 1};
+  if (columns(c) % (c.split_k * 16) != 0) return {Rule::part_of_d_too_small, stored_columns(c), 16};
+  const int sums = c.accumulators * columns(c);
+  const int least_scales = is_scaled(c) ? 2 * scale_columns(c) : 0;
+  if (sums + least_scales > kTmemColumns) return {Rule::tensor_memory_exceeded, sums + least_scales, kTmemColumns};
+  const SmemLayout map = smem_layout(c);
+  const int ring_bytes = map.lanes.bytes + map.columns.bytes;
+  if (c.split_k > 1 && kLanes * columns(c) * 4 > ring_bytes)
+    return {Rule::partial_sums_exceed_ring, kLanes * columns(c) * 4, ring_bytes};
+  if (map.total_bytes > kMaxSmemBytes) return {Rule::shared_memory_exceeded, map.total_bytes, kMaxSmemBytes};
+  return {};
+}
+
+// The most stages that fit, as many as a ring may have.
+TESSERA_HD constexpr int most_stages(Config c) {
+  c.stages = kMaxStages;
+  while (c.stages > 2 && smem_layout(c).total_bytes > kMaxSmemBytes) --c.stages;
+  return c.stages;
+}
+// Two tiles in TMEM where there is room for both, beside scales.
+TESSERA_HD constexpr int most_accumulators(const Config& c) {
+  return 2 * columns(c) + 2 * scale_columns(c) <= kTmemColumns ? 2 : 1;
+}
+
+// Warps with one job.
+struct Role {
+  const char* name = nullptr;
+  int first_warp = 0;
+  int warps = 0;
+};
+inline constexpr Role kRoles[] = {
+    {"load", 0, 1}, {"multiply", 1, 1}, {"allocate", 2, 1}, {"idle", 3, 1}, {"store", kFirstStoreWarp, kStoreWarps}};
+
+// A rank-3 TMA box, innermost first.
+struct TmaBox {
+  int extents[3] = {1, 1, 1};
+};
+TESSERA_HD constexpr TmaBox operand_box(const Config& c, int rows) { return {{tile_k(c), rows, 1}}; }
+TESSERA_HD constexpr TmaBox a_box(const Config& c) { return operand_box(c, is_swapped(c) ? column_rows(c) : kLanes); }
+TESSERA_HD constexpr TmaBox b_box(const Config& c) { return operand_box(c, is_swapped(c) ? kLanes : column_rows(c)); }
+// Scales by 16 bits: a tile is 256 of them.
+TESSERA_HD constexpr TmaBox scale_box(const Config& c, bool is_of_lanes) {
+  return {{kTileBytes / 2, scale_tiles(c), is_of_lanes ? 1 : column_blocks(c)}};
+}
+TESSERA_HD constexpr TmaBox d_box(const Config& c) {
+  return is_swapped(c) ? TmaBox{{kStoreRows, panel_columns(c), 1}} : TmaBox{{panel_columns(c), kStoreRows, 1}};
+}
+
+}  // namespace tessera::gemm_tcgen05

@@ -1,0 +1,163 @@
+// Products on tcgen05 under every schedule: element types, block-scaled formats, one CTA and pairs, tiles stored as
+// they are and transposed, a split K, ragged edges, rows of d that TMA takes and that it does not. Scales are
+// surrounded by NaN codes, rows by NaN values: neither reaches a result.
+#include <doctest/doctest.h>
+
+#include "tests/emulated/gemm_tcgen05_run.h"
+
+namespace tessera {
+namespace {
+
+using emulator::EmulatedDevice;
+using EmulatorSchedule = emulator::Schedule;
+using reference::Fill;
+
+const ProductCase kDense[] = {
+    {"bf16, ragged, two rounds",
+     {{"tile_m", "128"}, {"tile_n", "64"}, {"cluster_m", "1"}, {"split_k", "1"}, {"stages", "2"}},
+     {{"m", 300}, {"n", 200}, {"k", 200}}},
+    {"f16 to fp32, c, bias, padded rows, batched",
+     {{"dtype", "f16"},
+      {"d_dtype", "f32"},
+      {"c", "matrix"},
+      {"bias", "column"},
+      {"activation", "relu"},
+      {"tile_m", "128"},
+      {"tile_n", "96"},
+      {"cluster_m", "1"},
+      {"split_k", "1"},
+      {"stages", "3"}},
+     {{"m", 70}, {"n", 130}, {"k", 120}, {"l", 2}, {"lda", 136}, {"ldb", 128}, {"ldc", 131}, {"ldd", 140}}},
+    {"bf16, rows of d that tma cannot store, one accumulator",
+     {{"tile_m", "128"},
+      {"tile_n", "48"},
+      {"cluster_m", "1"},
+      {"split_k", "1"},
+      {"stages", "4"},
+      {"accumulators", "1"}},
+     {{"m", 190}, {"n", 77}, {"k", 136}, {"ldd", 81}}},
+    {"bf16, nothing to add up",
+     {{"bias", "column"}, {"activation", "gelu"}, {"tile_m", "128"}, {"tile_n", "64"}, {"stages", "2"}},
+     {{"m", 40}, {"n", 64}, {"k", 0}}},
+    {"tf32 to fp32, random",
+     {{"dtype", "tf32"}, {"d_dtype", "f32"}, {"tile_m", "128"}, {"tile_n", "32"}, {"stages", "3"}},
+     {{"m", 100}, {"n", 40}, {"k", 100}},
+     Fill::normal},
+    {"e4m3 by e5m2, scales, random",
+     {{"dtype", "e4m3"}, {"b_dtype", "e5m2"}, {"tile_m", "128"}, {"tile_n", "64"}, {"cluster_m", "1"}},
+     {{"m", 130}, {"n", 72}, {"k", 272}},
+     Fill::normal},
+};
+
+const ProductCase kScaled[] = {
+    {"nvfp4, k ends inside a tile of scales, second tile of columns starts inside one",
+     {{"dtype", "nvfp4"}, {"tile_m", "128"}, {"tile_n", "64"}, {"cluster_m", "1"}, {"stages", "3"}},
+     {{"m", 150}, {"n", 130}, {"k", 352}, {"lda", 384}}},
+    {"nvfp4 to f16, 192 columns, scales in few slots, factors, random",
+     {{"dtype", "nvfp4"},
+      {"d_dtype", "f16"},
+      {"tile_m", "128"},
+      {"tile_n", "192"},
+      {"cluster_m", "1"},
+      {"c", "matrix"}},
+     {{"m", 128}, {"n", 400}, {"k", 1312}},
+     Fill::normal},
+    {"mxfp4 to fp32, batched, half a pair of scales at the end",
+     {{"dtype", "mxfp4"}, {"d_dtype", "f32"}, {"tile_m", "128"}, {"tile_n", "128"}, {"cluster_m", "1"}},
+     {{"m", 130}, {"n", 72}, {"k", 288}, {"l", 2}}},
+    {"mxfp8, ragged k",
+     {{"dtype", "mxfp8_e4m3"}, {"tile_m", "128"}, {"tile_n", "64"}, {"cluster_m", "1"}, {"stages", "2"}},
+     {{"m", 100}, {"n", 100}, {"k", 224}}},
+    {"mxfp8 e5m2 by e4m3, random",
+     {{"dtype", "mxfp8_e5m2"}, {"b_dtype", "mxfp8_e4m3"}, {"d_dtype", "f32"}, {"tile_m", "128"}, {"tile_n", "128"}},
+     {{"m", 140}, {"n", 100}, {"k", 320}},
+     Fill::normal},
+    {"mxfp8 by mxfp4",
+     {{"dtype", "mxfp8_e4m3"}, {"b_dtype", "mxfp4"}, {"tile_m", "128"}, {"tile_n", "64"}, {"cluster_m", "1"}},
+     {{"m", 100}, {"n", 100}, {"k", 384}}},
+    {"mxfp4 by mxfp8, transposed",
+     {{"dtype", "mxfp4"}, {"b_dtype", "mxfp8_e5m2"}, {"tile_m", "64"}, {"tile_n", "128"}, {"cluster_n", "1"}},
+     {{"m", 70}, {"n", 200}, {"k", 256}}},
+};
+
+const ProductCase kArrangements[] = {
+    {"bf16, a pair of CTAs, ragged",
+     {{"tile_m", "128"}, {"tile_n", "96"}, {"cluster_m", "2"}, {"stages", "3"}},
+     {{"m", 300}, {"n", 200}, {"k", 200}}},
+    {"nvfp4, a pair of CTAs, k ends inside a tile of scales",
+     {{"dtype", "nvfp4"}, {"tile_m", "128"}, {"tile_n", "128"}, {"cluster_m", "2"}, {"stages", "2"}},
+     {{"m", 400}, {"n", 200}, {"k", 608}}},
+    {"mxfp8, a pair of CTAs, 256 columns, one accumulator",
+     {{"dtype", "mxfp8_e4m3"}, {"tile_m", "128"}, {"tile_n", "256"}, {"cluster_m", "2"}},
+     {{"m", 520}, {"n", 300}, {"k", 416}}},
+    {"bf16, few rows, transposed, c and bias",
+     {{"tile_m", "16"}, {"tile_n", "128"}, {"cluster_n", "1"}, {"split_k", "1"}, {"c", "matrix"}, {"bias", "column"}},
+     {{"m", 13}, {"n", 300}, {"k", 200}, {"ldd", 304}}},
+    {"bf16 to fp32, few rows, a pair along n, rows that tma cannot store",
+     {{"d_dtype", "f32"}, {"tile_m", "64"}, {"tile_n", "128"}, {"cluster_n", "2"}},
+     {{"m", 100}, {"n", 333}, {"k", 136}}},
+    {"nvfp4, few rows, a pair along n",
+     {{"dtype", "nvfp4"}, {"tile_m", "64"}, {"tile_n", "128"}, {"cluster_n", "2"}},
+     {{"m", 100}, {"n", 400}, {"k", 352}}},
+    {"bf16, k in four parts, one of them empty",
+     {{"tile_m", "128"}, {"tile_n", "64"}, {"cluster_m", "1"}, {"split_k", "4"}, {"stages", "3"}},
+     {{"m", 128}, {"n", 100}, {"k", 192}}},
+    {"nvfp4, k in two parts, few rows, random",
+     {{"dtype", "nvfp4"}, {"tile_m", "64"}, {"tile_n", "128"}, {"cluster_n", "1"}, {"split_k", "2"}},
+     {{"m", 64}, {"n", 200}, {"k", 1056}},
+     Fill::normal},
+};
+
+void run_under_every_schedule(const ProductCase& test, Compiler& compiler) {
+  CAPTURE(test.name);
+  emulator::DeviceOptions options;
+  options.arch = "sm_100a";
+  options.detects_races = true;
+  EmulatedDevice device(options);
+  ProductRun run(test, compiler, device);
+  std::vector<std::byte> first;
+  for (const EmulatorSchedule schedule :
+       {EmulatorSchedule::fair, EmulatorSchedule::eager, EmulatorSchedule::lazy, EmulatorSchedule::adversarial}) {
+    CAPTURE(static_cast<int>(schedule));
+    device.set_schedule(schedule, 3);
+    std::vector<Finding> findings;
+    const std::vector<std::byte> result = run.run(findings);
+    for (const Finding& finding : findings) FAIL_CHECK(finding.message);
+    const reference::Comparison comparison = run.compare();
+    for (const std::string& problem : comparison.problems) FAIL_CHECK(problem);
+    CHECK(comparison.pass);
+    CHECK(run.are_gaps_intact());
+    if (first.empty()) first = result;
+    CHECK(first == result);
+  }
+}
+
+TEST_CASE("products on tcgen05 under every schedule: element types") {
+  const std::unique_ptr<Compiler> compiler = find_product_compiler();
+  if (!compiler) {
+    MESSAGE("skipped: no NVRTC");
+    return;
+  }
+  for (const ProductCase& test : kDense) run_under_every_schedule(test, *compiler);
+}
+
+TEST_CASE("products on tcgen05 under every schedule: block-scaled formats") {
+  const std::unique_ptr<Compiler> compiler = find_product_compiler();
+  if (!compiler) {
+    MESSAGE("skipped: no NVRTC");
+    return;
+  }
+  for (const ProductCase& test : kScaled) run_under_every_schedule(test, *compiler);
+}
+
+TEST_CASE("products on tcgen05 under every schedule: pairs, transposed tiles, a split k") {
+  const std::unique_ptr<Compiler> compiler = find_product_compiler();
+  if (!compiler) {
+    MESSAGE("skipped: no NVRTC");
+    return;
+  }
+  for (const ProductCase& test : kArrangements) run_under_every_schedule(test, *compiler);
+}
+
+}  // namespace
+}  // namespace tessera

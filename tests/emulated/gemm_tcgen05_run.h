@@ -1,0 +1,65 @@
+// One product on tcgen05 in the emulator: planned, compiled by NVRTC, fed with operands in padded rows, compared with
+// float64. What the tests over kinds, tiles and schedules share.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/compiler.h"
+#include "emulator/device.h"
+#include "generator/plan.h"
+#include "reference/comparison.h"
+#include "reference/gemm_tcgen05.h"
+#include "runtime/launcher.h"
+
+namespace tessera {
+
+struct ProductCase {
+  std::string name;
+  std::vector<std::pair<std::string, std::string>> fields;  ///< of the Problem; arch is sm_100a unless given
+  std::map<std::string, std::int64_t> sizes;
+  reference::Fill fill = reference::Fill::integer;  ///< whole numbers are compared exactly
+};
+
+class ProductRun {
+ public:
+  ProductRun(const ProductCase& test, Compiler& compiler, emulator::EmulatedDevice& device);
+
+  /// The bytes of d, gaps between its rows included.
+  std::vector<std::byte> run(std::vector<Finding>& findings);
+  reference::Comparison compare() const;
+  /// What lies between the rows of d, which must stay poisoned.
+  bool are_gaps_intact() const;
+  const Plan& plan() const { return plan_; }
+
+ private:
+  struct Buffer {
+    reference::Tensor memory;  // with the gaps between rows
+    reference::TensorView view;
+    DevicePointer pointer = 0;
+  };
+
+  std::int64_t evaluate(const Expression& expression) const;
+  std::int64_t size(const char* name) const;
+  void add_buffer(const BufferSpec& spec, std::uint64_t stream);
+  void fill_operand(Buffer& buffer, const BufferSpec& spec, std::uint64_t stream) const;
+  reference::Tensor decoded(const char* values, const char* scales, OperandType type) const;
+
+  ProductCase test_;
+  Plan plan_;
+  emulator::EmulatedDevice& device_;
+  std::unique_ptr<Launcher> launcher_;
+  std::vector<std::string> names_;
+  std::vector<std::int64_t> sizes_;
+  std::vector<double> scalars_;
+  std::vector<DevicePointer> pointers_;
+  std::map<std::string, Buffer> buffers_;
+};
+
+/// Null without NVRTC.
+std::unique_ptr<Compiler> find_product_compiler();
+
+}  // namespace tessera

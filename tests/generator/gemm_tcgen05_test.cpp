@@ -1,0 +1,164 @@
+// Products on tcgen05 as the planner sees them: candidates, names, what the sizes steer, and every refusal in words.
+#include <doctest/doctest.h>
+
+#include <map>
+
+#include "base/error.h"
+#include "generator/candidates.h"
+#include "generator/gemm_tcgen05_operator.h"
+#include "tests/generator/problems.h"
+
+using namespace tessera;
+
+namespace {
+
+using gemm_tcgen05::Config;
+
+Fields on_blackwell(Fields fields) {
+  fields.insert(fields.begin(), {"arch", "sm_100a"});
+  return fields;
+}
+
+Config config(const Fields& fields) {
+  return std::get<Config>(make_plan(problem_of("gemm", on_blackwell(fields))).config);
+}
+
+std::string refusal(const Fields& fields) {
+  try {
+    make_plan(problem_of("gemm", on_blackwell(fields)));
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::unsupported);
+    return error.what();
+  }
+  return "no refusal";
+}
+
+/// Tiles and all that a test may leave to the planner, pinned: the message is then about what is being asked for.
+Fields pinned(Fields fields) {
+  const Fields defaults = {{"tile_m", "128"}, {"tile_n", "128"}, {"cluster_m", "1"},   {"cluster_n", "1"},
+                           {"split_k", "1"},  {"stages", "3"},   {"accumulators", "1"}};
+  for (const auto& [key, text] : defaults) {
+    bool is_given = false;
+    for (const auto& field : fields) is_given = is_given || field.first == key;
+    if (!is_given) fields.emplace_back(key, text);
+  }
+  return fields;
+}
+
+}  // namespace
+
+TEST_CASE("tcgen05 products: every legal candidate fits, has a name of its own, and wins when it is pinned") {
+  std::map<std::string, Config> kernels;
+  for (const Problem& problem : every_fact()) {
+    const Gemm* const facts = std::get_if<Gemm>(&problem);
+    if (facts == nullptr || !has_tcgen05(facts->arch)) continue;
+    for (const auto& candidate : choose<GemmTcgen05Operator>(*facts).candidates) {
+      if (!candidate.verdict.ok()) continue;
+      const Config& c = candidate.config;
+      CHECK(gemm_tcgen05::smem_layout(c).total_bytes <= gemm_tcgen05::kMaxSmemBytes);
+      CHECK(gemm_tcgen05::tmem_layout(c).used <= gemm_tcgen05::kTmemColumns);
+      const std::string name = GemmTcgen05Operator::kernel_name(facts->arch, c);
+      CAPTURE(name);
+      CHECK(kernels.try_emplace(name, c).first->second == c);
+      Gemm pins = *facts;
+      pins.tile_m = c.tile_m;
+      pins.tile_n = c.tile_n;
+      pins.stages = c.stages;
+      pins.accumulators = c.accumulators;
+      pins.cluster_m = c.cluster_m;
+      pins.cluster_n = c.cluster_n;
+      pins.split_k = c.split_k;
+      pins.raster = c.raster;
+      CHECK(planned_kernel(pins) == name);
+    }
+  }
+  CHECK(kernels.size() > 500);
+}
+
+TEST_CASE("tcgen05 products: sizes steer the tile") {
+  // Many rows: pairs of CTAs, which read half of b each. Few rows: operands change places. Few tiles: k is split.
+  const Config many = config({{"m", "8192"}, {"n", "8192"}, {"k", "8192"}});
+  CHECK(gemm_tcgen05::pair_size(many) == 2);
+  CHECK(many.tile_n >= 192);
+  CHECK(gemm_tcgen05::is_swapped(config({{"m", "16"}, {"n", "8192"}, {"k", "4096"}})));
+  CHECK(config({{"m", "16"}, {"n", "2048"}, {"k", "16384"}}).split_k > 1);
+  CHECK(config({{"dtype", "nvfp4"}, {"m", "128"}, {"n", "7168"}, {"k", "2048"}}).d_dtype == DType::bf16);
+}
+
+TEST_CASE("tcgen05 products: what memory holds") {
+  // A step of nvfp4: 256 elements a row, four tiles of scales for each 128 rows, in TMEM four columns each.
+  const Config nvfp4{.a_type = OperandType::nvfp4, .b_type = OperandType::nvfp4, .tile_n = 192, .stages = 4};
+  CHECK(gemm_tcgen05::tile_k(nvfp4) == 256);
+  CHECK(gemm_tcgen05::scale_tiles(nvfp4) == 4);
+  CHECK(gemm_tcgen05::scale_columns(nvfp4) == 16 + 32);
+  CHECK(gemm_tcgen05::scale_slots(nvfp4) == 2);  // 512 - 2 * 192 columns
+  const Config mxfp8{.a_type = OperandType::mxfp8_e4m3, .b_type = OperandType::mxfp4, .tile_n = 128};
+  CHECK(gemm_tcgen05::tile_k(mxfp8) == 128);
+  CHECK(gemm_tcgen05::scale_columns(mxfp8) == 8);
+  CHECK(gemm_tcgen05::operand_bytes(mxfp8, OperandType::mxfp8_e4m3, 128) == 128 * 128);
+  CHECK(gemm_tcgen05::operand_bytes(mxfp8, OperandType::mxfp4, 128) == 128 * 64);  // as TMA counts them: packed
+}
+
+TEST_CASE("tcgen05 products: a wrong pairing is refused with both sides") {
+  CHECK(refusal({{"dtype", "nvfp4"}, {"b_dtype", "mxfp4"}}) ==
+        "gemm nvfp4 x mxfp4: a is nvfp4 (e2m1 values, scales ue4m3, one for 16 along k), b is mxfp4 (e2m1 values, "
+        "scales ue8m0, one for 32 along k): no instruction multiplies the two; both must be f16, bf16, tf32, nvfp4 or "
+        "mxfp4, or each e4m3 or e5m2, or each mxfp8 or mxfp4");
+  CHECK(refusal({{"dtype", "mxfp8_e4m3"}, {"b_dtype", "e4m3"}})
+            .starts_with("gemm mxfp8_e4m3 x e4m3: a is mxfp8_e4m3 (e4m3 values, scales ue8m0, one for 32 along k), b "
+                         "is e4m3: no"));
+  CHECK(refusal({{"dtype", "bf16"}, {"b_dtype", "f16"}}).starts_with("gemm bf16 x f16: a is bf16, b is f16: no"));
+  CHECK(
+      refusal({{"dtype", "nvfp4"}, {"scale_form", "plain"}}) ==
+      "gemm nvfp4: scales in the plain form, tiles needed (tcgen05 reads tiles of 128 rows by 4 blocks): convert them "
+      "with convert_scales, to = tile");
+  CHECK(refusal({{"dtype", "u16"}}) ==
+        "gemm has no kernel for operands of type u16: there are kernels for bf16, f16, tf32, e4m3, e5m2, nvfp4, mxfp4, "
+        "mxfp8_e4m3, mxfp8_e5m2");
+  CHECK(refusal({{"d_dtype", "e4m3"}}) == "gemm bf16: d is e4m3: must be f32, bf16 or f16");
+  CHECK(refusal({{"b_layout", "mn"}}) ==
+        "gemm: k of b must be contiguous for tcgen05 kernels (b_layout = mn has kernels for sm_90a only): transpose b");
+  CHECK(refusal({{"accumulation", "promoted"}, {"dtype", "e4m3"}}) ==
+        "gemm: accumulation = promoted is for 8-bit sums of sm_90a: tcgen05 sums in fp32 as it is");
+  CHECK(refusal({{"kernel_schedule", "ping_pong"}}) ==
+        "gemm: kernel_schedule = ping_pong is for sm_90a: with tcgen05 no warpgroup multiplies");
+  CHECK(refusal({{"arch", "sm_90a"}, {"dtype", "mxfp4"}}) ==
+        "gemm: mxfp4 has kernels for sm_100 and sm_103 with suffix a or f (tcgen05), none for sm_90a");
+  CHECK(refusal({{"arch", "sm_90a"}, {"accumulators", "2"}}) ==
+        "gemm: accumulators = 2 is for Tensor Memory, which sm_90a does not have");
+  CHECK(refusal({{"arch", "sm_120a"}}) ==
+        "gemm has no kernel for arch sm_120a: there is one for sm_90a, and for sm_100 and sm_103 with suffix a or f");
+}
+
+TEST_CASE("tcgen05 products: every rule says value, bound and remedy") {
+  const auto says = [](const Fields& fields) {
+    const std::string text = refusal(pinned(fields));
+    return text.substr(text.find(": ") + 2);
+  };
+  CHECK(says({{"tile_m", "256"}}) ==
+        "tile_m 256, 16 to 128 allowed (lanes of Tensor Memory): take cluster_m 2 for 256 rows");
+  CHECK(says({{"tile_m", "64"}, {"tile_n", "96"}}) ==
+        "tile_n 96 with tile_m 64, 128 needed: one of the two is the lanes of Tensor Memory");
+  CHECK(says({{"tile_n", "40"}}) == "tile_n 40, a multiple of 16 needed (N of the instruction)");
+  CHECK(says({{"tile_n", "48"}, {"cluster_m", "2"}}) == "tile_n 48, a multiple of 32 needed (N of the instruction)");
+  CHECK(says({{"dtype", "nvfp4"}, {"tile_n", "96"}}) ==
+        "tile_n 96, a multiple of 64 needed (where an instruction may start to read scales)");
+  CHECK(says({{"tile_n", "272"}}) == "tile_n 272, at most 256 allowed (N of the instruction)");
+  CHECK(says({{"stages", "1"}}) == "1 stage, 2 to 16 allowed");
+  CHECK(says({{"accumulators", "3"}}) == "3 accumulators, 1 or 2 allowed");
+  CHECK(says({{"cluster_m", "4"}}) == "cluster_m 4, at most 2 allowed (a pair of CTAs)");
+  CHECK(says({{"cluster_n", "2"}}) == "cluster_n 2, at most 1 allowed (with 128 rows a pair lies along m)");
+  CHECK(says({{"tile_m", "32"}, {"cluster_m", "2"}}) ==
+        "cluster_m 2, at most 1 allowed (with few rows a pair lies along n)");
+  CHECK(says({{"split_k", "3"}}) == "split_k 3, a power of two up to 8 allowed (CTAs of a cluster)");
+  CHECK(says({{"split_k", "2"}, {"cluster_m", "2"}}) ==
+        "split_k 2, 1 allowed with a pair of CTAs: take cluster_m and cluster_n 1");
+  CHECK(says({{"split_k", "4"}, {"tile_n", "32"}}) ==
+        "8 columns of Tensor Memory for each CTA along k, a multiple of 16 needed: take a smaller split_k");
+  CHECK(says({{"split_k", "2"}, {"tile_n", "256"}, {"stages", "2"}}) ==
+        "partial sums of 131,072 bytes, 98,304 of ring: take more stages");
+  CHECK(says({{"raster", "2000"}}) == "raster 2,000, 1 to 1,024 allowed");
+  CHECK(says({{"dtype", "nvfp4"}, {"tile_n", "256"}, {"accumulators", "2"}}) ==
+        "608 columns of Tensor Memory for sums and scales, 512 allowed: take one accumulator");
+  CHECK(says({{"tile_n", "256"}, {"stages", "5"}}) == "278,632 bytes of shared memory, 232,448 allowed: drop a stage");
+}

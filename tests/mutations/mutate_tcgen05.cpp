@@ -1,0 +1,95 @@
+// Slips in code for tcgen05: an instruction left out, a bit of a descriptor, a column of Tensor Memory, a coordinate.
+#include <fmt/format.h>
+
+#include <regex>
+
+#include "tests/mutations/mutate.h"
+
+namespace tessera::mutations {
+namespace {
+
+std::string nothing(const std::string&) { return ""; }
+
+// The operand of that number (0: the first after the opcode; brackets count as one), a register or a number, changed by
+// an instruction before: "xor.b32", "add.s32", ...
+std::function<std::string(const std::string&)> change_operand(int number, const char* opcode, const char* constant) {
+  return [=](const std::string& line) {
+    const std::size_t end_of_opcode = line.find_first_of(" \t", line.find_first_not_of(" \t"));
+    if (end_of_opcode == std::string::npos) return line;
+    static const std::regex operand(R"((%[a-z]+[0-9]+|-?[0-9]+))");
+    auto at = std::sregex_iterator(line.begin() + static_cast<std::ptrdiff_t>(end_of_opcode), line.end(), operand);
+    for (int i = 0; i < number && at != std::sregex_iterator(); ++i) ++at;
+    if (at == std::sregex_iterator()) return line;
+    const std::size_t from = end_of_opcode + static_cast<std::size_t>(at->position());
+    const std::string old = at->str();
+    const bool is_wide = std::string(opcode).find("64") != std::string::npos;
+    return fmt::format("{{ .reg .b{} mutated; {} mutated, {}, {}; {}mutated{} }}", is_wide ? 64 : 32, opcode, old,
+                       constant, line.substr(0, from), line.substr(from + old.size()));
+  };
+}
+
+// The predicate that says whether to add to D: always.
+std::string always_accumulate(const std::string& line) {
+  const std::size_t at = line.rfind(", p;");
+  return at == std::string::npos ? line : "setp.eq.u32 p, 0, 0; " + line;
+}
+
+}  // namespace
+
+const std::vector<Kind>& tcgen05_kinds() {
+  static const std::vector<Kind> all = {
+      {"drop tcgen05.alloc", "tcgen05.alloc", nothing},
+      {"drop tcgen05.dealloc", "tcgen05.dealloc", nothing},
+      {"tcgen05.dealloc: 32 columns less", "tcgen05.dealloc", change_operand(1, "sub.s32", "32")},
+      {"drop tcgen05.fence::before_thread_sync", "tcgen05.fence::before", nothing},
+      {"drop tcgen05.fence::after_thread_sync", "tcgen05.fence::after", nothing},
+      {"drop tcgen05.wait::ld", "tcgen05.wait::ld", nothing},
+      {"drop tcgen05.commit", "tcgen05.commit", nothing},
+      {"tcgen05.commit: the next barrier", "tcgen05.commit", change_operand(0, "add.s32", "8")},
+      {"tcgen05.commit: multicast mask", "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast",
+       change_operand(1, "xor.b16", "2")},
+      {"drop tcgen05.mma", "tcgen05.mma", nothing},
+      {"tcgen05.mma: always adds", "tcgen05.mma", always_accumulate},
+      {"tcgen05.mma: column of D", "tcgen05.mma", change_operand(0, "add.s32", "1")},
+      {"tcgen05.mma: start of A", "tcgen05.mma", change_operand(1, "xor.b64", "4")},
+      {"tcgen05.mma: SBO of A", "tcgen05.mma", change_operand(1, "xor.b64", "0x0000002000000000")},
+      {"tcgen05.mma: start of B", "tcgen05.mma", change_operand(2, "xor.b64", "4")},
+      {"tcgen05.mma: LBO of B", "tcgen05.mma", change_operand(2, "xor.b64", "0x0000000000400000")},
+      {"tcgen05.mma: SBO of B", "tcgen05.mma", change_operand(2, "xor.b64", "0x0000002000000000")},
+      {"tcgen05.mma: layout code of B", "tcgen05.mma", change_operand(2, "xor.b64", "0xC000000000000000")},
+      {"tcgen05.mma: version of B", "tcgen05.mma", change_operand(2, "xor.b64", "0x0000400000000000")},
+      {"tcgen05.mma: base offset of B", "tcgen05.mma", change_operand(2, "xor.b64", "0x0002000000000000")},
+      {"tcgen05.mma: type of A", "tcgen05.mma", change_operand(3, "xor.b32", "128")},
+      {"tcgen05.mma: A is MN-major", "tcgen05.mma", change_operand(3, "xor.b32", "32768")},
+      {"tcgen05.mma: A negated", "tcgen05.mma", change_operand(3, "xor.b32", "8192")},
+      {"tcgen05.mma: N", "tcgen05.mma", change_operand(3, "sub.s32", "262144")},
+      {"tcgen05.mma: type of scales", "tcgen05.mma", change_operand(3, "xor.b32", "8388608")},
+      {"tcgen05.mma: scale id of A", "tcgen05.mma", change_operand(3, "xor.b32", "1073741824")},
+      {"tcgen05.mma: scale id of B", "tcgen05.mma", change_operand(3, "xor.b32", "32")},
+      {"tcgen05.mma: column of A's scales", "tcgen05.mma", change_operand(4, "xor.b32", "4")},
+      {"tcgen05.mma: column of B's scales", "tcgen05.mma", change_operand(5, "xor.b32", "4")},
+      {"drop tcgen05.cp", "tcgen05.cp", nothing},
+      {"tcgen05.cp: column", "tcgen05.cp", change_operand(0, "xor.b32", "4")},
+      {"tcgen05.cp: start", "tcgen05.cp", change_operand(1, "xor.b64", "0x0000000000000020")},
+      {"tcgen05.cp: SBO", "tcgen05.cp", change_operand(1, "xor.b64", "0x0000001800000000")},
+      {"tcgen05.ld: column", "tcgen05.ld",
+       [](const std::string& line) {
+         // The address stands last, in brackets.
+         static const std::regex address(R"(\[(%r[0-9]+)\])");
+         return std::regex_replace(line, address, "[$1+16]");
+       }},
+      {"drop TMA load (3d)", "cp.async.bulk.tensor.3d.shared", nothing},
+      {"drop TMA load (3d, pair)", "cp.async.bulk.tensor.3d.cta_group::2.shared", nothing},
+      {"TMA load (3d): coordinate along k", "cp.async.bulk.tensor.3d.shared", change_operand(2, "xor.b32", "16")},
+      {"TMA load (3d): coordinate along rows", "cp.async.bulk.tensor.3d.shared", change_operand(3, "xor.b32", "1")},
+      {"drop TMA store (3d)", "cp.async.bulk.tensor.3d.global", nothing},
+      {"TMA store (3d): row", "cp.async.bulk.tensor.3d.global", change_operand(2, "add.s32", "1")},
+      {"drop barrier.cluster.arrive", "barrier.cluster.arrive", nothing},
+      {"drop barrier.cluster.wait", "barrier.cluster.wait", nothing},
+      {"mapa: the other CTA", "mapa", change_operand(2, "xor.b32", "1")},
+      {"drop st.shared.v4", "st.shared.v4", nothing},
+  };
+  return all;
+}
+
+}  // namespace tessera::mutations
