@@ -1,5 +1,6 @@
 #include "cli/run_gemm_tcgen05.h"
 
+#include "reference/gemm_gated.h"
 #include "reference/gemm_tcgen05.h"
 
 namespace tessera::cli {
@@ -26,11 +27,33 @@ Tensor decoded(const std::map<std::string, Tensor>& inputs, const char* values, 
   return reference::decode_operand(type, tensor.view(), bytes, k);
 }
 
-double factor_of(const std::map<std::string, Tensor>& inputs) {
+double factor_of(const std::map<std::string, Tensor>& inputs, const char* scale_b) {
   double factor = 1;
-  for (const char* const name : {"scale_a", "scale_b"})
+  for (const char* const name : {"scale_a", scale_b})
     if (const auto found = inputs.find(name); found != inputs.end()) factor *= found->second.at(0);
   return factor;
+}
+
+/// A product behind a gate, or one that leaves as a block-scaled format.
+reference::Comparison compare_gated(const Config& c, const std::map<std::string, Tensor>& inputs,
+                                    const std::map<std::string, Tensor>& outputs, reference::GatedInputs in,
+                                    const Tensor& b) {
+  Tensor gate, up;
+  in.alpha_up = in.check.alpha;
+  if (c.gate == Gate::dual) {
+    up = decoded(inputs, "b2", "sfb2", c.b_type);
+    in.alpha_up = factor_of(inputs, "scale_b2");
+  } else if (c.gate == Gate::interleaved) {
+    gate = reference::rows_in_turn(b, c.interleave, false);
+    up = reference::rows_in_turn(b, c.interleave, true);
+    in.product.b = gate.view();
+  }
+  if (c.gate != Gate::none) in.up = up.view();
+  const reference::TensorView d = outputs.at("d").view();
+  if (!gemm_tcgen05::is_quantized(c)) return reference::check_gated(in, d);
+  const auto scale = inputs.find("scale_d");
+  return reference::check_quantized_product(
+      in, block_format(c.d_format), scale == inputs.end() ? 1 : scale->second.at(0), d, outputs.at("sfd").bytes);
 }
 
 }  // namespace
@@ -49,19 +72,19 @@ std::map<std::string, Tensor> tcgen05_product_inputs(const Plan& plan, const Lau
   for (const BufferSpec& buffer : plan.launch.buffers) {
     ++stream;
     if (buffer.role == BufferRole::output) continue;
-    const bool is_of_b = buffer.name == "b" || buffer.name == "sfb";
+    const bool is_of_b = buffer.name.find('b') != std::string::npos;
     const OperandType type = is_of_b ? c.b_type : c.a_type;
     const std::int64_t rows = is_of_b ? size("n") : size("m");
-    if (buffer.name == "a" || buffer.name == "b") {
+    if (buffer.name == "a" || buffer.name == "b" || buffer.name == "b2") {
       all.emplace(buffer.name, reference::random_operand(type, l, rows, k, fill, seed, stream));
-    } else if (buffer.name == "sfa" || buffer.name == "sfb") {
+    } else if (buffer.name.starts_with("sf")) {
       all.emplace(buffer.name, reference::random_operand_scales(type, l, rows, k, fill, seed, stream));
     } else {
       std::vector<std::int64_t> shape;
       for (const Expression& extent : buffer.shape) shape.push_back(launch.evaluate(extent, sizes));
       Tensor tensor(*reference::dtype_from_name(buffer.dtype), shape);
       if (buffer.name.starts_with("scale_")) {
-        tensor.set(0, buffer.name == "scale_a" ? 0.5 : 2);
+        tensor.set(0, buffer.name == "scale_a" ? 0.5 : buffer.name == "scale_d" ? 0.25 : 2);
       } else {
         reference::fill(tensor, fill, seed, stream);
       }
@@ -77,7 +100,7 @@ reference::Comparison compare_tcgen05_product(const Plan& plan, const std::map<s
                                               int jobs) {
   const Config& c = config_of(plan);
   reference::GemmCheck check;
-  check.alpha = factor_of(inputs);
+  check.alpha = factor_of(inputs, "scale_b");
   check.beta = 1;
   check.activation = c.activation;
   check.split_k = c.split_k;
@@ -92,6 +115,8 @@ reference::Comparison compare_tcgen05_product(const Plan& plan, const std::map<s
   reference::GemmInputs views{a.view(), b.view(), {}, {}};
   if (const auto found = inputs.find("c"); found != inputs.end()) views.c = found->second.view();
   if (const auto found = inputs.find("bias"); found != inputs.end()) views.bias = found->second.view();
+  if (c.gate != Gate::none || gemm_tcgen05::is_quantized(c))
+    return compare_gated(c, inputs, outputs, {.product = views, .up = {}, .check = check}, b);
   return reference::check_gemm(views, outputs.at("d").view(), check);
 }
 

@@ -32,11 +32,13 @@ GemmTcgen05Cost gemm_tcgen05_cost(const Config& c, const Gemm& problem) {
   const double k = extent(problem.k, kDefaultExtent), l = extent(problem.l, 1);
   const double steps = ceil_of(ceil_of(k, gemm_tcgen05::tile_k(c)), c.split_k);
   const double columns = gemm_tcgen05::columns(c), own_rows = gemm_tcgen05::column_rows(c);
+  const double products_of_tile = gemm_tcgen05::products(c);
 
   const double from_smem = (gemm_tcgen05::kLanes + own_rows) * gemm_tcgen05::kChunkBytes / kSmemBytesPerCycle;
-  const double tensor = gemm_tcgen05::kChunks * std::max(columns / 2, from_smem);
-  const double asked = (gemm_tcgen05::kLanes + own_rows) * gemm_tcgen05::kStepBytes +
-                       gemm_tcgen05::scale_slot_bytes(c, 1 + gemm_tcgen05::column_blocks(c));
+  const double tensor = products_of_tile * gemm_tcgen05::kChunks * std::max(columns / 2, from_smem);
+  const double asked =
+      (gemm_tcgen05::kLanes + products_of_tile * own_rows) * gemm_tcgen05::kStepBytes +
+      gemm_tcgen05::scale_slot_bytes(c, 1 + gemm_tcgen05::products(c) * gemm_tcgen05::column_blocks(c));
   const double products = steps * std::max(tensor + kStepCycles, asked / kL2BytesPerCycle);
 
   const double stored = gemm_tcgen05::kLanes * columns / c.split_k * dtype_bytes(c.d_dtype) / kStoreBytesPerCycle;
@@ -50,7 +52,7 @@ GemmTcgen05Cost gemm_tcgen05_cost(const Config& c, const Gemm& problem) {
   const double computed = rounds * tile + (c.accumulators == 2 ? std::min(products, store) : 0);
 
   const double bits_a = operand_bits(c.a_type), bits_b = operand_bits(c.b_type);
-  const double bytes = ((m * bits_a + n * bits_b) * k / 8 + m * n * dtype_bytes(c.d_dtype)) * l;
+  const double bytes = ((m * bits_a + products_of_tile * n * bits_b) * k / 8 + m * n * dtype_bytes(c.d_dtype)) * l;
   // Few CTAs cannot ask for all that memory delivers.
   const double used = std::min(1.0, clusters * gemm_tcgen05::cluster_size(c) / kSms);
   const double memory = bytes / (kMemoryBytesPerCycle * std::max(used, 1 / kSms));
@@ -60,7 +62,7 @@ GemmTcgen05Cost gemm_tcgen05_cost(const Config& c, const Gemm& problem) {
   cost.rounds = static_cast<long long>(rounds);
   cost.is_memory_bound = memory > computed;
   const double macs_per_cycle = gemm_tcgen05::kLanes * 2 * gemm_tcgen05::chunk_k(c) * kSms;
-  cost.tensor_share = m * n * k * l / macs_per_cycle / cost.cycles;
+  cost.tensor_share = products_of_tile * m * n * k * l / macs_per_cycle / cost.cycles;
   return cost;
 }
 

@@ -24,7 +24,7 @@ constexpr std::int64_t kMaxSms = 1 << 16;
 struct Matrix {
   const char* name;
   const char* rows;
-  const char* columns;
+  std::string columns;
   std::string dtype;
   int bits;  // of an element
   BufferRole role;
@@ -50,13 +50,29 @@ Matrix matrix_a(const Config& c) {
 Matrix matrix_b(const Config& c) {
   return {"b", "n", "k", buffer_dtype(c.b_type), operand_bits(c.b_type), BufferRole::input};
 }
+Matrix matrix_b2(const Config& c) {
+  Matrix matrix = matrix_b(c);
+  matrix.name = "b2";
+  return matrix;
+}
+std::string columns_of_d(const Config& c) { return c.gate == Gate::interleaved ? "ceil_div(n, 2)" : "n"; }
 Matrix matrix_of_d_type(const Config& c, const char* name, BufferRole role) {
   return {name, "m", "n", std::string(to_word(c.d_dtype)), 8 * dtype_bytes(c.d_dtype), role};
 }
-Matrix matrix_d(const Config& c) { return matrix_of_d_type(c, "d", BufferRole::output); }
+Matrix matrix_d(const Config& c) {
+  Matrix matrix = matrix_of_d_type(c, "d", BufferRole::output);
+  matrix.columns = columns_of_d(c);
+  if (gemm_tcgen05::is_quantized(c)) {
+    matrix.dtype = "u8";
+    matrix.bits = value_bits(block_format(c.d_format));
+  }
+  return matrix;
+}
 
 std::vector<Matrix> matrices(const Config& c) {
-  std::vector<Matrix> list{matrix_a(c), matrix_b(c), matrix_d(c)};
+  std::vector<Matrix> list{matrix_a(c), matrix_b(c)};
+  if (c.gate == Gate::dual) list.push_back(matrix_b2(c));
+  list.push_back(matrix_d(c));
   if (c.c == Addend::matrix) list.push_back(matrix_of_d_type(c, "c", BufferRole::input));
   return list;
 }
@@ -67,7 +83,7 @@ void add_sizes(const Config& c, LaunchPlan& launch) {
     launch.sizes.push_back({std::move(name), min, max, std::move(value), std::move(help)});
   };
   size("m", 0, kMaxExtent, {}, "rows of d");
-  size("n", 0, kMaxExtent, {}, "columns of d");
+  size("n", 0, kMaxExtent, {}, c.gate == Gate::interleaved ? "rows of b, two for a column of d" : "columns of d");
   size("k", 0, kMaxExtent, {}, "products of a sum");
   size("l", 0, kMaxExtent, Expression(1), "matrices");
   for (const Matrix& matrix : matrices(c)) {
@@ -150,22 +166,50 @@ void add_maps(const Config& c, LaunchPlan& launch) {
   const TensorMapSwizzle swizzle = TensorMapSwizzle::b128;
   launch.tensor_maps.push_back(matrix_map(matrix_a(c), value_map_type(c, c.a_type), swizzle, gemm_tcgen05::a_box(c)));
   launch.tensor_maps.push_back(matrix_map(matrix_b(c), value_map_type(c, c.b_type), swizzle, gemm_tcgen05::b_box(c)));
+  if (c.gate == Gate::dual) {
+    TensorMapRecipe map = launch.tensor_maps.back();
+    map.name = map.buffer = "b2";
+    map.strides_bytes = matrix_map(matrix_b2(c), map.type, swizzle, gemm_tcgen05::b_box(c)).strides_bytes;
+    launch.tensor_maps.push_back(std::move(map));
+  }
   if (gemm_tcgen05::is_scaled(c)) {
     launch.tensor_maps.push_back(scale_map(c, "sfa", "m", !gemm_tcgen05::is_swapped(c)));
     launch.tensor_maps.push_back(scale_map(c, "sfb", "n", gemm_tcgen05::is_swapped(c)));
+    if (c.gate == Gate::dual) launch.tensor_maps.push_back(scale_map(c, "sfb2", "n", false));
   }
+  if (gemm_tcgen05::is_quantized(c)) return;
   launch.tensor_maps.push_back(matrix_map(matrix_d(c), tensor_map_type(c.d_dtype),
                                           tensor_map_swizzle(gemm_tcgen05::d_swizzle(c)), gemm_tcgen05::d_box(c)));
+}
+
+// Scales of d: of blocks along its columns.
+BufferSpec d_scales(const Config& c) {
+  const int block = block_elements(block_format(c.d_format));
+  const std::string row_tiles = fmt::format("ceil_div(m, {})", kTileRows);
+  const std::string column_tiles = fmt::format("ceil_div({}, {})", columns_of_d(c), block * kTileBlocks);
+  BufferSpec buffer = scales_buffer("sfd", BufferRole::output, block_format(c.d_format), ScaleForm::tile, "m");
+  buffer.shape[2] = Expression::parse(column_tiles);
+  buffer.strides[0] = expression("{} * {} * {}", row_tiles, column_tiles, kTileBytes);
+  buffer.strides[1] = expression("{} * {}", column_tiles, kTileBytes);
+  return buffer;
 }
 
 void add_buffers(const Config& c, LaunchPlan& launch) {
   add_buffer(matrix_a(c), gemm_tcgen05::is_padded(c, c.a_type) ? 32 : 16, launch);
   add_buffer(matrix_b(c), gemm_tcgen05::is_padded(c, c.b_type) ? 32 : 16, launch);
+  if (c.gate == Gate::dual) add_buffer(matrix_b2(c), gemm_tcgen05::is_padded(c, c.b_type) ? 32 : 16, launch);
   if (gemm_tcgen05::is_scaled(c)) {
     launch.buffers.push_back(scales_buffer("sfa", BufferRole::input, block_format(c.a_type), ScaleForm::tile, "m"));
     launch.buffers.push_back(scales_buffer("sfb", BufferRole::input, block_format(c.b_type), ScaleForm::tile, "n"));
   }
+  if (gemm_tcgen05::is_scaled(c) && c.gate == Gate::dual)
+    launch.buffers.push_back(scales_buffer("sfb2", BufferRole::input, block_format(c.b_type), ScaleForm::tile, "n"));
   add_buffer(matrix_d(c), 16, launch);
+  if (gemm_tcgen05::is_quantized(c)) {
+    launch.buffers.push_back(d_scales(c));
+    if (c.d_format == OutputFormat::nvfp4)
+      launch.buffers.push_back(global_scale_buffer("scale_d", BufferRole::input, true));
+  }
   if (c.c == Addend::matrix) add_buffer(matrix_of_d_type(c, "c", BufferRole::input), dtype_bytes(c.d_dtype), launch);
   if (c.bias == Bias::column)
     launch.buffers.push_back({.name = "bias",
@@ -177,7 +221,33 @@ void add_buffers(const Config& c, LaunchPlan& launch) {
   if (gemm_tcgen05::has_tensor_scales(c)) {
     for (const char* const name : {"scale_a", "scale_b"})
       launch.buffers.push_back(global_scale_buffer(name, BufferRole::input, true));
+    if (c.gate == Gate::dual) launch.buffers.push_back(global_scale_buffer("scale_b2", BufferRole::input, true));
   }
+}
+
+void add_d_rules(const Config& c, LaunchPlan& launch) {
+  const auto rule = [&](const char* lhs, Relation relation, Expression rhs, std::string message) {
+    launch.domain.push_back(
+        {.lhs = Expression::parse(lhs), .relation = relation, .rhs = std::move(rhs), .message = std::move(message)});
+  };
+  const bool is_interleaved = c.gate == Gate::interleaved;
+  const int group = is_interleaved ? 2 * c.interleave : 1;
+  if (is_interleaved)
+    rule("n", Relation::multiple_of, Expression(group),
+         fmt::format("n must be a multiple of {}: {} columns of the gate and as many of up", group, c.interleave));
+  if (gemm_tcgen05::is_quantized(c)) {
+    const BlockFormat format = block_format(c.d_format);
+    const int block = block_elements(format) * (is_interleaved ? 2 : 1), unit = 128 / value_bits(format);
+    rule("n", Relation::multiple_of, Expression(block),
+         fmt::format("n must be a multiple of {}: d consists of whole blocks of {}, which share a scale", block,
+                     block_elements(format)));
+    rule("ldd", Relation::multiple_of, Expression(unit),
+         fmt::format("ldd must be a multiple of {} (16 bytes): d need not be dense", unit));
+    rule("d_stride_l", Relation::multiple_of, Expression(unit),
+         fmt::format("d_stride_l must be a multiple of {} (16 bytes)", unit));
+  }
+  rule("ldd", Relation::at_least, Expression::parse(columns_of_d(c)),
+       fmt::format("ldd must be at least {}: rows of d must not overlap", is_interleaved ? "n / 2" : "n"));
 }
 
 // Each rule keeps the products of the next within 64 bits.
@@ -199,7 +269,9 @@ void add_domain(const Config& c, LaunchPlan& launch) {
                      "with zeros",
                      block, to_word(c.a_type)));
   }
-  for (const auto& [matrix, type] : {std::pair(matrix_a(c), c.a_type), std::pair(matrix_b(c), c.b_type)}) {
+  std::vector<std::pair<Matrix, OperandType>> operands{{matrix_a(c), c.a_type}, {matrix_b(c), c.b_type}};
+  if (c.gate == Gate::dual) operands.emplace_back(matrix_b2(c), c.b_type);
+  for (const auto& [matrix, type] : operands) {
     const int bytes = gemm_tcgen05::is_padded(c, type) ? 32 : 16;
     const int unit = 8 * bytes / matrix.bits;
     rule(matrix.pitch(), Relation::multiple_of, Expression(unit),
@@ -210,7 +282,7 @@ void add_domain(const Config& c, LaunchPlan& launch) {
     rule(matrix.stride_l(), Relation::multiple_of, Expression(unit),
          fmt::format("{} must be a multiple of {} ({} bytes, tensor map)", matrix.stride_l(), unit, bytes));
   }
-  rule("ldd", Relation::at_least, Expression::parse("n"), "ldd must be at least n: rows of d must not overlap");
+  add_d_rules(c, launch);
   const std::string tiles_m = fmt::format("ceil_div(m, {})", c.tile_m * c.cluster_m);
   const std::string tiles_n = fmt::format("ceil_div(n, {})", c.tile_n * c.cluster_n);
   const Expression most(kMaxExtent / gemm_tcgen05::kMaxClusterSize);
@@ -219,7 +291,7 @@ void add_domain(const Config& c, LaunchPlan& launch) {
   rule(tiles_m + " * " + tiles_n + " * l", Relation::at_most, most, "the number of tiles of all l matrices " + bound);
 }
 
-LaunchStep step_of(const Config& c, const std::string& kernel) {
+LaunchStep step_of(const Config& c, const std::string& kernel, const std::vector<TensorMapRecipe>& maps) {
   LaunchStep step;
   step.entry = kernel;
   const int size = gemm_tcgen05::cluster_size(c);
@@ -240,15 +312,15 @@ LaunchStep step_of(const Config& c, const std::string& kernel) {
     step.parameters.push_back({.name = name, .kind = kind, .value = {}, .source = source, .offset_bytes = {}});
   };
   const bool has_c = c.c == Addend::matrix;
-  for (const char* const map : {"a", "b"}) from(map, ParameterKind::tensor_map, map);
-  if (gemm_tcgen05::is_scaled(c))
-    for (const char* const map : {"sfa", "sfb"}) from(map, ParameterKind::tensor_map, map);
-  from("d", ParameterKind::tensor_map, "d");
+  for (const TensorMapRecipe& map : maps) from(map.name.c_str(), ParameterKind::tensor_map, map.name.c_str());
   from("d_pointer", ParameterKind::pointer, "d");
+  if (gemm_tcgen05::is_quantized(c)) from("sfd", ParameterKind::pointer, "sfd");
+  if (c.d_format == OutputFormat::nvfp4) from("scale_d", ParameterKind::pointer, "scale_d");
   if (has_c) from("c", ParameterKind::pointer, "c");
   if (c.bias == Bias::column) from("bias", ParameterKind::pointer, "bias");
   if (gemm_tcgen05::has_tensor_scales(c))
     for (const char* const scale : {"scale_a", "scale_b"}) from(scale, ParameterKind::pointer, scale);
+  if (gemm_tcgen05::has_tensor_scales(c) && c.gate == Gate::dual) from("scale_b2", ParameterKind::pointer, "scale_b2");
   for (const char* const size_name : {"m", "n", "k", "l"}) number(size_name, ParameterKind::i32);
   number("ldd", ParameterKind::i64);
   number("d_stride_l", ParameterKind::i64);
@@ -274,7 +346,7 @@ LaunchPlan gemm_tcgen05_launch(const Config& config, const std::string& arch, co
   add_buffers(config, launch);
   add_maps(config, launch);
   add_domain(config, launch);
-  launch.steps.push_back(step_of(config, kernel));
+  launch.steps.push_back(step_of(config, kernel, launch.tensor_maps));
   return launch;
 }
 

@@ -52,6 +52,12 @@ Config facts_of(const Gemm& p) {
   c.c = p.c;
   c.bias = p.bias;
   c.activation = p.activation;
+  c.gate = p.gate;
+  c.interleave = p.interleave.value_or(1);
+  if (p.d_format) {
+    c.d_format = output_format(*p.d_format);
+    c.d_dtype = DType::bf16;  // of c and bias
+  }
   return c;
 }
 
@@ -79,7 +85,11 @@ void add(const Gemm& p, const Shape& shape, std::vector<Config>& list) {
 
 std::string types_text(const Config& c) {
   const std::string a(to_word(c.a_type));
-  return c.b_type == c.a_type ? a : fmt::format("{} x {}", a, to_word(c.b_type));
+  std::string text = c.b_type == c.a_type ? a : fmt::format("{} x {}", a, to_word(c.b_type));
+  if (c.gate == Gate::dual) text += ", dual";
+  if (c.gate == Gate::interleaved) text += fmt::format(", gate and up by {}", c.interleave);
+  if (gemm_tcgen05::is_quantized(c)) text += fmt::format(", to {}", to_word(c.d_format));
+  return text;
 }
 
 // "nvfp4 (e2m1 values, scales ue4m3, one for 16 along k)", "bf16"
@@ -125,6 +135,9 @@ void GemmTcgen05Operator::require_facts(const Gemm& problem) {
                 fmt::format("gemm {}: scales in the plain form, tiles needed (tcgen05 reads tiles of 128 rows by 4 "
                             "blocks): convert them with convert_scales, to = tile",
                             types_text(c)));
+  if (problem.interleave && problem.gate != Gate::interleaved)
+    throw Error(ErrorKind::unsupported, fmt::format("gemm: interleave = {} with gate = {}: it is for interleaved gates",
+                                                    *problem.interleave, to_word(problem.gate)));
   if (problem.accumulation == Accumulation::promoted)
     throw Error(ErrorKind::unsupported,
                 "gemm: accumulation = promoted is for 8-bit sums of sm_90a: tcgen05 sums in fp32 as it is");
@@ -183,6 +196,19 @@ std::string GemmTcgen05Operator::explain(const Config& config, const Verdict& ve
           type_in_full(config.a_type), type_in_full(config.b_type));
     case Rule::output_type:
       return fmt::format("d is {}: must be f32, bf16 or f16", to_word(config.d_dtype));
+    case Rule::gate_and_addend:
+      return fmt::format("gate {} with c, bias or an activation: a gate is all that happens to its sums",
+                         to_word(config.gate));
+    case Rule::interleave_not_dividing:
+      return fmt::format("interleave {}: it must divide {}, the columns of d that are stored at a time", found, bound);
+    case Rule::few_rows_of_gate:
+      return fmt::format("tile_m {}, {} needed with a gate or a block-scaled d (whole blocks of a row in a thread)",
+                         found, bound);
+    case Rule::split_k_of_gate:
+      return fmt::format("split_k {}, {} allowed with a gate or a block-scaled d", found, bound);
+    case Rule::part_of_block:
+      return fmt::format("{} columns of d a tile, a multiple of {} needed (the block that shares a scale)", found,
+                         bound);
     case Rule::tile_m_out_of_range:
       return fmt::format("tile_m {}, 16 to {} allowed (lanes of Tensor Memory): take cluster_m 2 for 256 rows", found,
                          bound);
@@ -231,7 +257,10 @@ std::string GemmTcgen05Operator::explain(const Config& config, const Verdict& ve
 std::string GemmTcgen05Operator::kernel_name(Arch arch, const Config& c) {
   std::string name = fmt::format("tessera_gemm_{}_{}", arch_name(arch.to_string()), to_word(c.a_type));
   if (c.b_type != c.a_type) name += fmt::format("_{}", to_word(c.b_type));
-  name += fmt::format("_to_{}_{}x{}_s{}_a{}", to_word(c.d_dtype), c.tile_m, c.tile_n, c.stages, c.accumulators);
+  if (c.gate == Gate::dual) name += "_dual";
+  if (c.gate == Gate::interleaved) name += fmt::format("_gated{}", c.interleave);
+  const std::string_view d_type = gemm_tcgen05::is_quantized(c) ? to_word(c.d_format) : to_word(c.d_dtype);
+  name += fmt::format("_to_{}_{}x{}_s{}_a{}", d_type, c.tile_m, c.tile_n, c.stages, c.accumulators);
   if (c.cluster_m * c.cluster_n != 1) name += fmt::format("_c{}x{}", c.cluster_m, c.cluster_n);
   if (c.split_k != 1) name += fmt::format("_k{}", c.split_k);
   if (c.raster != std::max(1, kRasterRows / (c.tile_m * c.cluster_m))) name += fmt::format("_r{}", c.raster);
@@ -289,24 +318,36 @@ void add_operands(const Config& c, Plan& plan) {
   const bool is_swapped = gemm_tcgen05::is_swapped(c);
   plan.operands = {value_operand(c, "a", c.a_type, !is_swapped, plan.launch),
                    value_operand(c, "b", c.b_type, is_swapped, plan.launch)};
+  const bool is_dual = c.gate == Gate::dual;
+  if (is_dual) plan.operands.push_back(value_operand(c, "b2", c.b_type, false, plan.launch));
   if (gemm_tcgen05::is_scaled(c)) {
-    for (const auto& [name, type] : {std::pair("sfa", c.a_type), std::pair("sfb", c.b_type)}) {
+    std::vector<std::pair<const char*, OperandType>> all{{"sfa", c.a_type}, {"sfb", c.b_type}};
+    if (is_dual) all.emplace_back("sfb2", c.b_type);
+    for (const auto& [name, type] : all) {
       OperandPlan scales = scale_operand(name, block_format(type), "tiles, by tcgen05.cp to Tensor Memory");
       scales.tensor_map_type = std::string(to_string(TensorMapType::u16));
       scales.swizzle = std::string(to_word(Swizzle::none));
       plan.operands.push_back(std::move(scales));
     }
   }
-  plan.operands.push_back({.name = "d",
-                           .dtype = std::string(to_word(c.d_dtype)),
-                           .tensor_map_type = std::string(to_string(tensor_map_type(c.d_dtype))),
-                           .swizzle = std::string(to_word(gemm_tcgen05::d_swizzle(c))),
-                           .use = is_swapped ? "D, transposed through shared memory" : "D, through shared memory"});
+  if (gemm_tcgen05::is_quantized(c)) {
+    const BlockFormat format = block_format(c.d_format);
+    plan.operands.push_back(scaled_operand("d", format, ScaleForm::tile, "D, quantised in registers"));
+    plan.operands.push_back(scale_operand("sfd", format, "of d, tiles"));
+    if (format == BlockFormat::nvfp4) plan.operands.push_back(plain_operand("scale_d", "f32", "factor of d's scales"));
+  } else {
+    plan.operands.push_back({.name = "d",
+                             .dtype = std::string(to_word(c.d_dtype)),
+                             .tensor_map_type = std::string(to_string(tensor_map_type(c.d_dtype))),
+                             .swizzle = std::string(to_word(gemm_tcgen05::d_swizzle(c))),
+                             .use = is_swapped ? "D, transposed through shared memory" : "D, through shared memory"});
+  }
   if (c.c == Addend::matrix) plan.operands.push_back(plain_operand("c", to_word(c.d_dtype), "added, times beta"));
   if (c.bias == Bias::column) plan.operands.push_back(plain_operand("bias", to_word(c.d_dtype), "added to every row"));
   if (gemm_tcgen05::has_tensor_scales(c))
-    for (const char* const name : {"scale_a", "scale_b"})
-      plan.operands.push_back(plain_operand(name, "f32", "factor of alpha if not null"));
+    for (const char* const name : {"scale_a", "scale_b", "scale_b2"})
+      if (is_dual || std::string_view(name) != "scale_b2")
+        plan.operands.push_back(plain_operand(name, "f32", "factor of alpha if not null"));
 }
 
 void add_memory(const Config& c, Plan& plan) {
@@ -347,13 +388,17 @@ std::string GemmTcgen05Operator::launch_bounds() { return "tessera::gemm_tcgen05
 
 std::string GemmTcgen05Operator::call(const Config& config) {
   const bool has_c = config.c == Addend::matrix;
+  const bool is_dual = config.gate == Gate::dual, is_quantized = gemm_tcgen05::is_quantized(config);
+  const bool is_scaled = gemm_tcgen05::is_scaled(config), has_scales = gemm_tcgen05::has_tensor_scales(config);
+  // What a Config has no parameter for is never read: another map, or null.
   return fmt::format(
-      "tessera::gemm_tcgen05::kernel<kConfig>(\n      {{a, b, {}, d, d_pointer, {}, {}, {}, m, n, k, l, ldd, "
-      "d_stride_l, {}, alpha, {}}})",
-      gemm_tcgen05::is_scaled(config) ? "sfa, sfb" : "a, b", has_c ? "c" : "nullptr",
-      config.bias == Bias::column ? "bias" : "nullptr",
-      gemm_tcgen05::has_tensor_scales(config) ? "scale_a, scale_b" : "nullptr, nullptr",
-      has_c ? "ldc, c_stride_l" : "0, 0", has_c ? "beta" : "0.0f");
+      "tessera::gemm_tcgen05::kernel<kConfig>(\n      {{a, b, {}, {}, {}, {}, d_pointer, {}, {}, {}, {}, {}, {}, m, n, "
+      "k, l, ldd, d_stride_l, {}, alpha, {}}})",
+      is_dual ? "b2" : "b", is_scaled ? "sfa, sfb" : "a, b", is_scaled && is_dual ? "sfb2" : "b",
+      is_quantized ? "a" : "d", is_quantized ? "sfd" : "nullptr",
+      config.d_format == OutputFormat::nvfp4 ? "scale_d" : "nullptr", has_c ? "c" : "nullptr",
+      config.bias == Bias::column ? "bias" : "nullptr", has_scales ? "scale_a, scale_b" : "nullptr, nullptr",
+      has_scales && is_dual ? "scale_b2" : "nullptr", has_c ? "ldc, c_stride_l" : "0, 0", has_c ? "beta" : "0.0f");
 }
 
 std::vector<SourceFile> GemmTcgen05Operator::generated_headers(const Config&) { return {}; }

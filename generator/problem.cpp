@@ -64,6 +64,9 @@ std::size_t hash_of(const Gemm& p) {
   mix(seed, p.b_format);
   mix(seed, p.scale_form);
   mix(seed, p.d_dtype);
+  mix(seed, p.d_format);
+  mix(seed, p.gate);
+  mix(seed, p.interleave);
   mix(seed, p.a_layout);
   mix(seed, p.b_layout);
   mix(seed, p.accumulation);

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <variant>
 
+#include "spec/operand_type.h"
 #include "spec/types.h"
 
 namespace tessera {
@@ -81,12 +82,15 @@ struct Gemm {
   std::optional<BlockFormat> b_format{};   ///< of b, where it differs: mxfp8 and mxfp4 beside each other
   ScaleForm scale_form = ScaleForm::tile;  ///< of block-scaled operands
   DType d_dtype = DType::bf16;             ///< f32, bf16 or f16; on sm_90a e4m3 or e5m2 too
+  std::optional<BlockFormat> d_format{};   ///< of d instead of a type: values and scales in tiles (tcgen05)
   Layout a_layout = Layout::k_major;
   Layout b_layout = Layout::k_major;
   std::optional<Accumulation> accumulation{};  ///< promoted for 8-bit types; 16-bit ones sum in fp32 as they are
   Addend c = Addend::none;
   Bias bias = Bias::none;
   Activation activation = Activation::none;
+  Gate gate = Gate::none;             ///< tcgen05: silu(gate) * up of two products, or of one's columns in turn
+  std::optional<int> interleave{};    ///< columns of the gate that stand together; not given: 1
   std::optional<int> tile_m{};        ///< rows of d that a CTA works on at a time
   std::optional<int> tile_n{};        ///< columns
   std::optional<int> stages{};        ///< slots of the ring of a and b

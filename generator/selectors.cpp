@@ -273,7 +273,9 @@ const std::vector<Selector>& gemm_selectors() {
       operand_field<&Gemm::b_dtype, &Gemm::b_format>(
           "b-dtype", "b_dtype", "type of b where it is not a's: e4m3 beside e5m2, mxfp8 beside mxfp4"),
       field<&Gemm::scale_form>("scale-form", "scale_form", "where scales of block-scaled operands lie"),
-      field<&Gemm::d_dtype>("d-dtype", "d_dtype", "type of d: f32, bf16, f16; on sm_90a e4m3 and e5m2 too"),
+      operand_field<&Gemm::d_dtype, &Gemm::d_format>(
+          "d-dtype", "d_dtype",
+          "type of d: f32, bf16, f16; on sm_90a e4m3 and e5m2, with tcgen05 block-scaled formats too"),
       field<&Gemm::a_layout>("a-layout", "a_layout", "contiguous dimension of a: k, or mn (16-bit types)"),
       field<&Gemm::b_layout>("b-layout", "b_layout", "contiguous dimension of b: k, or mn (16-bit types)"),
       field<&Gemm::accumulation>("accumulation", "accumulation",
@@ -281,6 +283,9 @@ const std::vector<Selector>& gemm_selectors() {
       field<&Gemm::c>("c", "c", "whether beta * c is added"),
       field<&Gemm::bias>("bias", "bias", "whether a bias for each column is added"),
       field<&Gemm::activation>("activation", "activation", "what is applied to the sums"),
+      field<&Gemm::gate>("gate", "gate",
+                         "silu(gate) * up of two products (a by b, a by b2), or of b's columns in turn"),
+      field<&Gemm::interleave>("interleave", "interleave", "columns of the gate that stand together (auto: 1)"),
       field<&Gemm::tile_m>("tile-m", "tile_m", "rows of d that one CTA works on at a time"),
       field<&Gemm::tile_n>("tile-n", "tile_n", "columns of d that one CTA works on at a time"),
       field<&Gemm::stages>("stages", "stages", "slots of the ring of a and b"),

@@ -67,6 +67,15 @@ inline constexpr Word<OperandType> kOperandTypeWords[] = {
     {OperandType::mxfp4, "mxfp4", "OperandType::mxfp4"},
     {OperandType::mxfp8_e4m3, "mxfp8_e4m3", "OperandType::mxfp8_e4m3"},
     {OperandType::mxfp8_e5m2, "mxfp8_e5m2", "OperandType::mxfp8_e5m2"}};
+inline constexpr Word<Gate> kGateWords[] = {{Gate::none, "none", "Gate::none"},
+                                            {Gate::dual, "dual", "Gate::dual"},
+                                            {Gate::interleaved, "interleaved", "Gate::interleaved"}};
+inline constexpr Word<OutputFormat> kOutputFormatWords[] = {
+    {OutputFormat::plain, "plain", "OutputFormat::plain"},
+    {OutputFormat::nvfp4, "nvfp4", "OutputFormat::nvfp4"},
+    {OutputFormat::mxfp4, "mxfp4", "OutputFormat::mxfp4"},
+    {OutputFormat::mxfp8_e4m3, "mxfp8_e4m3", "OutputFormat::mxfp8_e4m3"},
+    {OutputFormat::mxfp8_e5m2, "mxfp8_e5m2", "OutputFormat::mxfp8_e5m2"}};
 inline constexpr Word<ValueType> kValueTypeWords[] = {{ValueType::e2m1, "e2m1", "ValueType::e2m1"},
                                                       {ValueType::e4m3, "e4m3", "ValueType::e4m3"},
                                                       {ValueType::e5m2, "e5m2", "ValueType::e5m2"}};
@@ -84,6 +93,8 @@ inline constexpr Word<Conversion> kConversionWords[] = {{Conversion::software, "
 
 constexpr std::span<const Word<BlockFormat>> words_of(BlockFormat) { return kBlockFormatWords; }
 constexpr std::span<const Word<OperandType>> words_of(OperandType) { return kOperandTypeWords; }
+constexpr std::span<const Word<Gate>> words_of(Gate) { return kGateWords; }
+constexpr std::span<const Word<OutputFormat>> words_of(OutputFormat) { return kOutputFormatWords; }
 constexpr std::span<const Word<ValueType>> words_of(ValueType) { return kValueTypeWords; }
 constexpr std::span<const Word<ScaleType>> words_of(ScaleType) { return kScaleTypeWords; }
 constexpr std::span<const Word<ScaleForm>> words_of(ScaleForm) { return kScaleFormWords; }

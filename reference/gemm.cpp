@@ -67,11 +67,7 @@ struct SumRules {
   }
 };
 
-/// A sum on its way, with what it may be wrong by.
-struct Sum {
-  double value = 0, bound = 0;
-  double systematic = 0, square = 0;  // of the error: cuts of sums, and of single terms
-};
+using Sum = ProductSum;
 
 /// Products k0 <= k < k1, as a chain of groups.
 Sum chain(const double* a, const double* b, std::int64_t k0, std::int64_t k1, const SumRules& rules, bool is_exact) {
@@ -282,6 +278,14 @@ Comparison conclude(const ElementSums& sums, const TensorView& d, const Sizes& s
 }
 
 }  // namespace
+
+ProductSum product_sum(const double* a, const double* b, std::int64_t k, DType a_dtype, const GemmCheck& check) {
+  return product(a, b, k, SumRules(a_dtype, check), check);
+}
+
+Element product_element(const ProductSum& sum, double c, double bias, const GemmCheck& check) {
+  return finish(sum, c, bias, check, DType::f32, 0);
+}
 
 double gemm_element(const GemmInputs& in, const GemmCheck& check, std::int64_t batch, std::int64_t row,
                     std::int64_t column) {

@@ -56,6 +56,17 @@ struct GemmCheck {
   int jobs = 0;
 };
 
+/// One sum in float64, in the kernel's order, and what a kernel's may be wrong by: at most, the part that cuts toward
+/// zero add up to, and the squares of the rest.
+struct ProductSum {
+  double value = 0, bound = 0;
+  double systematic = 0, square = 0;
+};
+ProductSum product_sum(const double* a, const double* b, std::int64_t k, DType a_dtype, const GemmCheck& check);
+
+/// An element's place and value before its rounding to a type: fp32 with what came before it as the bound.
+Element product_element(const ProductSum& sum, double c, double bias, const GemmCheck& check);
+
 /// Throws Error{usage} when shapes do not fit each other.
 Comparison check_gemm(const GemmInputs& inputs, const TensorView& d, const GemmCheck& check);
 

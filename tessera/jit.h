@@ -91,15 +91,19 @@ struct FmhaArguments {
 };
 
 /// Host-side arguments of a matrix product. a [l, m, k] or, with a_layout mn, [l, k, m]; b [l, n, k] or [l, k, n]; c
-/// and d [l, m, n]; bias [n]. Pitches and strides in elements, kUseDefault for dense tensors. alpha and beta NaN: 1. c,
-/// bias and the scales matter to kernels that have them only; a null scale is 1.
+/// and d [l, m, n]; bias [n]; b2 as b, for a dual gate. Scales of block-scaled operands, and of such a d, in tiles:
+/// sfa, sfb, sfb2, sfd. Pitches and strides in elements, kUseDefault for dense tensors. alpha and beta NaN: 1. c, bias
+/// and the scales matter to kernels that have them only; a null scale is 1.
 struct GemmArguments {
   DevicePointer a = 0, b = 0, c = 0, d = 0, bias = 0;
   DevicePointer scale_a = 0, scale_b = 0;  ///< fp32, one element each
+  DevicePointer b2 = 0, sfa = 0, sfb = 0, sfb2 = 0, sfd = 0;
+  DevicePointer scale_b2 = 0, scale_d = 0;  ///< fp32, one element each
   std::int64_t m = 0, n = 0, k = 0, l = 1;
   double alpha = std::numeric_limits<double>::quiet_NaN(), beta = std::numeric_limits<double>::quiet_NaN();
   std::int64_t lda = kUseDefault, ldb = kUseDefault, ldc = kUseDefault, ldd = kUseDefault;
   std::int64_t a_stride_l = kUseDefault, b_stride_l = kUseDefault, c_stride_l = kUseDefault, d_stride_l = kUseDefault;
+  std::int64_t ldb2 = kUseDefault, b2_stride_l = kUseDefault;
   DevicePointer workspace = 0;
   std::int64_t workspace_bytes = 0;
 };

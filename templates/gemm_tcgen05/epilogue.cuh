@@ -41,6 +41,8 @@ struct Epilogue {
   const int warp;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const float alpha;
+  const float alpha_up;  // of the second product
+  const int columns_d;   // of D
   const bool is_by_tma;  // D is
   const unsigned staging;
   int slot = 0;
@@ -48,17 +50,19 @@ struct Epilogue {
   __device__ __forceinline__ Epilogue(const Params& params, unsigned smem, int store_warp)
       : p(params),
         warp(store_warp),
-        alpha(scaled_alpha(params)),
-        is_by_tma(((params.n | params.ldd | params.d_stride_l) * kElementBytes) % 16 == 0),
+        alpha(scaled_alpha(params, params.scale_b)),
+        alpha_up(C.gate == Gate::dual ? scaled_alpha(params, params.scale_b2) : alpha),
+        columns_d(columns_of_d(C, params.n)),
+        is_by_tma(((columns_of_d(C, params.n) | params.ldd | params.d_stride_l) * kElementBytes) % 16 == 0),
         staging(smem + smem_layout(C).d.offset + store_warp * kStagingSlots * staging_slot_bytes(C)) {}
 
-  static __device__ __forceinline__ float scaled_alpha(const Params& p) {
-    float alpha = p.alpha;
+  static __device__ __forceinline__ float scaled_alpha(const Params& p, const float* scale_b) {
+    float factor = p.alpha;
     if constexpr (has_tensor_scales(C)) {
-      if (p.scale_a != nullptr) alpha *= *p.scale_a;
-      if (p.scale_b != nullptr) alpha *= *p.scale_b;
+      if (p.scale_a != nullptr) factor *= *p.scale_a;
+      if (scale_b != nullptr) factor *= *scale_b;
     }
-    return alpha;
+    return factor;
   }
 
   // All that happens between the sum and its rounding, at a place in D that may lie outside: nothing is read for it
@@ -110,7 +114,7 @@ struct Epilogue {
 #pragma unroll 1
     for (int i = lane; i < kRows * kColumns; i += 32) {
       const int r = i / kColumns, c = i % kColumns;
-      if (row + r >= p.m || column + c >= p.n) continue;
+      if (row + r >= p.m || column + c >= columns_d) continue;
       const unsigned address = swizzle_address(d_swizzle(C), from + r * d_span_bytes(C) + c * kElementBytes);
       const long long index = batch * p.d_stride_l + (row + r) * p.ldd + column + c;
       if constexpr (kElementBytes == 4) {
@@ -121,12 +125,23 @@ struct Epilogue {
     }
   }
 
-  // A panel of sums to its place: `lanes` and `first` are the operands' rows of its first lane and first column.
-  __device__ __forceinline__ void store(float (&v)[kPanel], int lanes, int first, int batch) {
-    const int row = is_swapped(C) ? first : lanes, column = is_swapped(C) ? lanes : first;
+  // A panel of sums, finished: `lanes` is the row of the lanes' operand that its first lane has, `first` the row of the
+  // other one that its first column has.
+  __device__ __forceinline__ void finish_panel(float (&v)[kPanel], int lanes, int first, int batch) const {
+    const int row = is_swapped(C) ? first : lanes + lane, column = is_swapped(C) ? lanes + lane : first;
 #pragma unroll
     for (int i = 0; i < kPanel; ++i)
-      v[i] = is_swapped(C) ? finish(v[i], row + i, column + lane, batch) : finish(v[i], row + lane, column + i, batch);
+      v[i] = is_swapped(C) ? finish(v[i], row + i, column, batch) : finish(v[i], row, column + i, batch);
+  }
+  // The product of the activated gate and up, into `v`, which holds the gate's sums.
+  __device__ __forceinline__ void apply_gate(float (&v)[kPanel], const float (&up)[kPanel]) const {
+#pragma unroll
+    for (int i = 0; i < kPanel; ++i) v[i] = gemm::activate<Activation::silu>(v[i] * alpha) * (up[i] * alpha_up);
+  }
+
+  // A finished panel to its place.
+  __device__ __forceinline__ void store(const float (&v)[kPanel], int lanes, int first, int batch) {
+    const int row = is_swapped(C) ? first : lanes, column = is_swapped(C) ? lanes : first;
     const unsigned to = staging + slot * staging_slot_bytes(C);
     slot ^= 1;
     // The slot's store before last must have read it.
@@ -142,7 +157,7 @@ struct Epilogue {
     if (!is_by_tma) {
       store_directly(to, row, column, batch);
     } else if (lane == 0) {
-      if (row < p.m && column < p.n) ptx::tma_store_3d(p.d, to, column, row, batch);
+      if (row < p.m && column < columns_d) ptx::tma_store_3d(p.d, to, column, row, batch);
       ptx::cp_async_bulk_commit_group();
     }
   }

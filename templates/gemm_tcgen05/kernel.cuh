@@ -60,7 +60,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
   if (threadIdx.x == 0) {
     ptx::prefetch_tensormap(params.a);
     ptx::prefetch_tensormap(params.b);
-    ptx::prefetch_tensormap(params.d);
+    if constexpr (!is_quantized(C)) ptx::prefetch_tensormap(params.d);
   }
   if (threadIdx.x == 32) init_barriers<C>(smem);
   if (warp == 2) {

@@ -57,7 +57,7 @@ struct Multiplier {
     return smem + kMap.lane_scales.offset + slot * scale_slot_bytes(C, 1);
   }
   __device__ __forceinline__ unsigned column_scales(int slot) const {
-    return smem + kMap.column_scales.offset + slot * scale_slot_bytes(C, column_blocks(C));
+    return smem + kMap.column_scales.offset + slot * products(C) * scale_slot_bytes(C, column_blocks(C));
   }
 
   // Clears the bytes of blocks past K in the tile that K ends in. All lanes.
@@ -72,11 +72,17 @@ struct Multiplier {
     };
     mend(lane_scales(slot) + offset);
 #pragma unroll
-    for (int i = 0; i < column_blocks(C); ++i) mend(column_scales(slot) + i * scale_tiles(C) * kTileBytes + offset);
+    for (int i = 0; i < products(C) * column_blocks(C); ++i)
+      mend(column_scales(slot) + i * scale_tiles(C) * kTileBytes + offset);
     ptx::fence_proxy_async_shared();
   }
 
-  // [tile of K][row block] of the columns' scales, as an instruction reads those of one tile side by side.
+  // Where the scales of a product's columns and one tile of K stand: those of all row blocks side by side, as an
+  // instruction reads them.
+  static __device__ __forceinline__ constexpr unsigned column_scale(int product, int tile) {
+    return 4 * (scale_tiles(C) + (product * scale_tiles(C) + tile) * column_blocks(C));
+  }
+
   __device__ __forceinline__ void copy_scales(int slot, unsigned to) const {
     const unsigned long long of_lanes = scale_descriptor(lane_scales(slot));
     const unsigned long long of_columns = scale_descriptor(column_scales(slot));
@@ -84,18 +90,18 @@ struct Multiplier {
     for (int t = 0; t < scale_tiles(C); ++t) {
       ptx::tcgen05_cp_32x128b_warpx4<kPair>(to + 4 * t, advance(of_lanes, t * kTileBytes));
 #pragma unroll
-      for (int i = 0; i < column_blocks(C); ++i)
-        ptx::tcgen05_cp_32x128b_warpx4<kPair>(to + 4 * (scale_tiles(C) + t * column_blocks(C) + i),
+      for (int i = 0; i < products(C) * column_blocks(C); ++i)
+        ptx::tcgen05_cp_32x128b_warpx4<kPair>(to + column_scale(i / column_blocks(C), t) + 4 * (i % column_blocks(C)),
                                               advance(of_columns, (i * scale_tiles(C) + t) * kTileBytes));
     }
   }
 
-  // The products of one step. `first_column`: of the tile; its scales may begin inside a tile of 128.
-  __device__ __forceinline__ void multiply(int slot, unsigned sums, unsigned scales, int chunks, int first_column,
-                                           bool accumulate) const {
+  // One of the products of one step. `first_column`: of the tile; its scales may begin inside a tile of 128.
+  __device__ __forceinline__ void multiply(int product, int slot, unsigned sums, unsigned scales, int chunks,
+                                           int first_column, bool accumulate) const {
     const unsigned long long of_lanes = operand_descriptor(smem + kMap.lanes.offset + slot * kLanes * kStepBytes);
     const unsigned long long of_columns =
-        operand_descriptor(smem + kMap.columns.offset + slot * column_rows(C) * kStepBytes);
+        operand_descriptor(smem + kMap.columns.offset + (slot * products(C) + product) * column_rows(C) * kStepBytes);
     const unsigned column_offset = static_cast<unsigned>(first_column) % kTileRows / 32;
 #pragma unroll
     for (int i = 0; i < kChunks; ++i) {
@@ -107,8 +113,8 @@ struct Multiplier {
       if constexpr (is_scaled(C)) {
         const int tile = scale_tile(C, i);
         ptx::tcgen05_mma_block_scale<kind(C), scale_block(C), kPair>(
-            sums, a, b, kInstruction(i), scales + 4 * tile,
-            scales + 4 * (scale_tiles(C) + tile * column_blocks(C)) + column_offset, accumulate || i > 0);
+            sums, a, b, kInstruction(i), scales + 4 * tile, scales + column_scale(product, tile) + column_offset,
+            accumulate || i > 0);
       } else {
         ptx::tcgen05_mma<kind(C), kPair>(sums, a, b, kInstruction(i), accumulate || i > 0);
       }
@@ -202,8 +208,10 @@ __device__ __forceinline__ void multiply(const Params& p, unsigned smem, unsigne
           scales = tmem + Multiplier<C>::kTmem.scales + scale_slot.next(smem);
           multiplier.copy_scales(ring.slot, scales);
         }
-        multiplier.multiply(ring.slot, tmem + sums.slot * columns(C), scales, multiplier.chunks_of(step), tile.column,
-                            step > schedule.k_begin);
+#pragma unroll
+        for (int i = 0; i < products(C); ++i)
+          multiplier.multiply(i, ring.slot, tmem + sums.slot * sum_columns(C) + i * columns(C), scales,
+                              multiplier.chunks_of(step), tile.column, step > schedule.k_begin);
         Multiplier<C>::commit(barrier_address<C>(smem, Barrier::empty, ring.slot));
       }
       __syncwarp();

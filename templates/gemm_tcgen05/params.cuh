@@ -9,14 +9,19 @@ namespace tessera::gemm_tcgen05 {
 struct Params {
   const ptx::TensorMap& a;
   const ptx::TensorMap& b;
+  const ptx::TensorMap& b2;   // dual only
   const ptx::TensorMap& sfa;  // block-scaled types only
   const ptx::TensorMap& sfb;
-  const ptx::TensorMap& d;
+  const ptx::TensorMap& sfb2;  // dual too
+  const ptx::TensorMap& d;     // unless D is block-scaled
   void* d_pointer;
-  const void* c;         // Config.c only
-  const void* bias;      // Config.bias only
-  const float* scale_a;  // may be null
-  const float* scale_b;  // may be null
+  void* sfd;              // D block-scaled only
+  const float* scale_d;   // may be null
+  const void* c;          // Config.c only
+  const void* bias;       // Config.bias only
+  const float* scale_a;   // may be null
+  const float* scale_b;   // may be null
+  const float* scale_b2;  // may be null
   int m;
   int n;
   int k;

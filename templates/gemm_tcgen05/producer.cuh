@@ -31,26 +31,33 @@ __device__ __forceinline__ void load_scales(const Params& p, unsigned smem, int 
                                             const Tile& tile) {
   constexpr SmemLayout kMap = smem_layout(C);
   const ptx::TensorMap& of_lanes = is_swapped(C) ? p.sfb : p.sfa;
-  const ptx::TensorMap& of_columns = is_swapped(C) ? p.sfa : p.sfb;
+  const auto of_columns = [&](int product) -> const ptx::TensorMap& {
+    return is_swapped(C) ? p.sfa : product == 0 ? p.sfb : p.sfb2;
+  };
   const int lane_blocks = ((is_swapped(C) ? p.n : p.m) + kTileRows - 1) / kTileRows;
   const int all_column_blocks = ((is_swapped(C) ? p.m : p.n) + kTileRows - 1) / kTileRows;
   const int k_tile = step * scale_tiles(C);
   ptx::tma_load_3d(smem + kMap.lane_scales.offset + slot * scale_slot_bytes(C, 1), of_lanes, barrier, 0, k_tile,
                    tile.batch * lane_blocks + tile.lane / kTileRows);
-  ptx::tma_load_3d(smem + kMap.column_scales.offset + slot * scale_slot_bytes(C, column_blocks(C)), of_columns, barrier,
-                   0, k_tile, tile.batch * all_column_blocks + tile.column / kTileRows);
+#pragma unroll
+  for (int i = 0; i < products(C); ++i)
+    ptx::tma_load_3d(
+        smem + kMap.column_scales.offset + (slot * products(C) + i) * scale_slot_bytes(C, column_blocks(C)),
+        of_columns(i), barrier, 0, k_tile, tile.batch * all_column_blocks + tile.column / kTileRows);
 }
 
 template <Config C>
 __device__ __forceinline__ void produce(const Params& p, unsigned smem) {
   constexpr SmemLayout kMap = smem_layout(C);
-  constexpr int kScaleBytes = scale_slot_bytes(C, 1) + scale_slot_bytes(C, column_blocks(C));
-  constexpr int kValueBytes =
-      pair_size(C) * (operand_bytes(C, lane_type(C), kLanes) + operand_bytes(C, column_type(C), column_rows(C)));
+  constexpr int kScaleBytes = scale_slot_bytes(C, 1) + products(C) * scale_slot_bytes(C, column_blocks(C));
+  constexpr int kValueBytes = pair_size(C) * (operand_bytes(C, lane_type(C), kLanes) +
+                                              products(C) * operand_bytes(C, column_type(C), column_rows(C)));
   constexpr bool kScalesApart = has_scale_barriers(C);
   const Schedule<C> schedule{p};
   const ptx::TensorMap& of_lanes = is_swapped(C) ? p.b : p.a;
-  const ptx::TensorMap& of_columns = is_swapped(C) ? p.a : p.b;
+  const auto of_columns = [&](int product) -> const ptx::TensorMap& {
+    return is_swapped(C) ? p.a : product == 0 ? p.b : p.b2;
+  };
   const int column_part = schedule.pair_rank() * column_rows(C);
 
   RingPosition<C.stages> ring;
@@ -65,8 +72,10 @@ __device__ __forceinline__ void produce(const Params& p, unsigned smem) {
         ptx::mbarrier_arrive_expect_tx(full, kValueBytes + (kScalesApart ? 0 : kScaleBytes));
       const int k = step * tile_k(C);
       load<C>(of_lanes, smem + kMap.lanes.offset + ring.slot * kLanes * kStepBytes, full, k, tile.lane, tile.batch);
-      load<C>(of_columns, smem + kMap.columns.offset + ring.slot * column_rows(C) * kStepBytes, full, k,
-              tile.column + column_part, tile.batch);
+#pragma unroll
+      for (int i = 0; i < products(C); ++i)
+        load<C>(of_columns(i), smem + kMap.columns.offset + (ring.slot * products(C) + i) * column_rows(C) * kStepBytes,
+                full, k, tile.column + column_part, tile.batch);
       if constexpr (kScalesApart) {
         const unsigned scales = barrier_address<C>(smem, Barrier::scales, ring.slot);
         ptx::mbarrier_arrive_expect_tx(scales, kScaleBytes);

@@ -8,6 +8,7 @@
 
 #include "gemm_tcgen05/epilogue.cuh"
 #include "gemm_tcgen05/params.cuh"
+#include "gemm_tcgen05/quantizer.cuh"
 #include "gemm_tcgen05/ring.cuh"
 #include "gemm_tcgen05/schedule.cuh"
 #include "ptx/cluster.cuh"
@@ -78,6 +79,25 @@ __device__ __forceinline__ void add_sums(float (&v)[panel_columns(C)], unsigned 
   }
 }
 
+// A panel of D from the sums of a gate and of up, which stand behind each other, or in turn.
+template <Config C>
+__device__ __forceinline__ void load_gated(float (&v)[panel_columns(C)], float (&up)[panel_columns(C)], unsigned from,
+                                           int column) {
+  if constexpr (C.gate == Gate::dual) {
+    load_sums(v, from + column);
+    load_sums(up, from + columns(C) + column);
+  } else {
+    float both[2 * panel_columns(C)];
+    load_sums(both, from + 2 * column);
+#pragma unroll
+    for (int i = 0; i < panel_columns(C); ++i) {
+      const int at = i / C.interleave * 2 * C.interleave + i % C.interleave;
+      v[i] = both[at];
+      up[i] = both[at + C.interleave];
+    }
+  }
+}
+
 // One warp of the four.
 template <Config C>
 __device__ __forceinline__ void store(const Params& p, unsigned smem, unsigned tmem) {
@@ -87,12 +107,13 @@ __device__ __forceinline__ void store(const Params& p, unsigned smem, unsigned t
   RingPosition<C.accumulators> sums;
   constexpr int kPanel = panel_columns(C);
   const int first_column = schedule.k_part() * stored_columns(C);
+  const typename QuantizerOf<C>::type quantizer{p};
 #pragma unroll 1
   for (int item = schedule.first(); item < schedule.items; item += schedule.stride()) {
     const Tile tile = schedule.at(item);
     ptx::mbarrier_wait_parity(barrier_address<C>(smem, Barrier::sums_full, sums.slot), sums.parity);
     ptx::tcgen05_fence_after_thread_sync();
-    const unsigned from = tmem + (static_cast<unsigned>(warp) * 32 << 16) + sums.slot * columns(C);
+    const unsigned from = tmem + (static_cast<unsigned>(warp) * 32 << 16) + sums.slot * sum_columns(C);
     if constexpr (C.split_k > 1) {
       share_sums<C>(smem, from, warp * 32 + epilogue.lane);
       release_sums<C>(smem, sums.slot);
@@ -102,13 +123,28 @@ __device__ __forceinline__ void store(const Params& p, unsigned smem, unsigned t
 #pragma unroll 1
     for (int column = 0; column < stored_columns(C); column += kPanel) {
       float v[kPanel];
+      float up[kPanel];
       if constexpr (C.split_k > 1) {
         add_sums<C>(v, smem, first_column + column, warp * 32 + epilogue.lane);
       } else {
-        load_sums(v, from + column);
+        if constexpr (C.gate == Gate::none) {
+          load_sums(v, from + column);
+        } else {
+          load_gated<C>(v, up, from, column);
+        }
         if (column + kPanel == stored_columns(C)) release_sums<C>(smem, sums.slot);
       }
-      epilogue.store(v, tile.lane + warp * 32, tile.column + first_column + column, tile.batch);
+      const int lanes = tile.lane + warp * 32, first = columns_of_d(C, tile.column) + first_column + column;
+      if constexpr (C.gate == Gate::none) {
+        epilogue.finish_panel(v, lanes, first, tile.batch);
+      } else {
+        epilogue.apply_gate(v, up);
+      }
+      if constexpr (is_quantized(C)) {
+        quantizer.store(v, lanes + epilogue.lane, first, tile.batch);
+      } else {
+        epilogue.store(v, lanes, first, tile.batch);
+      }
     }
     sums.advance();
   }

@@ -4,10 +4,18 @@
 //
 //   d[i, m, n] = activation(alpha * scale_a * scale_b * sum_k a[i, m, k] * b[i, n, k] + beta * c[i, m, n] + bias[n])
 //
+// or with a gate, factor = alpha * scale_a * scale_b (of up, with dual: alpha * scale_a * scale_b2), fp32 throughout:
+//
+//   d = silu(factor * gate) * (factor * up)
+//   dual         gate = A B^T, up = A B2^T
+//   interleaved  columns of A B^T in turn: `interleave` of the gate, as many of up; D has n / 2 columns
+//
 // for i < l. A is [l, m, k], B [l, n, k], K contiguous; C and D are [l, m, n]. Rows lie lda, ldb, ldc, ldd elements
 // apart, matrices a_stride_l, ... A block-scaled operand's element is its value times the scale of its block; its
 // scales come in tiles of 128 rows by 4 blocks (spec/block_scale.h), and none that belongs to no element reaches a
-// result. Sums are fp32; C and bias have the type of D.
+// result. Sums are fp32; C and bias have the type of D. D may be block-scaled itself, along its columns, as quantize
+// makes it (MX scales rounded up; NVFP4's factor is scale_d, 1 if null): values, and scales in tiles, of which bytes
+// that belong to no block become 0. It is then ready to be the A of another product.
 //
 // The instruction multiplies 128 rows, TMEM's lanes, by 16 to 256 rows of the other operand, TMEM's columns. With
 // tile_m = 128 the lanes are rows of A; with fewer rows the operands change places: the lanes are 128 rows of B, and a
@@ -20,18 +28,19 @@
 // tile; each sums its part, and then each adds up, in a fixed order, the columns that it stores.
 //
 // Tensor maps: interleave none, element strides 1, zero fill:
-//   a, b      dims {k, rows, l}, rows being m or n, each at least 1; boxes operand_box; 128-byte swizzle. FP4 values
-//   are
-//             packed in memory; in shared memory too, unless the other operand is mxfp8
-//   sfa, sfb  block-scaled types only: dims {256, ceil(k / block / 4), l * ceil(rows / 128)} of u16, scale_box
-//   d         dims {n, m, l}; d_box, d_swizzle. A row that does not end on a multiple of 16 bytes, or a pitch that is
-//             none, is stored without the map
+//   a, b, b2   dims {k, rows, l}, rows being m or n, each at least 1; boxes operand_box; 128-byte swizzle. FP4 values
+//              are packed in memory; in shared memory too, unless the other operand is mxfp8
+//   sfa, sfb,  block-scaled types only: dims {256, ceil(k / block / 4), l * ceil(rows / 128)} of u16, scale_box
+//   sfb2
+//   d          dims {columns of d, m, l}; d_box, d_swizzle. A row that does not end on a multiple of 16 bytes, or a
+//              pitch that is none, is stored without the map; so is a block-scaled D, which has no map
 //
 // Entry parameters, in this order:
-//   const __grid_constant__ TensorMap a, b, sfa, sfb (block-scaled types only), d
-//   d_pointer; c (Config.c only); bias (Config.bias only); float* scale_a, scale_b (has_tensor_scales only; may be
-//   null: 1) int m, n, k, l; long long ldd, d_stride_l; long long ldc, c_stride_l (Config.c only); float alpha; float
-//   beta (c)
+//   const __grid_constant__ TensorMap a, b, b2 (dual), sfa, sfb (block-scaled types), sfb2 (both), d (if it has a map)
+//   d_pointer; sfd (D block-scaled); float* scale_d (nvfp4, may be null); c (Config.c); bias (Config.bias); float*
+//   scale_a, scale_b, scale_b2 (has_tensor_scales; the last one with dual; may be null: 1)
+//   int m, n (rows of B), k, l; long long ldd, d_stride_l; long long ldc, c_stride_l (Config.c only); float alpha;
+//   float beta (c)
 // Launch: clusters of cluster_size() CTAs along x; grid.x a multiple of that; block num_threads(); dynamic shared
 // memory smem_layout().total_bytes.
 //
@@ -55,8 +64,11 @@ struct Config {
   Addend c = Addend::none;
   Bias bias = Bias::none;
   Activation activation = Activation::none;
-  int tile_m = 128;      // of D, that a CTA works on at a time
-  int tile_n = 128;      //
+  Gate gate = Gate::none;
+  int interleave = 1;  // columns of the gate that stand together
+  OutputFormat d_format = OutputFormat::plain;
+  int tile_m = 128;      // rows of A that a CTA works on at a time
+  int tile_n = 128;      // rows of B
   int stages = 5;        // slots of the ring
   int accumulators = 2;  // tiles in Tensor Memory
   int cluster_m = 1;     // 2: a pair of CTAs
@@ -86,6 +98,11 @@ enum class Rule {
   ok,
   operand_pair,               // A's type; B's type
   output_type,                // bytes of D's type; 4
+  gate_and_addend,            // 1; 0
+  interleave_not_dividing,    // interleave; columns of D that are stored at a time
+  few_rows_of_gate,           // tile_m; 128
+  split_k_of_gate,            // split_k; 1
+  part_of_block,              // columns of D that a CTA stores; the block that they must be a multiple of
   tile_m_out_of_range,        // tile_m; 128
   tile_n_of_few_rows,         // tile_n; 128, which it must be with tile_m < 128
   columns_not_multiple,       // the smaller operand's rows of a tile; the multiple that they must be
@@ -118,6 +135,8 @@ TESSERA_HD constexpr bool is_scaled(const Config& c) { return layout::is_block_s
 TESSERA_HD constexpr bool has_tensor_scales(const Config& c) {
   return kind(c) == Tcgen05Kind::f8f6f4 || kind(c) == Tcgen05Kind::mxf4nvf4;
 }
+TESSERA_HD constexpr int products(const Config& c) { return c.gate == Gate::dual ? 2 : 1; }
+TESSERA_HD constexpr bool is_quantized(const Config& c) { return c.d_format != OutputFormat::plain; }
 TESSERA_HD constexpr bool is_swapped(const Config& c) { return c.tile_m < kLanes; }
 TESSERA_HD constexpr int pair_size(const Config& c) { return is_swapped(c) ? c.cluster_n : c.cluster_m; }
 TESSERA_HD constexpr int cluster_size(const Config& c) { return pair_size(c) * c.split_k; }
@@ -129,8 +148,11 @@ TESSERA_HD constexpr int columns(const Config& c) { return is_swapped(c) ? c.til
 TESSERA_HD constexpr int column_rows(const Config& c) { return columns(c) / pair_size(c); }
 TESSERA_HD constexpr OperandType lane_type(const Config& c) { return is_swapped(c) ? c.b_type : c.a_type; }
 TESSERA_HD constexpr OperandType column_type(const Config& c) { return is_swapped(c) ? c.a_type : c.b_type; }
-// Columns of an accumulator that one CTA stores.
-TESSERA_HD constexpr int stored_columns(const Config& c) { return columns(c) / c.split_k; }
+// Columns of an accumulator for each of D, and those of D that one CTA stores.
+TESSERA_HD constexpr int columns_of_d(const Config& c, int n) { return c.gate == Gate::interleaved ? n / 2 : n; }
+TESSERA_HD constexpr int stored_columns(const Config& c) { return columns_of_d(c, columns(c)) / c.split_k; }
+// Columns of TMEM of all products of a tile.
+TESSERA_HD constexpr int sum_columns(const Config& c) { return products(c) * columns(c); }
 
 // Bits of a value in shared memory: those of the 4-bit kinds are packed, beside mxfp8 they have a byte each.
 TESSERA_HD constexpr int smem_bits(const Config& c) {
@@ -155,27 +177,27 @@ TESSERA_HD constexpr int scale_slot_bytes(const Config& c, int row_blocks) {
 }
 // Columns of TMEM that the scales of one step take: four for each tile.
 TESSERA_HD constexpr int scale_columns(const Config& c) {
-  return is_scaled(c) ? 4 * scale_tiles(c) * (1 + column_blocks(c)) : 0;
+  return is_scaled(c) ? 4 * scale_tiles(c) * (1 + products(c) * column_blocks(c)) : 0;
 }
 // Steps whose scales are in TMEM at a time: as many as the ring has, where there is room.
 TESSERA_HD constexpr int scale_slots(const Config& c) {
   if (!is_scaled(c)) return 0;
-  const int room = (kTmemColumns - c.accumulators * columns(c)) / scale_columns(c);
+  const int room = (kTmemColumns - c.accumulators * sum_columns(c)) / scale_columns(c);
   return room < c.stages ? room : c.stages;
 }
 // Where a scale's tile holds blocks past K, in the step that K ends in, an instruction would read them.
 TESSERA_HD constexpr bool reads_past_k(const Config& c) { return layout::is_four_bit(kind(c)); }
 
 struct TmemLayout {
-  int accumulators = 0;  // first column of each: i * columns()
-  int scales = 0;        // first column: [slot][lanes' tiles, then [tile][row block] of the columns' side][4]
+  int accumulators = 0;  // first column of each: i * sum_columns(): [product][columns]
+  int scales = 0;        // first column: [slot][lanes' tiles, then [product][tile][row block] of the other side][4]
   int used = 0;
   int allocated = 0;  // the power of two that tcgen05.alloc takes
 };
 
 TESSERA_HD constexpr TmemLayout tmem_layout(const Config& c) {
   TmemLayout map;
-  map.scales = c.accumulators * columns(c);
+  map.scales = c.accumulators * sum_columns(c);
   map.used = map.scales + scale_slots(c) * scale_columns(c);
   map.allocated = 32;
   while (map.allocated < map.used) map.allocated *= 2;
@@ -202,7 +224,8 @@ TESSERA_HD constexpr layout::InstructionDescriptor instruction(const Config& c, 
 // D leaves from staging memory of each warp. As it is: panels of 32 rows and one swizzle span of columns. Transposed:
 // 32 columns of D and as many rows as registers hold.
 TESSERA_HD constexpr int panel_columns(const Config& c) {
-  const int widest = dtype_bytes(c.d_dtype) == 4 || is_swapped(c) ? 32 : 64;
+  const bool is_narrow = is_swapped(c) || c.gate != Gate::none || is_quantized(c);
+  const int widest = dtype_bytes(c.d_dtype) == 4 || is_narrow ? 32 : 64;
   int count = widest;
   while (stored_columns(c) % count != 0) count /= 2;
   return count;
@@ -211,7 +234,7 @@ TESSERA_HD constexpr int d_span_bytes(const Config& c) {
   return (is_swapped(c) ? kStoreRows : panel_columns(c)) * dtype_bytes(c.d_dtype);
 }
 TESSERA_HD constexpr int staging_slot_bytes(const Config& c) {
-  return kStoreRows * panel_columns(c) * dtype_bytes(c.d_dtype);
+  return is_quantized(c) ? 0 : kStoreRows * panel_columns(c) * dtype_bytes(c.d_dtype);
 }
 // Rows that are written one after the other need none; rows that 32 threads write side by side do.
 TESSERA_HD constexpr Swizzle d_swizzle(const Config& c) {
@@ -229,9 +252,9 @@ struct SmemRegion {
 
 struct SmemLayout {
   SmemRegion lanes;          // [stages][128][128 B]: A, or B with changed places. Partial sums start here
-  SmemRegion columns;        // [stages][column_rows][128 B]
+  SmemRegion columns;        // [stages][product][column_rows][128 B]
   SmemRegion lane_scales;    // [stages][scale_tiles][512 B]
-  SmemRegion column_scales;  // [stages][column_blocks][scale_tiles][512 B]
+  SmemRegion column_scales;  // [stages][product][column_blocks][scale_tiles][512 B]
   SmemRegion d;              // [storing warp][2][staging_slot_bytes]
   SmemRegion barriers;       // 8 bytes each; see barrier()
   SmemRegion tmem_address;
@@ -268,10 +291,10 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   SmemLayout map;
   const auto after = [](const SmemRegion& region) { return region.offset + region.bytes; };
   map.lanes = {is_swapped(c) ? "b" : "a", 0, c.stages * kLanes * kStepBytes};
-  map.columns = {is_swapped(c) ? "a" : "b", after(map.lanes), c.stages * column_rows(c) * kStepBytes};
+  map.columns = {is_swapped(c) ? "a" : "b", after(map.lanes), c.stages * products(c) * column_rows(c) * kStepBytes};
   map.lane_scales = {is_swapped(c) ? "sfb" : "sfa", after(map.columns), c.stages * scale_slot_bytes(c, 1)};
   map.column_scales = {is_swapped(c) ? "sfa" : "sfb", after(map.lane_scales),
-                       c.stages * scale_slot_bytes(c, column_blocks(c))};
+                       c.stages * products(c) * scale_slot_bytes(c, column_blocks(c))};
   map.d = {"d", static_cast<int>(round_up(after(map.column_scales), 1024)),
            kStoreWarps * kStagingSlots * staging_slot_bytes(c)};
   map.barriers = {"barriers", after(map.d), 8 * num_barriers(c)};
@@ -284,6 +307,21 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
   if (!has_kind(c)) return {Rule::operand_pair, static_cast<int>(c.a_type), static_cast<int>(c.b_type)};
   if (c.d_dtype != DType::f32 && c.d_dtype != DType::f16 && c.d_dtype != DType::bf16)
     return {Rule::output_type, dtype_bytes(c.d_dtype), 4};
+  const bool has_addend = c.c != Addend::none || c.bias != Bias::none || c.activation != Activation::none;
+  if (c.gate != Gate::none && has_addend) return {Rule::gate_and_addend, 1, 0};
+  return {};
+}
+
+// What a gate and a block-scaled D ask for: a thread has whole pairs and whole blocks of a row of D.
+TESSERA_HD constexpr Verdict<Rule> why_invalid_gate(const Config& c) {
+  if (c.gate == Gate::none && !is_quantized(c)) return {};
+  if (is_swapped(c)) return {Rule::few_rows_of_gate, c.tile_m, kLanes};
+  if (c.split_k > 1) return {Rule::split_k_of_gate, c.split_k, 1};
+  const int panel = panel_columns(c);
+  if (c.gate == Gate::interleaved && (c.interleave < 1 || panel % c.interleave != 0))
+    return {Rule::interleave_not_dividing, c.interleave, panel};
+  const int block = is_quantized(c) ? block_elements(block_format(c.d_format)) : 1;
+  if (stored_columns(c) % block != 0) return {Rule::part_of_block, stored_columns(c), block};
   return {};
 }
 
@@ -313,9 +351,10 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (const Verdict<Rule> types = why_invalid_types(c); !types.ok()) return types;
   if (const Verdict<Rule> cluster = why_invalid_cluster(c); !cluster.ok()) return cluster;
   if (const Verdict<Rule> tile = why_invalid_tile(c); !tile.ok()) return tile;
+  if (const Verdict<Rule> gate = why_invalid_gate(c); !gate.ok()) return gate;
   if (c.split_k > 1 && pair_size(c) > 1) return {Rule::split_k_of_pair, c.split_k, 1};
-  if (columns(c) % (c.split_k * 16) != 0) return {Rule::part_of_d_too_small, stored_columns(c), 16};
-  const int sums = c.accumulators * columns(c);
+  if (columns_of_d(c, columns(c)) % (16 * c.split_k) != 0) return {Rule::part_of_d_too_small, stored_columns(c), 16};
+  const int sums = c.accumulators * sum_columns(c);
   const int least_scales = is_scaled(c) ? 2 * scale_columns(c) : 0;
   if (sums + least_scales > kTmemColumns) return {Rule::tensor_memory_exceeded, sums + least_scales, kTmemColumns};
   const SmemLayout map = smem_layout(c);
@@ -334,7 +373,7 @@ TESSERA_HD constexpr int most_stages(Config c) {
 }
 // Two tiles in TMEM where there is room for both, beside scales.
 TESSERA_HD constexpr int most_accumulators(const Config& c) {
-  return 2 * columns(c) + 2 * scale_columns(c) <= kTmemColumns ? 2 : 1;
+  return 2 * sum_columns(c) + 2 * scale_columns(c) <= kTmemColumns ? 2 : 1;
 }
 
 // Warps with one job.

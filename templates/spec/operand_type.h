@@ -10,6 +10,27 @@ namespace tessera {
 
 enum class OperandType { f16, bf16, tf32, e4m3, e5m2, nvfp4, mxfp4, mxfp8_e4m3, mxfp8_e5m2 };
 
+// What becomes of a product before it is stored: silu(gate) * up, where gate and up are two products with the same A,
+// or one whose columns hold both in turn.
+enum class Gate { none, dual, interleaved };
+
+// How a product is stored: as elements of a type, or as values and scales of a block-scaled format.
+enum class OutputFormat { plain, nvfp4, mxfp4, mxfp8_e4m3, mxfp8_e5m2 };
+
+// Precondition: not plain.
+TESSERA_HD constexpr BlockFormat block_format(OutputFormat format) {
+  return format == OutputFormat::nvfp4        ? BlockFormat::nvfp4
+         : format == OutputFormat::mxfp4      ? BlockFormat::mxfp4
+         : format == OutputFormat::mxfp8_e4m3 ? BlockFormat::mxfp8_e4m3
+                                              : BlockFormat::mxfp8_e5m2;
+}
+TESSERA_HD constexpr OutputFormat output_format(BlockFormat format) {
+  return format == BlockFormat::nvfp4        ? OutputFormat::nvfp4
+         : format == BlockFormat::mxfp4      ? OutputFormat::mxfp4
+         : format == BlockFormat::mxfp8_e4m3 ? OutputFormat::mxfp8_e4m3
+                                             : OutputFormat::mxfp8_e5m2;
+}
+
 TESSERA_HD constexpr bool is_block_scaled(OperandType type) { return type >= OperandType::nvfp4; }
 TESSERA_HD constexpr bool is_mxfp8(OperandType type) {
   return type == OperandType::mxfp8_e4m3 || type == OperandType::mxfp8_e5m2;

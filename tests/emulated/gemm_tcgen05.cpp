@@ -108,6 +108,42 @@ const ProductCase kArrangements[] = {
      Fill::normal},
 };
 
+const ProductCase kGates[] = {
+    {"bf16, dual",
+     {{"gate", "dual"}, {"tile_m", "128"}, {"tile_n", "64"}, {"cluster_m", "1"}, {"stages", "2"}},
+     {{"m", 150}, {"n", 136}, {"k", 200}},
+     Fill::normal},
+    {"nvfp4, dual, a pair of CTAs, rows that tma cannot store",
+     {{"dtype", "nvfp4"},
+      {"d_dtype", "f16"},
+      {"gate", "dual"},
+      {"tile_m", "128"},
+      {"tile_n", "64"},
+      {"cluster_m", "2"}},
+     {{"m", 300}, {"n", 130}, {"k", 608}, {"ldd", 133}},
+     Fill::normal},
+    {"bf16 to nvfp4, exact",
+     {{"d_dtype", "nvfp4"}, {"tile_m", "128"}, {"tile_n", "64"}, {"cluster_m", "1"}},
+     {{"m", 70}, {"n", 176}, {"k", 64}, {"l", 2}, {"ldd", 192}}},
+    {"mxfp8 to mxfp8, a pair of CTAs, exact",
+     {{"dtype", "mxfp8_e4m3"}, {"d_dtype", "mxfp8_e4m3"}, {"tile_m", "128"}, {"tile_n", "128"}, {"cluster_m", "2"}},
+     {{"m", 140}, {"n", 288}, {"k", 160}}},
+    {"nvfp4 to nvfp4, gate and up in turn, one accumulator",
+     {{"dtype", "nvfp4"},
+      {"d_dtype", "nvfp4"},
+      {"gate", "interleaved"},
+      {"tile_m", "128"},
+      {"tile_n", "128"},
+      {"cluster_m", "1"},
+      {"accumulators", "1"}},
+     {{"m", 100}, {"n", 224}, {"k", 288}, {"ldd", 128}},
+     Fill::normal},
+    {"bf16 to mxfp4, gate and up by 16",
+     {{"d_dtype", "mxfp4"}, {"gate", "interleaved"}, {"interleave", "16"}, {"tile_m", "128"}, {"tile_n", "64"}},
+     {{"m", 130}, {"n", 192}, {"k", 100}, {"lda", 104}, {"ldb", 104}},
+     Fill::normal},
+};
+
 void run_under_every_schedule(const ProductCase& test, Compiler& compiler) {
   CAPTURE(test.name);
   emulator::DeviceOptions options;
@@ -148,6 +184,15 @@ TEST_CASE("products on tcgen05 under every schedule: block-scaled formats") {
     return;
   }
   for (const ProductCase& test : kScaled) run_under_every_schedule(test, *compiler);
+}
+
+TEST_CASE("products on tcgen05 under every schedule: gates, and results that leave as block-scaled formats") {
+  const std::unique_ptr<Compiler> compiler = find_product_compiler();
+  if (!compiler) {
+    MESSAGE("skipped: no NVRTC");
+    return;
+  }
+  for (const ProductCase& test : kGates) run_under_every_schedule(test, *compiler);
 }
 
 TEST_CASE("products on tcgen05 under every schedule: pairs, transposed tiles, a split k") {

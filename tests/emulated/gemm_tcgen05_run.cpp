@@ -27,7 +27,7 @@ Problem problem_of(const ProductCase& test) {
 const Config& config_of(const Plan& plan) { return std::get<Config>(plan.config); }
 
 OperandType operand_type_of(const Plan& plan, const std::string& buffer) {
-  return buffer == "b" || buffer == "sfb" ? config_of(plan).b_type : config_of(plan).a_type;
+  return buffer.find('b') != std::string::npos ? config_of(plan).b_type : config_of(plan).a_type;
 }
 
 }  // namespace
@@ -65,7 +65,7 @@ std::int64_t ProductRun::size(const char* name) const { return evaluate(Expressi
 // Rows at their pitch; what lies between them is all ones, a NaN of every type that has one.
 void ProductRun::fill_operand(Buffer& buffer, const BufferSpec& spec, std::uint64_t stream) const {
   const OperandType type = operand_type_of(plan_, spec.name);
-  const Tensor dense = reference::random_operand(type, size("l"), size(spec.name == "b" ? "n" : "m"), size("k"),
+  const Tensor dense = reference::random_operand(type, size("l"), size(spec.name == "a" ? "m" : "n"), size("k"),
                                                  test_.fill, kSeed, stream);
   std::fill(buffer.memory.bytes.begin(), buffer.memory.bytes.end(), std::byte{0xFF});
   const auto bytes = static_cast<std::int64_t>(dtype_bytes(dense.dtype));
@@ -81,18 +81,18 @@ void ProductRun::add_buffer(const BufferSpec& spec, std::uint64_t stream) {
   for (const Expression& extent : spec.shape) shape.push_back(evaluate(extent));
   for (const Expression& stride : spec.strides) strides.push_back(evaluate(stride));
   Buffer& buffer = buffers_[spec.name];
-  if (spec.name == "sfa" || spec.name == "sfb") {
+  if (spec.name.starts_with("sf") && spec.role == BufferRole::input) {
     const OperandType type = operand_type_of(plan_, spec.name);
-    buffer.memory = reference::random_operand_scales(type, size("l"), size(spec.name == "sfb" ? "n" : "m"), size("k"),
+    buffer.memory = reference::random_operand_scales(type, size("l"), size(spec.name == "sfa" ? "m" : "n"), size("k"),
                                                      test_.fill, kSeed, stream);
   } else {
     buffer.memory = Tensor(*reference::dtype_from_name(spec.dtype), {shape[0] * strides[0]});
   }
   buffer.view = {buffer.memory.bytes.data(), buffer.memory.dtype, shape, strides};
-  if (spec.name == "a" || spec.name == "b") {
+  if (spec.name == "a" || spec.name == "b" || spec.name == "b2") {
     fill_operand(buffer, spec, stream);
   } else if (spec.name.starts_with("scale_")) {
-    buffer.memory.set(0, spec.name == "scale_a" ? 0.5 : 4);
+    buffer.memory.set(0, spec.name == "scale_a" ? 0.5 : spec.name == "scale_d" ? 0.75 : 4);
   } else if (spec.name == "c" || spec.name == "bias") {
     reference::fill(buffer.memory, test_.fill, kSeed, stream);
   }
@@ -102,16 +102,23 @@ void ProductRun::add_buffer(const BufferSpec& spec, std::uint64_t stream) {
 }
 
 std::vector<std::byte> ProductRun::run(std::vector<Finding>& findings) {
-  Buffer& d = buffers_.at("d");
-  device_.set_bytes(d.pointer, reference::kPoisonByte, d.memory.bytes.size());
+  for (const char* const name : {"d", "sfd"})
+    if (const auto found = buffers_.find(name); found != buffers_.end())
+      device_.set_bytes(found->second.pointer, reference::kPoisonByte, found->second.memory.bytes.size());
   LaunchArguments arguments;
   arguments.sizes = sizes_;
   arguments.scalars = scalars_;
   arguments.buffers = pointers_;
   launcher_->launch({}, arguments);
   findings = device_.synchronize();
-  device_.copy_to_host(d.memory.bytes.data(), d.pointer, d.memory.bytes.size());
-  return d.memory.bytes;
+  std::vector<std::byte> all;
+  for (const char* const name : {"d", "sfd"})
+    if (const auto found = buffers_.find(name); found != buffers_.end()) {
+      std::vector<std::byte>& bytes = found->second.memory.bytes;
+      device_.copy_to_host(bytes.data(), found->second.pointer, bytes.size());
+      all.insert(all.end(), bytes.begin(), bytes.end());
+    }
+  return all;
 }
 
 Tensor ProductRun::decoded(const char* values, const char* scales, OperandType type) const {
@@ -119,6 +126,26 @@ Tensor ProductRun::decoded(const char* values, const char* scales, OperandType t
   std::span<const std::byte> bytes;
   if (found != buffers_.end()) bytes = found->second.memory.bytes;
   return reference::decode_operand(type, buffers_.at(values).view, bytes, size("k"));
+}
+
+reference::Comparison ProductRun::compare_gated(reference::GatedInputs in, const Tensor& b) const {
+  const Config& c = config_of(plan_);
+  in.alpha_up = in.check.alpha;
+  Tensor gate, up;
+  if (c.gate == Gate::dual) {
+    up = decoded("b2", "sfb2", c.b_type);
+  } else if (c.gate == Gate::interleaved) {
+    gate = reference::rows_in_turn(b, c.interleave, false);
+    up = reference::rows_in_turn(b, c.interleave, true);
+    in.product.b = gate.view();
+  }
+  if (c.gate != Gate::none) in.up = up.view();
+  const Buffer& d = buffers_.at("d");
+  if (!gemm_tcgen05::is_quantized(c)) return reference::check_gated(in, d.view);
+  const auto scale = buffers_.find("scale_d");
+  return reference::check_quantized_product(in, block_format(c.d_format),
+                                            scale == buffers_.end() ? 1 : scale->second.memory.at(0), d.view,
+                                            buffers_.at("sfd").memory.bytes);
 }
 
 reference::Comparison ProductRun::compare() const {
@@ -139,6 +166,8 @@ reference::Comparison ProductRun::compare() const {
   reference::GemmInputs in{a.view(), b.view(), {}, {}};
   if (buffers_.count("c") != 0) in.c = buffers_.at("c").view;
   if (buffers_.count("bias") != 0) in.bias = buffers_.at("bias").view;
+  if (c.gate != Gate::none || gemm_tcgen05::is_quantized(c))
+    return compare_gated({.product = in, .up = {}, .check = check}, b);
   return reference::check_gemm(in, buffers_.at("d").view, check);
 }
 

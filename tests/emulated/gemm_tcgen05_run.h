@@ -12,6 +12,7 @@
 #include "emulator/device.h"
 #include "generator/plan.h"
 #include "reference/comparison.h"
+#include "reference/gemm_gated.h"
 #include "reference/gemm_tcgen05.h"
 #include "runtime/launcher.h"
 
@@ -46,6 +47,7 @@ class ProductRun {
   std::int64_t size(const char* name) const;
   void add_buffer(const BufferSpec& spec, std::uint64_t stream);
   void fill_operand(Buffer& buffer, const BufferSpec& spec, std::uint64_t stream) const;
+  reference::Comparison compare_gated(reference::GatedInputs in, const reference::Tensor& b) const;
   reference::Tensor decoded(const char* values, const char* scales, OperandType type) const;
 
   ProductCase test_;

@@ -130,6 +130,23 @@ TEST_CASE("tcgen05 products: a wrong pairing is refused with both sides") {
         "gemm has no kernel for arch sm_120a: there is one for sm_90a, and for sm_100 and sm_103 with suffix a or f");
 }
 
+TEST_CASE("tcgen05 products: gates and block-scaled results") {
+  const Config dual = config({{"gate", "dual"}, {"dtype", "nvfp4"}});
+  CHECK(gemm_tcgen05::products(dual) == 2);
+  CHECK(gemm_tcgen05::sum_columns(dual) == 2 * dual.tile_n);
+  CHECK(!gemm_tcgen05::is_swapped(config({{"gate", "dual"}, {"m", "16"}})));
+  const Config gated = config({{"gate", "interleaved"}, {"interleave", "16"}, {"d_dtype", "nvfp4"}, {"m", "16"}});
+  CHECK(gemm_tcgen05::stored_columns(gated) * 2 == gated.tile_n);
+  CHECK(gated.split_k == 1);
+  CHECK(refusal({{"gate", "dual"}, {"bias", "column"}}) ==
+        "gemm bf16, dual: gate dual with c, bias or an activation: a gate is all that happens to its sums");
+  CHECK(refusal({{"interleave", "2"}}) == "gemm: interleave = 2 with gate = none: it is for interleaved gates");
+  CHECK(refusal({{"arch", "sm_90a"}, {"gate", "dual"}}) ==
+        "gemm: a gate has kernels for sm_100 and sm_103 with suffix a or f (tcgen05), none for sm_90a");
+  CHECK(refusal({{"arch", "sm_90a"}, {"d_dtype", "mxfp4"}}) ==
+        "gemm: a block-scaled d has kernels for sm_100 and sm_103 with suffix a or f (tcgen05), none for sm_90a");
+}
+
 TEST_CASE("tcgen05 products: every rule says value, bound and remedy") {
   const auto says = [](const Fields& fields) {
     const std::string text = refusal(pinned(fields));
@@ -157,6 +174,13 @@ TEST_CASE("tcgen05 products: every rule says value, bound and remedy") {
         "8 columns of Tensor Memory for each CTA along k, a multiple of 16 needed: take a smaller split_k");
   CHECK(says({{"split_k", "2"}, {"tile_n", "256"}, {"stages", "2"}}) ==
         "partial sums of 131,072 bytes, 98,304 of ring: take more stages");
+  CHECK(says({{"gate", "interleaved"}, {"interleave", "24"}}) ==
+        "interleave 24: it must divide 32, the columns of d that are stored at a time");
+  CHECK(says({{"gate", "dual"}, {"tile_m", "64"}}) ==
+        "tile_m 64, 128 needed with a gate or a block-scaled d (whole blocks of a row in a thread)");
+  CHECK(says({{"gate", "dual"}, {"split_k", "2"}}) == "split_k 2, 1 allowed with a gate or a block-scaled d");
+  CHECK(says({{"d_dtype", "mxfp4"}, {"tile_n", "48"}}) ==
+        "48 columns of d a tile, a multiple of 32 needed (the block that shares a scale)");
   CHECK(says({{"raster", "2000"}}) == "raster 2,000, 1 to 1,024 allowed");
   CHECK(says({{"dtype", "nvfp4"}, {"tile_n", "256"}, {"accumulators", "2"}}) ==
         "608 columns of Tensor Memory for sums and scales, 512 allowed: take one accumulator");

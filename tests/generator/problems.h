@@ -40,6 +40,11 @@ inline void add_tcgen05_products(std::vector<Problem>& problems) {
         problems.push_back(problem_of("gemm", fields));
       }
     }
+  for (const char* const dtype : {"bf16", "e4m3", "nvfp4", "mxfp8_e4m3"})
+    for (const char* const d_dtype : {"bf16", "f32", "nvfp4", "mxfp4", "mxfp8_e4m3", "mxfp8_e5m2"})
+      for (const char* const gate : {"none", "dual", "interleaved"})
+        problems.push_back(problem_of(
+            "gemm", {{"arch", "sm_100a"}, {"dtype", dtype}, {"d_dtype", d_dtype}, {"gate", gate}, {"m", "256"}}));
   for (const Activation activation : {Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu})
     problems.push_back(Gemm{.arch = {.number = 100, .suffix = 'a'},
                             .format = BlockFormat::nvfp4,

@@ -1,0 +1,269 @@
+#include "reference/gemm_gated.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <set>
+#include <vector>
+
+#include "reference/parallel.h"
+#include "reference/poison.h"
+#include "reference/quantize.h"
+
+namespace tessera::reference {
+
+namespace {
+
+constexpr double kU = 0x1p-24;
+
+struct Value {
+  double value = 0, error = 0, square = 0;
+};
+
+double at(const TensorView& view, std::int64_t batch, std::int64_t row, std::int64_t column) {
+  return view.at(batch * view.strides[0] + row * view.strides[1] + column * view.strides[2]);
+}
+
+void read_row(const TensorView& view, std::int64_t batch, std::int64_t row, std::vector<double>& out) {
+  for (std::size_t k = 0; k < out.size(); ++k) out[k] = at(view, batch, row, static_cast<std::int64_t>(k));
+}
+
+Value gated(const ProductSum& gate, const ProductSum& up, const GatedInputs& in) {
+  const double x = in.check.alpha * gate.value, y = in.alpha_up * up.value;
+  const double x_error = std::fabs(in.check.alpha) * gate.bound + 4 * kU * std::fabs(x);
+  const double y_error = std::fabs(in.alpha_up) * up.bound + 4 * kU * std::fabs(y);
+  const double s = x / (1 + std::exp(-x));
+  const double s_error = 1.1 * x_error + 16 * kU * std::fabs(s) + 0x1p-126;
+  Value v;
+  v.value = s * y;
+  v.error = std::fabs(y) * s_error + std::fabs(s) * y_error + s_error * y_error + kU * std::fabs(v.value);
+  const double of_gate = 1.1 * std::fabs(y * in.check.alpha), of_up = std::fabs(s * in.alpha_up);
+  const double roundings = 25 * kU * std::fabs(v.value);
+  const double together = of_gate * gate.systematic + of_up * up.systematic;
+  v.square = of_gate * of_gate * gate.square + of_up * of_up * up.square + roundings * roundings + together * together;
+  return v;
+}
+
+/// All values of one row of d.
+void row_values(const GatedInputs& in, std::int64_t batch, std::int64_t row, std::vector<Value>& out) {
+  const auto k = static_cast<std::size_t>(in.product.a.shape[2]);
+  std::vector<double> a(k), b(k);
+  read_row(in.product.a, batch, row, a);
+  const auto sum_of = [&](const TensorView& view, std::size_t column) {
+    read_row(view, batch, static_cast<std::int64_t>(column), b);
+    return product_sum(a.data(), b.data(), static_cast<std::int64_t>(k), in.product.a.dtype, in.check);
+  };
+  for (std::size_t column = 0; column < out.size(); ++column) {
+    const ProductSum sum = sum_of(in.product.b, column);
+    if (in.up) {
+      out[column] = gated(sum, sum_of(*in.up, column), in);
+      continue;
+    }
+    const auto n = static_cast<std::int64_t>(column);
+    const double c = in.product.c && in.check.beta != 0 ? at(*in.product.c, batch, row, n) : 0;
+    const double bias = in.product.bias ? in.product.bias->at(n * in.product.bias->strides[0]) : 0;
+    const Element element = product_element(sum, c, bias, in.check);
+    out[column] = {element.expected, in.check.is_exact ? 0 : element.bound, element.expected_square};
+  }
+}
+
+/// Rows that are checked: all, or the first and last, those at tiles' edges and others evenly spread.
+std::vector<std::int64_t> chosen_rows(const GatedInputs& in, std::int64_t m, std::int64_t n) {
+  const std::int64_t l = in.product.a.shape[0], k = std::max<std::int64_t>(in.product.a.shape[2], 1);
+  const std::int64_t cost = std::max<std::int64_t>(n * k * l * (in.up ? 2 : 1), 1);
+  const std::int64_t budget = std::max<std::int64_t>(in.check.max_multiply_adds / cost, 8);
+  std::set<std::int64_t> rows;
+  for (std::int64_t i = 0; i < std::min(budget, m); ++i) rows.insert(budget >= m ? i : i * m / budget);
+  for (std::int64_t edge = in.check.tile_m; edge < m && static_cast<std::int64_t>(rows.size()) < 2 * budget;
+       edge += in.check.tile_m) {
+    rows.insert(edge - 1);
+    rows.insert(edge);
+  }
+  if (m > 0) rows.insert(m - 1);
+  return {rows.begin(), rows.end()};
+}
+
+/// visit(batch, row, values, sums) for every row that is checked, on several threads; sums in the order of rows.
+template <class Visit>
+ElementSums over_rows(const GatedInputs& in, std::int64_t m, std::int64_t n, std::int64_t& checked, Visit visit) {
+  const std::vector<std::int64_t> rows = chosen_rows(in, m, n);
+  const std::int64_t l = in.product.a.shape[0], count = static_cast<std::int64_t>(rows.size());
+  std::vector<ElementSums> parts(static_cast<std::size_t>(l * count));
+  parallel_for(l * count, in.check.jobs, [&](std::int64_t i) {
+    std::vector<Value> values(static_cast<std::size_t>(n));
+    const std::int64_t batch = i / count, row = rows[static_cast<std::size_t>(i % count)];
+    row_values(in, batch, row, values);
+    visit(batch, row, values, parts[static_cast<std::size_t>(i)]);
+  });
+  ElementSums sums;
+  for (const ElementSums& part : parts) sums.merge(part);
+  checked = l * count;
+  return sums;
+}
+
+Comparison conclude(const ElementSums& sums, const GatedInputs& in, std::int64_t l, std::int64_t m, std::int64_t n) {
+  Comparison result;
+  if (sums.mismatched > 0)
+    result.problems.push_back(describe_mismatches("d", sums,
+                                                  {{"matrix", l, {}},
+                                                   {"row", m, {8, 16, 32, 64, in.check.tile_m}},
+                                                   {"column", n, {2, 8, 16, 32, 64, in.check.tile_n}}}));
+  result.rel_error = sums.rel_error();
+  result.rel_bound = sums.rel_bound();
+  result.max_abs_error = sums.max_abs_error;
+  result.cosine = sums.cosine();
+  return result;
+}
+
+double step_of(ValueType type, double magnitude) {
+  if (type == ValueType::e2m1) return magnitude < 2 ? 0.5 : magnitude < 4 ? 1 : 2;
+  const int bits = type == ValueType::e4m3 ? 3 : 2, least = type == ValueType::e4m3 ? -6 : -14;
+  const int exponent = magnitude > 0 ? std::max(std::ilogb(magnitude), least) : least;
+  return std::exp2(exponent - bits);
+}
+
+std::uint8_t encode_scale(BlockFormat format, double g, double amax) {
+  if (format == BlockFormat::nvfp4) return encode_ue4m3(static_cast<float>(amax) / (6 * static_cast<float>(g)));
+  return encode_ue8m0(static_cast<float>(amax), format, ScaleRounding::up);
+}
+
+/// What quantize makes of a row whose values are exact.
+Quantized quantized_row(const std::vector<Value>& values, BlockFormat format, double g) {
+  Tensor row(DType::f32, {1, 1, static_cast<std::int64_t>(values.size())});
+  for (std::size_t i = 0; i < values.size(); ++i) row.set(static_cast<std::int64_t>(i), values[i].value);
+  return quantize(row.view(), {format, ScaleForm::plain, ScaleRounding::up, static_cast<float>(g)});
+}
+
+/// One block of a quantised row.
+struct BlockCheck {
+  BlockFormat format;
+  double g;
+
+  /// The scale as it counts, or nothing if no block within the bounds gives it.
+  std::optional<double> scale(std::span<const Value> block, std::uint8_t code) const {
+    double low = 0, high = 0;
+    for (const Value& v : block) {
+      low = std::max(low, std::fabs(v.value) - v.error);
+      high = std::max(high, std::fabs(v.value) + v.error);
+    }
+    if (code < encode_scale(format, g, low) || code > encode_scale(format, g, high)) return std::nullopt;
+    return static_cast<double>(decode_scale(scale_type(format), code)) * (format == BlockFormat::nvfp4 ? g : 1);
+  }
+  Element element(const Value& v, std::uint8_t code, double scale) const {
+    const ValueType type = value_type(format);
+    Element e;
+    e.found = static_cast<double>(decode_value(type, code)) * scale;
+    const double most = static_cast<double>(largest_value(format)) * scale;
+    e.expected = std::clamp(v.value, -most, most);
+    const double half = scale == 0 ? 0 : step_of(type, (std::fabs(e.expected) + v.error) / scale) / 2 * scale;
+    e.bound = 1.0001 * half + v.error;
+    e.expected_square = half * half + v.square;
+    return e;
+  }
+};
+
+}  // namespace
+
+Tensor rows_in_turn(const Tensor& b, int interleave, bool is_up) {
+  const std::int64_t n = b.shape[1] / 2, k = b.shape[2];
+  Tensor rows(DType::f64, {b.shape[0], n, k});
+  for (std::int64_t i = 0; i < b.shape[0] * n; ++i) {
+    const std::int64_t row = i % n;
+    const std::int64_t from = row / interleave * 2 * interleave + row % interleave + (is_up ? interleave : 0);
+    std::memcpy(rows.bytes.data() + i * k * 8, b.bytes.data() + (i / n * b.shape[1] + from) * k * 8,
+                static_cast<std::size_t>(k) * 8);
+  }
+  return rows;
+}
+
+Comparison check_gated(const GatedInputs& in, const TensorView& d) {
+  const std::int64_t l = d.shape[0], m = d.shape[1], n = d.shape[2];
+  std::int64_t checked = 0;
+  const ElementSums sums = over_rows(
+      in, m, n, checked,
+      [&](std::int64_t batch, std::int64_t row, const std::vector<Value>& values, ElementSums& part) {
+        for (std::int64_t column = 0; column < n; ++column) {
+          const Value& v = values[static_cast<std::size_t>(column)];
+          Element e;
+          e.at = {batch, row, column, 0, 0};
+          e.found = at(d, batch, row, column);
+          e.expected = v.value;
+          const double rounding = unit_roundoff(d.dtype) * (std::fabs(v.value) + v.error) + half_subnormal(d.dtype);
+          e.bound = 1.01 * (v.error + rounding);
+          e.expected_square = v.square + rounding * rounding;
+          const double rounded = to_double(d.dtype, from_double(d.dtype, v.value));
+          if (std::isinf(rounded) && rounded == e.found) e.expected = e.found = 0;
+          part.add(e);
+        }
+      });
+  Comparison result = conclude(sums, in, l, m, n);
+  const PoisonCount poison = count_poisoned(d);
+  if (poison.poisoned > 0)
+    result.problems.push_back(fmt::format("d: {} of {} elements were never written, the first is element {}",
+                                          poison.poisoned, element_count(d.shape), poison.first));
+  if (in.check.judges_rel_error && !(result.rel_error <= result.rel_bound))
+    result.problems.push_back(fmt::format(
+        "d: relative error {:.3g} over all checked rows, at most {:.3g} is explained by independent roundings",
+        result.rel_error, result.rel_bound));
+  result.rows_checked = checked;
+  result.rows_total = l * m;
+  result.pass = result.problems.empty();
+  return result;
+}
+
+Comparison check_quantized_product(const GatedInputs& in, BlockFormat format, double g, const TensorView& d,
+                                   std::span<const std::byte> scales) {
+  const std::int64_t l = d.shape[0], m = d.shape[1], n = d.shape[2] * 8 / value_bits(format);
+  const int size = block_elements(format);
+  const std::int64_t blocks = n / size;
+  const BlockCheck check{format, g};
+  const auto scale_code = [&](std::int64_t batch, std::int64_t row, std::int64_t block) {
+    return static_cast<std::uint8_t>(
+        scales[static_cast<std::size_t>(scale_offset(ScaleForm::tile, m, blocks, batch, row, block))]);
+  };
+  std::int64_t checked = 0;
+  const ElementSums sums = over_rows(
+      in, m, n, checked,
+      [&](std::int64_t batch, std::int64_t row, const std::vector<Value>& values, ElementSums& part) {
+        const bool is_exact = in.check.is_exact && !in.up;
+        const Quantized exact = is_exact ? quantized_row(values, format, g) : Quantized{};
+        for (std::int64_t block = 0; block < blocks; ++block) {
+          const std::span<const Value> of_block(values.data() + block * size, static_cast<std::size_t>(size));
+          const std::uint8_t code = scale_code(batch, row, block);
+          const std::optional<double> scale = check.scale(of_block, code);
+          for (int i = 0; i < size; ++i) {
+            const std::int64_t column = block * size + i;
+            const std::int64_t place = batch * d.strides[0] + row * d.strides[1] + column * value_bits(format) / 8;
+            const auto byte = static_cast<std::uint8_t>(d.bits_at(place));
+            const auto value = static_cast<std::uint8_t>(value_bits(format) == 8 ? byte
+                                                         : column % 2 == 0       ? byte & 15
+                                                                                 : byte >> 4);
+            const double counted = scale ? *scale
+                                         : static_cast<double>(decode_scale(scale_type(format), code)) *
+                                               (format == BlockFormat::nvfp4 ? g : 1);
+            Element e = check.element(of_block[static_cast<std::size_t>(i)], value, counted);
+            const auto stored = static_cast<std::size_t>(column * value_bits(format) / 8);
+            const bool has_exact_bits =
+                !is_exact || (exact.values[stored] == byte && exact.scales[static_cast<std::size_t>(block)] == code);
+            if (!scale || !has_exact_bits) e.bound = -1;  // a scale that is wrong makes its block wrong
+            e.at = {batch, row, column, 0, 0};
+            part.add(e);
+          }
+        }
+      });
+  Comparison result = conclude(sums, in, l, m, n);
+  std::int64_t padding = 0;
+  for (std::int64_t batch = 0; batch < l; ++batch)
+    for (std::int64_t row = 0; row < round_up(m, kTileRows); ++row)
+      for (std::int64_t block = 0; block < round_up(blocks, kTileBlocks); ++block)
+        if (row >= m || block >= blocks) padding += scale_code(batch, row, block) != 0 ? 1 : 0;
+  if (padding > 0) result.problems.push_back(fmt::format("sfd: {} bytes of padding are not 0", padding));
+  result.rows_checked = checked;
+  result.rows_total = l * m;
+  result.pass = result.problems.empty();
+  return result;
+}
+
+}  // namespace tessera::reference

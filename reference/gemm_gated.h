@@ -1,0 +1,41 @@
+// Products that something is done to before they are stored, in float64: a gate, silu(gate) * up of two products with
+// the same a; and results that leave as values and scales of a block-scaled format.
+//
+// A gate adds to what gemm.h bounds: alpha's roundings, silu's error (16 u |silu|, and at most 1.1 of what its argument
+// is wrong by), one rounding of the product, then the output's.
+//
+// Of a quantised result neither scale nor value is one number: a sum that is right within its bound may fall on either
+// side of a rounding boundary. So a scale must be one that a block's largest magnitude gives somewhere within its
+// bound, and a value must be within half a step of that scale, and the bound, of the exact one, which counts as
+// saturated where the scale makes it so. Where sums are exact, both bounds are nothing, and the bits must be those of
+// quantize.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "reference/gemm.h"
+#include "spec/operand_type.h"
+
+namespace tessera::reference {
+
+struct GatedInputs {
+  GemmInputs product;            ///< a, b (of the gate), c, bias
+  std::optional<TensorView> up;  ///< b of up, as b: there is a gate
+  GemmCheck check;               ///< alpha: of the gate's product
+  double alpha_up = 1;
+};
+
+/// Of b's rows [l, n, k] in float64 those that make columns of the gate, or of up, where `interleave` of each stand in
+/// turn.
+Tensor rows_in_turn(const Tensor& b, int interleave, bool is_up);
+
+/// d: [l, m, n] of an element type.
+Comparison check_gated(const GatedInputs& inputs, const TensorView& d);
+
+/// d: bytes [l, m, n * bits / 8], any strides; scales in tiles, of which padding must be 0. g: nvfp4's factor.
+Comparison check_quantized_product(const GatedInputs& inputs, BlockFormat format, double g, const TensorView& d,
+                                   std::span<const std::byte> scales);
+
+}  // namespace tessera::reference

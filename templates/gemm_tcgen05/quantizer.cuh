@@ -1,0 +1,99 @@
+// A row's sums to values and scales of a block-scaled format: what quantize makes of the same numbers, to the bit.
+//
+// A thread has whole blocks of its row of D, so a block's largest magnitude is found in registers, and neither D nor a
+// second pass exists. Blocks are stored as they are; scales go into tiles, where the thread of a row's last block also
+// clears the bytes behind it, and threads of rows past m write zeros, so that no padding is left as it was.
+#pragma once
+
+#include "gemm_tcgen05/params.cuh"
+#include "ptx/global.cuh"
+#include "quantize/kernel.cuh"
+#include "spec/gemm_tcgen05.h"
+#include "spec/quantize.h"
+
+namespace tessera::gemm_tcgen05 {
+
+template <Config C>
+struct Quantizer {
+  static constexpr BlockFormat kFormat = block_format(C.d_format);
+  static constexpr int kBlock = block_elements(kFormat);
+  static constexpr int kPanel = panel_columns(C);
+  static constexpr quantize::Config kQuantize{
+      .dtype = DType::f32,
+      .format = kFormat,
+      .scale_form = ScaleForm::tile,
+      .scale_rounding = ScaleRounding::up,
+      .global_scale = kFormat == BlockFormat::nvfp4 ? GlobalScale::given : GlobalScale::none,
+      .conversion = Conversion::hardware};
+
+  const Params& p;
+  const int blocks;  // of a row
+  quantize::Unit unit;
+
+  __device__ __forceinline__ explicit Quantizer(const Params& params)
+      : p(params), blocks(columns_of_d(C, params.n) / kBlock) {
+    if (params.scale_d == nullptr) {
+      unit.reciprocal = __frcp_rn(unit.unit);
+      return;
+    }
+    unit.g = *params.scale_d;
+    unit.unit = __fmul_rn(6.0f, unit.g);
+    unit.reciprocal = __frcp_rn(unit.unit);
+  }
+
+  // 16 or 32 numbers to a scale's code and values at `element`.
+  __device__ __forceinline__ unsigned store_block(const float* v, long long element, bool is_live) const {
+    float amax = 0.0f;
+#pragma unroll
+    for (int i = 0; i < kBlock; ++i) amax = fmaxf(amax, fabsf(v[i]));
+    unsigned code = 0;
+#pragma unroll
+    for (int half = 0; half < kBlock; half += 16) {
+      float x[16];
+#pragma unroll
+      for (int i = 0; i < 16; ++i) x[i] = v[half + i];
+      bool is_zero = false;
+      if constexpr (kFormat == BlockFormat::nvfp4) {
+        is_zero = !quantize::scale_nvfp4<kQuantize>(x, amax, unit, code);
+      } else {
+        quantize::scale_mx<kQuantize>(x, amax, code);
+      }
+      if (is_live) quantize::store_values<kQuantize>(p.d_pointer, element + half, x, is_zero);
+    }
+    return code;
+  }
+
+  // A panel of one row, which may lie past m or n.
+  __device__ __forceinline__ void store(const float (&v)[kPanel], int row, int column, int batch) const {
+    if (row / kTileRows >= (p.m + kTileRows - 1) / kTileRows) return;
+    const bool is_live = row < p.m;
+#pragma unroll
+    for (int i = 0; i < kPanel; i += kBlock) {
+      const int block = column / kBlock + i / kBlock;
+      if (block >= blocks) continue;
+      const long long element = batch * p.d_stride_l + static_cast<long long>(row) * p.ldd + column + i;
+      const unsigned code = store_block(v + i, element, is_live);
+      char* const scale = static_cast<char*>(p.sfd) + scale_offset(ScaleForm::tile, p.m, blocks, batch, row, block);
+      ptx::st_global_u8(scale, is_live ? code : 0);
+      if (block + 1 == blocks) {
+        const int padding = (kTileBlocks - blocks % kTileBlocks) % kTileBlocks;
+        for (int j = 1; j <= padding; ++j) ptx::st_global_u8(scale + j, 0);
+      }
+    }
+  }
+};
+
+// A D of plain elements has none.
+struct NoQuantizer {
+  __device__ __forceinline__ explicit NoQuantizer(const Params&) {}
+};
+template <Config C, bool kIsQuantized = is_quantized(C)>
+struct QuantizerOf {
+  using type = Quantizer<C>;
+};
+template <Config C>
+struct QuantizerOf<C, false> {
+  using type = NoQuantizer;
+};
+
+}  // namespace tessera::gemm_tcgen05
