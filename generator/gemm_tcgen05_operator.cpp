@@ -72,14 +72,13 @@ void add(const Gemm& p, const Shape& shape, std::vector<Config>& list) {
   c.cluster_m = p.cluster_m.value_or(shape.cluster_m);
   c.cluster_n = p.cluster_n.value_or(shape.cluster_n);
   c.split_k = p.split_k.value_or(shape.split_k);
-  const int rows = c.tile_m * c.cluster_m;
-  c.raster = p.raster.value_or(rows > 0 ? std::max(1, kRasterRows / rows) : 1);
   // Only a Config whose extents are sane is completed: completing evaluates products of them, and divides.
   const auto is_within = [](int value, int most) { return value >= 1 && value <= most; };
-  const bool is_sane = is_within(c.tile_m, 1024) && is_within(c.tile_n, 1024) && is_within(c.cluster_m, 2) &&
-                       is_within(c.cluster_n, 2) && is_within(c.split_k, 16);
+  const bool is_sane = is_within(c.tile_m, 1024) && is_within(c.tile_n, 1024) && is_within(c.cluster_m, 8) &&
+                       is_within(c.cluster_n, 8) && is_within(c.split_k, 16);
+  c.raster = p.raster.value_or(is_sane ? std::max(1, kRasterRows / (c.tile_m * c.cluster_m)) : 1);
   c.accumulators = p.accumulators.value_or(is_sane ? gemm_tcgen05::most_accumulators(c) : 1);
-  c.stages = p.stages.value_or(is_sane ? gemm_tcgen05::most_stages(c) : 4);
+  c.stages = p.stages.value_or(is_sane && is_within(c.accumulators, 16) ? gemm_tcgen05::most_stages(c) : 4);
   list.push_back(c);
 }
 
@@ -135,7 +134,7 @@ void GemmTcgen05Operator::require_facts(const Gemm& problem) {
                 fmt::format("gemm {}: scales in the plain form, tiles needed (tcgen05 reads tiles of 128 rows by 4 "
                             "blocks): convert them with convert_scales, to = tile",
                             types_text(c)));
-  if (problem.interleave && problem.gate != Gate::interleaved)
+  if (problem.interleave.value_or(1) != 1 && problem.gate != Gate::interleaved)
     throw Error(ErrorKind::unsupported, fmt::format("gemm: interleave = {} with gate = {}: it is for interleaved gates",
                                                     *problem.interleave, to_word(problem.gate)));
   if (problem.accumulation == Accumulation::promoted)
