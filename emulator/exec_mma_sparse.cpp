@@ -170,7 +170,7 @@ Handler mma_sparse(const Decoded& d) {
   if (type == Type::f16 || type == Type::bf16 || type == Type::tf32) {
     const bool is_half = d.type(0) == Type::f16, is_tf32 = type == Type::tf32;
     if (d.type(0) != d.type(3) || !lists_fit(d, is_tf32 ? 32 : 16, is_half ? 2 : 4)) return nullptr;
-    // As the dense product of the stored elements; not compared with hardware beyond sums that are exact.
+    // As the dense product of the stored elements: not compared with hardware, sums that are exact do not depend on it.
     const math::MmaPath& path = is_tf32   ? (k == 8 ? kHopperTf32K4 : kHopperTf32)
                                 : k == 16 ? (is_half ? kHopperK8F16 : kHopperK8)
                                           : (is_half ? kHopperF16 : kHopperF32);

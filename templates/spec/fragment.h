@@ -13,7 +13,8 @@
 //   quarter_*           mma.m8n8k4.f16 of sm_70: four products, each of threads 4p to 4p + 3 and 4p + 16 to 4p + 19,
 //                       drawn one under the other (A, D) or side by side (B)
 //
-// mma.sync is measured on an H200 as far as sm_90 has it, wgmma too; what sm_100 and sm_120 add is from the manual.
+// mma.sync is measured on an H200 as far as sm_90 has it (quarter_* aside), wgmma too; what sm_100 and sm_120 add is
+// from the manual.
 #pragma once
 
 #include "spec/types.h"

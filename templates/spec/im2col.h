@@ -1,4 +1,4 @@
-// Which pixel of a tensor each row of an im2col copy reads. PTX ISA, "Im2col mode"; compared with an H200.
+// Which pixel of a tensor each row of an im2col copy reads. PTX ISA, "Im2col mode"; tests/layout_probes asks a GPU.
 //
 // The tensor is C, W, H, D, N (rank 5; rank 4 has no D, rank 3 no H and D). A copy takes `pixels` pixels of `channels`
 // channels each. Pixels are base positions in a bounding box, which in each spatial dimension reaches from the lower
