@@ -118,7 +118,7 @@ void DequantizeOperator::describe(const Config& config, Plan& plan) {
   plan.launch = launch_of(config, plan.arch.to_string(), plan.kernel);
 }
 
-std::string DequantizeOperator::launch_bounds() { return "kConfig.threads"; }
+std::string DequantizeOperator::launch_bounds() { return "kConfig.threads, tessera::dequantize::min_ctas(kConfig)"; }
 
 std::string DequantizeOperator::call(const Config& config) {
   return fmt::format("tessera::dequantize::kernel<kConfig>(values, scales, y, {}, {})",

@@ -6,7 +6,7 @@
 
 using tessera::dequantize::kConfig;
 
-extern "C" __global__ void __launch_bounds__(kConfig.threads)
+extern "C" __global__ void __launch_bounds__(kConfig.threads, tessera::dequantize::min_ctas(kConfig))
     tessera_dequantize(void* values, void* scales, void* y, float* global_scale, long long groups) {
   tessera::dequantize::kernel<kConfig>(values, scales, y, global_scale, groups, 0, 0);
 }

@@ -31,24 +31,27 @@ __device__ __forceinline__ float scale_value(unsigned code) {
 template <Config C>
 inline constexpr int kLaneElements = 16 / dtype_bytes(C.dtype);
 
-// kLaneElements values as pairs of f16: 4 or 8 of e2m1, 4 or 8 of fp8.
+// kLaneElements codes as they lie in memory: 2 or 4 bytes of e2m1, 4 or 8 of fp8.
 template <Config C>
-__device__ __forceinline__ void load_values(const void* values, long long element,
-                                            unsigned (&pairs)[kLaneElements<C> / 2]) {
-  constexpr bool kIsEight = kLaneElements<C> == 8;
+__device__ __forceinline__ void load_codes(const void* values, long long element, unsigned (&words)[2]) {
+  constexpr int kBytes = kLaneElements<C> * value_bits(C.format) / 8;
   const char* const at = static_cast<const char*>(values) + element * value_bits(C.format) / 8;
+  if constexpr (kBytes == 8) {
+    ptx::ld_global_v2(at, words[0], words[1]);
+  } else {
+    words[0] = kBytes == 4 ? ptx::ld_global_u32(at) : ptx::ld_global_u16(at);
+  }
+}
+
+// The same as pairs of f16.
+template <Config C>
+__device__ __forceinline__ void decode(const unsigned (&words)[2], unsigned (&pairs)[kLaneElements<C> / 2]) {
   if constexpr (value_type(C.format) == ValueType::e2m1) {
     unsigned four[4];
-    ptx::decode_e2m1x8<C.conversion>(kIsEight ? ptx::ld_global_u32(at) : ptx::ld_global_u16(at), four);
+    ptx::decode_e2m1x8<C.conversion>(words[0], four);
 #pragma unroll
     for (int i = 0; i < kLaneElements<C> / 2; ++i) pairs[i] = four[i];
   } else {
-    unsigned words[2] = {0, 0};
-    if constexpr (kIsEight) {
-      ptx::ld_global_v2(at, words[0], words[1]);
-    } else {
-      words[0] = ptx::ld_global_u32(at);
-    }
 #pragma unroll
     for (int i = 0; i < kLaneElements<C> / 2; ++i) {
       const unsigned two = words[i / 2] >> (i % 2 * 16);
@@ -97,17 +100,18 @@ __device__ __forceinline__ void kernel(const void* values, const void* scales, v
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const float g = C.global_scale == GlobalScale::given ? *global_scale : 1.0f;
 
+  // All loads first: a decoding between them would wait for each.
   long long elements[kRounds];
   bool is_live[kRounds];
-  unsigned pairs[kRounds][kLaneElements<C> / 2];
-  unsigned codes[kRounds];
+  unsigned words[kRounds][2] = {};
+  unsigned codes[kRounds] = {};
 #pragma unroll
   for (int i = 0; i < kRounds; ++i) {
     const BlockPlace place = place_of_group<C>(i * (32 / kRounds) + lane / kPieces, groups, rows, k);
     is_live[i] = place.is_live;
     elements[i] = place.element + lane % kPieces * kLaneElements<C>;
     if (!place.is_live) continue;
-    load_values<C>(values, elements[i], pairs[i]);
+    load_codes<C>(values, elements[i], words[i]);
     codes[i] = ptx::ld_global_u8(static_cast<const char*>(scales) + place.scale);
   }
 #pragma unroll
@@ -115,7 +119,9 @@ __device__ __forceinline__ void kernel(const void* values, const void* scales, v
     if (!is_live[i]) continue;
     float factor = scale_value<scale_type(C.format)>(codes[i]);
     if constexpr (C.global_scale == GlobalScale::given) factor = __fmul_rn(factor, g);
-    store_elements<C>(y, elements[i], pairs[i], factor);
+    unsigned pairs[kLaneElements<C> / 2];
+    decode<C>(words[i], pairs);
+    store_elements<C>(y, elements[i], pairs, factor);
   }
 }
 

@@ -26,6 +26,9 @@ struct Config {
 
 inline constexpr int kMaxThreads = 1024;
 
+// CTAs of an SM, for __launch_bounds__: see spec/quantize.h.
+TESSERA_HD constexpr int min_ctas(const Config& c) { return c.threads >= 1024 ? 1 : 1024 / c.threads; }
+
 // Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
 enum class Rule {
   ok,
