@@ -201,7 +201,7 @@ void GemvOperator::describe(const Config& config, Plan& plan) {
   plan.launch = launch_of(config, plan.arch.to_string(), plan.kernel);
 }
 
-std::string GemvOperator::launch_bounds() { return "tessera::gemv::kNumThreads"; }
+std::string GemvOperator::launch_bounds() { return "tessera::gemv::kNumThreads, tessera::gemv::min_ctas(kConfig)"; }
 
 std::string GemvOperator::call(const Config&) {
   return "tessera::gemv::kernel<kConfig>(\n      {a, sfa, b, sfb, c, a_global_scale, b_global_scale, m, k, b_stride, "

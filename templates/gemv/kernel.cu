@@ -5,7 +5,7 @@
 
 using tessera::gemv::kConfig;
 
-extern "C" __global__ void __launch_bounds__(tessera::gemv::kNumThreads)
+extern "C" __global__ void __launch_bounds__(tessera::gemv::kNumThreads, tessera::gemv::min_ctas(kConfig))
     tessera_gemv(void* a, void* sfa, void* b, void* sfb, void* c, float* a_global_scale, float* b_global_scale, int m,
                  int k, long long b_stride, long long sfb_stride, float alpha) {
   tessera::gemv::kernel<kConfig>(

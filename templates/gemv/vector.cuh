@@ -57,22 +57,29 @@ __device__ __forceinline__ void store_block(ptx::Vector4* values, int block, uns
 template <Config C>
 __device__ __forceinline__ void load_panel(const char* b, const char* sfb, int start, int k, ptx::Vector4* values,
                                            float* scales) {
-#pragma unroll 4
-  for (int block = static_cast<int>(threadIdx.x); block < C.k_panel / 16; block += kNumThreads) {
-    const int first = start + block * 16;
-    unsigned low = 0, high = 0, code = 0;
-    if (first < k) {
-      ptx::ld_global_v2(b + first / 2, low, high);
-      const int index = first / 16;
-      code = ptx::ld_global_u8(sfb +
-                               (C.scale_form == ScaleForm::plain
-                                    ? static_cast<long long>(index)
-                                    : static_cast<long long>(index / kTileBlocks) * kTileBytes + index % kTileBlocks));
-    } else if (first >= (k + kStepElements - 1) / kStepElements * kStepElements) {
-      break;  // no step of k reaches this far
+  // Loads of four blocks are under way together.
+  constexpr int kBatch = 4;
+  const int end = min(C.k_panel, (k - start + kStepElements - 1) / kStepElements * kStepElements) / 16;
+#pragma unroll 1
+  for (int base = static_cast<int>(threadIdx.x); base < end; base += kBatch * kNumThreads) {
+    unsigned low[kBatch] = {}, high[kBatch] = {}, code[kBatch] = {};
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      const int index = start / 16 + base + i * kNumThreads;
+      if (index * 16 >= k) continue;
+      ptx::ld_global_v2(b + index * 8, low[i], high[i]);
+      code[i] = ptx::ld_global_u8(
+          sfb + (C.scale_form == ScaleForm::plain
+                     ? static_cast<long long>(index)
+                     : static_cast<long long>(index / kTileBlocks) * kTileBytes + index % kTileBlocks));
     }
-    store_block<C>(values, block, low, high);
-    scales[block] = ue4m3_low(code);
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      const int block = base + i * kNumThreads;
+      if (block >= end) break;
+      store_block<C>(values, block, low[i], high[i]);
+      scales[block] = ue4m3_low(code[i]);
+    }
   }
 }
 

@@ -55,6 +55,11 @@ enum class Rule {
   shared_memory_exceeded,   // bytes; 49,152
 };
 
+// CTAs of an SM, for __launch_bounds__: 64 registers a thread, or 80 where rows and scales have addresses of their own.
+TESSERA_HD constexpr int min_ctas(const Config& c) {
+  return c.warp_rows == 4 && c.scale_form == ScaleForm::plain ? 3 : 4;
+}
+
 TESSERA_HD constexpr int rows_of_cta(const Config& c) { return kWarps / c.k_warps * c.warp_rows; }
 
 // Shared memory: b's values, block scales as fp32, sums of the warps that share rows.
