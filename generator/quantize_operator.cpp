@@ -155,7 +155,7 @@ void QuantizeOperator::describe(const Config& config, Plan& plan) {
   plan.launch = launch_of(config, plan.arch.to_string(), plan.kernel);
 }
 
-std::string QuantizeOperator::launch_bounds() { return "kConfig.threads"; }
+std::string QuantizeOperator::launch_bounds() { return "kConfig.threads, tessera::quantize::min_ctas(kConfig)"; }
 
 std::string QuantizeOperator::call(const Config& config) {
   const bool is_plain = config.scale_form == ScaleForm::plain;

@@ -1,5 +1,6 @@
-// Global memory in whole vectors. Loads are of memory that nothing writes while the kernel runs (.nc), so they are not
-// volatile and clobber nothing: the compiler may move them, which is how they come to be in flight together.
+// Global memory in whole vectors. Loads are of memory that nothing writes while the kernel runs (.nc), so they clobber
+// nothing. Those of a stream are volatile, so that they stay where they are written, all before the first use; the
+// others may be moved.
 #pragma once
 
 namespace tessera::ptx {
@@ -11,9 +12,9 @@ struct Vector4 {
 // PTX ISA "ld.global.nc", PTX 7.4, sm_70. 16-byte aligned; not kept in the L1 cache.
 __device__ __forceinline__ Vector4 ld_global_v4_stream(const void* p) {
   Vector4 v;
-  asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-      : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-      : "l"(p));
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(p));
   return v;
 }
 // PTX ISA "ld.global.nc", PTX 3.1, any target. 16-byte aligned.

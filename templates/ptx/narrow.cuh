@@ -73,6 +73,17 @@ __device__ __forceinline__ unsigned fma_f16x2(unsigned a, unsigned b, unsigned c
   return sum;
 }
 
+// PTX ISA "abs" and "min", PTX 7.0, sm_80. min(a, |b|) and max(a, b) of two f16; NaN gives way to a number.
+__device__ __forceinline__ unsigned min_abs_f16x2(unsigned a, unsigned b) {
+  unsigned least;
+  asm("{\n\t.reg .b32 t;\n\tabs.f16x2 t, %2;\n\tmin.f16x2 %0, %1, t;\n\t}" : "=r"(least) : "r"(a), "r"(b));
+  return least;
+}
+__device__ __forceinline__ unsigned max_f16x2(unsigned a, unsigned b) {
+  unsigned most;
+  asm("max.f16x2 %0, %1, %2;" : "=r"(most) : "r"(a), "r"(b));
+  return most;
+}
 // PTX ISA "abs" and "max", PTX 7.0, sm_80. max(a, |b|) of two 16-bit floats; NaN gives way to a number.
 template <DType kDType>
 __device__ __forceinline__ unsigned max_abs_x2(unsigned a, unsigned b) {

@@ -5,7 +5,7 @@
 
 using tessera::quantize::kConfig;
 
-extern "C" __global__ void __launch_bounds__(kConfig.threads)
+extern "C" __global__ void __launch_bounds__(kConfig.threads, tessera::quantize::min_ctas(kConfig))
     tessera_quantize(void* x, void* values, void* scales, float* global_scale, long long groups, int rows, int k) {
   tessera::quantize::kernel<kConfig>(x, values, scales, global_scale, nullptr, groups, rows, k);
 }

@@ -64,6 +64,27 @@ __device__ __forceinline__ void scale_mx(float (&x)[16], float amax, unsigned& c
   }
 }
 
+// Whether codes of e2m1 can be found in f16: see round.cuh.
+template <Config C>
+inline constexpr bool kRoundsPairs = C.dtype != DType::f32&& C.conversion ==
+                                     Conversion::software&& value_type(C.format) == ValueType::e2m1&& C.global_scale
+                                     == GlobalScale::none;
+
+// A block's scale and, in `words`, its values, where kRoundsPairs.
+template <Config C>
+__device__ __forceinline__ void quantize_pairs(const float (&x)[16], float amax, unsigned& code, unsigned (&words)[2]) {
+  const float most = fminf(amax, largest_float());
+  if constexpr (C.format == BlockFormat::nvfp4) {
+    code = ue4m3_code(sixth(most));
+    const float d = ue4m3_value(code);
+    encode_e2m1_pairs(x, ptx::rcp_approx(d == 0 ? 1.0f : d), words);
+    if (d == 0) words[0] = words[1] = 0;
+  } else {
+    code = ue8m0_code<C.format, C.scale_rounding>(most);
+    encode_e2m1_pairs(x, inverse_power(code), words);
+  }
+}
+
 template <Config C>
 __device__ __forceinline__ void store_values(void* values, long long element, const float (&q)[16], bool is_zero) {
   char* const at = static_cast<char*>(values) + element * value_bits(C.format) / 8;
@@ -103,12 +124,18 @@ __device__ __forceinline__ void quantize_group(const BlockPlace& place, const So
   float amax = amax16(source);
   float elements[16];
   to_f32(source, elements);
+  if constexpr (C.format != BlockFormat::nvfp4) amax = fmaxf(amax, __shfl_xor_sync(0xffffffffu, amax, 1));
   unsigned code = 0;
   bool is_zero = false;
-  if constexpr (C.format == BlockFormat::nvfp4) {
+  if constexpr (kRoundsPairs<C>) {
+    unsigned words[2];
+    quantize_pairs<C>(elements, amax, code, words);
+    if (place.has_scale) ptx::st_global_u8(static_cast<char*>(scales) + place.scale, place.is_live ? code : 0);
+    if (place.is_live) ptx::st_global_v2(static_cast<char*>(values) + place.element / 2, words[0], words[1]);
+    return;
+  } else if constexpr (C.format == BlockFormat::nvfp4) {
     is_zero = !scale_nvfp4<C>(elements, amax, unit, code);
   } else {
-    amax = fmaxf(amax, __shfl_xor_sync(0xffffffffu, amax, 1));
     scale_mx<C>(elements, amax, code);
   }
   if (place.has_scale) ptx::st_global_u8(static_cast<char*>(scales) + place.scale, place.is_live ? code : 0);

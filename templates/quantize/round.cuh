@@ -4,6 +4,12 @@
 // with p the power of two below max(|q|, 1), adding 1.5 * 2^22 p makes the adder round |q| to a multiple of p / 2, to
 // nearest even, once. What is left after subtracting it again is exact in fp16, and times 2^-14 it has e2m1's exponent
 // and mantissa in bits 9 to 11, as a number or as a subnormal; from there they are gathered.
+//
+// Two at a time, where x has 16 bits and d, the scale's value, four significant bits or one. The numbers at which e2m1
+// rounds up have three, so a boundary b times d has at most seven, and if x is not b d it differs by at least an ulp of
+// x: x / d is either b or away from it by more than half an ulp of f16 there. So f16 is fine enough to round to on the
+// way, and x times an approximate 1 / d is good enough to start from: what should be b is b after it, the rest stays on
+// its side.
 #pragma once
 
 #include "ptx/math.cuh"
@@ -40,6 +46,30 @@ __device__ __forceinline__ void encode_e2m1_software(const float (&q)[16], unsig
     for (int i = 0; i < 4; ++i)
       pairs[i] = ptx::mul_f16x2(
           ptx::cvt_pack<DType::f16>(round_e2m1(q[8 * w + 2 * i]), round_e2m1(q[8 * w + 2 * i + 1])), kTwoToMinus14);
+    words[w] = gather_e2m1(pairs);
+  }
+}
+
+// Two quotients in f16, any magnitude (infinity and NaN become 6), to their codes times 2^-14. As above, with ulps of
+// f16: 1.5 * 2^9 p has an ulp of p / 2.
+__device__ __forceinline__ unsigned round_e2m1_pair(unsigned q) {
+  constexpr unsigned kOne = 0x3c003c00u, kSix = 0x46004600u, kMagic = 0x62006200u, kMinusMagic = 0xe200e200u;
+  constexpr unsigned kTwoToMinus14 = 0x04000400u;
+  const unsigned magnitude = ptx::min_abs_f16x2(kSix, q);
+  const unsigned p = ptx::max_f16x2(magnitude, kOne) & 0x7c007c00u;
+  const unsigned rounded = ptx::fma_f16x2(p, kMinusMagic, ptx::fma_f16x2(p, kMagic, magnitude));
+  return ptx::mul_f16x2(rounded, kTwoToMinus14) | (q & 0x80008000u);
+}
+
+// x[i] * factor to e2m1, where x and the factor are as the head of this file asks.
+__device__ __forceinline__ void encode_e2m1_pairs(const float (&x)[16], float factor, unsigned (&words)[2]) {
+#pragma unroll
+  for (int w = 0; w < 2; ++w) {
+    unsigned pairs[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      pairs[i] = round_e2m1_pair(
+          ptx::cvt_pack<DType::f16>(__fmul_rn(x[8 * w + 2 * i], factor), __fmul_rn(x[8 * w + 2 * i + 1], factor)));
     words[w] = gather_e2m1(pairs);
   }
 }

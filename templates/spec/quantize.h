@@ -47,6 +47,13 @@ TESSERA_HD constexpr int visits(const Config& c) {
   return c.dtype == DType::f32 || is_simple ? 1 : 2;
 }
 
+// CTAs of an SM, for __launch_bounds__. Without this number the assembler keeps registers few and moves loads down to
+// where they are used, one after the other. 40 registers a thread, or 48 where the division needs them.
+TESSERA_HD constexpr int min_ctas(const Config& c) {
+  const int threads = c.global_scale == GlobalScale::none ? 1536 : 1280;
+  return c.threads >= threads ? 1 : threads / c.threads;
+}
+
 // Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
 enum class Rule {
   ok,
