@@ -116,7 +116,9 @@ struct Consumer {
   __device__ __forceinline__ void fix_up(Scores<C>& scores) const {
     const int first_key = (blocks - 1) * C.tile_n;
     if (scale.is_applied() || first_key + C.tile_n > visible_keys<C>(p, first_row + warpgroup * kRowsPerWarpgroup)) {
-      scale_and_mask<C>(scores, p, scale.factor(), first_row + row_in_tile(), first_key);
+      float factor = scale.factor(), same = factor;
+      ptx::order_after_wait(factor, same);
+      scale_and_mask<C>(scores, p, factor, first_row + row_in_tile(), first_key);
     }
   }
 
@@ -154,7 +156,8 @@ struct Consumer {
     pass_turn();
 
     ptx::wgmma_wait_group<kHasOutput ? 1 : 0>();
-    ScoreMma<C>::hold(scores);
+    ptx::order_after_wait(scores[0], scores[2]);  // from which all maxima are found
+    ptx::order_after_wait(scores[4], scores[6]);
     release(kBarriers.k_empty, kv);
     if constexpr (C.cta_pair) {
       exchange_scores<C>(scores, warpgroup, exchange_parity, smem);
@@ -173,11 +176,11 @@ struct Consumer {
     exponentiate(scores, scale, rows);
     if constexpr (kHasOutput) {
       ptx::wgmma_wait_group<0>();
-      OutputMma<C>::hold(output);
       if (is_open) release(kBarriers.v_empty, of_v);
     }
     pack<C>(probabilities, scores);
     if (kHasOutput && moves) {
+      ptx::order_after_wait(factor[0], factor[1]);
       if (!is_first) {
         rescale(output, factor);
       } else if (is_open) {
@@ -196,7 +199,7 @@ struct Consumer {
     float factor[2];
     finish_rows(tile, factor);
     ptx::wgmma_wait_group<0>();
-    OutputMma<C>::hold(output);
+    ptx::order_after_wait(factor[0], factor[1]);
     release(kBarriers.v_empty, kv);
     stage_output<C>(output, factor, warpgroup, q, smem);
   }

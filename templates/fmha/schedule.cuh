@@ -33,7 +33,7 @@ __device__ __forceinline__ int cta_of_tile() {
 }
 
 // Of numbers that are not negative. Unsigned: a division is a routine of the assembler's, and a signed one is half as
-// long again; there are a dozen of them.
+// long again. Where both are needed the remainder is computed from the quotient: the compiler divides twice.
 __device__ __forceinline__ int quotient(int x, int y) {
   return static_cast<int>(static_cast<unsigned>(x) / static_cast<unsigned>(y));
 }
@@ -82,24 +82,19 @@ struct Schedule {
 
   __device__ __forceinline__ TileIndex at(int round) const {
     const int i = item(round);
-    int m, head;
-    if (is_paired) {
-      head = quotient(i, pairs());
-      m = remainder(i, pairs());
-      if (round % 2 == 0) m = m_tiles - 1 - m;
-    } else if (C.mask == Mask::causal) {
-      m = m_tiles - 1 - quotient(i, heads);
-      head = remainder(i, heads);
-    } else {
-      m = remainder(i, m_tiles);
-      head = quotient(i, m_tiles);
-    }
-    return {m, head};
+    // Items of one head lie side by side, or those of one tile of every head.
+    const bool is_by_tile = C.mask == Mask::causal && !is_paired;
+    const int divisor = is_by_tile ? heads : is_paired ? pairs() : m_tiles;
+    const int high = quotient(i, divisor);
+    const int low = i - high * divisor;
+    if (is_by_tile) return {m_tiles - 1 - high, low};
+    return {is_paired && round % 2 == 0 ? m_tiles - 1 - low : low, high};
   }
 };
 
 __device__ __forceinline__ HeadIndex head_of(const Params& p, const TileIndex& tile) {
-  return {remainder(tile.head, p.heads_q), quotient(tile.head, p.heads_q)};
+  const int batch = quotient(tile.head, p.heads_q);
+  return {tile.head - batch * p.heads_q, batch};
 }
 
 // Number of keys that query `row` sees; may be negative.
