@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "cli/call.h"
 #include "cli/size_check.h"
+#include "generator/targets.h"
 
 namespace tessera::cli {
 
@@ -54,6 +55,7 @@ class CheckCommand final : public Command {
       if (one.tier || !missing.insert(one.kernel).second) continue;
       missing_json.push_back({{"op", operator_name(problem)},
                               {"arch", arch_of(problem).to_string()},
+                              {"loads_on", loads_on(arch_of(problem))},
                               {"entry", one.kernel},
                               {"warm", "tessera warm " + describe(problem)}});
     }

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "cli/call.h"
 #include "generator/selectors.h"
+#include "generator/targets.h"
 #include "runtime/cache_admin.h"
 #include "runtime/cuda_device.h"
 #include "runtime/nvrtc.h"
@@ -61,12 +62,13 @@ class DoctorCommand final : public Command {
                      {"why_not", has_compiler ? "" : "no usable NVRTC; kernels that a cache holds run all the same"}});
     works.push_back({{"what", "emulate: any PTX file, on this CPU"}, {"works", true}, {"why_not", ""}});
     if (call.is_json()) {
-      call.print_json({{"tessera", TESSERA_VERSION},
-                       {"compiler", compiler},
-                       {"gpu", gpu},
-                       {"cache", cache},
-                       {"works", works},
-                       {"supported", {{"nvrtc", kNvrtcVersions}, {"driver", kDriverVersions}, {"targets", "sm_90a"}}}});
+      call.print_json(
+          {{"tessera", TESSERA_VERSION},
+           {"compiler", compiler},
+           {"gpu", gpu},
+           {"cache", cache},
+           {"works", works},
+           {"supported", {{"nvrtc", kNvrtcVersions}, {"driver", kDriverVersions}, {"targets", targets()}}}});
       return kOk;
     }
     print_text(call, compiler, gpu, cache, works);
@@ -74,6 +76,12 @@ class DoctorCommand final : public Command {
   }
 
  private:
+  static OrderedJson targets() {
+    OrderedJson json;
+    for (const TargetRow& row : target_rows()) json[std::string(row.target)] = row.loads_on;
+    return json;
+  }
+
   static OrderedJson compiler_report(Call& call) {
     OrderedJson json = {{"problem", ""}, {"file", ""}, {"identity", ""}, {"architectures", OrderedJson::array()}};
     const JitOptions options = call.options();
@@ -151,8 +159,12 @@ class DoctorCommand final : public Command {
                              counted(folder["entries"].get<std::int64_t>(), "entry", "entries"),
                              grouped(folder["bytes"].get<std::int64_t>()), text(folder, "permissions"),
                              text(folder, "refused").empty() ? "" : "; refused: " + text(folder, "refused")));
-    call.print(
-        fmt::format("\nsupported\n  NVRTC: {}\n  driver: {}\n  targets: sm_90a\n\n", kNvrtcVersions, kDriverVersions));
+    call.print(fmt::format(
+        "\nsupported\n  NVRTC: {}\n  driver: {}\n  targets, and the compute capabilities that load their code; "
+        "only sm_90a has run on hardware\n",
+        kNvrtcVersions, kDriverVersions));
+    for (const TargetRow& row : target_rows()) call.print(fmt::format("    {:<8} {}\n", row.target, row.loads_on));
+    call.print("\n");
     for (const OrderedJson& one : works)
       call.print(fmt::format("  {:<4} {}{}\n", one["works"].get<bool>() ? "yes" : "no", text(one, "what"),
                              text(one, "why_not").empty() ? "" : ": " + text(one, "why_not")));

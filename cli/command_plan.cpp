@@ -6,14 +6,15 @@
 #include "base/error.h"
 #include "cli/call.h"
 #include "cli/launch_sizes.h"
+#include "generator/targets.h"
 
 namespace tessera::cli {
 
 namespace {
 
 void append_config(std::string& out, const Plan& plan) {
-  out +=
-      fmt::format("{}\n  operator  {}, {}\n  why       {}\n", plan.kernel, plan.op, plan.arch.to_string(), plan.reason);
+  out += fmt::format("{}\n  operator  {}, {} (loads on compute capability {})\n  why       {}\n", plan.kernel, plan.op,
+                     plan.arch.to_string(), loads_on(plan.arch), plan.reason);
   std::vector<std::string> fields;
   for (const ConfigField& field : plan.fields) fields.push_back(fmt::format("{} {}", field.name, field.value));
   out += fmt::format("  config    {}\n", fmt::join(fields, ", "));
