@@ -6,6 +6,7 @@
 #include "spec/copy2d.h"
 #include "spec/dequantize.h"
 #include "spec/fmha.h"
+#include "spec/fmha_tcgen05.h"
 #include "spec/gemm.h"
 #include "spec/gemm_tcgen05.h"
 #include "spec/gemv.h"
@@ -80,6 +81,25 @@ void visit_fields(const fmha::Config& config, Visit&& visit) {
   visit("mask", mask);
   visit("output", output);
   visit("ping_pong", ping_pong);
+  visit("cta_pair", cta_pair);
+}
+
+template <class Visit>
+void visit_fields(const fmha_tcgen05::Config& config, Visit&& visit) {
+  const auto& [head_dim, head_dim_v, tile_m, tile_n, stages, swizzle, mma_kind, dtype, mask, output, v_layout, p_path,
+               cta_pair] = config;
+  visit("head_dim", head_dim);
+  visit("head_dim_v", head_dim_v);
+  visit("tile_m", tile_m);
+  visit("tile_n", tile_n);
+  visit("stages", stages);
+  visit("swizzle", swizzle);
+  visit("mma_kind", mma_kind);
+  visit("dtype", dtype);
+  visit("mask", mask);
+  visit("output", output);
+  visit("v_layout", v_layout);
+  visit("p_path", p_path);
   visit("cta_pair", cta_pair);
 }
 

@@ -13,6 +13,7 @@
 #include "generator/copy2d_operator.h"
 #include "generator/dequantize_operator.h"
 #include "generator/fmha_operator.h"
+#include "generator/fmha_tcgen05_operator.h"
 #include "generator/gemm_operator.h"
 #include "generator/gemm_tcgen05_operator.h"
 #include "generator/gemv_operator.h"
@@ -52,6 +53,10 @@ struct OperatorOf<fmha::Config> {
   using type = FmhaOperator;
 };
 
+template <>
+struct OperatorOf<fmha_tcgen05::Config> {
+  using type = FmhaTcgen05Operator;
+};
 template <>
 struct OperatorOf<gemm::Config> {
   using type = GemmOperator;

@@ -1,5 +1,5 @@
 // The launch of an attention kernel as data: sizes and strides, buffers, domain, tensor maps, the one step. The
-// kernel's side of every line stands in the head of spec/fmha.h.
+// kernel's side of every line stands in the head of spec/fmha.h, for tcgen05 too.
 #include <fmt/format.h>
 
 #include <array>
@@ -14,8 +14,6 @@ namespace tessera {
 
 namespace {
 
-using fmha::Config;
-
 constexpr std::int64_t kMaxLength = (std::int64_t{1} << 31) - (1 << 16);  // coordinates and sums of lengths stay in int
 constexpr std::int64_t kMaxHeads = 1 << 16;
 constexpr std::int64_t kMaxStride = std::int64_t{1} << 40;
@@ -27,14 +25,18 @@ struct Tensor {
   const char* heads;
   const char* seqlen;
   bool is_output;
-  int Config::*head_dim;
+  int FmhaLaunch::*head_dim;
+  FmhaLaunch::Box FmhaLaunch::*box;
 };
-constexpr Tensor kTensors[] = {{"q", "heads_q", "seqlen_q", false, &Config::head_dim},
-                               {"k", "heads_kv", "seqlen_k", false, &Config::head_dim},
-                               {"v", "heads_kv", "seqlen_k", false, &Config::head_dim_v},
-                               {"o", "heads_q", "seqlen_q", true, &Config::head_dim_v}};
+constexpr Tensor kTensors[] = {{"q", "heads_q", "seqlen_q", false, &FmhaLaunch::head_dim, &FmhaLaunch::q},
+                               {"k", "heads_kv", "seqlen_k", false, &FmhaLaunch::head_dim, &FmhaLaunch::k},
+                               {"v", "heads_kv", "seqlen_k", false, &FmhaLaunch::head_dim_v, &FmhaLaunch::v},
+                               {"o", "heads_q", "seqlen_q", true, &FmhaLaunch::head_dim_v, &FmhaLaunch::o}};
 
-void add_sizes(const Config& c, LaunchPlan& launch) {
+// V with keys side by side.
+bool is_k_major(const FmhaLaunch& c, const Tensor& t) { return t.name[0] == 'v' && c.v_layout == Layout::k_major; }
+
+void add_sizes(const FmhaLaunch& c, LaunchPlan& launch) {
   const auto size = [&](std::string name, std::int64_t min, std::int64_t max, std::optional<Expression> value,
                         std::string help) {
     launch.sizes.push_back({std::move(name), min, max, std::move(value), std::move(help)});
@@ -51,6 +53,13 @@ void add_sizes(const Config& c, LaunchPlan& launch) {
     const auto help = [&](const char* what) {
       return fmt::format("elements of {} from one {} to the next", t.name, what);
     };
+    if (is_k_major(c, t)) {
+      // [batch, heads_kv, head_dim_v, seqlen_k].
+      size("v_stride_dim", 0, kMaxStride, expression("seqlen_k + max(8 - 8 * seqlen_k, 0)"), help("element of a head"));
+      size("v_stride_head", 0, kMaxStride, expression("{} * v_stride_dim", head_dim), help("head"));
+      size("v_stride_batch", 0, kMaxStride, expression("heads_kv * v_stride_head"), help("sequence"));
+      continue;
+    }
     size(fmt::format("{}_stride_head", t.name), min, kMaxStride, Expression(head_dim), help("head"));
     size(fmt::format("{}_stride_seqlen", t.name), min, kMaxStride, expression("{} * {}", t.heads, head_dim),
          help("row"));
@@ -60,39 +69,52 @@ void add_sizes(const Config& c, LaunchPlan& launch) {
   size("num_sms", 1, kMaxSms, {}, "multiprocessors of the device: filled in by the launcher");
 }
 
-void add_tensor(const Config& c, const Tensor& t, LaunchPlan& launch) {
+void add_tensor(const FmhaLaunch& c, const Tensor& t, LaunchPlan& launch) {
   const bool is_f32 = t.is_output && c.output == Output::unnormalized;
   const DType dtype = is_f32 ? DType::f32 : c.dtype;
   const int bytes = dtype_bytes(dtype);
-  const int span = is_f32 ? fmha::o_span_elements(c) : fmha::span_elements(c);
+  const int span = swizzle_span_bytes(c.swizzle) / bytes;
   const int head_dim = c.*t.head_dim;
-  const fmha::TmaBox box = t.is_output        ? fmha::o_box(c)
-                           : t.name[0] == 'q' ? fmha::q_box(c)
-                           : t.name[0] == 'k' ? fmha::k_box(c)
-                                              : fmha::v_box(c);
 
   TensorMapRecipe map;
   map.name = t.name;
   map.buffer = t.name;
   map.type = tensor_map_type(dtype);
   map.swizzle = tensor_map_swizzle(c.swizzle);
-  map.dims = {Expression(span), expression("max({}, 1)", t.seqlen), Expression(head_dim / span),
-              Expression::parse(t.heads), expression("max(batch, 1)")};
-  map.strides_bytes = {expression("{}_stride_seqlen * {}", t.name, bytes), Expression(span * bytes),
-                       expression("{}_stride_head * {}", t.name, bytes),
-                       expression("{}_stride_batch * {}", t.name, bytes)};
-  for (const int extent : box.extents) {
-    map.box.push_back(static_cast<std::uint32_t>(extent));
-    map.element_strides.push_back(1);
+  if (is_k_major(c, t)) {
+    map.dims = {Expression::parse("max(seqlen_k, 1)"), Expression(head_dim), Expression::parse("heads_kv"),
+                Expression::parse("max(batch, 1)")};
+    map.strides_bytes = {expression("v_stride_dim * {}", bytes), expression("v_stride_head * {}", bytes),
+                         expression("v_stride_batch * {}", bytes)};
+  } else {
+    map.dims = {Expression(span), expression("max({}, 1)", t.seqlen), Expression(head_dim / span),
+                Expression::parse(t.heads), expression("max(batch, 1)")};
+    map.strides_bytes = {expression("{}_stride_seqlen * {}", t.name, bytes), Expression(span * bytes),
+                         expression("{}_stride_head * {}", t.name, bytes),
+                         expression("{}_stride_batch * {}", t.name, bytes)};
   }
+  map.box = (c.*t.box).extents;
+  map.box.resize(map.dims.size(), 1);
+  map.element_strides.resize(map.dims.size(), 1);
   launch.tensor_maps.push_back(std::move(map));
-  launch.buffers.push_back({.name = t.name,
-                            .role = t.is_output ? BufferRole::output : BufferRole::input,
-                            .dtype = std::string(to_word(dtype)),
-                            .shape = {Expression::parse("batch"), Expression::parse(t.seqlen),
-                                      Expression::parse(t.heads), Expression(head_dim)},
-                            .strides = {expression("{}_stride_batch", t.name), expression("{}_stride_seqlen", t.name),
-                                        expression("{}_stride_head", t.name), Expression(1)}});
+
+  BufferSpec buffer{.name = t.name,
+                    .role = t.is_output ? BufferRole::output : BufferRole::input,
+                    .dtype = std::string(to_word(dtype)),
+                    .shape = {},
+                    .strides = {}};
+  if (is_k_major(c, t)) {
+    buffer.shape = {Expression::parse("batch"), Expression::parse("heads_kv"), Expression(head_dim),
+                    Expression::parse("seqlen_k")};
+    buffer.strides = {Expression::parse("v_stride_batch"), Expression::parse("v_stride_head"),
+                      Expression::parse("v_stride_dim"), Expression(1)};
+  } else {
+    buffer.shape = {Expression::parse("batch"), Expression::parse(t.seqlen), Expression::parse(t.heads),
+                    Expression(head_dim)};
+    buffer.strides = {expression("{}_stride_batch", t.name), expression("{}_stride_seqlen", t.name),
+                      expression("{}_stride_head", t.name), Expression(1)};
+  }
+  launch.buffers.push_back(std::move(buffer));
 }
 
 // An fp32 value for each row: [batch, heads_q, seqlen_q], dense.
@@ -108,7 +130,7 @@ void add_statistic(const char* name, bool is_optional, LaunchPlan& launch) {
 }
 
 // Each rule keeps the products of the next within 64 bits.
-void add_domain(const Expression& tiles, LaunchPlan& launch) {
+void add_domain(const FmhaLaunch& c, const Expression& tiles, LaunchPlan& launch) {
   const auto at_most = [&](Expression lhs, const char* what) {
     launch.domain.push_back({.lhs = std::move(lhs),
                              .relation = Relation::at_most,
@@ -122,17 +144,24 @@ void add_domain(const Expression& tiles, LaunchPlan& launch) {
   at_most(Expression::parse("seqlen_q + seqlen_k"), "seqlen_q + seqlen_k");
   at_most(Expression::parse("heads_q * batch"), "heads_q * batch");
   at_most(tiles, "the number of query tiles");
+  if (c.v_layout == Layout::k_major) {
+    launch.domain.push_back({.lhs = Expression::parse("v_stride_dim"),
+                             .relation = Relation::multiple_of,
+                             .rhs = Expression(8),
+                             .message = "v_stride_dim must be a multiple of 8 (16 bytes, tensor map): pad the keys of "
+                                        "v, which need not be dense"});
+  }
 }
 
-LaunchStep step_of(const Config& c, const Expression& tiles, const std::string& kernel) {
+LaunchStep step_of(const FmhaLaunch& c, const Expression& tiles, const std::string& kernel) {
   LaunchStep step;
   step.entry = kernel;
   // Half of num_sms, rounded down, but never none.
-  step.grid[0] = c.cta_pair ? expression("2 * min(max(ceil_div(num_sms - 1, 2), 1), {})", tiles.text())
-                            : expression("min({} * num_sms, {})", fmha::ctas_per_sm(c), tiles.text());
-  step.cluster[0] = static_cast<std::uint32_t>(fmha::ctas_per_tile(c));
-  step.block[0] = static_cast<std::uint32_t>(fmha::num_threads(c));
-  step.dynamic_smem_bytes = fmha::smem_layout(c).total_bytes;
+  step.grid[0] = c.ctas_per_tile == 2 ? expression("2 * min(max(ceil_div(num_sms - 1, 2), 1), {})", tiles.text())
+                                      : expression("min({} * num_sms, {})", c.ctas_per_sm, tiles.text());
+  step.cluster[0] = static_cast<std::uint32_t>(c.ctas_per_tile);
+  step.block[0] = static_cast<std::uint32_t>(c.threads);
+  step.dynamic_smem_bytes = c.smem_bytes;
   const auto parameter = [&](const char* name, ParameterKind kind, Expression value, const char* source) {
     step.parameters.push_back(
         {.name = name, .kind = kind, .value = std::move(value), .source = source, .offset_bytes = {}});
@@ -151,7 +180,7 @@ LaunchStep step_of(const Config& c, const Expression& tiles, const std::string& 
 
 }  // namespace
 
-LaunchPlan fmha_launch(const Config& config, const std::string& arch, const std::string& kernel) {
+LaunchPlan fmha_launch(const FmhaLaunch& config, const std::string& arch, const std::string& kernel) {
   LaunchPlan launch;
   launch.op = "fmha";
   launch.arch = arch;
@@ -166,7 +195,7 @@ LaunchPlan fmha_launch(const Config& config, const std::string& arch, const std:
     add_statistic("row_sum", false, launch);
   }
   const Expression tiles = expression("ceil_div(seqlen_q, {}) * heads_q * batch", config.tile_m);
-  add_domain(tiles, launch);
+  add_domain(config, tiles, launch);
   launch.steps.push_back(step_of(config, tiles, kernel));
   return launch;
 }

@@ -84,12 +84,30 @@ fmha::HeadDims head_dims_of(const Fmha& problem) {
   return {problem.head_dim, problem.head_dim_v.value_or(problem.head_dim)};
 }
 
-/// "64", "192/128": with head_dim_v where it differs.
-std::string head_dims_text(int head_dim, int head_dim_v) {
-  return head_dim == head_dim_v ? fmt::format("{}", head_dim) : fmt::format("{}/{}", head_dim, head_dim_v);
+FmhaLaunch::Box box_of(const fmha::TmaBox& box) { return {{std::begin(box.extents), std::end(box.extents)}}; }
+
+FmhaLaunch launch_facts(const Config& c) {
+  return {.head_dim = c.head_dim,
+          .head_dim_v = c.head_dim_v,
+          .dtype = c.dtype,
+          .output = c.output,
+          .swizzle = c.swizzle,
+          .tile_m = c.tile_m,
+          .ctas_per_tile = fmha::ctas_per_tile(c),
+          .ctas_per_sm = fmha::ctas_per_sm(c),
+          .threads = fmha::num_threads(c),
+          .smem_bytes = fmha::smem_layout(c).total_bytes,
+          .q = box_of(fmha::q_box(c)),
+          .k = box_of(fmha::k_box(c)),
+          .v = box_of(fmha::v_box(c)),
+          .o = box_of(fmha::o_box(c))};
 }
 
 }  // namespace
+
+std::string head_dims_text(int head_dim, int head_dim_v) {
+  return head_dim == head_dim_v ? fmt::format("{}", head_dim) : fmt::format("{}/{}", head_dim, head_dim_v);
+}
 
 void FmhaOperator::require_facts(const Fmha& problem) {
   const fmha::HeadDims facts = head_dims_of(problem);
@@ -110,6 +128,14 @@ void FmhaOperator::require_facts(const Fmha& problem) {
         ErrorKind::unsupported,
         fmt::format("fmha has no kernel for dtype {}: there are kernels for bf16 and f16", to_word(problem.dtype)));
   }
+  const auto refuse = [&](std::string_view field, std::string_view value) {
+    throw Error(ErrorKind::unsupported, fmt::format("fmha has no kernel for {} {} on {}: take sm_100a or sm_103a",
+                                                    field, value, problem.arch.to_string()));
+  };
+  if (problem.v_layout != Layout::mn_major) refuse("v_layout", to_word(problem.v_layout));
+  if (problem.p_path) refuse("p_path", to_word(*problem.p_path));
+  if (problem.mma_kind && *problem.mma_kind != MmaKind::wgmma_f16) refuse("mma_kind", to_word(*problem.mma_kind));
+  if (problem.cta_group) refuse("cta_group", fmt::format("{}", *problem.cta_group));
 }
 
 std::vector<Config> FmhaOperator::candidates(const Fmha& problem) {
@@ -273,7 +299,7 @@ void FmhaOperator::describe(const Config& config, Plan& plan) {
     const fmha::Role role = fmha::role(config, i);
     plan.roles.push_back({role.name, role.first_warp, role.warps, role.registers});
   }
-  plan.launch = fmha_launch(config, plan.arch.to_string(), plan.kernel);
+  plan.launch = fmha_launch(launch_facts(config), plan.arch.to_string(), plan.kernel);
 }
 
 std::string FmhaOperator::launch_bounds() {

@@ -2,6 +2,7 @@
 // What a Config means and which are legal: spec/fmha.h.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@ struct FmhaOperator {
   using Config = fmha::Config;
   using Verdict = tessera::Verdict<fmha::Rule>;
   static constexpr std::string_view kName = "fmha";
+  static constexpr bool kIsForTcgen05Too = true;  ///< fmha_tcgen05_operator.h
 
   /// Throws Error{unsupported} for a head_dim or type that no kernel is made for.
   static void require_facts(const Fmha& problem);
@@ -44,7 +46,29 @@ struct FmhaOperator {
   static std::vector<SourceFile> generated_headers(const Config& config);
 };
 
+/// What the launch of an attention kernel is made from, whichever templates the kernel has.
+struct FmhaLaunch {
+  int head_dim = 0;
+  int head_dim_v = 0;
+  DType dtype = DType::bf16;
+  Output output = Output::normalized;
+  Swizzle swizzle = Swizzle::b128;
+  Layout v_layout = Layout::mn_major;
+  int tile_m = 0;  ///< queries of a CTA, or of a pair
+  int ctas_per_tile = 1;
+  int ctas_per_sm = 1;
+  int threads = 0;
+  std::int64_t smem_bytes = 0;
+  struct Box {
+    std::vector<std::uint32_t> extents;  ///< innermost first
+  };
+  Box q, k, v, o;
+};
+
 /// The launch of an attention kernel as data.
-LaunchPlan fmha_launch(const fmha::Config& config, const std::string& arch, const std::string& kernel);
+LaunchPlan fmha_launch(const FmhaLaunch& facts, const std::string& arch, const std::string& kernel);
+
+/// "64", "192/128": with head_dim_v where it differs.
+std::string head_dims_text(int head_dim, int head_dim_v);
 
 }  // namespace tessera

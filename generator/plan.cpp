@@ -14,6 +14,7 @@
 #include "generator/copy2d_operator.h"
 #include "generator/dequantize_operator.h"
 #include "generator/fmha_operator.h"
+#include "generator/fmha_tcgen05_operator.h"
 #include "generator/gemm_operator.h"
 #include "generator/gemm_tcgen05_operator.h"
 #include "generator/gemv_operator.h"
@@ -52,6 +53,7 @@ struct OperatorOf<Copy2d> {
 template <>
 struct OperatorOf<Fmha> {
   using type = FmhaOperator;
+  using tcgen05 = FmhaTcgen05Operator;
 };
 
 template <>

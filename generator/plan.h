@@ -19,6 +19,7 @@
 #include "spec/copy2d.h"
 #include "spec/dequantize.h"
 #include "spec/fmha.h"
+#include "spec/fmha_tcgen05.h"
 #include "spec/gemm.h"
 #include "spec/gemm_tcgen05.h"
 #include "spec/gemv.h"
@@ -89,8 +90,8 @@ struct Rejection {
   bool is_legal = false;
 };
 
-using AnyConfig = std::variant<copy2d::Config, fmha::Config, gemm::Config, gemm_tcgen05::Config, quantize::Config,
-                               dequantize::Config, convert_scales::Config, gemv::Config>;
+using AnyConfig = std::variant<copy2d::Config, fmha::Config, fmha_tcgen05::Config, gemm::Config, gemm_tcgen05::Config,
+                               quantize::Config, dequantize::Config, convert_scales::Config, gemv::Config>;
 
 struct Plan {
   std::string op;

@@ -48,9 +48,11 @@ std::size_t hash_of(const Fmha& p) {
   mix(seed, p.dtype);
   mix(seed, p.mask);
   mix(seed, p.output);
-  for (const std::optional<int>& pin : {p.tile_m, p.tile_n, p.stages}) mix(seed, pin);
+  mix(seed, p.v_layout);
+  for (const std::optional<int>& pin : {p.tile_m, p.tile_n, p.stages, p.cta_group}) mix(seed, pin);
   mix(seed, p.swizzle);
   mix(seed, p.mma_kind);
+  mix(seed, p.p_path);
   for (const Hint hint : {p.batch, p.heads_q, p.heads_kv, p.seqlen_q, p.seqlen_k}) mix(seed, hint);
   return seed;
 }

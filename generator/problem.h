@@ -63,11 +63,14 @@ struct Fmha {
   DType dtype = DType::bf16;        ///< of q, k, v, and of o when it is normalised: bf16 or f16
   Mask mask = Mask::none;
   Output output = Output::normalized;
-  std::optional<int> tile_m{};  ///< query rows of one CTA
-  std::optional<int> tile_n{};  ///< keys of one step
-  std::optional<int> stages{};  ///< K/V ring slots
+  Layout v_layout = Layout::mn_major;  ///< mn_major: v [.., seqlen_k, heads, head_dim]; k_major: keys are contiguous
+  std::optional<int> tile_m{};         ///< query rows of one CTA, or of a pair
+  std::optional<int> tile_n{};         ///< keys of one step
+  std::optional<int> stages{};         ///< K/V ring slots
   std::optional<Swizzle> swizzle{};
   std::optional<MmaKind> mma_kind{};
+  std::optional<ProbabilityPath> p_path{};  ///< tcgen05
+  std::optional<int> cta_group{};           ///< tcgen05: CTAs of a tile, 1 or 2
   Hint batch = kUnknownHint, heads_q = kUnknownHint, heads_kv = kUnknownHint;
   Hint seqlen_q = kUnknownHint, seqlen_k = kUnknownHint;
   friend bool operator==(const Fmha&, const Fmha&) = default;

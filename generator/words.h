@@ -50,7 +50,10 @@ inline constexpr Word<Activation> kActivationWords[] = {{Activation::none, "none
                                                         {Activation::gelu, "gelu", "Activation::gelu"},
                                                         {Activation::gelu_tanh, "gelu_tanh", "Activation::gelu_tanh"},
                                                         {Activation::silu, "silu", "Activation::silu"}};
-inline constexpr Word<MmaKind> kMmaKindWords[] = {{MmaKind::wgmma_f16, "wgmma.f16", "MmaKind::wgmma_f16"}};
+inline constexpr Word<MmaKind> kMmaKindWords[] = {{MmaKind::wgmma_f16, "wgmma.f16", "MmaKind::wgmma_f16"},
+                                                  {MmaKind::tcgen05_f16, "tcgen05.f16", "MmaKind::tcgen05_f16"}};
+inline constexpr Word<ProbabilityPath> kProbabilityPathWords[] = {
+    {ProbabilityPath::tmem, "tmem", "ProbabilityPath::tmem"}, {ProbabilityPath::smem, "smem", "ProbabilityPath::smem"}};
 
 inline constexpr Word<BlockFormat> kBlockFormatWords[] = {
     {BlockFormat::nvfp4, "nvfp4", "BlockFormat::nvfp4"},
@@ -112,6 +115,7 @@ constexpr std::span<const Word<Addend>> words_of(Addend) { return kAddendWords; 
 constexpr std::span<const Word<Bias>> words_of(Bias) { return kBiasWords; }
 constexpr std::span<const Word<Activation>> words_of(Activation) { return kActivationWords; }
 constexpr std::span<const Word<MmaKind>> words_of(MmaKind) { return kMmaKindWords; }
+constexpr std::span<const Word<ProbabilityPath>> words_of(ProbabilityPath) { return kProbabilityPathWords; }
 
 /// The spelling of a value: "bf16", "128B", "wgmma.f16". "?" for a value that its enumeration does not have.
 template <class Enum>

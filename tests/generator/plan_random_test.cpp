@@ -24,6 +24,10 @@ std::string random_text(const Selector& selector, std::mt19937_64& random) {
   // Half of the types that are drawn are ones that products take.
   constexpr const char* kTypes[] = {"bf16", "f16", "e4m3", "e5m2"};
   if (selector.key == "b_dtype" && random() % 4 != 0) return "auto";
+  // What only tcgen05 has is refused on sm_90a.
+  if ((selector.key == "p_path" || selector.key == "cta_group") && random() % 8 != 0) return "auto";
+  if (selector.key == "v_layout" && random() % 8 != 0) return "mn";
+  if (selector.key == "mma_kind" && random() % 8 != 0) return "wgmma.f16";
   if (selector.key.ends_with("dtype") && random() % 2 == 0) return pick(kTypes);
   if (selector.key == "tile_m" && random() % 2 == 0) return random() % 2 == 0 ? "64" : "128";
   if (!selector.words.empty()) return pick(selector.words);

@@ -298,8 +298,8 @@ TEST_CASE("what no kernel exists for is refused with what exists") {
         "fmha has no kernel for head_dim 128/64: there are kernels for 64, 96, 128, 192/128, 192, 256 and 512");
   CHECK(unsupported("fmha", {{"dtype", "f32"}}) ==
         "fmha has no kernel for dtype f32: there are kernels for bf16 and f16");
-  CHECK(unsupported("fmha", {{"arch", "sm_100a"}}) == "fmha has no kernel for arch sm_100a: there is one for sm_90a");
-  CHECK(unsupported("fmha", {{"arch", "sm_80"}}) == "fmha has no kernel for arch sm_80: there is one for sm_90a");
+  CHECK(unsupported("fmha", {{"arch", "sm_120a"}}) ==
+        "fmha has no kernel for arch sm_120a: there is one for sm_90a, and for sm_100 and sm_103 with suffix a or f");
   CHECK(unsupported("copy2d", {{"arch", "sm_90"}}) == "copy2d has no kernel for arch sm_90: there is one for sm_90a");
   CHECK(unsupported("copy2d", {{"rank", "6"}}) == "copy2d rank 6, f32, tile 32x64x2x2x2, 128B: rank 6, 1 to 5 allowed");
 }

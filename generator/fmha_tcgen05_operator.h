@@ -1,0 +1,47 @@
+// Attention forward on tcgen05 for the planner, like fmha_operator.h for sm_90a: the same Problem, launch and
+// reference, other Configs and templates. What a Config means and which are legal: spec/fmha_tcgen05.h.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "generator/plan.h"
+#include "spec/fmha_tcgen05.h"
+
+namespace tessera {
+
+struct FmhaTcgen05Operator {
+  using Problem = Fmha;
+  using Config = fmha_tcgen05::Config;
+  using Verdict = tessera::Verdict<fmha_tcgen05::Rule>;
+  static constexpr std::string_view kName = "fmha";
+  static constexpr std::string_view kTemplates = "fmha_tcgen05";
+
+  static bool has_arch(Arch arch) noexcept { return has_tcgen05(arch); }
+  /// Throws Error{unsupported} for facts that no kernel is made for.
+  static void require_facts(const Fmha& problem);
+  /// In order of preference among equal scores; not empty, may repeat. Pins are obeyed, legal or not.
+  static std::vector<Config> candidates(const Fmha& problem);
+  /// A model's estimate, 1 being the default tile's; nothing was measured. See fmha_tcgen05_operator.cpp.
+  static double score(const Config& config, const Fmha& problem);
+  static std::string merit(const Config& config, const Fmha& problem);
+
+  /// "head_dim 256, tile 128x128, 3 stages": a Config in front of an explanation.
+  static std::string subject(const Config& config);
+  /// "tile 128x128, 3 stages, 128B, P in tmem": a Config among the candidates of one Problem.
+  static std::string label(const Config& config);
+  /// "640 columns of Tensor Memory, 512 allowed: ...". Precondition: !verdict.ok().
+  static std::string explain(const Config& config, const Verdict& verdict);
+
+  static std::string kernel_name(Arch arch, const Config& config);
+  /// Fills in all that follows from plan.config: operands, smem, tmem, roles, launch.
+  static void describe(const Config& config, Plan& plan);
+
+  /// The entry's launch bounds and the body's call, as generated code spells them.
+  static std::string launch_bounds();
+  static std::string call(const Config& config);
+  static std::vector<SourceFile> generated_headers(const Config&) { return {}; }
+};
+
+}  // namespace tessera

@@ -1,0 +1,183 @@
+// The correction warpgroup: multiplies the rows of O whose reference has moved, and takes the finished O out of Tensor
+// Memory: times its last factor, through the Q slot, to the warp that stores it.
+//
+// Its arrival at p_full says that O may be added to: rescaled if need be, or, in a Q tile's first step, read to the
+// last value of the tile before.
+#pragma once
+
+#include "fmha_tcgen05/params.cuh"
+#include "fmha_tcgen05/schedule.cuh"
+#include "fmha_tcgen05/softmax.cuh"
+#include "ptx/fence.cuh"
+#include "ptx/math.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/shared.cuh"
+#include "ptx/shared_words.cuh"
+#include "ptx/tcgen05.cuh"
+#include "ptx/tma.cuh"
+#include "spec/fmha_tcgen05.h"
+
+namespace tessera::fmha_tcgen05 {
+
+template <Config C>
+struct Correction {
+  static constexpr SmemLayout kLayout = smem_layout(C);
+  static constexpr Barriers kBarriers = barriers(C);
+  static constexpr int kChunk = o_columns(C) / o_passes(C) % 32 == 0   ? 32
+                                : o_columns(C) / o_passes(C) % 16 == 0 ? 16
+                                                                       : 8;
+
+  const Params& p;
+  const unsigned smem;
+  const unsigned tmem;  // of this warp's lanes
+  const int lane;       // of Tensor Memory
+  BufferPosition<C> position{};
+  unsigned o_parities = 0;  // bit t: of the next step's O += P V of Q tile t
+
+  __device__ __forceinline__ unsigned o_address(int q_tile) const {
+    return tmem + o_column(C, 0) + q_tile * o_columns(C);
+  }
+  // Until the last step's product is complete.
+  __device__ __forceinline__ void wait_output(int q_tile) const {
+    ptx::mbarrier_wait_parity(smem + kBarriers.o_done + 8 * q_tile, (o_parities >> q_tile & 1) ^ 1);
+    ptx::tcgen05_fence_after_thread_sync();
+  }
+
+  __device__ __forceinline__ void rescale(int q_tile, float factor) const {
+#pragma unroll 1
+    for (int column = 0; column < o_columns(C); column += kChunk) {
+      unsigned bits[kChunk];
+      ptx::tcgen05_ld_32x32b(bits, o_address(q_tile) + column);
+      ptx::tcgen05_wait_ld(bits);
+#pragma unroll
+      for (int i = 0; i < kChunk; ++i) bits[i] = __float_as_uint(__uint_as_float(bits[i]) * factor);
+      ptx::tcgen05_st_32x32b(o_address(q_tile) + column, bits);
+    }
+    ptx::tcgen05_wait_st();
+    ptx::tcgen05_fence_before_thread_sync();
+  }
+
+  __device__ __forceinline__ void step(int q_tile, bool is_first) {
+    const int buffer = position.buffer(q_tile);
+    ptx::mbarrier_wait_parity(smem + kBarriers.factors_full + 8 * buffer, position.parity(buffer));
+    const float factor = ptx::ld_shared_f32(smem + kLayout.factors.offset + 4 * (buffer * 128 + lane));
+    if (!is_first) {
+      // Also where nothing moves: then every phase is waited for, and none can be missed.
+      wait_output(q_tile);
+      if (__any_sync(0xffffffff, factor != 1.0f)) rescale(q_tile, factor);
+    }
+    arrive_at_issuer<C>(smem + kBarriers.p_full + 8 * buffer);
+    position.advance(buffer);
+    o_parities ^= 1u << q_tile;
+  }
+
+  // Columns [column, column + kChunk) of a row of O to the Q slot, where panels of one pass lie side by side. `from`:
+  // their place in the pass.
+  __device__ __forceinline__ void stage(const unsigned (&bits)[kChunk], float factor, unsigned slot, int from) const {
+    constexpr int kSpan = swizzle_span_bytes(C.swizzle);
+    constexpr int kBytes = o_element_bytes(C);
+    constexpr int kOfUnit = 16 / kBytes;  // values of 16 bytes
+    const unsigned row = swizzle_address(C.swizzle, slot + lane % rows_per_cta(C) * kSpan);
+#pragma unroll
+    for (int i = 0; i < kChunk; i += kOfUnit) {
+      const int byte = (from + i) * kBytes;
+      const unsigned address = (row ^ (byte % kSpan)) + byte / kSpan * rows_per_cta(C) * kSpan;
+      unsigned unit[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        if constexpr (kBytes == 4) {
+          unit[j] = bits[i + j];
+        } else {
+          unit[j] = ptx::cvt_pack<C.dtype>(__uint_as_float(bits[i + 2 * j]) * factor,
+                                           __uint_as_float(bits[i + 2 * j + 1]) * factor);
+        }
+      }
+      ptx::st_shared_v4(address, {unit[0], unit[1], unit[2], unit[3]});
+    }
+  }
+
+  // O of a finished Q tile. A pass is one box of TMA: fp32 needs two, of which the second waits until the first has
+  // left.
+  __device__ __forceinline__ void finish(int q_tile, unsigned& o_read_parity) const {
+    constexpr int kColumns = o_columns(C) / o_passes(C);  // of a lane in a pass
+    constexpr int kOfProduct = pv_columns(C) / folds(C);  // of a lane in a product
+    ptx::mbarrier_wait_parity(smem + kBarriers.last_full + 8 * q_tile, o_read_parity >> 1 & 1);
+    const float factor = ptx::ld_shared_f32(smem + kLayout.last.offset + 4 * (q_tile * 128 + lane));
+    wait_output(q_tile);
+    const unsigned slot = smem + kLayout.q.offset + q_tile * q_slot_bytes(C);
+#pragma unroll 1
+    for (int pass = 0; pass < o_passes(C); ++pass) {
+      if (pass > 0) {
+        ptx::mbarrier_wait_parity(smem + kBarriers.o_read, o_read_parity & 1);
+        o_read_parity ^= 1;
+      }
+#pragma unroll 1
+      for (int i = 0; i < kColumns; i += kChunk) {
+        const int column = pass * kColumns + i;  // in Tensor Memory
+        unsigned bits[kChunk];
+        ptx::tcgen05_ld_32x32b(bits, o_address(q_tile) + column);
+        ptx::tcgen05_wait_ld(bits);
+        // Upper lanes of a fold have the second half of a product's columns.
+        const int from = is_folded(C) ? column / kOfProduct * pv_columns(C) + lane / rows_per_cta(C) * kOfProduct +
+                                            column % kOfProduct - pass * o_pass_columns(C)
+                                      : i;
+        stage(bits, factor, slot, from);
+      }
+      ptx::fence_proxy_async_shared();
+      if (pass == o_passes(C) - 1) ptx::tcgen05_fence_before_thread_sync();
+      arrive_of_warp(smem + kBarriers.o_staged + 8 * q_tile);
+    }
+  }
+
+  __device__ __forceinline__ void run() {
+    const Schedule<C> schedule{p};
+    unsigned o_read_parity = 0;  // bit 0: of o_read; bit 1: of last_full
+#pragma unroll 1
+    for (int round = 0; schedule.has(round); ++round) {
+      const TileIndex tile = schedule.at(round);
+      const Blocks all = blocks_of_tile<C>(p, tile);
+      const Blocks first = blocks_of_q_tile<C>(p, tile, 0);
+      const Blocks second = q_tiles(C) == 2 ? blocks_of_q_tile<C>(p, tile, 1) : first;
+#pragma unroll 1
+      for (int block = all.end - 1; block >= all.begin; --block) {
+#pragma unroll 1
+        for (int t = 0; t < q_tiles(C); ++t) {
+          const Blocks own = t == 0 ? first : second;
+          if (own.has(block)) step(t, block + 1 == own.end);
+        }
+      }
+#pragma unroll 1
+      for (int t = 0; t < q_tiles(C); ++t) finish(t, o_read_parity);
+      o_read_parity ^= 2;
+    }
+  }
+};
+
+// The storing thread. A Q slot goes back to its loader when TMA has read the last of O.
+template <Config C>
+__device__ __forceinline__ void store_o(const Params& p, unsigned smem) {
+  constexpr Barriers kBarriers = barriers(C);
+  const Schedule<C> schedule{p};
+#pragma unroll 1
+  for (int round = 0; schedule.has(round); ++round) {
+    const TileIndex tile = schedule.at(round);
+#pragma unroll 1
+    for (int i = 0; i < o_passes(C) * q_tiles(C); ++i) {
+      const int t = i / o_passes(C);
+      const int pass = i % o_passes(C);
+      // Each pass is a phase.
+      const unsigned parity = o_passes(C) == 1 ? static_cast<unsigned>(round) & 1 : static_cast<unsigned>(pass);
+      ptx::mbarrier_wait_parity(smem + kBarriers.o_staged + 8 * t, parity);
+      ptx::tma_store_5d(p.o, smem + smem_layout(C).q.offset + t * q_slot_bytes(C), 0, first_row<C>(tile, t),
+                        pass * (o_pass_columns(C) / o_span_elements(C)), tile.head, tile.batch);
+      ptx::cp_async_bulk_commit_group();
+      ptx::cp_async_bulk_wait_group_read<0>();
+      const bool is_last = pass == o_passes(C) - 1;
+      ptx::mbarrier_arrive(smem + (is_last ? kBarriers.q_empty + 8 * t : kBarriers.o_read));
+    }
+  }
+  // Stores must have left before the CTA's shared memory goes.
+  ptx::cp_async_bulk_wait_group<0>();
+}
+
+}  // namespace tessera::fmha_tcgen05

@@ -1,0 +1,16 @@
+// Fused attention forward on tcgen05: the entry. What its parameters mean and how it is launched: spec/fmha_tcgen05.h.
+// Alone: nvcc -std=c++20 -arch=sm_100a -cubin -I templates -I templates/fmha_tcgen05/default
+//        templates/fmha_tcgen05/kernel.cu
+#include "config.cuh"
+#include "fmha_tcgen05/kernel.cuh"
+
+using tessera::fmha_tcgen05::kConfig;
+using tessera::ptx::TensorMap;
+
+extern "C" __global__ void __launch_bounds__(tessera::fmha_tcgen05::num_threads(kConfig), 1)
+    tessera_fmha(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k,
+                 const __grid_constant__ TensorMap v, const __grid_constant__ TensorMap o, float* lse, int batch,
+                 int heads_q, int heads_kv, int seqlen_q, int seqlen_k, float softmax_scale) {
+  tessera::fmha_tcgen05::kernel<kConfig>(
+      {q, k, v, o, lse, nullptr, nullptr, batch, heads_q, heads_kv, seqlen_q, seqlen_k, softmax_scale});
+}

@@ -1,0 +1,142 @@
+// Fused attention forward on tcgen05, warp-specialised for Blackwell's data-centre GPUs.
+//
+// Every kind of work has warps of its own, and they meet at mbarriers only: loads (load.cuh), products (mma.cuh),
+// exponentials (softmax.cuh), rescaling and the way out (correction.cuh); schedule.cuh says who takes which tile. A
+// step of a Q tile goes round like this:
+//
+//   load_kv --k_full--> mma: S = Q K^T --s_full--> softmax: S to P --p_full--> mma: O += P V --o_done--+
+//                                                     |                          ^                     |
+//                                                     +-factors_full-> correction-+ (p_full) <---------+
+//
+// No Blackwell device has run this: ptxas takes it, and the emulator executes it.
+#pragma once
+
+#include "fmha_tcgen05/correction.cuh"
+#include "fmha_tcgen05/load.cuh"
+#include "fmha_tcgen05/mma.cuh"
+#include "fmha_tcgen05/params.cuh"
+#include "fmha_tcgen05/softmax.cuh"
+#include "ptx/address.cuh"
+#include "ptx/cluster.cuh"
+#include "ptx/elect.cuh"
+#include "ptx/fence.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/setmaxnreg.cuh"
+#include "ptx/shared_words.cuh"
+#include "ptx/tcgen05.cuh"
+#include "spec/fmha_tcgen05.h"
+
+namespace tessera::fmha_tcgen05 {
+
+// A compile error that shows the rule and both numbers: only a legal Config's specialisation is complete.
+template <Rule kRule, long long kFound, long long kBound>
+struct IllegalConfig;
+template <>
+struct IllegalConfig<Rule::ok, 0, 0> {};
+
+// Barriers that a commit or a loading thread fills take one arrival; those of whole warps one from each warp. p_full
+// takes both warpgroups of all CTAs of the tile.
+template <Config C>
+__device__ __forceinline__ void init_barriers(unsigned smem) {
+  constexpr Barriers kBarriers = barriers(C);
+#pragma unroll 1
+  for (int i = 0; i < q_tiles(C); ++i) {
+    ptx::mbarrier_init(smem + kBarriers.q_full + 8 * i, 1);
+    ptx::mbarrier_init(smem + kBarriers.q_empty + 8 * i, 1);
+    ptx::mbarrier_init(smem + kBarriers.o_staged + 8 * i, 4);
+    ptx::mbarrier_init(smem + kBarriers.o_done + 8 * i, 1);
+    ptx::mbarrier_init(smem + kBarriers.last_full + 8 * i, 4);
+  }
+  if constexpr (o_passes(C) > 1) ptx::mbarrier_init(smem + kBarriers.o_read, 1);
+#pragma unroll 1
+  for (int i = 0; i < 4 * C.stages; ++i) ptx::mbarrier_init(smem + kBarriers.k_full + 8 * i, 1);
+#pragma unroll 1
+  for (int i = 0; i < kNumBuffers; ++i) {
+    ptx::mbarrier_init(smem + kBarriers.s_full + 8 * i, 1);
+    ptx::mbarrier_init(smem + kBarriers.p_full + 8 * i, 8 * ctas_per_tile(C));
+    if constexpr (has_p_parts(C)) ptx::mbarrier_init(smem + kBarriers.p_rest + 8 * i, 4 * ctas_per_tile(C));
+    ptx::mbarrier_init(smem + kBarriers.factors_full + 8 * i, 4);
+  }
+  ptx::fence_mbarrier_init();
+}
+
+// All threads of a tile's CTAs.
+template <Config C>
+__device__ __forceinline__ void sync_tile() {
+  if constexpr (C.cta_pair) {
+    ptx::cluster_arrive();
+    ptx::cluster_wait();
+  } else {
+    __syncthreads();
+  }
+}
+
+template <Config C>
+__device__ __forceinline__ void run_control_warp(const Params& params, unsigned smem, unsigned tmem, int warp) {
+  if (!ptx::elect_sync()) return;
+  if (warp == kWarpOfKv) {
+    load_kv<C>(params, smem);
+  } else if (warp == kWarpOfQ) {
+    load_q<C>(params, smem);
+  } else if (warp == kWarpOfO) {
+    store_o<C>(params, smem);
+  } else {
+    issue_products<C>(params, smem, tmem);
+  }
+}
+
+template <Config C>
+__device__ __forceinline__ void kernel(const Params& params) {
+  constexpr Verdict<Rule> kVerdict = why_invalid(C);
+  IllegalConfig<kVerdict.rule, kVerdict.found, kVerdict.bound>{};
+  constexpr int kCtas = ctas_per_tile(C);
+
+  extern __shared__ __align__(1024) unsigned char shared_memory[];
+  const unsigned smem = ptx::shared_address(shared_memory);
+  // Taken from lane 0, so that the compiler knows one value for the warp.
+  const int warp = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 32, 0);
+  const unsigned tmem_slot = smem + smem_layout(C).tmem.offset;
+  if (warp == kWarpOfKv && ptx::elect_sync()) {
+    init_barriers<C>(smem);
+    ptx::prefetch_tensormap(params.q);
+    ptx::prefetch_tensormap(params.k);
+    ptx::prefetch_tensormap(params.v);
+    ptx::prefetch_tensormap(params.o);
+  }
+  if (warp == kWarpOfMma) {
+    ptx::tcgen05_alloc<kCtas>(tmem_slot, allocated_columns(C));
+    ptx::tcgen05_relinquish_alloc_permit<kCtas>();
+  }
+  ptx::tcgen05_fence_before_thread_sync();
+  __syncwarp();
+  sync_tile<C>();
+  ptx::tcgen05_fence_after_thread_sync();
+  const unsigned tmem = ptx::ld_shared_u32(tmem_slot);
+
+  constexpr RegisterBudget kBudget = register_budget(C);
+  const int warpgroup = warp / 4;
+  const int lane = static_cast<int>(threadIdx.x) % kWarpgroupThreads;
+  const unsigned tmem_of_warp = tmem + (static_cast<unsigned>(warp % 4) << 21);
+  if (warpgroup == 0) {
+    ptx::setmaxnreg_dec<kBudget.control>();
+    run_control_warp<C>(params, smem, tmem, warp);
+  } else if (warpgroup == 1) {
+    if constexpr (kBudget.correction < kBudget.entry) {
+      ptx::setmaxnreg_dec<kBudget.correction>();
+    } else {
+      ptx::setmaxnreg_inc<kBudget.correction>();
+    }
+    Correction<C>{params, smem, tmem_of_warp, lane}.run();
+  } else {
+    ptx::setmaxnreg_inc<kBudget.softmax>();
+    Softmax<C>{params, smem, tmem_of_warp, warpgroup - 2, lane}.run();
+  }
+  // Nobody reads Tensor Memory, or sends to the other CTA, any more.
+  ptx::tcgen05_fence_before_thread_sync();
+  __syncwarp();
+  sync_tile<C>();
+  ptx::tcgen05_fence_after_thread_sync();
+  if (warp == kWarpOfMma) ptx::tcgen05_dealloc<kCtas>(tmem, allocated_columns(C));
+}
+
+}  // namespace tessera::fmha_tcgen05

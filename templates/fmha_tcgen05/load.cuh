@@ -1,0 +1,119 @@
+// The loading warps: one thread each for K and V, and for Q.
+//
+// K runs one block ahead of V, as the products use them. A CTA of a pair loads its half of everything; both halves
+// count at the even CTA's barrier, where the products are issued. Every tile's Q is loaded, even if no key is visible:
+// O leaves through Q's slot, and the slot changes hands the same way each time.
+#pragma once
+
+#include "fmha/ring.cuh"
+#include "fmha_tcgen05/params.cuh"
+#include "fmha_tcgen05/schedule.cuh"
+#include "ptx/cluster.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/tma.cuh"
+#include "ptx/tma_pair_tile.cuh"
+#include "spec/fmha_tcgen05.h"
+
+namespace tessera::fmha_tcgen05 {
+
+using fmha::RingPosition;
+
+// Waits until a slot is empty and announces what all CTAs of the tile will load into it; returns the barrier at which
+// the loads count.
+template <Config C>
+__device__ __forceinline__ unsigned begin_load(unsigned full, unsigned empty, unsigned parity, int bytes) {
+  ptx::mbarrier_wait_parity(empty, parity ^ 1);
+  if (cta_of_tile<C>() == 0) ptx::mbarrier_arrive_expect_tx(full, bytes * ctas_per_tile(C));
+  return C.cta_pair ? ptx::mapa(full, 0) : full;
+}
+
+template <Config C>
+__device__ __forceinline__ void load_box(unsigned destination, const ptx::TensorMap& map, unsigned barrier, int row,
+                                         int panel, int head, int batch) {
+  if constexpr (C.cta_pair) {
+    ptx::tma_load_5d_pair(destination, map, barrier, 0, row, panel, head, batch);
+  } else {
+    ptx::tma_load_5d(destination, map, barrier, 0, row, panel, head, batch);
+  }
+}
+
+// V of one block: a box for each product; K-major, a box for each panel of keys.
+template <Config C>
+__device__ __forceinline__ void load_v(const Params& p, unsigned slot, unsigned barrier, int key, int head, int batch) {
+#pragma unroll
+  for (int product = 0; product < pv_products(C); ++product) {
+    const int column = product * pv_columns(C) + cta_of_tile<C>() * v_columns(C);
+    const unsigned part = slot + product * v_part_bytes(C);
+    if constexpr (C.v_layout == Layout::mn_major) {
+      load_box<C>(part, p.v, barrier, key, column / span_elements(C), head, batch);
+    } else {
+      constexpr int kPanelBytes = v_columns(C) * swizzle_span_bytes(C.swizzle);
+#pragma unroll 1
+      for (int panel = 0; panel < C.tile_n / span_elements(C); ++panel) {
+        const int first = key + panel * span_elements(C);
+        if constexpr (C.cta_pair) {
+          ptx::tma_load_4d_pair(part + panel * kPanelBytes, p.v, barrier, first, column, head, batch);
+        } else {
+          ptx::tma_load_4d(part + panel * kPanelBytes, p.v, barrier, first, column, head, batch);
+        }
+      }
+    }
+  }
+}
+
+// K and V of all tiles. Step i of a tile loads K of the i-th block from the end and V of the one before it.
+template <Config C>
+__device__ __forceinline__ void load_kv(const Params& p, unsigned smem) {
+  constexpr SmemLayout kLayout = smem_layout(C);
+  constexpr Barriers kBarriers = barriers(C);
+  const Schedule<C> schedule{p};
+  RingPosition<C.stages> k_ring, v_ring;
+#pragma unroll 1
+  for (int round = 0; schedule.has(round); ++round) {
+    const TileIndex tile = schedule.at(round);
+    const int head = quotient(tile.head, quotient(p.heads_q, p.heads_kv));
+    const Blocks blocks = blocks_of_tile<C>(p, tile);
+    // A tile that sees no key loads rows past the end instead, which are zeros: 0 * V must not meet an infinity.
+    const bool sees_none = visible_end<C>(p, min((tile.m + 1) * C.tile_m, p.seqlen_q) - 1) <= 0;
+    const int shift = sees_none ? (max(p.seqlen_k, 1) + 7) / 8 * 8 : 0;  // along K-major V: 16 bytes
+#pragma unroll 1
+    for (int block = blocks.end - 1; block >= blocks.begin - 1; --block) {
+      if (block >= blocks.begin) {
+        const int slot = k_ring.slot();
+        const unsigned barrier = begin_load<C>(smem + kBarriers.k_full + 8 * slot, smem + kBarriers.k_empty + 8 * slot,
+                                               k_ring.parity(), k_slot_bytes(C));
+        load_box<C>(smem + kLayout.k.offset + slot * k_slot_bytes(C), p.k, barrier,
+                    block * C.tile_n + shift + cta_of_tile<C>() * k_rows(C), 0, head, tile.batch);
+        k_ring.advance();
+      }
+      if (block + 1 < blocks.end) {
+        const int slot = v_ring.slot();
+        const unsigned barrier = begin_load<C>(smem + kBarriers.v_full + 8 * slot, smem + kBarriers.v_empty + 8 * slot,
+                                               v_ring.parity(), v_slot_bytes(C));
+        load_v<C>(p, smem + kLayout.v.offset + slot * v_slot_bytes(C), barrier, (block + 1) * C.tile_n + shift, head,
+                  tile.batch);
+        v_ring.advance();
+      }
+    }
+  }
+}
+
+template <Config C>
+__device__ __forceinline__ void load_q(const Params& p, unsigned smem) {
+  constexpr SmemLayout kLayout = smem_layout(C);
+  constexpr Barriers kBarriers = barriers(C);
+  const Schedule<C> schedule{p};
+#pragma unroll 1
+  for (int round = 0; schedule.has(round); ++round) {
+    const TileIndex tile = schedule.at(round);
+#pragma unroll 1
+    for (int t = 0; t < q_tiles(C); ++t) {
+      const unsigned barrier = begin_load<C>(smem + kBarriers.q_full + 8 * t, smem + kBarriers.q_empty + 8 * t,
+                                             static_cast<unsigned>(round) & 1, q_slot_bytes(C));
+      load_box<C>(smem + kLayout.q.offset + t * q_slot_bytes(C), p.q, barrier, first_row<C>(tile, t), 0, tile.head,
+                  tile.batch);
+    }
+  }
+}
+
+}  // namespace tessera::fmha_tcgen05

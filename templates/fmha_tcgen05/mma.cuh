@@ -1,0 +1,182 @@
+// The issuing warp: one thread gives the tensor core all products, S = Q K^T and O += P V. In a pair it is one thread
+// of the even CTA.
+//
+// Products are executed in the order in which one thread issues them. So a Q tile's next S may overwrite its P right
+// behind the product that reads it, and a commit behind any product means that all before are complete.
+//
+// Two Q tiles alternate: O of the first, its next S, O of the second, its next S; while one's softmax works, the tensor
+// core has the other's products. A single Q tile issues its next S into the other buffer first, then O of this step.
+#pragma once
+
+#include "fmha/ring.cuh"
+#include "fmha_tcgen05/params.cuh"
+#include "fmha_tcgen05/schedule.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/mbarrier_cluster.cuh"
+#include "ptx/tcgen05.cuh"
+#include "spec/fmha_tcgen05.h"
+#include "spec/instruction_descriptor.h"
+#include "spec/matrix_descriptor.h"
+
+namespace tessera::fmha_tcgen05 {
+
+using fmha::RingPosition;
+
+inline constexpr auto kKind = layout::Tcgen05Kind::f16;
+// wgmma's layout codes stand where tcgen05 has them; beside them tcgen05 wants a version.
+inline constexpr unsigned long long kDescriptorVersion = 1ull << 46;
+
+template <Config C>
+TESSERA_HD constexpr unsigned instruction(int n, bool is_b_mn_major) {
+  constexpr auto kType = C.dtype == DType::bf16 ? layout::Tcgen05Type::bf16 : layout::Tcgen05Type::f16;
+  return layout::encode_instruction_descriptor(
+      kKind, {.a = kType, .b = kType, .m = rows_per_product(C), .n = n, .is_b_mn_major = is_b_mn_major});
+}
+
+template <Config C>
+struct Issuer {
+  static constexpr SmemLayout kLayout = smem_layout(C);
+  static constexpr Barriers kBarriers = barriers(C);
+  static constexpr int kCtas = ctas_per_tile(C);
+
+  const Params& p;
+  const unsigned smem;
+  const unsigned tmem;
+  RingPosition<C.stages> k_ring{};
+  RingPosition<C.stages> v_ring{};
+  BufferPosition<C> position{};  // of the steps whose O is issued
+
+  // An arrival when all that was issued is complete, in every CTA of the tile.
+  __device__ __forceinline__ void commit(unsigned barrier) const {
+    if constexpr (C.cta_pair) {
+      ptx::tcgen05_commit_multicast<2>(barrier, 3);
+    } else {
+      ptx::tcgen05_commit<1>(barrier);
+    }
+  }
+  // Behind a load nothing of Tensor Memory has to be ordered; behind the other warps' arrivals, their loads and stores.
+  __device__ __forceinline__ void wait(unsigned barrier, unsigned parity) const {
+    if constexpr (C.cta_pair) {
+      ptx::mbarrier_wait_parity_acquire_cluster(barrier, parity);
+    } else {
+      ptx::mbarrier_wait_parity(barrier, parity);
+    }
+  }
+
+  __device__ __forceinline__ void issue_scores(int q_tile, int buffer) const {
+    constexpr unsigned kInstruction = instruction<C>(C.tile_n, false);
+    const unsigned long long a =
+        kDescriptorVersion |
+        k_major_descriptor(smem + kLayout.q.offset + q_tile * q_slot_bytes(C), rows_per_cta(C), C.swizzle);
+    const unsigned long long b =
+        kDescriptorVersion |
+        k_major_descriptor(smem + kLayout.k.offset + k_ring.slot() * k_slot_bytes(C), k_rows(C), C.swizzle);
+    const unsigned d = tmem + s_column(C, 0) + buffer * s_columns(C);
+#pragma unroll
+    for (int step = 0; step < C.head_dim / 16; ++step) {
+      ptx::tcgen05_mma<kKind, kCtas>(d, advance_descriptor(a, k_major_step_bytes(step, rows_per_cta(C), C.swizzle)),
+                                     advance_descriptor(b, k_major_step_bytes(step, k_rows(C), C.swizzle)),
+                                     kInstruction, step > 0);
+    }
+    commit(smem + kBarriers.s_full + 8 * buffer);
+  }
+
+  // O += P V for the keys [kFirst, kEnd) of a step. `accumulate`: whether O holds something of its tile.
+  template <int kFirst, int kEnd>
+  __device__ __forceinline__ void issue_output(int q_tile, int buffer, bool accumulate) const {
+    constexpr bool kIsMnMajor = C.v_layout == Layout::mn_major;
+    constexpr unsigned kInstruction = instruction<C>(pv_columns(C), kIsMnMajor);
+    const unsigned v_slot = smem + kLayout.v.offset + v_ring.slot() * v_slot_bytes(C);
+    const unsigned p_in_tmem = tmem + buffer * s_columns(C) + p_offset(C);
+    const unsigned long long p_in_smem =
+        kDescriptorVersion |
+        k_major_descriptor(smem + kLayout.p.offset + q_tile * p_slot_bytes(C), rows_per_cta(C), p_swizzle(C));
+#pragma unroll
+    for (int product = 0; product < pv_products(C); ++product) {
+      const unsigned part = v_slot + product * v_part_bytes(C);
+      const unsigned long long b =
+          kDescriptorVersion | (kIsMnMajor ? mn_major_descriptor(part, C.tile_n, C.swizzle)
+                                           : k_major_descriptor(part, v_columns(C), C.swizzle));
+      const unsigned d = tmem + o_column(C, 0) + q_tile * o_columns(C) + product * (pv_columns(C) / folds(C));
+#pragma unroll
+      for (int step = kFirst / 16; step < kEnd / 16; ++step) {
+        const int bytes =
+            kIsMnMajor ? mn_major_step_bytes(step, C.swizzle) : k_major_step_bytes(step, v_columns(C), C.swizzle);
+        const unsigned long long b_step = advance_descriptor(b, bytes);
+        if constexpr (C.p_path == ProbabilityPath::tmem) {
+          ptx::tcgen05_mma_from_tmem<kKind, kCtas>(d, p_in_tmem + 8 * step, b_step, kInstruction,
+                                                   step > 0 || accumulate);
+        } else {
+          ptx::tcgen05_mma<kKind, kCtas>(
+              d, advance_descriptor(p_in_smem, k_major_step_bytes(step, rows_per_cta(C), p_swizzle(C))), b_step,
+              kInstruction, step > 0 || accumulate);
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void wait_k() const { wait(smem + kBarriers.k_full + 8 * k_ring.slot(), k_ring.parity()); }
+  __device__ __forceinline__ void release_k() {
+    commit(smem + kBarriers.k_empty + 8 * k_ring.slot());
+    k_ring.advance();
+  }
+
+  // O of one step: once its V and its P are there, part by part, and O has been rescaled.
+  __device__ __forceinline__ void step_output(int q_tile, bool is_first) {
+    constexpr int kFirstKeys = p_first_keys(C);
+    const int buffer = position.buffer(q_tile);
+    wait(smem + kBarriers.p_full + 8 * buffer, position.parity(buffer));
+    ptx::tcgen05_fence_after_thread_sync();
+    issue_output<0, kFirstKeys>(q_tile, buffer, !is_first);
+    if constexpr (has_p_parts(C)) {
+      wait(smem + kBarriers.p_rest + 8 * buffer, position.parity(buffer));
+      ptx::tcgen05_fence_after_thread_sync();
+      issue_output<kFirstKeys, C.tile_n>(q_tile, buffer, true);
+    }
+    commit(smem + kBarriers.o_done + 8 * q_tile);
+    position.advance(buffer);
+  }
+
+  __device__ __forceinline__ void run_tile(const TileIndex& tile, unsigned q_parity) {
+    constexpr int kTiles = q_tiles(C);
+    const Blocks all = blocks_of_tile<C>(p, tile);
+    const Blocks first = blocks_of_q_tile<C>(p, tile, 0);
+    const auto blocks_of = [&](int t) { return t == 0 ? first : blocks_of_q_tile<C>(p, tile, kTiles - 1); };
+    const Blocks second = blocks_of(kTiles - 1);
+#pragma unroll 1
+    for (int t = 0; t < kTiles; ++t) wait(smem + kBarriers.q_full + 8 * t, q_parity);
+      // Block `block`'s scores and the O of the block after it, whose scores came in the round before.
+#pragma unroll 1
+    for (int block = all.end - 1; block >= all.begin - 1; --block) {
+      const bool has_scores = block >= all.begin;
+      const bool has_output = block + 1 < all.end;
+      if (has_scores) wait_k();
+      if (has_output) wait(smem + kBarriers.v_full + 8 * v_ring.slot(), v_ring.parity());
+#pragma unroll 1
+      for (int t = 0; t < kTiles; ++t) {
+        const Blocks own = t == 0 ? first : second;
+        if (kTiles == 1 && has_scores) issue_scores(t, has_output ? position.turn ^ 1 : position.turn);
+        if (has_output && own.has(block + 1)) step_output(t, block + 2 == own.end);
+        if (kTiles == 2 && has_scores && own.has(block)) issue_scores(t, t);
+      }
+      if (has_scores) release_k();
+      if (has_output) {
+        commit(smem + kBarriers.v_empty + 8 * v_ring.slot());
+        v_ring.advance();
+      }
+    }
+  }
+};
+
+template <Config C>
+__device__ __forceinline__ void issue_products(const Params& p, unsigned smem, unsigned tmem) {
+  if (cta_of_tile<C>() != 0) return;
+  const Schedule<C> schedule{p};
+  Issuer<C> issuer{p, smem, tmem};
+#pragma unroll 1
+  for (int round = 0; schedule.has(round); ++round) {
+    issuer.run_tile(schedule.at(round), static_cast<unsigned>(round) & 1);
+  }
+}
+
+}  // namespace tessera::fmha_tcgen05

@@ -1,0 +1,258 @@
+// A softmax warpgroup: one Q tile's S to P, one row to a thread.
+//
+// exp(scale (s - m)) is one FFMA and one ex2 on s, with the scale times log2(e) folded in. That needs a positive scale:
+// then the largest s gives the largest exponent, and a masked -inf stays -inf. Other scales (negative, zero, so small
+// that the product underflows, NaN) take the slow way: the scores are multiplied first, and the scale is 1 from there
+// on.
+//
+// The reference m need not be the row's maximum, only near it: exponents stay below kSlack, and fp32 sums and 16-bit P
+// lose nothing by a factor of 2^kSlack. So m moves only when some score exceeds it by more, which is rare after a row's
+// first blocks. The factor by which O must follow, 1 if m stays, goes to the correction warps.
+//
+// The special-function unit is as busy as the tensor core at head_dim 128: 16 exponentials a cycle against 4,096
+// multiply-adds. One exponential in eight goes to the multiply-add units instead (spec/exponential.h), except where the
+// unit is twice as fast, on sm_103.
+//
+// Where lanes are folded two threads share a row: they exchange their maxima in each step and their sums at the end.
+#pragma once
+
+#include "fmha_tcgen05/exponential.cuh"
+#include "fmha_tcgen05/params.cuh"
+#include "fmha_tcgen05/schedule.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/cluster.cuh"
+#include "ptx/fence.cuh"
+#include "ptx/math.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/mbarrier_cluster.cuh"
+#include "ptx/shared.cuh"
+#include "ptx/shared_words.cuh"
+#include "ptx/tcgen05.cuh"
+#include "spec/fmha_tcgen05.h"
+
+namespace tessera::fmha_tcgen05 {
+
+inline constexpr float kLog2E = 1.4426950408889634f;
+inline constexpr float kLn2 = 0.6931471805599453f;
+inline constexpr float kSmallestFoldedScale = 1e-30f;
+inline constexpr float kSlack = 8.0f;  // in powers of two
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1030
+inline constexpr bool kSharesExponentials = false;
+#else
+inline constexpr bool kSharesExponentials = true;
+#endif
+
+// 2^x of a step's score `i`.
+__device__ __forceinline__ float exp2_of_score(float x, int i) {
+  const bool is_polynomial = kSharesExponentials && i % 8 == 7;
+  return is_polynomial ? polynomial_exp2(x) : ptx::ex2(x);  // `i` is a constant: loops are unrolled
+}
+
+// Named barriers: 0 is __syncthreads(); a softmax warpgroup among itself.
+inline constexpr int kBarrierOfSoftmax = 1;
+
+struct Scale {
+  float applied;  // factor on the scores before the exponential, if is_applied()
+  float folded;   // factor inside the exponential, positive
+
+  __device__ __forceinline__ explicit Scale(float softmax_scale) : applied(softmax_scale * kLog2E) {
+    folded = is_applied() ? 1.0f : applied;
+  }
+  __device__ __forceinline__ bool is_applied() const { return !(applied >= kSmallestFoldedScale); }
+  __device__ __forceinline__ float factor() const { return is_applied() ? applied : 1.0f; }
+};
+
+// One arrival of a warp at a barrier of this CTA, or of the CTA that issues the products.
+__device__ __forceinline__ void arrive_of_warp(unsigned barrier) {
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barrier);
+}
+template <Config C>
+__device__ __forceinline__ void arrive_at_issuer(unsigned barrier) {
+  __syncwarp();
+  if (threadIdx.x % 32 != 0) return;
+  if constexpr (C.cta_pair) {
+    ptx::mbarrier_arrive_release_cluster(ptx::mapa(barrier, 0));
+  } else {
+    ptx::mbarrier_arrive(barrier);
+  }
+}
+
+template <Config C>
+struct Softmax {
+  static constexpr SmemLayout kLayout = smem_layout(C);
+  static constexpr Barriers kBarriers = barriers(C);
+  static constexpr int kCount = s_columns(C);  // scores of a thread in a step
+  static constexpr int kChunk = kCount < 32 ? kCount : 32;
+
+  const Params& p;
+  const unsigned smem;
+  const unsigned tmem;  // of this warp's lanes
+  const int q_tile;
+  const int lane;  // of Tensor Memory
+  const Scale scale{p.softmax_scale};
+  BufferPosition<C> position{};
+  unsigned o_parity = 1;  // of the last O += P V: none yet
+  int exchange = 0;       // slot of the last exchange between folded lanes
+  float reference = 0;    // times log2(e); -inf: no key was visible yet
+  float sum = 0;
+
+  // What is subtracted from the exponents: 0 while no key is visible, so that -inf - -inf never appears.
+  __device__ __forceinline__ float subtrahend() const { return reference == ptx::minus_infinity() ? 0.0f : reference; }
+  __device__ __forceinline__ int row_of_lane() const { return lane % rows_per_cta(C); }
+  __device__ __forceinline__ unsigned half_slot(int which, int of_lane) const {
+    return smem + kLayout.halves.offset + 4 * ((which * q_tiles(C) + q_tile) * 128 + of_lane);
+  }
+  // The same value of the other thread of this row. Two slots in turn: a slot is written again only after the next
+  // barrier, which everybody reaches after reading.
+  __device__ __forceinline__ float other_half(float mine) {
+    exchange ^= 1;
+    ptx::st_shared_f32(half_slot(exchange, lane), mine);
+    ptx::barrier_sync(kBarrierOfSoftmax + q_tile, kWarpgroupThreads);
+    return ptx::ld_shared_f32(half_slot(exchange, lane ^ 64));
+  }
+
+  __device__ __forceinline__ void load_scores(float (&scores)[kCount], int buffer) const {
+    unsigned bits[kCount / kChunk][kChunk];
+#pragma unroll
+    for (int i = 0; i < kCount / kChunk; ++i)
+      ptx::tcgen05_ld_32x32b(bits[i], tmem + buffer * s_columns(C) + i * kChunk);
+    ptx::tcgen05_wait_ld();
+#pragma unroll
+    for (int i = 0; i < kCount / kChunk; ++i) {
+      ptx::hold(bits[i]);
+#pragma unroll
+      for (int j = 0; j < kChunk; ++j) scores[i * kChunk + j] = __uint_as_float(bits[i][j]);
+    }
+  }
+
+  // The rare cases: a scale that cannot be folded, keys that the row does not see. `key`: of the first score.
+  __device__ __forceinline__ void fix_up(float (&scores)[kCount], int row, int key) const {
+    const int limit = visible_end<C>(p, row) - key;
+    if (!__any_sync(0xffffffff, scale.is_applied() || limit < kCount)) return;
+    const float factor = scale.factor();
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) scores[i] = i < limit ? scores[i] * factor : ptx::minus_infinity();
+  }
+
+  __device__ __forceinline__ float maximum(const float (&scores)[kCount]) const {
+    // Four chains, so that the latency of fmaxf is not waited for.
+    float partial[4] = {scores[0], scores[1], scores[2], scores[3]};
+#pragma unroll
+    for (int i = 4; i < kCount; ++i) partial[i % 4] = fmaxf(partial[i % 4], scores[i]);
+    return fmaxf(fmaxf(partial[0], partial[1]), fmaxf(partial[2], partial[3])) * scale.folded;
+  }
+
+  // Moves the reference if a score exceeds it by too much; the factor that what was summed before must be multiplied
+  // with.
+  __device__ __forceinline__ float move_reference(float max) {
+    if (!(max > reference + kSlack)) return 1.0f;
+    const float before = reference;
+    reference = fmaxf(before, max);
+    const float factor = ptx::ex2(before - subtrahend());
+    sum *= factor;
+    return factor;
+  }
+
+  __device__ __forceinline__ unsigned p_chunk_address(int byte) const {
+    constexpr int kSpan = swizzle_span_bytes(p_swizzle(C));
+    const unsigned row = smem + kLayout.p.offset + q_tile * p_slot_bytes(C) + row_of_lane() * kSpan;
+    return (swizzle_address(p_swizzle(C), row) ^ (byte % kSpan)) + byte / kSpan * rows_per_cta(C) * kSpan;
+  }
+
+  // What was stored of P is seen by the tensor core behind this arrival.
+  __device__ __forceinline__ void hand_over(unsigned barrier) const {
+    if constexpr (C.p_path == ProbabilityPath::smem) {
+      ptx::fence_proxy_async_shared();
+    } else {
+      ptx::tcgen05_wait_st();
+    }
+    ptx::tcgen05_fence_before_thread_sync();
+    arrive_at_issuer<C>(barrier);
+  }
+
+  // Scores become probabilities, packed in pairs, in their place for the second product.
+  __device__ __forceinline__ void store_probabilities(const float (&scores)[kCount], int buffer) {
+    const float minus_m = -subtrahend();
+    const int first_byte = 2 * kCount * (lane / rows_per_cta(C));
+    float partial[2] = {sum, 0.0f};
+#pragma unroll
+    for (int i = 0; i < kCount; i += kChunk) {
+      unsigned packed[kChunk / 2];
+#pragma unroll
+      for (int j = 0; j < kChunk; j += 2) {
+        const float low = ptx::ex2(fmaf(scores[i + j], scale.folded, minus_m));
+        const float high = exp2_of_score(fmaf(scores[i + j + 1], scale.folded, minus_m), j + 1);
+        partial[0] += low;
+        partial[1] += high;
+        packed[j / 2] = ptx::cvt_pack<C.dtype>(low, high);
+      }
+      if constexpr (C.p_path == ProbabilityPath::tmem) {
+        ptx::tcgen05_st_32x32b(tmem + buffer * s_columns(C) + p_offset(C) + i / 2, packed);
+      } else {
+#pragma unroll
+        for (int j = 0; j < kChunk / 2; j += 4) {
+          ptx::st_shared_v4(p_chunk_address(first_byte + 2 * i + 4 * j),
+                            {packed[j], packed[j + 1], packed[j + 2], packed[j + 3]});
+        }
+      }
+      if (has_p_parts(C) && i + kChunk == p_first_keys(C)) hand_over(smem + kBarriers.p_full + 8 * buffer);
+    }
+    hand_over(smem + (has_p_parts(C) ? kBarriers.p_rest : kBarriers.p_full) + 8 * buffer);
+    sum = partial[0] + partial[1];
+  }
+
+  __device__ __forceinline__ void step(int row, int block) {
+    const int buffer = position.buffer(q_tile);
+    ptx::mbarrier_wait_parity(smem + kBarriers.s_full + 8 * buffer, position.parity(buffer));
+    ptx::tcgen05_fence_after_thread_sync();
+    float scores[kCount];
+    load_scores(scores, buffer);
+    fix_up(scores, row, block * C.tile_n + lane / rows_per_cta(C) * kCount);
+    float max = maximum(scores);
+    if constexpr (is_folded(C)) max = fmaxf(max, other_half(max));
+    const float factor = move_reference(max);
+    ptx::st_shared_f32(smem + kLayout.factors.offset + 4 * (buffer * 128 + lane), factor);
+    arrive_of_warp(smem + kBarriers.factors_full + 8 * buffer);
+    if constexpr (C.p_path == ProbabilityPath::smem) {
+      // The product before has read P.
+      ptx::mbarrier_wait_parity(smem + kBarriers.o_done + 8 * q_tile, o_parity);
+      o_parity ^= 1;
+    }
+    store_probabilities(scores, buffer);
+    position.advance(buffer);
+  }
+
+  // Row statistics, and the factor that O leaves with.
+  __device__ __forceinline__ void finish(const TileIndex& tile, int row) {
+    if constexpr (is_folded(C)) sum += other_half(sum);
+    const float factor = C.output == Output::unnormalized ? 1.0f : sum == 0.0f ? 0.0f : 1.0f / sum;
+    ptx::st_shared_f32(smem + kLayout.last.offset + 4 * (q_tile * 128 + lane), factor);
+    arrive_of_warp(smem + kBarriers.last_full + 8 * q_tile);
+    if (row >= p.seqlen_q || lane >= rows_per_cta(C)) return;
+    const long long index = (static_cast<long long>(tile.batch) * p.heads_q + tile.head) * p.seqlen_q + row;
+    if (p.lse != nullptr) p.lse[index] = (subtrahend() + ptx::lg2(sum)) * kLn2;
+    if constexpr (C.output == Output::unnormalized) {
+      p.row_max[index] = reference * kLn2;
+      p.row_sum[index] = sum;
+    }
+  }
+
+  __device__ __forceinline__ void run() {
+    const Schedule<C> schedule{p};
+#pragma unroll 1
+    for (int round = 0; schedule.has(round); ++round) {
+      const TileIndex tile = schedule.at(round);
+      const Blocks blocks = blocks_of_q_tile<C>(p, tile, q_tile);
+      const int row = first_row<C>(tile, q_tile) + row_of_lane();
+      reference = ptx::minus_infinity();
+      sum = 0.0f;
+#pragma unroll 1
+      for (int block = blocks.end - 1; block >= blocks.begin; --block) step(row, block);
+      finish(tile, row);
+    }
+  }
+};
+
+}  // namespace tessera::fmha_tcgen05

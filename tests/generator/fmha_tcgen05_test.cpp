@@ -1,0 +1,187 @@
+// Attention on tcgen05: what the planner chooses and refuses, and that what it says about a kernel adds up.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "base/launch_json.h"
+#include "generator/candidates.h"
+#include "generator/fmha_tcgen05_operator.h"
+#include "tests/generator/golden.h"
+#include "tests/generator/problems.h"
+
+using namespace tessera;
+using fmha_tcgen05::Config;
+
+namespace {
+
+Problem attention(Fields fields) {
+  fields.insert(fields.begin(), {"arch", "sm_100a"});
+  return problem_of("fmha", fields);
+}
+
+std::string refusal_of(const Problem& problem) {
+  try {
+    make_plan(problem);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::unsupported);
+    return error.what();
+  }
+  return "accepted";
+}
+std::string refusal(const Fields& fields) { return refusal_of(attention(fields)); }
+
+/// Facts of every head_dim, mask, output and layout of V, on every target.
+std::vector<Fmha> facts() {
+  std::vector<Fmha> all;
+  for (const char* const arch : {"sm_100a", "sm_100f", "sm_103a", "sm_103f"})
+    for (const fmha_tcgen05::Tile& tile : fmha_tcgen05::kTiles)
+      for (const Mask mask : {Mask::none, Mask::causal})
+        for (const Output output : {Output::normalized, Output::unnormalized})
+          for (const Layout v_layout : {Layout::mn_major, Layout::k_major})
+            all.push_back({.arch = Arch::parse(arch),
+                           .head_dim = tile.head_dim,
+                           .head_dim_v = tile.head_dim_v,
+                           .mask = mask,
+                           .output = output,
+                           .v_layout = v_layout});
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("attention on tcgen05: without pins the table's first tile wins") {
+  for (const Fmha& problem : facts()) {
+    const Config expected = fmha_tcgen05::default_config(problem.head_dim, *problem.head_dim_v, problem.mask,
+                                                         problem.dtype, problem.output, problem.v_layout);
+    CHECK(std::get<Config>(make_plan(problem).config) == expected);
+  }
+}
+
+TEST_CASE("attention on tcgen05: every legal candidate fits, has a name of its own, and wins when it is pinned") {
+  std::map<std::string, Config> kernels;
+  for (const Fmha& problem : facts()) {
+    if (problem.arch != Arch::parse("sm_100a")) continue;
+    for (const auto& candidate : choose<FmhaTcgen05Operator>(problem).candidates) {
+      if (!candidate.verdict.ok()) continue;
+      const Config& c = candidate.config;
+      CHECK(fmha_tcgen05::smem_layout(c).total_bytes <= fmha_tcgen05::kMaxSmemBytes);
+      CHECK(fmha_tcgen05::barriers(c).end == fmha_tcgen05::smem_layout(c).total_bytes);
+      CHECK(fmha_tcgen05::used_columns(c) <= fmha_tcgen05::allocated_columns(c));
+      CHECK(fmha_tcgen05::allocated_columns(c) <= 512);
+      const fmha_tcgen05::RegisterBudget budget = fmha_tcgen05::register_budget(c);
+      CHECK(budget.control + budget.correction + fmha_tcgen05::q_tiles(c) * budget.softmax <=
+            (2 + fmha_tcgen05::q_tiles(c)) * budget.entry);
+      CHECK(fmha_tcgen05::num_threads(c) * budget.entry <= 65536);
+      const std::string name = FmhaTcgen05Operator::kernel_name(problem.arch, c);
+      CHECK(kernels.try_emplace(name, c).first->second == c);
+      Fmha pinned = problem;
+      pinned.tile_m = c.tile_m;
+      pinned.tile_n = c.tile_n;
+      pinned.stages = c.stages;
+      pinned.swizzle = c.swizzle;
+      pinned.p_path = c.p_path;
+      pinned.cta_group = c.cta_pair ? 2 : 1;
+      CHECK(planned_kernel(pinned) == name);
+    }
+  }
+  CHECK(kernels.size() > 500);
+}
+
+TEST_CASE("attention on tcgen05: regions and warps of a plan add up") {
+  for (const Fmha& problem : facts()) {
+    const Plan plan = make_plan(problem);
+    std::int64_t end = 0;
+    for (const SmemRegion& region : plan.smem) {
+      CHECK(region.offset >= end);
+      CHECK(region.bytes % region.slots == 0);
+      end = region.offset + region.bytes;
+    }
+    CHECK(end == plan.smem_bytes);
+    int column = 0;
+    for (const TmemRegion& region : plan.tmem) {
+      CHECK(region.first_column == column);
+      column += region.columns;
+      CHECK(region.phases.size() >= 2);
+    }
+    CHECK(column == fmha_tcgen05::used_columns(std::get<Config>(plan.config)));
+    CHECK(column <= plan.tmem_columns);
+    int warps = 0;
+    for (const RolePlan& role : plan.roles) {
+      CHECK(role.first_warp == warps);
+      warps += role.warps;
+    }
+    CHECK(static_cast<std::uint32_t>(32 * warps) == plan.launch.steps.front().block[0]);
+    CHECK(to_json(launch_plan_from_json(to_json(plan.launch))) == to_json(plan.launch));
+  }
+}
+
+TEST_CASE("attention on tcgen05: hints steer the tile") {
+  const auto tile_m = [](const Fields& fields) { return std::get<Config>(make_plan(attention(fields)).config).tile_m; };
+  CHECK(tile_m({}) == 256);
+  CHECK(tile_m({{"seqlen_q", "1"}}) == 128);
+  CHECK(tile_m({{"seqlen_q", "4096"}}) == 256);
+  CHECK(tile_m({{"seqlen_q", "1"}, {"tile_m", "256"}}) == 256);
+}
+
+TEST_CASE("attention on tcgen05: what is refused, with what exists") {
+  CHECK(refusal({{"head_dim", "80"}}) ==
+        "fmha has no kernel for head_dim 80 on sm_100a: there are kernels for 16, 32, 64, 96, 128, 192/128, 192, 256 "
+        "and 512");
+  CHECK(refusal({{"dtype", "f32"}}) == "fmha has no kernel for dtype f32: there are kernels for bf16 and f16");
+  CHECK(refusal({{"mma_kind", "wgmma.f16"}}) ==
+        "fmha has no kernel for mma_kind wgmma.f16 on sm_100a: take tcgen05.f16");
+  CHECK(refusal({{"cta_group", "3"}}) == "fmha has no kernel for cta_group 3: 1 or 2 CTAs share a tile");
+  const std::string d128 = "head_dim 128, tile ";
+  CHECK(refusal({{"tile_m", "192"}}) ==
+        d128 + "192x128, 2 stages: tile_m 192, a multiple of 128 needed (rows of a product)");
+  CHECK(refusal({{"tile_m", "384"}}) == d128 + "384x128, 2 stages: tile_m 384, at most 256 allowed (two products)");
+  CHECK(refusal({{"tile_n", "48"}}) == d128 +
+                                           "256x48, 2 stages: tile_n 48, a multiple of 32 needed (columns that a "
+                                           "softmax thread loads at once)");
+  CHECK(refusal({{"tile_n", "2147483647"}, {"v_layout", "k"}}) ==
+        d128 +
+            "256x2147483647, 2 stages: tile_n 2,147,483,647, a multiple of 32 needed (columns that a softmax thread "
+            "loads at once)");
+  CHECK(refusal({{"tile_n", "160"}}) == d128 +
+                                            "256x160, 2 stages: tile_n 160, at most 128 allowed (scores in a "
+                                            "softmax thread's registers)");
+  CHECK(refusal({{"tile_n", "32"}, {"v_layout", "k"}, {"swizzle", "128B"}}) ==
+        d128 +
+            "256x32, 2 stages: 64 bytes of keys in a step, a multiple of the 128 bytes of a swizzle span needed: "
+            "take a narrower swizzle");
+  CHECK(refusal({{"stages", "9"}}) == d128 + "256x128, 9 stages: 9 stages, 1 to 8 allowed");
+  CHECK(refusal({{"stages", "3"}, {"tile_m", "256"}, {"tile_n", "128"}, {"cta_group", "1"}}) ==
+        d128 + "256x128, 3 stages: 264,448 bytes of shared memory, 232,448 allowed: drop a stage");
+  CHECK(refusal({{"head_dim", "256"}, {"tile_m", "256"}, {"cta_group", "1"}}) ==
+        "head_dim 256, tile 256x64, 2 stages: 640 columns of Tensor Memory, 512 allowed: take a smaller tile");
+  CHECK(refusal({{"head_dim", "16"}, {"swizzle", "64B"}}) ==
+        "head_dim 16, tile 256x128, 4 stages: rows of 32 bytes, a multiple of the 64 bytes of a swizzle span needed: "
+        "take a narrower swizzle");
+  CHECK(refusal({{"head_dim", "16"}, {"cta_group", "2"}}) ==
+        "head_dim 16, tile 256x128, 4 stages, CTA pair: head_dim 16, a multiple of 32 needed (tcgen05 K and N)");
+  CHECK(refusal({{"head_dim", "512"}, {"cta_group", "1"}}) ==
+        "head_dim 512, tile 128x128, 1 stage: head_dim_v 512 in one CTA, 256 allowed (Tensor Memory for O and S): take "
+        "a pair of CTAs");
+  CHECK(refusal({{"head_dim", "512"}, {"p_path", "tmem"}}) ==
+        "head_dim 512, tile 128x128, 1 stage, CTA pair: P in Tensor Memory with 64 rows a CTA, 128 needed: take P in "
+        "shared memory");
+}
+
+TEST_CASE("what attention has on tcgen05 alone is refused on sm_90a") {
+  CHECK(refusal_of(problem_of("fmha", {{"v_layout", "k"}})) ==
+        "fmha has no kernel for v_layout k on sm_90a: take sm_100a or sm_103a");
+  CHECK(refusal_of(problem_of("fmha", {{"p_path", "smem"}})) ==
+        "fmha has no kernel for p_path smem on sm_90a: take sm_100a or sm_103a");
+  CHECK(refusal_of(problem_of("fmha", {{"cta_group", "2"}})) ==
+        "fmha has no kernel for cta_group 2 on sm_90a: take sm_100a or sm_103a");
+  CHECK(refusal_of(problem_of("fmha", {{"mma_kind", "tcgen05.f16"}})) ==
+        "fmha has no kernel for mma_kind tcgen05.f16 on sm_90a: take sm_100a or sm_103a");
+}
+
+TEST_CASE("attention on tcgen05: goldens") {
+  check_golden("plan_fmha_sm100a_d512.json", to_json(make_plan(attention({{"head_dim", "512"}})), true).dump(2) + "\n");
+  check_golden("plan_fmha_sm100a_d128_vk.json",
+               to_json(make_plan(attention({{"mask", "causal"}, {"v_layout", "k"}})), true).dump(2) + "\n");
+}

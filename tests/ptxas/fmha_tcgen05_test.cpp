@@ -1,0 +1,75 @@
+// Attention on tcgen05 through NVRTC: every default kernel for every target, without spill, stack, warning or note of
+// the assembler, in less time than a user would notice.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <map>
+#include <memory>
+
+#include "base/error.h"
+#include "generator/fmha_tcgen05_operator.h"
+#include "generator/plan.h"
+#include "runtime/nvrtc.h"
+
+using namespace tessera;
+
+namespace {
+
+/// What is wrong with a compiled kernel; empty when nothing is. `report`: what the assembler said.
+std::string complaint(Compiler& compiler, const Fmha& problem, EntryReport& report) {
+  const SourceBundle bundle = emit(make_plan(problem));
+  try {
+    const Image image = compiler.compile(bundle);
+    if (image.report.entries.size() != 1) return fmt::format("{} kernels", image.report.entries.size());
+    report = image.report.entries.front();
+    if (report.name != bundle.entries.front()) return "the kernel's name is " + report.name;
+    if (report.spill_load_bytes + report.spill_store_bytes + report.stack_bytes != 0)
+      return fmt::format("{} bytes of spill stores, {} of loads, {} of stack", report.spill_store_bytes,
+                         report.spill_load_bytes, report.stack_bytes);
+    if (!image.report.notes.empty()) return image.report.notes.front();
+    if (image.report.log.find("warning") != std::string::npos) return image.report.log;
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("nvrtc: attention on tcgen05 compiles for every target without spill, stack, warning or note") {
+  if (!find_nvrtc()) {
+    fmt::print(stderr, "skipped: no NVRTC on this machine\n");
+    std::exit(77);
+  }
+  const std::unique_ptr<Compiler> compiler = make_nvrtc_compiler();
+  std::map<std::string, Fmha> kernels;
+  const auto add = [&](const char* arch, const fmha_tcgen05::Tile& tile, Mask mask, DType dtype, Output output) {
+    const Fmha problem{.arch = Arch::parse(arch),
+                       .head_dim = tile.head_dim,
+                       .head_dim_v = tile.head_dim_v,
+                       .dtype = dtype,
+                       .mask = mask,
+                       .output = output};
+    kernels.try_emplace(planned_kernel(problem), problem);
+  };
+  for (const fmha_tcgen05::Tile& tile : fmha_tcgen05::kTiles) {
+    add("sm_100a", tile, Mask::none, DType::bf16, Output::normalized);
+    add("sm_100a", tile, Mask::causal, DType::f16, Output::unnormalized);
+    add("sm_103a", tile, Mask::causal, DType::bf16, Output::normalized);
+    add("sm_100f", tile, Mask::causal, DType::bf16, Output::normalized);
+  }
+  CHECK(kernels.size() == 36);
+  double slowest = 0;
+  for (const auto& [name, problem] : kernels) {
+    CAPTURE(name);
+    EntryReport report;
+    const auto start = std::chrono::steady_clock::now();
+    CHECK(complaint(*compiler, problem, report) == "");
+    slowest = std::max(slowest, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    CHECK(report.registers <=
+          fmha_tcgen05::register_budget(std::get<fmha_tcgen05::Config>(make_plan(problem).config)).entry);
+  }
+  MESSAGE("slowest compile: ", slowest, " s");
+}
