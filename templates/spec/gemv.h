@@ -55,9 +55,9 @@ enum class Rule {
   shared_memory_exceeded,   // bytes; 49,152
 };
 
-// CTAs of an SM, for __launch_bounds__: 64 registers a thread, or 80 where rows and scales have addresses of their own.
+// CTAs of an SM, for __launch_bounds__: 64 registers a thread, or 80 where four rows and more need them.
 TESSERA_HD constexpr int min_ctas(const Config& c) {
-  return c.warp_rows == 4 && c.scale_form == ScaleForm::plain ? 3 : 4;
+  return c.warp_rows == 4 && (c.scale_form == ScaleForm::plain || c.k_warps > 1) ? 3 : 4;
 }
 
 TESSERA_HD constexpr int rows_of_cta(const Config& c) { return kWarps / c.k_warps * c.warp_rows; }

@@ -48,9 +48,9 @@ TESSERA_HD constexpr int visits(const Config& c) {
 }
 
 // CTAs of an SM, for __launch_bounds__. Without this number the assembler keeps registers few and moves loads down to
-// where they are used, one after the other. 40 registers a thread, or 48 where the division needs them.
+// where they are used, one after the other. 40 registers a thread, or 64 where the division needs them.
 TESSERA_HD constexpr int min_ctas(const Config& c) {
-  const int threads = c.global_scale == GlobalScale::none ? 1536 : 1280;
+  const int threads = c.global_scale == GlobalScale::none ? 1536 : 1024;
   return c.threads >= threads ? 1 : threads / c.threads;
 }
 
