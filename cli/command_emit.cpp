@@ -30,7 +30,7 @@ class EmitCommand final : public Command {
     if (list.count() != 1)
       throw Error(ErrorKind::usage,
                   fmt::format("emit writes one kernel: the selectors name {} problems", list.count()));
-    const std::string source = emit_single_file(make_plan(list.expand().front()));
+    const std::string source = call.jit().source(make_plan(list.expand().front()));
     if (file_.empty()) {
       call.print(source);
     } else {

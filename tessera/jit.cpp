@@ -26,6 +26,7 @@ Compiler* Jit::compiler() { return state_->compiler_or_null(); }
 void Jit::set_compiler(std::shared_ptr<Compiler> compiler) { state_->set_compiler(std::move(compiler)); }
 
 SourceBundle Jit::bundle(const Plan& plan) const { return state_->bundle(plan); }
+std::string Jit::source(const Plan& plan) const { return state_->source(plan); }
 EntryKeys Jit::keys(const Plan& plan) { return state_->request(plan, state_->bundle(plan)).keys; }
 
 JitStats Jit::stats() const {
@@ -45,7 +46,7 @@ std::shared_ptr<Kernel> Jit::kernel(const Problem& problem) {
   Plan plan = make_plan(problem);
   const SourceBundle bundle = state_->bundle(plan);
   CacheRequest request = state_->request(plan, bundle);
-  request.source = emit_single_file(plan);
+  request.source = state_->source(plan);
   auto entry = state_->find_or_compile(problem, request, bundle);
   return state_->hold(problem, std::move(plan), std::move(entry));
 }

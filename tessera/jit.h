@@ -240,6 +240,8 @@ class Jit {
   std::vector<Coverage> check(std::span<const Problem> problems);
   /// Sources, options and keys of a plan, as this Jit would compile it (overrides included).
   SourceBundle bundle(const Plan& plan) const;
+  /// The same sources as one self-contained file (emit_single_file).
+  std::string source(const Plan& plan) const;
   EntryKeys keys(const Plan& plan);
 
   Cache& cache();

@@ -14,16 +14,20 @@ namespace tessera {
 
 namespace {
 
-/// Every file under the folder, by the path that an #include would spell.
+/// Every file under the folder, by the path that an #include would spell: a link counts as the file under its own name.
 std::vector<SourceFile> read_overrides(const std::filesystem::path& folder) {
   std::vector<SourceFile> files;
   if (folder.empty()) return files;
   std::error_code code;
   std::filesystem::recursive_directory_iterator it(folder, code);
-  if (code) throw Error(ErrorKind::io, fmt::format("templates folder {}: {}", folder.string(), code.message()));
-  for (const auto& item : it) {
-    if (!item.is_regular_file()) continue;
-    files.push_back({std::filesystem::relative(item.path(), folder).generic_string(), read_text(item.path())});
+  const auto check = [&](const std::filesystem::path& path) {
+    if (code) throw Error(ErrorKind::io, fmt::format("templates folder: {}: {}", path.string(), code.message()));
+  };
+  check(folder);
+  for (; it != std::filesystem::recursive_directory_iterator(); it.increment(code), check(folder)) {
+    const bool is_file = it->is_regular_file(code);
+    check(it->path());
+    if (is_file) files.push_back({it->path().lexically_relative(folder).generic_string(), read_text(it->path())});
   }
   std::sort(files.begin(), files.end(), [](const SourceFile& a, const SourceFile& b) { return a.path < b.path; });
   return files;

@@ -40,6 +40,7 @@ struct Jit::State {
   ~State();
 
   SourceBundle bundle(const Plan& plan) const;
+  std::string source(const Plan& plan) const { return emit_single_file(plan, template_overrides); }
   CacheRequest request(const Plan& plan, const SourceBundle& bundle);
   Compiler* compiler_or_null();
   void set_compiler(std::shared_ptr<Compiler> given);

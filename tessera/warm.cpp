@@ -108,7 +108,7 @@ class WarmRun {
         warmed.tier = tier.value_or(CacheTier::compiled);
         return;
       }
-      request.source = emit_single_file(plan);
+      request.source = state_.source(plan);
       bool did_build = false;
       const auto entry = jit_.cache().find_or_build(request, [&] {
         did_build = true;

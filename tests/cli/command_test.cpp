@@ -365,6 +365,22 @@ TEST_CASE("a reader that goes away is a success, a full disk is not") {
   std::fclose(err);
 }
 
+TEST_CASE("emit and the cache show the sources that --templates replaced") {
+  Terminal terminal;
+  const auto run_with = [&](const std::vector<std::string>& arguments) { return terminal.run(arguments).out; };
+  const std::string plain = run_with({"emit", "copy2d"});
+  const std::size_t part = plain.find("// ---- copy2d/tile_copy.cuh"), end = plain.find("// ---- ", part + 8);
+  REQUIRE(part != std::string::npos);
+  std::filesystem::create_directories(terminal.folder.path / "mine" / "copy2d");
+  const std::size_t body = plain.find('\n', part);
+  terminal.write("mine/copy2d/tile_copy.cuh", "// mine\n#pragma once\n" + plain.substr(body, end - body));
+  const std::string folder = (terminal.folder.path / "mine").string();
+  CHECK(run_with({"emit", "copy2d", "--templates", folder}).find("\n// mine\n") != std::string::npos);
+  const Json report = Json::parse(run_with({"warm", "copy2d", "--templates", folder, "--json"}));
+  const std::string key = report["entries"][0]["key"];
+  CHECK(run_with({"cache", "show", key, "--source"}).find("\n// mine\n") != std::string::npos);
+}
+
 TEST_CASE("a terminal sees progress, a file does not") {
   Terminal terminal;
   CHECK(terminal.run({"warm", "fmha"}).err.find("[1/1]") == std::string::npos);

@@ -8,6 +8,8 @@
 #include <atomic>
 #include <thread>
 
+#include "base/file.h"
+#include "runtime/cache_admin.h"
 #include "runtime/nvrtc.h"
 #include "tessera/jit_state.h"
 
@@ -205,6 +207,40 @@ TEST_CASE("jit: warm stops when asked and keeps what is done") {
   CHECK(report.compiled == 2);
   CHECK(report.entries.size() == 2);
   CHECK(fixture.jit()->warm(problems).hit == 2);
+}
+
+TEST_CASE("jit: what is kept as source is what was compiled, overrides included") {
+  const Fixture fixture;
+  const Folder overrides, elsewhere;
+  std::filesystem::create_directory(overrides.path / "copy2d");
+  const Plan plan = make_plan(Copy2d{});
+  const SourceBundle plain = Jit().bundle(plan);
+  const auto kernel = std::find_if(plain.headers.begin(), plain.headers.end(),
+                                   [](const SourceFile& file) { return file.path == "copy2d/kernel.cuh"; });
+  REQUIRE(kernel != plain.headers.end());
+  // A link to a file elsewhere stands for the template of the link's name.
+  write_file(elsewhere.path / "mine.cuh", "// mine\n" + kernel->text);
+  std::filesystem::create_symlink(elsewhere.path / "mine.cuh", overrides.path / "copy2d" / "kernel.cuh");
+  const auto jit = fixture.jit({.templates_dir = overrides.path});
+  CHECK(jit->source(plan).find("\n// mine\n") != std::string::npos);
+  CHECK(Jit().source(plan).find("// mine") == std::string::npos);
+  const auto stored = [&](const EntryKeys& keys) {
+    return show_cache_entry(jit->cache().options(), keys.entry).source;
+  };
+  const std::vector<Problem> problems{Copy2d{}};
+  const WarmReport report = jit->warm(problems);
+  CHECK(stored(report.entries.at(0).keys) == jit->source(plan));
+  const Problem other = Copy2d{.rank = 3};
+  CHECK(stored(jit->kernel(other)->entry().keys) == jit->source(make_plan(other)));
+}
+
+TEST_CASE("jit: an override that cannot be read is an error that names it") {
+  const Folder overrides;
+  std::filesystem::create_symlink("loop.cuh", overrides.path / "loop.cuh");
+  const Error error = error_of([&] { const Jit jit({.templates_dir = overrides.path}); });
+  CHECK(error.kind() == ErrorKind::io);
+  CHECK(std::string(error.what()) ==
+        "templates folder: " + (overrides.path / "loop.cuh").string() + ": Too many levels of symbolic links");
 }
 
 TEST_CASE("jit: a dry run compiles nothing; check tells what a server would miss") {
