@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "cli/call.h"
+#include "cli/list_progress.h"
+#include "cli/rejections.h"
 #include "cli/size_check.h"
 #include "generator/targets.h"
 
@@ -34,20 +36,21 @@ class CheckCommand final : public Command {
       throw Error(ErrorKind::usage, "check: name a shape list or an operator, like `tessera check shapes.json`");
     const ProblemList list = read_problems(subject_, selectors_);
     const std::vector<Problem> problems = list.expand();
-    const std::vector<Coverage> coverage = call.jit().check(problems);
+    const auto total = static_cast<std::int64_t>(problems.size());
+    ListProgress counting(call, "counting kernels", total), checking(call, "checking sizes", total);
+    const std::vector<Coverage> coverage =
+        call.jit().check(problems, [&](const WarmCount& count) { counting.at(count.problems); });
     SizeCheck sizes;
     std::set<std::string> kernels, missing;
-    OrderedJson missing_json = OrderedJson::array(), rejected_json = OrderedJson::array();
-    std::int64_t covered = 0, rejected = 0;
-    bool is_explicit_refused = false;
+    OrderedJson missing_json = OrderedJson::array();
+    std::int64_t covered = 0;
+    std::vector<Rejected> rejected;
     for (const Coverage& one : coverage) {
+      checking.at(static_cast<std::int64_t>(one.index));
       const Problem& problem = problems[one.index];
       const std::string reason = one.rejected.empty() ? sizes.refusal(problem) : one.rejected;
       if (!reason.empty()) {
-        ++rejected;
-        is_explicit_refused = is_explicit_refused || list.product_of(one.index).is_explicit();
-        if (rejected <= 20) call.note(fmt::format("rejected: {}: {}", describe(problem), reason));
-        rejected_json.push_back({{"problem", one.index}, {"reason", reason}});
+        rejected.push_back({one.index, reason});
         continue;
       }
       kernels.insert(one.kernel);
@@ -59,10 +62,13 @@ class CheckCommand final : public Command {
                               {"entry", one.kernel},
                               {"warm", "tessera warm " + describe(problem)}});
     }
+    call.clear_progress();
+    report_rejected(call, list, rejected);
     if (const std::string note = sizes.partly_checked(); !note.empty()) call.note(note);
     if (call.is_json()) {
-      OrderedJson json{{"covered", covered},        {"missing", missing_json}, {"problems", problems.size()},
-                       {"kernels", kernels.size()}, {"rejected", rejected},    {"rejections", rejected_json}};
+      OrderedJson json{{"covered", covered},          {"missing", missing_json},
+                       {"problems", problems.size()}, {"kernels", kernels.size()},
+                       {"rejected", rejected.size()}, {"rejections", rejections_json(list, rejected)}};
       if (list.tuning)
         json["tuning"] = {
             {"file", selectors_.tuning_file()}, {"device", list.tuning->device}, {"problems", list.num_tuned()}};
@@ -71,15 +77,15 @@ class CheckCommand final : public Command {
       for (const OrderedJson& one : missing_json)
         call.print(fmt::format("missing  {}  ({})\n", one["entry"].get<std::string>(), one["warm"].get<std::string>()));
       call.print(fmt::format("{} of {} covered, {} of {} missing, {} rejected\n", grouped(covered),
-                             counted(static_cast<std::int64_t>(problems.size()), "problem"), missing.size(),
-                             counted(static_cast<std::int64_t>(kernels.size()), "kernel"), rejected));
+                             counted(total, "problem"), grouped(static_cast<std::int64_t>(missing.size())),
+                             counted(static_cast<std::int64_t>(kernels.size()), "kernel"),
+                             grouped(static_cast<std::int64_t>(rejected.size()))));
       if (list.tuning)
         call.print(fmt::format("{} answered for the choices of {} (measured on {}), {} for the planner's\n",
                                grouped(list.num_tuned()), selectors_.tuning_file(), list.tuning->device,
-                               grouped(static_cast<std::int64_t>(problems.size()) - list.num_tuned())));
+                               grouped(total - list.num_tuned())));
     }
-    const bool is_none_legal = rejected == static_cast<std::int64_t>(problems.size());
-    if (rejected > 0 && (is_strict_ || is_none_legal || is_explicit_refused)) return kUnsupported;
+    if (const ExitCode code = rejection_code(list, rejected, is_strict_); code != kOk) return code;
     return missing.empty() ? kOk : kWrong;
   }
 

@@ -1,19 +1,17 @@
 // tessera warm: compile what a list of problems needs into the cache. Interrupted, it keeps what is compiled, so the
 // next call goes on from there.
 #include <algorithm>
+#include <chrono>
 
 #include "base/error.h"
 #include "cli/call.h"
+#include "cli/list_progress.h"
+#include "cli/rejections.h"
 #include "cli/size_check.h"
 
 namespace tessera::cli {
 
 namespace {
-
-struct Rejected {
-  std::size_t index = 0;
-  std::string reason;
-};
 
 class WarmCommand final : public Command {
  public:
@@ -38,18 +36,28 @@ class WarmCommand final : public Command {
   ExitCode run(Call& call) override {
     if (subject_.empty())
       throw Error(ErrorKind::usage, "warm: name a shape list or an operator, like `tessera warm shapes.json`");
+    const Clock::time_point start = Clock::now();
     const ProblemList list = read_problems(subject_, selectors_);
-    std::vector<Problem> problems;
-    std::vector<Rejected> rejected = reject_sizes(list, problems);
     WarmOptions options;
     options.jobs = call.jobs();
     options.dry_run = is_dry_run_;
     if (call.host().catch_interrupt) options.stop = call.host().catch_interrupt();
+    std::vector<Problem> problems;
+    std::vector<Rejected> rejected = reject_sizes(call, list, options.stop, problems);
+    ListProgress counting(call, "counting kernels", list.count());
+    options.on_count = [&](const WarmCount& count) {
+      if (count.problems < count.total) return counting.at(count.problems);
+      call.progress(
+          fmt::format("{} for {}", counted(count.kernels, "distinct kernel"), counted(list.count(), "problem")));
+    };
     options.on_progress = [&](const WarmProgress& p) {
       call.progress(fmt::format("[{}/{}] {}, {} left  {}", p.done, p.total, duration(p.seconds),
                                 duration(p.seconds_left), p.kernel));
     };
-    const WarmReport report = call.jit().warm(problems, options);
+    WarmReport report = call.jit().warm(problems, options);
+    report.seconds = std::chrono::duration<double>(Clock::now() - start).count();  // reading and checking included
+    report.was_cancelled =
+        report.was_cancelled || static_cast<std::int64_t>(problems.size() + rejected.size()) < list.count();
     call.clear_progress();
     for (const RejectedProblem& one : report.rejected) rejected.push_back({index_of_[one.index], one.reason});
     std::sort(rejected.begin(), rejected.end(), [](const Rejected& a, const Rejected& b) { return a.index < b.index; });
@@ -58,12 +66,19 @@ class WarmCommand final : public Command {
   }
 
  private:
-  // Problems whose sizes no launch takes are set aside before anything compiles.
-  std::vector<Rejected> reject_sizes(const ProblemList& list, std::vector<Problem>& problems) {
+  using Clock = std::chrono::steady_clock;
+
+  // Problems whose sizes no launch takes are set aside before anything compiles. An interrupt is left to the library,
+  // which then stops at once.
+  std::vector<Rejected> reject_sizes(const Call& call, const ProblemList& list, const std::stop_token& stop,
+                                     std::vector<Problem>& problems) {
     std::vector<Rejected> rejected;
     std::size_t index = 0;
     problems.reserve(static_cast<std::size_t>(list.count()));
+    ListProgress checking(call, "checking sizes", list.count());
     list.for_each([&](const Problem& problem, std::size_t) {
+      if (stop.stop_requested()) return;
+      checking.at(static_cast<std::int64_t>(index));
       std::string reason;
       try {
         reason = sizes_.refusal(problem);
@@ -88,20 +103,13 @@ class WarmCommand final : public Command {
                          [](const WarmedKernel& kernel) { return kernel.error.empty() && !kernel.is_stored; });
   }
 
-  static bool is_explicit(const ProblemList& list, const Rejected& one) {
-    return list.product_of(one.index).is_explicit();
-  }
-
   ExitCode code(const ProblemList& list, const WarmReport& report, const std::vector<Rejected>& rejected) const {
     if (report.was_cancelled) return kInterrupted;
     ExitCode gravest = unstored(report) > 0 ? kDevice : kOk;
     for (const WarmedKernel& kernel : report.entries)
       if (!kernel.error.empty()) gravest = graver(gravest, exit_code_of(kernel.error_kind));
     if (gravest != kOk) return gravest;
-    const bool is_none_legal = static_cast<std::int64_t>(rejected.size()) == list.count();
-    const bool is_explicit_refused =
-        std::any_of(rejected.begin(), rejected.end(), [&](const Rejected& one) { return is_explicit(list, one); });
-    return !rejected.empty() && (is_strict_ || is_none_legal || is_explicit_refused) ? kUnsupported : kOk;
+    return rejection_code(list, rejected, is_strict_);
   }
 
   void print(Call& call, const ProblemList& list, const WarmReport& report,
@@ -132,22 +140,6 @@ class WarmCommand final : public Command {
                            report.was_cancelled ? "; interrupted, run it again to go on" : ""));
   }
 
-  static void report_rejected(Call& call, const ProblemList& list, const std::vector<Rejected>& rejected) {
-    constexpr std::size_t kMaxShown = 20;
-    std::size_t at = 0, shown = 0;
-    std::string last;
-    if (rejected.empty()) return;
-    list.for_each([&](const Problem& problem, std::size_t product) {
-      const std::size_t index = at++;
-      if (shown >= std::min(kMaxShown, rejected.size()) || rejected[shown].index != index) return;
-      const std::string& place = list.products[product].place;
-      call.note(fmt::format("rejected: {}{}{}: {}", place, place.empty() ? "" : ": ", describe(problem),
-                            rejected[shown].reason));
-      ++shown;
-    });
-    if (rejected.size() > kMaxShown) call.note(fmt::format("... and {} more", rejected.size() - kMaxShown));
-  }
-
   static OrderedJson json_of(const ProblemList& list, const WarmReport& report, const std::vector<Rejected>& rejected) {
     OrderedJson entries = OrderedJson::array();
     for (const WarmedKernel& kernel : report.entries) {
@@ -165,15 +157,16 @@ class WarmCommand final : public Command {
       if (!kernel.error.empty()) entry["error"] = kernel.error;
       entries.push_back(std::move(entry));
     }
-    OrderedJson rejections = OrderedJson::array();
-    for (const Rejected& one : rejected)
-      rejections.push_back(
-          {{"problem", one.index}, {"place", list.product_of(one.index).place}, {"reason", one.reason}});
-    return {{"problems", list.count()},    {"kernels", report.kernels},
-            {"compiled", report.compiled}, {"hit", report.hit},
-            {"failed", report.failed},     {"rejected", rejected.size()},
-            {"seconds", report.seconds},   {"entries", entries},
-            {"rejections", rejections},    {"cancelled", report.was_cancelled}};
+    return {{"problems", list.count()},
+            {"kernels", report.kernels},
+            {"compiled", report.compiled},
+            {"hit", report.hit},
+            {"failed", report.failed},
+            {"rejected", rejected.size()},
+            {"seconds", report.seconds},
+            {"entries", entries},
+            {"rejections", rejections_json(list, rejected)},
+            {"cancelled", report.was_cancelled}};
   }
 
   std::string subject_;

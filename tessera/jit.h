@@ -166,6 +166,12 @@ class GemmKernel {
   std::shared_ptr<const Slots> slots_{};
 };
 
+/// How far the counting of distinct kernels is, which comes before the first compile.
+struct WarmCount {
+  std::int64_t problems = 0, total = 0;  ///< looked at, and to be looked at
+  std::int64_t kernels = 0;              ///< distinct ones so far
+};
+
 /// Progress of a warm-up, after each finished kernel.
 struct WarmProgress {
   std::int64_t done = 0, total = 0;  ///< distinct kernels
@@ -205,7 +211,8 @@ struct WarmOptions {
   int jobs = 0;  ///< parallel compiles; 0: one per core, as far as free memory goes (half a GiB each)
   bool dry_run = false;
   std::function<void(const WarmProgress&)> on_progress{};
-  std::stop_token stop{};
+  std::function<void(const WarmCount&)> on_count{};  ///< after every 1,024 Problems, and when all are counted
+  std::stop_token stop{};                            ///< ends the counting too
 };
 
 /// One Problem as the cache sees it.
@@ -237,7 +244,8 @@ class Jit {
   /// stop the others; an exception of on_progress does, and comes out here.
   WarmReport warm(std::span<const Problem> problems, const WarmOptions& options = {});
   /// Would kernel() be served without compiling? Needs neither a GPU nor a compiler.
-  std::vector<Coverage> check(std::span<const Problem> problems);
+  std::vector<Coverage> check(std::span<const Problem> problems,
+                              const std::function<void(const WarmCount&)>& on_count = {});
   /// Sources, options and keys of a plan, as this Jit would compile it (overrides included).
   SourceBundle bundle(const Plan& plan) const;
   /// The same sources as one self-contained file (emit_single_file).

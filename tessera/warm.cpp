@@ -27,9 +27,18 @@ struct PlannedList {
   std::vector<RejectedProblem> rejected;
 };
 
-PlannedList plan_all(std::span<const Problem> problems) {
+/// Ends early, with the Problems so far, at a stop request.
+PlannedList plan_all(std::span<const Problem> problems, const std::function<void(const WarmCount&)>& on_count,
+                     const std::stop_token& stop = {}) {
+  constexpr std::size_t kCountEvery = 1024;
   PlannedList list;
   list.kernel_of.reserve(problems.size());
+  const auto report = [&](std::size_t done) {
+    if (on_count)
+      on_count({.problems = static_cast<std::int64_t>(done),
+                .total = static_cast<std::int64_t>(problems.size()),
+                .kernels = static_cast<std::int64_t>(list.kernels.size())});
+  };
   struct Outcome {
     std::ptrdiff_t kernel;
     std::string reason;
@@ -37,6 +46,8 @@ PlannedList plan_all(std::span<const Problem> problems) {
   std::unordered_map<Problem, Outcome, ProblemHash> seen;
   std::unordered_map<std::string, std::ptrdiff_t> by_kernel;
   for (std::size_t i = 0; i < problems.size(); ++i) {
+    if (stop.stop_requested()) return list;
+    if (i > 0 && i % kCountEvery == 0) report(i);
     auto [it, is_new] = seen.try_emplace(problems[i], Outcome{-1, {}});
     if (is_new) {
       try {
@@ -52,6 +63,7 @@ PlannedList plan_all(std::span<const Problem> problems) {
     list.kernel_of.push_back(it->second.kernel);
     if (it->second.kernel < 0) list.rejected.push_back({i, it->second.reason});
   }
+  report(problems.size());
   return list;
 }
 
@@ -165,17 +177,19 @@ class WarmRun {
 WarmReport Jit::warm(std::span<const Problem> problems, const WarmOptions& options) {
   const Clock::time_point start = Clock::now();
   WarmReport report;
-  PlannedList list = plan_all(problems);
+  PlannedList list = plan_all(problems, options.on_count, options.stop);
   report.problems = static_cast<std::int64_t>(problems.size());
   report.kernels = static_cast<std::int64_t>(list.kernels.size());
   report.rejected = std::move(list.rejected);
   WarmRun(*this, *state_, list, options, report).run();
+  report.was_cancelled = report.was_cancelled || list.kernel_of.size() < problems.size();
   report.seconds = seconds_since(start);
   return report;
 }
 
-std::vector<Coverage> Jit::check(std::span<const Problem> problems) {
-  const PlannedList list = plan_all(problems);
+std::vector<Coverage> Jit::check(std::span<const Problem> problems,
+                                 const std::function<void(const WarmCount&)>& on_count) {
+  const PlannedList list = plan_all(problems, on_count);
   std::vector<std::optional<CacheTier>> tiers;
   tiers.reserve(list.kernels.size());
   for (const Plan& plan : list.kernels) {

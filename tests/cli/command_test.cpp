@@ -365,6 +365,55 @@ TEST_CASE("a reader that goes away is a success, a full disk is not") {
   std::fclose(err);
 }
 
+TEST_CASE("a long list: checked and counted with progress before the first compile, and interrupted at any time") {
+  Terminal terminal;
+  std::string sizes;
+  for (int batch = 1; batch <= 2048; ++batch)
+    sizes += fmt::format("{}{{\"batch\": {}, \"heads_q\": 1, \"heads_kv\": 1, \"seqlen_q\": 9, \"seqlen_k\": 9}}",
+                         batch == 1 ? "" : ",", batch);
+  const std::string file = terminal.write("long.json", fmt::format("{{\"kernels\": [{{\"op\": \"fmha\", \"sizes\": "
+                                                                   "[{}]}}]}}",
+                                                                   sizes));
+  std::stop_source stop;
+  stop.request_stop();
+  terminal.host.catch_interrupt = [&] { return stop.get_token(); };
+  const Outcome interrupted = terminal.run({"warm", file});
+  CHECK(interrupted.code == 130);
+  CHECK(interrupted.out.find("interrupted, run it again to go on") != std::string::npos);
+  CHECK(terminal.compiler->calls == 0);
+  terminal.host.catch_interrupt = nullptr;
+
+  CHECK(terminal.run({"check", file}).err.empty());
+  terminal.host.is_terminal = true;
+  const std::string warmed = terminal.run({"warm", file}).err, checked = terminal.run({"check", file}).err;
+  const std::size_t checking = warmed.find("checking sizes: 1,024 of 2,048 problems, "),
+                    counting = warmed.find("counting kernels: 1,024 of 2,048 problems, "),
+                    counted = warmed.find("1 distinct kernel for 2,048 problems"), compiling = warmed.find("[1/1]");
+  CHECK(compiling != std::string::npos);
+  CHECK((checking < counting && counting < counted && counted < compiling));
+  CHECK(checked.find("counting kernels: 1,024 of 2,048 problems, ") != std::string::npos);
+  CHECK(checked.find("checking sizes: 1,024 of 2,048 problems, ") != std::string::npos);
+}
+
+TEST_CASE("check says where in the list stands what it refuses, and how many more there are") {
+  Terminal terminal;
+  const std::string file = terminal.write(
+      "shapes.json", "{\"kernels\": [{\"op\": \"fmha\", \"head_dim\": [64, 80]},\n{\"op\": \"copy2d\", \"rank\": 9}]}");
+  for (const char* command : {"warm", "check"}) {
+    CAPTURE(command);
+    const Outcome outcome = terminal.run({command, file});
+    CHECK(outcome.code == 3);
+    CHECK(outcome.err.find("rejected: " + file + ":1:14: fmha --head-dim 80: fmha has no kernel for head_dim 80") !=
+          std::string::npos);
+    CHECK(outcome.err.find("rejected: " + file + ":2:1: copy2d --rank 9: ") != std::string::npos);
+    const Json json = Json::parse(terminal.run({command, file, "--json"}).out);
+    CHECK(json["rejections"][1]["place"] == file + ":2:1");
+  }
+  std::string dims = "97";
+  for (int i = 98; i <= 119; ++i) dims += fmt::format(",{}", i);
+  CHECK(terminal.run({"check", "fmha", "--head-dim", dims}).err.find("... and 3 more\n") != std::string::npos);
+}
+
 TEST_CASE("emit and the cache show the sources that --templates replaced") {
   Terminal terminal;
   const auto run_with = [&](const std::vector<std::string>& arguments) { return terminal.run(arguments).out; };

@@ -209,6 +209,38 @@ TEST_CASE("jit: warm stops when asked and keeps what is done") {
   CHECK(fixture.jit()->warm(problems).hit == 2);
 }
 
+TEST_CASE("jit: warm counts the distinct kernels before it compiles, and can be stopped while it counts") {
+  const Fixture fixture;
+  std::vector<Problem> problems;
+  for (Hint batch = 1; batch <= 3000; ++batch) problems.emplace_back(Fmha{.head_dim = 64, .batch = batch});
+  problems.emplace_back(Fmha{.head_dim = 128});
+  std::vector<WarmCount> counts;
+  WarmOptions options{.on_count = [&](const WarmCount& count) {
+    CHECK(fixture.compiler->compiles == 0);
+    counts.push_back(count);
+  }};
+  const WarmReport whole = fixture.jit()->warm(problems, options);
+  REQUIRE(counts.size() == 3);
+  CHECK(counts[0].problems == 1024);
+  CHECK(counts[1].problems == 2048);
+  CHECK(counts[1].total == 3001);
+  CHECK(counts[2].problems == 3001);
+  CHECK(counts[2].kernels == whole.kernels);
+  CHECK(fixture.compiler->compiles == whole.kernels);
+  CHECK_FALSE(whole.was_cancelled);
+
+  std::stop_source stop;
+  options.stop = stop.get_token();
+  options.on_count = [&](const WarmCount& count) {
+    CHECK(count.problems == 1024);
+    stop.request_stop();
+  };
+  const WarmReport stopped = fixture.jit()->warm(problems, options);
+  CHECK(stopped.was_cancelled);
+  CHECK(stopped.kernels < whole.kernels);
+  CHECK(stopped.entries.empty());
+}
+
 TEST_CASE("jit: what is kept as source is what was compiled, overrides included") {
   const Fixture fixture;
   const Folder overrides, elsewhere;
