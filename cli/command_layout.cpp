@@ -70,6 +70,7 @@ const std::vector<Flag>& flag_table() {
       {"strides-bytes", "N,N", "rank - 1 strides (default: dense)", {"tensor-map"}},
       {"box", "N,N", "the tile of one copy, elements", {"tensor-map"}},
       {"element-strides", "N,N", "default: 1", {"tensor-map"}},
+      {"address", "ADDR", "of the tensor in global memory (default: 0)", {"tensor-map"}},
       {"pixels", "N", "im2col: pixels of one copy", {"tensor-map"}},
       {"channels", "N", "im2col: channels of a pixel", {"tensor-map"}},
       {"lower-corner", "N,N", "im2col: of the bounding box, W first (default: 0)", {"tensor-map"}},

@@ -29,11 +29,19 @@ std::uint64_t element_bits(TensorMapType type) {
 bool is_padded(TensorMapType type) { return is_packed(type) && type != TensorMapType::u4x16_align8b; }
 
 /// A map that only compute capability 10 has is judged by its rules.
-TensorMapTarget target_of(const ResolvedTensorMap& map) {
-  return {is_packed(map.type) || map.swizzle > TensorMapSwizzle::b128 ? 10 : 9};
+TensorMapTarget target_of(TensorMapType type, TensorMapSwizzle swizzle) {
+  return {is_packed(type) || swizzle > TensorMapSwizzle::b128 ? 10 : 9};
 }
 
-ResolvedTensorMap map_of(const LayoutArguments& arguments) {
+/// The numbers after a flag, as many as were given: diagnose() says which count is wrong, and why.
+template <class To>
+std::vector<To> numbers_of(const LayoutArguments& arguments, const char* flag, std::int64_t min, std::int64_t max) {
+  constexpr std::size_t kMaxCount = 16;
+  const std::vector<std::int64_t> values = arguments.list(flag, 1, kMaxCount, min, max);
+  return {values.begin(), values.end()};
+}
+
+TensorMapArguments given_map(const LayoutArguments& arguments) {
   const bool is_im2col = arguments.has("pixels");
   for (const char* flag : {"dims", is_im2col ? "channels" : "box"})
     if (!arguments.has(flag))
@@ -41,37 +49,46 @@ ResolvedTensorMap map_of(const LayoutArguments& arguments) {
                                                 "--dims 300,40 --box 64,8, or for im2col --dims, --channels and "
                                                 "--pixels (--{} is missing)",
                                                 flag));
-  ResolvedTensorMap map;
+  TensorMapArguments map;
   const std::string dtype = arguments.text("dtype", "bf16");
   if (!from_string(dtype, map.type))
     throw Error(ErrorKind::usage, fmt::format("--dtype = {}: is no tensor-map type", dtype));
   if (!from_string(arguments.text("swizzle", "128B"), map.swizzle) || map.swizzle > TensorMapSwizzle::b128_atom_32b)
     throw Error(ErrorKind::usage, fmt::format("--swizzle = {}: must be one of none, 32B, 64B, 128B, 128B_atom_32B",
                                               arguments.text("swizzle")));
-  const std::vector<std::int64_t> dims = arguments.list("dims", 1, 5, 1, std::int64_t{1} << 32);
-  map.rank = static_cast<std::uint32_t>(dims.size());
-  std::vector<std::int64_t> box(dims.size(), 1);
+  map.address = static_cast<std::uint64_t>(arguments.number("address", 0, 0, (std::int64_t{1} << 57) - 1));
+  map.dims = numbers_of<std::uint64_t>(arguments, "dims", 1, std::int64_t{1} << 32);
   if (is_im2col) {
-    box[0] = arguments.number("channels", 0, 1, 1 << 20);
+    map.box.assign(map.dims.size(), 1);
+    map.box[0] = static_cast<std::uint32_t>(arguments.number("channels", 0, 1, 1 << 20));
   } else {
-    box = arguments.list("box", dims.size(), dims.size(), 1, 1 << 20);
-  }
-  for (std::size_t i = 0; i < dims.size(); ++i) {
-    map.dims[i] = static_cast<std::uint64_t>(dims[i]);
-    map.box[i] = static_cast<std::uint32_t>(box[i]);
-    if (i == 0) continue;
-    map.strides_bytes[i - 1] =
-        i == 1 ? map.dims[0] * element_bits(map.type) / 8 : map.strides_bytes[i - 2] * map.dims[i - 1];
+    map.box = numbers_of<std::uint32_t>(arguments, "box", 1, 1 << 20);
   }
   if (arguments.has("strides-bytes")) {
-    const auto strides =
-        arguments.list("strides-bytes", dims.size() - 1, dims.size() - 1, 0, (std::int64_t{1} << 40) - 1);
-    for (std::size_t i = 0; i < strides.size(); ++i) map.strides_bytes[i] = static_cast<std::uint64_t>(strides[i]);
+    map.strides_bytes = numbers_of<std::uint64_t>(arguments, "strides-bytes", 0, (std::int64_t{1} << 40) - 1);
+  } else {
+    std::uint64_t stride = map.dims[0] * element_bits(map.type) / 8;
+    for (std::size_t i = 1; i < map.dims.size(); ++i) {
+      map.strides_bytes.push_back(stride);
+      if (__builtin_mul_overflow(stride, map.dims[i], &stride)) stride = ~std::uint64_t{0};  // refused as too large
+    }
   }
-  if (arguments.has("element-strides")) {
-    const auto strides = arguments.list("element-strides", dims.size(), dims.size(), 1, 8);
-    for (std::size_t i = 0; i < strides.size(); ++i) map.element_strides[i] = static_cast<std::uint32_t>(strides[i]);
-  }
+  if (arguments.has("element-strides"))
+    map.element_strides = numbers_of<std::uint32_t>(arguments, "element-strides", 1, 8);
+  return map;
+}
+
+/// Of arguments whose counts fit.
+ResolvedTensorMap resolved(const TensorMapArguments& given) {
+  ResolvedTensorMap map;
+  map.type = given.type;
+  map.rank = static_cast<std::uint32_t>(given.dims.size());
+  map.address = given.address;
+  map.swizzle = given.swizzle;
+  std::copy(given.dims.begin(), given.dims.end(), map.dims.begin());
+  std::copy(given.strides_bytes.begin(), given.strides_bytes.end(), map.strides_bytes.begin());
+  std::copy(given.box.begin(), given.box.end(), map.box.begin());
+  std::copy(given.element_strides.begin(), given.element_strides.end(), map.element_strides.begin());
   return map;
 }
 
@@ -219,7 +236,7 @@ void add_type_notes(LayoutPage& page, const ResolvedTensorMap& map) {
         "anything; stores {}",
         element_bits(map.type) * 2, element_bits(map.type) * 2,
         map.type == TensorMapType::u4x16_align16b ? "do not exist" : "take it back"));
-  if (!target_of(map).is_verified())
+  if (!target_of(map.type, map.swizzle).is_verified())
     page.notes.push_back("sm_100 and later only: from the manual, never run on such a device");
 }
 
@@ -228,25 +245,26 @@ void add_type_notes(LayoutPage& page, const ResolvedTensorMap& map) {
 LayoutPage layout_tensor_map(const LayoutArguments& arguments) {
   if (!arguments.subject.empty())
     throw Error(ErrorKind::usage, fmt::format("layout tensor-map: takes flags alone, {} given", arguments.subject));
-  const ResolvedTensorMap map = map_of(arguments);
+  const TensorMapArguments given = given_map(arguments);
   TensorMapCopy copy;
   copy.smem_address = static_cast<std::uint64_t>(arguments.number("smem", 0, 0, (1 << 18) - 16));
-  if (arguments.has("at")) {
-    const auto at = arguments.list("at", map.rank, map.rank, -(std::int64_t{1} << 31), (std::int64_t{1} << 31) - 1);
-    std::copy(at.begin(), at.end(), copy.coordinates.begin());
-  }
+  std::vector<std::int64_t> at(given.dims.size(), 0);
+  if (arguments.has("at"))
+    at = arguments.list("at", at.size(), at.size(), -(std::int64_t{1} << 31), (std::int64_t{1} << 31) - 1);
   LayoutPage page;
-  const auto shown = [&](const auto& values, std::uint32_t count) {
-    return fmt::format("{}", fmt::join(values.begin(), values.begin() + count, ", "));
-  };
-  page.title = fmt::format("tensor map {}, box at ({})", to_string(map.type), shown(copy.coordinates, map.rank));
-  page.facts = {{"dims", shown(map.dims, map.rank)},
-                {"strides_bytes", shown(map.strides_bytes, map.rank - 1)},
-                {arguments.has("pixels") ? "channels" : "box", shown(map.box, arguments.has("pixels") ? 1 : map.rank)},
-                {"swizzle", std::string(to_string(map.swizzle))}};
-  for (const TensorMapViolation& violation : broken_rules(map, "map", target_of(map)))
+  page.title = fmt::format("tensor map {}, box at ({})", to_string(given.type), fmt::join(at, ", "));
+  page.facts = {
+      {"dims", fmt::format("{}", fmt::join(given.dims, ", "))},
+      {"strides_bytes", fmt::format("{}", fmt::join(given.strides_bytes, ", "))},
+      {arguments.has("pixels") ? "channels" : "box",
+       arguments.has("pixels") ? fmt::format("{}", given.box[0]) : fmt::format("{}", fmt::join(given.box, ", "))},
+      {"swizzle", std::string(to_string(given.swizzle))}};
+  if (arguments.has("address")) page.facts.emplace_back("address", fmt::format("{:#x}", given.address));
+  for (const TensorMapViolation& violation : diagnose(given, "map", target_of(given.type, given.swizzle)))
     page.mistakes.push_back(violation.message);
   if (!page.mistakes.empty()) return page;
+  const ResolvedTensorMap map = resolved(given);
+  std::copy(at.begin(), at.end(), copy.coordinates.begin());
   const bool is_im2col = arguments.has("pixels");
   Rows rows = is_im2col ? im2col_rows(page, arguments, map, copy) : tiled_rows(map, copy);
   if (!page.mistakes.empty()) return page;

@@ -278,6 +278,32 @@ TEST_CASE("layout descriptors: encode, decode, mistakes") {
         std::string::npos);
 }
 
+TEST_CASE("layout tensor-map: the classic mistakes are named, as they are typed") {
+  Terminal terminal;
+  const auto mistake = [&](const std::vector<std::string>& arguments) {
+    std::vector<std::string> all{"tensor-map", "--dtype", "bf16"};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    return page_of(terminal, all, 1)["mistakes"][0].get<std::string>();
+  };
+  CHECK(mistake({"--dims", "128,1000,8", "--strides-bytes", "2,256,256000", "--box", "64,64,1"}) ==
+        "tensor map 'map': rule 20 (count): strides_bytes has 3 entries: must have rank - 1 = 2: dimension 0 is dense "
+        "and has no stride; leave out strides_bytes[0] = 2, the element size");
+  CHECK(mistake({"--dims", "128,1000,8", "--strides-bytes", "256000,256,2", "--box", "64,64,1"})
+            .find("list dims, strides and box innermost first") != std::string::npos);
+  CHECK(mistake({"--dims", "128,1000", "--box", "64"}) ==
+        "tensor map 'map': rule 20 (count): box has 1 entry: must have rank = 2: one for each dimension; use 1 for a "
+        "dimension that is not tiled");
+  CHECK(mistake({"--dims", "8,1000,128", "--strides-bytes", "256000,256", "--box", "1,64,64"})
+            .find("the dimensions look listed outermost first") != std::string::npos);
+  CHECK(mistake({"--dims", "130,1000", "--strides-bytes", "130", "--box", "64,8"})
+            .find("the strides look like elements") != std::string::npos);
+  CHECK(mistake({"--dims", "128,1000", "--box", "64,8", "--address", "0x1008"}) ==
+        "tensor map 'map': rule 11 (address_alignment): address = 0x1008: must be a multiple of 16; it is 8 bytes past "
+        "one: start the tensor at an aligned element, or copy it to an aligned buffer");
+  CHECK(mistake({"--dims", "2,2,2,2,2,2", "--box", "2,2,2,2,2,2"}) ==
+        "tensor map 'map': rule 3 (rank): rank = 6: must be 1 to 5; merge dimensions that are dense in one another");
+}
+
 TEST_CASE("layout tensor-map: rules, faults and what lies outside") {
   Terminal terminal;
   const Json page = page_of(
