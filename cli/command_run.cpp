@@ -111,7 +111,7 @@ class RunCommand final : public Command {
     std::int64_t rejected = 0;
     list.for_each([&](const Problem& problem, std::size_t) {
       try {
-        OrderedJson result = run_one(call, problem, gpu.get(), reason);
+        OrderedJson result = run_one(call, problem, gpu.get(), reason, is_single);
         if (result["pass"] == false) code = graver(code, kWrong);
         results.push_back(std::move(result));
       } catch (const Error& error) {
@@ -121,7 +121,8 @@ class RunCommand final : public Command {
       }
     });
     if (call.is_json())
-      call.print_json(is_single ? results.front() : OrderedJson{{"pass", code == kOk}, {"runs", results}});
+      call.print_json(is_single ? results.front()
+                                : OrderedJson{{"pass", code == kOk}, {"runs", results}, {"rejected", rejected}});
     return rejected == list.count() ? kUnsupported : code;
   }
 
@@ -168,7 +169,7 @@ class RunCommand final : public Command {
     return place;
   }
 
-  OrderedJson run_one(Call& call, const Problem& problem, Device* gpu, const std::string& reason) {
+  OrderedJson run_one(Call& call, const Problem& problem, Device* gpu, const std::string& reason, bool is_single) {
     const std::unique_ptr<RunOperator> op = make_run_operator(operator_name(problem));
     RunFlags flags = run_;
     const Plan plan = make_plan(problem);
@@ -188,8 +189,10 @@ class RunCommand final : public Command {
       given.push_back({"num_sms", place.device->info().num_sms});
     const auto sizes = launch.complete(given);
     if (!sizes) throw Error(ErrorKind::usage, fmt::format("not all sizes of {} are known", plan.op));
+    // Of a product a member that no launch takes is left out, as one without a kernel is.
     if (const auto problems = launch.problems(*sizes); !problems.empty())
-      throw Error(ErrorKind::usage, problems.front(), {problems.begin() + 1, problems.end()});
+      throw Error(is_single ? ErrorKind::usage : ErrorKind::unsupported, problems.front(),
+                  {problems.begin() + 1, problems.end()});
     check_shapes(plan, launch, *sizes, flags);
     if (!place.note.empty()) call.note(place.note);
     const std::shared_ptr<Kernel> kernel = call.jit().kernel(problem);

@@ -253,6 +253,23 @@ TEST_CASE("warm fails when no folder keeps what it compiles") {
   CHECK(terminal.run({"warm", "fmha"}).code == 0);
 }
 
+TEST_CASE("run: a member of a product that no launch takes is left out, alone it is an error") {
+  Terminal terminal;
+  const std::vector<std::string> sizes{"--heads-q", "3", "--heads-kv", "2", "--seqlen-q", "5", "--seqlen-k", "5"};
+  std::vector<std::string> one{"run", "fmha", "--head-dim", "64"},
+      several{"run", "fmha", "--head-dim", "64,128", "--json"};
+  one.insert(one.end(), sizes.begin(), sizes.end());
+  several.insert(several.end(), sizes.begin(), sizes.end());
+  CHECK(terminal.run(one).code == 2);
+  const Outcome outcome = terminal.run(several);
+  CHECK(outcome.code == 3);
+  CHECK(Json::parse(outcome.out)["rejected"] == 2);
+  CHECK(
+      outcome.err.find("rejected: fmha --head-dim 64 --heads-q 3 --heads-kv 2 --seqlen-q 5 --seqlen-k 5: heads_q must "
+                       "be a multiple of heads_kv: heads_q = 3, heads_kv = 2\n") != std::string::npos);
+  CHECK(terminal.compiler->calls == 0);
+}
+
 TEST_CASE("run: arrays must fit the sizes") {
   Terminal terminal;
   const std::string file = (terminal.folder.path / "q.npy").string();
