@@ -218,8 +218,13 @@ class ShapeListReader {
         const auto selector = std::find_if(selectors(op).begin(), selectors(op).end(), [&](const Selector& s) {
           return s.kind == SelectorKind::hint && s.key == member.key->text;
         });
+        const bool is_field = std::any_of(product.fields.begin(), product.fields.end(), [&](const FieldValues& field) {
+          return field.selector->key == member.key->text;
+        });
         if (selector == selectors(op).end()) {
           report_unknown(*member.key, known, "sizes");
+        } else if (is_field) {
+          report(*member.key, fmt::format("{} stands in the kernel itself too: give it in one place", selector->key));
         } else if (accept(*selector, *member.value)) {
           size.values.emplace_back(&*selector, member.value->text);
         }
