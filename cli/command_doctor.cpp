@@ -1,6 +1,7 @@
 // tessera doctor: what this machine has, what works with it, and why the rest does not.
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/error.h"
@@ -9,6 +10,7 @@
 #include "generator/targets.h"
 #include "runtime/cache_admin.h"
 #include "runtime/cuda_device.h"
+#include "runtime/cuda_driver.h"
 #include "runtime/nvrtc.h"
 
 namespace tessera::cli {
@@ -16,11 +18,18 @@ namespace tessera::cli {
 namespace {
 
 // What was really tried; README.md says the same.
-constexpr const char* kNvrtcVersions =
-    "12.8 and later; fmha and copy2d compiled with 12.8, 12.9, 13.0, 13.1, 13.2 and 13.3, run with 13.0";
-constexpr const char* kDriverVersions = "for CUDA 12.4 and later; run with 580.159 (CUDA 13.0)";
+constexpr const char* kNvrtcTried =
+    "fmha and copy2d compiled with 12.8, 12.9, 13.0, 13.1, 13.2 and 13.3, run with 13.0";
+constexpr const char* kDriverTried = "run with 580.159 (CUDA 13.0)";
 
 std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+
+std::string nvrtc_versions() {
+  return fmt::format("{}.{} and later; {}", kOldestNvrtcMajor, kOldestNvrtcMinor, kNvrtcTried);
+}
+std::string driver_versions() {
+  return fmt::format("for CUDA {} and later; {}", version_text(kMinDriverVersion), kDriverTried);
+}
 
 std::string permissions(const std::filesystem::path& path) {
   std::error_code code;
@@ -43,24 +52,20 @@ class DoctorCommand final : public Command {
 
   ExitCode run(Call& call) override {
     const OrderedJson compiler = compiler_report(call), gpu = gpu_report(call), cache = cache_report(call);
-    const bool has_compiler = compiler["problem"].get<std::string>().empty();
-    const bool has_gpu = gpu["problem"].get<std::string>().empty();
+    const std::string no_compiler = why_no_compiler(compiler), no_gpu = why_no_gpu(gpu);
     OrderedJson works = OrderedJson::array();
-    works.push_back({{"what", "plan, emit, check, cache"}, {"works", true}, {"why_not", ""}});
-    works.push_back(
-        {{"what", "warm: compile for sm_90a"},
-         {"works", has_compiler},
-         {"why_not", has_compiler ? "" : "no usable NVRTC; kernels that a cache holds are served all the same"}});
-    works.push_back(
-        {{"what", "run --device gpu"},
-         {"works", has_gpu && gpu["runs_sm_90a"].get<bool>()},
-         {"why_not", !has_gpu                         ? gpu["problem"].get<std::string>()
-                     : gpu["runs_sm_90a"].get<bool>() ? ""
-                                                      : "sm_90a code runs on compute capability 9.0 only"}});
-    works.push_back({{"what", "run --device emulator: on this CPU"},
-                     {"works", has_compiler},
-                     {"why_not", has_compiler ? "" : "no usable NVRTC; kernels that a cache holds run all the same"}});
-    works.push_back({{"what", "emulate: any PTX file, on this CPU"}, {"works", true}, {"why_not", ""}});
+    const auto add = [&](const char* what, const std::string& why_not) {
+      works.push_back({{"what", what}, {"works", why_not.empty()}, {"why_not", why_not}});
+    };
+    const auto or_cached = [&](const char* served) {
+      return no_compiler.empty() ? ""
+                                 : fmt::format("{}; kernels that a cache holds {} all the same", no_compiler, served);
+    };
+    add("plan, emit, check, cache", "");
+    add("warm: compile for sm_90a", or_cached("are served"));
+    add("run --device gpu", no_gpu);
+    add("run --device emulator: on this CPU", or_cached("run"));
+    add("emulate: any PTX file, on this CPU", "");
     if (call.is_json()) {
       call.print_json(
           {{"tessera", TESSERA_VERSION},
@@ -68,7 +73,7 @@ class DoctorCommand final : public Command {
            {"gpu", gpu},
            {"cache", cache},
            {"works", works},
-           {"supported", {{"nvrtc", kNvrtcVersions}, {"driver", kDriverVersions}, {"targets", targets()}}}});
+           {"supported", {{"nvrtc", nvrtc_versions()}, {"driver", driver_versions()}, {"targets", targets()}}}});
       return kOk;
     }
     print_text(call, compiler, gpu, cache, works);
@@ -76,6 +81,20 @@ class DoctorCommand final : public Command {
   }
 
  private:
+  /// Why nothing compiles for sm_90a; empty: it does.
+  static std::string why_no_compiler(const OrderedJson& compiler) {
+    if (!compiler["problem"].get<std::string>().empty()) return "no usable NVRTC";
+    const OrderedJson& known = compiler["architectures"];
+    return std::find(known.begin(), known.end(), "sm_90a") == known.end()
+               ? fmt::format("{} does not know sm_90a", compiler["identity"].get<std::string>())
+               : "";
+  }
+  /// Why no GPU here runs sm_90a code; empty: one does.
+  static std::string why_no_gpu(const OrderedJson& gpu) {
+    if (const auto problem = gpu["problem"].get<std::string>(); !problem.empty()) return problem;
+    return gpu["runs_sm_90a"].get<bool>() ? "" : "sm_90a code runs on compute capability 9.0 only";
+  }
+
   static OrderedJson targets() {
     OrderedJson json;
     for (const TargetRow& row : target_rows()) json[std::string(row.target)] = row.loads_on;
@@ -162,7 +181,7 @@ class DoctorCommand final : public Command {
     call.print(fmt::format(
         "\nsupported\n  NVRTC: {}\n  driver: {}\n  targets, and the compute capabilities that load their code; "
         "only sm_90a has run on hardware\n",
-        kNvrtcVersions, kDriverVersions));
+        nvrtc_versions(), driver_versions()));
     for (const TargetRow& row : target_rows()) call.print(fmt::format("    {:<8} {}\n", row.target, row.loads_on));
     call.print("\n");
     for (const OrderedJson& one : works)

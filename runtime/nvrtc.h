@@ -11,8 +11,11 @@
 
 namespace tessera {
 
+/// 12.0 to 12.6 refuse cp.async.bulk.tensor to shared::cta ("State space incorrect"): every kernel here has it.
+inline constexpr int kOldestNvrtcMajor = 12, kOldestNvrtcMinor = 8;
+
 struct NvrtcOptions {
-  std::filesystem::path library;  ///< the libnvrtc.so to open; empty: the usual places (see docs/tour.md)
+  std::filesystem::path library;  ///< the libnvrtc.so to open; empty: the usual places (docs/cli.md)
   std::filesystem::path
       repro_folder;  ///< where a failing compile leaves its sources and the command; empty: the temporary folder
 };

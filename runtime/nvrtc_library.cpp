@@ -17,9 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kNewestMajor = 20, kOldestMajor = 12;  // sonames that are tried
-// 12.0 to 12.6 refuse cp.async.bulk.tensor to shared::cta ("State space incorrect"): every kernel here has it.
-constexpr int kOldestMinor = 8;
+constexpr int kNewestMajor = 20, kOldestMajor = kOldestNvrtcMajor;  // sonames that are tried
+constexpr int kOldestMinor = kOldestNvrtcMinor;
 
 /// Subfolders of `parent` whose name starts so, newest version (by the number behind the start) first.
 std::vector<fs::path> folders_with_prefix(const fs::path& parent, std::string_view prefix) {
@@ -177,7 +176,9 @@ NvrtcLibrary open_nvrtc(const NvrtcOptions& options) {
     notes.push_back("searched by the loader: libnvrtc.so.12 and later");
     for (const fs::path& folder : library_folders()) notes.push_back(fmt::format("searched: {}", folder.string()));
   }
-  throw Error(ErrorKind::compile, "no usable NVRTC was found; install CUDA 12.8 or later, or name its libnvrtc.so",
+  throw Error(ErrorKind::compile,
+              fmt::format("no usable NVRTC was found; install CUDA {}.{} or later, or name its libnvrtc.so",
+                          kOldestMajor, kOldestMinor),
               std::move(notes));
 }
 

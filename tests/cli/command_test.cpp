@@ -356,6 +356,13 @@ TEST_CASE("doctor reports compiler, GPU and cache, and exits 0 without them") {
       if (one["what"].get<std::string>().starts_with(what)) return one["works"].get<bool>();
     return false;
   };
+  // What is enforced, what is reported and what the README promises are one.
+  const std::string readme = read_text(TESSERA_SOURCE_DIR "/README.md");
+  const std::string nvrtc = json["supported"]["nvrtc"], driver = json["supported"]["driver"];
+  CHECK(nvrtc.starts_with("12.8 and later; "));
+  CHECK(driver.starts_with("for CUDA 12.4 and later; "));
+  CHECK(readme.find("| NVRTC | " + nvrtc.substr(0, nvrtc.find(';'))) != std::string::npos);
+  CHECK(readme.find("| driver | " + driver.substr(0, driver.find(';'))) != std::string::npos);
   CHECK(works("emulate"));
   CHECK_FALSE(works("run --device emulator"));
   CHECK_FALSE(works("run --device gpu"));
