@@ -23,7 +23,7 @@ void CommonFlags::add_to(FlagSet& flags) {
                "evict least recently used entries above this; 0: no limit");
   flags.toggle("--trust-cache-dir", is_trusted, "accept a cache folder that others can write");
   flags.toggle("--require-compiler", requires_compiler, "serve only entries that the compiler found here made");
-  flags.text("--compile-policy", "WORD", compile_policy, "on a miss: allow, warn or forbid compiling");
+  flags.text("--compile-policy", "WORD", compile_policy, "run: on a miss allow, warn or forbid compiling");
   flags.number("--compile-time-limit-ms", "N", compile_time_limit_ms, 0,
                "run: give up waiting for a kernel after this; 0: never");
   flags.text("--nvrtc", "FILE", nvrtc, "the libnvrtc.so to use");

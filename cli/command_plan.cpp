@@ -21,7 +21,7 @@ void append_config(std::string& out, const Plan& plan) {
   if (!plan.mma_kind.empty()) out += fmt::format("  mma       {}\n", plan.mma_kind);
   out += "\noperands\n";
   for (const OperandPlan& operand : plan.operands)
-    out += fmt::format("  {:<8} {:<5} {:<28} {}\n", operand.name, operand.dtype,
+    out += fmt::format("  {:<8} {:<5} {:<30} {}\n", operand.name, operand.dtype,
                        operand.tensor_map_type.empty()
                            ? "no tensor map"
                            : fmt::format("tensor map {}, swizzle {}", operand.tensor_map_type, operand.swizzle),
