@@ -1,4 +1,4 @@
-// How `run` feeds and judges the block-scaled operators.
+// How `run` feeds and judges the block-scaled operators: one class, and a row for what each operator has of its own.
 #include <algorithm>
 
 #include "base/error.h"
@@ -10,187 +10,147 @@ namespace tessera::cli {
 namespace {
 
 using reference::BlockRun;
+using reference::Comparison;
 using reference::Range;
+using reference::Tensors;
 
-Range range_of(const RunFlags& flags) {
-  return flags.inputs == "integer" ? Range::integer : flags.inputs == "uniform" ? Range::uniform : Range::normal;
-}
+/// Sizes that a CPU checks at once, for those that were not given.
+using Examples = std::vector<std::pair<const char*, std::int64_t>>;
 
-/// The hints that are known; examples that a CPU checks at once for the rest.
-std::vector<GivenSize> completed(const Problem& problem,
-                                 const std::vector<std::pair<const char*, std::int64_t>>& examples) {
-  std::vector<GivenSize> given = expected_sizes(problem);
-  for (const auto& example : examples) {
-    const bool is_given =
-        std::any_of(given.begin(), given.end(), [&](const GivenSize& g) { return g.name == example.first; });
-    if (!is_given) given.push_back({example.first, example.second});
-  }
-  return given;
-}
-
-std::map<std::string, reference::Tensor> with_arrays(std::map<std::string, reference::Tensor> made,
-                                                     const RunFlags& flags) {
-  for (const auto& [name, tensor] : flags.arrays) made[name] = tensor;
-  return made;
-}
-
-std::int64_t size_of(const LaunchSizes& launch, const std::vector<std::int64_t>& sizes, const char* name) {
-  return launch.evaluate(Expression::parse(name), sizes);
-}
-
-class RunQuantize final : public RunOperator {
- public:
-  std::vector<GivenSize> sizes(const Problem& problem, const RunFlags& flags) const override {
-    return completed(problem,
-                     {{"l", 2}, {"rows", flags.is_emulated ? 70 : 300}, {"k", flags.is_emulated ? 160 : 1056}});
-  }
-  std::vector<double> scalars(const Plan&, const RunFlags&) const override { return {}; }
-  std::map<std::string, reference::Tensor> inputs(const Plan& plan, const LaunchSizes& launch,
-                                                  const std::vector<std::int64_t>& sizes,
-                                                  const RunFlags& flags) const override {
-    BlockRun run = run_of(plan, flags);
-    run.l = size_of(launch, sizes, "l");
-    run.rows = size_of(launch, sizes, "rows");
-    run.k = size_of(launch, sizes, "k");
-    return with_arrays(reference::quantize_inputs(run, range_of(flags)), flags);
-  }
-  reference::Comparison compare(const Plan& plan, const std::map<std::string, reference::Tensor>& inputs,
-                                const std::map<std::string, reference::Tensor>& outputs, const RunFlags& flags,
-                                int) const override {
-    BlockRun run = run_of(plan, flags);
-    const std::vector<std::int64_t>& shape = inputs.at("x").shape;
-    run.l = shape[0];
-    run.rows = shape[1];
-    run.k = shape[2];
-    return reference::check_quantize(run, inputs, outputs);
-  }
-
- private:
-  static BlockRun run_of(const Plan& plan, const RunFlags& flags) {
-    const quantize::Config& c = std::get<quantize::Config>(plan.config);
-    BlockRun run{c.format, c.scale_form, c.scale_rounding, c.global_scale, c.dtype};
-    run.seed = static_cast<std::uint64_t>(flags.seed);
-    return run;
-  }
+struct BlockOperator {
+  std::string_view name;
+  const char *rows, *k;         ///< the plan's names of these sizes
+  const char* b_rows;           ///< null: it has no b
+  Examples examples, emulated;  ///< on a GPU, and in the emulator
+  std::vector<double> scalars;
+  BlockRun (*facts)(const Plan& plan);
+  Tensors (*inputs)(const BlockRun& run, Range range);
+  Comparison (*check)(const BlockRun& run, const Tensors& inputs, const Tensors& outputs);
 };
 
-class RunDequantize final : public RunOperator {
+BlockRun quantize_facts(const Plan& plan) {
+  const auto& c = std::get<quantize::Config>(plan.config);
+  return {c.format, c.scale_form, c.scale_rounding, c.global_scale, c.dtype};
+}
+
+BlockRun dequantize_facts(const Plan& plan) {
+  const auto& c = std::get<dequantize::Config>(plan.config);
+  return {c.format, c.scale_form, ScaleRounding::up, c.global_scale, c.dtype};
+}
+
+BlockRun convert_scales_facts(const Plan& plan) {
+  BlockRun run;
+  run.form = std::get<convert_scales::Config>(plan.config).to;
+  return run;
+}
+
+BlockRun gemv_facts(const Plan& plan) {
+  const auto& c = std::get<gemv::Config>(plan.config);
+  BlockRun run;
+  run.format = c.format;
+  run.form = c.scale_form;
+  run.dtype = c.dtype;
+  return run;
+}
+
+const std::vector<BlockOperator>& block_operators() {
+  static const Examples gpu = {{"l", 2}, {"rows", 300}, {"k", 1056}}, cpu = {{"l", 2}, {"rows", 70}, {"k", 160}},
+                        scales = {{"l", 2}, {"rows", 300}, {"blocks", 71}};
+  static const std::vector<BlockOperator> table = {
+      {"quantize",
+       "rows",
+       "k",
+       nullptr,
+       gpu,
+       cpu,
+       {},
+       quantize_facts,
+       reference::quantize_inputs,
+       reference::check_quantize},
+      {"dequantize",
+       "rows",
+       "k",
+       nullptr,
+       gpu,
+       cpu,
+       {},
+       dequantize_facts,
+       reference::dequantize_inputs,
+       reference::check_dequantize},
+      {"convert_scales",
+       "rows",
+       "blocks",
+       nullptr,
+       scales,
+       scales,
+       {},
+       convert_scales_facts,
+       [](const BlockRun& run, Range) { return reference::convert_scales_inputs(run); },
+       reference::check_convert_scales},
+      {"gemv",
+       "m",
+       "k",
+       "b_rows",
+       {{"l", 2}, {"m", 1000}, {"k", 2080}},
+       {{"l", 2}, {"m", 60}, {"k", 2080}},
+       {1},
+       gemv_facts,
+       reference::gemv_inputs,
+       [](const BlockRun& run, const Tensors& inputs, const Tensors& outputs) {
+         return reference::check_gemv(run, inputs, outputs, 1);
+       }}};
+  return table;
+}
+
+class RunBlocks final : public RunOperator {
  public:
+  explicit RunBlocks(const BlockOperator& op) : op_(op) {}
+
   std::vector<GivenSize> sizes(const Problem& problem, const RunFlags& flags) const override {
-    return completed(problem,
-                     {{"l", 2}, {"rows", flags.is_emulated ? 70 : 300}, {"k", flags.is_emulated ? 160 : 1056}});
+    std::vector<GivenSize> given = expected_sizes(problem);
+    for (const auto& [name, example] : flags.is_emulated ? op_.emulated : op_.examples) {
+      const bool is_given =
+          std::any_of(given.begin(), given.end(),
+                      [&, wanted = std::string_view(name)](const GivenSize& g) { return g.name == wanted; });
+      if (!is_given) given.push_back({name, example});
+    }
+    return given;
   }
-  std::vector<double> scalars(const Plan&, const RunFlags&) const override { return {}; }
-  std::map<std::string, reference::Tensor> inputs(const Plan& plan, const LaunchSizes& launch,
-                                                  const std::vector<std::int64_t>& sizes,
-                                                  const RunFlags& flags) const override {
-    BlockRun run = run_of(plan, flags);
-    run.l = size_of(launch, sizes, "l");
-    run.rows = size_of(launch, sizes, "rows");
-    run.k = size_of(launch, sizes, "k");
-    return with_arrays(reference::dequantize_inputs(run, range_of(flags)), flags);
+
+  std::vector<double> scalars(const Plan&, const RunFlags&) const override { return op_.scalars; }
+
+  Tensors inputs(const Plan& plan, const LaunchSizes& launch, const std::vector<std::int64_t>& sizes,
+                 const RunFlags& flags) const override {
+    const auto size = [&](const char* name) { return launch.evaluate(Expression::parse(name), sizes); };
+    run_ = op_.facts(plan);
+    run_.seed = static_cast<std::uint64_t>(flags.seed);
+    run_.l = size("l");
+    run_.rows = size(op_.rows);
+    run_.k = size(op_.k);
+    if (op_.b_rows != nullptr) run_.b_rows = size(op_.b_rows);
+    const Range range = flags.inputs == "integer"   ? Range::integer
+                        : flags.inputs == "uniform" ? Range::uniform
+                                                    : Range::normal;
+    Tensors made = op_.inputs(run_, range);
+    for (const auto& [name, tensor] : flags.arrays) made[name] = tensor;
+    return made;
   }
-  reference::Comparison compare(const Plan& plan, const std::map<std::string, reference::Tensor>& inputs,
-                                const std::map<std::string, reference::Tensor>& outputs, const RunFlags& flags,
-                                int) const override {
-    BlockRun run = run_of(plan, flags);
-    const std::vector<std::int64_t>& shape = outputs.at("y").shape;
-    run.l = shape[0];
-    run.rows = shape[1];
-    run.k = shape[2];
-    return reference::check_dequantize(run, inputs, outputs);
+
+  Comparison compare(const Plan&, const Tensors& inputs, const Tensors& outputs, const RunFlags&, int) const override {
+    return op_.check(run_, inputs, outputs);
   }
 
  private:
-  static BlockRun run_of(const Plan& plan, const RunFlags& flags) {
-    const dequantize::Config& c = std::get<dequantize::Config>(plan.config);
-    BlockRun run{c.format, c.scale_form, ScaleRounding::up, c.global_scale, c.dtype};
-    run.seed = static_cast<std::uint64_t>(flags.seed);
-    return run;
-  }
-};
-
-class RunConvertScales final : public RunOperator {
- public:
-  std::vector<GivenSize> sizes(const Problem& problem, const RunFlags&) const override {
-    return completed(problem, {{"l", 2}, {"rows", 300}, {"blocks", 71}});
-  }
-  std::vector<double> scalars(const Plan&, const RunFlags&) const override { return {}; }
-  std::map<std::string, reference::Tensor> inputs(const Plan& plan, const LaunchSizes& launch,
-                                                  const std::vector<std::int64_t>& sizes,
-                                                  const RunFlags& flags) const override {
-    l_ = size_of(launch, sizes, "l");
-    rows_ = size_of(launch, sizes, "rows");
-    blocks_ = size_of(launch, sizes, "blocks");
-    return with_arrays(reference::convert_scales_inputs(run_of(plan, flags)), flags);
-  }
-  reference::Comparison compare(const Plan& plan, const std::map<std::string, reference::Tensor>& inputs,
-                                const std::map<std::string, reference::Tensor>& outputs, const RunFlags& flags,
-                                int) const override {
-    return reference::check_convert_scales(run_of(plan, flags), inputs, outputs);
-  }
-
- private:
-  BlockRun run_of(const Plan& plan, const RunFlags& flags) const {
-    BlockRun run;
-    run.form = std::get<convert_scales::Config>(plan.config).to;
-    run.l = l_;
-    run.rows = rows_;
-    run.k = blocks_;
-    run.seed = static_cast<std::uint64_t>(flags.seed);
-    return run;
-  }
-  // A tile's shape does not tell the rows: kept from the inputs.
-  mutable std::int64_t l_ = 0, rows_ = 0, blocks_ = 0;
-};
-
-class RunGemv final : public RunOperator {
- public:
-  std::vector<GivenSize> sizes(const Problem& problem, const RunFlags& flags) const override {
-    return completed(problem, {{"l", 2}, {"m", flags.is_emulated ? 60 : 1000}, {"k", 2080}});
-  }
-  std::vector<double> scalars(const Plan&, const RunFlags&) const override { return {1}; }
-  std::map<std::string, reference::Tensor> inputs(const Plan& plan, const LaunchSizes& launch,
-                                                  const std::vector<std::int64_t>& sizes,
-                                                  const RunFlags& flags) const override {
-    BlockRun run = run_of(plan, flags);
-    run.l = size_of(launch, sizes, "l");
-    run.rows = size_of(launch, sizes, "m");
-    run.k = size_of(launch, sizes, "k");
-    run.b_rows = size_of(launch, sizes, "b_rows");
-    return with_arrays(reference::gemv_inputs(run, range_of(flags)), flags);
-  }
-  reference::Comparison compare(const Plan& plan, const std::map<std::string, reference::Tensor>& inputs,
-                                const std::map<std::string, reference::Tensor>& outputs, const RunFlags& flags,
-                                int) const override {
-    BlockRun run = run_of(plan, flags);
-    const std::vector<std::int64_t>& a = inputs.at("a").shape;
-    run.l = a[0];
-    run.rows = a[1];
-    run.k = 2 * a[2];
-    run.b_rows = inputs.at("b").shape[1];
-    return reference::check_gemv(run, inputs, outputs, 1);
-  }
-
- private:
-  static BlockRun run_of(const Plan& plan, const RunFlags& flags) {
-    const gemv::Config& c = std::get<gemv::Config>(plan.config);
-    BlockRun run;
-    run.format = c.format;
-    run.form = c.scale_form;
-    run.dtype = c.dtype;
-    run.seed = static_cast<std::uint64_t>(flags.seed);
-    return run;
-  }
+  const BlockOperator& op_;
+  mutable BlockRun run_;  // as inputs() made it: the shapes of tiles do not tell rows and k
 };
 
 }  // namespace
 
 std::unique_ptr<RunOperator> make_run_block_scale(std::string_view op) {
-  if (op == "quantize") return std::make_unique<RunQuantize>();
-  if (op == "dequantize") return std::make_unique<RunDequantize>();
-  if (op == "convert_scales") return std::make_unique<RunConvertScales>();
-  return std::make_unique<RunGemv>();
+  for (const BlockOperator& row : block_operators())
+    if (row.name == op) return std::make_unique<RunBlocks>(row);
+  throw Error(ErrorKind::unsupported, "run has no reference for " + std::string(op));
 }
 
 }  // namespace tessera::cli
