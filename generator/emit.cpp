@@ -9,62 +9,14 @@
 #include <type_traits>
 
 #include "generator/config_fields.h"
-#include "generator/convert_scales_operator.h"
-#include "generator/copy2d_operator.h"
-#include "generator/dequantize_operator.h"
-#include "generator/fmha_operator.h"
-#include "generator/fmha_tcgen05_operator.h"
-#include "generator/gemm_operator.h"
-#include "generator/gemm_tcgen05_operator.h"
-#include "generator/gemv_operator.h"
 #include "generator/include_scan.h"
+#include "generator/operators.h"
 #include "generator/plan.h"
-#include "generator/quantize_operator.h"
 #include "generator/words.h"
 
 namespace tessera {
 
 namespace {
-
-template <class Config>
-struct OperatorOf;
-template <>
-struct OperatorOf<quantize::Config> {
-  using type = QuantizeOperator;
-};
-template <>
-struct OperatorOf<dequantize::Config> {
-  using type = DequantizeOperator;
-};
-template <>
-struct OperatorOf<convert_scales::Config> {
-  using type = ConvertScalesOperator;
-};
-template <>
-struct OperatorOf<gemv::Config> {
-  using type = GemvOperator;
-};
-template <>
-struct OperatorOf<copy2d::Config> {
-  using type = Copy2dOperator;
-};
-template <>
-struct OperatorOf<fmha::Config> {
-  using type = FmhaOperator;
-};
-
-template <>
-struct OperatorOf<fmha_tcgen05::Config> {
-  using type = FmhaTcgen05Operator;
-};
-template <>
-struct OperatorOf<gemm::Config> {
-  using type = GemmOperator;
-};
-template <>
-struct OperatorOf<gemm_tcgen05::Config> {
-  using type = GemmTcgen05Operator;
-};
 
 template <class Value>
 std::string initializer(const Value& value) {
@@ -174,7 +126,7 @@ struct Generated {
 Generated generate(const Plan& plan, const std::vector<SourceFile>& template_overrides) {
   return std::visit(
       [&](const auto& config) {
-        using Operator = typename OperatorOf<std::remove_cvref_t<decltype(config)>>::type;
+        using Operator = OperatorOfConfig<std::remove_cvref_t<decltype(config)>>;
         Generated generated;
         generated.headers = Operator::generated_headers(config);
         constexpr std::string_view kTemplates = templates_of<Operator>();

@@ -17,6 +17,7 @@ struct FmhaTcgen05Operator {
   using Verdict = tessera::Verdict<fmha_tcgen05::Rule>;
   static constexpr std::string_view kName = "fmha";
   static constexpr std::string_view kTemplates = "fmha_tcgen05";
+  static constexpr bool kIsForTcgen05 = true;
 
   static bool has_arch(Arch arch) noexcept { return has_tcgen05(arch); }
   /// Throws Error{unsupported} for facts that no kernel is made for.

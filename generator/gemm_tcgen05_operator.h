@@ -17,6 +17,7 @@ struct GemmTcgen05Operator {
   using Verdict = tessera::Verdict<gemm_tcgen05::Rule>;
   static constexpr std::string_view kName = "gemm";
   static constexpr std::string_view kTemplates = "gemm_tcgen05";
+  static constexpr bool kIsForTcgen05 = true;
 
   static bool has_arch(Arch arch) noexcept { return has_tcgen05(arch); }
   /// Throws Error{unsupported} for types, layouts or scales that no kernel is made for.

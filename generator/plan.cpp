@@ -10,15 +10,7 @@
 #include "base/error.h"
 #include "generator/candidates.h"
 #include "generator/config_fields.h"
-#include "generator/convert_scales_operator.h"
-#include "generator/copy2d_operator.h"
-#include "generator/dequantize_operator.h"
-#include "generator/fmha_operator.h"
-#include "generator/fmha_tcgen05_operator.h"
-#include "generator/gemm_operator.h"
-#include "generator/gemm_tcgen05_operator.h"
-#include "generator/gemv_operator.h"
-#include "generator/quantize_operator.h"
+#include "generator/operators.h"
 #include "generator/selectors.h"
 #include "generator/tuning.h"
 #include "generator/words.h"
@@ -27,51 +19,16 @@ namespace tessera {
 
 namespace {
 
-/// `type`, and where kernels for targets with tcgen05 are planned apart: `tcgen05`.
-template <class Problem>
-struct OperatorOf;
-template <>
-struct OperatorOf<Quantize> {
-  using type = QuantizeOperator;
-};
-template <>
-struct OperatorOf<Dequantize> {
-  using type = DequantizeOperator;
-};
-template <>
-struct OperatorOf<ConvertScales> {
-  using type = ConvertScalesOperator;
-};
-template <>
-struct OperatorOf<Gemv> {
-  using type = GemvOperator;
-};
-template <>
-struct OperatorOf<Copy2d> {
-  using type = Copy2dOperator;
-};
-template <>
-struct OperatorOf<Fmha> {
-  using type = FmhaOperator;
-  using tcgen05 = FmhaTcgen05Operator;
-};
-
-template <>
-struct OperatorOf<Gemm> {
-  using type = GemmOperator;
-  using tcgen05 = GemmTcgen05Operator;
-};
-
 /// function(facts, Operator{}) with the operator that the target has for this Problem.
 template <class Function>
 auto with_operator(const Problem& problem, Function function) {
   return std::visit(
       [&](const auto& p) {
-        using Operators = OperatorOf<std::remove_cvref_t<decltype(p)>>;
-        if constexpr (requires { typename Operators::tcgen05; }) {
-          if (has_tcgen05(p.arch)) return function(p, typename Operators::tcgen05{});
+        using Facts = std::remove_cvref_t<decltype(p)>;
+        if constexpr (requires { typename OperatorOfProblem<Facts, true>::type; }) {
+          if (has_tcgen05(p.arch)) return function(p, typename OperatorOfProblem<Facts, true>::type{});
         }
-        return function(p, typename Operators::type{});
+        return function(p, typename OperatorOfProblem<Facts, false>::type{});
       },
       problem);
 }

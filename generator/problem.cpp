@@ -29,102 +29,54 @@ void mix(std::size_t& seed, Arch arch) {
   mix(seed, arch.suffix);
 }
 
-std::size_t hash_of(const Copy2d& p) {
-  std::size_t seed = 1;
-  mix(seed, p.arch);
-  mix(seed, p.dtype);
-  mix(seed, p.rank);
-  mix(seed, p.tile_inner);
-  mix(seed, p.tile_outer);
-  mix(seed, p.swizzle);
+template <class... Fields>
+std::size_t hash_all(const Fields&... fields) {
+  std::size_t seed = 0;
+  (mix(seed, fields), ...);
   return seed;
+}
+
+// Each binds all fields by name: a new one does not compile until it stands here too.
+
+std::size_t hash_of(const Copy2d& p) {
+  const auto& [arch, dtype, rank, tile_inner, tile_outer, swizzle] = p;
+  return hash_all(arch, dtype, rank, tile_inner, tile_outer, swizzle);
 }
 
 std::size_t hash_of(const Fmha& p) {
-  std::size_t seed = 2;
-  mix(seed, p.arch);
-  mix(seed, p.head_dim);
-  mix(seed, p.head_dim_v);
-  mix(seed, p.dtype);
-  mix(seed, p.mask);
-  mix(seed, p.output);
-  mix(seed, p.v_layout);
-  for (const std::optional<int>& pin : {p.tile_m, p.tile_n, p.stages, p.cta_group}) mix(seed, pin);
-  mix(seed, p.swizzle);
-  mix(seed, p.mma_kind);
-  mix(seed, p.p_path);
-  for (const Hint hint : {p.batch, p.heads_q, p.heads_kv, p.seqlen_q, p.seqlen_k}) mix(seed, hint);
-  return seed;
+  const auto& [arch, head_dim, head_dim_v, dtype, mask, output, v_layout, tile_m, tile_n, stages, swizzle, mma_kind,
+               p_path, cta_group, batch, heads_q, heads_kv, seqlen_q, seqlen_k] = p;
+  return hash_all(arch, head_dim, head_dim_v, dtype, mask, output, v_layout, tile_m, tile_n, stages, swizzle, mma_kind,
+                  p_path, cta_group, batch, heads_q, heads_kv, seqlen_q, seqlen_k);
 }
 
 std::size_t hash_of(const Gemm& p) {
-  std::size_t seed = 7;
-  mix(seed, p.arch);
-  mix(seed, p.dtype);
-  mix(seed, p.b_dtype);
-  mix(seed, p.format);
-  mix(seed, p.b_format);
-  mix(seed, p.scale_form);
-  mix(seed, p.d_dtype);
-  mix(seed, p.d_format);
-  mix(seed, p.gate);
-  mix(seed, p.interleave);
-  mix(seed, p.a_layout);
-  mix(seed, p.b_layout);
-  mix(seed, p.accumulation);
-  mix(seed, p.c);
-  mix(seed, p.bias);
-  mix(seed, p.activation);
-  for (const std::optional<int>& pin :
-       {p.tile_m, p.tile_n, p.stages, p.accumulators, p.cluster_m, p.cluster_n, p.split_k, p.raster})
-    mix(seed, pin);
-  mix(seed, p.kernel_schedule);
-  for (const Hint hint : {p.m, p.n, p.k, p.l}) mix(seed, hint);
-  return seed;
+  const auto& [arch, dtype, b_dtype, format, b_format, scale_form, d_dtype, d_format, a_layout, b_layout, accumulation,
+               c, bias, activation, gate, interleave, tile_m, tile_n, stages, accumulators, cluster_m, cluster_n,
+               split_k, kernel_schedule, raster, m, n, k, l] = p;
+  return hash_all(arch, dtype, b_dtype, format, b_format, scale_form, d_dtype, d_format, a_layout, b_layout,
+                  accumulation, c, bias, activation, gate, interleave, tile_m, tile_n, stages, accumulators, cluster_m,
+                  cluster_n, split_k, kernel_schedule, raster, m, n, k, l);
 }
 
 std::size_t hash_of(const Quantize& p) {
-  std::size_t seed = 3;
-  mix(seed, p.arch);
-  mix(seed, p.dtype);
-  mix(seed, p.format);
-  mix(seed, p.scale_form);
-  mix(seed, p.scale_rounding);
-  mix(seed, p.global_scale);
-  mix(seed, p.threads);
-  for (const Hint hint : {p.l, p.rows, p.k}) mix(seed, hint);
-  return seed;
+  const auto& [arch, dtype, format, scale_form, scale_rounding, global_scale, threads, l, rows, k] = p;
+  return hash_all(arch, dtype, format, scale_form, scale_rounding, global_scale, threads, l, rows, k);
 }
 
 std::size_t hash_of(const Dequantize& p) {
-  std::size_t seed = 4;
-  mix(seed, p.arch);
-  mix(seed, p.dtype);
-  mix(seed, p.format);
-  mix(seed, p.scale_form);
-  mix(seed, p.global_scale);
-  mix(seed, p.threads);
-  for (const Hint hint : {p.l, p.rows, p.k}) mix(seed, hint);
-  return seed;
+  const auto& [arch, dtype, format, scale_form, global_scale, threads, l, rows, k] = p;
+  return hash_all(arch, dtype, format, scale_form, global_scale, threads, l, rows, k);
 }
 
 std::size_t hash_of(const ConvertScales& p) {
-  std::size_t seed = 5;
-  mix(seed, p.arch);
-  mix(seed, p.to);
-  for (const Hint hint : {p.l, p.rows, p.blocks}) mix(seed, hint);
-  return seed;
+  const auto& [arch, to, l, rows, blocks] = p;
+  return hash_all(arch, to, l, rows, blocks);
 }
 
 std::size_t hash_of(const Gemv& p) {
-  std::size_t seed = 6;
-  mix(seed, p.arch);
-  mix(seed, p.dtype);
-  mix(seed, p.format);
-  mix(seed, p.scale_form);
-  for (const std::optional<int>& pin : {p.warp_rows, p.k_warps}) mix(seed, pin);
-  for (const Hint hint : {p.l, p.m, p.k}) mix(seed, hint);
-  return seed;
+  const auto& [arch, dtype, format, scale_form, warp_rows, k_warps, l, m, k] = p;
+  return hash_all(arch, dtype, format, scale_form, warp_rows, k_warps, l, m, k);
 }
 
 /// In the order of the variant.
@@ -167,7 +119,9 @@ Arch arch_of(const Problem& problem) noexcept {
 }
 
 std::size_t ProblemHash::operator()(const Problem& problem) const noexcept {
-  return std::visit([](const auto& p) { return hash_of(p); }, problem);
+  std::size_t seed = std::visit([](const auto& p) { return hash_of(p); }, problem);
+  mix(seed, problem.index());
+  return seed;
 }
 
 }  // namespace tessera
