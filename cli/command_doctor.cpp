@@ -10,7 +10,6 @@
 #include "generator/targets.h"
 #include "runtime/cache_admin.h"
 #include "runtime/cuda_device.h"
-#include "runtime/cuda_driver.h"
 #include "runtime/nvrtc.h"
 
 namespace tessera::cli {

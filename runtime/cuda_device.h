@@ -10,6 +10,9 @@
 
 namespace tessera {
 
+/// The oldest driver that is used, by the CUDA that it is for; runtime/cuda_driver.h says what it has.
+inline constexpr int kMinDriverVersion = 12040;
+
 /// Why no GPU can be used; empty when one can. "no driver: libcuda.so.1 was not found", "no CUDA device is visible",
 /// "the driver supports CUDA 12.2: CUDA 12.4 or later is needed", ...
 std::string cuda_unavailable_reason();

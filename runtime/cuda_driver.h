@@ -11,9 +11,9 @@
 #include <string>
 #include <string_view>
 
-namespace tessera {
+#include "runtime/cuda_device.h"
 
-inline constexpr int kMinDriverVersion = 12040;
+namespace tessera {
 
 using CuResult = int;  // 0 is success
 using CuDevice = int;
