@@ -34,8 +34,8 @@ struct Consumer {
   using QPosition = RingPosition<C.q_stages>;
 
   const Params& p;
+  const Schedule<C>& schedule;
   const unsigned smem;
-  const Schedule<C> schedule{p};
   const Scale scale{p.softmax_scale};
   // Taken from lane 0, so that the compiler knows one value for the warp and can keep addresses in uniform registers.
   const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / kWarpgroupThreads, 0) - 1;
@@ -91,13 +91,17 @@ struct Consumer {
     return warpgroup * kRowsPerWarpgroup + thread / 32 * 16 + thread % 32 / 4;
   }
 
-  // Goes on to a tile, once its Q is there, and to the first block that some row sees.
+  // Goes on to a tile, once its Q is there.
   __device__ __forceinline__ void begin(const TileIndex& tile) {
     q.advance();
     first_row = tile.m * C.tile_m;
     blocks = key_blocks<C>(p, first_row + C.tile_m);
     ptx::mbarrier_wait_parity(smem + kBarriers.q_full + 8 * q_index(), q.parity());
-    for (int hidden = hidden_blocks(tile); hidden > 0; --hidden) skip_block();
+  }
+
+  __device__ __forceinline__ void drop_v() const {
+    wait_v(kv);
+    release(kBarriers.v_empty, kv);
   }
 
   // Leaves out a block. The turn is taken all the same: each warpgroup has one for each block of a tile.
@@ -107,9 +111,12 @@ struct Consumer {
     release(kBarriers.k_empty, kv);
     wait_turn();
     pass_turn();
-    wait_v(kv);  // after the turn: with one stage, V comes only once the others have used K
-    release(kBarriers.v_empty, kv);
-    --blocks;
+    drop_v();  // after the turn: with one stage, V comes only once the others have used K
+  }
+  __device__ __forceinline__ void skip_blocks(int count) {
+    blocks -= count;
+#pragma unroll 1
+    for (; count > 0; --count) skip_block();
   }
 
   // The rare cases: a scale that cannot be folded, a block that holds hidden keys.
@@ -181,10 +188,9 @@ struct Consumer {
     pack<C>(probabilities, scores);
     if (kHasOutput && moves) {
       ptx::order_after_wait(factor[0], factor[1]);
-      if (!is_first) {
-        rescale(output, factor);
-      } else if (is_open) {
-        stage_output<C>(output, factor, warpgroup, q.previous(), smem);
+      if (is_open) {
+        if (C.output == Output::normalized || !is_first) rescale(output, factor);
+        if (is_first) stage_output<C>(output, warpgroup, q.previous(), smem);
       }
     }
     accumulate = is_first ? 0 : 1;
@@ -201,7 +207,8 @@ struct Consumer {
     ptx::wgmma_wait_group<0>();
     ptx::order_after_wait(factor[0], factor[1]);
     release(kBarriers.v_empty, kv);
-    stage_output<C>(output, factor, warpgroup, q, smem);
+    if (C.output == Output::normalized) rescale(output, factor);
+    stage_output<C>(output, warpgroup, q, smem);
   }
 
   // With one slot for Q a tile is closed before the next begins.
@@ -213,6 +220,7 @@ struct Consumer {
     for (int round = 0; schedule.has(round); round = schedule.next(round)) {
       const TileIndex tile = schedule.at(round);
       begin(tile);
+      skip_blocks(hidden_blocks(tile));
       step<false>(true, false, tile, scores, probabilities, output);
 #pragma unroll 1
       while (--blocks > 0) step<true>(false, true, tile, scores, probabilities, output);
@@ -220,8 +228,10 @@ struct Consumer {
     }
   }
 
-  // With two, a tile stays open until the next one's first step, or is closed alone if there is no step beside which
-  // its last product could run.
+  // With two, a tile stays open until the first step of the next one, so that no product has a copy without scores
+  // beside it. Where this warpgroup has nothing to see in the next tile's first block, and after the last tile, a step
+  // serves for the closing alone: its scores are computed and dropped. After the last one it works on a tile that is
+  // not there.
   __device__ __forceinline__ void run_joined() {
     Scores<C> scores;
     Probabilities<C> probabilities{};
@@ -231,19 +241,32 @@ struct Consumer {
 #pragma unroll 1
     for (int round = 0;; round = schedule.next(round)) {
       const bool has_new = schedule.has(round);
+      if (!has_new && !is_open) return;  // a CTA without tiles
       const TileIndex new_tile = schedule.at(round);
-      if (is_open && (!has_new || hidden_blocks(new_tile) > 0)) {
-        close(tile, probabilities, output);
-        is_open = false;
-      }
-      if (!has_new) break;
       begin(new_tile);
-      bool is_first = true;
+      const int hidden = has_new ? hidden_blocks(new_tile) : 1;
+      bool only_closes = is_open && hidden > 0;
+      if (only_closes) {
+        blocks = 1;
+      } else {
+        skip_blocks(hidden);
+      }
+#pragma unroll 1  // twice at most; the loop of the steps stays as lean as if there were no closing
+      for (;;) {
+        bool is_first = true;
 #pragma unroll 1
-      for (; blocks > 0; --blocks) {
-        step<true>(is_first, is_open, tile, scores, probabilities, output);
-        is_first = false;
-        is_open = true;
+        for (; blocks > 0; --blocks) {
+          step<true>(is_first, is_open, tile, scores, probabilities, output);
+          is_first = false;
+          is_open = true;
+        }
+        if (!only_closes) break;
+        only_closes = false;
+        is_open = false;
+        if (!has_new) return;
+        drop_v();
+        blocks = key_blocks<C>(p, first_row + C.tile_m) - 1;
+        skip_blocks(hidden_blocks(new_tile) - 1);
       }
       tile = new_tile;
     }
@@ -251,8 +274,8 @@ struct Consumer {
 };
 
 template <Config C>
-__device__ __forceinline__ void consume(const Params& p, unsigned smem) {
-  Consumer<C> consumer{p, smem};
+__device__ __forceinline__ void consume(const Params& p, const Schedule<C>& schedule, unsigned smem) {
+  Consumer<C> consumer{p, schedule, smem};
   if (consumer.warpgroup == Consumer<C>::kWarpgroups - 1) consumer.pass_turn();  // the first warpgroup begins
   if constexpr (C.q_stages == 1) {
     consumer.run_separate();

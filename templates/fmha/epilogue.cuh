@@ -45,8 +45,7 @@ __device__ __forceinline__ void store_statistics(const Params& p, const TileInde
 // the row alone, and the slot starts on a repeat of it: so a chunk's distance is flipped into the swizzled address, and
 // panels are added. Only the row is left to compute.
 template <Config C>
-__device__ __forceinline__ void stage_normalized(const Accumulator<C>& output, const float (&factor)[2],
-                                                 unsigned slot) {
+__device__ __forceinline__ void stage_normalized(const Accumulator<C>& output, unsigned slot) {
   constexpr int kSpan = swizzle_span_bytes(C.swizzle);
   const int thread = ptx::forget(static_cast<int>(threadIdx.x) % kWarpgroupThreads);
   const int lane = thread % 32;
@@ -60,7 +59,7 @@ __device__ __forceinline__ void stage_normalized(const Accumulator<C>& output, c
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const int v = 8 * i + 2 * j;
-      packed[j] = ptx::cvt_pack<C.dtype>(output[v] * factor[j % 2], output[v + 1] * factor[j % 2]);
+      packed[j] = ptx::cvt_pack<C.dtype>(output[v], output[v + 1]);
     }
     ptx::stmatrix_x4((address ^ (32 * i % kSpan)) + 32 * i / kSpan * kRowsPerWarpgroup * kSpan, packed[0], packed[1],
                      packed[2], packed[3]);
@@ -89,7 +88,7 @@ __device__ __forceinline__ void stage_unnormalized(const Accumulator<C>& output,
 // Consumers' side. The Q slot is free once every warp of the warpgroup has passed the first barrier: their products
 // with Q are done. fp32 O takes two passes; the second waits until the first has left.
 template <Config C>
-__device__ __forceinline__ void stage_output(const Accumulator<C>& output, const float (&factor)[2], int warpgroup,
+__device__ __forceinline__ void stage_output(const Accumulator<C>& output, int warpgroup,
                                              const RingPosition<C.q_stages>& q, unsigned smem) {
   constexpr Barriers kBarriers = barriers(C);
   const int index = q.slot() * consumer_warpgroups(C) + warpgroup;
@@ -99,7 +98,7 @@ __device__ __forceinline__ void stage_output(const Accumulator<C>& output, const
     if (pass > 0) ptx::mbarrier_wait_parity(smem + kBarriers.o_read + 8 * warpgroup, tile_parity(q));
     if (pass == 0) ptx::barrier_sync(kBarrierOfWarpgroup + warpgroup, kWarpgroupThreads);
     if constexpr (C.output == Output::normalized) {
-      stage_normalized<C>(output, factor, slot);
+      stage_normalized<C>(output, slot);
     } else {
       stage_unnormalized<C>(output, pass, slot);
     }

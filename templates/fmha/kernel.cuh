@@ -81,13 +81,14 @@ __device__ __forceinline__ void kernel(const Params& params) {
   }
   sync_tile<C>();
 
+  const Schedule<C> schedule{params};
   constexpr RegisterBudget kBudget = register_budget(C);
   if (threadIdx.x < kWarpgroupThreads) {
     if constexpr (kBudget.producer < kBudget.entry) ptx::setmaxnreg_dec<kBudget.producer>();
-    produce<C>(params, smem);
+    produce<C>(params, schedule, smem);
   } else {
     if constexpr (kBudget.consumer > kBudget.entry) ptx::setmaxnreg_inc<kBudget.consumer>();
-    consume<C>(params, smem);
+    consume<C>(params, schedule, smem);
   }
   // The other CTA still sends here and must not find this one gone.
   if constexpr (C.cta_pair) {

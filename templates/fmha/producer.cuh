@@ -22,10 +22,10 @@ __device__ __forceinline__ int first_panel(int columns) {
   return cta_of_tile<C>() * (columns / span_elements(C));
 }
 
-// K and V of a tile. Step i loads K of the i-th block and V of the one before it.
+// K and V of a tile. Step i loads K of the i-th block and V of the one before it. Not `all`: K of the first alone.
 template <Config C>
 __device__ __forceinline__ void load_kv(const Params& p, unsigned smem, const TileIndex& tile, const HeadIndex& at,
-                                        RingPosition<C.stages>& k_ring) {
+                                        bool all, RingPosition<C.stages>& k_ring) {
   constexpr SmemLayout kLayout = smem_layout(C);
   constexpr Barriers kBarriers = barriers(C);
   const int head = quotient(at.head, quotient(p.heads_q, p.heads_kv));
@@ -36,7 +36,7 @@ __device__ __forceinline__ void load_kv(const Params& p, unsigned smem, const Ti
   const int end = sees_none ? max(p.seqlen_k, 1) + C.tile_n : blocks * C.tile_n;
   RingPosition<C.stages> v_ring = k_ring;
 #pragma unroll 1
-  for (int i = 0; i <= blocks; ++i) {
+  for (int i = 0; i <= (all ? blocks : 0); ++i) {
     if (i < blocks) {
       const unsigned full = smem + kBarriers.k_full + 8 * k_ring.slot();
       ptx::mbarrier_wait_parity(smem + kBarriers.k_empty + 8 * k_ring.slot(), k_ring.parity() ^ 1);
@@ -76,23 +76,26 @@ __device__ __forceinline__ void load_q(const Params& p, unsigned smem, const Til
 
 // One walk over the tiles for the three roles: the code that finds a tile exists once.
 template <Config C>
-__device__ __forceinline__ void produce(const Params& p, unsigned smem) {
+__device__ __forceinline__ void produce(const Params& p, const Schedule<C>& schedule, unsigned smem) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
   if (warp > kWarpOfO || !ptx::elect_sync()) return;
-  const Schedule<C> schedule{p};
   RingPosition<C.stages> k_ring;
   RingPosition<C.q_stages> q_ring;
 #pragma unroll 1
-  for (int round = 0; schedule.has(round); round = schedule.next(round)) {
+  for (int round = 0;; round = schedule.next(round)) {
+    // The step that closes the last tile works on a tile beyond: one that is not there, so what comes are zeros.
+    const bool is_real = schedule.has(round);
+    if (!is_real && (C.q_stages == 1 || warp == kWarpOfO || round == 0)) break;
     const TileIndex tile = schedule.at(round);
     const HeadIndex at = head_of(p, tile);
     if (warp == kWarpOfKv) {
-      load_kv<C>(p, smem, tile, at, k_ring);
+      load_kv<C>(p, smem, tile, at, is_real, k_ring);
     } else if (warp == kWarpOfQ) {
       load_q<C>(p, smem, tile, at, q_ring);
     } else {
       store_output<C>(p, smem, tile, at, q_ring);
     }
+    if (!is_real) break;
     q_ring.advance();
   }
   // Stores must have left before the CTA's shared memory goes.
