@@ -194,6 +194,7 @@ class RunCommand final : public Command {
       throw Error(is_single ? ErrorKind::usage : ErrorKind::unsupported, problems.front(),
                   {problems.begin() + 1, problems.end()});
     check_shapes(plan, launch, *sizes, flags);
+    flags.sizes = launch.by_name(*sizes);
     if (!place.note.empty()) call.note(place.note);
     const std::shared_ptr<Kernel> kernel = call.jit().kernel(problem);
     return run_on(call, *op, *kernel, place, launch, *sizes, flags);

@@ -121,6 +121,7 @@ class TuneCommand final : public Command {
     if (const auto problems = launch.problems(*sizes); !problems.empty())
       throw Error(ErrorKind::usage, problems.front(), {problems.begin() + 1, problems.end()});
     setting.sizes = *sizes;
+    setting.flags.sizes = launch.by_name(*sizes);
     setting.inputs = setting.op->inputs(plan, launch, *sizes, setting.flags);
     return setting;
   }

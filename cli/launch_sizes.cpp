@@ -56,6 +56,12 @@ bool LaunchSizes::is_known(const Expression& expression, const KnownSizes& sizes
   });
 }
 
+std::map<std::string, std::int64_t> LaunchSizes::by_name(const std::vector<std::int64_t>& sizes) const {
+  std::map<std::string, std::int64_t> named;
+  for (std::size_t i = 0; i < names_.size(); ++i) named.emplace(names_[i], sizes[i]);
+  return named;
+}
+
 KnownSizes LaunchSizes::known(const std::vector<GivenSize>& given) const {
   for (const GivenSize& size : given)
     if (std::find(names_.begin(), names_.end(), size.name) == names_.end())

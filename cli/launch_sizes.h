@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,6 +37,7 @@ class LaunchSizes {
   KnownSizes known(const std::vector<GivenSize>& given) const;
   /// The values of known(); nothing when one is missing.
   std::optional<std::vector<std::int64_t>> complete(const std::vector<GivenSize>& given) const;
+  std::map<std::string, std::int64_t> by_name(const std::vector<std::int64_t>& sizes) const;
   /// What launch would refuse, one line each: sizes out of range, domain rules, tensor-map rules (address rules aside).
   std::vector<std::string> problems(const std::vector<std::int64_t>& sizes) const;
   /// The same of what follows from known sizes alone; the rest is not looked at.

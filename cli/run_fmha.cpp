@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "cli/run_operator.h"
 #include "reference/fmha.h"
+#include "reference/fmha_pools.h"
 
 namespace tessera::cli {
 
@@ -23,6 +24,7 @@ struct Facts {
   int tile_m = 0;
   int tile_n = 0;
   Layout v_layout = Layout::mn_major;
+  KvPools kv_pools = KvPools::dense;
 };
 
 Facts facts_of(const Plan& plan) {
@@ -32,6 +34,7 @@ Facts facts_of(const Plan& plan) {
   if (const auto* config = std::get_if<fmha_tcgen05::Config>(&plan.config)) {
     Facts facts = of(*config);
     facts.v_layout = config->v_layout;
+    facts.kv_pools = config->kv_pools;
     return facts;
   }
   return of(std::get<fmha::Config>(plan.config));
@@ -55,6 +58,17 @@ reference::TensorView with_head_dim_innermost(const reference::Tensor& v) {
           {heads * head_dim * keys, 1, head_dim * keys, keys}};
 }
 
+/// Valid lengths of `batch` sequences, each from 0 to `most`; the first one is all.
+reference::Tensor lengths(std::int64_t batch, std::int64_t most, std::uint64_t seed, std::uint64_t stream) {
+  const reference::CounterRandom random(seed, stream);
+  reference::Tensor tensor(DType::s32, {batch});
+  for (std::int64_t i = 0; i < batch; ++i) {
+    const std::int64_t length = i == 0 ? most : random.integer(static_cast<std::uint64_t>(i), 0, most);
+    tensor.set(i, static_cast<double>(length));
+  }
+  return tensor;
+}
+
 class RunFmha final : public RunOperator {
  public:
   std::vector<GivenSize> sizes(const Problem& problem, const RunFlags& flags) const override {
@@ -76,10 +90,29 @@ class RunFmha final : public RunOperator {
           std::tuple("seqlen_k", "k", 1U), std::tuple("heads_kv", "k", 2U)})
       if (const std::int64_t value = dimension(array, d); value >= 0) complete(name, value);
     complete("batch", flags.is_emulated ? 1 : 2);
+    const Fmha& fmha = std::get<Fmha>(problem);
+    // A kernel that packs heads takes launches with as many to a key head only.
+    const Plan plan = make_plan(problem);
+    const auto* const config = std::get_if<fmha_tcgen05::Config>(&plan.config);
+    const int packed = config == nullptr ? 1 : config->pack_gqa;
+    if (packed > 1 || fmha.kv_pools != KvPools::dense) {
+      complete("heads_kv", 1);
+      complete("heads_q", packed * value_of("heads_kv"));
+    }
     complete("heads_q", flags.is_emulated ? 2 : 8);
     complete("heads_kv", value_of("heads_q"));
+    if (fmha.kv_pools == KvPools::sparse_window) {
+      complete("seqlen_q", flags.is_emulated ? 3 : 128);
+      complete("seqlen_k", flags.is_emulated ? 1000 : 16384);
+      complete("topk", flags.is_emulated ? 200 : 1024);
+      complete("seqlen_swa", flags.is_emulated ? 100 : 128);
+    }
     complete("seqlen_q", flags.is_emulated ? 200 : 1024);
     complete("seqlen_k", value_of("seqlen_q"));
+    if (fmha.window != Window::none) {
+      complete("window_size_left", value_of("seqlen_k") / 4);
+      complete("window_size_right", value_of("seqlen_k") / 16);
+    }
     return given;
   }
 
@@ -96,15 +129,23 @@ class RunFmha final : public RunOperator {
                                  size("seqlen_k"), config.head_dim, config.head_dim_v};
     const DType dtype = config.dtype;
     const auto seed = static_cast<std::uint64_t>(flags.seed);
-    reference::FmhaTensors made =
-        flags.inputs == "integer"
-            ? reference::make_integer_inputs(s, dtype, seed)
-            : reference::make_inputs(
-                  s, dtype, flags.inputs == "uniform" ? reference::Fill::uniform : reference::Fill::normal, seed);
+    if (config.kv_pools == KvPools::sparse_window) {
+      auto all =
+          of_pools(reference::make_pool_inputs(s, size("topk"), size("seqlen_swa"), dtype, fill_of(flags), seed));
+      for (const auto& [name, tensor] : flags.arrays) all[name] = tensor;
+      return all;
+    }
+    reference::FmhaTensors made = flags.inputs == "integer" ? reference::make_integer_inputs(s, dtype, seed)
+                                                            : reference::make_inputs(s, dtype, fill_of(flags), seed);
     std::map<std::string, reference::Tensor> all;
     all.emplace("q", std::move(made.q));
     all.emplace("k", std::move(made.k));
     all.emplace("v", config.v_layout == Layout::k_major ? with_keys_innermost(made.v) : std::move(made.v));
+    for (const BufferSpec& buffer : plan.launch.buffers) {
+      const bool is_of_q = buffer.name == "seqused_q";
+      if (is_of_q || buffer.name == "seqused_k")
+        all.emplace(buffer.name, lengths(s.batch, is_of_q ? s.seqlen_q : s.seqlen_k, seed, is_of_q ? 3 : 4));
+    }
     for (const auto& [name, tensor] : flags.arrays) all[name] = tensor;
     return all;
   }
@@ -115,6 +156,10 @@ class RunFmha final : public RunOperator {
     const Facts config = facts_of(plan);
     reference::FmhaCheck check;
     check.mask = config.mask;
+    for (const auto& [name, size] :
+         {std::pair("window_size_left", &check.window_size_left),
+          std::pair("window_size_right", &check.window_size_right), std::pair("num_splits", &check.num_splits)})
+      if (const auto found = flags.sizes.find(name); found != flags.sizes.end()) *size = found->second;
     check.is_normalized = config.output == Output::normalized;
     check.softmax_scale = softmax_scale(plan, flags);
     check.is_exact = flags.inputs == "integer" && flags.arrays.empty() && flags.softmax_scale == 0;
@@ -126,12 +171,35 @@ class RunFmha final : public RunOperator {
     for (const auto& [name, slot] :
          {std::pair("lse", &views.lse), std::pair("row_max", &views.row_max), std::pair("row_sum", &views.row_sum)})
       if (const auto found = outputs.find(name); found != outputs.end()) *slot = found->second.view();
+    if (config.kv_pools == KvPools::sparse_window) {
+      const auto of = [&](const char* name) { return inputs.at(name).view(); };
+      check.sink = of("sink");
+      return reference::check_fmha_pools(
+          {of("q"), of("k"), of("v"), of("swa_k"), of("swa_v"), of("indices"), of("swa_lens")}, views, check);
+    }
+    reference::FmhaInputs in{inputs.at("q").view(), inputs.at("k").view(), {}};
+    for (const auto& [name, slot] : {std::pair("seqused_q", &in.seqused_q), std::pair("seqused_k", &in.seqused_k)})
+      if (const auto found = inputs.find(name); found != inputs.end()) *slot = found->second.view();
     const reference::Tensor& v = inputs.at("v");
-    const reference::TensorView v_view = config.v_layout == Layout::k_major ? with_head_dim_innermost(v) : v.view();
-    return reference::check_fmha({inputs.at("q").view(), inputs.at("k").view(), v_view}, views, check);
+    in.v = config.v_layout == Layout::k_major ? with_head_dim_innermost(v) : v.view();
+    return reference::check_fmha(in, views, check);
   }
 
  private:
+  static reference::Fill fill_of(const RunFlags& flags) {
+    return flags.inputs == "integer"   ? reference::Fill::integer
+           : flags.inputs == "uniform" ? reference::Fill::uniform
+                                       : reference::Fill::normal;
+  }
+  static std::map<std::string, reference::Tensor> of_pools(reference::FmhaPoolTensors made) {
+    std::map<std::string, reference::Tensor> all;
+    for (auto& [name, tensor] :
+         {std::pair("q", &made.q), std::pair("k", &made.k), std::pair("v", &made.v), std::pair("swa_k", &made.swa_k),
+          std::pair("swa_v", &made.swa_v), std::pair("indices", &made.indices), std::pair("swa_lens", &made.swa_lens),
+          std::pair("sink", &made.sink)})
+      all.emplace(name, std::move(*tensor));
+    return all;
+  }
   static double softmax_scale(const Plan& plan, const RunFlags& flags) {
     if (flags.softmax_scale != 0) return flags.softmax_scale;
     if (flags.inputs == "integer" && flags.arrays.empty()) return std::numbers::ln2;

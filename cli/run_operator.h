@@ -22,6 +22,7 @@ struct RunFlags {
   bool is_emulated = false;                         ///< example sizes are then small
   double softmax_scale = 0;                         ///< 0: the operator's default
   std::map<std::string, reference::Tensor> arrays;  ///< by buffer name, from .npy files
+  std::map<std::string, std::int64_t> sizes;        ///< of the launch by name, once they are complete
 };
 
 class RunOperator {

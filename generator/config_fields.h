@@ -86,8 +86,8 @@ void visit_fields(const fmha::Config& config, Visit&& visit) {
 
 template <class Visit>
 void visit_fields(const fmha_tcgen05::Config& config, Visit&& visit) {
-  const auto& [head_dim, head_dim_v, tile_m, tile_n, stages, swizzle, mma_kind, dtype, mask, output, v_layout, p_path,
-               cta_pair] = config;
+  const auto& [head_dim, head_dim_v, tile_m, tile_n, stages, swizzle, mma_kind, dtype, mask, window, seqused, output,
+               v_layout, p_path, cta_pair, pack_gqa, split_kv, kv_pools] = config;
   visit("head_dim", head_dim);
   visit("head_dim_v", head_dim_v);
   visit("tile_m", tile_m);
@@ -97,10 +97,15 @@ void visit_fields(const fmha_tcgen05::Config& config, Visit&& visit) {
   visit("mma_kind", mma_kind);
   visit("dtype", dtype);
   visit("mask", mask);
+  visit("window", window);
+  visit("seqused", seqused);
   visit("output", output);
   visit("v_layout", v_layout);
   visit("p_path", p_path);
   visit("cta_pair", cta_pair);
+  visit("pack_gqa", pack_gqa);
+  visit("split_kv", split_kv);
+  visit("kv_pools", kv_pools);
 }
 
 template <class Visit>

@@ -5,6 +5,9 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
+#include <string_view>
+#include <vector>
 
 #include "generator/fmha_operator.h"
 #include "generator/operator_words.h"
@@ -18,6 +21,7 @@ constexpr std::int64_t kMaxLength = (std::int64_t{1} << 31) - (1 << 16);  // coo
 constexpr std::int64_t kMaxHeads = 1 << 16;
 constexpr std::int64_t kMaxStride = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxSms = 1 << 16;
+constexpr std::int64_t kMaxSplits = 256;
 
 // q, k, v and o: whose heads and length they have, and which head_dim.
 struct Tensor {
@@ -33,8 +37,32 @@ constexpr Tensor kTensors[] = {{"q", "heads_q", "seqlen_q", false, &FmhaLaunch::
                                {"v", "heads_kv", "seqlen_k", false, &FmhaLaunch::head_dim_v, &FmhaLaunch::v},
                                {"o", "heads_q", "seqlen_q", true, &FmhaLaunch::head_dim_v, &FmhaLaunch::o}};
 
+// Keys of the window beside a list; q, k, v and o keep their names.
+constexpr Tensor kWindowTensors[] = {
+    {"swa_k", "heads_kv", "seqlen_swa", false, &FmhaLaunch::head_dim, &FmhaLaunch::k},
+    {"swa_v", "heads_kv", "seqlen_swa", false, &FmhaLaunch::head_dim_v, &FmhaLaunch::v}};
+
+std::vector<Tensor> tensors_of(const FmhaLaunch& c) {
+  std::vector<Tensor> tensors(std::begin(kTensors), std::end(kTensors));
+  if (c.has_pools) tensors.insert(tensors.end(), std::begin(kWindowTensors), std::end(kWindowTensors));
+  return tensors;
+}
+
+// Rows that queries list: [seqlen_k, head_dim], for all sequences.
+bool is_pool(const FmhaLaunch& c, const Tensor& t) { return c.has_pools && t.seqlen == std::string_view("seqlen_k"); }
+// Heads that share rows of a tile.
+bool is_packed(const FmhaLaunch& c, const Tensor& t) {
+  return (c.pack_gqa > 1 || c.has_pools) && t.heads == std::string_view("heads_q");
+}
+
 // V with keys side by side.
 bool is_k_major(const FmhaLaunch& c, const Tensor& t) { return t.name[0] == 'v' && c.v_layout == Layout::k_major; }
+
+/// Tiles of queries, without the parts of their keys.
+Expression tiles_of(const FmhaLaunch& c) {
+  if (c.pack_gqa == 1 && !c.has_pools) return expression("ceil_div(seqlen_q, {}) * heads_q * batch", c.tile_rows);
+  return expression("ceil_div(seqlen_q * {}, {}) * heads_kv * batch", c.pack_gqa, c.tile_rows);
+}
 
 void add_sizes(const FmhaLaunch& c, LaunchPlan& launch) {
   const auto size = [&](std::string name, std::int64_t min, std::int64_t max, std::optional<Expression> value,
@@ -45,14 +73,22 @@ void add_sizes(const FmhaLaunch& c, LaunchPlan& launch) {
   size("heads_q", 1, kMaxHeads, {}, "query heads: a multiple of heads_kv");
   size("heads_kv", 1, kMaxHeads, {}, "key and value heads");
   size("seqlen_q", 0, kMaxLength, {}, "queries of a sequence");
-  size("seqlen_k", 0, kMaxLength, {}, "keys of a sequence");
-  for (const Tensor& t : kTensors) {
+  size("seqlen_k", 0, kMaxLength, {}, c.has_pools ? "rows of k and v, for all sequences" : "keys of a sequence");
+  if (c.has_pools) {
+    size("topk", 0, kMaxLength, {}, "rows that a query lists");
+    size("seqlen_swa", 0, kMaxLength, {}, "keys of a sequence's window");
+  }
+  for (const Tensor& t : tensors_of(c)) {
     // What is written must not overlap: a stride of 0 is for inputs only.
     const std::int64_t min = t.is_output ? 1 : 0;
     const int head_dim = c.*t.head_dim;
     const auto help = [&](const char* what) {
       return fmt::format("elements of {} from one {} to the next", t.name, what);
     };
+    if (is_pool(c, t)) {
+      size(fmt::format("{}_stride_seqlen", t.name), 0, kMaxStride, Expression(head_dim), help("row"));
+      continue;
+    }
     if (is_k_major(c, t)) {
       // [batch, heads_kv, head_dim_v, seqlen_k].
       size("v_stride_dim", 0, kMaxStride, expression("seqlen_k + max(8 - 8 * seqlen_k, 0)"), help("element of a head"));
@@ -66,7 +102,19 @@ void add_sizes(const FmhaLaunch& c, LaunchPlan& launch) {
     size(fmt::format("{}_stride_batch", t.name), min, kMaxStride,
          expression("max({}, 1) * {} * {}", t.seqlen, t.heads, head_dim), help("sequence"));
   }
+  if (c.window != Window::none) {
+    size("window_size_left", -1, kMaxLength, Expression(-1), "keys before a query that it sees; -1: all");
+    size("window_size_right", -1, kMaxLength, Expression(-1), "keys behind a query that it sees; -1: all");
+  }
   size("num_sms", 1, kMaxSms, {}, "multiprocessors of the device: filled in by the launcher");
+  if (c.is_split) {
+    // As many as fill the device, each with two steps or more.
+    const std::string tiles = fmt::format("max({} * {}, 1)", tiles_of(c).text(), c.ctas_per_tile);
+    size("num_splits", 1, kMaxSplits,
+         expression("min(min(max(ceil_div(num_sms - {0} + 1, {0}), 1), max(ceil_div(seqlen_k, {1}), 1)), {2})", tiles,
+                    2 * c.tile_n, kMaxSplits),
+         "parts of the keys");
+  }
 }
 
 void add_tensor(const FmhaLaunch& c, const Tensor& t, LaunchPlan& launch) {
@@ -86,6 +134,16 @@ void add_tensor(const FmhaLaunch& c, const Tensor& t, LaunchPlan& launch) {
                 Expression::parse("max(batch, 1)")};
     map.strides_bytes = {expression("v_stride_dim * {}", bytes), expression("v_stride_head * {}", bytes),
                          expression("v_stride_batch * {}", bytes)};
+  } else if (is_pool(c, t)) {
+    map.dims = {Expression(head_dim), expression("max({}, 1)", t.seqlen)};
+    map.strides_bytes = {expression("{}_stride_seqlen * {}", t.name, bytes)};
+  } else if (is_packed(c, t)) {
+    map.dims = {Expression(head_dim), Expression(c.pack_gqa), expression("max({}, 1)", t.seqlen),
+                Expression::parse("heads_kv"), expression("max(batch, 1)")};
+    map.strides_bytes = {expression("{}_stride_head * {}", t.name, bytes),
+                         expression("{}_stride_seqlen * {}", t.name, bytes),
+                         expression("{}_stride_head * {}", t.name, std::int64_t{c.pack_gqa} * bytes),
+                         expression("{}_stride_batch * {}", t.name, bytes)};
   } else {
     map.dims = {Expression(span), expression("max({}, 1)", t.seqlen), Expression(head_dim / span),
                 Expression::parse(t.heads), expression("max(batch, 1)")};
@@ -93,10 +151,12 @@ void add_tensor(const FmhaLaunch& c, const Tensor& t, LaunchPlan& launch) {
                          expression("{}_stride_head * {}", t.name, bytes),
                          expression("{}_stride_batch * {}", t.name, bytes)};
   }
-  map.box = (c.*t.box).extents;
+  // Four rows come at a time, each a box of its own.
+  map.box = is_pool(c, t) ? std::vector<std::uint32_t>{static_cast<std::uint32_t>(span), 1} : (c.*t.box).extents;
   map.box.resize(map.dims.size(), 1);
   map.element_strides.resize(map.dims.size(), 1);
-  launch.tensor_maps.push_back(std::move(map));
+  // Parts of split keys are stored as they are, and merged by threads.
+  if (!(t.is_output && c.is_split)) launch.tensor_maps.push_back(std::move(map));
 
   BufferSpec buffer{.name = t.name,
                     .role = t.is_output ? BufferRole::output : BufferRole::input,
@@ -108,6 +168,9 @@ void add_tensor(const FmhaLaunch& c, const Tensor& t, LaunchPlan& launch) {
                     Expression::parse("seqlen_k")};
     buffer.strides = {Expression::parse("v_stride_batch"), Expression::parse("v_stride_head"),
                       Expression::parse("v_stride_dim"), Expression(1)};
+  } else if (is_pool(c, t)) {
+    buffer.shape = {Expression::parse(t.seqlen), Expression(head_dim)};
+    buffer.strides = {expression("{}_stride_seqlen", t.name), Expression(1)};
   } else {
     buffer.shape = {Expression::parse("batch"), Expression::parse(t.seqlen), Expression::parse(t.heads),
                     Expression(head_dim)};
@@ -129,52 +192,145 @@ void add_statistic(const char* name, bool is_optional, LaunchPlan& launch) {
        .is_optional = is_optional});
 }
 
+// Dense numbers that threads read.
+void add_numbers(const char* name, const char* dtype, std::vector<Expression> shape, std::vector<Expression> strides,
+                 LaunchPlan& launch) {
+  launch.buffers.push_back({.name = name,
+                            .role = BufferRole::input,
+                            .dtype = dtype,
+                            .shape = std::move(shape),
+                            .strides = std::move(strides),
+                            .alignment = 4});
+}
+// Valid lengths: [batch].
+void add_lengths(const char* name, LaunchPlan& launch) {
+  add_numbers(name, "s32", {Expression::parse("batch")}, {Expression(1)}, launch);
+}
+
+void add_pools(LaunchPlan& launch) {
+  add_numbers("indices", "s32", {Expression::parse("batch"), Expression::parse("seqlen_q"), Expression::parse("topk")},
+              {Expression::parse("seqlen_q * topk"), Expression::parse("topk"), Expression(1)}, launch);
+  add_lengths("swa_lens", launch);
+  add_numbers("sink", "f32", {Expression::parse("heads_q")}, {Expression(1)}, launch);
+  launch.buffers.back().is_optional = true;
+}
+
 // Each rule keeps the products of the next within 64 bits.
-void add_domain(const FmhaLaunch& c, const Expression& tiles, LaunchPlan& launch) {
-  const auto at_most = [&](Expression lhs, const char* what) {
-    launch.domain.push_back({.lhs = std::move(lhs),
-                             .relation = Relation::at_most,
-                             .rhs = Expression(kMaxLength),
-                             .message = fmt::format("{} must be at most {}", what, kMaxLength)});
+void add_domain(const FmhaLaunch& c, LaunchPlan& launch) {
+  const auto rule = [&](Expression lhs, Relation relation, Expression rhs, std::string message) {
+    launch.domain.push_back(
+        {.lhs = std::move(lhs), .relation = relation, .rhs = std::move(rhs), .message = std::move(message)});
   };
-  launch.domain.push_back({.lhs = Expression::parse("heads_q"),
-                           .relation = Relation::multiple_of,
-                           .rhs = Expression::parse("heads_kv"),
-                           .message = "heads_q must be a multiple of heads_kv"});
+  const auto at_most = [&](Expression lhs, const char* what) {
+    rule(std::move(lhs), Relation::at_most, Expression(kMaxLength),
+         fmt::format("{} must be at most {}", what, kMaxLength));
+  };
+  rule(Expression::parse("heads_q"), Relation::multiple_of, Expression::parse("heads_kv"),
+       "heads_q must be a multiple of heads_kv");
+  if (c.has_pools)
+    rule(Expression::parse("heads_kv"), Relation::equal, Expression(1),
+         "heads_kv must be 1: a query's heads share the rows that it lists");
+  if (c.pack_gqa > 1 || c.has_pools) {
+    rule(Expression::parse("heads_q"), Relation::equal, expression("heads_kv * {}", c.pack_gqa),
+         fmt::format("heads_q must be {0} times heads_kv: this kernel packs {0} query heads of a key head; plan "
+                     "another with another pack_gqa",
+                     c.pack_gqa));
+    at_most(expression("seqlen_q * {}", c.pack_gqa), "the queries times pack_gqa");
+  }
   at_most(Expression::parse("seqlen_q + seqlen_k"), "seqlen_q + seqlen_k");
+  if (c.has_pools) at_most(Expression::parse("topk + seqlen_swa"), "topk + seqlen_swa");
   at_most(Expression::parse("heads_q * batch"), "heads_q * batch");
-  at_most(tiles, "the number of query tiles");
+  at_most(tiles_of(c), "the number of query tiles");
+  if (c.is_split) {
+    at_most(expression("{} * num_splits", tiles_of(c).text()), "the number of query tiles times num_splits");
+    at_most(Expression::parse("heads_q * batch * seqlen_q"), "the number of rows");
+    const int alignment = 16 / (c.output == Output::unnormalized ? 4 : dtype_bytes(c.dtype));
+    for (const char* const stride : {"o_stride_head", "o_stride_seqlen", "o_stride_batch"})
+      rule(Expression::parse(stride), Relation::multiple_of, Expression(alignment),
+           fmt::format("{} must be a multiple of {} (16 bytes)", stride, alignment));
+  }
   if (c.v_layout == Layout::k_major) {
-    launch.domain.push_back({.lhs = Expression::parse("v_stride_dim"),
-                             .relation = Relation::multiple_of,
-                             .rhs = Expression(8),
-                             .message = "v_stride_dim must be a multiple of 8 (16 bytes, tensor map): pad the keys of "
-                                        "v, which need not be dense"});
+    rule(Expression::parse("v_stride_dim"), Relation::multiple_of, Expression(8),
+         "v_stride_dim must be a multiple of 8 (16 bytes, tensor map): pad the keys of v, which need not be dense");
   }
 }
 
-LaunchStep step_of(const FmhaLaunch& c, const Expression& tiles, const std::string& kernel) {
+/// Appends a step's parameters, in the order of the entry's.
+class Parameters {
+ public:
+  explicit Parameters(LaunchStep& step) : step_(step) {}
+  void add(const char* name, ParameterKind kind, Expression value, const char* source, Expression offset = {}) {
+    step_.parameters.push_back(
+        {.name = name, .kind = kind, .value = std::move(value), .source = source, .offset_bytes = std::move(offset)});
+  }
+  void map(const char* name) { add(name, ParameterKind::tensor_map, {}, name); }
+  void pointer(const char* name) { add(name, ParameterKind::pointer, {}, name); }
+  void size(const char* name, ParameterKind kind = ParameterKind::i32) { add(name, kind, Expression::parse(name), ""); }
+  /// The parts of split keys: fp32 [num_splits][rows][head_dim_v], behind them [num_splits][rows][2].
+  void parts(const FmhaLaunch& c) {
+    add("partial_o", ParameterKind::pointer, {}, "workspace");
+    add("partial_sums", ParameterKind::pointer, {}, "workspace",
+        expression("num_splits * batch * heads_q * seqlen_q * {}", 4 * c.head_dim_v));
+  }
+  /// What is known of rows in the end.
+  void statistics(const FmhaLaunch& c) {
+    pointer("lse");
+    if (c.output == Output::unnormalized) {
+      pointer("row_max");
+      pointer("row_sum");
+    }
+  }
+
+ private:
+  LaunchStep& step_;
+};
+
+LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   LaunchStep step;
   step.entry = kernel;
+  const std::string tiles = tiles_of(c).text() + (c.is_split ? " * num_splits" : "");
   // Half of num_sms, rounded down, but never none.
-  step.grid[0] = c.ctas_per_tile == 2 ? expression("2 * min(max(ceil_div(num_sms - 1, 2), 1), {})", tiles.text())
-                                      : expression("min({} * num_sms, {})", c.ctas_per_sm, tiles.text());
+  step.grid[0] = c.ctas_per_tile == 2 ? expression("2 * min(max(ceil_div(num_sms - 1, 2), 1), {})", tiles)
+                                      : expression("min({} * num_sms, {})", c.ctas_per_sm, tiles);
   step.cluster[0] = static_cast<std::uint32_t>(c.ctas_per_tile);
   step.block[0] = static_cast<std::uint32_t>(c.threads);
   step.dynamic_smem_bytes = c.smem_bytes;
-  const auto parameter = [&](const char* name, ParameterKind kind, Expression value, const char* source) {
-    step.parameters.push_back(
-        {.name = name, .kind = kind, .value = std::move(value), .source = source, .offset_bytes = {}});
-  };
-  for (const char* const map : {"q", "k", "v", "o"}) parameter(map, ParameterKind::tensor_map, {}, map);
-  parameter("lse", ParameterKind::pointer, {}, "lse");
-  if (c.output == Output::unnormalized) {
-    parameter("row_max", ParameterKind::pointer, {}, "row_max");
-    parameter("row_sum", ParameterKind::pointer, {}, "row_sum");
+  Parameters parameters(step);
+  for (const char* const map : {"q", "k", "v"}) parameters.map(map);
+  if (!c.is_split) {
+    parameters.map("o");
+    parameters.statistics(c);
   }
-  for (const char* const size : {"batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k"})
-    parameter(size, ParameterKind::i32, Expression::parse(size), "");
-  parameter("softmax_scale", ParameterKind::f32, {}, "softmax_scale");
+  if (c.seqused == UsedLengths::qk) parameters.pointer("seqused_q");
+  if (c.seqused != UsedLengths::none) parameters.pointer("seqused_k");
+  if (c.is_split) parameters.parts(c);
+  if (c.has_pools) {
+    for (const char* const map : {"swa_k", "swa_v"}) parameters.map(map);
+    for (const char* const buffer : {"indices", "swa_lens", "sink"}) parameters.pointer(buffer);
+    for (const char* const size : {"topk", "seqlen_swa"}) parameters.size(size);
+  }
+  for (const char* const size : {"batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k"}) parameters.size(size);
+  if (c.is_split) parameters.size("num_splits");
+  if (c.window != Window::none) {
+    parameters.size("window_size_left");
+    parameters.size("window_size_right");
+  }
+  parameters.add("softmax_scale", ParameterKind::f32, {}, "softmax_scale");
+  return step;
+}
+
+LaunchStep merge_step(const FmhaLaunch& c, const std::string& kernel) {
+  LaunchStep step;
+  step.entry = kernel + "_merge";
+  step.grid[0] = expression("ceil_div(batch * heads_q * seqlen_q, {})", c.merge_rows);
+  step.block[0] = static_cast<std::uint32_t>(32 * c.merge_rows);
+  Parameters parameters(step);
+  parameters.parts(c);
+  parameters.pointer("o");
+  parameters.statistics(c);
+  for (const char* const size : {"batch", "heads_q", "seqlen_q", "num_splits"}) parameters.size(size);
+  for (const char* const stride : {"o_stride_head", "o_stride_seqlen", "o_stride_batch"})
+    parameters.size(stride, ParameterKind::i64);
   return step;
 }
 
@@ -188,15 +344,21 @@ LaunchPlan fmha_launch(const FmhaLaunch& config, const std::string& arch, const 
   launch.scalars.push_back({.name = "softmax_scale",
                             .default_value = 1 / std::sqrt(static_cast<double>(config.head_dim)),
                             .help = "factor of the scores: 1 / sqrt(head_dim) by default"});
-  for (const Tensor& tensor : kTensors) add_tensor(config, tensor, launch);
+  for (const Tensor& tensor : tensors_of(config)) add_tensor(config, tensor, launch);
   add_statistic("lse", true, launch);
   if (config.output == Output::unnormalized) {
     add_statistic("row_max", false, launch);
     add_statistic("row_sum", false, launch);
   }
-  const Expression tiles = expression("ceil_div(seqlen_q, {}) * heads_q * batch", config.tile_m);
-  add_domain(config, tiles, launch);
-  launch.steps.push_back(step_of(config, tiles, kernel));
+  if (config.seqused == UsedLengths::qk) add_lengths("seqused_q", launch);
+  if (config.seqused != UsedLengths::none) add_lengths("seqused_k", launch);
+  if (config.has_pools) add_pools(launch);
+  add_domain(config, launch);
+  launch.steps.push_back(step_of(config, kernel));
+  if (config.is_split) {
+    launch.workspace.bytes = expression("num_splits * batch * heads_q * seqlen_q * {}", 4 * (config.head_dim_v + 2));
+    launch.steps.push_back(merge_step(config, kernel));
+  }
   return launch;
 }
 

@@ -17,6 +17,7 @@
 #include <cstdint>
 
 #include "generator/candidates.h"
+#include "generator/fmha_explain.h"
 #include "generator/operator_words.h"
 #include "generator/wgmma_header.h"
 #include "generator/words.h"
@@ -92,7 +93,8 @@ FmhaLaunch launch_facts(const Config& c) {
           .dtype = c.dtype,
           .output = c.output,
           .swizzle = c.swizzle,
-          .tile_m = c.tile_m,
+          .tile_rows = c.tile_m,
+          .tile_n = c.tile_n,
           .ctas_per_tile = fmha::ctas_per_tile(c),
           .ctas_per_sm = fmha::ctas_per_sm(c),
           .threads = fmha::num_threads(c),
@@ -107,6 +109,18 @@ FmhaLaunch launch_facts(const Config& c) {
 
 std::string head_dims_text(int head_dim, int head_dim_v) {
   return head_dim == head_dim_v ? fmt::format("{}", head_dim) : fmt::format("{}/{}", head_dim, head_dim_v);
+}
+
+void require_sizes_of_facts(const Fmha& problem) {
+  const auto demand = [](bool has_size, std::string_view name, Hint size, std::string_view remedy) {
+    if (!has_size && size != kUnknownHint)
+      throw Error(ErrorKind::unsupported, fmt::format("{} {} without {}, on sm_100a or sm_103a", name, size, remedy));
+  };
+  const bool has_window = problem.window != Window::none, has_pools = problem.kv_pools != KvPools::dense;
+  demand(has_window, "window_size_left", problem.window_size_left, "a window: take window sliding");
+  demand(has_window, "window_size_right", problem.window_size_right, "a window: take window sliding");
+  demand(has_pools, "topk", problem.topk, "a list of rows: take kv_pools sparse_window");
+  demand(has_pools, "seqlen_swa", problem.seqlen_swa, "a window beside a list: take kv_pools sparse_window");
 }
 
 void FmhaOperator::require_facts(const Fmha& problem) {
@@ -132,9 +146,15 @@ void FmhaOperator::require_facts(const Fmha& problem) {
     throw Error(ErrorKind::unsupported, fmt::format("fmha has no kernel for {} {} on {}: take sm_100a or sm_103a",
                                                     field, value, problem.arch.to_string()));
   };
+  if (problem.window != Window::none) refuse("window", to_word(problem.window));
+  if (problem.kv_pools != KvPools::dense) refuse("kv_pools", to_word(problem.kv_pools));
+  if (problem.seqused != UsedLengths::none) refuse("seqused", to_word(problem.seqused));
+  require_sizes_of_facts(problem);
   if (problem.v_layout != Layout::mn_major) refuse("v_layout", to_word(problem.v_layout));
   if (problem.p_path) refuse("p_path", to_word(*problem.p_path));
   if (problem.mma_kind && *problem.mma_kind != MmaKind::wgmma_f16) refuse("mma_kind", to_word(*problem.mma_kind));
+  if (problem.pack_gqa) refuse("pack_gqa", fmt::format("{}", *problem.pack_gqa));
+  if (problem.split_kv) refuse("split_kv", to_word(*problem.split_kv));
   if (problem.cta_group) refuse("cta_group", fmt::format("{}", *problem.cta_group));
 }
 
@@ -188,20 +208,10 @@ std::string FmhaOperator::explain(const Config& config, const Verdict& verdict) 
   const std::string found = grouped(verdict.found);
   const std::string bound = grouped(verdict.bound);
   switch (verdict.rule) {
-    case Rule::ok:
-      break;
-    case Rule::dtype_not_16_bit:
-      return fmt::format("{} elements of {} bytes, {} allowed: take bf16 or f16", to_word(config.dtype), found, bound);
     case Rule::head_dim_not_multiple_of_16:
       return fmt::format("head_dim {}, a multiple of {} needed (wgmma K)", found, bound);
     case Rule::head_dim_out_of_range:
       return fmt::format("head_dim {}, at most {} allowed (wgmma N)", found, bound);
-    case Rule::head_dim_v_exceeds_head_dim:
-      return fmt::format("head_dim_v {}, at most head_dim {} allowed (O leaves through Q's slot)", found, bound);
-    case Rule::head_dim_not_multiple_of_span:
-      return fmt::format(
-          "rows of {} bytes, a multiple of the {} bytes of a swizzle span needed: take a narrower swizzle", found,
-          bound);
     case Rule::tile_m_not_multiple_of_64:
       return fmt::format("tile_m {}, a multiple of {} needed (wgmma M)", found, bound);
     case Rule::tile_m_out_of_range:
@@ -210,8 +220,6 @@ std::string FmhaOperator::explain(const Config& config, const Verdict& verdict) 
       return fmt::format("tile_n {}, a multiple of {} needed (wgmma K of P V)", found, bound);
     case Rule::tile_n_out_of_range:
       return fmt::format("tile_n {}, at most {} allowed (wgmma N)", found, bound);
-    case Rule::stages_out_of_range:
-      return fmt::format("{}, 1 to {} allowed", counted(verdict.found, "stage"), bound);
     case Rule::q_stages_out_of_range:
       return fmt::format("{} for Q, 1 to {} allowed", counted(verdict.found, "stage"), bound);
     case Rule::ping_pong_needs_two_warpgroups:
@@ -223,11 +231,9 @@ std::string FmhaOperator::explain(const Config& config, const Verdict& verdict) 
     case Rule::instruction_exceeds_registers:
       return fmt::format("{} accumulator registers a thread for one wgmma, {} allowed: take a smaller {}", found, bound,
                          config.tile_n > fmha::v_columns(config) ? "tile_n" : "tile_m");
-    case Rule::shared_memory_exceeded:
-      return fmt::format("{} bytes of shared memory, {} allowed: {}", found, bound,
-                         config.stages > 1 ? "drop a stage" : "take a smaller tile");
+    default:
+      return explain_shared_rule(config, verdict);
   }
-  return "?";
 }
 
 std::string FmhaOperator::kernel_name(Arch arch, const Config& config) {

@@ -51,10 +51,17 @@ struct FmhaLaunch {
   int head_dim = 0;
   int head_dim_v = 0;
   DType dtype = DType::bf16;
+  Window window = Window::none;
+  UsedLengths seqused = UsedLengths::none;
   Output output = Output::normalized;
   Swizzle swizzle = Swizzle::b128;
   Layout v_layout = Layout::mn_major;
-  int tile_m = 0;  ///< queries of a CTA, or of a pair
+  int pack_gqa = 1;
+  bool is_split = false;
+  bool has_pools = false;
+  int tile_rows = 0;   ///< packed rows of a CTA, or of a pair
+  int tile_n = 0;      ///< keys of a step
+  int merge_rows = 1;  ///< of a CTA of the kernel that merges split keys, a warp each
   int ctas_per_tile = 1;
   int ctas_per_sm = 1;
   int threads = 0;
@@ -67,6 +74,9 @@ struct FmhaLaunch {
 
 /// The launch of an attention kernel as data.
 LaunchPlan fmha_launch(const FmhaLaunch& facts, const std::string& arch, const std::string& kernel);
+
+/// Throws Error{unsupported} for the size of a thing that the problem has not: a window, a list of rows.
+void require_sizes_of_facts(const Fmha& problem);
 
 /// "64", "192/128": with head_dim_v where it differs.
 std::string head_dims_text(int head_dim, int head_dim_v);

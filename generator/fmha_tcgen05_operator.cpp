@@ -16,9 +16,11 @@
 #include <iterator>
 
 #include "generator/candidates.h"
+#include "generator/fmha_explain.h"
 #include "generator/fmha_operator.h"
 #include "generator/operator_words.h"
 #include "generator/words.h"
+#include "spec/fmha_tcgen05_tiles.h"
 
 namespace tessera {
 
@@ -37,6 +39,33 @@ constexpr double kNarrowCost = 0.05;    // share of the work, for each halving o
 constexpr double kSharedPCost = 0.1;    // share of the work: P written to and read from shared memory
 constexpr double kBelowDefault = 0.99;  // whatever the model says, the table's first tile is the default
 constexpr Hint kShortLength = 1024;
+constexpr Hint kFewQueries = 64;    // with fewer, rows of a tile are idle and tiles are few
+constexpr Hint kManyKeys = 1024;    // from here on they are worth a second kernel
+constexpr int kHeadsOfPools = 128;  // of models that list their keys
+constexpr Hint kEnoughTiles = 512;  // for every device at hand
+
+/// Heads that are packed where the caller does not say: all of a key head's, if queries are known to be few.
+int packed_heads_of(const Fmha& p, const Config& c) {
+  // A query's heads have its keys in common, and nobody else has.
+  if (fmha_tcgen05::has_pools(c))
+    return p.heads_q > 0 && p.heads_q <= kShortLength ? static_cast<int>(p.heads_q) : kHeadsOfPools;
+  if (p.heads_q <= 0 || p.heads_kv <= 0 || p.heads_q % p.heads_kv != 0) return 1;
+  if (p.seqlen_q < 0 || p.seqlen_q > kFewQueries) return 1;
+  const Hint heads = p.heads_q / p.heads_kv;
+  const int rows = fmha_tcgen05::rows_per_cta(c);
+  return heads <= rows || (heads % rows == 0 && heads <= kShortLength) ? static_cast<int>(heads) : 1;
+}
+
+/// Split where few tiles would leave a device idle beside long walks over the keys.
+SplitKv split_of(const Fmha& p, const Config& c) {
+  if (fmha_tcgen05::has_pools(c)) return SplitKv::off;
+  if (p.seqlen_q < 0 || p.seqlen_q > kFewQueries) return SplitKv::off;
+  if (p.seqlen_k >= 0 && p.seqlen_k < kManyKeys) return SplitKv::off;
+  const Hint heads = p.heads_q / c.pack_gqa;
+  // Hints may be huge.
+  const auto few = [](Hint count) { return std::clamp<Hint>(count, 0, kEnoughTiles); };
+  return few(p.batch) * few(heads) >= kEnoughTiles ? SplitKv::off : SplitKv::on;
+}
 
 Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle, ProbabilityPath p_path) {
   Config c;
@@ -48,10 +77,15 @@ Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle, Probabi
   c.swizzle = problem.swizzle.value_or(swizzle);
   c.dtype = problem.dtype;
   c.mask = problem.mask;
+  c.window = problem.window;
+  c.seqused = problem.seqused;
+  c.kv_pools = problem.kv_pools;
   c.output = problem.output;
   c.v_layout = problem.v_layout;
   c.p_path = problem.p_path.value_or(p_path);
   c.cta_pair = problem.cta_group ? *problem.cta_group == 2 : tile.cta_pair;
+  c.pack_gqa = problem.pack_gqa ? *problem.pack_gqa : packed_heads_of(problem, c);
+  c.split_kv = problem.split_kv ? *problem.split_kv : split_of(problem, c);
   return c;
 }
 
@@ -69,8 +103,31 @@ double useful_share(Hint length, int tile) {
   return static_cast<double>(length) / static_cast<double>(round_up(length, tile));
 }
 
+/// Of rows and keys.
+double useful_part(const Config& c, const Fmha& problem) {
+  const Hint rows =
+      problem.seqlen_q < 0 ? problem.seqlen_q : std::min<Hint>(problem.seqlen_q, kShortLength) * c.pack_gqa;
+  return useful_share(rows, c.tile_m) * useful_share(problem.seqlen_k, c.tile_n);
+}
+
 Config default_of(const Config& c) {
-  return fmha_tcgen05::default_config(c.head_dim, c.head_dim_v, c.mask, c.dtype, c.output, c.v_layout);
+  Config standard = fmha_tcgen05::default_config(c.head_dim, c.head_dim_v, c.mask, c.dtype, c.output, c.v_layout,
+                                                 c.window, c.seqused);
+  standard.pack_gqa = c.pack_gqa;
+  standard.split_kv = c.split_kv;
+  standard.kv_pools = c.kv_pools;
+  if (!fmha_tcgen05::has_pools(c)) return standard;
+  // The first tile that is one query.
+  for (const Tile& tile : fmha_tcgen05::kTiles) {
+    if (tile.head_dim != c.head_dim || tile.head_dim_v != c.head_dim_v) continue;
+    standard.tile_m = tile.tile_m;
+    standard.tile_n = tile.tile_n;
+    standard.stages = tile.stages;
+    standard.p_path = tile.p_path;
+    standard.cta_pair = tile.cta_pair;
+    if (fmha_tcgen05::q_tiles(standard) == 1) break;
+  }
+  return standard;
 }
 
 double expected_share(const Config& c) {
@@ -82,84 +139,13 @@ bool is_own(const Tile& tile, const Fmha& problem) {
   return tile.head_dim == problem.head_dim && tile.head_dim_v == problem.head_dim_v.value_or(problem.head_dim);
 }
 
-FmhaLaunch::Box box_of(const fmha_tcgen05::TmaBox& box) { return {{std::begin(box.extents), std::end(box.extents)}}; }
-
-FmhaLaunch launch_facts(const Config& c) {
-  return {.head_dim = c.head_dim,
-          .head_dim_v = c.head_dim_v,
-          .dtype = c.dtype,
-          .output = c.output,
-          .swizzle = c.swizzle,
-          .v_layout = c.v_layout,
-          .tile_m = c.tile_m,
-          .ctas_per_tile = fmha_tcgen05::ctas_per_tile(c),
-          .ctas_per_sm = fmha_tcgen05::ctas_per_sm(c),
-          .threads = fmha_tcgen05::num_threads(c),
-          .smem_bytes = fmha_tcgen05::smem_layout(c).total_bytes,
-          .q = box_of(fmha_tcgen05::q_box(c)),
-          .k = box_of(fmha_tcgen05::k_box(c)),
-          .v = box_of(fmha_tcgen05::v_box(c)),
-          .o = box_of(fmha_tcgen05::o_box(c))};
-}
-
-void describe_smem(const Config& c, Plan& plan) {
-  const fmha_tcgen05::SmemLayout layout = fmha_tcgen05::smem_layout(c);
-  const auto add = [&](const fmha_tcgen05::SmemRegion& region, int slots, std::vector<MemoryPhase> phases) {
-    if (region.bytes == 0) return;
-    plan.smem.push_back({.name = region.name,
-                         .offset = region.offset,
-                         .bytes = region.bytes,
-                         .slots = slots,
-                         .phases = std::move(phases)});
-  };
-  const int tiles = fmha_tcgen05::q_tiles(c);
-  add(layout.q, tiles,
-      {{"Q tile on its way", "load_q", "barrier q_full"},
-       {"Q tile, read by S = Q K^T", "mma", "barrier o_done of the last step"},
-       {"O tile", "correction", "barrier o_staged"},
-       {"O tile on its way out", "store_o", "barrier q_empty"}});
-  add(layout.k, c.stages,
-      {{"K tile on its way", "load_kv", "barrier k_full"}, {"K tile, read by S = Q K^T", "mma", "barrier k_empty"}});
-  add(layout.v, c.stages,
-      {{"V tile on its way", "load_kv", "barrier v_full"}, {"V tile, read by O += P V", "mma", "barrier v_empty"}});
-  add(layout.p, tiles, {{"P", "softmax", "barrier p_full"}, {"P, read by O += P V", "mma", "barrier o_done"}});
-  add(layout.factors, fmha_tcgen05::kNumBuffers,
-      {{"factors of O's rows", "softmax", "barrier factors_full"},
-       {"factors of O's rows, read", "correction", "barrier p_full"}});
-  add(layout.last, tiles,
-      {{"last factors of O's rows", "softmax", "barrier last_full"},
-       {"last factors, read", "correction", "barrier p_full of the next tile"}});
-  add(layout.halves, 1, {});
-  add(layout.tmem, 1, {});
-  add(layout.barriers, 1, {});
-  plan.smem_bytes = layout.total_bytes;
-}
-
-void describe_tmem(const Config& c, Plan& plan) {
-  const bool is_p_here = c.p_path == ProbabilityPath::tmem;
-  const auto add = [&](std::string name, int first, int columns, std::vector<MemoryPhase> phases) {
-    plan.tmem.push_back(
-        {.name = std::move(name), .first_column = first, .columns = columns, .phases = std::move(phases)});
-  };
-  const MemoryPhase sums{"S = Q K^T", "mma", "barrier s_full"};
-  const MemoryPhase scores{"S, read", "softmax", "barrier p_full"};
-  for (int b = 0; b < fmha_tcgen05::kNumBuffers; ++b) {
-    const int first = fmha_tcgen05::s_column(c, b);
-    const int columns = fmha_tcgen05::s_columns(c);
-    if (!is_p_here) {
-      add(fmt::format("s{}", b), first, columns, {sums, scores});
-      continue;
-    }
-    const int half = fmha_tcgen05::p_offset(c);
-    add(fmt::format("s{}", b), first, half, {sums, scores});
-    add(fmt::format("s{}_p{}", b, b), first + half, columns - half,
-        {sums, {"S, then P", "softmax", "barrier p_full"}, {"P, read by O += P V", "mma", "barrier o_done"}});
-  }
-  for (int t = 0; t < fmha_tcgen05::q_tiles(c); ++t) {
-    add(fmt::format("o{}", t), fmha_tcgen05::o_column(c, t), fmha_tcgen05::o_columns(c),
-        {{"O += P V", "mma", "barrier o_done"}, {"O, rescaled or taken out", "correction", "barrier p_full"}});
-  }
-  plan.tmem_columns = fmha_tcgen05::allocated_columns(c);
+/// ", CTA pair, 16 heads packed, keys split": what a Config has besides its tile.
+std::string traits(const Config& c) {
+  std::string text = c.cta_pair ? ", CTA pair" : "";
+  if (c.pack_gqa != 1) text += fmt::format(", {} heads packed", c.pack_gqa);
+  if (fmha_tcgen05::is_split(c)) text += ", keys split";
+  if (fmha_tcgen05::has_pools(c)) text += ", two pools of keys";
+  return text;
 }
 
 }  // namespace
@@ -184,6 +170,7 @@ void FmhaTcgen05Operator::require_facts(const Fmha& problem) {
         ErrorKind::unsupported,
         fmt::format("fmha has no kernel for dtype {}: there are kernels for bf16 and f16", to_word(problem.dtype)));
   }
+  require_sizes_of_facts(problem);
   if (problem.mma_kind && *problem.mma_kind != MmaKind::tcgen05_f16) {
     throw Error(ErrorKind::unsupported, fmt::format("fmha has no kernel for mma_kind {} on {}: take tcgen05.f16",
                                                     to_word(*problem.mma_kind), problem.arch.to_string()));
@@ -203,7 +190,9 @@ std::vector<Config> FmhaTcgen05Operator::candidates(const Fmha& problem) {
     for (const Tile& tile : fmha_tcgen05::kTiles) {
       if (!is_own(tile, problem)) continue;
       if (is_first) {
-        list.push_back(config_of(problem, tile, widest_of(tile), tile.p_path));
+        const Config c = config_of(problem, tile, widest_of(tile), tile.p_path);
+        // A tile of pools is one query: what is wrong with the others would hide what is wrong with the problem.
+        if (!fmha_tcgen05::has_pools(c) || fmha_tcgen05::q_tiles(c) == 1) list.push_back(c);
         continue;
       }
       for (const Swizzle swizzle : kSwizzles)
@@ -217,8 +206,7 @@ std::vector<Config> FmhaTcgen05Operator::candidates(const Fmha& problem) {
 }
 
 double FmhaTcgen05Operator::score(const Config& config, const Fmha& problem) {
-  return expected_share(config) * useful_share(problem.seqlen_q, config.tile_m) *
-         useful_share(problem.seqlen_k, config.tile_n);
+  return expected_share(config) * useful_part(config, problem);
 }
 
 std::string FmhaTcgen05Operator::merit(const Config& config, const Fmha& problem) {
@@ -226,39 +214,29 @@ std::string FmhaTcgen05Operator::merit(const Config& config, const Fmha& problem
   std::string text = is_default ? fmt::format("the default for head_dim {}, not measured on a device",
                                               head_dims_text(config.head_dim, config.head_dim_v))
                                 : fmt::format("modelled at {:.2f} of the default's speed", expected_share(config));
-  const double useful = useful_share(problem.seqlen_q, config.tile_m) * useful_share(problem.seqlen_k, config.tile_n);
+  const double useful = useful_part(config, problem);
   if (useful < 1) text += fmt::format(", {:.1f} % of its tiles is work for these lengths", 100 * useful);
   return text;
 }
 
 std::string FmhaTcgen05Operator::label(const Config& config) {
   return fmt::format("tile {}x{}, {}, {}, P in {}{}", config.tile_m, config.tile_n, counted(config.stages, "stage"),
-                     to_word(config.swizzle), to_word(config.p_path), config.cta_pair ? ", CTA pair" : "");
+                     to_word(config.swizzle), to_word(config.p_path), traits(config));
 }
 
 std::string FmhaTcgen05Operator::subject(const Config& config) {
   return fmt::format("head_dim {}, tile {}x{}, {}{}", head_dims_text(config.head_dim, config.head_dim_v), config.tile_m,
-                     config.tile_n, counted(config.stages, "stage"), config.cta_pair ? ", CTA pair" : "");
+                     config.tile_n, counted(config.stages, "stage"), traits(config));
 }
 
 std::string FmhaTcgen05Operator::explain(const Config& config, const Verdict& verdict) {
   const std::string found = grouped(verdict.found);
   const std::string bound = grouped(verdict.bound);
   switch (verdict.rule) {
-    case Rule::ok:
-      break;
-    case Rule::dtype_not_16_bit:
-      return fmt::format("{} elements of {} bytes, {} allowed: take bf16 or f16", to_word(config.dtype), found, bound);
     case Rule::head_dim_not_multiple_of_16:
       return fmt::format("head_dim {}, a multiple of {} needed (tcgen05 K and N)", found, bound);
     case Rule::head_dim_out_of_range:
       return fmt::format("head_dim {}, at most {} allowed (shared memory for Q and K)", found, bound);
-    case Rule::head_dim_v_exceeds_head_dim:
-      return fmt::format("head_dim_v {}, at most head_dim {} allowed (O leaves through Q's slot)", found, bound);
-    case Rule::head_dim_not_multiple_of_span:
-      return fmt::format(
-          "rows of {} bytes, a multiple of the {} bytes of a swizzle span needed: take a narrower swizzle", found,
-          bound);
     case Rule::tile_m_not_whole_products:
       return fmt::format("tile_m {}, a multiple of {} needed (rows of a product)", found, bound);
     case Rule::tile_m_out_of_range:
@@ -273,20 +251,36 @@ std::string FmhaTcgen05Operator::explain(const Config& config, const Verdict& ve
           "{} bytes of keys in a step, a multiple of the {} bytes of a swizzle span needed: take a "
           "narrower swizzle",
           found, bound);
-    case Rule::stages_out_of_range:
-      return fmt::format("{}, 1 to {} allowed", counted(verdict.found, "stage"), bound);
     case Rule::head_dim_v_needs_pair:
       return fmt::format("head_dim_v {} in one CTA, {} allowed (Tensor Memory for O and S): take a pair of CTAs", found,
                          bound);
     case Rule::folded_p_in_tmem:
       return fmt::format("P in Tensor Memory with {} rows a CTA, {} needed: take P in shared memory", found, bound);
+    case Rule::k_major_v_of_used_keys:
+      return fmt::format(
+          "V with keys side by side, {} bytes each, and used lengths: loads would begin off the {} bytes "
+          "that TMA needs: take v_layout mn",
+          found, bound);
+    case Rule::pack_gqa_not_whole_boxes:
+      return fmt::format("pack_gqa {}, a multiple of {} needed beyond that (rows of a CTA): take 1", found, bound);
+    case Rule::pools_need_whole_queries:
+      return fmt::format(
+          "pack_gqa {}, a multiple of {} needed with two pools of keys (rows of a tile: all of one query)", found,
+          bound);
+    case Rule::pools_need_one_q_tile:
+      return fmt::format("{} products of rows in a tile, {} allowed with two pools of keys: take a smaller tile_m",
+                         found, bound);
+    case Rule::pools_need_wider_swizzle:
+      return fmt::format("a swizzle span of {} bytes, {} or more needed with two pools of keys (gather4)", found,
+                         bound);
+    case Rule::pools_need_dense_facts:
+      return "two pools of keys with used lengths, a sliding window of its own, split keys, v_layout k or output "
+             "unnormalized: take none of these";
     case Rule::tensor_memory_exceeded:
       return fmt::format("{} columns of Tensor Memory, {} allowed: take a smaller tile", found, bound);
-    case Rule::shared_memory_exceeded:
-      return fmt::format("{} bytes of shared memory, {} allowed: {}", found, bound,
-                         config.stages > 1 ? "drop a stage" : "take a smaller tile");
+    default:
+      return explain_shared_rule(config, verdict);
   }
-  return "?";
 }
 
 std::string FmhaTcgen05Operator::kernel_name(Arch arch, const Config& config) {
@@ -295,54 +289,16 @@ std::string FmhaTcgen05Operator::kernel_name(Arch arch, const Config& config) {
   std::string name = fmt::format("tessera_fmha_{}_{}_{}x{}_s{}_{}_{}_{}", arch_name(arch.to_string()), head_dims,
                                  config.tile_m, config.tile_n, config.stages, swizzle_name(config.swizzle),
                                  config.mask == Mask::none ? "full" : to_word(config.mask), to_word(config.dtype));
+  if (config.window != Window::none) name += "_window";
+  if (config.seqused != UsedLengths::none) name += fmt::format("_used{}", to_word(config.seqused));
   if (config.p_path == ProbabilityPath::smem) name += "_psmem";
   if (config.v_layout == Layout::k_major) name += "_vk";
   if (config.cta_pair) name += "_pair";
+  if (fmha_tcgen05::is_packed(config)) name += fmt::format("_pack{}", config.pack_gqa);
+  if (fmha_tcgen05::is_split(config)) name += "_split";
+  if (fmha_tcgen05::has_pools(config)) name += "_pools";
   if (config.output == Output::unnormalized) name += "_unnormalized";
   return name;
-}
-
-void FmhaTcgen05Operator::describe(const Config& config, Plan& plan) {
-  const std::string dtype(to_word(config.dtype));
-  const std::string_view o_dtype = config.output == Output::unnormalized ? "f32" : std::string_view(dtype);
-  const auto operand = [&](const char* name, std::string_view type, const char* use) {
-    plan.operands.push_back({.name = name,
-                             .dtype = std::string(type),
-                             .tensor_map_type = std::string(type),
-                             .swizzle = std::string(to_word(config.swizzle)),
-                             .use = use});
-  };
-  const auto statistic = [&](const char* name, const char* use) {
-    plan.operands.push_back({.name = name, .dtype = "f32", .tensor_map_type = {}, .swizzle = {}, .use = use});
-  };
-  plan.mma_kind = to_word(config.mma_kind);
-  operand("q", dtype, "A of S = Q K^T, from shared memory");
-  operand("k", dtype, "B of S = Q K^T, K-major");
-  operand("v", dtype, config.v_layout == Layout::mn_major ? "B of O = P V, MN-major" : "B of O = P V, K-major");
-  operand("o", o_dtype, "D of O = P V, from Tensor Memory, stored through shared memory");
-  statistic("lse", "written if not null");
-  if (config.output == Output::unnormalized) {
-    statistic("row_max", "written");
-    statistic("row_sum", "written");
-  }
-  describe_smem(config, plan);
-  describe_tmem(config, plan);
-  plan.entry_registers = fmha_tcgen05::register_budget(config).entry;
-  for (int i = 0; i < fmha_tcgen05::kNumRoles; ++i) {
-    const fmha_tcgen05::Role role = fmha_tcgen05::role(config, i);
-    plan.roles.push_back({role.name, role.first_warp, role.warps, role.registers});
-  }
-  plan.launch = fmha_launch(launch_facts(config), plan.arch.to_string(), plan.kernel);
-}
-
-std::string FmhaTcgen05Operator::launch_bounds() { return "tessera::fmha_tcgen05::num_threads(kConfig), 1"; }
-
-std::string FmhaTcgen05Operator::call(const Config& config) {
-  const char* const statistics = config.output == Output::unnormalized ? "row_max, row_sum" : "nullptr, nullptr";
-  return fmt::format(
-      "tessera::fmha_tcgen05::kernel<kConfig>(\n      {{q, k, v, o, lse, {}, batch, heads_q, heads_kv, seqlen_q, "
-      "seqlen_k, softmax_scale}})",
-      statistics);
 }
 
 }  // namespace tessera

@@ -39,9 +39,9 @@ struct FmhaTcgen05Operator {
   /// Fills in all that follows from plan.config: operands, smem, tmem, roles, launch.
   static void describe(const Config& config, Plan& plan);
 
-  /// The entry's launch bounds and the body's call, as generated code spells them.
+  /// The entry's launch bounds and each step's call, as generated code spells them.
   static std::string launch_bounds();
-  static std::string call(const Config& config);
+  static std::string call_of_step(const Config& config, std::size_t step);
   static std::vector<SourceFile> generated_headers(const Config&) { return {}; }
 };
 

@@ -44,10 +44,12 @@ std::size_t hash_of(const Copy2d& p) {
 }
 
 std::size_t hash_of(const Fmha& p) {
-  const auto& [arch, head_dim, head_dim_v, dtype, mask, output, v_layout, tile_m, tile_n, stages, swizzle, mma_kind,
-               p_path, cta_group, batch, heads_q, heads_kv, seqlen_q, seqlen_k] = p;
-  return hash_all(arch, head_dim, head_dim_v, dtype, mask, output, v_layout, tile_m, tile_n, stages, swizzle, mma_kind,
-                  p_path, cta_group, batch, heads_q, heads_kv, seqlen_q, seqlen_k);
+  const auto& [arch, head_dim, head_dim_v, dtype, mask, window, seqused, kv_pools, output, v_layout, tile_m, tile_n,
+               stages, swizzle, mma_kind, p_path, cta_group, pack_gqa, split_kv, batch, heads_q, heads_kv, seqlen_q,
+               seqlen_k, num_splits, topk, seqlen_swa, window_size_left, window_size_right] = p;
+  return hash_all(arch, head_dim, head_dim_v, dtype, mask, window, seqused, kv_pools, output, v_layout, tile_m, tile_n,
+                  stages, swizzle, mma_kind, p_path, cta_group, pack_gqa, split_kv, batch, heads_q, heads_kv, seqlen_q,
+                  seqlen_k, num_splits, topk, seqlen_swa, window_size_left, window_size_right);
 }
 
 std::size_t hash_of(const Gemm& p) {

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <variant>
 
+#include "spec/attention_types.h"
 #include "spec/operand_type.h"
 #include "spec/types.h"
 
@@ -62,6 +63,9 @@ struct Fmha {
   std::optional<int> head_dim_v{};  ///< of v and o; not given: head_dim
   DType dtype = DType::bf16;        ///< of q, k, v, and of o when it is normalised: bf16 or f16
   Mask mask = Mask::none;
+  Window window = Window::none;             ///< tcgen05: sizes are given at launch
+  UsedLengths seqused = UsedLengths::none;  ///< tcgen05: valid lengths of each sequence, in memory
+  KvPools kv_pools = KvPools::dense;        ///< tcgen05: sparse_window: keys by a list, and those of a window
   Output output = Output::normalized;
   Layout v_layout = Layout::mn_major;  ///< mn_major: v [.., seqlen_k, heads, head_dim]; k_major: keys are contiguous
   std::optional<int> tile_m{};         ///< query rows of one CTA, or of a pair
@@ -71,8 +75,12 @@ struct Fmha {
   std::optional<MmaKind> mma_kind{};
   std::optional<ProbabilityPath> p_path{};  ///< tcgen05
   std::optional<int> cta_group{};           ///< tcgen05: CTAs of a tile, 1 or 2
+  std::optional<int> pack_gqa{};            ///< tcgen05: query heads of a key head that share a tile's rows; 1: none
+  std::optional<SplitKv> split_kv{};        ///< tcgen05: CTAs share a tile's keys, a second kernel merges
   Hint batch = kUnknownHint, heads_q = kUnknownHint, heads_kv = kUnknownHint;
-  Hint seqlen_q = kUnknownHint, seqlen_k = kUnknownHint;
+  Hint seqlen_q = kUnknownHint, seqlen_k = kUnknownHint, num_splits = kUnknownHint;
+  Hint topk = kUnknownHint, seqlen_swa = kUnknownHint;
+  Hint window_size_left = kUnknownHint, window_size_right = kUnknownHint;
   friend bool operator==(const Fmha&, const Fmha&) = default;
 };
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "spec/attention_types.h"
 #include "spec/block_scale.h"
 #include "spec/operand_type.h"
 #include "spec/types.h"
@@ -32,6 +33,15 @@ inline constexpr Word<Swizzle> kSwizzleWords[] = {{Swizzle::none, "none", "Swizz
                                                   {Swizzle::b128, "128B", "Swizzle::b128"}};
 inline constexpr Word<Mask> kMaskWords[] = {{Mask::none, "none", "Mask::none"},
                                             {Mask::causal, "causal", "Mask::causal"}};
+inline constexpr Word<Window> kWindowWords[] = {{Window::none, "none", "Window::none"},
+                                                {Window::sliding, "sliding", "Window::sliding"}};
+inline constexpr Word<UsedLengths> kUsedLengthsWords[] = {{UsedLengths::none, "none", "UsedLengths::none"},
+                                                          {UsedLengths::k, "k", "UsedLengths::k"},
+                                                          {UsedLengths::qk, "qk", "UsedLengths::qk"}};
+inline constexpr Word<SplitKv> kSplitKvWords[] = {{SplitKv::off, "off", "SplitKv::off"},
+                                                  {SplitKv::on, "on", "SplitKv::on"}};
+inline constexpr Word<KvPools> kKvPoolsWords[] = {{KvPools::dense, "dense", "KvPools::dense"},
+                                                  {KvPools::sparse_window, "sparse_window", "KvPools::sparse_window"}};
 inline constexpr Word<Output> kOutputWords[] = {{Output::normalized, "normalized", "Output::normalized"},
                                                 {Output::unnormalized, "unnormalized", "Output::unnormalized"}};
 inline constexpr Word<Layout> kLayoutWords[] = {{Layout::k_major, "k", "Layout::k_major"},
@@ -107,6 +117,10 @@ constexpr std::span<const Word<Conversion>> words_of(Conversion) { return kConve
 constexpr std::span<const Word<DType>> words_of(DType) { return kDTypeWords; }
 constexpr std::span<const Word<Swizzle>> words_of(Swizzle) { return kSwizzleWords; }
 constexpr std::span<const Word<Mask>> words_of(Mask) { return kMaskWords; }
+constexpr std::span<const Word<Window>> words_of(Window) { return kWindowWords; }
+constexpr std::span<const Word<UsedLengths>> words_of(UsedLengths) { return kUsedLengthsWords; }
+constexpr std::span<const Word<SplitKv>> words_of(SplitKv) { return kSplitKvWords; }
+constexpr std::span<const Word<KvPools>> words_of(KvPools) { return kKvPoolsWords; }
 constexpr std::span<const Word<Output>> words_of(Output) { return kOutputWords; }
 constexpr std::span<const Word<Layout>> words_of(Layout) { return kLayoutWords; }
 constexpr std::span<const Word<Accumulation>> words_of(Accumulation) { return kAccumulationWords; }

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <tuple>
 
 #include "base/error.h"
 #include "reference/fmha_bound.h"
@@ -48,14 +49,26 @@ void read_row(const TensorView& view, std::int64_t offset, std::vector<double>& 
     out[d] = view.at(offset + static_cast<std::int64_t>(d) * view.strides[3]);
 }
 
-std::int64_t visible_keys(const FmhaSizes& sizes, Mask mask, std::int64_t row) {
-  if (mask == Mask::none) return sizes.seqlen_k;
-  return std::clamp<std::int64_t>(row + sizes.seqlen_k - sizes.seqlen_q + 1, 0, sizes.seqlen_k);
+// The keys [first, second) that a row sees.
+std::pair<std::int64_t, std::int64_t> visible_keys(const FmhaInputs& in, const FmhaSizes& sizes, const FmhaCheck& check,
+                                                   std::int64_t batch, std::int64_t row) {
+  const auto used = [&](const std::optional<TensorView>& lengths, std::int64_t length) {
+    return lengths ? std::clamp<std::int64_t>(std::llround(lengths->at(batch)), 0, length) : length;
+  };
+  const std::int64_t queries = used(in.seqused_q, sizes.seqlen_q), keys = used(in.seqused_k, sizes.seqlen_k);
+  if (row >= queries) return {0, 0};
+  const std::int64_t beside = row + keys - queries;
+  std::int64_t end = keys, begin = 0;
+  if (check.mask == Mask::causal) end = std::min(end, beside + 1);
+  if (check.window_size_right >= 0) end = std::min(end, beside + check.window_size_right + 1);
+  if (check.window_size_left >= 0) begin = std::max<std::int64_t>(begin, beside - check.window_size_left);
+  return begin < end ? std::pair(begin, end) : std::pair<std::int64_t, std::int64_t>(0, 0);
 }
 
 // One row on its way: scores turn into p in place; sums over the keys per column.
 struct RowWork {
-  std::int64_t row = 0, visible = 0;
+  std::int64_t row = 0, begin = 0, end = 0;  // of the keys that it sees
+  std::int64_t visible() const { return end - begin; }
   std::vector<double> q, p, value, abs_sum, square_sum, v_abs_sum;
   double maximum = -kInfinity, sum = 0, q_norm = 0, max_k_norm = 0, max_abs_score = 0;
 };
@@ -73,27 +86,28 @@ std::vector<RowWork> compute_rows(const FmhaInputs& in, const FmhaSizes& sizes, 
   const auto v_columns = static_cast<std::size_t>(sizes.v_columns());
   const std::int64_t head_kv = head / (sizes.heads_q / sizes.heads_kv);
   std::vector<RowWork> work(rows.size());
-  std::int64_t keys = 0;
+  std::int64_t keys = 0, first_key = sizes.seqlen_k;
   for (std::size_t r = 0; r < rows.size(); ++r) {
     RowWork& w = work[r];
     w.row = rows[r];
-    w.visible = visible_keys(sizes, check.mask, w.row);
+    std::tie(w.begin, w.end) = visible_keys(in, sizes, check, batch, w.row);
     w.q.resize(columns);
     read_row(in.q, offset_of(in.q, batch, w.row, head), w.q);
     w.q_norm = norm(w.q);
-    w.p.resize(static_cast<std::size_t>(w.visible));
+    w.p.resize(static_cast<std::size_t>(w.visible()));
     for (auto* sums : {&w.value, &w.abs_sum, &w.square_sum, &w.v_abs_sum}) sums->assign(v_columns, 0.0);
-    keys = std::max(keys, w.visible);
+    keys = std::max(keys, w.end);
+    first_key = std::min(first_key, w.begin);
   }
   std::vector<double> element(columns);
-  for (std::int64_t j = 0; j < keys; ++j) {
+  for (std::int64_t j = first_key; j < keys; ++j) {
     read_row(in.k, offset_of(in.k, batch, j, head_kv), element);
     const double k_norm = norm(element);
     for (RowWork& w : work) {
-      if (j >= w.visible) continue;
+      if (j < w.begin || j >= w.end) continue;
       double score = 0;
       for (std::size_t d = 0; d < columns; ++d) score += w.q[d] * element[d];
-      w.p[static_cast<std::size_t>(j)] = check.is_exact ? score : score * check.softmax_scale;
+      w.p[static_cast<std::size_t>(j - w.begin)] = check.is_exact ? score : score * check.softmax_scale;
       w.max_abs_score = std::max(w.max_abs_score, std::fabs(score));
       w.max_k_norm = std::max(w.max_k_norm, k_norm);
     }
@@ -105,11 +119,11 @@ std::vector<RowWork> compute_rows(const FmhaInputs& in, const FmhaSizes& sizes, 
     if (check.is_exact) w.maximum *= check.softmax_scale;
   }
   element.resize(v_columns);
-  for (std::int64_t j = 0; j < keys; ++j) {
+  for (std::int64_t j = first_key; j < keys; ++j) {
     read_row(in.v, offset_of(in.v, batch, j, head_kv), element);
     for (RowWork& w : work) {
-      if (j >= w.visible) continue;
-      const double p = w.p[static_cast<std::size_t>(j)];
+      if (j < w.begin || j >= w.end) continue;
+      const double p = w.p[static_cast<std::size_t>(j - w.begin)];
       for (std::size_t d = 0; d < v_columns; ++d) {
         const double product = p * element[d];
         w.value[d] += product;
@@ -135,7 +149,7 @@ class RowChecker {
   void check(const RowWork& w, std::int64_t batch, std::int64_t head, Sums& sums) const {
     const FmhaRowBound bound(facts(w));
     const Coordinates at{batch, head, w.row, 0, 0};
-    const bool is_empty = w.visible == 0;
+    const bool is_empty = w.visible() == 0;
     const double lse = is_empty ? -kInfinity : w.maximum + std::log(w.sum);
     double rescale = 1;
     if (outputs_.row_max) {
@@ -166,8 +180,10 @@ class RowChecker {
     facts.dtype = dtype_;
     facts.is_exact = check_.is_exact;
     facts.head_dim = sizes_.head_dim;
-    facts.visible = w.visible;
-    facts.steps = (w.visible + check_.tile_n - 1) / std::max(check_.tile_n, 1);
+    facts.visible = w.visible();
+    // A window may begin within a step.
+    const std::int64_t more = (w.begin > 0 ? 1 : 0) + check_.num_splits - 1;
+    facts.steps = more + (w.visible() + check_.tile_n - 1) / std::max(check_.tile_n, 1);
     facts.scale = check_.softmax_scale;
     facts.q_norm = w.q_norm;
     facts.max_k_norm = w.max_k_norm;
@@ -189,6 +205,13 @@ class RowChecker {
     return view.at(at[0] * view.strides[0] + at[1] * view.strides[1] + at[2] * view.strides[2]);
   }
 
+  /// exp(sink - m): what the head's sink adds to the sum.
+  double sink_share(const RowWork& w, std::int64_t head) const {
+    if (!check_.sink) return 0;
+    const double logit = check_.sink->at(head * check_.sink->strides[0]);
+    return check_.is_exact ? std::exp2((logit - w.maximum) / std::numbers::ln2) : std::exp(logit - w.maximum);
+  }
+
   void check_columns(const RowWork& w, const FmhaRowBound& bound, Coordinates at, double rescale,
                      ElementSums& sums) const {
     const std::int64_t offset = offset_of(outputs_.o, at[0], at[2], at[1]);
@@ -197,14 +220,15 @@ class RowChecker {
       Element element;
       element.at = at;
       element.found = outputs_.o.at(offset + at[3] * outputs_.o.strides[3]);
-      if (w.visible > 0) {
+      if (w.visible() > 0) {
         FmhaRowBound::Column column;
         column.is_normalized = check_.is_normalized;
         column.abs_sum = w.abs_sum[d] * rescale;
         column.square_sum = w.square_sum[d] * rescale * rescale;
         column.v_abs_sum = w.v_abs_sum[d] * rescale;
-        column.sum = w.sum * rescale;
-        column.value = check_.is_normalized ? w.value[d] / w.sum : w.value[d] * rescale;
+        const double sum = w.sum + sink_share(w, at[1]);
+        column.sum = sum * rescale;
+        column.value = check_.is_normalized ? w.value[d] / sum : w.value[d] * rescale;
         element.expected = column.value;
         const double extra = maximum_roundings(w) * std::fabs(column.value);
         element.bound = bound.element(column) + extra;
@@ -268,8 +292,8 @@ FmhaRow fmha_row(const FmhaInputs& inputs, const FmhaCheck& check, std::int64_t 
   const FmhaSizes sizes = sizes_of(inputs);
   const RowWork work = std::move(compute_rows(inputs, sizes, check, batch, head, std::span(&row, 1)).front());
   FmhaRow result{work.value, work.maximum, work.sum, work.maximum + std::log(work.sum)};
-  if (work.visible == 0) result.lse = -kInfinity;
-  if (check.is_normalized && work.visible > 0)
+  if (work.visible() == 0) result.lse = -kInfinity;
+  if (check.is_normalized && work.visible() > 0)
     for (double& value : result.o) value /= work.sum;
   return result;
 }

@@ -28,6 +28,8 @@ namespace tessera::reference {
 
 struct FmhaInputs {
   TensorView q, k, v;
+  /// Valid lengths [batch]; absent: all of the tensors'.
+  std::optional<TensorView> seqused_q{}, seqused_k{};
 };
 
 /// What a kernel wrote. lse, row_max and row_sum are optional; un-normalised outputs need row_max.
@@ -38,6 +40,9 @@ struct FmhaOutputs {
 
 struct FmhaCheck {
   Mask mask = Mask::none;
+  std::int64_t window_size_left = -1, window_size_right = -1;  ///< -1: no bound
+  std::int64_t num_splits = 1;                                 ///< parts of the keys that the kernel merges
+  std::optional<TensorView> sink{};  ///< [heads_q]: a logit of each head, in the denominator of a normalised o only
   bool is_normalized = true;
   double softmax_scale = 1;
   bool is_exact = false;           ///< inputs are make_integer_inputs() and softmax_scale is ln 2

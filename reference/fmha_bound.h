@@ -14,7 +14,8 @@
 //  3. ex2.approx: 2.1 units in the last place (measured 2.055 and 2.103) = 2.1 * 2^-23; results below 2^-126 flush.
 //     So p errs by eps_p = exp(delta_s + ln 2 delta_x) - 1 + 2.1 * 2^-23, relative.
 //  4. A rescaling multiplies what was summed by ex2 of a difference of two maxima: one rounding of the difference
-//     (2 Z u in the exponent), one ex2, one product; at most T of them: eps_r = T (2.1 * 2^-23 + u + 2 ln 2 Z u).
+//     (2 Z u in the exponent), one ex2, one product; at most T of them, and where parts of the keys are merged one more
+//     for each part but the first, which count as steps: eps_r = T (2.1 * 2^-23 + u + 2 ln 2 Z u).
 //  5. P is rounded to the 16-bit type: u_P = 2^-8 (bf16) or 2^-11 (f16), h = half a subnormal step for tiny ones
 //     (2^-25 for f16). Weighted by p_j v_j / l: u_P A + h W / l.
 //  6. O accumulates on tensor cores like the scores: eps_a = (ceil(n / 16) + 1) 5.25 * 2^-23, of A.

@@ -76,16 +76,25 @@ struct JitOptions {
 /// Host-side arguments of an attention launch. Pointers are device addresses; strides in elements, kUseDefault for a
 /// dense tensor. q [batch, seqlen_q, heads_q, head_dim], k [batch, seqlen_k, heads_kv, head_dim], v [batch, seqlen_k,
 /// heads_kv, head_dim_v], o [batch, seqlen_q, heads_q, head_dim_v]; lse, row_max, row_sum fp32 [batch, heads_q,
-/// seqlen_q]. softmax_scale NaN: 1 / sqrt(head_dim).
+/// seqlen_q]. softmax_scale NaN: 1 / sqrt(head_dim). Kernels with a window: its sizes, -1 for no bound; with used
+/// lengths: int32 [batch]. Two pools of keys: k and v [seqlen_k, head_dim] by indices int32 [batch, seqlen_q, topk];
+/// swa_k, swa_v [batch, seqlen_swa, 1, head_dim] with swa_lens int32 [batch]; sink fp32 [heads_q], may be null.
 struct FmhaArguments {
   DevicePointer q = 0, k = 0, v = 0, o = 0;
   DevicePointer lse = 0, row_max = 0, row_sum = 0;
+  DevicePointer seqused_q = 0, seqused_k = 0;
+  DevicePointer swa_k = 0, swa_v = 0, indices = 0, swa_lens = 0, sink = 0;
   std::int64_t batch = 0, heads_q = 0, heads_kv = 0, seqlen_q = 0, seqlen_k = 0;
+  std::int64_t num_splits = kUseDefault;
+  std::int64_t topk = 0, seqlen_swa = 0;
+  std::int64_t window_size_left = kUseDefault, window_size_right = kUseDefault;
   double softmax_scale = std::numeric_limits<double>::quiet_NaN();
   std::int64_t q_stride_batch = kUseDefault, q_stride_seqlen = kUseDefault, q_stride_head = kUseDefault;
   std::int64_t k_stride_batch = kUseDefault, k_stride_seqlen = kUseDefault, k_stride_head = kUseDefault;
   std::int64_t v_stride_batch = kUseDefault, v_stride_seqlen = kUseDefault, v_stride_head = kUseDefault;
   std::int64_t o_stride_batch = kUseDefault, o_stride_seqlen = kUseDefault, o_stride_head = kUseDefault;
+  std::int64_t swa_k_stride_batch = kUseDefault, swa_k_stride_seqlen = kUseDefault, swa_k_stride_head = kUseDefault;
+  std::int64_t swa_v_stride_batch = kUseDefault, swa_v_stride_seqlen = kUseDefault, swa_v_stride_head = kUseDefault;
   DevicePointer workspace = 0;
   std::int64_t workspace_bytes = 0;
 };

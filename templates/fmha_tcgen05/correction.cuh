@@ -5,10 +5,12 @@
 // last value of the tile before.
 #pragma once
 
+#include "fmha_tcgen05/key_blocks.cuh"
 #include "fmha_tcgen05/params.cuh"
 #include "fmha_tcgen05/schedule.cuh"
 #include "fmha_tcgen05/softmax.cuh"
 #include "ptx/fence.cuh"
+#include "ptx/global.cuh"
 #include "ptx/math.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/shared.cuh"
@@ -96,6 +98,32 @@ struct Correction {
     }
   }
 
+  // O of a finished part of a Q tile's keys, un-normalised, straight to global memory: a thread has a row's columns.
+  __device__ __forceinline__ void store_part(const TileIndex& tile, int q_tile) const {
+    constexpr int kOfProduct = pv_columns(C) / folds(C);  // columns of a lane in a product
+    wait_output(q_tile);
+    const int row = first_row<C>(tile, q_tile) + lane % rows_per_cta(C);
+    const int query = row / C.pack_gqa;
+    const bool is_row = query < p.seqlen_q && lane % rows_per_cta(C) < used_rows(C);
+    const int head = tile.head * C.pack_gqa + row % C.pack_gqa;
+    float* const out = p.partial_o + (tile.split * num_rows(p) + row_index(p, tile.batch, head, query)) * C.head_dim_v;
+#pragma unroll 1
+    for (int column = 0; column < o_columns(C); column += kChunk) {
+      unsigned bits[kChunk];
+      ptx::tcgen05_ld_32x32b(bits, o_address(q_tile) + column);
+      ptx::tcgen05_wait_ld(bits);
+      const int to =
+          is_folded(C) ? column / kOfProduct * pv_columns(C) + lane / rows_per_cta(C) * kOfProduct + column % kOfProduct
+                       : column;
+      if (!is_row) continue;
+#pragma unroll
+      for (int i = 0; i < kChunk; i += 4)
+        ptx::st_global_v4(out + to + i, {bits[i], bits[i + 1], bits[i + 2], bits[i + 3]});
+    }
+    ptx::tcgen05_fence_before_thread_sync();
+    arrive_of_warp(smem + kBarriers.o_staged + 8 * q_tile);
+  }
+
   // O of a finished Q tile. A pass is one box of TMA: fp32 needs two, of which the second waits until the first has
   // left.
   __device__ __forceinline__ void finish(int q_tile, unsigned& o_read_parity) const {
@@ -135,9 +163,10 @@ struct Correction {
 #pragma unroll 1
     for (int round = 0; schedule.has(round); ++round) {
       const TileIndex tile = schedule.at(round);
-      const Blocks all = blocks_of_tile<C>(p, tile);
-      const Blocks first = blocks_of_q_tile<C>(p, tile, 0);
-      const Blocks second = q_tiles(C) == 2 ? blocks_of_q_tile<C>(p, tile, 1) : first;
+      const KeyBlocks<C> keys(p, tile);
+      const Blocks all = keys.of_tile();
+      const Blocks first = keys.of_q_tile(0);
+      const Blocks second = q_tiles(C) == 2 ? keys.of_q_tile(1) : first;
 #pragma unroll 1
       for (int block = all.end - 1; block >= all.begin; --block) {
 #pragma unroll 1
@@ -147,7 +176,13 @@ struct Correction {
         }
       }
 #pragma unroll 1
-      for (int t = 0; t < q_tiles(C); ++t) finish(t, o_read_parity);
+      for (int t = 0; t < q_tiles(C); ++t) {
+        if constexpr (is_split(C)) {
+          store_part(tile, t);
+        } else {
+          finish(t, o_read_parity);
+        }
+      }
       o_read_parity ^= 2;
     }
   }
@@ -168,10 +203,22 @@ __device__ __forceinline__ void store_o(const Params& p, unsigned smem) {
       // Each pass is a phase.
       const unsigned parity = o_passes(C) == 1 ? static_cast<unsigned>(round) & 1 : static_cast<unsigned>(pass);
       ptx::mbarrier_wait_parity(smem + kBarriers.o_staged + 8 * t, parity);
-      ptx::tma_store_5d(p.o, smem + smem_layout(C).q.offset + t * q_slot_bytes(C), 0, first_row<C>(tile, t),
-                        pass * (o_pass_columns(C) / o_span_elements(C)), tile.head, tile.batch);
-      ptx::cp_async_bulk_commit_group();
-      ptx::cp_async_bulk_wait_group_read<0>();
+      if constexpr (!is_split(C)) {
+        const unsigned slot = smem + smem_layout(C).q.offset + t * q_slot_bytes(C);
+        const int row = first_row<C>(tile, t);
+        const int first_panel = pass * (o_pass_columns(C) / o_span_elements(C));
+        if constexpr (is_packed(C)) {
+#pragma unroll 1
+          for (int panel = 0; panel < o_pass_columns(C) / o_span_elements(C); ++panel)
+            ptx::tma_store_5d(p.o, slot + panel * rows_per_cta(C) * swizzle_span_bytes(C.swizzle),
+                              (first_panel + panel) * o_span_elements(C), row % C.pack_gqa, row / C.pack_gqa, tile.head,
+                              tile.batch);
+        } else {
+          ptx::tma_store_5d(p.o, slot, 0, row, first_panel, tile.head, tile.batch);
+        }
+        ptx::cp_async_bulk_commit_group();
+        ptx::cp_async_bulk_wait_group_read<0>();
+      }
       const bool is_last = pass == o_passes(C) - 1;
       ptx::mbarrier_arrive(smem + (is_last ? kBarriers.q_empty + 8 * t : kBarriers.o_read));
     }

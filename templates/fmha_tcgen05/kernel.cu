@@ -11,6 +11,15 @@ extern "C" __global__ void __launch_bounds__(tessera::fmha_tcgen05::num_threads(
     tessera_fmha(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k,
                  const __grid_constant__ TensorMap v, const __grid_constant__ TensorMap o, float* lse, int batch,
                  int heads_q, int heads_kv, int seqlen_q, int seqlen_k, float softmax_scale) {
-  tessera::fmha_tcgen05::kernel<kConfig>(
-      {q, k, v, o, lse, nullptr, nullptr, batch, heads_q, heads_kv, seqlen_q, seqlen_k, softmax_scale});
+  tessera::fmha_tcgen05::kernel<kConfig>({.q = q,
+                                          .k = k,
+                                          .v = v,
+                                          .o = o,
+                                          .lse = lse,
+                                          .batch = batch,
+                                          .heads_q = heads_q,
+                                          .heads_kv = heads_kv,
+                                          .seqlen_q = seqlen_q,
+                                          .seqlen_k = seqlen_k,
+                                          .softmax_scale = softmax_scale});
 }

@@ -13,8 +13,10 @@
 
 #include "fmha_tcgen05/correction.cuh"
 #include "fmha_tcgen05/load.cuh"
+#include "fmha_tcgen05/merge.cuh"
 #include "fmha_tcgen05/mma.cuh"
 #include "fmha_tcgen05/params.cuh"
+#include "fmha_tcgen05/pools.cuh"
 #include "fmha_tcgen05/softmax.cuh"
 #include "ptx/address.cuh"
 #include "ptx/cluster.cuh"
@@ -60,6 +62,24 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
   ptx::fence_mbarrier_init();
 }
 
+// Zeroes the rows of the Q slots that belong to no query, which no load writes: products read them.
+template <Config C>
+__device__ __forceinline__ void clear_unused_rows(unsigned smem) {
+  constexpr int kSpan = swizzle_span_bytes(C.swizzle);
+  constexpr int kPanelBytes = rows_per_cta(C) * kSpan;
+  constexpr int kUnusedBytes = (rows_per_cta(C) - used_rows(C)) * kSpan;
+  if constexpr (kUnusedBytes > 0) {
+    constexpr int kOfAll = q_tiles(C) * q_slot_bytes(C) / kPanelBytes * kUnusedBytes;
+#pragma unroll 1
+    for (int i = 16 * static_cast<int>(threadIdx.x); i < kOfAll; i += 16 * num_threads(C)) {
+      const int panel = i / kUnusedBytes;
+      const int first = panel * kPanelBytes + used_rows(C) * kSpan;
+      ptx::st_shared_v4(smem + smem_layout(C).q.offset + first + i - panel * kUnusedBytes, {0, 0, 0, 0});
+    }
+    ptx::fence_proxy_async_shared();
+  }
+}
+
 // All threads of a tile's CTAs.
 template <Config C>
 __device__ __forceinline__ void sync_tile() {
@@ -73,6 +93,12 @@ __device__ __forceinline__ void sync_tile() {
 
 template <Config C>
 __device__ __forceinline__ void run_control_warp(const Params& params, unsigned smem, unsigned tmem, int warp) {
+  if constexpr (has_pools(C)) {
+    if (warp == kWarpOfKv) {
+      load_pools<C>(params, smem);
+      return;
+    }
+  }
   if (!ptx::elect_sync()) return;
   if (warp == kWarpOfKv) {
     load_kv<C>(params, smem);
@@ -107,6 +133,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
     ptx::tcgen05_alloc<kCtas>(tmem_slot, allocated_columns(C));
     ptx::tcgen05_relinquish_alloc_permit<kCtas>();
   }
+  clear_unused_rows<C>(smem);
   ptx::tcgen05_fence_before_thread_sync();
   __syncwarp();
   sync_tile<C>();

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "fmha/ring.cuh"
+#include "fmha_tcgen05/key_blocks.cuh"
 #include "fmha_tcgen05/params.cuh"
 #include "fmha_tcgen05/schedule.cuh"
 #include "ptx/cluster.cuh"
@@ -28,13 +29,18 @@ __device__ __forceinline__ unsigned begin_load(unsigned full, unsigned empty, un
 }
 
 template <Config C>
+__device__ __forceinline__ void load_any_box(unsigned destination, const ptx::TensorMap& map, unsigned barrier, int c0,
+                                             int c1, int c2, int c3, int c4) {
+  if constexpr (C.cta_pair) {
+    ptx::tma_load_5d_pair(destination, map, barrier, c0, c1, c2, c3, c4);
+  } else {
+    ptx::tma_load_5d(destination, map, barrier, c0, c1, c2, c3, c4);
+  }
+}
+template <Config C>
 __device__ __forceinline__ void load_box(unsigned destination, const ptx::TensorMap& map, unsigned barrier, int row,
                                          int panel, int head, int batch) {
-  if constexpr (C.cta_pair) {
-    ptx::tma_load_5d_pair(destination, map, barrier, 0, row, panel, head, batch);
-  } else {
-    ptx::tma_load_5d(destination, map, barrier, 0, row, panel, head, batch);
-  }
+  load_any_box<C>(destination, map, barrier, 0, row, panel, head, batch);
 }
 
 // V of one block: a box for each product; K-major, a box for each panel of keys.
@@ -71,11 +77,12 @@ __device__ __forceinline__ void load_kv(const Params& p, unsigned smem) {
 #pragma unroll 1
   for (int round = 0; schedule.has(round); ++round) {
     const TileIndex tile = schedule.at(round);
-    const int head = quotient(tile.head, quotient(p.heads_q, p.heads_kv));
-    const Blocks blocks = blocks_of_tile<C>(p, tile);
-    // A tile that sees no key loads rows past the end instead, which are zeros: 0 * V must not meet an infinity.
-    const bool sees_none = visible_end<C>(p, min((tile.m + 1) * C.tile_m, p.seqlen_q) - 1) <= 0;
-    const int shift = sees_none ? (max(p.seqlen_k, 1) + 7) / 8 * 8 : 0;  // along K-major V: 16 bytes
+    const int head = is_packed(C) ? tile.head : quotient(tile.head, quotient(p.heads_q, p.heads_kv));
+    const KeyBlocks<C> keys(p, tile);
+    const Blocks blocks = keys.of_tile();
+    // A tile that sees no key loads rows in front of the first instead, which are zeros: 0 * V must not meet an
+    // infinity.
+    const int first_key = blocks.is_hidden ? -(blocks.begin + 1) * C.tile_n : keys.key_of(0);
 #pragma unroll 1
     for (int block = blocks.end - 1; block >= blocks.begin - 1; --block) {
       if (block >= blocks.begin) {
@@ -83,15 +90,15 @@ __device__ __forceinline__ void load_kv(const Params& p, unsigned smem) {
         const unsigned barrier = begin_load<C>(smem + kBarriers.k_full + 8 * slot, smem + kBarriers.k_empty + 8 * slot,
                                                k_ring.parity(), k_slot_bytes(C));
         load_box<C>(smem + kLayout.k.offset + slot * k_slot_bytes(C), p.k, barrier,
-                    block * C.tile_n + shift + cta_of_tile<C>() * k_rows(C), 0, head, tile.batch);
+                    block * C.tile_n + first_key + cta_of_tile<C>() * k_rows(C), 0, head, tile.batch);
         k_ring.advance();
       }
       if (block + 1 < blocks.end) {
         const int slot = v_ring.slot();
         const unsigned barrier = begin_load<C>(smem + kBarriers.v_full + 8 * slot, smem + kBarriers.v_empty + 8 * slot,
                                                v_ring.parity(), v_slot_bytes(C));
-        load_v<C>(p, smem + kLayout.v.offset + slot * v_slot_bytes(C), barrier, (block + 1) * C.tile_n + shift, head,
-                  tile.batch);
+        load_v<C>(p, smem + kLayout.v.offset + slot * v_slot_bytes(C), barrier, (block + 1) * C.tile_n + first_key,
+                  head, tile.batch);
         v_ring.advance();
       }
     }
@@ -109,9 +116,19 @@ __device__ __forceinline__ void load_q(const Params& p, unsigned smem) {
 #pragma unroll 1
     for (int t = 0; t < q_tiles(C); ++t) {
       const unsigned barrier = begin_load<C>(smem + kBarriers.q_full + 8 * t, smem + kBarriers.q_empty + 8 * t,
-                                             static_cast<unsigned>(round) & 1, q_slot_bytes(C));
-      load_box<C>(smem + kLayout.q.offset + t * q_slot_bytes(C), p.q, barrier, first_row<C>(tile, t), 0, tile.head,
-                  tile.batch);
+                                             static_cast<unsigned>(round) & 1, q_bytes(C));
+      const unsigned slot = smem + kLayout.q.offset + t * q_slot_bytes(C);
+      const int row = first_row<C>(tile, t);
+      if constexpr (is_packed(C)) {
+        // Rows of a panel that belong to no query are never written: what they give stays in them.
+#pragma unroll 1
+        for (int panel = 0; panel < C.head_dim / span_elements(C); ++panel) {
+          load_any_box<C>(slot + panel * rows_per_cta(C) * swizzle_span_bytes(C.swizzle), p.q, barrier,
+                          panel * span_elements(C), row % C.pack_gqa, row / C.pack_gqa, tile.head, tile.batch);
+        }
+      } else {
+        load_any_box<C>(slot, p.q, barrier, 0, row, 0, tile.head, tile.batch);
+      }
     }
   }
 }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "fmha/ring.cuh"
+#include "fmha_tcgen05/key_blocks.cuh"
 #include "fmha_tcgen05/params.cuh"
 #include "fmha_tcgen05/schedule.cuh"
 #include "ptx/mbarrier.cuh"
@@ -72,7 +73,8 @@ struct Issuer {
         kDescriptorVersion |
         k_major_descriptor(smem + kLayout.k.offset + k_ring.slot() * k_slot_bytes(C), k_rows(C), C.swizzle);
     const unsigned d = tmem + s_column(C, 0) + buffer * s_columns(C);
-#pragma unroll
+    // Pools leave the control warps no registers for all descriptors of head_dim 512 at a time.
+#pragma unroll(has_pools(C) ? 8 : C.head_dim / 16)
     for (int step = 0; step < C.head_dim / 16; ++step) {
       ptx::tcgen05_mma<kKind, kCtas>(d, advance_descriptor(a, k_major_step_bytes(step, rows_per_cta(C), C.swizzle)),
                                      advance_descriptor(b, k_major_step_bytes(step, k_rows(C), C.swizzle)),
@@ -139,10 +141,10 @@ struct Issuer {
 
   __device__ __forceinline__ void run_tile(const TileIndex& tile, unsigned q_parity) {
     constexpr int kTiles = q_tiles(C);
-    const Blocks all = blocks_of_tile<C>(p, tile);
-    const Blocks first = blocks_of_q_tile<C>(p, tile, 0);
-    const auto blocks_of = [&](int t) { return t == 0 ? first : blocks_of_q_tile<C>(p, tile, kTiles - 1); };
-    const Blocks second = blocks_of(kTiles - 1);
+    const KeyBlocks<C> keys(p, tile);
+    const Blocks all = keys.of_tile();
+    const Blocks first = keys.of_q_tile(0);
+    const Blocks second = kTiles == 2 ? keys.of_q_tile(1) : first;
 #pragma unroll 1
     for (int t = 0; t < kTiles; ++t) wait(smem + kBarriers.q_full + 8 * t, q_parity);
       // Block `block`'s scores and the O of the block after it, whose scores came in the round before.

@@ -10,15 +10,39 @@ struct Params {
   const ptx::TensorMap& k;
   const ptx::TensorMap& v;
   const ptx::TensorMap& o;
-  float* lse;      // may be null
-  float* row_max;  // un-normalised output only
-  float* row_sum;  // likewise
+  float* lse;                      // may be null
+  float* row_max = nullptr;        // un-normalised output only
+  float* row_sum = nullptr;        // likewise
+  const int* seqused_q = nullptr;  // valid lengths [batch]: where the Config has them
+  const int* seqused_k = nullptr;  // likewise
+  float* partial_o = nullptr;      // [split][row][head_dim_v], un-normalised: where keys are split
+  float* partial_sums = nullptr;   // [split][row][2]: the reference times log2(e), the sum
+  // Pools: the window's tensors; rows of k and v [batch, seqlen_q, topk], below 0: none; keys of the window [batch];
+  // a logit of each head [heads_q], may be null.
+  const ptx::TensorMap* swa_k = nullptr;
+  const ptx::TensorMap* swa_v = nullptr;
+  const int* indices = nullptr;
+  const int* swa_lens = nullptr;
+  const float* sink = nullptr;
+  int topk = 0;
+  int seqlen_swa = 0;
   int batch;
   int heads_q;
   int heads_kv;
   int seqlen_q;
   int seqlen_k;
+  int num_splits = 1;
+  int window_size_left = -1;   // keys before a query that it sees; below 0: all; a window only
+  int window_size_right = -1;  // likewise behind it
   float softmax_scale;
 };
+
+// Place of a row among all rows of the output: [batch, heads_q, seqlen_q].
+__device__ __forceinline__ long long row_index(const Params& p, int batch, int head, int query) {
+  return (static_cast<long long>(batch) * p.heads_q + head) * p.seqlen_q + query;
+}
+__device__ __forceinline__ long long num_rows(const Params& p) {
+  return static_cast<long long>(p.batch) * p.heads_q * p.seqlen_q;
+}
 
 }  // namespace tessera::fmha_tcgen05

@@ -17,6 +17,7 @@
 #pragma once
 
 #include "fmha_tcgen05/exponential.cuh"
+#include "fmha_tcgen05/key_blocks.cuh"
 #include "fmha_tcgen05/params.cuh"
 #include "fmha_tcgen05/schedule.cuh"
 #include "ptx/barrier.cuh"
@@ -128,12 +129,33 @@ struct Softmax {
   }
 
   // The rare cases: a scale that cannot be folded, keys that the row does not see. `key`: of the first score.
-  __device__ __forceinline__ void fix_up(float (&scores)[kCount], int row, int key) const {
-    const int limit = visible_end<C>(p, row) - key;
-    if (!__any_sync(0xffffffff, scale.is_applied() || limit < kCount)) return;
+  __device__ __forceinline__ void fix_up(float (&scores)[kCount], const Keys& visible, int key) const {
+    const int begin = hides_first_keys(C) ? visible.begin - key : 0;
+    const int end = visible.end - key;
+    if (!__any_sync(0xffffffff, scale.is_applied() || begin > 0 || end < kCount)) return;
     const float factor = scale.factor();
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) scores[i] = i < limit ? scores[i] * factor : ptx::minus_infinity();
+    for (int i = 0; i < kCount; ++i) {
+      const bool is_visible = (!hides_first_keys(C) || i >= begin) && i < end;
+      scores[i] = is_visible ? scores[i] * factor : ptx::minus_infinity();
+    }
+  }
+
+  // Likewise for listed keys: those of the list's places [place, place + kCount) that are none. All rows see the same.
+  __device__ __forceinline__ void hide_missing(float (&scores)[kCount], const KeyBlocks<C>& keys, int place) const {
+    unsigned present[kCount / 32];
+    bool is_missing = false;
+#pragma unroll
+    for (int i = 0; i < kCount / 32; ++i) {
+      present[i] =
+          __ballot_sync(0xffffffff, keys.row_of(place + 32 * i + static_cast<int>(threadIdx.x) % 32) < p.seqlen_k);
+      is_missing = is_missing || present[i] != 0xffffffff;
+    }
+    if (!scale.is_applied() && !is_missing) return;
+    const float factor = scale.factor();
+#pragma unroll
+    for (int i = 0; i < kCount; ++i)
+      scores[i] = present[i / 32] >> i % 32 & 1 ? scores[i] * factor : ptx::minus_infinity();
   }
 
   __device__ __forceinline__ float maximum(const float (&scores)[kCount]) const {
@@ -203,13 +225,15 @@ struct Softmax {
     sum = partial[0] + partial[1];
   }
 
-  __device__ __forceinline__ void step(int row, int block) {
+  // `hide`: what is to be done to the scores first.
+  template <class Hide>
+  __device__ __forceinline__ void step(const Hide& hide) {
     const int buffer = position.buffer(q_tile);
     ptx::mbarrier_wait_parity(smem + kBarriers.s_full + 8 * buffer, position.parity(buffer));
     ptx::tcgen05_fence_after_thread_sync();
     float scores[kCount];
     load_scores(scores, buffer);
-    fix_up(scores, row, block * C.tile_n + lane / rows_per_cta(C) * kCount);
+    hide(scores);
     float max = maximum(scores);
     if constexpr (is_folded(C)) max = fmaxf(max, other_half(max));
     const float factor = move_reference(max);
@@ -225,13 +249,29 @@ struct Softmax {
   }
 
   // Row statistics, and the factor that O leaves with.
+  // `row`: packed.
   __device__ __forceinline__ void finish(const TileIndex& tile, int row) {
     if constexpr (is_folded(C)) sum += other_half(sum);
-    const float factor = C.output == Output::unnormalized ? 1.0f : sum == 0.0f ? 0.0f : 1.0f / sum;
+    float whole = sum;
+    if constexpr (has_pools(C)) {
+      // A logit that no value belongs to: in the denominator only. One that is far above all scores makes it infinite,
+      // and O 0.
+      if (p.sink != nullptr)
+        whole += ptx::ex2(p.sink[tile.head * C.pack_gqa + row % C.pack_gqa] * kLog2E - subtrahend());
+    }
+    const float factor = C.output == Output::unnormalized ? 1.0f : whole == 0.0f ? 0.0f : 1.0f / whole;
     ptx::st_shared_f32(smem + kLayout.last.offset + 4 * (q_tile * 128 + lane), factor);
     arrive_of_warp(smem + kBarriers.last_full + 8 * q_tile);
-    if (row >= p.seqlen_q || lane >= rows_per_cta(C)) return;
-    const long long index = (static_cast<long long>(tile.batch) * p.heads_q + tile.head) * p.seqlen_q + row;
+    const int query = row / C.pack_gqa;
+    if (query >= p.seqlen_q || lane >= used_rows(C)) return;
+    const int head = tile.head * C.pack_gqa + row % C.pack_gqa;
+    const long long index = row_index(p, tile.batch, head, query);
+    if constexpr (is_split(C)) {
+      float* const sums = p.partial_sums + 2 * (tile.split * num_rows(p) + index);
+      sums[0] = reference;
+      sums[1] = sum;
+      return;
+    }
     if (p.lse != nullptr) p.lse[index] = (subtrahend() + ptx::lg2(sum)) * kLn2;
     if constexpr (C.output == Output::unnormalized) {
       p.row_max[index] = reference * kLn2;
@@ -244,12 +284,27 @@ struct Softmax {
 #pragma unroll 1
     for (int round = 0; schedule.has(round); ++round) {
       const TileIndex tile = schedule.at(round);
-      const Blocks blocks = blocks_of_q_tile<C>(p, tile, q_tile);
+      const KeyBlocks<C> keys(p, tile);
+      const Blocks blocks = keys.of_q_tile(q_tile);
       const int row = first_row<C>(tile, q_tile) + row_of_lane();
+      const Keys visible = keys.visible(row / C.pack_gqa);
       reference = ptx::minus_infinity();
       sum = 0.0f;
 #pragma unroll 1
-      for (int block = blocks.end - 1; block >= blocks.begin; --block) step(row, block);
+      for (int block = blocks.end - 1; block >= blocks.begin; --block) {
+        const int first = lane / rows_per_cta(C) * kCount;
+        if constexpr (has_pools(C)) {
+          step([&](float(&scores)[kCount]) {
+            if (keys.is_listed(block)) {
+              hide_missing(scores, keys, block * C.tile_n + first);
+            } else {
+              fix_up(scores, visible, keys.key_of(block) + first);
+            }
+          });
+        } else {
+          step([&](float(&scores)[kCount]) { fix_up(scores, visible, keys.key_of(block) + first); });
+        }
+      }
       finish(tile, row);
     }
   }

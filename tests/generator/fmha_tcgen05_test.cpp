@@ -8,6 +8,7 @@
 #include "base/launch_json.h"
 #include "generator/candidates.h"
 #include "generator/fmha_tcgen05_operator.h"
+#include "spec/fmha_tcgen05_tiles.h"
 #include "tests/generator/golden.h"
 #include "tests/generator/problems.h"
 
@@ -40,12 +41,17 @@ std::vector<Fmha> facts() {
       for (const Mask mask : {Mask::none, Mask::causal})
         for (const Output output : {Output::normalized, Output::unnormalized})
           for (const Layout v_layout : {Layout::mn_major, Layout::k_major})
-            all.push_back({.arch = Arch::parse(arch),
-                           .head_dim = tile.head_dim,
-                           .head_dim_v = tile.head_dim_v,
-                           .mask = mask,
-                           .output = output,
-                           .v_layout = v_layout});
+            for (const UsedLengths seqused : {UsedLengths::none, UsedLengths::qk}) {
+              if (seqused != UsedLengths::none && v_layout == Layout::k_major) continue;
+              all.push_back({.arch = Arch::parse(arch),
+                             .head_dim = tile.head_dim,
+                             .head_dim_v = tile.head_dim_v,
+                             .mask = mask,
+                             .window = seqused == UsedLengths::none ? Window::none : Window::sliding,
+                             .seqused = seqused,
+                             .output = output,
+                             .v_layout = v_layout});
+            }
   return all;
 }
 
@@ -53,8 +59,9 @@ std::vector<Fmha> facts() {
 
 TEST_CASE("attention on tcgen05: without pins the table's first tile wins") {
   for (const Fmha& problem : facts()) {
-    const Config expected = fmha_tcgen05::default_config(problem.head_dim, *problem.head_dim_v, problem.mask,
-                                                         problem.dtype, problem.output, problem.v_layout);
+    const Config expected =
+        fmha_tcgen05::default_config(problem.head_dim, *problem.head_dim_v, problem.mask, problem.dtype, problem.output,
+                                     problem.v_layout, problem.window, problem.seqused);
     CHECK(std::get<Config>(make_plan(problem).config) == expected);
   }
 }
@@ -83,6 +90,8 @@ TEST_CASE("attention on tcgen05: every legal candidate fits, has a name of its o
       pinned.swizzle = c.swizzle;
       pinned.p_path = c.p_path;
       pinned.cta_group = c.cta_pair ? 2 : 1;
+      pinned.pack_gqa = c.pack_gqa;
+      pinned.split_kv = c.split_kv;
       CHECK(planned_kernel(pinned) == name);
     }
   }
@@ -169,7 +178,52 @@ TEST_CASE("attention on tcgen05: what is refused, with what exists") {
         "shared memory");
 }
 
+TEST_CASE("attention on tcgen05: what is refused of windows, used lengths, packed heads and pools") {
+  const Fields pools = {{"kv_pools", "sparse_window"}};
+  const auto with = [&](Fields more) {
+    more.insert(more.begin(), pools.begin(), pools.end());
+    return refusal(more);
+  };
+  CHECK(with({}) == "accepted");
+  CHECK(with({{"tile_m", "256"}, {"cta_group", "1"}}) ==
+        "head_dim 128, tile 256x128, 2 stages, 128 heads packed, two pools of keys: 2 products of rows in a tile, 1 "
+        "allowed with two pools of keys: take a smaller tile_m");
+  CHECK(with({{"head_dim", "512"}, {"pack_gqa", "1"}}) ==
+        "head_dim 512, tile 128x128, 1 stage, CTA pair, two pools of keys: pack_gqa 1, a multiple of 2 needed with two "
+        "pools of keys (rows of a tile: all of one query)");
+  CHECK(with({{"swizzle", "none"}, {"head_dim", "64"}}) ==
+        "head_dim 64, tile 128x128, 3 stages, 128 heads packed, two pools of keys: a swizzle span of 16 bytes, 32 or "
+        "more needed with two pools of keys (gather4)");
+  for (const auto& [key, word] : {std::pair("seqused", "k"), std::pair("window", "sliding"),
+                                  std::pair("split_kv", "on"), std::pair("output", "unnormalized")})
+    CHECK(with({{key, word}})
+              .find("two pools of keys with used lengths, a sliding window of its own, split keys, "
+                    "v_layout k or output unnormalized: take none of these") != std::string::npos);
+  CHECK(refusal({{"topk", "100"}}) ==
+        "topk 100 without a list of rows: take kv_pools sparse_window, on sm_100a or sm_103a");
+  CHECK(refusal({{"pack_gqa", "192"}}) ==
+        "head_dim 128, tile 256x128, 2 stages, 192 heads packed: pack_gqa 192, a multiple of 128 needed beyond that "
+        "(rows of a CTA): take 1");
+  CHECK(refusal({{"window_size_left", "128"}}) ==
+        "window_size_left 128 without a window: take window sliding, on sm_100a or sm_103a");
+  CHECK(refusal({{"v_layout", "k"}, {"seqused", "k"}}) ==
+        "head_dim 128, tile 256x128, 2 stages: V with keys side by side, 2 bytes each, and used lengths: loads would "
+        "begin off the 16 bytes that TMA needs: take v_layout mn");
+}
+
 TEST_CASE("what attention has on tcgen05 alone is refused on sm_90a") {
+  CHECK(refusal_of(problem_of("fmha", {{"window", "sliding"}, {"window_size_left", "5"}})) ==
+        "fmha has no kernel for window sliding on sm_90a: take sm_100a or sm_103a");
+  CHECK(refusal_of(problem_of("fmha", {{"kv_pools", "sparse_window"}})) ==
+        "fmha has no kernel for kv_pools sparse_window on sm_90a: take sm_100a or sm_103a");
+  CHECK(refusal_of(problem_of("fmha", {{"pack_gqa", "4"}})) ==
+        "fmha has no kernel for pack_gqa 4 on sm_90a: take sm_100a or sm_103a");
+  CHECK(refusal_of(problem_of("fmha", {{"split_kv", "on"}})) ==
+        "fmha has no kernel for split_kv on on sm_90a: take sm_100a or sm_103a");
+  CHECK(refusal_of(problem_of("fmha", {{"seqused", "qk"}})) ==
+        "fmha has no kernel for seqused qk on sm_90a: take sm_100a or sm_103a");
+  CHECK(refusal_of(problem_of("fmha", {{"window_size_right", "5"}})) ==
+        "window_size_right 5 without a window: take window sliding, on sm_100a or sm_103a");
   CHECK(refusal_of(problem_of("fmha", {{"v_layout", "k"}})) ==
         "fmha has no kernel for v_layout k on sm_90a: take sm_100a or sm_103a");
   CHECK(refusal_of(problem_of("fmha", {{"p_path", "smem"}})) ==
@@ -184,4 +238,16 @@ TEST_CASE("attention on tcgen05: goldens") {
   check_golden("plan_fmha_sm100a_d512.json", to_json(make_plan(attention({{"head_dim", "512"}})), true).dump(2) + "\n");
   check_golden("plan_fmha_sm100a_d128_vk.json",
                to_json(make_plan(attention({{"mask", "causal"}, {"v_layout", "k"}})), true).dump(2) + "\n");
+  check_golden(
+      "plan_fmha_sm100a_d128_split.json",
+      to_json(make_plan(attention(
+                  {{"seqlen_q", "1"}, {"heads_q", "32"}, {"heads_kv", "2"}, {"window", "sliding"}, {"seqused", "k"}})),
+              true)
+              .dump(2) +
+          "\n");
+  check_golden(
+      "plan_fmha_sm100a_d512_pools.json",
+      to_json(make_plan(attention({{"head_dim", "512"}, {"kv_pools", "sparse_window"}, {"heads_q", "64"}})), true)
+              .dump(2) +
+          "\n");
 }

@@ -26,6 +26,13 @@ std::string random_text(const Selector& selector, std::mt19937_64& random) {
   if (selector.key == "b_dtype" && random() % 4 != 0) return "auto";
   // What only tcgen05 has is refused on sm_90a.
   if ((selector.key == "p_path" || selector.key == "cta_group") && random() % 8 != 0) return "auto";
+  for (const char* const key : {"pack_gqa", "split_kv"})
+    if (selector.key == key && random() % 16 != 0) return "auto";
+  for (const char* const key : {"window", "seqused"})
+    if (selector.key == key && random() % 16 != 0) return "none";
+  if (selector.key == "kv_pools" && random() % 16 != 0) return "dense";
+  for (const char* const key : {"window_size_left", "window_size_right", "topk", "seqlen_swa"})
+    if (selector.key == key && random() % 32 != 0) return "unknown";
   if (selector.key == "v_layout" && random() % 8 != 0) return "mn";
   if (selector.key == "mma_kind" && random() % 8 != 0) return "wgmma.f16";
   if (selector.key.ends_with("dtype") && random() % 2 == 0) return pick(kTypes);
@@ -94,6 +101,41 @@ TEST_CASE("random problems: a sound plan or a refusal, the same one twice") {
     CHECK(plans > 300);
     CHECK(refusals > 300);
   }
+}
+
+TEST_CASE("random attention on tcgen05: whatever its facts ask for, a sound plan with them or a refusal") {
+  std::mt19937_64 random(2);
+  int plans = 0, refusals = 0;
+  for (int i = 0; i < 3000; ++i) {
+    const auto pick = [&](const auto& list) { return list[random() % std::size(list)]; };
+    constexpr int kHeadDims[] = {16, 64, 128, 256, 512};
+    constexpr int kPacked[] = {1, 2, 7, 16, 100, 128, 192, 256, 2147483647};
+    constexpr Hint kHints[] = {kUnknownHint, kUnknownHint, 0, 1, 64, 128, 5000, std::int64_t{1} << 40};
+    Fmha problem{.arch = Arch::parse("sm_100a"), .head_dim = pick(kHeadDims)};
+    problem.mask = random() % 2 == 0 ? Mask::none : Mask::causal;
+    problem.window = random() % 2 == 0 ? Window::none : Window::sliding;
+    problem.seqused = pick(kUsedLengthsWords).value;
+    problem.kv_pools = random() % 4 == 0 ? KvPools::sparse_window : KvPools::dense;
+    problem.output = random() % 4 == 0 ? Output::unnormalized : Output::normalized;
+    problem.v_layout = random() % 4 == 0 ? Layout::k_major : Layout::mn_major;
+    if (random() % 2 == 0) problem.pack_gqa = pick(kPacked);
+    if (random() % 2 == 0) problem.split_kv = pick(kSplitKvWords).value;
+    if (random() % 2 == 0) problem.cta_group = 1 + static_cast<int>(random() % 2);
+    for (Hint* const hint : {&problem.batch, &problem.heads_q, &problem.heads_kv, &problem.seqlen_q, &problem.seqlen_k})
+      *hint = pick(kHints);
+    bool is_plan = false;
+    outcome(problem, is_plan);
+    ++(is_plan ? plans : refusals);
+    if (!is_plan) continue;
+    const auto config = std::get<fmha_tcgen05::Config>(make_plan(problem).config);
+    CHECK(config.window == problem.window);
+    CHECK(config.seqused == problem.seqused);
+    CHECK(config.kv_pools == problem.kv_pools);
+    CHECK(config.pack_gqa == problem.pack_gqa.value_or(config.pack_gqa));
+    CHECK(config.split_kv == problem.split_kv.value_or(config.split_kv));
+  }
+  CHECK(plans > 300);
+  CHECK(refusals > 300);
 }
 
 TEST_CASE("counting the kernels of many problems takes microseconds each") {

@@ -1,7 +1,7 @@
 // The Config that the checked-in kernel.cu compiles with; a generated bundle brings its own file of this name.
 #pragma once
 
-#include "spec/fmha_tcgen05.h"
+#include "spec/fmha_tcgen05_tiles.h"
 
 namespace tessera::fmha_tcgen05 {
 

@@ -1,0 +1,124 @@
+// Each query is a problem of its own: its keys are gathered side by side, and the dense reference does the rest.
+#include "reference/fmha_pools.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <string>
+#include <vector>
+
+namespace tessera::reference {
+
+namespace {
+
+std::int64_t number(const TensorView& view, std::int64_t index) { return std::llround(view.at(index)); }
+
+/// Rows `rows` of a matrix whose rows lie side by side, as [1, rows, 1, columns].
+void append_row(const TensorView& from, std::int64_t row, std::int64_t columns, std::vector<std::byte>& to) {
+  const auto bytes = static_cast<std::size_t>(columns * dtype_bytes(from.dtype));
+  const std::byte* const first = from.data + static_cast<std::size_t>(row) * bytes;
+  to.insert(to.end(), first, first + bytes);
+}
+
+/// One query of [batch, seqlen_q, heads, columns].
+TensorView one_query(TensorView view, std::int64_t batch, std::int64_t query) {
+  const std::int64_t offset = batch * view.strides[0] + query * view.strides[1];
+  view.data += static_cast<std::size_t>(offset * dtype_bytes(view.dtype));
+  view.shape[0] = view.shape[1] = 1;
+  return view;
+}
+/// One query of [batch, heads, seqlen_q].
+TensorView one_statistic(TensorView view, std::int64_t batch, std::int64_t query) {
+  const std::int64_t offset = batch * view.strides[0] + query * view.strides[2];
+  view.data += static_cast<std::size_t>(offset * dtype_bytes(view.dtype));
+  view.shape[0] = view.shape[2] = 1;
+  return view;
+}
+
+void merge(const Comparison& one, Comparison& all) {
+  all.pass = all.pass && one.pass;
+  all.rel_error = std::max(all.rel_error, one.rel_error);
+  all.rel_bound = std::max(all.rel_bound, one.rel_bound);
+  all.max_abs_error = std::max(all.max_abs_error, one.max_abs_error);
+  all.cosine = std::min(all.cosine, one.cosine);
+  all.rows_checked += one.rows_checked;
+  all.rows_total += one.rows_total;
+}
+
+}  // namespace
+
+Comparison check_fmha_pools(const FmhaPools& in, const FmhaOutputs& outputs, const FmhaCheck& check) {
+  const std::int64_t batches = in.q.shape[0], queries = in.q.shape[1], topk = in.indices.shape[2];
+  const std::int64_t rows = in.k.shape[0], window = in.swa_k.shape[1];
+  const std::int64_t columns = in.k.shape[1], v_columns = in.v.shape[1];
+  Comparison all;
+  for (std::int64_t batch = 0; batch < batches; ++batch) {
+    const std::int64_t used = std::clamp<std::int64_t>(number(in.swa_lens, batch), 0, window);
+    for (std::int64_t query = 0; query < queries; ++query) {
+      std::vector<std::byte> k, v;
+      std::int64_t keys = 0;
+      for (std::int64_t i = 0; i < topk; ++i) {
+        const std::int64_t row = number(in.indices, (batch * queries + query) * topk + i);
+        if (row < 0 || row >= rows) continue;
+        append_row(in.k, row, columns, k);
+        append_row(in.v, row, v_columns, v);
+        ++keys;
+      }
+      const std::int64_t end = check.mask == Mask::causal ? std::min(used, query + used - queries + 1) : used;
+      for (std::int64_t key = 0; key < end; ++key, ++keys) {
+        append_row(in.swa_k, batch * window + key, columns, k);
+        append_row(in.swa_v, batch * window + key, v_columns, v);
+      }
+      FmhaCheck of_query = check;
+      of_query.mask = Mask::none;
+      FmhaOutputs found{one_query(outputs.o, batch, query), {}, {}, {}};
+      if (outputs.lse) found.lse = one_statistic(*outputs.lse, batch, query);
+      const Comparison one =
+          check_fmha({one_query(in.q, batch, query),
+                      {k.data(), in.k.dtype, {1, keys, 1, columns}, {keys * columns, columns, columns, 1}},
+                      {v.data(), in.v.dtype, {1, keys, 1, v_columns}, {keys * v_columns, v_columns, v_columns, 1}}},
+                     found, of_query);
+      for (const std::string& problem : one.problems)
+        all.problems.push_back("batch " + std::to_string(batch) + ", query " + std::to_string(query) + ": " + problem);
+      merge(one, all);
+    }
+  }
+  return all;
+}
+
+FmhaPoolTensors make_pool_inputs(const FmhaSizes& s, std::int64_t topk, std::int64_t seqlen_swa, DType dtype, Fill kind,
+                                 std::uint64_t seed) {
+  FmhaPoolTensors t{Tensor(dtype, {s.batch, s.seqlen_q, s.heads_q, s.head_dim}),
+                    Tensor(dtype, {s.seqlen_k, s.head_dim}),
+                    Tensor(dtype, {s.seqlen_k, s.v_columns()}),
+                    Tensor(dtype, {s.batch, seqlen_swa, 1, s.head_dim}),
+                    Tensor(dtype, {s.batch, seqlen_swa, 1, s.v_columns()}),
+                    Tensor(DType::s32, {s.batch, s.seqlen_q, topk}),
+                    Tensor(DType::s32, {s.batch}),
+                    Tensor(DType::f32, {s.heads_q})};
+  std::uint64_t stream = 0;
+  // As make_integer_inputs(): whole numbers whose scores, and a sink whose share, are exact.
+  const bool is_exact = kind == Fill::integer;
+  fill(t.q, is_exact ? Fill::sparse_integer : kind, seed, stream++);
+  for (Tensor* const tensor : {&t.k, &t.swa_k}) fill(*tensor, is_exact ? Fill::sign : kind, seed, stream++);
+  for (Tensor* const tensor : {&t.v, &t.swa_v}) fill(*tensor, kind, seed, stream++);
+  if (!is_exact) fill(t.sink, Fill::normal, seed, stream);
+  ++stream;
+  const CounterRandom random(seed, stream);
+  std::uint64_t turn = 0;
+  for (std::int64_t list = 0; list < s.batch * s.seqlen_q; ++list) {
+    // Steps of a number that has no divisor in common with the pool visit every row once.
+    const std::int64_t first = s.seqlen_k > 0 ? random.integer(turn++, 0, s.seqlen_k - 1) : 0;
+    std::int64_t step = random.integer(turn++, 1, 1000) * 2 + 1;
+    while (s.seqlen_k > 0 && std::gcd(step, s.seqlen_k) != 1) ++step;
+    for (std::int64_t i = 0; i < topk; ++i) {
+      const bool is_none = s.seqlen_k == 0 || random.integer(turn++, 0, 7) == 0;
+      t.indices.set(list * topk + i, is_none ? -1.0 : static_cast<double>((first + i * step) % s.seqlen_k));
+    }
+  }
+  for (std::int64_t b = 0; b < s.batch; ++b)
+    t.swa_lens.set(b, static_cast<double>(b == 0 ? seqlen_swa : random.integer(turn++, 0, seqlen_swa)));
+  return t;
+}
+
+}  // namespace tessera::reference

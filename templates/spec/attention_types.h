@@ -1,0 +1,20 @@
+// Choices that attention alone has. Words for them in flags and JSON: generator/words.h.
+#pragma once
+
+namespace tessera {
+
+// Which keys besides the mask's a query sees: all, or those from window_size_left before it to window_size_right behind
+// it, counted from the key that stands beside the query (bottom-right aligned, as the causal mask).
+enum class Window { none, sliding };
+
+// Whose valid length of each batch is read from memory: nobody's, the keys', or the keys' and the queries'.
+enum class UsedLengths { none, k, qk };
+
+// Whether the keys of a query are shared out among CTAs whose partial results another kernel merges.
+enum class SplitKv { off, on };
+
+// Where a query's keys lie: all side by side in k and v (dense); or some scattered in one pool, by a list of their rows
+// for each query, and those of a sliding window in another (sparse_window).
+enum class KvPools { dense, sparse_window };
+
+}  // namespace tessera

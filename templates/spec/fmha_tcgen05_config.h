@@ -1,0 +1,152 @@
+// A Config of attention on tcgen05, why one may be illegal, and the extents that follow from one. What all of it is
+// for: spec/fmha_tcgen05.h.
+#pragma once
+
+#include "spec/attention_types.h"
+#include "spec/types.h"
+
+namespace tessera::fmha_tcgen05 {
+
+// One specialisation. A structural type: it is a template parameter of the device code.
+struct Config {
+  int head_dim = 128;    // of q and k
+  int head_dim_v = 128;  // of v and o
+  int tile_m = 256;      // queries of a CTA, or of a pair: one or two products
+  int tile_n = 128;      // keys of a step
+  int stages = 2;        // slots of the K ring and of the V ring
+  Swizzle swizzle = Swizzle::b128;
+  MmaKind mma_kind = MmaKind::tcgen05_f16;
+  DType dtype = DType::bf16;
+  Mask mask = Mask::none;
+  Window window = Window::none;
+  UsedLengths seqused = UsedLengths::none;
+  Output output = Output::normalized;
+  Layout v_layout = Layout::mn_major;
+  ProbabilityPath p_path = ProbabilityPath::tmem;
+  bool cta_pair = false;
+  int pack_gqa = 1;                 // query heads of a key head that share a tile's rows
+  SplitKv split_kv = SplitKv::off;  // num_splits CTAs share a tile's keys, a second kernel merges
+  KvPools kv_pools = KvPools::dense;
+
+  TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
+};
+
+inline constexpr int kMaxSmemBytes = 232448;  // per CTA, opted in
+inline constexpr int kMaxStages = 8;
+inline constexpr int kWarpgroupThreads = 128;
+inline constexpr int kTmemColumns = 512;
+inline constexpr int kMaxProductN = 256;
+inline constexpr int kMaxHeadDim = 512;
+inline constexpr int kMaxTileN = 128;
+inline constexpr int kNumBuffers = 2;  // of S
+
+// Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
+enum class Rule {
+  ok,
+  dtype_not_16_bit,               // bytes of the type; 2
+  head_dim_not_multiple_of_16,    // head_dim or head_dim_v; 16, 32 for a pair (tcgen05 K, and N)
+  head_dim_out_of_range,          // head_dim or head_dim_v; 512
+  head_dim_v_exceeds_head_dim,    // head_dim_v; head_dim (O leaves through Q's slot)
+  head_dim_not_multiple_of_span,  // bytes of a row of Q or of a CTA's columns of V; bytes of the swizzle span
+  tile_m_not_whole_products,      // tile_m; rows of a product
+  tile_m_out_of_range,            // tile_m; rows of two products
+  tile_n_not_multiple_of_32,      // tile_n; 32, 64 where lanes are folded
+  tile_n_out_of_range,            // tile_n; 128
+  tile_n_not_multiple_of_span,    // bytes of tile_n keys of a K-major V; bytes of the swizzle span
+  stages_out_of_range,            // stages; 8
+  head_dim_v_needs_pair,          // head_dim_v; 256
+  folded_p_in_tmem,               // rows of a CTA; 128
+  k_major_v_of_used_keys,         // bytes of a key; 16 (TMA starts at multiples of it along keys)
+  pack_gqa_not_whole_boxes,       // pack_gqa; rows of a CTA, of which it must be a multiple where it is above
+  pools_need_whole_queries,       // pack_gqa; rows of a tile, of which it must be a multiple
+  pools_need_one_q_tile,          // Q tiles; 1
+  pools_need_wider_swizzle,       // bytes of the swizzle span; 32 (four gathered rows begin at multiples of 128)
+  pools_need_dense_facts,         // 1 for each of: used lengths, window, split keys, K-major V, un-normalised O; 0
+  tensor_memory_exceeded,         // columns; 512
+  shared_memory_exceeded,         // bytes; 232,448
+};
+
+// Whether work grows with a tile's place in the sequence.
+TESSERA_HD constexpr bool is_uneven(const Config& c) {
+  return c.mask == Mask::causal && c.window == Window::none && c.kv_pools == KvPools::dense;
+}
+// Whether keys before some of a query's block are hidden from it: by a window, or since block 0 begins before key 0.
+TESSERA_HD constexpr bool hides_first_keys(const Config& c) {
+  return c.window != Window::none || c.seqused != UsedLengths::none || c.kv_pools != KvPools::dense;
+}
+
+TESSERA_HD constexpr int ctas_per_tile(const Config& c) { return c.cta_pair ? 2 : 1; }
+// See above: lane l holds row l % 64.
+TESSERA_HD constexpr bool is_folded(const Config& c) { return c.cta_pair && c.head_dim_v > kMaxProductN; }
+TESSERA_HD constexpr int rows_per_cta(const Config& c) { return is_folded(c) ? 64 : 128; }
+TESSERA_HD constexpr int rows_per_product(const Config& c) { return rows_per_cta(c) * ctas_per_tile(c); }
+// A CTA's rows hold whole queries of pack_gqa heads each, the heads of a query side by side, and what is left over is
+// not used; or, where a query has more heads than a CTA has rows, a part of one query. Packed row u of a sequence is
+// head u % pack_gqa of query u / pack_gqa.
+// With pools each query has keys of its own, so a tile is one query or a part of one, and the CTAs of a pair share it.
+TESSERA_HD constexpr bool has_pools(const Config& c) { return c.kv_pools != KvPools::dense; }
+TESSERA_HD constexpr int packed_heads(const Config& c) {
+  const int heads = has_pools(c) ? static_cast<int>(ceil_div(c.pack_gqa, ctas_per_tile(c))) : c.pack_gqa;
+  return heads < rows_per_cta(c) ? heads : rows_per_cta(c);
+}
+TESSERA_HD constexpr int packed_queries(const Config& c) {
+  return has_pools(c) ? 1 : rows_per_cta(c) / packed_heads(c);
+}
+TESSERA_HD constexpr int used_rows(const Config& c) { return packed_heads(c) * packed_queries(c); }
+TESSERA_HD constexpr int q_tiles(const Config& c) { return c.tile_m / rows_per_product(c); }
+TESSERA_HD constexpr int used_rows_of_product(const Config& c) { return used_rows(c) * ctas_per_tile(c); }
+TESSERA_HD constexpr int used_rows_of_tile(const Config& c) { return q_tiles(c) * used_rows_of_product(c); }
+TESSERA_HD constexpr bool is_packed(const Config& c) { return c.pack_gqa > 1 || has_pools(c); }
+TESSERA_HD constexpr bool is_split(const Config& c) { return c.split_kv == SplitKv::on; }
+// Control warps, correction, and softmax for each Q tile.
+TESSERA_HD constexpr int num_threads(const Config& c) { return (2 + q_tiles(c)) * kWarpgroupThreads; }
+TESSERA_HD constexpr int ctas_per_sm(const Config&) { return 1; }
+
+TESSERA_HD constexpr int span_elements(const Config& c) { return swizzle_span_bytes(c.swizzle) / dtype_bytes(c.dtype); }
+TESSERA_HD constexpr int o_element_bytes(const Config& c) {
+  return c.output == Output::unnormalized ? 4 : dtype_bytes(c.dtype);
+}
+TESSERA_HD constexpr int o_span_elements(const Config& c) { return swizzle_span_bytes(c.swizzle) / o_element_bytes(c); }
+
+// O += P V in products of at most 256 columns; a CTA's shared memory has v_columns of each.
+TESSERA_HD constexpr int pv_products(const Config& c) { return c.head_dim_v > kMaxProductN ? 2 : 1; }
+TESSERA_HD constexpr int pv_columns(const Config& c) { return c.head_dim_v / pv_products(c); }
+TESSERA_HD constexpr int v_columns(const Config& c) { return pv_columns(c) / ctas_per_tile(c); }
+TESSERA_HD constexpr int k_rows(const Config& c) { return c.tile_n / ctas_per_tile(c); }
+
+// Tensor Memory: S buffers, then O of each Q tile. Columns of 32 bits in all lanes.
+TESSERA_HD constexpr int folds(const Config& c) { return is_folded(c) ? 2 : 1; }
+TESSERA_HD constexpr int s_columns(const Config& c) { return c.tile_n / folds(c); }
+TESSERA_HD constexpr int p_offset(const Config& c) { return c.tile_n / 2; }  // of P in its S
+TESSERA_HD constexpr int o_columns(const Config& c) { return c.head_dim_v / folds(c); }
+TESSERA_HD constexpr int s_column(const Config& c, int buffer) { return buffer * s_columns(c); }
+TESSERA_HD constexpr int o_column(const Config& c, int q_tile) {
+  return kNumBuffers * s_columns(c) + q_tile * o_columns(c);
+}
+TESSERA_HD constexpr int used_columns(const Config& c) { return o_column(c, q_tiles(c)); }
+TESSERA_HD constexpr int allocated_columns(const Config& c) {
+  int columns = 32;
+  while (columns < used_columns(c)) columns *= 2;
+  return columns;
+}
+
+// P is handed over in two parts, so that O += P V begins while the last exponentials are computed: keys of the first
+// part; all of them where a thread has only one load's worth of scores, or its scores are half of the keys.
+TESSERA_HD constexpr int p_first_keys(const Config& c) {
+  return is_folded(c) || c.tile_n < 64 ? c.tile_n : c.tile_n - 32;
+}
+TESSERA_HD constexpr bool has_p_parts(const Config& c) { return p_first_keys(c) < c.tile_n; }
+
+// P in shared memory has the widest swizzle that its rows allow: no TMA sees it.
+TESSERA_HD constexpr Swizzle p_swizzle(const Config& c) { return c.tile_n % 64 == 0 ? Swizzle::b128 : Swizzle::b64; }
+
+TESSERA_HD constexpr int q_slot_bytes(const Config& c) { return rows_per_cta(c) * c.head_dim * dtype_bytes(c.dtype); }
+TESSERA_HD constexpr int q_bytes(const Config& c) { return used_rows(c) * c.head_dim * dtype_bytes(c.dtype); }
+TESSERA_HD constexpr int k_slot_bytes(const Config& c) { return k_rows(c) * c.head_dim * dtype_bytes(c.dtype); }
+TESSERA_HD constexpr int v_part_bytes(const Config& c) { return c.tile_n * v_columns(c) * dtype_bytes(c.dtype); }
+TESSERA_HD constexpr int v_slot_bytes(const Config& c) { return pv_products(c) * v_part_bytes(c); }
+TESSERA_HD constexpr int p_slot_bytes(const Config& c) {
+  return c.p_path == ProbabilityPath::smem ? rows_per_cta(c) * c.tile_n * dtype_bytes(c.dtype) : 0;
+}
+
+}  // namespace tessera::fmha_tcgen05

@@ -1,0 +1,89 @@
+// The tiles of attention on tcgen05: what the planner considers, and the default of each head_dim.
+#pragma once
+
+#include "spec/fmha_tcgen05.h"
+
+namespace tessera::fmha_tcgen05 {
+
+// The head dimensions that kernels are made for, and the tile that a Problem gets which pins none.
+struct Tile {
+  int head_dim = 0;
+  int head_dim_v = 0;
+  int tile_m = 0;
+  int tile_n = 0;
+  int stages = 0;
+  ProbabilityPath p_path = ProbabilityPath::tmem;
+  bool cta_pair = false;
+};
+
+// The first of a head_dim is its default: the published kernels' shape where there is one, two Q tiles and 128 keys, as
+// long as Tensor Memory and a ring of two slots allow. Nothing was measured: there was no such device. head_dim 512 has
+// one slot of 128 keys: each half of it is loaded while the other product runs, and half as many steps pass through the
+// softmax.
+inline constexpr Tile kTiles[] = {
+    {16, 16, 256, 128, 4},
+    {16, 16, 128, 128, 4},
+    {32, 32, 256, 128, 4},
+    {32, 32, 128, 128, 4},
+    {64, 64, 256, 128, 3},
+    {64, 64, 128, 128, 3},
+    {64, 64, 256, 64, 4},
+    {96, 96, 256, 128, 2},
+    {96, 96, 128, 128, 2},
+    {128, 128, 256, 128, 2},
+    {128, 128, 128, 128, 2},
+    {128, 128, 256, 64, 4},
+    {192, 128, 256, 64, 2},
+    {192, 128, 256, 64, 3},
+    {192, 128, 128, 128, 1},
+    {192, 192, 256, 64, 2},
+    {192, 192, 128, 64, 2},
+    {256, 256, 128, 64, 2},
+    {256, 256, 128, 128, 1},
+    {128, 128, 512, 128, 4, ProbabilityPath::tmem, true},
+    {256, 256, 256, 128, 2, ProbabilityPath::tmem, true},
+    {512, 512, 128, 128, 1, ProbabilityPath::smem, true},
+    {512, 512, 128, 64, 2, ProbabilityPath::smem, true},
+};
+
+// The widest swizzle whose span divides what a CTA has of a row.
+TESSERA_HD constexpr Swizzle widest_swizzle(const Config& c) {
+  const Swizzle swizzles[] = {Swizzle::b128, Swizzle::b64, Swizzle::b32};
+  for (const Swizzle swizzle : swizzles) {
+    Config widened = c;
+    widened.swizzle = swizzle;
+    if (why_invalid_head_dims(widened).rule != Rule::head_dim_not_multiple_of_span &&
+        (c.v_layout == Layout::mn_major || c.tile_n % span_elements(widened) == 0)) {
+      return swizzle;
+    }
+  }
+  return Swizzle::none;
+}
+
+// The default for these facts.
+TESSERA_HD constexpr Config default_config(int head_dim, int head_dim_v, Mask mask, DType dtype, Output output,
+                                           Layout v_layout = Layout::mn_major, Window window = Window::none,
+                                           UsedLengths seqused = UsedLengths::none) {
+  Config c;
+  c.head_dim = head_dim;
+  c.head_dim_v = head_dim_v;
+  c.mask = mask;
+  c.dtype = dtype;
+  c.output = output;
+  c.v_layout = v_layout;
+  c.window = window;
+  c.seqused = seqused;
+  for (const Tile& tile : kTiles) {
+    if (tile.head_dim != head_dim || tile.head_dim_v != head_dim_v) continue;
+    c.tile_m = tile.tile_m;
+    c.tile_n = tile.tile_n;
+    c.stages = tile.stages;
+    c.p_path = tile.p_path;
+    c.cta_pair = tile.cta_pair;
+    break;
+  }
+  c.swizzle = widest_swizzle(c);
+  return c;
+}
+
+}  // namespace tessera::fmha_tcgen05
