@@ -10,6 +10,13 @@ namespace {
 
 std::string nothing(const std::string&) { return ""; }
 
+// A predicate that is never true.
+std::string never(const std::string& line) {
+  std::smatch match;
+  if (!std::regex_search(line, match, std::regex("(%p[0-9]+),"))) return line;
+  return fmt::format("setp.ne.u32 {}, 0, 0;", match[1].str());
+}
+
 // The operand of that number (0: the first after the opcode; brackets count as one), a register or a number, changed by
 // an instruction before: "xor.b32", "add.s32", ...
 std::function<std::string(const std::string&)> change_operand(int number, const char* opcode, const char* constant) {
@@ -23,6 +30,8 @@ std::function<std::string(const std::string&)> change_operand(int number, const 
     const std::size_t from = end_of_opcode + static_cast<std::size_t>(at->position());
     const std::string old = at->str();
     const bool is_wide = std::string(opcode).find("64") != std::string::npos;
+    // A stands in shared memory, by descriptor, or in Tensor Memory, by address: one kind each.
+    if (old.front() == '%' && (old.rfind("%rd", 0) == 0) != is_wide && old.rfind("%f", 0) != 0) return line;
     return fmt::format("{{ .reg .b{} mutated; {} mutated, {}, {}; {}mutated{} }}", is_wide ? 64 : 32, opcode, old,
                        constant, line.substr(0, from), line.substr(from + old.size()));
   };
@@ -51,6 +60,7 @@ const std::vector<Kind>& tcgen05_kinds() {
       {"drop tcgen05.mma", "tcgen05.mma", nothing},
       {"tcgen05.mma: always adds", "tcgen05.mma", always_accumulate},
       {"tcgen05.mma: column of D", "tcgen05.mma", change_operand(0, "add.s32", "1")},
+      {"tcgen05.mma: column of A", "tcgen05.mma", change_operand(1, "add.s32", "1")},
       {"tcgen05.mma: start of A", "tcgen05.mma", change_operand(1, "xor.b64", "4")},
       {"tcgen05.mma: SBO of A", "tcgen05.mma", change_operand(1, "xor.b64", "0x0000002000000000")},
       {"tcgen05.mma: start of B", "tcgen05.mma", change_operand(2, "xor.b64", "4")},
@@ -78,6 +88,16 @@ const std::vector<Kind>& tcgen05_kinds() {
          static const std::regex address(R"(\[(%r[0-9]+)\])");
          return std::regex_replace(line, address, "[$1+16]");
        }},
+      {"drop tcgen05.st", "tcgen05.st", nothing},
+      {"tcgen05.st: column", "tcgen05.st", change_operand(0, "xor.b32", "1")},
+      {"drop tcgen05.wait::st", "tcgen05.wait::st", nothing},
+      {"TMA load: row", "cp.async.bulk.tensor.5d.shared", change_operand(3, "add.s32", "1")},
+      {"TMA load: head", "cp.async.bulk.tensor.5d.shared", change_operand(5, "xor.b32", "1")},
+      {"TMA store: row", "cp.async.bulk.tensor.5d.global", change_operand(2, "add.s32", "1")},
+      {"ex2: an exponent more", "ex2.approx", change_operand(1, "add.f32", "0f3F800000")},
+      {"ld.shared.f32: the next lane's", "ld.shared.f32", change_operand(1, "add.s32", "4")},
+      {"drop st.shared.f32", "st.shared.f32", nothing},
+      {"vote: never", "vote.sync.any", never},
       {"drop TMA load (3d)", "cp.async.bulk.tensor.3d.shared", nothing},
       {"drop TMA load (3d, pair)", "cp.async.bulk.tensor.3d.cta_group::2.shared", nothing},
       {"TMA load (3d): coordinate along k", "cp.async.bulk.tensor.3d.shared", change_operand(2, "xor.b32", "16")},
