@@ -38,7 +38,7 @@ struct RegisterBudget {
 };
 
 TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
-  return q_tiles(c) == 2 ? RegisterBudget{128, 56, 72, 192} : RegisterBudget{168, 128, 136, 240};
+  return q_tiles(c) == 2 ? RegisterBudget{128, 64, 64, 192} : RegisterBudget{168, 128, 136, 240};
 }
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid_head_dims(const Config& c) {
