@@ -21,6 +21,10 @@ namespace {
 
 using Pointer = std::shared_ptr<const CacheEntry>;
 
+EntryParts parts_of(const CacheRequest& request) {
+  return request.need_ptx ? EntryParts::code_and_ptx : EntryParts::code;
+}
+
 Pointer to_entry(ReadEntry&& read, const CacheFolder& folder, EntryParts parts) {
   auto entry = std::make_shared<CacheEntry>();
   entry->keys = read.record.keys;
@@ -84,7 +88,7 @@ struct Cache::State {
 };
 
 Pointer Cache::State::find_on_disk(const CacheRequest& request) {
-  const EntryParts parts = request.need_ptx ? EntryParts::code_and_ptx : EntryParts::code;
+  const EntryParts parts = parts_of(request);
   if (!request.keys.entry.empty()) {
     for (const auto& folder : folders) {
       if (auto read = folder->read(request.keys, parts)) return to_entry(std::move(*read), *folder, parts);
@@ -224,14 +228,15 @@ std::optional<CacheTier> Cache::contains(const CacheRequest& request) {
   const auto tier_of = [](const CacheFolder& folder) {
     return folder.is_writable() ? CacheTier::user : CacheTier::system;
   };
+  const EntryParts parts = parts_of(request);
   if (!request.keys.entry.empty()) {
     for (const auto& folder : state_->folders) {
-      if (folder->read(request.keys, EntryParts::record)) return tier_of(*folder);
+      if (folder->read(request.keys, parts, false)) return tier_of(*folder);
     }
   }
   if (request.require_compiler) return std::nullopt;
   for (const auto& folder : state_->folders) {
-    if (folder->read_newest(request.keys.source, EntryParts::record)) return tier_of(*folder);
+    if (folder->read_newest(request.keys.source, parts, false)) return tier_of(*folder);
   }
   return std::nullopt;
 }

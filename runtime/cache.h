@@ -97,7 +97,7 @@ class Cache {
   /// the next caller tries again. build must not ask this cache for the same key. Without a compiler (keys.entry
   /// empty) build is called all the same, to throw what the caller wants to say; what it returns stays in memory.
   std::shared_ptr<const CacheEntry> find_or_build(const CacheRequest& request, const std::function<Image()>& build);
-  /// Would find() answer? Reads no payload, only compile.json and the sizes. The tier, or nothing.
+  /// Would find() answer? Reads and verifies all that it would, but counts as no use. The tier, or nothing.
   std::optional<CacheTier> contains(const CacheRequest& request);
   CacheStats stats() const;
   const CacheOptions& options() const noexcept;

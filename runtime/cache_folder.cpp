@@ -80,13 +80,13 @@ bool CacheFolder::is_usable() {
   return true;
 }
 
-std::optional<ReadEntry> CacheFolder::read(const EntryKeys& keys, EntryParts parts) {
+std::optional<ReadEntry> CacheFolder::read(const EntryKeys& keys, EntryParts parts, bool is_use) {
   if (!is_usable()) return std::nullopt;
   const std::string path = entry_path(keys);
   ReadEntry found = read_entry(shared_.files, path, keys, parts);
   switch (found.verdict) {
     case ReadVerdict::ok:
-      if (is_writable_ && parts != EntryParts::record) note_use(path);
+      if (is_writable_ && is_use) note_use(path);
       return found;
     case ReadVerdict::absent:
       return std::nullopt;
@@ -122,10 +122,10 @@ std::vector<std::string> CacheFolder::newest_first(const std::string& source_key
   return names;
 }
 
-std::optional<ReadEntry> CacheFolder::read_newest(const std::string& source_key, EntryParts parts) {
+std::optional<ReadEntry> CacheFolder::read_newest(const std::string& source_key, EntryParts parts, bool is_use) {
   if (!is_usable()) return std::nullopt;
   for (const std::string& name : newest_first(source_key)) {
-    if (auto found = read({source_key, name}, parts)) return found;
+    if (auto found = read({source_key, name}, parts, is_use)) return found;
   }
   return std::nullopt;
 }

@@ -68,10 +68,10 @@ class CacheFolder {
   bool is_writable() const noexcept { return is_writable_; }
   std::string entry_path(const EntryKeys& keys) const;
 
-  /// The entry, verified, its last use noted. A damaged one is quarantined.
-  std::optional<ReadEntry> read(const EntryKeys& keys, EntryParts parts);
+  /// The entry, verified; its last use is noted if this is one. A damaged one is quarantined.
+  std::optional<ReadEntry> read(const EntryKeys& keys, EntryParts parts, bool is_use = true);
   /// The entry of this source key by the newest compiler; among equals the one written last.
-  std::optional<ReadEntry> read_newest(const std::string& source_key, EntryParts parts);
+  std::optional<ReadEntry> read_newest(const std::string& source_key, EntryParts parts, bool is_use = true);
 
   /// Makes what is missing of the folders. False, after a warning, when nothing can be written here.
   bool prepare();

@@ -140,6 +140,29 @@ TEST_CASE("cache: damage is found without a compiler too, and then it is a miss"
   CHECK(bench.quarantined() == 1);
 }
 
+TEST_CASE("cache: what it claims to contain was verified to the last bit, and no use of it") {
+  Bench bench;
+  bench.build(1);
+  const fs::path entry = bench.entry_folder(1);
+  const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(48);
+  for (const bool has_compiler : {true, false}) {
+    CacheRequest request = request_for(sample_bundle(1), has_compiler ? &bench.compiler : nullptr);
+    request.need_ptx = false;
+    fs::last_write_time(entry, long_ago);
+    CHECK(bench.open()->contains(request) == CacheTier::user);
+    CHECK(fs::last_write_time(entry) == long_ago);
+    for (const std::string_view name : {kPlanFile, kCubinFile}) {
+      std::string bytes = read_text(entry / name);
+      bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 4);
+      write_file(entry / name, bytes);
+      CHECK_FALSE(bench.open()->contains(request));
+      CHECK(bench.warnings.back().find("does not have the digest of its record") != std::string::npos);
+      bench.build(1);
+    }
+  }
+  CHECK(bench.quarantined() == 4);
+}
+
 TEST_CASE("cache: the quarantine keeps a bounded number") {
   Bench bench;
   for (int i = 0; i < 20; ++i) {
