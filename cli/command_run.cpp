@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
 #include "base/npy.h"
@@ -142,9 +143,10 @@ class RunCommand final : public Command {
     if (!scale_.empty() && subject_ != "fmha") throw Error(ErrorKind::usage, "--softmax-scale: is for fmha");
     if (scale_.empty()) return;
     const auto [stop, error] = std::from_chars(scale_.data(), scale_.data() + scale_.size(), run_.softmax_scale);
-    if (error != std::errc() || stop != scale_.data() + scale_.size() || !std::isfinite(run_.softmax_scale) ||
-        run_.softmax_scale == 0)
-      throw Error(ErrorKind::usage, fmt::format("--softmax-scale = {}: must be a finite number other than 0", scale_));
+    if (error != std::errc() || stop != scale_.data() + scale_.size() || run_.softmax_scale == 0 ||
+        !(std::abs(run_.softmax_scale) <= std::numeric_limits<float>::max()))
+      throw Error(ErrorKind::usage,
+                  fmt::format("--softmax-scale = {}: must be a number other than 0 that fp32 holds", scale_));
   }
 
   /// Where a problem runs: the GPU, or an emulator of its own that stands for the target's GPU.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "base/assert.h"
 #include "runtime/launcher_refusals.h"
@@ -184,6 +185,7 @@ void LaunchProgram::fill_scalars(const LaunchArguments& arguments, LaunchFrame& 
       if (!plan_.scalars[i].default_value) refuse_missing_scalar(plan_, plan_.scalars[i]);
       value = *plan_.scalars[i].default_value;
     }
+    if (!(std::abs(value) <= std::numeric_limits<float>::max())) refuse_scalar(plan_, plan_.scalars[i], value);
     frame.scalars[i] = static_cast<float>(value);
   }
 }

@@ -84,6 +84,10 @@ void refuse_missing_scalar(const LaunchPlan& plan, const ScalarSpec& spec) {
   usage(plan, fmt::format("scalar '{}' must be given: it has no default", spec.name));
 }
 
+void refuse_scalar(const LaunchPlan& plan, const ScalarSpec& spec, double value) {
+  usage(plan, fmt::format("scalar '{}' = {}: is passed as fp32, which ends at 3.4e38", spec.name, value));
+}
+
 void refuse_size(const LaunchPlan& plan, const SizeSpec& spec, std::int64_t value) {
   usage(plan, fmt::format("{} = {}: must lie in {}..{}", spec.name, value, spec.min, spec.max));
 }

@@ -27,6 +27,7 @@ void refuse_foreign_code(const LaunchPlan& plan, const DeviceInfo& info);
 [[noreturn]] void refuse_count(const LaunchPlan& plan, std::string_view what, std::size_t found, std::size_t needed);
 [[noreturn]] void refuse_missing_size(const LaunchPlan& plan, const SizeSpec& spec);
 [[noreturn]] void refuse_missing_scalar(const LaunchPlan& plan, const ScalarSpec& spec);
+[[noreturn]] void refuse_scalar(const LaunchPlan& plan, const ScalarSpec& spec, double value);
 [[noreturn]] void refuse_size(const LaunchPlan& plan, const SizeSpec& spec, std::int64_t value);
 [[noreturn]] void refuse_domain(const LaunchPlan& plan, const DomainRule& rule, std::int64_t lhs, std::int64_t rhs);
 /// Returns when the buffer has no elements.

@@ -214,6 +214,14 @@ TEST_CASE_FIXTURE(Fixture, "sizes outside their range or the domain are refused"
     scalars[1] = kNaN;
     CHECK(refusal() == "scale: scalar 'bias' must be given: it has no default");
   }
+  SUBCASE("scalar that fp32 does not hold") {
+    scalars[1] = -1e39;
+    CHECK(refusal() == "scale: scalar 'bias' = -1e+39: is passed as fp32, which ends at 3.4e38");
+  }
+  SUBCASE("infinite scalar") {
+    scalars[0] = std::numeric_limits<double>::infinity();
+    CHECK(refusal() == "scale: scalar 'factor' = inf: is passed as fp32, which ends at 3.4e38");
+  }
   SUBCASE("scalars") {
     scalars.clear();
     CHECK(refusal() == "scale: 0 scalars given: the plan has 2");
