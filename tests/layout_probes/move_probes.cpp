@@ -57,6 +57,7 @@ TEST_CASE("probe: ldmatrix and stmatrix move elements where the map says") {
 }
 
 TEST_CASE("probe: tcgen05.ld and .st move cells where the maps say") {
+  if (!runs("sm_100a")) return;
   struct Shape {
     const char* spelling;
     Fragment fragment;

@@ -81,6 +81,7 @@ void check_scaled(const Scaled& product, int shift, int thread_a, int byte_a, in
 }
 
 TEST_CASE("probe: block-scaled mma.sync takes elements and scales where the maps say") {
+  if (!runs("sm_120a")) return;
   const Scaled nvf4{"kind::mxf4nvf4.block_scale.scale_vec::4X.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue4m3", 64, 4, 4,
                     true};
   const Scaled mxf4{"kind::mxf4.block_scale.scale_vec::2X.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue8m0", 64, 4, 2, false};
