@@ -349,36 +349,13 @@ void add_operands(const Config& c, Plan& plan) {
         plan.operands.push_back(plain_operand(name, "f32", "factor of alpha if not null"));
 }
 
-void add_memory(const Config& c, Plan& plan) {
-  const gemm_tcgen05::SmemLayout map = gemm_tcgen05::smem_layout(c);
-  for (const gemm_tcgen05::SmemRegion& region :
-       {map.lanes, map.columns, map.lane_scales, map.column_scales, map.d, map.barriers, map.tmem_address})
-    if (region.bytes > 0) plan.smem.push_back({region.name, region.offset, region.bytes});
-  plan.smem_bytes = map.total_bytes;
-  const gemm_tcgen05::TmemLayout tmem = gemm_tcgen05::tmem_layout(c);
-  TmemRegion sums;
-  sums.name = "sums";
-  sums.columns = tmem.scales;
-  sums.slots = c.accumulators;
-  plan.tmem.push_back(std::move(sums));
-  if (gemm_tcgen05::is_scaled(c)) {
-    TmemRegion scales;
-    scales.name = "scales";
-    scales.first_column = tmem.scales;
-    scales.columns = tmem.used - tmem.scales;
-    scales.slots = gemm_tcgen05::scale_slots(c);
-    plan.tmem.push_back(std::move(scales));
-  }
-  plan.tmem_columns = tmem.allocated;
-}
-
 }  // namespace
 
 void GemmTcgen05Operator::describe(const Config& config, Plan& plan) {
   plan.mma_kind = mma_kind_name(config);
   plan.launch = gemm_tcgen05_launch(config, plan.arch.to_string(), plan.kernel);
   add_operands(config, plan);
-  add_memory(config, plan);
+  gemm_tcgen05_memory(config, plan);
   for (const gemm_tcgen05::Role& role : gemm_tcgen05::kRoles)
     plan.roles.push_back({role.name, role.first_warp, role.warps, 0});
 }

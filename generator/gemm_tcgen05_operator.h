@@ -48,6 +48,9 @@ struct GemmTcgen05Operator {
 OperandType gemm_a_type(const Gemm& problem);
 OperandType gemm_b_type(const Gemm& problem);
 
+/// The regions of shared and Tensor Memory with their phases.
+void gemm_tcgen05_memory(const gemm_tcgen05::Config& config, Plan& plan);
+
 /// The launch of a product as data.
 LaunchPlan gemm_tcgen05_launch(const gemm_tcgen05::Config& config, const std::string& arch, const std::string& kernel);
 
