@@ -71,6 +71,8 @@ const std::vector<Flag>& flag_table() {
       {"box", "N,N", "the tile of one copy, elements", {"tensor-map"}},
       {"element-strides", "N,N", "default: 1", {"tensor-map"}},
       {"address", "ADDR", "of the tensor in global memory (default: 0)", {"tensor-map"}},
+      {"interleave", "WORD", "none, 16B, 32B: the rules alone, not drawn", {"tensor-map"}},
+      {"im2col", "WORD", "im2col: full; w and w128 are not drawn", {"tensor-map"}},
       {"pixels", "N", "im2col: pixels of one copy", {"tensor-map"}},
       {"channels", "N", "im2col: channels of a pixel", {"tensor-map"}},
       {"lower-corner", "N,N", "im2col: of the bounding box, W first (default: 0)", {"tensor-map"}},

@@ -232,82 +232,112 @@ bool is_move(std::string_view name) {
   return name.starts_with("ldmatrix") || name.starts_with("stmatrix") || name.starts_with("tcgen05");
 }
 
+namespace {
+
+[[noreturn]] void refuse_move(std::string_view spelling, bool is_tmem) {
+  if (is_tmem && !spelling.starts_with("tcgen05.ld") && !spelling.starts_with("tcgen05.st"))
+    throw Error(ErrorKind::usage,
+                fmt::format("{}: fills or empties no registers; tcgen05.ld and .st do. What it reads: `tessera layout "
+                            "smem-descriptor tcgen05`, `instruction-descriptor`, `scale-factors`",
+                            spelling));
+  throw Error(ErrorKind::usage,
+              fmt::format("{}: there is no such instruction; there are {}", spelling,
+                          is_tmem ? "tcgen05.ld and .st with 32x32b, 16x64b, 16x32bx2 (x1 to x128), 16x128b (x1 to "
+                                    "x64), 16x256b (x1 to x32), ld also with .pack::16b, st with .unpack::16b, and "
+                                    "tcgen05.ld.red with 32x32b (x2 to x128)"
+                                  : "ldmatrix.m8n8.x1|x2|x4[.trans] (b16), "
+                                    "ldmatrix.m16n16.x1|x2.trans[.b6x16_p32|.b4x16_p64] (b8), "
+                                    "ldmatrix.m8n16.x1|x2|x4.b6x16_p32|b4x16_p64, "
+                                    "stmatrix.m8n8.x1|x2|x4[.trans] (b16), stmatrix.m16n8.x1|x2|x4.trans (b8)"));
+}
+
+// "x4": 4; 0: no such count.
+int count_of(std::string_view times) {
+  int count = 0;
+  if (times.size() < 2 || times[0] != 'x' || times[1] == '0' ||
+      std::from_chars(times.data() + 1, times.data() + times.size(), count).ptr != times.data() + times.size())
+    return 0;
+  return count > 0 && (count & (count - 1)) == 0 ? count : 0;
+}
+
+MoveForm parse_tmem_move(std::string_view spelling, std::vector<std::string_view> parts) {
+  struct Row {
+    std::string_view name;
+    Fragment fragment;
+    int lanes, columns, most;
+  };
+  static constexpr Row kRows[] = {{"32x32b", Fragment::tmem_32x32b, 32, 1, 128},
+                                  {"16x64b", Fragment::tmem_16x64b, 16, 2, 128},
+                                  {"16x128b", Fragment::tmem_16x128b, 16, 4, 64},
+                                  {"16x256b", Fragment::tmem_16x256b, 16, 8, 32},
+                                  {"16x32bx2", Fragment::tmem_16x32bx2, 16, 2, 128}};
+  const bool is_load = parts.size() > 1 && parts[1] == "ld";
+  const bool reduces = is_load && parts.size() > 2 && parts[2] == "red";
+  if (reduces) {
+    static constexpr std::string_view kWords[] = {"red", "min", "max", "abs", "NaN", "f32", "u32", "s32"};
+    std::erase_if(parts, [](std::string_view part) {
+      return std::find(std::begin(kWords), std::end(kWords), part) != std::end(kWords);
+    });
+  }
+  const bool packs = parts.size() == 5 && parts[4] == (is_load ? "pack::16b" : "unpack::16b");
+  if (parts.size() != (packs ? 5 : 4) || (!is_load && parts[1] != "st")) refuse_move(spelling, true);
+  const auto row = std::find_if(std::begin(kRows), std::end(kRows), [&](const Row& r) { return r.name == parts[2]; });
+  const int count = count_of(parts[3]);
+  if (row == std::end(kRows) || count == 0 || count > row->most) refuse_move(spelling, true);
+  if (reduces && (packs || row->fragment != Fragment::tmem_32x32b || count < 2)) refuse_move(spelling, true);
+  MoveForm form;
+  form.shape = {row->fragment, row->lanes, row->columns * count * (packs ? 2 : 1), packs ? 16 : 32};
+  form.row_axis = "TMEM lane";
+  form.column_axis = "column";
+  if (row->fragment == Fragment::tmem_16x32bx2)
+    form.note = fmt::format("columns {} and up count from the split offset, an immediate; ", form.shape.columns / 2);
+  if (packs) form.note += "an element is the low half of its column; ";
+  if (reduces) form.note += "one more register has the minimum or maximum of the thread's lane; ";
+  form.note +=
+      "lanes and columns count from the address; warp w of a CTA reaches lanes 32 (w % 4) and up; never run on "
+      "Blackwell hardware here";
+  return form;
+}
+
+}  // namespace
+
 MoveForm parse_move(std::string_view spelling) {
   const InstructionName given = short_name(spelling);
-  const std::string_view name = given.text;
-  const std::vector<std::string_view> parts = split(name);
-  const bool is_tmem = parts.front() == "tcgen05";
-  const std::size_t at = is_tmem ? 2 : 1;
-  const auto refuse = [&]() -> Error {
-    return {ErrorKind::usage,
-            fmt::format(
-                "{}: there is no such instruction; there are {}", spelling,
-                is_tmem ? "tcgen05.ld and .st with 32x32b, 16x64b, 16x32bx2 (x1 to x128), 16x128b (x1 to x64), 16x256b "
-                          "(x1 to x32)"
-                        : "ldmatrix.m8n8.x1|x2|x4[.trans], ldmatrix.m16n16.x1|x2.trans[.b6x16_p32|.b4x16_p64] (b8), "
-                          "ldmatrix.m8n16.x1|x2|x4.b6x16_p32|b4x16_p64, "
-                          "stmatrix.m8n8.x1|x2|x4[.trans], stmatrix.m16n8.x1|x2|x4.trans (b8)")};
-  };
-  const bool is_known = is_tmem || parts.front() == "ldmatrix" || parts.front() == "stmatrix";
-  if (!is_known || parts.size() < at + 2 || parts.size() > at + 4) throw refuse();
-  int count = 0;
-  const std::string_view times = parts[at + 1];
-  if (times.size() < 2 || times[0] != 'x' ||
-      std::from_chars(times.data() + 1, times.data() + times.size(), count).ptr != times.data() + times.size())
-    throw refuse();
-  const std::string_view shape = parts[at];
-  const bool is_trans = parts.size() > at + 2 && parts[at + 2] == "trans";
-  // What stands after .trans, or alone: the narrow formats.
-  const std::string_view kind = parts.size() > at + 2 + (is_trans ? 1u : 0u) ? parts.back() : std::string_view{};
-  if (parts.size() == at + 4 && !is_trans) throw refuse();
-  MoveForm form;
-  if (is_tmem) {
-    struct Row {
-      std::string_view name;
-      Fragment fragment;
-      int lanes, columns, most;
-    };
-    static constexpr Row kRows[] = {{"32x32b", Fragment::tmem_32x32b, 32, 1, 128},
-                                    {"16x64b", Fragment::tmem_16x64b, 16, 2, 128},
-                                    {"16x128b", Fragment::tmem_16x128b, 16, 4, 64},
-                                    {"16x256b", Fragment::tmem_16x256b, 16, 8, 32},
-                                    {"16x32bx2", Fragment::tmem_16x32bx2, 16, 2, 128}};
-    const auto row = std::find_if(std::begin(kRows), std::end(kRows), [&](const Row& r) { return r.name == shape; });
-    const bool is_power = count > 0 && (count & (count - 1)) == 0;
-    if (row == std::end(kRows) || !is_power || count > row->most || parts.size() > at + 2 ||
-        (parts[1] != "ld" && parts[1] != "st"))
-      throw refuse();
-    form.shape = {row->fragment, row->lanes, row->columns * count, 32};
-    form.row_axis = "TMEM lane";
-    form.column_axis = "column";
-    if (row->fragment == Fragment::tmem_16x32bx2)
-      form.note = fmt::format("columns {} and up count from the split offset, an immediate; ", count);
-    form.note +=
-        "lanes and columns count from the address; warp w of a CTA reaches lanes 32 (w % 4) and up; never run on "
-        "Blackwell hardware here";
-    return form;
-  }
+  const std::vector<std::string_view> parts = split(given.text);
+  if (parts.front() == "tcgen05") return parse_tmem_move(spelling, parts);
   const bool is_load = parts.front() == "ldmatrix";
-  const bool is_narrow = is_load && (kind == "b6x16_p32" || kind == "b4x16_p64");
-  const bool is_count = count == 1 || count == 2 || count == 4;
+  if ((!is_load && parts.front() != "stmatrix") || parts.size() < 3 || parts.size() > 5) refuse_move(spelling, false);
+  const std::string_view shape = parts[1];
+  const int count = count_of(parts[2]);
+  const bool is_trans = parts.size() > 3 && parts[3] == "trans";
+  // What stands after .trans, or alone: the narrow formats.
+  const std::string_view kind = parts.size() > (is_trans ? 4u : 3u) ? parts.back() : std::string_view{};
+  if (count == 0 || count > 4 || (parts.size() == 5 && !is_trans)) refuse_move(spelling, false);
+  const auto says = [words = split(spelling)](std::string_view word) {
+    return std::find(words.begin(), words.end(), word) != words.end();
+  };
+  // Of the types only the wrong ones are told apart: a short name has none.
+  if (shape == "m8n8" ? says("b8") || says("b8x16") : says("b16")) refuse_move(spelling, false);
+  MoveForm form;
   form.row_axis = "address lane";
   form.column_axis = "element";
   form.note = "row r is the 16 bytes at the address that lane r gives";
+  const bool is_narrow = is_load && (kind == "b6x16_p32" || kind == "b4x16_p64");
   const bool is_large = shape == "m16n16" && is_trans && count <= 2;  // 16 rows a matrix
-  if (is_narrow && is_count && (is_large || (shape == "m8n16" && !is_trans))) {
+  if (is_narrow && (is_large || (shape == "m8n16" && !is_trans))) {
     form.shape = {is_large ? Fragment::matrix_trans_b8 : Fragment::matrix_narrow, (is_large ? 16 : 8) * count, 16, 8};
     form.note += kind == "b6x16_p32" ? "; element e is its bits 6e..6e+5, and lands in bits 5..0 of a byte"
                                      : "; element e is its bits 4e..4e+3, and lands in bits 3..0 of a byte";
   } else if (!kind.empty()) {
-    throw refuse();
-  } else if (shape == "m8n8" && is_count) {
+    refuse_move(spelling, false);
+  } else if (shape == "m8n8") {
     form.shape = {is_trans ? Fragment::matrix_trans : Fragment::matrix, 8 * count, 8, 16};
-  } else if (is_load && is_large && is_count) {
+  } else if (is_load && is_large) {
     form.shape = {Fragment::matrix_trans_b8, 16 * count, 16, 8};
-  } else if (!is_load && shape == "m16n8" && is_trans && is_count) {
+  } else if (!is_load && shape == "m16n8" && is_trans) {
     form.shape = {Fragment::matrix_store_b8, 8 * count, 16, 8};
   } else {
-    throw refuse();
+    refuse_move(spelling, false);
   }
   return form;
 }

@@ -53,7 +53,12 @@ TensorMapArguments given_map(const LayoutArguments& arguments) {
   const std::string dtype = arguments.text("dtype", "bf16");
   if (!from_string(dtype, map.type))
     throw Error(ErrorKind::usage, fmt::format("--dtype = {}: is no tensor-map type", dtype));
-  if (!from_string(arguments.text("swizzle", "128B"), map.swizzle) || map.swizzle > TensorMapSwizzle::b128_atom_32b)
+  if (arguments.has("interleave") && !from_string(arguments.text("interleave"), map.interleave))
+    throw Error(ErrorKind::usage,
+                fmt::format("--interleave = {}: must be one of none, 16B, 32B", arguments.text("interleave")));
+  const char* const usual_swizzle = map.interleave == TensorMapInterleave::none ? "128B" : "none";
+  if (!from_string(arguments.text("swizzle", usual_swizzle), map.swizzle) ||
+      map.swizzle > TensorMapSwizzle::b128_atom_32b)
     throw Error(ErrorKind::usage, fmt::format("--swizzle = {}: must be one of none, 32B, 64B, 128B, 128B_atom_32B",
                                               arguments.text("swizzle")));
   map.address = static_cast<std::uint64_t>(arguments.number("address", 0, 0, (std::int64_t{1} << 57) - 1));
@@ -84,6 +89,7 @@ ResolvedTensorMap resolved(const TensorMapArguments& given) {
   map.type = given.type;
   map.rank = static_cast<std::uint32_t>(given.dims.size());
   map.address = given.address;
+  map.interleave = given.interleave;
   map.swizzle = given.swizzle;
   std::copy(given.dims.begin(), given.dims.end(), map.dims.begin());
   std::copy(given.strides_bytes.begin(), given.strides_bytes.end(), map.strides_bytes.begin());
@@ -240,6 +246,26 @@ void add_type_notes(LayoutPage& page, const ResolvedTensorMap& map) {
     page.notes.push_back("sm_100 and later only: from the manual, never run on such a device");
 }
 
+// What the rules of a map allow and no page shows.
+void refuse_undrawn(const LayoutArguments& arguments, const ResolvedTensorMap& map) {
+  if (map.interleave != TensorMapInterleave::none)
+    throw Error(
+        ErrorKind::unsupported,
+        fmt::format("--interleave = {}: breaks no rule, and is not drawn: the manual says of channels in slices "
+                    "of 16 and 32 bytes (NC/8HWC8, NC/16HWC16) not how a box's slices follow one another in "
+                    "shared memory, and nothing else here could prove a drawing",
+                    to_string(map.interleave)));
+  constexpr std::string_view kModes[] = {"full", "w", "w128"};
+  if (const std::size_t mode = arguments.word("im2col", {"full", "w", "w128"}, 0); mode != 0)
+    throw Error(
+        ErrorKind::unsupported,
+        fmt::format("--im2col = {}: not drawn: .im2col::w and .im2col::w::128 (sm_100 and later) count pixels along "
+                    "W alone with a halo, of which no source gives the addresses, and no such device is at hand",
+                    kModes[mode]));
+  if (arguments.has("im2col") && !arguments.has("pixels"))
+    throw Error(ErrorKind::usage, "--im2col: goes with --pixels and --channels");
+}
+
 }  // namespace
 
 LayoutPage layout_tensor_map(const LayoutArguments& arguments) {
@@ -259,11 +285,14 @@ LayoutPage layout_tensor_map(const LayoutArguments& arguments) {
       {arguments.has("pixels") ? "channels" : "box",
        arguments.has("pixels") ? fmt::format("{}", given.box[0]) : fmt::format("{}", fmt::join(given.box, ", "))},
       {"swizzle", std::string(to_string(given.swizzle))}};
+  if (given.interleave != TensorMapInterleave::none)
+    page.facts.emplace_back("interleave", std::string(to_string(given.interleave)));
   if (arguments.has("address")) page.facts.emplace_back("address", fmt::format("{:#x}", given.address));
   for (const TensorMapViolation& violation : diagnose(given, "map", target_of(given.type, given.swizzle)))
     page.mistakes.push_back(violation.message);
   if (!page.mistakes.empty()) return page;
   const ResolvedTensorMap map = resolved(given);
+  refuse_undrawn(arguments, map);
   std::copy(at.begin(), at.end(), copy.coordinates.begin());
   const bool is_im2col = arguments.has("pixels");
   Rows rows = is_im2col ? im2col_rows(page, arguments, map, copy) : tiled_rows(map, copy);

@@ -9,7 +9,8 @@
 //   mma D, wgmma D      pairs of neighbours along N, then row g + 8, then (wgmma) the next 8 columns
 //   ldmatrix            8x8 matrices of 16-bit elements: lane 4r + c/2 holds row r, column c; transposed, the reverse.
 //                       Row 8j + r is the one whose address lane 8j + r gives
-//   tcgen05.ld, .st     Tensor Memory lanes and columns, 32-bit cells
+//   tcgen05.ld, .st     Tensor Memory lanes and columns, 32-bit cells; of 16 bits with .pack::16b and .unpack::16b: the
+//                       low halves of two neighbouring columns in one register
 //   quarter_*           mma.m8n8k4.f16 of sm_70: four products, each of threads 4p to 4p + 3 and 4p + 16 to 4p + 19,
 //                       drawn one under the other (A, D) or side by side (B)
 //
@@ -108,15 +109,15 @@ TESSERA_HD constexpr FragmentElement fragment_element(const FragmentShape& s, co
     case Fragment::matrix_store_b8:
       return {8 * at.reg + 2 * q + at.index % 2, 8 * (at.index / 2) + g};
     case Fragment::tmem_32x32b:
-      return {lane, at.reg};
+      return {lane, value};
     case Fragment::tmem_16x64b:
-      return {g + 8 * (lane % 2), 2 * at.reg + lane / 2 % 2};
+      return {g + 8 * (lane % 2), (2 * at.reg + lane / 2 % 2) * per + at.index};
     case Fragment::tmem_16x128b:
-      return {g + 8 * (at.reg % 2), 4 * (at.reg / 2) + q};
+      return {g + 8 * (at.reg % 2), (4 * (at.reg / 2) + q) * per + at.index};
     case Fragment::tmem_16x256b:
-      return {g + 8 * (at.reg / 2 % 2), 8 * (at.reg / 4) + 2 * q + at.reg % 2};
+      return {g + 8 * (at.reg / 2 % 2), (8 * (at.reg / 4) + 2 * q + at.reg % 2) * per + at.index};
     case Fragment::tmem_16x32bx2:
-      return {lane % 16, lane / 16 * (s.columns / 2) + at.reg};
+      return {lane % 16, lane / 16 * (s.columns / 2) + value};
     case Fragment::matrix_narrow:
       return {8 * at.reg + g, 4 * q + at.index};
   }
@@ -162,15 +163,15 @@ TESSERA_HD constexpr FragmentSlot fragment_slot(const FragmentShape& s, const Fr
     case Fragment::matrix_store_b8:
       return {c % 8 * 4 + r % 8 / 2, r / 8, c / 8 * 2 + r % 2};
     case Fragment::tmem_32x32b:
-      return {r, c, 0};
+      return {r, c / per, c % per};
     case Fragment::tmem_16x64b:
-      return {r % 8 * 4 + c % 2 * 2 + r / 8, c / 2, 0};
+      return {r % 8 * 4 + c / per % 2 * 2 + r / 8, c / per / 2, c % per};
     case Fragment::tmem_16x128b:
-      return {r % 8 * 4 + c % 4, c / 4 * 2 + r / 8, 0};
+      return {r % 8 * 4 + c / per % 4, c / per / 4 * 2 + r / 8, c % per};
     case Fragment::tmem_16x256b:
-      return {r % 8 * 4 + c % 8 / 2, c / 8 * 4 + r / 8 * 2 + c % 2, 0};
+      return {r % 8 * 4 + c / per % 8 / 2, c / per / 8 * 4 + r / 8 * 2 + c / per % 2, c % per};
     case Fragment::tmem_16x32bx2:
-      return {c / (s.columns / 2) * 16 + r, c % (s.columns / 2), 0};
+      return {c / (s.columns / 2) * 16 + r, c % (s.columns / 2) / per, c % per};
     case Fragment::matrix_narrow:
       return {r % 8 * 4 + c / 4, r / 8, c % 4};
   }

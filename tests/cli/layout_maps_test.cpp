@@ -166,6 +166,13 @@ TEST_CASE("printed maps: ldmatrix, stmatrix, tcgen05.ld and .st are the emulator
                            const math::TmemPlace place = math::tmem_register(std::get<1>(shape), lane, reg, n);
                            return math::Place{place.lane, place.column};
                          });
+  for (const auto& shape : kShapes)
+    for (const char* way : {"ld.{}.x2.pack::16b", "st.{}.x2.unpack::16b"})
+      compare_fragment(page_of(terminal, {"fragment", "tcgen05." + fmt::format(fmt::runtime(way), std::get<0>(shape))}),
+                       [&](int lane, int reg, int index) {
+                         const math::TmemPlace place = math::tmem_register(std::get<1>(shape), lane, reg, 2);
+                         return math::Place{place.lane, 2 * place.column + index};
+                       });
 }
 
 TEST_CASE("printed maps: block scales of mma.sync under every selector are the emulator's") {

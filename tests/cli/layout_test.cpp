@@ -67,7 +67,9 @@ TEST_CASE("layout fragment: the matrix and the registers are one map, every elem
   for (const char* move :
        {"ldmatrix.m8n8.x1", "ldmatrix.m8n8.x4.trans", "ldmatrix.m16n16.x2.trans", "stmatrix.m8n8.x2",
         "stmatrix.m16n8.x4.trans", "tcgen05.ld.32x32b.x8", "tcgen05.st.16x64b.x4", "tcgen05.ld.16x128b.x8",
-        "tcgen05.ld.16x256b.x32", "tcgen05.ld.16x32bx2.x16", "ldmatrix.m8n16.x2.b4x16_p64"})
+        "tcgen05.ld.16x256b.x32", "tcgen05.ld.16x32bx2.x16", "ldmatrix.m8n16.x2.b4x16_p64",
+        "tcgen05.ld.sync.aligned.16x64b.x4.pack::16b.b32", "tcgen05.st.sync.aligned.16x128b.x2.unpack::16b.b32",
+        "tcgen05.ld.red.sync.aligned.32x32b.x4.max.abs.NaN.f32"})
     all.push_back({"fragment", move});
   for (const auto& arguments : all) {
     CAPTURE(arguments[1]);
@@ -115,7 +117,16 @@ TEST_CASE("layout fragment: what does not exist is answered with what does") {
   CHECK(refusal({"wgmma.m64n64k16.bf16", "--operand", "B"}).find("smem-descriptor wgmma") != std::string::npos);
   CHECK(refusal({"ldmatrix.m8n8.x3"}).find("there are ldmatrix.m8n8.x1|x2|x4[.trans]") != std::string::npos);
   CHECK(refusal({"ldmatrixx.m8n8.x4"}).find("there is no such instruction") != std::string::npos);
-  CHECK(refusal({"tcgen05.ld.16x256b.x64"}).find("16x256b (x1 to x32)") != std::string::npos);
+  CHECK(refusal({"ldmatrix.sync.aligned.m8n8.x4.shared.b8"}).find("[.trans] (b16)") != std::string::npos);
+  CHECK(refusal({"stmatrix.m16n8.x1.trans.b16"}).find("m16n8.x1|x2|x4.trans (b8)") != std::string::npos);
+  for (const char* const form :
+       {"tcgen05.ld.16x256b.x64", "tcgen05.ld.32x32b.x3", "tcgen05.ld.32x32b.x04", "tcgen05.ld.32x32b.x2.unpack::16b",
+        "tcgen05.st.32x32b.x2.pack::16b", "tcgen05.ld.red.16x64b.x2.min.f32", "tcgen05.ld.red.32x32b.x1.min.f32",
+        "tcgen05.ld", "tcgen05.ld.x2"}) {
+    CAPTURE(form);
+    CHECK(refusal({form}).find("16x256b (x1 to x32), ld also with .pack::16b") != std::string::npos);
+  }
+  CHECK(refusal({"tcgen05.mma"}).find("fills or empties no registers") != std::string::npos);
   CHECK(refusal({"mma.m16n8k16.bf16", "--lane", "32"}) ==
         "tessera: --lane = 32: must be a whole number from 0 to 31\n");
   CHECK(refusal({"mma.m16n8k16.bf16", "--element", "16,0"}).find("the matrix has 16 rows and 8 columns") !=
@@ -302,6 +313,28 @@ TEST_CASE("layout tensor-map: the classic mistakes are named, as they are typed"
         "one: start the tensor at an aligned element, or copy it to an aligned buffer");
   CHECK(mistake({"--dims", "2,2,2,2,2,2", "--box", "2,2,2,2,2,2"}) ==
         "tensor map 'map': rule 3 (rank): rank = 6: must be 1 to 5; merge dimensions that are dense in one another");
+}
+
+TEST_CASE("layout tensor-map: what is not drawn says why, after the rules of the map") {
+  Terminal terminal;
+  const auto refusal = [&](std::vector<std::string> arguments, int code) {
+    arguments.insert(arguments.begin(), {"layout", "tensor-map", "--dims", "64,16,8"});
+    const Outcome outcome = terminal.run(arguments);
+    CHECK(outcome.code == code);
+    return outcome.err;
+  };
+  CHECK(refusal({"--box", "64,8,1", "--interleave", "32B", "--swizzle", "32B"}, 3)
+            .find("--interleave = 32B: breaks no rule, and is not drawn: the manual says") != std::string::npos);
+  CHECK(refusal({"--box", "64,8,1", "--interleave", "8B"}, 2) ==
+        "tessera: --interleave = 8B: must be one of none, 16B, 32B\n");
+  CHECK(refusal({"--channels", "16", "--pixels", "8", "--im2col", "w128"}, 3).find("--im2col = w128: not drawn") !=
+        std::string::npos);
+  CHECK(refusal({"--channels", "16", "--pixels", "8", "--im2col", "x"}, 2).find("must be one of full, w, w128") !=
+        std::string::npos);
+  CHECK(refusal({"--box", "64,8,1", "--im2col", "full"}, 2).find("goes with --pixels and --channels") !=
+        std::string::npos);
+  CHECK(page_of(terminal, {"tensor-map", "--dims", "64,16", "--box", "64,8", "--interleave", "16B"}, 1)["mistakes"]
+            .size() >= 1);
 }
 
 TEST_CASE("layout tensor-map: rules, faults and what lies outside") {

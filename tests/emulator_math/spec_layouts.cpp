@@ -153,16 +153,17 @@ TEST_CASE("spec: tcgen05.ld and .st are the emulator's") {
                              Shape{Fragment::tmem_16x128b, TmemShape::l16x128b, 16, 4, 64},
                              Shape{Fragment::tmem_16x256b, TmemShape::l16x256b, 16, 8, 32},
                              Shape{Fragment::tmem_16x32bx2, TmemShape::l16x32bx2, 16, 2, 128}})
-    for (int n = 1; n <= shape.largest; n *= 2) {
-      const FragmentShape map{shape.fragment, shape.lanes, shape.columns * n, 32};
-      REQUIRE(fragment_registers(map) == tmem_registers(shape.emulated, n));
-      for_each_slot(map, [&](auto s, auto at) {
-        const TmemPlace place =
-            tmem_register(shape.emulated, s.lane, s.reg, n);  // n: the split, next to the first half
-        REQUIRE(at.row == place.lane);
-        REQUIRE(at.column == place.column);
-      });
-    }
+    for (int n = 1; n <= shape.largest; n *= 2)
+      for (const int per : {1, 2}) {  // 2: .pack::16b, a register for two columns
+        const FragmentShape map{shape.fragment, shape.lanes, per * shape.columns * n, 32 / per};
+        REQUIRE(fragment_registers(map) == tmem_registers(shape.emulated, n));
+        for_each_slot(map, [&](auto s, auto at) {
+          const TmemPlace place =
+              tmem_register(shape.emulated, s.lane, s.reg, n);  // n: the split, next to the first half
+          REQUIRE(at.row == place.lane);
+          REQUIRE(at.column == per * place.column + s.index);
+        });
+      }
 }
 
 TEST_CASE("spec: block scales are the emulator's") {
