@@ -41,21 +41,28 @@ bool contains(std::initializer_list<std::string_view> list, std::string_view key
   return std::find(list.begin(), list.end(), key) != list.end();
 }
 
-/// Watches the parser for a key that stands twice in one object.
+/// Keys of one object: the list that keeps their order takes the square of it in time.
+constexpr std::size_t kMaxKeys = 10'000;
+
+/// Watches the parser for a key that stands twice in one object, and for objects without end.
 class DuplicateKeys {
  public:
+  explicit DuplicateKeys(std::string_view name) : name_(name) {}
   bool operator()(int, Json::parse_event_t event, Json& value) {
     if (event == Json::parse_event_t::object_start) open_.emplace_back();
     if (event == Json::parse_event_t::object_end && !open_.empty()) open_.pop_back();
     if (event == Json::parse_event_t::key && !open_.empty()) {
       const auto& key = value.get_ref<const std::string&>();
       if (!open_.back().insert(key).second && found_.empty()) found_ = key;
+      if (open_.back().size() > kMaxKeys)
+        throw Error(ErrorKind::usage, fmt::format("{}: an object with more than {} keys", name_, kMaxKeys));
     }
     return true;
   }
   const std::string& found() const noexcept { return found_; }
 
  private:
+  std::string_view name_;
   std::vector<std::unordered_set<std::string>> open_;
   std::string found_;
 };
@@ -129,7 +136,7 @@ JsonValue JsonValue::at(std::string_view key) const& {
 }
 
 nlohmann::ordered_json parse_json(std::string_view text, std::string_view name) {
-  DuplicateKeys duplicates;
+  DuplicateKeys duplicates(name);
   Json json;
   try {
     json = Json::parse(text.begin(), text.end(), std::ref(duplicates));

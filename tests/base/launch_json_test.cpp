@@ -1,6 +1,7 @@
 #include "base/launch_json.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "base/error.h"
 #include "base/json_reader.h"
@@ -295,6 +296,9 @@ TEST_CASE("a text that is not JSON names line and column") {
     return "accepted";
   };
   CHECK(failure_of("{\"a\": 1,\n \"a\" 2}").substr(0, 28) == "plan.json: line 2, column 6:");
+  std::string many = "{";
+  for (int i = 0; i <= 10000; ++i) many += fmt::format("{}\"k{}\": 0", i == 0 ? "" : ", ", i);
+  CHECK(failure_of(many + "}") == "plan.json: an object with more than 10000 keys");
   CHECK(failure_of("{\"a\": {\"b\": 1, \"b\": 2}}") == "plan.json: the key \"b\" stands twice in one object");
   CHECK(failure_of("{\"a\": {\"b\": 1}, \"b\": 2}") == "accepted");
   CHECK(failure_of(std::string(1'000'000, '[')).substr(0, 10) == "plan.json:");
