@@ -61,7 +61,7 @@ void RaceDetector::report_exit(EmulatorFinding finding) {
 void RaceDetector::fence(Warp& warp, bool is_narrow) {
   RaceWarp& state = *warp.race;
   state.seen.join(state.relaxed);
-  state.wide.join(state.relaxed_wide);
+  if (!is_narrow) state.wide.join(state.relaxed_wide);
   state.fenced.join(state.seen);
   if (!is_narrow) state.fenced_wide.join(state.wide);
   publish(state);
@@ -134,8 +134,9 @@ void RaceDetector::order(Warp& warp, const Target& target, MemoryOrder order, bo
     } else {
       state.relaxed.join(flag->done);
     }
+    // An acquire of .cta scope takes no more than what its own CTA released.
     VectorClock& wide = order.acquires ? state.wide : state.relaxed_wide;
-    wide.join(flag->done_wide);
+    if (!order.is_narrow) wide.join(flag->done_wide);
     if (flag->narrow_cta == warp.cta) wide.join(flag->done_narrow);
   }
   if (writes) {

@@ -8,8 +8,10 @@
 //
 // What is deliberately lenient, so that a report is a real one:
 //  - the lanes of a warp are one agent: races between them are not seen;
-//  - of scopes, only a release of .cta scope (also a fence or an atomic) that another CTA relies on is seen, and only
-//    where that CTA then meets an ordinary store of before it; what was read or copied before it counts as ordered;
+//  - of scopes, only a release or an acquire of .cta scope (also a fence or an atomic) between two CTAs is seen, and
+//  only
+//    where the second then meets an ordinary store of before the first; what was read or copied before it counts as
+//    ordered. Waits on mbarriers and barriers acquire at any scope;
 //  - a fence covers all that its warp has seen, also what a barrier after it passes on;
 //  - each 16 bytes remember at most six accesses.
 // Whether an order also holds between the generic and the asynchronous proxy is another check (missing-proxy-fence).

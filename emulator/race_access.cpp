@@ -157,10 +157,11 @@ void RaceDetector::report_scope(const RaceRecord& before, const RaceRecord& now,
   EmulatorFinding finding = finding_of(accessor, "scope-too-narrow", now.lane, address);
   const bool are_atomic = (before.kind & now.kind & kRaceAtomic) != 0;
   finding.message =
-      are_atomic ? fmt::format("atomic, as is the {}, but one of the two only within its CTA", describe(before))
-                 : fmt::format("ordered after the {} only by a release of .cta scope, which does not reach this CTA",
-                               describe(before));
-  finding.cause = "the release, fence or atomic needs .cluster scope for CTAs of one cluster, else .gpu";
+      are_atomic
+          ? fmt::format("atomic, as is the {}, but one of the two only within its CTA", describe(before))
+          : fmt::format("ordered after the {} only by a release or an acquire of .cta scope, which joins no two CTAs",
+                        describe(before));
+  finding.cause = "the release, acquire, fence or atomic needs .cluster scope for CTAs of one cluster, else .gpu";
   launch_.findings.add(std::move(finding));
 }
 
