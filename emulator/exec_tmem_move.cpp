@@ -170,6 +170,7 @@ bool check_read(Warp& w, const Instruction& in, const Move& m) {
     w.tensor.fence_after = w.launch->tmem_clock;  // said once
     break;
   }
+  check_fences(w, in, *w.cta, region, false);
   if (const TmemPlace bad = find_unwritten(memory, m); bad.lane >= 0)
     w.hazard(in, "tmem-uninitialised", bad.lane % 32, address,
              fmt::format("reads Tensor Memory lane {}, column {}, which nobody has written", bad.lane, bad.column),
@@ -226,7 +227,14 @@ Step load(Warp& w, const Instruction& in, Mask active) {
   }
   if (w.tensor.loads.empty()) w.tensor.load_places.assign(w.launch->entry.register_file_bytes / 64 + 1, false);
   for (int r = 0; r < m.registers; ++r) w.tensor.load_places[register_at(in.op[0], r).offset / 64] = true;
-  w.tensor.loads.push_back({&in, m.whole(w.index % 4)});
+  const TmemRegion region = m.whole(w.index % 4);
+  const std::uint64_t now = ++w.launch->tmem_clock;
+  for (int column = region.first; column < region.end; ++column) {
+    TmemStamp& stamp = memory.stamp(w.index % 4, column);
+    stamp.loaded_at = now;
+    stamp.loaded_by = w.index;
+  }
+  w.tensor.loads.push_back({&in, region});
   w.watches_registers = true;
   return Step::next;
 }
@@ -247,6 +255,7 @@ Step store(Warp& w, const Instruction& in, Mask active) {
                       fmt::format("{} (PTX line {}) has not completed; it uses columns {} to {}", use->in->opcode,
                                   use->in->line, use->region.first, use->region.end - 1),
                       "tcgen05.commit and the wait on its mbarrier must come before tcgen05.st");
+  check_fences(w, in, *w.cta, region, true);
   for_each_word(m, [&](int r, int t, int lane, int column) {
     const U32 value = w.reg<U32>(register_at(source, r).offset)[t];
     U32* words = memory.row(lane) + column;

@@ -50,41 +50,43 @@ bool check_allocated(Warp& w, const Instruction& in, const Cta& cta, const TmemR
 
 namespace {
 
-// Blocks of columns that were stored by other warps and not ordered before the operation.
-void check_fences(Warp& issuer, const Instruction& in, Cta& cta, const TmemRegion& region) {
-  const Warp* late_warp = nullptr;
-  bool is_own_side = false;
-  int column = 0;
-  for (int quarter = 0; quarter < kTmemQuarters && late_warp == nullptr; ++quarter) {
-    if ((region.quarters >> quarter & 1) == 0) continue;
-    for (column = region.first; column < region.end; ++column) {
-      const TmemStamp& stamp = cta.tensor_memory->stamp(quarter, column);
-      if (stamp.stored_by < 0) continue;
-      const Warp& writer = cta.warps[static_cast<std::size_t>(stamp.stored_by)];
-      if (&writer == &issuer) continue;
-      // A later fence of the writer must not count against a reader that has already fenced.
-      const std::uint64_t before = writer.tensor.first_fence_before(stamp.stored_at);
-      is_own_side = before != 0 && issuer.tensor.fence_after < before;
-      if (before == 0 || is_own_side) {
-        late_warp = &writer;
-        break;
-      }
-    }
-  }
-  if (late_warp == nullptr) return;
-  issuer.hazard(
-      in, "missing-tcgen05-fence", -1, static_cast<std::uint64_t>(column),
-      is_own_side ? fmt::format("Tensor Memory column {} was stored by warp {}; this warp executed no "
-                                "tcgen05.fence::after_thread_sync since",
-                                column, late_warp->index)
-                  : fmt::format("Tensor Memory column {} was stored by warp {}, which executed no "
-                                "tcgen05.fence::before_thread_sync after it",
-                                column, late_warp->index),
-      "between tcgen05.st and an mma of another thread PTX asks for wait::st, fence::before_thread_sync, a barrier, "
-      "fence::after_thread_sync");
+// Whether fences order what a warp of `cta` did to Tensor Memory at `time` before what `reader` does now: the warp's
+// own before_thread_sync after it, and the reader's after_thread_sync after that.
+enum class Order { fine, no_fence_before, no_fence_after };
+Order order_of(const Cta& cta, std::int32_t warp, std::uint64_t time, const Warp& reader) {
+  if (warp < 0) return Order::fine;
+  const Warp& other = cta.warps[static_cast<std::size_t>(warp)];
+  if (&other == &reader) return Order::fine;
+  // A later fence of the other warp must not count against a reader that has already fenced.
+  const std::uint64_t before = other.tensor.first_fence_before(time);
+  if (before == 0) return Order::no_fence_before;
+  return reader.tensor.fence_after < before ? Order::no_fence_after : Order::fine;
 }
 
 }  // namespace
+
+void check_fences(Warp& w, const Instruction& in, Cta& cta, const TmemRegion& region, bool writes) {
+  for (int quarter = 0; quarter < kTmemQuarters; ++quarter) {
+    if ((region.quarters >> quarter & 1) == 0) continue;
+    for (int column = region.first; column < region.end; ++column) {
+      const TmemStamp& stamp = cta.tensor_memory->stamp(quarter, column);
+      Order order = order_of(cta, stamp.stored_by, stamp.stored_at, w);
+      const bool is_load = order == Order::fine;
+      if (is_load && writes) order = order_of(cta, stamp.loaded_by, stamp.loaded_at, w);
+      if (order == Order::fine) continue;
+      w.hazard(in, "missing-tcgen05-fence", -1, static_cast<std::uint64_t>(column),
+               fmt::format("Tensor Memory column {} was {} by warp {}{}", column, is_load ? "loaded" : "stored",
+                           is_load ? stamp.loaded_by : stamp.stored_by,
+                           order == Order::no_fence_before
+                               ? ", which executed no tcgen05.fence::before_thread_sync after it"
+                               : "; this warp executed no tcgen05.fence::after_thread_sync since"),
+               fmt::format("between tcgen05.{} and what another thread does to the same columns PTX asks for wait::{}, "
+                           "fence::before_thread_sync, a barrier, fence::after_thread_sync",
+                           is_load ? "ld" : "st", is_load ? "ld" : "st"));
+      return;
+    }
+  }
+}
 
 void check_transfers(Warp& issuer, const Instruction& in, Cta& cta, const TmemRegion& region, bool writes) {
   for (const Warp& warp : cta.warps) {
@@ -103,7 +105,7 @@ void check_transfers(Warp& issuer, const Instruction& in, Cta& cta, const TmemRe
                                   warp.index, load.in->opcode, load.region.first, load.region.end - 1, load.in->line),
                       "tcgen05.wait::ld must come before the barrier that lets this instruction start");
   }
-  check_fences(issuer, in, cta, region);
+  check_fences(issuer, in, cta, region, writes);
 }
 
 void check_tensor_memory_freed(const Cta& cta) {

@@ -20,6 +20,9 @@ bool enter_tensor_core(Warp& w, const Instruction& in, int cta_group);
 /// The region must lie in allocated columns. False after a report; `what` names the operand.
 bool check_allocated(Warp& w, const Instruction& in, const Cta& cta, const TmemRegion& region, const char* what);
 
+/// A hazard when the region was stored, or with `writes` loaded, by a warp that fences do not order before this one.
+void check_fences(Warp& w, const Instruction& in, Cta& cta, const TmemRegion& region, bool writes);
+
 /// Hazards of an operation that reads or writes a region while transfers of tcgen05.ld and .st are not waited for, or
 /// were not ordered by fences. `issuer` issues it.
 void check_transfers(Warp& issuer, const Instruction& in, Cta& cta, const TmemRegion& region, bool writes);

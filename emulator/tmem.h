@@ -57,6 +57,8 @@ struct TmemStamp {
   std::int32_t operated_by = -1;  ///< warp that issued it; -1 also for the peer CTA's
   std::uint32_t race_agent = 0;   ///< race detector: the operation, 0 without one
   std::uint32_t race_clock = 0;
+  std::int32_t loaded_by = -1;  ///< the last warp whose tcgen05.ld read it since the operation
+  std::uint64_t loaded_at = 0;
 };
 
 class TensorMemory {
