@@ -45,7 +45,8 @@ template <class T>
 constexpr T mul_hi(T a, T b) {
   return static_cast<T>(wide_product(a, b) >> kBits<T>);
 }
-/// Division by zero: the hardware answers all ones (document only); the most negative value by -1 wraps.
+/// Division by zero gives all ones, quotient and remainder, signed and unsigned, 16 to 64 bits: the code that ptxas
+/// makes for sm_90a selects them (H200). The most negative value by -1 wraps.
 template <class T>
 constexpr T div(T a, T b) {
   if (b == 0) return static_cast<T>(~T{0});
@@ -55,7 +56,7 @@ constexpr T div(T a, T b) {
 }
 template <class T>
 constexpr T rem(T a, T b) {
-  if (b == 0) return a;
+  if (b == 0) return static_cast<T>(~T{0});
   if constexpr (std::is_signed_v<T>)
     if (b == -1) return 0;
   return static_cast<T>(a % b);

@@ -29,12 +29,12 @@ none has, so at most kernels or `tests/emulator` have executed it.
 
 | subject | state |
 |---|---|
-| one-instruction files of `tests/ptx` for sm_90a, random and boundary inputs (`ptx_truth`) | an H200 ran 573 of them on 343,749,124 outputs; 497 agreed in every bit at once, all others were mended after what it showed. A second run, 657 files on 11,860,000 outputs, found 8 that differ still: NaN payloads of atom.add.f64 and of cvt to tf32, the remainder of a division by zero, testp.normal of 0, fma.rn.ftz.f16 next to the smallest normal number, cos of large sources, st.async without a cluster |
+| one-instruction files of `tests/ptx` for sm_90a, random and boundary inputs (`ptx_truth`) | an H200 ran 573 of them on 343,749,124 outputs; 497 agreed in every bit at once, all others were mended after what it showed. A second run, 657 files on 11,860,000 outputs, found 8 that differed: remainders of a division by zero, testp.normal of 0, cvt.rna.satfinite to tf32 of NaN, sin and cos of large sources and st.async without a cluster are since as the code that ptxas makes of them says and as that run had them; the NaN of atom.add.f64 and fma.rn.ftz.f16 next to the smallest normal number still differ |
 | wgmma sums: f16, bf16, tf32, e4m3, e5m2, f32 and f16 accumulators | the model matched an H200 on 5,242,880 outputs for each path |
 | mma.sync sums | the table below |
 | mma.sync of code for targets below sm_90 | as an sm_90 runs it |
-| mma.sync of integers and bits | exact; wraps, or clamps once with .satfinite: equal to an H200 |
-| mma.sync of f64 | a chain of fused multiply-adds, lowest k first: equal to an H200; which of several NaNs comes out follows samples |
+| mma.sync of integers and bits | exact; wraps, or clamps once with .satfinite: as an H200 on the files' cases and random inputs |
+| mma.sync of f64 | a chain of fused multiply-adds, lowest k first: as an H200 on random inputs; which of several NaNs comes out follows samples |
 | wgmma of integers and bits | exact; wraps, or clamps with .satfinite: document only |
 | f64 NaN | of several operands b before c before a, made quiet; neg and abs keep its sign (H200) |
 | neg and abs of NaN in f32, f16, bf16 | the canonical NaN (H200) |
@@ -42,12 +42,12 @@ none has, so at most kernels or `tests/emulator` have executed it.
 | bfe, bfi of 64 bits | a position or length of 256 or more is large, not taken modulo 256 (H200) |
 | bits beside 4- and 6-bit values in a byte of kind::f8f6f4 and mxf8f6f4 | ignored, reported as a hazard: not documented |
 | ex2, rcp, rsqrt, sqrt, lg2, tanh (.approx) | bit for bit on H200 checksums |
-| div.approx, div.full | equal to an H200 on random and boundary inputs |
-| sin, cos | the source is reduced to turns in f32 as on an H200; results lie within 12 * 2^-23 of it, not equal |
-| integer division by zero | all ones, remainder the dividend: document only |
-| global f32 atomics flush subnormals | equal to an H200 |
+| div.approx, div.full | as an H200 on some 10,000 random and boundary inputs, not on all |
+| sin, cos | the source is reduced to turns in f32, cut toward zero, as ptxas does it; the unit itself is not modelled: results lie within 12 * 2^-23 of an H200's, not equal |
+| integer division by zero | all ones, the remainder too: the code that ptxas makes for sm_90a (16 to 64 bits), and an H200 for s32 and u64 |
+| global f32 atomics flush subnormals | as an H200 on random and boundary inputs |
 | tensormap.replace, tensormap.cp_fenceproxy | document only; 128 zero bytes count as an empty map |
-| st.async, red.async | between two CTAs of a cluster equal to an H200; without a cluster it stops both with "illegal instruction", which is not modelled |
+| st.async, red.async | between two CTAs of a cluster as on an H200 (14 files, fixed inputs); without a cluster it stops both with "illegal instruction", here with async-store-no-cluster |
 | fns with the most negative offset | 0: read off the code that ptxas makes of it for sm_90a |
 | call of a device function | the function is expanded at the place of the call |
 | vprintf | prints to standard output, or to the device's `print` |

@@ -3,7 +3,7 @@
 // A conversion is: decode exactly, flush or clamp as the modifiers say, encode with one rounding. NaN follows what an
 // H200 does: the destination's canonical code, whatever the payload, with exceptions: bf16 to f32 is a shift,
 // conversions to and from f64 keep the payload, and cvt.rna.tf32 keeps the payload's upper
-// bits (so that 0x7F800001 becomes infinity; with .satfinite one bit less).
+// bits (so that 0x7F800001 becomes infinity; with .satfinite one unit of the last place less).
 //
 // Measured on H200, all 2^32 sources: f32 to e4m3x2, e5m2x2, bf16x2, f16x2, tf32; all 65,536 codes of f16x2 to fp8 and
 // back. Document only: the 4- and 6-bit formats, ue8m0, f64, NaN of f16 to f32.
@@ -46,7 +46,7 @@ constexpr std::uint64_t convert(std::uint64_t code, CvtModifiers m = {}) {
   if (value != value) {
     if (m.sat) return 0;
     if constexpr (D == Format::tf32 && S == Format::f32) {
-      if (m.rounding == Rounding::nearest_away) return code & (m.satfinite ? 0xFFFFC000 : 0xFFFFE000);
+      if (m.rounding == Rounding::nearest_away) return (code & 0xFFFFE000) - (m.satfinite ? 0x2000 : 0);
     }
     if constexpr (D == Format::f32 && S == Format::bf16) return (code & 0xFFFF) << 16;
     // To and from f64 the payload is kept; the result is quiet.

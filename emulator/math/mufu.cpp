@@ -226,10 +226,11 @@ std::uint32_t from_double(double value, bool ftz) {
 double operand(std::uint32_t x, bool ftz) { return static_cast<double>(float_of(ftz ? flush_f32(x) : x)); }
 }  // namespace
 
-// The angle that the unit sees: the source times 1 / (2 pi), rounded to f32, and of that the part within one turn. So a
-// large source has no fraction left and stands for zero, as on an H200.
+// The angle that the unit sees: the source times 1 / (2 pi), rounded to f32 toward zero (the FMUL.RZ that ptxas emits),
+// and of that the part within one turn. So a large source has no fraction left and stands for zero, as on an H200.
 static double angle(std::uint32_t x, bool ftz) {
-  const float turns = float_of(ftz ? flush_f32(x) : x) * 0.15915494f;
+  const float turns = float_of(
+      static_cast<std::uint32_t>(encode<Format::f32>(operand(x, ftz) * 0.15915493667125702, Rounding::toward_zero)));
   constexpr double kTurn = 6.283185307179586;
   return std::remainder(static_cast<double>(turns), 1.0) * kTurn;
 }

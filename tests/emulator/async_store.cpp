@@ -17,8 +17,10 @@ struct Result {
   std::vector<EmulatorFinding> findings;
 };
 
-/// One thread runs the body; d0 is a buffer of 64 input words, d1 one of 64 output words; `smem` has 4096 bytes.
-Result run(const std::string& target, const std::string& body, Schedule schedule = Schedule::adversarial) {
+/// One thread in each CTA of one cluster runs the body; d0 is a buffer of 64 input words, d1 one of 64 output words;
+/// `smem` has 4096 bytes.
+Result run(const std::string& target, const std::string& body, Schedule schedule = Schedule::adversarial,
+           std::uint32_t cluster = 1) {
   DeviceOptions options;
   options.arch = target;
   options.schedule = schedule;
@@ -44,6 +46,7 @@ Result run(const std::string& target, const std::string& body, Schedule schedule
   LaunchRequest request;
   request.entry = image->entry("test");
   request.parameters = parameters;
+  request.grid = request.cluster = {cluster, 1, 1};
   device.launch(request, {});
   result.findings = device.take_findings();
   device.copy_to_host(result.out.data(), d_out, 256);
@@ -51,7 +54,8 @@ Result run(const std::string& target, const std::string& body, Schedule schedule
 }
 
 TEST_CASE("st.async and red.async") {
-  const Result result = run("sm_90a", fmt::format(R"(
+  const Result result = run("sm_90a",
+                            fmt::format(R"(
 mov.u32 r0, smem;
 mov.u32 r1, bar;
 st.shared.b32 [smem+64], 40;
@@ -73,10 +77,24 @@ st.global.v4.b32 [d1], {{r2, r3, r4, r5}};
 st.global.v4.b32 [d1+16], {{r6, r7, r8, r9}};
 st.global.b32 [d1+32], r10;
 )",
-                                                  fmt::format(fmt::runtime(kWait), 0)));
+                                        fmt::format(fmt::runtime(kWait), 0)),
+                            Schedule::adversarial, 2);
   for (const EmulatorFinding& finding : result.findings) FAIL_CHECK(finding.to_string());
   const std::vector<std::uint32_t> expected{7, 8, 9, 1, 2, 3, 4, 42, 42};
   CHECK(std::vector<std::uint32_t>(result.out.begin(), result.out.begin() + 9) == expected);
+}
+
+TEST_CASE("st.async without a cluster stops, as on an H200") {
+  const std::string store = "mov.u32 r0, smem;\nmov.u32 r1, bar;\n";
+  for (const char* const operation :
+       {"st.async.shared::cluster.mbarrier::complete_tx::bytes.b32",
+        "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32"}) {
+    const Result result = run("sm_90a", fmt::format("{}{} [r0], 7, [r1];", store, operation));
+    REQUIRE(result.findings.size() == 1);
+    CHECK(result.findings[0].name == "async-store-no-cluster");
+    CHECK(result.findings[0].message ==
+          fmt::format("{} in a launch without a cluster: an H200 stops with \"illegal instruction\"", operation));
+  }
 }
 
 TEST_CASE("a bulk reduction into shared memory") {
