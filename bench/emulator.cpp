@@ -17,6 +17,7 @@
 #include "reference/gemm.h"
 #include "runtime/launcher.h"
 #include "runtime/nvrtc.h"
+#include "tests/emulated/gemm_tcgen05_run.h"
 
 namespace tessera {
 namespace {
@@ -211,9 +212,42 @@ void product(benchmark::State& state, const Product::Fields& fields, bool detect
 
 BENCHMARK_CAPTURE(product, wgmma_bf16_256x256x512, Product::Fields{}, false)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(product, wgmma_bf16_256x256x512_races, Product::Fields{}, true)->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(product, tcgen05_bf16_256x256x512, Product::Fields{{"arch", "sm_100a"}}, false)
+// Of any kind on tcgen05: poisons D, launches, brings D back.
+void tcgen05_product(benchmark::State& state, const Product::Fields& fields, std::int64_t m, std::int64_t n,
+                     std::int64_t k, bool detects_races) {
+  try {
+    const std::unique_ptr<Compiler> compiler = find_product_compiler();
+    if (compiler == nullptr) return state.SkipWithError("no NVRTC");
+    emulator::DeviceOptions options;
+    options.arch = "sm_100a";
+    options.detects_races = detects_races;
+    emulator::EmulatedDevice device(options);
+    ProductRun run({"", fields, {{"m", m}, {"n", n}, {"k", k}}, reference::Fill::normal}, *compiler, device);
+    std::vector<Finding> findings;
+    run.run(findings);
+    const reference::Comparison result = run.compare();
+    if (!findings.empty() || !result.problems.empty())
+      return state.SkipWithError(findings.empty() ? result.problems.front().c_str() : findings.front().message.c_str());
+    for (auto _ : state) run.run(findings);
+    state.counters["warp_instructions"] = static_cast<double>(device.statistics().warp_instructions);
+  } catch (const Error& error) {
+    state.SkipWithError(error.what());
+  }
+}
+
+const Product::Fields kBf16Tile{{"dtype", "bf16"}, {"tile_m", "128"}, {"tile_n", "256"}};
+const Product::Fields kBf16Pair{{"dtype", "bf16"}, {"tile_m", "128"}, {"tile_n", "256"}, {"cluster_m", "2"}};
+BENCHMARK_CAPTURE(tcgen05_product, bf16_256x256x512, Product::Fields{{"dtype", "bf16"}}, 256, 256, 512, false)
     ->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(product, tcgen05_bf16_256x256x512_races, Product::Fields{{"arch", "sm_100a"}}, true)
+BENCHMARK_CAPTURE(tcgen05_product, bf16_256x256x512_races, Product::Fields{{"dtype", "bf16"}}, 256, 256, 512, true)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(tcgen05_product, bf16_256x256x512_tile_128x256, kBf16Tile, 256, 256, 512, false)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(tcgen05_product, bf16_256x256x512_pair, kBf16Pair, 256, 256, 512, false)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(tcgen05_product, nvfp4_128x256x512, Product::Fields{{"dtype", "nvfp4"}}, 128, 256, 512, false)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(tcgen05_product, nvfp4_128x256x512_races, Product::Fields{{"dtype", "nvfp4"}}, 128, 256, 512, true)
     ->Unit(benchmark::kMillisecond);
 
 }  // namespace
