@@ -310,6 +310,20 @@ cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
   return cudaMemset(to, value, bytes);
 }
+CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, std::size_t count, CUstream) {
+  const std::vector<unsigned> words(count, value);
+  copy(reinterpret_cast<void*>(to), words.data(), 4 * count);
+  return CUDA_SUCCESS;
+}
+CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short value, std::size_t count, CUstream) {
+  const std::vector<unsigned short> halves(count, value);
+  copy(reinterpret_cast<void*>(to), halves.data(), 2 * count);
+  return CUDA_SUCCESS;
+}
+CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, std::size_t count, CUstream) {
+  cudaMemset(reinterpret_cast<void*>(to), value, count);
+  return CUDA_SUCCESS;
+}
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   *free = *total = std::size_t{64} << 30;
   return cudaSuccess;

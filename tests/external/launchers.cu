@@ -45,7 +45,10 @@ using bf16 = __nv_bfloat16;
 #if STEP > 8
 #include "examples/matmul/matmul_8.cuh"
 #endif
-#include TEXT(examples / matmul / JOIN(matmul_, STEP).cuh)
+// The path must keep its form without spaces.
+// clang-format off
+#include TEXT(examples/matmul/JOIN(matmul_,STEP).cuh)
+// clang-format on
 void launch_step(const bf16* a, const bf16* b, bf16* c, int m, int n, int k) {
 #if STEP == 2
   runKernel2(n, m, k, const_cast<bf16*>(b), const_cast<bf16*>(a), c);
