@@ -76,6 +76,15 @@ bool find_place(Warp& w, const Instruction& in, const Operand& address_op, const
   m.column = tmem_column(address);
   const int quarter = w.index % 4;
   const bool is_whole = m.shape == TmemShape::l32x32b;
+  if (m.lane / 32 == 0 && quarter != 0) {
+    // Public kernels that run on hardware give every warp the same address and say that these bits are ignored there.
+    w.hazard(in, "tmem-lane-bits", -1, address,
+             fmt::format("address lane {}: warp {} reaches lanes {} to {}, and goes there", m.lane, w.index,
+                         32 * quarter, 32 * quarter + 31),
+             "PTX wants the warp's index modulo 4 times 32 in bits 16 and up of the address; hardware is said to take "
+             "the warp's own lanes whatever stands there");
+    m.lane += 32 * quarter;
+  }
   if (m.lane / 32 != quarter || (m.lane % 32 != 0 && (is_whole || m.lane % 32 != 16))) {
     w.fault_at(in, "tmem-lane-quadrant", -1, address,
                fmt::format("address lane {}: warp {} reaches lanes {} to {} and the shape starts at lane {}{}", m.lane,
