@@ -23,18 +23,40 @@ void CopyOperation::report(Launch& launch, const char* name, bool is_failure, st
   launch.findings.add(std::move(finding));
 }
 
+namespace {
+
+constexpr std::size_t kPiece = 16;  // what tensor copies move at a time: sizes that the compiler knows
+
+bool is_readable_piece(const std::uint8_t* shadow) {
+  constexpr std::uint64_t kAll = kReadable * 0x0101010101010101u;
+  std::uint64_t halves[2];
+  std::memcpy(halves, shadow, sizeof(halves));
+  return (halves[0] & halves[1] & kAll) == kAll;
+}
+
+void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes == kPiece)
+    std::memcpy(to, from, kPiece);
+  else
+    std::memcpy(to, from, bytes);
+}
+
+}  // namespace
+
 bool CopyOperation::read_global(Launch& launch, std::uint64_t address, std::byte* to, std::size_t bytes) const {
-  if (!launch.memory.contains(address, bytes) || !shadow_has(launch.memory.shadow(address), bytes, kAllocated)) {
+  const bool is_inside = launch.memory.contains(address, bytes);
+  const bool is_plain = is_inside && bytes == kPiece && is_readable_piece(launch.memory.shadow(address));
+  if (!is_inside || (!is_plain && !shadow_has(launch.memory.shadow(address), bytes, kAllocated))) {
     report(launch, "global-out-of-bounds", true, address,
            fmt::format("asynchronous read of {} bytes: {}", bytes, launch.memory.describe(address)),
            "the tensor map's or the copy's size or stride is larger than the buffer");
     return false;
   }
-  if (!shadow_has(launch.memory.shadow(address), bytes, kReadable))
+  if (!is_plain && !shadow_has(launch.memory.shadow(address), bytes, kReadable))
     report(launch, "global-uninitialised", false, address,
            fmt::format("asynchronous read of {} bytes that nobody has written", bytes), "");
   if (race_) launch.race->async_access(*race_, place_, nullptr, address, bytes, false, is_atomic_);
-  std::memcpy(to, launch.memory.data(address), bytes);
+  copy_bytes(to, launch.memory.data(address), bytes);
   launch.statistics.async_bytes.global_read += bytes;
   return true;
 }
@@ -113,9 +135,12 @@ bool CopyOperation::write_shared(Launch& launch, Cta& cta, std::uint32_t offset,
         "the writing threads must execute fence.proxy.async before the barrier that lets the copy start");
     break;
   }
-  std::memcpy(cta.shared.data() + offset, from, bytes);
+  copy_bytes(cta.shared.data() + offset, from, bytes);
   launch.statistics.async_bytes.shared_written += bytes;
-  std::memset(cta.shared_shadow.data() + offset, kReadable, bytes);
+  if (bytes == kPiece)
+    std::memset(cta.shared_shadow.data() + offset, kReadable, kPiece);
+  else
+    std::memset(cta.shared_shadow.data() + offset, kReadable, bytes);
   for (std::size_t granule = offset / 16; granule <= (offset + bytes - 1) / 16; ++granule) {
     cta.written_at[granule] = 0;
     cta.tile_swizzle[granule] = tile_;
