@@ -48,10 +48,10 @@ Step store(Warp& w, const Instruction& in, Mask active) {
   const auto space = static_cast<Space>(in.number >> 8);
   if (const auto& size = w.launch->shape.cluster;
       size[0] * size[1] * size[2] == 1 && w.launch->entry.required_cluster[0] == 0)
-    return w.fault_at(
-        in, "async-store-no-cluster", std::countr_zero(active), 0,
-        fmt::format("{} in a launch without a cluster: an H200 stops with \"illegal instruction\"", in.opcode),
-        "the launch attribute for the cluster's size, or .reqnctapercluster, is missing");
+    w.hazard(in, "async-store-no-cluster", first_lane(active), 0,
+             fmt::format("{} in a launch with clusters of one CTA", in.opcode),
+             "an H200 stops with \"illegal instruction\" unless the launch attribute or .reqnctapercluster states a "
+             "cluster, of one CTA at least");
   for (Mask rest = active; rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
     auto operation = std::make_unique<AsyncStore>(w, in, lane);

@@ -65,10 +65,15 @@ struct Float {
 };
 struct Double {
   using Value = double;
-  // Global memory's own adder passes a NaN on as it is.
+  // Global memory's own adder passes a NaN on as it is: of two b's, unless b's alone signals (H200). In shared memory a
+  // loop adds, with b first.
   static double run(Op, double old, double b, double, bool is_global) {
-    if (is_global && (old != old || b != b)) return old != old ? old : b;
-    return math::add(old, b);
+    if (!is_global) return math::add(b, old);
+    if (old == old && b == b) return math::add(old, b);
+    if (old == old) return b;
+    constexpr std::uint64_t kQuiet = std::uint64_t{1} << 51;
+    const bool takes_old = b == b || ((math::bits_of(b) & kQuiet) == 0 && (math::bits_of(old) & kQuiet) != 0);
+    return takes_old ? old : b;
   }
 };
 template <Format F, bool kPair>

@@ -78,8 +78,17 @@ double first_nan(double a, double b, double c = 0.0) {
   return double_of(std::uint64_t{0xFFF8000000000000});
 }
 
-// .ftz flushes what is tiny before it is rounded: a product just below the smallest normal number too (H200).
-bool is_tiny(double exact_or_odd) { return exact_or_odd != 0.0 && std::fabs(exact_or_odd) < 0x1p-126; }
+// .ftz flushes what is tiny after it was rounded to 24 bits without a bound of the exponent: to nearest, a value less
+// than half a unit below the smallest normal number is that number (H200); in the other directions what lies there
+// follows from the same rule.
+bool is_tiny(double exact_or_odd, Rounding mode) {
+  constexpr double kSmallest = 0x1p-126;
+  const double magnitude = std::fabs(exact_or_odd);
+  if (magnitude == 0.0 || magnitude >= kSmallest) return false;
+  const bool is_away = mode == (std::signbit(exact_or_odd) ? Rounding::down : Rounding::up);
+  if (is_away) return magnitude <= kSmallest - 0x1p-150;
+  return mode != Rounding::nearest_even || magnitude < kSmallest - 0x1p-151;
+}
 
 // floor(sqrt(value)), and whether it is exact, bit by bit: value has at most 112 bits.
 std::pair<std::uint64_t, bool> integer_sqrt(Uint128 value) {
@@ -124,7 +133,7 @@ float mul(float a, float b, ArithmeticModifiers m) {
   a = flush_if(a, m.ftz);
   b = flush_if(b, m.ftz);
   const double product = static_cast<double>(a) * static_cast<double>(b);
-  if (m.ftz && is_tiny(product)) return finish(std::copysign(0.0f, a * b), m);
+  if (m.ftz && is_tiny(product, m.rounding)) return finish(std::copysign(0.0f, a * b), m);
   if (m.rounding == Rounding::nearest_even) return finish(a * b, m);
   return narrow(product, m);
 }
@@ -135,7 +144,7 @@ float fma(float a, float b, float c, ArithmeticModifiers m) {
   c = flush_if(c, m.ftz);
   if (m.ftz) {
     const double sum = sum_to_odd(static_cast<double>(a) * static_cast<double>(b), c);
-    if (is_tiny(sum)) return finish(std::signbit(sum) ? -0.0f : 0.0f, m);
+    if (is_tiny(sum, m.rounding)) return finish(std::signbit(sum) ? -0.0f : 0.0f, m);
   }
   if (m.rounding == Rounding::nearest_even) return finish(fma_nearest(a, b, c), m);
   return add_in_double(static_cast<double>(a) * static_cast<double>(b), c, m);

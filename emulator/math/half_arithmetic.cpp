@@ -20,8 +20,8 @@ double operand(std::uint32_t code, bool ftz) {
 template <Format F>
 std::uint32_t result(double value, HalfModifiers m) {
   if (value != value) return m.sat ? 0 : kCanonicalNan16;
-  // .ftz (f16 only) flushes what is tiny before it is rounded.
-  if (m.ftz && std::fabs(value) < 0x1p-14) value = std::copysign(0.0, value);
+  // .ftz (f16 only) flushes what is tiny after rounding to 11 bits without a bound of the exponent (H200).
+  if (m.ftz && std::fabs(value) < 0x1p-14 - 0x1p-26) value = std::copysign(0.0, value);
   if (m.relu && std::signbit(value)) return 0;
   if (m.sat) value = !(value > 0.0) ? 0.0 : value > 1.0 ? 1.0 : value;
   const auto code = static_cast<std::uint32_t>(encode<F>(value, Rounding::nearest_even));

@@ -84,16 +84,16 @@ st.global.b32 [d1+32], r10;
   CHECK(std::vector<std::uint32_t>(result.out.begin(), result.out.begin() + 9) == expected);
 }
 
-TEST_CASE("st.async without a cluster stops, as on an H200") {
+TEST_CASE("st.async and red.async ask for a cluster") {
   const std::string store = "mov.u32 r0, smem;\nmov.u32 r1, bar;\n";
   for (const char* const operation :
        {"st.async.shared::cluster.mbarrier::complete_tx::bytes.b32",
         "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32"}) {
     const Result result = run("sm_90a", fmt::format("{}{} [r0], 7, [r1];", store, operation));
-    REQUIRE(result.findings.size() == 1);
+    REQUIRE(!result.findings.empty());  // the launch goes on
     CHECK(result.findings[0].name == "async-store-no-cluster");
-    CHECK(result.findings[0].message ==
-          fmt::format("{} in a launch without a cluster: an H200 stops with \"illegal instruction\"", operation));
+    CHECK(!result.findings[0].is_failure);
+    CHECK(result.findings[0].message == fmt::format("{} in a launch with clusters of one CTA", operation));
   }
 }
 

@@ -114,7 +114,7 @@ TEST_CASE("addresses") {
   CHECK(names({"add.u32 tq, ta, l;\n" + kStore}) == "tmem-address-not-uniform");
   CHECK(names({"add.u32 tq, ta, 0x200000;\n" + kStore}) == "tmem-lane-quadrant");
   // Without the warp's lanes in it the address means them all the same, as kernels by others rely on.
-  CHECK(names({"mov.b32 tq, ta;\n" + kStore + kWaitStore + kLoad}) == "tmem-lane-bits");
+  CHECK(names({"mov.b32 tq, ta;\n" + kStore + kWaitStore + kLoad}) == "tmem-lane-bits tmem-lane-bits");
   CHECK(names({"add.u32 tq, tq, 64;\n" + kStore}) == "tmem-out-of-bounds");
   CHECK(names({"add.u32 tq, tq, 63;\n" + kStore + kWaitStore}).empty());
   CHECK(names({kLoad}) == "tmem-uninitialised");
