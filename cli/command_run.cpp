@@ -89,6 +89,7 @@ class RunCommand final : public Command {
     flags.list("--save", "NAME=FILE", output_files_, "write an output as a .npy file; repeatable");
     flags.text("--softmax-scale", "X", scale_, "fmha: factor of the scores (default: 1 / sqrt(head_dim))");
     flags.text("--shape", "N,N", run_.shape, "copy2d: extents, outermost first");
+    flags.text("--group-rows", "N,...", run_.group_rows, "gemm with --grouping: rows of each group; m and l follow");
     flags.number("--repeat", "N", repeat_, 0, "GPU: timed launches, their median counts; 0: no timing (default: 20)");
     emulation_.add_to(flags);
     selectors_.add_to(flags);

@@ -29,6 +29,29 @@ double value_or(const std::map<std::string, reference::Tensor>& inputs, const ch
   return found == inputs.end() ? otherwise : found->second.at(0);
 }
 
+/// m and l of the groups that were named, unless they were given too: m may be more than the groups need.
+void add_group_sizes(Grouping grouping, const RunFlags& flags, std::vector<GivenSize>& given) {
+  if (grouping == Grouping::none)
+    throw Error(ErrorKind::usage, "--group-rows goes with --grouping contiguous or masked");
+  const std::vector<std::int64_t> rows = group_rows_of(flags);
+  std::int64_t sum = 0, most = 0;
+  for (const std::int64_t count : rows) {
+    sum += count;
+    most = std::max(most, count);
+  }
+  const std::int64_t least = grouping == Grouping::contiguous ? sum : most;
+  const auto groups = static_cast<std::int64_t>(rows.size());
+  const auto find = [&](const char* name) {
+    return std::find_if(given.begin(), given.end(), [&](const GivenSize& g) { return g.name == name; });
+  };
+  if (const auto l = find("l"); l != given.end() && l->value != groups)
+    throw Error(ErrorKind::usage, fmt::format("--l {} with {} numbers in --group-rows", l->value, groups));
+  if (find("l") == given.end()) given.push_back({"l", groups});
+  if (const auto m = find("m"); m != given.end() && m->value < least)
+    throw Error(ErrorKind::usage, fmt::format("--m {}: the groups of --group-rows need {} rows", m->value, least));
+  if (find("m") == given.end()) given.push_back({"m", least});
+}
+
 class RunGemm final : public RunOperator {
  public:
   std::vector<GivenSize> sizes(const Problem& problem, const RunFlags& flags) const override {
@@ -37,6 +60,7 @@ class RunGemm final : public RunOperator {
       const bool is_given = std::any_of(given.begin(), given.end(), [&](const GivenSize& g) { return g.name == name; });
       if (!is_given) given.push_back({name, value});
     };
+    if (!flags.group_rows.empty()) add_group_sizes(std::get<Gemm>(problem).grouping, flags, given);
     // Arrays bring their sizes along; else a problem that a CPU can check in seconds, or multiply where it must.
     const Gemm& facts = std::get<Gemm>(problem);
     const auto dimension = [&](const char* array, std::size_t d, Layout layout) -> std::int64_t {

@@ -1,11 +1,18 @@
 #include "cli/run_gemm_tcgen05.h"
 
-#include "reference/gemm_gated.h"
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "base/error.h"
 #include "reference/gemm_tcgen05.h"
+#include "reference/tcgen05_product.h"
 
 namespace tessera::cli {
 
 namespace {
+
+constexpr std::int64_t kMaxGroupRows = (std::int64_t{1} << 31) - 1;
 
 using gemm_tcgen05::Config;
 using reference::Fill;
@@ -17,46 +24,23 @@ Fill fill_of(const RunFlags& flags) {
   return flags.inputs == "uniform" ? Fill::uniform : flags.inputs == "integer" ? Fill::integer : Fill::normal;
 }
 
-/// An operand as [l, rows, k] in float64.
-Tensor decoded(const std::map<std::string, Tensor>& inputs, const char* values, const char* scales, OperandType type) {
-  const Tensor& tensor = inputs.at(values);
-  const std::int64_t k = operand_bits(type) == 4 ? 2 * tensor.shape.at(2) : tensor.shape.at(2);
-  const auto found = inputs.find(scales);
-  std::span<const std::byte> bytes;
-  if (found != inputs.end()) bytes = found->second.bytes;
-  return reference::decode_operand(type, tensor.view(), bytes, k);
-}
-
-double factor_of(const std::map<std::string, Tensor>& inputs, const char* scale_b) {
-  double factor = 1;
-  for (const char* const name : {"scale_a", scale_b})
-    if (const auto found = inputs.find(name); found != inputs.end()) factor *= found->second.at(0);
-  return factor;
-}
-
-/// A product behind a gate, or one that leaves as a block-scaled format.
-reference::Comparison compare_gated(const Config& c, const std::map<std::string, Tensor>& inputs,
-                                    const std::map<std::string, Tensor>& outputs, reference::GatedInputs in,
-                                    const Tensor& b) {
-  Tensor gate, up;
-  in.alpha_up = in.check.alpha;
-  if (c.gate == Gate::dual) {
-    up = decoded(inputs, "b2", "sfb2", c.b_type);
-    in.alpha_up = factor_of(inputs, "scale_b2");
-  } else if (c.gate == Gate::interleaved) {
-    gate = reference::rows_in_turn(b, c.interleave, false);
-    up = reference::rows_in_turn(b, c.interleave, true);
-    in.product.b = gate.view();
-  }
-  if (c.gate != Gate::none) in.up = up.view();
-  const reference::TensorView d = outputs.at("d").view();
-  if (!gemm_tcgen05::is_quantized(c)) return reference::check_gated(in, d);
-  const auto scale = inputs.find("scale_d");
-  return reference::check_quantized_product(
-      in, block_format(c.d_format), scale == inputs.end() ? 1 : scale->second.at(0), d, outputs.at("sfd").bytes);
-}
-
 }  // namespace
+
+std::vector<std::int64_t> group_rows_of(const RunFlags& flags) {
+  std::vector<std::int64_t> rows;
+  const char* at = flags.group_rows.data();
+  const char* const end = at + flags.group_rows.size();
+  while (true) {
+    std::int64_t value = -1;
+    const auto [stop, error] = std::from_chars(at, end, value);
+    if (error != std::errc() || value < 0 || value > kMaxGroupRows || (stop != end && *stop != ','))
+      throw Error(ErrorKind::usage, fmt::format("--group-rows = {}: must be numbers of rows, 0 to {}, like 80,176,0",
+                                                flags.group_rows, kMaxGroupRows));
+    rows.push_back(value);
+    if (stop == end) return rows;
+    at = stop + 1;
+  }
+}
 
 bool is_tcgen05_product(const Plan& plan) { return std::holds_alternative<Config>(plan.config); }
 
@@ -68,15 +52,28 @@ std::map<std::string, Tensor> tcgen05_product_inputs(const Plan& plan, const Lau
   const auto seed = static_cast<std::uint64_t>(flags.seed);
   const Fill fill = fill_of(flags);
   std::map<std::string, Tensor> all;
+  std::vector<reference::GroupRows> groups;
+  if (c.grouping != Grouping::none) {
+    const auto given = flags.arrays.find("groups");
+    Tensor tensor = given != flags.arrays.end() ? given->second
+                    : flags.group_rows.empty()  ? reference::random_groups(c.grouping, l, size("m"), seed)
+                                                : reference::groups_of(c.grouping, group_rows_of(flags));
+    groups = reference::group_rows(c.grouping, tensor.view(), size("m"));
+    all.emplace("groups", std::move(tensor));
+  }
+  const bool is_contiguous = c.grouping == Grouping::contiguous;
   std::uint64_t stream = 0;
   for (const BufferSpec& buffer : plan.launch.buffers) {
     ++stream;
-    if (buffer.role == BufferRole::output) continue;
+    if (buffer.role == BufferRole::output || buffer.name == "groups") continue;
     const bool is_of_b = buffer.name.find('b') != std::string::npos;
     const OperandType type = is_of_b ? c.b_type : c.a_type;
     const std::int64_t rows = is_of_b ? size("n") : size("m");
     if (buffer.name == "a" || buffer.name == "b" || buffer.name == "b2") {
-      all.emplace(buffer.name, reference::random_operand(type, l, rows, k, fill, seed, stream));
+      all.emplace(buffer.name,
+                  reference::random_operand(type, is_contiguous && !is_of_b ? 1 : l, rows, k, fill, seed, stream));
+    } else if (is_contiguous && buffer.name == "sfa") {
+      all.emplace("sfa", reference::random_group_scales(type, groups, size("group_tiles"), k, fill, seed, stream));
     } else if (buffer.name.starts_with("sf")) {
       all.emplace(buffer.name, reference::random_operand_scales(type, l, rows, k, fill, seed, stream));
     } else {
@@ -100,24 +97,16 @@ reference::Comparison compare_tcgen05_product(const Plan& plan, const std::map<s
                                               int jobs) {
   const Config& c = config_of(plan);
   reference::GemmCheck check;
-  check.alpha = factor_of(inputs, "scale_b");
   check.beta = 1;
-  check.activation = c.activation;
-  check.split_k = c.split_k;
-  check.sums = reference::tensor_sums(c);
   check.is_exact = flags.inputs == "integer" && flags.arrays.empty();
   check.judges_rel_error = flags.arrays.empty();
-  check.tile_m = c.tile_m;
-  check.tile_n = c.tile_n;
   check.seed = static_cast<std::uint64_t>(flags.seed);
   check.jobs = jobs;
-  const Tensor a = decoded(inputs, "a", "sfa", c.a_type), b = decoded(inputs, "b", "sfb", c.b_type);
-  reference::GemmInputs views{a.view(), b.view(), {}, {}};
-  if (const auto found = inputs.find("c"); found != inputs.end()) views.c = found->second.view();
-  if (const auto found = inputs.find("bias"); found != inputs.end()) views.bias = found->second.view();
-  if (c.gate != Gate::none || gemm_tcgen05::is_quantized(c))
-    return compare_gated(c, inputs, outputs, {.product = views, .up = {}, .check = check}, b);
-  return reference::check_gemm(views, outputs.at("d").view(), check);
+  reference::Buffers buffers;
+  for (const auto* const list : {&inputs, &outputs})
+    for (const auto& [name, tensor] : *list) buffers[name] = tensor.view();
+  const std::int64_t k = inputs.at("a").shape.at(2) * (operand_bits(c.a_type) == 4 ? 2 : 1);
+  return reference::check_tcgen05_product(c, buffers, k, check);
 }
 
 }  // namespace tessera::cli

@@ -10,6 +10,9 @@ namespace tessera::cli {
 
 bool is_tcgen05_product(const Plan& plan);
 
+/// Of --group-rows. Throws Error{usage} for what is no list of numbers.
+std::vector<std::int64_t> group_rows_of(const RunFlags& flags);
+
 std::map<std::string, reference::Tensor> tcgen05_product_inputs(const Plan& plan, const LaunchSizes& launch,
                                                                 const std::vector<std::int64_t>& sizes,
                                                                 const RunFlags& flags);

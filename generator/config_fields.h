@@ -133,8 +133,8 @@ void visit_fields(const gemm::Config& config, Visit&& visit) {
 
 template <class Visit>
 void visit_fields(const gemm_tcgen05::Config& config, Visit&& visit) {
-  const auto& [a_type, b_type, d_dtype, c, bias, activation, gate, interleave, d_format, tile_m, tile_n, stages,
-               accumulators, cluster_m, cluster_n, split_k, raster] = config;
+  const auto& [a_type, b_type, d_dtype, c, bias, activation, gate, interleave, d_format, grouping, tile_m, tile_n,
+               stages, accumulators, cluster_m, cluster_n, split_k, raster] = config;
   visit("a_type", a_type);
   visit("b_type", b_type);
   visit("d_dtype", d_dtype);
@@ -144,6 +144,7 @@ void visit_fields(const gemm_tcgen05::Config& config, Visit&& visit) {
   visit("gate", gate);
   visit("interleave", interleave);
   visit("d_format", d_format);
+  visit("grouping", grouping);
   visit("tile_m", tile_m);
   visit("tile_n", tile_n);
   visit("stages", stages);

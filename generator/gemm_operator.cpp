@@ -78,10 +78,13 @@ void GemmOperator::require_facts(const Gemm& problem) {
     throw Error(ErrorKind::unsupported,
                 fmt::format("gemm: {} has kernels for sm_100 and sm_103 with suffix a or f (tcgen05), none for {}",
                             to_word(problem.format ? *problem.format : *problem.b_format), problem.arch.to_string()));
-  if (problem.d_format || problem.gate != Gate::none || problem.interleave)
+  if (problem.d_format || problem.gate != Gate::none || problem.interleave || problem.grouping != Grouping::none)
     throw Error(ErrorKind::unsupported,
                 fmt::format("gemm: {} has kernels for sm_100 and sm_103 with suffix a or f (tcgen05), none for {}",
-                            problem.d_format ? "a block-scaled d" : "a gate", problem.arch.to_string()));
+                            problem.d_format                     ? "a block-scaled d"
+                            : problem.grouping != Grouping::none ? "a product of groups"
+                                                                 : "a gate",
+                            problem.arch.to_string()));
   if (problem.accumulators)
     throw Error(ErrorKind::unsupported,
                 fmt::format("gemm: accumulators = {} is for Tensor Memory, which {} does not have",

@@ -28,8 +28,12 @@ struct Matrix {
   std::string dtype;
   int bits;  // of an element
   BufferRole role;
+  bool is_one = false;  // groups stand one behind the other: there is no other matrix
+  std::string matrices() const { return is_one ? "1" : "l"; }
   std::string pitch() const { return fmt::format("ld{}", name); }
-  std::string stride_l() const { return fmt::format("{}_stride_l", name); }
+  std::string stride_l() const {
+    return is_one ? fmt::format("{} * max({}, 1)", pitch(), rows) : fmt::format("{}_stride_l", name);
+  }
   // Elements of the buffer in so many of the operand: bytes that hold two each.
   std::string stored(const std::string& elements) const {
     return bits == 4 ? fmt::format("ceil_div({}, 2)", elements) : elements;
@@ -45,7 +49,13 @@ std::string buffer_dtype(OperandType type) {
 }
 
 Matrix matrix_a(const Config& c) {
-  return {"a", "m", "k", buffer_dtype(c.a_type), operand_bits(c.a_type), BufferRole::input};
+  return {"a",
+          "m",
+          "k",
+          buffer_dtype(c.a_type),
+          operand_bits(c.a_type),
+          BufferRole::input,
+          c.grouping == Grouping::contiguous};
 }
 Matrix matrix_b(const Config& c) {
   return {"b", "n", "k", buffer_dtype(c.b_type), operand_bits(c.b_type), BufferRole::input};
@@ -57,7 +67,13 @@ Matrix matrix_b2(const Config& c) {
 }
 std::string columns_of_d(const Config& c) { return c.gate == Gate::interleaved ? "ceil_div(n, 2)" : "n"; }
 Matrix matrix_of_d_type(const Config& c, const char* name, BufferRole role) {
-  return {name, "m", "n", std::string(to_word(c.d_dtype)), 8 * dtype_bytes(c.d_dtype), role};
+  return {name,
+          "m",
+          "n",
+          std::string(to_word(c.d_dtype)),
+          8 * dtype_bytes(c.d_dtype),
+          role,
+          c.grouping == Grouping::contiguous};
 }
 Matrix matrix_d(const Config& c) {
   Matrix matrix = matrix_of_d_type(c, "d", BufferRole::output);
@@ -77,6 +93,11 @@ std::vector<Matrix> matrices(const Config& c) {
   return list;
 }
 
+// Scales of contiguous groups begin with a tile each: how many there are, the host does not know.
+bool has_group_tiles(const Config& c) {
+  return c.grouping == Grouping::contiguous && (gemm_tcgen05::is_scaled(c) || gemm_tcgen05::is_quantized(c));
+}
+
 void add_sizes(const Config& c, LaunchPlan& launch) {
   const auto size = [&](std::string name, std::int64_t min, std::int64_t max, std::optional<Expression> value,
                         std::string help) {
@@ -85,13 +106,17 @@ void add_sizes(const Config& c, LaunchPlan& launch) {
   size("m", 0, kMaxExtent, {}, "rows of d");
   size("n", 0, kMaxExtent, {}, c.gate == Gate::interleaved ? "rows of b, two for a column of d" : "columns of d");
   size("k", 0, kMaxExtent, {}, "products of a sum");
-  size("l", 0, kMaxExtent, Expression(1), "matrices");
+  size("l", 0, kMaxExtent, Expression(1), c.grouping == Grouping::none ? "matrices" : "groups");
+  if (has_group_tiles(c))
+    size("group_tiles", 0, kMaxExtent, expression("ceil_div(m, {}) + l", kTileRows),
+         "tiles of 128 rows that scales of all groups take, each group rounded up");
   for (const Matrix& matrix : matrices(c)) {
     // What is written must not overlap: a stride of 0 is for inputs only.
     const bool is_output = matrix.role == BufferRole::output;
     size(matrix.pitch(), is_output ? 1 : 0, kMaxStride,
          is_output ? expression("max({}, 1)", matrix.columns) : Expression::parse(matrix.columns),
          fmt::format("elements of {} from one row to the next", matrix.name));
+    if (matrix.is_one) continue;
     size(matrix.stride_l(), is_output ? 1 : 0, kMaxStride, expression("{} * max({}, 1)", matrix.pitch(), matrix.rows),
          fmt::format("elements of {} from one matrix to the next", matrix.name));
   }
@@ -102,7 +127,7 @@ void add_buffer(const Matrix& matrix, int alignment, LaunchPlan& launch) {
   launch.buffers.push_back({.name = matrix.name,
                             .role = matrix.role,
                             .dtype = matrix.dtype,
-                            .shape = {Expression::parse("l"), Expression::parse(matrix.rows),
+                            .shape = {Expression::parse(matrix.matrices()), Expression::parse(matrix.rows),
                                       Expression::parse(matrix.stored(matrix.columns))},
                             .strides = {Expression::parse(matrix.stored(matrix.stride_l())),
                                         Expression::parse(matrix.stored(matrix.pitch())), Expression(1)},
@@ -120,7 +145,7 @@ TensorMapRecipe matrix_map(const Matrix& matrix, TensorMapType type, TensorMapSw
   // Packed rows have as many elements as their type's rule asks for; where K is 0 nothing inside is read.
   const int least = type == TensorMapType::u4x16_align16b ? 128 : matrix.bits == 4 ? 2 : 1;
   map.dims = {expression("max({}, {})", matrix.columns, least), expression("max({}, 1)", matrix.rows),
-              Expression::parse("max(l, 1)")};
+              expression("max({}, 1)", matrix.matrices())};
   for (const std::string& stride : {matrix.pitch(), matrix.stride_l()}) {
     // A pitch of d that no map takes is rounded up: that d is stored without its map.
     map.strides_bytes.push_back(matrix.role == BufferRole::output
@@ -152,8 +177,10 @@ TensorMapRecipe scale_map(const Config& c, const char* name, const char* rows, b
   map.swizzle = TensorMapSwizzle::none;
   map.l2_promotion = TensorMapL2Promotion::l2_256b;
   const std::string k_tiles = fmt::format("max(ceil_div(k, {}), 1)", gemm_tcgen05::scale_block(c) * kTileBlocks);
+  const bool is_of_groups = has_group_tiles(c) && std::string_view(name) == "sfa";
   map.dims = {Expression(kTileBytes / 2), Expression::parse(k_tiles),
-              expression("max(l * ceil_div({}, {}), 1)", rows, kTileRows)};
+              is_of_groups ? Expression::parse("max(group_tiles, 1)")
+                           : expression("max(l * ceil_div({}, {}), 1)", rows, kTileRows)};
   map.strides_bytes = {Expression(kTileBytes), expression("{} * {}", k_tiles, kTileBytes)};
   for (const int extent : gemm_tcgen05::scale_box(c, is_of_lanes).extents) {
     map.box.push_back(static_cast<std::uint32_t>(extent));
@@ -182,6 +209,15 @@ void add_maps(const Config& c, LaunchPlan& launch) {
                                           tensor_map_swizzle(gemm_tcgen05::d_swizzle(c)), gemm_tcgen05::d_box(c)));
 }
 
+// Scales whose row tiles are those of groups, one group after the other.
+BufferSpec in_group_tiles(const Config& c, BufferSpec buffer) {
+  if (!has_group_tiles(c)) return buffer;
+  buffer.shape[0] = Expression(1);
+  buffer.shape[1] = Expression::parse("group_tiles");
+  buffer.strides[0] = expression("group_tiles * {}", buffer.strides[1].text());
+  return buffer;
+}
+
 // Scales of d: of blocks along its columns.
 BufferSpec d_scales(const Config& c) {
   const int block = block_elements(block_format(c.d_format));
@@ -191,7 +227,7 @@ BufferSpec d_scales(const Config& c) {
   buffer.shape[2] = Expression::parse(column_tiles);
   buffer.strides[0] = expression("{} * {} * {}", row_tiles, column_tiles, kTileBytes);
   buffer.strides[1] = expression("{} * {}", column_tiles, kTileBytes);
-  return buffer;
+  return in_group_tiles(c, std::move(buffer));
 }
 
 void add_buffers(const Config& c, LaunchPlan& launch) {
@@ -199,11 +235,19 @@ void add_buffers(const Config& c, LaunchPlan& launch) {
   add_buffer(matrix_b(c), gemm_tcgen05::is_padded(c, c.b_type) ? 32 : 16, launch);
   if (c.gate == Gate::dual) add_buffer(matrix_b2(c), gemm_tcgen05::is_padded(c, c.b_type) ? 32 : 16, launch);
   if (gemm_tcgen05::is_scaled(c)) {
-    launch.buffers.push_back(scales_buffer("sfa", BufferRole::input, block_format(c.a_type), ScaleForm::tile, "m"));
+    launch.buffers.push_back(
+        in_group_tiles(c, scales_buffer("sfa", BufferRole::input, block_format(c.a_type), ScaleForm::tile, "m")));
     launch.buffers.push_back(scales_buffer("sfb", BufferRole::input, block_format(c.b_type), ScaleForm::tile, "n"));
   }
   if (gemm_tcgen05::is_scaled(c) && c.gate == Gate::dual)
     launch.buffers.push_back(scales_buffer("sfb2", BufferRole::input, block_format(c.b_type), ScaleForm::tile, "n"));
+  if (c.grouping != Grouping::none)
+    launch.buffers.push_back({.name = "groups",
+                              .role = BufferRole::input,
+                              .dtype = "s32",
+                              .shape = {Expression::parse(c.grouping == Grouping::contiguous ? "l + 1" : "l")},
+                              .strides = {Expression(1)},
+                              .alignment = 4});
   add_buffer(matrix_d(c), 16, launch);
   if (gemm_tcgen05::is_quantized(c)) {
     launch.buffers.push_back(d_scales(c));
@@ -243,8 +287,9 @@ void add_d_rules(const Config& c, LaunchPlan& launch) {
                      block_elements(format)));
     rule("ldd", Relation::multiple_of, Expression(unit),
          fmt::format("ldd must be a multiple of {} (16 bytes): d need not be dense", unit));
-    rule("d_stride_l", Relation::multiple_of, Expression(unit),
-         fmt::format("d_stride_l must be a multiple of {} (16 bytes)", unit));
+    if (c.grouping != Grouping::contiguous)
+      rule("d_stride_l", Relation::multiple_of, Expression(unit),
+           fmt::format("d_stride_l must be a multiple of {} (16 bytes)", unit));
   }
   rule("ldd", Relation::at_least, Expression::parse(columns_of_d(c)),
        fmt::format("ldd must be at least {}: rows of d must not overlap", is_interleaved ? "n / 2" : "n"));
@@ -279,6 +324,7 @@ void add_domain(const Config& c, LaunchPlan& launch) {
              "{0} must be a multiple of {1} ({2} bytes, tensor map): copy {3} into rows that are padded to that; "
              "they need not be dense",
              matrix.pitch(), unit, bytes, matrix.name));
+    if (matrix.is_one) continue;
     rule(matrix.stride_l(), Relation::multiple_of, Expression(unit),
          fmt::format("{} must be a multiple of {} ({} bytes, tensor map)", matrix.stride_l(), unit, bytes));
   }
@@ -287,6 +333,8 @@ void add_domain(const Config& c, LaunchPlan& launch) {
   const std::string tiles_n = fmt::format("ceil_div(n, {})", c.tile_n * c.cluster_n);
   const Expression most(kMaxExtent / gemm_tcgen05::kMaxClusterSize);
   const std::string bound = fmt::format("must be at most {}", kMaxExtent / gemm_tcgen05::kMaxClusterSize);
+  if (c.grouping == Grouping::contiguous)
+    rule("(" + tiles_m + " + l) * " + tiles_n, Relation::at_most, most, "the number of tiles of all groups " + bound);
   rule(tiles_m + " * " + tiles_n, Relation::at_most, most, "the number of tiles " + bound);
   rule(tiles_m + " * " + tiles_n + " * l", Relation::at_most, most, "the number of tiles of all l matrices " + bound);
 }
@@ -295,8 +343,11 @@ LaunchStep step_of(const Config& c, const std::string& kernel, const std::vector
   LaunchStep step;
   step.entry = kernel;
   const int size = gemm_tcgen05::cluster_size(c);
-  const std::string clusters =
-      fmt::format("ceil_div(m, {}) * ceil_div(n, {}) * l", c.tile_m * c.cluster_m, c.tile_n * c.cluster_n);
+  // Of contiguous groups as many as there can be: the last tile of each may be a part of one.
+  const std::string rows_of_tiles = fmt::format("ceil_div(m, {})", c.tile_m * c.cluster_m);
+  const std::string tiles_n = fmt::format("ceil_div(n, {})", c.tile_n * c.cluster_n);
+  const std::string clusters = c.grouping == Grouping::contiguous ? fmt::format("({} + l) * {}", rows_of_tiles, tiles_n)
+                                                                  : fmt::format("{} * {} * l", rows_of_tiles, tiles_n);
   // As many clusters as the device holds at once (num_sms / size, rounded down, at least one), or one for each tile.
   step.grid[0] = size == 1 ? expression("min(num_sms, {})", clusters)
                  : c.split_k == 1
@@ -314,6 +365,7 @@ LaunchStep step_of(const Config& c, const std::string& kernel, const std::vector
   const bool has_c = c.c == Addend::matrix;
   for (const TensorMapRecipe& map : maps) from(map.name.c_str(), ParameterKind::tensor_map, map.name.c_str());
   from("d_pointer", ParameterKind::pointer, "d");
+  if (c.grouping != Grouping::none) from("groups", ParameterKind::pointer, "groups");
   if (gemm_tcgen05::is_quantized(c)) from("sfd", ParameterKind::pointer, "sfd");
   if (c.d_format == OutputFormat::nvfp4) from("scale_d", ParameterKind::pointer, "scale_d");
   if (has_c) from("c", ParameterKind::pointer, "c");
@@ -323,10 +375,13 @@ LaunchStep step_of(const Config& c, const std::string& kernel, const std::vector
   if (gemm_tcgen05::has_tensor_scales(c) && c.gate == Gate::dual) from("scale_b2", ParameterKind::pointer, "scale_b2");
   for (const char* const size_name : {"m", "n", "k", "l"}) number(size_name, ParameterKind::i32);
   number("ldd", ParameterKind::i64);
-  number("d_stride_l", ParameterKind::i64);
+  const bool is_one = c.grouping == Grouping::contiguous;
+  step.parameters.push_back(
+      size_parameter("d_stride_l", ParameterKind::i64, is_one ? Expression(0) : Expression::parse("d_stride_l")));
   if (has_c) {
     number("ldc", ParameterKind::i64);
-    number("c_stride_l", ParameterKind::i64);
+    step.parameters.push_back(
+        size_parameter("c_stride_l", ParameterKind::i64, is_one ? Expression(0) : Expression::parse("c_stride_l")));
   }
   from("alpha", ParameterKind::f32, "alpha");
   if (has_c) from("beta", ParameterKind::f32, "beta");

@@ -53,6 +53,7 @@ Config facts_of(const Gemm& p) {
   c.bias = p.bias;
   c.activation = p.activation;
   c.gate = p.gate;
+  c.grouping = p.grouping;
   c.interleave = p.interleave.value_or(1);
   if (p.d_format) {
     c.d_format = output_format(*p.d_format);
@@ -85,6 +86,7 @@ void add(const Gemm& p, const Shape& shape, std::vector<Config>& list) {
 std::string types_text(const Config& c) {
   const std::string a(to_word(c.a_type));
   std::string text = c.b_type == c.a_type ? a : fmt::format("{} x {}", a, to_word(c.b_type));
+  if (c.grouping != Grouping::none) text += fmt::format(", {} groups", to_word(c.grouping));
   if (c.gate == Gate::dual) text += ", dual";
   if (c.gate == Gate::interleaved) text += fmt::format(", gate and up by {}", c.interleave);
   if (gemm_tcgen05::is_quantized(c)) text += fmt::format(", to {}", to_word(c.d_format));
@@ -205,6 +207,8 @@ std::string GemmTcgen05Operator::explain(const Config& config, const Verdict& ve
                          found, bound);
     case Rule::split_k_of_gate:
       return fmt::format("split_k {}, {} allowed with a gate or a block-scaled d", found, bound);
+    case Rule::split_k_of_groups:
+      return fmt::format("split_k {}, {} allowed with groups: their tiles are counted on the device", found, bound);
     case Rule::part_of_block:
       return fmt::format("{} columns of d a tile, a multiple of {} needed (the block that shares a scale)", found,
                          bound);
@@ -256,6 +260,7 @@ std::string GemmTcgen05Operator::explain(const Config& config, const Verdict& ve
 std::string GemmTcgen05Operator::kernel_name(Arch arch, const Config& c) {
   std::string name = fmt::format("tessera_gemm_{}_{}", arch_name(arch.to_string()), to_word(c.a_type));
   if (c.b_type != c.a_type) name += fmt::format("_{}", to_word(c.b_type));
+  if (c.grouping != Grouping::none) name += fmt::format("_{}", to_word(c.grouping));
   if (c.gate == Gate::dual) name += "_dual";
   if (c.gate == Gate::interleaved) name += fmt::format("_gated{}", c.interleave);
   const std::string_view d_type = gemm_tcgen05::is_quantized(c) ? to_word(c.d_format) : to_word(c.d_dtype);
@@ -329,6 +334,9 @@ void add_operands(const Config& c, Plan& plan) {
       plan.operands.push_back(std::move(scales));
     }
   }
+  if (c.grouping != Grouping::none)
+    plan.operands.push_back(plain_operand(
+        "groups", "s32", c.grouping == Grouping::contiguous ? "first row of each, and the end" : "rows of each"));
   if (gemm_tcgen05::is_quantized(c)) {
     const BlockFormat format = block_format(c.d_format);
     plan.operands.push_back(scaled_operand("d", format, ScaleForm::tile, "D, quantised in registers"));
@@ -368,13 +376,15 @@ std::string GemmTcgen05Operator::call(const Config& config) {
   const bool is_scaled = gemm_tcgen05::is_scaled(config), has_scales = gemm_tcgen05::has_tensor_scales(config);
   // What a Config has no parameter for is never read: another map, or null.
   return fmt::format(
-      "tessera::gemm_tcgen05::kernel<kConfig>(\n      {{a, b, {}, {}, {}, {}, d_pointer, {}, {}, {}, {}, {}, {}, m, n, "
-      "k, l, ldd, d_stride_l, {}, alpha, {}}})",
+      "tessera::gemm_tcgen05::kernel<kConfig>(\n      {{a, b, {}, {}, {}, {}, d_pointer, {}, {}, {}, {}, {}, {}, {}, "
+      "m, "
+      "n, k, l, ldd, {}, {}, alpha, {}}})",
       is_dual ? "b2" : "b", is_scaled ? "sfa, sfb" : "a, b", is_scaled && is_dual ? "sfb2" : "b",
-      is_quantized ? "a" : "d", is_quantized ? "sfd" : "nullptr",
-      config.d_format == OutputFormat::nvfp4 ? "scale_d" : "nullptr", has_c ? "c" : "nullptr",
-      config.bias == Bias::column ? "bias" : "nullptr", has_scales ? "scale_a, scale_b" : "nullptr, nullptr",
-      has_scales && is_dual ? "scale_b2" : "nullptr", has_c ? "ldc, c_stride_l" : "0, 0", has_c ? "beta" : "0.0f");
+      is_quantized ? "a" : "d", config.grouping != Grouping::none ? "static_cast<const int*>(groups)" : "nullptr",
+      is_quantized ? "sfd" : "nullptr", config.d_format == OutputFormat::nvfp4 ? "scale_d" : "nullptr",
+      has_c ? "c" : "nullptr", config.bias == Bias::column ? "bias" : "nullptr",
+      has_scales ? "scale_a, scale_b" : "nullptr, nullptr", has_scales && is_dual ? "scale_b2" : "nullptr",
+      "d_stride_l", has_c ? "ldc, c_stride_l" : "0, 0", has_c ? "beta" : "0.0f");
 }
 
 std::vector<SourceFile> GemmTcgen05Operator::generated_headers(const Config&) { return {}; }

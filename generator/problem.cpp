@@ -54,11 +54,11 @@ std::size_t hash_of(const Fmha& p) {
 
 std::size_t hash_of(const Gemm& p) {
   const auto& [arch, dtype, b_dtype, format, b_format, scale_form, d_dtype, d_format, a_layout, b_layout, accumulation,
-               c, bias, activation, gate, interleave, tile_m, tile_n, stages, accumulators, cluster_m, cluster_n,
-               split_k, kernel_schedule, raster, m, n, k, l] = p;
+               c, bias, activation, grouping, gate, interleave, tile_m, tile_n, stages, accumulators, cluster_m,
+               cluster_n, split_k, kernel_schedule, raster, m, n, k, l] = p;
   return hash_all(arch, dtype, b_dtype, format, b_format, scale_form, d_dtype, d_format, a_layout, b_layout,
-                  accumulation, c, bias, activation, gate, interleave, tile_m, tile_n, stages, accumulators, cluster_m,
-                  cluster_n, split_k, kernel_schedule, raster, m, n, k, l);
+                  accumulation, c, bias, activation, grouping, gate, interleave, tile_m, tile_n, stages, accumulators,
+                  cluster_m, cluster_n, split_k, kernel_schedule, raster, m, n, k, l);
 }
 
 std::size_t hash_of(const Quantize& p) {

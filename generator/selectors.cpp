@@ -304,6 +304,8 @@ const std::vector<Selector>& gemm_selectors() {
       field<&Gemm::c>("c", "c", "whether beta * c is added"),
       field<&Gemm::bias>("bias", "bias", "whether a bias for each column is added"),
       field<&Gemm::activation>("activation", "activation", "what is applied to the sums"),
+      field<&Gemm::grouping>("grouping", "grouping",
+                             "l groups of rows, each with a b of its own: one behind the other, or masked"),
       field<&Gemm::gate>("gate", "gate",
                          "silu(gate) * up of two products (a by b, a by b2), or of b's columns in turn"),
       field<&Gemm::interleave>("interleave", "interleave", "columns of the gate that stand together (auto: 1)"),

@@ -83,6 +83,9 @@ inline constexpr Word<OperandType> kOperandTypeWords[] = {
 inline constexpr Word<Gate> kGateWords[] = {{Gate::none, "none", "Gate::none"},
                                             {Gate::dual, "dual", "Gate::dual"},
                                             {Gate::interleaved, "interleaved", "Gate::interleaved"}};
+inline constexpr Word<Grouping> kGroupingWords[] = {{Grouping::none, "none", "Grouping::none"},
+                                                    {Grouping::contiguous, "contiguous", "Grouping::contiguous"},
+                                                    {Grouping::masked, "masked", "Grouping::masked"}};
 inline constexpr Word<OutputFormat> kOutputFormatWords[] = {
     {OutputFormat::plain, "plain", "OutputFormat::plain"},
     {OutputFormat::nvfp4, "nvfp4", "OutputFormat::nvfp4"},
@@ -107,6 +110,7 @@ inline constexpr Word<Conversion> kConversionWords[] = {{Conversion::software, "
 constexpr std::span<const Word<BlockFormat>> words_of(BlockFormat) { return kBlockFormatWords; }
 constexpr std::span<const Word<OperandType>> words_of(OperandType) { return kOperandTypeWords; }
 constexpr std::span<const Word<Gate>> words_of(Gate) { return kGateWords; }
+constexpr std::span<const Word<Grouping>> words_of(Grouping) { return kGroupingWords; }
 constexpr std::span<const Word<OutputFormat>> words_of(OutputFormat) { return kOutputFormatWords; }
 constexpr std::span<const Word<ValueType>> words_of(ValueType) { return kValueTypeWords; }
 constexpr std::span<const Word<ScaleType>> words_of(ScaleType) { return kScaleTypeWords; }

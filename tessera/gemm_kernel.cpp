@@ -13,13 +13,21 @@ using GemmBuffer = DevicePointer GemmArguments::*;
 using GemmScalar = double GemmArguments::*;
 
 constexpr std::pair<std::string_view, GemmSize> kGemmSizes[] = {
-    {"m", &GemmArguments::m},       {"n", &GemmArguments::n},
-    {"k", &GemmArguments::k},       {"l", &GemmArguments::l},
-    {"lda", &GemmArguments::lda},   {"a_stride_l", &GemmArguments::a_stride_l},
-    {"ldb", &GemmArguments::ldb},   {"b_stride_l", &GemmArguments::b_stride_l},
-    {"ldc", &GemmArguments::ldc},   {"c_stride_l", &GemmArguments::c_stride_l},
-    {"ldd", &GemmArguments::ldd},   {"d_stride_l", &GemmArguments::d_stride_l},
-    {"ldb2", &GemmArguments::ldb2}, {"b2_stride_l", &GemmArguments::b2_stride_l},
+    {"m", &GemmArguments::m},
+    {"n", &GemmArguments::n},
+    {"k", &GemmArguments::k},
+    {"l", &GemmArguments::l},
+    {"lda", &GemmArguments::lda},
+    {"a_stride_l", &GemmArguments::a_stride_l},
+    {"ldb", &GemmArguments::ldb},
+    {"b_stride_l", &GemmArguments::b_stride_l},
+    {"ldc", &GemmArguments::ldc},
+    {"c_stride_l", &GemmArguments::c_stride_l},
+    {"ldd", &GemmArguments::ldd},
+    {"d_stride_l", &GemmArguments::d_stride_l},
+    {"ldb2", &GemmArguments::ldb2},
+    {"b2_stride_l", &GemmArguments::b2_stride_l},
+    {"group_tiles", &GemmArguments::group_tiles},
 };
 
 constexpr std::pair<std::string_view, GemmBuffer> kGemmBuffers[] = {
@@ -35,6 +43,7 @@ constexpr std::pair<std::string_view, GemmBuffer> kGemmBuffers[] = {
     {"sfb", &GemmArguments::sfb},
     {"sfb2", &GemmArguments::sfb2},
     {"sfd", &GemmArguments::sfd},
+    {"groups", &GemmArguments::groups},
     {"scale_b2", &GemmArguments::scale_b2},
     {"scale_d", &GemmArguments::scale_d},
 };

@@ -46,6 +46,7 @@ struct Epilogue {
   const bool is_by_tma;  // D is
   const unsigned staging;
   int slot = 0;
+  int row_end = 0;  // of D, for the tile
 
   __device__ __forceinline__ Epilogue(const Params& params, unsigned smem, int store_warp)
       : p(params),
@@ -70,7 +71,7 @@ struct Epilogue {
   __device__ __forceinline__ float finish(float sum, int row, int column, int batch) const {
     float x = sum * alpha;
     if constexpr (C.c == Addend::matrix) {
-      if (row < p.m && column < p.n && p.beta != 0.0f)
+      if (row < row_end && column < p.n && p.beta != 0.0f)
         x += p.beta * load_element<C.d_dtype>(p.c, batch * p.c_stride_l + row * p.ldc + column);
     }
     if constexpr (C.bias == Bias::column) {
@@ -114,7 +115,7 @@ struct Epilogue {
 #pragma unroll 1
     for (int i = lane; i < kRows * kColumns; i += 32) {
       const int r = i / kColumns, c = i % kColumns;
-      if (row + r >= p.m || column + c >= columns_d) continue;
+      if (row + r >= row_end || column + c >= columns_d) continue;
       const unsigned address = swizzle_address(d_swizzle(C), from + r * d_span_bytes(C) + c * kElementBytes);
       const long long index = batch * p.d_stride_l + (row + r) * p.ldd + column + c;
       if constexpr (kElementBytes == 4) {
@@ -154,10 +155,14 @@ struct Epilogue {
     }
     ptx::fence_proxy_async_shared();
     __syncwarp();
-    if (!is_by_tma) {
+    // What lies past a group's end belongs to another one: the map would not leave it out.
+    const bool is_whole = C.grouping == Grouping::none || row + kRows <= row_end;
+    if (!is_by_tma || !is_whole) {
       store_directly(to, row, column, batch);
+      // An empty group: slots are counted by groups, and stores by TMA come before and after this one.
+      if (lane == 0 && is_by_tma) ptx::cp_async_bulk_commit_group();
     } else if (lane == 0) {
-      if (row < p.m && column < columns_d) ptx::tma_store_3d(p.d, to, column, row, batch);
+      if (row < row_end && column < columns_d) ptx::tma_store_3d(p.d, to, column, row, batch);
       ptx::cp_async_bulk_commit_group();
     }
   }

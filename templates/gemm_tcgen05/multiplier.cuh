@@ -96,13 +96,13 @@ struct Multiplier {
     }
   }
 
-  // One of the products of one step. `first_column`: of the tile; its scales may begin inside a tile of 128.
+  // One of the products of one step. `first_column`: where its scales begin in a tile of 128.
   __device__ __forceinline__ void multiply(int product, int slot, unsigned sums, unsigned scales, int chunks,
                                            int first_column, bool accumulate) const {
     const unsigned long long of_lanes = operand_descriptor(smem + kMap.lanes.offset + slot * kLanes * kStepBytes);
     const unsigned long long of_columns =
         operand_descriptor(smem + kMap.columns.offset + (slot * products(C) + product) * column_rows(C) * kStepBytes);
-    const unsigned column_offset = static_cast<unsigned>(first_column) % kTileRows / 32;
+    const unsigned column_offset = static_cast<unsigned>(first_column) / 32;
 #pragma unroll
     for (int i = 0; i < kChunks; ++i) {
       if (i >= chunks) break;
@@ -182,7 +182,7 @@ struct ScaleSlots {
 // The whole warp.
 template <Config C>
 __device__ __forceinline__ void multiply(const Params& p, unsigned smem, unsigned tmem) {
-  const Schedule<C> schedule{p};
+  Schedule<C> schedule{p};
   const Multiplier<C> multiplier{smem, tmem, p.k};
   const bool is_odd = schedule.pair_rank() != 0;
   if (is_odd && !has_scale_barriers(C)) return;
@@ -191,8 +191,9 @@ __device__ __forceinline__ void multiply(const Params& p, unsigned smem, unsigne
   RingPosition<C.accumulators> sums;
   ScaleSlots<C> scale_slot;
 #pragma unroll 1
-  for (int item = schedule.first(); item < schedule.items; item += schedule.stride()) {
-    const Tile tile = schedule.at(item);
+  for (; schedule.has_tile(); schedule.advance()) {
+    const Tile tile = schedule.tile();
+    const int first_column = is_swapped(C) ? tile.a_in_scales : tile.b_in_scales;
     if (!is_odd) {
       ptx::mbarrier_wait_parity_acquire_cluster(barrier_address<C>(smem, Barrier::sums_empty, sums.slot),
                                                 sums.parity ^ 1);
@@ -211,7 +212,7 @@ __device__ __forceinline__ void multiply(const Params& p, unsigned smem, unsigne
 #pragma unroll
         for (int i = 0; i < products(C); ++i)
           multiplier.multiply(i, ring.slot, tmem + sums.slot * sum_columns(C) + i * columns(C), scales,
-                              multiplier.chunks_of(step), tile.column, step > schedule.k_begin);
+                              multiplier.chunks_of(step), first_column, step > schedule.k_begin);
         Multiplier<C>::commit(barrier_address<C>(smem, Barrier::empty, ring.slot));
       }
       __syncwarp();

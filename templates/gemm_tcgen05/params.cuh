@@ -15,6 +15,7 @@ struct Params {
   const ptx::TensorMap& sfb2;  // dual too
   const ptx::TensorMap& d;     // unless D is block-scaled
   void* d_pointer;
+  const int* groups;      // Config.grouping only: offsets [l + 1], or rows [l]
   void* sfd;              // D block-scaled only
   const float* scale_d;   // may be null
   const void* c;          // Config.c only

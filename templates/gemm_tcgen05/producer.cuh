@@ -34,16 +34,14 @@ __device__ __forceinline__ void load_scales(const Params& p, unsigned smem, int 
   const auto of_columns = [&](int product) -> const ptx::TensorMap& {
     return is_swapped(C) ? p.sfa : product == 0 ? p.sfb : p.sfb2;
   };
-  const int lane_blocks = ((is_swapped(C) ? p.n : p.m) + kTileRows - 1) / kTileRows;
-  const int all_column_blocks = ((is_swapped(C) ? p.m : p.n) + kTileRows - 1) / kTileRows;
   const int k_tile = step * scale_tiles(C);
   ptx::tma_load_3d(smem + kMap.lane_scales.offset + slot * scale_slot_bytes(C, 1), of_lanes, barrier, 0, k_tile,
-                   tile.batch * lane_blocks + tile.lane / kTileRows);
+                   scales_of<C>(tile, true));
 #pragma unroll
   for (int i = 0; i < products(C); ++i)
     ptx::tma_load_3d(
         smem + kMap.column_scales.offset + (slot * products(C) + i) * scale_slot_bytes(C, column_blocks(C)),
-        of_columns(i), barrier, 0, k_tile, tile.batch * all_column_blocks + tile.column / kTileRows);
+        of_columns(i), barrier, 0, k_tile, scales_of<C>(tile, false));
 }
 
 template <Config C>
@@ -53,7 +51,7 @@ __device__ __forceinline__ void produce(const Params& p, unsigned smem) {
   constexpr int kValueBytes = pair_size(C) * (operand_bytes(C, lane_type(C), kLanes) +
                                               products(C) * operand_bytes(C, column_type(C), column_rows(C)));
   constexpr bool kScalesApart = has_scale_barriers(C);
-  const Schedule<C> schedule{p};
+  Schedule<C> schedule{p};
   const ptx::TensorMap& of_lanes = is_swapped(C) ? p.b : p.a;
   const auto of_columns = [&](int product) -> const ptx::TensorMap& {
     return is_swapped(C) ? p.a : product == 0 ? p.b : p.b2;
@@ -62,8 +60,8 @@ __device__ __forceinline__ void produce(const Params& p, unsigned smem) {
 
   RingPosition<C.stages> ring;
 #pragma unroll 1
-  for (int item = schedule.first(); item < schedule.items; item += schedule.stride()) {
-    const Tile tile = schedule.at(item);
+  for (; schedule.has_tile(); schedule.advance()) {
+    const Tile tile = schedule.tile();
 #pragma unroll 1
     for (int step = schedule.k_begin; step < schedule.k_end; ++step) {
       const unsigned full = barrier_address<C>(smem, Barrier::full, ring.slot);
@@ -71,11 +69,12 @@ __device__ __forceinline__ void produce(const Params& p, unsigned smem) {
       if (schedule.pair_rank() == 0)
         ptx::mbarrier_arrive_expect_tx(full, kValueBytes + (kScalesApart ? 0 : kScaleBytes));
       const int k = step * tile_k(C);
-      load<C>(of_lanes, smem + kMap.lanes.offset + ring.slot * kLanes * kStepBytes, full, k, tile.lane, tile.batch);
+      load<C>(of_lanes, smem + kMap.lanes.offset + ring.slot * kLanes * kStepBytes, full, k, row_of<C>(tile, true),
+              matrix_of<C>(tile, true));
 #pragma unroll
       for (int i = 0; i < products(C); ++i)
         load<C>(of_columns(i), smem + kMap.columns.offset + (ring.slot * products(C) + i) * column_rows(C) * kStepBytes,
-                full, k, tile.column + column_part, tile.batch);
+                full, k, row_of<C>(tile, false) + column_part, matrix_of<C>(tile, false));
       if constexpr (kScalesApart) {
         const unsigned scales = barrier_address<C>(smem, Barrier::scales, ring.slot);
         ptx::mbarrier_arrive_expect_tx(scales, kScaleBytes);

@@ -2,10 +2,12 @@
 //
 // A thread has whole blocks of its row of D, so a block's largest magnitude is found in registers, and neither D nor a
 // second pass exists. Blocks are stored as they are; scales go into tiles, where the thread of a row's last block also
-// clears the bytes behind it, and threads of rows past m write zeros, so that no padding is left as it was.
+// clears the bytes behind it, and threads of rows past the matrix's or group's end write zeros, so that no padding is
+// left as it was. Tiles of scales of D stand where those of A do: a CTA's rows are one of them.
 #pragma once
 
 #include "gemm_tcgen05/params.cuh"
+#include "gemm_tcgen05/schedule.cuh"
 #include "ptx/global.cuh"
 #include "quantize/kernel.cuh"
 #include "spec/gemm_tcgen05.h"
@@ -63,17 +65,19 @@ struct Quantizer {
     return code;
   }
 
-  // A panel of one row, which may lie past m or n.
-  __device__ __forceinline__ void store(const float (&v)[kPanel], int row, int column, int batch) const {
-    if (row / kTileRows >= (p.m + kTileRows - 1) / kTileRows) return;
-    const bool is_live = row < p.m;
+  // A panel of row `row` of the tile, which may lie past its rows' end or past n.
+  __device__ __forceinline__ void store(const float (&v)[kPanel], const Tile& tile, int row, int column) const {
+    if (tile.a_row >= tile.row_end) return;
+    const bool is_live = tile.a_row + row < tile.row_end;
+    const long long first = tile.a_matrix * p.d_stride_l + static_cast<long long>(tile.a_row + row) * p.ldd + column;
 #pragma unroll
     for (int i = 0; i < kPanel; i += kBlock) {
       const int block = column / kBlock + i / kBlock;
       if (block >= blocks) continue;
-      const long long element = batch * p.d_stride_l + static_cast<long long>(row) * p.ldd + column + i;
-      const unsigned code = store_block(v + i, element, is_live);
-      char* const scale = static_cast<char*>(p.sfd) + scale_offset(ScaleForm::tile, p.m, blocks, batch, row, block);
+      const unsigned code = store_block(v + i, first + i, is_live);
+      const long long k_tiles = (blocks + kTileBlocks - 1) / kTileBlocks;
+      char* const scale = static_cast<char*>(p.sfd) + (tile.a_scales * k_tiles + block / kTileBlocks) * kTileBytes +
+                          scale_offset_in_tile(row, block % kTileBlocks);
       ptx::st_global_u8(scale, is_live ? code : 0);
       if (block + 1 == blocks) {
         const int padding = (kTileBlocks - blocks % kTileBlocks) % kTileBlocks;

@@ -101,7 +101,7 @@ __device__ __forceinline__ void load_gated(float (&v)[panel_columns(C)], float (
 // One warp of the four.
 template <Config C>
 __device__ __forceinline__ void store(const Params& p, unsigned smem, unsigned tmem) {
-  const Schedule<C> schedule{p};
+  Schedule<C> schedule{p};
   const int warp = static_cast<int>(threadIdx.x) / 32 - kFirstStoreWarp;
   Epilogue<C> epilogue{p, smem, warp};
   RingPosition<C.accumulators> sums;
@@ -109,8 +109,9 @@ __device__ __forceinline__ void store(const Params& p, unsigned smem, unsigned t
   const int first_column = schedule.k_part() * stored_columns(C);
   const typename QuantizerOf<C>::type quantizer{p};
 #pragma unroll 1
-  for (int item = schedule.first(); item < schedule.items; item += schedule.stride()) {
-    const Tile tile = schedule.at(item);
+  for (; schedule.has_tile(); schedule.advance()) {
+    const Tile tile = schedule.tile();
+    epilogue.row_end = tile.row_end;
     ptx::mbarrier_wait_parity(barrier_address<C>(smem, Barrier::sums_full, sums.slot), sums.parity);
     ptx::tcgen05_fence_after_thread_sync();
     const unsigned from = tmem + (static_cast<unsigned>(warp) * 32 << 16) + sums.slot * sum_columns(C);
@@ -134,16 +135,18 @@ __device__ __forceinline__ void store(const Params& p, unsigned smem, unsigned t
         }
         if (column + kPanel == stored_columns(C)) release_sums<C>(smem, sums.slot);
       }
-      const int lanes = tile.lane + warp * 32, first = columns_of_d(C, tile.column) + first_column + column;
+      const int b_row = columns_of_d(C, tile.b_row);
+      const int lanes = (is_swapped(C) ? b_row : tile.a_row) + warp * 32;
+      const int first = (is_swapped(C) ? tile.a_row : b_row) + first_column + column;
       if constexpr (C.gate == Gate::none) {
-        epilogue.finish_panel(v, lanes, first, tile.batch);
+        epilogue.finish_panel(v, lanes, first, tile.a_matrix);
       } else {
         epilogue.apply_gate(v, up);
       }
       if constexpr (is_quantized(C)) {
-        quantizer.store(v, lanes + epilogue.lane, first, tile.batch);
+        quantizer.store(v, tile, warp * 32 + epilogue.lane, first);
       } else {
-        epilogue.store(v, lanes, first, tile.batch);
+        epilogue.store(v, lanes, first, tile.a_matrix);
       }
     }
     sums.advance();

@@ -17,6 +17,12 @@
 // makes it (MX scales rounded up; NVFP4's factor is scale_d, 1 if null): values, and scales in tiles, of which bytes
 // that belong to no block become 0. It is then ready to be the A of another product.
 //
+// Groups of rows have a B each: l is their number, B is [l, n, k]. Contiguous ones stand one behind the other in A and
+// D [m, ...], group g from row groups[g] to groups[g + 1]; the scales of each begin with a tile of their own, so sfa
+// has as many as all groups' rows, divided by 128 and rounded up one by one, add up to. Masked ones have A and D [l, m,
+// ...], and group g's first groups[g] rows count. `groups` is read by the device: the host need not know it. Scales of
+// a block-scaled D lie like those of A: row r of a group in its tile r / 128. Rows of no group are left as they were.
+//
 // The instruction multiplies 128 rows, TMEM's lanes, by 16 to 256 rows of the other operand, TMEM's columns. With
 // tile_m = 128 the lanes are rows of A; with fewer rows the operands change places: the lanes are 128 rows of B, and a
 // tile of D is stored transposed. A pair of CTAs (cluster_m = 2; cluster_n = 2 with changed places) has 128 lanes each,
@@ -37,10 +43,10 @@
 //
 // Entry parameters, in this order:
 //   const __grid_constant__ TensorMap a, b, b2 (dual), sfa, sfb (block-scaled types), sfb2 (both), d (if it has a map)
-//   d_pointer; sfd (D block-scaled); float* scale_d (nvfp4, may be null); c (Config.c); bias (Config.bias); float*
-//   scale_a, scale_b, scale_b2 (has_tensor_scales; the last one with dual; may be null: 1)
-//   int m, n (rows of B), k, l; long long ldd, d_stride_l; long long ldc, c_stride_l (Config.c only); float alpha;
-//   float beta (c)
+//   d_pointer; int* groups (grouping); sfd (D block-scaled); float* scale_d (nvfp4, may be null); c (Config.c); bias
+//   (Config.bias); float* scale_a, scale_b, scale_b2 (has_tensor_scales; the last one with dual; may be null: 1) int m,
+//   n (rows of B), k, l; long long ldd, d_stride_l; long long ldc, c_stride_l (Config.c only); float alpha; float beta
+//   (c)
 // Launch: clusters of cluster_size() CTAs along x; grid.x a multiple of that; block num_threads(); dynamic shared
 // memory smem_layout().total_bytes.
 //
@@ -67,6 +73,7 @@ struct Config {
   Gate gate = Gate::none;
   int interleave = 1;  // columns of the gate that stand together
   OutputFormat d_format = OutputFormat::plain;
+  Grouping grouping = Grouping::none;
   int tile_m = 128;      // rows of A that a CTA works on at a time
   int tile_n = 128;      // rows of B
   int stages = 5;        // slots of the ring
@@ -102,6 +109,7 @@ enum class Rule {
   interleave_not_dividing,    // interleave; columns of D that are stored at a time
   few_rows_of_gate,           // tile_m; 128
   split_k_of_gate,            // split_k; 1
+  split_k_of_groups,          // split_k; 1
   part_of_block,              // columns of D that a CTA stores; the block that they must be a multiple of
   tile_m_out_of_range,        // tile_m; 128
   tile_n_of_few_rows,         // tile_n; 128, which it must be with tile_m < 128
@@ -352,6 +360,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (const Verdict<Rule> cluster = why_invalid_cluster(c); !cluster.ok()) return cluster;
   if (const Verdict<Rule> tile = why_invalid_tile(c); !tile.ok()) return tile;
   if (const Verdict<Rule> gate = why_invalid_gate(c); !gate.ok()) return gate;
+  if (c.split_k > 1 && c.grouping != Grouping::none) return {Rule::split_k_of_groups, c.split_k, 1};
   if (c.split_k > 1 && pair_size(c) > 1) return {Rule::split_k_of_pair, c.split_k, 1};
   if (columns_of_d(c, columns(c)) % (16 * c.split_k) != 0) return {Rule::part_of_d_too_small, stored_columns(c), 16};
   const int sums = c.accumulators * sum_columns(c);

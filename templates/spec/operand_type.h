@@ -14,6 +14,10 @@ enum class OperandType { f16, bf16, tf32, e4m3, e5m2, nvfp4, mxfp4, mxfp8_e4m3, 
 // or one whose columns hold both in turn.
 enum class Gate { none, dual, interleaved };
 
+// Products of groups of rows with matrices B of their own: none, one group a matrix of A as a whole; contiguous, groups
+// stand one behind the other in A and D; masked, each at the beginning of its own matrix.
+enum class Grouping { none, contiguous, masked };
+
 // How a product is stored: as elements of a type, or as values and scales of a block-scaled format.
 enum class OutputFormat { plain, nvfp4, mxfp4, mxfp8_e4m3, mxfp8_e5m2 };
 

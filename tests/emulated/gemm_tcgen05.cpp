@@ -144,6 +144,77 @@ const ProductCase kGates[] = {
      Fill::normal},
 };
 
+const ProductCase kGroups[] = {
+    {"bf16, contiguous groups, a pair of CTAs",
+     {{"grouping", "contiguous"}, {"tile_m", "128"}, {"tile_n", "64"}, {"cluster_m", "2"}, {"stages", "3"}},
+     {{"m", 500}, {"n", 100}, {"k", 136}, {"l", 5}}},
+    {"nvfp4, contiguous groups, few rows, transposed",
+     {{"dtype", "nvfp4"}, {"grouping", "contiguous"}, {"tile_m", "64"}, {"tile_n", "128"}, {"cluster_n", "1"}},
+     {{"m", 300}, {"n", 200}, {"k", 352}, {"l", 4}}},
+    {"mxfp8, masked groups",
+     {{"dtype", "mxfp8_e4m3"}, {"grouping", "masked"}, {"tile_m", "128"}, {"tile_n", "64"}, {"cluster_m", "1"}},
+     {{"m", 200}, {"n", 130}, {"k", 160}, {"l", 4}}},
+    {"nvfp4 to nvfp4, masked groups, gate and up in turn, a pair of CTAs",
+     {{"dtype", "nvfp4"},
+      {"d_dtype", "nvfp4"},
+      {"gate", "interleaved"},
+      {"grouping", "masked"},
+      {"tile_m", "128"},
+      {"tile_n", "128"},
+      {"cluster_m", "2"}},
+     {{"m", 300}, {"n", 192}, {"k", 288}, {"l", 3}, {"ldd", 96}},
+     Fill::normal},
+    {"mxfp4, contiguous groups of one row, none, exactly a tile, more than one, and rows that belong to none",
+     {{"dtype", "mxfp4"}, {"grouping", "contiguous"}, {"tile_m", "128"}, {"tile_n", "64"}, {"cluster_m", "1"}},
+     {{"m", 500}, {"n", 70}, {"k", 288}, {"l", 7}},
+     Fill::integer,
+     {1, 0, 128, 200, 0, 1, 129}},
+    {"mxfp8 by mxfp4, masked groups: full, none, one row",
+     {{"dtype", "mxfp8_e5m2"},
+      {"b_dtype", "mxfp4"},
+      {"grouping", "masked"},
+      {"tile_m", "128"},
+      {"tile_n", "128"},
+      {"cluster_m", "2"}},
+     {{"m", 150}, {"n", 100}, {"k", 256}, {"l", 4}},
+     Fill::integer,
+     {150, 0, 1, 77}},
+    {"nvfp4 to nvfp4, contiguous groups, a pair of CTAs: scales of d in tiles of the groups",
+     {{"dtype", "nvfp4"},
+      {"d_dtype", "nvfp4"},
+      {"grouping", "contiguous"},
+      {"tile_m", "128"},
+      {"tile_n", "64"},
+      {"cluster_m", "2"}},
+     {{"m", 330}, {"n", 80}, {"k", 160}, {"l", 4}, {"ldd", 96}},
+     Fill::integer,
+     {40, 257, 0, 3}},
+    {"bf16 to mxfp8, contiguous groups, gate and up in turn",
+     {{"d_dtype", "mxfp8_e4m3"},
+      {"gate", "interleaved"},
+      {"grouping", "contiguous"},
+      {"tile_m", "128"},
+      {"tile_n", "64"},
+      {"cluster_m", "1"}},
+     {{"m", 180}, {"n", 192}, {"k", 72}, {"l", 3}},
+     Fill::normal,
+     {5, 130, 45}},
+    {"e4m3, masked groups, few rows, transposed, a pair along n, c",
+     {{"dtype", "e4m3"}, {"grouping", "masked"}, {"tile_m", "32"}, {"cluster_n", "2"}, {"c", "matrix"}},
+     {{"m", 50}, {"n", 300}, {"k", 144}, {"l", 3}, {"ldd", 304}},
+     Fill::integer,
+     {50, 33, 2}},
+    {"bf16, contiguous groups, all empty",
+     {{"grouping", "contiguous"}, {"tile_m", "128"}, {"tile_n", "64"}, {"cluster_m", "1"}},
+     {{"m", 30}, {"n", 64}, {"k", 64}, {"l", 2}},
+     Fill::integer,
+     {0, 0}},
+    {"bf16, dual, contiguous groups, rows that tma cannot store",
+     {{"grouping", "contiguous"}, {"gate", "dual"}, {"tile_m", "128"}, {"tile_n", "64"}, {"cluster_m", "1"}},
+     {{"m", 260}, {"n", 77}, {"k", 72}, {"l", 3}},
+     Fill::normal},
+};
+
 void run_under_every_schedule(const ProductCase& test, Compiler& compiler) {
   CAPTURE(test.name);
   emulator::DeviceOptions options;
@@ -193,6 +264,15 @@ TEST_CASE("products on tcgen05 under every schedule: gates, and results that lea
     return;
   }
   for (const ProductCase& test : kGates) run_under_every_schedule(test, *compiler);
+}
+
+TEST_CASE("products on tcgen05 under every schedule: groups of rows") {
+  const std::unique_ptr<Compiler> compiler = find_product_compiler();
+  if (!compiler) {
+    MESSAGE("skipped: no NVRTC");
+    return;
+  }
+  for (const ProductCase& test : kGroups) run_under_every_schedule(test, *compiler);
 }
 
 TEST_CASE("products on tcgen05 under every schedule: pairs, transposed tiles, a split k") {

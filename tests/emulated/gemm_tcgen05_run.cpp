@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "generator/selectors.h"
 #include "reference/poison.h"
+#include "reference/tcgen05_product.h"
 #include "runtime/nvrtc.h"
 
 namespace tessera {
@@ -65,8 +66,8 @@ std::int64_t ProductRun::size(const char* name) const { return evaluate(Expressi
 // Rows at their pitch; what lies between them is all ones, a NaN of every type that has one.
 void ProductRun::fill_operand(Buffer& buffer, const BufferSpec& spec, std::uint64_t stream) const {
   const OperandType type = operand_type_of(plan_, spec.name);
-  const Tensor dense = reference::random_operand(type, size("l"), size(spec.name == "a" ? "m" : "n"), size("k"),
-                                                 test_.fill, kSeed, stream);
+  const Tensor dense = reference::random_operand(type, buffer.view.shape[0], size(spec.name == "a" ? "m" : "n"),
+                                                 size("k"), test_.fill, kSeed, stream);
   std::fill(buffer.memory.bytes.begin(), buffer.memory.bytes.end(), std::byte{0xFF});
   const auto bytes = static_cast<std::int64_t>(dtype_bytes(dense.dtype));
   const std::int64_t row_bytes = buffer.view.shape[2] * bytes;
@@ -76,12 +77,25 @@ void ProductRun::fill_operand(Buffer& buffer, const BufferSpec& spec, std::uint6
                   dense.bytes.data() + (i * buffer.view.shape[1] + r) * row_bytes, static_cast<std::size_t>(row_bytes));
 }
 
+Tensor ProductRun::groups() const {
+  const Grouping grouping = config_of(plan_).grouping;
+  return test_.group_rows.empty() ? reference::random_groups(grouping, size("l"), size("m"), kSeed)
+                                  : reference::groups_of(grouping, test_.group_rows);
+}
+
 void ProductRun::add_buffer(const BufferSpec& spec, std::uint64_t stream) {
   std::vector<std::int64_t> shape, strides;
   for (const Expression& extent : spec.shape) shape.push_back(evaluate(extent));
   for (const Expression& stride : spec.strides) strides.push_back(evaluate(stride));
   Buffer& buffer = buffers_[spec.name];
-  if (spec.name.starts_with("sf") && spec.role == BufferRole::input) {
+  if (spec.name == "groups") {
+    buffer.memory = groups();
+  } else if (spec.name == "sfa" && config_of(plan_).grouping == Grouping::contiguous) {
+    const Tensor values = groups();
+    buffer.memory = reference::random_group_scales(
+        operand_type_of(plan_, "sfa"), reference::group_rows(Grouping::contiguous, values.view(), size("m")),
+        size("group_tiles"), size("k"), test_.fill, kSeed, stream);
+  } else if (spec.name.starts_with("sf") && spec.role == BufferRole::input) {
     const OperandType type = operand_type_of(plan_, spec.name);
     buffer.memory = reference::random_operand_scales(type, size("l"), size(spec.name == "sfa" ? "m" : "n"), size("k"),
                                                      test_.fill, kSeed, stream);
@@ -121,54 +135,15 @@ std::vector<std::byte> ProductRun::run(std::vector<Finding>& findings) {
   return all;
 }
 
-Tensor ProductRun::decoded(const char* values, const char* scales, OperandType type) const {
-  const auto found = buffers_.find(scales);
-  std::span<const std::byte> bytes;
-  if (found != buffers_.end()) bytes = found->second.memory.bytes;
-  return reference::decode_operand(type, buffers_.at(values).view, bytes, size("k"));
-}
-
-reference::Comparison ProductRun::compare_gated(reference::GatedInputs in, const Tensor& b) const {
-  const Config& c = config_of(plan_);
-  in.alpha_up = in.check.alpha;
-  Tensor gate, up;
-  if (c.gate == Gate::dual) {
-    up = decoded("b2", "sfb2", c.b_type);
-  } else if (c.gate == Gate::interleaved) {
-    gate = reference::rows_in_turn(b, c.interleave, false);
-    up = reference::rows_in_turn(b, c.interleave, true);
-    in.product.b = gate.view();
-  }
-  if (c.gate != Gate::none) in.up = up.view();
-  const Buffer& d = buffers_.at("d");
-  if (!gemm_tcgen05::is_quantized(c)) return reference::check_gated(in, d.view);
-  const auto scale = buffers_.find("scale_d");
-  return reference::check_quantized_product(in, block_format(c.d_format),
-                                            scale == buffers_.end() ? 1 : scale->second.memory.at(0), d.view,
-                                            buffers_.at("sfd").memory.bytes);
-}
-
 reference::Comparison ProductRun::compare() const {
-  const Config& c = config_of(plan_);
   reference::GemmCheck check;
   check.alpha = 0.5;
   check.beta = 2;
-  for (const char* const scale : {"scale_a", "scale_b"})
-    if (const auto found = buffers_.find(scale); found != buffers_.end()) check.alpha *= found->second.memory.at(0);
-  check.activation = c.activation;
-  check.split_k = c.split_k;
-  check.sums = reference::tensor_sums(c);
   check.is_exact = test_.fill == Fill::integer;
-  check.tile_m = c.tile_m;
-  check.tile_n = c.tile_n;
   check.jobs = 1;
-  const Tensor a = decoded("a", "sfa", c.a_type), b = decoded("b", "sfb", c.b_type);
-  reference::GemmInputs in{a.view(), b.view(), {}, {}};
-  if (buffers_.count("c") != 0) in.c = buffers_.at("c").view;
-  if (buffers_.count("bias") != 0) in.bias = buffers_.at("bias").view;
-  if (c.gate != Gate::none || gemm_tcgen05::is_quantized(c))
-    return compare_gated({.product = in, .up = {}, .check = check}, b);
-  return reference::check_gemm(in, buffers_.at("d").view, check);
+  reference::Buffers views;
+  for (const auto& [name, buffer] : buffers_) views[name] = buffer.view;
+  return reference::check_tcgen05_product(config_of(plan_), views, size("k"), check);
 }
 
 bool ProductRun::are_gaps_intact() const {

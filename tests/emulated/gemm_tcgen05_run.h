@@ -12,7 +12,6 @@
 #include "emulator/device.h"
 #include "generator/plan.h"
 #include "reference/comparison.h"
-#include "reference/gemm_gated.h"
 #include "reference/gemm_tcgen05.h"
 #include "runtime/launcher.h"
 
@@ -23,6 +22,7 @@ struct ProductCase {
   std::vector<std::pair<std::string, std::string>> fields;  ///< of the Problem; arch is sm_100a unless given
   std::map<std::string, std::int64_t> sizes;
   reference::Fill fill = reference::Fill::integer;  ///< whole numbers are compared exactly
+  std::vector<std::int64_t> group_rows{};           ///< of grouped products; none: random ones
 };
 
 class ProductRun {
@@ -46,9 +46,8 @@ class ProductRun {
   std::int64_t evaluate(const Expression& expression) const;
   std::int64_t size(const char* name) const;
   void add_buffer(const BufferSpec& spec, std::uint64_t stream);
+  reference::Tensor groups() const;
   void fill_operand(Buffer& buffer, const BufferSpec& spec, std::uint64_t stream) const;
-  reference::Comparison compare_gated(reference::GatedInputs in, const reference::Tensor& b) const;
-  reference::Tensor decoded(const char* values, const char* scales, OperandType type) const;
 
   ProductCase test_;
   Plan plan_;

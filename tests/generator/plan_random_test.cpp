@@ -79,7 +79,7 @@ TEST_CASE("random problems: a sound plan or a refusal, the same one twice") {
   for (const std::string_view op : operator_names()) {
     int plans = 0;
     int refusals = 0;
-    for (int i = 0; i < 3000; ++i) {
+    for (int i = 0; i < 5000; ++i) {
       const Problem problem = random_problem(op, random);
       bool is_plan = false;
       bool is_plan_again = false;

@@ -1,0 +1,259 @@
+#include "reference/tcgen05_product.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <span>
+
+#include "reference/gemm_gated.h"
+#include "reference/gemm_tcgen05.h"
+#include "reference/poison.h"
+
+namespace tessera::reference {
+
+namespace {
+
+using gemm_tcgen05::Config;
+
+/// Matrix `matrix` of a view, rows first to first + rows.
+TensorView part_of(const TensorView& view, std::int64_t matrix, std::int64_t first, std::int64_t rows) {
+  TensorView part = view;
+  part.data += (matrix * view.strides[0] + first * view.strides[1]) * dtype_bytes(view.dtype);
+  part.shape[0] = 1;
+  part.shape[1] = rows;
+  return part;
+}
+
+std::span<const std::byte> bytes_of(const TensorView& dense, std::int64_t from, std::int64_t count) {
+  return {dense.data + from, static_cast<std::size_t>(count)};
+}
+
+class Product {
+ public:
+  Product(const Config& config, const Buffers& buffers, std::int64_t k, GemmCheck check)
+      : c_(config), buffers_(buffers), k_(k), check_(std::move(check)) {
+    alpha_ = check_.alpha;
+    check_.alpha = alpha_ * factor("scale_a") * factor("scale_b");
+    check_.activation = c_.activation;
+    check_.split_k = c_.split_k;
+    check_.sums = tensor_sums(c_);
+    check_.tile_m = c_.tile_m;
+    check_.tile_n = c_.tile_n;
+  }
+
+  Comparison all() const {
+    const TensorView& d = buffers_.at("d");
+    return check(0, d.shape[0], whole("a", "sfa", c_.a_type), d, std::nullopt);
+  }
+
+  Comparison groups() const {
+    const TensorView& a = buffers_.at("a");
+    const bool is_contiguous = c_.grouping == Grouping::contiguous;
+    const std::vector<GroupRows> rows = group_rows(c_.grouping, buffers_.at("groups"), a.shape[1]);
+    Comparison all;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const GroupRows& group = rows[i];
+      const auto number = static_cast<std::int64_t>(i), matrix = is_contiguous ? 0 : number;
+      if (group.rows == 0) continue;
+      const TensorView d = part_of(buffers_.at("d"), matrix, group.first, group.rows);
+      merge(all, check(number, 1, rows_of_group(number, group), d, group), number);
+    }
+    check_untouched(rows, all);
+    all.pass = all.problems.empty();
+    return all;
+  }
+
+ private:
+  double factor(const char* name) const {
+    const auto found = buffers_.find(name);
+    return found == buffers_.end() ? 1 : found->second.at(0);
+  }
+
+  Tensor whole(const char* values, const char* scales, OperandType type) const {
+    const auto found = buffers_.find(scales);
+    std::span<const std::byte> bytes;
+    if (found != buffers_.end()) bytes = bytes_of(found->second, 0, element_count(found->second.shape));
+    return decode_operand(type, buffers_.at(values), bytes, k_);
+  }
+
+  /// One matrix of an operand; its scales are `tiles` row tiles from row tile `first`.
+  Tensor one(const char* scales, OperandType type, const TensorView& view, std::int64_t first,
+             std::int64_t tiles) const {
+    const auto found = buffers_.find(scales);
+    if (found == buffers_.end()) return decode_operand(type, view, {}, k_);
+    const std::int64_t row_bytes = found->second.shape[2] * kTileBytes;
+    return decode_operand(type, view, bytes_of(found->second, first * row_bytes, tiles * row_bytes), k_);
+  }
+
+  Tensor rows_of_group(std::int64_t number, const GroupRows& group) const {
+    const TensorView& a = buffers_.at("a");
+    if (c_.grouping == Grouping::contiguous)
+      return one("sfa", c_.a_type, part_of(a, 0, group.first, group.rows), group.first_scales,
+                 ceil_div(group.rows, kTileRows));
+    const std::int64_t tiles = ceil_div(a.shape[1], kTileRows);
+    const Tensor matrix = one("sfa", c_.a_type, part_of(a, number, 0, a.shape[1]), number * tiles, tiles);
+    Tensor rows(DType::f64, {1, group.rows, k_});
+    std::memcpy(rows.bytes.data(), matrix.bytes.data(), rows.bytes.size());
+    return rows;
+  }
+
+  /// Matrices first to first + count of an operand b.
+  Tensor of_b(const char* values, const char* scales, std::int64_t first, std::int64_t count) const {
+    const TensorView& b = buffers_.at(values);
+    if (count == b.shape[0]) return whole(values, scales, c_.b_type);
+    const std::int64_t tiles = ceil_div(b.shape[1], kTileRows);
+    return one(scales, c_.b_type, part_of(b, first, 0, b.shape[1]), first * tiles, tiles);
+  }
+
+  Comparison check(std::int64_t first, std::int64_t count, const Tensor& a, const TensorView& d,
+                   const std::optional<GroupRows>& group) const {
+    const Tensor b = of_b("b", "sfb", first, count);
+    GatedInputs in{.product = {a.view(), b.view(), {}, {}}, .up = {}, .check = check_};
+    if (const auto found = buffers_.find("c"); found != buffers_.end())
+      in.product.c =
+          group ? part_of(found->second, c_.grouping == Grouping::contiguous ? 0 : first, group->first, group->rows)
+                : found->second;
+    if (const auto found = buffers_.find("bias"); found != buffers_.end()) in.product.bias = found->second;
+    Tensor gate, up;
+    in.alpha_up = check_.alpha;
+    if (c_.gate == Gate::dual) {
+      up = of_b("b2", "sfb2", first, count);
+      in.alpha_up = alpha_ * factor("scale_a") * factor("scale_b2");
+    } else if (c_.gate == Gate::interleaved) {
+      gate = rows_in_turn(b, c_.interleave, false);
+      up = rows_in_turn(b, c_.interleave, true);
+      in.product.b = gate.view();
+    }
+    if (c_.gate != Gate::none) in.up = up.view();
+    if (gemm_tcgen05::is_quantized(c_)) return check_quantized(in, d, first, group);
+    return c_.gate == Gate::none ? check_gemm(in.product, d, check_) : check_gated(in, d);
+  }
+
+  Comparison check_quantized(const GatedInputs& in, const TensorView& d, std::int64_t first,
+                             const std::optional<GroupRows>& group) const {
+    const TensorView& sfd = buffers_.at("sfd");
+    if (!group)
+      return check_quantized_product(in, block_format(c_.d_format), factor("scale_d"), d,
+                                     bytes_of(sfd, 0, element_count(sfd.shape)));
+    // A masked group's scales begin those of a matrix of m rows.
+    const std::int64_t of_tile = sfd.shape[2] * kTileBytes;
+    const std::int64_t begin = c_.grouping == Grouping::contiguous
+                                   ? group->first_scales
+                                   : first * ceil_div(buffers_.at("d").shape[1], kTileRows);
+    return check_quantized_product(in, block_format(c_.d_format), factor("scale_d"), d,
+                                   bytes_of(sfd, begin * of_tile, ceil_div(group->rows, kTileRows) * of_tile));
+  }
+
+  static void merge(Comparison& all, const Comparison& of_group, std::int64_t number) {
+    for (const std::string& problem : of_group.problems)
+      all.problems.push_back(fmt::format("group {}: {}", number, problem));
+    all.rel_error = std::max(all.rel_error, of_group.rel_error);
+    all.rel_bound = std::max(all.rel_bound, of_group.rel_bound);
+    all.max_abs_error = std::max(all.max_abs_error, of_group.max_abs_error);
+    all.cosine = std::min(all.cosine, of_group.cosine);
+    all.rows_checked += of_group.rows_checked;
+    all.rows_total += of_group.rows_total;
+  }
+
+  /// Rows of d that are in no group.
+  void check_untouched(const std::vector<GroupRows>& groups, Comparison& all) const {
+    const TensorView& d = buffers_.at("d");
+    const bool is_contiguous = c_.grouping == Grouping::contiguous;
+    std::vector<bool> is_of_group(static_cast<std::size_t>(d.shape[0] * d.shape[1]));
+    for (std::size_t g = 0; g < groups.size(); ++g)
+      for (std::int64_t r = 0; r < groups[g].rows; ++r) {
+        const std::int64_t matrix = is_contiguous ? 0 : static_cast<std::int64_t>(g);
+        is_of_group[static_cast<std::size_t>(matrix * d.shape[1] + groups[g].first + r)] = true;
+      }
+    std::int64_t written = 0;
+    const std::int64_t bytes = d.shape[2] * dtype_bytes(d.dtype);
+    for (std::size_t i = 0; i < is_of_group.size(); ++i) {
+      if (is_of_group[i]) continue;
+      const auto row = static_cast<std::int64_t>(i);
+      const std::byte* const at =
+          d.data + (row / d.shape[1] * d.strides[0] + row % d.shape[1] * d.strides[1]) * dtype_bytes(d.dtype);
+      written += std::all_of(at, at + bytes, [](std::byte b) { return b == std::byte{kPoisonByte}; }) ? 0 : 1;
+    }
+    if (written > 0) all.problems.push_back(fmt::format("d: {} rows that are in no group were written", written));
+  }
+
+  Config c_;
+  const Buffers& buffers_;
+  std::int64_t k_;
+  GemmCheck check_;
+  double alpha_ = 1;
+};
+
+}  // namespace
+
+Comparison check_tcgen05_product(const Config& config, const Buffers& buffers, std::int64_t k, GemmCheck check) {
+  const Product product(config, buffers, k, std::move(check));
+  return config.grouping == Grouping::none ? product.all() : product.groups();
+}
+
+std::vector<GroupRows> group_rows(Grouping grouping, const TensorView& groups, std::int64_t m) {
+  std::vector<GroupRows> rows;
+  const bool is_contiguous = grouping == Grouping::contiguous;
+  std::int64_t scales = 0;
+  for (std::int64_t i = 0; i + (is_contiguous ? 1 : 0) < groups.shape[0]; ++i) {
+    GroupRows group;
+    const auto value = static_cast<std::int64_t>(groups.at(i));
+    if (is_contiguous) {
+      group.first = std::clamp<std::int64_t>(value, 0, m);
+      group.rows =
+          std::clamp<std::int64_t>(static_cast<std::int64_t>(groups.at(i + 1)) - group.first, 0, m - group.first);
+    } else {
+      group.rows = std::clamp<std::int64_t>(value, 0, m);
+    }
+    group.first_scales = scales;
+    scales += ceil_div(group.rows, kTileRows);
+    rows.push_back(group);
+  }
+  return rows;
+}
+
+Tensor groups_of(Grouping grouping, const std::vector<std::int64_t>& rows) {
+  std::vector<std::int64_t> values;
+  if (grouping == Grouping::contiguous) values.push_back(0);
+  for (const std::int64_t count : rows)
+    values.push_back(count + (grouping == Grouping::contiguous ? values.back() : 0));
+  Tensor groups(DType::s32, {static_cast<std::int64_t>(values.size())});
+  for (std::size_t i = 0; i < values.size(); ++i)
+    groups.set(static_cast<std::int64_t>(i), static_cast<double>(values[i]));
+  return groups;
+}
+
+Tensor random_groups(Grouping grouping, std::int64_t l, std::int64_t m, std::uint64_t seed) {
+  const CounterRandom random(seed, 0x67);
+  std::vector<std::int64_t> values;
+  for (std::int64_t i = 0; i < l + (grouping == Grouping::contiguous ? 1 : 0); ++i) {
+    const std::int64_t value = random.integer(static_cast<std::uint64_t>(i), 0, m);
+    // One group in five is empty.
+    const bool is_empty = random.integer(static_cast<std::uint64_t>(i) + 1000, 0, 4) == 0;
+    values.push_back(!is_empty ? value : grouping == Grouping::masked ? 0 : values.empty() ? 0 : values.back());
+  }
+  if (grouping == Grouping::contiguous) std::sort(values.begin(), values.end());
+  Tensor groups(DType::s32, {static_cast<std::int64_t>(values.size())});
+  for (std::size_t i = 0; i < values.size(); ++i)
+    groups.set(static_cast<std::int64_t>(i), static_cast<double>(values[i]));
+  return groups;
+}
+
+Tensor random_group_scales(OperandType type, const std::vector<GroupRows>& groups, std::int64_t tiles, std::int64_t k,
+                           Fill fill, std::uint64_t seed, std::uint64_t stream) {
+  const BlockFormat format = block_format(type);
+  const std::int64_t k_tiles = ceil_div(k / block_elements(format), kTileBlocks);
+  Tensor scales(DType::u8, {1, tiles, k_tiles, 32, 4, 4});
+  std::fill(scales.bytes.begin(), scales.bytes.end(), std::byte{0xFF});
+  std::uint64_t number = 0;
+  for (const GroupRows& group : groups) {
+    const Tensor of_group = random_operand_scales(type, 1, group.rows, k, fill, seed, stream + 1000 * ++number);
+    std::memcpy(scales.bytes.data() + group.first_scales * k_tiles * kTileBytes, of_group.bytes.data(),
+                of_group.bytes.size());
+  }
+  return scales;
+}
+
+}  // namespace tessera::reference
