@@ -133,10 +133,12 @@ void visit_fields(const gemm::Config& config, Visit&& visit) {
 
 template <class Visit>
 void visit_fields(const gemm_tcgen05::Config& config, Visit&& visit) {
-  const auto& [a_type, b_type, d_dtype, c, bias, activation, gate, interleave, d_format, grouping, tile_m, tile_n,
-               stages, accumulators, cluster_m, cluster_n, split_k, raster] = config;
+  const auto& [a_type, b_type, a_layout, b_layout, d_dtype, c, bias, activation, gate, interleave, d_format, grouping,
+               tile_m, tile_n, stages, accumulators, cluster_m, cluster_n, split_k, raster] = config;
   visit("a_type", a_type);
   visit("b_type", b_type);
+  visit("a_layout", a_layout);
+  visit("b_layout", b_layout);
   visit("d_dtype", d_dtype);
   visit("c", c);
   visit("bias", bias);

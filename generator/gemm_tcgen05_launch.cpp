@@ -49,16 +49,23 @@ std::string buffer_dtype(OperandType type) {
 }
 
 Matrix matrix_a(const Config& c) {
+  const bool is_k_major = c.a_layout == Layout::k_major;
   return {"a",
-          "m",
-          "k",
+          is_k_major ? "m" : "k",
+          is_k_major ? "k" : "m",
           buffer_dtype(c.a_type),
           operand_bits(c.a_type),
           BufferRole::input,
           c.grouping == Grouping::contiguous};
 }
 Matrix matrix_b(const Config& c) {
-  return {"b", "n", "k", buffer_dtype(c.b_type), operand_bits(c.b_type), BufferRole::input};
+  const bool is_k_major = c.b_layout == Layout::k_major;
+  return {"b",
+          is_k_major ? "n" : "k",
+          is_k_major ? "k" : "n",
+          buffer_dtype(c.b_type),
+          operand_bits(c.b_type),
+          BufferRole::input};
 }
 Matrix matrix_b2(const Config& c) {
   Matrix matrix = matrix_b(c);
@@ -190,8 +197,13 @@ TensorMapRecipe scale_map(const Config& c, const char* name, const char* rows, b
 }
 
 void add_maps(const Config& c, LaunchPlan& launch) {
-  const TensorMapSwizzle swizzle = TensorMapSwizzle::b128;
-  launch.tensor_maps.push_back(matrix_map(matrix_a(c), value_map_type(c, c.a_type), swizzle, gemm_tcgen05::a_box(c)));
+  const auto swizzle_of = [&](bool is_of_lanes) {
+    return gemm_tcgen05::has_wide_atoms(c, is_of_lanes) ? TensorMapSwizzle::b128_atom_32b : TensorMapSwizzle::b128;
+  };
+  const bool is_swapped = gemm_tcgen05::is_swapped(c);
+  const TensorMapSwizzle swizzle = swizzle_of(is_swapped);
+  launch.tensor_maps.push_back(
+      matrix_map(matrix_a(c), value_map_type(c, c.a_type), swizzle_of(!is_swapped), gemm_tcgen05::a_box(c)));
   launch.tensor_maps.push_back(matrix_map(matrix_b(c), value_map_type(c, c.b_type), swizzle, gemm_tcgen05::b_box(c)));
   if (c.gate == Gate::dual) {
     TensorMapRecipe map = launch.tensor_maps.back();

@@ -48,6 +48,8 @@ Config facts_of(const Gemm& p) {
   Config c;
   c.a_type = gemm_a_type(p);
   c.b_type = gemm_b_type(p);
+  c.a_layout = p.a_layout;
+  c.b_layout = p.b_layout;
   c.d_dtype = p.d_dtype;
   c.c = p.c;
   c.bias = p.bias;
@@ -105,15 +107,6 @@ std::string cluster_text(const Config& c) {
   return c.split_k == 1 ? "" : fmt::format(", k in {} parts", c.split_k);
 }
 
-void refuse_layout(const char* operand, Layout layout) {
-  if (layout == Layout::k_major) return;
-  throw Error(
-      ErrorKind::unsupported,
-      fmt::format("gemm: k of {0} must be contiguous for tcgen05 kernels ({0}_layout = mn has kernels for sm_90a "
-                  "only): transpose {0}",
-                  operand));
-}
-
 }  // namespace
 
 OperandType gemm_a_type(const Gemm& problem) {
@@ -126,8 +119,6 @@ OperandType gemm_b_type(const Gemm& problem) {
 }
 
 void GemmTcgen05Operator::require_facts(const Gemm& problem) {
-  refuse_layout("a", problem.a_layout);
-  refuse_layout("b", problem.b_layout);
   const Config c = facts_of(problem);
   if (const Verdict verdict = gemm_tcgen05::why_invalid_types(c); !verdict.ok())
     throw Error(ErrorKind::unsupported, fmt::format("gemm {}: {}", types_text(c), explain(c, verdict)));
@@ -197,6 +188,17 @@ std::string GemmTcgen05Operator::explain(const Config& config, const Verdict& ve
           type_in_full(config.a_type), type_in_full(config.b_type));
     case Rule::output_type:
       return fmt::format("d is {}: must be f32, bf16 or f16", to_word(config.d_dtype));
+    case Rule::layout_of_four_bits: {
+      const bool is_a = config.a_layout == Layout::mn_major && operand_bits(config.a_type) < 8;
+      return fmt::format(
+          "{0}_layout mn with {0} of type {1}: k of {2}-bit values must be contiguous (the instruction takes "
+          "them K-major only); transpose {0}, or take a type of {3} bits or more",
+          is_a ? "a" : "b", to_word(is_a ? config.a_type : config.b_type), found, bound);
+    }
+    case Rule::layout_of_groups:
+      return "a_layout mn with contiguous groups: a copy begins at a multiple of 16 bytes, a group at any row; take "
+             "masked "
+             "groups, or make k of a contiguous";
     case Rule::gate_and_addend:
       return fmt::format("gate {} with c, bias or an activation: a gate is all that happens to its sums",
                          to_word(config.gate));
@@ -224,6 +226,10 @@ std::string GemmTcgen05Operator::explain(const Config& config, const Verdict& ve
           gemm_tcgen05::is_scaled(config) ? "where an instruction may start to read scales" : "N of the instruction");
     case Rule::columns_out_of_range:
       return fmt::format("{} {}, at most {} allowed (N of the instruction)", columns, found, bound);
+    case Rule::part_of_panel:
+      return fmt::format(
+          "{} rows of an operand with layout mn in a CTA, a multiple of {} needed (128 bytes, swizzle span)", found,
+          bound);
     case Rule::stages_out_of_range:
       return fmt::format("{}, 2 to {} allowed", counted(verdict.found, "stage"), bound);
     case Rule::accumulators_out_of_range:
@@ -260,6 +266,8 @@ std::string GemmTcgen05Operator::explain(const Config& config, const Verdict& ve
 std::string GemmTcgen05Operator::kernel_name(Arch arch, const Config& c) {
   std::string name = fmt::format("tessera_gemm_{}_{}", arch_name(arch.to_string()), to_word(c.a_type));
   if (c.b_type != c.a_type) name += fmt::format("_{}", to_word(c.b_type));
+  if (c.a_layout != Layout::k_major || c.b_layout != Layout::k_major)
+    name += fmt::format("_{}{}", c.a_layout == Layout::k_major ? 'k' : 'm', c.b_layout == Layout::k_major ? 'k' : 'n');
   if (c.grouping != Grouping::none) name += fmt::format("_{}", to_word(c.grouping));
   if (c.gate == Gate::dual) name += "_dual";
   if (c.gate == Gate::interleaved) name += fmt::format("_gated{}", c.interleave);
@@ -310,7 +318,8 @@ OperandPlan value_operand(const Config& c, const char* name, OperandType type, b
   OperandPlan operand = is_block_scaled(type)
                             ? scaled_operand(name, block_format(type), ScaleForm::tile, "")
                             : plain_operand(name, type == OperandType::tf32 ? "f32" : to_word(type), "");
-  operand.use = fmt::format("{} of the instruction, K-major{}", is_of_lanes ? 'A' : 'B',
+  const char* const major = !gemm_tcgen05::is_mn_major(c, is_of_lanes) ? "K" : is_of_lanes ? "M" : "N";
+  operand.use = fmt::format("{} of the instruction, {}-major{}", is_of_lanes ? 'A' : 'B', major,
                             gemm_tcgen05::is_padded(c, type) ? ", 8 bits a value in shared memory" : "");
   for (const TensorMapRecipe& map : launch.tensor_maps)
     if (map.name == name) operand.tensor_map_type = std::string(to_string(map.type));

@@ -56,7 +56,8 @@ double value_at(OperandType type, const TensorView& values, std::int64_t offset,
   }
   const ValueType kind = value_type(block_format(type));
   if (kind != ValueType::e2m1)
-    return static_cast<double>(decode_value(kind, static_cast<std::uint8_t>(values.bits_at(offset + element))));
+    return static_cast<double>(
+        decode_value(kind, static_cast<std::uint8_t>(values.bits_at(offset + element * values.strides[2]))));
   const std::uint64_t byte = values.bits_at(offset + element / 2);
   return static_cast<double>(decode_value(kind, static_cast<std::uint8_t>(element % 2 == 0 ? byte & 15 : byte >> 4)));
 }

@@ -26,6 +26,15 @@ TensorView part_of(const TensorView& view, std::int64_t matrix, std::int64_t fir
   return part;
 }
 
+/// An operand as [l, rows, k], whichever dimension is contiguous.
+TensorView with_k_last(TensorView view, Layout layout) {
+  if (layout == Layout::mn_major) {
+    std::swap(view.shape[1], view.shape[2]);
+    std::swap(view.strides[1], view.strides[2]);
+  }
+  return view;
+}
+
 std::span<const std::byte> bytes_of(const TensorView& dense, std::int64_t from, std::int64_t count) {
   return {dense.data + from, static_cast<std::size_t>(count)};
 }
@@ -34,6 +43,10 @@ class Product {
  public:
   Product(const Config& config, const Buffers& buffers, std::int64_t k, GemmCheck check)
       : c_(config), buffers_(buffers), k_(k), check_(std::move(check)) {
+    buffers_["a"] = with_k_last(buffers_.at("a"), c_.a_layout);
+    for (const char* const name : {"b", "b2"})
+      if (const auto found = buffers_.find(name); found != buffers_.end())
+        found->second = with_k_last(found->second, c_.b_layout);
     alpha_ = check_.alpha;
     check_.alpha = alpha_ * factor("scale_a") * factor("scale_b");
     check_.activation = c_.activation;
@@ -180,7 +193,7 @@ class Product {
   }
 
   Config c_;
-  const Buffers& buffers_;
+  Buffers buffers_;
   std::int64_t k_;
   GemmCheck check_;
   double alpha_ = 1;

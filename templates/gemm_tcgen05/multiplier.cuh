@@ -26,17 +26,21 @@
 
 namespace tessera::gemm_tcgen05 {
 
-// Rows of one swizzle span, in groups of 8.
-__device__ __forceinline__ unsigned long long operand_descriptor(unsigned start) {
-  return layout::encode_smem_descriptor(
-      layout::DescriptorKind::tcgen05,
-      {.start = start, .leading_bytes = 16, .stride_bytes = 8 * kStepBytes, .layout = layout::SmemLayout::b128});
+// What a descriptor has of an address: in a cluster the bits above say whose memory it is, and would run into the field
+// beside it.
+__device__ __forceinline__ unsigned start_in_cta(unsigned address) { return address & 0x3ffffu; }
+// Rows of one swizzle span, in groups of 8; or panels of them, where the operand is MN-major.
+template <Config C>
+__device__ __forceinline__ unsigned long long operand_descriptor(unsigned start, bool is_of_lanes) {
+  layout::SmemDescriptor d = operand_descriptor(C, is_of_lanes);
+  d.start = start_in_cta(start);
+  return layout::encode_smem_descriptor(layout::DescriptorKind::tcgen05, d);
 }
 // A tile of scales: 32 rows of 16 bytes.
 __device__ __forceinline__ unsigned long long scale_descriptor(unsigned start) {
   return layout::encode_smem_descriptor(
       layout::DescriptorKind::tcgen05,
-      {.start = start, .leading_bytes = 16, .stride_bytes = 128, .layout = layout::SmemLayout::none});
+      {.start = start_in_cta(start), .leading_bytes = 16, .stride_bytes = 128, .layout = layout::SmemLayout::none});
 }
 // What lies `bytes` further: the start stays below 2^18, so nothing carries out of its field.
 __device__ __forceinline__ unsigned long long advance(unsigned long long descriptor, int bytes) {
@@ -99,9 +103,10 @@ struct Multiplier {
   // One of the products of one step. `first_column`: where its scales begin in a tile of 128.
   __device__ __forceinline__ void multiply(int product, int slot, unsigned sums, unsigned scales, int chunks,
                                            int first_column, bool accumulate) const {
-    const unsigned long long of_lanes = operand_descriptor(smem + kMap.lanes.offset + slot * kLanes * kStepBytes);
-    const unsigned long long of_columns =
-        operand_descriptor(smem + kMap.columns.offset + (slot * products(C) + product) * column_rows(C) * kStepBytes);
+    const unsigned long long of_lanes =
+        operand_descriptor<C>(smem + kMap.lanes.offset + slot * kLanes * kStepBytes, true);
+    const unsigned long long of_columns = operand_descriptor<C>(
+        smem + kMap.columns.offset + (slot * products(C) + product) * column_rows(C) * kStepBytes, false);
     const unsigned column_offset = static_cast<unsigned>(first_column) / 32;
 #pragma unroll
     for (int i = 0; i < kChunks; ++i) {
@@ -109,7 +114,8 @@ struct Multiplier {
       constexpr auto kInstruction = [](int chunk) {
         return layout::encode_instruction_descriptor(kind(C), instruction(C, chunk));
       };
-      const unsigned long long a = advance(of_lanes, i * kChunkBytes), b = advance(of_columns, i * kChunkBytes);
+      const unsigned long long a = advance(of_lanes, i * chunk_stride_bytes(C, true));
+      const unsigned long long b = advance(of_columns, i * chunk_stride_bytes(C, false));
       if constexpr (is_scaled(C)) {
         const int tile = scale_tile(C, i);
         ptx::tcgen05_mma_block_scale<kind(C), scale_block(C), kPair>(

@@ -26,6 +26,19 @@ __device__ __forceinline__ void load(const ptx::TensorMap& map, unsigned destina
   }
 }
 
+// `rows` rows of an operand and one step of K: one box, or a box for each panel of an MN-major one.
+template <Config C, bool kIsOfLanes, int kRows>
+__device__ __forceinline__ void load_operand(const ptx::TensorMap& map, unsigned destination, unsigned barrier, int k,
+                                             int row, int matrix) {
+  if constexpr (is_mn_major(C, kIsOfLanes)) {
+#pragma unroll
+    for (int i = 0; i < kRows / panel_rows(C); ++i)
+      load<C>(map, destination + i * panel_bytes(C), barrier, row + i * panel_rows(C), k, matrix);
+  } else {
+    load<C>(map, destination, barrier, k, row, matrix);
+  }
+}
+
 template <Config C>
 __device__ __forceinline__ void load_scales(const Params& p, unsigned smem, int slot, unsigned barrier, int step,
                                             const Tile& tile) {
@@ -69,12 +82,13 @@ __device__ __forceinline__ void produce(const Params& p, unsigned smem) {
       if (schedule.pair_rank() == 0)
         ptx::mbarrier_arrive_expect_tx(full, kValueBytes + (kScalesApart ? 0 : kScaleBytes));
       const int k = step * tile_k(C);
-      load<C>(of_lanes, smem + kMap.lanes.offset + ring.slot * kLanes * kStepBytes, full, k, row_of<C>(tile, true),
-              matrix_of<C>(tile, true));
+      load_operand<C, true, kLanes>(of_lanes, smem + kMap.lanes.offset + ring.slot * kLanes * kStepBytes, full, k,
+                                    row_of<C>(tile, true), matrix_of<C>(tile, true));
 #pragma unroll
       for (int i = 0; i < products(C); ++i)
-        load<C>(of_columns(i), smem + kMap.columns.offset + (ring.slot * products(C) + i) * column_rows(C) * kStepBytes,
-                full, k, row_of<C>(tile, false) + column_part, matrix_of<C>(tile, false));
+        load_operand<C, false, column_rows(C)>(
+            of_columns(i), smem + kMap.columns.offset + (ring.slot * products(C) + i) * column_rows(C) * kStepBytes,
+            full, k, row_of<C>(tile, false) + column_part, matrix_of<C>(tile, false));
       if constexpr (kScalesApart) {
         const unsigned scales = barrier_address<C>(smem, Barrier::scales, ring.slot);
         ptx::mbarrier_arrive_expect_tx(scales, kScaleBytes);

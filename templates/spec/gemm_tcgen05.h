@@ -10,7 +10,8 @@
 //   dual         gate = A B^T, up = A B2^T
 //   interleaved  columns of A B^T in turn: `interleave` of the gate, as many of up; D has n / 2 columns
 //
-// for i < l. A is [l, m, k], B [l, n, k], K contiguous; C and D are [l, m, n]. Rows lie lda, ldb, ldc, ldd elements
+// for i < l. A is [l, m, k], B [l, n, k]; with a layout mn_major [l, k, m] and [l, k, n], which packed and padded 4-bit
+// types do not have. C and D are [l, m, n]. Rows lie lda, ldb, ldc, ldd elements
 // apart, matrices a_stride_l, ... A block-scaled operand's element is its value times the scale of its block; its
 // scales come in tiles of 128 rows by 4 blocks (spec/block_scale.h), and none that belongs to no element reaches a
 // result. Sums are fp32; C and bias have the type of D. D may be block-scaled itself, along its columns, as quantize
@@ -34,7 +35,8 @@
 // tile; each sums its part, and then each adds up, in a fixed order, the columns that it stores.
 //
 // Tensor maps: interleave none, element strides 1, zero fill:
-//   a, b, b2   dims {k, rows, l}, rows being m or n, each at least 1; boxes operand_box; 128-byte swizzle. FP4 values
+//   a, b, b2   dims {k, rows, l}, rows being m or n, each at least 1; {rows, k, l} where MN-major; boxes operand_box;
+//              128-byte swizzle, of 32-byte units for MN-major fp32. FP4 values
 //              are packed in memory; in shared memory too, unless the other operand is mxfp8
 //   sfa, sfb,  block-scaled types only: dims {256, ceil(k / block / 4), l * ceil(rows / 128)} of u16, scale_box
 //   sfb2
@@ -66,6 +68,8 @@ using layout::Tcgen05Kind;
 struct Config {
   OperandType a_type = OperandType::bf16;
   OperandType b_type = OperandType::bf16;
+  Layout a_layout = Layout::k_major;
+  Layout b_layout = Layout::k_major;
   DType d_dtype = DType::bf16;
   Addend c = Addend::none;
   Bias bias = Bias::none;
@@ -105,6 +109,8 @@ enum class Rule {
   ok,
   operand_pair,               // A's type; B's type
   output_type,                // bytes of D's type; 4
+  layout_of_four_bits,        // bits of a value; 8
+  layout_of_groups,           // 1; 0
   gate_and_addend,            // 1; 0
   interleave_not_dividing,    // interleave; columns of D that are stored at a time
   few_rows_of_gate,           // tile_m; 128
@@ -115,6 +121,7 @@ enum class Rule {
   tile_n_of_few_rows,         // tile_n; 128, which it must be with tile_m < 128
   columns_not_multiple,       // the smaller operand's rows of a tile; the multiple that they must be
   columns_out_of_range,       // the same; 256 (N of the instruction)
+  part_of_panel,              // rows of the smaller operand that a CTA loads; the rows of a panel, MN-major
   stages_out_of_range,        // stages; 16
   accumulators_out_of_range,  // accumulators; 2
   cluster_m_out_of_range,     // cluster_m; the most that is allowed
@@ -156,6 +163,12 @@ TESSERA_HD constexpr int columns(const Config& c) { return is_swapped(c) ? c.til
 TESSERA_HD constexpr int column_rows(const Config& c) { return columns(c) / pair_size(c); }
 TESSERA_HD constexpr OperandType lane_type(const Config& c) { return is_swapped(c) ? c.b_type : c.a_type; }
 TESSERA_HD constexpr OperandType column_type(const Config& c) { return is_swapped(c) ? c.a_type : c.b_type; }
+TESSERA_HD constexpr Layout operand_layout(const Config& c, bool is_of_lanes) {
+  return is_of_lanes == is_swapped(c) ? c.b_layout : c.a_layout;
+}
+TESSERA_HD constexpr bool is_mn_major(const Config& c, bool is_of_lanes) {
+  return operand_layout(c, is_of_lanes) == Layout::mn_major;
+}
 // Columns of an accumulator for each of D, and those of D that one CTA stores.
 TESSERA_HD constexpr int columns_of_d(const Config& c, int n) { return c.gate == Gate::interleaved ? n / 2 : n; }
 TESSERA_HD constexpr int stored_columns(const Config& c) { return columns_of_d(c, columns(c)) / c.split_k; }
@@ -168,6 +181,25 @@ TESSERA_HD constexpr int smem_bits(const Config& c) {
 }
 TESSERA_HD constexpr int tile_k(const Config& c) { return kStepBytes * 8 / smem_bits(c); }
 TESSERA_HD constexpr int chunk_k(const Config& c) { return tile_k(c) / kChunks; }
+// An MN-major operand comes in panels of 128 bytes of its rows' dimension, a step of K tall: as many elements wide as
+// tall. The swizzle of fp32 values, of which an instruction takes them in units of 32 bytes, repeats after 4 rows.
+TESSERA_HD constexpr int panel_rows(const Config& c) { return tile_k(c); }
+TESSERA_HD constexpr int panel_bytes(const Config& c) { return tile_k(c) * kStepBytes; }
+TESSERA_HD constexpr bool has_wide_atoms(const Config& c, bool is_of_lanes) {
+  return is_mn_major(c, is_of_lanes) && kind(c) == Tcgen05Kind::tf32;
+}
+TESSERA_HD constexpr layout::SmemDescriptor operand_descriptor(const Config& c, bool is_of_lanes) {
+  const bool is_wide = has_wide_atoms(c, is_of_lanes);
+  layout::SmemDescriptor d;
+  d.leading_bytes = is_mn_major(c, is_of_lanes) ? panel_bytes(c) : 16;
+  d.stride_bytes = (is_wide ? 4 : 8) * kStepBytes;
+  d.layout = is_wide ? layout::SmemLayout::b128_atom_32b : layout::SmemLayout::b128;
+  return d;
+}
+// From one instruction's part of K to the next.
+TESSERA_HD constexpr int chunk_stride_bytes(const Config& c, bool is_of_lanes) {
+  return is_mn_major(c, is_of_lanes) ? chunk_k(c) * kStepBytes : kChunkBytes;
+}
 // Of an operand whose values are unpacked on their way to shared memory.
 TESSERA_HD constexpr bool is_padded(const Config& c, OperandType type) { return operand_bits(type) < smem_bits(c); }
 // Bytes that a copy of `rows` rows of one step counts at its barrier: those that it reads.
@@ -224,6 +256,8 @@ TESSERA_HD constexpr layout::InstructionDescriptor instruction(const Config& c, 
   d.b = tcgen05_type(column_type(c));
   d.m = kLanes * pair_size(c);
   d.n = columns(c);
+  d.is_a_mn_major = is_mn_major(c, true);
+  d.is_b_mn_major = is_mn_major(c, false);
   d.scales_are_ue8m0 = kind(c) != Tcgen05Kind::mxf4nvf4;
   if (is_scaled(c)) d.scale_id_a = d.scale_id_b = scale_id(c, chunk);
   return d;
@@ -315,6 +349,12 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
   if (!has_kind(c)) return {Rule::operand_pair, static_cast<int>(c.a_type), static_cast<int>(c.b_type)};
   if (c.d_dtype != DType::f32 && c.d_dtype != DType::f16 && c.d_dtype != DType::bf16)
     return {Rule::output_type, dtype_bytes(c.d_dtype), 4};
+  const auto is_legal = [](OperandType type, Layout layout) {
+    return layout == Layout::k_major || operand_bits(type) >= 8;
+  };
+  if (!is_legal(c.a_type, c.a_layout) || !is_legal(c.b_type, c.b_layout)) return {Rule::layout_of_four_bits, 4, 8};
+  // Where a group begins a copy may not: coordinates along the contiguous dimension are multiples of 16 bytes.
+  if (c.grouping == Grouping::contiguous && c.a_layout == Layout::mn_major) return {Rule::layout_of_groups, 1, 0};
   const bool has_addend = c.c != Addend::none || c.bias != Bias::none || c.activation != Activation::none;
   if (c.gate != Gate::none && has_addend) return {Rule::gate_and_addend, 1, 0};
   return {};
@@ -340,6 +380,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_tile(const Config& c) {
   const int unit = is_scaled(c) ? 64 : 16 * pair_size(c);
   if (columns(c) < unit || columns(c) % unit != 0) return {Rule::columns_not_multiple, columns(c), unit};
   if (columns(c) > 256) return {Rule::columns_out_of_range, columns(c), 256};
+  if (is_mn_major(c, false) && column_rows(c) % panel_rows(c) != 0)
+    return {Rule::part_of_panel, column_rows(c), panel_rows(c)};
   if (c.stages < 2 || c.stages > kMaxStages) return {Rule::stages_out_of_range, c.stages, kMaxStages};
   if (c.accumulators < 1 || c.accumulators > 2) return {Rule::accumulators_out_of_range, c.accumulators, 2};
   if (c.raster < 1 || c.raster > 1024) return {Rule::raster_out_of_range, c.raster, 1024};
@@ -398,9 +440,12 @@ inline constexpr Role kRoles[] = {
 struct TmaBox {
   int extents[3] = {1, 1, 1};
 };
-TESSERA_HD constexpr TmaBox operand_box(const Config& c, int rows) { return {{tile_k(c), rows, 1}}; }
-TESSERA_HD constexpr TmaBox a_box(const Config& c) { return operand_box(c, is_swapped(c) ? column_rows(c) : kLanes); }
-TESSERA_HD constexpr TmaBox b_box(const Config& c) { return operand_box(c, is_swapped(c) ? kLanes : column_rows(c)); }
+TESSERA_HD constexpr TmaBox operand_box(const Config& c, bool is_of_lanes) {
+  if (is_mn_major(c, is_of_lanes)) return {{panel_rows(c), tile_k(c), 1}};
+  return {{tile_k(c), is_of_lanes ? kLanes : column_rows(c), 1}};
+}
+TESSERA_HD constexpr TmaBox a_box(const Config& c) { return operand_box(c, !is_swapped(c)); }
+TESSERA_HD constexpr TmaBox b_box(const Config& c) { return operand_box(c, is_swapped(c)); }
 // Scales by 16 bits: a tile is 256 of them.
 TESSERA_HD constexpr TmaBox scale_box(const Config& c, bool is_of_lanes) {
   return {{kTileBytes / 2, scale_tiles(c), is_of_lanes ? 1 : column_blocks(c)}};

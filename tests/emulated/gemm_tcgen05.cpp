@@ -144,6 +144,80 @@ const ProductCase kGates[] = {
      Fill::normal},
 };
 
+// The four layouts, and what else may be MN-major.
+const ProductCase kLayouts[] = {
+    {"bf16, m of a contiguous, ragged",
+     {{"a_layout", "mn"}, {"tile_m", "128"}, {"tile_n", "96"}, {"cluster_m", "1"}, {"split_k", "1"}, {"stages", "3"}},
+     {{"m", 200}, {"n", 130}, {"k", 100}, {"ldb", 104}, {"lda", 208}}},
+    {"f16, n of b contiguous, a pair of CTAs",
+     {{"dtype", "f16"}, {"b_layout", "mn"}, {"tile_m", "128"}, {"tile_n", "128"}, {"cluster_m", "2"}, {"stages", "3"}},
+     {{"m", 300}, {"n", 200}, {"k", 136}}},
+    {"bf16, both, few rows, transposed, batched",
+     {{"a_layout", "mn"},
+      {"b_layout", "mn"},
+      {"tile_m", "64"},
+      {"tile_n", "128"},
+      {"cluster_n", "1"},
+      {"split_k", "1"}},
+     {{"m", 72}, {"n", 200}, {"k", 77}, {"l", 2}}},
+    {"bf16, both, a pair along n",
+     {{"a_layout", "mn"}, {"b_layout", "mn"}, {"tile_m", "128"}, {"tile_n", "256"}, {"cluster_m", "2"}},
+     {{"m", 264}, {"n", 264}, {"k", 150}}},
+    {"bf16, both, k in two parts",
+     {{"a_layout", "mn"},
+      {"b_layout", "mn"},
+      {"tile_m", "128"},
+      {"tile_n", "64"},
+      {"cluster_m", "1"},
+      {"split_k", "2"}},
+     {{"m", 128}, {"n", 72}, {"k", 200}}},
+    {"e4m3 by e5m2, both",
+     {{"dtype", "e4m3"},
+      {"b_dtype", "e5m2"},
+      {"a_layout", "mn"},
+      {"b_layout", "mn"},
+      {"tile_m", "128"},
+      {"tile_n", "128"},
+      {"cluster_m", "1"}},
+     {{"m", 144}, {"n", 160}, {"k", 200}}},
+    {"tf32, both, random: swizzled in units of 32 bytes",
+     {{"dtype", "tf32"},
+      {"d_dtype", "f32"},
+      {"a_layout", "mn"},
+      {"b_layout", "mn"},
+      {"tile_m", "128"},
+      {"tile_n", "64"},
+      {"cluster_m", "1"}},
+     {{"m", 140}, {"n", 76}, {"k", 90}},
+     Fill::normal},
+    {"mxfp8, both, ragged k",
+     {{"dtype", "mxfp8_e4m3"},
+      {"a_layout", "mn"},
+      {"b_layout", "mn"},
+      {"tile_m", "128"},
+      {"tile_n", "128"},
+      {"cluster_m", "1"}},
+     {{"m", 144}, {"n", 96}, {"k", 224}}},
+    {"mxfp8, m of a contiguous, by mxfp4, a pair of CTAs",
+     {{"dtype", "mxfp8_e4m3"},
+      {"b_dtype", "mxfp4"},
+      {"a_layout", "mn"},
+      {"tile_m", "128"},
+      {"tile_n", "64"},
+      {"cluster_m", "2"}},
+     {{"m", 272}, {"n", 100}, {"k", 256}}},
+    {"bf16, m of a contiguous, masked groups, dual",
+     {{"a_layout", "mn"},
+      {"grouping", "masked"},
+      {"gate", "dual"},
+      {"tile_m", "128"},
+      {"tile_n", "64"},
+      {"cluster_m", "1"}},
+     {{"m", 200}, {"n", 72}, {"k", 72}, {"l", 3}},
+     Fill::normal,
+     {3, 200, 57}},
+};
+
 const ProductCase kGroups[] = {
     {"bf16, contiguous groups, a pair of CTAs",
      {{"grouping", "contiguous"}, {"tile_m", "128"}, {"tile_n", "64"}, {"cluster_m", "2"}, {"stages", "3"}},
@@ -264,6 +338,15 @@ TEST_CASE("products on tcgen05 under every schedule: gates, and results that lea
     return;
   }
   for (const ProductCase& test : kGates) run_under_every_schedule(test, *compiler);
+}
+
+TEST_CASE("products on tcgen05 under every schedule: the four layouts") {
+  const std::unique_ptr<Compiler> compiler = find_product_compiler();
+  if (!compiler) {
+    MESSAGE("skipped: no NVRTC");
+    return;
+  }
+  for (const ProductCase& test : kLayouts) run_under_every_schedule(test, *compiler);
 }
 
 TEST_CASE("products on tcgen05 under every schedule: groups of rows") {

@@ -116,8 +116,18 @@ TEST_CASE("tcgen05 products: a wrong pairing is refused with both sides") {
         "gemm has no kernel for operands of type u16: there are kernels for bf16, f16, tf32, e4m3, e5m2, nvfp4, mxfp4, "
         "mxfp8_e4m3, mxfp8_e5m2");
   CHECK(refusal({{"d_dtype", "e4m3"}}) == "gemm bf16: d is e4m3: must be f32, bf16 or f16");
-  CHECK(refusal({{"b_layout", "mn"}}) ==
-        "gemm: k of b must be contiguous for tcgen05 kernels (b_layout = mn has kernels for sm_90a only): transpose b");
+  CHECK(
+      refusal({{"dtype", "nvfp4"}, {"b_layout", "mn"}}) ==
+      "gemm nvfp4: b_layout mn with b of type nvfp4: k of 4-bit values must be contiguous (the instruction takes them "
+      "K-major only); transpose b, or take a type of 8 bits or more");
+  CHECK(refusal({{"a_layout", "mn"}, {"grouping", "contiguous"}}) ==
+        "gemm bf16, contiguous groups: a_layout mn with contiguous groups: a copy begins at a multiple of 16 bytes, a "
+        "group at any row; take masked groups, or make k of a contiguous");
+  CHECK(refusal(pinned({{"b_layout", "mn"}, {"tile_n", "96"}}))
+            .find("96 rows of an operand with layout mn in a CTA, a multiple of 64 needed (128 bytes, swizzle span)") !=
+        std::string::npos);
+  CHECK(refusal(pinned({{"grouping", "masked"}, {"split_k", "2"}}))
+            .find("split_k 2, 1 allowed with groups: their tiles are counted on the device") != std::string::npos);
   CHECK(refusal({{"accumulation", "promoted"}, {"dtype", "e4m3"}}) ==
         "gemm: accumulation = promoted is for 8-bit sums of sm_90a: tcgen05 sums in fp32 as it is");
   CHECK(refusal({{"kernel_schedule", "ping_pong"}}) ==
