@@ -110,6 +110,15 @@ OperandPlan plain_operand(std::string name, std::string_view dtype, std::string 
   return operand;
 }
 
+namespace {
+
+/// Tile form: what a CTA visits along k.
+int columns_of_cta(BlockFormat format, int threads, int visits) {
+  return block_elements(format) * kTileBlocks * (threads / 32) * visits;
+}
+
+}  // namespace
+
 void add_block_domain(LaunchPlan& launch, BlockFormat format, ScaleForm form, int threads, int visits) {
   add_batch_size(launch);
   add_size(launch, "rows", 0, kMaxExtent, "rows of a matrix");
@@ -128,9 +137,12 @@ void add_block_domain(LaunchPlan& launch, BlockFormat format, ScaleForm form, in
     add_at_most(launch, Expression::parse("l * rows * ceil_div(k, 16)"), kMaxGridX * threads * visits,
                 fmt::format("l * rows * k / 16 must be at most {} (grid)", grouped(kMaxGridX * threads * visits)));
   } else {
-    const std::int64_t most = kMaxBatch * (threads / 32) * visits * kTileBlocks * block;
-    add_at_most(launch, Expression::parse("k"), most,
-                fmt::format("k must be at most {} with scales in tiles (grid)", grouped(most)));
+    const std::int64_t k_step = columns_of_cta(format, threads, visits);
+    add_at_most(launch, Expression::parse("rows"), kMaxBatch * kTileRows,
+                fmt::format("rows must be at most {} with scales in tiles (grid)", grouped(kMaxBatch * kTileRows)));
+    add_at_most(launch, expression("ceil_div(k, {}) * {}", k_step, row_units(format)), kMaxGridX,
+                fmt::format("k must be at most {} with scales in tiles (grid)",
+                            grouped(kMaxGridX / row_units(format) * k_step)));
   }
 }
 
@@ -143,9 +155,9 @@ void add_block_grid(LaunchStep& step, BlockFormat format, ScaleForm form, int th
     step.parameters.push_back(size_parameter("groups", ParameterKind::i64, groups));
     return;
   }
-  const std::string units = fmt::format("ceil_div(rows, {}) * {}", kTileRows, row_units(format));
-  const std::string tiles =
-      fmt::format("ceil_div(k, {})", block_elements(format) * kTileBlocks * (threads / 32) * visits);
+  const std::string units =
+      fmt::format("ceil_div(k, {}) * {}", columns_of_cta(format, threads, visits), row_units(format));
+  const std::string tiles = fmt::format("ceil_div(rows, {})", kTileRows);
   step.grid[0] = least > 0 ? expression("max({}, {})", units, least) : Expression::parse(units);
   step.grid[1] = least > 0 ? expression("max({}, {})", tiles, least) : Expression::parse(tiles);
   step.grid[2] = Expression::parse("l");

@@ -17,7 +17,7 @@ using quantize::Rule;
 
 constexpr int kThreads[] = {256, 128, 512};
 constexpr int kDefaultThreads = 256;
-constexpr int kAmaxCtasOfSm = 8;
+constexpr int kAmaxCtasOfSm = 4;
 constexpr std::int64_t kMaxSms = 1 << 16;
 
 std::string facts_text(const Config& c) {
@@ -32,7 +32,9 @@ LaunchStep amax_step(const Config& c, const std::string& kernel) {
   LaunchStep step;
   step.entry = kernel + "_amax";
   const Expression groups = Expression::parse("l * rows * ceil_div(k, 16)");
-  step.grid[0] = expression("min({} * num_sms, ceil_div({}, {}))", kAmaxCtasOfSm, groups.text(), c.threads);
+  const int tile = c.threads * quantize::kAmaxUnits;
+  step.grid[0] =
+      expression("min({} * num_sms, ceil_div({} * {}, {}))", kAmaxCtasOfSm, groups.text(), dtype_bytes(c.dtype), tile);
   step.block[0] = static_cast<std::uint32_t>(c.threads);
   step.parameters = {pointer_parameter("x", "x"), pointer_parameter("workspace", "workspace"),
                      size_parameter("groups", ParameterKind::i64, groups)};

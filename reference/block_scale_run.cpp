@@ -119,6 +119,32 @@ void spread(Tensor& x, const BlockRun& run) {
   }
 }
 
+/// Of each block all but the largest element become numbers of x's type next to a boundary at which e2m1 rounds up or
+/// down, times what the block is divided by. x: normal; g: the factor, or 0 for that of x's maxima.
+void move_to_edges(Tensor& x, const BlockRun& run, float g) {
+  static constexpr double kEdges[] = {0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5};
+  const CounterRandom random(run.seed, 78);
+  if (g == 0) g = global_scale_of(x.view());
+  const int size = block_elements(run.format);
+  const double least = std::exp2(x.dtype == DType::f16 ? -24 : -149);
+  for (std::int64_t first = 0; first < x.elements(); first += size) {
+    std::int64_t largest = first;
+    for (std::int64_t i = first; i < first + size; ++i)
+      if (std::fabs(x.at(i)) > std::fabs(x.at(largest))) largest = i;
+    const auto amax = static_cast<float>(std::fabs(x.at(largest)));
+    const std::uint8_t code =
+        run.format == BlockFormat::nvfp4 ? encode_ue4m3(amax / (6 * g)) : encode_ue8m0(amax, run.format, run.rounding);
+    const double unit = static_cast<double>(decode_scale(scale_type(run.format), code) * g);
+    for (std::int64_t i = first; i < first + size; ++i) {
+      if (i == largest) continue;
+      const std::uint64_t bits = random.bits(static_cast<std::uint64_t>(i));
+      const double edge = kEdges[bits % 7] * unit;
+      const double step = std::max(2 * unit_roundoff(x.dtype) * std::exp2(std::floor(std::log2(edge))), least);
+      x.set(i, (bits >> 8 & 1 ? -1 : 1) * (edge + static_cast<double>(bits >> 16 & 3) * step - step));
+    }
+  }
+}
+
 /// Bytes that differ, as a sentence; and whether there are any.
 void compare_bytes(const char* name, std::span<const std::uint8_t> found, std::span<const std::uint8_t> expected,
                    Comparison& result) {
@@ -147,8 +173,10 @@ Tensors quantize_inputs(const BlockRun& run, Range range) {
   } else {
     fill(x, fill_of(range), run.seed, 0);
   }
+  const float g = run.global_scale == GlobalScale::given ? random_global_scale(run, range, 1) : 1;
+  if (range == Range::edge) move_to_edges(x, run, run.global_scale == GlobalScale::amax ? 0 : g);
   all.emplace("x", std::move(x));
-  if (run.global_scale == GlobalScale::given) all.emplace("global_scale", scalar(random_global_scale(run, range, 1)));
+  if (run.global_scale == GlobalScale::given) all.emplace("global_scale", scalar(g));
   return all;
 }
 

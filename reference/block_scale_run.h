@@ -31,6 +31,7 @@ enum class Range : std::uint8_t {
   normal,   ///< mean 0, variance 1
   uniform,  ///< [-1, 1)
   integer,  ///< small whole numbers: results without rounding
+  edge,     ///< quantize: elements beside and on the boundaries at which values round; elsewhere as normal
   wide      ///< blocks of any magnitude that the type has, with zeros, infinities and NaN among them
 };
 

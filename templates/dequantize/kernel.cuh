@@ -85,8 +85,10 @@ __device__ __forceinline__ BlockPlace place_of_group(int group, long long groups
   if constexpr (C.scale_form == ScaleForm::plain) {
     return plain_place(C.format, static_cast<long long>(blockIdx.x) * C.threads + warp * 32 + group, groups);
   } else {
-    return tile_place(C.format, group, static_cast<int>(blockIdx.x),
-                      static_cast<int>(blockIdx.y) * (C.threads / 32) + warp, static_cast<int>(blockIdx.z), rows, k);
+    constexpr int kUnits = row_units(C.format);
+    const int unit = static_cast<int>(blockIdx.x) % kUnits, k_tiles = static_cast<int>(blockIdx.x) / kUnits;
+    return tile_place(C.format, group, unit, k_tiles * (C.threads / 32) + warp, static_cast<int>(blockIdx.y),
+                      static_cast<int>(blockIdx.z), rows, k);
   }
 }
 

@@ -60,6 +60,13 @@ __device__ __forceinline__ float f32_of_high_f16(unsigned pair) {
   return x;
 }
 
+// PTX ISA "cvt", PTX 7.0, sm_80. Towards zero: what is too large becomes the largest number, infinity stays.
+__device__ __forceinline__ unsigned cvt_rz_f16x2(float low, float high) {
+  unsigned pair;
+  asm("cvt.rz.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+
 // PTX ISA "mul", PTX 4.2, sm_53. Two products, nearest even, subnormals kept.
 __device__ __forceinline__ unsigned mul_f16x2(unsigned a, unsigned b) {
   unsigned product;

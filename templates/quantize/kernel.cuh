@@ -17,17 +17,26 @@ struct IllegalConfig;
 template <>
 struct IllegalConfig<Rule::ok, 0, 0> {};
 
+// The CTA's place in the grid. Behind the step that looked for the largest magnitude from the first element to the
+// last, the last ones are those that the L2 still has: they come first.
+template <Config C>
+__device__ __forceinline__ dim3 cta_index() {
+  if constexpr (C.global_scale != GlobalScale::amax) return blockIdx;
+  return {gridDim.x - 1 - blockIdx.x, gridDim.y - 1 - blockIdx.y, gridDim.z - 1 - blockIdx.z};
+}
+
 template <Config C>
 __device__ __forceinline__ BlockPlace place_of_thread(int visit, long long groups, int rows, int k) {
   const int thread = static_cast<int>(threadIdx.x);
+  const dim3 cta = cta_index<C>();
   if constexpr (C.scale_form == ScaleForm::plain) {
-    const long long first = static_cast<long long>(blockIdx.x) * (C.threads * visits(C));
+    const long long first = static_cast<long long>(cta.x) * (C.threads * visits(C));
     return plain_place(C.format, first + visit * C.threads + thread, groups);
   } else {
-    constexpr int kWarps = C.threads / 32;
-    const int k_tile = (static_cast<int>(blockIdx.y) * visits(C) + visit) * kWarps + thread / 32;
-    return tile_place(C.format, thread % 32, static_cast<int>(blockIdx.x), k_tile, static_cast<int>(blockIdx.z), rows,
-                      k);
+    constexpr int kWarps = C.threads / 32, kUnits = row_units(C.format);
+    const int k_tile = (static_cast<int>(cta.x) / kUnits * visits(C) + visit) * kWarps + thread / 32;
+    return tile_place(C.format, thread % 32, static_cast<int>(cta.x) % kUnits, k_tile, static_cast<int>(cta.y),
+                      static_cast<int>(cta.z), rows, k);
   }
 }
 
@@ -36,6 +45,7 @@ struct Unit {
   float g = 1;
   float unit = 6;
   float reciprocal = 0;
+  bool is_power = true;  // g is a power of two
 };
 
 // The scale's code of an nvfp4 block; x becomes what is rounded. The values are zeros where false is returned.
@@ -67,14 +77,31 @@ __device__ __forceinline__ void scale_mx(float (&x)[16], float amax, unsigned& c
 // Whether codes of e2m1 can be found in f16: see round.cuh.
 template <Config C>
 inline constexpr bool kRoundsPairs = C.dtype != DType::f32&& C.conversion ==
-                                     Conversion::software&& value_type(C.format) == ValueType::e2m1&& C.global_scale
-                                     == GlobalScale::none;
+                                     Conversion::software&& value_type(C.format) == ValueType::e2m1;
+
+// With a global scale: by quotients in f16 where they are sure to be right, else by division.
+template <Config C>
+__device__ __forceinline__ void quantize_pairs_by_unit(float (&x)[16], float amax, Unit u, unsigned& code,
+                                                       unsigned (&words)[2]) {
+  code = u.unit == 0 ? 0 : ue4m3_code(divide_by_unit(fminf(amax, largest_float()), u.unit, u.reciprocal));
+  const float value = __fmul_rn(ue4m3_value(code), u.g), d = value == 0 ? 1.0f : value;
+  if (d >= 0x1p-90f && d <= 0x1p90f && (u.is_power || is_clear<C.dtype>(d))) {
+    encode_e2m1_clear(x, ptx::rcp_approx(d), u.is_power, words);
+  } else {
+    divide16_checked<false>(x, d, amax);
+    encode_e2m1_software(x, words);
+  }
+  if (value == 0) words[0] = words[1] = 0;
+}
 
 // A block's scale and, in `words`, its values, where kRoundsPairs.
 template <Config C>
-__device__ __forceinline__ void quantize_pairs(const float (&x)[16], float amax, unsigned& code, unsigned (&words)[2]) {
+__device__ __forceinline__ void quantize_pairs(float (&x)[16], float amax, Unit u, unsigned& code,
+                                               unsigned (&words)[2]) {
   const float most = fminf(amax, largest_float());
-  if constexpr (C.format == BlockFormat::nvfp4) {
+  if constexpr (C.global_scale != GlobalScale::none) {
+    quantize_pairs_by_unit<C>(x, amax, u, code, words);
+  } else if constexpr (C.format == BlockFormat::nvfp4) {
     code = ue4m3_code(sixth(most));
     const float d = ue4m3_value(code);
     encode_e2m1_pairs(x, ptx::rcp_approx(d == 0 ? 1.0f : d), words);
@@ -114,6 +141,7 @@ __device__ __forceinline__ Unit unit_of(float* global_scale, const unsigned* wor
   }
   u.unit = __fmul_rn(6.0f, u.g);
   u.reciprocal = __frcp_rn(u.unit);
+  u.is_power = (__float_as_uint(u.g) & 0x7fffffu) == 0;
   return u;
 }
 
@@ -129,7 +157,7 @@ __device__ __forceinline__ void quantize_group(const BlockPlace& place, const So
   bool is_zero = false;
   if constexpr (kRoundsPairs<C>) {
     unsigned words[2];
-    quantize_pairs<C>(elements, amax, code, words);
+    quantize_pairs<C>(elements, amax, unit, code, words);
     if (place.has_scale) ptx::st_global_u8(static_cast<char*>(scales) + place.scale, place.is_live ? code : 0);
     if (place.is_live) ptx::st_global_v2(static_cast<char*>(values) + place.element / 2, words[0], words[1]);
     return;
@@ -161,15 +189,41 @@ __device__ __forceinline__ void kernel(const void* x, void* values, void* scales
   for (int i = 0; i < visits(C); ++i) quantize_group<C>(places[i], sources[i], unit, values, scales);
 }
 
+// The largest magnitudes of a register of x: one of fp32, or those of its two halves. NaN is left out, since max
+// returns its other operand.
+template <DType kDType>
+__device__ __forceinline__ unsigned max_magnitude(unsigned most, unsigned word) {
+  if constexpr (kDType == DType::f32) {
+    return __float_as_uint(fmaxf(__uint_as_float(most), fabsf(__uint_as_float(word))));
+  } else {
+    return ptx::max_abs_x2<kDType>(most, word);
+  }
+}
+
+// 16 bytes a lane side by side, kAmaxUnits loads of them before the first is used.
 template <Config C>
 __device__ __forceinline__ void amax_kernel(const void* x, unsigned* workspace, long long groups) {
-  const long long stride = static_cast<long long>(gridDim.x) * C.threads;
-  float amax = 0;
-  for (long long group = static_cast<long long>(blockIdx.x) * C.threads + threadIdx.x; group < groups;
-       group += stride) {
-    Source16<C.dtype> source;
-    load16<C.dtype>(x, group * kGroup, source);
-    amax = fmaxf(amax, amax16(source));
+  constexpr int kTile = C.threads * kAmaxUnits;
+  const long long units = groups * dtype_bytes(C.dtype);
+  const char* const source = static_cast<const char*>(x);
+  unsigned most = 0;
+#pragma unroll 1
+  for (long long first = static_cast<long long>(blockIdx.x) * kTile + threadIdx.x; first < units;
+       first += static_cast<long long>(gridDim.x) * kTile) {
+    ptx::Vector4 v[kAmaxUnits] = {};
+#pragma unroll
+    for (int i = 0; i < kAmaxUnits; ++i)
+      if (first + i * C.threads < units) v[i] = ptx::ld_global_v4_stream(source + 16 * (first + i * C.threads));
+#pragma unroll
+    for (int i = 0; i < kAmaxUnits; ++i)
+      most = max_magnitude<C.dtype>(
+          max_magnitude<C.dtype>(max_magnitude<C.dtype>(max_magnitude<C.dtype>(most, v[i].x), v[i].y), v[i].z), v[i].w);
+  }
+  float amax = __uint_as_float(most);
+  if constexpr (C.dtype != DType::f32) {
+    float low, high;
+    unpack_pair<C.dtype>(most, low, high);
+    amax = fmaxf(low, high);
   }
   // Magnitudes order like their bits. One atomic for each CTA: more would queue at one address.
   __shared__ unsigned of_warp[C.threads / 32];

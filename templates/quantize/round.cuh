@@ -10,6 +10,10 @@
 // x: x / d is either b or away from it by more than half an ulp of f16 there. So f16 is fine enough to round to on the
 // way, and x times an approximate 1 / d is good enough to start from: what should be b is b after it, the rest stays on
 // its side.
+//
+// Where d has 24 bits, no x of 16 bits need be a tie at all: is_clear (scale.cuh) says of a d that no such x lies so
+// near to b d that the approximate quotient could be on the wrong side of b. Quotients are then cut off to f16, with
+// the last bit set for what was cut off: that keeps them on their side, and none is a tie.
 #pragma once
 
 #include "ptx/math.cuh"
@@ -51,11 +55,11 @@ __device__ __forceinline__ void encode_e2m1_software(const float (&q)[16], unsig
 }
 
 // Two quotients in f16, any magnitude (infinity and NaN become 6), to their codes times 2^-14. As above, with ulps of
-// f16: 1.5 * 2^9 p has an ulp of p / 2.
-__device__ __forceinline__ unsigned round_e2m1_pair(unsigned q) {
+// f16: 1.5 * 2^9 p has an ulp of p / 2. last_bits: set in both magnitudes.
+__device__ __forceinline__ unsigned round_e2m1_pair(unsigned q, unsigned last_bits = 0) {
   constexpr unsigned kOne = 0x3c003c00u, kSix = 0x46004600u, kMagic = 0x62006200u, kMinusMagic = 0xe200e200u;
   constexpr unsigned kTwoToMinus14 = 0x04000400u;
-  const unsigned magnitude = ptx::min_abs_f16x2(kSix, q);
+  const unsigned magnitude = ptx::min_abs_f16x2(kSix, q | last_bits);
   const unsigned p = ptx::max_f16x2(magnitude, kOne) & 0x7c007c00u;
   const unsigned rounded = ptx::fma_f16x2(p, kMinusMagic, ptx::fma_f16x2(p, kMagic, magnitude));
   return ptx::mul_f16x2(rounded, kTwoToMinus14) | (q & 0x80008000u);
@@ -70,6 +74,28 @@ __device__ __forceinline__ void encode_e2m1_pairs(const float (&x)[16], float fa
     for (int i = 0; i < 4; ++i)
       pairs[i] = round_e2m1_pair(
           ptx::cvt_pack<DType::f16>(__fmul_rn(x[8 * w + 2 * i], factor), __fmul_rn(x[8 * w + 2 * i + 1], factor)));
+    words[w] = gather_e2m1(pairs);
+  }
+}
+
+// Likewise where x and d are as is_clear asks, or (is_short) as above.
+__device__ __forceinline__ void encode_e2m1_clear(const float (&x)[16], float factor, bool is_short,
+                                                  unsigned (&words)[2]) {
+  unsigned q[8];
+  if (is_short) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      q[i] = ptx::cvt_pack<DType::f16>(__fmul_rn(x[2 * i], factor), __fmul_rn(x[2 * i + 1], factor));
+  } else {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) q[i] = ptx::cvt_rz_f16x2(__fmul_rn(x[2 * i], factor), __fmul_rn(x[2 * i + 1], factor));
+  }
+  const unsigned last_bits = is_short ? 0 : 0x00010001u;
+#pragma unroll
+  for (int w = 0; w < 2; ++w) {
+    unsigned pairs[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) pairs[i] = round_e2m1_pair(q[4 * w + i], last_bits);
     words[w] = gather_e2m1(pairs);
   }
 }

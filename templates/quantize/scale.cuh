@@ -44,6 +44,19 @@ __device__ __forceinline__ unsigned ue8m0_code(float amax) {
 // What the values are multiplied by, exactly: 2^(127 - code). Codes above 253 don't occur.
 __device__ __forceinline__ float inverse_power(unsigned code) { return __uint_as_float((254u - code) << 23); }
 
+// Whether no number of kDType (bf16: 8 significant bits, f16: 11) lies near b d for a b at which e2m1 rounds up or
+// down: 1, 1.25, 1.5 or 1.75 times a power of two. Near: an approximate 1 / d (one unit off), the product with it and
+// the product here, each rounded, are together within 2.5 * 2^-23 of the truth, and a quotient that IEEE division makes
+// b is within half of 2^-23; nine steps of fp32 are 4.5 * 2^-23 or more. Of random d one in 1,000 (bf16) or 120 (f16)
+// is not clear. d between 2^-90 and 2^90, so that nothing underflows; others are not clear either.
+template <DType kDType>
+__device__ __forceinline__ bool is_clear(float d) {
+  constexpr unsigned kFactor = kDType == DType::bf16 ? 1u << 16 : 1u << 19;  // what is left: the bits that x lacks
+  constexpr unsigned kNear = 8;
+  const auto is_near = [](float bd) { return (__float_as_uint(bd) + kNear) * kFactor <= 2 * kNear * kFactor; };
+  return !(is_near(d) || is_near(__fmul_rn(d, 1.25f)) || is_near(__fmul_rn(d, 1.5f)) || is_near(__fmul_rn(d, 1.75f)));
+}
+
 template <bool kIsShort>
 __device__ __forceinline__ void divide16(float (&x)[16], float d) {
   const float r = kIsShort ? ptx::rcp_approx(d) : __frcp_rn(d);

@@ -26,15 +26,14 @@ TESSERA_HD constexpr BlockPlace plain_place(BlockFormat format, long long group,
   return place;
 }
 
-// Tile form: lane of a warp that has tile `k_tile` along k and visit `unit` of its rows.
-TESSERA_HD constexpr BlockPlace tile_place(BlockFormat format, int lane, int unit, int k_tile, int batch, int rows,
-                                           int k) {
+// Tile form: lane of a warp that has tile `k_tile` along k of row tile `row_tile`, visit `unit` of its rows.
+TESSERA_HD constexpr BlockPlace tile_place(BlockFormat format, int lane, int unit, int k_tile, int row_tile, int batch,
+                                           int rows, int k) {
   const bool is_split = block_elements(format) == 32;
   const int half = is_split ? lane % 2 : 0;
   const int block_in_tile = is_split ? lane / 2 % 4 : lane % 4;
   const int row_group = is_split ? lane / 8 : lane / 4 % 4;
-  const int row_low = is_split ? unit % 32 : unit % 16 * 2 + lane / 16;
-  const int row_tile = unit / row_units(format);
+  const int row_low = is_split ? unit : unit * 2 + lane / 16;
   const int row_in_tile = row_group * 32 + row_low;
   const long long row = static_cast<long long>(row_tile) * kTileRows + row_in_tile;
   const int blocks = k / block_elements(format);

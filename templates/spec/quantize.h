@@ -15,10 +15,10 @@
 //   const unsigned* workspace       amax: bits of the largest magnitude
 //   long long groups                plain form only: l * rows * k / 16
 //   int rows, k                     tile form only
-// Launch: plain {ceil(l * rows * k / 16 / threads / visits), 1, 1}; tile {ceil(rows / 128) * row_units(),
-// ceil(k tiles / warps / visits), l}; block {threads, 1, 1}. With GlobalScale::amax a step before finds the largest
-// magnitude: const void* x, unsigned* workspace (zero before), long long groups; grid {min(8 * num_sms, ceil(groups /
-// threads)), 1, 1}.
+// Launch: plain {ceil(l * rows * k / 16 / threads / visits), 1, 1}; tile {ceil(k tiles / warps / visits) *
+// row_units(), ceil(rows / 128), l}, so that CTAs that run at once share rows; block {threads, 1, 1}. With
+// GlobalScale::amax a step before finds the largest magnitude: const void* x, unsigned* workspace (zero before), long
+// long groups; grid {min(4 * num_sms, ceil(bytes / threads / 128)), 1, 1}.
 #pragma once
 
 #include "spec/block_scale.h"
@@ -40,6 +40,7 @@ struct Config {
 };
 
 inline constexpr int kMaxThreads = 1024;
+inline constexpr int kAmaxUnits = 8;  // loads of 16 bytes that a thread of the step before has under way
 
 // Groups of a thread: two where what is the same for both costs something, a place in tiles or a global scale.
 TESSERA_HD constexpr int visits(const Config& c) {

@@ -45,7 +45,7 @@ void check(Compiler& compiler, const char* arch, const char* op, BlockRun run,
     run.b_rows = shape.size() > 3 ? shape[3] : 1;
     CAPTURE(run.rows);
     CAPTURE(run.k);
-    for (const Range range : {Range::normal, Range::integer, Range::wide}) {
+    for (const Range range : {Range::normal, Range::integer, Range::edge, Range::wide}) {
       CAPTURE(static_cast<int>(range));
       ++run.seed;
       for (const std::string& problem : judge(device, launcher, op, run, range)) FAIL_CHECK(problem);
@@ -88,6 +88,12 @@ TEST_CASE("quantize: the floor rule, and global scales") {
           {.form = ScaleForm::tile, .global_scale = GlobalScale::amax, .dtype = DType::f32},
           {{2, 9, 80}, {1, 0, 16}, {1, 3, 0}});
     check(*compiler, arch, "quantize", {.global_scale = GlobalScale::amax, .dtype = DType::f16}, {{3, 50, 64}});
+    for (const DType dtype : {DType::bf16, DType::f16})
+      check(*compiler, arch, "quantize", {.global_scale = GlobalScale::given, .dtype = dtype},
+            {{1, 40, 512}, {2, 3, 48}});
+    // Longer than a CTA's columns, and more than one tile of rows.
+    check(*compiler, arch, "quantize",
+          {.form = ScaleForm::tile, .global_scale = GlobalScale::amax, .dtype = DType::bf16}, {{2, 131, 1200}});
   }
 }
 

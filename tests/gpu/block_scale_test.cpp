@@ -68,7 +68,7 @@ BlockRun random_run(std::mt19937_64& random, bool is_gemv) {
 
 TEST_CASE("quantize and dequantize: random shapes, bit for bit") {
   std::mt19937_64 random(2024);
-  constexpr Range kRanges[] = {Range::normal, Range::uniform, Range::integer, Range::wide};
+  constexpr Range kRanges[] = {Range::normal, Range::uniform, Range::edge, Range::wide};
   for (int i = 0; i < 100; ++i) {
     BlockRun run = random_run(random, false);
     check("quantize", run, kRanges[i % 4]);
@@ -88,6 +88,16 @@ TEST_CASE("quantize: every e2m1 rounding boundary under many divisors") {
     run.rows = 256;
     run.k = 1024;
     check("quantize", run, i % 4 < 2 ? Range::wide : Range::uniform);
+  }
+  for (int i = 0; i < 24; ++i) {
+    BlockRun run;
+    run.seed = static_cast<std::uint64_t>(2000 + i);
+    run.dtype = kTypes[i % 3];
+    run.form = i % 2 == 0 ? ScaleForm::plain : ScaleForm::tile;
+    run.global_scale = static_cast<GlobalScale>(i / 6 % 3);
+    run.rows = 300;
+    run.k = 1536;
+    check("quantize", run, Range::edge);
   }
 }
 
