@@ -108,6 +108,11 @@ const std::vector<Kind>& tcgen05_kinds() {
       {"drop barrier.cluster.wait", "barrier.cluster.wait", nothing},
       {"mapa: the other CTA", "mapa", change_operand(2, "xor.b32", "1")},
       {"drop st.shared.v4", "st.shared.v4", nothing},
+      {"drop st.global.v2: values of a block", "st.global.v2", nothing},
+      {"drop st.global.u8: scale of a block", "st.global.u8", nothing},
+      {"st.global.v2: the next block", "st.global.v2", change_operand(0, "add.s64", "8")},
+      {"st.global.u8: the next scale", "st.global.u8", change_operand(0, "add.s64", "1")},
+      {"ld.global: the group after", "ld.global.u32", change_operand(1, "add.s64", "4")},
   };
   return all;
 }

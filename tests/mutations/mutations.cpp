@@ -147,6 +147,13 @@ TEST_CASE("unharmed kernels say nothing under any schedule") {
       {"gemm arch=sm_100a tile_m=128 tile_n=64 cluster_m=1 stages=2", {{"m", 200}, {"n", 100}, {"k", 200}}},
       {"gemm arch=sm_100a dtype=nvfp4 tile_m=128 tile_n=64 cluster_m=1 stages=3", {{"m", 200}, {"n", 100}, {"k", 608}}},
       {"gemm arch=sm_100a dtype=nvfp4 tile_m=128 tile_n=64 cluster_m=2 stages=2", {{"m", 200}, {"n", 100}, {"k", 608}}},
+      {"gemm arch=sm_100a dtype=nvfp4 gate=dual tile_m=128 tile_n=64 cluster_m=1 stages=2",
+       {{"m", 136}, {"n", 72}, {"k", 352}}},
+      {"gemm arch=sm_100a dtype=mxfp8_e4m3 grouping=contiguous tile_m=128 tile_n=64 cluster_m=2 stages=2",
+       {{"m", 300}, {"n", 72}, {"k", 160}, {"l", 3}}},
+      {"gemm arch=sm_100a dtype=nvfp4 d_dtype=nvfp4 gate=interleaved grouping=masked tile_m=128 tile_n=64 cluster_m=1 "
+       "stages=2",
+       {{"m", 150}, {"n", 96}, {"k", 352}, {"l", 3}}},
   };
   for (const auto& [words, sizes] : kernels) {
     CAPTURE(words);
@@ -176,6 +183,16 @@ TEST_CASE("faults in our own kernels are caught") {
        *compiler},
       {"gemm arch=sm_100a dtype=nvfp4 tile_m=128 tile_n=64 cluster_m=2 stages=2",
        {{"m", 136}, {"n", 200}, {"k", 352}},
+       *compiler},
+      {"gemm arch=sm_100a dtype=nvfp4 gate=dual tile_m=128 tile_n=64 cluster_m=1 stages=2",
+       {{"m", 136}, {"n", 72}, {"k", 352}},
+       *compiler},
+      {"gemm arch=sm_100a dtype=mxfp8_e4m3 grouping=contiguous tile_m=128 tile_n=64 cluster_m=2 stages=2",
+       {{"m", 300}, {"n", 72}, {"k", 160}, {"l", 3}},
+       *compiler},
+      {"gemm arch=sm_100a dtype=nvfp4 d_dtype=nvfp4 gate=interleaved grouping=masked tile_m=128 tile_n=64 cluster_m=1 "
+       "stages=2",
+       {{"m", 150}, {"n", 96}, {"k", 352}, {"l", 3}},
        *compiler},
   };
   std::string page =

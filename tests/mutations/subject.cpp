@@ -11,6 +11,7 @@
 #include "generator/selectors.h"
 #include "reference/gemm_tcgen05.h"
 #include "reference/random.h"
+#include "reference/tcgen05_product.h"
 #include "runtime/launcher.h"
 
 namespace tessera::mutations {
@@ -30,14 +31,32 @@ Problem problem_of(const std::string& words) {
   return problem;
 }
 
-// Scales of a product in tiles, NaN codes where no block is; nothing for other buffers.
+// Of l groups in m rows the first has most, the second none; one row is in no group.
+std::vector<std::int64_t> group_rows_of(std::int64_t m, std::int64_t l) {
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(l), 0);
+  rows.front() = 2 * m / 3;
+  rows.back() = m - 1 - rows.front();
+  return rows;
+}
+
+// Scales of a product in tiles, NaN codes where no block is, and rows of groups; nothing for other buffers.
 std::optional<reference::Tensor> make_scales(const Plan& plan, const std::string& buffer,
                                              const std::function<std::int64_t(const char*)>& size) {
   const auto* const product = std::get_if<gemm_tcgen05::Config>(&plan.config);
-  if (product == nullptr || (buffer != "sfa" && buffer != "sfb")) return std::nullopt;
-  const bool is_of_b = buffer == "sfb";
+  if (product == nullptr) return std::nullopt;
+  if (product->grouping != Grouping::none && (buffer == "groups" || buffer == "sfa")) {
+    reference::Tensor groups = reference::groups_of(product->grouping, group_rows_of(size("m"), size("l")));
+    if (buffer == "groups") return groups;
+    if (product->grouping == Grouping::contiguous)
+      return reference::random_group_scales(product->a_type,
+                                            reference::group_rows(product->grouping, groups.view(), size("m")),
+                                            size("group_tiles"), size("k"), reference::Fill::integer, 5, 0);
+  }
+  if (buffer != "sfa" && buffer != "sfb" && buffer != "sfb2") return std::nullopt;
+  const bool is_of_b = buffer != "sfa";
   return reference::random_operand_scales(is_of_b ? product->b_type : product->a_type, size("l"),
-                                          size(is_of_b ? "n" : "m"), size("k"), reference::Fill::integer, 5, is_of_b);
+                                          size(is_of_b ? "n" : "m"), size("k"), reference::Fill::integer, 5,
+                                          buffer == "sfb2" ? 2 : is_of_b);
 }
 
 // Buffers in the plan's order: whole numbers in the inputs, poison in the outputs, optional ones left out.
