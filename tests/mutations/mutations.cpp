@@ -85,7 +85,8 @@ const std::map<std::string, const char*>& reasons() {
        "after allocation, before products and at the end: the emulator orders those by their barriers and checks "
        "loads"},
       {"drop tcgen05.fence::before_thread_sync",
-       "after allocation and at the end: the emulator asks for it between stores or loads and what overwrites or reads them"},
+       "after allocation and at the end: the emulator asks for it between stores or loads and what overwrites or reads "
+       "them"},
       {"drop mbarrier.try_wait",
        "of a block that a warpgroup leaves out: it waits for V; of an accumulator that was read in time"},
       {"drop wgmma.fence", "no register of these products was written since the fence before"},
