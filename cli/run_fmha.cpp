@@ -93,8 +93,8 @@ class RunFmha final : public RunOperator {
     const Fmha& fmha = std::get<Fmha>(problem);
     // A kernel that packs heads takes launches with as many to a key head only.
     const Plan plan = make_plan(problem);
-    const auto* const config = std::get_if<fmha_tcgen05::Config>(&plan.config);
-    const int packed = config == nullptr ? 1 : config->pack_gqa;
+    const auto* const on_tcgen05 = std::get_if<fmha_tcgen05::Config>(&plan.config);
+    const int packed = on_tcgen05 != nullptr ? on_tcgen05->pack_gqa : std::get<fmha::Config>(plan.config).pack_gqa;
     if (packed > 1 || fmha.kv_pools != KvPools::dense) {
       complete("heads_kv", 1);
       complete("heads_q", packed * value_of("heads_kv"));

@@ -68,7 +68,7 @@ void visit_fields(const gemv::Config& config, Visit&& visit) {
 template <class Visit>
 void visit_fields(const fmha::Config& config, Visit&& visit) {
   const auto& [head_dim, head_dim_v, tile_m, tile_n, stages, q_stages, swizzle, mma_kind, dtype, mask, output,
-               ping_pong, cta_pair] = config;
+               ping_pong, cta_pair, pack_gqa] = config;
   visit("head_dim", head_dim);
   visit("head_dim_v", head_dim_v);
   visit("tile_m", tile_m);
@@ -82,6 +82,7 @@ void visit_fields(const fmha::Config& config, Visit&& visit) {
   visit("output", output);
   visit("ping_pong", ping_pong);
   visit("cta_pair", cta_pair);
+  visit("pack_gqa", pack_gqa);
 }
 
 template <class Visit>

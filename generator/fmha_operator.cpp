@@ -38,6 +38,16 @@ constexpr double kOneStageCost = 0.2;  // share of the work: loads that nothing 
 constexpr double kNarrowCost = 0.05;   // share of the work, for each halving of the swizzle span: bank conflicts
 constexpr double kBelowDefault = 0.99;
 constexpr Hint kShortLength = 1024;
+constexpr Hint kFewQueries = 64;  // with fewer, most rows of a tile would be idle
+
+/// Heads that are packed where the caller does not say: all of a key head's, if queries are known to be few and a
+/// warpgroup's rows are whole queries.
+int packed_heads_of(const Fmha& p) {
+  if (p.heads_q <= 0 || p.heads_kv <= 0 || p.heads_q % p.heads_kv != 0) return 1;
+  if (p.seqlen_q < 0 || p.seqlen_q >= kFewQueries) return 1;
+  const Hint heads = p.heads_q / p.heads_kv;
+  return heads <= fmha::kRowsPerWarpgroup && fmha::kRowsPerWarpgroup % heads == 0 ? static_cast<int>(heads) : 1;
+}
 
 Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle) {
   Config c;
@@ -52,6 +62,7 @@ Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle) {
   c.mask = problem.mask;
   c.output = problem.output;
   c.cta_pair = fmha::needs_cta_pair(c.head_dim);
+  c.pack_gqa = problem.pack_gqa.value_or(packed_heads_of(problem));
   // Only a Config whose extents are sane is completed: completing evaluates products of them.
   const bool is_sane = c.tile_m <= 1024 && c.tile_n <= 1024 && c.stages <= 1024;
   return is_sane ? fmha::complete(c) : c;
@@ -70,9 +81,18 @@ double useful_share(Hint length, int tile) {
   return static_cast<double>(length) / static_cast<double>(round_up(length, tile));
 }
 
+/// Of rows and keys.
+double useful_part(const Config& c, const Fmha& problem) {
+  const Hint rows =
+      problem.seqlen_q < 0 ? problem.seqlen_q : std::min<Hint>(problem.seqlen_q, kShortLength) * c.pack_gqa;
+  return useful_share(rows, c.tile_m) * useful_share(problem.seqlen_k, c.tile_n);
+}
+
 /// The default where `keys` are expected.
 Config default_of(const Config& c, Hint keys) {
-  return fmha::default_config(c.head_dim, c.head_dim_v, c.mask, c.dtype, c.output, keys);
+  Config standard = fmha::default_config(c.head_dim, c.head_dim_v, c.mask, c.dtype, c.output, keys);
+  standard.pack_gqa = c.pack_gqa;
+  return standard;
 }
 
 /// Of the default's speed.
@@ -85,6 +105,9 @@ fmha::HeadDims head_dims_of(const Fmha& problem) {
   return {problem.head_dim, problem.head_dim_v.value_or(problem.head_dim)};
 }
 
+/// ", 8 heads packed".
+std::string packing_of(const Config& c) { return c.pack_gqa == 1 ? "" : fmt::format(", {} heads packed", c.pack_gqa); }
+
 FmhaLaunch::Box box_of(const fmha::TmaBox& box) { return {{std::begin(box.extents), std::end(box.extents)}}; }
 
 FmhaLaunch launch_facts(const Config& c) {
@@ -93,6 +116,7 @@ FmhaLaunch launch_facts(const Config& c) {
           .dtype = c.dtype,
           .output = c.output,
           .swizzle = c.swizzle,
+          .pack_gqa = c.pack_gqa,
           .tile_rows = c.tile_m,
           .tile_n = c.tile_n,
           .ctas_per_tile = fmha::ctas_per_tile(c),
@@ -153,7 +177,6 @@ void FmhaOperator::require_facts(const Fmha& problem) {
   if (problem.v_layout != Layout::mn_major) refuse("v_layout", to_word(problem.v_layout));
   if (problem.p_path) refuse("p_path", to_word(*problem.p_path));
   if (problem.mma_kind && *problem.mma_kind != MmaKind::wgmma_f16) refuse("mma_kind", to_word(*problem.mma_kind));
-  if (problem.pack_gqa) refuse("pack_gqa", fmt::format("{}", *problem.pack_gqa));
   if (problem.split_kv) refuse("split_kv", to_word(*problem.split_kv));
   if (problem.cta_group) refuse("cta_group", fmt::format("{}", *problem.cta_group));
 }
@@ -177,8 +200,7 @@ std::vector<Config> FmhaOperator::candidates(const Fmha& problem) {
 }
 
 double FmhaOperator::score(const Config& config, const Fmha& problem) {
-  return expected_share(config, problem.seqlen_k) * useful_share(problem.seqlen_q, config.tile_m) *
-         useful_share(problem.seqlen_k, config.tile_n);
+  return expected_share(config, problem.seqlen_k) * useful_part(config, problem);
 }
 
 std::string FmhaOperator::merit(const Config& config, const Fmha& problem) {
@@ -189,19 +211,19 @@ std::string FmhaOperator::merit(const Config& config, const Fmha& problem) {
   } else {
     text = fmt::format("modelled at {:.2f} of the default's speed", expected_share(config, problem.seqlen_k));
   }
-  const double useful = useful_share(problem.seqlen_q, config.tile_m) * useful_share(problem.seqlen_k, config.tile_n);
+  const double useful = useful_part(config, problem);
   if (useful < 1) text += fmt::format(", {:.1f} % of its tiles is work for these lengths", 100 * useful);
   return text;
 }
 
 std::string FmhaOperator::label(const Config& config) {
-  return fmt::format("tile {}x{}, {}, {}", config.tile_m, config.tile_n, counted(config.stages, "stage"),
-                     to_word(config.swizzle));
+  return fmt::format("tile {}x{}, {}, {}{}", config.tile_m, config.tile_n, counted(config.stages, "stage"),
+                     to_word(config.swizzle), packing_of(config));
 }
 
 std::string FmhaOperator::subject(const Config& config) {
-  return fmt::format("head_dim {}, tile {}x{}, {}", head_dims_text(config.head_dim, config.head_dim_v), config.tile_m,
-                     config.tile_n, counted(config.stages, "stage"));
+  return fmt::format("head_dim {}, tile {}x{}, {}{}", head_dims_text(config.head_dim, config.head_dim_v), config.tile_m,
+                     config.tile_n, counted(config.stages, "stage"), packing_of(config));
 }
 
 std::string FmhaOperator::explain(const Config& config, const Verdict& verdict) {
@@ -231,6 +253,8 @@ std::string FmhaOperator::explain(const Config& config, const Verdict& verdict) 
     case Rule::instruction_exceeds_registers:
       return fmt::format("{} accumulator registers a thread for one wgmma, {} allowed: take a smaller {}", found, bound,
                          config.tile_n > fmha::v_columns(config) ? "tile_n" : "tile_m");
+    case Rule::pack_gqa_not_divisor_of_64:
+      return fmt::format("pack_gqa {}, a divisor of {} needed (rows of a warpgroup): take 1", found, bound);
     default:
       return explain_shared_rule(config, verdict);
   }
@@ -243,6 +267,7 @@ std::string FmhaOperator::kernel_name(Arch arch, const Config& config) {
                                  config.tile_m, config.tile_n, config.stages, swizzle_name(config.swizzle),
                                  config.mask == Mask::none ? "full" : to_word(config.mask), to_word(config.dtype));
   if (config.output == Output::unnormalized) name += "_unnormalized";
+  if (config.pack_gqa != 1) name += fmt::format("_pack{}", config.pack_gqa);
   return name;
 }
 

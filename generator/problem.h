@@ -75,7 +75,7 @@ struct Fmha {
   std::optional<MmaKind> mma_kind{};
   std::optional<ProbabilityPath> p_path{};  ///< tcgen05
   std::optional<int> cta_group{};           ///< tcgen05: CTAs of a tile, 1 or 2
-  std::optional<int> pack_gqa{};            ///< tcgen05: query heads of a key head that share a tile's rows; 1: none
+  std::optional<int> pack_gqa{};            ///< query heads of a key head that share a tile's rows; 1: none
   std::optional<SplitKv> split_kv{};        ///< tcgen05: CTAs share a tile's keys, a second kernel merges
   Hint batch = kUnknownHint, heads_q = kUnknownHint, heads_kv = kUnknownHint;
   Hint seqlen_q = kUnknownHint, seqlen_k = kUnknownHint, num_splits = kUnknownHint;

@@ -267,7 +267,7 @@ const std::vector<Selector>& fmha_selectors() {
       field<&Fmha::p_path>("p-path", "p_path", "how probabilities reach the second product (tcgen05 only)"),
       field<&Fmha::cta_group>("cta-group", "cta_group", "CTAs that share a tile: 1 or 2 (tcgen05 only)"),
       field<&Fmha::pack_gqa>("pack-gqa", "pack_gqa",
-                             "query heads of a key head that share a tile's rows; 1: none (tcgen05 only)"),
+                             "query heads of a key head that share a tile's rows; 1: none"),
       field<&Fmha::split_kv>("split-kv", "split_kv",
                              "whether CTAs share a tile's keys, for a second kernel to merge (tcgen05 only)"),
       field<&Fmha::batch>("batch", "batch", "expected number of sequences"),

@@ -80,7 +80,7 @@ struct Consumer {
   __device__ __forceinline__ int hidden_blocks(const TileIndex& tile) const {
     const int begin = tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup;
     const int of_tile = key_blocks<C>(p, tile.m * C.tile_m + C.tile_m);
-    const int own = begin < p.seqlen_q ? key_blocks<C>(p, begin + kRowsPerWarpgroup) : 1;
+    const int own = begin < rows_of_head<C>(p) ? key_blocks<C>(p, begin + kRowsPerWarpgroup) : 1;
     return of_tile - own;
   }
 

@@ -28,11 +28,12 @@ template <Config C>
 __device__ __forceinline__ void store_statistics(const Params& p, const TileIndex& tile, const RowStatistics& rows,
                                                  int row) {
   if (threadIdx.x % 4 != 0 || cta_of_tile<C>() != 0) return;
-  const long long first = static_cast<long long>(tile.head) * p.seqlen_q;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    if (row + 8 * r >= p.seqlen_q) continue;
-    const long long index = first + row + 8 * r;
+    const int own = row + 8 * r;
+    if (own >= rows_of_head<C>(p)) continue;
+    const int head = tile.head * C.pack_gqa + own % C.pack_gqa;
+    const long long index = static_cast<long long>(head) * p.seqlen_q + own / C.pack_gqa;
     if (p.lse != nullptr) p.lse[index] = (rows.subtrahend(r) + ptx::lg2(rows.sum[r])) * kLn2;
     if constexpr (C.output == Output::unnormalized) {
       p.row_max[index] = rows.reference[r] * kLn2;
@@ -123,9 +124,18 @@ __device__ __forceinline__ void store_output(const Params& p, unsigned smem, con
     // Each pass is a phase.
     const unsigned full_parity = o_passes(C) == 1 ? q.parity() : static_cast<unsigned>(pass);
     ptx::mbarrier_wait_parity(smem + kBarriers.o_full + 8 * index, full_parity);
-    ptx::tma_store_5d(p.o, smem + smem_layout(C).q.offset + index * q_slot_bytes(C), 0,
-                      tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup,
-                      (cta_of_tile<C>() * o_passes(C) + pass) * kPanels, at.head, at.batch);
+    const unsigned from = smem + smem_layout(C).q.offset + index * q_slot_bytes(C);
+    const int row = tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup;
+    const int first = (cta_of_tile<C>() * o_passes(C) + pass) * kPanels;
+    if constexpr (C.pack_gqa == 1) {
+      ptx::tma_store_5d(p.o, from, 0, row, first, at.head, at.batch);
+    } else {
+#pragma unroll 1
+      for (int panel = 0; panel < kPanels; ++panel) {
+        ptx::tma_store_5d(p.o, from + panel * kRowsPerWarpgroup * swizzle_span_bytes(C.swizzle),
+                          (first + panel) * o_span_elements(C), 0, row / C.pack_gqa, at.head, at.batch);
+      }
+    }
     ptx::cp_async_bulk_commit_group();
     ptx::cp_async_bulk_wait_group_read<0>();
     const bool is_last = pass == o_passes(C) - 1;

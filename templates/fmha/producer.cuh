@@ -28,8 +28,8 @@ __device__ __forceinline__ void load_kv(const Params& p, unsigned smem, const Ti
                                         bool all, RingPosition<C.stages>& k_ring) {
   constexpr SmemLayout kLayout = smem_layout(C);
   constexpr Barriers kBarriers = barriers(C);
-  const int head = quotient(at.head, quotient(p.heads_q, p.heads_kv));
-  const int end_row = min((tile.m + 1) * C.tile_m, p.seqlen_q);
+  const int head = C.pack_gqa > 1 ? at.head : quotient(at.head, quotient(p.heads_q, p.heads_kv));
+  const int end_row = min((tile.m + 1) * C.tile_m, rows_of_head<C>(p));
   const int blocks = key_blocks<C>(p, end_row);
   // A tile that sees no key loads rows past the end instead, which are zeros: 0 * V must not meet an infinity.
   const bool sees_none = visible_keys<C>(p, end_row - 1) <= 0;
@@ -68,9 +68,18 @@ __device__ __forceinline__ void load_q(const Params& p, unsigned smem, const Til
     const unsigned full = smem + kBarriers.q_full + 8 * slot;
     ptx::mbarrier_wait_parity(smem + kBarriers.q_empty + 8 * slot, q_ring.parity() ^ 1);
     ptx::mbarrier_arrive_expect_tx(full, q_slot_bytes(C));
-    ptx::tma_load_5d(smem + kLayout.q.offset + slot * q_slot_bytes(C), p.q, full, 0,
-                     tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup, first_panel<C>(qk_columns(C)), at.head,
-                     at.batch);
+    const unsigned to = smem + kLayout.q.offset + slot * q_slot_bytes(C);
+    const int row = tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup;
+    if constexpr (C.pack_gqa == 1) {
+      ptx::tma_load_5d(to, p.q, full, 0, row, first_panel<C>(qk_columns(C)), at.head, at.batch);
+    } else {
+#pragma unroll 1
+      for (int panel = 0; panel < qk_columns(C) / span_elements(C); ++panel) {
+        ptx::tma_load_5d(to + panel * kRowsPerWarpgroup * swizzle_span_bytes(C.swizzle), p.q, full,
+                         (first_panel<C>(qk_columns(C)) + panel) * span_elements(C), 0, row / C.pack_gqa, at.head,
+                         at.batch);
+      }
+    }
   }
 }
 
@@ -87,7 +96,7 @@ __device__ __forceinline__ void produce(const Params& p, const Schedule<C>& sche
     const bool is_real = schedule.has(round);
     if (!is_real && (C.q_stages == 1 || warp == kWarpOfO || round == 0)) break;
     const TileIndex tile = schedule.at(round);
-    const HeadIndex at = head_of(p, tile);
+    const HeadIndex at = head_of<C>(p, tile);
     if (warp == kWarpOfKv) {
       load_kv<C>(p, smem, tile, at, is_real, k_ring);
     } else if (warp == kWarpOfQ) {

@@ -16,8 +16,8 @@
 namespace tessera::fmha {
 
 struct TileIndex {
-  int m;     // tile along the queries
-  int head;  // of Q, of all batches: those of one batch follow each other
+  int m;     // tile along the rows
+  int head;  // of Q, or of K where heads are packed, of all batches: those of one batch follow each other
 };
 
 // The head as tensors count it.
@@ -41,6 +41,17 @@ __device__ __forceinline__ int remainder(int x, int y) {
   return static_cast<int>(static_cast<unsigned>(x) % static_cast<unsigned>(y));
 }
 
+// Rows of a head: its queries, or those of all heads that are packed, the heads of a query side by side.
+template <Config C>
+__device__ __forceinline__ int rows_of_head(const Params& p) {
+  return p.seqlen_q * C.pack_gqa;
+}
+// Heads that have tiles of their own.
+template <Config C>
+__device__ __forceinline__ int tile_heads(const Params& p) {
+  return C.pack_gqa > 1 ? p.heads_kv : p.heads_q;
+}
+
 template <Config C>
 struct Schedule {
   const Params& p;
@@ -50,8 +61,8 @@ struct Schedule {
 
   __device__ __forceinline__ explicit Schedule(const Params& params)
       : p(params),
-        m_tiles((params.seqlen_q + C.tile_m - 1) / C.tile_m),
-        heads(params.batch * params.heads_q),
+        m_tiles((rows_of_head<C>(params) + C.tile_m - 1) / C.tile_m),
+        heads(params.batch * tile_heads<C>(params)),
         is_paired(C.mask == Mask::causal && fills_rounds(heads * pairs())) {}
 
   // A pair of CTAs counts as one.
@@ -92,22 +103,24 @@ struct Schedule {
   }
 };
 
+template <Config C>
 __device__ __forceinline__ HeadIndex head_of(const Params& p, const TileIndex& tile) {
-  const int batch = quotient(tile.head, p.heads_q);
-  return {tile.head - batch * p.heads_q, batch};
+  const int heads = tile_heads<C>(p);
+  const int batch = quotient(tile.head, heads);
+  return {tile.head - batch * heads, batch};
 }
 
-// Number of keys that query `row` sees; may be negative.
+// Number of keys that the query of `row` sees; may be negative.
 template <Config C>
 __device__ __forceinline__ int visible_keys(const Params& p, int row) {
-  return C.mask == Mask::causal ? min(p.seqlen_k, row + 1 + p.seqlen_k - p.seqlen_q) : p.seqlen_k;
+  return C.mask == Mask::causal ? min(p.seqlen_k, row / C.pack_gqa + 1 + p.seqlen_k - p.seqlen_q) : p.seqlen_k;
 }
 
-// Key blocks that queries before `end_row` may see, at least one: a tile that sees no key works on one block that the
+// Key blocks that rows before `end_row` may see, at least one: a tile that sees no key works on one block that the
 // mask hides wholly, so that no role needs a special case.
 template <Config C>
 __device__ __forceinline__ int key_blocks(const Params& p, int end_row) {
-  const int keys = visible_keys<C>(p, min(end_row, p.seqlen_q) - 1);
+  const int keys = visible_keys<C>(p, min(end_row, rows_of_head<C>(p)) - 1);
   return keys <= 0 ? 1 : (keys + C.tile_n - 1) / C.tile_n;
 }
 

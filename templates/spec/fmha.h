@@ -22,6 +22,10 @@
 //   strides {seqlen stride, span bytes, head stride, batch stride}, in bytes
 //   boxes   q_box, k_box, v_box, o_box; type: that of the Config, fp32 for the un-normalised O
 //
+// With pack_gqa g > 1 rows are [query][head of the g that share a key head], and the maps of q and o have
+//   dims    {head_dim, g, max(seqlen_q, 1), heads_kv, max(batch, 1)}; o: head_dim_v
+//   strides {head stride, seqlen stride, g * head stride, batch stride}, in bytes
+//
 // Entry parameters, in this order:
 //   const __grid_constant__ TensorMap q, k, v, o
 //   float* lse          [batch, heads_q, seqlen_q] dense, may be null
@@ -31,9 +35,9 @@
 //   float softmax_scale
 // Launch: grid {min(ctas_per_sm * num_sms, ceil_div(seqlen_q, tile_m) * heads_q * batch), 1, 1}, block {threads, 1, 1},
 // dynamic shared memory smem_layout().total_bytes, no cluster, no workspace. A grid of 0 has nothing to do. CTA pairs:
-// twice that with half of num_sms, in clusters of 2.
-// Domain: heads_q a multiple of heads_kv; the product ceil_div(seqlen_q, tile_m) * heads_q * batch, every seqlen and
-// seqlen_q + seqlen_k below 2^31 - 2^16.
+// twice that with half of num_sms, in clusters of 2. pack_gqa g: ceil_div(seqlen_q * g, tile_m) * heads_kv * batch.
+// Domain: heads_q a multiple of heads_kv, with pack_gqa g of g times as many; the product ceil_div(seqlen_q, tile_m) *
+// heads_q * batch, every seqlen and seqlen_q + seqlen_k below 2^31 - 2^16.
 #pragma once
 
 #include "spec/types.h"
@@ -45,7 +49,7 @@ namespace tessera::fmha {
 struct Config {
   int head_dim = 128;    // of q and k
   int head_dim_v = 128;  // of v and o
-  int tile_m = 128;      // queries of a CTA: 64 for each consumer warpgroup
+  int tile_m = 128;      // rows of a CTA: 64 for each consumer warpgroup; a row is a query of a head
   int tile_n = 128;      // keys of a step
   int stages = 2;        // slots of the K ring and of the V ring
   int q_stages = 1;      // slots for Q: with 2 the next tile's Q is loaded while this one is worked on
@@ -56,6 +60,7 @@ struct Config {
   Output output = Output::normalized;
   bool ping_pong = true;  // consumer warpgroups take turns at the tensor cores
   bool cta_pair = false;  // two CTAs share a tile, each with half of head_dim and head_dim_v
+  int pack_gqa = 1;       // query heads of a key head whose rows share a tile; 1: a tile has rows of one head
 
   TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
 };
@@ -85,6 +90,7 @@ enum class Rule {
   accumulators_exceed_registers,   // registers for S, P and O per thread; those that the budget leaves
   instruction_exceeds_registers,   // accumulators of one wgmma per thread; those that the launch bounds leave
   shared_memory_exceeded,          // bytes; 232,448
+  pack_gqa_not_divisor_of_64,      // pack_gqa; 64 (a warpgroup's box of Q has whole queries)
 };
 
 TESSERA_HD constexpr int consumer_warpgroups(const Config& c) { return c.tile_m / kRowsPerWarpgroup; }
@@ -249,6 +255,9 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   const int instruction_n = c.tile_n > v_columns(c) ? c.tile_n : v_columns(c);
   if (instruction_n / 2 > entry_registers)
     return {Rule::instruction_exceeds_registers, instruction_n / 2, entry_registers};
+  if (c.pack_gqa < 1 || kRowsPerWarpgroup % c.pack_gqa != 0) {
+    return {Rule::pack_gqa_not_divisor_of_64, c.pack_gqa, kRowsPerWarpgroup};
+  }
   const int bytes = smem_layout(c).total_bytes;
   if (bytes > kMaxSmemBytes) return {Rule::shared_memory_exceeded, bytes, kMaxSmemBytes};
   return {};
@@ -283,12 +292,14 @@ TESSERA_HD constexpr Role role(const Config& c, int index) {
   }
 }
 
-// A rank-5 TMA box, innermost first: {span, rows, panels, 1 head, 1 batch}.
+// A rank-5 TMA box, innermost first: {span, rows, panels, 1 head, 1 batch}. Where heads are packed, of Q and O: {span,
+// heads of the key head, queries, 1 key head, 1 batch}, one copy for each panel.
 struct TmaBox {
   int extents[5] = {1, 1, 1, 1, 1};
 };
 
 TESSERA_HD constexpr TmaBox q_box(const Config& c) {
+  if (c.pack_gqa > 1) return {{span_elements(c), c.pack_gqa, kRowsPerWarpgroup / c.pack_gqa, 1, 1}};
   return {{span_elements(c), kRowsPerWarpgroup, qk_columns(c) / span_elements(c), 1, 1}};
 }
 TESSERA_HD constexpr TmaBox k_box(const Config& c) {
@@ -300,6 +311,7 @@ TESSERA_HD constexpr TmaBox v_box(const Config& c) {
 // A warpgroup's O leaves in o_passes() boxes, none larger than its Q slot: fp32 needs two, by columns.
 TESSERA_HD constexpr int o_passes(const Config& c) { return o_element_bytes(c) / dtype_bytes(c.dtype); }
 TESSERA_HD constexpr TmaBox o_box(const Config& c) {
+  if (c.pack_gqa > 1) return {{o_span_elements(c), c.pack_gqa, kRowsPerWarpgroup / c.pack_gqa, 1, 1}};
   return {{o_span_elements(c), kRowsPerWarpgroup, v_columns(c) / o_passes(c) / o_span_elements(c), 1, 1}};
 }
 

@@ -133,6 +133,10 @@ TEST_CASE("attention kernels under every schedule") {
        {1, 1, 1, 140, 300, 192, 128}},
       {"a pair of CTAs", Fmha{.head_dim = 512}, {1, 2, 1, 70, 100, 512}},
       {"a pair of CTAs, causal", Fmha{.head_dim = 512, .mask = Mask::causal}, {1, 1, 1, 200, 150, 512}},
+      {"packed heads, causal", Fmha{.head_dim = 64, .mask = Mask::causal, .pack_gqa = 4}, {2, 8, 2, 70, 140, 64}},
+      {"packed heads, fewer queries than rows", Fmha{.pack_gqa = 8}, {3, 16, 2, 3, 300, 128}},
+      {"packed heads, one query", Fmha{.head_dim = 256, .mask = Mask::causal, .pack_gqa = 64}, {2, 64, 1, 1, 150, 256}},
+      {"packed heads, a pair of CTAs", Fmha{.head_dim = 512, .pack_gqa = 2}, {1, 4, 2, 90, 100, 512}},
       {"no swizzle", Fmha{.head_dim = 64, .swizzle = Swizzle::none}, {1, 1, 1, 70, 140, 64}},
       {"32-byte swizzle", Fmha{.head_dim = 96, .swizzle = Swizzle::b32}, {1, 1, 1, 70, 140, 96}},
   };

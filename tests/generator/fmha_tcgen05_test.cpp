@@ -216,8 +216,6 @@ TEST_CASE("what attention has on tcgen05 alone is refused on sm_90a") {
         "fmha has no kernel for window sliding on sm_90a: take sm_100a or sm_103a");
   CHECK(refusal_of(problem_of("fmha", {{"kv_pools", "sparse_window"}})) ==
         "fmha has no kernel for kv_pools sparse_window on sm_90a: take sm_100a or sm_103a");
-  CHECK(refusal_of(problem_of("fmha", {{"pack_gqa", "4"}})) ==
-        "fmha has no kernel for pack_gqa 4 on sm_90a: take sm_100a or sm_103a");
   CHECK(refusal_of(problem_of("fmha", {{"split_kv", "on"}})) ==
         "fmha has no kernel for split_kv on on sm_90a: take sm_100a or sm_103a");
   CHECK(refusal_of(problem_of("fmha", {{"seqused", "qk"}})) ==

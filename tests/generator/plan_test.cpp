@@ -291,6 +291,25 @@ TEST_CASE("hints steer the choice and nothing else") {
   CHECK(hinted.reason.ends_with("; hints: batch 4, seqlen_q 8192"));
 }
 
+TEST_CASE("attention: heads are packed where queries are few, or where a pin says so") {
+  const auto packed = [](const Fields& fields) {
+    return std::get<fmha::Config>(make_plan(problem_of("fmha", fields)).config).pack_gqa;
+  };
+  CHECK(packed({}) == 1);
+  CHECK(packed({{"heads_q", "32"}, {"heads_kv", "4"}}) == 1);
+  CHECK(packed({{"heads_q", "32"}, {"heads_kv", "4"}, {"seqlen_q", "1"}}) == 8);
+  CHECK(packed({{"heads_q", "32"}, {"heads_kv", "4"}, {"seqlen_q", "64"}}) == 1);
+  CHECK(packed({{"heads_q", "32"}, {"heads_kv", "32"}, {"seqlen_q", "1"}}) == 1);
+  CHECK(packed({{"heads_q", "12"}, {"heads_kv", "4"}, {"seqlen_q", "1"}}) == 1);   // 3 does not divide 64
+  CHECK(packed({{"heads_q", "128"}, {"heads_kv", "1"}, {"seqlen_q", "1"}}) == 1);  // nor does 128
+  CHECK(packed({{"heads_q", "64"}, {"heads_kv", "1"}, {"seqlen_q", "1"}}) == 64);
+  CHECK(packed({{"heads_q", "32"}, {"heads_kv", "4"}, {"seqlen_q", "1"}, {"pack_gqa", "1"}}) == 1);
+  CHECK(packed({{"pack_gqa", "16"}}) == 16);
+  CHECK(unsupported("fmha", {{"pack_gqa", "3"}, {"tile_m", "128"}, {"tile_n", "128"}}) ==
+        "head_dim 128, tile 128x128, 2 stages, 3 heads packed: pack_gqa 3, a divisor of 64 needed (rows of a "
+        "warpgroup): take 1");
+}
+
 TEST_CASE("what no kernel exists for is refused with what exists") {
   CHECK(unsupported("fmha", {{"head_dim", "80"}}) ==
         "fmha has no kernel for head_dim 80: there are kernels for 64, 96, 128, 192/128, 192, 256 and 512");
