@@ -90,6 +90,8 @@ const std::map<std::string, const char*>& reasons() {
       {"drop mbarrier.try_wait",
        "of a block that a warpgroup leaves out: it waits for V; of an accumulator that was read in time"},
       {"drop wgmma.fence", "no register of these products was written since the fence before"},
+      {"drop tcgen05.wait::ld", "of a gate's load: its registers are used behind the wait of the other half's load"},
+      {"ex2: an exponent more", "of gates so far from zero that their sigmoid is 0 or 1 either way"},
   };
   return known;
 }
@@ -154,7 +156,7 @@ TEST_CASE("unharmed kernels say nothing under any schedule") {
        {{"m", 300}, {"n", 72}, {"k", 160}, {"l", 3}}},
       {"gemm arch=sm_100a dtype=nvfp4 d_dtype=nvfp4 gate=interleaved grouping=masked tile_m=128 tile_n=64 cluster_m=1 "
        "stages=2",
-       {{"m", 150}, {"n", 96}, {"k", 352}, {"l", 3}}},
+       {{"m", 150}, {"n", 128}, {"k", 352}, {"l", 3}}},
   };
   for (const auto& [words, sizes] : kernels) {
     CAPTURE(words);
@@ -193,7 +195,7 @@ TEST_CASE("faults in our own kernels are caught") {
        *compiler},
       {"gemm arch=sm_100a dtype=nvfp4 d_dtype=nvfp4 gate=interleaved grouping=masked tile_m=128 tile_n=64 cluster_m=1 "
        "stages=2",
-       {{"m", 150}, {"n", 96}, {"k", 352}, {"l", 3}},
+       {{"m", 150}, {"n", 128}, {"k", 352}, {"l", 3}},
        *compiler},
   };
   std::string page =
