@@ -17,26 +17,17 @@ struct IllegalConfig;
 template <>
 struct IllegalConfig<Rule::ok, 0, 0> {};
 
-// The CTA's place in the grid. Behind the step that looked for the largest magnitude from the first element to the
-// last, the last ones are those that the L2 still has: they come first.
-template <Config C>
-__device__ __forceinline__ dim3 cta_index() {
-  if constexpr (C.global_scale != GlobalScale::amax) return blockIdx;
-  return {gridDim.x - 1 - blockIdx.x, gridDim.y - 1 - blockIdx.y, gridDim.z - 1 - blockIdx.z};
-}
-
 template <Config C>
 __device__ __forceinline__ BlockPlace place_of_thread(int visit, long long groups, int rows, int k) {
   const int thread = static_cast<int>(threadIdx.x);
-  const dim3 cta = cta_index<C>();
   if constexpr (C.scale_form == ScaleForm::plain) {
-    const long long first = static_cast<long long>(cta.x) * (C.threads * visits(C));
+    const long long first = static_cast<long long>(blockIdx.x) * (C.threads * visits(C));
     return plain_place(C.format, first + visit * C.threads + thread, groups);
   } else {
     constexpr int kWarps = C.threads / 32, kUnits = row_units(C.format);
-    const int k_tile = (static_cast<int>(cta.x) / kUnits * visits(C) + visit) * kWarps + thread / 32;
-    return tile_place(C.format, thread % 32, static_cast<int>(cta.x) % kUnits, k_tile, static_cast<int>(cta.y),
-                      static_cast<int>(cta.z), rows, k);
+    const int k_tile = (static_cast<int>(blockIdx.x) / kUnits * visits(C) + visit) * kWarps + thread / 32;
+    return tile_place(C.format, thread % 32, static_cast<int>(blockIdx.x) % kUnits, k_tile,
+                      static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.z), rows, k);
   }
 }
 
