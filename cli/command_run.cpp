@@ -186,21 +186,14 @@ class RunCommand final : public Command {
     if (!place.emulated && emulation_.observes())
       throw Error(ErrorKind::usage, "--stats, --trace and --timeline watch the emulator: give --device emulator too");
     const LaunchSizes launch(plan.launch);
-    std::vector<GivenSize> given = op->sizes(problem, flags);
-    if (std::any_of(plan.launch.sizes.begin(), plan.launch.sizes.end(),
-                    [](const SizeSpec& size) { return size.name == "num_sms"; }))
-      given.push_back({"num_sms", place.device->info().num_sms});
-    const auto sizes = launch.complete(given);
-    if (!sizes) throw Error(ErrorKind::usage, fmt::format("not all sizes of {} are known", plan.op));
     // Of a product a member that no launch takes is left out, as one without a kernel is.
-    if (const auto problems = launch.problems(*sizes); !problems.empty())
-      throw Error(is_single ? ErrorKind::usage : ErrorKind::unsupported, problems.front(),
-                  {problems.begin() + 1, problems.end()});
-    check_shapes(plan, launch, *sizes, flags);
-    flags.sizes = launch.by_name(*sizes);
+    const std::vector<std::int64_t> sizes = sizes_of_run(*op, problem, plan, flags, place.device->info(),
+                                                         is_single ? ErrorKind::usage : ErrorKind::unsupported);
+    check_shapes(plan, launch, sizes, flags);
+    flags.sizes = launch.by_name(sizes);
     if (!place.note.empty()) call.note(place.note);
     const std::shared_ptr<Kernel> kernel = call.jit().kernel(problem);
-    return run_on(call, *op, *kernel, place, launch, *sizes, flags);
+    return run_on(call, *op, *kernel, place, launch, sizes, flags);
   }
 
   /// What the launches of one problem gave.
@@ -334,13 +327,6 @@ class RunCommand final : public Command {
 };
 
 }  // namespace
-
-std::unique_ptr<RunOperator> make_run_operator(std::string_view op) {
-  return op == "fmha"     ? make_run_fmha()
-         : op == "gemm"   ? make_run_gemm()
-         : op == "copy2d" ? make_run_copy2d()
-                          : make_run_block_scale(op);
-}
 
 std::unique_ptr<Command> make_run_command() { return std::make_unique<RunCommand>(); }
 

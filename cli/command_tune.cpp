@@ -112,17 +112,9 @@ class TuneCommand final : public Command {
     setting.op = make_run_operator(operator_name(problem));
     const Plan plan = make_plan(problem);
     const LaunchSizes launch(plan.launch);
-    std::vector<GivenSize> given = setting.op->sizes(problem, setting.flags);
-    if (std::any_of(plan.launch.sizes.begin(), plan.launch.sizes.end(),
-                    [](const SizeSpec& size) { return size.name == "num_sms"; }))
-      given.push_back({"num_sms", device.info().num_sms});
-    const auto sizes = launch.complete(given);
-    if (!sizes) throw Error(ErrorKind::usage, fmt::format("not all sizes of {} are known", plan.op));
-    if (const auto problems = launch.problems(*sizes); !problems.empty())
-      throw Error(ErrorKind::usage, problems.front(), {problems.begin() + 1, problems.end()});
-    setting.sizes = *sizes;
-    setting.flags.sizes = launch.by_name(*sizes);
-    setting.inputs = setting.op->inputs(plan, launch, *sizes, setting.flags);
+    setting.sizes = sizes_of_run(*setting.op, problem, plan, setting.flags, device.info());
+    setting.flags.sizes = launch.by_name(setting.sizes);
+    setting.inputs = setting.op->inputs(plan, launch, setting.sizes, setting.flags);
     return setting;
   }
 

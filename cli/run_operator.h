@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/device.h"
+#include "base/error.h"
 #include "cli/launch_sizes.h"
 #include "generator/plan.h"
 #include "reference/comparison.h"
@@ -42,6 +44,11 @@ class RunOperator {
 };
 
 std::unique_ptr<RunOperator> make_run_operator(std::string_view op);
+/// Every size of a launch in the plan's order: those that are given, the operator's examples, the device's
+/// multiprocessors. Sizes that no launch takes are an error of the kind `refusal`, its notes the further reasons.
+std::vector<std::int64_t> sizes_of_run(const RunOperator& op, const Problem& problem, const Plan& plan,
+                                       const RunFlags& flags, const DeviceInfo& device,
+                                       ErrorKind refusal = ErrorKind::usage);
 std::unique_ptr<RunOperator> make_run_copy2d();
 std::unique_ptr<RunOperator> make_run_fmha();
 std::unique_ptr<RunOperator> make_run_gemm();

@@ -1,0 +1,33 @@
+// The operators that `run` and `tune` know, and the sizes of a launch of theirs.
+#include "cli/run_operator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace tessera::cli {
+
+std::unique_ptr<RunOperator> make_run_operator(std::string_view op) {
+  return op == "fmha"     ? make_run_fmha()
+         : op == "gemm"   ? make_run_gemm()
+         : op == "copy2d" ? make_run_copy2d()
+                          : make_run_block_scale(op);
+}
+
+std::vector<std::int64_t> sizes_of_run(const RunOperator& op, const Problem& problem, const Plan& plan,
+                                       const RunFlags& flags, const DeviceInfo& device, ErrorKind refusal) {
+  const LaunchSizes launch(plan.launch);
+  std::vector<GivenSize> given = op.sizes(problem, flags);
+  if (std::any_of(plan.launch.sizes.begin(), plan.launch.sizes.end(),
+                  [](const SizeSpec& size) { return size.name == "num_sms"; }))
+    given.push_back({"num_sms", device.num_sms});
+  std::optional<std::vector<std::int64_t>> sizes = launch.complete(given);
+  if (!sizes) throw Error(ErrorKind::usage, fmt::format("not all sizes of {} are known", plan.op));
+  if (const auto problems = launch.problems(*sizes); !problems.empty())
+    throw Error(refusal, problems.front(), {problems.begin() + 1, problems.end()});
+  return std::move(*sizes);
+}
+
+}  // namespace tessera::cli
