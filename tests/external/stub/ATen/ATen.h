@@ -1,4 +1,0 @@
-// As torch/library.h beside this folder.
-#pragma once
-
-#include <torch/library.h>
