@@ -53,14 +53,13 @@ void describe_smem(const Config& c, Plan& plan) {
                          .phases = std::move(phases)});
   };
   const int tiles = fmha_tcgen05::q_tiles(c);
-  const MemoryPhase q_coming{"Q tile on its way", "load_q", "barrier q_full"};
-  const MemoryPhase q_read{"Q tile, read by S = Q K^T", "mma", "barrier o_done of the last step"};
-  add(layout.q, tiles,
-      fmha_tcgen05::is_split(c) ? std::vector<MemoryPhase>{q_coming, q_read}
-                                : std::vector<MemoryPhase>{q_coming,
-                                                           q_read,
-                                                           {"O tile", "correction", "barrier o_staged"},
-                                                           {"O tile on its way out", "store_o", "barrier q_empty"}});
+  std::vector<MemoryPhase> of_q = {{"Q tile on its way", "load_q", "barrier q_full"},
+                                   {"Q tile, read by S = Q K^T", "mma", "barrier o_done of the last step"}};
+  if (!fmha_tcgen05::is_split(c)) {
+    of_q.push_back({"O tile", "correction", "barrier o_staged"});
+    of_q.push_back({"O tile on its way out", "store_o", "barrier q_empty"});
+  }
+  add(layout.q, tiles, std::move(of_q));
   add(layout.k, c.stages,
       {{"K tile on its way", "load_kv", "barrier k_full"}, {"K tile, read by S = Q K^T", "mma", "barrier k_empty"}});
   add(layout.v, c.stages,
