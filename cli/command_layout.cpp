@@ -17,14 +17,15 @@ namespace {
 struct Action {
   std::string_view name;
   LayoutPage (*make)(const LayoutArguments&);
+  bool takes_argument = false;  ///< one more word behind the subject
 };
 constexpr Action kActions[] = {{"swizzle", layout_swizzle},
-                               {"smem-descriptor", layout_smem_descriptor},
-                               {"instruction-descriptor", layout_instruction_descriptor},
+                               {"smem-descriptor", layout_smem_descriptor, true},
+                               {"instruction-descriptor", layout_instruction_descriptor, true},
                                {"tensor-map", layout_tensor_map},
                                {"fragment", layout_fragment},
                                {"scale-factors", layout_scale_factors},
-                               {"repack", layout_repack},
+                               {"repack", layout_repack, true},
                                {"smem", layout_smem},
                                {"tmem", layout_tmem}};
 
@@ -81,6 +82,7 @@ const std::vector<Flag>& flag_table() {
       {"smem", "ADDR", "shared address of the box (default: 0)", {"tensor-map"}},
       {"operand", "WORD", "A, B, D (C is D), SFA, SFB, or E: sparse metadata", {"fragment"}},
       {"lane", "N", "mark what this lane holds", {"fragment"}},
+      {"register", "N", "with --lane: what this register of it holds", {"fragment"}},
       {"element", "R,C", "mark this element: row and column, or row and k", {"fragment", "scale-factors"}},
       {"scale-vec", "WORD", "1X, 2X or 4X", {"fragment"}},
       {"thread-id", "N", "SFA: 0 or 1; SFB: 0 to 3", {"fragment"}},
@@ -141,6 +143,8 @@ class LayoutCommand final : public Command {
       throw Error(ErrorKind::usage, name.empty() ? fmt::format("layout: say what to show: {}", fmt::join(names, ", "))
                                                  : fmt::format("layout has no action {}{}; there are {}", name,
                                                                suggestion(name, names), fmt::join(names, ", ")));
+    if (!action->takes_argument && !arguments_.argument.empty())
+      throw Error(ErrorKind::usage, fmt::format("layout {}: '{}' is one word too many", name, arguments_.argument));
     for (const auto& [flag, text] : texts_)
       if (!text.empty()) arguments_.values[flag] = text;
     for (const auto& [flag, is_set] : toggles_)

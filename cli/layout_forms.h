@@ -11,6 +11,11 @@
 
 namespace tessera::cli {
 
+/// The parts between the dots.
+std::vector<std::string_view> words_of(std::string_view spelling);
+/// Numbers of "m64n128k16"; false for another form.
+bool parse_shape(std::string_view text, int& m, int& n, int& k);
+
 /// A matrix product: its shape, the bits of A's and B's elements in registers, what D may be.
 struct ProductForm {
   bool is_wgmma = false;
@@ -23,18 +28,28 @@ struct ProductForm {
   int scale_vectors = 0;                  ///< bit set of the legal scale_vec: 1, 2, 4; 0: no block scales
   std::vector<std::string_view> results;  ///< D's types, the usual one first; if the name says it, that one alone
   int scale_vector = 0;                   ///< if the name says it
+  bool has_narrow_kind = false;           ///< kind::f8f6f4
 };
-/// An instruction in PTX's own spelling as the short name that it stands for here, "mma.m16n8k16.bf16"; a short name as
-/// it is. What only a full spelling says comes with it.
-struct InstructionName {
-  std::string text;
-  std::string result;    ///< type of D; empty: not said
+
+/// The words of a product's name, short or as PTX spells it in full.
+struct ProductName {
+  std::string_view spelling, family, shape;
+  std::string_view type;                ///< A's, or the kind where that says it: "mxf4"
+  std::string_view kind;                ///< after kind::
+  std::vector<std::string_view> types;  ///< in their order
+  bool is_sparse = false;
+  bool is_full = false;  ///< it has words of PTX that a short name has not
   int scale_vector = 0;  ///< 0: not said
 };
-InstructionName short_name(std::string_view spelling);
+/// Throws Error{usage} for words that no product has. Whether they belong together is the form's question.
+ProductName read_product_name(std::string_view spelling);
+/// Throws Error{usage} where types do not go together, or PTX spells it otherwise.
+void check_product_name(const ProductName& name, const ProductForm& form);
+/// The whole of PTX's spelling. result: one of the form's; vector: 0 takes the usual one.
+std::string ptx_spelling(const ProductForm& form, std::string_view result, int vector);
 
 /// Throws Error{usage} with the legal spellings.
-ProductForm parse_product(std::string_view name);
+ProductForm parse_product(std::string_view spelling);
 /// "2X (ue8m0, blocks of 32)": the scale_vec that the form takes.
 std::string_view scale_vectors_text(const ProductForm& form);
 
@@ -42,8 +57,9 @@ std::string_view scale_vectors_text(const ProductForm& form);
 struct MoveForm {
   layout::FragmentShape shape;
   std::string row_axis, column_axis, note;
+  std::string ptx;  ///< PTX's spelling
 };
 bool is_move(std::string_view name);
-MoveForm parse_move(std::string_view name);
+MoveForm parse_move(std::string_view spelling);
 
 }  // namespace tessera::cli

@@ -19,7 +19,7 @@ using layout::FragmentShape;
 using layout::FragmentSlot;
 
 struct Asked {
-  int lane = -1, row = -1, column = -1;
+  int lane = -1, reg = -1, row = -1, column = -1;
 };
 
 std::string slot_text(const FragmentShape& shape, const FragmentSlot& slot) {
@@ -31,7 +31,8 @@ std::string slot_text(const FragmentShape& shape, const FragmentSlot& slot) {
 int first_bit(const FragmentShape& shape, const FragmentSlot& slot) { return slot.index * shape.bits; }
 
 bool is_asked(const Asked& asked, const FragmentSlot& slot, const FragmentElement& at) {
-  return slot.lane == asked.lane || (at.row == asked.row && at.column == asked.column);
+  return (slot.lane == asked.lane && (asked.reg < 0 || slot.reg == asked.reg)) ||
+         (at.row == asked.row && at.column == asked.column);
 }
 
 LayoutGrid matrix_grid(const FragmentShape& shape, const Asked& asked, const std::string& row_axis,
@@ -76,7 +77,7 @@ LayoutGrid register_grid(const FragmentShape& shape, const Asked& asked) {
         cell.text = fmt::format("{},{}", at.row, at.column);
         cell.link = cell.text;
         cell.group = lane % 4 + 4 * (reg % 2);
-        cell.is_marked = at.row == asked.row && at.column == asked.column;
+        cell.is_marked = (at.row == asked.row && at.column == asked.column) || reg == asked.reg;
         cell.values = {{"lane", lane},       {"register", reg}, {"first_bit", e * shape.bits},
                        {"bits", shape.bits}, {"row", at.row},   {"column", at.column}};
       }
@@ -98,8 +99,10 @@ Asked asked_of(const LayoutArguments& arguments, int lanes, int rows, int column
 
 void add_fragment(LayoutPage& page, const FragmentShape& shape, const LayoutArguments& arguments,
                   const std::string& row_axis, const std::string& column_axis) {
-  const Asked asked = asked_of(arguments, fragment_lanes(shape), shape.rows, shape.columns);
+  Asked asked = asked_of(arguments, fragment_lanes(shape), shape.rows, shape.columns);
   const int registers = fragment_registers(shape), per = fragment_elements(shape);
+  asked.reg = static_cast<int>(arguments.number("register", -1, 0, registers - 1));
+  if (asked.reg >= 0 && asked.lane < 0) throw Error(ErrorKind::usage, "--register: goes with --lane, whose it is");
   page.facts.emplace_back("matrix", fmt::format("{} x {} ({} x {}), {} bits an element", shape.rows, shape.columns,
                                                 row_axis, column_axis, shape.bits));
   page.facts.emplace_back("registers of a thread", fmt::format("{} of {} bits, {} element{} each", registers,
@@ -110,9 +113,20 @@ void add_fragment(LayoutPage& page, const FragmentShape& shape, const LayoutArgu
                             fmt::format("thread {}, register {}, bits {}..{}", slot.lane, slot.reg,
                                         first_bit(shape, slot) + shape.bits - 1, first_bit(shape, slot)));
   }
+  if (asked.reg >= 0) {
+    std::vector<std::string> held;
+    for (int e = 0; e < per; ++e) {
+      const FragmentElement at = fragment_element(shape, {asked.lane, asked.reg, e});
+      held.push_back(fmt::format("{},{} in bits {}..{}", at.row, at.column, (e + 1) * shape.bits - 1, e * shape.bits));
+    }
+    page.facts.emplace_back(fmt::format("thread {}, register {}", asked.lane, asked.reg),
+                            fmt::format("{}", fmt::join(held, "; ")));
+  }
   page.grids.push_back(matrix_grid(shape, asked, row_axis, column_axis));
   page.grids.push_back(register_grid(shape, asked));
 }
+
+bool is_full_spelling(std::string_view name) { return name.find(".sync.aligned") != std::string_view::npos; }
 
 int bits_of_result(std::string_view type) { return type == "f16" ? 16 : type == "f64" ? 64 : 32; }
 
@@ -141,6 +155,8 @@ void add_scales(LayoutPage& page, const ProductForm& form, const LayoutArguments
                                               : vector == 2 ? "0 or 2"
                                                             : "from 0 to 3"));
   const int rows = is_a ? 16 : 8, block = form.k / vector;
+  if (!is_full_spelling(arguments.subject))
+    page.facts.emplace_back("PTX", ptx_spelling(form, form.results.front(), vector));
   page.facts.emplace_back("scales", fmt::format("scale_vec::{}X: {} of a {}, one for each {} of K", vector, vector,
                                                 is_a ? "row of A" : "column of B", block));
   page.facts.emplace_back("selectors", fmt::format("thread-id {}, byte-id {}", thread_id, byte_id));
@@ -188,6 +204,7 @@ void add_metadata(LayoutPage& page, const ProductForm& form, const LayoutArgumen
   const int selector = static_cast<int>(arguments.number("selector", 0, 0, selectors - 1));
   const int lanes = form.is_wgmma ? 128 : 32;
   const Asked asked = asked_of(arguments, lanes, form.m, groups);
+  if (!is_full_spelling(arguments.subject)) page.facts.emplace_back("PTX", ptx_spelling(form, form.results.front(), 0));
   page.facts.emplace_back("groups", fmt::format("{} of {} elements along K in each row, 4 bits each", groups, group));
   page.facts.emplace_back("selector",
                           selectors == 1 ? "0: every thread's register is read"
@@ -276,6 +293,7 @@ LayoutPage layout_fragment(const LayoutArguments& arguments) {
     if (arguments.has("operand")) throw Error(ErrorKind::usage, "--operand: is for mma and wgmma");
     const MoveForm form = parse_move(arguments.subject);
     page.title = arguments.subject;
+    if (form.ptx != arguments.subject) page.facts.emplace_back("PTX", form.ptx);
     add_fragment(page, form.shape, arguments, form.row_axis, form.column_axis);
     page.notes.push_back(form.note);
     return page;
@@ -284,6 +302,9 @@ LayoutPage layout_fragment(const LayoutArguments& arguments) {
   static const std::vector<std::string_view> kOperands = {"A", "B", "C", "D", "SFA", "SFB", "E"};
   const std::size_t operand = arguments.word("operand", kOperands, 3);
   page.title = fmt::format("{}, operand {}", arguments.subject, kOperands[operand]);
+  const auto add_ptx = [&](std::string_view result) {
+    if (!is_full_spelling(arguments.subject)) page.facts.emplace_back("PTX", ptx_spelling(form, result, 0));
+  };
   if (operand == 6) {
     add_metadata(page, form, arguments);
     return page;
@@ -302,9 +323,11 @@ LayoutPage layout_fragment(const LayoutArguments& arguments) {
     const std::size_t type = arguments.word("type-d", form.results, 0);
     shape = result_shape(form, bits_of_result(form.results[type]));
     page.facts.emplace_back("type", std::string(form.results[type]));
+    add_ptx(form.results[type]);
   } else {
     shape = operand_shape(form, arguments, operand == 0);
     page.facts.emplace_back("type", std::string(form.type));
+    add_ptx(form.results.front());
     if (!form.container.empty()) page.facts.emplace_back("container", std::string(form.container));
   }
   add_fragment(page, shape, arguments, operand == 1 ? "k" : "m", is_result || operand == 1 ? "n" : "k");
