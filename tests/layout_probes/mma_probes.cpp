@@ -155,7 +155,8 @@ TEST_CASE("probe: mma.sync takes A and B and gives D where the maps say, every s
   check_dense(dense(8, 4, "f64", "f64", kSm90));
   for (const int k : {4, 8, 16}) check_dense(dense(16, k, "f64", "f64", kSm90));
   for (const char* type : {"e4m3", "e5m2"})
-    for (const int k : {16, 32}) check_dense(dense(16, k, type, "f32", kSm90));
+    for (const char* result : {"f32", "f16"})
+      for (const int k : {16, 32}) check_dense(dense(16, k, type, result, kSm90));
   for (const char* type : {"s8", "u8"}) {
     check_dense(dense(8, 16, type, "s32", kSm90));
     for (const int k : {16, 32}) check_dense(dense(16, k, type, "s32", kSm90));
@@ -166,7 +167,7 @@ TEST_CASE("probe: mma.sync takes A and B and gives D where the maps say, every s
   }
   check_dense(dense(8, 128, "b1", "s32", kSm90, "", ".and.popc"));
   for (const int k : {128, 256}) check_dense(dense(16, k, "b1", "s32", kSm90, "", ".and.popc"));
-  for (const char* type : {"e3m2", "e2m3", "e2m1", "e4m3"})
+  for (const char* type : {"e3m2", "e2m3", "e2m1", "e4m3", "e5m2"})
     for (const char* result : {"f32", "f16"}) check_dense(dense(16, 32, type, result, "sm_120a", ".kind::f8f6f4"));
 }
 

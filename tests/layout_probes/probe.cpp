@@ -94,6 +94,25 @@ std::vector<std::uint32_t> run(const std::string& body, std::uint32_t threads, c
   return run(probe, input, outputs);
 }
 
+std::vector<std::uint32_t> load_tile(Probe probe, const std::string& copy, int bytes,
+                                     const std::vector<std::uint32_t>& tensor, int credit) {
+  const int rounded = (bytes + 511) / 512 * 512;
+  probe.threads = 128;
+  probe.smem_bytes = rounded + 16;
+  probe.body += fmt::format(
+      "add.u32 r10, r159, {0};\nshl.b32 r1, r0, 2;\nadd.u32 r2, r159, r1;\nmov.b32 r4, 0xEEEEEEEE;\n", rounded);
+  for (int at = 0; at < rounded; at += 512) probe.body += fmt::format("st.shared.b32 [r2+{}], r4;\n", at);
+  probe.body += fmt::format(
+      "setp.eq.u32 p, r0, 0;\n@p mbarrier.init.shared::cta.b64 [r10], 1;\nfence.proxy.async.shared::cta;\nbar.sync 0;\n"
+      "@p mbarrier.arrive.expect_tx.shared::cta.b64 d9, [r10], {};\n@p {};\nWAIT:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 p, [r10], 0;\n@!p bra WAIT;\nmul.wide.u32 d3, r0, 4;\n"
+      "add.s64 d3, d1, d3;\n",
+      credit < 0 ? bytes : credit, copy);
+  for (int at = 0; at < rounded; at += 512)
+    probe.body += fmt::format("ld.shared.b32 r4, [r2+{0}];\nst.global.b32 [d3+{0}], r4;\n", at);
+  return run(probe, tensor, static_cast<std::size_t>(rounded) / 4);
+}
+
 std::string registers(char bank, int first, int count) {
   std::string text;
   for (int i = 0; i < count; ++i) text += fmt::format("{}{}{}", i == 0 ? "" : ", ", bank, first + i);

@@ -30,6 +30,11 @@ std::vector<std::uint32_t> run(const Probe& probe, const std::vector<std::uint32
 std::vector<std::uint32_t> run(const std::string& body, std::uint32_t threads, const std::vector<std::uint32_t>& input,
                                std::size_t outputs, const std::string& arch = "sm_90a");
 
+/// One thread copies a tile of `bytes` to the start of shared memory by `copy`, which credits r10's mbarrier with
+/// `credit` bytes (default: all of them); the words are the output.
+std::vector<std::uint32_t> load_tile(Probe probe, const std::string& copy, int bytes,
+                                     const std::vector<std::uint32_t>& tensor, int credit = -1);
+
 /// "r4, r5, r6": `count` registers of a bank from the first on.
 std::string registers(char bank, int first, int count);
 

@@ -87,7 +87,9 @@ TEST_CASE("probe: block-scaled mma.sync takes elements and scales where the maps
   const Scaled mxf4{"kind::mxf4.block_scale.scale_vec::2X.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue8m0", 64, 4, 2, false};
   const Scaled mxf8{"kind::mxf8f6f4.block_scale.scale_vec::1X.m16n8k32.row.col.f32.e2m1.e2m1.f32.ue8m0", 32, 8, 1,
                     false};
-  for (const Scaled& product : {nvf4, mxf4, mxf8})
+  const Scaled mxf4nv{"kind::mxf4nvf4.block_scale.scale_vec::2X.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue8m0", 64, 4, 2,
+                      false};
+  for (const Scaled& product : {nvf4, mxf4, mxf4nv, mxf8})
     for (int shift = 0; shift < product.k; shift += 8)
       for (const int thread_a : {0, 1})
         for (int byte = 0; byte + product.vector <= 4; byte += product.vector)

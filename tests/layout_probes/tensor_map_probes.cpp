@@ -11,26 +11,6 @@
 namespace tessera::probes {
 namespace {
 
-/// One thread copies `bytes` to the start of shared memory by `copy`, all store them.
-std::vector<std::uint32_t> load(Probe probe, const std::string& copy, int bytes,
-                                const std::vector<std::uint32_t>& tensor) {
-  const int rounded = (bytes + 511) / 512 * 512;
-  probe.threads = 128;
-  probe.smem_bytes = rounded + 16;
-  probe.body += fmt::format(
-      "add.u32 r10, r159, {0};\nshl.b32 r1, r0, 2;\nadd.u32 r2, r159, r1;\nmov.b32 r4, 0xEEEEEEEE;\n", rounded);
-  for (int at = 0; at < rounded; at += 512) probe.body += fmt::format("st.shared.b32 [r2+{}], r4;\n", at);
-  probe.body += fmt::format(
-      "setp.eq.u32 p, r0, 0;\n@p mbarrier.init.shared::cta.b64 [r10], 1;\nfence.proxy.async.shared::cta;\nbar.sync 0;\n"
-      "@p mbarrier.arrive.expect_tx.shared::cta.b64 d9, [r10], {};\n@p {};\nWAIT:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 p, [r10], 0;\n@!p bra WAIT;\nmul.wide.u32 d3, r0, 4;\n"
-      "add.s64 d3, d1, d3;\n",
-      bytes, copy);
-  for (int at = 0; at < rounded; at += 512)
-    probe.body += fmt::format("ld.shared.b32 r4, [r2+{0}];\nst.global.b32 [d3+{0}], r4;\n", at);
-  return run(probe, tensor, static_cast<std::size_t>(rounded) / 4);
-}
-
 std::vector<std::uint32_t> numbered(std::size_t count) {
   std::vector<std::uint32_t> tensor(count);
   for (std::size_t i = 0; i < count; ++i) tensor[i] = static_cast<std::uint32_t>(i + 1);
@@ -68,11 +48,12 @@ TEST_CASE("probe: a tensor copy puts elements where the swizzle's map says, and 
         device.encode(map, object);
         return object;
       };
-      const auto out = load(probe,
-                            fmt::format("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
-                                        "[r159], [d2, {{{}, {}}}], [r10]",
-                                        x, y),
-                            pitch * kRows, tensor);
+      const auto out =
+          load_tile(probe,
+                    fmt::format("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                                "[r159], [d2, {{{}, {}}}], [r10]",
+                                x, y),
+                    pitch * kRows, tensor);
       for (int row = 0; row < kRows; ++row)
         for (int column = 0; column < pitch / 4; ++column) {
           const int at_x = x + column, at_y = y + row;
@@ -121,12 +102,12 @@ void check_im2col(const layout::Im2colMap& im2col, const long long (&start)[5],
     taps += fmt::format("{}h{}", d == 0 ? "" : ", ", d);
     probe.body += fmt::format("mov.b16 h{}, {};\n", d, offsets[d]);
   }
-  const auto out =
-      load(probe,
-           fmt::format("cp.async.bulk.tensor.{}d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [r159], "
-                       "[d2, {{{}}}], [r10], {{{}}}",
-                       rank, at, taps),
-           pixels * kChannels * 4, tensor);
+  const auto out = load_tile(
+      probe,
+      fmt::format("cp.async.bulk.tensor.{}d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [r159], "
+                  "[d2, {{{}}}], [r10], {{{}}}",
+                  rank, at, taps),
+      pixels * kChannels * 4, tensor);
   for (int i = 0; i < pixels; ++i) {
     const layout::Im2colPixel pixel = im2col_pixel(im2col, start, offsets, i);
     std::uint64_t index = 0, step = static_cast<std::uint64_t>(im2col.dims[0]);

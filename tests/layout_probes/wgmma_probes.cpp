@@ -179,6 +179,15 @@ TEST_CASE("probe: wgmma reads A and B and writes D where the maps say, every typ
   check_dense({"b1", "s32", 8, 256});
 }
 
+TEST_CASE("probe: wgmma writes D where the maps say, every N") {
+  if (!runs("sm_90a")) return;
+  for (int n = 8; n <= 256; n += 8) {
+    check_dense({"f16", "f32", n, 16});
+    check_dense({"f16", "f16", n, 16});
+    if (n <= 32 || n % 16 == 0) check_dense({"u8", "s32", n, 32});
+  }
+}
+
 TEST_CASE("probe: wgmma finds B by descriptors of every swizzle and major") {
   if (!runs("sm_90a")) return;
   for (const SmemLayout swizzle : {SmemLayout::b32, SmemLayout::b64, SmemLayout::b128})
