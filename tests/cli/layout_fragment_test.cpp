@@ -1,4 +1,6 @@
 // tessera layout fragment, repack: both directions of every map, names that exist and names that do not.
+#include <fmt/format.h>
+
 #include <map>
 #include <set>
 
@@ -251,4 +253,45 @@ TEST_CASE("layout repack: what needs a renamed K, and what has no such map") {
         terminal.run({"layout", "repack", "D-to-A", product}).err.find("D-to-A is for dense products of m16 or m64") !=
         std::string::npos);
   CHECK(terminal.run({"layout", "repack", "A-to-D", "mma.m16n8k16.f16"}).code == 2);
+}
+
+TEST_CASE("layout repack: tcgen05.mma's A in Tensor Memory") {
+  Terminal terminal;
+  for (const auto& [kind, bits] :
+       {std::pair("f16", 16), std::pair("kind::tf32", 32), std::pair("i8", 8), std::pair("mxf4nvf4", 4)}) {
+    const Json page = page_of(terminal, {"repack", "D-to-A", fmt::format("tcgen05.mma.{}", kind)});
+    std::size_t cells = 0;
+    for (const auto& row : page["grids"][0]["cells"])
+      for (const Json& cell : row) {
+        const int d = cell["column_of_d"];
+        CHECK(cell["column"] == d * bits / 32);
+        CHECK(cell["first_bit"] == d * bits % 32);
+        CHECK(page["grids"][1]["cells"][0][static_cast<std::size_t>(d)]["column"] == cell["column"]);
+        ++cells;
+      }
+    CHECK(cells == static_cast<std::size_t>(256 / bits));
+  }
+  CHECK(refusal_of(terminal, {"repack", "D-to-A", "tcgen05.mma.fp4"}).find("tcgen05.mma.KIND with f16, tf32") !=
+        std::string::npos);
+  CHECK(refusal_of(terminal, {"repack", "D-to-A", "ldmatrix.m8n8.x4"}).find("there are mma.SHAPE.TYPE") !=
+        std::string::npos);
+}
+
+TEST_CASE("layout repack: in natural order every element comes from the thread that holds it") {
+  Terminal terminal;
+  for (const auto& [name, per] : {std::pair("mma.m16n8k8.tf32", 1), std::pair("wgmma.m64n64k32.e4m3", 4),
+                                  std::pair("mma.m16n8k64.mxf4nvf4", 8)}) {
+    const Json page = page_of(terminal, {"repack", "D-to-A", name});
+    REQUIRE(page["grids"].size() == 3);
+    const Json& rows = page["grids"][2]["cells"];
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      for (const Json& cell : rows[i]) {
+        const int q = cell["thread_of_quad"], reg = cell["register"];
+        const int e = static_cast<int>(&cell - &rows[i][0]), k = (reg / 2 * 4 + q) * per + e;
+        CHECK(cell["tile"] == k / 8);
+        CHECK(cell["from_thread"] == k % 8 / 2);
+        CHECK(cell["value"] == k % 2 + 2 * (reg % 2));
+      }
+    CHECK(page["notes"][0].get<std::string>().find("in natural order each register of A takes") == 0);
+  }
 }
