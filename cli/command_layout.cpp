@@ -1,5 +1,6 @@
-// tessera layout: the maps that kernels and emulator rely on, printed and drawn. Each action is a file layout_*.cpp;
-// here are the flags and where a page goes.
+// tessera layout: the maps that kernels and emulator rely on, printed and
+// drawn. Each action is a file layout_*.cpp; here are the flags and where a
+// page goes.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -39,7 +40,11 @@ const std::vector<Flag>& flag_table() {
       {"row-bytes", "N", "bytes of a tile's row (default: the swizzle's span)", {"swizzle"}},
       {"rows", "N", "rows that are shown, or of the tensor", {"swizzle", "smem-descriptor", "scale-factors"}},
       {"base", "ADDR", "shared address of the tile (default: 0)", {"swizzle"}},
-      {"access", "WORD", "mark what one access touches: ldmatrix, column, row", {"swizzle"}},
+      {"access",
+       "WORD",
+       "one access, marked and counted: ldmatrix, column, row, fragment, or "
+       "ROWSxNEIGHBOURSxBYTES like 8x4x4",
+       {"swizzle"}},
       {"at", "N,N", "its row and chunk; or the box's coordinates, innermost first", {"swizzle", "tensor-map"}},
       {"start", "ADDR", "start address, bytes", {"smem-descriptor"}},
       {"leading-bytes", "N", "leading dimension byte offset (LBO)", {"smem-descriptor"}},
@@ -53,7 +58,7 @@ const std::vector<Flag>& flag_table() {
       {"n", "N", "columns of D", {"instruction-descriptor"}},
       {"type-a", "TYPE", "A's element type", {"instruction-descriptor"}},
       {"type-b", "TYPE", "B's element type", {"instruction-descriptor"}},
-      {"type-d", "TYPE", "the accumulator's: f16, f32, s32", {"instruction-descriptor", "fragment"}},
+      {"type-d", "TYPE", "the accumulator's: f16, f32, s32", {"instruction-descriptor", "fragment", "repack"}},
       {"major-a", "WORD", "k or mn", {"instruction-descriptor"}},
       {"major-b", "WORD", "k or mn", {"instruction-descriptor"}},
       {"negate-a", "", "A's sign is flipped", {"instruction-descriptor"}},
@@ -66,6 +71,8 @@ const std::vector<Flag>& flag_table() {
       {"scale-id-a", "N", "byte of the 32-bit cell where A's scales begin", {"instruction-descriptor"}},
       {"scale-id-b", "N", "the same of B", {"instruction-descriptor"}},
       {"k96", "", "K = 96 (sm_103a)", {"instruction-descriptor"}},
+      {"cta-group", "N", "judge the shape for cta_group::1 or ::2 alone", {"instruction-descriptor"}},
+      {"ws", "", "judge the shape for .ws alone", {"instruction-descriptor"}},
       {"dtype", "TYPE", "element type of the map", {"tensor-map"}},
       {"dims", "N,N", "extents, innermost first, elements", {"tensor-map"}},
       {"strides-bytes", "N,N", "rank - 1 strides (default: dense)", {"tensor-map"}},
@@ -97,21 +104,37 @@ class LayoutCommand final : public Command {
  public:
   HelpPage help() const override {
     return {
-        "tessera layout swizzle MODE | tensor-map | fragment INSTRUCTION | repack INSTRUCTION\n"
+        "tessera layout swizzle MODE | tensor-map | fragment INSTRUCTION | "
+        "repack INSTRUCTION\n"
         "       tessera layout smem-descriptor wgmma|tcgen05 [0xBITS]\n"
         "       tessera layout instruction-descriptor KIND [0xBITS]\n"
         "       tessera layout scale-factors FORMAT\n"
         "       tessera layout smem|tmem PLAN.json",
-        "tessera layout: print and draw swizzles, descriptors, fragments, scale factors and copies",
+        "tessera layout: print and draw swizzles, descriptors, fragments, "
+        "scale factors and copies",
+        "  fragment INSTRUCTION   thread, register and bits of each element, both ways. mma.SHAPE.TYPE and mma.sp,\n"
+        "                         wgmma.SHAPE.TYPE and wgmma.sp, ldmatrix, stmatrix, tcgen05.ld, tcgen05.st, or PTX's\n"
+        "                         spelling in full; SFA, SFB: block scales; E: sparse metadata\n"
+        "  repack D-to-A INSTRUCTION   an accumulator as the next product's A: conversions, order of K, shuffles\n"
+        "  swizzle MODE           none, 32B, 64B, 128B, 128B_atom_32B: addresses, banks, passes of an access\n"
+        "  smem-descriptor wgmma|tcgen05   what a matrix descriptor addresses\n"
+        "  instruction-descriptor KIND   f16, tf32, f8f6f4, i8, mxf8f6f4, mxf4, mxf4nvf4\n"
+        "  scale-factors FORMAT   nvfp4, mxfp4, mxfp8: global tiles, Tensor Memory, registers\n"
+        "  smem, tmem PLAN.json   who owns which bytes, which columns, by phase; - reads stdin\n"
+        "  tensor-map             one copy, tiled or im2col: what lies where, what lies outside\n"
+        "\n"
         "Every map is computed by the functions that kernels include (templates/spec), compared in tests with the\n"
         "emulator's own decoding. What concerns Blackwell follows the manual and was never run on such a device.\n"
         "Descriptors are encoded from flags, or decoded from a hexadecimal value; what is wrong with one is said, and\n"
         "the exit code is then 1. docs/layouts.md has a worked example.\n",
         {"tessera layout fragment mma.m16n8k64.mxf4nvf4 --operand A --lane 13",
-         "tessera layout swizzle 128B --access ldmatrix --at 0,3",
+         "tessera layout repack D-to-A mma.m16n8k64.mxf4nvf4", "tessera layout swizzle 128B --access 8x4x4 --at 0,3",
          "tessera layout smem-descriptor wgmma 0x4000004000010640 --major k",
-         "tessera layout scale-factors nvfp4 --rows 300 --k 1024 --element 200,100 --json",
-         "tessera layout fragment wgmma.m64n64k16.bf16 --operand D --html d.html"}};
+         "tessera layout instruction-descriptor mxf4nvf4 --m 256 --n 128 --scale-type ue4m3 --cta-group 2",
+         "tessera layout scale-factors nvfp4 --rows 300 --k 1024 --element "
+         "200,100 --json",
+         "tessera layout fragment wgmma.m64n64k16.bf16 --operand D --html "
+         "d.html"}};
   }
 
   void add_flags(FlagSet& flags, CLI::App& app) override {

@@ -1,5 +1,5 @@
-// Pages as SVG and as one self-contained HTML page. Colours are given for light and dark ground side by side; nothing
-// is fetched from anywhere.
+// Pages as SVG and as one self-contained HTML page. Colours are given for light
+// and dark ground side by side; nothing is fetched from anywhere.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,6 +28,8 @@ std::string escaped(std::string_view text) {
       out += "&gt;";
     } else if (c == '"') {
       out += "&quot;";
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      out += "\xEF\xBF\xBD";  // XML has no control characters
     } else {
       out += c;
     }
@@ -91,11 +93,17 @@ class Canvas {
 
   std::string finish() const {
     return fmt::format(
-               "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} "
+               "<svg xmlns=\"http://www.w3.org/2000/svg\" "
+               "width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} "
                "{1}\">\n<style>"
-               "text{{font:12px ui-monospace,monospace;fill:#222}}.title{{font-weight:bold}}.wrong{{fill:#b00020}}"
-               ".cell{{fill:none;stroke:#8888}}.outside{{fill:#8883}}.marked{{stroke:#d00;stroke-width:2}}"
-               "@media (prefers-color-scheme:dark){{text{{fill:#ddd}}.wrong{{fill:#ff8a80}}}}",
+               "text{{font:12px "
+               "ui-monospace,monospace;fill:#222}}.title{{font-weight:"
+               "bold}}.wrong{{fill:#b00020}}"
+               ".cell{{fill:none;stroke:#8888}}.outside{{fill:#8883}}."
+               "marked{{stroke:#d00;stroke-width:2}}"
+               "@media "
+               "(prefers-color-scheme:dark){{text{{fill:#ddd}}.wrong{{"
+               "fill:#ff8a80}}}}",
                width_ + 8, y_ + 8) +
            colours("fill") + "</style>\n" + body_ + "</svg>\n";
   }
@@ -106,8 +114,10 @@ class Canvas {
     body_ += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"{}\">{}</text>\n", x, y, anchor, escaped(content));
   }
   void cell(int x, int width, const LayoutCell& cell) {
-    body_ += fmt::format("<g><title>{}</title><rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" class=\"{}\"/>",
-                         escaped(details(cell)), x, y_, width, kLine, group_class(cell));
+    body_ += fmt::format(
+        "<g><title>{}</title><rect x=\"{}\" y=\"{}\" "
+        "width=\"{}\" height=\"{}\" class=\"{}\"/>",
+        escaped(details(cell)), x, y_, width, kLine, group_class(cell));
     body_ += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text></g>\n", x + width / 2, y_ + 13,
                          escaped(cell.text));
   }
@@ -117,12 +127,13 @@ class Canvas {
 
 constexpr const char* kScript = R"js(
 const info = document.getElementById('info');
-const cells = [...document.querySelectorAll('td[data-link]')];
+const twins_of = new Map();
+for (const cell of document.querySelectorAll('td[data-link]'))
+  if (cell.dataset.link) twins_of.set(cell.dataset.link, [...(twins_of.get(cell.dataset.link) || []), cell]);
 function show(cell) {
   document.querySelectorAll('.linked').forEach(e => e.classList.remove('linked'));
   if (!cell) { info.textContent = info.dataset.idle; return; }
-  const link = cell.dataset.link;
-  if (link) cells.forEach(e => { if (e.dataset.link === link) e.classList.add('linked'); });
+  (twins_of.get(cell.dataset.link) || []).forEach(e => e.classList.add('linked'));
   info.textContent = cell.textContent + (cell.title ? ': ' + cell.title : '');
 }
 document.addEventListener('mouseover', e => { const c = e.target.closest('td[data-link]'); if (c) show(c); });
@@ -137,7 +148,7 @@ document.addEventListener('keydown', e => {
   else if (e.key === 'ArrowDown') next = rows[r + 1] && rows[r + 1].cells[at];
   else if (e.key === 'ArrowUp') next = rows[r - 1] && rows[r - 1].cells[at];
   else if (e.key === 'Enter' || e.key === ' ') {
-    const twins = cells.filter(o => o.dataset.link && o.dataset.link === c.dataset.link);
+    const twins = twins_of.get(c.dataset.link) || [c];
     next = twins[(twins.indexOf(c) + 1) % twins.length];
   } else return;
   e.preventDefault();
@@ -146,9 +157,10 @@ document.addEventListener('keydown', e => {
 )js";
 
 std::string html_grid(const LayoutGrid& grid) {
-  std::string out =
-      fmt::format("<section><h2>{}</h2><div class=\"scroll\"><table aria-label=\"{}\"><thead><tr><th>{}</th>",
-                  escaped(grid.title), escaped(grid.title), escaped(grid.row_axis + "\\" + grid.column_axis));
+  std::string out = fmt::format(
+      "<section><h2>{}</h2><div class=\"scroll\"><table "
+      "aria-label=\"{}\"><thead><tr><th>{}</th>",
+      escaped(grid.title), escaped(grid.title), escaped(grid.row_axis + "\\" + grid.column_axis));
   for (const std::string& column : grid.columns) out += fmt::format("<th scope=\"col\">{}</th>", escaped(column));
   out += "</tr></thead><tbody>\n";
   bool is_first = true;
@@ -157,8 +169,10 @@ std::string html_grid(const LayoutGrid& grid) {
     for (std::size_t c = 0; c < grid.columns.size(); ++c) {
       const LayoutCell& cell = grid.at(r, c);
       // One stop of the tabulator for each grid; arrows go on from there.
-      out += fmt::format("<td class=\"{}\" data-link=\"{}\" title=\"{}\" tabindex=\"{}\">{}</td>", group_class(cell),
-                         escaped(cell.link), escaped(details(cell)), is_first ? 0 : -1, escaped(cell.text));
+      out += fmt::format(
+          "<td class=\"{}\" data-link=\"{}\" title=\"{}\" "
+          "tabindex=\"{}\">{}</td>",
+          group_class(cell), escaped(cell.link), escaped(details(cell)), is_first ? 0 : -1, escaped(cell.text));
       is_first = false;
     }
     out += "</tr>\n";
@@ -184,25 +198,38 @@ std::string layout_svg(const LayoutPage& page) {
 
 std::string layout_html(const LayoutPage& page) {
   std::string out = fmt::format(
-      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title>\n"
-      "<meta name=\"viewport\" content=\"width=device-width\"><meta name=\"color-scheme\" content=\"light dark\">\n"
-      "<style>body{{font:14px system-ui,sans-serif;margin:1rem;background:#fff;color:#222}}"
-      "table{{border-collapse:collapse;font:12px ui-monospace,monospace}}th,td{{border:1px solid #8886;padding:1px "
-      "4px;text-align:center;white-space:nowrap}}th{{font-weight:normal;color:#777}}.scroll{{overflow:auto;max-height:"
+      "<!doctype html>\n<html lang=\"en\"><head><meta "
+      "charset=\"utf-8\"><title>{0}</title>\n"
+      "<meta name=\"viewport\" content=\"width=device-width\"><meta "
+      "name=\"color-scheme\" content=\"light dark\">\n"
+      "<style>body{{font:14px "
+      "system-ui,sans-serif;margin:1rem;background:#fff;color:#222}}"
+      "table{{border-collapse:collapse;font:12px "
+      "ui-monospace,monospace}}th,td{{border:1px solid #8886;padding:1px "
+      "4px;text-align:center;white-space:nowrap}}th{{font-weight:normal;color:#"
+      "777}}.scroll{{overflow:auto;max-height:"
       "80vh}}"
-      "thead th{{position:sticky;top:0;background:#eee}}.outside{{opacity:.4}}.marked{{outline:2px solid #d00}}"
-      ".linked{{outline:3px solid #06c;outline-offset:-2px}}td:focus{{outline:3px solid #06c}}"
-      "#info{{position:sticky;top:0;background:#eef;padding:.4rem;z-index:1;min-height:1.2em}}.wrong{{color:#b00020}}"
-      "@media (prefers-color-scheme:dark){{body{{background:#161616;color:#ddd}}thead th{{background:#262626}}"
+      "thead "
+      "th{{position:sticky;top:0;background:#eee}}.outside{{opacity:.4}}."
+      "marked{{outline:2px solid #d00}}"
+      ".linked{{outline:3px solid "
+      "#06c;outline-offset:-2px}}td:focus{{outline:3px solid #06c}}"
+      "#info{{position:sticky;top:0;background:#eef;padding:.4rem;z-index:1;"
+      "min-height:1.2em}}.wrong{{color:#b00020}}"
+      "@media "
+      "(prefers-color-scheme:dark){{body{{background:#161616;color:#ddd}}thead "
+      "th{{background:#262626}}"
       "#info{{background:#223}}.wrong{{color:#ff8a80}}}}",
       escaped(page.title));
   out += colours("background") + "</style></head>\n<body><h1>" + escaped(page.title) + "</h1>\n<dl>";
   for (const auto& [name, value] : page.facts)
     out += fmt::format(
-        "<div><dt style=\"display:inline\"><b>{}</b></dt> <dd style=\"display:inline;margin:0\">{}</dd></div>\n",
+        "<div><dt style=\"display:inline\"><b>{}</b></dt> <dd "
+        "style=\"display:inline;margin:0\">{}</dd></div>\n",
         escaped(name), escaped(value));
   const std::string idle =
-      "Point at a cell, or go there with Tab and the arrow keys; Enter visits the cells linked to it.";
+      "Point at a cell, or go there with Tab and the "
+      "arrow keys; Enter visits the cells linked to it.";
   out += fmt::format("</dl>\n<div id=\"info\" role=\"status\" data-idle=\"{0}\">{0}</div>\n", escaped(idle));
   for (const LayoutGrid& grid : page.grids) out += html_grid(grid);
   for (const std::string& note : page.notes) out += "<p>" + escaped(note) + "</p>\n";

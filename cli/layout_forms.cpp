@@ -1,5 +1,5 @@
-// The tables of legal matrix products: PTX ISA, "mma.sync", "wgmma.mma_async"; what ptxas 13.0 accepts decides where
-// the text is open.
+// The tables of legal matrix products: PTX ISA, "mma.sync", "wgmma.mma_async";
+// what ptxas 13.0 accepts decides where the text is open.
 #include "cli/layout_forms.h"
 
 #include <fmt/format.h>
@@ -78,7 +78,9 @@ bool has_shape(const TypeRow& row, bool is_sparse, std::string_view shape) {
   }
   if (!with_shape.empty()) text += fmt::format("; {} exists for {}", shape, fmt::join(with_shape, ", "));
   if (type != nullptr && type->type == "mxf8f6f4" && shape == "m16n8k64" && !is_sparse)
-    text += "; e2m1 at K = 64 is mxf4 (scale_vec::2X, ue8m0) or mxf4nvf4 (2X ue8m0, 4X ue4m3)";
+    text +=
+        "; e2m1 at K = 64 is mxf4 (scale_vec::2X, ue8m0) or mxf4nvf4 (2X "
+        "ue8m0, 4X ue4m3)";
   if (type == nullptr && with_shape.empty()) {
     std::vector<std::string_view> all;
     for (const TypeRow& row : types()) all.push_back(row.type);
@@ -97,12 +99,12 @@ ProductForm parse_wgmma(std::string_view name, std::string_view shape, const Typ
   const bool is_shape = parse_shape(shape, form.m, form.n, form.k);
   const bool is_type = type != nullptr && type->wgmma_k != 0 && !(is_sparse && type->sparse.empty());
   if (!is_type || !is_shape || form.m != 64 || form.k != type->wgmma_k * (is_sparse ? 2 : 1))
-    throw Error(
-        ErrorKind::usage,
-        fmt::format("{}: there is no such instruction; {}", name,
-                    is_sparse ? "wgmma.sp is m64nNk32 for f16, bf16, m64nNk16 for tf32, m64nNk64 for e4m3, e5m2, s8, u8"
-                              : "wgmma is m64nNk16 for f16, bf16, m64nNk8 for tf32, m64nNk32 for e4m3, e5m2, s8, u8, "
-                                "m64nNk256 for b1"));
+    throw Error(ErrorKind::usage, fmt::format("{}: there is no such instruction; {}", name,
+                                              is_sparse ? "wgmma.sp is m64nNk32 for f16, bf16, m64nNk16 "
+                                                          "for tf32, m64nNk64 for e4m3, e5m2, s8, u8"
+                                                        : "wgmma is m64nNk16 for f16, bf16, m64nNk8 for "
+                                                          "tf32, m64nNk32 for e4m3, e5m2, s8, u8, "
+                                                          "m64nNk256 for b1"));
   const bool is_integer = type->results.front() == "s32";
   const bool is_n =
       form.n >= 8 && form.n <= 256 && form.n % 8 == 0 && (!is_integer || form.n <= 32 || form.n % 16 == 0);
@@ -119,7 +121,8 @@ std::string_view scale_vectors_text(const ProductForm& form) {
   return form.scale_vectors == 0   ? "no block scales"
          : form.type == "mxf8f6f4" ? "1X (ue8m0, blocks of 32)"
          : form.type == "mxf4"     ? "2X (ue8m0, blocks of 32)"
-                                   : "2X (ue8m0, blocks of 32) and 4X (ue4m3, blocks of 16; from PTX 9.1 on ue8m0 too)";
+                                   : "2X (ue8m0, blocks of 32) and 4X (ue4m3, "
+                                     "blocks of 16; from PTX 9.1 on ue8m0 too)";
 }
 
 ProductForm parse_product(std::string_view spelling) {

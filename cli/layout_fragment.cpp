@@ -1,4 +1,5 @@
-// Fragments: the matrix with lane and register of every element, and the registers of every lane with their elements.
+// Fragments: the matrix with lane and register of every element, and the
+// registers of every lane with their elements.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -130,7 +131,8 @@ bool is_full_spelling(std::string_view name) { return name.find(".sync.aligned")
 
 int bits_of_result(std::string_view type) { return type == "f16" ? 16 : type == "f64" ? 64 : 32; }
 
-/// SFA, SFB: the register whose bytes scale the blocks of a row of A or a column of B.
+/// SFA, SFB: the register whose bytes scale the blocks of a row of A or a
+/// column of B.
 void add_scales(LayoutPage& page, const ProductForm& form, const LayoutArguments& arguments, bool is_a) {
   if (form.scale_vectors == 0)
     throw Error(ErrorKind::usage,
@@ -167,9 +169,10 @@ void add_scales(LayoutPage& page, const ProductForm& form, const LayoutArguments
   const int asked_row = is_a ? asked.row : asked.column, asked_k = is_a ? asked.column : asked.row;
   LayoutGrid grid =
       make_grid("thread and byte of its 32-bit scale register", is_a ? "m" : "n", numbers(rows), "block", columns);
-  LayoutGrid back =
-      make_grid(fmt::format("the scale register of each thread: {},block of every byte that is read", is_a ? "m" : "n"),
-                "thread", numbers(32), "byte", numbers(4));
+  LayoutGrid back = make_grid(fmt::format("the scale register of each thread: "
+                                          "{},block of every byte that is read",
+                                          is_a ? "m" : "n"),
+                              "thread", numbers(32), "byte", numbers(4));
   for (LayoutCell& cell : back.cells) cell.is_outside = true;
   for (int r = 0; r < rows; ++r)
     for (int b = 0; b < vector; ++b) {
@@ -192,7 +195,8 @@ void add_scales(LayoutPage& page, const ProductForm& form, const LayoutArguments
   page.grids.push_back(std::move(grid));
   page.grids.push_back(std::move(back));
   page.notes.push_back(
-      "the other threads' scale registers are not read; sm_120 family, from the manual, never run on such a device");
+      "the other threads' scale registers are not read; sm_120 family, from "
+      "the manual, never run on such a device");
 }
 
 /// E: which thread's metadata register holds the four bits of each row's group.
@@ -211,8 +215,10 @@ void add_metadata(LayoutPage& page, const ProductForm& form, const LayoutArgumen
                                          : fmt::format("{} of 0 to {}: it picks the threads", selector, selectors - 1));
   LayoutGrid rows = make_grid("the matrix: thread (T) and bits of its metadata register for each group", "m",
                               numbers(form.m), "group", numbers(groups));
-  LayoutGrid registers = make_grid("the metadata register of each thread: row,group of every four bits, from bit 0",
-                                   "thread", {}, "bit", numbers(8, 0, 4));
+  LayoutGrid registers = make_grid(
+      "the metadata register of each thread: "
+      "row,group of every four bits, from bit 0",
+      "thread", {}, "bit", numbers(8, 0, 4));
   std::vector<std::vector<LayoutCell>> of_lane(static_cast<std::size_t>(lanes));
   for (int r = 0; r < form.m; ++r)
     for (int g = 0; g < groups; ++g) {
@@ -241,15 +247,16 @@ void add_metadata(LayoutPage& page, const ProductForm& form, const LayoutArgumen
                             fmt::format("thread {}, bits {}..{}", slot.lane, slot.first_bit + 3, slot.first_bit));
   }
   page.grids = {std::move(rows), std::move(registers)};
-  page.notes.push_back(
-      form.bits == 32 ? "0b0100 keeps the first of the two elements, 0b1110 the second"
-      : form.bits == 4
-          ? "two indices of two bits, rising, the first in the low bits: which two of the group's four pairs are kept"
-          : "two indices of two bits, rising, the first in the low bits: which two of the group's four elements are "
-            "kept");
+  page.notes.push_back(form.bits == 32  ? "0b0100 keeps the first of the two elements, 0b1110 the second"
+                       : form.bits == 4 ? "two indices of two bits, rising, the first in the low bits: which "
+                                          "two of the group's four pairs are kept"
+                                        : "two indices of two bits, rising, the first in the low bits: which "
+                                          "two of the group's four elements are "
+                                          "kept");
 }
 
-/// m8n8k4.f16: A and B lie by rows or by columns, as the instruction's .row and .col say.
+/// m8n8k4.f16: A and B lie by rows or by columns, as the instruction's .row and
+/// .col say.
 Fragment quarter_fragment(const LayoutArguments& arguments, bool is_a) {
   const bool is_k_major = arguments.word("major", {"k", "mn"}, 0) == 0;
   return is_a ? (is_k_major ? Fragment::quarter_a_row : Fragment::quarter_a_col)
@@ -270,13 +277,16 @@ FragmentShape operand_shape(const ProductForm& form, const LayoutArguments& argu
 
 void add_notes(LayoutPage& page, const ProductForm& form, bool is_a) {
   if (is_a && form.is_sparse)
-    page.notes.push_back(fmt::format(
-        "columns are those of the stored half: {} of each group of {} along K, which the metadata places (--operand E)",
-        layout::sparse_group(form.bits) / 2, layout::sparse_group(form.bits)));
+    page.notes.push_back(
+        fmt::format("columns are those of the stored half: {} of each group of {} along K, "
+                    "which the metadata places (--operand E)",
+                    layout::sparse_group(form.bits) / 2, layout::sparse_group(form.bits)));
   if (form.is_quarter)
     page.notes.push_back(
-        "four products: the p-th one's rows of A and D (columns of B) are 8p to 8p + 7, its threads 4p to 4p + 3 and "
-        "4p + 16 to 4p + 19; an instruction of sm_70, which later targets emulate");
+        "four products: the p-th one's rows of A and D (columns of B) are 8p "
+        "to 8p + 7, its threads 4p to 4p + 3 and "
+        "4p + 16 to 4p + 19; an instruction of sm_70, which later targets "
+        "emulate");
   if (form.scale_vectors != 0 || !form.container.empty())
     page.notes.push_back("sm_120 family: from the manual, never run on such a device");
 }
@@ -286,7 +296,8 @@ void add_notes(LayoutPage& page, const ProductForm& form, bool is_a) {
 LayoutPage layout_fragment(const LayoutArguments& arguments) {
   if (arguments.subject.empty())
     throw Error(ErrorKind::usage,
-                "layout fragment: name an instruction, like mma.m16n8k16.bf16, wgmma.m64n128k16.bf16, ldmatrix.m8n8.x4 "
+                "layout fragment: name an instruction, like mma.m16n8k16.bf16, "
+                "wgmma.m64n128k16.bf16, ldmatrix.m8n8.x4 "
                 "or tcgen05.ld.32x32b.x8");
   LayoutPage page;
   if (is_move(arguments.subject)) {
@@ -315,7 +326,9 @@ LayoutPage layout_fragment(const LayoutArguments& arguments) {
   }
   const bool is_result = operand == 2 || operand == 3;
   if (operand == 1 && form.is_wgmma)
-    throw Error(ErrorKind::usage, "wgmma takes B from shared memory: see `tessera layout smem-descriptor wgmma`");
+    throw Error(ErrorKind::usage,
+                "wgmma takes B from shared memory: see "
+                "`tessera layout smem-descriptor wgmma`");
   if (operand == 0 && form.is_wgmma && form.bits == 1)
     page.notes.push_back("b1: A's bits lie as 32-bit words of 32 along K");
   FragmentShape shape;

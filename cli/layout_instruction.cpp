@@ -1,6 +1,9 @@
-// Instruction descriptors of tcgen05.mma: 32 bits from fields and back. No Blackwell device was asked about any of it.
+// Instruction descriptors of tcgen05.mma: 32 bits from fields and back. No
+// Blackwell device was asked about any of it.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "base/error.h"
 #include "cli/layout_command.h"
@@ -66,7 +69,7 @@ std::string rule_text(Tcgen05Kind kind, const Verdict<InstructionRule>& verdict,
     case Rule::scale_type:
       return fmt::format("scale_type = ue4m3: kind {} takes ue8m0, mxf4nvf4 both", name);
     case Rule::scale_id:
-      return fmt::format("scale id {}: must be {}", verdict.found,
+      return fmt::format("scale_id_{} = {}: must be {}", d.scale_id_a == verdict.found ? "a" : "b", verdict.found,
                          !is_block_scaled(kind) ? "0, the kind has no scales"
                          : is_four_bit(kind)    ? "0 or 2"
                                                 : "from 0 to 3");
@@ -74,6 +77,76 @@ std::string rule_text(Tcgen05Kind kind, const Verdict<InstructionRule>& verdict,
       return "k96: for dense mxf4 and mxf4nvf4 on sm_103a only";
   }
   return {};
+}
+
+/// Which forms of tcgen05.mma have such a product: PTX's table of shapes.
+struct Form {
+  std::string_view name;
+  int cta_group;
+  bool is_ws;
+};
+constexpr Form kForms[] = {{"cta_group::1", 1, false}, {"cta_group::2", 2, false}, {".ws, cta_group::1", 1, true}};
+
+bool has_shape(Tcgen05Kind kind, const Form& form, const InstructionDescriptor& d) {
+  const bool is_integer = kind == Tcgen05Kind::i8, scaled = is_block_scaled(kind);
+  if (form.is_ws)
+    return !scaled && (d.m == 32 || d.m == 64 || d.m == 128) &&
+           (d.n == 64 || d.n == 128 || (d.n == 256 && !d.is_sparse));
+  if (form.cta_group == 2)
+    return (d.m == 256 || (d.m == 128 && !(scaled && d.is_sparse))) && d.n % (is_integer ? 32 : 16) == 0 && d.n > 0;
+  return (d.m == 128 || (d.m == 64 && !scaled)) && d.n % (is_integer && d.n > 32 ? 16 : 8) == 0 && d.n > 0;
+}
+
+std::string shapes_text(Tcgen05Kind kind, const Form& form, bool is_sparse) {
+  const bool is_integer = kind == Tcgen05Kind::i8, scaled = is_block_scaled(kind);
+  if (form.is_ws)
+    return scaled ? "" : fmt::format("{}: M = 32, 64, 128 with N = 64, 128{}", form.name, is_sparse ? "" : ", 256");
+  if (form.cta_group == 2)
+    return fmt::format("{}: M = {}256 with N = multiples of {} to 256", form.name, scaled && is_sparse ? "" : "128, ",
+                       is_integer ? 32 : 16);
+  return fmt::format("{}: M = {}128 with N = {}", form.name, scaled ? "" : "64, ",
+                     is_integer ? "8, 16, 24, 32, then multiples of 16 to 256" : "multiples of 8 to 256");
+}
+
+/// The forms that were asked about: all, unless --cta-group or --ws says which.
+std::vector<Form> forms_of(const LayoutArguments& arguments) {
+  const bool is_ws = arguments.has("ws");
+  const std::int64_t group = arguments.number("cta-group", is_ws ? 1 : 0, 1, 2);
+  if (is_ws && group == 2) throw Error(ErrorKind::usage, "--cta-group = 2: .ws is a form of cta_group::1");
+  std::vector<Form> forms;
+  for (const Form& form : kForms)
+    if ((!is_ws || form.is_ws) && (group == 0 || (form.cta_group == group && (is_ws || !form.is_ws))))
+      forms.push_back(form);
+  return forms;
+}
+
+/// What no single field shows: fields that do not go together.
+std::vector<std::string> faults_of(Tcgen05Kind kind, const InstructionDescriptor& d, const std::vector<Form>& forms) {
+  std::vector<std::string> faults;
+  if (std::none_of(forms.begin(), forms.end(), [&](const Form& form) { return has_shape(kind, form, d); })) {
+    std::vector<std::string> legal;
+    for (const Form& form : forms)
+      if (const std::string text = shapes_text(kind, form, d.is_sparse); !text.empty()) legal.push_back(text);
+    faults.push_back(legal.empty() ? fmt::format("kind {} has no .ws form", kKinds[static_cast<std::size_t>(kind)])
+                                   : fmt::format("m = {} with n = {}: kind {}{} has {}", d.m, d.n,
+                                                 kKinds[static_cast<std::size_t>(kind)], d.is_sparse ? ", sparse," : "",
+                                                 fmt::join(legal, "; ")));
+  }
+  const auto is_narrow = [](Tcgen05Type type) {
+    return type == Tcgen05Type::e2m1 || type == Tcgen05Type::e2m3 || type == Tcgen05Type::e3m2;
+  };
+  if ((d.is_a_mn_major && is_narrow(d.a)) || (d.is_b_mn_major && is_narrow(d.b)))
+    faults.push_back("4- and 6-bit elements must be K-major");
+  if (kind == Tcgen05Kind::f16 && d.d == layout::Tcgen05Result::f16 &&
+      (d.a != Tcgen05Type::f16 || d.b != Tcgen05Type::f16))
+    faults.push_back("type_d = f16: bf16 operands accumulate in f32");
+  if (!d.is_sparse && d.sparsity_selector != 0)
+    faults.push_back(fmt::format("sparsity_selector = {}: must be 0 for a dense product", d.sparsity_selector));
+  if (d.max_shift != 0 && std::none_of(forms.begin(), forms.end(),
+                                       [&](const Form& form) { return form.is_ws && has_shape(kind, form, d); }))
+    faults.push_back(
+        fmt::format("max_shift = {}: only .ws has one, and no .ws has m = {} with n = {}", d.max_shift, d.m, d.n));
+  return faults;
 }
 
 InstructionDescriptor fields_of(Tcgen05Kind kind, const LayoutArguments& arguments) {
@@ -94,7 +167,7 @@ InstructionDescriptor fields_of(Tcgen05Kind kind, const LayoutArguments& argumen
   d.is_sparse = arguments.has("sparse");
   d.sparsity_selector = static_cast<int>(arguments.number("sparsity-selector", 0, 0, 255));
   d.max_shift = static_cast<int>(arguments.number("max-shift", 0, 0, 255));
-  d.scales_are_ue8m0 = arguments.word("scale-type", {"ue8m0", "ue4m3"}, 0) == 0;
+  if (is_block_scaled(kind)) d.scales_are_ue8m0 = arguments.word("scale-type", {"ue8m0", "ue4m3"}, 0) == 0;
   d.scale_id_a = static_cast<int>(arguments.number("scale-id-a", 0, 0, 255));
   d.scale_id_b = static_cast<int>(arguments.number("scale-id-b", 0, 0, 255));
   d.is_k96 = arguments.has("k96");
@@ -140,14 +213,19 @@ void add_fields(LayoutPage& page, Tcgen05Kind kind, const InstructionDescriptor&
   }
 }
 
-void add_notes(LayoutPage& page, Tcgen05Kind kind, const InstructionDescriptor& d) {
+void add_notes(LayoutPage& page, Tcgen05Kind kind, const InstructionDescriptor& d, const std::vector<Form>& forms) {
+  std::vector<std::string_view> names;
+  for (const Form& form : forms)
+    if (has_shape(kind, form, d)) names.push_back(form.name);
+  if (!names.empty()) page.facts.emplace_back("forms with this shape", fmt::format("{}", fmt::join(names, "; ")));
   if (d.m == 128 && d.n % 16 != 0)
     page.notes.push_back(
-        "M = 128 with an N that no 16 divides: the manual's table lists it, libraries insist on multiples of 16");
-  if (d.m == 256) page.notes.push_back("M = 256 needs cta_group::2; N is then a multiple of 16");
-  if (d.m == 32) page.notes.push_back("M = 32 needs .ws, with N = 64, 128 or 256");
-  if (kind == Tcgen05Kind::mxf4nvf4 && !d.scales_are_ue8m0)
-    page.notes.push_back("ue4m3 scales go with blocks of 16: .block16, .scale_vec::4X");
+        "M = 128 with an N that no 16 divides: the manual's "
+        "table lists it, libraries insist on multiples of 16");
+  if (kind == Tcgen05Kind::mxf4nvf4)
+    page.notes.push_back(d.scales_are_ue8m0 ? "ue8m0 scales go with blocks of 32 (.block32, .scale_vec::2X) or "
+                                              "of 16"
+                                            : "ue4m3 scales go with blocks of 16: .block16, .scale_vec::4X");
   page.notes.push_back("from the manual and public libraries; no Blackwell device was asked");
 }
 
@@ -159,15 +237,18 @@ LayoutPage layout_instruction_descriptor(const LayoutArguments& arguments) {
   page.title = fmt::format("instruction descriptor of tcgen05.mma, kind::{}", arguments.subject);
   InstructionDescriptor d;
   unsigned bits = 0;
+  const std::vector<Form> forms = forms_of(arguments);
   if (arguments.argument.empty()) {
     d = fields_of(kind, arguments);
     const auto verdict = why_invalid(kind, d);
     if (!verdict.ok()) throw Error(ErrorKind::usage, rule_text(kind, verdict, d));
+    if (const auto faults = faults_of(kind, d, forms); !faults.empty()) throw Error(ErrorKind::usage, faults.front());
     bits = encode_instruction_descriptor(kind, d);
   } else {
-    if (!arguments.values.empty())
-      throw Error(ErrorKind::usage, fmt::format("--{}: the value {} says it; give fields or bits, not both",
-                                                arguments.values.begin()->first, arguments.argument));
+    for (const auto& given : arguments.values)
+      if (given.first != "cta-group" && given.first != "ws")
+        throw Error(ErrorKind::usage, fmt::format("--{}: the value {} says it; give fields or bits, not both",
+                                                  given.first, arguments.argument));
     bits = static_cast<unsigned>(parse_layout_bits(arguments.argument, 32));
     const layout::DecodedInstruction decoded = decode_instruction_descriptor(kind, bits);
     d = decoded.fields;
@@ -184,9 +265,10 @@ LayoutPage layout_instruction_descriptor(const LayoutArguments& arguments) {
     if (!verdict.ok() &&
         !(is_told && (verdict.rule == InstructionRule::type_a || verdict.rule == InstructionRule::type_b)))
       page.mistakes.push_back(rule_text(kind, verdict, d));
+    if (page.mistakes.empty()) page.mistakes = faults_of(kind, d, forms);
   }
   add_fields(page, kind, d, bits);
-  add_notes(page, kind, d);
+  add_notes(page, kind, d, forms);
   return page;
 }
 

@@ -1,5 +1,6 @@
-// The moves between registers and memories whose fragments are drawn: PTX ISA, "ldmatrix", "stmatrix", "tcgen05.ld",
-// "tcgen05.st". A name is read leniently, and then must be one of the spellings of what was read.
+// The moves between registers and memories whose fragments are drawn: PTX ISA,
+// "ldmatrix", "stmatrix", "tcgen05.ld", "tcgen05.st". A name is read leniently,
+// and then must be one of the spellings of what was read.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -21,19 +22,22 @@ namespace {
 
 [[noreturn]] void refuse_move(std::string_view spelling, bool is_tmem) {
   if (is_tmem && !spelling.starts_with("tcgen05.ld") && !spelling.starts_with("tcgen05.st"))
-    throw Error(ErrorKind::usage,
-                fmt::format("{}: fills or empties no registers; tcgen05.ld and .st do. What it reads: `tessera layout "
-                            "smem-descriptor tcgen05`, `instruction-descriptor`, `scale-factors`",
-                            spelling));
-  throw Error(ErrorKind::usage,
-              fmt::format("{}: there is no such instruction; there are {}", spelling,
-                          is_tmem ? "tcgen05.ld and .st with 32x32b, 16x64b, 16x32bx2 (x1 to x128), 16x128b (x1 to "
-                                    "x64), 16x256b (x1 to x32), ld also with .pack::16b, st with .unpack::16b, and "
-                                    "tcgen05.ld.red with 32x32b and 16x32bx2 (x2 to x128)"
-                                  : "ldmatrix.m8n8.x1|x2|x4[.trans] (b16), "
-                                    "ldmatrix.m16n16.x1|x2.trans[.b6x16_p32|.b4x16_p64] (b8), "
-                                    "ldmatrix.m8n16.x1|x2|x4.b6x16_p32|b4x16_p64, "
-                                    "stmatrix.m8n8.x1|x2|x4[.trans] (b16), stmatrix.m16n8.x1|x2|x4.trans (b8)"));
+    throw Error(ErrorKind::usage, fmt::format("{}: fills or empties no registers; tcgen05.ld and "
+                                              ".st do. What it reads: `tessera layout "
+                                              "smem-descriptor tcgen05`, "
+                                              "`instruction-descriptor`, `scale-factors`",
+                                              spelling));
+  throw Error(ErrorKind::usage, fmt::format("{}: there is no such instruction; there are {}", spelling,
+                                            is_tmem ? "tcgen05.ld and .st with 32x32b, 16x64b, 16x32bx2 (x1 to "
+                                                      "x128), 16x128b (x1 to "
+                                                      "x64), 16x256b (x1 to x32), ld also with .pack::16b, st "
+                                                      "with .unpack::16b, and "
+                                                      "tcgen05.ld.red with 32x32b and 16x32bx2 (x2 to x128)"
+                                                    : "ldmatrix.m8n8.x1|x2|x4[.trans] (b16), "
+                                                      "ldmatrix.m16n16.x1|x2.trans[.b6x16_p32|.b4x16_p64] (b8), "
+                                                      "ldmatrix.m8n16.x1|x2|x4.b6x16_p32|b4x16_p64, "
+                                                      "stmatrix.m8n8.x1|x2|x4[.trans] (b16), "
+                                                      "stmatrix.m16n8.x1|x2|x4.trans (b8)"));
 }
 
 // "x4": 4; 0: no such count.
@@ -59,7 +63,8 @@ void check_spelling(std::string_view spelling, const std::vector<std::string>& l
     throw Error(ErrorKind::usage, fmt::format("{}: PTX spells it {}", spelling, legal.back()));
 }
 
-/// tcgen05.ld.red: the operation, its modifiers and type as PTX orders them. A short name may leave all of it out.
+/// tcgen05.ld.red: the operation, its modifiers and type as PTX orders them. A
+/// short name may leave all of it out.
 std::string reduction_of(std::string_view spelling) {
   const std::vector<std::string_view> words = words_of(spelling);
   const auto has = [&](std::string_view word) { return std::find(words.begin(), words.end(), word) != words.end(); };
@@ -105,9 +110,13 @@ MoveForm parse_tmem_move(std::string_view spelling) {
   if (row->fragment == Fragment::tmem_16x32bx2)
     form.note = fmt::format("columns {} and up count from the split offset, an immediate; ", form.shape.columns / 2);
   if (packs) form.note += "an element is the low half of its column; ";
-  if (reduces) form.note += "one more register has the minimum or maximum of the thread's registers; sm_103a; ";
+  if (reduces)
+    form.note +=
+        "one more register has the minimum or maximum of the thread's "
+        "registers; sm_103a; ";
   form.note +=
-      "lanes and columns count from the address; warp w of a CTA reaches lanes 32 (w % 4) and up; never run on "
+      "lanes and columns count from the address; warp w of a CTA "
+      "reaches lanes 32 (w % 4) and up; never run on "
       "Blackwell hardware here";
   return form;
 }
@@ -138,8 +147,10 @@ MoveForm parse_move(std::string_view spelling) {
   const bool is_large = shape == "m16n16" && is_trans && count <= 2;  // 16 rows a matrix
   if (is_narrow && (is_large || (shape == "m8n16" && !is_trans))) {
     form.shape = {is_large ? Fragment::matrix_trans_b8 : Fragment::matrix_narrow, (is_large ? 16 : 8) * count, 16, 8};
-    form.note += kind == "b6x16_p32" ? "; element e is its bits 6e..6e+5, and lands in bits 5..0 of a byte"
-                                     : "; element e is its bits 4e..4e+3, and lands in bits 3..0 of a byte";
+    form.note += kind == "b6x16_p32" ? "; element e is its bits 6e..6e+5, and "
+                                       "lands in bits 5..0 of a byte"
+                                     : "; element e is its bits 4e..4e+3, and "
+                                       "lands in bits 3..0 of a byte";
   } else if (!kind.empty()) {
     refuse_move(spelling, false);
   } else if (shape == "m8n8") {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 namespace tessera::cli {
 
@@ -28,8 +29,27 @@ void append_block(std::string& out, const LayoutGrid& grid, std::size_t first, s
   }
 }
 
+/// Words stand to the left, each column as wide as it must be.
+void append_prose(std::string& out, const LayoutGrid& grid) {
+  const auto line = [&](const std::string& label, const auto& cell_of) {
+    std::size_t left = grid.row_axis.size();
+    for (const std::string& row : grid.rows) left = std::max(left, row.size());
+    std::string text = fmt::format("  {:<{}}", label, left);
+    for (std::size_t c = 0; c < grid.columns.size(); ++c) {
+      std::size_t width = grid.columns[c].size();
+      for (std::size_t r = 0; r < grid.rows.size(); ++r) width = std::max(width, shown(grid.at(r, c)).size());
+      text += fmt::format("  {:<{}}", cell_of(c), width);
+    }
+    out += text.substr(0, text.find_last_not_of(' ') + 1) + "\n";
+  };
+  line(grid.row_axis, [&](std::size_t c) { return grid.columns[c]; });
+  for (std::size_t r = 0; r < grid.rows.size(); ++r)
+    line(grid.rows[r], [&](std::size_t c) { return shown(grid.at(r, c)); });
+}
+
 void append_grid(std::string& out, const LayoutGrid& grid) {
   out += "\n" + grid.title + "\n";
+  if (grid.is_prose) return append_prose(out, grid);
   std::size_t left = grid.row_axis.size() + 1 + grid.column_axis.size(), width = 1;
   for (const std::string& row : grid.rows) left = std::max(left, row.size());
   for (const std::string& column : grid.columns) width = std::max(width, column.size());
@@ -45,8 +65,8 @@ void append_grid(std::string& out, const LayoutGrid& grid) {
 
 LayoutGrid make_grid(std::string title, std::string row_axis, std::vector<std::string> rows, std::string column_axis,
                      std::vector<std::string> columns) {
-  LayoutGrid grid{std::move(title), std::move(row_axis), std::move(column_axis),
-                  std::move(rows),  std::move(columns),  {}};
+  LayoutGrid grid{
+      std::move(title), std::move(row_axis), std::move(column_axis), std::move(rows), std::move(columns), {}, false};
   grid.cells.resize(grid.rows.size() * grid.columns.size());
   return grid;
 }
@@ -55,6 +75,32 @@ std::vector<std::string> numbers(int count, int first, int step) {
   std::vector<std::string> labels;
   for (int i = 0; i < count; ++i) labels.push_back(std::to_string(first + i * step));
   return labels;
+}
+
+LayoutGrid memory_grid(const LayoutGrid& from, std::string_view key, std::string title,
+                       const std::function<std::string(const LayoutCell&)>& name) {
+  const auto address_of = [&](const LayoutCell& cell) {
+    const auto found =
+        std::find_if(cell.values.begin(), cell.values.end(), [&](const auto& value) { return value.first == key; });
+    return found->second;
+  };
+  std::map<std::int64_t, std::size_t> lines;
+  for (const LayoutCell& cell : from.cells) lines[address_of(cell) / 128] = 0;
+  std::vector<std::string> labels;
+  for (auto& [line, index] : lines) {
+    index = labels.size();
+    labels.push_back(fmt::format("{:#06x}", line * 128));
+  }
+  LayoutGrid grid = make_grid(std::move(title), "line", labels, "bank", numbers(8, 0, 4));
+  for (LayoutCell& cell : grid.cells) cell.is_outside = true;
+  for (const LayoutCell& cell : from.cells) {
+    const std::int64_t address = address_of(cell);
+    LayoutCell& to = grid.at(lines[address / 128], static_cast<std::size_t>(address / 16 % 8));
+    const std::string before = to.text;
+    to = cell;
+    to.text = before.empty() ? name(cell) : before + "+" + name(cell);  // two in one place: a mistake, shown
+  }
+  return grid;
 }
 
 std::string layout_text(const LayoutPage& page) {

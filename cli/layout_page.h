@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,6 +29,7 @@ struct LayoutGrid {
   std::string title, row_axis, column_axis;
   std::vector<std::string> rows, columns;
   std::vector<LayoutCell> cells;  ///< row by row
+  bool is_prose = false;          ///< words: in text each column has a width of its own
   LayoutCell& at(std::size_t row, std::size_t column) { return cells[row * columns.size() + column]; }
   const LayoutCell& at(std::size_t row, std::size_t column) const { return cells[row * columns.size() + column]; }
 };
@@ -45,6 +47,11 @@ LayoutGrid make_grid(std::string title, std::string row_axis, std::vector<std::s
                      std::vector<std::string> columns);
 /// "0", "1", ... as labels.
 std::vector<std::string> numbers(int count, int first = 0, int step = 1);
+
+/// The other direction of a grid whose cells name a shared address in the value `key`: the lines of 128 bytes in which
+/// they lie, 16 bytes a cell. name: what is to stand there for a cell of `from`.
+LayoutGrid memory_grid(const LayoutGrid& from, std::string_view key, std::string title,
+                       const std::function<std::string(const LayoutCell&)>& name);
 
 /// For a terminal: wide grids are cut into blocks of columns. Marked cells stand in brackets.
 std::string layout_text(const LayoutPage& page);

@@ -1,6 +1,8 @@
-// The memories of a planned kernel: which region owns each KiB of shared memory or each column of Tensor Memory, and
-// for each region who owns it when. Reads plan.json, of a cache entry or of `tessera plan --json`; believes nothing of
-// it: regions that overlap or leave the CTA's memory, and owners that no role is, are mistakes.
+// The memories of a planned kernel: which region owns each KiB of shared memory
+// or each column of Tensor Memory, and for each region who owns it when. Reads
+// plan.json, of a cache entry or of `tessera plan --json`; believes nothing of
+// it: regions that overlap or leave the CTA's memory, and owners that no role
+// is, are mistakes.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -17,7 +19,8 @@ namespace {
 
 constexpr std::int64_t kMostRegions = 256, kMostPhases = 64;
 constexpr std::int64_t kCell = 1024, kColumns = 16;
-constexpr std::int64_t kMostBytes = 227 * 1024, kMostBytesOfSm120 = 99 * 1024;  // of one CTA
+constexpr std::int64_t kMostBytes = 227 * 1024,
+                       kMostBytesOfSm120 = 99 * 1024;  // of one CTA
 constexpr int kTmemLanes = 128, kTmemColumns = 512;
 constexpr int kLanesOfCell = 16;  // the finest that an accumulator layout has
 
@@ -65,15 +68,20 @@ void read_phases(const JsonValue& json, Region& region) {
 PlanFile read_plan(const LayoutArguments& arguments, bool is_tmem) {
   const std::string what = is_tmem ? "tmem" : "smem";
   if (arguments.subject.empty())
-    throw Error(ErrorKind::usage,
-                fmt::format("layout {0}: name a plan.json, like `tessera plan {1} --json > plan.json; tessera layout "
-                            "{0} plan.json`",
-                            what, is_tmem ? "fmha --arch sm_100a" : "fmha"));
+    throw Error(ErrorKind::usage, fmt::format("layout {0}: name a plan.json, like `tessera plan "
+                                              "{1} --json > plan.json; tessera layout "
+                                              "{0} plan.json`",
+                                              what, is_tmem ? "fmha --arch sm_100a" : "fmha"));
   const std::string file = arguments.subject == "-" ? "/dev/stdin" : arguments.subject;
   const OrderedJson json = parse_json(read_text(file), arguments.subject);
   const JsonValue root(json, arguments.subject);
   PlanFile plan;
-  plan.kernel = root.has("kernel") ? text_of(root, "kernel") : arguments.subject;
+  if (root.has("plans"))
+    throw Error(ErrorKind::usage, fmt::format("{}: holds the plans of a product: give one plan, "
+                                              "of single values, like "
+                                              "`tessera plan fmha --head-dim 128 --json`",
+                                              arguments.subject));
+  plan.kernel = root.has("kernel") ? text_of(root, "kernel") : "a plan without a name";
   if (root.has("arch")) plan.arch = text_of(root, "arch");
   if (root.has("roles")) {
     const JsonValue roles = root.at("roles");
@@ -141,8 +149,11 @@ std::string asked_owner(const LayoutArguments& arguments, const PlanFile& plan) 
 
 /// Who owns what when: a row for each phase of each region.
 void add_phases(LayoutPage& page, const PlanFile& plan, const std::string& asked) {
-  LayoutGrid grid = make_grid("by phase: what each slot of a region holds, who owns it, and what hands it on",
-                              "region, phase", {}, "", {"holds", "owner", "until"});
+  LayoutGrid grid = make_grid(
+      "by phase: what each slot of a region holds, who owns it, and "
+      "what hands it on",
+      "region, phase", {}, "", {"holds", "owner", "until"});
+  grid.is_prose = true;
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
     const Region& region = plan.regions[i];
     std::vector<Phase> phases = region.phases;
@@ -183,7 +194,8 @@ std::string slots_text(const Region& region, const char* unit) {
                           : fmt::format("{} {}", region.count, unit);
 }
 
-/// The largest power of two, at most 32, that divides where every region begins and ends.
+/// The largest power of two, at most 32, that divides where every region begins
+/// and ends.
 int columns_of_cell(const std::vector<Region>& regions) {
   int unit = 32;
   for (const Region& region : regions)
@@ -199,6 +211,12 @@ LayoutPage layout_smem(const LayoutArguments& arguments) {
   const std::int64_t most = plan.arch.starts_with("sm_12") ? kMostBytesOfSm120 : kMostBytes;
   LayoutPage page;
   page.title = "shared memory of " + plan.kernel;
+  if (plan.regions.empty()) {
+    page.notes.push_back(
+        "the kernel declares no shared memory: its threads "
+        "exchange nothing through it");
+    return page;
+  }
   std::int64_t end = kCell;
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
     const Region& region = plan.regions[i];
@@ -244,9 +262,10 @@ LayoutPage layout_tmem(const LayoutArguments& arguments) {
         fmt::format("columns {} .. {}, {}, lanes {} .. {}", region.first, region.end(), slots_text(region, "columns"),
                     region.first_lane, region.first_lane + region.lanes));
     if (region.first_lane + region.lanes > kTmemLanes || region.end() > kTmemColumns)
-      page.mistakes.push_back(fmt::format("{} ends at lane {}, column {}: Tensor Memory has {} lanes of {} columns",
-                                          region.name, region.first_lane + region.lanes, region.end(), kTmemLanes,
-                                          kTmemColumns));
+      page.mistakes.push_back(
+          fmt::format("{} ends at lane {}, column {}: Tensor Memory has {} "
+                      "lanes of {} columns",
+                      region.name, region.first_lane + region.lanes, region.end(), kTmemLanes, kTmemColumns));
   }
   find_mistakes(page, plan);
   const int unit = columns_of_cell(plan.regions);
@@ -267,7 +286,8 @@ LayoutPage layout_tmem(const LayoutArguments& arguments) {
   page.grids.push_back(std::move(grid));
   add_phases(page, plan, asked);
   page.notes.push_back(
-      "the CTA allocates these columns when it starts: the first one is wherever the allocation put it");
+      "the CTA allocates these columns when it starts: the "
+      "first one is wherever the allocation put it");
   page.notes.push_back("no Blackwell device has run such a kernel; the emulator has");
   return page;
 }

@@ -1,5 +1,6 @@
-// How PTX spells a matrix product, and whether a name that was typed is such a spelling. A short name here has the
-// words that a map depends on; a full one must have all of PTX's words, in PTX's order, with types that go together.
+// How PTX spells a matrix product, and whether a name that was typed is such a
+// spelling. A short name here has the words that a map depends on; a full one
+// must have all of PTX's words, in PTX's order, with types that go together.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -26,7 +27,8 @@ struct Spelling {
   std::string_view bits;  ///< b1: "and", "xor"
   int vector = 0;         ///< 0: left out
   bool saturates = false;
-  bool is_kind_first = false;  ///< before the shape, as libraries write it; PTX's text has it behind
+  bool is_kind_first = false;  ///< before the shape, as libraries write it;
+                               ///< PTX's text has it behind
 };
 
 std::string spell(const ProductForm& form, const Spelling& s) {
@@ -70,11 +72,11 @@ int usual_vector(const ProductForm& form) { return form.scale_vectors == 6 ? 4 :
 }
 
 [[noreturn]] void refuse_word(std::string_view spelling, std::string_view word) {
-  throw Error(ErrorKind::usage,
-              fmt::format("{}: '{}' is no word of a matrix product; a name is like mma.m16n8k16.bf16, "
-                          "mma.m16n8k64.mxf4nvf4, wgmma.m64n128k16.bf16, or PTX's own like "
-                          "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32",
-                          spelling, word));
+  throw Error(ErrorKind::usage, fmt::format("{}: '{}' is no word of a matrix product; a name is like "
+                                            "mma.m16n8k16.bf16, "
+                                            "mma.m16n8k64.mxf4nvf4, wgmma.m64n128k16.bf16, or PTX's own like "
+                                            "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32",
+                                            spelling, word));
 }
 
 /// Types of a full spelling: D, A, B, C (mma) and the scales'.
@@ -158,11 +160,11 @@ ProductName read_product_name(std::string_view spelling) {
   name.spelling = spelling;
   name.family = words.front();
   if (words.size() < 2 || words[1].empty() || (name.family != "mma" && name.family != "wgmma"))
-    throw Error(
-        ErrorKind::usage,
-        fmt::format("{}: is no instruction here; there are mma.SHAPE.TYPE, wgmma.SHAPE.TYPE, mma.sp and wgmma.sp, "
-                    "ldmatrix.SHAPE.xN[.trans], stmatrix.SHAPE.xN[.trans], tcgen05.ld.SHAPE.xN and tcgen05.st.SHAPE.xN",
-                    spelling));
+    throw Error(ErrorKind::usage, fmt::format("{}: is no instruction here; there are mma.SHAPE.TYPE, "
+                                              "wgmma.SHAPE.TYPE, mma.sp and wgmma.sp, "
+                                              "ldmatrix.SHAPE.xN[.trans], stmatrix.SHAPE.xN[.trans], "
+                                              "tcgen05.ld.SHAPE.xN and tcgen05.st.SHAPE.xN",
+                                              spelling));
   Words unknown;
   for (std::size_t i = 1; i < words.size(); ++i) {
     const std::string_view word = words[i];
@@ -186,7 +188,8 @@ ProductName read_product_name(std::string_view spelling) {
     }
   }
   if (name.types.size() > 1) name.is_full = true;
-  // A short name's type may be a kind, or one that does not exist: the table answers with those that do.
+  // A short name's type may be a kind, or one that does not exist: the table
+  // answers with those that do.
   const bool is_type = !name.is_full && name.kind.empty() && name.types.empty() && unknown.size() == 1 &&
                        unknown.front() == words.back();
   if (!unknown.empty() && !is_type) refuse_word(spelling, unknown.front());

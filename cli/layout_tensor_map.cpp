@@ -1,6 +1,8 @@
-// One copy through a tensor map: which elements of the tensor its box takes, where each 16 bytes of it lie in shared
-// memory, and what of it lies outside. The rules of base/tensor_map.h judge the map, those of base/tensor_map_copy.h
-// the copy. With --pixels the copy is im2col's: a row of it is a pixel of the tensor.
+// One copy through a tensor map: which elements of the tensor its box takes,
+// where each 16 bytes of it lie in shared memory, and what of it lies outside.
+// The rules of base/tensor_map.h judge the map, those of base/tensor_map_copy.h
+// the copy. With --pixels the copy is im2col's: a row of it is a pixel of the
+// tensor.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -33,7 +35,15 @@ TensorMapTarget target_of(TensorMapType type, TensorMapSwizzle swizzle) {
   return {is_packed(type) || swizzle > TensorMapSwizzle::b128 ? 10 : 9};
 }
 
-/// The numbers after a flag, as many as were given: diagnose() says which count is wrong, and why.
+std::string type_names() {
+  std::string names;
+  for (int i = 0; i <= static_cast<int>(TensorMapType::u6x16_align16b); ++i)
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", to_string(static_cast<TensorMapType>(i)));
+  return names;
+}
+
+/// The numbers after a flag, as many as were given: diagnose() says which count
+/// is wrong, and why.
 template <class To>
 std::vector<To> numbers_of(const LayoutArguments& arguments, const char* flag, std::int64_t min, std::int64_t max) {
   constexpr std::size_t kMaxCount = 16;
@@ -52,14 +62,15 @@ TensorMapArguments given_map(const LayoutArguments& arguments) {
   TensorMapArguments map;
   const std::string dtype = arguments.text("dtype", "bf16");
   if (!from_string(dtype, map.type))
-    throw Error(ErrorKind::usage, fmt::format("--dtype = {}: is no tensor-map type", dtype));
+    throw Error(ErrorKind::usage, fmt::format("--dtype = {}: must be one of {}", dtype, type_names()));
   if (arguments.has("interleave") && !from_string(arguments.text("interleave"), map.interleave))
     throw Error(ErrorKind::usage,
                 fmt::format("--interleave = {}: must be one of none, 16B, 32B", arguments.text("interleave")));
   const char* const usual_swizzle = map.interleave == TensorMapInterleave::none ? "128B" : "none";
   if (!from_string(arguments.text("swizzle", usual_swizzle), map.swizzle) ||
       map.swizzle > TensorMapSwizzle::b128_atom_32b)
-    throw Error(ErrorKind::usage, fmt::format("--swizzle = {}: must be one of none, 32B, 64B, 128B, 128B_atom_32B",
+    throw Error(ErrorKind::usage, fmt::format("--swizzle = {}: must be one of none, 32B, 64B, "
+                                              "128B, 128B_atom_32B",
                                               arguments.text("swizzle")));
   map.address = static_cast<std::uint64_t>(arguments.number("address", 0, 0, (std::int64_t{1} << 57) - 1));
   map.dims = numbers_of<std::uint64_t>(arguments, "dims", 1, std::int64_t{1} << 32);
@@ -98,7 +109,8 @@ ResolvedTensorMap resolved(const TensorMapArguments& given) {
   return map;
 }
 
-/// The copy's rows in the order of shared memory: where each stands in the tensor, dimensions 1 and up.
+/// The copy's rows in the order of shared memory: where each stands in the
+/// tensor, dimensions 1 and up.
 struct Rows {
   int count = 0;
   int all = 0;  ///< more than `count`: these are not shown
@@ -189,17 +201,19 @@ Rows im2col_rows(LayoutPage& page, const LayoutArguments& arguments, const Resol
 }
 
 void draw(LayoutPage& page, const ResolvedTensorMap& map, const TensorMapCopy& copy, const Rows& rows) {
-  // Elements of 16 bytes of shared memory, and their bytes there and in global memory (padded types: 8 or 12).
+  // Elements of 16 bytes of shared memory, and their bytes there and in global
+  // memory (padded types: 8 or 12).
   const int per = 128 / smem_element_bits(map.type);
   const auto bits = static_cast<std::int64_t>(element_bits(map.type));
   const int chunks = static_cast<int>(map.box[0]) / per;
   const auto pitch = static_cast<unsigned>(smem_row_pitch_bytes(map));
   const auto mode = static_cast<layout::SmemLayout>(map.swizzle);
-  LayoutGrid grid = make_grid(
-      fmt::format("the box in shared memory: address of each {} elements; o: outside the tensor, n: the first n are "
-                  "inside",
-                  per),
-      "row", {}, "element", numbers(chunks, static_cast<int>(copy.coordinates[0]), per));
+  LayoutGrid grid = make_grid(fmt::format("the box in shared memory: address of each {} elements; o: "
+                                          "outside the tensor, n: the first n are "
+                                          "inside",
+                                          per),
+                              "row", {}, "element", {});
+  for (int c = 0; c < chunks; ++c) grid.columns.push_back(std::to_string(copy.coordinates[0] + c * per));
   for (int r = 0; r < rows.count; ++r) {
     const std::array<std::int64_t, 5>& at = rows.at[static_cast<std::size_t>(r)];
     bool is_inside = true;
@@ -230,18 +244,33 @@ void draw(LayoutPage& page, const ResolvedTensorMap& map, const TensorMapCopy& c
       grid.cells.push_back(std::move(cell));
     }
   }
+  LayoutGrid back =
+      memory_grid(grid, "smem_address",
+                  fmt::format("128 bytes of shared memory: row and first "
+                              "element of the {} that lie there",
+                              per),
+                  [&](const LayoutCell& cell) {
+                    const std::size_t index = static_cast<std::size_t>(&cell - grid.cells.data());
+                    const std::size_t r = index / grid.columns.size(), c = index % grid.columns.size();
+                    return fmt::format("{}:{}{}", grid.rows[r], grid.columns[c], cell.is_outside ? " o" : "");
+                  });
   page.grids.push_back(std::move(grid));
+  page.grids.push_back(std::move(back));
+  page.notes.push_back(
+      "o: a load writes zeros there (or a NaN, where the map "
+      "asks for it) and counts the bytes; a store skips them");
 }
 
 void add_type_notes(LayoutPage& page, const ResolvedTensorMap& map) {
   if (map.type == TensorMapType::u4x16_align8b)
     page.notes.push_back("two elements a byte in both memories, the first in the low four bits");
   if (is_padded(map.type))
-    page.notes.push_back(fmt::format(
-        "16 elements are {} bytes in global memory and 16 in shared memory: {} of data, then padding that holds "
-        "anything; stores {}",
-        element_bits(map.type) * 2, element_bits(map.type) * 2,
-        map.type == TensorMapType::u4x16_align16b ? "do not exist" : "take it back"));
+    page.notes.push_back(
+        fmt::format("16 elements are {} bytes in global memory and 16 in shared memory: {} "
+                    "of data, then padding that holds "
+                    "anything; stores {}",
+                    element_bits(map.type) * 2, element_bits(map.type) * 2,
+                    map.type == TensorMapType::u4x16_align16b ? "do not exist" : "take it back"));
   if (!target_of(map.type, map.swizzle).is_verified())
     page.notes.push_back("sm_100 and later only: from the manual, never run on such a device");
 }
@@ -249,19 +278,19 @@ void add_type_notes(LayoutPage& page, const ResolvedTensorMap& map) {
 // What the rules of a map allow and no page shows.
 void refuse_undrawn(const LayoutArguments& arguments, const ResolvedTensorMap& map) {
   if (map.interleave != TensorMapInterleave::none)
-    throw Error(
-        ErrorKind::unsupported,
-        fmt::format("--interleave = {}: breaks no rule, and is not drawn: the manual says of channels in slices "
-                    "of 16 and 32 bytes (NC/8HWC8, NC/16HWC16) not how a box's slices follow one another in "
-                    "shared memory, and nothing else here could prove a drawing",
-                    to_string(map.interleave)));
+    throw Error(ErrorKind::unsupported, fmt::format("--interleave = {}: breaks no rule, and is not drawn: the manual "
+                                                    "says of channels in slices "
+                                                    "of 16 and 32 bytes (NC/8HWC8, NC/16HWC16) not how a box's slices "
+                                                    "follow one another in "
+                                                    "shared memory, and nothing else here could prove a drawing",
+                                                    to_string(map.interleave)));
   constexpr std::string_view kModes[] = {"full", "w", "w128"};
   if (const std::size_t mode = arguments.word("im2col", {"full", "w", "w128"}, 0); mode != 0)
-    throw Error(
-        ErrorKind::unsupported,
-        fmt::format("--im2col = {}: not drawn: .im2col::w and .im2col::w::128 (sm_100 and later) count pixels along "
-                    "W alone with a halo, of which no source gives the addresses, and no such device is at hand",
-                    kModes[mode]));
+    throw Error(ErrorKind::unsupported, fmt::format("--im2col = {}: not drawn: .im2col::w and .im2col::w::128 "
+                                                    "(sm_100 and later) count pixels along "
+                                                    "W alone with a halo, of which no source gives the "
+                                                    "addresses, and no such device is at hand",
+                                                    kModes[mode]));
   if (arguments.has("im2col") && !arguments.has("pixels"))
     throw Error(ErrorKind::usage, "--im2col: goes with --pixels and --channels");
 }

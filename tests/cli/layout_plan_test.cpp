@@ -101,3 +101,16 @@ TEST_CASE("layout tmem: columns and lanes by phase, and regions that cannot be")
   const std::string none = terminal.write("none.json", terminal.run({"plan", "fmha", "--json"}).out);
   CHECK(terminal.run({"layout", "tmem", none}).err.find("uses no Tensor Memory") != std::string::npos);
 }
+
+TEST_CASE("layout smem: what is no single plan, and a plan without shared memory") {
+  Terminal terminal;
+  const std::string product =
+      terminal.write("plans.json", terminal.run({"plan", "fmha", "--head-dim", "64,128", "--json"}).out);
+  CHECK(refusal_of(terminal, {"smem", product}).find("holds the plans of a product: give one plan") !=
+        std::string::npos);
+  const std::string quantize = terminal.write("quantize.json", terminal.run({"plan", "quantize", "--json"}).out);
+  CHECK(page_of(terminal, {"smem", quantize})["notes"][0].get<std::string>().find("no shared memory") !=
+        std::string::npos);
+  const std::string nameless = terminal.write("\xff.json", R"({"smem": [{"name": "q", "offset": 0, "bytes": 64}]})");
+  CHECK(page_of(terminal, {"smem", nameless})["title"] == "shared memory of a plan without a name");
+}

@@ -1,4 +1,6 @@
 // tessera layout: pages as golden files, and what every page can be printed as.
+#include <map>
+
 #include "tests/cli/layout_pages.h"
 
 using namespace tessera;
@@ -57,4 +59,74 @@ TEST_CASE("layout: SVG is whole, HTML needs nothing from elsewhere") {
     CHECK(html.find(foreign) == std::string::npos);
   CHECK(html.find("prefers-color-scheme:dark") != std::string::npos);
   CHECK(terminal.run({"layout", "swizzle", "128B", "--svg", "/dev/null/x.svg"}).code == 5);
+}
+
+namespace {
+
+/// XML whose tags nest, without a character that XML has not.
+bool is_well_formed(const std::string& xml) {
+  std::vector<std::string> open;
+  for (std::size_t at = 0; at < xml.size(); ++at) {
+    if (static_cast<unsigned char>(xml[at]) < 0x20 && xml[at] != '\n') return false;
+    if (xml[at] == '&' && xml.find(';', at) - at > 5) return false;
+    if (xml[at] != '<') continue;
+    const std::size_t end = xml.find('>', at);
+    if (end == std::string::npos) return false;
+    const std::string tag = xml.substr(at + 1, end - at - 1);
+    const std::string name = tag.substr(tag[0] == '/' ? 1 : 0, tag.find_first_of(" /", 1) - (tag[0] == '/' ? 1 : 0));
+    if (tag[0] == '/') {
+      if (open.empty() || open.back() != name) return false;
+      open.pop_back();
+    } else if (tag.back() != '/') {
+      open.push_back(name);
+    }
+    at = end;
+  }
+  return open.empty();
+}
+
+}  // namespace
+
+TEST_CASE("layout: every action prints JSON, SVG and HTML in which the directions are linked") {
+  Terminal terminal;
+  const std::string plan =
+      terminal.write("plan.json", terminal.run({"plan", "fmha", "--arch", "sm_100a", "--json"}).out);
+  const std::string odd = terminal.write("odd.json", R"({"kernel": "a<b>&\u0001\"", "smem_bytes": 64, "smem": [
+      {"name": "q\u0007<", "offset": 0, "bytes": 64}]})");
+  for (const std::vector<std::string>& page : std::vector<std::vector<std::string>>{
+           {"fragment", "mma.m16n8k64.mxf4nvf4", "--operand", "B"},
+           {"fragment", "mma.m16n8k64.mxf4nvf4", "--operand", "SFB"},
+           {"fragment", "mma.sp.m16n8k32.f16", "--operand", "E"},
+           {"fragment", "wgmma.m64n24k16.bf16"},
+           {"fragment", "ldmatrix.m8n8.x4.trans"},
+           {"fragment", "tcgen05.ld.16x64b.x4.pack::16b"},
+           {"repack", "D-to-A", "wgmma.m64n64k32.e4m3"},
+           {"swizzle", "128B"},
+           {"smem-descriptor", "tcgen05", "--major", "mn"},
+           {"instruction-descriptor", "mxf8f6f4"},
+           {"scale-factors", "nvfp4", "--rows", "300", "--k", "1024"},
+           {"tensor-map", "--dims", "304,40", "--box", "64,8", "--at=256,-3"},
+           {"tensor-map", "--dims", "16,9,7,3", "--channels", "16", "--pixels", "20", "--swizzle", "32B"},
+           {"smem", plan},
+           {"smem", odd},
+           {"tmem", plan}}) {
+    CAPTURE(page[0]);
+    const std::string svg_file = (terminal.folder.path / "a.svg").string(),
+                      html_file = (terminal.folder.path / "a.html").string();
+    std::vector<std::string> all = page;
+    all.insert(all.end(), {"--svg", svg_file, "--html", html_file});
+    const Json json = page_of(terminal, all);
+    const std::string html = read_text(html_file);
+    CHECK(is_well_formed(read_text(svg_file)));
+    for (const char* foreign : {"http:", "https:", "src=", "href=", "@import", "url("})
+      CHECK(html.find(foreign) == std::string::npos);
+    if (page[0] == "instruction-descriptor" || page[0] == "smem" || page[0] == "tmem") continue;
+    REQUIRE(json["grids"].size() >= 2);
+    // A cell's link stands in another cell too: who points at one finds the other.
+    std::map<std::string, int> links;
+    const std::string mark = "data-link=\"";
+    for (std::size_t at = html.find(mark); at != std::string::npos; at = html.find(mark, at + 1))
+      ++links[html.substr(at + mark.size(), html.find('"', at + mark.size()) - at - mark.size())];
+    for (const auto& [link, count] : links) CHECK((link.empty() || count >= 2));
+  }
 }
