@@ -135,7 +135,7 @@ TEST_CASE("layout fragment: PTX's own spelling is taken, and refused where PTX r
 
 TEST_CASE("layout fragment: a short name shows PTX's spelling, which is taken in turn") {
   Terminal terminal;
-  for (const auto& [name, ptx] : std::vector<std::pair<std::string, std::string>>{
+  for (const auto& spellings : std::vector<std::pair<std::string, std::string>>{
            {"mma.m16n8k16.bf16", "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"},
            {"mma.m16n8k32.e2m1", "mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e2m1.f32"},
            {"mma.m16n8k32.u8", "mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32"},
@@ -153,6 +153,7 @@ TEST_CASE("layout fragment: a short name shows PTX's spelling, which is taken in
            {"stmatrix.m16n8.x1.trans", "stmatrix.sync.aligned.m16n8.x1.trans.shared.b8"},
            {"tcgen05.st.16x64b.x4.unpack::16b", "tcgen05.st.sync.aligned.16x64b.x4.unpack::16b.b32"},
            {"tcgen05.ld.red.16x32bx2.x2", "tcgen05.ld.red.sync.aligned.16x32bx2.x2.max.f32"}}) {
+    const std::string &name = spellings.first, &ptx = spellings.second;
     CAPTURE(name);
     CHECK(page_of(terminal, {"fragment", name})["facts"]["PTX"] == ptx);
     CHECK(page_of(terminal, {"fragment", ptx})["grids"] == page_of(terminal, {"fragment", name})["grids"]);
