@@ -116,8 +116,8 @@ Tensor random_operand(OperandType type, std::int64_t l, std::int64_t rows, std::
     const CounterRandom random(seed, stream);
     for (std::size_t i = 0; i < typed.bytes.size(); ++i) {
       const std::uint64_t bits = random.bits(i);
-      typed.bytes[i] = static_cast<std::byte>(kind == Fill::integer ? kWhole[bits % 11] | kWhole[(bits >> 32) % 11] << 4
-                                                                    : bits & 0xFF);
+      const std::uint64_t whole = std::uint64_t{kWhole[bits % 11]} | std::uint64_t{kWhole[(bits >> 32) % 11]} << 4;
+      typed.bytes[i] = static_cast<std::byte>(kind == Fill::integer ? whole : bits & 0xFF);
     }
     return typed;
   }
