@@ -1,8 +1,10 @@
 // PTX ISA, "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit", "tcgen05.wait", "tcgen05.fence".
 //
 // With .cta_group::2 a warp of each CTA of the pair takes part: the n-th such instruction of one CTA meets the n-th of
-// the other. alloc blocks until both are there; dealloc may block (PTX leaves it open), so it does under the lazy and
-// adversarial schedules and does not under the others.
+// the other. What alloc writes to shared memory is an ordinary store of its warp: others read it after a barrier.
+// Public kernels that run on hardware have no tcgen05.fence there, nor between their last loads, once waited for, and
+// dealloc, so none is asked for. alloc blocks until both are there; dealloc may block (PTX leaves it open), so it does
+// under the lazy and adversarial schedules and does not under the others.
 #include <fmt/format.h>
 
 #include <bit>
@@ -61,6 +63,7 @@ Step alloc(Warp& w, const Instruction& in, Mask active) {
   memory.last_alloc_warp = w.index;
   std::memcpy(target.data, &first, sizeof(first));
   note_written(w, target, sizeof(first));
+  if (w.race) w.launch->race->access(w, in, lane, target, sizeof(first), {true, false, false});
   ++w.launch->progress;
   return Step::next;
 }
@@ -87,6 +90,30 @@ bool check_block(Warp& w, const Instruction& in, U32 address, U32 columns) {
   return false;
 }
 
+// Hazards of giving back what other warps may still be storing or loading. A load that nobody waited for is reported
+// where its registers are read.
+void check_transfers_are_over(Warp& w, const Instruction& in, const TmemRegion& region) {
+  const auto address = static_cast<std::uint64_t>(region.first);
+  for (const Warp& warp : w.cta->warps) {
+    for (const WarpTensor::Transfer& store : warp.tensor.stores) {
+      if (!store.region.overlaps(region)) continue;
+      w.hazard(in, "missing-tcgen05-wait", -1, address,
+               fmt::format("warp {}'s {} to columns {} to {} (PTX line {}) was not waited for; they are freed here",
+                           warp.index, store.in->opcode, store.region.first, store.region.end - 1, store.in->line),
+               "tcgen05.wait::st must come before the barrier that lets this instruction start");
+      return;
+    }
+    const WarpTensor::Transfer& last = warp.tensor.last_transfer;
+    if (!w.race || &warp == &w || last.in == nullptr || !last.region.overlaps(region)) continue;
+    if (warp.tensor.transferred_at <= w.race->seen.at(warp.race->agent)) continue;
+    w.hazard(in, "tmem-free-unordered", -1, address,
+             fmt::format("nothing orders this after warp {}'s {} of columns {} to {} (PTX line {})", warp.index,
+                         last.in->opcode, last.region.first, last.region.end - 1, last.in->line),
+             "a barrier that every warp passes after its last tcgen05.ld or .st must come before tcgen05.dealloc");
+    return;
+  }
+}
+
 // op: address, columns.
 Step dealloc(Warp& w, const Instruction& in, Mask active) {
   w.take_wake();
@@ -96,6 +123,9 @@ Step dealloc(Warp& w, const Instruction& in, Mask active) {
   const U32 address = uniform<U32>(w, in.op[0], active);
   const U32 columns = uniform<U32>(w, in.op[1], active);
   if (!check_block(w, in, address, columns)) return Step::fault;
+  const int first = tmem_column(address);
+  if (w.tensor.pair_operation == 0)
+    check_transfers_are_over(w, in, {first, first + static_cast<int>(columns), (1u << kTmemQuarters) - 1});
   const Schedule schedule = w.launch->options.schedule;
   const bool blocks = schedule == Schedule::lazy || schedule == Schedule::adversarial;
   if (!pair_is_there(w, in, out) && blocks) return out;

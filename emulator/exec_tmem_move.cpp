@@ -210,6 +210,13 @@ U32 reduce(unsigned flags, U32 a, U32 b) {
   return (key(a) < key(b)) == is_max ? b : a;
 }
 
+// Another warp that frees these columns must come later.
+void note_transfer(Warp& w, const Instruction& in, const TmemRegion& region) {
+  if (!w.race) return;
+  w.tensor.last_transfer = {&in, region};
+  w.tensor.transferred_at = w.race->clock;
+}
+
 // op: registers, address, split?; ld.red: registers, reduced value, address.
 Step load(Warp& w, const Instruction& in, Mask active) {
   Step out{};
@@ -244,6 +251,7 @@ Step load(Warp& w, const Instruction& in, Mask active) {
     stamp.loaded_by = w.index;
   }
   w.tensor.loads.push_back({&in, region});
+  note_transfer(w, in, region);
   w.watches_registers = true;
   return Step::next;
 }
@@ -279,6 +287,7 @@ Step store(Warp& w, const Instruction& in, Mask active) {
     stamp.stored_by = w.index;
   }
   w.tensor.stores.push_back({&in, region});
+  note_transfer(w, in, region);
   return Step::next;
 }
 
