@@ -90,6 +90,7 @@ class RunCommand final : public Command {
     flags.text("--softmax-scale", "X", scale_, "fmha: factor of the scores (default: 1 / sqrt(head_dim))");
     flags.text("--shape", "N,N", run_.shape, "copy2d: extents, outermost first");
     flags.text("--group-rows", "N,...", run_.group_rows, "gemm with --grouping: rows of each group; m and l follow");
+    flags.toggle("--pad-rows", run_.pads_rows, "copy operands into rows as far apart as the kernel asks for");
     flags.number("--repeat", "N", repeat_, 0, "GPU: timed launches, their median counts; 0: no timing (default: 20)");
     emulation_.add_to(flags);
     selectors_.add_to(flags);

@@ -68,13 +68,15 @@ class DeviceRun {
   struct Buffer {
     const BufferSpec* spec = nullptr;
     const reference::Tensor* input = nullptr;
-    std::vector<std::int64_t> shape;
-    std::size_t bytes = 0;
+    std::vector<std::int64_t> shape, strides;
+    std::size_t bytes = 0;  ///< from the first element to the last, gaps between rows included
+    bool is_dense = true;
     DeviceMemory memory;  // with the guards before and behind
     DevicePointer base() const { return memory.address(); }
     DevicePointer data() const;
   };
   LaunchArguments arguments() const;
+  void upload(const Buffer& buffer);
 
   Device& device_;
   Kernel& kernel_;

@@ -71,8 +71,10 @@ std::map<std::string, Tensor> tcgen05_product_inputs(const Plan& plan, const Lau
     const std::int64_t rows = is_of_b ? size("n") : size("m");
     if (buffer.name == "a" || buffer.name == "b" || buffer.name == "b2") {
       const bool is_k_major = (is_of_b ? c.b_layout : c.a_layout) == Layout::k_major;
+      // Values that are padded to 8 bits have more columns than k.
+      const std::int64_t columns = launch.evaluate(buffer.shape.back(), sizes) * (operand_bits(type) == 4 ? 2 : 1);
       all.emplace(buffer.name, reference::random_operand(type, is_contiguous && !is_of_b ? 1 : l, is_k_major ? rows : k,
-                                                         is_k_major ? k : rows, fill, seed, stream));
+                                                         columns, fill, seed, stream));
     } else if (is_contiguous && buffer.name == "sfa") {
       all.emplace("sfa", reference::random_group_scales(type, groups, size("group_tiles"), k, fill, seed, stream));
     } else if (buffer.name.starts_with("sf")) {
@@ -106,9 +108,7 @@ reference::Comparison compare_tcgen05_product(const Plan& plan, const std::map<s
   reference::Buffers buffers;
   for (const auto* const list : {&inputs, &outputs})
     for (const auto& [name, tensor] : *list) buffers[name] = tensor.view();
-  const std::int64_t k =
-      inputs.at("a").shape.at(c.a_layout == Layout::k_major ? 2 : 1) * (operand_bits(c.a_type) == 4 ? 2 : 1);
-  return reference::check_tcgen05_product(c, buffers, k, check);
+  return reference::check_tcgen05_product(c, buffers, flags.sizes.at("k"), check);
 }
 
 }  // namespace tessera::cli

@@ -21,6 +21,7 @@ struct RunFlags {
   std::string inputs = "normal";  ///< normal, uniform, integer
   std::string shape;              ///< copy2d: "500,1024", outermost first
   std::string group_rows;         ///< gemm with groups: "80,176"; empty: random ones
+  bool pads_rows = false;         ///< pitches of the smallest legal size
   std::int64_t seed = 1;
   bool is_emulated = false;                         ///< example sizes are then small
   double softmax_scale = 0;                         ///< 0: the operator's default

@@ -48,11 +48,19 @@ std::string buffer_dtype(OperandType type) {
   return type == OperandType::tf32 ? "f32" : std::string(to_word(type));
 }
 
+constexpr const char* kPaddedColumns = "ceil_div(k, 128) * 128";
+
+// Columns of a K-major operand: those of values that are padded to 8 bits come by 128, which the tensor map wants. What
+// lies behind k is not multiplied.
+std::string columns_along_k(const Config& c, OperandType type) {
+  return gemm_tcgen05::is_padded(c, type) ? kPaddedColumns : "k";
+}
+
 Matrix matrix_a(const Config& c) {
   const bool is_k_major = c.a_layout == Layout::k_major;
   return {"a",
           is_k_major ? "m" : "k",
-          is_k_major ? "k" : "m",
+          is_k_major ? columns_along_k(c, c.a_type) : "m",
           buffer_dtype(c.a_type),
           operand_bits(c.a_type),
           BufferRole::input,
@@ -62,7 +70,7 @@ Matrix matrix_b(const Config& c) {
   const bool is_k_major = c.b_layout == Layout::k_major;
   return {"b",
           is_k_major ? "n" : "k",
-          is_k_major ? "k" : "n",
+          is_k_major ? columns_along_k(c, c.b_type) : "n",
           buffer_dtype(c.b_type),
           operand_bits(c.b_type),
           BufferRole::input};
@@ -121,7 +129,9 @@ void add_sizes(const Config& c, LaunchPlan& launch) {
     // What is written must not overlap: a stride of 0 is for inputs only.
     const bool is_output = matrix.role == BufferRole::output;
     size(matrix.pitch(), is_output ? 1 : 0, kMaxStride,
-         is_output ? expression("max({}, 1)", matrix.columns) : Expression::parse(matrix.columns),
+         is_output                          ? expression("max({}, 1)", matrix.columns)
+         : matrix.columns == kPaddedColumns ? Expression::parse("k")  // dense, which a rule below may refuse
+                                            : Expression::parse(matrix.columns),
          fmt::format("elements of {} from one row to the next", matrix.name));
     if (matrix.is_one) continue;
     size(matrix.stride_l(), is_output ? 1 : 0, kMaxStride, expression("{} * max({}, 1)", matrix.pitch(), matrix.rows),
@@ -313,16 +323,10 @@ void add_domain(const Config& c, LaunchPlan& launch) {
     launch.domain.push_back(
         {.lhs = Expression::parse(lhs), .relation = relation, .rhs = std::move(rhs), .message = std::move(message)});
   };
-  const bool has_padded = gemm_tcgen05::is_padded(c, c.a_type) || gemm_tcgen05::is_padded(c, c.b_type);
-  if (has_padded) {
-    rule(
-        "k", Relation::multiple_of, Expression(128),
-        "k must be a multiple of 128 (tensor map of mxfp4 values that are padded to 8 bits beside mxfp8): pad the rows "
-        "of both operands with zeros");
-  } else if (gemm_tcgen05::is_scaled(c)) {
+  if (gemm_tcgen05::is_scaled(c)) {
     const int block = gemm_tcgen05::scale_block(c);
     rule("k", Relation::multiple_of, Expression(block),
-         fmt::format("k must be a multiple of {}, the block of {} that shares a scale: pad the rows of both operands "
+         fmt::format("k must be a multiple of {}, the block of {} that shares a scale: quantize rows that are padded "
                      "with zeros",
                      block, to_word(c.a_type)));
   }
@@ -331,11 +335,17 @@ void add_domain(const Config& c, LaunchPlan& launch) {
   for (const auto& [matrix, type] : operands) {
     const int bytes = gemm_tcgen05::is_padded(c, type) ? 32 : 16;
     const int unit = 8 * bytes / matrix.bits;
-    rule(matrix.pitch(), Relation::multiple_of, Expression(unit),
-         fmt::format(
-             "{0} must be a multiple of {1} ({2} bytes, tensor map): copy {3} into rows that are padded to that; "
-             "they need not be dense",
-             matrix.pitch(), unit, bytes, matrix.name));
+    rule(
+        matrix.pitch(), Relation::multiple_of, Expression(unit),
+        fmt::format("{0} must be a multiple of {1} ({2} bytes, tensor map): copy {3} into rows that are padded to that "
+                    "(pad_on_host; tessera run --pad-rows); they need not be dense",
+                    matrix.pitch(), unit, bytes, matrix.name));
+    if (gemm_tcgen05::is_padded(c, type))
+      rule(
+          matrix.pitch(), Relation::at_least, Expression::parse(matrix.columns),
+          fmt::format("{0} must be at least k, rounded up to 128 (tensor map of mxfp4 values that are padded to 8 bits "
+                      "beside mxfp8): copy {1} into rows that are padded to that (pad_on_host; tessera run --pad-rows)",
+                      matrix.pitch(), matrix.name));
     if (matrix.is_one) continue;
     rule(matrix.stride_l(), Relation::multiple_of, Expression(unit),
          fmt::format("{} must be a multiple of {} ({} bytes, tensor map)", matrix.stride_l(), unit, bytes));

@@ -72,7 +72,7 @@ LaunchPlan launch_of(const Config& c, const std::string& arch, const std::string
        .relation = Relation::multiple_of,
        .rhs = Expression(gemv::kLaneElements),
        .message = fmt::format("k must be a multiple of {}: a row of packed e2m1 is then whole 16-byte pieces; pad the "
-                              "rows of a and b with zeros",
+                              "rows of a and b with zeros (pad_on_host)",
                               gemv::kLaneElements)});
   LaunchStep step;
   step.entry = kernel;

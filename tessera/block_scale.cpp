@@ -52,10 +52,14 @@ void require_scaled(const ScaledDescription& given, BlockFormat format, ScaleFor
   if (given.l < 0 || given.rows < 0 || given.k < 0 || given.k % given.block != 0)
     refuse(fmt::format("{}: extents of at least 0, the last a multiple of {}, needed",
                        shape_text(given.l, given.rows, given.k), given.block));
-  const std::int64_t values = value_bytes(format, given.l * given.rows * given.k);
+  const std::int64_t pitch = given.pitch == 0 ? given.k : given.pitch;
+  if (pitch < given.k || pitch % (8 / value_bits(format)) != 0)
+    refuse(fmt::format("rows that lie {} elements apart: at least k = {} and whole bytes needed", pitch, given.k));
+  const std::int64_t values = value_bytes(format, given.l * given.rows * pitch);
   if (given.values_bytes != values)
-    refuse(fmt::format("values of {} bytes: {} of {} takes {}", given.values_bytes,
-                       shape_text(given.l, given.rows, given.k), to_word(format), values));
+    refuse(fmt::format("values of {} bytes: {} of {}{} takes {}", given.values_bytes,
+                       shape_text(given.l, given.rows, given.k), to_word(format),
+                       pitch == given.k ? "" : fmt::format(", rows {} elements apart,", pitch), values));
   const std::int64_t scales = scale_bytes(form, given.l, given.rows, given.k / given.block);
   if (given.scales_bytes != scales)
     refuse(fmt::format("scales of {} bytes: {} {} takes {}", given.scales_bytes,
@@ -86,7 +90,48 @@ std::vector<std::uint8_t> convert_scales_on_host(std::span<const std::uint8_t> s
   return reference::convert_scales(scales, from, to, l, rows, blocks);
 }
 
+std::int64_t padded_pitch(BlockFormat format, BlockFormat other, std::int64_t k) {
+  if (value_bits(format) == 8) return round_up(k, 16);
+  return round_up(k, value_bits(other) == 8 ? 128 : 32);
+}
+
+HostScaled pad_on_host(const HostScaled& scaled, std::int64_t l, std::int64_t rows, std::int64_t k, BlockFormat format,
+                       ScaleForm form, std::int64_t new_k, std::int64_t pitch) {
+  require_scaled(
+      {value_type(format), scale_type(format), block_elements(format), form,
+       static_cast<std::int64_t>(scaled.values.size()), static_cast<std::int64_t>(scaled.scales.size()), l, rows, k},
+      format, form);
+  const int block = block_elements(format), per_byte = 8 / value_bits(format);
+  if (new_k < k || new_k % block != 0 || pitch < new_k || pitch % per_byte != 0)
+    refuse(
+        fmt::format("k {} padded to {} in rows {} elements apart: a multiple of {} from k on, and a pitch of at least "
+                    "that and whole bytes needed",
+                    k, new_k, pitch, block));
+  HostScaled padded;
+  padded.values.assign(static_cast<std::size_t>(l * rows * pitch / per_byte), 0);
+  for (std::int64_t row = 0; row < l * rows && k > 0; ++row)
+    std::memcpy(padded.values.data() + row * pitch / per_byte, scaled.values.data() + row * k / per_byte,
+                static_cast<std::size_t>(k / per_byte));
+  const std::int64_t blocks = k / block, new_blocks = new_k / block;
+  if (new_blocks == blocks) {
+    padded.scales = scaled.scales;
+    return padded;
+  }
+  padded.scales.assign(static_cast<std::size_t>(scale_bytes(form, l, rows, new_blocks)), 0);
+  for (std::int64_t i = 0; i < l; ++i)
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (std::int64_t b = 0; b < blocks; ++b)
+        padded.scales[static_cast<std::size_t>(scale_offset(form, rows, new_blocks, i, row, b))] =
+            scaled.scales[static_cast<std::size_t>(scale_offset(form, rows, blocks, i, row, b))];
+  return padded;
+}
+
 namespace block_scale {
+
+void require_no_pitch(const char* what, std::int64_t k, std::int64_t pitch) {
+  if (pitch != 0 && pitch != k)
+    refuse(fmt::format("{} has rows {} elements apart: this kernel takes dense ones, {} apart", what, pitch, k));
+}
 
 void launch(Kernel& kernel, Device& device, Stream stream, std::span<const Argument> sizes,
             std::span<const Buffer> buffers, double alpha, DevicePointer workspace) {

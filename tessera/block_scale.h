@@ -37,6 +37,7 @@ struct ScaledTensor {
   DevicePointer values = 0, scales = 0;
   std::int64_t values_bytes = 0, scales_bytes = 0;  ///< of the buffers; a wrong size is refused
   std::int64_t l = 1, rows = 0, k = 0;
+  std::int64_t pitch = 0;  ///< elements from one row of values to the next, those of a product alone; 0: k
 };
 
 /// What a block-scaled tensor claims to be, where only the run knows.
@@ -47,6 +48,7 @@ struct ScaledDescription {
   ScaleForm form = ScaleForm::plain;
   std::int64_t values_bytes = 0, scales_bytes = 0;
   std::int64_t l = 1, rows = 0, k = 0;
+  std::int64_t pitch = 0;  ///< of rows of values, in elements; 0: k
 };
 
 /// Throws Error{usage} that names both sides unless the description is one of this format and form: "scales ue8m0, one
@@ -58,7 +60,7 @@ void require_scaled(const ScaledDescription& given, BlockFormat format, ScaleFor
 template <BlockFormat kFormat, ScaleForm kForm>
 ScaledTensor<kFormat, kForm> scaled_tensor(const ScaledDescription& given, DevicePointer values, DevicePointer scales) {
   require_scaled(given, kFormat, kForm);
-  return {values, scales, given.values_bytes, given.scales_bytes, given.l, given.rows, given.k};
+  return {values, scales, given.values_bytes, given.scales_bytes, given.l, given.rows, given.k, given.pitch};
 }
 
 /// Values and scales in host memory.
@@ -78,6 +80,15 @@ float global_scale_on_host(std::span<const float> x);
 /// Scales of [l, rows, blocks] from one form to the other; padding becomes 0.
 std::vector<std::uint8_t> convert_scales_on_host(std::span<const std::uint8_t> scales, ScaleForm from, ScaleForm to,
                                                  std::int64_t l, std::int64_t rows, std::int64_t blocks);
+
+/// Elements from one row of values to the next that a product with `other` takes (tensor maps): k, but for packed e2m1
+/// a multiple of 32, and beside mxfp8 of 128.
+std::int64_t padded_pitch(BlockFormat format, BlockFormat other, std::int64_t k);
+/// The padding copy of [l, rows, k]: values in rows that lie `pitch` elements apart, and as many blocks as `new_k` has,
+/// zeros behind k under scales of code 0, which add nothing to a product. Scales of the old blocks stay as they are.
+/// Throws Error{usage} unless k <= new_k <= pitch, new_k whole blocks and pitch whole bytes.
+HostScaled pad_on_host(const HostScaled& scaled, std::int64_t l, std::int64_t rows, std::int64_t k, BlockFormat format,
+                       ScaleForm form, std::int64_t new_k, std::int64_t pitch);
 
 namespace block_scale {
 
@@ -100,9 +111,11 @@ void require_same(const char* what, std::int64_t a, std::int64_t b);
 template <BlockFormat kFormat, ScaleForm kForm>
 void require(const ScaledTensor<kFormat, kForm>& t) {
   require_scaled({value_type(kFormat), scale_type(kFormat), block_elements(kFormat), kForm, t.values_bytes,
-                  t.scales_bytes, t.l, t.rows, t.k},
+                  t.scales_bytes, t.l, t.rows, t.k, t.pitch},
                  kFormat, kForm);
 }
+/// What a kernel that knows no pitch takes. Throws Error{usage} with the remedy.
+void require_no_pitch(const char* what, std::int64_t k, std::int64_t pitch);
 
 }  // namespace block_scale
 
@@ -126,6 +139,7 @@ class QuantizeKernel {
               DevicePointer global_scale = 0, DevicePointer workspace = 0) const {
     block_scale::require_dense("x", x.bytes, x.l, x.rows, x.k, kDType);
     block_scale::require(out);
+    block_scale::require_no_pitch("out", out.k, out.pitch);
     block_scale::require_same("l", x.l, out.l);
     block_scale::require_same("rows", x.rows, out.rows);
     block_scale::require_same("k", x.k, out.k);
@@ -151,6 +165,7 @@ class DequantizeKernel {
               DevicePointer global_scale = 0) const {
     block_scale::require_dense("y", y.bytes, y.l, y.rows, y.k, kDType);
     block_scale::require(in);
+    block_scale::require_no_pitch("in", in.k, in.pitch);
     block_scale::require_same("l", in.l, y.l);
     block_scale::require_same("rows", in.rows, y.rows);
     block_scale::require_same("k", in.k, y.k);
@@ -182,6 +197,8 @@ class GemvKernel {
               DevicePointer a_global_scale = 0, DevicePointer b_global_scale = 0) const {
     block_scale::require(a);
     block_scale::require(b);
+    block_scale::require_no_pitch("a", a.k, a.pitch);
+    block_scale::require_no_pitch("b", b.k, b.pitch);
     block_scale::require_dense("c", c_bytes, a.l, a.rows, 1, kDType);
     block_scale::require_same("l", a.l, b.l);
     block_scale::require_same("k", a.k, b.k);

@@ -8,14 +8,19 @@
 namespace tessera::block_scale {
 
 std::int64_t require_group_tiles(BlockFormat format, std::int64_t values_bytes, std::int64_t scales_bytes,
-                                 std::int64_t rows, std::int64_t k) {
+                                 std::int64_t rows, std::int64_t k, std::int64_t pitch) {
   const int block = block_elements(format);
   if (rows < 0 || k < 0 || k % block != 0)
     throw Error(ErrorKind::usage,
                 fmt::format("[{}, {}]: extents of at least 0, the last a multiple of {}, needed", rows, k, block));
-  if (const std::int64_t wanted = value_bytes(format, rows * k); values_bytes != wanted)
-    throw Error(ErrorKind::usage, fmt::format("values of {} bytes: [{}, {}] of {} takes {}", values_bytes, rows, k,
-                                              to_word(format), wanted));
+  const std::int64_t apart = pitch == 0 ? k : pitch;
+  if (apart < k || apart % (8 / value_bits(format)) != 0)
+    throw Error(ErrorKind::usage,
+                fmt::format("rows that lie {} elements apart: at least k = {} and whole bytes needed", apart, k));
+  if (const std::int64_t wanted = value_bytes(format, rows * apart); values_bytes != wanted)
+    throw Error(ErrorKind::usage,
+                fmt::format("values of {} bytes: [{}, {}] of {}{} takes {}", values_bytes, rows, k, to_word(format),
+                            apart == k ? "" : fmt::format(", rows {} elements apart,", apart), wanted));
   const std::int64_t of_tile = ceil_div(k / block, kTileBlocks) * kTileBytes;
   if (of_tile == 0) return 0;
   if (scales_bytes < 0 || scales_bytes % of_tile != 0)

@@ -27,12 +27,13 @@ struct GlobalScales {
 };
 
 /// Rows of all groups, one group behind the other, [rows, k]. The scales of each group begin with a tile of 128 rows of
-/// their own.
+/// their own. Rows lie `pitch` elements apart; 0: k.
 template <BlockFormat kFormat>
 struct GroupedScaledTensor {
   DevicePointer values = 0, scales = 0;
   std::int64_t values_bytes = 0, scales_bytes = 0;  ///< of the buffers; scales: whole tiles, as many as groups need
   std::int64_t rows = 0, k = 0;
+  std::int64_t pitch = 0;
 };
 
 /// The groups of a product, in device memory: s32 numbers.
@@ -44,9 +45,12 @@ struct GroupRows {
 
 namespace block_scale {
 
+/// What a launch takes for a pitch that may be left out.
+constexpr std::int64_t pitch_of(std::int64_t pitch) { return pitch == 0 ? kUseDefault : pitch; }
+
 /// Row tiles that the scales hold. Throws Error{usage} for a part of one, and for values of a wrong size.
 std::int64_t require_group_tiles(BlockFormat format, std::int64_t values_bytes, std::int64_t scales_bytes,
-                                 std::int64_t rows, std::int64_t k);
+                                 std::int64_t rows, std::int64_t k, std::int64_t pitch);
 void require_groups(const GroupRows& groups, Grouping grouping);
 
 }  // namespace block_scale
@@ -88,7 +92,9 @@ class ScaledGemmKernel {
                     .n = b.rows,
                     .k = a.k,
                     .l = a.l,
-                    .alpha = alpha});
+                    .alpha = alpha,
+                    .lda = block_scale::pitch_of(a.pitch),
+                    .ldb = block_scale::pitch_of(b.pitch)});
   }
   Kernel& kernel() const noexcept { return kernel_.kernel(); }
 
@@ -138,7 +144,10 @@ class ScaledDualGemmKernel {
                     .n = b.rows,
                     .k = a.k,
                     .l = a.l,
-                    .alpha = alpha});
+                    .alpha = alpha,
+                    .lda = block_scale::pitch_of(a.pitch),
+                    .ldb = block_scale::pitch_of(b.pitch),
+                    .ldb2 = block_scale::pitch_of(b2.pitch)});
   }
   Kernel& kernel() const noexcept { return kernel_.kernel(); }
 
@@ -168,9 +177,10 @@ class ScaledGroupedGemmKernel {
   void launch(Device& device, Stream stream, const GroupedScaledTensor<kA>& a,
               const ScaledTensor<kB, ScaleForm::tile>& b, const DenseTensor<kD>& d, const GroupRows& groups,
               double alpha = 1, const GlobalScales& g = {}) const requires(kGrouping == Grouping::contiguous) {
-    const std::int64_t tiles = block_scale::require_group_tiles(kA, a.values_bytes, a.scales_bytes, a.rows, a.k);
+    const std::int64_t tiles =
+        block_scale::require_group_tiles(kA, a.values_bytes, a.scales_bytes, a.rows, a.k, a.pitch);
     block_scale::require_same("l of d and the one matrix of contiguous groups", d.l, 1);
-    launch_any(device, stream, a.values, a.scales, a.rows, a.k, tiles, b, d, groups, alpha, g);
+    launch_any(device, stream, a.values, a.scales, a.rows, a.k, a.pitch, tiles, b, d, groups, alpha, g);
   }
   /// Masked groups: group i has the first rows of matrix i of a and d [groups, rows, ...].
   void launch(Device& device, Stream stream, const ScaledTensor<kA, ScaleForm::tile>& a,
@@ -179,13 +189,13 @@ class ScaledGroupedGemmKernel {
     block_scale::require(a);
     block_scale::require_same("l of a and the number of groups", a.l, groups.groups);
     block_scale::require_same("l of a and of d", a.l, d.l);
-    launch_any(device, stream, a.values, a.scales, a.rows, a.k, kUseDefault, b, d, groups, alpha, g);
+    launch_any(device, stream, a.values, a.scales, a.rows, a.k, a.pitch, kUseDefault, b, d, groups, alpha, g);
   }
   Kernel& kernel() const noexcept { return kernel_.kernel(); }
 
  private:
   void launch_any(Device& device, Stream stream, DevicePointer values, DevicePointer scales, std::int64_t rows,
-                  std::int64_t k, std::int64_t tiles, const ScaledTensor<kB, ScaleForm::tile>& b,
+                  std::int64_t k, std::int64_t pitch, std::int64_t tiles, const ScaledTensor<kB, ScaleForm::tile>& b,
                   const DenseTensor<kD>& d, const GroupRows& groups, double alpha, const GlobalScales& g) const {
     block_scale::require(b);
     block_scale::require_groups(groups, kGrouping);
@@ -208,6 +218,8 @@ class ScaledGroupedGemmKernel {
                     .k = k,
                     .l = groups.groups,
                     .alpha = alpha,
+                    .lda = block_scale::pitch_of(pitch),
+                    .ldb = block_scale::pitch_of(b.pitch),
                     .group_tiles = tiles});
   }
   GemmKernel kernel_;
@@ -252,7 +264,10 @@ class QuantizedGemmKernel {
                     .n = b.rows,
                     .k = a.k,
                     .l = a.l,
-                    .alpha = alpha});
+                    .alpha = alpha,
+                    .lda = block_scale::pitch_of(a.pitch),
+                    .ldb = block_scale::pitch_of(b.pitch),
+                    .ldd = block_scale::pitch_of(d.pitch)});
   }
   Kernel& kernel() const noexcept { return kernel_.kernel(); }
 

@@ -37,7 +37,8 @@
 // Tensor maps: interleave none, element strides 1, zero fill:
 //   a, b, b2   dims {k, rows, l}, rows being m or n, each at least 1; {rows, k, l} where MN-major; boxes operand_box;
 //              128-byte swizzle, of 32-byte units for MN-major fp32. FP4 values
-//              are packed in memory; in shared memory too, unless the other operand is mxfp8
+//              are packed in memory; in shared memory too, unless the other operand is mxfp8: k
+//              is then rounded up to 128 here, and what lies behind k in a row may be anything
 //   sfa, sfb,  block-scaled types only: dims {256, ceil(k / block / 4), l * ceil(rows / 128)} of u16, scale_box
 //   sfb2
 //   d          dims {columns of d, m, l}; d_box, d_swizzle. A row that does not end on a multiple of 16 bytes, or a

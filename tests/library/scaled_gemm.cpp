@@ -160,6 +160,52 @@ TEST_CASE("ScaledGemmKernel: every format, from a Jit to numbers") {
   check_product<mxfp8_e5m2, mxfp8_e4m3>(machine, 1, 9, 40, 96);
 }
 
+/// In rows that a product with kOther takes; between them lie values that would count.
+template <BlockFormat kFormat, BlockFormat kOther>
+ScaledTensor<kFormat, ScaleForm::tile> upload_padded(Machine& machine, const Matrix& m) {
+  const std::int64_t pitch = padded_pitch(kFormat, kOther, m.k);
+  HostScaled padded = pad_on_host(quantize_on_host(m.x, m.l, m.rows, m.k, kFormat, ScaleForm::tile), m.l, m.rows, m.k,
+                                  kFormat, ScaleForm::tile, m.k, pitch);
+  const std::int64_t row = value_bytes(kFormat, pitch), used = value_bytes(kFormat, m.k);
+  for (std::size_t i = 0; i < padded.values.size(); ++i)
+    if (static_cast<std::int64_t>(i) % row >= used) padded.values[i] = 0x77;
+  ScaledTensor<kFormat, ScaleForm::tile> tensor = upload<kFormat>(machine, m);
+  tensor.values = machine.upload(padded.values.data(), padded.values.size());
+  tensor.values_bytes = static_cast<std::int64_t>(padded.values.size());
+  tensor.pitch = pitch;
+  return tensor;
+}
+
+template <BlockFormat kA, BlockFormat kB>
+void check_padded(Machine& machine, std::int64_t l, std::int64_t m, std::int64_t n, std::int64_t k) {
+  const Matrix a(l, m, k, 1), b(l, n, k, 2);
+  const DenseTensor<DType::f32> d = output(machine, l, m, n);
+  const ScaledGemmKernel<kA, kB, DType::f32> gemm(machine.jit, {.number = 100, .suffix = 'a'}, m, n, k);
+  const std::string dense =
+      refusal([&] { gemm.launch(machine.device, {}, upload<kA>(machine, a), upload<kB>(machine, b), d); });
+  CAPTURE(dense);
+  CHECK(dense.find("that are padded to that (pad_on_host;") != std::string::npos);
+  gemm.launch(machine.device, {}, upload_padded<kA, kB>(machine, a), upload_padded<kB, kA>(machine, b), d);
+  machine.require_no_finding();
+  const std::vector<float> found = values_of(machine, d);
+  std::int64_t wrong = 0;
+  for (std::int64_t i = 0; i < l * m * n; ++i)
+    wrong += static_cast<double>(found[static_cast<std::size_t>(i)]) ==
+                     product(a, i / (m * n), i / n % m, b, i / (m * n), i % n)
+                 ? 0
+                 : 1;
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("ScaledGemmKernel: rows that a tensor map does not take are refused, and multiplied once they are padded") {
+  Machine machine;
+  if (!machine.is_usable) return;
+  using enum BlockFormat;
+  check_padded<nvfp4, nvfp4>(machine, 2, 40, 72, 80);
+  check_padded<mxfp8_e4m3, mxfp4>(machine, 1, 20, 64, 160);
+  check_padded<mxfp4, mxfp8_e5m2>(machine, 2, 33, 50, 96);
+}
+
 TEST_CASE("ScaledGemmKernel: arguments that do not fit are refused with both sides") {
   Machine machine;
   if (!machine.is_usable) return;

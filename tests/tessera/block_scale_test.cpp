@@ -71,6 +71,53 @@ TEST_CASE("a wrong pairing is refused with both sides") {
         "[1, 129, 72]: extents of at least 0, the last a multiple of 16, needed");
 }
 
+TEST_CASE("rows that lie apart: sizes of buffers follow, and kernels without a pitch refuse them") {
+  ScaledDescription given = nvfp4_tiles();
+  given.pitch = 96;
+  CHECK(refusal(given, BlockFormat::nvfp4, ScaleForm::tile) ==
+        "values of 5160 bytes: [1, 129, 80] of nvfp4, rows 96 elements apart, takes 6192");
+  given.values_bytes = 6192;
+  CHECK(refusal(given, BlockFormat::nvfp4, ScaleForm::tile) == "accepted");
+  CHECK(scaled_tensor<BlockFormat::nvfp4, ScaleForm::tile>(given, 16, 32).pitch == 96);
+  given.pitch = 64;
+  CHECK(refusal(given, BlockFormat::nvfp4, ScaleForm::tile) ==
+        "rows that lie 64 elements apart: at least k = 80 and whole bytes needed");
+  block_scale::require_no_pitch("out", 80, 80);
+  CHECK_THROWS_WITH_AS(block_scale::require_no_pitch("out", 80, 96),
+                       "out has rows 96 elements apart: this kernel takes dense ones, 80 apart", Error);
+}
+
+TEST_CASE("on the host: the padding copy adds nothing but zeros") {
+  using enum BlockFormat;
+  CHECK(padded_pitch(nvfp4, nvfp4, 80) == 96);
+  CHECK(padded_pitch(mxfp4, mxfp4, 96) == 96);
+  CHECK(padded_pitch(mxfp4, mxfp8_e4m3, 96) == 128);
+  CHECK(padded_pitch(mxfp8_e4m3, mxfp4, 96) == 96);
+  constexpr std::int64_t kL = 2, kRows = 130, kK = 48;
+  std::vector<float> x(kL * kRows * kK);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(static_cast<int>(i % 11) - 5);
+  for (const ScaleForm form : {ScaleForm::plain, ScaleForm::tile}) {
+    const HostScaled scaled = quantize_on_host(x, kL, kRows, kK, nvfp4, form);
+    const HostScaled apart = pad_on_host(scaled, kL, kRows, kK, nvfp4, form, kK, 64);
+    CHECK(apart.scales == scaled.scales);
+    // The second block of what is new begins a tile of scales of its own.
+    const HostScaled longer = pad_on_host(scaled, kL, kRows, kK, nvfp4, form, 80, 80);
+    const std::vector<float> before = dequantize_on_host(scaled, kL, kRows, kK, nvfp4, form);
+    const std::vector<float> after = dequantize_on_host(longer, kL, kRows, 80, nvfp4, form);
+    std::int64_t wrong = 0;
+    for (std::int64_t row = 0; row < kL * kRows; ++row)
+      for (std::int64_t i = 0; i < 80; ++i) {
+        const float expected = i < kK ? before[static_cast<std::size_t>(row * kK + i)] : 0.0F;
+        wrong += after[static_cast<std::size_t>(row * 80 + i)] == expected ? 0 : 1;
+        const std::uint8_t byte = apart.values[static_cast<std::size_t>(row * 32 + i / 2 % 32)];
+        if (i < 64) wrong += byte == (i < kK ? scaled.values[static_cast<std::size_t>(row * 24 + i / 2)] : 0) ? 0 : 1;
+      }
+    CHECK(wrong == 0);
+    CHECK_THROWS_AS(pad_on_host(scaled, kL, kRows, kK, nvfp4, form, 72, 96), Error);
+    CHECK_THROWS_AS(pad_on_host(scaled, kL, kRows, kK, nvfp4, form, 48, 32), Error);
+  }
+}
+
 TEST_CASE("on the host: there and back") {
   std::vector<float> x(2 * 3 * 64);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(static_cast<int>(i % 13) - 6);
