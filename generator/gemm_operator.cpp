@@ -85,6 +85,11 @@ void GemmOperator::require_facts(const Gemm& problem) {
                             : problem.grouping != Grouping::none ? "a product of groups"
                                                                  : "a gate",
                             problem.arch.to_string()));
+  for (const DType dtype : {problem.dtype, problem.b_dtype.value_or(problem.dtype)})
+    if (dtype == DType::s8 || dtype == DType::u8)
+      throw Error(ErrorKind::unsupported,
+                  fmt::format("gemm: {} has kernels for sm_100a (tcgen05 kind::i8), none for {}", to_word(dtype),
+                              problem.arch.to_string()));
   if (problem.accumulators)
     throw Error(ErrorKind::unsupported,
                 fmt::format("gemm: accumulators = {} is for Tensor Memory, which {} does not have",

@@ -405,7 +405,7 @@ LaunchStep step_of(const Config& c, const std::string& kernel, const std::vector
     step.parameters.push_back(
         size_parameter("c_stride_l", ParameterKind::i64, is_one ? Expression(0) : Expression::parse("c_stride_l")));
   }
-  from("alpha", ParameterKind::f32, "alpha");
+  if (!gemm_tcgen05::stores_sums(c)) from("alpha", ParameterKind::f32, "alpha");
   if (has_c) from("beta", ParameterKind::f32, "beta");
   return step;
 }
@@ -417,7 +417,8 @@ LaunchPlan gemm_tcgen05_launch(const Config& config, const std::string& arch, co
   launch.op = "gemm";
   launch.arch = arch;
   add_sizes(config, launch);
-  launch.scalars.push_back({.name = "alpha", .default_value = 1, .help = "factor of the product"});
+  if (!gemm_tcgen05::stores_sums(config))
+    launch.scalars.push_back({.name = "alpha", .default_value = 1, .help = "factor of the product"});
   if (config.c == Addend::matrix)
     launch.scalars.push_back({.name = "beta", .default_value = 1, .help = "factor of c; 0: c is not read"});
   add_buffers(config, launch);

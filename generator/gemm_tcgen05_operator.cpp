@@ -37,6 +37,10 @@ OperandType element_type(DType dtype) {
       return OperandType::e4m3;
     case DType::e5m2:
       return OperandType::e5m2;
+    case DType::s8:
+      return OperandType::s8;
+    case DType::u8:
+      return OperandType::u8;
     default:
       throw Error(ErrorKind::unsupported,
                   fmt::format("gemm has no kernel for operands of type {}: there are kernels for {}", to_word(dtype),
@@ -122,6 +126,11 @@ void GemmTcgen05Operator::require_facts(const Gemm& problem) {
   const Config c = facts_of(problem);
   if (const Verdict verdict = gemm_tcgen05::why_invalid_types(c); !verdict.ok())
     throw Error(ErrorKind::unsupported, fmt::format("gemm {}: {}", types_text(c), explain(c, verdict)));
+  if (gemm_tcgen05::is_integer(c) && !(problem.arch.number == 100 && problem.arch.suffix == 'a'))
+    throw Error(ErrorKind::unsupported,
+                fmt::format("gemm {}: integer products (tcgen05 kind::i8) have kernels for sm_100a, none for {}, whose "
+                            "assembler refuses the kind; take e4m3 there",
+                            types_text(c), problem.arch.to_string()));
   if (problem.scale_form == ScaleForm::plain && gemm_tcgen05::is_scaled(c))
     throw Error(ErrorKind::unsupported,
                 fmt::format("gemm {}: scales in the plain form, tiles needed (tcgen05 reads tiles of 128 rows by 4 "
@@ -184,10 +193,14 @@ std::string GemmTcgen05Operator::explain(const Config& config, const Verdict& ve
     case Rule::operand_pair:
       return fmt::format(
           "a is {}, b is {}: no instruction multiplies the two; both must be f16, bf16, tf32, nvfp4 or mxfp4, or each "
-          "e4m3 or e5m2, or each mxfp8 or mxfp4",
+          "e4m3 or e5m2, or each s8 or u8, or each mxfp8 or mxfp4",
           type_in_full(config.a_type), type_in_full(config.b_type));
     case Rule::output_type:
-      return fmt::format("d is {}: must be f32, bf16 or f16", to_word(config.d_dtype));
+      return fmt::format("d is {}: must be f32, bf16 or f16{}", to_word(config.d_dtype),
+                         gemm_tcgen05::is_integer(config) ? ", or s32" : "");
+    case Rule::finished_sums:
+      return "d is s32 with c, bias, an activation or a gate: sums of integers are stored as they are; take d of type "
+             "f32, bf16 or f16";
     case Rule::layout_of_four_bits: {
       const bool is_a = config.a_layout == Layout::mn_major && operand_bits(config.a_type) < 8;
       return fmt::format(
@@ -387,13 +400,14 @@ std::string GemmTcgen05Operator::call(const Config& config) {
   return fmt::format(
       "tessera::gemm_tcgen05::kernel<kConfig>(\n      {{a, b, {}, {}, {}, {}, d_pointer, {}, {}, {}, {}, {}, {}, {}, "
       "m, "
-      "n, k, l, ldd, {}, {}, alpha, {}}})",
+      "n, k, l, ldd, {}, {}, {}, {}}})",
       is_dual ? "b2" : "b", is_scaled ? "sfa, sfb" : "a, b", is_scaled && is_dual ? "sfb2" : "b",
       is_quantized ? "a" : "d", config.grouping != Grouping::none ? "static_cast<const int*>(groups)" : "nullptr",
       is_quantized ? "sfd" : "nullptr", config.d_format == OutputFormat::nvfp4 ? "scale_d" : "nullptr",
       has_c ? "c" : "nullptr", config.bias == Bias::column ? "bias" : "nullptr",
       has_scales ? "scale_a, scale_b" : "nullptr, nullptr", has_scales && is_dual ? "scale_b2" : "nullptr",
-      "d_stride_l", has_c ? "ldc, c_stride_l" : "0, 0", has_c ? "beta" : "0.0f");
+      "d_stride_l", has_c ? "ldc, c_stride_l" : "0, 0", gemm_tcgen05::stores_sums(config) ? "1.0f" : "alpha",
+      has_c ? "beta" : "0.0f");
 }
 
 std::vector<SourceFile> GemmTcgen05Operator::generated_headers(const Config&) { return {}; }

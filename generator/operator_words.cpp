@@ -39,6 +39,7 @@ TensorMapType tensor_map_type(DType dtype) noexcept {
     case DType::e4m3:
     case DType::e5m2:
     case DType::u8:
+    case DType::s8:
       return TensorMapType::u8;
     case DType::u16:
       return TensorMapType::u16;

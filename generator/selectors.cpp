@@ -288,14 +288,15 @@ const std::vector<Selector>& fmha_selectors() {
 const std::vector<Selector>& gemm_selectors() {
   static const std::vector<Selector> table = {
       field<&Gemm::arch>("arch", "arch", "target: sm_90a, or sm_100, sm_103 with a or f"),
-      operand_field<&Gemm::dtype, &Gemm::format>(
-          "dtype", "dtype", "type of a and b: bf16, f16, e4m3, e5m2; with tcgen05 tf32 and block-scaled formats too"),
+      operand_field<&Gemm::dtype, &Gemm::format>("dtype", "dtype",
+                                                 "type of a and b: bf16, f16, e4m3, e5m2; with tcgen05 tf32 and "
+                                                 "block-scaled formats, on sm_100a s8 and u8 too"),
       operand_field<&Gemm::b_dtype, &Gemm::b_format>(
-          "b-dtype", "b_dtype", "type of b where it is not a's: e4m3 beside e5m2, mxfp8 beside mxfp4"),
+          "b-dtype", "b_dtype", "type of b where it is not a's: e4m3 beside e5m2, s8 beside u8, mxfp8 beside mxfp4"),
       field<&Gemm::scale_form>("scale-form", "scale_form", "where scales of block-scaled operands lie"),
       operand_field<&Gemm::d_dtype, &Gemm::d_format>(
           "d-dtype", "d_dtype",
-          "type of d: f32, bf16, f16; on sm_90a e4m3 and e5m2, with tcgen05 block-scaled formats too"),
+          "type of d: f32, bf16, f16; on sm_90a e4m3 and e5m2, with tcgen05 block-scaled formats, of integers s32 too"),
       field<&Gemm::a_layout>("a-layout", "a_layout", "contiguous dimension of a: k, or mn (16-bit types)"),
       field<&Gemm::b_layout>("b-layout", "b_layout", "contiguous dimension of b: k, or mn (16-bit types)"),
       field<&Gemm::accumulation>("accumulation", "accumulation",

@@ -25,7 +25,7 @@ inline constexpr Word<DType> kDTypeWords[] = {
     {DType::tf32, "tf32", "DType::tf32"}, {DType::f64, "f64", "DType::f64"}, {DType::e4m3, "e4m3", "DType::e4m3"},
     {DType::e5m2, "e5m2", "DType::e5m2"}, {DType::u8, "u8", "DType::u8"},    {DType::u16, "u16", "DType::u16"},
     {DType::u32, "u32", "DType::u32"},    {DType::s32, "s32", "DType::s32"}, {DType::u64, "u64", "DType::u64"},
-    {DType::s64, "s64", "DType::s64"},
+    {DType::s64, "s64", "DType::s64"},    {DType::s8, "s8", "DType::s8"},
 };
 inline constexpr Word<Swizzle> kSwizzleWords[] = {{Swizzle::none, "none", "Swizzle::none"},
                                                   {Swizzle::b32, "32B", "Swizzle::b32"},
@@ -76,6 +76,8 @@ inline constexpr Word<OperandType> kOperandTypeWords[] = {
     {OperandType::tf32, "tf32", "OperandType::tf32"},
     {OperandType::e4m3, "e4m3", "OperandType::e4m3"},
     {OperandType::e5m2, "e5m2", "OperandType::e5m2"},
+    {OperandType::s8, "s8", "OperandType::s8"},
+    {OperandType::u8, "u8", "OperandType::u8"},
     {OperandType::nvfp4, "nvfp4", "OperandType::nvfp4"},
     {OperandType::mxfp4, "mxfp4", "OperandType::mxfp4"},
     {OperandType::mxfp8_e4m3, "mxfp8_e4m3", "OperandType::mxfp8_e4m3"},

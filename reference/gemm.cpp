@@ -48,6 +48,7 @@ struct SumRules {
   double term = 0x1p-25, sum = 0x1p-23;
   std::int64_t step = 64;    // elements of k in one
   std::int64_t restart = 0;  // 0: never
+  bool is_integer = false;
 
   SumRules(DType dtype, const GemmCheck& check) {
     if (check.sums) {
@@ -56,6 +57,7 @@ struct SumRules {
       term = check.sums->term;
       sum = check.sums->sum;
       step = check.sums->step;
+      is_integer = check.sums->is_integer;
       return;
     }
     if (dtype_bytes(dtype) == 2) return;
@@ -104,7 +106,20 @@ void add_in_fp32(Sum& to, const Sum& part, bool is_exact) {
   to.square += rounding * rounding;
 }
 
+/// The sum modulo 2^32 as s32, then as fp32.
+Sum integer_product(const double* a, const double* b, std::int64_t size, bool is_exact) {
+  double sum = 0;
+  for (std::int64_t k = 0; k < size; ++k) sum += a[k] * b[k];
+  Sum s;
+  s.value = sum - 0x1p32 * std::floor((sum + 0x1p31) / 0x1p32);
+  if (is_exact) return s;
+  s.bound = kU * std::fabs(s.value);
+  s.square = s.bound * s.bound;
+  return s;
+}
+
 Sum product(const double* a, const double* b, std::int64_t size, const SumRules& rules, const GemmCheck& check) {
+  if (rules.is_integer) return integer_product(a, b, size, check.is_exact);
   const std::int64_t steps = (size + rules.step - 1) / rules.step;
   Sum all;
   for (std::int64_t part = 0; part < check.split_k; ++part) {
@@ -251,9 +266,26 @@ double at(const TensorView& view, std::int64_t batch, std::int64_t row, std::int
   return view.at(batch * view.strides[0] + row * view.strides[1] + column * view.strides[2]);
 }
 
-Comparison conclude(const ElementSums& sums, const TensorView& d, const Sizes& s, const GemmCheck& check) {
+/// Elements that were never written. Of sums of integers -1 has the bits of the poison: those are computed.
+PoisonCount count_unwritten(const GemmInputs& in, const TensorView& d, const Sizes& s, const GemmCheck& check) {
+  if (d.dtype != DType::s32) return count_poisoned(d);
+  PoisonCount count;
+  const SumRules rules(in.a.dtype, check);
+  std::vector<double> a(static_cast<std::size_t>(s.k)), b(a);
+  for (std::int64_t i = 0; i < s.l * s.m * s.n; ++i) {
+    const std::int64_t batch = i / (s.m * s.n), row = i / s.n % s.m, column = i % s.n;
+    if (at(d, batch, row, column) != -1) continue;
+    read_row(in.a, batch, row, a);
+    read_row(in.b, batch, column, b);
+    if (product(a.data(), b.data(), s.k, rules, check).value == -1) continue;
+    if (count.poisoned++ == 0) count.first = i;
+  }
+  return count;
+}
+
+Comparison conclude(const ElementSums& sums, const PoisonCount& poison, const TensorView& d, const Sizes& s,
+                    const GemmCheck& check) {
   Comparison result;
-  const PoisonCount poison = count_poisoned(d);
   // Every bit pattern of an 8-bit type but two is a number, and the poison one that arithmetic may give: e4m3's NaN.
   if (poison.poisoned > 0)
     result.problems.push_back(fmt::format("d: {} of {} elements were never written, the first is element {}",
@@ -326,7 +358,7 @@ Comparison check_gemm(const GemmInputs& in, const TensorView& d, const GemmCheck
     });
     for (const ElementSums& part : parts) sums.merge(part);
   }
-  return conclude(sums, d, s, check);
+  return conclude(sums, count_unwritten(in, d, s, check), d, s, check);
 }
 
 }  // namespace tessera::reference

@@ -40,6 +40,7 @@ struct TensorSums {
   std::int64_t terms = 17;               ///< that are cut, the accumulator included, each at most as large as a product
   double term = 0x1p-25, sum = 0x1p-23;  ///< what a cut loses, relative to the largest term and to the sum
   std::int64_t step = 64;                ///< elements of k that a split does not divide
+  bool is_integer = false;               ///< s32, wrapping around: only its conversion to fp32 rounds
 };
 
 struct GemmCheck {

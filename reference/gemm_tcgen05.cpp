@@ -29,6 +29,8 @@ DType element_dtype(OperandType type) {
       return DType::bf16;
     case OperandType::tf32:
       return DType::f32;
+    case OperandType::s8:
+      return DType::s8;
     case OperandType::e4m3:
     case OperandType::mxfp8_e4m3:
       return DType::e4m3;
@@ -78,6 +80,7 @@ TensorSums tensor_sums(const gemm_tcgen05::Config& config) {
     sums.term = 0x1p-35;
   }
   sums.sum = 0x1p-23;
+  sums.is_integer = kind == Tcgen05Kind::i8;
   return sums;
 }
 
@@ -122,6 +125,12 @@ Tensor random_operand(OperandType type, std::int64_t l, std::int64_t rows, std::
     return typed;
   }
   fill(typed, kind, seed, stream);
+  if (is_integer(type) && kind == Fill::integer) {
+    // Small ones, so that fp32 holds the sums; s8 -4 to 4, u8 0 to 8.
+    const CounterRandom random(seed, stream);
+    for (std::size_t i = 0; i < typed.bytes.size(); ++i)
+      typed.bytes[i] = static_cast<std::byte>(random.integer(i, 0, 8) - (type == OperandType::s8 ? 4 : 0));
+  }
   if (!is_block_scaled(type)) return typed;
   Tensor bytes(DType::u8, typed.shape);
   bytes.bytes = typed.bytes;

@@ -68,7 +68,7 @@ std::uint64_t encode_integer(double value) {
   return static_cast<std::uint64_t>(static_cast<Integer>(rounded));
 }
 
-constexpr std::array<std::pair<DType, std::string_view>, 13> kNames{{{DType::f16, "f16"},
+constexpr std::array<std::pair<DType, std::string_view>, 14> kNames{{{DType::f16, "f16"},
                                                                      {DType::bf16, "bf16"},
                                                                      {DType::f32, "f32"},
                                                                      {DType::e4m3, "e4m3"},
@@ -80,7 +80,8 @@ constexpr std::array<std::pair<DType, std::string_view>, 13> kNames{{{DType::f16
                                                                      {DType::u64, "u64"},
                                                                      {DType::s64, "s64"},
                                                                      {DType::f64, "f64"},
-                                                                     {DType::tf32, "tf32"}}};
+                                                                     {DType::tf32, "tf32"},
+                                                                     {DType::s8, "s8"}}};
 
 }  // namespace
 
@@ -107,6 +108,8 @@ double to_double(DType dtype, std::uint64_t bits) {
       return std::bit_cast<double>(bits);
     case DType::u8:
       return static_cast<double>(bits & 0xFF);
+    case DType::s8:
+      return static_cast<double>(static_cast<std::int8_t>(static_cast<std::uint8_t>(bits)));
     case DType::u16:
       return static_cast<double>(bits & 0xFFFF);
     case DType::u32:
@@ -139,6 +142,8 @@ std::uint64_t from_double(DType dtype, double value) {
       return std::bit_cast<std::uint64_t>(value);
     case DType::u8:
       return encode_integer<std::uint8_t>(value);
+    case DType::s8:
+      return encode_integer<std::int8_t>(value) & 0xFF;
     case DType::u16:
       return encode_integer<std::uint16_t>(value);
     case DType::u32:

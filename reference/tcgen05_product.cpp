@@ -47,6 +47,10 @@ class Product {
     for (const char* const name : {"b", "b2"})
       if (const auto found = buffers_.find(name); found != buffers_.end())
         found->second = with_k_last(found->second, c_.b_layout);
+    if (gemm_tcgen05::stores_sums(c_)) {
+      check_.alpha = 1;
+      check_.is_exact = true;
+    }
     alpha_ = check_.alpha;
     check_.alpha = alpha_ * factor("scale_a") * factor("scale_b");
     check_.activation = c_.activation;

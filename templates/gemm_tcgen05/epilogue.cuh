@@ -129,6 +129,7 @@ struct Epilogue {
   // A panel of sums, finished: `lanes` is the row of the lanes' operand that its first lane has, `first` the row of the
   // other one that its first column has.
   __device__ __forceinline__ void finish_panel(float (&v)[kPanel], int lanes, int first, int batch) const {
+    if constexpr (stores_sums(C)) return;
     const int row = is_swapped(C) ? first : lanes + lane, column = is_swapped(C) ? lanes + lane : first;
 #pragma unroll
     for (int i = 0; i < kPanel; ++i)

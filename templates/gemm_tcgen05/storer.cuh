@@ -66,6 +66,16 @@ __device__ __forceinline__ void share_sums(unsigned smem, unsigned from, int lan
   }
 }
 
+// Sums of integers are in registers like those of fp32, as bits: nothing but this and the addition of parts counts with
+// them.
+template <Config C, int kCount>
+__device__ __forceinline__ void to_fp32(float (&v)[kCount]) {
+  if constexpr (is_integer(C) && !stores_sums(C)) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) v[i] = __int2float_rn(__float_as_int(v[i]));
+  }
+}
+
 // The parts of all CTAs, added up in the order of the parts.
 template <Config C>
 __device__ __forceinline__ void add_sums(float (&v)[panel_columns(C)], unsigned smem, int column, int lane) {
@@ -75,7 +85,10 @@ __device__ __forceinline__ void add_sums(float (&v)[panel_columns(C)], unsigned 
   for (int part = 0; part < C.split_k; ++part) {
     const unsigned from = ptx::mapa(partial_sum_address(smem, column, lane), part);
 #pragma unroll
-    for (int i = 0; i < panel_columns(C); ++i) v[i] += ptx::ld_cluster_f32(from + i * kLanes * 4);
+    for (int i = 0; i < panel_columns(C); ++i) {
+      const float sum = ptx::ld_cluster_f32(from + i * kLanes * 4);
+      v[i] = is_integer(C) ? __int_as_float(__float_as_int(v[i]) + __float_as_int(sum)) : v[i] + sum;
+    }
   }
 }
 
@@ -138,9 +151,11 @@ __device__ __forceinline__ void store(const Params& p, unsigned smem, unsigned t
       const int b_row = columns_of_d(C, tile.b_row);
       const int lanes = (is_swapped(C) ? b_row : tile.a_row) + warp * 32;
       const int first = (is_swapped(C) ? tile.a_row : b_row) + first_column + column;
+      to_fp32<C>(v);
       if constexpr (C.gate == Gate::none) {
         epilogue.finish_panel(v, lanes, first, tile.a_matrix);
       } else {
+        to_fp32<C>(up);
         epilogue.apply_gate(v, up);
       }
       if constexpr (is_quantized(C)) {

@@ -14,9 +14,10 @@
 // types do not have. C and D are [l, m, n]. Rows lie lda, ldb, ldc, ldd elements
 // apart, matrices a_stride_l, ... A block-scaled operand's element is its value times the scale of its block; its
 // scales come in tiles of 128 rows by 4 blocks (spec/block_scale.h), and none that belongs to no element reaches a
-// result. Sums are fp32; C and bias have the type of D. D may be block-scaled itself, along its columns, as quantize
-// makes it (MX scales rounded up; NVFP4's factor is scale_d, 1 if null): values, and scales in tiles, of which bytes
-// that belong to no block become 0. It is then ready to be the A of another product.
+// result. Sums are fp32; C and bias have the type of D. Of 8-bit integers the sums are s32, which wrap around at their
+// ends and become fp32 before anything else, or are D as they are. D may be block-scaled itself, along its columns, as
+// quantize makes it (MX scales rounded up; NVFP4's factor is scale_d, 1 if null): values, and scales in tiles, of which
+// bytes that belong to no block become 0. It is then ready to be the A of another product.
 //
 // Groups of rows have a B each: l is their number, B is [l, n, k]. Contiguous ones stand one behind the other in A and
 // D [m, ...], group g from row groups[g] to groups[g + 1]; the scales of each begin with a tile of their own, so sfa
@@ -48,8 +49,8 @@
 //   const __grid_constant__ TensorMap a, b, b2 (dual), sfa, sfb (block-scaled types), sfb2 (both), d (if it has a map)
 //   d_pointer; int* groups (grouping); sfd (D block-scaled); float* scale_d (nvfp4, may be null); c (Config.c); bias
 //   (Config.bias); float* scale_a, scale_b, scale_b2 (has_tensor_scales; the last one with dual; may be null: 1) int m,
-//   n (rows of B), k, l; long long ldd, d_stride_l; long long ldc, c_stride_l (Config.c only); float alpha; float beta
-//   (c)
+//   n (rows of B), k, l; long long ldd, d_stride_l; long long ldc, c_stride_l (Config.c only); float alpha (unless D
+//   is s32); float beta (c)
 // Launch: clusters of cluster_size() CTAs along x; grid.x a multiple of that; block num_threads(); dynamic shared
 // memory smem_layout().total_bytes.
 //
@@ -110,6 +111,7 @@ enum class Rule {
   ok,
   operand_pair,               // A's type; B's type
   output_type,                // bytes of D's type; 4
+  finished_sums,              // 1; 0
   layout_of_four_bits,        // bits of a value; 8
   layout_of_groups,           // 1; 0
   gate_and_addend,            // 1; 0
@@ -147,9 +149,12 @@ TESSERA_HD constexpr Tcgen05Kind kind(const Config& c) {
   return kind;
 }
 TESSERA_HD constexpr bool is_scaled(const Config& c) { return layout::is_block_scaled(kind(c)); }
-// An fp32 factor for each operand: of e4m3 and e5m2 tensors, and NVFP4's.
+TESSERA_HD constexpr bool is_integer(const Config& c) { return kind(c) == Tcgen05Kind::i8; }
+// D has the sums of integers: no alpha, no factor.
+TESSERA_HD constexpr bool stores_sums(const Config& c) { return c.d_dtype == DType::s32; }
+// An fp32 factor for each operand: of 8-bit tensors, and NVFP4's.
 TESSERA_HD constexpr bool has_tensor_scales(const Config& c) {
-  return kind(c) == Tcgen05Kind::f8f6f4 || kind(c) == Tcgen05Kind::mxf4nvf4;
+  return kind(c) == Tcgen05Kind::f8f6f4 || kind(c) == Tcgen05Kind::mxf4nvf4 || (is_integer(c) && !stores_sums(c));
 }
 TESSERA_HD constexpr int products(const Config& c) { return c.gate == Gate::dual ? 2 : 1; }
 TESSERA_HD constexpr bool is_quantized(const Config& c) { return c.d_format != OutputFormat::plain; }
@@ -255,6 +260,7 @@ TESSERA_HD constexpr layout::InstructionDescriptor instruction(const Config& c, 
   layout::InstructionDescriptor d;
   d.a = tcgen05_type(lane_type(c));
   d.b = tcgen05_type(column_type(c));
+  d.d = is_integer(c) ? layout::Tcgen05Result::s32 : layout::Tcgen05Result::f32;
   d.m = kLanes * pair_size(c);
   d.n = columns(c);
   d.is_a_mn_major = is_mn_major(c, true);
@@ -348,8 +354,8 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
   if (!has_kind(c)) return {Rule::operand_pair, static_cast<int>(c.a_type), static_cast<int>(c.b_type)};
-  if (c.d_dtype != DType::f32 && c.d_dtype != DType::f16 && c.d_dtype != DType::bf16)
-    return {Rule::output_type, dtype_bytes(c.d_dtype), 4};
+  const bool is_float = c.d_dtype == DType::f32 || c.d_dtype == DType::f16 || c.d_dtype == DType::bf16;
+  if (!is_float && !(is_integer(c) && stores_sums(c))) return {Rule::output_type, dtype_bytes(c.d_dtype), 4};
   const auto is_legal = [](OperandType type, Layout layout) {
     return layout == Layout::k_major || operand_bits(type) >= 8;
   };
@@ -357,6 +363,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
   // Where a group begins a copy may not: coordinates along the contiguous dimension are multiples of 16 bytes.
   if (c.grouping == Grouping::contiguous && c.a_layout == Layout::mn_major) return {Rule::layout_of_groups, 1, 0};
   const bool has_addend = c.c != Addend::none || c.bias != Bias::none || c.activation != Activation::none;
+  if (stores_sums(c) && (has_addend || c.gate != Gate::none)) return {Rule::finished_sums, 1, 0};
   if (c.gate != Gate::none && has_addend) return {Rule::gate_and_addend, 1, 0};
   return {};
 }

@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-enum class OperandType { f16, bf16, tf32, e4m3, e5m2, nvfp4, mxfp4, mxfp8_e4m3, mxfp8_e5m2 };
+enum class OperandType { f16, bf16, tf32, e4m3, e5m2, s8, u8, nvfp4, mxfp4, mxfp8_e4m3, mxfp8_e5m2 };
 
 // What becomes of a product before it is stored: silu(gate) * up, where gate and up are two products with the same A,
 // or one whose columns hold both in turn.
@@ -36,6 +36,7 @@ TESSERA_HD constexpr OutputFormat output_format(BlockFormat format) {
 }
 
 TESSERA_HD constexpr bool is_block_scaled(OperandType type) { return type >= OperandType::nvfp4; }
+TESSERA_HD constexpr bool is_integer(OperandType type) { return type == OperandType::s8 || type == OperandType::u8; }
 TESSERA_HD constexpr bool is_mxfp8(OperandType type) {
   return type == OperandType::mxfp8_e4m3 || type == OperandType::mxfp8_e5m2;
 }
@@ -84,6 +85,10 @@ TESSERA_HD constexpr layout::Tcgen05Type tcgen05_type(OperandType type) {
     case OperandType::e5m2:
     case OperandType::mxfp8_e5m2:
       return layout::Tcgen05Type::e5m2;
+    case OperandType::s8:
+      return layout::Tcgen05Type::s8;
+    case OperandType::u8:
+      return layout::Tcgen05Type::u8;
     case OperandType::nvfp4:
     case OperandType::mxfp4:
       return layout::Tcgen05Type::e2m1;
@@ -92,7 +97,8 @@ TESSERA_HD constexpr layout::Tcgen05Type tcgen05_type(OperandType type) {
 }
 
 // The kind of instruction that multiplies the two; false where there is none. Types of one kind may differ where the
-// kind allows it: 8-bit floats, and mxfp8 beside mxfp4, whose values are then padded to 8 bits in shared memory.
+// kind allows it: 8-bit floats, 8-bit integers, and mxfp8 beside mxfp4, whose values are then padded to 8 bits in
+// shared memory.
 TESSERA_HD constexpr bool find_kind(OperandType a, OperandType b, layout::Tcgen05Kind& kind) {
   using layout::Tcgen05Kind;
   const auto is_fp8 = [](OperandType type) { return type == OperandType::e4m3 || type == OperandType::e5m2; };
@@ -103,6 +109,8 @@ TESSERA_HD constexpr bool find_kind(OperandType a, OperandType b, layout::Tcgen0
     kind = Tcgen05Kind::tf32;
   } else if (is_fp8(a) && is_fp8(b)) {
     kind = Tcgen05Kind::f8f6f4;
+  } else if (is_integer(a) && is_integer(b)) {
+    kind = Tcgen05Kind::i8;
   } else if (a == OperandType::nvfp4 && b == OperandType::nvfp4) {
     kind = Tcgen05Kind::mxf4nvf4;
   } else if (a == OperandType::mxfp4 && b == OperandType::mxfp4) {

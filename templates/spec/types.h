@@ -18,13 +18,14 @@
 namespace tessera {
 
 // Element types of operands and tensor maps; tf32 is a copy type: fp32 that is rounded on its way to shared memory.
-enum class DType { f16, bf16, f32, e4m3, e5m2, u8, u16, u32, s32, u64, s64, f64, tf32 };
+enum class DType { f16, bf16, f32, e4m3, e5m2, u8, u16, u32, s32, u64, s64, f64, tf32, s8 };
 
 TESSERA_HD constexpr int dtype_bytes(DType dtype) {
   switch (dtype) {
     case DType::e4m3:
     case DType::e5m2:
     case DType::u8:
+    case DType::s8:
       return 1;
     case DType::f16:
     case DType::bf16:

@@ -34,6 +34,7 @@ std::vector<Fields> type_pairs() {
     return {{{"dtype", "bf16"}},
             {{"dtype", "tf32"}},
             {{"dtype", "e4m3"}, {"b_dtype", "e5m2"}},
+            {{"dtype", "s8"}, {"b_dtype", "u8"}},
             {{"dtype", "nvfp4"}},
             {{"dtype", "mxfp4"}},
             {{"dtype", "mxfp8_e5m2"}, {"b_dtype", "mxfp8_e4m3"}},

@@ -1,6 +1,7 @@
 // Products on tcgen05 as the planner sees them: candidates, names, what the sizes steer, and every refusal in words.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "base/error.h"
@@ -103,7 +104,7 @@ TEST_CASE("tcgen05 products: a wrong pairing is refused with both sides") {
   CHECK(refusal({{"dtype", "nvfp4"}, {"b_dtype", "mxfp4"}}) ==
         "gemm nvfp4 x mxfp4: a is nvfp4 (e2m1 values, scales ue4m3, one for 16 along k), b is mxfp4 (e2m1 values, "
         "scales ue8m0, one for 32 along k): no instruction multiplies the two; both must be f16, bf16, tf32, nvfp4 or "
-        "mxfp4, or each e4m3 or e5m2, or each mxfp8 or mxfp4");
+        "mxfp4, or each e4m3 or e5m2, or each s8 or u8, or each mxfp8 or mxfp4");
   CHECK(refusal({{"dtype", "mxfp8_e4m3"}, {"b_dtype", "e4m3"}})
             .starts_with("gemm mxfp8_e4m3 x e4m3: a is mxfp8_e4m3 (e4m3 values, scales ue8m0, one for 32 along k), b "
                          "is e4m3: no"));
@@ -112,9 +113,10 @@ TEST_CASE("tcgen05 products: a wrong pairing is refused with both sides") {
       refusal({{"dtype", "nvfp4"}, {"scale_form", "plain"}}) ==
       "gemm nvfp4: scales in the plain form, tiles needed (tcgen05 reads tiles of 128 rows by 4 blocks): convert them "
       "with convert_scales, to = tile");
-  CHECK(refusal({{"dtype", "u16"}}) ==
-        "gemm has no kernel for operands of type u16: there are kernels for bf16, f16, tf32, e4m3, e5m2, nvfp4, mxfp4, "
-        "mxfp8_e4m3, mxfp8_e5m2");
+  CHECK(
+      refusal({{"dtype", "u16"}}) ==
+      "gemm has no kernel for operands of type u16: there are kernels for bf16, f16, tf32, e4m3, e5m2, s8, u8, nvfp4, "
+      "mxfp4, mxfp8_e4m3, mxfp8_e5m2");
   CHECK(refusal({{"d_dtype", "e4m3"}}) == "gemm bf16: d is e4m3: must be f32, bf16 or f16");
   CHECK(
       refusal({{"dtype", "nvfp4"}, {"b_layout", "mn"}}) ==
@@ -138,6 +140,32 @@ TEST_CASE("tcgen05 products: a wrong pairing is refused with both sides") {
         "gemm: accumulators = 2 is for Tensor Memory, which sm_90a does not have");
   CHECK(refusal({{"arch", "sm_120a"}}) ==
         "gemm has no kernel for arch sm_120a: there is one for sm_90a, and for sm_100 and sm_103 with suffix a or f");
+}
+
+TEST_CASE("tcgen05 products: integers are for sm_100a, and their sums leave as they are or as fp32") {
+  const Plan sums =
+      make_plan(problem_of("gemm", on_blackwell({{"dtype", "s8"}, {"b_dtype", "u8"}, {"d_dtype", "s32"}})));
+  CHECK(sums.mma_kind.starts_with("tcgen05.i8"));
+  CHECK(sums.launch.scalars.empty());
+  const auto has_scale = [](const Plan& plan) {
+    return std::any_of(plan.launch.buffers.begin(), plan.launch.buffers.end(),
+                       [](const BufferSpec& buffer) { return buffer.name == "scale_a"; });
+  };
+  CHECK(!has_scale(sums));
+  CHECK(has_scale(make_plan(problem_of("gemm", on_blackwell({{"dtype", "u8"}})))));
+  for (const char* const arch : {"sm_100f", "sm_103a", "sm_103f"})
+    CHECK(refusal({{"arch", arch}, {"dtype", "s8"}}) ==
+          std::string("gemm s8: integer products (tcgen05 kind::i8) have kernels for sm_100a, none for ") + arch +
+              ", whose assembler refuses the kind; take e4m3 there");
+  CHECK(refusal({{"arch", "sm_90a"}, {"dtype", "u8"}}) ==
+        "gemm: u8 has kernels for sm_100a (tcgen05 kind::i8), none for sm_90a");
+  CHECK(
+      refusal({{"dtype", "s8"}, {"d_dtype", "s32"}, {"gate", "dual"}}) ==
+      "gemm s8, dual: d is s32 with c, bias, an activation or a gate: sums of integers are stored as they are; take d "
+      "of type f32, bf16 or f16");
+  CHECK(refusal({{"d_dtype", "s32"}}) == "gemm bf16: d is s32: must be f32, bf16 or f16");
+  CHECK(refusal({{"dtype", "s8"}, {"d_dtype", "u32"}}) == "gemm s8: d is u32: must be f32, bf16 or f16, or s32");
+  CHECK(refusal({{"dtype", "s8"}, {"b_dtype", "e4m3"}}).starts_with("gemm s8 x e4m3: a is s8, b is e4m3: no"));
 }
 
 TEST_CASE("tcgen05 products: gates and block-scaled results") {

@@ -33,10 +33,12 @@ inline void add_tcgen05_products(std::vector<Problem>& problems) {
       for (const Fields& sizes : {Fields{}, Fields{{"m", "64"}, {"n", "4096"}, {"k", "7168"}},
                                   Fields{{"m", "128"}, {"n", "7168"}, {"k", "16384"}}}) {
         Fields fields = sizes;
-        fields.emplace_back("arch", kTargets[turn % 4]);
+        const bool is_integer = kind == layout::Tcgen05Kind::i8;  // sm_100a alone
+        fields.emplace_back("arch", is_integer ? "sm_100a" : kTargets[turn % 4]);
         fields.emplace_back("dtype", std::string(a.text));
         fields.emplace_back("b_dtype", std::string(b.text));
-        fields.emplace_back("d_dtype", kOutputs[turn++ % 3]);
+        fields.emplace_back("d_dtype", is_integer && turn % 2 == 0 ? "s32" : kOutputs[turn % 3]);
+        ++turn;
         problems.push_back(problem_of("gemm", fields));
       }
     }
