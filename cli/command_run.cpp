@@ -63,7 +63,7 @@ class RunCommand final : public Command {
  public:
   HelpPage help() const override {
     return {
-        "tessera run OP [selectors] [sizes] [flags]",
+        "tessera run OP [selectors] [sizes] [flags]\n       tessera run SHAPES.json [flags]",
         "tessera run: launch a kernel and compare it with a float64 reference",
         "Outputs are poisoned before the launch and the memory around every buffer is guarded. Every element is "
         "looked\n"
