@@ -290,9 +290,9 @@ void describe_smem(const Config& config, Plan& plan) {
   }
   add(layout.q, config.q_stages * groups, std::move(of_q));
   add(layout.k, config.stages,
-      {{"K on its way", "load_kv", "barrier k_full"}, {"K of a block", "consumer", "barrier k_empty"}});
+      {{"K on its way", "load_k", "barrier k_full"}, {"K of a block", "consumer", "barrier k_empty"}});
   add(layout.v, config.stages,
-      {{"V on its way", "load_kv", "barrier v_full"}, {"V of a block", "consumer", "barrier v_empty"}});
+      {{"V on its way", "load_v", "barrier v_full"}, {"V of a block", "consumer", "barrier v_empty"}});
   add(layout.exchange, groups,
       {{"scores of the other CTA on their way", "consumer of the other CTA", "barrier exchange_full"},
        {"scores of the other CTA", "consumer", "barrier exchange_empty of the other CTA"}});

@@ -37,7 +37,8 @@ std::vector<std::string> placeholders(int first, int count) {
 
 std::string type_name(DType dtype) { return std::string(to_word(dtype)); }
 
-// The operands of the steps, in the order of their numbers: d, then A of every step, B of every step, the predicate.
+// The operands of the steps, in the order of their numbers: d, then A of every step, B of every step; the predicate, if
+// there is one, follows.
 struct Operands {
   explicit Operands(const WgmmaShape& shape)
       : accumulators(shape.n / 2), b(accumulators + shape.steps * (shape.a_in_registers ? 4 : 1)) {
@@ -50,31 +51,61 @@ struct Operands {
       }
     }
     for (int step = 0; step < shape.steps; ++step) inputs.push_back("\"l\"(b[" + std::to_string(step) + "])");
-    inputs.emplace_back("\"r\"(accumulate)");
-    for (int i = 0; i < accumulators; ++i) outputs.push_back("\"+f\"(d[" + std::to_string(i) + "])");
+  }
+
+  // `kind`: '=' if d is only written, '+' if it is read too.
+  std::vector<std::string> outputs(char kind) const {
+    std::vector<std::string> items;
+    for (int i = 0; i < accumulators; ++i)
+      items.push_back(std::string("\"") + kind + "f\"(d[" + std::to_string(i) + "])");
+    return items;
   }
 
   int accumulators;
   int b;  // the number of B of the first step
-  std::vector<std::string> outputs;
   std::vector<std::string> inputs;
 };
 
-// The instruction of one step. The first adds to d if p, the others always. 8-bit operands are K-major: their form has
-// no place for another layout.
-std::string instruction(const WgmmaShape& shape, const Operands& operands, int step) {
+// The instruction of one step, which adds to d if `predicate`. 8-bit operands are K-major: their form has no place for
+// another layout.
+std::string instruction(const WgmmaShape& shape, const Operands& operands, int step, const std::string& predicate) {
   const bool is_8_bit = dtype_bytes(shape.dtype) == 1;
   const std::string types =
       std::string(is_8_bit ? "k32" : "k16") + ".f32." + type_name(shape.dtype) + "." + type_name(shape.b_dtype);
   const int a = operands.accumulators;
   const std::string a_text = shape.a_in_registers ? "{" + wrap(placeholders(a + 4 * step, 4), "", "", "") + "}"
                                                   : "%" + std::to_string(a + step);
-  std::string flags = std::string(step == 0 ? "p" : "q") + ", 1, 1";
+  std::string flags = predicate + ", 1, 1";
   if (!is_8_bit && !shape.a_in_registers) flags += shape.a_is_mn_major ? ", 1" : ", 0";
   if (!is_8_bit) flags += shape.b_is_mn_major ? ", 1" : ", 0";
   return "        \"wgmma.mma_async.sync.aligned.m64n" + std::to_string(shape.n) + types + " {\"\n" +
          wrap(placeholders(0, operands.accumulators), "        ", "\"", "\"") + "\n        \"}, " + a_text + ", %" +
          std::to_string(operands.b + step) + ", " + flags + ";\\n\\t\"\n";
+}
+
+// "(d, a, b": the parameters of both functions that multiply.
+std::string parameters(const WgmmaShape& shape, const Operands& operands, const std::string& name) {
+  const std::string steps = "[" + std::to_string(shape.steps) + "]";
+  const std::string head = "  static __device__ __forceinline__ void " + name + "(";
+  return head + "float (&d)[" + std::to_string(operands.accumulators) + "], " +
+         (shape.a_in_registers ? "const unsigned (&a)" + steps + "[4]" : "const unsigned long long (&a)" + steps) +
+         ",\n" + std::string(head.size(), ' ') + "const unsigned long long (&b)" + steps;
+}
+
+// The statement with all steps. `accumulate`: d is read too, and the first step adds to it if told so.
+std::string statement(const WgmmaShape& shape, const Operands& operands, bool accumulate) {
+  std::string text = "    asm volatile(\n        \"{\\n\\t.reg .pred p, q;\\n\\t";
+  if (accumulate) {
+    text += "setp.ne.b32 p, %" + std::to_string(operands.b + shape.steps) + ", 0;\\n\\t";
+  } else {
+    text += "mov.pred p, 0;\\n\\t";
+  }
+  text += "mov.pred q, 1;\\n\\t\"\n";
+  for (int step = 0; step < shape.steps; ++step) text += instruction(shape, operands, step, step == 0 ? "p" : "q");
+  std::vector<std::string> inputs = operands.inputs;
+  if (accumulate) inputs.emplace_back("\"r\"(accumulate)");
+  return text + "        \"}\"\n        :\n" + wrap(operands.outputs(accumulate ? '+' : '='), "        ", "", "") +
+         "\n        :\n" + wrap(inputs, "        ", "", "") + "\n        : \"memory\");\n  }\n";
 }
 
 std::string specialisation(const WgmmaShape& shape) {
@@ -83,9 +114,6 @@ std::string specialisation(const WgmmaShape& shape) {
   if (shape.a_is_mn_major || shape.b_dtype != shape.dtype) more = shape.a_is_mn_major ? ", true" : ", false";
   if (shape.b_dtype != shape.dtype) more += ", DType::" + type_name(shape.b_dtype);
   const Operands operands(shape);
-  const std::string d = "float (&d)[" + std::to_string(operands.accumulators) + "]";
-  const std::string steps = "[" + std::to_string(shape.steps) + "]";
-  const std::string outputs = wrap(operands.outputs, "        ", "", "");
 
   std::string text = "template <>\nstruct Wgmma<" + std::to_string(shape.n) + ", DType::" + type_name(shape.dtype) +
                      ", " + (shape.a_in_registers ? "true" : "false") + ", " +
@@ -97,18 +125,16 @@ std::string specialisation(const WgmmaShape& shape) {
            : shape.a_is_mn_major ? "shared memory, M-major"
                                  : "shared memory, K-major") +
           ", B " + (shape.b_is_mn_major ? "MN-major" : "K-major") + ".\n";
-  text += "  static __device__ __forceinline__ void mma(" + d + ", " +
-          (shape.a_in_registers ? "const unsigned (&a)" + steps + "[4]" : "const unsigned long long (&a)" + steps) +
-          ",\n                                             const unsigned long long (&b)" + steps +
-          ", int accumulate) {\n";
-  text += "    asm volatile(\n        \"{\\n\\t.reg .pred p, q;\\n\\tsetp.ne.b32 p, %" +
-          std::to_string(operands.b + shape.steps) + ", 0;\\n\\tmov.pred q, 1;\\n\\t\"\n";
-  for (int step = 0; step < shape.steps; ++step) text += instruction(shape, operands, step);
-  text += "        \"}\"\n        :\n" + outputs + "\n        :\n" + wrap(operands.inputs, "        ", "", "") +
-          "\n        : \"memory\");\n  }\n";
+  text += parameters(shape, operands, "mma") + ", int accumulate) {\n" + statement(shape, operands, true);
+  if (shape.has_begin) {
+    text += "  // D = A B. What d held is not read, so it need not live until here.\n";
+    text += parameters(shape, operands, "begin") + ") {\n" + statement(shape, operands, false);
+  }
   text += "  // No instruction: what reads or writes the accumulators stays on its side of this line.\n";
-  text += "  static __device__ __forceinline__ void hold(" + d + ") {\n";
-  text += "    asm volatile(\"\" :\n" + outputs + "\n        :: \"memory\");\n  }\n};\n";
+  text +=
+      "  static __device__ __forceinline__ void hold(float (&d)[" + std::to_string(operands.accumulators) + "]) {\n";
+  text += "    asm volatile(\"\" :\n" + wrap(operands.outputs('+'), "        ", "", "") +
+          "\n        :: \"memory\");\n  }\n};\n";
   return text;
 }
 

@@ -111,7 +111,7 @@ struct Consumer {
     release(kBarriers.k_empty, kv);
     wait_turn();
     pass_turn();
-    drop_v();  // after the turn: with one stage, V comes only once the others have used K
+    drop_v();
   }
   __device__ __forceinline__ void skip_blocks(int count) {
     blocks -= count;
@@ -147,8 +147,9 @@ struct Consumer {
   // A tile's first step exists once with every other, since each copy of this code takes its time to compile. What only
   // the first one does hides where all lanes must look anyway, behind "some row's reference moves".
   template <bool kHasOutput>
-  __device__ __forceinline__ void step(bool is_first, bool is_open, const TileIndex& old_tile, Scores<C>& scores,
+  __device__ __forceinline__ void step(bool is_first, bool is_open, const TileIndex& old_tile,
                                        Probabilities<C>& probabilities, Accumulator<C>& output) {
+    Scores<C> scores;
     const KvPosition of_v = kv;
     kv.advance();
     const unsigned k_slot = wait_k(kv);
@@ -213,17 +214,17 @@ struct Consumer {
 
   // With one slot for Q a tile is closed before the next begins.
   __device__ __forceinline__ void run_separate() {
-    Scores<C> scores;
     Probabilities<C> probabilities{};
     Accumulator<C> output;
+    TileIndex tile{0, 0};
 #pragma unroll 1
-    for (int round = 0; schedule.has(round); round = schedule.next(round)) {
-      const TileIndex tile = schedule.at(round);
+    for (int round = 0; schedule.has(round); round = schedule.next(round, tile)) {
+      tile = schedule.at(round);
       begin(tile);
       skip_blocks(hidden_blocks(tile));
-      step<false>(true, false, tile, scores, probabilities, output);
+      step<false>(true, false, tile, probabilities, output);
 #pragma unroll 1
-      while (--blocks > 0) step<true>(false, true, tile, scores, probabilities, output);
+      while (--blocks > 0) step<true>(false, true, tile, probabilities, output);
       close(tile, probabilities, output);
     }
   }
@@ -233,13 +234,12 @@ struct Consumer {
   // serves for the closing alone: its scores are computed and dropped. After the last one it works on a tile that is
   // not there.
   __device__ __forceinline__ void run_joined() {
-    Scores<C> scores;
     Probabilities<C> probabilities{};
     Accumulator<C> output;
     bool is_open = false;
     TileIndex tile{0, 0};
 #pragma unroll 1
-    for (int round = 0;; round = schedule.next(round)) {
+    for (int round = 0;; round = schedule.next(round, tile)) {
       const bool has_new = schedule.has(round);
       if (!has_new && !is_open) return;  // a CTA without tiles
       const TileIndex new_tile = schedule.at(round);
@@ -256,7 +256,7 @@ struct Consumer {
         bool is_first = true;
 #pragma unroll 1
         for (; blocks > 0; --blocks) {
-          step<true>(is_first, is_open, tile, scores, probabilities, output);
+          step<true>(is_first, is_open, tile, probabilities, output);
           is_first = false;
           is_open = true;
         }

@@ -41,7 +41,11 @@ __device__ __forceinline__ void issue_scores(Scores<C>& scores, unsigned q_slot,
       a_steps[i] = advance_descriptor(a, k_major_step_bytes(first + i, kRowsPerWarpgroup, C.swizzle));
       b_steps[i] = advance_descriptor(b, k_major_step_bytes(first + i, C.tile_n, C.swizzle));
     }
-    ScoreMma<C>::mma(scores, a_steps, b_steps, first != 0);
+    if (first == 0) {
+      ScoreMma<C>::begin(scores, a_steps, b_steps);
+    } else {
+      ScoreMma<C>::mma(scores, a_steps, b_steps, 1);
+    }
   }
   ptx::wgmma_commit_group();
 }

@@ -1,8 +1,8 @@
-// The producer warpgroup: one warp loads K and V, one loads Q, one stores O, each through one elected thread.
+// The producer warpgroup: its warps load K, V and Q and store O, each through one elected thread.
 //
-// Key blocks are taken from the last to the first, so that the blocks that need a mask come first. K runs one block
-// ahead of V, as the consumers use them. Every tile's Q is loaded, even if no key is visible: O leaves through Q's
-// slot, and the slot changes hands the same way each time.
+// Key blocks are taken from the last to the first, so that the blocks that need a mask come first. The rings of K and V
+// know nothing of each other, so one code serves both: what differs is chosen by the warp. Every tile's Q is loaded,
+// even if no key is visible: O leaves through Q's slot, and the slot changes hands the same way each time.
 #pragma once
 
 #include "fmha/epilogue.cuh"
@@ -22,37 +22,32 @@ __device__ __forceinline__ int first_panel(int columns) {
   return cta_of_tile<C>() * (columns / span_elements(C));
 }
 
-// K and V of a tile. Step i loads K of the i-th block and V of the one before it. Not `all`: K of the first alone.
+// The key blocks of a tile, of K or of V. Of a tile that is not there: the first block of K, none of V.
 template <Config C>
 __device__ __forceinline__ void load_kv(const Params& p, unsigned smem, const TileIndex& tile, const HeadIndex& at,
-                                        bool all, RingPosition<C.stages>& k_ring) {
+                                        bool is_v, bool is_real, RingPosition<C.stages>& ring) {
   constexpr SmemLayout kLayout = smem_layout(C);
   constexpr Barriers kBarriers = barriers(C);
+  const ptx::TensorMap& map = is_v ? p.v : p.k;
+  const unsigned slots = smem + (is_v ? kLayout.v.offset : kLayout.k.offset);
+  const unsigned all_full = smem + (is_v ? kBarriers.v_full : kBarriers.k_full);
+  const unsigned all_empty = smem + (is_v ? kBarriers.v_empty : kBarriers.k_empty);
+  const int slot_bytes = is_v ? v_slot_bytes(C) : k_slot_bytes(C);
+  const int panel = is_v ? first_panel<C>(v_columns(C)) : first_panel<C>(qk_columns(C));
   const int head = C.pack_gqa > 1 ? at.head : quotient(at.head, quotient(p.heads_q, p.heads_kv));
   const int end_row = min((tile.m + 1) * C.tile_m, rows_of_head<C>(p));
   const int blocks = key_blocks<C>(p, end_row);
   // A tile that sees no key loads rows past the end instead, which are zeros: 0 * V must not meet an infinity.
   const bool sees_none = visible_keys<C>(p, end_row - 1) <= 0;
   const int end = sees_none ? max(p.seqlen_k, 1) + C.tile_n : blocks * C.tile_n;
-  RingPosition<C.stages> v_ring = k_ring;
+  const int count = is_real ? blocks : is_v ? 0 : 1;
 #pragma unroll 1
-  for (int i = 0; i <= (all ? blocks : 0); ++i) {
-    if (i < blocks) {
-      const unsigned full = smem + kBarriers.k_full + 8 * k_ring.slot();
-      ptx::mbarrier_wait_parity(smem + kBarriers.k_empty + 8 * k_ring.slot(), k_ring.parity() ^ 1);
-      ptx::mbarrier_arrive_expect_tx(full, k_slot_bytes(C));
-      ptx::tma_load_5d(smem + kLayout.k.offset + k_ring.slot() * k_slot_bytes(C), p.k, full, 0,
-                       end - (i + 1) * C.tile_n, first_panel<C>(qk_columns(C)), head, at.batch);
-      k_ring.advance();
-    }
-    if (i > 0) {
-      const unsigned full = smem + kBarriers.v_full + 8 * v_ring.slot();
-      ptx::mbarrier_wait_parity(smem + kBarriers.v_empty + 8 * v_ring.slot(), v_ring.parity() ^ 1);
-      ptx::mbarrier_arrive_expect_tx(full, v_slot_bytes(C));
-      ptx::tma_load_5d(smem + kLayout.v.offset + v_ring.slot() * v_slot_bytes(C), p.v, full, 0, end - i * C.tile_n,
-                       first_panel<C>(v_columns(C)), head, at.batch);
-      v_ring.advance();
-    }
+  for (int i = 1; i <= count; ++i) {
+    const unsigned full = all_full + 8 * ring.slot();
+    ptx::mbarrier_wait_parity(all_empty + 8 * ring.slot(), ring.parity() ^ 1);
+    ptx::mbarrier_arrive_expect_tx(full, slot_bytes);
+    ptx::tma_load_5d(slots + ring.slot() * slot_bytes, map, full, 0, end - i * C.tile_n, panel, head, at.batch);
+    ring.advance();
   }
 }
 
@@ -83,26 +78,27 @@ __device__ __forceinline__ void load_q(const Params& p, unsigned smem, const Til
   }
 }
 
-// One walk over the tiles for the three roles: the code that finds a tile exists once.
+// One walk over the tiles for all roles: the code that finds a tile exists once.
 template <Config C>
 __device__ __forceinline__ void produce(const Params& p, const Schedule<C>& schedule, unsigned smem) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  if (warp > kWarpOfO || !ptx::elect_sync()) return;
-  RingPosition<C.stages> k_ring;
+  if (!ptx::elect_sync()) return;
+  RingPosition<C.stages> kv_ring;
   RingPosition<C.q_stages> q_ring;
+  TileIndex tile{0, 0};
 #pragma unroll 1
-  for (int round = 0;; round = schedule.next(round)) {
+  for (int round = 0;; round = schedule.next(round, tile)) {
     // The step that closes the last tile works on a tile beyond: one that is not there, so what comes are zeros.
     const bool is_real = schedule.has(round);
     if (!is_real && (C.q_stages == 1 || warp == kWarpOfO || round == 0)) break;
-    const TileIndex tile = schedule.at(round);
+    tile = schedule.at(round);
     const HeadIndex at = head_of<C>(p, tile);
-    if (warp == kWarpOfKv) {
-      load_kv<C>(p, smem, tile, at, is_real, k_ring);
-    } else if (warp == kWarpOfQ) {
+    if (warp == kWarpOfQ) {
       load_q<C>(p, smem, tile, at, q_ring);
-    } else {
+    } else if (warp == kWarpOfO) {
       store_output<C>(p, smem, tile, at, q_ring);
+    } else {
+      load_kv<C>(p, smem, tile, at, warp == kWarpOfV, is_real, kv_ring);
     }
     if (!is_real) break;
     q_ring.advance();

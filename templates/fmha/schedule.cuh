@@ -33,12 +33,9 @@ __device__ __forceinline__ int cta_of_tile() {
 }
 
 // Of numbers that are not negative. Unsigned: a division is a routine of the assembler's, and a signed one is half as
-// long again. Where both are needed the remainder is computed from the quotient: the compiler divides twice.
+// long again. A remainder is computed from the quotient: the compiler would divide twice.
 __device__ __forceinline__ int quotient(int x, int y) {
   return static_cast<int>(static_cast<unsigned>(x) / static_cast<unsigned>(y));
-}
-__device__ __forceinline__ int remainder(int x, int y) {
-  return static_cast<int>(static_cast<unsigned>(x) % static_cast<unsigned>(y));
 }
 
 // Rows of a head: its queries, or those of all heads that are packed, the heads of a query side by side.
@@ -84,11 +81,9 @@ struct Schedule {
   // Whether this CTA has a tile in `round`; if not, it has none later.
   __device__ __forceinline__ bool has(int round) const { return item(round) < heads * (is_paired ? pairs() : m_tiles); }
 
-  // The round after one that has a tile. The middle tile of an odd number is a pair by itself.
-  __device__ __forceinline__ int next(int round) const {
-    const bool is_middle =
-        is_paired && round % 2 == 0 && m_tiles % 2 == 1 && remainder(item(round), pairs()) == pairs() - 1;
-    return round + (is_middle ? 2 : 1);
+  // The round after that of `tile`. The middle tile of an odd number is a pair by itself.
+  __device__ __forceinline__ int next(int round, const TileIndex& tile) const {
+    return round + (is_paired && 2 * tile.m == m_tiles - 1 ? 2 : 1);
   }
 
   __device__ __forceinline__ TileIndex at(int round) const {

@@ -6,10 +6,10 @@
 // sees an assembly statement whose outputs are ready at once. hold() after the wait ties the accumulators to that
 // place, and before the fence keeps what was written to them above it.
 //
-// Wgmma<...>::mma issues the instructions of kSteps steps along K; hold() is its sibling: one empty statement that
-// names all accumulators. Both have up to 128 named registers, so they are specialisations in a small generated header,
-// wgmma_shapes.cuh, with the shapes that a kernel uses. The steps are one statement, because the compiler takes the
-// accumulators apart and puts them together again at each: statements cost compile time, instructions do not.
+// Wgmma<...>::mma issues kSteps steps along K; begin() is mma() where D is only written; hold() is an empty statement
+// that names all accumulators. With up to 128 named registers they are specialisations in a generated header,
+// wgmma_shapes.cuh. The steps are one statement, because the compiler takes the accumulators apart and puts them
+// together again at each: statements cost compile time, instructions do not.
 #pragma once
 
 #include "spec/types.h"

@@ -272,21 +272,22 @@ struct Role {
 };
 
 inline constexpr int kNumRoles = 5;
-inline constexpr int kWarpOfKv = 0;  // of the producer warpgroup
-inline constexpr int kWarpOfQ = 1;
-inline constexpr int kWarpOfO = 2;
+inline constexpr int kWarpOfK = 0;  // of the producer warpgroup
+inline constexpr int kWarpOfV = 1;
+inline constexpr int kWarpOfQ = 2;
+inline constexpr int kWarpOfO = 3;
 
 TESSERA_HD constexpr Role role(const Config& c, int index) {
   const RegisterBudget budget = register_budget(c);
   switch (index) {
     case 0:
-      return {"load_kv", kWarpOfKv, 1, budget.producer};
+      return {"load_k", kWarpOfK, 1, budget.producer};
     case 1:
-      return {"load_q", kWarpOfQ, 1, budget.producer};
+      return {"load_v", kWarpOfV, 1, budget.producer};
     case 2:
-      return {"store_o", kWarpOfO, 1, budget.producer};
+      return {"load_q", kWarpOfQ, 1, budget.producer};
     case 3:
-      return {"idle", 3, 1, budget.producer};
+      return {"store_o", kWarpOfO, 1, budget.producer};
     default:
       return {"consumer", 4, 4 * consumer_warpgroups(c), budget.consumer};
   }
@@ -328,7 +329,7 @@ TESSERA_HD constexpr int steps_of_statement(int steps) {
 
 // S = Q K^T and O += P V.
 TESSERA_HD constexpr WgmmaShape score_wgmma(const Config& c) {
-  return {c.tile_n, c.dtype, false, false, steps_of_statement(qk_columns(c) / 16), false, c.dtype};
+  return {c.tile_n, c.dtype, false, false, steps_of_statement(qk_columns(c) / 16), false, c.dtype, true};
 }
 TESSERA_HD constexpr WgmmaShape output_wgmma(const Config& c) {
   return {v_columns(c), c.dtype, true, true, steps_of_statement(c.tile_n / 16), false, c.dtype};

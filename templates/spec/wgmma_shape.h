@@ -13,7 +13,8 @@ struct WgmmaShape {
   bool b_is_mn_major = false;
   int steps = 1;
   bool a_is_mn_major = false;
-  DType b_dtype = dtype;  // device code spells it out: its compilers take no initializer from another member
+  DType b_dtype = dtype;   // device code spells it out: its compilers take no initializer from another member
+  bool has_begin = false;  // whether there is a statement that overwrites D, beside that which adds
 
   TESSERA_HD friend constexpr bool operator==(const WgmmaShape&, const WgmmaShape&) = default;
 };

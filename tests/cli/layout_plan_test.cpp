@@ -57,7 +57,7 @@ TEST_CASE("layout smem: who owns what when, for every operator and Config that h
   }
   const std::string plan = terminal.write("plan.json", terminal.run({"plan", "fmha", "--json"}).out);
   CHECK(terminal.run({"layout", "smem", plan, "--owner", "nobody"}).err ==
-        "tessera: --owner = nobody: must be one of load_kv, load_q, store_o, idle, consumer\n");
+        "tessera: --owner = nobody: must be one of load_k, load_v, load_q, store_o, consumer\n");
   const std::string bad = terminal.write("bad.json", R"({"smem": [{"name": "q", "offset": 0, "bytes": 2048, "slots": 3,
       "phases": [{"content": "Q", "owner": "loader", "until": "end"}]}], "smem_bytes": 1024,
       "roles": [{"name": "load"}, {"name": "consumer"}]})");

@@ -39,8 +39,22 @@ TEST_CASE("operands are numbered accumulators first, then A, B and the predicate
   CHECK(count(text, "m64n16k16.f32.f16.f16") == 1);
   CHECK(count(text, "setp.ne.b32 p, %10, 0;") == 1);
   CHECK(count(text, "}, %8, %9, p, 1, 1, 0, 0;") == 1);
+  CHECK(count(text, "begin(") == 0);
   const fmha::WgmmaShape registers[] = {{16, DType::bf16, true, true}};
   CHECK(count(wgmma_header(registers), "}, {%8, %9, %10, %11}, %12, p, 1, 1, 1;") == 1);
+}
+
+TEST_CASE("a statement that begins a product writes D without reading it") {
+  const fmha::WgmmaShape shapes[] = {{16, DType::f16, false, false, 2, false, DType::f16, true}};
+  const std::string text = wgmma_header(shapes);
+  const std::string begin = text.substr(text.find("void begin("), text.find("void hold(") - text.find("void begin("));
+  CHECK(count(begin, "accumulate") == 0);
+  CHECK(count(begin, "mov.pred p, 0;") == 1);
+  CHECK(count(begin, "}, %8, %10, p, 1, 1, 0, 0;") == 1);
+  CHECK(count(begin, "}, %9, %11, q, 1, 1, 0, 0;") == 1);
+  CHECK(count(begin, "\"=f\"(d[") == 8);
+  CHECK(count(begin, "\"+f\"(d[") == 0);
+  CHECK(count(text, "\"+f\"(d[") == 16);  // mma and hold
 }
 
 TEST_CASE("all steps of a product are one statement, and only the first has a predicate") {
@@ -51,6 +65,7 @@ TEST_CASE("all steps of a product are one statement, and only the first has a pr
   CHECK(count(text, "}, %9, %12, q, 1, 1, 0, 0;") == 1);
   CHECK(count(text, "}, %10, %13, q, 1, 1, 0, 0;") == 1);
   CHECK(count(text, "asm volatile") == 2);  // mma and hold
+  CHECK(count(text, "begin(") == 0);
   const fmha::WgmmaShape registers[] = {{16, DType::bf16, true, true, 2}};
   const std::string of_registers = wgmma_header(registers);
   CHECK(count(of_registers, "}, {%8, %9, %10, %11}, %16, p, 1, 1, 1;") == 1);
