@@ -57,6 +57,9 @@ Step cta_barrier(Warp& w, const Instruction& in, Mask active) {
   return w.block({Wait::Kind::cta_barrier, id, generation, 0});
 }
 
+// The generation of a warp whose last barrier.cluster.wait is over: it waits for nothing until it arrives again.
+constexpr std::uint64_t kNotArrived = ~std::uint64_t{0};
+
 Step cluster_arrive(Warp& w, const Instruction& in, Mask active) {
   Step out{};
   if ((in.flags & 1) != 0 && !w.converged(kAllLanes, active, out)) return out;
@@ -74,6 +77,13 @@ Step cluster_wait(Warp& w, const Instruction& in, Mask active) {
   if (!is_over && (in.flags & 1) != 0 && !w.converged(kAllLanes, active, out)) return out;
   if (is_over || w.cta->cluster->generation != w.cluster_generation) {
     if (w.race) w.launch->race->acquire(w, w.cta->cluster->race);
+    // Only the aligned form has one state for the warp: without it, lanes come one after another.
+    if ((in.flags & 1) == 0) return Step::next;
+    if (w.cluster_generation == kNotArrived)
+      w.hazard(in, "cluster-wait-without-arrive", -1, 0,
+               "this warp has not arrived since its last barrier.cluster.wait: it waits for a phase that is over",
+               "barrier.cluster.arrive is missing on the way here, or the warp comes twice");
+    w.cluster_generation = kNotArrived;
     return Step::next;
   }
   w.keep(active);
