@@ -152,3 +152,29 @@ TEST_CASE("run: a GPU that does not run the target's code leaves it to the emula
   CHECK(machine.terminal.run({"run", "copy2d", "--shape", "70,100", "--device", "gpu", "--stats"}).err ==
         "tessera: --stats, --trace and --timeline watch the emulator: give --device emulator too\n");
 }
+
+TEST_CASE("run: --pad-rows makes the padding copy that a refusal names") {
+  Machine machine;
+  if (!machine.compiler) return;
+  const auto product = [&](std::vector<std::string> more) {
+    std::vector<std::string> words{"run", "gemm", "--arch", "sm_100a", "--m", "40", "--device", "emulator"};
+    words.insert(words.end(), more.begin(), more.end());
+    return machine.terminal.run(words);
+  };
+  // 104 bytes a row of a and b.
+  const Outcome refused = product({"--dtype", "nvfp4", "--n", "72", "--k", "208"});
+  CHECK(refused.code == 2);
+  CHECK(refused.err.find(
+            "lda must be a multiple of 32 (16 bytes, tensor map): copy a into rows that are padded to that "
+            "(pad_on_host; tessera run --pad-rows); they need not be dense: lda = 208") != std::string::npos);
+  const Outcome padded = product({"--dtype", "nvfp4", "--n", "72", "--k", "208", "--pad-rows"});
+  CAPTURE(padded.out);
+  CHECK(padded.code == 0);
+  CHECK(padded.out.find("  pass: ") != std::string::npos);
+  // Rows of d lie apart too: 24 bytes of values, then 8 that stay as they were.
+  const Outcome result = product({"--dtype", "nvfp4", "--n", "48", "--k", "64", "--d-dtype", "nvfp4", "--pad-rows"});
+  CAPTURE(result.out);
+  CHECK(result.code == 0);
+  const Outcome mixed = product({"--n", "72", "--k", "160", "--dtype", "mxfp8_e4m3", "--b-dtype", "mxfp4"});
+  CHECK(mixed.err.find("ldb must be at least k, rounded up to 128") != std::string::npos);
+}
