@@ -1,10 +1,13 @@
-// What the binders of mma.sync share; internal to exec_mma.cpp and exec_mma_integer.cpp.
+// What the binders of mma.sync share; internal to exec_mma*.cpp, but for mma_quarter, which the table names.
 #pragma once
 
 #include "emulator/isa.h"
 #include "emulator/math/fragments.h"
 
 namespace tessera::emulator::bind {
+
+/// m8n8k4 of f16 (exec_mma_quarter.cpp).
+Handler mma_quarter(const Decoded& d);
 
 /// K of m16n8k32; 0 when the opcode names no such shape.
 int mma_k(const Decoded& d);

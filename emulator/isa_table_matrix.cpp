@@ -1,4 +1,5 @@
 // The instruction table: ldmatrix, stmatrix, mma.sync, wgmma.
+#include "emulator/exec_mma.h"
 #include "emulator/isa_table.h"
 
 #define TESSERA_SM120_TARGETS "sm_120a|sm_121a|sm_120f|sm_121f"
@@ -53,8 +54,8 @@ constexpr Form kForms[] = {
      "mma.sync", bind::mma_integer},
     {"mma.sync", "s32 b1 b1 s32", "aligned m8n8k128|m16n8k128|m16n8k256 row col and|xor popc", "L S S S", "sm_80",
      "mma.sync", bind::mma_bits},
-    {"mma.sync", "f32|f16 f16 f16 f32|f16", "aligned m8n8k4 row|col [row|col]", "", "sm_70", "mma.sync", nullptr,
-     "not supported: m8n8k4 of f16 multiplies four small matrices for the quarter-warps of sm_70"},
+    {"mma.sync", "f32|f16 f16 f16 f32|f16", "aligned m8n8k4 row|col [row|col]", "L S S S", "sm_70", "mma.sync",
+     bind::mma_quarter},
     {"mma.sp", "f32|f16 f16 f16 f32|f16", "sync aligned m16n8k16|m16n8k32 row col", "L S S S u:b32 i", "sm_80",
      "mma.sp", bind::mma_sparse},
     {"mma.sp", "f32 bf16 bf16 f32", "sync aligned m16n8k16|m16n8k32 row col", "L S S S u:b32 i", "sm_80", "mma.sp",

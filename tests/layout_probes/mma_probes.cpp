@@ -172,7 +172,6 @@ TEST_CASE("probe: mma.sync takes A and B and gives D where the maps say, every s
 }
 
 TEST_CASE("probe: mma.m8n8k4.f16 is four products of threads 4p and 4p + 16 on") {
-  if (!is_on_gpu()) return;  // the emulator does not execute it
   for (const bool is_a_row : {true, false})
     for (const bool is_b_row : {true, false})
       for (const char* result : {"f32", "f16"})
