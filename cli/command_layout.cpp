@@ -105,7 +105,7 @@ class LayoutCommand final : public Command {
   HelpPage help() const override {
     return {
         "tessera layout swizzle MODE | tensor-map | fragment INSTRUCTION | "
-        "repack INSTRUCTION\n"
+        "repack D-to-A INSTRUCTION\n"
         "       tessera layout smem-descriptor wgmma|tcgen05 [0xBITS]\n"
         "       tessera layout instruction-descriptor KIND [0xBITS]\n"
         "       tessera layout scale-factors FORMAT\n"

@@ -253,6 +253,11 @@ void add_metadata(LayoutPage& page, const ProductForm& form, const LayoutArgumen
                                         : "two indices of two bits, rising, the first in the low bits: which "
                                           "two of the group's four elements are "
                                           "kept");
+  if (form.scale_vectors != 0 || form.has_narrow_kind)
+    page.notes.push_back(
+        "only sm_120 has this product: its metadata is taken to lie as that of the same width on sm_90; never run, in "
+        "no "
+        "emulator either");
 }
 
 /// m8n8k4.f16: A and B lie by rows or by columns, as the instruction's .row and
