@@ -19,6 +19,7 @@ Step cta_barrier(Warp& w, const Instruction& in, Mask active) {
   CtaBarrier& barrier = w.cta->barriers[id];
   if (w.take_wake() == Wake::ready) {
     if (w.race) w.launch->race->acquire(w, barrier.race);
+    w.heard.join(barrier.heard);
     if (!is_reduction) return Step::next;
     for_lanes(active, [&](int lane) {
       if ((in.flags & 4) != 0) write_lane<U32>(w, in.op[0], lane, barrier.last_popc);
@@ -50,6 +51,8 @@ Step cta_barrier(Warp& w, const Instruction& in, Mask active) {
     barrier.any = barrier.any || yes != 0;
   }
   ++w.launch->progress;
+  w.heard.raise(w.index, w.launch->progress);
+  barrier.pending.join(w.heard);
   if (w.race) w.launch->race->arrive(w, barrier.race, true);
   const std::uint64_t generation = barrier.generation;
   w.cta->check_barrier(barrier);

@@ -1,6 +1,8 @@
 // PTX ISA, "mbarrier". A phase ends when no arrival is pending and the tx-count is zero; then the count is reloaded.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "emulator/access.h"
 #include "emulator/bind.h"
 #include "emulator/mbarrier.h"
@@ -175,6 +177,17 @@ Step transaction(Warp& w, const Instruction& in, Mask active) {
   return Step::next;
 }
 
+// The phase after the last one that another warp of the CTA had seen when this one heard of it, by CTA barriers: a
+// warpgroup that takes turns with another may leave out phases that the other has waited for.
+U64 phase_heard_of(const Warp& w, const Cta& owner, U32 offset) {
+  U64 next = 0;
+  for (const Warp& other : w.cta->warps)
+    for (const PhaseSeen& known : other.phases_seen)
+      if (known.offset == offset && known.cta == &owner && known.at < w.heard.of(static_cast<std::size_t>(other.index)))
+        next = std::max(next, known.next);
+  return next;
+}
+
 // What a warp's waits show: it should next wait for the phase after the one it saw last. When that phase and another
 // one are over before it asks, the parity misleads it.
 void check_phase(Warp& w, const Instruction& in, int lane, const Cta& owner, const Mbarrier& barrier, U64 parity) {
@@ -183,16 +196,17 @@ void check_phase(Warp& w, const Instruction& in, int lane, const Cta& owner, con
     if (known.offset == barrier.offset && known.cta == &owner) seen = &known;
   const bool is_over = (barrier.phase & 1) != parity;
   if (seen == nullptr) {
-    w.phases_seen.push_back({&owner, barrier.offset, barrier.phase});
+    w.phases_seen.push_back({&owner, barrier.offset, barrier.phase, w.launch->progress});
     return;
   }
-  const bool is_expected = (seen->next & 1) == parity;
-  if (is_expected && barrier.phase >= seen->next + 2)
+  const auto is_missed = [&](U64 next) { return (next & 1) == parity && barrier.phase >= next + 2; };
+  if (is_missed(seen->next) && is_missed(std::max(seen->next, phase_heard_of(w, owner, barrier.offset))))
     w.hazard(in, "mbarrier-phase-missed", lane, lane_address(w, in.op[1], lane),
              fmt::format("waits for phase {} (parity {}), but the barrier is in phase {}: {}", seen->next, parity,
                          barrier.phase, is_over ? "a later phase of this parity passes for it" : "the wait goes on"),
              "nothing makes the arriving side wait for this warp, so it may be two phases ahead");
   seen->next = barrier.phase;
+  seen->at = w.launch->progress;
 }
 
 // flags: 1 parity (else a token), 2 may suspend (try_wait), 4 relaxed. op: predicate, address, parity or token, time

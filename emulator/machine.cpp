@@ -175,6 +175,17 @@ Mbarrier& Cta::make_mbarrier(std::uint32_t offset) {
   return mbarriers.back();
 }
 
+void Heard::raise(int warp, std::uint64_t time) {
+  const auto index = static_cast<std::size_t>(warp);
+  if (at.size() <= index) at.resize(index + 1);
+  at[index] = std::max(at[index], time);
+}
+
+void Heard::join(const Heard& other) {
+  if (at.size() < other.at.size()) at.resize(other.at.size());
+  for (std::size_t i = 0; i < other.at.size(); ++i) at[i] = std::max(at[i], other.at[i]);
+}
+
 void Cta::check_barrier(CtaBarrier& barrier) {
   const std::uint32_t expected = barrier.counts_all ? live_warps * kLanes : barrier.expected;
   if (barrier.arrived == 0 || barrier.arrived < expected) return;
@@ -186,6 +197,8 @@ void Cta::check_barrier(CtaBarrier& barrier) {
   barrier.any = false;
   barrier.arrived = 0;
   barrier.expected = 0;
+  std::swap(barrier.heard, barrier.pending);
+  barrier.pending.at.clear();
   if (barrier.race) barrier.race->finish();
   ++barrier.generation;
 }

@@ -67,6 +67,14 @@ struct Group {
   Wake wake = Wake::none;
 };
 
+/// When each warp of a CTA last told of itself (Launch::progress), as far as CTA barriers have carried it.
+struct Heard {
+  std::vector<std::uint64_t> at{};  ///< by warp; shorter: nothing of the others
+  void raise(int warp, std::uint64_t time);
+  void join(const Heard& other);
+  std::uint64_t of(std::size_t warp) const { return warp < at.size() ? at[warp] : 0; }
+};
+
 /// A CTA barrier (bar.sync 0...15). PTX ISA, "barrier".
 struct CtaBarrier {
   std::uint32_t expected = 0;  ///< threads; 0: no arrival yet
@@ -79,6 +87,7 @@ struct CtaBarrier {
   std::uint32_t last_popc = 0;  ///< of the generation that ended last
   bool last_all = true;
   bool last_any = false;
+  Heard pending{}, heard{};          ///< what those that arrive have heard; of the generation that ended last
   std::shared_ptr<RaceSync> race{};  ///< what its arrivals have seen; null without a race detector
 };
 
@@ -100,6 +109,7 @@ struct PhaseSeen {
   const Cta* cta = nullptr;
   std::uint32_t offset = 0;
   std::uint64_t next = 0;
+  std::uint64_t at = 0;  ///< Launch::progress then
 };
 
 class Warp {
@@ -128,7 +138,8 @@ class Warp {
   WarpAsync async;
   WarpTensor tensor;
   std::vector<PhaseSeen> phases_seen;  ///< of the mbarriers that this warp waits on
-  std::shared_ptr<RaceWarp> race;      ///< null without a race detector
+  Heard heard;
+  std::shared_ptr<RaceWarp> race;  ///< null without a race detector
 
   template <class T>
   T* reg(std::uint32_t offset) const {

@@ -134,6 +134,7 @@ struct Consumer {
         ptx::cluster_wait();
         epilogue.store(PartialSums<C>{smem, first_block, schedule.place}, tile.row + first_block * kBlockRows,
                        tile.column + schedule.place.k * stored_columns(C), tile.batch);
+        release_partial_sums<C>(smem, schedule.place);
       }
     }
     epilogue.finish();

@@ -1,5 +1,9 @@
 // Matrix product, warp-specialised for Hopper: one thread loads, one to three warpgroups multiply and store.
 //
+// A CTA of a cluster stays until the others have reached its shared memory for the last time: the producer waits for
+// the slots to come back, and for the partial sums to be fetched. A barrier of the cluster at the end would have to
+// order memory for that, a fence that waits for everything in flight.
+//
 // TMA fills the ring ahead of the consumers, across tiles too: while the consumers store one tile, the first steps of
 // the next are loaded. Stores leave through staging memory of their own, asynchronously. Roles: producer.cuh,
 // consumer.cuh (matmul.cuh, split.cuh, epilogue.cuh); schedule.cuh says who takes which tile.
@@ -25,7 +29,8 @@ template <>
 struct IllegalConfig<Rule::ok, 0, 0> {};
 
 // One thread for each slot. A full barrier takes one arrival (the loading thread, with the bytes); a slot is emptied by
-// every warp that reads it, of every CTA that this one's loads reach.
+// every warp that reads it, of every CTA that this one's loads reach; partial sums are fetched by every consumer warp
+// of every part.
 template <Config C>
 __device__ __forceinline__ void init_barriers(unsigned smem) {
   constexpr int kWarps = 4 * (is_ping_pong(C) ? 1 : consumer_warpgroups(C));
@@ -34,6 +39,7 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
   const unsigned full = smem + smem_layout(C).barriers.offset + 8 * i;
   ptx::mbarrier_init(full, 1);
   ptx::mbarrier_init(full + 8 * C.stages, kWarps * kSources);
+  if (C.split_k > 1 && i == 0) ptx::mbarrier_init(fetched_barrier<C>(smem), kWarps * C.split_k);
   ptx::fence_mbarrier_init();
 }
 
@@ -73,13 +79,12 @@ __device__ __forceinline__ void kernel(const Params& params) {
     if constexpr (C.split_k > 1) {
       ptx::cluster_arrive_relaxed();
       ptx::cluster_wait();
+      if (threadIdx.x == 0) ptx::mbarrier_wait_parity(fetched_barrier<C>(smem), 0);
     }
   } else {
     if constexpr (kBudget.consumer > kBudget.entry) ptx::setmaxnreg_inc<kBudget.consumer>();
     consume<C>(params, smem);
   }
-  // The others' copies, arrivals and loads still reach this CTA's shared memory: it stays until all are done.
-  if constexpr (cluster_size(C) > 1) synchronize<C>();
 }
 
 }  // namespace tessera::gemm

@@ -77,6 +77,14 @@ __device__ __forceinline__ void produce(const Params& p, unsigned smem) {
       ring.advance();
     }
   }
+  // The others' arrivals still come to this CTA's barriers: it stays until the last slots are back.
+  if constexpr (multicast_size(C) > 1) {
+#pragma unroll 1
+    for (int i = 0; i < C.stages; ++i) {
+      ptx::mbarrier_wait_parity(smem + kLayout.barriers.offset + 8 * (C.stages + ring.slot), ring.parity ^ 1);
+      ring.advance();
+    }
+  }
 }
 
 }  // namespace tessera::gemm

@@ -26,6 +26,9 @@ struct ClusterPlace {
         m(rank / C.cluster_n % C.cluster_m),
         n(rank % C.cluster_n),
         k(rank / multicast_size(C)) {}
+
+  // Among the CTAs that have the same part of K.
+  __device__ __forceinline__ int rank_in_part() const { return rank - k * multicast_size(C); }
 };
 
 struct TileIndex {

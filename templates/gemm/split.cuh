@@ -8,6 +8,7 @@
 #include "gemm/matmul.cuh"
 #include "gemm/schedule.cuh"
 #include "ptx/cluster.cuh"
+#include "ptx/mbarrier.cuh"
 #include "ptx/shared.cuh"
 #include "spec/gemm.h"
 
@@ -38,6 +39,20 @@ __device__ __forceinline__ void share_partial_sums(const Accumulators<C>& sums, 
   }
 }
 
+// Of this CTA: counts the warps that have fetched from its sums.
+template <Config C>
+__device__ __forceinline__ unsigned fetched_barrier(unsigned smem) {
+  return smem + smem_layout(C).barriers.offset + 16 * C.stages;
+}
+// One arrival of each warp, at every CTA whose sums it has fetched.
+template <Config C>
+__device__ __forceinline__ void release_partial_sums(unsigned smem, const ClusterPlace<C>& place) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  __syncwarp();
+  if (lane < C.split_k)
+    ptx::mbarrier_arrive_cluster(ptx::mapa(fetched_barrier<C>(smem), lane * multicast_size(C) + place.rank_in_part()));
+}
+
 // Where an epilogue finds the sums of its panels: the parts of all CTAs, added up. A panel and a few parts at a time,
 // because the loads of all at once would ask for more registers than there are.
 template <Config C>
@@ -50,7 +65,7 @@ struct PartialSums {
 
   __device__ __forceinline__ void operator()(float (&sums)[kRegisters], int block, int panel) const {
     const unsigned own = partial_sums_address<C>(smem, first_block, place.k * (stored_columns(C) / 8));
-    const int rank_in_part = place.rank - place.k * multicast_size(C);
+    const int rank_in_part = place.rank_in_part();
 #pragma unroll
     for (int v = 0; v < kRegisters; ++v) sums[v] = 0.0f;
     constexpr int kPartsAtOnce = kRegisters >= 32 ? 2 : 4;

@@ -142,7 +142,7 @@ struct SmemLayout {
   SmemRegion a;         // [stages][tile_m][128 B]; MN-major [stages][tile_m / 64][64 k][128 B]. Partial sums start here
   SmemRegion b;         // [stages][tile_n][128 B]; MN-major [stages][tile_n / 64][64 k][128 B]
   SmemRegion d;         // [consumer warpgroup][2][64][d_span_bytes]
-  SmemRegion barriers;  // 8 bytes each: full [stages], empty [stages]
+  SmemRegion barriers;  // 8 bytes each: full [stages], empty [stages]; split_k > 1: fetched
   int total_bytes = 0;
   int alignment = 1024;
 };
@@ -156,7 +156,7 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   layout.a = {"a", 0, c.stages * a_slot_bytes(c)};
   layout.b = {"b", layout.a.bytes, c.stages * b_slot_bytes(c)};
   layout.d = {"d", layout.b.offset + layout.b.bytes, consumer_warpgroups(c) * kStagingSlots * staging_slot_bytes(c)};
-  layout.barriers = {"barriers", layout.d.offset + layout.d.bytes, 16 * c.stages};
+  layout.barriers = {"barriers", layout.d.offset + layout.d.bytes, 16 * c.stages + (c.split_k > 1 ? 8 : 0)};
   layout.total_bytes = layout.barriers.offset + layout.barriers.bytes;
   return layout;
 }

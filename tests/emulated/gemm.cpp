@@ -1,4 +1,5 @@
-// Planned matrix products, compiled by NVRTC, run in the emulator under every schedule and compared with float64.
+// Planned matrix products, compiled by NVRTC, run in the emulator under every schedule, followed by its race detector,
+// and compared with float64.
 #include "reference/gemm.h"
 
 #include <doctest/doctest.h>
@@ -28,6 +29,7 @@ struct Case {
   std::vector<std::pair<std::string, std::string>> fields;
   std::map<std::string, std::int64_t> sizes;
   Fill fill = Fill::integer;  // of a; whole numbers are compared exactly
+  bool is_in_place = false;   // c is d's memory
 };
 
 Gemm problem_of(const Case& test) {
@@ -54,12 +56,19 @@ class GemmRun {
     names_ = names;
     std::uint64_t stream = 0;
     for (const BufferSpec& buffer : plan_.launch.buffers) add_buffer(buffer, ++stream);
+    if (test_.is_in_place)
+      for (std::size_t i = 0; i < pointers_.size(); ++i)
+        if (plan_.launch.buffers[i].name == "c") pointers_[i] = buffers_.at("d").pointer;
     for (const ScalarSpec& scalar : plan_.launch.scalars) scalars_.push_back(scalar.name == "beta" ? 2 : 1);
   }
 
   std::vector<std::byte> run(std::vector<Finding>& findings) {
     Buffer& d = buffers_.at("d");
     device_.set_bytes(d.pointer, reference::kPoisonByte, d.memory.bytes.size());
+    if (test_.is_in_place) {
+      const Buffer& c = buffers_.at("c");
+      device_.copy_to_device(d.pointer, c.memory.bytes.data(), c.memory.bytes.size());
+    }
     LaunchArguments arguments;
     arguments.sizes = sizes_;
     arguments.scalars = scalars_;
@@ -99,7 +108,7 @@ class GemmRun {
         for (std::int64_t b = 0; b < d.view.shape[2] * bytes; ++b)
           is_element[static_cast<std::size_t>((i * d.view.strides[0] + r * d.view.strides[1]) * bytes + b)] = true;
     for (std::size_t i = 0; i < is_element.size(); ++i)
-      if (!is_element[i] && d.memory.bytes[i] != std::byte{reference::kPoisonByte}) return false;
+      if (!is_element[i] && d.memory.bytes[i] != gap_byte(i)) return false;
     return true;
   }
 
@@ -109,6 +118,11 @@ class GemmRun {
     TensorView view;
     DevicePointer pointer = 0;
   };
+
+  /// What a byte that belongs to no element of d held before the launch.
+  std::byte gap_byte(std::size_t i) const {
+    return test_.is_in_place ? buffers_.at("c").memory.bytes[i] : std::byte{reference::kPoisonByte};
+  }
 
   std::int64_t evaluate(const Expression& expression, const std::vector<std::string>& names) const {
     return BoundExpression(expression, names).evaluate(sizes_);
@@ -251,6 +265,60 @@ const Case kCases[] = {
       {"kernel_schedule", "cooperative"}},
      {{"m", 64}, {"n", 64}, {"k", 256}},
      Fill::normal},
+    {"k in four parts, a cluster that shares a, more parts than steps",
+     {{"tile_m", "64"},
+      {"tile_n", "64"},
+      {"cluster_m", "1"},
+      {"cluster_n", "2"},
+      {"split_k", "4"},
+      {"stages", "3"},
+      {"kernel_schedule", "cooperative"}},
+     {{"m", 70}, {"n", 250}, {"k", 136}}},
+    {"ping-pong, a cluster, fewer steps than slots: warpgroups leave out phases",
+     {{"tile_m", "64"},
+      {"tile_n", "64"},
+      {"cluster_m", "2"},
+      {"cluster_n", "1"},
+      {"split_k", "1"},
+      {"stages", "8"},
+      {"kernel_schedule", "ping_pong"}},
+     {{"m", 200}, {"n", 128}, {"k", 368}, {"l", 4}}},
+    {"ping-pong, promoted, one step a tile",
+     {{"dtype", "e4m3"},
+      {"tile_m", "64"},
+      {"tile_n", "64"},
+      {"cluster_m", "1"},
+      {"cluster_n", "1"},
+      {"split_k", "1"},
+      {"stages", "3"},
+      {"kernel_schedule", "ping_pong"}},
+     {{"m", 500}, {"n", 300}, {"k", 96}},
+     Fill::sparse_integer},
+    {"d over c, rows that tma stores",
+     {{"c", "matrix"},
+      {"tile_m", "128"},
+      {"tile_n", "64"},
+      {"cluster_m", "1"},
+      {"cluster_n", "1"},
+      {"split_k", "1"},
+      {"stages", "2"},
+      {"kernel_schedule", "cooperative"}},
+     {{"m", 200}, {"n", 136}, {"k", 72}, {"ldc", 144}, {"ldd", 144}, {"l", 2}},
+     Fill::integer,
+     true},
+    {"d over c, rows that threads store, k in two parts",
+     {{"c", "matrix"},
+      {"d_dtype", "f32"},
+      {"tile_m", "64"},
+      {"tile_n", "96"},
+      {"cluster_m", "1"},
+      {"cluster_n", "1"},
+      {"split_k", "2"},
+      {"stages", "3"},
+      {"kernel_schedule", "cooperative"}},
+     {{"m", 130}, {"n", 99}, {"k", 200}, {"ldc", 101}, {"ldd", 101}},
+     Fill::integer,
+     true},
     {"nothing to add up",
      {{"bias", "column"},
       {"activation", "gelu"},
@@ -272,7 +340,9 @@ TEST_CASE("products under every schedule") {
   }
   for (const Case& test : kCases) {
     CAPTURE(test.name);
-    EmulatedDevice device;
+    emulator::DeviceOptions options;
+    options.detects_races = true;
+    EmulatedDevice device(options);
     GemmRun run(test, *compiler, device);
     std::vector<std::byte> first;
     for (const EmulatorSchedule schedule :
