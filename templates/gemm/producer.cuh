@@ -4,8 +4,9 @@
 // free only once the consumers of all of them have released it: each consumer warp says so to every CTA that writes
 // into its shared memory. A slot's full barrier expects the whole of both operands, whoever loads them.
 //
-// With one row of tiles B is read once: its lines leave the L2 first, so that they do not drive out what others left
-// there. That took up to 14 % off products of 64 rows on an H200 whose L2 was full of written lines.
+// With one row of tiles B is read once, with two by CTAs that keep step: its lines leave the L2 first, so that they do
+// not drive out what others left there. On an H200 whose L2 was full of written lines that took up to 14 % off products
+// of 64 rows, and up to 13 % off those of 128 and 256.
 #pragma once
 
 #include "gemm/params.cuh"
@@ -25,7 +26,9 @@ __device__ __forceinline__ void load_operand(const ptx::TensorMap& map, unsigned
                                              unsigned short ctas, int step, int row, int batch, bool is_streamed) {
   constexpr int kPartRows = kRows / kParts;
   const auto load = [&](unsigned destination, int c0, int c1) {
-    if constexpr (kParts > 1) {
+    if (kParts > 1 && is_streamed) {
+      ptx::tma_load_3d_multicast_with_policy(destination, map, full, ctas, ptx::kEvictFirst, c0, c1, batch);
+    } else if (kParts > 1) {
       ptx::tma_load_3d_multicast(destination, map, full, ctas, c0, c1, batch);
     } else if (is_streamed) {
       ptx::tma_load_3d_with_policy(destination, map, full, ptx::kEvictFirst, c0, c1, batch);
@@ -73,7 +76,7 @@ __device__ __forceinline__ void produce(const Params& p, unsigned smem) {
                                                          full, place.n, a_ctas, step, tile.row, tile.batch, false);
       load_operand<C, C.b_layout, C.tile_n, C.cluster_m>(p.b, smem + kLayout.b.offset + ring.slot * b_slot_bytes(C),
                                                          full, place.m, b_ctas, step, tile.column, tile.batch,
-                                                         schedule.tiles_m == 1);
+                                                         schedule.tiles_m <= kRowsOfStreamedB);
       ring.advance();
     }
   }

@@ -63,9 +63,10 @@ inline constexpr int kMaxSmemBytes = 232448;  // per CTA, opted in
 inline constexpr int kMaxStages = 16;
 inline constexpr int kMaxClusterSize = 8;  // that every device of the target grants
 inline constexpr int kWarpgroupThreads = 128;
-inline constexpr int kBlockRows = 64;    // wgmma M
-inline constexpr int kStepBytes = 128;   // of K: a swizzle span
-inline constexpr int kStagingSlots = 2;  // for each consumer warpgroup
+inline constexpr int kBlockRows = 64;       // wgmma M
+inline constexpr int kStepBytes = 128;      // of K: a swizzle span
+inline constexpr int kStagingSlots = 2;     // for each consumer warpgroup
+inline constexpr int kRowsOfStreamedB = 2;  // of clusters: with more, B's lines stay in the L2
 
 // Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
 enum class Rule {

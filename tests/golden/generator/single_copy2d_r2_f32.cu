@@ -389,6 +389,17 @@ __device__ __forceinline__ void cp_async_bulk_wait_group_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
 }
 
+// PTX ISA "cp.async.bulk.tensor", PTX 8.0, sm_90. As tma_load_3d_multicast, with a policy for the L2.
+__device__ __forceinline__ void tma_load_3d_multicast_with_policy(unsigned destination, const TensorMap& map,
+                                                                  unsigned barrier, unsigned short ctas,
+                                                                  unsigned long long policy, int c0, int c1, int c2) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
+      ".L2::cache_hint [%0], [%1, {%5, %6, %7}], [%2], %3, %4;" ::"r"(destination),
+      "l"(&map), "r"(barrier), "h"(ctas), "l"(policy), "r"(c0), "r"(c1), "r"(c2)
+      : "memory");
+}
+
 }  // namespace tessera::ptx
 
 // ---- copy2d/tile_copy.cuh --------------------------------------------------------------------------------------------
