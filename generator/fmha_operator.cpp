@@ -2,12 +2,13 @@
 // head_dims under the widest one, so that a reader sees why a tile that is good elsewhere is not taken here. A pin
 // replaces the table's value.
 //
-// Scores: a default tile that was measured to be best counts 1; any other is placed below it by a rough model of what
-// its shape costs. Work per score is 1; a step of tile_n keys adds a fixed cost to each of its rows, a tile of tile_m
-// rows shares the loads of K and V, and a ring of one slot can't load ahead. The model's constants are estimates that
-// only order candidates. Which tile was best may depend on the number of keys: a hint then changes the default. Where a
-// hint says that sequences are short, the share of useful rows and keys of their tiles multiplies the score; for long
-// ones that share says less than the model's error, and the measured default stays.
+// Scores: where batch, heads and lengths are expected ones, a model of the time (fmha_cost.h). Else a default tile that
+// was measured to be best counts 1; any other is placed below it by a rough model of what its shape costs. Work per
+// score is 1; a step of tile_n keys adds a fixed cost to each of its rows, a tile of tile_m rows shares the loads of K
+// and V, and a ring of one slot can't load ahead. The model's constants are estimates that only order candidates. Which
+// tile was best may depend on the number of keys: a hint then changes the default. Where a hint says that sequences are
+// short, the share of useful rows and keys of their tiles multiplies the score; for long ones that share says less than
+// the model's error, and the measured default stays.
 #include "generator/fmha_operator.h"
 
 #include <fmt/format.h>
@@ -17,6 +18,7 @@
 #include <cstdint>
 
 #include "generator/candidates.h"
+#include "generator/fmha_cost.h"
 #include "generator/fmha_explain.h"
 #include "generator/operator_words.h"
 #include "generator/wgmma_header.h"
@@ -37,6 +39,7 @@ constexpr double kLoadCost = 16;       // in queries: K and V of a step
 constexpr double kOneStageCost = 0.2;  // share of the work: loads that nothing overlaps
 constexpr double kNarrowCost = 0.05;   // share of the work, for each halving of the swizzle span: bank conflicts
 constexpr double kBelowDefault = 0.99;
+constexpr double kLastResort = 0.01;
 constexpr Hint kShortLength = 1024;
 constexpr Hint kFewQueries = 64;  // with fewer, most rows of a tile would be idle
 
@@ -99,6 +102,26 @@ Config default_of(const Config& c, Hint keys) {
 double expected_share(const Config& c, Hint keys) {
   const Config standard = default_of(c, keys);
   return c == standard ? 1 : std::min(kBelowDefault, kBelowDefault * modelled_cost(standard) / modelled_cost(c));
+}
+
+/// Tiles that the assembler does not find registers for: legal, but nobody's default.
+bool spills(const Config& c) {
+  const bool is_of_192_128 = c.head_dim == 192 && c.head_dim_v == 128 && c.tile_m == 192;
+  const bool is_of_256 = c.head_dim == 256 && c.tile_m == 128;
+  return c.mask == Mask::causal && c.tile_n == 80 && (is_of_192_128 || is_of_256);
+}
+
+/// Whether the model of the time was fitted to this tile. Others are candidates for pins, and for readers.
+bool is_measured(const Config& c) {
+  const auto is = [&](int tile_m, int tile_n, int stages) {
+    return c.tile_m == tile_m && c.tile_n == tile_n && c.stages == stages;
+  };
+  if (c.head_dim == 512) return is(128, 64, 2);
+  if (is(64, 64, 2) || is(64, 96, 2) || is(64, 128, 2)) return true;
+  if (c.head_dim == 256) return is(128, 64, 2);
+  return std::any_of(std::begin(fmha::kTiles), std::end(fmha::kTiles), [&](const Tile& tile) {
+    return tile.head_dim == c.head_dim && tile.head_dim_v == c.head_dim_v && is(tile.tile_m, tile.tile_n, tile.stages);
+  });
 }
 
 fmha::HeadDims head_dims_of(const Fmha& problem) {
@@ -200,10 +223,13 @@ std::vector<Config> FmhaOperator::candidates(const Fmha& problem) {
 }
 
 double FmhaOperator::score(const Config& config, const Fmha& problem) {
-  return expected_share(config, problem.seqlen_k) * useful_part(config, problem);
+  const double share = spills(config) ? kLastResort : 1;
+  if (has_fmha_cost(problem)) return 1e6 / fmha_cost(config, problem) * (is_measured(config) ? share : kLastResort);
+  return expected_share(config, problem.seqlen_k) * useful_part(config, problem) * share;
 }
 
 std::string FmhaOperator::merit(const Config& config, const Fmha& problem) {
+  if (has_fmha_cost(problem)) return fmt::format("modelled at {:.1f} us", fmha_cost_us(fmha_cost(config, problem)));
   std::string text;
   if (config == default_of(config, problem.seqlen_k)) {
     text = fmt::format("the default for head_dim {}", head_dims_text(config.head_dim, config.head_dim_v));

@@ -23,9 +23,10 @@ struct FmhaOperator {
   static void require_facts(const Fmha& problem);
   /// In order of preference among equal scores; not empty, may repeat. Pins are obeyed, legal or not.
   static std::vector<Config> candidates(const Fmha& problem);
-  /// How much of the default tile's speed is expected, 1 being all of it; see fmha_operator.cpp.
+  /// Where all sizes are expected ones, by a model of the time (fmha_cost.h); else how much of the default tile's speed
+  /// is expected, 1 being all of it.
   static double score(const Config& config, const Fmha& problem);
-  /// What the score stands on: "the default for head_dim 128", ...
+  /// What the score stands on: "modelled at 12.5 us", "the default for head_dim 128", ...
   static std::string merit(const Config& config, const Fmha& problem);
 
   /// "head_dim 256, tile 128x128, 3 stages": a Config in front of an explanation.

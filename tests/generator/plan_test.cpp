@@ -9,6 +9,7 @@
 #include "generator/candidates.h"
 #include "generator/copy2d_operator.h"
 #include "generator/fmha_operator.h"
+#include "generator/gemm_cost.h"
 #include "generator/gemm_operator.h"
 #include "tests/generator/golden.h"
 #include "tests/generator/problems.h"
@@ -289,6 +290,46 @@ TEST_CASE("hints steer the choice and nothing else") {
   const Plan hinted = make_plan(problem_of("fmha", {{"batch", "4"}, {"seqlen_q", "8192"}}));
   CHECK(to_json(plain, false) == to_json(hinted, false));
   CHECK(hinted.reason.ends_with("; hints: batch 4, seqlen_q 8192"));
+}
+
+TEST_CASE("attention: where all sizes are expected ones a model of the time chooses") {
+  const auto config = [](const char* head_dim, const char* batch, const char* heads, const char* length) {
+    return std::get<fmha::Config>(make_plan(problem_of("fmha", {{"head_dim", head_dim},
+                                                                {"batch", batch},
+                                                                {"heads_q", heads},
+                                                                {"heads_kv", heads},
+                                                                {"seqlen_q", length},
+                                                                {"seqlen_k", length}}))
+                                      .config);
+  };
+  // 36 tiles of 256 rows leave most SMs idle, 132 of 64 rows none.
+  CHECK(config("64", "2", "6", "700").tile_m == 64);
+  CHECK(config("192", "2", "6", "700").tile_m == 64);
+  // With tiles for many rounds the larger ones pay.
+  CHECK(config("64", "4", "32", "4096").tile_m >= 192);
+  CHECK(config("128", "4", "16", "4096").tile_m >= 128);
+  CHECK(config("512", "4", "4", "4096").tile_m == 128);
+  CHECK(config("128", "4", "16", "4096").swizzle == Swizzle::b128);
+  const Fields sizes{{"batch", "2"}, {"heads_q", "6"}, {"heads_kv", "6"}, {"seqlen_q", "700"}, {"seqlen_k", "700"}};
+  CHECK(make_plan(problem_of("fmha", sizes)).reason.starts_with("modelled at 1"));
+}
+
+TEST_CASE("products: rows that do not begin on lines of 128 bytes ask more of the L2, so that sharing pays") {
+  gemm::Config alone{.tile_m = 128, .tile_n = 160, .cluster_m = 1}, shared = alone;
+  shared.cluster_m = 2;
+  // 64 elements more, 32 (whole sectors) and 8.
+  const auto cycles = [&](const gemm::Config& c, Hint more) {
+    return gemm_cost(c, {.m = 900, .n = 4800, .k = 11648 + more}).cycles;
+  };
+  CHECK(cycles(alone, 64) < 1.02 * cycles(alone, 0));
+  CHECK(cycles(alone, 32) > 1.1 * cycles(alone, 0));
+  CHECK(cycles(alone, 8) > 1.2 * cycles(alone, 32));
+  CHECK(cycles(shared, 8) < 0.85 * cycles(alone, 8));
+  // Of an operand whose m or n is contiguous the rows are those along k.
+  alone.a_layout = Layout::mn_major;
+  CHECK(gemm_cost(alone, {.m = 904, .n = 4800, .k = 11648}).cycles >
+        1.1 * gemm_cost(gemm::Config{.tile_m = 128, .tile_n = 160, .cluster_m = 1}, {.m = 904, .n = 4800, .k = 11648})
+                  .cycles);
 }
 
 TEST_CASE("attention: heads are packed where queries are few, or where a pin says so") {
