@@ -34,16 +34,31 @@ __device__ __forceinline__ float load_element(const void* base, long long index)
   }
 }
 
-// Where an epilogue finds the sums of its panels: the warpgroup's own accumulators.
+// Whether the panels of a tile share one copy of the code. What becomes of a sum may be a hundred instructions (the
+// error function, beside c and a bias), for each of 128 sums of a thread: three times the compile time of the rest.
+template <Config C>
+inline constexpr bool kSharesCode = C.activation == Activation::gelu ||
+                                    (C.c == Addend::matrix && C.activation != Activation::none);
+
+// Where an epilogue finds the sums of its panels: the warpgroup's own accumulators, panel after panel. Registers cannot
+// be indexed, so with one copy of the code the sums move up by a panel each time.
 template <Config C>
 struct WholeSums {
   static constexpr int kRegisters = panel_columns(C) / 2;
+  static constexpr int kOfBlock = C.tile_n / 2;
 
-  const Accumulators<C>& accumulators;
+  Accumulators<C>& accumulators;
 
-  __device__ __forceinline__ void operator()(float (&sums)[kRegisters], int block, int panel) const {
+  __device__ __forceinline__ void operator()(float (&sums)[kRegisters], int block, int panel) {
 #pragma unroll
-    for (int v = 0; v < kRegisters; ++v) sums[v] = accumulators[block][panel * kRegisters + v];
+    for (int v = 0; v < kRegisters; ++v)
+      sums[v] = kSharesCode<C> ? accumulators[0][v] : accumulators[block][panel * kRegisters + v];
+    if constexpr (kSharesCode<C>) {
+#pragma unroll
+      for (int v = kRegisters; v < blocks(C) * kOfBlock; ++v)
+        accumulators[(v - kRegisters) / kOfBlock][(v - kRegisters) % kOfBlock] =
+            accumulators[v / kOfBlock][v % kOfBlock];
+    }
   }
 };
 
@@ -186,18 +201,16 @@ struct Epilogue {
 
   // The warpgroup's blocks; `row` and `column` are places in D. sums(out, block, panel) gives a panel's.
   template <class Sums>
-  __device__ __forceinline__ void store(const Sums& sums, int row, int column, int batch) {
-#pragma unroll
-    for (int i = 0; i < blocks(C); ++i) {
-#pragma unroll
-      for (int panel = 0; panel < kColumns / kPanelColumns; ++panel) {
-        float out[kPanelRegisters];
-        const int first_row = row + i * kBlockRows;
-        const int first_column = column + panel * kPanelColumns;
-        sums(out, i, panel);
-        finish_panel(out, first_row, first_column, batch);
-        stage_and_store(out, first_row, first_column, batch);
-      }
+  __device__ __forceinline__ void store(Sums sums, int row, int column, int batch) {
+    constexpr int kPanels = kColumns / kPanelColumns, kCopies = kSharesCode<C> ? 1 : blocks(C) * kPanels;
+#pragma unroll kCopies
+    for (int i = 0; i < blocks(C) * kPanels; ++i) {
+      float out[kPanelRegisters];
+      const int first_row = row + i / kPanels * kBlockRows;
+      const int first_column = column + i % kPanels * kPanelColumns;
+      sums(out, i / kPanels, i % kPanels);
+      finish_panel(out, first_row, first_column, batch);
+      stage_and_store(out, first_row, first_column, batch);
     }
   }
 
