@@ -13,6 +13,7 @@
 #include "cli/emulation.h"
 #include "cli/observation.h"
 #include "cli/run_operator.h"
+#include "cli/strided.h"
 
 namespace tessera::cli {
 
@@ -24,6 +25,30 @@ std::pair<std::string, std::string> parse_binding(const char* flag, const std::s
   if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
     throw Error(ErrorKind::usage, fmt::format("{} {}: must be NAME=FILE.npy, like {} q=q.npy", flag, text, flag));
   return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+/// "lda=136"
+GivenSize parse_size(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  GivenSize size{text.substr(0, equals), 0};
+  const char* const end = text.data() + text.size();
+  const char* const begin = equals == std::string::npos ? end : text.data() + equals + 1;
+  const auto [stop, error] = std::from_chars(begin, end, size.value);
+  if (size.name.empty() || begin == end || error != std::errc() || stop != end)
+    throw Error(ErrorKind::usage, fmt::format("--size {}: must be NAME=N, like --size lda=136", text));
+  return size;
+}
+
+float parse_real(const char* flag, const std::string& text, bool may_be_zero) {
+  double value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool is_number = error == std::errc() && stop == text.data() + text.size();
+  const bool is_in_range = is_number && std::abs(value) <= std::numeric_limits<float>::max();
+  const float result = is_in_range ? static_cast<float>(value) : 0;
+  if (!is_in_range || (result == 0 && !may_be_zero))
+    throw Error(ErrorKind::usage, fmt::format("{} = {}: must be a number{} that fp32 holds", flag, text,
+                                              may_be_zero ? "" : " other than 0"));
+  return result;
 }
 
 reference::Tensor read_array(const Plan& plan, const std::string& name, const std::string& file) {
@@ -88,6 +113,10 @@ class RunCommand final : public Command {
     flags.list("--input", "NAME=FILE", input_files_, "an input from a .npy file; repeatable");
     flags.list("--save", "NAME=FILE", output_files_, "write an output as a .npy file; repeatable");
     flags.text("--softmax-scale", "X", scale_, "fmha: factor of the scores (default: 1 / sqrt(head_dim))");
+    flags.text("--alpha", "X", alpha_, "gemm: factor of the product (default: 1)");
+    flags.text("--beta", "X", beta_, "gemm with --c matrix: factor of c (default: 1)");
+    flags.list("--size", "NAME=N", given_sizes_,
+               "any size of the launch, strides too, like lda=136; gaps are poisoned; repeatable");
     flags.text("--shape", "N,N", run_.shape, "copy2d: extents, outermost first");
     flags.text("--group-rows", "N,...", run_.group_rows, "gemm with --grouping: rows of each group; m and l follow");
     flags.toggle("--pad-rows", run_.pads_rows, "copy operands into rows as far apart as the kernel asks for");
@@ -143,12 +172,12 @@ class RunCommand final : public Command {
       throw Error(ErrorKind::usage, "--shape: is for copy2d; gemm has --m, --n, --k and --l");
     if (!run_.shape.empty() && subject_ != "copy2d") throw Error(ErrorKind::usage, "--shape: is for copy2d");
     if (!scale_.empty() && subject_ != "fmha") throw Error(ErrorKind::usage, "--softmax-scale: is for fmha");
-    if (scale_.empty()) return;
-    const auto [stop, error] = std::from_chars(scale_.data(), scale_.data() + scale_.size(), run_.softmax_scale);
-    if (error != std::errc() || stop != scale_.data() + scale_.size() || run_.softmax_scale == 0 ||
-        !(std::abs(run_.softmax_scale) <= std::numeric_limits<float>::max()))
-      throw Error(ErrorKind::usage,
-                  fmt::format("--softmax-scale = {}: must be a number other than 0 that fp32 holds", scale_));
+    for (const auto& [flag, text] : {std::pair("--alpha", &alpha_), std::pair("--beta", &beta_)})
+      if (!text->empty() && subject_ != "gemm") throw Error(ErrorKind::usage, fmt::format("{}: is for gemm", flag));
+    if (!alpha_.empty()) run_.alpha = parse_real("--alpha", alpha_, true);
+    if (!beta_.empty()) run_.beta = parse_real("--beta", beta_, true);
+    if (!scale_.empty()) run_.softmax_scale = parse_real("--softmax-scale", scale_, false);
+    for (const std::string& text : given_sizes_) run_.given_sizes.push_back(parse_size(text));
   }
 
   /// Where a problem runs: the GPU, or an emulator of its own that stands for the target's GPU.
@@ -246,7 +275,8 @@ class RunCommand final : public Command {
   OrderedJson run_on(Call& call, const RunOperator& op, Kernel& kernel, const Place& place, const LaunchSizes& launch,
                      const std::vector<std::int64_t>& sizes, const RunFlags& flags) const {
     const Plan& plan = kernel.plan();
-    const std::map<std::string, reference::Tensor> inputs = op.inputs(plan, launch, sizes, flags);
+    std::map<std::string, reference::Tensor> inputs = op.inputs(plan, launch, sizes, flags);
+    fold(inputs, plan, launch, sizes);
     Observation observation(emulation_);
     if (place.emulated) place.emulated->set_observer(observation.observer());
     DeviceRun run(*place.device, kernel, sizes, op.scalars(plan, flags), inputs);
@@ -281,6 +311,21 @@ class RunCommand final : public Command {
     for (const emulator::EmulatorFinding& finding : outcome.findings) json["findings"].push_back(finding_json(finding));
     if (emulation_.shows_statistics) json["statistics"] = observation.json();
     return json;
+  }
+
+  /// Where the strides make elements share memory, the reference sees what is there.
+  static void fold(std::map<std::string, reference::Tensor>& inputs, const Plan& plan, const LaunchSizes& launch,
+                   const std::vector<std::int64_t>& sizes) {
+    for (const BufferSpec& buffer : plan.launch.buffers) {
+      const auto input = inputs.find(buffer.name);
+      if (input == inputs.end()) continue;
+      std::vector<std::int64_t> strides;
+      for (const Expression& stride : buffer.strides) strides.push_back(launch.evaluate(stride, sizes));
+      reference::Tensor& tensor = input->second;
+      if (strides.size() != tensor.shape.size() || is_laid_out_densely(tensor.shape, strides)) continue;
+      strided_elements(buffer.name, tensor.shape, strides);  // which refuses what is too large, by name
+      tensor = gather(spread(tensor, strides), tensor.dtype, tensor.shape, strides);
+    }
   }
 
   void print_text(Call& call, const Plan& plan, const Place& place, const reference::Comparison& result,
@@ -319,8 +364,8 @@ class RunCommand final : public Command {
     }
   }
 
-  std::string subject_, device_ = "auto", scale_;
-  std::vector<std::string> input_files_, output_files_;
+  std::string subject_, device_ = "auto", scale_, alpha_, beta_;
+  std::vector<std::string> input_files_, output_files_, given_sizes_;
   std::int64_t repeat_ = 20;
   RunFlags run_;
   EmulatorFlags emulation_;

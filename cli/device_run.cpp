@@ -7,44 +7,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/error.h"
+#include "cli/strided.h"
 #include "reference/poison.h"
 
 namespace tessera::cli {
 
 using reference::kGuardBytes;
 using reference::kPoisonByte;
-
-namespace {
-
-/// visit(offset in a dense tensor, offset in memory) for every run of elements along the last dimension.
-template <class Visit>
-void for_each_row(const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& strides, Visit visit) {
-  std::int64_t rows = 1;
-  for (std::size_t d = 0; d + 1 < shape.size(); ++d) rows *= shape[d];
-  for (std::int64_t row = 0; row < rows; ++row) {
-    std::int64_t rest = row, at = 0;
-    for (std::size_t d = shape.size() - 1; d-- > 0;) {
-      at += rest % shape[d] * strides[d];
-      rest /= shape[d];
-    }
-    visit(row * shape.back(), at);
-  }
-}
-
-/// From the first element to the last.
-std::int64_t extent_of(const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& strides) {
-  std::int64_t last = 0;
-  for (std::size_t d = 0; d < shape.size(); ++d) {
-    if (shape[d] == 0) return 0;
-    last += (shape[d] - 1) * strides[d];
-  }
-  return last + 1;
-}
-
-}  // namespace
 
 DevicePointer DeviceRun::Buffer::data() const { return base() + kGuardBytes; }
 
@@ -59,11 +30,12 @@ DeviceRun::DeviceRun(Device& device, Kernel& kernel, std::vector<std::int64_t> s
     for (const Expression& stride : spec.strides) strides.push_back(launch.evaluate(stride, sizes_));
     const auto dtype = reference::dtype_from_name(spec.dtype);
     if (!dtype) throw Error(ErrorKind::unsupported, fmt::format("buffer {} has type {}", spec.name, spec.dtype));
-    const reference::Tensor dense(*dtype, shape);
-    const auto extent = static_cast<std::size_t>(extent_of(shape, strides) * dtype_bytes(*dtype));
-    const bool has_gaps = !strides.empty() && strides.back() == 1 && extent > dense.bytes.size();
-    const std::size_t bytes = has_gaps ? extent : dense.bytes.size();
-    buffers_.push_back({&spec, nullptr, std::move(shape), std::move(strides), bytes, !has_gaps,
+    if (strides.size() != shape.size()) strides = reference::dense_strides(shape);
+    // As many elements as a dense tensor has, in the order of one: strides of extents 0 and 1 do not count.
+    const std::int64_t elements = strided_elements(spec.name, shape, strides);
+    const bool is_dense = is_laid_out_densely(shape, strides);
+    const std::size_t bytes = static_cast<std::size_t>(elements) * static_cast<std::size_t>(dtype_bytes(*dtype));
+    buffers_.push_back({&spec, nullptr, std::move(shape), std::move(strides), is_dense, bytes,
                         DeviceMemory(device_, bytes + 2 * kGuardBytes)});
     const Buffer& buffer = buffers_.back();
     pointers_.push_back(buffer.data());
@@ -86,26 +58,16 @@ DeviceRun::DeviceRun(Device& device, Kernel& kernel, std::vector<std::int64_t> s
 void DeviceRun::reset() {
   for (const Buffer& buffer : buffers_) {
     device_.set_bytes(buffer.base(), kPoisonByte, buffer.bytes + 2 * kGuardBytes);
-    if (buffer.input != nullptr) upload(buffer);
+    if (buffer.input == nullptr) continue;
+    if (buffer.is_dense) {
+      device_.copy_to_device(buffer.data(), buffer.input->bytes.data(), buffer.bytes);
+    } else {
+      const std::vector<std::byte> memory = spread(*buffer.input, buffer.strides);
+      device_.copy_to_device(buffer.data(), memory.data(), memory.size());
+      device_.synchronize();  // before the memory goes
+    }
   }
   device_.synchronize();
-}
-
-void DeviceRun::upload(const Buffer& buffer) {
-  const std::vector<std::byte>& dense = buffer.input->bytes;
-  if (buffer.is_dense) {
-    device_.copy_to_device(buffer.data(), dense.data(), buffer.bytes);
-    return;
-  }
-  // What lies between the rows is as poisoned as what lies around them.
-  std::vector<std::byte> memory(buffer.bytes, std::byte{kPoisonByte});
-  const auto size = static_cast<std::size_t>(dtype_bytes(buffer.input->dtype));
-  for_each_row(buffer.shape, buffer.strides, [&](std::int64_t from, std::int64_t to) {
-    std::memcpy(memory.data() + static_cast<std::size_t>(to) * size,
-                dense.data() + static_cast<std::size_t>(from) * size,
-                static_cast<std::size_t>(buffer.shape.back()) * size);
-  });
-  device_.copy_to_device(buffer.data(), memory.data(), memory.size());
 }
 
 LaunchArguments DeviceRun::arguments() const {
@@ -136,27 +98,24 @@ std::map<std::string, reference::Tensor> DeviceRun::read_outputs(std::vector<std
       if (!problem.empty()) problems.push_back(problem);
     }
     if (buffer.spec->role == BufferRole::input) continue;
-    reference::Tensor tensor(*reference::dtype_from_name(buffer.spec->dtype), buffer.shape);
-    if (buffer.is_dense) {
-      device_.copy_to_host(tensor.bytes.data(), buffer.data(), buffer.bytes);
-    } else {
-      std::vector<std::byte> memory(buffer.bytes);
-      device_.copy_to_host(memory.data(), buffer.data(), memory.size());
-      const auto size = static_cast<std::size_t>(dtype_bytes(tensor.dtype));
-      for_each_row(buffer.shape, buffer.strides, [&](std::int64_t to, std::int64_t from) {
-        std::byte* const row = memory.data() + static_cast<std::size_t>(from) * size;
-        const std::size_t count = static_cast<std::size_t>(buffer.shape.back()) * size;
-        std::memcpy(tensor.bytes.data() + static_cast<std::size_t>(to) * size, row, count);
-        std::fill(row, row + count, std::byte{kPoisonByte});
-      });
-      const auto written =
-          std::count_if(memory.begin(), memory.end(), [](std::byte b) { return b != std::byte{kPoisonByte}; });
-      if (written > 0)
-        problems.push_back(fmt::format("{}: {} bytes between its rows were written", buffer.spec->name, written));
-    }
-    outputs.emplace(buffer.spec->name, std::move(tensor));
+    outputs.emplace(buffer.spec->name, read_output(buffer, problems));
   }
   return outputs;
+}
+
+reference::Tensor DeviceRun::read_output(const Buffer& buffer, std::vector<std::string>& problems) {
+  const DType dtype = *reference::dtype_from_name(buffer.spec->dtype);
+  if (buffer.is_dense) {
+    reference::Tensor tensor(dtype, buffer.shape);
+    device_.copy_to_host(tensor.bytes.data(), buffer.data(), buffer.bytes);
+    return tensor;
+  }
+  std::vector<std::byte> memory(buffer.bytes);
+  device_.copy_to_host(memory.data(), buffer.data(), buffer.bytes);
+  if (std::string problem = gap_problem(buffer.spec->name, memory, dtype, buffer.shape, buffer.strides);
+      !problem.empty())
+    problems.push_back(std::move(problem));
+  return gather(memory, dtype, buffer.shape, buffer.strides);
 }
 
 double DeviceRun::time_us(int repeat) {

@@ -48,9 +48,9 @@ class DeviceEvent {
 
 class DeviceRun {
  public:
-  /// sizes: in the plan's order. inputs: by buffer name, dense. Buffers that the plan calls outputs start poisoned;
-  /// optional ones that skip_optional names are passed as null.
-  /// inputs must outlive this.
+  /// sizes: in the plan's order. inputs: by buffer name, dense; they are laid out as the sizes say. Buffers that the
+  /// plan calls outputs start poisoned; optional ones that skip_optional names are passed as null. inputs must outlive
+  /// this.
   DeviceRun(Device& device, Kernel& kernel, std::vector<std::int64_t> sizes, std::vector<double> scalars,
             const std::map<std::string, reference::Tensor>& inputs);
   DeviceRun(const DeviceRun&) = delete;
@@ -59,7 +59,7 @@ class DeviceRun {
   void launch();
   /// Everything as before the first launch: inputs in place, outputs and guards poisoned.
   void reset();
-  /// Outputs as the launches left them, by name. problems: guards that were overwritten.
+  /// Outputs as the launches left them, by name, dense. problems: guards and gaps between rows that were overwritten.
   std::map<std::string, reference::Tensor> read_outputs(std::vector<std::string>& problems);
   /// Median of `repeat` launches in microseconds, each timed by two events after the L2 was overwritten.
   double time_us(int repeat);
@@ -69,14 +69,14 @@ class DeviceRun {
     const BufferSpec* spec = nullptr;
     const reference::Tensor* input = nullptr;
     std::vector<std::int64_t> shape, strides;
-    std::size_t bytes = 0;  ///< from the first element to the last, gaps between rows included
     bool is_dense = true;
-    DeviceMemory memory;  // with the guards before and behind
+    std::size_t bytes = 0;  // gaps between rows included
+    DeviceMemory memory;    // with the guards before and behind
     DevicePointer base() const { return memory.address(); }
     DevicePointer data() const;
   };
   LaunchArguments arguments() const;
-  void upload(const Buffer& buffer);
+  reference::Tensor read_output(const Buffer& buffer, std::vector<std::string>& problems);
 
   Device& device_;
   Kernel& kernel_;

@@ -80,9 +80,14 @@ class RunGemm final : public RunOperator {
     return given;
   }
 
-  std::vector<double> scalars(const Plan& plan, const RunFlags&) const override {
+  std::vector<double> scalars(const Plan& plan, const RunFlags& flags) const override {
     std::vector<double> values;
-    for (const ScalarSpec& scalar : plan.launch.scalars) values.push_back(scalar.name == "beta" ? kBeta : kAlpha);
+    const bool has_beta = std::any_of(plan.launch.scalars.begin(), plan.launch.scalars.end(),
+                                      [](const ScalarSpec& scalar) { return scalar.name == "beta"; });
+    if (flags.beta != 1 && !has_beta)
+      throw Error(ErrorKind::usage, fmt::format("--beta {}: there is no c to multiply: give --c matrix", flags.beta));
+    for (const ScalarSpec& scalar : plan.launch.scalars)
+      values.push_back(scalar.name == "beta" ? flags.beta : flags.alpha);
     return values;
   }
 
@@ -115,12 +120,12 @@ class RunGemm final : public RunOperator {
     if (is_tcgen05_product(plan)) return compare_tcgen05_product(plan, inputs, outputs, flags, jobs);
     const gemm::Config& config = config_of(plan);
     reference::GemmCheck check;
-    check.alpha = kAlpha * value_or(inputs, "scale_a", 1) * value_or(inputs, "scale_b", 1);
-    check.beta = kBeta;
+    check.alpha = flags.alpha * value_or(inputs, "scale_a", 1) * value_or(inputs, "scale_b", 1);
+    check.beta = flags.beta;
     check.accumulation = config.accumulation;
     check.activation = config.activation;
     check.split_k = config.split_k;
-    check.is_exact = flags.inputs == "integer" && flags.arrays.empty();
+    check.is_exact = is_exact(flags);
     check.judges_rel_error = flags.arrays.empty();
     check.tile_m = config.tile_m;
     check.tile_n = config.tile_n;
@@ -133,8 +138,6 @@ class RunGemm final : public RunOperator {
   }
 
  private:
-  static constexpr double kAlpha = 1, kBeta = 1;
-
   /// Whether an operand's values are two a byte.
   static bool is_packed(const Gemm& facts, bool is_b) {
     const std::optional<BlockFormat> format = is_b && (facts.b_format || facts.b_dtype) ? facts.b_format : facts.format;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cmath>
 
 #include "base/error.h"
 #include "reference/gemm_tcgen05.h"
@@ -24,7 +25,14 @@ Fill fill_of(const RunFlags& flags) {
   return flags.inputs == "uniform" ? Fill::uniform : flags.inputs == "integer" ? Fill::integer : Fill::normal;
 }
 
+bool is_small_integer(double value) { return value == std::floor(value) && std::abs(value) <= 16; }
+
 }  // namespace
+
+bool is_exact(const RunFlags& flags) {
+  return flags.inputs == "integer" && flags.arrays.empty() && is_small_integer(flags.alpha) &&
+         is_small_integer(flags.beta);
+}
 
 std::vector<std::int64_t> group_rows_of(const RunFlags& flags) {
   std::vector<std::int64_t> rows;
@@ -100,8 +108,9 @@ reference::Comparison compare_tcgen05_product(const Plan& plan, const std::map<s
                                               int jobs) {
   const Config& c = config_of(plan);
   reference::GemmCheck check;
-  check.beta = 1;
-  check.is_exact = flags.inputs == "integer" && flags.arrays.empty();
+  check.alpha = flags.alpha;
+  check.beta = flags.beta;
+  check.is_exact = is_exact(flags);
   check.judges_rel_error = flags.arrays.empty();
   check.seed = static_cast<std::uint64_t>(flags.seed);
   check.jobs = jobs;

@@ -10,6 +10,9 @@ namespace tessera::cli {
 
 bool is_tcgen05_product(const Plan& plan);
 
+/// Whether all sums are whole numbers that fp32 holds: only the result is rounded.
+bool is_exact(const RunFlags& flags);
+
 /// Of --group-rows. Throws Error{usage} for what is no list of numbers.
 std::vector<std::int64_t> group_rows_of(const RunFlags& flags);
 

@@ -44,8 +44,17 @@ std::vector<std::int64_t> sizes_of_run(const RunOperator& op, const Problem& pro
                                        const RunFlags& flags, const DeviceInfo& device, ErrorKind refusal) {
   const LaunchSizes launch(plan.launch);
   std::vector<GivenSize> given = op.sizes(problem, flags);
-  if (std::any_of(plan.launch.sizes.begin(), plan.launch.sizes.end(),
-                  [](const SizeSpec& size) { return size.name == "num_sms"; }))
+  for (const GivenSize& size : flags.given_sizes) {
+    const auto same = std::find_if(given.begin(), given.end(), [&](const GivenSize& g) { return g.name == size.name; });
+    if (same != given.end()) {
+      same->value = size.value;
+    } else {
+      given.push_back(size);
+    }
+  }
+  const auto is_num_sms = [](const auto& size) { return size.name == "num_sms"; };
+  if (std::any_of(plan.launch.sizes.begin(), plan.launch.sizes.end(), is_num_sms) &&
+      std::none_of(given.begin(), given.end(), is_num_sms))
     given.push_back({"num_sms", device.num_sms});
   if (flags.pads_rows)
     for (const GivenSize& pitch : padded_pitches(plan.launch, launch, given)) given.push_back(pitch);

@@ -25,6 +25,8 @@ struct RunFlags {
   std::int64_t seed = 1;
   bool is_emulated = false;                         ///< example sizes are then small
   double softmax_scale = 0;                         ///< 0: the operator's default
+  double alpha = 1, beta = 1;                       ///< gemm
+  std::vector<GivenSize> given_sizes;               ///< of the launch by name, like lda
   std::map<std::string, reference::Tensor> arrays;  ///< by buffer name, from .npy files
   std::map<std::string, std::int64_t> sizes;        ///< of the launch by name, once they are complete
 };

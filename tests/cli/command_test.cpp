@@ -69,6 +69,16 @@ TEST_CASE("exit codes and messages") {
   fails({"run", "fmha", "--input", "q"}, 2, "--input q: must be NAME=FILE.npy");
   fails({"run", "fmha", "--shape", "3,4"}, 2, "--shape: is for copy2d");
   fails({"run", "copy2d", "--softmax-scale", "2"}, 2, "--softmax-scale: is for fmha");
+  fails({"run", "fmha", "--softmax-scale", "1e-60"}, 2,
+        "--softmax-scale = 1e-60: must be a number other than 0 that fp32 holds");
+  fails({"run", "fmha", "--alpha", "2"}, 2, "--alpha: is for gemm");
+  fails({"run", "gemm", "--alpha", "1e39"}, 2, "--alpha = 1e39: must be a number that fp32 holds");
+  fails({"run", "gemm", "--beta", "2"}, 2, "--beta 2: there is no c to multiply: give --c matrix");
+  fails({"run", "gemm", "--size", "lda"}, 2, "--size lda: must be NAME=N, like --size lda=136");
+  fails({"run", "gemm", "--size", "ldx=8"}, 2, "gemm has no size ldx: its sizes are m, n, k, l, lda,");
+  fails({"run", "gemm", "--k", "64", "--size", "lda=65"}, 2, "lda must be a multiple of 8");
+  fails({"run", "gemm", "--k", "64", "--l", "3", "--size", "a_stride_l=68719476736"}, 2,
+        "a: shape [3, 1024, 64] with strides [68719476736, 64, 1] reaches over more than 68719476736 elements");
   fails({"run", "fmha", "--save", "lse"}, 2, "--save lse: must be NAME=FILE.npy");
   fails({"run", "fmha", "--save", "q=q.npy"}, 2, "--save q: fmha has no output of that name");
   fails({"run", "fmha", "--mask", "none,causal", "--save", "o=o.npy"}, 2, "--save keeps one run's outputs");
@@ -395,9 +405,11 @@ TEST_CASE("a long list: checked and counted with progress before the first compi
   for (int batch = 1; batch <= 2048; ++batch)
     sizes += fmt::format("{}{{\"batch\": {}, \"heads_q\": 1, \"heads_kv\": 1, \"seqlen_q\": 9, \"seqlen_k\": 9}}",
                          batch == 1 ? "" : ",", batch);
-  const std::string file = terminal.write("long.json", fmt::format("{{\"kernels\": [{{\"op\": \"fmha\", \"sizes\": "
-                                                                   "[{}]}}]}}",
-                                                                   sizes));
+  const std::string file =
+      terminal.write("long.json", fmt::format("{{\"kernels\": [{{\"op\": \"fmha\", \"tile_m\": 64, "
+                                              "\"tile_n\": 64, \"stages\": 2, \"sizes\": "
+                                              "[{}]}}]}}",
+                                              sizes));
   std::stop_source stop;
   stop.request_stop();
   terminal.host.catch_interrupt = [&] { return stop.get_token(); };

@@ -178,3 +178,49 @@ TEST_CASE("run: --pad-rows makes the padding copy that a refusal names") {
   const Outcome mixed = product({"--n", "72", "--k", "160", "--dtype", "mxfp8_e4m3", "--b-dtype", "mxfp4"});
   CHECK(mixed.err.find("ldb must be at least k, rounded up to 128") != std::string::npos);
 }
+
+TEST_CASE("run: strides, alpha and beta reach the kernel, and gaps between rows stay as they were") {
+  Machine machine;
+  if (!machine.compiler) return;
+  const auto run = [&](std::vector<std::string> flags) {
+    std::vector<std::string> all{"run", flags.front(), "--device", "emulator", "--json"};
+    all.insert(all.end(), flags.begin() + 1, flags.end());
+    const Outcome outcome = machine.terminal.run(all);
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+    const Json json = Json::parse(outcome.out);
+    CHECK(json["findings"].empty());
+    return json["pass"] == true;
+  };
+  const std::vector<std::string> product{"gemm",    "--m",    "70",     "--n",    "50",     "--k",    "72",
+                                         "--l",     "2",      "--c",    "matrix", "--size", "lda=88", "--size",
+                                         "ldb=80",  "--size", "ldd=53", "--size", "ldc=60", "--size", "a_stride_l=6200",
+                                         "--alpha", "-0.5",   "--beta", "3",      "--races"};
+  CHECK(run(product));
+  // One b for both matrices.
+  CHECK(run({"gemm", "--m", "64", "--n", "64", "--k", "64", "--l", "2", "--size", "b_stride_l=0"}));
+  // Heads before tokens, as [batch, heads, seqlen, head_dim], and rows of v that lie further apart.
+  CHECK(run({"fmha",
+             "--head-dim",
+             "64",
+             "--heads-q",
+             "2",
+             "--heads-kv",
+             "1",
+             "--seqlen-q",
+             "70",
+             "--seqlen-k",
+             "90",
+             "--size",
+             "q_stride_head=4480",
+             "--size",
+             "q_stride_seqlen=64",
+             "--size",
+             "q_stride_batch=8960",
+             "--size",
+             "o_stride_head=4600",
+             "--size",
+             "o_stride_seqlen=64",
+             "--size",
+             "v_stride_seqlen=72"}));
+}
