@@ -71,6 +71,18 @@ struct Matrix {
   }
 };
 
+/// The poison, and where elements are those of `from`.
+std::vector<std::byte> over_poison(const Buffer& from, const Matrix& matrix) {
+  const auto bytes = static_cast<std::size_t>(dtype_bytes(from.host.dtype));
+  std::vector<std::byte> memory(from.host.bytes.size(), std::byte{reference::kPoisonByte});
+  for (std::int64_t row = 0; row < matrix.l * matrix.rows; ++row) {
+    const std::int64_t first = row / matrix.rows * matrix.stride_l + row % matrix.rows * matrix.pitch;
+    const auto at = static_cast<std::ptrdiff_t>(static_cast<std::size_t>(first) * bytes);
+    std::copy_n(from.host.bytes.begin() + at, static_cast<std::size_t>(matrix.columns) * bytes, memory.begin() + at);
+  }
+  return memory;
+}
+
 bool are_gaps_poisoned(const Buffer& buffer, const Matrix& matrix) {
   const auto bytes = static_cast<std::size_t>(dtype_bytes(buffer.host.dtype));
   for (std::int64_t e = 0; e < matrix.elements(); ++e) {
@@ -186,7 +198,8 @@ class Sweep {
     const Matrix of_a = matrix(l, a_is_mn ? k : m, a_is_mn ? m : k, unit);
     const Matrix of_b = matrix(l, b_is_mn ? k : n, b_is_mn ? n : k, unit);
     const Matrix of_d = matrix(l, m, n, pick(0, 1) == 0 ? 1 : 16 / dtype_bytes(p.d_dtype));
-    const Matrix of_c = matrix(l, m, n, 1);
+    const bool is_in_place = p.c == Addend::matrix && gemm::c_dtype(config) == p.d_dtype && pick(0, 2) == 0;
+    const Matrix of_c = is_in_place ? of_d : matrix(l, m, n, 1);
     Buffer a(device_, p.dtype, of_a.elements()), b(device_, config.b_dtype, of_b.elements());
     Buffer c(device_, gemm::c_dtype(config), of_c.elements()), d(device_, p.d_dtype, of_d.elements());
     Buffer bias(device_, gemm::c_dtype(config), n), scale_a(device_, DType::f32, 1), scale_b(device_, DType::f32, 1);
@@ -201,7 +214,8 @@ class Sweep {
     reference::GemmCheck check;
     check.alpha = static_cast<float>(0.1 * static_cast<double>(pick(-20, 20)));
     check.beta = pick(0, 3) == 0 ? 0.0 : static_cast<float>(0.1 * static_cast<double>(pick(-20, 20)));
-    GemmArguments arguments{.a = a.pointer, .b = b.pointer, .c = c.pointer, .d = d.pointer, .bias = bias.pointer};
+    GemmArguments arguments{
+        .a = a.pointer, .b = b.pointer, .c = is_in_place ? d.pointer : c.pointer, .d = d.pointer, .bias = bias.pointer};
     arguments.m = m;
     arguments.n = n;
     arguments.k = k;
@@ -222,8 +236,12 @@ class Sweep {
       arguments.scale_b = scale_b.pointer;
       check.alpha *= scale_a.host.at(0) * scale_b.host.at(0);
     }
+    const std::vector<std::byte> initial = is_in_place ? over_poison(c, of_c) : std::vector<std::byte>();
     const auto launch = [&] {
-      if (!d.host.bytes.empty()) device_.set_bytes(d.pointer, reference::kPoisonByte, d.host.bytes.size());
+      if (is_in_place && !initial.empty())
+        device_.copy_to_device(d.pointer, initial.data(), initial.size());
+      else if (!d.host.bytes.empty())
+        device_.set_bytes(d.pointer, reference::kPoisonByte, d.host.bytes.size());
       kernel.launch(device_, Stream{}, arguments);
       device_.synchronize();
       d.download();
