@@ -129,10 +129,10 @@ struct WarpTensor {
     const Instruction* in = nullptr;
     TmemRegion region;
   };
-  std::vector<Transfer> loads;       ///< tcgen05.ld since the last wait::ld
-  std::vector<bool> load_places;     ///< registers that these loads fill, by register offset / 64
-  std::vector<Transfer> stores;      ///< tcgen05.st since the last wait::st
-  Transfer last_transfer;            ///< race detector: the last tcgen05.ld or .st, and the warp's clock then
+  std::vector<Transfer> loads;    ///< tcgen05.ld since the last wait::ld
+  std::vector<bool> load_places;  ///< registers that these loads fill, by register offset / 64
+  std::vector<Transfer> stores;   ///< tcgen05.st since the last wait::st
+  Transfer last_transfer;         ///< race detector: the last tcgen05.ld or .st, and the warp's clock then
   std::uint32_t transferred_at = 0;
   std::uint64_t fence_after = 0;     ///< tmem_clock at the last fence::after_thread_sync
   std::uint64_t pair_operation = 0;  ///< number of the collective operation that it waits in; 0: none

@@ -3,10 +3,10 @@
 // A tile costs its steps along K, each as long as the slower of the tensor cores and the L2, and a fixed part for what
 // nothing overlaps: its stores, panel by panel. Rows of operands that do not begin on lines of 128 bytes cost the L2
 // two lines each. Tiles are dealt out in rounds over the SMs; a launch takes at least what memory needs for its bytes.
-// The constants were fitted to 11,000 times on an H200: up to 65 Configs on 198 products of 1 to 5,000 rows (bf16 in two
-// layouts, e4m3 fast and promoted). Over these the choice takes 1.8 % longer than the best candidate in the geometric
-// mean. They are rates of the architecture, so the model orders candidates for its other devices too. It counts the 132
-// SMs that most devices of the architecture have: what runs is right on any number.
+// The constants were fitted to 11,000 times on an H200: up to 65 Configs on 198 products of 1 to 5,000 rows (bf16 in
+// two layouts, e4m3 fast and promoted). Over these the choice takes 2.1 % longer than the best candidate in the
+// geometric mean. They are rates of the architecture, so the model orders candidates for its other devices too. It
+// counts the 132 SMs that most devices of the architecture have: what runs is right on any number.
 #pragma once
 
 #include "generator/problem.h"

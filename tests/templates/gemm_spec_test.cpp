@@ -81,7 +81,7 @@ TEST_CASE("shared memory: regions follow each other, slots and panels start on a
     CHECK(layout.b.offset == layout.a.bytes);
     CHECK(layout.d.offset == layout.b.offset + layout.b.bytes);
     CHECK(layout.barriers.offset == layout.d.offset + layout.d.bytes);
-    CHECK(layout.total_bytes == layout.barriers.offset + 16 * c.stages);
+    CHECK(layout.total_bytes == layout.barriers.offset + 16 * c.stages + (c.split_k > 1 ? 8 : 0));
     CHECK(layout.total_bytes <= kMaxSmemBytes);
     CHECK(a_slot_bytes(c) % 1024 == 0);
     CHECK(b_slot_bytes(c) % 1024 == 0);
