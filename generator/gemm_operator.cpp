@@ -51,8 +51,8 @@ void add(const Gemm& p, const Shape& shape, std::vector<Config>& list) {
   c.cluster_n = p.cluster_n.value_or(shape.cluster_n);
   c.split_k = p.split_k.value_or(shape.split_k);
   c.kernel_schedule = p.kernel_schedule.value_or(shape.kernel_schedule);
-  const int rows = c.tile_m * c.cluster_m;
-  c.raster = p.raster.value_or(rows > 0 ? std::max(1, kRasterRows / rows) : 1);
+  const std::int64_t rows = std::int64_t{c.tile_m} * c.cluster_m;  // pins may be any number
+  c.raster = p.raster.value_or(rows > 0 ? static_cast<int>(std::max<std::int64_t>(1, kRasterRows / rows)) : 1);
   // Only a Config whose extents are sane is completed: completing evaluates products of them.
   const bool is_sane =
       c.tile_m >= 0 && c.tile_n >= 0 && c.tile_m <= 1024 && c.tile_n <= 1024 && c.split_k >= 1 && c.split_k <= 16;
