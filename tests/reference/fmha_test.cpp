@@ -282,6 +282,17 @@ TEST_CASE("rows that see no key are zero with -inf statistics, nothing else pass
   CHECK(!verdict(c, in, out).pass);
 }
 
+TEST_CASE("a row of NaN is right where the inputs give NaN, and only there") {
+  const Case c = make_case({1, 2, 1, 16, 32, 64}, DType::bf16, Mask::none, true);
+  FmhaTensors in = make_inputs(c.sizes, c.dtype, Fill::normal, 5);
+  in.q.set(3 * 2 * 64 + 7, std::nan(""));  // row 3, head 0
+  const Comparison of_nan = verdict(c, in, run_model(c, in));
+  for (const std::string& problem : of_nan.problems) CHECK_FALSE(problem.starts_with("o:"));
+  Outputs out = run_model(c, in);
+  out.o.set(4 * 2 * 64, std::nan(""));  // row 4 has no reason
+  CHECK(problems(verdict(c, in, out)).find("o: 1 of 2048 checked elements wrong") != std::string::npos);
+}
+
 TEST_CASE("large problems are sampled in whole rows: first, last, every tile edge of one head") {
   FmhaCheck check;
   check.tile_m = 128;
