@@ -1,7 +1,9 @@
 #include "base/file.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -46,6 +48,44 @@ Container read_all(const std::filesystem::path& path, std::size_t max_bytes) {
   return bytes;
 }
 
+// Errors name `named`, which the caller knows.
+void write_in_place(const std::filesystem::path& path, std::span<const std::byte> bytes,
+                    const std::filesystem::path& named) {
+  errno = 0;
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  if (!out)
+    throw Error(ErrorKind::io,
+                fmt::format("{}: cannot be opened for writing: {}", named.string(), std::strerror(errno)));
+  out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  out.close();
+  if (!out) throw Error(ErrorKind::io, fmt::format("{}: cannot be written: {}", named.string(), std::strerror(errno)));
+}
+
+// Writes a file beside `path` and renames it, so that what was there stays until all is written. False where that
+// cannot be done: devices, pipes and links are written in place, and so is a file in a folder that takes no other.
+bool replace_file(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  namespace fs = std::filesystem;
+  std::error_code code;
+  const fs::file_status before = fs::symlink_status(path, code);
+  const bool is_new = before.type() == fs::file_type::not_found;
+  if (!is_new && (before.type() != fs::file_type::regular || access(path.c_str(), W_OK) != 0)) return false;
+  static std::atomic<unsigned> number{0};
+  fs::path aside = path;
+  aside += fmt::format(".{}.{}.new", getpid(), number.fetch_add(1));
+  if (!std::ofstream(aside, std::ios::binary)) return false;
+  try {
+    write_in_place(aside, bytes, path);
+  } catch (const Error&) {
+    fs::remove(aside, code);
+    throw;
+  }
+  if (!is_new) fs::permissions(aside, before.permissions(), code);
+  fs::rename(aside, path, code);
+  if (!code) return true;
+  fs::remove(aside, code);
+  return false;
+}
+
 }  // namespace
 
 std::string read_text(const std::filesystem::path& path, std::size_t max_bytes) {
@@ -61,14 +101,7 @@ void write_file(const std::filesystem::path& path, std::string_view text) {
 }
 
 void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes) {
-  errno = 0;
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  if (!out)
-    throw Error(ErrorKind::io,
-                fmt::format("{}: cannot be opened for writing: {}", path.string(), std::strerror(errno)));
-  out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  out.close();
-  if (!out) throw Error(ErrorKind::io, fmt::format("{}: cannot be written: {}", path.string(), std::strerror(errno)));
+  if (!replace_file(path, bytes)) write_in_place(path, bytes, path);
 }
 
 }  // namespace tessera

@@ -27,7 +27,8 @@ class FileReader {
 inline constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;
 std::string read_text(const std::filesystem::path& path, std::size_t max_bytes = kMaxTextBytes);
 std::vector<std::byte> read_bytes(const std::filesystem::path& path);
-/// Creates or truncates.
+/// Creates or replaces: where the writing fails, what was there before is still there. A device, a pipe or what a link
+/// leads to is written in place.
 void write_file(const std::filesystem::path& path, std::string_view text);
 void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes);
 

@@ -45,6 +45,7 @@ std::unique_ptr<tessera::Device> open_gpu(std::string& reason) {
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit of file sizes is a write that fails
   tessera::cli::Host host;
   host.is_terminal = isatty(STDERR_FILENO) == 1;
   host.open_gpu = open_gpu;

@@ -8,19 +8,13 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/shell.h"
 
 namespace tessera {
 
 namespace {
 
 namespace fs = std::filesystem;
-
-/// 'it'\''s': any text as one word of a POSIX shell.
-std::string shell_quoted(const std::string& text) {
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
 
 /// A virtual path that stays below the folder it is put in.
 bool is_contained(const fs::path& path) {

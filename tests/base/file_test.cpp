@@ -1,0 +1,99 @@
+// Files that are written: what was there stays until all of the new text is there; text as words of a shell.
+#include "base/file.h"
+
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "base/error.h"
+#include "base/shell.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Folder {
+  fs::path path;
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "tessera-file-XXXXXX").string();
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    path = name;
+  }
+  ~Folder() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+};
+
+// No file may grow beyond `bytes` while this lives.
+struct SizeLimit {
+  rlimit before{};
+  explicit SizeLimit(rlim_t bytes) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+    rlimit limit = before;
+    limit.rlim_cur = bytes;
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+  }
+  ~SizeLimit() { setrlimit(RLIMIT_FSIZE, &before); }
+  SizeLimit(const SizeLimit&) = delete;
+  SizeLimit& operator=(const SizeLimit&) = delete;
+};
+
+std::size_t files_in(const fs::path& folder) {
+  std::size_t count = 0;
+  for ([[maybe_unused]] const auto& entry : fs::directory_iterator(folder)) ++count;
+  return count;
+}
+
+TEST_CASE("a file that cannot be written whole leaves the old one, and nothing beside it") {
+  const Folder folder;
+  const fs::path file = folder.path / "old";
+  write_file(file, "what was there");
+  std::string message;
+  {
+    const SizeLimit limit(64 * 1024);
+    try {
+      write_file(file, std::string(200'000, 'x'));
+    } catch (const Error& error) {
+      message = error.what();
+    }
+  }
+  CHECK(message.starts_with(file.string() + ": cannot be written: "));
+  CHECK(read_text(file) == "what was there");
+  CHECK(files_in(folder.path) == 1);
+}
+
+TEST_CASE("a file that is replaced keeps its mode; what a link leads to is written, the link stays") {
+  const Folder folder;
+  const fs::path file = folder.path / "script", link = folder.path / "link";
+  write_file(file, "1");
+  fs::permissions(file, fs::perms::owner_all);
+  write_file(file, "2");
+  CHECK(fs::status(file).permissions() == fs::perms::owner_all);
+  fs::create_symlink("script", link);
+  write_file(link, "3");
+  CHECK(fs::is_symlink(link));
+  CHECK(read_text(file) == "3");
+  CHECK(files_in(folder.path) == 2);
+  CHECK_NOTHROW(write_file("/dev/null", "4"));
+  CHECK(fs::is_character_file("/dev/null"));
+}
+
+TEST_CASE("a word of a shell is in quotes where it must be") {
+  CHECK(shell_word("a/b-1.cu") == "a/b-1.cu");
+  CHECK(shell_word("my kernel.cu") == "'my kernel.cu'");
+  CHECK(shell_word("it's") == "'it'\\''s'");
+  CHECK(shell_word("") == "''");
+  CHECK(shell_quoted("plain") == "'plain'");
+}
+
+}  // namespace
+}  // namespace tessera
