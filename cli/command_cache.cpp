@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/shell.h"
 #include "cli/call.h"
 #include "generator/selectors.h"
 #include "runtime/cache_admin.h"
@@ -51,10 +52,8 @@ std::string disassemble(const std::vector<std::byte>& cubin) {
   if (descriptor < 0) throw Error(ErrorKind::io, "no temporary file can be made for nvdisasm: see TMPDIR");
   close(descriptor);
   write_file(path, std::span<const std::byte>(cubin));
-  std::string quoted;  // for a shell: ' becomes '\''
-  for (const char c : path) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  const std::string command =
-      "PATH=\"$PATH:/usr/local/cuda/bin\"; command -v nvdisasm >/dev/null && nvdisasm -g '" + quoted + "' 2>&1";
+  const std::string command = "PATH=\"$PATH:/usr/local/cuda/bin\"; command -v nvdisasm >/dev/null && nvdisasm -g " +
+                              shell_quoted(path) + " 2>&1";
   std::string text;
   std::FILE* pipe = popen(command.c_str(), "r");
   std::array<char, 4096> buffer;
@@ -115,6 +114,7 @@ class CacheCommand final : public Command {
     const bool takes_argument = action_ == "show" || action_ == "export" || action_ == "import";
     if (!argument_.empty() && !takes_argument && !action_.empty())
       throw Error(ErrorKind::usage, fmt::format("cache {}: takes no argument, {} given", action_, argument_));
+    check_flags();
     const CacheOptions& options = call.jit().cache().options();
     if (action_ == "list") return list(call, options);
     if (action_ == "show") return show(call, options);
@@ -134,6 +134,36 @@ class CacheCommand final : public Command {
   }
 
  private:
+  // A flag that an action does not read would be obeyed by nobody, silently.
+  void check_flags() const {
+    struct Use {
+      const char* flag;
+      bool is_given;
+      std::vector<std::string_view> actions;
+    };
+    const std::vector<Use> uses = {
+        {"--op", !op_.empty(), {"list", "prune", "export"}},
+        {"--arch", !arch_.empty(), {"list", "prune", "export"}},
+        {"--ptx", wants_ptx_, {"show"}},
+        {"--sass", wants_sass_, {"show"}},
+        {"--source", wants_source_, {"show"}},
+        {"--log", wants_log_, {"show"}},
+        {"--plan", wants_plan_, {"show"}},
+        {"--heal", heals_, {"verify"}},
+        {"--max-bytes", max_bytes_ >= 0, {"prune"}},
+        {"--older-than", older_than_days_ >= 0, {"prune"}},
+        {"--all", all_, {"prune"}},
+        {"--dry-run", is_dry_run_, {"prune"}},
+    };
+    for (const Use& use : uses)
+      if (use.is_given && !action_.empty() &&
+          std::find(use.actions.begin(), use.actions.end(), action_) == use.actions.end())
+        throw Error(ErrorKind::usage,
+                    fmt::format("{}: is for cache {}, not for {}", use.flag, fmt::join(use.actions, ", "), action_));
+    const int parts = int{wants_ptx_} + int{wants_sass_} + int{wants_source_} + int{wants_log_} + int{wants_plan_};
+    if (parts > 1) throw Error(ErrorKind::usage, "cache show: prints one of --ptx, --sass, --source, --log, --plan");
+  }
+
   // A misspelt name would match nothing, silently.
   CacheFilter filter() const {
     CacheFilter filter;
@@ -186,15 +216,21 @@ class CacheCommand final : public Command {
 
   ExitCode show(Call& call, const CacheOptions& options) const {
     const CacheDetails details = show_cache_entry(options, need_argument("the first characters of an entry's key"));
-    if (wants_ptx_) call.print(details.ptx);
-    if (wants_sass_) call.print(disassemble(details.cubin));
-    if (wants_log_) call.print(details.report.log);
-    if (wants_plan_) call.print(details.plan_json);
-    if (wants_source_) {
-      if (details.source.empty()) throw Error(ErrorKind::unsupported, "this entry was stored without its source");
-      call.print(details.source);
-    }
-    if (wants_ptx_ || wants_sass_ || wants_log_ || wants_plan_ || wants_source_) return kOk;
+    if (wants_source_ && details.source.empty())
+      throw Error(ErrorKind::unsupported, "this entry was stored without its source");
+    const auto print_part = [&](const char* key, const std::string& text) {
+      if (call.is_json()) {
+        call.print_json({{"key", details.listing.keys.entry}, {key, text}});
+      } else {
+        call.print(text);
+      }
+      return kOk;
+    };
+    if (wants_ptx_) return print_part("ptx", details.ptx);
+    if (wants_sass_) return print_part("sass", disassemble(details.cubin));
+    if (wants_log_) return print_part("log", details.report.log);
+    if (wants_plan_) return print_part("plan", details.plan_json);
+    if (wants_source_) return print_part("source", details.source);
     const CacheListing& entry = details.listing;
     OrderedJson json = json_of(entry);
     json["compile_ms"] = details.report.compile_ms;

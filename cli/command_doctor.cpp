@@ -32,7 +32,14 @@ std::string driver_versions() {
 
 std::string permissions(const std::filesystem::path& path) {
   std::error_code code;
-  if (!std::filesystem::exists(path, code)) return "not there yet: made by the first compile";
+  if (!std::filesystem::exists(path, code)) {
+    std::filesystem::path nearest = path;
+    while (!std::filesystem::exists(nearest, code) && nearest.has_relative_path()) nearest = nearest.parent_path();
+    if (std::filesystem::is_directory(nearest, code) && access(nearest.c_str(), W_OK | X_OK) == 0)
+      return "not there yet: made by the first compile";
+    return fmt::format("not there, and cannot be made: {} is {}", nearest.string(),
+                       std::filesystem::is_directory(nearest, code) ? "read-only" : "no folder");
+  }
   const auto mode = static_cast<unsigned>(std::filesystem::status(path, code).permissions()) & 0777U;
   return fmt::format("mode {:03o}, {}", mode, access(path.c_str(), W_OK) == 0 ? "writable" : "read-only");
 }

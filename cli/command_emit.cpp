@@ -1,6 +1,9 @@
 // tessera emit: the planned kernel as one self-contained CUDA source.
+#include <filesystem>
+
 #include "base/error.h"
 #include "base/file.h"
+#include "base/shell.h"
 #include "cli/call.h"
 
 namespace tessera::cli {
@@ -30,17 +33,37 @@ class EmitCommand final : public Command {
     if (list.count() != 1)
       throw Error(ErrorKind::usage,
                   fmt::format("emit writes one kernel: the selectors name {} problems", list.count()));
-    const std::string source = call.jit().source(make_plan(list.expand().front()));
-    if (file_.empty()) {
-      call.print(source);
-    } else {
+    const Plan plan = make_plan(list.expand().front());
+    std::string source = call.jit().source(plan);
+    if (!file_.empty()) {
+      name_file(source, plan.kernel);
       write_file(file_, source);
       call.note(fmt::format("{}: {} bytes", file_, grouped(static_cast<std::int64_t>(source.size()))));
+    }
+    if (call.is_json()) {
+      OrderedJson json{{"kernel", plan.kernel}, {"arch", plan.arch.to_string()}, {"bytes", source.size()}};
+      json[file_.empty() ? "source" : "file"] = file_.empty() ? source : file_;
+      call.print_json(json);
+    } else if (file_.empty()) {
+      call.print(source);
     }
     return kOk;
   }
 
  private:
+  /// The first line compiles the file by the kernel's name; here, by its own.
+  void name_file(std::string& source, const std::string& kernel) const {
+    if (file_.find_first_of("\n\r") != std::string::npos) return;  // not in a line of comment
+    const std::filesystem::path path(file_);
+    const auto replace = [&](const std::string& name, const std::string& by) {
+      const std::size_t at = source.substr(0, source.find('\n')).find(name);
+      if (at != std::string::npos) source.replace(at, name.size(), by);
+    };
+    replace(" " + kernel + ".cubin",
+            " " + shell_word(std::filesystem::path(path).replace_extension(".cubin").string()));
+    replace(" " + kernel + ".cu", (path.extension() == ".cu" ? " " : " -x cu ") + shell_word(path.string()));
+  }
+
   std::string subject_, file_;
   SelectorFlags selectors_;
 };

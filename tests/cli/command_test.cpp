@@ -347,8 +347,18 @@ TEST_CASE("plan and emit print what they are asked for") {
   CHECK(Json::parse(terminal.run({"plan", "fmha", "--head-dim", "64,128", "--json"}).out)["plans"].size() == 2);
   const std::string file = (terminal.folder.path / "k.cu").string();
   CHECK(terminal.run({"emit", "fmha", "-o", file}).out.empty());
-  CHECK(read_text(file) == terminal.run({"emit", "fmha"}).out);
-  CHECK(read_text(file).starts_with("// nvcc -std=c++20 -arch=sm_90a -cubin"));
+  // The first line compiles the file by its own name.
+  const std::string source = terminal.run({"emit", "fmha"}).out, written = read_text(file);
+  CHECK(written.substr(written.find('\n')) == source.substr(source.find('\n')));
+  CHECK(written.starts_with("// nvcc -std=c++20 -arch=sm_90a -cubin -lineinfo -o " + terminal.folder.path.string() +
+                            "/k.cubin " + file + "\n"));
+  const std::string odd = (terminal.folder.path / "my kernel.txt").string();
+  CHECK(terminal.run({"emit", "fmha", "-o", odd}).code == 0);
+  CHECK(read_text(odd).find("my kernel.cubin' -x cu '" + odd + "'\n") < 200);
+  const Json emitted = Json::parse(terminal.run({"emit", "fmha", "--json"}).out);
+  CHECK(emitted["source"] == source);
+  CHECK(emitted["bytes"] == source.size());
+  CHECK(Json::parse(terminal.run({"emit", "fmha", "--json", "-o", file}).out)["file"] == file);
 }
 
 TEST_CASE("doctor reports compiler, GPU and cache, and exits 0 without them") {

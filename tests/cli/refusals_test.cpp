@@ -27,6 +27,35 @@ TEST_CASE("a flag that takes one value is refused when it is given twice, a repe
   CHECK(terminal.run({"plan", "fmha", "--json", "--json"}).code == 0);
 }
 
+TEST_CASE("cache: a flag that the action does not read is refused, and parts of an entry are JSON when asked for") {
+  Terminal terminal;
+  REQUIRE(terminal.run({"warm", "fmha"}).code == 0);
+  const auto refusal = [&](const std::vector<std::string>& arguments) {
+    const Outcome outcome = terminal.run(arguments);
+    CHECK(outcome.code == 2);
+    CHECK(outcome.out.empty());
+    return outcome.err;
+  };
+  CHECK(refusal({"cache", "import", "a.tar.zst", "--op", "copy2d"}) ==
+        "tessera: --op: is for cache list, prune, export, not for import\n");
+  CHECK(refusal({"cache", "export", "a.tar.zst", "--max-bytes", "1"}) ==
+        "tessera: --max-bytes: is for cache prune, not for export\n");
+  CHECK(refusal({"cache", "list", "--heal"}) == "tessera: --heal: is for cache verify, not for list\n");
+  const std::string key = Json::parse(terminal.run({"cache", "list", "--json"}).out)["entries"][0]["key"];
+  CHECK(refusal({"cache", "show", key, "--ptx", "--log"}) ==
+        "tessera: cache show: prints one of --ptx, --sass, --source, --log, --plan\n");
+  const Json part = Json::parse(terminal.run({"cache", "show", key, "--ptx", "--json"}).out);
+  CHECK(part["ptx"] == terminal.run({"cache", "show", key, "--ptx"}).out);
+}
+
+TEST_CASE("doctor says where a cache folder cannot be made") {
+  Terminal terminal;
+  const std::string file = terminal.write("file", "no folder");
+  const Outcome outcome = terminal.run({"doctor", "--cache-dir", file + "/cache"});
+  CHECK(outcome.code == 0);
+  CHECK(outcome.out.find("not there, and cannot be made: " + file + " is no folder") != std::string::npos);
+}
+
 TEST_CASE("cache: a misspelt operator or target is refused, an export of nothing too") {
   Terminal terminal;
   const std::string archive = (terminal.folder.path / "a.tar.zst").string();
