@@ -3,7 +3,7 @@
 //
 // CI runs a pairwise cover: every two values of two of these dimensions that some kernel has stand together in a case,
 // each with two seeds of schedule and inputs. TESSERA_NIGHTLY=1 runs the full product with all pairs of types and
-// twenty seeds, which takes hours.
+// twenty seeds; TESSERA_SHARD shares either among processes.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -15,6 +15,7 @@
 #include "generator/selectors.h"
 #include "generator/words.h"
 #include "tests/emulated/gemm_tcgen05_run.h"
+#include "tests/support/shard.h"
 
 namespace tessera {
 namespace {
@@ -222,9 +223,14 @@ TEST_CASE("products on tcgen05: a pairwise cover of types, arrangements, widths 
   CHECK(choices.size() > 200);
   if (!is_nightly()) choices = pairwise(std::move(choices));
   OnceCompiler once(*compiler);
-  for (const Choice& choice : choices)
-    for (std::uint64_t seed = 1; seed <= (is_nightly() ? 20 : 2); ++seed) run_choice(choice, seed, once);
-  MESSAGE(choices.size() << " kernels");
+  const testing::Shard shard = testing::Shard::from_environment();
+  std::size_t kernels = 0;
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    if (!shard.takes(i)) continue;
+    ++kernels;
+    for (std::uint64_t seed = 1; seed <= (is_nightly() ? 20 : 2); ++seed) run_choice(choices[i], seed, once);
+  }
+  MESSAGE(kernels << " of " << choices.size() << " kernels");
 }
 
 }  // namespace
