@@ -36,6 +36,7 @@ LaunchStep amax_step(const Config& c, const std::string& kernel) {
   step.grid[0] =
       expression("min({} * num_sms, ceil_div({} * {}, {}))", kAmaxCtasOfSm, groups.text(), dtype_bytes(c.dtype), tile);
   step.block[0] = static_cast<std::uint32_t>(c.threads);
+  step.dynamic_smem_bytes = quantize::amax_smem_bytes(c);
   step.parameters = {pointer_parameter("x", "x"), pointer_parameter("workspace", "workspace"),
                      size_parameter("groups", ParameterKind::i64, groups)};
   return step;
@@ -153,6 +154,15 @@ void QuantizeOperator::describe(const Config& config, Plan& plan) {
                                           config.global_scale == GlobalScale::given
                                               ? "read: factor of all scales"
                                               : "written: largest magnitude / 2,688"));
+  if (config.global_scale == GlobalScale::amax) {
+    plan.smem = {{"largest magnitudes",
+                  0,
+                  quantize::amax_smem_bytes(config),
+                  1,
+                  {{"of each warp, being written", "find the largest", "barrier of the CTA"},
+                   {"of each warp", "find the largest", "end"}}}};
+    plan.smem_bytes = quantize::amax_smem_bytes(config);
+  }
   plan.roles = {{.name = "quantise", .first_warp = 0, .warps = config.threads / 32, .registers = 0}};
   plan.launch = launch_of(config, plan.arch.to_string(), plan.kernel);
 }

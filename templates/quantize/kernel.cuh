@@ -217,7 +217,7 @@ __device__ __forceinline__ void amax_kernel(const void* x, unsigned* workspace, 
     amax = fmaxf(low, high);
   }
   // Magnitudes order like their bits. One atomic for each CTA: more would queue at one address.
-  __shared__ unsigned of_warp[C.threads / 32];
+  extern __shared__ unsigned of_warp[];
   unsigned bits = __float_as_uint(fminf(amax, largest_float()));
   bits = __reduce_max_sync(0xffffffffu, bits);
   if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = bits;

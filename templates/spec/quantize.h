@@ -18,7 +18,7 @@
 // Launch: plain {ceil(l * rows * k / 16 / threads / visits), 1, 1}; tile {ceil(k tiles / warps / visits) *
 // row_units(), ceil(rows / 128), l}, so that CTAs that run at once share rows; block {threads, 1, 1}. With
 // GlobalScale::amax a step before finds the largest magnitude: const void* x, unsigned* workspace (zero before), long
-// long groups; grid {min(4 * num_sms, ceil(bytes / threads / 128)), 1, 1}.
+// long groups; grid {min(4 * num_sms, ceil(bytes / threads / 128)), 1, 1}; amax_smem_bytes() of shared memory.
 #pragma once
 
 #include "spec/block_scale.h"
@@ -41,6 +41,9 @@ struct Config {
 
 inline constexpr int kMaxThreads = 1024;
 inline constexpr int kAmaxUnits = 8;  // loads of 16 bytes that a thread of the step before has under way
+
+// What the step before has of each warp: its largest magnitude.
+TESSERA_HD constexpr int amax_smem_bytes(const Config& c) { return c.threads / 32 * 4; }
 
 // Groups of a thread: two where what is the same for both costs something, a place in tiles or a global scale.
 TESSERA_HD constexpr int visits(const Config& c) {
