@@ -6,8 +6,9 @@
 // of as many (the others), the faster of two grids: a 16-byte load of four rounds a thread, and a fixed grid that
 // walks.
 //
-// quantize with GlobalScale::amax reads x twice, which no kernel can avoid that does not hold it; both counts are
-// shown.
+// quantize with GlobalScale::amax reads x twice: the factor of all scales is known only when all of x was seen, and no
+// multiprocessor can hold its part of a large x until then. The same bytes by the same method are a read of x and then
+// a copy; the table has both that and the copy alone.
 //
 //   bench_block_scale [all|gemv|quantize]      all: every split of gemv and number of threads, not only the planner's
 //                                              choice
@@ -138,27 +139,37 @@ class Bench {
     return times[times.size() / 2];
   }
 
-  double plain(bool is_copy, std::int64_t bytes) {
+  /// A plain kernel over bytes at x (and y).
+  void launch_plain(const char* verb, bool is_walk, DevicePointer x, DevicePointer y, std::int64_t bytes,
+                    Stream stream) {
+    long long n = bytes / 16;
+    void* parameters[] = {&x, &y, &n};
+    LaunchRequest request;
+    request.entry = plain_->entry(fmt::format("{}_{}", verb, is_walk ? "walk" : "rounds"));
+    request.grid = {is_walk ? static_cast<std::uint32_t>(8 * device_->info().num_sms)
+                            : static_cast<std::uint32_t>(ceil_div(n, 1024)),
+                    1, 1};
+    request.block = {256, 1, 1};
+    request.parameters = parameters;
+    device_->launch(request, stream);
+  }
+
+  /// Microseconds of a plain kernel that moves as many bytes: reads them, or copies half of them, after a read of
+  /// `read_before` of them.
+  double plain(bool is_copy, std::int64_t bytes, std::int64_t read_before = 0) {
     const std::int64_t unit = bytes / (is_copy ? 2 : 1) / 16 * 16;
-    const std::int64_t count = sets(bytes), pitch = round_up(unit, 256);
+    const std::int64_t count = sets(bytes), pitch = round_up(std::max(unit, read_before), 256);
     double best = 1e30;
-    for (const bool is_walk : {false, true}) {
-      const std::string name = fmt::format("{}_{}", is_copy ? "copy" : "read", is_walk ? "walk" : "rounds");
-      best = std::min(best, microseconds([&](int i, Stream stream) {
-                        DevicePointer x = pool_ + static_cast<DevicePointer>(i % count * pitch);
-                        DevicePointer y = output_ + static_cast<DevicePointer>(is_copy ? i % count * pitch : 0);
-                        long long n = unit / 16;
-                        void* parameters[] = {&x, &y, &n};
-                        LaunchRequest request;
-                        request.entry = plain_->entry(name);
-                        request.grid = {is_walk ? static_cast<std::uint32_t>(8 * device_->info().num_sms)
-                                                : static_cast<std::uint32_t>(ceil_div(n, 1024)),
-                                        1, 1};
-                        request.block = {256, 1, 1};
-                        request.parameters = parameters;
-                        device_->launch(request, stream);
-                      }));
-    }
+    for (const bool reads_by_walk : {false, true})
+      for (const bool is_walk : {false, true}) {
+        if (read_before == 0 && reads_by_walk) continue;
+        best = std::min(best, microseconds([&](int i, Stream stream) {
+                          const DevicePointer x = pool_ + static_cast<DevicePointer>(i % count * pitch);
+                          const DevicePointer y = output_ + static_cast<DevicePointer>(is_copy ? i % count * pitch : 0);
+                          if (read_before > 0) launch_plain("read", reads_by_walk, x, output_, read_before, stream);
+                          launch_plain(is_copy ? "copy" : "read", is_walk, x, y, unit, stream);
+                        }));
+      }
     return best;
   }
 
@@ -203,11 +214,11 @@ class Bench {
     });
     std::string text;
     for (const auto& [name, value] : named) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, value);
-    for (const std::int64_t counted : {moved, moved + again}) {
-      const double reference = plain(is_copy, counted);
+    for (const std::int64_t before : {std::int64_t{0}, again}) {
+      const double reference = plain(is_copy, moved, before);
       fmt::print("| {} | {}{} | {:.1f} | {:.2f} | {:.2f} | {:.2f} | {:.1f} % |\n", plan.kernel, text,
-                 counted == moved ? "" : ", x twice", static_cast<double>(counted) / 1e6, time,
-                 static_cast<double>(counted) / time / 1e6, reference, 100 * reference / time);
+                 before == 0 ? "" : "; beside a read of x and a copy", static_cast<double>(moved + before) / 1e6, time,
+                 static_cast<double>(moved + before) / time / 1e6, reference, 100 * reference / time);
       if (again == 0) break;
     }
     std::fflush(stdout);
@@ -258,9 +269,11 @@ void measure_quantize(Bench& bench, bool is_all) {
         }
         bench.row(Dequantize{.dtype = dtype, .format = format, .scale_form = form}, sizes, true);
       }
-  const std::vector<std::pair<const char*, std::int64_t>> large{{"rows", 32768}, {"k", 8192}};
-  bench.row(Quantize{}, large, true);
-  bench.row(Quantize{.scale_form = ScaleForm::tile}, large, true);
+  // More than 64 MiB, and sizes that no tile divides.
+  for (const auto& [rows, k] : {std::pair<std::int64_t, std::int64_t>{16384, 4096}, {4793, 7168}, {32768, 8192}})
+    for (const ScaleForm form : {ScaleForm::plain, ScaleForm::tile})
+      for (const GlobalScale g : {GlobalScale::none, GlobalScale::given, GlobalScale::amax})
+        bench.row(Quantize{.scale_form = form, .global_scale = g}, {{"rows", rows}, {"k", k}}, true);
 }
 
 }  // namespace
