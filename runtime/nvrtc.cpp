@@ -84,8 +84,11 @@ class Program {
 /// Options that every compile has, unless the bundle says the same thing in its own way. --no-cache: since 12.9 NVRTC
 /// keeps a cache of its own on disk where a driver is present (seen on an H200 machine); a hit comes without the
 /// assembler's report.
-std::vector<std::string> all_options(const SourceBundle& bundle, const CompilerIdentity& nvrtc) {
-  std::vector<std::string> options{"--gpu-architecture=" + bundle.arch, "--no-source-include", "--ptxas-options=-v"};
+std::vector<std::string> all_options(const SourceBundle& bundle, const CompilerIdentity& nvrtc, bool makes_cubin) {
+  // "compute_100a" gives PTX alone.
+  const bool is_real = makes_cubin || bundle.arch.rfind("sm_", 0) != 0;
+  const std::string arch = is_real ? bundle.arch : "compute_" + bundle.arch.substr(3);
+  std::vector<std::string> options{"--gpu-architecture=" + arch, "--no-source-include", "--ptxas-options=-v"};
   const bool has_cache = nvrtc.major_version > 12 || (nvrtc.major_version == 12 && nvrtc.minor_version >= 9);
   if (has_cache) options.push_back("--no-cache");
   const auto sets_standard = [](const std::string& option) {
@@ -109,7 +112,7 @@ class NvrtcCompiler final : public Compiler {
   }
 
   Image compile(const SourceBundle& bundle) override {
-    const std::vector<std::string> options = all_options(bundle, identity());
+    const std::vector<std::string> options = all_options(bundle, identity(), options_.makes_cubin);
     const auto start = std::chrono::steady_clock::now();
     Program program(library_.api, bundle.program, bundle.text, bundle.headers);
     const nvrtcResult result = program.compile(options);
@@ -117,8 +120,8 @@ class NvrtcCompiler final : public Compiler {
     image.report.log = program.log();
     if (result != 0) fail(bundle, options, result, image.report.log);
     image.ptx = program.ptx();
-    image.cubin = program.cubin();
-    if (image.cubin.empty()) refuse_arch(bundle.arch);  // "compute_90a" gives PTX alone
+    if (options_.makes_cubin) image.cubin = program.cubin();
+    if (options_.makes_cubin && image.cubin.empty()) refuse_arch(bundle.arch);  // "compute_90a" gives PTX alone
     image.report.compile_ms =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     image.report.compiler = library_.identity;

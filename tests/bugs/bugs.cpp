@@ -66,7 +66,7 @@ void check_faulty(const BugFile& file, Compiler* compiler) {
 TEST_CASE("the bug zoo") {
   std::unique_ptr<Compiler> compiler;
   try {
-    compiler = make_nvrtc_compiler();
+    compiler = make_nvrtc_compiler({.library = {}, .repro_folder = {}, .makes_cubin = false});
   } catch (const Error&) {
     MESSAGE("CUDA sources are skipped: no NVRTC");
   }

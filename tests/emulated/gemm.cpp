@@ -172,7 +172,7 @@ class GemmRun {
 
 std::unique_ptr<Compiler> find_compiler() {
   try {
-    return make_nvrtc_compiler();
+    return make_nvrtc_compiler({.library = {}, .repro_folder = {}, .makes_cubin = false});
   } catch (const Error&) {
     return nullptr;
   }

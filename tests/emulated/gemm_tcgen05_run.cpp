@@ -35,7 +35,7 @@ OperandType operand_type_of(const Plan& plan, const std::string& buffer) {
 
 std::unique_ptr<Compiler> find_product_compiler() {
   try {
-    return make_nvrtc_compiler();
+    return make_nvrtc_compiler({.library = {}, .repro_folder = {}, .makes_cubin = false});
   } catch (const Error&) {
     return nullptr;
   }

@@ -121,7 +121,7 @@ std::string table(const std::string& kernel, const std::map<std::string, Row>& r
 
 std::unique_ptr<Compiler> find_compiler() {
   try {
-    return make_nvrtc_compiler();
+    return make_nvrtc_compiler({.library = {}, .repro_folder = {}, .makes_cubin = false});
   } catch (const Error&) {
     MESSAGE("skipped: no NVRTC");
     return nullptr;

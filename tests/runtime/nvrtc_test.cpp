@@ -65,6 +65,18 @@ Error failure(const SourceBundle& bundle) {
 
 }  // namespace
 
+TEST_CASE("PTX alone is the PTX that comes with a cubin") {
+  if (compiler() == nullptr) return;
+  const auto without = make_nvrtc_compiler({.library = {}, .repro_folder = {}, .makes_cubin = false});
+  const Image both = compiler()->compile(small_bundle()), alone = without->compile(small_bundle());
+  CHECK(alone.cubin.empty());
+  CHECK(!both.cubin.empty());
+  CHECK(alone.ptx == both.ptx);
+  SourceBundle unknown = small_bundle();
+  unknown.arch = "sm_12a";
+  CHECK_THROWS_AS(without->compile(unknown), Error);
+}
+
 TEST_CASE("one compile gives PTX, cubin and the report") {
   if (compiler() == nullptr) return;
   const Image image = compiler()->compile(small_bundle());
