@@ -2,12 +2,15 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <chrono>
 #include <cstring>
 #include <map>
 
 #include "base/error.h"
 #include "generator/plan.h"
+#include "reference/fmha_pools.h"
 #include "runtime/launcher.h"
 #include "runtime/nvrtc.h"
 
@@ -20,6 +23,43 @@ using reference::TensorView;
 
 namespace {
 
+/// Keeps what it compiled, by kernel, for the whole process: tests, seeds and schedules differ in their launch only.
+class KeptCompiler final : public Compiler {
+ public:
+  explicit KeptCompiler(std::unique_ptr<Compiler> compiler) : compiler_(std::move(compiler)) {}
+  const CompilerIdentity& identity() const override { return compiler_->identity(); }
+  const std::vector<std::string>& architectures() const override { return compiler_->architectures(); }
+  Image compile(const SourceBundle& bundle) override {
+    static std::map<std::string, Image> images;
+    const auto found = images.find(bundle.entries.front());
+    if (found != images.end()) return found->second;
+    return images.emplace(bundle.entries.front(), compiler_->compile(bundle)).first->second;
+  }
+
+ private:
+  std::unique_ptr<Compiler> compiler_;
+};
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+/// NaNs in the rows [lengths[b], end) of a tensor [batch, rows, ...].
+void hide_behind(Tensor& tensor, const std::vector<std::int64_t>& lengths) {
+  const std::int64_t columns = tensor.shape[2] * tensor.shape[3], rows = tensor.shape[1];
+  const auto row_bytes = static_cast<std::size_t>(columns * dtype_bytes(tensor.dtype));
+  for (std::int64_t b = 0; b < tensor.shape[0]; ++b)
+    for (std::int64_t row = lengths[static_cast<std::size_t>(b)]; row < rows; ++row)
+      std::memset(tensor.bytes.data() + static_cast<std::size_t>(b * rows + row) * row_bytes, 0xFF, row_bytes);
+}
+
+Tensor tensor_of(const std::vector<std::int64_t>& values) {
+  Tensor tensor(DType::s32, {static_cast<std::int64_t>(values.size())});
+  for (std::size_t i = 0; i < values.size(); ++i)
+    tensor.set(static_cast<std::int64_t>(i), static_cast<double>(values[i]));
+  return tensor;
+}
+
 /// One kernel and one shape: inputs in device memory, outputs poisoned before each run.
 class Run {
  public:
@@ -27,33 +67,35 @@ class Run {
       const FmhaLaunchFacts& facts)
       : problem_(problem), sizes_(sizes), facts_(facts), plan_(make_plan(problem)), device_(device) {
     softmax_scale_ = facts.softmax_scale.value_or(*plan_.launch.scalars.at(0).default_value);
-    launcher_ = std::make_unique<Launcher>(device, plan_.launch, compiler.compile(emit(plan_)));
-    reference::FmhaTensors made = reference::make_inputs(sizes, problem.dtype, reference::Fill::normal, 11);
-    if (!facts.seqused_q.empty()) hide_behind(made.q, facts.seqused_q);
-    if (!facts.seqused_k.empty()) {
-      hide_behind(made.k, facts.seqused_k);
-      hide_behind(made.v, facts.seqused_k);
+    const Image image = compiler.compile(emit(plan_));
+    for (const EntryReport& entry : image.report.entries)
+      spill_bytes_ += entry.spill_store_bytes + entry.spill_load_bytes;
+    launcher_ = std::make_unique<Launcher>(device, plan_.launch, image);
+    if (has_pools()) {
+      make_pools();
+    } else {
+      make_dense();
     }
-    for (const auto& [name, lengths] :
-         {std::pair("seqused_q", &facts.seqused_q), std::pair("seqused_k", &facts.seqused_k)})
-      if (!lengths->empty()) tensors_.emplace(name, tensor_of(*lengths));
-    if (problem.v_layout == Layout::k_major) made.v = transposed(made.v);
     const DType o_type = problem.output == Output::unnormalized ? DType::f32 : problem.dtype;
     const std::vector<std::int64_t> rows{sizes.batch, sizes.heads_q, sizes.seqlen_q};
-    tensors_.emplace("q", std::move(made.q));
-    tensors_.emplace("k", std::move(made.k));
-    tensors_.emplace("v", std::move(made.v));
     tensors_.emplace("o", Tensor(o_type, {sizes.batch, sizes.seqlen_q, sizes.heads_q, sizes.v_columns()}));
     for (const char* const name : {"lse", "row_max", "row_sum"}) tensors_.emplace(name, Tensor(DType::f32, rows));
     for (const BufferSpec& buffer : plan_.launch.buffers) {
+      if (buffer.name == "sink" && !facts.has_sink) {
+        buffers_.push_back(0);
+        continue;
+      }
       const Tensor& tensor = tensors_.at(buffer.name);
       buffers_.push_back(device.allocate(std::max<std::size_t>(tensor.bytes.size(), 16)));
       if (buffer.role == BufferRole::input && !tensor.bytes.empty())
         device.copy_to_device(buffers_.back(), tensor.bytes.data(), tensor.bytes.size());
     }
   }
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
   ~Run() {
-    for (const DevicePointer buffer : buffers_) device_.free(buffer);
+    for (const DevicePointer buffer : buffers_)
+      if (buffer != 0) device_.free(buffer);
     if (workspace_ != 0) device_.free(workspace_);
   }
 
@@ -65,7 +107,9 @@ class Run {
                                               {"seqlen_k", sizes_.seqlen_k},
                                               {"v_stride_dim", padded_keys()},
                                               {"window_size_left", facts_.window_size_left},
-                                              {"window_size_right", facts_.window_size_right}};
+                                              {"window_size_right", facts_.window_size_right},
+                                              {"topk", facts_.topk},
+                                              {"seqlen_swa", facts_.seqlen_swa}};
     if (facts_.num_splits) given.emplace("num_splits", *facts_.num_splits);
     LaunchArguments arguments;
     std::vector<std::int64_t> sizes;
@@ -81,7 +125,7 @@ class Run {
     const std::int64_t workspace_bytes = launcher_->workspace_bytes(arguments);
     if (workspace_bytes > 0) {
       if (workspace_ == 0) workspace_ = device_.allocate(static_cast<std::size_t>(workspace_bytes));
-      device_.set_bytes(workspace_, 0xFF, static_cast<std::size_t>(workspace_bytes));
+      device_.poison(workspace_, 0xFF, static_cast<std::size_t>(workspace_bytes));
       arguments.workspace = workspace_;
       arguments.workspace_bytes = workspace_bytes;
     }
@@ -112,6 +156,13 @@ class Run {
       outputs.row_max = tensors_.at("row_max").view();
       outputs.row_sum = tensors_.at("row_sum").view();
     }
+    if (has_pools()) {
+      if (facts_.has_sink) check.sink = tensors_.at("sink").view();
+      return reference::check_fmha_pools(
+          {tensors_.at("q").view(), tensors_.at("k").view(), tensors_.at("v").view(), tensors_.at("swa_k").view(),
+           tensors_.at("swa_v").view(), tensors_.at("indices").view(), tensors_.at("swa_lens").view()},
+          outputs, check);
+    }
     reference::FmhaInputs inputs{tensors_.at("q").view(), tensors_.at("k").view(), v_view()};
     if (!facts_.seqused_q.empty()) inputs.seqused_q = tensors_.at("seqused_q").view();
     if (!facts_.seqused_k.empty()) inputs.seqused_k = tensors_.at("seqused_k").view();
@@ -119,27 +170,51 @@ class Run {
   }
 
   const std::string& kernel() const { return plan_.kernel; }
+  int spill_bytes() const { return spill_bytes_; }
   std::vector<std::byte> bytes() const {
     std::vector<std::byte> all = tensors_.at("o").bytes;
-    const std::vector<std::byte>& lse = tensors_.at("lse").bytes;
-    all.insert(all.end(), lse.begin(), lse.end());
+    for (const char* const name : {"lse", "row_max", "row_sum"}) {
+      if (name != std::string_view("lse") && problem_.output == Output::normalized) continue;
+      const std::vector<std::byte>& rows = tensors_.at(name).bytes;
+      all.insert(all.end(), rows.begin(), rows.end());
+    }
     return all;
   }
 
  private:
-  /// NaNs in the rows [lengths[b], end) of tensor [batch, rows, ...].
-  static void hide_behind(Tensor& tensor, const std::vector<std::int64_t>& lengths) {
-    const std::int64_t columns = tensor.shape[2] * tensor.shape[3], rows = tensor.shape[1];
-    const auto row_bytes = static_cast<std::size_t>(columns * dtype_bytes(tensor.dtype));
-    for (std::int64_t b = 0; b < tensor.shape[0]; ++b)
-      for (std::int64_t row = lengths[static_cast<std::size_t>(b)]; row < rows; ++row)
-        std::memset(tensor.bytes.data() + static_cast<std::size_t>(b * rows + row) * row_bytes, 0xFF, row_bytes);
+  bool has_pools() const { return problem_.kv_pools != KvPools::dense; }
+
+  void make_dense() {
+    reference::FmhaTensors made =
+        reference::make_inputs(sizes_, problem_.dtype, reference::Fill::normal, facts_.input_seed);
+    if (!facts_.seqused_q.empty()) hide_behind(made.q, facts_.seqused_q);
+    if (!facts_.seqused_k.empty()) {
+      hide_behind(made.k, facts_.seqused_k);
+      hide_behind(made.v, facts_.seqused_k);
+    }
+    for (const auto& [name, lengths] :
+         {std::pair("seqused_q", &facts_.seqused_q), std::pair("seqused_k", &facts_.seqused_k)})
+      if (!lengths->empty()) tensors_.emplace(name, tensor_of(*lengths));
+    if (problem_.v_layout == Layout::k_major) made.v = transposed(made.v);
+    tensors_.emplace("q", std::move(made.q));
+    tensors_.emplace("k", std::move(made.k));
+    tensors_.emplace("v", std::move(made.v));
   }
-  static Tensor tensor_of(const std::vector<std::int64_t>& values) {
-    Tensor tensor(DType::s32, {static_cast<std::int64_t>(values.size())});
-    for (std::size_t i = 0; i < values.size(); ++i)
-      tensor.set(static_cast<std::int64_t>(i), static_cast<double>(values[i]));
-    return tensor;
+  void make_pools() {
+    reference::FmhaPoolTensors made = reference::make_pool_inputs(
+        sizes_, facts_.topk, facts_.seqlen_swa, problem_.dtype, reference::Fill::normal, facts_.input_seed);
+    // NaNs behind the valid keys of each window: nobody may read them.
+    std::vector<std::int64_t> lengths;
+    for (std::int64_t b = 0; b < sizes_.batch; ++b) lengths.push_back(static_cast<std::int64_t>(made.swa_lens.at(b)));
+    hide_behind(made.swa_k, lengths);
+    hide_behind(made.swa_v, lengths);
+    if (facts_.sink != 0)
+      for (std::int64_t h = 0; h < sizes_.heads_q; ++h) made.sink.set(h, facts_.sink);
+    for (const auto& [name, tensor] :
+         {std::pair("q", &made.q), std::pair("k", &made.k), std::pair("v", &made.v), std::pair("swa_k", &made.swa_k),
+          std::pair("swa_v", &made.swa_v), std::pair("indices", &made.indices), std::pair("swa_lens", &made.swa_lens),
+          std::pair("sink", &made.sink)})
+      tensors_.emplace(name, std::move(*tensor));
   }
 
   std::int64_t padded_keys() const { return std::max<std::int64_t>((sizes_.seqlen_k + 7) / 8 * 8, 8); }
@@ -170,6 +245,7 @@ class Run {
   FmhaLaunchFacts facts_;
   Plan plan_;
   double softmax_scale_ = 0;
+  int spill_bytes_ = 0;
   EmulatedDevice& device_;
   std::unique_ptr<Launcher> launcher_;
   std::map<std::string, Tensor> tensors_;
@@ -179,42 +255,81 @@ class Run {
 
 }  // namespace
 
-std::unique_ptr<Compiler> find_compiler() {
+std::unique_ptr<Compiler> find_compiler(bool makes_cubin) {
   try {
-    return make_nvrtc_compiler();
+    return std::make_unique<KeptCompiler>(
+        make_nvrtc_compiler({.library = {}, .repro_folder = {}, .makes_cubin = makes_cubin}));
   } catch (const Error&) {
     MESSAGE("skipped: no NVRTC");
     return nullptr;
   }
 }
 
-void check_runs(const Fmha& problem, const reference::FmhaSizes& sizes, Compiler& compiler,
-                std::initializer_list<Schedule> schedules, std::uint64_t seeds, const FmhaLaunchFacts& facts) {
+std::string text_of(const reference::FmhaSizes& sizes, const FmhaLaunchFacts& facts) {
+  std::string text =
+      fmt::format("batch {}, heads {}/{}, lengths {} {}, inputs {}, num_sms {}", sizes.batch, sizes.heads_q,
+                  sizes.heads_kv, sizes.seqlen_q, sizes.seqlen_k, facts.input_seed, facts.num_sms);
+  if (facts.softmax_scale) text += fmt::format(", scale {}", *facts.softmax_scale);
+  if (facts.window_size_left >= 0 || facts.window_size_right >= 0)
+    text += fmt::format(", window {} {}", facts.window_size_left, facts.window_size_right);
+  if (facts.num_splits) text += fmt::format(", parts {}", *facts.num_splits);
+  if (!facts.seqused_q.empty()) text += fmt::format(", used queries {}", fmt::join(facts.seqused_q, ","));
+  if (!facts.seqused_k.empty()) text += fmt::format(", used keys {}", fmt::join(facts.seqused_k, ","));
+  if (facts.topk > 0 || facts.seqlen_swa > 0)
+    text += fmt::format(", topk {}, window of {}, sink {}", facts.topk, facts.seqlen_swa, facts.has_sink);
+  return text;
+}
+
+FmhaVerdict run_fmha(const Fmha& problem, const reference::FmhaSizes& sizes, Compiler& compiler,
+                     std::span<const Schedule> schedules, std::span<const std::uint64_t> seeds,
+                     const FmhaLaunchFacts& facts) {
   emulator::DeviceOptions options;
   options.detects_races = true;
-  options.arch = "sm_100a";
+  options.arch = problem.arch.to_string();
+  options.num_sms = facts.num_sms;
   EmulatedDevice device(options);
   Run run(problem, sizes, compiler, device, facts);
-  CAPTURE(run.kernel());
-  CAPTURE(fmt::format("batch {}, heads {}/{}, lengths {} {}", sizes.batch, sizes.heads_q, sizes.heads_kv,
-                      sizes.seqlen_q, sizes.seqlen_k));
+  FmhaVerdict verdict;
+  verdict.kernel = run.kernel();
+  verdict.spill_bytes = run.spill_bytes();
   std::vector<std::byte> first;
   for (const Schedule schedule : schedules) {
-    for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
-      CAPTURE(static_cast<int>(schedule));
-      CAPTURE(seed);
+    for (const std::uint64_t seed : seeds) {
+      const auto fail = [&](const std::string& what) {
+        verdict.failures.push_back(fmt::format("schedule {}, seed {}: {}", static_cast<int>(schedule), seed, what));
+      };
       device.set_schedule(schedule, seed);
-      for (const Finding& finding : run.run()) FAIL_CHECK(finding.message);
+      auto begin = std::chrono::steady_clock::now();
+      for (const Finding& finding : run.run()) fail(finding.message);
+      verdict.run_seconds += seconds_since(begin);
+      ++verdict.runs;
       if (first.empty()) {
+        begin = std::chrono::steady_clock::now();
         const reference::Comparison comparison = run.compare();
-        for (const std::string& line : comparison.problems) FAIL_CHECK(line);
-        CHECK(comparison.pass);
-        CHECK(comparison.cosine >= 0.999995);
+        verdict.reference_seconds += seconds_since(begin);
+        for (const std::string& line : comparison.problems) fail(line);
+        if (comparison.rows_checked != comparison.rows_total)
+          fail(fmt::format("{} of {} rows were checked", comparison.rows_checked, comparison.rows_total));
+        if (!(comparison.cosine >= 0.999995)) fail(fmt::format("cosine {:.7f}", comparison.cosine));
+        verdict.cosine = comparison.cosine;
+        if (comparison.rel_bound > 0) verdict.error_share = comparison.rel_error / comparison.rel_bound;
         first = run.bytes();
       }
-      CHECK(first == run.bytes());
+      if (first != run.bytes()) fail("other bits than before");
     }
   }
+  return verdict;
+}
+
+void check_runs(const Fmha& problem, const reference::FmhaSizes& sizes, Compiler& compiler,
+                std::initializer_list<Schedule> schedules, std::uint64_t seeds, const FmhaLaunchFacts& facts) {
+  std::vector<std::uint64_t> numbers;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) numbers.push_back(seed);
+  const FmhaVerdict verdict = run_fmha(problem, sizes, compiler, schedules, numbers, facts);
+  CAPTURE(verdict.kernel);
+  CAPTURE(text_of(sizes, facts));
+  for (const std::string& failure : verdict.failures) FAIL_CHECK(failure);
+  CHECK(verdict.runs == static_cast<std::int64_t>(schedules.size() * numbers.size()));
 }
 
 }  // namespace tessera::testing

@@ -5,6 +5,8 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "base/compiler.h"
@@ -20,12 +22,36 @@ struct FmhaLaunchFacts {
   std::int64_t window_size_left = -1, window_size_right = -1;
   std::optional<std::int64_t> num_splits{};
   std::vector<std::int64_t> seqused_q{}, seqused_k{};
+  std::int64_t topk = 0, seqlen_swa = 0;  ///< two pools of keys: seqlen_k are the pool's rows
+  bool has_sink = true;                   ///< likewise
+  double sink = 0;                        ///< instead of random ones where it is not 0
+  int num_sms = 4;
+  std::uint64_t input_seed = 11;
 };
 
-/// Nothing, with a message, where there is no NVRTC.
-std::unique_ptr<Compiler> find_compiler();
+/// What some runs of one kernel and shape came to.
+struct FmhaVerdict {
+  std::string kernel;
+  std::int64_t runs = 0;
+  double error_share = 0;  ///< relative error, as a part of what independent roundings explain
+  double cosine = 1;
+  std::vector<std::string> failures;  ///< findings, wrong rows, bits that differ
+  int spill_bytes = 0;                ///< where the assembler was asked
+  double reference_seconds = 0, run_seconds = 0;
+};
 
-/// Under some schedules and seeds, with the race detector: nothing is reported, rows are right, bits are equal.
+/// Nothing, with a message, where there is no NVRTC. Compiles each kernel once in a process; to PTX alone, which is all
+/// that the emulator reads, unless the assembler's opinion is asked.
+std::unique_ptr<Compiler> find_compiler(bool makes_cubin = false);
+
+/// Under each schedule and each seed of it, with the race detector: nothing is reported, rows are right, bits are
+/// equal.
+FmhaVerdict run_fmha(const Fmha& problem, const reference::FmhaSizes& sizes, Compiler& compiler,
+                     std::span<const emulator::Schedule> schedules, std::span<const std::uint64_t> seeds,
+                     const FmhaLaunchFacts& facts);
+/// For captions: "batch 1, heads 8/1, lengths 70 600, ...".
+std::string text_of(const reference::FmhaSizes& sizes, const FmhaLaunchFacts& facts);
+/// doctest's verdict over seeds 1 to `seeds`.
 void check_runs(const Fmha& problem, const reference::FmhaSizes& sizes, Compiler& compiler,
                 std::initializer_list<emulator::Schedule> schedules, std::uint64_t seeds,
                 const FmhaLaunchFacts& facts = {});

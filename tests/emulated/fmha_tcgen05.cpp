@@ -1,18 +1,26 @@
 // Attention kernels for tcgen05, planned, compiled by NVRTC, run in the emulator and compared with float64: a pairwise
-// cover of everything that a Config can be, and the shapes that each of them finds hard. No Blackwell device is asked.
-// TESSERA_FMHA_ALL=1 in the environment runs every combination with twenty seeds (hours) instead of the cover.
+// cover of everything that a Config can be, the whole product of what every kernel has, and the shapes that each of
+// them finds hard. No Blackwell device is asked.
+//
+// TESSERA_NIGHTLY=1 runs the product instead of the cover: every head_dim, mask, swizzle, way of P and type with twenty
+// seeds, each of which draws lengths, heads and inputs, under all four schedules; and beside each another kernel of the
+// same head_dim, mask, swizzle, way and type whose other facts (output, layout of V, window, used lengths, packed
+// heads, split keys, pools) are drawn. TESSERA_SHARD=2/60 takes the third of sixty parts, TESSERA_SECONDS=400 begins
+// nothing new after that time; `scripts/nightly attention` runs the parts side by side and writes down what they say.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <optional>
 #include <set>
+#include <string>
 
-#include "base/error.h"
-#include "generator/plan.h"
-#include "generator/words.h"
+#include "tests/emulated/fmha_cover.h"
 #include "tests/emulated/fmha_run.h"
+#include "tests/support/shard.h"
 
 namespace tessera {
 namespace {
@@ -20,125 +28,111 @@ namespace {
 using emulator::Schedule;
 using testing::check_runs;
 using testing::find_compiler;
+using testing::FmhaCombination;
+using testing::FmhaVerdict;
 
 constexpr Schedule kSchedules[] = {Schedule::fair, Schedule::eager, Schedule::lazy, Schedule::adversarial};
 
-/// One value of each axis: an index into the lists below.
-constexpr std::size_t kAxes = 9;
-using Combination = std::array<int, kAxes>;
-
-struct HeadDims {
-  int head_dim, head_dim_v, cta_group;
-};
-constexpr HeadDims kHeadDims[] = {{16, 16, 1},   {32, 32, 1},   {64, 64, 1},   {96, 96, 1},
-                                  {128, 128, 1}, {192, 128, 1}, {192, 192, 1}, {256, 256, 1},
-                                  {512, 512, 2}, {128, 128, 2}, {256, 256, 2}};
-struct Heads {
-  int heads_q, heads_kv;
-};
-constexpr Heads kHeads[] = {{1, 1}, {2, 1}, {8, 1}};
-struct Lengths {
-  int seqlen_q, seqlen_k;
-};
-// Ragged in both; several tiles of both; more queries than keys: rows that see no key under the causal mask.
-constexpr Lengths kLengths[] = {{70, 600}, {300, 333}, {260, 130}};
-constexpr Combination kExtents{std::size(kHeadDims), 2, 4, 2, 2, 2, 2, std::size(kLengths), std::size(kHeads)};
-
-Fmha problem_of(const Combination& at) {
-  const HeadDims& dims = kHeadDims[at[0]];
-  Fmha problem;
-  problem.arch = Arch::parse("sm_100a");
-  problem.head_dim = dims.head_dim;
-  problem.head_dim_v = dims.head_dim_v;
-  problem.cta_group = dims.cta_group;
-  problem.mask = at[1] == 0 ? Mask::none : Mask::causal;
-  problem.swizzle = static_cast<Swizzle>(at[2]);
-  problem.p_path = at[3] == 0 ? ProbabilityPath::tmem : ProbabilityPath::smem;
-  problem.dtype = at[4] == 0 ? DType::bf16 : DType::f16;
-  problem.output = at[5] == 0 ? Output::normalized : Output::unnormalized;
-  problem.v_layout = at[6] == 0 ? Layout::mn_major : Layout::k_major;
-  return problem;
+std::string variable(const char* name) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? std::string() : text;
 }
-reference::FmhaSizes sizes_of(const Combination& at) {
-  const HeadDims& dims = kHeadDims[at[0]];
-  const Lengths& lengths = kLengths[at[7]];
-  const Heads& heads = kHeads[at[8]];
-  return {1, heads.heads_q, heads.heads_kv, lengths.seqlen_q, lengths.seqlen_k, dims.head_dim, dims.head_dim_v};
-}
-bool is_legal(const Combination& at) {
-  try {
-    planned_kernel(problem_of(at));
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
+bool is_nightly() { return variable("TESSERA_NIGHTLY") == "1"; }
 
-std::vector<Combination> every_combination() {
-  std::vector<Combination> all;
-  Combination at{};
-  for (;;) {
-    if (is_legal(at)) all.push_back(at);
-    std::size_t axis = 0;
-    while (axis < kAxes && ++at[axis] == kExtents[axis]) at[axis++] = 0;
-    if (axis == kAxes) return all;
-  }
-}
-
-/// Combinations in which every pair of values of two axes appears that appears in any legal one: each time the one with
-/// the most new pairs.
-std::vector<Combination> pairwise_cover(const std::vector<Combination>& all) {
-  using Pair = std::array<int, 4>;
-  const auto pairs_of = [](const Combination& at) {
-    std::vector<Pair> pairs;
-    for (std::size_t a = 0; a < kAxes; ++a)
-      for (std::size_t b = a + 1; b < kAxes; ++b)
-        pairs.push_back({static_cast<int>(a), at[a], static_cast<int>(b), at[b]});
-    return pairs;
-  };
-  std::set<Pair> open;
-  for (const Combination& at : all)
-    for (const Pair& pair : pairs_of(at)) open.insert(pair);
-  const std::size_t stride = all.size() > 2000 ? 7 : 1;
-  std::vector<Combination> cover;
-  while (!open.empty()) {
-    std::size_t best = 0, best_new = 0;
-    for (std::size_t i = 0; i < all.size(); i += stride) {
-      std::size_t fresh = 0;
-      for (const Pair& pair : pairs_of(all[i])) fresh += open.contains(pair) ? 1U : 0U;
-      if (fresh > best_new) {
-        best = i;
-        best_new = fresh;
-      }
-    }
-    if (best_new == 0) {  // the steps passed over what is left
-      for (std::size_t i = 0; i < all.size() && best_new == 0; ++i)
-        for (const Pair& pair : pairs_of(all[i]))
-          if (open.count(pair) != 0) best = i, best_new = 1;
-    }
-    for (const Pair& pair : pairs_of(all[best])) open.erase(pair);
-    cover.push_back(all[best]);
-  }
-  return cover;
+FmhaVerdict run_drawn(const FmhaCombination& at, std::uint64_t seed, Compiler& compiler,
+                      std::span<const Schedule> schedules) {
+  const testing::FmhaCase drawn = testing::draw_case(at, seed);
+  const std::uint64_t seeds[] = {seed};
+  FmhaVerdict verdict = testing::run_fmha(drawn.problem, drawn.sizes, compiler, schedules, seeds, drawn.facts);
+  for (std::string& failure : verdict.failures)
+    failure = fmt::format("{}, {}, {}", verdict.kernel, testing::text_of(drawn.sizes, drawn.facts), failure);
+  return verdict;
 }
 
 TEST_CASE("attention on tcgen05: every pair of choices, ragged and grouped") {
   const std::unique_ptr<Compiler> compiler = find_compiler();
-  if (!compiler) return;
-  const char* const all = std::getenv("TESSERA_FMHA_ALL");
-  const bool runs_all = all != nullptr && std::string_view(all) == "1";
-  const std::vector<Combination> legal = every_combination();
-  const std::vector<Combination> chosen = runs_all ? legal : pairwise_cover(legal);
-  MESSAGE(chosen.size(), " of ", legal.size(), " legal combinations");
-  CHECK(chosen.size() >= 33);
-  for (const Combination& at : chosen) {
-    const auto schedules = {kSchedules[0], kSchedules[1], kSchedules[2], kSchedules[3]};
-    const auto two = {Schedule::lazy, Schedule::adversarial};
-    // With a scale of 1 scores differ by dozens: references move and O is rescaled in every few steps.
-    const std::optional<double> scale = at[7] == 1 ? std::optional<double>(1.0) : std::nullopt;
-    check_runs(problem_of(at), sizes_of(at), *compiler, runs_all ? schedules : two, runs_all ? 20 : 1,
-               {.softmax_scale = scale});
+  if (!compiler || is_nightly()) return;
+  const std::vector<FmhaCombination> cover = testing::fmha_cover();
+  CHECK(cover.size() >= 55);  // head_dims by kinds of heads
+  constexpr Schedule kOfSeeds[][2] = {{Schedule::lazy, Schedule::adversarial},
+                                      {Schedule::eager, Schedule::adversarial}};
+  const testing::Shard shard = testing::Shard::from_environment();
+  double worst = 0;
+  for (std::size_t i = shard.index; i < cover.size(); i += shard.count)
+    for (std::uint64_t seed = 1; seed <= 2; ++seed) {
+      const FmhaVerdict verdict = run_drawn(cover[i], seed, *compiler, kOfSeeds[seed - 1]);
+      for (const std::string& failure : verdict.failures) FAIL_CHECK(failure);
+      CHECK(verdict.runs == 2);
+      worst = std::max(worst, verdict.error_share);
+    }
+  MESSAGE(cover.size(), " kernels, relative errors up to ", worst, " of what rounding explains");
+}
+
+/// The product's cases in the order in which a part takes them.
+struct ProductCase {
+  FmhaCombination at;
+  std::uint64_t seed = 0;
+  bool is_of_cover = false;
+};
+
+std::vector<ProductCase> product_cases(const testing::Shard& shard) {
+  constexpr std::uint64_t kSeeds = 20, kSeedsOfDrawn = 2;
+  std::vector<ProductCase> cases;
+  const std::vector<FmhaCombination> cover = testing::fmha_cover(), core = testing::fmha_core();
+  for (std::size_t i = shard.index; i < cover.size(); i += shard.count)
+    for (std::uint64_t seed = 1; seed <= kSeedsOfDrawn; ++seed) cases.push_back({cover[i], seed, true});
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    for (std::size_t i = shard.index; i < core.size(); i += shard.count) {
+      FmhaCombination plain = core[i];
+      plain[testing::kAxisShape] = static_cast<int>((i + seed) % 3);
+      plain[testing::kAxisHeads] = (i / 3 + seed) % 4 == 0 ? 1 : 0;
+      cases.push_back({plain, seed});
+      FmhaCombination drawn = testing::with_drawn_facts(core[i], (seed + 1) / kSeedsOfDrawn);
+      drawn[testing::kAxisShape] = static_cast<int>((i + seed + 1) % 3);
+      cases.push_back({drawn, seed});
+    }
   }
+  return cases;
+}
+
+TEST_CASE("attention on tcgen05: the whole product, in parts") {
+  if (!is_nightly()) return;
+  // The assembler's opinion is asked of the cover's kernels.
+  const std::unique_ptr<Compiler> compiler = find_compiler(), with_assembler = find_compiler(true);
+  if (!compiler) return;
+  const testing::Shard shard = testing::Shard::from_environment();
+  const std::string limit = variable("TESSERA_SECONDS");
+  const double seconds = limit.empty() ? 1e9 : std::stod(limit);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
+  const std::vector<ProductCase> cases = product_cases(shard);
+  std::set<std::string> kernels;
+  std::set<std::string> spilling;
+  std::size_t done = 0, failed = 0;
+  std::int64_t runs = 0;
+  double worst = 0, cosine = 1, run_seconds = 0, reference_seconds = 0;
+  for (const ProductCase& one : cases) {
+    if (elapsed() > seconds) break;
+    const FmhaVerdict verdict = run_drawn(one.at, one.seed, one.is_of_cover ? *with_assembler : *compiler, kSchedules);
+    for (const std::string& failure : verdict.failures) FAIL_CHECK(failure);
+    kernels.insert(verdict.kernel);
+    if (verdict.spill_bytes > 0) spilling.insert(verdict.kernel);
+    ++done;
+    failed += verdict.failures.empty() ? 0U : 1U;
+    runs += verdict.runs;
+    worst = std::max(worst, verdict.error_share);
+    cosine = std::min(cosine, verdict.cosine);
+    run_seconds += verdict.run_seconds;
+    reference_seconds += verdict.reference_seconds;
+  }
+  CHECK(done > 0);
+  // For scripts/nightly, one line a part.
+  fmt::print(
+      R"(part {{"part": {}, "parts": {}, "cases": {}, "of": {}, "kernels": {}, "spilling": {}, "runs": {}, "failed": {}, )"
+      R"("error_share": {:.4f}, "cosine": {:.8f}, "seconds": {:.1f}, "run_seconds": {:.1f}, "reference_seconds": {:.1f}}})"
+      "\n",
+      shard.index, shard.count, done, cases.size(), kernels.size(), spilling.size(), runs, failed, worst, cosine,
+      elapsed(), run_seconds, reference_seconds);
 }
 
 TEST_CASE("attention on tcgen05: lengths of 0 and 1, many heads of one key head, all schedules") {
@@ -152,7 +146,7 @@ TEST_CASE("attention on tcgen05: lengths of 0 and 1, many heads of one key head,
   full.mask = Mask::none;
   Fmha wide = causal;
   wide.head_dim = 512;
-  const auto all = {kSchedules[0], kSchedules[1], kSchedules[2], kSchedules[3]};
+  const auto all = {Schedule::fair, Schedule::eager, Schedule::lazy, Schedule::adversarial};
   for (const Fmha& problem : {causal, full, wide}) {
     const std::int64_t d = problem.head_dim;
     check_runs(problem, {1, 1, 1, 1, 1, d}, *compiler, all, 2);
