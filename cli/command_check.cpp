@@ -28,19 +28,21 @@ class CheckCommand final : public Command {
     app.add_option("SUBJECT", subject_);
     flags.group("Flags");
     flags.toggle("--strict", is_strict_, "fail (3) when any member of a cross product has no kernel");
+    size_flags_.add_to(flags);
     selectors_.add_to(flags);
   }
 
   ExitCode run(Call& call) override {
     if (subject_.empty())
       throw Error(ErrorKind::usage, "check: name a shape list or an operator, like `tessera check shapes.json`");
+    size_flags_.parse();
     const ProblemList list = read_problems(subject_, selectors_);
     const std::vector<Problem> problems = list.expand();
     const auto total = static_cast<std::int64_t>(problems.size());
     ListProgress counting(call, "counting kernels", total), checking(call, "checking sizes", total);
     const std::vector<Coverage> coverage =
         call.jit().check(problems, [&](const WarmCount& count) { counting.at(count.problems); });
-    SizeCheck sizes;
+    SizeCheck sizes(size_flags_);
     std::set<std::string> kernels, missing;
     OrderedJson missing_json = OrderedJson::array();
     std::int64_t covered = 0;
@@ -92,6 +94,7 @@ class CheckCommand final : public Command {
  private:
   std::string subject_;
   bool is_strict_ = false;
+  SizeFlags size_flags_;
   SelectorFlags selectors_;
 };
 

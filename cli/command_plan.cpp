@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "cli/call.h"
-#include "cli/launch_sizes.h"
+#include "cli/size_flags.h"
 #include "generator/targets.h"
 
 namespace tessera::cli {
@@ -82,10 +82,10 @@ struct Checked {
   std::vector<std::string> problems;
 };
 
-Checked check_sizes(const Plan& plan, const Problem& problem) {
+Checked check_sizes(const Plan& plan, const Problem& problem, const SizeFlags& flags) {
   const LaunchSizes launch(plan.launch);
   Checked checked;
-  const std::vector<GivenSize> given = expected_sizes(problem);
+  const std::vector<GivenSize> given = flags.given(problem, launch);
   checked.sizes = launch.known(given);
   checked.is_checked = !given.empty() || checked.sizes.unknown.empty();
   if (checked.is_checked) checked.problems = launch.problems(checked.sizes);
@@ -137,11 +137,14 @@ class PlanCommand final : public Command {
   }
   void add_flags(FlagSet& flags, CLI::App& app) override {
     app.add_option("OP", subject_);
+    flags.group("Flags");
+    size_flags_.add_to(flags);
     selectors_.add_to(flags);
   }
 
   ExitCode run(Call& call) override {
     if (subject_.empty()) throw Error(ErrorKind::usage, "plan: name an operator, like `tessera plan fmha`");
+    size_flags_.parse();
     const ProblemList list = read_problems(subject_, selectors_);
     const bool is_single = list.count() == 1;
     std::vector<OrderedJson> plans;
@@ -151,7 +154,7 @@ class PlanCommand final : public Command {
     list.for_each([&](const Problem& problem, std::size_t) {
       try {
         const Plan plan = make_plan(problem);
-        const Checked checked = check_sizes(plan, problem);
+        const Checked checked = check_sizes(plan, problem, size_flags_);
         if (call.is_json()) {
           plans.push_back(json_of(plan, checked));
         } else {
@@ -191,6 +194,7 @@ class PlanCommand final : public Command {
   }
 
   std::string subject_;
+  SizeFlags size_flags_;
   SelectorFlags selectors_;
   bool any_size_refused_ = false;
 };

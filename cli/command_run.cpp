@@ -13,6 +13,7 @@
 #include "cli/emulation.h"
 #include "cli/observation.h"
 #include "cli/run_operator.h"
+#include "cli/size_flags.h"
 #include "cli/strided.h"
 
 namespace tessera::cli {
@@ -25,18 +26,6 @@ std::pair<std::string, std::string> parse_binding(const char* flag, const std::s
   if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
     throw Error(ErrorKind::usage, fmt::format("{} {}: must be NAME=FILE.npy, like {} q=q.npy", flag, text, flag));
   return {text.substr(0, equals), text.substr(equals + 1)};
-}
-
-/// "lda=136"
-GivenSize parse_size(const std::string& text) {
-  const std::size_t equals = text.find('=');
-  GivenSize size{text.substr(0, equals), 0};
-  const char* const end = text.data() + text.size();
-  const char* const begin = equals == std::string::npos ? end : text.data() + equals + 1;
-  const auto [stop, error] = std::from_chars(begin, end, size.value);
-  if (size.name.empty() || begin == end || error != std::errc() || stop != end)
-    throw Error(ErrorKind::usage, fmt::format("--size {}: must be NAME=N, like --size lda=136", text));
-  return size;
 }
 
 float parse_real(const char* flag, const std::string& text, bool may_be_zero) {

@@ -30,12 +30,14 @@ class WarmCommand final : public Command {
     flags.group("Flags");
     flags.toggle("--dry-run", is_dry_run_, "count problems and distinct kernels, compile nothing");
     flags.toggle("--strict", is_strict_, "fail (3) when any member of a cross product has no kernel");
+    size_flags_.add_to(flags);
     selectors_.add_to(flags);
   }
 
   ExitCode run(Call& call) override {
     if (subject_.empty())
       throw Error(ErrorKind::usage, "warm: name a shape list or an operator, like `tessera warm shapes.json`");
+    size_flags_.parse();
     const Clock::time_point start = Clock::now();
     const ProblemList list = read_problems(subject_, selectors_);
     WarmOptions options;
@@ -172,7 +174,8 @@ class WarmCommand final : public Command {
   std::string subject_;
   bool is_dry_run_ = false, is_strict_ = false;
   SelectorFlags selectors_;
-  SizeCheck sizes_;
+  SizeFlags size_flags_;
+  SizeCheck sizes_{size_flags_};
   std::vector<std::size_t> index_of_;  // of the problems given to the library: their place in the list
 };
 

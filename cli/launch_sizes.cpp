@@ -91,6 +91,24 @@ std::optional<std::vector<std::int64_t>> LaunchSizes::complete(const std::vector
   return std::move(sizes.values);
 }
 
+std::vector<GivenSize> LaunchSizes::padded_pitches(const std::vector<GivenSize>& given) const {
+  const KnownSizes sizes = known(given);
+  std::vector<GivenSize> padded;
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    if (!names_[i].starts_with("ld") || !sizes.is_known[i]) continue;
+    std::int64_t value = sizes.values[i];
+    for (const Relation relation : {Relation::at_least, Relation::multiple_of})
+      for (std::size_t r = 0; r < domain_.size(); ++r) {
+        const DomainRule& rule = plan_.domain[r];
+        if (rule.relation != relation || rule.lhs.text() != names_[i] || !is_known(rule.rhs, sizes)) continue;
+        const std::int64_t bound = domain_[r].rhs.evaluate(sizes.values);
+        value = relation == Relation::at_least ? std::max(value, bound) : round_up(value, bound);
+      }
+    if (value != sizes.values[i]) padded.push_back({names_[i], value});
+  }
+  return padded;
+}
+
 std::vector<std::string> LaunchSizes::problems(const std::vector<std::int64_t>& sizes) const {
   return problems(KnownSizes{sizes, std::vector<bool>(sizes.size(), true), {}});
 }
@@ -136,6 +154,18 @@ std::vector<ResolvedTensorMap> LaunchSizes::resolve(const std::vector<std::int64
   std::vector<ResolvedTensorMap> resolved;
   for (const BoundTensorMap& map : maps_) resolved.push_back(map.resolve(sizes, 0));
   return resolved;
+}
+
+std::vector<GivenSize> with_sizes(std::vector<GivenSize> given, const std::vector<GivenSize>& others) {
+  for (const GivenSize& size : others) {
+    const auto same = std::find_if(given.begin(), given.end(), [&](const GivenSize& g) { return g.name == size.name; });
+    if (same != given.end()) {
+      same->value = size.value;
+    } else {
+      given.push_back(size);
+    }
+  }
+  return given;
 }
 
 std::vector<GivenSize> expected_sizes(const Problem& problem) {

@@ -37,6 +37,8 @@ class LaunchSizes {
   KnownSizes known(const std::vector<GivenSize>& given) const;
   /// The values of known(); nothing when one is missing.
   std::optional<std::vector<std::int64_t>> complete(const std::vector<GivenSize>& given) const;
+  /// Pitches (ld*) that break no rule about them alone, where those of dense rows, or given ones, would.
+  std::vector<GivenSize> padded_pitches(const std::vector<GivenSize>& given) const;
   std::map<std::string, std::int64_t> by_name(const std::vector<std::int64_t>& sizes) const;
   /// What launch would refuse, one line each: sizes out of range, domain rules, tensor-map rules (address rules aside).
   std::vector<std::string> problems(const std::vector<std::int64_t>& sizes) const;
@@ -57,6 +59,9 @@ class LaunchSizes {
   std::vector<BoundRule> domain_;
   std::vector<BoundTensorMap> maps_;
 };
+
+/// `others` added to `given`, in the place of sizes of the same name.
+std::vector<GivenSize> with_sizes(std::vector<GivenSize> given, const std::vector<GivenSize>& others);
 
 /// The sizes that a problem's hints give: all that are known.
 std::vector<GivenSize> expected_sizes(const Problem& problem);

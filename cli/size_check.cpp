@@ -9,11 +9,12 @@
 namespace tessera::cli {
 
 std::string SizeCheck::refusal(const Problem& problem) {
-  const std::vector<GivenSize> given = expected_sizes(problem);
-  if (given.empty()) return {};
+  if (!flags_.is_any() && expected_sizes(problem).empty()) return {};
   std::unique_ptr<Kernel>& kernel = kernels_[planned_kernel(problem)];
   if (!kernel) kernel = std::make_unique<Kernel>(make_plan(problem));
   try {
+    const std::vector<GivenSize> given = flags_.given(problem, kernel->sizes);
+    if (given.empty()) return {};
     const KnownSizes sizes = kernel->sizes.known(given);
     if (!sizes.unknown.empty()) {
       ++num_partly_checked_;

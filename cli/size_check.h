@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/launch_sizes.h"
+#include "cli/size_flags.h"
 #include "generator/plan.h"
 
 namespace tessera::cli {
@@ -15,6 +16,8 @@ namespace tessera::cli {
 /// Plans each distinct kernel once and keeps its launch.
 class SizeCheck {
  public:
+  explicit SizeCheck(const SizeFlags& flags) : flags_(flags) {}
+
   /// Why launch would refuse the problem's sizes; empty when it would not, or none is given. Where they are given in
   /// part, what follows from that part is checked, and the problem counted. Throws Error{unsupported} when no kernel
   /// exists.
@@ -28,6 +31,7 @@ class SizeCheck {
     LaunchSizes sizes;
     explicit Kernel(Plan p) : plan(std::move(p)), sizes(plan.launch) {}
   };
+  const SizeFlags& flags_;
   std::unordered_map<std::string, std::unique_ptr<Kernel>> kernels_;
   std::int64_t num_partly_checked_ = 0;
   std::set<std::string> unknown_;  // sizes that problems with others lack

@@ -338,14 +338,14 @@ void add_domain(const Config& c, LaunchPlan& launch) {
     rule(
         matrix.pitch(), Relation::multiple_of, Expression(unit),
         fmt::format("{0} must be a multiple of {1} ({2} bytes, tensor map): copy {3} into rows that are padded to that "
-                    "(pad_on_host; tessera run --pad-rows); they need not be dense",
+                    "(cudaMemcpy2DAsync, pad_on_host; --pad-rows); they need not be dense",
                     matrix.pitch(), unit, bytes, matrix.name));
     if (gemm_tcgen05::is_padded(c, type))
-      rule(
-          matrix.pitch(), Relation::at_least, Expression::parse(matrix.columns),
-          fmt::format("{0} must be at least k, rounded up to 128 (tensor map of mxfp4 values that are padded to 8 bits "
-                      "beside mxfp8): copy {1} into rows that are padded to that (pad_on_host; tessera run --pad-rows)",
-                      matrix.pitch(), matrix.name));
+      rule(matrix.pitch(), Relation::at_least, Expression::parse(matrix.columns),
+           fmt::format(
+               "{0} must be at least k, rounded up to 128 (tensor map of mxfp4 values that are padded to 8 bits "
+               "beside mxfp8): copy {1} into rows that are padded to that (cudaMemcpy2DAsync, pad_on_host; --pad-rows)",
+               matrix.pitch(), matrix.name));
     if (matrix.is_one) continue;
     rule(matrix.stride_l(), Relation::multiple_of, Expression(unit),
          fmt::format("{} must be a multiple of {} ({} bytes, tensor map)", matrix.stride_l(), unit, bytes));

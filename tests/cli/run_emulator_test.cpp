@@ -166,7 +166,7 @@ TEST_CASE("run: --pad-rows makes the padding copy that a refusal names") {
   CHECK(refused.code == 2);
   CHECK(refused.err.find(
             "lda must be a multiple of 32 (16 bytes, tensor map): copy a into rows that are padded to that "
-            "(pad_on_host; tessera run --pad-rows); they need not be dense: lda = 208") != std::string::npos);
+            "(cudaMemcpy2DAsync, pad_on_host; --pad-rows); they need not be dense: lda = 208") != std::string::npos);
   const Outcome padded = product({"--dtype", "nvfp4", "--n", "72", "--k", "208", "--pad-rows"});
   CAPTURE(padded.out);
   CHECK(padded.code == 0);
@@ -177,6 +177,31 @@ TEST_CASE("run: --pad-rows makes the padding copy that a refusal names") {
   CHECK(result.code == 0);
   const Outcome mixed = product({"--n", "72", "--k", "160", "--dtype", "mxfp8_e4m3", "--b-dtype", "mxfp4"});
   CHECK(mixed.err.find("ldb must be at least k, rounded up to 128") != std::string::npos);
+}
+
+TEST_CASE("plan, warm and check judge rows that lie apart as run does") {
+  Machine machine;
+  if (!machine.compiler) return;
+  const auto said = [&](const char* verb, std::vector<std::string> more) {
+    std::vector<std::string> words{verb,  "gemm", "--arch", "sm_100a", "--dtype", "nvfp4",
+                                   "--m", "40",   "--n",    "72",      "--k",     "208"};
+    if (std::string(verb) == "warm") words.emplace_back("--dry-run");
+    words.insert(words.end(), more.begin(), more.end());
+    return machine.terminal.run(words);
+  };
+  for (const char* const verb : {"plan", "warm", "check"}) {
+    CAPTURE(verb);
+    const int found = std::string(verb) == "check" ? 1 : 0;  // judged right, and not in the cache
+    CHECK(said(verb, {}).code == 3);
+    CHECK(said(verb, {"--pad-rows"}).code == found);
+    CHECK(said(verb, {"--size", "lda=224", "--size", "ldb=256"}).code == found);
+    CHECK(said(verb, {"--size", "lda=224"}).code == 3);
+    CHECK(said(verb, {"--size", "lda"}).err == "tessera: --size lda: must be NAME=N, like --size lda=136\n");
+    CHECK(said(verb, {"--size", "lda"}).code == 2);
+  }
+  const Outcome unknown = said("check", {"--size", "ldq=224"});
+  CAPTURE(unknown.err);
+  CHECK((unknown.out + unknown.err).find("gemm has no size ldq") != std::string::npos);
 }
 
 TEST_CASE("run: strides, alpha and beta reach the kernel, and gaps between rows stay as they were") {

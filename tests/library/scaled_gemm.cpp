@@ -184,7 +184,7 @@ void check_padded(Machine& machine, std::int64_t l, std::int64_t m, std::int64_t
   const std::string dense =
       refusal([&] { gemm.launch(machine.device, {}, upload<kA>(machine, a), upload<kB>(machine, b), d); });
   CAPTURE(dense);
-  CHECK(dense.find("that are padded to that (pad_on_host;") != std::string::npos);
+  CHECK(dense.find("that are padded to that (cudaMemcpy2DAsync, pad_on_host;") != std::string::npos);
   gemm.launch(machine.device, {}, upload_padded<kA, kB>(machine, a), upload_padded<kB, kA>(machine, b), d);
   machine.require_no_finding();
   const std::vector<float> found = values_of(machine, d);

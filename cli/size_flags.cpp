@@ -1,0 +1,38 @@
+#include "cli/size_flags.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "base/error.h"
+
+namespace tessera::cli {
+
+GivenSize parse_size(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  GivenSize size{text.substr(0, equals), 0};
+  const char* const end = text.data() + text.size();
+  const char* const begin = equals == std::string::npos ? end : text.data() + equals + 1;
+  const auto [stop, error] = std::from_chars(begin, end, size.value);
+  if (size.name.empty() || begin == end || error != std::errc() || stop != end)
+    throw Error(ErrorKind::usage, fmt::format("--size {}: must be NAME=N, like --size lda=136", text));
+  return size;
+}
+
+void SizeFlags::add_to(FlagSet& flags) {
+  flags.list("--size", "NAME=N", texts_, "any size of the launch, strides too, like lda=136; repeatable");
+  flags.toggle("--pad-rows", pads_rows_, "rows of operands as far apart as the kernel asks for, not dense");
+}
+
+void SizeFlags::parse() {
+  for (const std::string& text : texts_) typed_.push_back(parse_size(text));
+}
+
+std::vector<GivenSize> SizeFlags::given(const Problem& problem, const LaunchSizes& launch) const {
+  std::vector<GivenSize> all = with_sizes(expected_sizes(problem), typed_);
+  if (pads_rows_ && !all.empty())
+    for (const GivenSize& pitch : launch.padded_pitches(all)) all.push_back(pitch);
+  return all;
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,31 @@
+// Sizes of a launch that no problem expects, typed for plan, warm and check: how far apart rows lie, above all.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/flags.h"
+#include "cli/launch_sizes.h"
+
+namespace tessera::cli {
+
+/// "lda=136", as --size takes it. Throws Error{usage}.
+GivenSize parse_size(const std::string& text);
+
+class SizeFlags {
+ public:
+  void add_to(FlagSet& flags);
+  /// Reads what was typed. Throws Error{usage}.
+  void parse();
+  bool is_any() const { return !typed_.empty(); }
+  /// What the problem expects, in it or beside it what was typed, and pitches that are padded where that was asked for.
+  /// Nothing where the problem expects nothing and nothing was typed.
+  std::vector<GivenSize> given(const Problem& problem, const LaunchSizes& launch) const;
+
+ private:
+  std::vector<std::string> texts_;
+  std::vector<GivenSize> typed_;
+  bool pads_rows_ = false;
+};
+
+}  // namespace tessera::cli
