@@ -87,9 +87,10 @@ const std::vector<Kind>& common_kinds() {
   return all;
 }
 
-std::vector<Kind> kinds() {
+std::vector<Kind> kinds_of(Family family) {
   std::vector<Kind> all = common_kinds();
-  all.insert(all.end(), tcgen05_kinds().begin(), tcgen05_kinds().end());
+  const std::vector<Kind>& others = family == Family::products ? tcgen05_kinds() : block_kinds();
+  all.insert(all.end(), others.begin(), others.end());
   return all;
 }
 
@@ -110,12 +111,12 @@ std::string with_line(const std::string& ptx, int line, const std::string& text)
   return out;
 }
 
-std::vector<Mutant> mutants_of(const std::string& ptx) {
+std::vector<Mutant> mutants_of(const std::string& ptx, Family family) {
   std::vector<std::string> lines;
   std::istringstream text(ptx);
   for (std::string line; std::getline(text, line);) lines.push_back(line);
   std::vector<Mutant> mutants;
-  for (const Kind& kind : kinds()) {
+  for (const Kind& kind : kinds_of(family)) {
     for (std::size_t i = 0; i < lines.size(); ++i) {
       if (opcode_of(lines[i]).rfind(kind.opcode, 0) != 0) continue;
       const std::string changed = kind.change(lines[i]);

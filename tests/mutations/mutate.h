@@ -23,8 +23,14 @@ struct Kind {
 /// Slips in code for tcgen05 and for the TMA copies that such kernels make.
 const std::vector<Kind>& tcgen05_kinds();
 
+/// Slips in code that loads, converts and stores without asynchronous copies.
+const std::vector<Kind>& block_kinds();
+
+/// Which kinds besides those that any kernel may have.
+enum class Family { products, blocks };
+
 /// Every place of every kind, in order; lines keep their numbers.
-std::vector<Mutant> mutants_of(const std::string& ptx);
+std::vector<Mutant> mutants_of(const std::string& ptx, Family family);
 
 /// The PTX with one line replaced.
 std::string with_line(const std::string& ptx, int line, const std::string& text);

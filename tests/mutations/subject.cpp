@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "emulator/device.h"
 #include "generator/selectors.h"
+#include "reference/block_scale_run.h"
 #include "reference/gemm_tcgen05.h"
 #include "reference/random.h"
 #include "reference/tcgen05_product.h"
@@ -59,6 +60,33 @@ std::optional<reference::Tensor> make_scales(const Plan& plan, const std::string
                                           buffer == "sfb2" ? 2 : is_of_b);
 }
 
+// Inputs of the block-scaled operators; nothing for the others.
+reference::Tensors block_inputs(const Plan& plan, const std::function<std::int64_t(const char*)>& size) {
+  using reference::Range;
+  reference::BlockRun run{.l = size("l"), .rows = size("rows"), .k = size("k"), .b_rows = size("b_rows"), .seed = 5};
+  if (const auto* const c = std::get_if<quantize::Config>(&plan.config)) {
+    run.format = c->format;
+    run.dtype = c->dtype;
+    return reference::quantize_inputs(run, Range::edge);
+  }
+  if (const auto* const c = std::get_if<dequantize::Config>(&plan.config)) {
+    run.format = c->format;
+    run.form = c->scale_form;
+    return reference::dequantize_inputs(run, Range::normal);
+  }
+  if (const auto* const c = std::get_if<convert_scales::Config>(&plan.config)) {
+    run.form = c->to;
+    run.k = size("blocks");
+    return reference::convert_scales_inputs(run);
+  }
+  if (const auto* const c = std::get_if<gemv::Config>(&plan.config)) {
+    run.form = c->scale_form;
+    run.rows = size("m");
+    return reference::gemv_inputs(run, Range::normal);
+  }
+  return {};
+}
+
 // Buffers in the plan's order: whole numbers in the inputs, poison in the outputs, optional ones left out.
 struct Buffers {
   std::vector<DevicePointer> pointers;
@@ -73,6 +101,7 @@ Buffers make_buffers(const Plan& whole, const std::vector<std::int64_t>& sizes, 
     return std::int64_t{0};
   };
   Buffers buffers;
+  const reference::Tensors of_blocks = block_inputs(whole, size);
   for (const BufferSpec& spec : plan.buffers) {
     if (spec.is_optional) {
       buffers.pointers.push_back(0);
@@ -89,6 +118,7 @@ Buffers make_buffers(const Plan& whole, const std::vector<std::int64_t>& sizes, 
     reference::Tensor tensor(*reference::dtype_from_name(spec.dtype), shape);
     reference::fill(tensor, reference::Fill::integer, 5, buffers.pointers.size());
     if (std::optional<reference::Tensor> scales = make_scales(whole, spec.name, size)) tensor = std::move(*scales);
+    if (const auto found = of_blocks.find(spec.name); found != of_blocks.end()) tensor = found->second;
     const DevicePointer pointer = device.allocate(tensor.bytes.size());
     if (spec.role == BufferRole::output) {
       std::fill(tensor.bytes.begin(), tensor.bytes.end(), std::byte{0xFF});
@@ -104,6 +134,12 @@ Buffers make_buffers(const Plan& whole, const std::vector<std::int64_t>& sizes, 
 
 Subject::Subject(const std::string& words, std::map<std::string, std::int64_t> sizes, Compiler& compiler)
     : plan_(make_plan(problem_of(words))), image_(compiler.compile(emit(plan_))), given_(std::move(sizes)) {}
+
+Family Subject::family() const {
+  return plan_.op == "gemv" || plan_.op == "quantize" || plan_.op == "dequantize" || plan_.op == "convert_scales"
+             ? Family::blocks
+             : Family::products;
+}
 
 Verdict Subject::run(const std::string& ptx, emulator::Schedule schedule, std::uint64_t seed) const {
   emulator::DeviceOptions options;
@@ -130,6 +166,9 @@ Verdict Subject::run(const std::string& ptx, emulator::Schedule schedule, std::u
     const Buffers buffers = make_buffers(plan_, launcher.resolve_sizes(arguments), device);
     arguments.scalars = scalars;
     arguments.buffers = buffers.pointers;
+    arguments.workspace_bytes = launcher.workspace_bytes(arguments);
+    if (arguments.workspace_bytes > 0)
+      arguments.workspace = device.allocate(static_cast<std::size_t>(arguments.workspace_bytes));
     launcher.launch({}, arguments);
     for (const emulator::EmulatorFinding& finding : device.take_findings()) {
       verdict.names.push_back(finding.name + (finding.is_failure ? "" : " (hazard)"));

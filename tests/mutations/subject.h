@@ -9,6 +9,7 @@
 #include "base/compiler.h"
 #include "emulator/machine.h"
 #include "generator/plan.h"
+#include "tests/mutations/mutate.h"
 
 namespace tessera::mutations {
 
@@ -27,6 +28,7 @@ class Subject {
 
   const std::string& ptx() const { return image_.ptx; }
   const Plan& plan() const { return plan_; }
+  Family family() const;
   Verdict run(const std::string& ptx, emulator::Schedule schedule = emulator::Schedule::fair,
               std::uint64_t seed = 1) const;
 
