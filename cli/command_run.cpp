@@ -102,7 +102,7 @@ class RunCommand final : public Command {
     flags.list("--input", "NAME=FILE", input_files_, "an input from a .npy file; repeatable");
     flags.list("--save", "NAME=FILE", output_files_, "write an output as a .npy file; repeatable");
     flags.text("--softmax-scale", "X", scale_, "fmha: factor of the scores (default: 1 / sqrt(head_dim))");
-    flags.text("--alpha", "X", alpha_, "gemm: factor of the product (default: 1)");
+    flags.text("--alpha", "X", alpha_, "gemm, gemv: factor of the product (default: 1)");
     flags.text("--beta", "X", beta_, "gemm with --c matrix: factor of c (default: 1)");
     flags.list("--size", "NAME=N", given_sizes_,
                "any size of the launch, strides too, like lda=136; gaps are poisoned; repeatable");
@@ -161,8 +161,9 @@ class RunCommand final : public Command {
       throw Error(ErrorKind::usage, "--shape: is for copy2d; gemm has --m, --n, --k and --l");
     if (!run_.shape.empty() && subject_ != "copy2d") throw Error(ErrorKind::usage, "--shape: is for copy2d");
     if (!scale_.empty() && subject_ != "fmha") throw Error(ErrorKind::usage, "--softmax-scale: is for fmha");
-    for (const auto& [flag, text] : {std::pair("--alpha", &alpha_), std::pair("--beta", &beta_)})
-      if (!text->empty() && subject_ != "gemm") throw Error(ErrorKind::usage, fmt::format("{}: is for gemm", flag));
+    if (!alpha_.empty() && subject_ != "gemm" && subject_ != "gemv")
+      throw Error(ErrorKind::usage, "--alpha: is for gemm and gemv");
+    if (!beta_.empty() && subject_ != "gemm") throw Error(ErrorKind::usage, "--beta: is for gemm");
     if (!alpha_.empty()) run_.alpha = parse_real("--alpha", alpha_, true);
     if (!beta_.empty()) run_.beta = parse_real("--beta", beta_, true);
     if (!scale_.empty()) run_.softmax_scale = parse_real("--softmax-scale", scale_, false);

@@ -22,9 +22,10 @@ struct BlockOperator {
   const char *rows, *k;         ///< the plan's names of these sizes
   const char* b_rows;           ///< null: it has no b
   Examples examples, emulated;  ///< on a GPU, and in the emulator
-  std::vector<double> scalars;
+  bool has_alpha;
   BlockRun (*facts)(const Plan& plan);
   Tensors (*inputs)(const BlockRun& run, Range range);
+  /// Null: gemv's, which knows alpha.
   Comparison (*check)(const BlockRun& run, const Tensors& inputs, const Tensors& outputs);
 };
 
@@ -57,34 +58,11 @@ const std::vector<BlockOperator>& block_operators() {
   static const Examples gpu = {{"l", 2}, {"rows", 300}, {"k", 1056}}, cpu = {{"l", 2}, {"rows", 70}, {"k", 160}},
                         scales = {{"l", 2}, {"rows", 300}, {"blocks", 71}};
   static const std::vector<BlockOperator> table = {
-      {"quantize",
-       "rows",
-       "k",
-       nullptr,
-       gpu,
-       cpu,
-       {},
-       quantize_facts,
-       reference::quantize_inputs,
+      {"quantize", "rows", "k", nullptr, gpu, cpu, false, quantize_facts, reference::quantize_inputs,
        reference::check_quantize},
-      {"dequantize",
-       "rows",
-       "k",
-       nullptr,
-       gpu,
-       cpu,
-       {},
-       dequantize_facts,
-       reference::dequantize_inputs,
+      {"dequantize", "rows", "k", nullptr, gpu, cpu, false, dequantize_facts, reference::dequantize_inputs,
        reference::check_dequantize},
-      {"convert_scales",
-       "rows",
-       "blocks",
-       nullptr,
-       scales,
-       scales,
-       {},
-       convert_scales_facts,
+      {"convert_scales", "rows", "blocks", nullptr, scales, scales, false, convert_scales_facts,
        [](const BlockRun& run, Range) { return reference::convert_scales_inputs(run); },
        reference::check_convert_scales},
       {"gemv",
@@ -93,12 +71,10 @@ const std::vector<BlockOperator>& block_operators() {
        "b_rows",
        {{"l", 2}, {"m", 1000}, {"k", 2080}},
        {{"l", 2}, {"m", 60}, {"k", 2080}},
-       {1},
+       true,
        gemv_facts,
        reference::gemv_inputs,
-       [](const BlockRun& run, const Tensors& inputs, const Tensors& outputs) {
-         return reference::check_gemv(run, inputs, outputs, 1);
-       }}};
+       nullptr}};
   return table;
 }
 
@@ -117,7 +93,9 @@ class RunBlocks final : public RunOperator {
     return given;
   }
 
-  std::vector<double> scalars(const Plan&, const RunFlags&) const override { return op_.scalars; }
+  std::vector<double> scalars(const Plan&, const RunFlags& flags) const override {
+    return op_.has_alpha ? std::vector<double>{flags.alpha} : std::vector<double>{};
+  }
 
   Tensors inputs(const Plan& plan, const LaunchSizes& launch, const std::vector<std::int64_t>& sizes,
                  const RunFlags& flags) const override {
@@ -136,8 +114,9 @@ class RunBlocks final : public RunOperator {
     return made;
   }
 
-  Comparison compare(const Plan&, const Tensors& inputs, const Tensors& outputs, const RunFlags&, int) const override {
-    return op_.check(run_, inputs, outputs);
+  Comparison compare(const Plan&, const Tensors& inputs, const Tensors& outputs, const RunFlags& flags,
+                     int) const override {
+    return op_.has_alpha ? reference::check_gemv(run_, inputs, outputs, flags.alpha) : op_.check(run_, inputs, outputs);
   }
 
  private:

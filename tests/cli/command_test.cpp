@@ -71,7 +71,7 @@ TEST_CASE("exit codes and messages") {
   fails({"run", "copy2d", "--softmax-scale", "2"}, 2, "--softmax-scale: is for fmha");
   fails({"run", "fmha", "--softmax-scale", "1e-60"}, 2,
         "--softmax-scale = 1e-60: must be a number other than 0 that fp32 holds");
-  fails({"run", "fmha", "--alpha", "2"}, 2, "--alpha: is for gemm");
+  fails({"run", "fmha", "--alpha", "2"}, 2, "--alpha: is for gemm and gemv");
   fails({"run", "gemm", "--alpha", "1e39"}, 2, "--alpha = 1e39: must be a number that fp32 holds");
   fails({"run", "gemm", "--beta", "2"}, 2, "--beta 2: there is no c to multiply: give --c matrix");
   fails({"run", "gemm", "--size", "lda"}, 2, "--size lda: must be NAME=N, like --size lda=136");
