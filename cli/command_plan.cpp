@@ -36,6 +36,12 @@ void append_resources(std::string& out, const Plan& plan) {
   for (const SmemRegion& region : plan.smem)
     out += fmt::format("  {:>8} .. {:>8}  {:>8}  {}\n", region.offset, region.offset + region.bytes, region.bytes,
                        region.name);
+  if (plan.tmem_columns > 0) {
+    out += fmt::format("\nTensor Memory: {} columns of 128 lanes\n", plan.tmem_columns);
+    for (const TmemRegion& region : plan.tmem)
+      out += fmt::format("  {:>8} .. {:>8}  {:>8}  {}\n", region.first_column, region.first_column + region.columns,
+                         region.columns, region.name);
+  }
   if (!plan.roles.empty()) out += "\nroles\n";
   for (const RolePlan& role : plan.roles) {
     const std::string warps = role.warps == 1
@@ -46,10 +52,16 @@ void append_resources(std::string& out, const Plan& plan) {
   }
 }
 
+bool has_workspace(const Plan& plan) { return plan.launch.workspace.bytes.text() != "0"; }
+
 void append_launch(std::string& out, const Plan& plan) {
-  for (const LaunchStep& step : plan.launch.steps) {
-    out += fmt::format("\nlaunch {}\n  grid     {}, {}, {}\n  block    {}, {}, {}\n", step.entry, step.grid[0].text(),
-                       step.grid[1].text(), step.grid[2].text(), step.block[0], step.block[1], step.block[2]);
+  const std::vector<LaunchStep>& steps = plan.launch.steps;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const LaunchStep& step = steps[i];
+    out += fmt::format("\nlaunch {}{}\n  grid     {}, {}, {}\n  block    {}, {}, {}\n",
+                       steps.size() == 1 ? "" : fmt::format("{} of {}: ", i + 1, steps.size()), step.entry,
+                       step.grid[0].text(), step.grid[1].text(), step.grid[2].text(), step.block[0], step.block[1],
+                       step.block[2]);
     if (step.cluster[0] * step.cluster[1] * step.cluster[2] > 1)
       out += fmt::format("  cluster  {}, {}, {}\n", step.cluster[0], step.cluster[1], step.cluster[2]);
     out += fmt::format("  dynamic shared memory {} bytes\n  parameters", grouped(step.dynamic_smem_bytes));
@@ -57,8 +69,12 @@ void append_launch(std::string& out, const Plan& plan) {
       out += fmt::format(" {} ({})", parameter.name, to_string(parameter.kind));
     out += "\n";
   }
-  out += "  domain\n";
-  for (const DomainRule& rule : plan.launch.domain) out += fmt::format("    {}\n", rule.message);
+  const Workspace& workspace = plan.launch.workspace;
+  if (has_workspace(plan))
+    out += fmt::format("\nworkspace\n  bytes    {}\n  aligned to {} bytes, {}\n", workspace.bytes.text(),
+                       workspace.alignment, workspace.zeroed ? "zeroed before every launch" : "any contents");
+  out += "\ndomain\n";
+  for (const DomainRule& rule : plan.launch.domain) out += fmt::format("  {}\n", rule.message);
 }
 
 void append_recipes(std::string& out, const Plan& plan) {
@@ -105,6 +121,9 @@ void append_resolved(std::string& out, const Plan& plan, const Checked& checked)
     return;
   }
   const LaunchSizes launch(plan.launch);
+  if (has_workspace(plan))
+    out += fmt::format("  workspace: {} bytes\n",
+                       grouped(launch.evaluate(plan.launch.workspace.bytes, checked.sizes.values)));
   const std::vector<ResolvedTensorMap> maps = launch.resolve(checked.sizes.values);
   for (std::size_t i = 0; i < maps.size(); ++i) {
     const ResolvedTensorMap& map = maps[i];
@@ -129,8 +148,9 @@ class PlanCommand final : public Command {
         "tessera plan OP [selectors]",
         "tessera plan: show the kernel for a problem, why it won, and its launch",
         "Prints the Config, the operands with their tensor-map types, the matrix instruction, the shared-memory map,\n"
-        "the warp roles with their registers, the launch and every other candidate with the reason against it. With\n"
-        "all sizes given the tensor maps are resolved and checked against the driver's rules, offline.\n",
+        "Tensor Memory, the warp roles with their registers, the launches, the workspace between them and every other\n"
+        "candidate with the reason against it. With all sizes given the tensor maps are resolved and checked against\n"
+        "the driver's rules, offline.\n",
         {"tessera plan fmha --head-dim 128 --mask causal",
          "tessera plan fmha --tile-m 128 --tile-n 128 --stages 3 --head-dim 256   (why it is refused)",
          "tessera plan fmha --batch 4 --heads-q 32 --heads-kv 8 --seqlen-q 4096 --seqlen-k 4096 --json"}};
@@ -190,6 +210,8 @@ class PlanCommand final : public Command {
     OrderedJson json = to_json(plan, true);
     if (checked.is_checked) json["size_problems"] = checked.problems;
     if (checked.is_checked && !checked.sizes.unknown.empty()) json["sizes_unknown"] = checked.sizes.unknown;
+    if (checked.is_checked && checked.sizes.unknown.empty() && checked.problems.empty())
+      json["workspace_bytes"] = LaunchSizes(plan.launch).evaluate(plan.launch.workspace.bytes, checked.sizes.values);
     return json;
   }
 

@@ -95,7 +95,8 @@ std::vector<GivenSize> LaunchSizes::padded_pitches(const std::vector<GivenSize>&
   const KnownSizes sizes = known(given);
   std::vector<GivenSize> padded;
   for (std::size_t i = 0; i < names_.size(); ++i) {
-    if (!names_[i].starts_with("ld") || !sizes.is_known[i]) continue;
+    const bool is_pitch = names_[i].starts_with("ld") || names_[i] == "v_stride_dim";  // of a product; of K-major v
+    if (!is_pitch || !sizes.is_known[i]) continue;
     std::int64_t value = sizes.values[i];
     for (const Relation relation : {Relation::at_least, Relation::multiple_of})
       for (std::size_t r = 0; r < domain_.size(); ++r) {

@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
 constexpr std::int64_t kMaxHint = std::int64_t{1} << 40;
+constexpr std::string_view kWholeWindow = "2147418112";  // no sequence is longer
 constexpr std::string_view kAuto = "auto", kUnknown = "unknown";
 
 [[noreturn]] void refuse(const Selector& selector, std::string_view text, const std::string& demand) {
@@ -128,6 +129,16 @@ Selector field(std::string_view flag, std::string_view key, std::string_view hel
   selector.help = help;
   selector.set = F::set;
   selector.text = F::text;
+  return selector;
+}
+
+// Keys of a window on one side: -1 says, as at launch, that there is no bound.
+template <auto Member>
+Selector window_field(std::string_view flag, std::string_view key, std::string_view help) {
+  Selector selector = field<Member>(flag, key, help);
+  selector.set = [](Problem& problem, const Selector& of, std::string_view text) {
+    Field<Member>::set(problem, of, text == "-1" ? kWholeWindow : text);
+  };
   return selector;
 }
 
@@ -277,10 +288,10 @@ const std::vector<Selector>& fmha_selectors() {
       field<&Fmha::num_splits>("num-splits", "num_splits", "expected parts of split keys"),
       field<&Fmha::topk>("topk", "topk", "expected rows that a query lists"),
       field<&Fmha::seqlen_swa>("seqlen-swa", "seqlen_swa", "expected keys of the window beside a list"),
-      field<&Fmha::window_size_left>("window-size-left", "window_size_left",
-                                     "expected keys of a window before a query"),
-      field<&Fmha::window_size_right>("window-size-right", "window_size_right",
-                                      "expected keys of a window behind a query"),
+      window_field<&Fmha::window_size_left>("window-size-left", "window_size_left",
+                                            "expected keys of a window before a query; -1: no bound"),
+      window_field<&Fmha::window_size_right>("window-size-right", "window_size_right",
+                                             "expected keys of a window behind a query; -1: no bound"),
   };
   return table;
 }

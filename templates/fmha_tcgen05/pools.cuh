@@ -3,7 +3,8 @@
 // Blocks [0, listed) hold listed keys, tile_n of the list in each; the blocks behind them the window's. The last of
 // these ends with the last key that the query sees, so that nothing behind it is loaded: it may hold anything. Listed
 // rows come by gather4, four to an instruction; where the list says none, a row past the pool's end is asked for, which
-// TMA fills with zeros, and the softmax hides its score.
+// TMA fills with zeros, and the softmax hides its score. That it does rests on the PTX manual alone, see
+// ptx/tma_gather.cuh; why not cp.async: docs/fmha-tcgen05.md.
 #pragma once
 
 #include "fmha_tcgen05/key_blocks.cuh"

@@ -1,5 +1,6 @@
 // TMA loads of four rows of a matrix at a time, whichever they are. The map has rank 2 and a box of one row; the rows
-// land one after the other, and one past the end of the matrix as zeros.
+// land one after the other, and one past the end of the matrix as zeros, which counts like the others. All of that is
+// the manual's word: no device has run it here.
 #pragma once
 
 #include "ptx/tma.cuh"

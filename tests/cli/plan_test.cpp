@@ -1,0 +1,65 @@
+// tessera plan: memory budgets, several launches and the workspace between them, in text and JSON.
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/command.h"
+
+namespace tessera::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+
+TEST_CASE("plan prints both budgets, each launch and the workspace between them") {
+  Terminal terminal;
+  const std::vector<std::string> words{"plan",       "fmha", "--arch",    "sm_100a", "--head-dim", "512",
+                                       "--split-kv", "on",   "--heads-q", "128",     "--heads-kv", "1",
+                                       "--seqlen-q", "1",    "--batch",   "4"};
+  const std::string some = terminal.run(words).out;
+  for (const char* const part : {"shared memory: 215,704 bytes", "Tensor Memory: 512 columns of 128 lanes",
+                                 "       0 ..       64        64  s0\n", "     128 ..      384       256  o0\n",
+                                 "\nlaunch 1 of 2: tessera_fmha_", "\nlaunch 2 of 2: tessera_fmha_", "_merge\n",
+                                 "\nworkspace\n  bytes    num_splits * batch * heads_q * seqlen_q * 2056\n  aligned to "
+                                 "256 bytes, any contents\n",
+                                 "what depends on seqlen_k was not checked"})
+    CHECK_MESSAGE(has(some, part), part, " is not in\n", some);
+  CHECK(!has(some, "workspace: "));
+  std::vector<std::string> sized = words;
+  sized.insert(sized.end(), {"--seqlen-k", "8192", "--num-splits", "3"});
+  CHECK(has(terminal.run(sized).out, "\nat these sizes\n  workspace: 3,158,016 bytes\n"));  // 3 * 4 * 128 * 2056
+  sized.push_back("--json");
+  const Json json = Json::parse(terminal.run(sized).out);
+  CHECK(json["workspace_bytes"] == 3158016);
+  CHECK(json["launch"]["workspace"]["bytes"] == "num_splits * batch * heads_q * seqlen_q * 2056");
+  CHECK(json["launch"]["steps"].size() == 2);
+}
+
+TEST_CASE("plan is silent about what a kernel has not") {
+  Terminal terminal;
+  const std::string one = terminal
+                              .run({"plan", "fmha", "--batch", "2", "--heads-q", "4", "--heads-kv", "2", "--seqlen-q",
+                                    "100", "--seqlen-k", "200"})
+                              .out;
+  CHECK(has(one, "\nlaunch tessera_fmha_"));
+  CHECK(has(one, "\ndomain\n  heads_q must be a multiple of heads_kv\n"));
+  CHECK(!has(one, "workspace"));
+  CHECK(!has(one, "Tensor Memory"));
+  // Zeroed, and of one launch's own.
+  const std::string zeroed = terminal.run({"plan", "quantize", "--global-scale", "amax"}).out;
+  CHECK(has(zeroed, "\nworkspace\n  bytes    4\n  aligned to 256 bytes, zeroed before every launch\n"));
+}
+
+TEST_CASE("plan takes a window without a bound on one side, as a launch does") {
+  Terminal terminal;
+  const Outcome open = terminal.run({"plan", "fmha", "--arch", "sm_100a", "--window", "sliding", "--window-size-left",
+                                     "-1", "--window-size-right", "0"});
+  CHECK(open.code == 0);
+  CHECK(has(open.out, "hints: window_size_left 2147418112, window_size_right 0\n"));
+  const Outcome wrong =
+      terminal.run({"plan", "fmha", "--arch", "sm_100a", "--window", "sliding", "--window-size-left", "-2"});
+  CHECK(wrong.code == 2);
+  CHECK(has(wrong.err, "window_size_left = -2: must be from 0 to 1099511627776"));
+}
+
+}  // namespace
+}  // namespace tessera::cli
