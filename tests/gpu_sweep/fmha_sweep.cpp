@@ -2,8 +2,9 @@
 // (lengths 0 to 4,096, ragged, grouped heads, three memory layouts, random softmax scales). Outputs are poisoned before
 // each of two runs, whose bytes must agree.
 //
-//   fmha_sweep [--shapes N] [--seed S] [--head-dim 64,128] [--max-seqlen 4096] [--report FILE]
+//   fmha_sweep [--shapes N] [--seed S] [--head-dim 64,128] [--max-seqlen 4096] [--report FILE] [--shard I/N]
 //
+// The float64 reference takes most of the time, on one core: N processes with --shard 0/N to N-1/N share the Configs.
 // Exit code 0: all pass; 1: a mismatch (printed with everything that reproduces it); 77: no GPU here.
 
 #include <fmt/format.h>
@@ -32,7 +33,18 @@ struct Settings {
   std::int64_t max_seqlen = 4096;
   std::vector<std::string> head_dims{"64", "96", "128", "192", "192/128", "256", "512"};
   std::string report;
+  int shard = 0, shards = 1;  // every `shards`-th Config, from number `shard` on
 };
+
+/// "2/8": the third of eight shards. Says what is wrong otherwise; empty: nothing.
+std::string parse_shard(const std::string& text, Settings& settings) {
+  char end = 0;
+  if (std::sscanf(text.c_str(), "%d/%d%c", &settings.shard, &settings.shards, &end) == 2 && settings.shard >= 0 &&
+      settings.shard < settings.shards) {
+    return {};
+  }
+  return fmt::format("--shard {}: must be I/N with I from 0 to N - 1", text);
+}
 
 /// "192/128": head_dim and head_dim_v; "128": both.
 struct HeadDims {
@@ -113,7 +125,7 @@ class Sweep {
   Sweep(Device& device, const Settings& settings)
       : device_(device),
         settings_(settings),
-        random_(settings.seed),
+        random_(settings.seed + static_cast<std::uint64_t>(settings.shard)),
         jit_(JitOptions::from_environment()),
         o_(device, kMaxOutputElements * 4),
         statistics_{{device, kMaxRows * 4}, {device, kMaxRows * 4}, {device, kMaxRows * 4}} {}
@@ -123,6 +135,7 @@ class Sweep {
     std::string table =
         "| head_dim | type | mask | output | swizzle | shapes | rows checked | largest error / bound | kernel "
         "|\n|---|---|---|---|---|---|---|---|---|\n";
+    int configs = 0;
     for (const DType dtype : {DType::bf16, DType::f16}) {
       const Pool pool(device_, dtype, random_());
       for (const std::string& head_dims : settings_.head_dims) {
@@ -132,6 +145,7 @@ class Sweep {
             for (const Swizzle swizzle : {Swizzle::b128, Swizzle::b64, Swizzle::b32, Swizzle::none}) {
               // What a CTA has of a row is a multiple of 64 bytes for every head_dim, of 128 for most.
               if (swizzle == Swizzle::b128 && head_dim.qk % 64 != 0) continue;
+              if (configs++ % settings_.shards != settings_.shard) continue;
               table += config({.head_dim = head_dim.qk,
                                .head_dim_v = head_dim.v,
                                .dtype = dtype,
@@ -316,6 +330,12 @@ int main(int argc, char** argv) {
   app.add_option("--seed", settings.seed, "of everything random; printed at the end");
   app.add_option("--max-seqlen", settings.max_seqlen, "longest length");
   app.add_option("--head-dim", settings.head_dims, "head dimensions")->delimiter(',');
+  app.add_option_function<std::string>(
+      "--shard",
+      [&](const std::string& text) {
+        if (const std::string why = parse_shard(text, settings); !why.empty()) throw CLI::ValidationError(why);
+      },
+      "I/N: the I-th of N parts of the Configs");
   app.add_option("--report", settings.report, "file for the table, Markdown");
   CLI11_PARSE(app, argc, argv);
   try {
