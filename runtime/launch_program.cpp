@@ -57,6 +57,9 @@ LaunchProgram::LaunchProgram(const LaunchPlan& plan, const DeviceInfo& info)
   for (const TensorMapRecipe& recipe : plan.tensor_maps) bind_map(recipe, target_);
   for (std::size_t i = 0; i < plan.steps.size(); ++i) bind_step(plan.steps[i]);
   values_of_texts_.clear();
+  std::vector<std::size_t> buffers_of_maps;
+  for (const Map& map : maps_) buffers_of_maps.push_back(map.buffer);
+  memo_.emplace(plan, num_values_, std::move(buffers_of_maps));
 }
 
 /// The place of the expression's value, which `phase` computes unless an earlier one does.
@@ -235,10 +238,9 @@ void LaunchProgram::prepare_map(std::size_t index, const LaunchArguments& argume
   frame.encoded |= bit;
 }
 
-void LaunchProgram::prepare_step(std::size_t index, const LaunchArguments& arguments, Device& device,
-                                 LaunchFrame& frame) const {
+void LaunchProgram::fill_parameters(std::size_t index, const LaunchArguments& arguments, Device& device,
+                                    LaunchFrame& frame) const {
   const Step& step = steps_[index];
-  run(step.phase, frame);
   for (std::size_t i = 0; i < step.parameters.size(); ++i) {
     const Parameter& parameter = step.parameters[i];
     const auto source = static_cast<std::size_t>(parameter.source);
@@ -272,18 +274,32 @@ void LaunchProgram::prepare_step(std::size_t index, const LaunchArguments& argum
   }
 }
 
+void LaunchProgram::prepare_steps(const LaunchArguments& arguments, Device& device, bool is_recalled,
+                                  LaunchFrame& frame) const {
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    if (!is_recalled) prepare_grid(i, frame);
+    if (frame.is_skipped[i]) continue;
+    if (!is_recalled) run(steps_[i].phase, frame);
+    fill_parameters(i, arguments, device, frame);
+  }
+}
+
 void LaunchProgram::prepare(const LaunchArguments& arguments, Device& device, LaunchFrame& frame) const {
-  frame.encoded = 0;
-  prepare_sizes(arguments, frame);
+  const bool is_recalled = memo_->recall(arguments, frame);
+  const std::uint32_t recalled_maps = is_recalled ? frame.encoded : 0;
+  if (!is_recalled) {
+    frame.encoded = 0;
+    prepare_sizes(arguments, frame);
+  }
   check_buffers(arguments, frame);
   fill_scalars(arguments, frame);
-  run(common_phase_, frame);
-  frame.workspace_bytes = frame.values[workspace_bytes_];
-  check_workspace(arguments, frame.workspace_bytes);
-  for (std::size_t i = 0; i < steps_.size(); ++i) {
-    prepare_grid(i, frame);
-    if (!frame.is_skipped[i]) prepare_step(i, arguments, device, frame);
+  if (!is_recalled) {
+    run(common_phase_, frame);
+    frame.workspace_bytes = frame.values[workspace_bytes_];
   }
+  check_workspace(arguments, frame.workspace_bytes);
+  prepare_steps(arguments, device, is_recalled, frame);
+  if (!is_recalled || frame.encoded != recalled_maps) memo_->keep(arguments, frame, is_recalled);
 }
 
 std::int64_t LaunchProgram::workspace_bytes(const LaunchFrame& frame) const {

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "base/device.h"
 #include "base/launch.h"
 #include "base/tensor_map_resolve.h"
+#include "runtime/launch_memo.h"
 #include "runtime/launcher.h"
 
 namespace tessera {
@@ -48,7 +50,8 @@ class LaunchProgram {
 
   /// Fills in defaults and checks ranges and domain; the sizes are then frame.values[0 .. sizes).
   void prepare_sizes(const LaunchArguments& arguments, LaunchFrame& frame) const;
-  /// Evaluates and checks everything, and encodes the maps. Starts nothing.
+  /// Evaluates and checks everything, and encodes the maps. Starts nothing. What follows from the sizes alone is taken
+  /// from the last launch where that had the same.
   void prepare(const LaunchArguments& arguments, Device& device, LaunchFrame& frame) const;
   /// Precondition: prepare_sizes. May be 0 or less: none.
   std::int64_t workspace_bytes(const LaunchFrame& frame) const;
@@ -100,7 +103,8 @@ class LaunchProgram {
   void fill_scalars(const LaunchArguments& arguments, LaunchFrame& frame) const;
   void check_workspace(const LaunchArguments& arguments, std::int64_t bytes) const;
   void prepare_grid(std::size_t index, LaunchFrame& frame) const;
-  void prepare_step(std::size_t index, const LaunchArguments& arguments, Device& device, LaunchFrame& frame) const;
+  void prepare_steps(const LaunchArguments& arguments, Device& device, bool is_recalled, LaunchFrame& frame) const;
+  void fill_parameters(std::size_t index, const LaunchArguments& arguments, Device& device, LaunchFrame& frame) const;
   void prepare_map(std::size_t index, const LaunchArguments& arguments, Device& device, LaunchFrame& frame) const;
   std::span<const std::int64_t> sizes(const LaunchFrame& frame) const { return {frame.values, plan_.sizes.size()}; }
 
@@ -116,6 +120,7 @@ class LaunchProgram {
   std::vector<Map> maps_;
   std::size_t workspace_bytes_ = 0;  // a value
   std::vector<Step> steps_;
+  mutable std::optional<LaunchMemo> memo_;
 };
 
 /// Whether address, dims and strides break no rule, given that nothing else of the map does and that its type is not

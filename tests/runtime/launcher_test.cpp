@@ -157,6 +157,71 @@ TEST_CASE_FIXTURE(Fixture, "tensor maps follow the sizes") {
   CHECK(resolved[0].second.dims[1] == 128);
 }
 
+TEST_CASE_FIXTURE(Fixture, "a launch of the last one's sizes encodes only the maps whose buffers moved") {
+  const Launcher launcher(device, sample_plan(), {});
+  launcher.launch({}, arguments());
+  const auto encodes = [&] { return device.encoded.size(); };
+  CHECK(encodes() == 1);
+  scalars[0] = 3;
+  workspace = 0x5000;
+  buffers[1] = 0x7000;
+  launcher.launch({}, arguments());
+  CHECK(encodes() == 1);
+  CHECK(device.launches.at(1).parameters[0] == device.launches.at(0).parameters[0]);
+  CHECK(device.launches[1].request.grid == device.launches[0].request.grid);
+  CHECK(value_of<std::uint64_t>(device.launches[1], 1) == 0x5000 + 64);
+  CHECK(value_of<std::uint64_t>(device.launches[1], 2) == 0x7010);
+  CHECK(value_of<float>(device.launches[1], 5) == 3.0f);
+  buffers[0] = 0x9000;
+  launcher.launch({}, arguments());
+  REQUIRE(encodes() == 2);
+  CHECK(device.encoded[1].address == 0x9000);
+  sizes[0] = 128;
+  launcher.launch({}, arguments());
+  REQUIRE(encodes() == 3);
+  CHECK(device.encoded[2].dims[1] == 128);
+  CHECK(device.launches.at(3).request.grid[0] == 4);
+  launcher.launch({}, arguments());
+  CHECK(encodes() == 3);
+  CHECK(value_of<std::uint64_t>(device.launches.at(4), 1) == 0x5000 + 128);
+}
+
+TEST_CASE_FIXTURE(Fixture, "what does not follow from the sizes is checked again, and a refused launch is not kept") {
+  const Launcher launcher(device, sample_plan(), {});
+  launcher.launch({}, arguments());
+  const auto refused = [&] {
+    try {
+      launcher.launch({}, arguments());
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("launched");
+  };
+  const Fixture good;
+  buffers[0] = 0x1008;
+  CHECK(refused() != "launched");
+  buffers[0] = 0;
+  CHECK(refused() != "launched");
+  buffers = {0x1000};
+  CHECK(refused() != "launched");
+  buffers = good.buffers;
+  scalars[1] = kNaN;
+  CHECK(refused() != "launched");
+  scalars = good.scalars;
+  workspace_bytes = 255;
+  CHECK(refused() != "launched");
+  workspace_bytes = good.workspace_bytes;
+  sizes[0] = 63;
+  CHECK(refused() != "launched");
+  CHECK(refused() != "launched");
+  sizes = {64};
+  CHECK(refused() != "launched");
+  sizes = good.sizes;
+  CHECK(device.launches.size() == 1);
+  CHECK(refused() == "launched");
+  CHECK(device.encoded.size() == 1);
+}
+
 TEST_CASE_FIXTURE(Fixture, "an empty grid skips its step, its maps and its buffers") {
   const Launcher launcher(device, sample_plan(), {});
   device.calls.clear();

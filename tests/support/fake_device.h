@@ -37,7 +37,9 @@ class FakeDevice final : public Device {
   std::vector<std::string> calls;
   std::vector<Launch> launches;
   std::vector<ResolvedTensorMap> encoded;
-  std::function<void()> on_launch;       ///< what the kernel does, if anything
+  std::function<void()> on_launch;  ///< what the kernel does, if anything
+  /// In place of the bytes and the record that encode() leaves.
+  std::function<void(const ResolvedTensorMap&, TensorMapObject&)> on_encode;
   std::function<double()> elapsed_time;  ///< milliseconds between the last two events; 1 if not set
   int live_events = 0;
   std::size_t live_blocks() const { return memory_.size(); }
@@ -88,6 +90,7 @@ class FakeDevice final : public Device {
     return std::make_unique<FakeImage>(*this);
   }
   void encode(const ResolvedTensorMap& map, TensorMapObject& out) override {
+    if (on_encode) return on_encode(map, out);
     calls.push_back(fmt::format("encode {:#x}", map.address));
     out.bytes.fill(static_cast<std::byte>(0xa0 + encoded.size()));
     encoded.push_back(map);
