@@ -70,6 +70,7 @@ struct Cache::State {
 
   Pointer find_on_disk(const CacheRequest& request);
   Pointer find_and_count(const CacheRequest& request);
+  LockWait wait_of(const CacheRequest& request);
   Pointer lead(const CacheRequest& request, const std::function<Image()>& build);
   Pointer build_and_publish(const CacheRequest& request, const std::function<Image()>& build);
   Pointer join_or_lead(const CacheRequest& request, const std::function<Image()>& build);
@@ -139,12 +140,25 @@ Pointer Cache::State::build_and_publish(const CacheRequest& request, const std::
   return entry;
 }
 
+LockWait Cache::State::wait_of(const CacheRequest& request) {
+  const auto say = [this, &request] {
+    shared.warnings.once(
+        "wait " + request.keys.entry,
+        fmt::format("cache folder {}: another process compiles {}; waiting for it, up to {:.0f} s", user->root(),
+                    request.kernel, std::chrono::duration<double>(options.lock_wait).count()));
+  };
+  return {.longest = options.lock_wait, .stop = request.stop, .on_long = say};
+}
+
 Pointer Cache::State::lead(const CacheRequest& request, const std::function<Image()>& build) {
   if (Pointer found = find_and_count(request)) return found;
   Pointer built;
   if (user != nullptr && !request.keys.entry.empty() && user->prepare()) {
-    const ProcessLock lock = user->lock("build " + request.keys.entry, options.lock_wait);
+    const ProcessLock lock = user->lock("build " + request.keys.entry, wait_of(request));
     if (lock.has_waited()) lock_waits.fetch_add(1, std::memory_order_relaxed);
+    if (lock.outcome() == LockOutcome::stopped) {
+      throw WaitInterrupted(fmt::format("{}: interrupted while another process compiled it", request.kernel));
+    }
     if (lock.outcome() == LockOutcome::timed_out) {
       shared.warnings.once(
           "lock " + request.keys.entry,

@@ -13,6 +13,8 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,13 +56,20 @@ struct CacheEntry {
   std::string read_ptx() const;
 };
 
+/// A stop request ended the wait for another process's compile.
+struct WaitInterrupted : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 struct CacheRequest {
   EntryKeys keys{};
   std::string op{}, arch{}, kernel{};
   std::string plan_json{};
   std::string source{};           ///< the self-contained source, stored as source.cu when not empty
   bool require_compiler = false;  ///< never serve an entry made by another compiler
-  bool need_ptx = true;           ///< false: a load from disk reads no PTX, which is most of the bytes
+  /// Ends a wait for another process that compiles the same kernel with WaitInterrupted.
+  std::stop_token stop{};
+  bool need_ptx = true;  ///< false: a load from disk reads no PTX, which is most of the bytes
 };
 
 struct CacheOptions {

@@ -200,7 +200,7 @@ bool CacheFolder::prepare() {
   return (fault == 0 || fault == -EEXIST) && is_usable();
 }
 
-ProcessLock CacheFolder::lock(const std::string& name, std::chrono::milliseconds wait) const {
+ProcessLock CacheFolder::lock(const std::string& name, const LockWait& wait) const {
   return ProcessLock(shared_.files, base_ + "/lock", name, wait);
 }
 

@@ -78,7 +78,7 @@ class CacheFolder {
   /// Writes aside and publishes by one rename. The folder of the entry, also when another process was faster; empty,
   /// after a warning, when it could not be written.
   std::string publish(const EncodedEntry& encoded);
-  ProcessLock lock(const std::string& name, std::chrono::milliseconds wait) const;
+  ProcessLock lock(const std::string& name, const LockWait& wait = {}) const;
   /// Moves the entry aside; reports it.
   void quarantine(const std::string& path, const ReadEntry& found);
 

@@ -17,13 +17,13 @@ std::int64_t byte_of(std::string_view name) {
 }
 }  // namespace
 
-ProcessLock::ProcessLock(const Files& files, const std::string& lock_file, std::string_view name,
-                         std::chrono::milliseconds wait)
+ProcessLock::ProcessLock(const Files& files, const std::string& lock_file, std::string_view name, const LockWait& wait)
     : files_(files) {
   descriptor_ = files_.create_file(Files::kWorkingFolder, lock_file, false);
   if (descriptor_ < 0) return;
   byte_ = byte_of(name);
-  const auto deadline = std::chrono::steady_clock::now() + wait;
+  const auto start = std::chrono::steady_clock::now();
+  bool is_long = false;
   std::chrono::milliseconds pause{1};
   while (true) {
     const int verdict = files_.try_lock(descriptor_, byte_);
@@ -33,7 +33,16 @@ ProcessLock::ProcessLock(const Files& files, const std::string& lock_file, std::
     }
     if (verdict == -EINTR) continue;
     outcome_ = verdict == -EAGAIN ? LockOutcome::timed_out : LockOutcome::unsupported;
-    if (verdict != -EAGAIN || std::chrono::steady_clock::now() >= deadline) break;
+    const auto waited = std::chrono::steady_clock::now() - start;
+    if (verdict != -EAGAIN || waited >= wait.longest) break;
+    if (wait.stop.stop_requested()) {
+      outcome_ = LockOutcome::stopped;
+      break;
+    }
+    if (!is_long && wait.on_long && waited >= wait.long_after) {
+      is_long = true;
+      wait.on_long();
+    }
     has_waited_ = true;
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::milliseconds{20});

@@ -5,6 +5,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
@@ -15,13 +17,22 @@ namespace tessera {
 enum class LockOutcome : std::uint8_t {
   held,
   timed_out,   ///< somebody else held it all the time
+  stopped,     ///< the same, until a stop request ended the wait
   unsupported  ///< this file system has no locks, or the lock file cannot be opened
+};
+
+/// How long to wait for a lock, and what may happen meanwhile.
+struct LockWait {
+  std::chrono::milliseconds longest{0};
+  std::stop_token stop{};
+  std::function<void()> on_long{};  ///< called once where the wait has taken `long_after`; may be empty
+  std::chrono::milliseconds long_after{2000};
 };
 
 class ProcessLock {
  public:
-  /// Tries at once, then with growing pauses (1 to 20 ms) until wait is over.
-  ProcessLock(const Files& files, const std::string& lock_file, std::string_view name, std::chrono::milliseconds wait);
+  /// Tries at once, then with growing pauses (1 to 20 ms) until the wait is over.
+  ProcessLock(const Files& files, const std::string& lock_file, std::string_view name, const LockWait& wait);
   ~ProcessLock() { release(); }
   ProcessLock(const ProcessLock&) = delete;
   ProcessLock& operator=(const ProcessLock&) = delete;

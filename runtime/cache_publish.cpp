@@ -63,7 +63,7 @@ std::string CacheFolder::publish(const EncodedEntry& encoded) {
   const Files& files = shared_.files;
   const std::string name = unique_name("new"), staged = base_ + "/staging/" + name;
   const std::string to = entry_path(encoded.record.keys);
-  const ProcessLock alive = lock("staging " + name, std::chrono::milliseconds{0});
+  const ProcessLock alive = lock("staging " + name);
 
   int fault = files.make_folder(staged, folder_mode());
   if (fault == 0) fault = write_staged(staged, encoded);
@@ -131,7 +131,7 @@ int CacheFolder::sweep_staging() {
     // A time in the future is as old: the clock has jumped back since.
     const std::int64_t age = std::abs(files.now_ns() - found.modified_ns);
     if (age < kStagingAgeNs) continue;
-    const ProcessLock owner = lock("staging " + name, std::chrono::milliseconds{0});
+    const ProcessLock owner = lock("staging " + name);
     if (owner.outcome() == LockOutcome::timed_out) continue;
     if (owner.outcome() == LockOutcome::unsupported && age < kStagingAgeWithoutLocksNs) continue;
     if (files.remove_tree(folder + "/" + name) == 0) ++swept;
@@ -156,7 +156,7 @@ void CacheFolder::keep_within(std::int64_t max_bytes, const std::string& keep, s
   for (const EntryPlace& place : places) total += place.bytes;
   scanned_bytes_ = total;
   if (total <= max_bytes) return;
-  const ProcessLock evicting = lock("evict", std::chrono::milliseconds{0});
+  const ProcessLock evicting = lock("evict");
   if (evicting.outcome() == LockOutcome::timed_out) return;
   std::stable_sort(places.begin(), places.end(),
                    [](const EntryPlace& a, const EntryPlace& b) { return a.used_ns < b.used_ns; });

@@ -90,11 +90,11 @@ class WarmRun {
     const std::size_t done = for_each_index(
         list_.kernels.size(), options_.jobs > 0 ? options_.jobs : default_num_workers(),
         [this](std::size_t index) {
-          warm_one(list_.kernels[index], report_.entries[index]);
-          finish(index);
+          if (warm_one(list_.kernels[index], report_.entries[index])) finish(index);
         },
         options_.stop);
-    report_.was_cancelled = done < list_.kernels.size();
+    report_.was_cancelled =
+        done < list_.kernels.size() || std::find(finished_.begin(), finished_.end(), false) != finished_.end();
     std::size_t kept = 0;
     for (std::size_t i = 0; i < finished_.size(); ++i) {
       if (!finished_[i]) continue;
@@ -105,7 +105,8 @@ class WarmRun {
   }
 
  private:
-  void warm_one(const Plan& plan, WarmedKernel& warmed) {
+  // False: interrupted before it was done.
+  bool warm_one(const Plan& plan, WarmedKernel& warmed) {
     warmed.op = plan.op;
     warmed.arch = plan.arch.to_string();
     warmed.kernel = plan.kernel;
@@ -118,9 +119,10 @@ class WarmRun {
         const auto tier = jit_.cache().contains(request);
         warmed.was_hit = tier.has_value();
         warmed.tier = tier.value_or(CacheTier::compiled);
-        return;
+        return true;
       }
       request.source = state_.source(plan);
+      request.stop = options_.stop;
       bool did_build = false;
       const auto entry = jit_.cache().find_or_build(request, [&] {
         did_build = true;
@@ -131,6 +133,8 @@ class WarmRun {
       warmed.keys = entry->keys;
       warmed.is_stored = !entry->folder.empty();
       take_report(warmed, *entry);
+    } catch (const WaitInterrupted&) {
+      return false;
     } catch (const Error& error) {
       warmed.error = error.what();
       warmed.error_kind = error.kind();
@@ -139,6 +143,7 @@ class WarmRun {
       warmed.error = error.what();
       warmed.error_kind = ErrorKind::io;
     }
+    return true;
   }
 
   void finish(std::size_t index) {

@@ -152,7 +152,7 @@ TEST_CASE("cache eviction: stale staging of dead writers is swept, live and youn
   shared.files.set_modified(staging / "new-young", clock.now);
   shared.files.set_modified(staging / "new-future", clock.now + 2 * kStagingAgeNs);
   CacheFolder folder(shared, bench.options.user_folder, true);
-  const ProcessLock alive = folder.lock("staging new-alive", std::chrono::milliseconds{0});
+  const ProcessLock alive = folder.lock("staging new-alive");
   REQUIRE(alive.outcome() == LockOutcome::held);
   bench.build(2);  // a fresh object sweeps with its first publication
   CHECK_FALSE(fs::exists(staging / "new-dead"));

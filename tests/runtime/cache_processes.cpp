@@ -7,6 +7,9 @@
 #include <chrono>
 #include <numeric>
 #include <random>
+#include <stdexcept>
+#include <stop_token>
+#include <thread>
 
 #include "runtime/cache_folder.h"
 #include "tests/runtime/cache_fixture.h"
@@ -179,7 +182,7 @@ TEST_CASE("cache processes: the lock of a dead process is free, that of a live o
   const pid_t holder = fork_child([&] {
     CacheShared shared(bench.options);
     const CacheFolder folder(shared, bench.options.user_folder, true);
-    const ProcessLock lock = folder.lock("build " + request.keys.entry, std::chrono::milliseconds{0});
+    const ProcessLock lock = folder.lock("build " + request.keys.entry);
     if (lock.outcome() != LockOutcome::held || ::write(ready[1], "x", 1) != 1) return 1;
     ::pause();
     return 0;
@@ -206,6 +209,40 @@ TEST_CASE("cache processes: the lock of a dead process is free, that of a live o
   before = steady_clock::now();
   fs::remove_all(bench.entry_folder(1));
   CHECK(bench.build(1)->tier == CacheTier::compiled);
+  CHECK(steady_clock::now() - before < std::chrono::seconds{5});
+}
+
+TEST_CASE("cache processes: a wait for a living one says so and ends at a stop request") {
+  Bench bench;
+  bench.build(0);  // makes the folders
+  CacheRequest request = request_for(sample_bundle(1), &bench.compiler);
+  CacheShared shared(bench.options);
+  const CacheFolder folder(shared, bench.options.user_folder, true);
+  const ProcessLock holder = folder.lock("build " + request.keys.entry);
+  REQUIRE(holder.outcome() == LockOutcome::held);
+
+  int long_waits = 0;
+  const ProcessLock patient = folder.lock("build " + request.keys.entry, {.longest = std::chrono::milliseconds{100},
+                                                                          .on_long = [&] { ++long_waits; },
+                                                                          .long_after = std::chrono::milliseconds{30}});
+  CHECK(patient.outcome() == LockOutcome::timed_out);
+  CHECK(long_waits == 1);
+
+  bench.options.lock_wait = std::chrono::seconds{60};
+  const auto cache = bench.open();
+  std::stop_source source;
+  request.stop = source.get_token();
+  const std::jthread interrupt([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds{50});
+    source.request_stop();
+  });
+  const auto before = steady_clock::now();
+  try {
+    cache->find_or_build(request, []() -> Image { throw std::logic_error("must not build"); });
+    FAIL("was built");
+  } catch (const WaitInterrupted& error) {
+    CHECK(error.what() == std::string("tessera_sample_1: interrupted while another process compiled it"));
+  }
   CHECK(steady_clock::now() - before < std::chrono::seconds{5});
 }
 
