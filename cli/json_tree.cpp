@@ -73,6 +73,7 @@ class JsonParser {
   explicit JsonParser(JsonTree& tree) : tree_(tree), text_(tree.text_) {}
 
   void parse() {
+    if (text_.starts_with("\xEF\xBB\xBF")) at_ = 3;  // a byte order mark, which some editors write
     skip_space();
     value(0);
     skip_space();
@@ -274,7 +275,8 @@ Diagnostic JsonTree::diagnostic(std::uint32_t offset, std::string message) const
   std::tie(diagnostic.line, diagnostic.column) = advance(cursor, offset);
   diagnostic.message = std::move(message);
   const std::size_t start = offset - static_cast<std::size_t>(diagnostic.column - 1);
-  const std::string_view line = std::string_view(text_).substr(start, text_.find('\n', start) - start);
+  std::string_view line = std::string_view(text_).substr(start, text_.find('\n', start) - start);
+  if (line.ends_with('\r')) line.remove_suffix(1);
   // A caret under one of thousands of columns, or beside bytes that take no column, shows nothing.
   constexpr std::size_t kMaxShown = 160;
   const bool is_printable = std::all_of(line.begin(), line.end(), [](char c) { return c >= 0x20 && c < 0x7F; });
