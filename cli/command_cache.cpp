@@ -190,8 +190,11 @@ class CacheCommand final : public Command {
     std::int64_t bytes = 0;
     for (const CacheListing& entry : entries) {
       bytes += entry.bytes;
-      call.print(fmt::format("{}  {} {}.{}  {:>9} B  {:<6}  {}\n", short_key(entry.keys), entry.compiler.name,
-                             entry.compiler.major_version, entry.compiler.minor_version, grouped(entry.bytes),
+      const CompilerIdentity& compiler = entry.compiler;  // of a damaged entry nothing is known
+      const std::string made_by = compiler.name.empty() ? "unknown"
+                                                        : fmt::format("{} {}.{}", compiler.name, compiler.major_version,
+                                                                      compiler.minor_version);
+      call.print(fmt::format("{}  {:<10}  {:>9} B  {:<6}  {}\n", short_key(entry.keys), made_by, grouped(entry.bytes),
                              to_string(entry.tier), entry.damage.empty() ? entry.kernel : "damaged: " + entry.damage));
     }
     call.print(fmt::format("{}, {} bytes\n", entries_text(static_cast<std::int64_t>(entries.size())), grouped(bytes)));

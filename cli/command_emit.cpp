@@ -14,7 +14,7 @@ class EmitCommand final : public Command {
  public:
   HelpPage help() const override {
     return {
-        "tessera emit OP [selectors] [-o FILE]",
+        "tessera emit OP [selectors] [-o FILE] | SHAPES.json [-o FILE]",
         "tessera emit: write a kernel as one self-contained CUDA source",
         "The first line is the nvcc command that compiles the file to a cubin; nothing else is needed. The selectors\n"
         "must name one kernel.\n",

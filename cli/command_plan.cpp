@@ -145,7 +145,7 @@ class PlanCommand final : public Command {
  public:
   HelpPage help() const override {
     return {
-        "tessera plan OP [selectors]",
+        "tessera plan OP [selectors] | SHAPES.json",
         "tessera plan: show the kernel for a problem, why it won, and its launch",
         "Prints the Config, the operands with their tensor-map types, the matrix instruction, the shared-memory map,\n"
         "Tensor Memory, the warp roles with their registers, the launches, the workspace between them and every other\n"

@@ -119,8 +119,10 @@ class WarmCommand final : public Command {
     report_rejected(call, list, rejected);
     if (const std::string note = sizes_.partly_checked(); !note.empty()) call.note(note);
     if (const std::int64_t count = unstored(report); count > 0)
-      call.note(fmt::format("{} in no cache folder: none could take {}", counted(count, "kernel is", "kernels are"),
-                            count == 1 ? "it" : "them"));
+      call.note(fmt::format("{} in no cache folder: {}", counted(count, "kernel is", "kernels are"),
+                            call.jit().cache().options().user_folder.empty()
+                                ? "none is named, and neither XDG_CACHE_HOME nor HOME is set; name one with --cache-dir"
+                                : fmt::format("none could take {}", count == 1 ? "it" : "them")));
     if (call.is_json()) return call.print_json(json_of(list, report, rejected));
     for (const WarmedKernel& kernel : report.entries) {
       if (!kernel.error.empty()) {

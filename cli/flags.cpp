@@ -70,6 +70,32 @@ void FlagSet::list(const std::string& name, const std::string& value, std::vecto
   explain(name, value, help);
 }
 
+namespace {
+/// What each operator says of its targets; operators that say the same stand together.
+std::string arch_help() {
+  std::vector<std::pair<std::string_view, std::vector<std::string_view>>> groups;
+  for (const std::string_view op : operator_names()) {
+    for (const Selector& selector : selectors(op)) {
+      if (selector.key != "arch") continue;
+      const auto same =
+          std::find_if(groups.begin(), groups.end(), [&](const auto& group) { return group.first == selector.help; });
+      if (same != groups.end()) {
+        same->second.push_back(op);
+      } else {
+        groups.push_back({selector.help, {op}});
+      }
+    }
+  }
+  constexpr std::string_view kIntroduction = "target: ";
+  std::string text(kIntroduction);
+  for (const auto& [help, owners] : groups) {
+    const std::string_view targets = help.starts_with(kIntroduction) ? help.substr(kIntroduction.size()) : help;
+    text += fmt::format("{}{} ({})", text.size() == kIntroduction.size() ? "" : "; ", targets, fmt::join(owners, ", "));
+  }
+  return text;
+}
+}  // namespace
+
 void SelectorFlags::add_to(FlagSet& flags) {
   flags.text("--tuning", "FILE", tuning_file_, "choices of `tessera tune` for the problems that the file knows");
   std::vector<const Selector*> all;
@@ -95,8 +121,9 @@ void SelectorFlags::add_to(FlagSet& flags) {
           owners.size() == operator_names().size() ? "" : fmt::format(" ({})", fmt::join(owners, ", "));
       const std::string words = selector->words.empty() ? "" : fmt::format(": {}", fmt::join(selector->words, ", "));
       const bool names_words = selector->words.size() > 1 && selector->words.size() <= 4;
+      const std::string help = selector->key == "arch" ? arch_help() : std::string(selector->help);
       flags.text(fmt::format("--{}", selector->flag), selector->is_number ? "N,..." : "WORD,...", slot.text,
-                 std::string(selector->help) + (names_words ? words : "") + only);
+                 help + (names_words ? words : "") + only);
     }
   }
 }

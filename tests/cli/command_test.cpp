@@ -261,6 +261,10 @@ TEST_CASE("warm fails when no folder keeps what it compiles") {
   CHECK(outcome.err.find("1 kernel is in no cache folder: none could take it") != std::string::npos);
   CHECK(terminal.run({"warm", "fmha", "--cache-dir", file + "/cache", "--dry-run"}).code == 0);
   CHECK(terminal.run({"warm", "fmha"}).code == 0);
+  terminal.host.options.cache_dir.clear();
+  const Outcome homeless = terminal.run({"warm", "fmha"});
+  CHECK(homeless.code == 5);
+  CHECK(homeless.err.find("neither XDG_CACHE_HOME nor HOME is set; name one with --cache-dir") != std::string::npos);
 }
 
 TEST_CASE("run: a member of a product that no launch takes is left out, alone it is an error") {
