@@ -70,14 +70,19 @@ template <Config C>
 inline constexpr bool kRoundsPairs = C.dtype != DType::f32&& C.conversion ==
                                      Conversion::software&& value_type(C.format) == ValueType::e2m1;
 
-// With a global scale: by quotients in f16 where they are sure to be right, else by division.
+// With a global scale: by quotients in f16 where they can be made right, else by division.
 template <Config C>
 __device__ __forceinline__ void quantize_pairs_by_unit(float (&x)[16], float amax, Unit u, unsigned& code,
                                                        unsigned (&words)[2]) {
   code = u.unit == 0 ? 0 : ue4m3_code(divide_by_unit(fminf(amax, largest_float()), u.unit, u.reciprocal));
   const float value = __fmul_rn(ue4m3_value(code), u.g), d = value == 0 ? 1.0f : value;
-  if (d >= 0x1p-90f && d <= 0x1p90f && (u.is_power || is_clear<C.dtype>(d))) {
-    encode_e2m1_clear(x, ptx::rcp_approx(d), u.is_power, words);
+  const bool is_inside = d >= 0x1p-90f && d <= 0x1p90f;
+  const Ties ties = is_inside && !u.is_power ? ties_of<C.dtype>(d) : Ties::none;
+  if (is_inside && ties != Ties::both) {
+    // A little more or less than 1 / d brings all ties to their side and no other quotient to another.
+    const float r = ptx::rcp_approx(d);
+    const float factor = ties == Ties::none ? r : __fmaf_rn(r, ties == Ties::up ? 0x1p-21f : -0x1p-21f, r);
+    encode_e2m1_clear(x, factor, u.is_power, words);
   } else {
     divide16_checked<false>(x, d, amax);
     encode_e2m1_software(x, words);

@@ -11,9 +11,9 @@
 // way, and x times an approximate 1 / d is good enough to start from: what should be b is b after it, the rest stays on
 // its side.
 //
-// Where d has 24 bits, no x of 16 bits need be a tie at all: is_clear (scale.cuh) says of a d that no such x lies so
-// near to b d that the approximate quotient could be on the wrong side of b. Quotients are then cut off to f16, with
-// the last bit set for what was cut off: that keeps them on their side, and none is a tie.
+// Where d has 24 bits, hardly an x of 16 bits is a tie, and those that are or nearly are all err to one side, which
+// ties_of (scale.cuh) finds for a d: a slightly larger or smaller factor brings them there. Quotients are then cut off
+// to f16, with the last bit set for what was cut off: that keeps them on their side, and none is a tie.
 #pragma once
 
 #include "ptx/math.cuh"
@@ -78,7 +78,7 @@ __device__ __forceinline__ void encode_e2m1_pairs(const float (&x)[16], float fa
   }
 }
 
-// Likewise where x and d are as is_clear asks, or (is_short) as above.
+// Likewise where no x * factor is a tie (ties_of), or (is_short) as above.
 __device__ __forceinline__ void encode_e2m1_clear(const float (&x)[16], float factor, bool is_short,
                                                   unsigned (&words)[2]) {
   unsigned q[8];
