@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include "generator/model_device.h"
+
 namespace tessera {
 
 namespace {
 
 using fmha::Config;
 
-constexpr double kSms = 132;
-constexpr double kClockGhz = 1.7;
+constexpr double kSms = kHopper.sms;
 constexpr double kLaunchCycles = 9309;         // from one event to the other beside the work
 constexpr double kTileCycles = 2883;           // of a tile: its statistics, its turn
 constexpr double kRowCycles = 2.565;           // of a tile: for 128 columns of Q and O of a row
@@ -114,6 +115,6 @@ double fmha_cost(const Config& c, const Fmha& problem) {
   return kLaunchCycles + smooth_max({(blocks * step + fixed) * narrow, memory});
 }
 
-double fmha_cost_us(double cycles) { return cycles / kClockGhz / 1000; }
+double fmha_cost_us(double cycles) { return cycles / kHopper.clock_ghz / 1000; }
 
 }  // namespace tessera

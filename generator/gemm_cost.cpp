@@ -4,14 +4,15 @@
 #include <cmath>
 #include <cstdint>
 
+#include "generator/model_device.h"
+
 namespace tessera {
 
 namespace {
 
 using gemm::Config;
 
-constexpr double kSms = 132;
-constexpr double kClockGhz = 1.7;
+constexpr double kSms = kHopper.sms;
 constexpr double kLaunchCycles = 7775;         // from one event to the other beside the work
 constexpr double kFirstLoadCycles = 2138;      // from the first copy to the first product
 constexpr double kStepCycles = 56;             // barriers of a step
@@ -99,6 +100,6 @@ GemmCost gemm_cost(const Config& c, const Gemm& problem) {
   return cost;
 }
 
-double gemm_cost_us(const GemmCost& cost) { return cost.cycles / kClockGhz / 1000; }
+double gemm_cost_us(const GemmCost& cost) { return cost.cycles / kHopper.clock_ghz / 1000; }
 
 }  // namespace tessera

@@ -4,14 +4,15 @@
 #include <cmath>
 #include <cstdint>
 
+#include "generator/model_device.h"
+
 namespace tessera {
 
 namespace {
 
 using gemm_tcgen05::Config;
 
-constexpr double kSms = 148;
-constexpr double kClockGhz = 1.85;
+constexpr double kSms = kBlackwell.sms;
 constexpr double kLaunchCycles = 5000;         // a launch, the first copy, the last store: an estimate
 constexpr double kSmemBytesPerCycle = 128;     // of one SM
 constexpr double kL2BytesPerCycle = 64;        // of one SM
@@ -71,6 +72,6 @@ GemmTcgen05Cost gemm_tcgen05_cost(const Config& c, const Gemm& problem) {
   return cost;
 }
 
-double gemm_tcgen05_cost_us(const GemmTcgen05Cost& cost) { return cost.cycles / kClockGhz / 1000; }
+double gemm_tcgen05_cost_us(const GemmTcgen05Cost& cost) { return cost.cycles / kBlackwell.clock_ghz / 1000; }
 
 }  // namespace tessera
