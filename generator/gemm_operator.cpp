@@ -21,7 +21,8 @@ namespace {
 using gemm::Config;
 using gemm::Rule;
 
-constexpr int kRasterRows = 2048;  // a group of tiles along m: 132 tiles that run at once form about a square
+constexpr int kRasterRows = 2048;     // a group of tiles along m: 132 tiles that run at once form about a square
+constexpr int kFewRows[] = {32, 16};  // boxes of A where at most so many rows are expected
 constexpr int kColumns[] = {256, 224, 192, 160, 128, 112, 96, 64};
 
 Config facts_of(const Gemm& p) {
@@ -53,6 +54,9 @@ void add(const Gemm& p, const Shape& shape, std::vector<Config>& list) {
   c.kernel_schedule = p.kernel_schedule.value_or(shape.kernel_schedule);
   const std::int64_t rows = std::int64_t{c.tile_m} * c.cluster_m;  // pins may be any number
   c.raster = p.raster.value_or(rows > 0 ? static_cast<int>(std::max<std::int64_t>(1, kRasterRows / rows)) : 1);
+  // MN-major boxes are a swizzle span wide whatever the rows.
+  if (c.a_layout == Layout::k_major && p.m >= 0)
+    for (const int few : kFewRows) c.box_m = p.m <= few ? few : c.box_m;
   // Only a Config whose extents are sane is completed: completing evaluates products of them.
   const bool is_sane =
       c.tile_m >= 0 && c.tile_n >= 0 && c.tile_m <= 1024 && c.tile_n <= 1024 && c.split_k >= 1 && c.split_k <= 16;
@@ -209,6 +213,7 @@ std::string GemmOperator::kernel_name(Arch arch, const Config& c) {
                       c.kernel_schedule == KernelSchedule::ping_pong ? "pp" : "", c.stages, c.cluster_m, c.cluster_n,
                       c.split_k);
   if (const int rows = c.tile_m * c.cluster_m; c.raster != kRasterRows / rows) name += fmt::format("_r{}", c.raster);
+  if (c.box_m != Config{}.box_m) name += fmt::format("_b{}", c.box_m);
   if (c.c == Addend::matrix) name += "_c";
   if (c.bias == Bias::column) name += "_bias";
   if (c.activation != Activation::none) name += fmt::format("_{}", to_word(c.activation));

@@ -4,6 +4,10 @@
 // free only once the consumers of all of them have released it: each consumer warp says so to every CTA that writes
 // into its shared memory. A slot's full barrier expects the whole of both operands, whoever loads them.
 //
+// Where a tile reaches behind the matrix, boxes that lie there are left out, once every slot has been written: TMA
+// fills rows behind an edge with zeros more slowly than it loads others. What a slot holds there is what was in it; it
+// meets only rows and columns of D that nobody stores.
+//
 // With one row of tiles B is read once, with two by CTAs that keep step: its lines leave the L2 first, so that they do
 // not drive out what others left there. On an H200 whose L2 was full of written lines that took up to 14 % off products
 // of 64 rows, and up to 13 % off those of 128 and 256.
@@ -19,11 +23,12 @@
 
 namespace tessera::gemm {
 
-// One operand of one step: `kRows` rows of the tile, of which this CTA loads part `part` of `kParts` for the CTAs of
-// `ctas`. `slot`: where the operand begins.
-template <Config C, Layout kLayout, int kRows, int kParts>
+// One operand of one step: of the `kRows` rows of the tile this CTA loads the first `rows` of part `part` of `kParts`,
+// box by box, for the CTAs of `ctas`. `slot`: where the operand begins.
+template <Config C, Layout kLayout, int kRows, int kParts, int kBoxRows>
 __device__ __forceinline__ void load_operand(const ptx::TensorMap& map, unsigned slot, unsigned full, int part,
-                                             unsigned short ctas, int step, int row, int batch, bool is_streamed) {
+                                             unsigned short ctas, int step, int row, int rows, int batch,
+                                             bool is_streamed) {
   constexpr int kPartRows = kRows / kParts;
   const auto load = [&](unsigned destination, int c0, int c1) {
     if (kParts > 1 && is_streamed) {
@@ -36,16 +41,35 @@ __device__ __forceinline__ void load_operand(const ptx::TensorMap& map, unsigned
       ptx::tma_load_3d(destination, map, full, c0, c1, batch);
     }
   };
-  const unsigned destination = slot + part * kPartRows * kStepBytes;
+  const int first = part * kPartRows;
   const int k = step * tile_k(C);
-  if constexpr (kLayout == Layout::k_major) {
-    load(destination, k, row + part * kPartRows);
-  } else {
-    // Panels of one span along the rows, which have as many bytes as the K-major rows that they stand for.
-    constexpr int kSpan = span_elements(C);
 #pragma unroll
-    for (int i = 0; i < kPartRows; i += kSpan) load(destination + i * kStepBytes, row + part * kPartRows + i, k);
+  for (int i = 0; i < kPartRows; i += kBoxRows) {
+    if (i >= rows) break;
+    // MN-major panels of one span along the rows have as many bytes as the K-major rows that they stand for.
+    const unsigned destination = slot + (first + i) * kStepBytes;
+    if constexpr (kLayout == Layout::k_major) {
+      load(destination, k, row + first + i);
+    } else {
+      load(destination, row + first + i, k);
+    }
   }
+}
+
+// How many rows of a part to load, in whole boxes, where `left` rows of the tile lie within the matrix. A part that
+// CTAs share has a box at least: its arrival is how they know that the CTA which loads it still keeps step.
+template <int kRows, int kParts, int kBoxRows>
+__device__ __forceinline__ int rows_of_part(int left, int part) {
+  const int rows = (left - part * (kRows / kParts) + kBoxRows - 1) / kBoxRows * kBoxRows;
+  return min(max(rows, kParts > 1 ? kBoxRows : 0), kRows / kParts);
+}
+// Of all parts.
+template <int kRows, int kParts, int kBoxRows>
+__device__ __forceinline__ int rows_of_parts(int left) {
+  int rows = 0;
+#pragma unroll
+  for (int part = 0; part < kParts; ++part) rows += rows_of_part<kRows, kParts, kBoxRows>(left, part);
+  return rows;
 }
 
 template <Config C>
@@ -63,20 +87,29 @@ __device__ __forceinline__ void produce(const Params& p, unsigned smem) {
   const auto b_ctas = static_cast<unsigned short>(column << (first_rank + place.n));
 
   RingPosition<C.stages> ring;
+  int unwritten = C.stages;  // slots: their first contents are the whole tile, zeros behind the matrix
 #pragma unroll 1
   for (int item = schedule.first(); item < schedule.items; item += schedule.stride()) {
     const TileIndex tile = schedule.at(item);
+    const int left_m = p.m - tile.row, left_n = p.n - tile.column;
+    const int bytes = (rows_of_parts<C.tile_m, C.cluster_n, a_box_rows(C)>(left_m) +
+                       rows_of_parts<C.tile_n, C.cluster_m, b_box_rows(C)>(left_n)) *
+                      kStepBytes;
+    const int a_rows = rows_of_part<C.tile_m, C.cluster_n, a_box_rows(C)>(left_m, place.n);
+    const int b_rows = rows_of_part<C.tile_n, C.cluster_m, b_box_rows(C)>(left_n, place.m);
 #pragma unroll 1
     for (int step = schedule.k_begin; step < schedule.k_end; ++step) {
       const unsigned full = smem + kLayout.barriers.offset + 8 * ring.slot;
       const unsigned empty = full + 8 * C.stages;
       ptx::mbarrier_wait_parity(empty, ring.parity ^ 1);
-      ptx::mbarrier_arrive_expect_tx(full, a_slot_bytes(C) + b_slot_bytes(C));
-      load_operand<C, C.a_layout, C.tile_m, C.cluster_n>(p.a, smem + kLayout.a.offset + ring.slot * a_slot_bytes(C),
-                                                         full, place.n, a_ctas, step, tile.row, tile.batch, false);
-      load_operand<C, C.b_layout, C.tile_n, C.cluster_m>(p.b, smem + kLayout.b.offset + ring.slot * b_slot_bytes(C),
-                                                         full, place.m, b_ctas, step, tile.column, tile.batch,
-                                                         schedule.tiles_m <= kRowsOfStreamedB);
+      ptx::mbarrier_arrive_expect_tx(full, unwritten > 0 ? a_slot_bytes(C) + b_slot_bytes(C) : bytes);
+      load_operand<C, C.a_layout, C.tile_m, C.cluster_n, a_box_rows(C)>(
+          p.a, smem + kLayout.a.offset + ring.slot * a_slot_bytes(C), full, place.n, a_ctas, step, tile.row,
+          unwritten > 0 ? C.tile_m : a_rows, tile.batch, false);
+      load_operand<C, C.b_layout, C.tile_n, C.cluster_m, b_box_rows(C)>(
+          p.b, smem + kLayout.b.offset + ring.slot * b_slot_bytes(C), full, place.m, b_ctas, step, tile.column,
+          unwritten > 0 ? C.tile_n : b_rows, tile.batch, schedule.tiles_m <= kRowsOfStreamedB);
+      if (unwritten > 0) --unwritten;
       ring.advance();
     }
   }

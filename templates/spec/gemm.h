@@ -54,6 +54,7 @@ struct Config {
   int split_k = 1;    // CTAs that share the K of a tile
   KernelSchedule kernel_schedule = KernelSchedule::cooperative;
   int raster = 8;  // tiles of clusters along M that are walked before the next one along N
+  int box_m = 64;  // most rows of A that one copy loads: fewer where few rows are expected
 
   TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
 };
@@ -67,6 +68,7 @@ inline constexpr int kBlockRows = 64;       // wgmma M
 inline constexpr int kStepBytes = 128;      // of K: a swizzle span
 inline constexpr int kStagingSlots = 2;     // for each consumer warpgroup
 inline constexpr int kRowsOfStreamedB = 2;  // of clusters: with more, B's lines stay in the L2
+inline constexpr int kMostBoxRows = 64;     // of B, loaded by one copy
 
 // Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
 enum class Rule {
@@ -279,13 +281,29 @@ struct TmaBox {
   int extents[3] = {1, 1, 1};
 };
 
-// K-major: all rows that a CTA loads. MN-major: one panel, of which it loads several.
-TESSERA_HD constexpr TmaBox operand_box(const Config& c, Layout layout, int rows) {
-  if (layout == Layout::mn_major) return {{span_elements(c), tile_k(c), 1}};
-  return {{tile_k(c), rows, 1}};
+// Rows that one copy loads, of the `rows` that a CTA loads: as many as divide these, at most `most`, at least half as
+// many. Copies that lie behind the matrix are left out (producer.cuh): boxes of 64 rows take no longer than whole
+// tiles, narrower ones do, but leave fewer rows to fill with zeros.
+TESSERA_HD constexpr int box_rows(const Config& c, Layout layout, int rows, int most) {
+  if (layout == Layout::mn_major) return span_elements(c);
+  for (int box = most; box >= most / 2; box -= 8)
+    if (rows % box == 0) return box;
+  return rows;
 }
-TESSERA_HD constexpr TmaBox a_box(const Config& c) { return operand_box(c, c.a_layout, c.tile_m / c.cluster_n); }
-TESSERA_HD constexpr TmaBox b_box(const Config& c) { return operand_box(c, c.b_layout, c.tile_n / c.cluster_m); }
+TESSERA_HD constexpr int a_box_rows(const Config& c) {
+  return box_rows(c, c.a_layout, c.tile_m / c.cluster_n, c.box_m);
+}
+TESSERA_HD constexpr int b_box_rows(const Config& c) {
+  return box_rows(c, c.b_layout, c.tile_n / c.cluster_m, kMostBoxRows);
+}
+
+// K-major: whole rows of a step. MN-major: a panel.
+TESSERA_HD constexpr TmaBox operand_box(const Config& c, Layout layout, int box) {
+  if (layout == Layout::mn_major) return {{box, tile_k(c), 1}};
+  return {{tile_k(c), box, 1}};
+}
+TESSERA_HD constexpr TmaBox a_box(const Config& c) { return operand_box(c, c.a_layout, a_box_rows(c)); }
+TESSERA_HD constexpr TmaBox b_box(const Config& c) { return operand_box(c, c.b_layout, b_box_rows(c)); }
 TESSERA_HD constexpr TmaBox d_box(const Config& c) { return {{panel_columns(c), kBlockRows, 1}}; }
 
 inline constexpr int kStepsOfStage = kStepBytes / 32;  // every wgmma takes 32 bytes of K

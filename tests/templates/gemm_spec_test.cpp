@@ -94,8 +94,10 @@ TEST_CASE("shared memory: regions follow each other, slots and panels start on a
 TEST_CASE("boxes fill their slots, panels of d its columns") {
   for (const Config& c : legal_configs()) {
     const TmaBox a = a_box(c), b = b_box(c), d = d_box(c);
-    CHECK(a.extents[0] * a.extents[1] * element_bytes(c) * c.cluster_n == a_slot_bytes(c));
-    CHECK(b.extents[0] * b.extents[1] * element_bytes(c) * c.cluster_m == b_slot_bytes(c));
+    CHECK(a_slot_bytes(c) / c.cluster_n % (a.extents[0] * a.extents[1] * element_bytes(c)) == 0);
+    CHECK(b_slot_bytes(c) / c.cluster_m % (b.extents[0] * b.extents[1] * element_bytes(c)) == 0);
+    CHECK(c.tile_m / c.cluster_n % a_box_rows(c) == 0);
+    CHECK(c.tile_n / c.cluster_m % b_box_rows(c) == 0);
     CHECK(d.extents[0] * dtype_bytes(c.d_dtype) == d_span_bytes(c));
     CHECK(stored_columns(c) % d.extents[0] == 0);
     CHECK(d.extents[0] % 8 == 0);  // four values of a thread
