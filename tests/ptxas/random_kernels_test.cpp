@@ -1,0 +1,229 @@
+// Random attention problems and matrix products on sm_90a, nothing pinned: whatever kernel the planner takes compiles
+// without spill, stack, warning or note of the assembler, and within a second of one core.
+//
+// Many problems are planned. Of each kind of kernel (a tile with its stages, split, schedule, mask, width of
+// the types) one stands for all, everything else about it drawn anew in every run; kinds are compiled in random order
+// until a minute of processor time is spent. The seed is printed: TESSERA_PTXAS_SEED repeats a run, TESSERA_PTXAS_ALL=1
+// compiles every kind (minutes).
+//
+// Time is the compiling thread's on its processor, which other programs lengthen too: they share caches and the two
+// halves of a core. So a kernel that takes longer than a second is compiled again, each time beside a source whose cost
+// is known, and judged by their ratio: a second of the host on which bench/results/compile.md was measured.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <ctime>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "generator/plan.h"
+#include "runtime/nvrtc.h"
+#include "tests/generator/problems.h"
+
+using namespace tessera;
+
+namespace {
+
+class Draw {
+ public:
+  explicit Draw(std::uint64_t seed) : random_(seed) {}
+
+  template <class T, std::size_t kCount>
+  T of(const T (&list)[kCount]) {
+    return list[random_() % kCount];
+  }
+  /// Sizes of every order of magnitude are as frequent as each other.
+  Hint size(double most) {
+    if (random_() % 20 == 0) return kUnknownHint;
+    return static_cast<Hint>(std::exp(std::uniform_real_distribution<double>(0, std::log(most))(random_)));
+  }
+  bool one_in(unsigned n) { return random_() % n == 0; }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+Gemm random_product(Draw& draw) {
+  constexpr DType k16Bit[] = {DType::bf16, DType::f16}, k8Bit[] = {DType::e4m3, DType::e5m2};
+  constexpr DType kResults[] = {DType::bf16, DType::f16, DType::f32, DType::e4m3, DType::e5m2};
+  constexpr Layout kLayouts[] = {Layout::k_major, Layout::mn_major};
+  constexpr Activation kActivations[] = {Activation::none, Activation::none,      Activation::relu,
+                                         Activation::gelu, Activation::gelu_tanh, Activation::silu};
+  Gemm p{.dtype = draw.of(k16Bit), .d_dtype = draw.of(kResults)};
+  if (draw.one_in(3)) {
+    p.dtype = draw.of(k8Bit);
+    p.b_dtype = draw.of(k8Bit);
+    p.accumulation = draw.one_in(2) ? Accumulation::fast : Accumulation::promoted;
+  } else {
+    p.a_layout = draw.of(kLayouts);
+    p.b_layout = draw.of(kLayouts);
+  }
+  p.c = draw.one_in(2) ? Addend::matrix : Addend::none;
+  p.bias = draw.one_in(2) ? Bias::column : Bias::none;
+  p.activation = draw.of(kActivations);
+  p.m = draw.size(30000);
+  p.n = draw.size(60000);
+  p.k = draw.size(60000);
+  if (draw.one_in(4)) p.l = draw.size(200);
+  return p;
+}
+
+Fmha random_attention(Draw& draw) {
+  const fmha::HeadDims dims = draw.of(fmha::kHeadDims);
+  constexpr DType kTypes[] = {DType::bf16, DType::f16};
+  constexpr Hint kHeadsOfKey[] = {1, 1, 2, 3, 4, 6, 8, 16, 32, 64, 71};
+  Fmha p{.head_dim = dims.head_dim, .head_dim_v = dims.head_dim_v, .dtype = draw.of(kTypes)};
+  p.mask = draw.one_in(2) ? Mask::causal : Mask::none;
+  p.output = draw.one_in(3) ? Output::unnormalized : Output::normalized;
+  p.batch = draw.size(200);
+  p.heads_kv = draw.size(40);
+  p.heads_q = p.heads_kv < 0 ? kUnknownHint : p.heads_kv * draw.of(kHeadsOfKey);
+  p.seqlen_q = draw.size(200000);
+  p.seqlen_k = draw.size(200000);
+  return p;
+}
+
+/// Kernels of the same kind stand for each other: the same tile, and as much in the registers.
+std::string kind_of(const Plan& plan) {
+  if (const auto* const c = std::get_if<fmha::Config>(&plan.config))
+    return fmt::format("{} {} {}x{} {} {} {}", c->head_dim, c->head_dim_v, c->tile_m, c->tile_n, c->stages,
+                       c->mask == Mask::causal, c->pack_gqa > 1);
+  const auto& c = std::get<gemm::Config>(plan.config);
+  return fmt::format("{}x{} {} {} {} {} {}", c.tile_m, c.tile_n, gemm::is_ping_pong(c), c.split_k, c.cluster_m,
+                     gemm::element_bytes(c), c.accumulation == Accumulation::promoted);
+}
+
+constexpr int kProblems = 1500;
+constexpr double kProcessorSeconds = 60;  // to spend
+constexpr int kTrials = 3;                // of a kernel that seems slow
+// Of known_source() on that host: 0.24 of what attention's d128_128x128 causal bf16 takes, 0.455 s there (compile.md).
+constexpr double kKnownSeconds = 0.11;
+
+bool takes_all() {
+  const char* const all = std::getenv("TESSERA_PTXAS_ALL");
+  return all != nullptr && std::string_view(all) == "1";
+}
+
+/// The kernels to compile, by name.
+std::map<std::string, Problem> draw_kernels(std::uint64_t seed) {
+  Draw draw(seed);
+  std::map<std::string, Problem> by_kind;
+  for (int i = 0; i < kProblems; ++i) {
+    const Problem problem = i % 4 == 0 ? Problem(random_attention(draw)) : Problem(random_product(draw));
+    const Plan plan = make_plan(problem);
+    by_kind.try_emplace(kind_of(plan), problem);
+  }
+  return by_kind;
+}
+
+double seconds_of(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+/// Nothing of ours: long straight-line arithmetic, which costs the front end and the assembler as a kernel's does.
+SourceBundle known_source() {
+  SourceBundle bundle;
+  bundle.program = "/test/known.cu";
+  bundle.arch = "sm_90a";
+  bundle.options = {"--std=c++20"};
+  bundle.entries = {"known"};
+  bundle.text = "extern \"C\" __global__ void known(float* values) {\n  float a[32];\n";
+  for (int i = 0; i < 32; ++i) bundle.text += fmt::format("  a[{0}] = values[{0} * 256 + threadIdx.x];\n", i);
+  for (int i = 0; i < 300; ++i)
+    bundle.text += fmt::format("  a[{}] = fmaf(a[{}], a[{}], {}.5f);\n", i * 7 % 32, i * 5 % 32, (i * 11 + 3) % 32, i);
+  for (int i = 0; i < 32; ++i) bundle.text += fmt::format("  values[{0} * 256 + threadIdx.x] = a[{0}];\n", i);
+  bundle.text += "}\n";
+  return bundle;
+}
+
+double compile_seconds(Compiler& compiler, const SourceBundle& bundle) {
+  const double start = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+  compiler.compile(bundle);
+  return seconds_of(CLOCK_THREAD_CPUTIME_ID) - start;
+}
+
+struct Compiled {
+  std::string kernel, complaint;
+  double seconds = 0;  ///< of a processor; where that was above 1, as it would be on the host of compile.md
+};
+
+Compiled compile(Compiler& compiler, const Problem& problem) {
+  const Plan plan = make_plan(problem);
+  Compiled compiled;
+  compiled.kernel = plan.kernel;
+  const SourceBundle bundle = emit(plan);
+  try {
+    const double start = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+    const Image image = compiler.compile(bundle);
+    compiled.seconds = seconds_of(CLOCK_THREAD_CPUTIME_ID) - start;
+    const EntryReport& entry = image.report.entries.at(0);
+    if (entry.spill_load_bytes + entry.spill_store_bytes + entry.stack_bytes != 0)
+      compiled.complaint = fmt::format("{} bytes of spill stores, {} of loads, {} of stack", entry.spill_store_bytes,
+                                       entry.spill_load_bytes, entry.stack_bytes);
+    else if (!image.report.notes.empty())
+      compiled.complaint = image.report.notes.front();
+    else if (image.report.log.find("warning") != std::string::npos)
+      compiled.complaint = image.report.log;
+    for (int trial = 0; compiled.seconds >= 1 && trial < kTrials; ++trial) {
+      const double known = compile_seconds(compiler, known_source());
+      const double kernel = compile_seconds(compiler, bundle);
+      compiled.seconds = std::min(compiled.seconds, kernel * kKnownSeconds / known);
+    }
+  } catch (const Error& error) {
+    compiled.complaint = error.what();
+  }
+  return compiled;
+}
+
+}  // namespace
+
+TEST_CASE("random: default kernels on sm_90a compile in a second, without spill, stack, warning or note") {
+  if (!find_nvrtc()) {
+    fmt::print(stderr, "skipped: no NVRTC on this machine\n");
+    std::exit(77);
+  }
+  const std::unique_ptr<Compiler> compiler = make_nvrtc_compiler();
+  const char* const given = std::getenv("TESSERA_PTXAS_SEED");
+  const std::uint64_t seed = given != nullptr ? std::stoull(given) : std::random_device{}();
+  CAPTURE(seed);
+  std::vector<Problem> work;
+  for (const auto& [kind, problem] : draw_kernels(seed)) work.push_back(problem);
+  std::shuffle(work.begin(), work.end(), std::mt19937_64(seed));
+  std::vector<Compiled> results(work.size());
+  std::atomic<std::size_t> next{0};
+  const double start = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
+  const auto has_time = [&] { return takes_all() || seconds_of(CLOCK_PROCESS_CPUTIME_ID) - start < kProcessorSeconds; };
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < std::max(1U, std::thread::hardware_concurrency()); ++i)
+    threads.emplace_back([&] {
+      while (has_time()) {
+        const std::size_t at = next++;
+        if (at >= work.size()) break;
+        results[at] = compile(*compiler, work[at]);
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  results.resize(std::min(next.load(), work.size()));
+  const Compiled* slowest = &results.front();
+  for (const Compiled& result : results) {
+    CAPTURE(result.kernel);
+    CHECK(result.complaint == "");
+    CHECK(result.seconds < 1);
+    if (result.seconds > slowest->seconds) slowest = &result;
+  }
+  CHECK(results.size() >= 20);
+  fmt::print("seed {}: {} of {} kinds of kernels, the slowest in {:.2f} s of a core: {}\n", seed, results.size(),
+             work.size(), slowest->seconds, slowest->kernel);
+}
