@@ -262,11 +262,13 @@ std::string FmhaTcgen05Operator::explain(const Config& config, const Verdict& ve
           "that TMA needs: take v_layout mn",
           found, bound);
     case Rule::pack_gqa_not_whole_boxes:
-      return fmt::format("pack_gqa {}, a multiple of {} needed beyond that (rows of a CTA): take 1", found, bound);
+      return fmt::format("pack_gqa {}, a multiple of {} needed beyond that (rows of a CTA): {}", found, bound,
+                         fmha_tcgen05::has_pools(config) ? "pad the heads" : "take 1");
     case Rule::pools_need_whole_queries:
       return fmt::format(
-          "pack_gqa {}, a multiple of {} needed with two pools of keys (rows of a tile: all of one query)", found,
-          bound);
+          "pack_gqa {}, a multiple of {} needed with two pools of keys (rows of a tile: all of one query): pad the "
+          "heads",
+          found, bound);
     case Rule::pools_need_one_q_tile:
       return fmt::format("{} products of rows in a tile, {} allowed with two pools of keys: take a smaller tile_m",
                          found, bound);

@@ -190,7 +190,7 @@ TEST_CASE("attention on tcgen05: what is refused of windows, used lengths, packe
         "allowed with two pools of keys: take a smaller tile_m");
   CHECK(with({{"head_dim", "512"}, {"pack_gqa", "1"}}) ==
         "head_dim 512, tile 128x128, 1 stage, CTA pair, two pools of keys: pack_gqa 1, a multiple of 2 needed with two "
-        "pools of keys (rows of a tile: all of one query)");
+        "pools of keys (rows of a tile: all of one query): pad the heads");
   CHECK(with({{"swizzle", "none"}, {"head_dim", "64"}}) ==
         "head_dim 64, tile 128x128, 3 stages, 128 heads packed, two pools of keys: a swizzle span of 16 bytes, 32 or "
         "more needed with two pools of keys (gather4)");
