@@ -76,13 +76,20 @@ __device__ __forceinline__ void quantize_pairs_by_unit(float (&x)[16], float ama
                                                        unsigned (&words)[2]) {
   code = u.unit == 0 ? 0 : ue4m3_code(divide_by_unit(fminf(amax, largest_float()), u.unit, u.reciprocal));
   const float value = __fmul_rn(ue4m3_value(code), u.g), d = value == 0 ? 1.0f : value;
-  const bool is_inside = d >= 0x1p-90f && d <= 0x1p90f;
-  const Ties ties = is_inside && !u.is_power ? ties_of<C.dtype>(d) : Ties::none;
-  if (is_inside && ties != Ties::both) {
-    // A little more or less than 1 / d brings all ties to their side and no other quotient to another.
-    const float r = ptx::rcp_approx(d);
-    const float factor = ties == Ties::none ? r : __fmaf_rn(r, ties == Ties::up ? 0x1p-21f : -0x1p-21f, r);
-    encode_e2m1_clear(x, factor, u.is_power, words);
+  if (d >= 0x1p-90f && d <= 0x1p90f) {
+    const Ties ties = u.is_power ? Ties{} : ties_of<C.dtype>(d);
+    const bool has_ties = (ties.ups | ties.downs) != 0, has_both = ties.ups != 0 && ties.downs != 0;
+    // Exact ties of 8 significant bits are further from all other quotients than half an ulp of f16 (round.cuh).
+    const bool is_short = u.is_power || (C.dtype == DType::bf16 && has_ties && ties.are_exact);
+    float factor = ptx::rcp_approx(d);
+    if (has_ties && !has_both && !is_short) factor = __fmul_rn(factor, ties.ups != 0 ? kMore : kLess);
+#pragma unroll
+    for (int i = 0; i < 16; ++i) x[i] = __fmul_rn(x[i], factor);
+    if (has_both && !is_short) {
+#pragma unroll
+      for (int i = 0; i < 16; ++i) x[i] = beside_tie(x[i], ties.downs * 0x11111111u);
+    }
+    encode_e2m1_quotients(x, is_short, words);
   } else {
     divide16_checked<false>(x, d, amax);
     encode_e2m1_software(x, words);

@@ -11,9 +11,10 @@
 // way, and x times an approximate 1 / d is good enough to start from: what should be b is b after it, the rest stays on
 // its side.
 //
-// Where d has 24 bits, hardly an x of 16 bits is a tie, and those that are or nearly are all err to one side, which
-// ties_of (scale.cuh) finds for a d: a slightly larger or smaller factor brings them there. Quotients are then cut off
-// to f16, with the last bit set for what was cut off: that keeps them on their side, and none is a tie.
+// Where d has 24 bits, hardly an x of 16 bits is a tie, and for those that are or nearly are ties_of (scale.cuh) finds
+// the side, to which their quotients are moved. Quotients are then cut off to f16, with the last bit set for what was
+// cut off: that keeps them on their side, and none is a tie. If x of 8 bits are exact ties of one d, d = x' / b', then
+// x / d differs from another b by 1 / (4 x') or more, at least 2^-10, and rounding to f16 leaves every one where it is.
 #pragma once
 
 #include "ptx/math.cuh"
@@ -78,17 +79,15 @@ __device__ __forceinline__ void encode_e2m1_pairs(const float (&x)[16], float fa
   }
 }
 
-// Likewise where no x * factor is a tie (ties_of), or (is_short) as above.
-__device__ __forceinline__ void encode_e2m1_clear(const float (&x)[16], float factor, bool is_short,
-                                                  unsigned (&words)[2]) {
+// Quotients of which none is a tie (ties_of), or (is_short) as above.
+__device__ __forceinline__ void encode_e2m1_quotients(const float (&x)[16], bool is_short, unsigned (&words)[2]) {
   unsigned q[8];
   if (is_short) {
 #pragma unroll
-    for (int i = 0; i < 8; ++i)
-      q[i] = ptx::cvt_pack<DType::f16>(__fmul_rn(x[2 * i], factor), __fmul_rn(x[2 * i + 1], factor));
+    for (int i = 0; i < 8; ++i) q[i] = ptx::cvt_pack<DType::f16>(x[2 * i], x[2 * i + 1]);
   } else {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) q[i] = ptx::cvt_rz_f16x2(__fmul_rn(x[2 * i], factor), __fmul_rn(x[2 * i + 1], factor));
+    for (int i = 0; i < 8; ++i) q[i] = ptx::cvt_rz_f16x2(x[2 * i], x[2 * i + 1]);
   }
   const unsigned last_bits = is_short ? 0 : 0x00010001u;
 #pragma unroll

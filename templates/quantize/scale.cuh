@@ -44,22 +44,27 @@ __device__ __forceinline__ unsigned ue8m0_code(float amax) {
 // What the values are multiplied by, exactly: 2^(127 - code). Codes above 253 don't occur.
 __device__ __forceinline__ float inverse_power(unsigned code) { return __uint_as_float((254u - code) << 23); }
 
-// Where numbers of kDType (bf16: 8 significant bits, f16: 11) lie near b d for a b at which e2m1 rounds up or down: 1,
-// 1.25, 1.5 or 1.75 times a power of two. Near: an approximate 1 / d (one unit off), that moved by 2^-21 of itself, the
-// product with it and the product here, each rounded, are together within 3 * 2^-23 of what they should be, and a
-// quotient that IEEE division makes b is within half of 2^-23; 17 steps of fp32 are 8.5 * 2^-23 or more. Of random d
-// one in 500 (bf16) or 60 (f16) has such numbers, of those with g = amax / 2,688 every fourth: 2,688 is 21 * 2^7, and a
-// scale of three or seven eighths times 7 or 3 quarters leaves amax itself.
+// To which side numbers of kDType (bf16: 8 significant bits, f16: 11) go that lie near b d, for the b at which e2m1
+// rounds up or down: 1, 1.25, 1.5 or 1.75 times a power of two. x / b is the same for all of one d and b, so they go to
+// one side. Near: an approximate 1 / d (one unit off), the product with it and the product here, each rounded, are
+// together within 2.5 * 2^-23 of the truth, and a quotient that IEEE division makes b is within half of 2^-23; 17 steps
+// of fp32 are 8.5 * 2^-23 or more. So 2^-21 more or less takes all near ones to their side and no other anywhere.
 //
-// All those of one d err to the same side, for x / b is the same for them: what differs is only how a tie goes. d
-// between 2^-90 and 2^90, so that nothing underflows.
-enum class Ties { none, up, down, both };
+// Of random d one in 500 (bf16) or 60 (f16) has such numbers, of those with g = amax / 2,688 every second: 2,688 is
+// 21 * 2^7, and a scale of 7 or 3 quarters times a b of 3 or 7 leaves amax itself.
+//
+// d between 2^-90 and 2^90, so that nothing underflows. Bit i of ups or downs: those near the i-th b go there.
+// are_exact: their quotients are b, so that they go where b rounded to nearest even goes.
+struct Ties {
+  unsigned ups = 0, downs = 0;
+  bool are_exact = true;
+};
 template <DType kDType>
 __device__ __forceinline__ Ties ties_of(float d) {
   constexpr unsigned kLost = kDType == DType::bf16 ? 16 : 13;  // bits of fp32 that x lacks
   constexpr unsigned kNear = 16, kFactor = 1u << (32 - kLost);
   constexpr float kBoundaries[4] = {1.0f, 1.25f, 1.5f, 1.75f};
-  bool up = false, down = false;
+  Ties ties;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const float b = kBoundaries[i];
@@ -69,10 +74,20 @@ __device__ __forceinline__ Ties ties_of(float d) {
     const float q = __fdiv_rn(x, d);
     // Ties go to the even code: 0.25 to 0, 1.25 to 1, 2.5 to 2, 5 to 4, but 0.75 to 1, 1.75 to 2, 3.5 to 4.
     const bool is_up = q > b || (q == b && b >= 1.5f);
-    up = up || is_up;
-    down = down || !is_up;
+    ties.ups |= is_up ? 1u << i : 0;
+    ties.downs |= is_up ? 0 : 1u << i;
+    ties.are_exact = ties.are_exact && q == b;
   }
-  return up ? (down ? Ties::both : Ties::up) : (down ? Ties::down : Ties::none);
+  return ties;
+}
+
+inline constexpr float kMore = 1.0f + 0x1p-21f, kLess = 1.0f - 0x1p-21f;
+// A quotient, moved by 2^-21 of itself to the side of the b that is nearest. pattern: downs, eight times over.
+__device__ __forceinline__ float beside_tie(float q, unsigned pattern) {
+  // The number of the nearest b is in the two bits of the fraction to which an eighth was added.
+  const unsigned turn = (__float_as_uint(q) + 0x300000u) >> 21;
+  const unsigned is_down = __funnelshift_r(pattern, pattern, turn) & 0x80000000u;
+  return __fmul_rn(q, is_down != 0 ? kLess : kMore);
 }
 
 template <bool kIsShort>
