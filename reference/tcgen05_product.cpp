@@ -266,7 +266,9 @@ Tensor random_group_scales(OperandType type, const std::vector<GroupRows>& group
   std::fill(scales.bytes.begin(), scales.bytes.end(), std::byte{0xFF});
   std::uint64_t number = 0;
   for (const GroupRows& group : groups) {
-    const Tensor of_group = random_operand_scales(type, 1, group.rows, k, fill, seed, stream + 1000 * ++number);
+    ++number;
+    if (group.rows == 0) continue;
+    const Tensor of_group = random_operand_scales(type, 1, group.rows, k, fill, seed, stream + 1000 * number);
     std::memcpy(scales.bytes.data() + group.first_scales * k_tiles * kTileBytes, of_group.bytes.data(),
                 of_group.bytes.size());
   }

@@ -72,6 +72,7 @@ void ProductRun::fill_operand(Buffer& buffer, const BufferSpec& spec, std::uint6
   std::fill(buffer.memory.bytes.begin(), buffer.memory.bytes.end(), std::byte{0xFF});
   const auto bytes = static_cast<std::int64_t>(dtype_bytes(dense.dtype));
   const std::int64_t row_bytes = buffer.view.shape[2] * bytes;
+  if (row_bytes == 0) return;
   for (std::int64_t i = 0; i < buffer.view.shape[0]; ++i)
     for (std::int64_t r = 0; r < buffer.view.shape[1]; ++r)
       std::memcpy(buffer.memory.bytes.data() + (i * buffer.view.strides[0] + r * buffer.view.strides[1]) * bytes,
