@@ -228,6 +228,10 @@ template <std::uint32_t (*kFunction)(std::uint32_t)>
 Step special(Warp& w, const Instruction& in, Mask active) {
   return lift1<U32, U32>(w, in, active, [](U32 a) { return kFunction(a); });
 }
+template <std::uint64_t (*kFunction)(std::uint64_t)>
+Step special_wide(Warp& w, const Instruction& in, Mask active) {
+  return lift1<std::uint64_t, std::uint64_t>(w, in, active, [](std::uint64_t a) { return kFunction(a); });
+}
 template <std::uint32_t (*kFunction)(std::uint32_t, bool), bool kFtz>
 Step special_ftz(Warp& w, const Instruction& in, Mask active) {
   return lift1<U32, U32>(w, in, active, [](U32 a) { return kFunction(a, kFtz); });
@@ -320,7 +324,7 @@ Handler max_float(const Decoded& d) { return pick_minmax(d, true); }
 Handler rcp(const Decoded& d) {
   set_flags(d);
   if (d.has("approx")) {
-    if (d.type() == Type::f64) return nullptr;
+    if (d.type() == Type::f64) return special_wide<math::rcp_f64>;
     return d.has("ftz") ? special<math::rcp_ftz> : special<math::rcp_full>;
   }
   return d.type() == Type::f64 ? rcp_double : rcp_any;
@@ -335,6 +339,7 @@ Handler approx(const Decoded& d) {
   const bool ftz = d.has("ftz");
   if (name == "ex2") return ftz ? special<math::ex2_ftz> : special<math::ex2_full>;
   if (name == "lg2") return ftz ? special<math::lg2_ftz> : special<math::lg2_full>;
+  if (name == "rsqrt" && d.type() == Type::f64) return special_wide<math::rsqrt_f64>;
   if (name == "rsqrt") return ftz ? special<math::rsqrt_ftz> : special<math::rsqrt_full>;
   if (name == "sin") return ftz ? special_ftz<math::sin_approx, true> : special_ftz<math::sin_approx, false>;
   if (name == "cos") return ftz ? special_ftz<math::cos_approx, true> : special_ftz<math::cos_approx, false>;

@@ -150,6 +150,48 @@ std::uint32_t rsqrt_ftz(std::uint32_t x) {
   return cut(0, evaluate17(kRsqrt[row], f.fraction & 0x1FFFF) >> 16, -24 - (f.exponent - odd) / 2);
 }
 
+namespace {
+
+constexpr std::uint64_t kCanonicalNanF64 = 0x7FFFFFFF'00000000;
+constexpr std::uint64_t kInfinityF64 = 0x7FF00000'00000000;
+
+/// What the f64 forms of rcp and rsqrt see of their source: its high word.
+struct HighWord {
+  std::uint64_t sign;
+  int exponent;            // biased
+  std::uint32_t fraction;  // 20 bits
+};
+HighWord high_word(std::uint64_t x) {
+  return {x & std::uint64_t{1} << 63, static_cast<int>(x >> 52 & 0x7FF), static_cast<std::uint32_t>(x >> 32 & 0xFFFFF)};
+}
+/// An f32 result in (0.25, 1], whose last three bits are dropped, times 2^exponent; below the normal numbers zero.
+std::uint64_t widen(std::uint64_t sign, std::uint32_t f32, int exponent) {
+  const int biased = static_cast<int>(f32 >> 23) - 127 + 1023 + exponent;
+  if (biased <= 0) return sign;
+  return sign | static_cast<std::uint64_t>(biased) << 52 | static_cast<std::uint64_t>(f32 >> 3 & 0xFFFFF) << 32;
+}
+
+}  // namespace
+
+// On an H200 all 2^20 fractions are those of the f32 forms, cut.
+std::uint64_t rcp_f64(std::uint64_t x) {
+  const HighWord h = high_word(x);
+  if (h.exponent == 0x7FF) return h.fraction != 0 ? kCanonicalNanF64 : h.sign;
+  if (h.exponent == 0) return h.sign | kInfinityF64;
+  return widen(h.sign, rcp_ftz(127u << 23 | h.fraction << 3), 1023 - h.exponent);
+}
+
+std::uint64_t rsqrt_f64(std::uint64_t x) {
+  const HighWord h = high_word(x);
+  if (h.exponent == 0x7FF && h.fraction != 0) return kCanonicalNanF64;
+  if (h.exponent == 0) return h.sign | kInfinityF64;
+  if (h.sign != 0) return kCanonicalNanF64;
+  if (h.exponent == 0x7FF) return 0;
+  const int odd = (h.exponent - 1023) & 1;
+  return widen(0, rsqrt_ftz(static_cast<std::uint32_t>(127 + odd) << 23 | h.fraction << 3),
+               -(h.exponent - 1023 - odd) / 2);
+}
+
 std::uint32_t sqrt_ftz(std::uint32_t x) {
   if (is_nan_f32(x)) return kCanonicalNanF32;
   const Fields f = fields_of(x);

@@ -24,6 +24,11 @@ std::uint32_t rsqrt_full(std::uint32_t x);
 std::uint32_t sqrt_full(std::uint32_t x);
 std::uint32_t lg2_full(std::uint32_t x);
 
+/// rcp.approx.ftz.f64 and rsqrt.approx.ftz.f64: of the high word alone, 20 bits of mantissa out; the low word of the
+/// result is zero.
+std::uint64_t rcp_f64(std::uint64_t x);
+std::uint64_t rsqrt_f64(std::uint64_t x);
+
 /// tanh.approx.f32 has one form; subnormals pass through it.
 std::uint32_t tanh_f32(std::uint32_t x);
 

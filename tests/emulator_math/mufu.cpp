@@ -47,6 +47,29 @@ TEST_CASE("approximate functions: every output of 28 grids as measured on H200")
   }
 }
 
+TEST_CASE("rcp and rsqrt of f64: all fractions of two exponents, and special values, as measured on H200") {
+  struct {
+    const char* name;
+    std::uint64_t (*function)(std::uint64_t);
+    std::uint32_t exponent, crc;
+  } constexpr kWide[] = {{"rcp", rcp_f64, 1023, 0x57b8880f},
+                         {"rcp", rcp_f64, 1024, 0x806c53d1},
+                         {"rsqrt", rsqrt_f64, 1023, 0x92e65fbc},
+                         {"rsqrt", rsqrt_f64, 1024, 0xaa565b16}};
+  for (const auto& wide : kWide) {
+    test::Crc32 crc;
+    for (std::uint32_t i = 0; i < 1u << 20; ++i) {
+      const std::uint64_t high = static_cast<std::uint64_t>(wide.exponent << 20 | i) << 32;
+      const std::uint64_t result = wide.function(high);
+      if (static_cast<std::uint32_t>(result) != 0 || wide.function(high | 0xFFFFFFFF) != result) FAIL("at " << i);
+      crc.word(static_cast<std::uint32_t>(result >> 32));
+    }
+    CAPTURE(wide.name);
+    CAPTURE(wide.exponent);
+    CHECK(crc.value() == wide.crc);
+  }
+}
+
 TEST_CASE("16-bit forms: all 65,536 outputs as measured on H200") {
   const Grid forms[] = {{"ex2.f16", ex2_f16, 0, 0xd5350e3b},
                         {"ex2.ftz.bf16", ex2_bf16, 0, 0xeab02565},
