@@ -279,10 +279,9 @@ Operand EntryResolver::bind_name(const syntax::Operand& syntax, Type type, char 
   if (is_destination) fail(syntax.place, fmt::format("'{}' is not a register", syntax.name));
   if (syntax.name == "WARP_SZ") return constant(32, type, ConstantSlot::Relocation::none);
   if (special_register(syntax.name, type, operand)) return operand;
-  if (const Symbol* symbol = scopes_.find_symbol(syntax.name)) {
-    Symbol moved = *symbol;
-    moved.address += static_cast<std::uint64_t>(syntax.displacement);
-    return symbol_address(moved, type, false);
+  if (std::optional<Symbol> symbol = use_symbol(syntax.name)) {
+    symbol->address += static_cast<std::uint64_t>(syntax.displacement);
+    return symbol_address(*symbol, type, false);
   }
   fail(syntax.place, fmt::format("'{}' is not declared", syntax.name));
 }
@@ -355,7 +354,7 @@ Operand EntryResolver::bind_address(const syntax::Operand& syntax, const Decoded
       fail(syntax.place, fmt::format("an address has 32 or 64 bits; '{}' has {}", syntax.name, bits_of(reg->type)));
     operand.bytes = static_cast<std::uint8_t>(register_bytes(reg->type));
     operand.offset = reg->id;
-  } else if (const Symbol* symbol = scopes_.find_symbol(syntax.name)) {
+  } else if (const std::optional<Symbol> symbol = use_symbol(syntax.name)) {
     operand = symbol_address(*symbol, Type::b64, !names_a_space(decoded));
     names_local_ = names_local_ || symbol->space == syntax::Space::local;
   } else {

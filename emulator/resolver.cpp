@@ -69,16 +69,25 @@ void EntryResolver::declare_module_variables() {
     scopes_.add_symbol(variable.name, {syntax::Space::global, variable.address, false});
   for (const syntax::Variable& variable : program_.module.variables) {
     if (variable.space != syntax::Space::shared) continue;
-    Symbol symbol{syntax::Space::shared, 0, variable.is_extern};
-    if (variable.is_extern) {
-      dynamic_alignment_ = std::max(dynamic_alignment_, alignment_of(variable));
-    } else {
-      shared_bytes_ = align_up(shared_bytes_, alignment_of(variable));
-      symbol.address = shared_bytes_;
-      shared_bytes_ += variable_bytes(variable);
-    }
-    scopes_.add_symbol(variable.name, symbol);
+    scopes_.add_symbol(variable.name, {syntax::Space::shared, 0, variable.is_extern, &variable});
   }
+}
+
+/// A name in an operand. A shared variable of the module gets its place in this entry's memory when it is first named.
+std::optional<Symbol> EntryResolver::use_symbol(std::string_view name) {
+  const Symbol* const found = scopes_.find_symbol(name);
+  if (found == nullptr) return std::nullopt;
+  Symbol symbol = *found;
+  if (symbol.module_shared == nullptr) return symbol;
+  const syntax::Variable& variable = *symbol.module_shared;
+  if (symbol.is_dynamic_smem) {
+    dynamic_alignment_ = std::max(dynamic_alignment_, alignment_of(variable));
+    return symbol;
+  }
+  const auto [placed, is_new] = placed_shared_.try_emplace(&variable, align_up(shared_bytes_, alignment_of(variable)));
+  if (is_new) shared_bytes_ = placed->second + variable_bytes(variable);
+  symbol.address = placed->second;
+  return symbol;
 }
 
 void EntryResolver::declare_parameters() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -33,6 +34,7 @@ class EntryResolver {
   void collect_labels(const syntax::Function& function, std::size_t from);
   void resolve_instruction(const syntax::Statement& statement);
   Instruction& new_instruction(const syntax::Statement& statement);
+  std::optional<Symbol> use_symbol(std::string_view name);
   void place_shared_variables();
   [[noreturn]] void fail(syntax::Place place, std::string message);
   std::uint32_t new_register(Type type, bool pinned);
@@ -75,6 +77,7 @@ class EntryResolver {
   std::map<std::tuple<std::uint64_t, int, int>, std::uint32_t> constants_;  // bits, bytes, relocation -> register
   std::map<std::string_view, std::uint32_t> specials_;
   std::vector<std::size_t> dynamic_symbols_;  // constants that get the dynamic memory's place added
+  std::map<const syntax::Variable*, std::uint64_t> placed_shared_;  // the module's that this entry names
   std::uint64_t shared_bytes_ = 0;
   std::uint64_t dynamic_alignment_ = 16;
   std::uint64_t register_bytes_ = 0;

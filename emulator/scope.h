@@ -16,6 +16,8 @@ struct Symbol {
   syntax::Space space = syntax::Space::global;
   std::uint64_t address = 0;     ///< in its own space; shared: from the first byte
   bool is_dynamic_smem = false;  ///< `.extern .shared`: its place is known when all static variables are
+  /// A shared variable of the module: an entry has it where it, or what it calls, names it; only then it has a place.
+  const syntax::Variable* module_shared = nullptr;
 };
 
 struct NamedRegister {

@@ -208,4 +208,37 @@ TEST_CASE("jump tables") {
 }
 
 }  // namespace
+TEST_CASE("an entry has the shared variables of the module that it, or what it calls, names") {
+  const std::string functions = R"(
+.shared .align 128 .b8 of_another_kernel[200000];
+.shared .align 4 .u32 mine;
+.shared .align 128 .b8 the_functions[128];
+.func keep(.param .b32 x)
+{
+.reg .b32 a<2>;
+ld.param.b32 a1, [x];
+st.shared.u32 [the_functions+4], a1;
+ret;
+}
+)";
+  const Result result = run(functions, R"(
+setp.eq.u32 p, r0, 0;
+@!p bra WAIT;
+st.shared.u32 [mine], 17;
+{
+.param .b32 given;
+st.param.b32 [given], 40;
+call keep, (given);
+}
+WAIT: bar.sync 0;
+ld.shared.u32 r1, [mine];
+mov.u32 r2, the_functions;
+ld.shared.u32 r3, [r2+4];
+add.u32 r1, r1, r3;
+st.global.u32 [d0], r1;
+)");
+  CHECK(result.findings.empty());
+  CHECK(result.values == std::vector<std::uint32_t>(32, 57));
+}
+
 }  // namespace tessera::emulator
