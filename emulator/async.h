@@ -111,6 +111,14 @@ struct WarpAsync {
   };
   std::vector<InFlight> in_flight;
   std::vector<bool> in_flight_places;  ///< by register offset / 64
+  /// Moves of a register in flight into another: made again when the wgmma is waited for. Compilers copy registers
+  /// wherever they like, and the assembler gives both one place.
+  struct Copy {
+    const Instruction* in = nullptr;
+    std::uint32_t active = 0;  ///< lanes
+    std::uint64_t group = 0;
+  };
+  std::vector<Copy> copies;
   /// Results that nobody has read, and whether to look for who does: with a race detector, or hazards to tell.
   struct Unread {
     const Instruction* in = nullptr;

@@ -32,6 +32,7 @@ void mark(Warp& w) {
   for (const WarpAsync::InFlight& flight : w.async.in_flight)
     for (int i = 0; i < 2; ++i)
       for (int j = 0; j < flight.in->op[i].count; ++j) places[flight.in->op[i].elements[j].offset / 64] = true;
+  for (const WarpAsync::Copy& copy : w.async.copies) places[copy.in->op[0].offset / 64] = true;
   w.watches_registers = w.async.watches_unread || !w.async.in_flight.empty();
 }
 void watch(Warp& w, const Instruction& in) {
@@ -46,6 +47,11 @@ void release(Warp& w, U64 allowed) {
   const U64 groups = w.async.wgmma_groups;
   const U64 first_left = groups > allowed ? groups - allowed : 0;
   std::erase_if(w.async.in_flight, [&](const WarpAsync::InFlight& f) { return f.group < first_left; });
+  std::erase_if(w.async.copies, [&](const WarpAsync::Copy& copy) {
+    const bool is_due = copy.group < first_left;
+    if (is_due) copy.in->run(w, *copy.in, copy.active);
+    return is_due;
+  });
   mark(w);
 }
 

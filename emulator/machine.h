@@ -174,7 +174,7 @@ class Warp {
   /// Lanes leave; true when none of the running group is left.
   bool exit_lanes(Mask active);
   /// While wgmmas are in flight: false after a report when the instruction touches their registers.
-  bool check_registers(const Instruction& in);
+  bool check_registers(const Instruction& in, Mask active);
   bool is_done() const { return alive == 0; }
 
   /// Reports a failure at the running instruction.

@@ -355,7 +355,7 @@ Scheduler::Result Scheduler::execute(Warp& warp, std::uint64_t slice) {
     ++warp.executed;
     Step step = Step::next;
     if (active != 0) {
-      if (warp.watches_registers && !warp.check_registers(in)) return Result::fault;
+      if (warp.watches_registers && !warp.check_registers(in, active)) return Result::fault;
       if constexpr (kIsObserved)
         launch_.options.observer->before(warp, in, active, launch_.time + warp.executed - before);
       step = in.run(warp, in, active);

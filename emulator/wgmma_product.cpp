@@ -361,8 +361,57 @@ void watch_unread(Warp& warp) {
   warp.watches_registers = async.watches_unread || !async.in_flight.empty();
 }
 
-bool Warp::check_registers(const Instruction& in) {
-  if (in.form->mnemonic.substr(0, 5) == "wgmma") return true;
+namespace {
+
+bool is_register(const Operand& op) { return op.kind == Operand::Kind::reg && !op.is_immediate; }
+
+/// The operands D and A of a wgmma name this register.
+bool names(const Instruction& wgmma, std::uint32_t offset) {
+  for (int i = 0; i < 2; ++i)
+    for (int j = 0; j < wgmma.op[i].count; ++j)
+      if (wgmma.op[i].elements[j].offset == offset) return true;
+  return false;
+}
+
+/// A move of one register in flight into another that no wgmma uses: left for the wait. False: it is no such move.
+bool defer_copy(WarpAsync& async, const Instruction& in, Mask active) {
+  if (in.form->mnemonic != "mov" || in.num_operands != 2 || !is_register(in.op[0]) || !is_register(in.op[1]))
+    return false;
+  bool is_in_flight = false;
+  std::uint64_t group = 0;
+  const auto wait_for = [&](std::uint64_t other) {
+    is_in_flight = true;
+    group = std::max(group, other);
+  };
+  for (const WarpAsync::InFlight& flight : async.in_flight) {
+    if (names(*flight.in, in.op[0].offset)) return false;
+    if (names(*flight.in, in.op[1].offset)) wait_for(flight.group);
+  }
+  for (const WarpAsync::Copy& copy : async.copies)
+    if (copy.in->op[0].offset == in.op[1].offset) wait_for(copy.group);
+  if (!is_in_flight) return false;
+  async.copies.push_back({&in, active, group});
+  async.in_flight_places[in.op[0].offset / 64] = true;
+  return true;
+}
+
+/// A wgmma that adds to what was copied, or takes a copy, before the wait: which value the copy has is then open.
+bool meets_copy(const WarpAsync& async, const Instruction& wgmma) {
+  if (wgmma.form->mnemonic != "wgmma.mma_async") return false;
+  return std::any_of(async.copies.begin(), async.copies.end(), [&](const WarpAsync::Copy& copy) {
+    return names(wgmma, copy.in->op[0].offset) || names(wgmma, copy.in->op[1].offset);
+  });
+}
+
+}  // namespace
+
+bool Warp::check_registers(const Instruction& in, Mask active) {
+  const auto refuse = [&] {
+    fault(in, "wgmma-register-in-flight", "a register of a wgmma that was not waited for is read or written",
+          "wgmma.wait_group is missing, or leaves one group too many in flight");
+    return false;
+  };
+  if (in.form->mnemonic.substr(0, 5) == "wgmma") return meets_copy(async, in) ? refuse() : true;
   const auto touches = [&](const std::vector<bool>& places) {
     const auto is_one = [&](const Operand& op) {
       const bool is_register = op.kind == Operand::Kind::reg || op.kind == Operand::Kind::address;
@@ -401,9 +450,7 @@ bool Warp::check_registers(const Instruction& in) {
     watch_unread(*this);
   }
   if (async.in_flight.empty() || !touches(async.in_flight_places)) return true;
-  fault(in, "wgmma-register-in-flight", "a register of a wgmma that was not waited for is read or written",
-        "wgmma.wait_group is missing, or leaves one group too many in flight");
-  return false;
+  return defer_copy(async, in, active) || refuse();
 }
 
 void WgmmaOperation::complete(Launch& launch) {
