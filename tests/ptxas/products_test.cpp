@@ -1,0 +1,103 @@
+// Block-scaled operators and products on tcgen05 beyond what every_fact() has: every kind for every target, groups,
+// quantised results of every kind of product, the block-scaled operators for every target of Blackwell. No spill, no
+// stack, no warning or note, no shared memory that the plan does not list.
+#include <doctest/doctest.h>
+
+#include "tests/generator/problems.h"
+#include "tests/ptxas/complaint.h"
+
+using namespace tessera;
+
+namespace {
+
+constexpr const char* kTargets[] = {"sm_100a", "sm_103a", "sm_100f", "sm_103f"};
+
+/// One pair of types of each kind, and the mixed ones of two kinds.
+struct Types {
+  const char* a;
+  const char* b;
+};
+constexpr Types kTypes[] = {{"bf16", "bf16"},
+                            {"f16", "f16"},
+                            {"tf32", "tf32"},
+                            {"e4m3", "e5m2"},
+                            {"s8", "u8"},
+                            {"nvfp4", "nvfp4"},
+                            {"mxfp4", "mxfp4"},
+                            {"mxfp8_e4m3", "mxfp4"},
+                            {"mxfp4", "mxfp8_e5m2"},
+                            {"mxfp8_e5m2", "mxfp8_e4m3"}};
+
+bool is_integer(const Types& types) { return std::string_view(types.a) == "s8"; }
+
+class Kernels {
+ public:
+  /// On the next target in turn, unless one is given.
+  void add(const Types& types, Fields fields, const char* target = nullptr) {
+    if (is_integer(types) && target != nullptr && std::string_view(target) != "sm_100a") return;
+    fields.emplace_back("arch", is_integer(types) ? "sm_100a" : target != nullptr ? target : kTargets[turn_++ % 4]);
+    fields.emplace_back("dtype", types.a);
+    fields.emplace_back("b_dtype", types.b);
+    add("gemm", fields);
+  }
+  void add(const char* op, const Fields& fields) {
+    const Problem problem = problem_of(op, fields);
+    all_.try_emplace(planned_kernel(problem), problem);
+  }
+  const std::map<std::string, Problem>& all() const { return all_; }
+
+ private:
+  std::size_t turn_ = 0;
+  std::map<std::string, Problem> all_;
+};
+
+}  // namespace
+
+TEST_CASE("nvrtc: every kind of product on every target, in groups, with quantised results") {
+  const std::unique_ptr<Compiler> compiler = nvrtc_or_skip();
+  Kernels kernels;
+  constexpr const char* kQuantized[] = {"nvfp4", "mxfp8_e4m3", "mxfp4", "mxfp8_e5m2"};
+  std::size_t turn = 0;
+  for (const Types& types : kTypes) {
+    for (const char* const target : kTargets) kernels.add(types, {}, target);
+    for (const char* const gate : {"none", "interleaved"})
+      kernels.add(types, {{"d_dtype", kQuantized[turn++ % 4]}, {"gate", gate}});
+    for (const char* const grouping : {"contiguous", "masked"})
+      for (const char* const pair : {"1", "2"})
+        kernels.add(types, {{"grouping", grouping}, {"tile_m", "128"}, {"cluster_m", pair}});
+    kernels.add(types, {{"grouping", "masked"}, {"gate", "interleaved"}, {"d_dtype", kQuantized[turn++ % 4]}});
+    kernels.add(types, {{"tile_m", "64"}, {"tile_n", "128"}, {"cluster_m", "1"}, {"cluster_n", "2"}});
+  }
+  for (const char* const type : {"bf16", "tf32", "e4m3", "s8"})
+    kernels.add({type, type}, {{"a_layout", "mn"}, {"b_layout", "mn"}});
+  check_all(*compiler, kernels.all());
+  CHECK(kernels.all().size() >= 95);
+}
+
+TEST_CASE("nvrtc: block-scaled operators for every target of Blackwell, and with the tensor's largest magnitude") {
+  const std::unique_ptr<Compiler> compiler = nvrtc_or_skip();
+  Kernels kernels;
+  constexpr const char* kOthers[] = {"sm_100a", "sm_103a", "sm_121a", "sm_100f", "sm_103f", "sm_120f", "sm_121f"};
+  std::size_t turn = 0;
+  // Each for sm_120a, and for one of the others.
+  const auto add = [&](const char* op, Fields fields) {
+    for (const char* const arch : {"sm_120a", kOthers[turn++ % std::size(kOthers)]}) {
+      fields.emplace_back("arch", arch);
+      kernels.add(op, fields);
+    }
+  };
+  for (const char* const form : {"plain", "tile"})
+    for (const char* const dtype : {"f32", "f16", "bf16"}) {
+      for (const char* const format : {"nvfp4", "mxfp4", "mxfp8_e4m3", "mxfp8_e5m2"}) {
+        add("quantize", {{"format", format}, {"dtype", dtype}, {"scale_form", form}});
+        add("dequantize", {{"format", format}, {"dtype", dtype}, {"scale_form", form}});
+      }
+      for (const char* const g : {"given", "amax"})
+        add("quantize", {{"global_scale", g}, {"dtype", dtype}, {"scale_form", form}});
+      add("gemv", {{"dtype", dtype}, {"scale_form", form}});
+      kernels.add("quantize", {{"global_scale", "amax"}, {"dtype", dtype}, {"scale_form", form}});  // sm_90a
+    }
+  for (const char* const form : {"plain", "tile"}) add("convert_scales", {{"to", form}});
+  check_all(*compiler, kernels.all());
+  CHECK(kernels.all().size() >= 136);
+}
