@@ -82,9 +82,14 @@ class RunGemm final : public RunOperator {
 
   std::vector<double> scalars(const Plan& plan, const RunFlags& flags) const override {
     std::vector<double> values;
-    const bool has_beta = std::any_of(plan.launch.scalars.begin(), plan.launch.scalars.end(),
-                                      [](const ScalarSpec& scalar) { return scalar.name == "beta"; });
-    if (flags.beta != 1 && !has_beta)
+    const auto has = [&](std::string_view name) {
+      return std::any_of(plan.launch.scalars.begin(), plan.launch.scalars.end(),
+                         [&](const ScalarSpec& scalar) { return scalar.name == name; });
+    };
+    if (flags.alpha != 1 && !has("alpha"))
+      throw Error(ErrorKind::usage,
+                  fmt::format("--alpha {}: sums of integers leave as they are: take --d-dtype f32", flags.alpha));
+    if (flags.beta != 1 && !has("beta"))
       throw Error(ErrorKind::usage, fmt::format("--beta {}: there is no c to multiply: give --c matrix", flags.beta));
     for (const ScalarSpec& scalar : plan.launch.scalars)
       values.push_back(scalar.name == "beta" ? flags.beta : flags.alpha);

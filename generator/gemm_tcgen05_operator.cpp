@@ -196,8 +196,8 @@ std::string GemmTcgen05Operator::explain(const Config& config, const Verdict& ve
           "e4m3 or e5m2, or each s8 or u8, or each mxfp8 or mxfp4",
           type_in_full(config.a_type), type_in_full(config.b_type));
     case Rule::output_type:
-      return fmt::format("d is {}: must be f32, bf16 or f16{}", to_word(config.d_dtype),
-                         gemm_tcgen05::is_integer(config) ? ", or s32" : "");
+      return fmt::format("d is {}: must be f32, bf16, f16{} or a block-scaled format", to_word(config.d_dtype),
+                         gemm_tcgen05::is_integer(config) ? ", s32" : "");
     case Rule::finished_sums:
       return "d is s32 with c, bias, an activation or a gate: sums of integers are stored as they are; take d of type "
              "f32, bf16 or f16";

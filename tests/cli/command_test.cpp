@@ -72,6 +72,9 @@ TEST_CASE("exit codes and messages") {
   fails({"run", "fmha", "--softmax-scale", "1e-60"}, 2,
         "--softmax-scale = 1e-60: must be a number other than 0 that fp32 holds");
   fails({"run", "fmha", "--alpha", "2"}, 2, "--alpha: is for gemm and gemv");
+  fails(
+      {"run", "gemm", "--arch", "sm_100a", "--dtype", "s8", "--d-dtype", "s32", "--alpha", "2", "--device", "emulator"},
+      2, "--alpha 2: sums of integers leave as they are: take --d-dtype f32");
   fails({"run", "gemm", "--alpha", "1e39"}, 2, "--alpha = 1e39: must be a number that fp32 holds");
   fails({"run", "gemm", "--beta", "2"}, 2, "--beta 2: there is no c to multiply: give --c matrix");
   fails({"run", "gemm", "--size", "lda"}, 2, "--size lda: must be NAME=N, like --size lda=136");

@@ -117,7 +117,7 @@ TEST_CASE("tcgen05 products: a wrong pairing is refused with both sides") {
       refusal({{"dtype", "u16"}}) ==
       "gemm has no kernel for operands of type u16: there are kernels for bf16, f16, tf32, e4m3, e5m2, s8, u8, nvfp4, "
       "mxfp4, mxfp8_e4m3, mxfp8_e5m2");
-  CHECK(refusal({{"d_dtype", "e4m3"}}) == "gemm bf16: d is e4m3: must be f32, bf16 or f16");
+  CHECK(refusal({{"d_dtype", "e4m3"}}) == "gemm bf16: d is e4m3: must be f32, bf16, f16 or a block-scaled format");
   CHECK(
       refusal({{"dtype", "nvfp4"}, {"b_layout", "mn"}}) ==
       "gemm nvfp4: b_layout mn with b of type nvfp4: k of 4-bit values must be contiguous (the instruction takes them "
@@ -163,8 +163,9 @@ TEST_CASE("tcgen05 products: integers are for sm_100a, and their sums leave as t
       refusal({{"dtype", "s8"}, {"d_dtype", "s32"}, {"gate", "dual"}}) ==
       "gemm s8, dual: d is s32 with c, bias, an activation or a gate: sums of integers are stored as they are; take d "
       "of type f32, bf16 or f16");
-  CHECK(refusal({{"d_dtype", "s32"}}) == "gemm bf16: d is s32: must be f32, bf16 or f16");
-  CHECK(refusal({{"dtype", "s8"}, {"d_dtype", "u32"}}) == "gemm s8: d is u32: must be f32, bf16 or f16, or s32");
+  CHECK(refusal({{"d_dtype", "s32"}}) == "gemm bf16: d is s32: must be f32, bf16, f16 or a block-scaled format");
+  CHECK(refusal({{"dtype", "s8"}, {"d_dtype", "u32"}}) ==
+        "gemm s8: d is u32: must be f32, bf16, f16, s32 or a block-scaled format");
   CHECK(refusal({{"dtype", "s8"}, {"b_dtype", "e4m3"}}).starts_with("gemm s8 x e4m3: a is s8, b is e4m3: no"));
 }
 
