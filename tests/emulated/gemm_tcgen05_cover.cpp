@@ -60,6 +60,8 @@ std::vector<std::vector<Fields>> dimensions() {
                  {{"tile_n", "128"}, {"cluster_n", "2"}},
                  {{"tile_m", "128"}, {"cluster_m", "1"}, {"split_k", "2"}}});
   all.push_back({{{"columns", "64"}}, {{"columns", "128"}}, {{"columns", "192"}}});
+  if (is_nightly())
+    for (const char* const columns : {"32", "256"}) all.back().push_back({{"columns", columns}});
   all.push_back({{{"d_dtype", "bf16"}},
                  {{"d_dtype", "f32"}, {"c", "matrix"}},
                  {{"d_dtype", "f16"}, {"bias", "column"}, {"activation", "relu"}},
