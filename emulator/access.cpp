@@ -15,6 +15,18 @@ Space space_of(const Decoded& d) {
   return Space::generic;
 }
 
+bool drop_shared_window(const Warp& w, std::uint64_t& address) {
+  if (address - kSharedWindow >= kWindowBytes) return false;
+  EmulatorFinding finding = w.finding(w.launch->entry.code[w.pc], "generic-address-as-shared", -1);
+  finding.address = address;
+  finding.has_address = true;
+  finding.message = "a generic address where the instruction names .shared; its low word is taken, as hardware does";
+  finding.cause = "a pointer that was not converted by cvta.to.shared (__cvta_generic_to_shared)";
+  w.launch->findings.add(std::move(finding));
+  address -= kSharedWindow;
+  return true;
+}
+
 bool locate_local(const Warp& w, int lane, std::uint64_t address, std::size_t bytes, Target& out) {
   const std::uint64_t size = w.launch->entry.local_bytes;
   if (address >= size || bytes > size - address) return false;

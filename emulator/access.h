@@ -20,8 +20,13 @@ struct Target {
 /// The space words of an instruction; generic without one.
 Space space_of(const Decoded& d);
 
+/// A generic address where the instruction names .shared: its low word is the shared address, and hardware looks no
+/// further. A hazard; false where it is no address of the shared window.
+bool drop_shared_window(const Warp& w, std::uint64_t& address);
+
 /// Finds shared memory by a .shared::cluster address (28 bits). False: there is none.
 inline bool locate_shared(const Warp& w, std::uint64_t address, std::size_t bytes, bool own_only, Target& out) {
+  if (address >> 32 != 0 && !drop_shared_window(w, address)) return false;
   const auto rank = static_cast<std::uint32_t>(address >> kRankShift);
   Cta* cta = w.cta;
   if (rank != cta->rank) {

@@ -241,4 +241,24 @@ st.global.u32 [d0], r1;
   CHECK(result.values == std::vector<std::uint32_t>(32, 57));
 }
 
+TEST_CASE("a generic address where .shared is named: its low word is taken, and reported") {
+  const Result result = run(".shared .align 4 .u32 word;", R"(
+mov.u32 r2, word;
+cvt.u64.u32 d1, r2;
+cvta.shared.u64 d2, d1;
+setp.eq.u32 p, r0, 0;
+@p st.shared.u32 [d2], 23;
+bar.sync 0;
+ld.shared.u32 r1, [word];
+st.global.u32 [d0], r1;
+)");
+  REQUIRE(result.findings.size() == 1);
+  CHECK(result.findings[0].name == "generic-address-as-shared");
+  CHECK_FALSE(result.findings[0].is_failure);
+  CHECK(result.values == std::vector<std::uint32_t>(32, 23));
+  const Result outside = run(".shared .align 4 .u32 word;", "mov.b64 d2, 0x7000000000;\nst.shared.u32 [d2], 23;");
+  REQUIRE(outside.findings.size() == 1);
+  CHECK(outside.findings[0].name == "smem-out-of-bounds");
+}
+
 }  // namespace tessera::emulator
