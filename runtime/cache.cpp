@@ -174,7 +174,8 @@ Pointer Cache::State::lead(const CacheRequest& request, const std::function<Imag
   return memory.insert(request, std::move(built));
 }
 
-/// Null: ask again (the entry came in meanwhile, or another's flight brought less than this request needs).
+/// Null: ask again (the entry came in meanwhile, or another's flight was interrupted or brought less than this request
+/// needs).
 Pointer Cache::State::join_or_lead(const CacheRequest& request, const std::function<Image()>& build) {
   const std::string& key = request.keys.entry.empty() ? request.keys.source : request.keys.entry;
   std::promise<Pointer> promise;
@@ -191,7 +192,19 @@ Pointer Cache::State::join_or_lead(const CacheRequest& request, const std::funct
     }
   }
   if (flight.valid()) {
-    Pointer joined = flight.get();
+    Pointer joined;
+    try {
+      while (request.stop.stop_possible() &&
+             flight.wait_for(std::chrono::milliseconds{20}) != std::future_status::ready) {
+        if (request.stop.stop_requested())
+          throw WaitInterrupted(fmt::format("{}: interrupted while another thread got it", request.kernel));
+      }
+      joined = flight.get();
+    } catch (const WaitInterrupted&) {
+      // Its leader was asked to stop; who was not leads the next flight.
+      if (request.stop.stop_requested()) throw;
+      return nullptr;
+    }
     const bool is_enough = joined->has_ptx || !request.need_ptx;
     const bool is_right = !request.require_compiler || joined->keys.entry == request.keys.entry;
     return is_enough && is_right ? joined : nullptr;

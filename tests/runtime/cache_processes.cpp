@@ -246,6 +246,53 @@ TEST_CASE("cache processes: a wait for a living one says so and ends at a stop r
   CHECK(steady_clock::now() - before < std::chrono::seconds{5});
 }
 
+TEST_CASE("cache processes: who joined a wait that another's stop request ends waits on") {
+  Bench bench;
+  bench.build(0);  // makes the folders
+  const CacheRequest request = request_for(sample_bundle(1), &bench.compiler);
+  CacheShared shared(bench.options);
+  const CacheFolder folder(shared, bench.options.user_folder, true);
+  ProcessLock holder = folder.lock("build " + request.keys.entry);
+  REQUIRE(holder.outcome() == LockOutcome::held);
+
+  bench.options.lock_wait = std::chrono::seconds{60};
+  const auto cache = bench.open();
+  std::stop_source source;
+  bool was_interrupted = false;
+  std::jthread leader([&] {
+    CacheRequest stoppable = request;
+    stoppable.stop = source.get_token();
+    try {
+      cache->find_or_build(stoppable, []() -> Image { throw std::logic_error("must not build"); });
+    } catch (const WaitInterrupted&) {
+      was_interrupted = true;
+    }
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds{50});
+  // A joiner's own stop ends its wait at once, not the leader's.
+  CacheRequest joiner = request;
+  std::stop_source own;
+  joiner.stop = own.get_token();
+  own.request_stop();
+  CHECK_THROWS_AS(cache->find_or_build(joiner, []() -> Image { throw std::logic_error("must not build"); }),
+                  WaitInterrupted);
+  std::jthread interrupt([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds{100});
+    source.request_stop();
+    leader.join();
+    holder.release();
+  });
+  int builds = 0;
+  const auto entry = cache->find_or_build(request, [&] {
+    ++builds;
+    return bench.compiler.compile(sample_bundle(1));
+  });
+  interrupt.join();
+  CHECK(was_interrupted);
+  CHECK(builds == 1);
+  CHECK(entry->tier == CacheTier::compiled);
+}
+
 TEST_CASE("cache processes: who waits for the lock takes what the holder has published") {
   Bench bench;
   const auto cache = bench.open();

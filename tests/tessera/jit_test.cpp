@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "runtime/cache_admin.h"
+#include "runtime/cache_folder.h"
 #include "runtime/nvrtc.h"
 #include "tessera/jit_state.h"
 
@@ -207,6 +208,29 @@ TEST_CASE("jit: warm stops when asked and keeps what is done") {
   CHECK(report.compiled == 2);
   CHECK(report.entries.size() == 2);
   CHECK(fixture.jit()->warm(problems).hit == 2);
+}
+
+TEST_CASE("jit: warm that waits for another process stops when asked") {
+  const Fixture fixture;
+  const auto jit = fixture.jit();
+  const std::vector<Problem> problems{Problem(Fmha{.head_dim = 64}), Problem(Fmha{.head_dim = 128})};
+  CHECK(jit->warm(std::span(problems).first(1)).compiled == 1);  // makes the folders
+  const WarmReport asked = jit->warm(std::span(problems).last(1), {.dry_run = true});
+  CacheShared shared(jit->cache().options());
+  const CacheFolder folder(shared, jit->cache().options().user_folder, true);
+  const ProcessLock holder = folder.lock("build " + asked.entries.at(0).keys.entry);
+  REQUIRE(holder.outcome() == LockOutcome::held);
+  std::stop_source stop;
+  const std::jthread interrupt([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds{60});
+    stop.request_stop();
+  });
+  const WarmReport report = jit->warm(problems, {.jobs = 1, .stop = stop.get_token()});
+  CHECK(report.was_cancelled);
+  CHECK(report.hit == 1);
+  CHECK(report.failed == 0);
+  CHECK(report.entries.size() == 1);
+  CHECK(fixture.compiler->compiles == 1);
 }
 
 TEST_CASE("jit: warm counts the distinct kernels before it compiles, and can be stopped while it counts") {
