@@ -1,7 +1,7 @@
 // Runs a LaunchPlan on a Device. Construction does all that can be done ahead (names to slots, entries, parameter
 // layout against the driver's, shared memory limits); launch() only evaluates expressions, checks domain, buffers and
-// tensor-map rules, encodes maps and launches the steps. Links neither planner nor templates: cubin + plan.json are
-// enough.
+// tensor-map rules, encodes maps and launches the steps; where the last launch had the same sizes, what follows from
+// them is taken from there (launch_memo.h). Links neither planner nor templates: cubin + plan.json are enough.
 #pragma once
 
 #include <cstdint>
