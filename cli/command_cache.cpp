@@ -29,7 +29,7 @@ OrderedJson json_of(const CacheListing& entry) {
                       {"op", entry.op},
                       {"arch", entry.arch},
                       {"entry", entry.kernel},
-                      {"compiler", entry.compiler.to_string()},
+                      {"compiler", entry.compiler.name.empty() ? "unknown" : entry.compiler.to_string()},
                       {"tier", to_string(entry.tier)},
                       {"folder", entry.folder.string()},
                       {"bytes", entry.bytes}};

@@ -62,7 +62,7 @@ class CheckCommand final : public Command {
                               {"arch", arch_of(problem).to_string()},
                               {"loads_on", loads_on(arch_of(problem))},
                               {"entry", one.kernel},
-                              {"warm", "tessera warm " + describe(problem)}});
+                              {"warm", "tessera warm " + describe(problem) + size_flags_.text()}});
     }
     call.clear_progress();
     report_rejected(call, list, rejected);

@@ -121,7 +121,7 @@ class WarmCommand final : public Command {
     if (const std::int64_t count = unstored(report); count > 0)
       call.note(fmt::format("{} in no cache folder: {}", counted(count, "kernel is", "kernels are"),
                             call.jit().cache().options().user_folder.empty()
-                                ? "none is named, and neither XDG_CACHE_HOME nor HOME is set; name one with --cache-dir"
+                                ? "no absolute XDG_CACHE_HOME and no HOME is set; name one with --cache-dir"
                                 : fmt::format("none could take {}", count == 1 ? "it" : "them")));
     if (call.is_json()) return call.print_json(json_of(list, report, rejected));
     for (const WarmedKernel& kernel : report.entries) {

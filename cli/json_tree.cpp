@@ -73,7 +73,6 @@ class JsonParser {
   explicit JsonParser(JsonTree& tree) : tree_(tree), text_(tree.text_) {}
 
   void parse() {
-    if (text_.starts_with("\xEF\xBB\xBF")) at_ = 3;  // a byte order mark, which some editors write
     skip_space();
     value(0);
     skip_space();
@@ -256,6 +255,8 @@ class JsonParser {
 JsonTree::JsonTree(std::string text, std::string file) : text_(std::move(text)), file_(std::move(file)) {
   if (text_.size() > kMaxBytes)
     throw Error(ErrorKind::usage, fmt::format("{}: {} bytes, at most {} are read", file_, text_.size(), kMaxBytes));
+  // A byte order mark, which some editors write, takes no column.
+  if (text_.starts_with("\xEF\xBB\xBF")) text_.erase(0, 3);
   JsonParser(*this).parse();
 }
 

@@ -21,7 +21,7 @@ std::string_view to_string(JsonKind kind) noexcept;
 
 struct JsonNode {
   std::string_view text;          ///< a string's characters; else the source text of a scalar
-  std::uint32_t offset = 0;       ///< of the first byte in the file
+  std::uint32_t offset = 0;       ///< of the first byte in the text, a byte order mark left out
   std::uint32_t first_child = 0;  ///< 0: none
   std::uint32_t next = 0;         ///< 0: last
   JsonKind kind = JsonKind::null;

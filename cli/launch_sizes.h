@@ -37,7 +37,7 @@ class LaunchSizes {
   KnownSizes known(const std::vector<GivenSize>& given) const;
   /// The values of known(); nothing when one is missing.
   std::optional<std::vector<std::int64_t>> complete(const std::vector<GivenSize>& given) const;
-  /// Pitches (ld*) that break no rule about them alone, where those of dense rows, or given ones, would.
+  /// Pitches (ld*, v_stride_dim) that break no rule about them alone, where those of dense rows, or given ones, would.
   std::vector<GivenSize> padded_pitches(const std::vector<GivenSize>& given) const;
   std::map<std::string, std::int64_t> by_name(const std::vector<std::int64_t>& sizes) const;
   /// What launch would refuse, one line each: sizes out of range, domain rules, tensor-map rules (address rules aside).

@@ -28,6 +28,12 @@ void SizeFlags::parse() {
   for (const std::string& text : texts_) typed_.push_back(parse_size(text));
 }
 
+std::string SizeFlags::text() const {
+  std::string text;
+  for (const std::string& size : texts_) text += " --size " + size;
+  return text + (pads_rows_ ? " --pad-rows" : "");
+}
+
 std::vector<GivenSize> SizeFlags::given(const Problem& problem, const LaunchSizes& launch) const {
   std::vector<GivenSize> all = with_sizes(expected_sizes(problem), typed_);
   if (pads_rows_ && !all.empty())

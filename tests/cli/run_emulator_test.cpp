@@ -199,6 +199,9 @@ TEST_CASE("plan, warm and check judge rows that lie apart as run does") {
     CHECK(said(verb, {"--size", "lda"}).err == "tessera: --size lda: must be NAME=N, like --size lda=136\n");
     CHECK(said(verb, {"--size", "lda"}).code == 2);
   }
+  CHECK(said("check", {"--pad-rows"}).out.find(" --pad-rows)\n") != std::string::npos);
+  CHECK(said("check", {"--size", "lda=224", "--size", "ldb=256"}).out.find(" --size lda=224 --size ldb=256)\n") !=
+        std::string::npos);
   const Outcome unknown = said("check", {"--size", "ldq=224"});
   CAPTURE(unknown.err);
   CHECK((unknown.out + unknown.err).find("gemm has no size ldq") != std::string::npos);
