@@ -3,8 +3,8 @@
 //
 // Many problems are planned. Of each kind of kernel (a tile with its stages, split, schedule, mask, width of
 // the types) one stands for all, everything else about it drawn anew in every run; kinds are compiled in random order
-// until a minute of processor time is spent. The seed is printed: TESSERA_PTXAS_SEED repeats a run, TESSERA_PTXAS_ALL=1
-// compiles every kind (minutes).
+// until 25 seconds of processor time are spent. The seed is printed: TESSERA_PTXAS_SEED repeats a run,
+// TESSERA_PTXAS_ALL=1 compiles every kind (minutes).
 //
 // Time is the compiling thread's on its processor, which other programs lengthen too: they share caches and the two
 // halves of a core. So a kernel that takes longer than a second is compiled again, each time beside a source whose cost
@@ -104,7 +104,7 @@ std::string kind_of(const Plan& plan) {
 }
 
 constexpr int kProblems = 1500;
-constexpr double kProcessorSeconds = 60;  // to spend
+constexpr double kProcessorSeconds = 25;  // to spend
 constexpr int kTrials = 3;                // of a kernel that seems slow
 // Of known_source() on that host: 0.24 of what attention's d128_128x128 causal bf16 takes, 0.455 s there (compile.md).
 constexpr double kKnownSeconds = 0.11;
@@ -223,7 +223,7 @@ TEST_CASE("random: default kernels on sm_90a compile in a second, without spill,
     CHECK(result.seconds < 1);
     if (result.seconds > slowest->seconds) slowest = &result;
   }
-  CHECK(results.size() >= 20);
+  CHECK(results.size() >= 8);
   fmt::print("seed {}: {} of {} kinds of kernels, the slowest in {:.2f} s of a core: {}\n", seed, results.size(),
              work.size(), slowest->seconds, slowest->kernel);
 }
