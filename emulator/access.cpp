@@ -20,7 +20,7 @@ bool drop_shared_window(const Warp& w, std::uint64_t& address) {
   EmulatorFinding finding = w.finding(w.launch->entry.code[w.pc], "generic-address-as-shared", -1);
   finding.address = address;
   finding.has_address = true;
-  finding.message = "a generic address where the instruction names .shared; its low word is taken, as hardware does";
+  finding.message = "a generic address where the instruction names .shared; its low word is taken";
   finding.cause = "a pointer that was not converted by cvta.to.shared (__cvta_generic_to_shared)";
   w.launch->findings.add(std::move(finding));
   address -= kSharedWindow;
