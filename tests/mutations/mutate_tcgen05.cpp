@@ -17,6 +17,15 @@ std::string never(const std::string& line) {
   return fmt::format("setp.ne.u32 {}, 0, 0;", match[1].str());
 }
 
+// A ballot to which every lane says yes.
+std::string everybody(const std::string& line) {
+  std::smatch match;
+  if (!std::regex_search(line, match, std::regex("(%r[0-9]+),"))) return line;
+  return fmt::format("mov.b32 {}, -1;", match[1].str());
+}
+
+constexpr const char* kGather = "cp.async.bulk.tensor.2d.shared::cta.global.tile::gather4";
+
 // The operand of that number (0: the first after the opcode; brackets count as one), a register or a number, changed by
 // an instruction before: "xor.b32", "add.s32", ...
 std::function<std::string(const std::string&)> change_operand(int number, const char* opcode, const char* constant) {
@@ -94,6 +103,21 @@ const std::vector<Kind>& tcgen05_kinds() {
       {"TMA load: row", "cp.async.bulk.tensor.5d.shared", change_operand(3, "add.s32", "1")},
       {"TMA load: head", "cp.async.bulk.tensor.5d.shared", change_operand(5, "xor.b32", "1")},
       {"TMA store: row", "cp.async.bulk.tensor.5d.global", change_operand(2, "add.s32", "1")},
+      {"drop TMA load (pair)", "cp.async.bulk.tensor.5d.cta_group::2.shared", nothing},
+      {"TMA load (pair): row", "cp.async.bulk.tensor.5d.cta_group::2.shared", change_operand(3, "add.s32", "1")},
+      {"TMA load (pair): panel", "cp.async.bulk.tensor.5d.cta_group::2.shared", change_operand(4, "xor.b32", "1")},
+      {"gather4: first row", kGather, change_operand(3, "add.s32", "1")},
+      {"gather4: last row", kGather, change_operand(6, "add.s32", "1")},
+      {"gather4: column", kGather, change_operand(2, "xor.b32", "16")},
+      {"gather4: place", kGather, change_operand(0, "xor.b32", "256")},
+      {"vote.ballot: everybody", "vote.sync.ballot", everybody},
+      {"drop st.global: a part of O", "st.global.v4", nothing},
+      {"drop st.global: a part's sums", "st.global.v2.u32", nothing},
+      {"st.global: the next part of O", "st.global.v4", change_operand(0, "add.s64", "16")},
+      {"ld.global: a part of O after", "ld.global.nc.v4", change_operand(4, "add.s64", "16")},
+      {"ld.global: a part's sums after", "ld.global.nc.v2", change_operand(2, "add.s64", "8")},
+      {"ld.global: the length or row after", "ld.global.nc.u32", change_operand(1, "add.s64", "4")},
+      {"drop st.global.f32: lse", "st.global.f32", nothing},
       {"ex2: an exponent more", "ex2.approx", change_operand(1, "add.f32", "0f3F800000")},
       {"ld.shared.f32: the next lane's", "ld.shared.f32", change_operand(1, "add.s32", "4")},
       {"drop st.shared.f32", "st.shared.f32", nothing},

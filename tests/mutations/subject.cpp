@@ -1,5 +1,6 @@
 #include "tests/mutations/subject.h"
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <numbers>
@@ -87,6 +88,33 @@ reference::Tensors block_inputs(const Plan& plan, const std::function<std::int64
   return {};
 }
 
+// Every other row of q with scores near 0, where keys that should be hidden would count; under the large scores of the
+// rows between them references move.
+void calm_every_other_row(reference::Tensor& q) {
+  reference::Tensor calm(q.dtype, q.shape);
+  reference::fill(calm, reference::Fill::sparse_integer, 6, 0);
+  const auto row_bytes = static_cast<std::ptrdiff_t>(q.shape.back() * dtype_bytes(q.dtype));
+  const std::ptrdiff_t rows = static_cast<std::ptrdiff_t>(q.bytes.size()) / row_bytes;
+  for (std::ptrdiff_t row = 0; row < rows; row += 2)
+    std::copy_n(calm.bytes.begin() + row * row_bytes, row_bytes, q.bytes.begin() + row * row_bytes);
+}
+
+// Lengths of sequences and lists of rows of attention, all of them within what they count; nothing for other buffers.
+std::optional<reference::Tensor> make_indices(const std::string& buffer, const std::vector<std::int64_t>& shape,
+                                              const std::function<std::int64_t(const char*)>& size) {
+  const bool is_list = buffer == "indices";
+  const char* const counted = buffer == "seqused_q"   ? "seqlen_q"
+                              : buffer == "seqused_k" ? "seqlen_k"
+                              : buffer == "swa_lens"  ? "seqlen_swa"
+                                                      : nullptr;
+  if (counted == nullptr && !is_list) return std::nullopt;
+  reference::Tensor tensor(DType::s32, shape);
+  const std::int64_t count = reference::element_count(shape), most = size(is_list ? "seqlen_k" : counted);
+  for (std::int64_t i = 0; i < count; ++i)
+    tensor.set(i, static_cast<double>(is_list ? (i % 9 == 8 ? -1 : i * 7 % most) : most - i % 3 * (most / 3) - i % 3));
+  return tensor;
+}
+
 // Buffers in the plan's order: whole numbers in the inputs, poison in the outputs, optional ones left out.
 struct Buffers {
   std::vector<DevicePointer> pointers;
@@ -103,7 +131,7 @@ Buffers make_buffers(const Plan& whole, const std::vector<std::int64_t>& sizes, 
   Buffers buffers;
   const reference::Tensors of_blocks = block_inputs(whole, size);
   for (const BufferSpec& spec : plan.buffers) {
-    if (spec.is_optional) {
+    if (spec.is_optional && !std::holds_alternative<fmha_tcgen05::Config>(whole.config)) {
       buffers.pointers.push_back(0);
       continue;
     }
@@ -119,6 +147,8 @@ Buffers make_buffers(const Plan& whole, const std::vector<std::int64_t>& sizes, 
     reference::fill(tensor, reference::Fill::integer, 5, buffers.pointers.size());
     if (std::optional<reference::Tensor> scales = make_scales(whole, spec.name, size)) tensor = std::move(*scales);
     if (const auto found = of_blocks.find(spec.name); found != of_blocks.end()) tensor = found->second;
+    if (spec.name == "q" && std::holds_alternative<fmha_tcgen05::Config>(whole.config)) calm_every_other_row(tensor);
+    if (std::optional<reference::Tensor> indices = make_indices(spec.name, shape, size)) tensor = std::move(*indices);
     const DevicePointer pointer = device.allocate(tensor.bytes.size());
     if (spec.role == BufferRole::output) {
       std::fill(tensor.bytes.begin(), tensor.bytes.end(), std::byte{0xFF});
@@ -167,8 +197,11 @@ Verdict Subject::run(const std::string& ptx, emulator::Schedule schedule, std::u
     arguments.scalars = scalars;
     arguments.buffers = buffers.pointers;
     arguments.workspace_bytes = launcher.workspace_bytes(arguments);
-    if (arguments.workspace_bytes > 0)
+    if (arguments.workspace_bytes > 0) {
       arguments.workspace = device.allocate(static_cast<std::size_t>(arguments.workspace_bytes));
+      if (!plan_.launch.workspace.zeroed)
+        device.poison(arguments.workspace, 0xFF, static_cast<std::size_t>(arguments.workspace_bytes));
+    }
     launcher.launch({}, arguments);
     for (const emulator::EmulatorFinding& finding : device.take_findings()) {
       verdict.names.push_back(finding.name + (finding.is_failure ? "" : " (hazard)"));
