@@ -61,7 +61,7 @@ bool is_k_major(const FmhaLaunch& c, const Tensor& t) { return t.name[0] == 'v' 
 /// Tiles of queries, without the parts of their keys.
 Expression tiles_of(const FmhaLaunch& c) {
   if (c.pack_gqa == 1 && !c.has_pools) return expression("ceil_div(seqlen_q, {}) * heads_q * batch", c.tile_rows);
-  return expression("ceil_div(seqlen_q * {}, {}) * heads_kv * batch", c.pack_gqa, c.tile_rows);
+  return expression("ceil_div(seqlen_q * {}, {}) * heads_kv * batch", c.padded_heads, c.tile_rows);
 }
 
 void add_sizes(const FmhaLaunch& c, LaunchPlan& launch) {
@@ -235,7 +235,8 @@ void add_domain(const FmhaLaunch& c, LaunchPlan& launch) {
          fmt::format("heads_q must be {0} times heads_kv: this kernel packs {0} query heads of a key head; plan "
                      "another with another pack_gqa",
                      c.pack_gqa));
-    at_most(expression("seqlen_q * {}", c.pack_gqa), "the queries times pack_gqa");
+    at_most(expression("seqlen_q * {}", c.padded_heads),
+            c.padded_heads == c.pack_gqa ? "the queries times pack_gqa" : "the queries times their rows of tiles");
   }
   at_most(Expression::parse("seqlen_q + seqlen_k"), "seqlen_q + seqlen_k");
   if (c.has_pools) at_most(Expression::parse("topk + seqlen_swa"), "topk + seqlen_swa");

@@ -142,6 +142,7 @@ FmhaLaunch launch_facts(const Config& c) {
           .output = c.output,
           .swizzle = c.swizzle,
           .pack_gqa = c.pack_gqa,
+          .padded_heads = c.pack_gqa,
           .tile_rows = c.tile_m,
           .tile_n = c.tile_n,
           .ctas_per_tile = fmha::ctas_per_tile(c),

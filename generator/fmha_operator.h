@@ -58,6 +58,7 @@ struct FmhaLaunch {
   Swizzle swizzle = Swizzle::b128;
   Layout v_layout = Layout::mn_major;
   int pack_gqa = 1;
+  int padded_heads = 1;  ///< packed rows of a query, pack_gqa or more
   bool is_split = false;
   bool has_pools = false;
   int tile_rows = 0;   ///< packed rows of a CTA, or of a pair

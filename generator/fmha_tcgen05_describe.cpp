@@ -27,6 +27,7 @@ FmhaLaunch launch_facts(const Config& c) {
           .swizzle = c.swizzle,
           .v_layout = c.v_layout,
           .pack_gqa = c.pack_gqa,
+          .padded_heads = fmha_tcgen05::padded_heads(c),
           .is_split = fmha_tcgen05::is_split(c),
           .has_pools = fmha_tcgen05::has_pools(c),
           .tile_rows = fmha_tcgen05::used_rows_of_tile(c),

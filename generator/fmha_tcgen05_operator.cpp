@@ -52,8 +52,7 @@ int packed_heads_of(const Fmha& p, const Config& c) {
   if (p.heads_q <= 0 || p.heads_kv <= 0 || p.heads_q % p.heads_kv != 0) return 1;
   if (p.seqlen_q < 0 || p.seqlen_q > kFewQueries) return 1;
   const Hint heads = p.heads_q / p.heads_kv;
-  const int rows = fmha_tcgen05::rows_per_cta(c);
-  return heads <= rows || (heads % rows == 0 && heads <= kShortLength) ? static_cast<int>(heads) : 1;
+  return heads <= kShortLength ? static_cast<int>(heads) : 1;
 }
 
 /// Split where few tiles would leave a device idle beside long walks over the keys.
@@ -261,14 +260,8 @@ std::string FmhaTcgen05Operator::explain(const Config& config, const Verdict& ve
           "V with keys side by side, {} bytes each, and used lengths: loads would begin off the {} bytes "
           "that TMA needs: take v_layout mn",
           found, bound);
-    case Rule::pack_gqa_not_whole_boxes:
-      return fmt::format("pack_gqa {}, a multiple of {} needed beyond that (rows of a CTA): {}", found, bound,
-                         fmha_tcgen05::has_pools(config) ? "pad the heads" : "take 1");
-    case Rule::pools_need_whole_queries:
-      return fmt::format(
-          "pack_gqa {}, a multiple of {} needed with two pools of keys (rows of a tile: all of one query): pad the "
-          "heads",
-          found, bound);
+    case Rule::pack_gqa_out_of_range:
+      return fmt::format("pack_gqa {}, 1 to {} allowed (heads of a launch)", found, bound);
     case Rule::pools_need_one_q_tile:
       return fmt::format("{} products of rows in a tile, {} allowed with two pools of keys: take a smaller tile_m",
                          found, bound);

@@ -103,9 +103,9 @@ struct Correction {
     constexpr int kOfProduct = pv_columns(C) / folds(C);  // columns of a lane in a product
     wait_output(q_tile);
     const int row = first_row<C>(tile, q_tile) + lane % rows_per_cta(C);
-    const int query = row / C.pack_gqa;
-    const bool is_row = query < p.seqlen_q && lane % rows_per_cta(C) < used_rows(C);
-    const int head = tile.head * C.pack_gqa + row % C.pack_gqa;
+    const int query = row / padded_heads(C);
+    const bool is_row = is_used_row<C>(p, row, lane % rows_per_cta(C));
+    const int head = tile.head * C.pack_gqa + head_of_row<C>(row);
     float* const out = p.partial_o + (tile.split * num_rows(p) + row_index(p, tile.batch, head, query)) * C.head_dim_v;
 #pragma unroll 1
     for (int column = 0; column < o_columns(C); column += kChunk) {
@@ -211,8 +211,8 @@ __device__ __forceinline__ void store_o(const Params& p, unsigned smem) {
 #pragma unroll 1
           for (int panel = 0; panel < o_pass_columns(C) / o_span_elements(C); ++panel)
             ptx::tma_store_5d(p.o, slot + panel * rows_per_cta(C) * swizzle_span_bytes(C.swizzle),
-                              (first_panel + panel) * o_span_elements(C), row % C.pack_gqa, row / C.pack_gqa, tile.head,
-                              tile.batch);
+                              (first_panel + panel) * o_span_elements(C), row % padded_heads(C), row / padded_heads(C),
+                              tile.head, tile.batch);
         } else {
           ptx::tma_store_5d(p.o, slot, 0, row, first_panel, tile.head, tile.batch);
         }

@@ -78,8 +78,8 @@ struct KeyBlocks {
   // What some consecutive packed rows see. Both ends grow with the row. Where no key is seen block 0 is worked on,
   // which the masks hide wholly, so that no role needs a special case.
   __device__ __forceinline__ Blocks of_rows(int begin_row, int end_row) const {
-    const int begin_query = begin_row / C.pack_gqa;
-    const int last_query = min((end_row - 1) / C.pack_gqa, lengths.q - 1);
+    const int begin_query = begin_row / padded_heads(C);
+    const int last_query = min((end_row - 1) / padded_heads(C), lengths.q - 1);
     const int end_key = begin_query < lengths.q ? visible(last_query).end : 0;
     if (end_key <= 0) return {0, 1, true};
     const int begin_key = hides_first_keys(C) ? visible(begin_query).begin : 0;

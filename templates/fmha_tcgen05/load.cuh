@@ -124,7 +124,8 @@ __device__ __forceinline__ void load_q(const Params& p, unsigned smem) {
 #pragma unroll 1
         for (int panel = 0; panel < C.head_dim / span_elements(C); ++panel) {
           load_any_box<C>(slot + panel * rows_per_cta(C) * swizzle_span_bytes(C.swizzle), p.q, barrier,
-                          panel * span_elements(C), row % C.pack_gqa, row / C.pack_gqa, tile.head, tile.batch);
+                          panel * span_elements(C), row % padded_heads(C), row / padded_heads(C), tile.head,
+                          tile.batch);
         }
       } else {
         load_any_box<C>(slot, p.q, barrier, 0, row, 0, tile.head, tile.batch);

@@ -25,7 +25,7 @@ struct KeyBlocks<C, true> {
   __device__ __forceinline__ KeyBlocks(const Params& params, const TileIndex& of_tile)
       : p(params),
         tile(of_tile),
-        query(of_tile.m * used_rows_of_tile(C) / C.pack_gqa),
+        query(of_tile.m * used_rows_of_tile(C) / padded_heads(C)),
         listed((params.topk + C.tile_n - 1) / C.tile_n),
         end(end_of(params, of_tile.batch, query)),
         origin(end - (end + C.tile_n - 1) / C.tile_n * C.tile_n) {}

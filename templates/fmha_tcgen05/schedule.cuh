@@ -39,7 +39,7 @@ struct Schedule {
 
   __device__ __forceinline__ explicit Schedule(const Params& params)
       : p(params),
-        m_tiles((params.seqlen_q * C.pack_gqa + used_rows_of_tile(C) - 1) / used_rows_of_tile(C)),
+        m_tiles((params.seqlen_q * padded_heads(C) + used_rows_of_tile(C) - 1) / used_rows_of_tile(C)),
         heads(params.heads_q / C.pack_gqa * params.batch),
         items(m_tiles * heads * (is_split(C) ? params.num_splits : 1)) {}
 
@@ -76,6 +76,19 @@ struct Schedule {
 template <Config C>
 __device__ __forceinline__ int first_row(const TileIndex& tile, int q_tile) {
   return tile.m * used_rows_of_tile(C) + q_tile * used_rows_of_product(C) + cta_of_tile<C>() * used_rows(C);
+}
+
+// Its head among those that share a key head: rows that are none count as the last one's.
+template <Config C>
+__device__ __forceinline__ int head_of_row(int row) {
+  const int head = row % padded_heads(C);
+  return padded_heads(C) == C.pack_gqa ? head : min(head, C.pack_gqa - 1);
+}
+// Whether it is a row of the output. `place`: among the CTA's.
+template <Config C>
+__device__ __forceinline__ bool is_used_row(const Params& p, int row, int place) {
+  const bool is_head = padded_heads(C) == C.pack_gqa || row % padded_heads(C) < C.pack_gqa;
+  return row / padded_heads(C) < p.seqlen_q && place < used_rows(C) && is_head;
 }
 
 // Which buffer of S a step of a Q tile has, and its barriers' parity. Two Q tiles have one buffer each, one Q tile

@@ -253,19 +253,17 @@ struct Softmax {
   __device__ __forceinline__ void finish(const TileIndex& tile, int row) {
     if constexpr (is_folded(C)) sum += other_half(sum);
     float whole = sum;
+    const int head = tile.head * C.pack_gqa + head_of_row<C>(row);
     if constexpr (has_pools(C)) {
       // A logit that no value belongs to: in the denominator only. One that is far above all scores makes it infinite,
       // and O 0.
-      if (p.sink != nullptr)
-        whole += ptx::ex2(p.sink[tile.head * C.pack_gqa + row % C.pack_gqa] * kLog2E - subtrahend());
+      if (p.sink != nullptr) whole += ptx::ex2(p.sink[head] * kLog2E - subtrahend());
     }
     const float factor = C.output == Output::unnormalized ? 1.0f : whole == 0.0f ? 0.0f : 1.0f / whole;
     ptx::st_shared_f32(smem + kLayout.last.offset + 4 * (q_tile * 128 + lane), factor);
     arrive_of_warp(smem + kBarriers.last_full + 8 * q_tile);
-    const int query = row / C.pack_gqa;
-    if (query >= p.seqlen_q || lane >= used_rows(C)) return;
-    const int head = tile.head * C.pack_gqa + row % C.pack_gqa;
-    const long long index = row_index(p, tile.batch, head, query);
+    if (!is_used_row<C>(p, row, lane)) return;
+    const long long index = row_index(p, tile.batch, head, row / padded_heads(C));
     if constexpr (is_split(C)) {
       float* const sums = p.partial_sums + 2 * (tile.split * num_rows(p) + index);
       sums[0] = reference;
@@ -287,7 +285,7 @@ struct Softmax {
       const KeyBlocks<C> keys(p, tile);
       const Blocks blocks = keys.of_q_tile(q_tile);
       const int row = first_row<C>(tile, q_tile) + row_of_lane();
-      const Keys visible = keys.visible(row / C.pack_gqa);
+      const Keys visible = keys.visible(row / padded_heads(C));
       reference = ptx::minus_infinity();
       sum = 0.0f;
 #pragma unroll 1

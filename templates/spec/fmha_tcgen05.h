@@ -63,9 +63,6 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_head_dims(const Config& c) {
 TESSERA_HD constexpr Verdict<Rule> why_invalid_pools(const Config& c) {
   if (!has_pools(c)) return {};
   if (q_tiles(c) != 1) return {Rule::pools_need_one_q_tile, q_tiles(c), 1};
-  if (c.pack_gqa % used_rows_of_tile(c) != 0) {
-    return {Rule::pools_need_whole_queries, c.pack_gqa, used_rows_of_tile(c)};
-  }
   const int span = swizzle_span_bytes(c.swizzle);
   if (span < 32) return {Rule::pools_need_wider_swizzle, span, 32};
   const int others = (c.seqused != UsedLengths::none) + (c.window != Window::none) + is_split(c) +
@@ -92,8 +89,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (c.v_layout == Layout::k_major && c.seqused != UsedLengths::none) {
     return {Rule::k_major_v_of_used_keys, dtype_bytes(c.dtype), 16};
   }
-  if (c.pack_gqa < 1 || (c.pack_gqa > rows_per_cta(c) && c.pack_gqa % rows_per_cta(c) != 0)) {
-    return {Rule::pack_gqa_not_whole_boxes, c.pack_gqa, rows_per_cta(c)};
+  if (c.pack_gqa < 1 || c.pack_gqa > kMaxPackedHeads) {
+    return {Rule::pack_gqa_out_of_range, c.pack_gqa, kMaxPackedHeads};
   }
   const Verdict<Rule> of_pools = why_invalid_pools(c);
   if (!of_pools.ok()) return of_pools;

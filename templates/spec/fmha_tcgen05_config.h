@@ -39,6 +39,7 @@ inline constexpr int kMaxProductN = 256;
 inline constexpr int kMaxHeadDim = 512;
 inline constexpr int kMaxTileN = 128;
 inline constexpr int kNumBuffers = 2;  // of S
+inline constexpr int kMaxPackedHeads = 1 << 16;
 
 // Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
 enum class Rule {
@@ -57,8 +58,7 @@ enum class Rule {
   head_dim_v_needs_pair,          // head_dim_v; 256
   folded_p_in_tmem,               // rows of a CTA; 128
   k_major_v_of_used_keys,         // bytes of a key; 16 (TMA starts at multiples of it along keys)
-  pack_gqa_not_whole_boxes,       // pack_gqa; rows of a CTA, of which it must be a multiple where it is above
-  pools_need_whole_queries,       // pack_gqa; rows of a tile, of which it must be a multiple
+  pack_gqa_out_of_range,          // pack_gqa; 65,536
   pools_need_one_q_tile,          // Q tiles; 1
   pools_need_wider_swizzle,       // bytes of the swizzle span; 32 (four gathered rows begin at multiples of 128)
   pools_need_dense_facts,         // 1 for each of: used lengths, window, split keys, K-major V, un-normalised O; 0
@@ -81,14 +81,19 @@ TESSERA_HD constexpr bool is_folded(const Config& c) { return c.cta_pair && c.he
 TESSERA_HD constexpr int rows_per_cta(const Config& c) { return is_folded(c) ? 64 : 128; }
 TESSERA_HD constexpr int rows_per_product(const Config& c) { return rows_per_cta(c) * ctas_per_tile(c); }
 // A CTA's rows hold whole queries of pack_gqa heads each, the heads of a query side by side, and what is left over is
-// not used; or, where a query has more heads than a CTA has rows, a part of one query. Packed row u of a sequence is
-// head u % pack_gqa of query u / pack_gqa.
-// With pools each query has keys of its own, so a tile is one query or a part of one, and the CTAs of a pair share it.
+// not used. Where a query has more heads than a CTA has rows, several CTAs have equal parts of them. With pools each
+// query has keys of its own, so a tile is one query or a part of one, and the CTAs of a pair share it. Equal parts may
+// hold more heads than there are: packed row u of a sequence is head u % padded_heads of query u / padded_heads, and
+// heads from pack_gqa on are none: TMA loads zeros for them and stores nothing.
 TESSERA_HD constexpr bool has_pools(const Config& c) { return c.kv_pools != KvPools::dense; }
-TESSERA_HD constexpr int packed_heads(const Config& c) {
-  const int heads = has_pools(c) ? static_cast<int>(ceil_div(c.pack_gqa, ctas_per_tile(c))) : c.pack_gqa;
-  return heads < rows_per_cta(c) ? heads : rows_per_cta(c);
+TESSERA_HD constexpr int parts_of_query(const Config& c) {
+  const long long parts = ceil_div(c.pack_gqa, rows_per_cta(c));
+  return static_cast<int>(has_pools(c) ? round_up(parts, ctas_per_tile(c)) : parts);
 }
+TESSERA_HD constexpr int packed_heads(const Config& c) {
+  return static_cast<int>(ceil_div(c.pack_gqa, parts_of_query(c)));
+}
+TESSERA_HD constexpr int padded_heads(const Config& c) { return packed_heads(c) * parts_of_query(c); }
 TESSERA_HD constexpr int packed_queries(const Config& c) {
   return has_pools(c) ? 1 : rows_per_cta(c) / packed_heads(c);
 }

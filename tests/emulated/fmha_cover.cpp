@@ -24,8 +24,10 @@ constexpr HeadDims kHeadDims[] = {{16, 16, 1},   {32, 32, 1},   {64, 64, 1},   {
 struct Heads {
   int heads, packed;
 };
-constexpr Heads kHeads[] = {{1, 1}, {8, 1}, {3, 3}, {8, 8}, {128, 128}};
-constexpr FmhaCombination kExtents{std::size(kHeadDims), 2, 4, 2, 2, 2, 2, 2, 3, std::size(kHeads), 2, 2, 3};
+// The cover's; behind them those that only drawn kernels have.
+constexpr Heads kHeads[] = {{1, 1}, {8, 1}, {3, 3}, {8, 8}, {128, 128}, {96, 96}, {20, 20}, {131, 131}};
+constexpr int kHeadsOfCover = 5;
+constexpr FmhaCombination kExtents{std::size(kHeadDims), 2, 4, 2, 2, 2, 2, 2, 3, kHeadsOfCover, 2, 2, 3};
 constexpr FmhaAxis kCoreAxes[] = {kAxisHeadDims, kAxisMask, kAxisSwizzle, kAxisPath, kAxisType};
 /// No rule asks for these: every value goes with every legal combination.
 constexpr FmhaAxis kFreeAxes[] = {kAxisMask, kAxisType, kAxisShape};
@@ -135,7 +137,8 @@ class Draw {
 
 /// Queries and keys by the axis of shapes.
 void draw_lengths(const Config& c, int shape, std::int64_t slots, Draw& draw, reference::FmhaSizes& sizes) {
-  const std::int64_t queries = std::max(1, fmha_tcgen05::used_rows_of_tile(c) / c.pack_gqa);  // of a tile
+  const std::int64_t queries =
+      std::max(1, fmha_tcgen05::used_rows_of_tile(c) / fmha_tcgen05::padded_heads(c));  // of a tile
   const std::int64_t wrapped = 2 * c.stages + 1;  // steps after which every slot was used twice
   if (shape == 2) {
     sizes.seqlen_k = draw(1, std::min<std::int64_t>(2 * c.tile_n - 1, 3 * queries));
@@ -228,8 +231,11 @@ FmhaCombination with_drawn_facts(const FmhaCombination& core, std::uint64_t seed
   Draw draw(core, seed);
   for (;;) {
     FmhaCombination at = core;
-    for (int axis = kAxisOutput; axis < kAxisShape; ++axis)
-      at[static_cast<std::size_t>(axis)] = static_cast<int>(draw(0, kExtents[static_cast<std::size_t>(axis)] - 1));
+    for (int axis = kAxisOutput; axis < kAxisShape; ++axis) {
+      const int values =
+          axis == kAxisHeads ? static_cast<int>(std::size(kHeads)) : kExtents[static_cast<std::size_t>(axis)];
+      at[static_cast<std::size_t>(axis)] = static_cast<int>(draw(0, values - 1));
+    }
     // Pools go with few others: drawn by themselves they would hardly ever appear.
     if (at[kAxisPools] != 0)
       for (const FmhaAxis axis : {kAxisOutput, kAxisVLayout, kAxisWindow, kAxisUsed, kAxisSplit}) at[axis] = 0;

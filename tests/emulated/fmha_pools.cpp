@@ -43,6 +43,21 @@ TEST_CASE("attention on tcgen05: listed rows and a window in one softmax, with a
   check(narrow, {1, 32, 1, 3, 300, 64}, {.topk = 140, .seqlen_swa = 100}, *compiler);
 }
 
+TEST_CASE("attention on tcgen05: pools with any number of heads") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  // Halves of a pair with a row less than they have room for, one without a row, parts of a query in several tiles.
+  for (const int heads : {96, 80, 129, 1}) {
+    const Mask mask = heads % 2 == 0 ? Mask::none : Mask::causal;
+    check(problem_of(512, heads, mask), {2, heads, 1, 2, 200, 512}, {.topk = 100, .seqlen_swa = 40}, *compiler);
+  }
+  for (const int heads : {1, 7, 130, 300})
+    check(problem_of(64, heads, Mask::causal), {2, heads, 1, 3, 200, 64}, {.topk = 140, .seqlen_swa = 40}, *compiler);
+  Fmha pair = problem_of(256, 33, Mask::causal);
+  pair.cta_group = 2;
+  check(pair, {1, 33, 1, 3, 200, 256}, {.topk = 140, .seqlen_swa = 40}, *compiler);
+}
+
 TEST_CASE("attention on tcgen05: pools that are empty, and sinks beyond all scores") {
   const std::unique_ptr<Compiler> compiler = find_compiler();
   if (!compiler) return;

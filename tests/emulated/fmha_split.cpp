@@ -39,6 +39,9 @@ TEST_CASE("attention on tcgen05: heads packed into the rows of a tile") {
     check(problem_of(512, mask, 128, SplitKv::off), {1, 128, 1, 3, 300});  // a query over both CTAs
     check(problem_of(512, mask, 16, SplitKv::off), {1, 16, 1, 11, 300});
   }
+  check(problem_of(64, Mask::causal, 300, SplitKv::off), {1, 300, 1, 3, 200});  // three parts of a query, two a tile
+  check(problem_of(128, Mask::none, 129, SplitKv::off), {2, 129, 1, 2, 200});   // one row left over
+  check(problem_of(512, Mask::causal, 96, SplitKv::off), {1, 192, 2, 2, 300});
   Fmha other = problem_of(64, Mask::causal, 5, SplitKv::off);
   other.output = Output::unnormalized;
   other.dtype = DType::f16;
@@ -66,7 +69,8 @@ TEST_CASE("attention on tcgen05: keys split among CTAs and merged") {
     check(single, {2, 1, 1, 5, 300}, 16);                           // more parts than steps
     check(single, {1, 1, 1, 600, 600}, 1);
     check(problem_of(128, mask, 16, SplitKv::on), {2, 16, 1, 4, 800}, 4);
-    check(problem_of(512, mask, 128, SplitKv::on), {1, 128, 1, 1, 700}, 3);
+    const int heads = mask == Mask::none ? 128 : 67;
+    check(problem_of(512, mask, heads, SplitKv::on), {1, heads, 1, 1, 700}, 3);
   }
   check(problem_of(64, Mask::none, 1, SplitKv::on), {1, 2, 1, 3, 0}, 3);
   Fmha other = problem_of(64, Mask::causal, 8, SplitKv::on);
@@ -91,6 +95,9 @@ TEST_CASE("attention on tcgen05: packed and split where queries are few") {
   problem.heads_q = 128;
   problem.heads_kv = 1;
   CHECK(chosen().pack_gqa == 128);
+  problem.heads_q = 160;  // more than rows, and no multiple of them
+  CHECK(chosen().pack_gqa == 160);
+  problem.heads_q = 128;
   problem.seqlen_k = 500;
   CHECK(chosen().split_kv == SplitKv::off);
   problem.seqlen_k = 100000;

@@ -188,9 +188,9 @@ TEST_CASE("attention on tcgen05: what is refused of windows, used lengths, packe
   CHECK(with({{"tile_m", "256"}, {"cta_group", "1"}}) ==
         "head_dim 128, tile 256x128, 2 stages, 128 heads packed, two pools of keys: 2 products of rows in a tile, 1 "
         "allowed with two pools of keys: take a smaller tile_m");
-  CHECK(with({{"head_dim", "512"}, {"pack_gqa", "1"}}) ==
-        "head_dim 512, tile 128x128, 1 stage, CTA pair, two pools of keys: pack_gqa 1, a multiple of 2 needed with two "
-        "pools of keys (rows of a tile: all of one query): pad the heads");
+  for (const char* const heads : {"1", "3", "20", "80", "96", "130", "192"})
+    for (const char* const head_dim : {"64", "512"})
+      CHECK(with({{"head_dim", head_dim}, {"pack_gqa", heads}}) == "accepted");
   CHECK(with({{"swizzle", "none"}, {"head_dim", "64"}}) ==
         "head_dim 64, tile 128x128, 3 stages, 128 heads packed, two pools of keys: a swizzle span of 16 bytes, 32 or "
         "more needed with two pools of keys (gather4)");
@@ -201,9 +201,10 @@ TEST_CASE("attention on tcgen05: what is refused of windows, used lengths, packe
                     "v_layout k or output unnormalized: take none of these") != std::string::npos);
   CHECK(refusal({{"topk", "100"}}) ==
         "topk 100 without a list of rows: take kv_pools sparse_window, on sm_100a or sm_103a");
-  CHECK(refusal({{"pack_gqa", "192"}}) ==
-        "head_dim 128, tile 256x128, 2 stages, 192 heads packed: pack_gqa 192, a multiple of 128 needed beyond that "
-        "(rows of a CTA): take 1");
+  CHECK(refusal({{"pack_gqa", "192"}}) == "accepted");
+  CHECK(refusal({{"pack_gqa", "65537"}}) ==
+        "head_dim 128, tile 256x128, 2 stages, 65537 heads packed: pack_gqa 65,537, 1 to 65,536 allowed (heads of a "
+        "launch)");
   CHECK(refusal({{"window_size_left", "128"}}) ==
         "window_size_left 128 without a window: take window sliding, on sm_100a or sm_103a");
   CHECK(refusal({{"v_layout", "k"}, {"seqused", "k"}}) ==
