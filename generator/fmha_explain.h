@@ -1,11 +1,13 @@
-// Words for the rules that attention has on every target. Rules are enumerations of each target's spec header; these
-// have the same names in all of them.
+// What the planners of attention have in common on every target: words for rules, and how much of a tile is work. Rules
+// are enumerations of each target's spec header; these have the same names in all of them.
 #pragma once
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 
+#include "generator/problem.h"
 #include "generator/words.h"
 #include "spec/types.h"
 
@@ -32,6 +34,23 @@ std::string explain_shared_rule(const Config& config, const Verdict<Rule>& verdi
     default:
       return "?";
   }
+}
+
+/// From here on a sequence counts as long: it fills its tiles but for a small part.
+inline constexpr Hint kShortLength = 1024;
+
+/// Which part of the extents of tiles is work that was asked for, where a sequence is short.
+inline double useful_share(Hint length, int tile) {
+  if (length <= 0 || length >= kShortLength) return 1;
+  return static_cast<double>(length) / static_cast<double>(round_up(length, tile));
+}
+
+/// Of rows and keys.
+template <class Config>
+double useful_part(const Config& c, const Fmha& problem) {
+  const Hint rows =
+      problem.seqlen_q < 0 ? problem.seqlen_q : std::min<Hint>(problem.seqlen_q, kShortLength) * c.pack_gqa;
+  return useful_share(rows, c.tile_m) * useful_share(problem.seqlen_k, c.tile_n);
 }
 
 }  // namespace tessera

@@ -40,7 +40,6 @@ constexpr double kOneStageCost = 0.2;  // share of the work: loads that nothing 
 constexpr double kNarrowCost = 0.05;   // share of the work, for each halving of the swizzle span: bank conflicts
 constexpr double kBelowDefault = 0.99;
 constexpr double kLastResort = 0.01;
-constexpr Hint kShortLength = 1024;
 constexpr Hint kFewQueries = 64;  // with fewer, most rows of a tile would be idle
 
 /// Heads that are packed where the caller does not say: all of a key head's, if queries are known to be few and a
@@ -76,19 +75,6 @@ double modelled_cost(const Config& c) {
   if (c.stages == 1) cost += kOneStageCost;
   for (int span = swizzle_span_bytes(c.swizzle); span < 128; span *= 2) cost += kNarrowCost;
   return cost;
-}
-
-/// Which part of the tiles' extents is work that was asked for, for short sequences.
-double useful_share(Hint length, int tile) {
-  if (length <= 0 || length >= kShortLength) return 1;
-  return static_cast<double>(length) / static_cast<double>(round_up(length, tile));
-}
-
-/// Of rows and keys.
-double useful_part(const Config& c, const Fmha& problem) {
-  const Hint rows =
-      problem.seqlen_q < 0 ? problem.seqlen_q : std::min<Hint>(problem.seqlen_q, kShortLength) * c.pack_gqa;
-  return useful_share(rows, c.tile_m) * useful_share(problem.seqlen_k, c.tile_n);
 }
 
 /// The default where `keys` are expected.

@@ -38,11 +38,10 @@ constexpr double kOneStageCost = 0.2;   // share of the work: loads that nothing
 constexpr double kNarrowCost = 0.05;    // share of the work, for each halving of the swizzle span
 constexpr double kSharedPCost = 0.1;    // share of the work: P written to and read from shared memory
 constexpr double kBelowDefault = 0.99;  // whatever the model says, the table's first tile is the default
-constexpr Hint kShortLength = 1024;
-constexpr Hint kFewQueries = 64;    // with fewer, rows of a tile are idle and tiles are few
-constexpr Hint kManyKeys = 1024;    // from here on they are worth a second kernel
-constexpr int kHeadsOfPools = 128;  // of models that list their keys
-constexpr Hint kEnoughTiles = 512;  // for every device at hand
+constexpr Hint kFewQueries = 64;        // with fewer, rows of a tile are idle and tiles are few
+constexpr Hint kManyKeys = 1024;        // from here on they are worth a second kernel
+constexpr int kHeadsOfPools = 128;      // of models that list their keys
+constexpr Hint kEnoughTiles = 512;      // for every device at hand
 
 /// Heads that are packed where the caller does not say: all of a key head's, if queries are known to be few.
 int packed_heads_of(const Fmha& p, const Config& c) {
@@ -94,19 +93,6 @@ double modelled_cost(const Config& c) {
   if (c.p_path == ProbabilityPath::smem) cost += kSharedPCost;
   for (int span = swizzle_span_bytes(c.swizzle); span < 128; span *= 2) cost += kNarrowCost;
   return cost;
-}
-
-/// Which part of the tiles' extents is work that was asked for, for short sequences.
-double useful_share(Hint length, int tile) {
-  if (length <= 0 || length >= kShortLength) return 1;
-  return static_cast<double>(length) / static_cast<double>(round_up(length, tile));
-}
-
-/// Of rows and keys.
-double useful_part(const Config& c, const Fmha& problem) {
-  const Hint rows =
-      problem.seqlen_q < 0 ? problem.seqlen_q : std::min<Hint>(problem.seqlen_q, kShortLength) * c.pack_gqa;
-  return useful_share(rows, c.tile_m) * useful_share(problem.seqlen_k, c.tile_n);
 }
 
 Config default_of(const Config& c) {
