@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "emulator/device.h"
+#include "tests/support/test_entry.h"
 
 namespace tessera::emulator {
 namespace {
@@ -29,18 +30,8 @@ Result run(const std::string& functions, const std::string& body) {
   DeviceOptions options;
   options.print = [&result](std::string_view text) { result.printed += text; };
   EmulatedDevice device(options);
-  const auto image = device.load_ptx(module(functions, body), "test.ptx");
   result.values.assign(32, 0);
-  DevicePointer buffer = device.allocate(128);
-  device.copy_to_device(buffer, result.values.data(), 128);
-  void* parameters[] = {&buffer};
-  LaunchRequest request;
-  request.entry = image->entry("test");
-  request.block = {32, 1, 1};
-  request.parameters = parameters;
-  device.launch(request, {});
-  result.findings = device.take_findings();
-  device.copy_to_host(result.values.data(), buffer, 128);
+  result.findings = testing::run_test_entry(device, module(functions, body), result.values, 32);
   return result;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "emulator/device.h"
+#include "tests/support/test_entry.h"
 
 namespace tessera::emulator {
 namespace {
@@ -28,21 +29,10 @@ Outcome run(const std::string& body, int threads, std::uint32_t ctas = 16) {
   DeviceOptions options;
   options.threads = threads;
   EmulatedDevice device(options);
-  const auto image = device.load_ptx(ptx, "test.ptx");
-  DevicePointer buffer = device.allocate(4096);
-  device.set_bytes(buffer, 0x11, 4096);
-  void* parameters[] = {&buffer};
-  LaunchRequest request;
-  request.entry = image->entry("test");
-  request.grid = {ctas, 1, 1};
-  request.block = {32, 1, 1};
-  request.parameters = parameters;
-  device.launch(request, {});
   Outcome outcome;
-  outcome.findings = device.take_findings();
+  outcome.out.resize(1024, 0x11111111);
+  outcome.findings = testing::run_test_entry(device, ptx, outcome.out, 32, ctas);
   outcome.statistics = device.statistics();
-  outcome.out.resize(1024);
-  device.copy_to_host(outcome.out.data(), buffer, 4096);
   return outcome;
 }
 

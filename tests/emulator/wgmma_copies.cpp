@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "emulator/device.h"
+#include "tests/support/test_entry.h"
 
 namespace tessera::emulator {
 namespace {
@@ -34,19 +35,9 @@ Result run(const std::string& before, const std::string& after, Schedule schedul
   DeviceOptions options;
   options.schedule = schedule;
   EmulatedDevice device(options);
-  const auto image = device.load_ptx(ptx, "test.ptx");
   Result result;
   result.values.assign(128, -1);
-  DevicePointer buffer = device.allocate(512);
-  device.copy_to_device(buffer, result.values.data(), 512);
-  void* parameters[] = {&buffer};
-  LaunchRequest request;
-  request.entry = image->entry("test");
-  request.block = {128, 1, 1};
-  request.parameters = parameters;
-  device.launch(request, {});
-  result.findings = device.take_findings();
-  device.copy_to_host(result.values.data(), buffer, 512);
+  result.findings = testing::run_test_entry(device, ptx, result.values, 128);
   return result;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "emulator/device.h"
+#include "tests/support/test_entry.h"
 
 namespace tessera::emulator {
 namespace {
@@ -42,15 +43,8 @@ std::vector<EmulatorFinding> run(const std::string& after, bool detects_races) {
   DeviceOptions options;
   options.detects_races = detects_races;
   EmulatedDevice device(options);
-  const auto image = device.load_ptx(ptx, "test.ptx");
-  DevicePointer buffer = device.allocate(512);
-  void* parameters[] = {&buffer};
-  LaunchRequest request;
-  request.entry = image->entry("test");
-  request.block = {128, 1, 1};
-  request.parameters = parameters;
-  device.launch(request, {});
-  return device.take_findings();
+  std::vector<float> values(128);
+  return testing::run_test_entry(device, ptx, values, 128);
 }
 
 TEST_CASE("early reads of a wgmma whose result nobody uses") {
