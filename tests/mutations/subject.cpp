@@ -88,15 +88,23 @@ reference::Tensors block_inputs(const Plan& plan, const std::function<std::int64
   return {};
 }
 
-// Every other row of q with scores near 0, where keys that should be hidden would count; under the large scores of the
-// rows between them references move.
-void calm_every_other_row(reference::Tensor& q) {
-  reference::Tensor calm(q.dtype, q.shape);
+// Every other row of the first operand with few entries. Of q: scores near 0, where keys that should be hidden would
+// count; under the large scores of the rows between them references move. Of a: gates near 0, whose sigmoid is not 0 or
+// 1 either way.
+void calm_every_other_row(reference::Tensor& tensor) {
+  reference::Tensor calm(tensor.dtype, tensor.shape);
   reference::fill(calm, reference::Fill::sparse_integer, 6, 0);
-  const auto row_bytes = static_cast<std::ptrdiff_t>(q.shape.back() * dtype_bytes(q.dtype));
-  const std::ptrdiff_t rows = static_cast<std::ptrdiff_t>(q.bytes.size()) / row_bytes;
+  const auto rows = static_cast<std::ptrdiff_t>(tensor.elements() / tensor.shape.back());
+  const std::ptrdiff_t row_bytes = static_cast<std::ptrdiff_t>(tensor.bytes.size()) / rows;
   for (std::ptrdiff_t row = 0; row < rows; row += 2)
-    std::copy_n(calm.bytes.begin() + row * row_bytes, row_bytes, q.bytes.begin() + row * row_bytes);
+    std::copy_n(calm.bytes.begin() + row * row_bytes, row_bytes, tensor.bytes.begin() + row * row_bytes);
+}
+
+// Whether it is the first operand of attention, or of a product with a gate.
+bool is_calmed(const Plan& plan, const std::string& buffer) {
+  if (std::holds_alternative<fmha_tcgen05::Config>(plan.config)) return buffer == "q";
+  const auto* const product = std::get_if<gemm_tcgen05::Config>(&plan.config);
+  return product != nullptr && product->gate != Gate::none && buffer == "a";
 }
 
 // Lengths of sequences and lists of rows of attention, all of them within what they count; nothing for other buffers.
@@ -147,7 +155,7 @@ Buffers make_buffers(const Plan& whole, const std::vector<std::int64_t>& sizes, 
     reference::fill(tensor, reference::Fill::integer, 5, buffers.pointers.size());
     if (std::optional<reference::Tensor> scales = make_scales(whole, spec.name, size)) tensor = std::move(*scales);
     if (const auto found = of_blocks.find(spec.name); found != of_blocks.end()) tensor = found->second;
-    if (spec.name == "q" && std::holds_alternative<fmha_tcgen05::Config>(whole.config)) calm_every_other_row(tensor);
+    if (is_calmed(whole, spec.name)) calm_every_other_row(tensor);
     if (std::optional<reference::Tensor> indices = make_indices(spec.name, shape, size)) tensor = std::move(*indices);
     const DevicePointer pointer = device.allocate(tensor.bytes.size());
     if (spec.role == BufferRole::output) {
