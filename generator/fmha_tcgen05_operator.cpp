@@ -120,6 +120,18 @@ double expected_share(const Config& c) {
   return c == standard ? 1 : std::min(kBelowDefault, kBelowDefault * modelled_cost(standard) / modelled_cost(c));
 }
 
+/// Which part of its tiles is work. With pools a query walks over its list and its window, however many rows there are.
+double useful_work(const Config& c, const Fmha& problem) {
+  if (!fmha_tcgen05::has_pools(c)) return useful_part(c, problem);
+  const double rows = static_cast<double>(c.pack_gqa) /
+                      (fmha_tcgen05::parts_of_query(c) * static_cast<double>(fmha_tcgen05::rows_per_cta(c)));
+  if (problem.topk < 0 || problem.seqlen_swa < 0) return rows;
+  const Hint listed = std::min(problem.topk, kShortLength), window = std::min(problem.seqlen_swa, kShortLength);
+  if (listed + window == 0 || listed + window >= kShortLength) return rows;
+  return rows * static_cast<double>(listed + window) /
+         static_cast<double>(round_up(listed, c.tile_n) + round_up(window, c.tile_n));
+}
+
 bool is_own(const Tile& tile, const Fmha& problem) {
   return tile.head_dim == problem.head_dim && tile.head_dim_v == problem.head_dim_v.value_or(problem.head_dim);
 }
@@ -191,7 +203,7 @@ std::vector<Config> FmhaTcgen05Operator::candidates(const Fmha& problem) {
 }
 
 double FmhaTcgen05Operator::score(const Config& config, const Fmha& problem) {
-  return expected_share(config) * useful_part(config, problem);
+  return expected_share(config) * useful_work(config, problem);
 }
 
 std::string FmhaTcgen05Operator::merit(const Config& config, const Fmha& problem) {
@@ -199,7 +211,7 @@ std::string FmhaTcgen05Operator::merit(const Config& config, const Fmha& problem
   std::string text = is_default ? fmt::format("the default for head_dim {}, not measured on a device",
                                               head_dims_text(config.head_dim, config.head_dim_v))
                                 : fmt::format("modelled at {:.2f} of the default's speed", expected_share(config));
-  const double useful = useful_part(config, problem);
+  const double useful = useful_work(config, problem);
   if (useful < 1) text += fmt::format(", {:.1f} % of its tiles is work for these lengths", 100 * useful);
   return text;
 }

@@ -212,6 +212,19 @@ TEST_CASE("attention on tcgen05: what is refused of windows, used lengths, packe
         "begin off the 16 bytes that TMA needs: take v_layout mn");
 }
 
+TEST_CASE("attention on tcgen05: with pools the list and the window count, not the rows there are") {
+  const auto tile_n = [](Fields hints) {
+    hints.insert(hints.begin(), {{"kv_pools", "sparse_window"}, {"head_dim", "128"}, {"heads_q", "128"}});
+    return std::get<Config>(make_plan(attention(hints)).config).tile_n;
+  };
+  CHECK(tile_n({{"seqlen_k", "50"}}) == 128);
+  CHECK(tile_n({{"seqlen_k", "50"}, {"topk", "2048"}, {"seqlen_swa", "128"}}) == 128);
+  CHECK(tile_n({{"seqlen_k", "5000"}, {"topk", "60"}, {"seqlen_swa", "60"}}) == 64);
+  CHECK(tile_n({{"seqlen_k", "5000"}, {"topk", "0"}, {"seqlen_swa", "0"}}) == 128);
+  const Plan plan = make_plan(attention({{"kv_pools", "sparse_window"}, {"head_dim", "512"}, {"heads_q", "96"}}));
+  CHECK(plan.reason.find("75.0 % of its tiles is work") != std::string::npos);
+}
+
 TEST_CASE("what attention has on tcgen05 alone is refused on sm_90a") {
   CHECK(refusal_of(problem_of("fmha", {{"window", "sliding"}, {"window_size_left", "5"}})) ==
         "fmha has no kernel for window sliding on sm_90a: take sm_100a or sm_103a");
