@@ -65,6 +65,7 @@ class CheckCommand final : public Command {
                               {"warm", "tessera warm " + describe(problem) + size_flags_.text()}});
     }
     call.clear_progress();
+    sizes.require_known_names();
     report_rejected(call, list, rejected);
     if (const std::string note = sizes.partly_checked(); !note.empty()) call.note(note);
     if (call.is_json()) {

@@ -95,6 +95,7 @@ class WarmCommand final : public Command {
       }
       ++index;
     });
+    if (!stop.stop_requested()) sizes_.require_known_names();
     return rejected;
   }
 

@@ -62,11 +62,14 @@ std::map<std::string, std::int64_t> LaunchSizes::by_name(const std::vector<std::
   return named;
 }
 
+void LaunchSizes::require_name(const std::string& name) const {
+  if (std::find(names_.begin(), names_.end(), name) == names_.end())
+    throw Error(ErrorKind::usage,
+                fmt::format("{} has no size {}: its sizes are {}", plan_.op, name, fmt::join(names_, ", ")));
+}
+
 KnownSizes LaunchSizes::known(const std::vector<GivenSize>& given) const {
-  for (const GivenSize& size : given)
-    if (std::find(names_.begin(), names_.end(), size.name) == names_.end())
-      throw Error(ErrorKind::usage,
-                  fmt::format("{} has no size {}: its sizes are {}", plan_.op, size.name, fmt::join(names_, ", ")));
+  for (const GivenSize& size : given) require_name(size.name);
   KnownSizes sizes{std::vector<std::int64_t>(names_.size(), 0), std::vector<bool>(names_.size(), true), {}};
   for (std::size_t i = 0; i < names_.size(); ++i) {
     const auto found =

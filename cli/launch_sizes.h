@@ -32,6 +32,8 @@ class LaunchSizes {
  public:
   explicit LaunchSizes(const LaunchPlan& plan);
 
+  /// Throws Error{usage}, with the names that exist, where the launch has no such size.
+  void require_name(const std::string& name) const;
   /// Given ones, defaults over known sizes for the rest (num_sms: 1 unless given). Throws Error{usage} for a name that
   /// the plan lacks and for a default that overflows.
   KnownSizes known(const std::vector<GivenSize>& given) const;

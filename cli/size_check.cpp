@@ -11,7 +11,10 @@ namespace tessera::cli {
 std::string SizeCheck::refusal(const Problem& problem) {
   if (!flags_.is_any() && expected_sizes(problem).empty()) return {};
   std::unique_ptr<Kernel>& kernel = kernels_[planned_kernel(problem)];
-  if (!kernel) kernel = std::make_unique<Kernel>(make_plan(problem));
+  if (!kernel) {
+    kernel = std::make_unique<Kernel>(make_plan(problem));
+    look_for_names(kernel->sizes);
+  }
   try {
     const std::vector<GivenSize> given = flags_.given(problem, kernel->sizes);
     if (given.empty()) return {};
@@ -25,6 +28,22 @@ std::string SizeCheck::refusal(const Problem& problem) {
     if (error.kind() != ErrorKind::usage) throw;
     return error.what();  // an overflow on the way to a stride
   }
+}
+
+void SizeCheck::look_for_names(const LaunchSizes& sizes) {
+  for (const GivenSize& size : flags_.typed()) {
+    try {
+      sizes.require_name(size.name);
+      found_names_.insert(size.name);
+    } catch (const Error& error) {
+      missed_names_.emplace(size.name, error.what());
+    }
+  }
+}
+
+void SizeCheck::require_known_names() const {
+  for (const auto& [name, complaint] : missed_names_)
+    if (!found_names_.contains(name)) throw Error(ErrorKind::usage, complaint);
 }
 
 std::string SizeCheck::partly_checked() const {

@@ -1,6 +1,7 @@
 // The offline part of warm and check: every concrete size of every problem against the launch of its kernel.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -24,6 +25,9 @@ class SizeCheck {
   std::string refusal(const Problem& problem);
   /// "2 problems give their sizes in part: what depends on batch, seqlen_k was not checked"; empty: none did.
   std::string partly_checked() const;
+  /// Throws Error{usage} for a typed name that none of the kernels so far has: a slip of the keys, where a list of
+  /// several operators may well have kernels without a size that others have.
+  void require_known_names() const;
 
  private:
   struct Kernel {
@@ -31,10 +35,13 @@ class SizeCheck {
     LaunchSizes sizes;
     explicit Kernel(Plan p) : plan(std::move(p)), sizes(plan.launch) {}
   };
+  void look_for_names(const LaunchSizes& sizes);
   const SizeFlags& flags_;
   std::unordered_map<std::string, std::unique_ptr<Kernel>> kernels_;
   std::int64_t num_partly_checked_ = 0;
-  std::set<std::string> unknown_;  // sizes that problems with others lack
+  std::set<std::string> unknown_;                    // sizes that problems with others lack
+  std::set<std::string> found_names_;                // typed ones that some kernel has
+  std::map<std::string, std::string> missed_names_;  // and what the first kernel without it says
 };
 
 }  // namespace tessera::cli

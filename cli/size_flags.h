@@ -18,6 +18,7 @@ class SizeFlags {
   /// Reads what was typed. Throws Error{usage}.
   void parse();
   bool is_any() const { return !typed_.empty(); }
+  const std::vector<GivenSize>& typed() const { return typed_; }
   /// As it was typed: " --size lda=136 --pad-rows".
   std::string text() const;
   /// What the problem expects, in it or beside it what was typed, and pitches that are padded where that was asked for.

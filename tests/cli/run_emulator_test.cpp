@@ -198,13 +198,26 @@ TEST_CASE("plan, warm and check judge rows that lie apart as run does") {
     CHECK(said(verb, {"--size", "lda=224"}).code == 3);
     CHECK(said(verb, {"--size", "lda"}).err == "tessera: --size lda: must be NAME=N, like --size lda=136\n");
     CHECK(said(verb, {"--size", "lda"}).code == 2);
+    const Outcome unknown = said(verb, {"--size", "ldq=224"});
+    CHECK(unknown.code == 2);
+    CHECK(unknown.out.empty());
+    CHECK(unknown.err.starts_with("tessera: gemm has no size ldq: its sizes are m, n, k, l, lda, "));
   }
   CHECK(said("check", {"--pad-rows"}).out.find(" --pad-rows)\n") != std::string::npos);
   CHECK(said("check", {"--size", "lda=224", "--size", "ldb=256"}).out.find(" --size lda=224 --size ldb=256)\n") !=
         std::string::npos);
-  const Outcome unknown = said("check", {"--size", "ldq=224"});
-  CAPTURE(unknown.err);
-  CHECK((unknown.out + unknown.err).find("gemm has no size ldq") != std::string::npos);
+
+  // Of several operators one may lack what another has; a name that all of them lack is a slip.
+  const std::string list = machine.terminal.write("two.json", R"({"kernels": [{"op": "copy2d"},
+    {"op": "gemm", "arch": "sm_100a", "dtype": "nvfp4", "m": 40, "n": 72, "k": 208}]})");
+  const auto listed = [&](std::string size) {
+    return machine.terminal.run({"warm", list, "--dry-run", "--size", "lda=224", "--size", std::move(size)});
+  };
+  const Outcome mixed = listed("ldb=256");
+  CAPTURE(mixed.out + mixed.err);
+  CHECK(mixed.code == 3);
+  CHECK((mixed.out + mixed.err).find("1 rejected") != std::string::npos);
+  CHECK(listed("lbd=256").code == 2);
 }
 
 TEST_CASE("run: strides, alpha and beta reach the kernel, and gaps between rows stay as they were") {
