@@ -41,7 +41,12 @@ ProcessLock::ProcessLock(const Files& files, const std::string& lock_file, std::
     }
     if (!is_long && wait.on_long && waited >= wait.long_after) {
       is_long = true;
-      wait.on_long();
+      try {
+        wait.on_long();
+      } catch (...) {
+        files_.close(descriptor_);  // no destructor runs for what was not constructed
+        throw;
+      }
     }
     has_waited_ = true;
     std::this_thread::sleep_for(pause);

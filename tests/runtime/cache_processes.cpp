@@ -228,6 +228,17 @@ TEST_CASE("cache processes: a wait for a living one says so and ends at a stop r
   CHECK(patient.outcome() == LockOutcome::timed_out);
   CHECK(long_waits == 1);
 
+  // A listener that throws costs no descriptor.
+  const auto open_files = [] {
+    return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator());
+  };
+  const auto open_before = open_files();
+  CHECK_THROWS_AS(folder.lock("build " + request.keys.entry, {.longest = std::chrono::seconds{5},
+                                                              .on_long = [] { throw std::runtime_error("listener"); },
+                                                              .long_after = std::chrono::milliseconds{5}}),
+                  std::runtime_error);
+  CHECK(open_files() == open_before);
+
   bench.options.lock_wait = std::chrono::seconds{60};
   const auto cache = bench.open();
   std::stop_source source;
