@@ -68,7 +68,9 @@ Step cluster_arrive(Warp& w, const Instruction& in, Mask active) {
   if ((in.flags & 1) != 0 && !w.converged(kAllLanes, active, out)) return out;
   Cluster& cluster = *w.cta->cluster;
   if (w.race) w.launch->race->arrive(w, cluster.race, (in.flags & 2) == 0);
+  if (w.cluster_generation != cluster.generation) w.cluster_arrived = 0;
   w.cluster_generation = cluster.generation;
+  w.cluster_arrived |= active;
   cluster.arrived += static_cast<U32>(std::popcount(active));
   ++w.launch->progress;
   cluster.check_barrier();

@@ -103,12 +103,16 @@ bool Warp::exit_lanes(Mask active) {
   alive &= ~active;
   mask &= ~active;
   ++launch->progress;
-  cta->cluster->live_threads -= static_cast<std::uint32_t>(std::popcount(active));
+  Cluster& cluster = *cta->cluster;
+  cluster.live_threads -= static_cast<std::uint32_t>(std::popcount(active));
+  // Nobody waits for these threads any more, so what they have arrived with must not count for others.
+  if (cluster_generation == cluster.generation)
+    cluster.arrived -= static_cast<std::uint32_t>(std::popcount(active & cluster_arrived));
   if (alive == 0) {
     if (race) launch->race->exit_warp(*this);
     cta->warp_exited();
   }
-  cta->cluster->check_barrier();
+  cluster.check_barrier();
   return mask == 0;
 }
 

@@ -131,6 +131,7 @@ class Warp {
   std::uint64_t fence_time = 0;       ///< Launch::fence_clock after the last fence.proxy.async
   std::uint64_t init_fence_time = 0;  ///< after the last fence.mbarrier_init or fence.proxy.async
   std::uint64_t cluster_generation = 0;
+  Mask cluster_arrived = 0;         ///< lanes that have arrived at the cluster barrier in that generation
   Mask carry = 0;                   ///< CC.CF, lane by lane
   bool watches_registers = false;   ///< wgmmas are in flight: their registers must not be touched
   bool wgmma_fenced = false;        ///< wgmma.fence since the last wait
