@@ -376,7 +376,15 @@ Operand EntryResolver::bind_list(const syntax::Operand& syntax, Type type, char 
     type = Type::b8;
     width = 'x';
   }
+  Type unused = Type::none;  // what a `_` of an unpacking mov is as wide as: the other elements
+  if (decoded.form->mnemonic == "mov" && is_destination)
+    for (const syntax::Operand& element : syntax.elements)
+      if (const auto reg = scopes_.find_register(element.name)) unused = reg->type;
   for (const syntax::Operand& element : syntax.elements) {
+    if (unused != Type::none && element.name == "_") {
+      elements.push_back(sink(unused));
+      continue;
+    }
     elements.push_back(bind_value(element, type, width, is_destination, decoded));
     // An asynchronous instruction reads its destinations too, and later than PTX's order of uses shows.
     if (is_async) registers_[elements.back().offset].is_pinned = true;

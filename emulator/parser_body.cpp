@@ -33,6 +33,7 @@ Variable Parser::parse_variable_head(Space space) {
       variable.vector = take().text[2] - '0';
     } else if (accept(".ptr")) {
       while (is(".global") || is(".const") || is(".shared") || is(".local") || is(".generic")) take();
+      if (accept(".align")) expect_integer("an alignment");  // of what it points to, not of the parameter
     } else if (peek().kind == TokenKind::word && peek().text[0] == '.') {
       const Token token = take();
       variable.type = type_of(token.text.substr(1));
@@ -197,12 +198,14 @@ void Parser::parse_directive(syntax::Function& function) {
 
 void Parser::parse_registers(syntax::Function& function) {
   take();
+  const int vector = is(".v2") || is(".v4") ? take().text[2] - '0' : 1;
   const Token token = take();
   const Type type = token.text.size() > 1 ? type_of(token.text.substr(1)) : Type::none;
   if (type == Type::none) fail(token, fmt::format("'{}' is not a register type", token.text));
   do {
     Statement s = statement(Statement::Kind::registers);
     s.reg.type = type;
+    s.reg.vector = vector;
     s.reg.name = expect_word("a register's name");
     if (accept("<")) {
       s.reg.count = expect_integer("a register count");
@@ -256,6 +259,9 @@ void Parser::parse_instruction(syntax::Function& function) {
     s.place = place();
   }
   s.instruction.opcode = expect_word("an instruction");
+  // Hand-written assembly may have blanks before a modifier: `lop3 .b32`.
+  while (peek().kind == TokenKind::word && peek().text[0] == '.')
+    s.instruction.opcode = module_.joined->emplace_back(fmt::format("{}{}", s.instruction.opcode, take().text));
   while (!at_end() && !is(";")) {
     s.instruction.operands.push_back(parse_operand(0));
     if (!accept(",")) break;

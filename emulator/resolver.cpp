@@ -107,8 +107,8 @@ void EntryResolver::declare_registers(const syntax::Statement& statement) {
   const syntax::Register& reg = statement.reg;
   if (bits_of(reg.type) < 8 && reg.type != Type::pred) fail(statement.place, "no registers have this type");
   const std::int64_t count = reg.count < 0 ? 1 : reg.count;
-  const NamedRegister first{static_cast<std::uint32_t>(registers_.size()), reg.type};
-  for (std::int64_t i = 0; i < count; ++i) new_register(reg.type, false);
+  const NamedRegister first{static_cast<std::uint32_t>(registers_.size()), reg.type, reg.vector};
+  for (std::int64_t i = 0; i < count * reg.vector; ++i) new_register(reg.type, false);
   const bool is_new =
       reg.count < 0 ? scopes_.add_register(reg.name, first) : scopes_.add_range(reg.name, reg.count, first);
   if (!is_new) fail(statement.place, fmt::format("'{}' is declared twice in one scope", reg.name));
@@ -169,6 +169,27 @@ Instruction& EntryResolver::new_instruction(const syntax::Statement& statement) 
   return in;
 }
 
+// A vector register stands for the list of its elements: `ld.global.v2.b32 v, [p]`, `mov.b64 v, d`.
+syntax::Instruction EntryResolver::with_vectors_listed(const syntax::Instruction& instruction,
+                                                       std::deque<std::string>& names) {
+  syntax::Instruction listed = instruction;
+  for (syntax::Operand& operand : listed.operands) {
+    if (operand.kind != syntax::Operand::Kind::name) continue;
+    const auto vector = scopes_.find_vector(operand.name);
+    if (!vector) continue;
+    syntax::Operand list;
+    list.kind = syntax::Operand::Kind::list;
+    list.place = operand.place;
+    for (int i = 0; i < vector->vector; ++i) {
+      syntax::Operand& element = list.elements.emplace_back();
+      element.place = operand.place;
+      element.name = names.emplace_back(fmt::format("{}.{}", operand.name, "xyzw"[static_cast<std::size_t>(i)]));
+    }
+    operand = std::move(list);
+  }
+  return listed;
+}
+
 void EntryResolver::resolve_instruction(const syntax::Statement& statement) {
   if (resolve_call(statement) || resolve_return(statement)) return;
   const syntax::Instruction& syntax = statement.instruction;
@@ -194,7 +215,15 @@ void EntryResolver::resolve_instruction(const syntax::Statement& statement) {
     return;
   }
   names_local_ = false;
-  bind_operands(syntax, statement.place, decoded, in);
+  const auto is_vector = [&](const syntax::Operand& operand) {
+    return operand.kind == syntax::Operand::Kind::name && scopes_.find_vector(operand.name);
+  };
+  if (std::any_of(syntax.operands.begin(), syntax.operands.end(), is_vector)) {
+    std::deque<std::string> names;
+    bind_operands(with_vectors_listed(syntax, names), statement.place, decoded, in);
+  } else {
+    bind_operands(syntax, statement.place, decoded, in);
+  }
   if (names_local_) {
     // A call's parameters: ld.param and st.param of a variable that stands in local memory.
     for (int i = 0; i < decoded.num_modifiers; ++i)

@@ -1,6 +1,7 @@
 // The resolver's state for one entry; internal to resolver.cpp and operands.cpp.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
@@ -33,6 +34,7 @@ class EntryResolver {
   void resolve_body(const syntax::Function& function);
   void collect_labels(const syntax::Function& function, std::size_t from);
   void resolve_instruction(const syntax::Statement& statement);
+  syntax::Instruction with_vectors_listed(const syntax::Instruction& instruction, std::deque<std::string>& names);
   Instruction& new_instruction(const syntax::Statement& statement);
   std::optional<Symbol> use_symbol(std::string_view name);
   void place_shared_variables();

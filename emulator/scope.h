@@ -23,6 +23,7 @@ struct Symbol {
 struct NamedRegister {
   std::uint32_t id = 0;  ///< virtual register
   Type type = Type::b32;
+  int vector = 1;  ///< so many registers in a row
 };
 
 class Scopes {
@@ -49,12 +50,15 @@ class Scopes {
     scopes_.back().targets[name] = labels;
   }
 
+  /// A scalar register, or an element of a vector: `mx.y`.
   std::optional<NamedRegister> find_register(std::string_view name) const;
+  std::optional<NamedRegister> find_vector(std::string_view name) const;
   const Symbol* find_symbol(std::string_view name) const;
   std::optional<std::uint32_t> find_label(std::string_view name) const;
   const std::vector<std::string_view>* find_targets(std::string_view name) const;
 
  private:
+  std::optional<NamedRegister> find_named(std::string_view name) const;
   struct Range {
     NamedRegister first;
     std::int64_t count = 0;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -51,6 +52,7 @@ struct Register {
   Type type = Type::none;
   std::string_view name;
   std::int64_t count = -1;  ///< %r<100>: 100; -1: one register of this very name
+  int vector = 1;           ///< .v2, .v4: elements .x, .y, .z, .w
 };
 
 enum class Space : std::uint8_t { global, constant, shared, local, param };
@@ -121,7 +123,9 @@ struct Caller {
 
 struct Module {
   std::shared_ptr<const std::string> text;  ///< everything points into it
-  std::string file;                         ///< for messages
+  /// And here, for words that the text has in parts.
+  std::shared_ptr<std::deque<std::string>> joined = std::make_shared<std::deque<std::string>>();
+  std::string file;  ///< for messages
   int version_major = 0;
   int version_minor = 0;
   std::string_view target;  ///< "sm_90a"
