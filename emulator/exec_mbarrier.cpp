@@ -28,11 +28,18 @@ Mbarrier* find_live(Launch& launch, Cta& cta, std::uint32_t offset, const Emulat
   Mbarrier* barrier = cta.find_mbarrier(offset);
   if (barrier != nullptr) return barrier;
   EmulatorFinding finding = place;
-  finding.name = "mbarrier-not-initialised";
-  finding.is_failure = true;
   finding.address = cta.shared_address(offset);
   finding.has_address = true;
-  finding.message = "an asynchronous operation completes on an mbarrier that is not initialised";
+  if (cta.make_mbarrier(offset).is_invalidated) {
+    finding.name = "mbarrier-invalidated";
+    finding.message =
+        "an asynchronous operation completes on an mbarrier that was invalidated: whatever lies there now changes";
+    finding.cause = "mbarrier.inval before every commit and copy that names the barrier was waited for";
+  } else {
+    finding.name = "mbarrier-not-initialised";
+    finding.is_failure = true;
+    finding.message = "an asynchronous operation completes on an mbarrier that is not initialised";
+  }
   launch.findings.add(std::move(finding));
   return nullptr;
 }
@@ -104,7 +111,12 @@ Step init(Warp& w, const Instruction& in, Mask active) {
     if (count == 0 || count > kMaxTx)
       return w.fault_at(in, "mbarrier-count", lane, target.offset,
                         fmt::format("count {}: must be 1 to {}", count, kMaxTx));
-    *barrier = {target.offset, true, count, count, 0, 0, w.launch->fence_clock, w.index, nullptr};
+    *barrier = {.offset = target.offset,
+                .is_live = true,
+                .pending = count,
+                .expected = count,
+                .initialised_at = w.launch->fence_clock,
+                .initialiser = w.index};
     if (w.race) w.launch->race->initialise(w, *target.cta, *barrier);
   }
   ++w.launch->progress;
@@ -121,6 +133,7 @@ Step invalidate(Warp& w, const Instruction& in, Mask active) {
     std::memcpy(target.data, &word, 8);
     note_written(w, target, 8);
     barrier->is_live = false;
+    barrier->is_invalidated = true;
   }
   return Step::next;
 }
@@ -223,9 +236,12 @@ Step wait(Warp& w, const Instruction& in, Mask active) {
     U64 parity = 0;
     if ((in.flags & 1) != 0) {
       parity = read_lane<U32>(w, in.op[2], lane);
+      // Machine code shifts it by 31, so the lowest bit counts.
       if (parity > 1)
-        return w.fault_at(in, "mbarrier-parity", lane, lane_address(w, in.op[1], lane),
-                          fmt::format("parity {}: must be 0 or 1", parity));
+        w.hazard(in, "mbarrier-parity", lane, lane_address(w, in.op[1], lane),
+                 fmt::format("parity {}: must be 0 or 1; its lowest bit is taken", parity),
+                 "a count of rounds in place of its lowest bit");
+      parity &= 1;
     } else {
       parity = read_lane<U64>(w, in.op[2], lane) >> 63;
     }

@@ -37,8 +37,16 @@ Step commit(Warp& w, const Instruction& in, Mask active) {
     const int lane = std::countr_zero(rest);
     auto operation = std::make_unique<Commit>(w, in, lane);
     const std::uint64_t address = lane_address(w, in.op[0], lane);
+    auto space = static_cast<Space>(in.flags & 255);
+    // ptxas makes the same machine code of both forms: the low word, a shared address, names the barrier.
+    if (space == Space::generic && address >> 32 == 0) {
+      w.hazard(in, "shared-address-as-generic", lane, address,
+               "a shared address where the instruction takes a generic one; its low word is taken",
+               ".shared::cluster is missing, or cvta.shared (__cvta_shared_to_generic)");
+      space = Space::shared_cluster;
+    }
     Target target;
-    if (!shared_target(w, in, static_cast<Space>(in.flags & 255), lane, address, 8, target)) return Step::fault;
+    if (!shared_target(w, in, space, lane, address, 8, target)) return Step::fault;
     if ((address & 7) != 0) return report_misaligned(w, in, lane, address, 8);
     operation->barrier = target.offset;
     const Cluster& cluster = *w.cta->cluster;

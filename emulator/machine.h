@@ -95,6 +95,7 @@ struct CtaBarrier {
 struct Mbarrier {
   std::uint32_t offset = 0;  ///< in the CTA's shared memory, from the first byte
   bool is_live = false;
+  bool is_invalidated = false;  ///< by mbarrier.inval, and not initialised since
   std::int64_t pending = 0;
   std::int64_t expected = 0;
   std::int64_t tx = 0;  ///< bytes announced minus bytes arrived

@@ -2,6 +2,8 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "emulator/device.h"
 
@@ -99,6 +101,21 @@ TEST_CASE("mbarriers") {
   CHECK(only(run("mbarrier.arrive.shared.b64 _, [smem];")) == "mbarrier-not-initialised");
   const auto bytes = run(init + "@p mbarrier.arrive.expect_tx.shared.b64 _, [smem], 64;\n" + wait);
   CHECK(only(bytes) == "expect-tx-mismatch");
+  // A wait names the phase by one bit; an H200 shifts the others out.
+  const std::string all_ones = "WAIT: mbarrier.try_wait.parity.shared.b64 q, [smem], -2;\n@!q bra WAIT;";
+  CHECK(only(run(init + "@p mbarrier.arrive.shared.b64 _, [smem];\n" + all_ones)) == "mbarrier-parity");
+  CHECK(run(init + all_ones).back().name == "deadlock");
+  // A copy that completes on a barrier that is no more changes nothing here.
+  const auto gone =
+      run(init + "fence.mbarrier_init.release.cluster;\n" +
+              "@!p bra DONE;\nmbarrier.arrive.expect_tx.shared.b64 _, [smem], 32;\n"
+              "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [smem+128], [d0], 32, [smem];\n"
+              "mbarrier.inval.shared.b64 [smem];\nDONE:",
+          64, Schedule::lazy);
+  const auto is_named = [](const EmulatorFinding& finding) { return finding.name == "mbarrier-invalidated"; };
+  const auto is_failure = [](const EmulatorFinding& finding) { return finding.is_failure; };
+  CHECK(std::any_of(gone.begin(), gone.end(), is_named));
+  CHECK(std::none_of(gone.begin(), gone.end(), is_failure));
 }
 
 TEST_CASE("bulk copies and fences") {

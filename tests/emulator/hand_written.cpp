@@ -94,6 +94,23 @@ TEST_CASE("hand-written: blanks stand between an opcode and its modifiers") {
   CHECK(problem("add .u33 r1, r1, 1;").find("'add.u33'") != std::string::npos);
 }
 
+TEST_CASE("a fence of a tensor map that is nowhere acquires nothing, and is reported") {
+  for (const char* const address : {"0", "0x123456789000"}) {
+    EmulatedDevice device;
+    const auto image = device.load_ptx(fmt::format("{}.visible .entry test()\n{{\n.reg .b64 d0;\nmov.b64 d0, {};\n"
+                                                   "fence.proxy.tensormap::generic.acquire.gpu [d0], 128;\nret;\n}}\n",
+                                                   kHead, address),
+                                       "test.ptx");
+    LaunchRequest request;
+    request.entry = image->entry("test");
+    device.launch(request, {});
+    const auto findings = device.take_findings();
+    REQUIRE(findings.size() == 1);
+    CHECK(findings[0].name == "tensormap-fence-nowhere");
+    CHECK_FALSE(findings[0].is_failure);
+  }
+}
+
 TEST_CASE("hand-written: an unpacking mov leaves out elements of any width") {
   const auto values = words("", R"(
     mov.b64 d1, 0x0000000700000005;

@@ -156,6 +156,11 @@ TEST_CASE("waits and fences") {
       "setp.eq.u32 q, l, 1;\nand.pred q, q, pw;\n@q "
       "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar];\n";
   CHECK(names({kMma + "bar.sync 0;\n" + other + kWait + kAfter + kLoad}) == "tcgen05-commit-tracks-nothing");
+  // Without a space the address is generic; the low word of either names the barrier.
+  const std::string generic = "@pe tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64 [db];\n";
+  const std::string widened = "cvt.u64.u32 db, bar;\n";
+  CHECK(names({kMma + widened + generic + kWait + kAfter + kLoad}) == "shared-address-as-generic");
+  CHECK(names({kMma + widened + "cvta.shared.u64 db, db;\n" + generic + kWait + kAfter + kLoad}) == "");
 }
 
 TEST_CASE("descriptors") {
