@@ -150,13 +150,19 @@ void GemmTcgen05Operator::require_facts(const Gemm& problem) {
 
 std::vector<Config> GemmTcgen05Operator::candidates(const Gemm& problem) {
   std::vector<Config> list;
-  for (const int tile_n : kColumns)
-    for (const int cluster_m : {2, 1}) add(problem, {128, tile_n, cluster_m, 1, 1}, list);
-  for (const int tile_n : {128, 64, 32})
-    for (const int split_k : {2, 4, 8}) add(problem, {128, tile_n, 1, 1, split_k}, list);
-  for (const int tile_m : kFewRows) {
-    for (const int cluster_n : {2, 1}) add(problem, {tile_m, 128, 1, cluster_n, 1}, list);
-    for (const int split_k : {2, 4}) add(problem, {tile_m, 128, 1, 1, split_k}, list);
+  // Of a pinned tile_m the shapes whose lanes lie as its lie: the others' refusals would name what nobody asked for.
+  const bool has_many = !problem.tile_m || *problem.tile_m >= 128, has_few = !problem.tile_m || *problem.tile_m < 128;
+  if (has_many) {
+    for (const int tile_n : kColumns)
+      for (const int cluster_m : {2, 1}) add(problem, {128, tile_n, cluster_m, 1, 1}, list);
+    for (const int tile_n : {128, 64, 32})
+      for (const int split_k : {2, 4, 8}) add(problem, {128, tile_n, 1, 1, split_k}, list);
+  }
+  if (has_few) {
+    for (const int tile_m : kFewRows) {
+      for (const int cluster_n : {2, 1}) add(problem, {tile_m, 128, 1, cluster_n, 1}, list);
+      for (const int split_k : {2, 4}) add(problem, {tile_m, 128, 1, 1, split_k}, list);
+    }
   }
   return list;
 }

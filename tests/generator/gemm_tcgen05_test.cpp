@@ -225,3 +225,17 @@ TEST_CASE("tcgen05 products: every rule says value, bound and remedy") {
         "608 columns of Tensor Memory for sums and scales, 512 allowed: take one accumulator");
   CHECK(says({{"tile_n", "256"}, {"stages", "5"}}) == "278,632 bytes of shared memory, 232,448 allowed: drop a stage");
 }
+
+TEST_CASE("tcgen05 products: one pin leaves the rest to the planner, or is what the refusal names") {
+  for (const char* const dtype : {"bf16", "nvfp4", "mxfp8_e4m3"}) {
+    const Config c = config({{"dtype", dtype}, {"tile_m", "64"}});
+    CHECK(c.tile_m == 64);
+    CHECK(c.tile_n == 128);
+  }
+  CHECK(
+      refusal({{"gate", "dual"}, {"tile_m", "32"}}) ==
+      "gemm bf16, dual, tile 32x128 transposed, 10 stages, 2 accumulators, pair along n: tile_m 32, 128 needed with a "
+      "gate or a block-scaled d (whole blocks of a row in a thread)");
+  CHECK(refusal({{"dtype", "nvfp4"}, {"tile_m", "32"}})
+            .ends_with("tile_m 32, a multiple of 64 needed (where an instruction may start to read scales)"));
+}
