@@ -110,7 +110,10 @@ class RunBlocks final : public RunOperator {
                         : flags.inputs == "uniform" ? Range::uniform
                                                     : Range::normal;
     Tensors made = op_.inputs(run_, range);
-    for (const auto& [name, tensor] : flags.arrays) made[name] = tensor;
+    for (const auto& [name, tensor] : flags.arrays) {
+      if (name.ends_with("global_scale")) reference::require_global_scale(static_cast<float>(tensor.at(0)), name);
+      made[name] = tensor;
+    }
     return made;
   }
 

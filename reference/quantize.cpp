@@ -128,6 +128,14 @@ float decode_scale(ScaleType type, std::uint8_t code) {
   return code == 0xFF ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.0F, code - 127);
 }
 
+void require_global_scale(float g, std::string_view name) {
+  if (std::isfinite(g) && g >= 0) return;
+  throw Error(ErrorKind::usage,
+              fmt::format("{} = {}: must be finite and not negative, being part of every block's scale: give "
+                          "the largest magnitude of the tensor / 2,688, or any positive number",
+                          name, g));
+}
+
 float global_scale_of(const TensorView& x) {
   const Matrix m = matrix_of(x);
   float amax = 0;
@@ -142,6 +150,7 @@ float global_scale_of(const TensorView& x) {
 Quantized quantize(const TensorView& x, const QuantizeRule& rule) {
   const Matrix m = matrix_of(x);
   require_blocks(m.k, rule.format);
+  require_global_scale(rule.global_scale);
   const int block = block_elements(rule.format);
   const std::int64_t blocks = m.k / block;
   Quantized out;
@@ -176,6 +185,7 @@ Quantized quantize(const TensorView& x, const QuantizeRule& rule) {
 Tensor dequantize(std::span<const std::uint8_t> values, std::span<const std::uint8_t> scales, const QuantizeRule& rule,
                   DType dtype, std::int64_t batch, std::int64_t rows, std::int64_t k) {
   require_blocks(k, rule.format);
+  require_global_scale(rule.global_scale);
   const int block = block_elements(rule.format);
   require_bytes("values", values.size(), value_bytes(rule.format, batch * rows * k));
   require_bytes("scales", scales.size(), scale_bytes(rule.form, batch, rows, k / block));

@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "reference/tensor.h"
@@ -45,14 +46,18 @@ std::uint8_t encode_ue4m3(float value);
 std::uint8_t encode_ue8m0(float amax, BlockFormat format, ScaleRounding rounding);
 float decode_scale(ScaleType type, std::uint8_t code);
 
+/// Throws Error{usage} for a g that is negative, infinite or NaN. 0 is one: of a tensor of zeros.
+void require_global_scale(float g, std::string_view name = "global_scale");
+
 /// amax of the tensor / 2688: the g of GlobalScale::amax.
 float global_scale_of(const TensorView& x);
 
 /// x: [batch, rows, k] (or [rows, k]) of f32, f16 or bf16, any strides. Throws Error{usage} when k is no multiple of
-/// the block. Padding bytes of the tile form become 0.
+/// the block, and for a global scale that require_global_scale refuses. Padding bytes of the tile form become 0.
 Quantized quantize(const TensorView& x, const QuantizeRule& rule);
 
-/// The inverse, into a dense tensor [batch, rows, k]. Throws Error{usage} for spans of a wrong size.
+/// The inverse, into a dense tensor [batch, rows, k]. Throws Error{usage} for spans of a wrong size and global scales
+/// as above.
 Tensor dequantize(std::span<const std::uint8_t> values, std::span<const std::uint8_t> scales, const QuantizeRule& rule,
                   DType dtype, std::int64_t batch, std::int64_t rows, std::int64_t k);
 

@@ -69,7 +69,7 @@ struct HostScaled {
 };
 
 /// On the host, bit for bit what the kernels compute. x: [l, rows, k], dense. g: nvfp4's factor, 1 for the others.
-/// Throws Error{usage} when k is no multiple of the block or a span has a wrong size.
+/// Throws Error{usage} when k is no multiple of the block, a span has a wrong size or g is negative, infinite or NaN.
 HostScaled quantize_on_host(std::span<const float> x, std::int64_t l, std::int64_t rows, std::int64_t k,
                             BlockFormat format, ScaleForm form, float g = 1,
                             ScaleRounding rounding = ScaleRounding::up);

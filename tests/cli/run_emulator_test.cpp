@@ -1,8 +1,11 @@
 // `run` in the emulator: the default where there is no GPU, every schedule, findings with their places, exit codes.
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "base/error.h"
+#include "base/npy.h"
 #include "runtime/nvrtc.h"
 #include "tests/cli/command.h"
 #include "tests/support/fake_device.h"
@@ -218,6 +221,29 @@ TEST_CASE("plan, warm and check judge rows that lie apart as run does") {
   CHECK(mixed.code == 3);
   CHECK((mixed.out + mixed.err).find("1 rejected") != std::string::npos);
   CHECK(listed("lbd=256").code == 2);
+}
+
+TEST_CASE("run: a given global scale must be finite and not negative") {
+  Machine machine;
+  if (!machine.compiler) return;
+  const std::string file = (machine.terminal.folder.path / "g.npy").string();
+  const auto run = [&](float g, std::vector<std::string> flags) {
+    const auto bytes = std::as_bytes(std::span(&g, 1));
+    write_npy(file, {"<f4", {1}, {bytes.begin(), bytes.end()}});
+    std::vector<std::string> all{"run", "--device", "emulator", "--input", flags.back() + "=" + file};
+    all.insert(all.begin() + 1, flags.begin(), flags.end() - 1);
+    return machine.terminal.run(all);
+  };
+  const std::vector<std::string> quantize{"quantize", "--global-scale", "given", "global_scale"};
+  CHECK(run(0.7F, quantize).code == 0);
+  CHECK(run(0, quantize).code == 0);
+  const Outcome outcome = run(-0.7F, quantize);
+  CHECK(outcome.code == 2);
+  CHECK(outcome.err.ends_with(
+      "tessera: global_scale = -0.7: must be finite and not negative, being part of every block's scale: give the "
+      "largest magnitude of the tensor / 2,688, or any positive number\n"));
+  CHECK(run(std::numeric_limits<float>::infinity(), {"gemv", "b_global_scale"})
+            .err.find("tessera: b_global_scale = inf: must be") != std::string::npos);
 }
 
 TEST_CASE("run: strides, alpha and beta reach the kernel, and gaps between rows stay as they were") {

@@ -129,6 +129,21 @@ TEST_CASE("a global scale: of all zeros, and of a tensor's largest magnitude") {
   CHECK(*std::max_element(scaled.scales.begin(), scaled.scales.end()) == 0x7E);  // the largest block's scale is 448
 }
 
+TEST_CASE("a global scale that is none") {
+  const Tensor x(DType::bf16, {1, 2, 32});
+  for (const float g : {-0.5F, -std::numeric_limits<float>::infinity(), std::numeric_limits<float>::infinity(),
+                        std::numeric_limits<float>::quiet_NaN()}) {
+    CHECK(refusal([&] { quantize(x.view(), {.global_scale = g}); }).starts_with("global_scale = "));
+    const std::vector<std::uint8_t> values(32), scales(4);
+    CHECK(refusal([&] {
+            dequantize(values, scales, {.global_scale = g}, DType::f32, 1, 2, 32);
+          }).starts_with("global_scale = "));
+  }
+  CHECK(refusal([&] { quantize(x.view(), {.global_scale = -0.5F}); }) ==
+        "global_scale = -0.5: must be finite and not negative, being part of every block's scale: give the largest "
+        "magnitude of the tensor / 2,688, or any positive number");
+}
+
 TEST_CASE("dequantised values are within half a step") {
   Tensor x(DType::bf16, {2, 7, 96});
   fill(x, Fill::normal, 11, 0);
