@@ -82,8 +82,9 @@ Tensor random_scales(const BlockRun& run, std::int64_t rows, Range range, std::u
   return scales;
 }
 
-/// A number that a user might take for g, and in `wide` one of any magnitude.
+/// The given one, or a number that a user might take for g, and in `wide` one of any magnitude.
 float random_global_scale(const BlockRun& run, Range range, std::uint64_t stream) {
+  if (run.given_scale != 0) return run.given_scale;
   const CounterRandom random(run.seed, stream);
   if (range == Range::integer) return 2;
   const double exponent = range == Range::wide ? 200 * random.uniform(0) - 100 : 10 * random.uniform(0) - 8;

@@ -25,6 +25,7 @@ struct BlockRun {
   std::int64_t l = 1, rows = 0, k = 0;
   std::int64_t b_rows = 1;  ///< gemv only
   std::uint64_t seed = 1;
+  float given_scale = 0;  ///< of GlobalScale::given; 0: random
 };
 
 enum class Range : std::uint8_t {

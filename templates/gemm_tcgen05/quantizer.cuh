@@ -33,15 +33,9 @@ struct Quantizer {
   quantize::Unit unit;
 
   __device__ __forceinline__ explicit Quantizer(const Params& params)
-      : p(params), blocks(columns_of_d(C, params.n) / kBlock) {
-    if (params.scale_d == nullptr) {
-      unit.reciprocal = __frcp_rn(unit.unit);
-      return;
-    }
-    unit.g = *params.scale_d;
-    unit.unit = __fmul_rn(6.0f, unit.g);
-    unit.reciprocal = __frcp_rn(unit.unit);
-  }
+      : p(params),
+        blocks(columns_of_d(C, params.n) / kBlock),
+        unit(quantize::unit_of_scale(params.scale_d == nullptr ? 1.0f : *params.scale_d)) {}
 
   // 16 or 32 numbers to a scale's code and values at `element`.
   __device__ __forceinline__ unsigned store_block(const float* v, long long element, bool is_live) const {

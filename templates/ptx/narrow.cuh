@@ -102,6 +102,17 @@ __device__ __forceinline__ unsigned max_abs_x2(unsigned a, unsigned b) {
   }
   return most;
 }
+// The same, but NaN stays.
+template <DType kDType>
+__device__ __forceinline__ unsigned max_abs_nan_x2(unsigned a, unsigned b) {
+  unsigned most;
+  if constexpr (kDType == DType::bf16) {
+    asm("{\n\t.reg .b32 t;\n\tabs.bf16x2 t, %2;\n\tmax.NaN.bf16x2 %0, %1, t;\n\t}" : "=r"(most) : "r"(a), "r"(b));
+  } else {
+    asm("{\n\t.reg .b32 t;\n\tabs.f16x2 t, %2;\n\tmax.NaN.f16x2 %0, %1, t;\n\t}" : "=r"(most) : "r"(a), "r"(b));
+  }
+  return most;
+}
 // PTX ISA "rcp", PTX 1.4, any target. Within one unit in the last place; subnormal operands count as 0.
 __device__ __forceinline__ float rcp_approx(float x) {
   float r;

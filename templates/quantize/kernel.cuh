@@ -3,7 +3,9 @@
 #pragma once
 
 #include "ptx/global.cuh"
+#include "ptx/max.cuh"
 #include "quantize/elements.cuh"
+#include "quantize/quotient.cuh"
 #include "quantize/round.cuh"
 #include "quantize/scale.cuh"
 #include "spec/block_map.h"
@@ -31,22 +33,53 @@ __device__ __forceinline__ BlockPlace place_of_thread(int visit, long long group
   }
 }
 
+// All of a thread's places. The later ones lie at fixed distances from the first: one address takes fewer registers.
+template <Config C>
+__device__ __forceinline__ void places_of_thread(BlockPlace (&places)[visits(C)], long long groups, int rows, int k) {
+  constexpr bool kIsPlain = C.scale_form == ScaleForm::plain;
+  constexpr int kColumns = C.threads / 32 * kTileBlocks * block_elements(C.format);
+  constexpr long long kElements = kIsPlain ? C.threads * kGroup : kColumns;
+  constexpr long long kScales = kIsPlain ? kElements / block_elements(C.format) : C.threads / 32 * kTileBytes;
+#pragma unroll
+  for (int i = 0; i < visits(C); ++i) {
+    places[i] = place_of_thread<C>(i, groups, rows, k);
+    places[i].element = places[0].element + i * kElements;
+    places[i].scale = places[0].scale + i * kScales;
+  }
+}
+
 // What is the same for all blocks of nvfp4.
 struct Unit {
   float g = 1;
   float unit = 6;
   float reciprocal = 0;
-  bool is_power = true;  // g is a power of two
+  bool is_regular = false;  // no step of a division under- or overflows
 };
 
-// The scale's code of an nvfp4 block; x becomes what is rounded. The values are zeros where false is returned.
+__device__ __forceinline__ Unit unit_of_scale(float g) {
+  const float unit = __fmul_rn(6.0f, g);
+  return {g, unit, __frcp_rn(unit), g >= 0x1p-80f && g <= 0x1p80f};
+}
+
+// amax / (6 g), for which regular units need no division of their own. Any g: also 0, negative, infinite, NaN.
+__device__ __forceinline__ float scale_quotient(float amax, Unit u) {
+  const float most = fminf(amax, largest_float());
+  return u.is_regular ? divide_by_unit(most, u.unit, u.reciprocal) : __fdiv_rn(most, u.unit);
+}
+
+// The scale's code of an nvfp4 block, and what its values are divided by: 0 makes them zeros.
+template <Config C>
+__device__ __forceinline__ float divisor_nvfp4(float amax, Unit u, unsigned& code) {
+  constexpr bool kIsOne = C.global_scale == GlobalScale::none;
+  code = u.unit == 0 ? 0 : ue4m3_code(kIsOne ? sixth(fminf(amax, largest_float())) : scale_quotient(amax, u));
+  return kIsOne ? ue4m3_value(code) : __fmul_rn(ue4m3_value(code), u.g);
+}
+
+// The same; x becomes what is rounded. The values are zeros where false is returned.
 template <Config C>
 __device__ __forceinline__ bool scale_nvfp4(float (&x)[16], float amax, Unit u, unsigned& code) {
-  constexpr bool kIsOne = C.global_scale == GlobalScale::none;
-  const float most = fminf(amax, largest_float());
-  code = u.unit == 0 ? 0 : ue4m3_code(kIsOne ? sixth(most) : divide_by_unit(most, u.unit, u.reciprocal));
-  const float d = kIsOne ? ue4m3_value(code) : __fmul_rn(ue4m3_value(code), u.g);
-  divide16_checked<kIsOne>(x, d == 0 ? 1.0f : d, amax);
+  const float d = divisor_nvfp4<C>(amax, u, code);
+  divide_checked<C.global_scale == GlobalScale::none>(x, d == 0 ? 1.0f : d, amax);
   return d != 0;
 }
 
@@ -65,46 +98,51 @@ __device__ __forceinline__ void scale_mx(float (&x)[16], float amax, unsigned& c
   }
 }
 
-// Whether codes of e2m1 can be found in f16: see round.cuh.
+// A block's scale and, in `words`, its values, for a regular global scale.
 template <Config C>
-inline constexpr bool kRoundsPairs = C.dtype != DType::f32&& C.conversion ==
-                                     Conversion::software&& value_type(C.format) == ValueType::e2m1;
-
-// With a global scale: by quotients in f16 where they can be made right, else by division.
-template <Config C>
-__device__ __forceinline__ void quantize_pairs_by_unit(float (&x)[16], float amax, Unit u, unsigned& code,
-                                                       unsigned (&words)[2]) {
-  code = u.unit == 0 ? 0 : ue4m3_code(divide_by_unit(fminf(amax, largest_float()), u.unit, u.reciprocal));
-  const float value = __fmul_rn(ue4m3_value(code), u.g), d = value == 0 ? 1.0f : value;
-  if (d >= 0x1p-90f && d <= 0x1p90f) {
-    const Ties ties = u.is_power ? Ties{} : ties_of<C.dtype>(d);
-    const bool has_ties = (ties.ups | ties.downs) != 0, has_both = ties.ups != 0 && ties.downs != 0;
-    // Exact ties of 8 significant bits are further from all other quotients than half an ulp of f16 (round.cuh).
-    const bool is_short = u.is_power || (C.dtype == DType::bf16 && has_ties && ties.are_exact);
-    float factor = ptx::rcp_approx(d);
-    if (has_ties && !has_both && !is_short) factor = __fmul_rn(factor, ties.ups != 0 ? kMore : kLess);
-#pragma unroll
-    for (int i = 0; i < 16; ++i) x[i] = __fmul_rn(x[i], factor);
-    if (has_both && !is_short) {
-#pragma unroll
-      for (int i = 0; i < 16; ++i) x[i] = beside_tie(x[i], ties.downs * 0x11111111u);
-    }
-    encode_e2m1_quotients(x, is_short, words);
-  } else {
-    divide16_checked<false>(x, d, amax);
-    encode_e2m1_software(x, words);
+__device__ __forceinline__ void quantize_quotients(Source16<C.dtype>& source, Unit u, unsigned& code,
+                                                   unsigned (&words)[2]) {
+  float amax = amax16_nan(source);
+  const bool has_nan = !(amax >= 0);
+  if (has_nan) {
+    amax = amax16(source);
+    replace_nan(source);
   }
-  if (value == 0) words[0] = words[1] = 0;
+  code = ue4m3_code(divide_by_unit(amax, u.unit, u.reciprocal));
+  const float d = __fmul_rn(ue4m3_value(code), u.g);
+  encode_e2m1_quotients<C.dtype>(source.words, d, has_nan || amax > 6.5f * d, words);
+  if (code == 0) words[0] = words[1] = 0;
 }
 
-// A block's scale and, in `words`, its values, where kRoundsPairs.
+// The same for the others, which are rare: one half after the other, to take no more registers.
 template <Config C>
-__device__ __forceinline__ void quantize_pairs(float (&x)[16], float amax, Unit u, unsigned& code,
+__device__ __forceinline__ void quantize_irregular(Source16<C.dtype>& source, Unit u, unsigned& code,
+                                                   unsigned (&words)[2]) {
+  const float amax = amax16(source), d = divisor_nvfp4<C>(amax, u, code);
+  words[0] = words[1] = 0;
+  if (d == 0) return;
+#pragma unroll 1
+  for (int half = 0; half < 2; ++half) {
+    float x[8];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      unpack_pair<C.dtype>(source.words[i], x[2 * i], x[2 * i + 1]);
+      source.words[i] = source.words[i + 4];
+    }
+    divide_checked<false>(x, d, amax);
+    words[0] = words[1];
+    words[1] = encode_e2m1_word(x);
+  }
+}
+
+// A block's scale and, in `words`, its values, without a global scale. amax: of the whole block.
+template <Config C>
+__device__ __forceinline__ void quantize_pairs(const Source16<C.dtype>& source, float amax, unsigned& code,
                                                unsigned (&words)[2]) {
   const float most = fminf(amax, largest_float());
-  if constexpr (C.global_scale != GlobalScale::none) {
-    quantize_pairs_by_unit<C>(x, amax, u, code, words);
-  } else if constexpr (C.format == BlockFormat::nvfp4) {
+  float x[16];
+  to_f32(source, x);
+  if constexpr (C.format == BlockFormat::nvfp4) {
     code = ue4m3_code(sixth(most));
     const float d = ue4m3_value(code);
     encode_e2m1_pairs(x, ptx::rcp_approx(d == 0 ? 1.0f : d), words);
@@ -135,42 +173,62 @@ __device__ __forceinline__ void store_values(void* values, long long element, co
 
 template <Config C>
 __device__ __forceinline__ Unit unit_of(float* global_scale, const unsigned* workspace) {
-  Unit u;
-  if constexpr (C.global_scale == GlobalScale::none) return u;
-  if constexpr (C.global_scale == GlobalScale::given) u.g = *global_scale;
-  if constexpr (C.global_scale == GlobalScale::amax) {
-    u.g = __fdiv_rn(__uint_as_float(*workspace), 6.0f * kLargestUe4m3);
-    if (blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0 && threadIdx.x == 0) *global_scale = u.g;
-  }
-  u.unit = __fmul_rn(6.0f, u.g);
-  u.reciprocal = __frcp_rn(u.unit);
-  u.is_power = (__float_as_uint(u.g) & 0x7fffffu) == 0;
-  return u;
+  if constexpr (C.global_scale == GlobalScale::none) return {};
+  if constexpr (C.global_scale == GlobalScale::given) return unit_of_scale(*global_scale);
+  const float g = __fdiv_rn(__uint_as_float(*workspace), 6.0f * kLargestUe4m3);
+  if (blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0 && threadIdx.x == 0) *global_scale = g;
+  return unit_of_scale(g);
+}
+
+template <Config C>
+__device__ __forceinline__ void store_group(const BlockPlace& place, unsigned code, const unsigned (&words)[2],
+                                            void* values, void* scales) {
+  if (place.has_scale) ptx::st_global_u8(static_cast<char*>(scales) + place.scale, place.is_live ? code : 0);
+  if (place.is_live) ptx::st_global_v2(static_cast<char*>(values) + place.element / 2, words[0], words[1]);
 }
 
 // A group that was loaded, to its scale and values. Both lanes of a block that is shared come here, or neither.
 template <Config C>
-__device__ __forceinline__ void quantize_group(const BlockPlace& place, const Source16<C.dtype>& source, Unit unit,
+__device__ __forceinline__ void quantize_group(const BlockPlace& place, Source16<C.dtype>& source, Unit unit,
                                                void* values, void* scales) {
+  unsigned code = 0, words[2];
+  if constexpr (rounds_pairs(C) && C.global_scale != GlobalScale::none) {
+    quantize_quotients<C>(source, unit, code, words);
+    store_group<C>(place, code, words, values, scales);
+    return;
+  }
   float amax = amax16(source);
+  if constexpr (C.format != BlockFormat::nvfp4) amax = fmaxf(amax, __shfl_xor_sync(0xffffffffu, amax, 1));
+  if constexpr (rounds_pairs(C)) {
+    quantize_pairs<C>(source, amax, code, words);
+    store_group<C>(place, code, words, values, scales);
+    return;
+  }
   float elements[16];
   to_f32(source, elements);
-  if constexpr (C.format != BlockFormat::nvfp4) amax = fmaxf(amax, __shfl_xor_sync(0xffffffffu, amax, 1));
-  unsigned code = 0;
   bool is_zero = false;
-  if constexpr (kRoundsPairs<C>) {
-    unsigned words[2];
-    quantize_pairs<C>(elements, amax, unit, code, words);
-    if (place.has_scale) ptx::st_global_u8(static_cast<char*>(scales) + place.scale, place.is_live ? code : 0);
-    if (place.is_live) ptx::st_global_v2(static_cast<char*>(values) + place.element / 2, words[0], words[1]);
-    return;
-  } else if constexpr (C.format == BlockFormat::nvfp4) {
+  if constexpr (C.format == BlockFormat::nvfp4) {
     is_zero = !scale_nvfp4<C>(elements, amax, unit, code);
   } else {
     scale_mx<C>(elements, amax, code);
   }
   if (place.has_scale) ptx::st_global_u8(static_cast<char*>(scales) + place.scale, place.is_live ? code : 0);
   if (place.is_live) store_values<C>(values, place.element, elements, is_zero);
+}
+
+// All groups of a thread for an irregular global scale, loaded again: beside the others they would take registers.
+template <Config C>
+__device__ __forceinline__ void quantize_irregular_groups(const void* x, void* values, void* scales, Unit unit,
+                                                          long long groups, int rows, int k) {
+#pragma unroll 1
+  for (int i = 0; i < visits(C); ++i) {
+    const BlockPlace place = place_of_thread<C>(i, groups, rows, k);
+    Source16<C.dtype> source = {};
+    if (place.is_live) load16<C.dtype>(x, place.element, source);
+    unsigned code = 0, words[2];
+    quantize_irregular<C>(source, unit, code, words);
+    store_group<C>(place, code, words, values, scales);
+  }
 }
 
 template <Config C>
@@ -181,13 +239,18 @@ __device__ __forceinline__ void kernel(const void* x, void* values, void* scales
 
   // All loads first: they are what takes time.
   BlockPlace places[visits(C)];
+  places_of_thread<C>(places, groups, rows, k);
   Source16<C.dtype> sources[visits(C)] = {};
 #pragma unroll
-  for (int i = 0; i < visits(C); ++i) {
-    places[i] = place_of_thread<C>(i, groups, rows, k);
+  for (int i = 0; i < visits(C); ++i)
     if (places[i].is_live) load16<C.dtype>(x, places[i].element, sources[i]);
-  }
   const Unit unit = unit_of<C>(global_scale, workspace);
+  if constexpr (rounds_pairs(C) && C.global_scale != GlobalScale::none) {
+    if (!unit.is_regular) {
+      quantize_irregular_groups<C>(x, values, scales, unit, groups, rows, k);
+      return;
+    }
+  }
 #pragma unroll
   for (int i = 0; i < visits(C); ++i) quantize_group<C>(places[i], sources[i], unit, values, scales);
 }

@@ -10,11 +10,7 @@
 // x: x / d is either b or away from it by more than half an ulp of f16 there. So f16 is fine enough to round to on the
 // way, and x times an approximate 1 / d is good enough to start from: what should be b is b after it, the rest stays on
 // its side.
-//
-// Where d has 24 bits, hardly an x of 16 bits is a tie, and for those that are or nearly are ties_of (scale.cuh) finds
-// the side, to which their quotients are moved. Quotients are then cut off to f16, with the last bit set for what was
-// cut off: that keeps them on their side, and none is a tie. If x of 8 bits are exact ties of one d, d = x' / b', then
-// x / d differs from another b by 1 / (4 x') or more, at least 2^-10, and rounding to f16 leaves every one where it is.
+// Where d has 24 bits: quotient.cuh.
 #pragma once
 
 #include "ptx/math.cuh"
@@ -42,25 +38,29 @@ __device__ __forceinline__ unsigned gather_e2m1(const unsigned (&pairs)[4]) {
   return ((even >> 4) & 0x08080808u) | ((even >> 1) & 0x07070707u) | (odd & 0x80808080u) | ((odd << 3) & 0x70707070u);
 }
 
-__device__ __forceinline__ void encode_e2m1_software(const float (&q)[16], unsigned (&words)[2]) {
+// Eight, starting with q[kFirst], to a word.
+template <int kFirst = 0, int kCount>
+__device__ __forceinline__ unsigned encode_e2m1_word(const float (&q)[kCount]) {
   constexpr unsigned kTwoToMinus14 = 0x04000400u;
+  unsigned pairs[4];
 #pragma unroll
-  for (int w = 0; w < 2; ++w) {
-    unsigned pairs[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      pairs[i] = ptx::mul_f16x2(
-          ptx::cvt_pack<DType::f16>(round_e2m1(q[8 * w + 2 * i]), round_e2m1(q[8 * w + 2 * i + 1])), kTwoToMinus14);
-    words[w] = gather_e2m1(pairs);
-  }
+  for (int i = 0; i < 4; ++i)
+    pairs[i] = ptx::mul_f16x2(
+        ptx::cvt_pack<DType::f16>(round_e2m1(q[kFirst + 2 * i]), round_e2m1(q[kFirst + 2 * i + 1])), kTwoToMinus14);
+  return gather_e2m1(pairs);
+}
+
+__device__ __forceinline__ void encode_e2m1_software(const float (&q)[16], unsigned (&words)[2]) {
+  words[0] = encode_e2m1_word<0>(q);
+  words[1] = encode_e2m1_word<8>(q);
 }
 
 // Two quotients in f16, any magnitude (infinity and NaN become 6), to their codes times 2^-14. As above, with ulps of
-// f16: 1.5 * 2^9 p has an ulp of p / 2. last_bits: set in both magnitudes.
-__device__ __forceinline__ unsigned round_e2m1_pair(unsigned q, unsigned last_bits = 0) {
+// f16: 1.5 * 2^9 p has an ulp of p / 2.
+__device__ __forceinline__ unsigned round_e2m1_pair(unsigned q) {
   constexpr unsigned kOne = 0x3c003c00u, kSix = 0x46004600u, kMagic = 0x62006200u, kMinusMagic = 0xe200e200u;
   constexpr unsigned kTwoToMinus14 = 0x04000400u;
-  const unsigned magnitude = ptx::min_abs_f16x2(kSix, q | last_bits);
+  const unsigned magnitude = ptx::min_abs_f16x2(kSix, q);
   const unsigned p = ptx::max_f16x2(magnitude, kOne) & 0x7c007c00u;
   const unsigned rounded = ptx::fma_f16x2(p, kMinusMagic, ptx::fma_f16x2(p, kMagic, magnitude));
   return ptx::mul_f16x2(rounded, kTwoToMinus14) | (q & 0x80008000u);
@@ -75,26 +75,6 @@ __device__ __forceinline__ void encode_e2m1_pairs(const float (&x)[16], float fa
     for (int i = 0; i < 4; ++i)
       pairs[i] = round_e2m1_pair(
           ptx::cvt_pack<DType::f16>(__fmul_rn(x[8 * w + 2 * i], factor), __fmul_rn(x[8 * w + 2 * i + 1], factor)));
-    words[w] = gather_e2m1(pairs);
-  }
-}
-
-// Quotients of which none is a tie (ties_of), or (is_short) as above.
-__device__ __forceinline__ void encode_e2m1_quotients(const float (&x)[16], bool is_short, unsigned (&words)[2]) {
-  unsigned q[8];
-  if (is_short) {
-#pragma unroll
-    for (int i = 0; i < 8; ++i) q[i] = ptx::cvt_pack<DType::f16>(x[2 * i], x[2 * i + 1]);
-  } else {
-#pragma unroll
-    for (int i = 0; i < 8; ++i) q[i] = ptx::cvt_rz_f16x2(x[2 * i], x[2 * i + 1]);
-  }
-  const unsigned last_bits = is_short ? 0 : 0x00010001u;
-#pragma unroll
-  for (int w = 0; w < 2; ++w) {
-    unsigned pairs[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) pairs[i] = round_e2m1_pair(q[4 * w + i], last_bits);
     words[w] = gather_e2m1(pairs);
   }
 }

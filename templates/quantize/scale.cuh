@@ -44,54 +44,8 @@ __device__ __forceinline__ unsigned ue8m0_code(float amax) {
 // What the values are multiplied by, exactly: 2^(127 - code). Codes above 253 don't occur.
 __device__ __forceinline__ float inverse_power(unsigned code) { return __uint_as_float((254u - code) << 23); }
 
-// To which side numbers of kDType (bf16: 8 significant bits, f16: 11) go that lie near b d, for the b at which e2m1
-// rounds up or down: 1, 1.25, 1.5 or 1.75 times a power of two. x / b is the same for all of one d and b, so they go to
-// one side. Near: an approximate 1 / d (one unit off), the product with it and the product here, each rounded, are
-// together within 2.5 * 2^-23 of the truth, and a quotient that IEEE division makes b is within half of 2^-23; 17 steps
-// of fp32 are 8.5 * 2^-23 or more. So 2^-21 more or less takes all near ones to their side and no other anywhere.
-//
-// Of random d one in 500 (bf16) or 60 (f16) has such numbers, of those with g = amax / 2,688 every second: 2,688 is
-// 21 * 2^7, and a scale of 7 or 3 quarters times a b of 3 or 7 leaves amax itself.
-//
-// d between 2^-90 and 2^90, so that nothing underflows. Bit i of ups or downs: those near the i-th b go there.
-// are_exact: their quotients are b, so that they go where b rounded to nearest even goes.
-struct Ties {
-  unsigned ups = 0, downs = 0;
-  bool are_exact = true;
-};
-template <DType kDType>
-__device__ __forceinline__ Ties ties_of(float d) {
-  constexpr unsigned kLost = kDType == DType::bf16 ? 16 : 13;  // bits of fp32 that x lacks
-  constexpr unsigned kNear = 16, kFactor = 1u << (32 - kLost);
-  constexpr float kBoundaries[4] = {1.0f, 1.25f, 1.5f, 1.75f};
-  Ties ties;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const float b = kBoundaries[i];
-    const unsigned bd = __float_as_uint(__fmul_rn(d, b));
-    if ((bd + kNear) * kFactor > 2 * kNear * kFactor) continue;
-    const float x = __uint_as_float((bd + (1u << (kLost - 1))) >> kLost << kLost);
-    const float q = __fdiv_rn(x, d);
-    // Ties go to the even code: 0.25 to 0, 1.25 to 1, 2.5 to 2, 5 to 4, but 0.75 to 1, 1.75 to 2, 3.5 to 4.
-    const bool is_up = q > b || (q == b && b >= 1.5f);
-    ties.ups |= is_up ? 1u << i : 0;
-    ties.downs |= is_up ? 0 : 1u << i;
-    ties.are_exact = ties.are_exact && q == b;
-  }
-  return ties;
-}
-
-inline constexpr float kMore = 1.0f + 0x1p-21f, kLess = 1.0f - 0x1p-21f;
-// A quotient, moved by 2^-21 of itself to the side of the b that is nearest. pattern: downs, eight times over.
-__device__ __forceinline__ float beside_tie(float q, unsigned pattern) {
-  // The number of the nearest b is in the two bits of the fraction to which an eighth was added.
-  const unsigned turn = (__float_as_uint(q) + 0x300000u) >> 21;
-  const unsigned is_down = __funnelshift_r(pattern, pattern, turn) & 0x80000000u;
-  return __fmul_rn(q, is_down != 0 ? kLess : kMore);
-}
-
-template <bool kIsShort>
-__device__ __forceinline__ void divide16(float (&x)[16], float d) {
+template <bool kIsShort, int kCount>
+__device__ __forceinline__ void divide(float (&x)[kCount], float d) {
   const float r = kIsShort ? ptx::rcp_approx(d) : __frcp_rn(d);
   const float minus_r = -r;
   float r1 = r, r1_low = 0.0f;
@@ -100,28 +54,26 @@ __device__ __forceinline__ void divide16(float (&x)[16], float d) {
     r1_low = __fmul_rn(__fmaf_rn(-d, r1, 1.0f), r);
   }
 #pragma unroll
-  for (int i = 0; i < 16; ++i) {
+  for (int i = 0; i < kCount; ++i) {
     const float q = kIsShort ? __fmul_rn(x[i], r) : __fmaf_rn(x[i], r1, __fmul_rn(x[i], r1_low));
     // In this order of signs a zero keeps its own.
     x[i] = __fmaf_rn(__fmaf_rn(q, d, -x[i]), minus_r, q);
   }
 }
 
-// amax / unit as IEEE division gives it, for a unit that is the same for all blocks, to the scale's code: what is above
-// 448 need not be exact. reciprocal: RN(1 / unit). Outside of the range in which no step underflows: by the
-// instruction.
+// amax / unit as IEEE division gives it, for a unit that is the same for all blocks and not near the edges of fp32, to
+// the scale's code: what is above 448 need not be exact. reciprocal: RN(1 / unit).
 __device__ __forceinline__ float divide_by_unit(float amax, float unit, float reciprocal) {
-  if (!(unit >= 0x1p-90f && unit <= 0x1p90f)) return __fdiv_rn(amax, unit);
-  const float most = fminf(amax, __fmul_rn(unit, 1024.0f));
-  float q = __fmul_rn(most, reciprocal);
-  q = __fmaf_rn(__fmaf_rn(-q, unit, most), reciprocal, q);
-  return __fmaf_rn(__fmaf_rn(-q, unit, most), reciprocal, q);
+  const float x = fminf(amax, __fmul_rn(unit, 1024.0f));
+  float q = __fmul_rn(x, reciprocal);
+  q = __fmaf_rn(__fmaf_rn(-q, unit, x), reciprocal, q);
+  return __fmaf_rn(__fmaf_rn(-q, unit, x), reciprocal, q);
 }
 
 // x[i] becomes x[i] / d. amax: of the block, infinite where an element is. d > 0. The result is right to e2m1's code,
 // and below 6.6 in magnitude, or NaN.
-template <bool kIsShort>
-__device__ __forceinline__ void divide16_checked(float (&x)[16], float d, float amax) {
+template <bool kIsShort, int kCount>
+__device__ __forceinline__ void divide_checked(float (&x)[kCount], float d, float amax) {
   constexpr float kSmall = 0x1p-90f;
   constexpr float kLarge = 0x1p90f;
   const bool is_plain = amax <= 6.5f * d && d >= kSmall && d <= kLarge;
@@ -130,9 +82,9 @@ __device__ __forceinline__ void divide16_checked(float (&x)[16], float d, float 
     d = __fmul_rn(d, power);
     const float most = __fmul_rn(6.25f, d);
 #pragma unroll
-    for (int i = 0; i < 16; ++i) x[i] = fmaxf(fminf(__fmul_rn(x[i], power), most), -most);
+    for (int i = 0; i < kCount; ++i) x[i] = fmaxf(fminf(__fmul_rn(x[i], power), most), -most);
   }
-  divide16<kIsShort>(x, d);
+  divide<kIsShort>(x, d);
 }
 
 }  // namespace tessera::quantize

@@ -51,10 +51,16 @@ TESSERA_HD constexpr int visits(const Config& c) {
   return c.dtype == DType::f32 || is_simple ? 1 : 2;
 }
 
+// Whether two codes of e2m1 are made at a time, in the halves of registers: quantize/round.cuh and quotient.cuh.
+TESSERA_HD constexpr bool rounds_pairs(const Config& c) {
+  return c.dtype != DType::f32 && c.conversion == Conversion::software && value_type(c.format) == ValueType::e2m1;
+}
+
 // CTAs of an SM, for __launch_bounds__. Without this number the assembler keeps registers few and moves loads down to
-// where they are used, one after the other. 40 registers a thread, or 64 where the division needs them.
+// where they are used, one after the other. 40 registers a thread, 48 for the quotients of pairs, or 64 where sixteen
+// are divided as they are.
 TESSERA_HD constexpr int min_ctas(const Config& c) {
-  const int threads = c.global_scale == GlobalScale::none ? 1536 : 1024;
+  const int threads = c.global_scale == GlobalScale::none ? 1536 : rounds_pairs(c) ? 1280 : 1024;
   return c.threads >= threads ? 1 : threads / c.threads;
 }
 

@@ -97,6 +97,32 @@ TEST_CASE("quantize: the floor rule, and global scales") {
   }
 }
 
+TEST_CASE("quantize: global scales whose quotients are or nearly are ties") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  // Powers of two, numbers of few digits whose products with scales and boundaries have few, too, thirds, fifths and
+  // sevenths, what lies beside a power of two (a reciprocal that a Newton step alone rounds wrongly), and both ends of
+  // the range in which blocks are divided at once. Some are too large for blocks of f16 to saturate.
+  constexpr float kScales[] = {1.0F,          0.7F,           3.0F,      444.7F,    0.375F,   1.0F / 3,
+                               2.0F / 7,      1e-3F,          0x1.5p-9F, 1500.0F,   37958.0F, 0x1.fffffep0F,
+                               0x1.000002p0F, 0x1.fffffep-7F, 0x1p80F,   0x1.8p81F, 0x1p-81F};
+  for (const DType dtype : {DType::bf16, DType::f16})
+    for (const ScaleForm form : {ScaleForm::plain, ScaleForm::tile}) {
+      BlockRun run{.form = form, .global_scale = GlobalScale::given, .dtype = dtype, .l = 1, .rows = 66, .k = 208};
+      EmulatedDevice device({.arch = "sm_90a"});
+      const Plan plan = make_plan(problem_of_run("quantize", Arch::parse("sm_90a"), run));
+      const Launcher launcher(device, plan.launch, compiler->compile(emit(plan)));
+      for (const float g : kScales) {
+        CAPTURE(plan.kernel);
+        CAPTURE(g);
+        run.given_scale = g;
+        ++run.seed;
+        for (const Range range : {Range::edge, Range::wide})
+          for (const std::string& problem : judge(device, launcher, "quantize", run, range)) FAIL_CHECK(problem);
+      }
+    }
+}
+
 TEST_CASE("convert_scales: both ways, ragged") {
   const std::unique_ptr<Compiler> compiler = find_compiler();
   if (!compiler) return;
