@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 
 #include "generator/model_device.h"
 
@@ -13,34 +14,34 @@ namespace {
 using gemm::Config;
 
 constexpr double kSms = kHopper.sms;
-constexpr double kLaunchCycles = 7518;          // from one event to the other beside the work
-constexpr double kClusterLaunchCycles = 475;    // more where CTAs come in clusters
-constexpr double kFirstLoadCycles = 2278;       // from the first copy to the first product
-constexpr double kStepCycles = 53.9;            // barriers of a step
-constexpr double kClusterFactor = 1.068;        // of a step whose loads are shared: the CTAs keep step
-constexpr double kLoneFactor = 1.05;            // of one warpgroup's products: nothing covers its waits
-constexpr double kPromotedFactor = 1.136;       // additions that the other warpgroup's products do not cover
-constexpr double kPromotedAloneFactor = 1.503;  // where no other warpgroup works on the tile
-constexpr double kStoreBytesPerCycle = 22.9;    // of a tile of D, through shared memory
-constexpr double kPanelCycles = 115;            // of each of its panels: two barriers of the warpgroup
-constexpr double kPingPongShare = 0.292;        // of that time: the rest runs beside the other warpgroup's products
-constexpr double kLastShare = 0.362;            // of the last tile's: after all loads, so beside nothing
-constexpr double kSplitCycles = 3618;           // barriers of the cluster, and no second tile for its CTAs
-constexpr double kFetchBytesPerCycle = 5.5;     // of partial sums
-constexpr double kBoxCycles = 34.8;             // of one copy
-constexpr double kRowCycles = 1.346;            // of a row that it loads, 128 bytes
-constexpr double kSplitLineRows = 1.27;         // as many where a row lies in two lines, in whole sectors
-constexpr double kSplitSectorRows = 1.73;       // and where in five sectors
-constexpr double kZeroRowCycles = 3.53;         // of a row behind the matrix, which it fills with zeros
-constexpr double kPortBytesPerCycle = 68.4;     // into one SM
-constexpr double kL2BytesPerCycle = 83.6;       // that the L2 looks up for one SM of all
-constexpr double kSplitLineFactor = 1.7;        // of that: rows of 128 bytes that lie in two lines
-constexpr double kSplitSectorFactor = 3.48;     // and in five sectors
-constexpr double kMemoryBytesPerCycle = 1956;   // all SMs
-constexpr double kStreamCycles = 1306;          // until memory delivers at that rate
-constexpr double kEvictionCycles = 999;         // what leaves the L2 for a B that stays there
-constexpr double kLeastShare = 0.652;           // of the memory's rate that a single SM's loads could ask for
-constexpr double kSharpness = 5.7;              // of the maximum of two times that overlap in part
+constexpr double kLaunchCycles = 9112;        // from one event to the other and to the first product, beside the work
+constexpr double kCtaCycles = 5.483;          // more for each SM that takes part
+constexpr double kIssueCycles = 103.2;        // of a step's loads, beside the copies: the wait for a slot
+constexpr double kSecondIssueCycles = 86.46;  // more where two warpgroups give a slot back
+constexpr double kBoxCycles = 41.92;          // of one copy
+constexpr double kRowCycles = 0.07931;        // of a row that it loads, 128 bytes on a line
+constexpr double kRowSplitShare = 6.579;      // more of that where all rows lie in two lines
+constexpr double kBehindCycles = 9.233;    // of a row of a box that reaches behind the matrix, where all SMs have one
+constexpr double kClusterFactor = 1.082;   // of a step whose loads are shared: the CTAs keep step
+constexpr double kPromotedFactor = 1.033;  // additions that the other warpgroup's products do not cover
+constexpr double kPromotedAloneFactor = 1.786;  // where no other warpgroup works on the tile
+constexpr double kPromotedCycles = 41.48;       // of a step: its products are waited for
+constexpr double kEntryBytesPerCycle = 72.69;   // into one SM of all
+constexpr double kSharedEntryShare = 0.2877;    // of bytes that another CTA of the cluster loads
+constexpr double kSplitEntryFactor = 1.45;      // of all bytes, where the CTAs of a cluster load different parts of k
+constexpr double kLookupBytesPerCycle = 26.76;  // that the L2 looks up for one SM of all
+constexpr double kSplitLookupFactor = 1.228;    // of that, where the CTAs of a cluster load different parts of k
+constexpr double kKeptFactor = 1.1;  // of both where more than two rows of tiles read B, so that it stays in the L2
+constexpr double kLineSplitShare = 0.3902;     // more of both where all rows lie in two lines
+constexpr double kLineSectorShare = 1.28;      // more where they do not begin on sectors
+constexpr double kStoreBytesPerCycle = 23.32;  // of a tile of D, through shared memory
+constexpr double kPanelCycles = 111.2;         // of each of its panels: two barriers of the warpgroup
+constexpr double kPingPongShare = 0.2522;      // of that time: the rest runs beside the other warpgroup's products
+constexpr double kRelaunchCycles = 2768;       // between a CTA with a split k and the next: it has no second tile
+constexpr double kFetchBytesPerCycle = 14.18;  // of a warpgroup's partial sums, and the barrier before
+constexpr double kMemoryBytesPerCycle = 2262;  // all SMs
+constexpr double kStepSharpness = 10.39;       // of the maximum of what a step overlaps in part
+constexpr double kSharpness = 4.406;           // and of a launch's
 constexpr Hint kDefaultExtent = 4096;
 
 double extent(Hint hint, Hint otherwise) { return static_cast<double>(hint < 0 ? otherwise : std::max<Hint>(hint, 1)); }
@@ -49,10 +50,12 @@ double ceil_of(double value, double unit) {
   return static_cast<double>(static_cast<std::int64_t>((value + unit - 1) / unit));
 }
 
-/// Which of three, by where rows begin that lie `pitch` bytes apart: on lines, on sectors, on neither.
-double by_alignment(double pitch, double lines, double sectors, double neither) {
-  const auto bytes = static_cast<std::int64_t>(pitch);
-  return bytes % 128 == 0 ? lines : bytes % 32 == 0 ? sectors : neither;
+/// The greater, or more than that where two come close.
+double smooth_max(std::initializer_list<double> values, double sharpness) {
+  const double greatest = std::max(values);
+  double sum = 0;
+  for (const double value : values) sum += std::pow(value / greatest, sharpness);
+  return greatest * std::pow(sum, 1 / sharpness);
 }
 
 /// Clusters that run at the same time. Their CTAs share a GPC of 16 or 18 SMs, so some SMs are left over: with clusters
@@ -65,26 +68,46 @@ double clusters_at_once(int size) {
 
 /// One operand of a step.
 struct Operand {
-  double rows;    ///< of a tile
-  double extent;  ///< of the matrix
-  double parts;   ///< CTAs that share it and load a part each
-  double box;     ///< rows of a copy
-  double pitch;   ///< bytes
+  double rows;       ///< of a tile
+  double extent;     ///< of the matrix
+  double parts;      ///< CTAs that share it and load a part each
+  double box;        ///< rows of a copy; MN-major: of the matrix, in as many rows of 128 bytes
+  double pitch;      ///< bytes
+  bool is_mn_major;  ///< its rows of 128 bytes lie along the extent
+  double askers;     ///< CTAs that want the same part in the same step
 
   double tiles() const { return ceil_of(extent, rows); }
   double valid() const { return std::min(rows, extent); }        ///< rows of the first tile
   double last() const { return extent - (tiles() - 1) * rows; }  ///< and of the last
-  double looked_up(double valid_rows) const {
-    return valid_rows / parts * by_alignment(pitch, 1, kSplitLineFactor, kSplitSectorFactor);
+
+  /// 1 and what rows of 128 bytes cost more that lie in two lines, by how many do: with a pitch of 64 and a multiple of
+  /// 128 bytes every second one, with odd multiples of 16 seven of eight, half of these in five sectors.
+  double by_alignment(double split, double sector = 0) const {
+    const auto unit = static_cast<double>(std::gcd(static_cast<std::int64_t>(pitch), std::int64_t{128}));
+    return 1 + split * (1 - unit / 128) + (unit < 32 ? sector : 0);
   }
 
   /// Of the copies for a CTA's part of a tile that has so many rows within the matrix. Boxes behind it are left out,
-  /// but not where the slots are written for the first time.
-  double copy_cycles(double valid_rows, bool is_first) const {
-    const double part = rows / parts, own = valid_rows / parts;
-    const double boxes = is_first ? part / box : std::max(parts > 1 ? 1.0 : 0.0, ceil_of(own, box));
-    return boxes * kBoxCycles + own * by_alignment(pitch, 1, kSplitLineRows, kSplitSectorRows) * kRowCycles +
-           (boxes * box - own) * kZeroRowCycles;
+  /// but not where the slots are written for the first time. Rows in a box that reaches behind are slow where many SMs
+  /// have one.
+  double copy_cycles(double valid_rows, double used, bool is_first) const {
+    const double part = rows / parts, own = std::min(part, valid_rows / parts), needed = ceil_of(own, box);
+    const double boxes = is_first ? part / box : std::max(parts > 1 ? 1.0 : 0.0, needed);
+    const double behind = needed * box - own;
+    const double reaching = is_mn_major ? (behind > 0 ? box : 0) : behind;
+    const double valid_part = is_mn_major ? needed * box : own;
+    const double loaded = valid_part * by_alignment(kRowSplitShare) + boxes * box - valid_part;
+    return boxes * kBoxCycles + loaded * kRowCycles + reaching * kBehindCycles * used / tiles();
+  }
+
+  /// Bytes that enter an SM, counted as what they cost.
+  double entering(double valid_rows) const {
+    const double own = 1 / parts + (1 - 1 / parts) * kSharedEntryShare;
+    return valid_rows * gemm::kStepBytes * own * by_alignment(kLineSplitShare, kLineSectorShare);
+  }
+  /// And its share of the bytes that the L2 looks up: once for all who ask in the same step.
+  double looked_up(double valid_rows) const {
+    return valid_rows * gemm::kStepBytes / std::max(askers, parts) * by_alignment(kLineSplitShare, kLineSectorShare);
   }
 };
 
@@ -92,40 +115,56 @@ struct Operand {
 struct Steps {
   Operand a, b;
   double tensor = 0;  ///< cycles of the tensor cores in a step
-  double used = 0;    ///< share of the SMs
+  double issue = 0;   ///< of the loads beside the copies
   double factor = 1;
+  bool is_split = false;
+  bool is_b_kept = false;  ///< in the L2, from which it drives what was written: see producer.cuh
 
-  double cycles(double rows_of_a, double rows_of_b, bool is_first = false) const {
-    const double copies = a.copy_cycles(rows_of_a, is_first) + b.copy_cycles(rows_of_b, is_first);
-    const double filled = (rows_of_a + rows_of_b) * gemm::kStepBytes / kPortBytesPerCycle;
-    // Lines and sectors are the whole L2's, and cost as much as there are SMs that ask.
-    const double looked_up =
-        (a.looked_up(rows_of_a) + b.looked_up(rows_of_b)) * gemm::kStepBytes * used / kL2BytesPerCycle;
-    return std::max({tensor + kStepCycles, copies, filled, looked_up}) * factor;
+  /// `used`: share of the SMs that work. Lines and sectors are the whole L2's, and cost as much as there are SMs that
+  /// ask.
+  double cycles(double rows_of_a, double rows_of_b, double used, bool is_first = false) const {
+    const double copies = issue + a.copy_cycles(rows_of_a, used, is_first) + b.copy_cycles(rows_of_b, used, is_first);
+    const double entered = (a.entering(rows_of_a) + b.entering(rows_of_b)) * used / kEntryBytesPerCycle;
+    const double looked_up = (a.looked_up(rows_of_a) + b.looked_up(rows_of_b)) * used / kLookupBytesPerCycle;
+    const double from_l2 = is_b_kept ? kKeptFactor : 1;
+    return smooth_max({tensor, copies, from_l2 * entered * (is_split ? kSplitEntryFactor : 1),
+                       from_l2 * looked_up * (is_split ? kSplitLookupFactor : 1)},
+                      kStepSharpness) *
+           factor;
   }
 
-  /// All steps of the busiest CTA. Tiles at the matrix's edge take longer; who has several tiles has their share.
-  double all(double steps, double stages, double rounds, const Config& c) const {
-    const double step = cycles(a.valid(), b.valid());
+  /// All steps of the busiest CTA, of which the last round may use fewer SMs. Tiles at the matrix's edge take longer;
+  /// who has several tiles has their share.
+  double all(double steps, double rounds, double used, double used_last, const Config& c) const {
+    const double last = cycles(a.valid(), b.valid(), used_last);
+    if (rounds <= 1) used = used_last;
+    const double step = rounds > 1 ? cycles(a.valid(), b.valid(), used) : last;
     const auto edge = [&](const Operand& operand, double clusters, double cycles_there) {
       if (clusters <= 1 || operand.last() >= operand.rows) return 0.0;
       return std::max(0.0, cycles_there - step) * (rounds > 1 ? std::ceil(rounds / clusters) : 1);
     };
-    const double extra = std::max(edge(a, ceil_of(a.tiles(), c.cluster_m), cycles(a.last(), b.valid())),
-                                  edge(b, ceil_of(b.tiles(), c.cluster_n), cycles(a.valid(), b.last())));
-    const double first = cycles(a.valid(), b.valid(), true) - step;
-    return steps * (rounds * step + extra) + std::min(steps, stages) * first;
+    const double extra = std::max(edge(a, ceil_of(a.tiles(), c.cluster_m), cycles(a.last(), b.valid(), used)),
+                                  edge(b, ceil_of(b.tiles(), c.cluster_n), cycles(a.valid(), b.last(), used)));
+    const double first = cycles(a.valid(), b.valid(), used, true) - step;
+    return steps * ((rounds - 1) * step + last + extra) + std::min<double>(steps, c.stages) * first;
   }
 };
 
 /// Of the tensor cores in a step. A row of wgmma: 64 x tile_n x 32 bytes take tile_n / 2, or as long as its operands
-/// do.
+/// do, and one cycle more: of equals the wider ones are faster by up to 1 %.
 double tensor_cycles(const Config& c) {
-  const double wgmma = std::max(c.tile_n / 2.0, 14 + c.tile_n / 4.0);
-  double tensor = c.tile_m / gemm::kBlockRows * gemm::kStepsOfStage * wgmma;
+  const double wgmma = 1 + std::max(c.tile_n / 2.0, 14 + c.tile_n / 4.0);
+  const double tensor = c.tile_m / gemm::kBlockRows * gemm::kStepsOfStage * wgmma;
+  if (c.accumulation != Accumulation::promoted) return tensor;
   const bool is_alone = gemm::is_ping_pong(c) || gemm::consumer_warpgroups(c) == 1;  // within a tile
-  if (c.accumulation == Accumulation::promoted) tensor *= is_alone ? kPromotedAloneFactor : kPromotedFactor;
-  return gemm::consumer_warpgroups(c) == 1 ? tensor * kLoneFactor : tensor;
+  return tensor * (is_alone ? kPromotedAloneFactor : kPromotedFactor) + kPromotedCycles;
+}
+
+/// Of adding up the parts of k: every warpgroup leaves its sums and fetches as many; those of other CTAs count twice.
+double sum_cycles(const Config& c) {
+  if (c.split_k == 1) return 0;
+  const double bytes = gemm::blocks(c) * gemm::kBlockRows * c.tile_n * 4.0;
+  return bytes * (2 - 1.0 / c.split_k) / kFetchBytesPerCycle;
 }
 
 }  // namespace
@@ -134,35 +173,41 @@ GemmCost gemm_cost(const Config& c, const Gemm& problem) {
   const double m = extent(problem.m, kDefaultExtent), n = extent(problem.n, kDefaultExtent);
   const double k = extent(problem.k, kDefaultExtent), l = extent(problem.l, 1);
   const double tile_m = c.tile_m, tile_n = c.tile_n, element = gemm::element_bytes(c);
+  const int size = gemm::cluster_size(c);
   const double steps = ceil_of(ceil_of(k, gemm::tile_k(c)), c.split_k);
   const double clusters = ceil_of(m, tile_m * c.cluster_m) * ceil_of(n, tile_n * c.cluster_n) * l;
-  const double rounds = ceil_of(clusters, clusters_at_once(gemm::cluster_size(c)));
-  const double used = std::min(1.0, clusters * gemm::cluster_size(c) / kSms);
-  const double a_pitch = (c.a_layout == Layout::k_major ? k : m) * element;
-  const double b_pitch = (c.b_layout == Layout::k_major ? k : n) * element;
-  const Steps walk{.a = {tile_m, m, 1.0 * c.cluster_n, 1.0 * gemm::a_box_rows(c), a_pitch},
-                   .b = {tile_n, n, 1.0 * c.cluster_m, 1.0 * gemm::b_box_rows(c), b_pitch},
-                   .tensor = tensor_cycles(c),
-                   .used = used,
-                   .factor = gemm::multicast_size(c) > 1 ? kClusterFactor : 1};
+  const double at_once = clusters_at_once(size), rounds = ceil_of(clusters, at_once);
+  // CTAs that run at the same time and the tiles that they have: as many rows of them as a group of the raster.
+  const double tiles = std::min(clusters, at_once) * gemm::multicast_size(c);
+  const double tile_rows = std::min({ceil_of(m, tile_m), tiles, 1.0 * c.raster * c.cluster_m});
+  const double tile_columns = std::max(1.0, tiles / tile_rows);
+  const bool is_a_mn = c.a_layout == Layout::mn_major, is_b_mn = c.b_layout == Layout::mn_major;
+  const Steps walk{
+      .a = {tile_m, m, 1.0 * c.cluster_n, 1.0 * gemm::a_box_rows(c), (is_a_mn ? m : k) * element, is_a_mn,
+            tile_columns},
+      .b = {tile_n, n, 1.0 * c.cluster_m, 1.0 * gemm::b_box_rows(c), (is_b_mn ? n : k) * element, is_b_mn, tile_rows},
+      .tensor = tensor_cycles(c),
+      .issue = kIssueCycles + (gemm::consumer_warpgroups(c) > 1 ? kSecondIssueCycles : 0),
+      .factor = gemm::multicast_size(c) > 1 ? kClusterFactor : 1,
+      .is_split = c.split_k > 1,
+      .is_b_kept = m > tile_m * c.cluster_m * gemm::kRowsOfStreamedB};
 
   const double row_bytes = tile_n / c.split_k * dtype_bytes(c.d_dtype);
   const double panels = gemm::blocks(c) * row_bytes / gemm::d_span_bytes(c);
   const double stored = tile_m * row_bytes / kStoreBytesPerCycle + panels * kPanelCycles;
-  const bool is_ping_pong = gemm::is_ping_pong(c);
-  double fixed = is_ping_pong ? kPingPongShare * stored : stored;
-  if (c.split_k > 1) fixed += kSplitCycles + tile_m * tile_n * 4 / kFetchBytesPerCycle;
-  const double computed = kFirstLoadCycles + walk.all(steps, c.stages, rounds, c) + (rounds - 1) * fixed;
-  const double last = kLastShare * (is_ping_pong ? stored : fixed);
+  const double summed = sum_cycles(c);
+  double between = gemm::is_ping_pong(c) ? kPingPongShare * stored : stored;
+  if (c.split_k > 1) between += kRelaunchCycles + summed;
+  const double computed =
+      kLaunchCycles + (rounds - 1) * between +
+      walk.all(steps, rounds, at_once * size / kSms, (clusters - (rounds - 1) * at_once) * size / kSms, c);
 
   const double bytes = ((m + n) * k * element + m * n * dtype_bytes(c.d_dtype)) * l;
-  const bool is_b_streamed = m <= tile_m * c.cluster_m * gemm::kRowsOfStreamedB;  // see producer.cuh
-  const double memory = kFirstLoadCycles + kStreamCycles + (is_b_streamed ? 0 : kEvictionCycles) +
-                        bytes / (kMemoryBytesPerCycle * std::min(1.0, kLeastShare + used));
-  const double both = std::pow(std::pow(computed, kSharpness) + std::pow(memory, kSharpness), 1 / kSharpness);
+  const double memory = kLaunchCycles + bytes / kMemoryBytesPerCycle;
 
   GemmCost cost;
-  cost.cycles = kLaunchCycles + (gemm::cluster_size(c) > 1 ? kClusterLaunchCycles : 0) + both + last;
+  cost.cycles =
+      smooth_max({computed, memory}, kSharpness) + std::min(clusters * size, kSms) * kCtaCycles + stored + summed;
   cost.rounds = static_cast<long long>(rounds);
   cost.is_memory_bound = memory > computed;
   cost.tensor_share = m * n * l * k * gemm::element_bytes(c) / (8192.0 * kSms) / cost.cycles;

@@ -1,15 +1,16 @@
 // How long a product takes with a Config: a model of an SM's rates that knows the arch and the sizes, no device.
 //
-// A tile costs its steps along K, each as long as the slower of the tensor cores and what brings the operands, and a
-// fixed part for what nothing overlaps: its stores, panel by panel. Operands are brought by copies, which cost
-// something each and by the row, more where rows do not begin on lines of 128 bytes, and most for rows behind the
-// matrix's edge, which are filled with zeros. Tiles are dealt out in rounds over the SMs, of which clusters of four
-// leave some idle; a launch takes at least what memory needs for its bytes. The constants were fitted to 35,000 times
-// on an H200: up to 65 Configs on 198 products of 1 to 5,000 rows (bf16 in two layouts, e4m3 fast and promoted), loaded
-// in boxes of 16 and 32 rows and in whole tiles. Over these the choice takes 2.2 % longer than the best candidate in
-// the geometric mean, over 70 other products, in boxes of 16 and 32 rows, 2.3 %. They are rates of the architecture, so
-// the model orders candidates for its other devices too. It counts the 132 SMs that most devices of the architecture
-// have: what runs is right on any number.
+// A tile costs its steps along K and a fixed part for what nothing overlaps: its stores, panel by panel, and where K is
+// split the sums of the parts. A step takes about as long as the slowest of four things: the tensor cores; one SM's
+// copies; what enters the SMs; what the L2 looks up, where CTAs that want the same line in the same step are answered
+// together. Rows that do not begin on lines of 128 bytes cost more of the last three, rows in a box that reaches behind
+// the matrix cost the more the more SMs have them. Tiles are dealt out in rounds over the SMs, of which clusters of
+// four leave some idle; a launch takes at least what memory needs for its bytes.
+//
+// The constants were fitted to times on an H200, and to the choice that follows from them: all candidates on 780
+// products of 1 to 8,192 rows (bf16 in two layouts, e4m3 fast and promoted); what they give is in
+// bench/results/planner.md. They are rates of the architecture, so the model orders candidates for its other devices
+// too. It counts the 132 SMs that most devices of the architecture have: what runs is right on any number.
 #pragma once
 
 #include "generator/problem.h"
