@@ -11,7 +11,6 @@
 #include "generator/candidates.h"
 #include "generator/copy2d_operator.h"
 #include "generator/fmha_operator.h"
-#include "generator/gemm_cost.h"
 #include "generator/gemm_operator.h"
 #include "tests/generator/golden.h"
 #include "tests/generator/problems.h"
@@ -292,124 +291,6 @@ TEST_CASE("hints steer the choice and nothing else") {
   const Plan hinted = make_plan(problem_of("fmha", {{"batch", "4"}, {"seqlen_q", "8192"}}));
   CHECK(to_json(plain, false) == to_json(hinted, false));
   CHECK(hinted.reason.ends_with("; hints: batch 4, seqlen_q 8192"));
-}
-
-TEST_CASE("attention: where all sizes are expected ones a model of the time chooses") {
-  const auto config = [](const char* head_dim, const char* batch, const char* heads, const char* length) {
-    return std::get<fmha::Config>(make_plan(problem_of("fmha", {{"head_dim", head_dim},
-                                                                {"batch", batch},
-                                                                {"heads_q", heads},
-                                                                {"heads_kv", heads},
-                                                                {"seqlen_q", length},
-                                                                {"seqlen_k", length}}))
-                                      .config);
-  };
-  // 36 tiles of 256 rows leave most SMs idle, 132 of 64 rows none.
-  CHECK(config("64", "2", "6", "700").tile_m == 64);
-  CHECK(config("192", "2", "6", "700").tile_m == 64);
-  // With tiles for many rounds the larger ones pay.
-  CHECK(config("64", "4", "32", "4096").tile_m >= 192);
-  CHECK(config("128", "4", "16", "4096").tile_m >= 128);
-  CHECK(config("512", "4", "4", "4096").tile_m == 128);
-  CHECK(config("128", "4", "16", "4096").swizzle == Swizzle::b128);
-  const Fields sizes{{"batch", "2"}, {"heads_q", "6"}, {"heads_kv", "6"}, {"seqlen_q", "700"}, {"seqlen_k", "700"}};
-  CHECK(make_plan(problem_of("fmha", sizes)).reason.starts_with("modelled at 1"));
-}
-
-TEST_CASE("products: rows that do not begin on lines of 128 bytes ask more of the L2, so that sharing pays") {
-  gemm::Config alone{.tile_m = 128, .tile_n = 160, .cluster_m = 1}, shared = alone;
-  shared.cluster_m = 2;
-  // 64 elements more, 32 (whole sectors) and 8.
-  const auto cycles = [&](const gemm::Config& c, Hint more) {
-    return gemm_cost(c, {.m = 900, .n = 4800, .k = 11648 + more}).cycles;
-  };
-  CHECK(cycles(alone, 64) < 1.02 * cycles(alone, 0));
-  CHECK(cycles(alone, 32) > 1.04 * cycles(alone, 0));
-  CHECK(cycles(alone, 8) > 1.2 * cycles(alone, 32));
-  CHECK(cycles(shared, 8) < 0.9 * cycles(alone, 8));
-  // Measured: clusters of two are faster by 1.3 to 1.5.
-  for (const auto& [m, n, k] : {std::array{"1300", "4928", "11912"}, std::array{"450", "4736", "7688"},
-                                std::array{"900", "1936", "11656"}, std::array{"200", "7744", "7176"}}) {
-    const Plan plan = make_plan(problem_of("gemm", {{"m", m}, {"n", n}, {"k", k}}));
-    CHECK(std::get<gemm::Config>(plan.config).cluster_m == 2);
-  }
-  // Of an operand whose m or n is contiguous the rows are those along k.
-  alone.a_layout = Layout::mn_major;
-  CHECK(gemm_cost(alone, {.m = 904, .n = 4800, .k = 11648}).cycles >
-        1.1 * gemm_cost(gemm::Config{.tile_m = 128, .tile_n = 160, .cluster_m = 1}, {.m = 904, .n = 4800, .k = 11648})
-                  .cycles);
-}
-
-TEST_CASE("products: what lies behind an edge is filled slowly, so few rows of a are loaded in small boxes") {
-  const auto kernel = [](const Fields& fields) { return planned_kernel(problem_of("gemm", fields)); };
-  CHECK(kernel({{"m", "1"}}).find("_b16") != std::string::npos);
-  CHECK(kernel({{"m", "17"}}).find("_b32") != std::string::npos);
-  for (const Fields& fields : {Fields{{"m", "33"}}, Fields{}, Fields{{"m", "8"}, {"a_layout", "mn"}}}) {
-    CHECK(kernel(fields).find("_b16") == std::string::npos);
-    CHECK(kernel(fields).find("_b32") == std::string::npos);
-  }
-
-  const gemm::Config wide{.tile_m = 64, .tile_n = 64, .stages = 13, .cluster_m = 1};
-  gemm::Config narrow = wide;
-  narrow.box_m = 16;
-  const auto cycles = [](const gemm::Config& c, Hint m) { return gemm_cost(c, {.m = m, .n = 4096, .k = 4096}).cycles; };
-  CHECK(cycles(narrow, 1) < 0.9 * cycles(wide, 1));
-  CHECK(cycles(narrow, 64) > cycles(wide, 64));
-}
-
-TEST_CASE("products: with a split k CTAs side by side want different lines, which costs where many do") {
-  const gemm::Config whole{.tile_m = 64, .tile_n = 64, .stages = 13, .cluster_m = 1};
-  gemm::Config split = whole;
-  split.split_k = 2;
-  const auto cycles = [](const gemm::Config& c, Hint m, Hint n) {
-    return gemm_cost(c, {.m = m, .n = n, .k = 16384}).cycles;
-  };
-  // 8 tiles leave most SMs idle either way: half the steps. With 64 tiles all SMs ask for twice as many lines.
-  CHECK(cycles(split, 64, 512) < 0.65 * cycles(whole, 64, 512));
-  CHECK(cycles(split, 512, 512) > 0.7 * cycles(whole, 512, 512));
-}
-
-TEST_CASE("products: rows in a box that reaches behind the edge cost more the more CTAs have them") {
-  const gemm::Config c{.tile_m = 128, .tile_n = 64, .stages = 8, .cluster_m = 1};
-  const auto share = [&](Hint n) {
-    return gemm_cost(c, {.m = 65, .n = n, .k = 16384}).cycles / gemm_cost(c, {.m = 128, .n = n, .k = 16384}).cycles;
-  };
-  CHECK(share(64) < 1.1);
-  CHECK(share(128 * 64) > 1.2);
-}
-
-/// What an H200 took for the choice beside the best candidate, where the choice had been slower by a tenth and more:
-/// those within 5 % of the best.
-TEST_CASE("products: the choice where others were measured to be slow") {
-  const auto tile = [](const Fields& fields) {
-    const auto c = std::get<gemm::Config>(make_plan(problem_of("gemm", fields)).config);
-    return std::to_string(c.tile_m) + "x" + std::to_string(c.tile_n) + " " + std::to_string(c.cluster_m) +
-           std::to_string(c.split_k);
-  };
-  const auto is_one_of = [](const std::string& chosen, std::initializer_list<const char*> names) {
-    CAPTURE(chosen);
-    return std::find(names.begin(), names.end(), chosen) != names.end();
-  };
-  CHECK(is_one_of(tile({{"m", "89"}, {"n", "2176"}, {"k", "10704"}}), {"128x128 14"}));
-  CHECK(is_one_of(tile({{"m", "95"}, {"n", "2528"}, {"k", "11456"}}), {"128x128 14"}));
-  CHECK(is_one_of(tile({{"m", "114"}, {"n", "1472"}, {"k", "7664"}}), {"128x64 14"}));
-  CHECK(is_one_of(tile({{"m", "233"}, {"n", "2032"}, {"k", "7824"}}), {"128x192 14"}));
-  CHECK(is_one_of(tile({{"m", "75"}, {"n", "7664"}, {"k", "5696"}}),
-                  {"128x128 12", "128x160 12", "128x192 12", "64x160 11", "64x192 11"}));
-  CHECK(is_one_of(tile({{"m", "453"}, {"n", "1456"}, {"k", "5504"}}),
-                  {"128x128 12", "64x96 11", "64x112 11", "64x128 11"}));
-  const auto mn = [&](Fields sizes) {
-    sizes.insert(sizes.end(), {{"a_layout", "mn"}, {"b_layout", "mn"}});
-    return tile(sizes);
-  };
-  CHECK(is_one_of(mn({{"m", "8"}, {"n", "1536"}, {"k", "10576"}}), {"64x128 14", "64x192 14"}));
-  CHECK(is_one_of(mn({{"m", "1096"}, {"n", "1152"}, {"k", "7968"}}), {"64x192 11"}));
-}
-
-TEST_CASE("products: clusters of four do not fill the device") {
-  const gemm::Config c{.tile_m = 64, .tile_n = 128, .stages = 9, .cluster_m = 1, .split_k = 4};
-  CHECK(gemm_cost(c, {.m = 64, .n = 30 * 128, .k = 4096}).rounds == 1);
-  CHECK(gemm_cost(c, {.m = 64, .n = 31 * 128, .k = 4096}).rounds == 2);
 }
 
 TEST_CASE("attention: heads are packed where queries are few, or where a pin says so") {
