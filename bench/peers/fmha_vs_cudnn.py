@@ -21,6 +21,8 @@ import warnings
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from in_turns import medians_us, timed
+
 TOKENS, HIDDEN = 16384, 2048
 
 
@@ -45,26 +47,6 @@ class Ours:
     def launch(self):
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         self.check(self.library.tessera_bench_fmha_launch(self.handle, stream, self.pointers, self.sizes))
-
-
-def timed(function, flush):
-    flush.zero_()
-    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    start.record()
-    function()
-    end.record()
-    return start, end
-
-
-def medians_ms(functions, repeat, flush):
-    """Of each function, launched in turn. Where launches queue, every second one reads longer (0.4 us in 7.8, whatever the
-    kernel): a round has an odd number of them, so that each function has both halves in turn, and what counts is the
-    mean of the two medians."""
-    in_turn = functions + functions[:1] * (1 - len(functions) % 2)
-    rounds = [[timed(run, flush) for run in in_turn] for _ in range(2 * ((repeat + 1) // 2))]
-    torch.cuda.synchronize()
-    half = lambda i, first: statistics.median(r[i][0].elapsed_time(r[i][1]) for r in rounds[first::2])
-    return [(half(i, 0) + half(i, 1)) / 2 for i in range(len(functions))]
 
 
 def fastest_backend(peer, candidates, flush):
@@ -108,9 +90,9 @@ def cell(library, dtype, head_dims, seqlen, causal, any_peer, hints, pins, repea
         difference = (o.float() - expected.transpose(1, 2).float()).norm() / expected.float().norm()
         if not difference < 2e-2:
             sys.exit(f"results differ by {difference:.3e} at head_dim {head_dims}, S {seqlen}, causal {causal}")
-        mine, theirs = medians_ms([ours.launch, peer], repeat, flush)
+        mine, theirs = medians_us([ours.launch, peer], repeat, flush)
     flops = 2 * batch * heads * seqlen * seqlen * (head_dim + head_dim_v) * (0.5 if causal else 1.0)
-    return ours.name, backend.name, flops / mine * 1e-9, flops / theirs * 1e-9
+    return ours.name, backend.name, flops / mine * 1e-6, flops / theirs * 1e-6
 
 
 def main():

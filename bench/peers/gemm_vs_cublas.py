@@ -2,7 +2,7 @@
 """Matrix products beside cuBLAS (through PyTorch) on one GPU, in one process, on the same tensors.
 
 Random normal data; before every timed launch 256 MB are written to empty the L2; CUDA events; the two kernels alternate;
-medians (medians_us). Prints Markdown tables of TFLOP/s and ratios (their time over ours), then geometric means.
+medians (in_turns.py). Prints Markdown tables of TFLOP/s and ratios (their time over ours), then geometric means.
 
   python3 bench/peers/gemm_vs_cublas.py --library build/bench/peers/libtessera_peer_shim.so [--sets large,fp8,small]
           [--repeat 20] [--output FILE] [--candidates FILE]
@@ -13,11 +13,12 @@ line for each: set, sizes, pins, microseconds of ours and theirs.
 import argparse
 import ctypes
 import math
-import statistics
 import subprocess
 import sys
 
 import torch
+
+from in_turns import medians_us
 
 LARGE = [(4096, 4096, 4096), (8192, 8192, 8192)]
 SMALL = [(m, n, k) for n, k in ((7168, 16384), (4096, 7168), (7168, 2048), (24576, 1536)) for m in
@@ -45,26 +46,6 @@ class Ours:
     def launch(self):
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         self.check(self.library.tessera_bench_gemm_launch(self.handle, stream, self.pointers, self.sizes))
-
-
-def timed(function, flush):
-    flush.zero_()
-    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    start.record()
-    function()
-    end.record()
-    return start, end
-
-
-def medians_us(functions, repeat, flush):
-    """Of each function, launched in turn. Where launches queue, every second one reads longer (0.4 us in 7.8, whatever the
-    kernel): a round has an odd number of them, so that each function has both halves in turn, and what counts is the
-    mean of the two medians."""
-    in_turn = functions + functions[:1] * (1 - len(functions) % 2)
-    rounds = [[timed(run, flush) for run in in_turn] for _ in range(2 * ((repeat + 1) // 2))]
-    torch.cuda.synchronize()
-    half = lambda i, first: statistics.median(r[i][0].elapsed_time(r[i][1]) for r in rounds[first::2])
-    return [1000 * (half(i, 0) + half(i, 1)) / 2 for i in range(len(functions))]
 
 
 class Cell:
