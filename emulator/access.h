@@ -20,8 +20,8 @@ struct Target {
 /// The space words of an instruction; generic without one.
 Space space_of(const Decoded& d);
 
-/// A generic address where the instruction names .shared: its low word is the shared address. Programs that run on
-/// hardware rely on it; no probe has shown it. A hazard; false where it is no address of the shared window.
+/// A generic address where the instruction names .shared: its low word is the shared address, which is what an H200
+/// takes (tried with st.shared and mbarrier.init.shared). A hazard; false where it is no address of the shared window.
 bool drop_shared_window(const Warp& w, std::uint64_t& address);
 
 /// Finds shared memory by a .shared::cluster address (28 bits). False: there is none.
