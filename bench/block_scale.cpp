@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <random>
@@ -106,6 +107,11 @@ class Bench {
     moderate_ = device_->allocate(kPoolBytes);
     for (std::size_t at = 0; at < kPoolBytes; at += bytes.size() * 8)
       device_->copy_to_device(moderate_ + at, bytes.data(), bytes.size() * 8);
+    // Global scales that suit x: positive, any significand, the largest magnitude of x in reach of 448 * 6 of them.
+    std::vector<float> scales(kLaunches * kScalePitch / sizeof(float));
+    for (float& scale : scales) scale = std::ldexp(1.0f + static_cast<float>(random() % 0x800000) / 0x800000, -10);
+    global_scales_ = device_->allocate(kLaunches * kScalePitch);
+    device_->copy_to_device(global_scales_, scales.data(), kLaunches * kScalePitch);
     output_ = device_->allocate(kPoolBytes);
     fmt::print("{}, {} SMs, L2 {} bytes\n", device_->info().name, device_->info().num_sms, device_->info().l2_bytes);
   }
@@ -204,6 +210,10 @@ class Bench {
       for (std::size_t b = 0; b < offsets.size(); ++b) {
         const BufferSpec& spec = plan.launch.buffers[b];
         const bool is_moderate = spec.dtype != "u8" || spec.name.find("sf") == 0 || spec.name == "scales";
+        if (spec.name == "global_scale" && spec.role == BufferRole::input) {
+          buffers.push_back(global_scales_ + static_cast<DevicePointer>(i % count) * kScalePitch);
+          continue;
+        }
         const DevicePointer base = spec.role == BufferRole::output ? output_ : is_moderate ? moderate_ : pool_;
         buffers.push_back(base + static_cast<DevicePointer>(i % count * pitch + offsets[b]));
       }
@@ -225,12 +235,12 @@ class Bench {
   }
 
  private:
-  static constexpr std::size_t kPoolBytes = std::size_t{6} << 30;
+  static constexpr std::size_t kPoolBytes = std::size_t{6} << 30, kScalePitch = 256;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Compiler> compiler_;
   Graphs graphs_;
   std::unique_ptr<LoadedImage> plain_;
-  DevicePointer pool_ = 0, moderate_ = 0, output_ = 0;
+  DevicePointer pool_ = 0, moderate_ = 0, global_scales_ = 0, output_ = 0;
 };
 
 void measure_gemv(Bench& bench, bool is_all) {
