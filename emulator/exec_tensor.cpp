@@ -216,11 +216,13 @@ Step load(Warp& w, const Instruction& in, Mask active) {
     Target barrier;
     if (!shared_target(w, in, space_in(in), lane, shared, 16, target)) return Step::fault;
     const U64 barrier_address = lane_address(w, in.op[3], lane);
-    if (!shared_target(w, in, space_in(in), lane, barrier_address, 8, barrier)) return Step::fault;
+    // With a pair the barrier may be the peer's, also where the data's address is one of .shared::cta.
+    const bool is_pair = (in.flags & 2) != 0;
+    const Space barrier_space = is_pair ? Space::shared_cluster : space_in(in);
+    if (!shared_target(w, in, barrier_space, lane, barrier_address, 8, barrier)) return Step::fault;
     operation->shared = target.offset;
     operation->barrier = barrier.offset;
     check_init_fence(w, in, lane, *barrier.cta, barrier.offset);
-    const bool is_pair = (in.flags & 2) != 0;
     const Cluster& cluster = *w.cta->cluster;
     if ((in.flags & 4) == 0) {
       if (target.cta != barrier.cta && (!is_pair || (target.cta->rank ^ 1) != barrier.cta->rank))

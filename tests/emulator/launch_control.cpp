@@ -96,40 +96,70 @@ TEST_CASE("every piece of work once") {
     }
 }
 
-// tile::gather4 and scatter4: rows of a matrix, in any order, to shared memory and back elsewhere.
-TEST_CASE("gather4 and scatter4") {
-  constexpr const char* kPtx = R"(.version 9.0
+/// Rows of a matrix, in any order, to shared memory and back elsewhere: gather4, scatter4. A pair of CTAs gathers four
+/// rows each, the data's address one of .shared::cta; both signal the even CTA's barrier, whose address is the CTA's
+/// own without the lowest bit of the rank.
+std::string gather_kernel(bool is_pair) {
+  return fmt::format(R"(.version 9.0
 .target sm_100a
 .address_size 64
 .visible .entry test(.param .align 64 .b8 from[128], .param .align 64 .b8 to[128])
-{
-.reg .pred p;
-.reg .b32 bar;
-.reg .b64 source, target;
+{{
+.reg .pred p, even;
+.reg .b32 bar, rank, x0, x1, x2, x3, y0, y1, y2, y3;
+.reg .b64 source, target, object;
 .shared .align 128 .b8 tile[512];
-.shared .align 8 .b8 object[8];
+.shared .align 8 .b8 barrier[8];
 mov.b64 source, from;
 cvta.param.u64 source, source;
 mov.b64 target, to;
 cvta.param.u64 target, target;
-mov.u32 bar, object;
-mbarrier.init.shared::cta.b64 [bar], 1;
+mov.b64 object, barrier;
+cvta.shared.u64 object, object;
+cvta.to.shared.u64 object, object;
+cvt.u32.u64 bar, object;
+mov.u32 rank, %cluster_ctarank;
+setp.eq.u32 even, rank, 0;
+add.u32 x0, rank, 7;
+add.u32 x1, rank, 2;
+add.u32 x2, rank, 9;
+add.u32 x3, rank, 0;
+add.u32 y0, rank, 1;
+add.u32 y1, rank, 3;
+add.u32 y2, rank, 5;
+add.u32 y3, rank, 7;
+@even mbarrier.init.shared::cta.b64 [bar], 1;
 fence.mbarrier_init.release.cluster;
-mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 512;
-cp.async.bulk.tensor.2d.shared::cluster.global.tile::gather4.mbarrier::complete_tx::bytes [tile], [source, {4, 7, 2, 9, 0}], [bar];
+@even mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], {0};
+barrier.cluster.arrive.aligned;
+barrier.cluster.wait.aligned;
+{1}
+@!even bra READ;
 WAIT:
 mbarrier.try_wait.parity.shared::cta.b64 p, [bar], 0;
 @!p bra WAIT;
-cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group [target, {8, 1, 3, 5, 7}], [tile];
+READ:
+barrier.cluster.arrive.aligned;
+barrier.cluster.wait.aligned;
+cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group [target, {{8, y0, y1, y2, y3}}], [tile];
 cp.async.bulk.commit_group;
 cp.async.bulk.wait_group 0;
 ret;
+}}
+)",
+                     is_pair ? 1024 : 512,
+                     is_pair
+                         ? "and.b32 bar, bar, 0xFEFFFFFF;\ncp.async.bulk.tensor.2d.shared::cta.global.tile::gather4"
+                           ".mbarrier::complete_tx::bytes.cta_group::2 [tile], [source, {4, x0, x1, x2, x3}], [bar];"
+                         : "cp.async.bulk.tensor.2d.shared::cluster.global.tile::gather4.mbarrier::complete_tx::bytes"
+                           " [tile], [source, {4, x0, x1, x2, x3}], [bar];");
 }
-)";
+
+void test_gather(bool is_pair) {
   DeviceOptions options;
   options.arch = "sm_100a";
   EmulatedDevice device(options);
-  const auto image = device.load_ptx(kPtx, "test.ptx");
+  const auto image = device.load_ptx(gather_kernel(is_pair), "test.ptx");
   constexpr std::uint32_t kColumns = 48;
   constexpr std::uint32_t kRows = 12;
   std::vector<std::uint32_t> from(kColumns * kRows);
@@ -151,6 +181,8 @@ ret;
   }
   LaunchRequest request;
   request.entry = image->entry("test");
+  const std::uint32_t ctas = is_pair ? 2 : 1;
+  request.grid = request.cluster = {ctas, 1, 1};
   void* parameters[] = {&maps[0], &maps[1]};
   request.parameters = parameters;
   device.launch(request, {});
@@ -162,10 +194,15 @@ ret;
     for (std::uint32_t column = 0; column < kColumns; ++column) {
       std::uint32_t expected = 0xDEADBEEF;
       for (int i = 0; i < 4; ++i)
-        if (row == kTo[i] && column >= 8 && column < 40) expected = from[kFrom[i] * kColumns + column - 4];
+        for (std::uint32_t rank = 0; rank < ctas; ++rank)
+          if (row == kTo[i] + rank && column >= 8 && column < 40)
+            expected = from[(kFrom[i] + rank) * kColumns + column - 4];
       CHECK(to[row * kColumns + column] == expected);
     }
 }
+
+TEST_CASE("gather4 and scatter4") { test_gather(false); }
+TEST_CASE("gather4 of a pair of CTAs, with one barrier") { test_gather(true); }
 
 }  // namespace
 }  // namespace tessera::emulator
