@@ -38,6 +38,7 @@ constexpr std::pair<std::string_view, FmhaSize> kFmhaSizes[] = {
     {"v_stride_batch", &FmhaArguments::v_stride_batch},
     {"v_stride_seqlen", &FmhaArguments::v_stride_seqlen},
     {"v_stride_head", &FmhaArguments::v_stride_head},
+    {"v_stride_dim", &FmhaArguments::v_stride_dim},
     {"o_stride_batch", &FmhaArguments::o_stride_batch},
     {"o_stride_seqlen", &FmhaArguments::o_stride_seqlen},
     {"o_stride_head", &FmhaArguments::o_stride_head},

@@ -75,8 +75,9 @@ struct JitOptions {
 
 /// Host-side arguments of an attention launch. Pointers are device addresses; strides in elements, kUseDefault for a
 /// dense tensor. q [batch, seqlen_q, heads_q, head_dim], k [batch, seqlen_k, heads_kv, head_dim], v [batch, seqlen_k,
-/// heads_kv, head_dim_v], o [batch, seqlen_q, heads_q, head_dim_v]; lse, row_max, row_sum fp32 [batch, heads_q,
-/// seqlen_q]. softmax_scale NaN: 1 / sqrt(head_dim). Kernels with a window: its sizes, -1 for no bound; with used
+/// heads_kv, head_dim_v], with v_layout k [batch, heads_kv, head_dim_v, seqlen_k] whose rows are v_stride_dim apart (a
+/// multiple of 8), o [batch, seqlen_q, heads_q, head_dim_v]; lse, row_max, row_sum fp32 [batch, heads_q, seqlen_q].
+/// softmax_scale NaN: 1 / sqrt(head_dim). Kernels with a window: its sizes, -1 for no bound; with used
 /// lengths: int32 [batch]. Two pools of keys: k and v [seqlen_k, head_dim] by indices int32 [batch, seqlen_q, topk];
 /// swa_k, swa_v [batch, seqlen_swa, 1, head_dim] with swa_lens int32 [batch]; sink fp32 [heads_q], may be null.
 struct FmhaArguments {
@@ -92,6 +93,7 @@ struct FmhaArguments {
   std::int64_t q_stride_batch = kUseDefault, q_stride_seqlen = kUseDefault, q_stride_head = kUseDefault;
   std::int64_t k_stride_batch = kUseDefault, k_stride_seqlen = kUseDefault, k_stride_head = kUseDefault;
   std::int64_t v_stride_batch = kUseDefault, v_stride_seqlen = kUseDefault, v_stride_head = kUseDefault;
+  std::int64_t v_stride_dim = kUseDefault;  ///< v_layout k only
   std::int64_t o_stride_batch = kUseDefault, o_stride_seqlen = kUseDefault, o_stride_head = kUseDefault;
   std::int64_t swa_k_stride_batch = kUseDefault, swa_k_stride_seqlen = kUseDefault, swa_k_stride_head = kUseDefault;
   std::int64_t swa_v_stride_batch = kUseDefault, swa_v_stride_seqlen = kUseDefault, swa_v_stride_head = kUseDefault;

@@ -23,7 +23,7 @@ struct ArgumentNames {
   std::span<const std::pair<std::string_view, double Arguments::*>> scalars;
 };
 
-/// Where each named argument goes in one plan's order. A size without a name (num_sms) takes its default.
+/// Where each named argument goes in one plan's order. Of sizes num_sms alone has none: the launcher fills it in.
 template <class Arguments>
 class ArgumentSlots {
  public:
@@ -40,7 +40,10 @@ class ArgumentSlots {
       : num_sizes_(plan.sizes.size()), num_buffers_(plan.buffers.size()), num_scalars_(plan.scalars.size()) {
     TESSERA_ASSERT(num_sizes_ <= kMaxSizes && num_buffers_ <= kMaxBuffers && num_scalars_ <= kMaxScalars,
                    fmt::format("{} sizes, {} buffers, {} scalars", num_sizes_, num_buffers_, num_scalars_));
-    for (std::size_t i = 0; i < num_sizes_; ++i) sizes_[i] = member_of(names.sizes, plan.sizes[i].name);
+    for (std::size_t i = 0; i < num_sizes_; ++i) {
+      sizes_[i] = member_of(names.sizes, plan.sizes[i].name);
+      TESSERA_ASSERT(sizes_[i] != nullptr || plan.sizes[i].name == "num_sms", plan.sizes[i].name);
+    }
     for (std::size_t i = 0; i < num_buffers_; ++i) {
       buffers_[i] = member_of(names.buffers, plan.buffers[i].name);
       TESSERA_ASSERT(buffers_[i] != nullptr, plan.buffers[i].name);

@@ -13,6 +13,7 @@
 #include "runtime/cache_folder.h"
 #include "runtime/nvrtc.h"
 #include "tessera/jit_state.h"
+#include "tests/generator/problems.h"
 
 namespace tessera {
 namespace {
@@ -313,6 +314,33 @@ TEST_CASE("jit: a dry run compiles nothing; check tells what a server would miss
   CHECK(coverage[0].tier == CacheTier::user);
   CHECK_FALSE(coverage[1].tier.has_value());
   CHECK(coverage[2].rejected.find("head_dim 80") != std::string::npos);
+}
+
+TEST_CASE("jit: every size of a launch has a name among the arguments, but for what the launcher fills in") {
+  const Fixture fixture;
+  const auto jit = fixture.jit();
+  std::vector<Problem> problems = every_fact();
+  for (const char* const arch : {"sm_90a", "sm_100a"})
+    for (const Layout v_layout : {Layout::mn_major, Layout::k_major})
+      for (const Window window : {Window::none, Window::sliding})
+        for (const UsedLengths seqused : {UsedLengths::none, UsedLengths::qk})
+          for (const SplitKv split_kv : {SplitKv::off, SplitKv::on})
+            for (const KvPools kv_pools : {KvPools::dense, KvPools::sparse_window})
+              problems.push_back(Fmha{.arch = Arch::parse(arch),
+                                      .window = window,
+                                      .seqused = seqused,
+                                      .kv_pools = kv_pools,
+                                      .v_layout = v_layout,
+                                      .split_kv = split_kv});
+  int kernels = 0;
+  for (const Problem& problem : problems) try {
+      // Their tables are made here: a size without a name ends the program.
+      if (const auto* const fmha = std::get_if<Fmha>(&problem)) jit->kernel(*fmha), ++kernels;
+      if (const auto* const gemm = std::get_if<Gemm>(&problem)) jit->kernel(*gemm), ++kernels;
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::unsupported);
+    }
+  CHECK(kernels > 200);
 }
 
 TEST_CASE("jit: compiler options enter the key") {
