@@ -69,6 +69,8 @@ std::pair<std::int64_t, std::int64_t> visible_keys(const FmhaInputs& in, const F
 struct RowWork {
   std::int64_t row = 0, begin = 0, end = 0;  // of the keys that it sees
   std::int64_t visible() const { return end - begin; }
+  /// No key at all, or none whose score is more than -inf; a NaN among them is seen.
+  bool sees_nothing() const { return visible() == 0 || (maximum == -kInfinity && sum == 0); }
   std::vector<double> q, p, value, abs_sum, square_sum, v_abs_sum;
   double maximum = -kInfinity, sum = 0, q_norm = 0, max_k_norm = 0, max_abs_score = 0;
 };
@@ -114,8 +116,12 @@ std::vector<RowWork> compute_rows(const FmhaInputs& in, const FmhaSizes& sizes, 
   }
   for (RowWork& w : work) {
     for (const double s : w.p) w.maximum = std::max(w.maximum, s);
-    // The exact scale is ln 2: exponentials of whole numbers to the base 2, without the rounding of ln 2.
-    for (double& s : w.p) w.sum += s = check.is_exact ? std::exp2(s - w.maximum) : std::exp(s - w.maximum);
+    // The exact scale is ln 2: exponentials of whole numbers to the base 2, without the rounding of ln 2. Where all
+    // scores are -inf the row counts as one that sees no key.
+    for (double& s : w.p) {
+      const double distance = s == -kInfinity ? -kInfinity : s - w.maximum;
+      w.sum += s = check.is_exact ? std::exp2(distance) : std::exp(distance);
+    }
     if (check.is_exact) w.maximum *= check.softmax_scale;
   }
   element.resize(v_columns);
@@ -149,7 +155,7 @@ class RowChecker {
   void check(const RowWork& w, std::int64_t batch, std::int64_t head, Sums& sums) const {
     const FmhaRowBound bound(facts(w));
     const Coordinates at{batch, head, w.row, 0, 0};
-    const bool is_empty = w.visible() == 0;
+    const bool is_empty = w.sees_nothing();
     const double lse = is_empty ? -kInfinity : w.maximum + std::log(w.sum);
     double rescale = 1;
     if (outputs_.row_max) {
@@ -157,18 +163,18 @@ class RowChecker {
       const double allowed = is_empty ? 0 : bound.row_max(w.maximum);
       // A kernel may leave its maximum behind the true one for a while, to save rescaling.
       const bool is_behind = !is_empty && found < w.maximum && found >= w.maximum - kMaxTrail - allowed;
-      sums.row_max.add({found, is_behind ? found : w.maximum, allowed, allowed * allowed, at});
+      sums.row_max.add(judged({found, is_behind ? found : w.maximum, allowed, allowed * allowed, at}));
       // What is relative to the maximum is compared relative to the one that the kernel used.
       if (!check_.is_normalized && !is_empty) rescale = rescale_from(w.maximum - found);
     }
     if (outputs_.row_sum) {
       const double value = w.sum * rescale;
       const double allowed = is_empty ? 0 : bound.row_sum(value) + maximum_roundings(w) * value;
-      sums.row_sum.add({statistic(*outputs_.row_sum, at), value, allowed, allowed * allowed, at});
+      sums.row_sum.add(judged({statistic(*outputs_.row_sum, at), value, allowed, allowed * allowed, at}));
     }
     if (outputs_.lse) {
       const double allowed = is_empty ? 0 : bound.lse(lse, w.maximum);
-      sums.lse.add({statistic(*outputs_.lse, at), lse, allowed, allowed * allowed, at});
+      sums.lse.add(judged({statistic(*outputs_.lse, at), lse, allowed, allowed * allowed, at}));
     }
     check_columns(w, bound, at, rescale, sums.o);
   }
@@ -201,6 +207,14 @@ class RowChecker {
     return check_.is_normalized || check_.is_exact ? 0.0 : 0x1p-22 * std::fabs(w.maximum);
   }
 
+  /// Of inputs that are no numbers, or infinite, results are too, and no bound is a number: the same is right. That it
+  /// was written is looked at for all of an output.
+  static Element judged(const Element& element) {
+    const bool is_same = (std::isnan(element.expected) && std::isnan(element.found)) ||
+                         (std::isinf(element.expected) && element.found == element.expected);
+    return is_same ? Element{.at = element.at} : element;
+  }
+
   double statistic(const TensorView& view, const Coordinates& at) const {
     return view.at(at[0] * view.strides[0] + at[1] * view.strides[1] + at[2] * view.strides[2]);
   }
@@ -220,7 +234,7 @@ class RowChecker {
       Element element;
       element.at = at;
       element.found = outputs_.o.at(offset + at[3] * outputs_.o.strides[3]);
-      if (w.visible() > 0) {
+      if (!w.sees_nothing()) {
         FmhaRowBound::Column column;
         column.is_normalized = check_.is_normalized;
         column.abs_sum = w.abs_sum[d] * rescale;
@@ -233,10 +247,8 @@ class RowChecker {
         const double extra = maximum_roundings(w) * std::fabs(column.value);
         element.bound = bound.element(column) + extra;
         element.expected_square = bound.element_square(column) + extra * extra;
-        // Of inputs that are no numbers the result is none; that it was written is looked at for all of o.
-        if (std::isnan(element.expected) && std::isnan(element.found)) element = {.at = element.at};
       }
-      sums.add(element);
+      sums.add(judged(element));
     }
   }
 
@@ -294,8 +306,8 @@ FmhaRow fmha_row(const FmhaInputs& inputs, const FmhaCheck& check, std::int64_t 
   const FmhaSizes sizes = sizes_of(inputs);
   const RowWork work = std::move(compute_rows(inputs, sizes, check, batch, head, std::span(&row, 1)).front());
   FmhaRow result{work.value, work.maximum, work.sum, work.maximum + std::log(work.sum)};
-  if (work.visible() == 0) result.lse = -kInfinity;
-  if (check.is_normalized && work.visible() > 0)
+  if (work.sees_nothing()) result.lse = -kInfinity;
+  if (check.is_normalized && !work.sees_nothing())
     for (double& value : result.o) value /= work.sum;
   return result;
 }

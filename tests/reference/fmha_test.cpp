@@ -293,6 +293,39 @@ TEST_CASE("a row of NaN is right where the inputs give NaN, and only there") {
   CHECK(problems(verdict(c, in, out)).find("o: 1 of 2048 checked elements wrong") != std::string::npos);
 }
 
+TEST_CASE("statistics and outputs that are no numbers, or infinite, are right where the inputs make them so") {
+  const Case c = make_case({1, 2, 1, 8, 40, 64}, DType::bf16, Mask::none, false);
+  const double infinity = std::numeric_limits<double>::infinity();
+  FmhaTensors in = make_inputs(c.sizes, c.dtype, Fill::normal, 4);
+  in.q.set(3 * 2 * 64, std::nan(""));  // head 0, row 3
+  in.v.set(7 * 64 + 5, infinity);      // column 5 of all others
+  Outputs out = run_model(c, in);
+  // The model's maximum does not see a NaN; a row of them has any maximum.
+  CHECK(problems(verdict(c, in, out)).find("row_max") == std::string::npos);
+  for (Tensor* const statistic : {&out.lse, &out.row_sum}) statistic->set(3, std::nan(""));
+  CAPTURE(problems(verdict(c, in, out)));
+  CHECK(verdict(c, in, out).pass);
+  Outputs wrong = out;
+  wrong.lse.set(4, std::nan(""));  // has no reason
+  CHECK(problems(verdict(c, in, wrong)).find("lse: 1 of 16 checked elements wrong") != std::string::npos);
+  wrong = out;
+  wrong.o.set(5, -infinity);
+  CHECK(problems(verdict(c, in, wrong)).find("o: 1 of 1024 checked elements wrong") != std::string::npos);
+}
+
+TEST_CASE("a row whose scores are all -inf counts as one that sees no key") {
+  const Case c = make_case({1, 1, 1, 2, 40, 64}, DType::bf16, Mask::none, true);
+  const double infinity = std::numeric_limits<double>::infinity();
+  FmhaTensors in = make_inputs(c.sizes, c.dtype, Fill::normal, 4);
+  for (std::int64_t j = 0; j < 40 * 64; ++j) in.k.set(j, std::fabs(in.k.at(j)) + 1);
+  for (std::int64_t d = 0; d < 64; ++d) in.q.set(d, d == 0 ? -infinity : 0.0);
+  const FmhaRow row = fmha_row({in.q.view(), in.k.view(), in.v.view()}, c.check, 0, 0, 0);
+  CHECK(row.lse == -infinity);
+  CHECK(row.row_sum == 0);
+  CHECK(row.o.front() == 0);
+  CHECK(std::isfinite(fmha_row({in.q.view(), in.k.view(), in.v.view()}, c.check, 0, 0, 1).lse));
+}
+
 TEST_CASE("large problems are sampled in whole rows: first, last, every tile edge of one head") {
   FmhaCheck check;
   check.tile_m = 128;
