@@ -97,7 +97,9 @@ class RunCommand final : public Command {
     flags.group("Flags");
     flags.text("--device", "WORD", device_,
                "gpu, emulator or auto (default): the GPU where one runs the target's code, else the emulator");
-    flags.text("--inputs", "WORD", run_.inputs, "normal (default), uniform, or integer: small whole numbers");
+    flags.text("--inputs", "WORD", run_.inputs,
+               "normal (default), uniform, integer: small whole numbers, or (fmha) rising: normal, with scores that "
+               "grow towards the first key, so that rows move their reference from block to block");
     flags.number("--seed", "N", run_.seed, 0, "of the inputs and of the emulator's schedule (default: 1)");
     flags.list("--input", "NAME=FILE", input_files_, "an input from a .npy file; repeatable");
     flags.list("--save", "NAME=FILE", output_files_, "write an output as a .npy file; repeatable");
@@ -153,8 +155,11 @@ class RunCommand final : public Command {
     emulation_.schedules();
     if (device_ != "gpu" && device_ != "emulator" && device_ != "auto")
       throw Error(ErrorKind::usage, fmt::format("--device = {}: must be one of gpu, emulator, auto", device_));
-    if (run_.inputs != "normal" && run_.inputs != "uniform" && run_.inputs != "integer")
-      throw Error(ErrorKind::usage, fmt::format("--inputs = {}: must be one of normal, uniform, integer", run_.inputs));
+    const bool is_rising = run_.inputs == "rising";
+    if (run_.inputs != "normal" && run_.inputs != "uniform" && run_.inputs != "integer" && !is_rising)
+      throw Error(ErrorKind::usage,
+                  fmt::format("--inputs = {}: must be one of normal, uniform, integer, rising", run_.inputs));
+    if (is_rising && subject_ != "fmha") throw Error(ErrorKind::usage, "--inputs rising: is for fmha");
     if (!run_.shape.empty() && subject_ == "fmha")
       throw Error(ErrorKind::usage, "--shape: is for copy2d; fmha has --batch, --heads-q, --seqlen-q and others");
     if (!run_.shape.empty() && subject_ == "gemm")

@@ -50,12 +50,13 @@ DeviceRun::DeviceRun(Device& device, Kernel& kernel, std::vector<std::int64_t> s
   workspace_bytes_ = kernel_.launcher(device_).workspace_bytes(arguments());
   if (workspace_bytes_ > 0) {
     workspace_.emplace(device_, static_cast<std::size_t>(workspace_bytes_));
-    device_.set_bytes(workspace_->address(), 0, static_cast<std::size_t>(workspace_bytes_));
   }
   reset();
 }
 
 void DeviceRun::reset() {
+  // What no step has written must not pass for a part of the result.
+  if (workspace_) device_.set_bytes(workspace_->address(), kPoisonByte, static_cast<std::size_t>(workspace_bytes_));
   for (const Buffer& buffer : buffers_) {
     device_.set_bytes(buffer.base(), kPoisonByte, buffer.bytes + 2 * kGuardBytes);
     if (buffer.input == nullptr) continue;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numbers>
 
 #include "base/error.h"
@@ -69,6 +70,29 @@ reference::Tensor lengths(std::int64_t batch, std::int64_t most, std::uint64_t s
   return tensor;
 }
 
+/// NaNs in the rows of [batch, rows, ...] behind each sequence's valid ones: nobody may read them.
+void hide_behind(const reference::Tensor& lengths, reference::Tensor& tensor) {
+  const std::int64_t rows = tensor.shape[1];
+  if (rows == 0) return;
+  const auto row_bytes = tensor.bytes.size() / static_cast<std::size_t>(tensor.shape[0] * rows);
+  for (std::int64_t b = 0; b < tensor.shape[0]; ++b) {
+    const std::int64_t used = std::clamp<std::int64_t>(std::llround(lengths.at(b)), 0, rows);
+    std::memset(tensor.bytes.data() + static_cast<std::size_t>(b * rows + used) * row_bytes, 0xFF,
+                static_cast<std::size_t>(rows - used) * row_bytes);
+  }
+}
+
+/// Multiplies the rows of k [batch, keys, heads, head_dim] by 16 at the first key down to 1 at the last. Kernels go
+/// through the keys from the last to the first.
+void let_scores_rise(reference::Tensor& k) {
+  const std::int64_t keys = k.shape[1], of_key = k.shape[2] * k.shape[3];
+  for (std::int64_t i = 0; i < k.shape[0] * keys * of_key; ++i) {
+    const std::int64_t key = i / of_key % keys;
+    const double distance = static_cast<double>(keys - 1 - key) / static_cast<double>(std::max<std::int64_t>(keys, 2));
+    k.set(i, k.at(i) * (1 + 15 * distance));
+  }
+}
+
 class RunFmha final : public RunOperator {
  public:
   std::vector<GivenSize> sizes(const Problem& problem, const RunFlags& flags) const override {
@@ -130,13 +154,19 @@ class RunFmha final : public RunOperator {
     const DType dtype = config.dtype;
     const auto seed = static_cast<std::uint64_t>(flags.seed);
     if (config.kv_pools == KvPools::sparse_window) {
-      auto all =
-          of_pools(reference::make_pool_inputs(s, size("topk"), size("seqlen_swa"), dtype, fill_of(flags), seed));
+      reference::FmhaPoolTensors made =
+          reference::make_pool_inputs(s, size("topk"), size("seqlen_swa"), dtype, fill_of(flags), seed);
+      // The window comes first: listed keys have larger scores than its.
+      if (flags.inputs == "rising")
+        for (std::int64_t i = 0; i < s.seqlen_k * s.head_dim; ++i) made.k.set(i, 16 * made.k.at(i));
+      auto all = of_pools(std::move(made));
       for (const auto& [name, tensor] : flags.arrays) all[name] = tensor;
+      hide_unused(flags, "swa_lens", {"swa_k", "swa_v"}, all);
       return all;
     }
     reference::FmhaTensors made = flags.inputs == "integer" ? reference::make_integer_inputs(s, dtype, seed)
                                                             : reference::make_inputs(s, dtype, fill_of(flags), seed);
+    if (flags.inputs == "rising") let_scores_rise(made.k);
     std::map<std::string, reference::Tensor> all;
     all.emplace("q", std::move(made.q));
     all.emplace("k", std::move(made.k));
@@ -147,6 +177,8 @@ class RunFmha final : public RunOperator {
         all.emplace(buffer.name, lengths(s.batch, is_of_q ? s.seqlen_q : s.seqlen_k, seed, is_of_q ? 3 : 4));
     }
     for (const auto& [name, tensor] : flags.arrays) all[name] = tensor;
+    hide_unused(flags, "seqused_q", {"q"}, all);
+    hide_unused(flags, "seqused_k", {"k", "v"}, all);
     return all;
   }
 
@@ -186,6 +218,14 @@ class RunFmha final : public RunOperator {
   }
 
  private:
+  /// Of tensors that no file brought.
+  static void hide_unused(const RunFlags& flags, const std::string& lengths, std::initializer_list<const char*> tensors,
+                          std::map<std::string, reference::Tensor>& all) {
+    const auto of = all.find(lengths);
+    if (of == all.end()) return;
+    for (const char* const name : tensors)
+      if (flags.arrays.count(name) == 0) hide_behind(of->second, all.at(name));
+  }
   static reference::Fill fill_of(const RunFlags& flags) {
     return flags.inputs == "integer"   ? reference::Fill::integer
            : flags.inputs == "uniform" ? reference::Fill::uniform

@@ -131,6 +131,7 @@ struct EmulatedDevice::State {
   std::mutex mutex;
   std::vector<EmulatorFinding> findings;
   LaunchStatistics statistics;
+  bool is_synchronised = false;  ///< since the last launch: the next one counts anew
   Observer* observer = nullptr;
   std::uintptr_t next_handle = 1;
   const std::uintptr_t context = next_context();  ///< an address would come back with a later device
@@ -140,6 +141,17 @@ struct EmulatedDevice::State {
     if (!memory->is_allocated(address, bytes))
       throw Error(ErrorKind::device, fmt::format("emulator: {} of {} bytes at 0x{:x}: {}", what, bytes, address,
                                                  memory->describe(address)));
+  }
+  // Launches follow each other: their counts and times add up.
+  void count(const LaunchStatistics& launch) {
+    if (std::exchange(is_synchronised, false)) statistics = {};
+    statistics.threads = std::max(statistics.threads, launch.threads);
+    if (!launch.why_one_thread.empty()) statistics.why_one_thread = launch.why_one_thread;
+    if (statistics.threads > 1) statistics.why_one_thread.clear();
+    statistics.warp_instructions += launch.warp_instructions;
+    statistics.async_operations += launch.async_operations;
+    statistics.async_bytes.add(launch.async_bytes);
+    statistics.seconds += launch.seconds;
   }
 };
 
@@ -223,6 +235,7 @@ std::vector<Finding> EmulatedDevice::synchronize(Stream) {
 }
 std::vector<EmulatorFinding> EmulatedDevice::take_findings() {
   const std::lock_guard lock(state_->mutex);
+  state_->is_synchronised = true;
   return std::exchange(state_->findings, {});
 }
 bool EmulatedDevice::is_capturing(Stream) { return false; }
@@ -273,8 +286,8 @@ void EmulatedDevice::launch(const LaunchRequest& request, Stream) {
       TwoThreadResult result =
           run_on_two_threads(*loaded.program, *loaded.entry, *state_->memory, shape, options, parameters);
       if (result.is_done) {
-        state_->statistics = result.statistics;
-        state_->statistics.threads = 2;
+        result.statistics.threads = 2;
+        state_->count(result.statistics);
         for (EmulatorFinding& finding : result.findings) state_->findings.push_back(std::move(finding));
         return;
       }
@@ -284,7 +297,7 @@ void EmulatedDevice::launch(const LaunchRequest& request, Stream) {
   Launch run(*loaded.program, *loaded.entry, *state_->memory, shape, options, std::move(parameters));
   run.run();
   run.statistics.why_one_thread = why_one;
-  state_->statistics = run.statistics;
+  state_->count(run.statistics);
   for (const EmulatorFinding& finding : run.findings.all()) state_->findings.push_back(finding);
 }
 

@@ -60,7 +60,7 @@ class EmulatedDevice final : public Device {
   std::uint64_t uninitialised_bytes(DevicePointer from, std::size_t bytes) const;
   /// Findings since the last take, with all their fields.
   std::vector<EmulatorFinding> take_findings();
-  /// Of the last launch.
+  /// Of all launches since the last synchronisation before them: of a kernel of several steps, of all steps.
   LaunchStatistics statistics() const;
   /// Watches the launches that follow, until null is set; the caller keeps it alive.
   void set_observer(Observer* observer);

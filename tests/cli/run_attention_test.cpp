@@ -1,0 +1,87 @@
+// `run` of attention on tcgen05: that what it feeds and what it poisons shows the faults that only such inputs show.
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/machine.h"
+
+using namespace tessera;
+using namespace tessera::cli;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+/// A folder of templates of which one differs from the embedded one.
+class Fault {
+ public:
+  Fault(const Machine& machine, const std::string& file, const std::string& from, const std::string& to) {
+    folder_ = machine.terminal.folder.path / ("templates" + std::to_string(++count_));
+    std::filesystem::create_directories(folder_ / "fmha_tcgen05");
+    std::string text = read_text(std::string(TESSERA_SOURCE_DIR "/templates/fmha_tcgen05/") + file);
+    const std::size_t at = text.find(from);
+    REQUIRE_MESSAGE(at != std::string::npos, from);
+    text.replace(at, from.size(), to);
+    write_file(folder_ / "fmha_tcgen05" / file, text);
+  }
+  std::vector<std::string> flags() const { return {"--templates", folder_.string()}; }
+
+ private:
+  static inline int count_ = 0;
+  std::filesystem::path folder_;
+};
+
+Outcome run(Machine& machine, std::vector<std::string> flags, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> words{"run", "fmha", "--arch", "sm_100a", "--device", "emulator", "--head-dim", "64"};
+  words.insert(words.end(), flags.begin(), flags.end());
+  words.insert(words.end(), more.begin(), more.end());
+  return machine.terminal.run(words);
+}
+
+}  // namespace
+
+TEST_CASE("run: scores that rise from block to block show a fault of the rescaling, ordinary ones do not") {
+  Machine machine;
+  if (!machine.compiler) return;
+  const Fault fault(machine, "softmax.cuh", "    sum *= factor;\n", "");
+  const std::vector<std::string> sizes{"--seqlen-q", "100", "--seqlen-k", "600", "--heads-q", "1"};
+  CHECK(run(machine, sizes, {"--inputs", "rising", "--schedule", "all"}).code == 0);
+  std::vector<std::string> faulty = fault.flags();
+  faulty.insert(faulty.end(), sizes.begin(), sizes.end());
+  CHECK(run(machine, faulty).code == 0);
+  CHECK(run(machine, faulty, {"--inputs", "rising"}).code == 1);
+  const std::vector<std::string> pools{"--kv-pools", "sparse_window", "--heads-q", "16", "--inputs", "rising"};
+  CHECK(run(machine, pools).code == 0);
+  CHECK(run(machine, fault.flags(), pools).code == 1);
+  CHECK(machine.terminal.run({"run", "gemm", "--inputs", "rising"}).err == "tessera: --inputs rising: is for fmha\n");
+}
+
+TEST_CASE("run: behind valid lengths lie NaNs, so that a kernel which reads them is wrong") {
+  Machine machine;
+  if (!machine.compiler) return;
+  const std::vector<std::string> used{"--seqused", "qk", "--batch", "3", "--seqlen-q", "90", "--seqlen-k", "300"};
+  CHECK(run(machine, used).code == 0);
+  const Fault fault(machine, "key_blocks.cuh", "origin(C.seqused == UsedLengths::none ? 0", "origin(true ? 0");
+  CHECK(run(machine, fault.flags(), used).code == 1);
+  const std::vector<std::string> pools{"--kv-pools", "sparse_window", "--heads-q", "16", "--batch", "3"};
+  CHECK(run(machine, pools).code == 0);
+  const Fault of_pools(machine, "pools.cuh", "origin(end - (end + C.tile_n - 1) / C.tile_n * C.tile_n)", "origin(0)");
+  CHECK(run(machine, of_pools.flags(), pools).code == 1);
+}
+
+TEST_CASE("run: a part of split keys that nobody wrote is no zero, and all steps' instructions count") {
+  Machine machine;
+  if (!machine.compiler) return;
+  const std::vector<std::string> split{"--split-kv", "on",         "--num-splits", "4",      "--seqlen-q",
+                                       "5",          "--seqlen-k", "700",          "--mask", "causal"};
+  const Fault fault(machine, "softmax.cuh", "      sums[0] = reference;\n",
+                    "      if (tile.split == 3) return;\n      sums[0] = reference;\n");
+  CHECK(run(machine, fault.flags(), split).code == 1);
+  // One that sees no key, of many: zeros for its sums would do no harm.
+  const Fault of_empty(machine, "softmax.cuh", "      sums[0] = reference;\n",
+                       "      if (sum == 0.0f) return;\n      sums[0] = reference;\n");
+  CHECK(run(machine, of_empty.flags(), {"--split-kv", "on", "--num-splits", "9", "--seqlen-k", "300"}).code == 1);
+
+  const Outcome outcome = run(machine, split, {"--stats", "--json"});
+  REQUIRE(outcome.code == 0);
+  const Json json = Json::parse(outcome.out);
+  // Retries of waits count in the first.
+  CHECK(json["schedules"][0]["warp_instructions"] >= json["statistics"]["warp_instructions"]);
+}
