@@ -1,12 +1,14 @@
 // tessera check: would this cache serve these problems? For the end of a build pipeline: no GPU, no compiler.
 #include <algorithm>
 #include <set>
+#include <span>
 
 #include "base/error.h"
 #include "cli/call.h"
 #include "cli/list_progress.h"
 #include "cli/rejections.h"
 #include "cli/size_check.h"
+#include "generator/selectors.h"
 #include "generator/targets.h"
 
 namespace tessera::cli {
@@ -62,6 +64,7 @@ class CheckCommand final : public Command {
                               {"arch", arch_of(problem).to_string()},
                               {"loads_on", loads_on(arch_of(problem))},
                               {"entry", one.kernel},
+                              {"instead", covered_instead(call, problem)},
                               {"warm", "tessera warm " + describe(problem) + size_flags_.text()}});
     }
     call.clear_progress();
@@ -77,8 +80,12 @@ class CheckCommand final : public Command {
             {"file", selectors_.tuning_file()}, {"device", list.tuning->device}, {"problems", list.num_tuned()}};
       call.print_json(json);
     } else {
-      for (const OrderedJson& one : missing_json)
+      for (const OrderedJson& one : missing_json) {
         call.print(fmt::format("missing  {}  ({})\n", one["entry"].get<std::string>(), one["warm"].get<std::string>()));
+        for (const OrderedJson& instead : one["instead"])
+          call.print(fmt::format("           there is the kernel for {}, which loads on {} too\n",
+                                 instead.get<std::string>(), one["loads_on"].get<std::string>()));
+      }
       call.print(fmt::format("{} of {} covered, {} of {} missing, {} rejected\n", grouped(covered),
                              counted(total, "problem"), grouped(static_cast<std::int64_t>(missing.size())),
                              counted(static_cast<std::int64_t>(kernels.size()), "kernel"),
@@ -93,6 +100,17 @@ class CheckCommand final : public Command {
   }
 
  private:
+  /// Other targets whose code loads on the same devices and for which the cache has this problem's kernel.
+  static OrderedJson covered_instead(Call& call, const Problem& problem) {
+    OrderedJson list = OrderedJson::array();
+    for (const std::string_view target : targets_instead_of(arch_of(problem))) {
+      Problem other = problem;
+      set_field(other, "arch", target);
+      if (call.jit().check(std::span(&other, 1)).front().tier) list.push_back(std::string(target));
+    }
+    return list;
+  }
+
   std::string subject_;
   bool is_strict_ = false;
   SizeFlags size_flags_;

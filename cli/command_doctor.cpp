@@ -1,4 +1,5 @@
 // tessera doctor: what this machine has, what works with it, and why the rest does not.
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -60,7 +61,7 @@ class DoctorCommand final : public Command {
     const OrderedJson compiler = compiler_report(call), gpu = gpu_report(call), cache = cache_report(call);
     const std::string no_compiler = why_no_compiler(compiler), no_gpu = why_no_gpu(gpu);
     OrderedJson works = OrderedJson::array();
-    const auto add = [&](const char* what, const std::string& why_not) {
+    const auto add = [&](const std::string& what, const std::string& why_not) {
       works.push_back({{"what", what}, {"works", why_not.empty()}, {"why_not", why_not}});
     };
     const auto or_cached = [&](const char* served) {
@@ -68,8 +69,18 @@ class DoctorCommand final : public Command {
                                  : fmt::format("{}; kernels that a cache holds {} all the same", no_compiler, served);
     };
     add("plan, emit, check, cache", "");
-    add("warm: compile for sm_90a", or_cached("are served"));
-    add("run --device gpu", no_gpu);
+    const Targets known = targets_of(compiler);
+    if (no_compiler.empty()) {
+      add("warm: compile for " + join(known.yes), "");
+    } else {
+      add("warm: compile", or_cached("are served"));
+    }
+    if (no_compiler.empty() && !known.no.empty())
+      add("warm: compile for " + join(known.no),
+          fmt::format("{} does not know {}", compiler["identity"].get<std::string>(),
+                      known.no.size() == 1 ? "it" : "them"));
+    const std::vector<std::string> runs = targets_of_devices(gpu);
+    add("run --device gpu" + (no_gpu.empty() ? ": code for " + join(runs) : ""), no_gpu);
     add("run --device emulator: on this CPU", or_cached("run"));
     add("emulate: any PTX file, on this CPU", "");
     if (call.is_json()) {
@@ -87,18 +98,47 @@ class DoctorCommand final : public Command {
   }
 
  private:
-  /// Why nothing compiles for sm_90a; empty: it does.
+  struct Targets {
+    std::vector<std::string> yes, no;
+  };
+  /// Targets that the compiler knows, and those that it doesn't.
+  static Targets targets_of(const OrderedJson& compiler) {
+    Targets targets;
+    const OrderedJson& known = compiler["architectures"];
+    for (const TargetRow& row : target_rows()) {
+      const bool is_known = std::find(known.begin(), known.end(), row.target) != known.end();
+      (is_known ? targets.yes : targets.no).emplace_back(row.target);
+    }
+    return targets;
+  }
+  /// Targets whose code some device here loads.
+  static std::vector<std::string> targets_of_devices(const OrderedJson& gpu) {
+    std::vector<std::string> list;
+    for (const TargetRow& row : target_rows())
+      for (const OrderedJson& device : gpu["devices"]) {
+        const OrderedJson& loads = device["loads"];
+        if (std::find(loads.begin(), loads.end(), row.target) == loads.end()) continue;
+        list.emplace_back(row.target);
+        break;
+      }
+    return list;
+  }
+  static std::string join(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, ", ")); }
+
+  /// Why nothing compiles for any target; empty: something does.
   static std::string why_no_compiler(const OrderedJson& compiler) {
     if (!compiler["problem"].get<std::string>().empty()) return "no usable NVRTC";
-    const OrderedJson& known = compiler["architectures"];
-    return std::find(known.begin(), known.end(), "sm_90a") == known.end()
-               ? fmt::format("{} does not know sm_90a", compiler["identity"].get<std::string>())
+    return targets_of(compiler).yes.empty()
+               ? fmt::format("{} knows none of the targets", compiler["identity"].get<std::string>())
                : "";
   }
-  /// Why no GPU here runs sm_90a code; empty: one does.
+  /// Why no GPU here runs any kernel; empty: one does.
   static std::string why_no_gpu(const OrderedJson& gpu) {
     if (const auto problem = gpu["problem"].get<std::string>(); !problem.empty()) return problem;
-    return gpu["runs_sm_90a"].get<bool>() ? "" : "sm_90a code runs on compute capability 9.0 only";
+    if (!targets_of_devices(gpu).empty()) return "";
+    std::vector<std::string> found;
+    for (const OrderedJson& device : gpu["devices"]) found.push_back(device["compute_capability"]);
+    return fmt::format("no kernel's code loads on compute capability {}", join(found));
   }
 
   static OrderedJson targets() {
@@ -126,7 +166,7 @@ class DoctorCommand final : public Command {
   }
 
   static OrderedJson gpu_report(Call& call) {
-    OrderedJson json = {{"problem", ""}, {"driver", ""}, {"runs_sm_90a", false}, {"devices", OrderedJson::array()}};
+    OrderedJson json = {{"problem", ""}, {"driver", ""}, {"devices", OrderedJson::array()}};
     if (const int version = cuda_driver_version(); version > 0) json["driver"] = version_text(version);
     std::string reason;
     const std::unique_ptr<Device> device = call.host().open_gpu ? call.host().open_gpu(reason) : nullptr;
@@ -134,16 +174,17 @@ class DoctorCommand final : public Command {
       json["problem"] = reason.empty() ? "no GPU" : reason;
       return json;
     }
-    for (int i = 0; i < cuda_device_count(); ++i) {
-      const std::unique_ptr<Device> one = i == 0 ? nullptr : make_cuda_device(i, true);
-      const DeviceInfo& info = one ? one->info() : device->info();
+    const auto add = [&](const DeviceInfo& info) {
+      const std::string capability = fmt::format("{}.{}", info.compute_major, info.compute_minor);
       json["devices"].push_back({{"name", info.name},
-                                 {"compute_capability", fmt::format("{}.{}", info.compute_major, info.compute_minor)},
+                                 {"compute_capability", capability},
+                                 {"loads", targets_for(capability)},
                                  {"num_sms", info.num_sms},
                                  {"memory_bytes", info.memory_bytes},
                                  {"l2_bytes", info.l2_bytes}});
-      if (info.compute_major == 9 && info.compute_minor == 0) json["runs_sm_90a"] = true;
-    }
+    };
+    add(device->info());
+    for (int i = 1; i < cuda_device_count(); ++i) add(make_cuda_device(i, true)->info());
     return json;
   }
 
@@ -174,9 +215,10 @@ class DoctorCommand final : public Command {
     if (!text(gpu, "driver").empty()) call.print(fmt::format("  driver for CUDA {}\n", text(gpu, "driver")));
     if (!text(gpu, "problem").empty()) call.print(fmt::format("  none: {}\n", text(gpu, "problem")));
     for (const OrderedJson& device : gpu["devices"])
-      call.print(fmt::format("  {}: compute capability {}, {} SMs, {} bytes of memory\n", text(device, "name"),
-                             text(device, "compute_capability"), device["num_sms"].get<int>(),
-                             grouped(device["memory_bytes"].get<std::int64_t>())));
+      call.print(fmt::format("  {}: compute capability {}, {} SMs, {} bytes of memory; loads code for {}\n",
+                             text(device, "name"), text(device, "compute_capability"), device["num_sms"].get<int>(),
+                             grouped(device["memory_bytes"].get<std::int64_t>()),
+                             device["loads"].empty() ? "none of the targets" : join(device["loads"])));
     call.print("\ncache, in the order of the search\n");
     if (cache.empty()) call.print("  memory only: no folder is known\n");
     for (const OrderedJson& folder : cache)

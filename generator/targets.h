@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "generator/problem.h"
 
@@ -13,11 +14,18 @@ namespace tessera {
 struct TargetRow {
   std::string_view target;
   std::string_view loads_on;
+  int smem_bytes = 0;  ///< most shared memory of a CTA
 };
 
 std::span<const TargetRow> target_rows() noexcept;
 
+/// Null for a target that is not in the table.
+const TargetRow* target_row(Arch target) noexcept;
 /// "10.0, 10.3"; empty for a target that is not in the table.
 std::string_view loads_on(Arch target);
+/// Targets whose code devices of a compute capability ("10.3") load; none: no kernel runs there.
+std::vector<std::string_view> targets_for(std::string_view capability);
+/// Other targets whose code loads wherever the target's does: sm_100f and sm_103f for sm_103a.
+std::vector<std::string_view> targets_instead_of(Arch target);
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <string>
 
@@ -24,4 +25,16 @@ TEST_CASE("a target's code loads on its own capability, a family's on the later 
   }
   CHECK(target_rows().size() == 9);
   CHECK(loads_on(Arch::parse("sm_80")).empty());
+}
+
+TEST_CASE("which targets a device loads, and which serve where another is asked for") {
+  const auto text = [](const std::vector<std::string_view>& list) { return fmt::format("{}", fmt::join(list, " ")); };
+  CHECK(text(targets_for("9.0")) == "sm_90a");
+  CHECK(text(targets_for("10.0")) == "sm_100a sm_100f");
+  CHECK(text(targets_for("10.3")) == "sm_100f sm_103a sm_103f");
+  CHECK(text(targets_for("8.6")).empty());
+  CHECK(text(targets_instead_of(Arch::parse("sm_100a"))) == "sm_100f");
+  CHECK(text(targets_instead_of(Arch::parse("sm_103a"))) == "sm_100f sm_103f");
+  CHECK(text(targets_instead_of(Arch::parse("sm_100f"))).empty());
+  CHECK(text(targets_instead_of(Arch::parse("sm_80"))).empty());
 }
