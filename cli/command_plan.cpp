@@ -32,12 +32,17 @@ void append_config(std::string& out, const Plan& plan) {
 }
 
 void append_resources(std::string& out, const Plan& plan) {
-  out += fmt::format("\nshared memory: {} bytes\n", grouped(plan.smem_bytes));
+  const TargetRow* const target = target_row(plan.arch);
+  out +=
+      fmt::format("\nshared memory: {} bytes{}\n", grouped(plan.smem_bytes),
+                  target != nullptr && plan.smem_bytes > 0 ? fmt::format(" of {}", grouped(target->smem_bytes)) : "");
   for (const SmemRegion& region : plan.smem)
     out += fmt::format("  {:>8} .. {:>8}  {:>8}  {}\n", region.offset, region.offset + region.bytes, region.bytes,
                        region.name);
   if (plan.tmem_columns > 0) {
-    out += fmt::format("\nTensor Memory: {} columns of 128 lanes\n", plan.tmem_columns);
+    int used = 0;
+    for (const TmemRegion& region : plan.tmem) used = std::max(used, region.first_column + region.columns);
+    out += fmt::format("\nTensor Memory: {} of 512 columns of 128 lanes, {} allocated\n", used, plan.tmem_columns);
     for (const TmemRegion& region : plan.tmem)
       out += fmt::format("  {:>8} .. {:>8}  {:>8}  {}\n", region.first_column, region.first_column + region.columns,
                          region.columns, region.name);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
 constexpr std::int64_t kMaxHint = std::int64_t{1} << 40;
-constexpr std::string_view kWholeWindow = "2147418112";  // no sequence is longer
+constexpr std::int64_t kWholeWindow = 2147418112;  // no sequence is longer
 constexpr std::string_view kAuto = "auto", kUnknown = "unknown";
 
 [[noreturn]] void refuse(const Selector& selector, std::string_view text, const std::string& demand) {
@@ -132,12 +132,25 @@ Selector field(std::string_view flag, std::string_view key, std::string_view hel
   return selector;
 }
 
-// Keys of a window on one side: -1 says, as at launch, that there is no bound.
+// Keys of a window on one side: -1 says, as at launch, that there is no bound. In the Problem -1 is what nobody knows,
+// so the largest size of a launch, which hides nothing either, stands for it there.
 template <auto Member>
 Selector window_field(std::string_view flag, std::string_view key, std::string_view help) {
   Selector selector = field<Member>(flag, key, help);
+  selector.min = -1;
+  selector.max = kWholeWindow;
   selector.set = [](Problem& problem, const Selector& of, std::string_view text) {
-    Field<Member>::set(problem, of, text == "-1" ? kWholeWindow : text);
+    Hint& field = std::get<Fmha>(problem).*Member;
+    if (text == kUnknown) {
+      field = kUnknownHint;
+      return;
+    }
+    const std::int64_t keys = parse_number(of, text);
+    field = keys < 0 ? kWholeWindow : keys;
+  };
+  selector.text = [](const Problem& problem) {
+    const Hint keys = std::get<Fmha>(problem).*Member;
+    return keys == kWholeWindow ? std::string("-1") : Field<Member>::value_text(keys);
   };
   return selector;
 }

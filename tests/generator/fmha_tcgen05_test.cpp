@@ -246,6 +246,16 @@ TEST_CASE("what attention has on tcgen05 alone is refused on sm_90a") {
         "fmha has no kernel for mma_kind tcgen05.f16 on sm_90a: take sm_100a or sm_103a");
 }
 
+TEST_CASE("fields of a window: -1 is no bound, in both directions") {
+  Problem problem = attention({{"window", "sliding"}, {"window_size_left", "-1"}});
+  CHECK(field_text(problem, "window_size_left") == "-1");
+  CHECK(field_text(problem, "window_size_right") == "unknown");
+  set_field(problem, "window_size_left", "2147418111");
+  CHECK(field_text(problem, "window_size_left") == "2147418111");
+  CHECK_THROWS_WITH_AS(set_field(problem, "window_size_left", "2147418113"),
+                       "window_size_left = 2147418113: must be from -1 to 2147418112", Error);
+}
+
 TEST_CASE("attention on tcgen05: goldens") {
   check_golden("plan_fmha_sm100a_d512.json", to_json(make_plan(attention({{"head_dim", "512"}})), true).dump(2) + "\n");
   check_golden("plan_fmha_sm100a_d128_vk.json",
