@@ -1,6 +1,6 @@
 // Candidates are the tiles of the spec's table for this head_dim, with both ways for P and every swizzle, and the tiles
 // of the other head_dims, so that a reader sees why a tile that is good elsewhere is not taken here. A pin replaces the
-// table's value.
+// table's value; where the table has nothing for the pins, tiles of fewer keys follow.
 //
 // Scores order candidates by a rough model, since no device was there to measure on: the table's first tile of a
 // head_dim counts 1, any other less by what its shape costs. A step of tile_n keys adds a fixed cost to each of its
@@ -54,11 +54,21 @@ int packed_heads_of(const Fmha& p, const Config& c) {
   return heads <= kShortLength ? static_cast<int>(heads) : 1;
 }
 
+/// Keys that the queries see together, as far as hints tell: a window's, where both of its sides are bounded.
+Hint expected_keys(const Fmha& p) {
+  const bool has_end = p.mask == Mask::causal || p.window_size_right >= 0;
+  if (p.window == Window::none || p.window_size_left < 0 || !has_end) return p.seqlen_k;
+  const Hint right = p.mask == Mask::causal ? 0 : p.window_size_right;
+  const auto few = [](Hint count) { return std::min(count, kManyKeys); };  // hints may be huge
+  const Hint seen = few(p.window_size_left) + few(right) + p.seqlen_q;
+  return p.seqlen_k < 0 ? seen : std::min(p.seqlen_k, seen);
+}
+
 /// Split where few tiles would leave a device idle beside long walks over the keys.
 SplitKv split_of(const Fmha& p, const Config& c) {
   if (fmha_tcgen05::has_pools(c)) return SplitKv::off;
   if (p.seqlen_q < 0 || p.seqlen_q > kFewQueries) return SplitKv::off;
-  if (p.seqlen_k >= 0 && p.seqlen_k < kManyKeys) return SplitKv::off;
+  if (const Hint keys = expected_keys(p); keys >= 0 && keys < kManyKeys) return SplitKv::off;
   const Hint heads = p.heads_q / c.pack_gqa;
   // Hints may be huge.
   const auto few = [](Hint count) { return std::clamp<Hint>(count, 0, kEnoughTiles); };
@@ -199,6 +209,15 @@ std::vector<Config> FmhaTcgen05Operator::candidates(const Fmha& problem) {
   }
   for (const Tile& tile : fmha_tcgen05::kTiles)
     if (!is_own(tile, problem)) list.push_back(config_of(problem, tile, widest_of(tile), tile.p_path));
+  const auto is_legal = [](const Config& c) { return fmha_tcgen05::why_invalid(c).ok(); };
+  if (problem.tile_n || std::any_of(list.begin(), list.end(), is_legal)) return list;
+  // Pins that no tile of the table bears, like many stages, may leave room for fewer keys.
+  for (const Tile& tile : fmha_tcgen05::kTiles) {
+    if (!is_own(tile, problem)) continue;
+    Tile narrower = tile;
+    for (narrower.tile_n /= 2; narrower.tile_n >= 32; narrower.tile_n /= 2)
+      list.push_back(config_of(problem, narrower, widest_of(narrower), narrower.p_path));
+  }
   return list;
 }
 

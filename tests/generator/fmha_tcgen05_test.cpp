@@ -246,6 +246,41 @@ TEST_CASE("what attention has on tcgen05 alone is refused on sm_90a") {
         "fmha has no kernel for mma_kind tcgen05.f16 on sm_90a: take sm_100a or sm_103a");
 }
 
+TEST_CASE("attention on tcgen05: pins that no tile of the table bears get tiles of fewer keys") {
+  const auto config = [](Fields fields) { return std::get<Config>(make_plan(attention(std::move(fields))).config); };
+  CHECK(config({{"head_dim", "256"}, {"stages", "2"}}).tile_n >= 64);
+  const Config deep = config({{"head_dim", "256"}, {"stages", "3"}});
+  CHECK(deep.stages == 3);
+  CHECK(deep.tile_n < 128);
+  CHECK(config({{"head_dim", "256"}, {"stages", "4"}, {"cta_group", "1"}}).tile_n == 32);
+  CHECK(config({{"head_dim", "128"}, {"stages", "8"}, {"p_path", "smem"}}).stages == 8);
+  // Where nothing helps, the refusal speaks of the table's tile.
+  CHECK(
+      refusal({{"head_dim", "512"}, {"stages", "3"}}) ==
+      "head_dim 512, tile 128x128, 3 stages, CTA pair: 477,912 bytes of shared memory, 232,448 allowed: drop a stage");
+  CHECK(refusal({{"head_dim", "256"}, {"stages", "3"}, {"tile_n", "128"}}).find("shared memory") != std::string::npos);
+}
+
+TEST_CASE("attention on tcgen05: keys are not split where a window shows few of them") {
+  const auto is_split = [](Fields more) {
+    Fields fields{{"seqlen_q", "1"}, {"seqlen_k", "65536"}, {"heads_q", "8"}, {"heads_kv", "8"}, {"batch", "1"}};
+    fields.insert(fields.end(), more.begin(), more.end());
+    return fmha_tcgen05::is_split(std::get<Config>(make_plan(attention(fields)).config));
+  };
+  const Fields window{{"window", "sliding"}};
+  const auto with = [&](Fields more) {
+    more.insert(more.begin(), window.begin(), window.end());
+    return is_split(std::move(more));
+  };
+  CHECK(is_split({}));
+  CHECK(with({}));
+  CHECK(!with({{"window_size_left", "127"}, {"window_size_right", "0"}}));
+  CHECK(!with({{"window_size_left", "127"}, {"mask", "causal"}}));
+  CHECK(with({{"window_size_left", "127"}}));  // all keys behind
+  CHECK(with({{"window_size_left", "-1"}, {"window_size_right", "0"}}));
+  CHECK(with({{"window_size_left", "4096"}, {"window_size_right", "0"}}));
+}
+
 TEST_CASE("fields of a window: -1 is no bound, in both directions") {
   Problem problem = attention({{"window", "sliding"}, {"window_size_left", "-1"}});
   CHECK(field_text(problem, "window_size_left") == "-1");
