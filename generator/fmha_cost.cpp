@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <initializer_list>
+#include <vector>
 
 #include "generator/model_device.h"
 
@@ -12,24 +15,38 @@ namespace {
 using fmha::Config;
 
 constexpr double kSms = kHopper.sms;
-constexpr double kLaunchCycles = 9309;         // from one event to the other beside the work
-constexpr double kTileCycles = 2883;           // of a tile: its statistics, its turn
-constexpr double kRowCycles = 2.565;           // of a tile: for 128 columns of Q and O of a row
-constexpr double kFirstBlockCycles = 13.29;    // for 128 columns of K and V of a key: until the first block is there
-constexpr double kExponentialCycles = 5.348;   // of a warpgroup's 64 scores: exponential, sum, conversion
-constexpr double kSoftmaxCycles = 72.9;        // of a block, beside these
-constexpr double kChainShare = 0.974;          // of the shorter of product and softmax: what a warpgroup cannot overlap
-constexpr double kChainCycles = 336.7;         // of a block: barriers, waits
-constexpr double kL2BytesPerCycle = 50.45;     // of one SM
-constexpr double kOneStageShare = 0.12;        // of the loads of a block, with one slot
-constexpr double kPairScoreCycles = 473.7;     // of a warpgroup's 64 x 64 block that a pair of CTAs exchanges
-constexpr double kPairChainCycles = 899.3;     // of the same, until it is there
-constexpr double kPairAloneCycles = 182.5;     // where no other warpgroup works meanwhile
-constexpr double kCausalImbalance = 0.213;     // of the longest tile: what dealing leaves uneven
-constexpr double kMemoryBytesPerCycle = 2394;  // all SMs
-constexpr double kSharpness = 5.456;           // of the maximum of times that overlap in part
+constexpr double kLaunchCycles = 6950;         // from one event to the other beside the work
+constexpr double kProductShare = 0.87;         // the tensor cores' clock is the one of short kernels
+constexpr double kExponentialCycles = 3.73;    // of 64 scores, while the product before runs
+constexpr double kPackCycles = 1.6;            // of the same, behind that product: conversion
+constexpr double kChainCycles = 444;           // of a block: barriers, waits
+constexpr double kTurnCycles = 312;            // of a block, where warpgroups take turns
+constexpr double kIdleCycles = 91.3;           // of a block, for a warpgroup without rows: it takes its turns
+constexpr double kCausalAloneCycles = 206;     // of a block: see chain_of
+constexpr double kIssueCycles = 5.42;          // of 64 scores: what keeps others from exponentials and arithmetic
+constexpr double kIssueBlockCycles = 53.1;     // of a block, beside these
+constexpr double kPairScoreCycles = 669;       // of a warpgroup's 64 x 64 block that a pair of CTAs exchanges
+constexpr double kPairChainCycles = 1120;      // of the same, until it is there
+constexpr double kL2BytesPerCycle = 63.6;      // of one SM
+constexpr double kLatencyCycles = 1060;        // from a slot that is free to the block that is there
+constexpr double kTileCycles = 617;            // of a tile: its statistics, its turn
+constexpr double kRowCycles = 7.57;            // of a row of a tile, for 128 columns of Q and O
+constexpr double kMaskScoreCycles = 12.4;      // of 64 scores of a block that the mask cuts
+constexpr double kMaskCycles = 74.8;           // of such a block
+constexpr double kSkippedShare = 0.481;        // of the blocks that only a tile's last warpgroup sees
+constexpr double kBesideShare = 0.373;         // of a tile's own cycles, where another CTA computes meanwhile
+constexpr double kCloseSteps = 2.01;           // joined tiles: the step behind the last tile, and its loads
+constexpr double kCloseCycles = 1220;          // beside these
+constexpr double kDrainSteps = 0.465;          // separate tiles: what of the last tile's first and last product shows
+constexpr double kDrainCycles = 668;           // beside these
+constexpr double kReloadCycles = 3.79;         // separate tiles: of a row, for 128 columns of the next tile's Q
+constexpr double kFirstShare = 0.434;          // of the time that Q and first blocks of all CTAs take from memory
+constexpr double kMemoryBytesPerCycle = 1790;  // all SMs
+constexpr double kL2Bytes = 92.7e6;            // K and V of all heads that still are found there
+constexpr double kSharpness = 3.17;            // of the maximum of times that overlap in part
 constexpr double kNarrowShare = 0.05;          // for each halving of the swizzle span: bank conflicts
-constexpr int kMostTilesCounted = 256;         // of a head, one by one
+constexpr double kMostItems = 16384;           // tiles that are dealt one by one
+constexpr int kMostTilesCounted = 256;         // of a head, where there are more
 
 double smooth_max(std::initializer_list<double> values) {
   double sum = 0;
@@ -37,41 +54,180 @@ double smooth_max(std::initializer_list<double> values) {
   return std::pow(sum, 1 / kSharpness);
 }
 
-double blocks_of(double keys, int tile_n) { return std::max(1.0, std::ceil(keys / tile_n)); }
-
-/// A step of the CTAs that share an SM: one block of keys for each of them.
-double step_cycles(const Config& c, double ctas) {
-  const double warpgroups = fmha::consumer_warpgroups(c);
-  const double columns = fmha::qk_columns(c) + fmha::v_columns(c);
-  const double part = c.cta_pair ? c.tile_n / 64.0 : 0;
-  const double products = c.tile_n * columns / 32;
-  const double softmax = c.tile_n * kExponentialCycles + kSoftmaxCycles + part * kPairScoreCycles;
-  const double loads = ctas * c.tile_n * columns * dtype_bytes(c.dtype) / kL2BytesPerCycle;
-  double chain = std::max(products, softmax) + kChainShare * std::min(products, softmax) + kChainCycles;
-  if (c.cta_pair) chain += part * kPairChainCycles + (warpgroups < 2 ? kPairAloneCycles : 0);
-  const double at_once = ctas * warpgroups;
-  const double step = smooth_max({at_once * products, at_once * softmax, chain, loads});
-  return c.stages == 1 ? step + kOneStageShare * loads : step;
-}
-
-struct Work {
-  double longest = 0;  ///< blocks of a tile
-  double total = 0;    ///< of a head
+struct Sizes {
+  double queries = 0, keys = 0;
+  double heads = 0;    ///< that have tiles of their own, of all batches
+  double q_heads = 0;  ///< of all batches
+  double kv_heads = 0;
+  double rows = 0;   ///< of a head
+  double tiles = 0;  ///< of a head
 };
 
-/// Blocks of keys that the tiles of a head see.
-Work work_of(const Config& c, double queries, double keys, double tiles) {
-  const double all = blocks_of(keys, c.tile_n);
-  if (c.mask == Mask::none) return {all, all * tiles};
-  Work work;
-  const double counted = std::min<double>(tiles, kMostTilesCounted);
-  for (int i = 0; i < static_cast<int>(counted); ++i) {
-    const double tile = counted < tiles ? (i + 0.5) * tiles / counted : i;
-    const double end = std::min(queries, (tile + 1) * c.tile_m / c.pack_gqa);
-    work.total += blocks_of(std::clamp(end + keys - queries, 0.0, keys), c.tile_n) * tiles / counted;
+Sizes sizes_of(const Config& c, const Fmha& p) {
+  const auto batch = static_cast<double>(p.batch);
+  Sizes s{.queries = static_cast<double>(p.seqlen_q), .keys = static_cast<double>(p.seqlen_k)};
+  s.q_heads = static_cast<double>(p.heads_q) * batch;
+  s.kv_heads = static_cast<double>(p.heads_kv) * batch;
+  s.heads = c.pack_gqa > 1 ? s.kv_heads : s.q_heads;
+  s.rows = s.queries * c.pack_gqa;
+  s.tiles = std::ceil(s.rows / c.tile_m);
+  return s;
+}
+
+/// Of the rows of a head.
+double visible_keys(const Config& c, const Sizes& s, double row) {
+  if (c.mask == Mask::none) return s.keys;
+  return std::clamp(std::floor(row / c.pack_gqa) + 1 + s.keys - s.queries, 0.0, s.keys);
+}
+
+double blocks_of_tile(const Config& c, const Sizes& s, double tile) {
+  const double last_row = std::min(s.rows, (tile + 1) * c.tile_m) - 1;
+  return std::max(1.0, std::ceil(visible_keys(c, s, last_row) / c.tile_n));
+}
+
+/// What a CTA does in all.
+struct Share {
+  double blocks = 0;
+  double tiles = 0;
+};
+
+struct Deal {
+  std::vector<Share> ctas;
+  double blocks = 0;        ///< of all
+  bool is_by_tile = false;  ///< CTAs side by side have different heads
+};
+
+/// Where there are too many causal tiles to deal them one by one, all CTAs have the mean.
+void deal_evenly(const Config& c, const Sizes& s, Deal& deal) {
+  double of_head = 0;
+  const double counted = std::min<double>(s.tiles, kMostTilesCounted);
+  for (int i = 0; i < static_cast<int>(counted); ++i)
+    of_head += blocks_of_tile(c, s, counted < s.tiles ? std::floor((i + 0.5) * s.tiles / counted) : i);
+  of_head *= s.tiles / counted;
+  const double pairs = std::ceil(s.tiles / 2);
+  const double rounds = std::ceil(s.heads * pairs / static_cast<double>(deal.ctas.size()));
+  deal.ctas.assign(deal.ctas.size(), {rounds * of_head / pairs, rounds * s.tiles / pairs});
+  deal.blocks = of_head * s.heads;
+}
+
+/// As templates/fmha/schedule.cuh does: pairs of a long and a short tile, or, where few rounds would stay partly empty,
+/// single tiles, the longest of all heads first, every second round backwards.
+void deal_causal(const Config& c, const Sizes& s, Deal& deal) {
+  const auto tiles = static_cast<int>(s.tiles), heads = static_cast<int>(s.heads), pairs = (tiles + 1) / 2;
+  const auto grid = static_cast<int>(deal.ctas.size());
+  const int rounds = (heads * pairs + grid - 1) / grid;
+  const bool is_paired = rounds * grid - heads * pairs <= heads * pairs / 10;
+  std::vector<double> blocks;
+  for (int tile = 0; tile < tiles; ++tile) blocks.push_back(blocks_of_tile(c, s, tile));
+  const auto give = [&](int cta, int tile) {
+    Share& share = deal.ctas[static_cast<std::size_t>(cta)];
+    share.blocks += blocks[static_cast<std::size_t>(tile)];
+    share.tiles += 1;
+    deal.blocks += blocks[static_cast<std::size_t>(tile)];
+  };
+  deal.is_by_tile = !is_paired;
+  for (int item = 0; item < heads * (is_paired ? pairs : tiles); ++item) {
+    const int place = item % grid;
+    if (is_paired) {
+      const int low = item % pairs, high = tiles - 1 - low;
+      give(place, high);
+      if (high != low) give(place, low);
+    } else {
+      give(item / grid % 2 == 1 ? grid - 1 - place : place, tiles - 1 - item / heads);
+    }
   }
-  work.longest = all;
-  return work;
+}
+
+Deal deal_of(const Config& c, const Sizes& s) {
+  const double slots = kSms / fmha::ctas_per_tile(c) * fmha::ctas_per_sm(c), items = s.tiles * s.heads;
+  Deal deal;
+  deal.ctas.resize(static_cast<std::size_t>(std::min(slots, items)));
+  if (c.mask == Mask::causal) {
+    items > kMostItems ? deal_evenly(c, s, deal) : deal_causal(c, s, deal);
+    return deal;
+  }
+  const double blocks = blocks_of_tile(c, s, 0);
+  const auto grid = static_cast<double>(deal.ctas.size());
+  for (std::size_t i = 0; i < deal.ctas.size(); ++i) {
+    const double tiles = std::ceil((items - static_cast<double>(i)) / grid);
+    deal.ctas[i] = {tiles * blocks, tiles};
+  }
+  deal.blocks = blocks * items;
+  return deal;
+}
+
+/// Consumer warpgroups that have rows.
+double busy_warpgroups(const Config& c, const Sizes& s) {
+  return std::min<double>(fmha::consumer_warpgroups(c), std::ceil(s.rows / fmha::kRowsPerWarpgroup));
+}
+
+double exchanged_parts(const Config& c) { return c.cta_pair ? c.tile_n / 64.0 : 0; }
+double product_cycles(const Config& c, int columns) { return kProductShare * c.tile_n * columns / 32; }
+
+/// What one warpgroup needs for a block if nobody is in its way: the scores, then the softmax beside the product of the
+/// block before, then what only this thread can do. A causal kernel of one warpgroup that has the SM for itself was
+/// measured to be slower on every block, masked or not, than one that leaves room for a second CTA; we do not know why.
+double chain_of(const Config& c, const Sizes& s) {
+  const int groups = fmha::consumer_warpgroups(c);
+  const double beside = std::max(product_cycles(c, fmha::v_columns(c)), c.tile_n * kExponentialCycles);
+  double rest = beside + c.tile_n * kPackCycles + kChainCycles + exchanged_parts(c) * kPairChainCycles;
+  rest += kIdleCycles * (groups - busy_warpgroups(c, s));
+  if (busy_warpgroups(c, s) > 1) rest += kTurnCycles;
+  const bool is_alone = groups == 1 && !c.cta_pair && fmha::ctas_per_sm(c) == 1;
+  if (c.mask == Mask::causal && is_alone) rest += kCausalAloneCycles;
+  return product_cycles(c, fmha::qk_columns(c)) + rest;
+}
+
+/// A step of the CTAs that share an SM: one block of keys for each of them.
+double step_cycles(const Config& c, const Sizes& s, double ctas) {
+  const int columns = fmha::qk_columns(c) + fmha::v_columns(c);
+  const double at_once = ctas * busy_warpgroups(c, s);
+  const double issue = c.tile_n * kIssueCycles + kIssueBlockCycles + exchanged_parts(c) * kPairScoreCycles;
+  const double loads = ctas * c.tile_n * columns * dtype_bytes(c.dtype) / kL2BytesPerCycle;
+  double chain = chain_of(c, s);
+  // With one slot the next block of K is asked for when the scores of this one are there.
+  if (c.stages == 1) chain = std::max(chain, product_cycles(c, fmha::qk_columns(c)) + kLatencyCycles);
+  return smooth_max({at_once * product_cycles(c, columns), at_once * issue, chain, loads});
+}
+
+/// What the mask adds to a tile: the blocks that it cuts for the last 64 rows of a head. Warpgroups hide it from each
+/// other.
+double mask_cycles(const Config& c, const Sizes& s) {
+  const double first = std::floor((s.rows - 1) / fmha::kRowsPerWarpgroup) * fmha::kRowsPerWarpgroup;
+  const double cut = std::ceil(s.keys / c.tile_n) - std::floor(visible_keys(c, s, first) / c.tile_n);
+  return cut * (kMaskScoreCycles * c.tile_n + kMaskCycles) / busy_warpgroups(c, s);
+}
+
+/// The busiest SM, from its first product on.
+double busiest_cycles(const Config& c, const Sizes& s, const std::vector<Share>& ctas) {
+  const double alone = step_cycles(c, s, 1), both = std::max(alone, step_cycles(c, s, 2)), chain = chain_of(c, s);
+  const double row_cycles = c.tile_m * (fmha::qk_columns(c) + fmha::v_columns(c)) / 128.0;
+  const double of_tile = kTileCycles + kRowCycles * row_cycles + mask_cycles(c, s);
+  const double skipped =
+      c.mask == Mask::none ? 0 : kSkippedShare * (busy_warpgroups(c, s) - 1) * fmha::kRowsPerWarpgroup / 2 / c.tile_n;
+  const auto sms = static_cast<std::size_t>(kSms) / static_cast<std::size_t>(fmha::ctas_per_tile(c));
+  double busiest = 0;
+  for (std::size_t i = 0; i < std::min(ctas.size(), sms); ++i) {
+    Share more = ctas[i], less = i + sms < ctas.size() ? ctas[i + sms] : Share{};
+    if (more.blocks < less.blocks) std::swap(more, less);
+    const double tiles = more.tiles + kBesideShare * less.tiles;
+    const double seen = std::max(1.0, more.blocks - skipped * more.tiles);
+    const double end = c.q_stages == 2 ? kCloseSteps * chain + kCloseCycles
+                                       : kDrainSteps * chain + kDrainCycles + (tiles - 1) * kReloadCycles * row_cycles;
+    busiest = std::max(busiest, less.blocks * both + (seen - less.blocks) * alone + tiles * of_tile + end);
+  }
+  return busiest;
+}
+
+/// What comes from memory. Where CTAs side by side have different heads, all heads' K and V are in use at once, and
+/// what the L2 does not hold of them comes again for every tile.
+double memory_bytes(const Config& c, const Sizes& s, const Deal& deal) {
+  const double row_bytes = (c.head_dim + c.head_dim_v) * dtype_bytes(c.dtype);
+  const double keys = s.kv_heads * s.keys * row_bytes;
+  double bytes = s.q_heads * s.queries * row_bytes + keys;
+  if (deal.is_by_tile && keys > kL2Bytes)
+    bytes += (1 - kL2Bytes / keys) * std::max(0.0, deal.blocks * c.tile_n * row_bytes - keys);
+  return bytes;
 }
 
 }  // namespace
@@ -82,37 +238,15 @@ bool has_fmha_cost(const Fmha& problem) {
 }
 
 double fmha_cost(const Config& c, const Fmha& problem) {
-  const auto queries = static_cast<double>(problem.seqlen_q), keys = static_cast<double>(problem.seqlen_k);
-  const auto kv_heads = static_cast<double>(problem.heads_kv) * static_cast<double>(problem.batch);
-  const auto q_heads = static_cast<double>(problem.heads_q) * static_cast<double>(problem.batch);
-  const double heads = c.pack_gqa > 1 ? kv_heads : q_heads;
-  const double tiles = std::ceil(queries * c.pack_gqa / c.tile_m);
-  const Work work = work_of(c, queries, keys, tiles);
-  const double count = tiles * heads, sms = kSms / fmha::ctas_per_tile(c);
-  const double of_busiest = std::ceil(count / sms);
-
-  double blocks = of_busiest * work.longest;
-  if (c.mask == Mask::causal) {
-    blocks = work.total * heads / std::min(sms, count);
-    if (count > sms) blocks += kCausalImbalance * work.longest * std::min(1.0, sms * fmha::ctas_per_sm(c) / count);
-    blocks = std::max(work.longest, blocks);
-  }
-  // Where an SM holds two CTAs, pairs of its tiles run side by side.
-  double step = step_cycles(c, 1), in_turn = of_busiest;
-  if (fmha::ctas_per_sm(c) == 2 && of_busiest >= 2) {
-    const double paired = 2 * std::floor(of_busiest / 2) / of_busiest;
-    step = paired * step_cycles(c, 2) / 2 + (1 - paired) * step;
-    in_turn = std::ceil(of_busiest / 2);
-  }
-  const double columns = (c.head_dim + c.head_dim_v) / 128.0;
-  const double fixed =
-      (kTileCycles + kRowCycles * c.tile_m * columns) * in_turn + kFirstBlockCycles * c.tile_n * columns;
-  const double row_bytes = (c.head_dim + c.head_dim_v) * dtype_bytes(c.dtype);
-  const double memory = (q_heads * queries + kv_heads * keys) * row_bytes / kMemoryBytesPerCycle;
+  const Sizes s = sizes_of(c, problem);
+  const Deal deal = deal_of(c, s);
+  const double first_bytes =
+      static_cast<double>(deal.ctas.size()) * (c.tile_m + c.tile_n) * c.head_dim * dtype_bytes(c.dtype);
   double narrow = 1;
   for (int span = swizzle_span_bytes(c.swizzle); span < swizzle_span_bytes(fmha::widest_swizzle(c)); span *= 2)
     narrow += kNarrowShare;
-  return kLaunchCycles + smooth_max({(blocks * step + fixed) * narrow, memory});
+  return kLaunchCycles + kFirstShare * first_bytes / kMemoryBytesPerCycle +
+         smooth_max({busiest_cycles(c, s, deal.ctas) * narrow, memory_bytes(c, s, deal) / kMemoryBytesPerCycle});
 }
 
 double fmha_cost_us(double cycles) { return cycles / kHopper.clock_ghz / 1000; }

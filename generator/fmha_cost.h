@@ -1,13 +1,19 @@
 // How long attention takes with a Config, where batch, heads and lengths are known: a model of an SM's rates that knows
 // the arch and the sizes, no device.
 //
-// A block of keys takes as long as the slowest of its products, its exponentials, its loads and one warpgroup's own
-// chain of product and softmax; a tile as many blocks as it sees, and what nothing overlaps: its first loads and its
-// last stores. Tiles are dealt over the SMs, so few of them, or a last round that is partly filled, cost what they
-// take. The constants were fitted to 3,800 times on an H200: 252 problems (seven head_dims, both masks, 1 to 8,500
-// queries and keys), every tile of a head_dim on each. Over these the choice takes 1.7 % longer than the best tile in
-// the geometric mean. The model counts the 132 SMs that most devices of the architecture have: what runs is right on
-// any number.
+// Four parts, each by rates and latencies of an SM:
+//   a block of keys   the smooth maximum of what the tensor cores, the issue of softmax and the loads need for all
+//                     warpgroups of the SM, and of one warpgroup's own chain of product, softmax and product
+//   a CTA             its tiles' blocks, as the kernel deals them (templates/fmha/schedule.cuh), and for each tile its
+//                     statistics, its masked blocks and its O. With two slots for Q tiles are joined, and one step more
+//                     closes the last; with one they are separate, and each waits for its Q (consumer.cuh). For few
+//                     blocks that step is what decides: a larger tile whose shared memory leaves room for one slot wins
+//   an SM             its CTA, or two that work side by side; the busiest counts
+//   the launch        beside that SM, what comes from memory: once, or, where more K and V are in use at a time than the
+//                     L2 holds, again for every tile
+// The constants were fitted to 4,600 times on an H200: 379 problems (seven head_dims, both masks, 1 to 16,384 queries and
+// keys), every tile of a head_dim on each. How far the choice is from the best: docs/performance.md. The model counts
+// the 132 SMs that most devices of the architecture have: what runs is right on any number.
 #pragma once
 
 #include "generator/problem.h"
