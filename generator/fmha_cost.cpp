@@ -42,7 +42,8 @@ constexpr double kDrainCycles = 668;           // beside these
 constexpr double kReloadCycles = 3.79;         // separate tiles: of a row, for 128 columns of the next tile's Q
 constexpr double kFirstShare = 0.434;          // of the time that Q and first blocks of all CTAs take from memory
 constexpr double kMemoryBytesPerCycle = 1790;  // all SMs
-constexpr double kL2Bytes = 92.7e6;            // K and V of all heads that still are found there
+constexpr double kL2Bytes = 20e6;              // K and V of all heads that CTAs with different heads find there
+constexpr double kAgainShare = 0.25;           // of memory's time, for what they do not find
 constexpr double kSharpness = 3.17;            // of the maximum of times that overlap in part
 constexpr double kNarrowShare = 0.05;          // for each halving of the swizzle span: bank conflicts
 constexpr double kMostItems = 16384;           // tiles that are dealt one by one
@@ -165,8 +166,8 @@ double exchanged_parts(const Config& c) { return c.cta_pair ? c.tile_n / 64.0 : 
 double product_cycles(const Config& c, int columns) { return kProductShare * c.tile_n * columns / 32; }
 
 /// What one warpgroup needs for a block if nobody is in its way: the scores, then the softmax beside the product of the
-/// block before, then what only this thread can do. A causal kernel of one warpgroup that has the SM for itself was
-/// measured to be slower on every block, masked or not, than one that leaves room for a second CTA; we do not know why.
+/// block before, then what only this thread can do. In causal kernels of one warpgroup that does not leave room for a
+/// second CTA, which have no setmaxnreg, the assembler moves each descriptor into uniform registers before each wgmma.
 double chain_of(const Config& c, const Sizes& s) {
   const int groups = fmha::consumer_warpgroups(c);
   const double beside = std::max(product_cycles(c, fmha::v_columns(c)), c.tile_n * kExponentialCycles);
@@ -226,7 +227,7 @@ double memory_bytes(const Config& c, const Sizes& s, const Deal& deal) {
   const double keys = s.kv_heads * s.keys * row_bytes;
   double bytes = s.q_heads * s.queries * row_bytes + keys;
   if (deal.is_by_tile && keys > kL2Bytes)
-    bytes += (1 - kL2Bytes / keys) * std::max(0.0, deal.blocks * c.tile_n * row_bytes - keys);
+    bytes += kAgainShare * (1 - kL2Bytes / keys) * std::max(0.0, deal.blocks * c.tile_n * row_bytes - keys);
   return bytes;
 }
 

@@ -61,6 +61,7 @@ TEST_CASE("attention: the choice where others were measured to be slow") {
       // 128 rows leave rounds partly empty: single tiles, for which the L2 does not hold K and V of all heads.
       {"192 128", "causal", {"16", "11", "1024", "1024"}, {"192x64 s2"}},
       {"192 128", "causal", {"4", "11", "4096", "4096"}, {"128x128 s2"}},
+      {"256 256", "causal", {"4", "22", "525", "525"}, {"128x64 s2"}},
   };
   for (const Case& c : cases) {
     const std::string head_dims = c.head_dims;
