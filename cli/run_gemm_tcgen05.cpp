@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -26,6 +27,20 @@ Fill fill_of(const RunFlags& flags) {
 }
 
 bool is_small_integer(double value) { return value == std::floor(value) && std::abs(value) <= 16; }
+
+/// Groups that overlap would both write the rows that they share.
+void require_ascending(const Tensor& groups, std::int64_t m) {
+  const auto offset = [&](std::int64_t i) {
+    return std::clamp<std::int64_t>(static_cast<std::int64_t>(groups.at(i)), 0, m);
+  };
+  for (std::int64_t i = 1; i < groups.elements(); ++i)
+    if (offset(i) < offset(i - 1))
+      throw Error(
+          ErrorKind::usage,
+          fmt::format("--input groups: groups[{}] = {} behind groups[{}] = {}: offsets of contiguous groups must "
+                      "ascend (an empty group ends where it begins)",
+                      i, groups.at(i), i - 1, groups.at(i - 1)));
+}
 
 }  // namespace
 
@@ -66,6 +81,7 @@ std::map<std::string, Tensor> tcgen05_product_inputs(const Plan& plan, const Lau
     Tensor tensor = given != flags.arrays.end() ? given->second
                     : flags.group_rows.empty()  ? reference::random_groups(c.grouping, l, size("m"), seed)
                                                 : reference::groups_of(c.grouping, group_rows_of(flags));
+    if (c.grouping == Grouping::contiguous) require_ascending(tensor, size("m"));
     groups = reference::group_rows(c.grouping, tensor.view(), size("m"));
     all.emplace("groups", std::move(tensor));
   }

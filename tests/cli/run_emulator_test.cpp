@@ -1,5 +1,6 @@
 // `run` in the emulator: the default where there is no GPU, every schedule, findings with their places, exit codes.
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -108,6 +109,24 @@ TEST_CASE("run: a GPU that does not run the target's code leaves it to the emula
   CHECK(machine.terminal.run({"run", "copy2d", "--shape", "70,100", "--device", "gpu"}).code == 5);
   CHECK(machine.terminal.run({"run", "copy2d", "--shape", "70,100", "--device", "gpu", "--stats"}).err ==
         "tessera: --stats, --trace and --timeline watch the emulator: give --device emulator too\n");
+}
+
+TEST_CASE("run: groups that overlap are refused, those out of range are cut to it") {
+  Machine machine;
+  if (!machine.compiler) return;
+  const auto run = [&](const std::array<std::int32_t, 4>& offsets) {
+    const std::string file = (machine.terminal.folder.path / "groups.npy").string();
+    const std::span<const std::byte> bytes = std::as_bytes(std::span(offsets));
+    write_npy(file, {"<i4", {4}, {bytes.begin(), bytes.end()}});
+    return machine.terminal.run({"run",        "gemm", "--arch",   "sm_100a",  "--dtype", "nvfp4",         "--grouping",
+                                 "contiguous", "--m",  "70",       "--n",      "64",      "--k",           "64",
+                                 "--l",        "3",    "--device", "emulator", "--input", "groups=" + file});
+  };
+  const Outcome overlapping = run({0, 40, 20, 60});
+  CHECK(overlapping.code == 2);
+  CHECK(overlapping.err.find("--input groups: groups[2] = 20 behind groups[1] = 40: offsets of contiguous groups must "
+                             "ascend (an empty group ends where it begins)") != std::string::npos);
+  CHECK(run({-4, 40, 40, 500}).code == 0);
 }
 
 TEST_CASE("run: --pad-rows makes the padding copy that a refusal names") {
