@@ -25,6 +25,24 @@ std::string counted(long long count, std::string_view noun) {
   return fmt::format("{} {}{}", grouped(count), noun, count == 1 ? "" : "s");
 }
 
+std::vector<std::string> refusal_notes(const std::vector<RefusedCandidate>& refused) {
+  std::vector<std::string> notes;
+  std::vector<std::string_view> told;
+  for (const RefusedCandidate& candidate : refused) {
+    if (std::find(told.begin(), told.end(), candidate.reason) != told.end()) continue;
+    const auto same = std::count_if(refused.begin(), refused.end(),
+                                    [&](const RefusedCandidate& other) { return other.reason == candidate.reason; });
+    if (told.empty()) {
+      if (same > 1) notes.push_back(fmt::format("{} for the same reason", counted(same - 1, "more candidate")));
+    } else {
+      const std::string others = same > 1 ? fmt::format(" and {} more", same - 1) : std::string();
+      notes.push_back(fmt::format("{}{}: {}", candidate.label, others, candidate.reason));
+    }
+    told.push_back(candidate.reason);
+  }
+  return notes;
+}
+
 void require_arch(std::string_view op, Arch arch, bool is_for_tcgen05_too) {
   if (arch == Arch{.number = 90, .suffix = 'a'}) return;
   throw Error(ErrorKind::unsupported,

@@ -42,6 +42,14 @@ void require_arch(std::string_view op, Arch arch, bool is_for_tcgen05_too);
 /// Throws Error{unsupported} with the targets of block-scaled operators.
 [[noreturn]] void refuse_block_scale_arch(std::string_view op, Arch arch);
 
+/// A candidate and the rule that it breaks.
+struct RefusedCandidate {
+  std::string label, reason;
+};
+/// What follows a message that tells the first one's reason: "17 more candidates for the same reason", "tile 64x128 and
+/// 3 more: stages 1, 2 to 16 allowed".
+std::vector<std::string> refusal_notes(const std::vector<RefusedCandidate>& refused);
+
 /// A candidate that was not chosen, as plans print it.
 template <class Operator>
 Rejection rejection(const Candidate<Operator>& candidate, double best_score) {
@@ -52,17 +60,16 @@ Rejection rejection(const Candidate<Operator>& candidate, double best_score) {
           .is_legal = is_legal};
 }
 
-/// Throws Error{unsupported}: the first candidate's verdict as the message, all of them as notes.
+/// Throws Error{unsupported}: the first candidate's verdict as the message; as notes the others', each reason once,
+/// with the first candidate that has it.
 template <class Operator>
 [[noreturn]] void refuse_all(const std::vector<Candidate<Operator>>& candidates) {
-  std::vector<std::string> notes;
+  std::vector<RefusedCandidate> refused;
   for (const Candidate<Operator>& candidate : candidates)
-    notes.push_back(fmt::format("{}: {}", Operator::label(candidate.config),
-                                Operator::explain(candidate.config, candidate.verdict)));
-  const Candidate<Operator>& first = candidates.front();
+    refused.push_back({Operator::label(candidate.config), Operator::explain(candidate.config, candidate.verdict)});
   throw Error(ErrorKind::unsupported,
-              fmt::format("{}: {}", Operator::subject(first.config), Operator::explain(first.config, first.verdict)),
-              std::move(notes));
+              fmt::format("{}: {}", Operator::subject(candidates.front().config), refused.front().reason),
+              refusal_notes(refused));
 }
 
 template <class Operator>

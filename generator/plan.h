@@ -113,7 +113,7 @@ struct Plan {
 };
 
 /// Throws Error{unsupported} (no legal candidate, or an illegal pin: message with the rule, value and bound, notes with
-/// every rejection), Error{usage} for a Problem outside its types' ranges.
+/// every other reason), Error{usage} for a Problem outside its types' ranges.
 Plan make_plan(const Problem& problem);
 
 /// make_plan(problem).kernel alone, at a fraction of the cost: Problems with the same kernel have the same sources and
