@@ -75,8 +75,13 @@ std::string describe_axis(const std::set<std::int64_t>& hit, const Axis& axis) {
   // An operator's own tiles may be hit in part; a period of the hardware must explain every element.
   const auto of_each = [&](std::int64_t block, bool must_cover) -> std::string {
     if (block <= 1 || high / block == low / block) return {};
-    std::set<std::int64_t> inside;
-    for (const std::int64_t value : hit) inside.insert(value % block);
+    std::set<std::int64_t> inside, blocks;
+    for (const std::int64_t value : hit) {
+      inside.insert(value % block);
+      blocks.insert(value / block);
+    }
+    // Two rows far apart are no period.
+    if (static_cast<std::int64_t>(blocks.size()) * 2 < high / block - low / block + 1) return {};
     const std::int64_t first = *inside.begin(), last = *inside.rbegin();
     const auto width = static_cast<std::int64_t>(inside.size());
     if (width * 2 > block || last - first + 1 != width) return {};
@@ -95,7 +100,8 @@ std::string describe_axis(const std::set<std::int64_t>& hit, const Axis& axis) {
 
 }  // namespace
 
-std::string describe_mismatches(std::string_view output, const ElementSums& sums, const std::vector<Axis>& axes) {
+std::string describe_mismatches(std::string_view output, const ElementSums& sums, const std::vector<Axis>& axes,
+                                Accumulator accumulator) {
   std::vector<std::string> parts;
   for (std::size_t a = 0; a < axes.size(); ++a) {
     std::set<std::int64_t> hit;
@@ -108,7 +114,7 @@ std::string describe_mismatches(std::string_view output, const ElementSums& sums
       "{}: {} of {} checked elements wrong; {}{}first at [{}]: found {:.9g}, expected {:.9g}, bound {:.3g}", output,
       sums.mismatched, sums.checked, fmt::join(parts, ", "), parts.empty() ? "" : "; ", fmt::join(at, ", "),
       std::isnan(first.found) ? std::fabs(first.found) : first.found, first.expected, first.bound);
-  for (const std::string& pattern : mismatch_patterns(sums.mismatches, axes)) text += "; " + pattern;
+  for (const std::string& pattern : mismatch_patterns(sums.mismatches, axes, accumulator)) text += "; " + pattern;
   return text;
 }
 

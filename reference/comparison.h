@@ -60,6 +60,7 @@ struct Comparison {
   double cosine = 1;
   std::int64_t rows_checked = 0, rows_total = 0;
   std::vector<std::string> problems;  ///< for a person: what is wrong, where, in which pattern; empty when pass
+  std::vector<Mismatch> mismatches;   ///< of the main output, as many as were kept
 };
 
 /// One axis of an output: its name in messages and the block sizes whose edges a fault may follow (tiles, fragments).
@@ -69,8 +70,12 @@ struct Axis {
   std::vector<std::int64_t> blocks;
 };
 
+/// Where sums lie, which decides what a warp and a lane have of a tile: registers of wgmma, or Tensor Memory.
+enum class Accumulator { any, tensor_memory };
+
 /// "o: 512 of 8192 elements wrong; seqlen_q 64..127 of each 128, head_dim all; first at [0, 64, 0, 0]: found 0,
 /// expected 1.5, bound 0.01", and what mismatch_patterns() sees in them. Precondition: sums.mismatched > 0.
-std::string describe_mismatches(std::string_view output, const ElementSums& sums, const std::vector<Axis>& axes);
+std::string describe_mismatches(std::string_view output, const ElementSums& sums, const std::vector<Axis>& axes,
+                                Accumulator accumulator = Accumulator::any);
 
 }  // namespace tessera::reference

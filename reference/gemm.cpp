@@ -141,22 +141,6 @@ Sum product(const double* a, const double* b, std::int64_t size, const SumRules&
   return all;
 }
 
-double activated(Activation activation, double x) {
-  switch (activation) {
-    case Activation::none:
-      return x;
-    case Activation::relu:
-      return x < 0 ? 0 : x;
-    case Activation::gelu:
-      return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
-    case Activation::gelu_tanh:
-      return 0.5 * x * (1 + std::tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
-    case Activation::silu:
-      return x / (1 + std::exp(-x));
-  }
-  return x;
-}
-
 double activation_error(Activation activation, double x) {
   switch (activation) {
     case Activation::none:
@@ -294,7 +278,9 @@ Comparison conclude(const ElementSums& sums, const PoisonCount& poison, const Te
     result.problems.push_back(describe_mismatches("d", sums,
                                                   {{"matrix", s.l, {}},
                                                    {"row", s.m, {8, 16, 64, check.tile_m}},
-                                                   {"column", s.n, {2, 8, 16, 32, 64, check.tile_n}}}));
+                                                   {"column", s.n, {2, 8, 16, 32, 64, check.tile_n}}},
+                                                  check.sums ? Accumulator::tensor_memory : Accumulator::any));
+  result.mismatches = sums.mismatches;
   result.rel_error = sums.rel_error();
   result.rel_bound = sums.rel_bound();
   result.max_abs_error = sums.max_abs_error;
@@ -310,6 +296,22 @@ Comparison conclude(const ElementSums& sums, const PoisonCount& poison, const Te
 }
 
 }  // namespace
+
+double activated(Activation activation, double x) {
+  switch (activation) {
+    case Activation::none:
+      return x;
+    case Activation::relu:
+      return x < 0 ? 0 : x;
+    case Activation::gelu:
+      return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+    case Activation::gelu_tanh:
+      return 0.5 * x * (1 + std::tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
+    case Activation::silu:
+      return x / (1 + std::exp(-x));
+  }
+  return x;
+}
 
 ProductSum product_sum(const double* a, const double* b, std::int64_t k, DType a_dtype, const GemmCheck& check) {
   return product(a, b, k, SumRules(a_dtype, check), check);

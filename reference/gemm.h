@@ -63,6 +63,7 @@ struct ProductSum {
   double value = 0, bound = 0;
   double systematic = 0, square = 0;
 };
+double activated(Activation activation, double x);
 ProductSum product_sum(const double* a, const double* b, std::int64_t k, DType a_dtype, const GemmCheck& check);
 
 /// An element's place and value before its rounding to a type: fp32 with what came before it as the bound.

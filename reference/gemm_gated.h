@@ -8,7 +8,7 @@
 // side of a rounding boundary. So a scale must be one that a block's largest magnitude gives somewhere within its
 // bound, and a value must be within half a step of that scale, and the bound, of the exact one, which counts as
 // saturated where the scale makes it so. Where sums are exact, both bounds are nothing, and the bits must be those of
-// quantize.
+// quantize. Where rows are sampled, those that look as they did before the launch are checked besides.
 #pragma once
 
 #include <cstdint>

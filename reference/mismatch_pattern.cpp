@@ -115,13 +115,20 @@ void append_values(const std::vector<Mismatch>& mismatches, const std::vector<Ax
                             ratio_text(*exponents.rbegin())));
 }
 
-void append_warps(const std::vector<Mismatch>& mismatches, const std::vector<Axis>& axes,
+/// Few wrong rows are in few warps and lanes whatever the reason.
+bool has_many_rows(const std::vector<Mismatch>& mismatches, std::size_t row) {
+  std::set<std::int64_t> rows;
+  for (const Mismatch& m : mismatches) rows.insert(m.at[row]);
+  return rows.size() >= kFewest;
+}
+
+void append_warps(const std::vector<Mismatch>& mismatches, const std::vector<Axis>& axes, Accumulator accumulator,
                   std::vector<std::string>& out) {
   const auto row = find_axis(axes, "row");
-  if (!row) return;
+  if (!row || !has_many_rows(mismatches, *row)) return;
   // wgmma gives each warp of a group 16 rows of 64, tensor memory 32 lanes of 128.
   for (const std::int64_t rows : {16, 32}) {
-    if (axes[*row].extent < 4 * rows) continue;
+    if (axes[*row].extent < 4 * rows || (rows == 16 && accumulator == Accumulator::tensor_memory)) continue;
     std::set<std::int64_t> warps;
     for (const Mismatch& m : mismatches) warps.insert(m.at[*row] / rows % 4);
     if (warps.size() < 4)
@@ -134,6 +141,7 @@ void append_lanes(const std::vector<Mismatch>& mismatches, const std::vector<Axi
                   std::vector<std::string>& out) {
   const auto row = find_axis(axes, "row"), column = find_axis(axes, "column");
   if (!row || !column || axes[*row].extent < 8 || axes[*column].extent < 8 || mismatches.size() < 4 * kFewest) return;
+  if (!has_many_rows(mismatches, *row)) return;
   std::set<std::int64_t> lanes;
   for (const Mismatch& m : mismatches) lanes.insert(m.at[*row] % 8 * 4 + m.at[*column] % 8 / 2);
   if (lanes.size() <= 16) out.push_back(fmt::format("lanes {} of the accumulator's layout", ranges(lanes)));
@@ -141,12 +149,13 @@ void append_lanes(const std::vector<Mismatch>& mismatches, const std::vector<Axi
 
 }  // namespace
 
-std::vector<std::string> mismatch_patterns(const std::vector<Mismatch>& mismatches, const std::vector<Axis>& axes) {
+std::vector<std::string> mismatch_patterns(const std::vector<Mismatch>& mismatches, const std::vector<Axis>& axes,
+                                           Accumulator accumulator) {
   std::vector<std::string> patterns;
   if (mismatches.size() < kFewest) return patterns;
   append_values(mismatches, axes, patterns);
-  append_warps(mismatches, axes, patterns);
-  append_lanes(mismatches, axes, patterns);
+  append_warps(mismatches, axes, accumulator, patterns);
+  if (accumulator == Accumulator::any) append_lanes(mismatches, axes, patterns);  // a lane of Tensor Memory is a row
   return patterns;
 }
 

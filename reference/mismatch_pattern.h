@@ -12,7 +12,8 @@ namespace tessera::reference {
 
 /// Sentences without a full stop, the most telling first; none when the wrong elements look random. An axis called
 /// "row" and one called "column" are the matrix that warps and lanes tile.
-std::vector<std::string> mismatch_patterns(const std::vector<Mismatch>& mismatches, const std::vector<Axis>& axes);
+std::vector<std::string> mismatch_patterns(const std::vector<Mismatch>& mismatches, const std::vector<Axis>& axes,
+                                           Accumulator accumulator = Accumulator::any);
 
 /// Periods that hardware layouts have, tried besides an axis's own blocks.
 inline constexpr std::int64_t kLayoutPeriods[] = {8, 16, 32, 64, 128};

@@ -52,6 +52,22 @@ TEST_CASE("mismatches: periods of tiles are named, on axes without blocks of the
   has(report(plant(64, 64, [](auto, auto c, double x) { return c >= 8 ? x + 1 : x; })), "column 8..63");
 }
 
+TEST_CASE("mismatches: a few rows are no period, and none of warps or lanes") {
+  Planted planted = plant(1700, 32, [](auto r, auto, double x) { return r == 333 || r == 1501 ? x + 1 : x; });
+  planted.axes[0].blocks = {8, 16, 64, 128};
+  const std::string few = report(planted);
+  has(few, "row 333, 1501, column all");
+  CHECK(few.find("warp") == std::string::npos);
+  CHECK(few.find("lane") == std::string::npos);
+}
+
+TEST_CASE("mismatches: Tensor Memory has lanes of its own") {
+  const Planted planted = plant(256, 32, [](auto r, auto, double x) { return r / 16 % 4 == 1 ? x + 1 : x; });
+  const std::string text = describe_mismatches("d", planted.sums, planted.axes, Accumulator::tensor_memory);
+  CHECK(text.find("wgmma") == std::string::npos);
+  CHECK(text.find("accumulator's layout") == std::string::npos);
+}
+
 TEST_CASE("mismatches: warps and lanes") {
   const std::string warp = report(plant(256, 32, [](auto r, auto, double x) { return r / 16 % 4 == 1 ? x + 1 : x; }));
   has(warp, "warp 1 of each 4, if a warp owns 16 rows (wgmma)");
