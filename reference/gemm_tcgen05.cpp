@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 
 #include "base/error.h"
+#include "reference/operand_source.h"
 #include "reference/quantize.h"
 
 namespace tessera::reference {
@@ -42,28 +41,6 @@ DType element_dtype(OperandType type) {
   }
 }
 
-double truncated_to_tf32(double value) {
-  auto number = static_cast<float>(value);
-  std::uint32_t bits = 0;
-  std::memcpy(&bits, &number, 4);
-  bits &= ~0x1FFFu;
-  std::memcpy(&number, &bits, 4);
-  return static_cast<double>(number);
-}
-
-double value_at(OperandType type, const TensorView& values, std::int64_t offset, std::int64_t element) {
-  if (!is_block_scaled(type)) {
-    const double value = values.at(offset + element * values.strides[2]);
-    return type == OperandType::tf32 ? truncated_to_tf32(value) : value;
-  }
-  const ValueType kind = value_type(block_format(type));
-  if (kind != ValueType::e2m1)
-    return static_cast<double>(
-        decode_value(kind, static_cast<std::uint8_t>(values.bits_at(offset + element * values.strides[2]))));
-  const std::uint64_t byte = values.bits_at(offset + element / 2);
-  return static_cast<double>(decode_value(kind, static_cast<std::uint8_t>(element % 2 == 0 ? byte & 15 : byte >> 4)));
-}
-
 }  // namespace
 
 TensorSums tensor_sums(const gemm_tcgen05::Config& config) {
@@ -95,11 +72,12 @@ Tensor decode_operand(OperandType type, const TensorView& values, std::span<cons
       throw Error(ErrorKind::usage, fmt::format("scales of {} bytes: [{}, {}, {}] in tiles takes {}", scales.size(), l,
                                                 rows, k / block_elements(format), wanted));
   }
+  const OperandSource source{type, values, scales, ScaleForm::tile, k};
   auto* const out = reinterpret_cast<double*>(decoded.bytes.data());
   for (std::int64_t b = 0; b < l; ++b)
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t i = 0; i < k; ++i) {
-        double value = value_at(type, values, b * values.strides[0] + r * values.strides[1], i);
+        double value = source.value(b, r, i);
         if (is_scaled) {
           const auto code =
               static_cast<std::uint8_t>(scales[static_cast<std::size_t>(scale_index(format, rows, k, b, r, i))]);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "reference/product_suspects.h"
 #include "reference/quantize.h"
 
 namespace tessera::reference {
@@ -33,6 +34,35 @@ double scale_at(std::span<const std::uint8_t> scales, std::int64_t offset) {
 /// Additions that one block's sum goes through: a lane's blocks (two of each 1,024 elements), five halvings of the
 /// lanes and at most eight warps; three factors and one rounding of them.
 double chain_length(std::int64_t k) { return static_cast<double>(2 * ceil_div(k, 1024) + 5 + 8 + 4); }
+
+/// A row's bytes as [l, rows, bytes].
+OperandSource source_of(std::span<const std::uint8_t> values, std::span<const std::uint8_t> scales,
+                        const GemvOperands& o, std::int64_t rows) {
+  const TensorView view{
+      reinterpret_cast<const std::byte*>(values.data()), DType::u8, {o.l, rows, o.k / 2}, {rows * o.k / 2, o.k / 2, 1}};
+  return {OperandType::nvfp4, view, std::as_bytes(scales), o.form, o.k};
+}
+
+/// Mistakes of a product whose lanes take 32 elements of each 1,024.
+std::string cause_of(const GemvOperands& o, const std::vector<Mismatch>& mismatches, DType dtype) {
+  ProductSuspectInputs in;
+  in.a = source_of(o.a, o.sfa, o, o.m);
+  in.b = source_of(o.b, o.sfb, o, o.b_rows);
+  in.row_of_b = [](std::int64_t, bool) { return 0; };
+  in.rows = o.m;
+  in.columns = 1;
+  in.steps.step = 1024;
+  in.steps.chunk = 32;
+  in.steps.bits = 4;
+  const auto times = [](double factor) { return [=](double sum, double, const Coordinates&) { return factor * sum; }; };
+  in.finishes.push_back({"", times(o.factor)});
+  if (o.factor != 1) in.finishes.push_back({"alpha and the global scales do not count (taken as 1)", times(1)});
+  const double roundoff = unit_roundoff(dtype), least = half_subnormal(dtype), factor = std::fabs(o.factor);
+  in.slack = [=](double result, double magnitude) {
+    return 2 * roundoff * std::fabs(result) + 1e-5 * factor * magnitude + least;
+  };
+  return likely_cause(mismatches, product_suspects(in));
+}
 
 }  // namespace
 
@@ -72,7 +102,7 @@ Comparison check_gemv(const GemvOperands& o, const TensorView& c) {
       const double rounded = to_double(c.dtype, from_double(c.dtype, element.expected));
       const bool is_same = std::isinf(rounded) && rounded == element.found;
       if (is_same || (std::isnan(element.expected) && std::isnan(element.found))) element.found = element.expected = 0;
-      element.at = {batch, row};
+      element.at = {batch, row, 0};
       sums.add(element);
     }
   }
@@ -82,8 +112,11 @@ Comparison check_gemv(const GemvOperands& o, const TensorView& c) {
   result.max_abs_error = sums.max_abs_error;
   result.cosine = sums.cosine();
   result.rows_checked = result.rows_total = o.l * o.m;
-  if (sums.mismatched > 0)
+  if (sums.mismatched > 0) {
     result.problems.push_back(describe_mismatches("c", sums, {{"l", o.l, {}}, {"m", o.m, {4, 8, 32, 128}}}));
+    result.mismatches = sums.mismatches;
+    if (std::string cause = cause_of(o, sums.mismatches, c.dtype); !cause.empty()) result.problems.push_back(cause);
+  }
   result.pass = result.problems.empty();
   return result;
 }

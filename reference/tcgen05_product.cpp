@@ -9,7 +9,9 @@
 
 #include "reference/gemm_gated.h"
 #include "reference/gemm_tcgen05.h"
+#include "reference/operand_source.h"
 #include "reference/poison.h"
+#include "reference/tcgen05_suspects.h"
 
 namespace tessera::reference {
 
@@ -88,46 +90,52 @@ class Product {
     return found == buffers_.end() ? 1 : found->second.at(0);
   }
 
-  Tensor whole(const char* values, const char* scales, OperandType type) const {
+  /// Matrix `matrix` of an operand, or all of them (matrix < 0), rows `first` to first + rows; its scales begin at row
+  /// tile `tile`.
+  OperandSource source(const char* values, const char* scales, OperandType type, std::int64_t matrix,
+                       std::int64_t first, std::int64_t rows, std::int64_t tile) const {
+    const TensorView& all = buffers_.at(values);
+    OperandSource of{type, matrix < 0 ? all : part_of(all, matrix, first, rows), {}, ScaleForm::tile, k_};
     const auto found = buffers_.find(scales);
-    std::span<const std::byte> bytes;
-    if (found != buffers_.end()) bytes = bytes_of(found->second, 0, element_count(found->second.shape));
-    return decode_operand(type, buffers_.at(values), bytes, k_);
+    if (found == buffers_.end()) return of;
+    of.scales = bytes_of(found->second, 0, element_count(found->second.shape));
+    of.scales_begin = tile * found->second.shape[2] * kTileBytes;
+    return of;
   }
-
-  /// One matrix of an operand; its scales are `tiles` row tiles from row tile `first`.
-  Tensor one(const char* scales, OperandType type, const TensorView& view, std::int64_t first,
-             std::int64_t tiles) const {
-    const auto found = buffers_.find(scales);
-    if (found == buffers_.end()) return decode_operand(type, view, {}, k_);
-    const std::int64_t row_bytes = found->second.shape[2] * kTileBytes;
-    return decode_operand(type, view, bytes_of(found->second, first * row_bytes, tiles * row_bytes), k_);
+  OperandSource whole(const char* values, const char* scales, OperandType type) const {
+    return source(values, scales, type, -1, 0, 0, 0);
   }
-
-  Tensor rows_of_group(std::int64_t number, const GroupRows& group) const {
-    const TensorView& a = buffers_.at("a");
+  /// A masked group's is the whole matrix: its scales are those of m rows.
+  OperandSource rows_of_group(std::int64_t number, const GroupRows& group) const {
     if (c_.grouping == Grouping::contiguous)
-      return one("sfa", c_.a_type, part_of(a, 0, group.first, group.rows), group.first_scales,
-                 ceil_div(group.rows, kTileRows));
-    const std::int64_t tiles = ceil_div(a.shape[1], kTileRows);
-    const Tensor matrix = one("sfa", c_.a_type, part_of(a, number, 0, a.shape[1]), number * tiles, tiles);
-    Tensor rows(DType::f64, {1, group.rows, k_});
-    std::memcpy(rows.bytes.data(), matrix.bytes.data(), rows.bytes.size());
-    return rows;
+      return source("a", "sfa", c_.a_type, 0, group.first, group.rows, group.first_scales);
+    return matrix_of("a", "sfa", c_.a_type, number);
   }
-
+  OperandSource matrix_of(const char* values, const char* scales, OperandType type, std::int64_t matrix) const {
+    const std::int64_t rows = buffers_.at(values).shape[1];
+    return source(values, scales, type, matrix, 0, rows, matrix * ceil_div(rows, kTileRows));
+  }
   /// Matrices first to first + count of an operand b.
-  Tensor of_b(const char* values, const char* scales, std::int64_t first, std::int64_t count) const {
-    const TensorView& b = buffers_.at(values);
-    if (count == b.shape[0]) return whole(values, scales, c_.b_type);
-    const std::int64_t tiles = ceil_div(b.shape[1], kTileRows);
-    return one(scales, c_.b_type, part_of(b, first, 0, b.shape[1]), first * tiles, tiles);
+  OperandSource of_b(const char* values, const char* scales, std::int64_t first, std::int64_t count) const {
+    return count == buffers_.at(values).shape[0] ? whole(values, scales, c_.b_type)
+                                                 : matrix_of(values, scales, c_.b_type, first);
+  }
+  Tensor decoded(const OperandSource& from) const {
+    std::span<const std::byte> scales = from.scales;
+    // Of groups, the part that is theirs.
+    if (from.matrices() == 1 && !scales.empty()) {
+      const std::int64_t bytes = scale_bytes(ScaleForm::tile, 1, from.rows(), from.blocks());
+      scales = scales.subspan(static_cast<std::size_t>(from.scales_begin), static_cast<std::size_t>(bytes));
+    }
+    return decode_operand(from.type, from.values, scales, k_);
   }
 
-  Comparison check(std::int64_t first, std::int64_t count, const Tensor& a, const TensorView& d,
+  Comparison check(std::int64_t first, std::int64_t count, const OperandSource& of_a, const TensorView& d,
                    const std::optional<GroupRows>& group) const {
-    const Tensor b = of_b("b", "sfb", first, count);
+    const OperandSource of_b_gate = of_b("b", "sfb", first, count);
+    const Tensor a = decoded(of_a), b = decoded(of_b_gate);
     GatedInputs in{.product = {a.view(), b.view(), {}, {}}, .up = {}, .check = check_};
+    if (group) in.product.a.shape[1] = group->rows;
     if (const auto found = buffers_.find("c"); found != buffers_.end())
       in.product.c =
           group ? part_of(found->second, c_.grouping == Grouping::contiguous ? 0 : first, group->first, group->rows)
@@ -135,8 +143,10 @@ class Product {
     if (const auto found = buffers_.find("bias"); found != buffers_.end()) in.product.bias = found->second;
     Tensor gate, up;
     in.alpha_up = check_.alpha;
+    std::optional<OperandSource> of_b_up;
     if (c_.gate == Gate::dual) {
-      up = of_b("b2", "sfb2", first, count);
+      of_b_up = of_b("b2", "sfb2", first, count);
+      up = decoded(*of_b_up);
       in.alpha_up = alpha_ * factor("scale_a") * factor("scale_b2");
     } else if (c_.gate == Gate::interleaved) {
       gate = rows_in_turn(b, c_.interleave, false);
@@ -144,8 +154,16 @@ class Product {
       in.product.b = gate.view();
     }
     if (c_.gate != Gate::none) in.up = up.view();
-    if (gemm_tcgen05::is_quantized(c_)) return check_quantized(in, d, first, group);
-    return c_.gate == Gate::none ? check_gemm(in.product, d, check_) : check_gated(in, d);
+    Comparison result = gemm_tcgen05::is_quantized(c_) ? check_quantized(in, d, first, group)
+                        : c_.gate == Gate::none        ? check_gemm(in.product, d, check_)
+                                                       : check_gated(in, d);
+    if (!result.mismatches.empty()) {
+      const Tcgen05Factors factors{alpha_, factor("scale_a"), factor("scale_b"), factor("scale_b2")};
+      const std::string cause =
+          likely_cause(result.mismatches, tcgen05_suspects(c_, in, factors, {of_a, of_b_gate, of_b_up}, d));
+      if (!cause.empty()) result.problems.push_back(cause);
+    }
+    return result;
   }
 
   Comparison check_quantized(const GatedInputs& in, const TensorView& d, std::int64_t first,

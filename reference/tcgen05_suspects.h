@@ -1,0 +1,30 @@
+// Mistakes in products on tcgen05 for likely_cause(): those of product_suspects.h with this Config's steps and tiles,
+// and what may go wrong behind the sums.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "reference/gemm_gated.h"
+#include "reference/likely_cause.h"
+#include "reference/operand_source.h"
+#include "spec/gemm_tcgen05.h"
+
+namespace tessera::reference {
+
+/// What the sums are multiplied by: alpha without the operands' factors.
+struct Tcgen05Factors {
+  double alpha = 1, scale_a = 1, scale_b = 1, scale_b2 = 1;
+};
+
+struct Tcgen05Sources {
+  OperandSource a, b;
+  std::optional<OperandSource> b2;
+};
+
+/// in: c, bias, beta and what the gate's and up's sums are multiplied by. The suspects refer to the buffers of all.
+std::vector<Suspect> tcgen05_suspects(const gemm_tcgen05::Config& config, const GatedInputs& in,
+                                      const Tcgen05Factors& factors, const Tcgen05Sources& sources,
+                                      const TensorView& d);
+
+}  // namespace tessera::reference
