@@ -5,9 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <limits>
+#include <memory>
 
+#include "reference/block_scale_causes.h"
 #include "reference/gemv.h"
+#include "reference/operand_mistakes.h"
+#include "spec/operand_type.h"
 
 namespace tessera::reference {
 
@@ -146,23 +151,69 @@ void move_to_edges(Tensor& x, const BlockRun& run, float g) {
   }
 }
 
-/// Bytes that differ, as a sentence; and whether there are any.
-void compare_bytes(const char* name, std::span<const std::uint8_t> found, std::span<const std::uint8_t> expected,
-                   Comparison& result) {
-  std::size_t wrong = 0, first = 0;
-  for (std::size_t i = 0; i < expected.size(); ++i)
-    if (i >= found.size() || found[i] != expected[i])
-      if (wrong++ == 0) first = i;
-  if (found.size() != expected.size())
-    result.problems.push_back(fmt::format("{}: {} bytes, {} expected", name, found.size(), expected.size()));
-  if (wrong > 0 && first < found.size())
-    result.problems.push_back(
-        fmt::format("{}: {} of {} bytes wrong; first at byte {}: found 0x{:02X}, expected 0x{:02X}", name, wrong,
-                    expected.size(), first, found[first], expected[first]));
-  result.pass = result.problems.empty();
+std::span<const std::uint8_t> span_of(const std::vector<std::uint8_t>& bytes) { return bytes; }
+
+double decode_e2m1(std::uint8_t code) { return static_cast<double>(decode_value(ValueType::e2m1, code)); }
+double decode_e4m3(std::uint8_t code) { return static_cast<double>(decode_value(ValueType::e4m3, code)); }
+double decode_e5m2(std::uint8_t code) { return static_cast<double>(decode_value(ValueType::e5m2, code)); }
+double decode_ue4m3(std::uint8_t code) { return static_cast<double>(decode_scale(ScaleType::ue4m3, code)); }
+double decode_ue8m0(std::uint8_t code) { return static_cast<double>(decode_scale(ScaleType::ue8m0, code)); }
+
+CodeTensor values_of(const BlockRun& run, std::span<const std::uint8_t> bytes) {
+  const ValueType type = value_type(run.format);
+  return {bytes,
+          run.l,
+          run.rows,
+          run.k,
+          value_bits(run.format),
+          ScaleForm::plain,
+          type == ValueType::e2m1   ? decode_e2m1
+          : type == ValueType::e4m3 ? decode_e4m3
+                                    : decode_e5m2};
+}
+
+CodeTensor scales_of(const BlockRun& run, std::int64_t blocks, std::span<const std::uint8_t> bytes) {
+  const bool is_ue4m3 = scale_type(run.format) == ScaleType::ue4m3;
+  return {bytes, run.l, run.rows, blocks, 8, run.form, is_ue4m3 ? decode_ue4m3 : decode_ue8m0};
+}
+
+std::vector<Suspect> joined(std::vector<Suspect> first, std::vector<Suspect> second) {
+  std::move(second.begin(), second.end(), std::back_inserter(first));
+  return first;
 }
 
 QuantizeRule rule_of(const BlockRun& run, float g) { return {run.format, run.form, run.rounding, g}; }
+
+/// Values and scales from a wrong place, a global scale that does not count.
+std::vector<Suspect> dequantize_suspects(const BlockRun& run, const Tensors& inputs, float g) {
+  const auto source =
+      std::make_shared<OperandSource>(OperandSource{operand_type(run.format), inputs.at("values").view(),
+                                                    std::as_bytes(bytes_of(inputs.at("scales"))), run.form, run.k});
+  const auto guess = [=, dtype = run.dtype](const Coordinates& at, const Mistake* mistake, float factor) {
+    const Place place{at[0], at[1], at[2]};
+    const double value = mistake != nullptr && mistake->value ? mistake->value(*source, place)
+                                                              : source->value(place.matrix, place.row, place.k);
+    const double scale =
+        mistake != nullptr && mistake->scale
+            ? mistake->scale(*source, place)
+            : source->scale_at(source->scale_place(place.matrix, place.row, place.k / source->block()));
+    const double y = value * scale * static_cast<double>(factor);
+    return Guess{y, 2 * unit_roundoff(dtype) * std::fabs(y) + half_subnormal(dtype)};
+  };
+  std::vector<Suspect> list;
+  if (g != 1)
+    list.push_back(
+        {"the global scale does not count (taken as 1)", [=](const Coordinates& at) { return guess(at, nullptr, 1); }});
+  ProductSteps steps;
+  steps.step = 1024;
+  steps.chunk = 32;
+  for (Mistake& mistake : operand_mistakes(*source, steps, 0)) {
+    std::string cause = fmt::format(fmt::runtime(mistake.text), "the input");
+    list.push_back({std::move(cause),
+                    [=, mistake = std::move(mistake)](const Coordinates& at) { return guess(at, &mistake, g); }});
+  }
+  return list;
+}
 
 }  // namespace
 
@@ -188,11 +239,22 @@ Comparison check_quantize(const BlockRun& run, const Tensors& inputs, const Tens
                                                            : global_scale_of(x);
   Comparison result;
   result.rows_checked = result.rows_total = run.l * run.rows;
-  if (run.global_scale == GlobalScale::amax)
-    compare_bytes("global_scale", bytes_of(outputs.at("global_scale")), bytes_of(scalar(g)), result);
-  const Quantized expected = quantize(x, rule_of(run, g));
-  compare_bytes("values", bytes_of(outputs.at("values")), expected.values, result);
-  compare_bytes("scales", bytes_of(outputs.at("scales")), expected.scales, result);
+  if (run.global_scale == GlobalScale::amax) {
+    const float found = scalar_of(outputs.at("global_scale"));
+    if (std::memcmp(&found, &g, sizeof g) != 0)
+      result.problems.push_back(fmt::format("global_scale: found {}, expected {} (the largest magnitude / 2,688){}",
+                                            found, g, std::isnan(found) ? ": never written" : ""));
+  }
+  const QuantizeRule rule = rule_of(run, g);
+  const Quantized expected = quantize(x, rule);
+  const CodeTensor values = values_of(run, span_of(expected.values));
+  const CodeTensor scales = scales_of(run, run.k / block_elements(run.format), span_of(expected.scales));
+  const auto found_scales = scales_of(run, scales.columns, bytes_of(outputs.at("scales")));
+  compare_codes("scales", found_scales, scales, "block", joined(moved_scales(scales), rules_of_scales(x, rule)),
+                result);
+  compare_codes("values", values_of(run, bytes_of(outputs.at("values"))), values, "k",
+                joined(moved_values(values), rules_of_values(x, rule)), result);
+  result.pass = result.problems.empty();
   return result;
 }
 
@@ -211,17 +273,26 @@ Comparison check_dequantize(const BlockRun& run, const Tensors& inputs, const Te
   const Tensor& found = outputs.at("y");
   Comparison result;
   result.rows_checked = result.rows_total = run.l * run.rows;
-  std::int64_t wrong = 0, first = -1;
+  ElementSums sums;
   for (std::int64_t i = 0; i < expected.elements(); ++i) {
     const bool are_nan = std::isnan(expected.at(i)) && std::isnan(found.at(i));
-    if (are_nan || expected.view().bits_at(i) == found.view().bits_at(i)) continue;
-    if (wrong++ == 0) first = i;
+    Element element{.at = {i / run.k / run.rows, i / run.k % run.rows, i % run.k}};
+    if (!are_nan && expected.view().bits_at(i) != found.view().bits_at(i)) {
+      element.found = found.at(i);
+      element.expected = expected.at(i);
+      element.bound = -1;
+    }
+    sums.add(element);
   }
-  if (wrong > 0)
-    result.problems.push_back(fmt::format(
-        "y: {} of {} elements wrong; first at [{}, {}, {}]: found {}, expected {}", wrong, expected.elements(),
-        first / run.k / run.rows, first / run.k % run.rows, first % run.k, found.at(first), expected.at(first)));
-  result.pass = wrong == 0;
+  if (sums.mismatched == 0) return result;
+  result.problems.push_back(describe_mismatches(
+      "y", sums, {{"matrix", run.l, {}}, {"row", run.rows, {8, 32, 128}}, {"k", run.k, {2, 16, 32, 64}}}));
+  if (std::string cause = likely_cause(sums.mismatches, dequantize_suspects(run, inputs, g)); !cause.empty())
+    result.problems.push_back(std::move(cause));
+  result.rel_error = sums.rel_error();
+  result.max_abs_error = sums.max_abs_error;
+  result.cosine = sums.cosine();
+  result.pass = false;
   return result;
 }
 
@@ -240,8 +311,11 @@ Comparison check_convert_scales(const BlockRun& run, const Tensors& inputs, cons
   const ScaleForm from = run.form == ScaleForm::plain ? ScaleForm::tile : ScaleForm::plain;
   Comparison result;
   result.rows_checked = result.rows_total = run.l * run.rows;
-  compare_bytes("to", bytes_of(outputs.at("to")),
-                convert_scales(bytes_of(inputs.at("from")), from, run.form, run.l, run.rows, run.k), result);
+  const auto right = convert_scales(bytes_of(inputs.at("from")), from, run.form, run.l, run.rows, run.k);
+  const CodeTensor expected = scales_of(run, run.k, span_of(right));
+  compare_codes("to", scales_of(run, run.k, bytes_of(outputs.at("to"))), expected, "block", moved_scales(expected),
+                result);
+  result.pass = result.problems.empty();
   return result;
 }
 
