@@ -9,11 +9,11 @@
 //                     closes the last; with one they are separate, and each waits for its Q (consumer.cuh). For few
 //                     blocks that step is what decides: a larger tile whose shared memory leaves room for one slot wins
 //   an SM             its CTA, or two that work side by side; the busiest counts
-//   the launch        beside that SM, what comes from memory: once, or, where more K and V are in use at a time than the
-//                     L2 holds, again for every tile
-// The constants were fitted to 4,600 times on an H200: 379 problems (seven head_dims, both masks, 1 to 16,384 queries and
-// keys), every tile of a head_dim on each. How far the choice is from the best: docs/performance.md. The model counts
-// the 132 SMs that most devices of the architecture have: what runs is right on any number.
+//   the launch        beside that SM, what comes from memory: once, and again where many heads' K and V are in use at a
+//                     time
+// The constants were fitted to 4,600 times on an H200: 379 problems (seven head_dims, both masks, 1 to 16,384 queries
+// and keys), every tile of a head_dim on each. How far the choice is from the best: docs/performance.md. The model
+// counts the 132 SMs that most devices of the architecture have: what runs is right on any number.
 #pragma once
 
 #include "generator/problem.h"
