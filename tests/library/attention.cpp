@@ -1,0 +1,250 @@
+// Attention on tcgen05 as a caller of the library has it, from a Jit without a warm cache to numbers in memory, on the
+// emulator's device: the fields of FmhaArguments that only these kernels have, and that nothing but `arch` differs for
+// the rest. No Blackwell hardware has run any of this.
+#include <doctest/doctest.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <random>
+
+#include "base/error.h"
+#include "emulator/device.h"
+#include "tessera/jit.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kHeadDim = 64;
+
+std::uint16_t to_bf16(float value) {
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &value, sizeof bits);
+  return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+double from_bf16(std::uint16_t value) {
+  const std::uint32_t bits = static_cast<std::uint32_t>(value) << 16;
+  float result = 0;
+  std::memcpy(&result, &bits, sizeof result);
+  return static_cast<double>(result);
+}
+
+/// A matrix of bf16 and what it holds.
+struct Rows {
+  std::vector<std::uint16_t> bits;
+  Rows(std::int64_t rows, std::uint64_t seed) {
+    std::mt19937_64 random(seed);
+    std::normal_distribution<float> normal;
+    for (std::int64_t i = 0; i < rows * kHeadDim; ++i) bits.push_back(to_bf16(normal(random)));
+  }
+  double at(std::int64_t row, std::int64_t column) const {
+    return from_bf16(bits[static_cast<std::size_t>(row * kHeadDim + column)]);
+  }
+};
+
+/// A Jit with an empty cache, and a device of the target; is_usable false without NVRTC.
+class Machine {
+ public:
+  explicit Machine(const char* arch) : folder_(make_folder()), device{{.arch = arch, .detects_races = true}} {}
+  ~Machine() { std::filesystem::remove_all(folder_); }
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
+
+  template <class T>
+  DevicePointer upload(const std::vector<T>& values) {
+    const std::size_t bytes = values.size() * sizeof(T);
+    const DevicePointer pointer = device.allocate(std::max<std::size_t>(bytes, 16));
+    device.copy_to_device(pointer, values.data(), bytes);
+    return pointer;
+  }
+  DevicePointer upload(const Rows& rows) { return upload(rows.bits); }
+  DevicePointer poisoned(std::int64_t bytes) {
+    const DevicePointer pointer = device.allocate(static_cast<std::size_t>(std::max<std::int64_t>(bytes, 16)));
+    device.poison(pointer, 0xFF, static_cast<std::size_t>(bytes));
+    return pointer;
+  }
+
+ private:
+  static std::filesystem::path make_folder() {
+    char text[] = "/tmp/tessera-attention-XXXXXX";
+    return ::mkdtemp(text);
+  }
+  std::filesystem::path folder_;
+
+ public:
+  emulator::EmulatedDevice device;
+  Jit jit{{.cache_dir = folder_}};
+  bool is_usable = jit.compiler() != nullptr;
+};
+
+/// What o must hold: the formula over the keys that each row of q sees. `extra`: added to each sum.
+struct Expected {
+  const Rows& q;
+  const Rows& k;
+  const Rows& v;
+  std::function<std::vector<std::int64_t>(std::int64_t row)> keys_of;
+  double extra = 0;
+};
+
+/// Launches with o and a workspace of its own.
+void check(Machine& machine, const FmhaKernel& kernel, FmhaArguments arguments, const Expected& expected) {
+  const std::int64_t rows = arguments.batch * arguments.seqlen_q * arguments.heads_q;
+  arguments.o = machine.poisoned(2 * rows * kHeadDim);
+  arguments.workspace_bytes = kernel.workspace_bytes(machine.device, arguments);
+  arguments.workspace = machine.poisoned(arguments.workspace_bytes);
+  kernel.launch(machine.device, {}, arguments);
+  for (const Finding& finding : machine.device.synchronize()) FAIL_CHECK(finding.message);
+  std::vector<std::uint16_t> o(static_cast<std::size_t>(rows * kHeadDim));
+  machine.device.copy_to_host(o.data(), arguments.o, 2 * o.size());
+  int wrong = 0;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const std::vector<std::int64_t> keys = expected.keys_of(row);
+    std::vector<double> sums(kHeadDim, 0.0);
+    double total = keys.empty() ? 1 : expected.extra;
+    for (const std::int64_t key : keys) {
+      double score = 0;
+      for (std::int64_t d = 0; d < kHeadDim; ++d) score += expected.q.at(row, d) * expected.k.at(key, d);
+      const double weight = std::exp(score / 8);
+      total += weight;
+      for (std::int64_t d = 0; d < kHeadDim; ++d) sums[static_cast<std::size_t>(d)] += weight * expected.v.at(key, d);
+    }
+    for (std::int64_t d = 0; d < kHeadDim; ++d) {
+      const double found = from_bf16(o[static_cast<std::size_t>(row * kHeadDim + d)]);
+      // Of P and of O, each 2^-9 of at most about 3.
+      wrong += std::fabs(found - sums[static_cast<std::size_t>(d)] / total) <= 0.02 ? 0 : 1;
+    }
+  }
+  CHECK(wrong == 0);
+}
+
+/// [first, end)
+std::vector<std::int64_t> range(std::int64_t first, std::int64_t end) {
+  std::vector<std::int64_t> list;
+  for (std::int64_t i = first; i < end; ++i) list.push_back(i);
+  return list;
+}
+
+bool is_skipped(const Machine& machine) {
+  if (!machine.is_usable) MESSAGE("skipped: no NVRTC");
+  return !machine.is_usable;
+}
+
+/// One head: q [5, 64], k and v [21, 64].
+struct OneHead {
+  Rows q{5, 1}, k{21, 2}, v{21, 3};
+  FmhaArguments arguments(Machine& machine) const {
+    return {.q = machine.upload(q),
+            .k = machine.upload(k),
+            .v = machine.upload(v),
+            .batch = 1,
+            .heads_q = 1,
+            .heads_kv = 1,
+            .seqlen_q = 5,
+            .seqlen_k = 21};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("library: attention is the same call on every target") {
+  for (const char* const arch : {"sm_90a", "sm_100a", "sm_103a"}) {
+    CAPTURE(arch);
+    Machine machine(arch);
+    if (is_skipped(machine)) return;
+    const OneHead in;
+    const auto kernel = machine.jit.kernel(Fmha{.arch = Arch::parse(arch), .head_dim = kHeadDim, .mask = Mask::causal});
+    check(machine, kernel, in.arguments(machine),
+          {in.q, in.k, in.v, [](std::int64_t row) { return range(0, row + 17); }});
+  }
+}
+
+TEST_CASE("library: attention over keys of V side by side, in rows that are padded") {
+  Machine machine("sm_100a");
+  if (is_skipped(machine)) return;
+  const OneHead in;
+  const auto kernel =
+      machine.jit.kernel(Fmha{.arch = Arch::parse("sm_100a"), .head_dim = kHeadDim, .v_layout = Layout::k_major});
+  // [64, 24], of which 21 keys: NaNs behind them.
+  std::vector<std::uint16_t> turned(kHeadDim * 24, 0xFFFF);
+  for (std::size_t key = 0; key < 21; ++key)
+    for (std::size_t d = 0; d < kHeadDim; ++d) turned[d * 24 + key] = in.v.bits[key * kHeadDim + d];
+  FmhaArguments arguments = in.arguments(machine);
+  arguments.v = machine.upload(turned);
+  CHECK_THROWS_WITH_AS(check(machine, kernel, arguments, {in.q, in.k, in.v, {}}),
+                       doctest::Contains("v_stride_dim must be a multiple of 8"), Error);
+  arguments.v_stride_dim = 24;
+  check(machine, kernel, arguments, {in.q, in.k, in.v, [](std::int64_t) { return range(0, 21); }});
+}
+
+TEST_CASE("library: windows, valid lengths and split keys of attention") {
+  Machine machine("sm_103a");
+  if (is_skipped(machine)) return;
+  const OneHead in;
+  const Arch arch = Arch::parse("sm_103a");
+  FmhaArguments arguments = in.arguments(machine);
+  arguments.window_size_left = 3;
+  arguments.window_size_right = 1;
+  check(machine, machine.jit.kernel(Fmha{.arch = arch, .head_dim = kHeadDim, .window = Window::sliding}), arguments,
+        {in.q, in.k, in.v, [](std::int64_t row) { return range(row + 13, std::min<std::int64_t>(row + 18, 21)); }});
+
+  arguments = in.arguments(machine);
+  arguments.seqused_q = machine.upload(std::vector<std::int32_t>{3});
+  arguments.seqused_k = machine.upload(std::vector<std::int32_t>{10});
+  check(machine, machine.jit.kernel(Fmha{.arch = arch, .head_dim = kHeadDim, .seqused = UsedLengths::qk}), arguments,
+        {in.q, in.k, in.v, [](std::int64_t row) { return range(0, row < 3 ? 10 : 0); }});
+
+  arguments = in.arguments(machine);
+  arguments.num_splits = 3;
+  const auto split =
+      machine.jit.kernel(Fmha{.arch = arch, .head_dim = kHeadDim, .tile_n = 32, .split_kv = SplitKv::on});
+  CHECK(split.workspace_bytes(machine.device, arguments) == 3 * 5 * 4 * (64 + 2));
+  check(machine, split, arguments, {in.q, in.k, in.v, [](std::int64_t) { return range(0, 21); }});
+}
+
+TEST_CASE("library: attention over listed rows, a window and a sink") {
+  Machine machine("sm_100a");
+  if (is_skipped(machine)) return;
+  // Two queries of four heads; rows 0 to 29 of the pool, then the window's 12 keys.
+  const Rows q(8, 1), k(42, 2), v(42, 3);
+  const auto part = [&](const Rows& rows, std::size_t first, std::size_t end) {
+    return machine.upload(std::vector<std::uint16_t>(rows.bits.begin() + static_cast<std::ptrdiff_t>(first * kHeadDim),
+                                                     rows.bits.begin() + static_cast<std::ptrdiff_t>(end * kHeadDim)));
+  };
+  const std::vector<std::int32_t> indices{3, -1, 29, 7, 0, 11};
+  const auto kernel = machine.jit.kernel(Fmha{.arch = Arch::parse("sm_100a"),
+                                              .head_dim = kHeadDim,
+                                              .mask = Mask::causal,
+                                              .kv_pools = KvPools::sparse_window,
+                                              .pack_gqa = 4});
+  FmhaArguments arguments{.q = machine.upload(q),
+                          .k = part(k, 0, 30),
+                          .v = part(v, 0, 30),
+                          .batch = 1,
+                          .heads_q = 4,
+                          .heads_kv = 1,
+                          .seqlen_q = 2,
+                          .seqlen_k = 30};
+  arguments.swa_k = part(k, 30, 42);
+  arguments.swa_v = part(v, 30, 42);
+  arguments.indices = machine.upload(indices);
+  arguments.swa_lens = machine.upload(std::vector<std::int32_t>{9});
+  arguments.sink = machine.upload(std::vector<float>(4, 0.5F));
+  arguments.topk = 3;
+  arguments.seqlen_swa = 12;
+  check(machine, kernel, arguments,
+        {q, k, v,
+         [&](std::int64_t row) {
+           const std::int64_t query = row / 4;
+           std::vector<std::int64_t> keys = range(30, 30 + 8 + query);
+           for (std::size_t i = 0; i < 3; ++i)
+             if (const std::int32_t listed = indices[static_cast<std::size_t>(query) * 3 + i]; listed >= 0)
+               keys.push_back(listed);
+           return keys;
+         },
+         std::exp(0.5)});
+}
+
+}  // namespace tessera
