@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "base/error.h"
@@ -40,15 +41,29 @@ float parse_real(const char* flag, const std::string& text, bool may_be_zero) {
   return result;
 }
 
+/// fp32 to the nearest values of a 16-bit type.
+reference::Tensor rounded(const NpyArray& array, DType dtype) {
+  reference::Tensor tensor(dtype, array.shape);
+  for (std::size_t i = 0; i < array.data.size() / sizeof(float); ++i) {
+    float value = 0;
+    std::memcpy(&value, array.data.data() + i * sizeof value, sizeof value);
+    tensor.set(static_cast<std::int64_t>(i), static_cast<double>(value));
+  }
+  return tensor;
+}
+
 reference::Tensor read_array(const Plan& plan, const std::string& name, const std::string& file) {
   for (const BufferSpec& buffer : plan.launch.buffers) {
     if (buffer.name != name || buffer.role == BufferRole::output) continue;
     NpyArray array = read_npy(file);
+    const DType dtype = *reference::dtype_from_name(buffer.dtype);
+    // numpy has no bf16: reals are rounded to it.
+    if (array.descr == "<f4" && (dtype == DType::bf16 || dtype == DType::f16)) return rounded(array, dtype);
     if (array.descr != npy_descr_of(buffer.dtype))
       throw Error(ErrorKind::usage, fmt::format("{}: holds {}, {} is {}: {} expected", file, array.descr, name,
                                                 buffer.dtype, npy_descr_of(buffer.dtype)));
     reference::Tensor tensor;
-    tensor.dtype = *reference::dtype_from_name(buffer.dtype);
+    tensor.dtype = dtype;
     tensor.shape = array.shape;
     tensor.bytes = std::move(array.data);
     return tensor;

@@ -1,6 +1,8 @@
 // `run` of attention on tcgen05: that what it feeds and what it poisons shows the faults that only such inputs show.
 #include <nlohmann/json.hpp>
+#include <span>
 
+#include "base/npy.h"
 #include "tests/cli/machine.h"
 
 using namespace tessera;
@@ -84,4 +86,30 @@ TEST_CASE("run: a part of split keys that nobody wrote is no zero, and all steps
   const Json json = Json::parse(outcome.out);
   // Retries of waits count in the first.
   CHECK(json["schedules"][0]["warp_instructions"] >= json["statistics"]["warp_instructions"]);
+}
+
+TEST_CASE("run: fp32 files are rounded to the 16-bit types of attention, other types are refused") {
+  Machine machine;
+  if (!machine.compiler) return;
+  const auto path = [&](const char* name) { return (machine.terminal.folder.path / name).string(); };
+  constexpr std::size_t kCount = 3 * 64;
+  std::vector<float> reals(kCount);
+  std::vector<std::uint16_t> bits(kCount);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    reals[i] = i % 2 == 0 ? 1.001F : -2.99F;  // the nearest of bf16: 1 and -2.984375
+    bits[i] = i % 2 == 0 ? 0x3F80 : 0xC03F;
+  }
+  const auto write = [&](const char* name, const char* descr, const auto& values) {
+    const auto bytes = std::as_bytes(std::span(values));
+    write_npy(path(name), {descr, {1, 3, 1, 64}, {bytes.begin(), bytes.end()}});
+    return "q=" + path(name);
+  };
+  const std::vector<std::string> sizes{"--heads-q", "1", "--seqlen-q", "3", "--seqlen-k", "40"};
+  const auto saved = [&](const std::string& q, const char* name) {
+    CHECK(run(machine, sizes, {"--input", q, "--save", "o=" + path(name)}).code == 0);
+    return read_text(path(name));
+  };
+  CHECK(saved(write("f4.npy", "<f4", reals), "a.npy") == saved(write("u2.npy", "<u2", bits), "b.npy"));
+  const std::string wide = write("f8.npy", "<f8", std::vector<double>(kCount, 1));
+  CHECK(run(machine, sizes, {"--input", wide}).err.find("holds <f8, q is bf16: <u2 expected") != std::string::npos);
 }
