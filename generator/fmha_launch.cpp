@@ -252,7 +252,8 @@ void add_domain(const FmhaLaunch& c, LaunchPlan& launch) {
   }
   if (c.v_layout == Layout::k_major) {
     rule(Expression::parse("v_stride_dim"), Relation::multiple_of, Expression(8),
-         "v_stride_dim must be a multiple of 8 (16 bytes, tensor map): pad the keys of v, which need not be dense");
+         "v_stride_dim must be a multiple of 8 (16 bytes, tensor map): pad the rows of v (--pad-rows), which need not "
+         "be dense");
   }
 }
 
