@@ -111,6 +111,27 @@ TEST_CASE("run: a GPU that does not run the target's code leaves it to the emula
         "tessera: --stats, --trace and --timeline watch the emulator: give --device emulator too\n");
 }
 
+TEST_CASE("run: the likely cause of a planted fault is named") {
+  Machine machine;
+  if (!machine.compiler) return;
+  // The scale id of the instruction descriptor stays that of the first block.
+  const std::string file = "spec/gemm_tcgen05.h", right = "chunk % 2 * 2 : chunk;";
+  std::string text = read_text(std::filesystem::path(TESSERA_SOURCE_DIR) / "templates" / file);
+  const std::size_t at = text.find(right);
+  REQUIRE(at != std::string::npos);
+  text.replace(at, right.size(), "chunk % 2 * 2 : 0;");
+  std::filesystem::create_directories(machine.terminal.folder.path / "templates" / "spec");
+  machine.terminal.write("templates/" + file, text);
+  const Outcome outcome = machine.terminal.run({"run", "gemm", "--arch", "sm_100a", "--dtype", "mxfp8_e4m3", "--m",
+                                                "70", "--n", "64", "--k", "256", "--device", "emulator", "--templates",
+                                                (machine.terminal.folder.path / "templates").string()});
+  CHECK(outcome.code == 1);
+  CAPTURE(outcome.out);
+  CHECK(
+      outcome.out.find("likely cause: every block of a and b takes the scale of the first of its four: the scale id of "
+                       "the instruction descriptor is 0 (gives 32 of 32") != std::string::npos);
+}
+
 TEST_CASE("run: groups that overlap are refused, those out of range are cut to it") {
   Machine machine;
   if (!machine.compiler) return;
