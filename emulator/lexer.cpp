@@ -85,11 +85,14 @@ class Lexer {
     return finish(token, from);
   }
 
+  // Words that begin with a dot are directives and types; they end at the next dot: `.reg.b32` is two.
   Token word() {
     const Token token = start(TokenKind::word);
     const std::size_t from = at_;
+    const bool is_directive = peek() == '.';
     while (at_ < text_.size()) {
       const char c = peek();
+      if (is_directive && c == '.' && at_ > from && is_letter(peek(1))) break;
       if (is_letter(c) || is_digit(c) || c == '.') {
         advance();
       } else if (c == ':' && peek(1) == ':' && (is_letter(peek(2)) || is_digit(peek(2)))) {
