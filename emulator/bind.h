@@ -21,6 +21,7 @@ Handler neg_int(const Decoded& d);
 Handler min_int(const Decoded& d);
 Handler max_int(const Decoded& d);
 Handler dp4a(const Decoded& d);
+Handler vabsdiff(const Decoded& d);
 Handler carry_add(const Decoded& d);
 Handler carry_mad(const Decoded& d);
 

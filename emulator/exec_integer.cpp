@@ -328,6 +328,18 @@ Handler dp4a(const Decoded& d) {
   };
   return a ? (b ? handler(S{}, S{}) : handler(S{}, U{})) : (b ? handler(U{}, S{}) : handler(U{}, U{}));
 }
+Handler vabsdiff(const Decoded& d) {
+  const auto handler = [](auto part, auto accumulates) -> Handler {
+    return [](Warp& w, const Instruction& in, Mask active) {
+      return lift3<Word, Word, Word, Word>(w, in, active, ops::vabsdiff<decltype(part), decltype(accumulates)::value>);
+    };
+  };
+  using Adds = std::true_type;
+  using Replaces = std::false_type;
+  if (d.form->mnemonic == "vabsdiff4")
+    return d.has("add") ? handler(std::uint8_t{}, Adds{}) : handler(std::uint8_t{}, Replaces{});
+  return d.has("add") ? handler(std::uint16_t{}, Adds{}) : handler(std::uint16_t{}, Replaces{});
+}
 Handler carry_add(const Decoded& d) {
   const std::string_view name = d.form->mnemonic;
   const bool with_carry = name == "addc" || name == "subc";

@@ -16,6 +16,21 @@ using Unsigned = std::make_unsigned_t<T>;
 template <class T>
 inline constexpr unsigned kBits = sizeof(T) * 8;
 
+/// vabsdiff2, vabsdiff4 of unsigned parts: |a - b| of each; with .add their sum and c, else they replace all of c.
+template <class Part, bool kAdds>
+std::uint32_t vabsdiff(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
+  constexpr int kBits = 8 * sizeof(Part);
+  std::uint32_t sum = c;
+  std::uint32_t parts = 0;
+  for (int at = 0; at < 32; at += kBits) {
+    const int difference = static_cast<Part>(a >> at) - static_cast<Part>(b >> at);
+    const auto distance = static_cast<std::uint32_t>(difference < 0 ? -difference : difference);
+    sum += distance;
+    parts |= distance << at;
+  }
+  return kAdds ? sum : parts;
+}
+
 /// Arithmetic modulo 2^n, for signed types too.
 template <class T>
 constexpr T wrap_add(T a, T b) {

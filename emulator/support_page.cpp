@@ -41,6 +41,7 @@ none has, so at most kernels or `tests/emulator` have executed it.
 | .ftz | flushes results that are tiny after rounding without a bound of the exponent: to nearest as an H200 on all f16 products and 11 million values each of f32 mul and fma; other directions by the same rule |
 | bfe, bfi of 64 bits | a position or length of 256 or more is large, not taken modulo 256 (H200) |
 | bits beside 4- and 6-bit values in a byte of kind::f8f6f4 and mxf8f6f4 | ignored, reported as a hazard: not documented |
+| rsqrt.approx.f64 without .ftz; vabsdiff2, vabsdiff4 | the steps that ptxas makes of the first for sm_90a; the others document only |
 | ex2, rcp, rsqrt, sqrt, lg2, tanh (.approx) | bit for bit on H200 checksums; rcp and rsqrt of f64 in all 2^20 fractions and 34 special values |
 | div.approx, div.full | as an H200 on some 10,000 random and boundary inputs, not on all |
 | sin, cos | the source is reduced to turns in f32, cut toward zero, as ptxas does it; the unit itself is not modelled: on an H200 every positive source from 2^-20 to 2^24 lies within 2^-21.4 of the model, larger ones (no fraction of a turn is left) are equal |
@@ -68,7 +69,7 @@ constexpr const char* kRefused = R"(
 ## Not executed
 
 im2col, indirect and recursive calls, malloc and free, textures and surfaces, video
-instructions. A module that uses one is refused when it is loaded.
+instructions other than vabsdiff2 and vabsdiff4 of unsigned parts. A module that uses one is refused when it is loaded.
 
 These stop when they are reached, because no source settles them: tcgen05.mma with K = 96, with scale factors for M = 128
 over two CTAs, with 4- or 6-bit A of an 8-bit kind from Tensor Memory, with scale-input-d and an f16 accumulator, with a

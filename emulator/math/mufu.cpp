@@ -11,6 +11,7 @@
 #include "emulator/math/mufu.h"
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <memory>
 
@@ -190,6 +191,21 @@ std::uint64_t rsqrt_f64(std::uint64_t x) {
   const int odd = (h.exponent - 1023) & 1;
   return widen(0, rsqrt_ftz(static_cast<std::uint32_t>(127 + odd) << 23 | h.fraction << 3),
                -(h.exponent - 1023 - odd) / 2);
+}
+
+std::uint64_t rsqrt_f64_full(std::uint64_t x) {
+  const HighWord h = high_word(x);
+  const auto value = std::bit_cast<double>(x);
+  if (value == 0) return h.sign | kInfinityF64;
+  if (std::isnan(value)) return std::bit_cast<std::uint64_t>(value + value);
+  if (h.sign != 0) return 0xFFF8000000000000;
+  if (h.exponent == 0x7FF) return 0;
+  const bool is_subnormal = h.exponent == 0;
+  const double scaled = is_subnormal ? value * 0x1p54 : value;
+  const auto first = std::bit_cast<double>(rsqrt_f64(std::bit_cast<std::uint64_t>(scaled)));
+  const double error = std::fma(scaled, -(first * first), 1.0);
+  const double better = std::fma(std::fma(error, 0.375, 0.5), first * error, first);
+  return std::bit_cast<std::uint64_t>(is_subnormal ? better * 0x1p27 : better);
 }
 
 std::uint32_t sqrt_ftz(std::uint32_t x) {

@@ -28,6 +28,8 @@ std::uint32_t lg2_full(std::uint32_t x);
 /// result is zero.
 std::uint64_t rcp_f64(std::uint64_t x);
 std::uint64_t rsqrt_f64(std::uint64_t x);
+/// rsqrt.approx.f64: the steps that ptxas makes of it for sm_90a, from the form above.
+std::uint64_t rsqrt_f64_full(std::uint64_t x);
 
 /// tanh.approx.f32 has one form; subnormals pass through it.
 std::uint32_t tanh_f32(std::uint32_t x);
