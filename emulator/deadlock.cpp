@@ -33,6 +33,9 @@ std::string describe_kind(const Warp& warp, const Group& group) {
     case Wait::Kind::converge:
       return fmt::format("lanes 0x{:08x} wait for lanes 0x{:08x} at one instruction", group.mask,
                          wait.mask & warp.alive & ~group.mask);
+    case Wait::Kind::warp_barrier:
+      return fmt::format("lanes 0x{:08x} wait for lanes 0x{:08x} in a bar.warp.sync of mask 0x{:08x}", group.mask,
+                         warp.missing_at_barrier(wait.mask, 0), wait.mask);
     case Wait::Kind::bulk_groups:
       return fmt::format("waits until {} bulk groups are left", wait.generation);
     case Wait::Kind::copy_groups:
@@ -82,7 +85,7 @@ void Scheduler::report_deadlock() {
   for (Warp* warp : warps_) {
     for (const Group& group : warp->parked) {
       const Instruction& in = launch_.entry.code[group.pc];
-      diverged = diverged || group.wait.kind == Wait::Kind::converge;
+      diverged = diverged || group.wait.kind == Wait::Kind::converge || group.wait.kind == Wait::Kind::warp_barrier;
       lacks_registers = lacks_registers || group.wait.kind == Wait::Kind::registers;
       if (group.wait.kind == Wait::Kind::mbarrier) {
         const Mbarrier* barrier = warp->cta->find_mbarrier(group.wait.index);

@@ -116,6 +116,38 @@ void check_launch(const LaunchRequest& request, const LoadedEntry& loaded) {
   if (request.parameters == nullptr && !entry.parameters.empty()) refuse("the kernel has parameters; none were given");
 }
 
+// Zeroed memory for the grid barrier of cooperative groups, which a cooperative launch has; here every launch of a
+// kernel that asks for it.
+class GridWorkspace {
+ public:
+  GridWorkspace(GlobalMemory& memory, const Entry& entry, const LaunchShape& shape, LaunchOptions& options)
+      : memory_(memory) {
+    const bool is_asked_for = std::any_of(entry.specials.begin(), entry.specials.end(), [](const SpecialSlot& slot) {
+      return slot.special == Special::envreg1 || slot.special == Special::envreg2;
+    });
+    if (!is_asked_for) return;
+    const std::uint64_t ctas = std::uint64_t{shape.grid[0]} * shape.grid[1] * shape.grid[2];
+    if (ctas > static_cast<std::uint64_t>(options.num_sms))
+      throw Error(ErrorKind::device,
+                  fmt::format("emulator: launch of '{}': its {} CTAs wait for each other (a grid barrier of "
+                              "cooperative groups), and {} run at once: more multiprocessors are needed",
+                              entry.name, ctas, options.num_sms));
+    address_ = options.grid_workspace = memory.allocate(kBytes);
+    std::memset(memory.data(address_), 0, kBytes);
+    memory.mark_initialised(address_, kBytes);
+  }
+  ~GridWorkspace() {
+    if (address_ != 0) memory_.free(address_);
+  }
+  GridWorkspace(const GridWorkspace&) = delete;
+  GridWorkspace& operator=(const GridWorkspace&) = delete;
+
+ private:
+  static constexpr std::size_t kBytes = 64;
+  GlobalMemory& memory_;
+  std::uint64_t address_ = 0;
+};
+
 }  // namespace
 
 struct EmulatedDevice::State {
@@ -279,6 +311,7 @@ void EmulatedDevice::launch(const LaunchRequest& request, Stream) {
   options.observer = state_->observer;
   options.print = state_->options.print;
   const LaunchShape shape{request.grid, request.block, request.cluster, request.dynamic_smem_bytes};
+  const GridWorkspace workspace(*state_->memory, *loaded.entry, shape, options);
   std::string why_one;
   if (state_->options.threads > 1) {
     why_one = why_one_thread(*loaded.entry, shape, options);

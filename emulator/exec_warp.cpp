@@ -16,21 +16,39 @@ namespace {
 using U32 = std::uint32_t;
 using U64 = std::uint64_t;
 
-// Brings the member lanes together; the mask must be the same in all of them and hold every lane that executes.
-bool gather(Warp& w, const Instruction& in, const Operand& mask_operand, Mask active, Step& out) {
-  const Mask wanted = uniform<U32>(w, mask_operand, active);
-  if ((active & ~wanted) != 0) {
+// The lanes that execute with the same mask as the first one; the others come back to this instruction. Each group
+// must be in its own mask: tiles of a cooperative group, or the groups that match.any finds, execute one instruction.
+Mask one_group(Warp& w, const Instruction& in, const Operand& mask_operand, Mask& active, Step& out) {
+  U32 scratch[kLanes];
+  const U32* masks = source<U32>(w, mask_operand, scratch);
+  const Mask wanted = masks[first_lane(active)];
+  Mask group = 0;
+  for_lanes(active, [&](int lane) { group |= masks[lane] == wanted ? Mask{1} << lane : 0; });
+  if ((group & ~wanted) != 0) {
     out = w.fault(
-        in, "member-mask", fmt::format("lanes 0x{:08x} execute it, its member mask is 0x{:08x}", active, wanted),
-        "a warp-wide mask in code that only some lanes reach, or the other way round", first_lane(active & ~wanted));
-    return false;
+        in, "member-mask", fmt::format("lanes 0x{:08x} execute it, their member mask is 0x{:08x}", group, wanted),
+        "a warp-wide mask in code that only some lanes reach, or the other way round", first_lane(group & ~wanted));
+    return 0;
+  }
+  if (group != active) {
+    w.keep(active);
+    w.mask = active & ~group;
+    w.park_current({}, false);
+    w.mask = active = group;
+    w.update_merge_pc();
   }
   const Mask exited = wanted & w.started & ~w.alive;
   if (exited != 0)
     w.hazard(in, "member-mask-exited", first_lane(active), 0,
              fmt::format("the member mask 0x{:08x} names lanes 0x{:08x}, which have exited", wanted, exited),
              "a full mask after some threads have returned");
-  return w.converged(wanted, active, out);
+  return wanted;
+}
+
+// Brings the lanes of one member mask together. False: they are not here yet, or a fault; `out` says which.
+bool gather(Warp& w, const Instruction& in, const Operand& mask_operand, Mask& active, Step& out) {
+  const Mask wanted = one_group(w, in, mask_operand, active, out);
+  return wanted != 0 && w.converged(wanted, active, out);
 }
 
 enum class Shuffle : std::uint16_t { up, down, bfly, idx };
@@ -187,9 +205,16 @@ Step elect_handler(Warp& w, const Instruction& in, Mask active) {
   return Step::next;
 }
 
+// Lanes meet at any bar.warp.sync with the same mask, in whichever branch it stands (sm_70 and later).
 Step sync(Warp& w, const Instruction& in, Mask active) {
+  if (w.take_wake() == Wake::ready) return Step::next;
   Step out{};
-  return gather(w, in, in.op[0], active, out) ? Step::next : out;
+  const Mask wanted = one_group(w, in, in.op[0], active, out);
+  if (wanted == 0) return out;
+  w.keep(active);
+  if (w.missing_at_barrier(wanted, active) != 0) return w.block({Wait::Kind::warp_barrier, 0, 0, wanted});
+  w.release_barrier(wanted);
+  return Step::next;
 }
 
 }  // namespace

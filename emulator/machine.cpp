@@ -40,6 +40,9 @@ void Warp::park_current(Wait what, bool yielded) {
   group.mask = mask;
   group.wait = what;
   group.yielded = yielded;
+  // A slice may end before a group that was woken has executed its instruction again.
+  if (what.kind == Wait::Kind::none) group.wake = wake;
+  wake = Wake::none;
   parked.push_back(group);
   mask = 0;
 }
@@ -63,6 +66,7 @@ bool Warp::resume(bool allow_yielded) {
 
 // Called when the running group has come to merge_pc or past it.
 void Warp::reconverge() {
+  if (wake != Wake::none) return;  // other lanes here have not yet done what this group came back from
   for (std::size_t i = 0; i < parked.size();) {
     if (is_parked_runnable(parked[i]) && parked[i].pc == pc && parked[i].wake == Wake::none) {
       mask |= parked[i].mask;
@@ -97,6 +101,29 @@ bool Warp::converged(Mask wanted, Mask active, Step& out) {
   }
   out = block({Wait::Kind::converge, 0, 0, wanted});
   return false;
+}
+
+Mask Warp::missing_at_barrier(Mask wanted, Mask here) const {
+  for (const Group& group : parked)
+    if (group.wait.kind == Wait::Kind::warp_barrier && group.wait.mask == wanted) here |= group.mask;
+  return wanted & alive & ~here;
+}
+
+void Warp::release_barrier(Mask wanted) {
+  for (std::size_t i = 0; i < parked.size();) {
+    Group& group = parked[i];
+    if (group.wait.kind != Wait::Kind::warp_barrier || group.wait.mask != wanted) {
+      ++i;
+    } else if (mask != 0 && group.pc == pc) {
+      mask |= group.mask;
+      parked.erase(parked.begin() + static_cast<std::ptrdiff_t>(i));
+    } else {
+      group.wait = {};
+      group.wake = Wake::ready;
+      ++i;
+    }
+  }
+  update_merge_pc();
 }
 
 bool Warp::exit_lanes(Mask active) {
@@ -174,9 +201,19 @@ Mbarrier* Cta::find_mbarrier(std::uint32_t offset) {
 Mbarrier& Cta::make_mbarrier(std::uint32_t offset) {
   for (Mbarrier& barrier : mbarriers)
     if (barrier.offset == offset) return barrier;
+  mbarriers_begin = mbarriers.empty() ? offset : std::min(mbarriers_begin, offset);
+  mbarriers_end = mbarriers.empty() ? offset + 8 : std::max(mbarriers_end, offset + 8);
   mbarriers.emplace_back();
   mbarriers.back().offset = offset;
   return mbarriers.back();
+}
+
+void Cta::overwrite_mbarriers(std::uint32_t offset, std::size_t bytes, const std::string& by) {
+  for (Mbarrier& barrier : mbarriers) {
+    if (!barrier.is_live || offset >= barrier.offset + 8 || offset + bytes <= barrier.offset) continue;
+    barrier.is_live = false;
+    barrier.overwritten_by = by;
+  }
 }
 
 void Heard::raise(int warp, std::uint64_t time) {

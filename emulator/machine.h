@@ -42,6 +42,7 @@ struct Wait {
     cluster_barrier,  ///< generation
     mbarrier,         ///< address (own CTA's offset), generation: the phase that must be over
     converge,         ///< the other lanes of `mask` at this instruction
+    warp_barrier,     ///< the other lanes of `mask` at any bar.warp.sync with that mask
     bulk_groups,      ///< generation: how many groups may be left; index 1: sources only
     copy_groups,      ///< cp.async
     wgmma_groups,
@@ -102,6 +103,7 @@ struct Mbarrier {
   std::uint64_t phase = 0;
   std::uint64_t initialised_at = 0;  ///< Launch::fence_clock
   int initialiser = 0;               ///< warp
+  std::string overwritten_by{};      ///< what stored into its bytes; it is not live then
   std::shared_ptr<RaceSync> race{};
 };
 
@@ -168,6 +170,10 @@ class Warp {
   /// All lanes of `wanted` that are alive execute this instruction together. False: they are not here yet, and the
   /// handler returns the Step in `out`.
   bool converged(Mask wanted, Mask active, Step& out);
+  /// Of `wanted`, lanes that are alive and neither `here` nor waiting in a bar.warp.sync with this mask.
+  Mask missing_at_barrier(Mask wanted, Mask here) const;
+  /// Lets all groups go on that wait in a bar.warp.sync with this mask; those at the running instruction join it.
+  void release_barrier(Mask wanted);
   void park_current(Wait what, bool yielded);
   /// Makes the next group run; false when none can.
   bool resume(bool allow_yielded);
@@ -200,12 +206,14 @@ class Cta {
   std::vector<std::byte> shared;
   std::vector<std::uint8_t> shared_shadow;
   std::vector<std::uint64_t>
-      written_at;                ///< per 16 bytes of the last generic write: fence_clock << 8 | warp + 1; 0: none
+      written_at;  ///< per 16 bytes of the last generic write: fence_clock << 16 | CTA rank << 8 | warp + 1; 0: none
   std::vector<std::byte> local;  ///< thread by thread
   std::vector<std::uint8_t> local_shadow;
   std::vector<Warp> warps;
   std::array<CtaBarrier, 16> barriers{};
   std::vector<Mbarrier> mbarriers;
+  std::uint32_t mbarriers_begin = 0;  ///< all of them lie between these offsets
+  std::uint32_t mbarriers_end = 0;
   std::vector<WarpgroupAsync> warpgroups;
   std::unique_ptr<TensorMemory> tensor_memory;  ///< made by the first tcgen05 instruction; kept for the next CTA
   bool saw_no_cluster_left = false;             ///< a query said that try_cancel got none
@@ -218,6 +226,11 @@ class Cta {
 
   std::uint32_t shared_address(std::uint32_t offset) const { return (rank << kRankShift) + kSharedBase + offset; }
   Mbarrier* find_mbarrier(std::uint32_t offset);
+  /// Whether a write of these bytes lies among the mbarriers: a quick look.
+  bool may_hold_mbarrier(std::uint32_t offset, std::size_t bytes) const {
+    return offset < mbarriers_end && offset + bytes > mbarriers_begin;
+  }
+  void overwrite_mbarriers(std::uint32_t offset, std::size_t bytes, const std::string& by);
   Mbarrier& make_mbarrier(std::uint32_t offset);
   /// Ends a CTA barrier's generation when everybody is there.
   void check_barrier(CtaBarrier& barrier);

@@ -279,6 +279,7 @@ Operand EntryResolver::bind_name(const syntax::Operand& syntax, Type type, char 
   if (is_destination) fail(syntax.place, fmt::format("'{}' is not a register", syntax.name));
   if (syntax.name == "WARP_SZ") return constant(32, type, ConstantSlot::Relocation::none);
   if (special_register(syntax.name, type, operand)) return operand;
+  if (syntax.name == "%reserved_smem_offset_1") return reserved_shared_memory(type);
   if (std::optional<Symbol> symbol = use_symbol(syntax.name)) {
     symbol->address += static_cast<std::uint64_t>(syntax.displacement);
     return symbol_address(*symbol, type, false);
@@ -304,6 +305,19 @@ bool EntryResolver::special_register(std::string_view name, Type type, Operand& 
     return true;
   }
   return false;
+}
+
+// Hardware keeps it below the kernel's own shared memory; here it is a variable behind what is known so far.
+Operand EntryResolver::reserved_shared_memory(Type type) {
+  constexpr std::uint64_t kReservedBytes = 512;  // cooperative groups may use 288
+  if (reserved_shared_ == kNotPlaced) {
+    reserved_shared_ = (shared_bytes_ + 15) / 16 * 16;
+    shared_bytes_ = reserved_shared_ + kReservedBytes;
+  }
+  Symbol symbol;
+  symbol.space = syntax::Space::shared;
+  symbol.address = reserved_shared_;
+  return symbol_address(symbol, type, false);
 }
 
 Operand EntryResolver::symbol_address(const Symbol& symbol, Type type, bool generic) {

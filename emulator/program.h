@@ -121,6 +121,9 @@ enum class Special : std::uint8_t {
   is_explicit_cluster,
   dynamic_smem_size,
   total_smem_size,
+  envreg,  ///< those of which nothing is known: 0
+  envreg1,
+  envreg2,
   clock,
   clock_hi,
   clock64,

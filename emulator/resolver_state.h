@@ -66,6 +66,7 @@ class EntryResolver {
   Operand sink(Type type);
   Operand constant(std::uint64_t bits, Type type, ConstantSlot::Relocation relocation);
   Operand symbol_address(const Symbol& symbol, Type type, bool generic);
+  Operand reserved_shared_memory(Type type);
   std::uint64_t immediate_bits(const syntax::Operand& syntax, Type type);
   bool special_register(std::string_view name, Type type, Operand& out);
   Type pattern_type(std::string_view& pattern, const Decoded& decoded);
@@ -81,6 +82,8 @@ class EntryResolver {
   std::vector<std::size_t> dynamic_symbols_;  // constants that get the dynamic memory's place added
   std::map<const syntax::Variable*, std::uint64_t> placed_shared_;  // the module's that this entry names
   std::uint64_t shared_bytes_ = 0;
+  static constexpr std::uint64_t kNotPlaced = ~std::uint64_t{0};
+  std::uint64_t reserved_shared_ = kNotPlaced;  // where %reserved_smem_offset_1 points
   std::uint64_t dynamic_alignment_ = 16;
   std::uint64_t register_bytes_ = 0;
   syntax::Place place_;

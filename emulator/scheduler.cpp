@@ -145,6 +145,7 @@ void Scheduler::start_cta(Cta& cta, Cluster& cluster, std::uint32_t rank, std::a
   cta.barriers = {};
   cta.free_registers = 0;
   cta.mbarriers.clear();
+  cta.mbarriers_begin = cta.mbarriers_end = 0;
   if (cta.tensor_memory) cta.tensor_memory->reset();
   cta.saw_no_cluster_left = false;
   cta.warpgroups.clear();
@@ -272,6 +273,8 @@ bool Scheduler::is_over(const Warp& warp, const Group& group) const {
     }
     case Wait::Kind::converge:
       return (group.mask & wait.mask & warp.alive) == (wait.mask & warp.alive);
+    case Wait::Kind::warp_barrier:
+      return warp.missing_at_barrier(wait.mask, 0) == 0;
     case Wait::Kind::bulk_groups:
     case Wait::Kind::copy_groups: {
       auto& lists = wait.kind == Wait::Kind::bulk_groups ? async.bulk : async.copy;
@@ -300,6 +303,10 @@ bool Scheduler::is_over(const Warp& warp, const Group& group) const {
 void Scheduler::wake_groups(Warp& warp) {
   for (Group& group : warp.parked) {
     if (group.wait.kind == Wait::Kind::none || !is_over(warp, group)) continue;
+    if (group.wait.kind == Wait::Kind::warp_barrier) {
+      warp.release_barrier(group.wait.mask);  // all at once: each is over because of the others
+      continue;
+    }
     // Lanes that are together now have not yet done what they came for.
     group.wake = group.wait.kind == Wait::Kind::converge ? Wake::none : Wake::ready;
     group.wait = {};

@@ -94,6 +94,13 @@ std::uint64_t special_value(const Warp& warp, int lane, Special special) {
       return launch.shape.dynamic_smem_bytes;
     case Special::total_smem_size:
       return cta.shared_bytes;
+    // Cooperative groups find the words of their grid barrier here.
+    case Special::envreg:
+      return 0;
+    case Special::envreg1:
+      return launch.options.grid_workspace >> 32;
+    case Special::envreg2:
+      return launch.options.grid_workspace & 0xFFFFFFFF;
     case Special::clock:
     case Special::clock_hi:
     case Special::clock64:
