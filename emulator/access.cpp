@@ -27,6 +27,11 @@ bool drop_shared_window(const Warp& w, std::uint64_t& address) {
   return true;
 }
 
+void note_overwritten(const Warp& w, Cta& cta, std::uint32_t offset, std::size_t bytes) {
+  const Instruction& in = w.code[w.pc];
+  cta.overwrite_mbarriers(offset, bytes, fmt::format("PTX line {} ({}) of warp {}", in.line, in.opcode, w.index));
+}
+
 bool locate_local(const Warp& w, int lane, std::uint64_t address, std::size_t bytes, Target& out) {
   const std::uint64_t size = w.launch->entry.local_bytes;
   if (address >= size || bytes > size - address) return false;

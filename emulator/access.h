@@ -94,12 +94,21 @@ Step report_misaligned(Warp& w, const Instruction& in, int lane, std::uint64_t a
 void report_uninitialised(Warp& w, const Instruction& in, const Target& target, int lane, std::uint64_t address,
                           std::size_t bytes);
 
+/// Cta::written_at: when, and by which warp of the cluster.
+inline std::uint64_t written_stamp(const Warp& w) {
+  return w.launch->fence_clock << 16 | std::uint64_t{w.cta->rank} << 8 | static_cast<std::uint64_t>(w.index + 1);
+}
+
+/// Bytes of live mbarriers are overwritten: whoever uses these again is told by whom.
+void note_overwritten(const Warp& w, Cta& cta, std::uint32_t offset, std::size_t bytes);
+
 /// After a generic-proxy write to shared memory.
 inline void note_written(const Warp& w, const Target& target, std::size_t bytes) {
   if (target.shadow == nullptr) return;
   std::memset(target.shadow, kReadable, bytes);
   if (target.cta == nullptr) return;
-  const std::uint64_t stamp = w.launch->fence_clock << 8 | static_cast<std::uint64_t>(w.index + 1);
+  if (target.cta->may_hold_mbarrier(target.offset, bytes)) note_overwritten(w, *target.cta, target.offset, bytes);
+  const std::uint64_t stamp = written_stamp(w);
   for (std::size_t granule = target.offset / 16; granule <= (target.offset + bytes - 1) / 16; ++granule) {
     target.cta->written_at[granule] = stamp;
     target.cta->tile_swizzle[granule] = 0;

@@ -55,7 +55,10 @@ bool CopyOperation::read_global(Launch& launch, std::uint64_t address, std::byte
   if (!is_plain && !shadow_has(launch.memory.shadow(address), bytes, kReadable))
     report(launch, "global-uninitialised", false, address,
            fmt::format("asynchronous read of {} bytes that nobody has written", bytes), "");
-  if (race_) launch.race->async_access(*race_, place_, nullptr, address, bytes, false, is_atomic_);
+  if (race_) {
+    race_->is_generic = is_generic_;
+    launch.race->async_access(*race_, place_, nullptr, address, bytes, false, is_atomic_);
+  }
   copy_bytes(to, launch.memory.data(address), bytes);
   launch.statistics.async_bytes.global_read += bytes;
   return true;
@@ -79,9 +82,10 @@ bool CopyOperation::write_global(Launch& launch, std::uint64_t address, const st
 bool is_fenced(const Cta& cta, std::uint32_t offset, std::uint64_t reader_fence) {
   const std::uint64_t stamp = cta.written_at[offset / 16];
   if (stamp == 0) return true;
-  const std::uint64_t clock = stamp >> 8;
+  const std::uint64_t clock = stamp >> 16;
   const auto writer = static_cast<std::size_t>((stamp & 0xFF) - 1);
-  const std::uint64_t writer_fence = writer < cta.warps.size() ? cta.warps[writer].fence_time : 0;
+  const Cta& writers_cta = *cta.cluster->ctas[stamp >> 8 & 0xFF];
+  const std::uint64_t writer_fence = writer < writers_cta.warps.size() ? writers_cta.warps[writer].fence_time : 0;
   return writer_fence > clock || reader_fence > clock;
 }
 
@@ -135,6 +139,8 @@ bool CopyOperation::write_shared(Launch& launch, Cta& cta, std::uint32_t offset,
         "the writing threads must execute fence.proxy.async before the barrier that lets the copy start");
     break;
   }
+  if (cta.may_hold_mbarrier(offset, bytes))
+    cta.overwrite_mbarriers(offset, bytes, fmt::format("the copy of PTX line {}", place_.ptx_line));
   copy_bytes(cta.shared.data() + offset, from, bytes);
   launch.statistics.async_bytes.shared_written += bytes;
   if (bytes == kPiece)

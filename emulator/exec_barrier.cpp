@@ -107,8 +107,10 @@ Step mbarrier_init_fence(Warp& w, const Instruction& in, Mask active) {
   return memory_fence(w, in, active);
 }
 
-Step proxy_fence(Warp& w, const Instruction&, Mask) {
-  w.fence_time = w.init_fence_time = ++w.launch->fence_clock;
+// flags: 1 not of shared memory, 2 not of global memory.
+Step proxy_fence(Warp& w, const Instruction& in, Mask) {
+  if ((in.flags & 1) == 0) w.fence_time = w.init_fence_time = ++w.launch->fence_clock;
+  if ((in.flags & 2) == 0 && w.race) w.launch->race->proxy_fence(w);
   return Step::next;
 }
 
@@ -159,7 +161,11 @@ Handler fence(const Decoded& d) {
   d.in->flags = d.has("cta") ? 1 : 0;
   return d.form->mnemonic == "fence.mbarrier_init" ? mbarrier_init_fence : memory_fence;
 }
-Handler fence_proxy_async(const Decoded&) { return proxy_fence; }
+Handler fence_proxy_async(const Decoded& d) {
+  const bool is_shared = d.has("shared::cta") || d.has("shared::cluster");
+  d.in->flags = static_cast<std::uint16_t>((d.has("global") ? 1 : 0) | (is_shared ? 2 : 0));
+  return proxy_fence;
+}
 Handler setmaxnreg(const Decoded& d) {
   const std::int64_t count = d.in->op[0].value;
   d.in->number = static_cast<U32>(count);

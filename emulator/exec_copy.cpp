@@ -35,7 +35,7 @@ class LaneCopies final : public CopyOperation {
       std::byte data[16] = {};
       if (piece.bytes > 0 && !read_global(launch, piece.global, data, piece.bytes)) return;
       if (!write_shared(launch, *cta, piece.shared, data, size)) return;
-      cta->written_at[piece.shared / 16] = launch.fence_clock << 8 | static_cast<U64>(warp + 1);
+      cta->written_at[piece.shared / 16] = launch.fence_clock << 16 | U64{cta->rank} << 8 | static_cast<U64>(warp + 1);
       --piece.group->pending;
     }
   }

@@ -91,7 +91,12 @@ Mbarrier* find(Warp& w, const Instruction& in, const Operand& op, int lane, Spac
   }
   if (!must_live) return &target.cta->make_mbarrier(target.offset);
   Mbarrier* barrier = target.cta->find_mbarrier(target.offset);
-  if (barrier == nullptr)
+  if (barrier == nullptr && !target.cta->make_mbarrier(target.offset).overwritten_by.empty())
+    w.fault_at(in, "mbarrier-overwritten", lane, address,
+               fmt::format("the mbarrier's bytes were overwritten by {}",
+                           target.cta->make_mbarrier(target.offset).overwritten_by),
+               "a tile or an array reaches into the barriers, or their memory is used again while they are");
+  else if (barrier == nullptr)
     w.fault_at(in, "mbarrier-not-initialised", lane, address, "no mbarrier.init was executed for this address",
                "init without a barrier or fence before its first use, or a wrong address");
   else if (w.race)
@@ -111,6 +116,11 @@ Step init(Warp& w, const Instruction& in, Mask active) {
     if (count == 0 || count > kMaxTx)
       return w.fault_at(in, "mbarrier-count", lane, target.offset,
                         fmt::format("count {}: must be 1 to {}", count, kMaxTx));
+    if (barrier->is_live && (barrier->pending != barrier->expected || barrier->tx != 0))
+      w.hazard(in, "mbarrier-reinitialised", lane, target.cta->shared_address(target.offset),
+               fmt::format("phase {} is open: {} of {} arrivals missing, tx-count {}", barrier->phase, barrier->pending,
+                           barrier->expected, barrier->tx),
+               "mbarrier.init for a second round while the first one is not over");
     *barrier = {.offset = target.offset,
                 .is_live = true,
                 .pending = count,
@@ -131,9 +141,9 @@ Step invalidate(Warp& w, const Instruction& in, Mask active) {
     if (barrier == nullptr) return Step::fault;
     const U64 word = mbarrier_word(*barrier);
     std::memcpy(target.data, &word, 8);
-    note_written(w, target, 8);
     barrier->is_live = false;
     barrier->is_invalidated = true;
+    note_written(w, target, 8);
   }
   return Step::next;
 }

@@ -67,6 +67,11 @@ void RaceDetector::fence(Warp& warp, bool is_narrow) {
   publish(state);
 }
 
+void RaceDetector::proxy_fence(Warp& warp) {
+  proxy_fenced_.join(warp.race->seen);
+  publish(*warp.race);  // what the warp stores from here on is not covered
+}
+
 void RaceDetector::arrive(Warp& warp, std::shared_ptr<RaceSync>& sync, bool is_release, bool is_narrow) {
   RaceWarp& state = *warp.race;
   if (!sync) {

@@ -120,6 +120,7 @@ struct RaceOperation {
   std::uint32_t write_clock = 0;
   std::uint32_t pc = 0;
   std::uint8_t lane = 0;
+  bool is_generic = false;  ///< cp.async: no proxy of its own
 };
 
 /// Orders of strong accesses.
@@ -142,6 +143,8 @@ class RaceDetector {
               AccessKind kind);
   void order(Warp& warp, const Target& target, MemoryOrder order, bool reads, bool writes);
   void fence(Warp& warp, bool is_narrow = false);
+  /// fence.proxy.async of global memory: what the warp has seen may be read by asynchronous operations.
+  void proxy_fence(Warp& warp);
 
   // Barriers. A barrier's RaceSync is made at its first use.
   void arrive(Warp& warp, std::shared_ptr<RaceSync>& sync, bool is_release, bool is_narrow = false);
@@ -177,7 +180,9 @@ class RaceDetector {
     const EmulatorFinding* place;  ///< null: made from warp and in
     const Warp* warp;
     const Instruction* in;
+    bool needs_proxy_fence = false;  ///< an operation of the async proxy
   };
+  void check_proxy(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor, std::uint64_t address);
   void touch_range(RaceCell* cells, std::uint64_t address, std::size_t bytes, RaceRecord record,
                    const Accessor& accessor, std::uint64_t shown_address, bool is_shared);
   void touch_global(std::uint64_t address, std::size_t bytes, const RaceRecord& record, const Accessor& accessor);
@@ -213,6 +218,7 @@ class RaceDetector {
   /// wgmma's last results by agent and pc, each with its group.
   std::map<std::pair<Agent, std::uint32_t>, std::deque<std::pair<std::uint32_t, std::shared_ptr<WgmmaResult>>>>
       results_;
+  VectorClock proxy_fenced_;                         // stores that some fence.proxy.async has covered
   std::set<std::array<std::uint32_t, 3>> reported_;  // both places, what
 };
 

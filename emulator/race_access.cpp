@@ -48,7 +48,7 @@ void RaceDetector::async_access(const RaceOperation& operation, const EmulatorFi
   record.pc = operation.pc;
   record.lane = operation.lane;
   record.kind = kind_bits({is_write_access, is_atomic, true});
-  const Accessor accessor{&operation.seen, nullptr, &place, nullptr, nullptr};
+  const Accessor accessor{&operation.seen, nullptr, &place, nullptr, nullptr, cta == nullptr && !operation.is_generic};
   if (cta == nullptr) {
     touch_global(address, bytes, record, accessor);
     return;
@@ -120,6 +120,8 @@ void RaceDetector::touch(RaceCell& cell, const RaceRecord& now, const Accessor& 
     const bool overlap = (is_write(before) || is_write(now)) && (before.bytes & now.bytes) != 0;
     const bool are_atomic = (before.kind & now.kind & kRaceAtomic) != 0;
     const bool conflicts = overlap && !are_atomic;
+    if (accessor.needs_proxy_fence && overlap && is_ordered && !is_write(now))
+      check_proxy(before, now, accessor, address);
     if (overlap && before.agent != now.agent && is_scope_too_narrow(before, now, accessor)) {
       report_scope(before, now, accessor, address);
       before.agent = 0;
@@ -139,6 +141,21 @@ void RaceDetector::touch(RaceCell& cell, const RaceRecord& now, const Accessor& 
   }
   if (free == nullptr) free = read != nullptr ? read : &cell.records[now.pc % RaceCell::kRecords];
   *free = now;
+}
+
+// Shared memory has a check of its own (is_fenced), which needs no race detector. Lenient: any warp's fence counts that
+// had seen the store.
+void RaceDetector::check_proxy(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor,
+                               std::uint64_t address) {
+  if (is_async(before) || before.clock <= proxy_fenced_.at(before.agent)) return;
+  if (!reported_.insert({before.pc, now.pc, kRaceAsync}).second) return;
+  EmulatorFinding finding =
+      finding_of(accessor, "missing-proxy-fence", now.lane,
+                 address + static_cast<unsigned>(std::countr_zero(static_cast<unsigned>(before.bytes & now.bytes))));
+  finding.message = "an asynchronous read of global memory after the " + describe(before) +
+                    ", without fence.proxy.async between them";
+  finding.cause = "the writing threads must execute fence.proxy.async before the barrier that lets the copy start";
+  launch_.findings.add(std::move(finding));
 }
 
 // Ordered, but by a release that does not reach this CTA; or atomic for its own CTA only.

@@ -57,6 +57,28 @@ TEST_CASE("memory") {
   CHECK(run("st.global.b32 [d0], r0;\nld.global.b32 r1, [d0];").empty());
 }
 
+TEST_CASE("mbarriers whose memory or phase is taken from under them") {
+  const std::string init = "setp.eq.u32 p, r0, 0;\n@p mbarrier.init.shared.b64 [smem+64], 32;\nbar.sync 0;\n";
+  const std::string meet = "mbarrier.arrive.shared.b64 _, [smem+64];\n";
+  const auto overwritten = run(init + "@p st.shared.b64 [smem+68], d0;\nbar.sync 0;\n" + meet);
+  CHECK(only(overwritten) == "misaligned-address");
+  const auto by_word = run(init + "@p st.shared.b32 [smem+68], r0;\nbar.sync 0;\n" + meet);
+  REQUIRE(only(by_word) == "mbarrier-overwritten");
+  CHECK(by_word[0].is_failure);
+  CHECK(by_word[0].message == "the mbarrier's bytes were overwritten by PTX line 16 (st.shared.b32) of warp 0");
+  // Beside it, behind it, and over it when it is initialised again: nothing.
+  CHECK(run(init + "@p st.shared.b64 [smem+56], d0;\n@p st.shared.b64 [smem+72], d0;\nbar.sync 0;\n" + meet).empty());
+  CHECK(run(init + "@p st.shared.b64 [smem+64], d0;\n@p mbarrier.init.shared.b64 [smem+64], 32;\nbar.sync 0;\n" + meet)
+            .empty());
+  const auto again = run(init +
+                         "setp.lt.u32 q, r0, 3;\n@q mbarrier.arrive.shared.b64 _, [smem+64];\nbar.sync 0;\n"
+                         "@p mbarrier.init.shared.b64 [smem+64], 1;");
+  REQUIRE(only(again) == "mbarrier-reinitialised");
+  CHECK_FALSE(again[0].is_failure);
+  CHECK(again[0].message == "phase 0 is open: 29 of 32 arrivals missing, tx-count 0");
+  CHECK(run(init + meet + "bar.sync 0;\n@p mbarrier.init.shared.b64 [smem+64], 1;").empty());
+}
+
 TEST_CASE("lanes") {
   const auto divergent = run("setp.lt.u32 p, r0, 4;\n@p shfl.sync.idx.b32 r1, r0, 0, 31, 0xffffffff;\nbar.sync 0;");
   REQUIRE(only(divergent) == "collective-divergence");

@@ -155,5 +155,39 @@ TEST_CASE("vector clocks") {
   CHECK(z.at(other) == 0);
 }
 
+TEST_CASE("race: ordinary stores to global memory, then an asynchronous read of it") {
+  const auto body = [](const char* fence) {
+    return kInit + "@first st.global.b32 [to], i;\n" + fence +
+           "bar.sync 0;\n@p mbarrier.arrive.expect_tx.shared.b64 _, [smem+512], 128;\n"
+           "@p cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [smem], [d0], 128, [smem+512];\n"
+           "AGAIN:\nmbarrier.try_wait.parity.shared.b64 q, [smem+512], 0;\n@!q bra AGAIN;\n" +
+           kRead;
+  };
+  CHECK(names(body("")) == "missing-proxy-fence");
+  CHECK(names(body("fence.proxy.async.shared::cta;\n")) == "missing-proxy-fence");
+  CHECK(names(body("fence.proxy.async.global;\n")).empty());
+  CHECK(names(body("fence.proxy.async;\n")).empty());
+  // cp.async reads as threads do.
+  CHECK(names("@first st.global.b32 [to], i;\nbar.sync 0;\n@second cp.async.ca.shared.global [at], [to], 4;\n"
+              "cp.async.wait_all;\n" +
+              kRead)
+            .empty());
+}
+
+TEST_CASE("race: what a peer CTA stored and fenced is read by the owner's copy") {
+  const auto body = [](const char* fence) {
+    return std::string(
+               "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\nmov.u32 r3, %cluster_ctarank;\n"
+               "xor.b32 r4, r3, 1;\nmapa.shared::cluster.u32 r5, at, r4;\n"
+               "@second st.shared::cluster.b32 [r5], i;\n") +
+           fence +
+           "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\nmul.wide.u32 d2, r3, 128;\n"
+           "add.s64 d2, d0, d2;\n@p cp.async.bulk.global.shared::cta.bulk_group [d2], [smem], 128;\n"
+           "@p cp.async.bulk.commit_group;\n@p cp.async.bulk.wait_group 0;";
+  };
+  CHECK(names(body("@second fence.proxy.async;\n"), 64, 2, 2).empty());
+  CHECK(names(body(""), 64, 2, 2) == "missing-proxy-fence");
+}
+
 }  // namespace
 }  // namespace tessera::emulator
