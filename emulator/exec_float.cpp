@@ -339,7 +339,8 @@ Handler approx(const Decoded& d) {
   const bool ftz = d.has("ftz");
   if (name == "ex2") return ftz ? special<math::ex2_ftz> : special<math::ex2_full>;
   if (name == "lg2") return ftz ? special<math::lg2_ftz> : special<math::lg2_full>;
-  if (name == "rsqrt" && d.type() == Type::f64) return ftz ? special_wide<math::rsqrt_f64> : special_wide<math::rsqrt_f64_full>;
+  if (name == "rsqrt" && d.type() == Type::f64)
+    return ftz ? special_wide<math::rsqrt_f64> : special_wide<math::rsqrt_f64_full>;
   if (name == "rsqrt") return ftz ? special<math::rsqrt_ftz> : special<math::rsqrt_full>;
   if (name == "sin") return ftz ? special_ftz<math::sin_approx, true> : special_ftz<math::sin_approx, false>;
   if (name == "cos") return ftz ? special_ftz<math::cos_approx, true> : special_ftz<math::cos_approx, false>;

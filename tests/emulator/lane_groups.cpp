@@ -21,7 +21,8 @@ Result run(const std::string& body, Schedule schedule, std::uint64_t seed, std::
            std::uint32_t ctas = 1) {
   const std::string text = fmt::format(
       ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry test(.param .u64 out)\n{{\n.reg.pred p, q;\n"
-      ".reg.b32 r<16>;\n.reg .b64 d<8>;\n.shared.align 4 .b8 smem[1024];\nld.param.u64 d0, [out];\nmov.u32 r0, %tid.x;\n"
+      ".reg.b32 r<16>;\n.reg .b64 d<8>;\n.shared.align 4 .b8 smem[1024];\nld.param.u64 d0, [out];\nmov.u32 r0, "
+      "%tid.x;\n"
       "{}\nmov.u32 r10, %ctaid.x;\nmov.u32 r11, %ntid.x;\nmad.lo.u32 r10, r10, r11, r0;\nmul.wide.u32 d1, r10, 4;\n"
       "add.s64 d0, d0, d1;\nst.global.b32 [d0], r9;\nret;\n}}\n",
       body);
