@@ -56,7 +56,8 @@ none has, so at most kernels or `tests/emulator` have executed it.
 | griddepcontrol | no effect: launches run one after another |
 | tcgen05 and Tensor Memory | document only, cross-checked with public kernels: nothing was ever run on a Blackwell GPU |
 | tcgen05 operations of one CTA, or pair, complete in the order of issue | stricter than PTX promises for some pairs |
-| tcgen05.mma.ws with M = 32, 64; tcgen05.cp.4x256b | the layout stands in one public library only |
+| tcgen05.mma.ws with M = 32; tcgen05.cp.4x256b | the layout stands in one public library only |
+| tcgen05.mma with M = 128 over two CTAs, .ws with M = 64: A in Tensor Memory | the lanes of each part of D multiply the A that they hold: what public kernels (FlashMLA) rely on, who have two different halves there; .ws with M = 32 by analogy |
 | D * 2^-scale-input-d of tcgen05.mma | rounded to nearest where it becomes subnormal: not documented |
 | tcgen05.st with .unpack::16b | the upper half of each word becomes zero: not documented |
 | tcgen05.dealloc of a pair | blocks under lazy and adversarial, does not under fair and eager: PTX allows both |

@@ -182,7 +182,7 @@ bool MmaOperation::read_a(Launch& launch, Cta& cta) {
   else
     to.a.resize(rows, s.k);
   if (mma_.a_in_tmem) {
-    read_a_tmem(launch, cta);
+    read_a_tmem(launch, cta, 0);
     return true;
   }
   const auto read = [&](const std::byte* bytes, int elements, int index, int k) {
@@ -202,20 +202,39 @@ bool MmaOperation::read_a(Launch& launch, Cta& cta) {
   return read_matrix(launch, cta, mma_.a_descriptor, s.a_major, 0, rows, read);
 }
 
-void MmaOperation::read_a_tmem(Launch& launch, Cta& cta) {
+// Where columns of D beyond the first half or quarter of N stand in other lanes, they multiply what A has in those:
+// repetitions of the first ones, unless a kernel makes two products of one.
+int MmaOperation::lane_of_a(int row, int part) const {
+  return math::tmem_accumulator(mma_.layout(), row, part * mma_.d_columns(), mma_.shape.n).lane +
+         tmem_lane(mma_.a_address);
+}
+
+bool MmaOperation::parts_differ(Cta& cta) const {
+  TensorMemory& memory = *cta.tensor_memory;
+  const int column = tmem_column(mma_.a_address);
+  for (int part = 1; part < mma_.shape.n / mma_.d_columns(); ++part)
+    for (int m = 0; m < mma_.rows(); ++m)
+      if (std::memcmp(memory.row(lane_of_a(m, 0)) + column, memory.row(lane_of_a(m, part)) + column, 32) != 0)
+        return true;
+  return false;
+}
+
+void MmaOperation::read_a_tmem(Launch& launch, Cta& cta, int part) {
   Buffers& to = buffers();
   const math::InstructionDescriptor& s = mma_.shape;
   TensorMemory& memory = *cta.tensor_memory;
   const int column = tmem_column(mma_.a_address);
   for (int m = 0; m < mma_.rows(); ++m) {
-    const int lane = math::tmem_accumulator(mma_.layout(), m, 0, s.n).lane + tmem_lane(mma_.a_address);
+    const int lane = lane_of_a(m, part);
     if (const int bad = memory.first_unwritten(lane, column, 8); bad >= 0)
       report_unwritten(launch, cta, lane, bad, "A");
     const auto* bytes = reinterpret_cast<const std::byte*>(memory.row(lane) + column);
-    if (mma_.layout() == TmemAccumulator::b && std::memcmp(bytes, memory.row(lane + 64) + column, 32) != 0)
-      report(launch, "tmem-replicas-differ", false, static_cast<U64>(lane) << 16 | static_cast<U64>(column),
-             fmt::format("A: lanes {} and {} must hold the same row", lane, lane + 64),
-             "with M = 128 over two CTAs, lanes 64 to 127 repeat lanes 0 to 63");
+    if (part > 0 && std::memcmp(bytes, memory.row(lane_of_a(m, 0)) + column, 32) != 0)
+      report(
+          launch, "tmem-replicas-differ", false, static_cast<U64>(lane) << 16 | static_cast<U64>(column),
+          fmt::format("A: lanes {} and {} hold different rows, and multiply different columns of B", lane_of_a(m, 0),
+                      lane),
+          "where D has columns of one row in several lanes, A must be in all of these, unless two products are meant");
     if (mma_.is_fp4())
       to.a_fp4.decode(bytes, s.k, m, 0, s.negate_a);
     else if (mma_.kind == Tcgen05Kind::i8)
@@ -310,6 +329,21 @@ void MmaOperation::multiply(U32* d, int pitch) {
     math::mma_tile(path_of(mma_), from.a, from.b, d, pitch);
 }
 
+// The same where the parts of D's columns multiply different rows of A: part by part, each with all of B.
+void MmaOperation::multiply_parts(Launch& launch, Cta& cta, std::vector<U32>& d) {
+  const int n = mma_.shape.n, run = mma_.d_columns();
+  const std::vector<U32> before = d;
+  for (int part = 0; part < n / run; ++part) {
+    std::vector<U32> sums = before;
+    read_a_tmem(launch, cta, part);
+    multiply(sums.data(), n);
+    for (int m = 0; m < mma_.rows(); ++m) {
+      const auto first = static_cast<std::size_t>(m * n + part * run);
+      std::copy_n(&sums[first], run, &d[first]);
+    }
+  }
+}
+
 // D in, product, D out, in one CTA.
 void MmaOperation::update(Launch& launch, Cta& cta, std::size_t index) {
   TensorMemory& memory = *cta.tensor_memory;
@@ -345,7 +379,10 @@ void MmaOperation::update(Launch& launch, Cta& cta, std::size_t index) {
       for (int i = 0; i < run; ++i) row[i] = math::bits_of(math::float_of(row[i]) * factor);
     }
   }
-  multiply(d, pitch);
+  if (mma_.a_in_tmem && run != n && parts_differ(cta))
+    multiply_parts(launch, cta, scratch);
+  else
+    multiply(d, pitch);
   for (int m = 0; m < rows; ++m) {
     for (int col = 0; col < n; col += run) {
       const math::TmemPlace p = place(m, col);

@@ -64,9 +64,12 @@ class MmaOperation final : public TensorOperation {
   bool read_matrix(Launch& launch, Cta& cta, std::uint64_t bits, math::Major major, int first, int count, Read&& read);
   bool read_a(Launch& launch, Cta& cta);
   bool read_b(Launch& launch);
-  void read_a_tmem(Launch& launch, Cta& cta);
+  int lane_of_a(int row, int part) const;
+  bool parts_differ(Cta& cta) const;
+  void read_a_tmem(Launch& launch, Cta& cta, int part);
   void read_scales(Launch& launch, Cta& cta, bool is_a);
   void multiply(std::uint32_t* d, int pitch);
+  void multiply_parts(Launch& launch, Cta& cta, std::vector<std::uint32_t>& d);
   void update(Launch& launch, Cta& cta, std::size_t index);
   void report_unwritten(Launch& launch, const Cta& cta, int lane, int column, const char* what);
 

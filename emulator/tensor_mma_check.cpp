@@ -125,7 +125,6 @@ class Checker {
     const bool is_narrow_a = s_.a == Format::e2m1 || s_.a == Format::e2m3 || s_.a == Format::e3m2;
     if (mma_.a_in_tmem && is_narrow_a && !mma_.is_fp4() && mma_.kind != Tcgen05Kind::i8)
       return stop("the place of a 4- or 6-bit element of A in its 8-bit container in Tensor Memory");
-    if (mma_.a_in_tmem && mma_.is_ws && s_.m != 128) return stop("A in Tensor Memory of tcgen05.mma.ws with M < 128");
     if (mma_.scale_input != 0 && s_.result == math::Tcgen05Result::f16)
       return stop("the rounding of an f16 accumulator under scale-input-d");
     return true;

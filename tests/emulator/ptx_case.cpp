@@ -61,6 +61,8 @@ PtxCase read_case(const std::string& path) {
       test.is_fixed = true;
     } else if (keyword == "near") {
       line >> test.near;
+    } else if (keyword == "hazard") {
+      line >> test.hazard;
     } else if (keyword == "target") {
       line >> test.target;
     } else if (keyword == "smem") {

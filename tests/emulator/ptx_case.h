@@ -10,6 +10,7 @@
 //   cluster 2                      the rows are spread over this many CTAs of a cluster
 //   case 1 2 -> 3                  one thread: inputs -> outputs; 0x.. bits, decimal integers, or 1.5f / 1.5d
 //   fixed                          inputs are no free values (addresses, counts): no random ones beside the cases
+//   hazard tmem-replicas-differ    a finding that the emulator must report; without it none
 //   near 12                        f32 results: hardware and emulator may differ by so many 2^-23
 //
 // The same file makes a kernel for any device: thread i loads row i of the inputs and stores row i of the outputs. A
@@ -32,6 +33,7 @@ struct PtxCase {
   std::uint32_t smem_bytes = 4096;
   std::uint32_t cluster = 1;
   bool is_fixed = false;
+  std::string hazard;
   std::uint64_t near = 0;
   std::vector<std::string> instructions;
   std::vector<std::string> declarations;

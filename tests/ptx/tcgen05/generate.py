@@ -137,6 +137,7 @@ class Case:
         self.name, self.title, self.group, self.smem, self.columns = name, title, group, smem, columns
         self.target = "sm_100a"
         self.ops, self.regs, self.inputs, self.outputs = [], [], [], []
+        self.hazard = ""
         self.rows = [[] for _ in range(128 * group)]
         self.results = [[] for _ in range(128 * group)]
         self.regs += [".pred pw, pe, pt;", ".b32 ta, tq, w, l, sa, bar, par;"]
@@ -251,6 +252,8 @@ class Case:
         text = f"# {self.title}\ntarget {self.target}\nsmem {self.smem}\n"
         if self.group == 2:
             text += "cluster 2\n"
+        if self.hazard:
+            text += f"hazard {self.hazard}\n"
         text += "".join(f"reg {r}\n" for r in self.regs) + "".join(f"op {o}\n" for o in self.ops)
         text += "".join(f"out {n} {k}\n" for n, k in self.outputs) + "".join(f"in {n} {k}\n" for n, k in self.inputs)
 
@@ -434,13 +437,17 @@ def scale_value(fmt, code):
 
 def mma_case(name, title, kind, a="", b="", result="f32", m=128, n=16, group=1, a_layout="128B", b_layout="128B",
              a_major="k", b_major="k", a_tmem=False, accumulate=False, scale_d=None, disabled=False, negate=0, ws=False,
-             scale=None, vec=None, spelling="", ids=(0, 0), by_copy=False, collector="", saturate=0):
+             scale=None, vec=None, spelling="", ids=(0, 0), by_copy=False, collector="", saturate=0, products=1):
+    """products: of how many matrices A in Tensor Memory, one for each part of D's columns (parts, below)."""
     rng = random.Random(name)
     k = K_OF[kind]
     fp4 = kind in ("mxf4", "mxf4nvf4")
     # B of .ws with M = 128 takes all of the first 24 KiB.
     case = Case(name, title, columns=256, group=group, smem=25600 if ws and m == 128 else 24576)
+    if products > 1:
+        case.hazard = "tmem-replicas-differ"
     va = [[random_value(a, rng) for _ in range(k)] for _ in range(m)]
+    of_parts = [va] + [[[random_value(a, rng) for _ in range(k)] for _ in range(m)] for _ in range(products - 1)]
     vb = [[random_value(b, rng) for _ in range(k)] for _ in range(n)]
     rows, share = m // group, n // group
     tiles = []
@@ -508,16 +515,16 @@ def mma_case(name, title, kind, a="", b="", result="f32", m=128, n=16, group=1, 
     else:
         words = [[MASK] * d_columns for _ in range(128 * group)]
     if a_tmem:
-        # K runs along the columns, from column 64 on; rows as D's. With two CTAs and M = 128 lanes 64 up repeat.
+        # K runs along the columns, from column 64 on; rows as D's, in all lanes that hold columns of a row of D.
         width = container_bits(a, fp4)
         for column in range(8):
             lanes = [0] * (128 * group)
             for i in range(m):
-                word = 0
-                for e in range(32 // width):
-                    word |= encode(a, va[i][column * (32 // width) + e]) << (width * e)
-                for j in ([0, n // 2] if parts == 2 and not ws else [0]):
-                    cta, lane, _ = d_place(i, j, m, n, group, ws)
+                for part in range(parts):
+                    word = 0
+                    for e in range(32 // width):
+                        word |= encode(a, of_parts[part % products][i][column * (32 // width) + e]) << (width * e)
+                    cta, lane, _ = d_place(i, part * d_columns, m, n, group, ws)
                     lanes[cta * 128 + lane] = word
             case.store_columns(f"a{column}", 64 + column, lanes)
     lines = []
@@ -563,7 +570,7 @@ def mma_case(name, title, kind, a="", b="", result="f32", m=128, n=16, group=1, 
     def product(i, j):
         total = Fraction(0)
         for x in range(k):
-            term = Fraction(va[i][x]) * Fraction(vb[j][x])
+            term = Fraction(of_parts[j // d_columns % products][i][x]) * Fraction(vb[j][x])
             if scale is not None:
                 block = x * SCALE_VEC[vec] // k
                 term *= scale_value(scale, codes_a[i][block]) * scale_value(scale, codes_b[j][block])
@@ -734,6 +741,14 @@ def main():
     for m in (32, 64, 128):
         mma_case(f"ws_m{m}", f"weight stationary, M = {m}", "f16", "bf16", "bf16", m=m, n=64, ws=True,
                  collector=".collector::b0::discard")
+    mma_case("cg2_m128_tmem_products", "two CTAs, M = 128: A in the upper lanes multiplies the second half of N", "f16",
+             "f16", "f16", m=128, n=32, group=2, a_tmem=True, accumulate=True, products=2)
+    mma_case("ws_m64_tmem", "weight stationary, M = 64, A from Tensor Memory in both halves", "f16", "bf16", "bf16", m=64,
+             n=64, ws=True, a_tmem=True)
+    mma_case("ws_m64_tmem_products", "weight stationary, M = 64, each half of A's lanes by its half of N", "f16", "bf16",
+             "bf16", m=64, n=64, ws=True, a_tmem=True, accumulate=True, products=2)
+    mma_case("ws_m32_tmem_products", "weight stationary, M = 32, each quarter by its quarter of N", "f16", "bf16", "bf16",
+             m=32, n=64, ws=True, a_tmem=True, products=4)
     for shape, multicast in (("128x256b", ""), ("128x128b", ""), ("4x256b", ""), ("64x128b", ".warpx2::02_13"),
                              ("64x128b", ".warpx2::01_23"), ("32x128b", ".warpx4")):
         copy_case(shape, multicast)
