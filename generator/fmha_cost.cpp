@@ -22,7 +22,6 @@ constexpr double kPackCycles = 1.6;            // of the same, behind that produ
 constexpr double kChainCycles = 444;           // of a block: barriers, waits
 constexpr double kTurnCycles = 312;            // of a block, where warpgroups take turns
 constexpr double kIdleCycles = 91.3;           // of a block, for a warpgroup without rows: it takes its turns
-constexpr double kCausalAloneCycles = 206;     // of a block: see chain_of
 constexpr double kIssueCycles = 5.42;          // of 64 scores: what keeps others from exponentials and arithmetic
 constexpr double kIssueBlockCycles = 53.1;     // of a block, beside these
 constexpr double kPairScoreCycles = 669;       // of a warpgroup's 64 x 64 block that a pair of CTAs exchanges
@@ -166,16 +165,13 @@ double exchanged_parts(const Config& c) { return c.cta_pair ? c.tile_n / 64.0 : 
 double product_cycles(const Config& c, int columns) { return kProductShare * c.tile_n * columns / 32; }
 
 /// What one warpgroup needs for a block if nobody is in its way: the scores, then the softmax beside the product of the
-/// block before, then what only this thread can do. In causal kernels of one warpgroup that does not leave room for a
-/// second CTA, which have no setmaxnreg, the assembler moves each descriptor into uniform registers before each wgmma.
+/// block before, then what only this thread can do.
 double chain_of(const Config& c, const Sizes& s) {
   const int groups = fmha::consumer_warpgroups(c);
   const double beside = std::max(product_cycles(c, fmha::v_columns(c)), c.tile_n * kExponentialCycles);
   double rest = beside + c.tile_n * kPackCycles + kChainCycles + exchanged_parts(c) * kPairChainCycles;
   rest += kIdleCycles * (groups - busy_warpgroups(c, s));
   if (busy_warpgroups(c, s) > 1) rest += kTurnCycles;
-  const bool is_alone = groups == 1 && !c.cta_pair && fmha::ctas_per_sm(c) == 1;
-  if (c.mask == Mask::causal && is_alone) rest += kCausalAloneCycles;
   return product_cycles(c, fmha::qk_columns(c)) + rest;
 }
 

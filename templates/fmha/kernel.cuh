@@ -87,7 +87,13 @@ __device__ __forceinline__ void kernel(const Params& params) {
     if constexpr (kBudget.producer < kBudget.entry) ptx::setmaxnreg_dec<kBudget.producer>();
     produce<C>(params, schedule, smem);
   } else {
-    if constexpr (kBudget.consumer > kBudget.entry) ptx::setmaxnreg_inc<kBudget.consumer>();
+    // One or the other also where no count changes: a warp whole at this instruction is what lets the assembler keep
+    // descriptors in uniform registers. Without it, causal kernels of one warpgroup move each there before each wgmma.
+    if constexpr (kBudget.consumer > kBudget.entry) {
+      ptx::setmaxnreg_inc<kBudget.consumer>();
+    } else {
+      ptx::setmaxnreg_dec<kBudget.consumer>();
+    }
     consume<C>(params, schedule, smem);
   }
   // The other CTA still sends here and must not find this one gone.
