@@ -1,5 +1,6 @@
 #include "emulator/access_class.h"
 
+#include <algorithm>
 #include <charconv>
 #include <string_view>
 #include <utility>
@@ -69,20 +70,43 @@ const char* space_name(AccessClass::Space space) {
   return "";
 }
 
-/// "m64n128k16" to 64 * 128 * 16; 0: not a shape.
-std::uint64_t shape_product(std::string_view word) {
+/// "m64n128k16" to 64 * 128 * 16, and its factors; 0: not a shape.
+std::uint64_t shape_product(std::string_view word, std::uint32_t (&factors)[3]) {
   std::uint64_t product = 1;
   const char* at = word.data();
   const char* const end = word.data() + word.size();
-  for (const char letter : {'m', 'n', 'k'}) {
-    if (at == end || *at != letter) return 0;
-    std::uint64_t extent = 0;
-    const auto [stop, error] = std::from_chars(at + 1, end, extent);
+  std::uint32_t found[3] = {0, 0, 0};
+  for (int i = 0; i < 3; ++i) {
+    if (at == end || *at != "mnk"[i]) return 0;
+    const auto [stop, error] = std::from_chars(at + 1, end, found[i]);
     if (error != std::errc()) return 0;
-    product *= extent;
+    product *= found[i];
     at = stop;
   }
-  return at == end ? product : 0;
+  if (at != end) return 0;
+  std::copy(std::begin(found), std::end(found), std::begin(factors));
+  return product;
+}
+
+// wmma.load and wmma.store: a lane's share of the matrix; which lane goes where is the target's, so no banks are
+// counted.
+AccessClass classify_wmma(const std::vector<std::string_view>& words) {
+  AccessClass access;
+  if (words[1] == "mma") return access;
+  access.reads = words[1] == "load";
+  access.writes = words[1] == "store";
+  access.space = space_of_words(words);
+  access.name = "wmma." + std::string(words[1]) + space_name(access.space);
+  const char matrix = words[2][0];
+  const std::string_view type = words.back();
+  std::uint32_t bits = 0;
+  const std::size_t digits = type.find_first_of("0123456789");
+  std::from_chars(type.data() + digits, type.data() + type.size(), bits);
+  std::uint32_t extent[3] = {0, 0, 0};
+  for (const std::string_view word : words) shape_product(word, extent);
+  const auto [m, n, k] = extent;
+  access.bytes = (matrix == 'a' ? m * k : matrix == 'b' ? k * n : m * n) * (type == "tf32" ? 32 : bits) / 8 / kLanes;
+  return access;
 }
 
 }  // namespace
@@ -91,6 +115,7 @@ AccessClass classify_access(const Instruction& in) {
   const std::vector<std::string_view> words = words_of(in.opcode);
   const std::string_view first = words.front();
   AccessClass access;
+  if (first == "wmma") return classify_wmma(words);
   const bool is_matrix = first == "ldmatrix" || first == "stmatrix";
   const bool is_atomic = first == "atom" || first == "red";
   if (!is_matrix && !is_atomic && first != "ld" && first != "ldu" && first != "st") return access;
@@ -116,9 +141,11 @@ AccessClass classify_access(const Instruction& in) {
 }
 
 std::uint64_t multiply_adds(const Instruction& in) {
-  if (!in.opcode.starts_with("mma") && !in.opcode.starts_with("wgmma.mma_async")) return 0;
+  if (!in.opcode.starts_with("mma") && !in.opcode.starts_with("wmma.mma") && !in.opcode.starts_with("wgmma.mma_async"))
+    return 0;
+  std::uint32_t factors[3];
   for (const std::string_view word : words_of(in.opcode))
-    if (const std::uint64_t product = shape_product(word); product != 0)
+    if (const std::uint64_t product = shape_product(word, factors); product != 0)
       return in.opcode.starts_with("wgmma") ? product / 4 : product;
   return 0;
 }

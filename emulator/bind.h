@@ -179,6 +179,16 @@ Handler mma_integer(const Decoded& d);
 Handler mma_bits(const Decoded& d);
 Handler mma_sparse(const Decoded& d);
 
+// exec_wmma.cpp, exec_wmma_mma.cpp
+Handler wmma_load_a(const Decoded& d);
+Handler wmma_load_b(const Decoded& d);
+Handler wmma_load_c(const Decoded& d);
+Handler wmma_store(const Decoded& d);
+Handler wmma_float(const Decoded& d);
+Handler wmma_f64(const Decoded& d);
+Handler wmma_integer(const Decoded& d);
+Handler wmma_bits(const Decoded& d);
+
 // exec_tmem.cpp, exec_tmem_move.cpp
 Handler tcgen05_alloc(const Decoded& d);
 Handler tcgen05_dealloc(const Decoded& d);

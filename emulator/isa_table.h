@@ -14,6 +14,7 @@ std::span<const Form> memory_forms() noexcept;
 std::span<const Form> control_forms() noexcept;
 std::span<const Form> async_forms() noexcept;
 std::span<const Form> matrix_forms() noexcept;
+std::span<const Form> wmma_forms() noexcept;
 std::span<const Form> tensor_forms() noexcept;
 
 }  // namespace tessera::emulator

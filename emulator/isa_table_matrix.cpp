@@ -80,8 +80,6 @@ constexpr Form kForms[] = {
      "L S S S u:b32 i", "sm_80", "mma.sp", bind::mma_sparse},
     {"mma.sp::ordered_metadata", "*", "*", "", "sm_80", "mma.sp", nullptr,
      "semantics unknown: sparse products of 8-bit floats, and the forms that only sm_120 has"},
-    {"wmma", "*", "*", "", "sm_70", "wmma", nullptr,
-     "not supported: wmma fragments, which the target lays out; use ldmatrix and mma.sync"},
     {"wgmma.mma_async.sp", "*", "*", "", "sm_90a", "wgmma.mma_async", nullptr,
      "not supported: sparse operands (mma.sp has them)"},
     {"wgmma.fence", "", "sync aligned", "", "sm_90a", "wgmma.fence", bind::wgmma_fence},

@@ -96,7 +96,7 @@ int bits_of(const std::string& type) { return type == "pred" ? 1 : std::stoi(typ
 }  // namespace
 
 std::vector<std::uint64_t> random_inputs(const PtxCase& test, std::size_t lanes, int style, std::uint64_t seed) {
-  const bool is_matrix = test.instructions.front().find("mma") == 0;
+  const bool is_matrix = test.instructions.front().find("mma") == 0 || test.instructions.front().find("wmma.mma") == 0;
   const bool half_sums = test.instructions.front().find(".f16;") != std::string::npos ||
                          test.instructions.front().find(".f16 ") != std::string::npos;
   std::vector<std::uint64_t> values;

@@ -1,0 +1,41 @@
+// What wmma.load, wmma.store and wmma.mma share: fragments by number, their maps made once. Internal to exec_wmma*.cpp.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "emulator/isa.h"
+#include "emulator/math/wmma_layout.h"
+
+namespace tessera::emulator {
+
+/// A fragment and the place of each of its elements, as rows and columns that fit a byte.
+struct WmmaMap {
+  struct SmallPlace {
+    std::uint8_t row = 0;
+    std::uint8_t column = 0;
+  };
+  math::WmmaFragment fragment;
+  int per_register = 0;
+  int registers = 0;
+  std::vector<SmallPlace> places;  ///< by lane, register, element
+
+  const SmallPlace* of(int lane, int r) const {
+    return places.data() + static_cast<std::size_t>((lane * registers + r) * per_register);
+  }
+};
+
+/// 0 to 20: one for every shape and matrix, times the width of an element. Instructions keep this number.
+std::uint32_t wmma_number(int shape, math::WmmaMatrix matrix, int bits);
+const WmmaMap& wmma_map(std::uint32_t number);
+/// Index into math::kWmmaShapes of the opcode's shape; -1 without one.
+int wmma_shape(const Decoded& d);
+/// Registers of a thread that PTX wants: f16 factors have 8 always.
+int wmma_registers(const WmmaMap& map, Type type);
+/// Elements of a list, 1 of a register.
+inline int wmma_count(const Operand& op) { return op.kind == Operand::Kind::list ? op.count : 1; }
+inline std::uint32_t wmma_offset(const Operand& op, int i) {
+  return op.kind == Operand::Kind::list ? op.elements[i].offset : op.offset;
+}
+
+}  // namespace tessera::emulator
