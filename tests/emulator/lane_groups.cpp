@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "emulator/device.h"
+#include "tests/support/test_entry.h"
 
 namespace tessera::emulator {
 namespace {
@@ -31,20 +32,9 @@ Result run(const std::string& body, Schedule schedule, std::uint64_t seed, std::
   options.seed = seed;
   options.max_warp_instructions = 200000;
   EmulatedDevice device(options);
-  const auto image = device.load_ptx(text, "test.ptx");
   Result result;
   result.words.assign(threads * ctas, 0xDEADBEEF);
-  DevicePointer out = device.allocate(result.words.size() * 4);
-  device.copy_to_device(out, result.words.data(), result.words.size() * 4);
-  void* parameters[] = {&out};
-  LaunchRequest request;
-  request.entry = image->entry("test");
-  request.grid = {ctas, 1, 1};
-  request.block = {threads, 1, 1};
-  request.parameters = parameters;
-  device.launch(request, {});
-  result.findings = device.take_findings();
-  device.copy_to_host(result.words.data(), out, result.words.size() * 4);
+  result.findings = testing::run_test_entry(device, text, result.words, threads, ctas);
   return result;
 }
 
