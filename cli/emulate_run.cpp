@@ -185,8 +185,9 @@ bool EmulateRun::launch_step(emulator::EmulatedDevice& device, LoadedImage& imag
   for (const FileParameter& parameter : parameters) given.push_back(parameter.bytes);
   if (wanted != given)
     throw Error(ErrorKind::usage,
-                fmt::format("launch.steps[{}].parameters: {} bytes given, '{}' takes {}", index, fmt::join(given, ", "),
-                            step.entry, wanted.empty() ? "none" : fmt::format("{}", fmt::join(wanted, ", "))));
+                fmt::format("launch.steps[{}].parameters: {} given, '{}' takes {}", index,
+                            given.empty() ? "none" : fmt::format("{} bytes", fmt::join(given, ", ")), step.entry,
+                            wanted.empty() ? "none" : fmt::format("{}", fmt::join(wanted, ", "))));
   if (step.dynamic_smem_bytes > 0) image.set_max_dynamic_smem(request.entry, step.dynamic_smem_bytes);
   std::vector<std::vector<std::byte>> values;
   std::vector<void*> pointers;
