@@ -82,6 +82,8 @@ class EmulateCommand final : public Command {
     flags.number("--seed", "N", seed_, 0, "of random buffers and of the schedule (default: 1)");
     flags.toggle("--strict", is_strict_, "hazards fail the call too");
     flags.toggle("--skip-map-rules", skips_rules_, "encode tensor maps that a driver would refuse");
+    flags.toggle("--validate", validates_,
+                 "read every kernel of the file, name what the emulator does not know, and stop");
     flags.text("--emit-launch", "PLAN", plan_,
                "write a launch file for a plan (`tessera plan --json`; -: stdin) and stop");
     flags.text("-o", "FILE", output_, "--emit-launch: where to (default: stdout)");
@@ -92,6 +94,7 @@ class EmulateCommand final : public Command {
     if (!plan_.empty()) return emit(call);
     if (file_.empty())
       throw Error(ErrorKind::usage, "emulate: name a PTX file, like `tessera emulate kernel.ptx --launch launch.json`");
+    if (validates_) return validate(call);
     if (launch_.empty())
       throw Error(ErrorKind::usage,
                   "emulate: --launch FILE says how to launch it; --emit-launch writes one for a plan");
@@ -204,6 +207,19 @@ class EmulateCommand final : public Command {
     return pass ? kOk : kWrong;
   }
 
+  ExitCode validate(Call& call) const {
+    const std::string ptx = read_limited(file_, kMaxPtxBytes);
+    refuse_other_code(ptx, file_);
+    const std::vector<std::string> kernels = emulator::validate_ptx(ptx, file_);
+    if (call.is_json()) {
+      call.print_json(OrderedJson{{"pass", true}, {"kernels", kernels}});
+    } else {
+      call.print(fmt::format("{}: {} kernel{}, every instruction known\n", file_, kernels.size(),
+                             kernels.size() == 1 ? "" : "s"));
+    }
+    return kOk;
+  }
+
   ExitCode emit(Call& call) const {
     const std::string text = plan_ == "-" ? read_text("/dev/stdin") : read_limited(plan_, kMaxLaunchBytes);
     std::vector<GivenSize> given;
@@ -223,7 +239,7 @@ class EmulateCommand final : public Command {
   std::string file_, launch_, entry_, plan_, output_, atol_, rtol_;
   std::vector<std::string> sizes_, scalar_values_, bound_, expected_, saved_;
   std::int64_t seed_ = 1;
-  bool is_strict_ = false, skips_rules_ = false;
+  bool is_strict_ = false, skips_rules_ = false, validates_ = false;
   EmulatorFlags emulation_;
 };
 

@@ -33,7 +33,7 @@ void note_overwritten(const Warp& w, Cta& cta, std::uint32_t offset, std::size_t
 }
 
 bool locate_local(const Warp& w, int lane, std::uint64_t address, std::size_t bytes, Target& out) {
-  const std::uint64_t size = w.launch->entry.local_bytes;
+  const std::uint64_t size = w.launch->local_bytes;
   if (address >= size || bytes > size - address) return false;
   const std::uint64_t at =
       (static_cast<std::uint64_t>(w.index) * kLanes + static_cast<std::uint64_t>(lane)) * size + address;
@@ -118,9 +118,9 @@ Step report_outside(Warp& w, const Instruction& in, Space space, int lane, std::
           "dynamic shared memory at launch is smaller than the layout");
     }
     case Space::local:
-      return w.fault_at(in, "local-out-of-bounds", lane, address,
-                        fmt::format("{} of {} bytes at {} of {} bytes of local memory", what, bytes, own,
-                                    w.launch->entry.local_bytes));
+      return w.fault_at(
+          in, "local-out-of-bounds", lane, address,
+          fmt::format("{} of {} bytes at {} of {} bytes of local memory", what, bytes, own, w.launch->local_bytes));
     case Space::param:
       return w.fault_at(
           in, "param-out-of-bounds", lane, address,

@@ -116,6 +116,13 @@ Handler nanosleep(const Decoded& d);
 // exec_call.cpp
 Handler call_builtin(const Decoded& d);
 
+// exec_function.cpp
+Handler call(const Decoded& d);
+Handler return_from_function(const Decoded& d);
+Handler alloca_(const Decoded& d);
+Handler stacksave(const Decoded& d);
+Handler stackrestore(const Decoded& d);
+
 // exec_warp.cpp
 Handler shfl(const Decoded& d);
 Handler vote(const Decoded& d);

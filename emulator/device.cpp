@@ -41,7 +41,11 @@ class EmulatedImage final : public LoadedImage {
   }
   EntryHandle entry(std::string_view name) override {
     const auto it = entries_.find(name);
-    if (it != entries_.end()) return {reinterpret_cast<std::uintptr_t>(&it->second)};
+    if (it != entries_.end()) {
+      const std::vector<Diagnostic>& problems = it->second.entry->problems;
+      if (!problems.empty()) throw_diagnostics(ErrorKind::compile, problems);
+      return {reinterpret_cast<std::uintptr_t>(&it->second)};
+    }
     std::string names;
     for (const auto& [known, entry] : entries_) names += (names.empty() ? "" : ", ") + known;
     throw Error(ErrorKind::device, fmt::format("emulator: the image has no kernel '{}'; it has: {}", name, names));
@@ -348,6 +352,21 @@ void EmulatedDevice::set_schedule(Schedule schedule, std::uint64_t seed) {
   const std::lock_guard lock(state_->mutex);
   state_->options.schedule = schedule;
   state_->options.seed = seed;
+}
+
+std::vector<std::string> validate_ptx(std::string_view ptx, std::string_view file) {
+  std::uint64_t next = kGlobalBase;
+  const std::unique_ptr<Program> program = load_program(ptx, file, [&next](const ModuleVariable& variable) {
+    return std::exchange(next, next + (variable.bytes + 511) / 512 * 512);
+  });
+  std::vector<Diagnostic> problems;
+  std::vector<std::string> names;
+  for (const Entry& entry : program->entries) {
+    problems.insert(problems.end(), entry.problems.begin(), entry.problems.end());
+    names.push_back(entry.name);
+  }
+  if (!problems.empty()) throw_diagnostics(ErrorKind::compile, problems);
+  return names;
 }
 
 }  // namespace tessera::emulator

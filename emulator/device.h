@@ -52,7 +52,8 @@ class EmulatedDevice final : public Device {
   void encode(const ResolvedTensorMap& map, TensorMapObject& out) override;
   void launch(const LaunchRequest& request, Stream stream) override;
 
-  /// load() of PTX alone; `file` names it in messages.
+  /// load() of PTX alone; `file` names it in messages. Throws Error{compile} where no kernel can be launched; a kernel
+  /// that cannot beside others that can is refused by LoadedImage::entry, in the same words.
   std::unique_ptr<LoadedImage> load_ptx(std::string_view ptx, std::string_view file);
   /// Fills with a byte and forgets that anybody wrote here: a kernel that reads it first is reported.
   void poison(DevicePointer to, std::uint8_t value, std::size_t bytes);
@@ -70,5 +71,8 @@ class EmulatedDevice final : public Device {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+/// The kernels of a module, all of which can be launched; Error{compile} with the problems of all that cannot.
+std::vector<std::string> validate_ptx(std::string_view ptx, std::string_view file);
 
 }  // namespace tessera::emulator

@@ -1,5 +1,5 @@
-// What the CUDA runtime provides to kernels: vprintf and __assertfail. Their parameters lie in the thread's local
-// memory.
+// What the CUDA runtime provides to kernels: vprintf, __assertfail, malloc and free. Their parameters lie in the
+// thread's local memory.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -173,10 +173,41 @@ Step fail_assertion(Warp& w, const Instruction& in, Mask active) {
                  "an assertion of the kernel's own failed", lane);
 }
 
+// op: result, bytes. A null pointer where the heap has no room, as on a GPU.
+Step allocate_heap(Warp& w, const Instruction& in, Mask active) {
+  for (Mask rest = active; rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    U64 bytes = 0;
+    read_value(w, Space::local, lane, lane_address(w, in.op[1], lane), bytes);
+    const U64 address = w.launch->memory.heap_allocate(bytes);
+    Target result;
+    if (!locate_any(Space::local, w, lane, lane_address(w, in.op[0], lane), sizeof(U64), result)) continue;
+    std::memcpy(result.data, &address, sizeof(U64));
+    note_written(w, result, sizeof(U64));
+  }
+  return Step::next;
+}
+
+// op: none, address.
+Step free_heap(Warp& w, const Instruction& in, Mask active) {
+  for (Mask rest = active; rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    U64 address = 0;
+    read_value(w, Space::local, lane, lane_address(w, in.op[1], lane), address);
+    if (address == 0 || w.launch->memory.heap_free(address)) continue;
+    return w.fault_at(in, "heap-free", lane, address,
+                      fmt::format("free of what malloc did not give: {}", w.launch->memory.describe(address)),
+                      "memory freed twice, or a pointer into the middle of an allocation");
+  }
+  return Step::next;
+}
+
 }  // namespace
 
 Handler call_builtin(const Decoded& d) {
   if (d.has("vprintf")) return d.in->num_operands == 3 ? print : nullptr;
+  if (d.has("malloc")) return d.in->num_operands == 2 ? allocate_heap : nullptr;
+  if (d.has("free")) return d.in->num_operands == 2 ? free_heap : nullptr;
   return d.in->num_operands == 6 ? fail_assertion : nullptr;
 }
 

@@ -1,8 +1,6 @@
 // PTX ISA, "Control Flow Instructions" and "Miscellaneous Instructions".
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "emulator/bind.h"
 #include "emulator/lanes.h"
 
@@ -61,11 +59,7 @@ Step branch_indexed(Warp& w, const Instruction& in, Mask active) {
       return w.fault(in, "branch-index", fmt::format("index {} of a list of {} labels", index, labels.count), {}, lane);
     add(static_cast<std::uint32_t>(labels.elements[index].value), Mask{1} << lane);
   }
-  std::sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) { return a.pc < b.pc; });
-  w.pc = groups.front().pc;
-  w.mask = groups.front().mask;
-  w.parked.insert(w.parked.end(), groups.begin() + 1, groups.end());
-  w.update_merge_pc();
+  w.split(std::move(groups));
   return Step::jumped;
 }
 

@@ -27,8 +27,6 @@ constexpr Form kForms[] = {
     {"max", "s32|s16x2", "relu", "d s s", "sm_90", "Integer Arithmetic: max", bind::max_int},
     {"dp4a", "u32|s32 u32|s32", "", "d:b32 s:b32 s:b32 s:b32", "sm_70", "Integer Arithmetic: dp4a", bind::dp4a},
     {"dp2a", "u32|s32 u32|s32", "lo|hi", "d:b32 s:b32 s:b32 s:b32", "sm_70", "Integer Arithmetic: dp2a", bind::dp2a},
-    {"vabsdiff2", "u32 u32 u32", "[add]", "d s s s", "sm_70", "Video: vabsdiff2", bind::vabsdiff},
-    {"vabsdiff4", "u32 u32 u32", "[add]", "d s s s", "sm_70", "Video: vabsdiff4", bind::vabsdiff},
     {"szext", "u32|s32", "clamp|wrap", "d s s:b32", "sm_70", "Integer Arithmetic: szext", bind::szext},
     {"fns", "b32", "", "d s s s", "sm_70", "Integer Arithmetic: fns", bind::fns},
     {"popc", "b32|b64", "", "d:b32 s", "sm_70", "Integer Arithmetic: popc", bind::popc},
@@ -150,6 +148,10 @@ constexpr Form kForms[] = {
     {"shl", "b16|b32|b64", "", "d s s:b32", "sm_70", "Logic and Shift: shl", bind::shl},
     {"shr", "b16|b32|b64|" TESSERA_INTS, "", "d s s:b32", "sm_70", "Logic and Shift: shr", bind::shr},
     {"shf", "b32", "l|r clamp|wrap", "d s s s", "sm_70", "Logic and Shift: shf", bind::shf},
+
+    // Video.
+    {"vabsdiff2", "u32 u32 u32", "[add]", "d s s s", "sm_70", "Video: vabsdiff2", bind::vabsdiff},
+    {"vabsdiff4", "u32 u32 u32", "[add]", "d s s s", "sm_70", "Video: vabsdiff4", bind::vabsdiff},
 };
 
 }  // namespace

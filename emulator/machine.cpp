@@ -82,6 +82,14 @@ void Warp::reconverge() {
   }
 }
 
+void Warp::split(std::vector<Group> groups) {
+  std::sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) { return a.pc < b.pc; });
+  pc = groups.front().pc;
+  mask = groups.front().mask;
+  parked.insert(parked.end(), groups.begin() + 1, groups.end());
+  update_merge_pc();
+}
+
 bool Warp::converged(Mask wanted, Mask active, Step& out) {
   wanted &= alive;
   if ((active & wanted) == wanted) return true;

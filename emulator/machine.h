@@ -29,6 +29,7 @@ namespace tessera::emulator {
 class Cta;
 class Cluster;
 class Launch;
+class CallStack;
 class RaceDetector;
 struct RaceCta;
 struct RaceSync;
@@ -143,7 +144,8 @@ class Warp {
   WarpTensor tensor;
   std::vector<PhaseSeen> phases_seen;  ///< of the mbarriers that this warp waits on
   Heard heard;
-  std::shared_ptr<RaceWarp> race;  ///< null without a race detector
+  std::shared_ptr<RaceWarp> race;    ///< null without a race detector
+  std::shared_ptr<CallStack> calls;  ///< made by the first call of a function that is not expanded
 
   template <class T>
   T* reg(std::uint32_t offset) const {
@@ -178,6 +180,8 @@ class Warp {
   /// Makes the next group run; false when none can.
   bool resume(bool allow_yielded);
   void reconverge();
+  /// The running group goes apart: the lowest pc runs, the others are parked. Each has lanes; together they are `mask`.
+  void split(std::vector<Group> groups);
   void update_merge_pc();
   /// Lanes leave; true when none of the running group is left.
   bool exit_lanes(Mask active);
@@ -274,6 +278,7 @@ class Launch {
   std::uint64_t time = 0;              ///< instructions executed so far, all warps
   std::uint64_t progress = 1;          ///< counts what can end somebody's wait
   double start_seconds = 0;
+  std::uint64_t local_bytes = 0;  ///< of one thread: what the entry declares, and its stack
   std::uint64_t fence_clock = 1;  ///< counts fence.proxy.async
   MapFences map_fences;
   std::uint64_t tmem_clock = 0;    ///< counts what happens to Tensor Memory

@@ -75,6 +75,26 @@ bool GlobalMemory::free(std::uint64_t address) noexcept {
   return true;
 }
 
+std::uint64_t GlobalMemory::heap_allocate(std::uint64_t bytes) noexcept {
+  if (bytes == 0 || bytes > kHeapBytes - heap_bytes_) return 0;
+  try {
+    const std::uint64_t address = allocate(bytes);
+    heap_.emplace(address, bytes);
+    heap_bytes_ += bytes;
+    return address;
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
+bool GlobalMemory::heap_free(std::uint64_t address) noexcept {
+  const auto it = heap_.find(address);
+  if (it == heap_.end()) return false;
+  heap_bytes_ -= it->second;
+  heap_.erase(it);
+  return free(address);
+}
+
 std::map<std::uint64_t, std::uint64_t> GlobalMemory::live() const {
   const std::lock_guard lock(mutex_);
   return live_;
@@ -93,6 +113,11 @@ void GlobalMemory::mark_initialised(std::uint64_t address, std::uint64_t bytes) 
 
 std::string GlobalMemory::describe(std::uint64_t address) const {
   const std::lock_guard lock(mutex_);
+  if (const auto freed = freed_.upper_bound(address); freed != freed_.begin()) {
+    const auto& [start, bytes] = *std::prev(freed);
+    if (address - start < bytes)
+      return fmt::format("byte {} of an allocation of {} bytes that was freed", address - start, bytes);
+  }
   const auto after = live_.upper_bound(address);
   if (after != live_.begin()) {
     const auto& [start, bytes] = *std::prev(after);

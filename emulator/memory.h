@@ -30,6 +30,9 @@ inline constexpr std::uint32_t kSharedBase = 0x400;
 /// A shared address holds the CTA's rank in its cluster above this bit (measured on H200).
 inline constexpr int kRankShift = 24;
 
+/// What malloc of a kernel may hand out at a time (the default of cudaLimitMallocHeapSize).
+inline constexpr std::uint64_t kHeapBytes = std::uint64_t{8} << 20;
+
 class GlobalMemory {
  public:
   explicit GlobalMemory(std::uint64_t capacity_bytes);
@@ -41,6 +44,10 @@ class GlobalMemory {
   std::uint64_t allocate(std::uint64_t bytes);
   /// False when the address is not the start of a live allocation.
   bool free(std::uint64_t address) noexcept;
+  /// malloc of a kernel, an allocation like any other; 0 when the heap or the arena is full.
+  std::uint64_t heap_allocate(std::uint64_t bytes) noexcept;
+  /// free of a kernel. False when heap_allocate did not give the address, or it was freed before.
+  bool heap_free(std::uint64_t address) noexcept;
   std::uint64_t capacity() const noexcept { return capacity_; }
 
   bool contains(std::uint64_t address, std::uint64_t bytes) const noexcept {
@@ -72,6 +79,8 @@ class GlobalMemory {
   std::uint8_t* shadow_ = nullptr;
   std::map<std::uint64_t, std::uint64_t> live_;   // start -> bytes
   std::map<std::uint64_t, std::uint64_t> freed_;  // start -> bytes, reused when next_ reaches the end
+  std::map<std::uint64_t, std::uint64_t> heap_;   // start -> bytes, of the live ones that kernels made
+  std::uint64_t heap_bytes_ = 0;
   mutable std::mutex mutex_;
 };
 

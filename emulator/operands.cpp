@@ -284,6 +284,15 @@ Operand EntryResolver::bind_name(const syntax::Operand& syntax, Type type, char 
     symbol->address += static_cast<std::uint64_t>(syntax.displacement);
     return symbol_address(*symbol, type, false);
   }
+  if (const std::uint64_t function = program_.function_address(syntax.name); function != 0)
+    return constant(function, type, ConstantSlot::Relocation::none);
+  fail_undeclared(syntax);
+}
+
+void EntryResolver::fail_undeclared(const syntax::Operand& syntax) {
+  for (const syntax::Variable& variable : program_.module.variables)
+    if (variable.is_extern && variable.name == syntax.name)
+      fail(syntax.place, fmt::format("'{}' is external: one module stands alone here", syntax.name));
   fail(syntax.place, fmt::format("'{}' is not declared", syntax.name));
 }
 
@@ -320,9 +329,26 @@ Operand EntryResolver::reserved_shared_memory(Type type) {
   return symbol_address(symbol, type, false);
 }
 
+// A register that a call of the function fills.
+Operand EntryResolver::frame_address(std::uint64_t offset, int bytes) {
+  auto it = frame_->addresses.find({offset, bytes});
+  if (it == frame_->addresses.end()) {
+    const std::uint32_t id = new_register(register_type(bytes), true);
+    frame_->made->addresses.push_back({{id, static_cast<std::uint8_t>(bytes)}, offset});
+    it = frame_->addresses.emplace(std::make_tuple(offset, bytes), id).first;
+  }
+  Operand operand;
+  operand.kind = Operand::Kind::reg;
+  operand.bytes = static_cast<std::uint8_t>(bytes);
+  operand.offset = it->second;
+  return operand;
+}
+
 Operand EntryResolver::symbol_address(const Symbol& symbol, Type type, bool generic) {
   using Space = syntax::Space;
   std::uint64_t address = symbol.address;
+  if (symbol.is_in_frame)
+    return frame_address(address + (generic ? kLocalWindow : 0), register_bytes(type) == 4 ? 4 : 8);
   const bool is_shared = symbol.space == Space::shared;
   if (is_shared) address += kSharedBase;
   if (generic && is_shared) address += kSharedWindow;
@@ -372,7 +398,7 @@ Operand EntryResolver::bind_address(const syntax::Operand& syntax, const Decoded
     operand = symbol_address(*symbol, Type::b64, !names_a_space(decoded));
     names_local_ = names_local_ || symbol->space == syntax::Space::local;
   } else {
-    fail(syntax.place, fmt::format("'{}' is not declared", syntax.name));
+    fail_undeclared(syntax);
   }
   operand.kind = Operand::Kind::address;
   operand.is_immediate = false;

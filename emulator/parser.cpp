@@ -176,7 +176,8 @@ void Parser::parse_performance_directive(syntax::Function& function) {
     function.min_ctas_per_sm = static_cast<std::uint32_t>(expect_integer("a count"));
   } else if (token.text == ".maxnreg") {
     function.max_registers = static_cast<std::uint32_t>(expect_integer("a count"));
-  } else if (token.text == ".maxclusterrank") {
+  } else if (token.text == ".maxclusterrank" || token.text == ".abi_preserve" ||
+             token.text == ".abi_preserve_control") {
     expect_integer("a count");
   } else if (token.text == ".pragma") {
     while (!at_end() && !accept(";")) take();

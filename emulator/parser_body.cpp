@@ -36,7 +36,8 @@ Variable Parser::parse_variable_head(Space space) {
       if (accept(".align")) expect_integer("an alignment");  // of what it points to, not of the parameter
     } else if (peek().kind == TokenKind::word && peek().text[0] == '.') {
       const Token token = take();
-      variable.type = type_of(token.text.substr(1));
+      variable.is_opaque = token.text == ".texref" || token.text == ".samplerref" || token.text == ".surfref";
+      variable.type = variable.is_opaque ? Type::b64 : type_of(token.text.substr(1));
       if (variable.type == Type::none) fail(token, fmt::format("'{}' is not a type", token.text));
     } else {
       break;
@@ -60,7 +61,9 @@ void Parser::parse_extents(Variable& variable) {
 
 void Parser::parse_variable_tail(Variable& variable) {
   parse_extents(variable);
-  if (accept("=")) parse_initializers(variable, 0);
+  if (!accept("=")) return;
+  if (!variable.is_opaque) return parse_initializers(variable, 0);
+  while (!at_end() && !is(";")) take();  // { addr_mode_0 = wrap, filter_mode = linear }
 }
 
 void Parser::parse_initializers(Variable& variable, int depth) {
@@ -156,7 +159,7 @@ void Parser::parse_statement(syntax::Function& function) {
       while (accept(","));
       expect(";");
     } else if (is(".calltargets") || is(".callprototype")) {
-      // Only indirect calls look at them, and those are not executed.
+      // An indirect call is compared with the function that it reaches when it does.
       while (!at_end() && !is(";")) take();
       accept(";");
       return;

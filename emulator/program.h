@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "emulator/syntax.h"
 #include "emulator/types.h"
 
@@ -152,10 +153,40 @@ struct UndefinedRead {
   bool is_accumulator = false;  ///< of wgmma: read unless scale-d is false
 };
 
+/// A place in the register file; while an entry is resolved, a virtual register.
+struct RegisterPlace {
+  std::uint32_t offset = 0;
+  std::uint8_t bytes = 0;  ///< of one lane; 0: a predicate mask
+};
+
+/// A function that is not expanded where it is called: its address is taken, it calls itself, or it uses alloca. A call
+/// saves its registers for the lanes that call and gives it a frame on their stacks (call_stack.h).
+struct OutOfLine {
+  const syntax::Function* function = nullptr;
+  std::uint32_t pc = 0;
+  std::uint32_t frame_bytes = 0;
+  std::uint32_t alignment = 16;
+  std::vector<ParameterSlot> parameters;  ///< offsets in the frame
+  std::vector<ParameterSlot> results;
+  std::vector<RegisterPlace> registers;  ///< those that hold values from one basic block to another
+  /// Registers that a call fills with the address of something in the frame.
+  struct Address {
+    RegisterPlace place;
+    std::uint64_t offset = 0;  ///< from the frame's first byte, the generic window's base included
+  };
+  std::vector<Address> addresses;
+};
+
 /// One kernel.
 struct Entry {
   std::string name;
+  /// Why it cannot be launched: what the emulator does not know, with lines. Empty: it can.
+  std::vector<Diagnostic> problems;
   std::vector<Instruction> code;
+  std::uint32_t start_pc = 0;                     ///< behind the functions that are called
+  std::vector<OutOfLine> functions;               ///< those that are not expanded
+  bool has_stack = false;                         ///< of calls that are not expanded, or of alloca
+  std::map<std::uint32_t, std::string> refusals;  ///< by pc: what the emulator does not provide, said when reached
   std::vector<ConstantSlot> constants;
   std::vector<SpecialSlot> specials;
   std::vector<ParameterSlot> parameters;
@@ -185,6 +216,11 @@ struct Program {
   syntax::Module module;  ///< keeps the text alive
   std::deque<Entry> entries;
   std::vector<ModuleVariable> variables;
+
+  /// What `mov` gives for a function's name; 0: no function of the module.
+  std::uint64_t function_address(std::string_view name) const;
+  /// nullptr: no function has this address.
+  const syntax::Function* function_at(std::uint64_t address) const;
 
   /// "ptx/mbarrier.cuh:40 from fmha/ring.cuh:57": the template's place of an instruction and where it was inlined; ""
   /// without line tables.

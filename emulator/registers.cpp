@@ -65,6 +65,12 @@ class Allocator {
         for (int k = 0; k < in.op[j].count; ++k) note(in.op[j].elements[k]);
       }
     }
+    // What a call that is not expanded leaves behind may be another function's; so nothing local lives across it.
+    for (const OutOfLine& function : entry_.functions) leader[function.pc] = true;
+    if (!entry_.functions.empty())
+      for (std::uint32_t i = 0; i < entry_.code.size(); ++i)
+        if (entry_.code[i].form->mnemonic == "call" || entry_.code[i].form->mnemonic == "ret") leader[i + 1] = true;
+    leader[entry_.start_pc] = true;
     block_of_.resize(entry_.code.size());
     std::uint32_t block = 0;
     for (std::uint32_t i = 0; i < entry_.code.size(); ++i) block_of_[i] = leader[i] ? ++block : block;
@@ -137,6 +143,14 @@ class Allocator {
     for (Instruction& in : entry_.code) {
       if (in.guard != kNoGuard) in.guard = offsets_[in.guard];
       for_registers(in, [&](Operand& op) { op.offset = offsets_[op.offset]; });
+    }
+    for (OutOfLine& function : entry_.functions) {
+      std::vector<RegisterPlace> kept;
+      for (const RegisterPlace& reg : function.registers)
+        if (lives_[reg.offset].block != kNoBlock && !lives_[reg.offset].is_local)
+          kept.push_back({offsets_[reg.offset], reg.bytes});
+      function.registers = std::move(kept);
+      for (OutOfLine::Address& address : function.addresses) address.place.offset = offsets_[address.place.offset];
     }
     for (ConstantSlot& slot : entry_.constants) slot.offset = offsets_[slot.offset];
     for (SpecialSlot& slot : entry_.specials) slot.offset = offsets_[slot.offset];

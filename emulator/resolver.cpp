@@ -49,7 +49,27 @@ Step refuse(Warp& w, const Instruction& in, Mask) {
   return w.fault(in, "not-supported", fmt::format("'{}': {}", in.opcode, in.form->refusal));
 }
 
+constexpr std::uint64_t kFunctionBase = 0x0400'0000'0000;  // below global memory, beside the other spaces' windows
+constexpr std::uint64_t kFunctionStep = 16;
+
 }  // namespace
+
+std::uint64_t Program::function_address(std::string_view name) const {
+  // A declaration may stand before the function; the body's place counts where there is one.
+  std::uint64_t address = 0;
+  for (std::size_t i = 0; i < module.functions.size(); ++i) {
+    const syntax::Function& function = module.functions[i];
+    if (function.is_entry || function.name != name || (address != 0 && !function.has_body)) continue;
+    address = kFunctionBase + kFunctionStep * i;
+  }
+  return address;
+}
+
+const syntax::Function* Program::function_at(std::uint64_t address) const {
+  const std::uint64_t index = (address - kFunctionBase) / kFunctionStep;
+  if (address < kFunctionBase || address % kFunctionStep != 0 || index >= module.functions.size()) return nullptr;
+  return &module.functions[index];
+}
 
 void EntryResolver::fail(syntax::Place place, std::string message) {
   diagnostics_.push_back({program_.module.file, place.line, place.column, std::move(message),
@@ -130,12 +150,17 @@ void EntryResolver::declare_variable(const syntax::Statement& statement) {
     // .param: what a call passes and gets back. It lies in the thread's own memory too.
     const bool is_param = variable.space == syntax::Space::param;
     const std::uint64_t alignment = std::max<std::uint64_t>(alignment_of(variable), is_param ? 8 : 1);
-    const std::uint64_t offset = align_up(entry_.local_bytes, alignment);
+    const std::uint64_t offset = align_up(frame_ != nullptr ? frame_->bytes : entry_.local_bytes, alignment);
     if (bytes > kMaxLocalBytes || offset > kMaxLocalBytes - bytes)
       fail(variable.place, fmt::format("'{}' makes {} bytes of local memory: a thread has {}", variable.name,
                                        offset + bytes, kMaxLocalBytes));
-    add({syntax::Space::local, offset, false});
-    entry_.local_bytes = static_cast<std::uint32_t>(offset + bytes);
+    add({syntax::Space::local, offset, false, nullptr, frame_ != nullptr});
+    if (frame_ == nullptr) {
+      entry_.local_bytes = static_cast<std::uint32_t>(offset + bytes);
+    } else {
+      frame_->bytes = offset + bytes;
+      frame_->made->alignment = std::max(frame_->made->alignment, static_cast<std::uint32_t>(alignment));
+    }
   } else {
     fail(variable.place, "only .reg, .shared, .local and .param are declared in a body here");
   }
@@ -286,6 +311,11 @@ void EntryResolver::run() {
                                function_.required_cluster.z};
   scopes_.open();
   declare_module_variables();
+  find_out_of_line();
+  // Functions stand before the kernel's body: the lowest pc runs first, so lanes that call come back before the others
+  // go on.
+  for (OutOfLine& made : entry_.functions) resolve_out_of_line(made);
+  entry_.start_pc = static_cast<std::uint32_t>(entry_.code.size());
   try {
     declare_parameters();
   } catch (const ResolveProblem&) {
@@ -323,10 +353,7 @@ void make_variables(Program& program, const std::function<std::uint64_t(const Mo
   std::uint64_t total = 0;
   for (const syntax::Variable& v : program.module.variables) {
     if (v.space != syntax::Space::global && v.space != syntax::Space::constant) continue;
-    if (v.is_extern) {
-      problem(v, fmt::format("'{}' is external: one module stands alone here", v.name));
-      continue;
-    }
+    if (v.is_extern) continue;  // who names it is told
     ModuleVariable variable;
     variable.name = std::string(v.name);
     const std::uint64_t bytes = variable_bytes(v);
@@ -352,10 +379,12 @@ void make_variables(Program& program, const std::function<std::uint64_t(const Mo
       if (!v.values[j].symbol.empty()) {
         const auto found = std::find_if(program.variables.begin(), program.variables.end(),
                                         [&](const ModuleVariable& m) { return m.name == v.values[j].symbol; });
-        if (found == program.variables.end())
-          problem(v, fmt::format("the initialiser names '{}', which is no global variable", v.values[j].symbol));
+        const std::uint64_t function = program.function_address(v.values[j].symbol);
+        if (found == program.variables.end() && function == 0)
+          problem(v, fmt::format("the initialiser names '{}', which is no global variable and no function",
+                                 v.values[j].symbol));
         else
-          bits += found->address;
+          bits += function != 0 ? function : found->address;
       }
       std::memcpy(variable.initial.data() + j * step, &bits, std::min<std::size_t>(step, 8));
     }
@@ -370,6 +399,7 @@ std::unique_ptr<Program> load_program(std::string_view ptx, std::string_view fil
   program->module = parse_ptx(ptx, file);
   std::vector<Diagnostic> diagnostics;
   make_variables(*program, place, diagnostics);
+  const CallGraph graph(program->module);
   for (const syntax::Function& function : program->module.functions) {
     if (!function.is_entry || !function.has_body) continue;
     for (const Entry& other : program->entries)
@@ -378,8 +408,14 @@ std::unique_ptr<Program> load_program(std::string_view ptx, std::string_view fil
                                fmt::format("kernel '{}' is defined twice", function.name),
                                std::string(line_text(ptx, function.place.line))});
     Entry& entry = program->entries.emplace_back();
-    EntryResolver(*program, function, entry, diagnostics).run();
+    EntryResolver(*program, graph, function, entry).run();
   }
+  // Where no kernel can be launched, that is said at once.
+  const bool is_any_good = std::any_of(program->entries.begin(), program->entries.end(),
+                                       [](const Entry& entry) { return entry.problems.empty(); });
+  if (!is_any_good)
+    for (const Entry& entry : program->entries)
+      diagnostics.insert(diagnostics.end(), entry.problems.begin(), entry.problems.end());
   if (diagnostics.size() > kMaxDiagnostics) diagnostics.resize(kMaxDiagnostics);
   if (!diagnostics.empty()) throw_diagnostics(ErrorKind::compile, diagnostics);
   return program;

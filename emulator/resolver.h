@@ -8,8 +8,8 @@
 namespace tessera::emulator {
 
 /// Reads a module, finds its global and constant variables, asks `place` for an address for each, then resolves every
-/// entry. `target` overrides the module's (empty: as written). Throws Error{compile} with all problems, each with its
-/// line: an unknown instruction or modifier is one.
+/// entry. Throws Error{compile} with the module's problems, each with its line, or where no entry can be launched;
+/// otherwise the problems of an entry, an unknown instruction say, stay with it (Entry::problems).
 std::unique_ptr<Program> load_program(std::string_view ptx, std::string_view file,
                                       const std::function<std::uint64_t(const ModuleVariable&)>& place);
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "emulator/call_graph.h"
 #include "emulator/isa.h"
 #include "emulator/resolver.h"
 #include "emulator/scope.h"
@@ -20,9 +21,8 @@ struct ResolveProblem {};
 
 class EntryResolver {
  public:
-  EntryResolver(const Program& program, const syntax::Function& function, Entry& entry,
-                std::vector<Diagnostic>& diagnostics)
-      : program_(program), function_(function), entry_(entry), diagnostics_(diagnostics) {}
+  EntryResolver(const Program& program, const CallGraph& graph, const syntax::Function& function, Entry& entry)
+      : program_(program), graph_(graph), function_(function), entry_(entry), diagnostics_(entry.problems) {}
   void run();
 
  private:
@@ -49,7 +49,13 @@ class EntryResolver {
   void bind_builtin(const syntax::Statement& statement, std::string_view name, const syntax::Operand* results,
                     const syntax::Operand* arguments);
   void add_branch(const syntax::Statement& statement, std::uint32_t target, bool when_guard_fails);
-  const syntax::Function* find_function(std::string_view name) const;
+  void bind_call(const syntax::Statement& statement, const CallParts& parts);
+  void bind_guard(const syntax::Statement& statement, Instruction& in);
+  Operand parameter_address(const syntax::Operand& named);
+  void bind_refusal(const syntax::Statement& statement, std::string why);
+  bool is_expanded(const syntax::Function& callee) const { return !out_of_line_.contains(&callee); }
+  void find_out_of_line();
+  void resolve_out_of_line(OutOfLine& made);
   std::uint64_t emitted(const syntax::Statement& statement);
   std::uint64_t emitted(const syntax::Function& function);
 
@@ -66,12 +72,15 @@ class EntryResolver {
   Operand sink(Type type);
   Operand constant(std::uint64_t bits, Type type, ConstantSlot::Relocation relocation);
   Operand symbol_address(const Symbol& symbol, Type type, bool generic);
+  Operand frame_address(std::uint64_t offset, int bytes);
   Operand reserved_shared_memory(Type type);
+  [[noreturn]] void fail_undeclared(const syntax::Operand& syntax);
   std::uint64_t immediate_bits(const syntax::Operand& syntax, Type type);
   bool special_register(std::string_view name, Type type, Operand& out);
   Type pattern_type(std::string_view& pattern, const Decoded& decoded);
 
   const Program& program_;
+  const CallGraph& graph_;
   const syntax::Function& function_;
   Entry& entry_;
   std::vector<Diagnostic>& diagnostics_;
@@ -94,6 +103,14 @@ class EntryResolver {
     std::uint32_t return_pc = 0;
   };
   std::vector<Call> calls_;
+  std::map<const syntax::Function*, std::uint32_t> out_of_line_;  // to the index in Entry::functions
+  /// The function that is being resolved apart from the entry's body, and what its frame holds so far.
+  struct Frame {
+    OutOfLine* made = nullptr;
+    std::uint64_t bytes = 0;
+    std::map<std::tuple<std::uint64_t, int>, std::uint32_t> addresses;  // offset, bytes -> register
+  };
+  Frame* frame_ = nullptr;
   std::map<const syntax::Function*, std::uint64_t> emitted_;
   std::size_t nesting_ = 0;
 };

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "emulator/call_stack.h"
 #include "emulator/observer.h"
 #include "emulator/race.h"
 #include "emulator/tensor_core.h"
@@ -43,6 +44,8 @@ Launch::Launch(const Program& program_, const Entry& entry_, GlobalMemory& memor
       options(options_),
       parameters(std::move(parameters_)),
       random(options_.seed * 0x9E3779B97F4A7C15 + static_cast<std::uint64_t>(options_.schedule)) {
+  local_bytes = entry.local_bytes;
+  if (entry.has_stack) local_bytes = (local_bytes + 15) / 16 * 16 + stack_bytes(shape, options.num_sms);
   if (options.detects_races) race = std::make_unique<RaceDetector>(*this);
 }
 
@@ -140,7 +143,7 @@ void Scheduler::start_cta(Cta& cta, Cluster& cluster, std::uint32_t rank, std::a
   cta.shared_shadow.assign(cta.shared_bytes, kAllocated);
   cta.written_at.assign(cta.shared_bytes / 16 + 1, 0);
   cta.tile_swizzle.assign(cta.shared_bytes / 16 + 1, 0);
-  cta.local.assign(std::size_t{num_warps} * kLanes * entry.local_bytes, std::byte{0xFF});
+  cta.local.assign(std::size_t{num_warps} * kLanes * launch_.local_bytes, std::byte{0xFF});
   cta.local_shadow.assign(cta.local.size(), kAllocated);
   cta.barriers = {};
   cta.free_registers = 0;
@@ -178,6 +181,7 @@ void Scheduler::start_warp(Warp& warp, Cta& cta, int index) {
       std::min<std::uint32_t>(kLanes, cta.num_threads - static_cast<std::uint32_t>(index) * kLanes);
   warp.alive = warp.started = lanes == kLanes ? kAllLanes : (Mask{1} << lanes) - 1;
   Group group;
+  group.pc = entry.start_pc;
   group.mask = warp.alive;
   warp.parked.push_back(group);
   for (const ConstantSlot& constant : entry.constants) {

@@ -18,6 +18,7 @@ struct Symbol {
   bool is_dynamic_smem = false;  ///< `.extern .shared`: its place is known when all static variables are
   /// A shared variable of the module: an entry has it where it, or what it calls, names it; only then it has a place.
   const syntax::Variable* module_shared = nullptr;
+  bool is_in_frame = false;  ///< address counts from the frame of the function that is being resolved
 };
 
 struct NamedRegister {

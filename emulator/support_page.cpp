@@ -70,8 +70,8 @@ none has, so at most kernels or `tests/emulator` have executed it.
 constexpr const char* kRefused = R"(
 ## Not executed
 
-im2col, indirect and recursive calls, malloc and free, textures and surfaces, video
-instructions other than vabsdiff2 and vabsdiff4 of unsigned parts. A module that uses one is refused when it is loaded.
+im2col, and video instructions other than vabsdiff2 and vabsdiff4 of unsigned parts. A kernel that uses one, or calls
+what does, cannot be launched; others of its module can.
 
 These stop when they are reached, because no source settles them: tcgen05.mma with K = 96, with scale factors for M = 128
 over two CTAs, with 4- or 6-bit A of an 8-bit kind from Tensor Memory, with scale-input-d and an f16 accumulator, with a

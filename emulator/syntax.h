@@ -73,6 +73,7 @@ struct Variable {
   std::vector<std::int64_t> extents;  ///< empty: a scalar; -1: open ([])
   std::vector<Initializer> values;
   bool is_extern = false;
+  bool is_opaque = false;  ///< .texref, .samplerref, .surfref
   Place place;
 };
 

@@ -62,17 +62,30 @@ class Search {
       if (ends_path(entry_.code[i])) leader[i + 1] = true;
       for_labels(entry_.code[i], [&](std::size_t target) { leader[target] = leader[i + 1] = true; });
     }
+    leader[entry_.start_pc] = true;
+    for (const OutOfLine& function : entry_.functions) leader[function.pc] = true;
     block_of_.resize(size + 1);
     for (std::size_t i = 0; i <= size; ++i) {
       if (leader[i]) starts_.push_back(static_cast<std::uint32_t>(i));
       block_of_[i] = static_cast<std::uint32_t>(starts_.size() - 1);
     }
     in_.assign(starts_.size(), Bits(words_, 0));
-    const auto define = [&](std::uint32_t id) { in_[0][id / 64] |= std::uint64_t{1} << (id % 64); };
-    for (const ConstantSlot& constant : entry_.constants) define(constant.offset);
-    for (const SpecialSlot& special : entry_.specials) define(special.offset);
     reached_.assign(starts_.size(), false);
-    reached_[0] = true;
+    enter_at(entry_.start_pc);
+    for (const OutOfLine& function : entry_.functions) {
+      enter_at(function.pc);
+      for (const OutOfLine::Address& address : function.addresses) define(block_of_[function.pc], address.place.offset);
+    }
+  }
+
+  void define(std::size_t block, std::uint32_t id) { in_[block][id / 64] |= std::uint64_t{1} << (id % 64); }
+
+  // The kernel's start, or a function's: what never changes is there.
+  void enter_at(std::uint32_t pc) {
+    const std::size_t block = block_of_[pc];
+    for (const ConstantSlot& constant : entry_.constants) define(block, constant.offset);
+    for (const SpecialSlot& special : entry_.specials) define(block, special.offset);
+    reached_[block] = true;
   }
 
   template <class F>

@@ -177,6 +177,8 @@ TEST_CASE("emulate: whatever is wrong with a launch file is named by its path") 
   fails("/launch/steps/0/parameters/1/source", "o", "launch.steps[0].parameters[1].source: \"o\" is no buffer");
   fails("/launch/steps/0/parameters/3", {{"kind", "i64"}, {"value", "rows"}},
         "launch.steps[0].parameters: 128, 8, 4, 8, 4 bytes given, 'scale' takes 128, 8, 4, 4, 4");
+  fails("/launch/steps/0/parameters", Json::array(),
+        "launch.steps[0].parameters: none given, 'scale' takes 128, 8, 4, 4, 4");
   fails("/launch/steps/0/parameters/3/value", "rows * 1000000000", "must fit 32 bits");
   fails("/launch/steps/0/speed", 1, "launch.steps[0].speed: unknown key");
   fails("/launch/buffers/in/dtype", "bf17", "launch.buffers[0].dtype: \"bf17\" is not one of f64, f32");
@@ -213,6 +215,19 @@ TEST_CASE("emulate: code that is no PTX, files that are no JSON, calls that miss
   fails("hello", "file:1", 4);
   fails("", "has no kernel (.entry)", 4);
   fails(".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k() { frob.u32 1; }", "frob", 4);
+  // A kernel beside the one that is launched may be anything; --validate says what.
+  const std::string beside = terminal.write("two.ptx", read_text(kPtx) + "\n.visible .entry other() { frob.u32 1; }\n");
+  const Outcome launched = terminal.run({"emulate", beside, "--launch", launch, "--entry", "scale"});
+  CHECK(launched.code == 0);
+  CHECK(launched.err.empty());
+  const Outcome refused = terminal.run({"emulate", beside, "--launch", launch, "--entry", "other"});
+  CHECK(refused.code == 4);
+  CHECK(refused.err.find("'frob.u32' is not an instruction that the emulator knows") != std::string::npos);
+  const Outcome validated = terminal.run({"emulate", beside, "--validate"});
+  CHECK(validated.code == 4);
+  CHECK(validated.err.find("'frob.u32' is not an instruction that the emulator knows") != std::string::npos);
+  CHECK(terminal.run({"emulate", kPtx, "--validate"}).out.find(": 1 kernel, every instruction known\n") !=
+        std::string::npos);
   CHECK(terminal.run({"emulate"}).code == 2);
   CHECK(terminal.run({"emulate", kPtx}).err.find("--launch FILE says how to launch it") != std::string::npos);
   CHECK(terminal.run({"emulate", "/nonexistent.ptx", "--launch", launch}).code == 5);

@@ -111,12 +111,18 @@ TEST_CASE("device functions") {
 
 TEST_CASE("calls that are refused") {
   CHECK(load_problem(kFunctions, call("", "f", 2)).find("'f' has 1 parameters; the call gives 2") != std::string::npos);
-  CHECK(load_problem("", call("", "malloc", 1)).find("call of 'malloc': the function has no body here") !=
-        std::string::npos);
-  const std::string recursive =
-      ".func (.param .b32 out) f(.param .b32 x)\n{\n.reg .b32 a;\nld.param.b32 a, [x];\n{\n.param .b32 p0;\n"
-      "st.param.b32 [p0], a;\n.param .b32 r0;\ncall (r0), f, (p0);\n}\nret;\n}\n";
-  CHECK(load_problem(recursive, call("", "f", 1)).find("'f' calls itself") != std::string::npos);
+  // What nobody provides stops the lanes that come to it, and only these.
+  const Result reached =
+      run("", fmt::format(fmt::runtime("setp.gt.u32 p, r0, 3;\n@p bra OVER;\n{}OVER:"), call("", "cudaMystery", 1)));
+  REQUIRE(reached.findings.size() == 1);
+  CHECK(reached.findings[0].name == "not-supported");
+  CHECK(reached.findings[0].message ==
+        "call of 'cudaMystery': the function has no body here and the emulator does not provide it");
+  CHECK(reached.findings[0].ptx_line == 21);
+  const Result over = run("", "setp.lt.u32 p, r0, 32;\n@p bra OVER;\n" + call("", "cudaMystery", 1) +
+                                  "OVER: add.s32 r1, r0, 5;\nst.global.b32 [d0], r1;");
+  CHECK(over.findings.empty());
+  CHECK(over.values[3] == 8);
 }
 
 constexpr const char* kStrings =
