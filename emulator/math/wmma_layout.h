@@ -1,7 +1,8 @@
 // wmma: which element of a matrix a register of a thread holds.
 //
 // The PTX manual leaves that to the target. Here it is what ptxas 13.0 writes for sm_90, sm_100 and sm_120, read off
-// its machine code: a product is one or two of mma.sync, whose fragments stand side by side in the registers.
+// its machine code, and what an H200 did with every form (no Blackwell GPU was asked): a product is one or two of
+// mma.sync, whose fragments stand side by side in the registers.
 //   m16n16k*  A is mma.sync's, B and D are those of columns 0 to 7, then of columns 8 to 15
 //   m32n8k16  A and D are those of rows 0 to 15, then of rows 16 to 31; B is mma.sync's
 //   m8n32k16  the product m32n8k16 of the transposed matrices

@@ -1,8 +1,8 @@
 """Writes tests/ptx/wmma.load, wmma.store and wmma.mma: one warp per form, expected bits by exact arithmetic.
 
 The manual leaves open which element of a matrix a fragment's register holds. The maps below were read off the machine
-code that ptxas makes for sm_90: every product is one or two mma.sync m16n8k16 (or of the type's shape), whose
-fragments stand side by side; with m8n32k16 it is the transposed product. Registers beyond those (8 of f16 in every
+code that ptxas makes for sm_90, and an H200 has since given every bit of the files. Every product is one or two
+mma.sync m16n8k16 (or of the type's shape), whose fragments stand side by side; with m8n32k16 it is the transposed product. Registers beyond those (8 of f16 in every
 shape) repeat the first ones when they are loaded, and the product ignores them: here they hold noise.
 
 Rows hold small integers in one half of A and values far apart, cancelling pairs and specials in the other, as in
