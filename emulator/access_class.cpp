@@ -88,11 +88,11 @@ std::uint64_t shape_product(std::string_view word, std::uint32_t (&factors)[3]) 
   return product;
 }
 
-// wmma.load and wmma.store: a lane's share of the matrix; which lane goes where is the target's, so no banks are
-// counted.
+// wmma.load and wmma.store: a lane's share of the matrix; wmma_access.cpp knows where it lies.
 AccessClass classify_wmma(const std::vector<std::string_view>& words) {
   AccessClass access;
   if (words[1] == "mma") return access;
+  access.is_wmma = true;
   access.reads = words[1] == "load";
   access.writes = words[1] == "store";
   access.space = space_of_words(words);

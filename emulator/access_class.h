@@ -15,6 +15,7 @@ struct AccessClass {
   Space space = Space::none;
   std::uint32_t bytes = 0;  ///< of one lane; ldmatrix and stmatrix: of a row
   bool reads = false, writes = false;
+  bool is_wmma = false;
   int matrices = 0;                  ///< ldmatrix, stmatrix: how many 8 x 8 ones
   const Operand* address = nullptr;  ///< null: not looked at
 };

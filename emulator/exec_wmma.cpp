@@ -73,9 +73,6 @@ int wmma_registers(const WmmaMap& map, Type type) {
 namespace bind {
 namespace {
 
-// Instruction::number: the fragment's (8 bits) | .row << 8 | Space << 12 | bytes that a line must be aligned to << 16.
-constexpr U32 kRow = 1u << 8;
-
 /// The matrix of one execution: where its lines are in the host's memory.
 struct Lines {
   std::array<Target, kMaxLines> target;
@@ -112,10 +109,11 @@ void check_alignment(Warp& w, const Instruction& in, const WmmaMap& map, U64 add
 }
 
 bool find_lines(Warp& w, const Instruction& in, const Operand& at, const Operand& stride, bool is_write, Lines& out) {
-  const WmmaMap& map = wmma_map(in.number & 0xFF);
-  const bool is_row = (in.number & kRow) != 0;
-  const auto space = static_cast<Space>(in.number >> 12 & 15);
-  const auto aligned = static_cast<U64>(in.number >> 16);
+  const WmmaInstruction wmma = decode_wmma(in);
+  const WmmaMap& map = *wmma.map;
+  const bool is_row = wmma.is_row;
+  const auto space = static_cast<Space>(wmma.space);
+  const U64 aligned = wmma.aligned;
   const int length = is_row ? map.fragment.columns() : map.fragment.rows();
   out.count = is_row ? map.fragment.rows() : map.fragment.columns();
   out.bytes = static_cast<std::size_t>(length * map.fragment.bits / 8);
@@ -170,8 +168,8 @@ Step load(Warp& w, const Instruction& in, Mask active) {
   if (!w.converged(kAllLanes, active, out)) return out;
   Lines lines;
   if (!find_lines(w, in, in.op[1], in.op[2], false, lines)) return Step::fault;
-  const WmmaMap& map = wmma_map(in.number & 0xFF);
-  const bool is_row = (in.number & kRow) != 0;
+  const WmmaMap& map = *decode_wmma(in).map;
+  const bool is_row = decode_wmma(in).is_row;
   const int bits = map.fragment.bits;
   const int parts = bits < 8 ? 1 : map.per_register;
   for (int r = 0; r < wmma_count(in.op[0]); ++r) {
@@ -196,8 +194,8 @@ Step store(Warp& w, const Instruction& in, Mask active) {
   if (!w.converged(kAllLanes, active, out)) return out;
   Lines lines;
   if (!find_lines(w, in, in.op[0], in.op[2], true, lines)) return Step::fault;
-  const WmmaMap& map = wmma_map(in.number & 0xFF);
-  const bool is_row = (in.number & kRow) != 0;
+  const WmmaMap& map = *decode_wmma(in).map;
+  const bool is_row = decode_wmma(in).is_row;
   for (int r = 0; r < map.registers; ++r) {
     const U32 offset = wmma_offset(in.op[1], r);
     constexpr std::size_t kRegister = sizeof(T) == 8 ? 8 : 4;
@@ -238,8 +236,8 @@ Handler bind_access(const Decoded& d, WmmaMatrix matrix, bool is_store) {
   if (wmma_count(d.in->op[is_store ? 1 : 0]) != wmma_registers(map, d.type())) return nullptr;
   const bool is_row = d.has("row");
   const Space space = space_of(d);
-  d.in->number = number | (is_row ? kRow : 0u) | static_cast<U32>(space) << 12 |
-                 access_bytes(map.fragment, is_row, space == Space::shared_cta) << 16;
+  d.in->number = encode_wmma(number, is_row, static_cast<U32>(space),
+                             access_bytes(map.fragment, is_row, space == Space::shared_cta));
   switch (map.fragment.bits) {
     case 8:
       return is_store ? nullptr : load<std::uint8_t>;

@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "emulator/access.h"
+#include "emulator/exec_wmma.h"
 
 namespace tessera::emulator {
 namespace {
@@ -52,6 +53,31 @@ std::string barrier_name(const Warp& warp, const Wait& wait) {
   }
 }
 
+// wmma: a group of lanes after the other, each with wavefronts or sectors of its own.
+void count_wmma(const Warp& warp, const Instruction& in, AccessCounts& counts) {
+  std::vector<std::uint64_t> words, sectors;
+  for (const std::vector<WmmaPiece>& group : wmma_accesses(warp, in)) {
+    words.clear();
+    sectors.clear();
+    for (const WmmaPiece& piece : group) {
+      const bool is_shared = decode_wmma(in).space == static_cast<std::uint32_t>(Space::shared_cta) ||
+                             (decode_wmma(in).space == static_cast<std::uint32_t>(Space::generic) &&
+                              piece.address - kSharedWindow < kWindowBytes);
+      std::vector<std::uint64_t>& units = is_shared ? words : sectors;
+      const std::uint64_t size = is_shared ? 4 : 32;
+      for (std::uint64_t at = piece.address / size; at <= (piece.address + piece.bytes - 1) / size; ++at)
+        units.push_back(at);
+    }
+    if (!words.empty()) {
+      const std::uint64_t wavefronts = wavefronts_of(words);
+      counts.wavefronts += wavefronts;
+      counts.conflicts += wavefronts - 1;
+    }
+    std::sort(sectors.begin(), sectors.end());
+    counts.sectors += static_cast<std::uint64_t>(std::unique(sectors.begin(), sectors.end()) - sectors.begin());
+  }
+}
+
 /// One wait at a time of a warp's lanes at an instruction.
 std::uint64_t wait_key(const Warp& warp, const Instruction& in) {
   return reinterpret_cast<std::uintptr_t>(&warp) ^ (reinterpret_cast<std::uintptr_t>(&in) << 20);
@@ -65,7 +91,7 @@ void StatisticsObserver::started(const Launch& launch) {
   open_.clear();
 }
 
-void StatisticsObserver::count_access(const Warp& warp, Counter& counter, Mask active) {
+void StatisticsObserver::count_access(const Warp& warp, const Instruction& in, Counter& counter, Mask active) {
   const AccessClass& access = counter.access;
   AccessCounts& counts = counter.counts;
   ++counts.instructions;
@@ -74,6 +100,7 @@ void StatisticsObserver::count_access(const Warp& warp, Counter& counter, Mask a
   const std::uint64_t bytes = static_cast<std::uint64_t>(std::popcount(used)) * access.bytes;
   if (access.reads) counts.read_bytes += bytes;
   if (access.writes) counts.write_bytes += bytes;
+  if (access.is_wmma) return count_wmma(warp, in, counts);
   if (access.address == nullptr || access.space == AccessClass::Space::local ||
       access.space == AccessClass::Space::param)
     return;
@@ -110,7 +137,7 @@ void StatisticsObserver::before(Warp& warp, const Instruction& in, Mask active, 
   }
   if (counter.access.name.empty()) return;
   uncounted_ = counter.counts;
-  count_access(warp, counter, active);
+  count_access(warp, in, counter, active);
 }
 
 void StatisticsObserver::after(Warp& warp, const Instruction& in, Mask active, Step step, std::uint64_t time) {

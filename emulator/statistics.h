@@ -68,7 +68,7 @@ class StatisticsObserver final : public Observer {
     std::string barrier;
     std::uint64_t since = 0;
   };
-  void count_access(const Warp& warp, Counter& counter, Mask active);
+  void count_access(const Warp& warp, const Instruction& in, Counter& counter, Mask active);
 
   const Instruction* code_ = nullptr;
   AccessCounts uncounted_;         ///< of the running instruction, should it come again

@@ -1,5 +1,6 @@
 // --stats, --trace and --timeline: counted by hand for small kernels, and the same results as without them.
 #include <algorithm>
+#include <array>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -84,6 +85,39 @@ TEST_CASE("--stats: bank conflicts by stride and width") {
   CHECK(conflicts(128, matrices, "ldmatrix") == std::pair(32, 28));
 }
 
+TEST_CASE("--stats: wmma as the accesses that sm_90 makes of it") {
+  Terminal terminal;
+  std::string zero = "mov.b32 %r3, 0;\nmov.f32 %f0, 0f00000000;\nmad.lo.u32 %r2, %r0, 256, %r1;\n";
+  for (int at = 0; at < 256; at += 16)
+    zero += "st.shared.v4.b32 [%r2+" + std::to_string(at) + "], {%r3, %r3, %r3, %r3};\n";
+  const auto counts = [&](const std::string& access, const std::string& name) {
+    const Json all = statistics_of(terminal, ".reg .b32 %a<8>;\n.reg .f32 %c<8>;\n" + zero + access)["accesses"][name];
+    return std::array{all["wavefronts"].get<int>(), all["conflicts"].get<int>(),
+                      all["read_bytes"].get<int>() + all["write_bytes"].get<int>()};
+  };
+  const auto load = [&](const std::string& form, int registers, int stride) {
+    std::string list = "{%a0";
+    for (int i = 1; i < registers; ++i) list += ", %a" + std::to_string(i);
+    return counts("wmma.load." + form + " " + list + "}, [%r1], " + std::to_string(stride) + ";", "wmma.load.shared");
+  };
+  using Counts = std::array<int, 3>;
+  // Four matrices of 8 lines of 16 bytes: lines of 128 bytes meet in the same banks, 8 elements more keep them apart.
+  CHECK(load("a.sync.aligned.row.m16n16k16.shared.f16", 8, 64) == Counts{32, 28, 512});
+  CHECK(load("a.sync.aligned.row.m16n16k16.shared.f16", 8, 72) == Counts{4, 0, 512});
+  CHECK(load("a.sync.aligned.col.m16n16k16.shared.f16", 8, 64) == Counts{32, 28, 512});
+  CHECK(load("b.sync.aligned.col.m8n32k16.shared.s8", 4, 128) == Counts{32, 28, 512});
+  // Bytes across lines, one by one: 4 lines and 8 neighbours of each, 2 words a line.
+  CHECK(load("a.sync.aligned.col.m16n16k16.shared.s8", 2, 128) == Counts{32, 24, 256});
+  CHECK(load("a.sync.aligned.row.m16n16k8.shared.tf32", 4, 32) == Counts{32, 28, 512});
+  CHECK(load("a.sync.aligned.row.m16n16k8.shared.tf32", 4, 36) == Counts{4, 0, 512});
+  // Accumulators in pairs: half of the lanes at once, 4 lines of 32 bytes.
+  const std::string store =
+      "wmma.store.d.sync.aligned.row.m16n16k16.shared.f32 [%r1], {%f0, %f0, %f0, %f0, %f0, %f0, "
+      "%f0, %f0}, ";
+  CHECK(counts(store + "32;", "wmma.store.shared") == Counts{32, 24, 1024});
+  CHECK(counts(store + "40;", "wmma.store.shared") == Counts{8, 0, 1024});
+}
+
 TEST_CASE("--stats: matrix work stands in the opcode") {
   Terminal terminal;
   const Json json = statistics_of(
@@ -94,6 +128,12 @@ TEST_CASE("--stats: matrix work stands in the opcode") {
   const Json& counts = json["matrix"]["mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"];
   CHECK(counts["instructions"] == 1);
   CHECK(counts["multiply_adds"] == 16 * 8 * 16);
+  const std::string wmma = "wmma.mma.sync.aligned.row.col.m8n32k16.f32.bf16.bf16.f32";
+  const Json more =
+      statistics_of(terminal, "mov.f32 %f0, 0f00000000;\nmov.u32 %r2, 0;\n" + wmma +
+                                  " {%f0, %f1, %f2, %f3, %f4, %f5, %f6, %f7}, {%r2, %r2}, {%r2, %r2, %r2, "
+                                  "%r2, %r2, %r2, %r2, %r2}, {%f0, %f0, %f0, %f0, %f0, %f0, %f0, %f0};");
+  CHECK(more["matrix"][wmma]["multiply_adds"] == 8 * 32 * 16);
 }
 
 TEST_CASE("--trace writes one line an instruction, which grep finds") {
