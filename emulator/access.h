@@ -106,7 +106,11 @@ void note_overwritten(const Warp& w, Cta& cta, std::uint32_t offset, std::size_t
 inline void note_written(const Warp& w, const Target& target, std::size_t bytes) {
   if (target.shadow == nullptr) return;
   std::memset(target.shadow, kReadable, bytes);
-  if (target.cta == nullptr) return;
+  if (target.cta == nullptr) {
+    if (w.launch->written) [[unlikely]]
+      w.launch->written->note(w.launch->memory.address_of(target.data), bytes, WrittenLines::writer(w.pc));
+    return;
+  }
   if (target.cta->may_hold_mbarrier(target.offset, bytes)) note_overwritten(w, *target.cta, target.offset, bytes);
   const std::uint64_t stamp = written_stamp(w);
   for (std::size_t granule = target.offset / 16; granule <= (target.offset + bytes - 1) / 16; ++granule) {

@@ -74,6 +74,7 @@ bool CopyOperation::write_global(Launch& launch, std::uint64_t address, const st
   }
   if (race_) launch.race->async_access(*race_, place_, nullptr, address, bytes, true, is_atomic_);
   std::memcpy(launch.memory.data(address), from, bytes);
+  if (launch.written) launch.written->note(address, bytes, WrittenLines::kCopy);
   launch.statistics.async_bytes.global_written += bytes;
   launch.memory.mark_initialised(address, bytes);
   return true;

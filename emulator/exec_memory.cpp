@@ -2,6 +2,8 @@
 //
 // Cache operators, eviction hints, memory orders and scopes have no effect here: accesses happen one after another,
 // which every order allows.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "emulator/access.h"
@@ -204,8 +206,38 @@ Step store(Warp& w, const Instruction& in, Mask active) {
   return Step::next;
 }
 
+// ld.global.nc of what this launch wrote.
+void report_written(Warp& w, const Instruction& in, int lane, std::uint64_t address, std::size_t bytes) {
+  const std::uint16_t writer = w.launch->written->find(address, bytes);
+  if (writer == WrittenLines::kNobody) return;
+  std::string who = "an asynchronous operation";
+  if (writer != WrittenLines::kCopy) {
+    who = "another instruction";
+    if (writer != WrittenLines::kUnknown) {
+      const Instruction& store = w.code[writer - 1];
+      who = fmt::format("PTX line {} ({})", store.line, store.opcode);
+    }
+  }
+  w.hazard(in, "nc-load-of-written", lane, address,
+           fmt::format(
+               "{} of this launch wrote the bytes; a load through the read-only path may give those from before", who),
+           "a const __restrict__ pointer, or __ldg, where the kernel writes the memory too");
+}
+
+// All lanes before any is read; what is not in global memory is the load's to report.
+template <class T>
+Step load_read_only(Warp& w, const Instruction& in, Mask active) {
+  const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(elements(in.op[0]).count);
+  for (Mask rest = active; rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    report_written(w, in, lane, lane_address(w, in.op[1], lane), bytes);
+  }
+  return load<T, Space::global>(w, in, active);
+}
+
 template <class T, bool kLoad>
-Handler pick_space(Space space) {
+Handler pick_space(Space space, bool is_read_only) {
+  if (kLoad && is_read_only && space == Space::global) return load_read_only<T>;
   switch (space) {
     case Space::generic:
       return kLoad ? load<T, Space::generic> : store<T, Space::generic>;
@@ -237,25 +269,25 @@ Handler pick_type(const Decoded& d) {
   switch (d.type()) {
     case Type::u8:
     case Type::b8:
-      return pick_space<std::uint8_t, kLoad>(space);
+      return pick_space<std::uint8_t, kLoad>(space, d.has("nc"));
     case Type::s8:
-      return pick_space<std::int8_t, kLoad>(space);
+      return pick_space<std::int8_t, kLoad>(space, d.has("nc"));
     case Type::s16:
-      return pick_space<std::int16_t, kLoad>(space);
+      return pick_space<std::int16_t, kLoad>(space, d.has("nc"));
     case Type::s32:
-      return pick_space<std::int32_t, kLoad>(space);
+      return pick_space<std::int32_t, kLoad>(space, d.has("nc"));
     default:
       break;
   }
   switch (bits_of(d.type())) {
     case 16:
-      return pick_space<std::uint16_t, kLoad>(space);
+      return pick_space<std::uint16_t, kLoad>(space, d.has("nc"));
     case 32:
-      return pick_space<std::uint32_t, kLoad>(space);
+      return pick_space<std::uint32_t, kLoad>(space, d.has("nc"));
     case 64:
-      return pick_space<std::uint64_t, kLoad>(space);
+      return pick_space<std::uint64_t, kLoad>(space, d.has("nc"));
     case 128:
-      return pick_space<U128, kLoad>(space);
+      return pick_space<U128, kLoad>(space, d.has("nc"));
     default:
       return nullptr;
   }

@@ -23,6 +23,7 @@
 #include "emulator/program.h"
 #include "emulator/random.h"
 #include "emulator/tmem.h"
+#include "emulator/written_lines.h"
 
 namespace tessera::emulator {
 
@@ -281,9 +282,10 @@ class Launch {
   std::uint64_t local_bytes = 0;  ///< of one thread: what the entry declares, and its stack
   std::uint64_t fence_clock = 1;  ///< counts fence.proxy.async
   MapFences map_fences;
-  std::uint64_t tmem_clock = 0;    ///< counts what happens to Tensor Memory
-  std::uint64_t next_cluster = 0;  ///< the first that neither started nor was handed out by try_cancel
-  std::uint64_t num_clusters = 0;  ///< one behind the last; 0: all of the grid
+  std::unique_ptr<WrittenLines> written;  ///< null without ld.global.nc
+  std::uint64_t tmem_clock = 0;           ///< counts what happens to Tensor Memory
+  std::uint64_t next_cluster = 0;         ///< the first that neither started nor was handed out by try_cancel
+  std::uint64_t num_clusters = 0;         ///< one behind the last; 0: all of the grid
   /// The first CTA of a cluster by its number.
   std::array<std::uint32_t, 3> first_cta(std::uint64_t cluster) const;
 

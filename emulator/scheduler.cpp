@@ -46,6 +46,7 @@ Launch::Launch(const Program& program_, const Entry& entry_, GlobalMemory& memor
       random(options_.seed * 0x9E3779B97F4A7C15 + static_cast<std::uint64_t>(options_.schedule)) {
   local_bytes = entry.local_bytes;
   if (entry.has_stack) local_bytes = (local_bytes + 15) / 16 * 16 + stack_bytes(shape, options.num_sms);
+  if (WrittenLines::is_needed(entry)) written = std::make_unique<WrittenLines>();
   if (options.detects_races) race = std::make_unique<RaceDetector>(*this);
 }
 
