@@ -92,6 +92,33 @@ Step acquire_map(Warp& w, const Instruction& in, Mask active) {
 
 MapFences::Reach reach_of(const Decoded& d) { return d.has("cta") ? MapFences::Reach::cta : MapFences::Reach::all; }
 
+// Numbers in the text lie in the ranges that ptxas takes.
+bool is_in_range(const Decoded& d, U32 field, U64 value, bool is_ordinal) {
+  const bool is_hopper = target_number(d.target) < 100;
+  const auto most = [&]() -> U64 {
+    if (is_ordinal) return 4;
+    switch (static_cast<MapField>(field)) {
+      case MapField::elemtype:
+        return is_hopper ? 12 : 15;
+      case MapField::interleave_layout:
+        return 2;
+      case MapField::swizzle_mode:
+        return d.target.substr(0, 6) == "sm_103" ? 4 : 3;
+      case MapField::swizzle_atomicity:
+        return 3;
+      case MapField::fill_mode:
+        return 1;
+      default:
+        return ~U64{0};
+    }
+  }();
+  if (value <= most) return true;
+  if (d.why != nullptr)
+    *d.why = fmt::format("{} = {}: must lie in 0..{}", is_ordinal ? "ordinal" : "new value",
+                         static_cast<std::int64_t>(value), most);
+  return false;
+}
+
 }  // namespace
 
 Handler tensormap_replace(const Decoded& d) {
@@ -102,6 +129,9 @@ Handler tensormap_replace(const Decoded& d) {
   for (std::uint16_t i = 0; i < 11; ++i)
     if (d.has(kFields[i])) d.in->flags = i;
   d.in->number = static_cast<U32>(space_of(d));
+  const bool has_ordinal = d.in->num_operands > 2;
+  const auto value = static_cast<U64>(d.in->op[1].value);
+  if (d.in->op[1].is_immediate && !is_in_range(d, d.in->flags, value, has_ordinal)) return nullptr;
   return replace;
 }
 Handler tensormap_copy(const Decoded& d) {

@@ -17,6 +17,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "emulator/program.h"
@@ -34,6 +35,8 @@ struct Decoded {
   int num_numbers = 0;
   std::string_view target;    ///< of the module
   Instruction* in = nullptr;  ///< operands are in place; flags and number are the binder's to set
+  /// Where a binder that refuses may say why, in one sentence; null: nobody asks.
+  std::string* why = nullptr;
 
   Type type(int slot = 0) const { return types[static_cast<std::size_t>(slot)]; }
   bool has(std::string_view modifier) const {

@@ -61,18 +61,27 @@ constexpr Form kForms[] = {
     {"cp.async.bulk.commit_group", "", "", "", "sm_90", "cp.async.bulk.commit_group", bind::bulk_commit},
     {"cp.async.bulk.wait_group", "", "[read]", "i", "sm_90", "cp.async.bulk.wait_group", bind::bulk_wait},
     {"cp.async.bulk.tensor", "",
-     "1d|2d|3d|4d|5d shared::cta|shared::cluster global [tile] mbarrier::complete_tx::bytes "
-     "[cta_group::1|cta_group::2] "
-     "[L2::cache_hint]",
+     "1d|2d|3d|4d|5d shared::cta|shared::cluster global [tile] mbarrier::complete_tx::bytes [L2::cache_hint]",
      "m M m s:b64?", "sm_90", "cp.async.bulk.tensor", bind::tensor_load},
     {"cp.async.bulk.tensor", "",
-     "1d|2d|3d|4d|5d shared::cluster global [tile] mbarrier::complete_tx::bytes multicast::cluster "
-     "[cta_group::1|cta_group::2] [L2::cache_hint]",
+     "1d|2d|3d|4d|5d shared::cta|shared::cluster global [tile] mbarrier::complete_tx::bytes "
+     "cta_group::1|cta_group::2 [L2::cache_hint]",
+     "m M m s:b64?", "sm_100a|sm_100f|sm_103a|sm_103f|sm_110a|sm_110f", "cp.async.bulk.tensor", bind::tensor_load},
+    {"cp.async.bulk.tensor", "",
+     "1d|2d|3d|4d|5d shared::cluster global [tile] mbarrier::complete_tx::bytes multicast::cluster [L2::cache_hint]",
      "m M m s:b16 s:b64?", "sm_90", "cp.async.bulk.tensor", bind::tensor_load},
     {"cp.async.bulk.tensor", "",
-     "2d shared::cta|shared::cluster global tile::gather4 mbarrier::complete_tx::bytes [cta_group::1|cta_group::2] "
-     "[L2::cache_hint]",
+     "1d|2d|3d|4d|5d shared::cluster global [tile] mbarrier::complete_tx::bytes multicast::cluster "
+     "cta_group::1|cta_group::2 [L2::cache_hint]",
+     "m M m s:b16 s:b64?", "sm_100a|sm_100f|sm_103a|sm_103f|sm_110a|sm_110f", "cp.async.bulk.tensor",
+     bind::tensor_load},
+    {"cp.async.bulk.tensor", "",
+     "2d shared::cta|shared::cluster global tile::gather4 mbarrier::complete_tx::bytes [L2::cache_hint]",
      "m M m s:b64?", "sm_100", "cp.async.bulk.tensor", bind::tensor_load},
+    {"cp.async.bulk.tensor", "",
+     "2d shared::cta|shared::cluster global tile::gather4 mbarrier::complete_tx::bytes cta_group::1|cta_group::2 "
+     "[L2::cache_hint]",
+     "m M m s:b64?", "sm_100a|sm_100f|sm_103a|sm_103f|sm_110a|sm_110f", "cp.async.bulk.tensor", bind::tensor_load},
     {"cp.async.bulk.tensor", "",
      "2d shared::cluster global tile::gather4 mbarrier::complete_tx::bytes multicast::cluster "
      "[cta_group::1|cta_group::2] [L2::cache_hint]",

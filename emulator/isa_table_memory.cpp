@@ -149,9 +149,10 @@ constexpr Form kForms[] = {
      "sm_90a|" TESSERA_NARROW_TARGETS, "Data Movement: tensormap.replace", bind::tensormap_replace},
     {"tensormap.replace", "b1024 b32", "tile box_dim|global_dim|element_stride [global|shared::cta]", "m i s1",
      "sm_90a|" TESSERA_NARROW_TARGETS, "Data Movement: tensormap.replace", bind::tensormap_replace},
-    {"tensormap.replace", "b1024 b32",
-     "tile elemtype|interleave_layout|swizzle_mode|swizzle_atomicity|fill_mode [global|shared::cta]", "m s1",
-     "sm_90a|" TESSERA_NARROW_TARGETS, "Data Movement: tensormap.replace", bind::tensormap_replace},
+    {"tensormap.replace", "b1024 b32", "tile elemtype|interleave_layout|swizzle_mode|fill_mode [global|shared::cta]",
+     "m i", "sm_90a|" TESSERA_NARROW_TARGETS, "Data Movement: tensormap.replace", bind::tensormap_replace},
+    {"tensormap.replace", "b1024 b32", "tile swizzle_atomicity [global|shared::cta]", "m i", TESSERA_NARROW_TARGETS,
+     "Data Movement: tensormap.replace", bind::tensormap_replace},
     {"tensormap.cp_fenceproxy", "", "global shared::cta tensormap::generic release cta|cluster|gpu|sys sync aligned",
      "m m i", "sm_90", "Synchronization: tensormap.cp_fenceproxy", bind::tensormap_copy},
 

@@ -279,7 +279,8 @@ Operand EntryResolver::bind_name(const syntax::Operand& syntax, Type type, char 
   if (is_destination) fail(syntax.place, fmt::format("'{}' is not a register", syntax.name));
   if (syntax.name == "WARP_SZ") return constant(32, type, ConstantSlot::Relocation::none);
   if (special_register(syntax.name, type, operand)) return operand;
-  if (syntax.name == "%reserved_smem_offset_1") return reserved_shared_memory(type);
+  if (syntax.name == "%reserved_smem_offset_0" || syntax.name == "%reserved_smem_offset_1")
+    return reserved_shared_memory(type);
   if (std::optional<Symbol> symbol = use_symbol(syntax.name)) {
     symbol->address += static_cast<std::uint64_t>(syntax.displacement);
     return symbol_address(*symbol, type, false);

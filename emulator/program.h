@@ -122,7 +122,9 @@ enum class Special : std::uint8_t {
   is_explicit_cluster,
   dynamic_smem_size,
   total_smem_size,
-  envreg,  ///< those of which nothing is known: 0
+  aggr_smem_size,
+  reserved_smem_end,  ///< and its size: the region begins at 0
+  envreg,             ///< those of which nothing is known: 0
   envreg1,
   envreg2,
   clock,

@@ -222,7 +222,8 @@ void EntryResolver::resolve_instruction(const syntax::Statement& statement) {
   Decoded decoded;
   decoded.in = &in;
   decoded.target = program_.module.target;
-  std::string problem;
+  std::string problem, why;
+  decoded.why = &why;
   if (!find_form(syntax.opcode, decoded, problem)) fail(statement.place, problem);
   if (!target_has(program_.module.target, decoded.form->target))
     fail(statement.place, fmt::format("'{}' needs the target {}; the module is for {}", syntax.opcode,
@@ -258,7 +259,8 @@ void EntryResolver::resolve_instruction(const syntax::Statement& statement) {
   }
   in.run = decoded.form->bind(decoded);
   if (in.run == nullptr)
-    fail(statement.place, fmt::format("'{}': the emulator has no such form with these operands", syntax.opcode));
+    fail(statement.place, fmt::format("'{}': {}", syntax.opcode,
+                                      why.empty() ? "the emulator has no such form with these operands" : why));
 }
 
 void EntryResolver::place_shared_variables() {

@@ -94,6 +94,10 @@ std::uint64_t special_value(const Warp& warp, int lane, Special special) {
       return launch.shape.dynamic_smem_bytes;
     case Special::total_smem_size:
       return cta.shared_bytes;
+    case Special::aggr_smem_size:
+      return std::uint64_t{cta.shared_bytes} + kSharedBase;
+    case Special::reserved_smem_end:
+      return kSharedBase;
     // Cooperative groups find the words of their grid barrier here.
     case Special::envreg:
       return 0;
