@@ -319,10 +319,12 @@ bool EntryResolver::special_register(std::string_view name, Type type, Operand& 
 
 // Hardware keeps it below the kernel's own shared memory; here it is a variable behind what is known so far.
 Operand EntryResolver::reserved_shared_memory(Type type) {
-  constexpr std::uint64_t kReservedBytes = 512;  // cooperative groups may use 288
+  constexpr std::uint32_t kReservedBytes = 512;  // cooperative groups may use 288
   if (reserved_shared_ == kNotPlaced) {
     reserved_shared_ = (shared_bytes_ + 15) / 16 * 16;
     shared_bytes_ = reserved_shared_ + kReservedBytes;
+    entry_.reserved_smem_offset = static_cast<std::uint32_t>(reserved_shared_);
+    entry_.reserved_smem_bytes = kReservedBytes;
   }
   Symbol symbol;
   symbol.space = syntax::Space::shared;

@@ -145,5 +145,19 @@ TEST_CASE("lane groups: the shared memory that is kept for cooperative groups") 
   for (std::uint32_t lane = 0; lane < 32; ++lane) CHECK(result.words[lane] == 31 - lane);
 }
 
+// As barriers of tiles of several warps begin: each warp clears its bit of a word that nobody has set, and looks at no
+// other.
+TEST_CASE("lane groups: bits of the memory that is kept for cooperative groups") {
+  for (const Schedule schedule : kSchedules) {
+    const Result result = run(
+        "mov.u32 r1, %reserved_smem_offset_1;\nshr.u32 r2, r0, 5;\nmov.b32 r3, -2;\nshf.l.wrap.b32 r4, r3, r3, r2;\n"
+        "and.b32 r5, r0, 31;\nsetp.eq.u32 p, r5, 0;\n@p red.shared.and.b32 [r1+4], r4;\nbarrier.sync 0;\n"
+        "ld.shared.u32 r6, [r1+4];\nnot.b32 r7, r4;\nand.b32 r9, r6, r7;",
+        schedule, 1, 128);
+    CHECK(result.findings.empty());
+    CHECK(result.words == std::vector<std::uint32_t>(128, 0));
+  }
+}
+
 }  // namespace
 }  // namespace tessera::emulator
