@@ -198,14 +198,13 @@ Step add_with_carry(Warp& w, const Instruction& in, Mask active) {
   for_lanes(active, [&](int lane) {
     const bool subtract = (in.flags & 4) != 0;
     const T y = subtract ? static_cast<T>(~b[lane]) : b[lane];
-    // A subtraction is a + ~b + 1; PTX's carry is the borrow, its complement.
-    const bool flag = (in.flags & 1) != 0 && ((w.carry >> lane) & 1) != 0;
-    const auto carry_in = static_cast<math::Uint128>(subtract != flag ? 1 : 0);
-    const math::Uint128 sum = static_cast<math::Uint128>(a[lane]) + y + carry_in;
+    // A subtraction is a + ~b + 1, and the flag that sum's carry: the complement of a borrow, as what ptxas makes of
+    // addc behind sub.cc shows. The compiler's own division of 128 bits counts on it.
+    const bool carry_in = (in.flags & 1) != 0 ? ((w.carry >> lane) & 1) != 0 : subtract;
+    const math::Uint128 sum = static_cast<math::Uint128>(a[lane]) + y + (carry_in ? 1u : 0u);
     result[lane] = static_cast<T>(sum);
-    const bool carry_out = (sum >> (sizeof(T) * 8)) != 0;
     const Mask bit = Mask{1} << lane;
-    carry = (carry & ~bit) | ((carry_out != subtract) ? bit : 0);
+    carry = (carry & ~bit) | ((sum >> (sizeof(T) * 8)) != 0 ? bit : 0);
   });
   if ((in.flags & 2) != 0) w.carry = carry;
   store_lanes(w, in.op[0], active, result);
