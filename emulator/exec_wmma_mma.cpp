@@ -30,19 +30,26 @@ const WmmaMap& sums_of(const Instruction& in, int bits) {
 }
 U32 family_of(const Instruction& in) { return in.number >> 12; }
 
-// A (side = row) or B (side = column) into an operand that decodes runs along k.
+// A (side = row) or B (side = column) into an operand. A register is a run along k, so lines of k are put together
+// first.
 template <class Matrix, class Format>
 void gather(const Warp& w, const Operand& op, const WmmaMap& map, Format format, Matrix& out) {
+  constexpr std::size_t kLineBytes = 32;  // 16 elements of 16 bits, 8 of 32
   const bool is_a = map.fragment.matrix == WmmaMatrix::a;
-  out.resize(is_a ? map.fragment.shape.m : map.fragment.shape.n, map.fragment.shape.k);
+  const int sides = is_a ? map.fragment.shape.m : map.fragment.shape.n;
+  const int bits = map.fragment.bits;
+  std::byte lines[kMaxSide][kLineBytes];
   for (int r = 0; r < map.registers; ++r) {
     const U32* words = w.reg<U32>(wmma_offset(op, r));
     for (int lane = 0; lane < kLanes; ++lane) {
       const WmmaMap::SmallPlace first = *map.of(lane, r);
-      out.decode(format, reinterpret_cast<const std::byte*>(words + lane), map.per_register,
-                 is_a ? first.row : first.column, is_a ? first.column : first.row, Matrix::Run::along_k);
+      const int k = is_a ? first.column : first.row;
+      std::memcpy(lines[is_a ? first.row : first.column] + k * bits / 8, words + lane, sizeof(U32));
     }
   }
+  out.resize(sides, map.fragment.shape.k);
+  for (int side = 0; side < sides; ++side)
+    out.decode(format, lines[side], map.fragment.shape.k, side, 0, Matrix::Run::along_k);
 }
 
 // Calls f(row, column, word of the lane's register, shift in it) for every element of C or D.

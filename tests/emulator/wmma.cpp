@@ -50,6 +50,7 @@ struct Gemm {
   Schedule schedule = Schedule::fair;
   bool integers = true;
   bool detects_races = true;
+  int threads = 1;
   std::uint64_t seed = 1;
 };
 
@@ -59,6 +60,7 @@ std::string run_gemm(const std::string& ptx, const char* name, const Gemm& g) {
   DeviceOptions options;
   options.schedule = g.schedule;
   options.detects_races = g.detects_races;
+  options.threads = g.threads;
   EmulatedDevice device(options);
   const auto image = device.load_ptx(ptx, "wmma_gemm.ptx");
   const auto size = [](int rows, int columns) { return static_cast<std::size_t>(rows * columns); };
@@ -120,6 +122,10 @@ TEST_CASE("products with nvcuda::wmma: half and bf16, every schedule, races look
       CHECK(run_gemm<Format::bf16>(ptx, "gemm_bf16", gemm) == "");
     }
   }
+  Gemm halves;
+  halves.detects_races = false;
+  halves.threads = 2;
+  CHECK(run_gemm<Format::f16>(ptx, "gemm_half", halves) == "");
 }
 
 TEST_CASE("a missing barrier before wmma.load is a race") {
@@ -280,6 +286,10 @@ TEST_CASE("wmma: addresses") {
 
 TEST_CASE("wmma: lanes and registers") {
   CHECK(only(run("setp.lt.u32 p, r0, 4;\n@p " + kLoad + "[s];\nbar.sync 0;")) == "collective-divergence");
+  // As compilers declare fragments, and with the shape before the layout.
+  CHECK(
+      run(".reg .f16x2 h<8>;\nwmma.load.a.sync.aligned.m16n16k16.row.shared.f16 {h0, h1, h2, h3, h4, h5, h6, h7}, [s];")
+          .empty());
   const auto never =
       run("wmma.load.b.sync.aligned.col.m16n16k16.shared.f16 {b0, b1, b2, b3, b4, b5, b6, b7}, [s];\n" + kLoad +
           "[s];\nwmma.mma.sync.aligned.row.col.m16n16k16.f32.f32 {c0, c1, c2, c3, c4, c5, c6, c7}," + kA +
