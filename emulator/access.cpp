@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "emulator/moved_value.h"
+
 namespace tessera::emulator {
 
 Space space_of(const Decoded& d) {
@@ -145,6 +147,7 @@ void report_uninitialised(Warp& w, const Instruction& in, const Target& target, 
   const char* const name = is_shared   ? "smem-uninitialised"
                            : is_global ? "global-uninitialised"
                                        : "local-uninitialised";
+  if (!is_shared && !is_global && in.form->mnemonic == "ld" && is_only_moved(w.launch->entry, w.pc)) return;
   w.hazard(in, name, lane, address, fmt::format("read of {} bytes that nobody has written", bytes),
            is_shared ? "a copy that was not waited for, or a tile smaller than what is read" : "");
 }

@@ -267,6 +267,25 @@ ret;
             [](std::uint32_t i) { return i; });
 }
 
+TEST_CASE("local memory that nobody has written: moving it on is no use of it") {
+  const auto name_of = [](const std::string& uses) {
+    return find_only(
+        run(module("", ".local .align 8 .b8 box[64];\nmov.b32 r9, 0;\nld.local.b32 r1, [box+8];\n" + uses)));
+  };
+  const auto is_reported = [&](const std::string& uses) {
+    return name_of(uses) == "local-uninitialised: read of 4 bytes that nobody has written";
+  };
+  CHECK(name_of("").empty());
+  CHECK(name_of("mov.b32 r2, r1;\nst.local.b32 [box+16], r2;\nadd.u32 r2, r9, 1;").empty());
+  // A bit field: some bits are replaced, the others go back.
+  CHECK(name_of("and.b32 r2, r1, -256;\nor.b32 r3, r2, r0;\nst.local.b32 [box+8], r3;").empty());
+  CHECK(is_reported("or.b32 r2, r1, 4;\nst.local.b32 [box+8], r2;"));
+  CHECK(is_reported("add.u32 r2, r1, 1;\nst.local.b32 [box+8], r2;"));
+  CHECK(is_reported("mov.b32 r2, r1;\nmov.b32 r3, r2;\nsetp.eq.u32 p, r3, 0;"));
+  CHECK(is_reported("mov.b32 r9, r1;"));  // the kernel's output
+  CHECK(is_reported("mov.b32 r9, r1;\nmul.lo.u32 r9, r9, r9;"));
+}
+
 constexpr const char* kHeap =
     ".extern .func (.param .b64 r) malloc(.param .b64 n);\n.extern .func free(.param .b64 p);\n";
 constexpr const char* kMalloc =
