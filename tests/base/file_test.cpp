@@ -11,26 +11,12 @@
 
 #include "base/error.h"
 #include "base/shell.h"
+#include "tests/support/temporary_folder.h"
 
 namespace tessera {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct Folder {
-  fs::path path;
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "tessera-file-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-};
 
 // No file may grow beyond `bytes` while this lives.
 struct SizeLimit {
@@ -54,7 +40,7 @@ std::size_t files_in(const fs::path& folder) {
 }
 
 TEST_CASE("a file that cannot be written whole leaves the old one, and nothing beside it") {
-  const Folder folder;
+  const testing::TemporaryFolder folder;
   const fs::path file = folder.path / "old";
   write_file(file, "what was there");
   std::string message;
@@ -72,7 +58,7 @@ TEST_CASE("a file that cannot be written whole leaves the old one, and nothing b
 }
 
 TEST_CASE("a file that is replaced keeps its mode; what a link leads to is written, the link stays") {
-  const Folder folder;
+  const testing::TemporaryFolder folder;
   const fs::path file = folder.path / "script", link = folder.path / "link";
   write_file(file, "1");
   fs::permissions(file, fs::perms::owner_all);

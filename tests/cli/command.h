@@ -13,28 +13,13 @@
 #include "base/file.h"
 #include "cli/host.h"
 #include "tests/support/counting_compiler.h"
+#include "tests/support/temporary_folder.h"
 
 namespace tessera::cli {
 
 struct Outcome {
   int code = 0;
   std::string out, err;
-};
-
-/// A folder that lives as long as the object.
-struct TemporaryFolder {
-  std::filesystem::path path;
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "tessera-cli-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 };
 
 class Terminal {
@@ -67,7 +52,7 @@ class Terminal {
     return (folder.path / name).string();
   }
 
-  TemporaryFolder folder;
+  tessera::testing::TemporaryFolder folder;
   std::shared_ptr<testing::CountingCompiler> compiler = std::make_shared<testing::CountingCompiler>();
   Host host;
 

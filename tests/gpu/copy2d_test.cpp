@@ -10,6 +10,7 @@
 #include "generator/plan.h"
 #include "runtime/launcher.h"
 #include "tests/gpu/gpu_support.h"
+#include "tests/support/temporary_folder.h"
 
 namespace tessera {
 
@@ -150,9 +151,8 @@ TEST_CASE("a store writes whole 16-byte units: what a row leaves of its last one
 
 TEST_CASE("copy2d from cubin and plan.json alone") {
   if (device().info().compute_major != 9) return;
-  std::string name = (std::filesystem::temp_directory_path() / "tessera-plan-XXXXXX").string();
-  REQUIRE(mkdtemp(name.data()) != nullptr);
-  const std::filesystem::path folder = name;
+  const testing::TemporaryFolder folder;
+  const std::string name = folder.path.string();
   const Plan plan = make_plan(problem_of(3, DType::bf16, Swizzle::b64));
   write_file(folder / "kernel.cubin", compiler().compile(emit(plan)).cubin);
   write_file(folder / "plan.json", json_text(to_json(plan, false)));
@@ -168,7 +168,6 @@ TEST_CASE("copy2d from cubin and plan.json alone") {
   CHECK(run("--equal y=x --size dim0=200 --size dim1=50") == 2);
   CHECK(read_text(folder / "out") == "plan_launcher: copy2d: size 'dim2' must be given: it has no default\n");
   CHECK(run(sizes + "--size x_stride1=204") == 2);
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace tessera

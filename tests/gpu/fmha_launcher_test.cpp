@@ -15,25 +15,13 @@
 #include "generator/plan.h"
 #include "reference/fmha.h"
 #include "tests/gpu/gpu_support.h"
+#include "tests/support/temporary_folder.h"
 
 namespace tessera {
 namespace {
 
 using namespace tessera::gpu;
 namespace fs = std::filesystem;
-
-struct Folder {
-  fs::path path;
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "tessera-fmha-plan-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-};
 
 reference::Tensor read_tensor(const fs::path& file, DType dtype) {
   NpyArray array = read_npy(file);
@@ -45,7 +33,7 @@ reference::Tensor read_tensor(const fs::path& file, DType dtype) {
 }
 
 /// The launcher's exit code; what it printed is in `said`.
-int run_launcher(const Folder& folder, const std::string& arguments, std::string& said) {
+int run_launcher(const testing::TemporaryFolder& folder, const std::string& arguments, std::string& said) {
   const std::string name = folder.path.string();
   const int status =
       std::system(fmt::format("{} {} {} > {}/out 2>&1", TESSERA_PLAN_LAUNCHER, name, arguments, name).c_str());
@@ -56,7 +44,7 @@ int run_launcher(const Folder& folder, const std::string& arguments, std::string
 void check_problem(const Fmha& problem, const reference::FmhaSizes& sizes, std::uint64_t seed) {
   const Plan plan = make_plan(problem);
   CAPTURE(plan.kernel);
-  const Folder folder;
+  const testing::TemporaryFolder folder;
   write_file(folder.path / "kernel.cubin", compiler().compile(emit(plan)).cubin);
   write_file(folder.path / "plan.json", json_text(to_json(plan, false)));
   const reference::FmhaTensors made = reference::make_inputs(sizes, problem.dtype, reference::Fill::normal, seed);

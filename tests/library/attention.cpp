@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "emulator/device.h"
 #include "tessera/jit.h"
+#include "tests/support/temporary_folder.h"
 
 namespace tessera {
 namespace {
@@ -48,10 +49,7 @@ struct Rows {
 /// A Jit with an empty cache, and a device of the target; is_usable false without NVRTC.
 class Machine {
  public:
-  explicit Machine(const char* arch) : folder_(make_folder()), device{{.arch = arch, .detects_races = true}} {}
-  ~Machine() { std::filesystem::remove_all(folder_); }
-  Machine(const Machine&) = delete;
-  Machine& operator=(const Machine&) = delete;
+  explicit Machine(const char* arch) : device{{.arch = arch, .detects_races = true}} {}
 
   template <class T>
   DevicePointer upload(const std::vector<T>& values) {
@@ -68,15 +66,11 @@ class Machine {
   }
 
  private:
-  static std::filesystem::path make_folder() {
-    char text[] = "/tmp/tessera-attention-XXXXXX";
-    return ::mkdtemp(text);
-  }
-  std::filesystem::path folder_;
+  testing::TemporaryFolder folder_;
 
  public:
   emulator::EmulatedDevice device;
-  Jit jit{{.cache_dir = folder_}};
+  Jit jit{{.cache_dir = folder_.path}};
   bool is_usable = jit.compiler() != nullptr;
 };
 

@@ -14,27 +14,16 @@
 
 #include "base/error.h"
 #include "emulator/device.h"
+#include "tests/support/temporary_folder.h"
 
 namespace tessera {
 namespace {
 
 constexpr std::uint8_t kPoison = 0xFF;  // NaN of fp32; a NaN code of every scale
 
-class Folder {
- public:
-  Folder() {
-    char text[] = "/tmp/tessera-library-XXXXXX";
-    path = ::mkdtemp(text);
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  std::filesystem::path path;
-};
-
 /// A Jit with an empty cache, and a device; is_usable false without NVRTC.
 struct Machine {
-  Folder folder;
+  testing::TemporaryFolder folder;
   Jit jit{{.cache_dir = folder.path}};
   emulator::EmulatedDevice device{{.arch = "sm_100a", .detects_races = true}};
   bool is_usable = jit.compiler() != nullptr;

@@ -6,9 +6,12 @@
 #include <cstring>
 
 #include "reference/block_scale_run.h"
+#include "tests/support/has_text.h"
 
 namespace tessera::reference {
 namespace {
+
+using testing::has;
 
 BlockRun run_of(BlockFormat format, ScaleForm form) {
   BlockRun run;
@@ -55,13 +58,6 @@ struct Stored {
     return text;
   }
 };
-
-bool has(const std::string& text, const std::string& part) {
-  CAPTURE(text);
-  const bool found = text.find(part) != std::string::npos;
-  CHECK(found);
-  return found;
-}
 
 }  // namespace
 

@@ -10,9 +10,12 @@
 
 #include "reference/product_suspects.h"
 #include "reference/random.h"
+#include "tests/support/has_text.h"
 
 namespace tessera::reference {
 namespace {
+
+using testing::has;
 
 constexpr std::int64_t kMatrices = 2, kRows = 150, kColumns = 140, kK = 528;
 constexpr std::int64_t kBlocks = kK / 16;
@@ -90,13 +93,6 @@ struct Planted {
     return cause([&](std::int64_t m, std::int64_t i, std::int64_t j) { return sum(m, i, j, product); });
   }
 };
-
-bool has(const std::string& text, const std::string& part) {
-  CAPTURE(text);
-  const bool found = text.find(part) != std::string::npos;
-  CHECK(found);
-  return found;
-}
 
 }  // namespace
 

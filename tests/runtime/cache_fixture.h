@@ -17,30 +17,9 @@
 #include "runtime/cache_entry.h"
 #include "runtime/cache_files.h"
 #include "tests/support/counting_compiler.h"
+#include "tests/support/temporary_folder.h"
 
 namespace tessera::testing {
-
-/// In memory where the system has such a folder: the tests make some ten thousand fsyncs.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    const bool has_memory = ::access("/dev/shm", R_OK | W_OK | X_OK) == 0;
-    const std::filesystem::path parent = has_memory ? "/dev/shm" : std::filesystem::temp_directory_path();
-    std::string name = (parent / "tessera-cache-XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-
- private:
-  std::filesystem::path path_;
-};
 
 inline SourceBundle sample_bundle(int number, const std::string& arch = "sm_90a") {
   SourceBundle bundle;
@@ -65,7 +44,8 @@ inline CacheRequest request_for(const SourceBundle& bundle, const Compiler* comp
 
 /// A cache over a temporary folder; the warnings that it gave.
 struct Bench {
-  TemporaryFolder folder;
+  /// In memory: the tests make some ten thousand fsyncs.
+  TemporaryFolder folder{TemporaryFolder::Place::memory};
   CacheOptions options;
   CountingCompiler compiler;
   std::vector<std::string> warnings;

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "tests/support/temporary_folder.h"
 
 namespace tessera {
 namespace {
@@ -23,16 +24,6 @@ Compiler* compiler() {
   if (shared == nullptr) MESSAGE("not run: no NVRTC here");
   return shared.get();
 }
-
-struct TemporaryFolder {
-  fs::path path;
-  TemporaryFolder() {
-    std::string name = (fs::temp_directory_path() / "tessera-nvrtc-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  ~TemporaryFolder() { fs::remove_all(path); }
-};
 
 SourceBundle small_bundle() {
   SourceBundle bundle;
@@ -105,7 +96,7 @@ TEST_CASE("the compiler knows which build it is") {
 TEST_CASE("a compile sees no file system: decoys and the working directory change nothing") {
   if (compiler() == nullptr) return;
   const fs::path before = fs::current_path();
-  const TemporaryFolder clean, decoy;
+  const testing::TemporaryFolder clean, decoy;
   fs::create_directories(decoy.path / "scale");
   write_file(decoy.path / "scale/factor.h", std::string_view("#error decoy\n"));
   write_file(decoy.path / "outside.h", std::string_view("#define FOUND 1\n"));
@@ -129,7 +120,7 @@ TEST_CASE("a compile sees no file system: decoys and the working directory chang
 
 TEST_CASE("a failing compile names the kernel and the place, and leaves a folder that replays it") {
   if (compiler() == nullptr) return;
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   const auto local = make_nvrtc_compiler({.library = {}, .repro_folder = folder.path});
   SourceBundle bundle = small_bundle();
   const std::string scaled = "__device__ float scaled(float x) { return x * kFactor; }\n";
@@ -239,7 +230,7 @@ TEST_CASE("without NVRTC the places that were searched are listed") {
     CHECK(error.notes() == std::vector<std::string>{"/nonexistent/libnvrtc.so.13: no such file"});
   }
   CHECK_FALSE(find_nvrtc({.library = "/nonexistent/libnvrtc.so.13", .repro_folder = {}}).has_value());
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   write_file(folder.path / "libnvrtc.so.13", std::string_view("x"));
   try {
     make_nvrtc_compiler({.library = folder.path / "libnvrtc.so.13", .repro_folder = {}});
@@ -251,7 +242,7 @@ TEST_CASE("without NVRTC the places that were searched are listed") {
 }
 
 TEST_CASE("an NVRTC that is too old is told by its builtins, and passed over") {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   write_file(folder.path / "libnvrtc.so.12", std::string_view("x"));
   write_file(folder.path / "libnvrtc-builtins.so.12.6", std::string_view("x"));
   try {
@@ -268,7 +259,7 @@ TEST_CASE("an NVRTC that is too old is told by its builtins, and passed over") {
 
 TEST_CASE("builtins are found beside the library, also where neither it nor the loader has a search path") {
   const fs::path library = fs::path(TESSERA_FAKE_NVRTC);
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   fs::copy_file(library, folder.path / "libnvrtc.so.99");
   write_file(folder.path / "libnvrtc-builtins.so.99.6", std::string_view("of another version"));
   try {

@@ -14,6 +14,7 @@
 #include "runtime/nvrtc.h"
 #include "tessera/jit_state.h"
 #include "tests/generator/problems.h"
+#include "tests/support/temporary_folder.h"
 
 namespace tessera {
 namespace {
@@ -46,20 +47,8 @@ class CountingCompiler final : public Compiler {
   std::vector<std::string> architectures_{"sm_90a"};
 };
 
-class Folder {
- public:
-  Folder() {
-    char text[] = "/tmp/tessera-jit-XXXXXX";
-    path = ::mkdtemp(text);
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  std::filesystem::path path;
-};
-
 struct Fixture {
-  Folder folder;
+  testing::TemporaryFolder folder;
   std::shared_ptr<CountingCompiler> compiler = std::make_shared<CountingCompiler>();
   std::unique_ptr<Jit> jit(JitOptions options = {}) const {
     options.cache_dir = folder.path / "cache";
@@ -268,7 +257,7 @@ TEST_CASE("jit: warm counts the distinct kernels before it compiles, and can be 
 
 TEST_CASE("jit: what is kept as source is what was compiled, overrides included") {
   const Fixture fixture;
-  const Folder overrides, elsewhere;
+  const testing::TemporaryFolder overrides, elsewhere;
   std::filesystem::create_directory(overrides.path / "copy2d");
   const Plan plan = make_plan(Copy2d{});
   const SourceBundle plain = Jit().bundle(plan);
@@ -292,7 +281,7 @@ TEST_CASE("jit: what is kept as source is what was compiled, overrides included"
 }
 
 TEST_CASE("jit: an override that cannot be read is an error that names it") {
-  const Folder overrides;
+  const testing::TemporaryFolder overrides;
   std::filesystem::create_symlink("loop.cuh", overrides.path / "loop.cuh");
   const Error error = error_of([&] { const Jit jit({.templates_dir = overrides.path}); });
   CHECK(error.kind() == ErrorKind::io);
