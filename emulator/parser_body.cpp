@@ -8,6 +8,7 @@
 namespace tessera::emulator {
 namespace {
 constexpr int kMaxNesting = 32;
+constexpr std::size_t kMaxProblems = 20;
 constexpr std::int64_t kMaxRegisters = 1 << 20;
 }  // namespace
 
@@ -138,7 +139,9 @@ void Parser::parse_body(syntax::Function& function) {
       try {
         parse_statement(function);
       } catch (const SyntaxProblem&) {
-        if (diagnostics_.size() >= 20) throw;
+        // One kernel's trouble is not the module's.
+        if (function.problems.size() < kMaxProblems) function.problems.push_back(std::move(diagnostics_.back()));
+        diagnostics_.pop_back();
         recover();
       }
     }

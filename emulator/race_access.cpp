@@ -218,9 +218,11 @@ void RaceDetector::report(const RaceRecord& before, const RaceRecord& now, const
     return;
   }
   const char* name = is_shared ? "smem-race" : "global-race";
-  const char* cause = is_shared ? "a barrier between the two is missing, or does not include both warps"
-                                : "CTAs of one grid run in any order: give each its own memory, or order them by "
-                                  "release and acquire";
+  const bool is_one_cta = info(before.agent).cta == info(now.agent).cta;
+  const char* cause = is_shared || is_one_cta
+                          ? "a barrier between the two is missing, or does not include both warps"
+                          : "CTAs of one grid run in any order: give each its own memory, or order them by "
+                            "release and acquire";
   if (is_async(before) && is_write(before) && !is_write(now)) {
     name = "async-write-not-waited-for";
     cause = "the wait for the copy's mbarrier or group is missing, waits for another phase, or for another barrier";

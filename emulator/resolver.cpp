@@ -271,6 +271,11 @@ void EntryResolver::place_shared_variables() {
 }
 
 void EntryResolver::resolve_body(const syntax::Function& function) {
+  if (!function.problems.empty()) {
+    if (unread_.insert(&function).second)
+      diagnostics_.insert(diagnostics_.end(), function.problems.begin(), function.problems.end());
+    return;
+  }
   const std::size_t base = scopes_.depth();
   using Kind = syntax::Statement::Kind;
   for (std::size_t i = 0; i < function.body.size() && diagnostics_.size() < kMaxDiagnostics; ++i) {
@@ -415,6 +420,9 @@ std::unique_ptr<Program> load_program(std::string_view ptx, std::string_view fil
   // Where no kernel can be launched, that is said at once.
   const bool is_any_good = std::any_of(program->entries.begin(), program->entries.end(),
                                        [](const Entry& entry) { return entry.problems.empty(); });
+  if (program->entries.empty())
+    for (const syntax::Function& function : program->module.functions)
+      diagnostics.insert(diagnostics.end(), function.problems.begin(), function.problems.end());
   if (!is_any_good)
     for (const Entry& entry : program->entries)
       diagnostics.insert(diagnostics.end(), entry.problems.begin(), entry.problems.end());

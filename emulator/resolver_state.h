@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -111,6 +112,7 @@ class EntryResolver {
     std::map<std::tuple<std::uint64_t, int>, std::uint32_t> addresses;  // offset, bytes -> register
   };
   Frame* frame_ = nullptr;
+  std::set<const syntax::Function*> unread_;  // whose problems are among the diagnostics
   std::map<const syntax::Function*, std::uint64_t> emitted_;
   std::size_t nesting_ = 0;
 };

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "emulator/types.h"
 
 namespace tessera::emulator::syntax {
@@ -107,6 +108,7 @@ struct Function {
   std::uint32_t max_registers = 0;
   std::uint32_t min_ctas_per_sm = 0;
   std::vector<Statement> body;
+  std::vector<Diagnostic> problems;  ///< what the parser could not read in the body: of those who use the function
   Place place;
 };
 

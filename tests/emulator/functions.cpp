@@ -322,6 +322,13 @@ frobnicate.b32 r1, r2;
 mov.b32 r1, nothing;
 ret;
 }
+.visible .entry unread(.param .u64 buffer)
+{
+.reg .b32 r<4>;
+frobnicate.b32 <r1>, r2;
+.hovering 7;
+ret;
+}
 .visible .entry outside(.param .u64 buffer)
 {
 .reg .b32 r<4>;
@@ -345,6 +352,8 @@ ret;
   };
   CHECK(problem("unknown").find("test.ptx:10:1: 'frobnicate.b32' is not an instruction that the emulator knows") == 0);
   CHECK(problem("unknown").find("test.ptx:11:13: 'nothing' is not declared") != std::string::npos);
+  CHECK(problem("unread").find("test.ptx:17:16: '<' is not an operand") == 0);
+  CHECK(problem("unread").find("'.hovering' is not a directive that can stand in a body") != std::string::npos);
   CHECK(problem("outside").find("'elsewhere' is external: one module stands alone here") != std::string::npos);
   // Textures load, and stop the lanes that come to them.
   const Result texture =
