@@ -25,25 +25,25 @@ template <>
 struct IllegalConfig<Rule::ok, 0, 0> {};
 
 // Full barriers take one arrival (the loading thread, with the bytes); K and V slots are emptied by every consumer
-// warp, a Q slot by the thread that has sent O from it.
+// warp, a Q slot by the thread that has sent O from it. Unrolled: in a loop each round has a fence of its own.
 template <Config C>
 __device__ __forceinline__ void init_barriers(unsigned smem) {
   constexpr Barriers kBarriers = barriers(C);
   constexpr int kNumQ = C.q_stages * consumer_warpgroups(C);
-#pragma unroll 1
+#pragma unroll
   for (int i = 0; i < kNumQ; ++i) {
     ptx::mbarrier_init(smem + kBarriers.q_full + 8 * i, 1);
     ptx::mbarrier_init(smem + kBarriers.q_empty + 8 * i, 1);
     ptx::mbarrier_init(smem + kBarriers.o_full + 8 * i, 4);
   }
-#pragma unroll 1
+#pragma unroll
   for (int i = 0; i < C.stages; ++i) {
     ptx::mbarrier_init(smem + kBarriers.k_full + 8 * i, 1);
     ptx::mbarrier_init(smem + kBarriers.k_empty + 8 * i, 4 * consumer_warpgroups(C));
     ptx::mbarrier_init(smem + kBarriers.v_full + 8 * i, 1);
     ptx::mbarrier_init(smem + kBarriers.v_empty + 8 * i, 4 * consumer_warpgroups(C));
   }
-#pragma unroll 1
+#pragma unroll
   for (int i = 0; i < consumer_warpgroups(C); ++i) {
     ptx::mbarrier_init(smem + kBarriers.o_read + 8 * i, 1);
     if constexpr (C.cta_pair) {
@@ -72,8 +72,9 @@ __device__ __forceinline__ void kernel(const Params& params) {
 
   extern __shared__ __align__(1024) unsigned char shared_memory[];
   const unsigned smem = ptx::shared_address(shared_memory);
-  if (threadIdx.x == 0) {
-    init_barriers<C>(smem);
+  if (threadIdx.x == 0) init_barriers<C>(smem);
+  // Another warp: the first loads need them.
+  if (threadIdx.x == 32) {
     ptx::prefetch_tensormap(params.q);
     ptx::prefetch_tensormap(params.k);
     ptx::prefetch_tensormap(params.v);

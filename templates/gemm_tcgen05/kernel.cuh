@@ -28,7 +28,7 @@ struct IllegalConfig<Rule::ok, 0, 0> {};
 // those of empty sums every storing warp of the pair.
 template <Config C>
 __device__ __forceinline__ void init_barriers(unsigned smem) {
-#pragma unroll 1
+#pragma unroll
   for (int i = 0; i < num_barriers(C); ++i) {
     const bool is_sums_empty = i >= barrier_index(C, Barrier::sums_empty);
     ptx::mbarrier_init(smem + smem_layout(C).barriers.offset + 8 * i, is_sums_empty ? kStoreWarps * pair_size(C) : 1);
