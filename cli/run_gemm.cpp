@@ -132,11 +132,13 @@ class RunGemm final : public RunOperator {
     check.split_k = config.split_k;
     check.is_exact = is_exact(flags);
     check.judges_rel_error = flags.arrays.empty();
-    check.tile_m = config.tile_m;
-    check.tile_n = config.tile_n;
+    check.tile_m = gemm::is_swapped(config) ? config.tile_n : config.tile_m;
+    check.tile_n = gemm::is_swapped(config) ? config.tile_m : config.tile_n;
     check.jobs = jobs;
-    reference::GemmInputs views{
-        operand_view(inputs.at("a"), config.a_layout), operand_view(inputs.at("b"), config.b_layout), {}, {}};
+    reference::GemmInputs views{operand_view(inputs.at("a"), gemm::layout_of(config, false)),
+                                operand_view(inputs.at("b"), gemm::layout_of(config, true)),
+                                {},
+                                {}};
     if (const auto found = inputs.find("c"); found != inputs.end()) views.c = found->second.view();
     if (const auto found = inputs.find("bias"); found != inputs.end()) views.bias = found->second.view();
     return reference::check_gemm(views, outputs.at("d").view(), check);

@@ -112,7 +112,7 @@ void visit_fields(const fmha_tcgen05::Config& config, Visit&& visit) {
 template <class Visit>
 void visit_fields(const gemm::Config& config, Visit&& visit) {
   const auto& [a_dtype, b_dtype, d_dtype, a_layout, b_layout, accumulation, c, bias, activation, tile_m, tile_n, stages,
-               cluster_m, cluster_n, split_k, kernel_schedule, raster, box_m] = config;
+               cluster_m, cluster_n, split_k, kernel_schedule, raster, swap_ab, box_m] = config;
   visit("a_dtype", a_dtype);
   visit("b_dtype", b_dtype);
   visit("d_dtype", d_dtype);
@@ -130,6 +130,7 @@ void visit_fields(const gemm::Config& config, Visit&& visit) {
   visit("split_k", split_k);
   visit("kernel_schedule", kernel_schedule);
   visit("raster", raster);
+  visit("swap_ab", swap_ab);
   visit("box_m", box_m);
 }
 

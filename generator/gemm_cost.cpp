@@ -14,34 +14,37 @@ namespace {
 using gemm::Config;
 
 constexpr double kSms = kHopper.sms;
-constexpr double kLaunchCycles = 9112;        // from one event to the other and to the first product, beside the work
-constexpr double kCtaCycles = 5.483;          // more for each SM that takes part
-constexpr double kIssueCycles = 103.2;        // of a step's loads, beside the copies: the wait for a slot
-constexpr double kSecondIssueCycles = 86.46;  // more where two warpgroups give a slot back
-constexpr double kBoxCycles = 41.92;          // of one copy
-constexpr double kRowCycles = 0.07931;        // of a row that it loads, 128 bytes on a line
-constexpr double kRowSplitShare = 6.579;      // more of that where all rows lie in two lines
-constexpr double kBehindCycles = 9.233;    // of a row of a box that reaches behind the matrix, where all SMs have one
-constexpr double kClusterFactor = 1.082;   // of a step whose loads are shared: the CTAs keep step
-constexpr double kPromotedFactor = 1.033;  // additions that the other warpgroup's products do not cover
-constexpr double kPromotedAloneFactor = 1.786;  // where no other warpgroup works on the tile
-constexpr double kPromotedCycles = 41.48;       // of a step: its products are waited for
-constexpr double kEntryBytesPerCycle = 72.69;   // into one SM of all
-constexpr double kSharedEntryShare = 0.2877;    // of bytes that another CTA of the cluster loads
-constexpr double kSplitEntryFactor = 1.45;      // of all bytes, where the CTAs of a cluster load different parts of k
-constexpr double kLookupBytesPerCycle = 26.76;  // that the L2 looks up for one SM of all
-constexpr double kSplitLookupFactor = 1.228;    // of that, where the CTAs of a cluster load different parts of k
-constexpr double kKeptFactor = 1.1;  // of both where more than two rows of tiles read B, so that it stays in the L2
-constexpr double kLineSplitShare = 0.3902;     // more of both where all rows lie in two lines
-constexpr double kLineSectorShare = 1.28;      // more where they do not begin on sectors
-constexpr double kStoreBytesPerCycle = 23.32;  // of a tile of D, through shared memory
-constexpr double kPanelCycles = 111.2;         // of each of its panels: two barriers of the warpgroup
-constexpr double kPingPongShare = 0.2522;      // of that time: the rest runs beside the other warpgroup's products
-constexpr double kRelaunchCycles = 2768;       // between a CTA with a split k and the next: it has no second tile
-constexpr double kFetchBytesPerCycle = 14.18;  // of a warpgroup's partial sums, and the barrier before
-constexpr double kMemoryBytesPerCycle = 2262;  // all SMs
-constexpr double kStepSharpness = 10.39;       // of the maximum of what a step overlaps in part
-constexpr double kSharpness = 4.406;           // and of a launch's
+constexpr double kLaunchCycles = 8959;          // from one event to the other and to the first product, beside the work
+constexpr double kCtaCycles = 2.135;            // more for each SM that takes part
+constexpr double kIssueCycles = 116;            // of a step's loads, beside the copies: the wait for a slot
+constexpr double kSecondIssueCycles = 131.2;    // more where two warpgroups give a slot back
+constexpr double kPingPongIssueCycles = 38.34;  // and where they take turns
+constexpr double kBoxCycles = 21.09;            // of one copy
+constexpr double kRowCycles = 0.08064;          // of a row that it loads, 128 bytes on a line
+constexpr double kRowSplitShare = 9.537;        // more of that where all rows lie in two lines
+constexpr double kBehindCycles = 8.327;    // of a row of a box that reaches behind the matrix, where all SMs have one
+constexpr double kClusterFactor = 1.04;    // of a step whose B is shared: the CTAs keep step
+constexpr double kClusterNFactor = 1.081;  // and of one whose A is
+constexpr double kAloneFactor = 0.9649;    // of products where no other warpgroup works on the tile
+constexpr double kPromotedFactor = 1.101;  // of steps that are added up in fp32
+constexpr double kPromotedAloneFactor = 1.952;  // where no other warpgroup works on the tile
+constexpr double kEntryBytesPerCycle = 79.13;   // into one SM of all
+constexpr double kSharedEntryShare = 0.3645;    // of bytes that another CTA of the cluster loads
+constexpr double kSplitEntryFactor = 1.27;      // of all bytes, where the CTAs of a cluster load different parts of k
+constexpr double kLookupBytesPerCycle = 27.38;  // that the L2 looks up for one SM of all
+constexpr double kSplitTogether = 0.7166;  // exponent of how many ask for the same lines, where their clusters split k
+constexpr double kSplitLookupFactor = 1.325;  // of that, where the CTAs of a cluster load different parts of k
+constexpr double kKeptFactor = 1.211;  // of both where more than two rows of tiles read B, so that it stays in the L2
+constexpr double kLineSplitShare = 0.4525;     // more of both where all rows lie in two lines
+constexpr double kLineSectorShare = 1.18;      // more where they do not begin on sectors
+constexpr double kStoreBytesPerCycle = 28.6;   // of a tile of D, through shared memory
+constexpr double kPanelCycles = 178.6;         // of each of its panels: two barriers of the warpgroup
+constexpr double kPingPongShare = 0.2518;      // of that time: the rest runs beside the other warpgroup's products
+constexpr double kRelaunchCycles = 2943;       // between a CTA with a split k and the next: it has no second tile
+constexpr double kFetchBytesPerCycle = 18.17;  // of a warpgroup's partial sums, and the barrier before
+constexpr double kMemoryBytesPerCycle = 2615;  // all SMs
+constexpr double kStepSharpness = 5.516;       // of the maximum of what a step overlaps in part
+constexpr double kSharpness = 3.272;           // and of a launch's
 constexpr Hint kDefaultExtent = 4096;
 
 double extent(Hint hint, Hint otherwise) { return static_cast<double>(hint < 0 ? otherwise : std::max<Hint>(hint, 1)); }
@@ -58,12 +61,11 @@ double smooth_max(std::initializer_list<double> values, double sharpness) {
   return greatest * std::pow(sum, 1 / sharpness);
 }
 
-/// Clusters that run at the same time. Their CTAs share a GPC of 16 or 18 SMs, so some SMs are left over: with clusters
-/// of four an H200 began a second round at the 31st.
+/// Clusters that run at the same time. Their CTAs share a GPC of 16 or 18 SMs, so some SMs are left over: what an
+/// H200's driver says of each size; of eight, one less was seen.
 double clusters_at_once(int size) {
-  if (size == 4) return 30;
-  if (size == 8) return 14;
-  return std::floor(kSms / size);
+  constexpr double kAtOnce[] = {kSms, kSms, 66, 39, 30, 22, 17, 15, 14};
+  return kAtOnce[std::clamp(size, 1, 8)];
 }
 
 /// One operand of a step.
@@ -75,6 +77,7 @@ struct Operand {
   double pitch;      ///< bytes
   bool is_mn_major;  ///< its rows of 128 bytes lie along the extent
   double askers;     ///< CTAs that want the same part in the same step
+  double together;   ///< how many of them are answered at once: an exponent
 
   double tiles() const { return ceil_of(extent, rows); }
   double valid() const { return std::min(rows, extent); }        ///< rows of the first tile
@@ -107,7 +110,8 @@ struct Operand {
   }
   /// And its share of the bytes that the L2 looks up: once for all who ask in the same step.
   double looked_up(double valid_rows) const {
-    return valid_rows * gemm::kStepBytes / std::max(askers, parts) * by_alignment(kLineSplitShare, kLineSectorShare);
+    return valid_rows * gemm::kStepBytes / std::max(std::pow(askers, together), parts) *
+           by_alignment(kLineSplitShare, kLineSectorShare);
   }
 };
 
@@ -118,7 +122,7 @@ struct Steps {
   double issue = 0;   ///< of the loads beside the copies
   double factor = 1;
   bool is_split = false;
-  bool is_b_kept = false;  ///< in the L2, from which it drives what was written: see producer.cuh
+  double from_l2 = 1;  ///< more where B is kept in the L2, from which it drives what was written: see producer.cuh
 
   /// `used`: share of the SMs that work. Lines and sectors are the whole L2's, and cost as much as there are SMs that
   /// ask.
@@ -126,7 +130,6 @@ struct Steps {
     const double copies = issue + a.copy_cycles(rows_of_a, used, is_first) + b.copy_cycles(rows_of_b, used, is_first);
     const double entered = (a.entering(rows_of_a) + b.entering(rows_of_b)) * used / kEntryBytesPerCycle;
     const double looked_up = (a.looked_up(rows_of_a) + b.looked_up(rows_of_b)) * used / kLookupBytesPerCycle;
-    const double from_l2 = is_b_kept ? kKeptFactor : 1;
     return smooth_max({tensor, copies, from_l2 * entered * (is_split ? kSplitEntryFactor : 1),
                        from_l2 * looked_up * (is_split ? kSplitLookupFactor : 1)},
                       kStepSharpness) *
@@ -155,9 +158,22 @@ struct Steps {
 double tensor_cycles(const Config& c) {
   const double wgmma = 1 + std::max(c.tile_n / 2.0, 14 + c.tile_n / 4.0);
   const double tensor = c.tile_m / gemm::kBlockRows * gemm::kStepsOfStage * wgmma;
-  if (c.accumulation != Accumulation::promoted) return tensor;
   const bool is_alone = gemm::is_ping_pong(c) || gemm::consumer_warpgroups(c) == 1;  // within a tile
-  return tensor * (is_alone ? kPromotedAloneFactor : kPromotedFactor) + kPromotedCycles;
+  if (c.accumulation != Accumulation::promoted) return tensor * (is_alone ? kAloneFactor : 1);
+  return tensor * (is_alone ? kPromotedAloneFactor : kPromotedFactor);
+}
+
+/// Of a step's loads beside the copies.
+double issue_cycles(const Config& c) {
+  if (gemm::is_ping_pong(c)) return kIssueCycles + kPingPongIssueCycles;
+  return kIssueCycles + (gemm::consumer_warpgroups(c) > 1 ? kSecondIssueCycles : 0);
+}
+
+/// Of a tile's stores.
+double store_cycles(const Config& c) {
+  const double bytes = 1.0 * c.tile_m * gemm::stored_columns(c) * dtype_bytes(c.d_dtype);
+  const double panels = 1.0 * gemm::blocks(c) * gemm::stored_columns(c) / gemm::panel_columns(c);
+  return bytes / kStoreBytesPerCycle + panels * kPanelCycles;
 }
 
 /// Of adding up the parts of k: every warpgroup leaves its sums and fetches as many; those of other CTAs count twice.
@@ -170,7 +186,9 @@ double sum_cycles(const Config& c) {
 }  // namespace
 
 GemmCost gemm_cost(const Config& c, const Gemm& problem) {
-  const double m = extent(problem.m, kDefaultExtent), n = extent(problem.n, kDefaultExtent);
+  const bool is_swapped = gemm::is_swapped(c);
+  const double m = extent(is_swapped ? problem.n : problem.m, kDefaultExtent);
+  const double n = extent(is_swapped ? problem.m : problem.n, kDefaultExtent);
   const double k = extent(problem.k, kDefaultExtent), l = extent(problem.l, 1);
   const double tile_m = c.tile_m, tile_n = c.tile_n, element = gemm::element_bytes(c);
   const int size = gemm::cluster_size(c);
@@ -179,24 +197,29 @@ GemmCost gemm_cost(const Config& c, const Gemm& problem) {
   const double at_once = clusters_at_once(size), rounds = ceil_of(clusters, at_once);
   // CTAs that run at the same time and the tiles that they have: as many rows of them as a group of the raster.
   const double tiles = std::min(clusters, at_once) * gemm::multicast_size(c);
-  const double tile_rows = std::min({ceil_of(m, tile_m), tiles, 1.0 * c.raster * c.cluster_m});
-  const double tile_columns = std::max(1.0, tiles / tile_rows);
+  const double along = is_swapped ? std::min({ceil_of(n, tile_n), tiles, 1.0 * c.raster * c.cluster_n})
+                                  : std::min({ceil_of(m, tile_m), tiles, 1.0 * c.raster * c.cluster_m});
+  const double across = std::max(1.0, tiles / along);
+  const double tile_rows = is_swapped ? across : along, tile_columns = is_swapped ? along : across;
   const bool is_a_mn = c.a_layout == Layout::mn_major, is_b_mn = c.b_layout == Layout::mn_major;
-  const Steps walk{
-      .a = {tile_m, m, 1.0 * c.cluster_n, 1.0 * gemm::a_box_rows(c), (is_a_mn ? m : k) * element, is_a_mn,
-            tile_columns},
-      .b = {tile_n, n, 1.0 * c.cluster_m, 1.0 * gemm::b_box_rows(c), (is_b_mn ? n : k) * element, is_b_mn, tile_rows},
-      .tensor = tensor_cycles(c),
-      .issue = kIssueCycles + (gemm::consumer_warpgroups(c) > 1 ? kSecondIssueCycles : 0),
-      .factor = gemm::multicast_size(c) > 1 ? kClusterFactor : 1,
-      .is_split = c.split_k > 1,
-      .is_b_kept = m > tile_m * c.cluster_m * gemm::kRowsOfStreamedB};
+  const bool is_kept = (is_swapped ? n / (tile_n * c.cluster_n) : m / (tile_m * c.cluster_m)) > gemm::kRowsOfStreamedB;
+  const double together = c.split_k > 1 ? kSplitTogether : 1;
+  const Steps walk{.a = {tile_m, m, 1.0 * c.cluster_n, 1.0 * gemm::a_box_rows(c), (is_a_mn ? m : k) * element, is_a_mn,
+                         tile_columns, together},
+                   .b = {tile_n, n, 1.0 * c.cluster_m, 1.0 * gemm::b_box_rows(c), (is_b_mn ? n : k) * element, is_b_mn,
+                         tile_rows, together},
+                   .tensor = tensor_cycles(c),
+                   .issue = issue_cycles(c),
+                   .factor = (c.cluster_m > 1 ? kClusterFactor : 1) * (c.cluster_n > 1 ? kClusterNFactor : 1),
+                   .is_split = c.split_k > 1,
+                   .from_l2 = is_kept ? kKeptFactor : 1};
 
-  const double row_bytes = tile_n / c.split_k * dtype_bytes(c.d_dtype);
-  const double panels = gemm::blocks(c) * row_bytes / gemm::d_span_bytes(c);
-  const double stored = tile_m * row_bytes / kStoreBytesPerCycle + panels * kPanelCycles;
-  const double summed = sum_cycles(c);
-  double between = gemm::is_ping_pong(c) ? kPingPongShare * stored : stored;
+  const double stored = store_cycles(c), summed = sum_cycles(c);
+  double between = stored;
+  if (gemm::is_ping_pong(c)) {
+    const double multiplied = steps * walk.cycles(walk.a.valid(), walk.b.valid(), 1);
+    between = kPingPongShare * stored + std::max(0.0, stored - multiplied);
+  }
   if (c.split_k > 1) between += kRelaunchCycles + summed;
   const double computed =
       kLaunchCycles + (rounds - 1) * between +

@@ -29,14 +29,18 @@ struct Matrix {
   std::string stride_l() const { return fmt::format("{}_stride_l", name); }
 };
 
+// The product's own operands, whichever of the kernel's they are.
 Matrix matrix_a(const Config& c) {
-  const bool is_k_major = c.a_layout == Layout::k_major;
-  return {"a", is_k_major ? "m" : "k", is_k_major ? "k" : "m", c.a_dtype, BufferRole::input};
+  const bool is_k_major = gemm::layout_of(c, false) == Layout::k_major;
+  return {"a", is_k_major ? "m" : "k", is_k_major ? "k" : "m", gemm::dtype_of(c, false), BufferRole::input};
 }
 Matrix matrix_b(const Config& c) {
-  const bool is_k_major = c.b_layout == Layout::k_major;
-  return {"b", is_k_major ? "n" : "k", is_k_major ? "k" : "n", c.b_dtype, BufferRole::input};
+  const bool is_k_major = gemm::layout_of(c, true) == Layout::k_major;
+  return {"b", is_k_major ? "n" : "k", is_k_major ? "k" : "n", gemm::dtype_of(c, true), BufferRole::input};
 }
+// The sizes that are the kernel's m and n.
+const char* rows(const Config& c) { return gemm::is_swapped(c) ? "n" : "m"; }
+const char* columns(const Config& c) { return gemm::is_swapped(c) ? "m" : "n"; }
 Matrix matrix_c(const Config& c) { return {"c", "m", "n", gemm::c_dtype(c), BufferRole::input}; }
 Matrix matrix_d(const Config& c) { return {"d", "m", "n", c.d_dtype, BufferRole::output}; }
 
@@ -128,8 +132,8 @@ void add_domain(const Config& c, LaunchPlan& launch) {
          fmt::format("{} must be a multiple of {} (16 bytes, tensor map)", matrix.stride_l(), unit));
   }
   rule("ldd", Relation::at_least, Expression::parse("n"), "ldd must be at least n: rows of d must not overlap");
-  const std::string tiles_m = fmt::format("ceil_div(m, {})", c.tile_m * c.cluster_m);
-  const std::string tiles_n = fmt::format("ceil_div(n, {})", c.tile_n * c.cluster_n);
+  const std::string tiles_m = fmt::format("ceil_div({}, {})", rows(c), c.tile_m * c.cluster_m);
+  const std::string tiles_n = fmt::format("ceil_div({}, {})", columns(c), c.tile_n * c.cluster_n);
   const Expression most(kMaxExtent / gemm::kMaxClusterSize);
   const std::string bound = fmt::format("must be at most {}", kMaxExtent / gemm::kMaxClusterSize);
   rule(tiles_m + " * " + tiles_n, Relation::at_most, most, "the number of tiles " + bound);
@@ -140,8 +144,8 @@ LaunchStep step_of(const Config& c, const std::string& kernel) {
   LaunchStep step;
   step.entry = kernel;
   const int size = gemm::cluster_size(c);
-  const std::string clusters =
-      fmt::format("ceil_div(m, {}) * ceil_div(n, {}) * l", c.tile_m * c.cluster_m, c.tile_n * c.cluster_n);
+  const std::string clusters = fmt::format("ceil_div({}, {}) * ceil_div({}, {}) * l", rows(c), c.tile_m * c.cluster_m,
+                                           columns(c), c.tile_n * c.cluster_n);
   // As many clusters as the device holds at once (num_sms / size, rounded down, at least one), or one for each tile.
   step.grid[0] = size == 1 ? expression("min(num_sms, {})", clusters)
                  : c.split_k == 1
@@ -156,7 +160,10 @@ LaunchStep step_of(const Config& c, const std::string& kernel) {
   };
   const auto number = [&](const char* name, ParameterKind kind) { parameter(name, kind, Expression::parse(name), ""); };
   const bool has_c = c.c == Addend::matrix;
-  for (const char* const map : {"a", "b", "d"}) parameter(map, ParameterKind::tensor_map, {}, map);
+  const bool is_swapped = gemm::is_swapped(c);
+  parameter("a", ParameterKind::tensor_map, {}, is_swapped ? "b" : "a");
+  parameter("b", ParameterKind::tensor_map, {}, is_swapped ? "a" : "b");
+  parameter("d", ParameterKind::tensor_map, {}, "d");
   parameter("d_pointer", ParameterKind::pointer, {}, "d");
   if (has_c) parameter("c", ParameterKind::pointer, {}, "c");
   if (c.bias == Bias::column) parameter("bias", ParameterKind::pointer, {}, "bias");
@@ -164,7 +171,9 @@ LaunchStep step_of(const Config& c, const std::string& kernel) {
     parameter("scale_a", ParameterKind::pointer, {}, "scale_a");
     parameter("scale_b", ParameterKind::pointer, {}, "scale_b");
   }
-  for (const char* const size_name : {"m", "n", "k", "l"}) number(size_name, ParameterKind::i32);
+  parameter("m", ParameterKind::i32, Expression::parse(rows(c)), "");
+  parameter("n", ParameterKind::i32, Expression::parse(columns(c)), "");
+  for (const char* const size_name : {"k", "l"}) number(size_name, ParameterKind::i32);
   number("ldd", ParameterKind::i64);
   number("d_stride_l", ParameterKind::i64);
   if (has_c) {
@@ -194,8 +203,9 @@ LaunchPlan gemm_launch(const Config& config, const std::string& arch, const std:
   if (gemm::is_8_bit(config.a_dtype)) {
     for (const char* const name : {"scale_a", "scale_b"}) add_vector(name, "f32", "1", 4, true, launch);
   }
-  add_map(matrix_a(config), Swizzle::b128, gemm::a_box(config), launch);
-  add_map(matrix_b(config), Swizzle::b128, gemm::b_box(config), launch);
+  const bool is_swapped = gemm::is_swapped(config);
+  add_map(matrix_a(config), Swizzle::b128, is_swapped ? gemm::b_box(config) : gemm::a_box(config), launch);
+  add_map(matrix_b(config), Swizzle::b128, is_swapped ? gemm::a_box(config) : gemm::b_box(config), launch);
   add_map(matrix_d(config), gemm::d_swizzle(config), gemm::d_box(config), launch);
   add_domain(config, launch);
   launch.steps.push_back(step_of(config, kernel));

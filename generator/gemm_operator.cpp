@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
+#include <utility>
 
 #include "generator/candidates.h"
 #include "generator/gemm_cost.h"
@@ -25,13 +27,18 @@ constexpr int kRasterRows = 2048;     // a group of tiles along m: 132 tiles tha
 constexpr int kFewRows[] = {32, 16};  // boxes of A where at most so many rows are expected
 constexpr int kColumns[] = {256, 224, 192, 160, 128, 112, 96, 64};
 
-Config facts_of(const Gemm& p) {
+Config facts_of(const Gemm& p, SwapAb swap_ab = SwapAb::off) {
   Config c;
+  c.swap_ab = swap_ab;
   c.a_dtype = p.dtype;
   c.b_dtype = p.b_dtype.value_or(p.dtype);
   c.d_dtype = p.d_dtype;
   c.a_layout = p.a_layout;
   c.b_layout = p.b_layout;
+  if (gemm::is_swapped(c)) {
+    std::swap(c.a_dtype, c.b_dtype);
+    std::swap(c.a_layout, c.b_layout);
+  }
   c.accumulation = p.accumulation.value_or(gemm::is_8_bit(p.dtype) ? Accumulation::promoted : Accumulation::fast);
   c.c = p.c;
   c.bias = p.bias;
@@ -39,23 +46,29 @@ Config facts_of(const Gemm& p) {
   return c;
 }
 
+// As a Config has it: tile_m are the matrix instruction's rows.
 struct Shape {
   int tile_m, tile_n, cluster_m, cluster_n, split_k;
   KernelSchedule kernel_schedule;
+  SwapAb swap_ab = SwapAb::off;
 };
 
 void add(const Gemm& p, const Shape& shape, std::vector<Config>& list) {
-  Config c = facts_of(p);
-  c.tile_m = p.tile_m.value_or(shape.tile_m);
-  c.tile_n = p.tile_n.value_or(shape.tile_n);
-  c.cluster_m = p.cluster_m.value_or(shape.cluster_m);
-  c.cluster_n = p.cluster_n.value_or(shape.cluster_n);
+  if (p.swap_ab && *p.swap_ab != shape.swap_ab) return;
+  Config c = facts_of(p, shape.swap_ab);
+  // Pins are of the product.
+  const bool is_swapped = gemm::is_swapped(c);
+  c.tile_m = (is_swapped ? p.tile_n : p.tile_m).value_or(shape.tile_m);
+  c.tile_n = (is_swapped ? p.tile_m : p.tile_n).value_or(shape.tile_n);
+  c.cluster_m = (is_swapped ? p.cluster_n : p.cluster_m).value_or(shape.cluster_m);
+  c.cluster_n = (is_swapped ? p.cluster_m : p.cluster_n).value_or(shape.cluster_n);
   c.split_k = p.split_k.value_or(shape.split_k);
   c.kernel_schedule = p.kernel_schedule.value_or(shape.kernel_schedule);
-  const std::int64_t rows = std::int64_t{c.tile_m} * c.cluster_m;  // pins may be any number
+  const std::int64_t rows = is_swapped ? std::int64_t{c.tile_n} * c.cluster_n
+                                       : std::int64_t{c.tile_m} * c.cluster_m;  // pins may be any number
   c.raster = p.raster.value_or(rows > 0 ? static_cast<int>(std::max<std::int64_t>(1, kRasterRows / rows)) : 1);
   // MN-major boxes are a swizzle span wide whatever the rows.
-  if (c.a_layout == Layout::k_major && p.m >= 0)
+  if (c.a_layout == Layout::k_major && p.m >= 0 && !is_swapped)
     for (const int few : kFewRows) c.box_m = p.m <= few ? few : c.box_m;
   // Only a Config whose extents are sane is completed: completing evaluates products of them.
   const bool is_sane =
@@ -64,15 +77,24 @@ void add(const Gemm& p, const Shape& shape, std::vector<Config>& list) {
   list.push_back(c);
 }
 
+// Of the product: rows of D first.
+std::pair<int, int> tile_of(const Config& c) {
+  return gemm::is_swapped(c) ? std::pair(c.tile_n, c.tile_m) : std::pair(c.tile_m, c.tile_n);
+}
+std::pair<int, int> cluster_of(const Config& c) {
+  return gemm::is_swapped(c) ? std::pair(c.cluster_n, c.cluster_m) : std::pair(c.cluster_m, c.cluster_n);
+}
+
 std::string cluster_text(const Config& c) {
-  std::string text = fmt::format("cluster {}x{}", c.cluster_m, c.cluster_n);
+  const auto [m, n] = cluster_of(c);
+  std::string text = fmt::format("cluster {}x{}", m, n);
   if (c.split_k != 1) text += fmt::format(", k in {} parts", c.split_k);
   return text;
 }
 
 std::string types_text(const Config& c) {
-  const std::string a(to_word(c.a_dtype));
-  return c.b_dtype == c.a_dtype ? a : fmt::format("{} x {}", a, to_word(c.b_dtype));
+  const std::string a(to_word(gemm::dtype_of(c, false)));
+  return c.b_dtype == c.a_dtype ? a : fmt::format("{} x {}", a, to_word(gemm::dtype_of(c, true)));
 }
 
 }  // namespace
@@ -104,9 +126,73 @@ void GemmOperator::require_facts(const Gemm& problem) {
   throw Error(ErrorKind::unsupported, fmt::format("gemm {}: {}", types_text(c), explain(c, verdict)));
 }
 
+namespace {
+
+constexpr KernelSchedule kCooperative = KernelSchedule::cooperative, kPingPong = KernelSchedule::ping_pong;
+
+// Among equals the first: clusters only where they were measured to pay.
+constexpr Shape kShapes[] = {
+    {256, 128, 1, 2, 1, kCooperative}, {256, 128, 2, 1, 1, kCooperative}, {256, 128, 1, 1, 1, kCooperative},
+    {128, 128, 2, 1, 1, kPingPong},    {128, 128, 1, 1, 1, kPingPong},    {128, 160, 1, 1, 1, kPingPong},
+    {128, 176, 1, 1, 1, kPingPong},    {128, 192, 1, 1, 1, kPingPong},    {128, 192, 1, 2, 1, kPingPong},
+    {64, 128, 2, 1, 2, kCooperative},  {128, 128, 1, 2, 2, kCooperative}, {128, 128, 1, 2, 4, kCooperative},
+    {128, 192, 2, 1, 2, kCooperative}};
+
+// With swap_ab; tile_n follows from the rows of D.
+constexpr Shape kSwapped[] = {
+    {128, 0, 1, 1, 1, kCooperative}, {64, 0, 1, 1, 1, kCooperative},  {64, 0, 1, 1, 2, kCooperative},
+    {64, 0, 1, 1, 3, kCooperative},  {64, 0, 1, 1, 4, kCooperative},  {64, 0, 1, 1, 5, kCooperative},
+    {128, 0, 1, 1, 2, kCooperative}, {128, 0, 1, 1, 4, kCooperative}, {128, 0, 2, 1, 1, kCooperative},
+    {128, 0, 1, 2, 1, kCooperative}, {128, 0, 1, 1, 1, kPingPong},    {192, 0, 1, 1, 1, kCooperative},
+    {256, 0, 1, 1, 1, kCooperative}};
+constexpr std::size_t kMostWidths = 4;
+
+/// Widths of tiles of D transposed, those first that have the fewest rows behind D's last one: the matrix instruction
+/// takes any multiple of 16.
+std::vector<int> swapped_widths(std::int64_t m, int unit) {
+  constexpr int kNarrow = 64;
+  std::vector<std::pair<std::int64_t, int>> found;  // rows in all, width
+  if (m < kNarrow) found.emplace_back(m, static_cast<int>(round_up(m, unit)));
+  for (int width = 256; m >= kNarrow && width >= kNarrow; width -= unit)
+    if (width == kNarrow || ceil_div(m, width - unit) > ceil_div(m, width))
+      found.emplace_back(round_up(m, width), width);
+  std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  if (found.size() > kMostWidths) found.resize(kMostWidths);
+  std::vector<int> widths;
+  for (const auto& [rows, width] : found) widths.push_back(width);
+  return widths;
+}
+
+/// Whoever owns a tile alone has its sums in registers: of more than 160 columns they leave none for an epilogue that
+/// reads, nor for transposing, other types of D and descriptors of MN-major operands (ptxas spills).
+bool leaves_registers(const Gemm& p, const Shape& shape) {
+  if (shape.kernel_schedule != kPingPong || shape.tile_n <= 160) return true;
+  return shape.swap_ab == SwapAb::off && dtype_bytes(p.d_dtype) == 2 && p.a_layout == Layout::k_major &&
+         p.b_layout == Layout::k_major && p.c == Addend::none && p.bias == Bias::none &&
+         p.activation == Activation::none;
+}
+
+void add_swapped(const Gemm& problem, std::vector<Config>& list) {
+  const bool is_wanted = problem.swap_ab == SwapAb::on;
+  if ((dtype_bytes(problem.d_dtype) != 2 || problem.m < 0) && !is_wanted) return;
+  const std::int64_t m = problem.m >= 0 ? std::max<std::int64_t>(problem.m, 1) : 256;
+  const int unit = problem.a_layout == Layout::mn_major ? 64 : 16;
+  for (const int width : swapped_widths(m, unit)) {
+    for (Shape shape : kSwapped) {
+      shape.swap_ab = SwapAb::on;
+      const int parts = std::clamp(problem.split_k.value_or(shape.split_k), 1, gemm::kMaxClusterSize);
+      shape.tile_n = static_cast<int>(round_up(width, std::lcm(unit, 16 * parts)));
+      // What is pinned and has no such width is refused by its rule.
+      if (shape.tile_n > 256) shape.tile_n = width;
+      if (leaves_registers(problem, shape)) add(problem, shape, list);
+    }
+  }
+}
+
+}  // namespace
+
 std::vector<Config> GemmOperator::candidates(const Gemm& problem) {
   std::vector<Config> list;
-  constexpr KernelSchedule kCooperative = KernelSchedule::cooperative, kPingPong = KernelSchedule::ping_pong;
   for (const int tile_n : kColumns) {
     add(problem, {128, tile_n, 1, 1, 1, kCooperative}, list);
     if (tile_n >= 112) add(problem, {128, tile_n, 2, 1, 1, kCooperative}, list);
@@ -115,11 +201,9 @@ std::vector<Config> GemmOperator::candidates(const Gemm& problem) {
       if (split_k > 1) add(problem, {128, tile_n, 1, 1, split_k, kCooperative}, list);
     }
   }
-  // Among equals: clusters only where they were measured to pay.
-  add(problem, {256, 128, 1, 2, 1, kCooperative}, list);
-  add(problem, {256, 128, 2, 1, 1, kCooperative}, list);
-  add(problem, {256, 128, 1, 1, 1, kCooperative}, list);
-  for (const int cluster_m : {2, 1}) add(problem, {128, 128, cluster_m, 1, 1, kPingPong}, list);
+  for (const Shape& shape : kShapes)
+    if (leaves_registers(problem, shape)) add(problem, shape, list);
+  add_swapped(problem, list);
   return list;
 }
 
@@ -135,7 +219,8 @@ std::string GemmOperator::merit(const Config& config, const Gemm& problem) {
 }
 
 std::string GemmOperator::label(const Config& config) {
-  return fmt::format("tile {}x{}{}, {}, {}", config.tile_m, config.tile_n,
+  const auto [tile_m, tile_n] = tile_of(config);
+  return fmt::format("tile {}x{}{}{}, {}, {}", tile_m, tile_n, gemm::is_swapped(config) ? " swapped" : "",
                      config.kernel_schedule == KernelSchedule::ping_pong ? " ping-pong" : "",
                      counted(config.stages, "stage"), cluster_text(config));
 }
@@ -147,6 +232,9 @@ std::string GemmOperator::subject(const Config& config) {
 std::string GemmOperator::explain(const Config& config, const Verdict& verdict) {
   const std::string found = grouped(verdict.found);
   const std::string bound = grouped(verdict.bound);
+  const bool is_swapped = gemm::is_swapped(config);
+  const char *const m = is_swapped ? "n" : "m", *const n = is_swapped ? "m" : "n";  // the product's
+  const char *const a = is_swapped ? "b" : "a", *const b = is_swapped ? "a" : "b";
   switch (verdict.rule) {
     case Rule::ok:
       break;
@@ -164,33 +252,38 @@ std::string GemmOperator::explain(const Config& config, const Verdict& verdict) 
     case Rule::promotion_needs_8_bit:
       return fmt::format("promoted sums of elements of {} bytes, {} allowed: 16-bit types sum in fp32", found, bound);
     case Rule::tile_m_not_multiple_of_64:
-      return fmt::format("tile_m {}, a multiple of {} needed (wgmma M)", found, bound);
+      return fmt::format("tile_{} {}, a multiple of {} needed (wgmma M)", m, found, bound);
     case Rule::tile_m_out_of_range:
-      return fmt::format("tile_m {}, at most {} allowed (rows of the consumer warpgroups)", found, bound);
+      return fmt::format("tile_{} {}, at most {} allowed (rows of the consumer warpgroups)", m, found, bound);
     case Rule::tile_n_not_multiple_of_16:
-      return fmt::format("tile_n {}, a multiple of {} needed (16 bytes of d)", found, bound);
+      return fmt::format("tile_{} {}, a multiple of {} needed ({})", n, found, bound,
+                         is_swapped ? "a panel of d" : "16 bytes of d");
     case Rule::tile_n_out_of_range:
-      return fmt::format("tile_n {}, at most {} allowed (wgmma N)", found, bound);
+      return fmt::format("tile_{} {}, at most {} allowed (wgmma N)", n, found, bound);
     case Rule::tile_n_not_multiple_of_span:
-      return fmt::format("tile_n {}, a multiple of {} needed where b's n is contiguous (swizzle span)", found, bound);
+      return fmt::format("tile_{0} {1}, a multiple of {2} needed where {3}'s {0} is contiguous (swizzle span)", n,
+                         found, bound, b);
     case Rule::stages_out_of_range:
       return fmt::format("{}, 2 to {} allowed", counted(verdict.found, "stage"), bound);
     case Rule::cluster_too_large:
       return fmt::format("a cluster of {}, a power of two up to {} allowed", counted(verdict.found, "CTA"), bound);
     case Rule::split_k_out_of_range:
-      return fmt::format("split_k {}, a power of two up to {} allowed (CTAs of a cluster)", found, bound);
+      return fmt::format("split_k {}, 1 to {} allowed (CTAs of a cluster)", found, bound);
     case Rule::split_k_and_ping_pong:
       return fmt::format("split_k {}, {} allowed with kernel_schedule ping_pong: take cooperative", found, bound);
     case Rule::raster_out_of_range:
       return fmt::format("raster {}, 1 to {} allowed", found, bound);
     case Rule::part_of_a_too_small:
-      return fmt::format("{} rows of a for each CTA along n, a multiple of {} needed: take a smaller cluster_n", found,
-                         bound);
+      return fmt::format("{} rows of {} for each CTA along {}, a multiple of {} needed: take a smaller cluster_{}",
+                         found, a, n, bound, n);
     case Rule::part_of_b_too_small:
-      return fmt::format("{} rows of b for each CTA along m, a multiple of {} needed: take a smaller cluster_m", found,
-                         bound);
+      return fmt::format("{} rows of {} for each CTA along {}, a multiple of {} needed: take a smaller cluster_{}",
+                         found, b, m, bound, m);
     case Rule::part_of_d_too_small:
-      return fmt::format("{} columns of d for each CTA along k, a multiple of {} needed: take a smaller split_k", found,
+      return fmt::format("{} {} of d for each CTA along k, a multiple of {} needed: take a smaller split_k", found,
+                         is_swapped ? "rows" : "columns", bound);
+    case Rule::swap_needs_16_bit_output:
+      return fmt::format("swap_ab with a d of {}-byte elements, {} bytes needed (stmatrix): leave swap_ab off", found,
                          bound);
     case Rule::accumulators_exceed_registers:
       return fmt::format("{} accumulator registers a thread, {} allowed: take a smaller tile", found, bound);
@@ -204,15 +297,19 @@ std::string GemmOperator::explain(const Config& config, const Verdict& verdict) 
 }
 
 std::string GemmOperator::kernel_name(Arch arch, const Config& c) {
-  std::string name = fmt::format("tessera_gemm_{}_{}", arch_name(arch.to_string()), to_word(c.a_dtype));
-  if (c.b_dtype != c.a_dtype) name += fmt::format("_{}", to_word(c.b_dtype));
+  const DType a = gemm::dtype_of(c, false), b = gemm::dtype_of(c, true);
+  std::string name = fmt::format("tessera_gemm_{}_{}", arch_name(arch.to_string()), to_word(a));
+  if (b != a) name += fmt::format("_{}", to_word(b));
   if (c.accumulation == Accumulation::promoted) name += "_promoted";
-  if (c.d_dtype != c.a_dtype) name += fmt::format("_to_{}", to_word(c.d_dtype));
-  name += fmt::format("_{}{}", c.a_layout == Layout::k_major ? 'k' : 'm', c.b_layout == Layout::k_major ? 'k' : 'n');
-  name += fmt::format("_{}x{}{}_s{}_c{}x{}x{}", c.tile_m, c.tile_n,
-                      c.kernel_schedule == KernelSchedule::ping_pong ? "pp" : "", c.stages, c.cluster_m, c.cluster_n,
+  if (c.d_dtype != a) name += fmt::format("_to_{}", to_word(c.d_dtype));
+  name += fmt::format("_{}{}", gemm::layout_of(c, false) == Layout::k_major ? 'k' : 'm',
+                      gemm::layout_of(c, true) == Layout::k_major ? 'k' : 'n');
+  const auto [tile_m, tile_n] = tile_of(c);
+  const auto [cluster_m, cluster_n] = cluster_of(c);
+  name += fmt::format("_{}x{}{}{}_s{}_c{}x{}x{}", tile_m, tile_n, gemm::is_swapped(c) ? "t" : "",
+                      c.kernel_schedule == KernelSchedule::ping_pong ? "pp" : "", c.stages, cluster_m, cluster_n,
                       c.split_k);
-  if (const int rows = c.tile_m * c.cluster_m; c.raster != kRasterRows / rows) name += fmt::format("_r{}", c.raster);
+  if (const int rows = tile_m * cluster_m; c.raster != kRasterRows / rows) name += fmt::format("_r{}", c.raster);
   if (c.box_m != Config{}.box_m) name += fmt::format("_b{}", c.box_m);
   if (c.c == Addend::matrix) name += "_c";
   if (c.bias == Bias::column) name += "_bias";
@@ -236,8 +333,8 @@ void describe_smem(const Config& config, Plan& plan) {
     }
     plan.smem.push_back({region.name, region.offset, region.bytes, config.stages, std::move(phases)});
   };
-  ring(layout.a, "A");
-  ring(layout.b, "B");
+  ring(layout.a, gemm::is_swapped(config) ? "B" : "A");
+  ring(layout.b, gemm::is_swapped(config) ? "A" : "B");
   plan.smem.push_back({layout.d.name,
                        layout.d.offset,
                        layout.d.bytes,
@@ -260,8 +357,10 @@ void GemmOperator::describe(const Config& config, Plan& plan) {
   };
   const auto major = [](Layout layout, const char* other) { return layout == Layout::k_major ? "K" : other; };
   plan.mma_kind = gemm::is_8_bit(config.a_dtype) ? "wgmma.f8" : "wgmma.f16";
-  plan.operands = {operand("a", config.a_dtype, Swizzle::b128, fmt::format("A, {}-major", major(config.a_layout, "M"))),
-                   operand("b", config.b_dtype, Swizzle::b128, fmt::format("B, {}-major", major(config.b_layout, "N"))),
+  plan.operands = {operand("a", gemm::dtype_of(config, false), Swizzle::b128,
+                           fmt::format("A, {}-major", major(gemm::layout_of(config, false), "M"))),
+                   operand("b", gemm::dtype_of(config, true), Swizzle::b128,
+                           fmt::format("B, {}-major", major(gemm::layout_of(config, true), "N"))),
                    operand("d", config.d_dtype, gemm::d_swizzle(config), "D, stored through shared memory")};
   const std::string addend_type(to_word(gemm::c_dtype(config)));
   const auto read = [&](const char* name, const std::string& type, const char* use) {

@@ -146,6 +146,10 @@ void GemmTcgen05Operator::require_facts(const Gemm& problem) {
     throw Error(ErrorKind::unsupported,
                 fmt::format("gemm: kernel_schedule = {} is for sm_90a: with tcgen05 no warpgroup multiplies",
                             to_word(*problem.kernel_schedule)));
+  if (problem.swap_ab)
+    throw Error(ErrorKind::unsupported,
+                fmt::format("gemm: swap_ab = {} is for sm_90a: with tcgen05 tile_m below 128 has b's rows in the lanes",
+                            to_word(*problem.swap_ab)));
 }
 
 std::vector<Config> GemmTcgen05Operator::candidates(const Gemm& problem) {

@@ -55,10 +55,10 @@ std::size_t hash_of(const Fmha& p) {
 std::size_t hash_of(const Gemm& p) {
   const auto& [arch, dtype, b_dtype, format, b_format, scale_form, d_dtype, d_format, a_layout, b_layout, accumulation,
                c, bias, activation, grouping, gate, interleave, tile_m, tile_n, stages, accumulators, cluster_m,
-               cluster_n, split_k, kernel_schedule, raster, m, n, k, l] = p;
+               cluster_n, split_k, kernel_schedule, swap_ab, raster, m, n, k, l] = p;
   return hash_all(arch, dtype, b_dtype, format, b_format, scale_form, d_dtype, d_format, a_layout, b_layout,
                   accumulation, c, bias, activation, grouping, gate, interleave, tile_m, tile_n, stages, accumulators,
-                  cluster_m, cluster_n, split_k, kernel_schedule, raster, m, n, k, l);
+                  cluster_m, cluster_n, split_k, kernel_schedule, swap_ab, raster, m, n, k, l);
 }
 
 std::size_t hash_of(const Quantize& p) {

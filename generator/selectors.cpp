@@ -342,6 +342,7 @@ const std::vector<Selector>& gemm_selectors() {
       field<&Gemm::split_k>("split-k", "split_k", "CTAs that share the k of a tile"),
       field<&Gemm::kernel_schedule>("kernel-schedule", "kernel_schedule",
                                     "whether warpgroups share tiles or take turns"),
+      field<&Gemm::swap_ab>("swap-ab", "swap_ab", "whether b gives wgmma its 64 rows, and a its columns (sm_90a)"),
       field<&Gemm::raster>("raster", "raster", "tiles of clusters along m walked before the next along n"),
       field<&Gemm::m>("m", "m", "expected rows of d"),
       field<&Gemm::n>("n", "n", "expected columns of d"),

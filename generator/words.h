@@ -48,6 +48,7 @@ inline constexpr Word<Layout> kLayoutWords[] = {{Layout::k_major, "k", "Layout::
                                                 {Layout::mn_major, "mn", "Layout::mn_major"}};
 inline constexpr Word<Accumulation> kAccumulationWords[] = {
     {Accumulation::fast, "fast", "Accumulation::fast"}, {Accumulation::promoted, "promoted", "Accumulation::promoted"}};
+inline constexpr Word<SwapAb> kSwapAbWords[] = {{SwapAb::off, "off", "SwapAb::off"}, {SwapAb::on, "on", "SwapAb::on"}};
 inline constexpr Word<KernelSchedule> kKernelScheduleWords[] = {
     {KernelSchedule::cooperative, "cooperative", "KernelSchedule::cooperative"},
     {KernelSchedule::ping_pong, "ping_pong", "KernelSchedule::ping_pong"}};
@@ -130,6 +131,7 @@ constexpr std::span<const Word<KvPools>> words_of(KvPools) { return kKvPoolsWord
 constexpr std::span<const Word<Output>> words_of(Output) { return kOutputWords; }
 constexpr std::span<const Word<Layout>> words_of(Layout) { return kLayoutWords; }
 constexpr std::span<const Word<Accumulation>> words_of(Accumulation) { return kAccumulationWords; }
+constexpr std::span<const Word<SwapAb>> words_of(SwapAb) { return kSwapAbWords; }
 constexpr std::span<const Word<KernelSchedule>> words_of(KernelSchedule) { return kKernelScheduleWords; }
 constexpr std::span<const Word<Addend>> words_of(Addend) { return kAddendWords; }
 constexpr std::span<const Word<Bias>> words_of(Bias) { return kBiasWords; }

@@ -93,26 +93,28 @@ struct Epilogue {
     return alpha;
   }
   static __device__ __forceinline__ bool fits_tma(const Params& p) {
-    return ((p.n | p.ldd | p.d_stride_l) * kElementBytes) % 16 == 0;
+    return (((is_swapped(C) ? p.m : p.n) | p.ldd | p.d_stride_l) * kElementBytes) % 16 == 0;
   }
 
   // The first of this thread's two rows in a block, and its first column in a group of 8.
   __device__ __forceinline__ int row_of_thread() const { return thread / 32 * 16 + thread % 32 / 4; }
   __device__ __forceinline__ int column_of_thread() const { return thread % 4 * 2; }
 
-  // All that happens between the sum and its rounding; `row` and `column` are places in D. Also called for places
-  // outside D: nothing is read for them, and nothing comes of them.
+  // All that happens between the sum and its rounding; `row` and `column` are places in D (swap_ab: in its transpose).
+  // Also called for places outside D: nothing is read for them, and nothing comes of them.
   __device__ __forceinline__ void finish_pair(float (&pair)[2], int row, int column, int batch) const {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       pair[i] *= alpha;
       const bool is_inside = row < p.m && column + i < p.n;
       if constexpr (C.c == Addend::matrix) {
+        const long long place = is_swapped(C) ? (column + i) * p.ldc + row : row * p.ldc + column + i;
         if (is_inside && p.beta != 0.0f)
-          pair[i] += p.beta * load_element<c_dtype(C)>(p.c, batch * p.c_stride_l + row * p.ldc + column + i);
+          pair[i] += p.beta * load_element<c_dtype(C)>(p.c, batch * p.c_stride_l + place);
       }
       if constexpr (C.bias == Bias::column) {
-        if (column + i < p.n) pair[i] += load_element<c_dtype(C)>(p.bias, column + i);
+        const int of_d = is_swapped(C) ? row : column + i;
+        if (of_d < (is_swapped(C) ? p.m : p.n)) pair[i] += load_element<c_dtype(C)>(p.bias, of_d);
       }
       pair[i] = activate<C.activation>(pair[i]);
     }
@@ -142,6 +144,20 @@ struct Epilogue {
     }
   }
 
+  // The same, for D transposed: 8 columns of the fragment are as many rows of D, of 64 numbers each.
+  __device__ __forceinline__ void stage_transposed(const float (&panel)[kPanelRegisters], unsigned to) const {
+    const int lane = thread % 32;
+    const int chunk = thread / 32 * 2 + lane / 8 % 2;
+#pragma unroll
+    for (int i = 0; i < kPanelColumns / 16; ++i) {
+      unsigned packed[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) packed[j] = ptx::cvt_pack<C.d_dtype>(panel[8 * i + 2 * j], panel[8 * i + 2 * j + 1]);
+      const unsigned address = to + (16 * i + lane / 16 * 8 + lane % 8) * d_span_bytes(C) + chunk * 16;
+      ptx::stmatrix_x4_trans(swizzle_address(d_swizzle(C), address), packed[0], packed[1], packed[2], packed[3]);
+    }
+  }
+
   // fp32 and 8-bit D: pairs of columns.
   __device__ __forceinline__ void stage_pairs(const float (&panel)[kPanelRegisters], unsigned to) const {
 #pragma unroll
@@ -159,14 +175,16 @@ struct Epilogue {
 
   // A staged panel, element by element; neighbouring threads write neighbouring elements. Rarely run: kept small.
   __device__ __forceinline__ void store_directly(unsigned from, int row, int column, int batch) const {
-    const int columns = min(kPanelColumns, p.n - column);
-    const int rows = min(kBlockRows, p.m - row);
-    const int c = thread % kPanelColumns;
+    constexpr int kAcross = is_swapped(C) ? kBlockRows : kPanelColumns;
+    const int of_n = min(kPanelColumns, p.n - column), of_m = min(kBlockRows, p.m - row);
+    const int columns = is_swapped(C) ? of_m : of_n, rows = is_swapped(C) ? of_n : of_m;
+    const int first_row = is_swapped(C) ? column : row, first_column = is_swapped(C) ? row : column;
+    const int c = thread % kAcross;
     if (c >= columns) return;
 #pragma unroll 1
-    for (int r = thread / kPanelColumns; r < rows; r += kWarpgroupThreads / kPanelColumns) {
+    for (int r = thread / kAcross; r < rows; r += kWarpgroupThreads / kAcross) {
       const unsigned address = swizzle_address(d_swizzle(C), from + r * d_span_bytes(C) + c * kElementBytes);
-      const long long index = batch * p.d_stride_l + (row + r) * p.ldd + column + c;
+      const long long index = batch * p.d_stride_l + (first_row + r) * p.ldd + first_column + c;
       if constexpr (kElementBytes == 4) {
         static_cast<float*>(p.d_pointer)[index] = ptx::ld_shared_f32(address);
       } else if constexpr (kElementBytes == 2) {
@@ -184,7 +202,9 @@ struct Epilogue {
     // The slot's store before last must have read it.
     if (thread == 0) ptx::cp_async_bulk_wait_group_read<kStagingSlots - 1>();
     ptx::barrier_sync(kBarrierOfWarpgroup + warpgroup, kWarpgroupThreads);
-    if constexpr (kElementBytes == 2) {
+    if constexpr (is_swapped(C)) {
+      stage_transposed(panel, to);
+    } else if constexpr (kElementBytes == 2) {
       stage_16_bit(panel, to);
     } else {
       stage_pairs(panel, to);
@@ -194,7 +214,8 @@ struct Epilogue {
     if (!is_by_tma) {
       store_directly(to, row, column, batch);
     } else if (thread == 0) {
-      if (row < p.m && column < p.n) ptx::tma_store_3d(p.d, to, column, row, batch);
+      if (row < p.m && column < p.n)
+        ptx::tma_store_3d(p.d, to, is_swapped(C) ? row : column, is_swapped(C) ? column : row, batch);
       ptx::cp_async_bulk_commit_group();
     }
   }

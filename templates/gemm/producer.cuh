@@ -10,7 +10,7 @@
 //
 // With one row of tiles B is read once, with two by CTAs that keep step: its lines leave the L2 first, so that they do
 // not drive out what others left there. On an H200 whose L2 was full of written lines that took up to 14 % off products
-// of 64 rows, and up to 13 % off those of 128 and 256.
+// of 64 rows, and up to 13 % off those of 128 and 256. With swap_ab what B is there is here A.
 #pragma once
 
 #include "gemm/params.cuh"
@@ -105,10 +105,10 @@ __device__ __forceinline__ void produce(const Params& p, unsigned smem) {
       ptx::mbarrier_arrive_expect_tx(full, unwritten > 0 ? a_slot_bytes(C) + b_slot_bytes(C) : bytes);
       load_operand<C, C.a_layout, C.tile_m, C.cluster_n, a_box_rows(C)>(
           p.a, smem + kLayout.a.offset + ring.slot * a_slot_bytes(C), full, place.n, a_ctas, step, tile.row,
-          unwritten > 0 ? C.tile_m : a_rows, tile.batch, false);
+          unwritten > 0 ? C.tile_m : a_rows, tile.batch, is_swapped(C) && schedule.tiles_n <= kRowsOfStreamedB);
       load_operand<C, C.b_layout, C.tile_n, C.cluster_m, b_box_rows(C)>(
           p.b, smem + kLayout.b.offset + ring.slot * b_slot_bytes(C), full, place.m, b_ctas, step, tile.column,
-          unwritten > 0 ? C.tile_n : b_rows, tile.batch, schedule.tiles_m <= kRowsOfStreamedB);
+          unwritten > 0 ? C.tile_n : b_rows, tile.batch, !is_swapped(C) && schedule.tiles_m <= kRowsOfStreamedB);
       if (unwritten > 0) --unwritten;
       ring.advance();
     }

@@ -1,9 +1,11 @@
 // Which tiles a CTA takes, and which part of K.
 //
 // The grid is persistent and the order fixed, so every role walks the same tiles without a word to the others. Round r
-// gives cluster c of the grid the item r * clusters + c. Items walk down `raster` tiles of clusters along M before they
-// go one further along N: CTAs that run at the same time form a block of D that is about square, and share the rows of
-// A and B that it needs in the L2.
+// gives cluster c of the grid the item r * clusters + c. Items walk down `raster` tiles of clusters along D's rows
+// before they go one further along its columns: CTAs that run at the same time form a block of D that is about square,
+// and share the rows of A and B that it needs in the L2. Those that follow each other share the rows of B, of which a
+// product of few rows has most: with swap_ab, where tiles went along M first, a product of 413 rows took a third
+// longer.
 //
 // With split_k the grid has a cluster for each item, so that there is one round.
 #pragma once
@@ -72,11 +74,13 @@ struct TileSchedule {
     const int of_matrix = tiles_m * tiles_n;
     const int batch = item / of_matrix;
     const int within = item % of_matrix;
-    const int group = within / (C.raster * tiles_n);
-    const int in_group = within % (C.raster * tiles_n);
-    const int rows = min(tiles_m - group * C.raster, C.raster);
-    const int m = group * C.raster + in_group % rows;
-    const int n = in_group / rows;
+    // Along the rows of D, which are here M, or N with swap_ab; and across.
+    const int tiles_along = is_swapped(C) ? tiles_n : tiles_m, tiles_across = is_swapped(C) ? tiles_m : tiles_n;
+    const int group = within / (C.raster * tiles_across);
+    const int in_group = within % (C.raster * tiles_across);
+    const int rows = min(tiles_along - group * C.raster, C.raster);
+    const int along = group * C.raster + in_group % rows, across = in_group / rows;
+    const int m = is_swapped(C) ? across : along, n = is_swapped(C) ? along : across;
     return {(m * C.cluster_m + place.m) * C.tile_m, (n * C.cluster_n + place.n) * C.tile_n, batch};
   }
 };

@@ -11,6 +11,14 @@ __device__ __forceinline__ void stmatrix_x4(unsigned address, unsigned r0, unsig
                : "memory");
 }
 
+// The same, transposed: a lane gives the address of column t % 8 of matrix t / 8, from its first row on.
+__device__ __forceinline__ void stmatrix_x4_trans(unsigned address, unsigned r0, unsigned r1, unsigned r2,
+                                                  unsigned r3) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(r0),
+               "r"(r1), "r"(r2), "r"(r3)
+               : "memory");
+}
+
 // PTX ISA "st", PTX 2.0, any target.
 __device__ __forceinline__ void st_shared_v2_f32(unsigned address, float x, float y) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(x), "f"(y) : "memory");

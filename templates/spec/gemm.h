@@ -11,6 +11,11 @@
 // each and keep their accumulators in registers; with the ping-pong schedule each of two owns whole tiles, so that one
 // multiplies while the other stores. One warp produces: it loads A and B into a ring of `stages` slots.
 //
+// With swap_ab the kernel multiplies B by A transposed, so that a tile has 64 rows or more of B and as many of A as
+// suit a product of few rows. Everything here but the formula above and the entry then means by A, m, tile_m and
+// cluster_m what belongs to B, and the other way round; only the last step tells them apart: what is stored is D
+// transposed.
+//
 // A cluster is cluster_m x cluster_n x split_k CTAs with neighbouring tiles. Those along N share A, those along M share
 // B: each loads its part of a shared operand and multicasts it. CTAs along split_k share the K of one tile; each sums
 // its part, and then each adds up, in a fixed order, the columns that it stores, from the others' shared memory.
@@ -20,7 +25,7 @@
 //   d       dims {n, m, l}; box d_box. A row that does not end on a multiple of 16 bytes, or a pitch that is none, is
 //           stored without the map (epilogue.cuh)
 //
-// Entry parameters, in this order:
+// Entry parameters, in this order (with swap_ab b before a, n before m):
 //   const __grid_constant__ TensorMap a, b, d
 //   d_pointer; c (Config.c only); bias (Config.bias only); float* scale_a, scale_b (8-bit operands only; may be null:
 //   1) int m, n, k, l; long long ldd, d_stride_l; long long ldc, c_stride_l (Config.c only); float alpha; float beta
@@ -54,6 +59,7 @@ struct Config {
   int split_k = 1;    // CTAs that share the K of a tile
   KernelSchedule kernel_schedule = KernelSchedule::cooperative;
   int raster = 8;  // tiles of clusters along M that are walked before the next one along N
+  SwapAb swap_ab = SwapAb::off;
   int box_m = 64;  // most rows of A that one copy loads: fewer where few rows are expected
 
   TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
@@ -90,6 +96,7 @@ enum class Rule {
   part_of_a_too_small,            // rows of A that a CTA loads; the multiple that they must be
   part_of_b_too_small,            // rows of B that a CTA loads; the multiple that they must be
   part_of_d_too_small,            // columns that a CTA stores; 16
+  swap_needs_16_bit_output,       // bytes of D's type; 2
   accumulators_exceed_registers,  // registers for accumulators per thread; those that the budget leaves
   partial_sums_exceed_ring,       // bytes of a tile in fp32; bytes of the ring
   shared_memory_exceeded,         // bytes; 232,448
@@ -97,6 +104,14 @@ enum class Rule {
 
 TESSERA_HD constexpr bool is_8_bit(DType dtype) { return dtype == DType::e4m3 || dtype == DType::e5m2; }
 TESSERA_HD constexpr bool is_ping_pong(const Config& c) { return c.kernel_schedule == KernelSchedule::ping_pong; }
+TESSERA_HD constexpr bool is_swapped(const Config& c) { return c.swap_ab == SwapAb::on; }
+// Of the product's own operands.
+TESSERA_HD constexpr DType dtype_of(const Config& c, bool is_b) {
+  return is_b != is_swapped(c) ? c.b_dtype : c.a_dtype;
+}
+TESSERA_HD constexpr Layout layout_of(const Config& c, bool is_b) {
+  return is_b != is_swapped(c) ? c.b_layout : c.a_layout;
+}
 TESSERA_HD constexpr int element_bytes(const Config& c) { return dtype_bytes(c.a_dtype); }
 TESSERA_HD constexpr int tile_k(const Config& c) { return kStepBytes / element_bytes(c); }
 TESSERA_HD constexpr int multicast_size(const Config& c) { return c.cluster_m * c.cluster_n; }
@@ -121,18 +136,24 @@ TESSERA_HD constexpr int accumulator_registers(const Config& c) {
 // Columns of a tile that one CTA stores.
 TESSERA_HD constexpr int stored_columns(const Config& c) { return c.tile_n / c.split_k; }
 
-// D leaves in panels of 64 rows and one swizzle span: the widest that divides the columns, of at most 64 columns. (128
-// of an 8-bit type would keep 64 registers busy beside the accumulators.)
+// D leaves in panels of 64 rows, whose columns are the most that divide those of the tile: of one swizzle span, at most
+// 64. (128 of an 8-bit type would keep 64 registers busy beside the accumulators.) With swap_ab a panel's columns are
+// rows of D, any multiple of 16, and its 64 rows are a span.
+TESSERA_HD constexpr int panel_columns(const Config& c) {
+  int columns = is_8_bit(c.d_dtype) || is_swapped(c) ? 64 : 128 / dtype_bytes(c.d_dtype);
+  if (is_swapped(c))
+    while (columns > 16 && stored_columns(c) % columns != 0) columns -= 16;
+  else
+    while (stored_columns(c) % columns != 0) columns /= 2;
+  return columns;
+}
 TESSERA_HD constexpr int d_span_bytes(const Config& c) {
-  int span = is_8_bit(c.d_dtype) ? 64 : 128;
-  while (stored_columns(c) * dtype_bytes(c.d_dtype) % span != 0) span /= 2;
-  return span;
+  return (is_swapped(c) ? kBlockRows : panel_columns(c)) * dtype_bytes(c.d_dtype);
 }
 TESSERA_HD constexpr Swizzle d_swizzle(const Config& c) {
   const int span = d_span_bytes(c);
   return span == 128 ? Swizzle::b128 : span == 64 ? Swizzle::b64 : span == 32 ? Swizzle::b32 : Swizzle::none;
 }
-TESSERA_HD constexpr int panel_columns(const Config& c) { return d_span_bytes(c) / dtype_bytes(c.d_dtype); }
 
 // One named piece of dynamic shared memory.
 struct SmemRegion {
@@ -144,7 +165,7 @@ struct SmemRegion {
 struct SmemLayout {
   SmemRegion a;         // [stages][tile_m][128 B]; MN-major [stages][tile_m / 64][64 k][128 B]. Partial sums start here
   SmemRegion b;         // [stages][tile_n][128 B]; MN-major [stages][tile_n / 64][64 k][128 B]
-  SmemRegion d;         // [consumer warpgroup][2][64][d_span_bytes]
+  SmemRegion d;         // [consumer warpgroup][2][64][d_span_bytes]; swap_ab: [panel_columns][d_span_bytes]
   SmemRegion barriers;  // 8 bytes each: full [stages], empty [stages]; split_k > 1: fetched
   int total_bytes = 0;
   int alignment = 1024;
@@ -152,7 +173,9 @@ struct SmemLayout {
 
 TESSERA_HD constexpr int a_slot_bytes(const Config& c) { return c.tile_m * kStepBytes; }
 TESSERA_HD constexpr int b_slot_bytes(const Config& c) { return c.tile_n * kStepBytes; }
-TESSERA_HD constexpr int staging_slot_bytes(const Config& c) { return kBlockRows * d_span_bytes(c); }
+TESSERA_HD constexpr int staging_slot_bytes(const Config& c) {
+  return kBlockRows * panel_columns(c) * dtype_bytes(c.d_dtype);
+}
 
 TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   SmemLayout layout;
@@ -195,6 +218,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
     return {Rule::output_type, dtype_bytes(c.d_dtype), 4};
   if (is_fp8 && (c.a_layout == Layout::mn_major || c.b_layout == Layout::mn_major))
     return {Rule::layout_needs_16_bit, 1, 2};
+  if (is_swapped(c) && dtype_bytes(c.d_dtype) != 2) return {Rule::swap_needs_16_bit_output, dtype_bytes(c.d_dtype), 2};
   if (!is_fp8 && c.accumulation == Accumulation::promoted) return {Rule::promotion_needs_8_bit, 2, 1};
   return {};
 }
@@ -218,7 +242,7 @@ TESSERA_HD constexpr bool is_cluster_extent(int extent) {
 }
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid_cluster(const Config& c) {
-  if (!is_cluster_extent(c.split_k)) return {Rule::split_k_out_of_range, c.split_k, kMaxClusterSize};
+  if (c.split_k < 1 || c.split_k > kMaxClusterSize) return {Rule::split_k_out_of_range, c.split_k, kMaxClusterSize};
   if (!is_cluster_extent(c.cluster_m)) return {Rule::cluster_too_large, c.cluster_m, kMaxClusterSize};
   if (!is_cluster_extent(c.cluster_n)) return {Rule::cluster_too_large, c.cluster_n, kMaxClusterSize};
   if (cluster_size(c) > kMaxClusterSize) return {Rule::cluster_too_large, cluster_size(c), kMaxClusterSize};
@@ -304,7 +328,9 @@ TESSERA_HD constexpr TmaBox operand_box(const Config& c, Layout layout, int box)
 }
 TESSERA_HD constexpr TmaBox a_box(const Config& c) { return operand_box(c, c.a_layout, a_box_rows(c)); }
 TESSERA_HD constexpr TmaBox b_box(const Config& c) { return operand_box(c, c.b_layout, b_box_rows(c)); }
-TESSERA_HD constexpr TmaBox d_box(const Config& c) { return {{panel_columns(c), kBlockRows, 1}}; }
+TESSERA_HD constexpr TmaBox d_box(const Config& c) {
+  return is_swapped(c) ? TmaBox{{kBlockRows, panel_columns(c), 1}} : TmaBox{{panel_columns(c), kBlockRows, 1}};
+}
 
 inline constexpr int kStepsOfStage = kStepBytes / 32;  // every wgmma takes 32 bytes of K
 

@@ -72,6 +72,15 @@ std::string outcome(const Problem& problem, bool& is_plan) {
   }
 }
 
+/// With swap_ab a Config's a, m and what belongs to them are the product's b and n.
+std::string of_swapped(std::string_view key) {
+  constexpr std::pair<const char*, const char*> kPairs[] = {
+      {"tile_m", "tile_n"}, {"cluster_m", "cluster_n"}, {"a_layout", "b_layout"}, {"a_dtype", "b_dtype"}};
+  for (const auto& [a, b] : kPairs)
+    if (key == a || key == b) return key == a ? b : a;
+  return std::string(key);
+}
+
 }  // namespace
 
 TEST_CASE("random problems: a sound plan or a refusal, the same one twice") {
@@ -94,7 +103,11 @@ TEST_CASE("random problems: a sound plan or a refusal, the same one twice") {
         if (selector.kind == SelectorKind::hint || text == "auto" || !config.contains(selector.key)) continue;
         const bool is_quantized =
             selector.key == "d_dtype" && config.contains("d_format") && config["d_format"] != "plain";
-        const OrderedJson& value = config[is_quantized ? "d_format" : std::string(selector.key)];
+        const bool is_swapped = config.contains("swap_ab") && config["swap_ab"] == "on";
+        const std::string key = is_quantized ? "d_format"
+                                : is_swapped ? of_swapped(selector.key)
+                                             : std::string(selector.key);
+        const OrderedJson& value = config[key];
         CHECK((value.is_string() ? value.get<std::string>() : value.dump()) == text);
       }
     }

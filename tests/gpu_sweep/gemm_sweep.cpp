@@ -132,13 +132,23 @@ class Sweep {
     constexpr int kTiles[][7] = {// tile_m, tile_n, cluster_m, cluster_n, split_k, stages, ping-pong
                                  {0, 0, 0, 0, 0, 0, 0},     {128, 256, 2, 1, 1, 0, 0}, {64, 128, 1, 1, 4, 0, 0},
                                  {128, 128, 2, 1, 1, 0, 1}, {256, 128, 1, 2, 1, 0, 0}, {64, 64, 1, 1, 1, 2, 0},
-                                 {128, 64, 1, 2, 2, 0, 0},  {64, 192, 1, 1, 1, 0, 1},  {128, 128, 1, 1, 8, 0, 0}};
+                                 {128, 64, 1, 2, 2, 0, 0},  {64, 192, 1, 1, 1, 0, 1},  {128, 128, 1, 1, 8, 0, 0},
+                                 {64, 192, 1, 1, 3, 0, 0},  {128, 192, 1, 2, 1, 0, 1}};
+    // The same, of tiles of D transposed; with both operands MN-major some are refused.
+    constexpr int kSwapped[][7] = {{48, 128, 1, 1, 1, 0, 0},  {176, 64, 1, 1, 1, 0, 0},  {96, 128, 1, 2, 1, 0, 0},
+                                   {128, 64, 2, 1, 1, 0, 0},  {80, 128, 1, 1, 1, 0, 1},  {144, 64, 1, 1, 3, 0, 0},
+                                   {64, 256, 1, 1, 1, 0, 0},  {128, 192, 1, 1, 1, 0, 0}, {160, 64, 1, 1, 5, 2, 0},
+                                   {256, 128, 1, 1, 2, 0, 0}, {16, 64, 1, 1, 1, 0, 0}};
+    const std::size_t unswapped = list.size();
+    for (std::size_t i = 0; i < unswapped; ++i)
+      if (dtype_bytes(list[i].d_dtype) == 2) list.push_back(list[i]);
     for (std::size_t i = 0; i < list.size(); ++i) {
       Gemm& p = list[i];
       p.c = i % 2 == 1 ? Addend::matrix : Addend::none;
       p.bias = i / 2 % 2 == 1 ? Bias::column : Bias::none;
       p.activation = kActivations[i % std::size(kActivations)];
-      const auto& tile = kTiles[i % std::size(kTiles)];
+      p.swap_ab = i < unswapped ? SwapAb::off : SwapAb::on;
+      const auto& tile = i < unswapped ? kTiles[i % std::size(kTiles)] : kSwapped[i % std::size(kSwapped)];
       if (tile[0] == 0) continue;
       p.tile_m = tile[0];
       p.tile_n = tile[1];
@@ -200,7 +210,7 @@ class Sweep {
     const Matrix of_d = matrix(l, m, n, pick(0, 1) == 0 ? 1 : 16 / dtype_bytes(p.d_dtype));
     const bool is_in_place = p.c == Addend::matrix && gemm::c_dtype(config) == p.d_dtype && pick(0, 2) == 0;
     const Matrix of_c = is_in_place ? of_d : matrix(l, m, n, 1);
-    Buffer a(device_, p.dtype, of_a.elements()), b(device_, config.b_dtype, of_b.elements());
+    Buffer a(device_, p.dtype, of_a.elements()), b(device_, gemm::dtype_of(config, true), of_b.elements());
     Buffer c(device_, gemm::c_dtype(config), of_c.elements()), d(device_, p.d_dtype, of_d.elements());
     Buffer bias(device_, gemm::c_dtype(config), n), scale_a(device_, DType::f32, 1), scale_b(device_, DType::f32, 1);
     for (Buffer* const buffer : {&a, &b, &c, &bias}) {
@@ -252,8 +262,8 @@ class Sweep {
     check.accumulation = config.accumulation;
     check.activation = p.activation;
     check.split_k = config.split_k;
-    check.tile_m = config.tile_m;
-    check.tile_n = config.tile_n;
+    check.tile_m = gemm::is_swapped(config) ? config.tile_n : config.tile_m;
+    check.tile_n = gemm::is_swapped(config) ? config.tile_m : config.tile_n;
     check.max_multiply_adds = std::int64_t{1} << 27;
     check.seed = random_();
     // Few elements need not have the roundings of many.

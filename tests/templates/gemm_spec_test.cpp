@@ -15,19 +15,21 @@ std::vector<Config> legal_configs() {
       for (const int tile_m : {64, 128, 192, 256})
         for (const int tile_n : {16, 48, 64, 112, 128, 160, 256})
           for (const int cluster_m : {1, 2})
-            for (const int split_k : {1, 2, 4})
-              for (const KernelSchedule schedule : {KernelSchedule::cooperative, KernelSchedule::ping_pong}) {
-                Config c{.d_dtype = d_dtype, .tile_m = tile_m, .tile_n = tile_n};
-                if (is_8_bit_product) {
-                  c.a_dtype = c.b_dtype = DType::e4m3;
-                  c.accumulation = Accumulation::promoted;
+            for (const int split_k : {1, 2, 3, 4, 5, 7})
+              for (const KernelSchedule schedule : {KernelSchedule::cooperative, KernelSchedule::ping_pong})
+                for (const SwapAb swap_ab : {SwapAb::off, SwapAb::on}) {
+                  Config c{.d_dtype = d_dtype, .tile_m = tile_m, .tile_n = tile_n};
+                  if (is_8_bit_product) {
+                    c.a_dtype = c.b_dtype = DType::e4m3;
+                    c.accumulation = Accumulation::promoted;
+                  }
+                  c.cluster_m = cluster_m;
+                  c.split_k = split_k;
+                  c.kernel_schedule = schedule;
+                  c.swap_ab = swap_ab;
+                  c.stages = most_stages(c);
+                  if (why_invalid(c).ok()) configs.push_back(c);
                 }
-                c.cluster_m = cluster_m;
-                c.split_k = split_k;
-                c.kernel_schedule = schedule;
-                c.stages = most_stages(c);
-                if (why_invalid(c).ok()) configs.push_back(c);
-              }
   return configs;
 }
 
@@ -61,7 +63,11 @@ TEST_CASE("each rule names what it found and its bound") {
   check_rule({.stages = 17}, Rule::stages_out_of_range, 17, 16);
   check_rule({.cluster_m = 3}, Rule::cluster_too_large, 3, 8);
   check_rule({.cluster_m = 8, .split_k = 2}, Rule::cluster_too_large, 16, 8);
-  check_rule({.split_k = 3}, Rule::split_k_out_of_range, 3, 8);
+  check_rule({.split_k = 9}, Rule::split_k_out_of_range, 9, 8);
+  check_rule({.split_k = 0}, Rule::split_k_out_of_range, 0, 8);
+  check_rule({.split_k = 3}, Rule::part_of_d_too_small, 85, 16);
+  check_rule({.d_dtype = DType::f32, .swap_ab = SwapAb::on}, Rule::swap_needs_16_bit_output, 4, 2);
+  check_rule({.d_dtype = DType::e4m3, .swap_ab = SwapAb::on}, Rule::swap_needs_16_bit_output, 1, 2);
   check_rule({.tile_m = 64, .tile_n = 64, .split_k = 2, .kernel_schedule = KernelSchedule::ping_pong},
              Rule::split_k_and_ping_pong, 2, 1);
   check_rule({.raster = 0}, Rule::raster_out_of_range, 0, 1024);
@@ -99,8 +105,10 @@ TEST_CASE("boxes fill their slots, panels of d its columns") {
     CHECK(c.tile_m / c.cluster_n % a_box_rows(c) == 0);
     CHECK(c.tile_n / c.cluster_m % b_box_rows(c) == 0);
     CHECK(d.extents[0] * dtype_bytes(c.d_dtype) == d_span_bytes(c));
-    CHECK(stored_columns(c) % d.extents[0] == 0);
-    CHECK(d.extents[0] % 8 == 0);  // four values of a thread
+    const int along = is_swapped(c) ? 1 : 0;  // the tile's columns
+    CHECK(stored_columns(c) % d.extents[along] == 0);
+    CHECK(d.extents[along] % 8 == 0);  // four values of a thread
+    CHECK(d.extents[1 - along] == kBlockRows);
     for (const TmaBox& box : {a, b, d})
       for (const int extent : box.extents) CHECK((extent >= 1 && extent <= 256));
   }

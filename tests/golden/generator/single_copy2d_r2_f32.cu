@@ -91,6 +91,10 @@ enum class Layout { k_major, mn_major };
 // 8-bit products on Hopper sum with 13 fraction bits (fast); promoted sums of 128 products each are added up in fp32.
 enum class Accumulation { fast, promoted };
 
+// Which operand gives a matrix instruction its rows, of which there are 64 at least: a, or b, so that the tiles are
+// those of D transposed.
+enum class SwapAb { off, on };
+
 // Whether consumer warpgroups share a tile, or each takes whole tiles in turn.
 enum class KernelSchedule { cooperative, ping_pong };
 

@@ -1,0 +1,141 @@
+// Products on sm_90a whose tiles are those of D transposed, or whose k is in parts, as the planner sees them.
+#include <doctest/doctest.h>
+
+#include <set>
+
+#include "base/error.h"
+#include "generator/candidates.h"
+#include "generator/gemm_operator.h"
+#include "tests/generator/problems.h"
+
+using namespace tessera;
+
+namespace {
+
+Plan plan(const Fields& fields) { return make_plan(problem_of("gemm", fields)); }
+gemm::Config config(const Fields& fields) { return std::get<gemm::Config>(plan(fields).config); }
+
+std::string refusal(const Fields& fields) {
+  try {
+    plan(fields);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::unsupported);
+    return error.what();
+  }
+  return "no refusal";
+}
+
+}  // namespace
+
+TEST_CASE("products: tiles of D transposed where rows of D would leave others part empty") {
+  const Fields sizes = {{"m", "274"}, {"n", "15280"}, {"k", "4544"}};
+  const auto with = [&](const char* key, const char* text) {
+    Fields fields = sizes;
+    fields.emplace_back(key, text);
+    return fields;
+  };
+  const gemm::Config c = config(sizes);
+  CHECK(gemm::is_swapped(c));
+  CHECK(c.tile_n % 16 == 0);
+  CHECK(ceil_div(274, c.tile_n) * c.tile_n < 320);
+  CHECK(plan(sizes).kernel.find(fmt::format("_{}x{}t", c.tile_n, c.tile_m)) != std::string::npos);
+  CHECK(!gemm::is_swapped(config(with("swap_ab", "off"))));
+  CHECK(!gemm::is_swapped(config(with("d_dtype", "f32"))));
+  CHECK(!gemm::is_swapped(config({})));
+  CHECK(gemm::is_swapped(config({{"swap_ab", "on"}})));
+  CHECK(gemm::is_swapped(config({{"swap_ab", "on"}, {"dtype", "e4m3"}, {"b_dtype", "e5m2"}, {"d_dtype", "f16"}})));
+  CHECK(refusal(with("d_dtype", "f32")) == "no refusal");
+  CHECK(refusal({{"swap_ab", "on"}, {"d_dtype", "f32"}, {"tile_m", "64"}, {"tile_n", "64"}, {"stages", "4"}})
+            .find("swap_ab with a d of 4-byte elements, 2 bytes needed (stmatrix): leave swap_ab off") !=
+        std::string::npos);
+}
+
+TEST_CASE("products: with swap_ab pins and messages are of the product") {
+  const Fields pins = {{"swap_ab", "on"},  {"a_layout", "k"}, {"b_layout", "mn"},
+                       {"tile_m", "96"},   {"tile_n", "128"}, {"cluster_m", "1"},
+                       {"cluster_n", "2"}, {"split_k", "1"},  {"kernel_schedule", "cooperative"},
+                       {"stages", "3"},    {"dtype", "f16"},  {"d_dtype", "f16"}};
+  const auto with = [&](const char* key, const char* value) {
+    Fields changed = pins;
+    for (auto& [name, text] : changed)
+      if (name == key) text = value;
+    return changed;
+  };
+  const gemm::Config c = config(pins);
+  CHECK(c.tile_m == 128);
+  CHECK(c.tile_n == 96);
+  CHECK(c.cluster_m == 2);
+  CHECK(c.cluster_n == 1);
+  CHECK(c.a_layout == Layout::mn_major);
+  CHECK(c.b_layout == Layout::k_major);
+  CHECK(gemm::layout_of(c, false) == Layout::k_major);
+  CHECK(gemm::layout_of(c, true) == Layout::mn_major);
+  CHECK(GemmOperator::label(c) == "tile 96x128 swapped, 3 stages, cluster 1x2");
+
+  const std::string subject = "gemm f16, tile ";
+  CHECK(refusal(with("tile_m", "72")) ==
+        subject + "72x128 swapped, 3 stages, cluster 1x2: tile_m 72, a multiple of 16 needed (a panel of d)");
+  CHECK(refusal(with("tile_m", "272")) ==
+        subject + "272x128 swapped, 3 stages, cluster 1x2: tile_m 272, at most 256 allowed (wgmma N)");
+  CHECK(refusal(with("tile_n", "96")) ==
+        subject + "96x96 swapped, 3 stages, cluster 1x2: tile_n 96, a multiple of 64 needed (wgmma M)");
+  CHECK(refusal(with("cluster_m", "4")) ==
+        subject +
+            "96x128 swapped, 3 stages, cluster 4x2: 32 rows of b for each CTA along m, a multiple of 64 needed: take a "
+            "smaller cluster_m");
+}
+
+TEST_CASE("products: with swap_ab the launch has a tile for every row and column") {
+  const Plan swapped = plan({{"swap_ab", "on"},
+                             {"tile_m", "48"},
+                             {"tile_n", "128"},
+                             {"cluster_m", "1"},
+                             {"cluster_n", "1"},
+                             {"split_k", "1"},
+                             {"kernel_schedule", "cooperative"}});
+  const LaunchStep& step = swapped.launch.steps.at(0);
+  std::vector<std::int64_t> sizes;
+  for (const std::string& name : step.grid[0].names())
+    sizes.push_back(name == "m" ? 100 : name == "n" ? 520 : name == "l" ? 2 : 132);
+  CHECK(step.grid[0].evaluate(sizes) == 3 * 5 * 2);
+  REQUIRE(step.parameters.size() > 3);
+  CHECK(step.parameters[0].source == "b");
+  CHECK(step.parameters[1].source == "a");
+}
+
+TEST_CASE("products: pins that no width suits are refused by name") {
+  for (const char* const parts : {"5", "7"})
+    CHECK(refusal({{"swap_ab", "on"}, {"a_layout", "mn"}, {"b_layout", "mn"}, {"split_k", parts}, {"m", "100"}})
+              .find("of d for each CTA along k, a multiple of 16 needed: take a smaller split_k") != std::string::npos);
+  CHECK(refusal({{"swap_ab", "on"}, {"a_layout", "mn"}, {"split_k", "3"}}) == "no refusal");
+}
+
+TEST_CASE("products: k in any number of parts up to eight") {
+  for (const int parts : {1, 2, 3, 4, 5, 6, 7, 8}) {
+    const std::string tile_n = std::to_string(std::min(256, 16 * parts * (parts < 5 ? 2 : 1)));
+    const gemm::Config c = config({{"split_k", std::to_string(parts)}, {"tile_n", tile_n}, {"tile_m", "64"}});
+    CHECK(c.split_k == parts);
+  }
+  std::set<int> chosen;
+  for (const int m : {77, 128, 172, 321, 422, 1024})
+    for (const int k : {4608, 9728, 12992}) {
+      const gemm::Config c = config({{"m", std::to_string(m)}, {"n", "640"}, {"k", std::to_string(k)}});
+      chosen.insert(c.split_k);
+    }
+  CHECK(chosen.size() >= 3);
+}
+
+TEST_CASE("products: few widths of transposed tiles, those with the fewest rows behind the last") {
+  for (const std::int64_t m : {1, 17, 65, 100, 257, 413, 1000, 5000, 100000}) {
+    std::set<int> widths;
+    Gemm problem;
+    problem.m = m;
+    problem.n = problem.k = 4096;
+    problem.split_k = 1;
+    for (const auto& candidate : choose<GemmOperator>(problem).candidates)
+      if (gemm::is_swapped(candidate.config)) widths.insert(candidate.config.tile_n);
+    CHECK(!widths.empty());
+    CHECK(widths.size() <= 4);
+    for (const int width : widths) CHECK(round_up(m, width) - m < std::max<std::int64_t>(16, m));
+  }
+}
