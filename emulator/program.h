@@ -195,7 +195,7 @@ struct Entry {
   std::size_t parameter_bytes = 0;
   std::uint32_t register_file_bytes = 0;
   std::uint32_t static_smem_bytes = 0;
-  std::uint32_t reserved_smem_offset = 0;  ///< what %reserved_smem_offset_1 names; nobody but the runtime's code uses it
+  std::uint32_t reserved_smem_offset = 0;  ///< what %reserved_smem_offset_1 names, for the runtime's code alone
   std::uint32_t reserved_smem_bytes = 0;
   std::uint32_t dynamic_smem_offset = 0;  ///< where `.extern .shared` arrays start, from the first byte
   std::uint32_t local_bytes = 0;          ///< of one thread
