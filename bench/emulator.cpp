@@ -75,8 +75,8 @@ class Attention {
     reference::FmhaCheck check;
     check.mask = config.mask;
     check.softmax_scale = scalars_.front();
-    check.tile_m = gemm::is_swapped(config) ? config.tile_n : config.tile_m;
-    check.tile_n = gemm::is_swapped(config) ? config.tile_m : config.tile_n;
+    check.tile_m = config.tile_m;
+    check.tile_n = config.tile_n;
     check.jobs = 1;
     const reference::Comparison result = reference::check_fmha({inputs_.q.view(), inputs_.k.view(), inputs_.v.view()},
                                                                {output_.view(), {}, {}, {}}, check);
