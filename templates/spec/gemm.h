@@ -208,6 +208,9 @@ TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
 // Addresses and loop state beside the accumulators; with fewer ptxas spills.
 inline constexpr int kRegistersBesideAccumulators = 36;
 
+// Beside those of one wgmma, in the registers that a kernel is launched with: with fewer ptxas gives up.
+inline constexpr int kRegistersBesideInstruction = 26;
+
 TESSERA_HD constexpr int span_elements(const Config& c) { return kStepBytes / element_bytes(c); }
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
@@ -263,6 +266,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   const int registers = register_budget(c).consumer - kRegistersBesideAccumulators;
   if (accumulator_registers(c) > registers)
     return {Rule::accumulators_exceed_registers, accumulator_registers(c), registers};
+  const int of_instruction = register_budget(c).entry - kRegistersBesideInstruction;
+  if (c.tile_n / 2 > of_instruction) return {Rule::accumulators_exceed_registers, c.tile_n / 2, of_instruction};
   const SmemLayout layout = smem_layout(c);
   const int ring_bytes = layout.a.bytes + layout.b.bytes;
   if (c.split_k > 1 && c.tile_m * c.tile_n * 4 > ring_bytes)

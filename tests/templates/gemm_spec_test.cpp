@@ -76,6 +76,7 @@ TEST_CASE("each rule names what it found and its bound") {
   check_rule({.tile_n = 112, .cluster_m = 4}, Rule::part_of_b_too_small, 28, 8);
   check_rule({.tile_n = 112, .split_k = 2}, Rule::part_of_d_too_small, 56, 16);
   check_rule({.tile_m = 256}, Rule::accumulators_exceed_registers, 256, 196);
+  check_rule({.tile_m = 192, .tile_n = 208, .stages = 3}, Rule::accumulators_exceed_registers, 104, 102);
   check_rule({.stages = 2, .split_k = 2}, Rule::partial_sums_exceed_ring, 131072, 98304);
   check_rule({.stages = 5}, Rule::shared_memory_exceeded, 5 * 49152 + 32768 + 80, 232448);
 }
