@@ -163,10 +163,11 @@ std::vector<int> swapped_widths(std::int64_t m, int unit) {
   return widths;
 }
 
-/// Whoever owns a tile alone has its sums in registers: of more than 160 columns they leave none for an epilogue that
-/// reads, nor for transposing, other types of D and descriptors of MN-major operands (ptxas spills).
+/// Of more than 160 sums a thread the registers leave none for an epilogue that reads, nor for transposing, other types
+/// of D and descriptors of MN-major operands (ptxas spills).
 bool leaves_registers(const Gemm& p, const Shape& shape) {
-  if (shape.kernel_schedule != kPingPong || shape.tile_n <= 160) return true;
+  const bool has_two_blocks = shape.kernel_schedule == kPingPong ? shape.tile_m == 128 : shape.tile_m == 256;
+  if (!has_two_blocks || shape.tile_n <= 160) return true;
   return shape.swap_ab == SwapAb::off && dtype_bytes(p.d_dtype) == 2 && p.a_layout == Layout::k_major &&
          p.b_layout == Layout::k_major && p.c == Addend::none && p.bias == Bias::none &&
          p.activation == Activation::none;

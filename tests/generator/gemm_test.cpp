@@ -110,6 +110,23 @@ TEST_CASE("products: pins that no width suits are refused by name") {
   CHECK(refusal({{"swap_ab", "on"}, {"a_layout", "mn"}, {"split_k", "3"}}) == "no refusal");
 }
 
+TEST_CASE("products: no candidate has more sums than its epilogue leaves registers for") {
+  for (const Bias bias : {Bias::none, Bias::column})
+    for (const Layout layout : {Layout::k_major, Layout::mn_major})
+      for (const Hint m : {100, 190, 414, 4754}) {
+        Gemm problem;
+        problem.bias = bias;
+        problem.a_layout = layout;
+        problem.m = m;
+        for (const auto& candidate : choose<GemmOperator>(problem).candidates) {
+          if (!candidate.verdict.ok() || gemm::accumulator_registers(candidate.config) <= 160) continue;
+          CHECK(bias == Bias::none);
+          CHECK(layout == Layout::k_major);
+          CHECK(!gemm::is_swapped(candidate.config));
+        }
+      }
+}
+
 TEST_CASE("products: k in any number of parts up to eight") {
   for (const int parts : {1, 2, 3, 4, 5, 6, 7, 8}) {
     const std::string tile_n = std::to_string(std::min(256, 16 * parts * (parts < 5 ? 2 : 1)));
