@@ -41,7 +41,7 @@ struct IllegalConfig<Rule::ok, 0, 0> {};
 template <Config C>
 __device__ __forceinline__ void init_barriers(unsigned smem) {
   constexpr Barriers kBarriers = barriers(C);
-#pragma unroll
+#pragma unroll 1
   for (int i = 0; i < q_tiles(C); ++i) {
     ptx::mbarrier_init(smem + kBarriers.q_full + 8 * i, 1);
     ptx::mbarrier_init(smem + kBarriers.q_empty + 8 * i, 1);
@@ -50,9 +50,9 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
     ptx::mbarrier_init(smem + kBarriers.last_full + 8 * i, 4);
   }
   if constexpr (o_passes(C) > 1) ptx::mbarrier_init(smem + kBarriers.o_read, 1);
-#pragma unroll
+#pragma unroll 1
   for (int i = 0; i < 4 * C.stages; ++i) ptx::mbarrier_init(smem + kBarriers.k_full + 8 * i, 1);
-#pragma unroll
+#pragma unroll 1
   for (int i = 0; i < kNumBuffers; ++i) {
     ptx::mbarrier_init(smem + kBarriers.s_full + 8 * i, 1);
     ptx::mbarrier_init(smem + kBarriers.p_full + 8 * i, 8 * ctas_per_tile(C));
