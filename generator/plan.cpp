@@ -171,6 +171,23 @@ std::string planned_kernel(const Problem& problem) {
   });
 }
 
+namespace {
+
+/// The pin for a field of a Config: with swap_ab its m is the product's n (spec/gemm.h), and pins are of the product.
+template <class Config>
+std::string_view pin_of(const Config& config, std::string_view field) {
+  if constexpr (std::is_same_v<Config, gemm::Config>) {
+    if (!gemm::is_swapped(config)) return field;
+    constexpr std::pair<std::string_view, std::string_view> kPairs[] = {{"tile_m", "tile_n"},
+                                                                        {"cluster_m", "cluster_n"}};
+    for (const auto& [m, n] : kPairs)
+      if (field == m || field == n) return field == m ? n : m;
+  }
+  return field;
+}
+
+}  // namespace
+
 std::vector<Problem> pinned_candidates(const Problem& problem) {
   return with_operator(problem, [&](const auto& facts, auto planner) {
     using Operator = decltype(planner);
@@ -190,7 +207,7 @@ std::vector<Problem> pinned_candidates(const Problem& problem) {
           pin("tile_inner", field_value(value[0]));
           pin("tile_outer", field_value(value[1]));
         } else {
-          pin(name, field_value(value));
+          pin(pin_of(candidate.config, name), field_value(value));
         }
       });
       // A candidate that differs in what no pin names cannot be asked for.
