@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -165,12 +166,22 @@ std::vector<int> swapped_widths(std::int64_t m, int unit) {
 
 /// Of more than 160 sums a thread the registers leave none for an epilogue that reads, nor for transposing, other types
 /// of D and descriptors of MN-major operands (ptxas spills).
-bool leaves_registers(const Gemm& p, const Shape& shape) {
-  const bool has_two_blocks = shape.kernel_schedule == kPingPong ? shape.tile_m == 128 : shape.tile_m == 256;
-  if (!has_two_blocks || shape.tile_n <= 160) return true;
-  return shape.swap_ab == SwapAb::off && dtype_bytes(p.d_dtype) == 2 && p.a_layout == Layout::k_major &&
-         p.b_layout == Layout::k_major && p.c == Addend::none && p.bias == Bias::none &&
-         p.activation == Activation::none;
+bool leaves_registers(const Config& c) {
+  if (gemm::blocks(c) != 2 || c.tile_n <= 160) return true;
+  return !gemm::is_swapped(c) && dtype_bytes(c.d_dtype) == 2 && c.a_layout == Layout::k_major &&
+         c.b_layout == Layout::k_major && c.c == Addend::none && c.bias == Bias::none &&
+         c.activation == Activation::none;
+}
+
+bool has_legal(const std::vector<Config>& list) {
+  return std::any_of(list.begin(), list.end(), [](const Config& c) { return why_invalid(c).ok(); });
+}
+
+/// Leaves out what the assembler finds no registers for, unless pins allow nothing else.
+std::vector<Config> without_spills(std::vector<Config> list) {
+  std::vector<Config> kept;
+  std::copy_if(list.begin(), list.end(), std::back_inserter(kept), leaves_registers);
+  return has_legal(kept) ? kept : list;
 }
 
 void add_swapped(const Gemm& problem, std::vector<Config>& list) {
@@ -185,7 +196,7 @@ void add_swapped(const Gemm& problem, std::vector<Config>& list) {
       shape.tile_n = static_cast<int>(round_up(width, std::lcm(unit, 16 * parts)));
       // What is pinned and has no such width is refused by its rule.
       if (shape.tile_n > 256) shape.tile_n = width;
-      if (leaves_registers(problem, shape)) add(problem, shape, list);
+      add(problem, shape, list);
     }
   }
 }
@@ -202,10 +213,9 @@ std::vector<Config> GemmOperator::candidates(const Gemm& problem) {
       if (split_k > 1) add(problem, {128, tile_n, 1, 1, split_k, kCooperative}, list);
     }
   }
-  for (const Shape& shape : kShapes)
-    if (leaves_registers(problem, shape)) add(problem, shape, list);
+  for (const Shape& shape : kShapes) add(problem, shape, list);
   add_swapped(problem, list);
-  return list;
+  return without_spills(std::move(list));
 }
 
 double GemmOperator::score(const Config& config, const Gemm& problem) {

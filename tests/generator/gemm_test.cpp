@@ -127,6 +127,24 @@ TEST_CASE("products: no candidate has more sums than its epilogue leaves registe
       }
 }
 
+TEST_CASE("products: pins do not lead to a tile without registers while they allow another") {
+  const Fields large = {{"m", "8192"}, {"n", "8192"}, {"k", "8192"}};
+  const auto sums_with = [&](Fields fields) {
+    fields.insert(fields.end(), large.begin(), large.end());
+    return gemm::accumulator_registers(config(fields));
+  };
+  CHECK(sums_with({{"kernel_schedule", "ping_pong"}}) > 160);
+  CHECK(sums_with({{"kernel_schedule", "ping_pong"}, {"bias", "column"}}) <= 160);
+  CHECK(sums_with({{"kernel_schedule", "ping_pong"}, {"d_dtype", "f32"}}) <= 160);
+  CHECK(sums_with({{"tile_n", "192"}, {"d_dtype", "f32"}}) <= 160);
+  CHECK(sums_with({{"tile_n", "192"}, {"c", "matrix"}}) <= 160);
+  CHECK(sums_with({{"tile_m", "256"}, {"bias", "column"}}) <= 160);
+  // Asked for by name: there is no other.
+  CHECK(sums_with({{"tile_m", "256"}, {"tile_n", "176"}, {"bias", "column"}}) == 176);
+  CHECK(sums_with({{"tile_m", "128"}, {"tile_n", "192"}, {"kernel_schedule", "ping_pong"}, {"activation", "gelu"}}) ==
+        192);
+}
+
 TEST_CASE("products: k in any number of parts up to eight") {
   for (const int parts : {1, 2, 3, 4, 5, 6, 7, 8}) {
     const std::string tile_n = std::to_string(std::min(256, 16 * parts * (parts < 5 ? 2 : 1)));
