@@ -93,6 +93,13 @@ std::string cluster_text(const Config& c) {
   return text;
 }
 
+/// Whether promoted sums alone are what a Config has no room for.
+bool is_legal_if_fast(Config c) {
+  if (c.accumulation != Accumulation::promoted) return false;
+  c.accumulation = Accumulation::fast;
+  return why_invalid(c).ok();
+}
+
 std::string types_text(const Config& c) {
   const std::string a(to_word(gemm::dtype_of(c, false)));
   return c.b_dtype == c.a_dtype ? a : fmt::format("{} x {}", a, to_word(gemm::dtype_of(c, true)));
@@ -277,7 +284,10 @@ std::string GemmOperator::explain(const Config& config, const Verdict& verdict) 
     case Rule::stages_out_of_range:
       return fmt::format("{}, 2 to {} allowed", counted(verdict.found, "stage"), bound);
     case Rule::cluster_too_large:
-      return fmt::format("a cluster of {}, a power of two up to {} allowed", counted(verdict.found, "CTA"), bound);
+      return verdict.found > verdict.bound
+                 ? fmt::format("a cluster of {}, at most {} allowed", counted(verdict.found, "CTA"), bound)
+                 : fmt::format("a cluster of {} along m or n, a power of two up to {} allowed",
+                               counted(verdict.found, "CTA"), bound);
     case Rule::split_k_out_of_range:
       return fmt::format("split_k {}, 1 to {} allowed (CTAs of a cluster)", found, bound);
     case Rule::split_k_and_ping_pong:
@@ -297,7 +307,8 @@ std::string GemmOperator::explain(const Config& config, const Verdict& verdict) 
       return fmt::format("swap_ab with a d of {}-byte elements, {} bytes needed (stmatrix): leave swap_ab off", found,
                          bound);
     case Rule::accumulators_exceed_registers:
-      return fmt::format("{} accumulator registers a thread, {} allowed: take a smaller tile", found, bound);
+      return fmt::format("{} accumulator registers a thread, {} allowed: take a smaller tile{}", found, bound,
+                         is_legal_if_fast(config) ? " or accumulation fast" : "");
     case Rule::partial_sums_exceed_ring:
       return fmt::format("partial sums of {} bytes, {} of ring: take more stages", found, bound);
     case Rule::shared_memory_exceeded:

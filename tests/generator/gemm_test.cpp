@@ -145,6 +145,20 @@ TEST_CASE("products: pins do not lead to a tile without registers while they all
         192);
 }
 
+TEST_CASE("products: a refusal's remedy is one that helps") {
+  const std::string wide = refusal({{"dtype", "e4m3"}, {"d_dtype", "bf16"}, {"tile_n", "256"}});
+  CHECK(wide.find("256 accumulator registers a thread, 196 allowed: take a smaller tile or accumulation fast") !=
+        std::string::npos);
+  CHECK(refusal({{"dtype", "e4m3"}, {"d_dtype", "bf16"}, {"tile_n", "256"}, {"accumulation", "fast"}}) == "no refusal");
+  const Fields both = {{"dtype", "e4m3"}, {"d_dtype", "bf16"}, {"tile_m", "256"}, {"tile_n", "256"}};
+  CHECK(refusal(both).find("fast") == std::string::npos);
+
+  CHECK(refusal({{"cluster_m", "2"}, {"split_k", "5"}, {"swap_ab", "off"}})
+            .find("a cluster of 10 CTAs, at most 8 allowed") != std::string::npos);
+  CHECK(refusal({{"cluster_m", "3"}, {"swap_ab", "off"}})
+            .find("a cluster of 3 CTAs along m or n, a power of two up to 8 allowed") != std::string::npos);
+}
+
 TEST_CASE("products: k in any number of parts up to eight") {
   for (const int parts : {1, 2, 3, 4, 5, 6, 7, 8}) {
     const std::string tile_n = std::to_string(std::min(256, 16 * parts * (parts < 5 ? 2 : 1)));

@@ -232,7 +232,7 @@ TEST_CASE("products: sizes steer the tile, and an illegal choice names its rule"
                                      "256x256, 4 stages, cluster 2x1: 256 accumulator registers a thread, 196 "
                                      "allowed: take a smaller tile");
   CHECK(with("cluster_m", "16") ==
-        subject + "128x256, 4 stages, cluster 16x1: a cluster of 16 CTAs, a power of two up to 8 allowed");
+        subject + "128x256, 4 stages, cluster 16x1: a cluster of 16 CTAs, at most 8 allowed");
   CHECK(with("split_k", "9") ==
         subject + "128x256, 4 stages, cluster 2x1, k in 9 parts: split_k 9, 1 to 8 allowed (CTAs of a cluster)");
   CHECK(with("kernel_schedule", "ping_pong") ==
