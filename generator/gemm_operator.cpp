@@ -27,6 +27,7 @@ using gemm::Rule;
 constexpr int kRasterRows = 2048;     // a group of tiles along m: 132 tiles that run at once form about a square
 constexpr int kFewRows[] = {32, 16};  // boxes of A where at most so many rows are expected
 constexpr int kColumns[] = {256, 224, 192, 160, 128, 112, 96, 64};
+constexpr int kNarrowColumns[] = {48, 32, 16};  // where pinned stages leave room for none of these
 
 Config facts_of(const Gemm& p, SwapAb swap_ab = SwapAb::off) {
   Config c;
@@ -222,6 +223,9 @@ std::vector<Config> GemmOperator::candidates(const Gemm& problem) {
   }
   for (const Shape& shape : kShapes) add(problem, shape, list);
   add_swapped(problem, list);
+  if (problem.stages && !has_legal(list))
+    for (const int tile_n : kNarrowColumns)
+      for (const int tile_m : {128, 64}) add(problem, {tile_m, tile_n, 1, 1, 1, kCooperative}, list);
   return without_spills(std::move(list));
 }
 

@@ -159,6 +159,14 @@ TEST_CASE("products: a refusal's remedy is one that helps") {
             .find("a cluster of 3 CTAs along m or n, a power of two up to 8 allowed") != std::string::npos);
 }
 
+TEST_CASE("products: pinned stages that no usual tile leaves room for get a narrower one") {
+  const gemm::Config c = config({{"tile_m", "192"}, {"stages", "7"}});
+  CHECK(c.tile_m == 192);
+  CHECK(c.stages == 7);
+  CHECK(c.tile_n == 48);
+  CHECK(refusal({{"tile_m", "192"}, {"stages", "16"}}) != "no refusal");
+}
+
 TEST_CASE("products: k in any number of parts up to eight") {
   for (const int parts : {1, 2, 3, 4, 5, 6, 7, 8}) {
     const std::string tile_n = std::to_string(std::min(256, 16 * parts * (parts < 5 ? 2 : 1)));
