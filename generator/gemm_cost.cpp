@@ -14,6 +14,7 @@ namespace {
 using gemm::Config;
 
 constexpr double kSms = kHopper.sms;
+constexpr double kTensorBytesPerCycle = 4096;   // multiplications of one SM, times the bytes of an element
 constexpr double kLaunchCycles = 8959;          // from one event to the other and to the first product, beside the work
 constexpr double kCtaCycles = 2.135;            // more for each SM that takes part
 constexpr double kIssueCycles = 116;            // of a step's loads, beside the copies: the wait for a slot
@@ -233,7 +234,7 @@ GemmCost gemm_cost(const Config& c, const Gemm& problem) {
       smooth_max({computed, memory}, kSharpness) + std::min(clusters * size, kSms) * kCtaCycles + stored + summed;
   cost.rounds = static_cast<long long>(rounds);
   cost.is_memory_bound = memory > computed;
-  cost.tensor_share = m * n * l * k * gemm::element_bytes(c) / (8192.0 * kSms) / cost.cycles;
+  cost.tensor_share = m * n * l * k * gemm::element_bytes(c) / (kTensorBytesPerCycle * kSms) / cost.cycles;
   return cost;
 }
 

@@ -224,6 +224,16 @@ TEST_CASE("products: the choice where others were measured to be slow") {
                {"128x192_s5_c1x2x2", "64x192pp_s6_c1x1x1", "64x192_s6_c1x1x1"});
 }
 
+TEST_CASE("products: the tensor cores' share is of what they multiply at most") {
+  const gemm::Config c{.tile_m = 128, .tile_n = 256, .cluster_m = 1};
+  const Gemm sizes{.m = 8192, .n = 8192, .k = 8192};
+  const GemmCost cost = gemm_cost(c, sizes);
+  // An SM multiplies 2,048 pairs of 16-bit numbers a clock.
+  CHECK(cost.tensor_share == doctest::Approx(8192.0 * 8192 * 8192 / (2048 * 132) / cost.cycles));
+  CHECK(cost.tensor_share > 0.8);
+  CHECK(cost.tensor_share < 1);
+}
+
 TEST_CASE("products: clusters of four do not fill the device") {
   const gemm::Config c{.tile_m = 64, .tile_n = 128, .stages = 9, .cluster_m = 1, .split_k = 4};
   CHECK(gemm_cost(c, {.m = 64, .n = 30 * 128, .k = 4096}).rounds == 1);
