@@ -50,9 +50,7 @@ constexpr Hint kDefaultExtent = 4096;
 
 double extent(Hint hint, Hint otherwise) { return static_cast<double>(hint < 0 ? otherwise : std::max<Hint>(hint, 1)); }
 
-double ceil_of(double value, double unit) {
-  return static_cast<double>(static_cast<std::int64_t>((value + unit - 1) / unit));
-}
+double ceil_of(double value, double unit) { return std::floor((value + unit - 1) / unit); }
 
 /// The greater, or more than that where two come close.
 double smooth_max(std::initializer_list<double> values, double sharpness) {
@@ -232,7 +230,7 @@ GemmCost gemm_cost(const Config& c, const Gemm& problem) {
   GemmCost cost;
   cost.cycles =
       smooth_max({computed, memory}, kSharpness) + std::min(clusters * size, kSms) * kCtaCycles + stored + summed;
-  cost.rounds = static_cast<long long>(rounds);
+  cost.rounds = static_cast<long long>(std::min(rounds, 9e18));
   cost.is_memory_bound = memory > computed;
   cost.tensor_share = m * n * l * k * gemm::element_bytes(c) / (kTensorBytesPerCycle * kSms) / cost.cycles;
   return cost;

@@ -234,6 +234,23 @@ TEST_CASE("products: the tensor cores' share is of what they multiply at most") 
   CHECK(cost.tensor_share < 1);
 }
 
+TEST_CASE("products: any sizes have a finite cost") {
+  constexpr Hint kMost = Hint{1} << 40;
+  for (const Hint m : {Hint{0}, Hint{1}, kMost})
+    for (const Hint n : {Hint{0}, Hint{1}, kMost})
+      for (const Hint k : {Hint{0}, Hint{1}, kMost})
+        for (const Hint l : {Hint{1}, kMost})
+          for (const SwapAb swap_ab : {SwapAb::off, SwapAb::on}) {
+            const GemmCost cost =
+                gemm_cost({.cluster_m = 1, .split_k = 2, .swap_ab = swap_ab}, {.m = m, .n = n, .k = k, .l = l});
+            CHECK(std::isfinite(cost.cycles));
+            CHECK(cost.cycles > 0);
+            CHECK(cost.rounds >= 1);
+            CHECK(cost.tensor_share >= 0);
+            CHECK(cost.tensor_share <= 1);
+          }
+}
+
 TEST_CASE("products: clusters of four do not fill the device") {
   const gemm::Config c{.tile_m = 64, .tile_n = 128, .stages = 9, .cluster_m = 1, .split_k = 4};
   CHECK(gemm_cost(c, {.m = 64, .n = 30 * 128, .k = 4096}).rounds == 1);
