@@ -64,6 +64,16 @@ Expression tiles_of(const FmhaLaunch& c) {
   return expression("ceil_div(seqlen_q * {}, {}) * heads_kv * batch", c.padded_heads, c.tile_rows);
 }
 
+/// Most keys that the queries of a tile see. A bound of -1 is none, which counts as all keys.
+std::string seen_keys(const FmhaLaunch& c) {
+  if (c.window == Window::none) return "seqlen_k";
+  const std::int64_t queries = ceil_div(c.tile_rows, c.padded_heads);
+  const auto side = [](const char* name) { return fmt::format("max({0}, 0) + seqlen_k * max(0 - {0}, 0)", name); };
+  std::string window = fmt::format("{} + {}", queries, side("window_size_left"));
+  if (c.mask == Mask::none) window += " + " + side("window_size_right");
+  return fmt::format("min(seqlen_k, {})", window);
+}
+
 void add_sizes(const FmhaLaunch& c, LaunchPlan& launch) {
   const auto size = [&](std::string name, std::int64_t min, std::int64_t max, std::optional<Expression> value,
                         std::string help) {
@@ -111,8 +121,8 @@ void add_sizes(const FmhaLaunch& c, LaunchPlan& launch) {
     // As many as fill the device, each with two steps or more.
     const std::string tiles = fmt::format("max({} * {}, 1)", tiles_of(c).text(), c.ctas_per_tile);
     size("num_splits", 1, kMaxSplits,
-         expression("min(min(max(ceil_div(num_sms - {0} + 1, {0}), 1), max(ceil_div(seqlen_k, {1}), 1)), {2})", tiles,
-                    2 * c.tile_n, kMaxSplits),
+         expression("min(min(max(ceil_div(num_sms - {0} + 1, {0}), 1), max(ceil_div({1}, {2}), 1)), {3})", tiles,
+                    seen_keys(c), 2 * c.tile_n, kMaxSplits),
          "parts of the keys");
   }
 }

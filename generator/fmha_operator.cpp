@@ -125,6 +125,7 @@ FmhaLaunch launch_facts(const Config& c) {
   return {.head_dim = c.head_dim,
           .head_dim_v = c.head_dim_v,
           .dtype = c.dtype,
+          .mask = c.mask,
           .output = c.output,
           .swizzle = c.swizzle,
           .pack_gqa = c.pack_gqa,

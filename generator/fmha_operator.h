@@ -52,6 +52,7 @@ struct FmhaLaunch {
   int head_dim = 0;
   int head_dim_v = 0;
   DType dtype = DType::bf16;
+  Mask mask = Mask::none;
   Window window = Window::none;
   UsedLengths seqused = UsedLengths::none;
   Output output = Output::normalized;

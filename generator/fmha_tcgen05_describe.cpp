@@ -21,6 +21,7 @@ FmhaLaunch launch_facts(const Config& c) {
   return {.head_dim = c.head_dim,
           .head_dim_v = c.head_dim_v,
           .dtype = c.dtype,
+          .mask = c.mask,
           .window = c.window,
           .seqused = c.seqused,
           .output = c.output,

@@ -109,6 +109,28 @@ TEST_CASE("sizes, strides and grid of a dense attention") {
   CHECK(Bound(launch, attention_sizes(2, 6, 3, 0, 9)).value(launch.steps.at(0).grid[0]) == 0);
 }
 
+TEST_CASE("attention: keys are split by default as far as a window shows some") {
+  const auto parts = [](Mask mask, std::int64_t left, std::int64_t right) {
+    Fmha problem{.mask = mask, .window = Window::sliding};
+    problem.arch = Arch::parse("sm_100a");
+    problem.split_kv = SplitKv::on;
+    Sizes sizes = attention_sizes(1, 1, 1, 1, 65536);
+    sizes["window_size_left"] = left;
+    sizes["window_size_right"] = right;
+    const Bound bound(make_plan(problem).launch, sizes);
+    return bound.value(Expression::parse("num_splits"));
+  };
+  const std::int64_t all = parts(Mask::none, -1, -1);
+  CHECK(all > 100);
+  CHECK(parts(Mask::none, 127, 0) <= 2);
+  CHECK(parts(Mask::none, 127, -1) == all);
+  CHECK(parts(Mask::none, -1, 0) == all);
+  CHECK(parts(Mask::causal, 127, -1) <= 2);
+  CHECK(parts(Mask::causal, 127, 4096) <= 2);
+  CHECK(parts(Mask::causal, -1, -1) == all);
+  CHECK(parts(Mask::none, 100000, 100000) == all);
+}
+
 TEST_CASE("attention: maps obey the rules and boxes fill the ring slots, for every candidate and many sizes") {
   const Sizes cases[] = {attention_sizes(1, 1, 1, 0, 0), attention_sizes(0, 1, 1, 1, 1),
                          attention_sizes(1, 8, 8, 1, 4096), attention_sizes(3, 12, 4, 77, 1001),
