@@ -29,16 +29,13 @@ std::pair<std::string, std::string> parse_binding(const char* flag, const std::s
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
-float parse_real(const char* flag, const std::string& text, bool may_be_zero) {
+float parse_real(const char* flag, const std::string& text) {
   double value = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool is_number = error == std::errc() && stop == text.data() + text.size();
   const bool is_in_range = is_number && std::abs(value) <= std::numeric_limits<float>::max();
-  const float result = is_in_range ? static_cast<float>(value) : 0;
-  if (!is_in_range || (result == 0 && !may_be_zero))
-    throw Error(ErrorKind::usage, fmt::format("{} = {}: must be a number{} that fp32 holds", flag, text,
-                                              may_be_zero ? "" : " other than 0"));
-  return result;
+  if (!is_in_range) throw Error(ErrorKind::usage, fmt::format("{} = {}: must be a number that fp32 holds", flag, text));
+  return static_cast<float>(value);
 }
 
 /// fp32 to the nearest values of a 16-bit type.
@@ -184,9 +181,9 @@ class RunCommand final : public Command {
     if (!alpha_.empty() && subject_ != "gemm" && subject_ != "gemv")
       throw Error(ErrorKind::usage, "--alpha: is for gemm and gemv");
     if (!beta_.empty() && subject_ != "gemm") throw Error(ErrorKind::usage, "--beta: is for gemm");
-    if (!alpha_.empty()) run_.alpha = parse_real("--alpha", alpha_, true);
-    if (!beta_.empty()) run_.beta = parse_real("--beta", beta_, true);
-    if (!scale_.empty()) run_.softmax_scale = parse_real("--softmax-scale", scale_, false);
+    if (!alpha_.empty()) run_.alpha = parse_real("--alpha", alpha_);
+    if (!beta_.empty()) run_.beta = parse_real("--beta", beta_);
+    if (!scale_.empty()) run_.softmax_scale = parse_real("--softmax-scale", scale_);
     for (const std::string& text : given_sizes_) run_.given_sizes.push_back(parse_size(text));
   }
 

@@ -194,7 +194,7 @@ class RunFmha final : public RunOperator {
       if (const auto found = flags.sizes.find(name); found != flags.sizes.end()) *size = found->second;
     check.is_normalized = config.output == Output::normalized;
     check.softmax_scale = softmax_scale(plan, flags);
-    check.is_exact = flags.inputs == "integer" && flags.arrays.empty() && flags.softmax_scale == 0;
+    check.is_exact = flags.inputs == "integer" && flags.arrays.empty() && !flags.softmax_scale;
     check.judges_rel_error = flags.arrays.empty();
     check.tile_m = config.tile_m;
     check.tile_n = config.tile_n;
@@ -241,7 +241,7 @@ class RunFmha final : public RunOperator {
     return all;
   }
   static double softmax_scale(const Plan& plan, const RunFlags& flags) {
-    if (flags.softmax_scale != 0) return flags.softmax_scale;
+    if (flags.softmax_scale) return *flags.softmax_scale;
     if (flags.inputs == "integer" && flags.arrays.empty()) return std::numbers::ln2;
     return 1 / std::sqrt(static_cast<double>(facts_of(plan).head_dim));
   }

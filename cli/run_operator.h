@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,7 +25,7 @@ struct RunFlags {
   bool pads_rows = false;         ///< pitches of the smallest legal size
   std::int64_t seed = 1;
   bool is_emulated = false;                         ///< example sizes are then small
-  double softmax_scale = 0;                         ///< 0: the operator's default
+  std::optional<double> softmax_scale;              ///< none: the operator's default
   double alpha = 1, beta = 1;                       ///< gemm
   std::vector<GivenSize> given_sizes;               ///< of the launch by name, like lda
   std::map<std::string, reference::Tensor> arrays;  ///< by buffer name, from .npy files

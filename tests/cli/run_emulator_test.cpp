@@ -1,6 +1,8 @@
 // `run` in the emulator: the default where there is no GPU, every schedule, findings with their places, exit codes.
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -25,6 +27,25 @@ TEST_CASE("run: without a GPU the emulator runs the kernel, and says so") {
   CHECK(text.out.find("70 of 70 rows") != std::string::npos);
   CHECK(text.out.find("  schedule fair, seed 1: ") != std::string::npos);
   CHECK(text.err.find("no GPU here (a test without a GPU): in the emulator") != std::string::npos);
+}
+
+TEST_CASE("run: a softmax scale of 0 weighs all keys that a query sees alike") {
+  Machine machine;
+  if (!machine.compiler) return;
+  const std::string saved = (machine.terminal.folder.path / "lse.npy").string();
+  const Outcome outcome =
+      machine.terminal.run({"run", "fmha", "--head-dim", "64", "--mask", "causal", "--heads-q", "1", "--seqlen-q", "70",
+                            "--softmax-scale", "0", "--save", "lse=" + saved, "--json"});
+  CAPTURE(outcome.out);
+  CHECK(outcome.code == 0);
+  CHECK(Json::parse(outcome.out)["pass"] == true);
+  const NpyArray lse = read_npy(saved);
+  REQUIRE(lse.data.size() == 70 * sizeof(float));
+  for (std::size_t row = 0; row < 70; ++row) {
+    float found = 0;
+    std::memcpy(&found, lse.data.data() + row * sizeof found, sizeof found);
+    CHECK(found == doctest::Approx(std::log(static_cast<double>(row + 1))).epsilon(1e-5));
+  }
 }
 
 TEST_CASE("run: every schedule gives the same bits, and JSON says how it ran") {
