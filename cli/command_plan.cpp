@@ -18,6 +18,9 @@ void append_config(std::string& out, const Plan& plan) {
   std::vector<std::string> fields;
   for (const ConfigField& field : plan.fields) fields.push_back(fmt::format("{} {}", field.name, field.value));
   out += fmt::format("  config    {}\n", fmt::join(fields, ", "));
+  if (std::any_of(plan.fields.begin(), plan.fields.end(),
+                  [](const ConfigField& field) { return field.name == "swap_ab" && field.value == "on"; }))
+    out += "            (swapped: a, m and what belongs to them are b and n of the product, and the other way round)\n";
   if (!plan.mma_kind.empty()) out += fmt::format("  mma       {}\n", plan.mma_kind);
   out += "\noperands\n";
   for (const OperandPlan& operand : plan.operands)

@@ -50,6 +50,19 @@ TEST_CASE("plan is silent about what a kernel has not") {
   CHECK(has(zeroed, "\nworkspace\n  bytes    4\n  aligned to 256 bytes, zeroed before every launch\n"));
 }
 
+TEST_CASE("plan says whose view the config of a transposed tile is, and why sizes are refused") {
+  Terminal terminal;
+  const char* const note = "(swapped: a, m and what belongs to them are b and n of the product";
+  CHECK(has(terminal.run({"plan", "gemm", "--swap-ab", "on"}).out, note));
+  CHECK(!has(terminal.run({"plan", "gemm", "--swap-ab", "off"}).out, note));
+
+  const Outcome refused = terminal.run({"plan", "gemm", "--m", "64", "--n", "64", "--k", "65", "--json"});
+  CHECK(refused.code == 3);
+  const Json problems = Json::parse(refused.out)["size_problems"];
+  REQUIRE(!problems.empty());
+  CHECK(has(problems[0].get<std::string>(), "lda must be a multiple of 8"));
+}
+
 TEST_CASE("plan takes a window without a bound on one side, as a launch does") {
   Terminal terminal;
   const Outcome open = terminal.run({"plan", "fmha", "--arch", "sm_100a", "--window", "sliding", "--window-size-left",
