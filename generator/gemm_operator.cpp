@@ -69,9 +69,10 @@ void add(const Gemm& p, const Shape& shape, std::vector<Config>& list) {
   const std::int64_t rows = is_swapped ? std::int64_t{c.tile_n} * c.cluster_n
                                        : std::int64_t{c.tile_m} * c.cluster_m;  // pins may be any number
   c.raster = p.raster.value_or(rows > 0 ? static_cast<int>(std::max<std::int64_t>(1, kRasterRows / rows)) : 1);
-  // MN-major boxes are a swizzle span wide whatever the rows.
+  // MN-major boxes are a swizzle span wide whatever the rows. Beside three consumer warpgroups the producer has no
+  // registers for twelve boxes (it spills).
   if (c.a_layout == Layout::k_major && p.m >= 0 && !is_swapped)
-    for (const int few : kFewRows) c.box_m = p.m <= few ? few : c.box_m;
+    for (const int few : kFewRows) c.box_m = p.m <= few && c.tile_m / few < 12 ? few : c.box_m;
   // Only a Config whose extents are sane is completed: completing evaluates products of them.
   const bool is_sane =
       c.tile_m >= 0 && c.tile_n >= 0 && c.tile_m <= 1024 && c.tile_n <= 1024 && c.split_k >= 1 && c.split_k <= 16;

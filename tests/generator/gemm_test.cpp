@@ -145,6 +145,15 @@ TEST_CASE("products: pins do not lead to a tile without registers while they all
         192);
 }
 
+TEST_CASE("products: tiles of 192 rows are loaded in six boxes at most, also where few rows are expected") {
+  const auto box_with = [](const char* tile_m, const char* m) {
+    return config({{"tile_m", tile_m}, {"m", m}, {"swap_ab", "off"}, {"dtype", "e4m3"}, {"d_dtype", "bf16"}}).box_m;
+  };
+  CHECK(box_with("128", "5") == 16);
+  CHECK(box_with("192", "5") == 32);
+  CHECK(box_with("192", "100") == 64);
+}
+
 TEST_CASE("products: a refusal's remedy is one that helps") {
   const std::string wide = refusal({{"dtype", "e4m3"}, {"d_dtype", "bf16"}, {"tile_n", "256"}});
   CHECK(wide.find("256 accumulator registers a thread, 196 allowed: take a smaller tile or accumulation fast") !=
