@@ -14,38 +14,49 @@ namespace {
 using gemm::Config;
 
 constexpr double kSms = kHopper.sms;
-constexpr double kTensorBytesPerCycle = 4096;   // multiplications of one SM, times the bytes of an element
-constexpr double kLaunchCycles = 8959;          // from one event to the other and to the first product, beside the work
-constexpr double kCtaCycles = 2.135;            // more for each SM that takes part
-constexpr double kIssueCycles = 116;            // of a step's loads, beside the copies: the wait for a slot
-constexpr double kSecondIssueCycles = 131.2;    // more where two warpgroups give a slot back
-constexpr double kPingPongIssueCycles = 38.34;  // and where they take turns
-constexpr double kBoxCycles = 21.09;            // of one copy
-constexpr double kRowCycles = 0.08064;          // of a row that it loads, 128 bytes on a line
-constexpr double kRowSplitShare = 9.537;        // more of that where all rows lie in two lines
-constexpr double kBehindCycles = 8.327;    // of a row of a box that reaches behind the matrix, where all SMs have one
-constexpr double kClusterFactor = 1.04;    // of a step whose B is shared: the CTAs keep step
-constexpr double kClusterNFactor = 1.081;  // and of one whose A is
-constexpr double kAloneFactor = 0.9649;    // of products where no other warpgroup works on the tile
-constexpr double kPromotedFactor = 1.101;  // of steps that are added up in fp32
-constexpr double kPromotedAloneFactor = 1.952;  // where no other warpgroup works on the tile
-constexpr double kEntryBytesPerCycle = 79.13;   // into one SM of all
-constexpr double kSharedEntryShare = 0.3645;    // of bytes that another CTA of the cluster loads
-constexpr double kSplitEntryFactor = 1.27;      // of all bytes, where the CTAs of a cluster load different parts of k
-constexpr double kLookupBytesPerCycle = 27.38;  // that the L2 looks up for one SM of all
-constexpr double kSplitTogether = 0.7166;  // exponent of how many ask for the same lines, where their clusters split k
-constexpr double kSplitLookupFactor = 1.325;  // of that, where the CTAs of a cluster load different parts of k
-constexpr double kKeptFactor = 1.211;  // of both where more than two rows of tiles read B, so that it stays in the L2
-constexpr double kLineSplitShare = 0.4525;     // more of both where all rows lie in two lines
-constexpr double kLineSectorShare = 1.18;      // more where they do not begin on sectors
-constexpr double kStoreBytesPerCycle = 28.6;   // of a tile of D, through shared memory
-constexpr double kPanelCycles = 178.6;         // of each of its panels: two barriers of the warpgroup
-constexpr double kPingPongShare = 0.2518;      // of that time: the rest runs beside the other warpgroup's products
-constexpr double kRelaunchCycles = 2943;       // between a CTA with a split k and the next: it has no second tile
-constexpr double kFetchBytesPerCycle = 18.17;  // of a warpgroup's partial sums, and the barrier before
-constexpr double kMemoryBytesPerCycle = 2615;  // all SMs
-constexpr double kStepSharpness = 5.516;       // of the maximum of what a step overlaps in part
-constexpr double kSharpness = 3.272;           // and of a launch's
+constexpr double kTensorBytesPerCycle = 4096;  // multiplications of one SM, times the bytes of an element
+constexpr double kLaunchCycles = 7901;         // from one event to the other and to the first product, beside the work
+constexpr double kCtaCycles = 4.423;           // more for each SM that takes part
+constexpr double kIssueCycles = 107.2;         // of a step's loads, beside the copies: the wait for a slot
+constexpr double kSecondIssueCycles = 135.4;   // more where two warpgroups give a slot back
+constexpr double kPingPongIssueCycles = 73.8;  // and where they take turns
+constexpr double kBoxCycles = 36.73;           // of one copy
+constexpr double kRowCycles = 0.1043;          // of a row that it loads, 128 bytes on a line
+constexpr double kRowSplitShare = 9.995;       // more of that where all rows lie in two lines
+constexpr double kBehindCycles = 6.519;    // of a row of a box that reaches behind the matrix, where all SMs have one
+constexpr double kClusterShare = 0.02096;  // more of a step whose B two CTAs share, twice that for four: they keep step
+constexpr double kClusterNShare = 0.06097;      // and of one whose A is
+constexpr double kClusterCycles = 159.5;        // of a launch, for each doubling of a cluster
+constexpr double kClusterBetweenShare = 0.185;  // more of what lies between tiles, for each CTA beside one
+constexpr double kWgmmaCycles = 4.675;          // of one instruction beside its columns
+constexpr double kAloneFactor = 0.9557;         // of products where no other warpgroup works on the tile, of 128 rows
+constexpr double kAloneNarrowFactor = 1.224;    // and of 64
+constexpr double kPromotedFactor = 0.9334;      // of steps that are added up in fp32
+constexpr double kPromotedAloneFactor = 1.899;  // where no other warpgroup works on the tile
+constexpr double kEntryBytesPerCycle = 73.46;   // into one SM of all
+constexpr double kSharedEntryShare = 0.0178;    // of bytes that another CTA of the cluster loads
+constexpr double kSplitEntryFactor = 1.575;     // of all bytes, where the CTAs of a cluster load different parts of k
+constexpr double kLookupBytesPerCycle = 41.05;  // that the L2 looks up for one SM of all
+constexpr double kSplitTogether = 0.95;  // exponent of how many ask for the same lines, where their clusters split k
+constexpr double kSplitLookupFactor = 1.341;  // of that, where the CTAs of a cluster load different parts of k
+constexpr double kKeptFactor = 0.9669;  // of both where more than two rows of tiles read B, so that it stays in the L2
+constexpr double kLineSplitShare = 0.9088;     // more of both where all rows lie in two lines
+constexpr double kLineSectorShare = 0.828;     // more where they do not begin on sectors
+constexpr double kStoreBytesPerCycle = 23.18;  // of a tile of D, through shared memory
+constexpr double kPanelCycles = 180.6;         // of each of its panels: two barriers of the warpgroup
+constexpr double kTileCycles = 537.3;          // of a tile beside that
+constexpr double kWriteBytesPerCycle = 24.55;  // of one SM of all, into the L2
+constexpr double kWriteSplitShare = 0.1092;    // more of that where all rows lie in two lines
+constexpr double kWriteSectorShare = 0.2489;   // more where they do not begin on sectors
+constexpr double kPingPongShare = 0.5382;      // of that time: the rest runs beside the other warpgroup's products
+constexpr double kPingPongOver = 0.0872;       // of what is stored for longer than the other multiplies
+constexpr double kRelaunchCycles = 3055;       // between a CTA with a split k and the next: it has no second tile
+constexpr double kSumCycles = 688.9;           // of adding up the parts of k: two barriers of the cluster
+constexpr double kLeaveBytesPerCycle = 79.43;  // of a warpgroup's partial sums
+constexpr double kFetchBytesPerCycle = 9.306;  // of those that other CTAs leave
+constexpr double kMemoryBytesPerCycle = 2161;  // all SMs
+constexpr double kStepSharpness = 6.69;        // of the maximum of what a step overlaps in part
+constexpr double kSharpness = 5.001;           // and of a launch's
 constexpr Hint kDefaultExtent = 4096;
 
 double extent(Hint hint, Hint otherwise) { return static_cast<double>(hint < 0 ? otherwise : std::max<Hint>(hint, 1)); }
@@ -67,6 +78,13 @@ double clusters_at_once(int size) {
   return kAtOnce[std::clamp(size, 1, 8)];
 }
 
+/// 1 and what rows of 128 bytes cost more that lie in two lines, by how many do: with a pitch of 64 and a multiple of
+/// 128 bytes every second one, with odd multiples of 16 seven of eight, half of these in five sectors.
+double by_alignment(double pitch, double split, double sector) {
+  const auto unit = static_cast<double>(std::gcd(static_cast<std::int64_t>(pitch), std::int64_t{128}));
+  return 1 + split * (1 - unit / 128) + (unit < 32 ? sector : 0);
+}
+
 /// One operand of a step.
 struct Operand {
   double rows;       ///< of a tile
@@ -82,12 +100,7 @@ struct Operand {
   double valid() const { return std::min(rows, extent); }        ///< rows of the first tile
   double last() const { return extent - (tiles() - 1) * rows; }  ///< and of the last
 
-  /// 1 and what rows of 128 bytes cost more that lie in two lines, by how many do: with a pitch of 64 and a multiple of
-  /// 128 bytes every second one, with odd multiples of 16 seven of eight, half of these in five sectors.
-  double by_alignment(double split, double sector = 0) const {
-    const auto unit = static_cast<double>(std::gcd(static_cast<std::int64_t>(pitch), std::int64_t{128}));
-    return 1 + split * (1 - unit / 128) + (unit < 32 ? sector : 0);
-  }
+  double by_alignment(double split, double sector = 0) const { return tessera::by_alignment(pitch, split, sector); }
 
   /// Of the copies for a CTA's part of a tile that has so many rows within the matrix. Boxes behind it are left out,
   /// but not where the slots are written for the first time. Rows in a box that reaches behind are slow where many SMs
@@ -102,10 +115,10 @@ struct Operand {
     return boxes * kBoxCycles + loaded * kRowCycles + reaching * kBehindCycles * used / tiles();
   }
 
-  /// Bytes that enter an SM, counted as what they cost.
+  /// Bytes that enter an SM, counted as what they cost. What another CTA loads comes in whole lines.
   double entering(double valid_rows) const {
-    const double own = 1 / parts + (1 - 1 / parts) * kSharedEntryShare;
-    return valid_rows * gemm::kStepBytes * own * by_alignment(kLineSplitShare, kLineSectorShare);
+    const double own = by_alignment(kLineSplitShare, kLineSectorShare) / parts;
+    return valid_rows * gemm::kStepBytes * (own + (1 - 1 / parts) * kSharedEntryShare);
   }
   /// And its share of the bytes that the L2 looks up: once for all who ask in the same step.
   double looked_up(double valid_rows) const {
@@ -155,10 +168,11 @@ struct Steps {
 /// Of the tensor cores in a step. A row of wgmma: 64 x tile_n x 32 bytes take tile_n / 2, or as long as its operands
 /// do, and one cycle more: of equals the wider ones are faster by up to 1 %.
 double tensor_cycles(const Config& c) {
-  const double wgmma = 1 + std::max(c.tile_n / 2.0, 14 + c.tile_n / 4.0);
+  const double wgmma = kWgmmaCycles + std::max(c.tile_n / 2.0, 14 + c.tile_n / 4.0);
   const double tensor = c.tile_m / gemm::kBlockRows * gemm::kStepsOfStage * wgmma;
   const bool is_alone = gemm::is_ping_pong(c) || gemm::consumer_warpgroups(c) == 1;  // within a tile
-  if (c.accumulation != Accumulation::promoted) return tensor * (is_alone ? kAloneFactor : 1);
+  if (c.accumulation != Accumulation::promoted)
+    return tensor * (!is_alone ? 1 : c.tile_m > gemm::kBlockRows ? kAloneFactor : kAloneNarrowFactor);
   return tensor * (is_alone ? kPromotedAloneFactor : kPromotedFactor);
 }
 
@@ -169,17 +183,18 @@ double issue_cycles(const Config& c) {
 }
 
 /// Of a tile's stores.
-double store_cycles(const Config& c) {
+double store_cycles(const Config& c, double pitch, double used) {
   const double bytes = 1.0 * c.tile_m * gemm::stored_columns(c) * dtype_bytes(c.d_dtype);
   const double panels = 1.0 * gemm::blocks(c) * gemm::stored_columns(c) / gemm::panel_columns(c);
-  return bytes / kStoreBytesPerCycle + panels * kPanelCycles;
+  const double written = bytes * used / kWriteBytesPerCycle * by_alignment(pitch, kWriteSplitShare, kWriteSectorShare);
+  return kTileCycles + smooth_max({bytes / kStoreBytesPerCycle + panels * kPanelCycles, written}, kStepSharpness);
 }
 
-/// Of adding up the parts of k: every warpgroup leaves its sums and fetches as many; those of other CTAs count twice.
+/// Of adding up the parts of k: every warpgroup leaves its sums and fetches as many, most from other CTAs.
 double sum_cycles(const Config& c) {
   if (c.split_k == 1) return 0;
   const double bytes = gemm::blocks(c) * gemm::kBlockRows * c.tile_n * 4.0;
-  return bytes * (2 - 1.0 / c.split_k) / kFetchBytesPerCycle;
+  return kSumCycles + bytes / kLeaveBytesPerCycle + bytes * (1 - 1.0 / c.split_k) / kFetchBytesPerCycle;
 }
 
 }  // namespace
@@ -203,22 +218,25 @@ GemmCost gemm_cost(const Config& c, const Gemm& problem) {
   const bool is_a_mn = c.a_layout == Layout::mn_major, is_b_mn = c.b_layout == Layout::mn_major;
   const bool is_kept = (is_swapped ? n / (tile_n * c.cluster_n) : m / (tile_m * c.cluster_m)) > gemm::kRowsOfStreamedB;
   const double together = c.split_k > 1 ? kSplitTogether : 1;
-  const Steps walk{.a = {tile_m, m, 1.0 * c.cluster_n, 1.0 * gemm::a_box_rows(c), (is_a_mn ? m : k) * element, is_a_mn,
-                         tile_columns, together},
-                   .b = {tile_n, n, 1.0 * c.cluster_m, 1.0 * gemm::b_box_rows(c), (is_b_mn ? n : k) * element, is_b_mn,
-                         tile_rows, together},
-                   .tensor = tensor_cycles(c),
-                   .issue = issue_cycles(c),
-                   .factor = (c.cluster_m > 1 ? kClusterFactor : 1) * (c.cluster_n > 1 ? kClusterNFactor : 1),
-                   .is_split = c.split_k > 1,
-                   .from_l2 = is_kept ? kKeptFactor : 1};
+  const Steps walk{
+      .a = {tile_m, m, 1.0 * c.cluster_n, 1.0 * gemm::a_box_rows(c), (is_a_mn ? m : k) * element, is_a_mn, tile_columns,
+            together},
+      .b = {tile_n, n, 1.0 * c.cluster_m, 1.0 * gemm::b_box_rows(c), (is_b_mn ? n : k) * element, is_b_mn, tile_rows,
+            together},
+      .tensor = tensor_cycles(c),
+      .issue = issue_cycles(c),
+      .factor = (1 + kClusterShare * std::log2(c.cluster_m)) * (1 + kClusterNShare * std::log2(c.cluster_n)),
+      .is_split = c.split_k > 1,
+      .from_l2 = is_kept ? kKeptFactor : 1};
 
-  const double stored = store_cycles(c), summed = sum_cycles(c);
+  const double pitch_of_d = (is_swapped ? m : n) * dtype_bytes(c.d_dtype);
+  const double stored = store_cycles(c, pitch_of_d, std::min(1.0, clusters * size / kSms)), summed = sum_cycles(c);
   double between = stored;
   if (gemm::is_ping_pong(c)) {
     const double multiplied = steps * walk.cycles(walk.a.valid(), walk.b.valid(), 1);
-    between = kPingPongShare * stored + std::max(0.0, stored - multiplied);
+    between = kPingPongShare * stored + kPingPongOver * std::max(0.0, stored - multiplied);
   }
+  between *= 1 + kClusterBetweenShare * (gemm::multicast_size(c) - 1);
   if (c.split_k > 1) between += kRelaunchCycles + summed;
   const double computed =
       kLaunchCycles + (rounds - 1) * between +
@@ -228,8 +246,8 @@ GemmCost gemm_cost(const Config& c, const Gemm& problem) {
   const double memory = kLaunchCycles + bytes / kMemoryBytesPerCycle;
 
   GemmCost cost;
-  cost.cycles =
-      smooth_max({computed, memory}, kSharpness) + std::min(clusters * size, kSms) * kCtaCycles + stored + summed;
+  cost.cycles = smooth_max({computed, memory}, kSharpness) + std::min(clusters * size, kSms) * kCtaCycles +
+                std::log2(size) * kClusterCycles + stored + summed;
   cost.rounds = static_cast<long long>(std::min(rounds, 9e18));
   cost.is_memory_bound = memory > computed;
   cost.tensor_share = m * n * l * k * gemm::element_bytes(c) / (kTensorBytesPerCycle * kSms) / cost.cycles;

@@ -142,7 +142,7 @@ TEST_CASE("products: rows that do not begin on lines of 128 bytes ask more of th
                                 std::array{"900", "1936", "11656"}, std::array{"200", "7744", "7176"}}) {
     const Plan plan = make_plan(problem_of("gemm", {{"m", m}, {"n", n}, {"k", k}}));
     const auto& c = std::get<gemm::Config>(plan.config);
-    CHECK((gemm::multicast_size(c) == 2 || gemm::is_swapped(c)));
+    CHECK((gemm::multicast_size(c) >= 2 || gemm::is_swapped(c)));
   }
   // Of an operand whose m or n is contiguous the rows are those along k.
   alone.a_layout = Layout::mn_major;
@@ -198,19 +198,17 @@ TEST_CASE("products: the choice where others were measured to be slow") {
     INFO(kernel);
     CHECK(std::find(names.begin(), names.end(), chosen) != names.end());
   };
-  is_one_of({{"m", "89"}, {"n", "2176"}, {"k", "10704"}},
-            {"96x128t_s7_c1x1x3", "96x64t_s10_c1x1x3", "128x128_s6_c1x1x4", "128x96_s7_c1x1x3", "64x128_s8_c2x1x2"});
+  is_one_of({{"m", "89"}, {"n", "2176"}, {"k", "10704"}}, {"96x64t_s10_c1x4x2"});
   is_one_of({{"m", "95"}, {"n", "2528"}, {"k", "11456"}}, {"96x64t_s10_c1x1x2"});
   is_one_of({{"m", "114"}, {"n", "1472"}, {"k", "7664"}},
-            {"128x64t_s9_c1x1x4", "128x64_s9_c1x1x4", "144x64t_s8_c1x1x3"});
-  is_one_of({{"m", "233"}, {"n", "2032"}, {"k", "7824"}},
-            {"128x192_s5_c1x1x4", "128x144_s6_c1x1x3", "128x128_s6_c2x1x2", "128x128_s6_c1x2x2"});
+            {"128x64t_s9_c1x1x4", "128x64_s9_c1x1x4", "144x64t_s8_c1x1x3", "128x64t_s9_c1x2x4"});
+  is_one_of({{"m", "233"}, {"n", "2032"}, {"k", "7824"}}, {"64x160_s7_c4x1x2"});
   is_one_of({{"m", "75"}, {"n", "7664"}, {"k", "5696"}},
             {"48x128tpp_s9_c2x1x1", "48x128t_s9_c2x1x1", "80x64t_s12_c1x1x1", "48x128tpp_s9_c1x1x1"});
   is_one_of({{"m", "453"}, {"n", "1456"}, {"k", "5504"}}, {"96x64t_s10_c1x1x1", "64x96_s10_c1x1x1"});
-  is_one_of({{"m", "1300"}, {"n", "4928"}, {"k", "11912"}},
-            {"224x128t_s4_c1x2x1", "128x256_s4_c2x1x1", "128x224_s4_c2x1x1", "256x128_s4_c1x2x1"});
-  is_one_of({{"m", "900"}, {"n", "1936"}, {"k", "11656"}}, {"192x128t_s4_c1x2x1", "128x192_s4_c2x1x1"});
+  is_one_of({{"m", "1300"}, {"n", "4928"}, {"k", "11912"}}, {"224x128t_s4_c2x2x1"});
+  is_one_of({{"m", "900"}, {"n", "1936"}, {"k", "11656"}}, {"160x128t_s5_c2x2x1", "128x160_s5_c2x2x1"});
+  is_one_of({{"m", "450"}, {"n", "4736"}, {"k", "7688"}}, {"128x160_s5_c2x2x1"});
   is_one_of({{"m", "274"}, {"n", "15280"}, {"k", "4544"}},
             {"144x128tpp_s5_c2x1x1", "144x128t_s5_c2x1x1", "144x128t_s5_c1x1x1", "144x128tpp_s5_c1x1x1"});
   is_one_of({{"m", "8192"}, {"n", "8192"}, {"k", "8192"}}, {"128x176pp_s5_c1x1x1", "128x192pp_s4_c1x1x1"});

@@ -1,0 +1,201 @@
+// Candidates are the tiles that keep two warpgroups' accumulators in registers, and narrower ones for few rows, with
+// and without a cluster that shares operands, and with the K of a tile split over a cluster where there are few tiles.
+// Pins replace the table's values.
+#include "generator/gemm_candidates.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <numeric>
+#include <span>
+#include <utility>
+
+#include "generator/gemm_operator.h"
+
+namespace tessera {
+
+using gemm::Config;
+
+Config gemm_facts(const Gemm& p, SwapAb swap_ab) {
+  Config c;
+  c.swap_ab = swap_ab;
+  c.a_dtype = p.dtype;
+  c.b_dtype = p.b_dtype.value_or(p.dtype);
+  c.d_dtype = p.d_dtype;
+  c.a_layout = p.a_layout;
+  c.b_layout = p.b_layout;
+  if (gemm::is_swapped(c)) {
+    std::swap(c.a_dtype, c.b_dtype);
+    std::swap(c.a_layout, c.b_layout);
+  }
+  c.accumulation = p.accumulation.value_or(gemm::is_8_bit(p.dtype) ? Accumulation::promoted : Accumulation::fast);
+  c.c = p.c;
+  c.bias = p.bias;
+  c.activation = p.activation;
+  return c;
+}
+
+namespace {
+
+constexpr int kFewRows[] = {32, 16};  // boxes of A where at most so many rows are expected
+constexpr int kColumns[] = {256, 224, 192, 160, 128, 112, 96, 64};
+constexpr int kNarrowColumns[] = {48, 32, 16};  // where pinned stages leave room for none of these
+
+// As a Config has it: tile_m are the matrix instruction's rows.
+struct Shape {
+  int tile_m, tile_n, cluster_m, cluster_n, split_k;
+  KernelSchedule kernel_schedule;
+  SwapAb swap_ab = SwapAb::off;
+};
+
+void add(const Gemm& p, const Shape& shape, std::vector<Config>& list) {
+  if (p.swap_ab && *p.swap_ab != shape.swap_ab) return;
+  Config c = gemm_facts(p, shape.swap_ab);
+  // Pins are of the product.
+  const bool is_swapped = gemm::is_swapped(c);
+  c.tile_m = (is_swapped ? p.tile_n : p.tile_m).value_or(shape.tile_m);
+  c.tile_n = (is_swapped ? p.tile_m : p.tile_n).value_or(shape.tile_n);
+  c.cluster_m = (is_swapped ? p.cluster_n : p.cluster_m).value_or(shape.cluster_m);
+  c.cluster_n = (is_swapped ? p.cluster_m : p.cluster_n).value_or(shape.cluster_n);
+  c.split_k = p.split_k.value_or(shape.split_k);
+  c.kernel_schedule = p.kernel_schedule.value_or(shape.kernel_schedule);
+  const std::int64_t rows = is_swapped ? std::int64_t{c.tile_n} * c.cluster_n
+                                       : std::int64_t{c.tile_m} * c.cluster_m;  // pins may be any number
+  c.raster = p.raster.value_or(rows > 0 ? static_cast<int>(std::max<std::int64_t>(1, kGemmRasterRows / rows)) : 1);
+  // MN-major boxes are a swizzle span wide whatever the rows. Beside three consumer warpgroups the producer has no
+  // registers for twelve boxes (it spills).
+  if (c.a_layout == Layout::k_major && p.m >= 0 && !is_swapped)
+    for (const int few : kFewRows) c.box_m = p.m <= few && c.tile_m / few < 12 ? few : c.box_m;
+  // Only a Config whose extents are sane is completed: completing evaluates products of them.
+  const bool is_sane =
+      c.tile_m >= 0 && c.tile_n >= 0 && c.tile_m <= 1024 && c.tile_n <= 1024 && c.split_k >= 1 && c.split_k <= 16;
+  c.stages = p.stages.value_or(is_sane ? gemm::most_stages(c) : 4);
+  list.push_back(c);
+}
+
+constexpr KernelSchedule kCooperative = KernelSchedule::cooperative, kPingPong = KernelSchedule::ping_pong;
+
+// Of each width from tile_n on. Among equals the first: clusters only where they were measured to pay.
+constexpr Shape kEveryWidth[] = {{128, 0, 1, 1, 1, kCooperative}, {128, 112, 2, 1, 1, kCooperative},
+                                 {64, 0, 1, 1, 1, kCooperative},  {64, 0, 1, 1, 2, kCooperative},
+                                 {128, 0, 1, 1, 2, kCooperative}, {64, 0, 1, 1, 4, kCooperative},
+                                 {128, 0, 1, 1, 4, kCooperative}};
+
+// The same where copies weigh more than products.
+constexpr Shape kEveryWidthShared[] = {
+    {64, 96, 1, 1, 1, kPingPong},     {64, 96, 2, 1, 1, kPingPong},      {64, 96, 4, 1, 1, kPingPong},
+    {64, 64, 1, 4, 1, kCooperative},  {64, 96, 4, 1, 2, kCooperative},   {128, 128, 1, 2, 1, kCooperative},
+    {128, 96, 2, 2, 1, kCooperative}, {192, 128, 1, 1, 1, kCooperative}, {192, 128, 2, 1, 1, kCooperative}};
+
+constexpr Shape kShapes[] = {
+    {256, 128, 1, 2, 1, kCooperative}, {256, 128, 2, 1, 1, kCooperative}, {256, 128, 1, 1, 1, kCooperative},
+    {128, 128, 2, 1, 1, kPingPong},    {128, 128, 1, 1, 1, kPingPong},    {128, 160, 1, 1, 1, kPingPong},
+    {128, 176, 1, 1, 1, kPingPong},    {128, 192, 1, 1, 1, kPingPong},    {128, 192, 1, 2, 1, kPingPong},
+    {64, 128, 2, 1, 2, kCooperative},  {128, 128, 1, 2, 2, kCooperative}, {128, 128, 1, 2, 4, kCooperative},
+    {128, 192, 2, 1, 2, kCooperative}};
+
+// With swap_ab; tile_n follows from the rows of D.
+constexpr Shape kSwapped[] = {
+    {128, 0, 1, 1, 1, kCooperative}, {64, 0, 1, 1, 1, kCooperative},  {64, 0, 1, 1, 2, kCooperative},
+    {64, 0, 1, 1, 3, kCooperative},  {64, 0, 1, 1, 4, kCooperative},  {64, 0, 1, 1, 5, kCooperative},
+    {128, 0, 1, 1, 2, kCooperative}, {128, 0, 1, 1, 4, kCooperative}, {128, 0, 2, 1, 1, kCooperative},
+    {128, 0, 1, 2, 1, kCooperative}, {128, 0, 1, 1, 1, kPingPong},    {192, 0, 1, 1, 1, kCooperative},
+    {256, 0, 1, 1, 1, kCooperative}};
+
+// The same where copies weigh more than products.
+constexpr Shape kSwappedShared[] = {{64, 0, 1, 1, 1, kPingPong},     {64, 0, 2, 1, 1, kPingPong},
+                                    {64, 0, 4, 1, 1, kPingPong},     {128, 0, 1, 2, 1, kPingPong},
+                                    {128, 0, 2, 2, 1, kCooperative}, {64, 0, 2, 1, 4, kCooperative},
+                                    {64, 0, 4, 1, 2, kCooperative}};
+constexpr std::size_t kMostWidths = 4;
+
+/// Widths of tiles of D transposed, those first that have the fewest rows behind D's last one: the matrix instruction
+/// takes any multiple of 16.
+std::vector<int> swapped_widths(std::int64_t m, int unit) {
+  constexpr int kNarrow = 64;
+  std::vector<std::pair<std::int64_t, int>> found;  // rows in all, width
+  if (m < kNarrow) found.emplace_back(m, static_cast<int>(round_up(m, unit)));
+  for (int width = 256; m >= kNarrow && width >= kNarrow; width -= unit)
+    if (width == kNarrow || ceil_div(m, width - unit) > ceil_div(m, width))
+      found.emplace_back(round_up(m, width), width);
+  std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  if (found.size() > kMostWidths) found.resize(kMostWidths);
+  std::vector<int> widths;
+  for (const auto& [rows, width] : found) widths.push_back(width);
+  return widths;
+}
+
+/// Of more than 160 sums a thread the registers leave none for an epilogue that reads, nor for transposing, other types
+/// of D and descriptors of MN-major operands (ptxas spills).
+bool leaves_registers(const Config& c) {
+  if (gemm::blocks(c) != 2 || c.tile_n <= 160) return true;
+  return !gemm::is_swapped(c) && dtype_bytes(c.d_dtype) == 2 && c.a_layout == Layout::k_major &&
+         c.b_layout == Layout::k_major && c.c == Addend::none && c.bias == Bias::none &&
+         c.activation == Activation::none;
+}
+
+bool has_legal(const std::vector<Config>& list) {
+  return std::any_of(list.begin(), list.end(), [](const Config& c) { return why_invalid(c).ok(); });
+}
+
+/// Leaves out what the assembler finds no registers for, unless pins allow nothing else.
+std::vector<Config> without_spills(std::vector<Config> list) {
+  std::vector<Config> kept;
+  std::copy_if(list.begin(), list.end(), std::back_inserter(kept), leaves_registers);
+  return has_legal(kept) ? kept : list;
+}
+
+/// Where rows of 128 bytes lie in two lines of memory, a copy costs up to twice as much; where k is short, the walk
+/// along it is not what a tile takes. There more ways to share operands were measured to pay; else they gave less than
+/// 0.1 %.
+bool pays_sharing(const Gemm& p) {
+  constexpr Hint kShortSteps = 8;
+  if (p.a_layout == Layout::mn_major || p.b_layout == Layout::mn_major) return true;
+  const Hint step = gemm::kStepBytes / dtype_bytes(p.dtype);
+  return p.k >= 0 && (p.k <= kShortSteps * step || p.k % step != 0);
+}
+
+void add_every_width(const Gemm& problem, std::span<const Shape> shapes, int tile_n, std::vector<Config>& list) {
+  for (Shape shape : shapes) {
+    if (tile_n < shape.tile_n) continue;
+    shape.tile_n = tile_n;
+    add(problem, shape, list);
+  }
+}
+
+void add_swapped(const Gemm& problem, std::span<const Shape> shapes, std::vector<Config>& list) {
+  const bool is_wanted = problem.swap_ab == SwapAb::on;
+  if ((dtype_bytes(problem.d_dtype) != 2 || problem.m < 0) && !is_wanted) return;
+  const std::int64_t m = problem.m >= 0 ? std::max<std::int64_t>(problem.m, 1) : 256;
+  const int unit = problem.a_layout == Layout::mn_major ? 64 : 16;
+  for (const int width : swapped_widths(m, unit)) {
+    for (Shape shape : shapes) {
+      shape.swap_ab = SwapAb::on;
+      const int parts = std::clamp(problem.split_k.value_or(shape.split_k), 1, gemm::kMaxClusterSize);
+      shape.tile_n = static_cast<int>(round_up(width, std::lcm(unit, 16 * parts)));
+      // What is pinned and has no such width is refused by its rule.
+      if (shape.tile_n > 256) shape.tile_n = width;
+      add(problem, shape, list);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Config> GemmOperator::candidates(const Gemm& problem) {
+  std::vector<Config> list;
+  const bool is_shared = pays_sharing(problem);
+  for (const int tile_n : kColumns) {
+    add_every_width(problem, kEveryWidth, tile_n, list);
+    if (is_shared) add_every_width(problem, kEveryWidthShared, tile_n, list);
+  }
+  for (const Shape& shape : kShapes) add(problem, shape, list);
+  add_swapped(problem, kSwapped, list);
+  if (is_shared) add_swapped(problem, kSwappedShared, list);
+  if (problem.stages && !has_legal(list))
+    for (const int tile_n : kNarrowColumns)
+      for (const int tile_m : {128, 64}) add(problem, {tile_m, tile_n, 1, 1, 1, kCooperative}, list);
+  return without_spills(std::move(list));
+}
+
+}  // namespace tessera

@@ -1,0 +1,16 @@
+// What a product's Config has of the problem alone, and rows that a group of the raster has.
+#pragma once
+
+#include "generator/problem.h"
+#include "spec/gemm.h"
+
+namespace tessera {
+
+/// Rows of D that a group of tiles along m has, where nothing is pinned: 132 tiles that run at once form about a
+/// square.
+inline constexpr int kGemmRasterRows = 2048;
+
+/// Types, layouts and epilogue; the rest is Config's defaults.
+gemm::Config gemm_facts(const Gemm& problem, SwapAb swap_ab = SwapAb::off);
+
+}  // namespace tessera
