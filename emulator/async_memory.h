@@ -46,7 +46,7 @@ class CopyOperation : public AsyncOperation {
 /// Whether a generic write to this granule was followed by a fence.proxy.async, of the writer or (later) of the reader.
 bool is_fenced(const Cta& cta, std::uint32_t offset, std::uint64_t reader_fence);
 
-/// Whether the copy engine can know a barrier that a copy names: its initialisation was followed by a fence.
+/// Whether a copy may complete on another CTA's barrier: its initialisation was followed by a fence.
 void check_init_fence(Warp& w, const Instruction& in, int lane, Cta& cta, std::uint32_t offset);
 
 /// An address operand that must name shared memory. False after a report; `out` in Step form is fault then.

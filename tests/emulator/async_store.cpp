@@ -116,6 +116,51 @@ st.global.v4.b32 [d1], {{r2, r3, r4, r5}};
         std::vector<std::uint32_t>{11, 22, 33, 44});
 }
 
+TEST_CASE("a copy onto an mbarrier needs a fence after its initialisation where it is another CTA's") {
+  const std::string init = "mov.u32 r0, smem;\nadd.u32 r1, r0, 2048;\nmbarrier.init.shared.b64 [r1], 1;\n";
+  // As cuda::memcpy_async has it, with a cuda::barrier of the block.
+  const std::string own = init + R"(
+bar.sync 0;
+mbarrier.arrive.expect_tx.shared.b64 _, [r1], 64;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [r0], [d0], 64, [r1];
+W0: mbarrier.try_wait.parity.shared.b64 p, [r1], 0;
+@!p bra W0;
+ld.shared.b32 r2, [r0+60];
+st.global.b32 [d1], r2;
+)";
+  const auto to_peer = [&](const std::string& fence) {
+    return init + fence + R"(
+mbarrier.arrive.expect_tx.shared.b64 _, [r1], 64;
+barrier.cluster.arrive;
+barrier.cluster.wait;
+mov.u32 r2, %cluster_ctarank;
+xor.b32 r3, r2, 1;
+mapa.shared::cluster.u32 r4, r0, r3;
+mapa.shared::cluster.u32 r5, r1, r3;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [r4], [d0], 64, [r5];
+W0: mbarrier.try_wait.parity.shared.b64 p, [r1], 0;
+@!p bra W0;
+ld.shared.b32 r2, [r0+60];
+st.global.b32 [d1], r2;
+barrier.cluster.arrive;
+barrier.cluster.wait;
+)";
+  };
+  for (const Schedule schedule : {Schedule::fair, Schedule::eager, Schedule::lazy, Schedule::adversarial}) {
+    for (const std::uint32_t cluster : {1u, 2u}) {
+      const Result result = run("sm_90a", own, schedule, cluster);
+      CHECK(result.findings.empty());
+      CHECK(result.out[0] == 115);
+    }
+    const Result unfenced = run("sm_90a", to_peer(""), schedule, 2);
+    REQUIRE(unfenced.findings.size() == 1);
+    CHECK(unfenced.findings[0].name == "missing-mbarrier-init-fence");
+    CHECK_FALSE(unfenced.findings[0].is_failure);
+    CHECK(unfenced.out[0] == 115);
+    CHECK(run("sm_90a", to_peer("fence.mbarrier_init.release.cluster;\n"), schedule, 2).findings.empty());
+  }
+}
+
 TEST_CASE("st.bulk and masked bulk stores") {
   const Result result = run("sm_100a", R"(
 st.shared.v4.b32 [smem], {1, 2, 3, 4};

@@ -115,7 +115,8 @@ const std::map<std::string, const char*>& reasons() {
        "of a block that a warpgroup leaves out: it waits for V; of an accumulator that was read in time; of O where "
        "the "
        "next scores, which are waited for, were issued behind its product"},
-      {"drop fence.mbarrier_init", "where unused rows are zeroed: the fence.proxy.async behind that does its work too"},
+      {"drop fence.mbarrier_init",
+       "copies that complete on the CTA's own barriers, and the barriers after it, need none"},
       {"ld.shared.f32: the next lane's", "of last factors where O leaves un-normalised: all of them are 1"},
       {"drop st.shared.f32", "of last factors where keys are split: O leaves un-normalised, and nobody reads them"},
       {"drop wgmma.fence", "no register of these products was written since the fence before"},
