@@ -230,7 +230,9 @@ Step load_read_only(Warp& w, const Instruction& in, Mask active) {
   const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(elements(in.op[0]).count);
   for (Mask rest = active; rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
-    report_written(w, in, lane, lane_address(w, in.op[1], lane), bytes);
+    const std::uint64_t address = lane_address(w, in.op[1], lane);
+    if (w.launch->written->may_hold(address, bytes)) [[unlikely]]
+      report_written(w, in, lane, address, bytes);
   }
   return load<T, Space::global>(w, in, active);
 }

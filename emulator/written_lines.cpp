@@ -25,6 +25,8 @@ WrittenLines::Page* WrittenLines::page(std::uint64_t number, bool makes) {
 }
 
 void WrittenLines::note(std::uint64_t address, std::size_t bytes, std::uint16_t writer) {
+  begin_ = std::min(begin_, address);
+  end_ = std::max(end_, address + bytes);
   while (bytes > 0) {
     const std::uint64_t offset = address % kPageBytes;
     const std::size_t here = std::min<std::size_t>(bytes, kPageBytes - offset);

@@ -25,6 +25,8 @@ class WrittenLines {
     return pc + 1 < kUnknown ? static_cast<std::uint16_t>(pc + 1) : kUnknown;
   }
   void note(std::uint64_t address, std::size_t bytes, std::uint16_t writer);
+  /// Whether find() need be asked: kernels write next to none of what they read through this path.
+  bool may_hold(std::uint64_t address, std::size_t bytes) const { return address < end_ && address + bytes > begin_; }
   /// Who wrote the first written byte of these; kNobody: none is.
   std::uint16_t find(std::uint64_t address, std::size_t bytes);
 
@@ -32,6 +34,8 @@ class WrittenLines {
   static constexpr std::uint64_t kPageBytes = 4096;
   using Page = std::array<std::uint16_t, kPageBytes>;
   Page* page(std::uint64_t number, bool makes);
+  std::uint64_t begin_ = ~std::uint64_t{0};  // all that was written lies from here
+  std::uint64_t end_ = 0;                    // to here
   std::unordered_map<std::uint64_t, std::unique_ptr<Page>> pages_;
   std::uint64_t last_number_ = ~std::uint64_t{0};
   Page* last_ = nullptr;  // of the page that was looked at last
