@@ -166,7 +166,7 @@ void check_init_fence(Warp& w, const Instruction& in, int lane, Cta& cta, std::u
   if (fenced > barrier->initialised_at) return;
   w.hazard(in, "missing-mbarrier-init-fence", lane, cta.shared_address(offset),
            "a copy completes on another CTA's mbarrier, whose initialisation no fence has made visible to the cluster",
-           "fence.mbarrier_init or fence.proxy.async is missing after mbarrier.init");
+           "fence.mbarrier_init is missing after mbarrier.init: barrier.cluster.arrive.relaxed releases nothing");
 }
 
 bool shared_target(Warp& w, const Instruction& in, Space space, int lane, std::uint64_t address, std::size_t bytes,

@@ -68,6 +68,7 @@ Step cluster_arrive(Warp& w, const Instruction& in, Mask active) {
   if ((in.flags & 1) != 0 && !w.converged(kAllLanes, active, out)) return out;
   Cluster& cluster = *w.cta->cluster;
   if (w.race) w.launch->race->arrive(w, cluster.race, (in.flags & 2) == 0);
+  if ((in.flags & 2) == 0) w.init_fence_time = ++w.launch->fence_clock;  // a release of the cluster's scope
   if (w.cluster_generation != cluster.generation) w.cluster_arrived = 0;
   w.cluster_generation = cluster.generation;
   w.cluster_arrived |= active;
@@ -95,16 +96,12 @@ Step cluster_wait(Warp& w, const Instruction& in, Mask active) {
   return w.block({Wait::Kind::cluster_barrier, 0, w.cluster_generation, 0});
 }
 
-// Accesses happen one after another here, so a fence changes nothing but what the race detector knows.
+// Accesses happen one after another here, so a fence changes nothing but what checks know.
 // flags: 1 .cta scope.
 Step memory_fence(Warp& w, const Instruction& in, Mask) {
   if (w.race) w.launch->race->fence(w, (in.flags & 1) != 0);
+  if ((in.flags & 1) == 0) w.init_fence_time = ++w.launch->fence_clock;
   return Step::next;
-}
-
-Step mbarrier_init_fence(Warp& w, const Instruction& in, Mask active) {
-  w.init_fence_time = ++w.launch->fence_clock;
-  return memory_fence(w, in, active);
 }
 
 // flags: 1 not of shared memory, 2 not of global memory.
@@ -159,7 +156,7 @@ Handler cluster_barrier(const Decoded& d) {
 }
 Handler fence(const Decoded& d) {
   d.in->flags = d.has("cta") ? 1 : 0;
-  return d.form->mnemonic == "fence.mbarrier_init" ? mbarrier_init_fence : memory_fence;
+  return memory_fence;
 }
 Handler fence_proxy_async(const Decoded& d) {
   const bool is_shared = d.has("shared::cta") || d.has("shared::cluster");

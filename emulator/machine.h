@@ -134,7 +134,7 @@ class Warp {
   int index = 0;  ///< in the CTA
   std::uint64_t executed = 0;
   std::uint64_t fence_time = 0;       ///< Launch::fence_clock after the last fence.proxy.async
-  std::uint64_t init_fence_time = 0;  ///< after the last fence.mbarrier_init or fence.proxy.async
+  std::uint64_t init_fence_time = 0;  ///< after the last fence or release of cluster scope, or fence.proxy.async
   std::uint64_t cluster_generation = 0;
   Mask cluster_arrived = 0;         ///< lanes that have arrived at the cluster barrier in that generation
   Mask carry = 0;                   ///< CC.CF, lane by lane

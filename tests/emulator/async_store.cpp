@@ -128,10 +128,8 @@ W0: mbarrier.try_wait.parity.shared.b64 p, [r1], 0;
 ld.shared.b32 r2, [r0+60];
 st.global.b32 [d1], r2;
 )";
-  const auto to_peer = [&](const std::string& fence) {
-    return init + fence + R"(
-mbarrier.arrive.expect_tx.shared.b64 _, [r1], 64;
-barrier.cluster.arrive;
+  const auto to_peer = [&](const std::string& arrive) {
+    return init + "mbarrier.arrive.expect_tx.shared.b64 _, [r1], 64;\n" + arrive + R"(
 barrier.cluster.wait;
 mov.u32 r2, %cluster_ctarank;
 xor.b32 r3, r2, 1;
@@ -152,12 +150,14 @@ barrier.cluster.wait;
       CHECK(result.findings.empty());
       CHECK(result.out[0] == 115);
     }
-    const Result unfenced = run("sm_90a", to_peer(""), schedule, 2);
+    const Result unfenced = run("sm_90a", to_peer("barrier.cluster.arrive.relaxed;"), schedule, 2);
     REQUIRE(unfenced.findings.size() == 1);
     CHECK(unfenced.findings[0].name == "missing-mbarrier-init-fence");
     CHECK_FALSE(unfenced.findings[0].is_failure);
     CHECK(unfenced.out[0] == 115);
-    CHECK(run("sm_90a", to_peer("fence.mbarrier_init.release.cluster;\n"), schedule, 2).findings.empty());
+    for (const char* arrive : {"fence.mbarrier_init.release.cluster;\nbarrier.cluster.arrive.relaxed;",
+                               "barrier.cluster.arrive;", "fence.acq_rel.cluster;\nbarrier.cluster.arrive.relaxed;"})
+      CHECK(run("sm_90a", to_peer(arrive), schedule, 2).findings.empty());
   }
 }
 
