@@ -121,7 +121,7 @@ void check_launch(const LaunchRequest& request, const LoadedEntry& loaded) {
 }
 
 // Zeroed memory for the grid barrier of cooperative groups, which a cooperative launch has; here every launch of a
-// kernel that asks for it.
+// kernel that asks for it and whose CTAs run at once. Without it the barrier traps, and all else of a grid works.
 class GridWorkspace {
  public:
   GridWorkspace(GlobalMemory& memory, const Entry& entry, const LaunchShape& shape, LaunchOptions& options)
@@ -131,11 +131,8 @@ class GridWorkspace {
     });
     if (!is_asked_for) return;
     const std::uint64_t ctas = std::uint64_t{shape.grid[0]} * shape.grid[1] * shape.grid[2];
-    if (ctas > static_cast<std::uint64_t>(options.num_sms))
-      throw Error(ErrorKind::device,
-                  fmt::format("emulator: launch of '{}': its {} CTAs wait for each other (a grid barrier of "
-                              "cooperative groups), and {} run at once: more multiprocessors are needed",
-                              entry.name, ctas, options.num_sms));
+    options.lacks_grid_workspace = ctas > static_cast<std::uint64_t>(options.num_sms);
+    if (options.lacks_grid_workspace) return;
     address_ = options.grid_workspace = memory.allocate(kBytes);
     std::memset(memory.data(address_), 0, kBytes);
     memory.mark_initialised(address_, kBytes);

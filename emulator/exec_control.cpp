@@ -70,6 +70,15 @@ Step leave(Warp& w, const Instruction&, Mask active) {
 }
 
 Step stop(Warp& w, const Instruction& in, Mask active) {
+  const Launch& launch = *w.launch;
+  if (launch.options.lacks_grid_workspace)
+    return w.fault(
+        in, "trap",
+        fmt::format("the kernel executed {}, as the grid barrier of cooperative groups does in a launch that "
+                    "is not cooperative: {} CTAs, of which {} run at once",
+                    in.opcode, std::uint64_t{launch.shape.grid[0]} * launch.shape.grid[1] * launch.shape.grid[2],
+                    launch.options.num_sms),
+        "more multiprocessors are needed, or a smaller grid", first_lane(active));
   return w.fault(in, "trap", fmt::format("the kernel executed {}", in.opcode),
                  "an assertion of the kernel's own failed", first_lane(active));
 }

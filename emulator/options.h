@@ -28,7 +28,8 @@ struct LaunchOptions {
   bool detects_races = false;
   std::function<void(std::string_view)> print = {};  ///< takes what vprintf prints; empty: standard output
   Observer* observer = nullptr;
-  std::uint64_t grid_workspace = 0;  ///< what %envreg1 and %envreg2 hold: where the CTAs of a cooperative grid meet
+  std::uint64_t grid_workspace = 0;   ///< what %envreg1 and %envreg2 hold: where the CTAs of a cooperative grid meet
+  bool lacks_grid_workspace = false;  ///< the kernel asks for it, and not all of its CTAs run at once
 };
 
 struct LaunchShape {

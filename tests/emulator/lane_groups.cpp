@@ -129,10 +129,18 @@ TEST_CASE("lane groups: the grid barrier of cooperative groups") {
     CHECK(result.findings.empty());
     for (std::uint32_t cta = 0; cta < 4; ++cta) CHECK(result.words[cta * 32] == (cta ^ 1) + 100);
   }
-  CHECK_THROWS_WITH_AS(run(body, Schedule::fair, 1, 32, 5),
-                       "emulator: launch of 'test': its 5 CTAs wait for each other (a grid barrier of cooperative "
-                       "groups), and 4 run at once: more multiprocessors are needed",
-                       Error);
+  // More CTAs than run at once: a launch that is not cooperative, in which only the barrier itself traps.
+  const std::string large =
+      "mov.u32 r1, %envreg2;\nmov.u32 r2, %envreg1;\nmov.b64 d2, {r1, r2};\nsetp.ne.s64 p, d2, 0;\n";
+  const Result other = run(large + "mov.u32 r9, 5;", Schedule::fair, 1, 32, 5);
+  CHECK(other.findings.empty());
+  CHECK(other.words[128] == 5);
+  const Result waits = run(large + "@!p trap;", Schedule::fair, 1, 32, 5);
+  REQUIRE(!waits.findings.empty());
+  CHECK(waits.findings[0].name == "trap");
+  CHECK(waits.findings[0].message ==
+        "the kernel executed trap, as the grid barrier of cooperative groups does in a launch that is not cooperative: "
+        "5 CTAs, of which 4 run at once");
 }
 
 TEST_CASE("lane groups: the shared memory that is kept for cooperative groups") {
