@@ -171,6 +171,9 @@ Step call_address(Warp& w, const Instruction& in, Mask active) {
     if (function == nullptr)
       return w.fault_at(in, "call-target", lane, address, "the address is no function's of this module",
                         "a function pointer that was never set, or one that the host took");
+    if (function->is_entry)
+      return w.fault_at(in, "call-target", lane, address,
+                        fmt::format("'{}' is a kernel, which only a launch starts", function->name));
     if (it == known.end())
       return w.fault_at(in, "call-target", lane, address,
                         fmt::format("'{}' has no body in this module, or nobody took its address", function->name));

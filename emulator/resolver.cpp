@@ -59,7 +59,7 @@ std::uint64_t Program::function_address(std::string_view name) const {
   std::uint64_t address = 0;
   for (std::size_t i = 0; i < module.functions.size(); ++i) {
     const syntax::Function& function = module.functions[i];
-    if (function.is_entry || function.name != name || (address != 0 && !function.has_body)) continue;
+    if (function.name != name || (address != 0 && !function.has_body)) continue;
     address = kFunctionBase + kFunctionStep * i;
   }
   return address;

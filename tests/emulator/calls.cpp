@@ -125,6 +125,20 @@ TEST_CASE("calls that are refused") {
   CHECK(over.values[3] == 8);
 }
 
+TEST_CASE("a kernel's address, as dynamic parallelism takes it") {
+  const std::string child = ".entry child(.param .u64 p)\n{\nret;\n}\n";
+  const std::string body =
+      "setp.ge.u32 p, r0, 4;\nmov.u64 d2, child;\nsetp.ne.u64 q, d2, 0;\nselp.b32 r1, 3, 4, q;\n"
+      "st.global.b32 [d0], r1;\n";
+  const Result taken = run(child, body);
+  CHECK(taken.findings.empty());
+  CHECK(taken.values[0] == 3);
+  const Result called = run(child, body + "P: .callprototype _ ();\ncall d2, P;");
+  REQUIRE(called.findings.size() == 1);
+  CHECK(called.findings[0].name == "call-target");
+  CHECK(called.findings[0].message == "'child' is a kernel, which only a launch starts");
+}
+
 constexpr const char* kStrings =
     ".global .align 1 .b8 text[24] = {116, 61, 37, 100, 32, 120, 61, 37, 46, 50, 102, 32, 37, 115, 33, 10, 0};\n"
     ".global .align 1 .b8 word[4] = {97, 98, 99, 0};\n"
