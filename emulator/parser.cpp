@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "emulator/parser_state.h"
+#include "emulator/register_parameters.h"
 
 namespace tessera::emulator {
 
@@ -145,9 +146,9 @@ void Parser::parse_function(bool is_entry) {
   syntax::Function function;
   function.is_entry = is_entry;
   function.place = place();
-  if (!is_entry && is("(")) function.results = parse_parameters();
+  if (!is_entry && is("(")) function.results = parse_parameters(false);
   function.name = expect_word("a function name");
-  if (is("(")) function.parameters = parse_parameters();
+  if (is("(")) function.parameters = parse_parameters(is_entry);
   while (!at_end() && !is("{") && !is(";")) parse_performance_directive(function);
   if (!accept(";")) {
     function.has_body = true;
@@ -186,12 +187,14 @@ void Parser::parse_performance_directive(syntax::Function& function) {
   }
 }
 
-std::vector<syntax::Variable> Parser::parse_parameters() {
+std::vector<syntax::Variable> Parser::parse_parameters(bool is_entry) {
   std::vector<syntax::Variable> parameters;
   expect("(");
   while (!at_end() && !is(")")) {
-    if (!accept(".param")) expect(".reg");
+    const bool is_register = !is_entry && accept(".reg");
+    if (!is_register) expect(".param");
     syntax::Variable variable = parse_variable_head(syntax::Space::param);
+    variable.is_register = is_register;
     parse_extents(variable);
     parameters.push_back(std::move(variable));
     if (!accept(",")) break;
@@ -206,6 +209,7 @@ syntax::Module parse_ptx(std::string_view text, std::string_view file) {
   module.file = std::string(file);
   std::vector<Diagnostic> diagnostics;
   Parser(module, diagnostics).parse_module();
+  if (diagnostics.empty()) pass_parameters_in_memory(module);
   if (diagnostics.size() > kMaxDiagnostics) diagnostics.resize(kMaxDiagnostics);
   if (!diagnostics.empty()) throw_diagnostics(ErrorKind::compile, diagnostics);
   return module;

@@ -47,7 +47,7 @@ class Parser {
   void parse_function(bool is_entry);
   void parse_performance_directive(syntax::Function& function);
   syntax::Dimensions parse_dimensions();
-  std::vector<syntax::Variable> parse_parameters();
+  std::vector<syntax::Variable> parse_parameters(bool is_entry);
 
   // parser_body.cpp: variables, statements, operands.
   syntax::Variable parse_variable_head(syntax::Space space);

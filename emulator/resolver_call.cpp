@@ -218,6 +218,10 @@ void EntryResolver::expand_call(const syntax::Statement& statement, const syntax
                                 const syntax::Operand* results, const syntax::Operand* arguments) {
   if (entry_.code.size() + emitted(callee) >= kMaxInstructions)
     fail(statement.place, fmt::format("calls make more than {} instructions of this kernel", kMaxInstructions));
+  if (!callee.problems.empty()) {
+    resolve_body(callee);  // says them
+    throw ResolveProblem{};
+  }
   const auto return_pc = static_cast<std::uint32_t>(entry_.code.size() + emitted(statement));
   add_branch(statement, return_pc, true);
   std::vector<std::pair<std::string_view, Symbol>> aliases;

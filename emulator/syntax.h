@@ -74,7 +74,8 @@ struct Variable {
   std::vector<std::int64_t> extents;  ///< empty: a scalar; -1: open ([])
   std::vector<Initializer> values;
   bool is_extern = false;
-  bool is_opaque = false;  ///< .texref, .samplerref, .surfref
+  bool is_register = false;  ///< a function's parameter in a register: `.reg`
+  bool is_opaque = false;    ///< .texref, .samplerref, .surfref
   Place place;
 };
 

@@ -125,6 +125,77 @@ TEST_CASE("calls that are refused") {
   CHECK(over.values[3] == 8);
 }
 
+TEST_CASE("parameters in registers, and calls that give registers and numbers") {
+  // f(a, b) = a odd ? 3a + b : a / 2, whose argument it overwrites; power(x, n) calls itself; g takes memory.
+  const std::string functions = R"(
+.func (.reg .u32 r) f (.reg .u32 a, .reg .f32 b)
+{
+.reg .pred p;
+.reg .u32 t;
+and.b32 t, a, 1;
+setp.eq.u32 p, t, 0;
+shr.u32 r, a, 1;
+{
+.reg .u32 r;
+mov.u32 r, 77;
+@p ret;
+}
+cvt.rzi.u32.f32 t, b;
+mad.lo.u32 a, a, 3, t;
+mov.u32 r, a;
+}
+.func (.reg .u64 r) power (.reg .u32 x, .reg .u32 n)
+{
+.reg .pred p;
+.reg .u64 t;
+mov.u64 r, 1;
+setp.eq.u32 p, n, 0;
+@p ret;
+sub.u32 n, n, 1;
+call (r), power, (x, n);
+cvt.u64.u32 t, x;
+mul.lo.u64 r, r, t;
+ret;
+}
+.func (.param .b32 r) g (.param .b32 a)
+{
+.reg .b32 t;
+ld.param.b32 t, [a];
+add.u32 t, t, 5;
+st.param.b32 [r], t;
+ret;
+}
+)";
+  const auto f = [](std::uint32_t a, std::uint32_t b) { return a % 2 != 0 ? 3 * a + b : a / 2; };
+  const Result direct =
+      run(functions,
+          "mov.u32 r1, 9;\nsetp.lt.u32 p, r0, 20;\nmov.b32 r2, 0f40E00000;\n.reg .f32 x;\nmov.b32 x, r2;\n"
+          "@p call (r1), f, (r0, x);\ncall (_), f, (r0, x);\ncall (r3), f, (6, 0f3F800000);\n"
+          "call (r4), g, (r1);\nadd.u32 r4, r4, r3;\nmul.lo.u32 r5, r0, 1000;\nadd.u32 r4, r4, r5;\n"
+          "st.global.b32 [d0], r4;");
+  for (const EmulatorFinding& finding : direct.findings) FAIL_CHECK(finding.to_string());
+  const Result recursive = run(functions,
+                               "and.b32 r1, r0, 7;\ncall (d2), power, (r1, 5);\ncvt.u32.u64 r2, d2;\n"
+                               "st.global.b32 [d0], r2;");
+  CHECK(recursive.findings.empty());
+  const Result by_address = run(functions,
+                                ".param .b32 a, b, r;\nst.param.b32 [a], r0;\nst.param.b32 [b], 0f40000000;\n"
+                                "mov.u64 d2, f;\nP: .callprototype (.param .b32 _) _ (.param .b32 _, .param .b32 _);\n"
+                                "call (r), d2, (a, b), P;\nld.param.b32 r1, [r];\nst.global.b32 [d0], r1;");
+  CHECK(by_address.findings.empty());
+  for (std::uint32_t i = 0; i < 32; ++i) {
+    CHECK(direct.values[i] == (i < 20 ? f(i, 7) : 9) + 5 + 3 + 1000 * i);
+    const std::uint32_t x = i % 8;
+    CHECK(recursive.values[i] == x * x * x * x * x);
+    CHECK(by_address.values[i] == f(i, 2));
+  }
+  CHECK(load_problem(".func h (.reg .pred q)\n{\nret;\n}\n", "setp.eq.u32 p, r0, 0;\ncall h, (p);")
+            .find("'q': a parameter in a register has 32 or 64 bits") != std::string::npos);
+  CHECK(load_problem(functions, "call (r1), f, (r0);").find("'f' has 2 parameters; the call gives 1") !=
+        std::string::npos);
+  CHECK(load_problem(functions, "call (r1), f, (r0, r99);") != "");
+}
+
 TEST_CASE("a kernel's address, as dynamic parallelism takes it") {
   const std::string child = ".entry child(.param .u64 p)\n{\nret;\n}\n";
   const std::string body =
