@@ -208,6 +208,10 @@ EmulatorFinding RaceDetector::finding_of(const Accessor& accessor, const char* n
 void RaceDetector::report(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor,
                           std::uint64_t address, bool is_shared) {
   const std::uint32_t what = static_cast<std::uint32_t>(before.kind) << 8 | now.kind;
+  // As lanes of one warp are not told apart, neither are the stores that they start with one instruction.
+  if (!is_shared && before.pc == now.pc && before.lane != now.lane && is_async(before) && is_async(now) &&
+      info(before.agent).warp == info(now.agent).warp && info(before.agent).cta == info(now.agent).cta)
+    return;
   // A wgmma's early read, or what overwrites its operand, may turn out not to matter.
   WgmmaResult* const reader = is_async(before) && !is_write(before) ? result_of(before) : nullptr;
   const bool may_not_matter = reader != nullptr && !reader->is_used;

@@ -120,6 +120,18 @@ TEST_CASE("asynchronous copies") {
   CHECK(names(kWrite + store + "bar.sync 0;\n" + kWrite + end).find("async-read-not-waited-for") != std::string::npos);
 }
 
+TEST_CASE("bulk stores of equal bytes by all lanes of a warp") {
+  // As epilogues issue them without elect: 32 equal copies. Another warp's, or a lane's second one, is a race.
+  const std::string fill = "@first st.shared.b32 [at], 5;\nfence.proxy.async;\nbar.sync 0;\n";
+  const std::string store = "cp.async.bulk.global.shared::cta.bulk_group [d0], [smem], 64;\n";
+  const std::string wait = "cp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;\n";
+  CHECK(names(fill + store + wait, 32).empty());
+  CHECK(names(fill + store + wait, 64) == "overwritten-before-release");
+  CHECK(names(fill + "mov.u32 r9, 0;\nAGAIN:\n@p " + store + "cp.async.bulk.commit_group;\nadd.u32 r9, r9, 1;\n" +
+                  "setp.lt.u32 q, r9, 2;\n@q bra AGAIN;\ncp.async.bulk.wait_group 0;\n",
+              32) == "overwritten-before-release");
+}
+
 TEST_CASE("clusters") {
   const std::string peer =
       "mapa.shared::cluster.u32 r4, at, 1;\nmov.u32 r5, %cluster_ctarank;\nsetp.eq.u32 q, r5, 0;\n";
