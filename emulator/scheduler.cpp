@@ -143,7 +143,7 @@ void Scheduler::start_cta(Cta& cta, Cluster& cluster, std::uint32_t rank, std::a
   cta.shared.assign(cta.shared_bytes, std::byte{0xFF});
   cta.shared_shadow.assign(cta.shared_bytes, kAllocated);
   // Cooperative groups clear single bits of words there, and never look at the others.
-  std::memset(cta.shared_shadow.data() + entry.reserved_smem_offset, kReadable, entry.reserved_smem_bytes);
+  std::fill_n(cta.shared_shadow.begin() + entry.reserved_smem_offset, entry.reserved_smem_bytes, kReadable);
   cta.written_at.assign(cta.shared_bytes / 16 + 1, 0);
   cta.tile_swizzle.assign(cta.shared_bytes / 16 + 1, 0);
   cta.local.assign(std::size_t{num_warps} * kLanes * launch_.local_bytes, std::byte{0xFF});
