@@ -7,8 +7,8 @@
 // the matrix cost the more the more SMs have them. Tiles are dealt out in rounds over the SMs, of which clusters of
 // four leave some idle; a launch takes at least what memory needs for its bytes.
 //
-// The constants were fitted to times on an H200, and to the choice that follows from them: 53,110 times on
-// 934 products of 1 to 8,000 rows and k from 16 (bf16 in four layouts, e4m3 fast and promoted); what they give is in
+// The constants were fitted to times on an H200, and to the choice that follows from them: 61,576 times on
+// 1,147 products of 1 to 8,000 rows and k from 16 (bf16 in four layouts, e4m3 fast and promoted); what they give is in
 // bench/results/planner.md. They are rates of the architecture, so the model orders candidates for its other devices
 // too. It counts the 132 SMs that most devices of the architecture have: what runs is right on any number.
 #pragma once
