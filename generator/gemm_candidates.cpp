@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
-#include <numeric>
 #include <span>
 #include <utility>
 
@@ -167,12 +166,12 @@ void add_swapped(const Gemm& problem, std::span<const Shape> shapes, std::vector
   const bool is_wanted = problem.swap_ab == SwapAb::on;
   if ((dtype_bytes(problem.d_dtype) != 2 || problem.m < 0) && !is_wanted) return;
   const std::int64_t m = problem.m >= 0 ? std::max<std::int64_t>(problem.m, 1) : 256;
-  const int unit = problem.a_layout == Layout::mn_major ? 64 : 16;
-  for (const int width : swapped_widths(m, unit)) {
+  constexpr int kUnit = 16;
+  for (const int width : swapped_widths(m, kUnit)) {
     for (Shape shape : shapes) {
       shape.swap_ab = SwapAb::on;
       const int parts = std::clamp(problem.split_k.value_or(shape.split_k), 1, gemm::kMaxClusterSize);
-      shape.tile_n = static_cast<int>(round_up(width, std::lcm(unit, 16 * parts)));
+      shape.tile_n = static_cast<int>(round_up(width, kUnit * parts));
       // What is pinned and has no such width is refused by its rule.
       if (shape.tile_n > 256) shape.tile_n = width;
       add(problem, shape, list);

@@ -131,9 +131,6 @@ std::string GemmOperator::explain(const Config& config, const Verdict& verdict) 
                          is_swapped ? "a panel of d" : "16 bytes of d");
     case Rule::tile_n_out_of_range:
       return fmt::format("tile_{} {}, at most {} allowed (wgmma N)", n, found, bound);
-    case Rule::tile_n_not_multiple_of_span:
-      return fmt::format("tile_{0} {1}, a multiple of {2} needed where {3}'s {0} is contiguous (swizzle span)", n,
-                         found, bound, b);
     case Rule::stages_out_of_range:
       return fmt::format("{}, 2 to {} allowed", counted(verdict.found, "stage"), bound);
     case Rule::cluster_too_large:

@@ -93,10 +93,10 @@ __device__ __forceinline__ void produce(const Params& p, unsigned smem) {
     const TileIndex tile = schedule.at(item);
     const int left_m = p.m - tile.row, left_n = p.n - tile.column;
     const int bytes = (rows_of_parts<C.tile_m, C.cluster_n, a_box_rows(C)>(left_m) +
-                       rows_of_parts<C.tile_n, C.cluster_m, b_box_rows(C)>(left_n)) *
+                       rows_of_parts<b_slot_rows(C), C.cluster_m, b_box_rows(C)>(left_n)) *
                       kStepBytes;
     const int a_rows = rows_of_part<C.tile_m, C.cluster_n, a_box_rows(C)>(left_m, place.n);
-    const int b_rows = rows_of_part<C.tile_n, C.cluster_m, b_box_rows(C)>(left_n, place.m);
+    const int b_rows = rows_of_part<b_slot_rows(C), C.cluster_m, b_box_rows(C)>(left_n, place.m);
 #pragma unroll 1
     for (int step = schedule.k_begin; step < schedule.k_end; ++step) {
       const unsigned full = smem + kLayout.barriers.offset + 8 * ring.slot;
@@ -106,9 +106,9 @@ __device__ __forceinline__ void produce(const Params& p, unsigned smem) {
       load_operand<C, C.a_layout, C.tile_m, C.cluster_n, a_box_rows(C)>(
           p.a, smem + kLayout.a.offset + ring.slot * a_slot_bytes(C), full, place.n, a_ctas, step, tile.row,
           unwritten > 0 ? C.tile_m : a_rows, tile.batch, is_swapped(C) && schedule.tiles_n <= kRowsOfStreamedB);
-      load_operand<C, C.b_layout, C.tile_n, C.cluster_m, b_box_rows(C)>(
+      load_operand<C, C.b_layout, b_slot_rows(C), C.cluster_m, b_box_rows(C)>(
           p.b, smem + kLayout.b.offset + ring.slot * b_slot_bytes(C), full, place.m, b_ctas, step, tile.column,
-          unwritten > 0 ? C.tile_n : b_rows, tile.batch, !is_swapped(C) && schedule.tiles_m <= kRowsOfStreamedB);
+          unwritten > 0 ? b_slot_rows(C) : b_rows, tile.batch, !is_swapped(C) && schedule.tiles_m <= kRowsOfStreamedB);
       if (unwritten > 0) --unwritten;
       ring.advance();
     }

@@ -87,7 +87,6 @@ enum class Rule {
   tile_m_out_of_range,            // tile_m; 256
   tile_n_not_multiple_of_16,      // tile_n; 16
   tile_n_out_of_range,            // tile_n; 256 (wgmma N)
-  tile_n_not_multiple_of_span,    // tile_n; elements of a swizzle span (MN-major B)
   stages_out_of_range,            // stages; 16
   cluster_too_large,              // CTAs; 8
   split_k_out_of_range,           // split_k; 8
@@ -164,15 +163,24 @@ struct SmemRegion {
 
 struct SmemLayout {
   SmemRegion a;         // [stages][tile_m][128 B]; MN-major [stages][tile_m / 64][64 k][128 B]. Partial sums start here
-  SmemRegion b;         // [stages][tile_n][128 B]; MN-major [stages][tile_n / 64][64 k][128 B]
+  SmemRegion b;         // [stages][tile_n][128 B]; MN-major [stages][ceil(tile_n / 64)][64 k][128 B]
   SmemRegion d;         // [consumer warpgroup][2][64][d_span_bytes]; swap_ab: [panel_columns][d_span_bytes]
   SmemRegion barriers;  // 8 bytes each: full [stages], empty [stages]; split_k > 1: fetched
   int total_bytes = 0;
   int alignment = 1024;
 };
 
+TESSERA_HD constexpr int span_elements(const Config& c) { return kStepBytes / element_bytes(c); }
+
+// Rows of B that are loaded for a tile: MN-major ones come in whole panels, of which the matrix instruction reads the
+// first tile_n.
+TESSERA_HD constexpr int b_slot_rows(const Config& c) {
+  if (c.b_layout != Layout::mn_major) return c.tile_n;
+  return (c.tile_n + span_elements(c) - 1) / span_elements(c) * span_elements(c);
+}
+
 TESSERA_HD constexpr int a_slot_bytes(const Config& c) { return c.tile_m * kStepBytes; }
-TESSERA_HD constexpr int b_slot_bytes(const Config& c) { return c.tile_n * kStepBytes; }
+TESSERA_HD constexpr int b_slot_bytes(const Config& c) { return b_slot_rows(c) * kStepBytes; }
 TESSERA_HD constexpr int staging_slot_bytes(const Config& c) {
   return kBlockRows * panel_columns(c) * dtype_bytes(c.d_dtype);
 }
@@ -211,8 +219,6 @@ inline constexpr int kRegistersBesideAccumulators = 36;
 // Beside those of one wgmma, in the registers that a kernel is launched with: with fewer ptxas gives up.
 inline constexpr int kRegistersBesideInstruction = 26;
 
-TESSERA_HD constexpr int span_elements(const Config& c) { return kStepBytes / element_bytes(c); }
-
 TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
   const bool is_16_bit = (c.a_dtype == DType::f16 || c.a_dtype == DType::bf16) && c.b_dtype == c.a_dtype;
   const bool is_fp8 = is_8_bit(c.a_dtype) && is_8_bit(c.b_dtype);
@@ -232,9 +238,6 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_tile(const Config& c) {
   if (is_ping_pong(c) && c.tile_m > 128) return {Rule::tile_m_out_of_range, c.tile_m, 128};
   if (c.tile_n < 16 || c.tile_n % 16 != 0) return {Rule::tile_n_not_multiple_of_16, c.tile_n, 16};
   if (c.tile_n > 256) return {Rule::tile_n_out_of_range, c.tile_n, 256};
-  const int span = span_elements(c);
-  if (c.b_layout == Layout::mn_major && c.tile_n % span != 0)
-    return {Rule::tile_n_not_multiple_of_span, c.tile_n, span};
   if (c.stages < 2 || c.stages > kMaxStages) return {Rule::stages_out_of_range, c.stages, kMaxStages};
   if (c.raster < 1 || c.raster > 1024) return {Rule::raster_out_of_range, c.raster, 1024};
   return {};
@@ -254,7 +257,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_cluster(const Config& c) {
   const int unit_a = c.a_layout == Layout::mn_major ? span_elements(c) : 8;
   const int unit_b = c.b_layout == Layout::mn_major ? span_elements(c) : 8;
   if (c.tile_m % (c.cluster_n * unit_a) != 0) return {Rule::part_of_a_too_small, c.tile_m / c.cluster_n, unit_a};
-  if (c.tile_n % (c.cluster_m * unit_b) != 0) return {Rule::part_of_b_too_small, c.tile_n / c.cluster_m, unit_b};
+  if (b_slot_rows(c) % (c.cluster_m * unit_b) != 0)
+    return {Rule::part_of_b_too_small, b_slot_rows(c) / c.cluster_m, unit_b};
   if (c.tile_n % (c.split_k * 16) != 0) return {Rule::part_of_d_too_small, stored_columns(c), 16};
   return {};
 }
@@ -323,7 +327,7 @@ TESSERA_HD constexpr int a_box_rows(const Config& c) {
   return box_rows(c, c.a_layout, c.tile_m / c.cluster_n, c.box_m);
 }
 TESSERA_HD constexpr int b_box_rows(const Config& c) {
-  return box_rows(c, c.b_layout, c.tile_n / c.cluster_m, kMostBoxRows);
+  return box_rows(c, c.b_layout, b_slot_rows(c) / c.cluster_m, kMostBoxRows);
 }
 
 // K-major: whole rows of a step. MN-major: a panel.
