@@ -4,9 +4,9 @@
 // free only once the consumers of all of them have released it: each consumer warp says so to every CTA that writes
 // into its shared memory. A slot's full barrier expects the whole of both operands, whoever loads them.
 //
-// Where a tile reaches behind the matrix, boxes that lie there are left out, once every slot has been written: TMA
-// fills rows behind an edge with zeros more slowly than it loads others. What a slot holds there is what was in it; it
-// meets only rows and columns of D that nobody stores.
+// Where a tile reaches behind the matrix, boxes that lie there are left out, once every slot has been written. Those
+// that must come (see rows_of_part) are the matrix's last rows again: TMA fills rows behind an edge with zeros more
+// slowly than it loads others. What a slot holds there meets only rows and columns of D that nobody stores.
 //
 // With one row of tiles B is read once, with two by CTAs that keep step: its lines leave the L2 first, so that they do
 // not drive out what others left there. On an H200 whose L2 was full of written lines that took up to 14 % off products
@@ -24,10 +24,10 @@
 namespace tessera::gemm {
 
 // One operand of one step: of the `kRows` rows of the tile this CTA loads the first `rows` of part `part` of `kParts`,
-// box by box, for the CTAs of `ctas`. `slot`: where the operand begins.
+// box by box, for the CTAs of `ctas`. `slot`: where the operand begins. `begin`: the matrix's row where the part does.
 template <Config C, Layout kLayout, int kRows, int kParts, int kBoxRows>
 __device__ __forceinline__ void load_operand(const ptx::TensorMap& map, unsigned slot, unsigned full, int part,
-                                             unsigned short ctas, int step, int row, int rows, int batch,
+                                             unsigned short ctas, int step, int begin, int rows, int batch,
                                              bool is_streamed) {
   constexpr int kPartRows = kRows / kParts;
   const auto load = [&](unsigned destination, int c0, int c1) {
@@ -49,11 +49,19 @@ __device__ __forceinline__ void load_operand(const ptx::TensorMap& map, unsigned
     // MN-major panels of one span along the rows have as many bytes as the K-major rows that they stand for.
     const unsigned destination = slot + (first + i) * kStepBytes;
     if constexpr (kLayout == Layout::k_major) {
-      load(destination, k, row + first + i);
+      load(destination, k, begin + i);
     } else {
-      load(destination, row + first + i, k);
+      load(destination, begin + i, k);
     }
   }
+}
+
+// Where a part begins in a matrix of `extent` rows, or what is loaded for one that lies behind it. MN-major, TMA wants
+// a multiple of 16 bytes.
+template <int kRows, int kParts, int kBoxRows>
+__device__ __forceinline__ int row_of_part(int row, int part, int extent) {
+  const int begin = row + part * (kRows / kParts);
+  return kParts == 1 || begin < extent ? begin : max(extent - kBoxRows, 0) / 8 * 8;
 }
 
 // How many rows of a part to load, in whole boxes, where `left` rows of the tile lie within the matrix. A part that
@@ -97,6 +105,8 @@ __device__ __forceinline__ void produce(const Params& p, unsigned smem) {
                       kStepBytes;
     const int a_rows = rows_of_part<C.tile_m, C.cluster_n, a_box_rows(C)>(left_m, place.n);
     const int b_rows = rows_of_part<b_slot_rows(C), C.cluster_m, b_box_rows(C)>(left_n, place.m);
+    const int a_begin = row_of_part<C.tile_m, C.cluster_n, a_box_rows(C)>(tile.row, place.n, p.m);
+    const int b_begin = row_of_part<b_slot_rows(C), C.cluster_m, b_box_rows(C)>(tile.column, place.m, p.n);
 #pragma unroll 1
     for (int step = schedule.k_begin; step < schedule.k_end; ++step) {
       const unsigned full = smem + kLayout.barriers.offset + 8 * ring.slot;
@@ -104,10 +114,10 @@ __device__ __forceinline__ void produce(const Params& p, unsigned smem) {
       ptx::mbarrier_wait_parity(empty, ring.parity ^ 1);
       ptx::mbarrier_arrive_expect_tx(full, unwritten > 0 ? a_slot_bytes(C) + b_slot_bytes(C) : bytes);
       load_operand<C, C.a_layout, C.tile_m, C.cluster_n, a_box_rows(C)>(
-          p.a, smem + kLayout.a.offset + ring.slot * a_slot_bytes(C), full, place.n, a_ctas, step, tile.row,
+          p.a, smem + kLayout.a.offset + ring.slot * a_slot_bytes(C), full, place.n, a_ctas, step, a_begin,
           unwritten > 0 ? C.tile_m : a_rows, tile.batch, is_swapped(C) && schedule.tiles_n <= kRowsOfStreamedB);
       load_operand<C, C.b_layout, b_slot_rows(C), C.cluster_m, b_box_rows(C)>(
-          p.b, smem + kLayout.b.offset + ring.slot * b_slot_bytes(C), full, place.m, b_ctas, step, tile.column,
+          p.b, smem + kLayout.b.offset + ring.slot * b_slot_bytes(C), full, place.m, b_ctas, step, b_begin,
           unwritten > 0 ? b_slot_rows(C) : b_rows, tile.batch, !is_swapped(C) && schedule.tiles_m <= kRowsOfStreamedB);
       if (unwritten > 0) --unwritten;
       ring.advance();
