@@ -140,17 +140,25 @@ void add_domain(const Config& c, LaunchPlan& launch) {
   rule(tiles_m + " * " + tiles_n + " * l", Relation::at_most, most, "the number of tiles of all l matrices " + bound);
 }
 
+/// Clusters of `size` CTAs that run at the same time. A cluster's CTAs share a GPC, and SMs are left over where a GPC's
+/// are no multiple of `size`: of 132 SMs an H200 uses 120 for clusters of four, 112 for clusters of eight. A cluster
+/// more would begin when the others end, and the launch would take twice as long.
+std::string clusters_at_once(int size) {
+  if (size <= 2) return fmt::format("max(ceil_div(num_sms - {}, {}), 1)", size - 1, size);
+  const int used = size <= 4 ? 10 : 6, of = size <= 4 ? 11 : 7;
+  return fmt::format("max(ceil_div({} * num_sms - {}, {}), 1)", used, of * size - 1, of * size);
+}
+
 LaunchStep step_of(const Config& c, const std::string& kernel) {
   LaunchStep step;
   step.entry = kernel;
   const int size = gemm::cluster_size(c);
   const std::string clusters = fmt::format("ceil_div({}, {}) * ceil_div({}, {}) * l", rows(c), c.tile_m * c.cluster_m,
                                            columns(c), c.tile_n * c.cluster_n);
-  // As many clusters as the device holds at once (num_sms / size, rounded down, at least one), or one for each tile.
-  step.grid[0] = size == 1 ? expression("min(num_sms, {})", clusters)
-                 : c.split_k == 1
-                     ? expression("{} * min(max(ceil_div(num_sms - {}, {}), 1), {})", size, size - 1, size, clusters)
-                     : expression("{} * {}", size, clusters);
+  // As many clusters as the device holds at once, or one for each tile.
+  step.grid[0] = size == 1        ? expression("min(num_sms, {})", clusters)
+                 : c.split_k == 1 ? expression("{} * min({}, {})", size, clusters_at_once(size), clusters)
+                                  : expression("{} * {}", size, clusters);
   step.block[0] = static_cast<std::uint32_t>(gemm::num_threads(c));
   step.cluster[0] = static_cast<std::uint32_t>(size);
   step.dynamic_smem_bytes = gemm::smem_layout(c).total_bytes;

@@ -103,6 +103,30 @@ TEST_CASE("products: with swap_ab the launch has a tile for every row and column
   CHECK(step.parameters[1].source == "a");
 }
 
+TEST_CASE("products: the grid has no more clusters than run at once") {
+  const auto grid = [](const char* cluster_m, const char* cluster_n, std::int64_t sms, std::int64_t m) {
+    const Plan pinned = plan({{"tile_m", "128"},
+                              {"tile_n", "128"},
+                              {"cluster_m", cluster_m},
+                              {"cluster_n", cluster_n},
+                              {"split_k", "1"},
+                              {"kernel_schedule", "cooperative"}});
+    const Expression& ctas = pinned.launch.steps.at(0).grid[0];
+    std::vector<std::int64_t> sizes;
+    for (const std::string& name : ctas.names())
+      sizes.push_back(name == "m" ? m : name == "n" ? 512 : name == "l" ? 1 : sms);
+    return ctas.evaluate(sizes);
+  };
+  CHECK(grid("1", "1", 132, 1 << 20) == 132);
+  CHECK(grid("2", "1", 132, 1 << 20) == 132);
+  CHECK(grid("2", "2", 132, 1 << 20) == 120);
+  CHECK(grid("1", "4", 132, 1 << 20) == 120);
+  CHECK(grid("4", "2", 132, 1 << 20) == 112);
+  CHECK(grid("2", "2", 132, 512) == 16);
+  for (const std::int64_t sms : {1, 3, 4, 8}) CHECK(grid("2", "2", sms, 1 << 20) == 4);
+  CHECK(grid("2", "1", 3, 1 << 20) == 2);
+}
+
 TEST_CASE("products: a pinned split of k finds a width of either layout") {
   for (const char* const layout : {"k", "mn"})
     for (const char* const parts : {"3", "5", "7"})
