@@ -80,11 +80,14 @@ constexpr Shape kEveryWidth[] = {{128, 0, 1, 1, 1, kCooperative}, {128, 112, 2, 
                                  {128, 0, 1, 1, 2, kCooperative}, {64, 0, 1, 1, 4, kCooperative},
                                  {128, 0, 1, 1, 4, kCooperative}};
 
-// The same where copies weigh more than products.
+// The same where copies weigh more than products, of every width that the matrix instruction takes.
 constexpr Shape kEveryWidthShared[] = {
     {64, 96, 1, 1, 1, kPingPong},     {64, 96, 2, 1, 1, kPingPong},      {64, 96, 4, 1, 1, kPingPong},
-    {64, 64, 1, 4, 1, kCooperative},  {64, 96, 4, 1, 2, kCooperative},   {128, 128, 1, 2, 1, kCooperative},
-    {128, 96, 2, 2, 1, kCooperative}, {192, 128, 1, 1, 1, kCooperative}, {192, 128, 2, 1, 1, kCooperative}};
+    {64, 64, 1, 4, 1, kCooperative},  {64, 96, 4, 1, 2, kCooperative},   {128, 64, 1, 1, 1, kCooperative},
+    {128, 80, 2, 1, 1, kCooperative}, {128, 128, 1, 2, 1, kCooperative}, {128, 80, 2, 2, 1, kCooperative},
+    {128, 80, 2, 1, 1, kPingPong},    {128, 64, 2, 2, 1, kPingPong},     {128, 80, 1, 4, 1, kPingPong},
+    {192, 80, 1, 1, 1, kCooperative}, {192, 80, 2, 1, 1, kCooperative},  {192, 80, 1, 2, 1, kCooperative},
+    {192, 80, 1, 4, 1, kCooperative}, {256, 96, 1, 2, 1, kCooperative},  {256, 96, 1, 4, 1, kCooperative}};
 
 constexpr Shape kShapes[] = {
     {256, 128, 1, 2, 1, kCooperative}, {256, 128, 2, 1, 1, kCooperative}, {256, 128, 1, 1, 1, kCooperative},
@@ -101,21 +104,27 @@ constexpr Shape kSwapped[] = {
     {128, 0, 1, 2, 1, kCooperative}, {128, 0, 1, 1, 1, kPingPong},    {192, 0, 1, 1, 1, kCooperative},
     {256, 0, 1, 1, 1, kCooperative}};
 
-// The same where copies weigh more than products.
-constexpr Shape kSwappedShared[] = {{64, 0, 1, 1, 1, kPingPong},     {64, 0, 2, 1, 1, kPingPong},
-                                    {64, 0, 4, 1, 1, kPingPong},     {128, 0, 1, 2, 1, kPingPong},
-                                    {128, 0, 2, 2, 1, kCooperative}, {64, 0, 2, 1, 4, kCooperative},
-                                    {64, 0, 4, 1, 2, kCooperative}};
+// The same where copies weigh more than products, of every width.
+constexpr Shape kSwappedShared[] = {
+    {64, 64, 1, 1, 1, kCooperative},  {64, 64, 4, 1, 1, kCooperative},  {64, 64, 1, 4, 1, kCooperative},
+    {64, 64, 2, 1, 4, kCooperative},  {64, 64, 4, 1, 2, kCooperative},  {64, 64, 1, 1, 1, kPingPong},
+    {64, 64, 2, 1, 1, kPingPong},     {64, 64, 4, 1, 1, kPingPong},     {128, 64, 2, 1, 1, kCooperative},
+    {128, 64, 1, 2, 1, kCooperative}, {128, 64, 2, 2, 1, kCooperative}, {128, 64, 1, 1, 1, kPingPong},
+    {128, 64, 1, 2, 1, kPingPong},    {128, 64, 2, 2, 1, kPingPong},    {192, 80, 1, 1, 1, kCooperative},
+    {192, 80, 2, 1, 1, kCooperative}, {192, 80, 1, 2, 1, kCooperative}, {192, 80, 1, 4, 1, kCooperative},
+    {256, 64, 1, 2, 1, kCooperative}, {256, 64, 1, 4, 1, kCooperative}};
 constexpr std::size_t kMostWidths = 4;
+constexpr int kWidthUnit = 16;  // what the matrix instruction takes and tiles of D transposed are stored in
+constexpr int kNarrow = 64;
+constexpr int kWidest = 256;
 
 /// Widths of tiles of D transposed, those first that have the fewest rows behind D's last one: the matrix instruction
 /// takes any multiple of 16.
-std::vector<int> swapped_widths(std::int64_t m, int unit) {
-  constexpr int kNarrow = 64;
+std::vector<int> swapped_widths(std::int64_t m) {
   std::vector<std::pair<std::int64_t, int>> found;  // rows in all, width
-  if (m < kNarrow) found.emplace_back(m, static_cast<int>(round_up(m, unit)));
-  for (int width = 256; m >= kNarrow && width >= kNarrow; width -= unit)
-    if (width == kNarrow || ceil_div(m, width - unit) > ceil_div(m, width))
+  if (m < kNarrow) found.emplace_back(m, static_cast<int>(round_up(m, kWidthUnit)));
+  for (int width = kWidest; m >= kNarrow && width >= kNarrow; width -= kWidthUnit)
+    if (width == kNarrow || ceil_div(m, width - kWidthUnit) > ceil_div(m, width))
       found.emplace_back(round_up(m, width), width);
   std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   if (found.size() > kMostWidths) found.resize(kMostWidths);
@@ -124,9 +133,25 @@ std::vector<int> swapped_widths(std::int64_t m, int unit) {
   return widths;
 }
 
+std::int64_t extent_or(Hint hint, std::int64_t otherwise) {
+  return hint < 0 ? otherwise : std::max<std::int64_t>(hint, 1);
+}
+
+/// All of them that are no wider than the matrix, the widest first; only the narrowest where that is narrow.
+std::vector<int> every_width(std::int64_t extent) {
+  const auto needed = static_cast<int>(std::min<std::int64_t>(round_up(extent, kWidthUnit), kWidest));
+  std::vector<int> widths;
+  for (int width = needed; width >= kNarrow; width -= kWidthUnit) widths.push_back(width);
+  if (widths.empty()) widths.push_back(needed);
+  return widths;
+}
+
 /// Of more than 160 sums a thread the registers leave none for an epilogue that reads, nor for transposing, other types
-/// of D and descriptors of MN-major operands (ptxas spills).
+/// of D and descriptors of MN-major operands (ptxas spills). Beside three warpgroups 80 are too many for an 8-bit D to
+/// which something is added.
 bool leaves_registers(const Config& c) {
+  const bool is_8_bit_sum = gemm::is_8_bit(c.d_dtype) && c.c != Addend::none;
+  if (gemm::consumer_warpgroups(c) == 3 && c.tile_n > 160) return !is_8_bit_sum;
   if (gemm::blocks(c) != 2 || c.tile_n <= 160) return true;
   return !gemm::is_swapped(c) && dtype_bytes(c.d_dtype) == 2 && c.a_layout == Layout::k_major &&
          c.b_layout == Layout::k_major && c.c == Addend::none && c.bias == Bias::none &&
@@ -154,26 +179,27 @@ bool pays_sharing(const Gemm& p) {
   return p.k >= 0 && (p.k <= kShortSteps * step || p.k % step != 0);
 }
 
-void add_every_width(const Gemm& problem, std::span<const Shape> shapes, int tile_n, std::vector<Config>& list) {
-  for (Shape shape : shapes) {
-    if (tile_n < shape.tile_n) continue;
-    shape.tile_n = tile_n;
-    add(problem, shape, list);
+void add_every_width(const Gemm& problem, std::span<const Shape> shapes, std::span<const int> widths,
+                     std::vector<Config>& list) {
+  for (const int width : widths) {
+    for (Shape shape : shapes) {
+      if (width < shape.tile_n) continue;
+      shape.tile_n = width;
+      add(problem, shape, list);
+    }
   }
 }
 
-void add_swapped(const Gemm& problem, std::span<const Shape> shapes, std::vector<Config>& list) {
-  const bool is_wanted = problem.swap_ab == SwapAb::on;
-  if ((dtype_bytes(problem.d_dtype) != 2 || problem.m < 0) && !is_wanted) return;
-  const std::int64_t m = problem.m >= 0 ? std::max<std::int64_t>(problem.m, 1) : 256;
-  constexpr int kUnit = 16;
-  for (const int width : swapped_widths(m, kUnit)) {
+void add_swapped(const Gemm& problem, std::span<const Shape> shapes, std::span<const int> widths,
+                 std::vector<Config>& list) {
+  for (const int width : widths) {
     for (Shape shape : shapes) {
+      if (width >= kNarrow && width < shape.tile_n) continue;
       shape.swap_ab = SwapAb::on;
       const int parts = std::clamp(problem.split_k.value_or(shape.split_k), 1, gemm::kMaxClusterSize);
-      shape.tile_n = static_cast<int>(round_up(width, kUnit * parts));
+      shape.tile_n = static_cast<int>(round_up(width, kWidthUnit * parts));
       // What is pinned and has no such width is refused by its rule.
-      if (shape.tile_n > 256) shape.tile_n = width;
+      if (shape.tile_n > kWidest) shape.tile_n = width;
       add(problem, shape, list);
     }
   }
@@ -184,13 +210,14 @@ void add_swapped(const Gemm& problem, std::span<const Shape> shapes, std::vector
 std::vector<Config> GemmOperator::candidates(const Gemm& problem) {
   std::vector<Config> list;
   const bool is_shared = pays_sharing(problem);
-  for (const int tile_n : kColumns) {
-    add_every_width(problem, kEveryWidth, tile_n, list);
-    if (is_shared) add_every_width(problem, kEveryWidthShared, tile_n, list);
-  }
+  add_every_width(problem, kEveryWidth, kColumns, list);
+  if (is_shared) add_every_width(problem, kEveryWidthShared, every_width(extent_or(problem.n, kWidest)), list);
   for (const Shape& shape : kShapes) add(problem, shape, list);
-  add_swapped(problem, kSwapped, list);
-  if (is_shared) add_swapped(problem, kSwappedShared, list);
+  if (problem.swap_ab == SwapAb::on || (dtype_bytes(problem.d_dtype) == 2 && problem.m >= 0)) {
+    const std::int64_t m = extent_or(problem.m, kWidest);
+    add_swapped(problem, kSwapped, swapped_widths(m), list);
+    if (is_shared) add_swapped(problem, kSwappedShared, every_width(m), list);
+  }
   if (problem.stages && !has_legal(list))
     for (const int tile_n : kNarrowColumns)
       for (const int tile_m : {128, 64}) add(problem, {tile_m, tile_n, 1, 1, 1, kCooperative}, list);

@@ -14,49 +14,54 @@ namespace {
 using gemm::Config;
 
 constexpr double kSms = kHopper.sms;
-constexpr double kTensorBytesPerCycle = 4096;  // multiplications of one SM, times the bytes of an element
-constexpr double kLaunchCycles = 7901;         // from one event to the other and to the first product, beside the work
-constexpr double kCtaCycles = 4.423;           // more for each SM that takes part
-constexpr double kIssueCycles = 107.2;         // of a step's loads, beside the copies: the wait for a slot
-constexpr double kSecondIssueCycles = 135.4;   // more where two warpgroups give a slot back
-constexpr double kPingPongIssueCycles = 73.8;  // and where they take turns
-constexpr double kBoxCycles = 36.73;           // of one copy
-constexpr double kRowCycles = 0.1043;          // of a row that it loads, 128 bytes on a line
-constexpr double kRowSplitShare = 9.995;       // more of that where all rows lie in two lines
-constexpr double kBehindCycles = 6.519;    // of a row of a box that reaches behind the matrix, where all SMs have one
-constexpr double kClusterShare = 0.02096;  // more of a step whose B two CTAs share, twice that for four: they keep step
-constexpr double kClusterNShare = 0.06097;      // and of one whose A is
-constexpr double kClusterCycles = 159.5;        // of a launch, for each doubling of a cluster
-constexpr double kClusterBetweenShare = 0.185;  // more of what lies between tiles, for each CTA beside one
-constexpr double kWgmmaCycles = 4.675;          // of one instruction beside its columns
-constexpr double kAloneFactor = 0.9557;         // of products where no other warpgroup works on the tile, of 128 rows
-constexpr double kAloneNarrowFactor = 1.224;    // and of 64
-constexpr double kPromotedFactor = 0.9334;      // of steps that are added up in fp32
-constexpr double kPromotedAloneFactor = 1.899;  // where no other warpgroup works on the tile
-constexpr double kEntryBytesPerCycle = 73.46;   // into one SM of all
-constexpr double kSharedEntryShare = 0.0178;    // of bytes that another CTA of the cluster loads
-constexpr double kSplitEntryFactor = 1.575;     // of all bytes, where the CTAs of a cluster load different parts of k
-constexpr double kLookupBytesPerCycle = 41.05;  // that the L2 looks up for one SM of all
+constexpr double kTensorBytesPerCycle = 4096;   // multiplications of one SM, times the bytes of an element
+constexpr double kLaunchCycles = 8072;          // from one event to the other and to the first product, beside the work
+constexpr double kCtaCycles = 1.834;            // more for each SM that takes part
+constexpr double kIssueCycles = 90.7;           // of a step's loads, beside the copies: the wait for a slot
+constexpr double kSecondIssueCycles = 85.01;    // more where two warpgroups give a slot back
+constexpr double kPingPongIssueCycles = 49.94;  // and where they take turns
+constexpr double kBoxCycles = 44.07;            // of one copy
+constexpr double kRowCycles = 0.09085;          // of a row that it loads, 128 bytes on a line
+constexpr double kRowSplitShare = 11.72;        // more of that where all rows lie in two lines
+constexpr double kBehindCycles = 6.365;    // of a row of a box that reaches behind the matrix, where all SMs have one
+constexpr double kClusterShare = 0.05021;  // more of a step whose B CTAs share, and of one whose A: they keep step
+constexpr double kClusterLaterShare = 0.4789;     // of that in all rounds but one
+constexpr double kClusterCycles = 148.3;          // of a launch, for each doubling of a cluster
+constexpr double kClusterBetweenShare = 0.02164;  // more of what lies between tiles, for each CTA beside one
+constexpr double kWgmmaCycles = 2.856;            // of one instruction beside its columns
+constexpr double kAloneFactor = 0.9621;           // of products where no other warpgroup works on the tile, of 128 rows
+constexpr double kAloneNarrowFactor = 1.041;      // and of 64
+constexpr double kPromotedFactor = 1.008;         // of steps that are added up in fp32
+constexpr double kPromotedAloneFactor = 1.98;     // where no other warpgroup works on the tile
+constexpr double kEntryBytesPerCycle = 67.81;     // into one SM of all
+constexpr double kSharedEntryShare = 0.5478;      // of bytes that another CTA of the cluster loads
+constexpr double kSplitEntryFactor = 1.362;       // of all bytes, where the CTAs of a cluster load different parts of k
+constexpr double kLookupBytesPerCycle = 34.96;    // that the L2 looks up for one SM of all
 constexpr double kSplitTogether = 0.95;  // exponent of how many ask for the same lines, where their clusters split k
-constexpr double kSplitLookupFactor = 1.341;  // of that, where the CTAs of a cluster load different parts of k
-constexpr double kKeptFactor = 0.9669;  // of both where more than two rows of tiles read B, so that it stays in the L2
-constexpr double kLineSplitShare = 0.9088;     // more of both where all rows lie in two lines
-constexpr double kLineSectorShare = 0.828;     // more where they do not begin on sectors
-constexpr double kStoreBytesPerCycle = 23.18;  // of a tile of D, through shared memory
-constexpr double kPanelCycles = 180.6;         // of each of its panels: two barriers of the warpgroup
-constexpr double kTileCycles = 537.3;          // of a tile beside that
-constexpr double kWriteBytesPerCycle = 24.55;  // of one SM of all, into the L2
-constexpr double kWriteSplitShare = 0.1092;    // more of that where all rows lie in two lines
-constexpr double kWriteSectorShare = 0.2489;   // more where they do not begin on sectors
-constexpr double kPingPongShare = 0.5382;      // of that time: the rest runs beside the other warpgroup's products
-constexpr double kPingPongOver = 0.0872;       // of what is stored for longer than the other multiplies
-constexpr double kRelaunchCycles = 3055;       // between a CTA with a split k and the next: it has no second tile
-constexpr double kSumCycles = 688.9;           // of adding up the parts of k: two barriers of the cluster
-constexpr double kLeaveBytesPerCycle = 79.43;  // of a warpgroup's partial sums
-constexpr double kFetchBytesPerCycle = 9.306;  // of those that other CTAs leave
-constexpr double kMemoryBytesPerCycle = 2161;  // all SMs
-constexpr double kStepSharpness = 6.69;        // of the maximum of what a step overlaps in part
-constexpr double kSharpness = 5.001;           // and of a launch's
+constexpr double kSplitLookupFactor = 1.225;  // of that, where the CTAs of a cluster load different parts of k
+constexpr double kKeptFactor = 1.044;  // of both where more than two rows of tiles read B, so that it stays in the L2
+constexpr double kLineSplitShare = 0.7904;        // more of both where all rows lie in two lines
+constexpr double kLineSectorShare = 0.8305;       // more where they do not begin on sectors
+constexpr double kSharedLineSplitShare = 0.6562;  // the same of what CTAs share
+constexpr double kSharedLineSectorShare = 0.2093;
+constexpr double kShallowShare = 0.1925;       // more of a step, over the square of the slots that lie ready
+constexpr double kThreeFactor = 1.024;         // of products where three warpgroups take turns
+constexpr double kLatencyCycles = 2329;        // from a load to its slot's next one, which all slots share
+constexpr double kStoreBytesPerCycle = 33.9;   // of a tile of D, through shared memory
+constexpr double kPanelCycles = 203.9;         // of each of its panels: two barriers of the warpgroup
+constexpr double kTileCycles = 356.9;          // of a tile beside that
+constexpr double kWriteBytesPerCycle = 34.9;   // of one SM of all, into the L2
+constexpr double kWriteSplitShare = 0.09901;   // more of that where all rows lie in two lines
+constexpr double kWriteSectorShare = 0.3391;   // more where they do not begin on sectors
+constexpr double kPingPongShare = 0.3561;      // of that time: the rest runs beside the other warpgroup's products
+constexpr double kPingPongOver = 0.4749;       // of what is stored for longer than the other multiplies
+constexpr double kRelaunchCycles = 3355;       // between a CTA with a split k and the next: it has no second tile
+constexpr double kSumCycles = 639.3;           // of adding up the parts of k: two barriers of the cluster
+constexpr double kLeaveBytesPerCycle = 108.1;  // of a warpgroup's partial sums
+constexpr double kFetchBytesPerCycle = 7.727;  // of those that other CTAs leave
+constexpr double kMemoryBytesPerCycle = 2235;  // all SMs
+constexpr double kStepSharpness = 7.508;       // of the maximum of what a step overlaps in part
+constexpr double kSharpness = 4.181;           // and of a launch's
 constexpr Hint kDefaultExtent = 4096;
 
 double extent(Hint hint, Hint otherwise) { return static_cast<double>(hint < 0 ? otherwise : std::max<Hint>(hint, 1)); }
@@ -85,13 +90,20 @@ double by_alignment(double pitch, double split, double sector) {
   return 1 + split * (1 - unit / 128) + (unit < 32 ? sector : 0);
 }
 
+/// What the rows of 128 bytes of all tiles lie apart: MN-major ones also begin where a tile does.
+double pitch_of(bool is_mn_major, double extent, double tile, double k, double element) {
+  if (!is_mn_major) return k * element;
+  return static_cast<double>(
+      std::gcd(static_cast<std::int64_t>(extent * element), static_cast<std::int64_t>(tile * element)));
+}
+
 /// One operand of a step.
 struct Operand {
   double rows;       ///< of a tile
   double extent;     ///< of the matrix
   double parts;      ///< CTAs that share it and load a part each
   double box;        ///< rows of a copy; MN-major: of the matrix, in as many rows of 128 bytes
-  double pitch;      ///< bytes
+  double pitch;      ///< bytes of what all rows of 128 bytes lie apart, or a divisor of that
   bool is_mn_major;  ///< its rows of 128 bytes lie along the extent
   double askers;     ///< CTAs that want the same part in the same step
   double together;   ///< how many of them are answered at once: an exponent
@@ -100,38 +112,47 @@ struct Operand {
   double valid() const { return std::min(rows, extent); }        ///< rows of the first tile
   double last() const { return extent - (tiles() - 1) * rows; }  ///< and of the last
 
+  /// Rows of 128 bytes for so many valid ones: an MN-major tile within the matrix comes in whole panels.
+  double copied(double valid_rows) const {
+    return is_mn_major && valid_rows >= rows ? ceil_of(rows, box) * box : valid_rows;
+  }
+
   double by_alignment(double split, double sector = 0) const { return tessera::by_alignment(pitch, split, sector); }
 
   /// Of the copies for a CTA's part of a tile that has so many rows within the matrix. Boxes behind it are left out,
   /// but not where the slots are written for the first time. Rows in a box that reaches behind are slow where many SMs
   /// have one.
   double copy_cycles(double valid_rows, double used, bool is_first) const {
-    const double part = rows / parts, own = std::min(part, valid_rows / parts), needed = ceil_of(own, box);
-    const double boxes = is_first ? part / box : std::max(parts > 1 ? 1.0 : 0.0, needed);
-    const double behind = needed * box - own;
+    const double part = copied(rows) / parts, valid = copied(valid_rows), own = std::min(part, valid);
+    const double needed = ceil_of(own, box), boxes = is_first ? part / box : needed;
+    const double behind = ceil_of(valid, box) * box - valid;
     const double reaching = is_mn_major ? (behind > 0 ? box : 0) : behind;
-    const double valid_part = is_mn_major ? needed * box : own;
-    const double loaded = valid_part * by_alignment(kRowSplitShare) + boxes * box - valid_part;
+    const double loaded = (is_first ? part : is_mn_major ? needed * box : own) * by_alignment(kRowSplitShare);
     return boxes * kBoxCycles + loaded * kRowCycles + reaching * kBehindCycles * used / tiles();
   }
 
+  /// How much more that costs the L2 than rows that begin on lines.
+  double line_factor() const {
+    return parts > 1 ? by_alignment(kSharedLineSplitShare, kSharedLineSectorShare)
+                     : by_alignment(kLineSplitShare, kLineSectorShare);
+  }
   /// Bytes that enter an SM, counted as what they cost. What another CTA loads comes in whole lines.
   double entering(double valid_rows) const {
-    const double own = by_alignment(kLineSplitShare, kLineSectorShare) / parts;
-    return valid_rows * gemm::kStepBytes * (own + (1 - 1 / parts) * kSharedEntryShare);
+    const double own = line_factor() / parts;
+    return copied(valid_rows) * gemm::kStepBytes * (own + (1 - 1 / parts) * kSharedEntryShare);
   }
   /// And its share of the bytes that the L2 looks up: once for all who ask in the same step.
   double looked_up(double valid_rows) const {
-    return valid_rows * gemm::kStepBytes / std::max(std::pow(askers, together), parts) *
-           by_alignment(kLineSplitShare, kLineSectorShare);
+    return copied(valid_rows) * gemm::kStepBytes / std::max(std::pow(askers, together), parts) * line_factor();
   }
 };
 
 /// The steps of a tile along K.
 struct Steps {
   Operand a, b;
-  double tensor = 0;  ///< cycles of the tensor cores in a step
-  double issue = 0;   ///< of the loads beside the copies
+  double tensor = 0;   ///< cycles of the tensor cores in a step
+  double issue = 0;    ///< of the loads beside the copies
+  double latency = 0;  ///< of a load, that all slots share
   double factor = 1;
   bool is_split = false;
   double from_l2 = 1;  ///< more where B is kept in the L2, from which it drives what was written: see producer.cuh
@@ -142,7 +163,7 @@ struct Steps {
     const double copies = issue + a.copy_cycles(rows_of_a, used, is_first) + b.copy_cycles(rows_of_b, used, is_first);
     const double entered = (a.entering(rows_of_a) + b.entering(rows_of_b)) * used / kEntryBytesPerCycle;
     const double looked_up = (a.looked_up(rows_of_a) + b.looked_up(rows_of_b)) * used / kLookupBytesPerCycle;
-    return smooth_max({tensor, copies, from_l2 * entered * (is_split ? kSplitEntryFactor : 1),
+    return smooth_max({tensor, copies, latency, from_l2 * entered * (is_split ? kSplitEntryFactor : 1),
                        from_l2 * looked_up * (is_split ? kSplitLookupFactor : 1)},
                       kStepSharpness) *
            factor;
@@ -169,7 +190,8 @@ struct Steps {
 /// do, and one cycle more: of equals the wider ones are faster by up to 1 %.
 double tensor_cycles(const Config& c) {
   const double wgmma = kWgmmaCycles + std::max(c.tile_n / 2.0, 14 + c.tile_n / 4.0);
-  const double tensor = c.tile_m / gemm::kBlockRows * gemm::kStepsOfStage * wgmma;
+  const double shape = gemm::consumer_warpgroups(c) == 3 ? kThreeFactor : 1.0;
+  const double tensor = shape * c.tile_m / gemm::kBlockRows * gemm::kStepsOfStage * wgmma;
   const bool is_alone = gemm::is_ping_pong(c) || gemm::consumer_warpgroups(c) == 1;  // within a tile
   if (c.accumulation != Accumulation::promoted)
     return tensor * (!is_alone ? 1 : c.tile_m > gemm::kBlockRows ? kAloneFactor : kAloneNarrowFactor);
@@ -218,16 +240,18 @@ GemmCost gemm_cost(const Config& c, const Gemm& problem) {
   const bool is_a_mn = c.a_layout == Layout::mn_major, is_b_mn = c.b_layout == Layout::mn_major;
   const bool is_kept = (is_swapped ? n / (tile_n * c.cluster_n) : m / (tile_m * c.cluster_m)) > gemm::kRowsOfStreamedB;
   const double together = c.split_k > 1 ? kSplitTogether : 1;
-  const Steps walk{
-      .a = {tile_m, m, 1.0 * c.cluster_n, 1.0 * gemm::a_box_rows(c), (is_a_mn ? m : k) * element, is_a_mn, tile_columns,
-            together},
-      .b = {tile_n, n, 1.0 * c.cluster_m, 1.0 * gemm::b_box_rows(c), (is_b_mn ? n : k) * element, is_b_mn, tile_rows,
-            together},
-      .tensor = tensor_cycles(c),
-      .issue = issue_cycles(c),
-      .factor = (1 + kClusterShare * std::log2(c.cluster_m)) * (1 + kClusterNShare * std::log2(c.cluster_n)),
-      .is_split = c.split_k > 1,
-      .from_l2 = is_kept ? kKeptFactor : 1};
+  const double in_step = kClusterShare * (1 + (rounds - 1) * kClusterLaterShare) / rounds;
+  const double keeping_step = (c.cluster_m > 1 ? 1 + in_step : 1) * (c.cluster_n > 1 ? 1 + in_step : 1);
+  const Steps walk{.a = {tile_m, m, 1.0 * c.cluster_n, 1.0 * gemm::a_box_rows(c),
+                         pitch_of(is_a_mn, m, tile_m, k, element), is_a_mn, tile_columns, together},
+                   .b = {tile_n, n, 1.0 * c.cluster_m, 1.0 * gemm::b_box_rows(c),
+                         pitch_of(is_b_mn, n, tile_n, k, element), is_b_mn, tile_rows, together},
+                   .tensor = tensor_cycles(c),
+                   .issue = issue_cycles(c),
+                   .latency = kLatencyCycles / c.stages,
+                   .factor = keeping_step * (1 + kShallowShare / ((c.stages - 1) * (c.stages - 1))),
+                   .is_split = c.split_k > 1,
+                   .from_l2 = is_kept ? kKeptFactor : 1};
 
   const double pitch_of_d = (is_swapped ? m : n) * dtype_bytes(c.d_dtype);
   const double stored = store_cycles(c, pitch_of_d, std::min(1.0, clusters * size / kSms)), summed = sum_cycles(c);
