@@ -114,7 +114,7 @@ struct Operand {
 
   /// Rows of 128 bytes for so many valid ones: an MN-major tile within the matrix comes in whole panels.
   double copied(double valid_rows) const {
-    return is_mn_major && valid_rows >= rows ? ceil_of(rows, box) * box : valid_rows;
+    return is_mn_major && valid_rows >= rows && extent > rows ? ceil_of(rows, box) * box : valid_rows;
   }
 
   double by_alignment(double split, double sector = 0) const { return tessera::by_alignment(pitch, split, sector); }
@@ -123,7 +123,8 @@ struct Operand {
   /// but not where the slots are written for the first time. Rows in a box that reaches behind are slow where many SMs
   /// have one.
   double copy_cycles(double valid_rows, double used, bool is_first) const {
-    const double part = copied(rows) / parts, valid = copied(valid_rows), own = std::min(part, valid);
+    const double part = (is_mn_major ? ceil_of(rows, box) * box : rows) / parts, valid = copied(valid_rows),
+                 own = std::min(part, valid);
     const double needed = ceil_of(own, box), boxes = is_first ? part / box : needed;
     const double behind = ceil_of(valid, box) * box - valid;
     const double reaching = is_mn_major ? (behind > 0 ? box : 0) : behind;
