@@ -208,8 +208,8 @@ TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
       return {240, 240, 240};
     case 2:
       return {168, 40, 232};
-    default:
-      return {128, 32, 160};
+    default:  // wide tiles leave the producer no more than it needs
+      return c.tile_n <= 160 ? RegisterBudget{128, 56, 152} : RegisterBudget{128, 32, 160};
   }
 }
 
