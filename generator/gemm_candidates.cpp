@@ -147,11 +147,12 @@ std::vector<int> every_width(std::int64_t extent) {
 }
 
 /// Of more than 160 sums a thread the registers leave none for an epilogue that reads, nor for transposing, other types
-/// of D and descriptors of MN-major operands (ptxas spills). Beside three warpgroups 80 are too many for an 8-bit D
-/// that is more than the product.
+/// of D and descriptors of MN-major operands (ptxas spills). Beside three warpgroups 80 are too many where there are
+/// 8-bit types and D is more than the product.
 bool leaves_registers(const Config& c) {
   const bool has_epilogue = c.c != Addend::none || c.bias != Bias::none || c.activation != Activation::none;
-  if (gemm::consumer_warpgroups(c) == 3 && c.tile_n > 160) return !gemm::is_8_bit(c.d_dtype) || !has_epilogue;
+  if (gemm::consumer_warpgroups(c) == 3 && c.tile_n > 160)
+    return !has_epilogue || !(gemm::is_8_bit(c.d_dtype) || gemm::is_8_bit(c.a_dtype));
   if (gemm::blocks(c) != 2 || c.tile_n <= 160) return true;
   return !gemm::is_swapped(c) && dtype_bytes(c.d_dtype) == 2 && c.a_layout == Layout::k_major &&
          c.b_layout == Layout::k_major && !has_epilogue;
