@@ -39,7 +39,7 @@ constexpr double kSplitEntryFactor = 1.362;       // of all bytes, where the CTA
 constexpr double kLookupBytesPerCycle = 34.96;    // that the L2 looks up for one SM of all
 constexpr double kSplitTogether = 0.95;  // exponent of how many ask for the same lines, where their clusters split k
 constexpr double kSplitLookupFactor = 1.225;  // of that, where the CTAs of a cluster load different parts of k
-constexpr double kKeptFactor = 1.044;  // of both where more than two rows of tiles read B, so that it stays in the L2
+constexpr double kKeptFactor = 1.044;  // of both where more than two rows of tiles read B, whose lines the L2 keeps
 constexpr double kLineSplitShare = 0.7904;        // more of both where all rows lie in two lines
 constexpr double kLineSectorShare = 0.8305;       // more where they do not begin on sectors
 constexpr double kSharedLineSplitShare = 0.6562;  // the same of what CTAs share
@@ -263,9 +263,10 @@ GemmCost gemm_cost(const Config& c, const Gemm& problem) {
   }
   between *= 1 + kClusterBetweenShare * (gemm::multicast_size(c) - 1);
   if (c.split_k > 1) between += kRelaunchCycles + summed;
-  const double computed =
-      kLaunchCycles + (rounds - 1) * between +
-      walk.all(steps, rounds, at_once * size / kSms, (clusters - (rounds - 1) * at_once) * size / kSms, c);
+  // Of more clusters than a double counts one by one the difference is any number.
+  const double in_last_round = std::clamp(clusters - (rounds - 1) * at_once, 1.0, at_once);
+  const double computed = kLaunchCycles + (rounds - 1) * between +
+                          walk.all(steps, rounds, at_once * size / kSms, in_last_round * size / kSms, c);
 
   const double bytes = ((m + n) * k * element + m * n * dtype_bytes(c.d_dtype)) * l;
   const double memory = kLaunchCycles + bytes / kMemoryBytesPerCycle;

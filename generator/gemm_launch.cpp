@@ -142,7 +142,8 @@ void add_domain(const Config& c, LaunchPlan& launch) {
 
 /// Clusters of `size` CTAs that run at the same time. A cluster's CTAs share a GPC, and SMs are left over where a GPC's
 /// are no multiple of `size`: of 132 SMs an H200 uses 120 for clusters of four, 112 for clusters of eight. A cluster
-/// more would begin when the others end, and the launch would take twice as long.
+/// more would begin when the others end, and the launch would take twice as long; on other numbers of SMs the same
+/// share may leave some idle.
 std::string clusters_at_once(int size) {
   if (size <= 2) return fmt::format("max(ceil_div(num_sms - {}, {}), 1)", size - 1, size);
   const int used = size <= 4 ? 10 : 6, of = size <= 4 ? 11 : 7;

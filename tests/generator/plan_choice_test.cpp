@@ -245,14 +245,15 @@ TEST_CASE("products: the tensor cores' share is of what they multiply at most") 
 }
 
 TEST_CASE("products: any sizes have a finite cost") {
-  constexpr Hint kMost = Hint{1} << 40;
-  for (const Hint m : {Hint{0}, Hint{1}, kMost})
-    for (const Hint n : {Hint{0}, Hint{1}, kMost})
+  constexpr Hint kMost = Hint{1} << 40, kMany = Hint{1} << 30;
+  for (const Hint m : {Hint{0}, Hint{1}, kMany, kMost})
+    for (const Hint n : {Hint{0}, Hint{1}, kMany, kMost})
       for (const Hint k : {Hint{0}, Hint{1}, kMost})
-        for (const Hint l : {Hint{1}, kMost})
+        for (const Hint l : {Hint{1}, kMany, Hint{2147418112}, kMost})
           for (const SwapAb swap_ab : {SwapAb::off, SwapAb::on}) {
+            const int split_k = k == 1 ? 5 : 2;
             const GemmCost cost =
-                gemm_cost({.cluster_m = 1, .split_k = 2, .swap_ab = swap_ab}, {.m = m, .n = n, .k = k, .l = l});
+                gemm_cost({.cluster_m = 1, .split_k = split_k, .swap_ab = swap_ab}, {.m = m, .n = n, .k = k, .l = l});
             CHECK(std::isfinite(cost.cycles));
             CHECK(cost.cycles > 0);
             CHECK(cost.rounds >= 1);
