@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/error.h"
 
@@ -65,22 +64,6 @@ void expand_product(const Product& product, const std::function<void(const Probl
   }
 }
 
-// Insertions, deletions, replacements and swaps of neighbours.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> before, last(b.size() + 1), row(b.size() + 1);
-  std::iota(last.begin(), last.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      row[j] = std::min({last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1), last[j] + 1, row[j - 1] + 1});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
-    }
-    before = last;
-    last = row;
-  }
-  return last.back();
-}
-
 }  // namespace
 
 void ProblemList::for_each(const std::function<void(const Problem&, std::size_t)>& visit) const {
@@ -110,20 +93,6 @@ const Product& ProblemList::product_of(std::size_t problem) const {
   const auto found = std::upper_bound(ends_.begin(), ends_.end(), static_cast<std::int64_t>(problem));
   if (found == ends_.end()) throw Error(ErrorKind::usage, fmt::format("problem {} is not in the list", problem));
   return products[static_cast<std::size_t>(found - ends_.begin())];
-}
-
-std::string suggestion(std::string_view word, const std::vector<std::string_view>& candidates) {
-  std::string_view best;
-  std::size_t best_distance = std::min<std::size_t>(3, std::max<std::size_t>(1, word.size() / 3) + 1);
-  for (const std::string_view candidate : candidates) {
-    if (word.size() > candidate.size() + best_distance) continue;
-    const std::size_t distance = edit_distance(word, candidate);
-    if (distance < best_distance) {
-      best = candidate;
-      best_distance = distance;
-    }
-  }
-  return best.empty() ? "" : fmt::format(", did you mean {}?", best);
 }
 
 ProblemList parse_selectors(std::string_view op, const std::vector<TypedSelector>& typed) {

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/suggestion.h"
 #include "cli/json_tree.h"
 #include "cli/tuning.h"
 #include "generator/selectors.h"
@@ -85,8 +86,5 @@ struct TypedSelector {
 };
 /// The product of comma lists. Throws Error{usage}.
 ProblemList parse_selectors(std::string_view op, const std::vector<TypedSelector>& typed);
-
-/// ", did you mean head_dim?", or nothing when no candidate is near.
-std::string suggestion(std::string_view word, const std::vector<std::string_view>& candidates);
 
 }  // namespace tessera::cli

@@ -8,6 +8,9 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "base/shown.h"
+#include "base/suggestion.h"
+#include "generator/targets.h"
 
 namespace tessera {
 
@@ -90,10 +93,12 @@ static_assert(std::size(kOperatorNames) == std::variant_size_v<Problem>);
 
 Arch Arch::parse(std::string_view text) {
   const auto fail = [&]() -> Arch {
+    std::vector<std::string_view> targets;
+    for (const TargetRow& row : target_rows()) targets.push_back(row.target);
     throw Error(ErrorKind::usage,
                 fmt::format("arch = {}: must be sm_, a compute capability times ten, and an optional 'a' or 'f', like "
-                            "sm_90a",
-                            text));
+                            "sm_90a{}",
+                            shown(text), suggestion(text, targets)));
   };
   if (text.size() < 5 || text.substr(0, 3) != "sm_") return fail();
   Arch arch{.number = 0, .suffix = 0};

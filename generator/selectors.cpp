@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <type_traits>
 
 #include "base/error.h"
+#include "base/shown.h"
+#include "base/suggestion.h"
 #include "generator/words.h"
 
 namespace tessera {
@@ -19,14 +22,20 @@ constexpr std::int64_t kMaxHint = std::int64_t{1} << 40;
 constexpr std::int64_t kWholeWindow = 2147418112;  // no sequence is longer
 constexpr std::string_view kAuto = "auto", kUnknown = "unknown";
 
-[[noreturn]] void refuse(const Selector& selector, std::string_view text, const std::string& demand) {
-  // A value that came from a file may be long or contain anything: what is shown of it stays one short line.
-  std::string shown(text.substr(0, 60));
-  for (char& c : shown)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  if (text.size() > 60) shown += "...";
+[[noreturn]] void refuse(const Selector& selector, std::string_view text, const std::string& demand,
+                         const std::string& hint = {}) {
   const std::string_view or_auto = selector.kind == SelectorKind::pin ? ", or auto" : "";
-  throw Error(ErrorKind::usage, fmt::format("{} = {}: must be {}{}", selector.key, shown, demand, or_auto));
+  throw Error(ErrorKind::usage,
+              fmt::format("{} = {}: must be {}{}{}", selector.key, shown(text), demand, or_auto, hint));
+}
+
+/// A word that the field does not have, and what was meant: a word of its own, or a field that has this one.
+[[noreturn]] void refuse_word(const Problem& problem, const Selector& selector, std::string_view text) {
+  std::string hint = suggestion(text, selector.words);
+  for (const Selector& other : selectors(operator_name(problem)))
+    if (hint.empty() && std::find(other.words.begin(), other.words.end(), text) != other.words.end())
+      hint = fmt::format("; {} is a value of {}", text, other.key);
+  refuse(selector, text, fmt::format("one of {}", fmt::join(selector.words, ", ")), hint);
 }
 
 std::int64_t parse_number(const Selector& selector, std::string_view text) {
@@ -81,7 +90,7 @@ struct Field<Member> {
       field = Arch::parse(text);
     } else if constexpr (std::is_enum_v<Value>) {
       Value value{};
-      if (!from_word(text, value)) refuse(selector, text, "one of " + word_list<Value>());
+      if (!from_word(text, value)) refuse_word(problem, selector, text);
       field = value;
     } else {
       field = static_cast<Value>(parse_number(selector, text));
@@ -132,6 +141,16 @@ Selector field(std::string_view flag, std::string_view key, std::string_view hel
   return selector;
 }
 
+/// Of the words that a field can spell those that the operator has kernels for: what help, messages and documentation
+/// offer. The others are told by make_plan.
+Selector offer(Selector selector, std::vector<std::string_view> words) {
+  selector.words = std::move(words);
+  return selector;
+}
+
+std::vector<std::string_view> reals() { return {"f32", "f16", "bf16"}; }
+std::vector<std::string_view> product_types() { return {"bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8"}; }
+
 // Keys of a window on one side: -1 says, as at launch, that there is no bound. In the Problem -1 is what nobody knows,
 // so the largest size of a launch, which hides nothing either, stands for it there.
 template <auto Member>
@@ -176,7 +195,7 @@ struct OperandField {
       if constexpr (kIsPin) dtype.reset();
       format.reset();
     } else {
-      refuse(selector, text, fmt::format("one of {}", fmt::join(selector.words, ", ")));
+      refuse_word(problem, selector, text);
     }
   }
 
@@ -186,9 +205,12 @@ struct OperandField {
   }
 };
 
+/// words: of element types; every block-scaled format is offered beside them.
 template <auto DTypeMember, auto FormatMember>
-Selector operand_field(std::string_view flag, std::string_view key, std::string_view help) {
+Selector operand_field(std::string_view flag, std::string_view key, std::string_view help,
+                       const std::vector<std::string_view>& words) {
   Selector selector = field<DTypeMember>(flag, key, help);
+  selector.words = words;
   for (const Word<BlockFormat>& word : kBlockFormatWords) selector.words.push_back(word.text);
   selector.set = OperandField<DTypeMember, FormatMember>::set;
   selector.text = OperandField<DTypeMember, FormatMember>::text;
@@ -200,7 +222,7 @@ constexpr std::string_view kBlockArchHelp = "target: sm_90a, or sm_100, sm_103, 
 const std::vector<Selector>& quantize_selectors() {
   static const std::vector<Selector> table = {
       field<&Quantize::arch>("arch", "arch", kBlockArchHelp),
-      field<&Quantize::dtype>("dtype", "dtype", "type of x: f32, f16 or bf16"),
+      offer(field<&Quantize::dtype>("dtype", "dtype", "type of x"), reals()),
       field<&Quantize::format>("format", "format", "block-scaled format"),
       field<&Quantize::scale_form>("scale-form", "scale_form", "where scales lie"),
       field<&Quantize::scale_rounding>("scale-rounding", "scale_rounding",
@@ -217,10 +239,11 @@ const std::vector<Selector>& quantize_selectors() {
 const std::vector<Selector>& dequantize_selectors() {
   static const std::vector<Selector> table = {
       field<&Dequantize::arch>("arch", "arch", kBlockArchHelp),
-      field<&Dequantize::dtype>("dtype", "dtype", "type of y: f32, f16 or bf16"),
+      offer(field<&Dequantize::dtype>("dtype", "dtype", "type of y"), reals()),
       field<&Dequantize::format>("format", "format", "block-scaled format"),
       field<&Dequantize::scale_form>("scale-form", "scale_form", "where scales lie"),
-      field<&Dequantize::global_scale>("global-scale", "global_scale", "nvfp4's fp32 factor of all scales"),
+      offer(field<&Dequantize::global_scale>("global-scale", "global_scale", "nvfp4's fp32 factor of all scales"),
+            {"none", "given"}),
       field<&Dequantize::threads>("threads", "threads", "threads of a CTA"),
       field<&Dequantize::l>("l", "l", "expected number of matrices"),
       field<&Dequantize::rows>("rows", "rows", "expected number of rows"),
@@ -243,8 +266,8 @@ const std::vector<Selector>& convert_scales_selectors() {
 const std::vector<Selector>& gemv_selectors() {
   static const std::vector<Selector> table = {
       field<&Gemv::arch>("arch", "arch", kBlockArchHelp),
-      field<&Gemv::dtype>("dtype", "dtype", "type of c: f32, f16 or bf16"),
-      field<&Gemv::format>("format", "format", "format of a and b: nvfp4"),
+      offer(field<&Gemv::dtype>("dtype", "dtype", "type of c"), reals()),
+      offer(field<&Gemv::format>("format", "format", "block-scaled format of a and b, nvfp4"), {"nvfp4"}),
       field<&Gemv::scale_form>("scale-form", "scale_form", "where scales lie"),
       field<&Gemv::warp_rows>("warp-rows", "warp_rows", "rows of a warp: 1, 2 or 4"),
       field<&Gemv::k_warps>("k-warps", "k_warps", "warps that share a row: 1, 2, 4 or 8"),
@@ -273,7 +296,7 @@ const std::vector<Selector>& fmha_selectors() {
       field<&Fmha::head_dim>("head-dim", "head_dim",
                              "elements of a head of q and k: 64, 96, 128, 192, 256 or 512; with tcgen05 16 and 32 too"),
       field<&Fmha::head_dim_v>("head-dim-v", "head_dim_v", "elements of a head of v and o (auto: head_dim)"),
-      field<&Fmha::dtype>("dtype", "dtype", "type of q, k, v and of a normalised o: bf16 or f16"),
+      offer(field<&Fmha::dtype>("dtype", "dtype", "type of q, k, v and of a normalised o"), {"bf16", "f16"}),
       field<&Fmha::mask>("mask", "mask", "which keys a query sees; causal is bottom-right aligned"),
       field<&Fmha::window>("window", "window", "whether keys further away than a window are hidden (tcgen05 only)"),
       field<&Fmha::seqused>("seqused", "seqused",
@@ -314,13 +337,16 @@ const std::vector<Selector>& gemm_selectors() {
       field<&Gemm::arch>("arch", "arch", "target: sm_90a, or sm_100, sm_103 with a or f"),
       operand_field<&Gemm::dtype, &Gemm::format>("dtype", "dtype",
                                                  "type of a and b: bf16, f16, e4m3, e5m2; with tcgen05 tf32 and "
-                                                 "block-scaled formats, on sm_100a s8 and u8 too"),
+                                                 "block-scaled formats, on sm_100a s8 and u8 too",
+                                                 product_types()),
       operand_field<&Gemm::b_dtype, &Gemm::b_format>(
-          "b-dtype", "b_dtype", "type of b where it is not a's: e4m3 beside e5m2, s8 beside u8, mxfp8 beside mxfp4"),
+          "b-dtype", "b_dtype", "type of b where it is not a's: e4m3 beside e5m2, s8 beside u8, mxfp8 beside mxfp4",
+          product_types()),
       field<&Gemm::scale_form>("scale-form", "scale_form", "where scales of block-scaled operands lie"),
       operand_field<&Gemm::d_dtype, &Gemm::d_format>(
           "d-dtype", "d_dtype",
-          "type of d: f32, bf16, f16; on sm_90a e4m3 and e5m2, with tcgen05 block-scaled formats, of integers s32 too"),
+          "type of d: f32, bf16, f16; on sm_90a e4m3 and e5m2, with tcgen05 block-scaled formats, of integers s32 too",
+          {"bf16", "f16", "f32", "e4m3", "e5m2", "s32"}),
       field<&Gemm::a_layout>("a-layout", "a_layout", "contiguous dimension of a: k, or mn (16-bit types)"),
       field<&Gemm::b_layout>("b-layout", "b_layout", "contiguous dimension of b: k, or mn (16-bit types)"),
       field<&Gemm::accumulation>("accumulation", "accumulation",
@@ -358,13 +384,13 @@ const Selector& selector_of(const Problem& problem, std::string_view key) {
     if (selector.key == key) return selector;
   std::vector<std::string_view> keys;
   for (const Selector& selector : table) keys.push_back(selector.key);
-  throw Error(ErrorKind::usage, fmt::format("{} has no field {}: its fields are {}", operator_name(problem),
-                                            key.substr(0, 60), fmt::join(keys, ", ")));
+  throw Error(ErrorKind::usage, fmt::format("{} has no field {}: its fields are {}{}", operator_name(problem),
+                                            shown(key), fmt::join(keys, ", "), suggestion(key, keys)));
 }
 
 [[noreturn]] void refuse_operator(std::string_view op) {
-  throw Error(ErrorKind::usage,
-              fmt::format("op = {}: must be one of {}", op.substr(0, 60), fmt::join(operator_names(), ", ")));
+  throw Error(ErrorKind::usage, fmt::format("op = {}: must be one of {}{}", shown(op),
+                                            fmt::join(operator_names(), ", "), suggestion(op, operator_names())));
 }
 
 }  // namespace
