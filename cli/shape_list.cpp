@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/shown.h"
 #include "cli/problem_list.h"
 
 namespace tessera::cli {
@@ -29,7 +30,7 @@ class ShapeListReader {
     const JsonNode* kernels = nullptr;
     for (const Member& member : members(root)) {
       if (member.key->text == "arch") {
-        archs_ = scalars(*member.value, "arch");
+        archs_ = targets(*member.value);
       } else if (member.key->text == "kernels") {
         kernels = member.value;
       } else {
@@ -55,12 +56,6 @@ class ShapeListReader {
     const std::string hint = suggestion(key.text, known);
     report(key, fmt::format("unknown key {} in {}{}", shown(key.text), where,
                             hint.empty() ? fmt::format(": its keys are {}", fmt::join(known, ", ")) : hint));
-  }
-  static std::string shown(std::string_view text) {
-    std::string out(text.substr(0, 60));
-    for (char& c : out)
-      if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7F) c = '?';
-    return text.size() > 60 ? out + "..." : out;
   }
   bool demand(const JsonNode& node, JsonKind kind, std::string_view what) {
     if (node.kind == kind) return true;
@@ -110,6 +105,19 @@ class ShapeListReader {
     }
     if (value.first_child == 0) report(value, fmt::format("{}: the list is empty", shown(key)));
     return all;
+  }
+
+  /// The list's own targets, looked at here: an entry that has none of its own takes them as they are.
+  std::vector<const JsonNode*> targets(const JsonNode& value) {
+    scratch_ = default_problem(operator_names().front());
+    for (const Selector& selector : selectors(operator_names().front()))
+      if (selector.key == "arch") {
+        const std::size_t before = problems_.size();
+        const std::vector<const JsonNode*> all = scalars(value, selector.key);
+        static_cast<void>(read_field(selector, all));
+        return problems_.size() == before ? all : std::vector<const JsonNode*>{};
+      }
+    return {};
   }
 
   bool accept(const Selector& selector, const JsonNode& value) {
@@ -172,6 +180,11 @@ class ShapeListReader {
                                         hint.empty() ? fmt::format(": there are {}", fmt::join(names, ", ")) : hint));
       return std::nullopt;
     }
+    for (const Member& member : all)
+      if (!suggestion(member.key->text, {"op"}).empty()) {
+        report_unknown(*member.key, {"op"}, "a kernel");
+        return std::nullopt;
+      }
     report(entry, fmt::format("the key op is missing: one of {}", fmt::join(operator_names(), ", ")));
     return std::nullopt;
   }
