@@ -118,7 +118,10 @@ void Call::warn(std::string_view text) const { note(fmt::format("warning: {}", t
 
 void Call::progress(std::string_view line) const {
   if (!host_.is_terminal || flags_.is_quiet) return;
-  std::fprintf(host_.err, "\r\x1b[K%.*s", static_cast<int>(std::min<std::size_t>(line.size(), 120)), line.data());
+  // A line that wraps is not overwritten by the next one; some terminals wrap behind the last column already.
+  const int columns = host_.terminal_columns ? host_.terminal_columns() : 80;
+  const std::size_t bytes = std::min<std::size_t>(line.size(), columns > 1 ? static_cast<std::size_t>(columns) - 1 : 0);
+  std::fprintf(host_.err, "\r\x1b[K%.*s", static_cast<int>(bytes), line.data());
   std::fflush(host_.err);
 }
 

@@ -17,8 +17,10 @@ namespace tessera::cli {
 struct Host {
   std::FILE* out = stdout;
   std::FILE* err = stderr;
-  bool is_terminal = false;  ///< err is a terminal: progress is shown
-  JitOptions options;        ///< from the environment; flags override
+  bool is_terminal = false;  ///< err is a terminal that takes control sequences: progress is shown
+  /// Columns of the terminal, asked before each line of progress; none: 80.
+  std::function<int()> terminal_columns;
+  JitOptions options;  ///< from the environment; flags override
   /// Called once on the Jit of a command; tests set a compiler here.
   std::function<void(Jit&)> prepare_jit;
   /// The GPU to run on; null with the reason why there is none.

@@ -1,8 +1,10 @@
 // The process: streams, signals, environment. Everything else is in app.cpp.
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
+#include <string_view>
 #include <thread>
 
 #include "base/error.h"
@@ -41,13 +43,29 @@ std::unique_ptr<tessera::Device> open_gpu(std::string& reason) {
   return reason.empty() ? tessera::make_cuda_device(0, true) : nullptr;
 }
 
+/// A dumb terminal, and what names none, shows control sequences as text.
+bool takes_control_sequences() {
+  const char* const term = std::getenv("TERM");
+  return isatty(STDERR_FILENO) == 1 && term != nullptr && *term != '\0' && std::string_view(term) != "dumb";
+}
+
+/// What the terminal says now, else COLUMNS, else 80.
+int terminal_columns() {
+  winsize size{};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  const char* const columns = std::getenv("COLUMNS");
+  const int given = columns == nullptr ? 0 : std::atoi(columns);
+  return given > 0 ? given : 80;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a limit of file sizes is a write that fails
   tessera::cli::Host host;
-  host.is_terminal = isatty(STDERR_FILENO) == 1;
+  host.is_terminal = takes_control_sequences();
+  host.terminal_columns = terminal_columns;
   host.open_gpu = open_gpu;
   host.catch_interrupt = catch_interrupt;
   try {
