@@ -157,7 +157,9 @@ struct EmulatedDevice::State {
     return ++last;
   }
   explicit State(const DeviceOptions& o)
-      : options(o), info(make_info(o)), memory(std::make_shared<GlobalMemory>(o.memory_bytes)) {}
+      : options(o), info(make_info(o)), memory(std::make_shared<GlobalMemory>(o.memory_bytes)) {
+    info.memory_bytes = static_cast<std::int64_t>(memory->capacity());
+  }
   DeviceOptions options;
   DeviceInfo info;
   std::shared_ptr<GlobalMemory> memory;

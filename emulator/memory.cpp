@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstring>
@@ -20,17 +21,34 @@ void* reserve(std::uint64_t bytes) {
   return memory == MAP_FAILED ? nullptr : memory;
 }
 
+/// ": address space is limited to 4096000000 bytes (ulimit -v)"; empty: it is not.
+std::string limit_text() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";
+  return fmt::format(": address space is limited to {} bytes (ulimit -v)", limit.rlim_cur);
+}
+
 }  // namespace
 
-GlobalMemory::GlobalMemory(std::uint64_t capacity_bytes) : capacity_(capacity_bytes / 4096 * 4096) {
+GlobalMemory::GlobalMemory(std::uint64_t capacity_bytes, std::uint64_t least_bytes)
+    : capacity_(capacity_bytes / 4096 * 4096) {
+  const std::uint64_t wanted = capacity_, least = std::min(least_bytes, wanted);
+  const auto both = [&](std::uint64_t bytes) {
+    void* const memory = reserve(2 * bytes);
+    if (memory != nullptr) munmap(memory, 2 * bytes);
+    return memory != nullptr;
+  };
+  while (capacity_ > least && !both(capacity_)) capacity_ = std::max(least, capacity_ / 2 / 4096 * 4096);
+  if (capacity_ < wanted) capacity_ = std::max(least, capacity_ / 2 / 4096 * 4096);
   data_ = static_cast<std::byte*>(reserve(capacity_));
   shadow_ = static_cast<std::uint8_t*>(reserve(capacity_));
-  if (data_ == nullptr || shadow_ == nullptr) {
-    if (data_ != nullptr) munmap(data_, capacity_);
-    throw Error(ErrorKind::device, fmt::format("emulator: cannot reserve {} bytes of address space for global memory; "
-                                               "ask for a smaller memory",
-                                               2 * capacity_));
-  }
+  if (data_ != nullptr && shadow_ != nullptr) return;
+  if (data_ != nullptr) munmap(data_, capacity_);
+  throw Error(
+      ErrorKind::device,
+      fmt::format("emulator: global memory needs {} bytes of address space at least, which this process does not "
+                  "get{}; raise the limit",
+                  2 * least, limit_text()));
 }
 
 GlobalMemory::~GlobalMemory() {
@@ -48,8 +66,8 @@ std::uint64_t GlobalMemory::allocate(std::uint64_t bytes) {
     const auto fits = std::find_if(freed_.begin(), freed_.end(),
                                    [&](const auto& range) { return padded(size) <= padded(range.second); });
     if (size > capacity_ || fits == freed_.end())
-      throw Error(ErrorKind::device,
-                  fmt::format("emulator: out of memory: {} bytes asked for, {} of {} used", bytes, next_, capacity_));
+      throw Error(ErrorKind::device, fmt::format("emulator: out of memory: {} bytes asked for, {} of {} used{}", bytes,
+                                                 next_, capacity_, limit_text()));
     start = fits->first - kGlobalBase;
     freed_.erase(fits);
   }
@@ -82,7 +100,7 @@ std::uint64_t GlobalMemory::heap_allocate(std::uint64_t bytes) noexcept {
     heap_.emplace(address, bytes);
     heap_bytes_ += bytes;
     return address;
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     return 0;
   }
 }

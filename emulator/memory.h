@@ -35,7 +35,11 @@ inline constexpr std::uint64_t kHeapBytes = std::uint64_t{8} << 20;
 
 class GlobalMemory {
  public:
-  explicit GlobalMemory(std::uint64_t capacity_bytes);
+  static constexpr std::uint64_t kLeastBytes = std::uint64_t{64} << 20;
+  /// Reserves that much address space twice, for bytes and their shadow. Where the process may not have it (ulimit -v),
+  /// a power of two less, with as much again left for the rest of the process, but not under least_bytes. Throws
+  /// Error{device} with the limit, what is needed and what was found.
+  explicit GlobalMemory(std::uint64_t capacity_bytes, std::uint64_t least_bytes = kLeastBytes);
   ~GlobalMemory();
   GlobalMemory(const GlobalMemory&) = delete;
   GlobalMemory& operator=(const GlobalMemory&) = delete;

@@ -4,8 +4,11 @@
 
 #include <cstring>
 #include <exception>
+#include <memory>
+#include <system_error>
 #include <thread>
 
+#include "base/error.h"
 #include "emulator/isa.h"
 
 namespace tessera::emulator {
@@ -88,7 +91,15 @@ std::string why_one_thread(const Entry& entry, const LaunchShape& shape, const L
 TwoThreadResult run_on_two_threads(const Program& program, const Entry& entry, GlobalMemory& memory,
                                    const LaunchShape& shape, const LaunchOptions& options,
                                    const std::vector<std::byte>& parameters) {
-  GlobalMemory copy(memory.capacity());
+  TwoThreadResult result;
+  std::unique_ptr<GlobalMemory> second_memory;
+  try {
+    second_memory = std::make_unique<GlobalMemory>(memory.capacity(), memory.capacity());
+  } catch (const Error&) {
+    result.reason = fmt::format("there is no address space for a second copy of {} bytes", memory.capacity());
+    return result;
+  }
+  GlobalMemory& copy = *second_memory;
   std::vector<Block> blocks;
   for (const auto& [address, bytes] : memory.live()) {
     Block& block = blocks.emplace_back();
@@ -109,13 +120,20 @@ TwoThreadResult run_on_two_threads(const Program& program, const Entry& entry, G
   first.num_clusters = second.next_cluster = clusters_of(shape) / 2;
   second.num_clusters = clusters_of(shape);
   std::exception_ptr problem;
-  std::thread other([&] {
-    try {
-      second.run();
-    } catch (...) {
-      problem = std::current_exception();
-    }
-  });
+  std::thread other;
+  try {
+    other = std::thread([&] {
+      try {
+        second.run();
+      } catch (...) {
+        problem = std::current_exception();
+      }
+    });
+  } catch (const std::system_error& error) {
+    for (const Block& block : blocks) put_back(memory, block);
+    result.reason = fmt::format("no second thread can be started: {}", error.what());
+    return result;
+  }
   try {
     first.run();
   } catch (...) {
@@ -125,7 +143,6 @@ TwoThreadResult run_on_two_threads(const Program& program, const Entry& entry, G
   other.join();
   if (problem) std::rethrow_exception(problem);
 
-  TwoThreadResult result;
   for (const Block& block : blocks) {
     const std::uint64_t both = merge(memory, copy, block);
     if (both == 0) continue;
