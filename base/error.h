@@ -22,7 +22,7 @@ enum class ErrorKind : std::uint8_t {
   unsupported,  ///< well-formed, but no kernel exists for it: head_dim 80, an arch that the compiler does not know
   compile,      ///< the compiler refused generated code; notes hold the log, the options and the repro folder
   device,       ///< the driver or the device failed
-  io            ///< files, folders, archives
+  io            ///< files, folders, archives; a compiler that has to be loaded and is not there
 };
 
 std::string_view to_string(ErrorKind kind) noexcept;

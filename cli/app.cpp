@@ -4,8 +4,12 @@
 
 #include <cerrno>
 #include <cstring>
+#include <new>
+#include <stdexcept>
+#include <system_error>
 
 #include "base/error.h"
+#include "base/shown.h"
 #include "cli/call.h"
 
 namespace tessera::cli {
@@ -154,7 +158,14 @@ int run_tessera(const std::vector<std::string>& arguments, Host& host) {
     for (const std::string& text : error.notes()) say(indented(text));
     return exit_code_of(error.kind());
   } catch (const std::bad_alloc&) {
-    say("tessera: out of memory");
+    std::fputs("tessera: out of memory: this machine, or a limit of the process (ulimit -v), gives no more\n",
+               host.err);
+    return kDevice;
+  } catch (const std::length_error&) {
+    std::fputs("tessera: out of memory: a size is larger than any memory\n", host.err);
+    return kDevice;
+  } catch (const std::system_error& error) {  // a thread that cannot be started, a folder that goes away
+    say(fmt::format("tessera: {}", error.what()));
     return kDevice;
   } catch (const std::exception& error) {
     say(fmt::format("tessera: bug: {}", error.what()));

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -28,7 +29,11 @@ void parallel_for(std::int64_t count, int jobs, const std::function<void(std::in
     work();
   } else {
     std::vector<std::thread> pool;
-    for (std::size_t i = 0; i + 1 < threads; ++i) pool.emplace_back(work);
+    pool.reserve(threads - 1);
+    try {
+      for (std::size_t i = 0; i + 1 < threads; ++i) pool.emplace_back(work);
+    } catch (const std::system_error&) {  // the threads that there are do the work
+    }
     work();
     for (std::thread& thread : pool) thread.join();
   }

@@ -161,6 +161,14 @@ class NvrtcCompiler final : public Compiler {
 
   [[noreturn]] void fail(const SourceBundle& bundle, const std::vector<std::string>& options, nvrtcResult result,
                          const std::string& log) const {
+    // Nothing is wrong with the source then: NVRTC_ERROR_OUT_OF_MEMORY, or what its front end says of itself.
+    constexpr nvrtcResult kOutOfMemory = 1;
+    if (result == kOutOfMemory || log.find("catastrophic error: out of memory") != std::string::npos)
+      throw Error(
+          ErrorKind::device,
+          fmt::format("{}: the compiler ran out of memory: this machine, or a limit of the process (ulimit -v), "
+                      "gives no more",
+                      bundle.entries.empty() ? bundle.program : bundle.entries.front()));
     const std::vector<std::string>& known = architectures();
     if (std::find(known.begin(), known.end(), bundle.arch) == known.end()) refuse_arch(bundle.arch);
     const std::vector<Diagnostic> errors = parse_errors(log, bundle);

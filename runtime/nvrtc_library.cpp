@@ -176,7 +176,7 @@ NvrtcLibrary open_nvrtc(const NvrtcOptions& options) {
     notes.push_back("searched by the loader: libnvrtc.so.12 and later");
     for (const fs::path& folder : library_folders()) notes.push_back(fmt::format("searched: {}", folder.string()));
   }
-  throw Error(ErrorKind::compile,
+  throw Error(ErrorKind::io,
               fmt::format("no usable NVRTC was found; install CUDA {}.{} or later, or name its libnvrtc.so",
                           kOldestMajor, kOldestMinor),
               std::move(notes));

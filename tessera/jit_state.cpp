@@ -119,7 +119,7 @@ std::shared_ptr<Kernel> Jit::State::hold(const Problem& problem, Plan plan, std:
 Image Jit::State::compile(const CacheRequest& request, const SourceBundle& bundle) {
   Compiler* compiler = compiler_or_null();
   if (compiler == nullptr) {
-    throw Error(ErrorKind::compile,
+    throw Error(ErrorKind::io,
                 fmt::format("{}: not in the cache, and there is no compiler: {}", request.kernel, no_compiler_reason_));
   }
   emit_event(
@@ -175,7 +175,13 @@ std::shared_ptr<const CacheEntry> Jit::State::find_or_compile_within_limit(const
         return cache.find_or_build(request, [&] { return compile(request, bundle); });
       });
       slot.result = task.get_future().share();
-      slot.thread = std::jthread([moved = std::move(task)]() mutable { moved(); });
+      try {
+        slot.thread = std::jthread([moved = std::move(task)]() mutable { moved(); });
+      } catch (const std::system_error& error) {
+        background_.erase(request.keys.source);
+        throw Error(ErrorKind::device, fmt::format("{}: no thread can be started to compile it within a time limit: {}",
+                                                   request.kernel, error.what()));
+      }
     }
     result = slot.result;
   }

@@ -66,7 +66,7 @@ struct Jit::State {
   /// By the compile policy, within the time limit.
   std::shared_ptr<const CacheEntry> find_or_compile(const Problem& problem, const CacheRequest& request,
                                                     const SourceBundle& bundle);
-  /// The build function of the cache: compiles and reports. Throws Error{compile} where there is no compiler.
+  /// The build function of the cache: compiles and reports. Throws Error{io} where there is no compiler.
   Image compile(const CacheRequest& request, const SourceBundle& bundle);
   void emit_event(const JitEvent& event) const;
 

@@ -224,7 +224,7 @@ TEST_CASE("without NVRTC the places that were searched are listed") {
     make_nvrtc_compiler({.library = "/nonexistent/libnvrtc.so.13", .repro_folder = {}});
     FAIL("opened");
   } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::compile);
+    CHECK(error.kind() == ErrorKind::io);
     CHECK(std::string(error.what()) ==
           "no usable NVRTC was found; install CUDA 12.8 or later, or name its libnvrtc.so");
     CHECK(error.notes() == std::vector<std::string>{"/nonexistent/libnvrtc.so.13: no such file"});
@@ -272,6 +272,20 @@ TEST_CASE("builtins are found beside the library, also where neither it nor the 
   const std::unique_ptr<Compiler> fake = make_nvrtc_compiler({.library = library, .repro_folder = {}});
   CHECK(fake->identity().major_version == 99);
   CHECK(fake->compile(small_bundle()).ptx == "// no code\n");
+}
+
+TEST_CASE("a compiler without memory is no fault of the source") {
+  const std::unique_ptr<Compiler> fake = make_nvrtc_compiler({.library = TESSERA_FAKE_NVRTC, .repro_folder = {}});
+  SourceBundle bundle = small_bundle();
+  bundle.options.emplace_back("--fake-starvation");
+  try {
+    fake->compile(bundle);
+    FAIL("compiled");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::device);
+    CHECK(std::string(error.what()).find("the compiler ran out of memory") != std::string::npos);
+    CHECK(error.notes().empty());
+  }
 }
 
 }  // namespace tessera
