@@ -101,21 +101,31 @@ ExitCode run_command(const CommandEntry& entry, const std::vector<std::string>& 
     flush(call);
     return kOk;
   }
+  flags.check(entry.name, arguments);
   try {
     app.parse(reversed);
   } catch (const CLI::ParseError& error) {
     throw Error(ErrorKind::usage, fmt::format("{}: {}", entry.name, error.what()));
   }
-  for (const std::string& extra : app.remaining()) {
-    if (extra == "--") continue;
-    const std::string hint = suggestion(extra.substr(0, extra.find('=')), flags.names());
-    throw Error(ErrorKind::usage, fmt::format("{} {} {}{}; `tessera {} --help` lists what there is",
-                                              extra.starts_with("-") ? "unknown flag" : "unexpected argument", extra,
-                                              "for " + entry.name, hint, entry.name));
-  }
+  for (const std::string& extra : app.remaining())
+    if (extra != "--")
+      throw Error(ErrorKind::usage,
+                  fmt::format("unexpected argument '{}' for {}; `tessera {} --help` lists what there is", shown(extra),
+                              entry.name, entry.name));
   const ExitCode code = command->run(call);
   flush(call);
   return code;
+}
+
+[[noreturn]] void refuse_command(const std::string& name, const std::vector<std::string_view>& names) {
+  const std::vector<std::string_view> operators = operator_names();
+  const bool is_operator = std::find(operators.begin(), operators.end(), name) != operators.end();
+  std::string hint = suggestion(name, names);
+  if (hint.empty()) hint = suggestion(name, operators);
+  if (is_operator)
+    hint = fmt::format(": it is an operator, which stands behind a command, like `tessera run {}`", name);
+  throw Error(ErrorKind::usage,
+              fmt::format("unknown command {}{}; there are {}", shown(name), hint, fmt::join(names, ", ")));
 }
 
 ExitCode dispatch(const std::vector<std::string>& arguments, Host& host) {
@@ -141,14 +151,13 @@ ExitCode dispatch(const std::vector<std::string>& arguments, Host& host) {
     if (entry.name == name) return run_command(entry, {arguments.begin() + 1, arguments.end()}, host);
     names.push_back(entry.name);
   }
-  throw Error(ErrorKind::usage, fmt::format("unknown command {}{}; there are {}", name.substr(0, 60),
-                                            suggestion(name.substr(0, 60), names), fmt::join(names, ", ")));
+  refuse_command(name, names);
 }
 
 }  // namespace
 
 int run_tessera(const std::vector<std::string>& arguments, Host& host) {
-  const auto say = [&](const std::string& line) { std::fprintf(host.err, "%s\n", line.c_str()); };
+  const auto say = [&](std::string line) { std::fprintf(host.err, "%s\n", printable(std::move(line)).c_str()); };
   try {
     return dispatch(arguments, host);
   } catch (const BrokenPipe&) {

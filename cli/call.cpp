@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/shown.h"
 
 namespace tessera::cli {
 
@@ -61,16 +62,9 @@ JitOptions CommonFlags::apply_to(JitOptions options) const {
   if (compile_time_limit_ms >= 0) options.compile_time_limit = std::chrono::milliseconds(compile_time_limit_ms);
   options.trust_cache_dir = options.trust_cache_dir || is_trusted;
   options.require_compiler = options.require_compiler || requires_compiler;
-  if (compile_policy == "allow") {
-    options.policy = CompilePolicy::allow;
-  } else if (compile_policy == "warn") {
-    options.policy = CompilePolicy::warn;
-  } else if (compile_policy == "forbid") {
-    options.policy = CompilePolicy::forbid;
-  } else if (!compile_policy.empty()) {
-    throw Error(ErrorKind::usage,
-                fmt::format("--compile-policy = {}: must be one of allow, warn, forbid", compile_policy));
-  }
+  static constexpr CompilePolicy kPolicies[] = {CompilePolicy::allow, CompilePolicy::warn, CompilePolicy::forbid};
+  if (!compile_policy.empty())
+    options.policy = kPolicies[index_of_word("--compile-policy", compile_policy, {"allow", "warn", "forbid"})];
   if (!nvrtc.empty()) options.nvrtc_library = nvrtc;
   if (!repro_dir.empty()) options.repro_dir = repro_dir;
   if (!templates.empty()) options.templates_dir = templates;
@@ -111,7 +105,7 @@ void Call::print_json(const OrderedJson& json) const { print(json.dump(2) + "\n"
 void Call::note(std::string_view text) const {
   if (flags_.is_quiet) return;
   clear_progress();
-  std::fprintf(host_.err, "%.*s\n", static_cast<int>(text.size()), text.data());
+  std::fprintf(host_.err, "%s\n", printable(std::string(text)).c_str());
 }
 
 void Call::warn(std::string_view text) const { note(fmt::format("warning: {}", text)); }
@@ -137,8 +131,8 @@ ProblemList read_untuned(const std::string& subject, const SelectorFlags& flags)
   const bool is_file = subject.ends_with(".json") || subject.find('/') != std::string::npos || subject == "-";
   if (!is_file)
     throw Error(ErrorKind::usage,
-                fmt::format("{}: is neither an operator ({}) nor a shape list (a file that ends in .json){}", subject,
-                            fmt::join(names, ", "), suggestion(subject, names)));
+                fmt::format("{}: is neither an operator ({}) nor a shape list (a file that ends in .json){}",
+                            shown(subject), fmt::join(names, ", "), suggestion(subject, names)));
   if (flags.is_any_given())
     throw Error(ErrorKind::usage,
                 fmt::format("selectors go with an operator; the problems of {} stand in it", subject));

@@ -168,8 +168,7 @@ class CacheCommand final : public Command {
   CacheFilter filter() const {
     CacheFilter filter;
     const std::vector<std::string_view> names = operator_names();
-    if (!op_.empty() && std::find(names.begin(), names.end(), op_) == names.end())
-      throw Error(ErrorKind::usage, fmt::format("--op = {}: must be one of {}", op_, fmt::join(names, ", ")));
+    if (!op_.empty()) index_of_word("--op", op_, names);
     if (!op_.empty()) filter.ops.push_back(op_);
     if (!arch_.empty()) filter.archs.push_back(Arch::parse(arch_).to_string());
     return filter;

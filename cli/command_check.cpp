@@ -39,6 +39,7 @@ class CheckCommand final : public Command {
       throw Error(ErrorKind::usage, "check: name a shape list or an operator, like `tessera check shapes.json`");
     size_flags_.parse();
     const ProblemList list = read_problems(subject_, selectors_);
+    size_flags_.check(list);
     const std::vector<Problem> problems = list.expand();
     const auto total = static_cast<std::int64_t>(problems.size());
     ListProgress counting(call, "counting kernels", total), checking(call, "checking sizes", total);

@@ -91,6 +91,10 @@ class EmulateCommand final : public Command {
   }
 
   ExitCode run(Call& call) override {
+    for (const auto& [flag, texts] :
+         {std::pair("--size", &sizes_), std::pair("--scalar", &scalar_values_), std::pair("--bind", &bound_),
+          std::pair("--expect", &expected_), std::pair("--save", &saved_)})
+      refuse_name_twice(flag, *texts);
     if (!plan_.empty()) return emit(call);
     if (file_.empty())
       throw Error(ErrorKind::usage, "emulate: name a PTX file, like `tessera emulate kernel.ptx --launch launch.json`");

@@ -262,17 +262,6 @@ std::vector<std::int64_t> LayoutArguments::list(const std::string& flag, std::si
   return numbers;
 }
 
-namespace {
-
-std::size_t index_of_word(std::string_view name, std::string_view text, const std::vector<std::string_view>& words) {
-  const auto found = std::find(words.begin(), words.end(), text);
-  if (found == words.end())
-    throw Error(ErrorKind::usage, fmt::format("{} = {}: must be one of {}", name, text, fmt::join(words, ", ")));
-  return static_cast<std::size_t>(found - words.begin());
-}
-
-}  // namespace
-
 std::size_t LayoutArguments::word(const std::string& flag, const std::vector<std::string_view>& words,
                                   std::size_t otherwise) const {
   return has(flag) ? index_of_word("--" + flag, text(flag), words) : otherwise;

@@ -174,6 +174,7 @@ class PlanCommand final : public Command {
     if (subject_.empty()) throw Error(ErrorKind::usage, "plan: name an operator, like `tessera plan fmha`");
     size_flags_.parse();
     const ProblemList list = read_problems(subject_, selectors_);
+    size_flags_.check(list);
     const bool is_single = list.count() == 1;
     std::vector<OrderedJson> plans;
     OrderedJson rejected = OrderedJson::array();

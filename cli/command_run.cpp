@@ -131,6 +131,7 @@ class RunCommand final : public Command {
   ExitCode run(Call& call) override {
     check_flags();
     const ProblemList list = read_problems(subject_, selectors_);
+    refuse_sizes_twice(list, run_.given_sizes);
     const bool is_single = list.count() == 1;
     if (!is_single && !output_files_.empty())
       throw Error(ErrorKind::usage, fmt::format("--save keeps one run's outputs: there are {} problems", list.count()));
@@ -165,12 +166,9 @@ class RunCommand final : public Command {
   void check_flags() {
     if (subject_.empty()) throw Error(ErrorKind::usage, "run: name an operator, like `tessera run fmha`");
     emulation_.schedules();
-    if (device_ != "gpu" && device_ != "emulator" && device_ != "auto")
-      throw Error(ErrorKind::usage, fmt::format("--device = {}: must be one of gpu, emulator, auto", device_));
+    index_of_word("--device", device_, {"gpu", "emulator", "auto"});
     const bool is_rising = run_.inputs == "rising";
-    if (run_.inputs != "normal" && run_.inputs != "uniform" && run_.inputs != "integer" && !is_rising)
-      throw Error(ErrorKind::usage,
-                  fmt::format("--inputs = {}: must be one of normal, uniform, integer, rising", run_.inputs));
+    index_of_word("--inputs", run_.inputs, {"normal", "uniform", "integer", "rising"});
     if (is_rising && subject_ != "fmha") throw Error(ErrorKind::usage, "--inputs rising: is for fmha");
     if (!run_.shape.empty() && subject_ == "fmha")
       throw Error(ErrorKind::usage, "--shape: is for copy2d; fmha has --batch, --heads-q, --seqlen-q and others");
@@ -184,7 +182,9 @@ class RunCommand final : public Command {
     if (!alpha_.empty()) run_.alpha = parse_real("--alpha", alpha_);
     if (!beta_.empty()) run_.beta = parse_real("--beta", beta_);
     if (!scale_.empty()) run_.softmax_scale = parse_real("--softmax-scale", scale_);
-    for (const std::string& text : given_sizes_) run_.given_sizes.push_back(parse_size(text));
+    run_.given_sizes = parse_sizes(given_sizes_);
+    refuse_name_twice("--input", input_files_);
+    refuse_name_twice("--save", output_files_);
   }
 
   /// Where a problem runs: the GPU, or an emulator of its own that stands for the target's GPU.

@@ -40,6 +40,7 @@ class WarmCommand final : public Command {
     size_flags_.parse();
     const Clock::time_point start = Clock::now();
     const ProblemList list = read_problems(subject_, selectors_);
+    size_flags_.check(list);
     WarmOptions options;
     options.jobs = call.jobs();
     options.dry_run = is_dry_run_;

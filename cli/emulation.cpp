@@ -58,9 +58,7 @@ std::vector<Schedule> EmulatorFlags::schedules() const {
   std::vector<Schedule> found;
   for (const auto& [word, value] : kSchedules)
     if (schedule == word || schedule == "all") found.push_back(value);
-  if (found.empty())
-    throw Error(ErrorKind::usage,
-                fmt::format("--schedule = {}: must be one of fair, eager, lazy, adversarial, all", schedule));
+  if (found.empty()) index_of_word("--schedule", schedule, {"fair", "eager", "lazy", "adversarial", "all"});
   return found;
 }
 

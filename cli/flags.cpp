@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "base/shown.h"
 
 namespace tessera::cli {
 
@@ -17,9 +18,14 @@ constexpr std::size_t kHelpColumn = 30, kHelpWidth = 100;
 /// The one value of a flag that takes one. Given twice, either could be meant: a script that appends its flag to a list
 /// that has it would silently get the last.
 const std::string& single_value(const std::string& name, const CLI::results_t& given) {
-  if (given.size() > 1)
+  if (given.size() > 1) {
+    std::vector<std::string> values;
+    for (const std::string& value : given) values.push_back(shown(value));
     throw Error(ErrorKind::usage,
-                fmt::format("{} is given {} times ({}): give it once", name, given.size(), fmt::join(given, ", ")));
+                fmt::format("{} is given {} times ({}): give it once", name, given.size(), fmt::join(values, ", ")));
+  }
+  // An empty value is a script's unset variable, and nothing that a flag takes.
+  if (given.front().empty()) throw Error(ErrorKind::usage, fmt::format("{} has an empty value", name));
   return given.front();
 }
 
@@ -27,10 +33,8 @@ const std::string& single_value(const std::string& name, const CLI::results_t& g
 
 void FlagSet::explain(const std::string& name, const std::string& value, const std::string& help) {
   helps_.push_back({value.empty() ? name : name + " " + value, help, group_});
-  names_.push_back(name);
+  entries_.push_back({name, value, help, owners_, value == "OPTION"});
 }
-
-std::vector<std::string_view> FlagSet::names() const { return {names_.begin(), names_.end()}; }
 
 void FlagSet::toggle(const std::string& name, bool& target, const std::string& help) {
   app_.add_flag(name, target);
@@ -38,11 +42,8 @@ void FlagSet::toggle(const std::string& name, bool& target, const std::string& h
 }
 
 void FlagSet::text(const std::string& name, const std::string& value, std::string& target, const std::string& help) {
-  // An empty value is a script's unset variable, and no name or list that a flag takes.
   const auto take = [name, &target](const CLI::results_t& given) {
-    const std::string& typed = single_value(name, given);
-    if (typed.empty()) throw Error(ErrorKind::usage, fmt::format("{} has an empty value", name));
-    target = typed;
+    target = single_value(name, given);
     return true;
   };
   app_.add_option(name, take)->expected(1)->take_all();
@@ -56,7 +57,8 @@ void FlagSet::number(const std::string& name, const std::string& value, std::int
     std::int64_t parsed = 0;
     const auto [stop, error] = std::from_chars(typed.data(), typed.data() + typed.size(), parsed);
     if (error != std::errc() || stop != typed.data() + typed.size() || parsed < min)
-      throw Error(ErrorKind::usage, fmt::format("{} = {}: must be a whole number of at least {}", name, typed, min));
+      throw Error(ErrorKind::usage,
+                  fmt::format("{} = {}: must be a whole number of at least {}", name, shown(typed), min));
     target = parsed;
     return true;
   };
@@ -66,34 +68,53 @@ void FlagSet::number(const std::string& name, const std::string& value, std::int
 
 void FlagSet::list(const std::string& name, const std::string& value, std::vector<std::string>& target,
                    const std::string& help) {
-  app_.add_option(name, target)->expected(1)->take_all();
+  const auto take = [name, &target](const CLI::results_t& given) {
+    if (std::find(given.begin(), given.end(), "") != given.end())
+      throw Error(ErrorKind::usage, fmt::format("{} has an empty value", name));
+    target = given;
+    return true;
+  };
+  app_.add_option(name, take)->expected(1)->take_all();
   explain(name, value, help);
 }
 
 namespace {
-/// What each operator says of its targets; operators that say the same stand together.
-std::string arch_help() {
-  std::vector<std::pair<std::string_view, std::vector<std::string_view>>> groups;
-  for (const std::string_view op : operator_names()) {
+
+/// What a field is to one operator, and its words where they are few.
+std::string help_of(const Selector& selector) {
+  if (selector.words.size() < 2 || selector.words.size() > 4) return std::string(selector.help);
+  return fmt::format("{}: {}", selector.help, fmt::join(selector.words, ", "));
+}
+
+/// The same of all operators that have the field: those that say the same stand together. Of a number the first one's
+/// help is that of all.
+std::string help_of(std::string_view key) {
+  std::vector<std::pair<std::string, std::vector<std::string_view>>> groups;
+  for (const std::string_view op : operator_names())
     for (const Selector& selector : selectors(op)) {
-      if (selector.key != "arch") continue;
-      const auto same =
-          std::find_if(groups.begin(), groups.end(), [&](const auto& group) { return group.first == selector.help; });
+      if (selector.key != key) continue;
+      const std::string help = help_of(selector);
+      const auto same = std::find_if(groups.begin(), groups.end(),
+                                     [&](const auto& group) { return group.first == help || selector.is_number; });
       if (same != groups.end()) {
         same->second.push_back(op);
       } else {
-        groups.push_back({selector.help, {op}});
+        groups.push_back({help, {op}});
       }
     }
-  }
-  constexpr std::string_view kIntroduction = "target: ";
-  std::string text(kIntroduction);
+  // What all begin with stands once: "target: sm_90a (copy2d); sm_90a, or sm_100 ... (fmha)".
+  const std::string start = groups.front().first.substr(0, groups.front().first.find(": ") + 2);
+  const bool is_shared = start.ends_with(": ") && std::all_of(groups.begin(), groups.end(), [&](const auto& group) {
+                           return group.first.starts_with(start);
+                         });
+  std::string text;
   for (const auto& [help, owners] : groups) {
-    const std::string_view targets = help.starts_with(kIntroduction) ? help.substr(kIntroduction.size()) : help;
-    text += fmt::format("{}{} ({})", text.size() == kIntroduction.size() ? "" : "; ", targets, fmt::join(owners, ", "));
+    text += text.empty() ? help : "; " + (is_shared ? help.substr(start.size()) : help);
+    if (owners.size() < operator_names().size()) text += fmt::format(" ({})", fmt::join(owners, ", "));
   }
   return text;
 }
+
 }  // namespace
 
 void SelectorFlags::add_to(FlagSet& flags) {
@@ -117,15 +138,11 @@ void SelectorFlags::add_to(FlagSet& flags) {
         for (const Selector& other : selectors(op))
           if (other.key == selector->key) owners.push_back(op);
       Slot& slot = *slots_.emplace_back(std::make_unique<Slot>(Slot{std::string(selector->key), ""}));
-      const std::string only =
-          owners.size() == operator_names().size() ? "" : fmt::format(" ({})", fmt::join(owners, ", "));
-      const std::string words = selector->words.empty() ? "" : fmt::format(": {}", fmt::join(selector->words, ", "));
-      const bool names_words = selector->words.size() > 1 && selector->words.size() <= 4;
-      const std::string help = selector->key == "arch" ? arch_help() : std::string(selector->help);
-      flags.text(fmt::format("--{}", selector->flag), selector->is_number ? "N,..." : "WORD,...", slot.text,
-                 help + (names_words ? words : "") + only);
+      flags.owned_by(owners).text(fmt::format("--{}", selector->flag), selector->is_number ? "N,..." : "WORD,...",
+                                  slot.text, help_of(selector->key));
     }
   }
+  flags.owned_by({});
 }
 
 std::vector<TypedSelector> SelectorFlags::typed() const {

@@ -17,6 +17,13 @@ struct FlagHelp {
   std::string group;  ///< "Flags", "Selectors", ...
 };
 
+/// The place of a word among those that a flag takes. Throws Error{usage}: "--device = cpu: must be one of gpu,
+/// emulator, auto, did you mean emulator?".
+std::size_t index_of_word(std::string_view subject, std::string_view text, const std::vector<std::string_view>& words);
+
+/// Refuses a list of NAME=VALUE in which a name stands twice: one of the values would silently lose.
+void refuse_name_twice(const std::string& flag, const std::vector<std::string>& texts);
+
 class FlagSet {
  public:
   explicit FlagSet(CLI::App& app) : app_(app) {}
@@ -28,18 +35,39 @@ class FlagSet {
   void text(const std::string& name, const std::string& value, std::string& target, const std::string& help);
   void number(const std::string& name, const std::string& value, std::int64_t& target, std::int64_t min,
               const std::string& help);
+  /// Takes a value each time that it is given.
   void list(const std::string& name, const std::string& value, std::vector<std::string>& target,
             const std::string& help);
   const std::vector<FlagHelp>& helps() const { return helps_; }
-  /// Every "--flag", for suggestions and tests.
+  /// Flags that follow are fields of these operators, no others; empty: of the command.
+  FlagSet& owned_by(std::vector<std::string_view> operators) {
+    owners_ = std::move(operators);
+    return *this;
+  }
+  /// Every "--flag", for tests.
   std::vector<std::string_view> names() const;
+  /// Refuses, in the order of the line, what the parser would take otherwise than it was meant or tell in its own
+  /// words: unknown flags, flags without their value or with another flag in its place, values of toggles. Throws
+  /// Error{usage}.
+  void check(const std::string& command, const std::vector<std::string>& arguments) const;
 
  private:
+  struct Entry {
+    std::string name, value;  ///< an empty value: a toggle
+    std::string help;
+    std::vector<std::string_view> owners;
+    bool takes_flags = false;  ///< values may begin with hyphens
+  };
   void explain(const std::string& name, const std::string& value, const std::string& help);
+  const Entry* find(std::string_view name) const;
+  void refuse_unknown(const std::string& command, const std::string& argument,
+                      const std::vector<std::string>& arguments) const;
+  void check_value(const Entry& entry, const std::string* value) const;
   CLI::App& app_;
   std::string group_ = "Flags";
+  std::vector<std::string_view> owners_;
   std::vector<FlagHelp> helps_;
-  std::vector<std::string> names_;
+  std::vector<Entry> entries_;
 };
 
 /// A flag for each field of every operator. Values stay text: problem_list.h reads them.

@@ -7,6 +7,8 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "base/shown.h"
+#include "base/suggestion.h"
 #include "generator/selectors.h"
 
 namespace tessera::cli {
@@ -65,7 +67,8 @@ std::map<std::string, std::int64_t> LaunchSizes::by_name(const std::vector<std::
 void LaunchSizes::require_name(const std::string& name) const {
   if (std::find(names_.begin(), names_.end(), name) == names_.end())
     throw Error(ErrorKind::usage,
-                fmt::format("{} has no size {}: its sizes are {}", plan_.op, name, fmt::join(names_, ", ")));
+                fmt::format("{} has no size {}: its sizes are {}{}", plan_.op, shown(name), fmt::join(names_, ", "),
+                            suggestion(name, {names_.begin(), names_.end()})));
 }
 
 KnownSizes LaunchSizes::known(const std::vector<GivenSize>& given) const {

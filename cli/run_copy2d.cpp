@@ -1,5 +1,6 @@
 // How `run` feeds and judges the copy.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -40,6 +41,9 @@ class RunCopy2d final : public RunOperator {
     std::vector<std::int64_t> shape;
     if (const auto x = flags.arrays.find("x"); x != flags.arrays.end()) {
       shape = x->second.shape;
+      if (!flags.shape.empty() && parse_shape(flags.shape) != shape)
+        throw Error(ErrorKind::usage,
+                    fmt::format("--shape {}: --input x has the shape {}", flags.shape, fmt::join(shape, ",")));
     } else if (!flags.shape.empty()) {
       shape = parse_shape(flags.shape);
     } else {
@@ -51,6 +55,10 @@ class RunCopy2d final : public RunOperator {
                               counted(static_cast<std::int64_t>(shape.size()), "dimension"), rank, shape.size()));
     std::vector<GivenSize> given;
     for (std::size_t d = 0; d < rank; ++d) given.push_back({fmt::format("dim{}", d), shape[rank - 1 - d]});
+    for (const GivenSize& size : flags.given_sizes)
+      if (!flags.shape.empty() && size.name.starts_with("dim"))
+        throw Error(ErrorKind::usage, fmt::format("{} is given twice (--shape {}, --size {}={}): give it once",
+                                                  size.name, flags.shape, size.name, size.value));
     return given;
   }
 

@@ -33,6 +33,10 @@ double value_or(const std::map<std::string, reference::Tensor>& inputs, const ch
 void add_group_sizes(Grouping grouping, const RunFlags& flags, std::vector<GivenSize>& given) {
   if (grouping == Grouping::none)
     throw Error(ErrorKind::usage, "--group-rows goes with --grouping contiguous or masked");
+  if (flags.arrays.contains("groups"))
+    throw Error(
+        ErrorKind::usage,
+        fmt::format("the groups are given twice (--group-rows {}, --input groups): give them once", flags.group_rows));
   const std::vector<std::int64_t> rows = group_rows_of(flags);
   std::int64_t sum = 0, most = 0;
   for (const std::int64_t count : rows) {
@@ -55,7 +59,7 @@ void add_group_sizes(Grouping grouping, const RunFlags& flags, std::vector<Given
 class RunGemm final : public RunOperator {
  public:
   std::vector<GivenSize> sizes(const Problem& problem, const RunFlags& flags) const override {
-    std::vector<GivenSize> given = expected_sizes(problem);
+    std::vector<GivenSize> given = with_sizes(expected_sizes(problem), flags.given_sizes);
     const auto complete = [&](const char* name, std::int64_t value) {
       const bool is_given = std::any_of(given.begin(), given.end(), [&](const GivenSize& g) { return g.name == name; });
       if (!is_given) given.push_back({name, value});

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/error.h"
@@ -24,9 +25,32 @@ void SizeFlags::add_to(FlagSet& flags) {
   flags.toggle("--pad-rows", pads_rows_, "rows of operands as far apart as the kernel asks for, not dense");
 }
 
-void SizeFlags::parse() {
-  for (const std::string& text : texts_) typed_.push_back(parse_size(text));
+std::vector<GivenSize> parse_sizes(const std::vector<std::string>& texts) {
+  std::vector<GivenSize> sizes;
+  for (const std::string& text : texts) sizes.push_back(parse_size(text));
+  refuse_name_twice("--size", texts);
+  return sizes;
 }
+
+void refuse_sizes_twice(const ProblemList& list, const std::vector<GivenSize>& typed) {
+  const auto refuse = [&](const Product& product, const Selector& selector, std::string_view value) {
+    const auto same =
+        std::find_if(typed.begin(), typed.end(), [&](const GivenSize& s) { return s.name == selector.key; });
+    if (same == typed.end() || value == "unknown") return;
+    const std::string first = product.place.empty() ? fmt::format("--{} {}", selector.flag, value)
+                                                    : fmt::format("{} = {} at {}", selector.key, value, product.place);
+    throw Error(ErrorKind::usage, fmt::format("{} is given twice ({}, --size {}={}): give it once", selector.key, first,
+                                              same->name, same->value));
+  };
+  for (const Product& product : list.products) {
+    for (const FieldValues& field : product.fields)
+      for (const std::string_view value : field.values) refuse(product, *field.selector, value);
+    for (const SizeSet& size : product.sizes)
+      for (const auto& [selector, value] : size.values) refuse(product, *selector, value);
+  }
+}
+
+void SizeFlags::parse() { typed_ = parse_sizes(texts_); }
 
 std::string SizeFlags::text() const {
   std::string text;

@@ -11,12 +11,18 @@ namespace tessera::cli {
 
 /// "lda=136", as --size takes it. Throws Error{usage}.
 GivenSize parse_size(const std::string& text);
+/// All of them; a name that stands twice is refused. Throws Error{usage}.
+std::vector<GivenSize> parse_sizes(const std::vector<std::string>& texts);
+/// Refuses a size that a problem of the list expects and --size gives too. Throws Error{usage}.
+void refuse_sizes_twice(const ProblemList& list, const std::vector<GivenSize>& typed);
 
 class SizeFlags {
  public:
   void add_to(FlagSet& flags);
   /// Reads what was typed. Throws Error{usage}.
   void parse();
+  /// Against what the problems expect: the same size by two roads is refused. Throws Error{usage}.
+  void check(const ProblemList& list) const { refuse_sizes_twice(list, typed_); }
   bool is_any() const { return !typed_.empty(); }
   const std::vector<GivenSize>& typed() const { return typed_; }
   /// As it was typed: " --size lda=136 --pad-rows".

@@ -49,8 +49,8 @@ TEST_CASE("exit codes and messages") {
       "conv: is neither an operator (copy2d, fmha, gemm, quantize, dequantize, convert_scales, gemv) nor a shape list");
   fails({"plan", "fmah"}, 2, "did you mean fmha?");
   fails({"plan", "fmha", "--hed-dim", "64"}, 2, "unknown flag --hed-dim for plan, did you mean --head-dim?");
-  fails({"plan", "fmha", "extra"}, 2, "unexpected argument extra for plan");
-  fails({"plan", "fmha", "--head-dim"}, 2, "plan: ");
+  fails({"plan", "fmha", "extra"}, 2, "unexpected argument 'extra' for plan");
+  fails({"plan", "fmha", "--head-dim"}, 2, "--head-dim needs a value, N,...: elements of a head of q and k");
   fails({"plan", "fmha", "--head-dim", "x"}, 2, "head_dim = x: must be a whole number");
   fails({"plan", "fmha", "--jobs", "-1"}, 2, "--jobs = -1: must be a whole number of at least 0");
   fails({"plan", "fmha", "--rank", "2"}, 2, "fmha has no field rank");
