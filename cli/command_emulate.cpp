@@ -80,7 +80,6 @@ class EmulateCommand final : public Command {
     flags.text("--rtol", "X", rtol_, "--expect: allowed difference relative to what is expected (default: 0)");
     flags.list("--save", "NAME=FILE", saved_, "write a buffer as a .npy file; repeatable");
     flags.number("--seed", "N", seed_, 0, "of random buffers and of the schedule (default: 1)");
-    flags.toggle("--strict", is_strict_, "hazards fail the call too");
     flags.toggle("--skip-map-rules", skips_rules_, "encode tensor maps that a driver would refuse");
     flags.toggle("--validate", validates_,
                  "read every kernel of the file, name what the emulator does not know, and stop");
@@ -178,14 +177,14 @@ class EmulateCommand final : public Command {
 
   ExitCode print(Call& call, const emulator::EmulatedDevice& device, const EmulateReport& report,
                  const Observation& observation) const {
-    const bool has_hazard = std::any_of(report.findings.begin(), report.findings.end(),
-                                        [](const emulator::EmulatorFinding& finding) { return !finding.is_failure; });
-    const bool pass = !report.is_stopped && report.problems.empty() && !(is_strict_ && has_hazard);
+    const std::int64_t hazards = hazards_of(report.findings);
+    const bool pass = !report.is_stopped && report.problems.empty() && !(emulation_.is_strict && hazards > 0);
     if (call.is_json()) {
       OrderedJson findings = OrderedJson::array();
       for (const emulator::EmulatorFinding& finding : report.findings) findings.push_back(finding_json(finding));
       OrderedJson json{{"pass", pass},
                        {"device", device.info().name},
+                       {"hazards", hazards},
                        {"findings", findings},
                        {"problems", report.problems},
                        {"outputs", report.outputs},
@@ -194,10 +193,8 @@ class EmulateCommand final : public Command {
       call.print_json(json);
       return pass ? kOk : kWrong;
     }
-    call.print(fmt::format("{} on {}: {}\n", file_, device.info().name,
-                           pass                ? "pass"
-                           : report.is_stopped ? "FAIL, the launch was stopped"
-                                               : "FAIL"));
+    call.print(fmt::format("{} on {}: {}{}\n", file_, device.info().name, verdict_text(pass, hazards),
+                           report.is_stopped ? ", the launch was stopped" : ""));
     for (const emulator::EmulatorFinding& finding : report.findings) call.print("  " + finding.to_string() + "\n");
     for (const std::string& problem : report.problems) call.print("  " + problem + "\n");
     for (const OrderedJson& output : report.outputs)
@@ -243,7 +240,7 @@ class EmulateCommand final : public Command {
   std::string file_, launch_, entry_, plan_, output_, atol_, rtol_;
   std::vector<std::string> sizes_, scalar_values_, bound_, expected_, saved_;
   std::int64_t seed_ = 1;
-  bool is_strict_ = false, skips_rules_ = false, validates_ = false;
+  bool skips_rules_ = false, validates_ = false;
   EmulatorFlags emulation_;
 };
 

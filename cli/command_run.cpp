@@ -97,7 +97,8 @@ class RunCommand final : public Command {
         "first and last, every tile edge, random ones. The allowed error is derived from the roundings of the\n"
         "hardware (reference/fmha_bound.h). Where no GPU runs the target's code the kernel's PTX runs in the "
         "emulator,\n"
-        "on the CPU, with every check that it has; give small sizes there.\n",
+        "on the CPU, with every check that it has; give small sizes there. Failures that it finds fail the call,\n"
+        "hazards are counted and fail it with --strict.\n",
         {"tessera run fmha --head-dim 128 --mask causal --batch 4 --heads-q 32 --heads-kv 8 --seqlen-q 4096",
          "tessera run fmha --input q=q.npy --input k=k.npy --input v=v.npy --save o=o.npy",
          "tessera run fmha --head-dim 64 --seqlen-q 150 --device emulator --schedule all",
@@ -240,6 +241,7 @@ class RunCommand final : public Command {
     std::vector<emulator::EmulatorFinding> findings;
     OrderedJson schedules = OrderedJson::array();
     bool is_stopped = false;  ///< by a failure: outputs are unfinished
+    bool pass = false;
     double time_us = 0;
   };
 
@@ -295,13 +297,15 @@ class RunCommand final : public Command {
       result = op.compare(plan, inputs, outcome.outputs, flags, call.jobs());
       outcome.problems.insert(outcome.problems.end(), result.problems.begin(), result.problems.end());
     }
+    const std::int64_t hazards = hazards_of(outcome.findings);
+    outcome.pass = outcome.problems.empty() && !outcome.is_stopped && !(emulation_.is_strict && hazards > 0);
     const bool is_timed = !place.emulated && repeat_ > 0;
     if (!call.is_json()) {
       print_text(call, plan, place, result, outcome);
       call.print(observation.text());
     }
     const auto judged = [&](double value) { return outcome.is_stopped ? OrderedJson(nullptr) : number(value); };
-    OrderedJson json{{"pass", outcome.problems.empty() && !outcome.is_stopped},
+    OrderedJson json{{"pass", outcome.pass},
                      {"rel_error", judged(result.rel_error)},
                      {"max_abs_error", judged(result.max_abs_error)},
                      {"cosine", judged(result.cosine)},
@@ -314,6 +318,7 @@ class RunCommand final : public Command {
                      {"problems", outcome.problems}};
     if (!place.emulated) return json;
     json["schedules"] = outcome.schedules;
+    json["hazards"] = hazards;
     json["findings"] = OrderedJson::array();
     for (const emulator::EmulatorFinding& finding : outcome.findings) json["findings"].push_back(finding_json(finding));
     if (emulation_.shows_statistics) json["statistics"] = observation.json();
@@ -339,12 +344,12 @@ class RunCommand final : public Command {
                   const Outcome& outcome) const {
     call.print(fmt::format("{} on {}\n", plan.kernel, place.device->info().name));
     if (outcome.is_stopped) {
-      call.print("  FAIL: the launch was stopped\n");
+      call.print(fmt::format("  {}: the launch was stopped\n", verdict_text(false, hazards_of(outcome.findings))));
     } else {
       call.print(
           fmt::format("  {}: relative error {:.3g} (explained by rounding: {:.3g}), largest {:.3g}, cosine {:.9f}, "
                       "{} of {} rows\n",
-                      outcome.problems.empty() ? "pass" : "FAIL", result.rel_error, result.rel_bound,
+                      verdict_text(outcome.pass, hazards_of(outcome.findings)), result.rel_error, result.rel_bound,
                       result.max_abs_error, result.cosine, grouped(result.rows_checked), grouped(result.rows_total)));
     }
     for (const emulator::EmulatorFinding& finding : outcome.findings) call.print("  " + finding.to_string() + "\n");

@@ -42,6 +42,7 @@ void EmulatorFlags::add_to(FlagSet& flags) {
   flags.text("--schedule", "WORD", schedule,
              "who runs when: fair (default), eager, lazy, adversarial, or all of them, one after the other");
   flags.toggle("--races", detects_races, "report accesses that nothing orders; up to four times slower");
+  flags.toggle("--strict", is_strict, "hazards fail the call too");
   flags.number("--max-instructions", "N", max_instructions, 1,
                "stop a launch after this many warp instructions (default: 2^40)");
   flags.number("--max-seconds", "N", max_seconds, 0, "stop a launch after this time (default: 600); 0: never");
@@ -119,6 +120,16 @@ bool merge_findings(std::vector<emulator::EmulatorFinding>& all, std::vector<emu
       known->count += finding.count;
   }
   return has_failure;
+}
+
+std::int64_t hazards_of(const std::vector<emulator::EmulatorFinding>& findings) {
+  return std::count_if(findings.begin(), findings.end(),
+                       [](const emulator::EmulatorFinding& finding) { return !finding.is_failure; });
+}
+
+std::string verdict_text(bool pass, std::int64_t hazards) {
+  const char* const word = pass ? "pass" : "FAIL";
+  return hazards == 0 ? word : fmt::format("{}, {} hazard{}", word, hazards, hazards == 1 ? "" : "s");
 }
 
 void add_threads(OrderedJson& schedule, const emulator::LaunchStatistics& statistics) {

@@ -19,6 +19,7 @@ struct EmulatorFlags {
   std::int64_t max_instructions = std::int64_t{1} << 40;
   std::int64_t max_seconds = 600;  ///< of one launch; 0: no limit
   bool detects_races = false;
+  bool is_strict = false;  ///< hazards fail the call
   std::int64_t num_sms = emulator::DeviceOptions{}.num_sms;
   std::int64_t threads = 1;
   bool shows_statistics = false;
@@ -41,6 +42,11 @@ OrderedJson finding_json(const emulator::EmulatorFinding& finding);
 /// Adds what is new; what has the name and the template line (without one: the PTX line) of a known one adds to its
 /// count. True when a failure is among them.
 bool merge_findings(std::vector<emulator::EmulatorFinding>& all, std::vector<emulator::EmulatorFinding> found);
+
+/// Findings that are hazards; one at several places of the PTX is several.
+std::int64_t hazards_of(const std::vector<emulator::EmulatorFinding>& findings);
+/// The first word of a result: "pass", "pass, 1 hazard", "FAIL, 2 hazards".
+std::string verdict_text(bool pass, std::int64_t hazards);
 
 /// On how many threads a launch ran, and why on one where two were asked for: into a schedule's entry.
 void add_threads(OrderedJson& schedule, const emulator::LaunchStatistics& statistics);

@@ -44,6 +44,11 @@ class Terminal {
     outcome.code = run_tessera(arguments, host);
     outcome.out = slurp(out);
     outcome.err = slurp(err);
+    if (refuses_hazards && !arguments.empty() && arguments.front() == "run") {
+      INFO(outcome.out);
+      CHECK(outcome.out.find("hazard: ") == std::string::npos);
+      CHECK(outcome.out.find("\"is_failure\": false") == std::string::npos);
+    }
     return outcome;
   }
 
@@ -55,6 +60,7 @@ class Terminal {
   tessera::testing::TemporaryFolder folder;
   std::shared_ptr<testing::CountingCompiler> compiler = std::make_shared<testing::CountingCompiler>();
   Host host;
+  bool refuses_hazards = false;  ///< `run` finds none, with exit code 0 or not
 
  private:
   static std::string slurp(std::FILE* file) {

@@ -135,7 +135,11 @@ TEST_CASE("emulate: what is never written is said, hazards fail with --strict on
   outcome = emulate(terminal, launch);
   CHECK(outcome.code == 0);
   CHECK(outcome.out.find("hazard: global-uninitialised") != std::string::npos);
-  CHECK(emulate(terminal, launch, {"--strict"}).code == 1);
+  CHECK(outcome.out.find("on tessera emulator (sm_90a): pass, 1 hazard\n") != std::string::npos);
+  CHECK(Json::parse(emulate(terminal, launch, {"--json"}).out)["hazards"] == 1);
+  outcome = emulate(terminal, launch, {"--strict"});
+  CHECK(outcome.code == 1);
+  CHECK(outcome.out.find("on tessera emulator (sm_90a): FAIL, 1 hazard\n") != std::string::npos);
 }
 
 TEST_CASE("emulate: --sms is the size num_sms, for persistent kernels") {

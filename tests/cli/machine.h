@@ -34,7 +34,8 @@ class EditingCompiler final : public Compiler {
   std::string from_, to_;
 };
 
-/// A terminal whose kernels are really compiled; null with a message where there is no NVRTC.
+/// A terminal whose kernels are really compiled, and without hazards unless the PTX is edited; null with a message
+/// where there is no NVRTC.
 struct Machine {
   Terminal terminal;
   std::shared_ptr<EditingCompiler> compiler;
@@ -47,6 +48,7 @@ struct Machine {
       MESSAGE("skipped: no NVRTC");
       return;
     }
+    terminal.refuses_hazards = from.empty();
     compiler = std::make_shared<EditingCompiler>(std::move(nvrtc), std::move(from), std::move(to));
     terminal.host.prepare_jit = [this](Jit& jit) { jit.set_compiler(compiler); };
   }

@@ -104,6 +104,30 @@ TEST_CASE("run: a failure finding fails the call, with its place") {
   CHECK(json["findings"][0]["ptx_line"] > 0);
 }
 
+TEST_CASE("run: a hazard is counted in the first line, and fails the call with --strict") {
+  // The CTA exits before its store has read the tile.
+  Machine machine("cp.async.bulk.wait_group.read 0;", "// cp.async.bulk.wait_group.read 0;");
+  if (!machine.compiler) return;
+  const auto run = [&](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"run", "copy2d", "--shape", "70,100", "--device", "emulator"});
+    return machine.terminal.run(flags);
+  };
+  const Outcome passed = run({}), failed = run({"--strict"});
+  CAPTURE(passed.out);
+  CHECK(machine.compiler->edits == 1);
+  CHECK(passed.code == 0);
+  CHECK(passed.out.find("\n  pass, 1 hazard: relative error 0 ") != std::string::npos);
+  CHECK(passed.out.find("hazard: copy-outlives-cta in ") != std::string::npos);
+  CHECK(failed.code == 1);
+  CHECK(failed.out.find("\n  FAIL, 1 hazard: relative error 0 ") != std::string::npos);
+  const Outcome as_json = run({"--strict", "--json"});
+  CHECK(as_json.code == 1);
+  const Json json = Json::parse(as_json.out);
+  CHECK(json["pass"] == false);
+  CHECK(json["hazards"] == 1);
+  CHECK(Json::parse(run({"--json"}).out)["pass"] == true);
+}
+
 TEST_CASE("run: budgets end a launch, and bad emulator flags are refused") {
   Machine machine;
   if (!machine.compiler) return;
