@@ -10,20 +10,23 @@
 
 #include "base/error.h"
 #include "cli/strided.h"
+#include "emulator/device.h"
 #include "reference/poison.h"
 
 namespace tessera::cli {
 
-using reference::kGuardBytes;
 using reference::kPoisonByte;
-
-DevicePointer DeviceRun::Buffer::data() const { return base() + kGuardBytes; }
 
 DeviceRun::DeviceRun(Device& device, Kernel& kernel, std::vector<std::int64_t> sizes, std::vector<double> scalars,
                      const std::map<std::string, reference::Tensor>& inputs)
-    : device_(device), kernel_(kernel), sizes_(std::move(sizes)), scalars_(std::move(scalars)) {
+    : device_(device),
+      emulated_(dynamic_cast<emulator::EmulatedDevice*>(&device)),
+      kernel_(kernel),
+      sizes_(std::move(sizes)),
+      scalars_(std::move(scalars)) {
   const LaunchPlan& plan = kernel.plan().launch;
   const LaunchSizes launch(plan);
+  const std::size_t guard = emulated_ == nullptr ? reference::kGuardBytes : 0;
   for (const BufferSpec& spec : plan.buffers) {
     std::vector<std::int64_t> shape, strides;
     for (const Expression& extent : spec.shape) shape.push_back(launch.evaluate(extent, sizes_));
@@ -35,8 +38,8 @@ DeviceRun::DeviceRun(Device& device, Kernel& kernel, std::vector<std::int64_t> s
     const std::int64_t elements = strided_elements(spec.name, shape, strides);
     const bool is_dense = is_laid_out_densely(shape, strides);
     const std::size_t bytes = static_cast<std::size_t>(elements) * static_cast<std::size_t>(dtype_bytes(*dtype));
-    buffers_.push_back({&spec, nullptr, std::move(shape), std::move(strides), is_dense, bytes,
-                        DeviceMemory(device_, bytes + 2 * kGuardBytes)});
+    buffers_.push_back({&spec, nullptr, std::move(shape), std::move(strides), is_dense, bytes, guard,
+                        DeviceMemory(device_, bytes + 2 * guard)});
     const Buffer& buffer = buffers_.back();
     pointers_.push_back(buffer.data());
     if (spec.role == BufferRole::output) continue;
@@ -56,19 +59,32 @@ DeviceRun::DeviceRun(Device& device, Kernel& kernel, std::vector<std::int64_t> s
 
 void DeviceRun::reset() {
   // What no step has written must not pass for a part of the result.
-  if (workspace_) device_.set_bytes(workspace_->address(), kPoisonByte, static_cast<std::size_t>(workspace_bytes_));
-  for (const Buffer& buffer : buffers_) {
-    device_.set_bytes(buffer.base(), kPoisonByte, buffer.bytes + 2 * kGuardBytes);
-    if (buffer.input == nullptr) continue;
-    if (buffer.is_dense) {
-      device_.copy_to_device(buffer.data(), buffer.input->bytes.data(), buffer.bytes);
-    } else {
-      const std::vector<std::byte> memory = spread(*buffer.input, buffer.strides);
-      device_.copy_to_device(buffer.data(), memory.data(), memory.size());
-      device_.synchronize();  // before the memory goes
-    }
-  }
+  if (workspace_) poison(workspace_->address(), static_cast<std::size_t>(workspace_bytes_));
+  for (const Buffer& buffer : buffers_) fill(buffer);
   device_.synchronize();
+}
+
+void DeviceRun::poison(DevicePointer to, std::size_t bytes) {
+  if (emulated_ != nullptr)
+    emulated_->poison(to, kPoisonByte, bytes);
+  else
+    device_.set_bytes(to, kPoisonByte, bytes);
+}
+
+void DeviceRun::fill(const Buffer& buffer) {
+  poison(buffer.base(), buffer.bytes + 2 * buffer.guard_bytes);
+  if (buffer.input == nullptr) return;
+  if (buffer.is_dense) {
+    device_.copy_to_device(buffer.data(), buffer.input->bytes.data(), buffer.bytes);
+    return;
+  }
+  const std::vector<std::byte> memory = spread(*buffer.input, buffer.strides);
+  device_.copy_to_device(buffer.data(), memory.data(), memory.size());
+  device_.synchronize();  // before the memory goes
+  // The copy has written the gaps too; only a device that looks who wrote a byte makes a difference of it.
+  if (emulated_ == nullptr) return;
+  for_gaps(buffer.input->dtype, buffer.shape, buffer.strides,
+           [&](std::size_t first, std::size_t bytes) { poison(buffer.data() + first, bytes); });
 }
 
 LaunchArguments DeviceRun::arguments() const {
@@ -91,17 +107,21 @@ std::map<std::string, reference::Tensor> DeviceRun::read_outputs(std::vector<std
   for (const Finding& finding : device_.synchronize())
     if (finding.is_failure) problems.push_back(finding.name + ": " + finding.message);
   std::map<std::string, reference::Tensor> outputs;
-  std::vector<std::byte> guard(kGuardBytes);
   for (const Buffer& buffer : buffers_) {
-    for (const bool is_before : {true, false}) {
-      device_.copy_to_host(guard.data(), is_before ? buffer.base() : buffer.data() + buffer.bytes, kGuardBytes);
-      const std::string problem = reference::guard_problem(buffer.spec->name, is_before ? "before" : "after", guard);
-      if (!problem.empty()) problems.push_back(problem);
-    }
+    if (buffer.guard_bytes != 0) check_guards(buffer, problems);
     if (buffer.spec->role == BufferRole::input) continue;
     outputs.emplace(buffer.spec->name, read_output(buffer, problems));
   }
   return outputs;
+}
+
+void DeviceRun::check_guards(const Buffer& buffer, std::vector<std::string>& problems) {
+  std::vector<std::byte> guard(buffer.guard_bytes);
+  for (const bool is_before : {true, false}) {
+    device_.copy_to_host(guard.data(), is_before ? buffer.base() : buffer.data() + buffer.bytes, guard.size());
+    std::string problem = reference::guard_problem(buffer.spec->name, is_before ? "before" : "after", guard);
+    if (!problem.empty()) problems.push_back(std::move(problem));
+  }
 }
 
 reference::Tensor DeviceRun::read_output(const Buffer& buffer, std::vector<std::string>& problems) {

@@ -1,4 +1,5 @@
-// One kernel on one device: buffers with poisoned outputs and guards around them, launch, read back, timing.
+// One kernel on one device: buffers with poisoned outputs and guards around them, launch, read back, timing. In the
+// emulator a buffer's allocation is its extent and nothing else: an access beyond is a failure there, a read too.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,10 @@
 #include "cli/launch_sizes.h"
 #include "reference/tensor.h"
 #include "tessera/jit.h"
+
+namespace tessera::emulator {
+class EmulatedDevice;
+}
 
 namespace tessera::cli {
 
@@ -49,8 +54,8 @@ class DeviceEvent {
 class DeviceRun {
  public:
   /// sizes: in the plan's order. inputs: by buffer name, dense; they are laid out as the sizes say. Buffers that the
-  /// plan calls outputs start poisoned; optional ones that skip_optional names are passed as null. inputs must outlive
-  /// this.
+  /// plan calls outputs, the gaps between rows and the workspace start poisoned; optional ones that skip_optional names
+  /// are passed as null. inputs must outlive this.
   DeviceRun(Device& device, Kernel& kernel, std::vector<std::int64_t> sizes, std::vector<double> scalars,
             const std::map<std::string, reference::Tensor>& inputs);
   DeviceRun(const DeviceRun&) = delete;
@@ -70,15 +75,21 @@ class DeviceRun {
     const reference::Tensor* input = nullptr;
     std::vector<std::int64_t> shape, strides;
     bool is_dense = true;
-    std::size_t bytes = 0;  // gaps between rows included
-    DeviceMemory memory;    // with the guards before and behind
+    std::size_t bytes = 0;        // gaps between rows included
+    std::size_t guard_bytes = 0;  // before and behind
+    DeviceMemory memory;
     DevicePointer base() const { return memory.address(); }
-    DevicePointer data() const;
+    DevicePointer data() const { return base() + guard_bytes; }
   };
   LaunchArguments arguments() const;
+  /// Nobody has written there: the emulator tells of a kernel that reads it.
+  void poison(DevicePointer to, std::size_t bytes);
+  void fill(const Buffer& buffer);
+  void check_guards(const Buffer& buffer, std::vector<std::string>& problems);
   reference::Tensor read_output(const Buffer& buffer, std::vector<std::string>& problems);
 
   Device& device_;
+  emulator::EmulatedDevice* emulated_ = nullptr;  // device_, where it is one
   Kernel& kernel_;
   std::vector<std::int64_t> sizes_;
   std::vector<double> scalars_;

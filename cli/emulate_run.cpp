@@ -102,7 +102,7 @@ TensorMapObject EmulateRun::encode(const std::string& name, emulator::EmulatedDe
 void EmulateRun::upload(emulator::EmulatedDevice& device) {
   for (Buffer& buffer : buffers_) {
     if (buffer.is_null) continue;
-    if (buffer.pointer == 0) buffer.pointer = device.allocate(std::max<std::uint64_t>(buffer.bytes, 1));
+    if (buffer.pointer == 0) buffer.pointer = device.allocate(buffer.bytes);
     if (buffer.initial.empty())
       device.poison(buffer.pointer, kPoison, buffer.bytes);
     else

@@ -79,17 +79,28 @@ reference::Tensor gather(std::span<const std::byte> memory, DType dtype, const s
   return dense;
 }
 
-std::string gap_problem(std::string_view name, std::span<const std::byte> memory, DType dtype,
-                        const std::vector<std::int64_t>& shape, std::span<const std::int64_t> strides) {
+void for_gaps(DType dtype, std::span<const std::int64_t> shape, std::span<const std::int64_t> strides,
+              const std::function<void(std::size_t, std::size_t)>& f) {
   const auto bytes = static_cast<std::size_t>(dtype_bytes(dtype));
-  std::vector<bool> is_element(memory.size() / bytes);
+  std::vector<bool> is_element(static_cast<std::size_t>(strided_elements("tensor", shape, strides)));
   for_elements(shape, strides,
                [&](std::int64_t, std::int64_t place) { is_element[static_cast<std::size_t>(place)] = true; });
-  std::size_t overwritten = 0, first = 0;
-  for (std::size_t i = 0; i < memory.size(); ++i) {
-    if (is_element[i / bytes] || memory[i] == std::byte{reference::kPoisonByte}) continue;
-    if (overwritten++ == 0) first = i;
+  for (std::size_t i = 0; i < is_element.size(); ++i) {
+    const std::size_t begin = i;
+    while (i < is_element.size() && !is_element[i]) ++i;
+    if (i != begin) f(begin * bytes, (i - begin) * bytes);
   }
+}
+
+std::string gap_problem(std::string_view name, std::span<const std::byte> memory, DType dtype,
+                        const std::vector<std::int64_t>& shape, std::span<const std::int64_t> strides) {
+  std::size_t overwritten = 0, first = 0;
+  for_gaps(dtype, shape, strides, [&](std::size_t begin, std::size_t bytes) {
+    for (std::size_t i = begin; i < begin + bytes; ++i) {
+      if (memory[i] == std::byte{reference::kPoisonByte}) continue;
+      if (overwritten++ == 0) first = i;
+    }
+  });
   if (overwritten == 0) return {};
   return fmt::format("{}: {} byte{} between its rows {} overwritten, the first at byte {}", name, overwritten,
                      overwritten == 1 ? "" : "s", overwritten == 1 ? "was" : "were", first);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,6 +26,10 @@ std::vector<std::byte> spread(const reference::Tensor& dense, std::span<const st
 /// The inverse: the tensor that lies in `memory`.
 reference::Tensor gather(std::span<const std::byte> memory, DType dtype, const std::vector<std::int64_t>& shape,
                          std::span<const std::int64_t> strides);
+
+/// f(first byte, bytes) for every gap between elements, in order.
+void for_gaps(DType dtype, std::span<const std::int64_t> shape, std::span<const std::int64_t> strides,
+              const std::function<void(std::size_t, std::size_t)>& f);
 
 /// Empty when every byte of the gaps is the poison; else "d: 3 bytes between its rows were overwritten, the first at
 /// byte 264".

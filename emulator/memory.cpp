@@ -13,8 +13,13 @@ namespace tessera::emulator {
 namespace {
 
 constexpr std::uint64_t kAlignment = 512;
+constexpr std::uint64_t kGap = 4096;
+constexpr std::uint64_t kHeapGap = kAlignment;  // kernels make many small ones
 
-std::uint64_t padded(std::uint64_t bytes) { return (bytes + 2 * kAlignment - 1) / kAlignment * kAlignment; }
+// What an allocation takes of the arena. A step of less than the gap beyond its end is never in the next one.
+std::uint64_t padded(std::uint64_t bytes, std::uint64_t gap) {
+  return (bytes + gap + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 void* reserve(std::uint64_t bytes) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -56,23 +61,24 @@ GlobalMemory::~GlobalMemory() {
   munmap(shadow_, capacity_);
 }
 
-std::uint64_t GlobalMemory::allocate(std::uint64_t bytes) {
+std::uint64_t GlobalMemory::allocate(std::uint64_t bytes) { return allocate(bytes, kGap); }
+
+std::uint64_t GlobalMemory::allocate(std::uint64_t bytes, std::uint64_t gap) {
   const std::lock_guard lock(mutex_);
-  const std::uint64_t size = std::max<std::uint64_t>(bytes, 1);
   std::uint64_t start = next_;
-  if (size <= capacity_ && padded(size) <= capacity_ - next_) {
-    next_ += padded(size);
+  if (bytes <= capacity_ && padded(bytes, gap) <= capacity_ - next_) {
+    next_ += padded(bytes, gap);
   } else {
-    const auto fits = std::find_if(freed_.begin(), freed_.end(),
-                                   [&](const auto& range) { return padded(size) <= padded(range.second); });
-    if (size > capacity_ || fits == freed_.end())
+    const auto fits =
+        std::find_if(freed_.begin(), freed_.end(), [&](const auto& range) { return bytes <= range.second; });
+    if (fits == freed_.end())
       throw Error(ErrorKind::device, fmt::format("emulator: out of memory: {} bytes asked for, {} of {} used{}", bytes,
                                                  next_, capacity_, limit_text()));
     start = fits->first - kGlobalBase;
     freed_.erase(fits);
   }
-  live_[kGlobalBase + start] = size;
-  std::memset(shadow_ + start, kAllocated, size);
+  live_[kGlobalBase + start] = bytes;
+  std::memset(shadow_ + start, kAllocated, bytes);
   return kGlobalBase + start;
 }
 
@@ -96,7 +102,7 @@ bool GlobalMemory::free(std::uint64_t address) noexcept {
 std::uint64_t GlobalMemory::heap_allocate(std::uint64_t bytes) noexcept {
   if (bytes == 0 || bytes > kHeapBytes - heap_bytes_) return 0;
   try {
-    const std::uint64_t address = allocate(bytes);
+    const std::uint64_t address = allocate(bytes, kHeapGap);
     heap_.emplace(address, bytes);
     heap_bytes_ += bytes;
     return address;

@@ -1,8 +1,9 @@
 // The device's global memory, with one shadow byte per byte. PTX ISA, "State Spaces".
 //
 // Addresses are the device's own: an arena at kGlobalBase that is reserved once and handed out front to back, 512-byte
-// aligned with a gap between allocations, so that a step over the end lands on bytes that the shadow knows to be
-// nobody's. Freed ranges are not handed out again until the arena is used up.
+// aligned with a gap of 4 KiB behind each allocation (512 bytes for malloc of kernels), so that a step over the end
+// lands on bytes that the shadow knows to be nobody's. Freed ranges are not handed out again until the arena is used
+// up.
 #pragma once
 
 #include <cstddef>
@@ -44,7 +45,7 @@ class GlobalMemory {
   GlobalMemory(const GlobalMemory&) = delete;
   GlobalMemory& operator=(const GlobalMemory&) = delete;
 
-  /// Uninitialised bytes; throws Error{device} when the arena is full.
+  /// Uninitialised bytes, exactly so many (also none); throws Error{device} when the arena is full.
   std::uint64_t allocate(std::uint64_t bytes);
   /// False when the address is not the start of a live allocation.
   bool free(std::uint64_t address) noexcept;
@@ -77,6 +78,8 @@ class GlobalMemory {
   std::string describe(std::uint64_t address) const;
 
  private:
+  std::uint64_t allocate(std::uint64_t bytes, std::uint64_t gap);
+
   std::uint64_t capacity_ = 0;
   std::uint64_t next_ = 0;
   std::byte* data_ = nullptr;

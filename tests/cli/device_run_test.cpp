@@ -6,7 +6,8 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "tests/cli/command.h"
+#include "emulator/device.h"
+#include "tests/cli/machine.h"
 #include "tests/support/fake_device.h"
 
 namespace tessera::cli {
@@ -56,6 +57,35 @@ TEST_CASE("device run: a launch that fails while it is timed leaves neither memo
     CHECK(bench.device.live_blocks() == 2);
   }
   CHECK(bench.device.live_blocks() == 0);
+}
+
+TEST_CASE("device run: emulated buffers have no byte more than their extent, and what nobody gave is unwritten") {
+  Machine machine;
+  if (!machine.compiler) return;
+  Jit jit{machine.terminal.host.options};
+  jit.set_compiler(machine.compiler);
+  emulator::EmulatedDevice device;
+  const DevicePointer first = device.allocate(0);
+  const std::shared_ptr<Kernel> kernel = jit.kernel(Problem(Copy2d{}));
+  // 32 rows of 64 floats, 80 apart: 31 gaps of 64 bytes.
+  const std::vector<std::int64_t> sizes =
+      *LaunchSizes(kernel->plan().launch).complete({{"dim0", 64}, {"dim1", 32}, {"x_stride1", 80}});
+  std::map<std::string, reference::Tensor> inputs;
+  inputs.emplace("x", reference::Tensor(*reference::dtype_from_name("f32"), {32, 64}));
+  const DeviceRun run(device, *kernel, sizes, {}, inputs);
+  DevicePointer x = first;
+  while (x < first + (1 << 20)) {
+    x += 512;
+    try {
+      device.uninitialised_bytes(x, 1);
+      break;
+    } catch (const Error&) {
+    }
+  }
+  constexpr std::size_t kExtent = (31 * 80 + 64) * 4;
+  CHECK(device.uninitialised_bytes(x, kExtent) == 31 * 64);
+  CHECK_THROWS_AS(device.uninitialised_bytes(x, kExtent + 1), Error);
+  CHECK_THROWS_AS(device.uninitialised_bytes(x - 1, 1), Error);
 }
 
 }  // namespace tessera::cli

@@ -73,14 +73,18 @@ TEST_CASE("run: a part of split keys that nobody wrote is no zero, and all steps
   if (!machine.compiler) return;
   const std::vector<std::string> split{"--split-kv", "on",         "--num-splits", "4",      "--seqlen-q",
                                        "5",          "--seqlen-k", "700",          "--mask", "causal"};
+  machine.terminal.refuses_hazards = false;
   const Fault fault(machine, "softmax.cuh", "      sums[0] = reference;\n",
                     "      if (tile.split == 3) return;\n      sums[0] = reference;\n");
-  CHECK(run(machine, fault.flags(), split).code == 1);
+  const Outcome unwritten = run(machine, fault.flags(), split);
+  CHECK(unwritten.code == 1);
+  CHECK(unwritten.out.find("hazard: global-uninitialised in ") != std::string::npos);
   // One that sees no key, of many: zeros for its sums would do no harm.
   const Fault of_empty(machine, "softmax.cuh", "      sums[0] = reference;\n",
                        "      if (sum == 0.0f) return;\n      sums[0] = reference;\n");
   CHECK(run(machine, of_empty.flags(), {"--split-kv", "on", "--num-splits", "9", "--seqlen-k", "300"}).code == 1);
 
+  machine.terminal.refuses_hazards = true;
   const Outcome outcome = run(machine, split, {"--stats", "--json"});
   REQUIRE(outcome.code == 0);
   const Json json = Json::parse(outcome.out);

@@ -128,6 +128,30 @@ TEST_CASE("run: a hazard is counted in the first line, and fails the call with -
   CHECK(Json::parse(run({"--json"}).out)["pass"] == true);
 }
 
+TEST_CASE("run: an access one byte beyond a buffer's extent is a failure with its place") {
+  for (const std::string form : {"tile", "plain"}) {
+    Machine machine;
+    if (!machine.compiler) return;
+    // Bytes of plain scales are read towards tiles, and written from them: each one byte too far.
+    const std::string file = "convert_scales/kernel.cuh", right = "+ plain + i";
+    std::string text = read_text(std::filesystem::path(TESSERA_SOURCE_DIR) / "templates" / file);
+    for (std::size_t at = text.find(right); at != std::string::npos; at = text.find(right, at + right.size()))
+      text.replace(at, right.size(), "+ plain + 1 + i");
+    std::filesystem::create_directories(machine.terminal.folder.path / "templates" / "convert_scales");
+    machine.terminal.write("templates/" + file, text);
+    const Outcome outcome = machine.terminal.run({"run", "convert_scales", "--to", form, "--l", "1", "--rows", "128",
+                                                  "--blocks", "4", "--device", "emulator", "--templates",
+                                                  (machine.terminal.folder.path / "templates").string()});
+    CAPTURE(outcome.out);
+    CAPTURE(outcome.err);
+    CHECK(outcome.code == 1);
+    CHECK(outcome.out.find("FAIL: the launch was stopped\n  failure: global-out-of-bounds in ") != std::string::npos);
+    CHECK(outcome.out.find((form == "tile" ? "read" : "write") +
+                           std::string(" of 1 bytes: 0 bytes past the end of an allocation of 512 bytes at ")) !=
+          std::string::npos);
+  }
+}
+
 TEST_CASE("run: budgets end a launch, and bad emulator flags are refused") {
   Machine machine;
   if (!machine.compiler) return;

@@ -64,7 +64,7 @@ class FmhaRun {
   }
 
   reference::Tensor run(std::vector<Finding>& findings) {
-    device_.set_bytes(o_, 0xFF, output_.bytes.size());
+    device_.poison(o_, 0xFF, output_.bytes.size());
     LaunchArguments arguments;
     arguments.sizes = sizes_;
     arguments.scalars = scalars_;

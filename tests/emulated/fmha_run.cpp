@@ -86,7 +86,7 @@ class Run {
         continue;
       }
       const Tensor& tensor = tensors_.at(buffer.name);
-      buffers_.push_back(device.allocate(std::max<std::size_t>(tensor.bytes.size(), 16)));
+      buffers_.push_back(device.allocate(tensor.bytes.size()));
       if (buffer.role == BufferRole::input && !tensor.bytes.empty())
         device.copy_to_device(buffers_.back(), tensor.bytes.data(), tensor.bytes.size());
     }
@@ -121,7 +121,7 @@ class Run {
     arguments.buffers = buffers_;
     for (std::size_t i = 0; i < buffers_.size(); ++i)
       if (const BufferSpec& buffer = plan_.launch.buffers[i]; buffer.role == BufferRole::output)
-        device_.set_bytes(buffers_[i], 0xFF, tensors_.at(buffer.name).bytes.size());
+        device_.poison(buffers_[i], 0xFF, tensors_.at(buffer.name).bytes.size());
     const std::int64_t workspace_bytes = launcher_->workspace_bytes(arguments);
     if (workspace_bytes > 0) {
       if (workspace_ == 0) workspace_ = device_.allocate(static_cast<std::size_t>(workspace_bytes));

@@ -64,7 +64,7 @@ class GemmRun {
 
   std::vector<std::byte> run(std::vector<Finding>& findings) {
     Buffer& d = buffers_.at("d");
-    device_.set_bytes(d.pointer, reference::kPoisonByte, d.memory.bytes.size());
+    device_.poison(d.pointer, reference::kPoisonByte, d.memory.bytes.size());
     if (test_.is_in_place) {
       const Buffer& c = buffers_.at("c");
       device_.copy_to_device(d.pointer, c.memory.bytes.data(), c.memory.bytes.size());

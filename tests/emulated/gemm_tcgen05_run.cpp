@@ -112,7 +112,7 @@ void ProductRun::add_buffer(const BufferSpec& spec, std::uint64_t stream) {
   } else if (spec.name == "c" || spec.name == "bias") {
     reference::fill(buffer.memory, test_.fill, kSeed, stream);
   }
-  buffer.pointer = device_.allocate(std::max<std::size_t>(buffer.memory.bytes.size(), 16));
+  buffer.pointer = device_.allocate(buffer.memory.bytes.size());
   device_.copy_to_device(buffer.pointer, buffer.memory.bytes.data(), buffer.memory.bytes.size());
   pointers_.push_back(buffer.pointer);
 }
@@ -120,7 +120,7 @@ void ProductRun::add_buffer(const BufferSpec& spec, std::uint64_t stream) {
 std::vector<std::byte> ProductRun::run(std::vector<Finding>& findings) {
   for (const char* const name : {"d", "sfd"})
     if (const auto found = buffers_.find(name); found != buffers_.end())
-      device_.set_bytes(found->second.pointer, reference::kPoisonByte, found->second.memory.bytes.size());
+      device_.poison(found->second.pointer, reference::kPoisonByte, found->second.memory.bytes.size());
   LaunchArguments arguments;
   arguments.sizes = sizes_;
   arguments.scalars = scalars_;

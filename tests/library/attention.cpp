@@ -54,13 +54,13 @@ class Machine {
   template <class T>
   DevicePointer upload(const std::vector<T>& values) {
     const std::size_t bytes = values.size() * sizeof(T);
-    const DevicePointer pointer = device.allocate(std::max<std::size_t>(bytes, 16));
+    const DevicePointer pointer = device.allocate(bytes);
     device.copy_to_device(pointer, values.data(), bytes);
     return pointer;
   }
   DevicePointer upload(const Rows& rows) { return upload(rows.bits); }
   DevicePointer poisoned(std::int64_t bytes) {
-    const DevicePointer pointer = device.allocate(static_cast<std::size_t>(std::max<std::int64_t>(bytes, 16)));
+    const DevicePointer pointer = device.allocate(static_cast<std::size_t>(bytes));
     device.poison(pointer, 0xFF, static_cast<std::size_t>(bytes));
     return pointer;
   }

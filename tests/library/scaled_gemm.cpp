@@ -29,13 +29,13 @@ struct Machine {
   bool is_usable = jit.compiler() != nullptr;
 
   DevicePointer upload(const void* data, std::size_t bytes) {
-    const DevicePointer pointer = device.allocate(std::max<std::size_t>(bytes, 16));
+    const DevicePointer pointer = device.allocate(bytes);
     device.copy_to_device(pointer, data, bytes);
     return pointer;
   }
   DevicePointer poisoned(std::int64_t bytes) {
     const DevicePointer pointer = device.allocate(static_cast<std::size_t>(bytes));
-    device.set_bytes(pointer, kPoison, static_cast<std::size_t>(bytes));
+    device.poison(pointer, kPoison, static_cast<std::size_t>(bytes));
     return pointer;
   }
   template <class T>
