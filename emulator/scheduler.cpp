@@ -415,11 +415,7 @@ bool Scheduler::within_budget() {
   finding.entry = launch_.entry.name;
   finding.message = fmt::format("stopped after {} warp instructions", launch_.time);
   finding.cause = "an endless loop, or a grid too large for the emulator";
-  if (!warps_.empty() && !warps_[0]->parked.empty()) {
-    const Instruction& in = launch_.entry.code[warps_[0]->parked[0].pc];
-    finding.ptx_line = in.line;
-    finding.instruction = std::string(in.opcode);
-  }
+  name_running_group(finding);
   launch_.findings.add(std::move(finding));
   return false;
 }

@@ -28,6 +28,7 @@ class Scheduler {
   std::uint64_t next_slice();
   Warp& pick_warp(std::size_t turn);
   bool within_budget();
+  void name_running_group(EmulatorFinding& finding) const;
   void report_deadlock();
 
   Launch& launch_;
