@@ -177,6 +177,7 @@ Handler tensor_store(const Decoded& d);
 // exec_matrix.cpp
 Handler ldmatrix(const Decoded& d);
 Handler stmatrix(const Decoded& d);
+Handler movmatrix(const Decoded& d);
 
 // exec_mma.cpp, exec_mma_integer.cpp, exec_mma_sparse.cpp
 Handler mma_float(const Decoded& d);

@@ -230,9 +230,8 @@ Handler cvt(const Decoded& d) {
       });
     });
   }
-  // Between bytes and bf16 there is no conversion.
+  // No bf16 is made of bytes; ptxas makes bytes of it where the destination is a .b8 register.
   if (bits_of(from) == 8 && to == Type::bf16) return nullptr;
-  if (bits_of(to) == 8 && from == Type::bf16) return nullptr;
   if (is_integer(from)) return with_integer(from, IntToFloat{to, (d.in->flags & 7) == 0});
   if (is_integer(to)) return with_integer(to, FloatToInt{from});
   Format d_format{};

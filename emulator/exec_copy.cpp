@@ -41,13 +41,14 @@ class LaneCopies final : public CopyOperation {
   }
 };
 
-// op: destination, source, size, source bytes?. flags: 1 the fourth operand is a predicate (ignore-src).
+// op: destination, source, size, source bytes or ignore-src?, cache policy?.
 Step copy(Warp& w, const Instruction& in, Mask active) {
   auto operation = std::make_unique<LaneCopies>(w, in, first_lane(active));
   operation->cta = w.cta;
   operation->warp = w.index;
   operation->chain = &w.async.copy;  // in order, so that an mbarrier arrival comes after the copies before it
   const auto size = static_cast<U32>(in.op[2].value);
+  const Mask ignored = in.op[3].kind == Operand::Kind::predicate ? w.read_predicate(in.op[3]) : 0;
   operation->size = size;
   if (w.race && w.race->copy_agent == 0) w.race->copy_agent = w.launch->race->make_agent(*w.cta, w.index, "cp.async");
   operation->belong(w, w.async.copy[static_cast<std::size_t>(first_lane(active))].closed);
@@ -59,6 +60,7 @@ Step copy(Warp& w, const Instruction& in, Mask active) {
       return report_misaligned(w, in, lane, (to & (size - 1)) != 0 ? to : from, size);
     U32 bytes = size;
     if (in.op[3].kind == Operand::Kind::reg) bytes = std::min(size, read_lane<U32>(w, in.op[3], lane));
+    if (((ignored >> lane) & 1) != 0) bytes = 0;
     Target target;
     if (!shared_target(w, in, Space::shared_cta, lane, to, size, target)) return Step::fault;
     GroupList& groups = w.async.copy[static_cast<std::size_t>(lane)];

@@ -1,5 +1,5 @@
 // PTX ISA, "ldmatrix", "stmatrix": rows of 16 bytes in shared memory, whose addresses the lanes give, as fragments.
-// Both go through the generic proxy and are done when they are issued.
+// Both go through the generic proxy and are done when they are issued. "movmatrix": a fragment transposed.
 #include "emulator/access.h"
 #include "emulator/bind.h"
 #include "emulator/math/fragments.h"
@@ -107,6 +107,22 @@ Step store(Warp& w, const Instruction& in, Mask active) {
   return Step::next;
 }
 
+// A lane holds elements 2q and 2q + 1 of row lane / 4, q = lane % 4, of the source as of the destination.
+Step transpose(Warp& w, const Instruction& in, Mask active) {
+  Step out{};
+  if (!w.converged(kAllLanes, active, out)) return out;
+  U32 sa[kLanes];
+  const U32* const a = source<U32>(w, in.op[1], sa);
+  U32 result[kLanes];
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const auto element = [&](int row, int column) { return (a[4 * row + column / 2] >> (16 * (column % 2))) & 0xFFFF; };
+    const int row = lane / 4, column = 2 * (lane % 4);
+    result[lane] = element(column, row) | element(column + 1, row) << 16;
+  }
+  store_lanes(w, in.op[0], active, result);
+  return Step::next;
+}
+
 int count_of(const Decoded& d) { return d.has("x4") ? 4 : d.has("x2") ? 2 : 1; }
 
 }  // namespace
@@ -124,6 +140,7 @@ Handler ldmatrix(const Decoded& d) {
   if (is_wide) return load<math::m16n16_trans_b8>;
   return d.has("trans") ? load<math::m8n8_trans> : load<math::m8n8>;
 }
+Handler movmatrix(const Decoded&) { return transpose; }
 Handler stmatrix(const Decoded& d) {
   const int count = count_of(d);
   d.in->number = static_cast<U32>(space_of(d));

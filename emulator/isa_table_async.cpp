@@ -29,8 +29,10 @@ constexpr Form kForms[] = {
     {"mbarrier.pending_count", "b64", "", "d:b32 s", "sm_80", "mbarrier.pending_count", bind::mbarrier_pending_count},
 
     // Asynchronous copies.
-    {"cp.async", "", "ca|cg [shared|shared::cta] global [L2::cache_hint] [L2::64B|L2::128B|L2::256B]",
-     "m m i s:b32? s:b64?", "sm_80", "cp.async", bind::cp_async},
+    {"cp.async", "", "ca|cg [shared|shared::cta] global [L2::64B|L2::128B|L2::256B]", "m m i q:b32?", "sm_80",
+     "cp.async", bind::cp_async},
+    {"cp.async", "", "ca|cg [shared|shared::cta] global L2::cache_hint [L2::64B|L2::128B|L2::256B]",
+     "m m i q:b32? s:b64", "sm_80", "cp.async", bind::cp_async},
     {"cp.async.commit_group", "", "", "", "sm_80", "cp.async.commit_group", bind::cp_async_commit},
     {"cp.async.wait_group", "", "", "i", "sm_80", "cp.async.wait_group", bind::cp_async_wait},
     {"cp.async.wait_all", "", "", "", "sm_80", "cp.async.wait_all", bind::cp_async_wait},

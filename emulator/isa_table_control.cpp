@@ -20,14 +20,14 @@ constexpr Form kForms[] = {
     {"brkpt", "", "", "", "sm_70", "Miscellaneous: brkpt", bind::trap},
     {"pmevent", "", "[mask]", "i", "sm_70", "Miscellaneous: pmevent", bind::nothing},
 
-    // Lanes of a warp.
-    {"shfl.sync", "b32", "up|down|bfly|idx", "D s s s s", "sm_70", "Data Movement: shfl.sync", bind::shfl},
-    {"vote.sync", "pred", "all|any|uni", "p c s:b32", "sm_70", "Synchronization: vote.sync", bind::vote},
-    {"vote.sync", "b32", "ballot", "d c s", "sm_70", "Synchronization: vote.sync", bind::vote},
+    // Lanes of a warp. ptxas takes .sync on either side of what is done, and CUB writes vote.ballot.sync.
+    {"shfl", "b32", "up|down|bfly|idx sync", "D s s s s", "sm_70", "Data Movement: shfl.sync", bind::shfl},
+    {"vote", "pred", "all|any|uni sync", "p c s:b32", "sm_70", "Synchronization: vote.sync", bind::vote},
+    {"vote", "b32", "ballot sync", "d c s", "sm_70", "Synchronization: vote.sync", bind::vote},
     {"match", "b32|b64", "any|all sync", "D:b32 s s:b32", "sm_70", "Synchronization: match.sync", bind::match},
-    {"redux.sync", "u32|s32", "add|min|max", "d s s:b32", "sm_80", "Synchronization: redux.sync", bind::redux},
-    {"redux.sync", "b32", "and|or|xor", "d s s:b32", "sm_80", "Synchronization: redux.sync", bind::redux},
-    {"redux.sync", "f32", "min|max [abs] [NaN]", "d s s:b32", "sm_100a|sm_103a|sm_100f", "Synchronization: redux.sync",
+    {"redux", "u32|s32", "add|min|max sync", "d s s:b32", "sm_80", "Synchronization: redux.sync", bind::redux},
+    {"redux", "b32", "and|or|xor sync", "d s s:b32", "sm_80", "Synchronization: redux.sync", bind::redux},
+    {"redux", "f32", "min|max sync [abs] [NaN]", "d s s:b32", "sm_100a|sm_103a|sm_100f", "Synchronization: redux.sync",
      bind::redux},
     {"activemask", "b32", "", "d", "sm_70", "Synchronization: activemask", bind::activemask},
     {"elect.sync", "", "", "D:b32 s:b32", "sm_90", "Synchronization: elect.sync", bind::elect},

@@ -1,4 +1,4 @@
-// The instruction table: ldmatrix, stmatrix, mma.sync, wgmma.
+// The instruction table: ldmatrix, movmatrix, stmatrix, mma.sync, wgmma.
 #include "emulator/exec_mma.h"
 #include "emulator/isa_table.h"
 
@@ -18,6 +18,7 @@ constexpr Form kForms[] = {
      TESSERA_NARROW_TARGETS, "ldmatrix", bind::ldmatrix},
     {"ldmatrix", "", "sync aligned m16n16 x1|x2 trans b8x16 b6x16_p32|b4x16_p64 [shared|shared::cta]", "v:b32 m",
      TESSERA_NARROW_TARGETS, "ldmatrix", bind::ldmatrix},
+    {"movmatrix", "b16", "sync aligned m8n8 trans", "d:b32 s:b32", "sm_75", "movmatrix", bind::movmatrix},
     {"stmatrix", "b16", "sync aligned m8n8 x1|x2|x4 [trans] [shared|shared::cta]", "m u", "sm_90", "stmatrix",
      bind::stmatrix},
     {"stmatrix", "b8", "sync aligned m16n8 x1|x2|x4 trans [shared|shared::cta]", "m u", TESSERA_NARROW_TARGETS,

@@ -3,6 +3,7 @@
 //   p P     predicate destination; P may be a pair p|q and always makes two operands
 //   D       destination with an optional predicate, d|p: two operands
 //   c       predicate source, may be negated
+//   q       source, or a predicate source: ignore-src of cp.async
 //   m M     address; M is followed by coordinates [map, {x, y}]: two operands
 //   v u     destination, source of a vector instruction: a list or one register
 //   L S     list of .b32 registers that an instruction writes, reads
@@ -119,6 +120,12 @@ void EntryResolver::bind_one(std::string_view pattern, const syntax::Operand* sy
     case 'c':
       out.push_back(bind_predicate(*syntax, false));
       return;
+    case 'q': {
+      const auto reg = syntax->kind == Kind::name ? scopes_.find_register(syntax->name) : std::nullopt;
+      const bool is_predicate = reg && reg->type == Type::pred;
+      out.push_back(is_predicate ? bind_predicate(*syntax, false) : bind_value(*syntax, type, width, false, decoded));
+      return;
+    }
     case 'P':
     case 'D': {
       const bool is_pair = syntax->kind == Kind::pair;
