@@ -147,9 +147,17 @@ void report_uninitialised(Warp& w, const Instruction& in, const Target& target, 
   const char* const name = is_shared   ? "smem-uninitialised"
                            : is_global ? "global-uninitialised"
                                        : "local-uninitialised";
-  if (!is_shared && !is_global && in.form->mnemonic == "ld" && is_only_moved(w.launch->entry, w.pc)) return;
-  w.hazard(in, name, lane, address, fmt::format("read of {} bytes that nobody has written", bytes),
-           is_shared ? "a copy that was not waited for, or a tile smaller than what is read" : "");
+  EmulatorFinding finding = w.finding(in, name, lane);
+  finding.address = address;
+  finding.has_address = address != 0;
+  finding.message = fmt::format("read of {} bytes that nobody has written", bytes);
+  if (is_shared) finding.cause = "a copy that was not waited for, or a tile smaller than what is read";
+  if (!is_shared && !is_global && in.form->mnemonic == "ld") {
+    const ValueUse use = use_of_value(w.launch->entry, w.pc);
+    if (use == ValueUse::moved) return;
+    if (use == ValueUse::selected) return follow_value(w, in, lane, std::move(finding));
+  }
+  w.launch->findings.add(std::move(finding));
 }
 
 }  // namespace tessera::emulator

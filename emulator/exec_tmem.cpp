@@ -147,7 +147,7 @@ Step wait_loads(Warp& w, const Instruction&, Mask active) {
   Step out{};
   if (!w.converged(kAllLanes, active, out)) return out;
   w.tensor.loads.clear();
-  w.watches_registers = !w.async.in_flight.empty() || w.async.watches_unread;
+  w.update_watch();
   return Step::next;
 }
 Step wait_stores(Warp& w, const Instruction&, Mask active) {

@@ -33,7 +33,7 @@ void mark(Warp& w) {
     for (int i = 0; i < 2; ++i)
       for (int j = 0; j < flight.in->op[i].count; ++j) places[flight.in->op[i].elements[j].offset / 64] = true;
   for (const WarpAsync::Copy& copy : w.async.copies) places[copy.in->op[0].offset / 64] = true;
-  w.watches_registers = w.async.watches_unread || !w.async.in_flight.empty();
+  w.update_watch();
 }
 void watch(Warp& w, const Instruction& in) {
   w.async.in_flight.push_back({&in, w.async.wgmma_groups});

@@ -19,6 +19,7 @@
 #include "emulator/findings.h"
 #include "emulator/map_fence.h"
 #include "emulator/memory.h"
+#include "emulator/moved_value.h"
 #include "emulator/options.h"
 #include "emulator/program.h"
 #include "emulator/random.h"
@@ -138,14 +139,15 @@ class Warp {
   std::uint64_t cluster_generation = 0;
   Mask cluster_arrived = 0;         ///< lanes that have arrived at the cluster barrier in that generation
   Mask carry = 0;                   ///< CC.CF, lane by lane
-  bool watches_registers = false;   ///< wgmmas are in flight: their registers must not be touched
+  bool watches_registers = false;   ///< check_registers() has something to look for
   bool wgmma_fenced = false;        ///< wgmma.fence since the last wait
   std::uint32_t max_registers = 0;  ///< of a thread, after setmaxnreg; 0: as compiled
   WarpAsync async;
   WarpTensor tensor;
   std::vector<PhaseSeen> phases_seen;  ///< of the mbarriers that this warp waits on
   Heard heard;
-  std::shared_ptr<RaceWarp> race;    ///< null without a race detector
+  std::shared_ptr<RaceWarp> race;  ///< null without a race detector
+  std::vector<UndecidedValue> undecided;
   std::shared_ptr<CallStack> calls;  ///< made by the first call of a function that is not expanded
 
   template <class T>
@@ -186,7 +188,10 @@ class Warp {
   void update_merge_pc();
   /// Lanes leave; true when none of the running group is left.
   bool exit_lanes(Mask active);
-  /// While wgmmas are in flight: false after a report when the instruction touches their registers.
+  void update_watch() {
+    watches_registers = async.watches_unread || !async.in_flight.empty() || !tensor.loads.empty() || !undecided.empty();
+  }
+  /// While wgmmas or tcgen05.lds are in flight: false after a report when the instruction touches their registers.
   bool check_registers(const Instruction& in, Mask active);
   bool is_done() const { return alive == 0; }
 

@@ -358,7 +358,7 @@ void watch_unread(Warp& warp) {
       for (int j = 0; j < unread.in->op[0].count; ++j)
         async.unread_places[unread.in->op[0].elements[j].offset / 64] = true;
   }
-  warp.watches_registers = async.watches_unread || !async.in_flight.empty();
+  warp.update_watch();
 }
 
 namespace {
@@ -406,6 +406,7 @@ bool meets_copy(const WarpAsync& async, const Instruction& wgmma) {
 }  // namespace
 
 bool Warp::check_registers(const Instruction& in, Mask active) {
+  if (!undecided.empty()) follow_values(*this, in, active);
   const auto refuse = [&] {
     fault(in, "wgmma-register-in-flight", "a register of a wgmma that was not waited for is read or written",
           "wgmma.wait_group is missing, or leaves one group too many in flight");

@@ -283,6 +283,18 @@ TEST_CASE("local memory that nobody has written: moving it on is no use of it") 
   CHECK(is_reported("add.u32 r2, r1, 1;\nst.local.b32 [box+8], r2;"));
   CHECK(is_reported("mov.b32 r2, r1;\nmov.b32 r3, r2;\nsetp.eq.u32 p, r3, 0;"));
   CHECK(is_reported("mov.b32 r9, r1;"));  // the kernel's output
+  // A selp takes it or not, lane by lane; what it takes counts when it is used.
+  CHECK(name_of("setp.lt.u32 p, r0, 1000;\nselp.b32 r2, r0, r1, p;\nadd.u32 r9, r2, 1;").empty());
+  CHECK(name_of("setp.ge.u32 p, r0, 1000;\nselp.b32 r2, r1, r0, p;\nmov.b32 r3, r2;\nadd.u32 r9, r3, 1;").empty());
+  CHECK(is_reported("setp.lt.u32 p, r0, 1000;\nselp.b32 r2, r1, r0, p;\nadd.u32 r9, r2, 1;"));
+  CHECK(is_reported("setp.eq.u32 p, r0, 5;\nselp.b32 r2, r1, r0, p;\nadd.u32 r9, r2, 1;"));
+  CHECK(is_reported("setp.eq.u32 p, r0, 5;\nselp.b32 r2, r1, r0, p;\nselp.b32 r3, r2, 7, p;\nmul.lo.u32 r9, r3, r3;"));
+  CHECK(name_of("setp.eq.u32 p, r0, 5;\nselp.b32 r2, r1, r0, p;\nselp.b32 r3, 7, r2, p;\nmul.lo.u32 r9, r3, r3;")
+            .empty());
+  // Taken, and overwritten before it is used.
+  CHECK(name_of("setp.lt.u32 p, r0, 1000;\nselp.b32 r2, r1, r0, p;\nmov.b32 r3, 1;\nselp.b32 r2, 2, r3, p;\n"
+                "add.u32 r9, r2, 1;")
+            .empty());
   CHECK(is_reported("mov.b32 r9, r1;\nmul.lo.u32 r9, r9, r9;"));
 }
 
