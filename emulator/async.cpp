@@ -35,24 +35,38 @@ WarpgroupAsync::~WarpgroupAsync() = default;
 void AsyncQueue::push(std::unique_ptr<AsyncOperation> operation, Launch& launch) {
   ++launch.statistics.async_operations;
   operation->ready_at = launch.time + delay(launch);
-  next_ready_ = std::min(next_ready_, operation->ready_at);
   if (launch.options.observer != nullptr) launch.options.observer->pushed(*operation, launch.time);
-  pending_.push_back(std::move(operation));
+  const Number number = first_ + operations_.size();
+  if (operation->chain != nullptr) chains_[operation->chain].push_back(number);
+  operations_.push_back(std::move(operation));
+  ++size_;
+  if (is_first_of_chain(number)) waiting_.emplace(find(number)->ready_at, number);
   if (launch.options.schedule == Schedule::eager) poll(launch);
 }
 
-bool AsyncQueue::can_complete(std::size_t index) const {
-  if (!pending_[index]->is_ready()) return false;
-  const void* chain = pending_[index]->chain;
-  if (chain == nullptr) return true;
-  for (std::size_t i = 0; i < index; ++i)
-    if (pending_[i]->chain == chain) return false;
-  return true;
+bool AsyncQueue::is_first_of_chain(Number number) const {
+  const void* const chain = find(number)->chain;
+  return chain == nullptr || chains_.at(chain).front() == number;
 }
 
-void AsyncQueue::complete(std::size_t index, Launch& launch) {
-  const std::unique_ptr<AsyncOperation> operation = std::move(pending_[index]);
-  pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(index));
+bool AsyncQueue::can_complete(Number number) const {
+  return find(number) != nullptr && find(number)->is_ready() && is_first_of_chain(number);
+}
+
+void AsyncQueue::complete(Number number, Launch& launch) {
+  const std::unique_ptr<AsyncOperation> operation = std::move(operations_[number - first_]);
+  --size_;
+  waiting_.erase({operation->ready_at, number});
+  due_.erase(number);
+  if (operation->chain != nullptr) {
+    const auto chain = chains_.find(operation->chain);
+    chain->second.pop_front();
+    if (chain->second.empty())
+      chains_.erase(chain);
+    else
+      waiting_.emplace(find(chain->second.front())->ready_at, chain->second.front());
+  }
+  for (; !operations_.empty() && operations_.front() == nullptr; ++first_) operations_.pop_front();
   ++launch.progress;
   Observer* const observer = launch.options.observer;
   if (observer != nullptr) observer->completing(*operation, launch.time);
@@ -60,31 +74,29 @@ void AsyncQueue::complete(std::size_t index, Launch& launch) {
   if (observer != nullptr) observer->completed(*operation, launch.time);
 }
 
-void AsyncQueue::update_next_ready() {
-  next_ready_ = ~std::uint64_t{0};
-  for (const auto& operation : pending_) next_ready_ = std::min(next_ready_, operation->ready_at);
-}
-
 void AsyncQueue::poll(Launch& launch) {
-  for (std::size_t i = 0; i < pending_.size();) {
-    if (pending_[i]->ready_at <= launch.time && can_complete(i)) {
-      complete(i, launch);
-      i = 0;  // a completion may have queued another operation, or freed one of its chain
-    } else {
-      ++i;
+  while (true) {
+    while (!waiting_.empty() && waiting_.begin()->first <= launch.time) {
+      due_.insert(waiting_.begin()->second);
+      waiting_.erase(waiting_.begin());
     }
+    // Anew after each: a completion may have queued another operation, or freed one of its chain.
+    const auto next = std::find_if(due_.begin(), due_.end(), [&](Number number) { return find(number)->is_ready(); });
+    if (next == due_.end()) return;
+    complete(*next, launch);
   }
-  update_next_ready();
 }
 
 bool AsyncQueue::complete_one(Launch& launch) {
-  if (pending_.empty()) return false;
-  std::size_t index = 0;
-  if (launch.options.schedule == Schedule::adversarial) index = launch.random.below(pending_.size());
+  if (empty()) return false;
+  Number number = first_;
+  if (launch.options.schedule == Schedule::adversarial) {
+    for (std::size_t left = launch.random.below(size_) + 1;; ++number)
+      if (find(number) != nullptr && --left == 0) break;
+  }
   // What is not ready waits for an older one.
-  while (!can_complete(index)) --index;
-  complete(index, launch);
-  update_next_ready();
+  while (!can_complete(number)) --number;
+  complete(number, launch);
   return true;
 }
 

@@ -2,13 +2,17 @@
 //
 // An instruction that starts one puts an AsyncOperation into the queue; the schedule decides when complete() runs and
 // thereby when its reads and writes happen and its barrier or group hears of it. Operations of one chain (the wgmmas of
-// a warpgroup) complete in order, all others in any.
+// a warpgroup) complete in order, all others in any. Thousands may be under way (cp.async of 4 bytes a thread), so only
+// the first of each chain is looked at, by its time.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <set>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "emulator/findings.h"
@@ -36,17 +40,27 @@ class AsyncQueue {
   void poll(Launch& launch);
   /// Completes one operation whatever its time; false when there is none.
   bool complete_one(Launch& launch);
-  bool empty() const noexcept { return pending_.empty(); }
-  std::size_t size() const noexcept { return pending_.size(); }
-  std::uint64_t next_ready() const noexcept { return next_ready_; }
+  bool empty() const noexcept { return size_ == 0; }
+  std::size_t size() const noexcept { return size_; }
+  /// Before that time poll() completes nothing.
+  std::uint64_t next_ready() const noexcept {
+    return !due_.empty() ? 0 : waiting_.empty() ? ~std::uint64_t{0} : waiting_.begin()->first;
+  }
 
  private:
-  bool can_complete(std::size_t index) const;
-  void complete(std::size_t index, Launch& launch);
-  void update_next_ready();
+  using Number = std::uint64_t;  // in the order of push()
+  AsyncOperation* find(Number number) const { return operations_[number - first_].get(); }
+  bool is_first_of_chain(Number number) const;
+  bool can_complete(Number number) const;
+  void complete(Number number, Launch& launch);
 
-  std::vector<std::unique_ptr<AsyncOperation>> pending_;
-  std::uint64_t next_ready_ = ~std::uint64_t{0};
+  std::deque<std::unique_ptr<AsyncOperation>> operations_;  // from first_ on; null: completed
+  Number first_ = 0;
+  std::size_t size_ = 0;
+  std::unordered_map<const void*, std::deque<Number>> chains_;
+  // The first of every chain and all without one: by their times, and in order once their times have come.
+  std::set<std::pair<std::uint64_t, Number>> waiting_;
+  std::set<Number> due_;
 };
 
 /// A commit group: operations that have not read their sources, and that have not finished.
