@@ -125,9 +125,9 @@ Step atomic(Warp& w, const Instruction& in, Mask active) {
     }
     note_written(w, target, bytes);
     if (w.race) [[unlikely]] {
-      w.launch->race->access(w, in, lane, target, bytes, {true, true, false, (in.flags & 2048) != 0});
-      w.launch->race->order(w, target, {(in.flags & 512) != 0, (in.flags & 1024) != 0, (in.flags & 2048) != 0}, true,
-                            true);
+      w.launch->race->strong_access(
+          w, in, lane, target, bytes,
+          {(in.flags & 512) != 0, (in.flags & 1024) != 0, (in.flags & 2048) != 0, true, true});
     }
   }
   ++w.launch->progress;

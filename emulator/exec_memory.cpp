@@ -29,6 +29,7 @@ struct Range {
   Target first;
   std::array<std::uint32_t, kLanes> delta;
   bool is_dense = false;  ///< lane i follows lane i - 1 without a gap
+  bool is_one = false;    ///< all lanes have one address
 };
 
 // False: go lane by lane, which also finds out what is wrong.
@@ -63,6 +64,7 @@ bool find_range(const Warp& w, const Operand& op, std::size_t bytes, Range& out)
         out.delta[static_cast<std::size_t>(lane)] ^ static_cast<std::uint32_t>(static_cast<std::size_t>(lane) * bytes);
   }
   out.is_dense = gaps == 0;
+  out.is_one = high == low;
   return true;
 }
 
@@ -86,23 +88,28 @@ constexpr std::uint16_t kRelease = 4;
 constexpr std::uint16_t kNarrow = 8;  // .cta scope
 
 // The race detector's share of an access.
-void follow(Warp& w, const Instruction& in, int lane, const Target& target, std::size_t bytes, bool is_write) {
+void follow(Warp& w, const Instruction& in, int lane, const Target& target, std::size_t bytes, bool is_write,
+            LaneAccesses& weak) {
+  if ((in.flags & kStrong) == 0) return weak.add(lane, target, bytes);
   if (target.shadow == nullptr) return;
-  w.launch->race->access(w, in, lane, target, bytes,
-                         {is_write, (in.flags & kStrong) != 0, false, (in.flags & kNarrow) != 0});
-  if ((in.flags & kStrong) != 0)
-    w.launch->race->order(w, target,
-                          {(in.flags & kAcquire) != 0, (in.flags & kRelease) != 0, (in.flags & kNarrow) != 0},
-                          !is_write, is_write);
+  w.launch->race->strong_access(
+      w, in, lane, target, bytes,
+      {(in.flags & kAcquire) != 0, (in.flags & kRelease) != 0, (in.flags & kNarrow) != 0, !is_write, is_write});
 }
 void follow_range(Warp& w, const Instruction& in, const Range& range, std::size_t bytes, bool is_write) {
-  if (range.is_dense && in.flags == 0) return follow(w, in, 0, range.first, kLanes * bytes, is_write);
+  RaceDetector& race = *w.launch->race;
+  if (in.flags == 0) {
+    if (range.is_dense) return race.access(w, in, 0, range.first, kLanes * bytes, {is_write});
+    if (range.is_one) return race.access(w, in, 0, range.first, bytes, {is_write});
+    return race.access_lanes(w, in, range.first, range.delta, bytes, is_write);
+  }
+  LaneAccesses weak(w, in, is_write);
   for (int lane = 0; lane < kLanes; ++lane) {
     Target target = range.first;
     const std::uint32_t delta = range.delta[static_cast<std::size_t>(lane)];
     target.data += delta;
     target.offset += delta;
-    follow(w, in, lane, target, bytes, is_write);
+    follow(w, in, lane, target, bytes, is_write, weak);
   }
 }
 
@@ -154,6 +161,7 @@ Step load(Warp& w, const Instruction& in, Mask active) {
   if (active == kAllLanes && load_range<T, kSpace>(w, in)) return Step::next;
   const Elements to = elements(in.op[0]);
   const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(to.count);
+  LaneAccesses weak(w, in, false);
   for (Mask rest = active; rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
     const std::uint64_t address = lane_address(w, in.op[1], lane);
@@ -167,7 +175,7 @@ Step load(Warp& w, const Instruction& in, Mask active) {
       report_uninitialised(w, in, target, lane, address, bytes);
     }
     if (w.race) [[unlikely]]
-      follow(w, in, lane, target, bytes, false);
+      follow(w, in, lane, target, bytes, false, weak);
     for (int i = 0; i < to.count; ++i) {
       T value;
       std::memcpy(&value, target.data + static_cast<std::size_t>(i) * sizeof(T), sizeof(T));
@@ -185,6 +193,7 @@ Step store(Warp& w, const Instruction& in, Mask active) {
   if (active == kAllLanes && store_range<T, kSpace>(w, in)) return Step::next;
   const Elements from = elements(in.op[1]);
   const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(from.count);
+  LaneAccesses weak(w, in, true);
   for (Mask rest = active; rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
     const std::uint64_t address = lane_address(w, in.op[0], lane);
@@ -201,7 +210,7 @@ Step store(Warp& w, const Instruction& in, Mask active) {
     }
     note_written(w, target, bytes);
     if (w.race) [[unlikely]]
-      follow(w, in, lane, target, bytes, true);
+      follow(w, in, lane, target, bytes, true, weak);
   }
   return Step::next;
 }

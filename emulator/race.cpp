@@ -120,43 +120,6 @@ void RaceDetector::use(Warp& warp, const Instruction& in, int lane, Cta& owner, 
   launch_.findings.add(std::move(finding));
 }
 
-// A strong access of a flag: what a release wrote, an acquire takes.
-void RaceDetector::order(Warp& warp, const Target& target, MemoryOrder order, bool reads, bool writes) {
-  std::uint64_t key = 0;
-  if (target.cta != nullptr)
-    key =
-        std::uint64_t{clusters_.at(target.cta->cluster)} << 32 | std::uint64_t{target.cta->rank} << 24 | target.offset;
-  else
-    key = launch_.memory.address_of(target.data);
-  if (key == 0) return;
-  RaceWarp& state = *warp.race;
-  std::unique_ptr<RaceSync>& flag = flags_[key];
-  if (!flag) flag = std::make_unique<RaceSync>();
-  if (reads) {
-    if (order.acquires) {
-      state.seen.join(flag->done);
-      state.fenced.join(flag->done_fenced);
-    } else {
-      state.relaxed.join(flag->done);
-    }
-    // An acquire of .cta scope takes no more than what its own CTA released.
-    VectorClock& wide = order.acquires ? state.wide : state.relaxed_wide;
-    if (!order.is_narrow) wide.join(flag->done_wide);
-    if (flag->narrow_cta == warp.cta) wide.join(flag->done_narrow);
-  }
-  if (writes) {
-    flag->done.join(order.releases ? state.seen : state.fenced);
-    flag->done_fenced.join(state.fenced);
-    const VectorClock& released = order.releases ? state.wide : state.fenced_wide;
-    if (!order.is_narrow) flag->done_wide.join(released);
-    // One CTA's own use of the flag needs no more than .cta scope. Of several CTAs' narrow ones nothing is said.
-    if (flag->narrow_cta != nullptr && flag->narrow_cta != warp.cta) flag->done_wide.join(flag->done);
-    flag->narrow_cta = warp.cta;
-    flag->done_narrow.join(order.releases ? state.wide : state.fenced);
-    if (order.releases) publish(state);
-  }
-}
-
 std::shared_ptr<RaceOperation> RaceDetector::issue(const Warp& warp, const Instruction&, int lane) {
   RaceWarp& state = *warp.race;
   auto operation = std::make_shared<RaceOperation>();

@@ -2,9 +2,13 @@
 //
 // Two accesses to one byte race when at least one writes, not both are atomic (or volatile, relaxed, ...), and neither
 // happens before the other. Happens-before is what the PTX memory model gives: program order of a warp; arrivals and
-// waits of CTA, cluster and memory barriers; release and acquire, also through fences; the start of an asynchronous
+// waits of CTA, cluster and memory barriers; release and acquire patterns; the start of an asynchronous
 // operation by its thread, and its completion on an mbarrier or in a group that somebody waits for. It does not depend
 // on who happened to be first in this run, so most races show under every schedule.
+//
+// A release pattern is a releasing store or atomic, or a relaxed one behind a fence of its warp; an acquire pattern is
+// an acquiring load or atomic, or a relaxed one with a fence behind it. One is observed by the other when that reads
+// what it wrote, or what atomics made of that: a plain store begins anew. The pattern's own write is ordered with it.
 //
 // What is deliberately lenient, so that a report is a real one:
 //  - the lanes of a warp are one agent: races between them are not seen;
@@ -35,6 +39,7 @@ struct AccessKind {
   bool is_atomic = false;  ///< atom, red, and strong loads and stores: they do not race with each other
   bool is_async = false;
   bool is_narrow = false;  ///< atomic at .cta scope
+  bool is_flag = false;    ///< the write of a release pattern whose fence came before
 };
 
 /// An access that 16 bytes remember.
@@ -95,6 +100,10 @@ struct RaceWarp {
   VectorClock relaxed_wide;
   Agent copy_agent = 0;  ///< cp.async
   std::uint32_t copies = 1;
+  // Relaxed stores and atomics behind a fence are an agent of their own: who observes one is ordered after it, and
+  // after what the fence covers, but not after what lies between the two.
+  Agent flag_agent = 0;
+  std::uint32_t flags = 0;
 };
 
 struct RaceCta {
@@ -123,11 +132,13 @@ struct RaceOperation {
   bool is_generic = false;  ///< cp.async: no proxy of its own
 };
 
-/// Orders of strong accesses.
+/// A strong access: ld, st, atom, red with an order of their own.
 struct MemoryOrder {
   bool acquires = false;
   bool releases = false;
   bool is_narrow = false;  ///< .cta scope
+  bool reads = false;      ///< both: an atomic
+  bool writes = false;
 };
 
 class RaceDetector {
@@ -141,7 +152,15 @@ class RaceDetector {
   // Accesses of the running instruction.
   void access(const Warp& warp, const Instruction& in, int lane, const Target& target, std::size_t bytes,
               AccessKind kind);
-  void order(Warp& warp, const Target& target, MemoryOrder order, bool reads, bool writes);
+  /// Weak accesses of all lanes, each `delta` bytes behind `first`.
+  void access_lanes(const Warp& warp, const Instruction& in, const Target& first,
+                    const std::array<std::uint32_t, kLanes>& delta, std::size_t bytes, bool is_write);
+  /// Bytes of one 16-byte granule, as a mask; cta: null for global memory.
+  void access_granule(const Warp& warp, const Instruction& in, int lane, Cta* cta, std::uint64_t granule,
+                      std::uint16_t bytes, bool is_write);
+  /// What a release pattern wrote, an acquire pattern takes.
+  void strong_access(Warp& warp, const Instruction& in, int lane, const Target& target, std::size_t bytes,
+                     MemoryOrder order);
   void fence(Warp& warp, bool is_narrow = false);
   /// fence.proxy.async of global memory: what the warp has seen may be read by asynchronous operations.
   void proxy_fence(Warp& warp);
@@ -186,6 +205,12 @@ class RaceDetector {
   void touch_range(RaceCell* cells, std::uint64_t address, std::size_t bytes, RaceRecord record,
                    const Accessor& accessor, std::uint64_t shown_address, bool is_shared);
   void touch_global(std::uint64_t address, std::size_t bytes, const RaceRecord& record, const Accessor& accessor);
+  RaceCell* page_cells(std::uint64_t address);
+  std::uint64_t flag_key(const Target& target) const;
+  void observe(RaceWarp& state, const Warp& warp, const RaceSync& flag, MemoryOrder order);
+  void publish_flag(RaceWarp& state, const Warp& warp, RaceSync& flag, MemoryOrder order);
+  bool is_spent(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor, std::uint64_t address,
+                bool is_shared);
   void touch(RaceCell& cell, const RaceRecord& record, const Accessor& accessor, std::uint64_t address, bool is_shared);
   void report(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor, std::uint64_t address,
               bool is_shared);
@@ -214,12 +239,34 @@ class RaceDetector {
   std::unordered_map<std::uint64_t, std::unique_ptr<Page>> pages_;
   std::uint64_t last_page_number_ = ~std::uint64_t{0};
   Page* last_page_ = nullptr;
-  std::unordered_map<std::uint64_t, std::unique_ptr<RaceSync>> flags_;  // by address; shared: CTA and offset
+  std::unordered_map<std::uint64_t, std::unique_ptr<RaceSync>> flags_;  // by flag_key() / 4
   /// wgmma's last results by agent and pc, each with its group.
   std::map<std::pair<Agent, std::uint32_t>, std::deque<std::pair<std::uint32_t, std::shared_ptr<WgmmaResult>>>>
       results_;
   VectorClock proxy_fenced_;                         // stores that some fence.proxy.async has covered
   std::set<std::array<std::uint32_t, 3>> reported_;  // both places, what
+};
+
+/// The weak accesses of one instruction's lanes. Neighbouring lanes that touch the same bytes, as in broadcasts, are
+/// followed as one.
+class LaneAccesses {
+ public:
+  LaneAccesses(const Warp& warp, const Instruction& in, bool is_write) : warp_(warp), in_(in), is_write_(is_write) {}
+  ~LaneAccesses() { flush(); }
+  LaneAccesses(const LaneAccesses&) = delete;
+  LaneAccesses& operator=(const LaneAccesses&) = delete;
+  void add(int lane, const Target& target, std::size_t bytes);
+
+ private:
+  void flush();
+
+  const Warp& warp_;
+  const Instruction& in_;
+  bool is_write_;
+  std::uint16_t bytes_ = 0;  // of the granule; 0: none
+  int lane_ = 0;
+  Cta* cta_ = nullptr;
+  std::uint64_t granule_ = 0;
 };
 
 }  // namespace tessera::emulator

@@ -23,11 +23,12 @@ void RaceDetector::access(const Warp& warp, const Instruction& in, int lane, con
   RaceWarp& state = *warp.race;
   if (state.agent == 0) return;
   RaceRecord record;
-  record.agent = state.agent;
-  record.clock = state.clock;
+  record.agent = kind.is_flag ? state.flag_agent : state.agent;
+  record.clock = kind.is_flag ? state.flags : state.clock;
   record.pc = warp.pc;
   record.lane = static_cast<std::uint8_t>(lane);
   record.kind = kind_bits(kind);
+  if (record.agent == 0) return;
   const Accessor accessor{&state.seen, &state.wide, nullptr, &warp, &in};
   if (target.cta != nullptr) {
     const std::uint64_t shown = target.cta->shared_address(target.offset);
@@ -37,6 +38,67 @@ void RaceDetector::access(const Warp& warp, const Instruction& in, int lane, con
   }
   const std::uint64_t address = launch_.memory.address_of(target.data);
   if (address != 0) touch_global(address, bytes, record, accessor);
+}
+
+void RaceDetector::access_granule(const Warp& warp, const Instruction& in, int lane, Cta* cta, std::uint64_t granule,
+                                  std::uint16_t bytes, bool is_write_access) {
+  RaceWarp& state = *warp.race;
+  if (state.agent == 0) return;
+  const RaceRecord record{state.agent,
+                          state.clock,
+                          warp.pc,
+                          bytes,
+                          static_cast<std::uint8_t>(lane),
+                          is_write_access ? kRaceWrite : std::uint8_t{0}};
+  const Accessor accessor{&state.seen, &state.wide, nullptr, &warp, &in};
+  if (cta == nullptr) return touch(page_cells(granule)[(granule & 4095) / 16], record, accessor, granule, false);
+  const std::uint64_t shown = cta->shared_address(static_cast<std::uint32_t>(granule));
+  if (cta != warp.cta)
+    check_peer(*cta, accessor, state.agent, state.clock, shown + static_cast<unsigned>(std::countr_zero(bytes)), lane);
+  touch(cta->race->cells[granule / 16], record, accessor, shown, true);
+}
+
+void RaceDetector::access_lanes(const Warp& warp, const Instruction& in, const Target& first,
+                                const std::array<std::uint32_t, kLanes>& delta, std::size_t bytes,
+                                bool is_write_access) {
+  const RaceWarp& state = *warp.race;
+  const bool is_shared = first.cta != nullptr;
+  const std::uint64_t base = is_shared ? first.offset : launch_.memory.address_of(first.data);
+  if (state.agent == 0 || (!is_shared && base == 0)) return;
+  const Accessor accessor{&state.seen, &state.wide, nullptr, &warp, &in};
+  RaceRecord record{state.agent, state.clock, warp.pc, 0, 0, is_write_access ? kRaceWrite : std::uint8_t{0}};
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const std::uint64_t address = base + delta[static_cast<std::size_t>(lane)];
+    if (lane > 0 && delta[static_cast<std::size_t>(lane)] == delta[static_cast<std::size_t>(lane - 1)]) continue;
+    record.lane = static_cast<std::uint8_t>(lane);
+    record.bytes = static_cast<std::uint16_t>(((1u << bytes) - 1) << address % 16);
+    const std::uint64_t granule = address / 16 * 16;
+    if (!is_shared) {
+      touch(page_cells(granule)[(granule & 4095) / 16], record, accessor, granule, false);
+      continue;
+    }
+    const std::uint64_t shown = first.cta->shared_address(static_cast<std::uint32_t>(granule));
+    if (first.cta != warp.cta) check_peer(*first.cta, accessor, state.agent, state.clock, shown + address % 16, lane);
+    touch(first.cta->race->cells[granule / 16], record, accessor, shown, true);
+  }
+}
+
+void LaneAccesses::add(int lane, const Target& target, std::size_t bytes) {
+  if (target.shadow == nullptr) return;
+  const std::uint64_t address = target.cta != nullptr ? target.offset : warp_.launch->memory.address_of(target.data);
+  if (target.cta == nullptr && address == 0) return;  // local memory
+  if (address % 16 + bytes > 16) return warp_.launch->race->access(warp_, in_, lane, target, bytes, {is_write_});
+  const auto mask = static_cast<std::uint16_t>(((1u << bytes) - 1) << address % 16);
+  if (bytes_ != 0 && (address / 16 * 16 != granule_ || target.cta != cta_ || bytes_ != mask)) flush();
+  if (bytes_ == 0) lane_ = lane;
+  cta_ = target.cta;
+  granule_ = address / 16 * 16;
+  bytes_ = mask;
+}
+
+void LaneAccesses::flush() {
+  if (bytes_ != 0) warp_.launch->race->access_granule(warp_, in_, lane_, cta_, granule_, bytes_, is_write_);
+  bytes_ = 0;
 }
 
 void RaceDetector::async_access(const RaceOperation& operation, const EmulatorFinding& place, Cta* cta,
@@ -58,18 +120,22 @@ void RaceDetector::async_access(const RaceOperation& operation, const EmulatorFi
   touch_range(cta->race->cells.data(), address, bytes, record, accessor, shown, true);
 }
 
+RaceCell* RaceDetector::page_cells(std::uint64_t address) {
+  const std::uint64_t page = address >> 12;
+  if (page != last_page_number_) {
+    std::unique_ptr<Page>& slot = pages_[page];
+    if (!slot) slot = std::make_unique<Page>();
+    last_page_ = slot.get();
+    last_page_number_ = page;
+  }
+  return last_page_->cells.data();
+}
+
 void RaceDetector::touch_global(std::uint64_t address, std::size_t bytes, const RaceRecord& record,
                                 const Accessor& accessor) {
   while (bytes > 0) {
-    const std::uint64_t page = address >> 12;
     const std::size_t part = std::min<std::size_t>(bytes, 4096 - (address & 4095));
-    if (page != last_page_number_) {
-      std::unique_ptr<Page>& slot = pages_[page];
-      if (!slot) slot = std::make_unique<Page>();
-      last_page_ = slot.get();
-      last_page_number_ = page;
-    }
-    touch_range(last_page_->cells.data(), address & 4095, part, record, accessor, address, false);
+    touch_range(page_cells(address), address & 4095, part, record, accessor, address, false);
     address += part;
     bytes -= part;
   }
@@ -99,48 +165,84 @@ void RaceDetector::touch_range(RaceCell* cells, std::uint64_t address, std::size
   }
 }
 
+// Of two accesses with bytes in common: reports what is wrong with them. True when the record is of no use any more.
+bool RaceDetector::is_spent(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor,
+                            std::uint64_t address, bool is_shared) {
+  const bool is_ordered =
+      (before.agent == now.agent && !is_async(now)) || before.clock <= accessor.seen->at(before.agent);
+  const bool one_writes = is_write(before) || is_write(now);
+  const bool are_atomic = (before.kind & now.kind & kRaceAtomic) != 0;
+  if (accessor.needs_proxy_fence && one_writes && is_ordered && !is_write(now))
+    check_proxy(before, now, accessor, address);
+  if (one_writes && before.agent != now.agent && is_scope_too_narrow(before, now, accessor)) {
+    report_scope(before, now, accessor, address);
+    return true;
+  }
+  if (one_writes && !are_atomic && !is_ordered) {
+    report(before, now, accessor,
+           address + static_cast<unsigned>(std::countr_zero(static_cast<unsigned>(before.bytes & now.bytes))),
+           is_shared);
+    return true;  // once is enough
+  }
+  return is_ordered && (before.bytes & ~now.bytes) == 0 && (is_write(now) || !is_write(before));
+}
+
 // Records that the new access makes needless are dropped: whoever comes later and is ordered after the new access is
-// ordered after them too.
+// ordered after them too. A record is of one instruction, so that a report names the right one. The newest is the
+// first: what comes next is most often of the same warp.
 void RaceDetector::touch(RaceCell& cell, const RaceRecord& now, const Accessor& accessor, std::uint64_t address,
                          bool is_shared) {
+  const RaceRecord& newest = cell.records[0];
+  if (newest.agent == now.agent && newest.clock == now.clock && newest.kind == now.kind &&
+      (now.bytes & ~newest.bytes) == 0)
+    return;
   RaceRecord* free = nullptr;
   RaceRecord* read = nullptr;
+  RaceRecord* same = nullptr;    // of the same instruction, with other bytes
+  RaceRecord* beside = nullptr;  // of the same warp and time
   for (RaceRecord& before : cell.records) {
     if (before.agent == 0) {
       if (free == nullptr) free = &before;
       continue;
     }
     if (before.agent == now.agent && before.clock == now.clock) {
+      const bool is_covered = (now.bytes & ~before.bytes) == 0;
+      // A read of what the warp has just written adds nothing, nor does a read record below a write.
+      if (is_covered && (before.kind == now.kind || (before.kind == kRaceWrite && now.kind == 0)))
+        return std::swap(before, cell.records[0]);
+      if (before.kind == 0 && now.kind == kRaceWrite && (before.bytes & ~now.bytes) == 0) {
+        before.agent = 0;
+        if (free == nullptr) free = &before;
+        continue;
+      }
       if (before.kind != now.kind) continue;
-      before.bytes |= now.bytes;
-      return;
+      if (before.pc == now.pc)
+        same = &before;
+      else if ((before.bytes & ~now.bytes) != 0)
+        beside = &before;
+      else if (before.agent = 0; free == nullptr)
+        free = &before;
+      continue;
     }
-    const bool is_ordered =
-        (before.agent == now.agent && !is_async(now)) || before.clock <= accessor.seen->at(before.agent);
-    const bool overlap = (is_write(before) || is_write(now)) && (before.bytes & now.bytes) != 0;
-    const bool are_atomic = (before.kind & now.kind & kRaceAtomic) != 0;
-    const bool conflicts = overlap && !are_atomic;
-    if (accessor.needs_proxy_fence && overlap && is_ordered && !is_write(now))
-      check_proxy(before, now, accessor, address);
-    if (overlap && before.agent != now.agent && is_scope_too_narrow(before, now, accessor)) {
-      report_scope(before, now, accessor, address);
-      before.agent = 0;
-      if (free == nullptr) free = &before;
-    } else if (conflicts && !is_ordered) {
-      report(before, now, accessor,
-             address + static_cast<unsigned>(std::countr_zero(static_cast<unsigned>(before.bytes & now.bytes))),
-             is_shared);
-      before.agent = 0;  // once is enough
-      if (free == nullptr) free = &before;
-    } else if (is_ordered && (before.bytes & ~now.bytes) == 0 && (is_write(now) || !is_write(before))) {
+    if ((before.bytes & now.bytes) == 0) {
+      if (!is_write(before)) read = &before;
+      continue;
+    }
+    if (is_spent(before, now, accessor, address, is_shared)) {
       before.agent = 0;
       if (free == nullptr) free = &before;
     } else if (!is_write(before)) {
       read = &before;
     }
   }
+  if (same == nullptr && free == nullptr) same = beside;
+  if (same != nullptr) {
+    same->bytes |= now.bytes;
+    return;
+  }
   if (free == nullptr) free = read != nullptr ? read : &cell.records[now.pc % RaceCell::kRecords];
-  *free = now;
+  *free = cell.records[0];
+  cell.records[0] = now;
 }
 
 // Shared memory has a check of its own (is_fenced), which needs no race detector. Lenient: any warp's fence counts that

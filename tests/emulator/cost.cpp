@@ -47,5 +47,27 @@ TEST_CASE("cost: many small cp.async under way take time by their number") {
   }
 }
 
+// Four broadcasts, a row and their products, as a product of matrices in shared memory has them.
+TEST_CASE("cost: the race detector on a kernel that lives in shared memory") {
+  std::string body =
+      "and.b32 r5, r0, 31;\nshl.b32 r5, r5, 2;\nadd.u32 r5, r1, r5;\nshr.u32 r6, r0, 5;\nshl.b32 r6, r6, 7;\n"
+      "add.u32 r6, r1, r6;\nmov.u32 r4, 0;\nAGAIN:\n";
+  for (int i = 0; i < 8; ++i) body += fmt::format("st.shared.b32 [r3+{}], r0;\n", 1024 * i);
+  body += "bar.sync 0;\n";
+  for (int q = 0; q < 32; ++q) {
+    body += fmt::format("ld.shared.f32 f1, [r5+{}];\n", 128 * q);
+    for (int i = 0; i < 4; ++i)
+      body += fmt::format("ld.shared.f32 f2, [r6+{}];\nfma.rn.f32 f{}, f1, f2, f{};\n", 4096 + 1024 * i + 4 * q, 4 + i,
+                          i == 0 ? 1 : 2);
+  }
+  body += "bar.sync 0;\nadd.u32 r4, r4, 1;\nsetp.lt.u32 p, r4, 40;\n@p bra AGAIN;";
+  DeviceOptions options;
+  const double without = seconds_of(body, options, 256);
+  options.detects_races = true;
+  const double with = seconds_of(body, options, 256);
+  MESSAGE("a product in shared memory: ", 1e3 * without, " ms, with the race detector ", 1e3 * with);
+  CHECK(with < 4 * without);
+}
+
 }  // namespace
 }  // namespace tessera::emulator

@@ -4,9 +4,11 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "emulator/device.h"
+#include "tests/support/test_entry.h"
 
 namespace tessera::emulator {
 namespace {
@@ -98,6 +100,97 @@ TEST_CASE("flags in memory") {
         std::string::npos);
   CHECK(names("red.global.add.u32 [d0], 1;").empty());
   CHECK(names("@first red.global.add.u32 [d0], 1;\n@second ld.global.b32 r2, [d0];") == "global-race");
+}
+
+// CTA 0 stores data and makes a release pattern of the flag at 512; CTA 1 waits for it and goes on.
+std::string observed(const std::string& release, const std::string& load, const std::string& use) {
+  return "mov.u32 r4, %ctaid.x;\nsetp.eq.u32 q, r4, 1;\n@q bra OBSERVER;\nst.global.b32 [to], i;\n"
+         "bar.warp.sync -1;\n" +
+         release + "\nbra DONE;\nOBSERVER:\n@!p bra MEET;\nWAIT: " + load +
+         "\nsetp.lt.u32 q, r3, 1;\n@q bra WAIT;\nMEET: bar.warp.sync -1;\n" + use + "\nDONE:";
+}
+
+TEST_CASE("flags in memory: the write that is observed is ordered as what the pattern releases") {
+  const std::string acquire = "ld.acquire.gpu.global.b32 r3, [d0+512];";
+  const std::string reset = "ld.global.b32 r2, [to];\n@p st.global.b32 [d0+512], 0;";
+  const std::string fence = "fence.acq_rel.gpu;\n";
+  // The last block sets the counter back for the next launch.
+  for (const char* const write : {"red.relaxed.gpu.global.add.u32 [d0+512], 1;", "atom.global.add.u32 r5, [d0+512], 1;",
+                                  "st.relaxed.gpu.global.b32 [d0+512], 1;", "st.volatile.global.b32 [d0+512], 1;"}) {
+    CAPTURE(write);
+    CHECK(names(observed(fence + "@p " + write, acquire, reset), 32, 2).empty());
+    CHECK(names(observed(fence + "@p " + write, "ld.relaxed.gpu.global.b32 r3, [d0+512];", fence + reset), 32, 2)
+              .empty());
+    CHECK(names(observed("@p " + std::string(write), acquire, reset), 32, 2) == "global-race");
+    CHECK(names(observed(fence + "@p " + write, "ld.relaxed.gpu.global.b32 r3, [d0+512];", reset), 32, 2) ==
+          "global-race");
+  }
+  // What lies between the fence and the write is not released with it.
+  CHECK(
+      names(observed(fence + "st.global.b32 [to], 7;\n@p red.relaxed.gpu.global.add.u32 [d0+512], 1;", acquire, reset),
+            32, 2) == "global-race");
+}
+
+TEST_CASE("flags in memory: words of vectors and of wider flags") {
+  const std::string use = "ld.global.b32 r2, [to];";
+  const std::string fence = "fence.acq_rel.gpu;\n";
+  CHECK(names(observed(fence + "@p st.relaxed.gpu.global.v2.b32 [d0+512], {r4, 1};",
+                       "ld.acquire.gpu.global.b32 r3, [d0+516];", use),
+              32, 2)
+            .empty());
+  CHECK(names(observed(fence + "@p red.relaxed.gpu.global.add.u64 [d0+512], 1;",
+                       "ld.acquire.gpu.global.b32 r3, [d0+512];", use),
+              32, 2)
+            .empty());
+}
+
+TEST_CASE("flags in memory: atomics pass on what they find, stores begin anew") {
+  // CTA 0 releases, CTA 1 changes the flag without an order of its own, CTA 2 acquires it.
+  const auto chain = [](const std::string& link) {
+    return names(
+        "mov.u32 r4, %ctaid.x;\nsetp.eq.u32 q, r4, 1;\n@q bra LINK;\nsetp.eq.u32 q, r4, 2;\n@q bra END;\n"
+        "st.global.b32 [to], i;\nbar.warp.sync -1;\n@p st.release.gpu.global.b32 [d0+512], 1;\nbra DONE;\n"
+        "LINK:\n@!p bra DONE;\nW: ld.relaxed.gpu.global.b32 r3, [d0+512];\nsetp.lt.u32 q, r3, 1;\n@q bra W;\n" +
+            link +
+            "\nbra DONE;\nEND:\n@!p bra MEET;\nV: ld.acquire.gpu.global.b32 r3, [d0+512];\nsetp.lt.u32 q, r3, 2;\n"
+            "@q bra V;\nMEET: bar.warp.sync -1;\nld.global.b32 r2, [to];\nDONE:",
+        32, 3);
+  };
+  CHECK(chain("red.relaxed.gpu.global.add.u32 [d0+512], 1;").empty());
+  CHECK(chain("atom.relaxed.gpu.global.exch.b32 r5, [d0+512], 2;").empty());
+  CHECK(chain("st.relaxed.gpu.global.b32 [d0+512], 2;") == "global-race");
+  CHECK(chain("fence.acq_rel.gpu;\nst.relaxed.gpu.global.b32 [d0+512], 2;").empty());
+}
+
+TEST_CASE("a race names the instruction that touched the byte") {
+  DeviceOptions options;
+  options.detects_races = true;
+  EmulatedDevice device(options);
+  std::vector<std::uint32_t> values(256);
+  // Both words lie in one granule; CTA 1 reads the second.
+  const std::string ptx = entry(
+      "mov.u32 r3, %ctaid.x;\nsetp.eq.u32 q, r3, 1;\n@q bra READ;\n@p st.global.b32 [d0], 1;\n"
+      "@p st.global.b32 [d0+8], 1;\nbra DONE;\nREAD:\n@p ld.global.b32 r2, [d0+8];\nDONE:");
+  const auto findings = tessera::testing::run_test_entry(device, ptx, values, 32, 2);
+  REQUIRE(findings.size() == 1);
+  CHECK(findings[0].address % 256 == 8);
+  const auto line_of = [&](const char* text) {
+    return 1 + std::count(ptx.begin(), ptx.begin() + static_cast<std::ptrdiff_t>(ptx.find(text)), '\n');
+  };
+  const auto store = line_of("@p st.global.b32 [d0+8]"), load = line_of("@p ld.global.b32 r2, [d0+8]");
+  // Whichever came first in this run.
+  const bool reads_last = findings[0].ptx_line == load;
+  CHECK(findings[0].ptx_line == (reads_last ? load : store));
+  CHECK(findings[0].message.find(fmt::format("PTX line {} (", reads_last ? store : load)) != std::string::npos);
+}
+
+TEST_CASE("races among lanes that share a granule") {
+  // Broadcasts and neighbours are followed together: the bytes count, not the lanes.
+  const std::string row = "and.b32 r6, i, 3;\nshl.b32 r6, r6, 2;\nmov.u32 r7, smem;\nadd.u32 r7, r7, r6;\n";
+  CHECK(names(row + "@first st.shared.b32 [r7], i;\n@second ld.shared.b32 r2, [smem+8];") == "smem-race");
+  CHECK(names(row + "@first st.shared.b32 [r7], i;\n@second st.shared.b32 [smem+16], i;").empty());
+  CHECK(names(kClear + row + "@first ld.shared.b32 r2, [r7];\n@second st.shared.b8 [smem+5], i;") == "smem-race");
+  CHECK(names(kClear + row + "@first ld.shared.b8 r2, [r7];\n@second st.shared.b8 [smem+5], i;").empty());
 }
 
 TEST_CASE("CTAs of a grid") {
