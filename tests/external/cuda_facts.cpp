@@ -119,7 +119,9 @@ cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return c
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* host) {
   std::memset(attributes, 0, sizeof(*attributes));
   attributes->maxThreadsPerBlock = 1024;
-  attributes->ptxVersion = attributes->binaryVersion = 100;
+  // CUB takes its parameters of this target: another one than the program was compiled for is no kernel of it.
+  attributes->ptxVersion = attributes->binaryVersion =
+      10 * device().info().compute_major + device().info().compute_minor;
   attributes->numRegs = 64;
   return is_kernel(host) ? cudaSuccess : cudaErrorInvalidDeviceFunction;
 }
