@@ -8,9 +8,12 @@
 // that must come (see rows_of_part) are the matrix's last rows again: TMA fills rows behind an edge with zeros more
 // slowly than it loads others. What a slot holds there meets only rows and columns of D that nobody stores.
 //
-// With one row of tiles B is read once, with two by CTAs that keep step: its lines leave the L2 first, so that they do
-// not drive out what others left there. On an H200 whose L2 was full of written lines that took up to 14 % off products
-// of 64 rows, and up to 13 % off those of 128 and 256. With swap_ab what B is there is here A.
+// With one row of tiles B is read once, with up to four by CTAs that keep step: its lines leave the L2 first, so that
+// they do not drive out what others left there. On an H200 whose L2 was full of written lines that took up to 14 % off
+// products of 64 rows, up to 13 % off those of 128 and 256, and up to 11 % off those of 288 to 384. What was written
+// then stays for the whole launch, and lines that leave first may leave before they were used, so a B of 470 MB and
+// more is slower by it, by 1 to 4 %. With swap_ab what B is there is here A. The steps exist twice, with that and
+// without: a choice within took 1 % of short products.
 #pragma once
 
 #include "gemm/params.cuh"
@@ -25,17 +28,16 @@ namespace tessera::gemm {
 
 // One operand of one step: of the `kRows` rows of the tile this CTA loads the first `rows` of part `part` of `kParts`,
 // box by box, for the CTAs of `ctas`. `slot`: where the operand begins. `begin`: the matrix's row where the part does.
-template <Config C, Layout kLayout, int kRows, int kParts, int kBoxRows>
+template <Config C, Layout kLayout, int kRows, int kParts, int kBoxRows, bool kLeavesFirst>
 __device__ __forceinline__ void load_operand(const ptx::TensorMap& map, unsigned slot, unsigned full, int part,
-                                             unsigned short ctas, int step, int begin, int rows, int batch,
-                                             bool is_streamed) {
+                                             unsigned short ctas, int step, int begin, int rows, int batch) {
   constexpr int kPartRows = kRows / kParts;
   const auto load = [&](unsigned destination, int c0, int c1) {
-    if (kParts > 1 && is_streamed) {
+    if constexpr (kParts > 1 && kLeavesFirst) {
       ptx::tma_load_3d_multicast_with_policy(destination, map, full, ctas, ptx::kEvictFirst, c0, c1, batch);
-    } else if (kParts > 1) {
+    } else if constexpr (kParts > 1) {
       ptx::tma_load_3d_multicast(destination, map, full, ctas, c0, c1, batch);
-    } else if (is_streamed) {
+    } else if constexpr (kLeavesFirst) {
       ptx::tma_load_3d_with_policy(destination, map, full, ptx::kEvictFirst, c0, c1, batch);
     } else {
       ptx::tma_load_3d(destination, map, full, c0, c1, batch);
@@ -80,10 +82,9 @@ __device__ __forceinline__ int rows_of_parts(int left) {
   return rows;
 }
 
-template <Config C>
-__device__ __forceinline__ void produce(const Params& p, unsigned smem) {
+template <Config C, bool kIsStreamed>
+__device__ __forceinline__ void produce_tiles(const Params& p, unsigned smem, const TileSchedule<C>& schedule) {
   constexpr SmemLayout kLayout = smem_layout(C);
-  const TileSchedule<C> schedule{p};
   const ClusterPlace<C>& place = schedule.place;
   // The ranks that share this CTA's A, and those that share its B.
   constexpr unsigned kRow = (1u << C.cluster_n) - 1;
@@ -113,12 +114,12 @@ __device__ __forceinline__ void produce(const Params& p, unsigned smem) {
       const unsigned empty = full + 8 * C.stages;
       ptx::mbarrier_wait_parity(empty, ring.parity ^ 1);
       ptx::mbarrier_arrive_expect_tx(full, unwritten > 0 ? a_slot_bytes(C) + b_slot_bytes(C) : bytes);
-      load_operand<C, C.a_layout, C.tile_m, C.cluster_n, a_box_rows(C)>(
+      load_operand<C, C.a_layout, C.tile_m, C.cluster_n, a_box_rows(C), kIsStreamed && is_swapped(C)>(
           p.a, smem + kLayout.a.offset + ring.slot * a_slot_bytes(C), full, place.n, a_ctas, step, a_begin,
-          unwritten > 0 ? C.tile_m : a_rows, tile.batch, is_swapped(C) && schedule.tiles_n <= kRowsOfStreamedB);
-      load_operand<C, C.b_layout, b_slot_rows(C), C.cluster_m, b_box_rows(C)>(
+          unwritten > 0 ? C.tile_m : a_rows, tile.batch);
+      load_operand<C, C.b_layout, b_slot_rows(C), C.cluster_m, b_box_rows(C), kIsStreamed && !is_swapped(C)>(
           p.b, smem + kLayout.b.offset + ring.slot * b_slot_bytes(C), full, place.m, b_ctas, step, b_begin,
-          unwritten > 0 ? b_slot_rows(C) : b_rows, tile.batch, !is_swapped(C) && schedule.tiles_m <= kRowsOfStreamedB);
+          unwritten > 0 ? b_slot_rows(C) : b_rows, tile.batch);
       if (unwritten > 0) --unwritten;
       ring.advance();
     }
@@ -130,6 +131,17 @@ __device__ __forceinline__ void produce(const Params& p, unsigned smem) {
       ptx::mbarrier_wait_parity(smem + kLayout.barriers.offset + 8 * (C.stages + ring.slot), ring.parity ^ 1);
       ring.advance();
     }
+  }
+}
+
+template <Config C>
+__device__ __forceinline__ void produce(const Params& p, unsigned smem) {
+  const TileSchedule<C> schedule{p};
+  const int rows_of_clusters = is_swapped(C) ? schedule.tiles_n : schedule.tiles_m;
+  if (is_streamed(C, rows_of_clusters, is_swapped(C) ? p.m : p.n, p.k, p.l)) {
+    produce_tiles<C, true>(p, smem, schedule);
+  } else {
+    produce_tiles<C, false>(p, smem, schedule);
   }
 }
 

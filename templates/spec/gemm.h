@@ -70,11 +70,15 @@ inline constexpr int kMaxSmemBytes = 232448;  // per CTA, opted in
 inline constexpr int kMaxStages = 16;
 inline constexpr int kMaxClusterSize = 8;  // that every device of the target grants
 inline constexpr int kWarpgroupThreads = 128;
-inline constexpr int kBlockRows = 64;       // wgmma M
-inline constexpr int kStepBytes = 128;      // of K: a swizzle span
-inline constexpr int kStagingSlots = 2;     // for each consumer warpgroup
-inline constexpr int kRowsOfStreamedB = 2;  // of clusters: with more, B's lines stay in the L2
-inline constexpr int kMostBoxRows = 64;     // of B, loaded by one copy
+inline constexpr int kBlockRows = 64;    // wgmma M
+inline constexpr int kStepBytes = 128;   // of K: a swizzle span
+inline constexpr int kStagingSlots = 2;  // for each consumer warpgroup
+inline constexpr int kMostBoxRows = 64;  // of B, loaded by one copy
+
+// A B whose lines leave the L2 first (producer.cuh): its bytes, and the rows of clusters that read it.
+inline constexpr long long kMostStreamedBytes = 320'000'000;
+inline constexpr int kRowsOfStreamedB = 4;
+inline constexpr int kRowsOfSharedStreamedB = 2;  // where CTAs share operands
 
 // Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
 enum class Rule {
@@ -126,6 +130,15 @@ TESSERA_HD constexpr int blocks(const Config& c) {
   return c.tile_m / kBlockRows / (is_ping_pong(c) ? 1 : consumer_warpgroups(c));
 }
 TESSERA_HD constexpr int num_threads(const Config& c) { return (consumer_warpgroups(c) + 1) * kWarpgroupThreads; }
+
+TESSERA_HD constexpr int most_streamed_rows(const Config& c) {
+  return multicast_size(c) > 1 ? kRowsOfSharedStreamedB : kRowsOfStreamedB;
+}
+// Whether the lines of a B of so many columns leave the L2 first, which so many rows of clusters read.
+TESSERA_HD constexpr bool is_streamed(const Config& c, int rows_of_clusters, int columns, int k, int l) {
+  const long long of_matrix = 1ll * columns * k, most = kMostStreamedBytes / element_bytes(c);
+  return rows_of_clusters <= most_streamed_rows(c) && of_matrix <= most && of_matrix * l <= most;
+}
 
 // Accumulators of a thread; with promotion one more set for the sums of one step.
 TESSERA_HD constexpr int accumulator_registers(const Config& c) {

@@ -135,5 +135,23 @@ TEST_CASE("registers and threads fit the SM, warpgroups own the tile") {
   }
 }
 
+TEST_CASE("the lines of b leave the L2 first where few rows of clusters read them, and b is not long") {
+  const Config alone{.cluster_m = 1}, shared{.cluster_m = 2};
+  for (const int rows : {1, 2}) {
+    CHECK(is_streamed(alone, rows, 4096, 7168, 1));
+    CHECK(is_streamed(shared, rows, 37888, 3584, 1));  // 272 MB
+    CHECK(!is_streamed(alone, rows, 8192, 28672, 1));  // 470 MB
+    CHECK(!is_streamed(alone, rows, 4096, 7168, 64));
+  }
+  CHECK(is_streamed(alone, 4, 4096, 7168, 1));
+  CHECK(!is_streamed(shared, 3, 4096, 7168, 1));
+  CHECK(!is_streamed(alone, 5, 4096, 7168, 1));
+  // Half as many bytes.
+  CHECK(is_streamed({.a_dtype = DType::e4m3, .b_dtype = DType::e4m3}, 1, 8192, 28672 / 2, 1));
+  constexpr int kMost = 2147418112;
+  CHECK(!is_streamed(alone, 1, kMost, kMost, kMost));
+  CHECK(!is_streamed(alone, 1, 64, 64, kMost));
+}
+
 }  // namespace
 }  // namespace tessera::gemm
