@@ -1,6 +1,7 @@
 // Candidates are the tiles that keep two warpgroups' accumulators in registers, and narrower ones for few rows, with
 // and without a cluster that shares operands, and with the K of a tile split over a cluster where there are few tiles.
-// Pins replace the table's values.
+// Where the sizes are known, those widths come besides that fill a few rounds of the multiprocessors. Pins replace the
+// table's values.
 #include "generator/gemm_candidates.h"
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "generator/gemm_operator.h"
+#include "generator/model_device.h"
 
 namespace tessera {
 
@@ -69,7 +71,7 @@ void add(const Gemm& p, const Shape& shape, std::vector<Config>& list) {
   const bool is_sane =
       c.tile_m >= 0 && c.tile_n >= 0 && c.tile_m <= 1024 && c.tile_n <= 1024 && c.split_k >= 1 && c.split_k <= 16;
   c.stages = p.stages.value_or(is_sane ? gemm::most_stages(c) : 4);
-  list.push_back(c);
+  if (std::find(list.begin(), list.end(), c) == list.end()) list.push_back(c);
 }
 
 constexpr KernelSchedule kCooperative = KernelSchedule::cooperative, kPingPong = KernelSchedule::ping_pong;
@@ -100,9 +102,8 @@ constexpr Shape kShapes[] = {
 constexpr Shape kSwapped[] = {
     {128, 0, 1, 1, 1, kCooperative}, {64, 0, 1, 1, 1, kCooperative},  {64, 0, 1, 1, 2, kCooperative},
     {64, 0, 1, 1, 3, kCooperative},  {64, 0, 1, 1, 4, kCooperative},  {64, 0, 1, 1, 5, kCooperative},
-    {128, 0, 1, 1, 2, kCooperative}, {128, 0, 1, 1, 4, kCooperative}, {128, 0, 2, 1, 1, kCooperative},
-    {128, 0, 1, 2, 1, kCooperative}, {128, 0, 1, 1, 1, kPingPong},    {192, 0, 1, 1, 1, kCooperative},
-    {256, 0, 1, 1, 1, kCooperative}};
+    {128, 0, 1, 1, 2, kCooperative}, {128, 0, 1, 1, 4, kCooperative}, {128, 0, 1, 2, 1, kCooperative},
+    {128, 0, 1, 1, 1, kPingPong},    {192, 0, 1, 1, 1, kCooperative}, {256, 0, 1, 1, 1, kCooperative}};
 
 // The same where copies weigh more than products, of every width.
 constexpr Shape kSwappedShared[] = {
@@ -113,6 +114,21 @@ constexpr Shape kSwappedShared[] = {
     {128, 64, 1, 2, 1, kPingPong},    {128, 64, 2, 2, 1, kPingPong},    {192, 80, 1, 1, 1, kCooperative},
     {192, 80, 2, 1, 1, kCooperative}, {192, 80, 1, 2, 1, kCooperative}, {192, 80, 1, 4, 1, kCooperative},
     {256, 64, 1, 2, 1, kCooperative}, {256, 64, 1, 4, 1, kCooperative}};
+
+// Of widths that fill a few rounds, which follow from the sizes.
+constexpr Shape kFilling[] = {{128, 0, 1, 1, 1, kCooperative},
+                              {128, 0, 1, 1, 1, kPingPong},
+                              {128, 0, 2, 1, 1, kCooperative},
+                              {192, 0, 1, 1, 1, kCooperative},
+                              {64, 0, 1, 1, 1, kCooperative}};
+constexpr Shape kFillingSwapped[] = {{128, 0, 1, 1, 1, kCooperative},
+                                     {128, 0, 1, 1, 1, kPingPong},
+                                     {192, 0, 1, 1, 1, kCooperative},
+                                     {256, 0, 1, 1, 1, kCooperative},
+                                     {64, 0, 1, 1, 1, kCooperative}};
+// And of few rows: CTAs that share more of D's rows wait for each other, 1.3 to 1.5 of the time.
+constexpr Shape kSwappedFew[] = {{128, 0, 2, 1, 1, kCooperative}, {64, 0, 2, 1, 1, kCooperative}};
+constexpr int kFilledRounds = 6;  // of more rounds the last one's gap is less than a tenth
 constexpr std::size_t kMostWidths = 4;
 constexpr int kWidthUnit = 16;  // what the matrix instruction takes and tiles of D transposed are stored in
 constexpr int kNarrow = 64;
@@ -144,6 +160,40 @@ std::vector<int> every_width(std::int64_t extent) {
   for (int width = needed; width >= kNarrow; width -= kWidthUnit) widths.push_back(width);
   if (widths.empty()) widths.push_back(needed);
   return widths;
+}
+
+/// The narrowest widths with which a shape's tiles need one round of the multiprocessors, two, and so on: of all that
+/// need as many rounds, the least work. `rows`, `columns`: of the matrix, as the matrix instruction has them.
+std::vector<int> filling_widths(const Shape& shape, std::int64_t rows, std::int64_t columns, Hint l) {
+  std::vector<int> widths;
+  const std::int64_t at_once = static_cast<std::int64_t>(kHopper.sms) / shape.cluster_m;
+  const std::int64_t of_matrix = ceil_div(rows, shape.tile_m * shape.cluster_m), matrices = extent_or(l, 1);
+  if (std::max(of_matrix, matrices) > kFilledRounds * at_once) return widths;  // and no product overflows
+  const std::int64_t tiles_along = of_matrix * matrices;
+  for (int round = 1; round <= kFilledRounds; ++round) {
+    const std::int64_t tiles_across = round * at_once / tiles_along;
+    if (tiles_across == 0) continue;
+    const std::int64_t width = round_up(ceil_div(columns, tiles_across), kWidthUnit);
+    if (width < kNarrow) break;
+    if (width <= kWidest && (widths.empty() || widths.back() != width)) widths.push_back(static_cast<int>(width));
+  }
+  return widths;
+}
+
+void add_filling(const Gemm& p, std::vector<Config>& list) {
+  if (p.m < 1 || p.n < kNarrow) return;
+  const auto add_widths = [&](Shape shape, SwapAb swap_ab) {
+    shape.swap_ab = swap_ab;
+    const bool is_swapped = swap_ab == SwapAb::on;
+    for (const int width : filling_widths(shape, is_swapped ? p.n : p.m, is_swapped ? p.m : p.n, p.l)) {
+      shape.tile_n = width;
+      add(p, shape, list);
+    }
+  };
+  for (const Shape& shape : kFilling)
+    if (shape.tile_m - kNarrow < p.m) add_widths(shape, SwapAb::off);  // no block of 64 rows without one of D's
+  if (dtype_bytes(p.d_dtype) != 2 || p.m < kNarrow) return;
+  for (const Shape& shape : kFillingSwapped) add_widths(shape, SwapAb::on);
 }
 
 /// Of more than 160 sums a thread the registers leave none for an epilogue that reads, nor for transposing, other types
@@ -216,8 +266,10 @@ std::vector<Config> GemmOperator::candidates(const Gemm& problem) {
   if (problem.swap_ab == SwapAb::on || (dtype_bytes(problem.d_dtype) == 2 && problem.m >= 0)) {
     const std::int64_t m = extent_or(problem.m, kWidest);
     add_swapped(problem, kSwapped, swapped_widths(m), list);
+    if (m <= kNarrow) add_swapped(problem, kSwappedFew, swapped_widths(m), list);
     if (is_shared) add_swapped(problem, kSwappedShared, every_width(m), list);
   }
+  add_filling(problem, list);
   if (problem.stages && !has_legal(list))
     for (const int tile_n : kNarrowColumns)
       for (const int tile_m : {128, 64}) add(problem, {tile_m, tile_n, 1, 1, 1, kCooperative}, list);

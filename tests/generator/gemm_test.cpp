@@ -216,7 +216,8 @@ TEST_CASE("products: k in any number of parts up to eight") {
   CHECK(chosen.size() >= 3);
 }
 
-TEST_CASE("products: few widths of transposed tiles, those with the fewest rows behind the last") {
+TEST_CASE(
+    "products: few widths of transposed tiles, those with the fewest rows behind the last and those that fill rounds") {
   for (const std::int64_t m : {1, 17, 65, 100, 257, 413, 1000, 5000, 100000}) {
     std::set<int> widths;
     Gemm problem;
@@ -226,7 +227,43 @@ TEST_CASE("products: few widths of transposed tiles, those with the fewest rows 
     for (const auto& candidate : choose<GemmOperator>(problem).candidates)
       if (gemm::is_swapped(candidate.config)) widths.insert(candidate.config.tile_n);
     CHECK(!widths.empty());
-    CHECK(widths.size() <= 4);
+    CHECK(widths.size() <= (m < 64 ? 1 : 10));
     for (const int width : widths) CHECK(round_up(m, width) - m < std::max<std::int64_t>(16, m));
   }
+}
+
+namespace {
+
+bool has_tile(const Gemm& problem, int tile_m, int tile_n, SwapAb swap_ab) {
+  for (const auto& candidate : choose<GemmOperator>(problem).candidates) {
+    const gemm::Config& c = candidate.config;
+    if (c.tile_m == tile_m && c.tile_n == tile_n && c.swap_ab == swap_ab && gemm::cluster_size(c) == 1) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("products: the widths whose tiles fill one round of the multiprocessors, or two, are candidates") {
+  const Gemm three{.m = 384, .n = 6144, .k = 4096};
+  CHECK(has_tile(three, 128, 144, SwapAb::off));                              // 3 x 43 tiles
+  CHECK(has_tile(three, 192, 96, SwapAb::off));                               // 2 x 64
+  CHECK(has_tile({.m = 384, .n = 7168, .k = 18432}, 192, 112, SwapAb::off));  // 2 x 64
+  CHECK(has_tile({.m = 1792, .n = 2560, .k = 9728}, 256, 144, SwapAb::on));   // 10 x 13
+  CHECK(has_tile({.m = 64, .n = 51200, .k = 5120}, 64, 80, SwapAb::off));     // 640 in five
+  // Not where a size is unknown, nor where there are more tiles than in a few rounds.
+  CHECK(!has_tile({.n = 6144, .k = 4096}, 192, 96, SwapAb::off));
+  CHECK(!has_tile({.m = 384 * 64, .n = 6144, .k = 4096}, 192, 96, SwapAb::off));
+  CHECK(!has_tile({.m = Hint{1} << 40, .n = Hint{1} << 40, .k = 4096, .l = Hint{1} << 40}, 192, 96, SwapAb::off));
+}
+
+TEST_CASE("products: no candidate comes twice") {
+  for (const Hint m : {1, 48, 64, 384, 1792, 4096})
+    for (const Hint n : {64, 2560, 6144, 57344}) {
+      std::set<std::string> names;
+      const Gemm problem{.m = m, .n = n, .k = 4096};
+      const auto candidates = choose<GemmOperator>(problem).candidates;
+      for (const auto& candidate : candidates) names.insert(GemmOperator::kernel_name(problem.arch, candidate.config));
+      CHECK(names.size() == candidates.size());
+    }
 }
