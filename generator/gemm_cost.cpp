@@ -18,25 +18,20 @@ constexpr double kTensorBytesPerCycle = 4096;   // multiplications of one SM, ti
 constexpr double kLaunchCycles = 8072;          // from one event to the other and to the first product, beside the work
 constexpr double kCtaCycles = 1.834;            // more for each SM that takes part
 constexpr double kIssueCycles = 90.7;           // of a step's loads, beside the copies: the wait for a slot
-constexpr double kSecondIssueCycles = 85.01;    // more where two warpgroups give a slot back
 constexpr double kPingPongIssueCycles = 49.94;  // and where they take turns
 constexpr double kBoxCycles = 44.07;            // of one copy
 constexpr double kRowCycles = 0.09085;          // of a row that it loads, 128 bytes on a line
 constexpr double kRowSplitShare = 11.72;        // more of that where all rows lie in two lines
-constexpr double kBehindCycles = 6.365;    // of a row of a box that reaches behind the matrix, where all SMs have one
-constexpr double kClusterShare = 0.05021;  // more of a step whose B CTAs share, and of one whose A: they keep step
-constexpr double kClusterLaterShare = 0.4789;     // of that in all rounds but one
-constexpr double kClusterCycles = 148.3;          // of a launch, for each doubling of a cluster
+constexpr double kClusterShare = 0.05021;       // more of a step whose B CTAs share, and of one whose A: they keep step
+constexpr double kClusterLaterShare = 0.4789;   // of that in all rounds but one
+constexpr double kClusterCycles = 148.3;        // of a launch, for each doubling of a cluster
 constexpr double kClusterBetweenShare = 0.02164;  // more of what lies between tiles, for each CTA beside one
 constexpr double kWgmmaCycles = 2.856;            // of one instruction beside its columns
 constexpr double kAloneFactor = 0.9621;           // of products where no other warpgroup works on the tile, of 128 rows
-constexpr double kAloneNarrowFactor = 1.041;      // and of 64
 constexpr double kPromotedFactor = 1.008;         // of steps that are added up in fp32
 constexpr double kPromotedAloneFactor = 1.98;     // where no other warpgroup works on the tile
 constexpr double kEntryBytesPerCycle = 67.81;     // into one SM of all
 constexpr double kSharedEntryShare = 0.5478;      // of bytes that another CTA of the cluster loads
-constexpr double kSplitEntryFactor = 1.362;       // of all bytes, where the CTAs of a cluster load different parts of k
-constexpr double kLookupBytesPerCycle = 34.96;    // that the L2 looks up for one SM of all
 constexpr double kSplitTogether = 0.95;  // exponent of how many ask for the same lines, where their clusters split k
 constexpr double kSplitLookupFactor = 1.225;  // of that, where the CTAs of a cluster load different parts of k
 constexpr double kKeptFactor = 1.044;  // of both where more than two rows of tiles read B, whose lines the L2 keeps
@@ -45,7 +40,6 @@ constexpr double kLineSectorShare = 0.8305;       // more where they do not begi
 constexpr double kSharedLineSplitShare = 0.6562;  // the same of what CTAs share
 constexpr double kSharedLineSectorShare = 0.2093;
 constexpr double kShallowShare = 0.1925;       // more of a step, over the square of the slots that lie ready
-constexpr double kThreeFactor = 1.024;         // of products where three warpgroups take turns
 constexpr double kLatencyCycles = 2329;        // from a load to its slot's next one, which all slots share
 constexpr double kStoreBytesPerCycle = 33.9;   // of a tile of D, through shared memory
 constexpr double kPanelCycles = 203.9;         // of each of its panels: two barriers of the warpgroup
@@ -60,9 +54,24 @@ constexpr double kSumCycles = 639.3;           // of adding up the parts of k: t
 constexpr double kLeaveBytesPerCycle = 108.1;  // of a warpgroup's partial sums
 constexpr double kFetchBytesPerCycle = 7.727;  // of those that other CTAs leave
 constexpr double kMemoryBytesPerCycle = 2235;  // all SMs
+constexpr double kIdleShare = 0.1419;          // more of a last round's bytes, where all SMs are idle
 constexpr double kStepSharpness = 7.508;       // of the maximum of what a step overlaps in part
 constexpr double kSharpness = 4.181;           // and of a launch's
 constexpr Hint kDefaultExtent = 4096;
+
+/// What was fitted apart where rows begin on lines and k is long: there memory and the tensor cores bound most
+/// products, elsewhere the L2 and the copies do.
+struct Rates {
+  double behind_cycles;           ///< of a row of a box that reaches behind the matrix, where all SMs have one
+  double second_issue_cycles;     ///< more of a step's loads where two warpgroups give a slot back
+  double alone_narrow_factor;     ///< of products where no other warpgroup works on the tile, of 64 rows
+  double three_factor;            ///< of products where three warpgroups take turns
+  double split_entry_factor;      ///< of all bytes that enter, where CTAs of a cluster load different parts of k
+  double lookup_bytes_per_cycle;  ///< that the L2 looks up for one SM of all
+};
+constexpr Rates kRates{6.365, 85.01, 1.041, 1.024, 1.362, 34.96};
+constexpr Rates kRatesOnLines{9, 71.33, 0.9619, 0.9948, 1.466, 27.62};
+constexpr double kLongSteps = 8;
 
 double extent(Hint hint, Hint otherwise) { return static_cast<double>(hint < 0 ? otherwise : std::max<Hint>(hint, 1)); }
 
@@ -99,14 +108,15 @@ double pitch_of(bool is_mn_major, double extent, double tile, double k, double e
 
 /// One operand of a step.
 struct Operand {
-  double rows;       ///< of a tile
-  double extent;     ///< of the matrix
-  double parts;      ///< CTAs that share it and load a part each
-  double box;        ///< rows of a copy; MN-major: of the matrix, in as many rows of 128 bytes
-  double pitch;      ///< bytes of what all rows of 128 bytes lie apart, or a divisor of that
-  bool is_mn_major;  ///< its rows of 128 bytes lie along the extent
-  double askers;     ///< CTAs that want the same part in the same step
-  double together;   ///< how many of them are answered at once: an exponent
+  double rows;           ///< of a tile
+  double extent;         ///< of the matrix
+  double parts;          ///< CTAs that share it and load a part each
+  double box;            ///< rows of a copy; MN-major: of the matrix, in as many rows of 128 bytes
+  double pitch;          ///< bytes of what all rows of 128 bytes lie apart, or a divisor of that
+  bool is_mn_major;      ///< its rows of 128 bytes lie along the extent
+  double askers;         ///< CTAs that want the same part in the same step
+  double together;       ///< how many of them are answered at once: an exponent
+  double behind_cycles;  ///< see Rates
 
   double tiles() const { return ceil_of(extent, rows); }
   double valid() const { return std::min(rows, extent); }        ///< rows of the first tile
@@ -129,7 +139,7 @@ struct Operand {
     const double behind = ceil_of(valid, box) * box - valid;
     const double reaching = is_mn_major ? (behind > 0 ? box : 0) : behind;
     const double loaded = (is_first ? part : is_mn_major ? needed * box : own) * by_alignment(kRowSplitShare);
-    return boxes * kBoxCycles + loaded * kRowCycles + reaching * kBehindCycles * used / tiles();
+    return boxes * kBoxCycles + loaded * kRowCycles + reaching * behind_cycles * used / tiles();
   }
 
   /// How much more that costs the L2 than rows that begin on lines.
@@ -148,8 +158,14 @@ struct Operand {
   }
 };
 
+/// Cycles of all rounds but the last, and of that.
+struct Rounds {
+  double full, last;
+};
+
 /// The steps of a tile along K.
 struct Steps {
+  const Rates& rates;
   Operand a, b;
   double tensor = 0;   ///< cycles of the tensor cores in a step
   double issue = 0;    ///< of the loads beside the copies
@@ -163,8 +179,8 @@ struct Steps {
   double cycles(double rows_of_a, double rows_of_b, double used, bool is_first = false) const {
     const double copies = issue + a.copy_cycles(rows_of_a, used, is_first) + b.copy_cycles(rows_of_b, used, is_first);
     const double entered = (a.entering(rows_of_a) + b.entering(rows_of_b)) * used / kEntryBytesPerCycle;
-    const double looked_up = (a.looked_up(rows_of_a) + b.looked_up(rows_of_b)) * used / kLookupBytesPerCycle;
-    return smooth_max({tensor, copies, latency, from_l2 * entered * (is_split ? kSplitEntryFactor : 1),
+    const double looked_up = (a.looked_up(rows_of_a) + b.looked_up(rows_of_b)) * used / rates.lookup_bytes_per_cycle;
+    return smooth_max({tensor, copies, latency, from_l2 * entered * (is_split ? rates.split_entry_factor : 1),
                        from_l2 * looked_up * (is_split ? kSplitLookupFactor : 1)},
                       kStepSharpness) *
            factor;
@@ -172,7 +188,7 @@ struct Steps {
 
   /// All steps of the busiest CTA, of which the last round may use fewer SMs. Tiles at the matrix's edge take longer;
   /// who has several tiles has their share.
-  double all(double steps, double rounds, double used, double used_last, const Config& c) const {
+  Rounds all(double steps, double rounds, double used, double used_last, const Config& c) const {
     const double last = cycles(a.valid(), b.valid(), used_last);
     if (rounds <= 1) used = used_last;
     const double step = rounds > 1 ? cycles(a.valid(), b.valid(), used) : last;
@@ -183,26 +199,32 @@ struct Steps {
     const double extra = std::max(edge(a, ceil_of(a.tiles(), c.cluster_m), cycles(a.last(), b.valid(), used)),
                                   edge(b, ceil_of(b.tiles(), c.cluster_n), cycles(a.valid(), b.last(), used)));
     const double first = cycles(a.valid(), b.valid(), used, true) - step;
-    return steps * ((rounds - 1) * step + last + extra) + std::min<double>(steps, c.stages) * first;
+    return {steps * (rounds - 1) * step, steps * (last + extra) + std::min<double>(steps, c.stages) * first};
   }
 };
 
+const Rates& rates_of(const Config& c, double k) {
+  const bool is_on_lines = c.a_layout == Layout::k_major && c.b_layout == Layout::k_major &&
+                           std::fmod(k, gemm::tile_k(c)) == 0 && k > kLongSteps * gemm::tile_k(c);
+  return is_on_lines && gemm::element_bytes(c) == 2 ? kRatesOnLines : kRates;
+}
+
 /// Of the tensor cores in a step. A row of wgmma: 64 x tile_n x 32 bytes take tile_n / 2, or as long as its operands
 /// do, and one cycle more: of equals the wider ones are faster by up to 1 %.
-double tensor_cycles(const Config& c) {
+double tensor_cycles(const Rates& rates, const Config& c) {
   const double wgmma = kWgmmaCycles + std::max(c.tile_n / 2.0, 14 + c.tile_n / 4.0);
-  const double shape = gemm::consumer_warpgroups(c) == 3 ? kThreeFactor : 1.0;
+  const double shape = gemm::consumer_warpgroups(c) == 3 ? rates.three_factor : 1.0;
   const double tensor = shape * c.tile_m / gemm::kBlockRows * gemm::kStepsOfStage * wgmma;
   const bool is_alone = gemm::is_ping_pong(c) || gemm::consumer_warpgroups(c) == 1;  // within a tile
   if (c.accumulation != Accumulation::promoted)
-    return tensor * (!is_alone ? 1 : c.tile_m > gemm::kBlockRows ? kAloneFactor : kAloneNarrowFactor);
+    return tensor * (!is_alone ? 1 : c.tile_m > gemm::kBlockRows ? kAloneFactor : rates.alone_narrow_factor);
   return tensor * (is_alone ? kPromotedAloneFactor : kPromotedFactor);
 }
 
 /// Of a step's loads beside the copies.
-double issue_cycles(const Config& c) {
+double issue_cycles(const Rates& rates, const Config& c) {
   if (gemm::is_ping_pong(c)) return kIssueCycles + kPingPongIssueCycles;
-  return kIssueCycles + (gemm::consumer_warpgroups(c) > 1 ? kSecondIssueCycles : 0);
+  return kIssueCycles + (gemm::consumer_warpgroups(c) > 1 ? rates.second_issue_cycles : 0);
 }
 
 /// Of a tile's stores.
@@ -218,6 +240,24 @@ double sum_cycles(const Config& c) {
   if (c.split_k == 1) return 0;
   const double bytes = gemm::blocks(c) * gemm::kBlockRows * c.tile_n * 4.0;
   return kSumCycles + bytes / kLeaveBytesPerCycle + bytes * (1 - 1.0 / c.split_k) / kFetchBytesPerCycle;
+}
+
+/// From one tile of a CTA to the next.
+double between_tiles(const Config& c, const Steps& walk, double steps, double stored, double summed) {
+  double between = stored;
+  if (gemm::is_ping_pong(c)) {
+    const double multiplied = steps * walk.cycles(walk.a.valid(), walk.b.valid(), 1);
+    between = kPingPongShare * stored + kPingPongOver * std::max(0.0, stored - multiplied);
+  }
+  between *= 1 + kClusterBetweenShare * (gemm::multicast_size(c) - 1);
+  return c.split_k > 1 ? between + kRelaunchCycles + summed : between;
+}
+
+/// Each round reads its share; of a last round that leaves SMs idle memory is not quite as fast.
+Rounds memory_rounds(double bytes, double last_share, double used_last) {
+  const double cycles = bytes / kMemoryBytesPerCycle;
+  last_share = std::min(1.0, last_share);
+  return {cycles * (1 - last_share), cycles * last_share * (1 + kIdleShare * (1 - used_last))};
 }
 
 }  // namespace
@@ -239,43 +279,42 @@ GemmCost gemm_cost(const Config& c, const Gemm& problem) {
   const double across = std::max(1.0, tiles / along);
   const double tile_rows = is_swapped ? across : along, tile_columns = is_swapped ? along : across;
   const bool is_a_mn = c.a_layout == Layout::mn_major, is_b_mn = c.b_layout == Layout::mn_major;
-  const bool is_kept = (is_swapped ? n / (tile_n * c.cluster_n) : m / (tile_m * c.cluster_m)) > gemm::kRowsOfStreamedB;
+  const bool is_kept =
+      (is_swapped ? n / (tile_n * c.cluster_n) : m / (tile_m * c.cluster_m)) > gemm::most_streamed_rows(c);
   const double together = c.split_k > 1 ? kSplitTogether : 1;
   const double in_step = kClusterShare * (1 + (rounds - 1) * kClusterLaterShare) / rounds;
   const double keeping_step = (c.cluster_m > 1 ? 1 + in_step : 1) * (c.cluster_n > 1 ? 1 + in_step : 1);
-  const Steps walk{.a = {tile_m, m, 1.0 * c.cluster_n, 1.0 * gemm::a_box_rows(c),
-                         pitch_of(is_a_mn, m, tile_m, k, element), is_a_mn, tile_columns, together},
-                   .b = {tile_n, n, 1.0 * c.cluster_m, 1.0 * gemm::b_box_rows(c),
-                         pitch_of(is_b_mn, n, tile_n, k, element), is_b_mn, tile_rows, together},
-                   .tensor = tensor_cycles(c),
-                   .issue = issue_cycles(c),
-                   .latency = kLatencyCycles / c.stages,
-                   .factor = keeping_step * (1 + kShallowShare / ((c.stages - 1) * (c.stages - 1))),
-                   .is_split = c.split_k > 1,
-                   .from_l2 = is_kept ? kKeptFactor : 1};
+  const Rates& rates = rates_of(c, k);
+  const Steps walk{
+      .rates = rates,
+      .a = {tile_m, m, 1.0 * c.cluster_n, 1.0 * gemm::a_box_rows(c), pitch_of(is_a_mn, m, tile_m, k, element), is_a_mn,
+            tile_columns, together, rates.behind_cycles},
+      .b = {tile_n, n, 1.0 * c.cluster_m, 1.0 * gemm::b_box_rows(c), pitch_of(is_b_mn, n, tile_n, k, element), is_b_mn,
+            tile_rows, together, rates.behind_cycles},
+      .tensor = tensor_cycles(rates, c),
+      .issue = issue_cycles(rates, c),
+      .latency = kLatencyCycles / c.stages,
+      .factor = keeping_step * (1 + kShallowShare / ((c.stages - 1) * (c.stages - 1))),
+      .is_split = c.split_k > 1,
+      .from_l2 = is_kept ? kKeptFactor : 1};
 
   const double pitch_of_d = (is_swapped ? m : n) * dtype_bytes(c.d_dtype);
   const double stored = store_cycles(c, pitch_of_d, std::min(1.0, clusters * size / kSms)), summed = sum_cycles(c);
-  double between = stored;
-  if (gemm::is_ping_pong(c)) {
-    const double multiplied = steps * walk.cycles(walk.a.valid(), walk.b.valid(), 1);
-    between = kPingPongShare * stored + kPingPongOver * std::max(0.0, stored - multiplied);
-  }
-  between *= 1 + kClusterBetweenShare * (gemm::multicast_size(c) - 1);
-  if (c.split_k > 1) between += kRelaunchCycles + summed;
   // Of more clusters than a double counts one by one the difference is any number.
   const double in_last_round = std::clamp(clusters - (rounds - 1) * at_once, 1.0, at_once);
-  const double computed = kLaunchCycles + (rounds - 1) * between +
-                          walk.all(steps, rounds, at_once * size / kSms, in_last_round * size / kSms, c);
-
+  const double used_last = in_last_round * size / kSms;
+  Rounds computed = walk.all(steps, rounds, at_once * size / kSms, used_last, c);
+  computed.full += (rounds - 1) * between_tiles(c, walk, steps, stored, summed);
   const double bytes = ((m + n) * k * element + m * n * dtype_bytes(c.d_dtype)) * l;
-  const double memory = kLaunchCycles + bytes / kMemoryBytesPerCycle;
+  const Rounds memory = memory_rounds(bytes, in_last_round / clusters, used_last);
+  const double full = rounds > 1 ? smooth_max({computed.full, memory.full}, kSharpness) : 0;
+  const double working = full + smooth_max({computed.last, memory.last}, kSharpness);
 
   GemmCost cost;
-  cost.cycles = smooth_max({computed, memory}, kSharpness) + std::min(clusters * size, kSms) * kCtaCycles +
+  cost.cycles = kLaunchCycles + working + std::min(clusters * size, kSms) * kCtaCycles +
                 std::log2(size) * kClusterCycles + stored + summed;
   cost.rounds = static_cast<long long>(std::min(rounds, 9e18));
-  cost.is_memory_bound = memory > computed;
+  cost.is_memory_bound = memory.full + memory.last > computed.full + computed.last;
   cost.tensor_share = m * n * l * k * gemm::element_bytes(c) / (kTensorBytesPerCycle * kSms) / cost.cycles;
   return cost;
 }

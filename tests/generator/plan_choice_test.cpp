@@ -213,6 +213,11 @@ TEST_CASE("products: the choice where others were measured to be slow") {
             {"128x160pp_s5_c2x2x1", "128x160_s5_c2x2x1", "128x176_s5_c2x2x1"});
   is_one_of({{"m", "274"}, {"n", "15280"}, {"k", "4544"}},
             {"144x256t_s4_c1x1x1", "144x128tpp_s5_c2x1x1", "144x128tpp_s5_c1x1x1"});
+  is_one_of({{"m", "384"}, {"n", "6144"}, {"k", "4096"}},
+            {"96x192t_s5_c1x1x1", "192x96_s5_c1x1x1", "128x144_s6_c1x1x1", "128x144pp_s6_c1x1x1"});
+  is_one_of({{"m", "1792"}, {"n", "2560"}, {"k", "9728"}}, {"144x256t_s4_c1x1x1"});
+  is_one_of({{"m", "64"}, {"n", "51200"}, {"k", "5120"}},
+            {"64x80_s12_c1x1x1", "64x64_s13_c1x1x1", "64x64t_s13_c1x1x1", "64x64t_s13_c1x2x1"});
   is_one_of({{"m", "8192"}, {"n", "8192"}, {"k", "8192"}}, {"128x176pp_s5_c1x1x1", "128x192pp_s4_c1x1x1"});
   const auto mn_is_one_of = [&](Fields sizes, std::initializer_list<const char*> names) {
     sizes.insert(sizes.end(), {{"a_layout", "mn"}, {"b_layout", "mn"}});
@@ -232,6 +237,18 @@ TEST_CASE("products: the choice where others were measured to be slow") {
   is_one_of({{"m", "2296"}, {"n", "5728"}, {"k", "5208"}},
             {"256x144_s4_c1x4x1", "128x144pp_s6_c2x2x1", "128x224_s4_c2x2x1", "144x256t_s4_c2x1x1"});
   is_one_of({{"m", "5392"}, {"n", "432"}, {"k", "5808"}, {"b_layout", "mn"}}, {"192x112_s5_c1x4x1"});
+}
+
+TEST_CASE("products: memory that few multiprocessors ask for in the last round takes longer") {
+  const gemm::Config narrow{.tile_m = 64, .tile_n = 16, .stages = 16, .cluster_m = 1, .swap_ab = SwapAb::on};
+  gemm::Config wide = narrow;
+  wide.tile_m = 256;
+  wide.stages = 6;
+  const auto ratio = [&](Hint n) {
+    return gemm_cost(wide, {.m = 8, .n = n, .k = 7168}).cycles / gemm_cost(narrow, {.m = 8, .n = n, .k = 7168}).cycles;
+  };
+  CHECK(ratio(132 * 256) < 1.01);  // one round, and four
+  CHECK(ratio(36864) > 1.05);      // 12 of 144 tiles in the second round, 48 of 576 in the fifth; measured: 1.10
 }
 
 TEST_CASE("products: the tensor cores' share is of what they multiply at most") {
