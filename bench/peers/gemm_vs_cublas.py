@@ -4,15 +4,20 @@
 Random normal data; before every timed launch 256 MB are written to empty the L2; CUDA events; the two kernels alternate;
 medians (in_turns.py). Prints Markdown tables of TFLOP/s and ratios (their time over ours), then geometric means.
 
-  python3 bench/peers/gemm_vs_cublas.py --library build/bench/peers/libtessera_peer_shim.so [--sets large,fp8,small]
-          [--repeat 20] [--output FILE] [--candidates FILE]
+  python3 bench/peers/gemm_vs_cublas.py --library build/bench/peers/libtessera_peer_shim.so
+          [--sets large,fp8,small,layers] [--seed 1] [--count 64] [--repeat 20] [--output FILE] [--best | --candidates FILE]
+
+--sets layers: --count products of LAYERS with 1 to 2,048 rows, drawn with --seed.
+--best: besides the planner's choice every candidate of it is timed, all a few times, then the fastest in turns.
 
 --candidates: instead, times the kernels that FILE's lines pin ("tile_m=128,tile_n=256,cluster_m=2,...") on every shape, a
 line for each: set, sizes, pins, microseconds of ours and theirs.
 """
 import argparse
+import concurrent.futures
 import ctypes
 import math
+import random
 import subprocess
 import sys
 
@@ -23,6 +28,15 @@ from in_turns import medians_us
 LARGE = [(4096, 4096, 4096), (8192, 8192, 8192)]
 SMALL = [(m, n, k) for n, k in ((7168, 16384), (4096, 7168), (7168, 2048), (24576, 1536)) for m in
          (64, 128, 256, 512, 1024, 2048, 4096)]
+# N and K of linear layers of Llama 3, DeepSeek V3, Qwen 2.5 and 3, and gpt-oss.
+LAYERS = [(6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336), (10240, 8192), (8192, 8192), (57344, 8192), (8192, 28672),
+          (18432, 16384), (16384, 16384), (1536, 7168), (24576, 1536), (2112, 7168), (7168, 16384), (36864, 7168), (7168, 18432),
+          (4096, 7168), (7168, 2048), (32768, 512), (10240, 5120), (5120, 8192), (51200, 5120), (5120, 25600), (4608, 3584),
+          (3584, 3584), (37888, 3584), (3584, 18944), (59136, 8192), (8192, 29568), (5120, 2880), (2880, 4096), (5760, 2880),
+          (2880, 2880), (4096, 12288), (9216, 4096), (24576, 4096), (12288, 4096), (2560, 9728), (19456, 2560)]
+ROWS = [1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 576, 640, 768, 896, 1024, 1280, 1536,
+        1792, 2048]
+NEAR = 8  # candidates that are timed in turns
 TORCH_DTYPE = {"bf16": torch.bfloat16, "f16": torch.float16, "e4m3": torch.float8_e4m3fn}
 
 
@@ -87,7 +101,21 @@ class Cell:
         return times[:-1], times[-1]
 
 
-def cells(sets):
+def layers(seed, count):
+    """Different products; one in five has a number of rows that is not in ROWS."""
+    draw, shapes = random.Random(seed), []
+    while len(shapes) < count:
+        rows = draw.choice(ROWS) if draw.random() < 0.8 else draw.randint(1, 2048)
+        shape = (rows, *draw.choice(LAYERS))
+        if shape not in shapes:
+            shapes.append(shape)
+    return shapes
+
+
+def cells(arguments):
+    sets = arguments.sets.split(",")
+    if "layers" in sets:
+        yield from (("layers", "bf16", "fast", *shape) for shape in layers(arguments.seed, arguments.count))
     if "large" in sets:
         yield from (("large", "bf16", "fast", *shape) for shape in LARGE)
     if "fp8" in sets:
@@ -101,7 +129,7 @@ def table(library, arguments, flush):
              "|---|---|---|---|---|---|---|---|---|---|---|"]
     print("\n".join(lines), flush=True)
     ratios = {}
-    for name, dtype, accumulation, m, n, k in cells(arguments.sets.split(",")):
+    for name, dtype, accumulation, m, n, k in cells(arguments):
         cell = Cell(dtype, accumulation, m, n, k)
         ours = Ours(library, cell.selectors)
         ours.bind(cell.a, cell.b, cell.d)
@@ -124,7 +152,7 @@ def table(library, arguments, flush):
 def candidates(library, arguments, flush):
     lines = []
     pins = [line.strip() for line in open(arguments.candidates) if line.strip()]
-    for name, dtype, accumulation, m, n, k in cells(arguments.sets.split(",")):
+    for name, dtype, accumulation, m, n, k in cells(arguments):
         cell = Cell(dtype, accumulation, m, n, k)
         kernels = []
         for pin in pins:
@@ -143,6 +171,54 @@ def candidates(library, arguments, flush):
     return lines
 
 
+def candidates_of(library, cell):
+    """The planner's candidates, its choice first, opened by several threads since most are compiled."""
+    pins = ctypes.c_char_p()
+    library.tessera_bench_gemm_candidates.restype = ctypes.c_char_p
+    error = library.tessera_bench_gemm_candidates(cell.selectors.encode(), ctypes.byref(pins))
+    if error is not None:
+        raise RuntimeError(error.decode())
+
+    def opened(line):
+        torch.cuda.set_device(0)
+        torch.cuda.current_stream().synchronize()  # a context for this thread
+        ours = Ours(library, cell.selectors + "," + line)
+        ours.bind(cell.a, cell.b, cell.d)
+        return ours
+
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        return list(pool.map(opened, pins.value.decode().splitlines()))
+
+
+def best(library, arguments, flush):
+    lines = ["| M | N | K | choice | us | best candidate | us | choice over best | cuBLAS us | cuBLAS over choice | over best |",
+             "|---|---|---|---|---|---|---|---|---|---|---|"]
+    print("\n".join(lines), flush=True)
+    short = lambda ours: ours.name.replace("tessera_gemm_sm90a_", "")
+    ratios = []
+    for _, dtype, accumulation, m, n, k in cells(arguments):
+        cell = Cell(dtype, accumulation, m, n, k)
+        kernels = candidates_of(library, cell)
+        for ours in kernels:
+            cell.check(ours)
+        first, _ = cell.measure(kernels, 4, flush)
+        near = sorted(range(1, len(kernels)), key=lambda i: first[i])[:NEAR]
+        near = [kernels[0], *(kernels[i] for i in near)]
+        mine, theirs = cell.measure(near, arguments.repeat, flush)
+        least = min(range(len(near)), key=lambda i: mine[i])
+        ratios.append((mine[0] / mine[least], theirs / mine[0], theirs / mine[least]))
+        lines.append(f"| {m} | {n} | {k} | {short(near[0])} | {mine[0]:.1f} | {short(near[least]) if least else ''} | "
+                     f"{mine[least]:.1f} | {ratios[-1][0]:.3f} | {theirs:.1f} | {ratios[-1][1]:.3f} | {ratios[-1][2]:.3f} |")
+        print(lines[-1], flush=True)
+    mean = [math.exp(sum(map(math.log, column)) / len(ratios)) for column in zip(*ratios)]
+    lines += ["", f"{len(ratios)} products: choice over best {mean[0]:.3f}, worst {max(r[0] for r in ratios):.3f}, "
+              f"{sum(r[0] > 1.03 for r in ratios)} above 1.03; cuBLAS over choice {mean[1]:.3f}, least "
+              f"{min(r[1] for r in ratios):.3f}, {sum(r[1] < 0.97 for r in ratios)} below 0.97; over best {mean[2]:.3f}, least "
+              f"{min(r[2] for r in ratios):.3f}, {sum(r[2] < 0.97 for r in ratios)} below 0.97."]
+    print(lines[-1])
+    return lines
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", required=True)
@@ -150,6 +226,9 @@ def main():
     parser.add_argument("--repeat", type=int, default=20)
     parser.add_argument("--commit", default="unknown")
     parser.add_argument("--candidates")
+    parser.add_argument("--best", action="store_true")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=64)
     parser.add_argument("--output")
     arguments = parser.parse_args()
     library = ctypes.CDLL(arguments.library)
@@ -158,12 +237,13 @@ def main():
     flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
     clocks = subprocess.run(["nvidia-smi", "--query-gpu=clocks.sm,clocks.mem,driver_version", "--format=csv,noheader"],
                             capture_output=True, text=True).stdout.strip()
+    drawn = f" --seed {arguments.seed} --count {arguments.count}" if "layers" in arguments.sets else ""
     head = [f"{torch.cuda.get_device_name()}, {clocks} (SM, memory clock as found, driver), PyTorch {torch.__version__}, "
             f"CUDA {torch.version.cuda}, commit {arguments.commit}", "",
             f"Command: `python3 bench/peers/gemm_vs_cublas.py --library {arguments.library} --sets {arguments.sets} "
-            f"--repeat {arguments.repeat}`", ""]
+            f"--repeat {arguments.repeat}{drawn}{' --best' if arguments.best else ''}`", ""]
     print("\n".join(head))
-    lines = (candidates if arguments.candidates else table)(library, arguments, flush)
+    lines = (candidates if arguments.candidates else best if arguments.best else table)(library, arguments, flush)
     if arguments.output:
         with open(arguments.output, "w") as file:
             file.write("\n".join((head if not arguments.candidates else []) + lines) + "\n")

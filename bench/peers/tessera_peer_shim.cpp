@@ -1,11 +1,13 @@
 // A few C functions over the library, so that a Python program can launch our kernels beside a peer's on the same
-// tensors and stream: tessera_bench_fmha_open, _launch, _close, and the same for gemm. Errors are returned as text,
-// null when all is well.
+// tensors and stream: tessera_bench_fmha_open, _launch, _close, and the same for gemm; tessera_bench_gemm_candidates
+// lists the planner's. Errors are returned as text, null when all is well.
 #include <cstdint>
 #include <memory>
 #include <string>
 
+#include "generator/plan.h"
 #include "generator/selectors.h"
+#include "generator/tuning.h"
 #include "tessera/jit.h"
 
 namespace {
@@ -103,6 +105,22 @@ const char* tessera_bench_gemm_launch(void* kernel, void* stream, const std::uin
                                                                .n = sizes[1],
                                                                .k = sizes[2],
                                                                .l = sizes[3]});
+  });
+}
+
+/// *list: a line for each legal candidate, the planner's choice first: the pins that ask for it ("tile_m=64,...").
+const char* tessera_bench_gemm_candidates(const char* selectors, const char** list) {
+  return guarded([&] {
+    thread_local std::string text;
+    text.clear();
+    for (const tessera::Problem& one : tessera::pinned_candidates(problem_of("gemm", selectors))) {
+      std::string pins;
+      for (const tessera::Selector& selector : tessera::selectors("gemm"))
+        if (selector.kind == tessera::SelectorKind::pin && selector.text(one) != "auto")
+          pins += (pins.empty() ? "" : ",") + std::string(selector.key) + "=" + selector.text(one);
+      text += pins + "\n";
+    }
+    *list = text.c_str();
   });
 }
 
