@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/quiet_thread.h"
 #include "emulator/isa.h"
 
 namespace tessera::emulator {
@@ -122,7 +123,7 @@ TwoThreadResult run_on_two_threads(const Program& program, const Entry& entry, G
   std::exception_ptr problem;
   std::thread other;
   try {
-    other = std::thread([&] {
+    other = quiet_thread<std::thread>([&] {
       try {
         second.run();
       } catch (...) {

@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/quiet_thread.h"
+
 namespace tessera::reference {
 
 void parallel_for(std::int64_t count, int jobs, const std::function<void(std::int64_t)>& body) {
@@ -31,7 +33,7 @@ void parallel_for(std::int64_t count, int jobs, const std::function<void(std::in
     std::vector<std::thread> pool;
     pool.reserve(threads - 1);
     try {
-      for (std::size_t i = 0; i + 1 < threads; ++i) pool.emplace_back(work);
+      for (std::size_t i = 0; i + 1 < threads; ++i) pool.push_back(quiet_thread<std::thread>(work));
     } catch (const std::system_error&) {  // the threads that there are do the work
     }
     work();

@@ -15,9 +15,14 @@ DynamicLibrary DynamicLibrary::open(const std::string& name, std::string* why) {
   return library;
 }
 
-std::filesystem::path DynamicLibrary::file() const {
+const link_map* DynamicLibrary::loaded() const noexcept {
   link_map* map = nullptr;
-  if (handle_ == nullptr || dlinfo(handle_, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr) return {};
+  return handle_ != nullptr && dlinfo(handle_, RTLD_DI_LINKMAP, &map) == 0 ? map : nullptr;
+}
+
+std::filesystem::path DynamicLibrary::file() const {
+  const link_map* const map = loaded();
+  if (map == nullptr) return {};
   std::error_code code;
   const std::filesystem::path real = std::filesystem::canonical(map->l_name, code);
   return code ? std::filesystem::path(map->l_name) : real;

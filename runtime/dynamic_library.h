@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <string>
 
+struct link_map;
+
 namespace tessera {
 
 class DynamicLibrary {
@@ -15,6 +17,8 @@ class DynamicLibrary {
   static DynamicLibrary open(const std::string& name, std::string* why = nullptr);
 
   explicit operator bool() const noexcept { return handle_ != nullptr; }
+  /// The loader's record of it; null when it is closed.
+  const link_map* loaded() const noexcept;
   /// The file that was opened, links resolved.
   std::filesystem::path file() const;
   /// Null when the library lacks the symbol.

@@ -25,8 +25,9 @@ namespace {
 
 class Program {
  public:
-  Program(const NvrtcApi& api, const std::string& name, const std::string& text, const std::vector<SourceFile>& headers)
-      : api_(api) {
+  Program(const NvrtcLibrary& library, const std::string& name, const std::string& text,
+          const std::vector<SourceFile>& headers)
+      : api_(library.api), guest_(library.guest) {
     std::vector<std::string> placed;
     for (const SourceFile& header : headers)
       placed.push_back(fmt::format("#line 1 \"{}{}\"\n{}", kHeaderRoot, header.path, header.text));
@@ -46,6 +47,7 @@ class Program {
   nvrtcResult compile(const std::vector<std::string>& options) {
     std::vector<const char*> pointers;
     for (const std::string& option : options) pointers.push_back(option.c_str());
+    const GuestScope scope(guest_);
     return api_.compile_program(program_, static_cast<int>(pointers.size()), pointers.data());
   }
 
@@ -78,6 +80,7 @@ class Program {
   }
 
   const NvrtcApi& api_;
+  const GuestLibrary& guest_;
   nvrtcProgram program_ = nullptr;
 };
 
@@ -114,7 +117,7 @@ class NvrtcCompiler final : public Compiler {
   Image compile(const SourceBundle& bundle) override {
     const std::vector<std::string> options = all_options(bundle, identity(), options_.makes_cubin);
     const auto start = std::chrono::steady_clock::now();
-    Program program(library_.api, bundle.program, bundle.text, bundle.headers);
+    Program program(library_, bundle.program, bundle.text, bundle.headers);
     const nvrtcResult result = program.compile(options);
     Image image;
     image.report.log = program.log();
@@ -149,7 +152,7 @@ class NvrtcCompiler final : public Compiler {
   }
 
   bool is_known(const std::string& arch) const {
-    Program program(library_.api, "/tessera/probe.cu", "#error tessera_probe\n", {});
+    Program program(library_, "/tessera/probe.cu", "#error tessera_probe\n", {});
     program.compile({"--gpu-architecture=" + arch});
     return program.log().find("tessera_probe") != std::string::npos;
   }

@@ -121,7 +121,7 @@ bool bind_all(const DynamicLibrary& library, NvrtcApi& api, std::string& missing
 bool open_builtins(const NvrtcLibrary& nvrtc, std::string& problem) {
   const std::string name =
       fmt::format("libnvrtc-builtins.so.{}.{}", nvrtc.identity.major_version, nvrtc.identity.minor_version);
-  return static_cast<bool>(DynamicLibrary::open((nvrtc.file.parent_path() / name).string(), &problem));
+  return static_cast<bool>(open_guest_library((nvrtc.file.parent_path() / name).string(), &problem).library);
 }
 
 /// A library without the note is told apart by its content.
@@ -139,8 +139,8 @@ std::vector<NvrtcCandidate> search_nvrtc(const NvrtcOptions& options) {
     return candidates;
   }
   for (int major = kNewestMajor; major >= kOldestMajor; --major)
-    if (const auto library = DynamicLibrary::open(soname(major)))
-      if (add_candidate(candidates, library.file())) return candidates;
+    if (const auto guest = open_guest_library(soname(major)); guest.library)
+      if (add_candidate(candidates, guest.library.file())) return candidates;
   for (const fs::path& folder : library_folders()) {
     std::error_code code;
     if (!fs::is_directory(folder, code)) continue;
@@ -159,7 +159,8 @@ NvrtcLibrary open_nvrtc(const NvrtcOptions& options) {
     NvrtcLibrary nvrtc;
     nvrtc.file = candidate.file;
     if (problem.empty()) {
-      const auto library = DynamicLibrary::open(candidate.file.string(), &problem);
+      nvrtc.guest = open_guest_library(candidate.file.string(), &problem);
+      const DynamicLibrary& library = nvrtc.guest.library;
       std::string missing;
       if (library && bind_all(library, nvrtc.api, missing)) {
         nvrtc.identity.name = "nvrtc";

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/image.h"
-#include "runtime/dynamic_library.h"
+#include "runtime/guest_library.h"
 #include "runtime/nvrtc.h"
 
 namespace tessera {
@@ -45,6 +45,7 @@ struct NvrtcApi {
 
 struct NvrtcLibrary {
   std::filesystem::path file;
+  GuestLibrary guest;
   NvrtcApi api;
   CompilerIdentity identity;
 };

@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/quiet_thread.h"
+
 namespace tessera {
 
 namespace {
@@ -70,7 +72,7 @@ std::size_t for_each_index(std::size_t count, int num_workers, const std::functi
     std::vector<std::jthread> helpers;  // joined at the end of this block, also when a thread cannot be started
     for (std::size_t i = 1; i < workers; ++i) {
       try {
-        helpers.emplace_back([&run] { run.work(); });
+        helpers.push_back(quiet_thread([&run] { run.work(); }));
       } catch (const std::system_error&) {
         break;  // the threads that there are do the work
       }

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/file.h"
+#include "base/quiet_thread.h"
 #include "generator/selectors.h"
 #include "runtime/nvrtc.h"
 
@@ -176,7 +177,7 @@ std::shared_ptr<const CacheEntry> Jit::State::find_or_compile_within_limit(const
       });
       slot.result = task.get_future().share();
       try {
-        slot.thread = std::jthread([moved = std::move(task)]() mutable { moved(); });
+        slot.thread = quiet_thread([moved = std::move(task)]() mutable { moved(); });
       } catch (const std::system_error& error) {
         background_.erase(request.keys.source);
         throw Error(ErrorKind::device, fmt::format("{}: no thread can be started to compile it within a time limit: {}",

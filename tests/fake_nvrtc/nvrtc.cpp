@@ -1,7 +1,13 @@
 // A libnvrtc.so of version 99.7 that compiles nothing. Like the real one it opens its builtins by bare name at the
 // first compile, and like the one in the wheel of 13.0 it has no RUNPATH that would find them beside it: the compile
 // works only where they are in the process already.
+//
+// It takes signals from the process as the real one does, and in more ways: when it is opened, and through a pointer
+// to sigaction in data that the loader makes read-only. With FAKE_NVRTC_BY_SYSCALL it asks the kernel itself.
 #include <dlfcn.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <cstring>
@@ -10,6 +16,35 @@
 namespace {
 constexpr const char* kPtx = "// no code\n";
 std::string g_log;
+
+void on_signal(int) {}
+
+#ifdef FAKE_NVRTC_BY_SYSCALL
+void take(int signal, void (*handler)(int)) {
+  struct {
+    void (*handler)(int);
+    unsigned long flags;
+    void (*restorer)();
+    unsigned long mask;
+  } action{handler, 0, nullptr, 0};
+  syscall(SYS_rt_sigaction, signal, &action, nullptr, sizeof action.mask);
+}
+#else
+using Set = int(int, const struct sigaction*, struct sigaction*);
+extern "C" {
+extern Set* const volatile kSet;
+Set* const volatile kSet = sigaction;
+}
+
+void take(int number, void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  kSet(number, &action, nullptr);
+  signal(SIGTERM, handler);
+}
+#endif
+
+__attribute__((constructor)) void on_open() { take(SIGUSR1, on_signal); }
 
 int copy(const std::string& text, char* out) {
   std::memcpy(out, text.c_str(), text.size() + 1);
@@ -40,6 +75,8 @@ int nvrtcDestroyProgram(void** program) {
   return 0;
 }
 int nvrtcCompileProgram(void*, int count, const char* const* options) {
+  take(SIGINT, on_signal);
+  take(SIGHUP, SIG_IGN);
   for (int i = 0; i < count; ++i)
     if (std::strcmp(options[i], "--fake-starvation") == 0) {
       g_log = "kernel.cu(1): catastrophic error: out of memory\n\n1 catastrophic error detected\n";
