@@ -63,7 +63,7 @@ constexpr const char* kOverviewEnd =
     "\n"
     "Every environment variable is the name of a flag: TESSERA_CACHE_DIR is --cache-dir (docs/cli.md has the table).\n"
     "Exit codes: 0 ok, 1 ran but the result is wrong or the check failed, 2 usage, 3 unsupported, 4 compile,\n"
-    "5 device or I/O, 70 bug in tessera, 130 interrupted. stdout holds results only, stderr the rest.\n";
+    "5 device or I/O, 70 bug in tessera, 130 or 143 interrupted. stdout holds results only, stderr the rest.\n";
 
 std::string overview() {
   std::string text = kOverview;

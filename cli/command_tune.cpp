@@ -80,13 +80,13 @@ class TuneCommand final : public Command {
     list.for_each([&](const Problem& problem, std::size_t) {
       try {
         code = graver(code, tune_one(call, *gpu, problem, tuning, results));
+        tuning.write(output_);  // an interrupt keeps what was measured
       } catch (const Error& error) {
         if (list.count() == 1 || error.kind() != ErrorKind::unsupported) throw;
         ++rejected;
         call.note(fmt::format("rejected: {}: {}", describe(problem), error.what()));
       }
     });
-    if (rejected < list.count()) tuning.write(output_);
     if (call.is_json()) {
       call.print_json({{"file", output_}, {"device", tuning.device}, {"choices", results}});
     } else {

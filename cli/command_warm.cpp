@@ -2,6 +2,7 @@
 // next call goes on from there.
 #include <algorithm>
 #include <chrono>
+#include <mutex>
 
 #include "base/error.h"
 #include "cli/call.h"
@@ -39,20 +40,27 @@ class WarmCommand final : public Command {
       throw Error(ErrorKind::usage, "warm: name a shape list or an operator, like `tessera warm shapes.json`");
     size_flags_.parse();
     const Clock::time_point start = Clock::now();
-    const ProblemList list = read_problems(subject_, selectors_);
-    size_flags_.check(list);
     WarmOptions options;
     options.jobs = call.jobs();
     options.dry_run = is_dry_run_;
     if (call.host().catch_interrupt) options.stop = call.host().catch_interrupt();
+    ProblemList list;
+    SoFar so_far;
+    LastWords last_words(call.host(), [&] { print_so_far(call, so_far, start); });
+    list = read_problems(subject_, selectors_);
+    size_flags_.check(list);
+    so_far.set([&] { so_far.list = &list; });
     std::vector<Problem> problems;
     std::vector<Rejected> rejected = reject_sizes(call, list, options.stop, problems);
+    so_far.set([&] { so_far.rejected = rejected; });
     ListProgress counting(call, "counting kernels", list.count());
     options.on_count = [&](const WarmCount& count) {
+      so_far.set([&] { so_far.report.kernels = count.kernels; });
       if (count.problems < count.total) return counting.at(count.problems);
       call.progress(
           fmt::format("{} for {}", counted(count.kernels, "distinct kernel"), counted(list.count(), "problem")));
     };
+    options.on_kernel = [&](const WarmedKernel& kernel) { so_far.set([&] { so_far.add(kernel, is_dry_run_); }); };
     options.on_progress = [&](const WarmProgress& p) {
       call.progress(fmt::format("[{}/{}] {}, {} left  {}", p.done, p.total, duration(p.seconds),
                                 duration(p.seconds_left), p.kernel));
@@ -61,15 +69,56 @@ class WarmCommand final : public Command {
     report.seconds = std::chrono::duration<double>(Clock::now() - start).count();  // reading and checking included
     report.was_cancelled =
         report.was_cancelled || static_cast<std::int64_t>(problems.size() + rejected.size()) < list.count();
+    last_words.withdraw();
     call.clear_progress();
     for (const RejectedProblem& one : report.rejected) rejected.push_back({index_of_[one.index], one.reason});
     std::sort(rejected.begin(), rejected.end(), [](const Rejected& a, const Rejected& b) { return a.index < b.index; });
-    print(call, list, report, rejected);
+    print(call, list, report, rejected, sizes_.partly_checked());
     return code(list, report, rejected);
   }
 
  private:
   using Clock = std::chrono::steady_clock;
+
+  /// What a report has to say when an interrupt comes.
+  struct SoFar {
+    std::mutex mutex;
+    const ProblemList* list = nullptr;
+    WarmReport report;
+    std::vector<Rejected> rejected;
+
+    template <class Change>
+    void set(const Change& change) {
+      const std::lock_guard lock(mutex);
+      change();
+    }
+    void add(const WarmedKernel& kernel, bool is_dry_run) {
+      report.entries.push_back(kernel);
+      if (!kernel.error.empty()) {
+        ++report.failed;
+      } else if (kernel.was_hit) {
+        ++report.hit;
+      } else if (!is_dry_run) {
+        ++report.compiled;
+      }
+    }
+  };
+
+  // The process ends after this: the lock is kept, so that no kernel is finished without being reported.
+  void print_so_far(Call& call, SoFar& so_far, Clock::time_point start) const {
+    so_far.mutex.lock();
+    so_far.report.was_cancelled = true;
+    so_far.report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    try {
+      call.clear_progress();
+      const ProblemList none;
+      print(call, so_far.list == nullptr ? none : *so_far.list, so_far.report, so_far.rejected, {});
+      std::fflush(call.host().out);
+      std::fflush(call.host().err);
+    } catch (const std::exception&) {
+    } catch (const BrokenPipe&) {
+    }
+  }
 
   // Problems whose sizes no launch takes are set aside before anything compiles. An interrupt is left to the library,
   // which then stops at once.
@@ -116,10 +165,10 @@ class WarmCommand final : public Command {
     return rejection_code(list, rejected, is_strict_);
   }
 
-  void print(Call& call, const ProblemList& list, const WarmReport& report,
-             const std::vector<Rejected>& rejected) const {
+  void print(Call& call, const ProblemList& list, const WarmReport& report, const std::vector<Rejected>& rejected,
+             const std::string& partly_checked) const {
     report_rejected(call, list, rejected);
-    if (const std::string note = sizes_.partly_checked(); !note.empty()) call.note(note);
+    if (!partly_checked.empty()) call.note(partly_checked);
     if (const std::int64_t count = unstored(report); count > 0)
       call.note(fmt::format("{} in no cache folder: {}", counted(count, "kernel is", "kernels are"),
                             call.jit().cache().options().user_folder.empty()

@@ -202,7 +202,7 @@ std::string render_help(const HelpPage& page, const std::vector<FlagHelp>& flags
   }
   out +=
       "\nExit codes: 0 ok, 1 ran but the result is wrong or the check failed, 2 usage, 3 unsupported, 4 compile,\n"
-      "5 device or I/O, 70 bug in tessera, 130 interrupted. stdout holds results only, stderr the rest.\n";
+      "5 device or I/O, 70 bug in tessera, 130 or 143 interrupted. stdout holds results only, stderr the rest.\n";
   return out;
 }
 

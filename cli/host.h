@@ -27,6 +27,29 @@ struct Host {
   std::function<std::unique_ptr<Device>(std::string& reason)> open_gpu;
   /// Called by commands that stop cleanly on an interrupt; the token is then requested by one.
   std::function<std::stop_token()> catch_interrupt;
+  /// What a command says where it cannot end soon after that, on another thread, before the process ends; nothing: no
+  /// longer. Null: there is time.
+  std::function<void(std::function<void()>)> set_last_words;
+};
+
+/// A command's last words while it lives. What they use must live longer.
+class LastWords {
+ public:
+  LastWords(const Host& host, std::function<void()> words) : host_(host) {
+    if (host_.set_last_words) host_.set_last_words(std::move(words));
+  }
+  ~LastWords() { withdraw(); }
+  LastWords(const LastWords&) = delete;
+  LastWords& operator=(const LastWords&) = delete;
+  /// The command speaks for itself from here on.
+  void withdraw() {
+    if (!is_withdrawn_ && host_.set_last_words) host_.set_last_words({});
+    is_withdrawn_ = true;
+  }
+
+ private:
+  const Host& host_;
+  bool is_withdrawn_ = false;
 };
 
 /// Codes of the process. Where several apply the largest of the table wins: 70, 5, 4, 3, 1.

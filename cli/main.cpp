@@ -6,43 +6,13 @@
 #include <csignal>
 #include <cstdlib>
 #include <string_view>
-#include <system_error>
-#include <thread>
 
 #include "base/error.h"
 #include "cli/host.h"
+#include "cli/interrupt.h"
 #include "runtime/cuda_device.h"
 
 namespace {
-
-int g_interrupt_pipe[2] = {-1, -1};
-
-// The first interrupt asks for a clean end, the second one ends the process.
-extern "C" void on_interrupt(int) {
-  const char byte = 0;
-  [[maybe_unused]] const auto written = write(g_interrupt_pipe[1], &byte, 1);
-}
-
-std::stop_token catch_interrupt() {
-  static std::stop_source source;
-  if (pipe(g_interrupt_pipe) != 0) return source.get_token();
-  try {
-    std::thread([] {
-      char byte = 0;
-      while (read(g_interrupt_pipe[0], &byte, 1) < 0) {
-      }
-      source.request_stop();
-    }).detach();
-  } catch (const std::system_error&) {  // no thread to be had: an interrupt ends the process, as it does elsewhere
-    return source.get_token();
-  }
-  struct sigaction action {};
-  action.sa_handler = on_interrupt;
-  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-  return source.get_token();
-}
 
 std::unique_ptr<tessera::Device> open_gpu(std::string& reason) {
   reason = tessera::cuda_unavailable_reason();
@@ -80,11 +50,13 @@ int main(int argc, char** argv) {
   fill_closed_streams();
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a limit of file sizes is a write that fails
+  tessera::cli::Interrupt& interrupt = tessera::cli::Interrupt::of_process();
   tessera::cli::Host host;
   host.is_terminal = takes_control_sequences();
   host.terminal_columns = terminal_columns;
   host.open_gpu = open_gpu;
-  host.catch_interrupt = catch_interrupt;
+  host.catch_interrupt = [&] { return interrupt.token(); };
+  host.set_last_words = [&](std::function<void()> words) { interrupt.set_last_words(std::move(words)); };
   int code = tessera::cli::kDevice;
   try {
     host.options = tessera::JitOptions::from_environment();
@@ -97,5 +69,7 @@ int main(int argc, char** argv) {
   }
   // What a library's destructors do at exit must not change the code; buffers were flushed.
   std::fflush(stderr);
+  // Compiles that were left may still run: no destructor of theirs is waited for.
+  if (const int signal = interrupt.signal(); signal != 0) _exit(128 + signal);
   return code;
 }

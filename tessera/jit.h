@@ -224,8 +224,9 @@ struct WarmOptions {
   int jobs = 0;  ///< parallel compiles; 0: one per core, as far as free memory goes (half a GiB each)
   bool dry_run = false;
   std::function<void(const WarmProgress&)> on_progress{};
-  std::function<void(const WarmCount&)> on_count{};  ///< after every 1,024 Problems, and when all are counted
-  std::stop_token stop{};                            ///< ends the counting too
+  std::function<void(const WarmedKernel&)> on_kernel{};  ///< each as it is finished, one at a time
+  std::function<void(const WarmCount&)> on_count{};      ///< after every 1,024 Problems, and when all are counted
+  std::stop_token stop{};                                ///< ends the counting too
 };
 
 /// One Problem as the cache sees it.

@@ -158,6 +158,7 @@ class WarmRun {
     } else if (!options_.dry_run) {
       ++report_.compiled;
     }
+    if (options_.on_kernel) options_.on_kernel(warmed);
     if (!options_.on_progress) return;
     const double seconds = seconds_since(start_);
     const auto total = static_cast<std::int64_t>(list_.kernels.size());
