@@ -1,6 +1,8 @@
 #include "base/file.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -48,17 +50,25 @@ Container read_all(const std::filesystem::path& path, std::size_t max_bytes) {
   return bytes;
 }
 
-// Errors name `named`, which the caller knows.
-void write_in_place(const std::filesystem::path& path, std::span<const std::byte> bytes,
-                    const std::filesystem::path& named) {
+void write_in_place(const std::filesystem::path& path, std::span<const std::byte> bytes) {
   errno = 0;
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
   if (!out)
     throw Error(ErrorKind::io,
-                fmt::format("{}: cannot be opened for writing: {}", named.string(), std::strerror(errno)));
+                fmt::format("{}: cannot be opened for writing: {}", path.string(), std::strerror(errno)));
   out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
   out.close();
-  if (!out) throw Error(ErrorKind::io, fmt::format("{}: cannot be written: {}", named.string(), std::strerror(errno)));
+  if (!out) throw Error(ErrorKind::io, fmt::format("{}: cannot be written: {}", path.string(), std::strerror(errno)));
+}
+
+bool write_all(int descriptor, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t put = write(descriptor, bytes.data(), bytes.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return false;
+    bytes = bytes.subspan(static_cast<std::size_t>(put));
+  }
+  return true;
 }
 
 // Writes a file beside `path` and renames it, so that what was there stays until all is written. False where that
@@ -69,17 +79,28 @@ bool replace_file(const std::filesystem::path& path, std::span<const std::byte> 
   const fs::file_status before = fs::symlink_status(path, code);
   const bool is_new = before.type() == fs::file_type::not_found;
   if (!is_new && (before.type() != fs::file_type::regular || access(path.c_str(), W_OK) != 0)) return false;
+  // A new file: what somebody else put under the name, a link above all, is neither followed nor emptied.
   static std::atomic<unsigned> number{0};
-  fs::path aside = path;
-  aside += fmt::format(".{}.{}.new", getpid(), number.fetch_add(1));
-  if (!std::ofstream(aside, std::ios::binary)) return false;
-  try {
-    write_in_place(aside, bytes, path);
-  } catch (const Error&) {
-    fs::remove(aside, code);
-    throw;
+  fs::path aside;
+  int descriptor = -1;
+  for (int attempt = 0; attempt < 100 && descriptor < 0; ++attempt) {
+    aside = path;
+    aside += fmt::format(".{}.{}.new", getpid(), number.fetch_add(1));
+    descriptor = open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (descriptor < 0 && errno != EEXIST) return false;
   }
-  if (!is_new) fs::permissions(aside, before.permissions(), code);
+  if (descriptor < 0) return false;
+  bool is_written = write_all(descriptor, bytes);
+  if (is_written && !is_new) fchmod(descriptor, static_cast<mode_t>(before.permissions()));
+  int fault = errno;
+  if (close(descriptor) != 0 && is_written) {
+    is_written = false;
+    fault = errno;
+  }
+  if (!is_written) {
+    fs::remove(aside, code);
+    throw Error(ErrorKind::io, fmt::format("{}: cannot be written: {}", path.string(), std::strerror(fault)));
+  }
   fs::rename(aside, path, code);
   if (!code) return true;
   fs::remove(aside, code);
@@ -101,7 +122,7 @@ void write_file(const std::filesystem::path& path, std::string_view text) {
 }
 
 void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes) {
-  if (!replace_file(path, bytes)) write_in_place(path, bytes, path);
+  if (!replace_file(path, bytes)) write_in_place(path, bytes);
 }
 
 }  // namespace tessera

@@ -92,11 +92,7 @@ void Tuning::write(const std::string& file) const {
   OrderedJson choices = OrderedJson::array();
   for (auto& one : sorted) choices.push_back(std::move(one.second));
   const OrderedJson json{{"version", kVersion}, {"device", device}, {"choices", std::move(choices)}};
-  const std::string aside = file + ".new";
-  write_file(aside, json.dump(1) + "\n");
-  std::error_code failed;
-  std::filesystem::rename(aside, file, failed);
-  if (failed) throw Error(ErrorKind::io, fmt::format("{}: cannot be written: {}", file, failed.message()));
+  write_file(file, json.dump(1) + "\n");
 }
 
 bool Tuning::apply(Problem& problem) const {

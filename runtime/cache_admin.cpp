@@ -8,22 +8,13 @@
 #include <map>
 
 #include "base/error.h"
-#include "runtime/cache_folder.h"
+#include "runtime/cache_listing.h"
 
 namespace tessera {
 
 namespace {
 
-std::vector<std::unique_ptr<CacheFolder>> open_folders(CacheShared& shared, const CacheOptions& options) {
-  std::vector<std::unique_ptr<CacheFolder>> folders;
-  if (!options.user_folder.empty()) {
-    folders.push_back(std::make_unique<CacheFolder>(shared, options.user_folder, true));
-  }
-  for (const auto& path : options.system_folders) folders.push_back(std::make_unique<CacheFolder>(shared, path, false));
-  return folders;
-}
-
-CacheListing listing_of(const CacheShared& shared, const CacheFolder& folder, const EntryPlace& place) {
+CacheListing listing_of(const CacheFolder& folder, const EntryPlace& place) {
   CacheListing listing;
   listing.keys = place.keys;
   listing.folder = place.path;
@@ -31,7 +22,7 @@ CacheListing listing_of(const CacheShared& shared, const CacheFolder& folder, co
   listing.tier = folder.is_writable() ? CacheTier::user : CacheTier::system;
   listing.last_use = std::chrono::system_clock::time_point(
       std::chrono::duration_cast<std::chrono::system_clock::duration>(std::chrono::nanoseconds(place.used_ns)));
-  ReadEntry read = read_entry(shared.files, place.path, place.keys, EntryParts::record);
+  ReadEntry read = folder.look(place.keys, EntryParts::record);
   if (read.verdict != ReadVerdict::ok) {
     listing.damage = read.verdict == ReadVerdict::absent ? "it was removed" : read.reason;
     return listing;
@@ -43,11 +34,11 @@ CacheListing listing_of(const CacheShared& shared, const CacheFolder& folder, co
   return listing;
 }
 
-std::vector<CacheListing> list_folder(const CacheShared& shared, CacheFolder& folder, const CacheFilter& filter) {
+std::vector<CacheListing> list_folder(CacheFolder& folder, const CacheFilter& filter) {
   std::vector<CacheListing> listings;
   if (!folder.is_usable()) return listings;
   for (const EntryPlace& place : folder.scan()) {
-    CacheListing listing = listing_of(shared, folder, place);
+    CacheListing listing = listing_of(folder, place);
     if (!listing.damage.empty() || filter.matches(listing.op, listing.arch)) listings.push_back(std::move(listing));
   }
   return listings;
@@ -59,6 +50,15 @@ bool has_prefix(const std::string& text, const std::string& prefix) {
 
 }  // namespace
 
+std::vector<std::unique_ptr<CacheFolder>> open_folders(CacheShared& shared, const CacheOptions& options) {
+  std::vector<std::unique_ptr<CacheFolder>> folders;
+  if (!options.user_folder.empty()) {
+    folders.push_back(std::make_unique<CacheFolder>(shared, options.user_folder, true));
+  }
+  for (const auto& path : options.system_folders) folders.push_back(std::make_unique<CacheFolder>(shared, path, false));
+  return folders;
+}
+
 bool CacheFilter::matches(const std::string& op, const std::string& arch) const {
   const auto has = [](const std::vector<std::string>& list, const std::string& item) {
     return list.empty() || std::find(list.begin(), list.end(), item) != list.end();
@@ -66,13 +66,21 @@ bool CacheFilter::matches(const std::string& op, const std::string& arch) const 
   return has(ops, op) && has(archs, arch);
 }
 
+ListedCache list_folders(CacheShared& shared, const CacheOptions& options, const CacheFilter& filter) {
+  ListedCache cache{open_folders(shared, options), {}};
+  for (const auto& folder : cache.folders) {
+    for (CacheListing& listing : list_folder(*folder, filter)) {
+      cache.entries.push_back({std::move(listing), folder.get()});
+    }
+  }
+  return cache;
+}
+
 std::vector<CacheListing> list_cache(const CacheOptions& options, const CacheFilter& filter) {
   CacheShared shared(options);
   std::vector<CacheListing> all;
-  for (const auto& folder : open_folders(shared, options)) {
-    std::vector<CacheListing> listings = list_folder(shared, *folder, filter);
-    all.insert(all.end(), std::make_move_iterator(listings.begin()), std::make_move_iterator(listings.end()));
-  }
+  ListedCache cache = list_folders(shared, options, filter);
+  for (ListedEntry& entry : cache.entries) all.push_back(std::move(entry.listing));
   return all;
 }
 
@@ -82,11 +90,13 @@ CacheDetails show_cache_entry(const CacheOptions& options, const std::string& ke
   }
   CacheShared shared(options);
   std::map<std::string, CacheListing> found;  // by entry key: the first tier that has it
+  ReadEntry read;                             // of the first
   for (const auto& folder : open_folders(shared, options)) {
     if (!folder->is_usable()) continue;
     for (const EntryPlace& place : folder->scan()) {
       if (!has_prefix(place.keys.entry, key_prefix) && !has_prefix(place.keys.source, key_prefix)) continue;
-      found.try_emplace(place.keys.entry, listing_of(shared, *folder, place));
+      if (!found.try_emplace(place.keys.entry, listing_of(*folder, place)).second) continue;
+      if (found.size() == 1) read = folder->look(place.keys, EntryParts::all);
     }
   }
   if (found.empty()) throw Error(ErrorKind::usage, fmt::format("cache entry {}: there is none", key_prefix));
@@ -101,7 +111,6 @@ CacheDetails show_cache_entry(const CacheOptions& options, const std::string& ke
   }
   CacheDetails details;
   details.listing = found.begin()->second;
-  ReadEntry read = read_entry(shared.files, details.listing.folder.string(), details.listing.keys, EntryParts::all);
   if (read.verdict != ReadVerdict::ok) {
     throw Error(ErrorKind::io, fmt::format("cache entry {}: {}", details.listing.folder.string(),
                                            read.verdict == ReadVerdict::absent ? "it was removed" : read.reason));
@@ -124,12 +133,10 @@ CacheUsage cache_usage(const CacheOptions& options) {
     of.tier = folder->is_writable() ? CacheTier::user : CacheTier::system;
     of.refused = folder->why_refused();
     FileStatus found;
-    of.exists = shared.files.status(Files::kWorkingFolder, folder->root(), found, true) == 0;
+    of.exists = shared.files.status_of_root(folder->root(), found) == 0;
     of.max_bytes = folder->is_writable() ? options.max_bytes : 0;
-    std::vector<std::string> aside;
-    shared.files.list(fmt::format("{}/v{}/quarantine", folder->root(), kCacheSchema), aside);
-    of.quarantined = static_cast<std::int64_t>(aside.size());
-    for (const CacheListing& listing : list_folder(shared, *folder, {})) {
+    of.quarantined = folder->quarantined();
+    for (const CacheListing& listing : list_folder(*folder, {})) {
       ++of.entries;
       of.bytes += listing.bytes;
       if (!listing.damage.empty()) {
@@ -155,13 +162,13 @@ CacheVerification verify_cache(const CacheOptions& options, bool heal) {
   for (const auto& folder : open_folders(shared, options)) {
     if (!folder->is_usable()) continue;
     for (const EntryPlace& place : folder->scan()) {
-      const ReadEntry read = read_entry(shared.files, place.path, place.keys, EntryParts::all);
+      const ReadEntry read = folder->look(place.keys, EntryParts::all);
       if (read.verdict == ReadVerdict::absent) continue;  // evicted since the scan
       ++result.checked;
       if (read.verdict == ReadVerdict::ok) continue;
-      CacheListing listing = listing_of(shared, *folder, place);
+      CacheListing listing = listing_of(*folder, place);
       listing.damage = read.reason;
-      if (heal && folder->is_writable() && read.verdict == ReadVerdict::damaged) folder->quarantine(place.path, read);
+      if (heal && folder->is_writable() && read.verdict == ReadVerdict::damaged) folder->quarantine(place.keys, read);
       result.damaged.push_back(std::move(listing));
     }
   }
@@ -175,7 +182,8 @@ PruneResult prune_cache(const CacheOptions& options, const PruneRequest& request
   CacheShared shared(options);
   CacheFolder folder(shared, options.user_folder, true);
   PruneResult result;
-  std::vector<CacheListing> listings = list_folder(shared, folder, request.filter);
+  WalkReport report;
+  std::vector<CacheListing> listings = list_folder(folder, request.filter);
   if (!request.filter.is_empty()) {
     std::erase_if(listings, [](const CacheListing& listing) { return !listing.damage.empty(); });
   }
@@ -189,10 +197,9 @@ PruneResult prune_cache(const CacheOptions& options, const PruneRequest& request
     const bool is_too_old = request.older_than && now - listing.last_use > *request.older_than;
     const EntryPlace place{listing.keys, listing.folder.string(), listing.bytes, 0};
     const bool goes = request.all || is_too_much || is_too_old;
-    if (!goes || (!request.dry_run && !folder.remove(place))) {
+    if (!goes || (!request.dry_run && !folder.remove(place, &report))) {
       ++result.kept_entries;
-      std::error_code ignored;
-      if (goes && std::filesystem::exists(listing.folder, ignored)) ++result.stuck_entries;
+      if (goes && folder.has(listing.keys)) ++result.stuck_entries;
       continue;
     }
     result.kept_bytes -= listing.bytes;
@@ -200,11 +207,12 @@ PruneResult prune_cache(const CacheOptions& options, const PruneRequest& request
     result.removed.push_back(std::move(listing));
   }
   if (!request.dry_run && folder.is_usable()) {
-    folder.sweep_staging();
-    if (request.all && request.filter.is_empty()) {
-      shared.files.remove_tree(fmt::format("{}/v{}/quarantine", folder.root(), kCacheSchema));
-    }
+    folder.sweep_staging(&report);
+    if (request.all && request.filter.is_empty()) folder.empty_quarantine(report);
+    folder.scan(&report);
   }
+  folder.say_foreign(report);
+  result.foreign = std::move(report.foreign);
   return result;
 }
 

@@ -87,7 +87,8 @@ struct PruneRequest {
 struct PruneResult {
   std::vector<CacheListing> removed;  ///< or would be
   std::int64_t removed_bytes = 0, kept_entries = 0, kept_bytes = 0;
-  std::int64_t stuck_entries = 0;  ///< of those kept: should have gone, but the folder cannot be changed
+  std::int64_t stuck_entries = 0;    ///< of those kept: should have gone, but the folder cannot be changed
+  std::vector<std::string> foreign;  ///< what lies in the folder and the cache did not make: left alone, said once
 };
 /// Of the user folder. Throws Error{usage} when the request says nothing.
 PruneResult prune_cache(const CacheOptions& options, const PruneRequest& request);

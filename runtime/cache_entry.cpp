@@ -143,41 +143,63 @@ struct Reader {
   }
 
   /// Whether the path still leads to the folder that is open: if not, whoever evicted it took the missing file away.
-  bool is_in_place(const std::string& path) {
+  bool is_in_place(int base, const std::string& path) {
     FileStatus at_path, opened;
-    if (files.status(Files::kWorkingFolder, path, at_path) != 0 || files.status(folder, opened) != 0) return false;
+    if (files.status(base, path, at_path) != 0 || files.status(folder, opened) != 0) return false;
     out.folder_inode = opened.inode;
     return at_path.inode == opened.inode && at_path.device == opened.device;
   }
 };
 
-ReadEntry read_once(const Files& files, const std::string& path, const EntryKeys& keys, EntryParts parts) {
+ReadEntry read_once(const Files& files, int base, const EntryKeys& keys, EntryParts parts) {
   ReadEntry out;
-  const int folder = files.open_folder(path);
-  if (folder < 0) {
-    if (folder == -ENOENT) return out;
-    const bool is_damaged = folder == -ENOTDIR || folder == -ELOOP || folder == -EIO;
+  const std::string path = entry_path_below(keys);
+  const Descriptor parent(files, files.open_folder(base, path.substr(0, path.find_last_of('/'))));
+  const Descriptor folder(files, files.open_folder(parent.get(), keys.entry));
+  if (!folder) {
+    const int fault = folder.get();
+    if (fault == -ENOENT) return out;
+    // A link or a file in the entry's own place can be moved aside; one on the way there cannot.
+    const bool is_damaged = parent && (fault == -ENOTDIR || fault == -ELOOP || fault == -EIO);
     out.verdict = is_damaged ? ReadVerdict::damaged : ReadVerdict::unreadable;
-    out.reason = fmt::format("the folder cannot be opened: {}", describe_errno(folder));
+    out.reason =
+        fmt::format("{} cannot be opened: {}", parent ? "the folder" : "a folder above it", describe_errno(fault));
     return out;
   }
-  Reader reader{files, folder, out};
+  Reader reader{files, folder.get(), out};
   if (reader.read(keys, parts)) {
     out.verdict = ReadVerdict::ok;
-  } else if (out.verdict == ReadVerdict::damaged && !reader.is_in_place(path)) {
+  } else if (out.verdict == ReadVerdict::damaged && !reader.is_in_place(parent.get(), keys.entry)) {
     out.verdict = ReadVerdict::absent;
   }
-  files.close(folder);
   return out;
 }
 
 }  // namespace
 
-ReadEntry read_entry(const Files& files, const std::string& folder, const EntryKeys& keys, EntryParts parts) {
-  ReadEntry out = read_once(files, folder, keys, parts);
+std::string entry_path_below(const EntryKeys& keys) {
+  return fmt::format("{}/{}/{}", keys.source.substr(0, 2), keys.source, keys.entry);
+}
+
+ReadEntry read_entry(const Files& files, int base, const EntryKeys& keys, EntryParts parts) {
+  ReadEntry out = read_once(files, base, keys, parts);
   // An entry that was evicted while we read it may have been built again meanwhile: look once more.
-  if (out.verdict == ReadVerdict::absent && !out.compile_json.empty()) out = read_once(files, folder, keys, parts);
+  if (out.verdict == ReadVerdict::absent && !out.compile_json.empty()) out = read_once(files, base, keys, parts);
   return out;
+}
+
+int remove_entry_folder(const Files& files, int in, const std::string& path) {
+  int first = 0;
+  {
+    const Descriptor folder(files, files.open_folder(in, path));
+    if (!folder) return folder.get();
+    for (const char* name : kEntryFiles) {
+      const int fault = files.remove_file(folder.get(), name);
+      if (fault < 0 && fault != -ENOENT && first == 0) first = fault;
+    }
+  }
+  const int removed = files.remove_folder(in, path);
+  return removed == 0 || first == 0 ? removed : first;
 }
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 // anywhere in the folder is found.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -20,6 +21,7 @@ inline constexpr const char* kCubinFile = "kernel.cubin";
 inline constexpr const char* kPtxFile = "kernel.ptx";
 inline constexpr const char* kPlanFile = "plan.json";
 inline constexpr const char* kSourceFile = "source.cu";  ///< the only one that may be absent
+inline constexpr std::array<const char*, 5> kEntryFiles{kCompileFile, kCubinFile, kPtxFile, kPlanFile, kSourceFile};
 inline constexpr std::int64_t kMaxEntryFileBytes = std::int64_t{1} << 30;
 inline constexpr std::int64_t kMaxCompileJsonBytes = std::int64_t{16} << 20;
 
@@ -77,8 +79,13 @@ struct ReadEntry {
   std::vector<std::byte> cubin;
 };
 
-/// The record's keys must equal those given; an empty key is not compared.
-ReadEntry read_entry(const Files& files, const std::string& folder, const EntryKeys& keys, EntryParts parts);
+/// Where an entry lies below the version's folder: aa/source key/entry key.
+std::string entry_path_below(const EntryKeys& keys);
+/// Below the open folder of the version; the record's keys must equal those given.
+ReadEntry read_entry(const Files& files, int base, const EntryKeys& keys, EntryParts parts);
+/// Removes an entry's folder, wherever below `in` it lies: the files that have the names of an entry's, then the
+/// folder. Whatever else somebody put there stays, and with it the folder: -ENOTEMPTY.
+int remove_entry_folder(const Files& files, int in, const std::string& path);
 
 bool is_key(std::string_view text) noexcept;  ///< 64 lower-case hexadecimal digits
 

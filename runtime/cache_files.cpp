@@ -1,5 +1,9 @@
 // Each call: the hook first, then the system call, the result as a number. Reading and writing go on after an
 // interrupt. Messages are made by whoever knows what the call was for.
+//
+// A path is walked name by name with O_NOFOLLOW from an open folder to the next: what a name leads to at that moment is
+// what the call works on, whatever is put in its place later. Folders on the way are opened with O_PATH, which needs no
+// permission to list them.
 #include "runtime/cache_files.h"
 
 #include <dirent.h>
@@ -14,8 +18,6 @@
 
 namespace tessera {
 
-static_assert(Files::kWorkingFolder == AT_FDCWD);
-
 namespace {
 int result_of(int value) { return value < 0 ? -errno : value; }
 
@@ -25,36 +27,90 @@ FileStatus convert(const struct stat& from) {
   FileStatus to;
   to.is_file = S_ISREG(from.st_mode);
   to.is_folder = S_ISDIR(from.st_mode);
+  to.is_link = S_ISLNK(from.st_mode);
   to.bytes = from.st_size;
   to.modified_ns = from.st_mtim.tv_sec * kNanoseconds + from.st_mtim.tv_nsec;
   to.inode = from.st_ino;
   to.device = from.st_dev;
+  to.links = from.st_nlink;
   to.owner = from.st_uid;
   to.mode = from.st_mode & 07777U;
   return to;
 }
 }  // namespace
 
-std::string describe_errno(int negative_errno) { return std::generic_category().message(-negative_errno); }
+std::string describe_errno(int negative_errno) {
+  if (negative_errno == -ELOOP) return "a symbolic link, which is not followed";
+  return std::generic_category().message(-negative_errno);
+}
 
 int Files::before(FileOperation operation, std::string_view path) const {
   return hooks_ && hooks_->before ? -hooks_->before(operation, path) : 0;
 }
 
-int Files::open_file(int folder, const std::string& path) const {
+/// Where the last name of a path lies: the folder that holds it, which is open while this lives.
+class Files::Place {
+ public:
+  Place(const Files& files, int in, std::string_view path) : files_(files), folder_(in) {
+    std::size_t slash = 0;
+    while (folder_ >= 0 && (slash = path.find('/')) != std::string_view::npos) {
+      const int next = files.open_in(folder_, path.substr(0, slash), O_PATH | O_DIRECTORY);
+      leave();
+      folder_ = next;
+      is_own_ = true;
+      path.remove_prefix(slash + 1);
+    }
+    name = path;
+  }
+  ~Place() { leave(); }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+  int folder() const { return folder_; }  // or -errno
+  const char* c_str() const { return name.c_str(); }
+
+  std::string name;
+
+ private:
+  void leave() const {
+    if (is_own_ && folder_ >= 0) files_.close(folder_);
+  }
+  const Files& files_;
+  int folder_;
+  bool is_own_ = false;
+};
+
+int Files::open_in(int in, std::string_view path, int flags, std::uint32_t mode) const {
+  const Place place(*this, in, path);
+  if (place.folder() < 0) return place.folder();
   if (const int fault = before(FileOperation::open, path)) return fault;
-  return result_of(::openat(folder, path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  const int opened =
+      result_of(::openat(place.folder(), place.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode));
+  if (opened != -ENOTDIR) return opened;
+  // With O_DIRECTORY a link is "not a directory" like a file.
+  struct stat found {};
+  const bool is_link =
+      ::fstatat(place.folder(), place.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(found.st_mode);
+  return is_link ? -ELOOP : opened;
 }
 
-int Files::open_folder(const std::string& path) const {
+int Files::open_root(const std::string& path) const {
   if (const int fault = before(FileOperation::open, path)) return fault;
-  return result_of(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  return result_of(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
 }
 
-int Files::create_file(int folder, const std::string& path, bool exclusive) const {
-  if (const int fault = before(FileOperation::open, path)) return fault;
-  return result_of(::openat(folder, path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | (exclusive ? O_EXCL : 0),
-                            exclusive ? 0644 : 0664));
+int Files::open_folder(int in, const std::string& path) const { return open_in(in, path, O_PATH | O_DIRECTORY); }
+
+int Files::open_file(int in, const std::string& path) const { return open_in(in, path, O_RDONLY); }
+
+int Files::create_file(int in, const std::string& path, bool exclusive) const {
+  const int opened = open_in(in, path, O_RDWR | O_CREAT | (exclusive ? O_EXCL : 0), exclusive ? 0644 : 0664);
+  if (opened < 0 || exclusive) return opened;
+  FileStatus found;
+  int fault = status(opened, found);
+  if (fault == 0 && !found.is_file) fault = -EINVAL;
+  if (fault == 0) return opened;
+  close(opened);
+  return fault;
 }
 
 int Files::close(int descriptor) const {
@@ -64,8 +120,8 @@ int Files::close(int descriptor) const {
 }
 
 template <class Container>
-int Files::read_into(int folder, const std::string& path, std::int64_t max_bytes, Container& out) const {
-  const int descriptor = open_file(folder, path);
+int Files::read_into(int in, const std::string& path, std::int64_t max_bytes, Container& out) const {
+  const int descriptor = open_file(in, path);
   if (descriptor < 0) return descriptor;
   FileStatus found;
   int verdict = status(descriptor, found);
@@ -89,12 +145,12 @@ int Files::read_into(int folder, const std::string& path, std::int64_t max_bytes
   return verdict;
 }
 
-int Files::read_file(int folder, const std::string& path, std::int64_t max_bytes, std::string& out) const {
-  return read_into(folder, path, max_bytes, out);
+int Files::read_file(int in, const std::string& path, std::int64_t max_bytes, std::string& out) const {
+  return read_into(in, path, max_bytes, out);
 }
 
-int Files::read_file(int folder, const std::string& path, std::int64_t max_bytes, std::vector<std::byte>& out) const {
-  return read_into(folder, path, max_bytes, out);
+int Files::read_file(int in, const std::string& path, std::int64_t max_bytes, std::vector<std::byte>& out) const {
+  return read_into(in, path, max_bytes, out);
 }
 
 int Files::write_all(int descriptor, std::string_view bytes) const {
@@ -113,23 +169,31 @@ int Files::sync(int descriptor) const {
   return result_of(::fsync(descriptor));
 }
 
-int Files::sync_folder(const std::string& path) const {
-  const int descriptor = open_folder(path);
-  if (descriptor < 0) return descriptor;
-  const int synced = sync(descriptor);
-  close(descriptor);
-  return synced;
+int Files::sync_folder(int in, const std::string& path) const {
+  const Descriptor folder(*this, open_in(in, path, O_RDONLY | O_DIRECTORY));
+  return folder ? sync(folder.get()) : folder.get();
 }
 
-int Files::status(int folder, const std::string& path, FileStatus& out, bool follow) const {
+int Files::status_of_root(const std::string& path, FileStatus& out) const {
   if (const int fault = before(FileOperation::status, path)) return fault;
   struct stat found {};
-  const int verdict = result_of(::fstatat(folder, path.c_str(), &found, follow ? 0 : AT_SYMLINK_NOFOLLOW));
+  const int verdict = result_of(::stat(path.c_str(), &found));
+  if (verdict == 0) out = convert(found);
+  return verdict;
+}
+
+int Files::status(int in, const std::string& path, FileStatus& out) const {
+  const Place place(*this, in, path);
+  if (place.folder() < 0) return place.folder();
+  if (const int fault = before(FileOperation::status, path)) return fault;
+  struct stat found {};
+  const int verdict = result_of(::fstatat(place.folder(), place.c_str(), &found, AT_SYMLINK_NOFOLLOW));
   if (verdict == 0) out = convert(found);
   return verdict;
 }
 
 int Files::status(int descriptor, FileStatus& out) const {
+  if (descriptor < 0) return descriptor;
   if (const int fault = before(FileOperation::status, {})) return fault;
   struct stat found {};
   const int verdict = result_of(::fstat(descriptor, &found));
@@ -137,59 +201,78 @@ int Files::status(int descriptor, FileStatus& out) const {
   return verdict;
 }
 
-int Files::make_folder(const std::string& path, std::uint32_t mode) const {
+int Files::make_folder(int in, const std::string& path, std::uint32_t mode) const {
+  const Place place(*this, in, path);
+  if (place.folder() < 0) return place.folder();
   if (const int fault = before(FileOperation::make_folder, path)) return fault;
-  return result_of(::mkdir(path.c_str(), mode));
+  return result_of(::mkdirat(place.folder(), place.c_str(), mode));
 }
 
-int Files::make_folders(const std::string& path, std::uint32_t mode) const {
-  int verdict = make_folder(path, mode);
+int Files::make_folders(int in, const std::string& path, std::uint32_t mode) const {
+  int verdict = make_folder(in, path, mode);
+  const std::size_t slash = path.find_last_of('/');
+  if (verdict == -ENOENT && slash != std::string::npos) {
+    verdict = make_folders(in, path.substr(0, slash), mode);
+    if (verdict < 0) return verdict;
+    verdict = make_folder(in, path, mode);
+  }
+  if (verdict != -EEXIST) return verdict;
+  const Descriptor made(*this, open_folder(in, path));
+  return made ? 0 : made.get();
+}
+
+int Files::make_root(const std::string& path, std::uint32_t mode) const {
+  const auto make = [&] {
+    const int fault = before(FileOperation::make_folder, path);
+    return fault != 0 ? fault : result_of(::mkdir(path.c_str(), mode));
+  };
+  int verdict = make();
   if (verdict == -ENOENT) {
     const std::size_t slash = path.find_last_of('/');
     if (slash == std::string::npos || slash == 0) return verdict;
-    verdict = make_folders(path.substr(0, slash), mode);
+    verdict = make_root(path.substr(0, slash), mode);
     if (verdict < 0) return verdict;
-    verdict = make_folder(path, mode);
+    verdict = make();
   }
   if (verdict != -EEXIST) return verdict;
   FileStatus found;
-  verdict = status(kWorkingFolder, path, found, true);
+  verdict = status_of_root(path, found);
   return verdict < 0 ? verdict : found.is_folder ? 0 : -ENOTDIR;
 }
 
-int Files::rename(const std::string& from, const std::string& to) const {
+int Files::rename(int in, const std::string& from, const std::string& to) const {
+  const Place source(*this, in, from), target(*this, in, to);
+  if (source.folder() < 0) return source.folder();
+  if (target.folder() < 0) return target.folder();
   if (const int fault = before(FileOperation::rename, from)) return fault;
-  return result_of(::rename(from.c_str(), to.c_str()));
+  return result_of(::renameat(source.folder(), source.c_str(), target.folder(), target.c_str()));
 }
 
-int Files::remove_file(const std::string& path) const {
+int Files::remove_file(int in, const std::string& path) const {
+  const Place place(*this, in, path);
+  if (place.folder() < 0) return place.folder();
   if (const int fault = before(FileOperation::remove_file, path)) return fault;
-  return result_of(::unlink(path.c_str()));
+  return result_of(::unlinkat(place.folder(), place.c_str(), 0));
 }
 
-int Files::remove_folder(const std::string& path) const {
+int Files::remove_folder(int in, const std::string& path) const {
+  const Place place(*this, in, path);
+  if (place.folder() < 0) return place.folder();
   if (const int fault = before(FileOperation::remove_folder, path)) return fault;
-  return result_of(::rmdir(path.c_str()));
+  return result_of(::unlinkat(place.folder(), place.c_str(), AT_REMOVEDIR));
 }
 
-int Files::remove_tree(const std::string& path) const {
-  std::vector<std::string> names;
-  int first = list(path, names);
-  for (const std::string& name : names) {
-    const std::string inner = path + "/" + name;
-    int verdict = remove_file(inner);
-    if (verdict == -EISDIR || verdict == -EPERM) verdict = remove_tree(inner);
-    if (verdict < 0 && verdict != -ENOENT && first == 0) first = verdict;
-  }
-  const int removed = remove_folder(path);
-  return first != 0 ? first : removed;
-}
-
-int Files::list(const std::string& path, std::vector<std::string>& names) const {
+int Files::list(int in, const std::string& path, std::vector<std::string>& names) const {
   names.clear();
-  if (const int fault = before(FileOperation::list, path)) return fault;
-  DIR* folder = ::opendir(path.c_str());
-  if (folder == nullptr) return -errno;
+  const int opened = open_in(in, path, O_RDONLY | O_DIRECTORY);
+  if (opened < 0) return opened;
+  const int fault = before(FileOperation::list, path);
+  DIR* const folder = fault == 0 ? ::fdopendir(opened) : nullptr;
+  if (folder == nullptr) {
+    const int refused = fault != 0 ? fault : -errno;
+    close(opened);
+    return refused;
+  }
   errno = 0;
   while (const dirent* found = ::readdir(folder)) {
     const std::string_view name = found->d_name;
@@ -201,16 +284,20 @@ int Files::list(const std::string& path, std::vector<std::string>& names) const 
   return verdict;
 }
 
-int Files::set_modified(const std::string& path, std::int64_t nanoseconds) const {
+int Files::set_modified(int in, const std::string& path, std::int64_t nanoseconds) const {
+  const Descriptor opened(*this, open_file(in, path));
+  FileStatus found;
+  if (const int fault = status(opened.get(), found)) return fault;
+  if (!found.is_folder && (!found.is_file || found.links != 1)) return -EINVAL;
   if (const int fault = before(FileOperation::set_modified, path)) return fault;
   timespec times[2] = {};
   times[0].tv_nsec = UTIME_OMIT;
   times[1].tv_sec = static_cast<time_t>(nanoseconds / kNanoseconds);
   times[1].tv_nsec = static_cast<long>(nanoseconds % kNanoseconds);
-  if (::utimensat(AT_FDCWD, path.c_str(), times, AT_SYMLINK_NOFOLLOW) == 0) return 0;
+  if (::futimens(opened.get(), times) == 0) return 0;
   if (errno != EPERM) return -errno;
   // Who may write but is not the owner (a folder shared by a group) can set the present time only.
-  return result_of(::utimensat(AT_FDCWD, path.c_str(), nullptr, 0));
+  return result_of(::futimens(opened.get(), nullptr));
 }
 
 int Files::try_lock(int descriptor, std::int64_t byte) const {

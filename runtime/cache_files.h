@@ -38,44 +38,53 @@ struct FileHooks {
 };
 
 struct FileStatus {
-  bool is_file = false, is_folder = false;
+  bool is_file = false, is_folder = false, is_link = false;
   std::int64_t bytes = 0;
   std::int64_t modified_ns = 0;
-  std::uint64_t inode = 0, device = 0;
+  std::uint64_t inode = 0, device = 0, links = 0;
   std::uint32_t owner = 0, mode = 0;
 };
 
+/// A path lies below an open folder and consists of names ("3f/9a12.../kernel.ptx"). No call follows a symbolic link,
+/// neither at its end nor on the way: each name is opened from the folder before it, so whoever swaps a folder for a
+/// link meanwhile gets -ELOOP back. Only open_root, status_of_root and make_root take any path as it is. A negative
+/// `in` is the result of an opening that failed, and is what the call returns.
 class Files {
  public:
-  static constexpr int kWorkingFolder = -100;  ///< AT_FDCWD: paths are taken as they are
-
   Files() = default;
   explicit Files(std::shared_ptr<const FileHooks> hooks) : hooks_(std::move(hooks)) {}
 
-  /// Descriptors close on exec; symbolic links at the end of a path are not followed unless follow is set.
-  int open_file(int folder, const std::string& path) const;
-  int open_folder(const std::string& path) const;
-  int create_file(int folder, const std::string& path, bool exclusive) const;
+  /// A folder as a place to start from: it can be walked and asked for its status, not listed. Links are followed.
+  int open_root(const std::string& path) const;
+  int status_of_root(const std::string& path, FileStatus& out) const;
+  /// With all missing parents; an existing folder is fine.
+  int make_root(const std::string& path, std::uint32_t mode) const;
+
+  /// Like open_root, below a folder. -ELOOP for a link, -ENOTDIR for what else is no folder.
+  int open_folder(int in, const std::string& path) const;
+  /// Never blocks, whatever lies there.
+  int open_file(int in, const std::string& path) const;
+  /// An existing one is opened unless it must be new; -EINVAL when that is no regular file.
+  int create_file(int in, const std::string& path, bool exclusive) const;
   int close(int descriptor) const;
   /// 0, -EFBIG when there is more than max_bytes, -EINVAL when it is no regular file.
-  int read_file(int folder, const std::string& path, std::int64_t max_bytes, std::string& out) const;
-  int read_file(int folder, const std::string& path, std::int64_t max_bytes, std::vector<std::byte>& out) const;
+  int read_file(int in, const std::string& path, std::int64_t max_bytes, std::string& out) const;
+  int read_file(int in, const std::string& path, std::int64_t max_bytes, std::vector<std::byte>& out) const;
   int write_all(int descriptor, std::string_view bytes) const;
   int sync(int descriptor) const;
-  int sync_folder(const std::string& path) const;
-  int status(int folder, const std::string& path, FileStatus& out, bool follow = false) const;
+  int sync_folder(int in, const std::string& path) const;
+  int status(int in, const std::string& path, FileStatus& out) const;
   int status(int descriptor, FileStatus& out) const;
-  int make_folder(const std::string& path, std::uint32_t mode) const;
+  int make_folder(int in, const std::string& path, std::uint32_t mode) const;
   /// With all missing parents; an existing folder is fine.
-  int make_folders(const std::string& path, std::uint32_t mode) const;
-  int rename(const std::string& from, const std::string& to) const;
-  int remove_file(const std::string& path) const;
-  int remove_folder(const std::string& path) const;
-  /// The folder and all in it; goes on after a failure and returns the first.
-  int remove_tree(const std::string& path) const;
+  int make_folders(int in, const std::string& path, std::uint32_t mode) const;
+  int rename(int in, const std::string& from, const std::string& to) const;
+  int remove_file(int in, const std::string& path) const;
+  int remove_folder(int in, const std::string& path) const;
   /// Names without "." and "..", sorted.
-  int list(const std::string& path, std::vector<std::string>& names) const;
-  int set_modified(const std::string& path, std::int64_t nanoseconds) const;
+  int list(int in, const std::string& path, std::vector<std::string>& names) const;
+  /// Of a folder, or of a regular file that has no second name: anything else (-EINVAL) may be somebody else's.
+  int set_modified(int in, const std::string& path, std::int64_t nanoseconds) const;
   /// Exclusive lock on one byte, owned by the open file, not by the process; -EAGAIN when somebody holds it.
   int try_lock(int descriptor, std::int64_t byte) const;
   void unlock(int descriptor, std::int64_t byte) const;
@@ -83,14 +92,33 @@ class Files {
   std::uint32_t effective_user() const;
 
  private:
+  class Place;
   int before(FileOperation operation, std::string_view path) const;
+  int open_in(int in, std::string_view path, int flags, std::uint32_t mode = 0) const;
   template <class Container>
-  int read_into(int folder, const std::string& path, std::int64_t max_bytes, Container& out) const;
+  int read_into(int in, const std::string& path, std::int64_t max_bytes, Container& out) const;
 
   std::shared_ptr<const FileHooks> hooks_;
 };
 
-/// "No space left on device" for -ENOSPC.
+/// What an opening returned: a descriptor that closes itself, or -errno.
+class Descriptor {
+ public:
+  Descriptor(const Files& files, int opened) : files_(files), value_(opened) {}
+  ~Descriptor() {
+    if (value_ >= 0) files_.close(value_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  explicit operator bool() const noexcept { return value_ >= 0; }
+  int get() const noexcept { return value_; }
+
+ private:
+  const Files& files_;
+  int value_;
+};
+
+/// "No space left on device" for -ENOSPC; -ELOOP is a link that was not followed.
 std::string describe_errno(int negative_errno);
 
 }  // namespace tessera

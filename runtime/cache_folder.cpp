@@ -33,17 +33,31 @@ CacheFolder::CacheFolder(CacheShared& shared, const std::filesystem::path& root,
 }
 
 std::string CacheFolder::entry_path(const EntryKeys& keys) const {
-  return fmt::format("{}/{}/{}/{}", base_, keys.source.substr(0, 2), keys.source, keys.entry);
+  return fmt::format("{}/{}", base_, entry_path_below(keys));
+}
+
+Descriptor CacheFolder::open_base() const {
+  const Descriptor root(shared_.files, shared_.files.open_root(root_));
+  return {shared_.files, shared_.files.open_folder(root.get(), base_.substr(root_.size() + 1))};
 }
 
 std::string CacheFolder::why_refused() const {
-  for (const std::string& path : {root_, base_}) {
+  const Files& files = shared_.files;
+  for (const bool is_root : {true, false}) {
+    const std::string& path = is_root ? root_ : base_;
     FileStatus found;
-    const int fault = shared_.files.status(Files::kWorkingFolder, path, found, true);
+    int fault = 0;
+    if (is_root) {
+      fault = files.status_of_root(root_, found);
+    } else {
+      const Descriptor root(files, files.open_root(root_));
+      fault = files.status(root.get(), base_.substr(root_.size() + 1), found);
+    }
     if (fault == -ENOENT) return {};
     if (fault != 0) return fmt::format("cache folder {}: cannot be read ({})", path, describe_errno(fault));
+    if (found.is_link) return fmt::format("cache folder {}: is {}", path, describe_errno(-ELOOP));
     if (!found.is_folder) return fmt::format("cache folder {}: is a file", path);
-    const std::uint32_t user = shared_.files.effective_user();
+    const std::uint32_t user = files.effective_user();
     if (shared_.trust_folder) continue;
     if (found.owner != user && found.owner != 0) {
       return fmt::format(
@@ -74,24 +88,27 @@ bool CacheFolder::is_usable() {
         root_, fmt::format("{}; {}", reason, is_writable_ ? "kernels are kept in memory only" : "it is not used"));
     return false;
   }
-  FileStatus found;
-  if (shared_.files.status(Files::kWorkingFolder, base_, found, true) != 0) return false;  // does not exist yet
+  if (!open_base()) return false;  // does not exist yet
   is_accepted_.store(true, std::memory_order_relaxed);
   return true;
 }
 
+ReadEntry CacheFolder::look(const EntryKeys& keys, EntryParts parts) const {
+  return read_entry(shared_.files, open_base().get(), keys, parts);
+}
+
 std::optional<ReadEntry> CacheFolder::read(const EntryKeys& keys, EntryParts parts, bool is_use) {
   if (!is_usable()) return std::nullopt;
-  const std::string path = entry_path(keys);
-  ReadEntry found = read_entry(shared_.files, path, keys, parts);
+  const Descriptor base = open_base();
+  ReadEntry found = read_entry(shared_.files, base.get(), keys, parts);
   switch (found.verdict) {
     case ReadVerdict::ok:
-      if (is_writable_ && is_use) note_use(path);
+      if (is_writable_ && is_use) note_use(base.get(), entry_path_below(keys));
       return found;
     case ReadVerdict::absent:
       return std::nullopt;
     case ReadVerdict::damaged:
-      quarantine(path, found);
+      quarantine(keys, found);
       return std::nullopt;
     case ReadVerdict::unreadable:
       shared_.warnings.once(root_, fmt::format("cache folder {}: entry {}: {}; it is built again", root_,
@@ -101,10 +118,9 @@ std::optional<ReadEntry> CacheFolder::read(const EntryKeys& keys, EntryParts par
   return std::nullopt;
 }
 
-std::vector<std::string> CacheFolder::newest_first(const std::string& source_key) {
-  const std::string folder = entry_path({source_key, {}});
+std::vector<std::string> CacheFolder::newest_first(int base, const std::string& source_key) {
   std::vector<std::string> names;
-  const int fault = shared_.files.list(folder, names);
+  const int fault = shared_.files.list(base, source_key.substr(0, 2) + "/" + source_key, names);
   if (fault != 0 && fault != -ENOENT) {
     shared_.warnings.once(root_, fmt::format("cache folder {}: cannot be read ({})", root_, describe_errno(fault)));
   }
@@ -112,7 +128,7 @@ std::vector<std::string> CacheFolder::newest_first(const std::string& source_key
   if (names.size() < 2) return names;
   std::vector<std::tuple<int, int, std::int64_t, std::string>> ranked;
   for (const std::string& name : names) {
-    const ReadEntry found = read_entry(shared_.files, folder + name, {source_key, name}, EntryParts::record);
+    const ReadEntry found = read_entry(shared_.files, base, {source_key, name}, EntryParts::record);
     const CompilerIdentity& compiler = found.record.report.compiler;
     ranked.emplace_back(compiler.major_version, compiler.minor_version, found.made_ns, name);
   }
@@ -124,54 +140,23 @@ std::vector<std::string> CacheFolder::newest_first(const std::string& source_key
 
 std::optional<ReadEntry> CacheFolder::read_newest(const std::string& source_key, EntryParts parts, bool is_use) {
   if (!is_usable()) return std::nullopt;
-  for (const std::string& name : newest_first(source_key)) {
+  for (const std::string& name : newest_first(open_base().get(), source_key)) {
     if (auto found = read({source_key, name}, parts, is_use)) return found;
   }
   return std::nullopt;
 }
 
-void CacheFolder::quarantine(const std::string& path, const ReadEntry& found) {
-  if (!is_writable_) {
-    shared_.warnings.once(path, fmt::format("cache entry {} is damaged ({}) and not used", path, found.reason));
-    return;
+std::string CacheFolder::first_obstacle(int base, const std::string& path) const {
+  for (std::size_t end = 0; end != std::string::npos;) {
+    end = path.find('/', end + 1);
+    const std::string part = path.substr(0, end);
+    FileStatus found;
+    if (shared_.files.status(base, part, found) == 0 && !found.is_folder) return part;
   }
-  FileStatus now;
-  const Files& files = shared_.files;
-  const bool is_replaced =
-      files.status(Files::kWorkingFolder, path, now) == 0 && found.folder_inode != 0 && now.inode != found.folder_inode;
-  if (is_replaced) return;  // another process has healed it meanwhile
-  const std::string folder = base_ + "/quarantine";
-  const std::string aside = folder + "/" + unique_name(path.substr(path.find_last_of('/') + 1, 16).c_str());
-  int fault = files.rename(path, aside);
-  if (fault == -ENOENT) {
-    files.make_folder(folder, 0700);
-    fault = files.rename(path, aside);
-  }
-  if (fault == -ENOENT) return;
-  shared_.quarantined.fetch_add(1, std::memory_order_relaxed);
-  if (fault != 0) {
-    // The folder's fault more than the entry's: it counts as the one warning of the folder.
-    shared_.warnings.once(root_,
-                          fmt::format("cache folder {}: entry {} is damaged ({}) and cannot be moved aside ({}); "
-                                      "kernels are kept in memory only",
-                                      root_, path, found.reason, describe_errno(fault)));
-    return;
-  }
-  shared_.warnings.once(path, fmt::format("cache entry {} is damaged ({}): moved to {}", path, found.reason, folder));
-  files.set_modified(aside, next_stamp());
-
-  std::vector<std::string> names;
-  files.list(folder, names);
-  if (names.size() <= kQuarantineLimit) return;
-  std::vector<std::pair<std::int64_t, std::string>> by_age;
-  for (const std::string& name : names) {
-    if (files.status(Files::kWorkingFolder, folder + "/" + name, now) == 0) by_age.emplace_back(now.modified_ns, name);
-  }
-  std::sort(by_age.begin(), by_age.end());
-  for (std::size_t i = 0; i + kQuarantineLimit < by_age.size(); ++i) files.remove_tree(folder + "/" + by_age[i].second);
+  return {};
 }
 
-void CacheFolder::fail(int negative_errno, const char* what) {
+void CacheFolder::fail(int negative_errno, const std::string& what) {
   const bool may_pass = negative_errno == -ENOSPC || negative_errno == -EDQUOT;
   blocked_until_ns_ = may_pass ? steady_ns() + kDiskFullPauseNs : std::numeric_limits<std::int64_t>::max();
   shared_.publish_failures.fetch_add(1, std::memory_order_relaxed);
@@ -181,45 +166,53 @@ void CacheFolder::fail(int negative_errno, const char* what) {
 
 std::uint32_t CacheFolder::folder_mode() const {
   FileStatus found;
-  const bool is_shared =
-      shared_.files.status(Files::kWorkingFolder, root_, found, true) == 0 && (found.mode & 0020U) != 0;
+  const bool is_shared = shared_.files.status_of_root(root_, found) == 0 && (found.mode & 0020U) != 0;
   return is_shared ? 0775 : 0755;  // less what the umask takes away
 }
 
 bool CacheFolder::prepare() {
   if (!is_writable_ || steady_ns() < blocked_until_ns_) return false;
+  const Files& files = shared_.files;
   if (is_usable()) {
-    FileStatus found;
-    if (shared_.files.status(Files::kWorkingFolder, base_ + "/staging", found) == 0 && found.is_folder) return true;
+    if (Descriptor(files, files.open_folder(open_base().get(), kStagingFolder))) return true;
   } else if (!why_refused().empty()) {
     return false;
   }
-  int fault = shared_.files.make_folders(base_, folder_mode());
-  if (fault == 0) fault = shared_.files.make_folder(base_ + "/staging", folder_mode() == 0775 ? 0770 : 0700);
-  if (fault < 0 && fault != -EEXIST) fail(fault, "cannot be created");
-  return (fault == 0 || fault == -EEXIST) && is_usable();
+  int fault = files.make_root(root_, folder_mode());
+  if (fault == 0) {
+    const Descriptor root(files, files.open_root(root_));
+    fault = files.make_folders(root.get(), base_.substr(root_.size() + 1), folder_mode());
+  }
+  std::string what = "cannot be created";
+  if (fault == 0) {
+    const Descriptor base = open_base();
+    fault = files.make_folders(base.get(), kStagingFolder, folder_mode() == 0775 ? 0770 : 0700);
+    if (fault == -ELOOP || fault == -ENOTDIR) what = fmt::format("v{}/{} is no folder", kCacheSchema, kStagingFolder);
+  }
+  if (fault < 0) fail(fault, what);
+  return fault == 0 && is_usable();
 }
 
 ProcessLock CacheFolder::lock(const std::string& name, const LockWait& wait) const {
-  return ProcessLock(shared_.files, base_ + "/lock", name, wait);
+  return ProcessLock(shared_.files, open_base().get(), "lock", name, wait);
 }
 
-std::string CacheFolder::unique_name(const char* prefix) const {
+std::string CacheFolder::unique_name(const std::string& prefix) const {
   std::random_device random;
   return fmt::format("{}-{}-{:08x}{:08x}", prefix, ::getpid(), random(), random());
 }
 
-std::int64_t CacheFolder::next_stamp() const {
+std::int64_t CacheFolder::next_stamp(int base) const {
   FileStatus clock;
   const std::int64_t now = shared_.files.now_ns();
-  if (shared_.files.status(Files::kWorkingFolder, base_ + "/clock", clock) != 0) return now;
+  if (shared_.files.status(base, "clock", clock) != 0) return now;
   return std::max(now, clock.modified_ns + 1);
 }
 
-void CacheFolder::note_use(const std::string& path) {
-  const std::int64_t stamp = next_stamp();
-  shared_.files.set_modified(path, stamp);
-  shared_.files.set_modified(base_ + "/clock", stamp);
+void CacheFolder::note_use(int base, const std::string& path) {
+  const std::int64_t stamp = next_stamp(base);
+  shared_.files.set_modified(base, path, stamp);
+  shared_.files.set_modified(base, "clock", stamp);
 }
 
 }  // namespace tessera

@@ -8,6 +8,10 @@
 //
 // aa is the first byte of the source key. An entry appears and leaves by one rename, so whoever finds one finds it
 // whole; what happens to it after is found by its digests.
+//
+// The root may be a link; below it none is followed: each operation opens the root and walks from there by descriptors
+// (cache_files.h). What is removed has a name of the cache's own pattern, in a folder of the cache; whatever else lies
+// there is left alone and reported.
 #pragma once
 
 #include <atomic>
@@ -24,6 +28,8 @@
 
 namespace tessera {
 
+inline constexpr const char* kStagingFolder = "staging";
+inline constexpr const char* kQuarantineFolder = "quarantine";
 inline constexpr std::size_t kQuarantineLimit = 16;
 inline constexpr std::int64_t kStagingAgeNs = std::int64_t{600} * 1'000'000'000;                 // with locks
 inline constexpr std::int64_t kStagingAgeWithoutLocksNs = std::int64_t{86'400} * 1'000'000'000;  // without
@@ -55,9 +61,18 @@ struct CacheShared {
 /// An entry as a scan finds it, not verified.
 struct EntryPlace {
   EntryKeys keys;
-  std::string path;
+  std::string path;  ///< for messages
   std::int64_t bytes = 0;
   std::int64_t used_ns = 0;
+};
+
+/// What a walk could not do.
+struct WalkReport {
+  struct Fault {
+    std::string path, reason;
+  };
+  std::vector<Fault> faults;         ///< could not be read or removed
+  std::vector<std::string> foreign;  ///< not made by the cache: left alone
 };
 
 class CacheFolder {
@@ -80,17 +95,25 @@ class CacheFolder {
   std::string publish(const EncodedEntry& encoded);
   ProcessLock lock(const std::string& name, const LockWait& wait = {}) const;
   /// Moves the entry aside; reports it.
-  void quarantine(const std::string& path, const ReadEntry& found);
+  void quarantine(const EntryKeys& keys, const ReadEntry& found);
+  /// Removes what was moved aside.
+  void empty_quarantine(WalkReport& report);
+  std::int64_t quarantined() const;
 
+  /// As read, with the verdict; nothing is noted, moved or said.
+  ReadEntry look(const EntryKeys& keys, EntryParts parts) const;
   /// Every entry, in the order of its keys.
-  std::vector<EntryPlace> scan() const;
+  std::vector<EntryPlace> scan(WalkReport* report = nullptr) const;
   /// After a publication: now and then removes what is oldest until the folder is within 9/10 of max_bytes, and stale
   /// staging. keep stays.
   void keep_within(std::int64_t max_bytes, const std::string& keep, std::int64_t published_bytes);
   /// Removes one entry: first out of sight by a rename, then its files; true when it is gone.
-  bool remove(const EntryPlace& place);
+  bool remove(const EntryPlace& place, WalkReport* report = nullptr);
   /// Removes what dead writers left; returns how many.
-  int sweep_staging();
+  int sweep_staging(WalkReport* report = nullptr);
+  bool has(const EntryKeys& keys) const;
+  /// Warns of what was left alone, once.
+  void say_foreign(const WalkReport& report);
 
   /// Whether the folder may be used: exists, is a folder, belongs to the right user. Warns and answers false otherwise;
   /// a missing one is no fault.
@@ -99,14 +122,18 @@ class CacheFolder {
   std::string why_refused() const;
 
  private:
-  std::vector<std::string> newest_first(const std::string& source_key);
-  int write_staged(const std::string& staged, const EncodedEntry& encoded);
-  int publish_staged(const std::string& staged, const std::string& to);
-  void fail(int negative_errno, const char* what);
-  std::int64_t next_stamp() const;
-  void note_use(const std::string& path);
+  /// v1, opened anew, so that a folder that was moved away or made again meanwhile is no obstacle.
+  Descriptor open_base() const;
+  std::vector<std::string> newest_first(int base, const std::string& source_key);
+  int write_staged(int base, const std::string& staged, const EncodedEntry& encoded);
+  int publish_staged(int base, const std::string& staged, const std::string& to);
+  void remove_aside(int base, const std::string& path, WalkReport& report) const;
+  void fail(int negative_errno, const std::string& what);
+  std::string first_obstacle(int base, const std::string& path) const;
+  std::int64_t next_stamp(int base) const;
+  void note_use(int base, const std::string& path);
   std::uint32_t folder_mode() const;
-  std::string unique_name(const char* prefix) const;
+  std::string unique_name(const std::string& prefix) const;
 
   CacheShared& shared_;
   std::string root_, base_;

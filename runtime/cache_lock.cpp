@@ -17,9 +17,10 @@ std::int64_t byte_of(std::string_view name) {
 }
 }  // namespace
 
-ProcessLock::ProcessLock(const Files& files, const std::string& lock_file, std::string_view name, const LockWait& wait)
+ProcessLock::ProcessLock(const Files& files, int folder, const std::string& lock_file, std::string_view name,
+                         const LockWait& wait)
     : files_(files) {
-  descriptor_ = files_.create_file(Files::kWorkingFolder, lock_file, false);
+  descriptor_ = files_.create_file(folder, lock_file, false);
   if (descriptor_ < 0) return;
   byte_ = byte_of(name);
   const auto start = std::chrono::steady_clock::now();

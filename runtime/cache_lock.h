@@ -18,7 +18,7 @@ enum class LockOutcome : std::uint8_t {
   held,
   timed_out,   ///< somebody else held it all the time
   stopped,     ///< the same, until a stop request ended the wait
-  unsupported  ///< this file system has no locks, or the lock file cannot be opened
+  unsupported  ///< this file system has no locks, or the lock file cannot be opened or is none
 };
 
 /// How long to wait for a lock, and what may happen meanwhile.
@@ -32,7 +32,8 @@ struct LockWait {
 class ProcessLock {
  public:
   /// Tries at once, then with growing pauses (1 to 20 ms) until the wait is over.
-  ProcessLock(const Files& files, const std::string& lock_file, std::string_view name, const LockWait& wait);
+  ProcessLock(const Files& files, int folder, const std::string& lock_file, std::string_view name,
+              const LockWait& wait);
   ~ProcessLock() { release(); }
   ProcessLock(const ProcessLock&) = delete;
   ProcessLock& operator=(const ProcessLock&) = delete;

@@ -1,6 +1,5 @@
 // Export and import: entries between a cache and an archive.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -10,8 +9,8 @@
 #include <tuple>
 
 #include "base/error.h"
-#include "runtime/cache_admin.h"
-#include "runtime/cache_folder.h"
+#include "runtime/cache_listing.h"
+#include "runtime/output_file.h"
 
 namespace tessera {
 
@@ -23,42 +22,6 @@ namespace {
 
 /// The folder could not be written: no fault of the archive.
 struct PublishFailed {};
-
-/// A file that appears under its name when it is complete, and not at all otherwise. Links are followed. What is not a
-/// file (a pipe, a device) is written in place: a rename would replace it.
-class OutputFile {
- public:
-  explicit OutputFile(const std::filesystem::path& path) : path_(path) {
-    std::error_code ignored;
-    const std::filesystem::file_status status = std::filesystem::status(path, ignored);
-    const bool is_in_place = std::filesystem::exists(status) && !std::filesystem::is_regular_file(status);
-    if (std::filesystem::is_regular_file(status)) path_ = std::filesystem::canonical(path);
-    if (!is_in_place) partial_ = fmt::format("{}.partial-{}", path_.string(), ::getpid());
-    errno = 0;
-    out_.open(is_in_place ? path : partial_, std::ios::binary | std::ios::trunc);
-    if (!out_) fail(path, "cannot be opened for writing");
-  }
-  ~OutputFile() {
-    std::error_code ignored;
-    if (!partial_.empty()) std::filesystem::remove(partial_, ignored);
-  }
-  OutputFile(const OutputFile&) = delete;
-  OutputFile& operator=(const OutputFile&) = delete;
-  void write(std::string_view bytes) {
-    if (!out_.write(bytes.data(), static_cast<std::streamsize>(bytes.size()))) fail(path_, "cannot be written");
-  }
-  void finish() {
-    out_.close();
-    if (!out_ || (!partial_.empty() && std::rename(partial_.c_str(), path_.c_str()) != 0))
-      fail(path_, "cannot be written");
-    partial_.clear();
-  }
-
- private:
-  std::filesystem::path path_;
-  std::filesystem::path partial_;  // empty: written in place, or done
-  std::ofstream out_;
-};
 
 ArchiveSummary read_file(const std::filesystem::path& path, const ArchiveLimits& limits,
                          const std::function<void(ArchivedEntry&&)>& take) {
@@ -85,18 +48,20 @@ ArchiveSummary read_file(const std::filesystem::path& path, const ArchiveLimits&
 
 ExportResult export_cache(const CacheOptions& options, const std::filesystem::path& archive,
                           const CacheFilter& filter) {
-  std::map<std::pair<std::string, std::string>, CacheListing> chosen;  // sorted as the archive is; the first tier wins
-  for (CacheListing& listing : list_cache(options, filter)) {
-    const auto key = std::make_pair(listing.keys.source, listing.keys.entry);
-    const auto [place, is_new] = chosen.try_emplace(key, listing);
-    if (!is_new && !place->second.damage.empty()) place->second = std::move(listing);
+  CacheShared shared(options);
+  ListedCache cache = list_folders(shared, options, filter);
+  std::map<std::pair<std::string, std::string>, ListedEntry> chosen;  // sorted as the archive is; the first tier wins
+  for (ListedEntry& entry : cache.entries) {
+    const auto key = std::make_pair(entry.listing.keys.source, entry.listing.keys.entry);
+    const auto [place, is_new] = chosen.try_emplace(key, entry);
+    if (!is_new && !place->second.listing.damage.empty()) place->second = std::move(entry);
   }
-  const Files files(options.hooks);
   ExportResult result;
   OutputFile out(archive);
   ArchiveWriter writer([&out](std::string_view bytes) { out.write(bytes); });
-  for (auto& [key, listing] : chosen) {
-    const ReadEntry read = read_entry(files, listing.folder.string(), listing.keys, EntryParts::all);
+  for (auto& [key, entry] : chosen) {
+    CacheListing& listing = entry.listing;
+    const ReadEntry read = entry.folder->look(listing.keys, EntryParts::all);
     if (read.verdict == ReadVerdict::absent) continue;  // evicted meanwhile
     if (read.verdict != ReadVerdict::ok) {
       listing.damage = read.reason;

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -71,6 +72,20 @@ TEST_CASE("a file that is replaced keeps its mode; what a link leads to is writt
   CHECK(files_in(folder.path) == 2);
   CHECK_NOTHROW(write_file("/dev/null", "4"));
   CHECK(fs::is_character_file("/dev/null"));
+}
+
+TEST_CASE("a file is written beside its place as a new one, whatever waits there under a name that could be guessed") {
+  const testing::TemporaryFolder folder;
+  const fs::path file = folder.path / "file", mine = folder.path / "mine";
+  write_file(mine, "mine");
+  // The number that comes next is not known here: of those that may come, each is a link.
+  for (int i = 0; i < 50; ++i)
+    fs::create_symlink(mine, folder.path / ("file." + std::to_string(getpid()) + "." + std::to_string(i) + ".new"));
+  write_file(file, "text");
+  CHECK(read_text(mine) == "mine");
+  CHECK(read_text(file) == "text");
+  CHECK(fs::is_regular_file(fs::symlink_status(file)));
+  CHECK(files_in(folder.path) == 52);
 }
 
 TEST_CASE("a word of a shell is in quotes where it must be") {

@@ -140,7 +140,10 @@ TEST_CASE("cache eviction: stale staging of dead writers is swept, live and youn
   Bench bench;
   bench.build(1);
   const fs::path staging = bench.options.user_folder / "v1" / "staging";
-  for (const char* name : {"new-dead", "new-alive", "new-young", "old-half", "new-future"}) {
+  const std::string dead = "new-11-0123456789abcdef", alive = "new-12-0123456789abcdef",
+                    young = "new-13-0123456789abcdef", half = "old-14-0123456789abcdef",
+                    future = "new-15-0123456789abcdef";
+  for (const std::string& name : {dead, alive, young, half, future}) {
     fs::create_directory(staging / name);
     write_file(staging / name / kCubinFile, "x");
   }
@@ -148,18 +151,22 @@ TEST_CASE("cache eviction: stale staging of dead writers is swept, live and youn
   bench.options.hooks = clock.hooks();
   CacheShared shared(bench.options);
   const std::int64_t old = clock.now - 2 * kStagingAgeNs;
-  for (const char* name : {"new-dead", "new-alive", "old-half"}) shared.files.set_modified(staging / name, old);
-  shared.files.set_modified(staging / "new-young", clock.now);
-  shared.files.set_modified(staging / "new-future", clock.now + 2 * kStagingAgeNs);
+  const Descriptor in_staging(shared.files, shared.files.open_root(staging.string()));
+  const auto set_modified = [&](const std::string& name, std::int64_t time) {
+    REQUIRE(shared.files.set_modified(in_staging.get(), name, time) == 0);
+  };
+  for (const std::string& name : {dead, alive, half}) set_modified(name, old);
+  set_modified(young, clock.now);
+  set_modified(future, clock.now + 2 * kStagingAgeNs);
   CacheFolder folder(shared, bench.options.user_folder, true);
-  const ProcessLock alive = folder.lock("staging new-alive");
-  REQUIRE(alive.outcome() == LockOutcome::held);
+  const ProcessLock owner = folder.lock("staging " + alive);
+  REQUIRE(owner.outcome() == LockOutcome::held);
   bench.build(2);  // a fresh object sweeps with its first publication
-  CHECK_FALSE(fs::exists(staging / "new-dead"));
-  CHECK_FALSE(fs::exists(staging / "old-half"));
-  CHECK_FALSE(fs::exists(staging / "new-future"));
-  CHECK(fs::exists(staging / "new-alive"));
-  CHECK(fs::exists(staging / "new-young"));
+  CHECK_FALSE(fs::exists(staging / dead));
+  CHECK_FALSE(fs::exists(staging / half));
+  CHECK_FALSE(fs::exists(staging / future));
+  CHECK(fs::exists(staging / alive));
+  CHECK(fs::exists(staging / young));
 
   // Without locks only what is a day old goes.
   auto lockless = clock.hooks();
@@ -169,9 +176,9 @@ TEST_CASE("cache eviction: stale staging of dead writers is swept, live and youn
   bench.options.hooks = lockless;
   CacheShared without(bench.options);
   CacheFolder same(without, bench.options.user_folder, true);
-  shared.files.set_modified(staging / "new-young", old);
+  set_modified(young, old);
   CHECK(same.sweep_staging() == 0);
-  shared.files.set_modified(staging / "new-young", clock.now - 2 * kStagingAgeWithoutLocksNs);
+  set_modified(young, clock.now - 2 * kStagingAgeWithoutLocksNs);
   CHECK(same.sweep_staging() == 1);
-  CHECK(fs::exists(staging / "new-alive"));
+  CHECK(fs::exists(staging / alive));
 }

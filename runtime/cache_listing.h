@@ -1,0 +1,26 @@
+// Entries as `tessera cache` lists them, with the folder that each lies in.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "runtime/cache_admin.h"
+#include "runtime/cache_folder.h"
+
+namespace tessera {
+
+struct ListedEntry {
+  CacheListing listing;
+  CacheFolder* folder = nullptr;  ///< where to read it
+};
+
+struct ListedCache {
+  std::vector<std::unique_ptr<CacheFolder>> folders;  ///< in the order of the search
+  std::vector<ListedEntry> entries;
+};
+
+/// User folder first.
+std::vector<std::unique_ptr<CacheFolder>> open_folders(CacheShared& shared, const CacheOptions& options);
+ListedCache list_folders(CacheShared& shared, const CacheOptions& options, const CacheFilter& filter);
+
+}  // namespace tessera

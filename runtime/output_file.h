@@ -1,0 +1,29 @@
+// A file that appears under its name when it is complete, and not at all otherwise.
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+namespace tessera {
+
+/// Written beside its place as NAME.partial-PID-RANDOM, a new file that no link can stand for, and renamed at the end.
+/// A link at `path` is followed, so what it leads to is replaced. What is not a file (a pipe, a device) is written in
+/// place: a rename would replace it. Errors are Error{io} with the path.
+class OutputFile {
+ public:
+  explicit OutputFile(const std::filesystem::path& path);
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+  void write(std::string_view bytes);
+  void finish();
+
+ private:
+  [[noreturn]] void fail(const char* what) const;
+
+  std::filesystem::path named_, path_;
+  std::filesystem::path partial_;  // empty: written in place, or done
+  int descriptor_ = -1;
+};
+
+}  // namespace tessera
