@@ -108,7 +108,20 @@ void Call::note(std::string_view text) const {
   std::fprintf(host_.err, "%s\n", printable(std::string(text)).c_str());
 }
 
-void Call::warn(std::string_view text) const { note(fmt::format("warning: {}", text)); }
+void Call::warn(std::string_view text) const {
+  constexpr std::size_t kMaxUnsaid = 20;
+  const std::lock_guard lock(unsaid_mutex_);
+  if (!flags_.is_quiet) return note(fmt::format("warning: {}", text));
+  if (unsaid_.size() < kMaxUnsaid) unsaid_.emplace_back(text);
+}
+
+void Call::complain(std::string_view text) const {
+  const std::lock_guard lock(unsaid_mutex_);
+  clear_progress();
+  for (const std::string& warning : unsaid_) std::fprintf(host_.err, "warning: %s\n", printable(warning).c_str());
+  unsaid_.clear();
+  std::fprintf(host_.err, "%s\n", printable(std::string(text)).c_str());
+}
 
 void Call::progress(std::string_view line) const {
   if (!host_.is_terminal || flags_.is_quiet) return;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,6 +51,8 @@ class Call {
   /// Everything else: to stderr, nothing with --quiet.
   void note(std::string_view text) const;
   void warn(std::string_view text) const;
+  /// Why the call will fail: to stderr, after the warnings that --quiet has held back.
+  void complain(std::string_view text) const;
   /// Overwrites itself; only on a terminal.
   void progress(std::string_view line) const;
   void clear_progress() const;
@@ -58,6 +61,8 @@ class Call {
   Host& host_;
   const CommonFlags& flags_;
   std::unique_ptr<Jit> jit_;
+  mutable std::mutex unsaid_mutex_;
+  mutable std::vector<std::string> unsaid_;
 };
 
 /// A subcommand: registers its flags, then runs. `run` returns the process's code.

@@ -43,6 +43,21 @@ OrderedJson json_of(const std::vector<CacheListing>& entries) {
   return json;
 }
 
+OrderedJson json_of(const std::vector<CacheFault>& faults) {
+  OrderedJson json = OrderedJson::array();
+  for (const CacheFault& fault : faults) json.push_back({{"path", fault.path}, {"reason", fault.reason}});
+  return json;
+}
+
+/// Says what was not looked into or not changed; the code of a call that did the rest.
+ExitCode complain_of(const Call& call, const std::vector<CacheFault>& faults) {
+  constexpr std::size_t kMaxShown = 20;
+  for (std::size_t i = 0; i < std::min(kMaxShown, faults.size()); ++i) call.complain(faults[i].to_string());
+  if (faults.size() > kMaxShown)
+    call.complain(fmt::format("... and {} more", grouped(static_cast<std::int64_t>(faults.size() - kMaxShown))));
+  return faults.empty() ? kOk : kDevice;
+}
+
 /// The machine code as nvdisasm prints it, through a temporary file.
 std::string disassemble(const std::vector<std::byte>& cubin) {
   std::error_code code;
@@ -86,7 +101,8 @@ class CacheCommand final : public Command {
         "verify   read every byte of every entry; exits 1 when one is damaged\n"
         "prune    remove entries of the user folder, least recently used first\n"
         "export   every entry into one archive; the same content gives the same bytes\n"
-        "import   an archive into the user folder; import only what you would run\n",
+        "import   an archive into the user folder; import only what you would run\n"
+        "A folder that does not exist (verify, prune, export) or cannot be read is named, and the call exits 5.\n",
         {"tessera cache list --op fmha", "tessera cache show 3f9a12 --ptx | less",
          "tessera cache export kernels.tar.zst --arch sm_90a", "tessera cache prune --max-bytes 1000000000"}};
   }
@@ -179,12 +195,17 @@ class CacheCommand final : public Command {
   }
 
   ExitCode list(Call& call, const CacheOptions& options) const {
-    std::vector<CacheListing> entries = list_cache(options, filter());
+    std::vector<CacheFault> faults;
+    std::vector<CacheListing> entries = list_cache(options, filter(), &faults);
+    for (const CacheFault& fault : faults)
+      if (fault.is_missing) call.note(fault.to_string());
+    std::erase_if(faults, [](const CacheFault& fault) { return fault.is_missing; });
+    const ExitCode code = complain_of(call, faults);
     std::stable_sort(entries.begin(), entries.end(),
                      [](const CacheListing& a, const CacheListing& b) { return a.kernel < b.kernel; });
     if (call.is_json()) {
-      call.print_json({{"entries", json_of(entries)}});
-      return kOk;
+      call.print_json({{"entries", json_of(entries)}, {"unreadable", json_of(faults)}});
+      return code;
     }
     std::int64_t bytes = 0;
     for (const CacheListing& entry : entries) {
@@ -197,7 +218,7 @@ class CacheCommand final : public Command {
                              to_string(entry.tier), entry.damage.empty() ? entry.kernel : "damaged: " + entry.damage));
     }
     call.print(fmt::format("{}, {} bytes\n", entries_text(static_cast<std::int64_t>(entries.size())), grouped(bytes)));
-    return kOk;
+    return code;
   }
 
   /// The matrix instruction, and each operand's type, scales and tensor-map element type, as the entry's plan has them.
@@ -260,6 +281,7 @@ class CacheCommand final : public Command {
 
   ExitCode stat(Call& call, const CacheOptions& options) const {
     const CacheUsage usage = cache_usage(options);
+    const ExitCode code = complain_of(call, usage.faults);
     OrderedJson folders = OrderedJson::array(), groups = OrderedJson::array();
     for (const CacheUsage::Folder& folder : usage.folders) {
       folders.push_back({{"path", folder.path.string()},
@@ -289,21 +311,30 @@ class CacheCommand final : public Command {
                                grouped(group.bytes)));
     }
     if (call.is_json())
-      call.print_json({{"folders", folders}, {"groups", groups}, {"entries", usage.entries}, {"bytes", usage.bytes}});
-    return kOk;
+      call.print_json({{"folders", folders},
+                       {"groups", groups},
+                       {"entries", usage.entries},
+                       {"bytes", usage.bytes},
+                       {"unreadable", json_of(usage.faults)}});
+    return code;
   }
 
   ExitCode verify(Call& call, const CacheOptions& options) const {
     const CacheVerification result = verify_cache(options, heals_);
     if (call.is_json()) {
-      call.print_json({{"checked", result.checked}, {"damaged", json_of(result.damaged)}});
+      call.print_json({{"checked", result.checked},
+                       {"damaged", json_of(result.damaged)},
+                       {"healed", result.healed},
+                       {"unreadable", json_of(result.faults)}});
     } else {
       for (const CacheListing& entry : result.damaged)
         call.print(fmt::format("damaged  {}: {}\n", entry.folder.string(), entry.damage));
-      call.print(fmt::format("{} checked, {} damaged{}\n", entries_text(result.checked), result.damaged.size(),
-                             heals_ && !result.damaged.empty() ? " and moved aside" : ""));
+      call.print(fmt::format("{} checked, {} damaged{}{}\n", entries_text(result.checked), result.damaged.size(),
+                             heals_ ? fmt::format(", {} moved aside", result.healed) : "",
+                             result.faults.empty() ? "" : "; not everything could be read"));
     }
-    return result.damaged.empty() ? kOk : kWrong;
+    const ExitCode code = complain_of(call, result.faults);
+    return code != kOk ? code : result.damaged.empty() ? kOk : kWrong;
   }
 
   ExitCode prune(Call& call, const CacheOptions& options) const {
@@ -315,14 +346,17 @@ class CacheCommand final : public Command {
     request.dry_run = is_dry_run_;
     request.filter = filter();
     const PruneResult result = prune_cache(options, request);
-    const ExitCode code = result.stuck_entries > 0 ? kDevice : kOk;
-    if (code != kOk)
-      call.note(fmt::format("{} could not be removed: can the folder be written?", entries_text(result.stuck_entries)));
+    const ExitCode code = complain_of(call, result.faults);
+    if (result.stuck_entries > 0)
+      call.complain(
+          fmt::format("{} could not be removed: can the folder be written?", entries_text(result.stuck_entries)));
     if (call.is_json()) {
       call.print_json({{"removed", json_of(result.removed)},
                        {"removed_bytes", result.removed_bytes},
                        {"kept_entries", result.kept_entries},
-                       {"kept_bytes", result.kept_bytes}});
+                       {"kept_bytes", result.kept_bytes},
+                       {"foreign", result.foreign},
+                       {"unreadable", json_of(result.faults)}});
       return code;
     }
     for (const CacheListing& entry : result.removed)
@@ -340,13 +374,14 @@ class CacheCommand final : public Command {
     if (call.is_json() && archive == "/dev/stdout")
       throw Error(ErrorKind::usage, "cache export: the archive and --json cannot both go to stdout");
     const CacheFilter chosen = filter();
-    if (list_cache(options, chosen).empty())
+    std::vector<CacheFault> faults;  // of these the export throws
+    if (list_cache(options, chosen, &faults).empty() && faults.empty())
       throw Error(ErrorKind::unsupported,
                   fmt::format("cache export: no entry{}{}{}{} is in any tier; nothing was written",
                               op_.empty() ? "" : " of ", op_, arch_.empty() ? "" : " for ", arch_));
     const ExportResult result = export_cache(options, archive, chosen);
     for (const CacheListing& entry : result.damaged)
-      call.warn(fmt::format("left out, damaged: {}: {}", entry.folder.string(), entry.damage));
+      call.complain(fmt::format("left out, damaged: {}: {}", entry.folder.string(), entry.damage));
     if (call.is_json()) {
       call.print_json({{"entries", result.entries}, {"bytes", result.bytes}, {"damaged", json_of(result.damaged)}});
     } else {

@@ -74,7 +74,12 @@ class WarmCommand final : public Command {
     for (const RejectedProblem& one : report.rejected) rejected.push_back({index_of_[one.index], one.reason});
     std::sort(rejected.begin(), rejected.end(), [](const Rejected& a, const Rejected& b) { return a.index < b.index; });
     print(call, list, report, rejected, sizes_.partly_checked());
-    return code(list, report, rejected);
+    const ExitCode ends = code(list, report, rejected);
+    if (ends == kUnsupported && !rejected.empty() && call.flags().is_quiet)
+      call.complain(fmt::format("{} rejected, the first: {}",
+                                counted(static_cast<std::int64_t>(rejected.size()), "problem is", "problems are"),
+                                rejected.front().reason));
+    return ends;
   }
 
  private:
@@ -170,16 +175,20 @@ class WarmCommand final : public Command {
     report_rejected(call, list, rejected);
     if (!partly_checked.empty()) call.note(partly_checked);
     if (const std::int64_t count = unstored(report); count > 0)
-      call.note(fmt::format("{} in no cache folder: {}", counted(count, "kernel is", "kernels are"),
-                            call.jit().cache().options().user_folder.empty()
-                                ? "no absolute XDG_CACHE_HOME and no HOME is set; name one with --cache-dir"
-                                : fmt::format("none could take {}", count == 1 ? "it" : "them")));
+      call.complain(fmt::format("{} in no cache folder: {}", counted(count, "kernel is", "kernels are"),
+                                call.jit().cache().options().user_folder.empty()
+                                    ? "no absolute XDG_CACHE_HOME and no HOME is set; name one with --cache-dir"
+                                    : fmt::format("none could take {}", count == 1 ? "it" : "them")));
+    for (const WarmedKernel& kernel : report.entries) {
+      if (kernel.error.empty()) continue;
+      const bool is_named = kernel.error.starts_with(kernel.kernel);  // the compiler's errors begin so
+      call.complain(fmt::format("failed: {}{}", is_named ? "" : kernel.kernel + ": ", kernel.error));
+      for (const std::string& note : kernel.notes) call.note(indented(note));
+    }
     if (call.is_json()) return call.print_json(json_of(list, report, rejected));
     for (const WarmedKernel& kernel : report.entries) {
-      if (!kernel.error.empty()) {
-        const bool is_named = kernel.error.starts_with(kernel.kernel);  // the compiler's errors begin so
-        call.note(fmt::format("failed: {}{}", is_named ? "" : kernel.kernel + ": ", kernel.error));
-      } else if (is_dry_run_) {
+      if (!kernel.error.empty()) continue;
+      if (is_dry_run_) {
         call.print(fmt::format("{:<8} {}\n", kernel.was_hit ? "hit" : "miss", kernel.kernel));
       } else {
         call.print(fmt::format("{:<8} {:>5.0f} ms {:>4} registers {:>3} spilled {:>7} smem  {}\n",

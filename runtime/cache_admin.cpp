@@ -14,7 +14,18 @@ namespace tessera {
 
 namespace {
 
-CacheListing listing_of(const CacheFolder& folder, const EntryPlace& place) {
+CacheFault no_folder() {
+  return {"(none)", "no absolute XDG_CACHE_HOME and no HOME is set; name one with --cache-dir", true};
+}
+
+/// Whether there is anything to walk; a fault where not.
+bool can_walk(const CacheFolder& folder, WalkReport& report) {
+  const std::optional<CacheFault> fault = folder.obstacle();
+  if (fault) report.faults.push_back(*fault);
+  return !fault;
+}
+
+CacheListing listing_of(const CacheFolder& folder, const EntryPlace& place, WalkReport& report) {
   CacheListing listing;
   listing.keys = place.keys;
   listing.folder = place.path;
@@ -25,6 +36,7 @@ CacheListing listing_of(const CacheFolder& folder, const EntryPlace& place) {
   ReadEntry read = folder.look(place.keys, EntryParts::record);
   if (read.verdict != ReadVerdict::ok) {
     listing.damage = read.verdict == ReadVerdict::absent ? "it was removed" : read.reason;
+    if (read.verdict == ReadVerdict::unreadable) report.faults.push_back({place.path, read.reason});
     return listing;
   }
   listing.op = std::move(read.record.op);
@@ -34,11 +46,11 @@ CacheListing listing_of(const CacheFolder& folder, const EntryPlace& place) {
   return listing;
 }
 
-std::vector<CacheListing> list_folder(CacheFolder& folder, const CacheFilter& filter) {
+std::vector<CacheListing> list_folder(const CacheFolder& folder, const CacheFilter& filter, WalkReport& report) {
   std::vector<CacheListing> listings;
-  if (!folder.is_usable()) return listings;
-  for (const EntryPlace& place : folder.scan()) {
-    CacheListing listing = listing_of(folder, place);
+  if (!can_walk(folder, report)) return listings;
+  for (const EntryPlace& place : folder.scan(&report)) {
+    CacheListing listing = listing_of(folder, place, report);
     if (!listing.damage.empty() || filter.matches(listing.op, listing.arch)) listings.push_back(std::move(listing));
   }
   return listings;
@@ -67,20 +79,29 @@ bool CacheFilter::matches(const std::string& op, const std::string& arch) const 
 }
 
 ListedCache list_folders(CacheShared& shared, const CacheOptions& options, const CacheFilter& filter) {
-  ListedCache cache{open_folders(shared, options), {}};
+  ListedCache cache{open_folders(shared, options), {}, {}};
+  if (cache.folders.empty()) cache.report.faults.push_back(no_folder());
   for (const auto& folder : cache.folders) {
-    for (CacheListing& listing : list_folder(*folder, filter)) {
+    for (CacheListing& listing : list_folder(*folder, filter, cache.report)) {
       cache.entries.push_back({std::move(listing), folder.get()});
     }
   }
   return cache;
 }
 
-std::vector<CacheListing> list_cache(const CacheOptions& options, const CacheFilter& filter) {
+std::vector<CacheListing> list_cache(const CacheOptions& options, const CacheFilter& filter,
+                                     std::vector<CacheFault>* faults) {
   CacheShared shared(options);
-  std::vector<CacheListing> all;
   ListedCache cache = list_folders(shared, options, filter);
+  std::vector<CacheListing> all;
   for (ListedEntry& entry : cache.entries) all.push_back(std::move(entry.listing));
+  if (faults != nullptr) {
+    *faults = std::move(cache.report.faults);
+    return all;
+  }
+  for (const CacheFault& fault : cache.report.faults) {
+    if (!fault.is_missing) shared.warnings.once(fault.path, fault.to_string());
+  }
   return all;
 }
 
@@ -91,15 +112,23 @@ CacheDetails show_cache_entry(const CacheOptions& options, const std::string& ke
   CacheShared shared(options);
   std::map<std::string, CacheListing> found;  // by entry key: the first tier that has it
   ReadEntry read;                             // of the first
+  WalkReport report, ignored;
   for (const auto& folder : open_folders(shared, options)) {
-    if (!folder->is_usable()) continue;
-    for (const EntryPlace& place : folder->scan()) {
+    if (!can_walk(*folder, report)) continue;
+    for (const EntryPlace& place : folder->scan(&report)) {
       if (!has_prefix(place.keys.entry, key_prefix) && !has_prefix(place.keys.source, key_prefix)) continue;
-      if (!found.try_emplace(place.keys.entry, listing_of(*folder, place)).second) continue;
+      if (!found.try_emplace(place.keys.entry, listing_of(*folder, place, ignored)).second) continue;
       if (found.size() == 1) read = folder->look(place.keys, EntryParts::all);
     }
   }
-  if (found.empty()) throw Error(ErrorKind::usage, fmt::format("cache entry {}: there is none", key_prefix));
+  if (found.empty()) {
+    std::erase_if(report.faults, [](const CacheFault& fault) { return fault.is_missing; });
+    if (report.faults.empty()) throw Error(ErrorKind::usage, fmt::format("cache entry {}: there is none", key_prefix));
+    std::vector<std::string> notes;
+    for (const CacheFault& fault : report.faults) notes.push_back(fault.to_string());
+    throw Error(ErrorKind::io, fmt::format("cache entry {}: not found, but not everything can be read", key_prefix),
+                notes);
+  }
   if (found.size() > 1) {
     std::vector<std::string> notes;
     for (const auto& [key, listing] : found) {
@@ -136,7 +165,12 @@ CacheUsage cache_usage(const CacheOptions& options) {
     of.exists = shared.files.status_of_root(folder->root(), found) == 0;
     of.max_bytes = folder->is_writable() ? options.max_bytes : 0;
     of.quarantined = folder->quarantined();
-    for (const CacheListing& listing : list_folder(*folder, {})) {
+    WalkReport report;
+    const std::vector<CacheListing> listings = list_folder(*folder, {}, report);
+    for (CacheFault& fault : report.faults) {
+      if (!fault.is_missing) usage.faults.push_back(std::move(fault));
+    }
+    for (const CacheListing& listing : listings) {
       ++of.entries;
       of.bytes += listing.bytes;
       if (!listing.damage.empty()) {
@@ -159,19 +193,32 @@ CacheUsage cache_usage(const CacheOptions& options) {
 CacheVerification verify_cache(const CacheOptions& options, bool heal) {
   CacheShared shared(options);
   CacheVerification result;
-  for (const auto& folder : open_folders(shared, options)) {
-    if (!folder->is_usable()) continue;
-    for (const EntryPlace& place : folder->scan()) {
+  WalkReport report, ignored;
+  const auto folders = open_folders(shared, options);
+  if (folders.empty()) report.faults.push_back(no_folder());
+  for (const auto& folder : folders) {
+    if (!can_walk(*folder, report)) continue;
+    for (const EntryPlace& place : folder->scan(&report)) {
       const ReadEntry read = folder->look(place.keys, EntryParts::all);
       if (read.verdict == ReadVerdict::absent) continue;  // evicted since the scan
+      if (read.verdict == ReadVerdict::unreadable) {
+        report.faults.push_back({place.path, read.reason});
+        continue;
+      }
       ++result.checked;
       if (read.verdict == ReadVerdict::ok) continue;
-      CacheListing listing = listing_of(*folder, place);
+      CacheListing listing = listing_of(*folder, place, ignored);
       listing.damage = read.reason;
-      if (heal && folder->is_writable() && read.verdict == ReadVerdict::damaged) folder->quarantine(place.keys, read);
+      if (heal && folder->is_writable()) {
+        const int fault = folder->quarantine(place.keys, read);
+        if (fault == 0) ++result.healed;
+        if (fault != 0)
+          report.faults.push_back({place.path, fmt::format("cannot be moved aside ({})", describe_errno(fault))});
+      }
       result.damaged.push_back(std::move(listing));
     }
   }
+  result.faults = std::move(report.faults);
   return result;
 }
 
@@ -180,10 +227,14 @@ PruneResult prune_cache(const CacheOptions& options, const PruneRequest& request
     throw Error(ErrorKind::usage, "cache prune: say what may go: a size to come down to, an age, or all");
   }
   CacheShared shared(options);
-  CacheFolder folder(shared, options.user_folder, true);
   PruneResult result;
+  if (options.user_folder.empty()) {
+    result.faults.push_back(no_folder());
+    return result;
+  }
+  CacheFolder folder(shared, options.user_folder, true);
   WalkReport report;
-  std::vector<CacheListing> listings = list_folder(folder, request.filter);
+  std::vector<CacheListing> listings = list_folder(folder, request.filter, report);
   if (!request.filter.is_empty()) {
     std::erase_if(listings, [](const CacheListing& listing) { return !listing.damage.empty(); });
   }
@@ -206,13 +257,18 @@ PruneResult prune_cache(const CacheOptions& options, const PruneRequest& request
     result.removed_bytes += listing.bytes;
     result.removed.push_back(std::move(listing));
   }
-  if (!request.dry_run && folder.is_usable()) {
+  if (!request.dry_run && !folder.obstacle()) {
     folder.sweep_staging(&report);
     if (request.all && request.filter.is_empty()) folder.empty_quarantine(report);
-    folder.scan(&report);
   }
   folder.say_foreign(report);
   result.foreign = std::move(report.foreign);
+  // What could not be read does not matter where it is gone.
+  std::erase_if(report.faults, [&result](const CacheFault& fault) {
+    return std::any_of(result.removed.begin(), result.removed.end(),
+                       [&fault](const CacheListing& listing) { return listing.folder == fault.path; });
+  });
+  result.faults = std::move(report.faults);
   return result;
 }
 

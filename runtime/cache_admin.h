@@ -1,8 +1,8 @@
 // What `tessera cache` does: look at the tiers, verify, prune, export and import. Everything here works beside running
 // processes: what it removes it removes as an eviction does, what it imports it publishes as a compile does.
 //
-// A folder that is refused (CacheOptions::trust_folder) or cannot be read is skipped, with a warning; a request that
-// cannot be met is an Error.
+// A folder that is refused (CacheOptions::trust_folder), or that cannot be read as a whole or in part, is a CacheFault
+// of the result: what the result says holds for the rest only. A request that cannot be met is an Error.
 #pragma once
 
 #include <chrono>
@@ -14,6 +14,7 @@
 
 #include "runtime/cache.h"
 #include "runtime/cache_archive.h"
+#include "runtime/cache_fault.h"
 
 namespace tessera {
 
@@ -36,8 +37,10 @@ struct CacheListing {
 };
 
 /// User folder first, in each tier by source key; an entry that several tiers hold is listed for each. Damaged entries
-/// match every filter.
-std::vector<CacheListing> list_cache(const CacheOptions& options, const CacheFilter& filter = {});
+/// match every filter. faults: where there may be more, folders that do not exist among them; null: those that exist
+/// are warned of.
+std::vector<CacheListing> list_cache(const CacheOptions& options, const CacheFilter& filter = {},
+                                     std::vector<CacheFault>* faults = nullptr);
 
 struct CacheDetails {
   CacheListing listing;
@@ -48,7 +51,8 @@ struct CacheDetails {
 };
 
 /// The entry whose entry key or source key begins so, verified. Throws Error{usage} for fewer than 6 characters, for no
-/// such entry, and for more than one (notes list them); Error{io} for a damaged one.
+/// such entry, and for more than one (notes list them); Error{io} for a damaged one, and where none was found but a
+/// folder cannot be read.
 CacheDetails show_cache_entry(const CacheOptions& options, const std::string& key_prefix);
 
 struct CacheUsage {
@@ -67,12 +71,15 @@ struct CacheUsage {
   std::vector<Folder> folders;  ///< in the order of the search
   std::vector<Group> groups;    ///< by op and arch, over all folders
   std::int64_t entries = 0, bytes = 0;
+  std::vector<CacheFault> faults;  ///< of folders that exist
 };
 CacheUsage cache_usage(const CacheOptions& options);
 
 struct CacheVerification {
   std::int64_t checked = 0;
   std::vector<CacheListing> damaged;  ///< damage says what is wrong
+  std::int64_t healed = 0;            ///< of these: moved aside
+  std::vector<CacheFault> faults;     ///< what was not checked, or not moved aside; folders that do not exist too
 };
 /// Reads every byte of every entry. heal: moves what is damaged in the user folder aside.
 CacheVerification verify_cache(const CacheOptions& options, bool heal = false);
@@ -89,6 +96,7 @@ struct PruneResult {
   std::int64_t removed_bytes = 0, kept_entries = 0, kept_bytes = 0;
   std::int64_t stuck_entries = 0;    ///< of those kept: should have gone, but the folder cannot be changed
   std::vector<std::string> foreign;  ///< what lies in the folder and the cache did not make: left alone, said once
+  std::vector<CacheFault> faults;    ///< what could not be looked into or removed; also that there is no folder
 };
 /// Of the user folder. Throws Error{usage} when the request says nothing.
 PruneResult prune_cache(const CacheOptions& options, const PruneRequest& request);
@@ -97,7 +105,8 @@ struct ExportResult {
   std::int64_t entries = 0, bytes = 0;  ///< bytes before compression
   std::vector<CacheListing> damaged;    ///< left out
 };
-/// Every entry of every tier that matches, each once, into one file that appears when it is complete.
+/// Every entry of every tier that matches, each once, into one file that appears when it is complete. Throws Error{io},
+/// and leaves no file, where a folder does not exist or something cannot be read: the archive would miss it.
 ExportResult export_cache(const CacheOptions& options, const std::filesystem::path& archive,
                           const CacheFilter& filter = {});
 

@@ -41,10 +41,11 @@ Descriptor CacheFolder::open_base() const {
   return {shared_.files, shared_.files.open_folder(root.get(), base_.substr(root_.size() + 1))};
 }
 
-std::string CacheFolder::why_refused() const {
+std::optional<CacheFault> CacheFolder::refusal() const {
   const Files& files = shared_.files;
   for (const bool is_root : {true, false}) {
     const std::string& path = is_root ? root_ : base_;
+    const auto refused = [&path](std::string reason) { return CacheFault{path, std::move(reason)}; };
     FileStatus found;
     int fault = 0;
     if (is_root) {
@@ -53,23 +54,23 @@ std::string CacheFolder::why_refused() const {
       const Descriptor root(files, files.open_root(root_));
       fault = files.status(root.get(), base_.substr(root_.size() + 1), found);
     }
-    if (fault == -ENOENT) return {};
-    if (fault != 0) return fmt::format("cache folder {}: cannot be read ({})", path, describe_errno(fault));
-    if (found.is_link) return fmt::format("cache folder {}: is {}", path, describe_errno(-ELOOP));
-    if (!found.is_folder) return fmt::format("cache folder {}: is a file", path);
+    if (fault == -ENOENT) return std::nullopt;
+    if (fault != 0) return refused(fmt::format("cannot be read ({})", describe_errno(fault)));
+    if (found.is_link) return refused("is " + describe_errno(-ELOOP));
+    if (!found.is_folder) return refused("is a file");
     const std::uint32_t user = files.effective_user();
     if (shared_.trust_folder) continue;
     if (found.owner != user && found.owner != 0) {
-      return fmt::format(
-          "cache folder {}: belongs to user {}, not to you ({}): whoever can write there can run code "
-          "as you; take a folder of your own or say that you trust it",
-          path, found.owner, user);
+      return refused(
+          fmt::format("belongs to user {}, not to you ({}): whoever can write there can run code "
+                      "as you; take a folder of your own or say that you trust it",
+                      found.owner, user));
     }
     if ((found.mode & 0002U) != 0) {
-      return fmt::format(
-          "cache folder {}: everybody may write there (mode {:04o}) and so run code as you; chmod o-w "
-          "it or say that you trust it",
-          path, found.mode);
+      return refused(
+          fmt::format("everybody may write there (mode {:04o}) and so run code as you; chmod o-w "
+                      "it or say that you trust it",
+                      found.mode));
     }
     if ((found.mode & 0020U) != 0) {
       shared_.warnings.once(root_ + " group", fmt::format("cache folder {}: its group may write there (mode {:04o}): "
@@ -77,7 +78,25 @@ std::string CacheFolder::why_refused() const {
                                                           path, found.mode));
     }
   }
-  return {};
+  return std::nullopt;
+}
+
+std::string CacheFolder::why_refused() const {
+  const std::optional<CacheFault> fault = refusal();
+  return fault ? fault->to_string() : std::string();
+}
+
+std::optional<CacheFault> CacheFolder::obstacle() const {
+  if (std::optional<CacheFault> fault = refusal()) return fault;
+  const Descriptor base = open_base();
+  if (base) return std::nullopt;
+  if (base.get() != -ENOENT) return CacheFault{base_, fmt::format("cannot be read ({})", describe_errno(base.get()))};
+  FileStatus found;
+  const bool is_there = shared_.files.status_of_root(root_, found) == 0;
+  return CacheFault{
+      root_,
+      is_there ? fmt::format("holds no cache: there is no v{} in it", kCacheSchema) : std::string("does not exist"),
+      true};
 }
 
 bool CacheFolder::is_usable() {

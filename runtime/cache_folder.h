@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "runtime/cache_entry.h"
+#include "runtime/cache_fault.h"
 #include "runtime/cache_files.h"
 #include "runtime/cache_lock.h"
 
@@ -68,10 +69,7 @@ struct EntryPlace {
 
 /// What a walk could not do.
 struct WalkReport {
-  struct Fault {
-    std::string path, reason;
-  };
-  std::vector<Fault> faults;         ///< could not be read or removed
+  std::vector<CacheFault> faults;    ///< could not be read or removed
   std::vector<std::string> foreign;  ///< not made by the cache: left alone
 };
 
@@ -94,8 +92,8 @@ class CacheFolder {
   /// after a warning, when it could not be written.
   std::string publish(const EncodedEntry& encoded);
   ProcessLock lock(const std::string& name, const LockWait& wait = {}) const;
-  /// Moves the entry aside; reports it.
-  void quarantine(const EntryKeys& keys, const ReadEntry& found);
+  /// Moves the entry aside; reports it. 0, also where another process has healed it, or -errno.
+  int quarantine(const EntryKeys& keys, const ReadEntry& found);
   /// Removes what was moved aside.
   void empty_quarantine(WalkReport& report);
   std::int64_t quarantined() const;
@@ -118,8 +116,12 @@ class CacheFolder {
   /// Whether the folder may be used: exists, is a folder, belongs to the right user. Warns and answers false otherwise;
   /// a missing one is no fault.
   bool is_usable();
-  /// Why it may not; empty when it may or when it does not exist.
+  /// Why it may not; nothing when it may or when it does not exist.
+  std::optional<CacheFault> refusal() const;
+  /// refusal() as a sentence, or nothing.
   std::string why_refused() const;
+  /// refusal(), or that it does not exist.
+  std::optional<CacheFault> obstacle() const;
 
  private:
   /// v1, opened anew, so that a folder that was moved away or made again meanwhile is no obstacle.

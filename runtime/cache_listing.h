@@ -17,6 +17,7 @@ struct ListedEntry {
 struct ListedCache {
   std::vector<std::unique_ptr<CacheFolder>> folders;  ///< in the order of the search
   std::vector<ListedEntry> entries;
+  WalkReport report;
 };
 
 /// User folder first.

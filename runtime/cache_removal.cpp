@@ -41,29 +41,31 @@ bool is_quarantine_name(std::string_view name) {
   return is_unique_name(name, prefix) && prefix.size() == 16 && is_hexadecimal(prefix);
 }
 
+std::string cannot_be_read(int fault) { return fmt::format("cannot be read ({})", describe_errno(fault)); }
+
 std::string in_quarantine(const std::string& name) { return fmt::format("{}/{}", kQuarantineFolder, name); }
 
 }  // namespace
 
-void CacheFolder::quarantine(const EntryKeys& keys, const ReadEntry& found) {
+int CacheFolder::quarantine(const EntryKeys& keys, const ReadEntry& found) {
   const std::string path = entry_path(keys);
   if (!is_writable_) {
     shared_.warnings.once(path, fmt::format("cache entry {} is damaged ({}) and not used", path, found.reason));
-    return;
+    return -EROFS;
   }
   const Files& files = shared_.files;
   const Descriptor base = open_base();
   FileStatus now;
   const bool is_replaced = files.status(base.get(), entry_path_below(keys), now) == 0 && found.folder_inode != 0 &&
                            now.inode != found.folder_inode;
-  if (is_replaced) return;  // another process has healed it meanwhile
+  if (is_replaced) return 0;  // another process has healed it meanwhile
   const std::string aside = in_quarantine(unique_name(keys.entry.substr(0, 16)));
   int fault = files.rename(base.get(), entry_path_below(keys), aside);
   if (fault == -ENOENT) {
     files.make_folder(base.get(), kQuarantineFolder, 0700);
     fault = files.rename(base.get(), entry_path_below(keys), aside);
   }
-  if (fault == -ENOENT) return;
+  if (fault == -ENOENT) return 0;
   shared_.quarantined.fetch_add(1, std::memory_order_relaxed);
   if (fault != 0) {
     // The folder's fault more than the entry's: it counts as the one warning of the folder.
@@ -71,7 +73,7 @@ void CacheFolder::quarantine(const EntryKeys& keys, const ReadEntry& found) {
                           fmt::format("cache folder {}: entry {} is damaged ({}) and cannot be moved aside ({}); "
                                       "kernels are kept in memory only",
                                       root_, path, found.reason, describe_errno(fault)));
-    return;
+    return fault;
   }
   shared_.warnings.once(path, fmt::format("cache entry {} is damaged ({}): moved to {}/{}", path, found.reason, base_,
                                           kQuarantineFolder));
@@ -80,7 +82,7 @@ void CacheFolder::quarantine(const EntryKeys& keys, const ReadEntry& found) {
   std::vector<std::string> names;
   files.list(base.get(), kQuarantineFolder, names);
   std::erase_if(names, [](const std::string& name) { return !is_quarantine_name(name); });
-  if (names.size() <= kQuarantineLimit) return;
+  if (names.size() <= kQuarantineLimit) return 0;
   std::vector<std::pair<std::int64_t, std::string>> by_age;
   for (const std::string& name : names) {
     if (files.status(base.get(), in_quarantine(name), now) == 0) by_age.emplace_back(now.modified_ns, name);
@@ -91,6 +93,7 @@ void CacheFolder::quarantine(const EntryKeys& keys, const ReadEntry& found) {
     remove_aside(base.get(), in_quarantine(by_age[i].second), report);
   }
   say_foreign(report);
+  return 0;
 }
 
 std::int64_t CacheFolder::quarantined() const {
@@ -105,7 +108,7 @@ void CacheFolder::empty_quarantine(WalkReport& report) {
   std::vector<std::string> names;
   const int fault = files.list(base.get(), kQuarantineFolder, names);
   const std::string folder = fmt::format("{}/{}", base_, kQuarantineFolder);
-  if (fault != 0 && fault != -ENOENT) report.faults.push_back({folder, describe_errno(fault)});
+  if (fault != 0 && fault != -ENOENT) report.faults.push_back({folder, cannot_be_read(fault)});
   for (const std::string& name : names) {
     if (is_quarantine_name(name)) {
       remove_aside(base.get(), in_quarantine(name), report);
@@ -132,7 +135,7 @@ void CacheFolder::remove_aside(int base, const std::string& path, WalkReport& re
   if (is_foreign) {
     report.foreign.push_back(named);
   } else {
-    report.faults.push_back({named, describe_errno(fault)});
+    report.faults.push_back({named, fmt::format("cannot be removed ({})", describe_errno(fault))});
   }
 }
 
@@ -159,7 +162,7 @@ std::vector<EntryPlace> CacheFolder::scan(WalkReport* report) const {
   const auto list = [&](int in, const std::string& name, const std::string& path, const auto& is_ours) {
     std::vector<std::string> names;
     const int fault = files.list(in, name, names);
-    if (fault != 0 && fault != -ENOENT) to.faults.push_back({path, describe_errno(fault)});
+    if (fault != 0 && fault != -ENOENT) to.faults.push_back({path, cannot_be_read(fault)});
     std::erase_if(names, [&](const std::string& each) {
       if (is_ours(each)) return false;
       to.foreign.push_back(path + "/" + each);
@@ -201,7 +204,14 @@ bool CacheFolder::remove(const EntryPlace& place, WalkReport* report) {
   const Descriptor base = open_base();
   const std::string aside = fmt::format("{}/{}", kStagingFolder, unique_name("old"));
   const std::string path = entry_path_below(place.keys);
-  if (files.rename(base.get(), path, aside) != 0) return false;
+  const int fault = files.rename(base.get(), path, aside);
+  if (fault != 0) {
+    const bool is_gone = fault == -ENOENT && !has(place.keys);
+    if (report != nullptr && !is_gone) {
+      report->faults.push_back({place.path, fmt::format("cannot be removed ({})", describe_errno(fault))});
+    }
+    return false;
+  }
   WalkReport own;
   remove_aside(base.get(), aside, report != nullptr ? *report : own);
   say_foreign(own);
@@ -219,7 +229,7 @@ int CacheFolder::sweep_staging(WalkReport* report) {
   WalkReport& to = report != nullptr ? *report : own;
   const std::string folder = fmt::format("{}/{}", base_, kStagingFolder);
   const int fault = files.list(base.get(), kStagingFolder, names);
-  if (fault != 0 && fault != -ENOENT) to.faults.push_back({folder, describe_errno(fault)});
+  if (fault != 0 && fault != -ENOENT) to.faults.push_back({folder, cannot_be_read(fault)});
   int swept = 0;
   for (const std::string& name : names) {
     const std::string path = fmt::format("{}/{}", kStagingFolder, name);

@@ -44,6 +44,15 @@ ArchiveSummary read_file(const std::filesystem::path& path, const ArchiveLimits&
   }
 }
 
+[[noreturn]] void refuse_export(const std::filesystem::path& archive, const std::vector<CacheFault>& faults) {
+  std::vector<std::string> notes;
+  for (std::size_t i = 1; i < faults.size(); ++i) notes.push_back(faults[i].to_string());
+  throw Error(ErrorKind::io,
+              fmt::format("cache export: {}; {} is not written, for it would not be complete",
+                          faults.front().to_string(), archive.string()),
+              notes);
+}
+
 }  // namespace
 
 ExportResult export_cache(const CacheOptions& options, const std::filesystem::path& archive,
@@ -56,6 +65,7 @@ ExportResult export_cache(const CacheOptions& options, const std::filesystem::pa
     const auto [place, is_new] = chosen.try_emplace(key, entry);
     if (!is_new && !place->second.listing.damage.empty()) place->second = std::move(entry);
   }
+  if (!cache.report.faults.empty()) refuse_export(archive, cache.report.faults);
   ExportResult result;
   OutputFile out(archive);
   ArchiveWriter writer([&out](std::string_view bytes) { out.write(bytes); });
@@ -63,6 +73,7 @@ ExportResult export_cache(const CacheOptions& options, const std::filesystem::pa
     CacheListing& listing = entry.listing;
     const ReadEntry read = entry.folder->look(listing.keys, EntryParts::all);
     if (read.verdict == ReadVerdict::absent) continue;  // evicted meanwhile
+    if (read.verdict == ReadVerdict::unreadable) refuse_export(archive, {{listing.folder.string(), read.reason}});
     if (read.verdict != ReadVerdict::ok) {
       listing.damage = read.reason;
       if (filter.is_empty() || !listing.op.empty()) result.damaged.push_back(std::move(listing));

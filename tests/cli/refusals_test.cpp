@@ -65,6 +65,7 @@ TEST_CASE("cache: a misspelt operator or target is refused, an export of nothing
     CHECK(outcome.err == message);
     CHECK_FALSE(std::filesystem::exists(archive));
   };
+  std::filesystem::create_directories(terminal.folder.path / "cache/v1");
   fails({"cache", "export", archive}, 3, "tessera: cache export: no entry is in any tier; nothing was written\n");
   CHECK(terminal.run({"warm", "fmha"}).code == 0);
   CHECK(terminal.run({"cache", "export", archive, "--arch", "foo"}).code == 2);

@@ -1,0 +1,134 @@
+// The cache's gates as a pipeline sees them: exit code 5 and a reason for what was not looked into or not stored, with
+// --quiet and --json too.
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/command.h"
+
+using namespace tessera;
+using namespace tessera::cli;
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+namespace {
+
+bool says(const Outcome& outcome, const std::string& text) {
+  if (outcome.err.find(text) != std::string::npos) return true;
+  MESSAGE(outcome.err);
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("cache: a folder that is not there fails the gates, and list and stat say so") {
+  Terminal terminal;
+  const std::string cache = (terminal.folder.path / "cache").string(), archive = (terminal.folder.path / "a").string();
+  const std::string reason = "cache folder " + cache + ": does not exist";
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"cache", "verify"}, {"cache", "prune", "--all"}, {"cache", "export", archive}}) {
+    for (const bool is_quiet : {false, true}) {
+      std::vector<std::string> with = arguments;
+      if (is_quiet) with.push_back("--quiet");
+      const Outcome outcome = terminal.run(with);
+      CHECK(outcome.code == 5);
+      CHECK(says(outcome, reason));
+    }
+  }
+  CHECK_FALSE(fs::exists(archive));
+  const Outcome json = terminal.run({"cache", "verify", "--json"});
+  CHECK(json.code == 5);
+  CHECK(Json::parse(json.out)["unreadable"][0] == Json({{"path", cache}, {"reason", "does not exist"}}));
+  const Outcome list = terminal.run({"cache", "list"});
+  CHECK(list.code == 0);
+  CHECK(says(list, reason));
+  CHECK(terminal.run({"cache", "stat"}).code == 0);
+  CHECK(terminal.run({"cache", "stat"}).out.find("not there yet") != std::string::npos);
+
+  // An empty cache is one.
+  REQUIRE(terminal.run({"warm", "fmha"}).code == 0);
+  CHECK(terminal.run({"cache", "prune", "--all"}).code == 0);
+  CHECK(terminal.run({"cache", "verify"}).code == 0);
+  CHECK(terminal.run({"cache", "export", archive}).code == 3);
+}
+
+TEST_CASE("cache: a part that cannot be read is named and fails each action, with --quiet too") {
+  Terminal terminal;
+  REQUIRE(terminal.run({"warm", "fmha", "--head-dim", "64,128"}).code == 0);
+  const Json list = Json::parse(terminal.run({"cache", "list", "--json"}).out);
+  CHECK(list["unreadable"].empty());
+  const fs::path source = fs::path(list["entries"][0]["folder"].get<std::string>()).parent_path();
+  fs::remove_all(source);
+  write_file(source, "a file");
+  const std::string reason = "cache folder " + source.string() + ": cannot be read (Not a directory)",
+                    archive = (terminal.folder.path / "a").string();
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"cache", "verify"},
+                                                    {"cache", "verify", "--json"},
+                                                    {"cache", "list"},
+                                                    {"cache", "stat"},
+                                                    {"cache", "stat", "--json"},
+                                                    {"cache", "prune", "--older-than", "9"},
+                                                    {"cache", "prune", "--all", "--dry-run", "--json"},
+                                                    {"cache", "export", archive}}) {
+    CAPTURE(arguments[1]);
+    for (const bool is_quiet : {false, true}) {
+      std::vector<std::string> with = arguments;
+      if (is_quiet) with.push_back("--quiet");
+      const Outcome outcome = terminal.run(with);
+      CHECK(outcome.code == 5);
+      CHECK(says(outcome, reason));
+      if (with[with.size() - 1 - (is_quiet ? 1 : 0)] == "--json")
+        CHECK(Json::parse(outcome.out)["unreadable"].size() == 1);
+    }
+  }
+  CHECK_FALSE(fs::exists(archive));
+  CHECK(terminal.run({"cache", "verify"}).out == "1 entry checked, 0 damaged; not everything could be read\n");
+}
+
+TEST_CASE("cache: verify says how many it moved aside, prune what it left alone") {
+  Terminal terminal;
+  REQUIRE(terminal.run({"warm", "fmha"}).code == 0);
+  const Json list = Json::parse(terminal.run({"cache", "list", "--json"}).out);
+  fs::resize_file(fs::path(list["entries"][0]["folder"].get<std::string>()) / "kernel.cubin", 1);
+  const Outcome healed = terminal.run({"cache", "verify", "--heal"});
+  CHECK(healed.code == 1);
+  CHECK(healed.out.ends_with("1 entry checked, 1 damaged, 1 moved aside\n"));
+  const std::string notes = terminal.write("cache/v1/notes.txt", "mine");
+  const Outcome pruned = terminal.run({"cache", "prune", "--all", "--json"});
+  CHECK(pruned.code == 0);
+  CHECK(Json::parse(pruned.out)["foreign"] == Json::array({notes}));
+  CHECK(says(pruned, "left alone because tessera did not make it: " + notes));
+  CHECK(read_text(notes) == "mine");
+}
+
+TEST_CASE("warm at 3, 4 and 5: a reason with --quiet, and a report with --json") {
+  Terminal terminal;
+  const std::string file = terminal.write("file", "in the way");
+  Outcome outcome = terminal.run({"warm", "fmha", "--cache-dir", file, "--quiet", "--json"});
+  CHECK(outcome.code == 5);
+  CHECK(says(outcome, "cache folder " + file + ": is a file"));
+  CHECK(says(outcome, "1 kernel is in no cache folder"));
+  Json report = Json::parse(outcome.out);
+  CHECK(report["compiled"] == 1);
+  CHECK(report["entries"][0]["stored"] == false);
+  CHECK_FALSE(report["entries"][0].contains("error"));
+
+  for (const ErrorKind kind : {ErrorKind::compile, ErrorKind::io}) {
+    terminal.compiler->failures_left = 1;
+    terminal.compiler->failure_kind = kind;
+    outcome = terminal.run({"warm", "fmha", "--head-dim", "64,128", "--jobs", "1", "--quiet", "--json"});
+    CHECK(outcome.code == (kind == ErrorKind::compile ? 4 : 5));
+    CHECK(says(outcome, "the counting compiler was told to fail"));
+    report = Json::parse(outcome.out);
+    CHECK(report["failed"] == 1);
+    CHECK(report["entries"].size() == 2);
+    int errors = 0;
+    for (const Json& entry : report["entries"]) errors += entry.contains("error") ? 1 : 0;
+    CHECK(errors == 1);
+    CHECK(terminal.run({"cache", "prune", "--all"}).code == 0);
+  }
+  outcome = terminal.run({"warm", "fmha", "--head-dim", "64,80", "--strict", "--quiet", "--json"});
+  CHECK(outcome.code == 3);
+  CHECK(says(outcome, "1 problem is rejected, the first: fmha has no kernel for head_dim 80"));
+  CHECK(Json::parse(outcome.out)["rejections"].size() == 1);
+  // What holds back nothing says nothing.
+  CHECK(terminal.run({"warm", "fmha", "--quiet"}).err.empty());
+}
