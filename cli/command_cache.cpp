@@ -100,8 +100,8 @@ class CacheCommand final : public Command {
         "stat     folders in the order of the search, with entries, bytes and limits\n"
         "verify   read every byte of every entry; exits 1 when one is damaged\n"
         "prune    remove entries of the user folder, least recently used first\n"
-        "export   every entry into one archive; the same content gives the same bytes\n"
-        "import   an archive into the user folder; import only what you would run\n"
+        "export   every entry into one archive (- is stdout); the same content gives the same bytes\n"
+        "import   an archive (- is stdin) into the user folder; import only what you would run\n"
         "A folder that does not exist (verify, prune, export) or cannot be read is named, and the call exits 5.\n",
         {"tessera cache list --op fmha", "tessera cache show 3f9a12 --ptx | less",
          "tessera cache export kernels.tar.zst --arch sm_90a", "tessera cache prune --max-bytes 1000000000"}};
@@ -370,7 +370,8 @@ class CacheCommand final : public Command {
   }
 
   ExitCode export_archive(Call& call, const CacheOptions& options) const {
-    const std::string& archive = need_argument("the archive to write");
+    const std::string& typed = need_argument("the archive to write");
+    const std::string archive = typed == "-" ? "/dev/stdout" : typed;
     if (call.is_json() && archive == "/dev/stdout")
       throw Error(ErrorKind::usage, "cache export: the archive and --json cannot both go to stdout");
     const CacheFilter chosen = filter();
@@ -393,7 +394,8 @@ class CacheCommand final : public Command {
   }
 
   ExitCode import_archive(Call& call, const CacheOptions& options) const {
-    const ImportResult result = import_cache(options, need_argument("the archive to read"));
+    const std::string& archive = need_argument("the archive to read");
+    const ImportResult result = import_cache(options, archive == "-" ? "/dev/stdin" : archive);
     if (call.is_json()) {
       call.print_json({{"imported", result.imported}, {"present", result.present}, {"bytes", result.bytes}});
     } else {

@@ -1,46 +1,29 @@
 // Export and import: entries between a cache and an archive.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <map>
 #include <tuple>
 
 #include "base/error.h"
 #include "runtime/cache_listing.h"
+#include "runtime/input_file.h"
 #include "runtime/output_file.h"
 
 namespace tessera {
 
 namespace {
 
-[[noreturn]] void fail(const std::filesystem::path& path, const char* what) {
-  throw Error(ErrorKind::io, fmt::format("{}: {}: {}", path.string(), what, std::strerror(errno)));
-}
-
 /// The folder could not be written: no fault of the archive.
 struct PublishFailed {};
 
-ArchiveSummary read_file(const std::filesystem::path& path, const ArchiveLimits& limits,
+ArchiveSummary read_file(InputFile& file, const ArchiveLimits& limits,
                          const std::function<void(ArchivedEntry&&)>& take) {
-  errno = 0;
-  std::ifstream in(path, std::ios::binary);
-  if (!in || std::filesystem::is_directory(path)) {
-    if (errno == 0) errno = EISDIR;
-    fail(path, "cannot be opened for reading");
-  }
-  const ByteSource source = [&](std::span<std::byte> to) {
-    in.read(reinterpret_cast<char*>(to.data()), static_cast<std::streamsize>(to.size()));
-    if (in.bad()) fail(path, "cannot be read");
-    return static_cast<std::size_t>(in.gcount());
-  };
+  const ByteSource source = [&file](std::span<std::byte> to) { return file.read(to); };
   try {
     return read_archive(source, limits, take);
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::io) throw;
-    throw Error(ErrorKind::io, fmt::format("{}: {}", path.string(), error.what()), error.notes());
+    if (error.kind() != ErrorKind::io || file.has_failed()) throw;
+    throw Error(ErrorKind::io, fmt::format("{}: {}", file.path().string(), error.what()), error.notes());
   }
 }
 
@@ -92,7 +75,9 @@ ImportResult import_cache(const CacheOptions& options, const std::filesystem::pa
                           const ArchiveLimits& limits) {
   if (options.user_folder.empty())
     throw Error(ErrorKind::usage, "cache import: there is no user folder to import into");
-  read_file(archive, limits, [](ArchivedEntry&&) {});
+  InputFile file(archive, limits.max_total_bytes);
+  read_file(file, limits, [](ArchivedEntry&&) {});
+  file.rewind();
 
   // Faults of the folder are errors here, not warnings: the caller asked for the entries to be on disk.
   std::string fault;
@@ -118,8 +103,10 @@ ImportResult import_cache(const CacheOptions& options, const std::filesystem::pa
     folder.keep_within(options.max_bytes, path, bytes);
   };
   try {
-    read_file(archive, limits, import_one);
+    read_file(file, limits, import_one);
   } catch (const PublishFailed&) {
+    // Somebody removes the folder as it is made: no operation failed, and no warning was given.
+    if (fault.empty()) fault = fmt::format("cache folder {}: cannot be written", folder.root());
     throw Error(ErrorKind::io, fmt::format("cache import: {} {} imported, then: {}", result.imported,
                                            result.imported == 1 ? "entry" : "entries", fault));
   }

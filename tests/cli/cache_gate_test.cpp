@@ -1,6 +1,11 @@
 // The cache's gates as a pipeline sees them: exit code 5 and a reason for what was not looked into or not stored, with
-// --quiet and --json too.
+// --quiet and --json too; archives through stdin.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <csignal>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "tests/cli/command.h"
 
@@ -131,4 +136,32 @@ TEST_CASE("warm at 3, 4 and 5: a reason with --quiet, and a report with --json")
   CHECK(Json::parse(outcome.out)["rejections"].size() == 1);
   // What holds back nothing says nothing.
   CHECK(terminal.run({"warm", "fmha", "--quiet"}).err.empty());
+}
+
+TEST_CASE("cache: an archive comes in through stdin, under both of its names") {
+  Terminal terminal;
+  REQUIRE(terminal.run({"warm", "fmha", "--head-dim", "64,128"}).code == 0);
+  const std::string archive = (terminal.folder.path / "a").string();
+  REQUIRE(terminal.run({"cache", "export", archive}).code == 0);
+  const std::string bytes = read_text(archive);
+  for (const std::string name : {"-", "/dev/stdin"}) {
+    int ends[2];
+    REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+    const int before = ::dup(STDIN_FILENO);
+    REQUIRE(::dup2(ends[0], STDIN_FILENO) == STDIN_FILENO);
+    ::close(ends[0]);
+    std::thread writer([&] {
+      if (::write(ends[1], bytes.data(), bytes.size()) < 0) MESSAGE("the pipe broke");
+      ::close(ends[1]);
+    });
+    const std::string elsewhere = (terminal.folder.path / ("from" + name.substr(0, 1))).string() + "x";
+    fs::remove_all(elsewhere);
+    const Outcome outcome = terminal.run({"cache", "import", name, "--cache-dir", elsewhere});
+    if (before >= 0) ::dup2(before, STDIN_FILENO);
+    if (before >= 0) ::close(before);
+    writer.join();
+    CHECK(outcome.code == 0);
+    CHECK(outcome.out.starts_with("2 entries imported, 0 there already"));
+  }
+  CHECK(terminal.run({"cache", "export", "-", "--json"}).code == 2);
 }
