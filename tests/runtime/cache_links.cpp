@@ -145,8 +145,10 @@ TEST_CASE("cache links: a link in any place that the cache walks is not followed
       }
     }
     if (place == Place::quarantine) fs::resize_file(entry / kCubinFile, 3);  // something to move there
+    const auto open_before = Bench::count("/proc/self/fd");
     use_everything(bench);
     CHECK(victim.is_whole());
+    CHECK(Bench::count("/proc/self/fd") == open_before);
   }
 }
 
