@@ -71,12 +71,11 @@ class Attention {
   /// Empty when the output is right.
   std::string problem() {
     device_.copy_to_host(output_.bytes.data(), o_, output_.bytes.size());
-    const fmha::Config& config = std::get<fmha::Config>(plan_.config);
     reference::FmhaCheck check;
-    check.mask = config.mask;
+    check.mask = std::get<Fmha>(plan_.problem).mask;
     check.softmax_scale = scalars_.front();
-    check.tile_m = config.tile_m;
-    check.tile_n = config.tile_n;
+    check.tile_m = plan_.number("tile_m");
+    check.tile_n = plan_.number("tile_n");
     check.jobs = 1;
     const reference::Comparison result = reference::check_fmha({inputs_.q.view(), inputs_.k.view(), inputs_.v.view()},
                                                                {output_.view(), {}, {}, {}}, check);

@@ -225,12 +225,12 @@ class RunCommand final : public Command {
       throw Error(ErrorKind::usage, "--stats, --trace and --timeline watch the emulator: give --device emulator too");
     const LaunchSizes launch(plan.launch);
     // Of a product a member that no launch takes is left out, as one without a kernel is.
-    const std::vector<std::int64_t> sizes = sizes_of_run(*op, problem, plan, flags, place.device->info(),
-                                                         is_single ? ErrorKind::usage : ErrorKind::unsupported);
+    const std::vector<std::int64_t> sizes =
+        sizes_of_run(*op, plan, flags, place.device->info(), is_single ? ErrorKind::usage : ErrorKind::unsupported);
     check_shapes(plan, launch, sizes, flags);
     flags.sizes = launch.by_name(sizes);
     if (!place.note.empty()) call.note(place.note);
-    const std::shared_ptr<Kernel> kernel = call.jit().kernel(problem);
+    const std::shared_ptr<Kernel> kernel = call.jit().kernel(plan);
     return run_on(call, *op, *kernel, place, launch, sizes, flags);
   }
 

@@ -112,7 +112,7 @@ class TuneCommand final : public Command {
     setting.op = make_run_operator(operator_name(problem));
     const Plan plan = make_plan(problem);
     const LaunchSizes launch(plan.launch);
-    setting.sizes = sizes_of_run(*setting.op, problem, plan, setting.flags, device.info());
+    setting.sizes = sizes_of_run(*setting.op, plan, setting.flags, device.info());
     setting.flags.sizes = launch.by_name(setting.sizes);
     setting.inputs = setting.op->inputs(plan, launch, setting.sizes, setting.flags);
     return setting;

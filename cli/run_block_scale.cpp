@@ -30,27 +30,27 @@ struct BlockOperator {
 };
 
 BlockRun quantize_facts(const Plan& plan) {
-  const auto& c = std::get<quantize::Config>(plan.config);
-  return {c.format, c.scale_form, c.scale_rounding, c.global_scale, c.dtype};
+  const auto& p = std::get<Quantize>(plan.problem);
+  return {p.format, p.scale_form, p.scale_rounding, p.global_scale, p.dtype};
 }
 
 BlockRun dequantize_facts(const Plan& plan) {
-  const auto& c = std::get<dequantize::Config>(plan.config);
-  return {c.format, c.scale_form, ScaleRounding::up, c.global_scale, c.dtype};
+  const auto& p = std::get<Dequantize>(plan.problem);
+  return {p.format, p.scale_form, ScaleRounding::up, p.global_scale, p.dtype};
 }
 
 BlockRun convert_scales_facts(const Plan& plan) {
   BlockRun run;
-  run.form = std::get<convert_scales::Config>(plan.config).to;
+  run.form = std::get<ConvertScales>(plan.problem).to;
   return run;
 }
 
 BlockRun gemv_facts(const Plan& plan) {
-  const auto& c = std::get<gemv::Config>(plan.config);
+  const auto& p = std::get<Gemv>(plan.problem);
   BlockRun run;
-  run.format = c.format;
-  run.form = c.scale_form;
-  run.dtype = c.dtype;
+  run.format = p.format;
+  run.form = p.scale_form;
+  run.dtype = p.dtype;
   return run;
 }
 
@@ -82,8 +82,8 @@ class RunBlocks final : public RunOperator {
  public:
   explicit RunBlocks(const BlockOperator& op) : op_(op) {}
 
-  std::vector<GivenSize> sizes(const Problem& problem, const RunFlags& flags) const override {
-    std::vector<GivenSize> given = expected_sizes(problem);
+  std::vector<GivenSize> sizes(const Plan& plan, const RunFlags& flags) const override {
+    std::vector<GivenSize> given = expected_sizes(plan.problem);
     for (const auto& [name, example] : flags.is_emulated ? op_.emulated : op_.examples) {
       const bool is_given =
           std::any_of(given.begin(), given.end(),

@@ -35,8 +35,8 @@ std::vector<std::int64_t> parse_shape(std::string_view text) {
 
 class RunCopy2d final : public RunOperator {
  public:
-  std::vector<GivenSize> sizes(const Problem& problem, const RunFlags& flags) const override {
-    const auto rank = static_cast<std::size_t>(std::get<Copy2d>(problem).rank);
+  std::vector<GivenSize> sizes(const Plan& plan, const RunFlags& flags) const override {
+    const auto rank = static_cast<std::size_t>(std::get<Copy2d>(plan.problem).rank);
     static constexpr std::int64_t kExample[] = {1024, 300, 7, 3, 2};
     std::vector<std::int64_t> shape;
     if (const auto x = flags.arrays.find("x"); x != flags.arrays.end()) {
@@ -72,7 +72,7 @@ class RunCopy2d final : public RunOperator {
       if (buffer.name != "x") continue;
       for (const Expression& extent : buffer.shape) shape.push_back(launch.evaluate(extent, sizes));
     }
-    reference::Tensor x(std::get<copy2d::Config>(plan.config).dtype, shape);
+    reference::Tensor x(std::get<Copy2d>(plan.problem).dtype, shape);
     const reference::Fill fill = flags.inputs == "integer"   ? reference::Fill::integer
                                  : flags.inputs == "uniform" ? reference::Fill::uniform
                                                              : reference::Fill::normal;
@@ -90,9 +90,8 @@ class RunCopy2d final : public RunOperator {
   reference::Comparison compare(const Plan& plan, const std::map<std::string, reference::Tensor>& inputs,
                                 const std::map<std::string, reference::Tensor>& outputs, const RunFlags&,
                                 int) const override {
-    const copy2d::Config& config = std::get<copy2d::Config>(plan.config);
-    std::vector<std::int64_t> tiles;
-    for (int d = config.rank; d-- > 0;) tiles.push_back(config.box[d]);
+    const std::vector<std::uint32_t>& box = plan.launch.tensor_maps.front().box;
+    const std::vector<std::int64_t> tiles(box.rbegin(), box.rend());
     return reference::check_copy2d(inputs.at("x").view(), outputs.at("y").view(), tiles);
   }
 };

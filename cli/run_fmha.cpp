@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "cli/run_operator.h"
+#include "generator/facts.h"
 #include "reference/fmha.h"
 #include "reference/fmha_pools.h"
 
@@ -15,31 +16,7 @@ namespace tessera::cli {
 
 namespace {
 
-/// What the two families of kernels have in common.
-struct Facts {
-  int head_dim = 0;
-  int head_dim_v = 0;
-  DType dtype = DType::bf16;
-  Mask mask = Mask::none;
-  Output output = Output::normalized;
-  int tile_m = 0;
-  int tile_n = 0;
-  Layout v_layout = Layout::mn_major;
-  KvPools kv_pools = KvPools::dense;
-};
-
-Facts facts_of(const Plan& plan) {
-  const auto of = [](const auto& c) {
-    return Facts{c.head_dim, c.head_dim_v, c.dtype, c.mask, c.output, c.tile_m, c.tile_n};
-  };
-  if (const auto* config = std::get_if<fmha_tcgen05::Config>(&plan.config)) {
-    Facts facts = of(*config);
-    facts.v_layout = config->v_layout;
-    facts.kv_pools = config->kv_pools;
-    return facts;
-  }
-  return of(std::get<fmha::Config>(plan.config));
-}
+AttentionFacts facts_of(const Plan& plan) { return attention_facts(std::get<Fmha>(plan.problem)); }
 
 /// v [batch, seqlen_k, heads, head_dim] as [batch, heads, head_dim, seqlen_k], and a view of that with v's shape.
 reference::Tensor with_keys_innermost(const reference::Tensor& v) {
@@ -95,8 +72,8 @@ void let_scores_rise(reference::Tensor& k) {
 
 class RunFmha final : public RunOperator {
  public:
-  std::vector<GivenSize> sizes(const Problem& problem, const RunFlags& flags) const override {
-    std::vector<GivenSize> given = expected_sizes(problem);
+  std::vector<GivenSize> sizes(const Plan& plan, const RunFlags& flags) const override {
+    std::vector<GivenSize> given = expected_sizes(plan.problem);
     const auto complete = [&](const char* name, std::int64_t value) {
       const bool is_given = std::any_of(given.begin(), given.end(), [&](const GivenSize& g) { return g.name == name; });
       if (!is_given) given.push_back({name, value});
@@ -114,18 +91,16 @@ class RunFmha final : public RunOperator {
           std::tuple("seqlen_k", "k", 1U), std::tuple("heads_kv", "k", 2U)})
       if (const std::int64_t value = dimension(array, d); value >= 0) complete(name, value);
     complete("batch", flags.is_emulated ? 1 : 2);
-    const Fmha& fmha = std::get<Fmha>(problem);
+    const AttentionFacts facts = facts_of(plan);
     // A kernel that packs heads takes launches with as many to a key head only.
-    const Plan plan = make_plan(problem);
-    const auto* const on_tcgen05 = std::get_if<fmha_tcgen05::Config>(&plan.config);
-    const int packed = on_tcgen05 != nullptr ? on_tcgen05->pack_gqa : std::get<fmha::Config>(plan.config).pack_gqa;
-    if (packed > 1 || fmha.kv_pools != KvPools::dense) {
+    const int packed = plan.number("pack_gqa");
+    if (packed > 1 || facts.kv_pools != KvPools::dense) {
       complete("heads_kv", 1);
       complete("heads_q", packed * value_of("heads_kv"));
     }
     complete("heads_q", flags.is_emulated ? 2 : 8);
     complete("heads_kv", value_of("heads_q"));
-    if (fmha.kv_pools == KvPools::sparse_window) {
+    if (facts.kv_pools == KvPools::sparse_window) {
       complete("seqlen_q", flags.is_emulated ? 3 : 128);
       complete("seqlen_k", flags.is_emulated ? 1000 : 16384);
       complete("topk", flags.is_emulated ? 200 : 1024);
@@ -133,7 +108,7 @@ class RunFmha final : public RunOperator {
     }
     complete("seqlen_q", flags.is_emulated ? 200 : 1024);
     complete("seqlen_k", value_of("seqlen_q"));
-    if (fmha.window != Window::none) {
+    if (facts.window != Window::none) {
       complete("window_size_left", value_of("seqlen_k") / 4);
       complete("window_size_right", value_of("seqlen_k") / 16);
     }
@@ -148,7 +123,7 @@ class RunFmha final : public RunOperator {
                                                   const std::vector<std::int64_t>& sizes,
                                                   const RunFlags& flags) const override {
     const auto size = [&](const char* name) { return launch.evaluate(Expression::parse(name), sizes); };
-    const Facts config = facts_of(plan);
+    const AttentionFacts config = facts_of(plan);
     const reference::FmhaSizes s{size("batch"),    size("heads_q"), size("heads_kv"), size("seqlen_q"),
                                  size("seqlen_k"), config.head_dim, config.head_dim_v};
     const DType dtype = config.dtype;
@@ -185,7 +160,7 @@ class RunFmha final : public RunOperator {
   reference::Comparison compare(const Plan& plan, const std::map<std::string, reference::Tensor>& inputs,
                                 const std::map<std::string, reference::Tensor>& outputs, const RunFlags& flags,
                                 int jobs) const override {
-    const Facts config = facts_of(plan);
+    const AttentionFacts config = facts_of(plan);
     reference::FmhaCheck check;
     check.mask = config.mask;
     for (const auto& [name, size] :
@@ -196,8 +171,8 @@ class RunFmha final : public RunOperator {
     check.softmax_scale = softmax_scale(plan, flags);
     check.is_exact = flags.inputs == "integer" && flags.arrays.empty() && !flags.softmax_scale;
     check.judges_rel_error = flags.arrays.empty();
-    check.tile_m = config.tile_m;
-    check.tile_n = config.tile_n;
+    check.tile_m = plan.number("tile_m");
+    check.tile_n = plan.number("tile_n");
     check.jobs = jobs;
     reference::FmhaOutputs views{outputs.at("o").view(), {}, {}, {}};
     for (const auto& [name, slot] :

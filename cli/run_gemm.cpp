@@ -6,13 +6,12 @@
 #include "base/error.h"
 #include "cli/run_gemm_tcgen05.h"
 #include "cli/run_operator.h"
+#include "generator/facts.h"
 #include "reference/gemm.h"
 
 namespace tessera::cli {
 
 namespace {
-
-const gemm::Config& config_of(const Plan& plan) { return std::get<gemm::Config>(plan.config); }
 
 /// An operand as [l, rows, k], whichever dimension is contiguous.
 reference::TensorView operand_view(const reference::Tensor& tensor, Layout layout) {
@@ -58,15 +57,15 @@ void add_group_sizes(Grouping grouping, const RunFlags& flags, std::vector<Given
 
 class RunGemm final : public RunOperator {
  public:
-  std::vector<GivenSize> sizes(const Problem& problem, const RunFlags& flags) const override {
-    std::vector<GivenSize> given = with_sizes(expected_sizes(problem), flags.given_sizes);
+  std::vector<GivenSize> sizes(const Plan& plan, const RunFlags& flags) const override {
+    const Gemm& facts = std::get<Gemm>(plan.problem);
+    std::vector<GivenSize> given = with_sizes(expected_sizes(plan.problem), flags.given_sizes);
     const auto complete = [&](const char* name, std::int64_t value) {
       const bool is_given = std::any_of(given.begin(), given.end(), [&](const GivenSize& g) { return g.name == name; });
       if (!is_given) given.push_back({name, value});
     };
-    if (!flags.group_rows.empty()) add_group_sizes(std::get<Gemm>(problem).grouping, flags, given);
+    if (!flags.group_rows.empty()) add_group_sizes(facts.grouping, flags, given);
     // Arrays bring their sizes along; else a problem that a CPU can check in seconds, or multiply where it must.
-    const Gemm& facts = std::get<Gemm>(problem);
     const auto dimension = [&](const char* array, std::size_t d, Layout layout) -> std::int64_t {
       const auto found = flags.arrays.find(array);
       if (found == flags.arrays.end() || found->second.shape.size() != 3) return -1;
@@ -127,22 +126,21 @@ class RunGemm final : public RunOperator {
                                 const std::map<std::string, reference::Tensor>& outputs, const RunFlags& flags,
                                 int jobs) const override {
     if (is_tcgen05_product(plan)) return compare_tcgen05_product(plan, inputs, outputs, flags, jobs);
-    const gemm::Config& config = config_of(plan);
+    const ProductFacts facts = product_facts(std::get<Gemm>(plan.problem));
+    const ProductTiles tiles = product_tiles(plan);
     reference::GemmCheck check;
     check.alpha = flags.alpha * value_or(inputs, "scale_a", 1) * value_or(inputs, "scale_b", 1);
     check.beta = flags.beta;
-    check.accumulation = config.accumulation;
-    check.activation = config.activation;
-    check.split_k = config.split_k;
+    check.accumulation = facts.accumulation;
+    check.activation = facts.activation;
+    check.split_k = tiles.split_k;
     check.is_exact = is_exact(flags);
     check.judges_rel_error = flags.arrays.empty();
-    check.tile_m = gemm::is_swapped(config) ? config.tile_n : config.tile_m;
-    check.tile_n = gemm::is_swapped(config) ? config.tile_m : config.tile_n;
+    check.tile_m = tiles.tile_m;
+    check.tile_n = tiles.tile_n;
     check.jobs = jobs;
-    reference::GemmInputs views{operand_view(inputs.at("a"), gemm::layout_of(config, false)),
-                                operand_view(inputs.at("b"), gemm::layout_of(config, true)),
-                                {},
-                                {}};
+    reference::GemmInputs views{
+        operand_view(inputs.at("a"), facts.a_layout), operand_view(inputs.at("b"), facts.b_layout), {}, {}};
     if (const auto found = inputs.find("c"); found != inputs.end()) views.c = found->second.view();
     if (const auto found = inputs.find("bias"); found != inputs.end()) views.bias = found->second.view();
     return reference::check_gemm(views, outputs.at("d").view(), check);

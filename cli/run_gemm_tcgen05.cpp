@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "generator/facts.h"
 #include "reference/gemm_tcgen05.h"
 #include "reference/tcgen05_product.h"
 
@@ -16,11 +17,10 @@ namespace {
 
 constexpr std::int64_t kMaxGroupRows = (std::int64_t{1} << 31) - 1;
 
-using gemm_tcgen05::Config;
 using reference::Fill;
 using reference::Tensor;
 
-const Config& config_of(const Plan& plan) { return std::get<Config>(plan.config); }
+ProductFacts facts_of(const Plan& plan) { return product_facts(std::get<Gemm>(plan.problem)); }
 
 Fill fill_of(const RunFlags& flags) {
   return flags.inputs == "uniform" ? Fill::uniform : flags.inputs == "integer" ? Fill::integer : Fill::normal;
@@ -65,11 +65,11 @@ std::vector<std::int64_t> group_rows_of(const RunFlags& flags) {
   }
 }
 
-bool is_tcgen05_product(const Plan& plan) { return std::holds_alternative<Config>(plan.config); }
+bool is_tcgen05_product(const Plan& plan) { return has_tcgen05(plan.arch); }
 
 std::map<std::string, Tensor> tcgen05_product_inputs(const Plan& plan, const LaunchSizes& launch,
                                                      const std::vector<std::int64_t>& sizes, const RunFlags& flags) {
-  const Config& c = config_of(plan);
+  const ProductFacts c = facts_of(plan);
   const auto size = [&](const char* name) { return launch.evaluate(Expression::parse(name), sizes); };
   const std::int64_t l = size("l"), k = size("k");
   const auto seed = static_cast<std::uint64_t>(flags.seed);
@@ -122,7 +122,6 @@ std::map<std::string, Tensor> tcgen05_product_inputs(const Plan& plan, const Lau
 reference::Comparison compare_tcgen05_product(const Plan& plan, const std::map<std::string, Tensor>& inputs,
                                               const std::map<std::string, Tensor>& outputs, const RunFlags& flags,
                                               int jobs) {
-  const Config& c = config_of(plan);
   reference::GemmCheck check;
   check.alpha = flags.alpha;
   check.beta = flags.beta;
@@ -133,7 +132,7 @@ reference::Comparison compare_tcgen05_product(const Plan& plan, const std::map<s
   reference::Buffers buffers;
   for (const auto* const list : {&inputs, &outputs})
     for (const auto& [name, tensor] : *list) buffers[name] = tensor.view();
-  return reference::check_tcgen05_product(c, buffers, flags.sizes.at("k"), check);
+  return reference::check_tcgen05_product(facts_of(plan), product_tiles(plan), buffers, flags.sizes.at("k"), check);
 }
 
 }  // namespace tessera::cli

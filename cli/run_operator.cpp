@@ -16,10 +16,10 @@ std::unique_ptr<RunOperator> make_run_operator(std::string_view op) {
                           : make_run_block_scale(op);
 }
 
-std::vector<std::int64_t> sizes_of_run(const RunOperator& op, const Problem& problem, const Plan& plan,
-                                       const RunFlags& flags, const DeviceInfo& device, ErrorKind refusal) {
+std::vector<std::int64_t> sizes_of_run(const RunOperator& op, const Plan& plan, const RunFlags& flags,
+                                       const DeviceInfo& device, ErrorKind refusal) {
   const LaunchSizes launch(plan.launch);
-  std::vector<GivenSize> given = with_sizes(op.sizes(problem, flags), flags.given_sizes);
+  std::vector<GivenSize> given = with_sizes(op.sizes(plan, flags), flags.given_sizes);
   const auto is_num_sms = [](const auto& size) { return size.name == "num_sms"; };
   if (std::any_of(plan.launch.sizes.begin(), plan.launch.sizes.end(), is_num_sms) &&
       std::none_of(given.begin(), given.end(), is_num_sms))

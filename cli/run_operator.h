@@ -36,7 +36,7 @@ class RunOperator {
  public:
   virtual ~RunOperator() = default;
   /// What was given, completed with this operator's example sizes.
-  virtual std::vector<GivenSize> sizes(const Problem& problem, const RunFlags& flags) const = 0;
+  virtual std::vector<GivenSize> sizes(const Plan& plan, const RunFlags& flags) const = 0;
   virtual std::vector<double> scalars(const Plan& plan, const RunFlags& flags) const = 0;
   /// Dense tensors for every input buffer.
   virtual std::map<std::string, reference::Tensor> inputs(const Plan& plan, const LaunchSizes& launch,
@@ -50,9 +50,8 @@ class RunOperator {
 std::unique_ptr<RunOperator> make_run_operator(std::string_view op);
 /// Every size of a launch in the plan's order: those that are given, the operator's examples, the device's
 /// multiprocessors. Sizes that no launch takes are an error of the kind `refusal`, its notes the further reasons.
-std::vector<std::int64_t> sizes_of_run(const RunOperator& op, const Problem& problem, const Plan& plan,
-                                       const RunFlags& flags, const DeviceInfo& device,
-                                       ErrorKind refusal = ErrorKind::usage);
+std::vector<std::int64_t> sizes_of_run(const RunOperator& op, const Plan& plan, const RunFlags& flags,
+                                       const DeviceInfo& device, ErrorKind refusal = ErrorKind::usage);
 std::unique_ptr<RunOperator> make_run_copy2d();
 std::unique_ptr<RunOperator> make_run_fmha();
 std::unique_ptr<RunOperator> make_run_gemm();

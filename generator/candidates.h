@@ -99,4 +99,11 @@ Choice<Operator> choose(const typename Operator::Problem& problem) {
   return choice;
 }
 
+/// The Config that is planned: for tests of an operator. Precondition: the Problem is that operator's.
+template <class Operator>
+typename Operator::Config chosen_config(const Problem& problem) {
+  const Choice<Operator> choice = choose<Operator>(std::get<typename Operator::Problem>(problem));
+  return choice.candidates[choice.best].config;
+}
+
 }  // namespace tessera

@@ -35,7 +35,7 @@ struct Copy2dOperator {
   static std::string explain(const Config& config, const Verdict& verdict);
 
   static std::string kernel_name(Arch arch, const Config& config);
-  /// Fills in all that follows from plan.config: operands, smem, roles, launch.
+  /// Fills in all that follows from the Config: operands, smem, roles, launch.
   static void describe(const Config& config, Plan& plan);
 
   /// The entry's launch bounds and the body's call, as generated code spells them.

@@ -29,48 +29,52 @@ struct Tensor {
   const char* heads;
   const char* seqlen;
   bool is_output;
-  int FmhaLaunch::*head_dim;
+  int AttentionFacts::*head_dim;
   FmhaLaunch::Box FmhaLaunch::*box;
 };
-constexpr Tensor kTensors[] = {{"q", "heads_q", "seqlen_q", false, &FmhaLaunch::head_dim, &FmhaLaunch::q},
-                               {"k", "heads_kv", "seqlen_k", false, &FmhaLaunch::head_dim, &FmhaLaunch::k},
-                               {"v", "heads_kv", "seqlen_k", false, &FmhaLaunch::head_dim_v, &FmhaLaunch::v},
-                               {"o", "heads_q", "seqlen_q", true, &FmhaLaunch::head_dim_v, &FmhaLaunch::o}};
+constexpr Tensor kTensors[] = {{"q", "heads_q", "seqlen_q", false, &AttentionFacts::head_dim, &FmhaLaunch::q},
+                               {"k", "heads_kv", "seqlen_k", false, &AttentionFacts::head_dim, &FmhaLaunch::k},
+                               {"v", "heads_kv", "seqlen_k", false, &AttentionFacts::head_dim_v, &FmhaLaunch::v},
+                               {"o", "heads_q", "seqlen_q", true, &AttentionFacts::head_dim_v, &FmhaLaunch::o}};
 
 // Keys of the window beside a list; q, k, v and o keep their names.
 constexpr Tensor kWindowTensors[] = {
-    {"swa_k", "heads_kv", "seqlen_swa", false, &FmhaLaunch::head_dim, &FmhaLaunch::k},
-    {"swa_v", "heads_kv", "seqlen_swa", false, &FmhaLaunch::head_dim_v, &FmhaLaunch::v}};
+    {"swa_k", "heads_kv", "seqlen_swa", false, &AttentionFacts::head_dim, &FmhaLaunch::k},
+    {"swa_v", "heads_kv", "seqlen_swa", false, &AttentionFacts::head_dim_v, &FmhaLaunch::v}};
+
+bool has_pools(const FmhaLaunch& c) { return c.facts.kv_pools != KvPools::dense; }
 
 std::vector<Tensor> tensors_of(const FmhaLaunch& c) {
   std::vector<Tensor> tensors(std::begin(kTensors), std::end(kTensors));
-  if (c.has_pools) tensors.insert(tensors.end(), std::begin(kWindowTensors), std::end(kWindowTensors));
+  if (has_pools(c)) tensors.insert(tensors.end(), std::begin(kWindowTensors), std::end(kWindowTensors));
   return tensors;
 }
 
 // Rows that queries list: [seqlen_k, head_dim], for all sequences.
-bool is_pool(const FmhaLaunch& c, const Tensor& t) { return c.has_pools && t.seqlen == std::string_view("seqlen_k"); }
+bool is_pool(const FmhaLaunch& c, const Tensor& t) { return has_pools(c) && t.seqlen == std::string_view("seqlen_k"); }
 // Heads that share rows of a tile.
 bool is_packed(const FmhaLaunch& c, const Tensor& t) {
-  return (c.pack_gqa > 1 || c.has_pools) && t.heads == std::string_view("heads_q");
+  return (c.pack_gqa > 1 || has_pools(c)) && t.heads == std::string_view("heads_q");
 }
 
 // V with keys side by side.
-bool is_k_major(const FmhaLaunch& c, const Tensor& t) { return t.name[0] == 'v' && c.v_layout == Layout::k_major; }
+bool is_k_major(const FmhaLaunch& c, const Tensor& t) {
+  return t.name[0] == 'v' && c.facts.v_layout == Layout::k_major;
+}
 
 /// Tiles of queries, without the parts of their keys.
 Expression tiles_of(const FmhaLaunch& c) {
-  if (c.pack_gqa == 1 && !c.has_pools) return expression("ceil_div(seqlen_q, {}) * heads_q * batch", c.tile_rows);
+  if (c.pack_gqa == 1 && !has_pools(c)) return expression("ceil_div(seqlen_q, {}) * heads_q * batch", c.tile_rows);
   return expression("ceil_div(seqlen_q * {}, {}) * heads_kv * batch", c.padded_heads, c.tile_rows);
 }
 
 /// Most keys that the queries of a tile see. A bound of -1 is none, which counts as all keys.
 std::string seen_keys(const FmhaLaunch& c) {
-  if (c.window == Window::none) return "seqlen_k";
+  if (c.facts.window == Window::none) return "seqlen_k";
   const std::int64_t queries = ceil_div(c.tile_rows, c.padded_heads);
   const auto side = [](const char* name) { return fmt::format("max({0}, 0) + seqlen_k * max(0 - {0}, 0)", name); };
   std::string window = fmt::format("{} + {}", queries, side("window_size_left"));
-  if (c.mask == Mask::none) window += " + " + side("window_size_right");
+  if (c.facts.mask == Mask::none) window += " + " + side("window_size_right");
   return fmt::format("min(seqlen_k, {})", window);
 }
 
@@ -83,15 +87,15 @@ void add_sizes(const FmhaLaunch& c, LaunchPlan& launch) {
   size("heads_q", 1, kMaxHeads, {}, "query heads: a multiple of heads_kv");
   size("heads_kv", 1, kMaxHeads, {}, "key and value heads");
   size("seqlen_q", 0, kMaxLength, {}, "queries of a sequence");
-  size("seqlen_k", 0, kMaxLength, {}, c.has_pools ? "rows of k and v, for all sequences" : "keys of a sequence");
-  if (c.has_pools) {
+  size("seqlen_k", 0, kMaxLength, {}, has_pools(c) ? "rows of k and v, for all sequences" : "keys of a sequence");
+  if (has_pools(c)) {
     size("topk", 0, kMaxLength, {}, "rows that a query lists");
     size("seqlen_swa", 0, kMaxLength, {}, "keys of a sequence's window");
   }
   for (const Tensor& t : tensors_of(c)) {
     // What is written must not overlap: a stride of 0 is for inputs only.
     const std::int64_t min = t.is_output ? 1 : 0;
-    const int head_dim = c.*t.head_dim;
+    const int head_dim = c.facts.*t.head_dim;
     const auto help = [&](const char* what) {
       return fmt::format("elements of {} from one {} to the next", t.name, what);
     };
@@ -112,7 +116,7 @@ void add_sizes(const FmhaLaunch& c, LaunchPlan& launch) {
     size(fmt::format("{}_stride_batch", t.name), min, kMaxStride,
          expression("max({}, 1) * {} * {}", t.seqlen, t.heads, head_dim), help("sequence"));
   }
-  if (c.window != Window::none) {
+  if (c.facts.window != Window::none) {
     size("window_size_left", -1, kMaxLength, Expression(-1), "keys before a query that it sees; -1: all");
     size("window_size_right", -1, kMaxLength, Expression(-1), "keys behind a query that it sees; -1: all");
   }
@@ -128,11 +132,11 @@ void add_sizes(const FmhaLaunch& c, LaunchPlan& launch) {
 }
 
 void add_tensor(const FmhaLaunch& c, const Tensor& t, LaunchPlan& launch) {
-  const bool is_f32 = t.is_output && c.output == Output::unnormalized;
-  const DType dtype = is_f32 ? DType::f32 : c.dtype;
+  const bool is_f32 = t.is_output && c.facts.output == Output::unnormalized;
+  const DType dtype = is_f32 ? DType::f32 : c.facts.dtype;
   const int bytes = dtype_bytes(dtype);
   const int span = swizzle_span_bytes(c.swizzle) / bytes;
-  const int head_dim = c.*t.head_dim;
+  const int head_dim = c.facts.*t.head_dim;
 
   TensorMapRecipe map;
   map.name = t.name;
@@ -237,10 +241,10 @@ void add_domain(const FmhaLaunch& c, LaunchPlan& launch) {
   };
   rule(Expression::parse("heads_q"), Relation::multiple_of, Expression::parse("heads_kv"),
        "heads_q must be a multiple of heads_kv");
-  if (c.has_pools)
+  if (has_pools(c))
     rule(Expression::parse("heads_kv"), Relation::equal, Expression(1),
          "heads_kv must be 1: a query's heads share the rows that it lists");
-  if (c.pack_gqa > 1 || c.has_pools) {
+  if (c.pack_gqa > 1 || has_pools(c)) {
     rule(Expression::parse("heads_q"), Relation::equal, expression("heads_kv * {}", c.pack_gqa),
          fmt::format("heads_q must be {0} times heads_kv: this kernel packs {0} query heads of a key head; plan "
                      "another with another pack_gqa",
@@ -249,18 +253,18 @@ void add_domain(const FmhaLaunch& c, LaunchPlan& launch) {
             c.padded_heads == c.pack_gqa ? "the queries times pack_gqa" : "the queries times their rows of tiles");
   }
   at_most(Expression::parse("seqlen_q + seqlen_k"), "seqlen_q + seqlen_k");
-  if (c.has_pools) at_most(Expression::parse("topk + seqlen_swa"), "topk + seqlen_swa");
+  if (has_pools(c)) at_most(Expression::parse("topk + seqlen_swa"), "topk + seqlen_swa");
   at_most(Expression::parse("heads_q * batch"), "heads_q * batch");
   at_most(tiles_of(c), "the number of query tiles");
   if (c.is_split) {
     at_most(expression("{} * num_splits", tiles_of(c).text()), "the number of query tiles times num_splits");
     at_most(Expression::parse("heads_q * batch * seqlen_q"), "the number of rows");
-    const int alignment = 16 / (c.output == Output::unnormalized ? 4 : dtype_bytes(c.dtype));
+    const int alignment = 16 / (c.facts.output == Output::unnormalized ? 4 : dtype_bytes(c.facts.dtype));
     for (const char* const stride : {"o_stride_head", "o_stride_seqlen", "o_stride_batch"})
       rule(Expression::parse(stride), Relation::multiple_of, Expression(alignment),
            fmt::format("{} must be a multiple of {} (16 bytes)", stride, alignment));
   }
-  if (c.v_layout == Layout::k_major) {
+  if (c.facts.v_layout == Layout::k_major) {
     rule(Expression::parse("v_stride_dim"), Relation::multiple_of, Expression(8),
          "v_stride_dim must be a multiple of 8 (16 bytes, tensor map): pad the rows of v (--pad-rows), which need not "
          "be dense");
@@ -282,12 +286,12 @@ class Parameters {
   void parts(const FmhaLaunch& c) {
     add("partial_o", ParameterKind::pointer, {}, "workspace");
     add("partial_sums", ParameterKind::pointer, {}, "workspace",
-        expression("num_splits * batch * heads_q * seqlen_q * {}", 4 * c.head_dim_v));
+        expression("num_splits * batch * heads_q * seqlen_q * {}", 4 * c.facts.head_dim_v));
   }
   /// What is known of rows in the end.
   void statistics(const FmhaLaunch& c) {
     pointer("lse");
-    if (c.output == Output::unnormalized) {
+    if (c.facts.output == Output::unnormalized) {
       pointer("row_max");
       pointer("row_sum");
     }
@@ -313,17 +317,17 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
     parameters.map("o");
     parameters.statistics(c);
   }
-  if (c.seqused == UsedLengths::qk) parameters.pointer("seqused_q");
-  if (c.seqused != UsedLengths::none) parameters.pointer("seqused_k");
+  if (c.facts.seqused == UsedLengths::qk) parameters.pointer("seqused_q");
+  if (c.facts.seqused != UsedLengths::none) parameters.pointer("seqused_k");
   if (c.is_split) parameters.parts(c);
-  if (c.has_pools) {
+  if (has_pools(c)) {
     for (const char* const map : {"swa_k", "swa_v"}) parameters.map(map);
     for (const char* const buffer : {"indices", "swa_lens", "sink"}) parameters.pointer(buffer);
     for (const char* const size : {"topk", "seqlen_swa"}) parameters.size(size);
   }
   for (const char* const size : {"batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k"}) parameters.size(size);
   if (c.is_split) parameters.size("num_splits");
-  if (c.window != Window::none) {
+  if (c.facts.window != Window::none) {
     parameters.size("window_size_left");
     parameters.size("window_size_right");
   }
@@ -354,21 +358,22 @@ LaunchPlan fmha_launch(const FmhaLaunch& config, const std::string& arch, const 
   launch.arch = arch;
   add_sizes(config, launch);
   launch.scalars.push_back({.name = "softmax_scale",
-                            .default_value = 1 / std::sqrt(static_cast<double>(config.head_dim)),
+                            .default_value = 1 / std::sqrt(static_cast<double>(config.facts.head_dim)),
                             .help = "factor of the scores: 1 / sqrt(head_dim) by default"});
   for (const Tensor& tensor : tensors_of(config)) add_tensor(config, tensor, launch);
   add_statistic("lse", true, launch);
-  if (config.output == Output::unnormalized) {
+  if (config.facts.output == Output::unnormalized) {
     add_statistic("row_max", false, launch);
     add_statistic("row_sum", false, launch);
   }
-  if (config.seqused == UsedLengths::qk) add_lengths("seqused_q", launch);
-  if (config.seqused != UsedLengths::none) add_lengths("seqused_k", launch);
-  if (config.has_pools) add_pools(launch);
+  if (config.facts.seqused == UsedLengths::qk) add_lengths("seqused_q", launch);
+  if (config.facts.seqused != UsedLengths::none) add_lengths("seqused_k", launch);
+  if (has_pools(config)) add_pools(launch);
   add_domain(config, launch);
   launch.steps.push_back(step_of(config, kernel));
   if (config.is_split) {
-    launch.workspace.bytes = expression("num_splits * batch * heads_q * seqlen_q * {}", 4 * (config.head_dim_v + 2));
+    launch.workspace.bytes =
+        expression("num_splits * batch * heads_q * seqlen_q * {}", 4 * (config.facts.head_dim_v + 2));
     launch.steps.push_back(merge_step(config, kernel));
   }
   return launch;

@@ -122,11 +122,11 @@ std::string packing_of(const Config& c) { return c.pack_gqa == 1 ? "" : fmt::for
 FmhaLaunch::Box box_of(const fmha::TmaBox& box) { return {{std::begin(box.extents), std::end(box.extents)}}; }
 
 FmhaLaunch launch_facts(const Config& c) {
-  return {.head_dim = c.head_dim,
-          .head_dim_v = c.head_dim_v,
-          .dtype = c.dtype,
-          .mask = c.mask,
-          .output = c.output,
+  return {.facts = {.head_dim = c.head_dim,
+                    .head_dim_v = c.head_dim_v,
+                    .dtype = c.dtype,
+                    .mask = c.mask,
+                    .output = c.output},
           .swizzle = c.swizzle,
           .pack_gqa = c.pack_gqa,
           .padded_heads = c.pack_gqa,

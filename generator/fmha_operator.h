@@ -37,7 +37,7 @@ struct FmhaOperator {
   static std::string explain(const Config& config, const Verdict& verdict);
 
   static std::string kernel_name(Arch arch, const Config& config);
-  /// Fills in all that follows from plan.config: operands, smem, roles, launch.
+  /// Fills in all that follows from the Config: operands, smem, roles, launch.
   static void describe(const Config& config, Plan& plan);
 
   /// The entry's launch bounds and the body's call, as generated code spells them.
@@ -49,19 +49,11 @@ struct FmhaOperator {
 
 /// What the launch of an attention kernel is made from, whichever templates the kernel has.
 struct FmhaLaunch {
-  int head_dim = 0;
-  int head_dim_v = 0;
-  DType dtype = DType::bf16;
-  Mask mask = Mask::none;
-  Window window = Window::none;
-  UsedLengths seqused = UsedLengths::none;
-  Output output = Output::normalized;
+  AttentionFacts facts;
   Swizzle swizzle = Swizzle::b128;
-  Layout v_layout = Layout::mn_major;
   int pack_gqa = 1;
   int padded_heads = 1;  ///< packed rows of a query, pack_gqa or more
   bool is_split = false;
-  bool has_pools = false;
   int tile_rows = 0;   ///< packed rows of a CTA, or of a pair
   int tile_n = 0;      ///< keys of a step
   int merge_rows = 1;  ///< of a CTA of the kernel that merges split keys, a warp each
@@ -76,7 +68,7 @@ struct FmhaLaunch {
 };
 
 /// The launch of an attention kernel as data.
-LaunchPlan fmha_launch(const FmhaLaunch& facts, const std::string& arch, const std::string& kernel);
+LaunchPlan fmha_launch(const FmhaLaunch& config, const std::string& arch, const std::string& kernel);
 
 /// Throws Error{unsupported} for the size of a thing that the problem has not: a window, a list of rows.
 void require_sizes_of_facts(const Fmha& problem);

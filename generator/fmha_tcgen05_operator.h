@@ -36,7 +36,7 @@ struct FmhaTcgen05Operator {
   static std::string explain(const Config& config, const Verdict& verdict);
 
   static std::string kernel_name(Arch arch, const Config& config);
-  /// Fills in all that follows from plan.config: operands, smem, tmem, roles, launch.
+  /// Fills in all that follows from the Config: operands, smem, tmem, roles, launch.
   static void describe(const Config& config, Plan& plan);
 
   /// The entry's launch bounds and each step's call, as generated code spells them.

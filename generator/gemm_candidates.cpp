@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include "generator/facts.h"
 #include "generator/gemm_operator.h"
 #include "generator/model_device.h"
 
@@ -29,7 +30,7 @@ Config gemm_facts(const Gemm& p, SwapAb swap_ab) {
     std::swap(c.a_dtype, c.b_dtype);
     std::swap(c.a_layout, c.b_layout);
   }
-  c.accumulation = p.accumulation.value_or(gemm::is_8_bit(p.dtype) ? Accumulation::promoted : Accumulation::fast);
+  c.accumulation = product_accumulation(p);
   c.c = p.c;
   c.bias = p.bias;
   c.activation = p.activation;

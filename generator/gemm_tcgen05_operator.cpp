@@ -10,6 +10,7 @@
 
 #include "generator/block_operator.h"
 #include "generator/candidates.h"
+#include "generator/facts.h"
 #include "generator/gemm_tcgen05_cost.h"
 #include "generator/operator_words.h"
 #include "generator/words.h"
@@ -25,46 +26,21 @@ constexpr int kRasterRows = 2048;  // a group of tiles along m: what runs at onc
 constexpr int kColumns[] = {256, 192, 128, 224, 160, 96, 64, 32};
 constexpr int kFewRows[] = {16, 32, 64, 96};
 
-OperandType element_type(DType dtype) {
-  switch (dtype) {
-    case DType::f16:
-      return OperandType::f16;
-    case DType::bf16:
-      return OperandType::bf16;
-    case DType::tf32:
-      return OperandType::tf32;
-    case DType::e4m3:
-      return OperandType::e4m3;
-    case DType::e5m2:
-      return OperandType::e5m2;
-    case DType::s8:
-      return OperandType::s8;
-    case DType::u8:
-      return OperandType::u8;
-    default:
-      throw Error(ErrorKind::unsupported,
-                  fmt::format("gemm has no kernel for operands of type {}: there are kernels for {}", to_word(dtype),
-                              word_list<OperandType>()));
-  }
-}
-
 Config facts_of(const Gemm& p) {
+  const ProductFacts facts = product_facts(p);
   Config c;
-  c.a_type = gemm_a_type(p);
-  c.b_type = gemm_b_type(p);
-  c.a_layout = p.a_layout;
-  c.b_layout = p.b_layout;
-  c.d_dtype = p.d_dtype;
-  c.c = p.c;
-  c.bias = p.bias;
-  c.activation = p.activation;
-  c.gate = p.gate;
-  c.grouping = p.grouping;
-  c.interleave = p.interleave.value_or(1);
-  if (p.d_format) {
-    c.d_format = output_format(*p.d_format);
-    c.d_dtype = DType::bf16;  // of c and bias
-  }
+  c.a_type = facts.a_type;
+  c.b_type = facts.b_type;
+  c.a_layout = facts.a_layout;
+  c.b_layout = facts.b_layout;
+  c.d_dtype = facts.d_dtype;
+  c.d_format = facts.d_format;
+  c.c = facts.c;
+  c.bias = facts.bias;
+  c.activation = facts.activation;
+  c.gate = facts.gate;
+  c.grouping = facts.grouping;
+  c.interleave = facts.interleave;
   return c;
 }
 
@@ -112,15 +88,6 @@ std::string cluster_text(const Config& c) {
 }
 
 }  // namespace
-
-OperandType gemm_a_type(const Gemm& problem) {
-  return problem.format ? operand_type(*problem.format) : element_type(problem.dtype);
-}
-
-OperandType gemm_b_type(const Gemm& problem) {
-  if (problem.b_format) return operand_type(*problem.b_format);
-  return problem.b_dtype ? element_type(*problem.b_dtype) : gemm_a_type(problem);
-}
 
 void GemmTcgen05Operator::require_facts(const Gemm& problem) {
   const Config c = facts_of(problem);

@@ -35,18 +35,13 @@ struct GemmTcgen05Operator {
   static std::string explain(const Config& config, const Verdict& verdict);
 
   static std::string kernel_name(Arch arch, const Config& config);
-  /// Fills in all that follows from plan.config: operands, memory, roles, launch.
+  /// Fills in all that follows from the Config: operands, memory, roles, launch.
   static void describe(const Config& config, Plan& plan);
 
   static std::string launch_bounds();
   static std::string call(const Config& config);
   static std::vector<SourceFile> generated_headers(const Config& config);
 };
-
-/// What an operand of the Problem is; b's is a's where it is not given. Throws Error{unsupported} for a type that no
-/// instruction takes.
-OperandType gemm_a_type(const Gemm& problem);
-OperandType gemm_b_type(const Gemm& problem);
 
 /// The regions of shared and Tensor Memory with their phases.
 void gemm_tcgen05_memory(const gemm_tcgen05::Config& config, Plan& plan);

@@ -5,12 +5,16 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <iterator>
 #include <type_traits>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "generator/candidates.h"
 #include "generator/config_fields.h"
 #include "generator/operators.h"
+#include "generator/plan_sources.h"
 #include "generator/selectors.h"
 #include "generator/tuning.h"
 #include "generator/words.h"
@@ -45,18 +49,22 @@ std::string field_value(const Value& value) {
 }
 
 template <class Value>
-OrderedJson field_json(const Value& value) {
-  if constexpr (std::is_enum_v<Value>) {
-    return to_word(value);
+ConfigField field_of(std::string_view name, const Value& value) {
+  ConfigField field{std::string(name), field_value(value), {}};
+  if constexpr (std::is_array_v<Value>) {
+    field.typed = std::vector<int>(std::begin(value), std::end(value));
+  } else if constexpr (std::is_same_v<Value, int> || std::is_same_v<Value, bool>) {
+    field.typed = value;
   } else {
-    return value;
+    field.typed = field.value;
   }
+  return field;
 }
 
 /// "the default for head_dim 128; the best of 12 legal candidates; pinned: swizzle 64B"
 template <class Operator>
-std::string reason_of(const typename Operator::Problem& facts, const Choice<Operator>& choice) {
-  const Problem problem = facts;
+std::string reason_of(const Problem& problem, const Choice<Operator>& choice) {
+  const auto& facts = std::get<typename Operator::Problem>(problem);
   long long legal = 0;
   for (const Candidate<Operator>& candidate : choice.candidates) legal += candidate.verdict.ok() ? 1 : 0;
   std::string reason = Operator::merit(choice.candidates[choice.best].config, facts);
@@ -81,17 +89,22 @@ Plan plan_of(const typename Operator::Problem& problem) {
   Plan plan;
   plan.op = Operator::kName;
   plan.arch = problem.arch;
-  plan.config = best.config;
+  plan.problem = problem;
   plan.kernel = Operator::kernel_name(problem.arch, best.config);
-  visit_fields(best.config, [&](std::string_view name, const auto& value) {
-    using Value = std::remove_cvref_t<decltype(value)>;
-    plan.fields.push_back({std::string(name), field_value(value), std::is_same_v<Value, int>});
-  });
-  plan.reason = reason_of<Operator>(problem, choice);
+  visit_fields(best.config,
+               [&](std::string_view name, const auto& value) { plan.fields.push_back(field_of(name, value)); });
+  plan.reason = reason_of<Operator>(plan.problem, choice);
   for (std::size_t i = 0; i < choice.candidates.size(); ++i)
     if (i != choice.best) plan.rejected.push_back(rejection(choice.candidates[i], best.score));
   Operator::describe(best.config, plan);
+  plan.sources = [config = best.config](const Plan& of) { return sources_of<Operator>(config, of.kernel, of.launch); };
   return plan;
+}
+
+const ConfigField* find_field(const Plan& plan, std::string_view name) noexcept {
+  const auto found = std::find_if(plan.fields.begin(), plan.fields.end(),
+                                  [&](const ConfigField& field) { return field.name == name; });
+  return found == plan.fields.end() ? nullptr : &*found;
 }
 
 OrderedJson operands_json(const Plan& plan) {
@@ -159,6 +172,21 @@ OrderedJson rejected_json(const Plan& plan) {
 
 }  // namespace
 
+bool Plan::has_field(std::string_view name) const noexcept { return find_field(*this, name) != nullptr; }
+
+const std::string& Plan::field(std::string_view name) const {
+  const ConfigField* const found = find_field(*this, name);
+  TESSERA_ASSERT(found != nullptr, fmt::format("{} has no field {}", kernel, name));
+  return found->value;
+}
+
+int Plan::number(std::string_view name) const {
+  const ConfigField* const found = find_field(*this, name);
+  const auto* const value = found == nullptr ? nullptr : std::get_if<int>(&found->typed);
+  TESSERA_ASSERT(value != nullptr, fmt::format("{} has no number {}", kernel, name));
+  return *value;
+}
+
 Plan make_plan(const Problem& problem) {
   return with_operator(problem, [](const auto& p, auto op) { return plan_of<decltype(op)>(p); });
 }
@@ -220,12 +248,8 @@ std::vector<Problem> pinned_candidates(const Problem& problem) {
 
 OrderedJson to_json(const Plan& plan, bool with_rejected) {
   OrderedJson config;
-  std::visit(
-      [&](const auto& c) {
-        visit_fields(c,
-                     [&](std::string_view name, const auto& value) { config[std::string(name)] = field_json(value); });
-      },
-      plan.config);
+  for (const ConfigField& field : plan.fields)
+    std::visit([&](const auto& value) { config[field.name] = value; }, field.typed);
   OrderedJson json{{"version", kPlanVersion},         {"op", plan.op},
                    {"arch", plan.arch.to_string()},   {"kernel", plan.kernel},
                    {"config", std::move(config)},     {"mma_kind", plan.mma_kind},

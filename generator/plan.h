@@ -1,11 +1,14 @@
 // Problem -> Plan -> SourceBundle. Pure functions: no device, no environment, no clock; the same Problem gives the same
 // bytes everywhere.
 //
-// A Plan names the Config that the templates are specialised with, why it won, why every other candidate did not, what
-// the kernel needs (shared memory by region, roles with their registers), and the launch as data. plan.json is its JSON
-// form and the contract with every host.
+// A Plan has the Problem, the fields that were chosen for it, why they won, why every other candidate did not, what the
+// kernel needs (shared memory by region, roles with their registers), the launch as data, and the generated sources.
+// plan.json is its JSON form and the contract with every host. The Config that the templates are specialised with stays
+// inside generator/: what a caller wants to know is a fact of the Problem, a field, or part of the launch.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -15,23 +18,15 @@
 #include "base/launch_json.h"
 #include "base/source_bundle.h"
 #include "generator/problem.h"
-#include "spec/convert_scales.h"
-#include "spec/copy2d.h"
-#include "spec/dequantize.h"
-#include "spec/fmha.h"
-#include "spec/fmha_tcgen05.h"
-#include "spec/gemm.h"
-#include "spec/gemm_tcgen05.h"
-#include "spec/gemv.h"
-#include "spec/quantize.h"
 
 namespace tessera {
 
-/// One field of a Config, in the spelling of flags and JSON ("tile_m" "128", "swizzle" "128B").
+/// One field of the kernel's Config, in the spelling of flags ("tile_m" "128", "swizzle" "128B"), and as JSON has it: a
+/// word, a number, or extents.
 struct ConfigField {
   std::string name;
   std::string value;
-  bool is_number = false;
+  std::variant<std::string, int, bool, std::vector<int>> typed;
 };
 
 /// What a piece of memory holds for a while, and which role may touch it. The phases of a piece follow one another in
@@ -90,16 +85,19 @@ struct Rejection {
   bool is_legal = false;
 };
 
-using AnyConfig = std::variant<copy2d::Config, fmha::Config, fmha_tcgen05::Config, gemm::Config, gemm_tcgen05::Config,
-                               quantize::Config, dequantize::Config, convert_scales::Config, gemv::Config>;
+/// What is generated for one kernel, beside the templates that it includes.
+struct PlanSources {
+  std::string entry;                ///< the translation unit
+  std::vector<SourceFile> headers;  ///< those that no template provides, config.cuh among them
+};
 
 struct Plan {
   std::string op;
   Arch arch;
-  std::string kernel;  ///< name of the entry, as profilers show it
-  AnyConfig config;
-  std::vector<ConfigField> fields;
-  std::string mma_kind;  ///< "wgmma.f16"; empty where nothing is multiplied
+  std::string kernel;               ///< name of the entry, as profilers show it
+  Problem problem;                  ///< that was planned
+  std::vector<ConfigField> fields;  ///< facts and choices, as the kernel has them
+  std::string mma_kind;             ///< "wgmma.f16"; empty where nothing is multiplied
   std::vector<OperandPlan> operands;
   std::vector<SmemRegion> smem;
   std::int64_t smem_bytes = 0;
@@ -107,9 +105,16 @@ struct Plan {
   int tmem_columns = 0;     ///< allocated: a power of two from 32 to 512; 0: no Tensor Memory
   int entry_registers = 0;  ///< per thread, as the launch bounds deal them; 0: as compiled
   std::vector<RolePlan> roles;
-  std::string reason;  ///< why this Config
+  std::string reason;  ///< why these choices
   std::vector<Rejection> rejected;
   LaunchPlan launch;
+  std::function<PlanSources(const Plan& plan)> sources;  ///< made when they are asked for, of this plan
+
+  bool has_field(std::string_view name) const noexcept;
+  /// A field as flags spell it: "128B". The kernel must have it.
+  const std::string& field(std::string_view name) const;
+  /// The same of a number.
+  int number(std::string_view name) const;
 };
 
 /// Throws Error{unsupported} (no legal candidate, or an illegal pin: message with the rule, value and bound, notes with
@@ -120,7 +125,7 @@ Plan make_plan(const Problem& problem);
 /// launch. Throws like make_plan.
 std::string planned_kernel(const Problem& problem);
 
-/// The sources of the planned kernel: config, entry and exactly the embedded templates that they include.
+/// The sources of the planned kernel: those of the plan, and exactly the embedded templates that they include.
 /// template_overrides: virtual path -> text, in place of embedded files (development).
 SourceBundle emit(const Plan& plan, const std::vector<SourceFile>& template_overrides = {});
 

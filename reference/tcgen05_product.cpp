@@ -19,6 +19,27 @@ namespace {
 
 using gemm_tcgen05::Config;
 
+/// As the kernel's functions of extents and kinds take them.
+Config config_of(const ProductFacts& facts, const ProductTiles& tiles) {
+  return {.a_type = facts.a_type,
+          .b_type = facts.b_type,
+          .a_layout = facts.a_layout,
+          .b_layout = facts.b_layout,
+          .d_dtype = facts.d_dtype,
+          .c = facts.c,
+          .bias = facts.bias,
+          .activation = facts.activation,
+          .gate = facts.gate,
+          .interleave = facts.interleave,
+          .d_format = facts.d_format,
+          .grouping = facts.grouping,
+          .tile_m = tiles.tile_m,
+          .tile_n = tiles.tile_n,
+          .cluster_m = tiles.cluster_m,
+          .cluster_n = tiles.cluster_n,
+          .split_k = tiles.split_k};
+}
+
 /// Matrix `matrix` of a view, rows first to first + rows.
 TensorView part_of(const TensorView& view, std::int64_t matrix, std::int64_t first, std::int64_t rows) {
   TensorView part = view;
@@ -223,9 +244,10 @@ class Product {
 
 }  // namespace
 
-Comparison check_tcgen05_product(const Config& config, const Buffers& buffers, std::int64_t k, GemmCheck check) {
-  const Product product(config, buffers, k, std::move(check));
-  return config.grouping == Grouping::none ? product.all() : product.groups();
+Comparison check_tcgen05_product(const ProductFacts& facts, const ProductTiles& tiles, const Buffers& buffers,
+                                 std::int64_t k, GemmCheck check) {
+  const Product product(config_of(facts, tiles), buffers, k, std::move(check));
+  return facts.grouping == Grouping::none ? product.all() : product.groups();
 }
 
 std::vector<GroupRows> group_rows(Grouping grouping, const TensorView& groups, std::int64_t m) {

@@ -1,4 +1,4 @@
-// The verdict over a product on tcgen05 from the buffers of its launch, whatever its Config: scales, gates,
+// The verdict over a product on tcgen05 from the buffers of its launch, whatever its facts: scales, gates,
 // block-scaled results, groups. What `tessera run` and the tests have in common.
 #pragma once
 
@@ -9,17 +9,17 @@
 
 #include "reference/gemm.h"
 #include "reference/tensor.h"
-#include "spec/gemm_tcgen05.h"
+#include "spec/product_facts.h"
 
 namespace tessera::reference {
 
 /// Views by the names of the plan's buffers, as they are stored; buffers that were left out are not among them.
 using Buffers = std::map<std::string, TensorView>;
 
-/// check: alpha, beta, is_exact, judges_rel_error, seed, jobs; the rest follows from the Config. Rows of d that belong
-/// to no group must still be poisoned.
-Comparison check_tcgen05_product(const gemm_tcgen05::Config& config, const Buffers& buffers, std::int64_t k,
-                                 GemmCheck check);
+/// check: alpha, beta, is_exact, judges_rel_error, seed, jobs; the rest follows from the facts and tiles. Rows of d
+/// that belong to no group must still be poisoned.
+Comparison check_tcgen05_product(const ProductFacts& facts, const ProductTiles& tiles, const Buffers& buffers,
+                                 std::int64_t k, GemmCheck check);
 
 /// A group's rows: in a and d where groups stand one behind the other, else in its own matrix.
 struct GroupRows {

@@ -1,6 +1,6 @@
 // Jit: plan, emit, compile, cache, load, launch. The table of contents of tessera.
 //
-//   plan     make_plan(problem)                 which Config, why, and the launch as data          generator/
+//   plan     make_plan(problem)                 which kernel, why, and the launch as data          generator/
 //   emit     emit(plan)                         the sources, whole                                 generator/
 //   compile  compiler().compile(bundle)         PTX, cubin and the assembler's report              runtime/nvrtc
 //   cache    cache().find_or_build(request)     memory, user folder, system folders, then compile  runtime/cache
@@ -43,12 +43,13 @@ GemmKernel Jit::kernel(const Gemm& problem) {
 
 std::shared_ptr<Kernel> Jit::kernel(const Problem& problem) {
   if (auto held = state_->held(problem)) return held;
-  Plan plan = make_plan(problem);
-  const SourceBundle bundle = state_->bundle(plan);
-  CacheRequest request = state_->request(plan, bundle);
-  request.source = state_->source(plan);
-  auto entry = state_->find_or_compile(problem, request, bundle);
-  return state_->hold(problem, std::move(plan), std::move(entry));
+  return kernel(make_plan(problem));
+}
+
+std::shared_ptr<Kernel> Jit::kernel(Plan plan) {
+  if (auto held = state_->held(plan.problem)) return held;
+  auto entry = state_->find_or_compile(plan, state_->bundle(plan));
+  return state_->hold(std::move(plan), std::move(entry));
 }
 
 }  // namespace tessera

@@ -253,6 +253,8 @@ class Jit {
   FmhaKernel kernel(const Fmha& problem);
   GemmKernel kernel(const Gemm& problem);
   std::shared_ptr<Kernel> kernel(const Problem& problem);
+  /// The same for a caller who has planned already.
+  std::shared_ptr<Kernel> kernel(Plan plan);
 
   /// Plans all, counts the distinct kernels, compiles those that no tier has, in parallel. A failed kernel does not
   /// stop the others; an exception of on_progress does, and comes out here.

@@ -104,7 +104,8 @@ std::shared_ptr<Kernel> Jit::State::held(const Problem& problem) {
   return it->second;
 }
 
-std::shared_ptr<Kernel> Jit::State::hold(const Problem& problem, Plan plan, std::shared_ptr<const CacheEntry> entry) {
+std::shared_ptr<Kernel> Jit::State::hold(Plan plan, std::shared_ptr<const CacheEntry> entry) {
+  const Problem problem = plan.problem;
   const std::unique_lock lock(kernels_mutex_);
   if (const auto it = kernels_.find(problem); it != kernels_.end()) return it->second;
   std::weak_ptr<Kernel>& shared = kernels_by_key_[entry->keys.source];
@@ -142,8 +143,8 @@ Image Jit::State::compile(const CacheRequest& request, const SourceBundle& bundl
   }
 }
 
-std::shared_ptr<const CacheEntry> Jit::State::find_or_compile(const Problem& problem, const CacheRequest& request,
-                                                              const SourceBundle& bundle) {
+std::shared_ptr<const CacheEntry> Jit::State::find_or_compile(const Plan& plan, const SourceBundle& bundle) {
+  CacheRequest request = this->request(plan, bundle);
   if (auto entry = cache.find(request)) {
     emit_event({.kind = JitEvent::Kind::hit, .kernel = request.kernel, .tier = entry->tier, .message = {}});
     return entry;
@@ -151,15 +152,16 @@ std::shared_ptr<const CacheEntry> Jit::State::find_or_compile(const Problem& pro
   if (options.policy == CompilePolicy::forbid) {
     throw Error(ErrorKind::unsupported,
                 fmt::format("{}: not in the cache, and compiling at run time is forbidden; warm it with: {}",
-                            request.kernel, warm_command(problem)));
+                            request.kernel, warm_command(plan.problem)));
   }
   if (options.policy == CompilePolicy::warn) {
     emit_event({.kind = JitEvent::Kind::warning,
                 .kernel = request.kernel,
                 .tier = CacheTier::compiled,
                 .message = fmt::format("{}: not in the cache, compiling at run time; warm it with: {}", request.kernel,
-                                       warm_command(problem))});
+                                       warm_command(plan.problem))});
   }
+  request.source = source(plan);  // one file of all: made where code is, kept beside it
   if (options.compile_time_limit.count() > 0) return find_or_compile_within_limit(request, bundle);
   return cache.find_or_build(request, [&] { return compile(request, bundle); });
 }

@@ -46,7 +46,7 @@ struct Jit::State {
   void set_compiler(std::shared_ptr<Compiler> given);
 
   std::shared_ptr<Kernel> held(const Problem& problem);
-  std::shared_ptr<Kernel> hold(const Problem& problem, Plan plan, std::shared_ptr<const CacheEntry> entry);
+  std::shared_ptr<Kernel> hold(Plan plan, std::shared_ptr<const CacheEntry> entry);
   /// The kernel with named arguments: the one that is held, or what make() gives.
   template <class NamedKernel, class OperatorProblem, class Make>
   NamedKernel named(NamedKernels<OperatorProblem, NamedKernel> State::*kernels, const OperatorProblem& problem,
@@ -64,8 +64,7 @@ struct Jit::State {
   }
 
   /// By the compile policy, within the time limit.
-  std::shared_ptr<const CacheEntry> find_or_compile(const Problem& problem, const CacheRequest& request,
-                                                    const SourceBundle& bundle);
+  std::shared_ptr<const CacheEntry> find_or_compile(const Plan& plan, const SourceBundle& bundle);
   /// The build function of the cache: compiles and reports. Throws Error{io} where there is no compiler.
   Image compile(const CacheRequest& request, const SourceBundle& bundle);
   void emit_event(const JitEvent& event) const;

@@ -121,13 +121,16 @@ class WarmRun {
         warmed.tier = tier.value_or(CacheTier::compiled);
         return true;
       }
-      request.source = state_.source(plan);
       request.stop = options_.stop;
       bool did_build = false;
-      const auto entry = jit_.cache().find_or_build(request, [&] {
-        did_build = true;
-        return state_.compile(request, bundle);
-      });
+      auto entry = jit_.cache().find(request);
+      if (entry == nullptr) {
+        request.source = state_.source(plan);
+        entry = jit_.cache().find_or_build(request, [&] {
+          did_build = true;
+          return state_.compile(request, bundle);
+        });
+      }
       warmed.was_hit = !did_build;
       warmed.tier = did_build ? CacheTier::compiled : entry->tier;
       warmed.keys = entry->keys;

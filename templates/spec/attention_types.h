@@ -1,5 +1,8 @@
-// Choices that attention alone has. Words for them in flags and JSON: generator/words.h.
+// Choices that attention alone has, and the facts of an attention kernel, whichever target's. Words for them in flags
+// and JSON: generator/words.h.
 #pragma once
+
+#include "spec/types.h"
 
 namespace tessera {
 
@@ -16,5 +19,21 @@ enum class SplitKv { off, on };
 // Where a query's keys lie: all side by side in k and v (dense); or some scattered in one pool, by a list of their rows
 // for each query, and those of a sliding window in another (sparse_window).
 enum class KvPools { dense, sparse_window };
+
+// What is computed, for callers and references: everything else about a kernel is a choice. What each field means:
+// Fmha in generator/problem.h.
+struct AttentionFacts {
+  int head_dim = 128;    // of q and k
+  int head_dim_v = 128;  // of v and o
+  DType dtype = DType::bf16;
+  Mask mask = Mask::none;
+  Window window = Window::none;
+  UsedLengths seqused = UsedLengths::none;
+  KvPools kv_pools = KvPools::dense;
+  Output output = Output::normalized;
+  Layout v_layout = Layout::mn_major;
+
+  TESSERA_HD friend constexpr bool operator==(const AttentionFacts&, const AttentionFacts&) = default;
+};
 
 }  // namespace tessera

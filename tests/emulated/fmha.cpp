@@ -78,13 +78,12 @@ class FmhaRun {
   /// With two slots for Q a tile's first scores run beside a product that may have nothing to do.
 
   reference::Comparison compare() const {
-    const fmha::Config& config = std::get<fmha::Config>(plan_.config);
     reference::FmhaCheck check;
-    check.mask = config.mask;
+    check.mask = test_.problem.mask;
     check.softmax_scale = std::numbers::ln2;
     check.is_exact = true;
-    check.tile_m = config.tile_m;
-    check.tile_n = config.tile_n;
+    check.tile_m = plan_.number("tile_m");
+    check.tile_n = plan_.number("tile_n");
     check.jobs = 1;
     return reference::check_fmha({inputs_.q.view(), inputs_.k.view(), inputs_.v.view()}, {output_.view(), {}, {}, {}},
                                  check);

@@ -5,6 +5,8 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "generator/candidates.h"
+#include "generator/fmha_tcgen05_operator.h"
 #include "generator/plan.h"
 #include "reference/random.h"
 #include "spec/fmha_tcgen05.h"
@@ -245,7 +247,7 @@ FmhaCombination with_drawn_facts(const FmhaCombination& core, std::uint64_t seed
 
 FmhaCase draw_case(const FmhaCombination& at, std::uint64_t seed) {
   FmhaCase result{problem_of(at), {}, {}};
-  const auto c = std::get<Config>(make_plan(result.problem).config);
+  const Config c = chosen_config<FmhaTcgen05Operator>(result.problem);
   const HeadDims& dims = kHeadDims[at[kAxisHeadDims]];
   const Heads& heads = kHeads[at[kAxisHeads]];
   Draw draw(at, seed);

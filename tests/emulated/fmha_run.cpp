@@ -140,16 +140,15 @@ class Run {
   }
 
   reference::Comparison compare() const {
-    const auto& config = std::get<fmha_tcgen05::Config>(plan_.config);
     reference::FmhaCheck check;
-    check.mask = config.mask;
+    check.mask = problem_.mask;
     check.window_size_left = facts_.window_size_left;
     check.window_size_right = facts_.window_size_right;
     check.num_splits = facts_.num_splits.value_or(1);
-    check.is_normalized = config.output == Output::normalized;
+    check.is_normalized = problem_.output == Output::normalized;
     check.softmax_scale = softmax_scale_;
-    check.tile_m = config.tile_m;
-    check.tile_n = config.tile_n;
+    check.tile_m = plan_.number("tile_m");
+    check.tile_n = plan_.number("tile_n");
     check.jobs = 1;
     reference::FmhaOutputs outputs{tensors_.at("o").view(), tensors_.at("lse").view(), {}, {}};
     if (!check.is_normalized) {

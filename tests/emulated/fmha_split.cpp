@@ -1,6 +1,8 @@
 // Attention on tcgen05 with packed heads and split keys, in the emulator against float64.
 #include <doctest/doctest.h>
 
+#include "generator/candidates.h"
+#include "generator/fmha_tcgen05_operator.h"
 #include "generator/plan.h"
 #include "tests/emulated/fmha_run.h"
 
@@ -87,7 +89,7 @@ TEST_CASE("attention on tcgen05: keys split among CTAs and merged") {
 TEST_CASE("attention on tcgen05: packed and split where queries are few") {
   Fmha problem;
   problem.arch = Arch::parse("sm_100a");
-  const auto chosen = [&] { return std::get<fmha_tcgen05::Config>(make_plan(problem).config); };
+  const auto chosen = [&] { return chosen_config<FmhaTcgen05Operator>(problem); };
   CHECK(chosen().pack_gqa == 1);
   CHECK(chosen().split_kv == SplitKv::off);
   problem.seqlen_q = 1;

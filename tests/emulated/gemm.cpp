@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "emulator/device.h"
-#include "generator/plan.h"
+#include "generator/facts.h"
 #include "generator/selectors.h"
 #include "reference/poison.h"
 #include "runtime/launcher.h"
@@ -80,20 +80,20 @@ class GemmRun {
   }
 
   reference::Comparison compare() const {
-    const gemm::Config& config = std::get<gemm::Config>(plan_.config);
+    const ProductFacts facts = product_facts(std::get<Gemm>(plan_.problem));
+    const ProductTiles tiles = product_tiles(plan_);
     reference::GemmCheck check;
     check.beta = 2;
     for (const char* const scale : {"scale_a", "scale_b"})
       if (const auto found = buffers_.find(scale); found != buffers_.end()) check.alpha *= found->second.memory.at(0);
-    check.accumulation = config.accumulation;
-    check.activation = config.activation;
-    check.split_k = config.split_k;
+    check.accumulation = facts.accumulation;
+    check.activation = facts.activation;
+    check.split_k = tiles.split_k;
     check.is_exact = test_.fill != Fill::normal;
-    check.tile_m = gemm::is_swapped(config) ? config.tile_n : config.tile_m;
-    check.tile_n = gemm::is_swapped(config) ? config.tile_m : config.tile_n;
+    check.tile_m = tiles.tile_m;
+    check.tile_n = tiles.tile_n;
     check.jobs = 1;
-    reference::GemmInputs in{
-        operand("a", gemm::layout_of(config, false)), operand("b", gemm::layout_of(config, true)), {}, {}};
+    reference::GemmInputs in{operand("a", facts.a_layout), operand("b", facts.b_layout), {}, {}};
     if (buffers_.count("c") != 0) in.c = buffers_.at("c").view;
     if (buffers_.count("bias") != 0) in.bias = buffers_.at("bias").view;
     return reference::check_gemm(in, buffers_.at("d").view, check);

@@ -12,6 +12,8 @@
 #include <set>
 
 #include "base/error.h"
+#include "generator/candidates.h"
+#include "generator/gemm_tcgen05_operator.h"
 #include "generator/selectors.h"
 #include "generator/words.h"
 #include "tests/emulated/gemm_tcgen05_run.h"
@@ -160,8 +162,8 @@ std::vector<Choice> pairwise(std::vector<Choice> choices) {
 }
 
 /// A ragged shape that the kernel takes.
-std::map<std::string, std::int64_t> shape_of(const Plan& plan, const reference::CounterRandom& random) {
-  const auto& c = std::get<gemm_tcgen05::Config>(plan.config);
+std::map<std::string, std::int64_t> shape_of(const Problem& problem, const reference::CounterRandom& random) {
+  const gemm_tcgen05::Config c = chosen_config<GemmTcgen05Operator>(problem);
   const bool has_padded = gemm_tcgen05::is_padded(c, c.a_type) || gemm_tcgen05::is_padded(c, c.b_type);
   const std::int64_t k_unit = has_padded ? 128 : gemm_tcgen05::is_scaled(c) ? gemm_tcgen05::scale_block(c) : 1;
   std::int64_t n_unit = c.gate == Gate::interleaved ? 2 * c.interleave : 1;
@@ -193,7 +195,7 @@ void run_choice(const Choice& choice, std::uint64_t seed, Compiler& compiler) {
   std::uint64_t mixed = seed;
   for (const std::size_t value : choice.values) mixed = mixed * 131 + value + 7;
   const reference::CounterRandom random(mixed, 1);
-  test.sizes = shape_of(make_plan(problem), random);
+  test.sizes = shape_of(problem, random);
   test.fill = random.integer(9, 0, 2) == 0 ? Fill::normal : Fill::integer;
   std::string shape;
   for (const auto& [name, value] : test.sizes) shape += fmt::format("{} {} ", name, value);

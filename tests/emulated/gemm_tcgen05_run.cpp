@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "generator/facts.h"
 #include "generator/selectors.h"
 #include "reference/poison.h"
 #include "reference/tcgen05_product.h"
@@ -12,7 +13,6 @@
 namespace tessera {
 namespace {
 
-using gemm_tcgen05::Config;
 using reference::Fill;
 using reference::Tensor;
 using reference::TensorView;
@@ -25,10 +25,10 @@ Problem problem_of(const ProductCase& test) {
   return problem;
 }
 
-const Config& config_of(const Plan& plan) { return std::get<Config>(plan.config); }
+ProductFacts facts_of(const Plan& plan) { return product_facts(std::get<Gemm>(plan.problem)); }
 
 OperandType operand_type_of(const Plan& plan, const std::string& buffer) {
-  return buffer.find('b') != std::string::npos ? config_of(plan).b_type : config_of(plan).a_type;
+  return buffer.find('b') != std::string::npos ? facts_of(plan).b_type : facts_of(plan).a_type;
 }
 
 }  // namespace
@@ -80,7 +80,7 @@ void ProductRun::fill_operand(Buffer& buffer, const BufferSpec& spec, std::uint6
 }
 
 Tensor ProductRun::groups() const {
-  const Grouping grouping = config_of(plan_).grouping;
+  const Grouping grouping = facts_of(plan_).grouping;
   return test_.group_rows.empty() ? reference::random_groups(grouping, size("l"), size("m"), kSeed)
                                   : reference::groups_of(grouping, test_.group_rows);
 }
@@ -92,7 +92,7 @@ void ProductRun::add_buffer(const BufferSpec& spec, std::uint64_t stream) {
   Buffer& buffer = buffers_[spec.name];
   if (spec.name == "groups") {
     buffer.memory = groups();
-  } else if (spec.name == "sfa" && config_of(plan_).grouping == Grouping::contiguous) {
+  } else if (spec.name == "sfa" && facts_of(plan_).grouping == Grouping::contiguous) {
     const Tensor values = groups();
     buffer.memory = reference::random_group_scales(
         operand_type_of(plan_, "sfa"), reference::group_rows(Grouping::contiguous, values.view(), size("m")),
@@ -145,7 +145,7 @@ reference::Comparison ProductRun::compare() const {
   check.jobs = 1;
   reference::Buffers views;
   for (const auto& [name, buffer] : buffers_) views[name] = buffer.view;
-  return reference::check_tcgen05_product(config_of(plan_), views, size("k"), check);
+  return reference::check_tcgen05_product(facts_of(plan_), product_tiles(plan_), views, size("k"), check);
 }
 
 bool ProductRun::are_gaps_intact() const {

@@ -62,7 +62,7 @@ TEST_CASE("attention on tcgen05: without pins the table's first tile wins") {
     const Config expected =
         fmha_tcgen05::default_config(problem.head_dim, *problem.head_dim_v, problem.mask, problem.dtype, problem.output,
                                      problem.v_layout, problem.window, problem.seqused);
-    CHECK(std::get<Config>(make_plan(problem).config) == expected);
+    CHECK(chosen_config<FmhaTcgen05Operator>(problem) == expected);
   }
 }
 
@@ -114,7 +114,7 @@ TEST_CASE("attention on tcgen05: regions and warps of a plan add up") {
       column += region.columns;
       CHECK(region.phases.size() >= 2);
     }
-    CHECK(column == fmha_tcgen05::used_columns(std::get<Config>(plan.config)));
+    CHECK(column == fmha_tcgen05::used_columns(chosen_config<FmhaTcgen05Operator>(plan.problem)));
     CHECK(column <= plan.tmem_columns);
     int warps = 0;
     for (const RolePlan& role : plan.roles) {
@@ -127,7 +127,7 @@ TEST_CASE("attention on tcgen05: regions and warps of a plan add up") {
 }
 
 TEST_CASE("attention on tcgen05: hints steer the tile") {
-  const auto tile_m = [](const Fields& fields) { return std::get<Config>(make_plan(attention(fields)).config).tile_m; };
+  const auto tile_m = [](const Fields& fields) { return chosen_config<FmhaTcgen05Operator>(attention(fields)).tile_m; };
   CHECK(tile_m({}) == 256);
   CHECK(tile_m({{"seqlen_q", "1"}}) == 128);
   CHECK(tile_m({{"seqlen_q", "4096"}}) == 256);
@@ -215,7 +215,7 @@ TEST_CASE("attention on tcgen05: what is refused of windows, used lengths, packe
 TEST_CASE("attention on tcgen05: with pools the list and the window count, not the rows there are") {
   const auto tile_n = [](Fields hints) {
     hints.insert(hints.begin(), {{"kv_pools", "sparse_window"}, {"head_dim", "128"}, {"heads_q", "128"}});
-    return std::get<Config>(make_plan(attention(hints)).config).tile_n;
+    return chosen_config<FmhaTcgen05Operator>(attention(hints)).tile_n;
   };
   CHECK(tile_n({{"seqlen_k", "50"}}) == 128);
   CHECK(tile_n({{"seqlen_k", "50"}, {"topk", "2048"}, {"seqlen_swa", "128"}}) == 128);
@@ -247,7 +247,7 @@ TEST_CASE("what attention has on tcgen05 alone is refused on sm_90a") {
 }
 
 TEST_CASE("attention on tcgen05: pins that no tile of the table bears get tiles of fewer keys") {
-  const auto config = [](Fields fields) { return std::get<Config>(make_plan(attention(std::move(fields))).config); };
+  const auto config = [](Fields fields) { return chosen_config<FmhaTcgen05Operator>(attention(std::move(fields))); };
   CHECK(config({{"head_dim", "256"}, {"stages", "2"}}).tile_n >= 64);
   const Config deep = config({{"head_dim", "256"}, {"stages", "3"}});
   CHECK(deep.stages == 3);
@@ -265,7 +265,7 @@ TEST_CASE("attention on tcgen05: keys are not split where a window shows few of 
   const auto is_split = [](Fields more) {
     Fields fields{{"seqlen_q", "1"}, {"seqlen_k", "65536"}, {"heads_q", "8"}, {"heads_kv", "8"}, {"batch", "1"}};
     fields.insert(fields.end(), more.begin(), more.end());
-    return fmha_tcgen05::is_split(std::get<Config>(make_plan(attention(fields)).config));
+    return fmha_tcgen05::is_split(chosen_config<FmhaTcgen05Operator>(attention(fields)));
   };
   const Fields window{{"window", "sliding"}};
   const auto with = [&](Fields more) {

@@ -21,7 +21,7 @@ Fields on_blackwell(Fields fields) {
 }
 
 Config config(const Fields& fields) {
-  return std::get<Config>(make_plan(problem_of("gemm", on_blackwell(fields))).config);
+  return chosen_config<GemmTcgen05Operator>(problem_of("gemm", on_blackwell(fields)));
 }
 
 std::string refusal(const Fields& fields) {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "generator/candidates.h"
+#include "generator/facts.h"
 #include "generator/gemm_operator.h"
 #include "tests/generator/problems.h"
 
@@ -13,7 +14,7 @@ using namespace tessera;
 namespace {
 
 Plan plan(const Fields& fields) { return make_plan(problem_of("gemm", fields)); }
-gemm::Config config(const Fields& fields) { return std::get<gemm::Config>(plan(fields).config); }
+gemm::Config config(const Fields& fields) { return chosen_config<GemmOperator>(problem_of("gemm", fields)); }
 
 std::string refusal(const Fields& fields) {
   try {
@@ -255,6 +256,23 @@ TEST_CASE("products: the widths whose tiles fill one round of the multiprocessor
   CHECK(!has_tile({.n = 6144, .k = 4096}, 192, 96, SwapAb::off));
   CHECK(!has_tile({.m = 384 * 64, .n = 6144, .k = 4096}, 192, 96, SwapAb::off));
   CHECK(!has_tile({.m = Hint{1} << 40, .n = Hint{1} << 40, .k = 4096, .l = Hint{1} << 40}, 192, 96, SwapAb::off));
+}
+
+TEST_CASE("products: a plan's tiles are of the product, whichever operand gives the instruction its rows") {
+  const Fields tile{{"tile_m", "64"}, {"tile_n", "128"}, {"cluster_m", "1"}, {"cluster_n", "2"}};
+  for (const char* const swap_ab : {"off", "on"}) {
+    Fields fields = tile;
+    fields.emplace_back("swap_ab", swap_ab);
+    const Plan plan = ::plan(fields);
+    CHECK(plan.field("swap_ab") == swap_ab);
+    CHECK(plan.number("tile_m") == (plan.field("swap_ab") == "on" ? 128 : 64));
+    CHECK(product_tiles(plan) == ProductTiles{.tile_m = 64, .tile_n = 128, .cluster_m = 1, .cluster_n = 2});
+    CHECK_FALSE(plan.has_field("accumulators"));
+  }
+  CHECK(product_facts({.dtype = DType::e4m3, .b_dtype = DType::e5m2}) ==
+        ProductFacts{.a_type = OperandType::e4m3, .b_type = OperandType::e5m2, .accumulation = Accumulation::promoted});
+  CHECK(product_facts({.format = BlockFormat::nvfp4, .d_format = BlockFormat::mxfp4}) ==
+        ProductFacts{.a_type = OperandType::nvfp4, .b_type = OperandType::nvfp4, .d_format = OutputFormat::mxfp4});
 }
 
 TEST_CASE("products: no candidate comes twice") {

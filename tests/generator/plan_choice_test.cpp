@@ -8,8 +8,11 @@
 #include <initializer_list>
 #include <string>
 
+#include "generator/candidates.h"
 #include "generator/fmha_cost.h"
+#include "generator/fmha_operator.h"
 #include "generator/gemm_cost.h"
+#include "generator/gemm_operator.h"
 #include "generator/plan.h"
 #include "tests/generator/problems.h"
 
@@ -17,13 +20,12 @@ using namespace tessera;
 
 TEST_CASE("attention: where all sizes are expected ones a model of the time chooses") {
   const auto config = [](const char* head_dim, const char* batch, const char* heads, const char* length) {
-    return std::get<fmha::Config>(make_plan(problem_of("fmha", {{"head_dim", head_dim},
-                                                                {"batch", batch},
-                                                                {"heads_q", heads},
-                                                                {"heads_kv", heads},
-                                                                {"seqlen_q", length},
-                                                                {"seqlen_k", length}}))
-                                      .config);
+    return chosen_config<FmhaOperator>(problem_of("fmha", {{"head_dim", head_dim},
+                                                           {"batch", batch},
+                                                           {"heads_q", heads},
+                                                           {"heads_kv", heads},
+                                                           {"seqlen_q", length},
+                                                           {"seqlen_k", length}}));
   };
   // 36 tiles of 256 rows leave most SMs idle, 132 of 64 rows none.
   CHECK(config("64", "2", "6", "700").tile_m == 64);
@@ -74,7 +76,7 @@ TEST_CASE("attention: the choice where others were measured to be slow") {
                         {"heads_kv", c.sizes[1]},
                         {"seqlen_q", c.sizes[2]},
                         {"seqlen_k", c.sizes[3]}};
-    const auto config = std::get<fmha::Config>(make_plan(problem_of("fmha", fields)).config);
+    const auto config = chosen_config<FmhaOperator>(problem_of("fmha", fields));
     const std::string chosen =
         std::to_string(config.tile_m) + "x" + std::to_string(config.tile_n) + " s" + std::to_string(config.stages);
     CAPTURE(head_dims);
@@ -140,8 +142,7 @@ TEST_CASE("products: rows that do not begin on lines of 128 bytes ask more of th
   // Measured: clusters of two are faster by 1.3 to 1.5.
   for (const auto& [m, n, k] : {std::array{"1300", "4928", "11912"}, std::array{"450", "4736", "7688"},
                                 std::array{"900", "1936", "11656"}, std::array{"200", "7744", "7176"}}) {
-    const Plan plan = make_plan(problem_of("gemm", {{"m", m}, {"n", n}, {"k", k}}));
-    const auto& c = std::get<gemm::Config>(plan.config);
+    const gemm::Config c = chosen_config<GemmOperator>(problem_of("gemm", {{"m", m}, {"n", n}, {"k", k}}));
     CHECK((gemm::multicast_size(c) >= 2 || gemm::is_swapped(c)));
   }
   // Of an operand whose m or n is contiguous the rows are those along k.

@@ -5,6 +5,8 @@
 #include <random>
 
 #include "base/error.h"
+#include "generator/candidates.h"
+#include "generator/fmha_tcgen05_operator.h"
 #include "generator/plan.h"
 #include "tests/generator/problems.h"
 
@@ -140,7 +142,7 @@ TEST_CASE("random attention on tcgen05: whatever its facts ask for, a sound plan
     outcome(problem, is_plan);
     ++(is_plan ? plans : refusals);
     if (!is_plan) continue;
-    const auto config = std::get<fmha_tcgen05::Config>(make_plan(problem).config);
+    const fmha_tcgen05::Config config = chosen_config<FmhaTcgen05Operator>(problem);
     CHECK(config.window == problem.window);
     CHECK(config.seqused == problem.seqused);
     CHECK(config.kv_pools == problem.kv_pools);

@@ -186,9 +186,7 @@ TEST_CASE("every legal candidate fits, has a name of its own, and wins when it i
 }
 
 TEST_CASE("products: sizes steer the tile, and an illegal choice names its rule") {
-  const auto config = [](const Fields& fields) {
-    return std::get<gemm::Config>(make_plan(problem_of("gemm", fields)).config);
-  };
+  const auto config = [](const Fields& fields) { return chosen_config<GemmOperator>(problem_of("gemm", fields)); };
   // Few tiles: narrow ones, or a split k. Many: a large tile, which reads the least.
   const gemm::Config few = config({{"m", "64"}, {"n", "4096"}, {"k", "7168"}});
   CHECK(std::min(few.tile_m, few.tile_n) <= 64);
@@ -268,13 +266,13 @@ TEST_CASE("without pins and hints attention gets the measured default") {
     if (facts == nullptr) continue;
     const fmha::Config expected = fmha::default_config(facts->head_dim, facts->head_dim_v.value_or(facts->head_dim),
                                                        facts->mask, facts->dtype, facts->output);
-    CHECK(std::get<fmha::Config>(make_plan(problem).config) == expected);
+    CHECK(chosen_config<FmhaOperator>(problem) == expected);
   }
 }
 
 TEST_CASE("hints steer the choice and nothing else") {
   const auto tile_m = [](const Fields& fields) {
-    return std::get<fmha::Config>(make_plan(problem_of("fmha", fields)).config).tile_m;
+    return chosen_config<FmhaOperator>(problem_of("fmha", fields)).tile_m;
   };
   CHECK(tile_m({}) == 192);
   CHECK(tile_m({{"seqlen_q", "1"}}) == 64);
@@ -296,7 +294,7 @@ TEST_CASE("hints steer the choice and nothing else") {
 
 TEST_CASE("attention: heads are packed where queries are few, or where a pin says so") {
   const auto packed = [](const Fields& fields) {
-    return std::get<fmha::Config>(make_plan(problem_of("fmha", fields)).config).pack_gqa;
+    return chosen_config<FmhaOperator>(problem_of("fmha", fields)).pack_gqa;
   };
   CHECK(packed({}) == 1);
   CHECK(packed({{"heads_q", "32"}, {"heads_kv", "4"}}) == 1);

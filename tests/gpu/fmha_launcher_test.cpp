@@ -76,9 +76,8 @@ void check_problem(const Fmha& problem, const reference::FmhaSizes& sizes, std::
   check.mask = problem.mask;
   check.is_normalized = is_normalized;
   check.softmax_scale = scale;
-  const auto& config = std::get<fmha::Config>(plan.config);
-  check.tile_m = config.tile_m;
-  check.tile_n = config.tile_n;
+  check.tile_m = plan.number("tile_m");
+  check.tile_n = plan.number("tile_n");
   reference::FmhaOutputs views{found.at("o").view(), found.at("lse").view(), {}, {}};
   if (!is_normalized) {
     views.row_max = found.at("row_max").view();

@@ -293,8 +293,8 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pool& pool,
   FmhaCheck check{.mask = problem.mask, .is_normalized = is_normalized, .softmax_scale = s.softmax_scale};
   check.max_multiply_adds = std::int64_t{1} << 27;
   check.seed = random_();
-  check.tile_m = std::get<fmha::Config>(kernel.kernel().plan().config).tile_m;
-  check.tile_n = std::get<fmha::Config>(kernel.kernel().plan().config).tile_n;
+  check.tile_m = kernel.kernel().plan().number("tile_m");
+  check.tile_n = kernel.kernel().plan().number("tile_n");
   const auto statistic = [&](int i) {
     return TensorView{
         bytes[0][i].data(), DType::f32, {s.batch, s.heads_q, s.seqlen_q}, {s.heads_q * s.seqlen_q, s.seqlen_q, 1}};

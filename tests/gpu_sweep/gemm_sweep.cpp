@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "generator/facts.h"
 #include "generator/selectors.h"
 #include "generator/words.h"
 #include "reference/gemm.h"
@@ -203,16 +204,18 @@ class Sweep {
     ++shapes_;
     const std::int64_t l = pick(0, 3) == 0 ? pick(0, 3) : 1, m = extent(), n = extent(), k = extent();
     const bool a_is_mn = p.a_layout == Layout::mn_major, b_is_mn = p.b_layout == Layout::mn_major;
-    const gemm::Config& config = std::get<gemm::Config>(kernel.kernel().plan().config);
+    const ProductFacts facts = product_facts(p);
+    const ProductTiles tiles = product_tiles(kernel.kernel().plan());
+    const DType b_dtype = p.b_dtype.value_or(p.dtype), c_dtype = dtype_bytes(p.d_dtype) == 1 ? DType::bf16 : p.d_dtype;
     const std::int64_t unit = 16 / dtype_bytes(p.dtype);
     const Matrix of_a = matrix(l, a_is_mn ? k : m, a_is_mn ? m : k, unit);
     const Matrix of_b = matrix(l, b_is_mn ? k : n, b_is_mn ? n : k, unit);
     const Matrix of_d = matrix(l, m, n, pick(0, 1) == 0 ? 1 : 16 / dtype_bytes(p.d_dtype));
-    const bool is_in_place = p.c == Addend::matrix && gemm::c_dtype(config) == p.d_dtype && pick(0, 2) == 0;
+    const bool is_in_place = p.c == Addend::matrix && c_dtype == p.d_dtype && pick(0, 2) == 0;
     const Matrix of_c = is_in_place ? of_d : matrix(l, m, n, 1);
-    Buffer a(device_, p.dtype, of_a.elements()), b(device_, gemm::dtype_of(config, true), of_b.elements());
-    Buffer c(device_, gemm::c_dtype(config), of_c.elements()), d(device_, p.d_dtype, of_d.elements());
-    Buffer bias(device_, gemm::c_dtype(config), n), scale_a(device_, DType::f32, 1), scale_b(device_, DType::f32, 1);
+    Buffer a(device_, p.dtype, of_a.elements()), b(device_, b_dtype, of_b.elements());
+    Buffer c(device_, c_dtype, of_c.elements()), d(device_, p.d_dtype, of_d.elements());
+    Buffer bias(device_, c_dtype, n), scale_a(device_, DType::f32, 1), scale_b(device_, DType::f32, 1);
     for (Buffer* const buffer : {&a, &b, &c, &bias}) {
       reference::fill(buffer->host, reference::Fill::normal, random_(), 0);
       buffer->upload();
@@ -259,11 +262,11 @@ class Sweep {
     launch();
     const std::vector<std::byte> first = d.host.bytes;
     launch();
-    check.accumulation = config.accumulation;
+    check.accumulation = facts.accumulation;
     check.activation = p.activation;
-    check.split_k = config.split_k;
-    check.tile_m = gemm::is_swapped(config) ? config.tile_n : config.tile_m;
-    check.tile_n = gemm::is_swapped(config) ? config.tile_m : config.tile_n;
+    check.split_k = tiles.split_k;
+    check.tile_m = tiles.tile_m;
+    check.tile_n = tiles.tile_n;
     check.max_multiply_adds = std::int64_t{1} << 27;
     check.seed = random_();
     // Few elements need not have the roundings of many.

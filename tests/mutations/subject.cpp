@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "emulator/device.h"
+#include "generator/facts.h"
 #include "generator/selectors.h"
 #include "reference/block_scale_run.h"
 #include "reference/gemm_tcgen05.h"
@@ -41,47 +42,49 @@ std::vector<std::int64_t> group_rows_of(std::int64_t m, std::int64_t l) {
   return rows;
 }
 
+bool is_attention(const Plan& plan) { return std::holds_alternative<Fmha>(plan.problem); }
+
 // Scales of a product in tiles, NaN codes where no block is, and rows of groups; nothing for other buffers.
 std::optional<reference::Tensor> make_scales(const Plan& plan, const std::string& buffer,
                                              const std::function<std::int64_t(const char*)>& size) {
-  const auto* const product = std::get_if<gemm_tcgen05::Config>(&plan.config);
-  if (product == nullptr) return std::nullopt;
-  if (product->grouping != Grouping::none && (buffer == "groups" || buffer == "sfa")) {
-    reference::Tensor groups = reference::groups_of(product->grouping, group_rows_of(size("m"), size("l")));
+  const auto* const problem = std::get_if<Gemm>(&plan.problem);
+  if (problem == nullptr) return std::nullopt;
+  const ProductFacts facts = product_facts(*problem);
+  if (facts.grouping != Grouping::none && (buffer == "groups" || buffer == "sfa")) {
+    reference::Tensor groups = reference::groups_of(facts.grouping, group_rows_of(size("m"), size("l")));
     if (buffer == "groups") return groups;
-    if (product->grouping == Grouping::contiguous)
-      return reference::random_group_scales(product->a_type,
-                                            reference::group_rows(product->grouping, groups.view(), size("m")),
+    if (facts.grouping == Grouping::contiguous)
+      return reference::random_group_scales(facts.a_type,
+                                            reference::group_rows(facts.grouping, groups.view(), size("m")),
                                             size("group_tiles"), size("k"), reference::Fill::integer, 5, 0);
   }
   if (buffer != "sfa" && buffer != "sfb" && buffer != "sfb2") return std::nullopt;
   const bool is_of_b = buffer != "sfa";
-  return reference::random_operand_scales(is_of_b ? product->b_type : product->a_type, size("l"),
-                                          size(is_of_b ? "n" : "m"), size("k"), reference::Fill::integer, 5,
-                                          buffer == "sfb2" ? 2 : is_of_b);
+  return reference::random_operand_scales(is_of_b ? facts.b_type : facts.a_type, size("l"), size(is_of_b ? "n" : "m"),
+                                          size("k"), reference::Fill::integer, 5, buffer == "sfb2" ? 2 : is_of_b);
 }
 
 // Inputs of the block-scaled operators; nothing for the others.
 reference::Tensors block_inputs(const Plan& plan, const std::function<std::int64_t(const char*)>& size) {
   using reference::Range;
   reference::BlockRun run{.l = size("l"), .rows = size("rows"), .k = size("k"), .b_rows = size("b_rows"), .seed = 5};
-  if (const auto* const c = std::get_if<quantize::Config>(&plan.config)) {
-    run.format = c->format;
-    run.dtype = c->dtype;
+  if (const auto* const p = std::get_if<Quantize>(&plan.problem)) {
+    run.format = p->format;
+    run.dtype = p->dtype;
     return reference::quantize_inputs(run, Range::edge);
   }
-  if (const auto* const c = std::get_if<dequantize::Config>(&plan.config)) {
-    run.format = c->format;
-    run.form = c->scale_form;
+  if (const auto* const p = std::get_if<Dequantize>(&plan.problem)) {
+    run.format = p->format;
+    run.form = p->scale_form;
     return reference::dequantize_inputs(run, Range::normal);
   }
-  if (const auto* const c = std::get_if<convert_scales::Config>(&plan.config)) {
-    run.form = c->to;
+  if (const auto* const p = std::get_if<ConvertScales>(&plan.problem)) {
+    run.form = p->to;
     run.k = size("blocks");
     return reference::convert_scales_inputs(run);
   }
-  if (const auto* const c = std::get_if<gemv::Config>(&plan.config)) {
-    run.form = c->scale_form;
+  if (const auto* const p = std::get_if<Gemv>(&plan.problem)) {
+    run.form = p->scale_form;
     run.rows = size("m");
     return reference::gemv_inputs(run, Range::normal);
   }
@@ -102,8 +105,8 @@ void calm_every_other_row(reference::Tensor& tensor) {
 
 // Whether it is the first operand of attention, or of a product with a gate.
 bool is_calmed(const Plan& plan, const std::string& buffer) {
-  if (std::holds_alternative<fmha_tcgen05::Config>(plan.config)) return buffer == "q";
-  const auto* const product = std::get_if<gemm_tcgen05::Config>(&plan.config);
+  if (is_attention(plan)) return buffer == "q";
+  const auto* const product = std::get_if<Gemm>(&plan.problem);
   return product != nullptr && product->gate != Gate::none && buffer == "a";
 }
 
@@ -139,7 +142,7 @@ Buffers make_buffers(const Plan& whole, const std::vector<std::int64_t>& sizes, 
   Buffers buffers;
   const reference::Tensors of_blocks = block_inputs(whole, size);
   for (const BufferSpec& spec : plan.buffers) {
-    if (spec.is_optional && !std::holds_alternative<fmha_tcgen05::Config>(whole.config)) {
+    if (spec.is_optional && !is_attention(whole)) {
       buffers.pointers.push_back(0);
       continue;
     }

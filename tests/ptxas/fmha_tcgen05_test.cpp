@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "generator/candidates.h"
 #include "generator/fmha_tcgen05_operator.h"
 #include "generator/plan.h"
 #include "runtime/nvrtc.h"
@@ -90,7 +91,7 @@ TEST_CASE("nvrtc: attention on tcgen05 compiles for every target without spill, 
     const auto start = std::chrono::steady_clock::now();
     CHECK(complaint(*compiler, problem, registers) == "");
     slowest = std::max(slowest, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-    CHECK(registers <= fmha_tcgen05::register_budget(std::get<fmha_tcgen05::Config>(make_plan(problem).config)).entry);
+    CHECK(registers <= fmha_tcgen05::register_budget(chosen_config<FmhaTcgen05Operator>(problem)).entry);
   }
   MESSAGE("slowest compile: ", slowest, " s");
 }

@@ -26,6 +26,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "generator/candidates.h"
+#include "generator/fmha_operator.h"
+#include "generator/gemm_operator.h"
 #include "generator/plan.h"
 #include "runtime/nvrtc.h"
 #include "tests/generator/problems.h"
@@ -94,11 +97,13 @@ Fmha random_attention(Draw& draw) {
 }
 
 /// Kernels of the same kind stand for each other: the same tile, and as much in the registers.
-std::string kind_of(const Plan& plan) {
-  if (const auto* const c = std::get_if<fmha::Config>(&plan.config))
-    return fmt::format("{} {} {}x{} {} {} {}", c->head_dim, c->head_dim_v, c->tile_m, c->tile_n, c->stages,
-                       c->mask == Mask::causal, c->pack_gqa > 1);
-  const auto& c = std::get<gemm::Config>(plan.config);
+std::string kind_of(const Problem& problem) {
+  if (std::holds_alternative<Fmha>(problem)) {
+    const fmha::Config c = chosen_config<FmhaOperator>(problem);
+    return fmt::format("{} {} {}x{} {} {} {}", c.head_dim, c.head_dim_v, c.tile_m, c.tile_n, c.stages,
+                       c.mask == Mask::causal, c.pack_gqa > 1);
+  }
+  const gemm::Config c = chosen_config<GemmOperator>(problem);
   return fmt::format("{}x{} {} {} {} {} {}", c.tile_m, c.tile_n, gemm::is_ping_pong(c), c.split_k, c.cluster_m,
                      gemm::element_bytes(c), c.accumulation == Accumulation::promoted);
 }
@@ -120,8 +125,7 @@ std::map<std::string, Problem> draw_kernels(std::uint64_t seed) {
   std::map<std::string, Problem> by_kind;
   for (int i = 0; i < kProblems; ++i) {
     const Problem problem = i % 4 == 0 ? Problem(random_attention(draw)) : Problem(random_product(draw));
-    const Plan plan = make_plan(problem);
-    by_kind.try_emplace(kind_of(plan), problem);
+    by_kind.try_emplace(kind_of(problem), problem);
   }
   return by_kind;
 }

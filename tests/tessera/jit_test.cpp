@@ -255,6 +255,20 @@ TEST_CASE("jit: warm counts the distinct kernels before it compiles, and can be 
   CHECK(stopped.entries.empty());
 }
 
+TEST_CASE("jit: a kernel may be asked for by its plan, and is the one of its problem") {
+  const Fixture fixture;
+  const auto jit = fixture.jit();
+  const Problem problem = Fmha{.head_dim = 64};
+  const std::shared_ptr<Kernel> kernel = jit->kernel(make_plan(problem));
+  CHECK(kernel->plan().problem == problem);
+  CHECK(jit->kernel(problem) == kernel);
+  CHECK(jit->kernel(make_plan(problem)) == kernel);
+  CHECK(fixture.compiler->compiles == 1);
+  // By disk, in another process as it were; what one keeps for reading is stored once.
+  CHECK(fixture.jit()->kernel(make_plan(problem))->plan().kernel == kernel->plan().kernel);
+  CHECK(fixture.compiler->compiles == 1);
+}
+
 TEST_CASE("jit: what is kept as source is what was compiled, overrides included") {
   const Fixture fixture;
   const testing::TemporaryFolder overrides, elsewhere;

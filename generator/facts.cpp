@@ -1,0 +1,94 @@
+#include "generator/facts.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/error.h"
+#include "generator/words.h"
+
+namespace tessera {
+
+namespace {
+
+OperandType element_type(DType dtype) {
+  switch (dtype) {
+    case DType::f16:
+      return OperandType::f16;
+    case DType::bf16:
+      return OperandType::bf16;
+    case DType::tf32:
+      return OperandType::tf32;
+    case DType::e4m3:
+      return OperandType::e4m3;
+    case DType::e5m2:
+      return OperandType::e5m2;
+    case DType::s8:
+      return OperandType::s8;
+    case DType::u8:
+      return OperandType::u8;
+    default:
+      throw Error(ErrorKind::unsupported,
+                  fmt::format("gemm has no kernel for operands of type {}: there are kernels for {}", to_word(dtype),
+                              word_list<OperandType>()));
+  }
+}
+
+OperandType a_type(const Gemm& problem) {
+  return problem.format ? operand_type(*problem.format) : element_type(problem.dtype);
+}
+
+OperandType b_type(const Gemm& problem) {
+  if (problem.b_format) return operand_type(*problem.b_format);
+  return problem.b_dtype ? element_type(*problem.b_dtype) : a_type(problem);
+}
+
+}  // namespace
+
+AttentionFacts attention_facts(const Fmha& problem) {
+  return {.head_dim = problem.head_dim,
+          .head_dim_v = problem.head_dim_v.value_or(problem.head_dim),
+          .dtype = problem.dtype,
+          .mask = problem.mask,
+          .window = problem.window,
+          .seqused = problem.seqused,
+          .kv_pools = problem.kv_pools,
+          .output = problem.output,
+          .v_layout = problem.v_layout};
+}
+
+Accumulation product_accumulation(const Gemm& problem) {
+  const bool is_8_bit = problem.dtype == DType::e4m3 || problem.dtype == DType::e5m2;
+  return problem.accumulation.value_or(is_8_bit ? Accumulation::promoted : Accumulation::fast);
+}
+
+ProductFacts product_facts(const Gemm& problem) {
+  return {.a_type = a_type(problem),
+          .b_type = b_type(problem),
+          .a_layout = problem.a_layout,
+          .b_layout = problem.b_layout,
+          .d_dtype = problem.d_format ? DType::bf16 : problem.d_dtype,
+          .d_format = problem.d_format ? output_format(*problem.d_format) : OutputFormat::plain,
+          .accumulation = product_accumulation(problem),
+          .c = problem.c,
+          .bias = problem.bias,
+          .activation = problem.activation,
+          .gate = problem.gate,
+          .interleave = problem.interleave.value_or(1),
+          .grouping = problem.grouping};
+}
+
+ProductTiles product_tiles(const Plan& plan) {
+  ProductTiles tiles{.tile_m = plan.number("tile_m"),
+                     .tile_n = plan.number("tile_n"),
+                     .cluster_m = plan.number("cluster_m"),
+                     .cluster_n = plan.number("cluster_n"),
+                     .split_k = plan.number("split_k")};
+  if (plan.has_field("swap_ab") && plan.field("swap_ab") == to_word(SwapAb::on)) {
+    std::swap(tiles.tile_m, tiles.tile_n);
+    std::swap(tiles.cluster_m, tiles.cluster_n);
+  }
+  return tiles;
+}
+
+}  // namespace tessera

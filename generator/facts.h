@@ -1,0 +1,20 @@
+// What a Problem asks for and what a plan's tiles are, in the words that all kernels of an operator share, whichever
+// target's: for commands, references and tests, which know no Config.
+#pragma once
+
+#include "generator/plan.h"
+#include "spec/attention_types.h"
+#include "spec/product_facts.h"
+
+namespace tessera {
+
+AttentionFacts attention_facts(const Fmha& problem);
+
+/// What is asked for, or how 8-bit types are summed where nothing is.
+Accumulation product_accumulation(const Gemm& problem);
+/// Throws Error{unsupported} for a type that no matrix instruction takes.
+ProductFacts product_facts(const Gemm& problem);
+/// Of the product: rows of d first, also where b gives the kernel's matrix instruction its rows.
+ProductTiles product_tiles(const Plan& plan);
+
+}  // namespace tessera

@@ -1,0 +1,71 @@
+// What is generated for a planned kernel. It is thin: the Config as one value, the entry that passes it on, and the
+// headers that exist for this Config only. The entry's parameters are written from the launch plan, so that the code
+// and the contract can't disagree.
+#pragma once
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstddef>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "generator/config_fields.h"
+#include "generator/plan.h"
+#include "generator/words.h"
+
+namespace tessera {
+
+/// config.cuh: the fields' initialisers as one value of the templates' Config.
+SourceFile config_header(std::string_view kernel, std::string_view templates, const std::string& initialisers);
+/// The translation unit: one entry for each step of the launch, whose body is that step's call.
+std::string entry_source(const LaunchPlan& launch, std::string_view templates, const std::vector<SourceFile>& generated,
+                         const std::string& bounds, const std::vector<std::string>& calls);
+
+/// The folder and namespace of an operator's templates, and its spec header: its name, unless it says otherwise.
+template <class Operator>
+constexpr std::string_view templates_of() {
+  if constexpr (requires { Operator::kTemplates; }) {
+    return Operator::kTemplates;
+  } else {
+    return Operator::kName;
+  }
+}
+
+template <class Value>
+std::string initialiser(const Value& value) {
+  if constexpr (std::is_array_v<Value>) {
+    return fmt::format("{{{}}}", fmt::join(std::begin(value), std::end(value), ", "));
+  } else if constexpr (std::is_enum_v<Value>) {
+    return std::string(to_enumerator(value));
+  } else {
+    return fmt::format("{}", value);
+  }
+}
+
+template <class Operator>
+PlanSources sources_of(const typename Operator::Config& config, std::string_view kernel, const LaunchPlan& launch) {
+  std::string initialisers;
+  visit_fields(config, [&](std::string_view name, const auto& value) {
+    initialisers += fmt::format("    .{} = {},\n", name, initialiser(value));
+  });
+  // One call for each step, unless the operator knows of several.
+  std::vector<std::string> calls;
+  for (std::size_t i = 0; i < launch.steps.size(); ++i) {
+    if constexpr (requires { Operator::call_of_step(config, i); }) {
+      calls.push_back(Operator::call_of_step(config, i));
+    } else {
+      calls.push_back(Operator::call(config));
+    }
+  }
+  PlanSources sources;
+  sources.headers = Operator::generated_headers(config);
+  sources.entry = entry_source(launch, templates_of<Operator>(), sources.headers, Operator::launch_bounds(), calls);
+  sources.headers.push_back(config_header(kernel, templates_of<Operator>(), initialisers));
+  return sources;
+}
+
+}  // namespace tessera

@@ -1,0 +1,40 @@
+// The facts of a matrix product, whichever target's kernel makes it, and the extents of a tile. What each fact means:
+// Gemm in generator/problem.h.
+#pragma once
+
+#include "spec/operand_type.h"
+#include "spec/types.h"
+
+namespace tessera {
+
+// What is computed, for callers and references: everything else about a kernel is a choice.
+struct ProductFacts {
+  OperandType a_type = OperandType::bf16;
+  OperandType b_type = OperandType::bf16;
+  Layout a_layout = Layout::k_major;
+  Layout b_layout = Layout::k_major;
+  DType d_dtype = DType::bf16;  // of c and bias too, where d is block-scaled
+  OutputFormat d_format = OutputFormat::plain;
+  Accumulation accumulation = Accumulation::fast;
+  Addend c = Addend::none;
+  Bias bias = Bias::none;
+  Activation activation = Activation::none;
+  Gate gate = Gate::none;
+  int interleave = 1;  // columns of the gate that stand together
+  Grouping grouping = Grouping::none;
+
+  TESSERA_HD friend constexpr bool operator==(const ProductFacts&, const ProductFacts&) = default;
+};
+
+// Of the product, whichever operand gives a matrix instruction its rows.
+struct ProductTiles {
+  int tile_m = 0;  // rows of d that a CTA works on at a time
+  int tile_n = 0;  // columns
+  int cluster_m = 1;
+  int cluster_n = 1;
+  int split_k = 1;  // CTAs that share the K of a tile
+
+  TESSERA_HD friend constexpr bool operator==(const ProductTiles&, const ProductTiles&) = default;
+};
+
+}  // namespace tessera
