@@ -54,7 +54,7 @@ std::string CacheEntry::read_ptx() const {
   const std::filesystem::path version = folder.parent_path().parent_path().parent_path();
   const Descriptor root(files, files.open_root(version.parent_path().string()));
   const Descriptor base(files, files.open_folder(root.get(), version.filename().string()));
-  ReadEntry read = read_entry(files, base.get(), keys, EntryParts::code_and_ptx);
+  ReadEntry read = read_entry(files, base.get(), keys, EntryParts::code_and_ptx, true);
   if (read.verdict == ReadVerdict::ok) return std::move(read.ptx);
   throw Error(ErrorKind::io,
               fmt::format("cache entry {}: its PTX cannot be read any more ({}); ask the cache again", folder.string(),

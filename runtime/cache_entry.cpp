@@ -57,11 +57,18 @@ EncodedEntry encode_entry(const CacheRequest& request, const Image& image) {
 
 namespace {
 
+bool is_open_to_all(const FileStatus& found) { return (found.mode & 0002U) != 0; }
+
+std::string open_to_all(const char* what, const FileStatus& found) {
+  return fmt::format("everybody may write {} (mode {:04o})", what, found.mode);
+}
+
 /// Carries the verdict out of the nested reading.
 struct Reader {
   const Files& files;
   int folder;
   ReadEntry& out;
+  bool is_trusted;
 
   bool stop(ReadVerdict verdict, std::string reason) {
     out.verdict = verdict;
@@ -86,11 +93,18 @@ struct Reader {
     }
   }
 
+  bool is_private(const FileStatus& found, const char* name) {
+    if (is_trusted || !is_open_to_all(found)) return true;
+    return stop(ReadVerdict::damaged, open_to_all(name, found));
+  }
+
   template <class Container>
   bool payload(const char* name, Container& bytes) {
     const EntryFileRecord* expected = out.record.file(name);
     if (expected == nullptr) return true;  // only source.cu may be absent: the record was checked
-    if (const int fault = files.read_file(folder, name, expected->bytes, bytes)) return stop_at(name, fault);
+    FileStatus found;
+    if (const int fault = files.read_file(folder, name, expected->bytes, bytes, &found)) return stop_at(name, fault);
+    if (!is_private(found, name)) return false;
     if (static_cast<std::int64_t>(bytes.size()) != expected->bytes) {
       return stop(ReadVerdict::damaged,
                   fmt::format("{} has {} bytes: its record says {}", name, bytes.size(), expected->bytes));
@@ -114,9 +128,11 @@ struct Reader {
   }
 
   bool record(const EntryKeys& keys) {
-    if (const int fault = files.read_file(folder, kCompileFile, kMaxCompileJsonBytes, out.compile_json)) {
+    FileStatus found;
+    if (const int fault = files.read_file(folder, kCompileFile, kMaxCompileJsonBytes, out.compile_json, &found)) {
       return stop_at(kCompileFile, fault);
     }
+    if (!is_private(found, kCompileFile)) return false;
     try {
       out.record = parse_compile_json(out.compile_json);
     } catch (const Error& error) {
@@ -151,10 +167,10 @@ struct Reader {
   }
 };
 
-ReadEntry read_once(const Files& files, int base, const EntryKeys& keys, EntryParts parts) {
+ReadEntry read_once(const Files& files, int base, const EntryKeys& keys, EntryParts parts, bool is_trusted) {
   ReadEntry out;
-  const std::string path = entry_path_below(keys);
-  const Descriptor parent(files, files.open_folder(base, path.substr(0, path.find_last_of('/'))));
+  const Descriptor shard(files, files.open_folder(base, keys.source.substr(0, 2)));
+  const Descriptor parent(files, files.open_folder(shard.get(), keys.source));
   const Descriptor folder(files, files.open_folder(parent.get(), keys.entry));
   if (!folder) {
     const int fault = folder.get();
@@ -166,7 +182,18 @@ ReadEntry read_once(const Files& files, int base, const EntryKeys& keys, EntryPa
         fmt::format("{} cannot be opened: {}", parent ? "the folder" : "a folder above it", describe_errno(fault));
     return out;
   }
-  Reader reader{files, folder.get(), out};
+  for (const Descriptor* each : {&shard, &parent, &folder}) {
+    if (is_trusted) break;
+    FileStatus found;
+    const int fault = files.status(each->get(), found);
+    if (fault == 0 && !is_open_to_all(found)) continue;
+    out.verdict = fault == 0 && each == &folder ? ReadVerdict::damaged : ReadVerdict::unreadable;
+    out.reason = fault != 0 ? fmt::format("a folder cannot be looked at: {}", describe_errno(fault))
+                            : open_to_all(each == &folder ? "its folder" : "a folder above it", found);
+    out.folder_inode = each == &folder ? found.inode : 0;
+    return out;
+  }
+  Reader reader{files, folder.get(), out, is_trusted};
   if (reader.read(keys, parts)) {
     out.verdict = ReadVerdict::ok;
   } else if (out.verdict == ReadVerdict::damaged && !reader.is_in_place(parent.get(), keys.entry)) {
@@ -181,10 +208,12 @@ std::string entry_path_below(const EntryKeys& keys) {
   return fmt::format("{}/{}/{}", keys.source.substr(0, 2), keys.source, keys.entry);
 }
 
-ReadEntry read_entry(const Files& files, int base, const EntryKeys& keys, EntryParts parts) {
-  ReadEntry out = read_once(files, base, keys, parts);
+ReadEntry read_entry(const Files& files, int base, const EntryKeys& keys, EntryParts parts, bool is_trusted) {
+  ReadEntry out = read_once(files, base, keys, parts, is_trusted);
   // An entry that was evicted while we read it may have been built again meanwhile: look once more.
-  if (out.verdict == ReadVerdict::absent && !out.compile_json.empty()) out = read_once(files, base, keys, parts);
+  if (out.verdict == ReadVerdict::absent && !out.compile_json.empty()) {
+    out = read_once(files, base, keys, parts, is_trusted);
+  }
   return out;
 }
 

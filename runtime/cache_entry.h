@@ -81,8 +81,9 @@ struct ReadEntry {
 
 /// Where an entry lies below the version's folder: aa/source key/entry key.
 std::string entry_path_below(const EntryKeys& keys);
-/// Below the open folder of the version; the record's keys must equal those given.
-ReadEntry read_entry(const Files& files, int base, const EntryKeys& keys, EntryParts parts);
+/// Below the open folder of the version; the record's keys must equal those given. Unless the folder is trusted, what
+/// everybody may write is not read: a file or the entry's folder is damaged then, a folder above it unreadable.
+ReadEntry read_entry(const Files& files, int base, const EntryKeys& keys, EntryParts parts, bool is_trusted);
 /// Removes an entry's folder, wherever below `in` it lies: the files that have the names of an entry's, then the
 /// folder. Whatever else somebody put there stays, and with it the folder: -ENOTEMPTY.
 int remove_entry_folder(const Files& files, int in, const std::string& path);

@@ -120,7 +120,8 @@ int Files::close(int descriptor) const {
 }
 
 template <class Container>
-int Files::read_into(int in, const std::string& path, std::int64_t max_bytes, Container& out) const {
+int Files::read_into(int in, const std::string& path, std::int64_t max_bytes, Container& out,
+                     FileStatus* status_to) const {
   const int descriptor = open_file(in, path);
   if (descriptor < 0) return descriptor;
   FileStatus found;
@@ -142,15 +143,18 @@ int Files::read_into(int in, const std::string& path, std::int64_t max_bytes, Co
     out.resize(done);
   }
   close(descriptor);
+  if (status_to != nullptr) *status_to = found;
   return verdict;
 }
 
-int Files::read_file(int in, const std::string& path, std::int64_t max_bytes, std::string& out) const {
-  return read_into(in, path, max_bytes, out);
+int Files::read_file(int in, const std::string& path, std::int64_t max_bytes, std::string& out,
+                     FileStatus* status) const {
+  return read_into(in, path, max_bytes, out, status);
 }
 
-int Files::read_file(int in, const std::string& path, std::int64_t max_bytes, std::vector<std::byte>& out) const {
-  return read_into(in, path, max_bytes, out);
+int Files::read_file(int in, const std::string& path, std::int64_t max_bytes, std::vector<std::byte>& out,
+                     FileStatus* status) const {
+  return read_into(in, path, max_bytes, out, status);
 }
 
 int Files::write_all(int descriptor, std::string_view bytes) const {

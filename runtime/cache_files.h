@@ -68,8 +68,11 @@ class Files {
   int create_file(int in, const std::string& path, bool exclusive) const;
   int close(int descriptor) const;
   /// 0, -EFBIG when there is more than max_bytes, -EINVAL when it is no regular file.
-  int read_file(int in, const std::string& path, std::int64_t max_bytes, std::string& out) const;
-  int read_file(int in, const std::string& path, std::int64_t max_bytes, std::vector<std::byte>& out) const;
+  /// status: of what was read, may be null.
+  int read_file(int in, const std::string& path, std::int64_t max_bytes, std::string& out,
+                FileStatus* status = nullptr) const;
+  int read_file(int in, const std::string& path, std::int64_t max_bytes, std::vector<std::byte>& out,
+                FileStatus* status = nullptr) const;
   int write_all(int descriptor, std::string_view bytes) const;
   int sync(int descriptor) const;
   int sync_folder(int in, const std::string& path) const;
@@ -96,7 +99,7 @@ class Files {
   int before(FileOperation operation, std::string_view path) const;
   int open_in(int in, std::string_view path, int flags, std::uint32_t mode = 0) const;
   template <class Container>
-  int read_into(int in, const std::string& path, std::int64_t max_bytes, Container& out) const;
+  int read_into(int in, const std::string& path, std::int64_t max_bytes, Container& out, FileStatus* status) const;
 
   std::shared_ptr<const FileHooks> hooks_;
 };

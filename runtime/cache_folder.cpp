@@ -113,13 +113,13 @@ bool CacheFolder::is_usable() {
 }
 
 ReadEntry CacheFolder::look(const EntryKeys& keys, EntryParts parts) const {
-  return read_entry(shared_.files, open_base().get(), keys, parts);
+  return read_entry(shared_.files, open_base().get(), keys, parts, shared_.trust_folder);
 }
 
 std::optional<ReadEntry> CacheFolder::read(const EntryKeys& keys, EntryParts parts, bool is_use) {
   if (!is_usable()) return std::nullopt;
   const Descriptor base = open_base();
-  ReadEntry found = read_entry(shared_.files, base.get(), keys, parts);
+  ReadEntry found = read_entry(shared_.files, base.get(), keys, parts, shared_.trust_folder);
   switch (found.verdict) {
     case ReadVerdict::ok:
       if (is_writable_ && is_use) note_use(base.get(), entry_path_below(keys));
@@ -147,7 +147,8 @@ std::vector<std::string> CacheFolder::newest_first(int base, const std::string& 
   if (names.size() < 2) return names;
   std::vector<std::tuple<int, int, std::int64_t, std::string>> ranked;
   for (const std::string& name : names) {
-    const ReadEntry found = read_entry(shared_.files, base, {source_key, name}, EntryParts::record);
+    const ReadEntry found =
+        read_entry(shared_.files, base, {source_key, name}, EntryParts::record, shared_.trust_folder);
     const CompilerIdentity& compiler = found.record.report.compiler;
     ranked.emplace_back(compiler.major_version, compiler.minor_version, found.made_ns, name);
   }

@@ -26,6 +26,33 @@ TEST_CASE("cache: a world-writable folder is refused unless trusted") {
   }
 }
 
+TEST_CASE("cache: what everybody may write inside a good folder is not loaded unless trusted") {
+  const auto with = [](const std::function<fs::path(const fs::path& entry)>& which, bool heals,
+                       const std::string& said) {
+    Bench bench;
+    bench.build(1);
+    const fs::path open = which(bench.entry_folder(1));
+    CAPTURE(open.string());
+    REQUIRE(::chmod(open.c_str(), fs::is_directory(open) ? 0777 : 0666) == 0);
+    bench.options.trust_folder = true;
+    CHECK(bench.build(1)->tier == CacheTier::user);
+    bench.options.trust_folder = false;
+    CHECK(bench.warnings.empty());
+    CHECK(bench.build(1)->tier == CacheTier::compiled);
+    REQUIRE(bench.warnings.size() == 1);
+    CHECK_MESSAGE(bench.warnings[0].find(said) != std::string::npos, bench.warnings[0]);
+    CHECK(bench.quarantined() == (heals ? 1 : 0));
+    CHECK(bench.build(1)->tier == (heals ? CacheTier::user : CacheTier::compiled));
+  };
+  for (const char* name : {kCompileFile, kCubinFile, kPtxFile, kPlanFile})
+    with([name](const fs::path& entry) { return entry / name; }, true,
+         std::string("everybody may write ") + name + " (mode 0666)");
+  with([](const fs::path& entry) { return entry; }, true, "everybody may write its folder (mode 0777)");
+  with([](const fs::path& entry) { return entry.parent_path(); }, false, "everybody may write a folder above it");
+  with([](const fs::path& entry) { return entry.parent_path().parent_path(); }, false,
+       "everybody may write a folder above it (mode 0777)");
+}
+
 TEST_CASE("cache: a foreign folder is refused unless trusted, root's is fine") {
   Bench bench;
   bench.build(1);
