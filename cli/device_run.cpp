@@ -41,7 +41,8 @@ DeviceRun::DeviceRun(Device& device, Kernel& kernel, std::vector<std::int64_t> s
     buffers_.push_back({&spec, nullptr, std::move(shape), std::move(strides), is_dense, bytes, guard,
                         DeviceMemory(device_, bytes + 2 * guard)});
     const Buffer& buffer = buffers_.back();
-    pointers_.push_back(buffer.data());
+    // As frameworks pass a tensor without elements.
+    pointers_.push_back(bytes == 0 ? 0 : buffer.data());
     if (spec.role == BufferRole::output) continue;
     const auto input = inputs.find(spec.name);
     if (input == inputs.end()) throw Error(ErrorKind::usage, fmt::format("input {} is missing", spec.name));

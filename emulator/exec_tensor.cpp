@@ -204,6 +204,36 @@ bool check(Warp& w, const Instruction& in, const Tile& tile, U64 shared, int lan
   return true;
 }
 
+/// ": the map is parameter 1", counted from 0; empty where it lies elsewhere.
+std::string parameter_text(const Warp& w, U64 map) {
+  const std::vector<ParameterSlot>& slots = w.launch->entry.parameters;
+  for (std::size_t i = 0; i < slots.size(); ++i)
+    if (map - kParamWindow - slots[i].offset < slots[i].bytes)
+      return fmt::format("; the map is parameter {} of {}", i, slots.size());
+  return "";
+}
+
+// Some memory of a live allocation behind the map: where the box lies, or else where the tensor begins. A box outside
+// of the tensor moves no byte, but the hardware faults all the same where the map is of no memory. False after a
+// report.
+bool check_memory(Warp& w, const Instruction& in, const Operand& map, const Tile& tile, int lane, bool is_store) {
+  const GlobalMemory& memory = w.launch->memory;
+  const U64 address = tile.tile.address;
+  if (memory.is_allocated(address, 1)) return true;
+  bool has_any = false;
+  tile.visit(kSharedBase, [&](const math::TileChunk& chunk) {
+    has_any = has_any || (chunk.valid_bytes > 0 && memory.is_allocated(chunk.global, 1));
+  });
+  if (has_any) return true;
+  w.fault_at(in, "global-out-of-bounds", lane, address,
+             fmt::format("a tensor {} through a map of no memory: its tensor begins at {}{}",
+                         is_store ? "store" : "load", address == 0 ? "a null pointer" : memory.describe(address),
+                         parameter_text(w, lane_address(w, map, lane))),
+             "a tensor without elements, whose pointer may be null: nothing may be copied through its map, not even a "
+             "box outside of it; or a buffer that was freed");
+  return false;
+}
+
 // op: destination, map, coordinates, barrier, then mask (multicast) and cache policy.
 Step load(Warp& w, const Instruction& in, Mask active) {
   for (Mask rest = active; rest != 0; rest &= rest - 1) {
@@ -212,6 +242,7 @@ Step load(Warp& w, const Instruction& in, Mask active) {
     const U64 shared = lane_address(w, in.op[0], lane);
     if (!read_tile(w, in, in.op[1], lane, operation->tile)) return Step::fault;
     if (!check(w, in, operation->tile, shared & 0xFFFFFF, lane, false)) return Step::fault;
+    if (!check_memory(w, in, in.op[1], operation->tile, lane, false)) return Step::fault;
     Target target;
     Target barrier;
     if (!shared_target(w, in, space_in(in), lane, shared, 16, target)) return Step::fault;
@@ -255,6 +286,7 @@ Step store(Warp& w, const Instruction& in, Mask active) {
     const U64 shared = lane_address(w, in.op[2], lane);
     if (!read_tile(w, in, in.op[0], lane, operation->tile)) return Step::fault;
     if (!check(w, in, operation->tile, shared & 0xFFFFFF, lane, true)) return Step::fault;
+    if (!check_memory(w, in, in.op[0], operation->tile, lane, true)) return Step::fault;
     Target target;
     if (!shared_target(w, in, Space::shared_cta, lane, shared, 16, target)) return Step::fault;
     operation->cta = target.cta;

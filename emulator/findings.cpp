@@ -39,7 +39,8 @@ std::string EmulatorFinding::to_string() const {
 
 void FindingLog::add(EmulatorFinding finding) {
   has_failure_ = has_failure_ || finding.is_failure;
-  const bool is_early_read = finding.name == "smem-uninitialised" || finding.name == "async-write-not-waited-for";
+  const bool is_early_read = finding.name == "smem-uninitialised" || finding.name == "async-write-not-waited-for" ||
+                             finding.name == "async-read-too-early";
   std::vector<EmulatorFinding>& log = captured_ != nullptr && is_early_read ? *captured_ : findings_;
   for (EmulatorFinding& seen : log) {
     if (seen.name == finding.name && seen.ptx_line == finding.ptx_line && seen.entry == finding.entry) {

@@ -93,6 +93,10 @@ __device__ __forceinline__ void sync_tile() {
 
 template <Config C>
 __device__ __forceinline__ void run_control_warp(const Params& params, unsigned smem, unsigned tmem, int warp) {
+  if (warp == kWarpOfKv && has_no_keys<C>(params)) {
+    if (ptx::elect_sync()) load_nothing<C>(params, smem);
+    return;
+  }
   if constexpr (has_pools(C)) {
     if (warp == kWarpOfKv) {
       load_pools<C>(params, smem);
@@ -134,6 +138,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
     ptx::tcgen05_relinquish_alloc_permit<kCtas>();
   }
   clear_unused_rows<C>(smem);
+  if (has_no_keys<C>(params)) clear_kv<C>(smem);
   ptx::tcgen05_fence_before_thread_sync();
   __syncwarp();
   sync_tile<C>();

@@ -30,6 +30,13 @@ __device__ __forceinline__ Lengths lengths_of(const Params& p, int batch) {
   return lengths;
 }
 
+// No key for any query: nothing of K and V is there to be loaded. Each tile works on one block then.
+template <Config C>
+__device__ __forceinline__ bool has_no_keys(const Params& p) {
+  if constexpr (has_pools(C)) return p.seqlen_swa == 0 && (p.topk == 0 || p.seqlen_k == 0);
+  return p.seqlen_k == 0;
+}
+
 // Keys [begin, end); none where end <= begin.
 struct Keys {
   int begin;

@@ -3,12 +3,16 @@
 // K runs one block ahead of V, as the products use them. A CTA of a pair loads its half of everything; both halves
 // count at the even CTA's barrier, where the products are issued. Every tile's Q is loaded, even if no key is visible:
 // O leaves through Q's slot, and the slot changes hands the same way each time.
+//
+// Without any key, K and V are not there to be loaded, not even rows past their end: see ptx/clear_shared.cuh. All
+// threads clear the slots before the roles begin, for the pair's issuer reads the other CTA's too.
 #pragma once
 
 #include "fmha/ring.cuh"
 #include "fmha_tcgen05/key_blocks.cuh"
 #include "fmha_tcgen05/params.cuh"
 #include "fmha_tcgen05/schedule.cuh"
+#include "ptx/clear_shared.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/tma.cuh"
@@ -64,6 +68,29 @@ __device__ __forceinline__ void load_v(const Params& p, unsigned slot, unsigned 
         }
       }
     }
+  }
+}
+
+// All threads, without any key.
+template <Config C>
+__device__ __forceinline__ void clear_kv(unsigned smem) {
+  constexpr SmemRegion kFirst = smem_layout(C).k, kLast = smem_layout(C).v;
+  ptx::clear_shared(smem + kFirst.offset, kLast.offset + kLast.bytes - kFirst.offset, static_cast<int>(threadIdx.x),
+                    num_threads(C));
+}
+
+// Hands the cleared slots over, one of K and one of V a tile.
+template <Config C>
+__device__ __forceinline__ void load_nothing(const Params& p, unsigned smem) {
+  constexpr Barriers kBarriers = barriers(C);
+  const Schedule<C> schedule{p};
+  RingPosition<C.stages> ring;
+#pragma unroll 1
+  for (int round = 0; schedule.has(round); ++round) {
+    const int slot = 8 * ring.slot();
+    begin_load<C>(smem + kBarriers.k_full + slot, smem + kBarriers.k_empty + slot, ring.parity(), 0);
+    begin_load<C>(smem + kBarriers.v_full + slot, smem + kBarriers.v_empty + slot, ring.parity(), 0);
+    ring.advance();
   }
 }
 

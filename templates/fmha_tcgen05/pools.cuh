@@ -26,7 +26,7 @@ struct KeyBlocks<C, true> {
       : p(params),
         tile(of_tile),
         query(of_tile.m * used_rows_of_tile(C) / padded_heads(C)),
-        listed((params.topk + C.tile_n - 1) / C.tile_n),
+        listed(params.seqlen_k == 0 ? 0 : (params.topk + C.tile_n - 1) / C.tile_n),  // none in a pool of no rows
         end(end_of(params, of_tile.batch, query)),
         origin(end - (end + C.tile_n - 1) / C.tile_n * C.tile_n) {}
 

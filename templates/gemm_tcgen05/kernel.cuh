@@ -67,6 +67,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
     ptx::tcgen05_alloc<pair_size(C)>(smem + kMap.tmem_address.offset, kTmemAllocated);
     ptx::tcgen05_relinquish_alloc_permit<pair_size(C)>();
   }
+  if (params.k == 0) clear_slots<C>(smem);
   ptx::tcgen05_fence_before_thread_sync();
   synchronize<C>();
   ptx::tcgen05_fence_after_thread_sync();

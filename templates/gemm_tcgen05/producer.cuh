@@ -3,11 +3,15 @@
 // In a pair each CTA has its own 128 lanes and one half of the columns' operand; the barriers of the even CTA, whose
 // warp issues the products, count the bytes of both. Scales of the columns are needed whole in both CTAs, and each CTA
 // may have to mend its own (multiplier.cuh), so the scales of a pair have a barrier in each CTA.
+//
+// With a K of 0 there is nothing to load, not even steps past the end: see ptx/clear_shared.cuh. All threads clear the
+// slots before the roles begin, for the pair's issuer reads the other CTA's too.
 #pragma once
 
 #include "gemm_tcgen05/params.cuh"
 #include "gemm_tcgen05/ring.cuh"
 #include "gemm_tcgen05/schedule.cuh"
+#include "ptx/clear_shared.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/tma.cuh"
@@ -57,8 +61,35 @@ __device__ __forceinline__ void load_scales(const Params& p, unsigned smem, int 
         of_columns(i), barrier, 0, k_tile, scales_of<C>(tile, false));
 }
 
+// All threads, where K is 0: operands and scales are side by side.
+template <Config C>
+__device__ __forceinline__ void clear_slots(unsigned smem) {
+  constexpr SmemRegion kLast = smem_layout(C).column_scales;
+  ptx::clear_shared(smem, kLast.offset + kLast.bytes, static_cast<int>(threadIdx.x), num_threads(C));
+}
+
+// Hands the cleared slots over, one a tile. An odd CTA that gives the issuer no sign must not follow the ring: it could
+// miss a phase.
+template <Config C>
+__device__ __forceinline__ void produce_zeros(const Params& p, unsigned smem) {
+  Schedule<C> schedule{p};
+  if (schedule.pair_rank() != 0 && !has_scale_barriers(C)) return;
+  RingPosition<C.stages> ring;
+#pragma unroll 1
+  for (; schedule.has_tile(); schedule.advance()) {
+    ptx::mbarrier_wait_parity(barrier_address<C>(smem, Barrier::empty, ring.slot), ring.parity ^ 1);
+    if (schedule.pair_rank() == 0) ptx::mbarrier_arrive(barrier_address<C>(smem, Barrier::full, ring.slot));
+    if constexpr (has_scale_barriers(C)) ptx::mbarrier_arrive(barrier_address<C>(smem, Barrier::scales, ring.slot));
+    ring.advance();
+  }
+}
+
 template <Config C>
 __device__ __forceinline__ void produce(const Params& p, unsigned smem) {
+  if (p.k == 0) {
+    produce_zeros<C>(p, smem);
+    return;
+  }
   constexpr SmemLayout kMap = smem_layout(C);
   constexpr int kScaleBytes = scale_slot_bytes(C, 1) + products(C) * scale_slot_bytes(C, column_blocks(C));
   constexpr int kValueBytes = pair_size(C) * (operand_bytes(C, lane_type(C), kLanes) +

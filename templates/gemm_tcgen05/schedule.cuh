@@ -67,7 +67,9 @@ struct Schedule {
         k_end(max(part(params.k, k_part() + 1), k_begin + 1)),
         item(static_cast<int>(blockIdx.x) / cluster_size(C)),
         rows(params.m) {
-    if constexpr (C.grouping != Grouping::none) read_group();
+    // Without any group nothing stands behind the offset of its end.
+    if constexpr (C.grouping != Grouping::none)
+      if (params.l > 0) read_group();
     find_group();
   }
 
@@ -80,7 +82,8 @@ struct Schedule {
     if constexpr (C.split_k == 1) return i * steps_of(k);
     return steps_of(k) / C.split_k * i + min(steps_of(k) % C.split_k, i);
   }
-  // A part without a step, and a K of 0, gets one behind the end of K: zeros, and no case of its own anywhere else.
+  // A part without a step, and a K of 0, gets one behind the end of K: zeros, and no case of its own but in the
+  // producer.
   static __device__ __forceinline__ int begin_of_part(int k, int i) {
     return part(k, i) == part(k, i + 1) ? steps_of(k) + 1 : part(k, i);
   }

@@ -5,8 +5,8 @@
 //   target sm_90a                          the default
 //   block 128   grid 2 1   cluster 2   smem 16384
 //   buffer a bf16 64x32 random             dtype (reference/number.h), extents outermost first; random: whole numbers
-//                                          from -4 to 4; random-bytes; iota; zero; poison; nothing: never written; or
-//                                          values
+//                                          from -4 to 4; random-bytes; iota; zero; poison; nothing: never written;
+//                                          null: a null pointer; or values
 //   map ta a bf16 dims=32,64 strides=64 box=32,64 swizzle=64B    a tensor map; also address=, element_strides=
 //   param map ta | empty-map ta | buffer a | i32 7 | f32 0.5     the kernel's parameters, in order; empty-map: 128
 //                                          bytes of zero where an encoded map should be

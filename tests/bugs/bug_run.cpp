@@ -68,6 +68,10 @@ class Run {
  public:
   Run(const BugCase& bug, EmulatedDevice& device) : bug_(bug), device_(device) {
     for (const BugBuffer& buffer : bug.buffers) {
+      if (buffer.fill == "null") {
+        buffers_[buffer.name] = 0;
+        continue;
+      }
       const reference::Tensor tensor = make_tensor(buffer, buffers_.size());
       const DevicePointer pointer = device.allocate(tensor.bytes.size());
       if (buffer.fill != "nothing") device.copy_to_device(pointer, tensor.bytes.data(), tensor.bytes.size());
