@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/shown.h"
+#include "base/stride_overlap.h"
 #include "base/suggestion.h"
 #include "generator/selectors.h"
 
@@ -137,6 +138,9 @@ std::vector<std::string> LaunchSizes::problems(const KnownSizes& sizes) const {
     found.push_back(fmt::format("{}: {}{}", rule.message, value_text(rule.lhs, lhs),
                                 rule.rhs.is_constant() ? "" : ", " + value_text(rule.rhs, rhs)));
   }
+  for (const BufferSpec& buffer : plan_.buffers) {
+    if (std::string problem = overlap_problem(buffer, sizes); !problem.empty()) found.push_back(std::move(problem));
+  }
   if (!found.empty()) return found;
   const TensorMapTarget target{.compute_major = Arch::parse(plan_.arch).number / 10};
   for (std::size_t i = 0; i < maps_.size(); ++i) {
@@ -151,6 +155,18 @@ std::vector<std::string> LaunchSizes::problems(const KnownSizes& sizes) const {
       found.push_back(violation.message);
   }
   return found;
+}
+
+std::string LaunchSizes::overlap_problem(const BufferSpec& buffer, const KnownSizes& sizes) const {
+  if (buffer.role == BufferRole::input || buffer.strides.size() != buffer.shape.size()) return "";
+  std::vector<std::int64_t> extents, strides;
+  for (std::size_t i = 0; i < buffer.shape.size(); ++i) {
+    if (!is_known(buffer.shape[i], sizes) || !is_known(buffer.strides[i], sizes)) return "";
+    extents.push_back(evaluate(buffer.shape[i], sizes.values));
+    strides.push_back(evaluate(buffer.strides[i], sizes.values));
+  }
+  const std::optional<StrideOverlap> overlap = find_overlap(extents, strides);
+  return overlap ? overlap_message(buffer, strides, *overlap) : "";
 }
 
 std::int64_t LaunchSizes::evaluate(const Expression& expression, const std::vector<std::int64_t>& sizes) const {

@@ -42,7 +42,8 @@ class LaunchSizes {
   /// Pitches (ld*, v_stride_dim) that break no rule about them alone, where those of dense rows, or given ones, would.
   std::vector<GivenSize> padded_pitches(const std::vector<GivenSize>& given) const;
   std::map<std::string, std::int64_t> by_name(const std::vector<std::int64_t>& sizes) const;
-  /// What launch would refuse, one line each: sizes out of range, domain rules, tensor-map rules (address rules aside).
+  /// What launch would refuse, one line each: sizes out of range, domain rules, outputs that overlap themselves,
+  /// tensor-map rules (address rules aside).
   std::vector<std::string> problems(const std::vector<std::int64_t>& sizes) const;
   /// The same of what follows from known sizes alone; the rest is not looked at.
   std::vector<std::string> problems(const KnownSizes& sizes) const;
@@ -52,6 +53,8 @@ class LaunchSizes {
 
  private:
   bool is_known(const Expression& expression, const KnownSizes& sizes) const;
+  /// Empty for inputs, outputs whose elements lie apart, and those of which something is unknown.
+  std::string overlap_problem(const BufferSpec& buffer, const KnownSizes& sizes) const;
   struct BoundRule {
     BoundExpression lhs, rhs;
   };

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/assert.h"
+#include "base/stride_overlap.h"
 #include "runtime/launcher_refusals.h"
 
 namespace tessera {
@@ -49,10 +50,20 @@ LaunchProgram::LaunchProgram(const LaunchPlan& plan, const DeviceInfo& info)
     defaults_.push_back(size.default_value ? BoundExpression(*size.default_value, size_names_) : BoundExpression());
   for (const DomainRule& rule : plan.domain)
     domain_.push_back({bind(rule.lhs, domain_phase_, {}), bind(rule.rhs, domain_phase_, {}), rule.relation});
-  workspace_bytes_ = bind(plan.workspace.bytes, common_phase_, {&domain_phase_});
+  for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
+    const BufferSpec& spec = plan.buffers[i];
+    if (spec.role == BufferRole::input) continue;
+    outputs_.push_back({i, {}, {}});
+    for (const Expression& extent : spec.shape)
+      outputs_.back().extents.push_back(bind(extent, output_phase_, {&domain_phase_}));
+    for (const Expression& stride : spec.strides)
+      outputs_.back().strides.push_back(bind(stride, output_phase_, {&domain_phase_}));
+  }
+  workspace_bytes_ = bind(plan.workspace.bytes, common_phase_, {&domain_phase_, &output_phase_});
   for (const LaunchStep& step : plan.steps) {
     steps_.emplace_back();
-    for (std::size_t i = 0; i < 3; ++i) steps_.back().grid[i] = bind(step.grid[i], common_phase_, {&domain_phase_});
+    for (std::size_t i = 0; i < 3; ++i)
+      steps_.back().grid[i] = bind(step.grid[i], common_phase_, {&domain_phase_, &output_phase_});
   }
   for (const TensorMapRecipe& recipe : plan.tensor_maps) bind_map(recipe, target_);
   for (std::size_t i = 0; i < plan.steps.size(); ++i) bind_step(plan.steps[i]);
@@ -107,7 +118,7 @@ void LaunchProgram::bind_map(const TensorMapRecipe& recipe, TensorMapTarget targ
 void LaunchProgram::bind_step(const LaunchStep& step) {
   Step& bound = steps_[static_cast<std::size_t>(&step - plan_.steps.data())];
   const auto bind_here = [&](const Expression& expression) {
-    return bind(expression, bound.phase, {&domain_phase_, &common_phase_});
+    return bind(expression, bound.phase, {&domain_phase_, &output_phase_, &common_phase_});
   };
   for (const KernelParameter& parameter : step.parameters) {
     Parameter result{parameter.kind, 0, 0};
@@ -159,12 +170,27 @@ void LaunchProgram::prepare_sizes(const LaunchArguments& arguments, LaunchFrame&
   }
   run(domain_phase_, frame);
   check_domain(frame);
+  run(output_phase_, frame);
+  check_outputs(frame);
 }
 
 void LaunchProgram::check_domain(const LaunchFrame& frame) const {
   for (std::size_t i = 0; i < domain_.size(); ++i) {
     const std::int64_t lhs = frame.values[domain_[i].lhs], rhs = frame.values[domain_[i].rhs];
     if (!holds(lhs, domain_[i].relation, rhs)) refuse_domain(plan_, plan_.domain[i], lhs, rhs);
+  }
+}
+
+void LaunchProgram::check_outputs(const LaunchFrame& frame) const {
+  for (const Output& output : outputs_) {
+    std::int64_t extents[kMaxBufferRank], strides[kMaxBufferRank];
+    const std::size_t rank = std::min(output.extents.size(), output.strides.size());
+    for (std::size_t i = 0; i < rank; ++i) {
+      extents[i] = frame.values[output.extents[i]];
+      strides[i] = frame.values[output.strides[i]];
+    }
+    const std::optional<StrideOverlap> overlap = find_overlap({extents, rank}, {strides, rank});
+    if (overlap) refuse_overlap(plan_, plan_.buffers[output.buffer], {strides, rank}, *overlap);
   }
 }
 

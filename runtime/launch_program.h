@@ -3,8 +3,8 @@
 //
 // Values: one array per launch. It begins with the sizes; behind them each distinct expression that is more than a
 // size's name has its place. Expressions are evaluated in phases, because a later one may overflow where an earlier
-// check refuses: defaults with their sizes, then the domain's, then grids and workspace, then each step's own, unless
-// the step is skipped.
+// check refuses: defaults with their sizes, then the domain's, then outputs' extents and strides, grids and workspace,
+// then each step's own, unless the step is skipped.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ namespace tessera {
 /// Sizes, and every expression that the limits of base/launch.h let a plan have.
 inline constexpr std::size_t kMaxValues = kMaxSizes + 2 * kMaxDomainRules + 1 +
                                           kMaxTensorMaps * (2 * kMaxTensorMapRank - 1) +
-                                          kMaxSteps * (3 + kMaxParameters);
+                                          kMaxSteps * (3 + kMaxParameters) + kMaxBuffers * 2 * kMaxBufferRank;
 
 /// Everything about one launch, on the stack. Left uninitialised on purpose: only what the plan has is written and
 /// read.
@@ -81,6 +81,11 @@ class LaunchProgram {
     BoundTensorMap bound;         // the same, for messages
   };
 
+  struct Output {
+    std::size_t buffer = 0;
+    std::vector<std::size_t> extents, strides;  // values
+  };
+
   struct Parameter {
     ParameterKind kind = ParameterKind::i32;
     std::size_t value = 0;  // of an integer, or the offset of a pointer
@@ -99,6 +104,7 @@ class LaunchProgram {
   void run(const Phase& phase, LaunchFrame& frame) const;
 
   void check_domain(const LaunchFrame& frame) const;
+  void check_outputs(const LaunchFrame& frame) const;
   void check_buffers(const LaunchArguments& arguments, const LaunchFrame& frame) const;
   void fill_scalars(const LaunchArguments& arguments, LaunchFrame& frame) const;
   void check_workspace(const LaunchArguments& arguments, std::int64_t bytes) const;
@@ -115,8 +121,9 @@ class LaunchProgram {
   std::map<std::string, std::size_t> values_of_texts_;  // while binding
   std::size_t num_values_ = 0;
   std::vector<BoundExpression> defaults_;  // of sizes; unused where there is none
-  Phase domain_phase_, common_phase_;
+  Phase domain_phase_, output_phase_, common_phase_;
   std::vector<Rule> domain_;
+  std::vector<Output> outputs_;
   std::vector<Map> maps_;
   std::size_t workspace_bytes_ = 0;  // a value
   std::vector<Step> steps_;

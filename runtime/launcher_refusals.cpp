@@ -97,6 +97,11 @@ void refuse_domain(const LaunchPlan& plan, const DomainRule& rule, std::int64_t 
         fmt::format("{} = {}: must be {} ({})", rule.lhs.text(), lhs, bound_text(rule.relation, rhs), rule.message));
 }
 
+void refuse_overlap(const LaunchPlan& plan, const BufferSpec& spec, std::span<const std::int64_t> strides,
+                    const StrideOverlap& overlap) {
+  usage(plan, overlap_message(spec, strides, overlap));
+}
+
 void check_null_buffer(const LaunchPlan& plan, const BufferSpec& spec, std::span<const std::string> names,
                        std::span<const std::int64_t> sizes) {
   for (const Expression& extent : spec.shape)

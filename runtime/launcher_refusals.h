@@ -10,6 +10,7 @@
 
 #include "base/device.h"
 #include "base/launch.h"
+#include "base/stride_overlap.h"
 #include "runtime/launcher.h"
 
 namespace tessera {
@@ -30,6 +31,8 @@ void refuse_foreign_code(const LaunchPlan& plan, const DeviceInfo& info);
 [[noreturn]] void refuse_scalar(const LaunchPlan& plan, const ScalarSpec& spec, double value);
 [[noreturn]] void refuse_size(const LaunchPlan& plan, const SizeSpec& spec, std::int64_t value);
 [[noreturn]] void refuse_domain(const LaunchPlan& plan, const DomainRule& rule, std::int64_t lhs, std::int64_t rhs);
+[[noreturn]] void refuse_overlap(const LaunchPlan& plan, const BufferSpec& spec, std::span<const std::int64_t> strides,
+                                 const StrideOverlap& overlap);
 /// Returns when the buffer has no elements.
 void check_null_buffer(const LaunchPlan& plan, const BufferSpec& spec, std::span<const std::string> names,
                        std::span<const std::int64_t> sizes);

@@ -293,6 +293,34 @@ TEST_CASE_FIXTURE(Fixture, "sizes outside their range or the domain are refused"
   }
 }
 
+TEST_CASE_FIXTURE(Fixture, "outputs that overlap themselves are refused, inputs may") {
+  LaunchPlan plan = sample_plan();
+  plan.domain.pop_back();
+  plan.buffers.push_back({"y", BufferRole::output, "f32", {e("rows"), e("64")}, {e("x_stride"), e("1")}, 16, true});
+  const auto launched = [&](std::int64_t rows, std::int64_t stride) {
+    sizes[0] = rows;
+    sizes[1] = stride;
+    try {
+      Launcher(device, plan, {}).launch({}, arguments());
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::usage);
+      return std::string(error.what());
+    }
+    return std::string("launched");
+  };
+  buffers.push_back(0);
+  CHECK(launched(8, 64) == "launched");
+  CHECK(launched(8, 32) ==
+        "scale: y overlaps itself: x_stride = 32: elements [1, 0] and [0, 32] lie at one place; what is written must "
+        "not overlap");
+  CHECK(launched(8, 0) ==
+        "scale: y overlaps itself: x_stride = 0: elements [1, 0] and [0, 0] lie at one place; what is written must not "
+        "overlap");
+  CHECK(launched(0, 0) == "launched");
+  plan.buffers.back().role = BufferRole::input;
+  CHECK(launched(8, 32) == "launched");
+}
+
 TEST_CASE_FIXTURE(Fixture, "missing and misaligned pointers are refused") {
   SUBCASE("null") {
     buffers[0] = 0;
