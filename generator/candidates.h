@@ -72,8 +72,9 @@ template <class Operator>
               refusal_notes(refused));
 }
 
+/// Throws Error{unsupported} for a target or facts that no kernel exists for, whatever the Config.
 template <class Operator>
-Choice<Operator> choose(const typename Operator::Problem& problem) {
+void require_supported(const typename Operator::Problem& problem) {
   if constexpr (requires { Operator::has_arch(problem.arch); }) {
     if (!Operator::has_arch(problem.arch)) refuse_block_scale_arch(Operator::kName, problem.arch);
   } else {
@@ -81,12 +82,19 @@ Choice<Operator> choose(const typename Operator::Problem& problem) {
         Operator::kName, problem.arch, requires { Operator::kIsForTcgen05Too; });
   }
   Operator::require_facts(problem);
+}
+
+template <class Operator>
+Choice<Operator> choose(const typename Operator::Problem& problem) {
+  require_supported<Operator>(problem);
   Choice<Operator> choice;
   bool has_legal = false;
   for (const typename Operator::Config& config : Operator::candidates(problem)) {
-    const bool is_known = std::any_of(choice.candidates.begin(), choice.candidates.end(),
-                                      [&](const Candidate<Operator>& other) { return other.config == config; });
-    if (is_known) continue;
+    if constexpr (!requires { Operator::kCandidatesDiffer; }) {
+      const bool is_known = std::any_of(choice.candidates.begin(), choice.candidates.end(),
+                                        [&](const Candidate<Operator>& other) { return other.config == config; });
+      if (is_known) continue;
+    }
     Candidate<Operator> candidate{.config = config, .verdict = why_invalid(config)};
     if (candidate.verdict.ok()) {
       candidate.score = Operator::score(config, problem);
@@ -103,6 +111,35 @@ Choice<Operator> choose(const typename Operator::Problem& problem) {
 template <class Operator>
 typename Operator::Config chosen_config(const Problem& problem) {
   const Choice<Operator> choice = choose<Operator>(std::get<typename Operator::Problem>(problem));
+  return choice.candidates[choice.best].config;
+}
+
+/// The best Config of choose() alone. Where an operator knows a bound of its scores, those are worked out that may be
+/// the best.
+template <class Operator>
+typename Operator::Config best_config(const typename Operator::Problem& problem) {
+  using Config = typename Operator::Config;
+  if constexpr (requires(const Config& config) { Operator::most_score(config, problem); }) {
+    require_supported<Operator>(problem);
+    std::vector<Config> legal = Operator::candidates(problem);
+    std::erase_if(legal, [](const Config& config) { return !why_invalid(config).ok(); });
+    std::vector<double> bounds;
+    for (const Config& config : legal)
+      bounds.push_back(Operator::most_score(config, problem) * (1 + 1e-9));  // rounding
+    if (!legal.empty()) {
+      std::size_t best = static_cast<std::size_t>(std::max_element(bounds.begin(), bounds.end()) - bounds.begin());
+      double score = Operator::score(legal[best], problem);
+      for (std::size_t i = 0; i < legal.size(); ++i) {
+        if (i == best || bounds[i] < score) continue;
+        const double other = Operator::score(legal[i], problem);
+        if (other < score || (other == score && i > best)) continue;
+        best = i;
+        score = other;
+      }
+      return legal[best];
+    }
+  }
+  const Choice<Operator> choice = choose<Operator>(problem);
   return choice.candidates[choice.best].config;
 }
 

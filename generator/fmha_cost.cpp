@@ -126,15 +126,22 @@ void deal_causal(const Config& c, const Sizes& s, Deal& deal) {
     deal.blocks += blocks[static_cast<std::size_t>(tile)];
   };
   deal.is_by_tile = !is_paired;
-  for (int item = 0; item < heads * (is_paired ? pairs : tiles); ++item) {
-    const int place = item % grid;
-    if (is_paired) {
-      const int low = item % pairs, high = tiles - 1 - low;
-      give(place, high);
-      if (high != low) give(place, low);
-    } else {
-      give(item / grid % 2 == 1 ? grid - 1 - place : place, tiles - 1 - item / heads);
-    }
+  int place = 0, round = 0;  // of an item: counted over the grid, again and again
+  const auto step = [&] {
+    if (++place < grid) return;
+    place = 0;
+    ++round;
+  };
+  if (is_paired) {
+    for (int head = 0; head < heads; ++head)
+      for (int low = 0; low < pairs; ++low, step()) {
+        const int high = tiles - 1 - low;
+        give(place, high);
+        if (high != low) give(place, low);
+      }
+  } else {
+    for (int tile = tiles - 1; tile >= 0; --tile)
+      for (int head = 0; head < heads; ++head, step()) give(round % 2 == 1 ? grid - 1 - place : place, tile);
   }
 }
 

@@ -5,6 +5,7 @@
 #include "generator/gemm_candidates.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <iterator>
 #include <span>
@@ -50,7 +51,51 @@ struct Shape {
   SwapAb swap_ab = SwapAb::off;
 };
 
-void add(const Gemm& p, const Shape& shape, std::vector<Config>& list) {
+/// Configs of one problem, each once, in the order in which they came.
+class ConfigList {
+ public:
+  ConfigList() {
+    first_.fill(kNone);
+    configs.reserve(kUsual);
+    before_.reserve(kUsual);
+  }
+  void add(const Config& c) {
+    std::int16_t& first = first_[place_of(c)];
+    for (std::int16_t i = first; i != kNone; i = before_[static_cast<std::size_t>(i)])
+      if (configs[static_cast<std::size_t>(i)] == c) return;
+    before_.push_back(first);
+    first = static_cast<std::int16_t>(configs.size());
+    configs.push_back(c);
+  }
+
+  std::vector<Config> configs;
+
+ private:
+  // By what tells apart the Configs of one problem.
+  static std::size_t place_of(const Config& c) {
+    std::uint32_t hash = 0;
+    for (const int value : {c.tile_m, c.tile_n, c.cluster_m, c.cluster_n, c.split_k,
+                            static_cast<int>(c.kernel_schedule), static_cast<int>(c.swap_ab)})
+      hash = hash * 0x9E3779B1u + static_cast<std::uint32_t>(value);
+    return hash >> 23;
+  }
+
+  static constexpr std::int16_t kNone = -1;
+  static constexpr std::size_t kUsual = 512;
+  std::array<std::int16_t, 512> first_;
+  std::vector<std::int16_t> before_;  ///< with the same place
+};
+
+/// gemm::most_stages, by the bytes of one stage.
+int stages_that_fit(Config c) {
+  c.stages = 0;
+  const int beside = gemm::smem_layout(c).total_bytes;
+  c.stages = 1;
+  const int of_stage = gemm::smem_layout(c).total_bytes - beside;
+  return std::clamp((gemm::kMaxSmemBytes - beside) / of_stage, 2, gemm::kMaxStages);
+}
+
+void add(const Gemm& p, const Shape& shape, ConfigList& list) {
   if (p.swap_ab && *p.swap_ab != shape.swap_ab) return;
   Config c = gemm_facts(p, shape.swap_ab);
   // Pins are of the product.
@@ -71,8 +116,8 @@ void add(const Gemm& p, const Shape& shape, std::vector<Config>& list) {
   // Only a Config whose extents are sane is completed: completing evaluates products of them.
   const bool is_sane =
       c.tile_m >= 0 && c.tile_n >= 0 && c.tile_m <= 1024 && c.tile_n <= 1024 && c.split_k >= 1 && c.split_k <= 16;
-  c.stages = p.stages.value_or(is_sane ? gemm::most_stages(c) : 4);
-  if (std::find(list.begin(), list.end(), c) == list.end()) list.push_back(c);
+  c.stages = p.stages ? *p.stages : is_sane ? stages_that_fit(c) : 4;
+  list.add(c);
 }
 
 constexpr KernelSchedule kCooperative = KernelSchedule::cooperative, kPingPong = KernelSchedule::ping_pong;
@@ -181,7 +226,7 @@ std::vector<int> filling_widths(const Shape& shape, std::int64_t rows, std::int6
   return widths;
 }
 
-void add_filling(const Gemm& p, std::vector<Config>& list) {
+void add_filling(const Gemm& p, ConfigList& list) {
   if (p.m < 1 || p.n < kNarrow) return;
   const auto add_widths = [&](Shape shape, SwapAb swap_ab) {
     shape.swap_ab = swap_ab;
@@ -231,7 +276,7 @@ bool pays_sharing(const Gemm& p) {
 }
 
 void add_every_width(const Gemm& problem, std::span<const Shape> shapes, std::span<const int> widths,
-                     std::vector<Config>& list) {
+                     ConfigList& list) {
   for (const int width : widths) {
     for (Shape shape : shapes) {
       if (width < shape.tile_n) continue;
@@ -241,8 +286,7 @@ void add_every_width(const Gemm& problem, std::span<const Shape> shapes, std::sp
   }
 }
 
-void add_swapped(const Gemm& problem, std::span<const Shape> shapes, std::span<const int> widths,
-                 std::vector<Config>& list) {
+void add_swapped(const Gemm& problem, std::span<const Shape> shapes, std::span<const int> widths, ConfigList& list) {
   for (const int width : widths) {
     for (Shape shape : shapes) {
       if (width >= kNarrow && width < shape.tile_n) continue;
@@ -259,7 +303,7 @@ void add_swapped(const Gemm& problem, std::span<const Shape> shapes, std::span<c
 }  // namespace
 
 std::vector<Config> GemmOperator::candidates(const Gemm& problem) {
-  std::vector<Config> list;
+  ConfigList list;
   const bool is_shared = pays_sharing(problem);
   add_every_width(problem, kEveryWidth, kColumns, list);
   if (is_shared) add_every_width(problem, kEveryWidthShared, every_width(extent_or(problem.n, kWidest)), list);
@@ -271,10 +315,10 @@ std::vector<Config> GemmOperator::candidates(const Gemm& problem) {
     if (is_shared) add_swapped(problem, kSwappedShared, every_width(m), list);
   }
   add_filling(problem, list);
-  if (problem.stages && !has_legal(list))
+  if (problem.stages && !has_legal(list.configs))
     for (const int tile_n : kNarrowColumns)
       for (const int tile_m : {128, 64}) add(problem, {tile_m, tile_n, 1, 1, 1, kCooperative}, list);
-  return without_spills(std::move(list));
+  return without_spills(std::move(list.configs));
 }
 
 }  // namespace tessera

@@ -77,11 +77,17 @@ double extent(Hint hint, Hint otherwise) { return static_cast<double>(hint < 0 ?
 
 double ceil_of(double value, double unit) { return std::floor((value + unit - 1) / unit); }
 
+/// Two ways through the model: the time, and a bound that no time is below, without powers, which take most of the
+/// model's own time. There the maximum takes the place of a smooth one, and what is only ever added is left out.
+enum class Look : std::uint8_t { whole, bound };
+
 /// The greater, or more than that where two come close.
+template <Look kLook>
 double smooth_max(std::initializer_list<double> values, double sharpness) {
   const double greatest = std::max(values);
+  if constexpr (kLook == Look::bound) return greatest;
   double sum = 0;
-  for (const double value : values) sum += std::pow(value / greatest, sharpness);
+  for (const double value : values) sum += value == greatest ? 1 : std::pow(value / greatest, sharpness);
   return greatest * std::pow(sum, 1 / sharpness);
 }
 
@@ -114,8 +120,7 @@ struct Operand {
   double box;            ///< rows of a copy; MN-major: of the matrix, in as many rows of 128 bytes
   double pitch;          ///< bytes of what all rows of 128 bytes lie apart, or a divisor of that
   bool is_mn_major;      ///< its rows of 128 bytes lie along the extent
-  double askers;         ///< CTAs that want the same part in the same step
-  double together;       ///< how many of them are answered at once: an exponent
+  double answered;       ///< of the CTAs that want the same part in the same step, how many are answered at once
   double behind_cycles;  ///< see Rates
 
   double tiles() const { return ceil_of(extent, rows); }
@@ -154,7 +159,7 @@ struct Operand {
   }
   /// And its share of the bytes that the L2 looks up: once for all who ask in the same step.
   double looked_up(double valid_rows) const {
-    return copied(valid_rows) * gemm::kStepBytes / std::max(std::pow(askers, together), parts) * line_factor();
+    return copied(valid_rows) * gemm::kStepBytes / std::max(answered, parts) * line_factor();
   }
 };
 
@@ -164,6 +169,7 @@ struct Rounds {
 };
 
 /// The steps of a tile along K.
+template <Look kLook>
 struct Steps {
   const Rates& rates;
   Operand a, b;
@@ -180,9 +186,9 @@ struct Steps {
     const double copies = issue + a.copy_cycles(rows_of_a, used, is_first) + b.copy_cycles(rows_of_b, used, is_first);
     const double entered = (a.entering(rows_of_a) + b.entering(rows_of_b)) * used / kEntryBytesPerCycle;
     const double looked_up = (a.looked_up(rows_of_a) + b.looked_up(rows_of_b)) * used / rates.lookup_bytes_per_cycle;
-    return smooth_max({tensor, copies, latency, from_l2 * entered * (is_split ? rates.split_entry_factor : 1),
-                       from_l2 * looked_up * (is_split ? kSplitLookupFactor : 1)},
-                      kStepSharpness) *
+    return smooth_max<kLook>({tensor, copies, latency, from_l2 * entered * (is_split ? rates.split_entry_factor : 1),
+                              from_l2 * looked_up * (is_split ? kSplitLookupFactor : 1)},
+                             kStepSharpness) *
            factor;
   }
 
@@ -192,12 +198,14 @@ struct Steps {
     const double last = cycles(a.valid(), b.valid(), used_last);
     if (rounds <= 1) used = used_last;
     const double step = rounds > 1 ? cycles(a.valid(), b.valid(), used) : last;
-    const auto edge = [&](const Operand& operand, double clusters, double cycles_there) {
+    if constexpr (kLook == Look::bound) return {steps * (rounds - 1) * step, steps * last};
+    const auto edge = [&](const Operand& operand, double clusters, double rows_of_a, double rows_of_b) {
       if (clusters <= 1 || operand.last() >= operand.rows) return 0.0;
+      const double cycles_there = cycles(rows_of_a, rows_of_b, used);
       return std::max(0.0, cycles_there - step) * (rounds > 1 ? std::ceil(rounds / clusters) : 1);
     };
-    const double extra = std::max(edge(a, ceil_of(a.tiles(), c.cluster_m), cycles(a.last(), b.valid(), used)),
-                                  edge(b, ceil_of(b.tiles(), c.cluster_n), cycles(a.valid(), b.last(), used)));
+    const double extra = std::max(edge(a, ceil_of(a.tiles(), c.cluster_m), a.last(), b.valid()),
+                                  edge(b, ceil_of(b.tiles(), c.cluster_n), a.valid(), b.last()));
     const double first = cycles(a.valid(), b.valid(), used, true) - step;
     return {steps * (rounds - 1) * step, steps * (last + extra) + std::min<double>(steps, c.stages) * first};
   }
@@ -228,11 +236,13 @@ double issue_cycles(const Rates& rates, const Config& c) {
 }
 
 /// Of a tile's stores.
+template <Look kLook>
 double store_cycles(const Config& c, double pitch, double used) {
   const double bytes = 1.0 * c.tile_m * gemm::stored_columns(c) * dtype_bytes(c.d_dtype);
   const double panels = 1.0 * gemm::blocks(c) * gemm::stored_columns(c) / gemm::panel_columns(c);
   const double written = bytes * used / kWriteBytesPerCycle * by_alignment(pitch, kWriteSplitShare, kWriteSectorShare);
-  return kTileCycles + smooth_max({bytes / kStoreBytesPerCycle + panels * kPanelCycles, written}, kStepSharpness);
+  return kTileCycles +
+         smooth_max<kLook>({bytes / kStoreBytesPerCycle + panels * kPanelCycles, written}, kStepSharpness);
 }
 
 /// Of adding up the parts of k: every warpgroup leaves its sums and fetches as many, most from other CTAs.
@@ -243,11 +253,15 @@ double sum_cycles(const Config& c) {
 }
 
 /// From one tile of a CTA to the next.
-double between_tiles(const Config& c, const Steps& walk, double steps, double stored, double summed) {
+template <Look kLook>
+double between_tiles(const Config& c, const Steps<kLook>& walk, double steps, double stored, double summed) {
   double between = stored;
   if (gemm::is_ping_pong(c)) {
-    const double multiplied = steps * walk.cycles(walk.a.valid(), walk.b.valid(), 1);
-    between = kPingPongShare * stored + kPingPongOver * std::max(0.0, stored - multiplied);
+    between = kPingPongShare * stored;
+    if constexpr (kLook == Look::whole) {
+      const double multiplied = steps * walk.cycles(walk.a.valid(), walk.b.valid(), 1);
+      between += kPingPongOver * std::max(0.0, stored - multiplied);
+    }
   }
   between *= 1 + kClusterBetweenShare * (gemm::multicast_size(c) - 1);
   return c.split_k > 1 ? between + kRelaunchCycles + summed : between;
@@ -260,9 +274,8 @@ Rounds memory_rounds(double bytes, double last_share, double used_last) {
   return {cycles * (1 - last_share), cycles * last_share * (1 + kIdleShare * (1 - used_last))};
 }
 
-}  // namespace
-
-GemmCost gemm_cost(const Config& c, const Gemm& problem) {
+template <Look kLook>
+GemmCost cost_of(const Config& c, const Gemm& problem) {
   const bool is_swapped = gemm::is_swapped(c);
   const double m = extent(is_swapped ? problem.n : problem.m, kDefaultExtent);
   const double n = extent(is_swapped ? problem.m : problem.n, kDefaultExtent);
@@ -281,16 +294,16 @@ GemmCost gemm_cost(const Config& c, const Gemm& problem) {
   const bool is_a_mn = c.a_layout == Layout::mn_major, is_b_mn = c.b_layout == Layout::mn_major;
   const bool is_kept =
       (is_swapped ? n / (tile_n * c.cluster_n) : m / (tile_m * c.cluster_m)) > gemm::most_streamed_rows(c);
-  const double together = c.split_k > 1 ? kSplitTogether : 1;
+  const auto answered = [&](double askers) { return c.split_k > 1 ? std::pow(askers, kSplitTogether) : askers; };
   const double in_step = kClusterShare * (1 + (rounds - 1) * kClusterLaterShare) / rounds;
   const double keeping_step = (c.cluster_m > 1 ? 1 + in_step : 1) * (c.cluster_n > 1 ? 1 + in_step : 1);
   const Rates& rates = rates_of(c, k);
-  const Steps walk{
+  const Steps<kLook> walk{
       .rates = rates,
       .a = {tile_m, m, 1.0 * c.cluster_n, 1.0 * gemm::a_box_rows(c), pitch_of(is_a_mn, m, tile_m, k, element), is_a_mn,
-            tile_columns, together, rates.behind_cycles},
+            answered(tile_columns), rates.behind_cycles},
       .b = {tile_n, n, 1.0 * c.cluster_m, 1.0 * gemm::b_box_rows(c), pitch_of(is_b_mn, n, tile_n, k, element), is_b_mn,
-            tile_rows, together, rates.behind_cycles},
+            answered(tile_rows), rates.behind_cycles},
       .tensor = tensor_cycles(rates, c),
       .issue = issue_cycles(rates, c),
       .latency = kLatencyCycles / c.stages,
@@ -299,7 +312,8 @@ GemmCost gemm_cost(const Config& c, const Gemm& problem) {
       .from_l2 = is_kept ? kKeptFactor : 1};
 
   const double pitch_of_d = (is_swapped ? m : n) * dtype_bytes(c.d_dtype);
-  const double stored = store_cycles(c, pitch_of_d, std::min(1.0, clusters * size / kSms)), summed = sum_cycles(c);
+  const double stored = store_cycles<kLook>(c, pitch_of_d, std::min(1.0, clusters * size / kSms)),
+               summed = sum_cycles(c);
   // Of more clusters than a double counts one by one the difference is any number.
   const double in_last_round = std::clamp(clusters - (rounds - 1) * at_once, 1.0, at_once);
   const double used_last = in_last_round * size / kSms;
@@ -307,8 +321,8 @@ GemmCost gemm_cost(const Config& c, const Gemm& problem) {
   computed.full += (rounds - 1) * between_tiles(c, walk, steps, stored, summed);
   const double bytes = ((m + n) * k * element + m * n * dtype_bytes(c.d_dtype)) * l;
   const Rounds memory = memory_rounds(bytes, in_last_round / clusters, used_last);
-  const double full = rounds > 1 ? smooth_max({computed.full, memory.full}, kSharpness) : 0;
-  const double working = full + smooth_max({computed.last, memory.last}, kSharpness);
+  const double full = rounds > 1 ? smooth_max<kLook>({computed.full, memory.full}, kSharpness) : 0;
+  const double working = full + smooth_max<kLook>({computed.last, memory.last}, kSharpness);
 
   GemmCost cost;
   cost.cycles = kLaunchCycles + working + std::min(clusters * size, kSms) * kCtaCycles +
@@ -317,6 +331,14 @@ GemmCost gemm_cost(const Config& c, const Gemm& problem) {
   cost.is_memory_bound = memory.full + memory.last > computed.full + computed.last;
   cost.tensor_share = m * n * l * k * gemm::element_bytes(c) / (kTensorBytesPerCycle * kSms) / cost.cycles;
   return cost;
+}
+
+}  // namespace
+
+GemmCost gemm_cost(const Config& config, const Gemm& problem) { return cost_of<Look::whole>(config, problem); }
+
+double least_gemm_cycles(const Config& config, const Gemm& problem) {
+  return cost_of<Look::bound>(config, problem).cycles;
 }
 
 double gemm_cost_us(const GemmCost& cost) { return cost.cycles / kHopper.clock_ghz / 1000; }

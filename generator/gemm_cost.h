@@ -29,6 +29,9 @@ struct GemmCost {
 /// Unknown sizes count as 4,096, an unknown l as 1.
 GemmCost gemm_cost(const gemm::Config& config, const Gemm& problem);
 
+/// What gemm_cost().cycles is not below, for a legal Config, in a fraction of the time.
+double least_gemm_cycles(const gemm::Config& config, const Gemm& problem);
+
 /// Cycles as microseconds at the clock that the model's rates are for.
 double gemm_cost_us(const GemmCost& cost);
 

@@ -82,6 +82,10 @@ double GemmOperator::score(const Config& config, const Gemm& problem) {
   return 1e6 / gemm_cost(config, problem).cycles;
 }
 
+double GemmOperator::most_score(const Config& config, const Gemm& problem) {
+  return 1e6 / least_gemm_cycles(config, problem);
+}
+
 std::string GemmOperator::merit(const Config& config, const Gemm& problem) {
   const GemmCost cost = gemm_cost(config, problem);
   return fmt::format("modelled at {:.1f} us in {}, {}", gemm_cost_us(cost), counted(cost.rounds, "round"),

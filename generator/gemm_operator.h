@@ -20,10 +20,13 @@ struct GemmOperator {
 
   /// Throws Error{unsupported} for types or layouts that no kernel is made for.
   static void require_facts(const Gemm& problem);
-  /// In order of preference among equal scores; not empty, may repeat. Pins are obeyed, legal or not.
+  /// In order of preference among equal scores; not empty, each once. Pins are obeyed, legal or not.
   static std::vector<Config> candidates(const Gemm& problem);
+  static constexpr bool kCandidatesDiffer = true;
   /// The inverse of the modelled time; see gemm_cost.h.
   static double score(const Config& config, const Gemm& problem);
+  /// What the score of a legal Config is not above, in a fraction of the time.
+  static double most_score(const Config& config, const Gemm& problem);
   /// What the score stands on: "modelled at 187 us: 97 % of the tensor cores' rate over 4 rounds", ...
   static std::string merit(const Config& config, const Gemm& problem);
 

@@ -82,22 +82,28 @@ std::string reason_of(const Problem& problem, const Choice<Operator>& choice) {
   return reason;
 }
 
+/// What follows from the Config that was chosen.
 template <class Operator>
-Plan plan_of(const typename Operator::Problem& problem) {
-  const Choice<Operator> choice = choose<Operator>(problem);
-  const Candidate<Operator>& best = choice.candidates[choice.best];
+Plan bare_plan_of(const typename Operator::Problem& problem, const typename Operator::Config& config) {
   Plan plan;
   plan.op = Operator::kName;
   plan.arch = problem.arch;
   plan.problem = problem;
-  plan.kernel = Operator::kernel_name(problem.arch, best.config);
-  visit_fields(best.config,
-               [&](std::string_view name, const auto& value) { plan.fields.push_back(field_of(name, value)); });
+  plan.kernel = Operator::kernel_name(problem.arch, config);
+  visit_fields(config, [&](std::string_view name, const auto& value) { plan.fields.push_back(field_of(name, value)); });
+  Operator::describe(config, plan);
+  plan.sources = [config](const Plan& of) { return sources_of<Operator>(config, of.kernel, of.launch); };
+  return plan;
+}
+
+template <class Operator>
+Plan plan_of(const typename Operator::Problem& problem) {
+  const Choice<Operator> choice = choose<Operator>(problem);
+  const Candidate<Operator>& best = choice.candidates[choice.best];
+  Plan plan = bare_plan_of<Operator>(problem, best.config);
   plan.reason = reason_of<Operator>(plan.problem, choice);
   for (std::size_t i = 0; i < choice.candidates.size(); ++i)
     if (i != choice.best) plan.rejected.push_back(rejection(choice.candidates[i], best.score));
-  Operator::describe(best.config, plan);
-  plan.sources = [config = best.config](const Plan& of) { return sources_of<Operator>(config, of.kernel, of.launch); };
   return plan;
 }
 
@@ -191,11 +197,17 @@ Plan make_plan(const Problem& problem) {
   return with_operator(problem, [](const auto& p, auto op) { return plan_of<decltype(op)>(p); });
 }
 
+Plan make_bare_plan(const Problem& problem) {
+  return with_operator(problem, [](const auto& p, auto op) {
+    using Operator = decltype(op);
+    return bare_plan_of<Operator>(p, best_config<Operator>(p));
+  });
+}
+
 std::string planned_kernel(const Problem& problem) {
   return with_operator(problem, [](const auto& p, auto op) {
     using Operator = decltype(op);
-    const Choice<Operator> choice = choose<Operator>(p);
-    return Operator::kernel_name(p.arch, choice.candidates[choice.best].config);
+    return Operator::kernel_name(p.arch, best_config<Operator>(p));
   });
 }
 

@@ -121,6 +121,10 @@ struct Plan {
 /// every other reason), Error{usage} for a Problem outside its types' ranges.
 Plan make_plan(const Problem& problem);
 
+/// make_plan(problem) without reason and rejected, at a fraction of the cost: what a kernel is compiled and launched
+/// from. Throws like make_plan.
+Plan make_bare_plan(const Problem& problem);
+
 /// make_plan(problem).kernel alone, at a fraction of the cost: Problems with the same kernel have the same sources and
 /// launch. Throws like make_plan.
 std::string planned_kernel(const Problem& problem);

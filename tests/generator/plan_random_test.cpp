@@ -1,12 +1,14 @@
 // Planning as a function: any Problem gives a sound plan or an Error, the same one every time, and fast.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <random>
 
 #include "base/error.h"
 #include "generator/candidates.h"
 #include "generator/fmha_tcgen05_operator.h"
+#include "generator/gemm_operator.h"
 #include "generator/plan.h"
 #include "tests/generator/problems.h"
 
@@ -151,6 +153,45 @@ TEST_CASE("random attention on tcgen05: whatever its facts ask for, a sound plan
   }
   CHECK(plans > 300);
   CHECK(refusals > 300);
+}
+
+TEST_CASE("random products: no score is above its bound, and the kernel that is named is the one that is planned") {
+  std::mt19937_64 random(3);
+  const auto pick = [&](const auto& list) { return list[random() % std::size(list)]; };
+  const auto number = [&](std::int64_t max) {
+    return 1 + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(max));
+  };
+  constexpr DType kTypes[] = {DType::bf16, DType::f16, DType::e4m3},
+                  kResults[] = {DType::bf16, DType::f32, DType::e4m3};
+  constexpr Layout kLayouts[] = {Layout::k_major, Layout::k_major, Layout::mn_major};
+  for (int i = 0; i < 400; ++i) {
+    Gemm problem{.dtype = pick(kTypes), .d_dtype = pick(kResults)};
+    if (problem.dtype != DType::e4m3) {
+      problem.a_layout = pick(kLayouts);
+      problem.b_layout = pick(kLayouts);
+    }
+    if (random() % 4 == 0) problem.activation = Activation::gelu;
+    if (random() % 8 == 0) problem.split_k = static_cast<int>(number(4));
+    if (random() % 8 == 0) problem.stages = static_cast<int>(number(8));
+    if (random() % 8 != 0) problem.m = number(random() % 2 == 0 ? 128 : 20'000);
+    if (random() % 8 != 0) problem.n = number(20'000);
+    if (random() % 8 != 0) problem.k = random() % 2 == 0 ? 64 * number(300) : number(20'000);
+    if (random() % 8 == 0) problem.l = number(100);
+    const std::vector<gemm::Config> candidates = GemmOperator::candidates(problem);
+    bool is_any_legal = false;
+    for (std::size_t c = 0; c < candidates.size(); ++c) {
+      CHECK(std::find(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(c), candidates[c]) ==
+            candidates.begin() + static_cast<std::ptrdiff_t>(c));
+      if (!why_invalid(candidates[c]).ok()) continue;
+      is_any_legal = true;
+      CHECK(GemmOperator::most_score(candidates[c], problem) >=
+            GemmOperator::score(candidates[c], problem) * (1 - 1e-12));
+    }
+    if (!is_any_legal) continue;
+    const Plan plan = make_plan(problem);
+    CHECK(planned_kernel(problem) == plan.kernel);
+    CHECK(to_json(make_bare_plan(problem), false) == to_json(plan, false));
+  }
 }
 
 TEST_CASE("counting the kernels of many problems takes microseconds each") {
