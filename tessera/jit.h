@@ -259,9 +259,10 @@ class Jit {
   /// Plans all, counts the distinct kernels, compiles those that no tier has, in parallel. A failed kernel does not
   /// stop the others; an exception of on_progress does, and comes out here.
   WarmReport warm(std::span<const Problem> problems, const WarmOptions& options = {});
-  /// Would kernel() be served without compiling? Needs neither a GPU nor a compiler.
+  /// Would kernel() be served without compiling? Needs neither a GPU nor a compiler. Works on so many threads (0: one a
+  /// core); on_count is called on the caller's.
   std::vector<Coverage> check(std::span<const Problem> problems,
-                              const std::function<void(const WarmCount&)>& on_count = {});
+                              const std::function<void(const WarmCount&)>& on_count = {}, int jobs = 0);
   /// Sources, options and keys of a plan, as this Jit would compile it (overrides included).
   SourceBundle bundle(const Plan& plan) const;
   /// The same sources as one self-contained file (emit_single_file).

@@ -11,6 +11,7 @@
 #include "runtime/worker_pool.h"
 #include "tessera/jit.h"
 #include "tessera/jit_state.h"
+#include "tessera/kernel_names.h"
 
 namespace tessera {
 
@@ -20,17 +21,18 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-/// A list of Problems, planned: each Problem's kernel, or why it has none.
+/// A list of Problems with each one's kernel, or why it has none. Kernels are planned where they are used: thousands of
+/// plans would take more memory than all else.
 struct PlannedList {
-  std::vector<Plan> kernels;
+  std::vector<Problem> kernels;  ///< the first Problem of each
+  std::vector<std::string> names;
   std::vector<std::ptrdiff_t> kernel_of;  ///< per Problem; -1: rejected
   std::vector<RejectedProblem> rejected;
 };
 
 /// Ends early, with the Problems so far, at a stop request.
-PlannedList plan_all(std::span<const Problem> problems, const std::function<void(const WarmCount&)>& on_count,
-                     const std::stop_token& stop = {}) {
-  constexpr std::size_t kCountEvery = 1024;
+PlannedList plan_all(std::span<const Problem> problems, int num_workers,
+                     const std::function<void(const WarmCount&)>& on_count, const std::stop_token& stop = {}) {
   PlannedList list;
   list.kernel_of.reserve(problems.size());
   const auto report = [&](std::size_t done) {
@@ -45,23 +47,31 @@ PlannedList plan_all(std::span<const Problem> problems, const std::function<void
   };
   std::unordered_map<Problem, Outcome, ProblemHash> seen;
   std::unordered_map<std::string, std::ptrdiff_t> by_kernel;
-  for (std::size_t i = 0; i < problems.size(); ++i) {
-    if (stop.stop_requested()) return list;
-    if (i > 0 && i % kCountEvery == 0) report(i);
-    auto [it, is_new] = seen.try_emplace(problems[i], Outcome{-1, {}});
+  // A kernel's name decides sources and launch; naming it costs a fraction of planning it.
+  const auto outcome_of = [&](const Problem& problem, const KernelName& name) -> Outcome {
+    if (!name.rejected.empty()) return {-1, name.rejected};
+    const auto [slot, is_new] = by_kernel.try_emplace(name.kernel, static_cast<std::ptrdiff_t>(list.kernels.size()));
     if (is_new) {
-      try {
-        // A kernel's name decides sources and launch; naming it costs a fraction of planning it.
-        const auto [slot, is_new_kernel] =
-            by_kernel.try_emplace(planned_kernel(problems[i]), static_cast<std::ptrdiff_t>(list.kernels.size()));
-        if (is_new_kernel) list.kernels.push_back(make_plan(problems[i]));
-        it->second.kernel = slot->second;
-      } catch (const Error& error) {
-        it->second.reason = error.what();
-      }
+      list.kernels.push_back(problem);
+      list.names.push_back(name.kernel);
     }
-    list.kernel_of.push_back(it->second.kernel);
-    if (it->second.kernel < 0) list.rejected.push_back({i, it->second.reason});
+    return {slot->second, {}};
+  };
+  for (std::size_t start = 0; start < problems.size(); start += kNamesAtOnce) {
+    if (start > 0) report(start);
+    const auto some = problems.subspan(start, std::min(kNamesAtOnce, problems.size() - start));
+    std::vector<Problem> unseen;
+    for (const Problem& problem : some)
+      if (seen.try_emplace(problem, Outcome{-1, {}}).second) unseen.push_back(problem);
+    const auto names = name_kernels(unseen, num_workers, stop);
+    if (!names) return list;
+    for (std::size_t i = 0; i < unseen.size(); ++i) seen[unseen[i]] = outcome_of(unseen[i], (*names)[i]);
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      const Outcome& outcome = seen.at(some[i]);
+      list.kernel_of.push_back(outcome.kernel);
+      if (outcome.kernel < 0) list.rejected.push_back({start + i, outcome.reason});
+    }
+    if (stop.stop_requested()) return list;
   }
   report(problems.size());
   return list;
@@ -90,7 +100,7 @@ class WarmRun {
     const std::size_t done = for_each_index(
         list_.kernels.size(), options_.jobs > 0 ? options_.jobs : default_num_workers(),
         [this](std::size_t index) {
-          if (warm_one(list_.kernels[index], report_.entries[index])) finish(index);
+          if (warm_one(index, report_.entries[index])) finish(index);
         },
         options_.stop);
     report_.was_cancelled =
@@ -106,12 +116,14 @@ class WarmRun {
 
  private:
   // False: interrupted before it was done.
-  bool warm_one(const Plan& plan, WarmedKernel& warmed) {
-    warmed.op = plan.op;
-    warmed.arch = plan.arch.to_string();
-    warmed.kernel = plan.kernel;
-    warmed.smem_bytes = plan.smem_bytes;
+  bool warm_one(std::size_t index, WarmedKernel& warmed) {
+    const Problem& problem = list_.kernels[index];
+    warmed.op = operator_name(problem);
+    warmed.arch = arch_of(problem).to_string();
+    warmed.kernel = list_.names[index];
     try {
+      const Plan plan = make_bare_plan(problem);
+      warmed.smem_bytes = plan.smem_bytes;
       const SourceBundle bundle = jit_.bundle(plan);
       CacheRequest request = state_.request(plan, bundle);
       warmed.keys = request.keys;
@@ -186,7 +198,7 @@ class WarmRun {
 WarmReport Jit::warm(std::span<const Problem> problems, const WarmOptions& options) {
   const Clock::time_point start = Clock::now();
   WarmReport report;
-  PlannedList list = plan_all(problems, options.on_count, options.stop);
+  PlannedList list = plan_all(problems, options.jobs, options.on_count, options.stop);
   report.problems = static_cast<std::int64_t>(problems.size());
   report.kernels = static_cast<std::int64_t>(list.kernels.size());
   report.rejected = std::move(list.rejected);
@@ -197,19 +209,19 @@ WarmReport Jit::warm(std::span<const Problem> problems, const WarmOptions& optio
 }
 
 std::vector<Coverage> Jit::check(std::span<const Problem> problems,
-                                 const std::function<void(const WarmCount&)>& on_count) {
-  const PlannedList list = plan_all(problems, on_count);
-  std::vector<std::optional<CacheTier>> tiers;
-  tiers.reserve(list.kernels.size());
-  for (const Plan& plan : list.kernels) {
-    tiers.push_back(state_->cache.contains(state_->request(plan, state_->bundle(plan))));
-  }
+                                 const std::function<void(const WarmCount&)>& on_count, int jobs) {
+  const PlannedList list = plan_all(problems, jobs, on_count);
+  std::vector<std::optional<CacheTier>> tiers(list.kernels.size());
+  for_each_index(list.kernels.size(), jobs > 0 ? jobs : default_num_workers(), [&](std::size_t i) {
+    const Plan plan = make_bare_plan(list.kernels[i]);
+    tiers[i] = state_->cache.contains(state_->request(plan, state_->bundle(plan)));
+  });
   std::vector<Coverage> result(problems.size());
   for (std::size_t i = 0; i < problems.size(); ++i) {
     result[i].index = i;
     if (list.kernel_of[i] < 0) continue;
     const auto kernel = static_cast<std::size_t>(list.kernel_of[i]);
-    result[i].kernel = list.kernels[kernel].kernel;
+    result[i].kernel = list.names[kernel];
     result[i].tier = tiers[kernel];
   }
   for (const RejectedProblem& rejected : list.rejected) result[rejected.index].rejected = rejected.reason;
