@@ -1,13 +1,10 @@
 // tessera check: would this cache serve these problems? For the end of a build pipeline: no GPU, no compiler.
-#include <algorithm>
-#include <set>
-#include <span>
+#include <utility>
 
 #include "base/error.h"
 #include "cli/call.h"
-#include "cli/list_progress.h"
-#include "cli/rejections.h"
-#include "cli/size_check.h"
+#include "cli/json_stream.h"
+#include "cli/planned_list.h"
 #include "generator/selectors.h"
 #include "generator/targets.h"
 
@@ -40,76 +37,96 @@ class CheckCommand final : public Command {
     size_flags_.parse();
     const ProblemList list = read_problems(subject_, selectors_);
     size_flags_.check(list);
-    const std::vector<Problem> problems = list.expand();
-    const auto total = static_cast<std::int64_t>(problems.size());
-    ListProgress counting(call, "counting kernels", total), checking(call, "checking sizes", total);
-    const std::vector<Coverage> coverage =
-        call.jit().check(problems, [&](const WarmCount& count) { counting.at(count.problems); });
     SizeCheck sizes(size_flags_);
-    std::set<std::string> kernels, missing;
-    OrderedJson missing_json = OrderedJson::array();
-    std::int64_t covered = 0;
-    std::vector<Rejected> rejected;
-    for (const Coverage& one : coverage) {
-      checking.at(static_cast<std::int64_t>(one.index));
-      const Problem& problem = problems[one.index];
-      const std::string reason = one.rejected.empty() ? sizes.refusal(problem) : one.rejected;
-      if (!reason.empty()) {
-        rejected.push_back({one.index, reason});
-        continue;
-      }
-      kernels.insert(one.kernel);
-      covered += one.tier.has_value() ? 1 : 0;
-      if (one.tier || !missing.insert(one.kernel).second) continue;
-      missing_json.push_back({{"op", operator_name(problem)},
-                              {"arch", arch_of(problem).to_string()},
-                              {"loads_on", loads_on(arch_of(problem))},
-                              {"entry", one.kernel},
-                              {"instead", covered_instead(call, problem)},
-                              {"warm", "tessera warm " + describe(problem) + size_flags_.text()}});
-    }
+    const KernelsOfList kernels = distinct_kernels(call, list, sizes, {});
+    const Found found = look_up(call, kernels);
     call.clear_progress();
-    sizes.require_known_names();
-    report_rejected(call, list, rejected);
+    report_rejected(call, list, kernels.rejected);
     if (const std::string note = sizes.partly_checked(); !note.empty()) call.note(note);
-    if (call.is_json()) {
-      OrderedJson json{{"covered", covered},          {"missing", missing_json},
-                       {"problems", problems.size()}, {"kernels", kernels.size()},
-                       {"rejected", rejected.size()}, {"rejections", rejections_json(list, rejected)}};
-      if (list.tuning)
-        json["tuning"] = {
-            {"file", selectors_.tuning_file()}, {"device", list.tuning->device}, {"problems", list.num_tuned()}};
-      call.print_json(json);
-    } else {
-      for (const OrderedJson& one : missing_json) {
-        call.print(fmt::format("missing  {}  ({})\n", one["entry"].get<std::string>(), one["warm"].get<std::string>()));
-        for (const OrderedJson& instead : one["instead"])
-          call.print(fmt::format("           there is the kernel for {}, which loads on {} too\n",
-                                 instead.get<std::string>(), one["loads_on"].get<std::string>()));
-      }
-      call.print(fmt::format("{} of {} covered, {} of {} missing, {} rejected\n", grouped(covered),
-                             counted(total, "problem"), grouped(static_cast<std::int64_t>(missing.size())),
-                             counted(static_cast<std::int64_t>(kernels.size()), "kernel"),
-                             grouped(static_cast<std::int64_t>(rejected.size()))));
-      if (list.tuning)
-        call.print(fmt::format("{} answered for the choices of {} (measured on {}), {} for the planner's\n",
-                               grouped(list.num_tuned()), selectors_.tuning_file(), list.tuning->device,
-                               grouped(total - list.num_tuned())));
-    }
-    if (const ExitCode code = rejection_code(list, rejected, is_strict_); code != kOk) return code;
-    return missing.empty() ? kOk : kWrong;
+    if (call.is_json())
+      print_json(call, list, kernels, found);
+    else
+      print_text(call, list, kernels, found);
+    if (const ExitCode code = rejection_code(list, kernels.rejected, is_strict_); code != kOk) return code;
+    return found.missing.empty() ? kOk : kWrong;
   }
 
  private:
-  /// Other targets whose code loads on the same devices and for which the cache has this problem's kernel.
-  static OrderedJson covered_instead(Call& call, const Problem& problem) {
-    OrderedJson list = OrderedJson::array();
-    for (const std::string_view target : targets_instead_of(arch_of(problem))) {
-      Problem other = problem;
-      set_field(other, "arch", target);
-      if (call.jit().check(std::span(&other, 1)).front().tier) list.push_back(std::string(target));
+  struct Found {
+    std::int64_t covered = 0;  ///< problems
+    OrderedJson missing = OrderedJson::array();
+  };
+
+  Found look_up(Call& call, const KernelsOfList& kernels) const {
+    Found found;
+    call.progress(fmt::format("looking up {}", counted(static_cast<std::int64_t>(kernels.names.size()), "kernel")));
+    const std::vector<Coverage> coverage = call.jit().check(kernels.problems, {}, call.jobs());
+    std::vector<std::size_t> missing;
+    for (std::size_t i = 0; i < coverage.size(); ++i) {
+      if (coverage[i].tier)
+        found.covered += kernels.num_problems[i];
+      else
+        missing.push_back(i);
     }
-    return list;
+    const std::vector<OrderedJson> instead = covered_instead(call, kernels, missing);
+    for (std::size_t i = 0; i < missing.size(); ++i) {
+      const Problem& problem = kernels.problems[missing[i]];
+      found.missing.push_back({{"op", operator_name(problem)},
+                               {"arch", arch_of(problem).to_string()},
+                               {"loads_on", loads_on(arch_of(problem))},
+                               {"entry", kernels.names[missing[i]]},
+                               {"instead", instead[i]},
+                               {"warm", "tessera warm " + describe(problem) + size_flags_.text()}});
+    }
+    return found;
+  }
+
+  /// Of each missing kernel: other targets whose code loads on the same devices and for which the cache has it.
+  static std::vector<OrderedJson> covered_instead(Call& call, const KernelsOfList& kernels,
+                                                  const std::vector<std::size_t>& missing) {
+    std::vector<OrderedJson> instead(missing.size(), OrderedJson::array());
+    std::vector<Problem> others;
+    std::vector<std::pair<std::size_t, std::string_view>> asked;
+    for (std::size_t i = 0; i < missing.size(); ++i)
+      for (const std::string_view target : targets_instead_of(arch_of(kernels.problems[missing[i]]))) {
+        set_field(others.emplace_back(kernels.problems[missing[i]]), "arch", target);
+        asked.emplace_back(i, target);
+      }
+    for (const Coverage& one : call.jit().check(others, {}, call.jobs()))
+      if (one.tier) instead[asked[one.index].first].push_back(std::string(asked[one.index].second));
+    return instead;
+  }
+
+  void print_json(const Call& call, const ProblemList& list, const KernelsOfList& kernels, const Found& found) const {
+    JsonStream json(call);
+    json.member("covered", found.covered);
+    json.member("missing", found.missing);
+    json.member("problems", list.count());
+    json.member("kernels", kernels.names.size());
+    json.member("rejected", kernels.rejected.size());
+    print_rejections(json, list, kernels.rejected);
+    if (list.tuning)
+      json.member(
+          "tuning",
+          {{"file", selectors_.tuning_file()}, {"device", list.tuning->device}, {"problems", kernels.num_tuned}});
+    json.end();
+  }
+
+  void print_text(const Call& call, const ProblemList& list, const KernelsOfList& kernels, const Found& found) const {
+    for (const OrderedJson& one : found.missing) {
+      call.print(fmt::format("missing  {}  ({})\n", one["entry"].get<std::string>(), one["warm"].get<std::string>()));
+      for (const OrderedJson& instead : one["instead"])
+        call.print(fmt::format("           there is the kernel for {}, which loads on {} too\n",
+                               instead.get<std::string>(), one["loads_on"].get<std::string>()));
+    }
+    call.print(fmt::format("{} of {} covered, {} of {} missing, {} rejected\n", grouped(found.covered),
+                           counted(list.count(), "problem"), grouped(static_cast<std::int64_t>(found.missing.size())),
+                           counted(static_cast<std::int64_t>(kernels.names.size()), "kernel"),
+                           grouped(static_cast<std::int64_t>(kernels.rejected.size()))));
+    if (list.tuning)
+      call.print(fmt::format("{} answered for the choices of {} (measured on {}), {} for the planner's\n",
+                             grouped(kernels.num_tuned), selectors_.tuning_file(), list.tuning->device,
+                             grouped(list.count() - kernels.num_tuned)));
   }
 
   std::string subject_;

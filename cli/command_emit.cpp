@@ -33,7 +33,7 @@ class EmitCommand final : public Command {
     if (list.count() != 1)
       throw Error(ErrorKind::usage,
                   fmt::format("emit writes one kernel: the selectors name {} problems", list.count()));
-    const Plan plan = make_plan(list.expand().front());
+    const Plan plan = make_plan(list.front());
     std::string source = call.jit().source(plan);
     if (!file_.empty()) {
       name_file(source, plan.kernel);

@@ -2,11 +2,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
+#include <unordered_map>
 
 #include "base/error.h"
-#include "cli/call.h"
+#include "cli/json_stream.h"
+#include "cli/planned_list.h"
 #include "cli/size_flags.h"
 #include "generator/targets.h"
+#include "tessera/parallel.h"
 
 namespace tessera::cli {
 
@@ -149,6 +153,39 @@ void append_rejected(std::string& out, const Plan& plan) {
     out += fmt::format("  {:<34} {}\n", rejection.candidate, rejection.reason);
 }
 
+/// Problems without a plan, of which a list may have many with few reasons.
+class RejectedPlans {
+ public:
+  void add(std::size_t problem, const std::string& reason) {
+    const auto [slot, is_new] = numbers_.try_emplace(reason, reasons_.size());
+    if (is_new) reasons_.push_back(&slot->first);
+    rejected_.push_back({static_cast<std::uint32_t>(problem), static_cast<std::uint32_t>(slot->second)});
+  }
+  /// The member "rejected": [{problem, reason}]
+  void print(JsonStream& json, const ProblemList& list) const {
+    json.begin_array("rejected");
+    std::size_t next = 0, index = 0;
+    if (!rejected_.empty())
+      list.for_each_while([&](const Problem& problem, std::size_t) {
+        if (rejected_[next].problem == index++) {
+          json.item({{"problem", describe(problem)}, {"reason", *reasons_[rejected_[next].reason]}});
+          ++next;
+        }
+        return next < rejected_.size();
+      });
+    json.end_array();
+  }
+
+ private:
+  struct One {
+    std::uint32_t problem, reason;
+  };
+  static_assert(kMaxProblems <= std::numeric_limits<std::uint32_t>::max());
+  std::vector<One> rejected_;
+  std::unordered_map<std::string, std::size_t> numbers_;
+  std::vector<const std::string*> reasons_;
+};
+
 class PlanCommand final : public Command {
  public:
   HelpPage help() const override {
@@ -175,35 +212,85 @@ class PlanCommand final : public Command {
     size_flags_.parse();
     const ProblemList list = read_problems(subject_, selectors_);
     size_flags_.check(list);
-    const bool is_single = list.count() == 1;
-    std::vector<OrderedJson> plans;
-    OrderedJson rejected = OrderedJson::array();
-    ExitCode code = kUnsupported;
-    bool is_first = true;
-    list.for_each([&](const Problem& problem, std::size_t) {
-      try {
-        const Plan plan = make_plan(problem);
-        const Checked checked = check_sizes(plan, problem, size_flags_);
-        if (call.is_json()) {
-          plans.push_back(json_of(plan, checked));
-        } else {
-          call.print((is_first ? "" : "\n") + text_of(plan, checked));
-        }
-        is_first = false;
-        code = kOk;
-        any_size_refused_ = any_size_refused_ || !checked.problems.empty();
-      } catch (const Error& error) {
-        if (is_single || error.kind() != ErrorKind::unsupported) throw;
-        rejected.push_back({{"problem", describe(problem)}, {"reason", error.what()}});
-        call.note(fmt::format("rejected: {}: {}", describe(problem), error.what()));
-      }
-    });
-    if (call.is_json())
-      call.print_json(is_single ? plans.front() : OrderedJson{{"plans", plans}, {"rejected", rejected}});
-    return code == kOk && any_size_refused_ ? kUnsupported : code;
+    return list.count() == 1 ? run_single(call, list.front()) : run_many(call, list);
   }
 
  private:
+  static constexpr std::size_t kPlansAtOnce = 64;
+
+  /// A problem's plan as it is printed, or why it has none.
+  struct Rendered {
+    std::string text, rejected;
+    bool is_unsized = false;  ///< rejected for its sizes, not for want of a kernel
+    bool is_size_refused = false;
+  };
+
+  ExitCode run_single(Call& call, const Problem& problem) {
+    const Plan plan = make_plan(problem);
+    const Checked checked = check_sizes(plan, problem, size_flags_);
+    if (call.is_json())
+      call.print_json(json_of(plan, checked));
+    else
+      call.print(text_of(plan, checked));
+    return checked.problems.empty() ? kOk : kUnsupported;
+  }
+
+  Rendered rendered(const Problem& problem, bool is_json) const {
+    Rendered one;
+    try {
+      const Plan plan = make_plan(problem);
+      const Checked checked = check_sizes(plan, problem, size_flags_);
+      one.text = is_json ? json_of(plan, checked).dump(2) : text_of(plan, checked);
+      one.is_size_refused = !checked.problems.empty();
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::unsupported && error.kind() != ErrorKind::usage) throw;
+      one.rejected = error.what();
+      one.is_unsized = error.kind() == ErrorKind::usage;
+    }
+    return one;
+  }
+
+  // Plan after plan: a long list's would not fit in memory. The first is printed when it is known that the call does
+  // not fail.
+  ExitCode run_many(Call& call, const ProblemList& list) {
+    JsonStream json(call);
+    RejectedPlans rejected;
+    std::string unsized;
+    bool is_first = true, is_any_refused = false;
+    const auto print = [&](const Rendered& one) {
+      if (is_first && call.is_json()) json.begin_array("plans");
+      if (call.is_json())
+        json.item_text(one.text);
+      else
+        call.print((is_first ? "" : "\n") + one.text);
+      is_first = false;
+      is_any_refused = is_any_refused || one.is_size_refused;
+    };
+    for_each_batch(list, kPlansAtOnce, [&](const std::vector<Problem>& problems, std::size_t start) {
+      std::vector<Rendered> plans(problems.size());
+      in_parallel(problems.size(), call.jobs(),
+                  [&](std::size_t i) { plans[i] = rendered(problems[i], call.is_json()); });
+      for (std::size_t i = 0; i < plans.size(); ++i) {
+        if (plans[i].rejected.empty()) {
+          print(plans[i]);
+          continue;
+        }
+        if (plans[i].is_unsized && unsized.empty()) unsized = plans[i].rejected;
+        rejected.add(start + i, plans[i].rejected);
+        call.note(fmt::format("rejected: {}: {}", describe(problems[i]), plans[i].rejected));
+      }
+      return true;
+    });
+    if (is_first && !unsized.empty()) throw Error(ErrorKind::usage, unsized);
+    if (call.is_json()) {
+      if (is_first) json.begin_array("plans");
+      json.end_array();
+      rejected.print(json, list);
+      json.end();
+    }
+    return is_first || is_any_refused ? kUnsupported : kOk;
+  }
+
   static std::string text_of(const Plan& plan, const Checked& checked) {
     std::string out;
     append_config(out, plan);
@@ -227,7 +314,6 @@ class PlanCommand final : public Command {
   std::string subject_;
   SizeFlags size_flags_;
   SelectorFlags selectors_;
-  bool any_size_refused_ = false;
 };
 
 }  // namespace

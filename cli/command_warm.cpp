@@ -6,9 +6,7 @@
 
 #include "base/error.h"
 #include "cli/call.h"
-#include "cli/list_progress.h"
-#include "cli/rejections.h"
-#include "cli/size_check.h"
+#include "cli/planned_list.h"
 
 namespace tessera::cli {
 
@@ -50,28 +48,26 @@ class WarmCommand final : public Command {
     list = read_problems(subject_, selectors_);
     size_flags_.check(list);
     so_far.set([&] { so_far.list = &list; });
-    std::vector<Problem> problems;
-    std::vector<Rejected> rejected = reject_sizes(call, list, options.stop, problems);
-    so_far.set([&] { so_far.rejected = rejected; });
-    ListProgress counting(call, "counting kernels", list.count());
+    KernelsOfList kernels =
+        distinct_kernels(call, list, sizes_, options.stop, [&] { so_far.set([&] { ++so_far.report.kernels; }); });
+    std::vector<Rejected>& rejected = kernels.rejected;
+    so_far.set([&] { so_far.rejected = &rejected; });
     options.on_count = [&](const WarmCount& count) {
-      so_far.set([&] { so_far.report.kernels = count.kernels; });
-      if (count.problems < count.total) return counting.at(count.problems);
-      call.progress(
-          fmt::format("{} for {}", counted(count.kernels, "distinct kernel"), counted(list.count(), "problem")));
+      if (count.problems == count.total)
+        call.progress(
+            fmt::format("{} for {}", counted(count.kernels, "distinct kernel"), counted(list.count(), "problem")));
     };
     options.on_kernel = [&](const WarmedKernel& kernel) { so_far.set([&] { so_far.add(kernel, is_dry_run_); }); };
     options.on_progress = [&](const WarmProgress& p) {
       call.progress(fmt::format("[{}/{}] {}, {} left  {}", p.done, p.total, duration(p.seconds),
                                 duration(p.seconds_left), p.kernel));
     };
-    WarmReport report = call.jit().warm(problems, options);
+    WarmReport report = call.jit().warm(kernels.problems, options);
     report.seconds = std::chrono::duration<double>(Clock::now() - start).count();  // reading and checking included
-    report.was_cancelled =
-        report.was_cancelled || static_cast<std::int64_t>(problems.size() + rejected.size()) < list.count();
+    report.was_cancelled = report.was_cancelled || !kernels.is_whole;
     last_words.withdraw();
     call.clear_progress();
-    for (const RejectedProblem& one : report.rejected) rejected.push_back({index_of_[one.index], one.reason});
+    for (const RejectedProblem& one : report.rejected) rejected.push_back({kernels.index_of[one.index], one.reason});
     std::sort(rejected.begin(), rejected.end(), [](const Rejected& a, const Rejected& b) { return a.index < b.index; });
     print(call, list, report, rejected, sizes_.partly_checked());
     const ExitCode ends = code(list, report, rejected);
@@ -90,7 +86,7 @@ class WarmCommand final : public Command {
     std::mutex mutex;
     const ProblemList* list = nullptr;
     WarmReport report;
-    std::vector<Rejected> rejected;
+    const std::vector<Rejected>* rejected = nullptr;
 
     template <class Change>
     void set(const Change& change) {
@@ -117,41 +113,14 @@ class WarmCommand final : public Command {
     try {
       call.clear_progress();
       const ProblemList none;
-      print(call, so_far.list == nullptr ? none : *so_far.list, so_far.report, so_far.rejected, {});
+      const std::vector<Rejected> nothing;
+      print(call, so_far.list == nullptr ? none : *so_far.list, so_far.report,
+            so_far.rejected == nullptr ? nothing : *so_far.rejected, {});
       std::fflush(call.host().out);
       std::fflush(call.host().err);
     } catch (const std::exception&) {
     } catch (const BrokenPipe&) {
     }
-  }
-
-  // Problems whose sizes no launch takes are set aside before anything compiles. An interrupt is left to the library,
-  // which then stops at once.
-  std::vector<Rejected> reject_sizes(const Call& call, const ProblemList& list, const std::stop_token& stop,
-                                     std::vector<Problem>& problems) {
-    std::vector<Rejected> rejected;
-    std::size_t index = 0;
-    problems.reserve(static_cast<std::size_t>(list.count()));
-    ListProgress checking(call, "checking sizes", list.count());
-    list.for_each([&](const Problem& problem, std::size_t) {
-      if (stop.stop_requested()) return;
-      checking.at(static_cast<std::int64_t>(index));
-      std::string reason;
-      try {
-        reason = sizes_.refusal(problem);
-      } catch (const Error& error) {
-        reason = error.what();
-      }
-      if (reason.empty()) {
-        problems.push_back(problem);
-        index_of_.push_back(index);
-      } else {
-        rejected.push_back({index, reason});
-      }
-      ++index;
-    });
-    if (!stop.stop_requested()) sizes_.require_known_names();
-    return rejected;
   }
 
   // Compiled, and lost when this process ends: a warm that leaves nothing behind has failed.
@@ -185,7 +154,7 @@ class WarmCommand final : public Command {
       call.complain(fmt::format("failed: {}{}", is_named ? "" : kernel.kernel + ": ", kernel.error));
       for (const std::string& note : kernel.notes) call.note(indented(note));
     }
-    if (call.is_json()) return call.print_json(json_of(list, report, rejected));
+    if (call.is_json()) return print_json(call, list, report, rejected);
     for (const WarmedKernel& kernel : report.entries) {
       if (!kernel.error.empty()) continue;
       if (is_dry_run_) {
@@ -204,7 +173,8 @@ class WarmCommand final : public Command {
                            report.was_cancelled ? "; interrupted, run it again to go on" : ""));
   }
 
-  static OrderedJson json_of(const ProblemList& list, const WarmReport& report, const std::vector<Rejected>& rejected) {
+  static void print_json(const Call& call, const ProblemList& list, const WarmReport& report,
+                         const std::vector<Rejected>& rejected) {
     OrderedJson entries = OrderedJson::array();
     for (const WarmedKernel& kernel : report.entries) {
       OrderedJson entry = {{"key", kernel.keys.entry.empty() ? kernel.keys.source : kernel.keys.entry},
@@ -221,16 +191,18 @@ class WarmCommand final : public Command {
       if (!kernel.error.empty()) entry["error"] = kernel.error;
       entries.push_back(std::move(entry));
     }
-    return {{"problems", list.count()},
-            {"kernels", report.kernels},
-            {"compiled", report.compiled},
-            {"hit", report.hit},
-            {"failed", report.failed},
-            {"rejected", rejected.size()},
-            {"seconds", report.seconds},
-            {"entries", entries},
-            {"rejections", rejections_json(list, rejected)},
-            {"cancelled", report.was_cancelled}};
+    JsonStream json(call);
+    json.member("problems", list.count());
+    json.member("kernels", report.kernels);
+    json.member("compiled", report.compiled);
+    json.member("hit", report.hit);
+    json.member("failed", report.failed);
+    json.member("rejected", rejected.size());
+    json.member("seconds", report.seconds);
+    json.member("entries", entries);
+    print_rejections(json, list, rejected);
+    json.member("cancelled", report.was_cancelled);
+    json.end();
   }
 
   std::string subject_;
@@ -238,7 +210,6 @@ class WarmCommand final : public Command {
   SelectorFlags selectors_;
   SizeFlags size_flags_;
   SizeCheck sizes_{size_flags_};
-  std::vector<std::size_t> index_of_;  // of the problems given to the library: their place in the list
 };
 
 }  // namespace

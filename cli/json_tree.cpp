@@ -70,13 +70,22 @@ void append_utf8(std::string& out, unsigned code) {
 
 class JsonParser {
  public:
-  explicit JsonParser(JsonTree& tree) : tree_(tree), text_(tree.text_) {}
+  JsonParser(const JsonTree& tree, JsonNodes& nodes)
+      : tree_(tree), text_(tree.text_), nodes_(nodes.nodes), decoded_(nodes.decoded) {
+    nodes_.clear();
+    decoded_.clear();
+  }
 
   void parse() {
     skip_space();
     value(0);
     skip_space();
     if (at_ != text_.size()) fail("end of file expected after the value");
+  }
+  /// The value that begins there.
+  void parse_at(std::size_t offset) {
+    at_ = offset;
+    value(0);
   }
 
  private:
@@ -96,8 +105,8 @@ class JsonParser {
     JsonNode node;
     node.kind = kind;
     node.offset = static_cast<std::uint32_t>(offset);
-    tree_.nodes_.push_back(node);
-    return static_cast<std::uint32_t>(tree_.nodes_.size() - 1);
+    nodes_.push_back(node);
+    return static_cast<std::uint32_t>(nodes_.size() - 1);
   }
 
   std::uint32_t value(int depth) {
@@ -112,7 +121,7 @@ class JsonParser {
                                      std::pair(std::string_view("null"), JsonKind::null)}) {
       if (text_.substr(at_, word.size()) != word) continue;
       const std::uint32_t node = add(kind, at_);
-      tree_.nodes_[node].text = text_.substr(at_, word.size());
+      nodes_[node].text = text_.substr(at_, word.size());
       at_ += word.size();
       return node;
     }
@@ -123,9 +132,9 @@ class JsonParser {
     const std::size_t start = at_++;
     const char close = is_object ? '}' : ']';
     const std::uint32_t node = add(is_object ? JsonKind::object : JsonKind::array, start);
-    std::uint32_t last = 0;
+    std::uint32_t last = node;
     const auto append = [&](std::uint32_t child) {
-      (last == 0 ? tree_.nodes_[node].first_child : tree_.nodes_[last].next) = child;
+      (last == node ? nodes_[node].first_child : nodes_[last].next) = child - last;
       last = child;
     };
     skip_space();
@@ -143,7 +152,9 @@ class JsonParser {
         ++at_;
         skip_space();
       }
+      const std::size_t num_decoded = decoded_.size();
       append(value(depth + 1));
+      if (!is_object && nodes_[last].kind == JsonKind::object) fold(last, num_decoded);
       skip_space();
       if (peek() == ',') {
         ++at_;
@@ -154,6 +165,12 @@ class JsonParser {
     }
     ++at_;
     return node;
+  }
+
+  void fold(std::uint32_t object, std::size_t num_decoded) {
+    nodes_.resize(object + 1);
+    nodes_[object].first_child = 0;
+    decoded_.resize(num_decoded);
   }
 
   std::uint32_t number() {
@@ -175,7 +192,7 @@ class JsonParser {
       digits();
     }
     const std::uint32_t node = add(JsonKind::number, start);
-    tree_.nodes_[node].text = text_.substr(start, at_ - start);
+    nodes_[node].text = text_.substr(start, at_ - start);
     return node;
   }
 
@@ -190,7 +207,7 @@ class JsonParser {
       if (c == '"') break;
       if (static_cast<unsigned char>(c) < 0x20) fail("control character in a string: write it as \\u00XX");
       if (c == '\\') {
-        if (decoded == nullptr) decoded = &tree_.decoded_.emplace_back();
+        if (decoded == nullptr) decoded = &decoded_.emplace_back();
         decoded->append(text_.substr(plain_from, at_ - plain_from));
         escape(*decoded);
         plain_from = at_;
@@ -202,7 +219,7 @@ class JsonParser {
     }
     const std::string_view tail = text_.substr(plain_from, at_ - plain_from);
     if (decoded != nullptr) decoded->append(tail);
-    tree_.nodes_[node].text = decoded != nullptr ? std::string_view(*decoded) : tail;
+    nodes_[node].text = decoded != nullptr ? std::string_view(*decoded) : tail;
     ++at_;
     return node;
   }
@@ -247,8 +264,10 @@ class JsonParser {
   }
   std::string found() const { return at_ < text_.size() ? shown(text_[at_]) : "end of file"; }
 
-  JsonTree& tree_;
+  const JsonTree& tree_;
   std::string_view text_;
+  std::vector<JsonNode>& nodes_;
+  std::deque<std::string>& decoded_;
   std::size_t at_ = 0;
 };
 
@@ -257,7 +276,13 @@ JsonTree::JsonTree(std::string text, std::string file) : text_(std::move(text)),
     throw Error(ErrorKind::usage, fmt::format("{}: {} bytes, at most {} are read", file_, text_.size(), kMaxBytes));
   // A byte order mark, which some editors write, takes no column.
   if (text_.starts_with("\xEF\xBB\xBF")) text_.erase(0, 3);
-  JsonParser(*this).parse();
+  JsonParser(*this, root_).parse();
+}
+
+const JsonNode& JsonTree::unfold(const JsonNode& object, JsonNodes& into) const {
+  if (object.first_child != 0) return object;
+  JsonParser(*this, into).parse_at(object.offset);
+  return into.nodes.front();
 }
 
 std::pair<int, int> JsonTree::advance(Cursor& cursor, std::uint32_t offset) const {

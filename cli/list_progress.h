@@ -11,7 +11,7 @@ namespace tessera::cli {
 
 class ListProgress {
  public:
-  /// what: "checking sizes"
+  /// what: "counting kernels"
   ListProgress(const Call& call, std::string what, std::int64_t total)
       : call_(call), what_(std::move(what)), total_(total) {}
 

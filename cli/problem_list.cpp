@@ -9,7 +9,7 @@
 namespace tessera::cli {
 
 std::optional<std::int64_t> Product::count() const {
-  auto total = static_cast<std::int64_t>(std::max<std::size_t>(sizes.size(), 1));
+  std::int64_t total = std::max<std::int64_t>(sizes.count(), 1);
   for (const FieldValues& field : fields)
     if (__builtin_mul_overflow(total, static_cast<std::int64_t>(field.values.size()), &total)) return std::nullopt;
   return total;
@@ -21,35 +21,45 @@ bool Product::is_explicit() const {
   });
 }
 
-std::int64_t ProblemList::count() const {
-  std::int64_t total = 0;
-  for (const Product& product : products) {
-    const std::optional<std::int64_t> count = product.count();
-    if (!count || __builtin_add_overflow(total, *count, &total) || total > kMaxProblems)
-      throw Error(
-          ErrorKind::usage,
+void ProblemList::take(Product product) {
+  add(product);
+  typed_ = std::move(product);
+}
+
+void ProblemList::add(const Product& product) {
+  const std::optional<std::int64_t> count = product.count();
+  std::int64_t total = this->count();
+  if (!count || __builtin_add_overflow(total, *count, &total) || total > kMaxProblems) {
+    if (excess_.empty())
+      excess_ =
           fmt::format("{}{} problems in all: at most {} are taken in one call; give fewer values or split the list",
                       product.place.empty() ? "" : product.place + ": ",
-                      count ? fmt::format("at least {}", std::max(total, *count)) : "more than 2^63", kMaxProblems));
+                      count ? fmt::format("at least {}", std::max(total, *count)) : "more than 2^63", kMaxProblems);
+    return;
   }
-  return total;
+  ends_.push_back(total);
+  is_explicit_.push_back(product.is_explicit());
+}
+
+void ProblemList::require_few_enough() const {
+  if (!excess_.empty()) throw Error(ErrorKind::usage, excess_);
 }
 
 namespace {
 
-void expand_product(const Product& product, const std::function<void(const Problem&)>& visit) {
+bool expand_product(const Product& product, const std::function<bool(const Problem&)>& visit) {
   Problem problem = default_problem(product.op);
   const auto set = [&](const Selector* selector, std::string_view text) { selector->set(problem, *selector, text); };
   for (const FieldValues& field : product.fields) set(field.selector, field.values.front());
   std::vector<std::size_t> at(product.fields.size(), 0);
   while (true) {
-    if (product.sizes.empty()) visit(problem);
-    for (const SizeSet& size : product.sizes) {
-      const Problem before = problem;
-      for (const auto& [selector, text] : size.values) set(selector, text);
-      visit(problem);
-      problem = before;
-    }
+    if (product.sizes.count() == 0 && !visit(problem)) return false;
+    const bool goes_on = product.sizes.for_each_while([&](const SizeSet& size) {
+      Problem sized = problem;
+      for (const auto& [selector, text] : size.values) selector->set(sized, *selector, text);
+      return visit(sized);
+    });
+    if (!goes_on) return false;
     std::size_t i = product.fields.size();
     while (i > 0) {
       --i;
@@ -58,41 +68,59 @@ void expand_product(const Product& product, const std::function<void(const Probl
       if (carries) at[i] = 0;
       set(field.selector, field.values[at[i]]);
       if (!carries) break;
-      if (i == 0) return;
+      if (i == 0) return true;
     }
-    if (product.fields.empty()) return;
+    if (product.fields.empty()) return true;
   }
 }
 
 }  // namespace
 
-void ProblemList::for_each(const std::function<void(const Problem&, std::size_t)>& visit) const {
+void ProblemList::for_each_product(const std::function<bool(const Product&)>& visit) const {
+  if (typed_) {
+    static_cast<void>(visit(*typed_));
+    return;
+  }
+  JsonNodes nodes;
+  for (std::size_t i = 0; i < num_products(); ++i)
+    if (!visit(text->read(i, nodes))) return;
+}
+
+void ProblemList::for_each_while(const std::function<bool(const Problem&, std::size_t)>& visit) const {
   num_tuned_ = 0;
-  for (std::size_t i = 0; i < products.size(); ++i)
-    expand_product(products[i], [&](const Problem& problem) {
+  std::size_t i = 0;
+  for_each_product([&](const Product& product) {
+    const bool goes_on = expand_product(product, [&](const Problem& problem) {
       if (!tuning) return visit(problem, i);
       Problem tuned = problem;
       num_tuned_ += tuning->apply(tuned) ? 1 : 0;
-      visit(tuned, i);
+      return visit(tuned, i);
     });
+    ++i;
+    return goes_on;
+  });
 }
 
-std::vector<Problem> ProblemList::expand() const {
-  std::vector<Problem> problems;
-  problems.reserve(static_cast<std::size_t>(count()));
-  for_each([&](const Problem& problem, std::size_t) { problems.push_back(problem); });
-  return problems;
+void ProblemList::for_each(const std::function<void(const Problem&, std::size_t)>& visit) const {
+  for_each_while([&](const Problem& problem, std::size_t product) {
+    visit(problem, product);
+    return true;
+  });
 }
 
-const Product& ProblemList::product_of(std::size_t problem) const {
-  if (ends_.size() != products.size()) {
-    ends_.clear();
-    std::int64_t end = 0;
-    for (const Product& product : products) ends_.push_back(end += product.count().value_or(0));
-  }
-  const auto found = std::upper_bound(ends_.begin(), ends_.end(), static_cast<std::int64_t>(problem));
+Problem ProblemList::front() const {
+  std::optional<Problem> first;
+  for_each_while([&](const Problem& problem, std::size_t) {
+    first = problem;
+    return false;
+  });
+  return *first;
+}
+
+std::size_t ProblemList::product_of(std::int64_t problem) const {
+  const auto found = std::upper_bound(ends_.begin(), ends_.end(), problem);
   if (found == ends_.end()) throw Error(ErrorKind::usage, fmt::format("problem {} is not in the list", problem));
-  return products[static_cast<std::size_t>(found - ends_.begin())];
+  return static_cast<std::size_t>(found - ends_.begin());
 }
 
 ProblemList parse_selectors(std::string_view op, const std::vector<TypedSelector>& typed) {
@@ -122,8 +150,8 @@ ProblemList parse_selectors(std::string_view op, const std::vector<TypedSelector
     Problem scratch = default_problem(op);
     field_text(scratch, t.key);  // an unknown key is refused here, with the keys that exist
   }
-  list.products.push_back(std::move(product));
-  static_cast<void>(list.count());
+  list.take(std::move(product));
+  list.require_few_enough();
   return list;
 }
 

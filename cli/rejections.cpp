@@ -9,30 +9,33 @@ void report_rejected(const Call& call, const ProblemList& list, const std::vecto
   constexpr std::size_t kMaxShown = 20;
   std::size_t at = 0, shown = 0;
   if (rejected.empty()) return;
-  list.for_each([&](const Problem& problem, std::size_t product) {
+  list.for_each_while([&](const Problem& problem, std::size_t product) {
     const std::size_t index = at++;
-    if (shown >= std::min(kMaxShown, rejected.size()) || rejected[shown].index != index) return;
-    const std::string& place = list.products[product].place;
+    if (rejected[shown].index != index) return true;
+    const std::string place = list.place(product);
     call.note(fmt::format("rejected: {}{}{}: {}", place, place.empty() ? "" : ": ", describe(problem),
                           rejected[shown].reason));
-    ++shown;
+    return ++shown < std::min(kMaxShown, rejected.size());
   });
   if (rejected.size() > kMaxShown)
     call.note(fmt::format("... and {} more", grouped(static_cast<std::int64_t>(rejected.size() - kMaxShown))));
 }
 
-OrderedJson rejections_json(const ProblemList& list, const std::vector<Rejected>& rejected) {
-  OrderedJson json = OrderedJson::array();
+void print_rejections(JsonStream& json, const ProblemList& list, const std::vector<Rejected>& rejected) {
+  json.begin_array("rejections");
   for (const Rejected& one : rejected)
-    json.push_back({{"problem", one.index}, {"place", list.product_of(one.index).place}, {"reason", one.reason}});
-  return json;
+    json.item({{"problem", one.index},
+               {"place", list.place(list.product_of(static_cast<std::int64_t>(one.index)))},
+               {"reason", one.reason}});
+  json.end_array();
 }
 
 ExitCode rejection_code(const ProblemList& list, const std::vector<Rejected>& rejected, bool is_strict) {
   if (rejected.empty()) return kOk;
   const bool is_none_legal = static_cast<std::int64_t>(rejected.size()) == list.count();
-  const bool is_explicit_refused = std::any_of(
-      rejected.begin(), rejected.end(), [&](const Rejected& one) { return list.product_of(one.index).is_explicit(); });
+  const bool is_explicit_refused = std::any_of(rejected.begin(), rejected.end(), [&](const Rejected& one) {
+    return list.is_explicit(list.product_of(static_cast<std::int64_t>(one.index)));
+  });
   return is_strict || is_none_legal || is_explicit_refused ? kUnsupported : kOk;
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/call.h"
+#include "cli/json_stream.h"
 
 namespace tessera::cli {
 
@@ -17,8 +17,8 @@ struct Rejected {
 
 /// "rejected: shapes.json:3:5: fmha --head-dim 80: fmha has no kernel ...", a line for each of the first 20.
 void report_rejected(const Call& call, const ProblemList& list, const std::vector<Rejected>& rejected);
-/// [{problem, place, reason}]
-OrderedJson rejections_json(const ProblemList& list, const std::vector<Rejected>& rejected);
+/// The member "rejections": [{problem, place, reason}]
+void print_rejections(JsonStream& json, const ProblemList& list, const std::vector<Rejected>& rejected);
 /// 3 where an explicit entry is among them, nothing else is left, or the call is strict; else 0.
 ExitCode rejection_code(const ProblemList& list, const std::vector<Rejected>& rejected, bool is_strict);
 

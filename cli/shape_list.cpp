@@ -1,5 +1,6 @@
 // The text of a shape list to products of fields. First the grammar (json_tree), then the content, of which every
-// problem is collected before the call fails.
+// problem is collected before the call fails. An entry that was found right is not kept: the same reader makes its
+// product again from the text.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -19,12 +20,23 @@ struct Member {
   const JsonNode* value = nullptr;
 };
 
+const Selector* hint_of(std::string_view op, std::string_view key) {
+  for (const Selector& selector : selectors(op))
+    if (selector.kind == SelectorKind::hint && selector.key == key) return &selector;
+  return nullptr;
+}
+
 class ShapeListReader {
  public:
-  explicit ShapeListReader(ProblemList& list, const JsonTree& tree, std::string file)
-      : list_(list), tree_(tree), file_(std::move(file)) {}
+  using Targets = std::vector<const JsonNode*>;
+  ShapeListReader(const JsonTree& tree, const std::string& file) : tree_(tree), file_(file) {}
+  /// Of a list that was read before, whose targets these are.
+  ShapeListReader(const JsonTree& tree, const std::string& file, Targets archs)
+      : tree_(tree), file_(file), archs_(std::move(archs)), is_reading_again_(true) {}
 
-  void read() {
+  /// Calls with the product of each entry, in order, up to the first mistake, and the entry; throws Error{usage} with
+  /// every mistake in the end.
+  void read(const std::function<void(Product&, const JsonNode&)>& on_product) {
     const JsonNode& root = tree_.root();
     if (!demand(root, JsonKind::object, "the shape list")) return finish();
     const JsonNode* kernels = nullptr;
@@ -41,11 +53,19 @@ class ShapeListReader {
       report(root, "the key kernels is missing: a list of kernels like {\"op\": \"fmha\", \"head_dim\": [64, 128]}");
     } else if (demand(*kernels, JsonKind::array, "kernels")) {
       if (kernels->first_child == 0) report(*kernels, "kernels is empty");
-      for (const JsonNode* entry = tree_.first_child(*kernels); entry != nullptr; entry = tree_.next(*entry))
-        if (!is_full()) read_entry(*entry);
+      JsonNodes nodes;
+      for (const JsonNode* entry = first_child(*kernels); entry != nullptr && !is_full(); entry = next(*entry)) {
+        std::optional<Product> product = read_entry(*entry, nodes);
+        if (product && problems_.empty()) on_product(*product, *entry);
+      }
     }
     finish();
   }
+
+  const Targets& archs() const { return archs_; }
+
+  /// The product of an entry that was read before.
+  Product read_again(const JsonNode& entry, JsonNodes& nodes) { return read_entry(entry, nodes).value(); }
 
  private:
   bool is_full() const { return problems_.size() >= kMaxDiagnostics; }
@@ -73,10 +93,10 @@ class ShapeListReader {
 
   std::vector<Member> members(const JsonNode& object) {
     std::vector<Member> all;
-    for (const JsonNode* key = tree_.first_child(object); key != nullptr;) {
-      const JsonNode* value = tree_.next(*key);
+    for (const JsonNode* key = first_child(object); key != nullptr;) {
+      const JsonNode* value = next(*key);
       all.push_back({key, value});
-      key = tree_.next(*value);
+      key = next(*value);
     }
     std::vector<const JsonNode*> keys;
     keys.reserve(all.size());
@@ -88,6 +108,9 @@ class ShapeListReader {
     return all;
   }
 
+  // Of an object in a list, which is folded.
+  std::vector<Member> members(const JsonNode& object, JsonNodes& nodes) { return members(tree_.unfold(object, nodes)); }
+
   // The scalar itself or the members of a list of scalars.
   std::vector<const JsonNode*> scalars(const JsonNode& value, std::string_view key) {
     if (value.kind == JsonKind::object) {
@@ -96,7 +119,7 @@ class ShapeListReader {
     }
     if (value.kind != JsonKind::array) return {&value};
     std::vector<const JsonNode*> all;
-    for (const JsonNode* item = tree_.first_child(value); item != nullptr; item = tree_.next(*item)) {
+    for (const JsonNode* item = first_child(value); item != nullptr; item = next(*item)) {
       if (item->kind == JsonKind::array || item->kind == JsonKind::object) {
         report(*item, fmt::format("{}: a value expected in the list, {} found", shown(key), to_string(item->kind)));
       } else {
@@ -108,7 +131,7 @@ class ShapeListReader {
   }
 
   /// The list's own targets, looked at here: an entry that has none of its own takes them as they are.
-  std::vector<const JsonNode*> targets(const JsonNode& value) {
+  Targets targets(const JsonNode& value) {
     scratch_ = default_problem(operator_names().front());
     for (const Selector& selector : selectors(operator_names().front()))
       if (selector.key == "arch") {
@@ -189,11 +212,11 @@ class ShapeListReader {
     return std::nullopt;
   }
 
-  void read_entry(const JsonNode& entry) {
-    if (!demand(entry, JsonKind::object, "a kernel")) return;
-    const std::vector<Member> all = members(entry);
+  std::optional<Product> read_entry(const JsonNode& entry, JsonNodes& nodes) {
+    if (!demand(entry, JsonKind::object, "a kernel")) return std::nullopt;
+    const std::vector<Member> all = members(entry, nodes);
     const std::optional<std::string_view> op = read_op(entry, all);
-    if (!op) return;
+    if (!op) return std::nullopt;
     scratch_ = default_problem(*op);
     Product product;
     product.op = *op;
@@ -211,64 +234,106 @@ class ShapeListReader {
       }
     }
     for (const Member& member : all)
-      if (member.key->text == "sizes" && known.back() == "sizes") read_sizes(*op, *member.value, product);
-    if (!problems_.empty()) return;
-    const auto [line, column] = place_of(entry.offset);
-    product.place = fmt::format("{}:{}:{}", file_, line, column);
-    list_.products.push_back(std::move(product));
+      if (member.key->text == "sizes" && known.back() == "sizes") product.sizes = read_sizes(*member.value, product);
+    return product;
   }
 
-  void read_sizes(std::string_view op, const JsonNode& value, Product& product) {
-    if (!demand(value, JsonKind::array, "sizes")) return;
+  SizeList read_sizes(const JsonNode& value, const Product& product) {
+    if (!demand(value, JsonKind::array, "sizes")) return {};
     if (value.first_child == 0) report(value, "sizes: the list is empty");
     std::vector<std::string_view> known;
-    for (const Selector& selector : selectors(op))
+    for (const Selector& selector : selectors(product.op))
       if (selector.kind == SelectorKind::hint) known.push_back(selector.key);
-    for (const JsonNode* item = tree_.first_child(value); item != nullptr && !is_full(); item = tree_.next(*item)) {
-      if (!demand(*item, JsonKind::object, "a size")) continue;
-      SizeSet size;
-      for (const Member& member : members(*item)) {
-        const auto selector = std::find_if(selectors(op).begin(), selectors(op).end(), [&](const Selector& s) {
-          return s.kind == SelectorKind::hint && s.key == member.key->text;
-        });
+    std::int64_t count = 0;
+    JsonNodes nodes;
+    for (const JsonNode* item = first_child(value); item != nullptr && !is_full(); item = next(*item), ++count) {
+      if (is_reading_again_ || !demand(*item, JsonKind::object, "a size")) continue;
+      for (const Member& member : members(*item, nodes)) {
+        const Selector* const selector = hint_of(product.op, member.key->text);
         const bool is_field = std::any_of(product.fields.begin(), product.fields.end(), [&](const FieldValues& field) {
           return field.selector->key == member.key->text;
         });
-        if (selector == selectors(op).end()) {
+        if (selector == nullptr) {
           report_unknown(*member.key, known, "sizes");
         } else if (is_field) {
           report(*member.key, fmt::format("{} stands in the kernel itself too: give it in one place", selector->key));
-        } else if (accept(*selector, *member.value)) {
-          size.values.emplace_back(&*selector, member.value->text);
+        } else {
+          static_cast<void>(accept(*selector, *member.value));
         }
       }
-      product.sizes.push_back(std::move(size));
     }
+    return {product.op, tree_, value, count};
   }
 
-  // Entries come in ascending order: lines are counted once over the whole text.
-  std::pair<int, int> place_of(std::uint32_t offset) {
-    const auto [line, column] = tree_.advance(cursor_, offset);
-    return {line, column};
-  }
-
-  ProblemList& list_;
   const JsonTree& tree_;
-  std::string file_;
-  std::vector<const JsonNode*> archs_;
+  const std::string& file_;
+  Targets archs_;
+  bool is_reading_again_ = false;
   std::vector<Diagnostic> problems_;
   Problem scratch_;
-  JsonTree::Cursor cursor_;
+};
+
+class ShapeList final : public ProductText {
+ public:
+  ShapeList(std::string text, std::string file) : tree_(std::move(text), file), file_(std::move(file)) {}
+
+  /// Adds the products of all entries.
+  void read_into(ProblemList& list) {
+    ShapeListReader reader(tree_, file_);
+    JsonTree::Cursor cursor;  // entries come in ascending order: lines are counted once over the whole text
+    reader.read([&](Product& product, const JsonNode& entry) {
+      const auto [line, column] = tree_.advance(cursor, entry.offset);
+      entries_.push_back({&entry, line, column});
+      product.place = place(entries_.size() - 1);
+      list.add(product);
+    });
+    archs_ = reader.archs();
+    list.require_few_enough();
+  }
+
+  Product read(std::size_t i, JsonNodes& nodes) const override {
+    Product product = ShapeListReader(tree_, file_, archs_).read_again(*entries_[i].node, nodes);
+    product.place = place(i);
+    return product;
+  }
+  std::string place(std::size_t i) const override {
+    return fmt::format("{}:{}:{}", file_, entries_[i].line, entries_[i].column);
+  }
+
+ private:
+  struct Entry {
+    const JsonNode* node;
+    int line, column;
+  };
+  JsonTree tree_;
+  std::string file_;
+  ShapeListReader::Targets archs_;
+  std::vector<Entry> entries_;
 };
 
 }  // namespace
 
+bool SizeList::for_each_while(const std::function<bool(const SizeSet&)>& visit) const {
+  if (count_ == 0) return true;
+  JsonNodes nodes;
+  SizeSet size;
+  for (const JsonNode* item = first_child(*array_); item != nullptr; item = next(*item)) {
+    size.values.clear();
+    for (const JsonNode* key = first_child(tree_->unfold(*item, nodes)); key != nullptr;) {
+      const JsonNode* const value = next(*key);
+      size.values.emplace_back(hint_of(op_, key->text), value->text);
+      key = next(*value);
+    }
+    if (!visit(size)) return false;
+  }
+  return true;
+}
+
 ProblemList parse_shape_list(std::string text, const std::string& file) {
   ProblemList list;
-  const auto tree = std::make_shared<const JsonTree>(std::move(text), file);
-  list.tree = tree;
-  ShapeListReader(list, *tree, file).read();
-  static_cast<void>(list.count());
+  const auto shapes = std::make_shared<ShapeList>(std::move(text), file);
+  shapes->read_into(list);
+  list.text = shapes;
   return list;
 }
 

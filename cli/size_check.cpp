@@ -4,26 +4,37 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "base/launch_json.h"
 #include "cli/call.h"
 
 namespace tessera::cli {
 
-std::string SizeCheck::refusal(const Problem& problem) {
+const LaunchSizes& SizeCheck::sizes_of(const Problem& problem, const std::string& kernel) {
+  if (const auto found = by_kernel_.find(kernel); found != by_kernel_.end()) return found->second->sizes;
+  LaunchPlan launch = make_bare_plan(problem).launch;
+  launch.scalars.clear();  // what no size depends on
+  launch.buffers.clear();
+  launch.steps.clear();
+  launch.workspace = {};
+  std::unique_ptr<Launch>& slot = launches_[to_json(launch).dump()];
+  if (!slot) slot = std::make_unique<Launch>(std::move(launch));
+  by_kernel_.emplace(kernel, slot.get());
+  look_for_names(slot->sizes);
+  return slot->sizes;
+}
+
+std::string SizeCheck::refusal(const Problem& problem, const std::string& kernel) {
   if (!flags_.is_any() && expected_sizes(problem).empty()) return {};
-  std::unique_ptr<Kernel>& kernel = kernels_[planned_kernel(problem)];
-  if (!kernel) {
-    kernel = std::make_unique<Kernel>(make_plan(problem));
-    look_for_names(kernel->sizes);
-  }
+  const LaunchSizes& launch = sizes_of(problem, kernel);
   try {
-    const std::vector<GivenSize> given = flags_.given(problem, kernel->sizes);
+    const std::vector<GivenSize> given = flags_.given(problem, launch);
     if (given.empty()) return {};
-    const KnownSizes sizes = kernel->sizes.known(given);
+    const KnownSizes sizes = launch.known(given);
     if (!sizes.unknown.empty()) {
       ++num_partly_checked_;
       unknown_.insert(sizes.unknown.begin(), sizes.unknown.end());
     }
-    return fmt::format("{}", fmt::join(kernel->sizes.problems(sizes), "; "));
+    return fmt::format("{}", fmt::join(launch.problems(sizes), "; "));
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::usage) throw;
     return error.what();  // an overflow on the way to a stride

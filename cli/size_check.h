@@ -14,15 +14,14 @@
 
 namespace tessera::cli {
 
-/// Plans each distinct kernel once and keeps its launch.
+/// Plans each distinct kernel once and keeps what sizes its launch takes, once for all kernels that agree on them.
 class SizeCheck {
  public:
   explicit SizeCheck(const SizeFlags& flags) : flags_(flags) {}
 
-  /// Why launch would refuse the problem's sizes; empty when it would not, or none is given. Where they are given in
-  /// part, what follows from that part is checked, and the problem counted. Throws Error{unsupported} when no kernel
-  /// exists.
-  std::string refusal(const Problem& problem);
+  /// Why launch would refuse the sizes of a problem with that kernel; empty when it would not, or none is given. Where
+  /// they are given in part, what follows from that part is checked, and the problem counted.
+  std::string refusal(const Problem& problem, const std::string& kernel);
   /// "2 problems give their sizes in part: what depends on batch, seqlen_k was not checked"; empty: none did.
   std::string partly_checked() const;
   /// Throws Error{usage} for a typed name that none of the kernels so far has: a slip of the keys, where a list of
@@ -30,14 +29,16 @@ class SizeCheck {
   void require_known_names() const;
 
  private:
-  struct Kernel {
-    Plan plan;
+  struct Launch {
+    LaunchPlan plan;
     LaunchSizes sizes;
-    explicit Kernel(Plan p) : plan(std::move(p)), sizes(plan.launch) {}
+    explicit Launch(LaunchPlan p) : plan(std::move(p)), sizes(plan) {}
   };
+  const LaunchSizes& sizes_of(const Problem& problem, const std::string& kernel);
   void look_for_names(const LaunchSizes& sizes);
   const SizeFlags& flags_;
-  std::unordered_map<std::string, std::unique_ptr<Kernel>> kernels_;
+  std::unordered_map<std::string, std::unique_ptr<Launch>> launches_;  // by all that sizes depend on
+  std::unordered_map<std::string, Launch*> by_kernel_;
   std::int64_t num_partly_checked_ = 0;
   std::set<std::string> unknown_;                    // sizes that problems with others lack
   std::set<std::string> found_names_;                // typed ones that some kernel has

@@ -42,12 +42,15 @@ void refuse_sizes_twice(const ProblemList& list, const std::vector<GivenSize>& t
     throw Error(ErrorKind::usage, fmt::format("{} is given twice ({}, --size {}={}): give it once", selector.key, first,
                                               same->name, same->value));
   };
-  for (const Product& product : list.products) {
+  if (typed.empty()) return;
+  list.for_each_product([&](const Product& product) {
     for (const FieldValues& field : product.fields)
       for (const std::string_view value : field.values) refuse(product, *field.selector, value);
-    for (const SizeSet& size : product.sizes)
+    return product.sizes.for_each_while([&](const SizeSet& size) {
       for (const auto& [selector, value] : size.values) refuse(product, *selector, value);
-  }
+      return true;
+    });
+  });
 }
 
 void SizeFlags::parse() { typed_ = parse_sizes(texts_); }

@@ -63,6 +63,48 @@ TEST_CASE("plan says whose view the config of a transposed tile is, and why size
   CHECK(has(problems[0].get<std::string>(), "lda must be a multiple of 8"));
 }
 
+TEST_CASE("plans of a list are one JSON value, as it would be printed in one go, whatever is among them") {
+  Terminal terminal;
+  const std::string list = terminal.write(
+      "list.json",
+      R"({"kernels": [{"op": "fmha", "head_dim": [64, 80]}, {"op": "copy2d", "rank": [2, 9]}, {"op": "gemm", "m": 7}]})");
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"plan", list}, {"plan", "fmha", "--head-dim", "80,88"}, {"check", list}, {"warm", list, "--dry-run"}}) {
+    std::vector<std::string> json = words;
+    json.emplace_back("--json");
+    const std::string out = terminal.run(json).out;
+    CHECK(Json::parse(out).dump(2) + "\n" == out);
+  }
+  const Outcome outcome = terminal.run({"plan", list, "--json"});
+  CHECK(outcome.code == 0);
+  const Json plans = Json::parse(outcome.out);
+  CHECK(plans["plans"].size() == 3);
+  CHECK(plans["rejected"][0]["problem"] == "fmha --head-dim 80");
+  CHECK(plans["rejected"][1]["problem"] == "copy2d --rank 9");
+  CHECK(has(plans["rejected"][0]["reason"].get<std::string>(), "fmha has no kernel for head_dim 80"));
+  // Of several threads' plans the order is the list's.
+  CHECK(has(plans["plans"][2]["kernel"].get<std::string>(), "gemm"));
+  const Outcome none = terminal.run({"plan", "fmha", "--head-dim", "80,88", "--json"});
+  CHECK(none.code == 3);
+  CHECK(Json::parse(none.out)["plans"].empty());
+}
+
+TEST_CASE("plan of a list: a size that some kernels lack rejects their problems, one that all lack fails the call") {
+  Terminal terminal;
+  const std::string list =
+      terminal.write("list.json", R"({"kernels": [{"op": "fmha"}, {"op": "gemm", "m": [64, 128], "n": 64, "k": 64}]})");
+  const Outcome some = terminal.run({"plan", list, "--size", "lda=72", "--json"});
+  CHECK(some.code == 0);
+  const Json json = Json::parse(some.out);
+  CHECK(json["plans"].size() == 2);
+  REQUIRE(json["rejected"].size() == 1);
+  CHECK(has(json["rejected"][0]["reason"].get<std::string>(), "fmha has no size lda"));
+  const Outcome none = terminal.run({"plan", list, "--size", "ldz=72", "--json"});
+  CHECK(none.code == 2);
+  CHECK(none.out.empty());
+  CHECK(has(none.err, "fmha has no size ldz"));
+}
+
 TEST_CASE("plan takes a window without a bound on one side, as a launch does") {
   Terminal terminal;
   const Outcome open = terminal.run({"plan", "fmha", "--arch", "sm_100a", "--window", "sliding", "--window-size-left",

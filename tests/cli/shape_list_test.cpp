@@ -16,11 +16,11 @@ std::string read_list(const std::string& text, const std::string& name) {
   try {
     const ProblemList list = parse_shape_list(text, name);
     list.for_each([&](const Problem& problem, std::size_t product) {
-      result += list.products[product].place + " " + std::string(operator_name(problem));
+      result += list.place(product) + " " + std::string(operator_name(problem));
       for (const Selector& selector : selectors(operator_name(problem)))
         if (field_text(problem, selector.key) != field_text(default_problem(operator_name(problem)), selector.key))
           result += " " + std::string(selector.key) + "=" + field_text(problem, selector.key);
-      result += list.products[product].is_explicit() ? " (explicit)\n" : "\n";
+      result += list.is_explicit(product) ? " (explicit)\n" : "\n";
     });
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::usage);

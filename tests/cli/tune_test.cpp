@@ -92,6 +92,10 @@ TEST_CASE("tune: the fastest candidate with a right result is written, and taken
   const Json counted =
       Json::parse(bench.terminal.run({"check", "copy2d", "--dtype", "f32,u8", "--tuning", bench.output, "--json"}).out);
   CHECK(counted["tuning"]["problems"] == 1);
+  const Json rejected =
+      Json::parse(bench.terminal.run({"check", "copy2d", "--rank", "9,2", "--tuning", bench.output, "--json"}).out);
+  CHECK(rejected["rejected"] == 1);
+  CHECK(rejected["tuning"]["problems"] == 1);
   // The file is read as it was written.
   const Tuning read = Tuning::read(bench.output);
   CHECK(read.device == "Fake GPU");

@@ -27,10 +27,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   try {
     const cli::ProblemList list = cli::parse_selectors(op, typed);
-    if (list.products.size() != 1) std::abort();
+    if (list.num_products() != 1) std::abort();
     std::int64_t expected = 1, count = 0;
-    for (const cli::FieldValues& field : list.products[0].fields)
-      expected *= static_cast<std::int64_t>(field.values.size());
+    list.for_each_product([&](const cli::Product& product) {
+      for (const cli::FieldValues& field : product.fields) expected *= static_cast<std::int64_t>(field.values.size());
+      return true;
+    });
     if (expected != list.count()) std::abort();
     if (expected > 20'000) return 0;
     list.for_each([&](const Problem&, std::size_t) { ++count; });

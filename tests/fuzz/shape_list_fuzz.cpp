@@ -13,9 +13,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const cli::ProblemList list = cli::parse_shape_list({reinterpret_cast<const char*>(data), size}, "fuzz.json");
     if (list.count() > 20'000) return 0;
     std::int64_t count = 0;
+    std::vector<std::string> operators;
+    list.for_each_product([&](const cli::Product& product) {
+      operators.emplace_back(product.op);
+      return true;
+    });
+    if (operators.size() != list.num_products()) std::abort();
     list.for_each([&](const Problem& problem, std::size_t product) {
       ++count;
-      if (operator_name(problem) != list.products[product].op) std::abort();
+      if (operator_name(problem) != operators[product]) std::abort();
       Problem again = default_problem(operator_name(problem));
       for (const Selector& selector : selectors(operator_name(problem)))
         set_field(again, selector.key, field_text(problem, selector.key));
