@@ -27,6 +27,7 @@ void CommonFlags::add_to(FlagSet& flags) {
   flags.text("--compile-policy", "WORD", compile_policy, "run: on a miss allow, warn or forbid compiling");
   flags.number("--compile-time-limit-ms", "N", compile_time_limit_ms, 0,
                "run: give up waiting for a kernel after this; 0: never");
+  flags.toggle("--check-pointers", checks_pointers, "run: ask the driver about every buffer before a launch");
   flags.text("--nvrtc", "FILE", nvrtc, "the libnvrtc.so to use");
   flags.text("--repro-dir", "DIR", repro_dir, "where a failing compile leaves what replays it");
   flags.text("--templates", "DIR", templates, "development: files here replace embedded templates");
@@ -41,6 +42,7 @@ const std::vector<EnvironmentVariable>& environment_variables() {
                                                          {"TESSERA_REQUIRE_COMPILER", "--require-compiler"},
                                                          {"TESSERA_COMPILE_POLICY", "--compile-policy"},
                                                          {"TESSERA_COMPILE_TIME_LIMIT_MS", "--compile-time-limit-ms"},
+                                                         {"TESSERA_CHECK_POINTERS", "--check-pointers"},
                                                          {"TESSERA_NVRTC", "--nvrtc"},
                                                          {"TESSERA_REPRO_DIR", "--repro-dir"},
                                                          {"TESSERA_TEMPLATES", "--templates"},
@@ -62,6 +64,7 @@ JitOptions CommonFlags::apply_to(JitOptions options) const {
   if (compile_time_limit_ms >= 0) options.compile_time_limit = std::chrono::milliseconds(compile_time_limit_ms);
   options.trust_cache_dir = options.trust_cache_dir || is_trusted;
   options.require_compiler = options.require_compiler || requires_compiler;
+  options.check_pointers = options.check_pointers || checks_pointers;
   static constexpr CompilePolicy kPolicies[] = {CompilePolicy::allow, CompilePolicy::warn, CompilePolicy::forbid};
   if (!compile_policy.empty())
     options.policy = kPolicies[index_of_word("--compile-policy", compile_policy, {"allow", "warn", "forbid"})];

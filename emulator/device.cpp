@@ -275,6 +275,10 @@ std::vector<EmulatorFinding> EmulatedDevice::take_findings() {
 }
 bool EmulatedDevice::is_capturing(Stream) { return false; }
 std::uintptr_t EmulatedDevice::current_context() { return state_->context; }
+std::string EmulatedDevice::why_unusable(DevicePointer pointer) {
+  const std::lock_guard lock(state_->mutex);
+  return state_->memory->is_allocated(pointer, 1) ? "" : state_->memory->describe(pointer);
+}
 
 std::unique_ptr<LoadedImage> EmulatedDevice::load(const Image& image) {
   if (image.ptx.empty()) throw Error(ErrorKind::device, "emulator: the image holds no PTX");

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/device.h"
+#include "base/pointer_probe.h"
 #include "emulator/findings.h"
 #include "emulator/options.h"
 
@@ -28,7 +29,7 @@ struct DeviceOptions {
   std::function<void(std::string_view)> print = {};  ///< takes what kernels print; empty: standard output
 };
 
-class EmulatedDevice final : public Device {
+class EmulatedDevice final : public Device, public PointerProbe {
  public:
   explicit EmulatedDevice(const DeviceOptions& options = {});
   ~EmulatedDevice() override;
@@ -48,6 +49,7 @@ class EmulatedDevice final : public Device {
   std::vector<Finding> synchronize(Stream stream = {}) override;
   bool is_capturing(Stream stream) override;
   std::uintptr_t current_context() override;
+  std::string why_unusable(DevicePointer pointer) override;
   std::unique_ptr<LoadedImage> load(const Image& image) override;
   void encode(const ResolvedTensorMap& map, TensorMapObject& out) override;
   void launch(const LaunchRequest& request, Stream stream) override;

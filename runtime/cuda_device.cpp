@@ -8,7 +8,9 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/pointer_probe.h"
 #include "runtime/cuda_driver.h"
+#include "runtime/cuda_pointers.h"
 
 namespace tessera {
 
@@ -85,7 +87,7 @@ std::string describe(const ResolvedTensorMap& map) {
       to_string(map.interleave), to_string(map.swizzle), to_string(map.l2_promotion), to_string(map.fill));
 }
 
-class CudaDevice final : public Device {
+class CudaDevice final : public Device, public PointerProbe {
  public:
   CudaDevice(int ordinal, bool retain_primary_context) : api_(require_cuda()) {
     const int count = cuda_driver().num_devices;
@@ -198,6 +200,10 @@ class CudaDevice final : public Device {
         "cuTensorMapEncodeTiled", [&] { return describe(map); });
   }
 
+  std::string why_unusable(DevicePointer pointer) override {
+    return tessera::why_unusable(api_, pointer, reads_pageable_);
+  }
+
   void launch(const LaunchRequest& request, Stream stream) override {
     CuLaunchAttribute attributes[2];  // NOLINT: only the first `count` are read
     std::uint32_t count = 0;
@@ -281,12 +287,14 @@ class CudaDevice final : public Device {
     info_.memory_bytes = static_cast<std::int64_t>(memory_bytes);
     info_.driver_version = cuda_driver().version;
     info_.ordinal = ordinal;
+    reads_pageable_ = attribute(kCuPageableMemoryAccess) != 0;
   }
 
   const CudaApi& api_;
   CuDevice device_ = 0;
   CuContext primary_ = nullptr;
   DeviceInfo info_;
+  bool reads_pageable_ = false;
 };
 
 }  // namespace

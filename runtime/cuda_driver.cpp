@@ -41,6 +41,7 @@ std::string bind_all(GetProcAddress* get, CudaApi& api) {
   bind(api.context_device, "cuCtxGetDevice");
   bind(api.memory_allocate, "cuMemAlloc");
   bind(api.memory_free, "cuMemFree");
+  bind(api.pointer_attribute, "cuPointerGetAttribute");
   bind(api.copy_to_device, "cuMemcpyHtoDAsync");
   bind(api.copy_to_host, "cuMemcpyDtoHAsync");
   bind(api.set_bytes, "cuMemsetD8Async");

@@ -29,7 +29,7 @@ inline constexpr CuResult kCuErrorStreamCaptureImplicit = 906;
 
 /// CUdevice_attribute
 inline constexpr int kCuNumSms = 16, kCuL2Bytes = 38, kCuComputeMajor = 75, kCuComputeMinor = 76,
-                     kCuMaxSmemBytesOptIn = 97;
+                     kCuPageableMemoryAccess = 88, kCuMaxSmemBytesOptIn = 97;
 /// CUfunction_attribute
 inline constexpr int kCuMaxDynamicSmemBytes = 8, kCuNonPortableClusterAllowed = 14;
 /// CUlaunchAttributeID
@@ -78,6 +78,7 @@ struct CudaApi {
   CuResult (*context_device)(CuDevice* device);
   CuResult (*memory_allocate)(CuPointer* pointer, std::size_t bytes);
   CuResult (*memory_free)(CuPointer pointer);
+  CuResult (*pointer_attribute)(void* data, int attribute, CuPointer pointer);
   CuResult (*copy_to_device)(CuPointer to, const void* from, std::size_t bytes, CuStream stream);
   CuResult (*copy_to_host)(void* to, CuPointer from, std::size_t bytes, CuStream stream);
   CuResult (*set_bytes)(CuPointer to, unsigned char value, std::size_t count, CuStream stream);

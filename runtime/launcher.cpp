@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "runtime/launch_program.h"
 #include "runtime/launcher_refusals.h"
+#include "runtime/pointer_check.h"
 
 namespace tessera {
 
@@ -40,9 +41,14 @@ struct Launcher::State {
   const LaunchProgram program;
   std::unique_ptr<LoadedImage> image;
   std::vector<EntryHandle> entries;  // one for each step
+  PointerProbe* const probe;         // null: pointers are taken as they are
 
-  State(Device& on, LaunchPlan launch_plan, const Image& code)
-      : device(on), plan(checked(std::move(launch_plan), on.info())), program(plan, on.info()), image(on.load(code)) {
+  State(Device& on, LaunchPlan launch_plan, const Image& code, LauncherOptions options)
+      : device(on),
+        plan(checked(std::move(launch_plan), on.info())),
+        program(plan, on.info()),
+        image(on.load(code)),
+        probe(options.check_pointers ? dynamic_cast<PointerProbe*>(&on) : nullptr) {
     for (const LaunchStep& step : plan.steps) entries.push_back(open_entry(step));
   }
 
@@ -63,8 +69,8 @@ struct Launcher::State {
   }
 };
 
-Launcher::Launcher(Device& device, LaunchPlan plan, const Image& image)
-    : state_(std::make_unique<State>(device, std::move(plan), image)) {}
+Launcher::Launcher(Device& device, LaunchPlan plan, const Image& image, LauncherOptions options)
+    : state_(std::make_unique<State>(device, std::move(plan), image, options)) {}
 
 Launcher::~Launcher() = default;
 
@@ -96,6 +102,8 @@ void Launcher::launch(Stream stream, const LaunchArguments& arguments) const {
   const State& state = *state_;
   LaunchFrame frame;
   state.program.prepare(arguments, state.device, frame);
+  if (state.probe != nullptr)
+    check_pointers(state.plan, arguments, {frame.values, state.plan.sizes.size()}, frame.workspace_bytes, *state.probe);
   if (state.plan.workspace.zeroed && frame.workspace_bytes > 0)
     state.device.set_bytes(arguments.workspace, 0, static_cast<std::size_t>(frame.workspace_bytes), stream);
   for (std::size_t i = 0; i < state.entries.size(); ++i) {

@@ -29,12 +29,18 @@ struct LaunchArguments {
   std::int64_t workspace_bytes = 0;
 };
 
+struct LauncherOptions {
+  /// Before each launch the device is asked whether its kernels can use each buffer's memory (PointerProbe): a host
+  /// pointer, or one that was freed, is Error{usage} then. Takes microseconds; nothing where it is not set.
+  bool check_pointers = false;
+};
+
 class Launcher {
  public:
   /// Loads the image in the device's current context. Throws Error{usage} for a plan that check_launch_plan refuses,
   /// Error{device} when code and plan disagree (entry missing, parameter layout) or the device cannot run the code. The
   /// device must outlive the launcher.
-  Launcher(Device& device, LaunchPlan plan, const Image& image);
+  Launcher(Device& device, LaunchPlan plan, const Image& image, LauncherOptions options = {});
   ~Launcher();
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;

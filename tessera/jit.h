@@ -62,14 +62,15 @@ struct JitOptions {
   std::filesystem::path repro_dir{};         ///< where a failing compile is left; empty: the temporary folder
   std::filesystem::path templates_dir{};     ///< development: files here replace embedded templates; enters the key
   std::vector<std::string> nvrtc_options{};  ///< development: appended to the compiler's options; enters the key
+  bool check_pointers = false;               ///< launches ask the driver about every buffer: see LauncherOptions
   std::chrono::milliseconds compile_time_limit{0};  ///< a waiter gives up with Error{compile} after this; 0: never
   std::function<void(const JitEvent&)> on_event{};
 
   /// The one place that reads the environment: TESSERA_CACHE_DIR, TESSERA_SYSTEM_CACHE_DIRS (colon-separated),
   /// TESSERA_CACHE_MAX_BYTES, TESSERA_TRUST_CACHE_DIR, TESSERA_REQUIRE_COMPILER, TESSERA_COMPILE_POLICY (allow, warn,
   /// forbid), TESSERA_NVRTC, TESSERA_REPRO_DIR, TESSERA_TEMPLATES, TESSERA_NVRTC_OPTIONS (space-separated),
-  /// TESSERA_COMPILE_TIME_LIMIT_MS; XDG_CACHE_HOME and HOME for the default folder. Throws Error{usage} for a value
-  /// that does not parse.
+  /// TESSERA_COMPILE_TIME_LIMIT_MS, TESSERA_CHECK_POINTERS; XDG_CACHE_HOME and HOME for the default folder. Throws
+  /// Error{usage} for a value that does not parse.
   static JitOptions from_environment();
 };
 
@@ -124,7 +125,7 @@ struct GemmArguments {
 /// Compiled code for one Problem, loaded into each context where it is used. Shared; lives as long as its last handle.
 class Kernel {
  public:
-  Kernel(Plan plan, std::shared_ptr<const CacheEntry> entry);
+  Kernel(Plan plan, std::shared_ptr<const CacheEntry> entry, LauncherOptions options = {});
   ~Kernel();
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;

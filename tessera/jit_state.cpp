@@ -111,7 +111,8 @@ std::shared_ptr<Kernel> Jit::State::hold(Plan plan, std::shared_ptr<const CacheE
   std::weak_ptr<Kernel>& shared = kernels_by_key_[entry->keys.source];
   std::shared_ptr<Kernel> kernel = shared.lock();
   if (kernel == nullptr) {
-    kernel = std::make_shared<Kernel>(std::move(plan), std::move(entry));
+    kernel = std::make_shared<Kernel>(std::move(plan), std::move(entry),
+                                      LauncherOptions{.check_pointers = options.check_pointers});
     shared = kernel;
   }
   kernels_.emplace(problem, kernel);

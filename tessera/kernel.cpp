@@ -25,10 +25,12 @@ struct Load {
 struct Kernel::State {
   Plan plan;
   std::shared_ptr<const CacheEntry> entry;
+  LauncherOptions options;
   std::atomic<const Load*> loads{nullptr};
   std::mutex load_mutex;
 
-  State(Plan p, std::shared_ptr<const CacheEntry> e) : plan(std::move(p)), entry(std::move(e)) {}
+  State(Plan p, std::shared_ptr<const CacheEntry> e, LauncherOptions o)
+      : plan(std::move(p)), entry(std::move(e)), options(o) {}
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   ~State() {
@@ -55,15 +57,16 @@ struct Kernel::State {
       with_ptx = entry->image;
       with_ptx.ptx = entry->read_ptx();
     }
-    const Load* load = new Load{&device, context, Launcher(device, plan.launch, lacks_ptx ? with_ptx : entry->image),
-                                loads.load(std::memory_order_relaxed)};
+    const Load* load =
+        new Load{&device, context, Launcher(device, plan.launch, lacks_ptx ? with_ptx : entry->image, options),
+                 loads.load(std::memory_order_relaxed)};
     loads.store(load, std::memory_order_release);
     return load->launcher;
   }
 };
 
-Kernel::Kernel(Plan plan, std::shared_ptr<const CacheEntry> entry)
-    : state_(std::make_unique<State>(std::move(plan), std::move(entry))) {}
+Kernel::Kernel(Plan plan, std::shared_ptr<const CacheEntry> entry, LauncherOptions options)
+    : state_(std::make_unique<State>(std::move(plan), std::move(entry), options)) {}
 Kernel::~Kernel() = default;
 
 const Plan& Kernel::plan() const noexcept { return state_->plan; }

@@ -79,6 +79,8 @@ JitOptions JitOptions::from_environment() {
        [&](const char* name, std::string_view text) { options.require_compiler = flag(name, text); });
   with("TESSERA_COMPILE_POLICY",
        [&](const char* name, std::string_view text) { options.policy = compile_policy(name, text); });
+  with("TESSERA_CHECK_POINTERS",
+       [&](const char* name, std::string_view text) { options.check_pointers = flag(name, text); });
   with("TESSERA_NVRTC", [&](const char*, std::string_view text) { options.nvrtc_library = text; });
   with("TESSERA_REPRO_DIR", [&](const char*, std::string_view text) { options.repro_dir = text; });
   with("TESSERA_TEMPLATES", [&](const char*, std::string_view text) { options.templates_dir = text; });

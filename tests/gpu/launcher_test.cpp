@@ -55,6 +55,32 @@ const Image& scale_image() {
 
 }  // namespace
 
+TEST_CASE("host pointers and freed ones are refused by name where the launcher is told to look") {
+  const Launcher launcher(device(), scale_plan(), scale_image(), {.check_pointers = true});
+  Operands operands(device());
+  const auto said = [&] {
+    try {
+      launcher.launch({}, operands.arguments());
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    device().synchronize();
+    return std::string("launched");
+  };
+  CHECK(said() == "launched");
+  std::vector<float> on_host(kCount);
+  operands.buffers[0] = reinterpret_cast<DevicePointer>(on_host.data());
+  const std::string of_host = said();
+  // A GPU that reads all of the process's memory launches, and is right to.
+  if (of_host != "launched") CHECK(of_host.find("scale: buffer 'x' at 0x") == 0);
+  const DevicePointer freed = device().allocate(64 << 20);
+  device().free(freed);
+  operands.buffers[0] = freed;
+  if (of_host != "launched") CHECK(said().find("the driver knows no memory there") != std::string::npos);
+  operands.buffers[0] = operands.x.pointer();
+  CHECK(said() == "launched");
+}
+
 TEST_CASE("a launch computes what its arguments say; the workspace is zero each time") {
   const Launcher launcher(device(), scale_plan(), scale_image());
   Operands operands(device());

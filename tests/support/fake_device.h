@@ -13,10 +13,11 @@
 
 #include "base/device.h"
 #include "base/error.h"
+#include "base/pointer_probe.h"
 
 namespace tessera {
 
-class FakeDevice final : public Device {
+class FakeDevice final : public Device, public PointerProbe {
  public:
   struct Launch {
     std::string entry;
@@ -84,6 +85,12 @@ class FakeDevice final : public Device {
   }
   bool is_capturing(Stream) override { return capturing; }
   std::uintptr_t current_context() override { return context; }
+  std::string why_unusable(DevicePointer pointer) override {
+    const auto behind = memory_.upper_bound(pointer);
+    const bool is_known =
+        behind != memory_.begin() && pointer - std::prev(behind)->first < std::prev(behind)->second.size();
+    return is_known ? "" : "no memory of the device";
+  }
 
   std::unique_ptr<LoadedImage> load(const Image&) override {
     calls.push_back("load");

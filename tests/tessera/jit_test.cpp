@@ -14,6 +14,7 @@
 #include "runtime/nvrtc.h"
 #include "tessera/jit_state.h"
 #include "tests/generator/problems.h"
+#include "tests/support/fake_device.h"
 #include "tests/support/temporary_folder.h"
 
 namespace tessera {
@@ -344,6 +345,32 @@ TEST_CASE("jit: every size of a launch has a name among the arguments, but for w
       CHECK(error.kind() == ErrorKind::unsupported);
     }
   CHECK(kernels > 200);
+}
+
+TEST_CASE("jit: kernels ask the device about every pointer where the options say so") {
+  const Fixture fixture;
+  for (const bool check_pointers : {false, true}) {
+    JitOptions options;
+    options.check_pointers = check_pointers;
+    const auto kernel = fixture.jit(options)->kernel(Problem(ConvertScales{}));
+    FakeDevice device;
+    for (const LaunchStep& step : kernel->plan().launch.steps)
+      for (const KernelParameter& parameter : step.parameters)
+        device.entries[step.entry].push_back(parameter_bytes(parameter.kind));
+    const Launcher& launcher = kernel->launcher(device);
+    std::vector<std::int64_t> sizes(launcher.plan().sizes.size(), 4);
+    sizes[static_cast<std::size_t>(launcher.size_index("l"))] = 1;
+    const std::vector<DevicePointer> buffers{device.allocate(4096), 0x7fff00001000};
+    const LaunchArguments arguments{sizes, {}, buffers};
+    if (!check_pointers) {
+      kernel->launch(device, {}, arguments);
+      CHECK(device.launches.size() == 1);
+      continue;
+    }
+    CHECK(std::string(error_of([&] { kernel->launch(device, {}, arguments); }).what()) ==
+          "convert_scales: buffer 'to' at 0x7fff00001000: no memory of the device");
+    CHECK(device.launches.empty());
+  }
 }
 
 TEST_CASE("jit: compiler options enter the key") {

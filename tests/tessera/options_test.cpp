@@ -64,8 +64,10 @@ TEST_CASE("options: every variable reaches its option") {
   const Variable templates("TESSERA_TEMPLATES", "/t");
   const Variable extra("TESSERA_NVRTC_OPTIONS", "-a  -b");
   const Variable limit("TESSERA_COMPILE_TIME_LIMIT_MS", "250");
+  const Variable pointers("TESSERA_CHECK_POINTERS", "1");
   const JitOptions options = JitOptions::from_environment();
   CHECK(options.cache_dir == "/a");
+  CHECK(options.check_pointers);
   CHECK(options.system_cache_dirs == std::vector<std::filesystem::path>{"/b", "/c"});
   CHECK(options.cache_max_bytes == 1000);
   CHECK(options.trust_cache_dir);
