@@ -6,7 +6,7 @@
 #include "cli/json_stream.h"
 #include "cli/planned_list.h"
 #include "generator/selectors.h"
-#include "generator/targets.h"
+#include "base/targets.h"
 
 namespace tessera::cli {
 

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "cli/call.h"
 #include "generator/selectors.h"
-#include "generator/targets.h"
+#include "base/targets.h"
 #include "runtime/cache_admin.h"
 #include "runtime/cuda_device.h"
 #include "runtime/nvrtc.h"

@@ -6,10 +6,10 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/targets.h"
 #include "cli/json_stream.h"
 #include "cli/planned_list.h"
 #include "cli/size_flags.h"
-#include "generator/targets.h"
 #include "tessera/parallel.h"
 
 namespace tessera::cli {
@@ -39,10 +39,8 @@ void append_config(std::string& out, const Plan& plan) {
 }
 
 void append_resources(std::string& out, const Plan& plan) {
-  const TargetRow* const target = target_row(plan.arch);
-  out +=
-      fmt::format("\nshared memory: {} bytes{}\n", grouped(plan.smem_bytes),
-                  target != nullptr && plan.smem_bytes > 0 ? fmt::format(" of {}", grouped(target->smem_bytes)) : "");
+  out += fmt::format("\nshared memory: {} bytes{}\n", grouped(plan.smem_bytes),
+                     plan.smem_bytes > 0 ? fmt::format(" of {}", grouped(smem_bytes_of(plan.arch))) : "");
   for (const SmemRegion& region : plan.smem)
     out += fmt::format("  {:>8} .. {:>8}  {:>8}  {}\n", region.offset, region.offset + region.bytes, region.bytes,
                        region.name);

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "base/error.h"
+#include "base/targets.h"
 #include "cli/call.h"
 
 namespace tessera::cli {
@@ -19,15 +19,6 @@ constexpr std::pair<const char*, Schedule> kSchedules[] = {{"fair", Schedule::fa
                                                            {"eager", Schedule::eager},
                                                            {"lazy", Schedule::lazy},
                                                            {"adversarial", Schedule::adversarial}};
-
-/// "sm_90a": 90 and "a". False when it has another form.
-bool split_arch(const std::string& arch, int& number, std::string& suffix) {
-  if (!arch.starts_with("sm_")) return false;
-  const char* const end = arch.data() + arch.size();
-  const auto [stop, error] = std::from_chars(arch.data() + 3, end, number);
-  suffix.assign(stop, end);
-  return error == std::errc() && number >= 10 && number <= 999 && (suffix.empty() || suffix == "a" || suffix == "f");
-}
 
 }  // namespace
 
@@ -65,9 +56,7 @@ std::vector<Schedule> EmulatorFlags::schedules() const {
 
 std::unique_ptr<emulator::EmulatedDevice> EmulatorFlags::open(const Call& call, const std::string& arch,
                                                               std::uint64_t seed) const {
-  int number = 0;
-  std::string suffix;
-  if (!split_arch(arch, number, suffix))
+  if (!parse_arch(arch))
     throw Error(ErrorKind::unsupported, fmt::format("{}: is no target like sm_90a, sm_100f or sm_80", arch));
   emulator::DeviceOptions options;
   options.arch = arch;
@@ -151,10 +140,8 @@ std::string schedule_lines(const OrderedJson& schedules) {
 }
 
 bool runs_code(const DeviceInfo& device, const std::string& arch) {
-  int number = 0;
-  std::string suffix;
-  if (!split_arch(arch, number, suffix) || device.compute_major != number / 10) return false;
-  return suffix == "a" ? device.compute_minor == number % 10 : device.compute_minor >= number % 10;
+  const std::optional<Arch> target = parse_arch(arch);
+  return target && runs_on(*target, device.compute_major, device.compute_minor);
 }
 
 }  // namespace tessera::cli

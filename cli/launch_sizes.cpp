@@ -142,7 +142,7 @@ std::vector<std::string> LaunchSizes::problems(const KnownSizes& sizes) const {
     if (std::string problem = overlap_problem(buffer, sizes); !problem.empty()) found.push_back(std::move(problem));
   }
   if (!found.empty()) return found;
-  const TensorMapTarget target{.compute_major = Arch::parse(plan_.arch).number / 10};
+  const TensorMapTarget target{.compute_major = Arch::parse(plan_.arch).compute_major()};
   for (std::size_t i = 0; i < maps_.size(); ++i) {
     const TensorMapRecipe& recipe = plan_.tensor_maps[i];
     const auto knows = [&](const Expression& expression) { return is_known(expression, sizes); };

@@ -7,11 +7,14 @@
 
 #include "base/error.h"
 #include "cli/layout_command.h"
+#include "spec/limits.h"
 #include "spec/smem_descriptor.h"
 
 namespace tessera::cli {
 
 namespace {
+
+constexpr auto kSmemEnd = static_cast<unsigned>(kMaxSmemBytes);
 
 using layout::DescriptorKind;
 using layout::Major;
@@ -195,10 +198,10 @@ void draw(LayoutPage& page, const SmemDescriptor& d, const Picture& picture) {
         page.mistakes.push_back(fmt::format("{} and {} lie at the same address {:#x}: {}", name, other->second, address,
                                             overlap_text(d, picture)));
       has_overlap = has_overlap || !is_new;
-      if (address >= 227 * 1024u && !has_end)
+      if (address >= kSmemEnd && !has_end)
         page.mistakes.push_back(
-            fmt::format("{} lies at {:#x}: shared memory of a CTA ends at {:#x} (227 KiB)", name, address, 227 * 1024));
-      has_end = has_end || address >= 227 * 1024u;
+            fmt::format("{} lies at {:#x}: shared memory of a CTA ends at {:#x} (227 KiB)", name, address, kSmemEnd));
+      has_end = has_end || address >= kSmemEnd;
     }
   LayoutGrid back =
       memory_grid(grid, "address",

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json_reader.h"
+#include "base/targets.h"
 #include "cli/layout_command.h"
 
 namespace tessera::cli {
@@ -19,8 +20,6 @@ namespace {
 
 constexpr std::int64_t kMostRegions = 256, kMostPhases = 64;
 constexpr std::int64_t kCell = 1024, kColumns = 16;
-constexpr std::int64_t kMostBytes = 227 * 1024,
-                       kMostBytesOfSm120 = 99 * 1024;  // of one CTA
 constexpr int kTmemLanes = 128, kTmemColumns = 512;
 constexpr int kLanesOfCell = 16;  // the finest that an accumulator layout has
 
@@ -208,7 +207,7 @@ int columns_of_cell(const std::vector<Region>& regions) {
 LayoutPage layout_smem(const LayoutArguments& arguments) {
   const PlanFile plan = read_plan(arguments, false);
   const std::string asked = asked_owner(arguments, plan);
-  const std::int64_t most = plan.arch.starts_with("sm_12") ? kMostBytesOfSm120 : kMostBytes;
+  const std::int64_t most = smem_bytes_of(parse_arch(plan.arch).value_or(Arch{}));  // of one CTA
   LayoutPage page;
   page.title = "shared memory of " + plan.kernel;
   if (plan.regions.empty()) {
@@ -230,7 +229,7 @@ LayoutPage layout_smem(const LayoutArguments& arguments) {
           fmt::format("{} ends at {}: a CTA has at most {} bytes", region.name, region.end(), most));
   }
   find_mistakes(page, plan);
-  end = std::min<std::int64_t>(end, 2 * kMostBytes);
+  end = std::min<std::int64_t>(end, 2 * smem_bytes_of(Arch{}));
   const auto rows = static_cast<int>((end + kCell * kColumns - 1) / (kCell * kColumns));
   LayoutGrid grid =
       make_grid("each KiB: the regions in it, by their numbers", "byte",

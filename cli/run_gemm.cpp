@@ -76,7 +76,7 @@ class RunGemm final : public RunOperator {
          {std::tuple("l", "a", 0U, facts.a_layout), std::tuple("m", "a", 1U, facts.a_layout),
           std::tuple("k", "a", 2U, facts.a_layout), std::tuple("n", "b", 1U, facts.b_layout)})
       if (const std::int64_t value = dimension(array, d, layout); value >= 0) complete(name, value);
-    const std::int64_t extent = has_tcgen05(facts.arch) && flags.is_emulated ? 384 : 1024;
+    const std::int64_t extent = has_family(facts.arch, MmaFamily::tcgen05) && flags.is_emulated ? 384 : 1024;
     complete("m", extent);
     complete("n", extent);
     complete("k", extent);

@@ -65,7 +65,7 @@ std::vector<std::int64_t> group_rows_of(const RunFlags& flags) {
   }
 }
 
-bool is_tcgen05_product(const Plan& plan) { return has_tcgen05(plan.arch); }
+bool is_tcgen05_product(const Plan& plan) { return has_family(plan.arch, MmaFamily::tcgen05); }
 
 std::map<std::string, Tensor> tcgen05_product_inputs(const Plan& plan, const LaunchSizes& launch,
                                                      const std::vector<std::int64_t>& sizes, const RunFlags& flags) {

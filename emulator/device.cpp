@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/targets.h"
 #include "emulator/machine.h"
 #include "emulator/resolver.h"
 #include "emulator/tensor_map.h"
@@ -19,7 +20,6 @@
 namespace tessera::emulator {
 namespace {
 
-constexpr std::int64_t kMaxSharedBytes = 232448;  // sm_90, sm_100: per CTA
 constexpr std::int64_t kMaxStaticBytes = 49152;   // without set_max_dynamic_smem
 
 /// An entry, and what a launch needs besides.
@@ -76,13 +76,12 @@ class EmulatedImage final : public LoadedImage {
 DeviceInfo make_info(const DeviceOptions& options) {
   DeviceInfo info;
   info.name = fmt::format("tessera emulator ({})", options.arch);
-  int number = 90;
-  if (options.arch.size() > 3) number = std::atoi(options.arch.c_str() + 3);
-  info.compute_major = number / 10;
-  info.compute_minor = number % 10;
+  const Arch target = parse_arch(options.arch).value_or(Arch{});
+  info.compute_major = target.compute_major();
+  info.compute_minor = target.compute_minor();
   info.num_sms = options.num_sms;
   info.l2_bytes = std::int64_t{32} << 20;
-  info.max_dynamic_smem_bytes = number / 10 == 12 ? 101376 : kMaxSharedBytes;
+  info.max_dynamic_smem_bytes = smem_bytes_of(target);
   info.memory_bytes = static_cast<std::int64_t>(options.memory_bytes);
   info.is_emulated = true;
   return info;

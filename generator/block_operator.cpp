@@ -10,9 +10,7 @@
 namespace tessera {
 
 bool is_block_scale_arch(Arch arch) noexcept {
-  if (arch.number == 90) return arch.suffix == 'a';
-  const bool is_known = arch.number == 100 || arch.number == 103 || arch.number == 120 || arch.number == 121;
-  return is_known && (arch.suffix == 'a' || arch.suffix == 'f');
+  return !loads_on(arch).empty();
 }
 
 Conversion conversion_of(Arch arch) noexcept { return arch.number < 100 ? Conversion::software : Conversion::hardware; }

@@ -44,7 +44,7 @@ std::vector<std::string> refusal_notes(const std::vector<RefusedCandidate>& refu
 }
 
 void require_arch(std::string_view op, Arch arch, bool is_for_tcgen05_too) {
-  if (arch == Arch{.number = 90, .suffix = 'a'}) return;
+  if (has_family(arch, MmaFamily::wgmma)) return;
   throw Error(ErrorKind::unsupported,
               fmt::format("{} has no kernel for arch {}: there is one for sm_90a{}", op, arch.to_string(),
                           is_for_tcgen05_too ? ", and for sm_100 and sm_103 with suffix a or f" : ""));

@@ -27,8 +27,6 @@ constexpr std::int64_t kMaxCoordinate = (std::int64_t{1} << 31) - 257;  // a box
 constexpr std::int64_t kMaxGrid = (std::int64_t{1} << 31) - 1;
 constexpr std::int64_t kMaxStride = std::int64_t{1} << 40;
 
-constexpr int kSmemBytesOfSm = 233472;
-constexpr int kSmemBytesOfSystem = 1024;  // that every CTA takes beside its own
 constexpr int kMaxCtasOfSm = 32;
 
 long long ctas_of_sm(const Config& c) {

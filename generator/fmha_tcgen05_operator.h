@@ -19,7 +19,7 @@ struct FmhaTcgen05Operator {
   static constexpr std::string_view kTemplates = "fmha_tcgen05";
   static constexpr bool kIsForTcgen05 = true;
 
-  static bool has_arch(Arch arch) noexcept { return has_tcgen05(arch); }
+  static bool has_arch(Arch arch) noexcept { return has_family(arch, MmaFamily::tcgen05); }
   /// Throws Error{unsupported} for facts that no kernel is made for.
   static void require_facts(const Fmha& problem);
   /// In order of preference among equal scores; not empty, may repeat. Pins are obeyed, legal or not.

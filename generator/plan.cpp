@@ -30,7 +30,7 @@ auto with_operator(const Problem& problem, Function function) {
       [&](const auto& p) {
         using Facts = std::remove_cvref_t<decltype(p)>;
         if constexpr (requires { typename OperatorOfProblem<Facts, true>::type; }) {
-          if (has_tcgen05(p.arch)) return function(p, typename OperatorOfProblem<Facts, true>::type{});
+          if (has_family(p.arch, MmaFamily::tcgen05)) return function(p, typename OperatorOfProblem<Facts, true>::type{});
         }
         return function(p, typename OperatorOfProblem<Facts, false>::type{});
       },

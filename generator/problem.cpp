@@ -1,16 +1,8 @@
 // The hash sees all fields, hints too, as equality does: a Problem is a key of the library's map of kernels.
 #include "generator/problem.h"
 
-#include <fmt/format.h>
-
-#include <charconv>
 #include <functional>
 #include <iterator>
-
-#include "base/error.h"
-#include "base/shown.h"
-#include "base/suggestion.h"
-#include "generator/targets.h"
 
 namespace tessera {
 
@@ -90,34 +82,6 @@ constexpr std::string_view kOperatorNames[] = {"copy2d",     "fmha",           "
 static_assert(std::size(kOperatorNames) == std::variant_size_v<Problem>);
 
 }  // namespace
-
-Arch Arch::parse(std::string_view text) {
-  const auto fail = [&]() -> Arch {
-    std::vector<std::string_view> targets;
-    for (const TargetRow& row : target_rows()) targets.push_back(row.target);
-    throw Error(ErrorKind::usage,
-                fmt::format("arch = {}: must be sm_, a compute capability times ten, and an optional 'a' or 'f', like "
-                            "sm_90a{}",
-                            shown(text), suggestion(text, targets)));
-  };
-  if (text.size() < 5 || text.substr(0, 3) != "sm_") return fail();
-  Arch arch{.number = 0, .suffix = 0};
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data() + 3, end, arch.number);
-  if (error != std::errc{} || arch.number < 10 || arch.number > 999 || text[3] == '0') return fail();
-  if (stop == end) return arch;
-  if (stop + 1 != end || (*stop != 'a' && *stop != 'f')) return fail();
-  arch.suffix = *stop;
-  return arch;
-}
-
-std::string Arch::to_string() const {
-  return suffix == 0 ? fmt::format("sm_{}", number) : fmt::format("sm_{}{}", number, suffix);
-}
-
-bool has_tcgen05(Arch arch) noexcept {
-  return (arch.number == 100 || arch.number == 103) && (arch.suffix == 'a' || arch.suffix == 'f');
-}
 
 std::string_view operator_name(const Problem& problem) noexcept { return kOperatorNames[problem.index()]; }
 

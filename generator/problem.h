@@ -10,30 +10,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <variant>
 
+#include "base/targets.h"
 #include "spec/attention_types.h"
 #include "spec/operand_type.h"
 #include "spec/types.h"
 
 namespace tessera {
-
-/// A target that code is generated for: compute capability times ten and the suffix 'a' (this very capability), 'f'
-/// (its family) or 0.
-struct Arch {
-  int number = 90;
-  char suffix = 'a';
-
-  /// "sm_90a". Throws Error{usage} for a text that is not of this form.
-  static Arch parse(std::string_view text);
-  std::string to_string() const;
-  friend bool operator==(const Arch&, const Arch&) = default;
-};
-
-/// Whether code for this target may use tcgen05: sm_100 and sm_103 with suffix a or f.
-bool has_tcgen05(Arch arch) noexcept;
 
 /// A size that the caller expects. 0 is a size like any other: a length may be 0.
 using Hint = std::int64_t;

@@ -3,9 +3,10 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
+#include <optional>
 
 #include "base/error.h"
+#include "base/targets.h"
 
 namespace tessera {
 
@@ -39,22 +40,16 @@ std::string bound_text(Relation relation, std::int64_t rhs) {
 }  // namespace
 
 void refuse_foreign_code(const LaunchPlan& plan, const DeviceInfo& info) {
-  const std::string& arch = plan.arch;
-  int number = 0;
-  const char* end = arch.data() + arch.size();
-  const auto parsed = arch.rfind("sm_", 0) == 0 ? std::from_chars(arch.data() + 3, end, number)
-                                                : std::from_chars_result{end, std::errc::invalid_argument};
-  const std::string suffix(parsed.ptr, end);
-  if (parsed.ec != std::errc{} || number < 10 || !(suffix.empty() || suffix == "a" || suffix == "f"))
-    throw Error(ErrorKind::usage, fmt::format("launch.arch: \"{}\" is not of the form sm_90, sm_90a or sm_100f", arch));
-  const int major = number / 10, minor = number % 10;
-  const bool is_exact = suffix == "a";
-  const bool runs =
-      info.compute_major == major && (is_exact ? info.compute_minor == minor : info.compute_minor >= minor);
-  if (runs) return;
+  const std::optional<Arch> target = parse_arch(plan.arch);
+  if (!target)
+    throw Error(ErrorKind::usage,
+                fmt::format("launch.arch: \"{}\" is not of the form sm_90, sm_90a or sm_100f", plan.arch));
+  if (runs_on(*target, info.compute_major, info.compute_minor)) return;
+  const int major = target->compute_major();
   throw Error(ErrorKind::device,
-              fmt::format("{}: code for {} runs on compute capability {}.{}{}; {} has {}.{}", plan.op, arch, major,
-                          minor, is_exact ? " only" : fmt::format(" and later ones of {}.x", major), info.name,
+              fmt::format("{}: code for {} runs on compute capability {}.{}{}; {} has {}.{}", plan.op, plan.arch, major,
+                          target->compute_minor(),
+                          target->suffix == 'a' ? " only" : fmt::format(" and later ones of {}.x", major), info.name,
                           info.compute_major, info.compute_minor));
 }
 

@@ -17,6 +17,7 @@
 // Copied as tf32 an fp32 value is rounded to nearest even on its way in; all other types keep their bits.
 #pragma once
 
+#include "spec/limits.h"
 #include "spec/types.h"
 
 namespace tessera::copy2d {
@@ -35,7 +36,6 @@ struct Config {
 };
 
 // The limits of sm_90a that the rules use.
-inline constexpr int kMaxSmemBytes = 232448;  // per CTA, opted in
 inline constexpr int kMaxBoxExtent = 256;
 
 // Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.

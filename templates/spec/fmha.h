@@ -40,6 +40,7 @@
 // heads_q * batch, every seqlen and seqlen_q + seqlen_k below 2^31 - 2^16.
 #pragma once
 
+#include "spec/limits.h"
 #include "spec/types.h"
 #include "spec/wgmma_shape.h"
 
@@ -65,11 +66,8 @@ struct Config {
   TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
 };
 
-// The limits of sm_90a that the rules use.
-inline constexpr int kMaxSmemBytes = 232448;       // per CTA, opted in
-inline constexpr int kMaxSmemBytesOfTwo = 115712;  // per CTA if two shall be resident: 228 KB less 1 KB for each
+// Limits that the rules use.
 inline constexpr int kMaxStages = 8;
-inline constexpr int kWarpgroupThreads = 128;
 inline constexpr int kRowsPerWarpgroup = 64;  // wgmma M
 
 // Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "spec/attention_types.h"
+#include "spec/limits.h"
 #include "spec/types.h"
 
 namespace tessera::fmha_tcgen05 {
@@ -31,10 +32,7 @@ struct Config {
   TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
 };
 
-inline constexpr int kMaxSmemBytes = 232448;  // per CTA, opted in
 inline constexpr int kMaxStages = 8;
-inline constexpr int kWarpgroupThreads = 128;
-inline constexpr int kTmemColumns = 512;
 inline constexpr int kMaxProductN = 256;
 inline constexpr int kMaxHeadDim = 512;
 inline constexpr int kMaxTileN = 128;

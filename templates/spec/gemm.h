@@ -35,6 +35,7 @@
 // smem_layout().total_bytes.
 #pragma once
 
+#include "spec/limits.h"
 #include "spec/types.h"
 #include "spec/wgmma_shape.h"
 
@@ -66,10 +67,8 @@ struct Config {
 };
 
 // The limits of sm_90a that the rules use.
-inline constexpr int kMaxSmemBytes = 232448;  // per CTA, opted in
 inline constexpr int kMaxStages = 16;
 inline constexpr int kMaxClusterSize = 8;  // that every device of the target grants
-inline constexpr int kWarpgroupThreads = 128;
 inline constexpr int kBlockRows = 64;    // wgmma M
 inline constexpr int kStepBytes = 128;   // of K: a swizzle span
 inline constexpr int kStagingSlots = 2;  // for each consumer warpgroup

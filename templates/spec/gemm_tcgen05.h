@@ -58,6 +58,7 @@
 #pragma once
 
 #include "spec/instruction_descriptor.h"
+#include "spec/limits.h"
 #include "spec/operand_type.h"
 #include "spec/smem_descriptor.h"
 #include "spec/types.h"
@@ -93,10 +94,8 @@ struct Config {
 };
 
 // The limits of sm_100a that the rules use.
-inline constexpr int kMaxSmemBytes = 232448;  // per CTA, opted in
 inline constexpr int kMaxStages = 16;
 inline constexpr int kMaxClusterSize = 8;
-inline constexpr int kTmemColumns = 512;
 inline constexpr int kLanes = 128;      // rows of one operand that a CTA multiplies
 inline constexpr int kStepBytes = 128;  // of K in shared memory: a swizzle span
 inline constexpr int kChunkBytes = 32;  // of K that one instruction takes

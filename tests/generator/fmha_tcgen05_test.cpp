@@ -73,7 +73,7 @@ TEST_CASE("attention on tcgen05: every legal candidate fits, has a name of its o
     for (const auto& candidate : choose<FmhaTcgen05Operator>(problem).candidates) {
       if (!candidate.verdict.ok()) continue;
       const Config& c = candidate.config;
-      CHECK(fmha_tcgen05::smem_layout(c).total_bytes <= fmha_tcgen05::kMaxSmemBytes);
+      CHECK(fmha_tcgen05::smem_layout(c).total_bytes <= kMaxSmemBytes);
       CHECK(fmha_tcgen05::barriers(c).end == fmha_tcgen05::smem_layout(c).total_bytes);
       CHECK(fmha_tcgen05::used_columns(c) <= fmha_tcgen05::allocated_columns(c));
       CHECK(fmha_tcgen05::allocated_columns(c) <= 512);

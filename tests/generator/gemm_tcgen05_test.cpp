@@ -52,12 +52,12 @@ TEST_CASE("tcgen05 products: every legal candidate fits, has a name of its own, 
   std::map<std::string, Config> kernels;
   for (const Problem& problem : every_fact()) {
     const Gemm* const facts = std::get_if<Gemm>(&problem);
-    if (facts == nullptr || !has_tcgen05(facts->arch)) continue;
+    if (facts == nullptr || !has_family(facts->arch, MmaFamily::tcgen05)) continue;
     for (const auto& candidate : choose<GemmTcgen05Operator>(*facts).candidates) {
       if (!candidate.verdict.ok()) continue;
       const Config& c = candidate.config;
-      CHECK(gemm_tcgen05::smem_layout(c).total_bytes <= gemm_tcgen05::kMaxSmemBytes);
-      CHECK(gemm_tcgen05::tmem_layout(c).used <= gemm_tcgen05::kTmemColumns);
+      CHECK(gemm_tcgen05::smem_layout(c).total_bytes <= kMaxSmemBytes);
+      CHECK(gemm_tcgen05::tmem_layout(c).used <= kTmemColumns);
       const std::string name = GemmTcgen05Operator::kernel_name(facts->arch, c);
       CAPTURE(name);
       CHECK(kernels.try_emplace(name, c).first->second == c);

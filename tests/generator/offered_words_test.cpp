@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "generator/plan.h"
 #include "generator/selectors.h"
-#include "generator/targets.h"
+#include "base/targets.h"
 #include "generator/words.h"
 
 using namespace tessera;

@@ -52,7 +52,7 @@ template <class Operator, class Visit>
 void for_each_candidate(Visit visit) {
   for (const Problem& problem : every_fact()) {
     const auto* const facts = std::get_if<typename Operator::Problem>(&problem);
-    if (facts == nullptr || has_tcgen05(facts->arch)) continue;
+    if (facts == nullptr || has_family(facts->arch, MmaFamily::tcgen05)) continue;
     for (const auto& candidate : choose<Operator>(*facts).candidates) visit(*facts, candidate);
   }
 }
@@ -101,9 +101,14 @@ TEST_CASE("every fact has a plan whose launch is sound and comes back from JSON"
     CHECK(json["config"].size() == plan.fields.size());
     CHECK(plan.launch.steps.front().entry == plan.kernel);
     CHECK(plan.launch.steps.front().dynamic_smem_bytes == plan.smem_bytes);
-    CHECK(plan.smem_bytes <= 232448);
+    CHECK(plan.smem_bytes <= smem_bytes_of(plan.arch));
     CHECK(planned_kernel(problem) == plan.kernel);
   }
+}
+
+TEST_CASE("shared memory of a CTA is the same for planner, device code and table of targets") {
+  CHECK(kMaxSmemBytes == smem_bytes_of(Arch::parse("sm_90a")));
+  CHECK(kMaxSmemBytes == smem_bytes_of(Arch::parse("sm_100a")));
 }
 
 TEST_CASE("shared memory: regions follow each other inside the total, warps fill the block") {
@@ -134,7 +139,7 @@ TEST_CASE("every legal candidate fits, has a name of its own, and wins when it i
   for_each_candidate<Copy2dOperator>([&](const Copy2d& facts, const Candidate<Copy2dOperator>& candidate) {
     if (!candidate.verdict.ok()) return;
     const copy2d::Config& config = candidate.config;
-    CHECK(copy2d::smem_layout(config).total_bytes <= copy2d::kMaxSmemBytes);
+    CHECK(copy2d::smem_layout(config).total_bytes <= kMaxSmemBytes);
     const std::string name = Copy2dOperator::kernel_name(facts.arch, config);
     CHECK(copies.try_emplace(name, config).first->second == config);
     Copy2d pinned = facts;
@@ -149,7 +154,7 @@ TEST_CASE("every legal candidate fits, has a name of its own, and wins when it i
   for_each_candidate<FmhaOperator>([&](const Fmha& facts, const Candidate<FmhaOperator>& candidate) {
     if (!candidate.verdict.ok()) return;
     const fmha::Config& config = candidate.config;
-    CHECK(fmha::smem_layout(config).total_bytes <= fmha::kMaxSmemBytes);
+    CHECK(fmha::smem_layout(config).total_bytes <= kMaxSmemBytes);
     const std::string name = FmhaOperator::kernel_name(facts.arch, config);
     CHECK(attention.try_emplace(name, config).first->second == config);
     Fmha pinned = facts;
@@ -166,7 +171,7 @@ TEST_CASE("every legal candidate fits, has a name of its own, and wins when it i
   for_each_candidate<GemmOperator>([&](const Gemm& facts, const Candidate<GemmOperator>& candidate) {
     if (!candidate.verdict.ok()) return;
     const gemm::Config& config = candidate.config;
-    CHECK(gemm::smem_layout(config).total_bytes <= gemm::kMaxSmemBytes);
+    CHECK(gemm::smem_layout(config).total_bytes <= kMaxSmemBytes);
     const std::string name = GemmOperator::kernel_name(facts.arch, config);
     CHECK(products.try_emplace(name, config).first->second == config);
     Gemm pinned = facts;

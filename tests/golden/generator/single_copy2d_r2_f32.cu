@@ -1,5 +1,22 @@
 // nvcc -std=c++20 -arch=sm_90a -cubin -lineinfo -o tessera_copy2d_sm90a_r2_f32_32x128_sw128.cubin tessera_copy2d_sm90a_r2_f32_32x128_sw128.cu
 
+// ---- spec/limits.h ---------------------------------------------------------------------------------------------------
+
+// What a multiprocessor has where these kernels run: Hopper, and Blackwell in data centres.
+
+namespace tessera {
+
+inline constexpr int kSmemBytesOfSm = 233472;    // 228 KiB
+inline constexpr int kSmemBytesOfSystem = 1024;  // that every CTA takes beside its own
+// Most shared memory of a CTA, opted in: 232,448 bytes; and of each of two that shall be resident.
+inline constexpr int kMaxSmemBytes = kSmemBytesOfSm - kSmemBytesOfSystem;
+inline constexpr int kMaxSmemBytesOfTwo = kSmemBytesOfSm / 2 - kSmemBytesOfSystem;
+
+inline constexpr int kTmemColumns = 512;  // of 32 bits, in 128 lanes
+inline constexpr int kWarpgroupThreads = 128;
+
+}  // namespace tessera
+
 // ---- spec/types.h ----------------------------------------------------------------------------------------------------
 
 // The words that every Config shares: element types, swizzles, masks, matrix instructions, and the verdict of a rule.
@@ -163,7 +180,6 @@ struct Config {
 };
 
 // The limits of sm_90a that the rules use.
-inline constexpr int kMaxSmemBytes = 232448;  // per CTA, opted in
 inline constexpr int kMaxBoxExtent = 256;
 
 // Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.

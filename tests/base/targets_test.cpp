@@ -1,5 +1,5 @@
 // The table of targets against the rule that it spells out.
-#include "generator/targets.h"
+#include "base/targets.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -25,6 +25,27 @@ TEST_CASE("a target's code loads on its own capability, a family's on the later 
   }
   CHECK(target_rows().size() == 9);
   CHECK(loads_on(Arch::parse("sm_80")).empty());
+}
+
+TEST_CASE("runs_on, on which families and shared memory stand, agrees with the table") {
+  for (const TargetRow& row : target_rows()) {
+    const Arch arch = Arch::parse(row.target);
+    for (const int capability : {86, 90, 100, 103, 120, 121}) {
+      const std::string text = fmt::format("{}.{}", capability / 10, capability % 10);
+      INFO(row.target << " on " << text);
+      CHECK(runs_on(arch, capability / 10, capability % 10) == (row.loads_on.find(text) != std::string_view::npos));
+    }
+    CHECK(has_family(arch, MmaFamily::wgmma) == (row.target == "sm_90a"));
+    CHECK(has_family(arch, MmaFamily::tcgen05) == row.target.starts_with("sm_10"));
+    CHECK(has_family(arch, MmaFamily::mma_sync));
+    CHECK(smem_bytes_of(arch) == (row.target.starts_with("sm_12") ? 101376 : 232448));
+  }
+  CHECK(runs_on(Arch::parse("sm_80"), 8, 9));
+  CHECK_FALSE(runs_on(Arch::parse("sm_90"), 10, 0));
+  CHECK_FALSE(has_family(Arch::parse("sm_100"), MmaFamily::tcgen05));
+  CHECK_FALSE(has_family(Arch::parse("sm_90"), MmaFamily::wgmma));
+  for (const char* const text : {"", "sm_", "sm_9", "sm_090", "sm_1000", "sm_90b", "sm_90aa", "SM_90", "90a"})
+    CHECK_FALSE(parse_arch(text).has_value());
 }
 
 TEST_CASE("which targets a device loads, and which serve where another is asked for") {
