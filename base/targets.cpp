@@ -13,11 +13,11 @@ namespace tessera {
 
 namespace {
 
-constexpr std::int64_t kSmemBytes = 232448;          // 227 KiB: Hopper, and Blackwell in data centres
+constexpr std::int64_t kSmemBytes = 232448;         // 227 KiB: Hopper, and Blackwell in data centres
 constexpr std::int64_t kSmemBytesOfSm120 = 101376;  // 99 KiB
 
-constexpr TargetRow kTargets[] = {{"sm_90a", "9.0"},  {"sm_100a", "10.0"}, {"sm_100f", "10.0, 10.3"},
-                                  {"sm_103a", "10.3"}, {"sm_103f", "10.3"}, {"sm_120a", "12.0"},
+constexpr TargetRow kTargets[] = {{"sm_90a", "9.0"},         {"sm_100a", "10.0"}, {"sm_100f", "10.0, 10.3"},
+                                  {"sm_103a", "10.3"},       {"sm_103f", "10.3"}, {"sm_120a", "12.0"},
                                   {"sm_120f", "12.0, 12.1"}, {"sm_121a", "12.1"}, {"sm_121f", "12.1"}};
 
 std::vector<std::string_view> capabilities_of(const TargetRow& row) {
@@ -87,7 +87,9 @@ bool has_family(Arch target, MmaFamily family) noexcept {
   return false;
 }
 
-std::int64_t smem_bytes_of(Arch target) noexcept { return target.compute_major() == 12 ? kSmemBytesOfSm120 : kSmemBytes; }
+std::int64_t smem_bytes_of(Arch target) noexcept {
+  return target.compute_major() == 12 ? kSmemBytesOfSm120 : kSmemBytes;
+}
 
 std::span<const TargetRow> target_rows() noexcept { return kTargets; }
 

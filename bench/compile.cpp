@@ -77,7 +77,7 @@ void cold_compiles(int repeat, int only) {
     const EntryReport report = image.report.entries.empty() ? EntryReport{} : image.report.entries.front();
     fmt::print("| {} | {:.0f} | {} | {} |\n", plan.kernel, median(times), report.registers,
                report.spill_store_bytes + report.spill_load_bytes);
-    if (std::get<Fmha>(problem).head_dim == 128) of_128.push_back(median(times));
+    if (problem.as<Fmha>().head_dim == 128) of_128.push_back(median(times));
   }
   if (!of_128.empty()) fmt::print("\nMedian at head_dim 128: {:.0f} ms\n\n", median(of_128));
 }

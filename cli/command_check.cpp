@@ -2,11 +2,11 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/targets.h"
 #include "cli/call.h"
 #include "cli/json_stream.h"
 #include "cli/planned_list.h"
 #include "generator/selectors.h"
-#include "base/targets.h"
 
 namespace tessera::cli {
 

@@ -6,9 +6,9 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/targets.h"
 #include "cli/call.h"
 #include "generator/selectors.h"
-#include "base/targets.h"
 #include "runtime/cache_admin.h"
 #include "runtime/cuda_device.h"
 #include "runtime/nvrtc.h"

@@ -30,23 +30,23 @@ struct BlockOperator {
 };
 
 BlockRun quantize_facts(const Plan& plan) {
-  const auto& p = std::get<Quantize>(plan.problem);
+  const auto& p = plan.problem.as<Quantize>();
   return {p.format, p.scale_form, p.scale_rounding, p.global_scale, p.dtype};
 }
 
 BlockRun dequantize_facts(const Plan& plan) {
-  const auto& p = std::get<Dequantize>(plan.problem);
+  const auto& p = plan.problem.as<Dequantize>();
   return {p.format, p.scale_form, ScaleRounding::up, p.global_scale, p.dtype};
 }
 
 BlockRun convert_scales_facts(const Plan& plan) {
   BlockRun run;
-  run.form = std::get<ConvertScales>(plan.problem).to;
+  run.form = plan.problem.as<ConvertScales>().to;
   return run;
 }
 
 BlockRun gemv_facts(const Plan& plan) {
-  const auto& p = std::get<Gemv>(plan.problem);
+  const auto& p = plan.problem.as<Gemv>();
   BlockRun run;
   run.format = p.format;
   run.form = p.scale_form;

@@ -36,7 +36,7 @@ std::vector<std::int64_t> parse_shape(std::string_view text) {
 class RunCopy2d final : public RunOperator {
  public:
   std::vector<GivenSize> sizes(const Plan& plan, const RunFlags& flags) const override {
-    const auto rank = static_cast<std::size_t>(std::get<Copy2d>(plan.problem).rank);
+    const auto rank = static_cast<std::size_t>(plan.problem.as<Copy2d>().rank);
     static constexpr std::int64_t kExample[] = {1024, 300, 7, 3, 2};
     std::vector<std::int64_t> shape;
     if (const auto x = flags.arrays.find("x"); x != flags.arrays.end()) {
@@ -72,7 +72,7 @@ class RunCopy2d final : public RunOperator {
       if (buffer.name != "x") continue;
       for (const Expression& extent : buffer.shape) shape.push_back(launch.evaluate(extent, sizes));
     }
-    reference::Tensor x(std::get<Copy2d>(plan.problem).dtype, shape);
+    reference::Tensor x(plan.problem.as<Copy2d>().dtype, shape);
     const reference::Fill fill = flags.inputs == "integer"   ? reference::Fill::integer
                                  : flags.inputs == "uniform" ? reference::Fill::uniform
                                                              : reference::Fill::normal;

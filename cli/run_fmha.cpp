@@ -16,7 +16,7 @@ namespace tessera::cli {
 
 namespace {
 
-AttentionFacts facts_of(const Plan& plan) { return attention_facts(std::get<Fmha>(plan.problem)); }
+AttentionFacts facts_of(const Plan& plan) { return attention_facts(plan.problem.as<Fmha>()); }
 
 /// v [batch, seqlen_k, heads, head_dim] as [batch, heads, head_dim, seqlen_k], and a view of that with v's shape.
 reference::Tensor with_keys_innermost(const reference::Tensor& v) {

@@ -58,7 +58,7 @@ void add_group_sizes(Grouping grouping, const RunFlags& flags, std::vector<Given
 class RunGemm final : public RunOperator {
  public:
   std::vector<GivenSize> sizes(const Plan& plan, const RunFlags& flags) const override {
-    const Gemm& facts = std::get<Gemm>(plan.problem);
+    const Gemm& facts = plan.problem.as<Gemm>();
     std::vector<GivenSize> given = with_sizes(expected_sizes(plan.problem), flags.given_sizes);
     const auto complete = [&](const char* name, std::int64_t value) {
       const bool is_given = std::any_of(given.begin(), given.end(), [&](const GivenSize& g) { return g.name == name; });
@@ -126,7 +126,7 @@ class RunGemm final : public RunOperator {
                                 const std::map<std::string, reference::Tensor>& outputs, const RunFlags& flags,
                                 int jobs) const override {
     if (is_tcgen05_product(plan)) return compare_tcgen05_product(plan, inputs, outputs, flags, jobs);
-    const ProductFacts facts = product_facts(std::get<Gemm>(plan.problem));
+    const ProductFacts facts = product_facts(plan.problem.as<Gemm>());
     const ProductTiles tiles = product_tiles(plan);
     reference::GemmCheck check;
     check.alpha = flags.alpha * value_or(inputs, "scale_a", 1) * value_or(inputs, "scale_b", 1);

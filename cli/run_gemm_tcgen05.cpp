@@ -20,7 +20,7 @@ constexpr std::int64_t kMaxGroupRows = (std::int64_t{1} << 31) - 1;
 using reference::Fill;
 using reference::Tensor;
 
-ProductFacts facts_of(const Plan& plan) { return product_facts(std::get<Gemm>(plan.problem)); }
+ProductFacts facts_of(const Plan& plan) { return product_facts(plan.problem.as<Gemm>()); }
 
 Fill fill_of(const RunFlags& flags) {
   return flags.inputs == "uniform" ? Fill::uniform : flags.inputs == "integer" ? Fill::integer : Fill::normal;
@@ -65,7 +65,7 @@ std::vector<std::int64_t> group_rows_of(const RunFlags& flags) {
   }
 }
 
-bool is_tcgen05_product(const Plan& plan) { return has_family(plan.arch, MmaFamily::tcgen05); }
+bool is_tcgen05_product(const Plan& plan) { return plan.family == "tcgen05"; }
 
 std::map<std::string, Tensor> tcgen05_product_inputs(const Plan& plan, const LaunchSizes& launch,
                                                      const std::vector<std::int64_t>& sizes, const RunFlags& flags) {

@@ -20,7 +20,7 @@
 namespace tessera::emulator {
 namespace {
 
-constexpr std::int64_t kMaxStaticBytes = 49152;   // without set_max_dynamic_smem
+constexpr std::int64_t kMaxStaticBytes = 49152;  // without set_max_dynamic_smem
 
 /// An entry, and what a launch needs besides.
 struct LoadedEntry {

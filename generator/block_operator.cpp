@@ -9,10 +9,6 @@
 
 namespace tessera {
 
-bool is_block_scale_arch(Arch arch) noexcept {
-  return !loads_on(arch).empty();
-}
-
 Conversion conversion_of(Arch arch) noexcept { return arch.number < 100 ? Conversion::software : Conversion::hardware; }
 
 std::string scales_text(BlockFormat format) {

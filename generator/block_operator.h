@@ -14,8 +14,6 @@ inline constexpr std::int64_t kMaxBatch = 65535;  // a dimension of the grid
 inline constexpr std::int64_t kMaxExtent = (std::int64_t{1} << 31) - 65536;
 inline constexpr std::int64_t kMaxGridX = (std::int64_t{1} << 31) - 1;
 
-/// True for targets that block-scaled kernels are written for: all of the table in base/targets.h.
-bool is_block_scale_arch(Arch arch) noexcept;
 /// cvt from and to e2m1 exists from sm_100a on.
 Conversion conversion_of(Arch arch) noexcept;
 

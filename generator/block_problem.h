@@ -1,10 +1,12 @@
-// The Problems of block-scaled operators; included by generator/problem.h, which says what facts, pins and hints are.
-// What each computes: docs/operators.md.
+// The Problems of block-scaled operators; what facts, pins and hints are: generator/any_problem.h. What each computes:
+// docs/operators.md.
 #pragma once
 
-#include <cstdint>
 #include <optional>
+#include <span>
+#include <string_view>
 
+#include "generator/any_problem.h"
 #include "spec/block_scale.h"
 #include "spec/types.h"
 
@@ -12,6 +14,8 @@ namespace tessera {
 
 /// x to values and scales of a block-scaled format.
 struct Quantize {
+  static constexpr std::string_view kOperator = "quantize";
+
   Arch arch{};
   DType dtype = DType::bf16;  ///< of x: f32, f16 or bf16
   BlockFormat format = BlockFormat::nvfp4;
@@ -25,6 +29,8 @@ struct Quantize {
 
 /// The inverse: values and scales to y.
 struct Dequantize {
+  static constexpr std::string_view kOperator = "dequantize";
+
   Arch arch{};
   DType dtype = DType::bf16;  ///< of y: f32, f16 or bf16
   BlockFormat format = BlockFormat::nvfp4;
@@ -37,6 +43,8 @@ struct Dequantize {
 
 /// Scales from one form to the other.
 struct ConvertScales {
+  static constexpr std::string_view kOperator = "convert_scales";
+
   Arch arch{};
   ScaleForm to = ScaleForm::tile;
   Hint l = kUnknownHint, rows = kUnknownHint, blocks = kUnknownHint;
@@ -45,6 +53,8 @@ struct ConvertScales {
 
 /// c = alpha a b for a block-scaled matrix and vector.
 struct Gemv {
+  static constexpr std::string_view kOperator = "gemv";
+
   Arch arch{};
   DType dtype = DType::f16;  ///< of c: f32, f16 or bf16
   BlockFormat format = BlockFormat::nvfp4;
@@ -54,5 +64,20 @@ struct Gemv {
   Hint l = kUnknownHint, m = kUnknownHint, k = kUnknownHint;
   friend bool operator==(const Gemv&, const Gemv&) = default;
 };
+
+template <>
+const OperatorType& operator_type<Quantize>() noexcept;
+template <>
+const OperatorType& operator_type<Dequantize>() noexcept;
+template <>
+const OperatorType& operator_type<ConvertScales>() noexcept;
+template <>
+const OperatorType& operator_type<Gemv>() noexcept;
+
+/// A row for each field, in the order of the struct.
+std::span<const Selector> quantize_fields();
+std::span<const Selector> dequantize_fields();
+std::span<const Selector> convert_scales_fields();
+std::span<const Selector> gemv_fields();
 
 }  // namespace tessera

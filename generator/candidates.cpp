@@ -43,18 +43,4 @@ std::vector<std::string> refusal_notes(const std::vector<RefusedCandidate>& refu
   return notes;
 }
 
-void require_arch(std::string_view op, Arch arch, bool is_for_tcgen05_too) {
-  if (has_family(arch, MmaFamily::wgmma)) return;
-  throw Error(ErrorKind::unsupported,
-              fmt::format("{} has no kernel for arch {}: there is one for sm_90a{}", op, arch.to_string(),
-                          is_for_tcgen05_too ? ", and for sm_100 and sm_103 with suffix a or f" : ""));
-}
-
-void refuse_block_scale_arch(std::string_view op, Arch arch) {
-  throw Error(ErrorKind::unsupported,
-              fmt::format("{} has no kernel for arch {}: there is one for sm_90a, and for sm_100, sm_103, sm_120 and "
-                          "sm_121 with suffix a or f",
-                          op, arch.to_string()));
-}
-
 }  // namespace tessera

@@ -36,12 +36,6 @@ std::string grouped(long long value);
 /// "1 stage", "3 stages".
 std::string counted(long long count, std::string_view noun);
 
-/// Throws Error{unsupported} unless arch is one that kernels exist for: sm_90a. The message names the tcgen05 targets
-/// too where an operator of theirs has kernels for them.
-void require_arch(std::string_view op, Arch arch, bool is_for_tcgen05_too);
-/// Throws Error{unsupported} with the targets of block-scaled operators.
-[[noreturn]] void refuse_block_scale_arch(std::string_view op, Arch arch);
-
 /// A candidate and the rule that it breaks.
 struct RefusedCandidate {
   std::string label, reason;
@@ -72,21 +66,9 @@ template <class Operator>
               refusal_notes(refused));
 }
 
-/// Throws Error{unsupported} for a target or facts that no kernel exists for, whatever the Config.
-template <class Operator>
-void require_supported(const typename Operator::Problem& problem) {
-  if constexpr (requires { Operator::has_arch(problem.arch); }) {
-    if (!Operator::has_arch(problem.arch)) refuse_block_scale_arch(Operator::kName, problem.arch);
-  } else {
-    require_arch(
-        Operator::kName, problem.arch, requires { Operator::kIsForTcgen05Too; });
-  }
-  Operator::require_facts(problem);
-}
-
 template <class Operator>
 Choice<Operator> choose(const typename Operator::Problem& problem) {
-  require_supported<Operator>(problem);
+  Operator::require_facts(problem);
   Choice<Operator> choice;
   bool has_legal = false;
   for (const typename Operator::Config& config : Operator::candidates(problem)) {
@@ -110,7 +92,7 @@ Choice<Operator> choose(const typename Operator::Problem& problem) {
 /// The Config that is planned: for tests of an operator. Precondition: the Problem is that operator's.
 template <class Operator>
 typename Operator::Config chosen_config(const Problem& problem) {
-  const Choice<Operator> choice = choose<Operator>(std::get<typename Operator::Problem>(problem));
+  const Choice<Operator> choice = choose<Operator>(problem.as<typename Operator::Problem>());
   return choice.candidates[choice.best].config;
 }
 
@@ -120,7 +102,7 @@ template <class Operator>
 typename Operator::Config best_config(const typename Operator::Problem& problem) {
   using Config = typename Operator::Config;
   if constexpr (requires(const Config& config) { Operator::most_score(config, problem); }) {
-    require_supported<Operator>(problem);
+    Operator::require_facts(problem);
     std::vector<Config> legal = Operator::candidates(problem);
     std::erase_if(legal, [](const Config& config) { return !why_invalid(config).ok(); });
     std::vector<double> bounds;

@@ -61,8 +61,6 @@ LaunchPlan launch_of(const Config& c, const std::string& arch, const std::string
 
 }  // namespace
 
-bool ConvertScalesOperator::has_arch(Arch arch) noexcept { return is_block_scale_arch(arch); }
-
 void ConvertScalesOperator::require_facts(const ConvertScales&) {}
 
 std::vector<Config> ConvertScalesOperator::candidates(const ConvertScales& problem) { return {{.to = problem.to}}; }

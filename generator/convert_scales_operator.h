@@ -17,7 +17,6 @@ struct ConvertScalesOperator {
   using Verdict = tessera::Verdict<convert_scales::Rule>;
   static constexpr std::string_view kName = "convert_scales";
 
-  static bool has_arch(Arch arch) noexcept;
   static void require_facts(const ConvertScales& problem);
   static std::vector<Config> candidates(const ConvertScales& problem);
   static double score(const Config& config, const ConvertScales& problem);
@@ -30,6 +29,14 @@ struct ConvertScalesOperator {
   static std::string launch_bounds();
   static std::string call(const Config& config);
   static std::vector<SourceFile> generated_headers(const Config& config);
+
+  /// visit("rank", 2), visit("dtype", DType::f32), ...: int, bool, an enumeration, or an array of int, in the order of
+  /// generated code and JSON. The structured binding fails to compile when the Config gains a field.
+  template <class Visit>
+  static void visit_fields(const Config& config, Visit&& visit) {
+    const auto& [to] = config;
+    visit("to", to);
+  }
 };
 
 }  // namespace tessera

@@ -43,6 +43,25 @@ struct Copy2dOperator {
   static std::string call(const Config& config);
   /// Headers that exist for this Config only.
   static std::vector<SourceFile> generated_headers(const Config& config);
+
+  /// visit("rank", 2), visit("dtype", DType::f32), ...: int, bool, an enumeration, or an array of int, in the order of
+  /// generated code and JSON. The structured binding fails to compile when the Config gains a field.
+  template <class Visit>
+  static void visit_fields(const Config& config, Visit&& visit) {
+    const auto& [rank, dtype, box, swizzle] = config;
+    visit("rank", rank);
+    visit("dtype", dtype);
+    visit("box", box);
+    visit("swizzle", swizzle);
+  }
+
+  /// A box is pinned by its first extents.
+  template <class Visit>
+  static void visit_pins(const Config& config, Visit&& visit) {
+    visit("tile_inner", config.box[0]);
+    visit("tile_outer", config.box[1]);
+    visit("swizzle", config.swizzle);
+  }
 };
 
 }  // namespace tessera

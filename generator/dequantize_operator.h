@@ -17,7 +17,6 @@ struct DequantizeOperator {
   using Verdict = tessera::Verdict<dequantize::Rule>;
   static constexpr std::string_view kName = "dequantize";
 
-  static bool has_arch(Arch arch) noexcept;
   static void require_facts(const Dequantize& problem);
   static std::vector<Config> candidates(const Dequantize& problem);
   static double score(const Config& config, const Dequantize& problem);
@@ -30,6 +29,19 @@ struct DequantizeOperator {
   static std::string launch_bounds();
   static std::string call(const Config& config);
   static std::vector<SourceFile> generated_headers(const Config& config);
+
+  /// visit("rank", 2), visit("dtype", DType::f32), ...: int, bool, an enumeration, or an array of int, in the order of
+  /// generated code and JSON. The structured binding fails to compile when the Config gains a field.
+  template <class Visit>
+  static void visit_fields(const Config& config, Visit&& visit) {
+    const auto& [dtype, format, scale_form, global_scale, conversion, threads] = config;
+    visit("dtype", dtype);
+    visit("format", format);
+    visit("scale_form", scale_form);
+    visit("global_scale", global_scale);
+    visit("conversion", conversion);
+    visit("threads", threads);
+  }
 };
 
 }  // namespace tessera

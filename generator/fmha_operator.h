@@ -17,7 +17,6 @@ struct FmhaOperator {
   using Config = fmha::Config;
   using Verdict = tessera::Verdict<fmha::Rule>;
   static constexpr std::string_view kName = "fmha";
-  static constexpr bool kIsForTcgen05Too = true;  ///< fmha_tcgen05_operator.h
 
   /// Throws Error{unsupported} for a head_dim or type that no kernel is made for.
   static void require_facts(const Fmha& problem);
@@ -45,6 +44,28 @@ struct FmhaOperator {
   static std::string call(const Config& config);
   /// Headers that exist for this Config only: the wgmma instructions in use.
   static std::vector<SourceFile> generated_headers(const Config& config);
+
+  /// visit("rank", 2), visit("dtype", DType::f32), ...: int, bool, an enumeration, or an array of int, in the order of
+  /// generated code and JSON. The structured binding fails to compile when the Config gains a field.
+  template <class Visit>
+  static void visit_fields(const Config& config, Visit&& visit) {
+    const auto& [head_dim, head_dim_v, tile_m, tile_n, stages, q_stages, swizzle, mma_kind, dtype, mask, output,
+                 ping_pong, cta_pair, pack_gqa] = config;
+    visit("head_dim", head_dim);
+    visit("head_dim_v", head_dim_v);
+    visit("tile_m", tile_m);
+    visit("tile_n", tile_n);
+    visit("stages", stages);
+    visit("q_stages", q_stages);
+    visit("swizzle", swizzle);
+    visit("mma_kind", mma_kind);
+    visit("dtype", dtype);
+    visit("mask", mask);
+    visit("output", output);
+    visit("ping_pong", ping_pong);
+    visit("cta_pair", cta_pair);
+    visit("pack_gqa", pack_gqa);
+  }
 };
 
 /// What the launch of an attention kernel is made from, whichever templates the kernel has.

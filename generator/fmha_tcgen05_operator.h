@@ -17,9 +17,7 @@ struct FmhaTcgen05Operator {
   using Verdict = tessera::Verdict<fmha_tcgen05::Rule>;
   static constexpr std::string_view kName = "fmha";
   static constexpr std::string_view kTemplates = "fmha_tcgen05";
-  static constexpr bool kIsForTcgen05 = true;
 
-  static bool has_arch(Arch arch) noexcept { return has_family(arch, MmaFamily::tcgen05); }
   /// Throws Error{unsupported} for facts that no kernel is made for.
   static void require_facts(const Fmha& problem);
   /// In order of preference among equal scores; not empty, may repeat. Pins are obeyed, legal or not.
@@ -43,6 +41,32 @@ struct FmhaTcgen05Operator {
   static std::string launch_bounds();
   static std::string call_of_step(const Config& config, std::size_t step);
   static std::vector<SourceFile> generated_headers(const Config&) { return {}; }
+
+  /// visit("rank", 2), visit("dtype", DType::f32), ...: int, bool, an enumeration, or an array of int, in the order of
+  /// generated code and JSON. The structured binding fails to compile when the Config gains a field.
+  template <class Visit>
+  static void visit_fields(const Config& config, Visit&& visit) {
+    const auto& [head_dim, head_dim_v, tile_m, tile_n, stages, swizzle, mma_kind, dtype, mask, window, seqused, output,
+                 v_layout, p_path, cta_pair, pack_gqa, split_kv, kv_pools] = config;
+    visit("head_dim", head_dim);
+    visit("head_dim_v", head_dim_v);
+    visit("tile_m", tile_m);
+    visit("tile_n", tile_n);
+    visit("stages", stages);
+    visit("swizzle", swizzle);
+    visit("mma_kind", mma_kind);
+    visit("dtype", dtype);
+    visit("mask", mask);
+    visit("window", window);
+    visit("seqused", seqused);
+    visit("output", output);
+    visit("v_layout", v_layout);
+    visit("p_path", p_path);
+    visit("cta_pair", cta_pair);
+    visit("pack_gqa", pack_gqa);
+    visit("split_kv", split_kv);
+    visit("kv_pools", kv_pools);
+  }
 };
 
 }  // namespace tessera

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "generator/plan.h"
@@ -16,7 +17,6 @@ struct GemmOperator {
   using Config = gemm::Config;
   using Verdict = tessera::Verdict<gemm::Rule>;
   static constexpr std::string_view kName = "gemm";
-  static constexpr bool kIsForTcgen05Too = true;
 
   /// Throws Error{unsupported} for types or layouts that no kernel is made for.
   static void require_facts(const Gemm& problem);
@@ -46,6 +46,47 @@ struct GemmOperator {
   static std::string call(const Config& config);
   /// Headers that exist for this Config only: the wgmma instructions in use.
   static std::vector<SourceFile> generated_headers(const Config& config);
+
+  /// visit("rank", 2), visit("dtype", DType::f32), ...: int, bool, an enumeration, or an array of int, in the order of
+  /// generated code and JSON. The structured binding fails to compile when the Config gains a field.
+  template <class Visit>
+  static void visit_fields(const Config& config, Visit&& visit) {
+    const auto& [a_dtype, b_dtype, d_dtype, a_layout, b_layout, accumulation, c, bias, activation, tile_m, tile_n,
+                 stages, cluster_m, cluster_n, split_k, kernel_schedule, raster, swap_ab, box_m] = config;
+    visit("a_dtype", a_dtype);
+    visit("b_dtype", b_dtype);
+    visit("d_dtype", d_dtype);
+    visit("a_layout", a_layout);
+    visit("b_layout", b_layout);
+    visit("accumulation", accumulation);
+    visit("c", c);
+    visit("bias", bias);
+    visit("activation", activation);
+    visit("tile_m", tile_m);
+    visit("tile_n", tile_n);
+    visit("stages", stages);
+    visit("cluster_m", cluster_m);
+    visit("cluster_n", cluster_n);
+    visit("split_k", split_k);
+    visit("kernel_schedule", kernel_schedule);
+    visit("raster", raster);
+    visit("swap_ab", swap_ab);
+    visit("box_m", box_m);
+  }
+
+  /// The pins of a Config: with swap_ab its m is the product's n (spec/gemm.h), and pins are of the product.
+  template <class Visit>
+  static void visit_pins(const Config& config, Visit&& visit) {
+    const auto name_of = [&](std::string_view field) -> std::string_view {
+      if (!gemm::is_swapped(config)) return field;
+      constexpr std::pair<std::string_view, std::string_view> kPairs[] = {{"tile_m", "tile_n"},
+                                                                          {"cluster_m", "cluster_n"}};
+      for (const auto& [m, n] : kPairs)
+        if (field == m || field == n) return field == m ? n : m;
+      return field;
+    };
+    visit_fields(config, [&](std::string_view name, const auto& value) { visit(name_of(name), value); });
+  }
 };
 
 /// The launch of a product as data.

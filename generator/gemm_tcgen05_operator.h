@@ -17,9 +17,7 @@ struct GemmTcgen05Operator {
   using Verdict = tessera::Verdict<gemm_tcgen05::Rule>;
   static constexpr std::string_view kName = "gemm";
   static constexpr std::string_view kTemplates = "gemm_tcgen05";
-  static constexpr bool kIsForTcgen05 = true;
 
-  static bool has_arch(Arch arch) noexcept { return has_family(arch, MmaFamily::tcgen05); }
   /// Throws Error{unsupported} for types, layouts or scales that no kernel is made for.
   static void require_facts(const Gemm& problem);
   /// In order of preference among equal scores; not empty, may repeat. Pins are obeyed, legal or not.
@@ -41,6 +39,34 @@ struct GemmTcgen05Operator {
   static std::string launch_bounds();
   static std::string call(const Config& config);
   static std::vector<SourceFile> generated_headers(const Config& config);
+
+  /// visit("rank", 2), visit("dtype", DType::f32), ...: int, bool, an enumeration, or an array of int, in the order of
+  /// generated code and JSON. The structured binding fails to compile when the Config gains a field.
+  template <class Visit>
+  static void visit_fields(const Config& config, Visit&& visit) {
+    const auto& [a_type, b_type, a_layout, b_layout, d_dtype, c, bias, activation, gate, interleave, d_format, grouping,
+                 tile_m, tile_n, stages, accumulators, cluster_m, cluster_n, split_k, raster] = config;
+    visit("a_type", a_type);
+    visit("b_type", b_type);
+    visit("a_layout", a_layout);
+    visit("b_layout", b_layout);
+    visit("d_dtype", d_dtype);
+    visit("c", c);
+    visit("bias", bias);
+    visit("activation", activation);
+    visit("gate", gate);
+    visit("interleave", interleave);
+    visit("d_format", d_format);
+    visit("grouping", grouping);
+    visit("tile_m", tile_m);
+    visit("tile_n", tile_n);
+    visit("stages", stages);
+    visit("accumulators", accumulators);
+    visit("cluster_m", cluster_m);
+    visit("cluster_n", cluster_n);
+    visit("split_k", split_k);
+    visit("raster", raster);
+  }
 };
 
 /// The regions of shared and Tensor Memory with their phases.

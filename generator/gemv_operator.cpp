@@ -100,8 +100,6 @@ LaunchPlan launch_of(const Config& c, const std::string& arch, const std::string
 
 }  // namespace
 
-bool GemvOperator::has_arch(Arch arch) noexcept { return is_block_scale_arch(arch); }
-
 void GemvOperator::require_facts(const Gemv& problem) {
   if (problem.dtype != DType::f32 && problem.dtype != DType::f16 && problem.dtype != DType::bf16)
     throw Error(ErrorKind::unsupported,

@@ -17,7 +17,6 @@ struct GemvOperator {
   using Verdict = tessera::Verdict<gemv::Rule>;
   static constexpr std::string_view kName = "gemv";
 
-  static bool has_arch(Arch arch) noexcept;
   static void require_facts(const Gemv& problem);
   static std::vector<Config> candidates(const Gemv& problem);
   static double score(const Config& config, const Gemv& problem);
@@ -30,6 +29,20 @@ struct GemvOperator {
   static std::string launch_bounds();
   static std::string call(const Config& config);
   static std::vector<SourceFile> generated_headers(const Config& config);
+
+  /// visit("rank", 2), visit("dtype", DType::f32), ...: int, bool, an enumeration, or an array of int, in the order of
+  /// generated code and JSON. The structured binding fails to compile when the Config gains a field.
+  template <class Visit>
+  static void visit_fields(const Config& config, Visit&& visit) {
+    const auto& [dtype, format, scale_form, conversion, warp_rows, k_warps, k_panel] = config;
+    visit("dtype", dtype);
+    visit("format", format);
+    visit("scale_form", scale_form);
+    visit("conversion", conversion);
+    visit("warp_rows", warp_rows);
+    visit("k_warps", k_warps);
+    visit("k_panel", k_panel);
+  }
 };
 
 }  // namespace tessera

@@ -96,6 +96,7 @@ struct Plan {
   Arch arch;
   std::string kernel;               ///< name of the entry, as profilers show it
   Problem problem;                  ///< that was planned
+  std::string_view family;          ///< of the kernel's templates: "wgmma", "tcgen05", ...
   std::vector<ConfigField> fields;  ///< facts and choices, as the kernel has them
   std::string mma_kind;             ///< "wgmma.f16"; empty where nothing is multiplied
   std::vector<OperandPlan> operands;

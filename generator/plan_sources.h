@@ -13,7 +13,6 @@
 #include <type_traits>
 #include <vector>
 
-#include "generator/config_fields.h"
 #include "generator/plan.h"
 #include "generator/words.h"
 
@@ -49,7 +48,7 @@ std::string initialiser(const Value& value) {
 template <class Operator>
 PlanSources sources_of(const typename Operator::Config& config, std::string_view kernel, const LaunchPlan& launch) {
   std::string initialisers;
-  visit_fields(config, [&](std::string_view name, const auto& value) {
+  Operator::visit_fields(config, [&](std::string_view name, const auto& value) {
     initialisers += fmt::format("    .{} = {},\n", name, initialiser(value));
   });
   // One call for each step, unless the operator knows of several.

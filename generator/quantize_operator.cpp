@@ -74,8 +74,6 @@ LaunchPlan launch_of(const Config& c, const std::string& arch, const std::string
 
 }  // namespace
 
-bool QuantizeOperator::has_arch(Arch arch) noexcept { return is_block_scale_arch(arch); }
-
 void QuantizeOperator::require_facts(const Quantize& problem) {
   if (!quantize::is_source_type(problem.dtype))
     throw Error(ErrorKind::unsupported,

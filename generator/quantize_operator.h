@@ -17,7 +17,6 @@ struct QuantizeOperator {
   using Verdict = tessera::Verdict<quantize::Rule>;
   static constexpr std::string_view kName = "quantize";
 
-  static bool has_arch(Arch arch) noexcept;
   static void require_facts(const Quantize& problem);
   static std::vector<Config> candidates(const Quantize& problem);
   static double score(const Config& config, const Quantize& problem);
@@ -32,6 +31,20 @@ struct QuantizeOperator {
   /// The call of a step; the last one is call(config).
   static std::string call_of_step(const Config& config, std::size_t step);
   static std::vector<SourceFile> generated_headers(const Config& config);
+
+  /// visit("rank", 2), visit("dtype", DType::f32), ...: int, bool, an enumeration, or an array of int, in the order of
+  /// generated code and JSON. The structured binding fails to compile when the Config gains a field.
+  template <class Visit>
+  static void visit_fields(const Config& config, Visit&& visit) {
+    const auto& [dtype, format, scale_form, scale_rounding, global_scale, conversion, threads] = config;
+    visit("dtype", dtype);
+    visit("format", format);
+    visit("scale_form", scale_form);
+    visit("scale_rounding", scale_rounding);
+    visit("global_scale", global_scale);
+    visit("conversion", conversion);
+    visit("threads", threads);
+  }
 };
 
 }  // namespace tessera

@@ -6,6 +6,7 @@
 // "unknown".
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -34,6 +35,7 @@ struct Selector {
   std::string_view help;
   void (*set)(Problem& problem, const Selector& selector, std::string_view text) = nullptr;  ///< see set_field
   std::string (*text)(const Problem& problem) = nullptr;                                     ///< see field_text
+  std::size_t (*hash)(const void* facts) noexcept = nullptr;  ///< of the field in the struct of the Problem
 };
 
 /// "copy2d", "fmha", "gemm": in the order of documentation.

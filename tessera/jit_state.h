@@ -30,7 +30,9 @@ class NamedKernels {
 
  private:
   struct Hash {
-    std::size_t operator()(const OperatorProblem& problem) const noexcept { return ProblemHash{}(Problem(problem)); }
+    std::size_t operator()(const OperatorProblem& problem) const noexcept {
+      return hash_of_facts(operator_type<OperatorProblem>(), &problem);
+    }
   };
   std::unordered_map<OperatorProblem, NamedKernel, Hash> kernels_;
 };

@@ -52,7 +52,7 @@ extern "C" {
 const char* tessera_bench_fmha_open(const char* selectors, void** kernel, const char** name) {
   return guarded([&] {
     const tessera::Problem problem = problem_of("fmha", selectors);
-    auto opened = std::make_unique<tessera::FmhaKernel>(jit().kernel(std::get<tessera::Fmha>(problem)));
+    auto opened = std::make_unique<tessera::FmhaKernel>(jit().kernel(problem.as<tessera::Fmha>()));
     opened->prepare();
     *name = opened->kernel().plan().kernel.c_str();
     *kernel = opened.release();
@@ -84,7 +84,7 @@ void tessera_bench_fmha_close(void* kernel) { delete static_cast<tessera::FmhaKe
 const char* tessera_bench_gemm_open(const char* selectors, void** kernel, const char** name) {
   return guarded([&] {
     const tessera::Problem problem = problem_of("gemm", selectors);
-    auto opened = std::make_unique<tessera::GemmKernel>(jit().kernel(std::get<tessera::Gemm>(problem)));
+    auto opened = std::make_unique<tessera::GemmKernel>(jit().kernel(problem.as<tessera::Gemm>()));
     opened->prepare();
     *name = opened->kernel().plan().kernel.c_str();
     *kernel = opened.release();

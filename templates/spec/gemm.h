@@ -69,10 +69,10 @@ struct Config {
 // The limits of sm_90a that the rules use.
 inline constexpr int kMaxStages = 16;
 inline constexpr int kMaxClusterSize = 8;  // that every device of the target grants
-inline constexpr int kBlockRows = 64;    // wgmma M
-inline constexpr int kStepBytes = 128;   // of K: a swizzle span
-inline constexpr int kStagingSlots = 2;  // for each consumer warpgroup
-inline constexpr int kMostBoxRows = 64;  // of B, loaded by one copy
+inline constexpr int kBlockRows = 64;      // wgmma M
+inline constexpr int kStepBytes = 128;     // of K: a swizzle span
+inline constexpr int kStagingSlots = 2;    // for each consumer warpgroup
+inline constexpr int kMostBoxRows = 64;    // of B, loaded by one copy
 
 // A B whose lines leave the L2 first (producer.cuh): its bytes, and the rows of clusters that read it.
 inline constexpr long long kMostStreamedBytes = 320'000'000;

@@ -35,7 +35,7 @@ struct Case {
 Gemm problem_of(const Case& test) {
   Problem problem = Gemm{};
   for (const auto& [key, text] : test.fields) set_field(problem, key, text);
-  return std::get<Gemm>(problem);
+  return problem.as<Gemm>();
 }
 
 /// One kernel, its inputs in rows that are padded where the sizes say so, and its output.
@@ -80,7 +80,7 @@ class GemmRun {
   }
 
   reference::Comparison compare() const {
-    const ProductFacts facts = product_facts(std::get<Gemm>(plan_.problem));
+    const ProductFacts facts = product_facts(plan_.problem.as<Gemm>());
     const ProductTiles tiles = product_tiles(plan_);
     reference::GemmCheck check;
     check.beta = 2;

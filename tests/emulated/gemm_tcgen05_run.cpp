@@ -25,7 +25,7 @@ Problem problem_of(const ProductCase& test) {
   return problem;
 }
 
-ProductFacts facts_of(const Plan& plan) { return product_facts(std::get<Gemm>(plan.problem)); }
+ProductFacts facts_of(const Plan& plan) { return product_facts(plan.problem.as<Gemm>()); }
 
 OperandType operand_type_of(const Plan& plan, const std::string& buffer) {
   return buffer.find('b') != std::string::npos ? facts_of(plan).b_type : facts_of(plan).a_type;

@@ -51,7 +51,7 @@ Fields pinned(Fields fields) {
 TEST_CASE("tcgen05 products: every legal candidate fits, has a name of its own, and wins when it is pinned") {
   std::map<std::string, Config> kernels;
   for (const Problem& problem : every_fact()) {
-    const Gemm* const facts = std::get_if<Gemm>(&problem);
+    const Gemm* const facts = problem.get_if<Gemm>();
     if (facts == nullptr || !has_family(facts->arch, MmaFamily::tcgen05)) continue;
     for (const auto& candidate : choose<GemmTcgen05Operator>(*facts).candidates) {
       if (!candidate.verdict.ok()) continue;

@@ -70,7 +70,7 @@ struct Bound {
 template <class Operator, class Visit>
 void for_each_legal(const Visit& visit) {
   for (const Problem& problem : every_fact()) {
-    const auto* const facts = std::get_if<typename Operator::Problem>(&problem);
+    const auto* const facts = problem.get_if<typename Operator::Problem>();
     if (facts == nullptr) continue;
     for (const auto& candidate : choose<Operator>(*facts).candidates)
       if (candidate.verdict.ok()) visit(candidate.config);

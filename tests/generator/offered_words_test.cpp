@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/targets.h"
 #include "generator/plan.h"
 #include "generator/selectors.h"
-#include "base/targets.h"
 #include "generator/words.h"
 
 using namespace tessera;

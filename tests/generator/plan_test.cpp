@@ -51,7 +51,7 @@ std::string unsupported(std::string_view op, const Fields& fields) {
 template <class Operator, class Visit>
 void for_each_candidate(Visit visit) {
   for (const Problem& problem : every_fact()) {
-    const auto* const facts = std::get_if<typename Operator::Problem>(&problem);
+    const auto* const facts = problem.get_if<typename Operator::Problem>();
     if (facts == nullptr || has_family(facts->arch, MmaFamily::tcgen05)) continue;
     for (const auto& candidate : choose<Operator>(*facts).candidates) visit(*facts, candidate);
   }
@@ -267,7 +267,7 @@ TEST_CASE("attention: three tiles and two stage counts of every head_dim, under 
 
 TEST_CASE("without pins and hints attention gets the measured default") {
   for (const Problem& problem : every_fact()) {
-    const Fmha* const facts = std::get_if<Fmha>(&problem);
+    const Fmha* const facts = problem.get_if<Fmha>();
     if (facts == nullptr) continue;
     const fmha::Config expected = fmha::default_config(facts->head_dim, facts->head_dim_v.value_or(facts->head_dim),
                                                        facts->mask, facts->dtype, facts->output);

@@ -50,6 +50,75 @@ TEST_CASE("every selector has a flag, a key that is the flag's name, a help text
   }
 }
 
+namespace {
+
+template <class... Members>
+std::size_t count_of(const Members&...) {
+  return sizeof...(Members);
+}
+
+}  // namespace
+
+// Each binds all members by name: one that is new does not compile until it stands here, and fails until the table has
+// it. A product's three formats share the fields of its types.
+TEST_CASE("every member of a Problem is a field: the hash and the names know no others") {
+  {
+    const auto& [arch, dtype, rank, tile_inner, tile_outer, swizzle] = Copy2d{};
+    CHECK(copy2d_fields().size() == count_of(arch, dtype, rank, tile_inner, tile_outer, swizzle));
+  }
+  {
+    const auto& [arch, head_dim, head_dim_v, dtype, mask, window, seqused, kv_pools, output, v_layout, tile_m, tile_n,
+                 stages, swizzle, mma_kind, p_path, cta_group, pack_gqa, split_kv, batch, heads_q, heads_kv, seqlen_q,
+                 seqlen_k, num_splits, topk, seqlen_swa, left, right] = Fmha{};
+    CHECK(fmha_fields().size() == count_of(arch, head_dim, head_dim_v, dtype, mask, window, seqused, kv_pools, output,
+                                           v_layout, tile_m, tile_n, stages, swizzle, mma_kind, p_path, cta_group,
+                                           pack_gqa, split_kv, batch, heads_q, heads_kv, seqlen_q, seqlen_k, num_splits,
+                                           topk, seqlen_swa, left, right));
+  }
+  {
+    const auto& [arch, dtype, b_dtype, format, b_format, scale_form, d_dtype, d_format, a_layout, b_layout,
+                 accumulation, c, bias, activation, grouping, gate, interleave, tile_m, tile_n, stages, accumulators,
+                 cluster_m, cluster_n, split_k, schedule, swap_ab, raster, m, n, k, l] = Gemm{};
+    CHECK(gemm_fields().size() == count_of(arch, dtype, b_dtype, format, b_format, scale_form, d_dtype, d_format,
+                                           a_layout, b_layout, accumulation, c, bias, activation, grouping, gate,
+                                           interleave, tile_m, tile_n, stages, accumulators, cluster_m, cluster_n,
+                                           split_k, schedule, swap_ab, raster, m, n, k, l) -
+                                      count_of(format, b_format, d_format));
+  }
+  {
+    const auto& [arch, dtype, format, scale_form, scale_rounding, global_scale, threads, l, rows, k] = Quantize{};
+    CHECK(quantize_fields().size() ==
+          count_of(arch, dtype, format, scale_form, scale_rounding, global_scale, threads, l, rows, k));
+  }
+  {
+    const auto& [arch, dtype, format, scale_form, global_scale, threads, l, rows, k] = Dequantize{};
+    CHECK(dequantize_fields().size() == count_of(arch, dtype, format, scale_form, global_scale, threads, l, rows, k));
+  }
+  {
+    const auto& [arch, to, l, rows, blocks] = ConvertScales{};
+    CHECK(convert_scales_fields().size() == count_of(arch, to, l, rows, blocks));
+  }
+  {
+    const auto& [arch, dtype, format, scale_form, warp_rows, k_warps, l, m, k] = Gemv{};
+    CHECK(gemv_fields().size() == count_of(arch, dtype, format, scale_form, warp_rows, k_warps, l, m, k));
+  }
+}
+
+TEST_CASE("a Problem is a value: a copy keeps what it was when the other is changed") {
+  Problem problem = Fmha{.head_dim = 64};
+  const Problem before = problem;
+  problem.edit<Fmha>().head_dim = 96;
+  CHECK(before.as<Fmha>().head_dim == 64);
+  CHECK(problem.as<Fmha>().head_dim == 96);
+  CHECK(problem != before);
+  CHECK(problem == Problem(Fmha{.head_dim = 96}));
+  CHECK(ProblemHash{}(problem) == ProblemHash{}(Fmha{.head_dim = 96}));
+  CHECK(ProblemHash{}(problem) == hash_of_facts(operator_type<Fmha>(), problem.get_if<Fmha>()));
+  CHECK(problem.get_if<Gemm>() == nullptr);
+  CHECK(Problem() == Problem());
+  CHECK(Problem() != before);
+}
+
 TEST_CASE("every word and a number reach the Problem and come back") {
   for (const std::string_view op : operator_names()) {
     for (const Selector& selector : selectors(op)) {

@@ -42,12 +42,12 @@ std::vector<std::int64_t> group_rows_of(std::int64_t m, std::int64_t l) {
   return rows;
 }
 
-bool is_attention(const Plan& plan) { return std::holds_alternative<Fmha>(plan.problem); }
+bool is_attention(const Plan& plan) { return plan.problem.get_if<Fmha>() != nullptr; }
 
 // Scales of a product in tiles, NaN codes where no block is, and rows of groups; nothing for other buffers.
 std::optional<reference::Tensor> make_scales(const Plan& plan, const std::string& buffer,
                                              const std::function<std::int64_t(const char*)>& size) {
-  const auto* const problem = std::get_if<Gemm>(&plan.problem);
+  const auto* const problem = plan.problem.get_if<Gemm>();
   if (problem == nullptr) return std::nullopt;
   const ProductFacts facts = product_facts(*problem);
   if (facts.grouping != Grouping::none && (buffer == "groups" || buffer == "sfa")) {
@@ -68,22 +68,22 @@ std::optional<reference::Tensor> make_scales(const Plan& plan, const std::string
 reference::Tensors block_inputs(const Plan& plan, const std::function<std::int64_t(const char*)>& size) {
   using reference::Range;
   reference::BlockRun run{.l = size("l"), .rows = size("rows"), .k = size("k"), .b_rows = size("b_rows"), .seed = 5};
-  if (const auto* const p = std::get_if<Quantize>(&plan.problem)) {
+  if (const auto* const p = plan.problem.get_if<Quantize>()) {
     run.format = p->format;
     run.dtype = p->dtype;
     return reference::quantize_inputs(run, Range::edge);
   }
-  if (const auto* const p = std::get_if<Dequantize>(&plan.problem)) {
+  if (const auto* const p = plan.problem.get_if<Dequantize>()) {
     run.format = p->format;
     run.form = p->scale_form;
     return reference::dequantize_inputs(run, Range::normal);
   }
-  if (const auto* const p = std::get_if<ConvertScales>(&plan.problem)) {
+  if (const auto* const p = plan.problem.get_if<ConvertScales>()) {
     run.form = p->to;
     run.k = size("blocks");
     return reference::convert_scales_inputs(run);
   }
-  if (const auto* const p = std::get_if<Gemv>(&plan.problem)) {
+  if (const auto* const p = plan.problem.get_if<Gemv>()) {
     run.form = p->scale_form;
     run.rows = size("m");
     return reference::gemv_inputs(run, Range::normal);
@@ -106,7 +106,7 @@ void calm_every_other_row(reference::Tensor& tensor) {
 // Whether it is the first operand of attention, or of a product with a gate.
 bool is_calmed(const Plan& plan, const std::string& buffer) {
   if (is_attention(plan)) return buffer == "q";
-  const auto* const product = std::get_if<Gemm>(&plan.problem);
+  const auto* const product = plan.problem.get_if<Gemm>();
   return product != nullptr && product->gate != Gate::none && buffer == "a";
 }
 

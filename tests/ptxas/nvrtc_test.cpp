@@ -41,7 +41,7 @@ void add_candidates(const Fmha& facts, std::map<std::string, Problem>& kernels) 
 std::map<std::string, Problem> problems_to_compile() {
   std::map<std::string, Problem> kernels;
   for (const Problem& problem : every_fact()) {
-    const Fmha* const fmha = std::get_if<Fmha>(&problem);
+    const Fmha* const fmha = problem.get_if<Fmha>();
     if (compiles_all() && fmha != nullptr) {
       add_candidates(*fmha, kernels);
     } else {

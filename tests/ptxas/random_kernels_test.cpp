@@ -98,7 +98,7 @@ Fmha random_attention(Draw& draw) {
 
 /// Kernels of the same kind stand for each other: the same tile, and as much in the registers.
 std::string kind_of(const Problem& problem) {
-  if (std::holds_alternative<Fmha>(problem)) {
+  if (problem.get_if<Fmha>() != nullptr) {
     const fmha::Config c = chosen_config<FmhaOperator>(problem);
     return fmt::format("{} {} {}x{} {} {} {}", c.head_dim, c.head_dim_v, c.tile_m, c.tile_n, c.stages,
                        c.mask == Mask::causal, c.pack_gqa > 1);

@@ -32,9 +32,9 @@ const std::map<std::string, std::set<std::string>> kAllowed = {
 
 /// What tessera/ hands on: its own headers include these, or a program that shows problems and caches needs them.
 const std::set<std::string> kHandedOn = {"generator/facts.h",     "generator/plan.h",      "generator/problem.h",
-                                         "generator/selectors.h", "generator/tuning.h",
-                                         "generator/words.h",     "runtime/cache_admin.h", "runtime/cuda_device.h",
-                                         "runtime/launcher.h",    "runtime/nvrtc.h"};
+                                         "generator/selectors.h", "generator/tuning.h",    "generator/words.h",
+                                         "runtime/cache_admin.h", "runtime/cuda_device.h", "runtime/launcher.h",
+                                         "runtime/nvrtc.h"};
 
 /// Files of ours in a folder, by path from the root.
 std::vector<std::string> files_in(const std::string& folder) {

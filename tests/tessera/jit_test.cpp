@@ -339,8 +339,8 @@ TEST_CASE("jit: every size of a launch has a name among the arguments, but for w
   int kernels = 0;
   for (const Problem& problem : problems) try {
       // Their tables are made here: a size without a name ends the program.
-      if (const auto* const fmha = std::get_if<Fmha>(&problem)) jit->kernel(*fmha), ++kernels;
-      if (const auto* const gemm = std::get_if<Gemm>(&problem)) jit->kernel(*gemm), ++kernels;
+      if (const auto* const fmha = problem.get_if<Fmha>()) jit->kernel(*fmha), ++kernels;
+      if (const auto* const gemm = problem.get_if<Gemm>()) jit->kernel(*gemm), ++kernels;
     } catch (const Error& error) {
       CHECK(error.kind() == ErrorKind::unsupported);
     }

@@ -1,0 +1,140 @@
+// The row of a planner: what is done alike for every operator and family, from choosing a Config to the finished Plan.
+// A planner is a struct of static functions; see copy2d_operator.h.
+#pragma once
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "generator/candidates.h"
+#include "generator/operator_type.h"
+#include "generator/plan_sources.h"
+#include "generator/words.h"
+
+namespace tessera {
+
+template <class Value>
+std::string field_value(const Value& value) {
+  if constexpr (std::is_array_v<Value>) {
+    return extents_text(value, static_cast<int>(std::size(value)));
+  } else if constexpr (std::is_enum_v<Value>) {
+    return std::string(to_word(value));
+  } else {
+    return fmt::format("{}", value);
+  }
+}
+
+template <class Value>
+ConfigField field_of(std::string_view name, const Value& value) {
+  ConfigField field{std::string(name), field_value(value), {}};
+  if constexpr (std::is_array_v<Value>) {
+    field.typed = std::vector<int>(std::begin(value), std::end(value));
+  } else if constexpr (std::is_same_v<Value, int> || std::is_same_v<Value, bool>) {
+    field.typed = value;
+  } else {
+    field.typed = field.value;
+  }
+  return field;
+}
+
+/// "the default for head_dim 128; the best of 12 legal candidates; pinned: swizzle 64B"
+template <class Operator>
+std::string reason_of(const Problem& problem, const Choice<Operator>& choice) {
+  const auto& facts = problem.as<typename Operator::Problem>();
+  long long legal = 0;
+  for (const Candidate<Operator>& candidate : choice.candidates) legal += candidate.verdict.ok() ? 1 : 0;
+  std::string reason = Operator::merit(choice.candidates[choice.best].config, facts);
+  reason += legal == 1 ? "; the only legal candidate" : fmt::format("; the best of {} legal candidates", legal);
+  const auto list = [&](SelectorKind kind, std::string_view unset, std::string_view title) {
+    std::vector<std::string> set;
+    for (const Selector& selector : problem.type().fields()) {
+      if (selector.kind == kind && selector.text(problem) != unset)
+        set.push_back(fmt::format("{} {}", selector.key, selector.text(problem)));
+    }
+    if (!set.empty()) reason += fmt::format("; {}: {}", title, fmt::join(set, ", "));
+  };
+  list(SelectorKind::pin, "auto", "pinned");
+  list(SelectorKind::hint, "unknown", "hints");
+  return reason;
+}
+
+/// What follows from the Config that was chosen.
+template <class Operator>
+Plan with_config(const Problem& problem, const typename Operator::Config& config) {
+  Plan plan;
+  plan.op = Operator::kName;
+  plan.arch = problem.as<typename Operator::Problem>().arch;
+  plan.problem = problem;
+  plan.kernel = Operator::kernel_name(plan.arch, config);
+  Operator::visit_fields(
+      config, [&](std::string_view name, const auto& value) { plan.fields.push_back(field_of(name, value)); });
+  Operator::describe(config, plan);
+  plan.sources = [config](const Plan& of) { return sources_of<Operator>(config, of.kernel, of.launch); };
+  return plan;
+}
+
+template <class Operator>
+Plan plan_of(const Problem& problem) {
+  const Choice<Operator> choice = choose<Operator>(problem.as<typename Operator::Problem>());
+  const Candidate<Operator>& best = choice.candidates[choice.best];
+  Plan plan = with_config<Operator>(problem, best.config);
+  plan.reason = reason_of<Operator>(plan.problem, choice);
+  for (std::size_t i = 0; i < choice.candidates.size(); ++i)
+    if (i != choice.best) plan.rejected.push_back(rejection(choice.candidates[i], best.score));
+  return plan;
+}
+
+template <class Operator>
+Plan bare_plan_of(const Problem& problem) {
+  return with_config<Operator>(problem, best_config<Operator>(problem.as<typename Operator::Problem>()));
+}
+
+template <class Operator>
+std::string planned_kernel_of(const Problem& problem) {
+  const auto& facts = problem.as<typename Operator::Problem>();
+  return Operator::kernel_name(facts.arch, best_config<Operator>(facts));
+}
+
+/// See generator/tuning.h. Pins have the names of the Config's fields, unless the operator names them itself.
+template <class Operator>
+std::vector<Problem> pinned_candidates_of(const Problem& problem) {
+  const auto& facts = problem.as<typename Operator::Problem>();
+  const Choice<Operator> choice = choose<Operator>(facts);
+  std::vector<Problem> pinned;
+  for (std::size_t i = 0; i < choice.candidates.size(); ++i) {
+    const Candidate<Operator>& candidate = choice.candidates[i];
+    if (!candidate.verdict.ok()) continue;
+    Problem one = problem;
+    const auto pin = [&](std::string_view key, const auto& value) {
+      for (const Selector& field : problem.type().fields())
+        if (field.kind == SelectorKind::pin && field.key == key) set_field(one, key, field_value(value));
+    };
+    if constexpr (requires { Operator::visit_pins(candidate.config, pin); }) {
+      Operator::visit_pins(candidate.config, pin);
+    } else {
+      Operator::visit_fields(candidate.config, pin);
+    }
+    // A candidate that differs in what no pin names cannot be asked for.
+    if (planned_kernel_of<Operator>(one) != Operator::kernel_name(facts.arch, candidate.config)) continue;
+    pinned.insert(i == choice.best ? pinned.begin() : pinned.end(), std::move(one));
+  }
+  return pinned;
+}
+
+template <class Operator>
+constexpr FamilyRow family_row(std::string_view name, std::string_view targets, bool (*has_target)(Arch) noexcept) {
+  return {.name = name,
+          .targets = targets,
+          .has_target = has_target,
+          .plan = plan_of<Operator>,
+          .bare_plan = bare_plan_of<Operator>,
+          .planned_kernel = planned_kernel_of<Operator>,
+          .pinned_candidates = pinned_candidates_of<Operator>};
+}
+
+}  // namespace tessera
