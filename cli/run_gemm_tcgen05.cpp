@@ -90,7 +90,7 @@ std::map<std::string, Tensor> tcgen05_product_inputs(const Plan& plan, const Lau
   for (const BufferSpec& buffer : plan.launch.buffers) {
     ++stream;
     if (buffer.role == BufferRole::output || buffer.name == "groups") continue;
-    const bool is_of_b = buffer.name.find('b') != std::string::npos;
+    const bool is_of_b = product_operand(buffer.name) == ProductOperand::b;
     const OperandType type = is_of_b ? c.b_type : c.a_type;
     const std::int64_t rows = is_of_b ? size("n") : size("m");
     if (buffer.name == "a" || buffer.name == "b" || buffer.name == "b2") {

@@ -217,7 +217,7 @@ void Copy2dOperator::describe(const Config& config, Plan& plan) {
                              .dtype = std::string(to_word(config.dtype)),
                              .tensor_map_type = std::string(to_string(tensor_map_type(config.dtype))),
                              .swizzle = std::string(to_word(config.swizzle)),
-                             .use = name[0] == 'x' ? "copied from" : "copied to"});
+                             .use = std::string_view(name) == "x" ? "copied from" : "copied to"});
   }
   plan.smem = {{"tile",
                 0,

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <stdexcept>
 #include <utility>
 
 #include "base/error.h"
@@ -43,6 +44,13 @@ OperandType b_type(const Gemm& problem) {
   return problem.b_dtype ? element_type(*problem.b_dtype) : a_type(problem);
 }
 
+constexpr std::pair<std::string_view, ProductOperand> kProductBuffers[] = {
+    {"a", ProductOperand::a},   {"sfa", ProductOperand::a},     {"scale_a", ProductOperand::a},
+    {"b", ProductOperand::b},   {"sfb", ProductOperand::b},     {"scale_b", ProductOperand::b},
+    {"b2", ProductOperand::b},  {"sfb2", ProductOperand::b},    {"scale_b2", ProductOperand::b},
+    {"c", ProductOperand::c},   {"bias", ProductOperand::c},    {"d", ProductOperand::d},
+    {"sfd", ProductOperand::d}, {"scale_d", ProductOperand::d}, {"groups", ProductOperand::groups}};
+
 }  // namespace
 
 AttentionFacts attention_facts(const Fmha& problem) {
@@ -76,6 +84,12 @@ ProductFacts product_facts(const Gemm& problem) {
           .gate = problem.gate,
           .interleave = problem.interleave.value_or(1),
           .grouping = problem.grouping};
+}
+
+ProductOperand product_operand(std::string_view buffer) {
+  for (const auto& [name, operand] : kProductBuffers)
+    if (name == buffer) return operand;
+  throw std::out_of_range(fmt::format("{} is no buffer of a product", buffer));
 }
 
 ProductTiles product_tiles(const Plan& plan) {

@@ -2,6 +2,9 @@
 // target's: for commands, references and tests, which know no Config.
 #pragma once
 
+#include <cstdint>
+#include <string_view>
+
 #include "generator/plan.h"
 #include "spec/attention_types.h"
 #include "spec/product_facts.h"
@@ -14,6 +17,11 @@ AttentionFacts attention_facts(const Fmha& problem);
 Accumulation product_accumulation(const Gemm& problem);
 /// Throws Error{unsupported} for a type that no matrix instruction takes.
 ProductFacts product_facts(const Gemm& problem);
+/// Whose a product's buffer is: values, scales and factors alike.
+enum class ProductOperand : std::uint8_t { a, b, c, d, groups };
+/// Throws std::out_of_range for a name that no product's launch has.
+ProductOperand product_operand(std::string_view buffer);
+
 /// Of the product: rows of d first, also where b gives the kernel's matrix instruction its rows.
 ProductTiles product_tiles(const Plan& plan);
 

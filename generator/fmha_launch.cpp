@@ -23,24 +23,28 @@ constexpr std::int64_t kMaxStride = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxSms = 1 << 16;
 constexpr std::int64_t kMaxSplits = 256;
 
+enum class Operand { q, k, v, o };
+
 // q, k, v and o: whose heads and length they have, and which head_dim.
 struct Tensor {
   const char* name;
+  Operand operand;
   const char* heads;
   const char* seqlen;
   bool is_output;
   int AttentionFacts::*head_dim;
   FmhaLaunch::Box FmhaLaunch::*box;
 };
-constexpr Tensor kTensors[] = {{"q", "heads_q", "seqlen_q", false, &AttentionFacts::head_dim, &FmhaLaunch::q},
-                               {"k", "heads_kv", "seqlen_k", false, &AttentionFacts::head_dim, &FmhaLaunch::k},
-                               {"v", "heads_kv", "seqlen_k", false, &AttentionFacts::head_dim_v, &FmhaLaunch::v},
-                               {"o", "heads_q", "seqlen_q", true, &AttentionFacts::head_dim_v, &FmhaLaunch::o}};
+constexpr Tensor kTensors[] = {
+    {"q", Operand::q, "heads_q", "seqlen_q", false, &AttentionFacts::head_dim, &FmhaLaunch::q},
+    {"k", Operand::k, "heads_kv", "seqlen_k", false, &AttentionFacts::head_dim, &FmhaLaunch::k},
+    {"v", Operand::v, "heads_kv", "seqlen_k", false, &AttentionFacts::head_dim_v, &FmhaLaunch::v},
+    {"o", Operand::o, "heads_q", "seqlen_q", true, &AttentionFacts::head_dim_v, &FmhaLaunch::o}};
 
 // Keys of the window beside a list; q, k, v and o keep their names.
 constexpr Tensor kWindowTensors[] = {
-    {"swa_k", "heads_kv", "seqlen_swa", false, &AttentionFacts::head_dim, &FmhaLaunch::k},
-    {"swa_v", "heads_kv", "seqlen_swa", false, &AttentionFacts::head_dim_v, &FmhaLaunch::v}};
+    {"swa_k", Operand::k, "heads_kv", "seqlen_swa", false, &AttentionFacts::head_dim, &FmhaLaunch::k},
+    {"swa_v", Operand::v, "heads_kv", "seqlen_swa", false, &AttentionFacts::head_dim_v, &FmhaLaunch::v}};
 
 bool has_pools(const FmhaLaunch& c) { return c.facts.kv_pools != KvPools::dense; }
 
@@ -59,7 +63,7 @@ bool is_packed(const FmhaLaunch& c, const Tensor& t) {
 
 // V with keys side by side.
 bool is_k_major(const FmhaLaunch& c, const Tensor& t) {
-  return t.name[0] == 'v' && c.facts.v_layout == Layout::k_major;
+  return t.operand == Operand::v && c.facts.v_layout == Layout::k_major;
 }
 
 /// Tiles of queries, without the parts of their keys.

@@ -25,6 +25,7 @@ struct Matrix {
   const char* columns;
   DType dtype;
   BufferRole role;
+  bool is_copied_by_tma = true;
   std::string pitch() const { return fmt::format("ld{}", name); }
   std::string stride_l() const { return fmt::format("{}_stride_l", name); }
 };
@@ -41,7 +42,7 @@ Matrix matrix_b(const Config& c) {
 // The sizes that are the kernel's m and n.
 const char* rows(const Config& c) { return gemm::is_swapped(c) ? "n" : "m"; }
 const char* columns(const Config& c) { return gemm::is_swapped(c) ? "m" : "n"; }
-Matrix matrix_c(const Config& c) { return {"c", "m", "n", gemm::c_dtype(c), BufferRole::input}; }
+Matrix matrix_c(const Config& c) { return {"c", "m", "n", gemm::c_dtype(c), BufferRole::input, false}; }
 Matrix matrix_d(const Config& c) { return {"d", "m", "n", c.d_dtype, BufferRole::output}; }
 
 std::vector<Matrix> matrices(const Config& c) {
@@ -72,7 +73,7 @@ void add_sizes(const Config& c, LaunchPlan& launch) {
 }
 
 void add_buffer(const Matrix& matrix, LaunchPlan& launch) {
-  const auto alignment = matrix.name[0] == 'c' ? dtype_bytes(matrix.dtype) : 16;
+  const auto alignment = matrix.is_copied_by_tma ? 16 : dtype_bytes(matrix.dtype);
   launch.buffers.push_back(
       {.name = matrix.name,
        .role = matrix.role,

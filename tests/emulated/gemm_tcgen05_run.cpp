@@ -28,7 +28,7 @@ Problem problem_of(const ProductCase& test) {
 ProductFacts facts_of(const Plan& plan) { return product_facts(plan.problem.as<Gemm>()); }
 
 OperandType operand_type_of(const Plan& plan, const std::string& buffer) {
-  return buffer.find('b') != std::string::npos ? facts_of(plan).b_type : facts_of(plan).a_type;
+  return product_operand(buffer) == ProductOperand::b ? facts_of(plan).b_type : facts_of(plan).a_type;
 }
 
 }  // namespace

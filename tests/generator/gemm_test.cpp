@@ -275,6 +275,23 @@ TEST_CASE("products: a plan's tiles are of the product, whichever operand gives 
         ProductFacts{.a_type = OperandType::nvfp4, .b_type = OperandType::nvfp4, .d_format = OutputFormat::mxfp4});
 }
 
+TEST_CASE("products: every buffer says whose operand it is, by an extent that only this one has") {
+  for (const Problem& problem : every_fact()) {
+    if (problem.get_if<Gemm>() == nullptr) continue;
+    for (const BufferSpec& buffer : make_plan(problem).launch.buffers) {
+      CAPTURE(buffer.name);
+      std::set<std::string> extents;
+      for (const Expression& extent : buffer.shape)
+        for (const std::string& name : extent.names()) extents.insert(name);
+      const ProductOperand operand = product_operand(buffer.name);
+      if (buffer.shape.size() < 3) continue;
+      CHECK(extents.contains("n") == (operand != ProductOperand::a));
+      CHECK((extents.contains("m") || extents.contains("group_tiles")) == (operand != ProductOperand::b));
+    }
+  }
+  CHECK_THROWS_AS(product_operand("beta"), std::out_of_range);
+}
+
 TEST_CASE("products: no candidate comes twice") {
   for (const Hint m : {1, 48, 64, 384, 1792, 4096})
     for (const Hint n : {64, 2560, 6144, 57344}) {
