@@ -12,7 +12,25 @@ namespace tessera {
 
 namespace {
 
-OperandType element_type(DType dtype) {
+OperandType a_type(const Gemm& problem) {
+  return problem.format ? operand_type(*problem.format) : operand_type(problem.dtype);
+}
+
+OperandType b_type(const Gemm& problem) {
+  if (problem.b_format) return operand_type(*problem.b_format);
+  return problem.b_dtype ? operand_type(*problem.b_dtype) : a_type(problem);
+}
+
+constexpr std::pair<std::string_view, ProductOperand> kProductBuffers[] = {
+    {"a", ProductOperand::a},   {"sfa", ProductOperand::a},     {"scale_a", ProductOperand::a},
+    {"b", ProductOperand::b},   {"sfb", ProductOperand::b},     {"scale_b", ProductOperand::b},
+    {"b2", ProductOperand::b},  {"sfb2", ProductOperand::b},    {"scale_b2", ProductOperand::b},
+    {"c", ProductOperand::c},   {"bias", ProductOperand::c},    {"d", ProductOperand::d},
+    {"sfd", ProductOperand::d}, {"scale_d", ProductOperand::d}, {"groups", ProductOperand::groups}};
+
+}  // namespace
+
+OperandType operand_type(DType dtype) {
   switch (dtype) {
     case DType::f16:
       return OperandType::f16;
@@ -34,24 +52,6 @@ OperandType element_type(DType dtype) {
                               word_list<OperandType>()));
   }
 }
-
-OperandType a_type(const Gemm& problem) {
-  return problem.format ? operand_type(*problem.format) : element_type(problem.dtype);
-}
-
-OperandType b_type(const Gemm& problem) {
-  if (problem.b_format) return operand_type(*problem.b_format);
-  return problem.b_dtype ? element_type(*problem.b_dtype) : a_type(problem);
-}
-
-constexpr std::pair<std::string_view, ProductOperand> kProductBuffers[] = {
-    {"a", ProductOperand::a},   {"sfa", ProductOperand::a},     {"scale_a", ProductOperand::a},
-    {"b", ProductOperand::b},   {"sfb", ProductOperand::b},     {"scale_b", ProductOperand::b},
-    {"b2", ProductOperand::b},  {"sfb2", ProductOperand::b},    {"scale_b2", ProductOperand::b},
-    {"c", ProductOperand::c},   {"bias", ProductOperand::c},    {"d", ProductOperand::d},
-    {"sfd", ProductOperand::d}, {"scale_d", ProductOperand::d}, {"groups", ProductOperand::groups}};
-
-}  // namespace
 
 AttentionFacts attention_facts(const Fmha& problem) {
   return {.head_dim = problem.head_dim,

@@ -13,6 +13,8 @@ namespace tessera {
 
 AttentionFacts attention_facts(const Fmha& problem);
 
+/// An element type as an operand's. Throws Error{unsupported} for one that no matrix instruction takes.
+OperandType operand_type(DType dtype);
 /// What is asked for, or how 8-bit types are summed where nothing is.
 Accumulation product_accumulation(const Gemm& problem);
 /// Throws Error{unsupported} for a type that no matrix instruction takes.

@@ -1,10 +1,12 @@
-// The launch of a product as data: sizes and strides, buffers, domain, tensor maps, the one step. The kernel's side of
-// every line stands in the head of spec/gemm.h.
+// The launch of a product as data: sizes and strides, domain, the one step. The kernel's side of every line stands in
+// the heads of spec/gemm.h and spec/gemm_tcgen05.h. Buffers and tensor maps: generator/gemm_buffers.cpp.
+#include "generator/gemm_launch.h"
+
 #include <fmt/format.h>
 
-#include <cstdint>
+#include <utility>
 
-#include "generator/gemm_operator.h"
+#include "generator/block_operator.h"
 #include "generator/operator_words.h"
 #include "generator/words.h"
 
@@ -12,133 +14,109 @@ namespace tessera {
 
 namespace {
 
-using gemm::Config;
-
-constexpr std::int64_t kMaxExtent = (std::int64_t{1} << 31) - (1 << 16);  // coordinates stay in int
 constexpr std::int64_t kMaxStride = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxSms = 1 << 16;
+constexpr int kMaxClusterSize = 8;  // that every device grants
 
-// One matrix operand: which extents are its rows and its contiguous dimension.
-struct Matrix {
-  const char* name;
-  const char* rows;
-  const char* columns;
-  DType dtype;
-  BufferRole role;
-  bool is_copied_by_tma = true;
-  std::string pitch() const { return fmt::format("ld{}", name); }
-  std::string stride_l() const { return fmt::format("{}_stride_l", name); }
-};
-
-// The product's own operands, whichever of the kernel's they are.
-Matrix matrix_a(const Config& c) {
-  const bool is_k_major = gemm::layout_of(c, false) == Layout::k_major;
-  return {"a", is_k_major ? "m" : "k", is_k_major ? "k" : "m", gemm::dtype_of(c, false), BufferRole::input};
-}
-Matrix matrix_b(const Config& c) {
-  const bool is_k_major = gemm::layout_of(c, true) == Layout::k_major;
-  return {"b", is_k_major ? "n" : "k", is_k_major ? "k" : "n", gemm::dtype_of(c, true), BufferRole::input};
-}
-// The sizes that are the kernel's m and n.
-const char* rows(const Config& c) { return gemm::is_swapped(c) ? "n" : "m"; }
-const char* columns(const Config& c) { return gemm::is_swapped(c) ? "m" : "n"; }
-Matrix matrix_c(const Config& c) { return {"c", "m", "n", gemm::c_dtype(c), BufferRole::input, false}; }
-Matrix matrix_d(const Config& c) { return {"d", "m", "n", c.d_dtype, BufferRole::output}; }
-
-std::vector<Matrix> matrices(const Config& c) {
-  std::vector<Matrix> list{matrix_a(c), matrix_b(c), matrix_d(c)};
-  if (c.c == Addend::matrix) list.push_back(matrix_c(c));
-  return list;
-}
-
-void add_sizes(const Config& c, LaunchPlan& launch) {
+void add_sizes(const GemmLaunch& p, LaunchPlan& launch) {
   const auto size = [&](std::string name, std::int64_t min, std::int64_t max, std::optional<Expression> value,
                         std::string help) {
     launch.sizes.push_back({std::move(name), min, max, std::move(value), std::move(help)});
   };
   size("m", 0, kMaxExtent, {}, "rows of d");
-  size("n", 0, kMaxExtent, {}, "columns of d");
+  size("n", 0, kMaxExtent, {}, p.facts.gate == Gate::interleaved ? "rows of b, two for a column of d" : "columns of d");
   size("k", 0, kMaxExtent, {}, "products of a sum");
-  size("l", 0, kMaxExtent, Expression(1), "matrices");
-  for (const Matrix& matrix : matrices(c)) {
+  size("l", 0, kMaxExtent, Expression(1), p.facts.grouping == Grouping::none ? "matrices" : "groups");
+  if (has_group_tiles(p))
+    size("group_tiles", 0, kMaxExtent, expression("ceil_div(m, {}) + l", kTileRows),
+         "tiles of 128 rows that scales of all groups take, each group rounded up");
+  for (const ProductMatrix& matrix : product_matrices(p)) {
     // What is written must not overlap: a stride of 0 is for inputs only.
     const bool is_output = matrix.role == BufferRole::output;
     size(matrix.pitch(), is_output ? 1 : 0, kMaxStride,
-         is_output ? expression("max({}, 1)", matrix.columns) : Expression::parse(matrix.columns),
+         is_output                     ? expression("max({}, 1)", matrix.columns)
+         : matrix.has_padded_columns() ? Expression::parse("k")  // dense, which a rule below may refuse
+                                       : Expression::parse(matrix.columns),
          fmt::format("elements of {} from one row to the next", matrix.name));
+    if (matrix.is_one) continue;
     size(matrix.stride_l(), is_output ? 1 : 0, kMaxStride, expression("{} * max({}, 1)", matrix.pitch(), matrix.rows),
          fmt::format("elements of {} from one matrix to the next", matrix.name));
   }
   size("num_sms", 1, kMaxSms, {}, "multiprocessors of the device: filled in by the launcher");
 }
 
-void add_buffer(const Matrix& matrix, LaunchPlan& launch) {
-  const auto alignment = matrix.is_copied_by_tma ? 16 : dtype_bytes(matrix.dtype);
-  launch.buffers.push_back(
-      {.name = matrix.name,
-       .role = matrix.role,
-       .dtype = std::string(to_word(matrix.dtype)),
-       .shape = {Expression::parse("l"), Expression::parse(matrix.rows), Expression::parse(matrix.columns)},
-       .strides = {Expression::parse(matrix.stride_l()), Expression::parse(matrix.pitch()), Expression(1)},
-       .alignment = alignment});
-}
-
-void add_map(const Matrix& matrix, Swizzle swizzle, const gemm::TmaBox& box, LaunchPlan& launch) {
-  const int bytes = dtype_bytes(matrix.dtype);
-  TensorMapRecipe map;
-  map.name = matrix.name;
-  map.buffer = matrix.name;
-  map.type = tensor_map_type(matrix.dtype);
-  map.swizzle = tensor_map_swizzle(swizzle);
-  map.l2_promotion = TensorMapL2Promotion::l2_256b;
-  map.dims = {expression("max({}, 1)", matrix.columns), expression("max({}, 1)", matrix.rows),
-              Expression::parse("max(l, 1)")};
-  for (const std::string& stride : {matrix.pitch(), matrix.stride_l()}) {
-    // A pitch of d that no map takes is rounded up: that d is stored without its map.
-    map.strides_bytes.push_back(matrix.role == BufferRole::output
-                                    ? expression("ceil_div({} * {}, 16) * 16", stride, bytes)
-                                    : expression("{} * {}", stride, bytes));
-  }
-  for (const int extent : box.extents) {
-    map.box.push_back(static_cast<std::uint32_t>(extent));
-    map.element_strides.push_back(1);
-  }
-  launch.tensor_maps.push_back(std::move(map));
-}
-
-void add_vector(const char* name, std::string_view dtype, const char* extent, int alignment, bool is_optional,
-                LaunchPlan& launch) {
-  launch.buffers.push_back({.name = name,
-                            .role = BufferRole::input,
-                            .dtype = std::string(dtype),
-                            .shape = {Expression::parse(extent)},
-                            .strides = {Expression(1)},
-                            .alignment = alignment,
-                            .is_optional = is_optional});
-}
-
-// Each rule keeps the products of the next within 64 bits.
-void add_domain(const Config& c, LaunchPlan& launch) {
-  const auto rule = [&](std::string lhs, Relation relation, Expression rhs, std::string message) {
+void add_d_rules(const GemmLaunch& p, LaunchPlan& launch) {
+  const auto rule = [&](const char* lhs, Relation relation, Expression rhs, std::string message) {
     launch.domain.push_back(
         {.lhs = Expression::parse(lhs), .relation = relation, .rhs = std::move(rhs), .message = std::move(message)});
   };
-  for (const Matrix& matrix : {matrix_a(c), matrix_b(c)}) {
-    const int unit = 16 / dtype_bytes(matrix.dtype);
-    rule(matrix.pitch(), Relation::multiple_of, Expression(unit),
-         fmt::format("{0} must be a multiple of {1} (16 bytes, tensor map): pad the rows of {2}, which need not be "
-                     "dense",
-                     matrix.pitch(), unit, matrix.name));
-    rule(matrix.stride_l(), Relation::multiple_of, Expression(unit),
-         fmt::format("{} must be a multiple of {} (16 bytes, tensor map)", matrix.stride_l(), unit));
+  const bool is_interleaved = p.facts.gate == Gate::interleaved;
+  const int group = is_interleaved ? 2 * p.facts.interleave : 1;
+  if (is_interleaved)
+    rule(
+        "n", Relation::multiple_of, Expression(group),
+        fmt::format("n must be a multiple of {}: {} columns of the gate and as many of up", group, p.facts.interleave));
+  if (is_quantized(p)) {
+    const BlockFormat format = block_format(p.facts.d_format);
+    const int block = block_elements(format) * (is_interleaved ? 2 : 1), unit = 128 / value_bits(format);
+    rule("n", Relation::multiple_of, Expression(block),
+         fmt::format("n must be a multiple of {}: d consists of whole blocks of {}, which share a scale", block,
+                     block_elements(format)));
+    rule("ldd", Relation::multiple_of, Expression(unit),
+         fmt::format("ldd must be a multiple of {} (16 bytes): d need not be dense", unit));
+    if (p.facts.grouping != Grouping::contiguous)
+      rule("d_stride_l", Relation::multiple_of, Expression(unit),
+           fmt::format("d_stride_l must be a multiple of {} (16 bytes)", unit));
   }
-  rule("ldd", Relation::at_least, Expression::parse("n"), "ldd must be at least n: rows of d must not overlap");
-  const std::string tiles_m = fmt::format("ceil_div({}, {})", rows(c), c.tile_m * c.cluster_m);
-  const std::string tiles_n = fmt::format("ceil_div({}, {})", columns(c), c.tile_n * c.cluster_n);
-  const Expression most(kMaxExtent / gemm::kMaxClusterSize);
-  const std::string bound = fmt::format("must be at most {}", kMaxExtent / gemm::kMaxClusterSize);
-  rule(tiles_m + " * " + tiles_n, Relation::at_most, most, "the number of tiles " + bound);
-  rule(tiles_m + " * " + tiles_n + " * l", Relation::at_most, most, "the number of tiles of all l matrices " + bound);
+  rule("ldd", Relation::at_least, Expression::parse(columns_of_d(p)),
+       fmt::format("ldd must be at least {}: rows of d must not overlap", is_interleaved ? "n / 2" : "n"));
+}
+
+/// Clusters along the product's m and n.
+std::string clusters_m(const GemmLaunch& p) {
+  return fmt::format("ceil_div(m, {})", p.tiles.tile_m * p.tiles.cluster_m);
+}
+std::string clusters_n(const GemmLaunch& p) {
+  return fmt::format("ceil_div(n, {})", p.tiles.tile_n * p.tiles.cluster_n);
+}
+
+// Each rule keeps the products of the next within 64 bits.
+void add_domain(const GemmLaunch& p, LaunchPlan& launch) {
+  const auto rule = [&](const std::string& lhs, Relation relation, Expression rhs, std::string message) {
+    launch.domain.push_back(
+        {.lhs = Expression::parse(lhs), .relation = relation, .rhs = std::move(rhs), .message = std::move(message)});
+  };
+  if (p.scale_block > 0)
+    rule("k", Relation::multiple_of, Expression(p.scale_block),
+         fmt::format("k must be a multiple of {}, the block of {} that shares a scale: quantize rows that are padded "
+                     "with zeros",
+                     p.scale_block, to_word(p.facts.a_type)));
+  std::vector<std::pair<ProductMatrix, bool>> operands{{matrix_a(p), p.a.is_padded}, {matrix_b(p), p.b.is_padded}};
+  if (p.facts.gate == Gate::dual) operands.emplace_back(matrix_b2(p), p.b.is_padded);
+  for (const auto& [matrix, is_padded] : operands) {
+    const int bytes = is_padded ? 32 : 16, unit = 8 * bytes / matrix.bits;
+    rule(matrix.pitch(), Relation::multiple_of, Expression(unit),
+         fmt::format("{} must be a multiple of {} ({} bytes, tensor map): {}", matrix.pitch(), unit, bytes,
+                     fmt::format(fmt::runtime(p.pitch_remedy), matrix.name)));
+    if (is_padded)
+      rule(matrix.pitch(), Relation::at_least, Expression::parse(matrix.columns),
+           fmt::format(
+               "{0} must be at least k, rounded up to 128 (tensor map of mxfp4 values that are padded to 8 bits "
+               "beside mxfp8): copy {1} into rows that are padded to that (cudaMemcpy2DAsync, pad_on_host; --pad-rows)",
+               matrix.pitch(), matrix.name));
+    if (matrix.is_one) continue;
+    rule(matrix.stride_l(), Relation::multiple_of, Expression(unit),
+         fmt::format("{} must be a multiple of {} ({} bytes, tensor map)", matrix.stride_l(), unit, bytes));
+  }
+  add_d_rules(p, launch);
+  const std::string first = p.is_swapped ? clusters_n(p) : clusters_m(p);
+  const std::string second = p.is_swapped ? clusters_m(p) : clusters_n(p);
+  const Expression most(kMaxExtent / kMaxClusterSize);
+  const std::string bound = fmt::format("must be at most {}", kMaxExtent / kMaxClusterSize);
+  if (p.facts.grouping == Grouping::contiguous)
+    rule("(" + first + " + l) * " + second, Relation::at_most, most, "the number of tiles of all groups " + bound);
+  rule(first + " * " + second, Relation::at_most, most, "the number of tiles " + bound);
+  rule(first + " * " + second + " * l", Relation::at_most, most, "the number of tiles of all l matrices " + bound);
 }
 
 /// Clusters of `size` CTAs that run at the same time. A cluster's CTAs share a GPC, and SMs are left over where a GPC's
@@ -151,74 +129,80 @@ std::string clusters_at_once(int size) {
   return fmt::format("max(ceil_div({} * num_sms - {}, {}), 1)", used, of * size - 1, of * size);
 }
 
-LaunchStep step_of(const Config& c, const std::string& kernel) {
+/// The entry's parameters, in its order.
+void add_parameters(const GemmLaunch& p, const std::vector<TensorMapRecipe>& maps, LaunchStep& step) {
+  const auto from = [&](const std::string& name, ParameterKind kind, const std::string& source) {
+    step.parameters.push_back({.name = name, .kind = kind, .value = {}, .source = source, .offset_bytes = {}});
+  };
+  const auto pointer = [&](const char* name) { from(name, ParameterKind::pointer, name); };
+  const auto number = [&](const char* name, ParameterKind kind, Expression value) {
+    step.parameters.push_back(size_parameter(name, kind, std::move(value)));
+  };
+  const auto other_of = [&](const std::string& name) { return name == "a" ? "b" : name == "b" ? "a" : name; };
+  for (const TensorMapRecipe& map : maps)
+    from(map.name, ParameterKind::tensor_map, p.is_swapped ? other_of(map.name) : map.name);
+  from("d_pointer", ParameterKind::pointer, "d");
+  if (p.facts.grouping != Grouping::none) pointer("groups");
+  if (is_quantized(p)) pointer("sfd");
+  if (p.facts.d_format == OutputFormat::nvfp4) pointer("scale_d");
+  const bool has_c = p.facts.c == Addend::matrix;
+  if (has_c) pointer("c");
+  if (p.facts.bias == Bias::column) pointer("bias");
+  if (p.has_tensor_scales) {
+    pointer("scale_a");
+    pointer("scale_b");
+    if (p.facts.gate == Gate::dual) pointer("scale_b2");
+  }
+  number("m", ParameterKind::i32, Expression::parse(p.is_swapped ? "n" : "m"));
+  number("n", ParameterKind::i32, Expression::parse(p.is_swapped ? "m" : "n"));
+  for (const char* const size : {"k", "l"}) number(size, ParameterKind::i32, Expression::parse(size));
+  const bool is_one = p.facts.grouping == Grouping::contiguous;
+  const auto stride_l = [&](const char* name) { return is_one ? Expression(0) : Expression::parse(name); };
+  number("ldd", ParameterKind::i64, Expression::parse("ldd"));
+  number("d_stride_l", ParameterKind::i64, stride_l("d_stride_l"));
+  if (has_c) {
+    number("ldc", ParameterKind::i64, Expression::parse("ldc"));
+    number("c_stride_l", ParameterKind::i64, stride_l("c_stride_l"));
+  }
+  if (p.facts.d_dtype != DType::s32) from("alpha", ParameterKind::f32, "alpha");
+  if (has_c) from("beta", ParameterKind::f32, "beta");
+}
+
+LaunchStep step_of(const GemmLaunch& p, const std::string& kernel, const std::vector<TensorMapRecipe>& maps) {
   LaunchStep step;
   step.entry = kernel;
-  const int size = gemm::cluster_size(c);
-  const std::string clusters = fmt::format("ceil_div({}, {}) * ceil_div({}, {}) * l", rows(c), c.tile_m * c.cluster_m,
-                                           columns(c), c.tile_n * c.cluster_n);
+  const std::string first = p.is_swapped ? clusters_n(p) : clusters_m(p);
+  const std::string second = p.is_swapped ? clusters_m(p) : clusters_n(p);
+  // Of contiguous groups as many as there can be: the last tile of each may be a part of one.
+  const std::string clusters = p.facts.grouping == Grouping::contiguous ? fmt::format("({} + l) * {}", first, second)
+                                                                        : fmt::format("{} * {} * l", first, second);
   // As many clusters as the device holds at once, or one for each tile.
-  step.grid[0] = size == 1        ? expression("min(num_sms, {})", clusters)
-                 : c.split_k == 1 ? expression("{} * min({}, {})", size, clusters_at_once(size), clusters)
-                                  : expression("{} * {}", size, clusters);
-  step.block[0] = static_cast<std::uint32_t>(gemm::num_threads(c));
+  const int size = p.cluster_size;
+  step.grid[0] = size == 1              ? expression("min(num_sms, {})", clusters)
+                 : p.tiles.split_k == 1 ? expression("{} * min({}, {})", size, clusters_at_once(size), clusters)
+                                        : expression("{} * {}", size, clusters);
+  step.block[0] = static_cast<std::uint32_t>(p.threads);
   step.cluster[0] = static_cast<std::uint32_t>(size);
-  step.dynamic_smem_bytes = gemm::smem_layout(c).total_bytes;
-  const auto parameter = [&](const char* name, ParameterKind kind, Expression value, const char* source) {
-    step.parameters.push_back(
-        {.name = name, .kind = kind, .value = std::move(value), .source = source, .offset_bytes = {}});
-  };
-  const auto number = [&](const char* name, ParameterKind kind) { parameter(name, kind, Expression::parse(name), ""); };
-  const bool has_c = c.c == Addend::matrix;
-  const bool is_swapped = gemm::is_swapped(c);
-  parameter("a", ParameterKind::tensor_map, {}, is_swapped ? "b" : "a");
-  parameter("b", ParameterKind::tensor_map, {}, is_swapped ? "a" : "b");
-  parameter("d", ParameterKind::tensor_map, {}, "d");
-  parameter("d_pointer", ParameterKind::pointer, {}, "d");
-  if (has_c) parameter("c", ParameterKind::pointer, {}, "c");
-  if (c.bias == Bias::column) parameter("bias", ParameterKind::pointer, {}, "bias");
-  if (gemm::is_8_bit(c.a_dtype)) {
-    parameter("scale_a", ParameterKind::pointer, {}, "scale_a");
-    parameter("scale_b", ParameterKind::pointer, {}, "scale_b");
-  }
-  parameter("m", ParameterKind::i32, Expression::parse(rows(c)), "");
-  parameter("n", ParameterKind::i32, Expression::parse(columns(c)), "");
-  for (const char* const size_name : {"k", "l"}) number(size_name, ParameterKind::i32);
-  number("ldd", ParameterKind::i64);
-  number("d_stride_l", ParameterKind::i64);
-  if (has_c) {
-    number("ldc", ParameterKind::i64);
-    number("c_stride_l", ParameterKind::i64);
-  }
-  parameter("alpha", ParameterKind::f32, {}, "alpha");
-  if (has_c) parameter("beta", ParameterKind::f32, {}, "beta");
+  step.dynamic_smem_bytes = p.smem_bytes;
+  add_parameters(p, maps, step);
   return step;
 }
 
 }  // namespace
 
-LaunchPlan gemm_launch(const Config& config, const std::string& arch, const std::string& kernel) {
+LaunchPlan gemm_launch(const GemmLaunch& product, const std::string& arch, const std::string& kernel) {
   LaunchPlan launch;
   launch.op = "gemm";
   launch.arch = arch;
-  add_sizes(config, launch);
-  launch.scalars.push_back({.name = "alpha", .default_value = 1, .help = "factor of the product"});
-  if (config.c == Addend::matrix)
+  add_sizes(product, launch);
+  if (product.facts.d_dtype != DType::s32)
+    launch.scalars.push_back({.name = "alpha", .default_value = 1, .help = "factor of the product"});
+  if (product.facts.c == Addend::matrix)
     launch.scalars.push_back({.name = "beta", .default_value = 1, .help = "factor of c; 0: c is not read"});
-  for (const Matrix& matrix : matrices(config)) add_buffer(matrix, launch);
-  if (config.bias == Bias::column) {
-    const DType dtype = gemm::c_dtype(config);
-    add_vector("bias", to_word(dtype), "n", dtype_bytes(dtype), false, launch);
-  }
-  if (gemm::is_8_bit(config.a_dtype)) {
-    for (const char* const name : {"scale_a", "scale_b"}) add_vector(name, "f32", "1", 4, true, launch);
-  }
-  const bool is_swapped = gemm::is_swapped(config);
-  add_map(matrix_a(config), Swizzle::b128, is_swapped ? gemm::b_box(config) : gemm::a_box(config), launch);
-  add_map(matrix_b(config), Swizzle::b128, is_swapped ? gemm::a_box(config) : gemm::b_box(config), launch);
-  add_map(matrix_d(config), gemm::d_swizzle(config), gemm::d_box(config), launch);
-  add_domain(config, launch);
-  launch.steps.push_back(step_of(config, kernel));
+  add_product_buffers(product, launch);
+  add_product_maps(product, launch);
+  add_domain(product, launch);
+  launch.steps.push_back(step_of(product, kernel, launch.tensor_maps));
   return launch;
 }
 

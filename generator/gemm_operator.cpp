@@ -9,8 +9,10 @@
 #include <utility>
 
 #include "generator/candidates.h"
+#include "generator/facts.h"
 #include "generator/gemm_candidates.h"
 #include "generator/gemm_cost.h"
+#include "generator/gemm_launch.h"
 #include "generator/operator_words.h"
 #include "generator/wgmma_header.h"
 #include "generator/words.h"
@@ -223,6 +225,42 @@ void describe_smem(const Config& config, Plan& plan) {
 
 }  // namespace
 
+namespace {
+
+/// One of the product's operands, as the kernel's a or b.
+GemmLaunch::Operand operand_of(const Config& c, bool is_b) {
+  const gemm::TmaBox box = is_b != gemm::is_swapped(c) ? gemm::b_box(c) : gemm::a_box(c);
+  return {.box = {std::begin(box.extents), std::end(box.extents)}};
+}
+
+GemmLaunch launch_facts(const Config& c) {
+  const auto [tile_m, tile_n] = tile_of(c);
+  const auto [cluster_m, cluster_n] = cluster_of(c);
+  const gemm::TmaBox d_box = gemm::d_box(c);
+  return {.facts = {.a_type = operand_type(gemm::dtype_of(c, false)),
+                    .b_type = operand_type(gemm::dtype_of(c, true)),
+                    .a_layout = gemm::layout_of(c, false),
+                    .b_layout = gemm::layout_of(c, true),
+                    .d_dtype = c.d_dtype,
+                    .accumulation = c.accumulation,
+                    .c = c.c,
+                    .bias = c.bias,
+                    .activation = c.activation},
+          .tiles = {tile_m, tile_n, cluster_m, cluster_n, c.split_k},
+          .is_swapped = gemm::is_swapped(c),
+          .cluster_size = gemm::cluster_size(c),
+          .threads = gemm::num_threads(c),
+          .smem_bytes = gemm::smem_layout(c).total_bytes,
+          .a = operand_of(c, false),
+          .b = operand_of(c, true),
+          .d = {.box = {std::begin(d_box.extents), std::end(d_box.extents)},
+                .swizzle = tensor_map_swizzle(gemm::d_swizzle(c))},
+          .has_tensor_scales = gemm::is_8_bit(c.a_dtype),
+          .pitch_remedy = "pad the rows of {}, which need not be dense"};
+}
+
+}  // namespace
+
 void GemmOperator::describe(const Config& config, Plan& plan) {
   const auto operand = [&](const char* name, DType dtype, Swizzle swizzle, std::string use) {
     return OperandPlan{.name = name,
@@ -254,7 +292,7 @@ void GemmOperator::describe(const Config& config, Plan& plan) {
     const gemm::Role role = gemm::role(config, i);
     plan.roles.push_back({role.name, role.first_warp, role.warps, role.registers});
   }
-  plan.launch = gemm_launch(config, plan.arch.to_string(), plan.kernel);
+  plan.launch = gemm_launch(launch_facts(config), plan.arch.to_string(), plan.kernel);
 }
 
 std::string GemmOperator::launch_bounds() { return "tessera::gemm::num_threads(kConfig), 1"; }

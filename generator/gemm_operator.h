@@ -89,7 +89,4 @@ struct GemmOperator {
   }
 };
 
-/// The launch of a product as data.
-LaunchPlan gemm_launch(const gemm::Config& config, const std::string& arch, const std::string& kernel);
-
 }  // namespace tessera

@@ -1,14 +1,22 @@
 // Who owns which bytes of shared memory and which columns of Tensor Memory when, as templates/gemm_tcgen05 hands them
-// on: producer.cuh, multiplier.cuh, storer.cuh, epilogue.cuh.
+// on: producer.cuh, multiplier.cuh, storer.cuh, epilogue.cuh; and what its launch is made from.
 #include <fmt/format.h>
 
+#include <iterator>
+
+#include "generator/gemm_launch.h"
 #include "generator/gemm_tcgen05_operator.h"
+#include "generator/operator_words.h"
 
 namespace tessera {
 
 namespace {
 
 using gemm_tcgen05::Config;
+
+std::vector<std::uint32_t> extents_of(const gemm_tcgen05::TmaBox& box) {
+  return {std::begin(box.extents), std::end(box.extents)};
+}
 
 void add_smem(const Config& c, Plan& plan) {
   const gemm_tcgen05::SmemLayout map = gemm_tcgen05::smem_layout(c);
@@ -69,6 +77,47 @@ void add_tmem(const Config& c, Plan& plan) {
 void gemm_tcgen05_memory(const gemm_tcgen05::Config& config, Plan& plan) {
   add_smem(config, plan);
   add_tmem(config, plan);
+}
+
+GemmLaunch gemm_tcgen05_launch(const Config& c) {
+  const bool is_swapped = gemm_tcgen05::is_swapped(c);
+  const auto swizzle_of = [&](bool is_of_lanes) {
+    return gemm_tcgen05::has_wide_atoms(c, is_of_lanes) ? TensorMapSwizzle::b128_atom_32b : TensorMapSwizzle::b128;
+  };
+  GemmLaunch launch{
+      .facts = {.a_type = c.a_type,
+                .b_type = c.b_type,
+                .a_layout = c.a_layout,
+                .b_layout = c.b_layout,
+                .d_dtype = c.d_dtype,
+                .d_format = c.d_format,
+                .c = c.c,
+                .bias = c.bias,
+                .activation = c.activation,
+                .gate = c.gate,
+                .interleave = c.interleave,
+                .grouping = c.grouping},
+      .tiles = {c.tile_m, c.tile_n, c.cluster_m, c.cluster_n, c.split_k},
+      .cluster_size = gemm_tcgen05::cluster_size(c),
+      .threads = gemm_tcgen05::num_threads(c),
+      .smem_bytes = gemm_tcgen05::smem_layout(c).total_bytes,
+      .a = {.box = extents_of(gemm_tcgen05::a_box(c)),
+            .swizzle = swizzle_of(!is_swapped),
+            .is_padded = gemm_tcgen05::is_padded(c, c.a_type)},
+      .b = {.box = extents_of(gemm_tcgen05::b_box(c)),
+            .swizzle = swizzle_of(is_swapped),
+            .is_padded = gemm_tcgen05::is_padded(c, c.b_type)},
+      .d = {.box = extents_of(gemm_tcgen05::d_box(c)), .swizzle = tensor_map_swizzle(gemm_tcgen05::d_swizzle(c))},
+      .has_tensor_scales = gemm_tcgen05::has_tensor_scales(c),
+      .pitch_remedy =
+          "copy {} into rows that are padded to that (cudaMemcpy2DAsync, pad_on_host; "
+          "--pad-rows); they need not be dense"};
+  if (gemm_tcgen05::is_scaled(c)) {
+    launch.scale_block = gemm_tcgen05::scale_block(c);
+    launch.sfa_box = extents_of(gemm_tcgen05::scale_box(c, !is_swapped));
+    launch.sfb_box = extents_of(gemm_tcgen05::scale_box(c, is_swapped));
+  }
+  return launch;
 }
 
 }  // namespace tessera

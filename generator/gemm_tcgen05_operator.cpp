@@ -11,6 +11,7 @@
 #include "generator/block_operator.h"
 #include "generator/candidates.h"
 #include "generator/facts.h"
+#include "generator/gemm_launch.h"
 #include "generator/gemm_tcgen05_cost.h"
 #include "generator/operator_words.h"
 #include "generator/words.h"
@@ -360,7 +361,7 @@ void add_operands(const Config& c, Plan& plan) {
 
 void GemmTcgen05Operator::describe(const Config& config, Plan& plan) {
   plan.mma_kind = mma_kind_name(config);
-  plan.launch = gemm_tcgen05_launch(config, plan.arch.to_string(), plan.kernel);
+  plan.launch = gemm_launch(gemm_tcgen05_launch(config), plan.arch.to_string(), plan.kernel);
   add_operands(config, plan);
   gemm_tcgen05_memory(config, plan);
   for (const gemm_tcgen05::Role& role : gemm_tcgen05::kRoles)

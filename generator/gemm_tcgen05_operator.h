@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "generator/gemm_launch.h"
 #include "generator/plan.h"
 #include "spec/gemm_tcgen05.h"
 
@@ -71,8 +72,7 @@ struct GemmTcgen05Operator {
 
 /// The regions of shared and Tensor Memory with their phases.
 void gemm_tcgen05_memory(const gemm_tcgen05::Config& config, Plan& plan);
-
-/// The launch of a product as data.
-LaunchPlan gemm_tcgen05_launch(const gemm_tcgen05::Config& config, const std::string& arch, const std::string& kernel);
+/// What its launch is made from.
+GemmLaunch gemm_tcgen05_launch(const gemm_tcgen05::Config& config);
 
 }  // namespace tessera
