@@ -110,9 +110,10 @@ class RunCommand final : public Command {
     flags.group("Flags");
     flags.text("--device", "WORD", device_,
                "gpu, emulator or auto (default): the GPU where one runs the target's code, else the emulator");
+    run_.inputs = "standard";
     flags.text("--inputs", "WORD", run_.inputs,
-               "normal (default), uniform, integer: small whole numbers, or (fmha) rising: normal, with scores that "
-               "grow towards the first key, so that rows move their reference from block to block");
+               "standard (default): normal, with what ordinary numbers do not have (docs/cli.md); normal; uniform; "
+               "integer: small whole numbers; rising (fmha): normal, with scores that grow towards the first key");
     flags.number("--seed", "N", run_.seed, 0, "of the inputs and of the emulator's schedule (default: 1)");
     flags.list("--input", "NAME=FILE", input_files_, "an input from a .npy file; repeatable");
     flags.list("--save", "NAME=FILE", output_files_, "write an output as a .npy file; repeatable");
@@ -169,7 +170,7 @@ class RunCommand final : public Command {
     emulation_.schedules();
     index_of_word("--device", device_, {"gpu", "emulator", "auto"});
     const bool is_rising = run_.inputs == "rising";
-    index_of_word("--inputs", run_.inputs, {"normal", "uniform", "integer", "rising"});
+    index_of_word("--inputs", run_.inputs, {"standard", "normal", "uniform", "integer", "rising"});
     if (is_rising && subject_ != "fmha") throw Error(ErrorKind::usage, "--inputs rising: is for fmha");
     if (!run_.shape.empty() && subject_ == "fmha")
       throw Error(ErrorKind::usage, "--shape: is for copy2d; fmha has --batch, --heads-q, --seqlen-q and others");

@@ -106,9 +106,10 @@ class RunBlocks final : public RunOperator {
     run_.rows = size(op_.rows);
     run_.k = size(op_.k);
     if (op_.b_rows != nullptr) run_.b_rows = size(op_.b_rows);
-    const Range range = flags.inputs == "integer"   ? Range::integer
-                        : flags.inputs == "uniform" ? Range::uniform
-                                                    : Range::normal;
+    const Range range = flags.inputs == "integer"    ? Range::integer
+                        : flags.inputs == "uniform"  ? Range::uniform
+                        : flags.inputs == "standard" ? Range::standard
+                                                     : Range::normal;
     Tensors made = op_.inputs(run_, range);
     for (const auto& [name, tensor] : flags.arrays) {
       if (name.ends_with("global_scale")) reference::require_global_scale(static_cast<float>(tensor.at(0)), name);

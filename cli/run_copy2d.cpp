@@ -73,9 +73,10 @@ class RunCopy2d final : public RunOperator {
       for (const Expression& extent : buffer.shape) shape.push_back(launch.evaluate(extent, sizes));
     }
     reference::Tensor x(plan.problem.as<Copy2d>().dtype, shape);
-    const reference::Fill fill = flags.inputs == "integer"   ? reference::Fill::integer
-                                 : flags.inputs == "uniform" ? reference::Fill::uniform
-                                                             : reference::Fill::normal;
+    const reference::Fill fill = flags.inputs == "integer"    ? reference::Fill::integer
+                                 : flags.inputs == "uniform"  ? reference::Fill::uniform
+                                 : flags.inputs == "standard" ? reference::Fill::standard
+                                                              : reference::Fill::normal;
     // Copied as tf32 the interesting inputs are fp32 numbers that tf32 lacks.
     const bool is_tf32 = x.dtype == DType::tf32;
     if (is_tf32) x.dtype = DType::f32;

@@ -11,6 +11,7 @@
 #include "generator/facts.h"
 #include "reference/fmha.h"
 #include "reference/fmha_pools.h"
+#include "reference/standard_attention.h"
 
 namespace tessera::cli {
 
@@ -74,9 +75,11 @@ class RunFmha final : public RunOperator {
  public:
   std::vector<GivenSize> sizes(const Plan& plan, const RunFlags& flags) const override {
     std::vector<GivenSize> given = expected_sizes(plan.problem);
+    const auto is_known = [&](const char* name) {
+      return std::any_of(given.begin(), given.end(), [&](const GivenSize& g) { return g.name == name; });
+    };
     const auto complete = [&](const char* name, std::int64_t value) {
-      const bool is_given = std::any_of(given.begin(), given.end(), [&](const GivenSize& g) { return g.name == name; });
-      if (!is_given) given.push_back({name, value});
+      if (!is_known(name)) given.push_back({name, value});
     };
     const auto value_of = [&](const char* name) {
       return std::find_if(given.begin(), given.end(), [&](const GivenSize& g) { return g.name == name; })->value;
@@ -106,8 +109,12 @@ class RunFmha final : public RunOperator {
       complete("topk", flags.is_emulated ? 200 : 1024);
       complete("seqlen_swa", flags.is_emulated ? 100 : 128);
     }
+    // One key more than whole tiles, and as many keys as queries only where one of the lengths was given.
+    const bool has_lengths = is_known("seqlen_q") || is_known("seqlen_k");
     complete("seqlen_q", flags.is_emulated ? 200 : 1024);
-    complete("seqlen_k", value_of("seqlen_q"));
+    const std::int64_t tile_n = plan.number("tile_n"), least = facts.window != Window::none ? 2 : 1;
+    complete("seqlen_k",
+             has_lengths ? value_of("seqlen_q") : std::max(value_of("seqlen_q") / tile_n, least) * tile_n + 1);
     if (facts.window != Window::none) {
       complete("window_size_left", value_of("seqlen_k") / 4);
       complete("window_size_right", value_of("seqlen_k") / 16);
@@ -134,13 +141,20 @@ class RunFmha final : public RunOperator {
       // The window comes first: listed keys have larger scores than its.
       if (flags.inputs == "rising")
         for (std::int64_t i = 0; i < s.seqlen_k * s.head_dim; ++i) made.k.set(i, 16 * made.k.at(i));
+      if (flags.inputs == "standard") {
+        reference::set_query_kinds(made.q, softmax_scale(plan, flags), seed);
+        for (reference::Tensor* const keys : {&made.k, &made.swa_k}) reference::set_key_columns(*keys, 0, seed);
+      }
       auto all = of_pools(std::move(made));
       for (const auto& [name, tensor] : flags.arrays) all[name] = tensor;
       hide_unused(flags, "swa_lens", {"swa_k", "swa_v"}, all);
       return all;
     }
-    reference::FmhaTensors made = flags.inputs == "integer" ? reference::make_integer_inputs(s, dtype, seed)
-                                                            : reference::make_inputs(s, dtype, fill_of(flags), seed);
+    reference::FmhaTensors made =
+        flags.inputs == "integer" ? reference::make_integer_inputs(s, dtype, seed)
+        : flags.inputs == "standard"
+            ? reference::make_standard_inputs(s, dtype, softmax_scale(plan, flags), plan.number("tile_n"), seed)
+            : reference::make_inputs(s, dtype, fill_of(flags), seed);
     if (flags.inputs == "rising") let_scores_rise(made.k);
     std::map<std::string, reference::Tensor> all;
     all.emplace("q", std::move(made.q));

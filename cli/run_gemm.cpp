@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "cli/example_sizes.h"
 #include "cli/run_gemm_tcgen05.h"
 #include "cli/run_operator.h"
 #include "generator/facts.h"
@@ -77,9 +78,8 @@ class RunGemm final : public RunOperator {
           std::tuple("k", "a", 2U, facts.a_layout), std::tuple("n", "b", 1U, facts.b_layout)})
       if (const std::int64_t value = dimension(array, d, layout); value >= 0) complete(name, value);
     const std::int64_t extent = has_family(facts.arch, MmaFamily::tcgen05) && flags.is_emulated ? 384 : 1024;
-    complete("m", extent);
-    complete("n", extent);
     complete("k", extent);
+    add_rows_and_columns(plan, extent, given);
     return given;
   }
 
@@ -157,6 +157,7 @@ class RunGemm final : public RunOperator {
   static reference::Fill fill_of(const std::string& buffer, const RunFlags& flags) {
     using reference::Fill;
     if (flags.inputs == "uniform") return Fill::uniform;
+    if (flags.inputs == "standard") return Fill::standard;
     if (flags.inputs != "integer") return Fill::normal;
     return buffer == "a" ? Fill::sparse_integer : Fill::sign;
   }

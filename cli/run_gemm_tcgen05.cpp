@@ -23,7 +23,10 @@ using reference::Tensor;
 ProductFacts facts_of(const Plan& plan) { return product_facts(plan.problem.as<Gemm>()); }
 
 Fill fill_of(const RunFlags& flags) {
-  return flags.inputs == "uniform" ? Fill::uniform : flags.inputs == "integer" ? Fill::integer : Fill::normal;
+  return flags.inputs == "standard"  ? Fill::standard
+         : flags.inputs == "uniform" ? Fill::uniform
+         : flags.inputs == "integer" ? Fill::integer
+                                     : Fill::normal;
 }
 
 bool is_small_integer(double value) { return value == std::floor(value) && std::abs(value) <= 16; }

@@ -19,7 +19,7 @@ namespace tessera::cli {
 
 /// As typed.
 struct RunFlags {
-  std::string inputs = "normal";  ///< normal, uniform, integer; of attention rising too
+  std::string inputs = "normal";  ///< standard, normal, uniform, integer; of attention rising too
   std::string shape;              ///< copy2d: "500,1024", outermost first
   std::string group_rows;         ///< gemm with groups: "80,176"; empty: random ones
   bool pads_rows = false;         ///< pitches of the smallest legal size

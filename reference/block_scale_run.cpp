@@ -12,13 +12,12 @@
 #include "reference/block_scale_causes.h"
 #include "reference/gemv.h"
 #include "reference/operand_mistakes.h"
+#include "reference/scale_padding.h"
 #include "spec/operand_type.h"
 
 namespace tessera::reference {
 
 namespace {
-
-constexpr std::uint8_t kNanScale = 0xFF;  // of both scale types
 
 std::span<const std::uint8_t> bytes_of(const Tensor& tensor) {
   return {reinterpret_cast<const std::uint8_t*>(tensor.bytes.data()), tensor.bytes.size()};
@@ -46,7 +45,10 @@ float scalar_of(const Tensor& tensor) {
 }
 
 Fill fill_of(Range range) {
-  return range == Range::uniform ? Fill::uniform : range == Range::integer ? Fill::integer : Fill::normal;
+  return range == Range::uniform    ? Fill::uniform
+         : range == Range::integer  ? Fill::integer
+         : range == Range::standard ? Fill::standard
+                                    : Fill::normal;
 }
 
 /// Values of every code; in `integer` whole numbers only.
@@ -59,16 +61,19 @@ Tensor random_values(const BlockRun& run, std::int64_t rows, Range range, std::u
     const bool is_whole = range == Range::integer && value_bits(run.format) == 4;
     const std::uint64_t byte =
         is_whole ? std::uint64_t{kWhole[bits % 11]} | std::uint64_t{kWhole[(bits >> 32) % 11]} << 4 : bits & 0xFF;
-    values.bytes[i] = static_cast<std::byte>(byte);
+    values.bytes[i] = static_cast<std::byte>(
+        range == Range::standard && random.bits(i / 16 + (std::uint64_t{1} << 60)) % 8 == 0 ? 0 : byte);
   }
   return values;
 }
 
-/// Scale codes: of a few powers of two around 1 (integer: 0, 1, 2), or any code that is not NaN (wide).
+/// Scale codes: of a few powers of two around 1 (integer: 0, 1, 2; standard: one in eight 0, or 2^-27 where none is 0),
+/// or any code that is not NaN (wide).
 std::uint8_t random_scale(ScaleType type, Range range, std::uint64_t bits) {
   static constexpr std::uint8_t kWholeUe4m3[] = {0x00, 0x38, 0x40};
   if (range == Range::integer)
     return type == ScaleType::ue4m3 ? kWholeUe4m3[bits % 3] : static_cast<std::uint8_t>(127 + bits % 2);
+  if (range == Range::standard && (bits >> 32) % 8 == 0) return type == ScaleType::ue4m3 ? 0 : 100;
   if (range == Range::wide) return static_cast<std::uint8_t>(type == ScaleType::ue4m3 ? bits % 127 : bits % 255);
   return static_cast<std::uint8_t>(type == ScaleType::ue4m3 ? 0x20 + bits % 40 : 120 + bits % 12);
 }
@@ -77,7 +82,7 @@ Tensor random_scales(const BlockRun& run, std::int64_t rows, Range range, std::u
   const CounterRandom random(run.seed, stream);
   const std::int64_t blocks = run.k / block_elements(run.format);
   Tensor scales(DType::u8, scales_shape(run.form, run.l, rows, blocks));
-  std::fill(scales.bytes.begin(), scales.bytes.end(), std::byte{kNanScale});
+  fill_scale_padding(scales, scale_type(run.format), run.seed, stream);
   std::uint64_t index = 0;
   for (std::int64_t b = 0; b < run.l; ++b)
     for (std::int64_t r = 0; r < rows; ++r)

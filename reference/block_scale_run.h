@@ -29,11 +29,12 @@ struct BlockRun {
 };
 
 enum class Range : std::uint8_t {
-  normal,   ///< mean 0, variance 1
-  uniform,  ///< [-1, 1)
-  integer,  ///< small whole numbers: results without rounding
-  edge,     ///< quantize: elements beside and on the boundaries at which values round; elsewhere as normal
-  wide      ///< blocks of any magnitude that the type has, with zeros, infinities and NaN among them
+  normal,    ///< mean 0, variance 1
+  uniform,   ///< [-1, 1)
+  integer,   ///< small whole numbers: results without rounding
+  standard,  ///< as normal, with blocks of zeros and scales of 0, and steep rows among flat ones
+  edge,      ///< quantize: elements beside and on the boundaries at which values round; elsewhere as normal
+  wide       ///< blocks of any magnitude that the type has, with zeros, infinities and NaN among them
 };
 
 /// x, and global_scale where it is given.

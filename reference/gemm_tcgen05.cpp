@@ -7,17 +7,23 @@
 #include "base/error.h"
 #include "reference/operand_source.h"
 #include "reference/quantize.h"
+#include "reference/scale_padding.h"
 
 namespace tessera::reference {
 
 namespace {
 
-constexpr std::uint8_t kNanScale = 0xFF;  // of both scale types
-
 std::int64_t scale_index(BlockFormat format, std::int64_t rows, std::int64_t k, std::int64_t batch, std::int64_t row,
                          std::int64_t element) {
   const int block = block_elements(format);
   return scale_offset(ScaleForm::tile, rows, k / block, batch, row, element / block);
+}
+
+/// A scale's code under a factor of 0, 1/16, 1 or 16. ue8m0 has no 0.
+std::uint64_t standard_scale(bool is_ue4m3, std::uint64_t code, double factor) {
+  if (factor == 0) return is_ue4m3 ? 0 : 100;
+  const std::uint64_t octaves = factor == 1 ? 0 : is_ue4m3 ? 3 : 4, step = octaves * (is_ue4m3 ? 8 : 1);
+  return factor < 1 ? code - step : code + step;
 }
 
 DType element_dtype(OperandType type) {
@@ -99,6 +105,9 @@ Tensor random_operand(OperandType type, std::int64_t l, std::int64_t rows, std::
       const std::uint64_t bits = random.bits(i);
       const std::uint64_t whole = std::uint64_t{kWhole[bits % 11]} | std::uint64_t{kWhole[(bits >> 32) % 11]} << 4;
       typed.bytes[i] = static_cast<std::byte>(kind == Fill::integer ? whole : bits & 0xFF);
+      const auto byte = static_cast<std::int64_t>(i), row_bytes = typed.shape.back();
+      if (kind == Fill::standard && standard_factor(random, byte / row_bytes, byte % row_bytes * 2) == 0)
+        typed.bytes[i] = std::byte{0};
     }
     return typed;
   }
@@ -120,7 +129,7 @@ Tensor random_operand_scales(OperandType type, std::int64_t l, std::int64_t rows
   const BlockFormat format = block_format(type);
   const std::int64_t blocks = k / block_elements(format);
   Tensor scales(DType::u8, {l, ceil_div(rows, kTileRows), ceil_div(blocks, kTileBlocks), 32, 4, 4});
-  std::fill(scales.bytes.begin(), scales.bytes.end(), std::byte{kNanScale});
+  fill_scale_padding(scales, scale_type(format), seed, stream);
   const CounterRandom random(seed, stream);
   const bool is_ue4m3 = scale_type(format) == ScaleType::ue4m3;
   std::uint64_t index = 0;
@@ -128,8 +137,9 @@ Tensor random_operand_scales(OperandType type, std::int64_t l, std::int64_t rows
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t j = 0; j < blocks; ++j) {
         const std::uint64_t bits = random.bits(index++);
-        const std::uint64_t code = kind == Fill::integer ? (is_ue4m3 ? 0x38 + bits % 2 * 8 : 127 + bits % 2)
-                                                         : (is_ue4m3 ? 0x20 + bits % 40 : 120 + bits % 12);
+        std::uint64_t code = kind == Fill::integer ? (is_ue4m3 ? 0x38 + bits % 2 * 8 : 127 + bits % 2)
+                                                   : (is_ue4m3 ? 0x20 + bits % 40 : 120 + bits % 12);
+        if (kind == Fill::standard) code = standard_scale(is_ue4m3, code, standard_factor(random, r, j * 64));
         scales.bytes[static_cast<std::size_t>(scale_offset(ScaleForm::tile, rows, blocks, b, r, j))] =
             static_cast<std::byte>(code);
       }

@@ -29,7 +29,7 @@ Tensor decode_operand(OperandType type, const TensorView& values, std::span<cons
 /// Dense random values of an operand. integer: whole numbers, whose sums a kernel holds exactly.
 Tensor random_operand(OperandType type, std::int64_t l, std::int64_t rows, std::int64_t k, Fill fill,
                       std::uint64_t seed, std::uint64_t stream);
-/// Scales in tiles; bytes that belong to no block are NaN codes. integer: 1 and 2.
+/// Scales in tiles; bytes that belong to no block as scale_padding.h has them. integer: 1 and 2.
 Tensor random_operand_scales(OperandType type, std::int64_t l, std::int64_t rows, std::int64_t k, Fill fill,
                              std::uint64_t seed, std::uint64_t stream);
 

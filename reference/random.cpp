@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 #include <vector>
 
 #include "reference/parallel.h"
@@ -20,6 +21,7 @@ std::uint64_t mix(std::uint64_t x) noexcept {
 double draw(const CounterRandom& random, Fill kind, std::uint64_t index) {
   switch (kind) {
     case Fill::normal:
+    case Fill::standard:
       return random.normal(index);
     case Fill::uniform:
       return 2.0 * random.uniform(index) - 1.0;
@@ -43,6 +45,12 @@ void fill_sparse(Tensor& tensor, const CounterRandom& random) {
       tensor.set(row * row_length + column, (random.bits(2 * counter + 1) & 1) != 0 ? 1.0 : -1.0);
     }
   }
+}
+
+/// The row and column of an element, as standard_factor() takes them.
+std::pair<std::int64_t, std::int64_t> place_of(const Tensor& tensor, std::int64_t element) {
+  const std::int64_t columns = tensor.shape.size() < 2 ? 256 : tensor.shape.back();
+  return {element / columns, element % columns};
 }
 
 bool is_integer(DType dtype) { return precision(dtype) == 0; }
@@ -72,6 +80,14 @@ std::int64_t CounterRandom::integer(std::uint64_t index, std::int64_t low, std::
   return low + static_cast<std::int64_t>(bits(index) % span);
 }
 
+double standard_factor(const CounterRandom& random, std::int64_t row, std::int64_t column) noexcept {
+  const auto block = static_cast<std::uint64_t>(row / 16 << 24 | column / 64),
+             group = static_cast<std::uint64_t>(row / 32);
+  if (random.bits((std::uint64_t{1} << 60) + block) % 6 == 0) return 0;
+  if (static_cast<std::uint64_t>(row % 32) == random.bits((std::uint64_t{1} << 61) + group) % 32) return 16;
+  return group % 2 == 1 ? 0.0625 : 1;
+}
+
 void fill(Tensor& tensor, Fill kind, std::uint64_t seed, std::uint64_t stream) {
   const CounterRandom random(seed, stream);
   std::fill(tensor.bytes.begin(), tensor.bytes.end(), std::byte{0});
@@ -81,12 +97,17 @@ void fill(Tensor& tensor, Fill kind, std::uint64_t seed, std::uint64_t stream) {
   parallel_for((elements + kChunk - 1) / kChunk, 0, [&](std::int64_t chunk) {
     for (std::int64_t i = chunk * kChunk; i < std::min(elements, (chunk + 1) * kChunk); ++i) {
       const auto index = static_cast<std::uint64_t>(i);
+      double factor = 1;
+      if (kind == Fill::standard) {
+        const auto [row, column] = place_of(tensor, i);
+        factor = standard_factor(random, row, column);
+      }
       if (is_integer(tensor.dtype)) {
-        const std::uint64_t word = random.bits(index);
+        const std::uint64_t word = factor == 0 ? 0 : random.bits(index);
         const auto size = static_cast<std::size_t>(dtype_bytes(tensor.dtype));
         std::memcpy(tensor.bytes.data() + index * size, &word, size);
       } else {
-        tensor.set(i, draw(random, kind, index));
+        tensor.set(i, factor * draw(random, kind, index));
       }
     }
   });

@@ -31,10 +31,16 @@ enum class Fill : std::uint8_t {
   uniform,         ///< [-1, 1)
   integer,         ///< whole numbers in [-4, 4]
   sparse_integer,  ///< along the last dimension at most four entries of -1 or 1, the rest 0
-  sign             ///< -1, 0 or 1
+  sign,            ///< -1, 0 or 1
+  standard         ///< normal, with blocks of zeros, and steep rows (times 16) among flat ones (a sixteenth)
 };
 
-/// Fills a tensor; integer element types take whole numbers of their range for every Fill.
+/// What Fill::standard multiplies an element of a matrix with: 0 in one of six blocks of 16 rows and 64 columns, 16 in
+/// one row of 32, 1/16 in the others of every second 32.
+double standard_factor(const CounterRandom& random, std::int64_t row, std::int64_t column) noexcept;
+
+/// Fills a tensor; integer element types take whole numbers of their range for every Fill. `standard` takes the last
+/// dimension as columns, of a tensor with one dimension 256 elements.
 void fill(Tensor& tensor, Fill kind, std::uint64_t seed, std::uint64_t stream);
 
 }  // namespace tessera::reference

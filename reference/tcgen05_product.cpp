@@ -11,6 +11,7 @@
 #include "reference/gemm_tcgen05.h"
 #include "reference/operand_source.h"
 #include "reference/poison.h"
+#include "reference/scale_padding.h"
 #include "reference/tcgen05_suspects.h"
 
 namespace tessera::reference {
@@ -303,7 +304,7 @@ Tensor random_group_scales(OperandType type, const std::vector<GroupRows>& group
   const BlockFormat format = block_format(type);
   const std::int64_t k_tiles = ceil_div(k / block_elements(format), kTileBlocks);
   Tensor scales(DType::u8, {1, tiles, k_tiles, 32, 4, 4});
-  std::fill(scales.bytes.begin(), scales.bytes.end(), std::byte{0xFF});
+  fill_scale_padding(scales, scale_type(format), seed, stream);
   std::uint64_t number = 0;
   for (const GroupRows& group : groups) {
     ++number;

@@ -47,7 +47,8 @@ TEST_CASE("run: scores that rise from block to block show a fault of the rescali
   CHECK(run(machine, sizes, {"--inputs", "rising", "--schedule", "all"}).code == 0);
   std::vector<std::string> faulty = fault.flags();
   faulty.insert(faulty.end(), sizes.begin(), sizes.end());
-  CHECK(run(machine, faulty).code == 0);
+  CHECK(run(machine, faulty, {"--inputs", "normal"}).code == 0);
+  CHECK(run(machine, faulty).code == 1);
   CHECK(run(machine, faulty, {"--inputs", "rising"}).code == 1);
   const std::vector<std::string> pools{"--kv-pools", "sparse_window", "--heads-q", "16", "--inputs", "rising"};
   CHECK(run(machine, pools).code == 0);

@@ -45,7 +45,7 @@ void check(Compiler& compiler, const char* arch, const char* op, BlockRun run,
     run.b_rows = shape.size() > 3 ? shape[3] : 1;
     CAPTURE(run.rows);
     CAPTURE(run.k);
-    for (const Range range : {Range::normal, Range::integer, Range::edge, Range::wide}) {
+    for (const Range range : {Range::standard, Range::integer, Range::edge, Range::wide}) {
       CAPTURE(static_cast<int>(range));
       ++run.seed;
       for (const std::string& problem : judge(device, launcher, op, run, range)) FAIL_CHECK(problem);

@@ -89,7 +89,7 @@ class GemmRun {
     check.accumulation = facts.accumulation;
     check.activation = facts.activation;
     check.split_k = tiles.split_k;
-    check.is_exact = test_.fill != Fill::normal;
+    check.is_exact = test_.fill != Fill::standard;
     check.tile_m = tiles.tile_m;
     check.tile_n = tiles.tile_n;
     check.jobs = 1;
@@ -141,7 +141,7 @@ class GemmRun {
     } else {
       // Gaps are filled too: what is read from them shows.
       const Fill fill = test_.fill == Fill::integer || spec.name == "a" ? test_.fill
-                        : test_.fill == Fill::normal                    ? Fill::normal
+                        : test_.fill == Fill::standard                  ? Fill::standard
                                                                         : Fill::sign;
       reference::fill(buffer.memory, fill == Fill::sparse_integer ? Fill::sign : fill, 11, stream);
     }
@@ -355,7 +355,7 @@ const Case kCases[] = {
       {"stages", "4"},
       {"kernel_schedule", "cooperative"}},
      {{"m", 64}, {"n", 64}, {"k", 256}},
-     Fill::normal},
+     Fill::standard},
     {"k in four parts, a cluster that shares a, more parts than steps",
      {{"tile_m", "64"},
       {"tile_n", "64"},
@@ -454,7 +454,7 @@ const Case kCases[] = {
       {"bias", "column"},
       {"activation", "silu"}},
      {{"m", 50}, {"n", 264}, {"k", 136}, {"l", 2}, {"lda", 144}, {"ldb", 136}, {"ldc", 267}, {"ldd", 272}},
-     Fill::normal},
+     Fill::standard},
     {"transposed tiles in turn, rows of d that tma cannot store",
      {{"tile_m", "80"},
       {"tile_n", "64"},

@@ -68,7 +68,7 @@ BlockRun random_run(std::mt19937_64& random, bool is_gemv) {
 
 TEST_CASE("quantize and dequantize: random shapes, bit for bit") {
   std::mt19937_64 random(2024);
-  constexpr Range kRanges[] = {Range::normal, Range::uniform, Range::edge, Range::wide};
+  constexpr Range kRanges[] = {Range::standard, Range::uniform, Range::edge, Range::wide};
   for (int i = 0; i < 100; ++i) {
     BlockRun run = random_run(random, false);
     check("quantize", run, kRanges[i % 4]);
@@ -113,7 +113,7 @@ TEST_CASE("convert_scales: random shapes") {
 TEST_CASE("gemv: random shapes") {
   std::mt19937_64 random(7);
   for (int i = 0; i < 100; ++i)
-    check("gemv", random_run(random, true), i % 3 == 0 ? Range::integer : i % 3 == 1 ? Range::normal : Range::wide);
+    check("gemv", random_run(random, true), i % 3 == 0 ? Range::integer : i % 3 == 1 ? Range::standard : Range::wide);
 }
 
 TEST_CASE("gemv: the shapes that are measured") {

@@ -217,7 +217,7 @@ class Sweep {
     Buffer c(device_, c_dtype, of_c.elements()), d(device_, p.d_dtype, of_d.elements());
     Buffer bias(device_, c_dtype, n), scale_a(device_, DType::f32, 1), scale_b(device_, DType::f32, 1);
     for (Buffer* const buffer : {&a, &b, &c, &bias}) {
-      reference::fill(buffer->host, reference::Fill::normal, random_(), 0);
+      reference::fill(buffer->host, reference::Fill::standard, random_(), 0);
       buffer->upload();
     }
     scale_a.host.set(0, 0.25 + 0.01 * static_cast<double>(pick(0, 100)));

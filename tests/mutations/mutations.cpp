@@ -15,6 +15,7 @@
 #include "runtime/nvrtc.h"
 #include "tests/mutations/mutate.h"
 #include "tests/mutations/subject.h"
+#include "tests/support/input_faults.h"
 
 namespace tessera::mutations {
 namespace {
@@ -300,7 +301,8 @@ TEST_CASE("faults in our own kernels are caught") {
       "detector, schedule fair, seed "
       "1. "
       "*first finding*:\nwhat names the fault, and how often; hazards are marked. *wrong output only*: nothing is "
-      "reported, and the output differs\nfrom the unharmed kernel's.\n\n";
+      "reported, and the output differs\nfrom the unharmed kernel's.\n\n" +
+      testing::input_faults_page();
   for (const Trial& trial : judge_all(subjects)) {
     const std::string& kernel = trial.subject->plan().kernel;
     for (const auto& [kind, row] : trial.rows)

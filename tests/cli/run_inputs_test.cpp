@@ -1,0 +1,100 @@
+// What `run` feeds by default, and its default sizes, show faults that other inputs and sizes do not.
+#include <algorithm>
+#include <filesystem>
+
+#include "base/npy.h"
+#include "tests/cli/machine.h"
+#include "tests/support/input_faults.h"
+
+using namespace tessera;
+using namespace tessera::cli;
+using testing::InputFault;
+using testing::Words;
+
+namespace {
+
+/// A folder of templates of which one has the fault.
+std::string plant(const Machine& machine, const InputFault& fault) {
+  const std::filesystem::path folder = machine.terminal.folder.path / "templates";
+  std::string text = read_text(std::filesystem::path(TESSERA_SOURCE_DIR) / "templates" / fault.file);
+  const std::size_t at = text.find(fault.from);
+  REQUIRE_MESSAGE(at != std::string::npos, fault.from);
+  text.replace(at, std::string(fault.from).size(), fault.to);
+  std::filesystem::create_directories((folder / fault.file).parent_path());
+  write_file(folder / fault.file, text);
+  return folder.string();
+}
+
+Outcome run(Machine& machine, const InputFault& fault, const Words& flags, const std::string& templates) {
+  Words words{"run"};
+  words.insert(words.end(), fault.common.begin(), fault.common.end());
+  words.insert(words.end(), flags.begin(), flags.end());
+  words.insert(words.end(), {"--device", "emulator"});
+  if (!templates.empty()) words.insert(words.end(), {"--templates", templates});
+  return machine.terminal.run(words);
+}
+
+void check_fault(const InputFault& fault) {
+  Machine machine;
+  if (!machine.compiler) return;
+  CAPTURE(fault.fault);
+  machine.terminal.refuses_hazards = false;
+  const Outcome right = run(machine, fault, fault.seen, "");
+  CHECK_MESSAGE(right.code == 0, right.out, right.err);
+  const std::string templates = plant(machine, fault);
+  for (const Words& flags : fault.unseen) {
+    const Outcome unseen = run(machine, fault, flags, templates);
+    CHECK_MESSAGE(unseen.code == 0, testing::text_of(flags), unseen.out, unseen.err);
+  }
+  const Outcome seen = run(machine, fault, fault.seen, templates);
+  CHECK_MESSAGE(seen.code == 1, seen.out, seen.err);
+}
+
+}  // namespace
+
+TEST_CASE("run: what inputs of attention must have to show a fault") {
+  for (const InputFault& fault : testing::input_faults())
+    if (fault.common.front() == "fmha") check_fault(fault);
+}
+
+TEST_CASE("run: what inputs of products and quantisers must have to show a fault") {
+  for (const InputFault& fault : testing::input_faults())
+    if (fault.common.front() != "fmha") check_fault(fault);
+}
+
+TEST_CASE("run: padding of scales that is NaN everywhere hides a fault") {
+  Machine machine;
+  if (!machine.compiler) return;
+  const auto& all = testing::input_faults();
+  const auto fault = std::find_if(all.begin(), all.end(), [](const InputFault& each) { return each.unseen.empty(); });
+  REQUIRE(fault != all.end());
+  // Two groups of 150 rows, two tiles of 128 rows each and one to spare, 16 blocks: 4 tiles along k.
+  std::vector<std::byte> codes(std::size_t{5} * 4 * 512, std::byte{0xFF});
+  for (std::size_t row = 0; row < 2 * 150; ++row)
+    for (std::size_t block = 0; block < 16; ++block) {
+      const std::size_t tile = row / 150 * 2 + row % 150 / 128, in_tile = row % 150 % 128;
+      codes[(tile * 4 + block / 4) * 512 + in_tile % 32 * 16 + in_tile / 32 * 4 + block % 4] = std::byte{0x38};
+    }
+  const std::string file = (machine.terminal.folder.path / "sfa.npy").string();
+  write_npy(file, {"|u1", {1, 5, 4, 32, 4, 4}, codes});
+  const Words flags{"--input", "sfa=" + file};
+  CHECK(run(machine, *fault, flags, plant(machine, *fault)).code == 0);
+  // A number in the padding behind the first group's last row.
+  for (std::size_t block = 0; block < 16; ++block) codes[(4 + block / 4) * 512 + 22 * 16 + block % 4] = std::byte{0x38};
+  write_npy(file, {"|u1", {1, 5, 4, 32, 4, 4}, codes});
+  CHECK(run(machine, *fault, flags, "").code == 0);
+  CHECK(run(machine, *fault, flags, plant(machine, *fault)).code == 1);
+}
+
+TEST_CASE("the page of planted faults lists those that weak inputs do not show") {
+  const std::filesystem::path file = std::filesystem::path(TESSERA_SOURCE_DIR) / "docs/mutations.md";
+  std::string page = read_text(file);
+  const std::string section = testing::input_faults_page();
+  const char* const update = std::getenv("TESSERA_UPDATE_GOLDEN");
+  if (update != nullptr && std::string_view(update) == "1") {
+    const std::size_t begin = std::min(page.find("## Faults that weak inputs"), page.find("## tessera_"));
+    page.replace(begin, page.find("## tessera_") - begin, section);
+    write_file(file, page);
+  }
+  CHECK(page.find(section) != std::string::npos);
+}

@@ -1,0 +1,138 @@
+// Faults that weak inputs do not show: slips in the templates, runs of `tessera run` that pass all the same, and the
+// run that fails. tests/cli/run_inputs_test.cpp runs them, docs/mutations.md lists them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tessera::testing {
+
+using Words = std::vector<std::string>;
+
+struct InputFault {
+  const char* input;          ///< what the inputs must have
+  const char* fault;          ///< in words
+  const char* file;           ///< below templates/
+  const char *from, *to;      ///< the first place of it
+  Words common;               ///< operator and selectors of all runs
+  std::vector<Words> unseen;  ///< further flags of runs that pass
+  Words seen;                 ///< of the one that fails
+};
+
+inline const std::vector<InputFault>& input_faults() {
+  static const Words attention{"fmha", "--arch", "sm_100a", "--head-dim", "64"};
+  static const Words quantized{"gemm",      "--arch", "sm_100a",    "--dtype",    "nvfp4",
+                               "--d-dtype", "nvfp4",  "--grouping", "contiguous", "--group-rows",
+                               "150,150",   "--n",    "128",        "--k",        "256"};
+  static const std::vector<InputFault> all = {
+      {"a window without causal mask, and more keys than queries",
+       "the window's right side is counted from the query's number, not from the key beside it",
+       "fmha_tcgen05/key_blocks.cuh",
+       "beside + 1 + p.window_size_right",
+       "query + 1 + p.window_size_right",
+       {"fmha", "--arch", "sm_100a", "--head-dim", "64", "--window", "sliding"},
+       {{"--seqlen-q", "200"},
+        {"--seqlen-q", "100", "--seqlen-k", "200", "--mask", "causal", "--size", "window_size_right=120"}},
+       {}},
+      {"one key more than a tile",
+       "a last tile of one key is left out",
+       "fmha_tcgen05/key_blocks.cuh",
+       "(end_key - origin + C.tile_n - 1) / C.tile_n",
+       "(end_key - origin + C.tile_n - 2) / C.tile_n",
+       attention,
+       {{"--seqlen-q", "200"}},
+       {}},
+      {"one row more than a tile",
+       "a last, ragged tile of rows is left out",
+       "gemm_tcgen05/schedule.cuh",
+       "rows / kRows + (rows % kRows != 0 ? 1 : 0)",
+       "rows / kRows",
+       {"gemm", "--arch", "sm_100a", "--tile-m", "128", "--tile-n", "64", "--cluster-m", "1", "--k", "200"},
+       {{"--m", "384", "--n", "384"}},
+       {}},
+      {"scores near -700",
+       "a row's reference begins with 0, not with its first maximum",
+       "fmha_tcgen05/softmax.cuh",
+       "      reference = ptx::minus_infinity();\n",
+       "      reference = 0.0f;\n",
+       attention,
+       {{"--inputs", "normal"}, {"--inputs", "uniform"}, {"--inputs", "rising"}},
+       {}},
+      {"scores near 700",
+       "what is subtracted from exponents is at most 512",
+       "fmha_tcgen05/softmax.cuh",
+       "const float minus_m = -subtrahend();",
+       "const float minus_m = -fminf(subtrahend(), 512.0f);",
+       attention,
+       {{"--inputs", "normal"}, {"--inputs", "rising"}},
+       {}},
+      {"one steep row among flat ones",
+       "O is rescaled only where all rows of a warp move their reference",
+       "fmha_tcgen05/correction.cuh",
+       "__any_sync(0xffffffff, factor != 1.0f)",
+       "__all_sync(0xffffffff, factor != 1.0f)",
+       attention,
+       {{"--inputs", "normal", "--seqlen-q", "200"}, {"--inputs", "uniform"}},
+       {}},
+      {"a tile of keys that are zero",
+       "a tile whose scores are all 0 counts as one that no row sees",
+       "fmha_tcgen05/softmax.cuh",
+       "if (!(max > reference + kSlack)) return 1.0f;",
+       "if (max == 0.0f || !(max > reference + kSlack)) return 1.0f;",
+       attention,
+       {{"--inputs", "normal"}, {"--inputs", "rising"}},
+       {}},
+      {"blocks of zeros",
+       "the quotients of a block whose scale is 0 are kept",
+       "quantize/kernel.cuh",
+       "  if (code == 0) words[0] = words[1] = 0;\n",
+       "",
+       {"quantize", "--global-scale", "given"},
+       {{"--inputs", "normal"}, {"--inputs", "uniform"}},
+       {}},
+      {"numbers in the padding of scales",
+       "rows past a group's end store a scale of their own",
+       "gemm_tcgen05/quantizer.cuh",
+       "is_live ? code : 0",
+       "code",
+       quantized,
+       {},
+       {}},
+      {"split k of MN-major operands",
+       "the first steps of a part of k are counted for K-major operands alone",
+       "gemm_tcgen05/producer.cuh",
+       "row + i * panel_rows(C), k, matrix)",
+       "row + i * panel_rows(C), k - static_cast<int>(blockIdx.x) % C.split_k * tile_k(C), matrix)",
+       {"gemm", "--arch", "sm_100a", "--tile-m", "128", "--tile-n", "64", "--cluster-m", "1", "--m", "136", "--n", "72",
+        "--k", "256"},
+       {{"--split-k", "2"}, {"--split-k", "1", "--a-layout", "mn", "--b-layout", "mn"}},
+       {"--split-k", "2", "--a-layout", "mn", "--b-layout", "mn"}},
+  };
+  return all;
+}
+
+inline std::string text_of(const Words& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+/// The section of docs/mutations.md.
+inline std::string input_faults_page() {
+  std::string page =
+      "## Faults that weak inputs do not show\n\n"
+      "Slips in the templates, each with runs of `tessera run` in the emulator that pass all the same, and the run "
+      "that "
+      "fails. An\nempty one is the plain run: its inputs (`--inputs standard`) and its sizes are such that it sees the "
+      "fault.\n\n| what inputs must have | fault | runs that pass | run that fails |\n|---|---|---|---|\n";
+  for (const InputFault& fault : input_faults()) {
+    std::string unseen;
+    for (const Words& words : fault.unseen) unseen += (unseen.empty() ? "`" : ", `") + text_of(words) + "`";
+    if (unseen.empty()) unseen = "the same with `--input sfa=FILE`, NaN in all of the padding";
+    page += std::string("| ") + fault.input + " | `" + text_of(fault.common) + "`: " + fault.fault + " | " + unseen +
+            " | " + (fault.seen.empty() ? "" : "`" + text_of(fault.seen) + "`") + " |\n";
+  }
+  return page + "\n";
+}
+
+}  // namespace tessera::testing
