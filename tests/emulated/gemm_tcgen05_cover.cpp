@@ -1,5 +1,5 @@
-// Products on tcgen05 over types, arrangements, tile widths and what happens to a result, on random ragged shapes,
-// exact where sums are whole numbers.
+// Products on tcgen05 over types, arrangements, tile widths, layouts and what happens to a result, on random ragged
+// shapes, exact where sums are whole numbers.
 //
 // CI runs a pairwise cover: every two values of two of these dimensions that some kernel has stand together in a case,
 // each with two seeds of schedule and inputs. TESSERA_NIGHTLY=1 runs the full product with all pairs of types and
@@ -70,6 +70,8 @@ std::vector<std::vector<Fields>> dimensions() {
                  {{"gate", "dual"}},
                  {{"gate", "interleaved"}, {"interleave", "8"}, {"d_dtype", "nvfp4"}},
                  {{"d_dtype", "mxfp8_e4m3"}}});
+  // With parts of k each: the place along k is another coordinate of an MN-major operand.
+  all.push_back({{}, {{"a_layout", "mn"}, {"b_layout", "mn"}}, {{"b_layout", "mn"}}});
   return all;
 }
 
@@ -170,13 +172,14 @@ std::map<std::string, std::int64_t> shape_of(const Problem& problem, const refer
   if (gemm_tcgen05::is_quantized(c))
     n_unit = block_elements(block_format(c.d_format)) * (c.gate == Gate::interleaved ? 2 : 1);
   std::map<std::string, std::int64_t> sizes;
-  sizes["m"] = random.integer(0, 1, 300);
+  sizes["m"] = random.integer(10, 0, 3) == 0 ? c.tile_m + 1 : random.integer(0, 1, 300);
   sizes["n"] = n_unit * random.integer(1, 1, 300 / n_unit);
   sizes["k"] = k_unit * random.integer(2, 1, 3 * gemm_tcgen05::tile_k(c) / k_unit);
   sizes["l"] = random.integer(3, 1, 2);
   const std::int64_t pitch = round_up(sizes["k"], 64);
-  sizes["lda"] = sizes["ldb"] = pitch;
-  if (c.gate == Gate::dual) sizes["ldb2"] = pitch;
+  sizes["lda"] = c.a_layout == Layout::mn_major ? round_up(sizes["m"], 64) : pitch;
+  sizes["ldb"] = c.b_layout == Layout::mn_major ? round_up(sizes["n"], 64) : pitch;
+  if (c.gate == Gate::dual) sizes["ldb2"] = sizes["ldb"];
   const std::int64_t columns = gemm_tcgen05::columns_of_d(c, static_cast<int>(sizes["n"]));
   if (gemm_tcgen05::is_quantized(c)) sizes["ldd"] = round_up(columns, 32);
   return sizes;
@@ -196,7 +199,7 @@ void run_choice(const Choice& choice, std::uint64_t seed, Compiler& compiler) {
   for (const std::size_t value : choice.values) mixed = mixed * 131 + value + 7;
   const reference::CounterRandom random(mixed, 1);
   test.sizes = shape_of(problem, random);
-  test.fill = random.integer(9, 0, 2) == 0 ? Fill::normal : Fill::integer;
+  test.fill = random.integer(9, 0, 2) == 0 ? Fill::standard : Fill::integer;
   std::string shape;
   for (const auto& [name, value] : test.sizes) shape += fmt::format("{} {} ", name, value);
   CAPTURE(test.name);
@@ -217,7 +220,7 @@ void run_choice(const Choice& choice, std::uint64_t seed, Compiler& compiler) {
   CHECK(run.are_gaps_intact());
 }
 
-TEST_CASE("products on tcgen05: a pairwise cover of types, arrangements, widths and results") {
+TEST_CASE("products on tcgen05: a pairwise cover of types, arrangements, widths, results and layouts") {
   const std::unique_ptr<Compiler> compiler = find_product_compiler();
   if (!compiler) {
     MESSAGE("skipped: no NVRTC");
