@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "base/error.h"
@@ -13,7 +12,9 @@
 #include "cli/device_run.h"
 #include "cli/emulation.h"
 #include "cli/observation.h"
+#include "cli/run_arrays.h"
 #include "cli/run_operator.h"
+#include "cli/sampled_run.h"
 #include "cli/size_flags.h"
 #include "cli/strided.h"
 
@@ -36,50 +37,6 @@ float parse_real(const char* flag, const std::string& text) {
   const bool is_in_range = is_number && std::abs(value) <= std::numeric_limits<float>::max();
   if (!is_in_range) throw Error(ErrorKind::usage, fmt::format("{} = {}: must be a number that fp32 holds", flag, text));
   return static_cast<float>(value);
-}
-
-/// fp32 to the nearest values of a 16-bit type.
-reference::Tensor rounded(const NpyArray& array, DType dtype) {
-  reference::Tensor tensor(dtype, array.shape);
-  for (std::size_t i = 0; i < array.data.size() / sizeof(float); ++i) {
-    float value = 0;
-    std::memcpy(&value, array.data.data() + i * sizeof value, sizeof value);
-    tensor.set(static_cast<std::int64_t>(i), static_cast<double>(value));
-  }
-  return tensor;
-}
-
-reference::Tensor read_array(const Plan& plan, const std::string& name, const std::string& file) {
-  for (const BufferSpec& buffer : plan.launch.buffers) {
-    if (buffer.name != name || buffer.role == BufferRole::output) continue;
-    NpyArray array = read_npy(file);
-    const DType dtype = *reference::dtype_from_name(buffer.dtype);
-    // numpy has no bf16: reals are rounded to it.
-    if (array.descr == "<f4" && (dtype == DType::bf16 || dtype == DType::f16)) return rounded(array, dtype);
-    if (array.descr != npy_descr_of(buffer.dtype))
-      throw Error(ErrorKind::usage, fmt::format("{}: holds {}, {} is {}: {} expected", file, array.descr, name,
-                                                buffer.dtype, npy_descr_of(buffer.dtype)));
-    reference::Tensor tensor;
-    tensor.dtype = dtype;
-    tensor.shape = array.shape;
-    tensor.bytes = std::move(array.data);
-    return tensor;
-  }
-  throw Error(ErrorKind::usage, fmt::format("--input {}: {} has no input of that name", name, plan.op));
-}
-
-/// Arrays must fit the sizes of the launch, which may come from flags or from other arrays.
-void check_shapes(const Plan& plan, const LaunchSizes& launch, const std::vector<std::int64_t>& sizes,
-                  const RunFlags& flags) {
-  for (const BufferSpec& buffer : plan.launch.buffers) {
-    const auto given = flags.arrays.find(buffer.name);
-    if (given == flags.arrays.end()) continue;
-    std::vector<std::int64_t> expected;
-    for (const Expression& extent : buffer.shape) expected.push_back(launch.evaluate(extent, sizes));
-    if (given->second.shape != expected)
-      throw Error(ErrorKind::usage, fmt::format("--input {}: shape [{}] given, [{}] expected", buffer.name,
-                                                fmt::join(given->second.shape, ", "), fmt::join(expected, ", ")));
-  }
 }
 
 /// A number, or null: JSON has neither infinity nor NaN.
@@ -258,6 +215,15 @@ class RunCommand final : public Command {
     return outcome;
   }
 
+  OrderedJson schedule_json(emulator::Schedule schedule, const emulator::LaunchStatistics& statistics) const {
+    OrderedJson json{{"schedule", to_string(schedule)},
+                     {"seed", run_.seed},
+                     {"warp_instructions", statistics.warp_instructions},
+                     {"seconds", statistics.seconds}};
+    add_threads(json, statistics);
+    return json;
+  }
+
   Outcome launch_emulated(DeviceRun& run, emulator::EmulatedDevice& device) const {
     Outcome outcome;
     for (const emulator::Schedule schedule : emulation_.schedules()) {
@@ -266,11 +232,7 @@ class RunCommand final : public Command {
       run.launch();
       outcome.is_stopped = merge_findings(outcome.findings, device.take_findings());
       const emulator::LaunchStatistics statistics = device.statistics();
-      outcome.schedules.push_back({{"schedule", to_string(schedule)},
-                                   {"seed", run_.seed},
-                                   {"warp_instructions", statistics.warp_instructions},
-                                   {"seconds", statistics.seconds}});
-      add_threads(outcome.schedules.back(), statistics);
+      outcome.schedules.push_back(schedule_json(schedule, statistics));
       auto outputs = run.read_outputs(outcome.problems);
       for (const auto& [name, first] : outcome.outputs)
         if (!outcome.is_stopped && outputs.at(name).bytes != first.bytes)
@@ -282,22 +244,43 @@ class RunCommand final : public Command {
     return outcome;
   }
 
+  /// Tensors that are too large for this machine: some tiles.
+  Outcome sample(Call& call, const RunOperator& op, Kernel& kernel, emulator::EmulatedDevice& device,
+                 const std::vector<std::int64_t>& sizes, const RunFlags& flags, reference::Comparison& result) const {
+    if (!output_files_.empty()) throw Error(ErrorKind::unsupported, "--save: of so large outputs some tiles are made");
+    Outcome outcome;
+    for (const emulator::Schedule schedule : emulation_.schedules()) {
+      device.set_schedule(schedule, static_cast<std::uint64_t>(run_.seed));
+      SampledVerdict verdict = run_sampled(device, kernel, op, sizes, flags, call.jobs());
+      call.note(fmt::format("more than 2^31 elements: {} of {} clusters run, {} tiles compared", verdict.clusters.run,
+                            grouped(static_cast<std::int64_t>(verdict.clusters.of_grid)), verdict.tiles));
+      outcome.is_stopped = merge_findings(outcome.findings, std::move(verdict.findings));
+      outcome.schedules.push_back(schedule_json(schedule, device.statistics()));
+      result = std::move(verdict.comparison);
+      if (outcome.is_stopped || !result.pass) break;
+    }
+    return outcome;
+  }
+
   OrderedJson run_on(Call& call, const RunOperator& op, Kernel& kernel, const Place& place, const LaunchSizes& launch,
                      const std::vector<std::int64_t>& sizes, const RunFlags& flags) const {
     const Plan& plan = kernel.plan();
-    std::map<std::string, reference::Tensor> inputs = op.inputs(plan, launch, sizes, flags);
-    fold(inputs, plan, launch, sizes);
     Observation observation(emulation_);
     if (place.emulated) place.emulated->set_observer(observation.observer());
-    DeviceRun run(*place.device, kernel, sizes, op.scalars(plan, flags), inputs);
-    Outcome outcome = place.emulated ? launch_emulated(run, *place.emulated) : launch_on_gpu(run);
-    observation.finish();
-    save(outcome.outputs);
+    Outcome outcome;
     reference::Comparison result;
-    if (!outcome.is_stopped) {
-      result = op.compare(plan, inputs, outcome.outputs, flags, call.jobs());
-      outcome.problems.insert(outcome.problems.end(), result.problems.begin(), result.problems.end());
+    if (place.emulated && reaches_far(plan, launch, sizes)) {
+      outcome = sample(call, op, kernel, *place.emulated, sizes, flags, result);
+    } else {
+      std::map<std::string, reference::Tensor> inputs = op.inputs(plan, launch, sizes, flags);
+      fold(inputs, plan, launch, sizes);
+      DeviceRun run(*place.device, kernel, sizes, op.scalars(plan, flags), inputs);
+      outcome = place.emulated ? launch_emulated(run, *place.emulated) : launch_on_gpu(run);
+      save(outcome.outputs);
+      if (!outcome.is_stopped) result = op.compare(plan, inputs, outcome.outputs, flags, call.jobs());
     }
+    observation.finish();
+    outcome.problems.insert(outcome.problems.end(), result.problems.begin(), result.problems.end());
     const std::int64_t hazards = hazards_of(outcome.findings);
     outcome.pass = outcome.problems.empty() && !outcome.is_stopped && !(emulation_.is_strict && hazards > 0);
     const bool is_timed = !place.emulated && repeat_ > 0;

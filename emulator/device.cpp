@@ -12,8 +12,10 @@
 
 #include "base/error.h"
 #include "base/targets.h"
+#include "emulator/lazy_fill.h"
 #include "emulator/machine.h"
 #include "emulator/resolver.h"
+#include "emulator/sample.h"
 #include "emulator/tensor_map.h"
 #include "emulator/two_threads.h"
 
@@ -167,6 +169,8 @@ struct EmulatedDevice::State {
   LaunchStatistics statistics;
   bool is_synchronised = false;  ///< since the last launch: the next one counts anew
   Observer* observer = nullptr;
+  std::uint64_t sampled_clusters = 0;  ///< 0: all of them run
+  ClusterSample sample;
   std::uintptr_t next_handle = 1;
   const std::uintptr_t context = next_context();  ///< an address would come back with a later device
   std::map<std::uintptr_t, std::chrono::steady_clock::time_point> events;
@@ -175,6 +179,21 @@ struct EmulatedDevice::State {
     if (!memory->is_allocated(address, bytes))
       throw Error(ErrorKind::device, fmt::format("emulator: {} of {} bytes at 0x{:x}: {}", what, bytes, address,
                                                  memory->describe(address)));
+  }
+  // Some clusters, one after the other, each in a launch of its own.
+  void run_sample(const Program& program, const Entry& entry, const LaunchShape& shape, const LaunchOptions& launch,
+                  const std::vector<std::byte>& parameters) {
+    sample = {0, clusters_of(shape)};
+    for (const std::uint64_t cluster : chosen_clusters(sample.of_grid, sampled_clusters, launch.seed)) {
+      Launch run(program, entry, *memory, shape, launch, parameters);
+      run.next_cluster = cluster;
+      run.num_clusters = cluster + 1;
+      run.run();
+      count(run.statistics);
+      ++sample.run;
+      for (const EmulatorFinding& finding : run.findings.all()) findings.push_back(finding);
+      if (run.findings.has_failure()) return;
+    }
   }
   // Launches follow each other: their counts and times add up.
   void count(const LaunchStatistics& launch) {
@@ -215,16 +234,41 @@ void EmulatedDevice::set_bytes(DevicePointer to, std::uint8_t value, std::size_t
   const std::lock_guard lock(state_->mutex);
   if (bytes == 0) return;
   state_->check_range("fill", to, bytes);
-  std::memset(state_->memory->data(to), value, bytes);
+  lazy_fill(state_->memory->data(to), bytes, std::byte{value});
   state_->memory->mark_initialised(to, bytes);
+}
+
+void EmulatedDevice::fill_pattern(DevicePointer to, std::span<const std::byte> pattern, std::size_t bytes) {
+  const std::lock_guard lock(state_->mutex);
+  if (bytes == 0) return;
+  state_->check_range("fill", to, bytes);
+  lazy_fill(state_->memory->data(to), bytes, pattern);
+  state_->memory->mark_initialised(to, bytes);
+}
+
+std::vector<ByteRange> EmulatedDevice::written(DevicePointer from, std::size_t bytes) const {
+  const std::lock_guard lock(state_->mutex);
+  if (bytes == 0) return {};
+  state_->check_range("look", from, bytes);
+  return written_ranges({state_->memory->shadow(from), bytes});
+}
+
+void EmulatedDevice::sample_clusters(std::uint64_t count) {
+  const std::lock_guard lock(state_->mutex);
+  state_->sampled_clusters = count;
+}
+
+ClusterSample EmulatedDevice::last_sample() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->sample;
 }
 
 void EmulatedDevice::poison(DevicePointer to, std::uint8_t value, std::size_t bytes) {
   const std::lock_guard lock(state_->mutex);
   if (bytes == 0) return;
   state_->check_range("fill", to, bytes);
-  std::memset(state_->memory->data(to), value, bytes);
-  std::memset(state_->memory->shadow(to), kAllocated, bytes);
+  lazy_fill(state_->memory->data(to), bytes, std::byte{value});
+  lazy_fill(state_->memory->shadow(to), bytes, std::byte{kAllocated});
 }
 
 std::uint64_t EmulatedDevice::uninitialised_bytes(DevicePointer from, std::size_t bytes) const {
@@ -318,6 +362,8 @@ void EmulatedDevice::launch(const LaunchRequest& request, Stream) {
   options.print = state_->options.print;
   const LaunchShape shape{request.grid, request.block, request.cluster, request.dynamic_smem_bytes};
   const GridWorkspace workspace(*state_->memory, *loaded.entry, shape, options);
+  if (state_->sampled_clusters != 0)
+    return state_->run_sample(*loaded.program, *loaded.entry, shape, options, parameters);
   std::string why_one;
   if (state_->options.threads > 1) {
     why_one = why_one_thread(*loaded.entry, shape, options);

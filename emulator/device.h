@@ -6,13 +6,16 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/device.h"
 #include "base/pointer_probe.h"
 #include "emulator/findings.h"
 #include "emulator/options.h"
+#include "emulator/sample.h"
 
 namespace tessera::emulator {
 
@@ -61,6 +64,15 @@ class EmulatedDevice final : public Device, public PointerProbe {
   void poison(DevicePointer to, std::uint8_t value, std::size_t bytes);
   /// How many bytes nobody has written, neither a copy nor a kernel.
   std::uint64_t uninitialised_bytes(DevicePointer from, std::size_t bytes) const;
+  /// What kernels and copies wrote since the range was poisoned, in order. Quick where most of it is untouched.
+  std::vector<ByteRange> written(DevicePointer from, std::size_t bytes) const;
+  /// Byte i becomes pattern[i % pattern.size()]; the size divides 4,096 or is a multiple of it. Of large ranges, as of
+  /// what set_bytes and poison fill, memory is taken for pages alone that are written later (lazy_fill.h).
+  void fill_pattern(DevicePointer to, std::span<const std::byte> pattern, std::size_t bytes);
+  /// Of the launches that follow only so many clusters run, one after the other: the first, the last and, by the
+  /// launch's seed, some between them. For grids whose clusters need nothing of each other. 0: all of them.
+  void sample_clusters(std::uint64_t count);
+  ClusterSample last_sample() const;
   /// Findings since the last take, with all their fields.
   std::vector<EmulatorFinding> take_findings();
   /// Of all launches since the last synchronisation before them: of a kernel of several steps, of all steps.

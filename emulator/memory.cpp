@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "emulator/lazy_fill.h"
 
 namespace tessera::emulator {
 namespace {
@@ -78,7 +79,7 @@ std::uint64_t GlobalMemory::allocate(std::uint64_t bytes, std::uint64_t gap) {
     freed_.erase(fits);
   }
   live_[kGlobalBase + start] = bytes;
-  std::memset(shadow_ + start, kAllocated, bytes);
+  lazy_fill(shadow_ + start, bytes, std::byte{kAllocated});
   return kGlobalBase + start;
 }
 
@@ -87,6 +88,14 @@ bool GlobalMemory::free(std::uint64_t address) noexcept {
   const auto it = live_.find(address);
   if (it == live_.end()) return false;
   const std::uint64_t start = address - kGlobalBase;
+  if (it->second >= kLazyBytes) {
+    // Pages that were filled lazily would come back as they were.
+    lazy_clear(data_ + start, it->second);
+    lazy_clear(shadow_ + start, it->second);
+    freed_[address] = it->second;
+    live_.erase(it);
+    return true;
+  }
   std::memset(shadow_ + start, 0, it->second);
   const std::uint64_t first_page = (start + 4095) / 4096 * 4096;
   const std::uint64_t last_page = (start + it->second) / 4096 * 4096;
@@ -127,12 +136,19 @@ std::map<std::uint64_t, std::uint64_t> GlobalMemory::live() const {
 bool GlobalMemory::is_allocated(std::uint64_t address, std::uint64_t bytes) const noexcept {
   if (bytes == 0) return true;
   if (!contains(address, bytes)) return false;
+  if (bytes >= kLazyBytes) {
+    const std::lock_guard lock(mutex_);
+    const auto after = live_.upper_bound(address);
+    if (after == live_.begin()) return false;
+    const auto& [start, size] = *std::prev(after);
+    return address - start <= size && bytes <= size - (address - start);
+  }
   const std::uint8_t* shadow_bytes = shadow(address);
   return std::all_of(shadow_bytes, shadow_bytes + bytes, [](std::uint8_t s) { return (s & kAllocated) != 0; });
 }
 
 void GlobalMemory::mark_initialised(std::uint64_t address, std::uint64_t bytes) noexcept {
-  if (bytes != 0) std::memset(shadow(address), kReadable, bytes);
+  if (bytes != 0) lazy_fill(shadow(address), bytes, std::byte{kReadable});
 }
 
 std::string GlobalMemory::describe(std::uint64_t address) const {

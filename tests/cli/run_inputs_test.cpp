@@ -86,6 +86,28 @@ TEST_CASE("run: padding of scales that is NaN everywhere hides a fault") {
   CHECK(run(machine, *fault, flags, plant(machine, *fault)).code == 1);
 }
 
+TEST_CASE("run: of tensors with more than 2^31 elements tiles are compared, where they can be looked at alone") {
+  Machine machine;
+  if (!machine.compiler) return;
+  const auto run = [&](Words words) {
+    words.insert(words.begin(),
+                 {"run", "gemm", "--arch", "sm_100a", "--device", "emulator", "--m", "130", "--n", "72"});
+    return machine.terminal.run(words);
+  };
+  // Gaps count: row 129 of a begins behind 2^31 elements.
+  const Words far{"--k", "200", "--size", "lda=16777224", "--size", "ldd=16777224"};
+  const Outcome outcome = run(far);
+  CHECK_MESSAGE(outcome.code == 0, outcome.out, outcome.err);
+  CHECK(outcome.err.find("more than 2^31 elements: ") != std::string::npos);
+  CHECK(outcome.out.find(" 130 of 130 rows") != std::string::npos);
+  Words with_groups = far;
+  with_groups.insert(with_groups.end(), {"--grouping", "masked", "--l", "2"});
+  CHECK(run(with_groups).code == 3);
+  Words with_file = far;
+  with_file.insert(with_file.end(), {"--save", "d=" + (machine.terminal.folder.path / "d.npy").string()});
+  CHECK(run(with_file).code == 3);
+}
+
 TEST_CASE("the page of planted faults lists those that weak inputs do not show") {
   const std::filesystem::path file = std::filesystem::path(TESSERA_SOURCE_DIR) / "docs/mutations.md";
   std::string page = read_text(file);
