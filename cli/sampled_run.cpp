@@ -50,13 +50,13 @@ Extent extent_of(const BufferSpec& spec, const LaunchSizes& launch, const std::v
 
 /// How an operator's output is cut.
 std::vector<Cut> cuts_of(const Plan& plan, const std::map<std::string, std::int64_t>& sizes) {
-  if (const auto* const gemm = std::get_if<Gemm>(&plan.problem)) {
+  if (const auto* const gemm = plan.problem.get_if<Gemm>()) {
     const ProductFacts facts = product_facts(*gemm);
     if (facts.grouping != Grouping::none || facts.gate != Gate::none) refuse("without groups and gates");
     const ProductTiles tiles = product_tiles(plan);
     return {{"l", 1}, {"m", tiles.tile_m}, {"n", tiles.tile_n}};
   }
-  if (const auto* const fmha = std::get_if<Fmha>(&plan.problem)) {
+  if (const auto* const fmha = plan.problem.get_if<Fmha>()) {
     if (attention_facts(*fmha).kv_pools != KvPools::dense) refuse("without pools of keys");
     const std::int64_t tile_m = plan.number("tile_m"), packed = plan.number("pack_gqa");
     if (sizes.at("seqlen_q") * packed > tile_m) refuse(fmt::format("of attention with one tile of {} rows", tile_m));

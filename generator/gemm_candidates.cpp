@@ -92,7 +92,7 @@ int stages_that_fit(Config c) {
   const int beside = gemm::smem_layout(c).total_bytes;
   c.stages = 1;
   const int of_stage = gemm::smem_layout(c).total_bytes - beside;
-  return std::clamp((gemm::kMaxSmemBytes - beside) / of_stage, 2, gemm::kMaxStages);
+  return std::clamp((kMaxSmemBytes - beside) / of_stage, 2, gemm::kMaxStages);
 }
 
 void add(const Gemm& p, const Shape& shape, ConfigList& list) {
