@@ -66,8 +66,10 @@ AttentionFacts attention_facts(const Fmha& problem) {
 }
 
 Accumulation product_accumulation(const Gemm& problem) {
+  // tcgen05 sums in fp32 as it is.
   const bool is_8_bit = problem.dtype == DType::e4m3 || problem.dtype == DType::e5m2;
-  return problem.accumulation.value_or(is_8_bit ? Accumulation::promoted : Accumulation::fast);
+  const bool is_promoted = is_8_bit && has_family(problem.arch, MmaFamily::wgmma);
+  return problem.accumulation.value_or(is_promoted ? Accumulation::promoted : Accumulation::fast);
 }
 
 ProductFacts product_facts(const Gemm& problem) {
@@ -76,13 +78,13 @@ ProductFacts product_facts(const Gemm& problem) {
           .a_layout = problem.a_layout,
           .b_layout = problem.b_layout,
           .d_dtype = problem.d_format ? DType::bf16 : problem.d_dtype,
-          .d_format = problem.d_format ? output_format(*problem.d_format) : OutputFormat::plain,
           .accumulation = product_accumulation(problem),
           .c = problem.c,
           .bias = problem.bias,
           .activation = problem.activation,
           .gate = problem.gate,
           .interleave = problem.interleave.value_or(1),
+          .d_format = problem.d_format ? output_format(*problem.d_format) : OutputFormat::plain,
           .grouping = problem.grouping};
 }
 

@@ -42,12 +42,12 @@ GemmTcgen05Cost gemm_tcgen05_cost(const Config& c, const Gemm& problem) {
       gemm_tcgen05::scale_slot_bytes(c, 1 + gemm_tcgen05::products(c) * gemm_tcgen05::column_blocks(c));
   const double products = steps * std::max(tensor + kStepCycles, asked / kL2BytesPerCycle);
 
-  const double stored = gemm_tcgen05::kLanes * columns / c.split_k * dtype_bytes(c.d_dtype) / kStoreBytesPerCycle;
+  const double stored = gemm_tcgen05::kLanes * columns / c.split_k * dtype_bytes(c.facts.d_dtype) / kStoreBytesPerCycle;
   double store = stored + columns * gemm_tcgen05::kLanes / 32 / kLoadedColumns;
   if (c.split_k > 1) store += kSplitCycles + gemm_tcgen05::kLanes * columns * 8 / kL2BytesPerCycle;
 
   // Of contiguous groups m counts all rows; each group ends with half a tile on average.
-  const bool is_contiguous = c.grouping == Grouping::contiguous;
+  const bool is_contiguous = c.facts.grouping == Grouping::contiguous;
   const double tiles_m = ceil_of(m, c.tile_m * c.cluster_m);
   const double clusters = (is_contiguous ? tiles_m + l / 2 : tiles_m * l) * ceil_of(n, c.tile_n * c.cluster_n);
   const double at_once = std::floor(kSms / gemm_tcgen05::cluster_size(c));
@@ -55,10 +55,10 @@ GemmTcgen05Cost gemm_tcgen05_cost(const Config& c, const Gemm& problem) {
   const double tile = c.accumulators == 2 ? std::max(products, store) : products + store;
   const double computed = rounds * tile + (c.accumulators == 2 ? std::min(products, store) : 0);
 
-  const double bits_a = operand_bits(c.a_type), bits_b = operand_bits(c.b_type);
+  const double bits_a = operand_bits(c.facts.a_type), bits_b = operand_bits(c.facts.b_type);
   const double all_m = is_contiguous ? m : m * l;
   const double bytes =
-      (all_m * bits_a + products_of_tile * n * l * bits_b) * k / 8 + all_m * n * dtype_bytes(c.d_dtype);
+      (all_m * bits_a + products_of_tile * n * l * bits_b) * k / 8 + all_m * n * dtype_bytes(c.facts.d_dtype);
   // Few CTAs cannot ask for all that memory delivers.
   const double used = std::min(1.0, clusters * gemm_tcgen05::cluster_size(c) / kSms);
   const double memory = bytes / (kMemoryBytesPerCycle * std::max(used, 1 / kSms));

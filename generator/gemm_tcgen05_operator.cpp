@@ -27,30 +27,12 @@ constexpr int kRasterRows = 2048;  // a group of tiles along m: what runs at onc
 constexpr int kColumns[] = {256, 192, 128, 224, 160, 96, 64, 32};
 constexpr int kFewRows[] = {16, 32, 64, 96};
 
-Config facts_of(const Gemm& p) {
-  const ProductFacts facts = product_facts(p);
-  Config c;
-  c.a_type = facts.a_type;
-  c.b_type = facts.b_type;
-  c.a_layout = facts.a_layout;
-  c.b_layout = facts.b_layout;
-  c.d_dtype = facts.d_dtype;
-  c.d_format = facts.d_format;
-  c.c = facts.c;
-  c.bias = facts.bias;
-  c.activation = facts.activation;
-  c.gate = facts.gate;
-  c.grouping = facts.grouping;
-  c.interleave = facts.interleave;
-  return c;
-}
-
 struct Shape {
   int tile_m, tile_n, cluster_m, cluster_n, split_k;
 };
 
 void add(const Gemm& p, const Shape& shape, std::vector<Config>& list) {
-  Config c = facts_of(p);
+  Config c{.facts = product_facts(p)};
   c.tile_m = p.tile_m.value_or(shape.tile_m);
   c.tile_n = p.tile_n.value_or(shape.tile_n);
   c.cluster_m = p.cluster_m.value_or(shape.cluster_m);
@@ -67,12 +49,12 @@ void add(const Gemm& p, const Shape& shape, std::vector<Config>& list) {
 }
 
 std::string types_text(const Config& c) {
-  const std::string a(to_word(c.a_type));
-  std::string text = c.b_type == c.a_type ? a : fmt::format("{} x {}", a, to_word(c.b_type));
-  if (c.grouping != Grouping::none) text += fmt::format(", {} groups", to_word(c.grouping));
-  if (c.gate == Gate::dual) text += ", dual";
-  if (c.gate == Gate::interleaved) text += fmt::format(", gate and up by {}", c.interleave);
-  if (gemm_tcgen05::is_quantized(c)) text += fmt::format(", to {}", to_word(c.d_format));
+  const std::string a(to_word(c.facts.a_type));
+  std::string text = c.facts.b_type == c.facts.a_type ? a : fmt::format("{} x {}", a, to_word(c.facts.b_type));
+  if (c.facts.grouping != Grouping::none) text += fmt::format(", {} groups", to_word(c.facts.grouping));
+  if (c.facts.gate == Gate::dual) text += ", dual";
+  if (c.facts.gate == Gate::interleaved) text += fmt::format(", gate and up by {}", c.facts.interleave);
+  if (gemm_tcgen05::is_quantized(c)) text += fmt::format(", to {}", to_word(c.facts.d_format));
   return text;
 }
 
@@ -91,7 +73,7 @@ std::string cluster_text(const Config& c) {
 }  // namespace
 
 void GemmTcgen05Operator::require_facts(const Gemm& problem) {
-  const Config c = facts_of(problem);
+  const Config c{.facts = product_facts(problem)};
   if (const Verdict verdict = gemm_tcgen05::why_invalid_types(c); !verdict.ok())
     throw Error(ErrorKind::unsupported, fmt::format("gemm {}: {}", types_text(c), explain(c, verdict)));
   if (gemm_tcgen05::is_integer(c) && !(problem.arch.number == 100 && problem.arch.suffix == 'a'))
@@ -172,19 +154,19 @@ std::string GemmTcgen05Operator::explain(const Config& config, const Verdict& ve
       return fmt::format(
           "a is {}, b is {}: no instruction multiplies the two; both must be f16, bf16, tf32, nvfp4 or mxfp4, or each "
           "e4m3 or e5m2, or each s8 or u8, or each mxfp8 or mxfp4",
-          type_in_full(config.a_type), type_in_full(config.b_type));
+          type_in_full(config.facts.a_type), type_in_full(config.facts.b_type));
     case Rule::output_type:
-      return fmt::format("d is {}: must be f32, bf16, f16{} or a block-scaled format", to_word(config.d_dtype),
+      return fmt::format("d is {}: must be f32, bf16, f16{} or a block-scaled format", to_word(config.facts.d_dtype),
                          gemm_tcgen05::is_integer(config) ? ", s32" : "");
     case Rule::finished_sums:
       return "d is s32 with c, bias, an activation or a gate: sums of integers are stored as they are; take d of type "
              "f32, bf16 or f16";
     case Rule::layout_of_four_bits: {
-      const bool is_a = config.a_layout == Layout::mn_major && operand_bits(config.a_type) < 8;
+      const bool is_a = config.facts.a_layout == Layout::mn_major && operand_bits(config.facts.a_type) < 8;
       return fmt::format(
           "{0}_layout mn with {0} of type {1}: k of {2}-bit values must be contiguous (the instruction takes "
           "them K-major only); transpose {0}, or take a type of {3} bits or more",
-          is_a ? "a" : "b", to_word(is_a ? config.a_type : config.b_type), found, bound);
+          is_a ? "a" : "b", to_word(is_a ? config.facts.a_type : config.facts.b_type), found, bound);
     }
     case Rule::layout_of_groups:
       return "a_layout mn with contiguous groups: a copy begins at a multiple of 16 bytes, a group at any row; take "
@@ -192,7 +174,7 @@ std::string GemmTcgen05Operator::explain(const Config& config, const Verdict& ve
              "groups, or make k of a contiguous";
     case Rule::gate_and_addend:
       return fmt::format("gate {} with c, bias or an activation: a gate is all that happens to its sums",
-                         to_word(config.gate));
+                         to_word(config.facts.gate));
     case Rule::interleave_not_dividing:
       return fmt::format("interleave {}: it must divide {}, the columns of d that are stored at a time", found, bound);
     case Rule::few_rows_of_gate:
@@ -255,21 +237,22 @@ std::string GemmTcgen05Operator::explain(const Config& config, const Verdict& ve
 }
 
 std::string GemmTcgen05Operator::kernel_name(Arch arch, const Config& c) {
-  std::string name = fmt::format("tessera_gemm_{}_{}", arch_name(arch.to_string()), to_word(c.a_type));
-  if (c.b_type != c.a_type) name += fmt::format("_{}", to_word(c.b_type));
-  if (c.a_layout != Layout::k_major || c.b_layout != Layout::k_major)
-    name += fmt::format("_{}{}", c.a_layout == Layout::k_major ? 'k' : 'm', c.b_layout == Layout::k_major ? 'k' : 'n');
-  if (c.grouping != Grouping::none) name += fmt::format("_{}", to_word(c.grouping));
-  if (c.gate == Gate::dual) name += "_dual";
-  if (c.gate == Gate::interleaved) name += fmt::format("_gated{}", c.interleave);
-  const std::string_view d_type = gemm_tcgen05::is_quantized(c) ? to_word(c.d_format) : to_word(c.d_dtype);
+  std::string name = fmt::format("tessera_gemm_{}_{}", arch_name(arch.to_string()), to_word(c.facts.a_type));
+  if (c.facts.b_type != c.facts.a_type) name += fmt::format("_{}", to_word(c.facts.b_type));
+  if (c.facts.a_layout != Layout::k_major || c.facts.b_layout != Layout::k_major)
+    name += fmt::format("_{}{}", c.facts.a_layout == Layout::k_major ? 'k' : 'm',
+                        c.facts.b_layout == Layout::k_major ? 'k' : 'n');
+  if (c.facts.grouping != Grouping::none) name += fmt::format("_{}", to_word(c.facts.grouping));
+  if (c.facts.gate == Gate::dual) name += "_dual";
+  if (c.facts.gate == Gate::interleaved) name += fmt::format("_gated{}", c.facts.interleave);
+  const std::string_view d_type = gemm_tcgen05::is_quantized(c) ? to_word(c.facts.d_format) : to_word(c.facts.d_dtype);
   name += fmt::format("_to_{}_{}x{}_s{}_a{}", d_type, c.tile_m, c.tile_n, c.stages, c.accumulators);
   if (c.cluster_m * c.cluster_n != 1) name += fmt::format("_c{}x{}", c.cluster_m, c.cluster_n);
   if (c.split_k != 1) name += fmt::format("_k{}", c.split_k);
   if (c.raster != std::max(1, kRasterRows / (c.tile_m * c.cluster_m))) name += fmt::format("_r{}", c.raster);
-  if (c.c == Addend::matrix) name += "_c";
-  if (c.bias == Bias::column) name += "_bias";
-  if (c.activation != Activation::none) name += fmt::format("_{}", to_word(c.activation));
+  if (c.facts.c == Addend::matrix) name += "_c";
+  if (c.facts.bias == Bias::column) name += "_bias";
+  if (c.facts.activation != Activation::none) name += fmt::format("_{}", to_word(c.facts.activation));
   return name;
 }
 
@@ -320,13 +303,13 @@ OperandPlan value_operand(const Config& c, const char* name, OperandType type, b
 
 void add_operands(const Config& c, Plan& plan) {
   const bool is_swapped = gemm_tcgen05::is_swapped(c);
-  plan.operands = {value_operand(c, "a", c.a_type, !is_swapped, plan.launch),
-                   value_operand(c, "b", c.b_type, is_swapped, plan.launch)};
-  const bool is_dual = c.gate == Gate::dual;
-  if (is_dual) plan.operands.push_back(value_operand(c, "b2", c.b_type, false, plan.launch));
+  plan.operands = {value_operand(c, "a", c.facts.a_type, !is_swapped, plan.launch),
+                   value_operand(c, "b", c.facts.b_type, is_swapped, plan.launch)};
+  const bool is_dual = c.facts.gate == Gate::dual;
+  if (is_dual) plan.operands.push_back(value_operand(c, "b2", c.facts.b_type, false, plan.launch));
   if (gemm_tcgen05::is_scaled(c)) {
-    std::vector<std::pair<const char*, OperandType>> all{{"sfa", c.a_type}, {"sfb", c.b_type}};
-    if (is_dual) all.emplace_back("sfb2", c.b_type);
+    std::vector<std::pair<const char*, OperandType>> all{{"sfa", c.facts.a_type}, {"sfb", c.facts.b_type}};
+    if (is_dual) all.emplace_back("sfb2", c.facts.b_type);
     for (const auto& [name, type] : all) {
       OperandPlan scales = scale_operand(name, block_format(type), "tiles, by tcgen05.cp to Tensor Memory");
       scales.tensor_map_type = std::string(to_string(TensorMapType::u16));
@@ -334,23 +317,25 @@ void add_operands(const Config& c, Plan& plan) {
       plan.operands.push_back(std::move(scales));
     }
   }
-  if (c.grouping != Grouping::none)
+  if (c.facts.grouping != Grouping::none)
     plan.operands.push_back(plain_operand(
-        "groups", "s32", c.grouping == Grouping::contiguous ? "first row of each, and the end" : "rows of each"));
+        "groups", "s32", c.facts.grouping == Grouping::contiguous ? "first row of each, and the end" : "rows of each"));
   if (gemm_tcgen05::is_quantized(c)) {
-    const BlockFormat format = block_format(c.d_format);
+    const BlockFormat format = block_format(c.facts.d_format);
     plan.operands.push_back(scaled_operand("d", format, ScaleForm::tile, "D, quantised in registers"));
     plan.operands.push_back(scale_operand("sfd", format, "of d, tiles"));
     if (format == BlockFormat::nvfp4) plan.operands.push_back(plain_operand("scale_d", "f32", "factor of d's scales"));
   } else {
     plan.operands.push_back({.name = "d",
-                             .dtype = std::string(to_word(c.d_dtype)),
-                             .tensor_map_type = std::string(to_string(tensor_map_type(c.d_dtype))),
+                             .dtype = std::string(to_word(c.facts.d_dtype)),
+                             .tensor_map_type = std::string(to_string(tensor_map_type(c.facts.d_dtype))),
                              .swizzle = std::string(to_word(gemm_tcgen05::d_swizzle(c))),
                              .use = is_swapped ? "D, transposed through shared memory" : "D, through shared memory"});
   }
-  if (c.c == Addend::matrix) plan.operands.push_back(plain_operand("c", to_word(c.d_dtype), "added, times beta"));
-  if (c.bias == Bias::column) plan.operands.push_back(plain_operand("bias", to_word(c.d_dtype), "added to every row"));
+  if (c.facts.c == Addend::matrix)
+    plan.operands.push_back(plain_operand("c", to_word(c.facts.d_dtype), "added, times beta"));
+  if (c.facts.bias == Bias::column)
+    plan.operands.push_back(plain_operand("bias", to_word(c.facts.d_dtype), "added to every row"));
   if (gemm_tcgen05::has_tensor_scales(c))
     for (const char* const name : {"scale_a", "scale_b", "scale_b2"})
       if (is_dual || std::string_view(name) != "scale_b2")
@@ -371,8 +356,8 @@ void GemmTcgen05Operator::describe(const Config& config, Plan& plan) {
 std::string GemmTcgen05Operator::launch_bounds() { return "tessera::gemm_tcgen05::num_threads(kConfig), 1"; }
 
 std::string GemmTcgen05Operator::call(const Config& config) {
-  const bool has_c = config.c == Addend::matrix;
-  const bool is_dual = config.gate == Gate::dual, is_quantized = gemm_tcgen05::is_quantized(config);
+  const bool has_c = config.facts.c == Addend::matrix;
+  const bool is_dual = config.facts.gate == Gate::dual, is_quantized = gemm_tcgen05::is_quantized(config);
   const bool is_scaled = gemm_tcgen05::is_scaled(config), has_scales = gemm_tcgen05::has_tensor_scales(config);
   // What a Config has no parameter for is never read: another map, or null.
   return fmt::format(
@@ -380,9 +365,9 @@ std::string GemmTcgen05Operator::call(const Config& config) {
       "m, "
       "n, k, l, ldd, {}, {}, {}, {}}})",
       is_dual ? "b2" : "b", is_scaled ? "sfa, sfb" : "a, b", is_scaled && is_dual ? "sfb2" : "b",
-      is_quantized ? "a" : "d", config.grouping != Grouping::none ? "static_cast<const int*>(groups)" : "nullptr",
-      is_quantized ? "sfd" : "nullptr", config.d_format == OutputFormat::nvfp4 ? "scale_d" : "nullptr",
-      has_c ? "c" : "nullptr", config.bias == Bias::column ? "bias" : "nullptr",
+      is_quantized ? "a" : "d", config.facts.grouping != Grouping::none ? "static_cast<const int*>(groups)" : "nullptr",
+      is_quantized ? "sfd" : "nullptr", config.facts.d_format == OutputFormat::nvfp4 ? "scale_d" : "nullptr",
+      has_c ? "c" : "nullptr", config.facts.bias == Bias::column ? "bias" : "nullptr",
       has_scales ? "scale_a, scale_b" : "nullptr, nullptr", has_scales && is_dual ? "scale_b2" : "nullptr",
       "d_stride_l", has_c ? "ldc, c_stride_l" : "0, 0", gemm_tcgen05::stores_sums(config) ? "1.0f" : "alpha",
       has_c ? "beta" : "0.0f");

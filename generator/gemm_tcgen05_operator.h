@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "generator/fact_fields.h"
 #include "generator/gemm_launch.h"
 #include "generator/plan.h"
 #include "spec/gemm_tcgen05.h"
@@ -45,20 +46,8 @@ struct GemmTcgen05Operator {
   /// generated code and JSON. The structured binding fails to compile when the Config gains a field.
   template <class Visit>
   static void visit_fields(const Config& config, Visit&& visit) {
-    const auto& [a_type, b_type, a_layout, b_layout, d_dtype, c, bias, activation, gate, interleave, d_format, grouping,
-                 tile_m, tile_n, stages, accumulators, cluster_m, cluster_n, split_k, raster] = config;
-    visit("a_type", a_type);
-    visit("b_type", b_type);
-    visit("a_layout", a_layout);
-    visit("b_layout", b_layout);
-    visit("d_dtype", d_dtype);
-    visit("c", c);
-    visit("bias", bias);
-    visit("activation", activation);
-    visit("gate", gate);
-    visit("interleave", interleave);
-    visit("d_format", d_format);
-    visit("grouping", grouping);
+    const auto& [facts, tile_m, tile_n, stages, accumulators, cluster_m, cluster_n, split_k, raster] = config;
+    visit_facts(facts, visit);
     visit("tile_m", tile_m);
     visit("tile_n", tile_n);
     visit("stages", stages);

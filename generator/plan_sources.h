@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "generator/fact_fields.h"
 #include "generator/plan.h"
 #include "generator/words.h"
 
@@ -45,12 +46,30 @@ std::string initialiser(const Value& value) {
   }
 }
 
+/// Of all fields: facts that the Config has nested, and then its own.
+template <class Operator>
+std::string initialisers_of(const typename Operator::Config& config) {
+  std::vector<std::string> facts;
+  if constexpr (requires { config.facts; }) {
+    visit_facts(config.facts, [&](std::string_view name, const auto& value) {
+      facts.push_back(fmt::format(".{} = {}", name, initialiser(value)));
+    });
+  }
+  std::string text = facts.empty() ? "" : fmt::format("    .facts = {{{}}},\n", fmt::join(facts, ",\n              "));
+  std::size_t nested = facts.size();  // which come first
+  Operator::visit_fields(config, [&](std::string_view name, const auto& value) {
+    if (nested > 0) {
+      --nested;
+    } else {
+      text += fmt::format("    .{} = {},\n", name, initialiser(value));
+    }
+  });
+  return text;
+}
+
 template <class Operator>
 PlanSources sources_of(const typename Operator::Config& config, std::string_view kernel, const LaunchPlan& launch) {
-  std::string initialisers;
-  Operator::visit_fields(config, [&](std::string_view name, const auto& value) {
-    initialisers += fmt::format("    .{} = {},\n", name, initialiser(value));
-  });
+  const std::string initialisers = initialisers_of<Operator>(config);
   // One call for each step, unless the operator knows of several.
   std::vector<std::string> calls;
   for (std::size_t i = 0; i < launch.steps.size(); ++i) {

@@ -22,18 +22,7 @@ using gemm_tcgen05::Config;
 
 /// As the kernel's functions of extents and kinds take them.
 Config config_of(const ProductFacts& facts, const ProductTiles& tiles) {
-  return {.a_type = facts.a_type,
-          .b_type = facts.b_type,
-          .a_layout = facts.a_layout,
-          .b_layout = facts.b_layout,
-          .d_dtype = facts.d_dtype,
-          .c = facts.c,
-          .bias = facts.bias,
-          .activation = facts.activation,
-          .gate = facts.gate,
-          .interleave = facts.interleave,
-          .d_format = facts.d_format,
-          .grouping = facts.grouping,
+  return {.facts = facts,
           .tile_m = tiles.tile_m,
           .tile_n = tiles.tile_n,
           .cluster_m = tiles.cluster_m,
@@ -67,17 +56,17 @@ class Product {
  public:
   Product(const Config& config, const Buffers& buffers, std::int64_t k, GemmCheck check)
       : c_(config), buffers_(buffers), k_(k), check_(std::move(check)) {
-    buffers_["a"] = with_k_last(buffers_.at("a"), c_.a_layout);
+    buffers_["a"] = with_k_last(buffers_.at("a"), c_.facts.a_layout);
     for (const char* const name : {"b", "b2"})
       if (const auto found = buffers_.find(name); found != buffers_.end())
-        found->second = with_k_last(found->second, c_.b_layout);
+        found->second = with_k_last(found->second, c_.facts.b_layout);
     if (gemm_tcgen05::stores_sums(c_)) {
       check_.alpha = 1;
       check_.is_exact = true;
     }
     alpha_ = check_.alpha;
     check_.alpha = alpha_ * factor("scale_a") * factor("scale_b");
-    check_.activation = c_.activation;
+    check_.activation = c_.facts.activation;
     check_.split_k = c_.split_k;
     check_.sums = tensor_sums(c_);
     check_.tile_m = c_.tile_m;
@@ -86,13 +75,13 @@ class Product {
 
   Comparison all() const {
     const TensorView& d = buffers_.at("d");
-    return check(0, d.shape[0], whole("a", "sfa", c_.a_type), d, std::nullopt);
+    return check(0, d.shape[0], whole("a", "sfa", c_.facts.a_type), d, std::nullopt);
   }
 
   Comparison groups() const {
     const TensorView& a = buffers_.at("a");
-    const bool is_contiguous = c_.grouping == Grouping::contiguous;
-    const std::vector<GroupRows> rows = group_rows(c_.grouping, buffers_.at("groups"), a.shape[1]);
+    const bool is_contiguous = c_.facts.grouping == Grouping::contiguous;
+    const std::vector<GroupRows> rows = group_rows(c_.facts.grouping, buffers_.at("groups"), a.shape[1]);
     Comparison all;
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const GroupRows& group = rows[i];
@@ -129,9 +118,9 @@ class Product {
   }
   /// A masked group's is the whole matrix: its scales are those of m rows.
   OperandSource rows_of_group(std::int64_t number, const GroupRows& group) const {
-    if (c_.grouping == Grouping::contiguous)
-      return source("a", "sfa", c_.a_type, 0, group.first, group.rows, group.first_scales);
-    return matrix_of("a", "sfa", c_.a_type, number);
+    if (c_.facts.grouping == Grouping::contiguous)
+      return source("a", "sfa", c_.facts.a_type, 0, group.first, group.rows, group.first_scales);
+    return matrix_of("a", "sfa", c_.facts.a_type, number);
   }
   OperandSource matrix_of(const char* values, const char* scales, OperandType type, std::int64_t matrix) const {
     const std::int64_t rows = buffers_.at(values).shape[1];
@@ -139,8 +128,8 @@ class Product {
   }
   /// Matrices first to first + count of an operand b.
   OperandSource of_b(const char* values, const char* scales, std::int64_t first, std::int64_t count) const {
-    return count == buffers_.at(values).shape[0] ? whole(values, scales, c_.b_type)
-                                                 : matrix_of(values, scales, c_.b_type, first);
+    return count == buffers_.at(values).shape[0] ? whole(values, scales, c_.facts.b_type)
+                                                 : matrix_of(values, scales, c_.facts.b_type, first);
   }
   Tensor decoded(const OperandSource& from) const {
     std::span<const std::byte> scales = from.scales;
@@ -159,25 +148,25 @@ class Product {
     GatedInputs in{.product = {a.view(), b.view(), {}, {}}, .up = {}, .check = check_};
     if (group) in.product.a.shape[1] = group->rows;
     if (const auto found = buffers_.find("c"); found != buffers_.end())
-      in.product.c =
-          group ? part_of(found->second, c_.grouping == Grouping::contiguous ? 0 : first, group->first, group->rows)
-                : found->second;
+      in.product.c = group ? part_of(found->second, c_.facts.grouping == Grouping::contiguous ? 0 : first, group->first,
+                                     group->rows)
+                           : found->second;
     if (const auto found = buffers_.find("bias"); found != buffers_.end()) in.product.bias = found->second;
     Tensor gate, up;
     in.alpha_up = check_.alpha;
     std::optional<OperandSource> of_b_up;
-    if (c_.gate == Gate::dual) {
+    if (c_.facts.gate == Gate::dual) {
       of_b_up = of_b("b2", "sfb2", first, count);
       up = decoded(*of_b_up);
       in.alpha_up = alpha_ * factor("scale_a") * factor("scale_b2");
-    } else if (c_.gate == Gate::interleaved) {
-      gate = rows_in_turn(b, c_.interleave, false);
-      up = rows_in_turn(b, c_.interleave, true);
+    } else if (c_.facts.gate == Gate::interleaved) {
+      gate = rows_in_turn(b, c_.facts.interleave, false);
+      up = rows_in_turn(b, c_.facts.interleave, true);
       in.product.b = gate.view();
     }
-    if (c_.gate != Gate::none) in.up = up.view();
+    if (c_.facts.gate != Gate::none) in.up = up.view();
     Comparison result = gemm_tcgen05::is_quantized(c_) ? check_quantized(in, d, first, group)
-                        : c_.gate == Gate::none        ? check_gemm(in.product, d, check_)
+                        : c_.facts.gate == Gate::none  ? check_gemm(in.product, d, check_)
                                                        : check_gated(in, d);
     if (!result.mismatches.empty()) {
       const Tcgen05Factors factors{alpha_, factor("scale_a"), factor("scale_b"), factor("scale_b2")};
@@ -192,14 +181,14 @@ class Product {
                              const std::optional<GroupRows>& group) const {
     const TensorView& sfd = buffers_.at("sfd");
     if (!group)
-      return check_quantized_product(in, block_format(c_.d_format), factor("scale_d"), d,
+      return check_quantized_product(in, block_format(c_.facts.d_format), factor("scale_d"), d,
                                      bytes_of(sfd, 0, element_count(sfd.shape)));
     // A masked group's scales begin those of a matrix of m rows.
     const std::int64_t of_tile = sfd.shape[2] * kTileBytes;
-    const std::int64_t begin = c_.grouping == Grouping::contiguous
+    const std::int64_t begin = c_.facts.grouping == Grouping::contiguous
                                    ? group->first_scales
                                    : first * ceil_div(buffers_.at("d").shape[1], kTileRows);
-    return check_quantized_product(in, block_format(c_.d_format), factor("scale_d"), d,
+    return check_quantized_product(in, block_format(c_.facts.d_format), factor("scale_d"), d,
                                    bytes_of(sfd, begin * of_tile, ceil_div(group->rows, kTileRows) * of_tile));
   }
 
@@ -217,7 +206,7 @@ class Product {
   /// Rows of d that are in no group.
   void check_untouched(const std::vector<GroupRows>& groups, Comparison& all) const {
     const TensorView& d = buffers_.at("d");
-    const bool is_contiguous = c_.grouping == Grouping::contiguous;
+    const bool is_contiguous = c_.facts.grouping == Grouping::contiguous;
     std::vector<bool> is_of_group(static_cast<std::size_t>(d.shape[0] * d.shape[1]));
     for (std::size_t g = 0; g < groups.size(); ++g)
       for (std::int64_t r = 0; r < groups[g].rows; ++r) {

@@ -31,7 +31,7 @@ std::vector<Finish> finishes_of_sum(const Config& config, const GatedInputs& in,
          }});
   };
   const double alpha = in.check.alpha, beta = in.check.beta;
-  const Activation activation = config.activation;
+  const Activation activation = config.facts.activation;
   add("", alpha, beta, true, activation);
   const auto without = [&](const char* name, double factor) {
     if (factor != 1 && factor != 0)
@@ -76,14 +76,14 @@ std::vector<Finish> finishes_of_gate(const GatedInputs& in) {
 std::function<double(double, double)> slack_of(const Config& config, double factor, std::int64_t k, DType dtype) {
   const double deviation = std::fabs(factor) / std::sqrt(static_cast<double>(std::max<std::int64_t>(k, 1)));
   if (gemm_tcgen05::is_quantized(config)) {
-    const bool is_four_bit = value_bits(block_format(config.d_format)) == 4;
+    const bool is_four_bit = value_bits(block_format(config.facts.d_format)) == 4;
     const double relative = is_four_bit ? 0.2 : 0.07, absolute = is_four_bit ? 0.15 : 0.01;
     return [=](double result, double magnitude) {
       return relative * std::fabs(result) + absolute * deviation * magnitude;
     };
   }
-  if (config.d_dtype == DType::s32) return [](double, double) { return 0.0; };
-  const double relative = 2 * unit_roundoff(dtype) + (config.gate == Gate::none ? 2e-6 : 1e-3);
+  if (config.facts.d_dtype == DType::s32) return [](double, double) { return 0.0; };
+  const double relative = 2 * unit_roundoff(dtype) + (config.facts.gate == Gate::none ? 2e-6 : 1e-3);
   const double least = half_subnormal(dtype);
   return [=](double result, double magnitude) {
     return relative * std::fabs(result) + 1e-5 * std::fabs(factor) * magnitude + least;
@@ -100,7 +100,7 @@ std::vector<Suspect> tcgen05_suspects(const Config& config, const GatedInputs& i
   product.a = sources.a;
   product.b = sources.b;
   product.b2 = sources.b2;
-  product.has_gate = config.gate != Gate::none;
+  product.has_gate = config.facts.gate != Gate::none;
   product.rows = in.product.a.shape[1];
   product.columns = gemm_tcgen05::columns_of_d(config, static_cast<int>(sources.b.rows()));
   product.steps = {.step = gemm_tcgen05::tile_k(config),
@@ -113,23 +113,24 @@ std::vector<Suspect> tcgen05_suspects(const Config& config, const GatedInputs& i
                    .tile_b = gemm_tcgen05::is_mn_major(config, is_swapped) ? 0
                              : is_swapped                                  ? lanes
                                                                            : columns};
-  product.finishes = config.gate == Gate::none ? finishes_of_sum(config, in, factors) : finishes_of_gate(in);
+  product.finishes = config.facts.gate == Gate::none ? finishes_of_sum(config, in, factors) : finishes_of_gate(in);
   product.slack =
-      slack_of(config, in.check.alpha * (config.gate == Gate::none ? 1 : in.alpha_up), sources.a.k, d.dtype);
+      slack_of(config, in.check.alpha * (config.facts.gate == Gate::none ? 1 : in.alpha_up), sources.a.k, d.dtype);
   const auto in_turn = [](std::int64_t together) {
     return [=](std::int64_t column, bool is_up) {
       return column / together * 2 * together + column % together + (is_up ? together : 0);
     };
   };
-  if (config.gate != Gate::interleaved) return product_suspects(product);
-  product.row_of_b = in_turn(config.interleave);
+  if (config.facts.gate != Gate::interleaved) return product_suspects(product);
+  product.row_of_b = in_turn(config.facts.interleave);
   std::vector<Suspect> list = product_suspects(product);
   for (const int other : {1, 2, 4, 8, 16, 32}) {
-    if (other == config.interleave || sources.b.rows() % (2 * other) != 0) continue;
+    if (other == config.facts.interleave || sources.b.rows() % (2 * other) != 0) continue;
     ProductSuspectInputs wrong = product;
     wrong.row_of_b = in_turn(other);
-    list.push_back({fmt::format("gate and up are taken in turns of {}, interleave is {}", other, config.interleave),
-                    product_guess(wrong)});
+    list.push_back(
+        {fmt::format("gate and up are taken in turns of {}, interleave is {}", other, config.facts.interleave),
+         product_guess(wrong)});
   }
   return list;
 }

@@ -32,7 +32,7 @@ __device__ __forceinline__ float load_element(const void* base, long long index)
 
 template <Config C>
 struct Epilogue {
-  static constexpr int kElementBytes = dtype_bytes(C.d_dtype);
+  static constexpr int kElementBytes = dtype_bytes(C.facts.d_dtype);
   static constexpr int kPanel = panel_columns(C);  // of Tensor Memory
   static constexpr int kRows = is_swapped(C) ? kPanel : kStoreRows;
   static constexpr int kColumns = is_swapped(C) ? kStoreRows : kPanel;
@@ -52,7 +52,7 @@ struct Epilogue {
       : p(params),
         warp(store_warp),
         alpha(scaled_alpha(params, params.scale_b)),
-        alpha_up(C.gate == Gate::dual ? scaled_alpha(params, params.scale_b2) : alpha),
+        alpha_up(C.facts.gate == Gate::dual ? scaled_alpha(params, params.scale_b2) : alpha),
         columns_d(columns_of_d(C, params.n)),
         is_by_tma(((columns_of_d(C, params.n) | params.ldd | params.d_stride_l) * kElementBytes) % 16 == 0),
         staging(smem + smem_layout(C).d.offset + store_warp * kStagingSlots * staging_slot_bytes(C)) {}
@@ -70,14 +70,14 @@ struct Epilogue {
   // then, and nothing comes of it.
   __device__ __forceinline__ float finish(float sum, int row, int column, int batch) const {
     float x = sum * alpha;
-    if constexpr (C.c == Addend::matrix) {
+    if constexpr (C.facts.c == Addend::matrix) {
       if (row < row_end && column < p.n && p.beta != 0.0f)
-        x += p.beta * load_element<C.d_dtype>(p.c, batch * p.c_stride_l + row * p.ldc + column);
+        x += p.beta * load_element<C.facts.d_dtype>(p.c, batch * p.c_stride_l + row * p.ldc + column);
     }
-    if constexpr (C.bias == Bias::column) {
-      if (column < p.n) x += load_element<C.d_dtype>(p.bias, column);
+    if constexpr (C.facts.bias == Bias::column) {
+      if (column < p.n) x += load_element<C.facts.d_dtype>(p.bias, column);
     }
-    return gemm::activate<C.activation>(x);
+    return gemm::activate<C.facts.activation>(x);
   }
 
   // A row of D: 16 bytes at a time.
@@ -89,10 +89,10 @@ struct Epilogue {
       if constexpr (kElementBytes == 4) {
         ptx::st_shared_v4_f32(address, v[4 * i], v[4 * i + 1], v[4 * i + 2], v[4 * i + 3]);
       } else {
-        ptx::st_shared_v4(address, {ptx::cvt_pack<C.d_dtype>(v[8 * i], v[8 * i + 1]),
-                                    ptx::cvt_pack<C.d_dtype>(v[8 * i + 2], v[8 * i + 3]),
-                                    ptx::cvt_pack<C.d_dtype>(v[8 * i + 4], v[8 * i + 5]),
-                                    ptx::cvt_pack<C.d_dtype>(v[8 * i + 6], v[8 * i + 7])});
+        ptx::st_shared_v4(address, {ptx::cvt_pack<C.facts.d_dtype>(v[8 * i], v[8 * i + 1]),
+                                    ptx::cvt_pack<C.facts.d_dtype>(v[8 * i + 2], v[8 * i + 3]),
+                                    ptx::cvt_pack<C.facts.d_dtype>(v[8 * i + 4], v[8 * i + 5]),
+                                    ptx::cvt_pack<C.facts.d_dtype>(v[8 * i + 6], v[8 * i + 7])});
       }
     }
   }
@@ -105,7 +105,7 @@ struct Epilogue {
       if constexpr (kElementBytes == 4) {
         ptx::st_shared_f32(address, v[i]);
       } else {
-        ptx::st_shared_u16(address, static_cast<unsigned short>(ptx::cvt_pack<C.d_dtype>(v[i], 0.0f)));
+        ptx::st_shared_u16(address, static_cast<unsigned short>(ptx::cvt_pack<C.facts.d_dtype>(v[i], 0.0f)));
       }
     }
   }
@@ -157,7 +157,7 @@ struct Epilogue {
     ptx::fence_proxy_async_shared();
     __syncwarp();
     // What lies past a group's end belongs to another one: the map would not leave it out.
-    const bool is_whole = C.grouping == Grouping::none || row + kRows <= row_end;
+    const bool is_whole = C.facts.grouping == Grouping::none || row + kRows <= row_end;
     if (!is_by_tma || !is_whole) {
       store_directly(to, row, column, batch);
       // An empty group: slots are counted by groups, and stores by TMA come before and after this one.

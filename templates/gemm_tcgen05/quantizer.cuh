@@ -17,7 +17,7 @@ namespace tessera::gemm_tcgen05 {
 
 template <Config C>
 struct Quantizer {
-  static constexpr BlockFormat kFormat = block_format(C.d_format);
+  static constexpr BlockFormat kFormat = block_format(C.facts.d_format);
   static constexpr int kBlock = block_elements(kFormat);
   static constexpr int kPanel = panel_columns(C);
   static constexpr quantize::Config kQuantize{

@@ -68,7 +68,7 @@ struct Schedule {
         item(static_cast<int>(blockIdx.x) / cluster_size(C)),
         rows(params.m) {
     // Without any group nothing stands behind the offset of its end.
-    if constexpr (C.grouping != Grouping::none)
+    if constexpr (C.facts.grouping != Grouping::none)
       if (params.l > 0) read_group();
     find_group();
   }
@@ -94,7 +94,7 @@ struct Schedule {
   }
   // Groups hold what the caller wrote: a length below 0 counts as none, one past the end as what is there.
   __device__ __forceinline__ void read_group() {
-    if constexpr (C.grouping == Grouping::contiguous) {
+    if constexpr (C.facts.grouping == Grouping::contiguous) {
       first_row = min(max(p.groups[group], 0), p.m);
       rows = min(max(p.groups[group + 1] - first_row, 0), p.m - first_row);
     } else {
@@ -102,7 +102,7 @@ struct Schedule {
     }
   }
   __device__ __forceinline__ void find_group() {
-    if constexpr (C.grouping == Grouping::none) {
+    if constexpr (C.facts.grouping == Grouping::none) {
       group = item / (tiles_m() * tiles_n);
       before = group * tiles_m() * tiles_n;
     } else {
@@ -132,7 +132,7 @@ struct Schedule {
     // Lanes of the pair's CTAs stand side by side.
     const int row = is_swapped(C) ? m * C.tile_m : (m * C.cluster_m + pair_rank()) * C.tile_m;
     const int b_row = is_swapped(C) ? (n * C.cluster_n + pair_rank()) * C.tile_n : n * C.tile_n;
-    constexpr bool kIsContiguous = C.grouping == Grouping::contiguous;
+    constexpr bool kIsContiguous = C.facts.grouping == Grouping::contiguous;
     const int row_blocks = (p.m + kTileRows - 1) / kTileRows;
     return {.a_row = first_row + row,
             .a_matrix = kIsContiguous ? 0 : group,

@@ -96,7 +96,7 @@ __device__ __forceinline__ void add_sums(float (&v)[panel_columns(C)], unsigned 
 template <Config C>
 __device__ __forceinline__ void load_gated(float (&v)[panel_columns(C)], float (&up)[panel_columns(C)], unsigned from,
                                            int column) {
-  if constexpr (C.gate == Gate::dual) {
+  if constexpr (C.facts.gate == Gate::dual) {
     load_sums(v, from + column);
     load_sums(up, from + columns(C) + column);
   } else {
@@ -104,9 +104,9 @@ __device__ __forceinline__ void load_gated(float (&v)[panel_columns(C)], float (
     load_sums(both, from + 2 * column);
 #pragma unroll
     for (int i = 0; i < panel_columns(C); ++i) {
-      const int at = i / C.interleave * 2 * C.interleave + i % C.interleave;
+      const int at = i / C.facts.interleave * 2 * C.facts.interleave + i % C.facts.interleave;
       v[i] = both[at];
-      up[i] = both[at + C.interleave];
+      up[i] = both[at + C.facts.interleave];
     }
   }
 }
@@ -141,7 +141,7 @@ __device__ __forceinline__ void store(const Params& p, unsigned smem, unsigned t
       if constexpr (C.split_k > 1) {
         add_sums<C>(v, smem, first_column + column, warp * 32 + epilogue.lane);
       } else {
-        if constexpr (C.gate == Gate::none) {
+        if constexpr (C.facts.gate == Gate::none) {
           load_sums(v, from + column);
         } else {
           load_gated<C>(v, up, from, column);
@@ -152,7 +152,7 @@ __device__ __forceinline__ void store(const Params& p, unsigned smem, unsigned t
       const int lanes = (is_swapped(C) ? b_row : tile.a_row) + warp * 32;
       const int first = (is_swapped(C) ? tile.a_row : b_row) + first_column + column;
       to_fp32<C>(v);
-      if constexpr (C.gate == Gate::none) {
+      if constexpr (C.facts.gate == Gate::none) {
         epilogue.finish_panel(v, lanes, first, tile.a_matrix);
       } else {
         to_fp32<C>(up);

@@ -47,9 +47,9 @@
 //
 // Entry parameters, in this order:
 //   const __grid_constant__ TensorMap a, b, b2 (dual), sfa, sfb (block-scaled types), sfb2 (both), d (if it has a map)
-//   d_pointer; int* groups (grouping); sfd (D block-scaled); float* scale_d (nvfp4, may be null); c (Config.c); bias
-//   (Config.bias); float* scale_a, scale_b, scale_b2 (has_tensor_scales; the last one with dual; may be null: 1) int m,
-//   n (rows of B), k, l; long long ldd, d_stride_l; long long ldc, c_stride_l (Config.c only); float alpha (unless D
+//   d_pointer; int* groups (grouping); sfd (D block-scaled); float* scale_d (nvfp4, may be null); c (facts.c); bias
+//   (facts.bias); float* scale_a, scale_b, scale_b2 (has_tensor_scales; the last one with dual; may be null: 1) int m,
+//   n (rows of B), k, l; long long ldd, d_stride_l; long long ldc, c_stride_l (facts.c only); float alpha (unless D
 //   is s32); float beta (c)
 // Launch: clusters of cluster_size() CTAs along x; grid.x a multiple of that; block num_threads(); dynamic shared
 // memory smem_layout().total_bytes.
@@ -59,7 +59,7 @@
 
 #include "spec/instruction_descriptor.h"
 #include "spec/limits.h"
-#include "spec/operand_type.h"
+#include "spec/product_facts.h"
 #include "spec/smem_descriptor.h"
 #include "spec/types.h"
 
@@ -69,18 +69,7 @@ using layout::Tcgen05Kind;
 
 // One specialisation. A structural type: it is a template parameter of the device code.
 struct Config {
-  OperandType a_type = OperandType::bf16;
-  OperandType b_type = OperandType::bf16;
-  Layout a_layout = Layout::k_major;
-  Layout b_layout = Layout::k_major;
-  DType d_dtype = DType::bf16;
-  Addend c = Addend::none;
-  Bias bias = Bias::none;
-  Activation activation = Activation::none;
-  Gate gate = Gate::none;
-  int interleave = 1;  // columns of the gate that stand together
-  OutputFormat d_format = OutputFormat::plain;
-  Grouping grouping = Grouping::none;
+  ProductFacts facts;
   int tile_m = 128;      // rows of A that a CTA works on at a time
   int tile_n = 128;      // rows of B
   int stages = 5;        // slots of the ring
@@ -140,23 +129,23 @@ enum class Rule {
 // True unless the types go together; then kind() says how.
 TESSERA_HD constexpr bool has_kind(const Config& c) {
   Tcgen05Kind kind{};
-  return find_kind(c.a_type, c.b_type, kind);
+  return find_kind(c.facts.a_type, c.facts.b_type, kind);
 }
 TESSERA_HD constexpr Tcgen05Kind kind(const Config& c) {
   Tcgen05Kind kind = Tcgen05Kind::f16;
-  find_kind(c.a_type, c.b_type, kind);
+  find_kind(c.facts.a_type, c.facts.b_type, kind);
   return kind;
 }
 TESSERA_HD constexpr bool is_scaled(const Config& c) { return layout::is_block_scaled(kind(c)); }
 TESSERA_HD constexpr bool is_integer(const Config& c) { return kind(c) == Tcgen05Kind::i8; }
 // D has the sums of integers: no alpha, no factor.
-TESSERA_HD constexpr bool stores_sums(const Config& c) { return c.d_dtype == DType::s32; }
+TESSERA_HD constexpr bool stores_sums(const Config& c) { return c.facts.d_dtype == DType::s32; }
 // An fp32 factor for each operand: of 8-bit tensors, and NVFP4's.
 TESSERA_HD constexpr bool has_tensor_scales(const Config& c) {
   return kind(c) == Tcgen05Kind::f8f6f4 || kind(c) == Tcgen05Kind::mxf4nvf4 || (is_integer(c) && !stores_sums(c));
 }
-TESSERA_HD constexpr int products(const Config& c) { return c.gate == Gate::dual ? 2 : 1; }
-TESSERA_HD constexpr bool is_quantized(const Config& c) { return c.d_format != OutputFormat::plain; }
+TESSERA_HD constexpr int products(const Config& c) { return c.facts.gate == Gate::dual ? 2 : 1; }
+TESSERA_HD constexpr bool is_quantized(const Config& c) { return c.facts.d_format != OutputFormat::plain; }
 TESSERA_HD constexpr bool is_swapped(const Config& c) { return c.tile_m < kLanes; }
 TESSERA_HD constexpr int pair_size(const Config& c) { return is_swapped(c) ? c.cluster_n : c.cluster_m; }
 TESSERA_HD constexpr int cluster_size(const Config& c) { return pair_size(c) * c.split_k; }
@@ -166,23 +155,25 @@ TESSERA_HD constexpr int num_threads(const Config&) { return 32 * (kFirstStoreWa
 TESSERA_HD constexpr int columns(const Config& c) { return is_swapped(c) ? c.tile_m : c.tile_n; }
 // Rows of the columns' operand that one CTA loads.
 TESSERA_HD constexpr int column_rows(const Config& c) { return columns(c) / pair_size(c); }
-TESSERA_HD constexpr OperandType lane_type(const Config& c) { return is_swapped(c) ? c.b_type : c.a_type; }
-TESSERA_HD constexpr OperandType column_type(const Config& c) { return is_swapped(c) ? c.a_type : c.b_type; }
+TESSERA_HD constexpr OperandType lane_type(const Config& c) { return is_swapped(c) ? c.facts.b_type : c.facts.a_type; }
+TESSERA_HD constexpr OperandType column_type(const Config& c) {
+  return is_swapped(c) ? c.facts.a_type : c.facts.b_type;
+}
 TESSERA_HD constexpr Layout operand_layout(const Config& c, bool is_of_lanes) {
-  return is_of_lanes == is_swapped(c) ? c.b_layout : c.a_layout;
+  return is_of_lanes == is_swapped(c) ? c.facts.b_layout : c.facts.a_layout;
 }
 TESSERA_HD constexpr bool is_mn_major(const Config& c, bool is_of_lanes) {
   return operand_layout(c, is_of_lanes) == Layout::mn_major;
 }
 // Columns of an accumulator for each of D, and those of D that one CTA stores.
-TESSERA_HD constexpr int columns_of_d(const Config& c, int n) { return c.gate == Gate::interleaved ? n / 2 : n; }
+TESSERA_HD constexpr int columns_of_d(const Config& c, int n) { return c.facts.gate == Gate::interleaved ? n / 2 : n; }
 TESSERA_HD constexpr int stored_columns(const Config& c) { return columns_of_d(c, columns(c)) / c.split_k; }
 // Columns of TMEM of all products of a tile.
 TESSERA_HD constexpr int sum_columns(const Config& c) { return products(c) * columns(c); }
 
 // Bits of a value in shared memory: those of the 4-bit kinds are packed, beside mxfp8 they have a byte each.
 TESSERA_HD constexpr int smem_bits(const Config& c) {
-  return layout::is_four_bit(kind(c)) ? 4 : kind(c) == Tcgen05Kind::mxf8f6f4 ? 8 : operand_bits(c.a_type);
+  return layout::is_four_bit(kind(c)) ? 4 : kind(c) == Tcgen05Kind::mxf8f6f4 ? 8 : operand_bits(c.facts.a_type);
 }
 TESSERA_HD constexpr int tile_k(const Config& c) { return kStepBytes * 8 / smem_bits(c); }
 TESSERA_HD constexpr int chunk_k(const Config& c) { return tile_k(c) / kChunks; }
@@ -272,17 +263,17 @@ TESSERA_HD constexpr layout::InstructionDescriptor instruction(const Config& c, 
 // D leaves from staging memory of each warp. As it is: panels of 32 rows and one swizzle span of columns. Transposed:
 // 32 columns of D and as many rows as registers hold.
 TESSERA_HD constexpr int panel_columns(const Config& c) {
-  const bool is_narrow = is_swapped(c) || c.gate != Gate::none || is_quantized(c);
-  const int widest = dtype_bytes(c.d_dtype) == 4 || is_narrow ? 32 : 64;
+  const bool is_narrow = is_swapped(c) || c.facts.gate != Gate::none || is_quantized(c);
+  const int widest = dtype_bytes(c.facts.d_dtype) == 4 || is_narrow ? 32 : 64;
   int count = widest;
   while (stored_columns(c) % count != 0) count /= 2;
   return count;
 }
 TESSERA_HD constexpr int d_span_bytes(const Config& c) {
-  return (is_swapped(c) ? kStoreRows : panel_columns(c)) * dtype_bytes(c.d_dtype);
+  return (is_swapped(c) ? kStoreRows : panel_columns(c)) * dtype_bytes(c.facts.d_dtype);
 }
 TESSERA_HD constexpr int staging_slot_bytes(const Config& c) {
-  return is_quantized(c) ? 0 : kStoreRows * panel_columns(c) * dtype_bytes(c.d_dtype);
+  return is_quantized(c) ? 0 : kStoreRows * panel_columns(c) * dtype_bytes(c.facts.d_dtype);
 }
 // Rows that are written one after the other need none; rows that 32 threads write side by side do.
 TESSERA_HD constexpr Swizzle d_swizzle(const Config& c) {
@@ -352,30 +343,34 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
 }
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
-  if (!has_kind(c)) return {Rule::operand_pair, static_cast<int>(c.a_type), static_cast<int>(c.b_type)};
-  const bool is_float = c.d_dtype == DType::f32 || c.d_dtype == DType::f16 || c.d_dtype == DType::bf16;
-  if (!is_float && !(is_integer(c) && stores_sums(c))) return {Rule::output_type, dtype_bytes(c.d_dtype), 4};
+  if (!has_kind(c)) return {Rule::operand_pair, static_cast<int>(c.facts.a_type), static_cast<int>(c.facts.b_type)};
+  const bool is_float =
+      c.facts.d_dtype == DType::f32 || c.facts.d_dtype == DType::f16 || c.facts.d_dtype == DType::bf16;
+  if (!is_float && !(is_integer(c) && stores_sums(c))) return {Rule::output_type, dtype_bytes(c.facts.d_dtype), 4};
   const auto is_legal = [](OperandType type, Layout layout) {
     return layout == Layout::k_major || operand_bits(type) >= 8;
   };
-  if (!is_legal(c.a_type, c.a_layout) || !is_legal(c.b_type, c.b_layout)) return {Rule::layout_of_four_bits, 4, 8};
+  if (!is_legal(c.facts.a_type, c.facts.a_layout) || !is_legal(c.facts.b_type, c.facts.b_layout))
+    return {Rule::layout_of_four_bits, 4, 8};
   // Where a group begins a copy may not: coordinates along the contiguous dimension are multiples of 16 bytes.
-  if (c.grouping == Grouping::contiguous && c.a_layout == Layout::mn_major) return {Rule::layout_of_groups, 1, 0};
-  const bool has_addend = c.c != Addend::none || c.bias != Bias::none || c.activation != Activation::none;
-  if (stores_sums(c) && (has_addend || c.gate != Gate::none)) return {Rule::finished_sums, 1, 0};
-  if (c.gate != Gate::none && has_addend) return {Rule::gate_and_addend, 1, 0};
+  if (c.facts.grouping == Grouping::contiguous && c.facts.a_layout == Layout::mn_major)
+    return {Rule::layout_of_groups, 1, 0};
+  const bool has_addend =
+      c.facts.c != Addend::none || c.facts.bias != Bias::none || c.facts.activation != Activation::none;
+  if (stores_sums(c) && (has_addend || c.facts.gate != Gate::none)) return {Rule::finished_sums, 1, 0};
+  if (c.facts.gate != Gate::none && has_addend) return {Rule::gate_and_addend, 1, 0};
   return {};
 }
 
 // What a gate and a block-scaled D ask for: a thread has whole pairs and whole blocks of a row of D.
 TESSERA_HD constexpr Verdict<Rule> why_invalid_gate(const Config& c) {
-  if (c.gate == Gate::none && !is_quantized(c)) return {};
+  if (c.facts.gate == Gate::none && !is_quantized(c)) return {};
   if (is_swapped(c)) return {Rule::few_rows_of_gate, c.tile_m, kLanes};
   if (c.split_k > 1) return {Rule::split_k_of_gate, c.split_k, 1};
   const int panel = panel_columns(c);
-  if (c.gate == Gate::interleaved && (c.interleave < 1 || panel % c.interleave != 0))
-    return {Rule::interleave_not_dividing, c.interleave, panel};
-  const int block = is_quantized(c) ? block_elements(block_format(c.d_format)) : 1;
+  if (c.facts.gate == Gate::interleaved && (c.facts.interleave < 1 || panel % c.facts.interleave != 0))
+    return {Rule::interleave_not_dividing, c.facts.interleave, panel};
+  const int block = is_quantized(c) ? block_elements(block_format(c.facts.d_format)) : 1;
   if (stored_columns(c) % block != 0) return {Rule::part_of_block, stored_columns(c), block};
   return {};
 }
@@ -409,7 +404,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (const Verdict<Rule> cluster = why_invalid_cluster(c); !cluster.ok()) return cluster;
   if (const Verdict<Rule> tile = why_invalid_tile(c); !tile.ok()) return tile;
   if (const Verdict<Rule> gate = why_invalid_gate(c); !gate.ok()) return gate;
-  if (c.split_k > 1 && c.grouping != Grouping::none) return {Rule::split_k_of_groups, c.split_k, 1};
+  if (c.split_k > 1 && c.facts.grouping != Grouping::none) return {Rule::split_k_of_groups, c.split_k, 1};
   if (c.split_k > 1 && pair_size(c) > 1) return {Rule::split_k_of_pair, c.split_k, 1};
   if (columns_of_d(c, columns(c)) % (16 * c.split_k) != 0) return {Rule::part_of_d_too_small, stored_columns(c), 16};
   const int sums = c.accumulators * sum_columns(c);

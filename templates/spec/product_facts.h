@@ -14,13 +14,13 @@ struct ProductFacts {
   Layout a_layout = Layout::k_major;
   Layout b_layout = Layout::k_major;
   DType d_dtype = DType::bf16;  // of c and bias too, where d is block-scaled
-  OutputFormat d_format = OutputFormat::plain;
   Accumulation accumulation = Accumulation::fast;
   Addend c = Addend::none;
   Bias bias = Bias::none;
   Activation activation = Activation::none;
   Gate gate = Gate::none;
   int interleave = 1;  // columns of the gate that stand together
+  OutputFormat d_format = OutputFormat::plain;
   Grouping grouping = Grouping::none;
 
   TESSERA_HD friend constexpr bool operator==(const ProductFacts&, const ProductFacts&) = default;

@@ -166,20 +166,20 @@ std::vector<Choice> pairwise(std::vector<Choice> choices) {
 /// A ragged shape that the kernel takes.
 std::map<std::string, std::int64_t> shape_of(const Problem& problem, const reference::CounterRandom& random) {
   const gemm_tcgen05::Config c = chosen_config<GemmTcgen05Operator>(problem);
-  const bool has_padded = gemm_tcgen05::is_padded(c, c.a_type) || gemm_tcgen05::is_padded(c, c.b_type);
+  const bool has_padded = gemm_tcgen05::is_padded(c, c.facts.a_type) || gemm_tcgen05::is_padded(c, c.facts.b_type);
   const std::int64_t k_unit = has_padded ? 128 : gemm_tcgen05::is_scaled(c) ? gemm_tcgen05::scale_block(c) : 1;
-  std::int64_t n_unit = c.gate == Gate::interleaved ? 2 * c.interleave : 1;
+  std::int64_t n_unit = c.facts.gate == Gate::interleaved ? 2 * c.facts.interleave : 1;
   if (gemm_tcgen05::is_quantized(c))
-    n_unit = block_elements(block_format(c.d_format)) * (c.gate == Gate::interleaved ? 2 : 1);
+    n_unit = block_elements(block_format(c.facts.d_format)) * (c.facts.gate == Gate::interleaved ? 2 : 1);
   std::map<std::string, std::int64_t> sizes;
   sizes["m"] = random.integer(10, 0, 3) == 0 ? c.tile_m + 1 : random.integer(0, 1, 300);
   sizes["n"] = n_unit * random.integer(1, 1, 300 / n_unit);
   sizes["k"] = k_unit * random.integer(2, 1, 3 * gemm_tcgen05::tile_k(c) / k_unit);
   sizes["l"] = random.integer(3, 1, 2);
   const std::int64_t pitch = round_up(sizes["k"], 64);
-  sizes["lda"] = c.a_layout == Layout::mn_major ? round_up(sizes["m"], 64) : pitch;
-  sizes["ldb"] = c.b_layout == Layout::mn_major ? round_up(sizes["n"], 64) : pitch;
-  if (c.gate == Gate::dual) sizes["ldb2"] = sizes["ldb"];
+  sizes["lda"] = c.facts.a_layout == Layout::mn_major ? round_up(sizes["m"], 64) : pitch;
+  sizes["ldb"] = c.facts.b_layout == Layout::mn_major ? round_up(sizes["n"], 64) : pitch;
+  if (c.facts.gate == Gate::dual) sizes["ldb2"] = sizes["ldb"];
   const std::int64_t columns = gemm_tcgen05::columns_of_d(c, static_cast<int>(sizes["n"]));
   if (gemm_tcgen05::is_quantized(c)) sizes["ldd"] = round_up(columns, 32);
   return sizes;

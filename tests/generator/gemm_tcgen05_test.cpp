@@ -83,17 +83,17 @@ TEST_CASE("tcgen05 products: sizes steer the tile") {
   CHECK(many.tile_n >= 192);
   CHECK(gemm_tcgen05::is_swapped(config({{"m", "16"}, {"n", "8192"}, {"k", "4096"}})));
   CHECK(config({{"m", "16"}, {"n", "2048"}, {"k", "16384"}}).split_k > 1);
-  CHECK(config({{"dtype", "nvfp4"}, {"m", "128"}, {"n", "7168"}, {"k", "2048"}}).d_dtype == DType::bf16);
+  CHECK(config({{"dtype", "nvfp4"}, {"m", "128"}, {"n", "7168"}, {"k", "2048"}}).facts.d_dtype == DType::bf16);
 }
 
 TEST_CASE("tcgen05 products: what memory holds") {
   // A step of nvfp4: 256 elements a row, four tiles of scales for each 128 rows, in TMEM four columns each.
-  const Config nvfp4{.a_type = OperandType::nvfp4, .b_type = OperandType::nvfp4, .tile_n = 192, .stages = 4};
+  const Config nvfp4{.facts = {.a_type = OperandType::nvfp4, .b_type = OperandType::nvfp4}, .tile_n = 192, .stages = 4};
   CHECK(gemm_tcgen05::tile_k(nvfp4) == 256);
   CHECK(gemm_tcgen05::scale_tiles(nvfp4) == 4);
   CHECK(gemm_tcgen05::scale_columns(nvfp4) == 16 + 32);
   CHECK(gemm_tcgen05::scale_slots(nvfp4) == 2);  // 512 - 2 * 192 columns
-  const Config mxfp8{.a_type = OperandType::mxfp8_e4m3, .b_type = OperandType::mxfp4, .tile_n = 128};
+  const Config mxfp8{.facts = {.a_type = OperandType::mxfp8_e4m3, .b_type = OperandType::mxfp4}, .tile_n = 128};
   CHECK(gemm_tcgen05::tile_k(mxfp8) == 128);
   CHECK(gemm_tcgen05::scale_columns(mxfp8) == 8);
   CHECK(gemm_tcgen05::operand_bytes(mxfp8, OperandType::mxfp8_e4m3, 128) == 128 * 128);
