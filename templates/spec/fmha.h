@@ -6,7 +6,8 @@
 //
 // A CTA takes tiles of tile_m queries of one head and walks over the keys in steps of tile_n. tile_m / 64 consumer
 // warpgroups own 64 query rows each: S and O live in their registers, Q, K and V in shared memory. One more warpgroup
-// produces: its warp 0 loads K and V into two rings of `stages` slots, its warp 1 loads Q, its warp 2 stores O.
+// produces: warp 0 (load_k) and warp 1 (load_v) load K and V into a ring of `stages` slots each, warp 2 (load_q) loads
+// Q, warp 3 (store_o) stores O.
 //
 // Shared tiles are panels of one swizzle span: [columns / span][rows][span], which one rank-5 TMA box fills.
 //

@@ -9,7 +9,8 @@
 //
 // A CTA takes tiles of tile_m x tile_n and walks along K in steps of 128 bytes. Consumer warpgroups own 64 or 128 rows
 // each and keep their accumulators in registers; with the ping-pong schedule each of two owns whole tiles, so that one
-// multiplies while the other stores. One warp produces: it loads A and B into a ring of `stages` slots.
+// multiplies while the other stores. Of one more warpgroup warp 0 (load) produces: it loads A and B into a ring of
+// `stages` slots.
 //
 // With swap_ab the kernel multiplies B by A transposed, so that a tile has 64 rows or more of B and as many of A as
 // suit a product of few rows. Everything here but the formula above and the entry then means by A, m, tile_m and

@@ -30,10 +30,11 @@
 // tile of D is stored transposed. A pair of CTAs (cluster_m = 2; cluster_n = 2 with changed places) has 128 lanes each,
 // and each holds one half of the other operand: one CTA of the pair issues for both.
 //
-// A CTA takes tiles in turn and walks along K in steps of 128 bytes of shared memory a row. One warp loads A, B and
-// scales into a ring of `stages` slots; one copies scales to TMEM and issues the products; four store. TMEM holds
-// `accumulators` tiles, so that with two one is stored while the next is summed. CTAs along split_k share the K of one
-// tile; each sums its part, and then each adds up, in a fixed order, the columns that it stores.
+// A CTA takes tiles in turn and walks along K in steps of 128 bytes of shared memory a row. Warp 0 (load) loads A, B and
+// scales into a ring of `stages` slots; warp 1 (multiply) copies scales to TMEM and issues the products; warp 2
+// (allocate) allocates TMEM; four more store. TMEM holds `accumulators` tiles, so that with two one is stored while the
+// next is summed. CTAs along split_k share the K of one tile; each sums its part, and then each adds up, in a fixed
+// order, the columns that it stores.
 //
 // Tensor maps: interleave none, element strides 1, zero fill:
 //   a, b, b2   dims {k, rows, l}, rows being m or n, each at least 1; {rows, k, l} where MN-major; boxes operand_box;

@@ -102,3 +102,34 @@ TEST_CASE("the tables of docs/operators.md are those of the code") {
   INFO("TESSERA_UPDATE_GOLDEN=1 writes the tables anew");
   CHECK(text == expected);
 }
+
+// "// A CTA ...\n// and ..." as one line of prose.
+static std::string head_of(const std::string& header) {
+  const std::string text = read_text(kRoot / "templates/spec" / header);
+  std::string head;
+  for (std::size_t at = 0; text.compare(at, 2, "//") == 0;) {
+    const std::size_t end = text.find('\n', at);
+    head += text.substr(at + 2, end - at - 2);
+    at = end + 1;
+  }
+  return head;
+}
+
+TEST_CASE("the heads of the templates' headers name the warp of each role as the plan does") {
+  int named = 0;
+  for (const auto& [header, op, arch] :
+       {std::tuple("fmha.h", "fmha", "sm_90a"), std::tuple("fmha_tcgen05.h", "fmha", "sm_100a"),
+        std::tuple("gemm.h", "gemm", "sm_90a"), std::tuple("gemm_tcgen05.h", "gemm", "sm_100a")}) {
+    Problem problem = default_problem(op);
+    set_field(problem, "arch", arch);
+    const std::string head = head_of(header);
+    for (const RolePlan& role : make_plan(problem).roles) {
+      if (role.warps != 1 || role.name == "idle") continue;
+      const std::string words = fmt::format("arp {} ({})", role.first_warp, role.name);
+      INFO(header << " says nothing of w" << words);
+      CHECK(head.find(words) != std::string::npos);
+      ++named;
+    }
+  }
+  CHECK(named == 12);
+}
