@@ -1,4 +1,6 @@
 // How `run` feeds and judges the block-scaled operators: one class, and a row for what each operator has of its own.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -99,18 +101,11 @@ class RunBlocks final : public RunOperator {
 
   Tensors inputs(const Plan& plan, const LaunchSizes& launch, const std::vector<std::int64_t>& sizes,
                  const RunFlags& flags) const override {
-    const auto size = [&](const char* name) { return launch.evaluate(Expression::parse(name), sizes); };
-    run_ = op_.facts(plan);
-    run_.seed = static_cast<std::uint64_t>(flags.seed);
-    run_.l = size("l");
-    run_.rows = size(op_.rows);
-    run_.k = size(op_.k);
-    if (op_.b_rows != nullptr) run_.b_rows = size(op_.b_rows);
     const Range range = flags.inputs == "integer"    ? Range::integer
                         : flags.inputs == "uniform"  ? Range::uniform
                         : flags.inputs == "standard" ? Range::standard
                                                      : Range::normal;
-    Tensors made = op_.inputs(run_, range);
+    Tensors made = op_.inputs(run_of(plan, launch.by_name(sizes), flags), range);
     for (const auto& [name, tensor] : flags.arrays) {
       if (name.ends_with("global_scale")) reference::require_global_scale(static_cast<float>(tensor.at(0)), name);
       made[name] = tensor;
@@ -118,14 +113,25 @@ class RunBlocks final : public RunOperator {
     return made;
   }
 
-  Comparison compare(const Plan&, const Tensors& inputs, const Tensors& outputs, const RunFlags& flags,
+  Comparison compare(const Plan& plan, const Tensors& inputs, const Tensors& outputs, const RunFlags& flags,
                      int) const override {
-    return op_.has_alpha ? reference::check_gemv(run_, inputs, outputs, flags.alpha) : op_.check(run_, inputs, outputs);
+    const BlockRun run = run_of(plan, flags.sizes, flags);
+    return op_.has_alpha ? reference::check_gemv(run, inputs, outputs, flags.alpha) : op_.check(run, inputs, outputs);
   }
 
  private:
+  /// The shapes of tiles do not tell rows and k: the launch's sizes do.
+  BlockRun run_of(const Plan& plan, const std::map<std::string, std::int64_t>& sizes, const RunFlags& flags) const {
+    BlockRun run = op_.facts(plan);
+    run.seed = static_cast<std::uint64_t>(flags.seed);
+    run.l = sizes.at("l");
+    run.rows = sizes.at(op_.rows);
+    run.k = sizes.at(op_.k);
+    if (op_.b_rows != nullptr) run.b_rows = sizes.at(op_.b_rows);
+    return run;
+  }
+
   const BlockOperator& op_;
-  mutable BlockRun run_;  // as inputs() made it: the shapes of tiles do not tell rows and k
 };
 
 }  // namespace
@@ -133,7 +139,7 @@ class RunBlocks final : public RunOperator {
 std::unique_ptr<RunOperator> make_run_block_scale(std::string_view op) {
   for (const BlockOperator& row : block_operators())
     if (row.name == op) return std::make_unique<RunBlocks>(row);
-  throw Error(ErrorKind::unsupported, "run has no reference for " + std::string(op));
+  throw Error(ErrorKind::unsupported, fmt::format("run has no reference for {}", op));
 }
 
 }  // namespace tessera::cli

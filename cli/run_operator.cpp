@@ -9,11 +9,34 @@
 
 namespace tessera::cli {
 
+// Each in a file of its own.
+std::unique_ptr<RunOperator> make_run_copy2d();
+std::unique_ptr<RunOperator> make_run_fmha();
+std::unique_ptr<RunOperator> make_run_gemm();
+std::unique_ptr<RunOperator> make_run_block_scale(std::string_view op);
+
+namespace {
+
+struct Row {
+  std::string_view op;
+  std::unique_ptr<RunOperator> (*make)();
+};
+
+/// A row for each operator that has a reference.
+constexpr Row kRows[] = {{"copy2d", make_run_copy2d},
+                         {"fmha", make_run_fmha},
+                         {"gemm", make_run_gemm},
+                         {"quantize", [] { return make_run_block_scale("quantize"); }},
+                         {"dequantize", [] { return make_run_block_scale("dequantize"); }},
+                         {"convert_scales", [] { return make_run_block_scale("convert_scales"); }},
+                         {"gemv", [] { return make_run_block_scale("gemv"); }}};
+
+}  // namespace
+
 std::unique_ptr<RunOperator> make_run_operator(std::string_view op) {
-  return op == "fmha"     ? make_run_fmha()
-         : op == "gemm"   ? make_run_gemm()
-         : op == "copy2d" ? make_run_copy2d()
-                          : make_run_block_scale(op);
+  for (const Row& row : kRows)
+    if (row.op == op) return row.make();
+  throw Error(ErrorKind::unsupported, fmt::format("run has no reference for {}", op));
 }
 
 std::vector<std::int64_t> sizes_of_run(const RunOperator& op, const Plan& plan, const RunFlags& flags,

@@ -42,20 +42,17 @@ class RunOperator {
   virtual std::map<std::string, reference::Tensor> inputs(const Plan& plan, const LaunchSizes& launch,
                                                           const std::vector<std::int64_t>& sizes,
                                                           const RunFlags& flags) const = 0;
+  /// The verdict over a launch of flags.sizes.
   virtual reference::Comparison compare(const Plan& plan, const std::map<std::string, reference::Tensor>& inputs,
                                         const std::map<std::string, reference::Tensor>& outputs, const RunFlags& flags,
                                         int jobs) const = 0;
 };
 
+/// Throws Error{unsupported} for an operator that has no reference.
 std::unique_ptr<RunOperator> make_run_operator(std::string_view op);
 /// Every size of a launch in the plan's order: those that are given, the operator's examples, the device's
 /// multiprocessors. Sizes that no launch takes are an error of the kind `refusal`, its notes the further reasons.
 std::vector<std::int64_t> sizes_of_run(const RunOperator& op, const Plan& plan, const RunFlags& flags,
                                        const DeviceInfo& device, ErrorKind refusal = ErrorKind::usage);
-std::unique_ptr<RunOperator> make_run_copy2d();
-std::unique_ptr<RunOperator> make_run_fmha();
-std::unique_ptr<RunOperator> make_run_gemm();
-/// quantize, dequantize, convert_scales, gemv.
-std::unique_ptr<RunOperator> make_run_block_scale(std::string_view op);
 
 }  // namespace tessera::cli

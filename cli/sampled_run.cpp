@@ -306,7 +306,6 @@ class SampledRun {
       ++verdict.tiles;
       RunFlags flags = flags_;
       flags.sizes = launch_.by_name(sizes);
-      op_.inputs(plan_, launch_, sizes, flags);  // it keeps the sizes
       merge(all, op_.compare(plan_, inputs, outputs, flags, jobs), name);
     }
     // A cluster has as many as all have on average, or one less; at the edges, and where rows are cut, fewer.

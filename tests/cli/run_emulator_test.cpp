@@ -9,12 +9,19 @@
 
 #include "base/error.h"
 #include "base/npy.h"
+#include "cli/run_operator.h"
+#include "generator/selectors.h"
 #include "tests/cli/machine.h"
 #include "tests/support/fake_device.h"
 
 using namespace tessera;
 using namespace tessera::cli;
 using Json = nlohmann::ordered_json;
+
+TEST_CASE("run has a reference for every operator of the library") {
+  for (const std::string_view op : operator_names()) CHECK(make_run_operator(op) != nullptr);
+  CHECK_THROWS_WITH_AS(make_run_operator("toy"), "run has no reference for toy", Error);
+}
 
 TEST_CASE("run: without a GPU the emulator runs the kernel, and says so") {
   Machine machine;
