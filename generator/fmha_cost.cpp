@@ -45,6 +45,7 @@ constexpr double kL2Bytes = 20e6;              // K and V of all heads that CTAs
 constexpr double kAgainShare = 0.25;           // of memory's time, for what they do not find
 constexpr double kSharpness = 3.17;            // of the maximum of times that overlap in part
 constexpr double kNarrowShare = 0.05;          // for each halving of the swizzle span: bank conflicts
+constexpr double kMergeCycles = 4500;          // of the kernel that merges parts, beside its traffic: not fitted
 constexpr double kMostItems = 16384;           // tiles that are dealt one by one
 constexpr int kMostTilesCounted = 256;         // of a head, where there are more
 
@@ -61,7 +62,18 @@ struct Sizes {
   double kv_heads = 0;
   double rows = 0;   ///< of a head
   double tiles = 0;  ///< of a head
+  double seen = 0;   ///< most keys that a tile sees
+  double parts = 1;  ///< of its keys
 };
+
+/// Keys that a window leaves to a tile, where its bounds are expected ones.
+double seen_keys(const Config& c, const Fmha& p) {
+  const auto keys = static_cast<double>(p.seqlen_k);
+  if (c.window == Window::none) return keys;
+  const auto side = [&](Hint size) { return size < 0 ? keys : static_cast<double>(size); };
+  const double right = c.mask == Mask::causal ? 0 : side(p.window_size_right);
+  return std::min(keys, std::ceil(static_cast<double>(c.tile_m) / c.pack_gqa) + side(p.window_size_left) + right);
+}
 
 Sizes sizes_of(const Config& c, const Fmha& p) {
   const auto batch = static_cast<double>(p.batch);
@@ -71,6 +83,11 @@ Sizes sizes_of(const Config& c, const Fmha& p) {
   s.heads = c.pack_gqa > 1 ? s.kv_heads : s.q_heads;
   s.rows = s.queries * c.pack_gqa;
   s.tiles = std::ceil(s.rows / c.tile_m);
+  s.seen = seen_keys(c, p);
+  if (fmha::is_split(c)) {
+    const double places = kSms * fmha::ctas_per_sm(c), tiles = s.tiles * s.heads * fmha::ctas_per_tile(c);
+    s.parts = std::max(1.0, std::min(std::floor(places / tiles), std::ceil(s.seen / (2 * c.tile_n))));
+  }
   return s;
 }
 
@@ -82,7 +99,7 @@ double visible_keys(const Config& c, const Sizes& s, double row) {
 
 double blocks_of_tile(const Config& c, const Sizes& s, double tile) {
   const double last_row = std::min(s.rows, (tile + 1) * c.tile_m) - 1;
-  return std::max(1.0, std::ceil(visible_keys(c, s, last_row) / c.tile_n));
+  return std::max(1.0, std::ceil(std::min(s.seen, visible_keys(c, s, last_row)) / c.tile_n));
 }
 
 /// What a CTA does in all.
@@ -146,14 +163,14 @@ void deal_causal(const Config& c, const Sizes& s, Deal& deal) {
 }
 
 Deal deal_of(const Config& c, const Sizes& s) {
-  const double slots = kSms / fmha::ctas_per_tile(c) * fmha::ctas_per_sm(c), items = s.tiles * s.heads;
+  const double slots = kSms / fmha::ctas_per_tile(c) * fmha::ctas_per_sm(c), items = s.tiles * s.heads * s.parts;
   Deal deal;
   deal.ctas.resize(static_cast<std::size_t>(std::min(slots, items)));
-  if (c.mask == Mask::causal) {
+  if (fmha::is_uneven(c) && !fmha::is_split(c)) {
     items > kMostItems ? deal_evenly(c, s, deal) : deal_causal(c, s, deal);
     return deal;
   }
-  const double blocks = blocks_of_tile(c, s, 0);
+  const double blocks = std::ceil(blocks_of_tile(c, s, s.tiles - 1) / s.parts);
   const auto grid = static_cast<double>(deal.ctas.size());
   for (std::size_t i = 0; i < deal.ctas.size(); ++i) {
     const double tiles = std::ceil((items - static_cast<double>(i)) / grid);
@@ -249,7 +266,11 @@ double fmha_cost(const Config& c, const Fmha& problem) {
   double narrow = 1;
   for (int span = swizzle_span_bytes(c.swizzle); span < swizzle_span_bytes(fmha::widest_swizzle(c)); span *= 2)
     narrow += kNarrowShare;
-  return kLaunchCycles + kFirstShare * first_bytes / kMemoryBytesPerCycle +
+  // Each part of a row is written and read once, fp32.
+  const double of_parts =
+      fmha::is_split(c) ? kMergeCycles + 8 * s.parts * s.q_heads * s.queries * (c.head_dim_v + 2) / kMemoryBytesPerCycle
+                        : 0;
+  return of_parts + kLaunchCycles + kFirstShare * first_bytes / kMemoryBytesPerCycle +
          smooth_max({busiest_cycles(c, s, deal.ctas) * narrow, memory_bytes(c, s, deal) / kMemoryBytesPerCycle});
 }
 

@@ -39,6 +39,18 @@ std::string explain_shared_rule(const Config& config, const Verdict<Rule>& verdi
 /// From here on a sequence counts as long: it fills its tiles but for a small part.
 inline constexpr Hint kShortLength = 1024;
 
+inline constexpr Hint kManyKeys = 1024;  ///< from here on they are worth a second kernel
+
+/// Keys that the queries see together, as far as hints tell: a window's, where both of its sides are bounded.
+inline Hint expected_keys(const Fmha& p) {
+  const bool has_end = p.mask == Mask::causal || p.window_size_right >= 0;
+  if (p.window == Window::none || p.window_size_left < 0 || !has_end) return p.seqlen_k;
+  const Hint right = p.mask == Mask::causal ? 0 : p.window_size_right;
+  const auto few = [](Hint count) { return std::min(count, kManyKeys); };  // hints may be huge
+  const Hint seen = few(p.window_size_left) + few(right) + p.seqlen_q;
+  return p.seqlen_k < 0 ? seen : std::min(p.seqlen_k, seen);
+}
+
 /// Which part of the extents of tiles is work that was asked for, where a sequence is short.
 inline double useful_share(Hint length, int tile) {
   if (length <= 0 || length >= kShortLength) return 1;

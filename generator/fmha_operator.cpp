@@ -40,7 +40,8 @@ constexpr double kOneStageCost = 0.2;  // share of the work: loads that nothing 
 constexpr double kNarrowCost = 0.05;   // share of the work, for each halving of the swizzle span: bank conflicts
 constexpr double kBelowDefault = 0.99;
 constexpr double kLastResort = 0.01;
-constexpr Hint kFewQueries = 64;  // with fewer, most rows of a tile would be idle
+constexpr Hint kFewQueries = 64;    // with fewer, most rows of a tile would be idle
+constexpr Hint kEnoughTiles = 133;  // more than half of what an H200 has places for: two parts would not fit
 
 /// Heads that are packed where the caller does not say: all of a key head's, if queries are known to be few and a
 /// warpgroup's rows are whole queries.
@@ -49,6 +50,15 @@ int packed_heads_of(const Fmha& p) {
   if (p.seqlen_q < 0 || p.seqlen_q >= kFewQueries) return 1;
   const Hint heads = p.heads_q / p.heads_kv;
   return heads <= fmha::kRowsPerWarpgroup && fmha::kRowsPerWarpgroup % heads == 0 ? static_cast<int>(heads) : 1;
+}
+
+/// Split where few tiles would leave a device idle beside long walks over the keys.
+SplitKv split_of(const Fmha& p, int pack_gqa) {
+  // A split launch needs a workspace: nobody gets one unasked, whose keys may be few.
+  if (p.seqlen_q < 0 || p.seqlen_q > kFewQueries || p.seqlen_k < 0 || expected_keys(p) < kManyKeys) return SplitKv::off;
+  // Hints may be huge.
+  const auto few = [](Hint count) { return std::clamp<Hint>(count, 0, kEnoughTiles); };
+  return few(p.batch) * few(p.heads_q / pack_gqa) >= kEnoughTiles ? SplitKv::off : SplitKv::on;
 }
 
 Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle) {
@@ -62,9 +72,12 @@ Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle) {
   c.mma_kind = problem.mma_kind.value_or(MmaKind::wgmma_f16);
   c.dtype = problem.dtype;
   c.mask = problem.mask;
+  c.window = problem.window;
+  c.seqused = problem.seqused;
   c.output = problem.output;
   c.cta_pair = fmha::needs_cta_pair(c.head_dim);
   c.pack_gqa = problem.pack_gqa.value_or(packed_heads_of(problem));
+  c.split_kv = problem.split_kv.value_or(split_of(problem, c.pack_gqa));
   // Only a Config whose extents are sane is completed: completing evaluates products of them.
   const bool is_sane = c.tile_m <= 1024 && c.tile_n <= 1024 && c.stages <= 1024;
   return is_sane ? fmha::complete(c) : c;
@@ -80,7 +93,10 @@ double modelled_cost(const Config& c) {
 /// The default where `keys` are expected.
 Config default_of(const Config& c, Hint keys) {
   Config standard = fmha::default_config(c.head_dim, c.head_dim_v, c.mask, c.dtype, c.output, keys);
+  standard.window = c.window;
+  standard.seqused = c.seqused;
   standard.pack_gqa = c.pack_gqa;
+  standard.split_kv = c.split_kv;
   return standard;
 }
 
@@ -116,8 +132,12 @@ fmha::HeadDims head_dims_of(const Fmha& problem) {
   return {problem.head_dim, problem.head_dim_v.value_or(problem.head_dim)};
 }
 
-/// ", 8 heads packed".
-std::string packing_of(const Config& c) { return c.pack_gqa == 1 ? "" : fmt::format(", {} heads packed", c.pack_gqa); }
+/// ", 8 heads packed, keys split": what a Config has besides its tile.
+std::string traits_of(const Config& c) {
+  std::string text = c.pack_gqa == 1 ? "" : fmt::format(", {} heads packed", c.pack_gqa);
+  if (fmha::is_split(c)) text += ", keys split";
+  return text;
+}
 
 FmhaLaunch::Box box_of(const fmha::TmaBox& box) { return {{std::begin(box.extents), std::end(box.extents)}}; }
 
@@ -126,12 +146,16 @@ FmhaLaunch launch_facts(const Config& c) {
                     .head_dim_v = c.head_dim_v,
                     .dtype = c.dtype,
                     .mask = c.mask,
+                    .window = c.window,
+                    .seqused = c.seqused,
                     .output = c.output},
           .swizzle = c.swizzle,
           .pack_gqa = c.pack_gqa,
           .padded_heads = c.pack_gqa,
+          .is_split = fmha::is_split(c),
           .tile_rows = c.tile_m,
           .tile_n = c.tile_n,
+          .merge_rows = kMergeRows,
           .ctas_per_tile = fmha::ctas_per_tile(c),
           .ctas_per_sm = fmha::ctas_per_sm(c),
           .threads = fmha::num_threads(c),
@@ -151,13 +175,14 @@ std::string head_dims_text(int head_dim, int head_dim_v) {
 void require_sizes_of_facts(const Fmha& problem) {
   const auto demand = [](bool has_size, std::string_view name, Hint size, std::string_view remedy) {
     if (!has_size && size != kUnknownHint)
-      throw Error(ErrorKind::unsupported, fmt::format("{} {} without {}, on sm_100a or sm_103a", name, size, remedy));
+      throw Error(ErrorKind::unsupported, fmt::format("{} {} without {}", name, size, remedy));
   };
   const bool has_window = problem.window != Window::none, has_pools = problem.kv_pools != KvPools::dense;
   demand(has_window, "window_size_left", problem.window_size_left, "a window: take window sliding");
   demand(has_window, "window_size_right", problem.window_size_right, "a window: take window sliding");
-  demand(has_pools, "topk", problem.topk, "a list of rows: take kv_pools sparse_window");
-  demand(has_pools, "seqlen_swa", problem.seqlen_swa, "a window beside a list: take kv_pools sparse_window");
+  demand(has_pools, "topk", problem.topk, "a list of rows: take kv_pools sparse_window, on sm_100a or sm_103a");
+  demand(has_pools, "seqlen_swa", problem.seqlen_swa,
+         "a window beside a list: take kv_pools sparse_window, on sm_100a or sm_103a");
 }
 
 void FmhaOperator::require_facts(const Fmha& problem) {
@@ -183,14 +208,11 @@ void FmhaOperator::require_facts(const Fmha& problem) {
     throw Error(ErrorKind::unsupported, fmt::format("fmha has no kernel for {} {} on {}: take sm_100a or sm_103a",
                                                     field, value, problem.arch.to_string()));
   };
-  if (problem.window != Window::none) refuse("window", to_word(problem.window));
   if (problem.kv_pools != KvPools::dense) refuse("kv_pools", to_word(problem.kv_pools));
-  if (problem.seqused != UsedLengths::none) refuse("seqused", to_word(problem.seqused));
   require_sizes_of_facts(problem);
   if (problem.v_layout != Layout::mn_major) refuse("v_layout", to_word(problem.v_layout));
   if (problem.p_path) refuse("p_path", to_word(*problem.p_path));
   if (problem.mma_kind && *problem.mma_kind != MmaKind::wgmma_f16) refuse("mma_kind", to_word(*problem.mma_kind));
-  if (problem.split_kv) refuse("split_kv", to_word(*problem.split_kv));
   if (problem.cta_group) refuse("cta_group", fmt::format("{}", *problem.cta_group));
 }
 
@@ -234,12 +256,12 @@ std::string FmhaOperator::merit(const Config& config, const Fmha& problem) {
 
 std::string FmhaOperator::label(const Config& config) {
   return fmt::format("tile {}x{}, {}, {}{}", config.tile_m, config.tile_n, counted(config.stages, "stage"),
-                     to_word(config.swizzle), packing_of(config));
+                     to_word(config.swizzle), traits_of(config));
 }
 
 std::string FmhaOperator::subject(const Config& config) {
   return fmt::format("head_dim {}, tile {}x{}, {}{}", head_dims_text(config.head_dim, config.head_dim_v), config.tile_m,
-                     config.tile_n, counted(config.stages, "stage"), packing_of(config));
+                     config.tile_n, counted(config.stages, "stage"), traits_of(config));
 }
 
 std::string FmhaOperator::explain(const Config& config, const Verdict& verdict) {
@@ -282,8 +304,11 @@ std::string FmhaOperator::kernel_name(Arch arch, const Config& config) {
   std::string name = fmt::format("tessera_fmha_{}_{}_{}x{}_s{}_{}_{}_{}", arch_name(arch.to_string()), head_dims,
                                  config.tile_m, config.tile_n, config.stages, swizzle_name(config.swizzle),
                                  config.mask == Mask::none ? "full" : to_word(config.mask), to_word(config.dtype));
+  if (config.window != Window::none) name += "_window";
+  if (config.seqused != UsedLengths::none) name += fmt::format("_used{}", to_word(config.seqused));
   if (config.output == Output::unnormalized) name += "_unnormalized";
   if (config.pack_gqa != 1) name += fmt::format("_pack{}", config.pack_gqa);
+  if (fmha::is_split(config)) name += "_split";
   return name;
 }
 
@@ -298,7 +323,7 @@ void describe_smem(const Config& config, Plan& plan) {
   };
   std::vector<MemoryPhase> of_q = {{"Q on its way", "load_q", "barrier q_full"},
                                    {"Q of a tile", "consumer", "last S = Q K^T of the tile"}};
-  for (int pass = 0; pass < fmha::o_passes(config); ++pass) {
+  for (int pass = 0; !fmha::is_split(config) && pass < fmha::o_passes(config); ++pass) {
     const bool is_last = pass == fmha::o_passes(config) - 1;
     const std::string part = fmha::o_passes(config) == 1 ? "O" : pass == 0 ? "O, first columns" : "O, last columns";
     of_q.push_back({part + ", being written", "consumer", "barrier o_full"});
@@ -329,17 +354,22 @@ void FmhaOperator::describe(const Config& config, Plan& plan) {
                        .use = use};
   };
   plan.mma_kind = to_word(config.mma_kind);
+  const auto plain = [](const char* name, std::string_view type, const char* use) {
+    return OperandPlan{.name = name, .dtype = std::string(type), .tensor_map_type = {}, .swizzle = {}, .use = use};
+  };
   plan.operands = {operand("q", dtype, "A of S = Q K^T, from shared memory"),
-                   operand("k", dtype, "B of S = Q K^T, K-major"),
-                   operand("v", dtype, "B of O = P V, MN-major"),
-                   operand("o", o_dtype, "D of O = P V, stored through shared memory"),
-                   {.name = "lse", .dtype = "f32", .tensor_map_type = {}, .swizzle = {}, .use = "written if not null"}};
+                   operand("k", dtype, "B of S = Q K^T, K-major"), operand("v", dtype, "B of O = P V, MN-major"),
+                   fmha::is_split(config) ? plain("o", o_dtype, "D of O = P V, merged from parts in the workspace")
+                                          : operand("o", o_dtype, "D of O = P V, stored through shared memory"),
+                   plain("lse", "f32", "written if not null")};
   if (config.output == Output::unnormalized) {
-    plan.operands.push_back(
-        {.name = "row_max", .dtype = "f32", .tensor_map_type = {}, .swizzle = {}, .use = "written"});
-    plan.operands.push_back(
-        {.name = "row_sum", .dtype = "f32", .tensor_map_type = {}, .swizzle = {}, .use = "written"});
+    plan.operands.push_back(plain("row_max", "f32", "written"));
+    plan.operands.push_back(plain("row_sum", "f32", "written"));
   }
+  if (config.seqused == UsedLengths::qk)
+    plan.operands.push_back(plain("seqused_q", "s32", "valid queries of each sequence"));
+  if (config.seqused != UsedLengths::none)
+    plan.operands.push_back(plain("seqused_k", "s32", "valid keys of each sequence"));
   describe_smem(config, plan);
   plan.entry_registers = fmha::register_budget(config).entry;
   for (int i = 0; i < fmha::kNumRoles; ++i) {
@@ -353,12 +383,8 @@ std::string FmhaOperator::launch_bounds() {
   return "tessera::fmha::num_threads(kConfig), tessera::fmha::ctas_per_sm(kConfig)";
 }
 
-std::string FmhaOperator::call(const Config& config) {
-  const char* const statistics = config.output == Output::unnormalized ? "row_max, row_sum" : "nullptr, nullptr";
-  return fmt::format(
-      "tessera::fmha::kernel<kConfig>(\n      {{q, k, v, o, lse, {}, batch, heads_q, heads_kv, seqlen_q, seqlen_k, "
-      "softmax_scale}})",
-      statistics);
+std::string FmhaOperator::call_of_step(const Config& config, std::size_t step) {
+  return step == 0 ? fmha_call(launch_facts(config), "fmha") : fmha_merge_call(launch_facts(config));
 }
 
 std::vector<SourceFile> FmhaOperator::generated_headers(const Config& config) {

@@ -41,7 +41,7 @@ struct FmhaOperator {
 
   /// The entry's launch bounds and the body's call, as generated code spells them.
   static std::string launch_bounds();
-  static std::string call(const Config& config);
+  static std::string call_of_step(const Config& config, std::size_t step);
   /// Headers that exist for this Config only: the wgmma instructions in use.
   static std::vector<SourceFile> generated_headers(const Config& config);
 
@@ -49,8 +49,8 @@ struct FmhaOperator {
   /// generated code and JSON. The structured binding fails to compile when the Config gains a field.
   template <class Visit>
   static void visit_fields(const Config& config, Visit&& visit) {
-    const auto& [head_dim, head_dim_v, tile_m, tile_n, stages, q_stages, swizzle, mma_kind, dtype, mask, output,
-                 ping_pong, cta_pair, pack_gqa] = config;
+    const auto& [head_dim, head_dim_v, tile_m, tile_n, stages, q_stages, swizzle, mma_kind, dtype, mask, window,
+                 seqused, output, ping_pong, cta_pair, pack_gqa, split_kv] = config;
     visit("head_dim", head_dim);
     visit("head_dim_v", head_dim_v);
     visit("tile_m", tile_m);
@@ -61,10 +61,13 @@ struct FmhaOperator {
     visit("mma_kind", mma_kind);
     visit("dtype", dtype);
     visit("mask", mask);
+    visit("window", window);
+    visit("seqused", seqused);
     visit("output", output);
     visit("ping_pong", ping_pong);
     visit("cta_pair", cta_pair);
     visit("pack_gqa", pack_gqa);
+    visit("split_kv", split_kv);
   }
 };
 
@@ -87,6 +90,11 @@ struct FmhaLaunch {
   };
   Box q, k, v, o;
 };
+
+/// The calls of generated entries: the kernel's, in the namespace of its templates, and that of the kernel that merges
+/// split keys.
+std::string fmha_call(const FmhaLaunch& config, std::string_view templates);
+std::string fmha_merge_call(const FmhaLaunch& config);
 
 /// The launch of an attention kernel as data.
 LaunchPlan fmha_launch(const FmhaLaunch& config, const std::string& arch, const std::string& kernel);

@@ -20,8 +20,8 @@ struct Fmha {
   std::optional<int> head_dim_v{};  ///< of v and o; not given: head_dim
   DType dtype = DType::bf16;        ///< of q, k, v, and of o when it is normalised: bf16 or f16
   Mask mask = Mask::none;
-  Window window = Window::none;             ///< tcgen05: sizes are given at launch
-  UsedLengths seqused = UsedLengths::none;  ///< tcgen05: valid lengths of each sequence, in memory
+  Window window = Window::none;             ///< sizes are given at launch
+  UsedLengths seqused = UsedLengths::none;  ///< valid lengths of each sequence, in memory
   KvPools kv_pools = KvPools::dense;        ///< tcgen05: sparse_window: keys by a list, and those of a window
   Output output = Output::normalized;
   Layout v_layout = Layout::mn_major;  ///< mn_major: v [.., seqlen_k, heads, head_dim]; k_major: keys are contiguous
@@ -33,7 +33,7 @@ struct Fmha {
   std::optional<ProbabilityPath> p_path{};  ///< tcgen05
   std::optional<int> cta_group{};           ///< tcgen05: CTAs of a tile, 1 or 2
   std::optional<int> pack_gqa{};            ///< query heads of a key head that share a tile's rows; 1: none
-  std::optional<SplitKv> split_kv{};        ///< tcgen05: CTAs share a tile's keys, a second kernel merges
+  std::optional<SplitKv> split_kv{};        ///< CTAs share a tile's keys, a second kernel merges
   Hint batch = kUnknownHint, heads_q = kUnknownHint, heads_kv = kUnknownHint;
   Hint seqlen_q = kUnknownHint, seqlen_k = kUnknownHint, num_splits = kUnknownHint;
   Hint topk = kUnknownHint, seqlen_swa = kUnknownHint;

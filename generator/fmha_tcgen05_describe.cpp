@@ -33,7 +33,7 @@ FmhaLaunch launch_facts(const Config& c) {
           .is_split = fmha_tcgen05::is_split(c),
           .tile_rows = fmha_tcgen05::used_rows_of_tile(c),
           .tile_n = c.tile_n,
-          .merge_rows = fmha_tcgen05::kMergeRows,
+          .merge_rows = kMergeRows,
           .ctas_per_tile = fmha_tcgen05::ctas_per_tile(c),
           .ctas_per_sm = fmha_tcgen05::ctas_per_sm(c),
           .threads = fmha_tcgen05::num_threads(c),
@@ -156,68 +156,8 @@ void FmhaTcgen05Operator::describe(const Config& config, Plan& plan) {
 
 std::string FmhaTcgen05Operator::launch_bounds() { return "tessera::fmha_tcgen05::num_threads(kConfig), 1"; }
 
-namespace {
-
-/// ".a = a, .b = b": designated initialisers of parameters.
-class Initialisers {
- public:
-  void give(std::string_view name, std::string_view value) {
-    text_ += fmt::format("{}.{} = {}", text_.empty() ? "" : ", ", name, value);
-  }
-  void give(std::initializer_list<std::string_view> names) {
-    for (const std::string_view name : names) give(name, name);
-  }
-  void give_as(std::string_view type, std::string_view name) {
-    give(name, fmt::format("static_cast<{}*>({})", type, name));
-  }
-  const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-};
-
-std::string main_call(const Config& config) {
-  const bool is_split = fmha_tcgen05::is_split(config);
-  Initialisers given;
-  given.give({"q", "k", "v"});
-  // Parts of split keys do not leave through a tensor map: there is none, and any reference will do.
-  given.give("o", is_split ? "q" : "o");
-  given.give("lse", is_split ? "nullptr" : "lse");
-  if (config.output == Output::unnormalized && !is_split) given.give({"row_max", "row_sum"});
-  if (config.seqused == UsedLengths::qk) given.give_as("const int", "seqused_q");
-  if (config.seqused != UsedLengths::none) given.give_as("const int", "seqused_k");
-  if (is_split) {
-    given.give_as("float", "partial_o");
-    given.give_as("float", "partial_sums");
-  }
-  if (fmha_tcgen05::has_pools(config)) {
-    given.give("swa_k", "&swa_k");
-    given.give("swa_v", "&swa_v");
-    given.give_as("const int", "indices");
-    given.give_as("const int", "swa_lens");
-    given.give({"sink", "topk", "seqlen_swa"});
-  }
-  given.give({"batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k"});
-  if (is_split) given.give({"num_splits"});
-  if (config.window != Window::none) given.give({"window_size_left", "window_size_right"});
-  given.give({"softmax_scale"});
-  return fmt::format("tessera::fmha_tcgen05::kernel<kConfig>({{{}}})", given.text());
-}
-
-std::string merge_call(const Config& config) {
-  Initialisers given;
-  given.give_as("const float", "partial_o");
-  given.give_as("const float", "partial_sums");
-  given.give({"o", "lse"});
-  if (config.output == Output::unnormalized) given.give({"row_max", "row_sum"});
-  given.give({"batch", "heads_q", "seqlen_q", "num_splits", "o_stride_head", "o_stride_seqlen", "o_stride_batch"});
-  return fmt::format("tessera::fmha_tcgen05::merge<kConfig>({{{}}})", given.text());
-}
-
-}  // namespace
-
 std::string FmhaTcgen05Operator::call_of_step(const Config& config, std::size_t step) {
-  return step == 0 ? main_call(config) : merge_call(config);
+  return step == 0 ? fmha_call(launch_facts(config), "fmha_tcgen05") : fmha_merge_call(launch_facts(config));
 }
 
 }  // namespace tessera

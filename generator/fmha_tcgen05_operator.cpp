@@ -39,7 +39,6 @@ constexpr double kNarrowCost = 0.05;    // share of the work, for each halving o
 constexpr double kSharedPCost = 0.1;    // share of the work: P written to and read from shared memory
 constexpr double kBelowDefault = 0.99;  // whatever the model says, the table's first tile is the default
 constexpr Hint kFewQueries = 64;        // with fewer, rows of a tile are idle and tiles are few
-constexpr Hint kManyKeys = 1024;        // from here on they are worth a second kernel
 constexpr int kHeadsOfPools = 128;      // of models that list their keys
 constexpr Hint kEnoughTiles = 512;      // for every device at hand
 
@@ -52,16 +51,6 @@ int packed_heads_of(const Fmha& p, const Config& c) {
   if (p.seqlen_q < 0 || p.seqlen_q > kFewQueries) return 1;
   const Hint heads = p.heads_q / p.heads_kv;
   return heads <= kShortLength ? static_cast<int>(heads) : 1;
-}
-
-/// Keys that the queries see together, as far as hints tell: a window's, where both of its sides are bounded.
-Hint expected_keys(const Fmha& p) {
-  const bool has_end = p.mask == Mask::causal || p.window_size_right >= 0;
-  if (p.window == Window::none || p.window_size_left < 0 || !has_end) return p.seqlen_k;
-  const Hint right = p.mask == Mask::causal ? 0 : p.window_size_right;
-  const auto few = [](Hint count) { return std::min(count, kManyKeys); };  // hints may be huge
-  const Hint seen = few(p.window_size_left) + few(right) + p.seqlen_q;
-  return p.seqlen_k < 0 ? seen : std::min(p.seqlen_k, seen);
 }
 
 /// Split where few tiles would leave a device idle beside long walks over the keys.

@@ -96,6 +96,7 @@ void LaunchProgram::bind_map(const TensorMapRecipe& recipe, TensorMapTarget targ
   Phase unused;
   map.bound = BoundTensorMap(recipe, size_names_);
   map.buffer = static_cast<std::size_t>(index_of(plan_.buffers, recipe.buffer));
+  for (const Expression& extent : plan_.buffers[map.buffer].shape) map.extents.emplace_back(extent, size_names_);
   map.fixed.type = recipe.type;
   map.fixed.rank = static_cast<std::uint32_t>(recipe.dims.size());
   map.fixed.interleave = recipe.interleave;
@@ -240,6 +241,20 @@ void LaunchProgram::prepare_grid(std::size_t index, LaunchFrame& frame) const {
   }
 }
 
+bool LaunchProgram::has_elements(const Map& map, const LaunchFrame& frame) const {
+  return std::all_of(map.extents.begin(), map.extents.end(),
+                     [&](const BoundExpression& extent) { return extent.evaluate(sizes(frame)) != 0; });
+}
+
+/// An address of memory that the launch has.
+DevicePointer LaunchProgram::stand_in(const LaunchArguments& arguments, const LaunchFrame& frame) const {
+  for (const Map& map : maps_) {
+    const DevicePointer address = arguments.buffers[map.buffer];
+    if (address != 0 && has_elements(map, frame)) return address;
+  }
+  return 0;
+}
+
 void LaunchProgram::prepare_map(std::size_t index, const LaunchArguments& arguments, Device& device,
                                 LaunchFrame& frame) const {
   const std::uint32_t bit = 1u << index;
@@ -247,6 +262,11 @@ void LaunchProgram::prepare_map(std::size_t index, const LaunchArguments& argume
   const Map& map = maps_[index];
   ResolvedTensorMap resolved = map.fixed;
   resolved.address = arguments.buffers[map.buffer];
+  // Boxes of a tensor without elements lie outside of it and are zeros, but TMA translates the map's address all the
+  // same: null ends the context. The map of this launch alone gets another operand's.
+  const bool is_empty = !has_elements(map, frame);
+  if (is_empty)
+    if (const DevicePointer address = stand_in(arguments, frame); is_multiple(address, 16)) resolved.address = address;
   std::int64_t all = 0;  // negative when any of them is
   for (std::size_t i = 0; i < resolved.rank; ++i) {
     all |= frame.values[map.dims[i]];
@@ -261,7 +281,7 @@ void LaunchProgram::prepare_map(std::size_t index, const LaunchArguments& argume
                         first_broken_rule(resolved, target_) == TensorMapRule::none;
   if (!is_legal) refuse_tensor_map(plan_, resolved, map.bound.name(), target_);
   device.encode(resolved, frame.maps[index]);
-  frame.encoded |= bit;
+  if (!is_empty) frame.encoded |= bit;
 }
 
 void LaunchProgram::fill_parameters(std::size_t index, const LaunchArguments& arguments, Device& device,

@@ -78,6 +78,7 @@ class LaunchProgram {
     std::size_t buffer = 0;
     std::uint64_t alignment_mask = 0;
     bool is_fixed_legal = false;  // then only address, dims and strides are left to check
+    std::vector<BoundExpression> extents;  // of the buffer
     BoundTensorMap bound;         // the same, for messages
   };
 
@@ -111,6 +112,8 @@ class LaunchProgram {
   void prepare_grid(std::size_t index, LaunchFrame& frame) const;
   void prepare_steps(const LaunchArguments& arguments, Device& device, bool is_recalled, LaunchFrame& frame) const;
   void fill_parameters(std::size_t index, const LaunchArguments& arguments, Device& device, LaunchFrame& frame) const;
+  bool has_elements(const Map& map, const LaunchFrame& frame) const;
+  DevicePointer stand_in(const LaunchArguments& arguments, const LaunchFrame& frame) const;
   void prepare_map(std::size_t index, const LaunchArguments& arguments, Device& device, LaunchFrame& frame) const;
   std::span<const std::int64_t> sizes(const LaunchFrame& frame) const { return {frame.values, plan_.sizes.size()}; }
 

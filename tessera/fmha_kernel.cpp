@@ -86,6 +86,10 @@ std::int64_t FmhaKernel::workspace_bytes(Device& device, const FmhaArguments& ar
   return kernel_->launcher(device).workspace_bytes(slots_->order(arguments, ordered));
 }
 
+std::int64_t FmhaKernel::workspace_bytes(const FmhaArguments& arguments) const {
+  return workspace_bytes(guest_device(), arguments);
+}
+
 void FmhaKernel::prepare() const { kernel_->prepare(guest_device()); }
 
 }  // namespace tessera

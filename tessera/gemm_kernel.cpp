@@ -74,6 +74,10 @@ std::int64_t GemmKernel::workspace_bytes(Device& device, const GemmArguments& ar
   return kernel_->launcher(device).workspace_bytes(slots_->order(arguments, ordered));
 }
 
+std::int64_t GemmKernel::workspace_bytes(const GemmArguments& arguments) const {
+  return workspace_bytes(guest_device(), arguments);
+}
+
 void GemmKernel::prepare() const { kernel_->prepare(guest_device()); }
 
 }  // namespace tessera

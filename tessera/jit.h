@@ -153,7 +153,9 @@ class FmhaKernel {
   /// On the GPU whose context is current on this thread; stream is a CUstream. See Kernel::launch.
   void launch(Stream stream, const FmhaArguments& arguments) const;
   void launch(Device& device, Stream stream, const FmhaArguments& arguments) const;
-  /// Bytes of workspace that these arguments need (0 for most kernels).
+  /// Bytes of workspace that these arguments need (0 for most kernels): on the GPU whose context is current, or
+  /// another.
+  std::int64_t workspace_bytes(const FmhaArguments& arguments) const;
   std::int64_t workspace_bytes(Device& device, const FmhaArguments& arguments) const;
   void prepare() const;
   Kernel& kernel() const noexcept { return *kernel_; }
@@ -170,6 +172,7 @@ class GemmKernel {
   explicit GemmKernel(std::shared_ptr<Kernel> kernel);
   void launch(Stream stream, const GemmArguments& arguments) const;
   void launch(Device& device, Stream stream, const GemmArguments& arguments) const;
+  std::int64_t workspace_bytes(const GemmArguments& arguments) const;
   std::int64_t workspace_bytes(Device& device, const GemmArguments& arguments) const;
   void prepare() const;
   Kernel& kernel() const noexcept { return *kernel_; }

@@ -41,8 +41,8 @@ class Ours:
 
     def bind(self, q, k, v, o):
         """q, k, v, o: [batch, seqlen, heads, head_dim], dense."""
-        self.pointers = (ctypes.c_uint64 * 7)(q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr(), 0, 0, 0)
-        self.sizes = (ctypes.c_int64 * 5)(q.shape[0], q.shape[2], k.shape[2], q.shape[1], k.shape[1])
+        self.pointers = (ctypes.c_uint64 * 8)(q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr(), 0, 0, 0, 0)
+        self.sizes = (ctypes.c_int64 * 6)(q.shape[0], q.shape[2], k.shape[2], q.shape[1], k.shape[1], 0)
 
     def launch(self):
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)

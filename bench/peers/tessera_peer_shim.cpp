@@ -1,6 +1,6 @@
 // A few C functions over the library, so that a Python program can launch our kernels beside a peer's on the same
-// tensors and stream: tessera_bench_fmha_open, _launch, _close, and the same for gemm; tessera_bench_gemm_candidates
-// lists the planner's. Errors are returned as text, null when all is well.
+// tensors and stream: tessera_bench_fmha_open, _workspace, _launch, _close, and the same for gemm;
+// tessera_bench_gemm_candidates lists the planner's. Errors are returned as text, null when all is well.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -43,6 +43,23 @@ tessera::Problem problem_of(const char* op, std::string text) {
   return problem;
 }
 
+tessera::FmhaArguments arguments_of(const std::uint64_t* pointers, const std::int64_t* sizes) {
+  return {.q = pointers[0],
+          .k = pointers[1],
+          .v = pointers[2],
+          .o = pointers[3],
+          .lse = pointers[4],
+          .row_max = pointers[5],
+          .row_sum = pointers[6],
+          .batch = sizes[0],
+          .heads_q = sizes[1],
+          .heads_kv = sizes[2],
+          .seqlen_q = sizes[3],
+          .seqlen_k = sizes[4],
+          .workspace = pointers[7],
+          .workspace_bytes = sizes[5]};
+}
+
 }  // namespace
 
 extern "C" {
@@ -59,24 +76,18 @@ const char* tessera_bench_fmha_open(const char* selectors, void** kernel, const 
   });
 }
 
-/// Dense [batch, seqlen, heads, head_dim] tensors; stream is a CUstream. sizes: batch, heads_q, heads_kv, seqlen_q,
-/// seqlen_k.
+/// Dense [batch, seqlen, heads, head_dim] tensors; stream is a CUstream. pointers: q, k, v, o, lse, row_max, row_sum,
+/// workspace. sizes: batch, heads_q, heads_kv, seqlen_q, seqlen_k, bytes of workspace.
 const char* tessera_bench_fmha_launch(void* kernel, void* stream, const std::uint64_t* pointers,
                                       const std::int64_t* sizes) {
-  return guarded([&] {
-    static_cast<tessera::FmhaKernel*>(kernel)->launch(stream, {.q = pointers[0],
-                                                               .k = pointers[1],
-                                                               .v = pointers[2],
-                                                               .o = pointers[3],
-                                                               .lse = pointers[4],
-                                                               .row_max = pointers[5],
-                                                               .row_sum = pointers[6],
-                                                               .batch = sizes[0],
-                                                               .heads_q = sizes[1],
-                                                               .heads_kv = sizes[2],
-                                                               .seqlen_q = sizes[3],
-                                                               .seqlen_k = sizes[4]});
-  });
+  return guarded([&] { static_cast<tessera::FmhaKernel*>(kernel)->launch(stream, arguments_of(pointers, sizes)); });
+}
+
+/// *bytes: of workspace that a launch needs.
+const char* tessera_bench_fmha_workspace(void* kernel, const std::uint64_t* pointers, const std::int64_t* sizes,
+                                         std::int64_t* bytes) {
+  return guarded(
+      [&] { *bytes = static_cast<tessera::FmhaKernel*>(kernel)->workspace_bytes(arguments_of(pointers, sizes)); });
 }
 
 void tessera_bench_fmha_close(void* kernel) { delete static_cast<tessera::FmhaKernel*>(kernel); }

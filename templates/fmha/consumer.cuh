@@ -11,6 +11,7 @@
 
 #include "fmha/epilogue.cuh"
 #include "fmha/exchange.cuh"
+#include "fmha/key_blocks.cuh"
 #include "fmha/mask.cuh"
 #include "fmha/matmul.cuh"
 #include "fmha/params.cuh"
@@ -43,6 +44,8 @@ struct Consumer {
   QPosition q = QPosition{}.previous();     // of the last tile that was begun
   int first_row = 0;                        // of that tile
   int blocks = 0;                           // its key blocks that are left, the one at hand included
+  int first_key = 0;                        // at which the first of them begins; see has_first_key
+  Lengths used{};                           // of its sequence; where lengths are read from memory
   RowStatistics rows{};
   int accumulate = 0;  // whether O holds something of its tile
   unsigned exchange_parity = 0;
@@ -76,9 +79,29 @@ struct Consumer {
     return static_cast<unsigned>(C.cta_pair ? ptx::forget(slot) : slot);
   }
 
-  // Key blocks at the end of a tile that none of this warpgroup's rows sees, all but one if it has no rows at all.
+  // Of the tile's sequence. Parameters are no state: no register is kept for them.
+  __device__ __forceinline__ Lengths lengths() const {
+    if constexpr (C.seqused == UsedLengths::none) return {p.seqlen_k, p.seqlen_q};
+    return used;
+  }
+
+  // Of the tile that was begun.
+  __device__ __forceinline__ int blocks_of_tile(const TileIndex& tile) const {
+    if constexpr (has_first_key(C)) {
+      const Blocks of_tile = KeyBlocks<C>(p, lengths()).of_tile(tile);
+      return of_tile.end - of_tile.begin;
+    }
+    return key_blocks<C>(p, first_row + C.tile_m);
+  }
+
+  // Key blocks at the end of the tile that was begun that none of this warpgroup's rows sees, all but one if it has no
+  // rows at all.
   __device__ __forceinline__ int hidden_blocks(const TileIndex& tile) const {
     const int begin = tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup;
+    if constexpr (has_first_key(C)) {
+      const KeyBlocks<C> keys(p, lengths());
+      return keys.hidden_of(keys.of_tile(tile), begin);
+    }
     const int of_tile = key_blocks<C>(p, tile.m * C.tile_m + C.tile_m);
     const int own = begin < rows_of_head<C>(p) ? key_blocks<C>(p, begin + kRowsPerWarpgroup) : 1;
     return of_tile - own;
@@ -95,7 +118,12 @@ struct Consumer {
   __device__ __forceinline__ void begin(const TileIndex& tile) {
     q.advance();
     first_row = tile.m * C.tile_m;
-    blocks = key_blocks<C>(p, first_row + C.tile_m);
+    if constexpr (C.seqused != UsedLengths::none) used = lengths_of<C>(p, tile);
+    blocks = blocks_of_tile(tile);
+    if constexpr (has_first_key(C)) {
+      const KeyBlocks<C> keys(p, lengths());
+      first_key = keys.key_of(keys.of_tile(tile).begin);
+    }
     ptx::mbarrier_wait_parity(smem + kBarriers.q_full + 8 * q_index(), q.parity());
   }
 
@@ -119,13 +147,24 @@ struct Consumer {
     for (; count > 0; --count) skip_block();
   }
 
+  // Whether some key of a block is hidden from some of this warpgroup's rows. The first row sees the first keys, the
+  // last one the last.
+  __device__ __forceinline__ bool has_hidden(int first_key_of_block) const {
+    const int row = first_row + warpgroup * kRowsPerWarpgroup;
+    if (first_key_of_block + C.tile_n > visible_end<C>(p, lengths(), row)) return true;
+    if constexpr (!hides_first_keys(C)) return false;
+    const int last_row = row + kRowsPerWarpgroup - 1;
+    if (C.seqused == UsedLengths::qk && last_row >= lengths().q * C.pack_gqa) return true;
+    return first_key_of_block < visible_keys<C>(p, lengths(), last_row).begin;
+  }
+
   // The rare cases: a scale that cannot be folded, a block that holds hidden keys.
   __device__ __forceinline__ void fix_up(Scores<C>& scores) const {
-    const int first_key = (blocks - 1) * C.tile_n;
-    if (scale.is_applied() || first_key + C.tile_n > visible_keys<C>(p, first_row + warpgroup * kRowsPerWarpgroup)) {
+    const int first_key_of_block = (has_first_key(C) ? first_key : 0) + (blocks - 1) * C.tile_n;
+    if (scale.is_applied() || has_hidden(first_key_of_block)) {
       float factor = scale.factor(), same = factor;
       ptx::order_after_wait(factor, same);
-      scale_and_mask<C>(scores, p, factor, first_row + row_in_tile(), first_key);
+      scale_and_mask<C>(scores, p, lengths(), factor, first_row + row_in_tile(), first_key_of_block);
     }
   }
 
@@ -137,6 +176,16 @@ struct Consumer {
       factor[r] = rows.sum[r] == 0.0f ? 0.0f : 1.0f / rows.sum[r];
     }
     store_statistics<C>(p, tile, rows, tile.m * C.tile_m + row_in_tile());
+  }
+
+  // A tile's O leaves.
+  __device__ __forceinline__ void hand_over(const Accumulator<C>& output, const TileIndex& tile,
+                                            const QPosition& of_tile) const {
+    if constexpr (is_split(C)) {
+      store_part<C>(p, output, tile, tile.m * C.tile_m + row_in_tile(), warpgroup, of_tile, smem);
+    } else {
+      stage_output<C>(output, warpgroup, of_tile, smem);
+    }
   }
 
   // A block's scores, and beside them O += P V of the block before. In a tile's first step that is the last product of
@@ -190,8 +239,8 @@ struct Consumer {
     if (kHasOutput && moves) {
       ptx::order_after_wait(factor[0], factor[1]);
       if (is_open) {
-        if (C.output == Output::normalized || !is_first) rescale(output, factor);
-        if (is_first) stage_output<C>(output, warpgroup, q.previous(), smem);
+        if (normalizes(C) || !is_first) rescale(output, factor);
+        if (is_first) hand_over(output, old_tile, q.previous());
       }
     }
     accumulate = is_first ? 0 : 1;
@@ -208,8 +257,8 @@ struct Consumer {
     ptx::wgmma_wait_group<0>();
     ptx::order_after_wait(factor[0], factor[1]);
     release(kBarriers.v_empty, kv);
-    if (C.output == Output::normalized) rescale(output, factor);
-    stage_output<C>(output, warpgroup, q, smem);
+    if (normalizes(C)) rescale(output, factor);
+    hand_over(output, tile, q);
   }
 
   // With one slot for Q a tile is closed before the next begins.
@@ -265,7 +314,7 @@ struct Consumer {
         is_open = false;
         if (!has_new) return;
         drop_v();
-        blocks = key_blocks<C>(p, first_row + C.tile_m) - 1;
+        blocks = blocks_of_tile(new_tile) - 1;
         skip_blocks(hidden_blocks(new_tile) - 1);
       }
       tile = new_tile;

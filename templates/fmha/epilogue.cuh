@@ -11,6 +11,7 @@
 #include "ptx/address.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/fence.cuh"
+#include "ptx/global.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/shared.cuh"
 #include "ptx/tma.cuh"
@@ -34,6 +35,11 @@ __device__ __forceinline__ void store_statistics(const Params& p, const TileInde
     if (own >= rows_of_head<C>(p)) continue;
     const int head = tile.head * C.pack_gqa + own % C.pack_gqa;
     const long long index = static_cast<long long>(head) * p.seqlen_q + own / C.pack_gqa;
+    if constexpr (is_split(C)) {
+      ptx::st_global_v2(p.partial_sums + 2 * (tile.split * num_rows(p) + index), __float_as_uint(rows.reference[r]),
+                        __float_as_uint(rows.sum[r]));
+      continue;
+    }
     if (p.lse != nullptr) p.lse[index] = (rows.subtrahend(r) + ptx::lg2(rows.sum[r])) * kLn2;
     if constexpr (C.output == Output::unnormalized) {
       p.row_max[index] = rows.reference[r] * kLn2;
@@ -83,6 +89,27 @@ __device__ __forceinline__ void stage_unnormalized(const Accumulator<C>& output,
     const float high = pass == 0 ? output[v + 1] : output[kCount + v + 1];
     ptx::st_shared_v2_f32((address ^ (byte % kSpan)) + byte / kSpan * kRowsPerWarpgroup * kSpan + v / 2 % 2 * 8 * kSpan,
                           low, high);
+  }
+}
+
+// Split keys: a part's O goes from registers to the workspace. `row`: the thread's first. The tile's Q is used no more.
+template <Config C>
+__device__ __forceinline__ void store_part(const Params& p, const Accumulator<C>& output, const TileIndex& tile,
+                                           int row, int warpgroup, const RingPosition<C.q_stages>& q, unsigned smem) {
+  const int index_of_slot = q.slot() * consumer_warpgroups(C) + warpgroup;
+  if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(smem + barriers(C).q_empty + 8 * index_of_slot);
+  const int column = cta_of_tile<C>() * v_columns(C) + 2 * (static_cast<int>(threadIdx.x) % 4);
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int own = row + 8 * r;
+    if (own >= rows_of_head<C>(p)) continue;
+    const int head = tile.head * C.pack_gqa + own % C.pack_gqa;
+    const long long index = static_cast<long long>(head) * p.seqlen_q + own / C.pack_gqa;
+    float* const to = p.partial_o + (tile.split * num_rows(p) + index) * C.head_dim_v + column;
+#pragma unroll
+    for (int i = 0; i < v_columns(C) / 8; ++i) {
+      ptx::st_global_v2(to + 8 * i, __float_as_uint(output[4 * i + 2 * r]), __float_as_uint(output[4 * i + 2 * r + 1]));
+    }
   }
 }
 

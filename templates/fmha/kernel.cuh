@@ -6,6 +6,7 @@
 // producer.cuh, consumer.cuh (mask.cuh, softmax.cuh, matmul.cuh), epilogue.cuh; schedule.cuh says who takes which tile.
 #pragma once
 
+#include "attention/merge.cuh"
 #include "fmha/consumer.cuh"
 #include "fmha/params.cuh"
 #include "fmha/producer.cuh"
@@ -25,7 +26,8 @@ template <>
 struct IllegalConfig<Rule::ok, 0, 0> {};
 
 // Full barriers take one arrival (the loading thread, with the bytes); K and V slots are emptied by every consumer
-// warp, a Q slot by the thread that has sent O from it. Unrolled: in a loop each round has a fence of its own.
+// warp, a Q slot by the thread that has sent O from it, or by the four warps whose parts leave from registers.
+// Unrolled: in a loop each round has a fence of its own.
 template <Config C>
 __device__ __forceinline__ void init_barriers(unsigned smem) {
   constexpr Barriers kBarriers = barriers(C);
@@ -33,7 +35,7 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
 #pragma unroll
   for (int i = 0; i < kNumQ; ++i) {
     ptx::mbarrier_init(smem + kBarriers.q_full + 8 * i, 1);
-    ptx::mbarrier_init(smem + kBarriers.q_empty + 8 * i, 1);
+    ptx::mbarrier_init(smem + kBarriers.q_empty + 8 * i, is_split(C) ? 4 : 1);
     ptx::mbarrier_init(smem + kBarriers.o_full + 8 * i, 4);
   }
 #pragma unroll
@@ -78,7 +80,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
     ptx::prefetch_tensormap(params.q);
     ptx::prefetch_tensormap(params.k);
     ptx::prefetch_tensormap(params.v);
-    ptx::prefetch_tensormap(params.o);
+    if constexpr (!is_split(C)) ptx::prefetch_tensormap(params.o);
   }
   sync_tile<C>();
 

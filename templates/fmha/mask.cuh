@@ -1,9 +1,9 @@
-// Scores that do not count become -inf: keys past the end, and keys that the causal mask hides.
+// Scores that do not count become -inf: those of keys that a row does not see.
 #pragma once
 
+#include "fmha/key_blocks.cuh"
 #include "fmha/matmul.cuh"
 #include "fmha/params.cuh"
-#include "fmha/schedule.cuh"
 #include "ptx/math.cuh"
 #include "spec/fmha.h"
 
@@ -13,13 +13,19 @@ namespace tessera::fmha {
 // are constants plus 2 (t % 4), so each value costs one comparison with a constant. All are multiplied with `factor`
 // first: one loop for both rare cases takes less time to compile than two.
 template <Config C>
-__device__ __forceinline__ void scale_and_mask(Scores<C>& scores, const Params& p, float factor, int row,
-                                               int first_key) {
+__device__ __forceinline__ void scale_and_mask(Scores<C>& scores, const Params& p, const Lengths& lengths, float factor,
+                                               int row, int first_key) {
   const int own_column = first_key + 2 * (static_cast<int>(threadIdx.x) % 4);
-  const int limits[2] = {visible_keys<C>(p, row) - own_column, visible_keys<C>(p, row + 8) - own_column};
+  const int limits[2] = {visible_end<C>(p, lengths, row) - own_column, visible_end<C>(p, lengths, row + 8) - own_column};
+  int begins[2] = {0, 0};
+  if constexpr (hides_first_keys(C)) {
+    begins[0] = visible_keys<C>(p, lengths, row).begin - own_column;
+    begins[1] = visible_keys<C>(p, lengths, row + 8).begin - own_column;
+  }
 #pragma unroll
   for (int v = 0; v < C.tile_n / 2; ++v) {
-    scores[v] = 8 * (v / 4) + v % 2 < limits[v / 2 % 2] ? scores[v] * factor : ptx::minus_infinity();
+    const bool is_before = hides_first_keys(C) && 8 * (v / 4) + v % 2 < begins[v / 2 % 2];
+    scores[v] = !is_before && 8 * (v / 4) + v % 2 < limits[v / 2 % 2] ? scores[v] * factor : ptx::minus_infinity();
   }
 }
 

@@ -10,15 +10,26 @@ struct Params {
   const ptx::TensorMap& k;
   const ptx::TensorMap& v;
   const ptx::TensorMap& o;
-  float* lse;      // may be null
-  float* row_max;  // un-normalised output only
-  float* row_sum;  // likewise
+  float* lse;                      // may be null
+  float* row_max = nullptr;        // un-normalised output only
+  float* row_sum = nullptr;        // likewise
+  const int* seqused_q = nullptr;  // valid lengths [batch]: where the Config has them
+  const int* seqused_k = nullptr;  // likewise
+  float* partial_o = nullptr;      // [split][row][head_dim_v], un-normalised: where keys are split
+  float* partial_sums = nullptr;   // [split][row][2]: the reference times log2(e), the sum
   int batch;
   int heads_q;
   int heads_kv;
   int seqlen_q;
   int seqlen_k;
+  int num_splits = 1;
+  int window_size_left = -1;   // keys before a query that it sees; below 0: all; a window only
+  int window_size_right = -1;  // likewise behind it
   float softmax_scale;
 };
+
+__device__ __forceinline__ long long num_rows(const Params& p) {
+  return static_cast<long long>(p.batch) * p.heads_q * p.seqlen_q;
+}
 
 }  // namespace tessera::fmha

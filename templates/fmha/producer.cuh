@@ -3,15 +3,13 @@
 // Key blocks are taken from the last to the first, so that the blocks that need a mask come first. The rings of K and V
 // know nothing of each other, so one code serves both: what differs is chosen by the warp. Every tile's Q is loaded,
 // even if no key is visible: O leaves through Q's slot, and the slot changes hands the same way each time.
-//
-// Without any key, K and V are not there to be loaded, not even rows past their end: see ptx/clear_shared.cuh.
 #pragma once
 
 #include "fmha/epilogue.cuh"
+#include "fmha/key_blocks.cuh"
 #include "fmha/params.cuh"
 #include "fmha/ring.cuh"
 #include "fmha/schedule.cuh"
-#include "ptx/clear_shared.cuh"
 #include "ptx/elect.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/tma.cuh"
@@ -38,25 +36,14 @@ __device__ __forceinline__ void load_kv(const Params& p, unsigned smem, const Ti
   const int slot_bytes = is_v ? v_slot_bytes(C) : k_slot_bytes(C);
   const int panel = is_v ? first_panel<C>(v_columns(C)) : first_panel<C>(qk_columns(C));
   const int head = C.pack_gqa > 1 ? at.head : quotient(at.head, quotient(p.heads_q, p.heads_kv));
-  const int end_row = min((tile.m + 1) * C.tile_m, rows_of_head<C>(p));
-  const int blocks = key_blocks<C>(p, end_row);
-  // A tile that sees no key loads rows past the end instead, which are zeros: 0 * V must not meet an infinity.
-  const bool sees_none = visible_keys<C>(p, end_row - 1) <= 0;
-  const int end = sees_none ? max(p.seqlen_k, 1) + C.tile_n : blocks * C.tile_n;
-  const int count = is_real ? blocks : is_v ? 0 : 1;
-  if (p.seqlen_k == 0) {
-    if (count == 0) return;
-    ptx::mbarrier_wait_parity(all_empty + 8 * ring.slot(), ring.parity() ^ 1);
-    ptx::mbarrier_arrive(all_full + 8 * ring.slot());
-    ring.advance();
-    return;
-  }
+  const LoadedKeys keys = loaded_keys<C>(p, tile);
+  const int count = is_real ? keys.count : is_v ? 0 : 1;
 #pragma unroll 1
   for (int i = 1; i <= count; ++i) {
     const unsigned full = all_full + 8 * ring.slot();
     ptx::mbarrier_wait_parity(all_empty + 8 * ring.slot(), ring.parity() ^ 1);
     ptx::mbarrier_arrive_expect_tx(full, slot_bytes);
-    ptx::tma_load_5d(slots + ring.slot() * slot_bytes, map, full, 0, end - i * C.tile_n, panel, head, at.batch);
+    ptx::tma_load_5d(slots + ring.slot() * slot_bytes, map, full, 0, keys.end - i * C.tile_n, panel, head, at.batch);
     ring.advance();
   }
 }
@@ -92,13 +79,7 @@ __device__ __forceinline__ void load_q(const Params& p, unsigned smem, const Til
 template <Config C>
 __device__ __forceinline__ void produce(const Params& p, const Schedule<C>& schedule, unsigned smem) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  if (p.seqlen_k == 0 && (warp == kWarpOfK || warp == kWarpOfV)) {
-    constexpr SmemLayout kLayout = smem_layout(C);
-    const int offset = warp == kWarpOfV ? kLayout.v.offset : kLayout.k.offset;
-    const int bytes = warp == kWarpOfV ? kLayout.v.bytes : kLayout.k.bytes;
-    ptx::clear_shared(smem + offset, bytes, static_cast<int>(threadIdx.x) % 32, 32);
-    __syncwarp();
-  }
+  if (is_split(C) && warp == kWarpOfO) return;
   if (!ptx::elect_sync()) return;
   RingPosition<C.stages> kv_ring;
   RingPosition<C.q_stages> q_ring;

@@ -1,4 +1,4 @@
-// Which tiles a CTA takes, and which key blocks a tile needs.
+// Which tiles a CTA takes.
 //
 // The grid is persistent and the order fixed, so every role walks the same tiles without a word to the others, and no
 // memory is needed to share a counter. Round r gives CTA c item r * grid + c. Items of one head follow each other, so
@@ -8,6 +8,8 @@
 // head, the i-th and the i-th from the end: all pairs are equally long. A grid with few items for each CTA would lose
 // much to the last, partly filled round; it takes single tiles instead, the longest of all heads first, every second
 // round backwards, so that long and short add up.
+//
+// Where keys are split, an item is a part of a tile's keys, and the parts of a tile follow each other.
 #pragma once
 
 #include "fmha/params.cuh"
@@ -16,8 +18,9 @@
 namespace tessera::fmha {
 
 struct TileIndex {
-  int m;     // tile along the rows
-  int head;  // of Q, or of K where heads are packed, of all batches: those of one batch follow each other
+  int m;          // tile along the rows
+  int head;       // of Q, or of K where heads are packed, of all batches: those of one batch follow each other
+  int split = 0;  // which part of its keys
 };
 
 // The head as tensors count it.
@@ -60,7 +63,7 @@ struct Schedule {
       : p(params),
         m_tiles((rows_of_head<C>(params) + C.tile_m - 1) / C.tile_m),
         heads(params.batch * tile_heads<C>(params)),
-        is_paired(C.mask == Mask::causal && fills_rounds(heads * pairs())) {}
+        is_paired(is_uneven(C) && !is_split(C) && fills_rounds(heads * pairs())) {}
 
   // A pair of CTAs counts as one.
   static __device__ __forceinline__ int grid() { return static_cast<int>(gridDim.x) / ctas_per_tile(C); }
@@ -74,12 +77,14 @@ struct Schedule {
   __device__ __forceinline__ int item(int round) const {
     const int cta = static_cast<int>(blockIdx.x) / ctas_per_tile(C);
     if (is_paired) return round / 2 * grid() + cta;
-    const bool is_backwards = C.mask == Mask::causal && round % 2 == 1;
+    const bool is_backwards = is_uneven(C) && round % 2 == 1;
     return round * grid() + (is_backwards ? grid() - 1 - cta : cta);
   }
 
   // Whether this CTA has a tile in `round`; if not, it has none later.
-  __device__ __forceinline__ bool has(int round) const { return item(round) < heads * (is_paired ? pairs() : m_tiles); }
+  __device__ __forceinline__ bool has(int round) const {
+    return item(round) < heads * (is_paired ? pairs() : m_tiles) * (is_split(C) ? p.num_splits : 1);
+  }
 
   // The round after that of `tile`. The middle tile of an odd number is a pair by itself.
   __device__ __forceinline__ int next(int round, const TileIndex& tile) const {
@@ -87,14 +92,16 @@ struct Schedule {
   }
 
   __device__ __forceinline__ TileIndex at(int round) const {
-    const int i = item(round);
+    const int part = item(round);
+    const int i = is_split(C) ? quotient(part, p.num_splits) : part;
+    const int split = is_split(C) ? part - i * p.num_splits : 0;
     // Items of one head lie side by side, or those of one tile of every head.
-    const bool is_by_tile = C.mask == Mask::causal && !is_paired;
+    const bool is_by_tile = is_uneven(C) && !is_paired;
     const int divisor = is_by_tile ? heads : is_paired ? pairs() : m_tiles;
     const int high = quotient(i, divisor);
     const int low = i - high * divisor;
-    if (is_by_tile) return {m_tiles - 1 - high, low};
-    return {is_paired && round % 2 == 0 ? m_tiles - 1 - low : low, high};
+    if (is_by_tile) return {m_tiles - 1 - high, low, split};
+    return {is_paired && round % 2 == 0 ? m_tiles - 1 - low : low, high, split};
   }
 };
 
@@ -103,20 +110,6 @@ __device__ __forceinline__ HeadIndex head_of(const Params& p, const TileIndex& t
   const int heads = tile_heads<C>(p);
   const int batch = quotient(tile.head, heads);
   return {tile.head - batch * heads, batch};
-}
-
-// Number of keys that the query of `row` sees; may be negative.
-template <Config C>
-__device__ __forceinline__ int visible_keys(const Params& p, int row) {
-  return C.mask == Mask::causal ? min(p.seqlen_k, row / C.pack_gqa + 1 + p.seqlen_k - p.seqlen_q) : p.seqlen_k;
-}
-
-// Key blocks that rows before `end_row` may see, at least one: a tile that sees no key works on one block that the
-// mask hides wholly, so that no role needs a special case.
-template <Config C>
-__device__ __forceinline__ int key_blocks(const Params& p, int end_row) {
-  const int keys = visible_keys<C>(p, min(end_row, rows_of_head<C>(p)) - 1);
-  return keys <= 0 ? 1 : (keys + C.tile_n - 1) / C.tile_n;
 }
 
 }  // namespace tessera::fmha

@@ -11,9 +11,9 @@
 // No Blackwell device has run this: ptxas takes it, and the emulator executes it.
 #pragma once
 
+#include "attention/merge.cuh"
 #include "fmha_tcgen05/correction.cuh"
 #include "fmha_tcgen05/load.cuh"
-#include "fmha_tcgen05/merge.cuh"
 #include "fmha_tcgen05/mma.cuh"
 #include "fmha_tcgen05/params.cuh"
 #include "fmha_tcgen05/pools.cuh"

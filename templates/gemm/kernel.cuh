@@ -76,10 +76,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
   constexpr RegisterBudget kBudget = register_budget(C);
   if (threadIdx.x < kWarpgroupThreads) {
     if constexpr (kBudget.producer < kBudget.entry) ptx::setmaxnreg_dec<kBudget.producer>();
-    if (threadIdx.x < 32) {
-      if (params.k == 0) clear_slots<C>(smem);
-      if (ptx::elect_sync()) produce<C>(params, smem);
-    }
+    if (threadIdx.x < 32 && ptx::elect_sync()) produce<C>(params, smem);
     __syncwarp();
     // The consumers' barrier between the parts of K is the whole cluster's.
     if constexpr (C.split_k > 1) {

@@ -14,14 +14,11 @@
 // then stays for the whole launch, and lines that leave first may leave before they were used, so a B of 470 MB and
 // more is slower by it, by 1 to 4 %. With swap_ab what B is there is here A. The steps exist twice, with that and
 // without: a choice within took 1 % of short products.
-//
-// With a K of 0 there is no A and no B to load, not even steps past their end: see ptx/clear_shared.cuh.
 #pragma once
 
 #include "gemm/params.cuh"
 #include "gemm/ring.cuh"
 #include "gemm/schedule.cuh"
-#include "ptx/clear_shared.cuh"
 #include "ptx/elect.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/tma.cuh"
@@ -85,18 +82,6 @@ __device__ __forceinline__ int rows_of_parts(int left) {
   return rows;
 }
 
-// The others' arrivals still come to this CTA's barriers: it stays until the last slots are back.
-template <Config C>
-__device__ __forceinline__ void wait_for_last_slots(unsigned smem, RingPosition<C.stages>& ring) {
-  if constexpr (multicast_size(C) > 1) {
-#pragma unroll 1
-    for (int i = 0; i < C.stages; ++i) {
-      ptx::mbarrier_wait_parity(smem + smem_layout(C).barriers.offset + 8 * (C.stages + ring.slot), ring.parity ^ 1);
-      ring.advance();
-    }
-  }
-}
-
 template <Config C, bool kIsStreamed>
 __device__ __forceinline__ void produce_tiles(const Params& p, unsigned smem, const TileSchedule<C>& schedule) {
   constexpr SmemLayout kLayout = smem_layout(C);
@@ -139,38 +124,19 @@ __device__ __forceinline__ void produce_tiles(const Params& p, unsigned smem, co
       ring.advance();
     }
   }
-  wait_for_last_slots<C>(smem, ring);
-}
-
-// A whole warp, where K is 0: a slot's only contents.
-template <Config C>
-__device__ __forceinline__ void clear_slots(unsigned smem) {
-  constexpr SmemLayout kLayout = smem_layout(C);
-  ptx::clear_shared(smem + kLayout.a.offset, kLayout.a.bytes + kLayout.b.bytes, static_cast<int>(threadIdx.x) % 32, 32);
-  __syncwarp();
-}
-
-// Hands the cleared slots over, one a tile.
-template <Config C>
-__device__ __forceinline__ void produce_zeros(unsigned smem, const TileSchedule<C>& schedule) {
-  RingPosition<C.stages> ring;
+  // The others' arrivals still come to this CTA's barriers: it stays until the last slots are back.
+  if constexpr (multicast_size(C) > 1) {
 #pragma unroll 1
-  for (int item = schedule.first(); item < schedule.items; item += schedule.stride()) {
-    const unsigned full = smem + smem_layout(C).barriers.offset + 8 * ring.slot;
-    ptx::mbarrier_wait_parity(full + 8 * C.stages, ring.parity ^ 1);
-    ptx::mbarrier_arrive(full);
-    ring.advance();
+    for (int i = 0; i < C.stages; ++i) {
+      ptx::mbarrier_wait_parity(smem + kLayout.barriers.offset + 8 * (C.stages + ring.slot), ring.parity ^ 1);
+      ring.advance();
+    }
   }
-  wait_for_last_slots<C>(smem, ring);
 }
 
 template <Config C>
 __device__ __forceinline__ void produce(const Params& p, unsigned smem) {
   const TileSchedule<C> schedule{p};
-  if (p.k == 0) {
-    produce_zeros<C>(smem, schedule);
-    return;
-  }
   const int rows_of_clusters = is_swapped(C) ? schedule.tiles_n : schedule.tiles_m;
   if (is_streamed(C, rows_of_clusters, is_swapped(C) ? p.m : p.n, p.k, p.l)) {
     produce_tiles<C, true>(p, smem, schedule);

@@ -61,8 +61,7 @@ struct TileSchedule {
     if constexpr (C.split_k == 1) return i * steps_of(k);
     return steps_of(k) / C.split_k * i + min(steps_of(k) % C.split_k, i);
   }
-  // A part without a step, and a K of 0, gets one behind the end of K: zeros, and no case of its own but in the
-  // producer.
+  // A part without a step, and a K of 0, gets one behind the end of K: zeros, and no case of its own anywhere else.
   static __device__ __forceinline__ int begin_of_part(int k, int i) {
     return part(k, i) == part(k, i + 1) ? steps_of(k) + 1 : part(k, i);
   }

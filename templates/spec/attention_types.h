@@ -15,6 +15,8 @@ enum class UsedLengths { none, k, qk };
 
 // Whether the keys of a query are shared out among CTAs whose partial results another kernel merges.
 enum class SplitKv { off, on };
+// Of a CTA of that kernel: a warp for each row of the output.
+inline constexpr int kMergeRows = 4;
 
 // Where a query's keys lie: all side by side in k and v (dense); or some scattered in one pool, by a list of their rows
 // for each query, and those of a sliding window in another (sparse_window).

@@ -32,15 +32,25 @@
 //   float* lse          [batch, heads_q, seqlen_q] dense, may be null
 //   float* row_max      as lse; un-normalised output only (required), else the parameter does not exist
 //   float* row_sum      as row_max
+//   int* seqused_q      [batch], valid queries of each sequence: with used lengths qk only
+//   int* seqused_k      [batch], valid keys: with used lengths only
 //   int batch, heads_q, heads_kv, seqlen_q, seqlen_k
+//   int window_size_left, window_size_right: with a window only; -1: no bound
 //   float softmax_scale
+// With split keys o, lse, row_max and row_sum are the parameters of a second kernel that merges the parts
+// (attention/merge.cuh); in their place come, behind the used lengths,
+//   float* partial_o    [num_splits][batch, heads_q, seqlen_q, head_dim_v], un-normalised
+//   float* partial_sums [num_splits][batch, heads_q, seqlen_q][2]: the reference times log2(e), the sum
+// and, behind seqlen_k, int num_splits.
 // Launch: grid {min(ctas_per_sm * num_sms, ceil_div(seqlen_q, tile_m) * heads_q * batch), 1, 1}, block {threads, 1, 1},
 // dynamic shared memory smem_layout().total_bytes, no cluster, no workspace. A grid of 0 has nothing to do. CTA pairs:
 // twice that with half of num_sms, in clusters of 2. pack_gqa g: ceil_div(seqlen_q * g, tile_m) * heads_kv * batch.
-// Domain: heads_q a multiple of heads_kv, with pack_gqa g of g times as many; the product ceil_div(seqlen_q, tile_m) *
-// heads_q * batch, every seqlen and seqlen_q + seqlen_k below 2^31 - 2^16.
+// Split keys: num_splits times as many tiles, a workspace for the parts, and ceil_div(rows, kMergeRows) CTAs that
+// merge. Domain: heads_q a multiple of heads_kv, with pack_gqa g of g times as many; the product ceil_div(seqlen_q,
+// tile_m) * heads_q * batch, every seqlen and seqlen_q + seqlen_k below 2^31 - 2^16.
 #pragma once
 
+#include "spec/attention_types.h"
 #include "spec/limits.h"
 #include "spec/types.h"
 #include "spec/wgmma_shape.h"
@@ -59,10 +69,13 @@ struct Config {
   MmaKind mma_kind = MmaKind::wgmma_f16;
   DType dtype = DType::bf16;
   Mask mask = Mask::none;
+  Window window = Window::none;
+  UsedLengths seqused = UsedLengths::none;
   Output output = Output::normalized;
-  bool ping_pong = true;  // consumer warpgroups take turns at the tensor cores
-  bool cta_pair = false;  // two CTAs share a tile, each with half of head_dim and head_dim_v
-  int pack_gqa = 1;       // query heads of a key head whose rows share a tile; 1: a tile has rows of one head
+  bool ping_pong = true;            // consumer warpgroups take turns at the tensor cores
+  bool cta_pair = false;            // two CTAs share a tile, each with half of head_dim and head_dim_v
+  int pack_gqa = 1;                 // query heads of a key head whose rows share a tile; 1: a tile has rows of one head
+  SplitKv split_kv = SplitKv::off;  // num_splits CTAs share a tile's keys, a second kernel merges
 
   TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
 };
@@ -91,6 +104,18 @@ enum class Rule {
   shared_memory_exceeded,          // bytes; 232,448
   pack_gqa_not_divisor_of_64,      // pack_gqa; 64 (a warpgroup's box of Q has whole queries)
 };
+
+TESSERA_HD constexpr bool is_split(const Config& c) { return c.split_kv == SplitKv::on; }
+// Whether work grows with a tile's place in the sequence.
+TESSERA_HD constexpr bool is_uneven(const Config& c) { return c.mask == Mask::causal && c.window == Window::none; }
+// Whether keys before some of a query's block are hidden from it: by a window, or since block 0 begins before key 0.
+TESSERA_HD constexpr bool hides_first_keys(const Config& c) {
+  return c.window != Window::none || c.seqused != UsedLengths::none;
+}
+// Whether a row of O is divided by its sum here; parts of split keys are where they are merged.
+TESSERA_HD constexpr bool normalizes(const Config& c) { return c.output == Output::normalized && !is_split(c); }
+// Whether the first key of a tile's blocks is another than 0.
+TESSERA_HD constexpr bool has_first_key(const Config& c) { return hides_first_keys(c) || is_split(c); }
 
 TESSERA_HD constexpr int consumer_warpgroups(const Config& c) { return c.tile_m / kRowsPerWarpgroup; }
 TESSERA_HD constexpr int num_threads(const Config& c) { return (consumer_warpgroups(c) + 1) * kWarpgroupThreads; }
@@ -308,8 +333,11 @@ TESSERA_HD constexpr TmaBox k_box(const Config& c) {
 TESSERA_HD constexpr TmaBox v_box(const Config& c) {
   return {{span_elements(c), c.tile_n, v_columns(c) / span_elements(c), 1, 1}};
 }
-// A warpgroup's O leaves in o_passes() boxes, none larger than its Q slot: fp32 needs two, by columns.
-TESSERA_HD constexpr int o_passes(const Config& c) { return o_element_bytes(c) / dtype_bytes(c.dtype); }
+// A warpgroup's O leaves in o_passes() boxes, none larger than its Q slot: fp32 needs two, by columns. Parts of split
+// keys leave from registers.
+TESSERA_HD constexpr int o_passes(const Config& c) {
+  return is_split(c) ? 1 : o_element_bytes(c) / dtype_bytes(c.dtype);
+}
 TESSERA_HD constexpr TmaBox o_box(const Config& c) {
   if (c.pack_gqa > 1) return {{o_span_elements(c), c.pack_gqa, kRowsPerWarpgroup / c.pack_gqa, 1, 1}};
   return {{o_span_elements(c), kRowsPerWarpgroup, v_columns(c) / o_passes(c) / o_span_elements(c), 1, 1}};

@@ -101,9 +101,6 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   return {};
 }
 
-// The kernel that merges split keys: a warp for each row.
-inline constexpr int kMergeRows = 4;
-
 // Warps with one job.
 struct Role {
   const char* name = nullptr;

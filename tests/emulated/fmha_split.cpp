@@ -1,7 +1,10 @@
-// Attention on tcgen05 with packed heads and split keys, in the emulator against float64.
+// Attention with packed heads and split keys, in the emulator against float64.
 #include <doctest/doctest.h>
 
+#include <string_view>
+
 #include "generator/candidates.h"
+#include "generator/fmha_operator.h"
 #include "generator/fmha_tcgen05_operator.h"
 #include "generator/plan.h"
 #include "tests/emulated/fmha_run.h"
@@ -13,9 +16,9 @@ using emulator::Schedule;
 using testing::check_runs;
 using testing::find_compiler;
 
-Fmha problem_of(int head_dim, Mask mask, int pack_gqa, SplitKv split_kv) {
+Fmha problem_of(int head_dim, Mask mask, int pack_gqa, SplitKv split_kv, const char* arch = "sm_100a") {
   Fmha problem;
-  problem.arch = Arch::parse("sm_100a");
+  problem.arch = Arch::parse(arch);
   problem.head_dim = head_dim;
   problem.mask = mask;
   problem.pack_gqa = pack_gqa;
@@ -55,27 +58,26 @@ TEST_CASE("attention on tcgen05: heads packed into the rows of a tile") {
   check(other, {1, 5, 1, 130, 400}, {.softmax_scale = {}, .window_size_left = 120, .window_size_right = 0});
 }
 
-TEST_CASE("attention on tcgen05: keys split among CTAs and merged") {
-  const std::unique_ptr<Compiler> compiler = find_compiler();
-  if (!compiler) return;
+void check_split_keys(const char* arch, Compiler& compiler) {
   const auto check = [&](const Fmha& problem, reference::FmhaSizes sizes, std::int64_t num_splits,
                          testing::FmhaLaunchFacts facts = {}) {
     sizes.head_dim = problem.head_dim;
     facts.num_splits = num_splits;
-    check_runs(problem, sizes, *compiler, kTwo, 1, facts);
+    check_runs(problem, sizes, compiler, kTwo, 1, facts);
   };
   for (const Mask mask : {Mask::none, Mask::causal}) {
-    const Fmha single = problem_of(64, mask, 1, SplitKv::on);
+    const Fmha single = problem_of(64, mask, 1, SplitKv::on, arch);
     check(single, {1, 2, 1, 70, 900}, 3);
     check(single, {1, 1, 1, 300, 200}, 2, {.softmax_scale = 1.0});  // more queries than keys: the first rows see none
     check(single, {2, 1, 1, 5, 300}, 16);                           // more parts than steps
     check(single, {1, 1, 1, 600, 600}, 1);
-    check(problem_of(128, mask, 16, SplitKv::on), {2, 16, 1, 4, 800}, 4);
-    const int heads = mask == Mask::none ? 128 : 67;
-    check(problem_of(512, mask, heads, SplitKv::on), {1, heads, 1, 1, 700}, 3);
+    check(problem_of(128, mask, 16, SplitKv::on, arch), {2, 16, 1, 4, 800}, 4);
+    const bool is_sm90 = arch == std::string_view("sm_90a");  // whose packed heads divide 64
+    const int heads = is_sm90 ? 64 : mask == Mask::none ? 128 : 67;
+    check(problem_of(512, mask, heads, SplitKv::on, arch), {1, heads, 1, 1, 700}, 3);
   }
-  check(problem_of(64, Mask::none, 1, SplitKv::on), {1, 2, 1, 3, 0}, 3);
-  Fmha other = problem_of(64, Mask::causal, 8, SplitKv::on);
+  check(problem_of(64, Mask::none, 1, SplitKv::on, arch), {1, 2, 1, 3, 0}, 3);
+  Fmha other = problem_of(64, Mask::causal, 8, SplitKv::on, arch);
   other.output = Output::unnormalized;
   other.window = Window::sliding;
   other.seqused = UsedLengths::qk;
@@ -84,6 +86,12 @@ TEST_CASE("attention on tcgen05: keys split among CTAs and merged") {
   facts.seqused_q = {30, 7, 0};
   facts.seqused_k = {800, 3, 500};
   check(other, {3, 8, 1, 33, 800}, 3, facts);
+}
+
+TEST_CASE("attention: keys split among CTAs and merged") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  for (const char* const arch : {"sm_90a", "sm_100a"}) check_split_keys(arch, *compiler);
 }
 
 TEST_CASE("attention on tcgen05: packed and split where queries are few") {
@@ -107,6 +115,26 @@ TEST_CASE("attention on tcgen05: packed and split where queries are few") {
   CHECK(chosen().split_kv == SplitKv::off);
   problem.seqlen_q = 4096;
   CHECK(chosen().pack_gqa == 1);
+}
+
+TEST_CASE("attention on wgmma: packed and split where queries are few") {
+  Fmha problem;
+  const auto chosen = [&] { return chosen_config<FmhaOperator>(problem); };
+  CHECK(chosen().split_kv == SplitKv::off);
+  problem.seqlen_q = 1;  // keys unknown: nobody is asked for a workspace
+  CHECK(chosen().split_kv == SplitKv::off);
+  problem.seqlen_k = 1024;
+  CHECK(chosen().split_kv == SplitKv::on);
+  problem.heads_q = 64;
+  problem.heads_kv = 8;
+  CHECK(chosen().pack_gqa == 8);
+  CHECK(chosen().split_kv == SplitKv::on);
+  problem.seqlen_k = 500;
+  CHECK(chosen().split_kv == SplitKv::off);
+  problem.seqlen_k = 100000;
+  CHECK(chosen().split_kv == SplitKv::on);
+  problem.batch = 1000;
+  CHECK(chosen().split_kv == SplitKv::off);
 }
 
 }  // namespace

@@ -205,8 +205,7 @@ TEST_CASE("attention on tcgen05: what is refused of windows, used lengths, packe
   CHECK(refusal({{"pack_gqa", "65537"}}) ==
         "head_dim 128, tile 256x128, 2 stages, 65537 heads packed: pack_gqa 65,537, 1 to 65,536 allowed (heads of a "
         "launch)");
-  CHECK(refusal({{"window_size_left", "128"}}) ==
-        "window_size_left 128 without a window: take window sliding, on sm_100a or sm_103a");
+  CHECK(refusal({{"window_size_left", "128"}}) == "window_size_left 128 without a window: take window sliding");
   CHECK(refusal({{"v_layout", "k"}, {"seqused", "k"}}) ==
         "head_dim 128, tile 256x128, 2 stages: V with keys side by side, 2 bytes each, and used lengths: loads would "
         "begin off the 16 bytes that TMA needs: take v_layout mn");
@@ -226,16 +225,10 @@ TEST_CASE("attention on tcgen05: with pools the list and the window count, not t
 }
 
 TEST_CASE("what attention has on tcgen05 alone is refused on sm_90a") {
-  CHECK(refusal_of(problem_of("fmha", {{"window", "sliding"}, {"window_size_left", "5"}})) ==
-        "fmha has no kernel for window sliding on sm_90a: take sm_100a or sm_103a");
   CHECK(refusal_of(problem_of("fmha", {{"kv_pools", "sparse_window"}})) ==
         "fmha has no kernel for kv_pools sparse_window on sm_90a: take sm_100a or sm_103a");
-  CHECK(refusal_of(problem_of("fmha", {{"split_kv", "on"}})) ==
-        "fmha has no kernel for split_kv on on sm_90a: take sm_100a or sm_103a");
-  CHECK(refusal_of(problem_of("fmha", {{"seqused", "qk"}})) ==
-        "fmha has no kernel for seqused qk on sm_90a: take sm_100a or sm_103a");
   CHECK(refusal_of(problem_of("fmha", {{"window_size_right", "5"}})) ==
-        "window_size_right 5 without a window: take window sliding, on sm_100a or sm_103a");
+        "window_size_right 5 without a window: take window sliding");
   CHECK(refusal_of(problem_of("fmha", {{"v_layout", "k"}})) ==
         "fmha has no kernel for v_layout k on sm_90a: take sm_100a or sm_103a");
   CHECK(refusal_of(problem_of("fmha", {{"p_path", "smem"}})) ==

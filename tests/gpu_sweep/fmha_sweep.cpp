@@ -1,6 +1,7 @@
 // Random attention problems on the GPU against float64: head_dim x mask x type x swizzle x output, N random shapes each
-// (lengths 0 to 4,096, ragged, grouped heads, three memory layouts, random softmax scales). Outputs are poisoned before
-// each of two runs, whose bytes must agree.
+// (lengths 0 to 4,096, ragged, grouped heads, three memory layouts, random softmax scales); and kernels with windows,
+// valid lengths in memory, packed heads and split keys, drawn. Outputs are poisoned before each of two runs, whose
+// bytes must agree.
 //
 //   fmha_sweep [--shapes N] [--seed S] [--head-dim 64,128] [--max-seqlen 4096] [--report FILE] [--shard I/N]
 //
@@ -8,6 +9,7 @@
 // Exit code 0: all pass; 1: a mismatch (printed with everything that reproduces it); 77: no GPU here.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -64,6 +66,8 @@ constexpr std::int64_t kPoolElements = std::int64_t{1} << 24;
 constexpr std::int64_t kPoolRow = 64;  // elements that are steep or flat together
 constexpr std::int64_t kMaxOutputElements = std::int64_t{1} << 22;
 constexpr std::int64_t kMaxRows = std::int64_t{1} << 18;
+constexpr std::int64_t kWorkspaceBytes = std::int64_t{1} << 30;
+constexpr int kDrawnKernels = 4;  // for each type, head_dim, mask and output
 
 /// Device memory with a host copy of random numbers that operands are cut from: blocks of zeros, rows whose scores lie
 /// far apart, and near +-700 where both a query and a key are steep.
@@ -120,6 +124,9 @@ struct Shape {
   std::int64_t batch, heads_q, heads_kv, seqlen_q, seqlen_k;
   int layout[4];
   double softmax_scale;
+  std::int64_t window_left = kUseDefault, window_right = kUseDefault;
+  std::vector<std::int32_t> used_q{}, used_k{};
+  std::int64_t num_splits = kUseDefault;
 };
 
 class Sweep {
@@ -130,7 +137,9 @@ class Sweep {
         random_(settings.seed + static_cast<std::uint64_t>(settings.shard)),
         jit_(JitOptions::from_environment()),
         o_(device, kMaxOutputElements * 4),
-        statistics_{{device, kMaxRows * 4}, {device, kMaxRows * 4}, {device, kMaxRows * 4}} {}
+        statistics_{{device, kMaxRows * 4}, {device, kMaxRows * 4}, {device, kMaxRows * 4}},
+        used_{{device, 64}, {device, 64}},
+        workspace_(device, kWorkspaceBytes) {}
 
   /// Number of failures.
   int run() {
@@ -156,6 +165,9 @@ class Sweep {
                                .swizzle = swizzle},
                               pool);
             }
+            if (configs++ % settings_.shards == settings_.shard)
+              for (int i = 0; i < kDrawnKernels; ++i)
+                table += config(drawn_kernel(head_dim, dtype, mask, output), pool);
           }
         }
       }
@@ -175,7 +187,7 @@ class Sweep {
     const FmhaKernel kernel = jit_.kernel(problem);
     worst_ = 0;
     const std::int64_t rows_before = rows_;
-    for (int i = 0; i < settings_.shapes; ++i) one(problem, kernel, pool, random_shape(problem.head_dim));
+    for (int i = 0; i < settings_.shapes; ++i) one(problem, kernel, pool, random_shape(problem));
     const Problem any(problem);
     const std::string row = fmt::format("| {} | {} | {} | {} | {} | {} | {} | {:.3f} | {} |\n", head_dims_text(problem),
                                         field_text(any, "dtype"), field_text(any, "mask"), field_text(any, "output"),
@@ -184,6 +196,35 @@ class Sweep {
     fmt::print("{}", row);
     std::fflush(stdout);
     return row;
+  }
+
+  /// With facts and pins that the others leave at their defaults.
+  Fmha drawn_kernel(HeadDims head_dim, DType dtype, Mask mask, Output output) {
+    Fmha problem{.head_dim = head_dim.qk, .head_dim_v = head_dim.v, .dtype = dtype, .mask = mask, .output = output};
+    if (pick(0, 1) == 0) problem.window = Window::sliding;
+    problem.seqused = static_cast<UsedLengths>(pick(0, 2));
+    if (pick(0, 1) == 0) problem.split_kv = SplitKv::on;
+    if (pick(0, 1) == 0) problem.pack_gqa = 1 << pick(1, 3);
+    if (pick(0, 1) == 0) problem.tile_m = 64;
+    return problem;
+  }
+
+  /// The launch's side of such a kernel.
+  void draw_facts(const Fmha& problem, Shape& s) {
+    if (problem.pack_gqa) s.heads_q = s.heads_kv * *problem.pack_gqa;
+    if (problem.window == Window::sliding) {
+      s.window_left = pick(0, 3) == 0 ? -1 : pick(0, std::max<std::int64_t>(s.seqlen_k, 1));
+      s.window_right = pick(0, 3) == 0 ? -1 : pick(0, 300);
+    }
+    const auto used = [&](std::int64_t length) {
+      std::vector<std::int32_t> lengths;
+      for (std::int64_t b = 0; b < s.batch; ++b)
+        lengths.push_back(static_cast<std::int32_t>(pick(0, 4) == 0 ? pick(-1, length + 1) : pick(0, length)));
+      return lengths;
+    };
+    if (problem.seqused == UsedLengths::qk) s.used_q = used(s.seqlen_q);
+    if (problem.seqused != UsedLengths::none) s.used_k = used(s.seqlen_k);
+    if (problem.split_kv == SplitKv::on) s.num_splits = pick(1, 40);
   }
 
   std::int64_t pick(std::int64_t low, std::int64_t high) {
@@ -203,7 +244,8 @@ class Sweep {
     }
   }
 
-  Shape random_shape(std::int64_t head_dim) {
+  Shape random_shape(const Fmha& problem) {
+    const std::int64_t head_dim = problem.head_dim;
     for (;;) {
       Shape s{};
       s.batch = pick(0, 20) == 0 ? 0 : pick(1, 4);
@@ -214,6 +256,7 @@ class Sweep {
       for (int& layout : s.layout) layout = static_cast<int>(pick(0, 2));
       constexpr double kScales[] = {0.125, 0.0883883476, 0.0625, 1.0, 0.0, -0.3, 1e-4};
       s.softmax_scale = kScales[pick(0, 6)];
+      draw_facts(problem, s);
       const std::int64_t out = s.batch * (s.seqlen_q + 1) * (s.heads_q * head_dim + 8);
       const std::int64_t in = s.batch * (s.seqlen_k + 1) * (s.heads_kv * head_dim + 8);
       if (out < kMaxOutputElements && in < kPoolElements / 4 && s.batch * s.heads_q * s.seqlen_q <= kMaxRows) return s;
@@ -228,6 +271,8 @@ class Sweep {
   Jit jit_;
   OutputBuffer o_;
   OutputBuffer statistics_[3];
+  OutputBuffer used_[2];  // valid queries, valid keys
+  OutputBuffer workspace_;
   std::int64_t shapes_ = 0, rows_ = 0;
   int failures_ = 0;
   double worst_ = 0;
@@ -255,31 +300,42 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pool& pool,
                 {s.batch, lengths[t], heads[t], columns[t]},
                 {strides[t].batch, strides[t].seqlen, strides[t].head, 1}};
   }
-  const FmhaArguments arguments{.q = pointers[0],
-                                .k = pointers[1],
-                                .v = pointers[2],
-                                .o = pointers[3],
-                                .lse = statistics_[0].pointer,
-                                .row_max = is_normalized ? 0 : statistics_[1].pointer,
-                                .row_sum = is_normalized ? 0 : statistics_[2].pointer,
-                                .batch = s.batch,
-                                .heads_q = s.heads_q,
-                                .heads_kv = s.heads_kv,
-                                .seqlen_q = s.seqlen_q,
-                                .seqlen_k = s.seqlen_k,
-                                .softmax_scale = s.softmax_scale,
-                                .q_stride_batch = strides[0].batch,
-                                .q_stride_seqlen = strides[0].seqlen,
-                                .q_stride_head = strides[0].head,
-                                .k_stride_batch = strides[1].batch,
-                                .k_stride_seqlen = strides[1].seqlen,
-                                .k_stride_head = strides[1].head,
-                                .v_stride_batch = strides[2].batch,
-                                .v_stride_seqlen = strides[2].seqlen,
-                                .v_stride_head = strides[2].head,
-                                .o_stride_batch = strides[3].batch,
-                                .o_stride_seqlen = strides[3].seqlen,
-                                .o_stride_head = strides[3].head};
+  for (const auto& [lengths_in_memory, buffer] : {std::pair(&s.used_q, &used_[0]), std::pair(&s.used_k, &used_[1])})
+    if (!lengths_in_memory->empty())
+      device_.copy_to_device(buffer->pointer, lengths_in_memory->data(), 4 * lengths_in_memory->size());
+  FmhaArguments arguments{.q = pointers[0],
+                          .k = pointers[1],
+                          .v = pointers[2],
+                          .o = pointers[3],
+                          .lse = statistics_[0].pointer,
+                          .row_max = is_normalized ? 0 : statistics_[1].pointer,
+                          .row_sum = is_normalized ? 0 : statistics_[2].pointer,
+                          .seqused_q = used_[0].pointer,
+                          .seqused_k = used_[1].pointer,
+                          .batch = s.batch,
+                          .heads_q = s.heads_q,
+                          .heads_kv = s.heads_kv,
+                          .seqlen_q = s.seqlen_q,
+                          .seqlen_k = s.seqlen_k,
+                          .num_splits = s.num_splits,
+                          .window_size_left = s.window_left,
+                          .window_size_right = s.window_right,
+                          .softmax_scale = s.softmax_scale,
+                          .q_stride_batch = strides[0].batch,
+                          .q_stride_seqlen = strides[0].seqlen,
+                          .q_stride_head = strides[0].head,
+                          .k_stride_batch = strides[1].batch,
+                          .k_stride_seqlen = strides[1].seqlen,
+                          .k_stride_head = strides[1].head,
+                          .v_stride_batch = strides[2].batch,
+                          .v_stride_seqlen = strides[2].seqlen,
+                          .v_stride_head = strides[2].head,
+                          .o_stride_batch = strides[3].batch,
+                          .o_stride_seqlen = strides[3].seqlen,
+                          .o_stride_head = strides[3].head};
+  arguments.workspace = workspace_.pointer;
+  arguments.workspace_bytes = kernel.workspace_bytes(device_, arguments);
+  if (arguments.workspace_bytes > kWorkspaceBytes) return;  // many rows in many parts
   const auto written =
       static_cast<std::size_t>(extent(strides[3], s.batch, s.seqlen_q, s.heads_q, v_columns)) * o_bytes;
   const auto statistic_bytes = static_cast<std::size_t>(s.batch * s.heads_q * s.seqlen_q) * 4;
@@ -287,12 +343,18 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pool& pool,
   for (auto& run : bytes) {
     o_.poison();
     for (const OutputBuffer& buffer : statistics_) buffer.poison();
+    device_.set_bytes(workspace_.pointer, 0xFF, static_cast<std::size_t>(arguments.workspace_bytes));
     kernel.launch(device_, {}, arguments);
     device_.synchronize();
     run[0] = o_.fetch(written);
     for (std::size_t i = 0; i < 3; ++i) run[i + 1] = statistics_[i].fetch(statistic_bytes);
   }
   FmhaCheck check{.mask = problem.mask, .is_normalized = is_normalized, .softmax_scale = s.softmax_scale};
+  if (problem.window == Window::sliding) {
+    check.window_size_left = s.window_left;
+    check.window_size_right = s.window_right;
+  }
+  if (problem.split_kv == SplitKv::on) check.num_splits = s.num_splits;
   check.max_multiply_adds = std::int64_t{1} << 27;
   check.seed = random_();
   check.tile_m = kernel.kernel().plan().number("tile_m");
@@ -304,7 +366,13 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pool& pool,
   views[3].data = bytes[0][0].data();
   reference::FmhaOutputs outputs{.o = views[3], .lse = statistic(1), .row_max = {}, .row_sum = {}};
   if (!is_normalized) outputs.row_max = statistic(2), outputs.row_sum = statistic(3);
-  const reference::Comparison result = reference::check_fmha({views[0], views[1], views[2]}, outputs, check);
+  reference::FmhaInputs inputs{views[0], views[1], views[2]};
+  const auto used_view = [&](const std::vector<std::int32_t>& used) {
+    return TensorView{reinterpret_cast<const std::byte*>(used.data()), DType::s32, {s.batch}, {1}};
+  };
+  if (problem.seqused == UsedLengths::qk) inputs.seqused_q = used_view(s.used_q);
+  if (problem.seqused != UsedLengths::none) inputs.seqused_k = used_view(s.used_k);
+  const reference::Comparison result = reference::check_fmha(inputs, outputs, check);
   ++shapes_;
   rows_ += result.rows_checked;
   if (result.rel_bound > 0) worst_ = std::max(worst_, result.rel_error / result.rel_bound);
@@ -312,10 +380,12 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pool& pool,
   for (int i = 0; i < 4; ++i) is_same = is_same && bytes[0][i] == bytes[1][i];
   if (result.pass && is_same) return;
   ++failures_;
-  fmt::print("FAILED {}: batch {} heads {}/{} seqlen {}/{} layouts {}{}{}{} scale {}: rel_error {} (bound {}){}\n",
-             kernel.kernel().plan().kernel, s.batch, s.heads_q, s.heads_kv, s.seqlen_q, s.seqlen_k, s.layout[0],
-             s.layout[1], s.layout[2], s.layout[3], s.softmax_scale, result.rel_error, result.rel_bound,
-             is_same ? "" : ", two runs differ");
+  fmt::print(
+      "FAILED {}: batch {} heads {}/{} seqlen {}/{} layouts {}{}{}{} scale {} window {} {} used {} {} splits {}: "
+      "rel_error {} (bound {}){}\n",
+      kernel.kernel().plan().kernel, s.batch, s.heads_q, s.heads_kv, s.seqlen_q, s.seqlen_k, s.layout[0], s.layout[1],
+      s.layout[2], s.layout[3], s.softmax_scale, s.window_left, s.window_right, fmt::join(s.used_q, ","),
+      fmt::join(s.used_k, ","), s.num_splits, result.rel_error, result.rel_bound, is_same ? "" : ", two runs differ");
   for (const std::string& problem_text : result.problems) fmt::print("  {}\n", problem_text);
   if (failures_ > 20) throw Error(ErrorKind::device, "more than 20 failures: stopping");
 }

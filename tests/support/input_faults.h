@@ -27,7 +27,7 @@ inline const std::vector<InputFault>& input_faults() {
   static const std::vector<InputFault> all = {
       {"a window without causal mask, and more keys than queries",
        "the window's right side is counted from the query's number, not from the key beside it",
-       "fmha_tcgen05/key_blocks.cuh",
+       "attention/visible_keys.cuh",
        "beside + 1 + p.window_size_right",
        "query + 1 + p.window_size_right",
        {"fmha", "--arch", "sm_100a", "--head-dim", "64", "--window", "sliding"},

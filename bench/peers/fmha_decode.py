@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""Attention of a few queries over long caches beside a plain read of the same bytes, and beside PyTorch's fastest backend.
+
+Dense caches [batch, keys, heads_kv, head_dim], random normal data. A graph of at least 20 launches walks over copies of K and V that
+together are more than four times the L2; graphs take turns; microseconds are the median graph over its launches. The plain read
+(plain_read.cu, built here by nvcc) reads K and V once by the same method. Prints a Markdown table.
+
+  python3 bench/peers/fmha_decode.py --library build/bench/peers/libtessera_peer_shim.so [--heads 32/8,64/8]
+      [--cases 1x1024,8x8192] [--head-dim 128] [--seqlen-q 1] [--pins tile_n=64,stages=3] [--output FILE]
+"""
+import argparse
+import ctypes
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+CASES = "1x1024,1x32768,1x131072,8x1024,8x8192,8x32768,32x8192,128x4096"
+ROTATED_BYTES = 256 << 20
+BACKENDS = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]
+
+
+def plain_read_library():
+    folder = tempfile.mkdtemp()
+    path = f"{folder}/plain_read.so"
+    source = pathlib.Path(__file__).with_name("plain_read.cu")
+    subprocess.run(["nvcc", "-O3", "-arch=sm_90", "-shared", "-Xcompiler", "-fPIC", "-o", path, str(source)], check=True)
+    return ctypes.CDLL(path)
+
+
+class Ours:
+    def __init__(self, library, selectors):
+        self.library = library
+        for name in ("open", "workspace", "launch"):
+            getattr(library, f"tessera_bench_fmha_{name}").restype = ctypes.c_char_p
+        self.handle, name = ctypes.c_void_p(), ctypes.c_char_p()
+        self.check(library.tessera_bench_fmha_open(selectors.encode(), ctypes.byref(self.handle), ctypes.byref(name)))
+        self.name = name.value.decode()
+
+    def check(self, error):
+        if error is not None:
+            raise RuntimeError(error.decode())
+
+    def bind(self, q, k, v, o):
+        sizes = (ctypes.c_int64 * 6)(q.shape[0], q.shape[2], k.shape[2], q.shape[1], k.shape[1], 0)
+        pointers = (ctypes.c_uint64 * 8)(q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr(), 0, 0, 0, 0)
+        bytes_ = ctypes.c_int64()
+        self.check(self.library.tessera_bench_fmha_workspace(self.handle, pointers, sizes, ctypes.byref(bytes_)))
+        workspace = torch.empty(max(bytes_.value, 1), dtype=torch.uint8, device="cuda")
+        sizes[5], pointers[7] = bytes_.value, workspace.data_ptr() if bytes_.value else 0
+
+        def launch():
+            self.check(self.library.tessera_bench_fmha_launch(self.handle, stream(), pointers, sizes))
+
+        launch.keeps = workspace
+        return launch
+
+
+def stream():
+    return ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+
+
+def graph_of(functions):
+    """At least 20 launches, the functions in turn. What they need was made ready by one call each."""
+    for function in functions:
+        function()
+    torch.cuda.synchronize()
+    launches = -(-20 // len(functions)) * len(functions)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for i in range(launches):
+            functions[i % len(functions)]()
+    return graph, launches
+
+
+def times_us(graphs, repeat):
+    def once(graph):
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        graph.replay()
+        end.record()
+        return start, end
+
+    for graph, _ in graphs:
+        graph.replay()
+    rounds = [[once(graph) for graph, _ in graphs] for _ in range(repeat)]
+    torch.cuda.synchronize()
+    return [1000 * statistics.median(r[i][0].elapsed_time(r[i][1]) for r in rounds) / graphs[i][1] for i in range(len(graphs))]
+
+
+def cell(library, reader, batch, keys, heads_q, heads_kv, head_dim, seqlen_q, pins, repeat):
+    bytes_ = 4 * batch * keys * heads_kv * head_dim
+    copies = max(1, -(-ROTATED_BYTES // bytes_))
+    make = lambda *shape: torch.randn(*shape, device="cuda", dtype=torch.bfloat16)
+    caches = [(make(batch, keys, heads_kv, head_dim), make(batch, keys, heads_kv, head_dim)) for _ in range(copies)]
+    q = make(batch, seqlen_q, heads_q, head_dim)
+    o = torch.full_like(q, float("nan"))
+    selectors = (f"head_dim={head_dim},mask=causal,batch={batch},heads_q={heads_q},heads_kv={heads_kv},seqlen_q={seqlen_q},"
+                 f"seqlen_k={keys}")
+    ours = Ours(library, ",".join([selectors] + ([pins] if pins else [])))
+    mine = [ours.bind(q, k, v, o) for k, v in caches]
+    out = torch.empty(4, dtype=torch.int32, device="cuda")
+
+    def reading(k, v):
+        def read():
+            for t in (k, v):
+                reader.tessera_bench_plain_read(stream(), ctypes.c_void_p(t.data_ptr()), ctypes.c_longlong(bytes_ // 2),
+                                                ctypes.c_void_p(out.data_ptr()))
+        return read
+
+    graphs, names = [graph_of(mine), graph_of([reading(k, v) for k, v in caches])], []
+    mine[0]()
+    got = o.float()
+    for backend in BACKENDS:
+        if seqlen_q > 1:
+            break  # PyTorch's causal mask is aligned at the start
+        def theirs(k, v):
+            return torch.nn.functional.scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2),
+                                                                    enable_gqa=heads_q != heads_kv)
+        try:
+            with sdpa_kernel(backend):
+                expected = theirs(*caches[0]).transpose(1, 2).float()
+                graphs.append(graph_of([lambda k=k, v=v: theirs(k, v) for k, v in caches]))
+            names.append(backend.name)
+        except RuntimeError:
+            continue
+        difference = ((got - expected).norm() / expected.norm()).item()
+        if not difference < 2e-2:
+            sys.exit(f"results differ by {difference:.3e}: {batch} x {keys}, {heads_q}/{heads_kv}, {ours.name}")
+    us = times_us(graphs, repeat)
+    peers = sorted(zip(us[2:], names))
+    return ours.name, bytes_, us[0], us[1], peers[0] if peers else (float("nan"), "none")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--library", required=True)
+    parser.add_argument("--heads", default="32/8,64/8")
+    parser.add_argument("--cases", default=CASES)
+    parser.add_argument("--head-dim", type=int, default=128)
+    parser.add_argument("--seqlen-q", type=int, default=1)
+    parser.add_argument("--pins", default="", help="several, separated by semicolons")
+    parser.add_argument("--repeat", type=int, default=7)
+    parser.add_argument("--commit", default="unknown")
+    parser.add_argument("--output")
+    arguments = parser.parse_args()
+    library, reader = ctypes.CDLL(arguments.library), plain_read_library()
+    clocks = subprocess.run(["nvidia-smi", "--query-gpu=name,clocks.max.sm,clocks.max.mem,driver_version", "--format=csv,noheader"],
+                            capture_output=True, text=True, check=False).stdout.strip()
+    lines = [f"{clocks}, PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}, commit {arguments.commit}", "",
+             f"Command: `python3 {' '.join(sys.argv)}`", "",
+             "| heads | batch x keys | queries | K and V MB | tessera us | TB/s | of a plain read | fastest of PyTorch us | ratio | backend | kernel |",
+             "|---|---|---|---|---|---|---|---|---|---|---|"]
+    print("\n".join(lines))
+    for heads in arguments.heads.split(","):
+        heads_q, heads_kv = map(int, heads.split("/"))
+        for case in arguments.cases.split(","):
+            batch, keys = map(int, case.split("x"))
+            for pins in arguments.pins.split(";"):
+                try:
+                    name, bytes_, mine, read, (theirs, backend) = cell(library, reader, batch, keys, heads_q, heads_kv,
+                                                                      arguments.head_dim, arguments.seqlen_q, pins, arguments.repeat)
+                except RuntimeError as error:
+                    print(f"{heads} {case} {pins}: {error}")
+                    continue
+                lines.append(f"| {heads} | {case} | {arguments.seqlen_q} | {bytes_ / 1e6:.0f} | {mine:.1f} | {bytes_ / mine * 1e-6:.2f} | "
+                             f"{read / mine:.3f} | {theirs:.1f} | {theirs / mine:.3f} | {backend} | {name} |")
+                print(lines[-1], flush=True)
+                torch.cuda.empty_cache()
+    if arguments.output:
+        pathlib.Path(arguments.output).write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+// Merges the parts of split keys: a warp for each row of the output.
+//
+// Part i of a row is O_i = sum exp(s - m_i) v, un-normalised, with the reference m_i and the sum l_i. With m the
+// largest reference, O = sum O_i exp(m_i - m) and l = sum l_i exp(m_i - m). A part that saw no key has m_i = -inf and
+// weighs nothing; a row of such parts alone gives 0, and its logarithm -inf. Sums go through the parts in their order
+// or in a fixed tree: bits do not change from run to run.
+#pragma once
+
+#include "ptx/global.cuh"
+#include "ptx/math.cuh"
+#include "spec/attention_types.h"
+#include "spec/types.h"
+
+namespace tessera::attention {
+
+struct MergeParams {
+  const float* partial_o;
+  const float* partial_sums;
+  void* o;
+  float* lse;                // may be null
+  float* row_max = nullptr;  // un-normalised output only
+  float* row_sum = nullptr;  // likewise
+  int batch;
+  int heads_q;
+  int seqlen_q;
+  int num_splits;
+  long long o_stride_head;
+  long long o_stride_seqlen;
+  long long o_stride_batch;
+};
+
+template <auto C>
+__device__ __forceinline__ void merge(const MergeParams& p) {
+  constexpr float kLn2 = 0.6931471805599453f;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const long long rows = static_cast<long long>(p.batch) * p.heads_q * p.seqlen_q;
+  const long long row = static_cast<long long>(blockIdx.x) * kMergeRows + threadIdx.x / 32;
+  if (row >= rows) return;
+  // Each lane looks at parts of its own; 32 at a time.
+  const auto sums_of = [&](int split, float& reference, float& sum) {
+    unsigned bits[2] = {__float_as_uint(ptx::minus_infinity()), 0};
+    if (split < p.num_splits) ptx::ld_global_v2(p.partial_sums + 2 * (split * rows + row), bits[0], bits[1]);
+    reference = __uint_as_float(bits[0]);
+    sum = __uint_as_float(bits[1]);
+  };
+  float reference, part_sum;
+  float max = ptx::minus_infinity();
+#pragma unroll 1
+  for (int first = 0; first < p.num_splits; first += 32) {
+    sums_of(first + lane, reference, part_sum);
+    max = fmaxf(max, reference);
+  }
+#pragma unroll
+  for (int i = 16; i > 0; i /= 2) max = fmaxf(max, __shfl_xor_sync(0xffffffff, max, i));
+  const float subtrahend = max == ptx::minus_infinity() ? 0.0f : max;
+  float sum = 0;
+#pragma unroll 1
+  for (int first = 0; first < p.num_splits; first += 32) {
+    sums_of(first + lane, reference, part_sum);
+    sum += part_sum * ptx::ex2(reference - subtrahend);
+  }
+#pragma unroll
+  for (int i = 16; i > 0; i /= 2) sum += __shfl_xor_sync(0xffffffff, sum, i);
+  const float factor = C.output == Output::unnormalized ? 1.0f : sum == 0.0f ? 0.0f : 1.0f / sum;
+
+  const unsigned query_head = static_cast<unsigned>(row / p.seqlen_q);
+  const long long query = row - static_cast<long long>(query_head) * p.seqlen_q;
+  const unsigned batch = query_head / static_cast<unsigned>(p.heads_q);
+  const unsigned head = query_head - batch * static_cast<unsigned>(p.heads_q);
+  const long long first_of_row = batch * p.o_stride_batch + query * p.o_stride_seqlen + head * p.o_stride_head;
+#pragma unroll 1
+  for (int first_column = 0; first_column < C.head_dim_v; first_column += 128) {
+    const int column = first_column + 4 * lane;
+    const bool is_mine = column < C.head_dim_v;
+    float o[4] = {0, 0, 0, 0};
+#pragma unroll 1
+    for (int first = 0; first < p.num_splits; first += 32) {
+      sums_of(first + lane, reference, part_sum);
+      const float own_weight = ptx::ex2(reference - subtrahend) * factor;
+      const float* const parts = p.partial_o + (first * rows + row) * C.head_dim_v + column;
+      // Several loads are on their way at once: what a part's takes is its latency.
+#pragma unroll 8
+      for (int i = 0; i < min(32, p.num_splits - first); ++i) {
+        const float weight = __shfl_sync(0xffffffff, own_weight, i);
+        if (!is_mine) continue;
+        const ptx::Vector4 part = ptx::ld_global_v4(parts + i * rows * C.head_dim_v);
+        o[0] = fmaf(__uint_as_float(part.x), weight, o[0]);
+        o[1] = fmaf(__uint_as_float(part.y), weight, o[1]);
+        o[2] = fmaf(__uint_as_float(part.z), weight, o[2]);
+        o[3] = fmaf(__uint_as_float(part.w), weight, o[3]);
+      }
+    }
+    if (!is_mine) continue;
+    char* const out = static_cast<char*>(p.o) + (first_of_row + column) * o_element_bytes(C);
+    if constexpr (C.output == Output::unnormalized) {
+      ptx::st_global_v4(out,
+                        {__float_as_uint(o[0]), __float_as_uint(o[1]), __float_as_uint(o[2]), __float_as_uint(o[3])});
+    } else {
+      ptx::st_global_v2(out, ptx::cvt_pack<C.dtype>(o[0], o[1]), ptx::cvt_pack<C.dtype>(o[2], o[3]));
+    }
+  }
+  if (lane != 0) return;
+  if (p.lse != nullptr) p.lse[row] = (subtrahend + ptx::lg2(sum)) * kLn2;
+  if constexpr (C.output == Output::unnormalized) {
+    p.row_max[row] = max * kLn2;
+    p.row_sum[row] = sum;
+  }
+}
+
+}  // namespace tessera::attention

@@ -1,0 +1,69 @@
+// Which keys of its sequence a query sees: the causal mask, a sliding window, valid lengths that are read from memory.
+// One meaning for all families.
+#pragma once
+
+#include "ptx/global.cuh"
+#include "spec/attention_types.h"
+#include "spec/types.h"
+
+namespace tessera::attention {
+
+// Valid queries and keys of a sequence.
+struct Lengths {
+  int k;
+  int q;
+};
+
+template <auto C, class Params>
+__device__ __forceinline__ Lengths lengths_of(const Params& p, int batch) {
+  Lengths lengths{p.seqlen_k, p.seqlen_q};
+  const auto used = [&](const int* lengths_of_batch, int length) {
+    return min(max(static_cast<int>(ptx::ld_global_u32(lengths_of_batch + batch)), 0), length);
+  };
+  if constexpr (C.seqused == UsedLengths::qk) lengths.q = used(p.seqused_q, p.seqlen_q);
+  if constexpr (C.seqused != UsedLengths::none) lengths.k = used(p.seqused_k, p.seqlen_k);
+  return lengths;
+}
+
+// Keys [begin, end); none where end <= begin.
+struct Keys {
+  int begin;
+  int end;
+};
+
+// Of queries in their order, both ends grow.
+template <auto C, class Params>
+__device__ __forceinline__ Keys visible_keys(const Params& p, const Lengths& lengths, int query) {
+  if (C.seqused == UsedLengths::qk && query >= lengths.q) return {0, 0};
+  const int beside = query + lengths.k - lengths.q;
+  Keys keys{0, lengths.k};
+  if constexpr (C.mask == Mask::causal) keys.end = min(lengths.k, query + 1 + lengths.k - lengths.q);
+  if constexpr (C.window == Window::sliding) {
+    // Sizes may be as large as an int: no sum may exceed one.
+    if (p.window_size_left >= 0 && p.window_size_left < beside) keys.begin = beside - p.window_size_left;
+    if (p.window_size_right >= 0 && p.window_size_right < keys.end - beside)
+      keys.end = min(keys.end, beside + 1 + p.window_size_right);
+  }
+  return keys;
+}
+
+// Blocks of keys [begin, end), at least one. `is_hidden`: there was none, so that this one is hidden from all rows.
+struct Blocks {
+  int begin;
+  int end;
+  bool is_hidden = false;
+  __device__ __forceinline__ bool has(int block) const { return begin <= block && block < end; }
+};
+
+// Part `split` of num_splits of a tile's blocks: equal numbers for all parts but the last ones. A part that is left
+// without any works on the block behind the last.
+__device__ __forceinline__ Blocks part_of(const Blocks& all, int split, int num_splits) {
+  if (all.is_hidden) return all;
+  const unsigned count = static_cast<unsigned>(all.end - all.begin + num_splits - 1);
+  const int blocks = static_cast<int>(count / static_cast<unsigned>(num_splits));
+  const int begin = all.begin + min(split, all.end) * blocks;
+  if (begin >= all.end) return {all.end, all.end + 1, true};
+  return {begin, min(begin + blocks, all.end)};
+}
+
+}  // namespace tessera::attention

@@ -1,0 +1,108 @@
+// Which keys a row sees, and which blocks of tile_n keys a tile needs.
+//
+// Key blocks are taken from the last to the first. A tile leaves out the blocks that none of its rows sees: those
+// behind the causal diagonal, and those on either side of a window. Where valid lengths are read from memory, the last
+// block ends with the last valid key, so that nothing behind it is ever loaded: it may hold anything, and 0 times a NaN
+// is one. Block 0 begins before key 0 then, and TMA fills with zeros what lies there.
+#pragma once
+
+#include "attention/visible_keys.cuh"
+#include "fmha/params.cuh"
+#include "fmha/schedule.cuh"
+#include "spec/fmha.h"
+
+namespace tessera::fmha {
+
+using attention::Blocks;
+using attention::Keys;
+using attention::Lengths;
+
+// Of a tile's sequence. One beyond the last tile counts as the last sequence's.
+template <Config C>
+__device__ __forceinline__ Lengths lengths_of(const Params& p, const TileIndex& tile) {
+  if constexpr (C.seqused == UsedLengths::none) return {p.seqlen_k, p.seqlen_q};
+  return attention::lengths_of<C>(p, min(quotient(tile.head, tile_heads<C>(p)), p.batch - 1));
+}
+
+template <Config C>
+__device__ __forceinline__ Keys visible_keys(const Params& p, const Lengths& lengths, int row) {
+  return attention::visible_keys<C>(p, lengths, row / C.pack_gqa);
+}
+// The end alone, which may be negative. Without windows and used lengths from parameters only: the assembler's code for
+// the usual kernels is a matter of such lines.
+template <Config C>
+__device__ __forceinline__ int visible_end(const Params& p, const Lengths& lengths, int row) {
+  if constexpr (hides_first_keys(C)) return visible_keys<C>(p, lengths, row).end;
+  return C.mask == Mask::causal ? min(p.seqlen_k, row / C.pack_gqa + 1 + p.seqlen_k - p.seqlen_q) : p.seqlen_k;
+}
+
+// Key blocks that rows before `end_row` see where all begin with key 0, at least one: see of_rows.
+template <Config C>
+__device__ __forceinline__ int key_blocks(const Params& p, int end_row) {
+  const int keys = visible_end<C>(p, {}, min(end_row, rows_of_head<C>(p)) - 1);
+  return keys <= 0 ? 1 : (keys + C.tile_n - 1) / C.tile_n;
+}
+
+template <Config C>
+struct KeyBlocks {
+  const Params& p;
+  const Lengths lengths;
+  const int origin;  // key at which block 0 begins: 0, or less
+
+  __device__ __forceinline__ KeyBlocks(const Params& params, const Lengths& of_sequence)
+      : p(params),
+        lengths(of_sequence),
+        origin(C.seqused == UsedLengths::none ? 0 : lengths.k - (lengths.k + C.tile_n - 1) / C.tile_n * C.tile_n) {}
+
+  // The key at which a block begins.
+  __device__ __forceinline__ int key_of(int block) const { return block * C.tile_n + origin; }
+
+  // What the rows [begin_row, end_row) see, of which the first is one of the head's. Where they see none it is block 0,
+  // which the mask hides wholly, so that no role needs a special case.
+  __device__ __forceinline__ Blocks of_rows(int begin_row, int end_row) const {
+    int last_row = min(end_row, rows_of_head<C>(p)) - 1;
+    if constexpr (C.seqused == UsedLengths::qk) {
+      if (begin_row >= lengths.q * C.pack_gqa) return {0, 1, true};
+      last_row = min(last_row, lengths.q * C.pack_gqa - 1);
+    }
+    const int end_key = visible_end<C>(p, lengths, last_row);
+    if (end_key <= 0) return {0, 1, true};
+    const int begin_key = hides_first_keys(C) ? visible_keys<C>(p, lengths, begin_row).begin : 0;
+    return {(begin_key - origin) / C.tile_n, (end_key - origin + C.tile_n - 1) / C.tile_n};
+  }
+
+  // A tile's part of what its rows see.
+  __device__ __forceinline__ Blocks of_tile(const TileIndex& tile) const {
+    const Blocks all = of_rows(tile.m * C.tile_m, (tile.m + 1) * C.tile_m);
+    if constexpr (is_split(C)) return attention::part_of(all, tile.split, p.num_splits);
+    return all;
+  }
+
+  // Of these those at the end that none of the 64 rows from `begin_row` on sees; all but one where these see nothing.
+  __device__ __forceinline__ int hidden_of(const Blocks& of_tile, int begin_row) const {
+    const int seen = begin_row < rows_of_head<C>(p) ? of_rows(begin_row, begin_row + kRowsPerWarpgroup).end : 0;
+    return of_tile.end - min(max(seen, of_tile.begin + 1), of_tile.end);
+  }
+};
+
+// What a tile's loads walk over: `count` blocks, the last of which ends at key `end`. A tile that sees no key takes
+// rows past the sequence's end instead, which are zeros: 0 * V must not meet an infinity.
+struct LoadedKeys {
+  int end;
+  int count;
+};
+
+template <Config C>
+__device__ __forceinline__ LoadedKeys loaded_keys(const Params& p, const TileIndex& tile) {
+  if constexpr (has_first_key(C)) {
+    const KeyBlocks<C> keys(p, lengths_of<C>(p, tile));
+    const Blocks blocks = keys.of_tile(tile);
+    return {blocks.is_hidden ? max(p.seqlen_k, 1) + C.tile_n : keys.key_of(blocks.end), blocks.end - blocks.begin};
+  }
+  const int end_row = min((tile.m + 1) * C.tile_m, rows_of_head<C>(p));
+  const int blocks = key_blocks<C>(p, end_row);
+  const bool sees_none = visible_end<C>(p, {}, end_row - 1) <= 0;
+  return {sees_none ? max(p.seqlen_k, 1) + C.tile_n : blocks * C.tile_n, blocks};
+}
+
+}  // namespace tessera::fmha
