@@ -77,9 +77,9 @@ class LaunchProgram {
     std::array<std::size_t, kMaxTensorMapRank> strides{};
     std::size_t buffer = 0;
     std::uint64_t alignment_mask = 0;
-    bool is_fixed_legal = false;  // then only address, dims and strides are left to check
+    bool is_fixed_legal = false;           // then only address, dims and strides are left to check
     std::vector<BoundExpression> extents;  // of the buffer
-    BoundTensorMap bound;         // the same, for messages
+    BoundTensorMap bound;                  // the same, for messages
   };
 
   struct Output {

@@ -1,5 +1,5 @@
-// The limit of anything that must read `bytes`: 16-byte loads, eight in flight in each thread, and nothing else. What is
-// read decides on a store that never happens, so that no load is left out.
+// The limit of anything that must read `bytes`: 16-byte loads, eight in flight in each thread, and nothing else. What
+// is read decides on a store that never happens, so that no load is left out.
 #include <cuda_runtime.h>
 
 namespace {
@@ -29,6 +29,6 @@ extern "C" int tessera_bench_plain_read(void* stream, const void* data, long lon
   int sms = 0;
   cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0);
   plain_read<<<4 * sms, 512, 0, static_cast<cudaStream_t>(stream)>>>(static_cast<const uint4*>(data), bytes / 16,
-                                                                      static_cast<unsigned*>(out));
+                                                                     static_cast<unsigned*>(out));
   return static_cast<int>(cudaGetLastError());
 }

@@ -16,7 +16,8 @@ template <Config C>
 __device__ __forceinline__ void scale_and_mask(Scores<C>& scores, const Params& p, const Lengths& lengths, float factor,
                                                int row, int first_key) {
   const int own_column = first_key + 2 * (static_cast<int>(threadIdx.x) % 4);
-  const int limits[2] = {visible_end<C>(p, lengths, row) - own_column, visible_end<C>(p, lengths, row + 8) - own_column};
+  const int limits[2] = {visible_end<C>(p, lengths, row) - own_column,
+                         visible_end<C>(p, lengths, row + 8) - own_column};
   int begins[2] = {0, 0};
   if constexpr (hides_first_keys(C)) {
     begins[0] = visible_keys<C>(p, lengths, row).begin - own_column;

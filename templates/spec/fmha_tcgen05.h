@@ -5,8 +5,8 @@
 // A CTA takes tiles of tile_m queries of one head and walks over the keys in steps of tile_n. The tensor core sums S
 // and O in Tensor Memory; each product has 128 query rows, so a tile is one or two of them ("Q tiles"). Warps have one
 // job each: warp 0 (load_kv) loads K and V, warp 1 (load_q) loads Q, warp 2 (store_o) stores O, warp 3 (mma) issues the
-// products; a warpgroup for each Q tile turns its S into P, one thread for a row; a correction warpgroup rescales O when
-// a row's reference moves and takes the finished O out.
+// products; a warpgroup for each Q tile turns its S into P, one thread for a row; a correction warpgroup rescales O
+// when a row's reference moves and takes the finished O out.
 //
 // Two buffers of S keep the tensor core busy while the other one is exponentiated: two Q tiles have one each, a single
 // Q tile uses them in turn. P overwrites the second half of its S (p_path tmem) or goes to shared memory.

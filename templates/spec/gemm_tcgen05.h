@@ -30,8 +30,8 @@
 // tile of D is stored transposed. A pair of CTAs (cluster_m = 2; cluster_n = 2 with changed places) has 128 lanes each,
 // and each holds one half of the other operand: one CTA of the pair issues for both.
 //
-// A CTA takes tiles in turn and walks along K in steps of 128 bytes of shared memory a row. Warp 0 (load) loads A, B and
-// scales into a ring of `stages` slots; warp 1 (multiply) copies scales to TMEM and issues the products; warp 2
+// A CTA takes tiles in turn and walks along K in steps of 128 bytes of shared memory a row. Warp 0 (load) loads A, B
+// and scales into a ring of `stages` slots; warp 1 (multiply) copies scales to TMEM and issues the products; warp 2
 // (allocate) allocates TMEM; four more store. TMEM holds `accumulators` tiles, so that with two one is stored while the
 // next is summed. CTAs along split_k share the K of one tile; each sums its part, and then each adds up, in a fixed
 // order, the columns that it stores.
