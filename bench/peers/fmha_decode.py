@@ -172,7 +172,7 @@ def main():
                 print(lines[-1], flush=True)
                 torch.cuda.empty_cache()
     if arguments.output:
-        pathlib.Path(arguments.output).write_text("\n".join(lines) + "\n")
+        pathlib.Path(arguments.output).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
