@@ -220,7 +220,7 @@ class PlanCommand final : public Command {
   struct Rendered {
     std::string text, rejected;
     bool is_unsized = false;  ///< rejected for its sizes, not for want of a kernel
-    bool is_size_refused = false;
+    std::string size_refusal;
   };
 
   ExitCode run_single(Call& call, const Problem& problem) {
@@ -230,6 +230,7 @@ class PlanCommand final : public Command {
       call.print_json(json_of(plan, checked));
     else
       call.print(text_of(plan, checked));
+    for (const std::string& why : checked.problems) call.complain(fmt::format("refused: {}", why));
     return checked.problems.empty() ? kOk : kUnsupported;
   }
 
@@ -239,7 +240,7 @@ class PlanCommand final : public Command {
       const Plan plan = make_plan(problem);
       const Checked checked = check_sizes(plan, problem, size_flags_);
       one.text = is_json ? json_of(plan, checked).dump(2) : text_of(plan, checked);
-      one.is_size_refused = !checked.problems.empty();
+      if (!checked.problems.empty()) one.size_refusal = checked.problems.front();
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::unsupported && error.kind() != ErrorKind::usage) throw;
       one.rejected = error.what();
@@ -262,7 +263,7 @@ class PlanCommand final : public Command {
       else
         call.print((is_first ? "" : "\n") + one.text);
       is_first = false;
-      is_any_refused = is_any_refused || one.is_size_refused;
+      is_any_refused = is_any_refused || !one.size_refusal.empty();
     };
     for_each_batch(list, kPlansAtOnce, [&](const std::vector<Problem>& problems, std::size_t start) {
       std::vector<Rendered> plans(problems.size());
@@ -271,6 +272,8 @@ class PlanCommand final : public Command {
       for (std::size_t i = 0; i < plans.size(); ++i) {
         if (plans[i].rejected.empty()) {
           print(plans[i]);
+          if (!plans[i].size_refusal.empty())
+            call.complain(fmt::format("refused: {}: {}", describe(problems[i]), plans[i].size_refusal));
           continue;
         }
         if (plans[i].is_unsized && unsized.empty()) unsized = plans[i].rejected;

@@ -51,7 +51,7 @@ reference::Tensor lengths(std::int64_t batch, std::int64_t most, std::uint64_t s
 /// NaNs in the rows of [batch, rows, ...] behind each sequence's valid ones: nobody may read them.
 void hide_behind(const reference::Tensor& lengths, reference::Tensor& tensor) {
   const std::int64_t rows = tensor.shape[1];
-  if (rows == 0) return;
+  if (tensor.bytes.empty()) return;  // no sequence, or no row
   const auto row_bytes = tensor.bytes.size() / static_cast<std::size_t>(tensor.shape[0] * rows);
   for (std::int64_t b = 0; b < tensor.shape[0]; ++b) {
     const std::int64_t used = std::clamp<std::int64_t>(std::llround(lengths.at(b)), 0, rows);

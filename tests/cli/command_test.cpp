@@ -32,6 +32,15 @@ bool has_keys(const Json& json, const std::vector<std::string>& wanted) {
 
 }  // namespace
 
+TEST_CASE("plan: sizes that no launch takes are told on stderr too, with --quiet as well") {
+  Terminal terminal;
+  for (const char* const flag : {"--quiet", "--json"}) {
+    const Outcome outcome = terminal.run({"plan", "copy2d", "--size", "dim0=-1", flag});
+    CHECK(outcome.code == 3);
+    CHECK(outcome.err.find("refused: dim0") != std::string::npos);
+  }
+}
+
 TEST_CASE("exit codes and messages") {
   Terminal terminal;
   const auto fails = [&](const std::vector<std::string>& arguments, int code, const std::string& message) {

@@ -69,6 +69,14 @@ TEST_CASE("run: behind valid lengths lie NaNs, so that a kernel which reads them
   CHECK(run(machine, of_pools.flags(), pools).code == 1);
 }
 
+TEST_CASE("run: no sequence at all, beside lengths and lists") {
+  Machine machine;
+  if (!machine.compiler) return;
+  CHECK(run(machine, {"--seqused", "k", "--batch", "0"}).code == 0);
+  CHECK(run(machine, {"--seqused", "qk", "--batch", "0"}).code == 0);
+  CHECK(run(machine, {"--kv-pools", "sparse_window", "--heads-q", "16", "--batch", "0"}).code == 0);
+}
+
 TEST_CASE("run: a part of split keys that nobody wrote is no zero, and all steps' instructions count") {
   Machine machine;
   if (!machine.compiler) return;
