@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 
 #include "base/error.h"
@@ -210,7 +213,7 @@ class CacheCommand final : public Command {
     std::int64_t bytes = 0;
     for (const CacheListing& entry : entries) {
       bytes += entry.bytes;
-      const CompilerIdentity& compiler = entry.compiler;  // of a damaged entry nothing is known
+      const CompilerIdentity& compiler = entry.compiler;  // empty where compile.json is damaged
       const std::string made_by = compiler.name.empty() ? "unknown"
                                                         : fmt::format("{} {}.{}", compiler.name, compiler.major_version,
                                                                       compiler.minor_version);
@@ -350,11 +353,15 @@ class CacheCommand final : public Command {
     if (result.stuck_entries > 0)
       call.complain(
           fmt::format("{} could not be removed: can the folder be written?", entries_text(result.stuck_entries)));
+    for (const CacheListing& entry : result.damaged)
+      call.complain(
+          fmt::format("left alone, too damaged to tell what it is: {}: {}", entry.folder.string(), entry.damage));
     if (call.is_json()) {
       call.print_json({{"removed", json_of(result.removed)},
                        {"removed_bytes", result.removed_bytes},
                        {"kept_entries", result.kept_entries},
                        {"kept_bytes", result.kept_bytes},
+                       {"damaged", json_of(result.damaged)},
                        {"foreign", result.foreign},
                        {"unreadable", json_of(result.faults)}});
       return code;
@@ -374,6 +381,8 @@ class CacheCommand final : public Command {
     const std::string archive = typed == "-" ? "/dev/stdout" : typed;
     if (call.is_json() && archive == "/dev/stdout")
       throw Error(ErrorKind::usage, "cache export: the archive and --json cannot both go to stdout");
+    if (archive == "/dev/stdout" && ::write(::fileno(call.host().out), "", 0) < 0)
+      throw Error(ErrorKind::io, fmt::format("stdout cannot be written: {}", std::strerror(errno)));
     const CacheFilter chosen = filter();
     std::vector<CacheFault> faults;  // of these the export throws
     if (list_cache(options, chosen, &faults).empty() && faults.empty())
@@ -383,9 +392,11 @@ class CacheCommand final : public Command {
     const ExportResult result = export_cache(options, archive, chosen);
     for (const CacheListing& entry : result.damaged)
       call.complain(fmt::format("left out, damaged: {}: {}", entry.folder.string(), entry.damage));
+    const bool is_written = result.entries > 0 || result.damaged.empty();
+    if (!is_written) call.complain(fmt::format("cache export: {} is not written: no entry for it is whole", archive));
     if (call.is_json()) {
       call.print_json({{"entries", result.entries}, {"bytes", result.bytes}, {"damaged", json_of(result.damaged)}});
-    } else {
+    } else if (is_written) {
       // Not on stdout: that may be where the archive goes.
       call.note(fmt::format("{}: {}, {} bytes before compression", archive, entries_text(result.entries),
                             grouped(result.bytes)));

@@ -20,11 +20,13 @@ std::unique_ptr<tessera::Device> open_gpu(std::string& reason) {
 }
 
 /// A stream that was closed before the start: the next file that is opened would get its number, and with it what is
-/// written to the stream. In its place stands one that fails, so that results are not lost in silence.
+/// written to the stream. In its place stands one that fails, so that results are not lost in silence: a folder cannot
+/// be written by the name /dev/stdout either, as /dev/null could.
 void fill_closed_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (fcntl(stream, F_GETFD) < 0) {
-      const int filler = open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);  // the lowest free number
+      const bool is_input = stream == STDIN_FILENO;
+      const int filler = open(is_input ? "/dev/null" : "/", is_input ? O_WRONLY : O_RDONLY);  // the lowest free number
       static_cast<void>(filler);
     }
 }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 
 #include "base/error.h"
@@ -37,7 +38,8 @@ CacheListing listing_of(const CacheFolder& folder, const EntryPlace& place, Walk
   if (read.verdict != ReadVerdict::ok) {
     listing.damage = read.verdict == ReadVerdict::absent ? "it was removed" : read.reason;
     if (read.verdict == ReadVerdict::unreadable) report.faults.push_back({place.path, read.reason});
-    return listing;
+    // A record that is whole names its entry, whatever is wrong with the other files.
+    if (read.record.keys.source != place.keys.source || read.record.keys.entry != place.keys.entry) return listing;
   }
   listing.op = std::move(read.record.op);
   listing.arch = std::move(read.record.arch);
@@ -51,7 +53,7 @@ std::vector<CacheListing> list_folder(const CacheFolder& folder, const CacheFilt
   if (!can_walk(folder, report)) return listings;
   for (const EntryPlace& place : folder.scan(&report)) {
     CacheListing listing = listing_of(folder, place, report);
-    if (!listing.damage.empty() || filter.matches(listing.op, listing.arch)) listings.push_back(std::move(listing));
+    if (!listing.is_known() || filter.matches(listing.op, listing.arch)) listings.push_back(std::move(listing));
   }
   return listings;
 }
@@ -236,7 +238,10 @@ PruneResult prune_cache(const CacheOptions& options, const PruneRequest& request
   WalkReport report;
   std::vector<CacheListing> listings = list_folder(folder, request.filter, report);
   if (!request.filter.is_empty()) {
-    std::erase_if(listings, [](const CacheListing& listing) { return !listing.damage.empty(); });
+    const auto unknown = std::stable_partition(listings.begin(), listings.end(),
+                                               [](const CacheListing& listing) { return listing.is_known(); });
+    result.damaged.assign(std::make_move_iterator(unknown), std::make_move_iterator(listings.end()));
+    listings.erase(unknown, listings.end());
   }
   std::stable_sort(listings.begin(), listings.end(),
                    [](const CacheListing& a, const CacheListing& b) { return a.last_use < b.last_use; });
@@ -248,7 +253,10 @@ PruneResult prune_cache(const CacheOptions& options, const PruneRequest& request
     const bool is_too_old = request.older_than && now - listing.last_use > *request.older_than;
     const EntryPlace place{listing.keys, listing.folder.string(), listing.bytes, 0};
     const bool goes = request.all || is_too_much || is_too_old;
-    if (!goes || (!request.dry_run && !folder.remove(place, &report))) {
+    const auto leaves = [&] {
+      return request.dry_run ? folder.can_remove(place, report) : folder.remove(place, &report);
+    };
+    if (!goes || !leaves()) {
       ++result.kept_entries;
       if (goes && folder.has(listing.keys)) ++result.stuck_entries;
       continue;
@@ -257,9 +265,17 @@ PruneResult prune_cache(const CacheOptions& options, const PruneRequest& request
     result.removed_bytes += listing.bytes;
     result.removed.push_back(std::move(listing));
   }
-  if (!request.dry_run && !folder.obstacle()) {
+  std::erase_if(result.damaged, [&](const CacheListing& listing) { return !folder.has(listing.keys); });
+  for (const CacheListing& listing : result.damaged) {
+    ++result.kept_entries;
+    result.kept_bytes += listing.bytes;
+  }
+  const bool takes_quarantine = request.all && request.filter.is_empty();
+  const bool is_there = !folder.obstacle();
+  if (is_there && request.dry_run) folder.look_aside(takes_quarantine, report);
+  if (is_there && !request.dry_run) {
     folder.sweep_staging(&report);
-    if (request.all && request.filter.is_empty()) folder.empty_quarantine(report);
+    if (takes_quarantine) folder.empty_quarantine(report);
   }
   folder.say_foreign(report);
   result.foreign = std::move(report.foreign);

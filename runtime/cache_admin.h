@@ -33,12 +33,14 @@ struct CacheListing {
   std::filesystem::path folder;
   std::int64_t bytes = 0;
   std::chrono::system_clock::time_point last_use;
-  std::string damage;  ///< why its compile.json cannot be read or the sizes are wrong; op, arch, kernel are empty then
+  std::string damage;  ///< why its compile.json cannot be read or the sizes are wrong
+  /// Whether op, arch, kernel and compiler are known: damage of compile.json leaves them empty.
+  bool is_known() const { return damage.empty() || !op.empty(); }
 };
 
-/// User folder first, in each tier by source key; an entry that several tiers hold is listed for each. Damaged entries
-/// match every filter. faults: where there may be more, folders that do not exist among them; null: those that exist
-/// are warned of.
+/// User folder first, in each tier by source key; an entry that several tiers hold is listed for each. Entries that are
+/// not known match every filter. faults: where there may be more, folders that do not exist among them; null: those
+/// that exist are warned of.
 std::vector<CacheListing> list_cache(const CacheOptions& options, const CacheFilter& filter = {},
                                      std::vector<CacheFault>* faults = nullptr);
 
@@ -94,19 +96,21 @@ struct PruneRequest {
 struct PruneResult {
   std::vector<CacheListing> removed;  ///< or would be
   std::int64_t removed_bytes = 0, kept_entries = 0, kept_bytes = 0;
-  std::int64_t stuck_entries = 0;    ///< of those kept: should have gone, but the folder cannot be changed
-  std::vector<std::string> foreign;  ///< what lies in the folder and the cache did not make: left alone, said once
-  std::vector<CacheFault> faults;    ///< what could not be looked into or removed; also that there is no folder
+  std::int64_t stuck_entries = 0;     ///< of those kept: should have gone, but the folder cannot be changed
+  std::vector<CacheListing> damaged;  ///< of those kept: whether the filter matches them is not known
+  std::vector<std::string> foreign;   ///< what lies in the folder and the cache did not make: left alone, said once
+  std::vector<CacheFault> faults;     ///< what could not be looked into or removed; also that there is no folder
 };
 /// Of the user folder. Throws Error{usage} when the request says nothing.
 PruneResult prune_cache(const CacheOptions& options, const PruneRequest& request);
 
 struct ExportResult {
   std::int64_t entries = 0, bytes = 0;  ///< bytes before compression
-  std::vector<CacheListing> damaged;    ///< left out
+  std::vector<CacheListing> damaged;    ///< left out: all that match, or may match
 };
-/// Every entry of every tier that matches, each once, into one file that appears when it is complete. Throws Error{io},
-/// and leaves no file, where a folder does not exist or something cannot be read: the archive would miss it.
+/// Every entry of every tier that matches, each once, into one file that appears when it is complete. Nothing is
+/// written where all of them are damaged. Throws Error{io}, and leaves no file, where a folder does not exist or
+/// something cannot be read: the archive would miss it.
 ExportResult export_cache(const CacheOptions& options, const std::filesystem::path& archive,
                           const CacheFilter& filter = {});
 

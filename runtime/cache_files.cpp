@@ -103,9 +103,10 @@ int Files::open_folder(int in, const std::string& path) const { return open_in(i
 int Files::open_file(int in, const std::string& path) const { return open_in(in, path, O_RDONLY); }
 
 int Files::create_file(int in, const std::string& path, bool exclusive) const {
-  const int opened = open_in(in, path, O_RDWR | O_CREAT | (exclusive ? O_EXCL : 0), exclusive ? 0644 : 0664);
-  if (opened < 0 || exclusive) return opened;
   FileStatus found;
+  const bool is_shared = !exclusive && status(in, found) == 0 && (found.mode & 0020U) != 0;
+  const int opened = open_in(in, path, O_RDWR | O_CREAT | (exclusive ? O_EXCL : 0), is_shared ? 0664 : 0644);
+  if (opened < 0 || exclusive) return opened;
   int fault = status(opened, found);
   if (fault == 0 && !found.is_file) fault = -EINVAL;
   if (fault == 0) return opened;
@@ -123,8 +124,11 @@ template <class Container>
 int Files::read_into(int in, const std::string& path, std::int64_t max_bytes, Container& out,
                      FileStatus* status_to) const {
   const int descriptor = open_file(in, path);
-  if (descriptor < 0) return descriptor;
   FileStatus found;
+  // A socket cannot be opened, nor a device without a driver.
+  const bool is_no_file = descriptor == -ENXIO || descriptor == -ENODEV;
+  if (is_no_file && status(in, path, found) == 0 && !found.is_file) return -EINVAL;
+  if (descriptor < 0) return descriptor;
   int verdict = status(descriptor, found);
   if (verdict == 0 && !found.is_file) verdict = -EINVAL;
   if (verdict == 0 && found.bytes > max_bytes) verdict = -EFBIG;
@@ -203,6 +207,13 @@ int Files::status(int descriptor, FileStatus& out) const {
   const int verdict = result_of(::fstat(descriptor, &found));
   if (verdict == 0) out = convert(found);
   return verdict;
+}
+
+int Files::may_change_folder(int in, const std::string& path) const {
+  const Place place(*this, in, path);
+  if (place.folder() < 0) return place.folder();
+  if (const int fault = before(FileOperation::status, path)) return fault;
+  return result_of(::faccessat(place.folder(), place.c_str(), W_OK | X_OK, AT_EACCESS | AT_SYMLINK_NOFOLLOW));
 }
 
 int Files::make_folder(int in, const std::string& path, std::uint32_t mode) const {

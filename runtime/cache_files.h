@@ -64,7 +64,8 @@ class Files {
   int open_folder(int in, const std::string& path) const;
   /// Never blocks, whatever lies there.
   int open_file(int in, const std::string& path) const;
-  /// An existing one is opened unless it must be new; -EINVAL when that is no regular file.
+  /// An existing one is opened unless it must be new; -EINVAL when that is no regular file. One that need not be new is
+  /// for all who can write in the folder: made writable by the group where the folder is (less the umask).
   int create_file(int in, const std::string& path, bool exclusive) const;
   int close(int descriptor) const;
   /// 0, -EFBIG when there is more than max_bytes, -EINVAL when it is no regular file.
@@ -78,6 +79,8 @@ class Files {
   int sync_folder(int in, const std::string& path) const;
   int status(int in, const std::string& path, FileStatus& out) const;
   int status(int descriptor, FileStatus& out) const;
+  /// 0 where this process may add names to the folder and take names out of it.
+  int may_change_folder(int in, const std::string& path) const;
   int make_folder(int in, const std::string& path, std::uint32_t mode) const;
   /// With all missing parents; an existing folder is fine.
   int make_folders(int in, const std::string& path, std::uint32_t mode) const;

@@ -94,6 +94,8 @@ class CacheFolder {
   ProcessLock lock(const std::string& name, const LockWait& wait = {}) const;
   /// Moves the entry aside; reports it. 0, also where another process has healed it, or -errno.
   int quarantine(const EntryKeys& keys, const ReadEntry& found);
+  /// What sweep_staging() could not read and, if wanted, what empty_quarantine() could not remove.
+  void look_aside(bool with_quarantine, WalkReport& report) const;
   /// Removes what was moved aside.
   void empty_quarantine(WalkReport& report);
   std::int64_t quarantined() const;
@@ -107,6 +109,8 @@ class CacheFolder {
   void keep_within(std::int64_t max_bytes, const std::string& keep, std::int64_t published_bytes);
   /// Removes one entry: first out of sight by a rename, then its files; true when it is gone.
   bool remove(const EntryPlace& place, WalkReport* report = nullptr);
+  /// Whether remove() would be allowed to; reports why not.
+  bool can_remove(const EntryPlace& place, WalkReport& report) const;
   /// Removes what dead writers left; returns how many.
   int sweep_staging(WalkReport* report = nullptr);
   bool has(const EntryKeys& keys) const;

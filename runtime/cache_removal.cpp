@@ -43,6 +43,8 @@ bool is_quarantine_name(std::string_view name) {
 
 std::string cannot_be_read(int fault) { return fmt::format("cannot be read ({})", describe_errno(fault)); }
 
+std::string cannot_be_removed(int fault) { return fmt::format("cannot be removed ({})", describe_errno(fault)); }
+
 std::string in_quarantine(const std::string& name) { return fmt::format("{}/{}", kQuarantineFolder, name); }
 
 }  // namespace
@@ -102,6 +104,28 @@ std::int64_t CacheFolder::quarantined() const {
   return std::count_if(names.begin(), names.end(), is_quarantine_name);
 }
 
+void CacheFolder::look_aside(bool with_quarantine, WalkReport& report) const {
+  const Files& files = shared_.files;
+  const Descriptor base = open_base();
+  for (const char* name : {kStagingFolder, kQuarantineFolder}) {
+    const bool is_quarantine = name == kQuarantineFolder;
+    if (is_quarantine && !with_quarantine) break;
+    std::vector<std::string> names;
+    int fault = files.list(base.get(), name, names);
+    if (fault != 0 && fault != -ENOENT)
+      report.faults.push_back({fmt::format("{}/{}", base_, name), cannot_be_read(fault)});
+    for (const std::string& each : names) {
+      FileStatus found;
+      if (!is_quarantine || !is_quarantine_name(each)) continue;
+      fault = files.status(base.get(), in_quarantine(each), found);
+      if (fault == 0) fault = files.may_change_folder(base.get(), kQuarantineFolder);
+      if (fault == 0 && found.is_folder) fault = files.may_change_folder(base.get(), in_quarantine(each));
+      if (fault == 0 || fault == -ENOENT) continue;
+      report.faults.push_back({fmt::format("{}/{}", base_, in_quarantine(each)), cannot_be_removed(fault)});
+    }
+  }
+}
+
 void CacheFolder::empty_quarantine(WalkReport& report) {
   const Files& files = shared_.files;
   const Descriptor base = open_base();
@@ -135,7 +159,7 @@ void CacheFolder::remove_aside(int base, const std::string& path, WalkReport& re
   if (is_foreign) {
     report.foreign.push_back(named);
   } else {
-    report.faults.push_back({named, fmt::format("cannot be removed ({})", describe_errno(fault))});
+    report.faults.push_back({named, cannot_be_removed(fault)});
   }
 }
 
@@ -186,7 +210,10 @@ std::vector<EntryPlace> CacheFolder::scan(WalkReport* report) const {
       for (const std::string& entry : entries) {
         EntryPlace place{{source, entry}, source_path + "/" + entry, 0, 0};
         FileStatus found;
-        if (files.status(in_source.get(), entry, found) != 0) continue;
+        if (const int fault = files.status(in_source.get(), entry, found)) {
+          if (fault != -ENOENT) to.faults.push_back({place.path, cannot_be_read(fault)});
+          continue;
+        }
         place.used_ns = found.modified_ns;
         const Descriptor in_entry(files, files.open_folder(in_source.get(), entry));
         for (const char* name : kEntryFiles) {
@@ -199,6 +226,23 @@ std::vector<EntryPlace> CacheFolder::scan(WalkReport* report) const {
   return places;
 }
 
+bool CacheFolder::can_remove(const EntryPlace& place, WalkReport& report) const {
+  const Files& files = shared_.files;
+  const Descriptor base = open_base();
+  const std::string path = entry_path_below(place.keys);
+  FileStatus found;
+  int fault = files.status(base.get(), path, found);
+  // What is renamed is taken out of one folder and put into another; a folder's own ".." changes with it.
+  if (fault == 0) fault = files.may_change_folder(base.get(), path.substr(0, path.find_last_of('/')));
+  if (fault == 0) fault = files.may_change_folder(base.get(), kStagingFolder);
+  if (fault == 0 && found.is_folder) fault = files.may_change_folder(base.get(), path);
+  if (fault == 0) return true;
+  if (fault != -ENOENT || has(place.keys)) {
+    report.faults.push_back({place.path, cannot_be_removed(fault)});
+  }
+  return false;
+}
+
 bool CacheFolder::remove(const EntryPlace& place, WalkReport* report) {
   const Files& files = shared_.files;
   const Descriptor base = open_base();
@@ -208,7 +252,7 @@ bool CacheFolder::remove(const EntryPlace& place, WalkReport* report) {
   if (fault != 0) {
     const bool is_gone = fault == -ENOENT && !has(place.keys);
     if (report != nullptr && !is_gone) {
-      report->faults.push_back({place.path, fmt::format("cannot be removed ({})", describe_errno(fault))});
+      report->faults.push_back({place.path, cannot_be_removed(fault)});
     }
     return false;
   }

@@ -59,13 +59,14 @@ ExportResult export_cache(const CacheOptions& options, const std::filesystem::pa
     if (read.verdict == ReadVerdict::unreadable) refuse_export(archive, {{listing.folder.string(), read.reason}});
     if (read.verdict != ReadVerdict::ok) {
       listing.damage = read.reason;
-      if (filter.is_empty() || !listing.op.empty()) result.damaged.push_back(std::move(listing));
+      result.damaged.push_back(std::move(listing));
       continue;
     }
     writer.add(read);
     ++result.entries;
     result.bytes += read.record.payload_bytes();
   }
+  if (result.entries == 0 && !result.damaged.empty()) return result;
   writer.finish();
   out.finish();
   return result;

@@ -1,6 +1,7 @@
 // The cache's gates as a pipeline sees them: exit code 5 and a reason for what was not looked into or not stored, with
 // --quiet and --json too; archives through stdin.
 #include <fcntl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -102,6 +103,54 @@ TEST_CASE("cache: verify says how many it moved aside, prune what it left alone"
   CHECK(Json::parse(pruned.out)["foreign"] == Json::array({notes}));
   CHECK(says(pruned, "left alone because tessera did not make it: " + notes));
   CHECK(read_text(notes) == "mine");
+}
+
+TEST_CASE("cache: with --op and --arch what is damaged and may match is named, and no empty archive is written") {
+  Terminal terminal;
+  REQUIRE(terminal.run({"warm", "fmha", "--arch", "sm_90a"}).code == 0);
+  const Json list = Json::parse(terminal.run({"cache", "list", "--json"}).out);
+  const fs::path entry = list["entries"][0]["folder"].get<std::string>();
+  const std::string archive = (terminal.folder.path / "a").string();
+  fs::resize_file(entry / "kernel.cubin", 1);
+  for (const std::vector<std::string>& chosen :
+       {std::vector<std::string>{"--op", "fmha"}, {"--arch", "sm_90a"}, {"--op", "fmha", "--json"}}) {
+    std::vector<std::string> arguments = {"cache", "export", archive, "--quiet"};
+    arguments.insert(arguments.end(), chosen.begin(), chosen.end());
+    const Outcome outcome = terminal.run(arguments);
+    CHECK(outcome.code == 1);
+    CHECK(says(outcome, "left out, damaged: " + entry.string() + ": kernel.cubin has 1 bytes"));
+    CHECK(says(outcome, archive + " is not written: no entry for it is whole"));
+    if (chosen.back() == "--json") CHECK(Json::parse(outcome.out)["damaged"][0]["op"] == "fmha");
+    CHECK_FALSE(fs::exists(archive));
+  }
+  CHECK(terminal.run({"cache", "export", archive, "--op", "copy2d"}).code ==
+        3);  // its record is whole: it is no copy2d
+
+  fs::resize_file(entry / "compile.json", 1);
+  CHECK(terminal.run({"cache", "export", archive, "--op", "copy2d"}).code == 1);
+  const Outcome pruned = terminal.run({"cache", "prune", "--all", "--op", "copy2d", "--quiet"});
+  CHECK(pruned.code == 0);
+  CHECK(says(pruned, "left alone, too damaged to tell what it is: " + entry.string()));
+  CHECK(pruned.out.find("; 1 entry, ") != std::string::npos);
+  const Outcome json = terminal.run({"cache", "prune", "--all", "--op", "copy2d", "--json"});
+  CHECK(Json::parse(json.out)["damaged"].size() == 1);
+}
+
+TEST_CASE("cache: an archive for a stdout that is closed is a fault, under each of its names") {
+  Terminal terminal;
+  REQUIRE(terminal.run({"warm", "fmha"}).code == 0);
+  const std::string err = (terminal.folder.path / "err").string();
+  for (const std::string archive : {"-", "/dev/stdout", "/dev/fd/1"}) {
+    CAPTURE(archive);
+    const std::string line = std::string("'") + TESSERA_COMMAND + "' cache export " + archive + " --cache-dir '" +
+                             (terminal.folder.path / "cache").string() + "' 2> '" + err + "' >&-";
+    const int status = std::system(line.c_str());
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 5);
+    const std::string reason = archive == "/dev/fd/1" ? "/dev/fd/1: cannot be opened for writing: Is a directory"
+                                                      : "stdout cannot be written: Bad file descriptor";
+    CHECK_MESSAGE(read_text(err).find(reason) != std::string::npos, read_text(err));
+  }
 }
 
 TEST_CASE("warm at 3, 4 and 5: a reason with --quiet, and a report with --json") {

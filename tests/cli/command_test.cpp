@@ -170,8 +170,14 @@ TEST_CASE("warm, check, cache: a cycle, with the JSON keys that others build on"
   CHECK(with("check", {"--system-cache-dirs", elsewhere, "--cache-dir", elsewhere + "2"}).code == 0);
 
   CHECK(terminal.run({"cache", "verify"}).code == 0);
-  std::filesystem::resize_file(std::filesystem::path(list[0]["folder"].get<std::string>()) / "kernel.cubin", 10);
-  CHECK(Json::parse(terminal.run({"cache", "list", "--json"}).out)["entries"][0]["compiler"] == "unknown");
+  const std::filesystem::path first = list[0]["folder"].get<std::string>();
+  std::filesystem::resize_file(first / "kernel.cubin", 10);
+  Json damaged = Json::parse(terminal.run({"cache", "list", "--json"}).out)["entries"][0];
+  CHECK(damaged["damage"].get<std::string>().starts_with("kernel.cubin has 10 bytes"));
+  CHECK(damaged["compiler"] == list[0]["compiler"]);  // its record is whole
+  std::filesystem::resize_file(first / "compile.json", 10);
+  damaged = Json::parse(terminal.run({"cache", "list", "--json"}).out)["entries"][0];
+  CHECK(damaged["compiler"] == "unknown");
   outcome = terminal.run({"cache", "verify"});
   CHECK(outcome.code == 1);
   CHECK(outcome.out.find("1 damaged") != std::string::npos);

@@ -66,6 +66,19 @@ std::shared_ptr<FileHooks> failing(FileOperation operation, const std::string& p
   return hooks;
 }
 
+/// The exit code of a process of a user who is not root: 0 where `holds` does, 1 where not.
+int as_somebody(const std::function<bool()>& holds) {
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    if (::geteuid() == 0 && ::setresuid(65534, 65534, 65534) != 0) ::_exit(90);
+    ::_exit(holds() ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
 }  // namespace
 
 TEST_CASE("cache gate: a cache folder that is missing, empty, a file or refused fails each command") {
@@ -174,22 +187,186 @@ TEST_CASE("cache gate: a folder without permission, as somebody who is not root"
   const fs::path shard = bench.entry_folder(1).parent_path().parent_path();
   REQUIRE(::chmod(bench.folder.path.c_str(), 0755) == 0);
   REQUIRE(::chmod(shard.c_str(), 0) == 0);
-  const pid_t child = ::fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    if (::geteuid() == 0 && ::setresuid(65534, 65534, 65534) != 0) ::_exit(90);
+  const int code = as_somebody([&] {
     const CacheVerification found = verify_cache(bench.options);
     PruneRequest request;
-    request.all = request.dry_run = true;
-    const bool is_told = found.faults.size() == 1 && found.faults[0].path == shard.string() &&
-                         found.faults[0].reason == "cannot be read (Permission denied)" && found.checked == 1 &&
-                         prune_cache(bench.options, request).faults.size() == 1;
-    ::_exit(is_told ? 0 : 1);
-  }
-  int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+    request.older_than = std::chrono::hours(24 * 365);
+    request.dry_run = true;
+    return found.faults.size() == 1 && found.faults[0].path == shard.string() &&
+           found.faults[0].reason == "cannot be read (Permission denied)" && found.checked == 1 &&
+           names(prune_cache(bench.options, request).faults, shard.string(), "cannot be read (Permission denied)");
+  });
+  CHECK(code == 0);
   REQUIRE(::chmod(shard.c_str(), 0755) == 0);
+}
+
+TEST_CASE("cache gate: a folder above entries that can be listed and not entered fails each command") {
+  for (const int number : {EACCES, EIO, EMFILE}) {
+    Bench bench;
+    for (int i = 1; i <= 2; ++i) bench.build(i);
+    const fs::path entry = bench.entry_folder(1);
+    bench.options.hooks = failing(FileOperation::status, entry.filename().string(), number);
+    check_all_fail(bench, entry.string(), "cannot be read (" + describe_errno(-number) + ")");
+  }
+  Bench bench;
+  for (int i = 1; i <= 2; ++i) bench.build(i);
+  const fs::path entry = bench.entry_folder(1), source = entry.parent_path();
+  bench.options.hooks = failing(FileOperation::status, entry.filename().string(), ENOENT);  // evicted meanwhile
+  CHECK(verify_cache(bench.options).faults.empty());
+  bench.options.hooks = nullptr;
+
+  REQUIRE(::chmod(bench.folder.path.c_str(), 0755) == 0);
+  REQUIRE(::chmod(source.c_str(), 0444) == 0);
+  const int code = as_somebody([&] {
+    const CacheVerification found = verify_cache(bench.options);
+    const bool is_told = found.checked == 1 && found.faults.size() == 1 && found.faults[0].path == entry.string() &&
+                         found.faults[0].reason == "cannot be read (Permission denied)";
+    return is_told && export_error(bench, bench.folder / "a").find("would not be complete") != std::string::npos;
+  });
+  CHECK(code == 0);
+  REQUIRE(::chmod(source.c_str(), 0755) == 0);
+}
+
+TEST_CASE("cache gate: a dry run of prune fails where prune would") {
+  struct Place {
+    std::string name;
+    std::function<fs::path(const Bench&)> path;
+  };
+  const Place places[] = {
+      {"entry", [](const Bench& bench) { return bench.entry_folder(1); }},
+      {"source", [](const Bench& bench) { return bench.entry_folder(1).parent_path(); }},
+      {"staging", [](const Bench& bench) { return bench.options.user_folder / "v1/staging"; }},
+      {"quarantine", [](const Bench& bench) { return bench.options.user_folder / "v1/quarantine"; }},
+      {"set aside",
+       [](const Bench& bench) { return fs::directory_iterator(bench.options.user_folder / "v1/quarantine")->path(); }}};
+  for (const Place& place : places) {
+    for (const mode_t mode : {0U, 0100U, 0200U, 0400U, 0500U, 0600U, 0700U}) {
+      CAPTURE(place.name);
+      CAPTURE(mode);
+      Bench bench;
+      for (int i = 1; i <= 3; ++i) bench.build(i);
+      fs::resize_file(bench.entry_folder(3) / kCubinFile, 1);
+      CHECK(verify_cache(bench.options, true).healed == 1);
+      REQUIRE(::chmod(bench.folder.path.c_str(), 0755) == 0);
+      const fs::path refused = place.path(bench);
+      if (::geteuid() == 0) {
+        REQUIRE(::chown(bench.options.user_folder.c_str(), 65534, 65534) == 0);
+        for (const auto& each : fs::recursive_directory_iterator(bench.options.user_folder))
+          REQUIRE(::chown(each.path().c_str(), 65534, 65534) == 0);
+      }
+      REQUIRE(::chmod(refused.c_str(), mode) == 0);
+      // Such an entry can be moved aside, and its files cannot be removed there: only the real call counts it as gone.
+      const bool is_half_gone = place.name == "entry" && (mode == 0200U || mode == 0600U);
+      const int code = as_somebody([&] {
+        PruneRequest request;
+        request.all = request.dry_run = true;
+        const PruneResult dry = prune_cache(bench.options, request);
+        request.dry_run = false;
+        const PruneResult real = prune_cache(bench.options, request);
+        return dry.faults.empty() == real.faults.empty() && dry.faults.empty() == (mode == 0700U) &&
+               (is_half_gone || (dry.stuck_entries == real.stuck_entries && dry.kept_entries == real.kept_entries));
+      });
+      CHECK(code == 0);
+      if (fs::exists(refused)) REQUIRE(::chmod(refused.c_str(), 0755) == 0);
+    }
+  }
+}
+
+TEST_CASE("cache gate: with a filter, what is damaged and may match is left out of no answer") {
+  Bench bench;
+  const auto cache = bench.open();
+  bench.build(*cache, 1, "fmha");
+  bench.build(*cache, 2, "copy2d");
+  bench.build(*cache, 3, "copy2d");
+  const CacheFilter fmha{{"fmha"}, {}}, copy2d{{"copy2d"}, {"sm_90a"}};
+  const fs::path archive = bench.folder / "archive";
+  // Its record is whole: it is known what it was.
+  fs::resize_file(bench.entry_folder(2) / kCubinFile, 3);
+  ExportResult result = export_cache(bench.options, archive, copy2d);
+  CHECK(result.entries == 1);
+  REQUIRE(result.damaged.size() == 1);
+  CHECK(result.damaged[0].kernel == "tessera_sample_2");
+  result = export_cache(bench.options, archive, fmha);
+  CHECK(result.entries == 1);
+  CHECK(result.damaged.empty());
+  CHECK(list_cache(bench.options, fmha).size() == 1);
+
+  const std::function<void(const fs::path&)> damages[] = {
+      [](const fs::path& entry) { fs::resize_file(entry / kCompileFile, 3); },
+      [](const fs::path& entry) { fs::remove(entry / kCompileFile); },
+      [](const fs::path& entry) { fs::copy_file(entry / kPlanFile, entry / kCompileFile); },
+      [](const fs::path& entry) { REQUIRE(::chmod((entry / kCompileFile).c_str(), 0666) == 0); },
+      [](const fs::path& entry) { REQUIRE(::chmod(entry.c_str(), 0777) == 0); }};
+  for (const auto& damage : damages) {
+    damage(bench.entry_folder(2));
+    CHECK(export_cache(bench.options, archive, copy2d).damaged.size() == 1);
+    result = export_cache(bench.options, archive, fmha);
+    CHECK(result.entries == 1);
+    CHECK(result.damaged.size() == 1);
+  }
+  // Nothing that is whole: no archive, and the last one stays.
+  fs::resize_file(bench.entry_folder(3) / kPtxFile, 3);
+  write_file(archive, "the last one");
+  result = export_cache(bench.options, archive, copy2d);
+  CHECK(result.entries == 0);
+  CHECK(result.damaged.size() == 2);
+  CHECK(read_text(archive) == "the last one");
+  CHECK(Bench::count(bench.folder / "") == 2);
+
+  PruneRequest request;
+  request.all = true;
+  request.filter = copy2d;
+  for (const bool is_dry : {true, false}) {
+    request.dry_run = is_dry;
+    const PruneResult pruned = prune_cache(bench.options, request);
+    REQUIRE(pruned.removed.size() == 1);
+    CHECK(pruned.removed[0].kernel == "tessera_sample_3");
+    CHECK(pruned.kept_entries == 1);
+    REQUIRE(pruned.damaged.size() == 1);
+    CHECK(pruned.damaged[0].folder == bench.entry_folder(2));
+  }
+  CHECK(fs::exists(bench.entry_folder(2)));
+  request.filter = {};
+  const PruneResult pruned = prune_cache(bench.options, request);
+  CHECK(pruned.removed.size() == 2);
+  CHECK(pruned.damaged.empty());
+}
+
+TEST_CASE("cache gate: a socket in place of a file is damage") {
+  for (const char* name : kEntryFiles) {
+    CAPTURE(name);
+    Bench bench;
+    CacheRequest request = request_for(sample_bundle(1), &bench.compiler);
+    request.source = "// nvcc ...\n";
+    const auto build = [&] {
+      return bench.open()->find_or_build(request, [&] { return bench.compiler.compile(sample_bundle(1)); });
+    };
+    build();
+    const fs::path socket = bench.entry_folder(1) / name;
+    const auto put_socket = [&] {
+      fs::remove(socket);
+      REQUIRE(::mknod(socket.c_str(), S_IFSOCK | 0644, 0) == 0);
+    };
+    put_socket();
+    const CacheVerification found = verify_cache(bench.options, true);
+    CHECK(found.checked == 1);
+    CHECK(found.faults.empty());
+    REQUIRE(found.damaged.size() == 1);
+    CHECK(found.damaged[0].damage == std::string(name) + " is not a regular file");
+    CHECK(found.healed == 1);
+    CHECK(build()->tier == CacheTier::compiled);
+    CHECK(verify_cache(bench.options).damaged.empty());
+    PruneRequest prune;
+    prune.all = true;
+    CHECK(prune_cache(bench.options, prune).faults.empty());
+    CHECK(bench.quarantined() == 0);
+    if (name == kSourceFile) continue;  // no launch needs it
+    build();
+    put_socket();
+    CHECK(build()->tier == CacheTier::compiled);
+    CHECK(bench.find(1)->tier == CacheTier::user);
+    CHECK(bench.quarantined() == 1);
+  }
 }
 
 TEST_CASE("cache gate: what cannot be healed or removed is a fault, and is not said to be done") {
