@@ -40,6 +40,7 @@ constexpr double kOneStageCost = 0.2;  // share of the work: loads that nothing 
 constexpr double kNarrowCost = 0.05;   // share of the work, for each halving of the swizzle span: bank conflicts
 constexpr double kBelowDefault = 0.99;
 constexpr double kLastResort = 0.01;
+constexpr int kMostOfSplit = 184;   // registers for S, P and O of a thread
 constexpr Hint kFewQueries = 64;    // with fewer, most rows of a tile would be idle
 constexpr Hint kEnoughTiles = 133;  // more than half of what an H200 has places for: two parts would not fit
 
@@ -55,7 +56,8 @@ int packed_heads_of(const Fmha& p) {
 /// Split where few tiles would leave a device idle beside long walks over the keys.
 SplitKv split_of(const Fmha& p, int pack_gqa) {
   // A split launch needs a workspace: nobody gets one unasked, whose keys may be few.
-  if (p.seqlen_q < 0 || p.seqlen_q > kFewQueries || p.seqlen_k < 0 || expected_keys(p) < kManyKeys) return SplitKv::off;
+  if (!has_fmha_cost(p) || p.head_dim > 256) return SplitKv::off;
+  if (p.seqlen_q > kFewQueries || expected_keys(p) < kManyKeys) return SplitKv::off;
   // Hints may be huge.
   const auto few = [](Hint count) { return std::clamp<Hint>(count, 0, kEnoughTiles); };
   return few(p.batch) * few(p.heads_q / pack_gqa) >= kEnoughTiles ? SplitKv::off : SplitKv::on;
@@ -110,6 +112,11 @@ double expected_share(const Config& c, Hint keys) {
 /// from tiles that fit: a list, found by compiling every tile under both masks and outputs. What
 /// tests/ptxas/random_kernels_test.cpp draws anew each time would show another.
 bool spills(const Config& c) {
+  // Where a part leaves from registers, beside the next tile's first scores.
+  if (fmha::is_split(c)) {
+    const bool is_wide = c.head_dim == 256 || (c.head_dim == 192 && c.head_dim_v == 128 && c.tile_n >= 128);
+    if (c.q_stages != 2 || fmha::accumulator_registers(c) > kMostOfSplit || (c.tile_m > 64 && is_wide)) return true;
+  }
   const bool is_of_192_128 = c.head_dim == 192 && c.head_dim_v == 128 && c.tile_m == 192;
   const bool is_of_256 = c.head_dim == 256 && c.tile_m == 128;
   return c.mask == Mask::causal && c.tile_n == 80 && (is_of_192_128 || is_of_256);

@@ -173,7 +173,7 @@ struct Consumer {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       rows.sum[r] = sum_of_quad(rows.sum[r]);
-      factor[r] = rows.sum[r] == 0.0f ? 0.0f : 1.0f / rows.sum[r];
+      factor[r] = is_split(C) ? 1.0f : rows.sum[r] == 0.0f ? 0.0f : 1.0f / rows.sum[r];
     }
     store_statistics<C>(p, tile, rows, tile.m * C.tile_m + row_in_tile());
   }
@@ -239,7 +239,7 @@ struct Consumer {
     if (kHasOutput && moves) {
       ptx::order_after_wait(factor[0], factor[1]);
       if (is_open) {
-        if (normalizes(C) || !is_first) rescale(output, factor);
+        if (scales_finished(C) || !is_first) rescale(output, factor);
         if (is_first) hand_over(output, old_tile, q.previous());
       }
     }
@@ -257,7 +257,7 @@ struct Consumer {
     ptx::wgmma_wait_group<0>();
     ptx::order_after_wait(factor[0], factor[1]);
     release(kBarriers.v_empty, kv);
-    if (normalizes(C)) rescale(output, factor);
+    if (scales_finished(C)) rescale(output, factor);
     hand_over(output, tile, q);
   }
 

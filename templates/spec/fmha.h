@@ -112,8 +112,9 @@ TESSERA_HD constexpr bool is_uneven(const Config& c) { return c.mask == Mask::ca
 TESSERA_HD constexpr bool hides_first_keys(const Config& c) {
   return c.window != Window::none || c.seqused != UsedLengths::none;
 }
-// Whether a row of O is divided by its sum here; parts of split keys are where they are merged.
-TESSERA_HD constexpr bool normalizes(const Config& c) { return c.output == Output::normalized && !is_split(c); }
+// Whether a finished row of O is multiplied with a factor: 1 / sum, or 1 for a part of split keys. That ties it to the
+// wait for the last product: the assembler would take registers of a part from under the product (C7514).
+TESSERA_HD constexpr bool scales_finished(const Config& c) { return c.output == Output::normalized || is_split(c); }
 // Whether the first key of a tile's blocks is another than 0.
 TESSERA_HD constexpr bool has_first_key(const Config& c) { return hides_first_keys(c) || is_split(c); }
 
