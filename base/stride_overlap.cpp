@@ -29,10 +29,7 @@ class Search {
  public:
   Search(std::span<const std::int64_t> extents, std::span<const std::int64_t> strides) {
     for (std::size_t i = 0; i < extents.size(); ++i)
-      if (extents[i] > 1)
-        dimensions_[count_++] = {std::min(strides[i] < 0 ? -strides[i] : strides[i], kFar), extents[i] - 1, 0, i};
-    std::sort(dimensions_.begin(), dimensions_.begin() + static_cast<std::ptrdiff_t>(count_),
-              [](const Dimension& a, const Dimension& b) { return a.stride > b.stride; });
+      if (extents[i] > 1) insert({std::min(strides[i] < 0 ? -strides[i] : strides[i], kFar), extents[i] - 1, 0, i});
     std::int64_t reach = 0;
     for (std::size_t i = count_; i-- > 0;) {
       Dimension& dimension = dimensions_[i];
@@ -78,6 +75,13 @@ class Search {
   }
 
  private:
+  /// The largest stride first. (g++ 13 warns of std::sort over part of an array.)
+  void insert(const Dimension& dimension) {
+    std::size_t at = count_++;
+    for (; at > 0 && dimensions_[at - 1].stride < dimension.stride; --at) dimensions_[at] = dimensions_[at - 1];
+    dimensions_[at] = dimension;
+  }
+
   std::array<Dimension, kMaxBufferRank> dimensions_{};
   std::array<std::int64_t, kMaxBufferRank> difference_{};
   std::size_t count_ = 0;
