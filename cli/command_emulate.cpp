@@ -9,7 +9,7 @@
 #include "cli/emit_launch.h"
 #include "cli/emulate_run.h"
 #include "cli/observation.h"
-#include "emulator/parser.h"
+#include "emulator/syntax/parser.h"
 
 namespace tessera::cli {
 

@@ -7,10 +7,10 @@
 
 #include "base/launch_json.h"
 #include "cli/emulation.h"
-#include "emulator/observer.h"
-#include "emulator/statistics.h"
-#include "emulator/timeline.h"
-#include "emulator/trace.h"
+#include "emulator/observers/observer.h"
+#include "emulator/observers/statistics.h"
+#include "emulator/observers/timeline.h"
+#include "emulator/observers/trace.h"
 
 namespace tessera::cli {
 

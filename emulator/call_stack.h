@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "emulator/lanes.h"
+#include "emulator/instructions/lanes.h"
 
 namespace tessera::emulator {
 

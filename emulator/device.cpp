@@ -12,11 +12,11 @@
 
 #include "base/error.h"
 #include "base/targets.h"
-#include "emulator/lazy_fill.h"
 #include "emulator/machine.h"
-#include "emulator/resolver.h"
+#include "emulator/memory/lazy_fill.h"
+#include "emulator/memory/tensor_map.h"
 #include "emulator/sample.h"
-#include "emulator/tensor_map.h"
+#include "emulator/syntax/resolver.h"
 #include "emulator/two_threads.h"
 
 namespace tessera::emulator {

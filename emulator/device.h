@@ -13,7 +13,7 @@
 
 #include "base/device.h"
 #include "base/pointer_probe.h"
-#include "emulator/findings.h"
+#include "emulator/findings/findings.h"
 #include "emulator/options.h"
 #include "emulator/sample.h"
 

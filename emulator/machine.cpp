@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "emulator/race.h"
-#include "emulator/wgmma.h"
+#include "emulator/findings/race.h"
+#include "emulator/tensor_cores/wgmma.h"
 
 namespace tessera::emulator {
 namespace {

@@ -15,16 +15,16 @@
 #include <unordered_map>
 #include <vector>
 
-#include "emulator/async.h"
-#include "emulator/findings.h"
-#include "emulator/map_fence.h"
-#include "emulator/memory.h"
-#include "emulator/moved_value.h"
+#include "emulator/findings/findings.h"
+#include "emulator/findings/moved_value.h"
+#include "emulator/findings/written_lines.h"
+#include "emulator/memory/async.h"
+#include "emulator/memory/map_fence.h"
+#include "emulator/memory/memory.h"
 #include "emulator/options.h"
-#include "emulator/program.h"
 #include "emulator/random.h"
-#include "emulator/tmem.h"
-#include "emulator/written_lines.h"
+#include "emulator/syntax/program.h"
+#include "emulator/tensor_cores/tmem.h"
 
 namespace tessera::emulator {
 

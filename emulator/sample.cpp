@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "emulator/memory.h"
+#include "emulator/memory/memory.h"
 #include "emulator/random.h"
 
 namespace tessera::emulator {

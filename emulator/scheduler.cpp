@@ -10,10 +10,10 @@
 #include <cstring>
 
 #include "emulator/call_stack.h"
-#include "emulator/observer.h"
-#include "emulator/race.h"
-#include "emulator/tensor_core.h"
-#include "emulator/wgmma.h"
+#include "emulator/findings/race.h"
+#include "emulator/observers/observer.h"
+#include "emulator/tensor_cores/tensor_core.h"
+#include "emulator/tensor_cores/wgmma.h"
 
 namespace tessera::emulator {
 namespace {

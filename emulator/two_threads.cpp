@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/quiet_thread.h"
-#include "emulator/isa.h"
+#include "emulator/syntax/isa.h"
 
 namespace tessera::emulator {
 namespace {

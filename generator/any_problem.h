@@ -6,7 +6,7 @@
 // right on its whole declared domain. Problems are compared and hashed by all of it. The default Problem of an operator
 // is a legal one.
 //
-// Each operator has a struct of its own (generator/copy2d_problem.h is the smallest); a Problem holds one of any
+// Each operator has a struct of its own (generator/copy2d/copy2d_problem.h is the smallest); a Problem holds one of any
 // operator, also of one that this library does not know.
 #pragma once
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "generator/any_problem.h"
-#include "generator/block_problem.h"
-#include "generator/copy2d_problem.h"
-#include "generator/fmha_problem.h"
-#include "generator/gemm_problem.h"
+#include "generator/attention/fmha_problem.h"
+#include "generator/block_scaled/block_problem.h"
+#include "generator/copy2d/copy2d_problem.h"
+#include "generator/products/gemm_problem.h"

@@ -4,16 +4,16 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
-#include "generator/convert_scales_operator.h"
-#include "generator/copy2d_operator.h"
-#include "generator/dequantize_operator.h"
+#include "generator/attention/fmha_operator.h"
+#include "generator/attention/fmha_tcgen05_operator.h"
+#include "generator/block_scaled/convert_scales_operator.h"
+#include "generator/block_scaled/dequantize_operator.h"
+#include "generator/block_scaled/quantize_operator.h"
+#include "generator/copy2d/copy2d_operator.h"
 #include "generator/family.h"
-#include "generator/fmha_operator.h"
-#include "generator/fmha_tcgen05_operator.h"
-#include "generator/gemm_operator.h"
-#include "generator/gemm_tcgen05_operator.h"
-#include "generator/gemv_operator.h"
-#include "generator/quantize_operator.h"
+#include "generator/products/gemm_operator.h"
+#include "generator/products/gemm_tcgen05_operator.h"
+#include "generator/products/gemv_operator.h"
 
 namespace tessera {
 

@@ -5,8 +5,8 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "generator/attention/fmha_tcgen05_operator.h"
 #include "generator/candidates.h"
-#include "generator/fmha_tcgen05_operator.h"
 #include "generator/plan.h"
 #include "reference/random.h"
 #include "spec/fmha_tcgen05.h"

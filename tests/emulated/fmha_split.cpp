@@ -3,9 +3,9 @@
 
 #include <string_view>
 
+#include "generator/attention/fmha_operator.h"
+#include "generator/attention/fmha_tcgen05_operator.h"
 #include "generator/candidates.h"
-#include "generator/fmha_operator.h"
-#include "generator/fmha_tcgen05_operator.h"
 #include "generator/plan.h"
 #include "tests/emulated/fmha_run.h"
 

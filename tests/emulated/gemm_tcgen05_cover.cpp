@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "generator/candidates.h"
-#include "generator/gemm_tcgen05_operator.h"
+#include "generator/products/gemm_tcgen05_operator.h"
 #include "generator/selectors.h"
 #include "generator/words.h"
 #include "tests/emulated/gemm_tcgen05_run.h"

@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "emulator/device.h"
-#include "emulator/memory.h"
+#include "emulator/memory/memory.h"
 
 using namespace tessera;
 using namespace tessera::emulator;

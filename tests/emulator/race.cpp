@@ -1,5 +1,5 @@
 // The race detector: what orders two accesses, each by a kernel that has the order and one that lacks it.
-#include "emulator/race.h"
+#include "emulator/findings/race.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

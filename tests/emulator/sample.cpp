@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "emulator/device.h"
-#include "emulator/lazy_fill.h"
+#include "emulator/memory/lazy_fill.h"
 
 using namespace tessera;
 using namespace tessera::emulator;

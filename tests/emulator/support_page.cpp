@@ -1,12 +1,12 @@
 // The table is what the documents say, and its rows can be read.
-#include "emulator/support_page.h"
+#include "emulator/syntax/support_page.h"
 
 #include <doctest/doctest.h>
 
 #include <fstream>
 #include <sstream>
 
-#include "emulator/isa.h"
+#include "emulator/syntax/isa.h"
 
 namespace tessera::emulator {
 namespace {

@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "emulator/memory.h"
+#include "emulator/memory/memory.h"
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "emulator/lexer.h"
+#include "emulator/syntax/lexer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace tessera::emulator;

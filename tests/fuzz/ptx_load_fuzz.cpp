@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "emulator/resolver.h"
+#include "emulator/syntax/resolver.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace tessera::emulator;

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "emulator/device.h"
-#include "emulator/parser.h"
+#include "emulator/syntax/parser.h"
 
 namespace {
 

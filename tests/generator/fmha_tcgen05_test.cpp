@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/launch_json.h"
+#include "generator/attention/fmha_tcgen05_operator.h"
 #include "generator/candidates.h"
-#include "generator/fmha_tcgen05_operator.h"
 #include "spec/fmha_tcgen05_tiles.h"
 #include "tests/generator/golden.h"
 #include "tests/generator/problems.h"

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "generator/candidates.h"
-#include "generator/gemm_tcgen05_operator.h"
+#include "generator/products/gemm_tcgen05_operator.h"
 #include "tests/generator/problems.h"
 
 using namespace tessera;

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "generator/candidates.h"
 #include "generator/facts.h"
-#include "generator/gemm_operator.h"
+#include "generator/products/gemm_operator.h"
 #include "tests/generator/problems.h"
 
 using namespace tessera;

@@ -7,9 +7,9 @@
 
 #include "base/tensor_map_copy.h"
 #include "base/tensor_map_resolve.h"
+#include "generator/attention/fmha_operator.h"
 #include "generator/candidates.h"
-#include "generator/copy2d_operator.h"
-#include "generator/fmha_operator.h"
+#include "generator/copy2d/copy2d_operator.h"
 #include "tests/generator/problems.h"
 
 using namespace tessera;

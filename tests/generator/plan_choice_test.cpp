@@ -8,12 +8,12 @@
 #include <initializer_list>
 #include <string>
 
+#include "generator/attention/fmha_cost.h"
+#include "generator/attention/fmha_operator.h"
 #include "generator/candidates.h"
-#include "generator/fmha_cost.h"
-#include "generator/fmha_operator.h"
-#include "generator/gemm_cost.h"
-#include "generator/gemm_operator.h"
 #include "generator/plan.h"
+#include "generator/products/gemm_cost.h"
+#include "generator/products/gemm_operator.h"
 #include "tests/generator/problems.h"
 
 using namespace tessera;

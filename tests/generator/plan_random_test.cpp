@@ -6,10 +6,10 @@
 #include <random>
 
 #include "base/error.h"
+#include "generator/attention/fmha_tcgen05_operator.h"
 #include "generator/candidates.h"
-#include "generator/fmha_tcgen05_operator.h"
-#include "generator/gemm_operator.h"
 #include "generator/plan.h"
+#include "generator/products/gemm_operator.h"
 #include "tests/generator/problems.h"
 
 using namespace tessera;

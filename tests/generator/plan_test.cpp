@@ -8,10 +8,10 @@
 #include <set>
 
 #include "base/error.h"
+#include "generator/attention/fmha_operator.h"
 #include "generator/candidates.h"
-#include "generator/copy2d_operator.h"
-#include "generator/fmha_operator.h"
-#include "generator/gemm_operator.h"
+#include "generator/copy2d/copy2d_operator.h"
+#include "generator/products/gemm_operator.h"
 #include "tests/generator/golden.h"
 #include "tests/generator/problems.h"
 

@@ -10,8 +10,8 @@
 #include <memory>
 
 #include "base/error.h"
+#include "generator/attention/fmha_tcgen05_operator.h"
 #include "generator/candidates.h"
-#include "generator/fmha_tcgen05_operator.h"
 #include "generator/plan.h"
 #include "runtime/nvrtc.h"
 #include "spec/fmha_tcgen05_tiles.h"

@@ -10,9 +10,9 @@
 #include <map>
 
 #include "base/error.h"
+#include "generator/attention/fmha_operator.h"
 #include "generator/candidates.h"
-#include "generator/copy2d_operator.h"
-#include "generator/fmha_operator.h"
+#include "generator/copy2d/copy2d_operator.h"
 #include "tests/generator/problems.h"
 #include "tests/ptxas/complaint.h"
 

@@ -26,10 +26,10 @@
 #include <vector>
 
 #include "base/error.h"
+#include "generator/attention/fmha_operator.h"
 #include "generator/candidates.h"
-#include "generator/fmha_operator.h"
-#include "generator/gemm_operator.h"
 #include "generator/plan.h"
+#include "generator/products/gemm_operator.h"
 #include "runtime/nvrtc.h"
 #include "tests/generator/problems.h"
 

@@ -1,7 +1,7 @@
 // Writes docs/ptx-support.md: emulator_support_page TESTS_PTX_FOLDER > docs/ptx-support.md
 #include <cstdio>
 
-#include "emulator/support_page.h"
+#include "emulator/syntax/support_page.h"
 
 int main(int argc, char** argv) {
   if (argc != 2) {

@@ -1,5 +1,5 @@
-// The planner of the toy: what generator/copy2d_operator.h says of each function. Its two families differ in how many
-// elements a thread has.
+// The planner of the toy: what generator/copy2d/copy2d_operator.h says of each function. Its two families differ in how
+// many elements a thread has.
 #pragma once
 
 #include <fmt/format.h>
@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "generator/block_operator.h"
+#include "generator/block_scaled/block_operator.h"
 #include "generator/candidates.h"
 #include "generator/operator_words.h"
 #include "spec/toy_scale.h"

@@ -1,0 +1,178 @@
+// Happens-before: who has seen what. The accesses themselves are in race_access.cpp.
+#include "emulator/findings/race.h"
+
+namespace tessera::emulator {
+
+void RaceDetector::start_cluster(Cluster& cluster) {
+  clusters_[&cluster] = static_cast<std::uint32_t>(agents_.size());
+  agents_.emplace_back(1);  // index 0 is nobody
+  cluster.race = nullptr;
+}
+
+void RaceDetector::start_cta(Cta& cta) {
+  cta.race = std::make_shared<RaceCta>();
+  cta.race->cells.resize(cta.shared_bytes / 16 + 1);
+  cta.race->exited = clock_of(cta);
+  for (Warp& warp : cta.warps) {
+    warp.race = std::make_shared<RaceWarp>();
+    RaceWarp& state = *warp.race;
+    state.agent = make_agent(cta, warp.index, nullptr);
+    state.seen = state.fenced = state.relaxed = clock_of(cta);
+    state.wide = state.fenced_wide = state.relaxed_wide = clock_of(cta);
+    state.seen.raise(state.agent, state.clock);
+    state.wide.raise(state.agent, state.clock);
+    cta.race->warps.push_back(state.agent);
+  }
+}
+
+VectorClock RaceDetector::clock_of(const Cta& cta) { return VectorClock(cta.launch->race->clusters_.at(cta.cluster)); }
+
+Agent RaceDetector::make_agent(const Cta& cta, int warp, const char* what) {
+  const std::uint32_t cluster = clusters_.at(cta.cluster);
+  std::vector<AgentInfo>& agents = agents_[cluster];
+  // Beyond the limit, or beyond 2^20 clusters, accesses are not followed: nothing is reported that is not a race.
+  if (agents.size() >= kMaxAgents || cluster >= 1u << (32 - kAgentBits)) return 0;
+  agents.push_back({cta.id, warp, what});
+  return cluster << kAgentBits | static_cast<Agent>(agents.size() - 1);
+}
+
+const RaceDetector::AgentInfo& RaceDetector::info(Agent agent) const {
+  return agents_[agent >> kAgentBits][agent & (kMaxAgents - 1)];
+}
+
+// Remote accesses must be over, for all that the CTA's warps know, before its last warp leaves: its memory goes.
+void RaceDetector::exit_warp(Warp& warp) {
+  RaceCta& cta = *warp.cta->race;
+  cta.exited.join(warp.race->seen);
+  if (warp.cta->live_warps > 1) return;
+  for (RaceCta::Remote& remote : cta.remote) {
+    if (remote.clock <= cta.exited.at(remote.agent)) continue;
+    report_exit(remote.place);
+  }
+}
+
+void RaceDetector::report_exit(EmulatorFinding finding) {
+  finding.name = "cluster-peer-may-exit";
+  finding.message = "another CTA's shared memory is accessed, and nothing keeps that CTA from exiting before";
+  finding.cause = "a cluster barrier at the end of the kernel is missing: all CTAs must stay until peers are done";
+  launch_.findings.add(std::move(finding));
+}
+
+void RaceDetector::fence(Warp& warp, bool is_narrow) {
+  RaceWarp& state = *warp.race;
+  state.seen.join(state.relaxed);
+  if (!is_narrow) state.wide.join(state.relaxed_wide);
+  state.fenced.join(state.seen);
+  if (!is_narrow) state.fenced_wide.join(state.wide);
+  publish(state);
+}
+
+void RaceDetector::proxy_fence(Warp& warp) {
+  proxy_fenced_.join(warp.race->seen);
+  publish(*warp.race);  // what the warp stores from here on is not covered
+}
+
+void RaceDetector::arrive(Warp& warp, std::shared_ptr<RaceSync>& sync, bool is_release, bool is_narrow) {
+  RaceWarp& state = *warp.race;
+  if (!sync) {
+    sync = std::make_shared<RaceSync>();
+    sync->pending = sync->done = sync->pending_fenced = sync->done_fenced = clock_of(*warp.cta);
+    sync->pending_wide = sync->done_wide = sync->done_narrow = sync->done;
+  }
+  sync->pending.join(is_release ? state.seen : state.fenced);
+  sync->pending_fenced.join(state.fenced);
+  if (!is_narrow) sync->pending_wide.join(is_release ? state.wide : state.fenced_wide);
+  if (is_release) publish(state);
+}
+
+void RaceDetector::acquire(Warp& warp, const std::shared_ptr<RaceSync>& sync) {
+  if (!sync) return;
+  warp.race->seen.join(sync->done);
+  warp.race->fenced.join(sync->done_fenced);
+  warp.race->wide.join(sync->done_wide);
+}
+
+void RaceDetector::initialise(Warp& warp, Cta& owner, Mbarrier& barrier) {
+  barrier.race = std::make_shared<RaceSync>();
+  RaceSync& sync = *barrier.race;
+  sync.pending = sync.done = sync.pending_fenced = sync.done_fenced = clock_of(owner);
+  sync.pending_wide = sync.done_wide = sync.done_narrow = sync.done;
+  sync.agent = make_agent(owner, warp.index, "a copy");
+  sync.initialiser = warp.race->agent;
+  sync.initialised = warp.race->clock;
+  sync.initialised_pc = warp.pc;
+}
+
+void RaceDetector::use(Warp& warp, const Instruction& in, int lane, Cta& owner, const Mbarrier& barrier) {
+  if (!barrier.race) return;
+  const RaceSync& sync = *barrier.race;
+  const RaceWarp& state = *warp.race;
+  const std::uint32_t address = owner.shared_address(barrier.offset);
+  const Accessor accessor{&state.seen, nullptr, nullptr, &warp, &in};
+  if (&owner != warp.cta) check_peer(owner, accessor, state.agent, state.clock, address, lane);
+  if (sync.initialiser == state.agent || sync.initialised <= state.seen.at(sync.initialiser)) return;
+  EmulatorFinding finding = finding_of(accessor, "mbarrier-init-unordered", lane, address);
+  finding.message = "nothing orders this use after the mbarrier's initialisation";
+  const Instruction& init = launch_.entry.code[sync.initialised_pc];
+  finding.message += " at PTX line " + std::to_string(init.line);
+  finding.cause =
+      "__syncthreads (in a cluster: fence.mbarrier_init and the cluster barrier) is missing after mbarrier.init";
+  launch_.findings.add(std::move(finding));
+}
+
+std::shared_ptr<RaceOperation> RaceDetector::issue(const Warp& warp, const Instruction&, int lane) {
+  RaceWarp& state = *warp.race;
+  auto operation = std::make_shared<RaceOperation>();
+  operation->seen = state.seen;
+  operation->issuer = state.agent;
+  operation->issued = state.clock;
+  operation->pc = warp.pc;
+  operation->lane = static_cast<std::uint8_t>(lane < 0 ? 0 : lane);
+  publish(state);
+  return operation;
+}
+
+void RaceDetector::complete_on(RaceOperation& operation, Cta& owner, Mbarrier& barrier) {
+  if (!barrier.race) return;
+  RaceSync& sync = *barrier.race;
+  sync.complete(operation.seen);
+  operation.read_agent = operation.write_agent = sync.agent;
+  operation.read_clock = operation.write_clock = static_cast<std::uint32_t>(barrier.phase) + 1;
+  sync.pending.raise(sync.agent, operation.write_clock);
+  static_cast<void>(owner);
+}
+
+void RaceDetector::remember(const RaceOperation& operation, std::shared_ptr<WgmmaResult> result) {
+  constexpr std::size_t kKept = 16;  // more than a ring has slots
+  auto& kept = results_[{operation.read_agent, operation.pc}];
+  if (!kept.empty() && kept.back().second == result) return;
+  kept.emplace_back(operation.read_clock, std::move(result));
+  if (kept.size() > kKept) kept.pop_front();
+}
+
+WgmmaResult* RaceDetector::result_of(const RaceRecord& record) {
+  const auto found = results_.find({record.agent, record.pc});
+  if (found == results_.end()) return nullptr;
+  for (const auto& [clock, result] : found->second)
+    if (clock == record.clock) return &result->last();
+  return nullptr;
+}
+
+void RaceDetector::join_group(RaceOperation& operation, const Warp& warp, GroupList& groups) {
+  if (groups.read_agent == 0) {
+    groups.read_agent = make_agent(*warp.cta, warp.index, "a store");
+    groups.written_agent = make_agent(*warp.cta, warp.index, "a store");
+  }
+  operation.read_agent = groups.read_agent;
+  operation.write_agent = groups.written_agent;
+  operation.read_clock = operation.write_clock = static_cast<std::uint32_t>(groups.closed) + 1;
+}
+
+void RaceDetector::wait_group(Warp& warp, const GroupList& groups, std::uint64_t allowed, bool only_reading) {
+  if (groups.closed <= allowed || groups.read_agent == 0) return;
+  const auto over = static_cast<std::uint32_t>(groups.closed - allowed);
+  warp.race->seen.raise(groups.read_agent, over);
+  if (!only_reading) warp.race->seen.raise(groups.written_agent, over);
+}
+
+}  // namespace tessera::emulator

@@ -1,0 +1,272 @@
+// The race detector: accesses to shared and global memory that nothing orders.
+//
+// Two accesses to one byte race when at least one writes, not both are atomic (or volatile, relaxed, ...), and neither
+// happens before the other. Happens-before is what the PTX memory model gives: program order of a warp; arrivals and
+// waits of CTA, cluster and memory barriers; release and acquire patterns; the start of an asynchronous
+// operation by its thread, and its completion on an mbarrier or in a group that somebody waits for. It does not depend
+// on who happened to be first in this run, so most races show under every schedule.
+//
+// A release pattern is a releasing store or atomic, or a relaxed one behind a fence of its warp; an acquire pattern is
+// an acquiring load or atomic, or a relaxed one with a fence behind it. One is observed by the other when that reads
+// what it wrote, or what atomics made of that: a plain store begins anew. The pattern's own write is ordered with it.
+//
+// What is deliberately lenient, so that a report is a real one:
+//  - the lanes of a warp are one agent: races between them are not seen;
+//  - of scopes, only a release or an acquire of .cta scope (also a fence or an atomic) between two CTAs is seen, and
+//  only
+//    where the second then meets an ordinary store of before the first; what was read or copied before it counts as
+//    ordered. Waits on mbarriers and barriers acquire at any scope;
+//  - a fence covers all that its warp has seen, also what a barrier after it passes on;
+//  - each 16 bytes remember at most six accesses.
+// Whether an order also holds between the generic and the asynchronous proxy is another check (missing-proxy-fence).
+#pragma once
+
+#include <array>
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <unordered_map>
+
+#include "emulator/findings/vector_clock.h"
+#include "emulator/memory/access.h"
+
+namespace tessera::emulator {
+
+/// Two bits each: how an access and its order are.
+struct AccessKind {
+  bool is_write = false;
+  bool is_atomic = false;  ///< atom, red, and strong loads and stores: they do not race with each other
+  bool is_async = false;
+  bool is_narrow = false;  ///< atomic at .cta scope
+  bool is_flag = false;    ///< the write of a release pattern whose fence came before
+};
+
+/// An access that 16 bytes remember.
+struct RaceRecord {
+  Agent agent = 0;
+  std::uint32_t clock = 0;
+  std::uint32_t pc = 0;
+  std::uint16_t bytes = 0;  ///< mask
+  std::uint8_t lane = 0;
+  std::uint8_t kind = 0;  ///< kWrite...
+};
+inline constexpr std::uint8_t kRaceWrite = 1;
+inline constexpr std::uint8_t kRaceAtomic = 2;
+inline constexpr std::uint8_t kRaceAsync = 4;
+inline constexpr std::uint8_t kRaceNarrow = 8;
+
+struct RaceCell {
+  static constexpr int kRecords = 6;
+  std::array<RaceRecord, kRecords> records{};
+};
+
+/// What a barrier or a flag in memory passes on.
+struct RaceSync {
+  VectorClock pending;         ///< of the open phase
+  VectorClock pending_fenced;  ///< what its arrivals had fenced
+  VectorClock done;            ///< of the phases that are over
+  VectorClock done_fenced;
+  // What of it other CTAs may rely on, and what only the CTA that released at .cta scope may.
+  VectorClock pending_wide;
+  VectorClock done_wide;
+  VectorClock done_narrow;
+  const Cta* narrow_cta = nullptr;
+  Agent agent = 0;  ///< mbarrier: copies that complete on it
+  Agent initialiser = 0;
+  std::uint32_t initialised = 0;  ///< the initialiser's clock
+  std::uint32_t initialised_pc = 0;
+
+  void finish() {
+    done.join(pending);
+    done_fenced.join(pending_fenced);
+    done_wide.join(pending_wide);
+  }
+  /// An asynchronous operation completes on the barrier: it releases at cluster scope.
+  void complete(const VectorClock& seen_by_issuer) {
+    pending.join(seen_by_issuer);
+    pending_wide.join(seen_by_issuer);
+  }
+};
+
+struct RaceWarp {
+  Agent agent = 0;
+  std::uint32_t clock = 1;
+  VectorClock seen;
+  VectorClock fenced;   ///< what the last fence covered: relaxed stores and arrivals pass it on
+  VectorClock relaxed;  ///< what relaxed loads have met: the next fence takes it
+  VectorClock wide;     ///< of `seen`, what came by releases that reach this CTA
+  VectorClock fenced_wide;
+  VectorClock relaxed_wide;
+  Agent copy_agent = 0;  ///< cp.async
+  std::uint32_t copies = 1;
+  // Relaxed stores and atomics behind a fence are an agent of their own: who observes one is ordered after it, and
+  // after what the fence covers, but not after what lies between the two.
+  Agent flag_agent = 0;
+  std::uint32_t flags = 0;
+};
+
+struct RaceCta {
+  std::vector<RaceCell> cells;  ///< 16 bytes of shared memory each
+  std::vector<Agent> warps;
+  struct Remote {
+    Agent agent = 0;
+    std::uint32_t clock = 0;
+    EmulatorFinding place;
+  };
+  std::vector<Remote> remote;  ///< last accesses of other CTAs of the cluster
+  VectorClock exited;          ///< what its warps had seen when they left
+};
+
+/// An asynchronous operation: what its issuer had seen, and under which agents it reads and writes.
+struct RaceOperation {
+  VectorClock seen;
+  Agent issuer = 0;
+  std::uint32_t issued = 0;
+  Agent read_agent = 0;
+  std::uint32_t read_clock = 0;
+  Agent write_agent = 0;
+  std::uint32_t write_clock = 0;
+  std::uint32_t pc = 0;
+  std::uint8_t lane = 0;
+  bool is_generic = false;  ///< cp.async: no proxy of its own
+};
+
+/// A strong access: ld, st, atom, red with an order of their own.
+struct MemoryOrder {
+  bool acquires = false;
+  bool releases = false;
+  bool is_narrow = false;  ///< .cta scope
+  bool reads = false;      ///< both: an atomic
+  bool writes = false;
+};
+
+class RaceDetector {
+ public:
+  explicit RaceDetector(Launch& launch) : launch_(launch) {}
+
+  void start_cluster(Cluster& cluster);
+  void start_cta(Cta& cta);
+  void exit_warp(Warp& warp);
+
+  // Accesses of the running instruction.
+  void access(const Warp& warp, const Instruction& in, int lane, const Target& target, std::size_t bytes,
+              AccessKind kind);
+  /// Weak accesses of all lanes, each `delta` bytes behind `first`.
+  void access_lanes(const Warp& warp, const Instruction& in, const Target& first,
+                    const std::array<std::uint32_t, kLanes>& delta, std::size_t bytes, bool is_write);
+  /// Bytes of one 16-byte granule, as a mask; cta: null for global memory.
+  void access_granule(const Warp& warp, const Instruction& in, int lane, Cta* cta, std::uint64_t granule,
+                      std::uint16_t bytes, bool is_write);
+  /// What a release pattern wrote, an acquire pattern takes.
+  void strong_access(Warp& warp, const Instruction& in, int lane, const Target& target, std::size_t bytes,
+                     MemoryOrder order);
+  void fence(Warp& warp, bool is_narrow = false);
+  /// fence.proxy.async of global memory: what the warp has seen may be read by asynchronous operations.
+  void proxy_fence(Warp& warp);
+
+  // Barriers. A barrier's RaceSync is made at its first use.
+  void arrive(Warp& warp, std::shared_ptr<RaceSync>& sync, bool is_release, bool is_narrow = false);
+  void acquire(Warp& warp, const std::shared_ptr<RaceSync>& sync);
+  void initialise(Warp& warp, Cta& owner, Mbarrier& barrier);
+  /// The barrier's initialisation must happen before its use.
+  void use(Warp& warp, const Instruction& in, int lane, Cta& owner, const Mbarrier& barrier);
+
+  // Asynchronous operations.
+  std::shared_ptr<RaceOperation> issue(const Warp& warp, const Instruction& in, int lane);
+  /// The operation completes on this barrier's open phase.
+  void complete_on(RaceOperation& operation, Cta& owner, Mbarrier& barrier);
+  /// Whose result the reads of this wgmma serve.
+  void remember(const RaceOperation& operation, std::shared_ptr<WgmmaResult> result);
+  /// It belongs to the open group of this list.
+  void join_group(RaceOperation& operation, const Warp& warp, GroupList& groups);
+  void wait_group(Warp& warp, const GroupList& groups, std::uint64_t allowed, bool only_reading);
+  void async_access(const RaceOperation& operation, const EmulatorFinding& place, Cta* cta, std::uint64_t address,
+                    std::size_t bytes, bool is_write, bool is_atomic = false);
+  Agent make_agent(const Cta& cta, int warp, const char* what);
+  /// A thread of this launch stored into these bytes of global memory, as far as the records tell.
+  bool was_stored(std::uint64_t address, std::size_t bytes) const;
+
+ private:
+  struct AgentInfo {
+    std::array<std::uint32_t, 3> cta{};
+    int warp = -1;
+    const char* what = nullptr;  ///< nullptr: the warp itself
+  };
+  struct Accessor {
+    const VectorClock* seen;
+    const VectorClock* wide;       ///< null: an asynchronous operation's, whose scope is wide enough
+    const EmulatorFinding* place;  ///< null: made from warp and in
+    const Warp* warp;
+    const Instruction* in;
+    bool needs_proxy_fence = false;  ///< an operation of the async proxy
+  };
+  void check_proxy(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor, std::uint64_t address);
+  void touch_range(RaceCell* cells, std::uint64_t address, std::size_t bytes, RaceRecord record,
+                   const Accessor& accessor, std::uint64_t shown_address, bool is_shared);
+  void touch_global(std::uint64_t address, std::size_t bytes, const RaceRecord& record, const Accessor& accessor);
+  RaceCell* page_cells(std::uint64_t address);
+  std::uint64_t flag_key(const Target& target) const;
+  void observe(RaceWarp& state, const Warp& warp, const RaceSync& flag, MemoryOrder order);
+  void publish_flag(RaceWarp& state, const Warp& warp, RaceSync& flag, MemoryOrder order);
+  bool is_spent(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor, std::uint64_t address,
+                bool is_shared);
+  void touch(RaceCell& cell, const RaceRecord& record, const Accessor& accessor, std::uint64_t address, bool is_shared);
+  void report(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor, std::uint64_t address,
+              bool is_shared);
+  void check_peer(Cta& target, const Accessor& accessor, Agent agent, std::uint32_t clock, std::uint64_t address,
+                  int lane);
+  bool is_scope_too_narrow(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor) const;
+  void report_scope(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor, std::uint64_t address);
+  void report_exit(EmulatorFinding finding);
+  EmulatorFinding finding_of(const Accessor& accessor, const char* name, int lane, std::uint64_t address) const;
+  std::string describe(const RaceRecord& record) const;
+  WgmmaResult* result_of(const RaceRecord& record);
+  const AgentInfo& info(Agent agent) const;
+  static VectorClock clock_of(const Cta& cta);
+  static void publish(RaceWarp& warp) {
+    warp.seen.raise(warp.agent, ++warp.clock);
+    warp.wide.raise(warp.agent, warp.clock);
+  }
+  bool is_other_cta(Agent a, Agent b) const { return info(a).cta != info(b).cta; }
+
+  Launch& launch_;
+  std::vector<std::vector<AgentInfo>> agents_{1};  // [cluster][index]
+  std::unordered_map<const Cluster*, std::uint32_t> clusters_;
+  struct Page {
+    std::array<RaceCell, 256> cells{};  // 4 KB of global memory
+  };
+  std::unordered_map<std::uint64_t, std::unique_ptr<Page>> pages_;
+  std::uint64_t last_page_number_ = ~std::uint64_t{0};
+  Page* last_page_ = nullptr;
+  std::unordered_map<std::uint64_t, std::unique_ptr<RaceSync>> flags_;  // by flag_key() / 4
+  /// wgmma's last results by agent and pc, each with its group.
+  std::map<std::pair<Agent, std::uint32_t>, std::deque<std::pair<std::uint32_t, std::shared_ptr<WgmmaResult>>>>
+      results_;
+  VectorClock proxy_fenced_;                         // stores that some fence.proxy.async has covered
+  std::set<std::array<std::uint32_t, 3>> reported_;  // both places, what
+};
+
+/// The weak accesses of one instruction's lanes. Neighbouring lanes that touch the same bytes, as in broadcasts, are
+/// followed as one.
+class LaneAccesses {
+ public:
+  LaneAccesses(const Warp& warp, const Instruction& in, bool is_write) : warp_(warp), in_(in), is_write_(is_write) {}
+  ~LaneAccesses() { flush(); }
+  LaneAccesses(const LaneAccesses&) = delete;
+  LaneAccesses& operator=(const LaneAccesses&) = delete;
+  void add(int lane, const Target& target, std::size_t bytes);
+
+ private:
+  void flush();
+
+  const Warp& warp_;
+  const Instruction& in_;
+  bool is_write_;
+  std::uint16_t bytes_ = 0;  // of the granule; 0: none
+  int lane_ = 0;
+  Cta* cta_ = nullptr;
+  std::uint64_t granule_ = 0;
+};
+
+}  // namespace tessera::emulator

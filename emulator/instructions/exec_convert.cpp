@@ -1,0 +1,305 @@
+// PTX ISA, "Data Movement and Conversion Instructions: cvt".
+#include "emulator/instructions/bind.h"
+#include "emulator/instructions/lanes.h"
+#include "emulator/math/convert.h"
+#include "emulator/math/integer_convert.h"
+
+namespace tessera::emulator::bind {
+namespace {
+
+using math::Format;
+using math::Rounding;
+using U16 = std::uint16_t;
+using U32 = std::uint32_t;
+using U64 = std::uint64_t;
+
+// flags: bits 0-2 rounding, 8 ftz, 16 sat, 32 satfinite, 64 relu, 128 to an integral value.
+math::CvtModifiers modifiers(const Instruction& in) {
+  return {static_cast<Rounding>(in.flags & 7), (in.flags & 8) != 0, (in.flags & 16) != 0, (in.flags & 32) != 0,
+          (in.flags & 64) != 0};
+}
+
+bool set_flags(const Decoded& d) {
+  constexpr std::pair<std::string_view, Rounding> kModes[] = {
+      {"rn", Rounding::nearest_even}, {"rz", Rounding::toward_zero},   {"rm", Rounding::down},
+      {"rp", Rounding::up},           {"rna", Rounding::nearest_away}, {"rni", Rounding::nearest_even},
+      {"rzi", Rounding::toward_zero}, {"rmi", Rounding::down},         {"rpi", Rounding::up}};
+  unsigned flags = 0;
+  bool rounds = false;
+  for (const auto& [name, mode] : kModes) {
+    if (!d.has(name)) continue;
+    rounds = true;
+    flags |= static_cast<unsigned>(mode) | (name.size() == 3 && name[2] == 'i' ? 128u : 0u);
+  }
+  flags |= (d.has("ftz") ? 8u : 0u) | (d.has("sat") ? 16u : 0u) | (d.has("satfinite") ? 32u : 0u) |
+           (d.has("relu") ? 64u : 0u);
+  d.in->flags = static_cast<U16>(flags);
+  return rounds;
+}
+
+bool find_format(Type type, Format& format) {
+  switch (type) {
+    case Type::f64:
+      format = Format::f64;
+      return true;
+    case Type::f32:
+      format = Format::f32;
+      return true;
+    case Type::tf32:
+      format = Format::tf32;
+      return true;
+    case Type::f16:
+    case Type::f16x2:
+      format = Format::f16;
+      return true;
+    case Type::bf16:
+    case Type::bf16x2:
+      format = Format::bf16;
+      return true;
+    case Type::e5m2x2:
+      format = Format::e5m2;
+      return true;
+    case Type::e4m3x2:
+      format = Format::e4m3;
+      return true;
+    case Type::e2m1x2:
+      format = Format::e2m1;
+      return true;
+    case Type::e2m3x2:
+      format = Format::e2m3;
+      return true;
+    case Type::e3m2x2:
+      format = Format::e3m2;
+      return true;
+    case Type::ue8m0x2:
+      format = Format::ue8m0;
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Calls f.template operator()<T>() with the C++ type of an integer type.
+template <class F>
+Handler with_integer(Type type, F f) {
+  switch (type) {
+    case Type::u8:
+      return f.template operator()<std::uint8_t>();
+    case Type::s8:
+      return f.template operator()<std::int8_t>();
+    case Type::u16:
+      return f.template operator()<std::uint16_t>();
+    case Type::s16:
+      return f.template operator()<std::int16_t>();
+    case Type::u32:
+      return f.template operator()<std::uint32_t>();
+    case Type::s32:
+      return f.template operator()<std::int32_t>();
+    case Type::u64:
+      return f.template operator()<std::uint64_t>();
+    case Type::s64:
+      return f.template operator()<std::int64_t>();
+    default:
+      return nullptr;
+  }
+}
+bool is_integer(Type type) { return type >= Type::u8 && type <= Type::s64; }
+
+template <class To, class From, bool kSat>
+Step int_to_int(Warp& w, const Instruction& in, Mask active) {
+  return lift1<To, From>(w, in, active, [](From a) { return math::integer_to_integer<To>(a, kSat); });
+}
+
+template <class From>
+Step int_to_f32_near(Warp& w, const Instruction& in, Mask active) {
+  return lift1<float, From>(w, in, active, [](From a) { return static_cast<float>(a); });
+}
+template <Format F, class Code, class From>
+Step int_to_float(Warp& w, const Instruction& in, Mask active) {
+  const auto mode = static_cast<Rounding>(in.flags & 7);
+  return lift1<Code, From>(w, in, active,
+                           [mode](From a) { return static_cast<Code>(math::integer_to_float<F>(a, mode)); });
+}
+struct IntToFloat {
+  Type to;
+  bool is_near;
+  template <class From>
+  Handler operator()() const {
+    if (to == Type::f32) return is_near ? int_to_f32_near<From> : int_to_float<Format::f32, U32, From>;
+    if (to == Type::f64) return int_to_float<Format::f64, U64, From>;
+    return to == Type::f16 ? int_to_float<Format::f16, U16, From> : int_to_float<Format::bf16, U16, From>;
+  }
+};
+
+template <Format F, class Code, class To>
+Step float_to_int(Warp& w, const Instruction& in, Mask active) {
+  const auto mode = static_cast<Rounding>(in.flags & 7);
+  const bool ftz = (in.flags & 8) != 0;
+  return lift1<To, Code>(w, in, active, [=](Code a) {
+    if constexpr (F == Format::f32)
+      if (ftz) a = math::flush_f32(a);
+    return math::float_to_integer<To>(math::decode<F>(a), mode, F == Format::f64);
+  });
+}
+struct FloatToInt {
+  Type from;
+  template <class To>
+  Handler operator()() const {
+    if (from == Type::f32) return float_to_int<Format::f32, U32, To>;
+    if (from == Type::f64) return float_to_int<Format::f64, U64, To>;
+    return from == Type::f16 ? float_to_int<Format::f16, U16, To> : float_to_int<Format::bf16, U16, To>;
+  }
+};
+
+// number: destination format << 8 | source format.
+template <class To, class From>
+Step float_to_float(Warp& w, const Instruction& in, Mask active) {
+  const auto function = math::find_convert(static_cast<Format>(in.number >> 8), static_cast<Format>(in.number & 255));
+  const math::CvtModifiers m = modifiers(in);
+  return lift1<To, From>(w, in, active, [=](From a) { return static_cast<To>(function(a, m)); });
+}
+template <class To>
+Handler pick_source(int bits) {
+  return bits == 16 ? float_to_float<To, U16> : bits == 32 ? float_to_float<To, U32> : float_to_float<To, U64>;
+}
+
+template <Format F, class Code>
+Step round_to_integral(Warp& w, const Instruction& in, Mask active) {
+  const math::CvtModifiers m = modifiers(in);
+  return lift1<Code, Code>(w, in, active, [=](Code a) {
+    if constexpr (F == Format::f32)
+      if (m.ftz) a = math::flush_f32(a);
+    if constexpr (F == Format::f64)
+      if (math::double_of(a) != math::double_of(a)) return a | (U64{1} << 51);
+    double value = math::round_to_integral(math::decode<F>(a), m.rounding);
+    if (m.sat) value = value > 0 ? (value > 1 ? 1.0 : value) : 0.0;
+    return static_cast<Code>(math::encode<F>(value, Rounding::nearest_even, false));
+  });
+}
+
+U32 bf16_near(U32 f32) {
+  const U32 rounded = (f32 + 0x7FFF + ((f32 >> 16) & 1)) >> 16;
+  return (f32 & 0x7FFFFFFF) > math::kInfinityF32 ? math::kCanonicalNan16 : rounded;
+}
+Step bf16x2_near(Warp& w, const Instruction& in, Mask active) {
+  return lift2<U32, U32, U32>(w, in, active, [](U32 a, U32 b) { return bf16_near(a) << 16 | bf16_near(b); });
+}
+
+template <Format F, class To>
+Step pair_from_f32(Warp& w, const Instruction& in, Mask active) {
+  const math::CvtModifiers m = modifiers(in);
+  return lift2<To, float, float>(w, in, active,
+                                 [m](float a, float b) { return static_cast<To>(math::convert_pair<F>(a, b, m)); });
+}
+template <Format To, class ToCode, Format From, class FromCode>
+Step pair_from_pair(Warp& w, const Instruction& in, Mask active) {
+  const math::CvtModifiers m = modifiers(in);
+  return lift1<ToCode, FromCode>(w, in, active,
+                                 [m](FromCode a) { return static_cast<ToCode>(math::convert_packed<To, From>(a, m)); });
+}
+
+template <Format From>
+Handler from_halves(Type to) {
+  switch (to) {
+    case Type::e4m3x2:
+      return pair_from_pair<Format::e4m3, U16, From, U32>;
+    case Type::e5m2x2:
+      return pair_from_pair<Format::e5m2, U16, From, U32>;
+    case Type::e2m1x2:
+      return pair_from_pair<Format::e2m1, std::uint8_t, From, U32>;
+    case Type::e2m3x2:
+      return pair_from_pair<Format::e2m3, U16, From, U32>;
+    case Type::e3m2x2:
+      return pair_from_pair<Format::e3m2, U16, From, U32>;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+Handler cvt(const Decoded& d) {
+  const Type to = d.type(0);
+  const Type from = d.type(1);
+  const bool rounds = set_flags(d);
+  if (is_integer(to) && is_integer(from)) {
+    const bool sat = d.has("sat");
+    return with_integer(to, [&]<class To>() {
+      return with_integer(from, [&]<class From>() -> Handler {
+        return sat ? int_to_int<To, From, true> : int_to_int<To, From, false>;
+      });
+    });
+  }
+  // No bf16 is made of bytes; ptxas makes bytes of it where the destination is a .b8 register.
+  if (bits_of(from) == 8 && to == Type::bf16) return nullptr;
+  if (is_integer(from)) return with_integer(from, IntToFloat{to, (d.in->flags & 7) == 0});
+  if (is_integer(to)) return with_integer(to, FloatToInt{from});
+  Format d_format{};
+  Format s_format{};
+  if (!find_format(to, d_format) || !find_format(from, s_format)) return nullptr;
+  if ((d.in->flags & 128) != 0) {
+    if (to != from) return nullptr;
+    return to == Type::f32   ? round_to_integral<Format::f32, U32>
+           : to == Type::f64 ? round_to_integral<Format::f64, U64>
+           : to == Type::f16 ? round_to_integral<Format::f16, U16>
+                             : round_to_integral<Format::bf16, U16>;
+  }
+  // A conversion that cannot hold every value must say how it rounds; between f16 and bf16 ptxas takes none for .rn.
+  const bool are_halves = bits_of(to) == 16 && bits_of(from) == 16 && to != from;
+  const bool exact = to == from || to == Type::f64 || (to == Type::f32 && from != Type::f64);
+  if (exact == rounds && !are_halves) return nullptr;
+  d.in->number = static_cast<U32>(d_format) << 8 | static_cast<U32>(s_format);
+  const int bits = bits_of(from);
+  return bits_of(to) == 16   ? pick_source<U16>(bits)
+         : bits_of(to) == 32 ? pick_source<U32>(bits)
+                             : pick_source<U64>(bits);
+}
+
+Handler cvt_packed(const Decoded& d) {
+  set_flags(d);
+  const Type to = d.type(0);
+  const Type from = d.type(1);
+  if (from == Type::f32) {
+    switch (to) {
+      case Type::bf16x2:
+        return d.in->flags == 0 ? bf16x2_near : pair_from_f32<Format::bf16, U32>;
+      case Type::f16x2:
+        return pair_from_f32<Format::f16, U32>;
+      case Type::e4m3x2:
+        return pair_from_f32<Format::e4m3, U16>;
+      case Type::e5m2x2:
+        return pair_from_f32<Format::e5m2, U16>;
+      case Type::e2m1x2:
+        return pair_from_f32<Format::e2m1, std::uint8_t>;
+      case Type::e2m3x2:
+        return pair_from_f32<Format::e2m3, U16>;
+      case Type::e3m2x2:
+        return pair_from_f32<Format::e3m2, U16>;
+      case Type::ue8m0x2:
+        return pair_from_f32<Format::ue8m0, U16>;
+      default:
+        return nullptr;
+    }
+  }
+  if (to == Type::f16x2) {
+    switch (from) {
+      case Type::e4m3x2:
+        return pair_from_pair<Format::f16, U32, Format::e4m3, U16>;
+      case Type::e5m2x2:
+        return pair_from_pair<Format::f16, U32, Format::e5m2, U16>;
+      case Type::e2m1x2:
+        return pair_from_pair<Format::f16, U32, Format::e2m1, std::uint8_t>;
+      case Type::e2m3x2:
+        return pair_from_pair<Format::f16, U32, Format::e2m3, U16>;
+      case Type::e3m2x2:
+        return pair_from_pair<Format::f16, U32, Format::e3m2, U16>;
+      default:
+        return nullptr;
+    }
+  }
+  if (to == Type::bf16x2 && from == Type::ue8m0x2) return pair_from_pair<Format::bf16, U32, Format::ue8m0, U16>;
+  if (to == Type::ue8m0x2 && from == Type::bf16x2) return pair_from_pair<Format::ue8m0, U16, Format::bf16, U32>;
+  return from == Type::f16x2 ? from_halves<Format::f16>(to) : from_halves<Format::bf16>(to);
+}
+
+}  // namespace tessera::emulator::bind

@@ -1,0 +1,159 @@
+// PTX ISA, "cp.async": the copies of 4, 8 and 16 bytes that threads start one by one.
+#include "emulator/instructions/bind.h"
+#include "emulator/memory/async_memory.h"
+
+namespace tessera::emulator::bind {
+namespace {
+
+using U32 = std::uint32_t;
+using U64 = std::uint64_t;
+
+/// One instruction's copies, all lanes. cp.async writes through the generic proxy.
+class LaneCopies final : public CopyOperation {
+ public:
+  using CopyOperation::CopyOperation;
+  struct Piece {
+    U64 global = 0;
+    U32 shared = 0;
+    U32 bytes = 0;  // from global memory; the rest of `size` is zero
+    std::shared_ptr<AsyncGroup> group;
+  };
+  Cta* cta = nullptr;
+  int warp = 0;
+  U32 size = 0;
+  std::vector<Piece> pieces;
+
+  void belong(const Warp& w, U64 group) {
+    is_generic_ = true;
+    if (!race_) return;
+    race_->read_agent = race_->write_agent = w.race->copy_agent;
+    race_->read_clock = race_->write_clock = static_cast<U32>(group) + 1;
+  }
+
+  void complete(Launch& launch) override {
+    for (Piece& piece : pieces) {
+      std::byte data[16] = {};
+      if (piece.bytes > 0 && !read_global(launch, piece.global, data, piece.bytes)) return;
+      if (!write_shared(launch, *cta, piece.shared, data, size)) return;
+      cta->written_at[piece.shared / 16] = launch.fence_clock << 16 | U64{cta->rank} << 8 | static_cast<U64>(warp + 1);
+      --piece.group->pending;
+    }
+  }
+};
+
+// op: destination, source, size, source bytes or ignore-src?, cache policy?.
+Step copy(Warp& w, const Instruction& in, Mask active) {
+  auto operation = std::make_unique<LaneCopies>(w, in, first_lane(active));
+  operation->cta = w.cta;
+  operation->warp = w.index;
+  operation->chain = &w.async.copy;  // in order, so that an mbarrier arrival comes after the copies before it
+  const auto size = static_cast<U32>(in.op[2].value);
+  const Mask ignored = in.op[3].kind == Operand::Kind::predicate ? w.read_predicate(in.op[3]) : 0;
+  operation->size = size;
+  if (w.race && w.race->copy_agent == 0) w.race->copy_agent = w.launch->race->make_agent(*w.cta, w.index, "cp.async");
+  operation->belong(w, w.async.copy[static_cast<std::size_t>(first_lane(active))].closed);
+  for (Mask rest = active; rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    const U64 to = lane_address(w, in.op[0], lane);
+    const U64 from = lane_address(w, in.op[1], lane);
+    if (((to | from) & (size - 1)) != 0)
+      return report_misaligned(w, in, lane, (to & (size - 1)) != 0 ? to : from, size);
+    U32 bytes = size;
+    if (in.op[3].kind == Operand::Kind::reg) bytes = std::min(size, read_lane<U32>(w, in.op[3], lane));
+    if (((ignored >> lane) & 1) != 0) bytes = 0;
+    Target target;
+    if (!shared_target(w, in, Space::shared_cta, lane, to, size, target)) return Step::fault;
+    GroupList& groups = w.async.copy[static_cast<std::size_t>(lane)];
+    ++groups.current().pending;
+    operation->pieces.push_back({from, target.offset, bytes, groups.open});
+  }
+  w.launch->async.push(std::move(operation), *w.launch);
+  return Step::next;
+}
+
+Step commit(Warp& w, const Instruction&, Mask active) {
+  for_lanes(active, [&](int lane) { w.async.copy[static_cast<std::size_t>(lane)].commit(); });
+  return Step::next;
+}
+
+// flags: 1 wait_all, which also covers what is not committed.
+Step wait(Warp& w, const Instruction& in, Mask active) {
+  w.take_wake();
+  U64 allowed = 0;
+  if (in.flags != 0)
+    for_lanes(active, [&](int lane) { w.async.copy[static_cast<std::size_t>(lane)].commit(); });
+  else
+    allowed = static_cast<U64>(in.op[0].value);
+  bool over = true;
+  for_lanes(active,
+            [&](int lane) { over = w.async.copy[static_cast<std::size_t>(lane)].at_most(allowed, false) && over; });
+  if (over) {
+    const U64 closed = w.async.copy[static_cast<std::size_t>(first_lane(active))].closed;
+    if (w.race && w.race->copy_agent != 0 && closed > allowed)
+      w.race->seen.raise(w.race->copy_agent, static_cast<U32>(closed - allowed));
+    return Step::next;
+  }
+  w.keep(active);
+  return w.block({Wait::Kind::copy_groups, 0, allowed, 0});
+}
+
+/// Arrives on an mbarrier once the lane's earlier cp.async are done.
+class ArriveLater final : public AsyncOperation {
+ public:
+  Cta* cta = nullptr;
+  U32 barrier = 0;
+  std::shared_ptr<RaceOperation> race;
+  void complete(Launch& launch) override {
+    Mbarrier* b = cta->find_mbarrier(barrier);
+    if (b == nullptr || b->pending == 0) return;
+    --b->pending;
+    if (race && b->race) b->race->complete(race->seen);
+    settle(*b, launch);
+  }
+};
+
+// flags: 1 noinc.
+Step arrive(Warp& w, const Instruction& in, Mask active) {
+  for (Mask rest = active; rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    const U64 address = lane_address(w, in.op[0], lane);
+    Target target;
+    if (!shared_target(w, in, static_cast<Space>(in.number), lane, address, 8, target)) return Step::fault;
+    Mbarrier* barrier = target.cta->find_mbarrier(target.offset);
+    if (barrier == nullptr)
+      return w.fault_at(in, "mbarrier-not-initialised", lane, address,
+                        "no mbarrier.init was executed for this address");
+    if (in.flags == 0) ++barrier->pending;
+    auto operation = std::make_unique<ArriveLater>();
+    operation->cta = target.cta;
+    operation->barrier = target.offset;
+    operation->chain = &w.async.copy;  // behind the warp's copies
+    if (w.race) {
+      operation->race = w.launch->race->issue(w, in, lane);
+      const U64 closed = w.async.copy[static_cast<std::size_t>(lane)].closed;
+      if (w.race->copy_agent != 0) operation->race->seen.raise(w.race->copy_agent, static_cast<U32>(closed) + 1);
+    }
+    w.launch->async.push(std::move(operation), *w.launch);
+  }
+  return Step::next;
+}
+
+}  // namespace
+
+Handler cp_async(const Decoded& d) {
+  const std::int64_t size = d.in->op[2].value;
+  const bool legal = d.has("cg") ? size == 16 : size == 4 || size == 8 || size == 16;
+  return legal ? copy : nullptr;
+}
+Handler cp_async_commit(const Decoded&) { return commit; }
+Handler cp_async_wait(const Decoded& d) {
+  d.in->flags = d.form->mnemonic == "cp.async.wait_all" ? 1 : 0;
+  return wait;
+}
+Handler cp_async_mbarrier(const Decoded& d) {
+  d.in->flags = d.has("noinc") ? 1 : 0;
+  d.in->number = static_cast<U32>(space_of(d));
+  return arrive;
+}
+
+}  // namespace tessera::emulator::bind

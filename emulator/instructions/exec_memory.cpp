@@ -1,0 +1,321 @@
+// PTX ISA, "Data Movement and Conversion Instructions": ld, ld.global.nc, ldu, st, prefetch, applypriority, discard.
+//
+// Cache operators, eviction hints, memory orders and scopes have no effect here: accesses happen one after another,
+// which every order allows.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "emulator/findings/race.h"
+#include "emulator/instructions/bind.h"
+#include "emulator/memory/access.h"
+
+namespace tessera::emulator::bind {
+namespace {
+
+/// The elements of a vector operand, or the operand itself.
+struct Elements {
+  const Operand* first;
+  int count;
+};
+Elements elements(const Operand& op) {
+  if (op.kind == Operand::Kind::list) return {op.elements, op.count};
+  return {&op, 1};
+}
+
+/// All 32 lanes in one piece of global or of one CTA's shared memory: checked once, as a range. first.data is where the
+/// lowest address lies; delta[lane] is the distance to it.
+struct Range {
+  Target first;
+  std::array<std::uint32_t, kLanes> delta;
+  bool is_dense = false;  ///< lane i follows lane i - 1 without a gap
+  bool is_one = false;    ///< all lanes have one address
+};
+
+// False: go lane by lane, which also finds out what is wrong.
+template <Space kSpace>
+bool find_range(const Warp& w, const Operand& op, std::size_t bytes, Range& out) {
+  if constexpr (kSpace == Space::local || kSpace == Space::param) return false;
+  std::uint64_t address[kLanes];
+  if (op.bytes == 4) {
+    const std::uint32_t* base = w.reg<std::uint32_t>(op.offset);
+    for (int lane = 0; lane < kLanes; ++lane)
+      address[lane] = static_cast<std::uint32_t>(base[lane] + static_cast<std::uint64_t>(op.value));
+  } else {
+    const std::uint64_t* base = w.reg<std::uint64_t>(op.offset);
+    for (int lane = 0; lane < kLanes; ++lane) address[lane] = base[lane] + static_cast<std::uint64_t>(op.value);
+  }
+  std::uint64_t low = address[0];
+  std::uint64_t high = address[0];
+  std::uint64_t bits = 0;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    low = std::min(low, address[lane]);
+    high = std::max(high, address[lane]);
+    bits |= address[lane];
+  }
+  if ((bits & (bytes - 1)) != 0 || high - low > (1u << 20)) return false;
+  if constexpr (kSpace == Space::generic)
+    if (low < kGlobalBase && low - kSharedWindow >= kWindowBytes) return false;
+  if (!locate<kSpace>(w, 0, low, high - low + bytes, out.first)) return false;
+  std::uint32_t gaps = 0;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    out.delta[static_cast<std::size_t>(lane)] = static_cast<std::uint32_t>(address[lane] - low);
+    gaps |=
+        out.delta[static_cast<std::size_t>(lane)] ^ static_cast<std::uint32_t>(static_cast<std::size_t>(lane) * bytes);
+  }
+  out.is_dense = gaps == 0;
+  out.is_one = high == low;
+  return true;
+}
+
+/// Every byte that the lanes touch has these shadow bits.
+bool range_has(const Range& range, std::size_t bytes, std::uint8_t bits) {
+  const std::uint8_t* shadow = range.first.shadow;
+  if (range.is_dense) {
+    std::uint8_t all = 0xFF;
+    for (std::size_t i = 0; i < kLanes * bytes; ++i) all = static_cast<std::uint8_t>(all & shadow[i]);
+    return (all & bits) == bits;
+  }
+  for (const std::uint32_t delta : range.delta)
+    if (!shadow_has(shadow + delta, bytes, bits)) return false;
+  return true;
+}
+
+// Instruction::flags of loads and stores.
+constexpr std::uint16_t kStrong = 1;  // volatile, relaxed, acquire, release, mmio
+constexpr std::uint16_t kAcquire = 2;
+constexpr std::uint16_t kRelease = 4;
+constexpr std::uint16_t kNarrow = 8;  // .cta scope
+
+// The race detector's share of an access.
+void follow(Warp& w, const Instruction& in, int lane, const Target& target, std::size_t bytes, bool is_write,
+            LaneAccesses& weak) {
+  if ((in.flags & kStrong) == 0) return weak.add(lane, target, bytes);
+  if (target.shadow == nullptr) return;
+  w.launch->race->strong_access(
+      w, in, lane, target, bytes,
+      {(in.flags & kAcquire) != 0, (in.flags & kRelease) != 0, (in.flags & kNarrow) != 0, !is_write, is_write});
+}
+void follow_range(Warp& w, const Instruction& in, const Range& range, std::size_t bytes, bool is_write) {
+  RaceDetector& race = *w.launch->race;
+  if (in.flags == 0) {
+    if (range.is_dense) return race.access(w, in, 0, range.first, kLanes * bytes, {is_write});
+    if (range.is_one) return race.access(w, in, 0, range.first, bytes, {is_write});
+    return race.access_lanes(w, in, range.first, range.delta, bytes, is_write);
+  }
+  LaneAccesses weak(w, in, is_write);
+  for (int lane = 0; lane < kLanes; ++lane) {
+    Target target = range.first;
+    const std::uint32_t delta = range.delta[static_cast<std::size_t>(lane)];
+    target.data += delta;
+    target.offset += delta;
+    follow(w, in, lane, target, bytes, is_write, weak);
+  }
+}
+
+template <class T, Space kSpace>
+bool load_range(Warp& w, const Instruction& in) {
+  const Operand& to = in.op[0];
+  Range range;
+  if (to.kind == Operand::Kind::list || to.bytes != sizeof(T)) return false;
+  if (!find_range<kSpace>(w, in.op[1], sizeof(T), range) || !range_has(range, sizeof(T), kReadable)) return false;
+  if (w.race) [[unlikely]]
+    follow_range(w, in, range, sizeof(T), false);
+  T* d = w.reg<T>(to.offset);
+  if (range.is_dense) {
+    std::memcpy(d, range.first.data, kLanes * sizeof(T));
+  } else {
+    for (std::size_t lane = 0; lane < kLanes; ++lane)
+      std::memcpy(d + lane, range.first.data + range.delta[lane], sizeof(T));
+  }
+  return true;
+}
+
+template <class T, Space kSpace>
+bool store_range(Warp& w, const Instruction& in) {
+  const Operand& from = in.op[1];
+  Range range;
+  if (from.kind == Operand::Kind::list || from.bytes != sizeof(T)) return false;
+  if (!find_range<kSpace>(w, in.op[0], sizeof(T), range) || !range_has(range, sizeof(T), kAllocated)) return false;
+  if (w.race) [[unlikely]]
+    follow_range(w, in, range, sizeof(T), true);
+  const T* s = w.reg<T>(from.offset);
+  if (range.is_dense) {
+    std::memcpy(range.first.data, s, kLanes * sizeof(T));
+    note_written(w, range.first, kLanes * sizeof(T));
+    return true;
+  }
+  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    std::memcpy(range.first.data + range.delta[lane], s + lane, sizeof(T));
+    Target target = range.first;
+    target.shadow += range.delta[lane];
+    target.offset += range.delta[lane];
+    note_written(w, target, sizeof(T));
+  }
+  return true;
+}
+
+// T is one element as memory holds it.
+template <class T, Space kSpace>
+Step load(Warp& w, const Instruction& in, Mask active) {
+  if (active == kAllLanes && load_range<T, kSpace>(w, in)) return Step::next;
+  const Elements to = elements(in.op[0]);
+  const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(to.count);
+  LaneAccesses weak(w, in, false);
+  for (Mask rest = active; rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    const std::uint64_t address = lane_address(w, in.op[1], lane);
+    Target target;
+    if ((address & (bytes - 1)) != 0) return report_misaligned(w, in, lane, address, bytes);
+    if (!locate<kSpace>(w, lane, address, bytes, target))
+      return report_outside(w, in, kSpace, lane, address, bytes, false);
+    if (target.shadow != nullptr && !shadow_has(target.shadow, bytes, kReadable)) {
+      if (!shadow_has(target.shadow, bytes, kAllocated))
+        return report_outside(w, in, kSpace, lane, address, bytes, false);
+      report_uninitialised(w, in, target, lane, address, bytes);
+    }
+    if (w.race) [[unlikely]]
+      follow(w, in, lane, target, bytes, false, weak);
+    for (int i = 0; i < to.count; ++i) {
+      T value;
+      std::memcpy(&value, target.data + static_cast<std::size_t>(i) * sizeof(T), sizeof(T));
+      if (to.first[i].bytes == sizeof(T))
+        w.reg<T>(to.first[i].offset)[lane] = value;
+      else
+        write_lane<T>(w, to.first[i], lane, value);
+    }
+  }
+  return Step::next;
+}
+
+template <class T, Space kSpace>
+Step store(Warp& w, const Instruction& in, Mask active) {
+  if (active == kAllLanes && store_range<T, kSpace>(w, in)) return Step::next;
+  const Elements from = elements(in.op[1]);
+  const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(from.count);
+  LaneAccesses weak(w, in, true);
+  for (Mask rest = active; rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    const std::uint64_t address = lane_address(w, in.op[0], lane);
+    Target target;
+    if ((address & (bytes - 1)) != 0) return report_misaligned(w, in, lane, address, bytes);
+    if (!locate<kSpace>(w, lane, address, bytes, target))
+      return report_outside(w, in, kSpace, lane, address, bytes, true);
+    if (target.shadow == nullptr || !shadow_has(target.shadow, bytes, kAllocated))
+      return report_outside(w, in, kSpace, lane, address, bytes, true);
+    for (int i = 0; i < from.count; ++i) {
+      const T value = from.first[i].bytes == sizeof(T) ? w.reg<T>(from.first[i].offset)[lane]
+                                                       : read_lane<T>(w, from.first[i], lane);
+      std::memcpy(target.data + static_cast<std::size_t>(i) * sizeof(T), &value, sizeof(T));
+    }
+    note_written(w, target, bytes);
+    if (w.race) [[unlikely]]
+      follow(w, in, lane, target, bytes, true, weak);
+  }
+  return Step::next;
+}
+
+// ld.global.nc of what this launch wrote.
+void report_written(Warp& w, const Instruction& in, int lane, std::uint64_t address, std::size_t bytes) {
+  const std::uint16_t writer = w.launch->written->find(address, bytes);
+  if (writer == WrittenLines::kNobody) return;
+  std::string who = "an asynchronous operation";
+  if (writer != WrittenLines::kCopy) {
+    who = "another instruction";
+    if (writer != WrittenLines::kUnknown) {
+      const Instruction& store = w.code[writer - 1];
+      who = fmt::format("PTX line {} ({})", store.line, store.opcode);
+    }
+  }
+  w.hazard(in, "nc-load-of-written", lane, address,
+           fmt::format(
+               "{} of this launch wrote the bytes; a load through the read-only path may give those from before", who),
+           "a const __restrict__ pointer, or __ldg, where the kernel writes the memory too");
+}
+
+// All lanes before any is read; what is not in global memory is the load's to report.
+template <class T>
+Step load_read_only(Warp& w, const Instruction& in, Mask active) {
+  const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(elements(in.op[0]).count);
+  for (Mask rest = active; rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    const std::uint64_t address = lane_address(w, in.op[1], lane);
+    if (w.launch->written->may_hold(address, bytes)) [[unlikely]]
+      report_written(w, in, lane, address, bytes);
+  }
+  return load<T, Space::global>(w, in, active);
+}
+
+template <class T, bool kLoad>
+Handler pick_space(Space space, bool is_read_only) {
+  if (kLoad && is_read_only && space == Space::global) return load_read_only<T>;
+  switch (space) {
+    case Space::generic:
+      return kLoad ? load<T, Space::generic> : store<T, Space::generic>;
+    case Space::global:
+      return kLoad ? load<T, Space::global> : store<T, Space::global>;
+    case Space::shared_cta:
+      return kLoad ? load<T, Space::shared_cta> : store<T, Space::shared_cta>;
+    case Space::shared_cluster:
+      return kLoad ? load<T, Space::shared_cluster> : store<T, Space::shared_cluster>;
+    case Space::local:
+      return kLoad ? load<T, Space::local> : store<T, Space::local>;
+    case Space::param:
+      return kLoad ? load<T, Space::param> : nullptr;
+  }
+  return nullptr;
+}
+
+template <bool kLoad>
+Handler pick_type(const Decoded& d) {
+  const Space space = space_of(d);
+  const bool is_strong = d.has("volatile") || d.has("relaxed") || d.has("acquire") || d.has("release") || d.has("mmio");
+  d.in->flags =
+      static_cast<std::uint16_t>((is_strong ? kStrong : 0) | (d.has("acquire") ? kAcquire : 0) |
+                                 (d.has("release") ? kRelease : 0) | (is_strong && d.has("cta") ? kNarrow : 0));
+  const Operand& value = d.in->op[kLoad ? 0 : 1];
+  const int count = value.kind == Operand::Kind::list ? value.count : 1;
+  const int wanted = d.has("v2") ? 2 : d.has("v4") ? 4 : d.has("v8") ? 8 : 1;
+  if (count != wanted) return nullptr;
+  switch (d.type()) {
+    case Type::u8:
+    case Type::b8:
+      return pick_space<std::uint8_t, kLoad>(space, d.has("nc"));
+    case Type::s8:
+      return pick_space<std::int8_t, kLoad>(space, d.has("nc"));
+    case Type::s16:
+      return pick_space<std::int16_t, kLoad>(space, d.has("nc"));
+    case Type::s32:
+      return pick_space<std::int32_t, kLoad>(space, d.has("nc"));
+    default:
+      break;
+  }
+  switch (bits_of(d.type())) {
+    case 16:
+      return pick_space<std::uint16_t, kLoad>(space, d.has("nc"));
+    case 32:
+      return pick_space<std::uint32_t, kLoad>(space, d.has("nc"));
+    case 64:
+      return pick_space<std::uint64_t, kLoad>(space, d.has("nc"));
+    case 128:
+      return pick_space<U128, kLoad>(space, d.has("nc"));
+    default:
+      return nullptr;
+  }
+}
+
+Step no_effect(Warp&, const Instruction&, Mask) { return Step::next; }
+// createpolicy: policies are hints, any value does.
+Step zero_result(Warp& w, const Instruction& in, Mask active) {
+  return apply_lanes<std::uint64_t>(w, in.op[0], active, [](int) { return std::uint64_t{0}; });
+}
+
+}  // namespace
+
+Handler ld(const Decoded& d) { return pick_type<true>(d); }
+Handler st(const Decoded& d) { return pick_type<false>(d); }
+Handler nothing(const Decoded& d) {
+  return d.in->num_operands > 0 && d.in->op[0].is_destination ? zero_result : no_effect;
+}
+
+}  // namespace tessera::emulator::bind

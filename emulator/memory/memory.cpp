@@ -1,0 +1,175 @@
+#include "emulator/memory/memory.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "emulator/memory/lazy_fill.h"
+
+namespace tessera::emulator {
+namespace {
+
+constexpr std::uint64_t kAlignment = 512;
+constexpr std::uint64_t kGap = 4096;
+constexpr std::uint64_t kHeapGap = kAlignment;  // kernels make many small ones
+
+// What an allocation takes of the arena. A step of less than the gap beyond its end is never in the next one.
+std::uint64_t padded(std::uint64_t bytes, std::uint64_t gap) {
+  return (bytes + gap + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+void* reserve(std::uint64_t bytes) {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+
+/// ": address space is limited to 4096000000 bytes (ulimit -v)"; empty: it is not.
+std::string limit_text() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";
+  return fmt::format(": address space is limited to {} bytes (ulimit -v)", limit.rlim_cur);
+}
+
+}  // namespace
+
+GlobalMemory::GlobalMemory(std::uint64_t capacity_bytes, std::uint64_t least_bytes)
+    : capacity_(capacity_bytes / 4096 * 4096) {
+  const std::uint64_t wanted = capacity_, least = std::min(least_bytes, wanted);
+  const auto both = [&](std::uint64_t bytes) {
+    void* const memory = reserve(2 * bytes);
+    if (memory != nullptr) munmap(memory, 2 * bytes);
+    return memory != nullptr;
+  };
+  while (capacity_ > least && !both(capacity_)) capacity_ = std::max(least, capacity_ / 2 / 4096 * 4096);
+  if (capacity_ < wanted) capacity_ = std::max(least, capacity_ / 2 / 4096 * 4096);
+  data_ = static_cast<std::byte*>(reserve(capacity_));
+  shadow_ = static_cast<std::uint8_t*>(reserve(capacity_));
+  if (data_ != nullptr && shadow_ != nullptr) return;
+  if (data_ != nullptr) munmap(data_, capacity_);
+  throw Error(
+      ErrorKind::device,
+      fmt::format("emulator: global memory needs {} bytes of address space at least, which this process does not "
+                  "get{}; raise the limit",
+                  2 * least, limit_text()));
+}
+
+GlobalMemory::~GlobalMemory() {
+  munmap(data_, capacity_);
+  munmap(shadow_, capacity_);
+}
+
+std::uint64_t GlobalMemory::allocate(std::uint64_t bytes) { return allocate(bytes, kGap); }
+
+std::uint64_t GlobalMemory::allocate(std::uint64_t bytes, std::uint64_t gap) {
+  const std::lock_guard lock(mutex_);
+  std::uint64_t start = next_;
+  if (bytes <= capacity_ && padded(bytes, gap) <= capacity_ - next_) {
+    next_ += padded(bytes, gap);
+  } else {
+    const auto fits =
+        std::find_if(freed_.begin(), freed_.end(), [&](const auto& range) { return bytes <= range.second; });
+    if (fits == freed_.end())
+      throw Error(ErrorKind::device, fmt::format("emulator: out of memory: {} bytes asked for, {} of {} used{}", bytes,
+                                                 next_, capacity_, limit_text()));
+    start = fits->first - kGlobalBase;
+    freed_.erase(fits);
+  }
+  live_[kGlobalBase + start] = bytes;
+  lazy_fill(shadow_ + start, bytes, std::byte{kAllocated});
+  return kGlobalBase + start;
+}
+
+bool GlobalMemory::free(std::uint64_t address) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto it = live_.find(address);
+  if (it == live_.end()) return false;
+  const std::uint64_t start = address - kGlobalBase;
+  if (it->second >= kLazyBytes) {
+    // Pages that were filled lazily would come back as they were.
+    lazy_clear(data_ + start, it->second);
+    lazy_clear(shadow_ + start, it->second);
+    freed_[address] = it->second;
+    live_.erase(it);
+    return true;
+  }
+  std::memset(shadow_ + start, 0, it->second);
+  const std::uint64_t first_page = (start + 4095) / 4096 * 4096;
+  const std::uint64_t last_page = (start + it->second) / 4096 * 4096;
+  if (last_page > first_page) {
+    madvise(data_ + first_page, last_page - first_page, MADV_DONTNEED);
+    madvise(shadow_ + first_page, last_page - first_page, MADV_DONTNEED);
+  }
+  freed_[address] = it->second;
+  live_.erase(it);
+  return true;
+}
+
+std::uint64_t GlobalMemory::heap_allocate(std::uint64_t bytes) noexcept {
+  if (bytes == 0 || bytes > kHeapBytes - heap_bytes_) return 0;
+  try {
+    const std::uint64_t address = allocate(bytes, kHeapGap);
+    heap_.emplace(address, bytes);
+    heap_bytes_ += bytes;
+    return address;
+  } catch (const std::exception&) {
+    return 0;
+  }
+}
+
+bool GlobalMemory::heap_free(std::uint64_t address) noexcept {
+  const auto it = heap_.find(address);
+  if (it == heap_.end()) return false;
+  heap_bytes_ -= it->second;
+  heap_.erase(it);
+  return free(address);
+}
+
+std::map<std::uint64_t, std::uint64_t> GlobalMemory::live() const {
+  const std::lock_guard lock(mutex_);
+  return live_;
+}
+
+bool GlobalMemory::is_allocated(std::uint64_t address, std::uint64_t bytes) const noexcept {
+  if (bytes == 0) return true;
+  if (!contains(address, bytes)) return false;
+  if (bytes >= kLazyBytes) {
+    const std::lock_guard lock(mutex_);
+    const auto after = live_.upper_bound(address);
+    if (after == live_.begin()) return false;
+    const auto& [start, size] = *std::prev(after);
+    return address - start <= size && bytes <= size - (address - start);
+  }
+  const std::uint8_t* shadow_bytes = shadow(address);
+  return std::all_of(shadow_bytes, shadow_bytes + bytes, [](std::uint8_t s) { return (s & kAllocated) != 0; });
+}
+
+void GlobalMemory::mark_initialised(std::uint64_t address, std::uint64_t bytes) noexcept {
+  if (bytes != 0) lazy_fill(shadow(address), bytes, std::byte{kReadable});
+}
+
+std::string GlobalMemory::describe(std::uint64_t address) const {
+  const std::lock_guard lock(mutex_);
+  if (const auto freed = freed_.upper_bound(address); freed != freed_.begin()) {
+    const auto& [start, bytes] = *std::prev(freed);
+    if (address - start < bytes)
+      return fmt::format("byte {} of an allocation of {} bytes that was freed", address - start, bytes);
+  }
+  const auto after = live_.upper_bound(address);
+  if (after != live_.begin()) {
+    const auto& [start, bytes] = *std::prev(after);
+    if (address < start + bytes) return fmt::format("byte {} of an allocation of {} bytes", address - start, bytes);
+    if (address - start - bytes < (std::uint64_t{1} << 30))
+      return fmt::format("{} bytes past the end of an allocation of {} bytes at 0x{:x}", address - start - bytes, bytes,
+                         start);
+  }
+  if (after != live_.end() && after->first - address < (std::uint64_t{1} << 30))
+    return fmt::format("{} bytes before an allocation of {} bytes at 0x{:x}", after->first - address, after->second,
+                       after->first);
+  return "far from every allocation";
+}
+
+}  // namespace tessera::emulator

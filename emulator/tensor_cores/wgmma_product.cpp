@@ -1,0 +1,472 @@
+// A wgmma when it completes: operands decoded from shared memory or registers, the product formed, the accumulators
+// written; and what there is to say about the descriptors and the memory that they name.
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+
+#include "emulator/math/fragments.h"
+#include "emulator/math/matrix_descriptor.h"
+#include "emulator/math/mma_integer.h"
+#include "emulator/math/mma_tile.h"
+#include "emulator/memory/async_memory.h"
+#include "emulator/tensor_cores/wgmma.h"
+
+namespace tessera::emulator {
+namespace {
+
+using U32 = std::uint32_t;
+using U64 = std::uint64_t;
+using math::Format;
+
+/// What the opcode says, in Instruction::number and flags.
+struct Shape {
+  U32 a_code = 0;
+  U32 b_code = 0;
+  Format a = Format::f16;
+  Format b = Format::f16;
+  bool is_integer = false;
+  int n = 8;
+  int k = 16;
+  int bits = 16;  // of an element in memory and registers
+  bool f16_result = false;
+  bool a_in_registers = false;
+  math::Major a_major = math::Major::k;
+  math::Major b_major = math::Major::k;
+  bool negate_a = false;
+  bool negate_b = false;
+};
+
+// number: n | a << 12 | b << 16; flags: 1 f16 result, 2 A in registers, 4 A MN-major, 8 B MN-major, 16 -A, 32 -B, 64
+// .satfinite. a and b are a Format or, from WgmmaInteger::s8 on, an integer's code.
+Shape shape_of(const Instruction& in) {
+  Shape s;
+  s.n = static_cast<int>(in.number & 0xFFF);
+  s.a_code = (in.number >> 12) & 15;
+  s.b_code = (in.number >> 16) & 15;
+  s.is_integer = s.a_code >= static_cast<U32>(WgmmaInteger::s8);
+  s.a = static_cast<Format>(s.a_code);
+  s.b = static_cast<Format>(s.b_code);
+  if (s.is_integer)
+    s.bits = s.a_code == static_cast<U32>(WgmmaInteger::b1) ? 1 : 8;
+  else
+    s.bits = s.a == Format::tf32 ? 32 : s.a == Format::f16 || s.a == Format::bf16 ? 16 : 8;
+  s.k = 256 / s.bits;
+  s.f16_result = (in.flags & 1) != 0;
+  s.a_in_registers = (in.flags & 2) != 0;
+  s.a_major = (in.flags & 4) != 0 ? math::Major::mn : math::Major::k;
+  s.b_major = (in.flags & 8) != 0 ? math::Major::mn : math::Major::k;
+  s.negate_a = (in.flags & 16) != 0;
+  s.negate_b = (in.flags & 32) != 0;
+  return s;
+}
+
+const math::MmaPath& path_of(const Shape& s) {
+  using namespace math::mma_paths;
+  if (s.bits == 32) return kHopperTf32;
+  if (s.bits == 16) return s.f16_result ? kHopperF16 : kHopperF32;
+  return s.f16_result ? kHopperFp8F16 : kHopperFp8;
+}
+
+/// The operation while it completes: operands decoded, product formed, accumulators written.
+class Product {
+ public:
+  Product(WgmmaOperation& operation, Launch& launch)
+      : operation_(operation), launch_(launch), shape_(shape_of(*operation.in)), warp_(*operation.warps[0]) {}
+
+  void run() {
+    if (!shape_.is_integer) return run_float();
+    if (shape_.bits == 1) return run_bits();
+    run_integer();
+  }
+
+ private:
+  void run_float() {
+    // Kept between operations: decoding fills them anew.
+    static thread_local math::MmaOperand a;
+    static thread_local math::MmaOperand b;
+    static thread_local std::vector<U32> d;
+    a.resize(64, shape_.k);
+    b.resize(shape_.n, shape_.k);
+    if (shape_.a_in_registers)
+      read_registers(a);
+    else if (!read_memory(operation_.a_descriptor, true, shape_.a, shape_.a_major, 64, shape_.negate_a, a))
+      return;
+    if (!read_memory(operation_.b_descriptor, false, shape_.b, shape_.b_major, shape_.n, shape_.negate_b, b)) return;
+    const int pitch = (shape_.n + 15) / 16 * 16;
+    d.assign(static_cast<std::size_t>(64 * pitch), 0);
+    if (operation_.accumulate) move_accumulators(d.data(), pitch, true);
+    math::mma_tile(path_of(shape_), a, b, d.data(), pitch);
+    move_accumulators(d.data(), pitch, false);
+  }
+
+  void run_integer() {
+    static thread_local math::IntegerOperand a;
+    static thread_local math::IntegerOperand b;
+    const auto format = [](U32 code) {
+      return code == static_cast<U32>(WgmmaInteger::s8) ? math::IntegerFormat::s8 : math::IntegerFormat::u8;
+    };
+    const auto fill = [&](math::IntegerOperand& operand, U32 code) {
+      return [&operand, f = format(code)](const std::byte* packed, int elements, int index, int k) {
+        operand.decode(f, packed, elements, index, k, math::IntegerOperand::Run::along_k);
+      };
+    };
+    a.resize(64, shape_.k);
+    b.resize(shape_.n, shape_.k);
+    if (!read_operands(fill(a, shape_.a_code), fill(b, shape_.b_code))) return;
+    std::vector<U32> d(static_cast<std::size_t>(64 * shape_.n), 0);
+    if (operation_.accumulate) move_accumulators(d.data(), shape_.n, true);
+    const bool saturate = (operation_.in->flags & 64) != 0;
+    math::integer_tile(a, b, reinterpret_cast<std::int32_t*>(d.data()), shape_.n, saturate, shape_.k);
+    move_accumulators(d.data(), shape_.n, false);
+  }
+
+  // b1: a row of K = 256 bits is eight words; .and.popc.
+  void run_bits() {
+    std::vector<std::array<U32, 8>> a(64);
+    std::vector<std::array<U32, 8>> b(static_cast<std::size_t>(shape_.n));
+    const auto fill = [](auto& rows) {
+      return [&rows](const std::byte* packed, int elements, int index, int k) {
+        std::memcpy(reinterpret_cast<std::byte*>(rows[static_cast<std::size_t>(index)].data()) + k / 8, packed,
+                    static_cast<std::size_t>(elements / 8));
+      };
+    };
+    if (!read_operands(fill(a), fill(b))) return;
+    std::vector<U32> d(static_cast<std::size_t>(64 * shape_.n), 0);
+    if (operation_.accumulate) move_accumulators(d.data(), shape_.n, true);
+    for (std::size_t m = 0; m < 64; ++m)
+      for (std::size_t n = 0; n < b.size(); ++n) {
+        U32& at = d[m * b.size() + n];
+        at = static_cast<U32>(
+            math::bit_dot(math::BitOperation::and_popc, a[m].data(), b[n].data(), 8, static_cast<std::int32_t>(at)));
+      }
+    move_accumulators(d.data(), shape_.n, false);
+  }
+
+  // Both operands of an integer product, K-major: take(packed, elements, index, k) for every run along K.
+  template <class TakeA, class TakeB>
+  bool read_operands(TakeA take_a, TakeB take_b) {
+    if (!shape_.a_in_registers) {
+      if (!visit_memory(operation_.a_descriptor, true, math::Major::k, 64, take_a)) return false;
+    } else {
+      const Operand& list = operation_.in->op[1];
+      for (int thread = 0; thread < 128; ++thread)
+        for (int r = 0; r < list.count; ++r) {
+          const Warp& warp = *operation_.warps[static_cast<std::size_t>(thread / 32)];
+          const U32* word = warp.reg<U32>(list.elements[r].offset) + thread % 32;
+          const math::Place place = math::wgmma_a(shape_.bits, thread, r, 0);
+          take_a(reinterpret_cast<const std::byte*>(word), 32 / shape_.bits, place.row, place.column);
+        }
+    }
+    return visit_memory(operation_.b_descriptor, false, math::Major::k, shape_.n, take_b);
+  }
+
+  void report(const char* name, bool is_failure, U64 address, std::string message, std::string cause) const {
+    EmulatorFinding finding = warp_.finding(*operation_.in, name, -1);
+    finding.is_failure = is_failure;
+    finding.address = address;
+    finding.has_address = true;
+    finding.message = std::move(message);
+    finding.cause = std::move(cause);
+    launch_.findings.add(std::move(finding));
+  }
+
+  bool read_memory(U64 bits, bool is_a, Format format, math::Major major, int count, bool negate,
+                   math::MmaOperand& out) {
+    const auto run = major == math::Major::k ? math::MmaOperand::Run::along_k : math::MmaOperand::Run::along_index;
+    return visit_memory(bits, is_a, major, count, [&](const std::byte* packed, int elements, int index, int k) {
+      out.decode(format, packed, elements, index, k, run, negate);
+    });
+  }
+
+  // take(packed, elements, index, k) for every 16 bytes of an operand in shared memory. False after a failure.
+  template <class Take>
+  bool visit_memory(U64 bits, bool is_a, math::Major major, int count, Take take) {
+    const math::DecodedDescriptor decoded = math::decode_descriptor(math::DescriptorKind::wgmma, bits);
+    if (decoded.issue == math::DescriptorIssue::reserved_bits)
+      report("descriptor-reserved-bits", false, bits,
+             fmt::format("descriptor 0x{:016x} has bits set that must be zero", bits),
+             "fields in bytes instead of 16-byte units, or shifted");
+    Cta& cta = *warp_.cta;
+    bool ok = true;
+    operand_ = {decoded.descriptor, major, count, {}};
+    math::for_each_chunk(
+        decoded.descriptor, major, shape_.bits, count, shape_.k, [&](U32 address, int index, int k, int elements) {
+          if (!ok) return;
+          ok = check_chunk(cta, address, bits, decoded.descriptor.swizzle);
+          if (ok && operation_.race_of_all) {
+            const auto& reader = is_a ? operation_.race[static_cast<std::size_t>(index) / 16] : operation_.race_of_all;
+            launch_.race->async_access(*reader, place(), &cta, address - kSharedBase, 16, false);
+          }
+          if (ok) take(cta.shared.data() + (address - kSharedBase), elements, index, k);
+        });
+    return ok;
+  }
+
+  // Bytes that a tensor copy permuted with one swizzle and that are read with another.
+  void check_swizzle(U32 address, U64 bits, math::Swizzle swizzle, unsigned written) {
+    if (written == 1 + static_cast<unsigned>(swizzle)) {
+      if (operand_.descriptor.base_offset != 0)
+        report("descriptor-base-offset", false, address,
+               fmt::format("descriptor 0x{:016x} has base offset {} over bytes that a tensor copy permuted", bits,
+                           operand_.descriptor.base_offset),
+               "the copy engine swizzles absolute addresses, so the base offset (bits 49-51) must be 0");
+      return;
+    }
+    constexpr const char* kNames[] = {"none", "32B", "64B", "128B", "128B with 32-byte atoms", "another", "another"};
+    report("descriptor-swizzle", false, address,
+           fmt::format("descriptor 0x{:016x} reads with swizzle {} what a tensor map with swizzle {} wrote", bits,
+                       kNames[static_cast<unsigned>(swizzle) % 7], kNames[(written - 1) % 7]),
+           "the descriptor's layout code (bits 62-63: 1 is 128B, 2 is 64B, 3 is 32B) and the tensor map disagree");
+  }
+
+  // Whether every byte of the operand, read with this descriptor, was written.
+  bool is_readable(const math::MatrixDescriptor& descriptor) const {
+    const Cta& cta = *warp_.cta;
+    bool ok = true;
+    math::for_each_chunk(descriptor, operand_.major, shape_.bits, operand_.count, shape_.k, [&](U32 at, int, int, int) {
+      const U32 offset = at - kSharedBase;
+      ok = ok && offset < cta.shared_bytes && cta.shared_bytes - offset >= 16 &&
+           shadow_has(cta.shared_shadow.data() + offset, 16, kReadable);
+    });
+    return ok;
+  }
+
+  // The usual cause, or the slip that would explain this descriptor.
+  const std::string& hint(const char* usual) {
+    if (operand_.hint.empty()) operand_.hint = find_hint(usual);
+    return operand_.hint;
+  }
+  std::string find_hint(const char* usual) const {
+    const math::MatrixDescriptor& d = operand_.descriptor;
+    math::MatrixDescriptor other = d;
+    std::swap(other.leading_bytes, other.stride_bytes);
+    // With a swizzle, LBO has no effect on a K-major operand, so whatever stands there would do.
+    const bool uses_both = d.swizzle == math::Swizzle::none || operand_.major == math::Major::mn;
+    if (uses_both && is_readable(other))
+      return "LBO and SBO are exchanged: the other way round all of the operand was written";
+    other = d;
+    other.leading_bytes /= 16;
+    other.stride_bytes /= 16;
+    if (is_readable(other)) return "LBO and SBO in bytes: divided by 16, all of the operand was written";
+    other = d;
+    other.leading_bytes *= static_cast<U32>(shape_.bits) / 8;
+    other.stride_bytes *= static_cast<U32>(shape_.bits) / 8;
+    if (is_readable(other)) return "LBO and SBO in elements: taken as bytes, all of the operand was written";
+    return usual;
+  }
+
+  // Made once: a finding without its text.
+  const EmulatorFinding& place() {
+    if (place_.entry.empty()) place_ = warp_.finding(*operation_.in, "", -1);
+    return place_;
+  }
+
+  bool check_chunk(Cta& cta, U32 address, U64 bits, math::Swizzle swizzle) {
+    const U32 offset = address - kSharedBase;
+    if (offset >= cta.shared_bytes || cta.shared_bytes - offset < 16) {
+      report("smem-out-of-bounds", true, address,
+             fmt::format("descriptor 0x{:016x} reaches offset {} of {} bytes", bits, static_cast<std::int32_t>(offset),
+                         cta.shared_bytes),
+             hint("LBO and SBO exchanged, or given in bytes or elements instead of 16-byte units"));
+      return false;
+    }
+    if (!shadow_has(cta.shared_shadow.data() + offset, 16, kReadable))
+      report("smem-uninitialised", false, address,
+             fmt::format("descriptor 0x{:016x} reads 16 bytes that nobody has written", bits),
+             hint("LBO and SBO exchanged, a swizzle unlike the tensor map's, or a tile that was not waited for"));
+    if (!is_fenced(cta, offset, warp_.fence_time))
+      report("missing-proxy-fence", false, address,
+             "wgmma reads shared memory that ordinary stores wrote, without fence.proxy.async between them",
+             "the writing threads must execute fence.proxy.async before the barrier that lets wgmma start");
+    const unsigned written = cta.tile_swizzle[offset / 16];
+    if (written > 1 || (written == 1 && swizzle != math::Swizzle::none)) check_swizzle(address, bits, swizzle, written);
+    return true;
+  }
+
+  // A from registers: 16 rows a warp.
+  void read_registers(math::MmaOperand& out) {
+    const Operand& list = operation_.in->op[1];
+    const int per = 32 / shape_.bits;
+    for (int thread = 0; thread < 128; ++thread) {
+      const Warp& warp = *operation_.warps[static_cast<std::size_t>(thread / 32)];
+      for (int r = 0; r < list.count; ++r) {
+        const U32 word = warp.reg<U32>(list.elements[r].offset)[thread % 32];
+        for (int e = 0; e < per; ++e) {
+          const math::Place place = math::wgmma_a(shape_.bits, thread, r, e);
+          const U32 code = shape_.bits == 32 ? word : (word >> (shape_.bits * e)) & ((1u << shape_.bits) - 1);
+          out.set(shape_.a, code, place.row, place.column, shape_.negate_a);
+        }
+      }
+    }
+  }
+
+  void move_accumulators(U32* d, int pitch, bool to_matrix) {
+    const Operand& list = operation_.in->op[0];
+    const int per = shape_.f16_result ? 2 : 1;
+    for (int w = 0; w < 4; ++w) {
+      const Warp& warp = *operation_.warps[static_cast<std::size_t>(w)];
+      for (int r = 0; r < list.count; ++r) {
+        U32* reg = warp.reg<U32>(list.elements[r].offset);
+        for (int lane = 0; lane < kLanes; ++lane) {
+          const math::Place place = math::wgmma_d(32 * w + lane, r * per);
+          U32* at = d + place.row * pitch + place.column;
+          if (!shape_.f16_result) {
+            if (to_matrix)
+              *at = reg[lane];
+            else
+              reg[lane] = *at;
+          } else if (to_matrix) {
+            at[0] = reg[lane] & 0xFFFF;
+            at[1] = reg[lane] >> 16;
+          } else {
+            reg[lane] = (at[0] & 0xFFFF) | at[1] << 16;
+          }
+        }
+      }
+    }
+  }
+
+  WgmmaOperation& operation_;
+  Launch& launch_;
+  Shape shape_;
+  Warp& warp_;
+  EmulatorFinding place_;
+  struct {
+    math::MatrixDescriptor descriptor;
+    math::Major major = math::Major::k;
+    int count = 0;
+    std::string hint;
+  } operand_;  // in memory, the one being read
+};
+
+}  // namespace
+
+void use_result(Launch& launch, WgmmaResult& first) {
+  WgmmaResult& result = first.last();
+  result.is_used = true;
+  for (EmulatorFinding& finding : result.findings) launch.findings.add(std::move(finding));
+  result.findings.clear();
+}
+
+void watch_unread(Warp& warp) {
+  WarpAsync& async = warp.async;
+  async.watches_unread = async.watches_unread && !async.unread.empty();
+  if (async.watches_unread) {
+    async.unread_places.assign(warp.launch->entry.register_file_bytes / 64 + 1, false);
+    for (const WarpAsync::Unread& unread : async.unread)
+      for (int j = 0; j < unread.in->op[0].count; ++j)
+        async.unread_places[unread.in->op[0].elements[j].offset / 64] = true;
+  }
+  warp.update_watch();
+}
+
+namespace {
+
+bool is_register(const Operand& op) { return op.kind == Operand::Kind::reg && !op.is_immediate; }
+
+/// The operands D and A of a wgmma name this register.
+bool names(const Instruction& wgmma, std::uint32_t offset) {
+  for (int i = 0; i < 2; ++i)
+    for (int j = 0; j < wgmma.op[i].count; ++j)
+      if (wgmma.op[i].elements[j].offset == offset) return true;
+  return false;
+}
+
+/// A move of one register in flight into another that no wgmma uses: left for the wait. False: it is no such move.
+bool defer_copy(WarpAsync& async, const Instruction& in, Mask active) {
+  if (in.form->mnemonic != "mov" || in.num_operands != 2 || !is_register(in.op[0]) || !is_register(in.op[1]))
+    return false;
+  bool is_in_flight = false;
+  std::uint64_t group = 0;
+  const auto wait_for = [&](std::uint64_t other) {
+    is_in_flight = true;
+    group = std::max(group, other);
+  };
+  for (const WarpAsync::InFlight& flight : async.in_flight) {
+    if (names(*flight.in, in.op[0].offset)) return false;
+    if (names(*flight.in, in.op[1].offset)) wait_for(flight.group);
+  }
+  for (const WarpAsync::Copy& copy : async.copies)
+    if (copy.in->op[0].offset == in.op[1].offset) wait_for(copy.group);
+  if (!is_in_flight) return false;
+  async.copies.push_back({&in, active, group});
+  async.in_flight_places[in.op[0].offset / 64] = true;
+  return true;
+}
+
+/// A wgmma that adds to what was copied, or takes a copy, before the wait: which value the copy has is then open.
+bool meets_copy(const WarpAsync& async, const Instruction& wgmma) {
+  if (wgmma.form->mnemonic != "wgmma.mma_async") return false;
+  return std::any_of(async.copies.begin(), async.copies.end(), [&](const WarpAsync::Copy& copy) {
+    return names(wgmma, copy.in->op[0].offset) || names(wgmma, copy.in->op[1].offset);
+  });
+}
+
+}  // namespace
+
+bool Warp::check_registers(const Instruction& in, Mask active) {
+  if (!undecided.empty()) follow_values(*this, in, active);
+  const auto refuse = [&] {
+    fault(in, "wgmma-register-in-flight", "a register of a wgmma that was not waited for is read or written",
+          "wgmma.wait_group is missing, or leaves one group too many in flight");
+    return false;
+  };
+  if (in.form->mnemonic.substr(0, 5) == "wgmma") return meets_copy(async, in) ? refuse() : true;
+  const auto touches = [&](const std::vector<bool>& places) {
+    const auto is_one = [&](const Operand& op) {
+      const bool is_register = op.kind == Operand::Kind::reg || op.kind == Operand::Kind::address;
+      return is_register && !op.is_immediate && places[op.offset / 64];
+    };
+    for (int i = 0; i < in.num_operands; ++i) {
+      if (is_one(in.op[i])) return true;
+      for (int j = 0; j < in.op[i].count; ++j)
+        if (is_one(in.op[i].elements[j])) return true;
+    }
+    return false;
+  };
+  if (!tensor.loads.empty() && in.form->mnemonic == "mov" && touches(tensor.load_places)) {
+    // Compilers copy registers wherever they like, and the assembler knows a copy for what it is: it waits as well.
+    for (int i = 0; i < in.num_operands; ++i) {
+      if (in.op[i].kind == Operand::Kind::reg && !in.op[i].is_immediate)
+        tensor.load_places[in.op[i].offset / 64] = true;
+      for (int j = 0; j < in.op[i].count; ++j) tensor.load_places[in.op[i].elements[j].offset / 64] = true;
+    }
+  } else if (!tensor.loads.empty() && in.form->mnemonic != "tcgen05.ld" && touches(tensor.load_places)) {
+    hazard(in, "missing-tcgen05-wait", -1, 0,
+           fmt::format("a register of {} (PTX line {}) is used before tcgen05.wait::ld", tensor.loads.back().in->opcode,
+                       tensor.loads.back().in->line),
+           "the load may not have arrived: tcgen05.wait::ld must come first");
+    tensor.loads.clear();  // once is enough
+    watch_unread(*this);
+  }
+  if (async.watches_unread && touches(async.unread_places)) {
+    std::erase_if(async.unread, [&](const WarpAsync::Unread& unread) {
+      std::vector<bool> places(async.unread_places.size(), false);
+      for (int j = 0; j < unread.in->op[0].count; ++j) places[unread.in->op[0].elements[j].offset / 64] = true;
+      if (!touches(places)) return false;
+      use_result(*launch, *unread.result);
+      return true;
+    });
+    watch_unread(*this);
+  }
+  if (async.in_flight.empty() || !touches(async.in_flight_places)) return true;
+  return defer_copy(async, in, active) || refuse();
+}
+
+void WgmmaOperation::complete(Launch& launch) {
+  WgmmaResult& last = result->last();
+  if (!last.is_used) launch.findings.capture(&last.findings);
+  Product(*this, launch).run();
+  launch.findings.capture(nullptr);
+  if (!last.is_used && !last.findings.empty()) {
+    for (Warp* warp : warps) {
+      warp->async.watches_unread = true;
+      watch_unread(*warp);
+    }
+  }
+  for (std::size_t i = 0; i < 4; ++i) {
+    --groups[i]->pending;
+  }
+}
+}  // namespace tessera::emulator

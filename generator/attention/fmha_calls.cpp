@@ -1,0 +1,72 @@
+// How the generated entries of an attention kernel call the templates: the parameters of templates/fmha/params.cuh and
+// its like, by name.
+#include <fmt/format.h>
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include "generator/attention/fmha_operator.h"
+
+namespace tessera {
+
+namespace {
+
+/// ".a = a, .b = b": designated initialisers of parameters.
+class Initialisers {
+ public:
+  void give(std::string_view name, std::string_view value) {
+    text_ += fmt::format("{}.{} = {}", text_.empty() ? "" : ", ", name, value);
+  }
+  void give(std::initializer_list<std::string_view> names) {
+    for (const std::string_view name : names) give(name, name);
+  }
+  void give_as(std::string_view type, std::string_view name) {
+    give(name, fmt::format("static_cast<{}*>({})", type, name));
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+}  // namespace
+
+std::string fmha_call(const FmhaLaunch& c, std::string_view templates) {
+  Initialisers given;
+  given.give({"q", "k", "v"});
+  // Parts of split keys do not leave through a tensor map: there is none, and any reference will do.
+  given.give("o", c.is_split ? "q" : "o");
+  given.give("lse", c.is_split ? "nullptr" : "lse");
+  if (c.facts.output == Output::unnormalized && !c.is_split) given.give({"row_max", "row_sum"});
+  if (c.facts.seqused == UsedLengths::qk) given.give_as("const int", "seqused_q");
+  if (c.facts.seqused != UsedLengths::none) given.give_as("const int", "seqused_k");
+  if (c.is_split) {
+    given.give_as("float", "partial_o");
+    given.give_as("float", "partial_sums");
+  }
+  if (c.facts.kv_pools != KvPools::dense) {
+    given.give("swa_k", "&swa_k");
+    given.give("swa_v", "&swa_v");
+    given.give_as("const int", "indices");
+    given.give_as("const int", "swa_lens");
+    given.give({"sink", "topk", "seqlen_swa"});
+  }
+  given.give({"batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k"});
+  if (c.is_split) given.give({"num_splits"});
+  if (c.facts.window != Window::none) given.give({"window_size_left", "window_size_right"});
+  given.give({"softmax_scale"});
+  return fmt::format("tessera::{}::kernel<kConfig>({{{}}})", templates, given.text());
+}
+
+std::string fmha_merge_call(const FmhaLaunch& c) {
+  Initialisers given;
+  given.give_as("const float", "partial_o");
+  given.give_as("const float", "partial_sums");
+  given.give({"o", "lse"});
+  if (c.facts.output == Output::unnormalized) given.give({"row_max", "row_sum"});
+  given.give({"batch", "heads_q", "seqlen_q", "num_splits", "o_stride_head", "o_stride_seqlen", "o_stride_batch"});
+  return fmt::format("tessera::attention::merge<kConfig>({{{}}})", given.text());
+}
+
+}  // namespace tessera

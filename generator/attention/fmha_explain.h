@@ -1,0 +1,69 @@
+// What the planners of attention have in common on every target: words for rules, and how much of a tile is work. Rules
+// are enumerations of each target's spec header; these have the same names in all of them.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "generator/candidates.h"
+#include "generator/problem.h"
+#include "generator/words.h"
+#include "spec/types.h"
+
+namespace tessera {
+
+template <class Config, class Rule>
+std::string explain_shared_rule(const Config& config, const Verdict<Rule>& verdict) {
+  const std::string found = grouped(verdict.found);
+  const std::string bound = grouped(verdict.bound);
+  switch (verdict.rule) {
+    case Rule::dtype_not_16_bit:
+      return fmt::format("{} elements of {} bytes, {} allowed: take bf16 or f16", to_word(config.dtype), found, bound);
+    case Rule::head_dim_v_exceeds_head_dim:
+      return fmt::format("head_dim_v {}, at most head_dim {} allowed (O leaves through Q's slot)", found, bound);
+    case Rule::head_dim_not_multiple_of_span:
+      return fmt::format(
+          "rows of {} bytes, a multiple of the {} bytes of a swizzle span needed: take a narrower swizzle", found,
+          bound);
+    case Rule::stages_out_of_range:
+      return fmt::format("{}, 1 to {} allowed", counted(verdict.found, "stage"), bound);
+    case Rule::shared_memory_exceeded:
+      return fmt::format("{} bytes of shared memory, {} allowed: {}", found, bound,
+                         config.stages > 1 ? "drop a stage" : "take a smaller tile");
+    default:
+      return "?";
+  }
+}
+
+/// From here on a sequence counts as long: it fills its tiles but for a small part.
+inline constexpr Hint kShortLength = 1024;
+
+inline constexpr Hint kManyKeys = 1024;  ///< from here on they are worth a second kernel
+
+/// Keys that the queries see together, as far as hints tell: a window's, where both of its sides are bounded.
+inline Hint expected_keys(const Fmha& p) {
+  const bool has_end = p.mask == Mask::causal || p.window_size_right >= 0;
+  if (p.window == Window::none || p.window_size_left < 0 || !has_end) return p.seqlen_k;
+  const Hint right = p.mask == Mask::causal ? 0 : p.window_size_right;
+  const auto few = [](Hint count) { return std::min(count, kManyKeys); };  // hints may be huge
+  const Hint seen = few(p.window_size_left) + few(right) + p.seqlen_q;
+  return p.seqlen_k < 0 ? seen : std::min(p.seqlen_k, seen);
+}
+
+/// Which part of the extents of tiles is work that was asked for, where a sequence is short.
+inline double useful_share(Hint length, int tile) {
+  if (length <= 0 || length >= kShortLength) return 1;
+  return static_cast<double>(length) / static_cast<double>(round_up(length, tile));
+}
+
+/// Of rows and keys.
+template <class Config>
+double useful_part(const Config& c, const Fmha& problem) {
+  const Hint rows =
+      problem.seqlen_q < 0 ? problem.seqlen_q : std::min<Hint>(problem.seqlen_q, kShortLength) * c.pack_gqa;
+  return useful_share(rows, c.tile_m) * useful_share(problem.seqlen_k, c.tile_n);
+}
+
+}  // namespace tessera

@@ -1,0 +1,402 @@
+// Candidates are the tiles of the spec's table for this head_dim under every swizzle, and the tiles of the other
+// head_dims under the widest one, so that a reader sees why a tile that is good elsewhere is not taken here. A pin
+// replaces the table's value.
+//
+// Scores: where batch, heads and lengths are expected ones, a model of the time (fmha_cost.h). Else a default tile that
+// was measured to be best counts 1; any other is placed below it by a rough model of what its shape costs. Work per
+// score is 1; a step of tile_n keys adds a fixed cost to each of its rows, a tile of tile_m rows shares the loads of K
+// and V, and a ring of one slot can't load ahead. The model's constants are estimates that only order candidates. Which
+// tile was best may depend on the number of keys: a hint then changes the default. Where a hint says that sequences are
+// short, the share of useful rows and keys of their tiles multiplies the score; for long ones that share says less than
+// the model's error, and the measured default stays.
+#include "generator/attention/fmha_operator.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "generator/attention/fmha_cost.h"
+#include "generator/attention/fmha_explain.h"
+#include "generator/candidates.h"
+#include "generator/operator_words.h"
+#include "generator/wgmma_header.h"
+#include "generator/words.h"
+
+namespace tessera {
+
+namespace {
+
+using fmha::Config;
+using fmha::Rule;
+using fmha::Tile;
+
+constexpr Swizzle kSwizzles[] = {Swizzle::b128, Swizzle::b64, Swizzle::b32, Swizzle::none};
+
+constexpr double kStepCost = 8;        // in keys: barriers, scaling of O
+constexpr double kLoadCost = 16;       // in queries: K and V of a step
+constexpr double kOneStageCost = 0.2;  // share of the work: loads that nothing overlaps
+constexpr double kNarrowCost = 0.05;   // share of the work, for each halving of the swizzle span: bank conflicts
+constexpr double kBelowDefault = 0.99;
+constexpr double kLastResort = 0.01;
+constexpr int kMostOfSplit = 184;   // registers for S, P and O of a thread
+constexpr Hint kFewQueries = 64;    // with fewer, most rows of a tile would be idle
+constexpr Hint kEnoughTiles = 133;  // more than half of what an H200 has places for: two parts would not fit
+
+/// Heads that are packed where the caller does not say: all of a key head's, if queries are known to be few and a
+/// warpgroup's rows are whole queries.
+int packed_heads_of(const Fmha& p) {
+  if (p.heads_q <= 0 || p.heads_kv <= 0 || p.heads_q % p.heads_kv != 0) return 1;
+  if (p.seqlen_q < 0 || p.seqlen_q >= kFewQueries) return 1;
+  const Hint heads = p.heads_q / p.heads_kv;
+  return heads <= fmha::kRowsPerWarpgroup && fmha::kRowsPerWarpgroup % heads == 0 ? static_cast<int>(heads) : 1;
+}
+
+/// Split where few tiles would leave a device idle beside long walks over the keys.
+SplitKv split_of(const Fmha& p, int pack_gqa) {
+  // A split launch needs a workspace: nobody gets one unasked, whose keys may be few.
+  if (!has_fmha_cost(p) || p.head_dim > 256) return SplitKv::off;
+  if (p.seqlen_q > kFewQueries || expected_keys(p) < kManyKeys) return SplitKv::off;
+  // Hints may be huge.
+  const auto few = [](Hint count) { return std::clamp<Hint>(count, 0, kEnoughTiles); };
+  return few(p.batch) * few(p.heads_q / pack_gqa) >= kEnoughTiles ? SplitKv::off : SplitKv::on;
+}
+
+Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle) {
+  Config c;
+  c.head_dim = problem.head_dim;
+  c.head_dim_v = problem.head_dim_v.value_or(problem.head_dim);
+  c.tile_m = problem.tile_m.value_or(tile.tile_m);
+  c.tile_n = problem.tile_n.value_or(tile.tile_n);
+  c.stages = problem.stages.value_or(tile.stages);
+  c.swizzle = problem.swizzle.value_or(swizzle);
+  c.mma_kind = problem.mma_kind.value_or(MmaKind::wgmma_f16);
+  c.dtype = problem.dtype;
+  c.mask = problem.mask;
+  c.window = problem.window;
+  c.seqused = problem.seqused;
+  c.output = problem.output;
+  c.cta_pair = fmha::needs_cta_pair(c.head_dim);
+  c.pack_gqa = problem.pack_gqa.value_or(packed_heads_of(problem));
+  c.split_kv = problem.split_kv.value_or(split_of(problem, c.pack_gqa));
+  // Only a Config whose extents are sane is completed: completing evaluates products of them.
+  const bool is_sane = c.tile_m <= 1024 && c.tile_n <= 1024 && c.stages <= 1024;
+  return is_sane ? fmha::complete(c) : c;
+}
+
+double modelled_cost(const Config& c) {
+  double cost = 1 + kStepCost / c.tile_n + kLoadCost / c.tile_m;
+  if (c.stages == 1) cost += kOneStageCost;
+  for (int span = swizzle_span_bytes(c.swizzle); span < 128; span *= 2) cost += kNarrowCost;
+  return cost;
+}
+
+/// The default where `keys` are expected.
+Config default_of(const Config& c, Hint keys) {
+  Config standard = fmha::default_config(c.head_dim, c.head_dim_v, c.mask, c.dtype, c.output, keys);
+  standard.window = c.window;
+  standard.seqused = c.seqused;
+  standard.pack_gqa = c.pack_gqa;
+  standard.split_kv = c.split_kv;
+  return standard;
+}
+
+/// Of the default's speed.
+double expected_share(const Config& c, Hint keys) {
+  const Config standard = default_of(c, keys);
+  return c == standard ? 1 : std::min(kBelowDefault, kBelowDefault * modelled_cost(standard) / modelled_cost(c));
+}
+
+/// Tiles that the assembler does not find registers for: legal, but nobody's default. No sum of accumulators tells them
+/// from tiles that fit: a list, found by compiling every tile under both masks and outputs. What
+/// tests/ptxas/random_kernels_test.cpp draws anew each time would show another.
+bool spills(const Config& c) {
+  // Where a part leaves from registers, beside the next tile's first scores.
+  if (fmha::is_split(c)) {
+    const bool is_wide = c.head_dim == 256 || (c.head_dim == 192 && c.head_dim_v == 128 && c.tile_n >= 128);
+    if (c.q_stages != 2 || fmha::accumulator_registers(c) > kMostOfSplit || (c.tile_m > 64 && is_wide)) return true;
+  }
+  const bool is_of_192_128 = c.head_dim == 192 && c.head_dim_v == 128 && c.tile_m == 192;
+  const bool is_of_256 = c.head_dim == 256 && c.tile_m == 128;
+  return c.mask == Mask::causal && c.tile_n == 80 && (is_of_192_128 || is_of_256);
+}
+
+/// Whether the model of the time may choose this tile: those of its head_dim, and small ones, for problems with few
+/// tiles or few keys. The model was fitted to more; of them hardly one was ever the fastest. All are candidates for
+/// pins, and for readers.
+bool is_modelled(const Config& c) {
+  if (c.head_dim == 256 && c.tile_m == 128 && c.tile_n == 80) return false;  // no faster than 128x64 by over 2 %
+  const bool is_small = c.head_dim <= 256 && c.tile_m == 64 && c.stages == 2 &&
+                        (c.tile_n == 48 || c.tile_n == 64 || c.tile_n == 96 || c.tile_n == 128);
+  return is_small || std::any_of(std::begin(fmha::kTiles), std::end(fmha::kTiles), [&](const Tile& tile) {
+           return tile.head_dim == c.head_dim && tile.head_dim_v == c.head_dim_v && tile.tile_m == c.tile_m &&
+                  tile.tile_n == c.tile_n && tile.stages == c.stages;
+         });
+}
+
+fmha::HeadDims head_dims_of(const Fmha& problem) {
+  return {problem.head_dim, problem.head_dim_v.value_or(problem.head_dim)};
+}
+
+/// ", 8 heads packed, keys split": what a Config has besides its tile.
+std::string traits_of(const Config& c) {
+  std::string text = c.pack_gqa == 1 ? "" : fmt::format(", {} heads packed", c.pack_gqa);
+  if (fmha::is_split(c)) text += ", keys split";
+  return text;
+}
+
+FmhaLaunch::Box box_of(const fmha::TmaBox& box) { return {{std::begin(box.extents), std::end(box.extents)}}; }
+
+FmhaLaunch launch_facts(const Config& c) {
+  return {.facts = {.head_dim = c.head_dim,
+                    .head_dim_v = c.head_dim_v,
+                    .dtype = c.dtype,
+                    .mask = c.mask,
+                    .window = c.window,
+                    .seqused = c.seqused,
+                    .output = c.output},
+          .swizzle = c.swizzle,
+          .pack_gqa = c.pack_gqa,
+          .padded_heads = c.pack_gqa,
+          .is_split = fmha::is_split(c),
+          .tile_rows = c.tile_m,
+          .tile_n = c.tile_n,
+          .merge_rows = kMergeRows,
+          .ctas_per_tile = fmha::ctas_per_tile(c),
+          .ctas_per_sm = fmha::ctas_per_sm(c),
+          .threads = fmha::num_threads(c),
+          .smem_bytes = fmha::smem_layout(c).total_bytes,
+          .q = box_of(fmha::q_box(c)),
+          .k = box_of(fmha::k_box(c)),
+          .v = box_of(fmha::v_box(c)),
+          .o = box_of(fmha::o_box(c))};
+}
+
+}  // namespace
+
+std::string head_dims_text(int head_dim, int head_dim_v) {
+  return head_dim == head_dim_v ? fmt::format("{}", head_dim) : fmt::format("{}/{}", head_dim, head_dim_v);
+}
+
+void require_sizes_of_facts(const Fmha& problem) {
+  const auto demand = [](bool has_size, std::string_view name, Hint size, std::string_view remedy) {
+    if (!has_size && size != kUnknownHint)
+      throw Error(ErrorKind::unsupported, fmt::format("{} {} without {}", name, size, remedy));
+  };
+  const bool has_window = problem.window != Window::none, has_pools = problem.kv_pools != KvPools::dense;
+  demand(has_window, "window_size_left", problem.window_size_left, "a window: take window sliding");
+  demand(has_window, "window_size_right", problem.window_size_right, "a window: take window sliding");
+  demand(has_pools, "topk", problem.topk, "a list of rows: take kv_pools sparse_window, on sm_100a or sm_103a");
+  demand(has_pools, "seqlen_swa", problem.seqlen_swa,
+         "a window beside a list: take kv_pools sparse_window, on sm_100a or sm_103a");
+}
+
+void FmhaOperator::require_facts(const Fmha& problem) {
+  const fmha::HeadDims facts = head_dims_of(problem);
+  const auto is_asked = [&](const fmha::HeadDims& h) {
+    return h.head_dim == facts.head_dim && h.head_dim_v == facts.head_dim_v;
+  };
+  if (std::none_of(std::begin(fmha::kHeadDims), std::end(fmha::kHeadDims), is_asked)) {
+    std::vector<std::string> known;
+    for (const fmha::HeadDims& h : fmha::kHeadDims) known.push_back(head_dims_text(h.head_dim, h.head_dim_v));
+    const std::string last = known.back();
+    known.pop_back();
+    throw Error(ErrorKind::unsupported,
+                fmt::format("fmha has no kernel for head_dim {}: there are kernels for {} and {}",
+                            head_dims_text(facts.head_dim, facts.head_dim_v), fmt::join(known, ", "), last));
+  }
+  if (problem.dtype != DType::bf16 && problem.dtype != DType::f16) {
+    throw Error(
+        ErrorKind::unsupported,
+        fmt::format("fmha has no kernel for dtype {}: there are kernels for bf16 and f16", to_word(problem.dtype)));
+  }
+  const auto refuse = [&](std::string_view field, std::string_view value) {
+    throw Error(ErrorKind::unsupported, fmt::format("fmha has no kernel for {} {} on {}: take sm_100a or sm_103a",
+                                                    field, value, problem.arch.to_string()));
+  };
+  if (problem.kv_pools != KvPools::dense) refuse("kv_pools", to_word(problem.kv_pools));
+  require_sizes_of_facts(problem);
+  if (problem.v_layout != Layout::mn_major) refuse("v_layout", to_word(problem.v_layout));
+  if (problem.p_path) refuse("p_path", to_word(*problem.p_path));
+  if (problem.mma_kind && *problem.mma_kind != MmaKind::wgmma_f16) refuse("mma_kind", to_word(*problem.mma_kind));
+  if (problem.cta_group) refuse("cta_group", fmt::format("{}", *problem.cta_group));
+}
+
+std::vector<Config> FmhaOperator::candidates(const Fmha& problem) {
+  const fmha::HeadDims facts = head_dims_of(problem);
+  const Tile standard = fmha::default_tile(facts.head_dim, facts.head_dim_v, problem.mask, problem.seqlen_k);
+  const Swizzle widest = fmha::widest_swizzle(config_of(problem, standard, Swizzle::none));
+  const auto is_own = [&](const Tile& tile) {
+    return tile.head_dim == facts.head_dim && tile.head_dim_v == facts.head_dim_v;
+  };
+  std::vector<Config> list;
+  list.push_back(config_of(problem, standard, widest));
+  for (const Swizzle swizzle : kSwizzles) {
+    for (const Tile& tile : fmha::kTiles)
+      if (is_own(tile)) list.push_back(config_of(problem, tile, swizzle));
+  }
+  for (const Tile& tile : fmha::kTiles)
+    if (!is_own(tile)) list.push_back(config_of(problem, tile, widest));
+  return list;
+}
+
+double FmhaOperator::score(const Config& config, const Fmha& problem) {
+  const double share = spills(config) ? kLastResort : 1;
+  if (has_fmha_cost(problem)) return 1e6 / fmha_cost(config, problem) * (is_modelled(config) ? share : kLastResort);
+  return expected_share(config, problem.seqlen_k) * useful_part(config, problem) * share;
+}
+
+std::string FmhaOperator::merit(const Config& config, const Fmha& problem) {
+  if (has_fmha_cost(problem)) return fmt::format("modelled at {:.1f} us", fmha_cost_us(fmha_cost(config, problem)));
+  std::string text;
+  if (config == default_of(config, problem.seqlen_k)) {
+    text = fmt::format("the default for head_dim {}", head_dims_text(config.head_dim, config.head_dim_v));
+    if (config != default_of(config, kUnknownHint)) text += fmt::format(" and {} keys", grouped(problem.seqlen_k));
+  } else {
+    text = fmt::format("modelled at {:.2f} of the default's speed", expected_share(config, problem.seqlen_k));
+  }
+  const double useful = useful_part(config, problem);
+  if (useful < 1) text += fmt::format(", {:.1f} % of its tiles is work for these lengths", 100 * useful);
+  return text;
+}
+
+std::string FmhaOperator::label(const Config& config) {
+  return fmt::format("tile {}x{}, {}, {}{}", config.tile_m, config.tile_n, counted(config.stages, "stage"),
+                     to_word(config.swizzle), traits_of(config));
+}
+
+std::string FmhaOperator::subject(const Config& config) {
+  return fmt::format("head_dim {}, tile {}x{}, {}{}", head_dims_text(config.head_dim, config.head_dim_v), config.tile_m,
+                     config.tile_n, counted(config.stages, "stage"), traits_of(config));
+}
+
+std::string FmhaOperator::explain(const Config& config, const Verdict& verdict) {
+  const std::string found = grouped(verdict.found);
+  const std::string bound = grouped(verdict.bound);
+  switch (verdict.rule) {
+    case Rule::head_dim_not_multiple_of_16:
+      return fmt::format("head_dim {}, a multiple of {} needed (wgmma K)", found, bound);
+    case Rule::head_dim_out_of_range:
+      return fmt::format("head_dim {}, at most {} allowed (wgmma N)", found, bound);
+    case Rule::tile_m_not_multiple_of_64:
+      return fmt::format("tile_m {}, a multiple of {} needed (wgmma M)", found, bound);
+    case Rule::tile_m_out_of_range:
+      return fmt::format("tile_m {}, at most {} allowed (consumer warpgroups)", found, bound);
+    case Rule::tile_n_not_multiple_of_16:
+      return fmt::format("tile_n {}, a multiple of {} needed (wgmma K of P V)", found, bound);
+    case Rule::tile_n_out_of_range:
+      return fmt::format("tile_n {}, at most {} allowed (wgmma N)", found, bound);
+    case Rule::q_stages_out_of_range:
+      return fmt::format("{} for Q, 1 to {} allowed", counted(verdict.found, "stage"), bound);
+    case Rule::ping_pong_needs_two_warpgroups:
+      return fmt::format("{} taking turns, {} needed: take a larger tile_m",
+                         counted(verdict.found, "consumer warpgroup"), bound);
+    case Rule::accumulators_exceed_registers:
+      return fmt::format("{} registers a thread for S, P and O, {} allowed: take a smaller {}", found, bound,
+                         config.tile_m > 128 ? "tile_m or tile_n" : "tile_n");
+    case Rule::instruction_exceeds_registers:
+      return fmt::format("{} accumulator registers a thread for one wgmma, {} allowed: take a smaller {}", found, bound,
+                         config.tile_n > fmha::v_columns(config) ? "tile_n" : "tile_m");
+    case Rule::pack_gqa_not_divisor_of_64:
+      return fmt::format("pack_gqa {}, a divisor of {} needed (rows of a warpgroup): take 1", found, bound);
+    default:
+      return explain_shared_rule(config, verdict);
+  }
+}
+
+std::string FmhaOperator::kernel_name(Arch arch, const Config& config) {
+  std::string head_dims = fmt::format("d{}", config.head_dim);
+  if (config.head_dim_v != config.head_dim) head_dims += fmt::format("v{}", config.head_dim_v);
+  std::string name = fmt::format("tessera_fmha_{}_{}_{}x{}_s{}_{}_{}_{}", arch_name(arch.to_string()), head_dims,
+                                 config.tile_m, config.tile_n, config.stages, swizzle_name(config.swizzle),
+                                 config.mask == Mask::none ? "full" : to_word(config.mask), to_word(config.dtype));
+  if (config.window != Window::none) name += "_window";
+  if (config.seqused != UsedLengths::none) name += fmt::format("_used{}", to_word(config.seqused));
+  if (config.output == Output::unnormalized) name += "_unnormalized";
+  if (config.pack_gqa != 1) name += fmt::format("_pack{}", config.pack_gqa);
+  if (fmha::is_split(config)) name += "_split";
+  return name;
+}
+
+namespace {
+
+/// Who owns which bytes when, as templates/fmha hands them on: producer.cuh, consumer.cuh, epilogue.cuh, exchange.cuh.
+void describe_smem(const Config& config, Plan& plan) {
+  const fmha::SmemLayout layout = fmha::smem_layout(config);
+  const int groups = fmha::consumer_warpgroups(config);
+  const auto add = [&](const fmha::SmemRegion& region, int slots, std::vector<MemoryPhase> phases) {
+    if (region.bytes > 0) plan.smem.push_back({region.name, region.offset, region.bytes, slots, std::move(phases)});
+  };
+  std::vector<MemoryPhase> of_q = {{"Q on its way", "load_q", "barrier q_full"},
+                                   {"Q of a tile", "consumer", "last S = Q K^T of the tile"}};
+  for (int pass = 0; !fmha::is_split(config) && pass < fmha::o_passes(config); ++pass) {
+    const bool is_last = pass == fmha::o_passes(config) - 1;
+    const std::string part = fmha::o_passes(config) == 1 ? "O" : pass == 0 ? "O, first columns" : "O, last columns";
+    of_q.push_back({part + ", being written", "consumer", "barrier o_full"});
+    of_q.push_back({part + ", being stored", "store_o", is_last ? "barrier q_empty" : "barrier o_read"});
+  }
+  add(layout.q, config.q_stages * groups, std::move(of_q));
+  add(layout.k, config.stages,
+      {{"K on its way", "load_k", "barrier k_full"}, {"K of a block", "consumer", "barrier k_empty"}});
+  add(layout.v, config.stages,
+      {{"V on its way", "load_v", "barrier v_full"}, {"V of a block", "consumer", "barrier v_empty"}});
+  add(layout.exchange, groups,
+      {{"scores of the other CTA on their way", "consumer of the other CTA", "barrier exchange_full"},
+       {"scores of the other CTA", "consumer", "barrier exchange_empty of the other CTA"}});
+  add(layout.barriers, 1, {});
+  plan.smem_bytes = layout.total_bytes;
+}
+
+}  // namespace
+
+void FmhaOperator::describe(const Config& config, Plan& plan) {
+  const std::string dtype(to_word(config.dtype));
+  const std::string_view o_dtype = config.output == Output::unnormalized ? "f32" : std::string_view(dtype);
+  const auto operand = [&](const char* name, std::string_view type, const char* use) {
+    return OperandPlan{.name = name,
+                       .dtype = std::string(type),
+                       .tensor_map_type = std::string(type),
+                       .swizzle = std::string(to_word(config.swizzle)),
+                       .use = use};
+  };
+  plan.mma_kind = to_word(config.mma_kind);
+  const auto plain = [](const char* name, std::string_view type, const char* use) {
+    return OperandPlan{.name = name, .dtype = std::string(type), .tensor_map_type = {}, .swizzle = {}, .use = use};
+  };
+  plan.operands = {operand("q", dtype, "A of S = Q K^T, from shared memory"),
+                   operand("k", dtype, "B of S = Q K^T, K-major"), operand("v", dtype, "B of O = P V, MN-major"),
+                   fmha::is_split(config) ? plain("o", o_dtype, "D of O = P V, merged from parts in the workspace")
+                                          : operand("o", o_dtype, "D of O = P V, stored through shared memory"),
+                   plain("lse", "f32", "written if not null")};
+  if (config.output == Output::unnormalized) {
+    plan.operands.push_back(plain("row_max", "f32", "written"));
+    plan.operands.push_back(plain("row_sum", "f32", "written"));
+  }
+  if (config.seqused == UsedLengths::qk)
+    plan.operands.push_back(plain("seqused_q", "s32", "valid queries of each sequence"));
+  if (config.seqused != UsedLengths::none)
+    plan.operands.push_back(plain("seqused_k", "s32", "valid keys of each sequence"));
+  describe_smem(config, plan);
+  plan.entry_registers = fmha::register_budget(config).entry;
+  for (int i = 0; i < fmha::kNumRoles; ++i) {
+    const fmha::Role role = fmha::role(config, i);
+    plan.roles.push_back({role.name, role.first_warp, role.warps, role.registers});
+  }
+  plan.launch = fmha_launch(launch_facts(config), plan.arch.to_string(), plan.kernel);
+}
+
+std::string FmhaOperator::launch_bounds() {
+  return "tessera::fmha::num_threads(kConfig), tessera::fmha::ctas_per_sm(kConfig)";
+}
+
+std::string FmhaOperator::call_of_step(const Config& config, std::size_t step) {
+  return step == 0 ? fmha_call(launch_facts(config), "fmha") : fmha_merge_call(launch_facts(config));
+}
+
+std::vector<SourceFile> FmhaOperator::generated_headers(const Config& config) {
+  const fmha::WgmmaShape shapes[] = {fmha::score_wgmma(config), fmha::output_wgmma(config)};
+  return {{"wgmma_shapes.cuh", wgmma_header(shapes)}};
+}
+
+}  // namespace tessera

@@ -1,0 +1,76 @@
+#include "generator/attention/fmha_problem.h"
+
+#include "generator/field_table.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr std::int64_t kWholeWindow = 2147418112;  // no sequence is longer
+
+// Keys of a window on one side: -1 says, as at launch, that there is no bound. In the Problem -1 is what nobody knows,
+// so the largest size of a launch, which hides nothing either, stands for it there.
+template <auto Member>
+Selector window_field(std::string_view flag, std::string_view key, std::string_view help) {
+  Selector selector = field<Member>(flag, key, help);
+  selector.min = -1;
+  selector.max = kWholeWindow;
+  selector.set = [](Problem& problem, const Selector& of, std::string_view text) {
+    Hint keys = kUnknownHint;
+    if (text != kUnknownText) {
+      keys = parse_number(of, text);
+      if (keys < 0) keys = kWholeWindow;
+    }
+    problem.edit<Fmha>().*Member = keys;
+  };
+  selector.text = [](const Problem& problem) {
+    const Hint keys = problem.as<Fmha>().*Member;
+    return keys == kWholeWindow ? std::string("-1") : Field<Member>::value_text(keys);
+  };
+  return selector;
+}
+
+}  // namespace
+
+std::span<const Selector> fmha_fields() {
+  static const std::vector<Selector> table = {
+      field<&Fmha::arch>("arch", "arch", "target: sm_90a, or sm_100, sm_103 with a or f"),
+      field<&Fmha::head_dim>("head-dim", "head_dim",
+                             "elements of a head of q and k: 64, 96, 128, 192, 256 or 512; with tcgen05 16 and 32 too"),
+      field<&Fmha::head_dim_v>("head-dim-v", "head_dim_v", "elements of a head of v and o (auto: head_dim)"),
+      offer(field<&Fmha::dtype>("dtype", "dtype", "type of q, k, v and of a normalised o"), {"bf16", "f16"}),
+      field<&Fmha::mask>("mask", "mask", "which keys a query sees; causal is bottom-right aligned"),
+      field<&Fmha::window>("window", "window", "whether keys further away than a window are hidden"),
+      field<&Fmha::seqused>("seqused", "seqused",
+                            "valid lengths of each sequence in memory: of keys (k), of both (qk)"),
+      field<&Fmha::kv_pools>("kv-pools", "kv_pools",
+                             "where keys lie: dense, or by a list of rows beside a window's (tcgen05 only)"),
+      field<&Fmha::output>("output", "output", "rows divided by their sums, or fp32 rows with maximum and sum"),
+      field<&Fmha::v_layout>("v-layout", "v_layout",
+                             "contiguous dimension of v: mn, the head's; k, the keys' (tcgen05 only)"),
+      field<&Fmha::tile_m>("tile-m", "tile_m", "query rows of one CTA"),
+      field<&Fmha::tile_n>("tile-n", "tile_n", "keys of one step"),
+      field<&Fmha::stages>("stages", "stages", "slots of the ring of key and value tiles"),
+      field<&Fmha::swizzle>("swizzle", "swizzle", "how TMA permutes a tile in shared memory"),
+      field<&Fmha::mma_kind>("mma-kind", "mma_kind", "matrix instruction"),
+      field<&Fmha::p_path>("p-path", "p_path", "how probabilities reach the second product (tcgen05 only)"),
+      field<&Fmha::cta_group>("cta-group", "cta_group", "CTAs that share a tile: 1 or 2 (tcgen05 only)"),
+      field<&Fmha::pack_gqa>("pack-gqa", "pack_gqa", "query heads of a key head that share a tile's rows; 1: none"),
+      field<&Fmha::split_kv>("split-kv", "split_kv", "whether CTAs share a tile's keys, for a second kernel to merge"),
+      field<&Fmha::batch>("batch", "batch", "expected number of sequences"),
+      field<&Fmha::heads_q>("heads-q", "heads_q", "expected number of query heads"),
+      field<&Fmha::heads_kv>("heads-kv", "heads_kv", "expected number of key and value heads"),
+      field<&Fmha::seqlen_q>("seqlen-q", "seqlen_q", "expected number of queries"),
+      field<&Fmha::seqlen_k>("seqlen-k", "seqlen_k", "expected number of keys"),
+      field<&Fmha::num_splits>("num-splits", "num_splits", "expected parts of split keys"),
+      field<&Fmha::topk>("topk", "topk", "expected rows that a query lists"),
+      field<&Fmha::seqlen_swa>("seqlen-swa", "seqlen_swa", "expected keys of the window beside a list"),
+      window_field<&Fmha::window_size_left>("window-size-left", "window_size_left",
+                                            "expected keys of a window before a query; -1: no bound"),
+      window_field<&Fmha::window_size_right>("window-size-right", "window_size_right",
+                                             "expected keys of a window behind a query; -1: no bound"),
+  };
+  return table;
+}
+
+}  // namespace tessera

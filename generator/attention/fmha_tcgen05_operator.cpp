@@ -1,0 +1,305 @@
+// Candidates are the tiles of the spec's table for this head_dim, with both ways for P and every swizzle, and the tiles
+// of the other head_dims, so that a reader sees why a tile that is good elsewhere is not taken here. A pin replaces the
+// table's value; where the table has nothing for the pins, tiles of fewer keys follow.
+//
+// Scores order candidates by a rough model, since no device was there to measure on: the table's first tile of a
+// head_dim counts 1, any other less by what its shape costs. A step of tile_n keys adds a fixed cost to each of its
+// rows, a tile of tile_m rows shares the loads of K and V, a ring of one slot can't load ahead, P in shared memory is
+// written and read once more, a pair synchronises two SMs. Where a hint says that sequences are short, the share of
+// useful rows and keys of their tiles multiplies the score.
+#include "generator/attention/fmha_tcgen05_operator.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "generator/attention/fmha_explain.h"
+#include "generator/attention/fmha_operator.h"
+#include "generator/candidates.h"
+#include "generator/operator_words.h"
+#include "generator/words.h"
+#include "spec/fmha_tcgen05_tiles.h"
+
+namespace tessera {
+
+namespace {
+
+using fmha_tcgen05::Config;
+using fmha_tcgen05::Rule;
+using fmha_tcgen05::Tile;
+
+constexpr Swizzle kSwizzles[] = {Swizzle::b128, Swizzle::b64, Swizzle::b32, Swizzle::none};
+
+constexpr double kStepCost = 8;         // in keys: barriers, the way of a reference through the warps
+constexpr double kLoadCost = 16;        // in queries: K and V of a step
+constexpr double kOneStageCost = 0.2;   // share of the work: loads that nothing overlaps
+constexpr double kNarrowCost = 0.05;    // share of the work, for each halving of the swizzle span
+constexpr double kSharedPCost = 0.1;    // share of the work: P written to and read from shared memory
+constexpr double kBelowDefault = 0.99;  // whatever the model says, the table's first tile is the default
+constexpr Hint kFewQueries = 64;        // with fewer, rows of a tile are idle and tiles are few
+constexpr int kHeadsOfPools = 128;      // of models that list their keys
+constexpr Hint kEnoughTiles = 512;      // for every device at hand
+
+/// Heads that are packed where the caller does not say: all of a key head's, if queries are known to be few.
+int packed_heads_of(const Fmha& p, const Config& c) {
+  // A query's heads have its keys in common, and nobody else has.
+  if (fmha_tcgen05::has_pools(c))
+    return p.heads_q > 0 && p.heads_q <= kShortLength ? static_cast<int>(p.heads_q) : kHeadsOfPools;
+  if (p.heads_q <= 0 || p.heads_kv <= 0 || p.heads_q % p.heads_kv != 0) return 1;
+  if (p.seqlen_q < 0 || p.seqlen_q > kFewQueries) return 1;
+  const Hint heads = p.heads_q / p.heads_kv;
+  return heads <= kShortLength ? static_cast<int>(heads) : 1;
+}
+
+/// Split where few tiles would leave a device idle beside long walks over the keys.
+SplitKv split_of(const Fmha& p, const Config& c) {
+  if (fmha_tcgen05::has_pools(c)) return SplitKv::off;
+  if (p.seqlen_q < 0 || p.seqlen_q > kFewQueries) return SplitKv::off;
+  if (const Hint keys = expected_keys(p); keys >= 0 && keys < kManyKeys) return SplitKv::off;
+  const Hint heads = p.heads_q / c.pack_gqa;
+  // Hints may be huge.
+  const auto few = [](Hint count) { return std::clamp<Hint>(count, 0, kEnoughTiles); };
+  return few(p.batch) * few(heads) >= kEnoughTiles ? SplitKv::off : SplitKv::on;
+}
+
+Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle, ProbabilityPath p_path) {
+  Config c;
+  c.head_dim = problem.head_dim;
+  c.head_dim_v = problem.head_dim_v.value_or(problem.head_dim);
+  c.tile_m = problem.tile_m.value_or(tile.tile_m);
+  c.tile_n = problem.tile_n.value_or(tile.tile_n);
+  c.stages = problem.stages.value_or(tile.stages);
+  c.swizzle = problem.swizzle.value_or(swizzle);
+  c.dtype = problem.dtype;
+  c.mask = problem.mask;
+  c.window = problem.window;
+  c.seqused = problem.seqused;
+  c.kv_pools = problem.kv_pools;
+  c.output = problem.output;
+  c.v_layout = problem.v_layout;
+  c.p_path = problem.p_path.value_or(p_path);
+  c.cta_pair = problem.cta_group ? *problem.cta_group == 2 : tile.cta_pair;
+  c.pack_gqa = problem.pack_gqa ? *problem.pack_gqa : packed_heads_of(problem, c);
+  c.split_kv = problem.split_kv ? *problem.split_kv : split_of(problem, c);
+  return c;
+}
+
+double modelled_cost(const Config& c) {
+  double cost = 1 + kStepCost / c.tile_n + kLoadCost / c.tile_m;
+  if (c.stages == 1) cost += kOneStageCost;
+  if (c.p_path == ProbabilityPath::smem) cost += kSharedPCost;
+  for (int span = swizzle_span_bytes(c.swizzle); span < 128; span *= 2) cost += kNarrowCost;
+  return cost;
+}
+
+Config default_of(const Config& c) {
+  Config standard = fmha_tcgen05::default_config(c.head_dim, c.head_dim_v, c.mask, c.dtype, c.output, c.v_layout,
+                                                 c.window, c.seqused);
+  standard.pack_gqa = c.pack_gqa;
+  standard.split_kv = c.split_kv;
+  standard.kv_pools = c.kv_pools;
+  if (!fmha_tcgen05::has_pools(c)) return standard;
+  // The first tile that is one query.
+  for (const Tile& tile : fmha_tcgen05::kTiles) {
+    if (tile.head_dim != c.head_dim || tile.head_dim_v != c.head_dim_v) continue;
+    standard.tile_m = tile.tile_m;
+    standard.tile_n = tile.tile_n;
+    standard.stages = tile.stages;
+    standard.p_path = tile.p_path;
+    standard.cta_pair = tile.cta_pair;
+    if (fmha_tcgen05::q_tiles(standard) == 1) break;
+  }
+  return standard;
+}
+
+double expected_share(const Config& c) {
+  const Config standard = default_of(c);
+  return c == standard ? 1 : std::min(kBelowDefault, kBelowDefault * modelled_cost(standard) / modelled_cost(c));
+}
+
+/// Which part of its tiles is work. With pools a query walks over its list and its window, however many rows there are.
+double useful_work(const Config& c, const Fmha& problem) {
+  if (!fmha_tcgen05::has_pools(c)) return useful_part(c, problem);
+  const double rows = static_cast<double>(c.pack_gqa) /
+                      (fmha_tcgen05::parts_of_query(c) * static_cast<double>(fmha_tcgen05::rows_per_cta(c)));
+  if (problem.topk < 0 || problem.seqlen_swa < 0) return rows;
+  const Hint listed = std::min(problem.topk, kShortLength), window = std::min(problem.seqlen_swa, kShortLength);
+  if (listed + window == 0 || listed + window >= kShortLength) return rows;
+  return rows * static_cast<double>(listed + window) /
+         static_cast<double>(round_up(listed, c.tile_n) + round_up(window, c.tile_n));
+}
+
+bool is_own(const Tile& tile, const Fmha& problem) {
+  return tile.head_dim == problem.head_dim && tile.head_dim_v == problem.head_dim_v.value_or(problem.head_dim);
+}
+
+/// ", CTA pair, 16 heads packed, keys split": what a Config has besides its tile.
+std::string traits(const Config& c) {
+  std::string text = c.cta_pair ? ", CTA pair" : "";
+  if (c.pack_gqa != 1) text += fmt::format(", {} heads packed", c.pack_gqa);
+  if (fmha_tcgen05::is_split(c)) text += ", keys split";
+  if (fmha_tcgen05::has_pools(c)) text += ", two pools of keys";
+  return text;
+}
+
+}  // namespace
+
+void FmhaTcgen05Operator::require_facts(const Fmha& problem) {
+  const auto is_asked = [&](const Tile& tile) { return is_own(tile, problem); };
+  if (std::none_of(std::begin(fmha_tcgen05::kTiles), std::end(fmha_tcgen05::kTiles), is_asked)) {
+    std::vector<std::string> known;
+    for (const Tile& tile : fmha_tcgen05::kTiles) {
+      const std::string text = head_dims_text(tile.head_dim, tile.head_dim_v);
+      if (std::find(known.begin(), known.end(), text) == known.end()) known.push_back(text);
+    }
+    const std::string last = known.back();
+    known.pop_back();
+    throw Error(ErrorKind::unsupported,
+                fmt::format("fmha has no kernel for head_dim {} on {}: there are kernels for {} and {}",
+                            head_dims_text(problem.head_dim, problem.head_dim_v.value_or(problem.head_dim)),
+                            problem.arch.to_string(), fmt::join(known, ", "), last));
+  }
+  if (problem.dtype != DType::bf16 && problem.dtype != DType::f16) {
+    throw Error(
+        ErrorKind::unsupported,
+        fmt::format("fmha has no kernel for dtype {}: there are kernels for bf16 and f16", to_word(problem.dtype)));
+  }
+  require_sizes_of_facts(problem);
+  if (problem.mma_kind && *problem.mma_kind != MmaKind::tcgen05_f16) {
+    throw Error(ErrorKind::unsupported, fmt::format("fmha has no kernel for mma_kind {} on {}: take tcgen05.f16",
+                                                    to_word(*problem.mma_kind), problem.arch.to_string()));
+  }
+  if (problem.cta_group && *problem.cta_group != 1 && *problem.cta_group != 2) {
+    throw Error(ErrorKind::unsupported,
+                fmt::format("fmha has no kernel for cta_group {}: 1 or 2 CTAs share a tile", *problem.cta_group));
+  }
+}
+
+std::vector<Config> FmhaTcgen05Operator::candidates(const Fmha& problem) {
+  std::vector<Config> list;
+  const auto widest_of = [&](const Tile& tile) {
+    return fmha_tcgen05::widest_swizzle(config_of(problem, tile, Swizzle::none, tile.p_path));
+  };
+  for (const bool is_first : {true, false}) {
+    for (const Tile& tile : fmha_tcgen05::kTiles) {
+      if (!is_own(tile, problem)) continue;
+      if (is_first) {
+        const Config c = config_of(problem, tile, widest_of(tile), tile.p_path);
+        // A tile of pools is one query: what is wrong with the others would hide what is wrong with the problem.
+        if (!fmha_tcgen05::has_pools(c) || fmha_tcgen05::q_tiles(c) == 1) list.push_back(c);
+        continue;
+      }
+      for (const Swizzle swizzle : kSwizzles)
+        for (const ProbabilityPath p_path : {ProbabilityPath::tmem, ProbabilityPath::smem})
+          list.push_back(config_of(problem, tile, swizzle, p_path));
+    }
+  }
+  for (const Tile& tile : fmha_tcgen05::kTiles)
+    if (!is_own(tile, problem)) list.push_back(config_of(problem, tile, widest_of(tile), tile.p_path));
+  const auto is_legal = [](const Config& c) { return fmha_tcgen05::why_invalid(c).ok(); };
+  if (problem.tile_n || std::any_of(list.begin(), list.end(), is_legal)) return list;
+  // Pins that no tile of the table bears, like many stages, may leave room for fewer keys.
+  for (const Tile& tile : fmha_tcgen05::kTiles) {
+    if (!is_own(tile, problem)) continue;
+    Tile narrower = tile;
+    for (narrower.tile_n /= 2; narrower.tile_n >= 32; narrower.tile_n /= 2)
+      list.push_back(config_of(problem, narrower, widest_of(narrower), narrower.p_path));
+  }
+  return list;
+}
+
+double FmhaTcgen05Operator::score(const Config& config, const Fmha& problem) {
+  return expected_share(config) * useful_work(config, problem);
+}
+
+std::string FmhaTcgen05Operator::merit(const Config& config, const Fmha& problem) {
+  const bool is_default = config == default_of(config);
+  std::string text = is_default ? fmt::format("the default for head_dim {}, not measured on a device",
+                                              head_dims_text(config.head_dim, config.head_dim_v))
+                                : fmt::format("modelled at {:.2f} of the default's speed", expected_share(config));
+  const double useful = useful_work(config, problem);
+  if (useful < 1) text += fmt::format(", {:.1f} % of its tiles is work for these lengths", 100 * useful);
+  return text;
+}
+
+std::string FmhaTcgen05Operator::label(const Config& config) {
+  return fmt::format("tile {}x{}, {}, {}, P in {}{}", config.tile_m, config.tile_n, counted(config.stages, "stage"),
+                     to_word(config.swizzle), to_word(config.p_path), traits(config));
+}
+
+std::string FmhaTcgen05Operator::subject(const Config& config) {
+  return fmt::format("head_dim {}, tile {}x{}, {}{}", head_dims_text(config.head_dim, config.head_dim_v), config.tile_m,
+                     config.tile_n, counted(config.stages, "stage"), traits(config));
+}
+
+std::string FmhaTcgen05Operator::explain(const Config& config, const Verdict& verdict) {
+  const std::string found = grouped(verdict.found);
+  const std::string bound = grouped(verdict.bound);
+  switch (verdict.rule) {
+    case Rule::head_dim_not_multiple_of_16:
+      return fmt::format("head_dim {}, a multiple of {} needed (tcgen05 K and N)", found, bound);
+    case Rule::head_dim_out_of_range:
+      return fmt::format("head_dim {}, at most {} allowed (shared memory for Q and K)", found, bound);
+    case Rule::tile_m_not_whole_products:
+      return fmt::format("tile_m {}, a multiple of {} needed (rows of a product)", found, bound);
+    case Rule::tile_m_out_of_range:
+      return fmt::format("tile_m {}, at most {} allowed (two products)", found, bound);
+    case Rule::tile_n_not_multiple_of_32:
+      return fmt::format("tile_n {}, a multiple of {} needed (columns that a softmax thread loads at once)", found,
+                         bound);
+    case Rule::tile_n_out_of_range:
+      return fmt::format("tile_n {}, at most {} allowed (scores in a softmax thread's registers)", found, bound);
+    case Rule::tile_n_not_multiple_of_span:
+      return fmt::format(
+          "{} bytes of keys in a step, a multiple of the {} bytes of a swizzle span needed: take a "
+          "narrower swizzle",
+          found, bound);
+    case Rule::head_dim_v_needs_pair:
+      return fmt::format("head_dim_v {} in one CTA, {} allowed (Tensor Memory for O and S): take a pair of CTAs", found,
+                         bound);
+    case Rule::folded_p_in_tmem:
+      return fmt::format("P in Tensor Memory with {} rows a CTA, {} needed: take P in shared memory", found, bound);
+    case Rule::k_major_v_of_used_keys:
+      return fmt::format(
+          "V with keys side by side, {} bytes each, and used lengths: loads would begin off the {} bytes "
+          "that TMA needs: take v_layout mn",
+          found, bound);
+    case Rule::pack_gqa_out_of_range:
+      return fmt::format("pack_gqa {}, 1 to {} allowed (heads of a launch)", found, bound);
+    case Rule::pools_need_one_q_tile:
+      return fmt::format("{} products of rows in a tile, {} allowed with two pools of keys: take a smaller tile_m",
+                         found, bound);
+    case Rule::pools_need_wider_swizzle:
+      return fmt::format("a swizzle span of {} bytes, {} or more needed with two pools of keys (gather4)", found,
+                         bound);
+    case Rule::pools_need_dense_facts:
+      return "two pools of keys with used lengths, a sliding window of its own, split keys, v_layout k or output "
+             "unnormalized: take none of these";
+    case Rule::tensor_memory_exceeded:
+      return fmt::format("{} columns of Tensor Memory, {} allowed: take a smaller tile", found, bound);
+    default:
+      return explain_shared_rule(config, verdict);
+  }
+}
+
+std::string FmhaTcgen05Operator::kernel_name(Arch arch, const Config& config) {
+  std::string head_dims = fmt::format("d{}", config.head_dim);
+  if (config.head_dim_v != config.head_dim) head_dims += fmt::format("v{}", config.head_dim_v);
+  std::string name = fmt::format("tessera_fmha_{}_{}_{}x{}_s{}_{}_{}_{}", arch_name(arch.to_string()), head_dims,
+                                 config.tile_m, config.tile_n, config.stages, swizzle_name(config.swizzle),
+                                 config.mask == Mask::none ? "full" : to_word(config.mask), to_word(config.dtype));
+  if (config.window != Window::none) name += "_window";
+  if (config.seqused != UsedLengths::none) name += fmt::format("_used{}", to_word(config.seqused));
+  if (config.p_path == ProbabilityPath::smem) name += "_psmem";
+  if (config.v_layout == Layout::k_major) name += "_vk";
+  if (config.cta_pair) name += "_pair";
+  if (fmha_tcgen05::is_packed(config)) name += fmt::format("_pack{}", config.pack_gqa);
+  if (fmha_tcgen05::is_split(config)) name += "_split";
+  if (fmha_tcgen05::has_pools(config)) name += "_pools";
+  if (config.output == Output::unnormalized) name += "_unnormalized";
+  return name;
+}
+
+}  // namespace tessera

@@ -1,0 +1,74 @@
+#include "generator/block_scaled/block_problem.h"
+
+#include "generator/field_table.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr std::string_view kBlockArchHelp = "target: sm_90a, or sm_100, sm_103, sm_120, sm_121 with a or f";
+
+std::vector<std::string_view> reals() { return {"f32", "f16", "bf16"}; }
+
+}  // namespace
+
+std::span<const Selector> quantize_fields() {
+  static const std::vector<Selector> table = {
+      field<&Quantize::arch>("arch", "arch", kBlockArchHelp),
+      offer(field<&Quantize::dtype>("dtype", "dtype", "type of x"), reals()),
+      field<&Quantize::format>("format", "format", "block-scaled format"),
+      field<&Quantize::scale_form>("scale-form", "scale_form", "where scales lie"),
+      field<&Quantize::scale_rounding>("scale-rounding", "scale_rounding",
+                                       "how ue8m0 scales are taken; floor is the OCP rule"),
+      field<&Quantize::global_scale>("global-scale", "global_scale", "nvfp4's fp32 factor of all scales"),
+      field<&Quantize::threads>("threads", "threads", "threads of a CTA"),
+      field<&Quantize::l>("l", "l", "expected number of matrices"),
+      field<&Quantize::rows>("rows", "rows", "expected number of rows"),
+      field<&Quantize::k>("k", "k", "expected elements of a row"),
+  };
+  return table;
+}
+
+std::span<const Selector> dequantize_fields() {
+  static const std::vector<Selector> table = {
+      field<&Dequantize::arch>("arch", "arch", kBlockArchHelp),
+      offer(field<&Dequantize::dtype>("dtype", "dtype", "type of y"), reals()),
+      field<&Dequantize::format>("format", "format", "block-scaled format"),
+      field<&Dequantize::scale_form>("scale-form", "scale_form", "where scales lie"),
+      offer(field<&Dequantize::global_scale>("global-scale", "global_scale", "nvfp4's fp32 factor of all scales"),
+            {"none", "given"}),
+      field<&Dequantize::threads>("threads", "threads", "threads of a CTA"),
+      field<&Dequantize::l>("l", "l", "expected number of matrices"),
+      field<&Dequantize::rows>("rows", "rows", "expected number of rows"),
+      field<&Dequantize::k>("k", "k", "expected elements of a row"),
+  };
+  return table;
+}
+
+std::span<const Selector> convert_scales_fields() {
+  static const std::vector<Selector> table = {
+      field<&ConvertScales::arch>("arch", "arch", kBlockArchHelp),
+      field<&ConvertScales::to>("to", "to", "the form that is written"),
+      field<&ConvertScales::l>("l", "l", "expected number of matrices"),
+      field<&ConvertScales::rows>("rows", "rows", "expected number of rows"),
+      field<&ConvertScales::blocks>("blocks", "blocks", "expected scales of a row"),
+  };
+  return table;
+}
+
+std::span<const Selector> gemv_fields() {
+  static const std::vector<Selector> table = {
+      field<&Gemv::arch>("arch", "arch", kBlockArchHelp),
+      offer(field<&Gemv::dtype>("dtype", "dtype", "type of c"), reals()),
+      offer(field<&Gemv::format>("format", "format", "block-scaled format of a and b, nvfp4"), {"nvfp4"}),
+      field<&Gemv::scale_form>("scale-form", "scale_form", "where scales lie"),
+      field<&Gemv::warp_rows>("warp-rows", "warp_rows", "rows of a warp: 1, 2 or 4"),
+      field<&Gemv::k_warps>("k-warps", "k_warps", "warps that share a row: 1, 2, 4 or 8"),
+      field<&Gemv::l>("l", "l", "expected number of matrices"),
+      field<&Gemv::m>("m", "m", "expected number of rows"),
+      field<&Gemv::k>("k", "k", "expected elements of a row"),
+  };
+  return table;
+}
+
+}  // namespace tessera

@@ -1,0 +1,239 @@
+// Operands of a product in memory: buffers, and tensor maps over them.
+//
+// Sizes and strides count elements, of packed 4-bit types too; buffers of block-scaled types are bytes.
+#include <fmt/format.h>
+
+#include "generator/block_scaled/block_operator.h"
+#include "generator/operator_words.h"
+#include "generator/products/gemm_launch.h"
+#include "generator/words.h"
+
+namespace tessera {
+
+namespace {
+
+std::string buffer_dtype(OperandType type) {
+  if (is_block_scaled(type)) return "u8";
+  return type == OperandType::tf32 ? "f32" : std::string(to_word(type));
+}
+
+constexpr const char* kPaddedColumns = "ceil_div(k, 128) * 128";
+
+// Columns of a K-major operand: those of values that are padded to 8 bits come by 128, which the tensor map wants. What
+// lies behind k is not multiplied.
+const char* columns_along_k(const GemmLaunch::Operand& operand) { return operand.is_padded ? kPaddedColumns : "k"; }
+
+/// Of c and bias: bf16 where d is an 8-bit type.
+DType addend_dtype(const ProductFacts& facts) { return dtype_bytes(facts.d_dtype) == 1 ? DType::bf16 : facts.d_dtype; }
+
+ProductMatrix matrix_of_type(const GemmLaunch& p, const char* name, DType dtype, BufferRole role) {
+  return {name,
+          "m",
+          "n",
+          std::string(to_word(dtype)),
+          8 * dtype_bytes(dtype),
+          role,
+          p.facts.grouping == Grouping::contiguous};
+}
+ProductMatrix matrix_d(const GemmLaunch& p) {
+  ProductMatrix matrix = matrix_of_type(p, "d", p.facts.d_dtype, BufferRole::output);
+  matrix.columns = columns_of_d(p);
+  if (is_quantized(p)) {
+    matrix.dtype = "u8";
+    matrix.bits = value_bits(block_format(p.facts.d_format));
+  }
+  return matrix;
+}
+ProductMatrix matrix_c(const GemmLaunch& p) { return matrix_of_type(p, "c", addend_dtype(p.facts), BufferRole::input); }
+
+void add_buffer(const ProductMatrix& matrix, int alignment, LaunchPlan& launch) {
+  launch.buffers.push_back({.name = matrix.name,
+                            .role = matrix.role,
+                            .dtype = matrix.dtype,
+                            .shape = {Expression::parse(matrix.matrices()), Expression::parse(matrix.rows),
+                                      Expression::parse(matrix.stored(matrix.columns))},
+                            .strides = {Expression::parse(matrix.stored(matrix.stride_l())),
+                                        Expression::parse(matrix.stored(matrix.pitch())), Expression(1)},
+                            .alignment = alignment});
+}
+
+TensorMapRecipe matrix_map(const ProductMatrix& matrix, TensorMapType type, const GemmLaunch::Operand& operand) {
+  TensorMapRecipe map;
+  map.name = matrix.name;
+  map.buffer = matrix.name;
+  map.type = type;
+  map.swizzle = operand.swizzle;
+  map.l2_promotion = TensorMapL2Promotion::l2_256b;
+  // Packed rows have as many elements as their type's rule asks for; where K is 0 nothing inside is read.
+  const int least = type == TensorMapType::u4x16_align16b ? 128 : matrix.bits == 4 ? 2 : 1;
+  map.dims = {expression("max({}, {})", matrix.columns, least), expression("max({}, 1)", matrix.rows),
+              expression("max({}, 1)", matrix.matrices())};
+  for (const std::string& stride : {matrix.pitch(), matrix.stride_l()}) {
+    // A pitch of d that no map takes is rounded up: that d is stored without its map.
+    map.strides_bytes.push_back(matrix.role == BufferRole::output
+                                    ? expression("ceil_div({}, 16) * 16", matrix.bytes(stride))
+                                    : Expression::parse(matrix.bytes(stride)));
+  }
+  map.box = operand.box;
+  map.element_strides.assign(map.box.size(), 1);
+  return map;
+}
+
+TensorMapType value_map_type(OperandType type, const GemmLaunch::Operand& operand) {
+  if (operand_bits(type) == 4) return operand.is_padded ? TensorMapType::u4x16_align16b : TensorMapType::u4x16_align8b;
+  return type == OperandType::f16    ? TensorMapType::f16
+         : type == OperandType::bf16 ? TensorMapType::bf16
+         : type == OperandType::tf32 ? TensorMapType::f32
+                                     : TensorMapType::u8;
+}
+
+// Tiles of 512 bytes as 256 elements: [l * row tiles][tiles along k][256].
+TensorMapRecipe scale_map(const GemmLaunch& p, const char* name, const char* rows,
+                          const std::vector<std::uint32_t>& box) {
+  TensorMapRecipe map;
+  map.name = name;
+  map.buffer = name;
+  map.type = TensorMapType::u16;
+  map.swizzle = TensorMapSwizzle::none;
+  map.l2_promotion = TensorMapL2Promotion::l2_256b;
+  const std::string k_tiles = fmt::format("max(ceil_div(k, {}), 1)", p.scale_block * kTileBlocks);
+  const bool is_of_groups = has_group_tiles(p) && std::string_view(name) == "sfa";
+  map.dims = {Expression(kTileBytes / 2), Expression::parse(k_tiles),
+              is_of_groups ? Expression::parse("max(group_tiles, 1)")
+                           : expression("max(l * ceil_div({}, {}), 1)", rows, kTileRows)};
+  map.strides_bytes = {Expression(kTileBytes), expression("{} * {}", k_tiles, kTileBytes)};
+  map.box = box;
+  map.element_strides.assign(map.box.size(), 1);
+  return map;
+}
+
+// Scales whose row tiles are those of groups, one group after the other.
+BufferSpec in_group_tiles(const GemmLaunch& p, BufferSpec buffer) {
+  if (!has_group_tiles(p)) return buffer;
+  buffer.shape[0] = Expression(1);
+  buffer.shape[1] = Expression::parse("group_tiles");
+  buffer.strides[0] = expression("group_tiles * {}", buffer.strides[1].text());
+  return buffer;
+}
+
+// Scales of d: of blocks along its columns.
+BufferSpec d_scales(const GemmLaunch& p) {
+  const int block = block_elements(block_format(p.facts.d_format));
+  const std::string row_tiles = fmt::format("ceil_div(m, {})", kTileRows);
+  const std::string column_tiles = fmt::format("ceil_div({}, {})", columns_of_d(p), block * kTileBlocks);
+  BufferSpec buffer = scales_buffer("sfd", BufferRole::output, block_format(p.facts.d_format), ScaleForm::tile, "m");
+  buffer.shape[2] = Expression::parse(column_tiles);
+  buffer.strides[0] = expression("{} * {} * {}", row_tiles, column_tiles, kTileBytes);
+  buffer.strides[1] = expression("{} * {}", column_tiles, kTileBytes);
+  return in_group_tiles(p, std::move(buffer));
+}
+
+}  // namespace
+
+std::string ProductMatrix::pitch() const { return fmt::format("ld{}", name); }
+std::string ProductMatrix::stride_l() const {
+  return is_one ? fmt::format("{} * max({}, 1)", pitch(), rows) : fmt::format("{}_stride_l", name);
+}
+std::string ProductMatrix::stored(const std::string& elements) const {
+  return bits == 4 ? fmt::format("ceil_div({}, 2)", elements) : elements;
+}
+std::string ProductMatrix::bytes(const std::string& elements) const {
+  return bits == 4 ? stored(elements) : fmt::format("{} * {}", elements, bits / 8);
+}
+bool ProductMatrix::has_padded_columns() const { return columns == kPaddedColumns; }
+
+ProductMatrix matrix_a(const GemmLaunch& p) {
+  const bool is_k_major = p.facts.a_layout == Layout::k_major;
+  return {"a",
+          is_k_major ? "m" : "k",
+          is_k_major ? columns_along_k(p.a) : "m",
+          buffer_dtype(p.facts.a_type),
+          operand_bits(p.facts.a_type),
+          BufferRole::input,
+          p.facts.grouping == Grouping::contiguous};
+}
+ProductMatrix matrix_b(const GemmLaunch& p) {
+  const bool is_k_major = p.facts.b_layout == Layout::k_major;
+  return {"b",
+          is_k_major ? "n" : "k",
+          is_k_major ? columns_along_k(p.b) : "n",
+          buffer_dtype(p.facts.b_type),
+          operand_bits(p.facts.b_type),
+          BufferRole::input};
+}
+ProductMatrix matrix_b2(const GemmLaunch& p) {
+  ProductMatrix matrix = matrix_b(p);
+  matrix.name = "b2";
+  return matrix;
+}
+std::vector<ProductMatrix> product_matrices(const GemmLaunch& p) {
+  std::vector<ProductMatrix> list{matrix_a(p), matrix_b(p)};
+  if (p.facts.gate == Gate::dual) list.push_back(matrix_b2(p));
+  list.push_back(matrix_d(p));
+  if (p.facts.c == Addend::matrix) list.push_back(matrix_c(p));
+  return list;
+}
+
+std::string columns_of_d(const GemmLaunch& p) { return p.facts.gate == Gate::interleaved ? "ceil_div(n, 2)" : "n"; }
+bool is_quantized(const GemmLaunch& p) { return p.facts.d_format != OutputFormat::plain; }
+bool has_group_tiles(const GemmLaunch& p) {
+  return p.facts.grouping == Grouping::contiguous && (p.scale_block > 0 || is_quantized(p));
+}
+
+void add_product_maps(const GemmLaunch& p, LaunchPlan& launch) {
+  const bool is_dual = p.facts.gate == Gate::dual;
+  launch.tensor_maps.push_back(matrix_map(matrix_a(p), value_map_type(p.facts.a_type, p.a), p.a));
+  launch.tensor_maps.push_back(matrix_map(matrix_b(p), value_map_type(p.facts.b_type, p.b), p.b));
+  if (is_dual) launch.tensor_maps.push_back(matrix_map(matrix_b2(p), value_map_type(p.facts.b_type, p.b), p.b));
+  if (p.scale_block > 0) {
+    launch.tensor_maps.push_back(scale_map(p, "sfa", "m", p.sfa_box));
+    launch.tensor_maps.push_back(scale_map(p, "sfb", "n", p.sfb_box));
+    if (is_dual) launch.tensor_maps.push_back(scale_map(p, "sfb2", "n", p.sfb_box));
+  }
+  if (!is_quantized(p)) launch.tensor_maps.push_back(matrix_map(matrix_d(p), tensor_map_type(p.facts.d_dtype), p.d));
+}
+
+void add_product_buffers(const GemmLaunch& p, LaunchPlan& launch) {
+  const ProductFacts& facts = p.facts;
+  const bool is_dual = facts.gate == Gate::dual, is_scaled = p.scale_block > 0;
+  const auto alignment_of = [](const GemmLaunch::Operand& operand) { return operand.is_padded ? 32 : 16; };
+  const auto scales = [&](const char* name, OperandType type, const char* rows) {
+    return scales_buffer(name, BufferRole::input, block_format(type), ScaleForm::tile, rows);
+  };
+  add_buffer(matrix_a(p), alignment_of(p.a), launch);
+  add_buffer(matrix_b(p), alignment_of(p.b), launch);
+  if (is_dual) add_buffer(matrix_b2(p), alignment_of(p.b), launch);
+  if (is_scaled) {
+    launch.buffers.push_back(in_group_tiles(p, scales("sfa", facts.a_type, "m")));
+    launch.buffers.push_back(scales("sfb", facts.b_type, "n"));
+    if (is_dual) launch.buffers.push_back(scales("sfb2", facts.b_type, "n"));
+  }
+  if (facts.grouping != Grouping::none)
+    launch.buffers.push_back({.name = "groups",
+                              .role = BufferRole::input,
+                              .dtype = "s32",
+                              .shape = {Expression::parse(facts.grouping == Grouping::contiguous ? "l + 1" : "l")},
+                              .strides = {Expression(1)},
+                              .alignment = 4});
+  add_buffer(matrix_d(p), 16, launch);
+  if (is_quantized(p)) {
+    launch.buffers.push_back(d_scales(p));
+    if (facts.d_format == OutputFormat::nvfp4)
+      launch.buffers.push_back(global_scale_buffer("scale_d", BufferRole::input, true));
+  }
+  const DType addend = addend_dtype(facts);
+  if (facts.c == Addend::matrix) add_buffer(matrix_c(p), dtype_bytes(addend), launch);
+  if (facts.bias == Bias::column)
+    launch.buffers.push_back({.name = "bias",
+                              .role = BufferRole::input,
+                              .dtype = std::string(to_word(addend)),
+                              .shape = {Expression::parse("n")},
+                              .strides = {Expression(1)},
+                              .alignment = dtype_bytes(addend)});
+  if (!p.has_tensor_scales) return;
+  for (const char* const name : {"scale_a", "scale_b"})
+    launch.buffers.push_back(global_scale_buffer(name, BufferRole::input, true));
+  if (is_dual) launch.buffers.push_back(global_scale_buffer("scale_b2", BufferRole::input, true));
+}
+
+}  // namespace tessera

@@ -1,0 +1,324 @@
+// Candidates are the tiles that keep two warpgroups' accumulators in registers, and narrower ones for few rows, with
+// and without a cluster that shares operands, and with the K of a tile split over a cluster where there are few tiles.
+// Where the sizes are known, those widths come besides that fill a few rounds of the multiprocessors. Pins replace the
+// table's values.
+#include "generator/products/gemm_candidates.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <iterator>
+#include <span>
+#include <utility>
+
+#include "generator/facts.h"
+#include "generator/model_device.h"
+#include "generator/products/gemm_operator.h"
+
+namespace tessera {
+
+using gemm::Config;
+
+Config gemm_facts(const Gemm& p, SwapAb swap_ab) {
+  Config c;
+  c.swap_ab = swap_ab;
+  c.a_dtype = p.dtype;
+  c.b_dtype = p.b_dtype.value_or(p.dtype);
+  c.d_dtype = p.d_dtype;
+  c.a_layout = p.a_layout;
+  c.b_layout = p.b_layout;
+  if (gemm::is_swapped(c)) {
+    std::swap(c.a_dtype, c.b_dtype);
+    std::swap(c.a_layout, c.b_layout);
+  }
+  c.accumulation = product_accumulation(p);
+  c.c = p.c;
+  c.bias = p.bias;
+  c.activation = p.activation;
+  return c;
+}
+
+namespace {
+
+constexpr int kFewRows[] = {32, 16};  // boxes of A where at most so many rows are expected
+constexpr int kColumns[] = {256, 224, 192, 160, 128, 112, 96, 64};
+constexpr int kNarrowColumns[] = {48, 32, 16};  // where pinned stages leave room for none of these
+
+// As a Config has it: tile_m are the matrix instruction's rows.
+struct Shape {
+  int tile_m, tile_n, cluster_m, cluster_n, split_k;
+  KernelSchedule kernel_schedule;
+  SwapAb swap_ab = SwapAb::off;
+};
+
+/// Configs of one problem, each once, in the order in which they came.
+class ConfigList {
+ public:
+  ConfigList() {
+    first_.fill(kNone);
+    configs.reserve(kUsual);
+    before_.reserve(kUsual);
+  }
+  void add(const Config& c) {
+    std::int16_t& first = first_[place_of(c)];
+    for (std::int16_t i = first; i != kNone; i = before_[static_cast<std::size_t>(i)])
+      if (configs[static_cast<std::size_t>(i)] == c) return;
+    before_.push_back(first);
+    first = static_cast<std::int16_t>(configs.size());
+    configs.push_back(c);
+  }
+
+  std::vector<Config> configs;
+
+ private:
+  // By what tells apart the Configs of one problem.
+  static std::size_t place_of(const Config& c) {
+    std::uint32_t hash = 0;
+    for (const int value : {c.tile_m, c.tile_n, c.cluster_m, c.cluster_n, c.split_k,
+                            static_cast<int>(c.kernel_schedule), static_cast<int>(c.swap_ab)})
+      hash = hash * 0x9E3779B1u + static_cast<std::uint32_t>(value);
+    return hash >> 23;
+  }
+
+  static constexpr std::int16_t kNone = -1;
+  static constexpr std::size_t kUsual = 512;
+  std::array<std::int16_t, 512> first_;
+  std::vector<std::int16_t> before_;  ///< with the same place
+};
+
+/// gemm::most_stages, by the bytes of one stage.
+int stages_that_fit(Config c) {
+  c.stages = 0;
+  const int beside = gemm::smem_layout(c).total_bytes;
+  c.stages = 1;
+  const int of_stage = gemm::smem_layout(c).total_bytes - beside;
+  return std::clamp((kMaxSmemBytes - beside) / of_stage, 2, gemm::kMaxStages);
+}
+
+void add(const Gemm& p, const Shape& shape, ConfigList& list) {
+  if (p.swap_ab && *p.swap_ab != shape.swap_ab) return;
+  Config c = gemm_facts(p, shape.swap_ab);
+  // Pins are of the product.
+  const bool is_swapped = gemm::is_swapped(c);
+  c.tile_m = (is_swapped ? p.tile_n : p.tile_m).value_or(shape.tile_m);
+  c.tile_n = (is_swapped ? p.tile_m : p.tile_n).value_or(shape.tile_n);
+  c.cluster_m = (is_swapped ? p.cluster_n : p.cluster_m).value_or(shape.cluster_m);
+  c.cluster_n = (is_swapped ? p.cluster_m : p.cluster_n).value_or(shape.cluster_n);
+  c.split_k = p.split_k.value_or(shape.split_k);
+  c.kernel_schedule = p.kernel_schedule.value_or(shape.kernel_schedule);
+  const std::int64_t rows = is_swapped ? std::int64_t{c.tile_n} * c.cluster_n
+                                       : std::int64_t{c.tile_m} * c.cluster_m;  // pins may be any number
+  c.raster = p.raster.value_or(rows > 0 ? static_cast<int>(std::max<std::int64_t>(1, kGemmRasterRows / rows)) : 1);
+  // MN-major boxes are a swizzle span wide whatever the rows. Beside three consumer warpgroups the producer has no
+  // registers for twelve boxes (it spills).
+  if (c.a_layout == Layout::k_major && p.m >= 0 && !is_swapped)
+    for (const int few : kFewRows) c.box_m = p.m <= few && c.tile_m / few < 12 ? few : c.box_m;
+  // Only a Config whose extents are sane is completed: completing evaluates products of them.
+  const bool is_sane =
+      c.tile_m >= 0 && c.tile_n >= 0 && c.tile_m <= 1024 && c.tile_n <= 1024 && c.split_k >= 1 && c.split_k <= 16;
+  c.stages = p.stages ? *p.stages : is_sane ? stages_that_fit(c) : 4;
+  list.add(c);
+}
+
+constexpr KernelSchedule kCooperative = KernelSchedule::cooperative, kPingPong = KernelSchedule::ping_pong;
+
+// Of each width from tile_n on. Among equals the first: clusters only where they were measured to pay.
+constexpr Shape kEveryWidth[] = {{128, 0, 1, 1, 1, kCooperative}, {128, 112, 2, 1, 1, kCooperative},
+                                 {64, 0, 1, 1, 1, kCooperative},  {64, 0, 1, 1, 2, kCooperative},
+                                 {128, 0, 1, 1, 2, kCooperative}, {64, 0, 1, 1, 4, kCooperative},
+                                 {128, 0, 1, 1, 4, kCooperative}};
+
+// The same where copies weigh more than products, of every width that the matrix instruction takes.
+constexpr Shape kEveryWidthShared[] = {
+    {64, 96, 1, 1, 1, kPingPong},     {64, 96, 2, 1, 1, kPingPong},      {64, 96, 4, 1, 1, kPingPong},
+    {64, 64, 1, 4, 1, kCooperative},  {64, 96, 4, 1, 2, kCooperative},   {128, 64, 1, 1, 1, kCooperative},
+    {128, 80, 2, 1, 1, kCooperative}, {128, 128, 1, 2, 1, kCooperative}, {128, 80, 2, 2, 1, kCooperative},
+    {128, 80, 2, 1, 1, kPingPong},    {128, 64, 2, 2, 1, kPingPong},     {128, 80, 1, 4, 1, kPingPong},
+    {192, 80, 1, 1, 1, kCooperative}, {192, 80, 2, 1, 1, kCooperative},  {192, 80, 1, 2, 1, kCooperative},
+    {192, 80, 1, 4, 1, kCooperative}, {256, 96, 1, 2, 1, kCooperative},  {256, 96, 1, 4, 1, kCooperative}};
+
+constexpr Shape kShapes[] = {
+    {256, 128, 1, 2, 1, kCooperative}, {256, 128, 2, 1, 1, kCooperative}, {256, 128, 1, 1, 1, kCooperative},
+    {128, 128, 2, 1, 1, kPingPong},    {128, 128, 1, 1, 1, kPingPong},    {128, 160, 1, 1, 1, kPingPong},
+    {128, 176, 1, 1, 1, kPingPong},    {128, 192, 1, 1, 1, kPingPong},    {128, 192, 1, 2, 1, kPingPong},
+    {64, 128, 2, 1, 2, kCooperative},  {128, 128, 1, 2, 2, kCooperative}, {128, 128, 1, 2, 4, kCooperative},
+    {128, 192, 2, 1, 2, kCooperative}};
+
+// With swap_ab; tile_n follows from the rows of D.
+constexpr Shape kSwapped[] = {
+    {128, 0, 1, 1, 1, kCooperative}, {64, 0, 1, 1, 1, kCooperative},  {64, 0, 1, 1, 2, kCooperative},
+    {64, 0, 1, 1, 3, kCooperative},  {64, 0, 1, 1, 4, kCooperative},  {64, 0, 1, 1, 5, kCooperative},
+    {128, 0, 1, 1, 2, kCooperative}, {128, 0, 1, 1, 4, kCooperative}, {128, 0, 1, 2, 1, kCooperative},
+    {128, 0, 1, 1, 1, kPingPong},    {192, 0, 1, 1, 1, kCooperative}, {256, 0, 1, 1, 1, kCooperative}};
+
+// The same where copies weigh more than products, of every width.
+constexpr Shape kSwappedShared[] = {
+    {64, 64, 1, 1, 1, kCooperative},  {64, 64, 4, 1, 1, kCooperative},  {64, 64, 1, 4, 1, kCooperative},
+    {64, 64, 2, 1, 4, kCooperative},  {64, 64, 4, 1, 2, kCooperative},  {64, 64, 1, 1, 1, kPingPong},
+    {64, 64, 2, 1, 1, kPingPong},     {64, 64, 4, 1, 1, kPingPong},     {128, 64, 2, 1, 1, kCooperative},
+    {128, 64, 1, 2, 1, kCooperative}, {128, 64, 2, 2, 1, kCooperative}, {128, 64, 1, 1, 1, kPingPong},
+    {128, 64, 1, 2, 1, kPingPong},    {128, 64, 2, 2, 1, kPingPong},    {192, 80, 1, 1, 1, kCooperative},
+    {192, 80, 2, 1, 1, kCooperative}, {192, 80, 1, 2, 1, kCooperative}, {192, 80, 1, 4, 1, kCooperative},
+    {256, 64, 1, 2, 1, kCooperative}, {256, 64, 1, 4, 1, kCooperative}};
+
+// Of widths that fill a few rounds, which follow from the sizes.
+constexpr Shape kFilling[] = {{128, 0, 1, 1, 1, kCooperative},
+                              {128, 0, 1, 1, 1, kPingPong},
+                              {128, 0, 2, 1, 1, kCooperative},
+                              {192, 0, 1, 1, 1, kCooperative},
+                              {64, 0, 1, 1, 1, kCooperative}};
+constexpr Shape kFillingSwapped[] = {{128, 0, 1, 1, 1, kCooperative},
+                                     {128, 0, 1, 1, 1, kPingPong},
+                                     {192, 0, 1, 1, 1, kCooperative},
+                                     {256, 0, 1, 1, 1, kCooperative},
+                                     {64, 0, 1, 1, 1, kCooperative}};
+// And of few rows: CTAs that share more of D's rows wait for each other, 1.3 to 1.5 of the time.
+constexpr Shape kSwappedFew[] = {{128, 0, 2, 1, 1, kCooperative}, {64, 0, 2, 1, 1, kCooperative}};
+constexpr int kFilledRounds = 6;  // of more rounds the last one's gap is less than a tenth
+constexpr std::size_t kMostWidths = 4;
+constexpr int kWidthUnit = 16;  // what the matrix instruction takes and tiles of D transposed are stored in
+constexpr int kNarrow = 64;
+constexpr int kWidest = 256;
+
+/// Widths of tiles of D transposed, those first that have the fewest rows behind D's last one: the matrix instruction
+/// takes any multiple of 16.
+std::vector<int> swapped_widths(std::int64_t m) {
+  std::vector<std::pair<std::int64_t, int>> found;  // rows in all, width
+  if (m < kNarrow) found.emplace_back(m, static_cast<int>(round_up(m, kWidthUnit)));
+  for (int width = kWidest; m >= kNarrow && width >= kNarrow; width -= kWidthUnit)
+    if (width == kNarrow || ceil_div(m, width - kWidthUnit) > ceil_div(m, width))
+      found.emplace_back(round_up(m, width), width);
+  std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  if (found.size() > kMostWidths) found.resize(kMostWidths);
+  std::vector<int> widths;
+  for (const auto& [rows, width] : found) widths.push_back(width);
+  return widths;
+}
+
+std::int64_t extent_or(Hint hint, std::int64_t otherwise) {
+  return hint < 0 ? otherwise : std::max<std::int64_t>(hint, 1);
+}
+
+/// All of them that are no wider than the matrix, the widest first; only the narrowest where that is narrow.
+std::vector<int> every_width(std::int64_t extent) {
+  const auto needed = static_cast<int>(std::min<std::int64_t>(round_up(extent, kWidthUnit), kWidest));
+  std::vector<int> widths;
+  for (int width = needed; width >= kNarrow; width -= kWidthUnit) widths.push_back(width);
+  if (widths.empty()) widths.push_back(needed);
+  return widths;
+}
+
+/// The narrowest widths with which a shape's tiles need one round of the multiprocessors, two, and so on: of all that
+/// need as many rounds, the least work. `rows`, `columns`: of the matrix, as the matrix instruction has them.
+std::vector<int> filling_widths(const Shape& shape, std::int64_t rows, std::int64_t columns, Hint l) {
+  std::vector<int> widths;
+  const std::int64_t at_once = static_cast<std::int64_t>(kHopper.sms) / shape.cluster_m;
+  const std::int64_t of_matrix = ceil_div(rows, shape.tile_m * shape.cluster_m), matrices = extent_or(l, 1);
+  if (std::max(of_matrix, matrices) > kFilledRounds * at_once) return widths;  // and no product overflows
+  const std::int64_t tiles_along = of_matrix * matrices;
+  for (int round = 1; round <= kFilledRounds; ++round) {
+    const std::int64_t tiles_across = round * at_once / tiles_along;
+    if (tiles_across == 0) continue;
+    const std::int64_t width = round_up(ceil_div(columns, tiles_across), kWidthUnit);
+    if (width < kNarrow) break;
+    if (width <= kWidest && (widths.empty() || widths.back() != width)) widths.push_back(static_cast<int>(width));
+  }
+  return widths;
+}
+
+void add_filling(const Gemm& p, ConfigList& list) {
+  if (p.m < 1 || p.n < kNarrow) return;
+  const auto add_widths = [&](Shape shape, SwapAb swap_ab) {
+    shape.swap_ab = swap_ab;
+    const bool is_swapped = swap_ab == SwapAb::on;
+    for (const int width : filling_widths(shape, is_swapped ? p.n : p.m, is_swapped ? p.m : p.n, p.l)) {
+      shape.tile_n = width;
+      add(p, shape, list);
+    }
+  };
+  for (const Shape& shape : kFilling)
+    if (shape.tile_m - kNarrow < p.m) add_widths(shape, SwapAb::off);  // no block of 64 rows without one of D's
+  if (dtype_bytes(p.d_dtype) != 2 || p.m < kNarrow) return;
+  for (const Shape& shape : kFillingSwapped) add_widths(shape, SwapAb::on);
+}
+
+/// Of more than 160 sums a thread the registers leave none for an epilogue that reads, nor for transposing, other types
+/// of D and descriptors of MN-major operands (ptxas spills). Beside three warpgroups 80 are too many where there are
+/// 8-bit types and D is more than the product.
+bool leaves_registers(const Config& c) {
+  const bool has_epilogue = c.c != Addend::none || c.bias != Bias::none || c.activation != Activation::none;
+  if (gemm::consumer_warpgroups(c) == 3 && c.tile_n > 160)
+    return !has_epilogue || !(gemm::is_8_bit(c.d_dtype) || gemm::is_8_bit(c.a_dtype));
+  if (gemm::blocks(c) != 2 || c.tile_n <= 160) return true;
+  return !gemm::is_swapped(c) && dtype_bytes(c.d_dtype) == 2 && c.a_layout == Layout::k_major &&
+         c.b_layout == Layout::k_major && !has_epilogue;
+}
+
+bool has_legal(const std::vector<Config>& list) {
+  return std::any_of(list.begin(), list.end(), [](const Config& c) { return why_invalid(c).ok(); });
+}
+
+/// Leaves out what the assembler finds no registers for, unless pins allow nothing else.
+std::vector<Config> without_spills(std::vector<Config> list) {
+  std::vector<Config> kept;
+  std::copy_if(list.begin(), list.end(), std::back_inserter(kept), leaves_registers);
+  return has_legal(kept) ? kept : list;
+}
+
+/// Where rows of 128 bytes lie in two lines of memory, a copy costs up to twice as much; where k is short, the walk
+/// along it is not what a tile takes. There more ways to share operands were measured to pay; else they gave less than
+/// 0.1 %.
+bool pays_sharing(const Gemm& p) {
+  constexpr Hint kShortSteps = 8;
+  if (p.a_layout == Layout::mn_major || p.b_layout == Layout::mn_major) return true;
+  const Hint step = gemm::kStepBytes / dtype_bytes(p.dtype);
+  return p.k >= 0 && (p.k <= kShortSteps * step || p.k % step != 0);
+}
+
+void add_every_width(const Gemm& problem, std::span<const Shape> shapes, std::span<const int> widths,
+                     ConfigList& list) {
+  for (const int width : widths) {
+    for (Shape shape : shapes) {
+      if (width < shape.tile_n) continue;
+      shape.tile_n = width;
+      add(problem, shape, list);
+    }
+  }
+}
+
+void add_swapped(const Gemm& problem, std::span<const Shape> shapes, std::span<const int> widths, ConfigList& list) {
+  for (const int width : widths) {
+    for (Shape shape : shapes) {
+      if (width >= kNarrow && width < shape.tile_n) continue;
+      shape.swap_ab = SwapAb::on;
+      const int parts = std::clamp(problem.split_k.value_or(shape.split_k), 1, gemm::kMaxClusterSize);
+      shape.tile_n = static_cast<int>(round_up(width, kWidthUnit * parts));
+      // What is pinned and has no such width is refused by its rule.
+      if (shape.tile_n > kWidest) shape.tile_n = width;
+      add(problem, shape, list);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Config> GemmOperator::candidates(const Gemm& problem) {
+  ConfigList list;
+  const bool is_shared = pays_sharing(problem);
+  add_every_width(problem, kEveryWidth, kColumns, list);
+  if (is_shared) add_every_width(problem, kEveryWidthShared, every_width(extent_or(problem.n, kWidest)), list);
+  for (const Shape& shape : kShapes) add(problem, shape, list);
+  if (problem.swap_ab == SwapAb::on || (dtype_bytes(problem.d_dtype) == 2 && problem.m >= 0)) {
+    const std::int64_t m = extent_or(problem.m, kWidest);
+    add_swapped(problem, kSwapped, swapped_widths(m), list);
+    if (m <= kNarrow) add_swapped(problem, kSwappedFew, swapped_widths(m), list);
+    if (is_shared) add_swapped(problem, kSwappedShared, every_width(m), list);
+  }
+  add_filling(problem, list);
+  if (problem.stages && !has_legal(list.configs))
+    for (const int tile_n : kNarrowColumns)
+      for (const int tile_m : {128, 64}) add(problem, {tile_m, tile_n, 1, 1, 1, kCooperative}, list);
+  return without_spills(std::move(list.configs));
+}
+
+}  // namespace tessera

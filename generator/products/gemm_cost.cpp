@@ -1,0 +1,346 @@
+#include "generator/products/gemm_cost.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+
+#include "generator/model_device.h"
+
+namespace tessera {
+
+namespace {
+
+using gemm::Config;
+
+constexpr double kSms = kHopper.sms;
+constexpr double kTensorBytesPerCycle = 4096;   // multiplications of one SM, times the bytes of an element
+constexpr double kLaunchCycles = 8072;          // from one event to the other and to the first product, beside the work
+constexpr double kCtaCycles = 1.834;            // more for each SM that takes part
+constexpr double kIssueCycles = 90.7;           // of a step's loads, beside the copies: the wait for a slot
+constexpr double kPingPongIssueCycles = 49.94;  // and where they take turns
+constexpr double kBoxCycles = 44.07;            // of one copy
+constexpr double kRowCycles = 0.09085;          // of a row that it loads, 128 bytes on a line
+constexpr double kRowSplitShare = 11.72;        // more of that where all rows lie in two lines
+constexpr double kClusterShare = 0.05021;       // more of a step whose B CTAs share, and of one whose A: they keep step
+constexpr double kClusterLaterShare = 0.4789;   // of that in all rounds but one
+constexpr double kClusterCycles = 148.3;        // of a launch, for each doubling of a cluster
+constexpr double kClusterBetweenShare = 0.02164;  // more of what lies between tiles, for each CTA beside one
+constexpr double kWgmmaCycles = 2.856;            // of one instruction beside its columns
+constexpr double kAloneFactor = 0.9621;           // of products where no other warpgroup works on the tile, of 128 rows
+constexpr double kPromotedFactor = 1.008;         // of steps that are added up in fp32
+constexpr double kPromotedAloneFactor = 1.98;     // where no other warpgroup works on the tile
+constexpr double kEntryBytesPerCycle = 67.81;     // into one SM of all
+constexpr double kSharedEntryShare = 0.5478;      // of bytes that another CTA of the cluster loads
+constexpr double kSplitTogether = 0.95;  // exponent of how many ask for the same lines, where their clusters split k
+constexpr double kSplitLookupFactor = 1.225;  // of that, where the CTAs of a cluster load different parts of k
+constexpr double kKeptFactor = 1.044;  // of both where more than two rows of tiles read B, whose lines the L2 keeps
+constexpr double kLineSplitShare = 0.7904;        // more of both where all rows lie in two lines
+constexpr double kLineSectorShare = 0.8305;       // more where they do not begin on sectors
+constexpr double kSharedLineSplitShare = 0.6562;  // the same of what CTAs share
+constexpr double kSharedLineSectorShare = 0.2093;
+constexpr double kShallowShare = 0.1925;       // more of a step, over the square of the slots that lie ready
+constexpr double kLatencyCycles = 2329;        // from a load to its slot's next one, which all slots share
+constexpr double kStoreBytesPerCycle = 33.9;   // of a tile of D, through shared memory
+constexpr double kPanelCycles = 203.9;         // of each of its panels: two barriers of the warpgroup
+constexpr double kTileCycles = 356.9;          // of a tile beside that
+constexpr double kWriteBytesPerCycle = 34.9;   // of one SM of all, into the L2
+constexpr double kWriteSplitShare = 0.09901;   // more of that where all rows lie in two lines
+constexpr double kWriteSectorShare = 0.3391;   // more where they do not begin on sectors
+constexpr double kPingPongShare = 0.3561;      // of that time: the rest runs beside the other warpgroup's products
+constexpr double kPingPongOver = 0.4749;       // of what is stored for longer than the other multiplies
+constexpr double kRelaunchCycles = 3355;       // between a CTA with a split k and the next: it has no second tile
+constexpr double kSumCycles = 639.3;           // of adding up the parts of k: two barriers of the cluster
+constexpr double kLeaveBytesPerCycle = 108.1;  // of a warpgroup's partial sums
+constexpr double kFetchBytesPerCycle = 7.727;  // of those that other CTAs leave
+constexpr double kMemoryBytesPerCycle = 2235;  // all SMs
+constexpr double kIdleShare = 0.1419;          // more of a last round's bytes, where all SMs are idle
+constexpr double kStepSharpness = 7.508;       // of the maximum of what a step overlaps in part
+constexpr double kSharpness = 4.181;           // and of a launch's
+constexpr Hint kDefaultExtent = 4096;
+
+/// What was fitted apart where rows begin on lines and k is long: there memory and the tensor cores bound most
+/// products, elsewhere the L2 and the copies do.
+struct Rates {
+  double behind_cycles;           ///< of a row of a box that reaches behind the matrix, where all SMs have one
+  double second_issue_cycles;     ///< more of a step's loads where two warpgroups give a slot back
+  double alone_narrow_factor;     ///< of products where no other warpgroup works on the tile, of 64 rows
+  double three_factor;            ///< of products where three warpgroups take turns
+  double split_entry_factor;      ///< of all bytes that enter, where CTAs of a cluster load different parts of k
+  double lookup_bytes_per_cycle;  ///< that the L2 looks up for one SM of all
+};
+constexpr Rates kRates{6.365, 85.01, 1.041, 1.024, 1.362, 34.96};
+constexpr Rates kRatesOnLines{9, 71.33, 0.9619, 0.9948, 1.466, 27.62};
+constexpr double kLongSteps = 8;
+
+double extent(Hint hint, Hint otherwise) { return static_cast<double>(hint < 0 ? otherwise : std::max<Hint>(hint, 1)); }
+
+double ceil_of(double value, double unit) { return std::floor((value + unit - 1) / unit); }
+
+/// Two ways through the model: the time, and a bound that no time is below, without powers, which take most of the
+/// model's own time. There the maximum takes the place of a smooth one, and what is only ever added is left out.
+enum class Look : std::uint8_t { whole, bound };
+
+/// The greater, or more than that where two come close.
+template <Look kLook>
+double smooth_max(std::initializer_list<double> values, double sharpness) {
+  const double greatest = std::max(values);
+  if constexpr (kLook == Look::bound) return greatest;
+  double sum = 0;
+  for (const double value : values) sum += value == greatest ? 1 : std::pow(value / greatest, sharpness);
+  return greatest * std::pow(sum, 1 / sharpness);
+}
+
+/// Clusters that run at the same time. Their CTAs share a GPC of 16 or 18 SMs, so some SMs are left over: what an
+/// H200's driver says of each size; of eight, one less was seen.
+double clusters_at_once(int size) {
+  constexpr double kAtOnce[] = {kSms, kSms, 66, 39, 30, 22, 17, 15, 14};
+  return kAtOnce[std::clamp(size, 1, 8)];
+}
+
+/// 1 and what rows of 128 bytes cost more that lie in two lines, by how many do: with a pitch of 64 and a multiple of
+/// 128 bytes every second one, with odd multiples of 16 seven of eight, half of these in five sectors.
+double by_alignment(double pitch, double split, double sector) {
+  const auto unit = static_cast<double>(std::gcd(static_cast<std::int64_t>(pitch), std::int64_t{128}));
+  return 1 + split * (1 - unit / 128) + (unit < 32 ? sector : 0);
+}
+
+/// What the rows of 128 bytes of all tiles lie apart: MN-major ones also begin where a tile does.
+double pitch_of(bool is_mn_major, double extent, double tile, double k, double element) {
+  if (!is_mn_major) return k * element;
+  return static_cast<double>(
+      std::gcd(static_cast<std::int64_t>(extent * element), static_cast<std::int64_t>(tile * element)));
+}
+
+/// One operand of a step.
+struct Operand {
+  double rows;           ///< of a tile
+  double extent;         ///< of the matrix
+  double parts;          ///< CTAs that share it and load a part each
+  double box;            ///< rows of a copy; MN-major: of the matrix, in as many rows of 128 bytes
+  double pitch;          ///< bytes of what all rows of 128 bytes lie apart, or a divisor of that
+  bool is_mn_major;      ///< its rows of 128 bytes lie along the extent
+  double answered;       ///< of the CTAs that want the same part in the same step, how many are answered at once
+  double behind_cycles;  ///< see Rates
+
+  double tiles() const { return ceil_of(extent, rows); }
+  double valid() const { return std::min(rows, extent); }        ///< rows of the first tile
+  double last() const { return extent - (tiles() - 1) * rows; }  ///< and of the last
+
+  /// Rows of 128 bytes for so many valid ones: an MN-major tile within the matrix comes in whole panels.
+  double copied(double valid_rows) const {
+    return is_mn_major && valid_rows >= rows && extent > rows ? ceil_of(rows, box) * box : valid_rows;
+  }
+
+  double by_alignment(double split, double sector = 0) const { return tessera::by_alignment(pitch, split, sector); }
+
+  /// Of the copies for a CTA's part of a tile that has so many rows within the matrix. Boxes behind it are left out,
+  /// but not where the slots are written for the first time. Rows in a box that reaches behind are slow where many SMs
+  /// have one.
+  double copy_cycles(double valid_rows, double used, bool is_first) const {
+    const double part = (is_mn_major ? ceil_of(rows, box) * box : rows) / parts, valid = copied(valid_rows),
+                 own = std::min(part, valid);
+    const double needed = ceil_of(own, box), boxes = is_first ? part / box : needed;
+    const double behind = ceil_of(valid, box) * box - valid;
+    const double reaching = is_mn_major ? (behind > 0 ? box : 0) : behind;
+    const double loaded = (is_first ? part : is_mn_major ? needed * box : own) * by_alignment(kRowSplitShare);
+    return boxes * kBoxCycles + loaded * kRowCycles + reaching * behind_cycles * used / tiles();
+  }
+
+  /// How much more that costs the L2 than rows that begin on lines.
+  double line_factor() const {
+    return parts > 1 ? by_alignment(kSharedLineSplitShare, kSharedLineSectorShare)
+                     : by_alignment(kLineSplitShare, kLineSectorShare);
+  }
+  /// Bytes that enter an SM, counted as what they cost. What another CTA loads comes in whole lines.
+  double entering(double valid_rows) const {
+    const double own = line_factor() / parts;
+    return copied(valid_rows) * gemm::kStepBytes * (own + (1 - 1 / parts) * kSharedEntryShare);
+  }
+  /// And its share of the bytes that the L2 looks up: once for all who ask in the same step.
+  double looked_up(double valid_rows) const {
+    return copied(valid_rows) * gemm::kStepBytes / std::max(answered, parts) * line_factor();
+  }
+};
+
+/// Cycles of all rounds but the last, and of that.
+struct Rounds {
+  double full, last;
+};
+
+/// The steps of a tile along K.
+template <Look kLook>
+struct Steps {
+  const Rates& rates;
+  Operand a, b;
+  double tensor = 0;   ///< cycles of the tensor cores in a step
+  double issue = 0;    ///< of the loads beside the copies
+  double latency = 0;  ///< of a load, that all slots share
+  double factor = 1;
+  bool is_split = false;
+  double from_l2 = 1;  ///< more where B is kept in the L2, from which it drives what was written: see producer.cuh
+
+  /// `used`: share of the SMs that work. Lines and sectors are the whole L2's, and cost as much as there are SMs that
+  /// ask.
+  double cycles(double rows_of_a, double rows_of_b, double used, bool is_first = false) const {
+    const double copies = issue + a.copy_cycles(rows_of_a, used, is_first) + b.copy_cycles(rows_of_b, used, is_first);
+    const double entered = (a.entering(rows_of_a) + b.entering(rows_of_b)) * used / kEntryBytesPerCycle;
+    const double looked_up = (a.looked_up(rows_of_a) + b.looked_up(rows_of_b)) * used / rates.lookup_bytes_per_cycle;
+    return smooth_max<kLook>({tensor, copies, latency, from_l2 * entered * (is_split ? rates.split_entry_factor : 1),
+                              from_l2 * looked_up * (is_split ? kSplitLookupFactor : 1)},
+                             kStepSharpness) *
+           factor;
+  }
+
+  /// All steps of the busiest CTA, of which the last round may use fewer SMs. Tiles at the matrix's edge take longer;
+  /// who has several tiles has their share.
+  Rounds all(double steps, double rounds, double used, double used_last, const Config& c) const {
+    const double last = cycles(a.valid(), b.valid(), used_last);
+    if (rounds <= 1) used = used_last;
+    const double step = rounds > 1 ? cycles(a.valid(), b.valid(), used) : last;
+    if constexpr (kLook == Look::bound) return {steps * (rounds - 1) * step, steps * last};
+    const auto edge = [&](const Operand& operand, double clusters, double rows_of_a, double rows_of_b) {
+      if (clusters <= 1 || operand.last() >= operand.rows) return 0.0;
+      const double cycles_there = cycles(rows_of_a, rows_of_b, used);
+      return std::max(0.0, cycles_there - step) * (rounds > 1 ? std::ceil(rounds / clusters) : 1);
+    };
+    const double extra = std::max(edge(a, ceil_of(a.tiles(), c.cluster_m), a.last(), b.valid()),
+                                  edge(b, ceil_of(b.tiles(), c.cluster_n), a.valid(), b.last()));
+    const double first = cycles(a.valid(), b.valid(), used, true) - step;
+    return {steps * (rounds - 1) * step, steps * (last + extra) + std::min<double>(steps, c.stages) * first};
+  }
+};
+
+const Rates& rates_of(const Config& c, double k) {
+  const bool is_on_lines = c.a_layout == Layout::k_major && c.b_layout == Layout::k_major &&
+                           std::fmod(k, gemm::tile_k(c)) == 0 && k > kLongSteps * gemm::tile_k(c);
+  return is_on_lines && gemm::element_bytes(c) == 2 ? kRatesOnLines : kRates;
+}
+
+/// Of the tensor cores in a step. A row of wgmma: 64 x tile_n x 32 bytes take tile_n / 2, or as long as its operands
+/// do, and one cycle more: of equals the wider ones are faster by up to 1 %.
+double tensor_cycles(const Rates& rates, const Config& c) {
+  const double wgmma = kWgmmaCycles + std::max(c.tile_n / 2.0, 14 + c.tile_n / 4.0);
+  const double shape = gemm::consumer_warpgroups(c) == 3 ? rates.three_factor : 1.0;
+  const double tensor = shape * c.tile_m / gemm::kBlockRows * gemm::kStepsOfStage * wgmma;
+  const bool is_alone = gemm::is_ping_pong(c) || gemm::consumer_warpgroups(c) == 1;  // within a tile
+  if (c.accumulation != Accumulation::promoted)
+    return tensor * (!is_alone ? 1 : c.tile_m > gemm::kBlockRows ? kAloneFactor : rates.alone_narrow_factor);
+  return tensor * (is_alone ? kPromotedAloneFactor : kPromotedFactor);
+}
+
+/// Of a step's loads beside the copies.
+double issue_cycles(const Rates& rates, const Config& c) {
+  if (gemm::is_ping_pong(c)) return kIssueCycles + kPingPongIssueCycles;
+  return kIssueCycles + (gemm::consumer_warpgroups(c) > 1 ? rates.second_issue_cycles : 0);
+}
+
+/// Of a tile's stores.
+template <Look kLook>
+double store_cycles(const Config& c, double pitch, double used) {
+  const double bytes = 1.0 * c.tile_m * gemm::stored_columns(c) * dtype_bytes(c.d_dtype);
+  const double panels = 1.0 * gemm::blocks(c) * gemm::stored_columns(c) / gemm::panel_columns(c);
+  const double written = bytes * used / kWriteBytesPerCycle * by_alignment(pitch, kWriteSplitShare, kWriteSectorShare);
+  return kTileCycles +
+         smooth_max<kLook>({bytes / kStoreBytesPerCycle + panels * kPanelCycles, written}, kStepSharpness);
+}
+
+/// Of adding up the parts of k: every warpgroup leaves its sums and fetches as many, most from other CTAs.
+double sum_cycles(const Config& c) {
+  if (c.split_k == 1) return 0;
+  const double bytes = gemm::blocks(c) * gemm::kBlockRows * c.tile_n * 4.0;
+  return kSumCycles + bytes / kLeaveBytesPerCycle + bytes * (1 - 1.0 / c.split_k) / kFetchBytesPerCycle;
+}
+
+/// From one tile of a CTA to the next.
+template <Look kLook>
+double between_tiles(const Config& c, const Steps<kLook>& walk, double steps, double stored, double summed) {
+  double between = stored;
+  if (gemm::is_ping_pong(c)) {
+    between = kPingPongShare * stored;
+    if constexpr (kLook == Look::whole) {
+      const double multiplied = steps * walk.cycles(walk.a.valid(), walk.b.valid(), 1);
+      between += kPingPongOver * std::max(0.0, stored - multiplied);
+    }
+  }
+  between *= 1 + kClusterBetweenShare * (gemm::multicast_size(c) - 1);
+  return c.split_k > 1 ? between + kRelaunchCycles + summed : between;
+}
+
+/// Each round reads its share; of a last round that leaves SMs idle memory is not quite as fast.
+Rounds memory_rounds(double bytes, double last_share, double used_last) {
+  const double cycles = bytes / kMemoryBytesPerCycle;
+  last_share = std::min(1.0, last_share);
+  return {cycles * (1 - last_share), cycles * last_share * (1 + kIdleShare * (1 - used_last))};
+}
+
+template <Look kLook>
+GemmCost cost_of(const Config& c, const Gemm& problem) {
+  const bool is_swapped = gemm::is_swapped(c);
+  const double m = extent(is_swapped ? problem.n : problem.m, kDefaultExtent);
+  const double n = extent(is_swapped ? problem.m : problem.n, kDefaultExtent);
+  const double k = extent(problem.k, kDefaultExtent), l = extent(problem.l, 1);
+  const double tile_m = c.tile_m, tile_n = c.tile_n, element = gemm::element_bytes(c);
+  const int size = gemm::cluster_size(c);
+  const double steps = ceil_of(ceil_of(k, gemm::tile_k(c)), c.split_k);
+  const double clusters = ceil_of(m, tile_m * c.cluster_m) * ceil_of(n, tile_n * c.cluster_n) * l;
+  const double at_once = clusters_at_once(size), rounds = ceil_of(clusters, at_once);
+  // CTAs that run at the same time and the tiles that they have: as many rows of them as a group of the raster.
+  const double tiles = std::min(clusters, at_once) * gemm::multicast_size(c);
+  const double along = is_swapped ? std::min({ceil_of(n, tile_n), tiles, 1.0 * c.raster * c.cluster_n})
+                                  : std::min({ceil_of(m, tile_m), tiles, 1.0 * c.raster * c.cluster_m});
+  const double across = std::max(1.0, tiles / along);
+  const double tile_rows = is_swapped ? across : along, tile_columns = is_swapped ? along : across;
+  const bool is_a_mn = c.a_layout == Layout::mn_major, is_b_mn = c.b_layout == Layout::mn_major;
+  const bool is_kept =
+      (is_swapped ? n / (tile_n * c.cluster_n) : m / (tile_m * c.cluster_m)) > gemm::most_streamed_rows(c);
+  const auto answered = [&](double askers) { return c.split_k > 1 ? std::pow(askers, kSplitTogether) : askers; };
+  const double in_step = kClusterShare * (1 + (rounds - 1) * kClusterLaterShare) / rounds;
+  const double keeping_step = (c.cluster_m > 1 ? 1 + in_step : 1) * (c.cluster_n > 1 ? 1 + in_step : 1);
+  const Rates& rates = rates_of(c, k);
+  const Steps<kLook> walk{
+      .rates = rates,
+      .a = {tile_m, m, 1.0 * c.cluster_n, 1.0 * gemm::a_box_rows(c), pitch_of(is_a_mn, m, tile_m, k, element), is_a_mn,
+            answered(tile_columns), rates.behind_cycles},
+      .b = {tile_n, n, 1.0 * c.cluster_m, 1.0 * gemm::b_box_rows(c), pitch_of(is_b_mn, n, tile_n, k, element), is_b_mn,
+            answered(tile_rows), rates.behind_cycles},
+      .tensor = tensor_cycles(rates, c),
+      .issue = issue_cycles(rates, c),
+      .latency = kLatencyCycles / c.stages,
+      .factor = keeping_step * (1 + kShallowShare / ((c.stages - 1) * (c.stages - 1))),
+      .is_split = c.split_k > 1,
+      .from_l2 = is_kept ? kKeptFactor : 1};
+
+  const double pitch_of_d = (is_swapped ? m : n) * dtype_bytes(c.d_dtype);
+  const double stored = store_cycles<kLook>(c, pitch_of_d, std::min(1.0, clusters * size / kSms)),
+               summed = sum_cycles(c);
+  // Of more clusters than a double counts one by one the difference is any number.
+  const double in_last_round = std::clamp(clusters - (rounds - 1) * at_once, 1.0, at_once);
+  const double used_last = in_last_round * size / kSms;
+  Rounds computed = walk.all(steps, rounds, at_once * size / kSms, used_last, c);
+  computed.full += (rounds - 1) * between_tiles(c, walk, steps, stored, summed);
+  const double bytes = ((m + n) * k * element + m * n * dtype_bytes(c.d_dtype)) * l;
+  const Rounds memory = memory_rounds(bytes, in_last_round / clusters, used_last);
+  const double full = rounds > 1 ? smooth_max<kLook>({computed.full, memory.full}, kSharpness) : 0;
+  const double working = full + smooth_max<kLook>({computed.last, memory.last}, kSharpness);
+
+  GemmCost cost;
+  cost.cycles = kLaunchCycles + working + std::min(clusters * size, kSms) * kCtaCycles +
+                std::log2(size) * kClusterCycles + stored + summed;
+  cost.rounds = static_cast<long long>(std::min(rounds, 9e18));
+  cost.is_memory_bound = memory.full + memory.last > computed.full + computed.last;
+  cost.tensor_share = m * n * l * k * gemm::element_bytes(c) / (kTensorBytesPerCycle * kSms) / cost.cycles;
+  return cost;
+}
+
+}  // namespace
+
+GemmCost gemm_cost(const Config& config, const Gemm& problem) { return cost_of<Look::whole>(config, problem); }
+
+double least_gemm_cycles(const Config& config, const Gemm& problem) {
+  return cost_of<Look::bound>(config, problem).cycles;
+}
+
+double gemm_cost_us(const GemmCost& cost) { return cost.cycles / kHopper.clock_ghz / 1000; }
+
+}  // namespace tessera

@@ -1,0 +1,209 @@
+// The launch of a product as data: sizes and strides, domain, the one step. The kernel's side of every line stands in
+// the heads of spec/gemm.h and spec/gemm_tcgen05.h. Buffers and tensor maps: generator/products/gemm_buffers.cpp.
+#include "generator/products/gemm_launch.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "generator/block_scaled/block_operator.h"
+#include "generator/operator_words.h"
+#include "generator/words.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr std::int64_t kMaxStride = std::int64_t{1} << 40;
+constexpr std::int64_t kMaxSms = 1 << 16;
+constexpr int kMaxClusterSize = 8;  // that every device grants
+
+void add_sizes(const GemmLaunch& p, LaunchPlan& launch) {
+  const auto size = [&](std::string name, std::int64_t min, std::int64_t max, std::optional<Expression> value,
+                        std::string help) {
+    launch.sizes.push_back({std::move(name), min, max, std::move(value), std::move(help)});
+  };
+  size("m", 0, kMaxExtent, {}, "rows of d");
+  size("n", 0, kMaxExtent, {}, p.facts.gate == Gate::interleaved ? "rows of b, two for a column of d" : "columns of d");
+  size("k", 0, kMaxExtent, {}, "products of a sum");
+  size("l", 0, kMaxExtent, Expression(1), p.facts.grouping == Grouping::none ? "matrices" : "groups");
+  if (has_group_tiles(p))
+    size("group_tiles", 0, kMaxExtent, expression("ceil_div(m, {}) + l", kTileRows),
+         "tiles of 128 rows that scales of all groups take, each group rounded up");
+  for (const ProductMatrix& matrix : product_matrices(p)) {
+    // What is written must not overlap: a stride of 0 is for inputs only.
+    const bool is_output = matrix.role == BufferRole::output;
+    size(matrix.pitch(), is_output ? 1 : 0, kMaxStride,
+         is_output                     ? expression("max({}, 1)", matrix.columns)
+         : matrix.has_padded_columns() ? Expression::parse("k")  // dense, which a rule below may refuse
+                                       : Expression::parse(matrix.columns),
+         fmt::format("elements of {} from one row to the next", matrix.name));
+    if (matrix.is_one) continue;
+    size(matrix.stride_l(), is_output ? 1 : 0, kMaxStride, expression("{} * max({}, 1)", matrix.pitch(), matrix.rows),
+         fmt::format("elements of {} from one matrix to the next", matrix.name));
+  }
+  size("num_sms", 1, kMaxSms, {}, "multiprocessors of the device: filled in by the launcher");
+}
+
+void add_d_rules(const GemmLaunch& p, LaunchPlan& launch) {
+  const auto rule = [&](const char* lhs, Relation relation, Expression rhs, std::string message) {
+    launch.domain.push_back(
+        {.lhs = Expression::parse(lhs), .relation = relation, .rhs = std::move(rhs), .message = std::move(message)});
+  };
+  const bool is_interleaved = p.facts.gate == Gate::interleaved;
+  const int group = is_interleaved ? 2 * p.facts.interleave : 1;
+  if (is_interleaved)
+    rule(
+        "n", Relation::multiple_of, Expression(group),
+        fmt::format("n must be a multiple of {}: {} columns of the gate and as many of up", group, p.facts.interleave));
+  if (is_quantized(p)) {
+    const BlockFormat format = block_format(p.facts.d_format);
+    const int block = block_elements(format) * (is_interleaved ? 2 : 1), unit = 128 / value_bits(format);
+    rule("n", Relation::multiple_of, Expression(block),
+         fmt::format("n must be a multiple of {}: d consists of whole blocks of {}, which share a scale", block,
+                     block_elements(format)));
+    rule("ldd", Relation::multiple_of, Expression(unit),
+         fmt::format("ldd must be a multiple of {} (16 bytes): d need not be dense", unit));
+    if (p.facts.grouping != Grouping::contiguous)
+      rule("d_stride_l", Relation::multiple_of, Expression(unit),
+           fmt::format("d_stride_l must be a multiple of {} (16 bytes)", unit));
+  }
+  rule("ldd", Relation::at_least, Expression::parse(columns_of_d(p)),
+       fmt::format("ldd must be at least {}: rows of d must not overlap", is_interleaved ? "n / 2" : "n"));
+}
+
+/// Clusters along the product's m and n.
+std::string clusters_m(const GemmLaunch& p) {
+  return fmt::format("ceil_div(m, {})", p.tiles.tile_m * p.tiles.cluster_m);
+}
+std::string clusters_n(const GemmLaunch& p) {
+  return fmt::format("ceil_div(n, {})", p.tiles.tile_n * p.tiles.cluster_n);
+}
+
+// Each rule keeps the products of the next within 64 bits.
+void add_domain(const GemmLaunch& p, LaunchPlan& launch) {
+  const auto rule = [&](const std::string& lhs, Relation relation, Expression rhs, std::string message) {
+    launch.domain.push_back(
+        {.lhs = Expression::parse(lhs), .relation = relation, .rhs = std::move(rhs), .message = std::move(message)});
+  };
+  if (p.scale_block > 0)
+    rule("k", Relation::multiple_of, Expression(p.scale_block),
+         fmt::format("k must be a multiple of {}, the block of {} that shares a scale: quantize rows that are padded "
+                     "with zeros",
+                     p.scale_block, to_word(p.facts.a_type)));
+  std::vector<std::pair<ProductMatrix, bool>> operands{{matrix_a(p), p.a.is_padded}, {matrix_b(p), p.b.is_padded}};
+  if (p.facts.gate == Gate::dual) operands.emplace_back(matrix_b2(p), p.b.is_padded);
+  for (const auto& [matrix, is_padded] : operands) {
+    const int bytes = is_padded ? 32 : 16, unit = 8 * bytes / matrix.bits;
+    rule(matrix.pitch(), Relation::multiple_of, Expression(unit),
+         fmt::format("{} must be a multiple of {} ({} bytes, tensor map): {}", matrix.pitch(), unit, bytes,
+                     fmt::format(fmt::runtime(p.pitch_remedy), matrix.name)));
+    if (is_padded)
+      rule(matrix.pitch(), Relation::at_least, Expression::parse(matrix.columns),
+           fmt::format(
+               "{0} must be at least k, rounded up to 128 (tensor map of mxfp4 values that are padded to 8 bits "
+               "beside mxfp8): copy {1} into rows that are padded to that (cudaMemcpy2DAsync, pad_on_host; --pad-rows)",
+               matrix.pitch(), matrix.name));
+    if (matrix.is_one) continue;
+    rule(matrix.stride_l(), Relation::multiple_of, Expression(unit),
+         fmt::format("{} must be a multiple of {} ({} bytes, tensor map)", matrix.stride_l(), unit, bytes));
+  }
+  add_d_rules(p, launch);
+  const std::string first = p.is_swapped ? clusters_n(p) : clusters_m(p);
+  const std::string second = p.is_swapped ? clusters_m(p) : clusters_n(p);
+  const Expression most(kMaxExtent / kMaxClusterSize);
+  const std::string bound = fmt::format("must be at most {}", kMaxExtent / kMaxClusterSize);
+  if (p.facts.grouping == Grouping::contiguous)
+    rule("(" + first + " + l) * " + second, Relation::at_most, most, "the number of tiles of all groups " + bound);
+  rule(first + " * " + second, Relation::at_most, most, "the number of tiles " + bound);
+  rule(first + " * " + second + " * l", Relation::at_most, most, "the number of tiles of all l matrices " + bound);
+}
+
+/// Clusters of `size` CTAs that run at the same time. A cluster's CTAs share a GPC, and SMs are left over where a GPC's
+/// are no multiple of `size`: of 132 SMs an H200 uses 120 for clusters of four, 112 for clusters of eight. A cluster
+/// more would begin when the others end, and the launch would take twice as long; on other numbers of SMs the same
+/// share may leave some idle.
+std::string clusters_at_once(int size) {
+  if (size <= 2) return fmt::format("max(ceil_div(num_sms - {}, {}), 1)", size - 1, size);
+  const int used = size <= 4 ? 10 : 6, of = size <= 4 ? 11 : 7;
+  return fmt::format("max(ceil_div({} * num_sms - {}, {}), 1)", used, of * size - 1, of * size);
+}
+
+/// The entry's parameters, in its order.
+void add_parameters(const GemmLaunch& p, const std::vector<TensorMapRecipe>& maps, LaunchStep& step) {
+  const auto from = [&](const std::string& name, ParameterKind kind, const std::string& source) {
+    step.parameters.push_back({.name = name, .kind = kind, .value = {}, .source = source, .offset_bytes = {}});
+  };
+  const auto pointer = [&](const char* name) { from(name, ParameterKind::pointer, name); };
+  const auto number = [&](const char* name, ParameterKind kind, Expression value) {
+    step.parameters.push_back(size_parameter(name, kind, std::move(value)));
+  };
+  const auto other_of = [&](const std::string& name) { return name == "a" ? "b" : name == "b" ? "a" : name; };
+  for (const TensorMapRecipe& map : maps)
+    from(map.name, ParameterKind::tensor_map, p.is_swapped ? other_of(map.name) : map.name);
+  from("d_pointer", ParameterKind::pointer, "d");
+  if (p.facts.grouping != Grouping::none) pointer("groups");
+  if (is_quantized(p)) pointer("sfd");
+  if (p.facts.d_format == OutputFormat::nvfp4) pointer("scale_d");
+  const bool has_c = p.facts.c == Addend::matrix;
+  if (has_c) pointer("c");
+  if (p.facts.bias == Bias::column) pointer("bias");
+  if (p.has_tensor_scales) {
+    pointer("scale_a");
+    pointer("scale_b");
+    if (p.facts.gate == Gate::dual) pointer("scale_b2");
+  }
+  number("m", ParameterKind::i32, Expression::parse(p.is_swapped ? "n" : "m"));
+  number("n", ParameterKind::i32, Expression::parse(p.is_swapped ? "m" : "n"));
+  for (const char* const size : {"k", "l"}) number(size, ParameterKind::i32, Expression::parse(size));
+  const bool is_one = p.facts.grouping == Grouping::contiguous;
+  const auto stride_l = [&](const char* name) { return is_one ? Expression(0) : Expression::parse(name); };
+  number("ldd", ParameterKind::i64, Expression::parse("ldd"));
+  number("d_stride_l", ParameterKind::i64, stride_l("d_stride_l"));
+  if (has_c) {
+    number("ldc", ParameterKind::i64, Expression::parse("ldc"));
+    number("c_stride_l", ParameterKind::i64, stride_l("c_stride_l"));
+  }
+  if (p.facts.d_dtype != DType::s32) from("alpha", ParameterKind::f32, "alpha");
+  if (has_c) from("beta", ParameterKind::f32, "beta");
+}
+
+LaunchStep step_of(const GemmLaunch& p, const std::string& kernel, const std::vector<TensorMapRecipe>& maps) {
+  LaunchStep step;
+  step.entry = kernel;
+  const std::string first = p.is_swapped ? clusters_n(p) : clusters_m(p);
+  const std::string second = p.is_swapped ? clusters_m(p) : clusters_n(p);
+  // Of contiguous groups as many as there can be: the last tile of each may be a part of one.
+  const std::string clusters = p.facts.grouping == Grouping::contiguous ? fmt::format("({} + l) * {}", first, second)
+                                                                        : fmt::format("{} * {} * l", first, second);
+  // As many clusters as the device holds at once, or one for each tile.
+  const int size = p.cluster_size;
+  step.grid[0] = size == 1              ? expression("min(num_sms, {})", clusters)
+                 : p.tiles.split_k == 1 ? expression("{} * min({}, {})", size, clusters_at_once(size), clusters)
+                                        : expression("{} * {}", size, clusters);
+  step.block[0] = static_cast<std::uint32_t>(p.threads);
+  step.cluster[0] = static_cast<std::uint32_t>(size);
+  step.dynamic_smem_bytes = p.smem_bytes;
+  add_parameters(p, maps, step);
+  return step;
+}
+
+}  // namespace
+
+LaunchPlan gemm_launch(const GemmLaunch& product, const std::string& arch, const std::string& kernel) {
+  LaunchPlan launch;
+  launch.op = "gemm";
+  launch.arch = arch;
+  add_sizes(product, launch);
+  if (product.facts.d_dtype != DType::s32)
+    launch.scalars.push_back({.name = "alpha", .default_value = 1, .help = "factor of the product"});
+  if (product.facts.c == Addend::matrix)
+    launch.scalars.push_back({.name = "beta", .default_value = 1, .help = "factor of c; 0: c is not read"});
+  add_product_buffers(product, launch);
+  add_product_maps(product, launch);
+  add_domain(product, launch);
+  launch.steps.push_back(step_of(product, kernel, launch.tensor_maps));
+  return launch;
+}
+
+}  // namespace tessera

@@ -1,0 +1,72 @@
+// The launch of a product as data, for every family of kernels.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/launch.h"
+#include "spec/product_facts.h"
+
+namespace tessera {
+
+/// What the launch of a product is made from, whichever templates the kernel has.
+struct GemmLaunch {
+  ProductFacts facts;
+  ProductTiles tiles;
+  /// The kernel's a and m are the product's b and n: its entry takes them so.
+  bool is_swapped = false;
+  int cluster_size = 1;
+  int threads = 0;
+  std::int64_t smem_bytes = 0;
+  /// One of the product's operands as TMA copies it.
+  struct Operand {
+    std::vector<std::uint32_t> box{};  ///< innermost first
+    TensorMapSwizzle swizzle = TensorMapSwizzle::b128;
+    bool is_padded = false;  ///< values of 4 bits, with a byte each in shared memory
+  };
+  Operand a{}, b{}, d{};
+  int scale_block = 0;  ///< elements along k that share a scale; 0: neither operand has scales
+  std::vector<std::uint32_t> sfa_box{}, sfb_box{};
+  bool has_tensor_scales = false;  ///< an fp32 factor for each operand
+  /// What to do about a pitch that no map takes, behind "ldX must be a multiple of N (16 bytes, tensor map): "; {} is
+  /// the operand.
+  const char* pitch_remedy = "";
+};
+
+LaunchPlan gemm_launch(const GemmLaunch& product, const std::string& arch, const std::string& kernel);
+
+// Parts of it: generator/products/gemm_buffers.cpp.
+
+/// One operand in memory.
+struct ProductMatrix {
+  const char* name;
+  const char* rows;
+  std::string columns;
+  std::string dtype;
+  int bits;  ///< of an element
+  BufferRole role;
+  bool is_one = false;  ///< groups stand one behind the other: there is no other matrix
+  std::string matrices() const { return is_one ? "1" : "l"; }
+  std::string pitch() const;
+  std::string stride_l() const;
+  /// Elements of the buffer in so many of the operand: bytes that hold two each.
+  std::string stored(const std::string& elements) const;
+  std::string bytes(const std::string& elements) const;
+  /// Whether the columns are k rounded up to 128, which a tensor map of padded values wants.
+  bool has_padded_columns() const;
+};
+ProductMatrix matrix_a(const GemmLaunch& product);
+ProductMatrix matrix_b(const GemmLaunch& product);
+ProductMatrix matrix_b2(const GemmLaunch& product);
+/// In the order of the sizes.
+std::vector<ProductMatrix> product_matrices(const GemmLaunch& product);
+
+std::string columns_of_d(const GemmLaunch& product);
+bool is_quantized(const GemmLaunch& product);
+/// Scales of contiguous groups begin with a tile each: how many there are, the host does not know.
+bool has_group_tiles(const GemmLaunch& product);
+void add_product_buffers(const GemmLaunch& product, LaunchPlan& launch);
+void add_product_maps(const GemmLaunch& product, LaunchPlan& launch);
+
+}  // namespace tessera

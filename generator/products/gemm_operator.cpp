@@ -1,0 +1,316 @@
+// What a product's plan says: why it is refused, names, labels, shared memory. Which tiles are considered is in
+// gemm_candidates.cpp; the score is a model of the time, see gemm_cost.h.
+#include "generator/products/gemm_operator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "generator/candidates.h"
+#include "generator/facts.h"
+#include "generator/operator_words.h"
+#include "generator/products/gemm_candidates.h"
+#include "generator/products/gemm_cost.h"
+#include "generator/products/gemm_launch.h"
+#include "generator/wgmma_header.h"
+#include "generator/words.h"
+
+namespace tessera {
+
+namespace {
+
+using gemm::Config;
+using gemm::Rule;
+
+// Of the product: rows of D first.
+std::pair<int, int> tile_of(const Config& c) {
+  return gemm::is_swapped(c) ? std::pair(c.tile_n, c.tile_m) : std::pair(c.tile_m, c.tile_n);
+}
+std::pair<int, int> cluster_of(const Config& c) {
+  return gemm::is_swapped(c) ? std::pair(c.cluster_n, c.cluster_m) : std::pair(c.cluster_m, c.cluster_n);
+}
+
+std::string cluster_text(const Config& c) {
+  const auto [m, n] = cluster_of(c);
+  std::string text = fmt::format("cluster {}x{}", m, n);
+  if (c.split_k != 1) text += fmt::format(", k in {} parts", c.split_k);
+  return text;
+}
+
+/// Whether promoted sums alone are what a Config has no room for.
+bool is_legal_if_fast(Config c) {
+  if (c.accumulation != Accumulation::promoted) return false;
+  c.accumulation = Accumulation::fast;
+  return why_invalid(c).ok();
+}
+
+std::string types_text(const Config& c) {
+  const std::string a(to_word(gemm::dtype_of(c, false)));
+  return c.b_dtype == c.a_dtype ? a : fmt::format("{} x {}", a, to_word(gemm::dtype_of(c, true)));
+}
+
+}  // namespace
+
+void GemmOperator::require_facts(const Gemm& problem) {
+  if (problem.format || problem.b_format)
+    throw Error(ErrorKind::unsupported,
+                fmt::format("gemm: {} has kernels for sm_100 and sm_103 with suffix a or f (tcgen05), none for {}",
+                            to_word(problem.format ? *problem.format : *problem.b_format), problem.arch.to_string()));
+  if (problem.d_format || problem.gate != Gate::none || problem.interleave || problem.grouping != Grouping::none)
+    throw Error(ErrorKind::unsupported,
+                fmt::format("gemm: {} has kernels for sm_100 and sm_103 with suffix a or f (tcgen05), none for {}",
+                            problem.d_format                     ? "a block-scaled d"
+                            : problem.grouping != Grouping::none ? "a product of groups"
+                                                                 : "a gate",
+                            problem.arch.to_string()));
+  for (const DType dtype : {problem.dtype, problem.b_dtype.value_or(problem.dtype)})
+    if (dtype == DType::s8 || dtype == DType::u8)
+      throw Error(ErrorKind::unsupported,
+                  fmt::format("gemm: {} has kernels for sm_100a (tcgen05 kind::i8), none for {}", to_word(dtype),
+                              problem.arch.to_string()));
+  if (problem.accumulators)
+    throw Error(ErrorKind::unsupported,
+                fmt::format("gemm: accumulators = {} is for Tensor Memory, which {} does not have",
+                            *problem.accumulators, problem.arch.to_string()));
+  const Config c = gemm_facts(problem);
+  const Verdict verdict = gemm::why_invalid_types(c);
+  if (verdict.ok()) return;
+  throw Error(ErrorKind::unsupported, fmt::format("gemm {}: {}", types_text(c), explain(c, verdict)));
+}
+
+double GemmOperator::score(const Config& config, const Gemm& problem) {
+  return 1e6 / gemm_cost(config, problem).cycles;
+}
+
+double GemmOperator::most_score(const Config& config, const Gemm& problem) {
+  return 1e6 / least_gemm_cycles(config, problem);
+}
+
+std::string GemmOperator::merit(const Config& config, const Gemm& problem) {
+  const GemmCost cost = gemm_cost(config, problem);
+  return fmt::format("modelled at {:.1f} us in {}, {}", gemm_cost_us(cost), counted(cost.rounds, "round"),
+                     cost.is_memory_bound ? std::string("bound by memory")
+                                          : fmt::format("{:.0f} % of the tensor cores' rate", 100 * cost.tensor_share));
+}
+
+std::string GemmOperator::label(const Config& config) {
+  const auto [tile_m, tile_n] = tile_of(config);
+  return fmt::format("tile {}x{}{}{}, {}, {}", tile_m, tile_n, gemm::is_swapped(config) ? " swapped" : "",
+                     config.kernel_schedule == KernelSchedule::ping_pong ? " ping-pong" : "",
+                     counted(config.stages, "stage"), cluster_text(config));
+}
+
+std::string GemmOperator::subject(const Config& config) {
+  return fmt::format("gemm {}, {}", types_text(config), label(config));
+}
+
+std::string GemmOperator::explain(const Config& config, const Verdict& verdict) {
+  const std::string found = grouped(verdict.found);
+  const std::string bound = grouped(verdict.bound);
+  const bool is_swapped = gemm::is_swapped(config);
+  const char *const m = is_swapped ? "n" : "m", *const n = is_swapped ? "m" : "n";  // the product's
+  const char *const a = is_swapped ? "b" : "a", *const b = is_swapped ? "a" : "b";
+  switch (verdict.rule) {
+    case Rule::ok:
+      break;
+    case Rule::operand_type:
+      return fmt::format(
+          "a is {}, b is {}: both must be bf16, both f16, or each e4m3 or e5m2 (types of one matrix instruction)",
+          to_word(config.a_dtype), to_word(config.b_dtype));
+    case Rule::output_type:
+      return fmt::format("d is {}: must be f32, bf16, f16, e4m3 or e5m2", to_word(config.d_dtype));
+    case Rule::layout_needs_16_bit:
+      return fmt::format(
+          "an operand of {}-byte elements whose k is not contiguous, {} bytes needed (wgmma): make k contiguous, or "
+          "take a 16-bit type",
+          found, bound);
+    case Rule::promotion_needs_8_bit:
+      return fmt::format("promoted sums of elements of {} bytes, {} allowed: 16-bit types sum in fp32", found, bound);
+    case Rule::tile_m_not_multiple_of_64:
+      return fmt::format("tile_{} {}, a multiple of {} needed (wgmma M)", m, found, bound);
+    case Rule::tile_m_out_of_range:
+      return fmt::format("tile_{} {}, at most {} allowed (rows of the consumer warpgroups)", m, found, bound);
+    case Rule::tile_n_not_multiple_of_16:
+      return fmt::format("tile_{} {}, a multiple of {} needed ({})", n, found, bound,
+                         is_swapped ? "a panel of d" : "16 bytes of d");
+    case Rule::tile_n_out_of_range:
+      return fmt::format("tile_{} {}, at most {} allowed (wgmma N)", n, found, bound);
+    case Rule::stages_out_of_range:
+      return fmt::format("{}, 2 to {} allowed", counted(verdict.found, "stage"), bound);
+    case Rule::cluster_too_large:
+      return verdict.found > verdict.bound
+                 ? fmt::format("a cluster of {}, at most {} allowed", counted(verdict.found, "CTA"), bound)
+                 : fmt::format("a cluster of {} along m or n, a power of two up to {} allowed",
+                               counted(verdict.found, "CTA"), bound);
+    case Rule::split_k_out_of_range:
+      return fmt::format("split_k {}, 1 to {} allowed (CTAs of a cluster)", found, bound);
+    case Rule::split_k_and_ping_pong:
+      return fmt::format("split_k {}, {} allowed with kernel_schedule ping_pong: take cooperative", found, bound);
+    case Rule::raster_out_of_range:
+      return fmt::format("raster {}, 1 to {} allowed", found, bound);
+    case Rule::part_of_a_too_small:
+      return fmt::format("{} rows of {} for each CTA along {}, a multiple of {} needed: take a smaller cluster_{}",
+                         found, a, n, bound, n);
+    case Rule::part_of_b_too_small:
+      return fmt::format("{} rows of {} for each CTA along {}, a multiple of {} needed: take a smaller cluster_{}",
+                         found, b, m, bound, m);
+    case Rule::part_of_d_too_small:
+      return fmt::format("{} {} of d for each CTA along k, a multiple of {} needed: take a smaller split_k", found,
+                         is_swapped ? "rows" : "columns", bound);
+    case Rule::swap_needs_16_bit_output:
+      return fmt::format("swap_ab with a d of {}-byte elements, {} bytes needed (stmatrix): leave swap_ab off", found,
+                         bound);
+    case Rule::accumulators_exceed_registers:
+      return fmt::format("{} accumulator registers a thread, {} allowed: take a smaller tile{}", found, bound,
+                         is_legal_if_fast(config) ? " or accumulation fast" : "");
+    case Rule::partial_sums_exceed_ring:
+      return fmt::format("partial sums of {} bytes, {} of ring: take more stages", found, bound);
+    case Rule::shared_memory_exceeded:
+      return fmt::format("{} bytes of shared memory, {} allowed: {}", found, bound,
+                         config.stages > 2 ? "drop a stage" : "take a smaller tile");
+  }
+  return "?";
+}
+
+std::string GemmOperator::kernel_name(Arch arch, const Config& c) {
+  const DType a = gemm::dtype_of(c, false), b = gemm::dtype_of(c, true);
+  std::string name = fmt::format("tessera_gemm_{}_{}", arch_name(arch.to_string()), to_word(a));
+  if (b != a) name += fmt::format("_{}", to_word(b));
+  if (c.accumulation == Accumulation::promoted) name += "_promoted";
+  if (c.d_dtype != a) name += fmt::format("_to_{}", to_word(c.d_dtype));
+  name += fmt::format("_{}{}", gemm::layout_of(c, false) == Layout::k_major ? 'k' : 'm',
+                      gemm::layout_of(c, true) == Layout::k_major ? 'k' : 'n');
+  const auto [tile_m, tile_n] = tile_of(c);
+  const auto [cluster_m, cluster_n] = cluster_of(c);
+  name += fmt::format("_{}x{}{}{}_s{}_c{}x{}x{}", tile_m, tile_n, gemm::is_swapped(c) ? "t" : "",
+                      c.kernel_schedule == KernelSchedule::ping_pong ? "pp" : "", c.stages, cluster_m, cluster_n,
+                      c.split_k);
+  if (const int rows = tile_m * cluster_m; c.raster != kGemmRasterRows / rows) name += fmt::format("_r{}", c.raster);
+  if (c.box_m != Config{}.box_m) name += fmt::format("_b{}", c.box_m);
+  if (c.c == Addend::matrix) name += "_c";
+  if (c.bias == Bias::column) name += "_bias";
+  if (c.activation != Activation::none) name += fmt::format("_{}", to_word(c.activation));
+  return name;
+}
+
+namespace {
+
+/// Who owns which bytes when, as templates/gemm hands them on: producer.cuh, consumer.cuh, split.cuh, epilogue.cuh.
+void describe_smem(const Config& config, Plan& plan) {
+  const gemm::SmemLayout layout = gemm::smem_layout(config);
+  const auto ring = [&](const gemm::SmemRegion& region, const char* name) {
+    std::vector<MemoryPhase> phases = {{fmt::format("{} on its way", name), "load", "barrier full"},
+                                       {fmt::format("{} of a step", name), "consumer", "barrier empty"}};
+    // The sums lie over all slots, from those of A on.
+    const int sum_bytes = config.tile_m * config.tile_n * 4;
+    if (config.split_k > 1 && region.offset < sum_bytes) {
+      phases.push_back({"sums of this CTA's part of K, being written", "consumer", "barrier of the cluster"});
+      phases.push_back({"sums of this CTA's part of K, being read", "consumer of every CTA of the tile", "end"});
+    }
+    plan.smem.push_back({region.name, region.offset, region.bytes, config.stages, std::move(phases)});
+  };
+  ring(layout.a, gemm::is_swapped(config) ? "B" : "A");
+  ring(layout.b, gemm::is_swapped(config) ? "A" : "B");
+  plan.smem.push_back({layout.d.name,
+                       layout.d.offset,
+                       layout.d.bytes,
+                       gemm::consumer_warpgroups(config) * gemm::kStagingSlots,
+                       {{"panel of D, being written", "consumer", "barrier of the warpgroup"},
+                        {"panel of D, being stored", "consumer", "the store before last has read it"}}});
+  plan.smem.push_back({layout.barriers.name, layout.barriers.offset, layout.barriers.bytes});
+  plan.smem_bytes = layout.total_bytes;
+}
+
+}  // namespace
+
+namespace {
+
+/// One of the product's operands, as the kernel's a or b.
+GemmLaunch::Operand operand_of(const Config& c, bool is_b) {
+  const gemm::TmaBox box = is_b != gemm::is_swapped(c) ? gemm::b_box(c) : gemm::a_box(c);
+  return {.box = {std::begin(box.extents), std::end(box.extents)}};
+}
+
+GemmLaunch launch_facts(const Config& c) {
+  const auto [tile_m, tile_n] = tile_of(c);
+  const auto [cluster_m, cluster_n] = cluster_of(c);
+  const gemm::TmaBox d_box = gemm::d_box(c);
+  return {.facts = {.a_type = operand_type(gemm::dtype_of(c, false)),
+                    .b_type = operand_type(gemm::dtype_of(c, true)),
+                    .a_layout = gemm::layout_of(c, false),
+                    .b_layout = gemm::layout_of(c, true),
+                    .d_dtype = c.d_dtype,
+                    .accumulation = c.accumulation,
+                    .c = c.c,
+                    .bias = c.bias,
+                    .activation = c.activation},
+          .tiles = {tile_m, tile_n, cluster_m, cluster_n, c.split_k},
+          .is_swapped = gemm::is_swapped(c),
+          .cluster_size = gemm::cluster_size(c),
+          .threads = gemm::num_threads(c),
+          .smem_bytes = gemm::smem_layout(c).total_bytes,
+          .a = operand_of(c, false),
+          .b = operand_of(c, true),
+          .d = {.box = {std::begin(d_box.extents), std::end(d_box.extents)},
+                .swizzle = tensor_map_swizzle(gemm::d_swizzle(c))},
+          .has_tensor_scales = gemm::is_8_bit(c.a_dtype),
+          .pitch_remedy = "pad the rows of {}, which need not be dense"};
+}
+
+}  // namespace
+
+void GemmOperator::describe(const Config& config, Plan& plan) {
+  const auto operand = [&](const char* name, DType dtype, Swizzle swizzle, std::string use) {
+    return OperandPlan{.name = name,
+                       .dtype = std::string(to_word(dtype)),
+                       .tensor_map_type = std::string(to_string(tensor_map_type(dtype))),
+                       .swizzle = std::string(to_word(swizzle)),
+                       .use = std::move(use)};
+  };
+  const auto major = [](Layout layout, const char* other) { return layout == Layout::k_major ? "K" : other; };
+  plan.mma_kind = gemm::is_8_bit(config.a_dtype) ? "wgmma.f8" : "wgmma.f16";
+  plan.operands = {operand("a", gemm::dtype_of(config, false), Swizzle::b128,
+                           fmt::format("A, {}-major", major(gemm::layout_of(config, false), "M"))),
+                   operand("b", gemm::dtype_of(config, true), Swizzle::b128,
+                           fmt::format("B, {}-major", major(gemm::layout_of(config, true), "N"))),
+                   operand("d", config.d_dtype, gemm::d_swizzle(config), "D, stored through shared memory")};
+  const std::string addend_type(to_word(gemm::c_dtype(config)));
+  const auto read = [&](const char* name, const std::string& type, const char* use) {
+    plan.operands.push_back({.name = name, .dtype = type, .tensor_map_type = {}, .swizzle = {}, .use = use});
+  };
+  if (config.c == Addend::matrix) read("c", addend_type, "added, times beta");
+  if (config.bias == Bias::column) read("bias", addend_type, "added to every row");
+  if (gemm::is_8_bit(config.a_dtype)) {
+    read("scale_a", "f32", "factor of alpha if not null");
+    read("scale_b", "f32", "factor of alpha if not null");
+  }
+  describe_smem(config, plan);
+  plan.entry_registers = gemm::register_budget(config).entry;
+  for (int i = 0; i < gemm::kNumRoles; ++i) {
+    const gemm::Role role = gemm::role(config, i);
+    plan.roles.push_back({role.name, role.first_warp, role.warps, role.registers});
+  }
+  plan.launch = gemm_launch(launch_facts(config), plan.arch.to_string(), plan.kernel);
+}
+
+std::string GemmOperator::launch_bounds() { return "tessera::gemm::num_threads(kConfig), 1"; }
+
+std::string GemmOperator::call(const Config& config) {
+  const bool has_c = config.c == Addend::matrix;
+  return fmt::format(
+      "tessera::gemm::kernel<kConfig>(\n      {{a, b, d, d_pointer, {}, {}, {}, m, n, k, l, ldd, d_stride_l, {}, "
+      "alpha, "
+      "{}}})",
+      has_c ? "c" : "nullptr", config.bias == Bias::column ? "bias" : "nullptr",
+      gemm::is_8_bit(config.a_dtype) ? "scale_a, scale_b" : "nullptr, nullptr", has_c ? "ldc, c_stride_l" : "0, 0",
+      has_c ? "beta" : "0.0f");
+}
+
+std::vector<SourceFile> GemmOperator::generated_headers(const Config& config) {
+  const WgmmaShape shapes[] = {gemm::wgmma_shape(config)};
+  return {{"wgmma_shapes.cuh", wgmma_header(shapes)}};
+}
+
+}  // namespace tessera

@@ -1,0 +1,110 @@
+#include "generator/products/gemm_problem.h"
+
+#include "generator/field_table.h"
+
+namespace tessera {
+
+namespace {
+
+std::vector<std::string_view> product_types() { return {"bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8"}; }
+
+// The type of a product's operand: an element type or a block-scaled format, two members of the Problem behind one
+// field. b's may be "auto".
+template <auto DTypeMember, auto FormatMember>
+struct OperandField {
+  static constexpr bool kIsPin = Field<DTypeMember>::kIsPin;
+
+  static void set(Problem& problem, const Selector& selector, std::string_view text) {
+    auto dtype = problem.as<Gemm>().*DTypeMember;
+    auto format = problem.as<Gemm>().*FormatMember;
+    DType element{};
+    BlockFormat block{};
+    if (from_word(text, element)) {
+      dtype = element;
+      format.reset();
+    } else if (from_word(text, block)) {
+      format = block;
+      if constexpr (kIsPin) dtype.reset();
+    } else if (kIsPin && text == kAutoText) {
+      if constexpr (kIsPin) dtype.reset();
+      format.reset();
+    } else {
+      refuse_word(problem, selector, text);
+    }
+    Gemm& facts = problem.edit<Gemm>();
+    facts.*DTypeMember = dtype;
+    facts.*FormatMember = format;
+  }
+
+  static std::string text(const Problem& problem) {
+    const auto& format = problem.as<Gemm>().*FormatMember;
+    return format ? std::string(to_word(*format)) : Field<DTypeMember>::text(problem);
+  }
+
+  static std::size_t hash(const void* facts) noexcept {
+    return 31 * Field<DTypeMember>::hash(facts) + Field<FormatMember>::hash(facts);
+  }
+};
+
+/// words: of element types; every block-scaled format is offered beside them.
+template <auto DTypeMember, auto FormatMember>
+Selector operand_field(std::string_view flag, std::string_view key, std::string_view help,
+                       const std::vector<std::string_view>& words) {
+  Selector selector = field<DTypeMember>(flag, key, help);
+  selector.words = words;
+  for (const Word<BlockFormat>& word : kBlockFormatWords) selector.words.push_back(word.text);
+  selector.set = OperandField<DTypeMember, FormatMember>::set;
+  selector.text = OperandField<DTypeMember, FormatMember>::text;
+  selector.hash = OperandField<DTypeMember, FormatMember>::hash;
+  return selector;
+}
+
+}  // namespace
+
+std::span<const Selector> gemm_fields() {
+  static const std::vector<Selector> table = {
+      field<&Gemm::arch>("arch", "arch", "target: sm_90a, or sm_100, sm_103 with a or f"),
+      operand_field<&Gemm::dtype, &Gemm::format>("dtype", "dtype",
+                                                 "type of a and b: bf16, f16, e4m3, e5m2; with tcgen05 tf32 and "
+                                                 "block-scaled formats, on sm_100a s8 and u8 too",
+                                                 product_types()),
+      operand_field<&Gemm::b_dtype, &Gemm::b_format>(
+          "b-dtype", "b_dtype", "type of b where it is not a's: e4m3 beside e5m2, s8 beside u8, mxfp8 beside mxfp4",
+          product_types()),
+      field<&Gemm::scale_form>("scale-form", "scale_form", "where scales of block-scaled operands lie"),
+      operand_field<&Gemm::d_dtype, &Gemm::d_format>(
+          "d-dtype", "d_dtype",
+          "type of d: f32, bf16, f16; on sm_90a e4m3 and e5m2, with tcgen05 block-scaled formats, of integers s32 too",
+          {"bf16", "f16", "f32", "e4m3", "e5m2", "s32"}),
+      field<&Gemm::a_layout>("a-layout", "a_layout", "contiguous dimension of a: k, or mn (16-bit types)"),
+      field<&Gemm::b_layout>("b-layout", "b_layout", "contiguous dimension of b: k, or mn (16-bit types)"),
+      field<&Gemm::accumulation>("accumulation", "accumulation",
+                                 "sums of 8-bit types: 13 fraction bits, or promoted to fp32 every 128 of k (auto)"),
+      field<&Gemm::c>("c", "c", "whether beta * c is added"),
+      field<&Gemm::bias>("bias", "bias", "whether a bias for each column is added"),
+      field<&Gemm::activation>("activation", "activation", "what is applied to the sums"),
+      field<&Gemm::grouping>("grouping", "grouping",
+                             "l groups of rows, each with a b of its own: one behind the other, or masked"),
+      field<&Gemm::gate>("gate", "gate",
+                         "silu(gate) * up of two products (a by b, a by b2), or of b's columns in turn"),
+      field<&Gemm::interleave>("interleave", "interleave", "columns of the gate that stand together (auto: 1)"),
+      field<&Gemm::tile_m>("tile-m", "tile_m", "rows of d that one CTA works on at a time"),
+      field<&Gemm::tile_n>("tile-n", "tile_n", "columns of d that one CTA works on at a time"),
+      field<&Gemm::stages>("stages", "stages", "slots of the ring of a and b"),
+      field<&Gemm::accumulators>("accumulators", "accumulators", "tiles in Tensor Memory: 1 or 2 (tcgen05)"),
+      field<&Gemm::cluster_m>("cluster-m", "cluster_m", "CTAs along m that share b"),
+      field<&Gemm::cluster_n>("cluster-n", "cluster_n", "CTAs along n that share a"),
+      field<&Gemm::split_k>("split-k", "split_k", "CTAs that share the k of a tile"),
+      field<&Gemm::kernel_schedule>("kernel-schedule", "kernel_schedule",
+                                    "whether warpgroups share tiles or take turns"),
+      field<&Gemm::swap_ab>("swap-ab", "swap_ab", "whether b gives wgmma its 64 rows, and a its columns (sm_90a)"),
+      field<&Gemm::raster>("raster", "raster", "tiles of clusters along m walked before the next along n"),
+      field<&Gemm::m>("m", "m", "expected rows of d"),
+      field<&Gemm::n>("n", "n", "expected columns of d"),
+      field<&Gemm::k>("k", "k", "expected products of a sum"),
+      field<&Gemm::l>("l", "l", "expected number of matrices"),
+  };
+  return table;
+}
+
+}  // namespace tessera

@@ -1,0 +1,211 @@
+// Candidates are rows of a warp by warps of a row. What decides is how many warps read at the same time, what is lost
+// at the ends of short rows, and how many rows share the work that a CTA has with the vector. The machine is not asked:
+// kWantedWarps is what the largest ones take. The constants order what was measured (bench/results/block-scale.md).
+#include "generator/products/gemv_operator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "generator/block_scaled/block_operator.h"
+#include "generator/candidates.h"
+#include "generator/operator_words.h"
+#include "generator/words.h"
+
+namespace tessera {
+
+namespace {
+
+using gemv::Config;
+using gemv::Rule;
+
+constexpr int kWarpRows[] = {4, 2, 1};
+constexpr int kKWarps[] = {1, 2, 4, 8};
+constexpr int kSoftwarePanel = 16384, kHardwarePanel = 8192;
+
+constexpr double kWantedWarps = 2200;  // below, too few loads are in flight
+constexpr double kVectorCost = 2;      // in rows: what a CTA spends on the vector
+constexpr double kSplitCost = 0.1;     // of the work, for each doubling of the warps that share a row
+constexpr Hint kExampleM = 4096, kExampleK = 4096;
+
+double work_share(const Config& c, const Gemv& problem) {
+  const Hint m = problem.m > 0 ? problem.m : kExampleM;
+  const Hint k = problem.k > 0 ? problem.k : kExampleK;
+  const Hint l = problem.l > 0 ? problem.l : 1;
+  const double fill = static_cast<double>(ceil_div(m, c.warp_rows)) * static_cast<double>(l) * c.k_warps / kWantedWarps;
+  const auto steps = static_cast<double>(ceil_div(k, gemv::kStepElements));
+  const auto rounds = static_cast<double>(ceil_div(ceil_div(k, gemv::kStepElements), c.k_warps));
+  double share = std::min({1.0, std::sqrt(fill), 1.4 * fill}) * steps / (rounds * c.k_warps);
+  for (int split = c.k_warps; split > 1; split /= 2) share /= 1 + kSplitCost;
+  return share / (1 + kVectorCost / gemv::rows_of_cta(c));
+}
+
+LaunchPlan launch_of(const Config& c, const std::string& arch, const std::string& kernel) {
+  LaunchPlan launch;
+  launch.op = "gemv";
+  launch.arch = arch;
+  add_batch_size(launch);
+  add_size(launch, "m", 0, kMaxExtent, "rows of a: elements of c");
+  add_size(launch, "k", 0, kMaxExtent, "columns of a: elements of b");
+  launch.sizes.push_back({.name = "b_rows",
+                          .min = 1,
+                          .max = kMaxExtent,
+                          .default_value = Expression(1),
+                          .help = "rows of b as it is stored, of which row 0 counts: 128 for a padded matrix"});
+  launch.scalars.push_back({.name = "alpha", .default_value = 1, .help = "factor of the product"});
+  launch.buffers = {values_buffer("a", BufferRole::input, c.format, "m"),
+                    scales_buffer("sfa", BufferRole::input, c.format, c.scale_form, "m"),
+                    values_buffer("b", BufferRole::input, c.format, "b_rows"),
+                    scales_buffer("sfb", BufferRole::input, c.format, c.scale_form, "b_rows"),
+                    {.name = "c",
+                     .role = BufferRole::output,
+                     .dtype = std::string(to_word(c.dtype)),
+                     .shape = {Expression::parse("l"), Expression::parse("m")},
+                     .strides = {Expression::parse("m"), Expression(1)},
+                     .alignment = dtype_bytes(c.dtype)},
+                    global_scale_buffer("a_global_scale", BufferRole::input, true),
+                    global_scale_buffer("b_global_scale", BufferRole::input, true)};
+  launch.domain.push_back(
+      {.lhs = Expression::parse("k"),
+       .relation = Relation::multiple_of,
+       .rhs = Expression(gemv::kLaneElements),
+       .message = fmt::format("k must be a multiple of {}: a row of packed e2m1 is then whole 16-byte pieces; pad the "
+                              "rows of a and b with zeros (pad_on_host)",
+                              gemv::kLaneElements)});
+  LaunchStep step;
+  step.entry = kernel;
+  for (const char* const name : {"a", "sfa", "b", "sfb", "c", "a_global_scale", "b_global_scale"})
+    step.parameters.push_back(pointer_parameter(name, name));
+  step.parameters.push_back(size_parameter("m", ParameterKind::i32, Expression::parse("m")));
+  step.parameters.push_back(size_parameter("k", ParameterKind::i32, Expression::parse("k")));
+  step.parameters.push_back(
+      size_parameter("b_stride", ParameterKind::i64, Expression::parse("b_rows * ceil_div(k, 2)")));
+  const bool is_plain = c.scale_form == ScaleForm::plain;
+  step.parameters.push_back(size_parameter(
+      "sfb_stride", ParameterKind::i64,
+      is_plain ? Expression::parse("b_rows * ceil_div(k, 16)")
+               : expression("ceil_div(b_rows, {}) * ceil_div(k, {}) * {}", kTileRows, 16 * kTileBlocks, kTileBytes)));
+  step.parameters.push_back(
+      {.name = "alpha", .kind = ParameterKind::f32, .value = {}, .source = "alpha", .offset_bytes = {}});
+  step.grid[0] = is_plain ? expression("ceil_div(m, {})", gemv::rows_of_cta(c))
+                          : expression("ceil_div(m, {}) * {}", kTileRows, kTileRows / gemv::rows_of_cta(c));
+  step.grid[1] = Expression::parse("l");
+  step.block[0] = gemv::kNumThreads;
+  step.dynamic_smem_bytes = gemv::smem_bytes(c);
+  launch.steps.push_back(std::move(step));
+  return launch;
+}
+
+}  // namespace
+
+void GemvOperator::require_facts(const Gemv& problem) {
+  if (problem.dtype != DType::f32 && problem.dtype != DType::f16 && problem.dtype != DType::bf16)
+    throw Error(ErrorKind::unsupported,
+                fmt::format("gemv has no kernel for dtype {}: there are kernels for f32, f16 and bf16",
+                            to_word(problem.dtype)));
+  if (problem.format != BlockFormat::nvfp4)
+    throw Error(
+        ErrorKind::unsupported,
+        fmt::format("gemv has no kernel for {} ({} values, scales {}): there is one for nvfp4 ({} values, scales {})",
+                    to_word(problem.format), to_word(value_type(problem.format)), scales_text(problem.format),
+                    to_word(ValueType::e2m1), scales_text(BlockFormat::nvfp4)));
+}
+
+std::vector<Config> GemvOperator::candidates(const Gemv& problem) {
+  std::vector<Config> list;
+  const Conversion conversion = conversion_of(problem.arch);
+  for (const int warp_rows : kWarpRows)
+    for (const int k_warps : kKWarps)
+      list.push_back({.dtype = problem.dtype,
+                      .format = problem.format,
+                      .scale_form = problem.scale_form,
+                      .conversion = conversion,
+                      .warp_rows = problem.warp_rows.value_or(warp_rows),
+                      .k_warps = problem.k_warps.value_or(k_warps),
+                      .k_panel = conversion == Conversion::software ? kSoftwarePanel : kHardwarePanel});
+  return list;
+}
+
+double GemvOperator::score(const Config& config, const Gemv& problem) { return work_share(config, problem); }
+
+std::string GemvOperator::merit(const Config& config, const Gemv& problem) {
+  return fmt::format("{} of a row's work on {} of a full machine", counted(config.k_warps, "warp"),
+                     fmt::format("{:.0f} %", 100 * work_share(config, problem)));
+}
+
+std::string GemvOperator::label(const Config& config) {
+  return fmt::format("{} a warp, {} a row", counted(config.warp_rows, "row"), counted(config.k_warps, "warp"));
+}
+
+std::string GemvOperator::subject(const Config& config) {
+  return fmt::format("gemv {}, {} scales, to {}, {}", to_word(config.format), to_word(config.scale_form),
+                     to_word(config.dtype), label(config));
+}
+
+std::string GemvOperator::explain(const Config& config, const Verdict& verdict) {
+  const std::string found = grouped(verdict.found);
+  const std::string bound = grouped(verdict.bound);
+  switch (verdict.rule) {
+    case Rule::ok:
+      break;
+    case Rule::dtype_not_floating:
+      return fmt::format("{} elements of {} bytes: f32, f16 or bf16 needed", to_word(config.dtype), found);
+    case Rule::format_not_nvfp4:
+      return fmt::format("scales of type {} for {} elements: ue4m3 for {} needed, which is nvfp4",
+                         to_word(scale_type(config.format)), found, bound);
+    case Rule::warp_rows_not_supported:
+      return fmt::format("{} rows of a warp: 1, 2 or {} allowed", found, bound);
+    case Rule::tile_form_needs_4_rows:
+      return fmt::format("{} rows of a warp, {} needed: with scales in tiles a warp has four rows that lie 32 apart",
+                         found, bound);
+    case Rule::k_warps_not_dividing:
+      return fmt::format("{} warps of a row: 1, 2, 4 or {} allowed", found, bound);
+    case Rule::k_panel_not_whole_steps:
+      return fmt::format("a panel of {} elements, a multiple of {} needed", found, bound);
+    case Rule::shared_memory_exceeded:
+      return fmt::format("{} bytes of shared memory, {} allowed", found, bound);
+  }
+  return "?";
+}
+
+std::string GemvOperator::kernel_name(Arch arch, const Config& config) {
+  return fmt::format("tessera_gemv_{}_{}_{}_{}_r{}_w{}", arch_name(arch.to_string()), to_word(config.format),
+                     scale_form_name(config.scale_form), to_word(config.dtype), config.warp_rows, config.k_warps);
+}
+
+void GemvOperator::describe(const Config& config, Plan& plan) {
+  plan.mma_kind = config.conversion == Conversion::software ? "dp4a" : "fma.f16x2";
+  plan.operands = {scaled_operand("a", config.format, config.scale_form, "matrix, streamed"),
+                   scale_operand("sfa", config.format, fmt::format("of a, {}", to_word(config.scale_form))),
+                   scaled_operand("b", config.format, config.scale_form, "vector: row 0, through shared memory"),
+                   scale_operand("sfb", config.format, fmt::format("of b, {}", to_word(config.scale_form))),
+                   plain_operand("c", to_word(config.dtype), "written"),
+                   plain_operand("a_global_scale", "f32", "factor, read if not null"),
+                   plain_operand("b_global_scale", "f32", "factor, read if not null")};
+  const std::vector<MemoryPhase> of_panel = {{"panel of b, being converted", "multiply", "barrier of the CTA"},
+                                             {"panel of b", "multiply", "barrier of the CTA"}};
+  plan.smem = {{"b values", 0, gemv::value_bytes_of_panel(config), 1, of_panel},
+               {"b scales", gemv::value_bytes_of_panel(config), gemv::scale_bytes_of_panel(config), 1, of_panel},
+               {"sums",
+                gemv::value_bytes_of_panel(config) + gemv::scale_bytes_of_panel(config),
+                gemv::sum_bytes(config),
+                1,
+                {{"sums of each warp, being written", "multiply", "barrier of the CTA"},
+                 {"sums of each warp", "multiply", "end"}}}};
+  plan.smem_bytes = gemv::smem_bytes(config);
+  plan.roles = {{.name = "multiply", .first_warp = 0, .warps = gemv::kWarps, .registers = 0}};
+  plan.launch = launch_of(config, plan.arch.to_string(), plan.kernel);
+}
+
+std::string GemvOperator::launch_bounds() { return "tessera::gemv::kNumThreads, tessera::gemv::min_ctas(kConfig)"; }
+
+std::string GemvOperator::call(const Config&) {
+  return "tessera::gemv::kernel<kConfig>(\n      {a, sfa, b, sfb, c, a_global_scale, b_global_scale, m, k, b_stride, "
+         "sfb_stride, alpha})";
+}
+
+std::vector<SourceFile> GemvOperator::generated_headers(const Config&) { return {}; }
+
+}  // namespace tessera
