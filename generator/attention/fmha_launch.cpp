@@ -347,6 +347,7 @@ LaunchStep merge_step(const FmhaLaunch& c, const std::string& kernel) {
   step.entry = kernel + "_merge";
   step.grid[0] = expression("ceil_div(batch * heads_q * seqlen_q, {})", c.merge_rows);
   step.block[0] = static_cast<std::uint32_t>(32 * c.merge_rows);
+  step.programmatic_stream_serialization = true;
   Parameters parameters(step);
   parameters.parts(c);
   parameters.pointer("o");

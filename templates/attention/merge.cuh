@@ -4,9 +4,12 @@
 // largest reference, O = sum O_i exp(m_i - m) and l = sum l_i exp(m_i - m). A part that saw no key has m_i = -inf and
 // weighs nothing; a row of such parts alone gives 0, and its logarithm -inf. Sums go through the parts in their order
 // or in a fixed tree: bits do not change from run to run.
+//
+// The launch does not wait for the kernel that computes the parts: this one's CTAs are in place when it ends.
 #pragma once
 
-#include "ptx/global.cuh"
+#include "ptx/global_written.cuh"
+#include "ptx/griddepcontrol.cuh"
 #include "ptx/math.cuh"
 #include "spec/attention_types.h"
 #include "spec/types.h"
@@ -32,6 +35,7 @@ struct MergeParams {
 template <auto C>
 __device__ __forceinline__ void merge(const MergeParams& p) {
   constexpr float kLn2 = 0.6931471805599453f;
+  ptx::griddepcontrol_wait();
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const long long rows = static_cast<long long>(p.batch) * p.heads_q * p.seqlen_q;
   const long long row = static_cast<long long>(blockIdx.x) * kMergeRows + threadIdx.x / 32;
@@ -39,7 +43,7 @@ __device__ __forceinline__ void merge(const MergeParams& p) {
   // Each lane looks at parts of its own; 32 at a time.
   const auto sums_of = [&](int split, float& reference, float& sum) {
     unsigned bits[2] = {__float_as_uint(ptx::minus_infinity()), 0};
-    if (split < p.num_splits) ptx::ld_global_v2(p.partial_sums + 2 * (split * rows + row), bits[0], bits[1]);
+    if (split < p.num_splits) ptx::ld_global_v2_written(p.partial_sums + 2 * (split * rows + row), bits[0], bits[1]);
     reference = __uint_as_float(bits[0]);
     sum = __uint_as_float(bits[1]);
   };
@@ -83,7 +87,7 @@ __device__ __forceinline__ void merge(const MergeParams& p) {
       for (int i = 0; i < min(32, p.num_splits - first); ++i) {
         const float weight = __shfl_sync(0xffffffff, own_weight, i);
         if (!is_mine) continue;
-        const ptx::Vector4 part = ptx::ld_global_v4(parts + i * rows * C.head_dim_v);
+        const ptx::Vector4 part = ptx::ld_global_v4_written(parts + i * rows * C.head_dim_v);
         o[0] = fmaf(__uint_as_float(part.x), weight, o[0]);
         o[1] = fmaf(__uint_as_float(part.y), weight, o[1]);
         o[2] = fmaf(__uint_as_float(part.z), weight, o[2]);

@@ -13,6 +13,7 @@
 #include "ptx/address.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/fence.cuh"
+#include "ptx/griddepcontrol.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/setmaxnreg.cuh"
 #include "spec/fmha.h"
@@ -82,6 +83,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
     ptx::prefetch_tensormap(params.v);
     if constexpr (!is_split(C)) ptx::prefetch_tensormap(params.o);
   }
+  if constexpr (is_split(C)) ptx::griddepcontrol_launch_dependents();  // the merge waits for the end of all
   sync_tile<C>();
 
   const Schedule<C> schedule{params};

@@ -22,6 +22,7 @@
 #include "ptx/cluster.cuh"
 #include "ptx/elect.cuh"
 #include "ptx/fence.cuh"
+#include "ptx/griddepcontrol.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/setmaxnreg.cuh"
 #include "ptx/shared_words.cuh"
@@ -139,6 +140,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
   }
   clear_unused_rows<C>(smem);
   if (has_no_keys<C>(params)) clear_kv<C>(smem);
+  if constexpr (is_split(C)) ptx::griddepcontrol_launch_dependents();  // the merge waits for the end of all
   ptx::tcgen05_fence_before_thread_sync();
   __syncwarp();
   sync_tile<C>();

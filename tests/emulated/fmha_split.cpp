@@ -1,6 +1,7 @@
 // Attention with packed heads and split keys, in the emulator against float64.
 #include <doctest/doctest.h>
 
+#include <string>
 #include <string_view>
 
 #include "generator/attention/fmha_operator.h"
@@ -92,6 +93,26 @@ TEST_CASE("attention: keys split among CTAs and merged") {
   const std::unique_ptr<Compiler> compiler = find_compiler();
   if (!compiler) return;
   for (const char* const arch : {"sm_90a", "sm_100a"}) check_split_keys(arch, *compiler);
+}
+
+TEST_CASE("attention: the kernel that merges split keys is in place before the parts are") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  for (const char* const arch : {"sm_90a", "sm_100a"}) {
+    CAPTURE(arch);
+    const Plan plan = make_plan(problem_of(64, Mask::none, 1, SplitKv::on, arch));
+    REQUIRE(plan.launch.steps.size() == 2);
+    CHECK_FALSE(plan.launch.steps[0].programmatic_stream_serialization);
+    CHECK(plan.launch.steps[1].programmatic_stream_serialization);
+    const std::string ptx = compiler->compile(emit(plan)).ptx;
+    const std::size_t merge = ptx.find(plan.launch.steps[1].entry + "(");
+    REQUIRE(merge != std::string::npos);
+    REQUIRE(ptx.find(plan.launch.steps[0].entry + "(") < merge);
+    CHECK(ptx.find("griddepcontrol.launch_dependents") < merge);
+    // Nothing of the workspace may be read before, nor through the cache of what never changes.
+    CHECK(ptx.find("griddepcontrol.wait", merge) < ptx.find("ld.global", merge));
+    CHECK(ptx.find("ld.global.nc", merge) == std::string::npos);
+  }
 }
 
 TEST_CASE("attention on tcgen05: packed and split where queries are few") {

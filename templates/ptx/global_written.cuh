@@ -1,0 +1,23 @@
+// Global memory that another CTA, or a kernel that is not yet over when this one begins, has written: the caller has
+// ordered the write before the read. Not .nc, and volatile: a load must not move over what orders it.
+#pragma once
+
+#include "ptx/global.cuh"
+
+namespace tessera::ptx {
+
+// PTX ISA "ld", PTX 2.0, any target. 16-byte aligned.
+__device__ __forceinline__ Vector4 ld_global_v4_written(const void* p) {
+  Vector4 v;
+  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(p)
+               : "memory");
+  return v;
+}
+// PTX ISA "ld", PTX 2.0, any target. 8-byte aligned.
+__device__ __forceinline__ void ld_global_v2_written(const void* p, unsigned& x, unsigned& y) {
+  asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(x), "=r"(y) : "l"(p) : "memory");
+}
+
+}  // namespace tessera::ptx
