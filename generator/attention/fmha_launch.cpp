@@ -1,5 +1,7 @@
-// The launch of an attention kernel as data: sizes and strides, buffers, domain, tensor maps, the one step. The
-// kernel's side of every line stands in the head of spec/fmha.h, for tcgen05 too.
+// The launch of an attention kernel as data: sizes and strides, buffers, domain, tensor maps, and the steps: the
+// kernel, and behind it the one that merges where keys are split. Both families' launches are written here; their
+// planners fill an FmhaLaunch with what differs. The kernel's side of every line stands in the head of spec/fmha.h,
+// and what tcgen05 has besides in that of spec/fmha_tcgen05.h.
 #include <fmt/format.h>
 
 #include <array>

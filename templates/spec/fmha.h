@@ -7,7 +7,8 @@
 // A CTA takes tiles of tile_m queries of one head and walks over the keys in steps of tile_n. tile_m / 64 consumer
 // warpgroups own 64 query rows each: S and O live in their registers, Q, K and V in shared memory. One more warpgroup
 // produces: warp 0 (load_k) and warp 1 (load_v) load K and V into a ring of `stages` slots each, warp 2 (load_q) loads
-// Q, warp 3 (store_o) stores O.
+// Q, warp 3 (store_o) stores O, which consumers leave in Q's slot. Parts of split keys are stored by the consumers
+// themselves, from registers; warp 3 is then idle.
 //
 // Shared tiles are panels of one swizzle span: [columns / span][rows][span], which one rank-5 TMA box fills.
 //
@@ -16,10 +17,10 @@
 // twice. Each computes half of every score's sum; they exchange these through distributed shared memory and both add
 // them up, one thread of one CTA facing the same thread of the other. `columns` below is what a CTA has of a row.
 //
-// Tensor maps, all with interleave none, element strides 1, zero fill, and the swizzle of the Config (its flag
-// spelling: none, 32B, 64B, 128B). `e` is the number of elements in a span (span_elements; for the fp32 O:
-// o_span_elements):
-//   dims    {e, max(seqlen, 1), head_dim / e, max(heads, 1), max(batch, 1)}; v and o: head_dim_v / e
+// Tensor maps, all with interleave none, element strides 1, zero fill, L2 promotion of 128 bytes, and the swizzle of
+// the Config (its flag spelling: none, 32B, 64B, 128B). `e` is the number of elements in a span (span_elements; for the
+// fp32 O: o_span_elements):
+//   dims    {e, max(seqlen, 1), head_dim / e, heads, max(batch, 1)}; v and o: head_dim_v / e
 //   strides {seqlen stride, span bytes, head stride, batch stride}, in bytes
 //   boxes   q_box, k_box, v_box, o_box; type: that of the Config, fp32 for the un-normalised O
 //
@@ -28,26 +29,28 @@
 //   strides {head stride, seqlen stride, g * head stride, batch stride}, in bytes
 //
 // Entry parameters, in this order:
-//   const __grid_constant__ TensorMap q, k, v, o
+//   const __grid_constant__ TensorMap q, k, v, o        (split keys: no o)
 //   float* lse          [batch, heads_q, seqlen_q] dense, may be null
 //   float* row_max      as lse; un-normalised output only (required), else the parameter does not exist
 //   float* row_sum      as row_max
-//   int* seqused_q      [batch], valid queries of each sequence: with used lengths qk only
-//   int* seqused_k      [batch], valid keys: with used lengths only
+//   int* seqused_q      [batch], valid queries of each sequence: with seqused qk only
+//   int* seqused_k      [batch], valid keys: with seqused k or qk only
 //   int batch, heads_q, heads_kv, seqlen_q, seqlen_k
 //   int window_size_left, window_size_right: with a window only; -1: no bound
 //   float softmax_scale
-// With split keys o, lse, row_max and row_sum are the parameters of a second kernel that merges the parts
-// (attention/merge.cuh); in their place come, behind the used lengths,
+// With split keys o, lse, row_max and row_sum are parameters of a second kernel that merges the parts
+// (attention::MergeParams, in that order); the first one has none of them and, behind the valid lengths,
 //   float* partial_o    [num_splits][batch, heads_q, seqlen_q, head_dim_v], un-normalised
 //   float* partial_sums [num_splits][batch, heads_q, seqlen_q][2]: the reference times log2(e), the sum
 // and, behind seqlen_k, int num_splits.
-// Launch: grid {min(ctas_per_sm * num_sms, ceil_div(seqlen_q, tile_m) * heads_q * batch), 1, 1}, block {threads, 1, 1},
-// dynamic shared memory smem_layout().total_bytes, no cluster, no workspace. A grid of 0 has nothing to do. CTA pairs:
-// twice that with half of num_sms, in clusters of 2. pack_gqa g: ceil_div(seqlen_q * g, tile_m) * heads_kv * batch.
-// Split keys: num_splits times as many tiles, a workspace for the parts, and ceil_div(rows, kMergeRows) CTAs that
-// merge. Domain: heads_q a multiple of heads_kv, with pack_gqa g of g times as many; the product ceil_div(seqlen_q,
-// tile_m) * heads_q * batch, every seqlen and seqlen_q + seqlen_k below 2^31 - 2^16.
+// Launch: grid {min(ctas_per_sm * num_sms, tiles), 1, 1} with tiles = ceil_div(seqlen_q, tile_m) * heads_q * batch,
+// block {num_threads, 1, 1}, dynamic shared memory smem_layout().total_bytes, no cluster, no workspace. A grid of 0 has
+// nothing to do. CTA pairs: twice min(num_sms / 2 or 1, tiles), in clusters of 2. pack_gqa g: tiles =
+// ceil_div(seqlen_q * g, tile_m) * heads_kv * batch. Split keys: num_splits times as many tiles, a workspace for the
+// parts, and a second step of ceil_div(rows, kMergeRows) CTAs of a warp for each row, which is launched with
+// programmatic stream serialization and waits for the first itself.
+// Domain: heads_q a multiple of heads_kv, with pack_gqa g exactly g * heads_kv; tiles, heads_q * batch, every seqlen
+// and seqlen_q + seqlen_k at most 2^31 - 2^16; split keys: strides of o multiples of 16 bytes.
 #pragma once
 
 #include "spec/attention_types.h"

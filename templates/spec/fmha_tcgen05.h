@@ -1,12 +1,15 @@
 // Fused attention forward on sm_100 and sm_103: what a Config is, which ones are legal, and everything that follows
 // from one: shared memory, Tensor Memory, warp roles, registers, TMA boxes, grid. Planner and device code evaluate the
-// same functions. What is computed, tensors, entry parameters and launch are those of spec/fmha.h.
+// same functions. What is computed, tensors, entry parameters and launch are those of spec/fmha.h, but for what stands
+// below under "Beside spec/fmha.h".
 //
 // A CTA takes tiles of tile_m queries of one head and walks over the keys in steps of tile_n. The tensor core sums S
-// and O in Tensor Memory; each product has 128 query rows, so a tile is one or two of them ("Q tiles"). Warps have one
-// job each: warp 0 (load_kv) loads K and V, warp 1 (load_q) loads Q, warp 2 (store_o) stores O, warp 3 (mma) issues the
-// products; a warpgroup for each Q tile turns its S into P, one thread for a row; a correction warpgroup rescales O
-// when a row's reference moves and takes the finished O out.
+// and O in Tensor Memory; a product has 128 query rows of a CTA, so a tile is one or two of them ("Q tiles"). Warps
+// have one job each: warp 0 (load_kv) loads K and V, warp 1 (load_q) loads Q, warp 2 (store_o) stores O, warp 3 (mma)
+// issues the products; then four warps (correction) rescale O when a row's reference moves and bring the finished O to
+// shared memory; then four warps for each Q tile (softmax) turn its S into P, one thread for a row. Single jobs are one
+// thread's, but for the loads of listed rows (kv_pools), which all lanes of warp 0 issue. Parts of split keys go from
+// Tensor Memory to the workspace by the correction warps; warp 2 then only hands the slots of Q back.
 //
 // Two buffers of S keep the tensor core busy while the other one is exponentiated: two Q tiles have one each, a single
 // Q tile uses them in turn. P overwrites the second half of its S (p_path tmem) or goes to shared memory.
@@ -20,6 +23,14 @@
 // Shared tiles are panels of one swizzle span: [columns / span][rows][span]. Tensor maps are those of spec/fmha.h with
 // the boxes below; v with v_layout k is [batch, heads_kv, head_dim_v, seqlen_k], its map {seqlen_k, head_dim_v, heads,
 // batch} of rank 4.
+//
+// Beside spec/fmha.h:
+//   rows    with pack_gqa only used_rows_of_tile of a tile's rows hold queries: tiles = ceil_div(seqlen_q *
+//           padded_heads, used_rows_of_tile) * heads_kv * batch; one CTA an SM
+//   pools   kv_pools sparse_window: k [seqlen_k, head_dim] and v [seqlen_k, head_dim_v] have maps of rank 2, boxes of
+//           one row of a span, which gather4 loads four of. Behind lse come TensorMap swa_k, swa_v (as k and v of
+//           spec/fmha.h, seqlen_swa keys), int* indices [batch, seqlen_q, topk], int* swa_lens [batch], float* sink
+//           [heads_q], which may be null, int topk, seqlen_swa. heads_kv is 1; topk + seqlen_swa at most 2^31 - 2^16
 //
 // No Blackwell device has run any of this: ptxas takes it, and the emulator executes it.
 #pragma once
