@@ -6,7 +6,7 @@
 // strict: what is unknown, missing, of the wrong type, out of range or not declared is refused with its path.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 

@@ -1,4 +1,5 @@
 // tessera check: would this cache serve these problems? For the end of a build pipeline: no GPU, no compiler.
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/error.h"

@@ -1,5 +1,6 @@
 // tessera emit: the planned kernel as one self-contained CUDA source.
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -10,6 +11,7 @@
 #include "cli/json_stream.h"
 #include "cli/planned_list.h"
 #include "cli/size_flags.h"
+#include "generator/plan_json.h"
 #include "tessera/parallel.h"
 
 namespace tessera::cli {

@@ -4,6 +4,7 @@
 // of the turns. The fastest whose result the reference accepts is written, also where it is the planner's own.
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "cli/call.h"

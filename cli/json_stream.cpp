@@ -1,5 +1,7 @@
 #include "cli/json_stream.h"
 
+#include <nlohmann/json.hpp>
+
 namespace tessera::cli {
 
 void JsonStream::begin_member(std::string_view key) {
@@ -23,6 +25,8 @@ void JsonStream::member(std::string_view key, const OrderedJson& value) {
   begin_member(key);
   print_indented(value.dump(2), "  ");
 }
+
+void JsonStream::item(const OrderedJson& value) { item_text(value.dump(2)); }
 
 void JsonStream::begin_array(std::string_view key) {
   begin_member(key);

@@ -16,7 +16,7 @@ class JsonStream {
   void member(std::string_view key, const OrderedJson& value);
   void begin_array(std::string_view key);
   /// Of the array that was begun.
-  void item(const OrderedJson& value) { item_text(value.dump(2)); }
+  void item(const OrderedJson& value);
   /// The same for what was dumped already, with an indentation of 2.
   void item_text(std::string_view text);
   void end_array();

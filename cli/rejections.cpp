@@ -2,6 +2,7 @@
 #include "cli/rejections.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 namespace tessera::cli {
 

@@ -1,5 +1,4 @@
-// What is done with every Plan, whichever family made it. Keys of the JSON keep one order, because the bytes of
-// plan.json enter a cache key.
+// What is done with every Plan, whichever family made it.
 #include "generator/plan.h"
 
 #include <fmt/format.h>
@@ -18,69 +17,6 @@ const ConfigField* find_field(const Plan& plan, std::string_view name) noexcept 
   const auto found = std::find_if(plan.fields.begin(), plan.fields.end(),
                                   [&](const ConfigField& field) { return field.name == name; });
   return found == plan.fields.end() ? nullptr : &*found;
-}
-
-OrderedJson operands_json(const Plan& plan) {
-  OrderedJson json = OrderedJson::array();
-  for (const OperandPlan& operand : plan.operands) {
-    OrderedJson entry{{"name", operand.name},
-                      {"dtype", operand.dtype},
-                      {"tensor_map_type", operand.tensor_map_type},
-                      {"swizzle", operand.swizzle},
-                      {"use", operand.use}};
-    if (!operand.scale_type.empty()) {
-      entry["scale_type"] = operand.scale_type;
-      entry["scale_block"] = operand.scale_block;
-      entry["scale_form"] = operand.scale_form;
-    }
-    json.push_back(std::move(entry));
-  }
-  return json;
-}
-
-template <class Region>
-OrderedJson with_phases(OrderedJson json, const Region& region) {
-  if (region.slots > 1) json["slots"] = region.slots;
-  for (const MemoryPhase& phase : region.phases)
-    json["phases"].push_back({{"content", phase.content}, {"owner", phase.owner}, {"until", phase.until}});
-  return json;
-}
-
-OrderedJson smem_json(const Plan& plan) {
-  OrderedJson json = OrderedJson::array();
-  for (const SmemRegion& region : plan.smem)
-    json.push_back(with_phases({{"name", region.name}, {"offset", region.offset}, {"bytes", region.bytes}}, region));
-  return json;
-}
-
-OrderedJson tmem_json(const Plan& plan) {
-  OrderedJson json = OrderedJson::array();
-  for (const TmemRegion& region : plan.tmem)
-    json.push_back(with_phases({{"name", region.name},
-                                {"first_column", region.first_column},
-                                {"columns", region.columns},
-                                {"first_lane", region.first_lane},
-                                {"lanes", region.lanes}},
-                               region));
-  return json;
-}
-
-OrderedJson roles_json(const Plan& plan) {
-  OrderedJson json = OrderedJson::array();
-  for (const RolePlan& role : plan.roles) {
-    json.push_back(
-        {{"name", role.name}, {"first_warp", role.first_warp}, {"warps", role.warps}, {"registers", role.registers}});
-  }
-  return json;
-}
-
-OrderedJson rejected_json(const Plan& plan) {
-  OrderedJson json = OrderedJson::array();
-  for (const Rejection& rejection : plan.rejected) {
-    json.push_back(
-        {{"candidate", rejection.candidate}, {"reason", rejection.reason}, {"is_legal", rejection.is_legal}});
-  }
-  return json;
 }
 
 }  // namespace
@@ -117,28 +53,5 @@ Plan make_bare_plan(const Problem& problem) {
 std::string planned_kernel(const Problem& problem) { return family_of(problem).planned_kernel(problem); }
 
 std::vector<Problem> pinned_candidates(const Problem& problem) { return family_of(problem).pinned_candidates(problem); }
-
-OrderedJson to_json(const Plan& plan, bool with_rejected) {
-  OrderedJson config;
-  for (const ConfigField& field : plan.fields)
-    std::visit([&](const auto& value) { config[field.name] = value; }, field.typed);
-  OrderedJson json{{"version", kPlanVersion},         {"op", plan.op},
-                   {"arch", plan.arch.to_string()},   {"kernel", plan.kernel},
-                   {"config", std::move(config)},     {"mma_kind", plan.mma_kind},
-                   {"operands", operands_json(plan)}, {"smem", smem_json(plan)},
-                   {"smem_bytes", plan.smem_bytes}};
-  if (plan.tmem_columns > 0) {
-    json["tmem"] = tmem_json(plan);
-    json["tmem_columns"] = plan.tmem_columns;
-  }
-  json["entry_registers"] = plan.entry_registers;
-  json["roles"] = roles_json(plan);
-  if (with_rejected) {
-    json["reason"] = plan.reason;
-    json["rejected"] = rejected_json(plan);
-  }
-  json["launch"] = to_json(plan.launch);
-  return json;
-}
 
 }  // namespace tessera

@@ -3,8 +3,9 @@
 //
 // A Plan has the Problem, the fields that were chosen for it, why they won, why every other candidate did not, what the
 // kernel needs (shared memory by region, roles with their registers), the launch as data, and the generated sources.
-// plan.json is its JSON form and the contract with every host. The Config that the templates are specialised with stays
-// inside generator/: what a caller wants to know is a fact of the Problem, a field, or part of the launch.
+// plan.json is its JSON form (generator/plan_json.h) and the contract with every host. The Config that the templates
+// are specialised with stays inside generator/: what a caller wants to know is a fact of the Problem, a field, or part
+// of the launch.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,6 @@
 #include <vector>
 
 #include "base/launch.h"
-#include "base/launch_json.h"
 #include "base/source_bundle.h"
 #include "generator/problem.h"
 
@@ -138,11 +138,8 @@ SourceBundle emit(const Plan& plan, const std::vector<SourceFile>& template_over
 /// cubin.
 std::string emit_single_file(const Plan& plan, const std::vector<SourceFile>& template_overrides = {});
 
-/// {"version", "op", "arch", "kernel", "config", "mma_kind", "operands", "smem", "smem_bytes", "tmem", "tmem_columns",
-/// "entry_registers", "roles", "launch"}; keys in a fixed order, the two of Tensor Memory only where the kernel has
-/// some, "slots" and "phases" of a region only where it has several or any. `reason` and `rejected` come in before
-/// "launch" when asked for; else they are left out, so that the stored contract depends on the kernel alone and not on
-/// hints and lists of candidates.
-OrderedJson to_json(const Plan& plan, bool with_rejected);
+/// The text of plan.json, the contract with every host: what was chosen, what the kernel needs, its launch. It depends
+/// on the kernel alone, not on hints and lists of candidates.
+std::string plan_json(const Plan& plan);
 
 }  // namespace tessera

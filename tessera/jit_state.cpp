@@ -88,7 +88,7 @@ CacheRequest Jit::State::request(const Plan& plan, const SourceBundle& bundle) {
   request.op = plan.op;
   request.arch = plan.arch.to_string();
   request.kernel = plan.kernel;
-  request.plan_json = to_json(plan, false).dump(2) + "\n";
+  request.plan_json = plan_json(plan);
   request.require_compiler = options.require_compiler;
   request.need_ptx = false;  // a GPU runs the cubin; who needs the PTX reads it from the entry
   const Compiler* compiler = compiler_or_null();

@@ -1,6 +1,7 @@
 // libFuzzer: any text as a launch file of one small kernel either is refused with Error, or runs on tiny budgets.
 #include <cstdint>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "base/error.h"

@@ -3,12 +3,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "base/error.h"
 #include "generator/attention/fmha_tcgen05_operator.h"
 #include "generator/candidates.h"
-#include "generator/plan.h"
+#include "generator/plan_json.h"
 #include "generator/products/gemm_operator.h"
 #include "tests/generator/problems.h"
 

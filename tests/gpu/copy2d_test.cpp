@@ -155,7 +155,7 @@ TEST_CASE("copy2d from cubin and plan.json alone") {
   const std::string name = folder.path.string();
   const Plan plan = make_plan(problem_of(3, DType::bf16, Swizzle::b64));
   write_file(folder / "kernel.cubin", compiler().compile(emit(plan)).cubin);
-  write_file(folder / "plan.json", json_text(to_json(plan, false)));
+  write_file(folder / "plan.json", plan_json(plan));
   const auto run = [&](const std::string& arguments) {
     const std::string command = fmt::format("{} {} {} > {}/out 2>&1", TESSERA_PLAN_LAUNCHER, name, arguments, name);
     const int status = std::system(command.c_str());

@@ -46,7 +46,7 @@ void check_problem(const Fmha& problem, const reference::FmhaSizes& sizes, std::
   CAPTURE(plan.kernel);
   const testing::TemporaryFolder folder;
   write_file(folder.path / "kernel.cubin", compiler().compile(emit(plan)).cubin);
-  write_file(folder.path / "plan.json", json_text(to_json(plan, false)));
+  write_file(folder.path / "plan.json", plan_json(plan));
   const reference::FmhaTensors made = reference::make_inputs(sizes, problem.dtype, reference::Fill::normal, seed);
   const auto save = [&](const char* name, const reference::Tensor& tensor) {
     const std::string file = (folder.path / name).string() + ".npy";
