@@ -83,6 +83,37 @@ TEST_CASE("the README's and the tour's commands run") {
   CHECK(commands >= 8);
 }
 
+TEST_CASE("the README quotes what the command says: a finding, and a miss where compiling is forbidden") {
+  const auto in_one_line = [](std::string text) {
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    return text;
+  };
+  const std::filesystem::path root = TESSERA_SOURCE_DIR;
+  const std::string readme = read_text(root / "README.md"), page = in_one_line(readme);
+  Terminal terminal;
+
+  const std::filesystem::path example = root / "examples/emulate/reverse";
+  const std::string findings =
+      terminal.run({"emulate", example.string() + ".ptx", "--launch", example.string() + ".json", "--races"}).out;
+  const std::size_t quoted = page.find("hazard: smem-race");
+  REQUIRE(quoted != std::string::npos);
+  const std::string finding = page.substr(quoted, page.find(" ```", quoted) - quoted);
+  INFO(finding);
+  CHECK(findings.find(finding) != std::string::npos);
+
+  const std::string code = read_text(example.string() + ".cu");
+  CHECK(readme.find("```cuda\n" + code + "```") != std::string::npos);
+
+  const Outcome miss =
+      terminal.run({"run", "fmha", "--head-dim", "64", "--device", "emulator", "--compile-policy", "forbid"});
+  CHECK(miss.code == 3);
+  const std::string prefix = "tessera: ";
+  const std::size_t said = miss.err.find(prefix + "tessera_fmha");
+  REQUIRE(said != std::string::npos);
+  const std::size_t from = said + prefix.size();
+  CHECK(readme.find("\n" + miss.err.substr(from, miss.err.find('\n', from) - from) + "\n") != std::string::npos);
+}
+
 TEST_CASE("durations and numbers as people read them") {
   CHECK(grouped(0) == "0");
   CHECK(grouped(1234567) == "1,234,567");
