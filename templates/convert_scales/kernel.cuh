@@ -2,6 +2,7 @@
 // byte by byte: their rows start anywhere.
 #pragma once
 
+#include "common/illegal_config.cuh"
 #include "ptx/global.cuh"
 #include "spec/convert_scales.h"
 
@@ -9,6 +10,7 @@ namespace tessera::convert_scales {
 
 template <Config C>
 __device__ __forceinline__ void kernel(const void* from, void* to, int rows, int blocks) {
+  common::require_legal<why_invalid(C)>();
   const int word = static_cast<int>(threadIdx.x) % kTileRows;
   const int k_tile = static_cast<int>(blockIdx.x) * kTilesOfCta + static_cast<int>(threadIdx.x) / kTileRows;
   const int k_tiles = (blocks + kTileBlocks - 1) / kTileBlocks;

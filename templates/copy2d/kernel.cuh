@@ -3,6 +3,7 @@
 // whole tile.
 #pragma once
 
+#include "common/illegal_config.cuh"
 #include "copy2d/tile_copy.cuh"
 #include "ptx/address.cuh"
 #include "ptx/fence.cuh"
@@ -12,17 +13,10 @@
 
 namespace tessera::copy2d {
 
-// A compile error that shows the rule and both numbers: only a legal Config's specialisation is complete.
-template <Rule kRule, long long kFound, long long kBound>
-struct IllegalConfig;
-template <>
-struct IllegalConfig<Rule::ok, 0, 0> {};
-
 template <Config C>
 __device__ __forceinline__ void kernel(const ptx::TensorMap& x, const ptx::TensorMap& y, int tiles0, int tiles1,
                                        int tiles2, int tiles3) {
-  constexpr Verdict<Rule> kVerdict = why_invalid(C);
-  IllegalConfig<kVerdict.rule, kVerdict.found, kVerdict.bound>{};
+  common::require_legal<why_invalid(C)>();
   constexpr SmemLayout kLayout = smem_layout(C);
 
   // The only shared memory of the kernel: it starts at the window's first user byte, which is 1,024-byte aligned.

@@ -1,6 +1,7 @@
 // The body of dequantize: 16 bytes of y a lane and round. In and out: see spec/dequantize.h.
 #pragma once
 
+#include "common/illegal_config.cuh"
 #include "ptx/e2m1.cuh"
 #include "ptx/global.cuh"
 #include "ptx/math.cuh"
@@ -9,12 +10,6 @@
 #include "spec/dequantize.h"
 
 namespace tessera::dequantize {
-
-// A compile error that shows the rule and both numbers: only a legal Config's specialisation is complete.
-template <Rule kRule, long long kFound, long long kBound>
-struct IllegalConfig;
-template <>
-struct IllegalConfig<Rule::ok, 0, 0> {};
 
 // What a scale's code stands for; NaN codes are NaN.
 template <ScaleType kType>
@@ -95,8 +90,7 @@ __device__ __forceinline__ BlockPlace place_of_group(int group, long long groups
 template <Config C>
 __device__ __forceinline__ void kernel(const void* values, const void* scales, void* y, const float* global_scale,
                                        long long groups, int rows, int k) {
-  constexpr Verdict<Rule> kVerdict = why_invalid(C);
-  IllegalConfig<kVerdict.rule, kVerdict.found, kVerdict.bound>{};
+  common::require_legal<why_invalid(C)>();
   // A warp has 32 groups of 16; a lane a piece of one group in each of so many rounds.
   constexpr int kPieces = 16 / kLaneElements<C>, kRounds = kPieces;
   const int lane = static_cast<int>(threadIdx.x) % 32;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "attention/merge.cuh"
+#include "common/illegal_config.cuh"
 #include "fmha/consumer.cuh"
 #include "fmha/params.cuh"
 #include "fmha/producer.cuh"
@@ -19,12 +20,6 @@
 #include "spec/fmha.h"
 
 namespace tessera::fmha {
-
-// A compile error that shows the rule and both numbers: only a legal Config's specialisation is complete.
-template <Rule kRule, long long kFound, long long kBound>
-struct IllegalConfig;
-template <>
-struct IllegalConfig<Rule::ok, 0, 0> {};
 
 // Full barriers take one arrival (the loading thread, with the bytes); K and V slots are emptied by every consumer
 // warp, a Q slot by the thread that has sent O from it, or by the four warps whose parts leave from registers.
@@ -70,8 +65,7 @@ __device__ __forceinline__ void sync_tile() {
 
 template <Config C>
 __device__ __forceinline__ void kernel(const Params& params) {
-  constexpr Verdict<Rule> kVerdict = why_invalid(C);
-  IllegalConfig<kVerdict.rule, kVerdict.found, kVerdict.bound>{};
+  common::require_legal<why_invalid(C)>();
 
   extern __shared__ __align__(1024) unsigned char shared_memory[];
   const unsigned smem = ptx::shared_address(shared_memory);

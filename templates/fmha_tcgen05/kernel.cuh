@@ -12,6 +12,7 @@
 #pragma once
 
 #include "attention/merge.cuh"
+#include "common/illegal_config.cuh"
 #include "fmha_tcgen05/correction.cuh"
 #include "fmha_tcgen05/load.cuh"
 #include "fmha_tcgen05/mma.cuh"
@@ -30,12 +31,6 @@
 #include "spec/fmha_tcgen05.h"
 
 namespace tessera::fmha_tcgen05 {
-
-// A compile error that shows the rule and both numbers: only a legal Config's specialisation is complete.
-template <Rule kRule, long long kFound, long long kBound>
-struct IllegalConfig;
-template <>
-struct IllegalConfig<Rule::ok, 0, 0> {};
 
 // Barriers that a commit or a loading thread fills take one arrival; those of whole warps one from each warp. p_full
 // takes both warpgroups of all CTAs of the tile.
@@ -118,8 +113,7 @@ __device__ __forceinline__ void run_control_warp(const Params& params, unsigned 
 
 template <Config C>
 __device__ __forceinline__ void kernel(const Params& params) {
-  constexpr Verdict<Rule> kVerdict = why_invalid(C);
-  IllegalConfig<kVerdict.rule, kVerdict.found, kVerdict.bound>{};
+  common::require_legal<why_invalid(C)>();
   constexpr int kCtas = ctas_per_tile(C);
 
   extern __shared__ __align__(1024) unsigned char shared_memory[];

@@ -9,6 +9,7 @@
 // consumer.cuh (matmul.cuh, split.cuh, epilogue.cuh); schedule.cuh says who takes which tile.
 #pragma once
 
+#include "common/illegal_config.cuh"
 #include "gemm/consumer.cuh"
 #include "gemm/params.cuh"
 #include "gemm/producer.cuh"
@@ -21,12 +22,6 @@
 #include "spec/gemm.h"
 
 namespace tessera::gemm {
-
-// A compile error that shows the rule and both numbers: only a legal Config's specialisation is complete.
-template <Rule kRule, long long kFound, long long kBound>
-struct IllegalConfig;
-template <>
-struct IllegalConfig<Rule::ok, 0, 0> {};
 
 // One thread: the instruction takes its address from uniform registers, so threads with a barrier each would be taken
 // one after the other (13 slots: 0.6 us). A full barrier takes one arrival (the loading thread, with the bytes); a slot
@@ -59,8 +54,7 @@ __device__ __forceinline__ void synchronize() {
 
 template <Config C>
 __device__ __forceinline__ void kernel(const Params& params) {
-  constexpr Verdict<Rule> kVerdict = why_invalid(C);
-  IllegalConfig<kVerdict.rule, kVerdict.found, kVerdict.bound>{};
+  common::require_legal<why_invalid(C)>();
 
   extern __shared__ __align__(1024) unsigned char shared_memory[];
   const unsigned smem = ptx::shared_address(shared_memory);

@@ -4,6 +4,7 @@
 // stored. Roles: producer.cuh, multiplier.cuh, storer.cuh (epilogue.cuh); schedule.cuh says who takes which tile.
 #pragma once
 
+#include "common/illegal_config.cuh"
 #include "gemm_tcgen05/multiplier.cuh"
 #include "gemm_tcgen05/params.cuh"
 #include "gemm_tcgen05/producer.cuh"
@@ -17,12 +18,6 @@
 #include "spec/gemm_tcgen05.h"
 
 namespace tessera::gemm_tcgen05 {
-
-// A compile error that shows the rule and both numbers: only a legal Config's specialisation is complete.
-template <Rule kRule, long long kFound, long long kBound>
-struct IllegalConfig;
-template <>
-struct IllegalConfig<Rule::ok, 0, 0> {};
 
 // One thread. Full barriers take the arrival that announces their bytes, empty ones and those of full sums a commit,
 // those of empty sums every storing warp of the pair.
@@ -49,8 +44,7 @@ __device__ __forceinline__ void synchronize() {
 
 template <Config C>
 __device__ __forceinline__ void kernel(const Params& params) {
-  constexpr Verdict<Rule> kVerdict = why_invalid(C);
-  IllegalConfig<kVerdict.rule, kVerdict.found, kVerdict.bound>{};
+  common::require_legal<why_invalid(C)>();
   constexpr SmemLayout kMap = smem_layout(C);
   constexpr int kTmemAllocated = tmem_layout(C).allocated;
 

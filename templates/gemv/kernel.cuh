@@ -2,18 +2,13 @@
 // In and out: see spec/gemv.h.
 #pragma once
 
+#include "common/illegal_config.cuh"
 #include "gemv/rows.cuh"
 #include "gemv/vector.cuh"
 #include "ptx/math.cuh"
 #include "spec/gemv.h"
 
 namespace tessera::gemv {
-
-// A compile error that shows the rule and both numbers: only a legal Config's specialisation is complete.
-template <Rule kRule, long long kFound, long long kBound>
-struct IllegalConfig;
-template <>
-struct IllegalConfig<Rule::ok, 0, 0> {};
 
 struct Params {
   const void* a;
@@ -91,8 +86,7 @@ __device__ __forceinline__ float reduce(float (&sums)[C.warp_rows], float* of_wa
 
 template <Config C>
 __device__ __forceinline__ void kernel(const Params& p) {
-  constexpr Verdict<Rule> kVerdict = why_invalid(C);
-  IllegalConfig<kVerdict.rule, kVerdict.found, kVerdict.bound>{};
+  common::require_legal<why_invalid(C)>();
   extern __shared__ __align__(16) unsigned char smem[];
   ptx::Vector4* const b_values = reinterpret_cast<ptx::Vector4*>(smem);
   float* const b_scales = reinterpret_cast<float*>(smem + value_bytes_of_panel(C));

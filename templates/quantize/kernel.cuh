@@ -2,6 +2,7 @@
 // spec/quantize.h. amax_kernel is the step before, for GlobalScale::amax.
 #pragma once
 
+#include "common/illegal_config.cuh"
 #include "ptx/global.cuh"
 #include "ptx/max.cuh"
 #include "quantize/elements.cuh"
@@ -12,12 +13,6 @@
 #include "spec/quantize.h"
 
 namespace tessera::quantize {
-
-// A compile error that shows the rule and both numbers: only a legal Config's specialisation is complete.
-template <Rule kRule, long long kFound, long long kBound>
-struct IllegalConfig;
-template <>
-struct IllegalConfig<Rule::ok, 0, 0> {};
 
 template <Config C>
 __device__ __forceinline__ BlockPlace place_of_thread(int visit, long long groups, int rows, int k) {
@@ -234,8 +229,7 @@ __device__ __forceinline__ void quantize_irregular_groups(const void* x, void* v
 template <Config C>
 __device__ __forceinline__ void kernel(const void* x, void* values, void* scales, float* global_scale,
                                        const unsigned* workspace, long long groups, int rows, int k) {
-  constexpr Verdict<Rule> kVerdict = why_invalid(C);
-  IllegalConfig<kVerdict.rule, kVerdict.found, kVerdict.bound>{};
+  common::require_legal<why_invalid(C)>();
 
   // All loads first: they are what takes time.
   BlockPlace places[visits(C)];

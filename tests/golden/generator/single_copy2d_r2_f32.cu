@@ -257,6 +257,28 @@ inline constexpr Config kConfig{
 
 }  // namespace tessera::copy2d
 
+// ---- common/illegal_config.cuh ---------------------------------------------------------------------------------------
+
+// A kernel's first line: a Config that its own rules refuse does not compile, and the compiler's message shows the rule
+// and both numbers, as in IllegalConfig<(tessera::gemm::Rule)7, 24LL, 16LL>.
+
+namespace tessera::common {
+
+// Complete for a legal Config's verdict alone.
+template <auto kRule, long long kFound, long long kBound>
+struct IllegalConfig;
+template <auto kRule>
+  requires(kRule == decltype(kRule)::ok)
+struct IllegalConfig<kRule, 0, 0> {};
+
+// kVerdict: why_invalid() of the Config.
+template <auto kVerdict>
+__device__ __forceinline__ void require_legal() {
+  IllegalConfig<kVerdict.rule, kVerdict.found, kVerdict.bound>{};
+}
+
+}  // namespace tessera::common
+
 // ---- ptx/tma.cuh -----------------------------------------------------------------------------------------------------
 
 // TMA: bulk copies of tensor tiles between global and shared memory, described by a tensor map.
@@ -558,17 +580,10 @@ __device__ __forceinline__ void mbarrier_wait_parity(unsigned barrier, unsigned 
 
 namespace tessera::copy2d {
 
-// A compile error that shows the rule and both numbers: only a legal Config's specialisation is complete.
-template <Rule kRule, long long kFound, long long kBound>
-struct IllegalConfig;
-template <>
-struct IllegalConfig<Rule::ok, 0, 0> {};
-
 template <Config C>
 __device__ __forceinline__ void kernel(const ptx::TensorMap& x, const ptx::TensorMap& y, int tiles0, int tiles1,
                                        int tiles2, int tiles3) {
-  constexpr Verdict<Rule> kVerdict = why_invalid(C);
-  IllegalConfig<kVerdict.rule, kVerdict.found, kVerdict.bound>{};
+  common::require_legal<why_invalid(C)>();
   constexpr SmemLayout kLayout = smem_layout(C);
 
   // The only shared memory of the kernel: it starts at the window's first user byte, which is 1,024-byte aligned.

@@ -1,0 +1,43 @@
+// What the families of kernels share is defined once: a family that brings its own copy fails here.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+
+using namespace tessera;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kTemplates = fs::path(TESSERA_SOURCE_DIR) / "templates";
+
+/// The files that define a struct of this name, by path from templates/.
+std::vector<std::string> definitions_of(const std::string& name) {
+  std::vector<std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(kTemplates)) {
+    if (!entry.is_regular_file()) continue;
+    const std::string text = read_text(entry.path());
+    if (text.find("struct " + name + " {") != std::string::npos ||
+        text.find("struct " + name + ";") != std::string::npos)
+      files.push_back(fs::relative(entry.path(), kTemplates).string());
+  }
+  return files;
+}
+
+}  // namespace
+
+TEST_CASE("the guard against illegal Configs is defined once, and every kernel begins with it") {
+  CHECK(definitions_of("IllegalConfig") == std::vector<std::string>{"common/illegal_config.cuh"});
+  std::size_t kernels = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(kTemplates)) {
+    if (entry.path().filename() != "kernel.cuh") continue;
+    INFO(entry.path().string());
+    CHECK(read_text(entry.path()).find("common::require_legal<why_invalid(C)>();") != std::string::npos);
+    ++kernels;
+  }
+  CHECK(kernels >= 9);
+}
