@@ -181,6 +181,10 @@ class RunFmha final : public RunOperator {
          {std::pair("window_size_left", &check.window_size_left),
           std::pair("window_size_right", &check.window_size_right), std::pair("num_splits", &check.num_splits)})
       if (const auto found = flags.sizes.find(name); found != flags.sizes.end()) *size = found->second;
+    // Of dealt keys each block can be a part of its own.
+    const std::int64_t tile_n = plan.number("tile_n");
+    if (plan.problem.as<Fmha>().split_kv == SplitKv::dealt)
+      check.num_splits = std::max<std::int64_t>(ceil_div(inputs.at("k").shape[1], tile_n), 1);
     check.is_normalized = config.output == Output::normalized;
     check.softmax_scale = softmax_scale(plan, flags);
     check.is_exact = flags.inputs == "integer" && flags.arrays.empty() && !flags.softmax_scale;

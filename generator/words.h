@@ -39,7 +39,8 @@ inline constexpr Word<UsedLengths> kUsedLengthsWords[] = {{UsedLengths::none, "n
                                                           {UsedLengths::k, "k", "UsedLengths::k"},
                                                           {UsedLengths::qk, "qk", "UsedLengths::qk"}};
 inline constexpr Word<SplitKv> kSplitKvWords[] = {{SplitKv::off, "off", "SplitKv::off"},
-                                                  {SplitKv::on, "on", "SplitKv::on"}};
+                                                  {SplitKv::on, "on", "SplitKv::on"},
+                                                  {SplitKv::dealt, "dealt", "SplitKv::dealt"}};
 inline constexpr Word<KvPools> kKvPoolsWords[] = {{KvPools::dense, "dense", "KvPools::dense"},
                                                   {KvPools::sparse_window, "sparse_window", "KvPools::sparse_window"}};
 inline constexpr Word<Output> kOutputWords[] = {{Output::normalized, "normalized", "Output::normalized"},

@@ -30,17 +30,17 @@ class Initialisers {
   std::string text_;
 };
 
-}  // namespace
-
-std::string fmha_call(const FmhaLaunch& c, std::string_view templates) {
+std::string parameters_of_kernel(const FmhaLaunch& c) {
   Initialisers given;
   given.give({"q", "k", "v"});
   // Parts of split keys do not leave through a tensor map: there is none, and any reference will do.
   given.give("o", c.is_split ? "q" : "o");
-  given.give("lse", c.is_split ? "nullptr" : "lse");
-  if (c.facts.output == Output::unnormalized && !c.is_split) given.give({"row_max", "row_sum"});
+  const bool stores_o = !c.is_split || c.is_dealt;
+  given.give("lse", stores_o ? "lse" : "nullptr");
+  if (c.facts.output == Output::unnormalized && stores_o) given.give({"row_max", "row_sum"});
   if (c.facts.seqused == UsedLengths::qk) given.give_as("const int", "seqused_q");
   if (c.facts.seqused != UsedLengths::none) given.give_as("const int", "seqused_k");
+  if (c.is_dealt) given.give("o_rows", "o");
   if (c.is_split) {
     given.give_as("float", "partial_o");
     given.give_as("float", "partial_sums");
@@ -53,13 +53,23 @@ std::string fmha_call(const FmhaLaunch& c, std::string_view templates) {
     given.give({"sink", "topk", "seqlen_swa"});
   }
   given.give({"batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k"});
-  if (c.is_split) given.give({"num_splits"});
+  if (c.is_split && !c.is_dealt) given.give({"num_splits"});
   if (c.facts.window != Window::none) given.give({"window_size_left", "window_size_right"});
   given.give({"softmax_scale"});
-  return fmt::format("tessera::{}::kernel<kConfig>({{{}}})", templates, given.text());
+  if (c.is_dealt) given.give({"o_stride_head", "o_stride_seqlen", "o_stride_batch"});
+  return given.text();
+}
+
+}  // namespace
+
+std::string fmha_call(const FmhaLaunch& c, std::string_view templates) {
+  return fmt::format("tessera::{}::kernel<kConfig>({{{}}})", templates, parameters_of_kernel(c));
 }
 
 std::string fmha_merge_call(const FmhaLaunch& c) {
+  // What a row sees is looked up again; the maps are not used.
+  if (c.is_dealt)
+    return fmt::format("tessera::fmha::merge_dealt<kConfig>({{{}, .num_ctas = num_ctas}})", parameters_of_kernel(c));
   Initialisers given;
   given.give_as("const float", "partial_o");
   given.give_as("const float", "partial_sums");

@@ -74,6 +74,25 @@ Expression tiles_of(const FmhaLaunch& c) {
   return expression("ceil_div(seqlen_q * {}, {}) * heads_kv * batch", c.padded_heads, c.tile_rows);
 }
 
+/// CTAs that the device has places for, or pairs.
+std::string places_of(const FmhaLaunch& c) {
+  // Half of num_sms, rounded down, but never none.
+  if (c.ctas_per_tile == 2) return "max(ceil_div(num_sms - 1, 2), 1)";
+  return c.ctas_per_sm == 1 ? "num_sms" : fmt::format("{} * num_sms", c.ctas_per_sm);
+}
+
+/// Most blocks of keys that all tiles may have.
+std::string blocks_of(const FmhaLaunch& c) {
+  return fmt::format("{} * max(ceil_div(seqlen_k, {}), 1)", tiles_of(c).text(), c.tile_n);
+}
+/// Dealt keys: CTAs, or pairs, that have a range. None has less than a block.
+std::string ranges_of(const FmhaLaunch& c) { return fmt::format("min({}, {})", places_of(c), blocks_of(c)); }
+/// Rows of the workspace that parts take.
+std::string part_rows_of(const FmhaLaunch& c) {
+  if (!c.is_dealt) return "num_splits * batch * heads_q * seqlen_q";
+  return fmt::format("2 * {} * min(seqlen_q * {}, {})", ranges_of(c), c.pack_gqa, c.tile_rows);
+}
+
 /// Most keys that the queries of a tile see. A bound of -1 is none, which counts as all keys.
 std::string seen_keys(const FmhaLaunch& c) {
   if (c.facts.window == Window::none) return "seqlen_k";
@@ -127,7 +146,7 @@ void add_sizes(const FmhaLaunch& c, LaunchPlan& launch) {
     size("window_size_right", -1, kMaxLength, Expression(-1), "keys behind a query that it sees; -1: all");
   }
   size("num_sms", 1, kMaxSms, {}, "multiprocessors of the device: filled in by the launcher");
-  if (c.is_split) {
+  if (c.is_split && !c.is_dealt) {
     // As many as fill the device, each with two steps or more.
     const std::string places = c.ctas_per_sm == 1 ? "num_sms" : fmt::format("{} * num_sms", c.ctas_per_sm);
     const std::string tiles = fmt::format("max({} * {}, 1)", tiles_of(c).text(), c.ctas_per_tile);
@@ -265,8 +284,10 @@ void add_domain(const FmhaLaunch& c, LaunchPlan& launch) {
   if (has_pools(c)) at_most(Expression::parse("topk + seqlen_swa"), "topk + seqlen_swa");
   at_most(Expression::parse("heads_q * batch"), "heads_q * batch");
   at_most(tiles_of(c), "the number of query tiles");
+  if (c.is_dealt) at_most(Expression::parse(blocks_of(c)), "the number of query tiles times their blocks of keys");
   if (c.is_split) {
-    at_most(expression("{} * num_splits", tiles_of(c).text()), "the number of query tiles times num_splits");
+    if (!c.is_dealt)
+      at_most(expression("{} * num_splits", tiles_of(c).text()), "the number of query tiles times num_splits");
     at_most(Expression::parse("heads_q * batch * seqlen_q"), "the number of rows");
     const int alignment = 16 / (c.facts.output == Output::unnormalized ? 4 : dtype_bytes(c.facts.dtype));
     for (const char* const stride : {"o_stride_head", "o_stride_seqlen", "o_stride_batch"})
@@ -295,7 +316,11 @@ class Parameters {
   void parts(const FmhaLaunch& c) {
     add("partial_o", ParameterKind::pointer, {}, "workspace");
     add("partial_sums", ParameterKind::pointer, {}, "workspace",
-        expression("num_splits * batch * heads_q * seqlen_q * {}", 4 * c.facts.head_dim_v));
+        expression("{} * {}", part_rows_of(c), 4 * c.facts.head_dim_v));
+  }
+  void strides_of_o() {
+    for (const char* const stride : {"o_stride_head", "o_stride_seqlen", "o_stride_batch"})
+      size(stride, ParameterKind::i64);
   }
   /// What is known of rows in the end.
   void statistics(const FmhaLaunch& c) {
@@ -314,9 +339,10 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   LaunchStep step;
   step.entry = kernel;
   const std::string tiles = tiles_of(c).text() + (c.is_split ? " * num_splits" : "");
-  // Half of num_sms, rounded down, but never none.
+  // As places_of says.
   step.grid[0] = c.ctas_per_tile == 2 ? expression("2 * min(max(ceil_div(num_sms - 1, 2), 1), {})", tiles)
                                       : expression("min({} * num_sms, {})", c.ctas_per_sm, tiles);
+  if (c.is_dealt) step.grid[0] = Expression::parse((c.ctas_per_tile == 2 ? "2 * " : "") + ranges_of(c));
   step.cluster[0] = static_cast<std::uint32_t>(c.ctas_per_tile);
   step.block[0] = static_cast<std::uint32_t>(c.threads);
   step.dynamic_smem_bytes = c.smem_bytes;
@@ -324,6 +350,9 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   for (const char* const map : {"q", "k", "v"}) parameters.map(map);
   if (!c.is_split) {
     parameters.map("o");
+    parameters.statistics(c);
+  } else if (c.is_dealt) {
+    parameters.pointer("o");
     parameters.statistics(c);
   }
   if (c.facts.seqused == UsedLengths::qk) parameters.pointer("seqused_q");
@@ -335,12 +364,27 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
     for (const char* const size : {"topk", "seqlen_swa"}) parameters.size(size);
   }
   for (const char* const size : {"batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k"}) parameters.size(size);
-  if (c.is_split) parameters.size("num_splits");
+  if (c.is_split && !c.is_dealt) parameters.size("num_splits");
   if (c.facts.window != Window::none) {
     parameters.size("window_size_left");
     parameters.size("window_size_right");
   }
   parameters.add("softmax_scale", ParameterKind::f32, {}, "softmax_scale");
+  if (c.is_dealt) parameters.strides_of_o();
+  return step;
+}
+
+/// With the first step's parameters: what rows see is looked up again.
+LaunchStep merge_step_of_dealt(const FmhaLaunch& c, const LaunchStep& first) {
+  LaunchStep step = first;
+  step.entry += "_merge";
+  step.grid[0] = expression("max({} - 1, 0) * ceil_div(min(seqlen_q * {}, {}), {})", ranges_of(c), c.pack_gqa,
+                            c.tile_rows, c.merge_rows);
+  step.cluster[0] = 1;
+  step.block[0] = static_cast<std::uint32_t>(32 * c.merge_rows);
+  step.dynamic_smem_bytes = 0;
+  step.programmatic_stream_serialization = true;
+  Parameters(step).add("num_ctas", ParameterKind::i32, Expression::parse(ranges_of(c)), "");
   return step;
 }
 
@@ -355,8 +399,7 @@ LaunchStep merge_step(const FmhaLaunch& c, const std::string& kernel) {
   parameters.pointer("o");
   parameters.statistics(c);
   for (const char* const size : {"batch", "heads_q", "seqlen_q", "num_splits"}) parameters.size(size);
-  for (const char* const stride : {"o_stride_head", "o_stride_seqlen", "o_stride_batch"})
-    parameters.size(stride, ParameterKind::i64);
+  parameters.strides_of_o();
   return step;
 }
 
@@ -382,9 +425,9 @@ LaunchPlan fmha_launch(const FmhaLaunch& config, const std::string& arch, const 
   add_domain(config, launch);
   launch.steps.push_back(step_of(config, kernel));
   if (config.is_split) {
-    launch.workspace.bytes =
-        expression("num_splits * batch * heads_q * seqlen_q * {}", 4 * (config.facts.head_dim_v + 2));
-    launch.steps.push_back(merge_step(config, kernel));
+    launch.workspace.bytes = expression("{} * {}", part_rows_of(config), 4 * (config.facts.head_dim_v + 2));
+    launch.steps.push_back(config.is_dealt ? merge_step_of_dealt(config, launch.steps.front())
+                                           : merge_step(config, kernel));
   }
   return launch;
 }

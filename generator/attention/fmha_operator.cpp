@@ -142,7 +142,7 @@ fmha::HeadDims head_dims_of(const Fmha& problem) {
 /// ", 8 heads packed, keys split": what a Config has besides its tile.
 std::string traits_of(const Config& c) {
   std::string text = c.pack_gqa == 1 ? "" : fmt::format(", {} heads packed", c.pack_gqa);
-  if (fmha::is_split(c)) text += ", keys split";
+  if (fmha::is_split(c)) text += fmha::is_dealt(c) ? ", keys dealt" : ", keys split";
   return text;
 }
 
@@ -160,6 +160,7 @@ FmhaLaunch launch_facts(const Config& c) {
           .pack_gqa = c.pack_gqa,
           .padded_heads = c.pack_gqa,
           .is_split = fmha::is_split(c),
+          .is_dealt = fmha::is_dealt(c),
           .tile_rows = c.tile_m,
           .tile_n = c.tile_n,
           .merge_rows = kMergeRows,
@@ -315,7 +316,7 @@ std::string FmhaOperator::kernel_name(Arch arch, const Config& config) {
   if (config.seqused != UsedLengths::none) name += fmt::format("_used{}", to_word(config.seqused));
   if (config.output == Output::unnormalized) name += "_unnormalized";
   if (config.pack_gqa != 1) name += fmt::format("_pack{}", config.pack_gqa);
-  if (fmha::is_split(config)) name += "_split";
+  if (fmha::is_split(config)) name += fmha::is_dealt(config) ? "_dealt" : "_split";
   return name;
 }
 

@@ -78,9 +78,10 @@ struct FmhaLaunch {
   int pack_gqa = 1;
   int padded_heads = 1;  ///< packed rows of a query, pack_gqa or more
   bool is_split = false;
-  int tile_rows = 0;   ///< packed rows of a CTA, or of a pair
-  int tile_n = 0;      ///< keys of a step
-  int merge_rows = 1;  ///< of a CTA of the kernel that merges split keys, a warp each
+  bool is_dealt = false;  ///< so that all CTAs have the same number of key blocks
+  int tile_rows = 0;      ///< packed rows of a CTA, or of a pair
+  int tile_n = 0;         ///< keys of a step
+  int merge_rows = 1;     ///< of a CTA of the kernel that merges split keys, a warp each
   int ctas_per_tile = 1;
   int ctas_per_sm = 1;
   int threads = 0;

@@ -56,7 +56,10 @@ std::span<const Selector> fmha_fields() {
       field<&Fmha::p_path>("p-path", "p_path", "how probabilities reach the second product (tcgen05 only)"),
       field<&Fmha::cta_group>("cta-group", "cta_group", "CTAs that share a tile: 1 or 2 (tcgen05 only)"),
       field<&Fmha::pack_gqa>("pack-gqa", "pack_gqa", "query heads of a key head that share a tile's rows; 1: none"),
-      field<&Fmha::split_kv>("split-kv", "split_kv", "whether CTAs share a tile's keys, for a second kernel to merge"),
+      field<&Fmha::split_kv>(
+          "split-kv", "split_kv",
+          "whether CTAs share a tile's keys, for a second kernel to merge: num_splits to each (on), or dealt by the "
+          "lengths in memory (dealt, sm_90a only)"),
       field<&Fmha::batch>("batch", "batch", "expected number of sequences"),
       field<&Fmha::heads_q>("heads-q", "heads_q", "expected number of query heads"),
       field<&Fmha::heads_kv>("heads-kv", "heads_kv", "expected number of key and value heads"),

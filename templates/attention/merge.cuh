@@ -32,25 +32,31 @@ struct MergeParams {
   long long o_stride_batch;
 };
 
-template <auto C>
-__device__ __forceinline__ void merge(const MergeParams& p) {
+// Where a row's statistics go: see MergeParams.
+struct Statistics {
+  float* lse;
+  float* row_max;
+  float* row_sum;
+};
+
+// A row's parts, of which number i is row part_row(i) of partial_o and partial_sums, to `o`.
+template <auto C, class PartRow>
+__device__ __forceinline__ void merge_row(const float* partial_o, const float* partial_sums, int num_parts,
+                                          const PartRow& part_row, char* o_row, const Statistics& statistics,
+                                          long long statistic) {
   constexpr float kLn2 = 0.6931471805599453f;
-  ptx::griddepcontrol_wait();
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const long long rows = static_cast<long long>(p.batch) * p.heads_q * p.seqlen_q;
-  const long long row = static_cast<long long>(blockIdx.x) * kMergeRows + threadIdx.x / 32;
-  if (row >= rows) return;
   // Each lane looks at parts of its own; 32 at a time.
-  const auto sums_of = [&](int split, float& reference, float& sum) {
+  const auto sums_of = [&](int part, float& reference, float& sum) {
     unsigned bits[2] = {__float_as_uint(ptx::minus_infinity()), 0};
-    if (split < p.num_splits) ptx::ld_global_v2_written(p.partial_sums + 2 * (split * rows + row), bits[0], bits[1]);
+    if (part < num_parts) ptx::ld_global_v2_written(partial_sums + 2 * part_row(part), bits[0], bits[1]);
     reference = __uint_as_float(bits[0]);
     sum = __uint_as_float(bits[1]);
   };
   float reference, part_sum;
   float max = ptx::minus_infinity();
 #pragma unroll 1
-  for (int first = 0; first < p.num_splits; first += 32) {
+  for (int first = 0; first < num_parts; first += 32) {
     sums_of(first + lane, reference, part_sum);
     max = fmaxf(max, reference);
   }
@@ -59,7 +65,7 @@ __device__ __forceinline__ void merge(const MergeParams& p) {
   const float subtrahend = max == ptx::minus_infinity() ? 0.0f : max;
   float sum = 0;
 #pragma unroll 1
-  for (int first = 0; first < p.num_splits; first += 32) {
+  for (int first = 0; first < num_parts; first += 32) {
     sums_of(first + lane, reference, part_sum);
     sum += part_sum * ptx::ex2(reference - subtrahend);
   }
@@ -67,27 +73,21 @@ __device__ __forceinline__ void merge(const MergeParams& p) {
   for (int i = 16; i > 0; i /= 2) sum += __shfl_xor_sync(0xffffffff, sum, i);
   const float factor = C.output == Output::unnormalized ? 1.0f : sum == 0.0f ? 0.0f : 1.0f / sum;
 
-  const unsigned query_head = static_cast<unsigned>(row / p.seqlen_q);
-  const long long query = row - static_cast<long long>(query_head) * p.seqlen_q;
-  const unsigned batch = query_head / static_cast<unsigned>(p.heads_q);
-  const unsigned head = query_head - batch * static_cast<unsigned>(p.heads_q);
-  const long long first_of_row = batch * p.o_stride_batch + query * p.o_stride_seqlen + head * p.o_stride_head;
 #pragma unroll 1
   for (int first_column = 0; first_column < C.head_dim_v; first_column += 128) {
     const int column = first_column + 4 * lane;
     const bool is_mine = column < C.head_dim_v;
     float o[4] = {0, 0, 0, 0};
 #pragma unroll 1
-    for (int first = 0; first < p.num_splits; first += 32) {
+    for (int first = 0; first < num_parts; first += 32) {
       sums_of(first + lane, reference, part_sum);
       const float own_weight = ptx::ex2(reference - subtrahend) * factor;
-      const float* const parts = p.partial_o + (first * rows + row) * C.head_dim_v + column;
       // Several loads are on their way at once: what a part's takes is its latency.
 #pragma unroll 8
-      for (int i = 0; i < min(32, p.num_splits - first); ++i) {
+      for (int i = 0; i < min(32, num_parts - first); ++i) {
         const float weight = __shfl_sync(0xffffffff, own_weight, i);
         if (!is_mine) continue;
-        const ptx::Vector4 part = ptx::ld_global_v4_written(parts + i * rows * C.head_dim_v);
+        const ptx::Vector4 part = ptx::ld_global_v4_written(partial_o + part_row(first + i) * C.head_dim_v + column);
         o[0] = fmaf(__uint_as_float(part.x), weight, o[0]);
         o[1] = fmaf(__uint_as_float(part.y), weight, o[1]);
         o[2] = fmaf(__uint_as_float(part.z), weight, o[2]);
@@ -95,7 +95,7 @@ __device__ __forceinline__ void merge(const MergeParams& p) {
       }
     }
     if (!is_mine) continue;
-    char* const out = static_cast<char*>(p.o) + (first_of_row + column) * o_element_bytes(C);
+    char* const out = o_row + column * o_element_bytes(C);
     if constexpr (C.output == Output::unnormalized) {
       ptx::st_global_v4(out,
                         {__float_as_uint(o[0]), __float_as_uint(o[1]), __float_as_uint(o[2]), __float_as_uint(o[3])});
@@ -104,11 +104,28 @@ __device__ __forceinline__ void merge(const MergeParams& p) {
     }
   }
   if (lane != 0) return;
-  if (p.lse != nullptr) p.lse[row] = (subtrahend + ptx::lg2(sum)) * kLn2;
+  if (statistics.lse != nullptr) statistics.lse[statistic] = (subtrahend + ptx::lg2(sum)) * kLn2;
   if constexpr (C.output == Output::unnormalized) {
-    p.row_max[row] = max * kLn2;
-    p.row_sum[row] = sum;
+    statistics.row_max[statistic] = max * kLn2;
+    statistics.row_sum[statistic] = sum;
   }
+}
+
+// Parts [num_splits][rows], rows as those of the statistics.
+template <auto C>
+__device__ __forceinline__ void merge(const MergeParams& p) {
+  ptx::griddepcontrol_wait();
+  const long long rows = static_cast<long long>(p.batch) * p.heads_q * p.seqlen_q;
+  const long long row = static_cast<long long>(blockIdx.x) * kMergeRows + threadIdx.x / 32;
+  if (row >= rows) return;
+  const unsigned query_head = static_cast<unsigned>(row / p.seqlen_q);
+  const long long query = row - static_cast<long long>(query_head) * p.seqlen_q;
+  const unsigned batch = query_head / static_cast<unsigned>(p.heads_q);
+  const unsigned head = query_head - batch * static_cast<unsigned>(p.heads_q);
+  const long long first_of_row = batch * p.o_stride_batch + query * p.o_stride_seqlen + head * p.o_stride_head;
+  merge_row<C>(
+      p.partial_o, p.partial_sums, p.num_splits, [&](int part) { return part * rows + row; },
+      static_cast<char*>(p.o) + first_of_row * o_element_bytes(C), {p.lse, p.row_max, p.row_sum}, row);
 }
 
 }  // namespace tessera::attention

@@ -174,6 +174,8 @@ struct Consumer {
     for (int r = 0; r < 2; ++r) {
       rows.sum[r] = sum_of_quad(rows.sum[r]);
       factor[r] = is_split(C) ? 1.0f : rows.sum[r] == 0.0f ? 0.0f : 1.0f / rows.sum[r];
+      if constexpr (is_dealt(C) && C.output == Output::normalized)
+        factor[r] = tile.split >= 0 ? 1.0f : rows.sum[r] == 0.0f ? 0.0f : 1.0f / rows.sum[r];
     }
     store_statistics<C>(p, tile, rows, tile.m * C.tile_m + row_in_tile());
   }

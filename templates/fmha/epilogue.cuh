@@ -12,6 +12,7 @@
 #include "ptx/barrier.cuh"
 #include "ptx/fence.cuh"
 #include "ptx/global.cuh"
+#include "ptx/math.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/shared.cuh"
 #include "ptx/tma.cuh"
@@ -35,7 +36,13 @@ __device__ __forceinline__ void store_statistics(const Params& p, const TileInde
     if (own >= rows_of_head<C>(p)) continue;
     const int head = tile.head * C.pack_gqa + own % C.pack_gqa;
     const long long index = static_cast<long long>(head) * p.seqlen_q + own / C.pack_gqa;
-    if constexpr (is_split(C)) {
+    if constexpr (is_dealt(C)) {
+      if (tile.split >= 0) {
+        ptx::st_global_v2(p.partial_sums + 2 * part_row<C>(p, tile.split, own - tile.m * C.tile_m),
+                          __float_as_uint(rows.reference[r]), __float_as_uint(rows.sum[r]));
+        continue;
+      }
+    } else if constexpr (is_split(C)) {
       ptx::st_global_v2(p.partial_sums + 2 * (tile.split * num_rows(p) + index), __float_as_uint(rows.reference[r]),
                         __float_as_uint(rows.sum[r]));
       continue;
@@ -92,20 +99,57 @@ __device__ __forceinline__ void stage_unnormalized(const Accumulator<C>& output,
   }
 }
 
+// A whole tile's O from registers, each row where it is one of the head's.
+template <Config C>
+__device__ __forceinline__ void store_rows(const Params& p, const Accumulator<C>& output, const TileIndex& tile,
+                                           int row) {
+  const HeadIndex at = head_of<C>(p, tile);
+  const int column = cta_of_tile<C>() * v_columns(C) + 2 * (static_cast<int>(threadIdx.x) % 4);
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int own = row + 8 * r;
+    if (own >= rows_of_head<C>(p)) continue;
+    const int head = at.head * C.pack_gqa + own % C.pack_gqa;
+    char* const to =
+        static_cast<char*>(p.o_rows) + o_element_bytes(C) * (at.batch * p.o_stride_batch + head * p.o_stride_head +
+                                                             own / C.pack_gqa * p.o_stride_seqlen + column);
+#pragma unroll
+    for (int i = 0; i < v_columns(C) / 8; ++i) {
+      const float low = output[4 * i + 2 * r], high = output[4 * i + 2 * r + 1];
+      if constexpr (C.output == Output::unnormalized) {
+        ptx::st_global_v2(to + 32 * i, __float_as_uint(low), __float_as_uint(high));
+      } else {
+        ptx::st_global_u32(to + 16 * i, ptx::cvt_pack<C.dtype>(low, high));
+      }
+    }
+  }
+}
+
 // Split keys: a part's O goes from registers to the workspace. `row`: the thread's first. The tile's Q is used no more.
 template <Config C>
 __device__ __forceinline__ void store_part(const Params& p, const Accumulator<C>& output, const TileIndex& tile,
                                            int row, int warpgroup, const RingPosition<C.q_stages>& q, unsigned smem) {
   const int index_of_slot = q.slot() * consumer_warpgroups(C) + warpgroup;
   if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(smem + barriers(C).q_empty + 8 * index_of_slot);
+  if constexpr (is_dealt(C)) {
+    if (tile.split < 0) {
+      store_rows<C>(p, output, tile, row);
+      return;
+    }
+  }
   const int column = cta_of_tile<C>() * v_columns(C) + 2 * (static_cast<int>(threadIdx.x) % 4);
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int own = row + 8 * r;
     if (own >= rows_of_head<C>(p)) continue;
-    const int head = tile.head * C.pack_gqa + own % C.pack_gqa;
-    const long long index = static_cast<long long>(head) * p.seqlen_q + own / C.pack_gqa;
-    float* const to = p.partial_o + (tile.split * num_rows(p) + index) * C.head_dim_v + column;
+    long long index;
+    if constexpr (is_dealt(C)) {
+      index = part_row<C>(p, tile.split, own - tile.m * C.tile_m);
+    } else {
+      const int head = tile.head * C.pack_gqa + own % C.pack_gqa;
+      index = tile.split * num_rows(p) + static_cast<long long>(head) * p.seqlen_q + own / C.pack_gqa;
+    }
+    float* const to = p.partial_o + index * C.head_dim_v + column;
 #pragma unroll
     for (int i = 0; i < v_columns(C) / 8; ++i) {
       ptx::st_global_v2(to + 8 * i, __float_as_uint(output[4 * i + 2 * r]), __float_as_uint(output[4 * i + 2 * r + 1]));

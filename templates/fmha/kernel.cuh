@@ -9,6 +9,8 @@
 #include "attention/merge.cuh"
 #include "common/illegal_config.cuh"
 #include "fmha/consumer.cuh"
+#include "fmha/dealer.cuh"
+#include "fmha/merge_dealt.cuh"
 #include "fmha/params.cuh"
 #include "fmha/producer.cuh"
 #include "ptx/address.cuh"

@@ -74,6 +74,7 @@ struct KeyBlocks {
   // A tile's part of what its rows see.
   __device__ __forceinline__ Blocks of_tile(const TileIndex& tile) const {
     const Blocks all = of_rows(tile.m * C.tile_m, (tile.m + 1) * C.tile_m);
+    if constexpr (is_dealt(C)) return {all.begin + tile.begin, all.begin + tile.end, all.is_hidden};
     if constexpr (is_split(C)) return attention::part_of(all, tile.split, p.num_splits);
     return all;
   }

@@ -15,6 +15,7 @@ struct Params {
   float* row_sum = nullptr;        // likewise
   const int* seqused_q = nullptr;  // valid lengths [batch]: where the Config has them
   const int* seqused_k = nullptr;  // likewise
+  void* o_rows = nullptr;          // o, where whole tiles leave from registers: dealt keys
   float* partial_o = nullptr;      // [split][row][head_dim_v], un-normalised: where keys are split
   float* partial_sums = nullptr;   // [split][row][2]: the reference times log2(e), the sum
   int batch;
@@ -26,6 +27,10 @@ struct Params {
   int window_size_left = -1;   // keys before a query that it sees; below 0: all; a window only
   int window_size_right = -1;  // likewise behind it
   float softmax_scale;
+  long long o_stride_head = 0;  // of o_rows
+  long long o_stride_seqlen = 0;
+  long long o_stride_batch = 0;
+  int num_ctas = 0;  // whose parts are merged: dealt keys
 };
 
 __device__ __forceinline__ long long num_rows(const Params& p) {

@@ -20,7 +20,9 @@ namespace tessera::fmha {
 struct TileIndex {
   int m;          // tile along the rows
   int head;       // of Q, or of K where heads are packed, of all batches: those of one batch follow each other
-  int split = 0;  // which part of its keys
+  int split = 0;  // which part of its keys; where they are dealt, the slot of its parts, or -1: it is whole
+  int begin = 0;  // dealt keys: its blocks [begin, end), counted from the first that the tile needs
+  int end = 0;
 };
 
 // The head as tensors count it.
@@ -104,6 +106,16 @@ struct Schedule {
     return {is_paired && round % 2 == 0 ? m_tiles - 1 - low : low, high, split};
   }
 };
+
+// Dealt keys: where the parts of a slot lie, `row` of a tile. No more rows than there are take places.
+template <Config C>
+__device__ __forceinline__ int rows_of_slot(const Params& p) {
+  return min(C.tile_m, rows_of_head<C>(p));
+}
+template <Config C>
+__device__ __forceinline__ long long part_row(const Params& p, int slot, int row) {
+  return static_cast<long long>(slot) * rows_of_slot<C>(p) + row;
+}
 
 template <Config C>
 __device__ __forceinline__ HeadIndex head_of(const Params& p, const TileIndex& tile) {

@@ -55,6 +55,10 @@ __device__ __forceinline__ void st_global_v2(void* p, unsigned x, unsigned y) {
   asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(p), "r"(x), "r"(y) : "memory");
 }
 // PTX ISA "st", PTX 2.0, any target.
+__device__ __forceinline__ void st_global_u32(void* p, unsigned x) {
+  asm volatile("st.global.u32 [%0], %1;" ::"l"(p), "r"(x) : "memory");
+}
+// PTX ISA "st", PTX 2.0, any target.
 __device__ __forceinline__ void st_global_u8(void* p, unsigned x) {
   asm volatile("st.global.u8 [%0], %1;" ::"l"(p), "r"(x) : "memory");
 }

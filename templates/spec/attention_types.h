@@ -13,8 +13,9 @@ enum class Window { none, sliding };
 // Whose valid length of each batch is read from memory: nobody's, the keys', or the keys' and the queries'.
 enum class UsedLengths { none, k, qk };
 
-// Whether the keys of a query are shared out among CTAs whose partial results another kernel merges.
-enum class SplitKv { off, on };
+// Whether the keys of a query are shared out among CTAs whose partial results another kernel merges: num_splits to a
+// tile (on), or so that all CTAs have the same number of key blocks, as the lengths in memory are (dealt).
+enum class SplitKv { off, on, dealt };
 // Of a CTA of that kernel: a warp for each row of the output.
 inline constexpr int kMergeRows = 4;
 

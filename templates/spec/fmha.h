@@ -42,13 +42,18 @@
 // (attention::MergeParams, in that order); the first one has none of them and, behind the valid lengths,
 //   float* partial_o    [num_splits][batch, heads_q, seqlen_q, head_dim_v], un-normalised
 //   float* partial_sums [num_splits][batch, heads_q, seqlen_q][2]: the reference times log2(e), the sum
-// and, behind seqlen_k, int num_splits.
+// and, behind seqlen_k, int num_splits. With dealt keys (fmha/dealer.cuh) there are no num_splits: each CTA has a slot
+// for a part at the begin of its range and one for a part at its end, [2 * CTAs][min(tile_m, rows of a head)][..]. Both
+// kernels have the same parameters then: q, k, v as above, void* o, the statistics, those above, and behind the scale
+//   long long o_stride_head, o_stride_seqlen, o_stride_batch
+// to which the second kernel adds int num_ctas; it does not use the maps.
 // Launch: grid {min(ctas_per_sm * num_sms, tiles), 1, 1} with tiles = ceil_div(seqlen_q, tile_m) * heads_q * batch,
 // block {num_threads, 1, 1}, dynamic shared memory smem_layout().total_bytes, no cluster, no workspace. A grid of 0 has
 // nothing to do. CTA pairs: twice min(num_sms / 2 or 1, tiles), in clusters of 2. pack_gqa g: tiles =
-// ceil_div(seqlen_q * g, tile_m) * heads_kv * batch. Split keys: num_splits times as many tiles, a workspace for the
-// parts, and a second step of ceil_div(rows, kMergeRows) CTAs of a warp for each row, which is launched with
-// programmatic stream serialization and waits for the first itself.
+// ceil_div(seqlen_q * g, tile_m) * heads_kv * batch. Split keys: num_splits times as many tiles, or with dealt keys as
+// many as all tiles' blocks of keys may be, a workspace for the parts, and a second step of a warp for each row, or for
+// each row of each cut between two CTAs, which is launched with programmatic stream serialization and waits for the
+// first itself.
 // Domain: heads_q a multiple of heads_kv, with pack_gqa g exactly g * heads_kv; tiles, heads_q * batch, every seqlen
 // and seqlen_q + seqlen_k at most 2^31 - 2^16; split keys: strides of o multiples of 16 bytes.
 #pragma once
@@ -78,7 +83,7 @@ struct Config {
   bool ping_pong = true;            // consumer warpgroups take turns at the tensor cores
   bool cta_pair = false;            // two CTAs share a tile, each with half of head_dim and head_dim_v
   int pack_gqa = 1;                 // query heads of a key head whose rows share a tile; 1: a tile has rows of one head
-  SplitKv split_kv = SplitKv::off;  // num_splits CTAs share a tile's keys, a second kernel merges
+  SplitKv split_kv = SplitKv::off;  // CTAs share a tile's keys, a second kernel merges
 
   TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
 };
@@ -108,7 +113,10 @@ enum class Rule {
   pack_gqa_not_divisor_of_64,      // pack_gqa; 64 (a warpgroup's box of Q has whole queries)
 };
 
-TESSERA_HD constexpr bool is_split(const Config& c) { return c.split_kv == SplitKv::on; }
+// Whether a tile's keys may belong to several CTAs. O leaves from registers then.
+TESSERA_HD constexpr bool is_split(const Config& c) { return c.split_kv != SplitKv::off; }
+// Whether CTAs have ranges of all tiles' key blocks, which need not end where a tile does: fmha/dealer.cuh.
+TESSERA_HD constexpr bool is_dealt(const Config& c) { return c.split_kv == SplitKv::dealt; }
 // Whether work grows with a tile's place in the sequence.
 TESSERA_HD constexpr bool is_uneven(const Config& c) { return c.mask == Mask::causal && c.window == Window::none; }
 // Whether keys before some of a query's block are hidden from it: by a window, or since block 0 begins before key 0.

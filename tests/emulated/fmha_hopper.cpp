@@ -41,7 +41,7 @@ Case draw_case(std::uint64_t seed) {
   problem.window = draw(0, 1) == 0 ? Window::none : Window::sliding;
   problem.seqused = static_cast<UsedLengths>(draw(0, 2));
   problem.output = draw(0, 3) == 0 ? Output::unnormalized : Output::normalized;
-  problem.split_kv = draw(0, 1) == 0 ? SplitKv::off : SplitKv::on;
+  problem.split_kv = draw(0, 1) == 0 ? SplitKv::off : draw(0, 1) == 0 ? SplitKv::on : SplitKv::dealt;
   problem.pack_gqa = 1 << (draw(0, 1) * draw(1, 4));
   if (draw(0, 1) == 0) problem.tile_m = 64;
 

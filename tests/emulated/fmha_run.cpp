@@ -145,7 +145,8 @@ class Run {
     check.mask = problem_.mask;
     check.window_size_left = facts_.window_size_left;
     check.window_size_right = facts_.window_size_right;
-    check.num_splits = facts_.num_splits.value_or(1);
+    // Of dealt keys each CTA, of which two may share a multiprocessor, can have a part of the same tile.
+    check.num_splits = facts_.num_splits.value_or(problem_.split_kv == SplitKv::dealt ? 2 * facts_.num_sms : 1);
     check.is_normalized = problem_.output == Output::normalized;
     check.softmax_scale = softmax_scale_;
     check.tile_m = plan_.number("tile_m");

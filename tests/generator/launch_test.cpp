@@ -131,6 +131,24 @@ TEST_CASE("attention: keys are split by default as far as a window shows some") 
   CHECK(parts(Mask::none, 100000, 100000) == all);
 }
 
+TEST_CASE("attention: dealt keys take a grid and a workspace that lengths in memory have no part in") {
+  Fmha problem{.seqused = UsedLengths::k, .tile_m = 64, .tile_n = 64, .pack_gqa = 4, .split_kv = SplitKv::dealt};
+  const LaunchPlan launch = make_plan(problem).launch;
+  REQUIRE(launch.steps.size() == 2);
+  const auto check = [&](Sizes sizes, std::int64_t ctas, std::int64_t rows_of_part) {
+    const Bound bound(launch, std::move(sizes));
+    CHECK(bound.value(launch.steps[0].grid[0]) == ctas);
+    CHECK(bound.value(launch.steps[1].grid[0]) == (ctas - 1) * ceil_div(rows_of_part, 4));
+    CHECK(bound.value(launch.workspace.bytes) == 2 * ctas * rows_of_part * (128 + 2) * 4);
+  };
+  const std::int64_t places = Bound(launch, attention_sizes(64, 8, 2, 1, 65536)).value(launch.steps[0].grid[0]);
+  check(attention_sizes(64, 8, 2, 1, 65536), places, 4);
+  check(attention_sizes(64, 8, 2, 50, 65536), places, 64);
+  check(attention_sizes(1, 4, 1, 1, 129), 3, 4);  // no more CTAs than blocks
+  problem.arch = Arch::parse("sm_100a");
+  CHECK_THROWS_WITH(make_plan(problem), "fmha has no kernel for split_kv dealt on sm_100a: take on, or sm_90a");
+}
+
 TEST_CASE("attention: maps obey the rules and boxes fill the ring slots, for every candidate and many sizes") {
   const Sizes cases[] = {attention_sizes(1, 1, 1, 0, 0), attention_sizes(0, 1, 1, 1, 1),
                          attention_sizes(1, 8, 8, 1, 4096), attention_sizes(3, 12, 4, 77, 1001),

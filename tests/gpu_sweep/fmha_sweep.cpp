@@ -203,7 +203,7 @@ class Sweep {
     Fmha problem{.head_dim = head_dim.qk, .head_dim_v = head_dim.v, .dtype = dtype, .mask = mask, .output = output};
     if (pick(0, 1) == 0) problem.window = Window::sliding;
     problem.seqused = static_cast<UsedLengths>(pick(0, 2));
-    if (pick(0, 1) == 0) problem.split_kv = SplitKv::on;
+    if (const std::int64_t split = pick(0, 3); split > 1) problem.split_kv = split == 2 ? SplitKv::on : SplitKv::dealt;
     if (pick(0, 1) == 0) problem.pack_gqa = 1 << pick(1, 3);
     if (pick(0, 1) == 0) problem.tile_m = 64;
     return problem;
@@ -355,6 +355,7 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pool& pool,
     check.window_size_right = s.window_right;
   }
   if (problem.split_kv == SplitKv::on) check.num_splits = s.num_splits;
+  if (problem.split_kv == SplitKv::dealt) check.num_splits = std::max<std::int64_t>(s.seqlen_k / 32, 1);
   check.max_multiply_adds = std::int64_t{1} << 27;
   check.seed = random_();
   check.tile_m = kernel.kernel().plan().number("tile_m");

@@ -1,0 +1,146 @@
+// Dealt keys: which blocks a CTA takes.
+//
+// The key blocks of all tiles stand in one row: tiles in the order of sequences, heads and places in the head, each
+// with as many blocks as its rows see, which only the lengths in memory tell. The row is cut into as many ranges as
+// there are CTAs, equal but for one block. So the grid is the same whatever the lengths are, and all CTAs end together.
+//
+// A tile that lies in one range is whole: its CTA normalises and stores it. One that is cut has a part in each range
+// that it reaches into. A CTA has at most two parts, one that begins its range and one that ends it, hence two slots
+// in the workspace: 2 * CTA and 2 * CTA + 1. merge_dealt.cuh finds them by the same arithmetic.
+#pragma once
+
+#include "fmha/key_blocks.cuh"
+#include "fmha/params.cuh"
+#include "fmha/schedule.cuh"
+#include "spec/fmha.h"
+
+namespace tessera::fmha {
+
+template <Config C>
+__device__ __forceinline__ int tiles_of_head(const Params& p) {
+  return (rows_of_head<C>(p) + C.tile_m - 1) / C.tile_m;
+}
+
+template <Config C>
+__device__ __forceinline__ int blocks_of(const Params& p, int sequence, int m) {
+  const KeyBlocks<C> keys(p, lengths_of<C>(p, {0, sequence * tile_heads<C>(p)}));
+  const Blocks all = keys.of_rows(m * C.tile_m, (m + 1) * C.tile_m);
+  return all.end - all.begin;
+}
+
+// Of all tiles of one head.
+template <Config C>
+__device__ __forceinline__ int blocks_of_head(const Params& p, int sequence) {
+  const int tiles = tiles_of_head<C>(p);
+  int blocks = 0;
+#pragma unroll 1
+  for (int m = 0; m < tiles; ++m) blocks += blocks_of<C>(p, sequence, m);
+  return blocks;
+}
+
+// A block in the row of all: its tile, and its number among the tile's.
+struct BlockPlace {
+  int sequence = 0;
+  int head = 0;
+  int m = 0;
+  int block = 0;
+};
+
+// A warp's view of the row; all its lanes call together. Each lane knows some sequences that follow each other.
+template <Config C>
+struct BlockRow {
+  const Params& p;
+  const int sequences_of_lane;
+  int of_lane = 0;  // blocks of this lane's sequences
+  int end = 0;      // and of those before
+  int total = 0;
+
+  __device__ __forceinline__ explicit BlockRow(const Params& params)
+      : p(params), sequences_of_lane((params.batch + 31) / 32) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll 1
+    for (int i = 0; i < sequences_of_lane; ++i) {
+      const int sequence = lane * sequences_of_lane + i;
+      if (sequence < p.batch) of_lane += blocks_of_head<C>(p, sequence);
+    }
+    of_lane *= tile_heads<C>(p);
+    end = of_lane;
+#pragma unroll
+    for (int i = 1; i < 32; i *= 2) {
+      const int before = __shfl_up_sync(0xffffffff, end, i);
+      if (lane >= i) end += before;
+    }
+    total = __shfl_sync(0xffffffff, end, 31);
+  }
+
+  // Where the range of a CTA begins.
+  __device__ __forceinline__ int cut(int cta, int ctas) const {
+    const int each = quotient(total, ctas);
+    return each * cta + min(cta, total - each * ctas);
+  }
+
+  // Precondition: 0 <= index < total.
+  __device__ __forceinline__ BlockPlace at(int index) const {
+    const int lane = __popc(__ballot_sync(0xffffffff, end <= index));
+    BlockPlace place;
+    place.sequence = lane * sequences_of_lane;
+    place.block = index - __shfl_sync(0xffffffff, end - of_lane, lane);
+    int of_head = blocks_of_head<C>(p, place.sequence);
+#pragma unroll 1
+    while (place.block >= of_head * tile_heads<C>(p)) {
+      place.block -= of_head * tile_heads<C>(p);
+      of_head = blocks_of_head<C>(p, ++place.sequence);
+    }
+    place.head = quotient(place.block, of_head);
+    place.block -= place.head * of_head;
+#pragma unroll 1
+    for (int of_tile; place.block >= (of_tile = blocks_of<C>(p, place.sequence, place.m)); ++place.m)
+      place.block -= of_tile;
+    return place;
+  }
+};
+
+// Walks through the CTA's range, one tile or part of one a round: each thread on its own, in the order of rounds.
+template <Config C>
+requires(is_dealt(C)) struct Schedule<C> {
+  const Params& p;
+  mutable BlockPlace place;  // where the next round begins
+  mutable int left;          // blocks from there on
+  mutable int slot;          // that a part takes there
+
+  __device__ __forceinline__ explicit Schedule(const Params& params) : p(params) {
+    const int cta = static_cast<int>(blockIdx.x) / ctas_per_tile(C);
+    const int ctas = static_cast<int>(gridDim.x) / ctas_per_tile(C);
+    const BlockRow<C> row(p);
+    const int begin = row.cut(cta, ctas);
+    left = row.cut(cta + 1, ctas) - begin;
+    slot = 2 * cta;
+    if (left > 0) place = row.at(begin);
+  }
+
+  __device__ __forceinline__ bool has(int /*round*/) const { return left > 0; }
+  __device__ __forceinline__ int next(int round, const TileIndex& /*tile*/) const { return round + 1; }
+
+  // Goes on. Behind the range: a tile behind the last.
+  __device__ __forceinline__ TileIndex at(int /*round*/) const {
+    if (left <= 0) return {0, p.batch * tile_heads<C>(p), -1, 0, 1};
+    const int blocks = blocks_of<C>(p, place.sequence, place.m);
+    const int end = min(blocks, place.block + left);
+    const bool is_whole = place.block == 0 && end == blocks;
+    const TileIndex tile{place.m, place.sequence * tile_heads<C>(p) + place.head, is_whole ? -1 : slot, place.block,
+                         end};
+    left -= end - place.block;
+    slot |= 1;
+    place.block = 0;
+    if (++place.m == tiles_of_head<C>(p)) {
+      place.m = 0;
+      if (++place.head == tile_heads<C>(p)) {
+        place.head = 0;
+        ++place.sequence;
+      }
+    }
+    return tile;
+  }
+};
+
+}  // namespace tessera::fmha
