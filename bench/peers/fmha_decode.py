@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Attention of a few queries over long caches beside a plain read of the same bytes, and beside PyTorch's fastest backend.
 
-Dense caches [batch, keys, heads_kv, head_dim], random normal data. A graph of at least 20 launches walks over copies of K and V that
+Dense caches [batch, keys, heads_kv, head_dim], random normal data. Case drawn64: 64 sequences whose lengths are drawn log-uniformly from
+100 to 32,768 and read on the device (seqused_k); the plain read is then of as many bytes in one piece, and there is no peer. A graph of at least 20 launches walks over copies of K and V that
 together are more than four times the L2; graphs take turns; microseconds are the median graph over its launches. The plain read
 (plain_read.cu, built here by nvcc) reads K and V once by the same method. Prints a Markdown table.
 
@@ -10,7 +11,9 @@ together are more than four times the L2; graphs take turns; microseconds are th
 """
 import argparse
 import ctypes
+import math
 import pathlib
+import random
 import statistics
 import subprocess
 import sys
@@ -45,9 +48,10 @@ class Ours:
         if error is not None:
             raise RuntimeError(error.decode())
 
-    def bind(self, q, k, v, o):
+    def bind(self, q, k, v, o, lengths=None):
         sizes = (ctypes.c_int64 * 6)(q.shape[0], q.shape[2], k.shape[2], q.shape[1], k.shape[1], 0)
-        pointers = (ctypes.c_uint64 * 8)(q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr(), 0, 0, 0, 0)
+        pointers = (ctypes.c_uint64 * 10)(q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr())
+        pointers[8] = lengths.data_ptr() if lengths is not None else 0
         bytes_ = ctypes.c_int64()
         self.check(self.library.tessera_bench_fmha_workspace(self.handle, pointers, sizes, ctypes.byref(bytes_)))
         workspace = torch.empty(max(bytes_.value, 1), dtype=torch.uint8, device="cuda")
@@ -136,6 +140,47 @@ def cell(library, reader, batch, keys, heads_q, heads_kv, head_dim, seqlen_q, pi
     return ours.name, bytes_, us[0], us[1], peers[0] if peers else (float("nan"), "none")
 
 
+def drawn_lengths(count):
+    draw = random.Random(2026)
+    return [int(math.exp(draw.uniform(math.log(100), math.log(32768)))) for _ in range(count)]
+
+
+def ragged_cell(library, reader, count, heads_q, heads_kv, head_dim, seqlen_q, pins, repeat):
+    """Sequences of different lengths in a padded cache; a sample of them is compared with float32 attention of the same numbers."""
+    drawn = drawn_lengths(count)
+    keys = max(drawn)
+    k, v = (torch.randn(count, keys, heads_kv, head_dim, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    for i, length in enumerate(drawn):
+        k[i, length:], v[i, length:] = float("nan"), float("nan")
+    q = torch.randn(count, seqlen_q, heads_q, head_dim, device="cuda", dtype=torch.bfloat16)
+    o = torch.full_like(q, float("nan"))
+    lengths = torch.tensor(drawn, dtype=torch.int32, device="cuda")
+    selectors = (f"head_dim={head_dim},mask=causal,seqused=k,batch={count},heads_q={heads_q},heads_kv={heads_kv},seqlen_q={seqlen_q},"
+                 f"seqlen_k={keys}")
+    ours = Ours(library, ",".join([selectors] + ([pins] if pins else [])))
+    launch = ours.bind(q, k, v, o, lengths)
+    bytes_ = 4 * sum(drawn) * heads_kv * head_dim
+    out = torch.empty(4, dtype=torch.int32, device="cuda")
+    flat = torch.empty(bytes_, dtype=torch.uint8, device="cuda")
+
+    def read():
+        reader.tessera_bench_plain_read(stream(), ctypes.c_void_p(flat.data_ptr()), ctypes.c_longlong(bytes_), ctypes.c_void_p(out.data_ptr()))
+
+    graphs = [graph_of([launch]), graph_of([read])]
+    launch()
+    torch.cuda.synchronize()
+    for i in range(0, count, 7):
+        group = heads_q // heads_kv
+        expected = torch.nn.functional.scaled_dot_product_attention(
+            q[i:i + 1].float().transpose(1, 2), k[i:i + 1, :drawn[i]].float().repeat_interleave(group, 2).transpose(1, 2),
+            v[i:i + 1, :drawn[i]].float().repeat_interleave(group, 2).transpose(1, 2)).transpose(1, 2)
+        difference = ((o[i:i + 1].float() - expected).norm() / expected.norm()).item()
+        if seqlen_q == 1 and not difference < 2e-2:
+            sys.exit(f"results differ by {difference:.3e}: sequence {i} of {drawn[i]} keys, {ours.name}")
+    us = times_us(graphs, repeat)
+    return ours.name, bytes_, us[0], us[1], (float("nan"), "none")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", required=True)
@@ -159,11 +204,12 @@ def main():
     for heads in arguments.heads.split(","):
         heads_q, heads_kv = map(int, heads.split("/"))
         for case in arguments.cases.split(","):
-            batch, keys = map(int, case.split("x"))
+            batch, keys = (int(case.removeprefix("drawn")), 0) if case.startswith("drawn") else map(int, case.split("x"))
             for pins in arguments.pins.split(";"):
+                shape = [heads_q, heads_kv, arguments.head_dim, arguments.seqlen_q, pins, arguments.repeat]
                 try:
-                    name, bytes_, mine, read, (theirs, backend) = cell(library, reader, batch, keys, heads_q, heads_kv,
-                                                                      arguments.head_dim, arguments.seqlen_q, pins, arguments.repeat)
+                    name, bytes_, mine, read, (theirs, backend) = (cell(library, reader, batch, keys, *shape) if keys else
+                                                                   ragged_cell(library, reader, batch, *shape))
                 except RuntimeError as error:
                     print(f"{heads} {case} {pins}: {error}")
                     continue

@@ -51,6 +51,8 @@ tessera::FmhaArguments arguments_of(const std::uint64_t* pointers, const std::in
           .lse = pointers[4],
           .row_max = pointers[5],
           .row_sum = pointers[6],
+          .seqused_q = pointers[9],
+          .seqused_k = pointers[8],
           .batch = sizes[0],
           .heads_q = sizes[1],
           .heads_kv = sizes[2],
@@ -77,7 +79,7 @@ const char* tessera_bench_fmha_open(const char* selectors, void** kernel, const 
 }
 
 /// Dense [batch, seqlen, heads, head_dim] tensors; stream is a CUstream. pointers: q, k, v, o, lse, row_max, row_sum,
-/// workspace. sizes: batch, heads_q, heads_kv, seqlen_q, seqlen_k, bytes of workspace.
+/// workspace, seqused_k, seqused_q. sizes: batch, heads_q, heads_kv, seqlen_q, seqlen_k, bytes of workspace.
 const char* tessera_bench_fmha_launch(void* kernel, void* stream, const std::uint64_t* pointers,
                                       const std::int64_t* sizes) {
   return guarded([&] { static_cast<tessera::FmhaKernel*>(kernel)->launch(stream, arguments_of(pointers, sizes)); });
