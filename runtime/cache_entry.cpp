@@ -158,12 +158,20 @@ struct Reader {
            (!with_source || payload(kSourceFile, out.source));
   }
 
-  /// Whether the path still leads to the folder that is open: if not, whoever evicted it took the missing file away.
-  bool is_in_place(int base, const std::string& path) {
+  /// What a damaged entry turns out to be: absent where the path no longer leads to the folder that is open, since
+  /// whoever evicted it took the missing file away; unreadable where that cannot be told.
+  void look_again(int base, const std::string& path) {
     FileStatus at_path, opened;
-    if (files.status(base, path, at_path) != 0 || files.status(folder, opened) != 0) return false;
-    out.folder_inode = opened.inode;
-    return at_path.inode == opened.inode && at_path.device == opened.device;
+    int fault = files.status(base, path, at_path);
+    const bool is_gone = fault == -ENOENT;
+    if (fault == 0) fault = files.status(folder, opened);
+    if (fault != 0 && !is_gone) {
+      out.verdict = ReadVerdict::unreadable;
+      out.reason += fmt::format(", and its folder cannot be looked at: {}", describe_errno(fault));
+      return;
+    }
+    if (!is_gone) out.folder_inode = opened.inode;
+    if (is_gone || at_path.inode != opened.inode || at_path.device != opened.device) out.verdict = ReadVerdict::absent;
   }
 };
 
@@ -196,8 +204,8 @@ ReadEntry read_once(const Files& files, int base, const EntryKeys& keys, EntryPa
   Reader reader{files, folder.get(), out, is_trusted};
   if (reader.read(keys, parts)) {
     out.verdict = ReadVerdict::ok;
-  } else if (out.verdict == ReadVerdict::damaged && !reader.is_in_place(parent.get(), keys.entry)) {
-    out.verdict = ReadVerdict::absent;
+  } else if (out.verdict == ReadVerdict::damaged) {
+    reader.look_again(parent.get(), keys.entry);
   }
   return out;
 }

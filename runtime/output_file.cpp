@@ -36,6 +36,8 @@ pid_t writer_of(std::string_view name, const std::string& target) {
   return fault == std::errc() && pid > 0 && is_ours ? pid : 0;
 }
 
+std::string path_of(int descriptor) { return fmt::format("/proc/self/fd/{}", descriptor); }
+
 void remove_left_behind(const std::filesystem::path& path) {
   const std::filesystem::path parent = path.has_parent_path() ? path.parent_path() : ".";
   const Files files;
@@ -70,15 +72,27 @@ OutputFile::OutputFile(const std::filesystem::path& path) : named_(path), path_(
     std::random_device random;
     remove_left_behind(path_);
     partial_ = fmt::format("{}{}{}-{:08x}", path_.string(), kInfix, ::getpid(), random());
-    descriptor_ = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    open_nameless();
+    if (has_name_) descriptor_ = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (descriptor_ >= 0) ::flock(descriptor_, LOCK_EX | LOCK_NB);  // a file system without locks does without
   }
   if (descriptor_ < 0) fail("cannot be opened for writing");
 }
 
+// A file that gets its name at the end. Not every file system has such files, nor every process /proc.
+void OutputFile::open_nameless() {
+  const std::filesystem::path parent = path_.has_parent_path() ? path_.parent_path() : ".";
+  descriptor_ = ::open(parent.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) return;
+  has_name_ = ::access(path_of(descriptor_).c_str(), F_OK) != 0;
+  if (!has_name_) return;
+  ::close(descriptor_);
+  descriptor_ = -1;
+}
+
 OutputFile::~OutputFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
-  if (!partial_.empty()) ::unlink(partial_.c_str());
+  if (!partial_.empty() && has_name_) ::unlink(partial_.c_str());
 }
 
 void OutputFile::write(std::string_view bytes) {
@@ -91,6 +105,11 @@ void OutputFile::write(std::string_view bytes) {
 }
 
 void OutputFile::finish() {
+  if (!has_name_) {
+    if (::linkat(AT_FDCWD, path_of(descriptor_).c_str(), AT_FDCWD, partial_.c_str(), AT_SYMLINK_FOLLOW) != 0)
+      fail("cannot be written");
+    has_name_ = true;
+  }
   const int closed = ::close(descriptor_);
   descriptor_ = -1;
   if (closed != 0 || (!partial_.empty() && std::rename(partial_.c_str(), path_.c_str()) != 0))

@@ -22,10 +22,12 @@ class OutputFile {
 
  private:
   [[noreturn]] void fail(const char* what) const;
+  void open_nameless();
 
   std::filesystem::path named_, path_;
   std::filesystem::path partial_;  // empty: written in place, or done
   int descriptor_ = -1;
+  bool has_name_ = true;  // without one nothing is left, however the process ends
 };
 
 }  // namespace tessera

@@ -123,7 +123,10 @@ TEST_CASE("cache carry: what a killed export left goes with the next one, and no
   int status = 0;
   REQUIRE(::waitpid(child, &status, 0) == child);
   REQUIRE(WIFSIGNALED(status));
-  CHECK(Bench::count(folder) == 1);
+  // Nothing where files may be without a name.
+  const int nameless = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+  CHECK(Bench::count(folder) == (nameless >= 0 && fs::exists("/proc/self/fd") ? 0 : 1));
+  if (nameless >= 0) ::close(nameless);
 
   const std::string dead = std::to_string(dead_process()), alive = std::to_string(::getppid());
   const auto partial = [&](const std::string& rest) { return folder / ("kernels.partial-" + rest); };

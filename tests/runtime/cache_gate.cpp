@@ -60,6 +60,12 @@ void check_all_fail(Bench& bench, const std::string& path, const std::string& re
   CHECK(Bench::count(archive.parent_path()) == 1);
 }
 
+std::shared_ptr<FileHooks> hooks_failing(std::function<int(FileOperation, std::string_view)> before) {
+  auto hooks = std::make_shared<FileHooks>();
+  hooks->before = std::move(before);
+  return hooks;
+}
+
 std::shared_ptr<FileHooks> failing(FileOperation operation, const std::string& path, int number) {
   auto hooks = std::make_shared<FileHooks>();
   hooks->before = [=](FileOperation each, std::string_view at) { return each == operation && at == path ? number : 0; };
@@ -225,6 +231,43 @@ TEST_CASE("cache gate: a folder above entries that can be listed and not entered
   });
   CHECK(code == 0);
   REQUIRE(::chmod(source.c_str(), 0755) == 0);
+}
+
+TEST_CASE("cache gate: a folder that stops being readable at any moment fails each command") {
+  for (const int number : {EIO, EACCES}) {
+    for (int victim = 0;; ++victim) {
+      CAPTURE(number);
+      CAPTURE(victim);
+      Bench bench;
+      for (int i = 1; i <= 2; ++i) bench.build(i);
+      int count = 0;
+      bench.options.hooks =
+          hooks_failing([&](FileOperation, std::string_view) { return count++ >= victim ? number : 0; });
+      const auto says = [&](const std::function<bool()>& passes) {
+        count = 0;
+        try {
+          return !passes();
+        } catch (const Error&) {
+          return true;
+        }
+      };
+      const bool verify_says = says([&] {
+        const CacheVerification found = verify_cache(bench.options);
+        return found.faults.empty() && found.damaged.empty() && found.checked != 2;
+      });
+      const int of_verify = count;
+      const bool export_says = says([&] {
+        const ExportResult result = export_cache(bench.options, bench.folder / "archive", {});
+        return result.damaged.empty() && result.entries != 2;
+      });
+      CHECK(verify_says);
+      CHECK(export_says);
+      if (of_verify <= victim && count <= victim) {
+        CHECK(victim > 40);
+        break;
+      }
+    }
+  }
 }
 
 TEST_CASE("cache gate: a dry run of prune fails where prune would") {
