@@ -74,13 +74,6 @@ std::string overview() {
   return text + kOverviewEnd;
 }
 
-void flush(Call& call) {
-  errno = 0;
-  if (std::fflush(call.host().out) == 0) return;
-  if (errno == EPIPE) throw BrokenPipe{};
-  throw Error(ErrorKind::io, fmt::format("stdout cannot be written: {}", std::strerror(errno)));
-}
-
 ExitCode run_command(const CommandEntry& entry, const std::vector<std::string>& arguments, Host& host) {
   const std::unique_ptr<Command> command = entry.make();
   CLI::App app;
@@ -98,7 +91,7 @@ ExitCode run_command(const CommandEntry& entry, const std::vector<std::string>& 
   if (std::find(arguments.begin(), arguments.end(), "--help") != arguments.end() ||
       std::find(arguments.begin(), arguments.end(), "-h") != arguments.end()) {
     call.print(render_help(command->help(), flags.helps()));
-    flush(call);
+    call.flush();
     return kOk;
   }
   flags.check(entry.name, arguments);
@@ -113,7 +106,7 @@ ExitCode run_command(const CommandEntry& entry, const std::vector<std::string>& 
                   fmt::format("unexpected argument '{}' for {}; `tessera {} --help` lists what there is", shown(extra),
                               entry.name, entry.name));
   const ExitCode code = command->run(call);
-  flush(call);
+  call.flush();
   return code;
 }
 
@@ -138,12 +131,12 @@ ExitCode dispatch(const std::vector<std::string>& arguments, Host& host) {
   const std::string& name = arguments.front();
   if (name == "--help" || name == "-h" || name == "help") {
     call.print(overview());
-    flush(call);
+    call.flush();
     return kOk;
   }
   if (name == "--version") {
     call.print("tessera " TESSERA_VERSION "\n");
-    flush(call);
+    call.flush();
     return kOk;
   }
   std::vector<std::string_view> names;

@@ -98,10 +98,21 @@ Jit& Call::jit() {
 }
 
 void Call::print(std::string_view text) const {
+  if (is_unread_) return;
   errno = 0;
-  if (std::fwrite(text.data(), 1, text.size(), host_.out) == text.size()) return;
-  if (errno == EPIPE) throw BrokenPipe{};
-  throw Error(ErrorKind::io, fmt::format("stdout cannot be written: {}", std::strerror(errno)));
+  if (std::fwrite(text.data(), 1, text.size(), host_.out) != text.size()) stdout_failed();
+}
+
+void Call::flush() const {
+  if (is_unread_) return;
+  errno = 0;
+  if (std::fflush(host_.out) != 0) stdout_failed();
+}
+
+void Call::stdout_failed() const {
+  if (errno != EPIPE) throw Error(ErrorKind::io, fmt::format("stdout cannot be written: {}", std::strerror(errno)));
+  if (stops_without_reader_) throw BrokenPipe{};
+  is_unread_ = true;
 }
 
 void Call::print_json(const OrderedJson& json) const { print(json.dump(2) + "\n"); }

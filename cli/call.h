@@ -46,8 +46,13 @@ class Call {
   /// The Jit of this call, made on first use.
   Jit& jit();
 
-  /// Results: to stdout. Throws BrokenPipe, or Error{io} when stdout cannot be written.
+  /// Results: to stdout. Nothing where its reader is gone, or BrokenPipe after stops_without_reader(); Error{io} when
+  /// stdout cannot be written.
   void print(std::string_view text) const;
+  /// Before the end, and where a command's last word must be out.
+  void flush() const;
+  /// Showing is all that the command does: without a reader it ends, as a success. Others go on to their exit code.
+  void stops_without_reader() { stops_without_reader_ = true; }
   void print_json(const OrderedJson& json) const;
   /// Everything else: to stderr, nothing with --quiet.
   void note(std::string_view text) const;
@@ -62,6 +67,10 @@ class Call {
   Host& host_;
   const CommonFlags& flags_;
   std::unique_ptr<Jit> jit_;
+  void stdout_failed() const;
+
+  bool stops_without_reader_ = false;
+  mutable bool is_unread_ = false;
   mutable std::mutex unsaid_mutex_;
   mutable std::vector<std::string> unsaid_;
 };

@@ -330,6 +330,8 @@ class CacheCommand final : public Command {
                        {"damaged", json_of(result.damaged)},
                        {"healed", result.healed},
                        {"unreadable", json_of(result.faults)}});
+      for (const CacheListing& entry : result.damaged)
+        call.complain(fmt::format("damaged: {}: {}", entry.folder.string(), entry.damage));
     } else {
       for (const CacheListing& entry : result.damaged)
         call.print(fmt::format("damaged  {}: {}\n", entry.folder.string(), entry.damage));

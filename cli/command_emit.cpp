@@ -29,6 +29,7 @@ class EmitCommand final : public Command {
   }
 
   ExitCode run(Call& call) override {
+    call.stops_without_reader();
     if (subject_.empty()) throw Error(ErrorKind::usage, "emit: name an operator, like `tessera emit fmha`");
     const ProblemList list = read_problems(subject_, selectors_);
     if (list.count() != 1)

@@ -158,6 +158,7 @@ class LayoutCommand final : public Command {
   }
 
   ExitCode run(Call& call) override {
+    call.stops_without_reader();
     std::vector<std::string_view> names;
     for (const Action& action : kActions) names.push_back(action.name);
     const std::string& name = arguments_.action;

@@ -208,6 +208,7 @@ class PlanCommand final : public Command {
   }
 
   ExitCode run(Call& call) override {
+    call.stops_without_reader();
     if (subject_.empty()) throw Error(ErrorKind::usage, "plan: name an operator, like `tessera plan fmha`");
     size_flags_.parse();
     const ProblemList list = read_problems(subject_, selectors_);

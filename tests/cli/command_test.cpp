@@ -427,6 +427,12 @@ TEST_CASE("a reader that goes away is a success, a full disk is not") {
   terminal.host.err = err;
   CHECK(run_tessera({"emit", "fmha"}, terminal.host) == 0);
   CHECK(run_tessera({"--help"}, terminal.host) == 0);
+  // A gate's answer is its code: it goes on.
+  const testing::TemporaryFolder folder;
+  const std::string cache = (folder.path / "cache").string(), missing = (folder.path / "missing").string();
+  CHECK(run_tessera({"check", "fmha", "--cache-dir", cache}, terminal.host) == 1);
+  CHECK(run_tessera({"check", "fmha", "--cache-dir", cache, "--json"}, terminal.host) == 1);
+  CHECK(run_tessera({"cache", "verify", "--cache-dir", missing}, terminal.host) == 5);
   std::fclose(out);
   if (std::FILE* full = std::fopen("/dev/full", "w")) {
     terminal.host.out = full;

@@ -35,8 +35,9 @@ struct Interrupted {
 };
 
 /// Runs `tessera arguments...`, sends the signal after so long, and waits for the end.
+/// The child does not ignore the signals that a script's `&` lets this process ignore, unless it is to.
 Interrupted interrupt(const fs::path& folder, std::vector<std::string> arguments, std::chrono::milliseconds after,
-                      int signal) {
+                      int signal, bool is_ignored = false) {
   const std::string out = (folder / "out").string(), err = (folder / "err").string();
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
@@ -47,7 +48,22 @@ Interrupted interrupt(const fs::path& folder, std::vector<std::string> arguments
   for (std::string& word : arguments) words.push_back(word.data());
   words.push_back(nullptr);
   pid_t child = 0;
-  REQUIRE(posix_spawn(&child, TESSERA_COMMAND, &files, nullptr, words.data(), environ) == 0);
+  struct sigaction mine {};
+  struct sigaction ignore {};
+  ignore.sa_handler = SIG_IGN;
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t both;
+  sigemptyset(&both);
+  sigaddset(&both, SIGINT);
+  sigaddset(&both, SIGTERM);
+  posix_spawnattr_setsigdefault(&attributes, &both);
+  if (!is_ignored) posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+  if (is_ignored) sigaction(signal, &ignore, &mine);
+  const int spawned = posix_spawn(&child, TESSERA_COMMAND, &files, &attributes, words.data(), environ);
+  if (is_ignored) sigaction(signal, &mine, nullptr);
+  posix_spawnattr_destroy(&attributes);
+  REQUIRE(spawned == 0);
   posix_spawn_file_actions_destroy(&files);
   std::this_thread::sleep_for(after);
   const Clock::time_point sent = Clock::now();
@@ -170,6 +186,16 @@ TEST_CASE("every other command ends within a second, too") {
       CHECK(ended.seconds < 1.0);
       CHECK(ended.err.ends_with("tessera: interrupted\n"));
     }
+  }
+}
+
+TEST_CASE("interrupts: a signal that the caller ignores is ignored") {
+  const testing::TemporaryFolder folder;
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const Interrupted ended =
+        interrupt(folder.path, {"plan", "gemm", "--m", "100,1000,10000", "--n", "320,3200", "--k", "512,5120"},
+                  std::chrono::milliseconds(20), signal, true);
+    CHECK(ended.code == 0);
   }
 }
 
