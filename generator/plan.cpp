@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/assert.h"
+#include "base/default_arithmetic.h"
 #include "generator/operator_type.h"
 #include "generator/tuning.h"
 
@@ -37,6 +38,7 @@ int Plan::number(std::string_view name) const {
 }
 
 Plan make_plan(const Problem& problem) {
+  const DefaultArithmetic arithmetic;
   const FamilyRow& family = family_of(problem);
   Plan plan = family.plan(problem);
   plan.family = family.name;
@@ -44,14 +46,21 @@ Plan make_plan(const Problem& problem) {
 }
 
 Plan make_bare_plan(const Problem& problem) {
+  const DefaultArithmetic arithmetic;
   const FamilyRow& family = family_of(problem);
   Plan plan = family.bare_plan(problem);
   plan.family = family.name;
   return plan;
 }
 
-std::string planned_kernel(const Problem& problem) { return family_of(problem).planned_kernel(problem); }
+std::string planned_kernel(const Problem& problem) {
+  const DefaultArithmetic arithmetic;
+  return family_of(problem).planned_kernel(problem);
+}
 
-std::vector<Problem> pinned_candidates(const Problem& problem) { return family_of(problem).pinned_candidates(problem); }
+std::vector<Problem> pinned_candidates(const Problem& problem) {
+  const DefaultArithmetic arithmetic;
+  return family_of(problem).pinned_candidates(problem);
+}
 
 }  // namespace tessera

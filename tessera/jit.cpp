@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "base/default_arithmetic.h"
 #include "tessera/jit_state.h"
 
 namespace tessera {
@@ -25,9 +26,18 @@ const JitOptions& Jit::options() const noexcept { return state_->options; }
 Compiler* Jit::compiler() { return state_->compiler_or_null(); }
 void Jit::set_compiler(std::shared_ptr<Compiler> compiler) { state_->set_compiler(std::move(compiler)); }
 
-SourceBundle Jit::bundle(const Plan& plan) const { return state_->bundle(plan); }
-std::string Jit::source(const Plan& plan) const { return state_->source(plan); }
-EntryKeys Jit::keys(const Plan& plan) { return state_->request(plan, state_->bundle(plan)).keys; }
+SourceBundle Jit::bundle(const Plan& plan) const {
+  const DefaultArithmetic arithmetic;
+  return state_->bundle(plan);
+}
+std::string Jit::source(const Plan& plan) const {
+  const DefaultArithmetic arithmetic;
+  return state_->source(plan);
+}
+EntryKeys Jit::keys(const Plan& plan) {
+  const DefaultArithmetic arithmetic;
+  return state_->request(plan, state_->bundle(plan)).keys;
+}
 
 JitStats Jit::stats() const {
   return {.cache = state_->cache.stats(), .kernel_hits = state_->kernel_hits.load(std::memory_order_relaxed)};
@@ -48,6 +58,7 @@ std::shared_ptr<Kernel> Jit::kernel(const Problem& problem) {
 
 std::shared_ptr<Kernel> Jit::kernel(Plan plan) {
   if (auto held = state_->held(plan.problem)) return held;
+  const DefaultArithmetic arithmetic;
   auto entry = state_->find_or_compile(plan, state_->bundle(plan));
   return state_->hold(std::move(plan), std::move(entry));
 }

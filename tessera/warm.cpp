@@ -8,6 +8,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/default_arithmetic.h"
 #include "runtime/worker_pool.h"
 #include "tessera/jit.h"
 #include "tessera/jit_state.h"
@@ -196,6 +197,7 @@ class WarmRun {
 };
 
 WarmReport Jit::warm(std::span<const Problem> problems, const WarmOptions& options) {
+  const DefaultArithmetic arithmetic;
   const Clock::time_point start = Clock::now();
   WarmReport report;
   PlannedList list = plan_all(problems, options.jobs, options.on_count, options.stop);
@@ -210,6 +212,7 @@ WarmReport Jit::warm(std::span<const Problem> problems, const WarmOptions& optio
 
 std::vector<Coverage> Jit::check(std::span<const Problem> problems,
                                  const std::function<void(const WarmCount&)>& on_count, int jobs) {
+  const DefaultArithmetic arithmetic;
   const PlannedList list = plan_all(problems, jobs, on_count);
   std::vector<std::optional<CacheTier>> tiers(list.kernels.size());
   for_each_index(list.kernels.size(), jobs > 0 ? jobs : default_num_workers(), [&](std::size_t i) {

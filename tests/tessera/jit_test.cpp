@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include <atomic>
+#include <cfenv>
 #include <thread>
 
 #include "base/file.h"
@@ -83,6 +84,26 @@ TEST_CASE("jit: one Problem compiles once, in one process and the next") {
   CHECK(jit->kernel(Problem(Fmha{}))->entry().tier == CacheTier::user);
   CHECK(fixture.compiler->compiles == 1);
   CHECK(jit->stats().cache.user_hits == 1);
+}
+
+TEST_CASE("jit: the caller's arithmetic changes no key and is afterwards as before") {
+  const Fixture fixture;
+  for (const int mode : {FE_TONEAREST, FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
+    CAPTURE(mode);
+    const auto jit = fixture.jit();
+    std::fesetround(mode);
+    std::feclearexcept(FE_ALL_EXCEPT);
+    // 1 / sqrt(96) is rounded.
+    for (const int head_dim : {96, 128, 192}) jit->kernel(Problem(Fmha{.head_dim = head_dim}));
+    const Problem gemm(Gemm{.m = 300, .n = 5000, .k = 7000});
+    jit->kernel(gemm);
+    jit->check({&gemm, 1});
+    const int flags = std::fetestexcept(FE_ALL_EXCEPT), after = std::fegetround();
+    std::fesetround(FE_TONEAREST);
+    CHECK(flags == 0);
+    CHECK(after == mode);
+    CHECK(fixture.compiler->compiles == 4);
+  }
 }
 
 TEST_CASE("jit: Problems that differ in facts get different kernels") {
