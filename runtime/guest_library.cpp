@@ -1,5 +1,6 @@
 #include "runtime/guest_library.h"
 
+#include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
 #include <signal.h>
@@ -105,6 +106,36 @@ class Dispositions {
   std::array<struct sigaction, NSIG> actions_{};
 };
 
+// A host may unload the library that this code is linked into while its own use of the guest goes on: what the guest
+// calls must not be gone then. Put back when this code ends, at the latest with the process.
+class ReplacedGuests {
+ public:
+  void add(const link_map& guest, std::vector<FilledSlot> filled) {
+    if (!filled.empty()) guests_.push_back({guest.l_name, std::move(filled)});
+  }
+  ~ReplacedGuests() {
+    for (const Guest& guest : guests_) {
+      void* const handle = dlopen(guest.name.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+      if (handle == nullptr) continue;  // unloaded
+      link_map* map = nullptr;
+      if (dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0) put_imports_back(*map, guest.filled);
+      dlclose(handle);
+    }
+  }
+
+ private:
+  struct Guest {
+    std::string name;
+    std::vector<FilledSlot> filled;
+  };
+  std::vector<Guest> guests_;
+};
+
+ReplacedGuests& replaced_guests() {
+  static ReplacedGuests guests;
+  return guests;
+}
+
 std::mutex g_mutex;
 int g_uncontained = 0;  // scopes of libraries that are not contained, alive now
 Dispositions* g_saved = nullptr;
@@ -122,7 +153,9 @@ GuestLibrary open_guest_library(const std::string& name, std::string* why) {
   const link_map* const map = guest.library.loaded();
   if (map == nullptr) return guest;
   const std::lock_guard lock(g_mutex);
-  const auto replaced = replace_imports(*map, replaced_imports_of_guests());
+  std::vector<FilledSlot> filled;
+  const auto replaced = replace_imports(*map, replaced_imports_of_guests(), &filled);
+  replaced_guests().add(*map, std::move(filled));
   guest.is_contained = std::any_of(replaced.begin(), replaced.end(), sets_signals);
   before.put_back(*map, false);
   return guest;

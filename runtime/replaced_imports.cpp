@@ -94,6 +94,8 @@ Tables tables_of(const link_map& library, const Layout& layout) {
   return tables;
 }
 
+void* held_by(std::uintptr_t slot) { return __atomic_load_n(reinterpret_cast<void**>(slot), __ATOMIC_ACQUIRE); }
+
 bool fill(const Layout& layout, std::uintptr_t slot, void* function) {
   if (!is_in(layout.writable, slot)) return false;
   const auto page_bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
@@ -107,7 +109,8 @@ bool fill(const Layout& layout, std::uintptr_t slot, void* function) {
 
 }  // namespace
 
-std::vector<std::string_view> replace_imports(const link_map& library, std::span<const ReplacedImport> imports) {
+std::vector<std::string_view> replace_imports(const link_map& library, std::span<const ReplacedImport> imports,
+                                              std::vector<FilledSlot>* filled) {
   std::vector<std::string_view> replaced;
   const Layout layout = layout_of(library);
   if (!layout.is_found) return replaced;
@@ -121,12 +124,22 @@ std::vector<std::string_view> replace_imports(const link_map& library, std::span
         continue;
       const std::string_view name = tables.names + tables.symbols[symbol].st_name;
       for (const ReplacedImport& import : imports) {
-        if (import.name != name || !fill(layout, layout.base + relocation.r_offset, import.function)) continue;
+        const std::uintptr_t slot = layout.base + relocation.r_offset;
+        if (import.name != name || !is_in(layout.writable, slot)) continue;
+        void* const before = held_by(slot);
+        if (!fill(layout, slot, import.function)) continue;
+        if (filled != nullptr && before != import.function) filled->push_back({slot, before, import.function});
         if (std::find(replaced.begin(), replaced.end(), import.name) == replaced.end()) replaced.push_back(import.name);
       }
     }
   }
   return replaced;
+}
+
+void put_imports_back(const link_map& library, std::span<const FilledSlot> filled) {
+  const Layout layout = layout_of(library);
+  for (const FilledSlot& slot : filled)
+    if (is_in(layout.writable, slot.at) && held_by(slot.at) == slot.function) fill(layout, slot.at, slot.before);
 }
 
 bool contains_address(const link_map& library, const void* address) {

@@ -1,5 +1,6 @@
 // A compiler in a host's process: signals reach the host as if it were not there, and nothing of the process is
 // changed. Each case runs in a child process of its own, where NVRTC has not been opened yet.
+#include <dlfcn.h>
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <fenv.h>
@@ -381,6 +382,27 @@ TEST_CASE("limits of the process hold while kernels compile") {
           compile_until(*compiler, 2, [&] { return is_over.load(); });
           host.join();
           return said;
+        }) == "");
+}
+
+TEST_CASE("a host that unloads the library goes on with the guest") {
+  CHECK(in_child([]() -> std::string {
+          void* const guest = dlopen(TESSERA_FAKE_NVRTC, RTLD_NOW | RTLD_LOCAL);
+          void* const plugin = dlopen(TESSERA_UNLOADED_HOST, RTLD_NOW | RTLD_LOCAL);
+          if (guest == nullptr || plugin == nullptr) return std::string(dlerror()) + "\n";
+          const auto use = reinterpret_cast<bool (*)(const char*)>(dlsym(plugin, "use_guest"));
+          if (!use(TESSERA_FAKE_NVRTC)) return "not contained\n";
+          dlclose(plugin);
+          if (dlopen(TESSERA_UNLOADED_HOST, RTLD_NOW | RTLD_NOLOAD) != nullptr) return "still loaded\n";
+          const auto compile =
+              reinterpret_cast<int (*)(void*, int, const char* const*)>(dlsym(guest, "nvrtcCompileProgram"));
+          struct sigaction mine {
+          }, now{};
+          mine.sa_handler = count_signal;
+          sigaction(SIGINT, &mine, nullptr);
+          compile(nullptr, 0, nullptr);  // sets handlers, as NVRTC does: by functions that are still there
+          sigaction(SIGINT, nullptr, &now);
+          return "";
         }) == "");
 }
 
