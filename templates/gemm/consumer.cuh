@@ -10,10 +10,10 @@
 // its own: they pass a token, once a tile.
 #pragma once
 
+#include "common/ring.cuh"
 #include "gemm/epilogue.cuh"
 #include "gemm/matmul.cuh"
 #include "gemm/params.cuh"
-#include "gemm/ring.cuh"
 #include "gemm/schedule.cuh"
 #include "gemm/split.cuh"
 #include "ptx/cluster.cuh"
@@ -30,11 +30,12 @@ struct Consumer {
 
   const Params& p;
   const unsigned smem;
+  const Barriers barriers = gemm::barriers(C, smem);
   const TileSchedule<C> schedule{p};
   // Taken from lane 0, so that the compiler knows one value for the warp and can keep addresses in uniform registers.
   const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / kWarpgroupThreads, 0) - 1;
   const int first_block = is_ping_pong(C) ? 0 : warpgroup * kBlocks;
-  RingPosition<C.stages> ring{};
+  common::RingPosition<C.stages> ring{};
 
   __device__ __forceinline__ void wait_turn() const {
     if constexpr (is_ping_pong(C)) ptx::barrier_sync(kBarrierOfTurn + warpgroup, 2 * kWarpgroupThreads);
@@ -43,11 +44,9 @@ struct Consumer {
     if constexpr (is_ping_pong(C)) ptx::barrier_arrive(kBarrierOfTurn + 1 - warpgroup, 2 * kWarpgroupThreads);
   }
 
-  __device__ __forceinline__ unsigned full_barrier(int slot) const { return smem + kLayout.barriers.offset + 8 * slot; }
-
   // One arrival of each warp, at every CTA that loads into this slot.
   __device__ __forceinline__ void release(int slot) const {
-    const unsigned empty = full_barrier(slot) + 8 * C.stages;
+    const unsigned empty = common::empty_behind<C.stages>(barriers.full[slot]);
     const int lane = static_cast<int>(threadIdx.x) % 32;
     if constexpr (multicast_size(C) == 1) {
       if (lane == 0) ptx::mbarrier_arrive(empty);
@@ -68,7 +67,7 @@ struct Consumer {
     int previous = 0;
 #pragma unroll 1
     for (int step = 0; step < schedule.steps(); ++step) {
-      ptx::mbarrier_wait_parity(full_barrier(ring.slot), ring.parity);
+      ptx::mbarrier_wait_parity(barriers.full[ring.slot], ring.parity);
       ptx::wgmma_fence();
 #pragma unroll
       for (int i = 0; i < kBlocks; ++i) issue_block<C>(accumulators[i], a_of(ring.slot, i), b_of(ring.slot), step != 0);
@@ -89,7 +88,7 @@ struct Consumer {
     clear<C>(accumulators);
 #pragma unroll 1
     for (int step = 0; step < schedule.steps(); ++step) {
-      ptx::mbarrier_wait_parity(full_barrier(ring.slot), ring.parity);
+      ptx::mbarrier_wait_parity(barriers.full[ring.slot], ring.parity);
 #pragma unroll
       for (int i = 0; i < kBlocks; ++i) {
         ptx::wgmma_fence();
@@ -134,7 +133,7 @@ struct Consumer {
         ptx::cluster_wait();
         epilogue.store(PartialSums<C>{smem, first_block, schedule.place}, tile.row + first_block * kBlockRows,
                        tile.column + schedule.place.k * stored_columns(C), tile.batch);
-        release_partial_sums<C>(smem, schedule.place);
+        release_partial_sums<C>(barriers.fetched[0], schedule.place);
       }
     }
     epilogue.finish();

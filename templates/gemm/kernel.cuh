@@ -10,6 +10,7 @@
 #pragma once
 
 #include "common/illegal_config.cuh"
+#include "common/ring.cuh"
 #include "gemm/consumer.cuh"
 #include "gemm/params.cuh"
 #include "gemm/producer.cuh"
@@ -31,13 +32,9 @@ template <Config C>
 __device__ __forceinline__ void init_barriers(unsigned smem) {
   constexpr int kWarps = 4 * (is_ping_pong(C) ? 1 : consumer_warpgroups(C));
   constexpr int kSources = C.cluster_m + C.cluster_n - 1;
-  const unsigned barriers = smem + smem_layout(C).barriers.offset;
-#pragma unroll
-  for (int i = 0; i < C.stages; ++i) {
-    ptx::mbarrier_init(barriers + 8 * i, 1);
-    ptx::mbarrier_init(barriers + 8 * (C.stages + i), kWarps * kSources);
-  }
-  if constexpr (C.split_k > 1) ptx::mbarrier_init(fetched_barrier<C>(smem), kWarps * C.split_k);
+  constexpr Barriers kOffsets = barriers(C);
+  common::init_ring<C.stages>(smem + kOffsets.full[0], 1, kWarps * kSources);
+  if constexpr (C.split_k > 1) ptx::mbarrier_init(smem + kOffsets.fetched[0], kWarps * C.split_k);
   ptx::fence_mbarrier_init();
 }
 
@@ -76,7 +73,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
     if constexpr (C.split_k > 1) {
       ptx::cluster_arrive_relaxed();
       ptx::cluster_wait();
-      if (threadIdx.x == 0) ptx::mbarrier_wait_parity(fetched_barrier<C>(smem), 0);
+      if (threadIdx.x == 0) ptx::mbarrier_wait_parity(barriers(C, smem).fetched[0], 0);
     }
   } else {
     if constexpr (kBudget.consumer > kBudget.entry) ptx::setmaxnreg_inc<kBudget.consumer>();

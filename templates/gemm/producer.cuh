@@ -16,8 +16,8 @@
 // without: a choice within took 1 % of short products.
 #pragma once
 
+#include "common/ring.cuh"
 #include "gemm/params.cuh"
-#include "gemm/ring.cuh"
 #include "gemm/schedule.cuh"
 #include "ptx/elect.cuh"
 #include "ptx/mbarrier.cuh"
@@ -85,6 +85,7 @@ __device__ __forceinline__ int rows_of_parts(int left) {
 template <Config C, bool kIsStreamed>
 __device__ __forceinline__ void produce_tiles(const Params& p, unsigned smem, const TileSchedule<C>& schedule) {
   constexpr SmemLayout kLayout = smem_layout(C);
+  const Barriers barriers = gemm::barriers(C, smem);
   const ClusterPlace<C>& place = schedule.place;
   // The ranks that share this CTA's A, and those that share its B.
   constexpr unsigned kRow = (1u << C.cluster_n) - 1;
@@ -95,7 +96,7 @@ __device__ __forceinline__ void produce_tiles(const Params& p, unsigned smem, co
   const auto a_ctas = static_cast<unsigned short>(kRow << (first_rank + place.m * C.cluster_n));
   const auto b_ctas = static_cast<unsigned short>(column << (first_rank + place.n));
 
-  RingPosition<C.stages> ring;
+  common::RingPosition<C.stages> ring;
   int unwritten = C.stages;  // slots: their first contents are the whole tile, zeros behind the matrix
 #pragma unroll 1
   for (int item = schedule.first(); item < schedule.items; item += schedule.stride()) {
@@ -110,9 +111,8 @@ __device__ __forceinline__ void produce_tiles(const Params& p, unsigned smem, co
     const int b_begin = row_of_part<b_slot_rows(C), C.cluster_m, b_box_rows(C)>(tile.column, place.m, p.n);
 #pragma unroll 1
     for (int step = schedule.k_begin; step < schedule.k_end; ++step) {
-      const unsigned full = smem + kLayout.barriers.offset + 8 * ring.slot;
-      const unsigned empty = full + 8 * C.stages;
-      ptx::mbarrier_wait_parity(empty, ring.parity ^ 1);
+      const unsigned full = barriers.full[ring.slot];
+      ptx::mbarrier_wait_parity(common::empty_behind<C.stages>(full), ring.parity ^ 1);
       ptx::mbarrier_arrive_expect_tx(full, unwritten > 0 ? a_slot_bytes(C) + b_slot_bytes(C) : bytes);
       load_operand<C, C.a_layout, C.tile_m, C.cluster_n, a_box_rows(C), kIsStreamed && is_swapped(C)>(
           p.a, smem + kLayout.a.offset + ring.slot * a_slot_bytes(C), full, place.n, a_ctas, step, a_begin,
@@ -128,7 +128,7 @@ __device__ __forceinline__ void produce_tiles(const Params& p, unsigned smem, co
   if constexpr (multicast_size(C) > 1) {
 #pragma unroll 1
     for (int i = 0; i < C.stages; ++i) {
-      ptx::mbarrier_wait_parity(smem + kLayout.barriers.offset + 8 * (C.stages + ring.slot), ring.parity ^ 1);
+      ptx::mbarrier_wait_parity(barriers.empty[ring.slot], ring.parity ^ 1);
       ring.advance();
     }
   }

@@ -39,18 +39,13 @@ __device__ __forceinline__ void share_partial_sums(const Accumulators<C>& sums, 
   }
 }
 
-// Of this CTA: counts the warps that have fetched from its sums.
+// One arrival of each warp, at every CTA whose sums it has fetched. `fetched`: the barrier of this CTA.
 template <Config C>
-__device__ __forceinline__ unsigned fetched_barrier(unsigned smem) {
-  return smem + smem_layout(C).barriers.offset + 16 * C.stages;
-}
-// One arrival of each warp, at every CTA whose sums it has fetched.
-template <Config C>
-__device__ __forceinline__ void release_partial_sums(unsigned smem, const ClusterPlace<C>& place) {
+__device__ __forceinline__ void release_partial_sums(unsigned fetched, const ClusterPlace<C>& place) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   __syncwarp();
   if (lane < C.split_k)
-    ptx::mbarrier_arrive_cluster(ptx::mapa(fetched_barrier<C>(smem), lane * multicast_size(C) + place.rank_in_part()));
+    ptx::mbarrier_arrive_cluster(ptx::mapa(fetched, lane * multicast_size(C) + place.rank_in_part()));
 }
 
 // Where an epilogue finds the sums of its panels: the parts of all CTAs, added up. A panel and a few parts at a time,

@@ -23,11 +23,10 @@ namespace tessera::gemm_tcgen05 {
 // those of empty sums every storing warp of the pair.
 template <Config C>
 __device__ __forceinline__ void init_barriers(unsigned smem) {
+  constexpr Barriers kOffsets = barriers(C);
 #pragma unroll
-  for (int i = 0; i < num_barriers(C); ++i) {
-    const bool is_sums_empty = i >= barrier_index(C, Barrier::sums_empty);
-    ptx::mbarrier_init(smem + smem_layout(C).barriers.offset + 8 * i, is_sums_empty ? kStoreWarps * pair_size(C) : 1);
-  }
+  for (int i = 0; i < kOffsets.count; ++i)
+    ptx::mbarrier_init(smem + kOffsets.full[i], i >= kOffsets.sums_empty.index ? kStoreWarps * pair_size(C) : 1);
   ptx::fence_mbarrier_init();
 }
 

@@ -12,8 +12,8 @@
 // altogether are not issued, but for the first one, which a K of 0 needs.
 #pragma once
 
+#include "common/ring.cuh"
 #include "gemm_tcgen05/params.cuh"
-#include "gemm_tcgen05/ring.cuh"
 #include "gemm_tcgen05/schedule.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/elect.cuh"
@@ -56,6 +56,7 @@ struct Multiplier {
   const unsigned smem;
   const unsigned tmem;
   const int k;
+  const Barriers barriers = gemm_tcgen05::barriers(C, smem);
 
   __device__ __forceinline__ unsigned lane_scales(int slot) const {
     return smem + kMap.lane_scales.offset + slot * scale_slot_bytes(C, 1);
@@ -141,19 +142,19 @@ struct Multiplier {
   }
 
   // Until slot `ring` is full, its scales mended. The odd CTA of a pair does nothing else.
-  __device__ __forceinline__ void receive(const RingPosition<C.stages>& ring, int step, bool is_odd) const {
+  __device__ __forceinline__ void receive(const common::RingPosition<C.stages>& ring, int step, bool is_odd) const {
     if constexpr (has_scale_barriers(C)) {
-      ptx::mbarrier_wait_parity(barrier_address<C>(smem, Barrier::scales, ring.slot), ring.parity);
+      ptx::mbarrier_wait_parity(barriers.scales[ring.slot], ring.parity);
       if constexpr (reads_past_k(C)) mend_scales(ring.slot, step);
       __syncwarp();
-      const unsigned peer_scales = barrier_address<C>(smem, Barrier::peer_scales, ring.slot);
+      const unsigned peer_scales = barriers.peer_scales[ring.slot];
       if (is_odd) {
         if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive_release_cluster(ptx::mapa(peer_scales, 0));
         return;
       }
       ptx::mbarrier_wait_parity_acquire_cluster(peer_scales, ring.parity);
     }
-    ptx::mbarrier_wait_parity(barrier_address<C>(smem, Barrier::full, ring.slot), ring.parity);
+    ptx::mbarrier_wait_parity(barriers.full[ring.slot], ring.parity);
     if constexpr (is_scaled(C) && !has_scale_barriers(C) && reads_past_k(C)) {
       mend_scales(ring.slot, step);
       __syncwarp();
@@ -166,16 +167,16 @@ template <Config C>
 struct ScaleSlots {
   static constexpr int kSlots = scale_slots(C) > 0 ? scale_slots(C) : 1;
   int slot = 0;
-  RingPosition<C.stages> last;  // the ring's position when the slot was used last
+  common::RingPosition<C.stages> last;  // the ring's position when the slot was used last
   int uses = 0;
 
   // Waits until the products that read the slot are complete.
-  __device__ __forceinline__ unsigned next(unsigned smem) {
+  __device__ __forceinline__ unsigned next(const BarrierRow& empty) {
     if constexpr (kSlots < C.stages) {
       if (uses < kSlots) {
         ++uses;
       } else {
-        ptx::mbarrier_wait_parity(barrier_address<C>(smem, Barrier::empty, last.slot), last.parity);
+        ptx::mbarrier_wait_parity(empty[last.slot], last.parity);
         last.advance();
       }
     }
@@ -190,19 +191,19 @@ template <Config C>
 __device__ __forceinline__ void multiply(const Params& p, unsigned smem, unsigned tmem) {
   Schedule<C> schedule{p};
   const Multiplier<C> multiplier{smem, tmem, p.k};
+  const Barriers& barriers = multiplier.barriers;
   const bool is_odd = schedule.pair_rank() != 0;
   if (is_odd && !has_scale_barriers(C)) return;
   const bool is_issuer = ptx::elect_sync();
-  RingPosition<C.stages> ring;
-  RingPosition<C.accumulators> sums;
+  common::RingPosition<C.stages> ring;
+  common::RingPosition<C.accumulators> sums;
   ScaleSlots<C> scale_slot;
 #pragma unroll 1
   for (; schedule.has_tile(); schedule.advance()) {
     const Tile tile = schedule.tile();
     const int first_column = is_swapped(C) ? tile.a_in_scales : tile.b_in_scales;
     if (!is_odd) {
-      ptx::mbarrier_wait_parity_acquire_cluster(barrier_address<C>(smem, Barrier::sums_empty, sums.slot),
-                                                sums.parity ^ 1);
+      ptx::mbarrier_wait_parity_acquire_cluster(barriers.sums_empty[sums.slot], sums.parity ^ 1);
       ptx::tcgen05_fence_after_thread_sync();
     }
 #pragma unroll 1
@@ -212,19 +213,19 @@ __device__ __forceinline__ void multiply(const Params& p, unsigned smem, unsigne
         ptx::tcgen05_fence_after_thread_sync();
         unsigned scales = 0;
         if constexpr (is_scaled(C)) {
-          scales = tmem + Multiplier<C>::kTmem.scales + scale_slot.next(smem);
+          scales = tmem + Multiplier<C>::kTmem.scales + scale_slot.next(barriers.empty);
           multiplier.copy_scales(ring.slot, scales);
         }
 #pragma unroll
         for (int i = 0; i < products(C); ++i)
           multiplier.multiply(i, ring.slot, tmem + sums.slot * sum_columns(C) + i * columns(C), scales,
                               multiplier.chunks_of(step), first_column, step > schedule.k_begin);
-        Multiplier<C>::commit(barrier_address<C>(smem, Barrier::empty, ring.slot));
+        Multiplier<C>::commit(barriers.empty[ring.slot]);
       }
       __syncwarp();
       ring.advance();
     }
-    if (is_issuer && !is_odd) Multiplier<C>::commit(barrier_address<C>(smem, Barrier::sums_full, sums.slot));
+    if (is_issuer && !is_odd) Multiplier<C>::commit(barriers.sums_full[sums.slot]);
     __syncwarp();
     sums.advance();
   }

@@ -35,10 +35,4 @@ struct Params {
   float beta;
 };
 
-// Where a role finds a barrier.
-template <Config C>
-__device__ __forceinline__ unsigned barrier_address(unsigned smem, Barrier which, int index) {
-  return smem + smem_layout(C).barriers.offset + 8 * (barrier_index(C, which) + index);
-}
-
 }  // namespace tessera::gemm_tcgen05

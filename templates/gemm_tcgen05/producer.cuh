@@ -8,8 +8,8 @@
 // slots before the roles begin, for the pair's issuer reads the other CTA's too.
 #pragma once
 
+#include "common/ring.cuh"
 #include "gemm_tcgen05/params.cuh"
-#include "gemm_tcgen05/ring.cuh"
 #include "gemm_tcgen05/schedule.cuh"
 #include "ptx/clear_shared.cuh"
 #include "ptx/cluster.cuh"
@@ -74,12 +74,13 @@ template <Config C>
 __device__ __forceinline__ void produce_zeros(const Params& p, unsigned smem) {
   Schedule<C> schedule{p};
   if (schedule.pair_rank() != 0 && !has_scale_barriers(C)) return;
-  RingPosition<C.stages> ring;
+  const Barriers barriers = gemm_tcgen05::barriers(C, smem);
+  common::RingPosition<C.stages> ring;
 #pragma unroll 1
   for (; schedule.has_tile(); schedule.advance()) {
-    ptx::mbarrier_wait_parity(barrier_address<C>(smem, Barrier::empty, ring.slot), ring.parity ^ 1);
-    if (schedule.pair_rank() == 0) ptx::mbarrier_arrive(barrier_address<C>(smem, Barrier::full, ring.slot));
-    if constexpr (has_scale_barriers(C)) ptx::mbarrier_arrive(barrier_address<C>(smem, Barrier::scales, ring.slot));
+    ptx::mbarrier_wait_parity(barriers.empty[ring.slot], ring.parity ^ 1);
+    if (schedule.pair_rank() == 0) ptx::mbarrier_arrive(barriers.full[ring.slot]);
+    if constexpr (has_scale_barriers(C)) ptx::mbarrier_arrive(barriers.scales[ring.slot]);
     ring.advance();
   }
 }
@@ -101,15 +102,16 @@ __device__ __forceinline__ void produce(const Params& p, unsigned smem) {
     return is_swapped(C) ? p.a : product == 0 ? p.b : p.b2;
   };
   const int column_part = schedule.pair_rank() * column_rows(C);
+  const Barriers barriers = gemm_tcgen05::barriers(C, smem);
 
-  RingPosition<C.stages> ring;
+  common::RingPosition<C.stages> ring;
 #pragma unroll 1
   for (; schedule.has_tile(); schedule.advance()) {
     const Tile tile = schedule.tile();
 #pragma unroll 1
     for (int step = schedule.k_begin; step < schedule.k_end; ++step) {
-      const unsigned full = barrier_address<C>(smem, Barrier::full, ring.slot);
-      ptx::mbarrier_wait_parity(barrier_address<C>(smem, Barrier::empty, ring.slot), ring.parity ^ 1);
+      const unsigned full = barriers.full[ring.slot];
+      ptx::mbarrier_wait_parity(barriers.empty[ring.slot], ring.parity ^ 1);
       if (schedule.pair_rank() == 0)
         ptx::mbarrier_arrive_expect_tx(full, kValueBytes + (kScalesApart ? 0 : kScaleBytes));
       const int k = step * tile_k(C);
@@ -121,7 +123,7 @@ __device__ __forceinline__ void produce(const Params& p, unsigned smem) {
             of_columns(i), smem + kMap.columns.offset + (ring.slot * products(C) + i) * column_rows(C) * kStepBytes,
             full, k, row_of<C>(tile, false) + column_part, matrix_of<C>(tile, false));
       if constexpr (kScalesApart) {
-        const unsigned scales = barrier_address<C>(smem, Barrier::scales, ring.slot);
+        const unsigned scales = barriers.scales[ring.slot];
         ptx::mbarrier_arrive_expect_tx(scales, kScaleBytes);
         load_scales<C>(p, smem, ring.slot, scales, step, tile);
       } else if constexpr (is_scaled(C)) {

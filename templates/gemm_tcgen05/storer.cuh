@@ -6,10 +6,10 @@
 // CTA, which issues the products.
 #pragma once
 
+#include "common/ring.cuh"
 #include "gemm_tcgen05/epilogue.cuh"
 #include "gemm_tcgen05/params.cuh"
 #include "gemm_tcgen05/quantizer.cuh"
-#include "gemm_tcgen05/ring.cuh"
 #include "gemm_tcgen05/schedule.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/mbarrier.cuh"
@@ -35,13 +35,12 @@ __device__ __forceinline__ void load_sums(float (&v)[kCount], unsigned address) 
   }
 }
 
-// After the warp's last load: the accumulator may be written again.
+// After the warp's last load: the accumulator of this barrier may be written again.
 template <Config C>
-__device__ __forceinline__ void release_sums(unsigned smem, int accumulator) {
+__device__ __forceinline__ void release_sums(unsigned barrier) {
   ptx::tcgen05_fence_before_thread_sync();
   __syncwarp();
   if (threadIdx.x % 32 != 0) return;
-  const unsigned barrier = barrier_address<C>(smem, Barrier::sums_empty, accumulator);
   if constexpr (pair_size(C) == 2) {
     ptx::mbarrier_arrive_release_cluster(ptx::mapa(barrier, 0));
   } else {
@@ -117,7 +116,8 @@ __device__ __forceinline__ void store(const Params& p, unsigned smem, unsigned t
   Schedule<C> schedule{p};
   const int warp = static_cast<int>(threadIdx.x) / 32 - kFirstStoreWarp;
   Epilogue<C> epilogue{p, smem, warp};
-  RingPosition<C.accumulators> sums;
+  const Barriers barriers = gemm_tcgen05::barriers(C, smem);
+  common::RingPosition<C.accumulators> sums;
   constexpr int kPanel = panel_columns(C);
   const int first_column = schedule.k_part() * stored_columns(C);
   const typename QuantizerOf<C>::type quantizer{p};
@@ -125,12 +125,12 @@ __device__ __forceinline__ void store(const Params& p, unsigned smem, unsigned t
   for (; schedule.has_tile(); schedule.advance()) {
     const Tile tile = schedule.tile();
     epilogue.row_end = tile.row_end;
-    ptx::mbarrier_wait_parity(barrier_address<C>(smem, Barrier::sums_full, sums.slot), sums.parity);
+    ptx::mbarrier_wait_parity(barriers.sums_full[sums.slot], sums.parity);
     ptx::tcgen05_fence_after_thread_sync();
     const unsigned from = tmem + (static_cast<unsigned>(warp) * 32 << 16) + sums.slot * sum_columns(C);
     if constexpr (C.split_k > 1) {
       share_sums<C>(smem, from, warp * 32 + epilogue.lane);
-      release_sums<C>(smem, sums.slot);
+      release_sums<C>(barriers.sums_empty[sums.slot]);
       ptx::cluster_arrive();
       ptx::cluster_wait();
     }
@@ -146,7 +146,7 @@ __device__ __forceinline__ void store(const Params& p, unsigned smem, unsigned t
         } else {
           load_gated<C>(v, up, from, column);
         }
-        if (column + kPanel == stored_columns(C)) release_sums<C>(smem, sums.slot);
+        if (column + kPanel == stored_columns(C)) release_sums<C>(barriers.sums_empty[sums.slot]);
       }
       const int b_row = columns_of_d(C, tile.b_row);
       const int lanes = (is_swapped(C) ? b_row : tile.a_row) + warp * 32;

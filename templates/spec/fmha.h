@@ -59,11 +59,15 @@
 #pragma once
 
 #include "spec/attention_types.h"
+#include "spec/kernel_parts.h"
 #include "spec/limits.h"
 #include "spec/types.h"
 #include "spec/wgmma_shape.h"
 
 namespace tessera::fmha {
+
+using common::Role;
+using common::SmemRegion;
 
 // One specialisation. A structural type: it is a template parameter of the device code.
 struct Config {
@@ -147,13 +151,6 @@ TESSERA_HD constexpr int accumulator_registers(const Config& c) {
   return c.tile_n / 2 + c.tile_n / 4 + v_columns(c) / 2;
 }
 
-// One named piece of dynamic shared memory.
-struct SmemRegion {
-  const char* name = nullptr;
-  int offset = 0;
-  int bytes = 0;
-};
-
 struct SmemLayout {
   SmemRegion q;         // [q_stages][consumer warpgroup][columns / span][64][span]; O leaves through the same bytes
   SmemRegion k;         // [stages][columns / span][tile_n][span]
@@ -194,12 +191,12 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   const int groups = consumer_warpgroups(c);
   const int num_q = c.q_stages * groups;
   layout.q = {"q", 0, num_q * q_slot_bytes(c)};
-  layout.k = {"k", layout.q.bytes, c.stages * k_slot_bytes(c)};
-  layout.v = {"v", layout.k.offset + layout.k.bytes, c.stages * v_slot_bytes(c)};
-  layout.exchange = {"exchange", layout.v.offset + layout.v.bytes, groups * exchange_slot_bytes(c)};
-  layout.barriers = {"barriers", layout.exchange.offset + layout.exchange.bytes,
+  layout.k = {"k", end_of(layout.q), c.stages * k_slot_bytes(c)};
+  layout.v = {"v", end_of(layout.k), c.stages * v_slot_bytes(c)};
+  layout.exchange = {"exchange", end_of(layout.v), groups * exchange_slot_bytes(c)};
+  layout.barriers = {"barriers", end_of(layout.exchange),
                      8 * (3 * num_q + 4 * c.stages + (c.cta_pair ? 3 : 1) * groups)};
-  layout.total_bytes = layout.barriers.offset + layout.barriers.bytes;
+  layout.total_bytes = end_of(layout.barriers);
   return layout;
 }
 
@@ -299,14 +296,6 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   return {};
 }
 
-// Warps with one job.
-struct Role {
-  const char* name = nullptr;
-  int first_warp = 0;
-  int warps = 0;
-  int registers = 0;
-};
-
 inline constexpr int kNumRoles = 5;
 inline constexpr int kWarpOfK = 0;  // of the producer warpgroup
 inline constexpr int kWarpOfV = 1;
@@ -331,9 +320,7 @@ TESSERA_HD constexpr Role role(const Config& c, int index) {
 
 // A rank-5 TMA box, innermost first: {span, rows, panels, 1 head, 1 batch}. Where heads are packed, of Q and O: {span,
 // heads of the key head, queries, 1 key head, 1 batch}, one copy for each panel.
-struct TmaBox {
-  int extents[5] = {1, 1, 1, 1, 1};
-};
+using TmaBox = common::TmaBox<5>;
 
 TESSERA_HD constexpr TmaBox q_box(const Config& c) {
   if (c.pack_gqa > 1) return {{span_elements(c), c.pack_gqa, kRowsPerWarpgroup / c.pack_gqa, 1, 1}};

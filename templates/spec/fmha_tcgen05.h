@@ -37,8 +37,11 @@
 
 #include "spec/fmha_tcgen05_config.h"
 #include "spec/fmha_tcgen05_smem.h"
+#include "spec/kernel_parts.h"
 
 namespace tessera::fmha_tcgen05 {
+
+using common::Role;
 
 // Registers per thread: at entry, as the launch bounds deal them, and after setmaxnreg. A softmax thread holds a row of
 // S, 128 values.
@@ -112,14 +115,6 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   return {};
 }
 
-// Warps with one job.
-struct Role {
-  const char* name = nullptr;
-  int first_warp = 0;
-  int warps = 0;
-  int registers = 0;
-};
-
 inline constexpr int kNumRoles = 6;
 inline constexpr int kWarpOfKv = 0;
 inline constexpr int kWarpOfQ = 1;
@@ -145,9 +140,7 @@ TESSERA_HD constexpr Role role(const Config& c, int index) {
 }
 
 // A TMA box, innermost first: {span, rows, panels, 1 head, 1 batch}; K-major V: {span, columns, 1, 1}.
-struct TmaBox {
-  int extents[5] = {1, 1, 1, 1, 1};
-};
+using TmaBox = common::TmaBox<5>;
 
 // Packed, q and o have maps {head_dim, pack_gqa, seqlen_q, heads_kv, batch}, a box for each panel.
 TESSERA_HD constexpr TmaBox q_box(const Config& c) {

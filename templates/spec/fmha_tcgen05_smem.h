@@ -2,15 +2,11 @@
 #pragma once
 
 #include "spec/fmha_tcgen05_config.h"
+#include "spec/kernel_parts.h"
 
 namespace tessera::fmha_tcgen05 {
 
-// One named piece of dynamic shared memory.
-struct SmemRegion {
-  const char* name = nullptr;
-  int offset = 0;
-  int bytes = 0;
-};
+using common::SmemRegion;
 
 struct SmemLayout {
   SmemRegion q;         // [Q tile][head_dim / span][rows][span]; O leaves through the same bytes
@@ -50,19 +46,18 @@ TESSERA_HD constexpr int num_barriers(const Config& c) { return 5 * q_tiles(c) +
 TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   SmemLayout layout;
   const int lanes = 128 * 4;
-  const auto after = [](const SmemRegion& region) { return region.offset + region.bytes; };
   // Every tile starts on a repeat of the widest pattern; small head_dims have slots below it.
   const auto aligned = [](int offset) { return static_cast<int>(round_up(offset, 1024)); };
   layout.q = {"q", 0, q_tiles(c) * q_slot_bytes(c)};
-  layout.k = {"k", aligned(after(layout.q)), c.stages * k_slot_bytes(c)};
-  layout.v = {"v", aligned(after(layout.k)), c.stages * v_slot_bytes(c)};
-  layout.p = {"p", aligned(after(layout.v)), q_tiles(c) * p_slot_bytes(c)};
-  layout.factors = {"factors", after(layout.p), kNumBuffers * lanes};
-  layout.last = {"last_factors", after(layout.factors), q_tiles(c) * lanes};
-  layout.halves = {"halves", after(layout.last), is_folded(c) ? 2 * q_tiles(c) * lanes : 0};
-  layout.tmem = {"tmem_address", after(layout.halves), 8};
-  layout.barriers = {"barriers", after(layout.tmem), 8 * num_barriers(c)};
-  layout.total_bytes = after(layout.barriers);
+  layout.k = {"k", aligned(end_of(layout.q)), c.stages * k_slot_bytes(c)};
+  layout.v = {"v", aligned(end_of(layout.k)), c.stages * v_slot_bytes(c)};
+  layout.p = {"p", aligned(end_of(layout.v)), q_tiles(c) * p_slot_bytes(c)};
+  layout.factors = {"factors", end_of(layout.p), kNumBuffers * lanes};
+  layout.last = {"last_factors", end_of(layout.factors), q_tiles(c) * lanes};
+  layout.halves = {"halves", end_of(layout.last), is_folded(c) ? 2 * q_tiles(c) * lanes : 0};
+  layout.tmem = {"tmem_address", end_of(layout.halves), 8};
+  layout.barriers = {"barriers", end_of(layout.tmem), 8 * num_barriers(c)};
+  layout.total_bytes = end_of(layout.barriers);
   return layout;
 }
 

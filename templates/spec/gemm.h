@@ -36,11 +36,17 @@
 // smem_layout().total_bytes.
 #pragma once
 
+#include "spec/kernel_parts.h"
 #include "spec/limits.h"
 #include "spec/types.h"
 #include "spec/wgmma_shape.h"
 
 namespace tessera::gemm {
+
+using common::BarrierRow;
+using common::Role;
+using common::SmemRegion;
+using TmaBox = common::TmaBox<3>;
 
 // One specialisation. A structural type: it is a template parameter of the device code.
 struct Config {
@@ -167,21 +173,31 @@ TESSERA_HD constexpr Swizzle d_swizzle(const Config& c) {
   return span == 128 ? Swizzle::b128 : span == 64 ? Swizzle::b64 : span == 32 ? Swizzle::b32 : Swizzle::none;
 }
 
-// One named piece of dynamic shared memory.
-struct SmemRegion {
-  const char* name = nullptr;
-  int offset = 0;
-  int bytes = 0;
-};
-
 struct SmemLayout {
   SmemRegion a;         // [stages][tile_m][128 B]; MN-major [stages][tile_m / 64][64 k][128 B]. Partial sums start here
   SmemRegion b;         // [stages][tile_n][128 B]; MN-major [stages][ceil(tile_n / 64)][64 k][128 B]
   SmemRegion d;         // [consumer warpgroup][2][64][d_span_bytes]; swap_ab: [panel_columns][d_span_bytes]
-  SmemRegion barriers;  // 8 bytes each: full [stages], empty [stages]; split_k > 1: fetched
+  SmemRegion barriers;  // in the order of Barriers
   int total_bytes = 0;
   int alignment = 1024;
 };
+
+struct Barriers {
+  BarrierRow full;     // [stages]
+  BarrierRow empty;    // [stages]
+  BarrierRow fetched;  // one, split_k > 1 only: partial sums were read
+  int count = 0;       // of all
+};
+// The first one at `offset` of the shared memory at `smem`.
+TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigned smem) {
+  common::BarrierCursor cursor{{smem, offset, 0}};
+  Barriers b;
+  b.full = cursor.take(c.stages);
+  b.empty = cursor.take(c.stages);
+  b.fetched = cursor.take(c.split_k > 1 ? 1 : 0);
+  b.count = cursor.next.index;
+  return b;
+}
 
 TESSERA_HD constexpr int span_elements(const Config& c) { return kStepBytes / element_bytes(c); }
 
@@ -201,11 +217,16 @@ TESSERA_HD constexpr int staging_slot_bytes(const Config& c) {
 TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   SmemLayout layout;
   layout.a = {"a", 0, c.stages * a_slot_bytes(c)};
-  layout.b = {"b", layout.a.bytes, c.stages * b_slot_bytes(c)};
-  layout.d = {"d", layout.b.offset + layout.b.bytes, consumer_warpgroups(c) * kStagingSlots * staging_slot_bytes(c)};
-  layout.barriers = {"barriers", layout.d.offset + layout.d.bytes, 16 * c.stages + (c.split_k > 1 ? 8 : 0)};
-  layout.total_bytes = layout.barriers.offset + layout.barriers.bytes;
+  layout.b = {"b", end_of(layout.a), c.stages * b_slot_bytes(c)};
+  layout.d = {"d", end_of(layout.b), consumer_warpgroups(c) * kStagingSlots * staging_slot_bytes(c)};
+  layout.barriers = {"barriers", end_of(layout.d), 8 * barriers_from(c, 0, 0).count};
+  layout.total_bytes = end_of(layout.barriers);
   return layout;
+}
+
+// Addresses, where `smem` is that of the CTA's shared memory.
+TESSERA_HD constexpr Barriers barriers(const Config& c, unsigned smem = 0) {
+  return barriers_from(c, smem_layout(c).barriers.offset, smem);
 }
 
 // Registers per thread: at entry, as __launch_bounds__(num_threads, 1) deals them, and after setmaxnreg.
@@ -300,14 +321,6 @@ TESSERA_HD constexpr int most_stages(Config c) {
   return c.stages;
 }
 
-// Warps with one job.
-struct Role {
-  const char* name = nullptr;
-  int first_warp = 0;
-  int warps = 0;
-  int registers = 0;
-};
-
 inline constexpr int kNumRoles = 3;
 
 TESSERA_HD constexpr Role role(const Config& c, int index) {
@@ -321,11 +334,6 @@ TESSERA_HD constexpr Role role(const Config& c, int index) {
       return {"consumer", 4, 4 * consumer_warpgroups(c), budget.consumer};
   }
 }
-
-// A rank-3 TMA box, innermost first.
-struct TmaBox {
-  int extents[3] = {1, 1, 1};
-};
 
 // Rows that one copy loads, of the `rows` that a CTA loads: as many as divide these, at most `most`, at least half as
 // many. Copies that lie behind the matrix are left out (producer.cuh): boxes of 64 rows take no longer than whole

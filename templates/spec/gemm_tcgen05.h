@@ -59,12 +59,18 @@
 #pragma once
 
 #include "spec/instruction_descriptor.h"
+#include "spec/kernel_parts.h"
 #include "spec/limits.h"
 #include "spec/product_facts.h"
 #include "spec/smem_descriptor.h"
 #include "spec/types.h"
 
 namespace tessera::gemm_tcgen05 {
+
+using common::BarrierRow;
+using common::Role;
+using common::SmemRegion;
+using TmaBox = common::TmaBox<3>;
 
 using layout::Tcgen05Kind;
 
@@ -283,64 +289,62 @@ TESSERA_HD constexpr Swizzle d_swizzle(const Config& c) {
   return span == 128 ? Swizzle::b128 : span == 64 ? Swizzle::b64 : span == 32 ? Swizzle::b32 : Swizzle::none;
 }
 
-// One named piece of dynamic shared memory.
-struct SmemRegion {
-  const char* name = nullptr;
-  int offset = 0;
-  int bytes = 0;
-};
-
 struct SmemLayout {
   SmemRegion lanes;          // [stages][128][128 B]: A, or B with changed places. Partial sums start here
   SmemRegion columns;        // [stages][product][column_rows][128 B]
   SmemRegion lane_scales;    // [stages][scale_tiles][512 B]
   SmemRegion column_scales;  // [stages][product][column_blocks][scale_tiles][512 B]
   SmemRegion d;              // [storing warp][2][staging_slot_bytes]
-  SmemRegion barriers;       // 8 bytes each; see barrier()
+  SmemRegion barriers;       // in the order of Barriers
   SmemRegion tmem_address;
   int total_bytes = 0;
   int alignment = 1024;
 };
 
-// Barriers, in this order; `scales` and `peer_scales` only for block-scaled pairs.
-enum class Barrier { full, empty, scales, peer_scales, sums_full, sums_empty };
 TESSERA_HD constexpr bool has_scale_barriers(const Config& c) { return is_scaled(c) && pair_size(c) == 2; }
-TESSERA_HD constexpr int num_barriers(const Config& c) {
-  return c.stages * (has_scale_barriers(c) ? 4 : 2) + 2 * c.accumulators;
-}
-TESSERA_HD constexpr int barrier_index(const Config& c, Barrier which) {
-  const int rings = has_scale_barriers(c) ? 4 : 2;
-  switch (which) {
-    case Barrier::full:
-      return 0;
-    case Barrier::empty:
-      return c.stages;
-    case Barrier::scales:
-      return 2 * c.stages;
-    case Barrier::peer_scales:
-      return 3 * c.stages;
-    case Barrier::sums_full:
-      return rings * c.stages;
-    case Barrier::sums_empty:
-      return rings * c.stages + c.accumulators;
-  }
-  return 0;
+
+struct Barriers {
+  BarrierRow full;         // [stages]
+  BarrierRow empty;        // [stages]
+  BarrierRow scales;       // [stages], block-scaled pairs only
+  BarrierRow peer_scales;  // [stages], likewise
+  BarrierRow sums_full;    // [accumulators]
+  BarrierRow sums_empty;   // [accumulators]
+  int count = 0;           // of all
+};
+// The first one at `offset` of the shared memory at `smem`.
+TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigned smem) {
+  const int scale_barriers = has_scale_barriers(c) ? c.stages : 0;
+  common::BarrierCursor cursor{{smem, offset, 0}};
+  Barriers b;
+  b.full = cursor.take(c.stages);
+  b.empty = cursor.take(c.stages);
+  b.scales = cursor.take(scale_barriers);
+  b.peer_scales = cursor.take(scale_barriers);
+  b.sums_full = cursor.take(c.accumulators);
+  b.sums_empty = cursor.take(c.accumulators);
+  b.count = cursor.next.index;
+  return b;
 }
 
 TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   SmemLayout map;
-  const auto after = [](const SmemRegion& region) { return region.offset + region.bytes; };
   map.lanes = {is_swapped(c) ? "b" : "a", 0, c.stages * kLanes * kStepBytes};
-  map.columns = {is_swapped(c) ? "a" : "b", after(map.lanes), c.stages * products(c) * column_rows(c) * kStepBytes};
-  map.lane_scales = {is_swapped(c) ? "sfb" : "sfa", after(map.columns), c.stages * scale_slot_bytes(c, 1)};
-  map.column_scales = {is_swapped(c) ? "sfa" : "sfb", after(map.lane_scales),
+  map.columns = {is_swapped(c) ? "a" : "b", end_of(map.lanes), c.stages * products(c) * column_rows(c) * kStepBytes};
+  map.lane_scales = {is_swapped(c) ? "sfb" : "sfa", end_of(map.columns), c.stages * scale_slot_bytes(c, 1)};
+  map.column_scales = {is_swapped(c) ? "sfa" : "sfb", end_of(map.lane_scales),
                        c.stages * products(c) * scale_slot_bytes(c, column_blocks(c))};
-  map.d = {"d", static_cast<int>(round_up(after(map.column_scales), 1024)),
+  map.d = {"d", static_cast<int>(round_up(end_of(map.column_scales), 1024)),
            kStoreWarps * kStagingSlots * staging_slot_bytes(c)};
-  map.barriers = {"barriers", after(map.d), 8 * num_barriers(c)};
-  map.tmem_address = {"tmem address", after(map.barriers), 8};
-  map.total_bytes = after(map.tmem_address);
+  map.barriers = {"barriers", end_of(map.d), 8 * barriers_from(c, 0, 0).count};
+  map.tmem_address = {"tmem address", end_of(map.barriers), 8};
+  map.total_bytes = end_of(map.tmem_address);
   return map;
+}
+
+// Addresses, where `smem` is that of the CTA's shared memory.
+TESSERA_HD constexpr Barriers barriers(const Config& c, unsigned smem = 0) {
+  return barriers_from(c, smem_layout(c).barriers.offset, smem);
 }
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
@@ -430,19 +434,9 @@ TESSERA_HD constexpr int most_accumulators(const Config& c) {
   return 2 * sum_columns(c) + 2 * scale_columns(c) <= kTmemColumns ? 2 : 1;
 }
 
-// Warps with one job.
-struct Role {
-  const char* name = nullptr;
-  int first_warp = 0;
-  int warps = 0;
-};
 inline constexpr Role kRoles[] = {
     {"load", 0, 1}, {"multiply", 1, 1}, {"allocate", 2, 1}, {"idle", 3, 1}, {"store", kFirstStoreWarp, kStoreWarps}};
 
-// A rank-3 TMA box, innermost first.
-struct TmaBox {
-  int extents[3] = {1, 1, 1};
-};
 TESSERA_HD constexpr TmaBox operand_box(const Config& c, bool is_of_lanes) {
   if (is_mn_major(c, is_of_lanes)) return {{panel_rows(c), tile_k(c), 1}};
   return {{tile_k(c), is_of_lanes ? kLanes : column_rows(c), 1}};

@@ -1,6 +1,7 @@
 // What the families of kernels share is defined once: a family that brings its own copy fails here.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -40,4 +41,15 @@ TEST_CASE("the guard against illegal Configs is defined once, and every kernel b
     ++kernels;
   }
   CHECK(kernels >= 9);
+}
+
+TEST_CASE("regions of shared memory, rows of barriers, roles and boxes are defined once") {
+  for (const std::string name : {"SmemRegion", "BarrierRow", "Role", "TmaBox"}) {
+    INFO(name);
+    CHECK(definitions_of(name) == std::vector<std::string>{"spec/kernel_parts.h"});
+  }
+  // Attention has a ring position in one register.
+  std::vector<std::string> rings = definitions_of("RingPosition");
+  std::sort(rings.begin(), rings.end());
+  CHECK(rings == std::vector<std::string>{"common/ring.cuh", "fmha/ring.cuh"});
 }

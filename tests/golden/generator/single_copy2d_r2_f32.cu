@@ -268,8 +268,8 @@ namespace tessera::common {
 template <auto kRule, long long kFound, long long kBound>
 struct IllegalConfig;
 template <auto kRule>
-  requires(kRule == decltype(kRule)::ok)
-struct IllegalConfig<kRule, 0, 0> {};
+requires(kRule == decltype(kRule)::ok) struct IllegalConfig<kRule, 0, 0> {
+};
 
 // kVerdict: why_invalid() of the Config.
 template <auto kVerdict>
