@@ -62,8 +62,11 @@ find_nvrtc() {
   return 0
 }
 
+has_gpu() { [ -e /dev/nvidiactl ]; }
+
+configured=()  # what else the build is configured with
 build() {  # build TARGET...
-  cmake --preset release >.cache/configure.log 2>&1 || { cat .cache/configure.log >&2; return 1; }
+  cmake --preset release "${configured[@]}" >.cache/configure.log 2>&1 || { cat .cache/configure.log >&2; return 1; }
   cmake --build --preset release --target "$@" >.cache/build.log 2>&1 || { tail -n 60 .cache/build.log >&2; return 1; }
 }
 
