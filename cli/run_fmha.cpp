@@ -11,6 +11,7 @@
 #include "generator/facts.h"
 #include "reference/fmha.h"
 #include "reference/fmha_pools.h"
+#include "reference/ragged.h"
 #include "reference/standard_attention.h"
 
 namespace tessera::cli {
@@ -45,6 +46,27 @@ reference::Tensor lengths(std::int64_t batch, std::int64_t most, std::uint64_t s
     const std::int64_t length = i == 0 ? most : random.integer(static_cast<std::uint64_t>(i), 0, most);
     tensor.set(i, static_cast<double>(length));
   }
+  return tensor;
+}
+
+/// Queries of each sequence, `all` together: some none, others at random.
+std::vector<std::int64_t> query_lengths(std::int64_t batch, std::int64_t all, std::uint64_t seed) {
+  const reference::CounterRandom random(seed, 5);
+  std::vector<std::int64_t> lengths;
+  for (std::int64_t i = 0; i < batch; ++i) {
+    const bool is_last = i + 1 == batch;
+    lengths.push_back(is_last ? all : i % 4 == 1 ? 0 : random.integer(static_cast<std::uint64_t>(i), 0, all));
+    all -= lengths.back();
+  }
+  return lengths;
+}
+
+/// int32 [lengths + 1]: where each begins, and the end.
+reference::Tensor cumulated(const std::vector<std::int64_t>& lengths) {
+  const std::vector<std::int64_t> starts = reference::starts_of(lengths);
+  reference::Tensor tensor(DType::s32, {static_cast<std::int64_t>(starts.size())});
+  for (std::size_t i = 0; i < starts.size(); ++i)
+    tensor.set(static_cast<std::int64_t>(i), static_cast<double>(starts[i]));
   return tensor;
 }
 
@@ -89,12 +111,26 @@ class RunFmha final : public RunOperator {
       const auto found = flags.arrays.find(array);
       return found != flags.arrays.end() && found->second.shape.size() == 4 ? found->second.shape[d] : -1;
     };
+    const AttentionFacts facts = facts_of(plan);
+    if (facts.q_layout == QueryLayout::ragged) {
+      const auto given_array = [&](const char* array, std::size_t rank) -> const reference::Tensor* {
+        const auto found = flags.arrays.find(array);
+        return found != flags.arrays.end() && found->second.shape.size() == rank ? &found->second : nullptr;
+      };
+      if (const reference::Tensor* const starts = given_array("cu_seqlens_q", 1))
+        complete("batch", starts->shape[0] - 1);
+      if (const reference::Tensor* const q = given_array("q", 3)) {
+        complete("seqlen_q", q->shape[0]);
+        complete("heads_q", q->shape[1]);
+      }
+      if (const std::int64_t value = dimension("k", 0); value >= 0) complete("batch", value);
+      complete("batch", 4);
+    }
     for (const auto& [name, array, d] :
          {std::tuple("batch", "q", 0U), std::tuple("seqlen_q", "q", 1U), std::tuple("heads_q", "q", 2U),
           std::tuple("seqlen_k", "k", 1U), std::tuple("heads_kv", "k", 2U)})
       if (const std::int64_t value = dimension(array, d); value >= 0) complete(name, value);
     complete("batch", flags.is_emulated ? 1 : 2);
-    const AttentionFacts facts = facts_of(plan);
     // A kernel that packs heads takes launches with as many to a key head only.
     const int packed = plan.number("pack_gqa");
     if (packed > 1 || facts.kv_pools != KvPools::dense) {
@@ -150,11 +186,20 @@ class RunFmha final : public RunOperator {
       hide_unused(flags, "swa_lens", {"swa_k", "swa_v"}, all);
       return all;
     }
-    reference::FmhaTensors made =
-        flags.inputs == "integer" ? reference::make_integer_inputs(s, dtype, seed)
-        : flags.inputs == "standard"
-            ? reference::make_standard_inputs(s, dtype, softmax_scale(plan, flags), plan.number("tile_n"), seed)
-            : reference::make_inputs(s, dtype, fill_of(flags), seed);
+    const auto made_of = [&](const reference::FmhaSizes& of) {
+      return flags.inputs == "integer" ? reference::make_integer_inputs(of, dtype, seed)
+             : flags.inputs == "standard"
+                 ? reference::make_standard_inputs(of, dtype, softmax_scale(plan, flags), plan.number("tile_n"), seed)
+                 : reference::make_inputs(of, dtype, fill_of(flags), seed);
+    };
+    const bool is_ragged = config.q_layout == QueryLayout::ragged;
+    reference::FmhaSizes of_keys = s, of_queries = s;
+    if (is_ragged) of_keys.seqlen_q = of_queries.batch = of_queries.seqlen_k = 1;
+    reference::FmhaTensors made = made_of(of_keys);
+    if (is_ragged) {
+      made.q = made_of(of_queries).q;
+      made.q.shape.erase(made.q.shape.begin());
+    }
     if (flags.inputs == "rising") let_scores_rise(made.k);
     std::map<std::string, reference::Tensor> all;
     all.emplace("q", std::move(made.q));
@@ -165,6 +210,7 @@ class RunFmha final : public RunOperator {
       if (is_of_q || buffer.name == "seqused_k")
         all.emplace(buffer.name, lengths(s.batch, is_of_q ? s.seqlen_q : s.seqlen_k, seed, is_of_q ? 3 : 4));
     }
+    if (is_ragged) all.emplace("cu_seqlens_q", cumulated(query_lengths(s.batch, s.seqlen_q, seed)));
     for (const auto& [name, tensor] : flags.arrays) all[name] = tensor;
     hide_unused(flags, "seqused_q", {"q"}, all);
     hide_unused(flags, "seqused_k", {"k", "v"}, all);
@@ -207,6 +253,8 @@ class RunFmha final : public RunOperator {
       if (const auto found = inputs.find(name); found != inputs.end()) *slot = found->second.view();
     const reference::Tensor& v = inputs.at("v");
     in.v = config.v_layout == Layout::k_major ? with_head_dim_innermost(v) : v.view();
+    if (config.q_layout == QueryLayout::ragged)
+      return reference::check_ragged_fmha(in, inputs.at("cu_seqlens_q").view(), views, check);
     return reference::check_fmha(in, views, check);
   }
 

@@ -62,7 +62,8 @@ AttentionFacts attention_facts(const Fmha& problem) {
           .seqused = problem.seqused,
           .kv_pools = problem.kv_pools,
           .output = problem.output,
-          .v_layout = problem.v_layout};
+          .v_layout = problem.v_layout,
+          .q_layout = problem.q_layout};
 }
 
 Accumulation product_accumulation(const Gemm& problem) {

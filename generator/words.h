@@ -41,6 +41,8 @@ inline constexpr Word<UsedLengths> kUsedLengthsWords[] = {{UsedLengths::none, "n
 inline constexpr Word<SplitKv> kSplitKvWords[] = {{SplitKv::off, "off", "SplitKv::off"},
                                                   {SplitKv::on, "on", "SplitKv::on"},
                                                   {SplitKv::dealt, "dealt", "SplitKv::dealt"}};
+inline constexpr Word<QueryLayout> kQueryLayoutWords[] = {{QueryLayout::dense, "dense", "QueryLayout::dense"},
+                                                          {QueryLayout::ragged, "ragged", "QueryLayout::ragged"}};
 inline constexpr Word<KvPools> kKvPoolsWords[] = {{KvPools::dense, "dense", "KvPools::dense"},
                                                   {KvPools::sparse_window, "sparse_window", "KvPools::sparse_window"}};
 inline constexpr Word<Output> kOutputWords[] = {{Output::normalized, "normalized", "Output::normalized"},
@@ -128,6 +130,7 @@ constexpr std::span<const Word<Mask>> words_of(Mask) { return kMaskWords; }
 constexpr std::span<const Word<Window>> words_of(Window) { return kWindowWords; }
 constexpr std::span<const Word<UsedLengths>> words_of(UsedLengths) { return kUsedLengthsWords; }
 constexpr std::span<const Word<SplitKv>> words_of(SplitKv) { return kSplitKvWords; }
+constexpr std::span<const Word<QueryLayout>> words_of(QueryLayout) { return kQueryLayoutWords; }
 constexpr std::span<const Word<KvPools>> words_of(KvPools) { return kKvPoolsWords; }
 constexpr std::span<const Word<Output>> words_of(Output) { return kOutputWords; }
 constexpr std::span<const Word<Layout>> words_of(Layout) { return kLayoutWords; }

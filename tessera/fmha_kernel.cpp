@@ -54,6 +54,7 @@ constexpr std::pair<std::string_view, FmhaBuffer> kFmhaBuffers[] = {
     {"row_sum", &FmhaArguments::row_sum},
     {"seqused_q", &FmhaArguments::seqused_q},
     {"seqused_k", &FmhaArguments::seqused_k},
+    {"cu_seqlens_q", &FmhaArguments::cu_seqlens_q},
     {"swa_k", &FmhaArguments::swa_k},
     {"swa_v", &FmhaArguments::swa_v},
     {"indices", &FmhaArguments::indices},

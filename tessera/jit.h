@@ -79,12 +79,14 @@ struct JitOptions {
 /// heads_kv, head_dim_v], with v_layout k [batch, heads_kv, head_dim_v, seqlen_k] whose rows are v_stride_dim apart (a
 /// multiple of 8), o [batch, seqlen_q, heads_q, head_dim_v]; lse, row_max, row_sum fp32 [batch, heads_q, seqlen_q].
 /// softmax_scale NaN: 1 / sqrt(head_dim). Kernels with a window: its sizes, -1 for no bound; with used
-/// lengths: int32 [batch]. Two pools of keys: k and v [seqlen_k, head_dim] by indices int32 [batch, seqlen_q, topk];
-/// swa_k, swa_v [batch, seqlen_swa, 1, head_dim] with swa_lens int32 [batch]; sink fp32 [heads_q], may be null.
+/// lengths: int32 [batch]. Ragged queries: seqlen_q are those of all sequences, q and o [seqlen_q, heads_q, ..], lse
+/// and its like [heads_q, seqlen_q], cu_seqlens_q int32 [batch + 1]. Two pools of keys: k and v [seqlen_k, head_dim] by
+/// indices int32 [batch, seqlen_q, topk]; swa_k, swa_v [batch, seqlen_swa, 1, head_dim] with swa_lens int32 [batch];
+/// sink fp32 [heads_q], may be null.
 struct FmhaArguments {
   DevicePointer q = 0, k = 0, v = 0, o = 0;
   DevicePointer lse = 0, row_max = 0, row_sum = 0;
-  DevicePointer seqused_q = 0, seqused_k = 0;
+  DevicePointer seqused_q = 0, seqused_k = 0, cu_seqlens_q = 0;
   DevicePointer swa_k = 0, swa_v = 0, indices = 0, swa_lens = 0, sink = 0;
   std::int64_t batch = 0, heads_q = 0, heads_kv = 0, seqlen_q = 0, seqlen_k = 0;
   std::int64_t num_splits = kUseDefault;

@@ -68,8 +68,16 @@ bool is_k_major(const FmhaLaunch& c, const Tensor& t) {
   return t.operand == Operand::v && c.facts.v_layout == Layout::k_major;
 }
 
-/// Tiles of queries, without the parts of their keys.
+// Rows of all sequences, one after the other.
+bool is_ragged(const FmhaLaunch& c, const Tensor& t) {
+  return is_ragged(c) && t.seqlen == std::string_view("seqlen_q");
+}
+
+/// Tiles of queries, without the parts of their keys; ragged: at most.
 Expression tiles_of(const FmhaLaunch& c) {
+  if (is_ragged(c))
+    return expression("(ceil_div(seqlen_q * {}, {}) + batch) * {}", c.pack_gqa, c.tile_rows,
+                      c.pack_gqa == 1 ? "heads_q" : "heads_kv");
   if (c.pack_gqa == 1 && !has_pools(c)) return expression("ceil_div(seqlen_q, {}) * heads_q * batch", c.tile_rows);
   return expression("ceil_div(seqlen_q * {}, {}) * heads_kv * batch", c.padded_heads, c.tile_rows);
 }
@@ -111,7 +119,7 @@ void add_sizes(const FmhaLaunch& c, LaunchPlan& launch) {
   size("batch", 0, kMaxLength, {}, "sequences");
   size("heads_q", 1, kMaxHeads, {}, "query heads: a multiple of heads_kv");
   size("heads_kv", 1, kMaxHeads, {}, "key and value heads");
-  size("seqlen_q", 0, kMaxLength, {}, "queries of a sequence");
+  size("seqlen_q", 0, kMaxLength, {}, is_ragged(c) ? "queries of all sequences" : "queries of a sequence");
   size("seqlen_k", 0, kMaxLength, {}, has_pools(c) ? "rows of k and v, for all sequences" : "keys of a sequence");
   if (has_pools(c)) {
     size("topk", 0, kMaxLength, {}, "rows that a query lists");
@@ -138,6 +146,7 @@ void add_sizes(const FmhaLaunch& c, LaunchPlan& launch) {
     size(fmt::format("{}_stride_head", t.name), min, kMaxStride, Expression(head_dim), help("head"));
     size(fmt::format("{}_stride_seqlen", t.name), min, kMaxStride, expression("{} * {}", t.heads, head_dim),
          help("row"));
+    if (is_ragged(c, t)) continue;
     size(fmt::format("{}_stride_batch", t.name), min, kMaxStride,
          expression("max({}, 1) * {} * {}", t.seqlen, t.heads, head_dim), help("sequence"));
   }
@@ -164,6 +173,10 @@ void add_tensor(const FmhaLaunch& c, const Tensor& t, LaunchPlan& launch) {
   const int span = swizzle_span_bytes(c.swizzle) / bytes;
   const int head_dim = c.facts.*t.head_dim;
 
+  // A dimension of one may have any stride.
+  const Expression sequences = is_ragged(c, t) ? Expression(1) : expression("max(batch, 1)");
+  const std::string stride_of_sequence = fmt::format("{}_stride_{}", t.name, is_ragged(c, t) ? "seqlen" : "batch");
+
   TensorMapRecipe map;
   map.name = t.name;
   map.buffer = t.name;
@@ -181,17 +194,17 @@ void add_tensor(const FmhaLaunch& c, const Tensor& t, LaunchPlan& launch) {
     map.strides_bytes = {expression("{}_stride_seqlen * {}", t.name, bytes)};
   } else if (is_packed(c, t)) {
     map.dims = {Expression(head_dim), Expression(c.pack_gqa), expression("max({}, 1)", t.seqlen),
-                Expression::parse("heads_kv"), expression("max(batch, 1)")};
+                Expression::parse("heads_kv"), sequences};
     map.strides_bytes = {expression("{}_stride_head * {}", t.name, bytes),
                          expression("{}_stride_seqlen * {}", t.name, bytes),
                          expression("{}_stride_head * {}", t.name, std::int64_t{c.pack_gqa} * bytes),
-                         expression("{}_stride_batch * {}", t.name, bytes)};
+                         expression("{} * {}", stride_of_sequence, bytes)};
   } else {
     map.dims = {Expression(span), expression("max({}, 1)", t.seqlen), Expression(head_dim / span),
-                Expression::parse(t.heads), expression("max(batch, 1)")};
+                Expression::parse(t.heads), sequences};
     map.strides_bytes = {expression("{}_stride_seqlen * {}", t.name, bytes), Expression(span * bytes),
                          expression("{}_stride_head * {}", t.name, bytes),
-                         expression("{}_stride_batch * {}", t.name, bytes)};
+                         expression("{} * {}", stride_of_sequence, bytes)};
   }
   // Four rows come at a time, each a box of its own.
   map.box = is_pool(c, t) ? std::vector<std::uint32_t>{static_cast<std::uint32_t>(span), 1} : (c.*t.box).extents;
@@ -213,6 +226,9 @@ void add_tensor(const FmhaLaunch& c, const Tensor& t, LaunchPlan& launch) {
   } else if (is_pool(c, t)) {
     buffer.shape = {Expression::parse(t.seqlen), Expression(head_dim)};
     buffer.strides = {expression("{}_stride_seqlen", t.name), Expression(1)};
+  } else if (is_ragged(c, t)) {
+    buffer.shape = {Expression::parse(t.seqlen), Expression::parse(t.heads), Expression(head_dim)};
+    buffer.strides = {expression("{}_stride_seqlen", t.name), expression("{}_stride_head", t.name), Expression(1)};
   } else {
     buffer.shape = {Expression::parse("batch"), Expression::parse(t.seqlen), Expression::parse(t.heads),
                     Expression(head_dim)};
@@ -222,16 +238,21 @@ void add_tensor(const FmhaLaunch& c, const Tensor& t, LaunchPlan& launch) {
   launch.buffers.push_back(std::move(buffer));
 }
 
-// An fp32 value for each row: [batch, heads_q, seqlen_q], dense.
-void add_statistic(const char* name, bool is_optional, LaunchPlan& launch) {
-  launch.buffers.push_back(
-      {.name = name,
-       .role = BufferRole::output,
-       .dtype = "f32",
-       .shape = {Expression::parse("batch"), Expression::parse("heads_q"), Expression::parse("seqlen_q")},
-       .strides = {Expression::parse("heads_q * seqlen_q"), Expression::parse("seqlen_q"), Expression(1)},
-       .alignment = 4,
-       .is_optional = is_optional});
+// An fp32 value for each row: [batch, heads_q, seqlen_q], dense; ragged: [heads_q, seqlen_q].
+void add_statistic(const FmhaLaunch& c, const char* name, bool is_optional, LaunchPlan& launch) {
+  std::vector<Expression> shape{Expression::parse("heads_q"), Expression::parse("seqlen_q")};
+  std::vector<Expression> strides{Expression::parse("seqlen_q"), Expression(1)};
+  if (!is_ragged(c)) {
+    shape.insert(shape.begin(), Expression::parse("batch"));
+    strides.insert(strides.begin(), Expression::parse("heads_q * seqlen_q"));
+  }
+  launch.buffers.push_back({.name = name,
+                            .role = BufferRole::output,
+                            .dtype = "f32",
+                            .shape = std::move(shape),
+                            .strides = std::move(strides),
+                            .alignment = 4,
+                            .is_optional = is_optional});
 }
 
 // Dense numbers that threads read.
@@ -255,6 +276,12 @@ void add_pools(LaunchPlan& launch) {
   add_lengths("swa_lens", launch);
   add_numbers("sink", "f32", {Expression::parse("heads_q")}, {Expression(1)}, launch);
   launch.buffers.back().is_optional = true;
+}
+
+std::vector<std::string> strides_of_o(const FmhaLaunch& c) {
+  std::vector<std::string> strides{"o_stride_head", "o_stride_seqlen"};
+  if (!is_ragged(c)) strides.emplace_back("o_stride_batch");
+  return strides;
 }
 
 // Each rule keeps the products of the next within 64 bits.
@@ -288,9 +315,10 @@ void add_domain(const FmhaLaunch& c, LaunchPlan& launch) {
   if (c.is_split) {
     if (!c.is_dealt)
       at_most(expression("{} * num_splits", tiles_of(c).text()), "the number of query tiles times num_splits");
-    at_most(Expression::parse("heads_q * batch * seqlen_q"), "the number of rows");
+    at_most(Expression::parse(is_ragged(c) ? "heads_q * seqlen_q" : "heads_q * batch * seqlen_q"),
+            "the number of rows");
     const int alignment = 16 / (c.facts.output == Output::unnormalized ? 4 : dtype_bytes(c.facts.dtype));
-    for (const char* const stride : {"o_stride_head", "o_stride_seqlen", "o_stride_batch"})
+    for (const std::string& stride : strides_of_o(c))
       rule(Expression::parse(stride), Relation::multiple_of, Expression(alignment),
            fmt::format("{} must be a multiple of {} (16 bytes)", stride, alignment));
   }
@@ -318,9 +346,8 @@ class Parameters {
     add("partial_sums", ParameterKind::pointer, {}, "workspace",
         expression("{} * {}", part_rows_of(c), 4 * c.facts.head_dim_v));
   }
-  void strides_of_o() {
-    for (const char* const stride : {"o_stride_head", "o_stride_seqlen", "o_stride_batch"})
-      size(stride, ParameterKind::i64);
+  void strides(const FmhaLaunch& c) {
+    for (const std::string& stride : strides_of_o(c)) size(stride.c_str(), ParameterKind::i64);
   }
   /// What is known of rows in the end.
   void statistics(const FmhaLaunch& c) {
@@ -357,6 +384,10 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   }
   if (c.facts.seqused == UsedLengths::qk) parameters.pointer("seqused_q");
   if (c.facts.seqused != UsedLengths::none) parameters.pointer("seqused_k");
+  if (is_ragged(c)) {
+    parameters.pointer("cu_seqlens_q");
+    if (!c.is_dealt) parameters.add("o_rows", ParameterKind::pointer, {}, "o");
+  }
   if (c.is_split) parameters.parts(c);
   if (has_pools(c)) {
     for (const char* const map : {"swa_k", "swa_v"}) parameters.map(map);
@@ -370,7 +401,7 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
     parameters.size("window_size_right");
   }
   parameters.add("softmax_scale", ParameterKind::f32, {}, "softmax_scale");
-  if (c.is_dealt) parameters.strides_of_o();
+  if (c.is_dealt || is_ragged(c)) parameters.strides(c);
   return step;
 }
 
@@ -399,7 +430,7 @@ LaunchStep merge_step(const FmhaLaunch& c, const std::string& kernel) {
   parameters.pointer("o");
   parameters.statistics(c);
   for (const char* const size : {"batch", "heads_q", "seqlen_q", "num_splits"}) parameters.size(size);
-  parameters.strides_of_o();
+  parameters.strides(c);
   return step;
 }
 
@@ -414,13 +445,14 @@ LaunchPlan fmha_launch(const FmhaLaunch& config, const std::string& arch, const 
                             .default_value = 1 / std::sqrt(static_cast<double>(config.facts.head_dim)),
                             .help = "factor of the scores: 1 / sqrt(head_dim) by default"});
   for (const Tensor& tensor : tensors_of(config)) add_tensor(config, tensor, launch);
-  add_statistic("lse", true, launch);
+  add_statistic(config, "lse", true, launch);
   if (config.facts.output == Output::unnormalized) {
-    add_statistic("row_max", false, launch);
-    add_statistic("row_sum", false, launch);
+    add_statistic(config, "row_max", false, launch);
+    add_statistic(config, "row_sum", false, launch);
   }
   if (config.facts.seqused == UsedLengths::qk) add_lengths("seqused_q", launch);
   if (config.facts.seqused != UsedLengths::none) add_lengths("seqused_k", launch);
+  if (is_ragged(config)) add_numbers("cu_seqlens_q", "s32", {Expression::parse("batch + 1")}, {Expression(1)}, launch);
   if (has_pools(config)) add_pools(launch);
   add_domain(config, launch);
   launch.steps.push_back(step_of(config, kernel));

@@ -44,6 +44,14 @@ constexpr int kMostOfSplit = 184;   // registers for S, P and O of a thread
 constexpr Hint kFewQueries = 64;    // with fewer, most rows of a tile would be idle
 constexpr Hint kEnoughTiles = 133;  // more than half of what an H200 has places for: two parts would not fit
 
+/// With the queries of one sequence, as far as they are expected to be equally many.
+Fmha of_one_sequence(const Fmha& p) {
+  Fmha one = p;
+  if (p.q_layout == QueryLayout::ragged && p.seqlen_q >= 0)
+    one.seqlen_q = p.batch > 0 ? ceil_div(p.seqlen_q, p.batch) : kUnknownHint;
+  return one;
+}
+
 /// Heads that are packed where the caller does not say: all of a key head's, if queries are known to be few and a
 /// warpgroup's rows are whole queries.
 int packed_heads_of(const Fmha& p) {
@@ -60,7 +68,8 @@ SplitKv split_of(const Fmha& p, int pack_gqa) {
   if (p.seqlen_q > kFewQueries || expected_keys(p) < kManyKeys) return SplitKv::off;
   // Hints may be huge.
   const auto few = [](Hint count) { return std::clamp<Hint>(count, 0, kEnoughTiles); };
-  return few(p.batch) * few(p.heads_q / pack_gqa) >= kEnoughTiles ? SplitKv::off : SplitKv::on;
+  if (few(p.batch) * few(p.heads_q / pack_gqa) >= kEnoughTiles) return SplitKv::off;
+  return p.q_layout == QueryLayout::ragged ? SplitKv::dealt : SplitKv::on;
 }
 
 Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle) {
@@ -77,6 +86,7 @@ Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle) {
   c.window = problem.window;
   c.seqused = problem.seqused;
   c.output = problem.output;
+  c.q_layout = problem.q_layout;
   c.cta_pair = fmha::needs_cta_pair(c.head_dim);
   c.pack_gqa = problem.pack_gqa.value_or(packed_heads_of(problem));
   c.split_kv = problem.split_kv.value_or(split_of(problem, c.pack_gqa));
@@ -99,6 +109,7 @@ Config default_of(const Config& c, Hint keys) {
   standard.seqused = c.seqused;
   standard.pack_gqa = c.pack_gqa;
   standard.split_kv = c.split_kv;
+  standard.q_layout = c.q_layout;
   return standard;
 }
 
@@ -155,7 +166,8 @@ FmhaLaunch launch_facts(const Config& c) {
                     .mask = c.mask,
                     .window = c.window,
                     .seqused = c.seqused,
-                    .output = c.output},
+                    .output = c.output,
+                    .q_layout = c.q_layout},
           .swizzle = c.swizzle,
           .pack_gqa = c.pack_gqa,
           .padded_heads = c.pack_gqa,
@@ -216,6 +228,14 @@ void FmhaOperator::require_facts(const Fmha& problem) {
     throw Error(ErrorKind::unsupported, fmt::format("fmha has no kernel for {} {} on {}: take sm_100a or sm_103a",
                                                     field, value, problem.arch.to_string()));
   };
+  if (problem.q_layout == QueryLayout::ragged) {
+    if (problem.seqused == UsedLengths::qk)
+      throw Error(ErrorKind::unsupported,
+                  "seqused qk with q_layout ragged: cu_seqlens_q says how many queries a sequence "
+                  "has; take seqused k");
+    if (problem.split_kv == SplitKv::on)
+      throw Error(ErrorKind::unsupported, "split_kv on with q_layout ragged: sequences differ; take dealt");
+  }
   if (problem.kv_pools != KvPools::dense) refuse("kv_pools", to_word(problem.kv_pools));
   require_sizes_of_facts(problem);
   if (problem.v_layout != Layout::mn_major) refuse("v_layout", to_word(problem.v_layout));
@@ -224,7 +244,8 @@ void FmhaOperator::require_facts(const Fmha& problem) {
   if (problem.cta_group) refuse("cta_group", fmt::format("{}", *problem.cta_group));
 }
 
-std::vector<Config> FmhaOperator::candidates(const Fmha& problem) {
+std::vector<Config> FmhaOperator::candidates(const Fmha& asked) {
+  const Fmha problem = of_one_sequence(asked);
   const fmha::HeadDims facts = head_dims_of(problem);
   const Tile standard = fmha::default_tile(facts.head_dim, facts.head_dim_v, problem.mask, problem.seqlen_k);
   const Swizzle widest = fmha::widest_swizzle(config_of(problem, standard, Swizzle::none));
@@ -242,13 +263,15 @@ std::vector<Config> FmhaOperator::candidates(const Fmha& problem) {
   return list;
 }
 
-double FmhaOperator::score(const Config& config, const Fmha& problem) {
+double FmhaOperator::score(const Config& config, const Fmha& asked) {
+  const Fmha problem = of_one_sequence(asked);
   const double share = spills(config) ? kLastResort : 1;
   if (has_fmha_cost(problem)) return 1e6 / fmha_cost(config, problem) * (is_modelled(config) ? share : kLastResort);
   return expected_share(config, problem.seqlen_k) * useful_part(config, problem) * share;
 }
 
-std::string FmhaOperator::merit(const Config& config, const Fmha& problem) {
+std::string FmhaOperator::merit(const Config& config, const Fmha& asked) {
+  const Fmha problem = of_one_sequence(asked);
   if (has_fmha_cost(problem)) return fmt::format("modelled at {:.1f} us", fmha_cost_us(fmha_cost(config, problem)));
   std::string text;
   if (config == default_of(config, problem.seqlen_k)) {
@@ -314,6 +337,7 @@ std::string FmhaOperator::kernel_name(Arch arch, const Config& config) {
                                  config.mask == Mask::none ? "full" : to_word(config.mask), to_word(config.dtype));
   if (config.window != Window::none) name += "_window";
   if (config.seqused != UsedLengths::none) name += fmt::format("_used{}", to_word(config.seqused));
+  if (fmha::is_ragged(config)) name += "_ragged";
   if (config.output == Output::unnormalized) name += "_unnormalized";
   if (config.pack_gqa != 1) name += fmt::format("_pack{}", config.pack_gqa);
   if (fmha::is_split(config)) name += fmha::is_dealt(config) ? "_dealt" : "_split";
@@ -378,6 +402,8 @@ void FmhaOperator::describe(const Config& config, Plan& plan) {
     plan.operands.push_back(plain("seqused_q", "s32", "valid queries of each sequence"));
   if (config.seqused != UsedLengths::none)
     plan.operands.push_back(plain("seqused_k", "s32", "valid keys of each sequence"));
+  if (fmha::is_ragged(config))
+    plan.operands.push_back(plain("cu_seqlens_q", "s32", "where each sequence's queries begin, and the end"));
   describe_smem(config, plan);
   plan.entry_registers = fmha::register_budget(config).entry;
   for (int i = 0; i < fmha::kNumRoles; ++i) {

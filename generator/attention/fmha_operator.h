@@ -50,7 +50,7 @@ struct FmhaOperator {
   template <class Visit>
   static void visit_fields(const Config& config, Visit&& visit) {
     const auto& [head_dim, head_dim_v, tile_m, tile_n, stages, q_stages, swizzle, mma_kind, dtype, mask, window,
-                 seqused, output, ping_pong, cta_pair, pack_gqa, split_kv] = config;
+                 seqused, output, ping_pong, cta_pair, pack_gqa, split_kv, q_layout] = config;
     visit("head_dim", head_dim);
     visit("head_dim_v", head_dim_v);
     visit("tile_m", tile_m);
@@ -68,6 +68,7 @@ struct FmhaOperator {
     visit("cta_pair", cta_pair);
     visit("pack_gqa", pack_gqa);
     visit("split_kv", split_kv);
+    visit("q_layout", q_layout);
   }
 };
 
@@ -91,6 +92,8 @@ struct FmhaLaunch {
   };
   Box q, k, v, o;
 };
+
+inline bool is_ragged(const FmhaLaunch& launch) { return launch.facts.q_layout == QueryLayout::ragged; }
 
 /// The calls of generated entries: the kernel's, in the namespace of its templates, and that of the kernel that merges
 /// split keys.

@@ -20,9 +20,10 @@ struct Fmha {
   std::optional<int> head_dim_v{};  ///< of v and o; not given: head_dim
   DType dtype = DType::bf16;        ///< of q, k, v, and of o when it is normalised: bf16 or f16
   Mask mask = Mask::none;
-  Window window = Window::none;             ///< sizes are given at launch
-  UsedLengths seqused = UsedLengths::none;  ///< valid lengths of each sequence, in memory
-  KvPools kv_pools = KvPools::dense;        ///< tcgen05: sparse_window: keys by a list, and those of a window
+  Window window = Window::none;               ///< sizes are given at launch
+  UsedLengths seqused = UsedLengths::none;    ///< valid lengths of each sequence, in memory
+  QueryLayout q_layout = QueryLayout::dense;  ///< of q and o; ragged: seqlen_q are the queries of all sequences
+  KvPools kv_pools = KvPools::dense;          ///< tcgen05: sparse_window: keys by a list, and those of a window
   Output output = Output::normalized;
   Layout v_layout = Layout::mn_major;  ///< mn_major: v [.., seqlen_k, heads, head_dim]; k_major: keys are contiguous
   std::optional<int> tile_m{};         ///< query rows of one CTA, or of a pair

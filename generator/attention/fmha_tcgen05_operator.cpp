@@ -167,6 +167,10 @@ void FmhaTcgen05Operator::require_facts(const Fmha& problem) {
         fmt::format("fmha has no kernel for dtype {}: there are kernels for bf16 and f16", to_word(problem.dtype)));
   }
   require_sizes_of_facts(problem);
+  if (problem.q_layout == QueryLayout::ragged) {
+    throw Error(ErrorKind::unsupported,
+                fmt::format("fmha has no kernel for q_layout ragged on {}: take sm_90a", problem.arch.to_string()));
+  }
   if (problem.split_kv == SplitKv::dealt) {
     throw Error(ErrorKind::unsupported, fmt::format("fmha has no kernel for split_kv dealt on {}: take on, or sm_90a",
                                                     problem.arch.to_string()));

@@ -81,7 +81,7 @@ struct Consumer {
 
   // Of the tile's sequence. Parameters are no state: no register is kept for them.
   __device__ __forceinline__ Lengths lengths() const {
-    if constexpr (C.seqused == UsedLengths::none) return {p.seqlen_k, p.seqlen_q};
+    if constexpr (!has_lengths(C)) return {p.seqlen_k, p.seqlen_q};
     return used;
   }
 
@@ -118,7 +118,7 @@ struct Consumer {
   __device__ __forceinline__ void begin(const TileIndex& tile) {
     q.advance();
     first_row = tile.m * C.tile_m;
-    if constexpr (C.seqused != UsedLengths::none) used = lengths_of<C>(p, tile);
+    if constexpr (has_lengths(C)) used = lengths_of<C>(p, tile);
     blocks = blocks_of_tile(tile);
     if constexpr (has_first_key(C)) {
       const KeyBlocks<C> keys(p, lengths());
@@ -185,6 +185,8 @@ struct Consumer {
                                             const QPosition& of_tile) const {
     if constexpr (is_split(C)) {
       store_part<C>(p, output, tile, tile.m * C.tile_m + row_in_tile(), warpgroup, of_tile, smem);
+    } else if constexpr (is_ragged(C)) {
+      hand_over_ragged<C>(p, output, tile, tile.m * C.tile_m + row_in_tile(), warpgroup, of_tile, smem);
     } else {
       stage_output<C>(output, warpgroup, of_tile, smem);
     }

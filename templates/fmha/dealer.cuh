@@ -17,8 +17,8 @@
 namespace tessera::fmha {
 
 template <Config C>
-__device__ __forceinline__ int tiles_of_head(const Params& p) {
-  return (rows_of_head<C>(p) + C.tile_m - 1) / C.tile_m;
+__device__ __forceinline__ int tiles_of_head(const Params& p, int sequence) {
+  return (queries_of<C>(p, sequence) * C.pack_gqa + C.tile_m - 1) / C.tile_m;
 }
 
 template <Config C>
@@ -31,7 +31,7 @@ __device__ __forceinline__ int blocks_of(const Params& p, int sequence, int m) {
 // Of all tiles of one head.
 template <Config C>
 __device__ __forceinline__ int blocks_of_head(const Params& p, int sequence) {
-  const int tiles = tiles_of_head<C>(p);
+  const int tiles = tiles_of_head<C>(p, sequence);
   int blocks = 0;
 #pragma unroll 1
   for (int m = 0; m < tiles; ++m) blocks += blocks_of<C>(p, sequence, m);
@@ -132,11 +132,13 @@ requires(is_dealt(C)) struct Schedule<C> {
     left -= end - place.block;
     slot |= 1;
     place.block = 0;
-    if (++place.m == tiles_of_head<C>(p)) {
+    if (++place.m == tiles_of_head<C>(p, place.sequence)) {
       place.m = 0;
       if (++place.head == tile_heads<C>(p)) {
         place.head = 0;
         ++place.sequence;
+        if constexpr (is_ragged(C))
+          while (left > 0 && tiles_of_head<C>(p, place.sequence) == 0) ++place.sequence;
       }
     }
     return tile;

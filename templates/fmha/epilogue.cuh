@@ -24,6 +24,25 @@ namespace tessera::fmha {
 inline constexpr int kBarrierOfTurn = 1;
 inline constexpr int kBarrierOfWarpgroup = 5;
 
+// Rows of the tile's head.
+template <Config C>
+__device__ __forceinline__ int rows_of_tile_head(const Params& p, const TileIndex& tile) {
+  if constexpr (!is_ragged(C)) return rows_of_head<C>(p);
+  return queries_of<C>(p, head_of<C>(p, tile).batch) * C.pack_gqa;
+}
+// Where the statistics of a row lie.
+template <Config C>
+__device__ __forceinline__ long long statistic_of(const Params& p, const TileIndex& tile, int row) {
+  int head = tile.head * C.pack_gqa + row % C.pack_gqa;
+  int query = row / C.pack_gqa;
+  if constexpr (is_ragged(C)) {
+    const HeadIndex at = head_of<C>(p, tile);
+    head = at.head * C.pack_gqa + row % C.pack_gqa;
+    query += first_query<C>(p, at.batch);
+  }
+  return static_cast<long long>(head) * p.seqlen_q + query;
+}
+
 // One thread of four writes a row's statistics: the reference maximum, the sum, LSE = maximum + ln(sum). `row` is the
 // thread's first.
 template <Config C>
@@ -33,9 +52,8 @@ __device__ __forceinline__ void store_statistics(const Params& p, const TileInde
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int own = row + 8 * r;
-    if (own >= rows_of_head<C>(p)) continue;
-    const int head = tile.head * C.pack_gqa + own % C.pack_gqa;
-    const long long index = static_cast<long long>(head) * p.seqlen_q + own / C.pack_gqa;
+    if (own >= rows_of_tile_head<C>(p, tile)) continue;
+    const long long index = statistic_of<C>(p, tile, own);
     if constexpr (is_dealt(C)) {
       if (tile.split >= 0) {
         ptx::st_global_v2(p.partial_sums + 2 * part_row<C>(p, tile.split, own - tile.m * C.tile_m),
@@ -99,6 +117,15 @@ __device__ __forceinline__ void stage_unnormalized(const Accumulator<C>& output,
   }
 }
 
+// Where a row of O begins.
+template <Config C>
+__device__ __forceinline__ char* o_row_of(const Params& p, const HeadIndex& at, int row) {
+  const int head = at.head * C.pack_gqa + row % C.pack_gqa;
+  const int query = first_query<C>(p, at.batch) + row / C.pack_gqa;
+  return static_cast<char*>(p.o_rows) + o_element_bytes(C) * (sequence_of_map<C>(at) * p.o_stride_batch +
+                                                              head * p.o_stride_head + query * p.o_stride_seqlen);
+}
+
 // A whole tile's O from registers, each row where it is one of the head's.
 template <Config C>
 __device__ __forceinline__ void store_rows(const Params& p, const Accumulator<C>& output, const TileIndex& tile,
@@ -108,11 +135,8 @@ __device__ __forceinline__ void store_rows(const Params& p, const Accumulator<C>
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int own = row + 8 * r;
-    if (own >= rows_of_head<C>(p)) continue;
-    const int head = at.head * C.pack_gqa + own % C.pack_gqa;
-    char* const to =
-        static_cast<char*>(p.o_rows) + o_element_bytes(C) * (at.batch * p.o_stride_batch + head * p.o_stride_head +
-                                                             own / C.pack_gqa * p.o_stride_seqlen + column);
+    if (own >= rows_of_tile_head<C>(p, tile)) continue;
+    char* const to = o_row_of<C>(p, at, own) + o_element_bytes(C) * column;
 #pragma unroll
     for (int i = 0; i < v_columns(C) / 8; ++i) {
       const float low = output[4 * i + 2 * r], high = output[4 * i + 2 * r + 1];
@@ -141,7 +165,7 @@ __device__ __forceinline__ void store_part(const Params& p, const Accumulator<C>
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int own = row + 8 * r;
-    if (own >= rows_of_head<C>(p)) continue;
+    if (own >= rows_of_tile_head<C>(p, tile)) continue;
     long long index;
     if constexpr (is_dealt(C)) {
       index = part_row<C>(p, tile.split, own - tile.m * C.tile_m);
@@ -180,6 +204,35 @@ __device__ __forceinline__ void stage_output(const Accumulator<C>& output, int w
   }
 }
 
+// Ragged: whether all of a warpgroup's rows are rows of the head, so that a box may store them. Else the rows behind
+// belong to the next sequence.
+template <Config C>
+__device__ __forceinline__ bool fills_box(const Params& p, const TileIndex& tile, int warpgroup) {
+  if constexpr (!is_ragged(C)) return true;
+  return tile.m * C.tile_m + (warpgroup + 1) * kRowsPerWarpgroup <= rows_of_tile_head<C>(p, tile);
+}
+
+// Consumers' side for ragged sequences: rows that fill no box leave from registers, and the storing thread only hands
+// the slot back. `row`: the thread's first.
+template <Config C>
+__device__ __forceinline__ void hand_over_ragged(const Params& p, const Accumulator<C>& output, const TileIndex& tile,
+                                                 int row, int warpgroup, const RingPosition<C.q_stages>& q,
+                                                 unsigned smem) {
+  if (fills_box<C>(p, tile, warpgroup)) {
+    stage_output<C>(output, warpgroup, q, smem);
+    return;
+  }
+  constexpr Barriers kBarriers = barriers(C);
+  const int index = q.slot() * consumer_warpgroups(C) + warpgroup;
+  store_rows<C>(p, output, tile, row);
+#pragma unroll
+  for (int pass = 0; pass < o_passes(C); ++pass) {
+    if (pass > 0) ptx::mbarrier_wait_parity(smem + kBarriers.o_read + 8 * warpgroup, tile_parity(q));
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(smem + kBarriers.o_full + 8 * index);
+  }
+}
+
 // The storing thread's side. A Q slot goes back to its loader when TMA has read the last of O.
 template <Config C>
 __device__ __forceinline__ void store_output(const Params& p, unsigned smem, const TileIndex& tile, const HeadIndex& at,
@@ -196,15 +249,16 @@ __device__ __forceinline__ void store_output(const Params& p, unsigned smem, con
     const unsigned full_parity = o_passes(C) == 1 ? q.parity() : static_cast<unsigned>(pass);
     ptx::mbarrier_wait_parity(smem + kBarriers.o_full + 8 * index, full_parity);
     const unsigned from = smem + smem_layout(C).q.offset + index * q_slot_bytes(C);
-    const int row = tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup;
+    const int row = first_query<C>(p, at.batch) * C.pack_gqa + tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup;
     const int first = (cta_of_tile<C>() * o_passes(C) + pass) * kPanels;
-    if constexpr (C.pack_gqa == 1) {
-      ptx::tma_store_5d(p.o, from, 0, row, first, at.head, at.batch);
+    if (!fills_box<C>(p, tile, warpgroup)) {
+    } else if constexpr (C.pack_gqa == 1) {
+      ptx::tma_store_5d(p.o, from, 0, row, first, at.head, sequence_of_map<C>(at));
     } else {
 #pragma unroll 1
       for (int panel = 0; panel < kPanels; ++panel) {
         ptx::tma_store_5d(p.o, from + panel * kRowsPerWarpgroup * swizzle_span_bytes(C.swizzle),
-                          (first + panel) * o_span_elements(C), 0, row / C.pack_gqa, at.head, at.batch);
+                          (first + panel) * o_span_elements(C), 0, row / C.pack_gqa, at.head, sequence_of_map<C>(at));
       }
     }
     ptx::cp_async_bulk_commit_group();

@@ -13,6 +13,7 @@
 #include "fmha/merge_dealt.cuh"
 #include "fmha/params.cuh"
 #include "fmha/producer.cuh"
+#include "fmha/ragged.cuh"
 #include "ptx/address.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/fence.cuh"

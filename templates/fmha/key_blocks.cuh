@@ -20,8 +20,20 @@ using attention::Lengths;
 // Of a tile's sequence. One beyond the last tile counts as the last sequence's.
 template <Config C>
 __device__ __forceinline__ Lengths lengths_of(const Params& p, const TileIndex& tile) {
-  if constexpr (C.seqused == UsedLengths::none) return {p.seqlen_k, p.seqlen_q};
-  return attention::lengths_of<C>(p, min(quotient(tile.head, tile_heads<C>(p)), p.batch - 1));
+  if constexpr (!has_lengths(C)) return {p.seqlen_k, p.seqlen_q};
+  const int sequence = min(quotient(tile.head, tile_heads<C>(p)), p.batch - 1);
+  if constexpr (is_ragged(C)) {
+    Lengths lengths = attention::lengths_of<C>(p, sequence);
+    lengths.q = queries_of<C>(p, sequence);
+    return lengths;
+  }
+  return attention::lengths_of<C>(p, sequence);
+}
+
+// Rows of a head of a sequence.
+template <Config C>
+__device__ __forceinline__ int rows_of(const Params& p, const Lengths& lengths) {
+  return is_ragged(C) ? lengths.q * C.pack_gqa : rows_of_head<C>(p);
 }
 
 template <Config C>
@@ -32,7 +44,7 @@ __device__ __forceinline__ Keys visible_keys(const Params& p, const Lengths& len
 // the usual kernels is a matter of such lines.
 template <Config C>
 __device__ __forceinline__ int visible_end(const Params& p, const Lengths& lengths, int row) {
-  if constexpr (hides_first_keys(C)) return visible_keys<C>(p, lengths, row).end;
+  if constexpr (hides_first_keys(C) || is_ragged(C)) return visible_keys<C>(p, lengths, row).end;
   return C.mask == Mask::causal ? min(p.seqlen_k, row / C.pack_gqa + 1 + p.seqlen_k - p.seqlen_q) : p.seqlen_k;
 }
 
@@ -60,7 +72,7 @@ struct KeyBlocks {
   // What the rows [begin_row, end_row) see, of which the first is one of the head's. Where they see none it is block 0,
   // which the mask hides wholly, so that no role needs a special case.
   __device__ __forceinline__ Blocks of_rows(int begin_row, int end_row) const {
-    int last_row = min(end_row, rows_of_head<C>(p)) - 1;
+    int last_row = min(end_row, rows_of<C>(p, lengths)) - 1;
     if constexpr (C.seqused == UsedLengths::qk) {
       if (begin_row >= lengths.q * C.pack_gqa) return {0, 1, true};
       last_row = min(last_row, lengths.q * C.pack_gqa - 1);
@@ -81,7 +93,7 @@ struct KeyBlocks {
 
   // Of these those at the end that none of the 64 rows from `begin_row` on sees; all but one where these see nothing.
   __device__ __forceinline__ int hidden_of(const Blocks& of_tile, int begin_row) const {
-    const int seen = begin_row < rows_of_head<C>(p) ? of_rows(begin_row, begin_row + kRowsPerWarpgroup).end : 0;
+    const int seen = begin_row < rows_of<C>(p, lengths) ? of_rows(begin_row, begin_row + kRowsPerWarpgroup).end : 0;
     return of_tile.end - min(max(seen, of_tile.begin + 1), of_tile.end);
   }
 };

@@ -6,6 +6,7 @@
 
 #include "attention/merge.cuh"
 #include "fmha/dealer.cuh"
+#include "fmha/epilogue.cuh"
 #include "fmha/key_blocks.cuh"
 #include "fmha/params.cuh"
 #include "fmha/schedule.cuh"
@@ -37,18 +38,13 @@ __device__ __forceinline__ void merge_dealt(const Params& p) {
     }
   }
   ptx::griddepcontrol_wait();
+  const TileIndex tile{place.m, place.sequence * tile_heads<C>(p) + place.head};
   const int own = place.m * C.tile_m + row;
-  if (parts == 0 || row >= rows_of_slot<C>(p) || own >= rows_of_head<C>(p)) return;
-  const int head = place.head * C.pack_gqa + own % C.pack_gqa;
-  const int query = own / C.pack_gqa;
-  char* const o =
-      static_cast<char*>(p.o_rows) +
-      o_element_bytes(C) * (place.sequence * p.o_stride_batch + head * p.o_stride_head + query * p.o_stride_seqlen);
-  const long long statistic = (static_cast<long long>(place.sequence) * p.heads_q + head) * p.seqlen_q + query;
+  if (parts == 0 || row >= rows_of_slot<C>(p) || own >= rows_of_tile_head<C>(p, tile)) return;
   attention::merge_row<C>(
       p.partial_o, p.partial_sums, parts,
-      [&](int part) { return part_row<C>(p, part == 0 ? first_slot : 2 * (before + part), row); }, o,
-      {p.lse, p.row_max, p.row_sum}, statistic);
+      [&](int part) { return part_row<C>(p, part == 0 ? first_slot : 2 * (before + part), row); },
+      o_row_of<C>(p, {place.head, place.sequence}, own), {p.lse, p.row_max, p.row_sum}, statistic_of<C>(p, tile, own));
 }
 
 }  // namespace tessera::fmha

@@ -10,14 +10,15 @@ struct Params {
   const ptx::TensorMap& k;
   const ptx::TensorMap& v;
   const ptx::TensorMap& o;
-  float* lse;                      // may be null
-  float* row_max = nullptr;        // un-normalised output only
-  float* row_sum = nullptr;        // likewise
-  const int* seqused_q = nullptr;  // valid lengths [batch]: where the Config has them
-  const int* seqused_k = nullptr;  // likewise
-  void* o_rows = nullptr;          // o, where whole tiles leave from registers: dealt keys
-  float* partial_o = nullptr;      // [split][row][head_dim_v], un-normalised: where keys are split
-  float* partial_sums = nullptr;   // [split][row][2]: the reference times log2(e), the sum
+  float* lse;                         // may be null
+  float* row_max = nullptr;           // un-normalised output only
+  float* row_sum = nullptr;           // likewise
+  const int* seqused_q = nullptr;     // valid lengths [batch]: where the Config has them
+  const int* seqused_k = nullptr;     // likewise
+  const int* cu_seqlens_q = nullptr;  // [batch + 1], where sequences' queries begin: ragged only
+  void* o_rows = nullptr;             // o, where rows leave from registers: dealt keys, ragged sequences
+  float* partial_o = nullptr;         // [split][row][head_dim_v], un-normalised: where keys are split
+  float* partial_sums = nullptr;      // [split][row][2]: the reference times log2(e), the sum
   int batch;
   int heads_q;
   int heads_kv;

@@ -61,15 +61,15 @@ __device__ __forceinline__ void load_q(const Params& p, unsigned smem, const Til
     ptx::mbarrier_wait_parity(smem + kBarriers.q_empty + 8 * slot, q_ring.parity() ^ 1);
     ptx::mbarrier_arrive_expect_tx(full, q_slot_bytes(C));
     const unsigned to = smem + kLayout.q.offset + slot * q_slot_bytes(C);
-    const int row = tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup;
+    const int row = first_query<C>(p, at.batch) * C.pack_gqa + tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup;
     if constexpr (C.pack_gqa == 1) {
-      ptx::tma_load_5d(to, p.q, full, 0, row, first_panel<C>(qk_columns(C)), at.head, at.batch);
+      ptx::tma_load_5d(to, p.q, full, 0, row, first_panel<C>(qk_columns(C)), at.head, sequence_of_map<C>(at));
     } else {
 #pragma unroll 1
       for (int panel = 0; panel < qk_columns(C) / span_elements(C); ++panel) {
         ptx::tma_load_5d(to + panel * kRowsPerWarpgroup * swizzle_span_bytes(C.swizzle), p.q, full,
                          (first_panel<C>(qk_columns(C)) + panel) * span_elements(C), 0, row / C.pack_gqa, at.head,
-                         at.batch);
+                         sequence_of_map<C>(at));
       }
     }
   }

@@ -13,6 +13,7 @@
 #pragma once
 
 #include "fmha/params.cuh"
+#include "ptx/global.cuh"
 #include "spec/fmha.h"
 
 namespace tessera::fmha {
@@ -47,6 +48,23 @@ __device__ __forceinline__ int quotient(int x, int y) {
 template <Config C>
 __device__ __forceinline__ int rows_of_head(const Params& p) {
   return p.seqlen_q * C.pack_gqa;
+}
+// Ragged: the first query of a sequence among those of all, and how many it has. Whatever the numbers in memory are,
+// none lies outside of q and o.
+template <Config C>
+__device__ __forceinline__ int first_query(const Params& p, int sequence) {
+  if constexpr (!is_ragged(C)) return 0;
+  return min(max(static_cast<int>(ptx::ld_global_u32(p.cu_seqlens_q + sequence)), 0), p.seqlen_q);
+}
+template <Config C>
+__device__ __forceinline__ int queries_of(const Params& p, int sequence) {
+  if constexpr (!is_ragged(C)) return p.seqlen_q;
+  return max(first_query<C>(p, sequence + 1) - first_query<C>(p, sequence), 0);
+}
+// The place of a sequence among those of a tensor map of q or o, and of a query of its in lse and its like.
+template <Config C>
+__device__ __forceinline__ int sequence_of_map(const HeadIndex& at) {
+  return is_ragged(C) ? 0 : at.batch;
 }
 // Heads that have tiles of their own.
 template <Config C>

@@ -13,6 +13,10 @@ enum class Window { none, sliding };
 // Whose valid length of each batch is read from memory: nobody's, the keys', or the keys' and the queries'.
 enum class UsedLengths { none, k, qk };
 
+// How the queries of sequences lie: each sequence has seqlen_q places (dense), or they follow each other, a sequence's
+// from cu_seqlens_q[sequence] to cu_seqlens_q[sequence + 1] (ragged).
+enum class QueryLayout { dense, ragged };
+
 // Whether the keys of a query are shared out among CTAs whose partial results another kernel merges: num_splits to a
 // tile (on), or so that all CTAs have the same number of key blocks, as the lengths in memory are (dealt).
 enum class SplitKv { off, on, dealt };
@@ -35,6 +39,7 @@ struct AttentionFacts {
   KvPools kv_pools = KvPools::dense;
   Output output = Output::normalized;
   Layout v_layout = Layout::mn_major;
+  QueryLayout q_layout = QueryLayout::dense;
 
   TESSERA_HD friend constexpr bool operator==(const AttentionFacts&, const AttentionFacts&) = default;
 };

@@ -47,6 +47,12 @@
 // kernels have the same parameters then: q, k, v as above, void* o, the statistics, those above, and behind the scale
 //   long long o_stride_head, o_stride_seqlen, o_stride_batch
 // to which the second kernel adds int num_ctas; it does not use the maps.
+// Ragged queries: q and o are [seqlen_q, heads_q, ..], seqlen_q being the queries of all sequences, lse and its like
+// [heads_q, seqlen_q], the maps' batch is 1, and the strides of o, without batch, come behind the scale too. Behind the
+// valid lengths come
+//   int* cu_seqlens_q   [batch + 1], where each sequence's queries begin, and the end
+//   void* o_rows        o once more: a sequence's last rows leave without the map; with dealt keys o itself is this
+// and tiles, below, are at most (ceil_div(seqlen_q * g, tile_m) + batch) times the heads.
 // Launch: grid {min(ctas_per_sm * num_sms, tiles), 1, 1} with tiles = ceil_div(seqlen_q, tile_m) * heads_q * batch,
 // block {num_threads, 1, 1}, dynamic shared memory smem_layout().total_bytes, no cluster, no workspace. A grid of 0 has
 // nothing to do. CTA pairs: twice min(num_sms / 2 or 1, tiles), in clusters of 2. pack_gqa g: tiles =
@@ -88,6 +94,7 @@ struct Config {
   bool cta_pair = false;            // two CTAs share a tile, each with half of head_dim and head_dim_v
   int pack_gqa = 1;                 // query heads of a key head whose rows share a tile; 1: a tile has rows of one head
   SplitKv split_kv = SplitKv::off;  // CTAs share a tile's keys, a second kernel merges
+  QueryLayout q_layout = QueryLayout::dense;
 
   TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
 };
@@ -127,11 +134,15 @@ TESSERA_HD constexpr bool is_uneven(const Config& c) { return c.mask == Mask::ca
 TESSERA_HD constexpr bool hides_first_keys(const Config& c) {
   return c.window != Window::none || c.seqused != UsedLengths::none;
 }
+// Whether sequences' queries follow each other without gaps.
+TESSERA_HD constexpr bool is_ragged(const Config& c) { return c.q_layout == QueryLayout::ragged; }
+// Whether a sequence's lengths are read from memory.
+TESSERA_HD constexpr bool has_lengths(const Config& c) { return c.seqused != UsedLengths::none || is_ragged(c); }
 // Whether a finished row of O is multiplied with a factor: 1 / sum, or 1 for a part of split keys. That ties it to the
 // wait for the last product: the assembler would take registers of a part from under the product (C7514).
 TESSERA_HD constexpr bool scales_finished(const Config& c) { return c.output == Output::normalized || is_split(c); }
 // Whether the first key of a tile's blocks is another than 0.
-TESSERA_HD constexpr bool has_first_key(const Config& c) { return hides_first_keys(c) || is_split(c); }
+TESSERA_HD constexpr bool has_first_key(const Config& c) { return hides_first_keys(c) || is_split(c) || is_ragged(c); }
 
 TESSERA_HD constexpr int consumer_warpgroups(const Config& c) { return c.tile_m / kRowsPerWarpgroup; }
 TESSERA_HD constexpr int num_threads(const Config& c) { return (consumer_warpgroups(c) + 1) * kWarpgroupThreads; }

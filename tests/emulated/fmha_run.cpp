@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <map>
@@ -11,6 +12,7 @@
 #include "base/error.h"
 #include "generator/plan.h"
 #include "reference/fmha_pools.h"
+#include "reference/ragged.h"
 #include "reference/standard_attention.h"
 #include "runtime/launcher.h"
 #include "runtime/nvrtc.h"
@@ -78,8 +80,11 @@ class Run {
       make_dense();
     }
     const DType o_type = problem.output == Output::unnormalized ? DType::f32 : problem.dtype;
-    const std::vector<std::int64_t> rows{sizes.batch, sizes.heads_q, sizes.seqlen_q};
-    tensors_.emplace("o", Tensor(o_type, {sizes.batch, sizes.seqlen_q, sizes.heads_q, sizes.v_columns()}));
+    std::vector<std::int64_t> rows{sizes.batch, sizes.heads_q, sizes.seqlen_q};
+    std::vector<std::int64_t> o_shape{sizes.batch, sizes.seqlen_q, sizes.heads_q, sizes.v_columns()};
+    if (is_ragged())
+      for (std::vector<std::int64_t>* const shape : {&rows, &o_shape}) shape->erase(shape->begin());
+    tensors_.emplace("o", Tensor(o_type, std::move(o_shape)));
     for (const char* const name : {"lse", "row_max", "row_sum"}) tensors_.emplace(name, Tensor(DType::f32, rows));
     for (const BufferSpec& buffer : plan_.launch.buffers) {
       if (buffer.name == "sink" && !facts.has_sink) {
@@ -167,7 +172,17 @@ class Run {
     reference::FmhaInputs inputs{tensors_.at("q").view(), tensors_.at("k").view(), v_view()};
     if (!facts_.seqused_q.empty()) inputs.seqused_q = tensors_.at("seqused_q").view();
     if (!facts_.seqused_k.empty()) inputs.seqused_k = tensors_.at("seqused_k").view();
+    if (is_ragged()) return reference::check_ragged_fmha(inputs, tensors_.at("cu_seqlens_q").view(), outputs, check);
     return reference::check_fmha(inputs, outputs, check);
+  }
+  /// Whether what no sequence has is as it was: rows of o behind the last sequence's.
+  bool has_clean_end() const {
+    if (!is_ragged()) return true;
+    const Tensor& o = tensors_.at("o");
+    const std::int64_t last = reference::starts_of(facts_.query_lengths).back();
+    const auto row_bytes = static_cast<std::size_t>(o.shape[1] * o.shape[2] * dtype_bytes(o.dtype));
+    return std::all_of(o.bytes.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(last) * row_bytes),
+                       o.bytes.end(), [](std::byte byte) { return byte == std::byte{0xFF}; });
   }
 
   const std::string& kernel() const { return plan_.kernel; }
@@ -183,15 +198,25 @@ class Run {
   }
 
  private:
+  bool is_ragged() const { return problem_.q_layout == QueryLayout::ragged; }
   bool has_pools() const { return problem_.kv_pools != KvPools::dense; }
 
-  void make_dense() {
+  reference::FmhaTensors made_inputs(const reference::FmhaSizes& sizes) const {
     // Ordinary ones too: what is explained by roundings is less there.
-    reference::FmhaTensors made =
-        facts_.input_seed % 2 == 0
-            ? reference::make_inputs(sizes_, problem_.dtype, reference::Fill::normal, facts_.input_seed)
-            : reference::make_standard_inputs(sizes_, problem_.dtype, softmax_scale_, plan_.number("tile_n"),
-                                              facts_.input_seed);
+    return facts_.input_seed % 2 == 0
+               ? reference::make_inputs(sizes, problem_.dtype, reference::Fill::normal, facts_.input_seed)
+               : reference::make_standard_inputs(sizes, problem_.dtype, softmax_scale_, plan_.number("tile_n"),
+                                                 facts_.input_seed);
+  }
+  void make_dense() {
+    reference::FmhaTensors made = made_inputs(sizes_);
+    if (is_ragged()) {
+      reference::FmhaSizes one = sizes_;
+      one.batch = 1;
+      made.q = made_inputs(one).q;
+      made.q.shape.erase(made.q.shape.begin());
+      tensors_.emplace("cu_seqlens_q", tensor_of(reference::starts_of(facts_.query_lengths)));
+    }
     if (!facts_.seqused_q.empty()) hide_behind(made.q, facts_.seqused_q);
     if (!facts_.seqused_k.empty()) {
       hide_behind(made.k, facts_.seqused_k);
@@ -280,6 +305,7 @@ std::string text_of(const reference::FmhaSizes& sizes, const FmhaLaunchFacts& fa
   if (facts.window_size_left >= 0 || facts.window_size_right >= 0)
     text += fmt::format(", window {} {}", facts.window_size_left, facts.window_size_right);
   if (facts.num_splits) text += fmt::format(", parts {}", *facts.num_splits);
+  if (!facts.query_lengths.empty()) text += fmt::format(", queries {}", fmt::join(facts.query_lengths, ","));
   if (!facts.seqused_q.empty()) text += fmt::format(", used queries {}", fmt::join(facts.seqused_q, ","));
   if (!facts.seqused_k.empty()) text += fmt::format(", used keys {}", fmt::join(facts.seqused_k, ","));
   if (facts.topk > 0 || facts.seqlen_swa > 0)
@@ -323,6 +349,7 @@ FmhaVerdict run_fmha(const Fmha& problem, const reference::FmhaSizes& sizes, Com
         first = run.bytes();
       }
       if (first != run.bytes()) fail("other bits than before");
+      if (!run.has_clean_end()) fail("rows behind the last sequence were written");
     }
   }
   return verdict;

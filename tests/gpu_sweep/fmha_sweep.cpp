@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <random>
 #include <string>
@@ -20,6 +21,7 @@
 #include "base/file.h"
 #include "generator/selectors.h"
 #include "reference/fmha.h"
+#include "reference/ragged.h"
 #include "runtime/cuda_device.h"
 #include "tessera/jit.h"
 
@@ -126,6 +128,7 @@ struct Shape {
   double softmax_scale;
   std::int64_t window_left = kUseDefault, window_right = kUseDefault;
   std::vector<std::int32_t> used_q{}, used_k{};
+  std::vector<std::int32_t> query_starts{};  // ragged: seqlen_q are the queries of all sequences
   std::int64_t num_splits = kUseDefault;
 };
 
@@ -138,7 +141,7 @@ class Sweep {
         jit_(JitOptions::from_environment()),
         o_(device, kMaxOutputElements * 4),
         statistics_{{device, kMaxRows * 4}, {device, kMaxRows * 4}, {device, kMaxRows * 4}},
-        used_{{device, 64}, {device, 64}},
+        used_{{device, 64}, {device, 64}, {device, 64}},
         workspace_(device, kWorkspaceBytes) {}
 
   /// Number of failures.
@@ -205,6 +208,11 @@ class Sweep {
     problem.seqused = static_cast<UsedLengths>(pick(0, 2));
     if (const std::int64_t split = pick(0, 3); split > 1) problem.split_kv = split == 2 ? SplitKv::on : SplitKv::dealt;
     if (pick(0, 1) == 0) problem.pack_gqa = 1 << pick(1, 3);
+    if (pick(0, 2) == 0) {
+      problem.q_layout = QueryLayout::ragged;
+      if (problem.seqused == UsedLengths::qk) problem.seqused = UsedLengths::k;
+      if (problem.split_kv == SplitKv::on) problem.split_kv = SplitKv::dealt;
+    }
     if (pick(0, 1) == 0) problem.tile_m = 64;
     return problem;
   }
@@ -222,6 +230,11 @@ class Sweep {
         lengths.push_back(static_cast<std::int32_t>(pick(0, 4) == 0 ? pick(-1, length + 1) : pick(0, length)));
       return lengths;
     };
+    if (problem.q_layout == QueryLayout::ragged) {
+      for (std::int64_t b = 0; b <= s.batch; ++b)
+        s.query_starts.push_back(static_cast<std::int32_t>(pick(0, 5) == 0 ? 0 : pick(0, s.seqlen_q)));
+      std::sort(s.query_starts.begin(), s.query_starts.end());
+    }
     if (problem.seqused == UsedLengths::qk) s.used_q = used(s.seqlen_q);
     if (problem.seqused != UsedLengths::none) s.used_k = used(s.seqlen_k);
     if (problem.split_kv == SplitKv::on) s.num_splits = pick(1, 40);
@@ -271,7 +284,7 @@ class Sweep {
   Jit jit_;
   OutputBuffer o_;
   OutputBuffer statistics_[3];
-  OutputBuffer used_[2];  // valid queries, valid keys
+  OutputBuffer used_[3];  // valid queries, valid keys, where ragged queries begin
   OutputBuffer workspace_;
   std::int64_t shapes_ = 0, rows_ = 0;
   int failures_ = 0;
@@ -289,18 +302,23 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pool& pool,
   Strides strides[4];
   DevicePointer pointers[4];
   TensorView views[4];
+  const bool is_ragged = problem.q_layout == QueryLayout::ragged;
   for (int t = 0; t < 4; ++t) {
     strides[t] = strides_of(s.layout[t], lengths[t], heads[t], columns[t]);
-    const std::int64_t elements = extent(strides[t], s.batch, lengths[t], heads[t], columns[t]);
+    const std::int64_t batch = is_ragged && (t == 0 || t == 3) ? 1 : s.batch;
+    const std::int64_t elements = extent(strides[t], batch, lengths[t], heads[t], columns[t]);
     const std::int64_t offset = t == 3 ? 0 : pick(0, (kPoolElements - elements) / 8) * 8;
     const std::int64_t element_bytes = dtype_bytes(problem.dtype);
     pointers[t] = t == 3 ? o_.pointer : pool.pointer + static_cast<DevicePointer>(offset * element_bytes);
     views[t] = {pool.host.bytes.data() + (t == 3 ? 0 : offset * element_bytes),
                 t == 3 ? o_dtype : problem.dtype,
-                {s.batch, lengths[t], heads[t], columns[t]},
+                {batch, lengths[t], heads[t], columns[t]},
                 {strides[t].batch, strides[t].seqlen, strides[t].head, 1}};
+    if (is_ragged && (t == 0 || t == 3))
+      for (auto* const list : {&views[t].shape, &views[t].strides}) list->erase(list->begin());
   }
-  for (const auto& [lengths_in_memory, buffer] : {std::pair(&s.used_q, &used_[0]), std::pair(&s.used_k, &used_[1])})
+  for (const auto& [lengths_in_memory, buffer] :
+       {std::pair(&s.used_q, &used_[0]), std::pair(&s.used_k, &used_[1]), std::pair(&s.query_starts, &used_[2])})
     if (!lengths_in_memory->empty())
       device_.copy_to_device(buffer->pointer, lengths_in_memory->data(), 4 * lengths_in_memory->size());
   FmhaArguments arguments{.q = pointers[0],
@@ -312,6 +330,7 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pool& pool,
                           .row_sum = is_normalized ? 0 : statistics_[2].pointer,
                           .seqused_q = used_[0].pointer,
                           .seqused_k = used_[1].pointer,
+                          .cu_seqlens_q = used_[2].pointer,
                           .batch = s.batch,
                           .heads_q = s.heads_q,
                           .heads_kv = s.heads_kv,
@@ -337,8 +356,8 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pool& pool,
   arguments.workspace_bytes = kernel.workspace_bytes(device_, arguments);
   if (arguments.workspace_bytes > kWorkspaceBytes) return;  // many rows in many parts
   const auto written =
-      static_cast<std::size_t>(extent(strides[3], s.batch, s.seqlen_q, s.heads_q, v_columns)) * o_bytes;
-  const auto statistic_bytes = static_cast<std::size_t>(s.batch * s.heads_q * s.seqlen_q) * 4;
+      static_cast<std::size_t>(extent(strides[3], is_ragged ? 1 : s.batch, s.seqlen_q, s.heads_q, v_columns)) * o_bytes;
+  const auto statistic_bytes = static_cast<std::size_t>((is_ragged ? 1 : s.batch) * s.heads_q * s.seqlen_q) * 4;
   std::vector<std::byte> bytes[2][4];
   for (auto& run : bytes) {
     o_.poison();
@@ -361,8 +380,11 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pool& pool,
   check.tile_m = kernel.kernel().plan().number("tile_m");
   check.tile_n = kernel.kernel().plan().number("tile_n");
   const auto statistic = [&](int i) {
-    return TensorView{
+    TensorView view{
         bytes[0][i].data(), DType::f32, {s.batch, s.heads_q, s.seqlen_q}, {s.heads_q * s.seqlen_q, s.seqlen_q, 1}};
+    if (is_ragged)
+      for (auto* const list : {&view.shape, &view.strides}) list->erase(list->begin());
+    return view;
   };
   views[3].data = bytes[0][0].data();
   reference::FmhaOutputs outputs{.o = views[3], .lse = statistic(1), .row_max = {}, .row_sum = {}};
@@ -373,7 +395,9 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pool& pool,
   };
   if (problem.seqused == UsedLengths::qk) inputs.seqused_q = used_view(s.used_q);
   if (problem.seqused != UsedLengths::none) inputs.seqused_k = used_view(s.used_k);
-  const reference::Comparison result = reference::check_fmha(inputs, outputs, check);
+  const TensorView starts{reinterpret_cast<const std::byte*>(s.query_starts.data()), DType::s32, {s.batch + 1}, {1}};
+  const reference::Comparison result = is_ragged ? reference::check_ragged_fmha(inputs, starts, outputs, check)
+                                                 : reference::check_fmha(inputs, outputs, check);
   ++shapes_;
   rows_ += result.rows_checked;
   if (result.rel_bound > 0) worst_ = std::max(worst_, result.rel_error / result.rel_bound);

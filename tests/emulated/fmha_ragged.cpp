@@ -1,0 +1,99 @@
+// Attention over ragged queries, in the emulator against float64.
+#include <doctest/doctest.h>
+
+#include <numeric>
+#include <random>
+
+#include "generator/plan.h"
+#include "tests/emulated/fmha_run.h"
+
+namespace tessera {
+namespace {
+
+using emulator::Schedule;
+using testing::check_runs;
+using testing::find_compiler;
+
+constexpr auto kTwo = {Schedule::lazy, Schedule::adversarial};
+
+Fmha problem_of(int head_dim, Mask mask, UsedLengths seqused, SplitKv split_kv) {
+  Fmha problem;
+  problem.head_dim = head_dim;
+  problem.mask = mask;
+  problem.seqused = seqused;
+  problem.q_layout = QueryLayout::ragged;
+  problem.split_kv = split_kv;
+  return problem;
+}
+
+struct Shape {
+  std::int64_t heads_q, heads_kv, seqlen_k;
+  std::vector<std::int64_t> queries, keys;
+  int num_sms = 3;
+  std::int64_t rows_behind = 0;  ///< of q and o, behind the last sequence's
+};
+
+void check(const Fmha& problem, const Shape& shape, Compiler& compiler, testing::FmhaLaunchFacts facts = {}) {
+  facts.query_lengths = shape.queries;
+  facts.seqused_k = shape.keys;
+  facts.num_sms = shape.num_sms;
+  const std::int64_t queries = std::accumulate(shape.queries.begin(), shape.queries.end(), std::int64_t{0});
+  check_runs(problem,
+             {static_cast<std::int64_t>(shape.queries.size()), shape.heads_q, shape.heads_kv,
+              queries + shape.rows_behind, shape.seqlen_k, problem.head_dim},
+             compiler, kTwo, 1, facts);
+}
+
+TEST_CASE("attention: ragged queries") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  for (const Mask mask : {Mask::none, Mask::causal}) {
+    const Fmha used = problem_of(64, mask, UsedLengths::k, SplitKv::off);
+    check(used, {2, 1, 400, {300, 0, 1, 64, 130}, {400, 7, 90, 64, 0}, 3, 5}, *compiler);
+    check(used, {1, 1, 130, {0, 0, 0}, {130, 0, 1}, 3, 70}, *compiler);  // nobody has a query
+    check(used, {1, 1, 700, {0, 700, 0}, {0, 700, 30}}, *compiler);
+    check(problem_of(64, mask, UsedLengths::none, SplitKv::off), {2, 2, 200, {65, 3, 200, 300}, {}}, *compiler);
+    std::vector<std::int64_t> many, keys;
+    for (std::int64_t b = 0; b < 40; ++b) many.push_back(b * 29 % 70), keys.push_back(b * 17 % 90);
+    check(used, {2, 1, 100, many, keys, 4}, *compiler);
+    Fmha packed = problem_of(64, mask, UsedLengths::k, SplitKv::off);
+    packed.pack_gqa = 4;
+    check(packed, {8, 2, 300, {33, 1, 0, 80}, {300, 20, 7, 150}, 3, 9}, *compiler);
+  }
+}
+
+TEST_CASE("attention: ragged queries whose keys are dealt") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  for (const Mask mask : {Mask::none, Mask::causal}) {
+    Fmha dealt = problem_of(64, mask, UsedLengths::k, SplitKv::dealt);
+    dealt.tile_m = 64;
+    dealt.tile_n = 64;
+    check(dealt, {2, 1, 600, {1, 0, 100, 1, 3, 0}, {600, 80, 333, 0, 64, 9}, 3, 20}, *compiler);
+    dealt.pack_gqa = 8;
+    check(dealt, {16, 2, 500, {1, 1, 0, 20, 1}, {500, 66, 300, 200, 1}, 4, 3}, *compiler);
+    check(dealt, {8, 1, 100, {0, 0}, {100, 3}, 4, 3}, *compiler);
+  }
+}
+
+TEST_CASE("attention: ragged queries, with what else a launch can ask for") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  Fmha other = problem_of(128, Mask::causal, UsedLengths::none, SplitKv::off);
+  other.output = Output::unnormalized;
+  other.window = Window::sliding;
+  testing::FmhaLaunchFacts facts;
+  facts.window_size_left = 100;
+  check(other, {2, 1, 300, {150, 0, 1, 200}, {}, 3, 4}, *compiler, facts);
+  other.output = Output::normalized;
+  other.dtype = DType::f16;
+  other.head_dim_v = 128;
+  check(other, {2, 1, 300, {150, 0, 1, 200}, {}, 1, 4}, *compiler, facts);
+  Fmha wide = problem_of(256, Mask::causal, UsedLengths::k, SplitKv::off);  // one slot for Q
+  check(wide, {1, 1, 300, {130, 9}, {300, 200}}, *compiler);
+  wide.head_dim = 512;  // a pair of CTAs
+  check(wide, {1, 1, 300, {130, 9}, {300, 200}, 6}, *compiler);
+}
+
+}  // namespace
+}  // namespace tessera
