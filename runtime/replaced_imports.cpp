@@ -1,5 +1,6 @@
 #include "runtime/replaced_imports.h"
 
+#include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
 #include <sys/mman.h>
@@ -126,9 +127,13 @@ std::vector<std::string_view> replace_imports(const link_map& library, std::span
       for (const ReplacedImport& import : imports) {
         const std::uintptr_t slot = layout.base + relocation.r_offset;
         if (import.name != name || !is_in(layout.writable, slot)) continue;
-        void* const before = held_by(slot);
+        void* before = held_by(slot);
         if (!fill(layout, slot, import.function)) continue;
-        if (filled != nullptr && before != import.function) filled->push_back({slot, before, import.function});
+        if (filled != nullptr && before != import.function) {
+          // What is there may be of another copy of this library, which may be unloaded first.
+          if (void* const original = dlsym(RTLD_DEFAULT, import.name.data())) before = original;
+          filled->push_back({slot, before, import.function});
+        }
         if (std::find(replaced.begin(), replaced.end(), import.name) == replaced.end()) replaced.push_back(import.name);
       }
     }

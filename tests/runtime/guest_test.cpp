@@ -406,6 +406,27 @@ TEST_CASE("a host that unloads the library goes on with the guest") {
         }) == "");
 }
 
+TEST_CASE("a host that unloads two copies of the library, the first one first, goes on with the guest") {
+  const testing::TemporaryFolder folder;
+  const std::string copy = (folder.path / "copy.so").string();
+  std::filesystem::copy_file(TESSERA_UNLOADED_HOST, copy);
+  CHECK(in_child([&]() -> std::string {
+          void* const guest = dlopen(TESSERA_FAKE_NVRTC, RTLD_NOW | RTLD_LOCAL);
+          void* const plugins[] = {dlopen(TESSERA_UNLOADED_HOST, RTLD_NOW | RTLD_LOCAL),
+                                   dlopen(copy.c_str(), RTLD_NOW | RTLD_LOCAL)};
+          for (void* const plugin : plugins) {
+            if (guest == nullptr || plugin == nullptr) return std::string(dlerror()) + "\n";
+            if (!reinterpret_cast<bool (*)(const char*)>(dlsym(plugin, "use_guest"))(TESSERA_FAKE_NVRTC))
+              return "not contained\n";
+          }
+          for (void* const plugin : plugins) dlclose(plugin);
+          if (dlopen(copy.c_str(), RTLD_NOW | RTLD_NOLOAD) != nullptr) return "still loaded\n";
+          reinterpret_cast<int (*)(void*, int, const char* const*)>(dlsym(guest, "nvrtcCompileProgram"))(nullptr, 0,
+                                                                                                         nullptr);
+          return "";
+        }) == "");
+}
+
 TEST_CASE("the host's rounding mode and locale change no byte of a kernel") {
   if (!has_nvrtc()) return;
   CHECK(in_child([] {
