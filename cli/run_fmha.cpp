@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "base/error.h"
+#include "cli/run_keys.h"
 #include "cli/run_operator.h"
 #include "generator/facts.h"
 #include "reference/fmha.h"
@@ -36,17 +37,6 @@ reference::TensorView with_head_dim_innermost(const reference::Tensor& v) {
           v.dtype,
           {v.shape[0], keys, heads, head_dim},
           {heads * head_dim * keys, 1, head_dim * keys, keys}};
-}
-
-/// Valid lengths of `batch` sequences, each from 0 to `most`; the first one is all.
-reference::Tensor lengths(std::int64_t batch, std::int64_t most, std::uint64_t seed, std::uint64_t stream) {
-  const reference::CounterRandom random(seed, stream);
-  reference::Tensor tensor(DType::s32, {batch});
-  for (std::int64_t i = 0; i < batch; ++i) {
-    const std::int64_t length = i == 0 ? most : random.integer(static_cast<std::uint64_t>(i), 0, most);
-    tensor.set(i, static_cast<double>(length));
-  }
-  return tensor;
 }
 
 /// Queries of each sequence, `all` together: some none, others at random.
@@ -107,30 +97,17 @@ class RunFmha final : public RunOperator {
       return std::find_if(given.begin(), given.end(), [&](const GivenSize& g) { return g.name == name; })->value;
     };
     // Arrays bring their sizes along; else a problem that a CPU can check in seconds.
-    const auto dimension = [&](const char* array, std::size_t d) -> std::int64_t {
-      const auto found = flags.arrays.find(array);
-      return found != flags.arrays.end() && found->second.shape.size() == 4 ? found->second.shape[d] : -1;
-    };
     const AttentionFacts facts = facts_of(plan);
-    if (facts.q_layout == QueryLayout::ragged) {
-      const auto given_array = [&](const char* array, std::size_t rank) -> const reference::Tensor* {
-        const auto found = flags.arrays.find(array);
-        return found != flags.arrays.end() && found->second.shape.size() == rank ? &found->second : nullptr;
-      };
-      if (const reference::Tensor* const starts = given_array("cu_seqlens_q", 1))
-        complete("batch", starts->shape[0] - 1);
-      if (const reference::Tensor* const q = given_array("q", 3)) {
-        complete("seqlen_q", q->shape[0]);
-        complete("heads_q", q->shape[1]);
-      }
-      if (const std::int64_t value = dimension("k", 0); value >= 0) complete("batch", value);
-      complete("batch", 4);
+    for (const char* const starts : {"cu_seqlens_q", "cu_seqlens_k"})
+      if (const auto array = flags.arrays.find(starts); array != flags.arrays.end() && array->second.shape.size() == 1)
+        complete("batch", array->second.shape[0] - 1);
+    for (const BufferSpec& buffer : plan.launch.buffers) {
+      const auto array = flags.arrays.find(buffer.name);
+      if (array == flags.arrays.end() || array->second.shape.size() != buffer.shape.size()) continue;
+      for (std::size_t d = 0; d < buffer.shape.size(); ++d)
+        if (has_size(plan, buffer.shape[d].text())) complete(buffer.shape[d].text().c_str(), array->second.shape[d]);
     }
-    for (const auto& [name, array, d] :
-         {std::tuple("batch", "q", 0U), std::tuple("seqlen_q", "q", 1U), std::tuple("heads_q", "q", 2U),
-          std::tuple("seqlen_k", "k", 1U), std::tuple("heads_kv", "k", 2U)})
-      if (const std::int64_t value = dimension(array, d); value >= 0) complete(name, value);
-    complete("batch", flags.is_emulated ? 1 : 2);
+    complete("batch", facts.q_layout == QueryLayout::ragged ? 4 : flags.is_emulated ? 1 : 2);
     // A kernel that packs heads takes launches with as many to a key head only.
     const int packed = plan.number("pack_gqa");
     if (packed > 1 || facts.kv_pools != KvPools::dense) {
@@ -149,8 +126,16 @@ class RunFmha final : public RunOperator {
     const bool has_lengths = is_known("seqlen_q") || is_known("seqlen_k");
     complete("seqlen_q", flags.is_emulated ? 200 : 1024);
     const std::int64_t tile_n = plan.number("tile_n"), least = facts.window != Window::none ? 2 : 1;
+    if (facts.kv_layout == KvLayout::paged && is_known("max_pages"))
+      complete("seqlen_k", value_of("max_pages") * facts.page_size);
     complete("seqlen_k",
              has_lengths ? value_of("seqlen_q") : std::max(value_of("seqlen_q") / tile_n, least) * tile_n + 1);
+    // Some pages more than the longest sequences need: nobody may use them.
+    if (facts.kv_layout == KvLayout::paged) {
+      complete("max_pages", ceil_div(value_of("seqlen_k"), facts.page_size));
+      complete("pages", value_of("batch") * value_of("max_pages") + 3);
+    }
+    if (facts.kv_layout == KvLayout::ragged) complete("tokens_k", value_of("batch") * value_of("seqlen_k"));
     if (facts.window != Window::none) {
       complete("window_size_left", value_of("seqlen_k") / 4);
       complete("window_size_right", value_of("seqlen_k") / 16);
@@ -203,14 +188,20 @@ class RunFmha final : public RunOperator {
     if (flags.inputs == "rising") let_scores_rise(made.k);
     std::map<std::string, reference::Tensor> all;
     all.emplace("q", std::move(made.q));
+    if (is_ragged) all.emplace("cu_seqlens_q", cumulated(query_lengths(s.batch, s.seqlen_q, seed)));
+    if (config.kv_layout != KvLayout::dense) {
+      for (const auto& [name, tensor] : flags.arrays) all[name] = tensor;
+      place_keys(plan, launch, sizes, seed, made, all);
+      hide_unused(flags, "seqused_q", {"q"}, all);
+      return all;
+    }
     all.emplace("k", std::move(made.k));
     all.emplace("v", config.v_layout == Layout::k_major ? with_keys_innermost(made.v) : std::move(made.v));
     for (const BufferSpec& buffer : plan.launch.buffers) {
       const bool is_of_q = buffer.name == "seqused_q";
       if (is_of_q || buffer.name == "seqused_k")
-        all.emplace(buffer.name, lengths(s.batch, is_of_q ? s.seqlen_q : s.seqlen_k, seed, is_of_q ? 3 : 4));
+        all.emplace(buffer.name, draw_lengths(s.batch, is_of_q ? s.seqlen_q : s.seqlen_k, seed, is_of_q ? 3 : 4));
     }
-    if (is_ragged) all.emplace("cu_seqlens_q", cumulated(query_lengths(s.batch, s.seqlen_q, seed)));
     for (const auto& [name, tensor] : flags.arrays) all[name] = tensor;
     hide_unused(flags, "seqused_q", {"q"}, all);
     hide_unused(flags, "seqused_k", {"k", "v"}, all);
@@ -230,7 +221,7 @@ class RunFmha final : public RunOperator {
     // Of dealt keys each block can be a part of its own.
     const std::int64_t tile_n = plan.number("tile_n");
     if (plan.problem.as<Fmha>().split_kv == SplitKv::dealt)
-      check.num_splits = std::max<std::int64_t>(ceil_div(inputs.at("k").shape[1], tile_n), 1);
+      check.num_splits = std::max<std::int64_t>(ceil_div(flags.sizes.at("seqlen_k"), tile_n), 1);
     check.is_normalized = config.output == Output::normalized;
     check.softmax_scale = softmax_scale(plan, flags);
     check.is_exact = flags.inputs == "integer" && flags.arrays.empty() && !flags.softmax_scale;
@@ -248,6 +239,7 @@ class RunFmha final : public RunOperator {
       return reference::check_fmha_pools(
           {of("q"), of("k"), of("v"), of("swa_k"), of("swa_v"), of("indices"), of("swa_lens")}, views, check);
     }
+    if (config.kv_layout != KvLayout::dense) return check_placed_keys(config, inputs, views, flags, check);
     reference::FmhaInputs in{inputs.at("q").view(), inputs.at("k").view(), {}};
     for (const auto& [name, slot] : {std::pair("seqused_q", &in.seqused_q), std::pair("seqused_k", &in.seqused_k)})
       if (const auto found = inputs.find(name); found != inputs.end()) *slot = found->second.view();
@@ -259,6 +251,10 @@ class RunFmha final : public RunOperator {
   }
 
  private:
+  static bool has_size(const Plan& plan, const std::string& name) {
+    return std::any_of(plan.launch.sizes.begin(), plan.launch.sizes.end(),
+                       [&](const SizeSpec& size) { return size.name == name; });
+  }
   /// Of tensors that no file brought.
   static void hide_unused(const RunFlags& flags, const std::string& lengths, std::initializer_list<const char*> tensors,
                           std::map<std::string, reference::Tensor>& all) {

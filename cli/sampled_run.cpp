@@ -58,6 +58,7 @@ std::vector<Cut> cuts_of(const Plan& plan, const std::map<std::string, std::int6
   }
   if (const auto* const fmha = plan.problem.get_if<Fmha>()) {
     if (attention_facts(*fmha).kv_pools != KvPools::dense) refuse("without pools of keys");
+    if (attention_facts(*fmha).kv_layout != KvLayout::dense) refuse("of attention with dense keys");
     const std::int64_t tile_m = plan.number("tile_m"), packed = plan.number("pack_gqa");
     if (sizes.at("seqlen_q") * packed > tile_m) refuse(fmt::format("of attention with one tile of {} rows", tile_m));
     const std::int64_t ratio = sizes.at("heads_q") / std::max<std::int64_t>(sizes.at("heads_kv"), 1);

@@ -11,6 +11,8 @@
 
 namespace tessera {
 
+/// Whose lengths are read: pages need the keys', which say where a sequence ends.
+UsedLengths used_lengths(const Fmha& problem);
 AttentionFacts attention_facts(const Fmha& problem);
 
 /// An element type as an operand's. Throws Error{unsupported} for one that no matrix instruction takes.

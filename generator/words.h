@@ -45,6 +45,11 @@ inline constexpr Word<QueryLayout> kQueryLayoutWords[] = {{QueryLayout::dense, "
                                                           {QueryLayout::ragged, "ragged", "QueryLayout::ragged"}};
 inline constexpr Word<KvPools> kKvPoolsWords[] = {{KvPools::dense, "dense", "KvPools::dense"},
                                                   {KvPools::sparse_window, "sparse_window", "KvPools::sparse_window"}};
+inline constexpr Word<KvLayout> kKvLayoutWords[] = {{KvLayout::dense, "dense", "KvLayout::dense"},
+                                                    {KvLayout::paged, "paged", "KvLayout::paged"},
+                                                    {KvLayout::ragged, "ragged", "KvLayout::ragged"}};
+inline constexpr Word<KvCopy> kKvCopyWords[] = {{KvCopy::tma, "tma", "KvCopy::tma"},
+                                                {KvCopy::cp_async, "cp_async", "KvCopy::cp_async"}};
 inline constexpr Word<Output> kOutputWords[] = {{Output::normalized, "normalized", "Output::normalized"},
                                                 {Output::unnormalized, "unnormalized", "Output::unnormalized"}};
 inline constexpr Word<Layout> kLayoutWords[] = {{Layout::k_major, "k", "Layout::k_major"},
@@ -132,6 +137,8 @@ constexpr std::span<const Word<UsedLengths>> words_of(UsedLengths) { return kUse
 constexpr std::span<const Word<SplitKv>> words_of(SplitKv) { return kSplitKvWords; }
 constexpr std::span<const Word<QueryLayout>> words_of(QueryLayout) { return kQueryLayoutWords; }
 constexpr std::span<const Word<KvPools>> words_of(KvPools) { return kKvPoolsWords; }
+constexpr std::span<const Word<KvLayout>> words_of(KvLayout) { return kKvLayoutWords; }
+constexpr std::span<const Word<KvCopy>> words_of(KvCopy) { return kKvCopyWords; }
 constexpr std::span<const Word<Output>> words_of(Output) { return kOutputWords; }
 constexpr std::span<const Word<Layout>> words_of(Layout) { return kLayoutWords; }
 constexpr std::span<const Word<Accumulation>> words_of(Accumulation) { return kAccumulationWords; }

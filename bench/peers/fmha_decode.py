@@ -7,10 +7,13 @@ together are more than four times the L2; graphs take turns; microseconds are th
 (plain_read.cu, built here by nvcc) reads K and V once by the same method. Prints a Markdown table.
 
   python3 bench/peers/fmha_decode.py --library build/bench/peers/libtessera_peer_shim.so [--heads 32/8,64/8]
-      [--cases 1x1024,8x8192] [--head-dim 128] [--seqlen-q 1] [--pins tile_n=64,stages=3] [--output FILE]
+      [--cases 1x1024,8x8192] [--head-dim 128] [--seqlen-q 1] [--pins tile_n=64,stages=3] [--page-size 0,16,64] [--output FILE]
+
+--page-size: keys in pages of a pool, in random order, beside dense ones (0); the same keys, so that both can be compared.
 """
 import argparse
 import ctypes
+import itertools
 import math
 import pathlib
 import random
@@ -38,7 +41,7 @@ def plain_read_library():
 class Ours:
     def __init__(self, library, selectors):
         self.library = library
-        for name in ("open", "workspace", "launch"):
+        for name in ("open", "workspace", "launch", "paged_workspace", "paged_launch"):
             getattr(library, f"tessera_bench_fmha_{name}").restype = ctypes.c_char_p
         self.handle, name = ctypes.c_void_p(), ctypes.c_char_p()
         self.check(library.tessera_bench_fmha_open(selectors.encode(), ctypes.byref(self.handle), ctypes.byref(name)))
@@ -62,6 +65,38 @@ class Ours:
 
         launch.keeps = workspace
         return launch
+
+
+class OursPaged(Ours):
+    def bind_pages(self, q, pool_k, pool_v, o, lengths, table):
+        sizes = (ctypes.c_int64 * 8)(q.shape[0], q.shape[2], pool_k.shape[2], q.shape[1], table.shape[1] * pool_k.shape[1],
+                                     pool_k.shape[0], table.shape[1], 0)
+        pointers = (ctypes.c_uint64 * 7)(*(t.data_ptr() for t in (q, pool_k, pool_v, o, lengths, table)), 0)
+        bytes_ = ctypes.c_int64()
+        self.check(self.library.tessera_bench_fmha_paged_workspace(self.handle, pointers, sizes, ctypes.byref(bytes_)))
+        workspace = torch.empty(max(bytes_.value, 1), dtype=torch.uint8, device="cuda")
+        sizes[7], pointers[6] = bytes_.value, workspace.data_ptr() if bytes_.value else 0
+
+        def launch():
+            self.check(self.library.tessera_bench_fmha_paged_launch(self.handle, stream(), pointers, sizes))
+
+        launch.keeps = (workspace, lengths, table, pool_k, pool_v)
+        return launch
+
+
+def in_pages(k, v, page_size):
+    """Pools with the pages of k and v in random order, lengths and the table."""
+    batch, keys, heads, columns = k.shape
+    assert keys % page_size == 0
+    max_pages = keys // page_size
+    order = torch.randperm(batch * max_pages, device="cuda")
+    pools = []
+    for t in (k, v):
+        pool = torch.empty(batch * max_pages, page_size, heads, columns, device="cuda", dtype=t.dtype)
+        pool[order] = t.view(batch * max_pages, page_size, heads, columns)
+        pools.append(pool)
+    lengths = torch.full((batch,), keys, device="cuda", dtype=torch.int32)
+    return (*pools, lengths, order.view(batch, max_pages).to(torch.int32).contiguous())
 
 
 def stream():
@@ -96,7 +131,7 @@ def times_us(graphs, repeat):
     return [1000 * statistics.median(r[i][0].elapsed_time(r[i][1]) for r in rounds) / graphs[i][1] for i in range(len(graphs))]
 
 
-def cell(library, reader, batch, keys, heads_q, heads_kv, head_dim, seqlen_q, pins, repeat):
+def cell(library, reader, batch, keys, heads_q, heads_kv, head_dim, seqlen_q, pins, repeat, page_size):
     bytes_ = 4 * batch * keys * heads_kv * head_dim
     copies = max(1, -(-ROTATED_BYTES // bytes_))
     make = lambda *shape: torch.randn(*shape, device="cuda", dtype=torch.bfloat16)
@@ -105,8 +140,16 @@ def cell(library, reader, batch, keys, heads_q, heads_kv, head_dim, seqlen_q, pi
     o = torch.full_like(q, float("nan"))
     selectors = (f"head_dim={head_dim},mask=causal,batch={batch},heads_q={heads_q},heads_kv={heads_kv},seqlen_q={seqlen_q},"
                  f"seqlen_k={keys}")
-    ours = Ours(library, ",".join([selectors] + ([pins] if pins else [])))
-    mine = [ours.bind(q, k, v, o) for k, v in caches]
+    pinned = ",".join([selectors] + ([pins] if pins else []))
+    if page_size:
+        ours = OursPaged(library, f"{pinned},kv_layout=paged,page_size={page_size}")
+        mine = []
+        for k, v in caches:
+            pool_k, pool_v, lengths, table = in_pages(k, v, page_size)
+            mine.append(ours.bind_pages(q, pool_k, pool_v, o, lengths, table))
+    else:
+        ours = Ours(library, pinned)
+        mine = [ours.bind(q, k, v, o) for k, v in caches]
     out = torch.empty(4, dtype=torch.int32, device="cuda")
 
     def reading(k, v):
@@ -189,6 +232,7 @@ def main():
     parser.add_argument("--head-dim", type=int, default=128)
     parser.add_argument("--seqlen-q", type=int, default=1)
     parser.add_argument("--pins", default="", help="several, separated by semicolons")
+    parser.add_argument("--page-size", default="0", help="keys of a page, several separated by commas; 0: dense")
     parser.add_argument("--repeat", type=int, default=7)
     parser.add_argument("--commit", default="unknown")
     parser.add_argument("--output")
@@ -198,22 +242,22 @@ def main():
                             capture_output=True, text=True, check=False).stdout.strip()
     lines = [f"{clocks}, PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}, commit {arguments.commit}", "",
              f"Command: `python3 {' '.join(sys.argv)}`", "",
-             "| heads | batch x keys | queries | K and V MB | tessera us | TB/s | of a plain read | fastest of PyTorch us | ratio | backend | kernel |",
-             "|---|---|---|---|---|---|---|---|---|---|---|"]
+             "| heads | batch x keys | queries | page | K and V MB | tessera us | TB/s | of a plain read | fastest of PyTorch us | ratio | backend | kernel |",
+             "|---|---|---|---|---|---|---|---|---|---|---|---|"]
     print("\n".join(lines))
     for heads in arguments.heads.split(","):
         heads_q, heads_kv = map(int, heads.split("/"))
         for case in arguments.cases.split(","):
             batch, keys = (int(case.removeprefix("drawn")), 0) if case.startswith("drawn") else map(int, case.split("x"))
-            for pins in arguments.pins.split(";"):
+            for pins, page_size in itertools.product(arguments.pins.split(";"), map(int, arguments.page_size.split(","))):
                 shape = [heads_q, heads_kv, arguments.head_dim, arguments.seqlen_q, pins, arguments.repeat]
                 try:
-                    name, bytes_, mine, read, (theirs, backend) = (cell(library, reader, batch, keys, *shape) if keys else
+                    name, bytes_, mine, read, (theirs, backend) = (cell(library, reader, batch, keys, *shape, page_size) if keys else
                                                                    ragged_cell(library, reader, batch, *shape))
                 except RuntimeError as error:
                     print(f"{heads} {case} {pins}: {error}")
                     continue
-                lines.append(f"| {heads} | {case} | {arguments.seqlen_q} | {bytes_ / 1e6:.0f} | {mine:.1f} | {bytes_ / mine * 1e-6:.2f} | "
+                lines.append(f"| {heads} | {case} | {arguments.seqlen_q} | {page_size or 'dense'} | {bytes_ / 1e6:.0f} | {mine:.1f} | {bytes_ / mine * 1e-6:.2f} | "
                              f"{read / mine:.3f} | {theirs:.1f} | {theirs / mine:.3f} | {backend} | {name} |")
                 print(lines[-1], flush=True)
                 torch.cuda.empty_cache()

@@ -62,6 +62,24 @@ tessera::FmhaArguments arguments_of(const std::uint64_t* pointers, const std::in
           .workspace_bytes = sizes[5]};
 }
 
+tessera::FmhaArguments paged_arguments_of(const std::uint64_t* pointers, const std::int64_t* sizes) {
+  return {.q = pointers[0],
+          .k = pointers[1],
+          .v = pointers[2],
+          .o = pointers[3],
+          .seqused_k = pointers[4],
+          .block_table = pointers[5],
+          .batch = sizes[0],
+          .heads_q = sizes[1],
+          .heads_kv = sizes[2],
+          .seqlen_q = sizes[3],
+          .seqlen_k = sizes[4],
+          .pages = sizes[5],
+          .max_pages = sizes[6],
+          .workspace = pointers[6],
+          .workspace_bytes = sizes[7]};
+}
+
 }  // namespace
 
 extern "C" {
@@ -90,6 +108,20 @@ const char* tessera_bench_fmha_workspace(void* kernel, const std::uint64_t* poin
                                          std::int64_t* bytes) {
   return guarded(
       [&] { *bytes = static_cast<tessera::FmhaKernel*>(kernel)->workspace_bytes(arguments_of(pointers, sizes)); });
+}
+
+/// Keys in pages: pools [pages, page_size, heads_kv, head_dim]. pointers: q, k, v, o, seqused_k, block_table,
+/// workspace. sizes: batch, heads_q, heads_kv, seqlen_q, seqlen_k, pages, max_pages, bytes of workspace.
+const char* tessera_bench_fmha_paged_launch(void* kernel, void* stream, const std::uint64_t* pointers,
+                                            const std::int64_t* sizes) {
+  return guarded(
+      [&] { static_cast<tessera::FmhaKernel*>(kernel)->launch(stream, paged_arguments_of(pointers, sizes)); });
+}
+const char* tessera_bench_fmha_paged_workspace(void* kernel, const std::uint64_t* pointers, const std::int64_t* sizes,
+                                               std::int64_t* bytes) {
+  return guarded([&] {
+    *bytes = static_cast<tessera::FmhaKernel*>(kernel)->workspace_bytes(paged_arguments_of(pointers, sizes));
+  });
 }
 
 void tessera_bench_fmha_close(void* kernel) { delete static_cast<tessera::FmhaKernel*>(kernel); }

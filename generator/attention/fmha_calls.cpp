@@ -30,10 +30,27 @@ class Initialisers {
   std::string text_;
 };
 
+/// Keys that do not lie dense, in the order of the parameters.
+void give_keys(const FmhaLaunch& c, Initialisers& given) {
+  given.give({"k_keys", "v_keys"});
+  if (c.facts.kv_layout == KvLayout::paged) {
+    given.give_as("const int", "block_table");
+    given.give({"pages", "max_pages"});
+  } else {
+    given.give_as("const int", "cu_seqlens_k");
+    given.give({"tokens_k"});
+  }
+  for (const std::string tensor : {"k", "v"})
+    for (const std::string step : {"_stride_page", "_stride_seqlen", "_stride_head"})
+      if (step != "_stride_page" || c.facts.kv_layout == KvLayout::paged) given.give(tensor + step, tensor + step);
+}
+
 std::string parameters_of_kernel(const FmhaLaunch& c) {
   Initialisers given;
-  given.give({"q", "k", "v"});
-  // Parts of split keys do not leave through a tensor map: there is none, and any reference will do.
+  given.give({"q"});
+  for (const char* const keys : {"k", "v"}) given.give(keys, c.copies_keys ? "q" : keys);
+  // Parts of split keys do not leave through a tensor map: there is none, and any reference will do. Nor do keys that
+  // threads copy come through one.
   given.give("o", c.is_split ? "q" : "o");
   const bool stores_o = !c.is_split || c.is_dealt;
   given.give("lse", stores_o ? "lse" : "nullptr");
@@ -57,6 +74,7 @@ std::string parameters_of_kernel(const FmhaLaunch& c) {
   if (c.is_split && !c.is_dealt) given.give({"num_splits"});
   if (c.facts.window != Window::none) given.give({"window_size_left", "window_size_right"});
   given.give({"softmax_scale"});
+  if (c.facts.kv_layout != KvLayout::dense) give_keys(c, given);
   if (c.is_dealt || is_ragged(c)) given.give({"o_stride_head", "o_stride_seqlen"});
   if (c.is_dealt && !is_ragged(c)) given.give({"o_stride_batch"});
   return given.text();

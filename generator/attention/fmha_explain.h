@@ -29,6 +29,20 @@ std::string explain_shared_rule(const Config& config, const Verdict<Rule>& verdi
           bound);
     case Rule::stages_out_of_range:
       return fmt::format("{}, 1 to {} allowed", counted(verdict.found, "stage"), bound);
+    case Rule::page_size_unknown:
+      return verdict.found == 0
+                 ? std::string("kv_layout paged without a page_size: take 1, 8, 16, 32, 64, 128 or 256")
+                 : fmt::format("page_size {}: there are kernels for 1, 8, 16, 32, 64, 128 and {}", found, bound);
+    case Rule::page_size_without_pages:
+      return fmt::format("page_size {} without pages: take kv_layout paged", found);
+    case Rule::pages_without_lengths:
+      return "kv_layout paged without lengths, which say where a sequence ends: take seqused k or qk";
+    case Rule::kv_copy_of_dense_keys:
+      return "kv_copy cp_async, dense keys come by TMA: take tma";
+    case Rule::page_too_small_for_tma:
+      return fmt::format(
+          "page_size {}, at least {} needed for TMA (rows of a swizzle's pattern): take kv_copy cp_async", found,
+          bound);
     case Rule::shared_memory_exceeded:
       return fmt::format("{} bytes of shared memory, {} allowed: {}", found, bound,
                          config.stages > 1 ? "drop a stage" : "take a smaller tile");

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "generator/attention/fmha_keys.h"
 #include "generator/attention/fmha_operator.h"
 #include "generator/operator_words.h"
 #include "generator/words.h"
@@ -19,9 +20,7 @@ namespace tessera {
 
 namespace {
 
-constexpr std::int64_t kMaxLength = (std::int64_t{1} << 31) - (1 << 16);  // coordinates and sums of lengths stay in int
 constexpr std::int64_t kMaxHeads = 1 << 16;
-constexpr std::int64_t kMaxStride = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxSms = 1 << 16;
 constexpr std::int64_t kMaxSplits = 256;
 
@@ -61,6 +60,10 @@ bool is_pool(const FmhaLaunch& c, const Tensor& t) { return has_pools(c) && t.se
 // Heads that share rows of a tile.
 bool is_packed(const FmhaLaunch& c, const Tensor& t) {
   return (c.pack_gqa > 1 || has_pools(c)) && t.heads == std::string_view("heads_q");
+}
+
+bool is_keys(const FmhaLaunch& c, const Tensor& t) {
+  return lies_in_places(c) && (t.operand == Operand::k || t.operand == Operand::v);
 }
 
 // V with keys side by side.
@@ -120,7 +123,11 @@ void add_sizes(const FmhaLaunch& c, LaunchPlan& launch) {
   size("heads_q", 1, kMaxHeads, {}, "query heads: a multiple of heads_kv");
   size("heads_kv", 1, kMaxHeads, {}, "key and value heads");
   size("seqlen_q", 0, kMaxLength, {}, is_ragged(c) ? "queries of all sequences" : "queries of a sequence");
-  size("seqlen_k", 0, kMaxLength, {}, has_pools(c) ? "rows of k and v, for all sequences" : "keys of a sequence");
+  if (lies_in_places(c)) {
+    add_key_sizes(c, launch);
+  } else {
+    size("seqlen_k", 0, kMaxLength, {}, has_pools(c) ? "rows of k and v, for all sequences" : "keys of a sequence");
+  }
   if (has_pools(c)) {
     size("topk", 0, kMaxLength, {}, "rows that a query lists");
     size("seqlen_swa", 0, kMaxLength, {}, "keys of a sequence's window");
@@ -134,6 +141,10 @@ void add_sizes(const FmhaLaunch& c, LaunchPlan& launch) {
     };
     if (is_pool(c, t)) {
       size(fmt::format("{}_stride_seqlen", t.name), 0, kMaxStride, Expression(head_dim), help("row"));
+      continue;
+    }
+    if (is_keys(c, t)) {
+      add_key_strides(c, t.name, head_dim, launch);
       continue;
     }
     if (is_k_major(c, t)) {
@@ -189,6 +200,8 @@ void add_tensor(const FmhaLaunch& c, const Tensor& t, LaunchPlan& launch) {
                 Expression::parse("max(batch, 1)")};
     map.strides_bytes = {expression("v_stride_dim * {}", bytes), expression("v_stride_head * {}", bytes),
                          expression("v_stride_batch * {}", bytes)};
+  } else if (is_keys(c, t)) {
+    set_key_map(c, t.name, head_dim, span, bytes, map);
   } else if (is_pool(c, t)) {
     map.dims = {Expression(head_dim), expression("max({}, 1)", t.seqlen)};
     map.strides_bytes = {expression("{}_stride_seqlen * {}", t.name, bytes)};
@@ -211,7 +224,7 @@ void add_tensor(const FmhaLaunch& c, const Tensor& t, LaunchPlan& launch) {
   map.box.resize(map.dims.size(), 1);
   map.element_strides.resize(map.dims.size(), 1);
   // Parts of split keys are stored as they are, and merged by threads.
-  if (!(t.is_output && c.is_split)) launch.tensor_maps.push_back(std::move(map));
+  if (!(t.is_output && c.is_split) && !(is_keys(c, t) && c.copies_keys)) launch.tensor_maps.push_back(std::move(map));
 
   BufferSpec buffer{.name = t.name,
                     .role = t.is_output ? BufferRole::output : BufferRole::input,
@@ -223,6 +236,8 @@ void add_tensor(const FmhaLaunch& c, const Tensor& t, LaunchPlan& launch) {
                     Expression::parse("seqlen_k")};
     buffer.strides = {Expression::parse("v_stride_batch"), Expression::parse("v_stride_head"),
                       Expression::parse("v_stride_dim"), Expression(1)};
+  } else if (is_keys(c, t)) {
+    set_key_buffer(c, t.name, head_dim, buffer);
   } else if (is_pool(c, t)) {
     buffer.shape = {Expression::parse(t.seqlen), Expression(head_dim)};
     buffer.strides = {expression("{}_stride_seqlen", t.name), Expression(1)};
@@ -253,29 +268,6 @@ void add_statistic(const FmhaLaunch& c, const char* name, bool is_optional, Laun
                             .strides = std::move(strides),
                             .alignment = 4,
                             .is_optional = is_optional});
-}
-
-// Dense numbers that threads read.
-void add_numbers(const char* name, const char* dtype, std::vector<Expression> shape, std::vector<Expression> strides,
-                 LaunchPlan& launch) {
-  launch.buffers.push_back({.name = name,
-                            .role = BufferRole::input,
-                            .dtype = dtype,
-                            .shape = std::move(shape),
-                            .strides = std::move(strides),
-                            .alignment = 4});
-}
-// Valid lengths: [batch].
-void add_lengths(const char* name, LaunchPlan& launch) {
-  add_numbers(name, "s32", {Expression::parse("batch")}, {Expression(1)}, launch);
-}
-
-void add_pools(LaunchPlan& launch) {
-  add_numbers("indices", "s32", {Expression::parse("batch"), Expression::parse("seqlen_q"), Expression::parse("topk")},
-              {Expression::parse("seqlen_q * topk"), Expression::parse("topk"), Expression(1)}, launch);
-  add_lengths("swa_lens", launch);
-  add_numbers("sink", "f32", {Expression::parse("heads_q")}, {Expression(1)}, launch);
-  launch.buffers.back().is_optional = true;
 }
 
 std::vector<std::string> strides_of_o(const FmhaLaunch& c) {
@@ -322,6 +314,7 @@ void add_domain(const FmhaLaunch& c, LaunchPlan& launch) {
       rule(Expression::parse(stride), Relation::multiple_of, Expression(alignment),
            fmt::format("{} must be a multiple of {} (16 bytes)", stride, alignment));
   }
+  if (lies_in_places(c)) add_key_domain(c, launch);
   if (c.facts.v_layout == Layout::k_major) {
     rule(Expression::parse("v_stride_dim"), Relation::multiple_of, Expression(8),
          "v_stride_dim must be a multiple of 8 (16 bytes, tensor map): pad the rows of v (--pad-rows), which need not "
@@ -374,7 +367,9 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   step.block[0] = static_cast<std::uint32_t>(c.threads);
   step.dynamic_smem_bytes = c.smem_bytes;
   Parameters parameters(step);
-  for (const char* const map : {"q", "k", "v"}) parameters.map(map);
+  parameters.map("q");
+  if (!c.copies_keys)
+    for (const char* const map : {"k", "v"}) parameters.map(map);
   if (!c.is_split) {
     parameters.map("o");
     parameters.statistics(c);
@@ -401,6 +396,7 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
     parameters.size("window_size_right");
   }
   parameters.add("softmax_scale", ParameterKind::f32, {}, "softmax_scale");
+  if (lies_in_places(c)) add_key_parameters(c, step);
   if (c.is_dealt || is_ragged(c)) parameters.strides(c);
   return step;
 }
@@ -454,6 +450,7 @@ LaunchPlan fmha_launch(const FmhaLaunch& config, const std::string& arch, const 
   if (config.facts.seqused != UsedLengths::none) add_lengths("seqused_k", launch);
   if (is_ragged(config)) add_numbers("cu_seqlens_q", "s32", {Expression::parse("batch + 1")}, {Expression(1)}, launch);
   if (has_pools(config)) add_pools(launch);
+  if (lies_in_places(config)) add_key_places(config, launch);
   add_domain(config, launch);
   launch.steps.push_back(step_of(config, kernel));
   if (config.is_split) {

@@ -3,12 +3,10 @@
 // replaces the table's value.
 //
 // Scores: where batch, heads and lengths are expected ones, a model of the time (fmha_cost.h). Else a default tile that
-// was measured to be best counts 1; any other is placed below it by a rough model of what its shape costs. Work per
-// score is 1; a step of tile_n keys adds a fixed cost to each of its rows, a tile of tile_m rows shares the loads of K
-// and V, and a ring of one slot can't load ahead. The model's constants are estimates that only order candidates. Which
-// tile was best may depend on the number of keys: a hint then changes the default. Where a hint says that sequences are
-// short, the share of useful rows and keys of their tiles multiplies the score; for long ones that share says less than
-// the model's error, and the measured default stays.
+// was measured to be best counts 1; any other is placed below it by a rough model of what its shape costs
+// (fmha_tile_cost.h). Which tile was best may depend on the number of keys: a hint then changes the default. Where a
+// hint says that sequences are short, the share of useful rows and keys of their tiles multiplies the score; for long
+// ones that share says less than the model's error, and the measured default stays.
 #include "generator/attention/fmha_operator.h"
 
 #include <fmt/format.h>
@@ -19,7 +17,9 @@
 
 #include "generator/attention/fmha_cost.h"
 #include "generator/attention/fmha_explain.h"
+#include "generator/attention/fmha_tile_cost.h"
 #include "generator/candidates.h"
+#include "generator/facts.h"
 #include "generator/operator_words.h"
 #include "generator/wgmma_header.h"
 #include "generator/words.h"
@@ -34,14 +34,10 @@ using fmha::Tile;
 
 constexpr Swizzle kSwizzles[] = {Swizzle::b128, Swizzle::b64, Swizzle::b32, Swizzle::none};
 
-constexpr double kStepCost = 8;        // in keys: barriers, scaling of O
-constexpr double kLoadCost = 16;       // in queries: K and V of a step
-constexpr double kOneStageCost = 0.2;  // share of the work: loads that nothing overlaps
-constexpr double kNarrowCost = 0.05;   // share of the work, for each halving of the swizzle span: bank conflicts
-constexpr double kBelowDefault = 0.99;
+constexpr double kSmallBoxShare = 0.97;  // of the speed, for each halving of a page's box: more of them
 constexpr double kLastResort = 0.01;
 constexpr int kMostOfSplit = 184;   // registers for S, P and O of a thread
-constexpr Hint kFewQueries = 64;    // with fewer, most rows of a tile would be idle
+constexpr Hint kFewQueries = 64;    // a warpgroup's rows: with fewer, most of them would be idle
 constexpr Hint kEnoughTiles = 133;  // more than half of what an H200 has places for: two parts would not fit
 
 /// With the queries of one sequence, as far as they are expected to be equally many.
@@ -55,9 +51,7 @@ Fmha of_one_sequence(const Fmha& p) {
 /// Heads that are packed where the caller does not say: all of a key head's, if queries are known to be few and a
 /// warpgroup's rows are whole queries.
 int packed_heads_of(const Fmha& p) {
-  if (p.heads_q <= 0 || p.heads_kv <= 0 || p.heads_q % p.heads_kv != 0) return 1;
-  if (p.seqlen_q < 0 || p.seqlen_q >= kFewQueries) return 1;
-  const Hint heads = p.heads_q / p.heads_kv;
+  const Hint heads = packable_heads(p, kFewQueries - 1);
   return heads <= fmha::kRowsPerWarpgroup && fmha::kRowsPerWarpgroup % heads == 0 ? static_cast<int>(heads) : 1;
 }
 
@@ -66,9 +60,7 @@ SplitKv split_of(const Fmha& p, int pack_gqa) {
   // A split launch needs a workspace: nobody gets one unasked, whose keys may be few.
   if (!has_fmha_cost(p) || p.head_dim > 256) return SplitKv::off;
   if (p.seqlen_q > kFewQueries || expected_keys(p) < kManyKeys) return SplitKv::off;
-  // Hints may be huge.
-  const auto few = [](Hint count) { return std::clamp<Hint>(count, 0, kEnoughTiles); };
-  if (few(p.batch) * few(p.heads_q / pack_gqa) >= kEnoughTiles) return SplitKv::off;
+  if (has_tiles(p, pack_gqa, kEnoughTiles)) return SplitKv::off;
   return p.q_layout == QueryLayout::ragged ? SplitKv::dealt : SplitKv::on;
 }
 
@@ -84,7 +76,10 @@ Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle) {
   c.dtype = problem.dtype;
   c.mask = problem.mask;
   c.window = problem.window;
-  c.seqused = problem.seqused;
+  c.seqused = used_lengths(problem);
+  c.kv_layout = problem.kv_layout;
+  c.page_size = problem.page_size.value_or(0);
+  c.kv_copy = problem.kv_copy.value_or(default_kv_copy(c.kv_layout, c.page_size));
   c.output = problem.output;
   c.q_layout = problem.q_layout;
   c.cta_pair = fmha::needs_cta_pair(c.head_dim);
@@ -95,18 +90,27 @@ Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle) {
   return is_sane ? fmha::complete(c) : c;
 }
 
-double modelled_cost(const Config& c) {
-  double cost = 1 + kStepCost / c.tile_n + kLoadCost / c.tile_m;
-  if (c.stages == 1) cost += kOneStageCost;
-  for (int span = swizzle_span_bytes(c.swizzle); span < 128; span *= 2) cost += kNarrowCost;
-  return cost;
+/// The tile that a problem gets which pins none.
+Tile standard_tile(KvLayout layout, const fmha::HeadDims& dims, Mask mask, Hint keys) {
+  return layout == KvLayout::dense ? fmha::default_tile(dims.head_dim, dims.head_dim_v, mask, keys)
+                                   : fmha::tile_of_places(dims.head_dim, dims.head_dim_v);
 }
 
 /// The default where `keys` are expected.
 Config default_of(const Config& c, Hint keys) {
   Config standard = fmha::default_config(c.head_dim, c.head_dim_v, c.mask, c.dtype, c.output, keys);
+  if (c.kv_layout != KvLayout::dense) {
+    const Tile tile = standard_tile(c.kv_layout, {c.head_dim, c.head_dim_v}, c.mask, keys);
+    standard.tile_m = tile.tile_m;
+    standard.tile_n = tile.tile_n;
+    standard.stages = tile.stages;
+    standard = fmha::complete(standard);
+  }
   standard.window = c.window;
   standard.seqused = c.seqused;
+  standard.kv_layout = c.kv_layout;
+  standard.page_size = c.page_size;
+  standard.kv_copy = c.kv_copy;
   standard.pack_gqa = c.pack_gqa;
   standard.split_kv = c.split_kv;
   standard.q_layout = c.q_layout;
@@ -116,7 +120,7 @@ Config default_of(const Config& c, Hint keys) {
 /// Of the default's speed.
 double expected_share(const Config& c, Hint keys) {
   const Config standard = default_of(c, keys);
-  return c == standard ? 1 : std::min(kBelowDefault, kBelowDefault * modelled_cost(standard) / modelled_cost(c));
+  return c == standard ? 1 : share_of_default(tile_cost(c), tile_cost(standard));
 }
 
 /// Tiles that the assembler does not find registers for: legal, but nobody's default. No sum of accumulators tells them
@@ -128,9 +132,24 @@ bool spills(const Config& c) {
     const bool is_wide = c.head_dim == 256 || (c.head_dim == 192 && c.head_dim_v == 128 && c.tile_n >= 128);
     if (c.q_stages != 2 || fmha::accumulator_registers(c) > kMostOfSplit || (c.tile_m > 64 && is_wide)) return true;
   }
+  // Where loads of pages leave fewer registers.
+  if (c.kv_layout != KvLayout::dense && c.tile_m <= 128) {
+    const int most = c.tile_m == 64                            ? (fmha::ctas_per_sm(c) == 2 ? 160 : 184)
+                     : c.head_dim > 128 && c.head_dim_v <= 128 ? 144
+                                                               : 164;
+    if (fmha::accumulator_registers(c) > most) return true;
+  }
   const bool is_of_192_128 = c.head_dim == 192 && c.head_dim_v == 128 && c.tile_m == 192;
   const bool is_of_256 = c.head_dim == 256 && c.tile_m == 128;
   return c.mask == Mask::causal && c.tile_n == 80 && (is_of_192_128 || is_of_256);
+}
+
+/// What is left of the speed where a page comes in parts, because it and a block share few keys.
+double share_of_boxes(const Config& c) {
+  if (c.kv_layout != KvLayout::paged || c.kv_copy != KvCopy::tma) return 1;
+  double share = 1;
+  for (int keys = fmha::box_keys(c); keys < std::min(c.page_size, 64); keys *= 2) share *= kSmallBoxShare;
+  return share;
 }
 
 /// Whether the model of the time may choose this tile: those of its head_dim, and small ones, for problems with few
@@ -153,6 +172,9 @@ fmha::HeadDims head_dims_of(const Fmha& problem) {
 /// ", 8 heads packed, keys split": what a Config has besides its tile.
 std::string traits_of(const Config& c) {
   std::string text = c.pack_gqa == 1 ? "" : fmt::format(", {} heads packed", c.pack_gqa);
+  if (c.kv_layout == KvLayout::paged) text += fmt::format(", pages of {}", c.page_size);
+  if (c.kv_layout == KvLayout::ragged) text += ", ragged keys";
+  if (c.kv_copy == KvCopy::cp_async) text += " by cp.async";
   if (fmha::is_split(c)) text += fmha::is_dealt(c) ? ", keys dealt" : ", keys split";
   return text;
 }
@@ -166,6 +188,8 @@ FmhaLaunch launch_facts(const Config& c) {
                     .mask = c.mask,
                     .window = c.window,
                     .seqused = c.seqused,
+                    .kv_layout = c.kv_layout,
+                    .page_size = c.page_size,
                     .output = c.output,
                     .q_layout = c.q_layout},
           .swizzle = c.swizzle,
@@ -173,6 +197,7 @@ FmhaLaunch launch_facts(const Config& c) {
           .padded_heads = c.pack_gqa,
           .is_split = fmha::is_split(c),
           .is_dealt = fmha::is_dealt(c),
+          .copies_keys = c.kv_copy == KvCopy::cp_async,
           .tile_rows = c.tile_m,
           .tile_n = c.tile_n,
           .merge_rows = kMergeRows,
@@ -198,6 +223,10 @@ void require_sizes_of_facts(const Fmha& problem) {
       throw Error(ErrorKind::unsupported, fmt::format("{} {} without {}", name, size, remedy));
   };
   const bool has_window = problem.window != Window::none, has_pools = problem.kv_pools != KvPools::dense;
+  const bool is_paged = problem.kv_layout == KvLayout::paged, is_ragged = problem.kv_layout == KvLayout::ragged;
+  demand(is_paged, "pages", problem.pages, "pages: take kv_layout paged");
+  demand(is_paged, "max_pages", problem.max_pages, "pages: take kv_layout paged");
+  demand(is_ragged, "tokens_k", problem.tokens_k, "ragged keys: take kv_layout ragged");
   demand(has_window, "window_size_left", problem.window_size_left, "a window: take window sliding");
   demand(has_window, "window_size_right", problem.window_size_right, "a window: take window sliding");
   demand(has_pools, "topk", problem.topk, "a list of rows: take kv_pools sparse_window, on sm_100a or sm_103a");
@@ -247,7 +276,7 @@ void FmhaOperator::require_facts(const Fmha& problem) {
 std::vector<Config> FmhaOperator::candidates(const Fmha& asked) {
   const Fmha problem = of_one_sequence(asked);
   const fmha::HeadDims facts = head_dims_of(problem);
-  const Tile standard = fmha::default_tile(facts.head_dim, facts.head_dim_v, problem.mask, problem.seqlen_k);
+  const Tile standard = standard_tile(problem.kv_layout, facts, problem.mask, problem.seqlen_k);
   const Swizzle widest = fmha::widest_swizzle(config_of(problem, standard, Swizzle::none));
   const auto is_own = [&](const Tile& tile) {
     return tile.head_dim == facts.head_dim && tile.head_dim_v == facts.head_dim_v;
@@ -265,7 +294,7 @@ std::vector<Config> FmhaOperator::candidates(const Fmha& asked) {
 
 double FmhaOperator::score(const Config& config, const Fmha& asked) {
   const Fmha problem = of_one_sequence(asked);
-  const double share = spills(config) ? kLastResort : 1;
+  const double share = (spills(config) ? kLastResort : 1) * share_of_boxes(config);
   if (has_fmha_cost(problem)) return 1e6 / fmha_cost(config, problem) * (is_modelled(config) ? share : kLastResort);
   return expected_share(config, problem.seqlen_k) * useful_part(config, problem) * share;
 }
@@ -337,7 +366,10 @@ std::string FmhaOperator::kernel_name(Arch arch, const Config& config) {
                                  config.mask == Mask::none ? "full" : to_word(config.mask), to_word(config.dtype));
   if (config.window != Window::none) name += "_window";
   if (config.seqused != UsedLengths::none) name += fmt::format("_used{}", to_word(config.seqused));
-  if (fmha::is_ragged(config)) name += "_ragged";
+  if (fmha::is_ragged(config)) name += "_raggedq";
+  if (config.kv_layout == KvLayout::paged) name += fmt::format("_paged{}", config.page_size);
+  if (config.kv_layout == KvLayout::ragged) name += "_ragged";
+  if (config.kv_copy == KvCopy::cp_async) name += "_cpasync";
   if (config.output == Output::unnormalized) name += "_unnormalized";
   if (config.pack_gqa != 1) name += fmt::format("_pack{}", config.pack_gqa);
   if (fmha::is_split(config)) name += fmha::is_dealt(config) ? "_dealt" : "_split";
@@ -389,8 +421,12 @@ void FmhaOperator::describe(const Config& config, Plan& plan) {
   const auto plain = [](const char* name, std::string_view type, const char* use) {
     return OperandPlan{.name = name, .dtype = std::string(type), .tensor_map_type = {}, .swizzle = {}, .use = use};
   };
-  plan.operands = {operand("q", dtype, "A of S = Q K^T, from shared memory"),
-                   operand("k", dtype, "B of S = Q K^T, K-major"), operand("v", dtype, "B of O = P V, MN-major"),
+  // Through a tensor map, or by threads.
+  const auto of_keys = [&](const char* name, const char* use) {
+    return config.kv_copy == KvCopy::tma ? operand(name, dtype, use) : plain(name, dtype, use);
+  };
+  plan.operands = {operand("q", dtype, "A of S = Q K^T, from shared memory"), of_keys("k", "B of S = Q K^T, K-major"),
+                   of_keys("v", "B of O = P V, MN-major"),
                    fmha::is_split(config) ? plain("o", o_dtype, "D of O = P V, merged from parts in the workspace")
                                           : operand("o", o_dtype, "D of O = P V, stored through shared memory"),
                    plain("lse", "f32", "written if not null")};
@@ -404,6 +440,10 @@ void FmhaOperator::describe(const Config& config, Plan& plan) {
     plan.operands.push_back(plain("seqused_k", "s32", "valid keys of each sequence"));
   if (fmha::is_ragged(config))
     plan.operands.push_back(plain("cu_seqlens_q", "s32", "where each sequence's queries begin, and the end"));
+  if (config.kv_layout == KvLayout::paged)
+    plan.operands.push_back(plain("block_table", "s32", "pages of each sequence"));
+  if (config.kv_layout == KvLayout::ragged)
+    plan.operands.push_back(plain("cu_seqlens_k", "s32", "where the keys of each sequence begin and end"));
   describe_smem(config, plan);
   plan.entry_registers = fmha::register_budget(config).entry;
   for (int i = 0; i < fmha::kNumRoles; ++i) {

@@ -50,7 +50,8 @@ struct FmhaOperator {
   template <class Visit>
   static void visit_fields(const Config& config, Visit&& visit) {
     const auto& [head_dim, head_dim_v, tile_m, tile_n, stages, q_stages, swizzle, mma_kind, dtype, mask, window,
-                 seqused, output, ping_pong, cta_pair, pack_gqa, split_kv, q_layout] = config;
+                 seqused, kv_layout, page_size, kv_copy, output, ping_pong, cta_pair, pack_gqa, split_kv, q_layout] =
+        config;
     visit("head_dim", head_dim);
     visit("head_dim_v", head_dim_v);
     visit("tile_m", tile_m);
@@ -63,12 +64,22 @@ struct FmhaOperator {
     visit("mask", mask);
     visit("window", window);
     visit("seqused", seqused);
+    visit("kv_layout", kv_layout);
+    visit("page_size", page_size);
+    visit("kv_copy", kv_copy);
     visit("output", output);
     visit("ping_pong", ping_pong);
     visit("cta_pair", cta_pair);
     visit("pack_gqa", pack_gqa);
     visit("split_kv", split_kv);
     visit("q_layout", q_layout);
+  }
+  /// Those that a Problem may pin: of dense keys no size of pages.
+  template <class Visit>
+  static void visit_pins(const Config& config, Visit&& visit) {
+    visit_fields(config, [&](std::string_view name, const auto& value) {
+      if (config.kv_layout == KvLayout::paged || name != "page_size") visit(name, value);
+    });
   }
 };
 
@@ -79,10 +90,11 @@ struct FmhaLaunch {
   int pack_gqa = 1;
   int padded_heads = 1;  ///< packed rows of a query, pack_gqa or more
   bool is_split = false;
-  bool is_dealt = false;  ///< so that all CTAs have the same number of key blocks
-  int tile_rows = 0;      ///< packed rows of a CTA, or of a pair
-  int tile_n = 0;         ///< keys of a step
-  int merge_rows = 1;     ///< of a CTA of the kernel that merges split keys, a warp each
+  bool is_dealt = false;     ///< so that all CTAs have the same number of key blocks
+  bool copies_keys = false;  ///< threads load k and v, no tensor map
+  int tile_rows = 0;         ///< packed rows of a CTA, or of a pair
+  int tile_n = 0;            ///< keys of a step
+  int merge_rows = 1;        ///< of a CTA of the kernel that merges split keys, a warp each
   int ctas_per_tile = 1;
   int ctas_per_sm = 1;
   int threads = 0;

@@ -48,6 +48,9 @@ std::span<const Selector> fmha_fields() {
                              "sm_90a only)"),
       field<&Fmha::kv_pools>("kv-pools", "kv_pools",
                              "where keys lie: dense, or by a list of rows beside a window's (tcgen05 only)"),
+      field<&Fmha::kv_layout>("kv-layout", "kv_layout",
+                              "how keys lie: dense, in pages of a pool (paged), packed with cu_seqlens_k (ragged)"),
+      field<&Fmha::page_size>("page-size", "page_size", "keys of a page: 1, 8, 16, 32, 64, 128 or 256"),
       field<&Fmha::output>("output", "output", "rows divided by their sums, or fp32 rows with maximum and sum"),
       field<&Fmha::v_layout>("v-layout", "v_layout",
                              "contiguous dimension of v: mn, the head's; k, the keys' (tcgen05 only)"),
@@ -59,6 +62,7 @@ std::span<const Selector> fmha_fields() {
       field<&Fmha::p_path>("p-path", "p_path", "how probabilities reach the second product (tcgen05 only)"),
       field<&Fmha::cta_group>("cta-group", "cta_group", "CTAs that share a tile: 1 or 2 (tcgen05 only)"),
       field<&Fmha::pack_gqa>("pack-gqa", "pack_gqa", "query heads of a key head that share a tile's rows; 1: none"),
+      field<&Fmha::kv_copy>("kv-copy", "kv_copy", "what loads keys in pages, or ragged ones: TMA, or threads"),
       field<&Fmha::split_kv>(
           "split-kv", "split_kv",
           "whether CTAs share a tile's keys, for a second kernel to merge: num_splits to each (on), or dealt by the "
@@ -71,6 +75,9 @@ std::span<const Selector> fmha_fields() {
       field<&Fmha::num_splits>("num-splits", "num_splits", "expected parts of split keys"),
       field<&Fmha::topk>("topk", "topk", "expected rows that a query lists"),
       field<&Fmha::seqlen_swa>("seqlen-swa", "seqlen_swa", "expected keys of the window beside a list"),
+      field<&Fmha::pages>("pages", "pages", "expected pages of a pool"),
+      field<&Fmha::max_pages>("max-pages", "max_pages", "expected entries of a sequence in the table of pages"),
+      field<&Fmha::tokens_k>("tokens-k", "tokens_k", "expected keys of all sequences together, where they are ragged"),
       window_field<&Fmha::window_size_left>("window-size-left", "window_size_left",
                                             "expected keys of a window before a query; -1: no bound"),
       window_field<&Fmha::window_size_right>("window-size-right", "window_size_right",

@@ -25,12 +25,15 @@ FmhaLaunch launch_facts(const Config& c) {
                     .window = c.window,
                     .seqused = c.seqused,
                     .kv_pools = c.kv_pools,
+                    .kv_layout = c.kv_layout,
+                    .page_size = c.page_size,
                     .output = c.output,
                     .v_layout = c.v_layout},
           .swizzle = c.swizzle,
           .pack_gqa = c.pack_gqa,
           .padded_heads = fmha_tcgen05::padded_heads(c),
           .is_split = fmha_tcgen05::is_split(c),
+          .copies_keys = c.kv_copy == KvCopy::cp_async,
           .tile_rows = fmha_tcgen05::used_rows_of_tile(c),
           .tile_n = c.tile_n,
           .merge_rows = kMergeRows,
@@ -123,8 +126,15 @@ void FmhaTcgen05Operator::describe(const Config& config, Plan& plan) {
   };
   plan.mma_kind = to_word(config.mma_kind);
   operand("q", dtype, "A of S = Q K^T, from shared memory");
-  operand("k", dtype, "B of S = Q K^T, K-major");
-  operand("v", dtype, config.v_layout == Layout::mn_major ? "B of O = P V, MN-major" : "B of O = P V, K-major");
+  // Through a tensor map, or by threads.
+  const auto of_keys = [&](const char* name, const char* use) {
+    if (config.kv_copy == KvCopy::tma)
+      operand(name, dtype, use);
+    else
+      plain(name, dtype.c_str(), use);
+  };
+  of_keys("k", "B of S = Q K^T, K-major");
+  of_keys("v", config.v_layout == Layout::mn_major ? "B of O = P V, MN-major" : "B of O = P V, K-major");
   if (fmha_tcgen05::is_split(config)) {
     plain("o", std::string(o_dtype).c_str(), "D of O = P V, merged from parts in the workspace");
   } else {
@@ -144,6 +154,9 @@ void FmhaTcgen05Operator::describe(const Config& config, Plan& plan) {
   }
   if (config.seqused == UsedLengths::qk) plain("seqused_q", "s32", "valid queries of each sequence");
   if (config.seqused != UsedLengths::none) plain("seqused_k", "s32", "valid keys of each sequence");
+  if (config.kv_layout == KvLayout::paged) plain("block_table", "s32", "pages of each sequence");
+  if (config.kv_layout == KvLayout::ragged)
+    plain("cu_seqlens_k", "s32", "where the keys of each sequence begin and end");
   describe_smem(config, plan);
   describe_tmem(config, plan);
   plan.entry_registers = fmha_tcgen05::register_budget(config).entry;

@@ -3,9 +3,8 @@
 // table's value; where the table has nothing for the pins, tiles of fewer keys follow.
 //
 // Scores order candidates by a rough model, since no device was there to measure on: the table's first tile of a
-// head_dim counts 1, any other less by what its shape costs. A step of tile_n keys adds a fixed cost to each of its
-// rows, a tile of tile_m rows shares the loads of K and V, a ring of one slot can't load ahead, P in shared memory is
-// written and read once more, a pair synchronises two SMs. Where a hint says that sequences are short, the share of
+// head_dim counts 1, any other less by what its shape costs (fmha_tile_cost.h); P in shared memory is written and read
+// once more. Where a hint says that sequences are short, the share of
 // useful rows and keys of their tiles multiplies the score.
 #include "generator/attention/fmha_tcgen05_operator.h"
 
@@ -17,7 +16,9 @@
 
 #include "generator/attention/fmha_explain.h"
 #include "generator/attention/fmha_operator.h"
+#include "generator/attention/fmha_tile_cost.h"
 #include "generator/candidates.h"
+#include "generator/facts.h"
 #include "generator/operator_words.h"
 #include "generator/words.h"
 #include "spec/fmha_tcgen05_tiles.h"
@@ -32,24 +33,17 @@ using fmha_tcgen05::Tile;
 
 constexpr Swizzle kSwizzles[] = {Swizzle::b128, Swizzle::b64, Swizzle::b32, Swizzle::none};
 
-constexpr double kStepCost = 8;         // in keys: barriers, the way of a reference through the warps
-constexpr double kLoadCost = 16;        // in queries: K and V of a step
-constexpr double kOneStageCost = 0.2;   // share of the work: loads that nothing overlaps
-constexpr double kNarrowCost = 0.05;    // share of the work, for each halving of the swizzle span
-constexpr double kSharedPCost = 0.1;    // share of the work: P written to and read from shared memory
-constexpr double kBelowDefault = 0.99;  // whatever the model says, the table's first tile is the default
-constexpr Hint kFewQueries = 64;        // with fewer, rows of a tile are idle and tiles are few
-constexpr int kHeadsOfPools = 128;      // of models that list their keys
-constexpr Hint kEnoughTiles = 512;      // for every device at hand
+constexpr double kSharedPCost = 0.1;  // share of the work: P written to and read from shared memory
+constexpr Hint kFewQueries = 64;      // of a product's 128 rows: with so many, half are idle, and tiles are few
+constexpr int kHeadsOfPools = 128;    // of models that list their keys
+constexpr Hint kEnoughTiles = 512;    // for every device at hand
 
 /// Heads that are packed where the caller does not say: all of a key head's, if queries are known to be few.
 int packed_heads_of(const Fmha& p, const Config& c) {
   // A query's heads have its keys in common, and nobody else has.
   if (fmha_tcgen05::has_pools(c))
     return p.heads_q > 0 && p.heads_q <= kShortLength ? static_cast<int>(p.heads_q) : kHeadsOfPools;
-  if (p.heads_q <= 0 || p.heads_kv <= 0 || p.heads_q % p.heads_kv != 0) return 1;
-  if (p.seqlen_q < 0 || p.seqlen_q > kFewQueries) return 1;
-  const Hint heads = p.heads_q / p.heads_kv;
+  const Hint heads = packable_heads(p, kFewQueries);
   return heads <= kShortLength ? static_cast<int>(heads) : 1;
 }
 
@@ -58,10 +52,7 @@ SplitKv split_of(const Fmha& p, const Config& c) {
   if (fmha_tcgen05::has_pools(c)) return SplitKv::off;
   if (p.seqlen_q < 0 || p.seqlen_q > kFewQueries) return SplitKv::off;
   if (const Hint keys = expected_keys(p); keys >= 0 && keys < kManyKeys) return SplitKv::off;
-  const Hint heads = p.heads_q / c.pack_gqa;
-  // Hints may be huge.
-  const auto few = [](Hint count) { return std::clamp<Hint>(count, 0, kEnoughTiles); };
-  return few(p.batch) * few(heads) >= kEnoughTiles ? SplitKv::off : SplitKv::on;
+  return has_tiles(p, c.pack_gqa, kEnoughTiles) ? SplitKv::off : SplitKv::on;
 }
 
 Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle, ProbabilityPath p_path) {
@@ -75,7 +66,10 @@ Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle, Probabi
   c.dtype = problem.dtype;
   c.mask = problem.mask;
   c.window = problem.window;
-  c.seqused = problem.seqused;
+  c.seqused = used_lengths(problem);
+  c.kv_layout = problem.kv_layout;
+  c.page_size = problem.page_size.value_or(0);
+  c.kv_copy = problem.kv_copy.value_or(default_kv_copy(c.kv_layout, c.page_size));
   c.kv_pools = problem.kv_pools;
   c.output = problem.output;
   c.v_layout = problem.v_layout;
@@ -86,13 +80,7 @@ Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle, Probabi
   return c;
 }
 
-double modelled_cost(const Config& c) {
-  double cost = 1 + kStepCost / c.tile_n + kLoadCost / c.tile_m;
-  if (c.stages == 1) cost += kOneStageCost;
-  if (c.p_path == ProbabilityPath::smem) cost += kSharedPCost;
-  for (int span = swizzle_span_bytes(c.swizzle); span < 128; span *= 2) cost += kNarrowCost;
-  return cost;
-}
+double modelled_cost(const Config& c) { return tile_cost(c, c.p_path == ProbabilityPath::smem ? kSharedPCost : 0); }
 
 Config default_of(const Config& c) {
   Config standard = fmha_tcgen05::default_config(c.head_dim, c.head_dim_v, c.mask, c.dtype, c.output, c.v_layout,
@@ -100,6 +88,9 @@ Config default_of(const Config& c) {
   standard.pack_gqa = c.pack_gqa;
   standard.split_kv = c.split_kv;
   standard.kv_pools = c.kv_pools;
+  standard.kv_layout = c.kv_layout;
+  standard.page_size = c.page_size;
+  standard.kv_copy = c.kv_copy;
   if (!fmha_tcgen05::has_pools(c)) return standard;
   // The first tile that is one query.
   for (const Tile& tile : fmha_tcgen05::kTiles) {
@@ -116,7 +107,7 @@ Config default_of(const Config& c) {
 
 double expected_share(const Config& c) {
   const Config standard = default_of(c);
-  return c == standard ? 1 : std::min(kBelowDefault, kBelowDefault * modelled_cost(standard) / modelled_cost(c));
+  return c == standard ? 1 : share_of_default(modelled_cost(c), modelled_cost(standard));
 }
 
 /// Which part of its tiles is work. With pools a query walks over its list and its window, however many rows there are.
@@ -285,6 +276,10 @@ std::string FmhaTcgen05Operator::explain(const Config& config, const Verdict& ve
     case Rule::pools_need_dense_facts:
       return "two pools of keys with used lengths, a sliding window of its own, split keys, v_layout k or output "
              "unnormalized: take none of these";
+    case Rule::placed_keys_in_pair:
+      return fmt::format("keys that do not lie dense in a tile of {} CTAs, {} allowed: take cta_group 1", found, bound);
+    case Rule::placed_keys_need_dense_facts:
+      return "kv_layout paged or ragged with v_layout k or two pools of keys: take none of these";
     case Rule::tensor_memory_exceeded:
       return fmt::format("{} columns of Tensor Memory, {} allowed: take a smaller tile", found, bound);
     default:
@@ -300,6 +295,9 @@ std::string FmhaTcgen05Operator::kernel_name(Arch arch, const Config& config) {
                                  config.mask == Mask::none ? "full" : to_word(config.mask), to_word(config.dtype));
   if (config.window != Window::none) name += "_window";
   if (config.seqused != UsedLengths::none) name += fmt::format("_used{}", to_word(config.seqused));
+  if (config.kv_layout == KvLayout::paged) name += fmt::format("_paged{}", config.page_size);
+  if (config.kv_layout == KvLayout::ragged) name += "_ragged";
+  if (config.kv_copy == KvCopy::cp_async) name += "_cpasync";
   if (config.p_path == ProbabilityPath::smem) name += "_psmem";
   if (config.v_layout == Layout::k_major) name += "_vk";
   if (config.cta_pair) name += "_pair";

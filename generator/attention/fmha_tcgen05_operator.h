@@ -46,8 +46,9 @@ struct FmhaTcgen05Operator {
   /// generated code and JSON. The structured binding fails to compile when the Config gains a field.
   template <class Visit>
   static void visit_fields(const Config& config, Visit&& visit) {
-    const auto& [head_dim, head_dim_v, tile_m, tile_n, stages, swizzle, mma_kind, dtype, mask, window, seqused, output,
-                 v_layout, p_path, cta_pair, pack_gqa, split_kv, kv_pools] = config;
+    const auto& [head_dim, head_dim_v, tile_m, tile_n, stages, swizzle, mma_kind, dtype, mask, window, seqused,
+                 kv_layout, page_size, kv_copy, output, v_layout, p_path, cta_pair, pack_gqa, split_kv, kv_pools] =
+        config;
     visit("head_dim", head_dim);
     visit("head_dim_v", head_dim_v);
     visit("tile_m", tile_m);
@@ -59,6 +60,9 @@ struct FmhaTcgen05Operator {
     visit("mask", mask);
     visit("window", window);
     visit("seqused", seqused);
+    visit("kv_layout", kv_layout);
+    visit("page_size", page_size);
+    visit("kv_copy", kv_copy);
     visit("output", output);
     visit("v_layout", v_layout);
     visit("p_path", p_path);
@@ -66,6 +70,13 @@ struct FmhaTcgen05Operator {
     visit("pack_gqa", pack_gqa);
     visit("split_kv", split_kv);
     visit("kv_pools", kv_pools);
+  }
+  /// Those that a Problem may pin: of dense keys no size of pages.
+  template <class Visit>
+  static void visit_pins(const Config& config, Visit&& visit) {
+    visit_fields(config, [&](std::string_view name, const auto& value) {
+      if (config.kv_layout == KvLayout::paged || name != "page_size") visit(name, value);
+    });
   }
 };
 

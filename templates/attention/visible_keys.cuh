@@ -14,14 +14,36 @@ struct Lengths {
   int q;
 };
 
+// Where the keys of a sequence lie among those of all: [begin, end) of ragged ones, whatever is in memory.
+struct Place {
+  int begin;
+  int end;
+};
+template <class Params>
+__device__ __forceinline__ Place place_of_keys(const Params& p, int batch) {
+  const auto bound = [&](int i) { return static_cast<int>(ptx::ld_global_u32(p.cu_seqlens_k + i)); };
+  const int begin = min(max(bound(batch), 0), p.tokens_k);
+  return {begin, min(max(bound(batch + 1), begin), p.tokens_k)};
+}
+
+template <auto C>
+TESSERA_HD constexpr bool has_ragged_keys() {
+  if constexpr (requires { C.kv_layout; }) return C.kv_layout == KvLayout::ragged;
+  return false;
+}
+
 template <auto C, class Params>
 __device__ __forceinline__ Lengths lengths_of(const Params& p, int batch) {
   Lengths lengths{p.seqlen_k, p.seqlen_q};
   const auto used = [&](const int* lengths_of_batch, int length) {
     return min(max(static_cast<int>(ptx::ld_global_u32(lengths_of_batch + batch)), 0), length);
   };
+  if constexpr (has_ragged_keys<C>()) {
+    const Place place = place_of_keys(p, batch);
+    lengths.k = min(place.end - place.begin, p.seqlen_k);
+  }
   if constexpr (C.seqused == UsedLengths::qk) lengths.q = used(p.seqused_q, p.seqlen_q);
-  if constexpr (C.seqused != UsedLengths::none) lengths.k = used(p.seqused_k, p.seqlen_k);
+  if constexpr (C.seqused != UsedLengths::none) lengths.k = used(p.seqused_k, lengths.k);
   return lengths;
 }
 

@@ -20,6 +20,7 @@
 #include "fmha/softmax.cuh"
 #include "ptx/address.cuh"
 #include "ptx/barrier.cuh"
+#include "ptx/fence.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/wgmma.cuh"
 #include "spec/fmha.h"
@@ -60,10 +61,12 @@ struct Consumer {
 
   __device__ __forceinline__ unsigned wait_k(const KvPosition& at) const {
     ptx::mbarrier_wait_parity(smem + kBarriers.k_full + 8 * at.slot(), at.parity());
+    if constexpr (C.kv_copy == KvCopy::cp_async) ptx::fence_proxy_async_shared();
     return smem + kLayout.k.offset + at.slot() * k_slot_bytes(C);
   }
   __device__ __forceinline__ void wait_v(const KvPosition& at) const {
     ptx::mbarrier_wait_parity(smem + kBarriers.v_full + 8 * at.slot(), at.parity());
+    if constexpr (C.kv_copy == KvCopy::cp_async) ptx::fence_proxy_async_shared();
   }
   __device__ __forceinline__ unsigned v_slot(const KvPosition& at) const {
     return smem + kLayout.v.offset + at.slot() * v_slot_bytes(C);
@@ -81,7 +84,7 @@ struct Consumer {
 
   // Of the tile's sequence. Parameters are no state: no register is kept for them.
   __device__ __forceinline__ Lengths lengths() const {
-    if constexpr (!has_lengths(C)) return {p.seqlen_k, p.seqlen_q};
+    if constexpr (!reads_lengths(C)) return {p.seqlen_k, p.seqlen_q};
     return used;
   }
 
@@ -118,7 +121,7 @@ struct Consumer {
   __device__ __forceinline__ void begin(const TileIndex& tile) {
     q.advance();
     first_row = tile.m * C.tile_m;
-    if constexpr (has_lengths(C)) used = lengths_of<C>(p, tile);
+    if constexpr (reads_lengths(C)) used = lengths_of<C>(p, tile);
     blocks = blocks_of_tile(tile);
     if constexpr (has_first_key(C)) {
       const KeyBlocks<C> keys(p, lengths());
@@ -210,9 +213,17 @@ struct Consumer {
     ptx::wgmma_fence();
     issue_scores<C>(scores, q_slot(), k_slot);
     if constexpr (kHasOutput) {
-      if (is_open) wait_v(of_v);
-      ptx::wgmma_fence();
-      issue_output<C>(output, probabilities, v_slot(of_v), accumulate);
+      if constexpr (C.kv_layout == KvLayout::dense) {
+        if (is_open) wait_v(of_v);
+        ptx::wgmma_fence();
+        issue_output<C>(output, probabilities, v_slot(of_v), accumulate);
+      } else {
+        // Threads write to slots: what is multiplied for nothing is a block that is there, and stays.
+        const KvPosition read = is_open ? of_v : kv;
+        wait_v(read);
+        ptx::wgmma_fence();
+        issue_output<C>(output, probabilities, v_slot(read), accumulate);
+      }
     }
     pass_turn();
 

@@ -24,13 +24,14 @@
 
 namespace tessera::fmha {
 
-// Full barriers take one arrival (the loading thread, with the bytes); K and V slots are emptied by every consumer
-// warp, a Q slot by the thread that has sent O from it, or by the four warps whose parts leave from registers.
-// Unrolled: in a loop each round has a fence of its own.
+// Full barriers take one arrival (the loading thread, with the bytes), or one of each lane that copies; K and V slots
+// are emptied by every consumer warp, a Q slot by the thread that has sent O from it, or by the four warps whose parts
+// leave from registers. Unrolled: in a loop each round has a fence of its own.
 template <Config C>
 __device__ __forceinline__ void init_barriers(unsigned smem) {
   constexpr Barriers kBarriers = barriers(C);
   constexpr int kNumQ = C.q_stages * consumer_warpgroups(C);
+  constexpr int kLoaders = C.kv_copy == KvCopy::cp_async ? 32 : 1;
 #pragma unroll
   for (int i = 0; i < kNumQ; ++i) {
     ptx::mbarrier_init(smem + kBarriers.q_full + 8 * i, 1);
@@ -39,9 +40,9 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
   }
 #pragma unroll
   for (int i = 0; i < C.stages; ++i) {
-    ptx::mbarrier_init(smem + kBarriers.k_full + 8 * i, 1);
+    ptx::mbarrier_init(smem + kBarriers.k_full + 8 * i, kLoaders);
     ptx::mbarrier_init(smem + kBarriers.k_empty + 8 * i, 4 * consumer_warpgroups(C));
-    ptx::mbarrier_init(smem + kBarriers.v_full + 8 * i, 1);
+    ptx::mbarrier_init(smem + kBarriers.v_full + 8 * i, kLoaders);
     ptx::mbarrier_init(smem + kBarriers.v_empty + 8 * i, 4 * consumer_warpgroups(C));
   }
 #pragma unroll

@@ -3,7 +3,8 @@
 // Key blocks are taken from the last to the first. A tile leaves out the blocks that none of its rows sees: those
 // behind the causal diagonal, and those on either side of a window. Where valid lengths are read from memory, the last
 // block ends with the last valid key, so that nothing behind it is ever loaded: it may hold anything, and 0 times a NaN
-// is one. Block 0 begins before key 0 then, and TMA fills with zeros what lies there.
+// is one. Block 0 begins before key 0 then, and TMA fills with zeros what lies there. Keys that do not lie dense begin
+// with block 0, and what is behind the last one is left out as paged_load.cuh says.
 #pragma once
 
 #include "attention/visible_keys.cuh"
@@ -20,7 +21,7 @@ using attention::Lengths;
 // Of a tile's sequence. One beyond the last tile counts as the last sequence's.
 template <Config C>
 __device__ __forceinline__ Lengths lengths_of(const Params& p, const TileIndex& tile) {
-  if constexpr (!has_lengths(C)) return {p.seqlen_k, p.seqlen_q};
+  if constexpr (!reads_lengths(C)) return {p.seqlen_k, p.seqlen_q};
   const int sequence = min(quotient(tile.head, tile_heads<C>(p)), p.batch - 1);
   if constexpr (is_ragged(C)) {
     Lengths lengths = attention::lengths_of<C>(p, sequence);
@@ -64,7 +65,7 @@ struct KeyBlocks {
   __device__ __forceinline__ KeyBlocks(const Params& params, const Lengths& of_sequence)
       : p(params),
         lengths(of_sequence),
-        origin(C.seqused == UsedLengths::none ? 0 : lengths.k - (lengths.k + C.tile_n - 1) / C.tile_n * C.tile_n) {}
+        origin(!ends_with_last_key(C) ? 0 : lengths.k - (lengths.k + C.tile_n - 1) / C.tile_n * C.tile_n) {}
 
   // The key at which a block begins.
   __device__ __forceinline__ int key_of(int block) const { return block * C.tile_n + origin; }

@@ -28,6 +28,20 @@ struct Params {
   int window_size_left = -1;   // keys before a query that it sees; below 0: all; a window only
   int window_size_right = -1;  // likewise behind it
   float softmax_scale;
+  // Keys that do not lie dense.
+  const void* k_keys = nullptr;
+  const void* v_keys = nullptr;
+  const int* block_table = nullptr;  // [batch][max_pages]
+  int pages = 0;                     // of the pool
+  int max_pages = 0;
+  const int* cu_seqlens_k = nullptr;  // [batch + 1]: where sequences begin and end
+  int tokens_k = 0;
+  long long k_stride_page = 0;  // in elements
+  long long k_stride_seqlen = 0;
+  long long k_stride_head = 0;
+  long long v_stride_page = 0;
+  long long v_stride_seqlen = 0;
+  long long v_stride_head = 0;
   long long o_stride_head = 0;  // of o_rows
   long long o_stride_seqlen = 0;
   long long o_stride_batch = 0;

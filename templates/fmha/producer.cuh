@@ -7,6 +7,7 @@
 
 #include "fmha/epilogue.cuh"
 #include "fmha/key_blocks.cuh"
+#include "fmha/paged_load.cuh"
 #include "fmha/params.cuh"
 #include "fmha/ring.cuh"
 #include "fmha/schedule.cuh"
@@ -79,6 +80,10 @@ __device__ __forceinline__ void load_q(const Params& p, unsigned smem, const Til
 template <Config C>
 __device__ __forceinline__ void produce(const Params& p, const Schedule<C>& schedule, unsigned smem) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
+  if constexpr (C.kv_layout != KvLayout::dense) {
+    if (warp == kWarpOfK) return produce_keys<C, false>(p, schedule, smem);
+    if (warp == kWarpOfV) return produce_keys<C, true>(p, schedule, smem);
+  }
   if (is_split(C) && warp == kWarpOfO) return;
   if (!ptx::elect_sync()) return;
   RingPosition<C.stages> kv_ring;

@@ -17,6 +17,7 @@
 #include "fmha_tcgen05/load.cuh"
 #include "fmha_tcgen05/mma.cuh"
 #include "fmha_tcgen05/params.cuh"
+#include "fmha_tcgen05/placed_load.cuh"
 #include "fmha_tcgen05/pools.cuh"
 #include "fmha_tcgen05/softmax.cuh"
 #include "ptx/address.cuh"
@@ -96,6 +97,12 @@ __device__ __forceinline__ void run_control_warp(const Params& params, unsigned 
   if constexpr (has_pools(C)) {
     if (warp == kWarpOfKv) {
       load_pools<C>(params, smem);
+      return;
+    }
+  }
+  if constexpr (C.kv_layout != KvLayout::dense) {
+    if (warp == kWarpOfKv) {
+      load_placed_keys<C>(params, smem);
       return;
     }
   }

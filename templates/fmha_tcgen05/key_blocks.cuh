@@ -3,7 +3,8 @@
 // Key blocks are taken from the last to the first. A Q tile leaves out the blocks that none of its rows sees: those
 // behind the causal diagonal, and those on either side of a window. Where valid lengths are read from memory, the last
 // block ends with the last valid key, so that nothing behind it is ever loaded: it may hold anything, and 0 times a NaN
-// is one. Block 0 begins before key 0 then, and TMA fills with zeros what lies there.
+// is one. Block 0 begins before key 0 then, and TMA fills with zeros what lies there. Keys that do not lie dense begin
+// with block 0, and what is behind the last one is left out as attention/placed_keys.cuh says.
 #pragma once
 
 #include "attention/visible_keys.cuh"
@@ -36,7 +37,7 @@ struct KeyBlocks {
       : p(params),
         tile(of_tile),
         lengths(attention::lengths_of<C>(params, of_tile.batch)),
-        origin(C.seqused == UsedLengths::none ? 0 : lengths.k - (lengths.k + C.tile_n - 1) / C.tile_n * C.tile_n) {}
+        origin(!ends_with_last_key(C) ? 0 : lengths.k - (lengths.k + C.tile_n - 1) / C.tile_n * C.tile_n) {}
 
   // The key at which a block begins.
   __device__ __forceinline__ int key_of(int block) const { return block * C.tile_n + origin; }

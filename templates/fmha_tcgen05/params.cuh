@@ -35,6 +35,20 @@ struct Params {
   int window_size_left = -1;   // keys before a query that it sees; below 0: all; a window only
   int window_size_right = -1;  // likewise behind it
   float softmax_scale;
+  // Keys that do not lie dense: see fmha/params.cuh.
+  const void* k_keys = nullptr;
+  const void* v_keys = nullptr;
+  const int* block_table = nullptr;
+  int pages = 0;
+  int max_pages = 0;
+  const int* cu_seqlens_k = nullptr;
+  int tokens_k = 0;
+  long long k_stride_page = 0;
+  long long k_stride_seqlen = 0;
+  long long k_stride_head = 0;
+  long long v_stride_page = 0;
+  long long v_stride_seqlen = 0;
+  long long v_stride_head = 0;
 };
 
 // Place of a row among all rows of the output: [batch, heads_q, seqlen_q].

@@ -27,6 +27,31 @@ inline constexpr int kMergeRows = 4;
 // for each query, and those of a sliding window in another (sparse_window).
 enum class KvPools { dense, sparse_window };
 
+// How the keys of sequences lie in k and v: [batch, seqlen_k, ..] (dense); in pages of page_size keys each of a pool,
+// which a table lists for each sequence (paged); packed one behind the other, cu_seqlens_k says where (ragged).
+enum class KvLayout { dense, paged, ragged };
+// What brings keys that do not lie dense to shared memory: TMA boxes where whole boxes of keys lie side by side, or
+// cp.async, 16 bytes at a time.
+enum class KvCopy { tma, cp_async };
+// Keys of a page: these.
+inline constexpr int kPageSizes[] = {1, 8, 16, 32, 64, 128, 256};
+TESSERA_HD constexpr bool is_page_size(int keys) {
+  for (const int known : kPageSizes)
+    if (keys == known) return true;
+  return false;
+}
+// Pages that no TMA box of whole swizzle patterns fits come by cp.async.
+TESSERA_HD constexpr KvCopy default_kv_copy(KvLayout layout, int page_size) {
+  return layout == KvLayout::paged && page_size < 8 ? KvCopy::cp_async : KvCopy::tma;
+}
+
+// Keys that lie side by side in memory as in a block of `keys`: all, or what a page and the block have in common.
+TESSERA_HD constexpr int box_keys(KvLayout layout, int page_size, int keys) {
+  if (layout != KvLayout::paged) return keys;
+  while (keys % page_size != 0) page_size /= 2;
+  return page_size;
+}
+
 // What is computed, for callers and references: everything else about a kernel is a choice. What each field means:
 // Fmha in generator/problem.h.
 struct AttentionFacts {
@@ -37,6 +62,8 @@ struct AttentionFacts {
   Window window = Window::none;
   UsedLengths seqused = UsedLengths::none;
   KvPools kv_pools = KvPools::dense;
+  KvLayout kv_layout = KvLayout::dense;
+  int page_size = 0;  // of kv_layout paged
   Output output = Output::normalized;
   Layout v_layout = Layout::mn_major;
   QueryLayout q_layout = QueryLayout::dense;

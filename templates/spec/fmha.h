@@ -53,6 +53,15 @@
 //   int* cu_seqlens_q   [batch + 1], where each sequence's queries begin, and the end
 //   void* o_rows        o once more: a sequence's last rows leave without the map; with dealt keys o itself is this
 // and tiles, below, are at most (ceil_div(seqlen_q * g, tile_m) + batch) times the heads.
+// Keys in pages (kv_layout paged): k [pages, page_size, heads_kv, head_dim] and v are pools, int* block_table [batch,
+// max_pages] lists the pages of each sequence, of which seqused_k keys are valid. An entry that is read and is no page
+// of the pool stands for keys and values of zeros. Ragged keys: k and v [tokens_k, heads_kv, ..], those of sequence b
+// from cu_seqlens_k[b] to cu_seqlens_k[b + 1]. seqlen_k is what no sequence has more of. The maps of k and v have
+//   dims    {e, page_size, head_dim / e, heads_kv, max(pages, 1)}, or {e, max(tokens_k, 1), head_dim / e, heads_kv}
+// and there are none with kv_copy cp_async. Behind softmax_scale come
+//   void* k_keys, v_keys     k and v once more, for threads
+//   int* block_table, int pages, max_pages; or int* cu_seqlens_k, int tokens_k
+//   long long k_stride_page, k_stride_seqlen, k_stride_head, the same of v, in elements; ragged: no stride of pages
 // Launch: grid {min(ctas_per_sm * num_sms, tiles), 1, 1} with tiles = ceil_div(seqlen_q, tile_m) * heads_q * batch,
 // block {num_threads, 1, 1}, dynamic shared memory smem_layout().total_bytes, no cluster, no workspace. A grid of 0 has
 // nothing to do. CTA pairs: twice min(num_sms / 2 or 1, tiles), in clusters of 2. pack_gqa g: tiles =
@@ -64,98 +73,14 @@
 // and seqlen_q + seqlen_k at most 2^31 - 2^16; split keys: strides of o multiples of 16 bytes.
 #pragma once
 
-#include "spec/attention_types.h"
+#include "spec/fmha_config.h"
 #include "spec/kernel_parts.h"
-#include "spec/limits.h"
-#include "spec/types.h"
 #include "spec/wgmma_shape.h"
 
 namespace tessera::fmha {
 
 using common::Role;
 using common::SmemRegion;
-
-// One specialisation. A structural type: it is a template parameter of the device code.
-struct Config {
-  int head_dim = 128;    // of q and k
-  int head_dim_v = 128;  // of v and o
-  int tile_m = 128;      // rows of a CTA: 64 for each consumer warpgroup; a row is a query of a head
-  int tile_n = 128;      // keys of a step
-  int stages = 2;        // slots of the K ring and of the V ring
-  int q_stages = 1;      // slots for Q: with 2 the next tile's Q is loaded while this one is worked on
-  Swizzle swizzle = Swizzle::b128;
-  MmaKind mma_kind = MmaKind::wgmma_f16;
-  DType dtype = DType::bf16;
-  Mask mask = Mask::none;
-  Window window = Window::none;
-  UsedLengths seqused = UsedLengths::none;
-  Output output = Output::normalized;
-  bool ping_pong = true;            // consumer warpgroups take turns at the tensor cores
-  bool cta_pair = false;            // two CTAs share a tile, each with half of head_dim and head_dim_v
-  int pack_gqa = 1;                 // query heads of a key head whose rows share a tile; 1: a tile has rows of one head
-  SplitKv split_kv = SplitKv::off;  // CTAs share a tile's keys, a second kernel merges
-  QueryLayout q_layout = QueryLayout::dense;
-
-  TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
-};
-
-// Limits that the rules use.
-inline constexpr int kMaxStages = 8;
-inline constexpr int kRowsPerWarpgroup = 64;  // wgmma M
-
-// Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
-enum class Rule {
-  ok,
-  dtype_not_16_bit,                // bytes of the type; 2
-  head_dim_not_multiple_of_16,     // head_dim or head_dim_v; 16 for each CTA (wgmma K)
-  head_dim_out_of_range,           // head_dim or head_dim_v; 256 for each CTA (wgmma N)
-  head_dim_v_exceeds_head_dim,     // head_dim_v; head_dim (O leaves through Q's slot)
-  head_dim_not_multiple_of_span,   // bytes of a CTA's columns of Q or V; bytes of the swizzle span
-  tile_m_not_multiple_of_64,       // tile_m; 64 (wgmma M)
-  tile_m_out_of_range,             // tile_m; 256
-  tile_n_not_multiple_of_16,       // tile_n; 16 (wgmma K of P V)
-  tile_n_out_of_range,             // tile_n; 256 (wgmma N of Q K^T, TMA box)
-  stages_out_of_range,             // stages; 8
-  q_stages_out_of_range,           // q_stages; 2
-  ping_pong_needs_two_warpgroups,  // consumer warpgroups; 2
-  accumulators_exceed_registers,   // registers for S, P and O per thread; those that the budget leaves
-  instruction_exceeds_registers,   // accumulators of one wgmma per thread; those that the launch bounds leave
-  shared_memory_exceeded,          // bytes; 232,448
-  pack_gqa_not_divisor_of_64,      // pack_gqa; 64 (a warpgroup's box of Q has whole queries)
-};
-
-// Whether a tile's keys may belong to several CTAs. O leaves from registers then.
-TESSERA_HD constexpr bool is_split(const Config& c) { return c.split_kv != SplitKv::off; }
-// Whether CTAs have ranges of all tiles' key blocks, which need not end where a tile does: fmha/dealer.cuh.
-TESSERA_HD constexpr bool is_dealt(const Config& c) { return c.split_kv == SplitKv::dealt; }
-// Whether work grows with a tile's place in the sequence.
-TESSERA_HD constexpr bool is_uneven(const Config& c) { return c.mask == Mask::causal && c.window == Window::none; }
-// Whether keys before some of a query's block are hidden from it: by a window, or since block 0 begins before key 0.
-TESSERA_HD constexpr bool hides_first_keys(const Config& c) {
-  return c.window != Window::none || c.seqused != UsedLengths::none;
-}
-// Whether sequences' queries follow each other without gaps.
-TESSERA_HD constexpr bool is_ragged(const Config& c) { return c.q_layout == QueryLayout::ragged; }
-// Whether a sequence's lengths are read from memory.
-TESSERA_HD constexpr bool has_lengths(const Config& c) { return c.seqused != UsedLengths::none || is_ragged(c); }
-// Whether a finished row of O is multiplied with a factor: 1 / sum, or 1 for a part of split keys. That ties it to the
-// wait for the last product: the assembler would take registers of a part from under the product (C7514).
-TESSERA_HD constexpr bool scales_finished(const Config& c) { return c.output == Output::normalized || is_split(c); }
-// Whether the first key of a tile's blocks is another than 0.
-TESSERA_HD constexpr bool has_first_key(const Config& c) { return hides_first_keys(c) || is_split(c) || is_ragged(c); }
-
-TESSERA_HD constexpr int consumer_warpgroups(const Config& c) { return c.tile_m / kRowsPerWarpgroup; }
-TESSERA_HD constexpr int num_threads(const Config& c) { return (consumer_warpgroups(c) + 1) * kWarpgroupThreads; }
-TESSERA_HD constexpr int span_elements(const Config& c) { return swizzle_span_bytes(c.swizzle) / dtype_bytes(c.dtype); }
-TESSERA_HD constexpr int o_element_bytes(const Config& c) {
-  return c.output == Output::unnormalized ? 4 : dtype_bytes(c.dtype);
-}
-TESSERA_HD constexpr int o_span_elements(const Config& c) { return swizzle_span_bytes(c.swizzle) / o_element_bytes(c); }
-
-TESSERA_HD constexpr int ctas_per_tile(const Config& c) { return c.cta_pair ? 2 : 1; }
-// What a CTA has of a row of Q and K, and of a row of V and O.
-TESSERA_HD constexpr int qk_columns(const Config& c) { return c.head_dim / ctas_per_tile(c); }
-TESSERA_HD constexpr int v_columns(const Config& c) { return c.head_dim_v / ctas_per_tile(c); }
 
 // What a consumer thread holds of S (fp32), P (16 bit, the next A operand) and O (fp32).
 TESSERA_HD constexpr int accumulator_registers(const Config& c) {
@@ -244,7 +169,22 @@ struct RegisterBudget {
   int consumer = 0;
 };
 
+// Warps that look up pages and copy keys need more than those that start one copy for a block.
+TESSERA_HD constexpr RegisterBudget register_budget_of_pages(const Config& c) {
+  switch (consumer_warpgroups(c)) {
+    case 1:
+      return ctas_per_sm(c) == 2 ? RegisterBudget{128, 56, 200} : RegisterBudget{248, 248, 248};
+    case 2:
+      return {168, 56, 224};
+    case 3:
+      return {128, 56, 152};
+    default:
+      return {96, 64, 104};
+  }
+}
+
 TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
+  if (c.kv_layout != KvLayout::dense) return register_budget_of_pages(c);
   switch (consumer_warpgroups(c)) {
     case 1:
       return ctas_per_sm(c) == 2 ? RegisterBudget{128, 40, 216}
@@ -275,6 +215,16 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_columns(const Config& c, int head
   return {};
 }
 
+TESSERA_HD constexpr Verdict<Rule> why_invalid_keys(const Config& c) {
+  if (c.kv_layout != KvLayout::paged && c.page_size != 0) return {Rule::page_size_without_pages, c.page_size, 0};
+  if (c.kv_layout == KvLayout::dense && c.kv_copy != KvCopy::tma) return {Rule::kv_copy_of_dense_keys, 1, 0};
+  if (c.kv_layout != KvLayout::paged) return {};
+  if (!is_page_size(c.page_size)) return {Rule::page_size_unknown, c.page_size, 256};
+  if (c.seqused == UsedLengths::none) return {Rule::pages_without_lengths, 0, 1};
+  if (c.kv_copy == KvCopy::tma && c.page_size < 8) return {Rule::page_too_small_for_tma, c.page_size, 8};
+  return {};
+}
+
 TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (c.dtype != DType::f16 && c.dtype != DType::bf16) return {Rule::dtype_not_16_bit, dtype_bytes(c.dtype), 2};
   const Verdict<Rule> of_qk = why_invalid_columns(c, c.head_dim);
@@ -302,6 +252,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (c.pack_gqa < 1 || kRowsPerWarpgroup % c.pack_gqa != 0) {
     return {Rule::pack_gqa_not_divisor_of_64, c.pack_gqa, kRowsPerWarpgroup};
   }
+  const Verdict<Rule> of_keys = why_invalid_keys(c);
+  if (!of_keys.ok()) return of_keys;
   const int bytes = smem_layout(c).total_bytes;
   if (bytes > kMaxSmemBytes) return {Rule::shared_memory_exceeded, bytes, kMaxSmemBytes};
   return {};
@@ -337,10 +289,18 @@ TESSERA_HD constexpr TmaBox q_box(const Config& c) {
   if (c.pack_gqa > 1) return {{span_elements(c), c.pack_gqa, kRowsPerWarpgroup / c.pack_gqa, 1, 1}};
   return {{span_elements(c), kRowsPerWarpgroup, qk_columns(c) / span_elements(c), 1, 1}};
 }
+TESSERA_HD constexpr int box_keys(const Config& c) { return tessera::box_keys(c.kv_layout, c.page_size, c.tile_n); }
+// A box of fewer keys than a block's has one panel: the next panel begins behind the block's keys.
+TESSERA_HD constexpr TmaBox kv_box(const Config& c, int columns) {
+  const int panels = box_keys(c) == c.tile_n ? columns / span_elements(c) : 1;
+  return {{span_elements(c), box_keys(c), panels, 1, 1}};
+}
 TESSERA_HD constexpr TmaBox k_box(const Config& c) {
+  if (c.kv_layout != KvLayout::dense) return kv_box(c, qk_columns(c));
   return {{span_elements(c), c.tile_n, qk_columns(c) / span_elements(c), 1, 1}};
 }
 TESSERA_HD constexpr TmaBox v_box(const Config& c) {
+  if (c.kv_layout != KvLayout::dense) return kv_box(c, v_columns(c));
   return {{span_elements(c), c.tile_n, v_columns(c) / span_elements(c), 1, 1}};
 }
 // A warpgroup's O leaves in o_passes() boxes, none larger than its Q slot: fp32 needs two, by columns. Parts of split
@@ -448,6 +408,12 @@ TESSERA_HD constexpr Tile default_tile(int head_dim, int head_dim_v, Mask mask, 
   if (head_dim <= 192 && head_dim_v <= 128) return is_full ? tile(128, 96) : tile(128, 128);
   if (head_dim <= 192) return tile(128, 80);
   return tile(128, 64);
+}
+
+// The same for keys that do not lie dense: with the registers that their loads leave, and keys of whole pages.
+TESSERA_HD constexpr Tile tile_of_places(int head_dim, int head_dim_v) {
+  const int tile_n = head_dim <= 128 ? 128 : head_dim_v <= 128 ? 96 : head_dim <= 192 ? 64 : 48;
+  return {head_dim, head_dim_v, 128, tile_n, 2};
 }
 
 // default_tile() with 128-byte swizzle, or the widest that divides the rows, completed.

@@ -86,6 +86,22 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_pools(const Config& c) {
   return {};
 }
 
+TESSERA_HD constexpr Verdict<Rule> why_invalid_keys(const Config& c) {
+  const bool is_paged = c.kv_layout == KvLayout::paged;
+  if (!is_paged && c.page_size != 0) return {Rule::page_size_without_pages, c.page_size, 0};
+  if (c.kv_layout == KvLayout::dense) {
+    if (c.kv_copy != KvCopy::tma) return {Rule::kv_copy_of_dense_keys, 1, 0};
+    return {};
+  }
+  if (is_paged && !is_page_size(c.page_size)) return {Rule::page_size_unknown, c.page_size, 256};
+  if (is_paged && c.seqused == UsedLengths::none) return {Rule::pages_without_lengths, 0, 1};
+  if (is_paged && c.kv_copy == KvCopy::tma && c.page_size < 8) return {Rule::page_too_small_for_tma, c.page_size, 8};
+  if (c.cta_pair) return {Rule::placed_keys_in_pair, 2, 1};
+  const int others = (c.v_layout == Layout::k_major) + has_pools(c);
+  if (others != 0) return {Rule::placed_keys_need_dense_facts, others, 0};
+  return {};
+}
+
 TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (c.dtype != DType::f16 && c.dtype != DType::bf16) return {Rule::dtype_not_16_bit, dtype_bytes(c.dtype), 2};
   const Verdict<Rule> of_head_dims = why_invalid_head_dims(c);
@@ -107,6 +123,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (c.pack_gqa < 1 || c.pack_gqa > kMaxPackedHeads) {
     return {Rule::pack_gqa_out_of_range, c.pack_gqa, kMaxPackedHeads};
   }
+  const Verdict<Rule> of_keys = why_invalid_keys(c);
+  if (!of_keys.ok()) return of_keys;
   const Verdict<Rule> of_pools = why_invalid_pools(c);
   if (!of_pools.ok()) return of_pools;
   if (used_columns(c) > kTmemColumns) return {Rule::tensor_memory_exceeded, used_columns(c), kTmemColumns};
@@ -147,10 +165,17 @@ TESSERA_HD constexpr TmaBox q_box(const Config& c) {
   if (is_packed(c)) return {{span_elements(c), packed_heads(c), packed_queries(c), 1, 1}};
   return {{span_elements(c), rows_per_cta(c), c.head_dim / span_elements(c), 1, 1}};
 }
+// Of keys that do not lie dense. A box of fewer keys than a block's has one panel.
+TESSERA_HD constexpr TmaBox kv_box(const Config& c, int columns) {
+  const int keys = box_keys(c.kv_layout, c.page_size, c.tile_n);
+  return {{span_elements(c), keys, keys == c.tile_n ? columns / span_elements(c) : 1, 1, 1}};
+}
 TESSERA_HD constexpr TmaBox k_box(const Config& c) {
+  if (c.kv_layout != KvLayout::dense) return kv_box(c, c.head_dim);
   return {{span_elements(c), k_rows(c), c.head_dim / span_elements(c), 1, 1}};
 }
 TESSERA_HD constexpr TmaBox v_box(const Config& c) {
+  if (c.kv_layout != KvLayout::dense) return kv_box(c, v_columns(c));
   if (c.v_layout == Layout::k_major) return {{span_elements(c), v_columns(c), 1, 1, 1}};
   return {{span_elements(c), c.tile_n, v_columns(c) / span_elements(c), 1, 1}};
 }

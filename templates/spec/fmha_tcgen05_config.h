@@ -21,6 +21,9 @@ struct Config {
   Mask mask = Mask::none;
   Window window = Window::none;
   UsedLengths seqused = UsedLengths::none;
+  KvLayout kv_layout = KvLayout::dense;
+  int page_size = 0;             // keys of a page, where they lie in pages
+  KvCopy kv_copy = KvCopy::tma;  // of keys that do not lie dense
   Output output = Output::normalized;
   Layout v_layout = Layout::mn_major;
   ProbabilityPath p_path = ProbabilityPath::tmem;
@@ -60,6 +63,13 @@ enum class Rule {
   pools_need_one_q_tile,          // Q tiles; 1
   pools_need_wider_swizzle,       // bytes of the swizzle span; 32 (four gathered rows begin at multiples of 128)
   pools_need_dense_facts,         // 1 for each of: used lengths, window, split keys, K-major V, un-normalised O; 0
+  page_size_unknown,              // page_size; 256 (kPageSizes)
+  page_size_without_pages,        // page_size; 0
+  pages_without_lengths,          // 0; 1 (seqused k or qk: where a sequence ends in its last page)
+  kv_copy_of_dense_keys,          // 1; 0 (dense keys come by TMA)
+  page_too_small_for_tma,         // page_size; 8 (rows of a swizzle's pattern)
+  placed_keys_in_pair,            // CTAs; 1 (each warp completes its own CTA's copies)
+  placed_keys_need_dense_facts,   // 1 for each of: K-major V, two pools; 0
   tensor_memory_exceeded,         // columns; 512
   shared_memory_exceeded,         // bytes; 232,448
 };
@@ -68,9 +78,17 @@ enum class Rule {
 TESSERA_HD constexpr bool is_uneven(const Config& c) {
   return c.mask == Mask::causal && c.window == Window::none && c.kv_pools == KvPools::dense;
 }
-// Whether keys before some of a query's block are hidden from it: by a window, or since block 0 begins before key 0.
+// Whether lengths of sequences are read from memory.
+TESSERA_HD constexpr bool reads_lengths(const Config& c) {
+  return c.seqused != UsedLengths::none || c.kv_layout == KvLayout::ragged;
+}
+// Whether the last block ends with the last valid key, so that block 0 may begin before key 0.
+TESSERA_HD constexpr bool ends_with_last_key(const Config& c) {
+  return c.seqused != UsedLengths::none && c.kv_layout == KvLayout::dense;
+}
+// Whether keys before some of a query's block may be hidden from it: by a window, or since block 0 begins before key 0.
 TESSERA_HD constexpr bool hides_first_keys(const Config& c) {
-  return c.window != Window::none || c.seqused != UsedLengths::none || c.kv_pools != KvPools::dense;
+  return c.window != Window::none || reads_lengths(c) || c.kv_pools != KvPools::dense;
 }
 
 TESSERA_HD constexpr int ctas_per_tile(const Config& c) { return c.cta_pair ? 2 : 1; }

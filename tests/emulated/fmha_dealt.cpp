@@ -44,7 +44,7 @@ TEST_CASE("attention: keys dealt by their lengths") {
     check({4, 16, 2, 1, 700}, keys({700, 65, 0, 301}, 3));  // whole tiles, parts at both ends of a range, no keys
     check({1, 8, 1, 1, 900}, keys({840}, 7));               // one tile, a part to each CTA
     check({2, 8, 1, 3, 300}, keys({1, 65}, 60));            // more CTAs than blocks
-    check({2, 8, 1, 1, 384}, keys({384, 384}, 2));  // a range ends where a tile does
+    check({2, 8, 1, 1, 384}, keys({384, 384}, 2));          // a range ends where a tile does
     check({5, 8, 1, 1, 200}, keys({200, 3, 64, 0, 129}, 1));
     check({3, 8, 1, 20, 400}, keys({400, 0, 90}, 2));  // 160 rows: three tiles of a head
     std::vector<std::int64_t> many;

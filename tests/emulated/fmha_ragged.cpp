@@ -76,6 +76,24 @@ TEST_CASE("attention: ragged queries whose keys are dealt") {
   }
 }
 
+TEST_CASE("attention: a step of an engine: ragged queries over keys in pages, and over ragged keys") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  for (const SplitKv split : {SplitKv::off, SplitKv::dealt}) {
+    for (const int page_size : {1, 16, 64}) {
+      Fmha step = problem_of(64, Mask::causal, UsedLengths::k, split);
+      step.kv_layout = KvLayout::paged;
+      step.page_size = page_size;
+      step.pack_gqa = 4;
+      // Prefills of two sequences, one query of each of three others, one sequence that has none.
+      check(step, {8, 2, 300, {90, 1, 1, 0, 33, 1}, {90, 300, 65, 64, 257, 1}, 3, 7}, *compiler);
+    }
+    Fmha packed = problem_of(128, Mask::causal, UsedLengths::none, split);
+    packed.kv_layout = KvLayout::ragged;
+    check(packed, {2, 1, 200, {90, 1, 0, 130}, {90, 200, 5, 129}, 3, 7}, *compiler);
+  }
+}
+
 TEST_CASE("attention: ragged queries, with what else a launch can ask for") {
   const std::unique_ptr<Compiler> compiler = find_compiler();
   if (!compiler) return;

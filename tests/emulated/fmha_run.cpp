@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "generator/plan.h"
 #include "reference/fmha_pools.h"
+#include "reference/key_places.h"
 #include "reference/ragged.h"
 #include "reference/standard_attention.h"
 #include "runtime/launcher.h"
@@ -91,6 +92,10 @@ class Run {
         buffers_.push_back(0);
         continue;
       }
+      if (is_in_one_pool(buffer.name)) {
+        buffers_.push_back(buffers_.at(static_cast<std::size_t>(launcher_->buffer_index("k"))) + v_offset_);
+        continue;
+      }
       const Tensor& tensor = tensors_.at(buffer.name);
       buffers_.push_back(device.allocate(tensor.bytes.size()));
       if (buffer.role == BufferRole::input && !tensor.bytes.empty())
@@ -100,8 +105,8 @@ class Run {
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
   ~Run() {
-    for (const DevicePointer buffer : buffers_)
-      if (buffer != 0) device_.free(buffer);
+    for (std::size_t i = 0; i < buffers_.size(); ++i)
+      if (buffers_[i] != 0 && !is_in_one_pool(plan_.launch.buffers[i].name)) device_.free(buffers_[i]);
     if (workspace_ != 0) device_.free(workspace_);
   }
 
@@ -116,6 +121,7 @@ class Run {
                                               {"window_size_right", facts_.window_size_right},
                                               {"topk", facts_.topk},
                                               {"seqlen_swa", facts_.seqlen_swa}};
+    given.insert(places_.begin(), places_.end());
     if (facts_.num_splits) given.emplace("num_splits", *facts_.num_splits);
     LaunchArguments arguments;
     std::vector<std::int64_t> sizes;
@@ -138,6 +144,7 @@ class Run {
     launcher_->launch({}, arguments);
     std::vector<Finding> findings = device_.synchronize();
     for (std::size_t i = 0; i < buffers_.size(); ++i) {
+      if (is_in_one_pool(plan_.launch.buffers[i].name)) continue;
       Tensor& tensor = tensors_.at(plan_.launch.buffers[i].name);
       if (plan_.launch.buffers[i].role == BufferRole::output && !tensor.bytes.empty())
         device_.copy_to_host(tensor.bytes.data(), buffers_[i], tensor.bytes.size());
@@ -168,6 +175,13 @@ class Run {
           {tensors_.at("q").view(), tensors_.at("k").view(), tensors_.at("v").view(), tensors_.at("swa_k").view(),
            tensors_.at("swa_v").view(), tensors_.at("indices").view(), tensors_.at("swa_lens").view()},
           outputs, check);
+    }
+    if (problem_.kv_layout != KvLayout::dense) {
+      const Tensor k = dense_keys("k"), v = dense_keys("v"), lengths = tensor_of(facts_.seqused_k);
+      reference::FmhaInputs inputs{tensors_.at("q").view(), k.view(), v.view(), {}, lengths.view()};
+      if (!facts_.seqused_q.empty()) inputs.seqused_q = tensors_.at("seqused_q").view();
+      if (is_ragged()) return reference::check_ragged_fmha(inputs, tensors_.at("cu_seqlens_q").view(), outputs, check);
+      return reference::check_fmha(inputs, outputs, check);
     }
     reference::FmhaInputs inputs{tensors_.at("q").view(), tensors_.at("k").view(), v_view()};
     if (!facts_.seqused_q.empty()) inputs.seqused_q = tensors_.at("seqused_q").view();
@@ -227,8 +241,73 @@ class Run {
       if (!lengths->empty()) tensors_.emplace(name, tensor_of(*lengths));
     if (problem_.v_layout == Layout::k_major) made.v = transposed(made.v);
     tensors_.emplace("q", std::move(made.q));
-    tensors_.emplace("k", std::move(made.k));
-    tensors_.emplace("v", std::move(made.v));
+    if (problem_.kv_layout == KvLayout::paged) {
+      make_pages(made.k, made.v);
+    } else if (problem_.kv_layout == KvLayout::ragged) {
+      make_ragged(made.k, made.v);
+    } else {
+      tensors_.emplace("k", std::move(made.k));
+      tensors_.emplace("v", std::move(made.v));
+    }
+  }
+
+  bool is_in_one_pool(const std::string& name) const {
+    return name == "v" && problem_.kv_layout == KvLayout::paged &&
+           facts_.pool_layout == FmhaLaunchFacts::PoolLayout::one_pool;
+  }
+  void make_pages(const Tensor& k, const Tensor& v) {
+    const std::int64_t page_size = *problem_.page_size, max_pages = (sizes_.seqlen_k + page_size - 1) / page_size;
+    const Tensor lengths = tensor_of(facts_.seqused_k);
+    std::int64_t pages = facts_.spare_pages;
+    for (const std::int64_t length : facts_.seqused_k)
+      pages += (std::min(length, max_pages * page_size) + page_size - 1) / page_size;
+    Tensor table = reference::draw_block_table(lengths, page_size, pages, max_pages, facts_.input_seed);
+    if (facts_.has_foreign_pages)
+      for (std::int64_t i = 0; i < table.elements(); i += 2)
+        table.set(i, static_cast<double>(i % 3 == 0 ? -1 : i % 3 == 1 ? pages : INT32_MIN));
+    const bool is_one = facts_.pool_layout == FmhaLaunchFacts::PoolLayout::one_pool;
+    const auto page_of = [&](const Tensor& keys) { return page_size * keys.shape[2] * keys.shape[3]; };
+    places_ = {{"pages", pages}, {"max_pages", max_pages}};
+    for (const auto& [name, keys] : {std::pair("k", &k), std::pair("v", &v)}) {
+      const std::int64_t columns = keys->shape[3], heads = keys->shape[2];
+      const bool is_head_major = facts_.pool_layout == FmhaLaunchFacts::PoolLayout::head_major;
+      const std::string prefix = std::string(name) + "_stride_";
+      places_[prefix + "page"] = is_one ? page_of(k) + page_of(v) : page_of(*keys);
+      places_[prefix + "seqlen"] = is_head_major ? columns : heads * columns;
+      places_[prefix + "head"] = is_head_major ? page_size * columns : columns;
+      if (is_in_one_pool(name)) continue;
+      Tensor pool(problem_.dtype, {pages, is_one ? page_of(k) + page_of(v) : page_of(*keys)});
+      std::memset(pool.bytes.data(), 0xFF, pool.bytes.size());
+      tensors_.emplace(name, std::move(pool));
+    }
+    v_offset_ = is_one ? static_cast<std::size_t>(page_of(k) * dtype_bytes(problem_.dtype)) : 0;
+    tensors_.emplace("block_table", std::move(table));
+    for (const auto& [name, keys] : {std::pair("k", &k), std::pair("v", &v)})
+      reference::put_pages(*keys, lengths, tensors_.at("block_table"), pool_of(name));
+  }
+  void make_ragged(const Tensor& k, const Tensor& v) {
+    const Tensor ends = reference::ends_of(tensor_of(facts_.seqused_k));
+    const std::int64_t tokens = static_cast<std::int64_t>(ends.at(sizes_.batch)) + facts_.spare_pages;
+    places_ = {{"tokens_k", tokens}};
+    for (const auto& [name, keys] : {std::pair("k", &k), std::pair("v", &v)})
+      tensors_.emplace(name, reference::pack_keys(*keys, ends, tokens));
+    tensors_.emplace("cu_seqlens_k", ends);
+  }
+  reference::PoolView pool_of(const std::string& name) const {
+    Tensor& pool = const_cast<Tensor&>(tensors_.at(is_in_one_pool(name) ? "k" : name));
+    const auto stride = [&](const char* of) { return places_.at(name + "_stride_" + of); };
+    return {
+        pool.bytes.data() + (is_in_one_pool(name) ? v_offset_ : 0),
+        problem_.dtype,
+        {places_.at("pages"), *problem_.page_size, sizes_.heads_kv, name == "k" ? sizes_.head_dim : sizes_.v_columns()},
+        {stride("page"), stride("seqlen"), stride("head"), 1}};
+  }
+  /// What stands in the pool, as a dense tensor.
+  Tensor dense_keys(const char* name) const {
+    if (problem_.kv_layout == KvLayout::ragged)
+      return reference::unpack_keys(tensors_.at(name), tensors_.at("cu_seqlens_k"), sizes_.seqlen_k);
+    return reference::take_pages(pool_of(name), tensor_of(facts_.seqused_k), tensors_.at("block_table"),
+                                 sizes_.seqlen_k);
   }
   void make_pools() {
     reference::FmhaPoolTensors made = reference::make_pool_inputs(
@@ -281,6 +360,8 @@ class Run {
   EmulatedDevice& device_;
   std::unique_ptr<Launcher> launcher_;
   std::map<std::string, Tensor> tensors_;
+  std::map<std::string, std::int64_t> places_;  // sizes of launches whose keys do not lie dense
+  std::size_t v_offset_ = 0;                    // of V in a pool of both
   std::vector<DevicePointer> buffers_;
   DevicePointer workspace_ = 0;
 };
@@ -308,6 +389,9 @@ std::string text_of(const reference::FmhaSizes& sizes, const FmhaLaunchFacts& fa
   if (!facts.query_lengths.empty()) text += fmt::format(", queries {}", fmt::join(facts.query_lengths, ","));
   if (!facts.seqused_q.empty()) text += fmt::format(", used queries {}", fmt::join(facts.seqused_q, ","));
   if (!facts.seqused_k.empty()) text += fmt::format(", used keys {}", fmt::join(facts.seqused_k, ","));
+  if (facts.pool_layout != FmhaLaunchFacts::PoolLayout::token_major)
+    text += fmt::format(", pools {}", static_cast<int>(facts.pool_layout));
+  if (facts.has_foreign_pages) text += ", foreign pages";
   if (facts.topk > 0 || facts.seqlen_swa > 0)
     text += fmt::format(", topk {}, window of {}, sink {}", facts.topk, facts.seqlen_swa, facts.has_sink);
   return text;

@@ -21,11 +21,16 @@ struct FmhaLaunchFacts {
   std::optional<double> softmax_scale{};
   std::int64_t window_size_left = -1, window_size_right = -1;
   std::optional<std::int64_t> num_splits{};
-  std::vector<std::int64_t> seqused_q{}, seqused_k{};
-  std::vector<std::int64_t> query_lengths{};  ///< ragged: of each sequence; of all together seqlen_q or less
-  std::int64_t topk = 0, seqlen_swa = 0;      ///< two pools of keys: seqlen_k are the pool's rows
-  bool has_sink = true;                       ///< likewise
-  double sink = 0;                            ///< instead of random ones where it is not 0
+  std::vector<std::int64_t> seqused_q{}, seqused_k{};  ///< ragged keys: those of each sequence, too
+  std::vector<std::int64_t> query_lengths{};           ///< ragged queries: of each sequence; together seqlen_q or less
+  /// Keys in pages: how a pool's lie, pages that nobody uses, whether some of the entries in use are none of the pool.
+  enum class PoolLayout { token_major, head_major, one_pool };
+  PoolLayout pool_layout = PoolLayout::token_major;
+  std::int64_t spare_pages = 3;
+  bool has_foreign_pages = false;
+  std::int64_t topk = 0, seqlen_swa = 0;  ///< two pools of keys: seqlen_k are the pool's rows
+  bool has_sink = true;                   ///< likewise
+  double sink = 0;                        ///< instead of random ones where it is not 0
   int num_sms = 4;
   std::uint64_t input_seed = 11;
 };

@@ -38,6 +38,7 @@ bool plans(std::string_view op, const Selector& selector, std::string_view word)
       set_field(problem, "arch", row.target);
       selector.set(problem, selector, word);
       if (other != nullptr) other->set(problem, *other, value);
+      if (op == "fmha" && field_text(problem, "kv_layout") == "paged") set_field(problem, "page_size", "16");
       try {
         make_plan(problem);
         return true;

@@ -35,8 +35,11 @@ std::string random_text(const Selector& selector, std::mt19937_64& random) {
     if (selector.key == key && random() % 16 != 0) return "auto";
   for (const char* const key : {"window", "seqused"})
     if (selector.key == key && random() % 16 != 0) return "none";
-  if (selector.key == "kv_pools" && random() % 16 != 0) return "dense";
-  for (const char* const key : {"window_size_left", "window_size_right", "topk", "seqlen_swa"})
+  for (const char* const key : {"kv_pools", "kv_layout"})
+    if (selector.key == key && random() % 16 != 0) return "dense";
+  if ((selector.key == "page_size" || selector.key == "kv_copy") && random() % 16 != 0) return "auto";
+  for (const char* const key :
+       {"window_size_left", "window_size_right", "topk", "seqlen_swa", "pages", "max_pages", "tokens_k"})
     if (selector.key == key && random() % 32 != 0) return "unknown";
   if (selector.key == "v_layout" && random() % 8 != 0) return "mn";
   if (selector.key == "mma_kind" && random() % 8 != 0) return "wgmma.f16";

@@ -113,14 +113,16 @@ bool is_calmed(const Plan& plan, const std::string& buffer) {
 // Lengths of sequences and lists of rows of attention, all of them within what they count; nothing for other buffers.
 std::optional<reference::Tensor> make_indices(const std::string& buffer, const std::vector<std::int64_t>& shape,
                                               const std::function<std::int64_t(const char*)>& size) {
-  const bool is_list = buffer == "indices";
+  const bool is_list = buffer == "indices" || buffer == "block_table";
   const char* const counted = buffer == "seqused_q"   ? "seqlen_q"
                               : buffer == "seqused_k" ? "seqlen_k"
                               : buffer == "swa_lens"  ? "seqlen_swa"
                                                       : nullptr;
   if (counted == nullptr && !is_list) return std::nullopt;
   reference::Tensor tensor(DType::s32, shape);
-  const std::int64_t count = reference::element_count(shape), most = size(is_list ? "seqlen_k" : counted);
+  const std::int64_t count = reference::element_count(shape), most = size(buffer == "block_table" ? "pages"
+                                                                          : is_list               ? "seqlen_k"
+                                                                                                  : counted);
   for (std::int64_t i = 0; i < count; ++i)
     tensor.set(i, static_cast<double>(is_list ? (i % 9 == 8 ? -1 : i * 7 % most) : most - i % 3 * (most / 3) - i % 3));
   return tensor;

@@ -176,6 +176,26 @@ inline std::vector<Case> cases_of_attention() {
                    lengths(1, 2, 1, 100, 0),
                    kKeys,
                    {{"o", 0}, {"lse", kMinusInfinity}, {"row_max", kMinusInfinity}, {"row_sum", 0}}});
+  for (const char* const page_size : {"16", "1"}) {
+    cases.push_back({"no page",
+                     fmha,
+                     {{"kv_layout", "paged"}, {"page_size", page_size}},
+                     lengths(2, 2, 1, 200, 32),
+                     kKeys,
+                     {},
+                     {{"seqused_k", {32, 5}}, {"block_table", std::vector<double>(page_size[1] == 0 ? 64 : 4, 0.0)}}});
+    cases.back().sizes["pages"] = 0;
+    cases.back().sizes["max_pages"] = page_size[1] == 0 ? 32 : 2;
+    cases.back().outputs = {{"o", 0}};  // keys of zeros
+  }
+  cases.push_back({"no token",
+                   fmha,
+                   {{"kv_layout", "ragged"}},
+                   lengths(2, 2, 1, 200, 32),
+                   kKeys,
+                   kNoKeys,
+                   {{"cu_seqlens_k", {0, 0, 0}}}});
+  cases.back().sizes["tokens_k"] = 0;
   cases.push_back({"no sequence", fmha, {}, lengths(0, 2, 1, 200, 300), {"q", "k", "v", "o", "lse"}, {}});
   cases.push_back({"no query", fmha, {}, lengths(2, 2, 1, 0, 300), {"q", "o", "lse"}, {}});
   return cases;

@@ -357,6 +357,8 @@ TEST_CASE("jit: every size of a launch has a name among the arguments, but for w
                                       .kv_pools = kv_pools,
                                       .v_layout = v_layout,
                                       .split_kv = split_kv});
+  for (const int page_size : kPageSizes) problems.push_back(Fmha{.kv_layout = KvLayout::paged, .page_size = page_size});
+  problems.push_back(Fmha{.kv_layout = KvLayout::ragged});
   int kernels = 0;
   for (const Problem& problem : problems) try {
       // Their tables are made here: a size without a name ends the program.

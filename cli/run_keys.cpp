@@ -1,0 +1,99 @@
+#include "cli/run_keys.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "generator/facts.h"
+#include "reference/key_places.h"
+#include "reference/ragged.h"
+#include "reference/random.h"
+
+namespace tessera::cli {
+
+namespace {
+
+reference::PoolView pool_of(const reference::Tensor& pool) {
+  return {const_cast<std::byte*>(pool.bytes.data()), pool.dtype, pool.shape, reference::dense_strides(pool.shape)};
+}
+
+/// Ends of sequences of random lengths, as far as there is room.
+reference::Tensor draw_ends(std::int64_t batch, std::int64_t most, std::int64_t tokens, std::uint64_t seed) {
+  reference::Tensor drawn = draw_lengths(batch, most, seed, 5);
+  for (std::int64_t b = 0; b < batch; ++b) {
+    const std::int64_t length = std::min<std::int64_t>(std::llround(drawn.at(b)), tokens);
+    drawn.set(b, static_cast<double>(length));
+    tokens -= length;
+  }
+  return reference::ends_of(drawn);
+}
+
+/// Valid keys of each sequence.
+reference::Tensor lengths_of(const AttentionFacts& facts, const std::map<std::string, reference::Tensor>& inputs,
+                             std::int64_t seqlen_k) {
+  const auto used = inputs.find("seqused_k");
+  if (facts.kv_layout == KvLayout::paged) return used->second;
+  reference::Tensor lengths = reference::lengths_of(inputs.at("cu_seqlens_k"), seqlen_k);
+  for (std::int64_t b = 0; used != inputs.end() && b < lengths.elements(); ++b)
+    lengths.set(b, std::clamp(used->second.at(b), 0.0, lengths.at(b)));
+  return lengths;
+}
+
+}  // namespace
+
+reference::Tensor draw_lengths(std::int64_t batch, std::int64_t most, std::uint64_t seed, std::uint64_t stream) {
+  const reference::CounterRandom random(seed, stream);
+  reference::Tensor tensor(DType::s32, {batch});
+  for (std::int64_t i = 0; i < batch; ++i) {
+    const std::int64_t length = i == 0 ? most : random.integer(static_cast<std::uint64_t>(i), 0, most);
+    tensor.set(i, static_cast<double>(length));
+  }
+  return tensor;
+}
+
+void place_keys(const Plan& plan, const LaunchSizes& launch, const std::vector<std::int64_t>& sizes, std::uint64_t seed,
+                const reference::FmhaTensors& made, std::map<std::string, reference::Tensor>& all) {
+  const AttentionFacts facts = attention_facts(plan.problem.as<Fmha>());
+  const auto size = [&](const char* name) { return launch.evaluate(Expression::parse(name), sizes); };
+  for (const BufferSpec& buffer : plan.launch.buffers) {
+    if (buffer.name == "seqused_q") all.emplace(buffer.name, draw_lengths(size("batch"), size("seqlen_q"), seed, 3));
+    if (buffer.name == "seqused_k") all.emplace(buffer.name, draw_lengths(size("batch"), size("seqlen_k"), seed, 4));
+    if (buffer.name == "block_table")
+      all.emplace(buffer.name, reference::draw_block_table(all.at("seqused_k"), facts.page_size, size("pages"),
+                                                           size("max_pages"), seed));
+    if (buffer.name == "cu_seqlens_k")
+      all.emplace(buffer.name, draw_ends(size("batch"), size("seqlen_k"), size("tokens_k"), seed));
+  }
+  for (const auto& [name, keys] : {std::pair("k", &made.k), std::pair("v", &made.v)}) {
+    if (all.count(name) != 0) continue;
+    if (facts.kv_layout == KvLayout::ragged) {
+      all.emplace(name, reference::pack_keys(*keys, all.at("cu_seqlens_k"), size("tokens_k")));
+      continue;
+    }
+    reference::Tensor pool(facts.dtype, {size("pages"), facts.page_size, keys->shape[2], keys->shape[3]});
+    std::fill(pool.bytes.begin(), pool.bytes.end(), std::byte{0xFF});
+    reference::put_pages(*keys, all.at("seqused_k"), all.at("block_table"), pool_of(pool));
+    all.emplace(name, std::move(pool));
+  }
+}
+
+reference::Comparison check_placed_keys(const AttentionFacts& facts,
+                                        const std::map<std::string, reference::Tensor>& inputs,
+                                        const reference::FmhaOutputs& outputs, const RunFlags& flags,
+                                        const reference::FmhaCheck& check) {
+  const std::int64_t seqlen_k = flags.sizes.at("seqlen_k");
+  const reference::Tensor lengths = lengths_of(facts, inputs, seqlen_k);
+  const auto dense = [&](const char* name) {
+    const reference::Tensor& placed = inputs.at(name);
+    if (facts.kv_layout == KvLayout::ragged) return reference::unpack_keys(placed, inputs.at("cu_seqlens_k"), seqlen_k);
+    return reference::take_pages(pool_of(placed), lengths, inputs.at("block_table"), seqlen_k);
+  };
+  const reference::Tensor k = dense("k"), v = dense("v");
+  reference::FmhaInputs in{inputs.at("q").view(), k.view(), v.view(), {}, lengths.view()};
+  if (const auto found = inputs.find("seqused_q"); found != inputs.end()) in.seqused_q = found->second.view();
+  if (facts.q_layout == QueryLayout::ragged)
+    return reference::check_ragged_fmha(in, inputs.at("cu_seqlens_q").view(), outputs, check);
+  return reference::check_fmha(in, outputs, check);
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,31 @@
+// Inputs of `run` for attention whose keys do not lie dense: lengths, tables of pages, pools.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cli/launch_sizes.h"
+#include "cli/run_operator.h"
+#include "generator/plan.h"
+#include "reference/fmha.h"
+#include "spec/attention_types.h"
+
+namespace tessera::cli {
+
+/// Valid lengths of `batch` sequences, each from 0 to `most`; the first one is all.
+reference::Tensor draw_lengths(std::int64_t batch, std::int64_t most, std::uint64_t seed, std::uint64_t stream);
+
+/// Completes `all`, which holds what files brought, with random lengths and tables. Keys go where the tables say,
+/// wherever these came from; all other bytes of pools are NaN.
+void place_keys(const Plan& plan, const LaunchSizes& launch, const std::vector<std::int64_t>& sizes, std::uint64_t seed,
+                const reference::FmhaTensors& made, std::map<std::string, reference::Tensor>& all);
+
+/// The verdict over what the tables point to.
+reference::Comparison check_placed_keys(const AttentionFacts& facts,
+                                        const std::map<std::string, reference::Tensor>& inputs,
+                                        const reference::FmhaOutputs& outputs, const RunFlags& flags,
+                                        const reference::FmhaCheck& check);
+
+}  // namespace tessera::cli

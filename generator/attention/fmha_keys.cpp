@@ -1,0 +1,145 @@
+#include "generator/attention/fmha_keys.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+#include <utility>
+
+#include "generator/operator_words.h"
+
+namespace tessera {
+
+namespace {
+
+bool is_paged(const FmhaLaunch& c) { return c.facts.kv_layout == KvLayout::paged; }
+
+/// visit("k", "page"), ...: every stride of k and v.
+template <class Visit>
+void for_strides(const FmhaLaunch& c, const Visit& visit) {
+  for (const char* const tensor : {"k", "v"})
+    for (const char* const step : {"page", "seqlen", "head"})
+      if (is_paged(c) || step != std::string_view("page")) visit(fmt::format("{}_stride_{}", tensor, step));
+}
+
+}  // namespace
+
+void add_key_sizes(const FmhaLaunch& c, LaunchPlan& launch) {
+  const auto size = [&](const char* name, std::optional<Expression> value, const char* help) {
+    launch.sizes.push_back({name, 0, kMaxLength, std::move(value), help});
+  };
+  if (is_paged(c)) {
+    size("pages", {}, "pages of the pool");
+    size("max_pages", {}, "entries of a sequence in block_table");
+  } else {
+    size("tokens_k", {}, "keys of all sequences together");
+  }
+  size("seqlen_k", is_paged(c) ? expression("max_pages * {}", c.facts.page_size) : Expression::parse("tokens_k"),
+       "most keys of a sequence");
+}
+
+void add_key_strides(const FmhaLaunch& c, const std::string& tensor, int head_dim, LaunchPlan& launch) {
+  const auto size = [&](const char* step, Expression value, const char* what) {
+    launch.sizes.push_back({fmt::format("{}_stride_{}", tensor, step), 0, kMaxStride, std::move(value),
+                            fmt::format("elements of {} from one {} to the next", tensor, what)});
+  };
+  size("head", Expression(head_dim), "head");
+  size("seqlen", expression("heads_kv * {}", head_dim), "key");
+  if (is_paged(c)) size("page", expression("heads_kv * {}", std::int64_t{c.facts.page_size} * head_dim), "page");
+}
+
+void set_key_map(const FmhaLaunch& c, const std::string& tensor, int head_dim, int span, int bytes,
+                 TensorMapRecipe& map) {
+  const auto stride = [&](const char* step) { return expression("{}_stride_{} * {}", tensor, step, bytes); };
+  const Expression keys = is_paged(c) ? Expression(c.facts.page_size) : Expression::parse("max(tokens_k, 1)");
+  const Expression pages = is_paged(c) ? Expression::parse("max(pages, 1)") : Expression(1);
+  map.dims = {Expression(span), keys, Expression(head_dim / span), Expression::parse("heads_kv"), pages};
+  map.strides_bytes = {stride("seqlen"), Expression(span * bytes), stride("head"),
+                       stride(is_paged(c) ? "page" : "seqlen")};
+}
+
+void set_key_buffer(const FmhaLaunch& c, const std::string& tensor, int head_dim, BufferSpec& buffer) {
+  const auto stride = [&](const char* step) { return expression("{}_stride_{}", tensor, step); };
+  if (is_paged(c)) {
+    buffer.shape = {Expression::parse("pages"), Expression(c.facts.page_size), Expression::parse("heads_kv"),
+                    Expression(head_dim)};
+    buffer.strides = {stride("page"), stride("seqlen"), stride("head"), Expression(1)};
+  } else {
+    buffer.shape = {Expression::parse("tokens_k"), Expression::parse("heads_kv"), Expression(head_dim)};
+    buffer.strides = {stride("seqlen"), stride("head"), Expression(1)};
+  }
+}
+
+void add_key_places(const FmhaLaunch& c, LaunchPlan& launch) {
+  BufferSpec buffer{.name = is_paged(c) ? "block_table" : "cu_seqlens_k",
+                    .role = BufferRole::input,
+                    .dtype = "s32",
+                    .shape = {Expression::parse("batch + 1")},
+                    .strides = {Expression(1)},
+                    .alignment = 4};
+  if (is_paged(c)) {
+    buffer.shape = {Expression::parse("batch"), Expression::parse("max_pages")};
+    buffer.strides = {Expression::parse("max_pages"), Expression(1)};
+  }
+  launch.buffers.push_back(std::move(buffer));
+}
+
+void add_key_domain(const FmhaLaunch& c, LaunchPlan& launch) {
+  if (is_paged(c))
+    launch.domain.push_back(
+        {.lhs = Expression::parse("seqlen_k"),
+         .relation = Relation::at_most,
+         .rhs = expression("max_pages * {}", c.facts.page_size),
+         .message = fmt::format("seqlen_k must be at most max_pages times page_size, which is {}", c.facts.page_size)});
+  for_strides(c, [&](const std::string& stride) {
+    launch.domain.push_back({.lhs = Expression::parse(stride),
+                             .relation = Relation::multiple_of,
+                             .rhs = Expression(8),
+                             .message = fmt::format("{} must be a multiple of 8 (16 bytes)", stride)});
+  });
+}
+
+void add_key_parameters(const FmhaLaunch& c, LaunchStep& step) {
+  const auto pointer = [&](const char* name, const char* source) {
+    step.parameters.push_back(
+        {.name = name, .kind = ParameterKind::pointer, .value = {}, .source = source, .offset_bytes = {}});
+  };
+  const auto size = [&](const std::string& name, ParameterKind kind) {
+    step.parameters.push_back(
+        {.name = name, .kind = kind, .value = Expression::parse(name), .source = "", .offset_bytes = {}});
+  };
+  pointer("k_keys", "k");
+  pointer("v_keys", "v");
+  if (is_paged(c)) {
+    pointer("block_table", "block_table");
+    size("pages", ParameterKind::i32);
+    size("max_pages", ParameterKind::i32);
+  } else {
+    pointer("cu_seqlens_k", "cu_seqlens_k");
+    size("tokens_k", ParameterKind::i32);
+  }
+  for_strides(c, [&](const std::string& stride) { size(stride, ParameterKind::i64); });
+}
+
+void add_numbers(const char* name, const char* dtype, std::vector<Expression> shape, std::vector<Expression> strides,
+                 LaunchPlan& launch) {
+  launch.buffers.push_back({.name = name,
+                            .role = BufferRole::input,
+                            .dtype = dtype,
+                            .shape = std::move(shape),
+                            .strides = std::move(strides),
+                            .alignment = 4});
+}
+
+void add_lengths(const char* name, LaunchPlan& launch) {
+  add_numbers(name, "s32", {Expression::parse("batch")}, {Expression(1)}, launch);
+}
+
+void add_pools(LaunchPlan& launch) {
+  add_numbers("indices", "s32", {Expression::parse("batch"), Expression::parse("seqlen_q"), Expression::parse("topk")},
+              {Expression::parse("seqlen_q * topk"), Expression::parse("topk"), Expression(1)}, launch);
+  add_lengths("swa_lens", launch);
+  add_numbers("sink", "f32", {Expression::parse("heads_q")}, {Expression(1)}, launch);
+  launch.buffers.back().is_optional = true;
+}
+
+}  // namespace tessera

@@ -1,0 +1,38 @@
+// The launch's side of keys that do not lie dense: in pages of a pool, or packed sequence behind sequence. What the
+// sizes and buffers mean: docs/operators.md.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "generator/attention/fmha_operator.h"
+
+namespace tessera {
+
+inline constexpr std::int64_t kMaxLength =
+    (std::int64_t{1} << 31) - (1 << 16);  ///< coordinates and sums of lengths stay in int
+inline constexpr std::int64_t kMaxStride = std::int64_t{1} << 40;
+
+inline bool lies_in_places(const FmhaLaunch& c) { return c.facts.kv_layout != KvLayout::dense; }
+
+/// Sizes of pools and tables, and the most keys of a sequence; strides of k or v.
+void add_key_sizes(const FmhaLaunch& c, LaunchPlan& launch);
+void add_key_strides(const FmhaLaunch& c, const std::string& tensor, int head_dim, LaunchPlan& launch);
+/// Extents and strides of k or v.
+void set_key_map(const FmhaLaunch& c, const std::string& tensor, int head_dim, int span, int bytes,
+                 TensorMapRecipe& map);
+void set_key_buffer(const FmhaLaunch& c, const std::string& tensor, int head_dim, BufferSpec& buffer);
+/// The table of pages, or the ends of sequences.
+void add_key_places(const FmhaLaunch& c, LaunchPlan& launch);
+void add_key_domain(const FmhaLaunch& c, LaunchPlan& launch);
+/// What threads need, behind a step's other parameters.
+void add_key_parameters(const FmhaLaunch& c, LaunchStep& step);
+
+/// Numbers that lie in memory: of any kind, lengths of sequences, rows that queries list beside a window's keys.
+void add_numbers(const char* name, const char* dtype, std::vector<Expression> shape, std::vector<Expression> strides,
+                 LaunchPlan& launch);
+void add_lengths(const char* name, LaunchPlan& launch);
+void add_pools(LaunchPlan& launch);
+
+}  // namespace tessera

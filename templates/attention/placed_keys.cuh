@@ -1,0 +1,157 @@
+// Keys that do not lie dense, on their way to shared memory: in pages of a pool, or packed sequence behind sequence.
+// One meaning for all families. A whole warp loads a block of K or of V.
+//
+// A block of keys is made of boxes, each of keys that lie side by side in memory (box_keys): a page or a part of one.
+// With kv_copy tma a box is a TMA box, and lane i loads box i. A box of no page, because no key of it is valid or
+// because its entry in the table is none of the pool, is loaded from beyond the pool: zeros. A box in which the
+// sequence ends is copied by the warp, key by key with cp.async, which leaves zeros behind the last valid key: what
+// lies in memory there is nobody's, and 0 times a NaN is one. With kv_copy cp_async all keys come like that.
+//
+// Entries behind a sequence's last page are never read.
+#pragma once
+
+#include "ptx/cp_async.cuh"
+#include "ptx/fence.cuh"
+#include "ptx/global.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/tma.cuh"
+#include "spec/attention_types.h"
+#include "spec/types.h"
+
+namespace tessera::attention {
+
+inline constexpr unsigned kAllLanes = 0xffffffff;
+
+// K or V of one tile: where its keys lie, and where they go. kKeys: of a block; kColumns: elements of a key.
+template <auto C, bool kIsV, int kKeys, int kColumns, class Params>
+struct KeyLoad {
+  static constexpr int kSpan = swizzle_span_bytes(C.swizzle);
+  static constexpr int kPageSize = C.page_size > 0 ? C.page_size : 1;
+  static constexpr int kBoxKeys = box_keys(C.kv_layout, C.page_size, kKeys);
+  static constexpr int kBoxes = kKeys / kBoxKeys;
+  static constexpr int kPagesOfLane = (kBoxes + 31) / 32;
+  // Lanes that copy a key's 16-byte chunks of one panel, and keys that a warp copies at once.
+  static constexpr int kChunks = kSpan / 16;
+  static constexpr int kKeysAtOnce = 32 / kChunks;
+  static constexpr int kPanels = kColumns * dtype_bytes(C.dtype) / kSpan;
+
+  const Params& p;
+  const int batch;
+  const int head;
+  const int first_panel;
+  const int end;     // keys of the sequence that are valid; 0: the tile sees none
+  const int origin;  // ragged: where the sequence begins
+
+  __device__ __forceinline__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
+  __device__ __forceinline__ static int place_in_page(int key) {
+    return C.kv_layout == KvLayout::ragged ? key : static_cast<int>(static_cast<unsigned>(key) % kPageSize);
+  }
+
+  // Where the box that begins at `key` is: its page, 0 of ragged keys; -1: nowhere.
+  __device__ __forceinline__ int page_of(int key) const {
+    if (key >= end) return -1;
+    if constexpr (C.kv_layout == KvLayout::ragged) return 0;
+    const int entry = static_cast<int>(static_cast<unsigned>(key) / kPageSize);
+    const int* const table = p.block_table + static_cast<long long>(batch) * p.max_pages;
+    const int page = static_cast<int>(ptx::ld_global_u32(table + entry));
+    return static_cast<unsigned>(page) < static_cast<unsigned>(p.pages) ? page : -1;
+  }
+  __device__ __forceinline__ bool has_memory() const {
+    return (C.kv_layout == KvLayout::ragged ? p.tokens_k : p.pages) > 0;
+  }
+
+  __device__ __forceinline__ void load_box(unsigned to, unsigned barrier, int key, int page) const {
+    const ptx::TensorMap& map = kIsV ? p.v : p.k;
+    const int row = C.kv_layout == KvLayout::ragged ? (page < 0 ? p.tokens_k : origin + key) : place_in_page(key);
+    const int outermost = C.kv_layout == KvLayout::ragged ? 0 : page < 0 ? p.pages : page;
+    if constexpr (kBoxes == 1) {
+      ptx::tma_load_5d(to, map, barrier, 0, row, first_panel, head, outermost);
+    } else {
+#pragma unroll 1
+      for (int panel = 0; panel < kPanels; ++panel) {
+        ptx::tma_load_5d(to + panel * kKeys * kSpan, map, barrier, 0, row, first_panel + panel, head, outermost);
+      }
+    }
+  }
+
+  // One chunk of each panel of a key. `slot`: of the block; `i`: the key's place in it.
+  __device__ __forceinline__ void copy_key(unsigned slot, int i, int key, int page) const {
+    const int bytes = page >= 0 && key < end ? 16 : 0;
+    const long long to_page = bytes != 0 ? page * (kIsV ? p.v_stride_page : p.k_stride_page) : 0;
+    const long long to_key =
+        bytes != 0 ? (origin + place_in_page(key)) * (kIsV ? p.v_stride_seqlen : p.k_stride_seqlen) : 0;
+    const long long elements = to_page + to_key + head * (kIsV ? p.v_stride_head : p.k_stride_head);
+    const int chunk = lane() % kChunks * 16;
+    const char* const from = static_cast<const char*>(kIsV ? p.v_keys : p.k_keys) + elements * dtype_bytes(C.dtype) +
+                             first_panel * kSpan + chunk;
+    const unsigned to = swizzle_address(C.swizzle, slot + i * kSpan + chunk);
+#pragma unroll 1
+    for (int panel = 0; panel < kPanels; ++panel)
+      ptx::cp_async_16(to + panel * kKeys * kSpan, from + panel * kSpan, bytes);
+  }
+
+  // The boxes of `partial`, key by key. `page`: of the lane's box.
+  __device__ __forceinline__ void copy_boxes(unsigned slot, int first_key, int page, unsigned partial) const {
+#pragma unroll 1
+    for (; partial != 0; partial &= partial - 1) {
+      const int box = __ffs(static_cast<int>(partial)) - 1;
+      const int of_box = __shfl_sync(kAllLanes, page, box);
+#pragma unroll 1
+      for (int i = lane() / kChunks; i < kBoxKeys; i += kKeysAtOnce) {
+        const int of_block = box * kBoxKeys + i;
+        copy_key(slot, of_block, first_key + of_block, of_box);
+      }
+    }
+  }
+
+  // A block by boxes, once its slot is empty. One arrival, with the bytes.
+  __device__ __forceinline__ void load_boxes(unsigned slot, unsigned full, int first_key, int page) const {
+    constexpr unsigned kMine = kBoxes == 32 ? kAllLanes : (1u << kBoxes % 32) - 1;
+    const int key = first_key + lane() * kBoxKeys;
+    const bool is_cut = page >= 0 && key + kBoxKeys > end;
+    const unsigned partial = __ballot_sync(kAllLanes, is_cut || !has_memory()) & kMine;
+    const int bytes_of_box = kBoxKeys * kPanels * kSpan;
+    const int bytes = (kBoxes - __popc(partial)) * bytes_of_box;
+    if (lane() == 0) {
+      if (partial == 0)
+        ptx::mbarrier_arrive_expect_tx(full, bytes);
+      else
+        ptx::mbarrier_expect_tx(full, bytes);
+    }
+    __syncwarp();
+    if (lane() < kBoxes && (partial >> lane() & 1) == 0) load_box(slot + lane() * kBoxKeys * kSpan, full, key, page);
+    __syncwarp();
+    if (partial == 0) return;
+    copy_boxes(slot, first_key, page, partial);
+    ptx::cp_async_wait_all();
+    ptx::fence_proxy_async_shared();
+    __syncwarp();
+    if (lane() == 0) ptx::mbarrier_arrive(full);
+  }
+
+  __device__ __forceinline__ void find_pages(int first_key, int (&pages)[kPagesOfLane]) const {
+#pragma unroll
+    for (int i = 0; i < kPagesOfLane; ++i) {
+      const int box = 32 * i + lane();
+      pages[i] = box < kBoxes ? page_of(first_key + box * kBoxKeys) : -1;
+    }
+  }
+
+  // A block key by key. Who knows when it is complete, and fences, is the caller's matter.
+  __device__ __forceinline__ void copy_keys(unsigned slot, int first_key, const int (&pages)[kPagesOfLane]) const {
+#pragma unroll
+    for (int group = 0; group < kPagesOfLane; ++group) {
+      constexpr int kGroup = 32 * kBoxKeys;
+      const int begin = group * kGroup;
+      const int group_end = begin + kGroup < kKeys ? begin + kGroup : kKeys;
+#pragma unroll 1
+      for (int first = begin; first < group_end; first += kKeysAtOnce) {
+        const int i = first + lane() / kChunks;
+        const int page = __shfl_sync(kAllLanes, pages[group], i / kBoxKeys % 32);
+        if (i < group_end) copy_key(slot, i, first_key + i, page);
+      }
+    }
+  }
+};
+
+}  // namespace tessera::attention

@@ -1,0 +1,75 @@
+// The warps that load keys which do not lie dense: all lanes of one for K, of one for V. How a block comes:
+// attention/placed_keys.cuh.
+#pragma once
+
+#include "attention/placed_keys.cuh"
+#include "fmha/key_blocks.cuh"
+#include "fmha/params.cuh"
+#include "fmha/ring.cuh"
+#include "fmha/schedule.cuh"
+#include "ptx/cp_async.cuh"
+#include "ptx/mbarrier.cuh"
+#include "spec/fmha.h"
+
+namespace tessera::fmha {
+
+// The key blocks of a tile, as load_kv of producer.cuh.
+template <Config C, bool kIsV>
+__device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, const TileIndex& tile,
+                                                const HeadIndex& at, bool is_real, RingPosition<C.stages>& ring) {
+  constexpr int kColumns = kIsV ? v_columns(C) : qk_columns(C);
+  using Load = attention::KeyLoad<C, kIsV, C.tile_n, kColumns, Params>;
+  constexpr SmemLayout kLayout = smem_layout(C);
+  constexpr Barriers kBarriers = barriers(C);
+  const unsigned slots = smem + (kIsV ? kLayout.v.offset : kLayout.k.offset);
+  const unsigned all_full = smem + (kIsV ? kBarriers.v_full : kBarriers.k_full);
+  const unsigned all_empty = smem + (kIsV ? kBarriers.v_empty : kBarriers.k_empty);
+  const int slot_bytes = kIsV ? v_slot_bytes(C) : k_slot_bytes(C);
+  const int batch = min(at.batch, p.batch - 1);
+  const LoadedKeys keys = loaded_keys<C>(p, tile);
+  const Lengths lengths = lengths_of<C>(p, tile);
+  const Load load{p,
+                  batch,
+                  C.pack_gqa > 1 ? at.head : quotient(at.head, quotient(p.heads_q, p.heads_kv)),
+                  cta_of_tile<C>() * Load::kPanels,
+                  is_real ? lengths.k : 0,
+                  C.kv_layout == KvLayout::ragged ? attention::place_of_keys(p, batch).begin : 0};
+  const int count = is_real ? keys.count : kIsV ? 0 : 1;
+  int pages[Load::kPagesOfLane], next[Load::kPagesOfLane];
+  load.find_pages(keys.end - C.tile_n, pages);
+#pragma unroll 1
+  for (int i = 1; i <= count; ++i) {
+    const int first_key = keys.end - i * C.tile_n;
+    const unsigned full = all_full + 8 * ring.slot();
+    const unsigned slot = slots + ring.slot() * slot_bytes;
+    // The next block's entries are on their way while this one's slot is waited for.
+    if (i < count) load.find_pages(first_key - C.tile_n, next);
+    ptx::mbarrier_wait_parity(all_empty + 8 * ring.slot(), ring.parity() ^ 1);
+    if constexpr (C.kv_copy == KvCopy::tma) {
+      load.load_boxes(slot, full, first_key, pages[0]);
+    } else {
+      load.copy_keys(slot, first_key, pages);
+      ptx::cp_async_mbarrier_arrive_noinc(full);
+    }
+#pragma unroll
+    for (int j = 0; j < Load::kPagesOfLane; ++j) pages[j] = next[j];
+    ring.advance();
+  }
+}
+
+// The warps of K and V, as produce().
+template <Config C, bool kIsV>
+__device__ __forceinline__ void produce_keys(const Params& p, const Schedule<C>& schedule, unsigned smem) {
+  RingPosition<C.stages> ring;
+  TileIndex tile{0, 0};
+#pragma unroll 1
+  for (int round = 0;; round = schedule.next(round, tile)) {
+    const bool is_real = schedule.has(round);
+    if (!is_real && (C.q_stages == 1 || round == 0)) break;
+    tile = schedule.at(round);
+    load_key_blocks<C, kIsV>(p, smem, tile, head_of<C>(p, tile), is_real, ring);
+    if (!is_real) break;
+  }
+}
+
+}  // namespace tessera::fmha

@@ -1,0 +1,71 @@
+// The loading warp of K and V where keys do not lie dense: in pages of a pool, or packed sequence behind sequence. All
+// of its lanes load a block; how: attention/placed_keys.cuh. K runs one block ahead of V, as in load.cuh.
+#pragma once
+
+#include "attention/placed_keys.cuh"
+#include "fmha/ring.cuh"
+#include "fmha_tcgen05/key_blocks.cuh"
+#include "fmha_tcgen05/params.cuh"
+#include "fmha_tcgen05/schedule.cuh"
+#include "ptx/cp_async.cuh"
+#include "ptx/fence.cuh"
+#include "ptx/mbarrier.cuh"
+#include "spec/fmha_tcgen05.h"
+
+namespace tessera::fmha_tcgen05 {
+
+// One block into the next slot of a ring.
+template <Config C, class Load>
+__device__ __forceinline__ void load_placed_block(const Load& load, unsigned slots, int slot_bytes, unsigned all_full,
+                                                  unsigned all_empty, int first_key,
+                                                  fmha::RingPosition<C.stages>& ring) {
+  const unsigned full = all_full + 8 * ring.slot();
+  const unsigned slot = slots + ring.slot() * slot_bytes;
+  int pages[Load::kPagesOfLane];
+  load.find_pages(first_key, pages);
+  ptx::mbarrier_wait_parity(all_empty + 8 * ring.slot(), ring.parity() ^ 1);
+  if constexpr (C.kv_copy == KvCopy::tma) {
+    load.load_boxes(slot, full, first_key, pages[0]);
+  } else {
+    load.copy_keys(slot, first_key, pages);
+    ptx::cp_async_wait_all();
+    ptx::fence_proxy_async_shared();
+    __syncwarp();
+    if (Load::lane() == 0) ptx::mbarrier_arrive(full);
+  }
+  ring.advance();
+}
+
+// K and V of all tiles, as load_kv.
+template <Config C>
+__device__ __forceinline__ void load_placed_keys(const Params& p, unsigned smem) {
+  using LoadOfK = attention::KeyLoad<C, false, C.tile_n, C.head_dim, Params>;
+  using LoadOfV = attention::KeyLoad<C, true, C.tile_n, v_columns(C), Params>;
+  constexpr SmemLayout kLayout = smem_layout(C);
+  constexpr Barriers kBarriers = barriers(C);
+  const Schedule<C> schedule{p};
+  fmha::RingPosition<C.stages> k_ring, v_ring;
+#pragma unroll 1
+  for (int round = 0; schedule.has(round); ++round) {
+    const TileIndex tile = schedule.at(round);
+    const int head = is_packed(C) ? tile.head : quotient(tile.head, quotient(p.heads_q, p.heads_kv));
+    const KeyBlocks<C> keys(p, tile);
+    const Blocks blocks = keys.of_tile();
+    // A tile that sees no key gets zeros: 0 * V must not meet an infinity.
+    const int end = blocks.is_hidden ? 0 : keys.lengths.k;
+    const int origin = C.kv_layout == KvLayout::ragged ? attention::place_of_keys(p, tile.batch).begin : 0;
+    const LoadOfK load_k{p, tile.batch, head, 0, end, origin};
+    const LoadOfV load_v{p, tile.batch, head, 0, end, origin};
+#pragma unroll 1
+    for (int block = blocks.end - 1; block >= blocks.begin - 1; --block) {
+      if (block >= blocks.begin)
+        load_placed_block<C>(load_k, smem + kLayout.k.offset, k_slot_bytes(C), smem + kBarriers.k_full,
+                             smem + kBarriers.k_empty, block * C.tile_n, k_ring);
+      if (block + 1 < blocks.end)
+        load_placed_block<C>(load_v, smem + kLayout.v.offset, v_slot_bytes(C), smem + kBarriers.v_full,
+                             smem + kBarriers.v_empty, (block + 1) * C.tile_n, v_ring);
+    }
+  }
+}
+
+}  // namespace tessera::fmha_tcgen05

@@ -1,0 +1,110 @@
+// A Config of attention on Hopper, why one may be illegal, and the extents that follow from one. What all of it is for:
+// spec/fmha.h.
+#pragma once
+
+#include "spec/attention_types.h"
+#include "spec/limits.h"
+#include "spec/types.h"
+
+namespace tessera::fmha {
+
+// One specialisation. A structural type: it is a template parameter of the device code.
+struct Config {
+  int head_dim = 128;    // of q and k
+  int head_dim_v = 128;  // of v and o
+  int tile_m = 128;      // rows of a CTA: 64 for each consumer warpgroup; a row is a query of a head
+  int tile_n = 128;      // keys of a step
+  int stages = 2;        // slots of the K ring and of the V ring
+  int q_stages = 1;      // slots for Q: with 2 the next tile's Q is loaded while this one is worked on
+  Swizzle swizzle = Swizzle::b128;
+  MmaKind mma_kind = MmaKind::wgmma_f16;
+  DType dtype = DType::bf16;
+  Mask mask = Mask::none;
+  Window window = Window::none;
+  UsedLengths seqused = UsedLengths::none;
+  KvLayout kv_layout = KvLayout::dense;
+  int page_size = 0;             // keys of a page, where they lie in pages
+  KvCopy kv_copy = KvCopy::tma;  // of keys that do not lie dense
+  Output output = Output::normalized;
+  bool ping_pong = true;            // consumer warpgroups take turns at the tensor cores
+  bool cta_pair = false;            // two CTAs share a tile, each with half of head_dim and head_dim_v
+  int pack_gqa = 1;                 // query heads of a key head whose rows share a tile; 1: a tile has rows of one head
+  SplitKv split_kv = SplitKv::off;  // CTAs share a tile's keys, a second kernel merges
+  QueryLayout q_layout = QueryLayout::dense;
+
+  TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
+};
+
+// Limits that the rules use.
+inline constexpr int kMaxStages = 8;
+inline constexpr int kRowsPerWarpgroup = 64;  // wgmma M
+
+// Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
+enum class Rule {
+  ok,
+  dtype_not_16_bit,                // bytes of the type; 2
+  head_dim_not_multiple_of_16,     // head_dim or head_dim_v; 16 for each CTA (wgmma K)
+  head_dim_out_of_range,           // head_dim or head_dim_v; 256 for each CTA (wgmma N)
+  head_dim_v_exceeds_head_dim,     // head_dim_v; head_dim (O leaves through Q's slot)
+  head_dim_not_multiple_of_span,   // bytes of a CTA's columns of Q or V; bytes of the swizzle span
+  tile_m_not_multiple_of_64,       // tile_m; 64 (wgmma M)
+  tile_m_out_of_range,             // tile_m; 256
+  tile_n_not_multiple_of_16,       // tile_n; 16 (wgmma K of P V)
+  tile_n_out_of_range,             // tile_n; 256 (wgmma N of Q K^T, TMA box)
+  stages_out_of_range,             // stages; 8
+  q_stages_out_of_range,           // q_stages; 2
+  ping_pong_needs_two_warpgroups,  // consumer warpgroups; 2
+  accumulators_exceed_registers,   // registers for S, P and O per thread; those that the budget leaves
+  instruction_exceeds_registers,   // accumulators of one wgmma per thread; those that the launch bounds leave
+  shared_memory_exceeded,          // bytes; 232,448
+  pack_gqa_not_divisor_of_64,      // pack_gqa; 64 (a warpgroup's box of Q has whole queries)
+  page_size_unknown,               // page_size; 256 (kPageSizes)
+  page_size_without_pages,         // page_size; 0
+  pages_without_lengths,           // 0; 1 (seqused k or qk: where a sequence ends in its last page)
+  kv_copy_of_dense_keys,           // 1; 0 (dense keys come by TMA)
+  page_too_small_for_tma,          // page_size; 8 (rows of a swizzle's pattern)
+};
+
+// Whether a tile's keys may belong to several CTAs. O leaves from registers then.
+TESSERA_HD constexpr bool is_split(const Config& c) { return c.split_kv != SplitKv::off; }
+// Whether CTAs have ranges of all tiles' key blocks, which need not end where a tile does: fmha/dealer.cuh.
+TESSERA_HD constexpr bool is_dealt(const Config& c) { return c.split_kv == SplitKv::dealt; }
+// Whether lengths of sequences are read from memory: of their keys, of either.
+TESSERA_HD constexpr bool reads_lengths_of_keys(const Config& c) {
+  return c.seqused != UsedLengths::none || c.kv_layout == KvLayout::ragged;
+}
+TESSERA_HD constexpr bool reads_lengths(const Config& c) {
+  return reads_lengths_of_keys(c) || c.q_layout == QueryLayout::ragged;
+}
+// Whether work grows with a tile's place in the sequence.
+TESSERA_HD constexpr bool is_uneven(const Config& c) { return c.mask == Mask::causal && c.window == Window::none; }
+// Whether the last block ends with the last valid key, so that block 0 may begin before key 0.
+TESSERA_HD constexpr bool ends_with_last_key(const Config& c) {
+  return c.seqused != UsedLengths::none && c.kv_layout == KvLayout::dense;
+}
+// Whether sequences' queries follow each other without gaps.
+TESSERA_HD constexpr bool is_ragged(const Config& c) { return c.q_layout == QueryLayout::ragged; }
+// Whether keys before some of a query's block may be hidden from it: by a window, or since block 0 begins before key 0.
+TESSERA_HD constexpr bool hides_first_keys(const Config& c) {
+  return c.window != Window::none || reads_lengths_of_keys(c);
+}
+// Whether a finished row of O is multiplied with a factor: 1 / sum, or 1 for a part of split keys. That ties it to the
+// wait for the last product: the assembler would take registers of a part from under the product (C7514).
+TESSERA_HD constexpr bool scales_finished(const Config& c) { return c.output == Output::normalized || is_split(c); }
+// Whether the first key of a tile's blocks is another than 0.
+TESSERA_HD constexpr bool has_first_key(const Config& c) { return hides_first_keys(c) || is_split(c) || is_ragged(c); }
+
+TESSERA_HD constexpr int consumer_warpgroups(const Config& c) { return c.tile_m / kRowsPerWarpgroup; }
+TESSERA_HD constexpr int num_threads(const Config& c) { return (consumer_warpgroups(c) + 1) * kWarpgroupThreads; }
+TESSERA_HD constexpr int span_elements(const Config& c) { return swizzle_span_bytes(c.swizzle) / dtype_bytes(c.dtype); }
+TESSERA_HD constexpr int o_element_bytes(const Config& c) {
+  return c.output == Output::unnormalized ? 4 : dtype_bytes(c.dtype);
+}
+TESSERA_HD constexpr int o_span_elements(const Config& c) { return swizzle_span_bytes(c.swizzle) / o_element_bytes(c); }
+
+TESSERA_HD constexpr int ctas_per_tile(const Config& c) { return c.cta_pair ? 2 : 1; }
+// What a CTA has of a row of Q and K, and of a row of V and O.
+TESSERA_HD constexpr int qk_columns(const Config& c) { return c.head_dim / ctas_per_tile(c); }
+TESSERA_HD constexpr int v_columns(const Config& c) { return c.head_dim_v / ctas_per_tile(c); }
+
+}  // namespace tessera::fmha

@@ -1,0 +1,97 @@
+// `run` of attention over keys in pages and ragged keys: what it draws and poisons shows faults of the loads.
+#include <span>
+
+#include "base/npy.h"
+#include "tests/cli/machine.h"
+
+using namespace tessera;
+using namespace tessera::cli;
+
+namespace {
+
+Outcome run_keys(Machine& machine, const std::vector<std::string>& flags, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> words{"run", "fmha", "--device", "emulator", "--head-dim", "64", "--tile-m", "64"};
+  for (const auto* const list : {&flags, &more}) words.insert(words.end(), list->begin(), list->end());
+  return machine.terminal.run(words);
+}
+
+const std::vector<std::string> kPagedFlags{"--kv-layout", "paged",      "--page-size", "16",         "--batch",
+                                           "3",           "--seqlen-q", "5",           "--seqlen-k", "300"};
+const std::vector<std::string> kRaggedFlags{"--kv-layout", "ragged", "--batch",    "3",
+                                            "--seqlen-q",  "5",      "--seqlen-k", "300"};
+
+/// --templates of a folder in which one line of the loads is another.
+std::vector<std::string> fault_of_loads(const Machine& machine, const std::string& from, const std::string& to) {
+  static int count = 0;
+  const auto folder = machine.terminal.folder.path / ("keys" + std::to_string(++count));
+  std::filesystem::create_directories(folder / "attention");
+  std::string text = read_text(TESSERA_SOURCE_DIR "/templates/attention/placed_keys.cuh");
+  const std::size_t at = text.find(from);
+  REQUIRE_MESSAGE(at != std::string::npos, from);
+  text.replace(at, from.size(), to);
+  write_file(folder / "attention" / "placed_keys.cuh", text);
+  return {"--templates", folder.string()};
+}
+
+}  // namespace
+
+TEST_CASE("run: keys in pages and ragged keys, without a word about where they lie") {
+  Machine machine;
+  if (!machine.compiler) return;
+  CHECK(run_keys(machine, kPagedFlags, {"--schedule", "all"}).code == 0);
+  CHECK(run_keys(machine, kRaggedFlags, {"--schedule", "all"}).code == 0);
+  CHECK(run_keys(machine, {"--kv-layout", "paged", "--page-size", "1", "--mask", "causal"}).code == 0);
+  CHECK(run_keys(machine, {"--kv-layout", "paged", "--page-size", "128", "--batch", "0"}).code == 0);
+  const Outcome short_table = run_keys(machine, kPagedFlags, {"--max-pages", "5"});
+  CHECK(short_table.code == 2);
+  CHECK(short_table.err.find("seqlen_k must be at most max_pages times page_size, which is 16") != std::string::npos);
+  const Outcome small_pool = run_keys(machine, kPagedFlags, {"--pages", "1"});
+  CHECK(small_pool.err.find("pages = 1: sequences of these lengths need ") != std::string::npos);
+}
+
+TEST_CASE("run: faults of loads from pages show") {
+  Machine machine;
+  if (!machine.compiler) return;
+  machine.terminal.refuses_hazards = false;
+  // A page too far.
+  const auto too_far = fault_of_loads(machine, "/ kPageSize);", "/ kPageSize + 1);");
+  CHECK(run_keys(machine, kPagedFlags, too_far).code == 1);
+  // A length that is not the sequence's: what lies behind its end in the last page is NaN.
+  const auto stale =
+      fault_of_loads(machine, "const bool is_cut = page >= 0 && key + kBoxKeys > end;", "const bool is_cut = false;");
+  CHECK(run_keys(machine, kPagedFlags, stale).code == 1);
+  CHECK(run_keys(machine, kRaggedFlags, stale).code == 1);
+  const auto behind = fault_of_loads(machine, "page >= 0 && key < end ? 16 : 0", "page >= 0 ? 16 : 0");
+  CHECK(run_keys(machine, kPagedFlags, behind).code == 1);
+  // The neighbour's row of the table.
+  const auto neighbour = fault_of_loads(machine, "static_cast<long long>(batch) * p.max_pages", "0");
+  CHECK(run_keys(machine, kPagedFlags, neighbour).code == 1);
+  // Threads' copies that the tensor cores do not wait for.
+  const Outcome unfenced =
+      run_keys(machine, kPagedFlags, fault_of_loads(machine, "    ptx::fence_proxy_async_shared();\n", ""));
+  CHECK(unfenced.out.find("missing-proxy-fence") != std::string::npos);
+  auto early = fault_of_loads(machine, "    ptx::cp_async_wait_all();\n", "");
+  early.insert(early.end(), {"--schedule", "all"});
+  CHECK(run_keys(machine, kPagedFlags, early).code == 1);
+}
+
+TEST_CASE("run: tables and lengths from files") {
+  Machine machine;
+  if (!machine.compiler) return;
+  const auto file = [&](const char* name, std::vector<std::int64_t> shape, const std::vector<std::int32_t>& values) {
+    const std::string path = (machine.terminal.folder.path / name).string();
+    const auto bytes = std::as_bytes(std::span(values));
+    write_npy(path, {"<i4", std::move(shape), {bytes.begin(), bytes.end()}});
+    return path;
+  };
+  // A shared page, one that is none of the pool, entries behind the end.
+  const std::string table = file("table.npy", {2, 3}, {4, 2, 1000000, 4, -1, 3});
+  const std::string used = file("used.npy", {2}, {31, 48});
+  CHECK(run_keys(machine, {"--kv-layout", "paged", "--page-size", "16", "--seqlen-q", "5", "--input",
+                           "block_table=" + table, "--input", "seqused_k=" + used})
+            .code == 0);
+  const std::string ends = file("ends.npy", {4}, {0, 100, 100, 170});
+  CHECK(run_keys(machine, {"--kv-layout", "ragged", "--seqlen-q", "5", "--batch", "3", "--seqlen-k", "150", "--input",
+                           "cu_seqlens_k=" + ends})
+            .code == 0);
+}

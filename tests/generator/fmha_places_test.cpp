@@ -1,0 +1,100 @@
+// Attention over keys that do not lie dense: what the planner chooses and refuses, and what a launch takes.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/expression.h"
+#include "generator/attention/fmha_operator.h"
+#include "generator/candidates.h"
+#include "generator/plan.h"
+#include "tests/generator/problems.h"
+
+using namespace tessera;
+
+namespace {
+
+std::string refusal(const Fields& fields) {
+  try {
+    make_plan(problem_of("fmha", fields));
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::unsupported);
+    return error.what();
+  }
+  return "accepted";
+}
+
+fmha::Config config_of(const Fields& fields) {
+  return chosen_config<FmhaOperator>(problem_of("fmha", fields).as<Fmha>());
+}
+
+bool has_buffer(const LaunchPlan& launch, std::string_view name) {
+  return std::any_of(launch.buffers.begin(), launch.buffers.end(),
+                     [&](const BufferSpec& buffer) { return buffer.name == name; });
+}
+
+}  // namespace
+
+TEST_CASE("keys in pages: what is refused, and why") {
+  CHECK(refusal({{"kv_layout", "paged"}})
+            .find("kv_layout paged without a page_size: take 1, 8, 16, 32, 64, 128 or 256") != std::string::npos);
+  CHECK(refusal({{"kv_layout", "paged"}, {"page_size", "24"}})
+            .find("page_size 24: there are kernels for 1, 8, 16, 32, 64, 128 and 256") != std::string::npos);
+  CHECK(refusal({{"page_size", "16"}}).find("page_size 16 without pages: take kv_layout paged") != std::string::npos);
+  CHECK(refusal({{"kv_copy", "cp_async"}}).find("kv_copy cp_async, dense keys come by TMA: take tma") !=
+        std::string::npos);
+  CHECK(refusal({{"kv_layout", "paged"}, {"page_size", "1"}, {"kv_copy", "tma"}})
+            .find("page_size 1, at least 8 needed for TMA (rows of a swizzle's pattern): take kv_copy cp_async") !=
+        std::string::npos);
+  CHECK(refusal({{"pages", "5"}}) == "pages 5 without pages: take kv_layout paged");
+  CHECK(refusal({{"tokens_k", "5"}}) == "tokens_k 5 without ragged keys: take kv_layout ragged");
+  const auto on_tcgen05 = [](Fields fields) {
+    fields.insert(fields.begin(), {{"arch", "sm_100a"}, {"kv_layout", "ragged"}});
+    return refusal(fields);
+  };
+  CHECK(on_tcgen05({}) == "accepted");
+  CHECK(on_tcgen05({{"cta_group", "2"}})
+            .find("keys that do not lie dense in a tile of 2 CTAs, 1 allowed: take cta_group 1") != std::string::npos);
+  CHECK(on_tcgen05({{"v_layout", "k"}})
+            .find("kv_layout paged or ragged with v_layout k or two pools of keys: take none of these") !=
+        std::string::npos);
+}
+
+TEST_CASE("keys in pages: every head_dim has a kernel for every page, and its boxes are parts of pages") {
+  for (const fmha::HeadDims& dims : fmha::kHeadDims)
+    for (const int page_size : kPageSizes)
+      for (const char* const split : {"off", "on"}) {
+        CAPTURE(dims.head_dim);
+        CAPTURE(page_size);
+        const fmha::Config c = config_of({{"head_dim", std::to_string(dims.head_dim)},
+                                          {"head_dim_v", std::to_string(dims.head_dim_v)},
+                                          {"kv_layout", "paged"},
+                                          {"page_size", std::to_string(page_size)},
+                                          {"split_kv", split}});
+        CHECK(c.seqused == UsedLengths::k);
+        CHECK(c.kv_copy == (page_size < 8 ? KvCopy::cp_async : KvCopy::tma));
+        CHECK(page_size % fmha::box_keys(c) == 0);
+        CHECK(c.tile_n % fmha::box_keys(c) == 0);
+        if (c.kv_copy == KvCopy::tma) CHECK(fmha::box_keys(c) % 8 == 0);
+      }
+}
+
+TEST_CASE("keys in pages: buffers, maps and sizes of a launch") {
+  const LaunchPlan paged = make_plan(problem_of("fmha", {{"kv_layout", "paged"}, {"page_size", "16"}})).launch;
+  CHECK(has_buffer(paged, "block_table"));
+  CHECK(has_buffer(paged, "seqused_k"));
+  CHECK(paged.tensor_maps.size() == 4);
+  const LaunchPlan by_threads =
+      make_plan(problem_of("fmha", {{"kv_layout", "paged"}, {"page_size", "1"}, {"split_kv", "on"}})).launch;
+  CHECK(by_threads.tensor_maps.size() == 1);  // q: k and v need none, parts of o neither
+  const LaunchPlan ragged = make_plan(problem_of("fmha", {{"kv_layout", "ragged"}})).launch;
+  CHECK(has_buffer(ragged, "cu_seqlens_k"));
+  CHECK_FALSE(has_buffer(ragged, "seqused_k"));
+  const auto rule = [&](const LaunchPlan& launch, std::string_view message) {
+    return std::any_of(launch.domain.begin(), launch.domain.end(),
+                       [&](const DomainRule& of) { return of.message == message; });
+  };
+  CHECK(rule(paged, "seqlen_k must be at most max_pages times page_size, which is 16"));
+  CHECK(rule(by_threads, "k_stride_page must be a multiple of 8 (16 bytes)"));
+  CHECK(rule(ragged, "v_stride_seqlen must be a multiple of 8 (16 bytes)"));
+}
