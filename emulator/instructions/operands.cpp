@@ -1,18 +1,5 @@
-// Operands after the patterns of the instruction table. A pattern is role, width, slot, type, in this order:
-//   d s     destination, source: a register, for sources also an immediate, a symbol's address, a special register
-//   p P     predicate destination; P may be a pair p|q and always makes two operands
-//   D       destination with an optional predicate, d|p: two operands
-//   c       predicate source, may be negated
-//   q       source, or a predicate source: ignore-src of cp.async
-//   m M     address; M is followed by coordinates [map, {x, y}]: two operands
-//   v u     destination, source of a vector instruction: a list or one register
-//   L S     list of .b32 registers that an instruction writes, reads
-//   w       list of .b32 registers, or one .b64 descriptor: A of wgmma
-//   a       address, or one .b64 descriptor: A of tcgen05.mma
-//   l t i   label; name of a list of labels; immediate integer
-//   width   x: the register may be wider than the type; w: twice the type
-//   slot    0...5: the type slot, 0 when left out;  :b32  this type instead
-//   ?       may be left out; of several, the last ones are missing
+// What an operand of an instruction stands for: a register, an immediate, an address, a list, a label. Which of them an
+// instruction takes where: operand_patterns.cpp.
 #include <fmt/format.h>
 
 #include <bit>
@@ -42,161 +29,6 @@ bool names_a_space(const Decoded& decoded) {
 }
 
 }  // namespace
-
-Type EntryResolver::pattern_type(std::string_view& pattern, const Decoded& decoded) {
-  Type type = decoded.num_types > 0 ? decoded.type(0) : Type::b32;
-  if (!pattern.empty() && pattern[0] >= '0' && pattern[0] <= '5') {
-    type = decoded.type(pattern[0] - '0');
-    pattern.remove_prefix(1);
-  }
-  if (!pattern.empty() && pattern[0] == ':') {
-    const std::size_t end = pattern.find('?');
-    type = type_of(pattern.substr(1, end == std::string_view::npos ? end : end - 1));
-    pattern = end == std::string_view::npos ? std::string_view{} : pattern.substr(end);
-  }
-  return type;
-}
-
-void EntryResolver::bind_operands(const syntax::Instruction& syntax, syntax::Place place, Decoded& decoded,
-                                  Instruction& in) {
-  std::vector<std::string_view> patterns;
-  for (std::string_view rest = decoded.form->operands; !rest.empty();) {
-    const std::size_t end = rest.find(' ');
-    patterns.push_back(rest.substr(0, end));
-    rest = end == std::string_view::npos ? std::string_view{} : rest.substr(end + 1);
-  }
-  const std::size_t given = syntax.operands.size();
-  if (given > patterns.size())
-    fail(syntax.operands[patterns.size()].place,
-         fmt::format("'{}' has {} operands; it takes at most {}", syntax.opcode, given, patterns.size()));
-  // Operands that are missing are an optional list where none stands, then the last optional ones.
-  std::size_t missing = patterns.size() - given;
-  std::vector<bool> is_absent(patterns.size(), false);
-  for (std::size_t i = 0; i < given && missing > 0; ++i) {
-    if (patterns[i] != "S?" || syntax.operands[i].kind == syntax::Operand::Kind::list) continue;
-    is_absent[i] = true;
-    --missing;
-  }
-  for (std::size_t i = patterns.size(); i-- > 0 && missing > 0;) {
-    if (patterns[i].back() != '?' || is_absent[i]) continue;
-    is_absent[i] = true;
-    --missing;
-  }
-  if (missing > 0) fail(place, fmt::format("'{}' has {} operands; it needs {} more", syntax.opcode, given, missing));
-  std::vector<Operand> bound;
-  std::size_t next = 0;
-  for (std::size_t i = 0; i < patterns.size(); ++i)
-    bind_one(patterns[i], is_absent[i] ? nullptr : &syntax.operands[next++], decoded, bound);
-  entry_.operand_lists.push_back(std::move(bound));
-  in.op = entry_.operand_lists.back().data();
-  in.num_operands = static_cast<std::uint8_t>(entry_.operand_lists.back().size());
-}
-
-void EntryResolver::bind_one(std::string_view pattern, const syntax::Operand* syntax, const Decoded& decoded,
-                             std::vector<Operand>& out) {
-  using Kind = syntax::Operand::Kind;
-  const char role = pattern[0];
-  pattern.remove_prefix(1);
-  char width = ' ';
-  if (!pattern.empty() && (pattern[0] == 'x' || pattern[0] == 'w')) {
-    width = pattern[0];
-    pattern.remove_prefix(1);
-  }
-  const Type type = pattern_type(pattern, decoded);
-  const bool makes_two = role == 'P' || role == 'D' || role == 'M';
-  if (syntax == nullptr) {
-    out.emplace_back();
-    if (makes_two) out.emplace_back();
-    return;
-  }
-  switch (role) {
-    case 'd':
-    case 's':
-      out.push_back(bind_value(*syntax, type, width, role == 'd', decoded));
-      return;
-    case 'p':
-      out.push_back(bind_predicate(*syntax, true));
-      return;
-    case 'c':
-      out.push_back(bind_predicate(*syntax, false));
-      return;
-    case 'q': {
-      const auto reg = syntax->kind == Kind::name ? scopes_.find_register(syntax->name) : std::nullopt;
-      const bool is_predicate = reg && reg->type == Type::pred;
-      out.push_back(is_predicate ? bind_predicate(*syntax, false) : bind_value(*syntax, type, width, false, decoded));
-      return;
-    }
-    case 'P':
-    case 'D': {
-      const bool is_pair = syntax->kind == Kind::pair;
-      const syntax::Operand& first = is_pair ? syntax->elements[0] : *syntax;
-      out.push_back(role == 'P' ? bind_predicate(first, true) : bind_value(first, type, width, true, decoded));
-      out.push_back(is_pair ? bind_predicate(syntax->elements[1], true) : sink(Type::pred));
-      return;
-    }
-    case 'm':
-      out.push_back(bind_address(*syntax, decoded));
-      return;
-    case 'M':
-      out.push_back(bind_address(*syntax, decoded));
-      if (syntax->elements.size() != 1) fail(syntax->place, "expected [map, {coordinates}]");
-      out.push_back(bind_list(syntax->elements[0], Type::s32, ' ', false, decoded));
-      return;
-    case 'v':
-    case 'u':
-      if (syntax->kind == Kind::list)
-        out.push_back(bind_list(*syntax, type, width, role == 'v', decoded));
-      else
-        out.push_back(bind_value(*syntax, type, width, role == 'v', decoded));
-      return;
-    case 'L':
-    case 'S':
-      out.push_back(bind_list(*syntax, Type::b32, ' ', role == 'L', decoded));
-      return;
-    case 'w':
-      if (syntax->kind == Kind::list)
-        out.push_back(bind_list(*syntax, Type::b32, ' ', false, decoded));
-      else
-        out.push_back(bind_value(*syntax, Type::b64, ' ', false, decoded));
-      return;
-    case 'a':
-      if (syntax->kind == Kind::address)
-        out.push_back(bind_address(*syntax, decoded));
-      else
-        out.push_back(bind_value(*syntax, Type::b64, ' ', false, decoded));
-      return;
-    case 'l':
-      out.push_back(bind_label(*syntax));
-      return;
-    case 't': {
-      const auto* labels = scopes_.find_targets(syntax->name);
-      if (syntax->kind != Kind::name || labels == nullptr)
-        fail(syntax->place, fmt::format("'{}' is not a list of branch targets", syntax->name));
-      std::vector<Operand> elements;
-      for (const std::string_view label : *labels) {
-        syntax::Operand named;
-        named.name = label;
-        named.place = syntax->place;
-        elements.push_back(bind_label(named));
-      }
-      entry_.operand_lists.push_back(std::move(elements));
-      Operand operand;
-      operand.kind = Operand::Kind::list;
-      operand.elements = entry_.operand_lists.back().data();
-      operand.count = static_cast<std::uint16_t>(entry_.operand_lists.back().size());
-      out.push_back(operand);
-      return;
-    }
-    case 'i': {
-      if (syntax->kind != Kind::integer) fail(syntax->place, "expected a number that is known when it is compiled");
-      Operand operand = constant(syntax->value, Type::b64, ConstantSlot::Relocation::none);
-      out.push_back(operand);
-      return;
-    }
-    default:
-      fail(syntax->place, "the instruction table has a pattern that nobody reads");
-  }
-}
 
 Operand EntryResolver::constant(std::uint64_t bits, Type type, ConstantSlot::Relocation relocation) {
   const int bytes = register_bytes(type);
@@ -439,6 +271,10 @@ Operand EntryResolver::bind_list(const syntax::Operand& syntax, Type type, char 
     // An asynchronous instruction reads its destinations too, and later than PTX's order of uses shows.
     if (is_async) registers_[elements.back().offset].is_pinned = true;
   }
+  return list_of(std::move(elements));
+}
+
+Operand EntryResolver::list_of(std::vector<Operand> elements) {
   entry_.operand_lists.push_back(std::move(elements));
   Operand operand;
   operand.kind = Operand::Kind::list;

@@ -8,7 +8,7 @@
 //
 //   types      "f32|f64 s32": two slots; the first is f32 or f64
 //   modifiers  "[ftz] rn|rz [L1::evict_first|L1::evict_last]": groups; brackets make one optional; # is a number
-//   operands   see operands.cpp: "d s s" = destination and two sources of type slot 0
+//   operands   see operand_patterns.cpp: "d s s" = destination and two sources of type slot 0
 //
 // A row with a refusal says by name what is not executed, and why: such an instruction loads, whatever its operands,
 // and ends the launch when it is reached. In it, types "*" and modifiers "*" stand for any.

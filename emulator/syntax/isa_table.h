@@ -1,5 +1,5 @@
 // The parts of the instruction table, by family, and the lists of words that several rows share. isa.h says how a row
-// reads, operands.cpp how its operands do.
+// reads, operand_patterns.cpp how its operands do.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// The resolver's state for one entry; internal to resolver.cpp and operands.cpp.
+// The resolver's state for one entry; internal to resolver.cpp, operands.cpp and operand_patterns.cpp.
 #pragma once
 
 #include <deque>
@@ -60,16 +60,27 @@ class EntryResolver {
   std::uint64_t emitted(const syntax::Statement& statement);
   std::uint64_t emitted(const syntax::Function& function);
 
-  // operands.cpp: one operand after the pattern in the form.
+  // operand_patterns.cpp: one operand after the pattern in the form.
   void bind_operands(const syntax::Instruction& syntax, syntax::Place place, Decoded& decoded, Instruction& in);
-  void bind_one(std::string_view pattern, const syntax::Operand* syntax, const Decoded& decoded,
+  void bind_one(std::string_view pattern, const syntax::Operand& syntax, const Decoded& decoded,
                 std::vector<Operand>& out);
+  Operand bind_value_or_predicate(const syntax::Operand& syntax, Type type, char width, const Decoded& decoded);
+  Operand bind_value_or_list(const syntax::Operand& syntax, Type type, char width, bool is_destination,
+                             const Decoded& decoded);
+  void bind_pair(const syntax::Operand& syntax, Type type, char width, bool are_predicates, const Decoded& decoded,
+                 std::vector<Operand>& out);
+  void bind_map_and_coordinates(const syntax::Operand& syntax, const Decoded& decoded, std::vector<Operand>& out);
+  Operand bind_targets(const syntax::Operand& syntax);
+  Operand bind_number(const syntax::Operand& syntax);
+
+  // operands.cpp: what it stands for.
   Operand bind_value(const syntax::Operand& syntax, Type type, char width, bool is_destination, const Decoded& decoded);
   Operand bind_name(const syntax::Operand& syntax, Type type, char width, bool is_destination, const Decoded& decoded);
   Operand bind_predicate(const syntax::Operand& syntax, bool is_destination);
   Operand bind_address(const syntax::Operand& syntax, const Decoded& decoded);
   Operand bind_list(const syntax::Operand& syntax, Type type, char width, bool is_destination, const Decoded& decoded);
   Operand bind_label(const syntax::Operand& syntax);
+  Operand list_of(std::vector<Operand> elements);
   Operand sink(Type type);
   Operand constant(std::uint64_t bits, Type type, ConstantSlot::Relocation relocation);
   Operand symbol_address(const Symbol& symbol, Type type, bool generic);
@@ -78,7 +89,6 @@ class EntryResolver {
   [[noreturn]] void fail_undeclared(const syntax::Operand& syntax);
   std::uint64_t immediate_bits(const syntax::Operand& syntax, Type type);
   bool special_register(std::string_view name, Type type, Operand& out);
-  Type pattern_type(std::string_view& pattern, const Decoded& decoded);
 
   const Program& program_;
   const CallGraph& graph_;
