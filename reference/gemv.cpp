@@ -64,48 +64,85 @@ std::string cause_of(const GemvOperands& o, const std::vector<Mismatch>& mismatc
   return likely_cause(mismatches, product_suspects(in));
 }
 
-}  // namespace
-
-Comparison check_gemv(const GemvOperands& o, const TensorView& c) {
+void require_sizes(const GemvOperands& o) {
   const std::int64_t blocks = o.k / kBlock;
   require_bytes("a", o.a.size(), o.l * o.m * o.k / 2);
   require_bytes("sfa", o.sfa.size(), scale_bytes(o.form, o.l, o.m, blocks));
   require_bytes("b", o.b.size(), o.l * o.b_rows * o.k / 2);
   require_bytes("sfb", o.sfb.size(), scale_bytes(o.form, o.l, o.b_rows, blocks));
-  ElementSums sums;
+}
+
+/// b of one batch, scaled.
+std::vector<double> vector_of(const GemvOperands& o, std::int64_t batch) {
   std::vector<double> b(static_cast<std::size_t>(o.k));
+  for (std::int64_t i = 0; i < o.k; ++i)
+    b[static_cast<std::size_t>(i)] =
+        value_at(o.b, batch * o.b_rows * o.k + i) *
+        scale_at(o.sfb, scale_offset(o.form, o.b_rows, o.k / kBlock, batch, 0, i / kBlock));
+  return b;
+}
+
+/// Of a row of A with b, and the same of the blocks' magnitudes.
+struct RowSum {
+  double sum = 0;
+  double magnitude = 0;
+};
+
+RowSum sum_of_row(const GemvOperands& o, std::int64_t batch, std::int64_t row, const std::vector<double>& b) {
+  const std::int64_t blocks = o.k / kBlock;
+  RowSum all;
+  for (std::int64_t j = 0; j < blocks; ++j) {
+    double block = 0;
+    for (std::int64_t i = j * kBlock; i < (j + 1) * kBlock; ++i)
+      block += value_at(o.a, (batch * o.m + row) * o.k + i) * b[static_cast<std::size_t>(i)];
+    block *= scale_at(o.sfa, scale_offset(o.form, o.m, blocks, batch, row, j));
+    all.sum += block;
+    all.magnitude += std::fabs(block);
+  }
+  return all;
+}
+
+/// What is above the type's largest number is an infinity there, and a NaN is as good as another.
+bool agrees_beyond_numbers(DType dtype, double expected, double found) {
+  const double rounded = to_double(dtype, from_double(dtype, expected));
+  return (std::isinf(rounded) && rounded == found) || (std::isnan(expected) && std::isnan(found));
+}
+
+/// Each addition of the chain rounds in fp32, the result in the type of c.
+Element judged(const GemvOperands& o, const RowSum& row, double found, DType dtype) {
+  const double chain = chain_length(o.k), factor = std::fabs(o.factor);
+  const double roundoff = unit_roundoff(dtype);
+  Element element;
+  element.found = found;
+  element.expected = row.sum * o.factor;
+  element.bound = 1.01 * chain * kFp32Roundoff * row.magnitude * factor +
+                  roundoff * std::fabs(element.expected) * 1.01 + half_subnormal(dtype);
+  element.expected_square = std::pow(roundoff * element.expected, 2) / 3 +
+                            chain * std::pow(kFp32Roundoff * row.magnitude * factor, 2) +
+                            std::pow(half_subnormal(dtype), 2);
+  if (agrees_beyond_numbers(dtype, element.expected, found)) element.found = element.expected = 0;
+  return element;
+}
+
+ElementSums judged_elements(const GemvOperands& o, const TensorView& c) {
+  ElementSums sums;
   for (std::int64_t batch = 0; batch < o.l; ++batch) {
-    for (std::int64_t i = 0; i < o.k; ++i)
-      b[static_cast<std::size_t>(i)] = value_at(o.b, batch * o.b_rows * o.k + i) *
-                                       scale_at(o.sfb, scale_offset(o.form, o.b_rows, blocks, batch, 0, i / kBlock));
+    const std::vector<double> b = vector_of(o, batch);
     for (std::int64_t row = 0; row < o.m; ++row) {
-      double sum = 0, magnitude = 0;
-      for (std::int64_t j = 0; j < blocks; ++j) {
-        double block = 0;
-        for (std::int64_t i = j * kBlock; i < (j + 1) * kBlock; ++i)
-          block += value_at(o.a, (batch * o.m + row) * o.k + i) * b[static_cast<std::size_t>(i)];
-        block *= scale_at(o.sfa, scale_offset(o.form, o.m, blocks, batch, row, j));
-        sum += block;
-        magnitude += std::fabs(block);
-      }
-      const double chain = chain_length(o.k), factor = std::fabs(o.factor);
-      const double roundoff = unit_roundoff(c.dtype);
-      Element element;
-      element.found = c.at(batch * c.strides[0] + row * c.strides[1]);
-      element.expected = sum * o.factor;
-      element.bound = 1.01 * chain * kFp32Roundoff * magnitude * factor +
-                      roundoff * std::fabs(element.expected) * 1.01 + half_subnormal(c.dtype);
-      element.expected_square = std::pow(roundoff * element.expected, 2) / 3 +
-                                chain * std::pow(kFp32Roundoff * magnitude * factor, 2) +
-                                std::pow(half_subnormal(c.dtype), 2);
-      // What is above the type's largest number is an infinity there.
-      const double rounded = to_double(c.dtype, from_double(c.dtype, element.expected));
-      const bool is_same = std::isinf(rounded) && rounded == element.found;
-      if (is_same || (std::isnan(element.expected) && std::isnan(element.found))) element.found = element.expected = 0;
+      const double found = c.at(batch * c.strides[0] + row * c.strides[1]);
+      Element element = judged(o, sum_of_row(o, batch, row, b), found, c.dtype);
       element.at = {batch, row, 0};
       sums.add(element);
     }
   }
+  return sums;
+}
+
+}  // namespace
+
+Comparison check_gemv(const GemvOperands& o, const TensorView& c) {
+  require_sizes(o);
+  const ElementSums sums = judged_elements(o, c);
   Comparison result;
   result.rel_error = sums.rel_error();
   result.rel_bound = sums.rel_bound();
