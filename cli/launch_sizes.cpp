@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "base/relation.h"
 #include "base/shown.h"
 #include "base/stride_overlap.h"
 #include "base/suggestion.h"
@@ -24,20 +25,6 @@ std::vector<std::string> names_of(const LaunchPlan& plan) {
 
 std::string value_text(const Expression& expression, std::int64_t value) {
   return expression.is_constant() ? expression.text() : fmt::format("{} = {}", expression.text(), value);
-}
-
-bool holds(Relation relation, std::int64_t a, std::int64_t b) {
-  switch (relation) {
-    case Relation::at_least:
-      return a >= b;
-    case Relation::at_most:
-      return a <= b;
-    case Relation::equal:
-      return a == b;
-    case Relation::multiple_of:
-      return b != 0 && a % b == 0;
-  }
-  return false;
 }
 
 }  // namespace
@@ -133,7 +120,7 @@ std::vector<std::string> LaunchSizes::problems(const KnownSizes& sizes) const {
     const DomainRule& rule = plan_.domain[i];
     if (!is_known(rule.lhs, sizes) || !is_known(rule.rhs, sizes)) continue;
     const std::int64_t lhs = domain_[i].lhs.evaluate(values), rhs = domain_[i].rhs.evaluate(values);
-    if (holds(rule.relation, lhs, rhs)) continue;
+    if (holds(lhs, rule.relation, rhs)) continue;
     // A bound that is a number stands in the message already.
     found.push_back(fmt::format("{}: {}{}", rule.message, value_text(rule.lhs, lhs),
                                 rule.rhs.is_constant() ? "" : ", " + value_text(rule.rhs, rhs)));

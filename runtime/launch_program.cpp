@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/assert.h"
+#include "base/relation.h"
 #include "base/stride_overlap.h"
 #include "runtime/launcher_refusals.h"
 
@@ -20,20 +21,6 @@ int index_of(const List& list, std::string_view name) {
   for (std::size_t i = 0; i < list.size(); ++i)
     if (list[i].name == name) return static_cast<int>(i);
   return -1;
-}
-
-bool holds(std::int64_t lhs, Relation relation, std::int64_t rhs) noexcept {
-  switch (relation) {
-    case Relation::at_least:
-      return lhs >= rhs;
-    case Relation::at_most:
-      return lhs <= rhs;
-    case Relation::equal:
-      return lhs == rhs;
-    case Relation::multiple_of:
-      return rhs != 0 && (rhs == -1 || lhs % rhs == 0);
-  }
-  return false;
 }
 
 bool is_multiple(std::uint64_t pointer, int power_of_two) noexcept {
