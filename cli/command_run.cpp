@@ -127,18 +127,12 @@ class RunCommand final : public Command {
     if (subject_.empty()) throw Error(ErrorKind::usage, "run: name an operator, like `tessera run fmha`");
     emulation_.schedules();
     index_of_word("--device", device_, {"gpu", "emulator", "auto"});
-    const bool is_rising = run_.inputs == "rising";
     index_of_word("--inputs", run_.inputs, {"standard", "normal", "uniform", "integer", "rising"});
-    if (is_rising && subject_ != "fmha") throw Error(ErrorKind::usage, "--inputs rising: is for fmha");
-    if (!run_.shape.empty() && subject_ == "fmha")
-      throw Error(ErrorKind::usage, "--shape: is for copy2d; fmha has --batch, --heads-q, --seqlen-q and others");
-    if (!run_.shape.empty() && subject_ == "gemm")
-      throw Error(ErrorKind::usage, "--shape: is for copy2d; gemm has --m, --n, --k and --l");
-    if (!run_.shape.empty() && subject_ != "copy2d") throw Error(ErrorKind::usage, "--shape: is for copy2d");
-    if (!scale_.empty() && subject_ != "fmha") throw Error(ErrorKind::usage, "--softmax-scale: is for fmha");
-    if (!alpha_.empty() && subject_ != "gemm" && subject_ != "gemv")
-      throw Error(ErrorKind::usage, "--alpha: is for gemm and gemv");
-    if (!beta_.empty() && subject_ != "gemm") throw Error(ErrorKind::usage, "--beta: is for gemm");
+    if (run_.inputs == "rising") require_flag(subject_, "--inputs rising");
+    if (!run_.shape.empty()) require_flag(subject_, "--shape");
+    if (!scale_.empty()) require_flag(subject_, "--softmax-scale");
+    if (!alpha_.empty()) require_flag(subject_, "--alpha");
+    if (!beta_.empty()) require_flag(subject_, "--beta");
     if (!alpha_.empty()) run_.alpha = parse_real("--alpha", alpha_);
     if (!beta_.empty()) run_.beta = parse_real("--beta", beta_);
     if (!scale_.empty()) run_.softmax_scale = parse_real("--softmax-scale", scale_);

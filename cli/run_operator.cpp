@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "generator/selectors.h"
 
 namespace tessera::cli {
 
@@ -17,26 +18,62 @@ std::unique_ptr<RunOperator> make_run_block_scale(std::string_view op);
 
 namespace {
 
-struct Row {
-  std::string_view op;
-  std::unique_ptr<RunOperator> (*make)();
-};
-
 /// A row for each operator that has a reference.
-constexpr Row kRows[] = {{"copy2d", make_run_copy2d},
-                         {"fmha", make_run_fmha},
-                         {"gemm", make_run_gemm},
-                         {"quantize", [] { return make_run_block_scale("quantize"); }},
-                         {"dequantize", [] { return make_run_block_scale("dequantize"); }},
-                         {"convert_scales", [] { return make_run_block_scale("convert_scales"); }},
-                         {"gemv", [] { return make_run_block_scale("gemv"); }}};
+constexpr RunRow kRows[] = {{"copy2d", make_run_copy2d, "--shape", true},
+                            {"fmha", make_run_fmha, "--softmax-scale, --inputs rising"},
+                            {"gemm", make_run_gemm, "--alpha, --beta"},
+                            {"quantize", [] { return make_run_block_scale("quantize"); }, ""},
+                            {"dequantize", [] { return make_run_block_scale("dequantize"); }, ""},
+                            {"convert_scales", [] { return make_run_block_scale("convert_scales"); }, "", true},
+                            {"gemv", [] { return make_run_block_scale("gemv"); }, "--alpha"}};
+
+bool takes(const RunRow& row, std::string_view flag) {
+  return fmt::format(", {},", row.flags).find(fmt::format(", {},", flag)) != std::string::npos;
+}
+
+/// "a", "a and b", "a, b and c".
+std::string listed(const std::vector<std::string>& words) {
+  std::string text;
+  for (std::size_t i = 0; i < words.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == words.size() ? " and " : ", ") + words[i];
+  return text;
+}
+
+/// The flags of an operator's sizes, the first few by name.
+std::vector<std::string> size_flags(std::string_view op) {
+  constexpr std::size_t kNamed = 4;
+  std::vector<std::string> flags;
+  for (const Selector& field : selectors(op))
+    if (field.kind == SelectorKind::hint) flags.push_back(fmt::format("--{}", field.flag));
+  if (flags.size() > kNamed) {
+    flags.resize(kNamed - 1);
+    flags.emplace_back("others");
+  }
+  return flags;
+}
 
 }  // namespace
 
-std::unique_ptr<RunOperator> make_run_operator(std::string_view op) {
-  for (const Row& row : kRows)
-    if (row.op == op) return row.make();
+const RunRow& run_row(std::string_view op) {
+  for (const RunRow& row : kRows)
+    if (row.op == op) return row;
   throw Error(ErrorKind::unsupported, fmt::format("run has no reference for {}", op));
+}
+
+std::unique_ptr<RunOperator> make_run_operator(std::string_view op) { return run_row(op).make(); }
+
+void require_flag(std::string_view op, std::string_view flag) {
+  std::vector<std::string> owners;
+  bool is_known = false;
+  for (const RunRow& row : kRows) {
+    if (takes(row, flag) && row.op == op) return;
+    if (takes(row, flag)) owners.emplace_back(row.op);
+    is_known = is_known || row.op == op;
+  }
+  std::string text = fmt::format("{}: is for {}", flag, listed(owners));
+  if (flag == "--shape" && is_known && !size_flags(op).empty())
+    text += fmt::format("; {} has {}", op, listed(size_flags(op)));
+  throw Error(ErrorKind::usage, text);
 }
 
 std::vector<std::int64_t> sizes_of_run(const RunOperator& op, const Plan& plan, const RunFlags& flags,

@@ -48,8 +48,19 @@ class RunOperator {
                                         int jobs) const = 0;
 };
 
+/// An operator that has a reference.
+struct RunRow {
+  std::string_view op;
+  std::unique_ptr<RunOperator> (*make)();
+  std::string_view flags;   ///< of `run` that not all take: "--alpha, --beta"
+  bool only_moves = false;  ///< computes nothing: too large for this machine's memory or not, all of it is run
+};
+
 /// Throws Error{unsupported} for an operator that has no reference.
+const RunRow& run_row(std::string_view op);
 std::unique_ptr<RunOperator> make_run_operator(std::string_view op);
+/// Throws Error{usage} unless `op` takes the flag: "--shape: is for copy2d; gemm has --m, --n, --k and --l".
+void require_flag(std::string_view op, std::string_view flag);
 /// Every size of a launch in the plan's order: those that are given, the operator's examples, the device's
 /// multiprocessors. Sizes that no launch takes are an error of the kind `refusal`, its notes the further reasons.
 std::vector<std::int64_t> sizes_of_run(const RunOperator& op, const Plan& plan, const RunFlags& flags,

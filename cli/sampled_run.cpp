@@ -347,7 +347,7 @@ class SampledRun {
 }  // namespace
 
 bool reaches_far(const Plan& plan, const LaunchSizes& launch, const std::vector<std::int64_t>& sizes) {
-  if (plan.op == "copy2d" || plan.op == "convert_scales") return false;  // nothing to compute: all of it
+  if (run_row(plan.op).only_moves) return false;
   return std::any_of(plan.launch.buffers.begin(), plan.launch.buffers.end(), [&](const BufferSpec& spec) {
     const Extent extent = extent_of(spec, launch, sizes);
     const std::int64_t per_byte = spec.dtype == "u8" ? 2 : 1;  // elements of four bits

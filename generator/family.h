@@ -126,11 +126,22 @@ std::vector<Problem> pinned_candidates_of(const Problem& problem) {
   return pinned;
 }
 
+/// Targets that a family has kernels for; the words complete "there is one for".
+struct Targets {
+  std::string_view words;
+  bool (*has)(Arch target) noexcept;
+};
+inline constexpr Targets kWgmmaTargets{"sm_90a", [](Arch t) noexcept { return has_family(t, MmaFamily::wgmma); }};
+inline constexpr Targets kTcgen05Targets{"sm_100 and sm_103 with suffix a or f",
+                                         [](Arch t) noexcept { return has_family(t, MmaFamily::tcgen05); }};
+inline constexpr Targets kAllTargets{"sm_90a, and for sm_100, sm_103, sm_120 and sm_121 with suffix a or f",
+                                     [](Arch t) noexcept { return !loads_on(t).empty(); }};
+
 template <class Operator>
-constexpr FamilyRow family_row(std::string_view name, std::string_view targets, bool (*has_target)(Arch) noexcept) {
+constexpr FamilyRow family_row(std::string_view name, const Targets& targets) {
   return {.name = name,
-          .targets = targets,
-          .has_target = has_target,
+          .targets = targets.words,
+          .has_target = targets.has,
           .plan = plan_of<Operator>,
           .bare_plan = bare_plan_of<Operator>,
           .planned_kernel = planned_kernel_of<Operator>,

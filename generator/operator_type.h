@@ -1,5 +1,5 @@
-// What the library knows of an operator: its fields by name, and a row for each family of kernels. The rows of the
-// operators that the library has stand in generator/registry.cpp; one that it does not know brings its own.
+// What the library knows of an operator: its fields by name, and a row for each family of kernels. They stand where
+// operator_type() of its Problem is defined; which operators there are says generator/problem.h.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,8 @@
 #include "generator/attention/fmha_problem.h"
 
+#include "generator/attention/fmha_operator.h"
+#include "generator/attention/fmha_tcgen05_operator.h"
+#include "generator/family.h"
 #include "generator/field_table.h"
 
 namespace tessera {
@@ -84,6 +87,19 @@ std::span<const Selector> fmha_fields() {
                                              "expected keys of a window behind a query; -1: no bound"),
   };
   return table;
+}
+
+namespace {
+
+constexpr FamilyRow kFmhaFamilies[] = {family_row<FmhaOperator>("wgmma", kWgmmaTargets),
+                                       family_row<FmhaTcgen05Operator>("tcgen05", kTcgen05Targets)};
+constexpr OperatorType kFmha = make_operator_type<Fmha>(fmha_fields, kFmhaFamilies);
+
+}  // namespace
+
+template <>
+const OperatorType& operator_type<Fmha>() noexcept {
+  return kFmha;
 }
 
 }  // namespace tessera

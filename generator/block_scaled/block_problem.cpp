@@ -1,6 +1,11 @@
 #include "generator/block_scaled/block_problem.h"
 
+#include "generator/block_scaled/convert_scales_operator.h"
+#include "generator/block_scaled/dequantize_operator.h"
+#include "generator/block_scaled/quantize_operator.h"
+#include "generator/family.h"
 #include "generator/field_table.h"
+#include "generator/products/gemv_operator.h"
 
 namespace tessera {
 
@@ -69,6 +74,37 @@ std::span<const Selector> gemv_fields() {
       field<&Gemv::k>("k", "k", "expected elements of a row"),
   };
   return table;
+}
+
+namespace {
+
+constexpr FamilyRow kQuantizeFamilies[] = {family_row<QuantizeOperator>("rows", kAllTargets)};
+constexpr FamilyRow kDequantizeFamilies[] = {family_row<DequantizeOperator>("rows", kAllTargets)};
+constexpr FamilyRow kConvertScalesFamilies[] = {family_row<ConvertScalesOperator>("rows", kAllTargets)};
+constexpr FamilyRow kGemvFamilies[] = {family_row<GemvOperator>("rows", kAllTargets)};
+constexpr OperatorType kQuantize = make_operator_type<Quantize>(quantize_fields, kQuantizeFamilies);
+constexpr OperatorType kDequantize = make_operator_type<Dequantize>(dequantize_fields, kDequantizeFamilies);
+constexpr OperatorType kConvertScales =
+    make_operator_type<ConvertScales>(convert_scales_fields, kConvertScalesFamilies);
+constexpr OperatorType kGemv = make_operator_type<Gemv>(gemv_fields, kGemvFamilies);
+
+}  // namespace
+
+template <>
+const OperatorType& operator_type<Quantize>() noexcept {
+  return kQuantize;
+}
+template <>
+const OperatorType& operator_type<Dequantize>() noexcept {
+  return kDequantize;
+}
+template <>
+const OperatorType& operator_type<ConvertScales>() noexcept {
+  return kConvertScales;
+}
+template <>
+const OperatorType& operator_type<Gemv>() noexcept {
+  return kGemv;
 }
 
 }  // namespace tessera

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "generator/candidates.h"
+#include "generator/family.h"
+#include "generator/field_table.h"
 #include "generator/operator_words.h"
-#include "generator/words.h"
 
 namespace tessera {
 
@@ -237,5 +237,29 @@ std::string Copy2dOperator::call(const Config&) {
 }
 
 std::vector<SourceFile> Copy2dOperator::generated_headers(const Config&) { return {}; }
+
+std::span<const Selector> copy2d_fields() {
+  static const std::vector<Selector> table = {
+      field<&Copy2d::arch>("arch", "arch", "target: sm_90a"),
+      field<&Copy2d::dtype>("dtype", "dtype", "element type"),
+      field<&Copy2d::rank>("rank", "rank", "dimensions of the tensor: 1 to 5"),
+      field<&Copy2d::tile_inner>("tile-inner", "tile_inner", "elements of a tile along dimension 0"),
+      field<&Copy2d::tile_outer>("tile-outer", "tile_outer", "rows of a tile along dimension 1"),
+      field<&Copy2d::swizzle>("swizzle", "swizzle", "how TMA permutes a tile in shared memory"),
+  };
+  return table;
+}
+
+namespace {
+
+constexpr FamilyRow kFamilies[] = {family_row<Copy2dOperator>("tma", kWgmmaTargets)};
+constexpr OperatorType kType = make_operator_type<Copy2d>(copy2d_fields, kFamilies);
+
+}  // namespace
+
+template <>
+const OperatorType& operator_type<Copy2d>() noexcept {
+  return kType;
+}
 
 }  // namespace tessera

@@ -1,6 +1,9 @@
 #include "generator/products/gemm_problem.h"
 
+#include "generator/family.h"
 #include "generator/field_table.h"
+#include "generator/products/gemm_operator.h"
+#include "generator/products/gemm_tcgen05_operator.h"
 
 namespace tessera {
 
@@ -105,6 +108,19 @@ std::span<const Selector> gemm_fields() {
       field<&Gemm::l>("l", "l", "expected number of matrices"),
   };
   return table;
+}
+
+namespace {
+
+constexpr FamilyRow kGemmFamilies[] = {family_row<GemmOperator>("wgmma", kWgmmaTargets),
+                                       family_row<GemmTcgen05Operator>("tcgen05", kTcgen05Targets)};
+constexpr OperatorType kGemm = make_operator_type<Gemm>(gemm_fields, kGemmFamilies);
+
+}  // namespace
+
+template <>
+const OperatorType& operator_type<Gemm>() noexcept {
+  return kGemm;
 }
 
 }  // namespace tessera

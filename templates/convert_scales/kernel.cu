@@ -1,8 +1,12 @@
-// The conversion of scales on its own, with the checked-in Config. What its parameters mean: spec/convert_scales.h.
-// Alone: nvcc -std=c++20 -arch=sm_90a -cubin -I templates -I templates/convert_scales/default
-//        templates/convert_scales/kernel.cu
-#include "config.cuh"
+// The conversion of scales on its own, with a Config that stands here. Its parameters: spec/convert_scales.h.
+// Alone: nvcc -std=c++20 -arch=sm_90a -cubin -I templates templates/convert_scales/kernel.cu
 #include "convert_scales/kernel.cuh"
+
+namespace tessera::convert_scales {
+
+inline constexpr Config kConfig{.to = ScaleForm::tile};
+
+}  // namespace tessera::convert_scales
 
 using tessera::convert_scales::kConfig;
 

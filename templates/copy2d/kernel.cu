@@ -1,8 +1,13 @@
-// copy2d on its own, with the checked-in Config. A generated kernel is the same but for config.cuh and the entry's
-// name.
-// Alone: nvcc -std=c++20 -arch=sm_90a -cubin -I templates -I templates/copy2d/default templates/copy2d/kernel.cu
-#include "config.cuh"
+// copy2d on its own, with a Config that stands here. A generated kernel is the same but for the Config, which comes in
+// config.cuh, and the entry's name.
+// Alone: nvcc -std=c++20 -arch=sm_90a -cubin -I templates templates/copy2d/kernel.cu
 #include "copy2d/kernel.cuh"
+
+namespace tessera::copy2d {
+
+inline constexpr Config kConfig{};
+
+}  // namespace tessera::copy2d
 
 using tessera::copy2d::kConfig;
 using tessera::ptx::TensorMap;

@@ -1,8 +1,12 @@
-// Dequantisation on its own, with the checked-in Config. What its parameters mean: spec/dequantize.h.
-// Alone: nvcc -std=c++20 -arch=sm_90a -cubin -I templates -I templates/dequantize/default
-// templates/dequantize/kernel.cu
-#include "config.cuh"
+// Dequantisation on its own, with a Config that stands here. What its parameters mean: spec/dequantize.h.
+// Alone: nvcc -std=c++20 -arch=sm_90a -cubin -I templates templates/dequantize/kernel.cu
 #include "dequantize/kernel.cuh"
+
+namespace tessera::dequantize {
+
+inline constexpr Config kConfig{.dtype = DType::bf16, .format = BlockFormat::nvfp4, .global_scale = GlobalScale::given};
+
+}  // namespace tessera::dequantize
 
 using tessera::dequantize::kConfig;
 

@@ -1,8 +1,13 @@
 // Fused attention forward on tcgen05: the entry. What its parameters mean and how it is launched: spec/fmha_tcgen05.h.
-// Alone: nvcc -std=c++20 -arch=sm_100a -cubin -I templates -I templates/fmha_tcgen05/default
-//        templates/fmha_tcgen05/kernel.cu
-#include "config.cuh"
+// Alone: nvcc -std=c++20 -arch=sm_100a -cubin -I templates templates/fmha_tcgen05/kernel.cu
 #include "fmha_tcgen05/kernel.cuh"
+#include "spec/fmha_tcgen05_tiles.h"
+
+namespace tessera::fmha_tcgen05 {
+
+inline constexpr Config kConfig = default_config(128, 128, Mask::none, DType::bf16, Output::normalized);
+
+}  // namespace tessera::fmha_tcgen05
 
 using tessera::fmha_tcgen05::kConfig;
 using tessera::ptx::TensorMap;

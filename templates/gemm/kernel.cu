@@ -1,8 +1,13 @@
 // Matrix product: the entry. What its parameters mean and how it is launched: spec/gemm.h.
 // Alone: nvcc -std=c++20 -arch=sm_90a -cubin -I templates -I templates/gemm/default templates/gemm/kernel.cu
-#include "config.cuh"
 #include "gemm/kernel.cuh"
 #include "wgmma_shapes.cuh"
+
+namespace tessera::gemm {
+
+inline constexpr Config kConfig{};
+
+}  // namespace tessera::gemm
 
 using tessera::gemm::kConfig;
 using tessera::ptx::TensorMap;

@@ -1,7 +1,12 @@
-// The kernel as it compiles by itself: nvcc -std=c++20 -arch=sm_100a -cubin -I templates -I
-// templates/gemm_tcgen05/default kernel.cu
-#include "config.cuh"
+// The kernel as it compiles by itself: nvcc -std=c++20 -arch=sm_100a -cubin -I templates
+// templates/gemm_tcgen05/kernel.cu
 #include "gemm_tcgen05/kernel.cuh"
+
+namespace tessera::gemm_tcgen05 {
+
+inline constexpr Config kConfig{};
+
+}  // namespace tessera::gemm_tcgen05
 
 using tessera::gemm_tcgen05::kConfig;
 using tessera::ptx::TensorMap;

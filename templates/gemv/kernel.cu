@@ -1,7 +1,12 @@
-// The product of a matrix and a vector on its own, with the checked-in Config. What its parameters mean: spec/gemv.h.
-// Alone: nvcc -std=c++20 -arch=sm_90a -cubin -I templates -I templates/gemv/default templates/gemv/kernel.cu
-#include "config.cuh"
+// The product of a matrix and a vector on its own, with a Config that stands here. Its parameters: spec/gemv.h.
+// Alone: nvcc -std=c++20 -arch=sm_90a -cubin -I templates templates/gemv/kernel.cu
 #include "gemv/kernel.cuh"
+
+namespace tessera::gemv {
+
+inline constexpr Config kConfig{.dtype = DType::f16, .scale_form = ScaleForm::plain};
+
+}  // namespace tessera::gemv
 
 using tessera::gemv::kConfig;
 

@@ -1,7 +1,12 @@
-// Quantisation on its own, with the checked-in Config. What its parameters mean: spec/quantize.h.
-// Alone: nvcc -std=c++20 -arch=sm_90a -cubin -I templates -I templates/quantize/default templates/quantize/kernel.cu
-#include "config.cuh"
+// Quantisation on its own, with a Config that stands here. What its parameters mean: spec/quantize.h.
+// Alone: nvcc -std=c++20 -arch=sm_90a -cubin -I templates templates/quantize/kernel.cu
 #include "quantize/kernel.cuh"
+
+namespace tessera::quantize {
+
+inline constexpr Config kConfig{.dtype = DType::bf16, .format = BlockFormat::nvfp4, .global_scale = GlobalScale::given};
+
+}  // namespace tessera::quantize
 
 using tessera::quantize::kConfig;
 

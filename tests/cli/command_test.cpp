@@ -76,7 +76,8 @@ TEST_CASE("exit codes and messages") {
   fails({"run", "fmha", "--device", "tpu"}, 2, "--device = tpu: must be one of gpu, emulator, auto");
   fails({"run", "fmha", "--heads-q", "3", "--heads-kv", "2"}, 2, "heads_q must be a multiple of heads_kv");
   fails({"run", "fmha", "--input", "q"}, 2, "--input q: must be NAME=FILE.npy");
-  fails({"run", "fmha", "--shape", "3,4"}, 2, "--shape: is for copy2d");
+  fails({"run", "fmha", "--shape", "3,4"}, 2,
+        "--shape: is for copy2d; fmha has --batch, --heads-q, --heads-kv and others");
   fails({"run", "copy2d", "--softmax-scale", "2"}, 2, "--softmax-scale: is for fmha");
   fails({"run", "fmha", "--softmax-scale", "1e39"}, 2, "--softmax-scale = 1e39: must be a number that fp32 holds");
   fails({"run", "fmha", "--alpha", "2"}, 2, "--alpha: is for gemm and gemv");
@@ -497,11 +498,11 @@ TEST_CASE("emit and the cache show the sources that --templates replaced") {
   Terminal terminal;
   const auto run_with = [&](const std::vector<std::string>& arguments) { return terminal.run(arguments).out; };
   const std::string plain = run_with({"emit", "copy2d"});
-  const std::size_t part = plain.find("// ---- copy2d/tile_copy.cuh"), end = plain.find("// ---- ", part + 8);
+  const std::size_t part = plain.find("// ---- ptx/address.cuh"), end = plain.find("// ---- ", part + 8);
   REQUIRE(part != std::string::npos);
-  std::filesystem::create_directories(terminal.folder.path / "mine" / "copy2d");
+  std::filesystem::create_directories(terminal.folder.path / "mine" / "ptx");
   const std::size_t body = plain.find('\n', part);
-  terminal.write("mine/copy2d/tile_copy.cuh", "// mine\n#pragma once\n" + plain.substr(body, end - body));
+  terminal.write("mine/ptx/address.cuh", "// mine\n#pragma once\n" + plain.substr(body, end - body));
   const std::string folder = (terminal.folder.path / "mine").string();
   CHECK(run_with({"emit", "copy2d", "--templates", folder}).find("\n// mine\n") != std::string::npos);
   const Json report = Json::parse(run_with({"warm", "copy2d", "--templates", folder, "--json"}));

@@ -325,8 +325,6 @@ TEST_CASE("what no kernel exists for is refused with what exists") {
         "fmha has no kernel for dtype f32: there are kernels for bf16 and f16");
   CHECK(unsupported("fmha", {{"arch", "sm_120a"}}) ==
         "fmha has no kernel for arch sm_120a: there is one for sm_90a, and for sm_100 and sm_103 with suffix a or f");
-  CHECK(unsupported("copy2d", {{"arch", "sm_90"}}) == "copy2d has no kernel for arch sm_90: there is one for sm_90a");
-  CHECK(unsupported("copy2d", {{"rank", "6"}}) == "copy2d rank 6, f32, tile 32x64x2x2x2, 128B: rank 6, 1 to 5 allowed");
 }
 
 TEST_CASE("an illegal pin is refused with the rule that it breaks") {
@@ -347,21 +345,6 @@ TEST_CASE("an illegal pin is refused with the rule that it breaks") {
         "head_dim 128, tile 192x2147483647, 2 stages: tile_n 2,147,483,647, a multiple of 16 needed (wgmma K of P V)");
   CHECK(unsupported("fmha", {{"stages", "9"}, {"tile_m", "64"}}) ==
         "head_dim 128, tile 64x80, 9 stages: 9 stages, 1 to 8 allowed");
-  CHECK(unsupported("copy2d", {{"tile_inner", "6"}}) ==
-        "copy2d rank 2, f32, tile 6x64, 128B: rows of 24 bytes, a multiple of 16 needed: make tile_inner a multiple of "
-        "4");
-  CHECK(unsupported("copy2d", {{"tile_inner", "300"}}) ==
-        "copy2d rank 2, f32, tile 300x64, 128B: a tile extent of 300 elements, 1 to 256 allowed");
-  CHECK(unsupported("copy2d", {{"tile_inner", "64"}, {"swizzle", "128B"}}) ==
-        "copy2d rank 2, f32, tile 64x64, 128B: rows of 256 bytes, 128 allowed by the 128B swizzle: make tile_inner at "
-        "most 32, or the swizzle none");
-  CHECK(unsupported("copy2d", {{"tile_outer", "2147483647"}}) ==
-        "copy2d rank 2, f32, tile 32x2147483647, 128B: a tile extent of 2,147,483,647 elements, 1 to 256 allowed");
-  CHECK(unsupported("copy2d", {{"tile_outer", "8"}, {"rank", "1"}}) ==
-        "copy2d rank 1, f32, tile 32, 128B: a tile extent of 8 along a dimension that rank 1 does not have: leave "
-        "tile_outer to the planner");
-  CHECK(unsupported("copy2d", {{"tile_inner", "256"}, {"tile_outer", "256"}, {"swizzle", "none"}}) ==
-        "copy2d rank 2, f32, tile 256x256, none: 262,152 bytes of shared memory, 232,448 allowed: take a smaller tile");
   // Of many candidates each reason is told once.
   const Refusal all = refusal("fmha", {{"tile_n", "24"}});
   REQUIRE(all.notes.size() >= 1);
@@ -383,8 +366,6 @@ TEST_CASE("a pin outside the table is tried all the same") {
   CHECK(plan.reason ==
         "modelled at 0.84 of the default's speed; the only legal candidate; pinned: tile_m 128, tile_n 48, stages 4, "
         "swizzle 32B");
-  CHECK(make_plan(problem_of("copy2d", {{"tile_inner", "12"}, {"tile_outer", "7"}})).kernel ==
-        "tessera_copy2d_sm90a_r2_f32_12x7_sw128");
 }
 
 TEST_CASE("numbers in messages") {

@@ -55,9 +55,10 @@ inline void add_tcgen05_products(std::vector<Problem>& problems) {
                             .activation = activation});
 }
 
-/// Every fact of every operator that has a kernel, nothing pinned.
+/// Every fact of every operator that has a kernel, nothing pinned; of an operator without a line here its default.
 inline std::vector<Problem> every_fact() {
   std::vector<Problem> problems;
+  for (const std::string_view op : operator_names()) problems.push_back(default_problem(op));
   for (const Word<DType>& dtype : kDTypeWords)
     for (int rank = 1; rank <= 5; ++rank) problems.push_back(Copy2d{.dtype = dtype.value, .rank = rank});
   for (const fmha::HeadDims& dims : fmha::kHeadDims)

@@ -13,6 +13,7 @@
 #include "generator/attention/fmha_operator.h"
 #include "generator/candidates.h"
 #include "generator/copy2d/copy2d_operator.h"
+#include "generator/embedded_templates.h"
 #include "tests/generator/problems.h"
 #include "tests/ptxas/complaint.h"
 
@@ -71,6 +72,34 @@ TEST_CASE("nvrtc: a single file compiles by itself, with the bundle's options") 
     CHECK(image.report.log.find("warning") == std::string::npos);
     CHECK(image.report.entries.at(0).name == plan.kernel);
   }
+}
+
+TEST_CASE("nvrtc: each kernel.cu of the templates compiles with the Config that it has") {
+  const std::unique_ptr<Compiler> compiler = nvrtc_or_skip();
+  std::size_t kernels = 0;
+  for (const EmbeddedTemplate& file : embedded_templates()) {
+    if (!file.path.ends_with("/kernel.cu")) continue;
+    const std::string folder(file.path.substr(0, file.path.find('/')));
+    CAPTURE(folder);
+    const Arch arch = Arch::parse(folder.ends_with("_tcgen05") ? "sm_100a" : "sm_90a");
+    SourceBundle bundle = emit(make_plan(Gemm{.arch = arch}));  // for its options
+    bundle.text = file.text;
+    bundle.headers.clear();
+    for (const EmbeddedTemplate& header : embedded_templates()) {
+      bundle.headers.push_back({std::string(header.path), std::string(header.text)});
+      if (const std::string beside = folder + "/default/"; header.path.starts_with(beside))
+        bundle.headers.push_back({std::string(header.path.substr(beside.size())), std::string(header.text)});
+    }
+    std::string problem;
+    try {
+      CHECK(compiler->compile(bundle).report.entries.size() == 1);
+    } catch (const Error& error) {
+      problem = error.what();
+    }
+    CHECK(problem == "");
+    ++kernels;
+  }
+  CHECK(kernels == 9);
 }
 
 TEST_CASE("nvrtc: an illegal Config fails with its rule and both numbers in the message") {

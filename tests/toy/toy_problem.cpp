@@ -18,11 +18,11 @@ std::span<const Selector> toy_scale_fields() {
 
 namespace {
 
-bool has_narrow(Arch target) noexcept { return has_family(target, MmaFamily::wgmma); }
-bool has_wide(Arch target) noexcept { return target == Arch{.number = 100, .suffix = 'a'}; }
+constexpr Targets kNarrow{"sm_90a", [](Arch t) noexcept { return has_family(t, MmaFamily::wgmma); }};
+constexpr Targets kWide{"sm_100a", [](Arch t) noexcept { return t == Arch{.number = 100, .suffix = 'a'}; }};
 
-constexpr FamilyRow kFamilies[] = {family_row<ToyScaleOperator<1>>("narrow", "sm_90a", has_narrow),
-                                   family_row<ToyScaleOperator<4>>("wide", "sm_100a", has_wide)};
+constexpr FamilyRow kFamilies[] = {family_row<ToyScaleOperator<1>>("narrow", kNarrow),
+                                   family_row<ToyScaleOperator<4>>("wide", kWide)};
 constexpr OperatorType kType = make_operator_type<ToyScale>(toy_scale_fields, kFamilies);
 
 }  // namespace

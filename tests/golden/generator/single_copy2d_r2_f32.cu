@@ -279,6 +279,108 @@ __device__ __forceinline__ void require_legal() {
 
 }  // namespace tessera::common
 
+// ---- ptx/address.cuh -------------------------------------------------------------------------------------------------
+
+// Addresses of shared memory as PTX wants them: 32-bit offsets in the shared window.
+
+namespace tessera::ptx {
+
+// PTX ISA "cvta", PTX 1.0, any target. Not volatile: the result depends on the pointer alone.
+__device__ __forceinline__ unsigned shared_address(const void* pointer) {
+  unsigned address;
+  asm("{\n\t.reg .u64 t;\n\tcvta.to.shared.u64 t, %1;\n\tcvt.u32.u64 %0, t;\n\t}" : "=r"(address) : "l"(pointer));
+  return address;
+}
+
+// No instruction: the compiler forgets what it knew about the value, so nothing derived from it is computed earlier.
+// Used where hoisting addresses out of a loop would keep registers busy through all of it.
+__device__ __forceinline__ int forget(int value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+
+}  // namespace tessera::ptx
+
+// ---- ptx/fence.cuh ---------------------------------------------------------------------------------------------------
+
+// Fences between the generic proxy (ordinary loads and stores) and the asynchronous one (TMA, wgmma operands).
+
+namespace tessera::ptx {
+
+// PTX ISA "fence.proxy.async", PTX 8.0, sm_90. Shared memory written before it is seen by TMA stores and wgmma after
+// it.
+__device__ __forceinline__ void fence_proxy_async_shared() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// PTX ISA "fence.mbarrier_init", PTX 8.0, sm_90. Makes initialised barriers visible to the asynchronous proxy and
+// peers.
+__device__ __forceinline__ void fence_mbarrier_init() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+}  // namespace tessera::ptx
+
+// ---- ptx/mbarrier.cuh ------------------------------------------------------------------------------------------------
+
+// mbarrier: a 64-bit object in shared memory that counts arrivals and bytes of bulk copies.
+//
+// A phase ends when no arrival is pending and all announced bytes have come; then the arrivals are counted anew and the
+// phase's parity flips. Waiting on parity P returns once the phase of parity P is over: on a fresh barrier waiting on 1
+// passes at once and waiting on 0 blocks. A consumer of a ring starts with parity 0, a producer that waits for "empty"
+// with parity 1. Addresses are those of ptx::shared_address().
+
+namespace tessera::ptx {
+
+// PTX ISA "mbarrier.init", PTX 7.0, sm_80.
+__device__ __forceinline__ void mbarrier_init(unsigned barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+
+// PTX ISA "mbarrier.inval", PTX 7.0, sm_80. Needed before the memory is used for anything else.
+__device__ __forceinline__ void mbarrier_inval(unsigned barrier) {
+  asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
+// PTX ISA "mbarrier.arrive", PTX 8.0, sm_90. Release at CTA scope.
+__device__ __forceinline__ void mbarrier_arrive(unsigned barrier) {
+  asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+// PTX ISA "mbarrier.arrive", PTX 8.0, sm_90. Announces `bytes`, then arrives once, as one step.
+__device__ __forceinline__ void mbarrier_arrive_expect_tx(unsigned barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+
+// PTX ISA "mbarrier.try_wait", PTX 7.8, sm_90. May suspend the thread; false means "not yet". Acquire at CTA scope.
+__device__ __forceinline__ bool mbarrier_try_wait_parity(unsigned barrier, unsigned parity) {
+  unsigned done;
+  asm volatile(
+      "{\n\t.reg .pred p;\n\t"
+      "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
+      "selp.u32 %0, 1, 0, p;\n\t}"
+      : "=r"(done)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return done != 0;
+}
+
+// PTX ISA "mbarrier.arrive", PTX 8.0, sm_90. On a barrier of any CTA of the cluster (an address from mapa()). Release
+// at CTA scope: enough to hand back memory that only wgmma has read and only TMA will write. Release at cluster scope
+// is a fence that waits for everything in flight; in a ring it took an H200 1,200 cycles a step.
+__device__ __forceinline__ void mbarrier_arrive_cluster(unsigned barrier) {
+  asm volatile("mbarrier.arrive.release.cta.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+// The retry loop around mbarrier_try_wait_parity.
+__device__ __forceinline__ void mbarrier_wait_parity(unsigned barrier, unsigned parity) {
+  while (!mbarrier_try_wait_parity(barrier, parity)) {
+  }
+}
+
+}  // namespace tessera::ptx
+
 // ---- ptx/tma.cuh -----------------------------------------------------------------------------------------------------
 
 // TMA: bulk copies of tensor tiles between global and shared memory, described by a tensor map.
@@ -444,12 +546,15 @@ __device__ __forceinline__ void tma_load_3d_multicast_with_policy(unsigned desti
 
 }  // namespace tessera::ptx
 
-// ---- copy2d/tile_copy.cuh --------------------------------------------------------------------------------------------
+// ---- copy2d/kernel.cuh -----------------------------------------------------------------------------------------------
 
-// A tile's TMA load and store for a rank that is known when the kernel is compiled: one instruction each.
+// The body of copy2d: one warp, one tile, one barrier. In: tensor maps x and y and the tile counts (see
+// spec/copy2d.h). Out: y's tile. One thread does all of it, since a TMA copy is started by one thread and carries the
+// whole tile.
 
 namespace tessera::copy2d {
 
+// A tile's TMA load and store for a rank that is known when the kernel is compiled: one instruction each.
 template <int kRank>
 __device__ __forceinline__ void load_tile(unsigned to, const ptx::TensorMap& map, unsigned barrier, const int (&c)[5]) {
   if constexpr (kRank == 1) ptx::tma_load_1d(to, map, barrier, c[0]);
@@ -467,118 +572,6 @@ __device__ __forceinline__ void store_tile(const ptx::TensorMap& map, unsigned f
   if constexpr (kRank == 4) ptx::tma_store_4d(map, from, c[0], c[1], c[2], c[3]);
   if constexpr (kRank == 5) ptx::tma_store_5d(map, from, c[0], c[1], c[2], c[3], c[4]);
 }
-
-}  // namespace tessera::copy2d
-
-// ---- ptx/address.cuh -------------------------------------------------------------------------------------------------
-
-// Addresses of shared memory as PTX wants them: 32-bit offsets in the shared window.
-
-namespace tessera::ptx {
-
-// PTX ISA "cvta", PTX 1.0, any target. Not volatile: the result depends on the pointer alone.
-__device__ __forceinline__ unsigned shared_address(const void* pointer) {
-  unsigned address;
-  asm("{\n\t.reg .u64 t;\n\tcvta.to.shared.u64 t, %1;\n\tcvt.u32.u64 %0, t;\n\t}" : "=r"(address) : "l"(pointer));
-  return address;
-}
-
-// No instruction: the compiler forgets what it knew about the value, so nothing derived from it is computed earlier.
-// Used where hoisting addresses out of a loop would keep registers busy through all of it.
-__device__ __forceinline__ int forget(int value) {
-  asm volatile("" : "+r"(value));
-  return value;
-}
-
-}  // namespace tessera::ptx
-
-// ---- ptx/fence.cuh ---------------------------------------------------------------------------------------------------
-
-// Fences between the generic proxy (ordinary loads and stores) and the asynchronous one (TMA, wgmma operands).
-
-namespace tessera::ptx {
-
-// PTX ISA "fence.proxy.async", PTX 8.0, sm_90. Shared memory written before it is seen by TMA stores and wgmma after
-// it.
-__device__ __forceinline__ void fence_proxy_async_shared() {
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-
-// PTX ISA "fence.mbarrier_init", PTX 8.0, sm_90. Makes initialised barriers visible to the asynchronous proxy and
-// peers.
-__device__ __forceinline__ void fence_mbarrier_init() {
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-
-}  // namespace tessera::ptx
-
-// ---- ptx/mbarrier.cuh ------------------------------------------------------------------------------------------------
-
-// mbarrier: a 64-bit object in shared memory that counts arrivals and bytes of bulk copies.
-//
-// A phase ends when no arrival is pending and all announced bytes have come; then the arrivals are counted anew and the
-// phase's parity flips. Waiting on parity P returns once the phase of parity P is over: on a fresh barrier waiting on 1
-// passes at once and waiting on 0 blocks. A consumer of a ring starts with parity 0, a producer that waits for "empty"
-// with parity 1. Addresses are those of ptx::shared_address().
-
-namespace tessera::ptx {
-
-// PTX ISA "mbarrier.init", PTX 7.0, sm_80.
-__device__ __forceinline__ void mbarrier_init(unsigned barrier, int arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
-}
-
-// PTX ISA "mbarrier.inval", PTX 7.0, sm_80. Needed before the memory is used for anything else.
-__device__ __forceinline__ void mbarrier_inval(unsigned barrier) {
-  asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
-}
-
-// PTX ISA "mbarrier.arrive", PTX 8.0, sm_90. Release at CTA scope.
-__device__ __forceinline__ void mbarrier_arrive(unsigned barrier) {
-  asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-
-// PTX ISA "mbarrier.arrive", PTX 8.0, sm_90. Announces `bytes`, then arrives once, as one step.
-__device__ __forceinline__ void mbarrier_arrive_expect_tx(unsigned barrier, int bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
-               : "memory");
-}
-
-// PTX ISA "mbarrier.try_wait", PTX 7.8, sm_90. May suspend the thread; false means "not yet". Acquire at CTA scope.
-__device__ __forceinline__ bool mbarrier_try_wait_parity(unsigned barrier, unsigned parity) {
-  unsigned done;
-  asm volatile(
-      "{\n\t.reg .pred p;\n\t"
-      "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
-      "selp.u32 %0, 1, 0, p;\n\t}"
-      : "=r"(done)
-      : "r"(barrier), "r"(parity)
-      : "memory");
-  return done != 0;
-}
-
-// PTX ISA "mbarrier.arrive", PTX 8.0, sm_90. On a barrier of any CTA of the cluster (an address from mapa()). Release
-// at CTA scope: enough to hand back memory that only wgmma has read and only TMA will write. Release at cluster scope
-// is a fence that waits for everything in flight; in a ring it took an H200 1,200 cycles a step.
-__device__ __forceinline__ void mbarrier_arrive_cluster(unsigned barrier) {
-  asm volatile("mbarrier.arrive.release.cta.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-
-// The retry loop around mbarrier_try_wait_parity.
-__device__ __forceinline__ void mbarrier_wait_parity(unsigned barrier, unsigned parity) {
-  while (!mbarrier_try_wait_parity(barrier, parity)) {
-  }
-}
-
-}  // namespace tessera::ptx
-
-// ---- copy2d/kernel.cuh -----------------------------------------------------------------------------------------------
-
-// The body of copy2d: one warp, one tile, one barrier. In: tensor maps x and y and the tile counts (see
-// spec/copy2d.h). Out: y's tile. One thread does all of it, since a TMA copy is started by one thread and carries the
-// whole tile.
-
-namespace tessera::copy2d {
 
 template <Config C>
 __device__ __forceinline__ void kernel(const ptx::TensorMap& x, const ptx::TensorMap& y, int tiles0, int tiles1,
