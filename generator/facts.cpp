@@ -31,26 +31,11 @@ constexpr std::pair<std::string_view, ProductOperand> kProductBuffers[] = {
 }  // namespace
 
 OperandType operand_type(DType dtype) {
-  switch (dtype) {
-    case DType::f16:
-      return OperandType::f16;
-    case DType::bf16:
-      return OperandType::bf16;
-    case DType::tf32:
-      return OperandType::tf32;
-    case DType::e4m3:
-      return OperandType::e4m3;
-    case DType::e5m2:
-      return OperandType::e5m2;
-    case DType::s8:
-      return OperandType::s8;
-    case DType::u8:
-      return OperandType::u8;
-    default:
-      throw Error(ErrorKind::unsupported,
-                  fmt::format("gemm has no kernel for operands of type {}: there are kernels for {}", to_word(dtype),
-                              word_list<OperandType>()));
-  }
+  OperandType type{};
+  if (from_word(to_word(dtype), type)) return type;  // they share their words
+  throw Error(ErrorKind::unsupported,
+              fmt::format("gemm has no kernel for operands of type {}: there are kernels for {}", to_word(dtype),
+                          word_list<OperandType>()));
 }
 
 UsedLengths used_lengths(const Fmha& problem) {

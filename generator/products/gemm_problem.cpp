@@ -9,7 +9,14 @@ namespace tessera {
 
 namespace {
 
-std::vector<std::string_view> product_types() { return {"bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8"}; }
+// Element types that are operands of a product too: they share their words.
+std::vector<std::string_view> product_types() {
+  std::vector<std::string_view> types;
+  DType dtype{};
+  for (const Word<OperandType>& type : kOperandTypeWords)
+    if (from_word(type.text, dtype)) types.push_back(type.text);
+  return types;
+}
 
 // The type of a product's operand: an element type or a block-scaled format, two members of the Problem behind one
 // field. b's may be "auto".
