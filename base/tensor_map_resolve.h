@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/expression.h"
+#include "base/bound_expression.h"
 #include "base/tensor_map.h"
 
 namespace tessera {

@@ -22,6 +22,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/bound_expression.h"
 #include "base/error.h"
 #include "generator/plan.h"
 #include "runtime/cuda_device.h"

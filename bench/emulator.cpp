@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "base/bound_expression.h"
 #include "base/error.h"
 #include "emulator/device.h"
 #include "generator/plan.h"

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "base/bound_expression.h"
 #include "base/error.h"
 #include "base/npy.h"
 #include "base/tensor_map_resolve.h"

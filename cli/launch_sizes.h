@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/bound_expression.h"
 #include "base/launch.h"
 #include "base/tensor_map_resolve.h"
 #include "generator/problem.h"

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "runtime/cache.h"
-#include "runtime/cache_archive.h"
 #include "runtime/cache_fault.h"
 
 namespace tessera {
@@ -113,6 +112,13 @@ struct ExportResult {
 /// something cannot be read: the archive would miss it.
 ExportResult export_cache(const CacheOptions& options, const std::filesystem::path& archive,
                           const CacheFilter& filter = {});
+
+/// What an archive may hold at most.
+struct ArchiveLimits {
+  std::int64_t max_entries = 1'000'000;
+  std::int64_t max_entry_bytes = std::int64_t{256} << 20;  ///< of one entry's files together; also of the manifest
+  std::int64_t max_total_bytes = std::int64_t{64} << 30;   ///< after decompression
+};
 
 struct ImportResult {
   std::int64_t imported = 0, present = 0, bytes = 0;

@@ -18,15 +18,10 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/cache_admin.h"
 #include "runtime/cache_entry.h"
 
 namespace tessera {
-
-struct ArchiveLimits {
-  std::int64_t max_entries = 1'000'000;
-  std::int64_t max_entry_bytes = std::int64_t{256} << 20;  ///< of one entry's files together; also of the manifest
-  std::int64_t max_total_bytes = std::int64_t{64} << 30;   ///< after decompression
-};
 
 /// Fills the buffer as far as it can; 0 at the end. May throw Error{io}.
 using ByteSource = std::function<std::size_t(std::span<std::byte>)>;

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "base/bound_expression.h"
 #include "base/device.h"
 #include "base/launch.h"
 #include "base/tensor_map_resolve.h"

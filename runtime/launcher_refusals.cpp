@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "base/bound_expression.h"
 #include "base/error.h"
 #include "base/targets.h"
 

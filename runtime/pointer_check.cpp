@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/bound_expression.h"
 #include "base/error.h"
 #include "base/npy.h"
 

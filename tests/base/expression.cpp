@@ -1,7 +1,5 @@
 // The expression grammar: values, exact messages, and a random comparison with an evaluator that shares no code with
 // it.
-#include "base/expression.h"
-
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -9,6 +7,7 @@
 #include <optional>
 #include <random>
 
+#include "base/bound_expression.h"
 #include "base/error.h"
 
 using tessera::BoundExpression;

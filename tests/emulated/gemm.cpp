@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 
+#include "base/bound_expression.h"
 #include "base/error.h"
 #include "emulator/device.h"
 #include "generator/facts.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/bound_expression.h"
 #include "base/error.h"
 #include "generator/facts.h"
 #include "generator/selectors.h"

@@ -7,8 +7,8 @@
 #include <optional>
 #include <string_view>
 
+#include "base/bound_expression.h"
 #include "base/error.h"
-#include "base/expression.h"
 
 namespace {
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <random>
 
+#include "base/bound_expression.h"
 #include "base/tensor_map_copy.h"
 #include "base/tensor_map_resolve.h"
 #include "generator/attention/fmha_operator.h"

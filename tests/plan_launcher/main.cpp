@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "base/bound_expression.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json_reader.h"

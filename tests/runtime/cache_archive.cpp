@@ -7,6 +7,7 @@
 #include <random>
 
 #include "runtime/cache_admin.h"
+#include "runtime/cache_archive.h"
 #include "tests/runtime/cache_fixture.h"
 
 using namespace tessera;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/bound_expression.h"
 #include "base/device.h"
 #include "generator/plan.h"
 #include "reference/block_scale_run.h"

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/bound_expression.h"
 #include "base/compiler.h"
 #include "base/device.h"
 #include "generator/plan.h"
