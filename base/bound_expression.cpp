@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/error.h"
+#include "tessera/error.h"
 
 namespace tessera {
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/assert.h"
-#include "base/expression.h"
+#include "tessera/expression.h"
 
 namespace tessera {
 

@@ -1,4 +1,4 @@
-#include "base/error.h"
+#include "tessera/error.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // Parser (recursive descent, one method per grammar rule, emitting postfix code) and evaluator of the expression
 // grammar.
-#include "base/expression.h"
+#include "tessera/expression.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include <charconv>
 
 #include "base/assert.h"
-#include "base/error.h"
+#include "tessera/error.h"
 
 namespace tessera {
 namespace {

@@ -11,7 +11,7 @@
 #include <fstream>
 #include <limits>
 
-#include "base/error.h"
+#include "tessera/error.h"
 
 namespace tessera {
 

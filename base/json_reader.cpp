@@ -8,7 +8,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "base/error.h"
+#include "tessera/error.h"
 
 namespace tessera {
 

@@ -1,8 +1,8 @@
-#include "base/launch.h"
+#include "tessera/launch.h"
 
 #include <fmt/format.h>
 
-#include "base/image.h"
+#include "tessera/image.h"
 
 namespace tessera {
 

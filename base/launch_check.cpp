@@ -7,8 +7,8 @@
 #include <string>
 #include <unordered_set>
 
-#include "base/error.h"
-#include "base/launch.h"
+#include "tessera/error.h"
+#include "tessera/launch.h"
 
 namespace tessera {
 

@@ -8,8 +8,8 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/json_reader.h"
+#include "tessera/error.h"
 
 namespace tessera {
 
@@ -176,7 +176,7 @@ Enum read_enum(const JsonValue& value) {
   value.fail(fmt::format("\"{}\" is not one of {}", text, known));
 }
 
-/// A fixed value of the tensor map, by the spelling that base/tensor_map.h owns.
+/// A fixed value of the tensor map, by the spelling that tessera/tensor_map.h owns.
 template <class Enum>
 Enum read_map_enum(const JsonValue& value) {
   Enum out{};

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/launch.h"
+#include "tessera/launch.h"
 
 namespace tessera {
 

@@ -12,8 +12,8 @@
 #include <optional>
 
 #include "base/assert.h"
-#include "base/error.h"
 #include "base/file.h"
+#include "tessera/error.h"
 
 namespace tessera {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "base/launch.h"
+#include "tessera/launch.h"
 
 namespace tessera {
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "base/launch.h"
+#include "tessera/launch.h"
 
 namespace tessera {
 

@@ -1,13 +1,13 @@
-#include "base/targets.h"
+#include "tessera/targets.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
 
-#include "base/error.h"
 #include "base/shown.h"
 #include "base/suggestion.h"
+#include "tessera/error.h"
 
 namespace tessera {
 

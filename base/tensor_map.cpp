@@ -1,7 +1,7 @@
 // Names of the tensor-map arguments, and the rules. Every rule is one predicate; first_broken_rule asks them in the
 // order of their numbers. Order matters only in that a later rule may rely on an earlier one (rank before the loops,
 // box and element strides before the footprint), never for the verdict.
-#include "base/tensor_map.h"
+#include "tessera/tensor_map.h"
 
 namespace tessera {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/tensor_map.h"
+#include "tessera/tensor_map.h"
 
 namespace tessera {
 

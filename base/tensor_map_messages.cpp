@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/tensor_map.h"
 #include "base/tensor_map_mistake.h"
+#include "tessera/tensor_map.h"
 
 namespace tessera {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/bound_expression.h"
-#include "base/tensor_map.h"
+#include "tessera/tensor_map.h"
 
 namespace tessera {
 

@@ -23,13 +23,13 @@
 #include <vector>
 
 #include "base/bound_expression.h"
-#include "base/error.h"
-#include "generator/plan.h"
-#include "runtime/cuda_device.h"
 #include "runtime/cuda_driver.h"
 #include "runtime/dynamic_library.h"
-#include "runtime/launcher.h"
 #include "runtime/nvrtc.h"
+#include "tessera/cuda_device.h"
+#include "tessera/error.h"
+#include "tessera/launcher.h"
+#include "tessera/plan.h"
 
 namespace {
 

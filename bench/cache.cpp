@@ -1,6 +1,6 @@
 // The cache: hits in memory, loads from a warm page cache, publications, keys.
 //   bench_cache --benchmark_min_time=0.5      (TMPDIR: the file system to measure)
-#include "runtime/cache.h"
+#include "tessera/cache.h"
 
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>

@@ -10,14 +10,14 @@
 #include <string>
 
 #include "base/bound_expression.h"
-#include "base/error.h"
-#include "emulator/device.h"
-#include "generator/plan.h"
 #include "generator/selectors.h"
 #include "reference/fmha.h"
 #include "reference/gemm.h"
-#include "runtime/launcher.h"
 #include "runtime/nvrtc.h"
+#include "tessera/emulator/device.h"
+#include "tessera/error.h"
+#include "tessera/launcher.h"
+#include "tessera/plan.h"
 #include "tests/emulated/gemm_tcgen05_run.h"
 
 namespace tessera {

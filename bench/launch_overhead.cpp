@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "base/tensor_map_resolve.h"
-#include "runtime/cuda_device.h"
-#include "runtime/launcher.h"
 #include "runtime/nvrtc.h"
+#include "tessera/cuda_device.h"
+#include "tessera/launcher.h"
 
 namespace {
 

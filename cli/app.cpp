@@ -8,9 +8,9 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "base/error.h"
 #include "base/shown.h"
 #include "cli/call.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

@@ -6,9 +6,9 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/shown.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

@@ -12,12 +12,12 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/shell.h"
 #include "cli/call.h"
 #include "generator/selectors.h"
-#include "runtime/cache_admin.h"
+#include "tessera/cache_admin.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

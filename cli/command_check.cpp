@@ -2,12 +2,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/error.h"
-#include "base/targets.h"
 #include "cli/call.h"
 #include "cli/json_stream.h"
 #include "cli/planned_list.h"
 #include "generator/selectors.h"
+#include "tessera/error.h"
+#include "tessera/targets.h"
 
 namespace tessera::cli {
 

@@ -6,13 +6,13 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
-#include "base/targets.h"
 #include "cli/call.h"
 #include "generator/selectors.h"
-#include "runtime/cache_admin.h"
-#include "runtime/cuda_device.h"
 #include "runtime/nvrtc.h"
+#include "tessera/cache_admin.h"
+#include "tessera/cuda_device.h"
+#include "tessera/error.h"
+#include "tessera/targets.h"
 
 namespace tessera::cli {
 

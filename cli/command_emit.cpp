@@ -2,10 +2,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/shell.h"
 #include "cli/call.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

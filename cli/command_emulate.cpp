@@ -4,13 +4,13 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "cli/call.h"
 #include "cli/emit_launch.h"
 #include "cli/emulate_run.h"
 #include "cli/observation.h"
 #include "emulator/syntax/parser.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

@@ -7,10 +7,10 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "cli/call.h"
 #include "cli/layout_command.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

@@ -6,13 +6,13 @@
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
-#include "base/error.h"
-#include "base/targets.h"
 #include "cli/json_stream.h"
 #include "cli/planned_list.h"
 #include "cli/size_flags.h"
 #include "generator/plan_json.h"
-#include "tessera/parallel.h"
+#include "tessera/error.h"
+#include "tessera/internal/parallel.h"
+#include "tessera/targets.h"
 
 namespace tessera::cli {
 

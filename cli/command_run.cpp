@@ -7,7 +7,6 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/npy.h"
 #include "cli/call.h"
 #include "cli/device_run.h"
@@ -18,6 +17,7 @@
 #include "cli/sampled_run.h"
 #include "cli/size_flags.h"
 #include "cli/strided.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

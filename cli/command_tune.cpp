@@ -6,12 +6,12 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "cli/call.h"
 #include "cli/device_run.h"
 #include "cli/run_operator.h"
 #include "cli/tuning.h"
 #include "generator/tuning.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

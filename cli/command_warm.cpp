@@ -5,9 +5,9 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "cli/call.h"
 #include "cli/planned_list.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

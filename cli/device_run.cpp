@@ -8,10 +8,10 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "cli/strided.h"
-#include "emulator/device.h"
 #include "reference/poison.h"
+#include "tessera/emulator/device.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

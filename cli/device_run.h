@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/device.h"
 #include "cli/launch_sizes.h"
 #include "reference/tensor.h"
+#include "tessera/device.h"
 #include "tessera/jit.h"
 
 namespace tessera::emulator {

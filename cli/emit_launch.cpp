@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/json_reader.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

@@ -8,11 +8,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bound_expression.h"
-#include "base/error.h"
 #include "base/npy.h"
 #include "cli/emulate_run.h"
 #include "reference/comparison.h"
 #include "reference/random.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bound_expression.h"
-#include "base/error.h"
 #include "base/npy.h"
 #include "base/tensor_map_resolve.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

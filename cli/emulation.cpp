@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/error.h"
-#include "base/targets.h"
 #include "cli/call.h"
+#include "tessera/error.h"
+#include "tessera/targets.h"
 
 namespace tessera::cli {
 

@@ -8,7 +8,7 @@
 
 #include "base/launch_json.h"
 #include "cli/flags.h"
-#include "emulator/device.h"
+#include "tessera/emulator/device.h"
 
 namespace tessera::cli {
 

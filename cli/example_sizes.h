@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/launch_sizes.h"
-#include "generator/plan.h"
+#include "tessera/plan.h"
 
 namespace tessera::cli {
 

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "base/shown.h"
 #include "cli/flags.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <charconv>
 
-#include "base/error.h"
 #include "base/shown.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

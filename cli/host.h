@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/device.h"
+#include "tessera/device.h"
 #include "tessera/jit.h"
 
 namespace tessera::cli {

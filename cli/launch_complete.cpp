@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "cli/element_type.h"
 #include "cli/launch_file.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

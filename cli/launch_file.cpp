@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/error.h"
 #include "cli/element_type.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <charconv>
 
-#include "base/error.h"
 #include "base/relation.h"
 #include "base/shown.h"
 #include "base/stride_overlap.h"
 #include "base/suggestion.h"
 #include "generator/selectors.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/bound_expression.h"
-#include "base/launch.h"
 #include "base/tensor_map_resolve.h"
-#include "generator/problem.h"
+#include "tessera/launch.h"
+#include "tessera/problem.h"
 
 namespace tessera::cli {
 

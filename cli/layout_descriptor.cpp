@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <map>
 
-#include "base/error.h"
 #include "cli/layout_command.h"
 #include "spec/limits.h"
 #include "spec/smem_descriptor.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "base/error.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "cli/layout_command.h"
 #include "cli/layout_forms.h"
 #include "spec/sparse.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

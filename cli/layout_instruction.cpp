@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "cli/layout_command.h"
-#include "spec/instruction_descriptor.h"
+#include "tessera/error.h"
+#include "tessera/spec/instruction_descriptor.h"
 
 namespace tessera::cli {
 

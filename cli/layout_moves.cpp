@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <charconv>
 
-#include "base/error.h"
 #include "cli/layout_forms.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

@@ -9,11 +9,11 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/json_reader.h"
-#include "base/targets.h"
 #include "cli/layout_command.h"
+#include "tessera/error.h"
+#include "tessera/targets.h"
 
 namespace tessera::cli {
 

@@ -9,9 +9,9 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "cli/layout_command.h"
 #include "cli/layout_forms.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

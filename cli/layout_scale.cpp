@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "cli/layout_command.h"
-#include "spec/block_scale.h"
 #include "spec/fragment.h"
+#include "tessera/error.h"
+#include "tessera/spec/block_scale.h"
 
 namespace tessera::cli {
 

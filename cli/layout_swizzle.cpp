@@ -10,9 +10,9 @@
 #include <array>
 #include <set>
 
-#include "base/error.h"
 #include "cli/layout_command.h"
 #include "spec/smem_descriptor.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

@@ -1,6 +1,6 @@
 // One copy through a tensor map: which elements of the tensor its box takes,
 // where each 16 bytes of it lie in shared memory, and what of it lies outside.
-// The rules of base/tensor_map.h judge the map, those of base/tensor_map_copy.h
+// The rules of tessera/tensor_map.h judge the map, those of base/tensor_map_copy.h
 // the copy. With --pixels the copy is im2col's: a row of it is a pixel of the
 // tensor.
 #include <fmt/format.h>
@@ -8,13 +8,13 @@
 
 #include <algorithm>
 
-#include "base/error.h"
-#include "base/tensor_map.h"
 #include "base/tensor_map_copy.h"
 #include "base/tensor_map_mistake.h"
 #include "cli/layout_command.h"
 #include "spec/im2col.h"
 #include "spec/smem_descriptor.h"
+#include "tessera/error.h"
+#include "tessera/tensor_map.h"
 
 namespace tessera::cli {
 

@@ -7,10 +7,10 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "base/error.h"
 #include "cli/host.h"
 #include "cli/interrupt.h"
-#include "runtime/cuda_device.h"
+#include "tessera/cuda_device.h"
+#include "tessera/error.h"
 
 namespace {
 

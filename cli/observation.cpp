@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
 #include "cli/call.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

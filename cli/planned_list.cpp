@@ -3,7 +3,7 @@
 #include <unordered_map>
 
 #include "cli/list_progress.h"
-#include "tessera/kernel_names.h"
+#include "tessera/internal/kernel_names.h"
 
 namespace tessera::cli {
 

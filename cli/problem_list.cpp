@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/error.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <utility>
 
-#include "base/error.h"
 #include "base/npy.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

@@ -7,8 +7,8 @@
 
 #include "cli/launch_sizes.h"
 #include "cli/run_operator.h"
-#include "generator/plan.h"
 #include "reference/tensor.h"
+#include "tessera/plan.h"
 
 namespace tessera::cli {
 

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "cli/run_operator.h"
 #include "reference/block_scale_run.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <charconv>
 
-#include "base/error.h"
 #include "cli/call.h"
 #include "cli/run_operator.h"
 #include "reference/copy2d.h"
 #include "reference/random.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <numbers>
 
-#include "base/error.h"
 #include "cli/run_keys.h"
 #include "cli/run_operator.h"
 #include "generator/facts.h"
@@ -14,6 +13,7 @@
 #include "reference/fmha_pools.h"
 #include "reference/ragged.h"
 #include "reference/standard_attention.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

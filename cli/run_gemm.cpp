@@ -3,12 +3,12 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "cli/example_sizes.h"
 #include "cli/run_gemm_tcgen05.h"
 #include "cli/run_operator.h"
 #include "generator/facts.h"
 #include "reference/gemm.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

@@ -6,10 +6,10 @@
 #include <charconv>
 #include <cmath>
 
-#include "base/error.h"
 #include "generator/facts.h"
 #include "reference/gemm_tcgen05.h"
 #include "reference/tcgen05_product.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

@@ -8,9 +8,9 @@
 
 #include "cli/launch_sizes.h"
 #include "cli/run_operator.h"
-#include "generator/plan.h"
 #include "reference/fmha.h"
-#include "spec/attention_types.h"
+#include "tessera/plan.h"
+#include "tessera/spec/attention_types.h"
 
 namespace tessera::cli {
 

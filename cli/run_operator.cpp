@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "generator/selectors.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

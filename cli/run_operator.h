@@ -8,12 +8,12 @@
 #include <string_view>
 #include <vector>
 
-#include "base/device.h"
-#include "base/error.h"
 #include "cli/launch_sizes.h"
-#include "generator/plan.h"
 #include "reference/comparison.h"
 #include "reference/tensor.h"
+#include "tessera/device.h"
+#include "tessera/error.h"
+#include "tessera/plan.h"
 
 namespace tessera::cli {
 

@@ -7,12 +7,12 @@
 #include <map>
 #include <numeric>
 
-#include "base/error.h"
 #include "cli/device_run.h"
 #include "cli/emulation.h"
 #include "cli/strided.h"
 #include "generator/facts.h"
 #include "reference/poison.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

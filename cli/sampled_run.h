@@ -9,8 +9,8 @@
 
 #include "cli/launch_sizes.h"
 #include "cli/run_operator.h"
-#include "emulator/device.h"
 #include "reference/comparison.h"
+#include "tessera/emulator/device.h"
 #include "tessera/jit.h"
 
 namespace tessera::cli {

@@ -6,9 +6,9 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "base/shown.h"
 #include "cli/problem_list.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

@@ -5,9 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/launch_json.h"
 #include "cli/call.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

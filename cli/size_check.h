@@ -10,7 +10,7 @@
 
 #include "cli/launch_sizes.h"
 #include "cli/size_flags.h"
-#include "generator/plan.h"
+#include "tessera/plan.h"
 
 namespace tessera::cli {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "base/error.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/error.h"
 #include "reference/poison.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

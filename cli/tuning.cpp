@@ -7,11 +7,11 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/json_reader.h"
 #include "base/launch_json.h"
 #include "generator/selectors.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "generator/problem.h"
+#include "tessera/problem.h"
 
 namespace tessera::cli {
 

@@ -1,6 +1,7 @@
 # The installed package: find_package(tessera) gives tessera::tessera (the library), tessera::emulator (PTX on a CPU, which
 # the library does not need; `COMPONENTS emulator` asks for it by name) and the command in bin/.
-# Headers lie under include/tessera-0/ as they do here, so that "base/device.h" means the same inside and outside.
+# Headers are installed as they are included here: "tessera/device.h" lies in base/include/, the types that device code
+# shares in templates/tessera/spec/.
 include(CMakePackageConfigHelpers)
 
 set_target_properties(tessera_jit PROPERTIES EXPORT_NAME tessera)
@@ -11,10 +12,7 @@ install(TARGETS tessera_base tessera_generator tessera_runtime tessera_reference
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS tessera RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
-foreach(folder base generator runtime tessera emulator)
-  install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera-0 FILES_MATCHING PATTERN "*.h")
-endforeach()
-install(DIRECTORY templates/spec DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera-0)
+install(DIRECTORY templates/tessera DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tessera)
 install(EXPORT tessera-targets NAMESPACE tessera:: DESTINATION ${package_dir})

@@ -2,8 +2,7 @@
 function(tessera_target name)
   target_compile_features(${name} PUBLIC cxx_std_20)
   target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
-                                            $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/templates>
-                                            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/tessera-0>)
+                                            $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/templates>)
   target_compile_options(${name} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion)
   if(TESSERA_WERROR)
     target_compile_options(${name} PRIVATE -Werror)
@@ -18,4 +17,11 @@ function(tessera_target name)
     target_compile_options(${name} PRIVATE -fsanitize=${TESSERA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
     target_link_options(${name} PUBLIC -fsanitize=${TESSERA_SANITIZE})
   endif()
+endfunction()
+
+# tessera_public_headers(NAME): headers of this folder's include/ are for everybody, as "tessera/...", and are installed.
+function(tessera_public_headers name)
+  target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include>
+                                            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 endfunction()

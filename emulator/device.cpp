@@ -1,4 +1,4 @@
-#include "emulator/device.h"
+#include "tessera/emulator/device.h"
 
 #include <fmt/format.h>
 
@@ -10,14 +10,14 @@
 #include <mutex>
 #include <utility>
 
-#include "base/error.h"
-#include "base/targets.h"
 #include "emulator/machine.h"
 #include "emulator/memory/lazy_fill.h"
 #include "emulator/memory/tensor_map.h"
-#include "emulator/sample.h"
 #include "emulator/syntax/resolver.h"
 #include "emulator/two_threads.h"
+#include "tessera/emulator/sample.h"
+#include "tessera/error.h"
+#include "tessera/targets.h"
 
 namespace tessera::emulator {
 namespace {

@@ -15,16 +15,16 @@
 #include <unordered_map>
 #include <vector>
 
-#include "emulator/findings/findings.h"
 #include "emulator/findings/moved_value.h"
 #include "emulator/findings/written_lines.h"
 #include "emulator/memory/async.h"
 #include "emulator/memory/map_fence.h"
 #include "emulator/memory/memory.h"
-#include "emulator/options.h"
 #include "emulator/random.h"
 #include "emulator/syntax/program.h"
 #include "emulator/tensor_cores/tmem.h"
+#include "tessera/emulator/findings.h"
+#include "tessera/emulator/options.h"
 
 namespace tessera::emulator {
 

@@ -1,4 +1,4 @@
-#include "emulator/sample.h"
+#include "tessera/emulator/sample.h"
 
 #include <algorithm>
 #include <cstring>

@@ -8,9 +8,9 @@
 #include <system_error>
 #include <thread>
 
-#include "base/error.h"
 #include "base/quiet_thread.h"
 #include "emulator/syntax/isa.h"
+#include "tessera/error.h"
 
 namespace tessera::emulator {
 namespace {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "generator/plan.h"
+#include "tessera/error.h"
+#include "tessera/plan.h"
 
 namespace tessera {
 

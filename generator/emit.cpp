@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "generator/include_scan.h"
-#include "generator/plan.h"
+#include "tessera/plan.h"
 
 namespace tessera {
 

@@ -5,8 +5,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "base/error.h"
 #include "generator/words.h"
+#include "tessera/error.h"
 
 namespace tessera {
 

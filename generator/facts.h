@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <string_view>
 
-#include "generator/plan.h"
-#include "spec/attention_types.h"
 #include "spec/product_facts.h"
+#include "tessera/plan.h"
+#include "tessera/spec/attention_types.h"
 
 namespace tessera {
 

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <charconv>
 
-#include "base/error.h"
 #include "base/shown.h"
 #include "base/suggestion.h"
 #include "generator/operator_type.h"
+#include "tessera/error.h"
 
 namespace tessera {
 

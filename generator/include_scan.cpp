@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "base/error.h"
 #include "generator/embedded_templates.h"
+#include "tessera/error.h"
 
 namespace tessera {
 

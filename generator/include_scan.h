@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/source_bundle.h"
+#include "tessera/source_bundle.h"
 
 namespace tessera {
 

@@ -1,5 +1,5 @@
 // What the library knows of an operator: its fields by name, and a row for each family of kernels. They stand where
-// operator_type() of its Problem is defined; which operators there are says generator/problem.h.
+// operator_type() of its Problem is defined; which operators there are says tessera/problem.h.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "generator/plan.h"
 #include "generator/selectors.h"
+#include "tessera/plan.h"
 
 namespace tessera {
 

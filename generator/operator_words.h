@@ -7,8 +7,8 @@
 #include <string_view>
 #include <utility>
 
-#include "base/launch.h"
-#include "spec/types.h"
+#include "tessera/launch.h"
+#include "tessera/spec/types.h"
 
 namespace tessera {
 

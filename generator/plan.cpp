@@ -1,5 +1,5 @@
 // What is done with every Plan, whichever family made it.
-#include "generator/plan.h"
+#include "tessera/plan.h"
 
 #include <fmt/format.h>
 

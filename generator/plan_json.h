@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/launch_json.h"
-#include "generator/plan.h"
+#include "tessera/plan.h"
 
 namespace tessera {
 

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "generator/fact_fields.h"
-#include "generator/plan.h"
 #include "generator/words.h"
+#include "tessera/plan.h"
 
 namespace tessera {
 

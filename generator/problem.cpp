@@ -4,8 +4,8 @@
 #include <functional>
 
 #include "base/assert.h"
-#include "generator/any_problem.h"
 #include "generator/operator_type.h"
+#include "tessera/any_problem.h"
 
 namespace tessera {
 

@@ -4,9 +4,9 @@
 
 #include <array>
 
-#include "base/error.h"
 #include "generator/operator_type.h"
-#include "generator/problem.h"
+#include "tessera/error.h"
+#include "tessera/problem.h"
 
 namespace tessera {
 

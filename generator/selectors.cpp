@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/error.h"
 #include "base/shown.h"
 #include "base/suggestion.h"
 #include "generator/operator_type.h"
+#include "tessera/error.h"
 
 namespace tessera {
 

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "generator/problem.h"
+#include "tessera/problem.h"
 
 namespace tessera {
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "generator/problem.h"
+#include "tessera/problem.h"
 
 namespace tessera {
 

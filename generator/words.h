@@ -6,10 +6,10 @@
 #include <string>
 #include <string_view>
 
-#include "spec/attention_types.h"
-#include "spec/block_scale.h"
-#include "spec/operand_type.h"
-#include "spec/types.h"
+#include "tessera/spec/attention_types.h"
+#include "tessera/spec/block_scale.h"
+#include "tessera/spec/operand_type.h"
+#include "tessera/spec/types.h"
 
 namespace tessera {
 

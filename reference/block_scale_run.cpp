@@ -13,7 +13,7 @@
 #include "reference/gemv.h"
 #include "reference/operand_mistakes.h"
 #include "reference/scale_padding.h"
-#include "spec/operand_type.h"
+#include "tessera/spec/operand_type.h"
 
 namespace tessera::reference {
 

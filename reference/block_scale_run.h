@@ -10,7 +10,7 @@
 #include "reference/quantize.h"
 #include "reference/random.h"
 #include "reference/tensor.h"
-#include "spec/block_scale.h"
+#include "tessera/spec/block_scale.h"
 
 namespace tessera::reference {
 

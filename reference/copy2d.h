@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "reference/comparison.h"
 #include "reference/tensor.h"
+#include "tessera/error.h"
 
 namespace tessera::reference {
 

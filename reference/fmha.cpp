@@ -11,11 +11,11 @@
 #include <numbers>
 #include <tuple>
 
-#include "base/error.h"
 #include "reference/fmha_bound.h"
 #include "reference/fmha_sample.h"
 #include "reference/parallel.h"
 #include "reference/poison.h"
+#include "tessera/error.h"
 
 namespace tessera::reference {
 

@@ -37,7 +37,7 @@
 
 #include <cstdint>
 
-#include "spec/types.h"
+#include "tessera/spec/types.h"
 
 namespace tessera::reference {
 

@@ -9,9 +9,9 @@
 #include <set>
 #include <vector>
 
-#include "base/error.h"
 #include "reference/parallel.h"
 #include "reference/poison.h"
+#include "tessera/error.h"
 
 namespace tessera::reference {
 

@@ -25,7 +25,7 @@
 #include "reference/comparison.h"
 #include "reference/random.h"
 #include "reference/tensor.h"
-#include "spec/types.h"
+#include "tessera/spec/types.h"
 
 namespace tessera::reference {
 

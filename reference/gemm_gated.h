@@ -16,7 +16,7 @@
 #include <span>
 
 #include "reference/gemm.h"
-#include "spec/operand_type.h"
+#include "tessera/spec/operand_type.h"
 
 namespace tessera::reference {
 

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "reference/operand_source.h"
 #include "reference/quantize.h"
 #include "reference/scale_padding.h"
+#include "tessera/error.h"
 
 namespace tessera::reference {
 

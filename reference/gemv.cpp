@@ -5,9 +5,9 @@
 #include <cmath>
 #include <vector>
 
-#include "base/error.h"
 #include "reference/product_suspects.h"
 #include "reference/quantize.h"
+#include "tessera/error.h"
 
 namespace tessera::reference {
 

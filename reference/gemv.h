@@ -10,7 +10,7 @@
 
 #include "reference/comparison.h"
 #include "reference/tensor.h"
-#include "spec/block_scale.h"
+#include "tessera/spec/block_scale.h"
 
 namespace tessera::reference {
 

@@ -8,8 +8,8 @@
 #include <numeric>
 #include <utility>
 
-#include "base/error.h"
 #include "reference/random.h"
+#include "tessera/error.h"
 
 namespace tessera::reference {
 

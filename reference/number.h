@@ -9,7 +9,7 @@
 #include <optional>
 #include <string_view>
 
-#include "spec/types.h"
+#include "tessera/spec/types.h"
 
 namespace tessera::reference {
 

@@ -6,8 +6,8 @@
 #include <span>
 
 #include "reference/tensor.h"
-#include "spec/block_scale.h"
-#include "spec/operand_type.h"
+#include "tessera/spec/block_scale.h"
+#include "tessera/spec/operand_type.h"
 
 namespace tessera::reference {
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "base/error.h"
+#include "tessera/error.h"
 
 namespace tessera::reference {
 

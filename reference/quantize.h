@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "reference/tensor.h"
-#include "spec/block_scale.h"
+#include "tessera/spec/block_scale.h"
 
 namespace tessera::reference {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "reference/tensor.h"
-#include "spec/block_scale.h"
+#include "tessera/spec/block_scale.h"
 
 namespace tessera::reference {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "reference/number.h"
-#include "spec/types.h"
+#include "tessera/spec/types.h"
 
 namespace tessera::reference {
 

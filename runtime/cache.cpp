@@ -2,7 +2,7 @@
 //
 // find_or_build, in order: memory; join a flight of the same key in this process, or lead one. The leader: the folders;
 // the lock of the key among processes; the folders again, for another process may have been faster; build; publish.
-#include "runtime/cache.h"
+#include "tessera/cache.h"
 
 #include <fmt/format.h>
 
@@ -11,9 +11,9 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "base/error.h"
 #include "runtime/cache_folder.h"
 #include "runtime/cache_memory.h"
+#include "tessera/error.h"
 
 namespace tessera {
 

@@ -1,6 +1,6 @@
 // Listing reads compile.json only; verify and show read everything. An entry that vanishes in between is listed as
 // removed or left out, never an error.
-#include "runtime/cache_admin.h"
+#include "tessera/cache_admin.h"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 #include <iterator>
 #include <map>
 
-#include "base/error.h"
 #include "runtime/cache_listing.h"
+#include "tessera/error.h"
 
 namespace tessera {
 

@@ -18,8 +18,8 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/cache_admin.h"
 #include "runtime/cache_entry.h"
+#include "tessera/cache_admin.h"
 
 namespace tessera {
 

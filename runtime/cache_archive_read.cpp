@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <tuple>
 
-#include "base/error.h"
 #include "base/hash.h"
 #include "runtime/cache_archive.h"
+#include "tessera/error.h"
 
 namespace tessera {
 

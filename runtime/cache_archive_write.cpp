@@ -7,9 +7,9 @@
 #include <tuple>
 
 #include "base/assert.h"
-#include "base/error.h"
 #include "base/hash.h"
 #include "runtime/cache_archive.h"
+#include "tessera/error.h"
 
 namespace tessera {
 

@@ -4,8 +4,8 @@
 
 #include <cerrno>
 
-#include "base/error.h"
 #include "base/hash.h"
+#include "tessera/error.h"
 
 namespace tessera {
 

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/cache.h"
 #include "runtime/cache_files.h"
+#include "tessera/cache.h"
 
 namespace tessera {
 

@@ -23,9 +23,9 @@
 #include <vector>
 
 #include "runtime/cache_entry.h"
-#include "runtime/cache_fault.h"
 #include "runtime/cache_files.h"
 #include "runtime/cache_lock.h"
+#include "tessera/cache_fault.h"
 
 namespace tessera {
 

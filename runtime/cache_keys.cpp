@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/hash.h"
-#include "runtime/cache.h"
+#include "tessera/cache.h"
 
 namespace tessera {
 

@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/cache_admin.h"
 #include "runtime/cache_folder.h"
+#include "tessera/cache_admin.h"
 
 namespace tessera {
 

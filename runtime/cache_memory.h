@@ -10,7 +10,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "runtime/cache.h"
+#include "tessera/cache.h"
 
 namespace tessera {
 

@@ -5,9 +5,9 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/hash.h"
 #include "runtime/cache_entry.h"
+#include "tessera/error.h"
 
 namespace tessera {
 

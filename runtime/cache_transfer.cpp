@@ -4,11 +4,11 @@
 #include <map>
 #include <tuple>
 
-#include "base/error.h"
 #include "runtime/cache_archive.h"
 #include "runtime/cache_listing.h"
 #include "runtime/input_file.h"
 #include "runtime/output_file.h"
+#include "tessera/error.h"
 
 namespace tessera {
 

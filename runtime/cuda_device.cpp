@@ -1,16 +1,16 @@
 // Runs in the context that is current, and only make_cuda_device with its flag retains one. The launch path is the
 // driver's calls and nothing else. Every result passes one check that knows call and subject.
-#include "runtime/cuda_device.h"
+#include "tessera/cuda_device.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 
-#include "base/error.h"
-#include "base/pointer_probe.h"
 #include "runtime/cuda_driver.h"
 #include "runtime/cuda_pointers.h"
+#include "tessera/error.h"
+#include "tessera/pointer_probe.h"
 
 namespace tessera {
 

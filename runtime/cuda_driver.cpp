@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "base/error.h"
 #include "runtime/dynamic_library.h"
+#include "tessera/error.h"
 
 namespace tessera {
 

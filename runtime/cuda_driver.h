@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/cuda_device.h"
+#include "tessera/cuda_device.h"
 
 namespace tessera {
 

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <string>
 
-#include "base/error.h"
+#include "tessera/error.h"
 
 namespace tessera {
 

@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/device.h"
-#include "base/launch.h"
+#include "tessera/device.h"
+#include "tessera/launch.h"
 
 namespace tessera {
 

@@ -16,15 +16,15 @@
 #include <vector>
 
 #include "base/bound_expression.h"
-#include "base/device.h"
-#include "base/launch.h"
 #include "base/tensor_map_resolve.h"
 #include "runtime/launch_memo.h"
-#include "runtime/launcher.h"
+#include "tessera/device.h"
+#include "tessera/launch.h"
+#include "tessera/launcher.h"
 
 namespace tessera {
 
-/// Sizes, and every expression that the limits of base/launch.h let a plan have.
+/// Sizes, and every expression that the limits of tessera/launch.h let a plan have.
 inline constexpr std::size_t kMaxValues = kMaxSizes + 2 * kMaxDomainRules + 1 +
                                           kMaxTensorMaps * (2 * kMaxTensorMapRank - 1) +
                                           kMaxSteps * (3 + kMaxParameters) + kMaxBuffers * 2 * kMaxBufferRank;

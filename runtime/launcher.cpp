@@ -1,16 +1,16 @@
 // The launch path has two halves: the program (launch_program.h) evaluates and checks everything into one frame on the
 // stack, then the steps start; so a refusal leaves nothing half-done. Messages are made out of line
 // (launcher_refusals.h).
-#include "runtime/launcher.h"
+#include "tessera/launcher.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "runtime/launch_program.h"
 #include "runtime/launcher_refusals.h"
 #include "runtime/pointer_check.h"
+#include "tessera/error.h"
 
 namespace tessera {
 

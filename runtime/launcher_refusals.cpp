@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "base/bound_expression.h"
-#include "base/error.h"
-#include "base/targets.h"
+#include "tessera/error.h"
+#include "tessera/targets.h"
 
 namespace tessera {
 

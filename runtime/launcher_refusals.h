@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "base/device.h"
-#include "base/launch.h"
 #include "base/stride_overlap.h"
-#include "runtime/launcher.h"
+#include "tessera/device.h"
+#include "tessera/launch.h"
+#include "tessera/launcher.h"
 
 namespace tessera {
 

@@ -14,10 +14,10 @@
 #include <memory>
 #include <mutex>
 
-#include "base/error.h"
 #include "runtime/nvrtc_library.h"
 #include "runtime/nvrtc_log.h"
 #include "runtime/nvrtc_repro.h"
+#include "tessera/error.h"
 
 namespace tessera {
 

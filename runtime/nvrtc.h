@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "base/compiler.h"
+#include "tessera/compiler.h"
 
 namespace tessera {
 

@@ -6,10 +6,10 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "runtime/elf_build_id.h"
+#include "tessera/error.h"
 
 namespace tessera {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "base/image.h"
 #include "runtime/guest_library.h"
 #include "runtime/nvrtc.h"
+#include "tessera/image.h"
 
 namespace tessera {
 

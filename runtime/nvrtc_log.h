@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/error.h"
-#include "base/image.h"
-#include "base/source_bundle.h"
+#include "tessera/error.h"
+#include "tessera/image.h"
+#include "tessera/source_bundle.h"
 
 namespace tessera {
 

@@ -6,9 +6,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/shell.h"
+#include "tessera/error.h"
 
 namespace tessera {
 

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "runtime/cache_files.h"
+#include "tessera/error.h"
 
 namespace tessera {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/bound_expression.h"
-#include "base/error.h"
 #include "base/npy.h"
+#include "tessera/error.h"
 
 namespace tessera {
 namespace {

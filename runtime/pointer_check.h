@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <span>
 
-#include "base/pointer_probe.h"
-#include "runtime/launcher.h"
+#include "tessera/launcher.h"
+#include "tessera/pointer_probe.h"
 
 namespace tessera {
 

@@ -8,9 +8,9 @@
 #include <string_view>
 
 #include "base/assert.h"
-#include "base/error.h"
 #include "generator/words.h"
 #include "reference/quantize.h"
+#include "tessera/error.h"
 
 namespace tessera {
 

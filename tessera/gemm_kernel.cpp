@@ -1,8 +1,8 @@
 // GemmKernel: named arguments, put into the plan's order by a table made once per kernel.
 
 #include "tessera/guest_device.h"
+#include "tessera/internal/named_arguments.h"
 #include "tessera/jit.h"
-#include "tessera/named_arguments.h"
 
 namespace tessera {
 

@@ -4,8 +4,8 @@
 #include <memory>
 #include <mutex>
 
-#include "base/error.h"
-#include "runtime/cuda_device.h"
+#include "tessera/cuda_device.h"
+#include "tessera/error.h"
 
 namespace tessera {
 

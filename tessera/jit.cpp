@@ -14,7 +14,7 @@
 #include <fmt/format.h>
 
 #include "base/default_arithmetic.h"
-#include "tessera/jit_state.h"
+#include "tessera/internal/jit_state.h"
 
 namespace tessera {
 

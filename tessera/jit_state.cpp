@@ -1,6 +1,6 @@
 // The order of looking: kernels held by Problem, then the cache's tiers, then, by policy, the compiler; kernels of
 // one source key are shared. The lock over the kernels is held while maps change, never across a compile.
-#include "tessera/jit_state.h"
+#include "tessera/internal/jit_state.h"
 
 #include <fmt/format.h>
 

@@ -1,9 +1,9 @@
-#include "tessera/kernel_names.h"
+#include "tessera/internal/kernel_names.h"
 
-#include "base/error.h"
-#include "generator/plan.h"
 #include "runtime/worker_pool.h"
-#include "tessera/parallel.h"
+#include "tessera/error.h"
+#include "tessera/internal/parallel.h"
+#include "tessera/plan.h"
 
 namespace tessera {
 

@@ -1,4 +1,4 @@
-#include "tessera/parallel.h"
+#include "tessera/internal/parallel.h"
 
 #include <algorithm>
 #include <thread>

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "base/error.h"
 #include "generator/words.h"
+#include "tessera/error.h"
 
 namespace tessera::block_scale {
 

@@ -10,9 +10,9 @@
 
 #include "base/default_arithmetic.h"
 #include "runtime/worker_pool.h"
+#include "tessera/internal/jit_state.h"
+#include "tessera/internal/kernel_names.h"
 #include "tessera/jit.h"
-#include "tessera/jit_state.h"
-#include "tessera/kernel_names.h"
 
 namespace tessera {
 

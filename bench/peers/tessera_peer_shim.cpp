@@ -5,10 +5,10 @@
 #include <memory>
 #include <string>
 
-#include "generator/plan.h"
 #include "generator/selectors.h"
 #include "generator/tuning.h"
 #include "tessera/jit.h"
+#include "tessera/plan.h"
 
 namespace {
 

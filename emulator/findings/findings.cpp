@@ -1,4 +1,4 @@
-#include "emulator/findings/findings.h"
+#include "tessera/emulator/findings.h"
 
 #include <fmt/format.h>
 

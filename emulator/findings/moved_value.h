@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "emulator/findings/findings.h"
+#include "tessera/emulator/findings.h"
 
 namespace tessera::emulator {
 

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "emulator/findings/findings.h"
+#include "tessera/emulator/findings.h"
 
 namespace tessera::emulator {
 

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/error.h"
 #include "emulator/memory/lazy_fill.h"
+#include "tessera/error.h"
 
 namespace tessera::emulator {
 namespace {

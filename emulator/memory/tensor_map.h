@@ -6,8 +6,8 @@
 
 #include <span>
 
-#include "base/tensor_map.h"
 #include "emulator/math/tile_copy.h"
+#include "tessera/tensor_map.h"
 
 namespace tessera::emulator {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/error.h"
+#include "tessera/error.h"
 
 namespace tessera::emulator {
 

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/error.h"
 #include "emulator/syntax/lexer.h"
 #include "emulator/syntax/syntax.h"
+#include "tessera/error.h"
 
 namespace tessera::emulator {
 

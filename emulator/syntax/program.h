@@ -15,9 +15,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/error.h"
 #include "emulator/syntax/syntax.h"
 #include "emulator/syntax/types.h"
+#include "tessera/error.h"
 
 namespace tessera::emulator {
 

@@ -9,11 +9,11 @@
 #include <tuple>
 #include <vector>
 
-#include "base/error.h"
 #include "emulator/syntax/call_graph.h"
 #include "emulator/syntax/isa.h"
 #include "emulator/syntax/resolver.h"
 #include "emulator/syntax/scope.h"
+#include "tessera/error.h"
 
 namespace tessera::emulator {
 

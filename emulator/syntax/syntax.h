@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/error.h"
 #include "emulator/syntax/types.h"
+#include "tessera/error.h"
 
 namespace tessera::emulator::syntax {
 

@@ -1,6 +1,6 @@
 // Attention through the installed library: compiles (or finds) the kernel, launches it on device memory, reads one
 // value back. Where there is no GPU it stops after the compile and says so.
-#include <runtime/cuda_device.h>
+#include <tessera/cuda_device.h>
 #include <tessera/jit.h>
 
 #include <cstdio>

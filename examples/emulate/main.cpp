@@ -1,5 +1,5 @@
 // Launches scale.ptx, out = factor * in, on the CPU with the installed emulator, and prints what it finds.
-#include <emulator/device.h>
+#include <tessera/emulator/device.h>
 
 #include <algorithm>
 #include <cstdio>

@@ -16,8 +16,8 @@
 // counts the 132 SMs that most devices of the architecture have: what runs is right on any number.
 #pragma once
 
-#include "generator/problem.h"
 #include "spec/fmha.h"
+#include "tessera/problem.h"
 
 namespace tessera {
 

@@ -8,9 +8,9 @@
 #include <string>
 
 #include "generator/candidates.h"
-#include "generator/problem.h"
 #include "generator/words.h"
-#include "spec/types.h"
+#include "tessera/problem.h"
+#include "tessera/spec/types.h"
 
 namespace tessera {
 

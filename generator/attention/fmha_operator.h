@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "generator/plan.h"
 #include "spec/fmha.h"
+#include "tessera/plan.h"
 
 namespace tessera {
 

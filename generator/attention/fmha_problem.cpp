@@ -1,4 +1,4 @@
-#include "generator/attention/fmha_problem.h"
+#include "tessera/fmha_problem.h"
 
 #include "generator/attention/fmha_operator.h"
 #include "generator/attention/fmha_tcgen05_operator.h"

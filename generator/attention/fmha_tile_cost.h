@@ -7,8 +7,8 @@
 
 #include <algorithm>
 
-#include "generator/problem.h"
-#include "spec/types.h"
+#include "tessera/problem.h"
+#include "tessera/spec/types.h"
 
 namespace tessera {
 

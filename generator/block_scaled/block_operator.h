@@ -4,9 +4,9 @@
 #include <string>
 #include <string_view>
 
-#include "base/launch.h"
-#include "generator/plan.h"
-#include "spec/block_scale.h"
+#include "tessera/launch.h"
+#include "tessera/plan.h"
+#include "tessera/spec/block_scale.h"
 
 namespace tessera {
 

@@ -1,4 +1,4 @@
-#include "generator/block_scaled/block_problem.h"
+#include "tessera/block_problem.h"
 
 #include "generator/block_scaled/convert_scales_operator.h"
 #include "generator/block_scaled/dequantize_operator.h"

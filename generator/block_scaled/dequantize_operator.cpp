@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include "base/error.h"
 #include "generator/block_scaled/block_operator.h"
 #include "generator/candidates.h"
 #include "generator/operator_words.h"
 #include "generator/words.h"
+#include "tessera/error.h"
 
 namespace tessera {
 

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "generator/plan.h"
 #include "spec/quantize.h"
+#include "tessera/plan.h"
 
 namespace tessera {
 

@@ -1,8 +1,8 @@
 // What a product's Config has of the problem alone, and rows that a group of the raster has.
 #pragma once
 
-#include "generator/problem.h"
 #include "spec/gemm.h"
+#include "tessera/problem.h"
 
 namespace tessera {
 

@@ -14,8 +14,8 @@
 // too. It counts the 132 SMs that most devices of the architecture have: what runs is right on any number.
 #pragma once
 
-#include "generator/problem.h"
 #include "spec/gemm.h"
+#include "tessera/problem.h"
 
 namespace tessera {
 

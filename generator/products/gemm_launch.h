@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "base/launch.h"
 #include "spec/product_facts.h"
+#include "tessera/launch.h"
 
 namespace tessera {
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "generator/plan.h"
 #include "spec/gemm.h"
+#include "tessera/plan.h"
 
 namespace tessera {
 

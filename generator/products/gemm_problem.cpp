@@ -1,4 +1,4 @@
-#include "generator/products/gemm_problem.h"
+#include "tessera/gemm_problem.h"
 
 #include "generator/family.h"
 #include "generator/field_table.h"

@@ -7,8 +7,8 @@
 // as the L2 takes to deliver it. With two accumulators a tile's store runs beside the next tile's products.
 #pragma once
 
-#include "generator/problem.h"
 #include "spec/gemm_tcgen05.h"
+#include "tessera/problem.h"
 
 namespace tessera {
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "generator/fact_fields.h"
-#include "generator/plan.h"
 #include "generator/products/gemm_launch.h"
 #include "spec/gemm_tcgen05.h"
+#include "tessera/plan.h"
 
 namespace tessera {
 

@@ -11,8 +11,8 @@
 #include "ptx/global_written.cuh"
 #include "ptx/griddepcontrol.cuh"
 #include "ptx/math.cuh"
-#include "spec/attention_types.h"
-#include "spec/types.h"
+#include "tessera/spec/attention_types.h"
+#include "tessera/spec/types.h"
 
 namespace tessera::attention {
 

@@ -15,8 +15,8 @@
 #include "ptx/global.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/tma.cuh"
-#include "spec/attention_types.h"
-#include "spec/types.h"
+#include "tessera/spec/attention_types.h"
+#include "tessera/spec/types.h"
 
 namespace tessera::attention {
 

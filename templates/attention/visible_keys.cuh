@@ -3,8 +3,8 @@
 #pragma once
 
 #include "ptx/global.cuh"
-#include "spec/attention_types.h"
-#include "spec/types.h"
+#include "tessera/spec/attention_types.h"
+#include "tessera/spec/types.h"
 
 namespace tessera::attention {
 

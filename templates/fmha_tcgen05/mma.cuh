@@ -16,8 +16,8 @@
 #include "ptx/mbarrier_cluster.cuh"
 #include "ptx/tcgen05.cuh"
 #include "spec/fmha_tcgen05.h"
-#include "spec/instruction_descriptor.h"
 #include "spec/matrix_descriptor.h"
+#include "tessera/spec/instruction_descriptor.h"
 
 namespace tessera::fmha_tcgen05 {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ptx/math.cuh"
-#include "spec/types.h"
+#include "tessera/spec/types.h"
 
 namespace tessera::gemm {
 

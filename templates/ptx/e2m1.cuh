@@ -7,7 +7,7 @@
 #pragma once
 
 #include "ptx/narrow.cuh"
-#include "spec/block_scale.h"
+#include "tessera/spec/block_scale.h"
 
 namespace tessera::ptx {
 

@@ -1,7 +1,7 @@
 // Arithmetic that C++ has no name for.
 #pragma once
 
-#include "spec/types.h"
+#include "tessera/spec/types.h"
 
 namespace tessera::ptx {
 

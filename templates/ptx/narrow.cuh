@@ -2,7 +2,7 @@
 // Of a pair the first element is the low one: PTX names the high one first.
 #pragma once
 
-#include "spec/types.h"
+#include "tessera/spec/types.h"
 
 namespace tessera::ptx {
 

@@ -8,7 +8,8 @@
 //   product -> load     commit, wait for the barrier, fence_after_thread_sync, then tcgen05.ld
 //   load -> product     tcgen05.wait::ld, fence_before_thread_sync, arrive; wait, fence_after_thread_sync, product
 // Operands in shared memory are read by the asynchronous proxy: ordinary stores to them need
-// fence_proxy_async_shared(). Descriptors are those of spec/smem_descriptor.h and spec/instruction_descriptor.h.
+// fence_proxy_async_shared(). Descriptors are those of spec/smem_descriptor.h and
+// tessera/spec/instruction_descriptor.h.
 //
 // kCtas is the cta_group: 1, or 2 for a pair of CTAs (cluster ranks 2 i and 2 i + 1), whose even one issues for both:
 // A, B and D are then split over the two, and every instruction of the kernel has the same group.
@@ -17,7 +18,7 @@
 #pragma once
 
 #include "ptx/tmem.cuh"
-#include "spec/instruction_descriptor.h"
+#include "tessera/spec/instruction_descriptor.h"
 
 namespace tessera::ptx {
 

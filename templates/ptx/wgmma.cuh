@@ -12,7 +12,7 @@
 // together again at each: statements cost compile time, instructions do not.
 #pragma once
 
-#include "spec/types.h"
+#include "tessera/spec/types.h"
 
 namespace tessera::ptx {
 

@@ -3,7 +3,7 @@
 
 #include "ptx/global.cuh"
 #include "ptx/narrow.cuh"
-#include "spec/types.h"
+#include "tessera/spec/types.h"
 
 namespace tessera::quantize {
 

@@ -15,7 +15,7 @@
 
 #include "ptx/math.cuh"
 #include "ptx/narrow.cuh"
-#include "spec/block_scale.h"
+#include "tessera/spec/block_scale.h"
 
 namespace tessera::quantize {
 

@@ -29,8 +29,8 @@ __device__ __forceinline__ float sixth(float amax) {
   return __fmaf_rn(__fmaf_rn(-q, 6.0f, amax), kSixth, q);
 }
 
-// The power of two as spec/block_scale.h has it. The largest values are 1.5 * 2^2, 1.75 * 2^8 and 1.75 * 2^15: rounding
-// up means one more where the significand is above that.
+// The power of two as tessera/spec/block_scale.h has it. The largest values are 1.5 * 2^2, 1.75 * 2^8 and 1.75 * 2^15:
+// rounding up means one more where the significand is above that.
 template <BlockFormat kFormat, ScaleRounding kRounding>
 __device__ __forceinline__ unsigned ue8m0_code(float amax) {
   const unsigned bits = __float_as_uint(amax);

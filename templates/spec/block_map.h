@@ -1,7 +1,7 @@
 // Which 16 elements a thread of quantize and dequantize has, and where their scale lies.
 #pragma once
 
-#include "spec/block_scale.h"
+#include "tessera/spec/block_scale.h"
 
 namespace tessera {
 

@@ -18,7 +18,7 @@
 #pragma once
 
 #include "spec/limits.h"
-#include "spec/types.h"
+#include "tessera/spec/types.h"
 
 namespace tessera::copy2d {
 

@@ -9,7 +9,7 @@
 //   int rows, k                     tile form only
 #pragma once
 
-#include "spec/block_scale.h"
+#include "tessera/spec/block_scale.h"
 
 namespace tessera::dequantize {
 

@@ -10,7 +10,7 @@
 // or 0, -infinity gives 0, NaN stays NaN. Precondition: x < 127.
 #pragma once
 
-#include "spec/types.h"
+#include "tessera/spec/types.h"
 
 namespace tessera {
 

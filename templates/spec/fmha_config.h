@@ -2,9 +2,9 @@
 // spec/fmha.h.
 #pragma once
 
-#include "spec/attention_types.h"
 #include "spec/limits.h"
-#include "spec/types.h"
+#include "tessera/spec/attention_types.h"
+#include "tessera/spec/types.h"
 
 namespace tessera::fmha {
 

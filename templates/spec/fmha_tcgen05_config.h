@@ -2,9 +2,9 @@
 // for: spec/fmha_tcgen05.h.
 #pragma once
 
-#include "spec/attention_types.h"
 #include "spec/limits.h"
-#include "spec/types.h"
+#include "tessera/spec/attention_types.h"
+#include "tessera/spec/types.h"
 
 namespace tessera::fmha_tcgen05 {
 

@@ -18,7 +18,7 @@
 // from the manual.
 #pragma once
 
-#include "spec/types.h"
+#include "tessera/spec/types.h"
 
 namespace tessera::layout {
 

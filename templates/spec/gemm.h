@@ -38,8 +38,8 @@
 
 #include "spec/kernel_parts.h"
 #include "spec/limits.h"
-#include "spec/types.h"
 #include "spec/wgmma_shape.h"
+#include "tessera/spec/types.h"
 
 namespace tessera::gemm {
 

@@ -13,11 +13,11 @@
 // for i < l. A is [l, m, k], B [l, n, k]; with a layout mn_major [l, k, m] and [l, k, n], which packed and padded 4-bit
 // types do not have. C and D are [l, m, n]. Rows lie lda, ldb, ldc, ldd elements
 // apart, matrices a_stride_l, ... A block-scaled operand's element is its value times the scale of its block; its
-// scales come in tiles of 128 rows by 4 blocks (spec/block_scale.h), and none that belongs to no element reaches a
-// result. Sums are fp32; C and bias have the type of D. Of 8-bit integers the sums are s32, which wrap around at their
-// ends and become fp32 before anything else, or are D as they are. D may be block-scaled itself, along its columns, as
-// quantize makes it (MX scales rounded up; NVFP4's factor is scale_d, 1 if null): values, and scales in tiles, of which
-// bytes that belong to no block become 0. It is then ready to be the A of another product.
+// scales come in tiles of 128 rows by 4 blocks (tessera/spec/block_scale.h), and none that belongs to no element
+// reaches a result. Sums are fp32; C and bias have the type of D. Of 8-bit integers the sums are s32, which wrap around
+// at their ends and become fp32 before anything else, or are D as they are. D may be block-scaled itself, along its
+// columns, as quantize makes it (MX scales rounded up; NVFP4's factor is scale_d, 1 if null): values, and scales in
+// tiles, of which bytes that belong to no block become 0. It is then ready to be the A of another product.
 //
 // Groups of rows have a B each: l is their number, B is [l, n, k]. Contiguous ones stand one behind the other in A and
 // D [m, ...], group g from row groups[g] to groups[g + 1]; the scales of each begin with a tile of their own, so sfa
@@ -58,12 +58,12 @@
 // Made after the PTX manual, checked by ptxas and by the emulator of this project; no Blackwell device has run it.
 #pragma once
 
-#include "spec/instruction_descriptor.h"
 #include "spec/kernel_parts.h"
 #include "spec/limits.h"
 #include "spec/product_facts.h"
 #include "spec/smem_descriptor.h"
-#include "spec/types.h"
+#include "tessera/spec/instruction_descriptor.h"
+#include "tessera/spec/types.h"
 
 namespace tessera::gemm_tcgen05 {
 

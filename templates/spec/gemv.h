@@ -20,7 +20,7 @@
 // {256, 1, 1}, dynamic shared memory smem_bytes(). k is a multiple of 32: 16 bytes of A.
 #pragma once
 
-#include "spec/block_scale.h"
+#include "tessera/spec/block_scale.h"
 
 namespace tessera::gemv {
 

@@ -7,7 +7,7 @@
 // lies outside the tensor then reads as zero.
 #pragma once
 
-#include "spec/types.h"
+#include "tessera/spec/types.h"
 
 namespace tessera::layout {
 

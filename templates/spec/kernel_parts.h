@@ -2,7 +2,7 @@
 // barriers, warps with one job, TMA boxes. How warps wait at a row of barriers: templates/common/ring.cuh.
 #pragma once
 
-#include "spec/types.h"
+#include "tessera/spec/types.h"
 
 namespace tessera::common {
 

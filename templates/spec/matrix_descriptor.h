@@ -14,7 +14,7 @@
 // span: stepping along K within a span is an addition to the start address.
 #pragma once
 
-#include "spec/types.h"
+#include "tessera/spec/types.h"
 
 namespace tessera {
 

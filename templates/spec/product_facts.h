@@ -1,9 +1,9 @@
 // The facts of a matrix product, whichever target's kernel makes it, and the extents of a tile. What each fact means:
-// Gemm in generator/problem.h.
+// Gemm in tessera/problem.h.
 #pragma once
 
-#include "spec/operand_type.h"
-#include "spec/types.h"
+#include "tessera/spec/operand_type.h"
+#include "tessera/spec/types.h"
 
 namespace tessera {
 

@@ -1,5 +1,5 @@
 // Quantisation to a block-scaled format: what a Config is, which ones are legal, and how threads divide the tensor.
-// What is computed, to the bit: reference/quantize.h. The formats and where scales lie: spec/block_scale.h.
+// What is computed, to the bit: reference/quantize.h. The formats and where scales lie: tessera/spec/block_scale.h.
 //
 // x is [l, rows, k] of f32, f16 or bf16, dense; k is a multiple of the block. A thread quantises 16 neighbours along k:
 // a block of nvfp4, or half a block of the others, whose amax two lanes share.
@@ -21,7 +21,7 @@
 // long groups; grid {min(4 * num_sms, ceil(bytes / threads / 128)), 1, 1}; amax_smem_bytes() of shared memory.
 #pragma once
 
-#include "spec/block_scale.h"
+#include "tessera/spec/block_scale.h"
 
 namespace tessera::quantize {
 

@@ -16,7 +16,7 @@
 // The rest is zero. wgmma's is measured on an H200; tcgen05's follows the manual and public libraries.
 #pragma once
 
-#include "spec/types.h"
+#include "tessera/spec/types.h"
 
 namespace tessera::layout {
 

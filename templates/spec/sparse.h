@@ -8,7 +8,7 @@
 // H200 for all shapes that sm_90 has. Shapes that only sm_120 has are taken to be alike; that was never run.
 #pragma once
 
-#include "spec/types.h"
+#include "tessera/spec/types.h"
 
 namespace tessera::layout {
 

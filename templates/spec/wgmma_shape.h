@@ -2,7 +2,7 @@
 // small header with the shapes of a kernel (wgmma_shapes.cuh).
 #pragma once
 
-#include "spec/types.h"
+#include "tessera/spec/types.h"
 
 namespace tessera {
 

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "base/bound_expression.h"
-#include "base/error.h"
+#include "tessera/error.h"
 
 using tessera::BoundExpression;
 using tessera::Error;

@@ -10,8 +10,8 @@
 #include <filesystem>
 #include <string>
 
-#include "base/error.h"
 #include "base/shell.h"
+#include "tessera/error.h"
 #include "tests/support/temporary_folder.h"
 
 namespace tessera {

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "base/error.h"
+#include "tessera/error.h"
 
 namespace tessera {
 namespace {

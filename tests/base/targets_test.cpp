@@ -1,5 +1,5 @@
 // The table of targets against the rule that it spells out.
-#include "base/targets.h"
+#include "tessera/targets.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // Names of tensor-map arguments, and the exact text of every rule.
-#include "base/tensor_map.h"
+#include "tessera/tensor_map.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "base/error.h"
+#include "tessera/error.h"
 
 using namespace tessera;  // NOLINT: a test of one header
 

@@ -31,7 +31,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/tensor_map.h"
+#include "tessera/tensor_map.h"
 
 namespace tessera::bugs {
 

@@ -8,15 +8,15 @@
 #include <set>
 #include <stdexcept>
 
-#include "base/error.h"
 #include "base/file.h"
-#include "emulator/device.h"
 #include "generator/include_scan.h"
-#include "generator/plan.h"
 #include "generator/selectors.h"
 #include "reference/comparison.h"
 #include "reference/random.h"
 #include "reference/tensor.h"
+#include "tessera/emulator/device.h"
+#include "tessera/error.h"
+#include "tessera/plan.h"
 
 namespace tessera::bugs {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "base/compiler.h"
 #include "emulator/machine.h"
+#include "tessera/compiler.h"
 #include "tests/bugs/bug_file.h"
 
 namespace tessera::bugs {

@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "base/error.h"
 #include "runtime/nvrtc.h"
+#include "tessera/error.h"
 #include "tests/bugs/bug_run.h"
 
 namespace tessera::bugs {

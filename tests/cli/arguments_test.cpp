@@ -2,8 +2,8 @@
 // something has elsewhere.
 #include <set>
 
-#include "base/error.h"
 #include "cli/call.h"
+#include "tessera/error.h"
 #include "tests/cli/command.h"
 
 using namespace tessera;

@@ -7,9 +7,9 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/npy.h"
 #include "cli/call.h"
+#include "tessera/error.h"
 #include "tests/support/fake_device.h"
 
 using namespace tessera;

@@ -5,8 +5,8 @@
 
 #include <filesystem>
 
-#include "base/error.h"
-#include "emulator/device.h"
+#include "tessera/emulator/device.h"
+#include "tessera/error.h"
 #include "tests/cli/machine.h"
 #include "tests/support/fake_device.h"
 

@@ -3,12 +3,12 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/launch_json.h"
 #include "base/npy.h"
 #include "cli/element_type.h"
 #include "cli/launch_file.h"
 #include "runtime/nvrtc.h"
+#include "tessera/error.h"
 #include "tests/cli/command.h"
 
 using namespace tessera;

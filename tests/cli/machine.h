@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "base/error.h"
 #include "runtime/nvrtc.h"
+#include "tessera/error.h"
 #include "tests/cli/command.h"
 
 namespace tessera::cli {

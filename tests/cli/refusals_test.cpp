@@ -2,8 +2,8 @@
 // nothing, sizes known in part, files without an end, failures that are not the compiler's.
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "cli/call.h"
+#include "tessera/error.h"
 #include "tests/cli/command.h"
 
 using namespace tessera;

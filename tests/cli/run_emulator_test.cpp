@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
-#include "base/error.h"
 #include "base/npy.h"
 #include "cli/run_operator.h"
 #include "generator/selectors.h"
+#include "tessera/error.h"
 #include "tests/cli/machine.h"
 #include "tests/support/fake_device.h"
 

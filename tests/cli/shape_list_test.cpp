@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include "base/error.h"
 #include "cli/problem_list.h"
+#include "tessera/error.h"
 #include "tests/cli/command.h"
 
 using namespace tessera;

@@ -2,9 +2,9 @@
 
 #include <doctest/doctest.h>
 
-#include "base/error.h"
 #include "reference/poison.h"
 #include "reference/random.h"
+#include "tessera/error.h"
 
 namespace tessera::cli {
 namespace {

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "cli/tuning.h"
-#include "generator/plan.h"
 #include "generator/selectors.h"
 #include "generator/tuning.h"
+#include "tessera/error.h"
+#include "tessera/plan.h"
 #include "tests/cli/command.h"
 #include "tests/support/fake_device.h"
 

@@ -5,10 +5,10 @@
 
 #include <random>
 
-#include "base/error.h"
-#include "emulator/device.h"
-#include "generator/plan.h"
 #include "runtime/nvrtc.h"
+#include "tessera/emulator/device.h"
+#include "tessera/error.h"
+#include "tessera/plan.h"
 #include "tests/support/block_scale_cases.h"
 
 namespace tessera {

@@ -9,11 +9,11 @@
 #include <map>
 #include <numbers>
 
-#include "base/error.h"
-#include "emulator/device.h"
-#include "generator/plan.h"
-#include "runtime/launcher.h"
 #include "runtime/nvrtc.h"
+#include "tessera/emulator/device.h"
+#include "tessera/error.h"
+#include "tessera/launcher.h"
+#include "tessera/plan.h"
 
 namespace tessera {
 namespace {

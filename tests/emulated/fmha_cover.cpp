@@ -4,12 +4,12 @@
 #include <cstddef>
 #include <iterator>
 
-#include "base/error.h"
 #include "generator/attention/fmha_tcgen05_operator.h"
 #include "generator/candidates.h"
-#include "generator/plan.h"
 #include "reference/random.h"
 #include "spec/fmha_tcgen05.h"
+#include "tessera/error.h"
+#include "tessera/plan.h"
 
 namespace tessera::testing {
 

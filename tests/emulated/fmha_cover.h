@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "generator/problem.h"
 #include "reference/fmha.h"
+#include "tessera/problem.h"
 #include "tests/emulated/fmha_run.h"
 
 namespace tessera::testing {

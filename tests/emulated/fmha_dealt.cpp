@@ -1,7 +1,7 @@
 // Attention whose key blocks are dealt to the CTAs by lengths in memory, in the emulator against float64.
 #include <doctest/doctest.h>
 
-#include "generator/plan.h"
+#include "tessera/plan.h"
 #include "tests/emulated/fmha_run.h"
 
 namespace tessera {

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <random>
 
-#include "generator/plan.h"
+#include "tessera/plan.h"
 #include "tests/emulated/fmha_run.h"
 
 namespace tessera {

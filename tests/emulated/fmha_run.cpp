@@ -9,14 +9,14 @@
 #include <cstring>
 #include <map>
 
-#include "base/error.h"
-#include "generator/plan.h"
 #include "reference/fmha_pools.h"
 #include "reference/key_places.h"
 #include "reference/ragged.h"
 #include "reference/standard_attention.h"
-#include "runtime/launcher.h"
 #include "runtime/nvrtc.h"
+#include "tessera/error.h"
+#include "tessera/launcher.h"
+#include "tessera/plan.h"
 
 namespace tessera::testing {
 

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "base/compiler.h"
-#include "emulator/device.h"
-#include "generator/problem.h"
 #include "reference/fmha.h"
+#include "tessera/compiler.h"
+#include "tessera/emulator/device.h"
+#include "tessera/problem.h"
 
 namespace tessera::testing {
 

@@ -7,7 +7,7 @@
 #include "generator/attention/fmha_operator.h"
 #include "generator/attention/fmha_tcgen05_operator.h"
 #include "generator/candidates.h"
-#include "generator/plan.h"
+#include "tessera/plan.h"
 #include "tests/emulated/fmha_run.h"
 
 namespace tessera {

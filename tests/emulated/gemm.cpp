@@ -8,13 +8,13 @@
 #include <map>
 
 #include "base/bound_expression.h"
-#include "base/error.h"
-#include "emulator/device.h"
 #include "generator/facts.h"
 #include "generator/selectors.h"
 #include "reference/poison.h"
-#include "runtime/launcher.h"
 #include "runtime/nvrtc.h"
+#include "tessera/emulator/device.h"
+#include "tessera/error.h"
+#include "tessera/launcher.h"
 
 namespace tessera {
 namespace {

@@ -11,11 +11,11 @@
 #include <cstdlib>
 #include <set>
 
-#include "base/error.h"
 #include "generator/candidates.h"
 #include "generator/products/gemm_tcgen05_operator.h"
 #include "generator/selectors.h"
 #include "generator/words.h"
+#include "tessera/error.h"
 #include "tests/emulated/gemm_tcgen05_run.h"
 #include "tests/support/shard.h"
 

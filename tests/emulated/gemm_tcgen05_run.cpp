@@ -4,12 +4,12 @@
 #include <cstring>
 
 #include "base/bound_expression.h"
-#include "base/error.h"
 #include "generator/facts.h"
 #include "generator/selectors.h"
 #include "reference/poison.h"
 #include "reference/tcgen05_product.h"
 #include "runtime/nvrtc.h"
+#include "tessera/error.h"
 
 namespace tessera {
 namespace {

@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "base/compiler.h"
-#include "emulator/device.h"
-#include "generator/plan.h"
 #include "reference/comparison.h"
 #include "reference/gemm_tcgen05.h"
-#include "runtime/launcher.h"
+#include "tessera/compiler.h"
+#include "tessera/emulator/device.h"
+#include "tessera/launcher.h"
+#include "tessera/plan.h"
 
 namespace tessera {
 

@@ -2,9 +2,9 @@
 // the schedule.
 #include "tests/support/null_operands.h"
 
-#include "base/error.h"
-#include "emulator/device.h"
 #include "runtime/nvrtc.h"
+#include "tessera/emulator/device.h"
+#include "tessera/error.h"
 
 namespace tessera {
 namespace {

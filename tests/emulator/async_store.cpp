@@ -4,8 +4,8 @@
 
 #include <numeric>
 
-#include "base/error.h"
-#include "emulator/device.h"
+#include "tessera/emulator/device.h"
+#include "tessera/error.h"
 
 namespace tessera::emulator {
 namespace {

@@ -1,7 +1,7 @@
 // The cluster barrier: who counts, and when. PTX ISA, "barrier.cluster".
 #include <doctest/doctest.h>
 
-#include "emulator/device.h"
+#include "tessera/emulator/device.h"
 
 namespace tessera::emulator {
 namespace {

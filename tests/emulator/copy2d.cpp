@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "emulator/device.h"
+#include "tessera/emulator/device.h"
 #include "tests/emulator/nvcc.h"
 
 namespace tessera::emulator::testing {

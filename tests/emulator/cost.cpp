@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <ctime>
 
-#include "emulator/device.h"
+#include "tessera/emulator/device.h"
 #include "tests/support/test_entry.h"
 
 namespace tessera::emulator {

@@ -5,8 +5,8 @@
 
 #include <functional>
 
-#include "base/error.h"
-#include "emulator/device.h"
+#include "tessera/emulator/device.h"
+#include "tessera/error.h"
 #include "tests/support/test_entry.h"
 
 namespace tessera::emulator {

@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "emulator/device.h"
+#include "tessera/emulator/device.h"
 
 namespace tessera::emulator {
 namespace {

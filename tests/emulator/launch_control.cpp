@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "emulator/device.h"
+#include "tessera/emulator/device.h"
 
 namespace tessera::emulator {
 namespace {

@@ -11,9 +11,9 @@
 #include <functional>
 #include <string>
 
-#include "base/error.h"
-#include "emulator/device.h"
 #include "emulator/memory/memory.h"
+#include "tessera/emulator/device.h"
+#include "tessera/error.h"
 
 using namespace tessera;
 using namespace tessera::emulator;

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <filesystem>
 
-#include "base/error.h"
-#include "emulator/device.h"
+#include "tessera/emulator/device.h"
+#include "tessera/error.h"
 #include "tests/emulator/ptx_case.h"
 
 namespace tessera::emulator::testing {

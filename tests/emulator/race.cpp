@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <set>
 
-#include "emulator/device.h"
+#include "tessera/emulator/device.h"
 #include "tests/support/test_entry.h"
 
 namespace tessera::emulator {

@@ -1,5 +1,5 @@
 // Buffers far larger than this machine's memory, and launches of which some clusters run.
-#include "emulator/sample.h"
+#include "tessera/emulator/sample.h"
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>
@@ -7,9 +7,9 @@
 #include <array>
 #include <numeric>
 
-#include "base/error.h"
-#include "emulator/device.h"
 #include "emulator/memory/lazy_fill.h"
+#include "tessera/emulator/device.h"
+#include "tessera/error.h"
 
 using namespace tessera;
 using namespace tessera::emulator;

@@ -3,8 +3,8 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "base/error.h"
-#include "emulator/device.h"
+#include "tessera/emulator/device.h"
+#include "tessera/error.h"
 
 namespace tessera::emulator {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "emulator/device.h"
+#include "tessera/emulator/device.h"
 
 namespace tessera::emulator {
 namespace {

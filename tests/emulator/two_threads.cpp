@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "emulator/device.h"
+#include "tessera/emulator/device.h"
 #include "tests/support/test_entry.h"
 
 namespace tessera::emulator {

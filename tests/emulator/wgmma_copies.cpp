@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "emulator/device.h"
+#include "tessera/emulator/device.h"
 #include "tests/support/test_entry.h"
 
 namespace tessera::emulator {

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <random>
 
-#include "base/error.h"
-#include "emulator/device.h"
 #include "emulator/math/float_format.h"
+#include "tessera/emulator/device.h"
+#include "tessera/error.h"
 #include "tests/emulator/nvcc.h"
 
 namespace tessera::emulator::testing {

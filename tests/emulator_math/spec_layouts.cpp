@@ -8,11 +8,11 @@
 #include "emulator/math/instruction_descriptor.h"
 #include "emulator/math/matrix_descriptor.h"
 #include "emulator/math/tmem_layout.h"
-#include "spec/block_scale.h"
 #include "spec/fragment.h"
-#include "spec/instruction_descriptor.h"
 #include "spec/smem_descriptor.h"
 #include "spec/sparse.h"
+#include "tessera/spec/block_scale.h"
+#include "tessera/spec/instruction_descriptor.h"
 
 namespace tessera::emulator::math {
 namespace {

@@ -24,8 +24,8 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "emulator/memory/memory.h"
+#include "tessera/error.h"
 
 namespace {
 

@@ -1,7 +1,7 @@
 // What the two halves of the emulated CUDA runtime share.
 #pragma once
 
-#include "emulator/device.h"
+#include "tessera/emulator/device.h"
 
 namespace tessera::external {
 

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "base/hash.h"
 #include "runtime/cache_archive.h"
+#include "tessera/error.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "base/bound_expression.h"
-#include "base/error.h"
+#include "tessera/error.h"
 
 namespace {
 

@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "base/error.h"
 #include "base/json_reader.h"
 #include "cli/emulate_run.h"
+#include "tessera/error.h"
 
 namespace {
 

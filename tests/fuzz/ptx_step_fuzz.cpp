@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/error.h"
-#include "emulator/device.h"
 #include "emulator/syntax/parser.h"
+#include "tessera/emulator/device.h"
+#include "tessera/error.h"
 
 namespace {
 

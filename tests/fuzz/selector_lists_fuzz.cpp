@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "base/error.h"
 #include "cli/problem_list.h"
+#include "tessera/error.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace tessera;

@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "base/error.h"
-#include "generator/plan.h"
 #include "generator/selectors.h"
+#include "tessera/error.h"
+#include "tessera/plan.h"
 
 namespace {
 

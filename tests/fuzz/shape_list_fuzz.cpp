@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "base/error.h"
 #include "cli/problem_list.h"
+#include "tessera/error.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace tessera;

@@ -1,8 +1,8 @@
 // What the copy refuses, in its own words. What holds of every operator is tested over every_fact().
 #include <doctest/doctest.h>
 
-#include "base/error.h"
-#include "generator/plan.h"
+#include "tessera/error.h"
+#include "tessera/plan.h"
 #include "tests/generator/problems.h"
 
 using namespace tessera;

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "base/file.h"
-#include "generator/plan.h"
 #include "generator/selectors.h"
+#include "tessera/plan.h"
 
 using namespace tessera;
 

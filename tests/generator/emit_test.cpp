@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <set>
 
-#include "base/error.h"
 #include "generator/embedded_templates.h"
 #include "generator/include_scan.h"
-#include "generator/plan.h"
+#include "tessera/error.h"
+#include "tessera/plan.h"
 #include "tests/generator/golden.h"
 #include "tests/generator/problems.h"
 
@@ -111,7 +111,7 @@ TEST_CASE("an override replaces a template by its virtual path, and brings its o
   std::vector<std::string> paths;
   for (const SourceFile& header : bundle.headers) paths.push_back(header.path);
   CHECK(paths == std::vector<std::string>{"config.cuh", "copy2d/kernel.cuh", "mine.cuh", "spec/copy2d.h",
-                                          "spec/limits.h", "spec/types.h"});
+                                          "spec/limits.h", "tessera/spec/types.h"});
   CHECK(bundle.headers.at(1).text == "#include \"mine.cuh\"\n");
   CHECK(bundle.text == emit(plan).text);
   CHECK(emit_single_file(plan, overrides).find("\n// mine\n") != std::string::npos);

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 
-#include "base/error.h"
-#include "base/expression.h"
 #include "generator/attention/fmha_operator.h"
 #include "generator/candidates.h"
-#include "generator/plan.h"
+#include "tessera/error.h"
+#include "tessera/expression.h"
+#include "tessera/plan.h"
 #include "tests/generator/problems.h"
 
 using namespace tessera;

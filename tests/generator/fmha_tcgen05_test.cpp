@@ -5,12 +5,12 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/launch_json.h"
 #include "generator/attention/fmha_tcgen05_operator.h"
 #include "generator/candidates.h"
 #include "generator/plan_json.h"
 #include "spec/fmha_tcgen05_tiles.h"
+#include "tessera/error.h"
 #include "tests/generator/golden.h"
 #include "tests/generator/problems.h"
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <map>
 
-#include "base/error.h"
 #include "generator/candidates.h"
 #include "generator/products/gemm_tcgen05_operator.h"
+#include "tessera/error.h"
 #include "tests/generator/problems.h"
 
 using namespace tessera;

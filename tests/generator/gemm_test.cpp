@@ -3,10 +3,10 @@
 
 #include <set>
 
-#include "base/error.h"
 #include "generator/candidates.h"
 #include "generator/facts.h"
 #include "generator/products/gemm_operator.h"
+#include "tessera/error.h"
 #include "tests/generator/problems.h"
 
 using namespace tessera;

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "base/targets.h"
-#include "generator/plan.h"
 #include "generator/selectors.h"
 #include "generator/words.h"
+#include "tessera/error.h"
+#include "tessera/plan.h"
+#include "tessera/targets.h"
 
 using namespace tessera;
 

@@ -11,9 +11,9 @@
 #include "generator/attention/fmha_cost.h"
 #include "generator/attention/fmha_operator.h"
 #include "generator/candidates.h"
-#include "generator/plan.h"
 #include "generator/products/gemm_cost.h"
 #include "generator/products/gemm_operator.h"
+#include "tessera/plan.h"
 #include "tests/generator/problems.h"
 
 using namespace tessera;

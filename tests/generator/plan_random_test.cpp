@@ -6,11 +6,11 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "base/error.h"
 #include "generator/attention/fmha_tcgen05_operator.h"
 #include "generator/candidates.h"
 #include "generator/plan_json.h"
 #include "generator/products/gemm_operator.h"
+#include "tessera/error.h"
 #include "tests/generator/problems.h"
 
 using namespace tessera;

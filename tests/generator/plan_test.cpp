@@ -6,12 +6,12 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "base/error.h"
 #include "generator/attention/fmha_operator.h"
 #include "generator/candidates.h"
 #include "generator/copy2d/copy2d_operator.h"
 #include "generator/plan_json.h"
 #include "generator/products/gemm_operator.h"
+#include "tessera/error.h"
 #include "tests/generator/golden.h"
 #include "tests/generator/problems.h"
 

@@ -5,10 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "generator/problem.h"
 #include "generator/selectors.h"
 #include "generator/words.h"
 #include "spec/fmha.h"
+#include "tessera/problem.h"
 
 namespace tessera {
 

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "base/error.h"
+#include "tessera/error.h"
 
 using namespace tessera;
 

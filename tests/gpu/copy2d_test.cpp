@@ -7,8 +7,8 @@
 #include <filesystem>
 
 #include "base/file.h"
-#include "generator/plan.h"
-#include "runtime/launcher.h"
+#include "tessera/launcher.h"
+#include "tessera/plan.h"
 #include "tests/gpu/gpu_support.h"
 #include "tests/support/temporary_folder.h"
 

@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "base/error.h"
+#include "tessera/error.h"
 #include "tests/gpu/gpu_support.h"
 
 namespace tessera {

@@ -12,8 +12,8 @@
 
 #include "base/file.h"
 #include "base/npy.h"
-#include "generator/plan.h"
 #include "reference/fmha.h"
+#include "tessera/plan.h"
 #include "tests/gpu/gpu_support.h"
 #include "tests/support/temporary_folder.h"
 

@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "base/compiler.h"
-#include "base/device.h"
-#include "base/launch.h"
-#include "runtime/cuda_device.h"
 #include "runtime/cuda_driver.h"
 #include "runtime/dynamic_library.h"
 #include "runtime/nvrtc.h"
+#include "tessera/compiler.h"
+#include "tessera/cuda_device.h"
+#include "tessera/device.h"
+#include "tessera/launch.h"
 
 namespace tessera::gpu {
 

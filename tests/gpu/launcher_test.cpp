@@ -1,11 +1,11 @@
 // The manners of a guest: other threads, other contexts, the caller's streams, graphs.
-#include "runtime/launcher.h"
+#include "tessera/launcher.h"
 
 #include <doctest/doctest.h>
 
 #include <thread>
 
-#include "base/error.h"
+#include "tessera/error.h"
 #include "tests/gpu/gpu_support.h"
 
 namespace tessera {

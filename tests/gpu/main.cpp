@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "runtime/cuda_device.h"
+#include "tessera/cuda_device.h"
 
 int main(int argc, char** argv) {
   doctest::Context context(argc, argv);

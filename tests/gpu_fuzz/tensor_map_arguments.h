@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "base/tensor_map.h"
+#include "tessera/tensor_map.h"
 
 namespace tessera {
 

@@ -20,10 +20,10 @@
 #include <string>
 #include <vector>
 
-#include "emulator/device.h"
 #include "reference/fmha.h"
 #include "reference/key_places.h"
-#include "runtime/cuda_device.h"
+#include "tessera/cuda_device.h"
+#include "tessera/emulator/device.h"
 #include "tessera/jit.h"
 
 namespace tessera {

@@ -22,7 +22,7 @@
 #include "generator/selectors.h"
 #include "reference/fmha.h"
 #include "reference/ragged.h"
-#include "runtime/cuda_device.h"
+#include "tessera/cuda_device.h"
 #include "tessera/jit.h"
 
 namespace tessera {

@@ -23,7 +23,7 @@
 #include "generator/words.h"
 #include "reference/gemm.h"
 #include "reference/poison.h"
-#include "runtime/cuda_device.h"
+#include "tessera/cuda_device.h"
 #include "tessera/jit.h"
 
 namespace tessera {

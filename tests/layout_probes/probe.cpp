@@ -7,8 +7,8 @@
 
 #include <cstring>
 
-#include "emulator/device.h"
-#include "runtime/cuda_device.h"
+#include "tessera/cuda_device.h"
+#include "tessera/emulator/device.h"
 
 namespace tessera::probes {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/device.h"
+#include "tessera/device.h"
 
 namespace tessera::probes {
 

@@ -8,10 +8,10 @@
 #include <cmath>
 #include <cstring>
 
-#include "spec/block_scale.h"
 #include "spec/fragment.h"
-#include "spec/instruction_descriptor.h"
 #include "spec/smem_descriptor.h"
+#include "tessera/spec/block_scale.h"
+#include "tessera/spec/instruction_descriptor.h"
 #include "tests/layout_probes/codes.h"
 #include "tests/layout_probes/probe.h"
 

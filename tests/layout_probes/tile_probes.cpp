@@ -6,8 +6,8 @@
 
 #include <array>
 
-#include "base/tensor_map.h"
 #include "spec/smem_descriptor.h"
+#include "tessera/tensor_map.h"
 #include "tests/layout_probes/codes.h"
 #include "tests/layout_probes/probe.h"
 

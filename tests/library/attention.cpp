@@ -11,8 +11,8 @@
 #include <functional>
 #include <random>
 
-#include "base/error.h"
-#include "emulator/device.h"
+#include "tessera/emulator/device.h"
+#include "tessera/error.h"
 #include "tessera/jit.h"
 #include "tests/support/temporary_folder.h"
 

@@ -12,8 +12,8 @@
 #include <filesystem>
 #include <random>
 
-#include "base/error.h"
-#include "emulator/device.h"
+#include "tessera/emulator/device.h"
+#include "tessera/error.h"
 #include "tests/support/temporary_folder.h"
 
 namespace tessera {

@@ -9,10 +9,10 @@
 #include <map>
 #include <set>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "reference/parallel.h"
 #include "runtime/nvrtc.h"
+#include "tessera/error.h"
 #include "tests/mutations/mutate.h"
 #include "tests/mutations/subject.h"
 #include "tests/support/input_faults.h"

@@ -7,15 +7,15 @@
 #include <optional>
 #include <sstream>
 
-#include "base/error.h"
-#include "emulator/device.h"
 #include "generator/facts.h"
 #include "generator/selectors.h"
 #include "reference/block_scale_run.h"
 #include "reference/gemm_tcgen05.h"
 #include "reference/random.h"
 #include "reference/tcgen05_product.h"
-#include "runtime/launcher.h"
+#include "tessera/emulator/device.h"
+#include "tessera/error.h"
+#include "tessera/launcher.h"
 
 namespace tessera::mutations {
 namespace {

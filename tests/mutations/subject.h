@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "base/compiler.h"
 #include "emulator/machine.h"
-#include "generator/plan.h"
+#include "tessera/compiler.h"
+#include "tessera/plan.h"
 #include "tests/mutations/mutate.h"
 
 namespace tessera::mutations {

@@ -20,13 +20,13 @@
 #include <vector>
 
 #include "base/bound_expression.h"
-#include "base/error.h"
 #include "base/file.h"
 #include "base/json_reader.h"
 #include "base/launch_json.h"
 #include "base/npy.h"
-#include "runtime/cuda_device.h"
-#include "runtime/launcher.h"
+#include "tessera/cuda_device.h"
+#include "tessera/error.h"
+#include "tessera/launcher.h"
 
 namespace {
 

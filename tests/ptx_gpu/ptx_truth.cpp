@@ -25,11 +25,11 @@
 #include <stdexcept>
 #include <string>
 
-#include "base/error.h"
 #include "base/file.h"
-#include "base/image.h"
-#include "emulator/device.h"
-#include "runtime/cuda_device.h"
+#include "tessera/cuda_device.h"
+#include "tessera/emulator/device.h"
+#include "tessera/error.h"
+#include "tessera/image.h"
 #include "tests/ptx_gpu/random_inputs.h"
 
 namespace tessera::emulator::testing {

@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
-#include "generator/plan.h"
 #include "runtime/nvrtc.h"
+#include "tessera/error.h"
+#include "tessera/plan.h"
 
 namespace tessera {
 

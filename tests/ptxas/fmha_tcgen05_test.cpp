@@ -9,12 +9,12 @@
 #include <map>
 #include <memory>
 
-#include "base/error.h"
 #include "generator/attention/fmha_tcgen05_operator.h"
 #include "generator/candidates.h"
-#include "generator/plan.h"
 #include "runtime/nvrtc.h"
 #include "spec/fmha_tcgen05_tiles.h"
+#include "tessera/error.h"
+#include "tessera/plan.h"
 
 using namespace tessera;
 

@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "base/file.h"
-#include "generator/plan.h"
+#include "tessera/plan.h"
 #include "tests/generator/problems.h"
 
 using namespace tessera;

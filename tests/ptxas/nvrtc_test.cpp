@@ -9,11 +9,11 @@
 #include <cstdlib>
 #include <map>
 
-#include "base/error.h"
 #include "generator/attention/fmha_operator.h"
 #include "generator/candidates.h"
 #include "generator/copy2d/copy2d_operator.h"
 #include "generator/embedded_templates.h"
+#include "tessera/error.h"
 #include "tests/generator/problems.h"
 #include "tests/ptxas/complaint.h"
 

@@ -25,12 +25,12 @@
 #include <thread>
 #include <vector>
 
-#include "base/error.h"
 #include "generator/attention/fmha_operator.h"
 #include "generator/candidates.h"
-#include "generator/plan.h"
 #include "generator/products/gemm_operator.h"
 #include "runtime/nvrtc.h"
+#include "tessera/error.h"
+#include "tessera/plan.h"
 #include "tests/generator/problems.h"
 
 using namespace tessera;

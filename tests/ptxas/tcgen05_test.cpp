@@ -7,9 +7,9 @@
 #include <memory>
 #include <string>
 
-#include "base/error.h"
 #include "generator/include_scan.h"
 #include "runtime/nvrtc.h"
+#include "tessera/error.h"
 
 using namespace tessera;
 

@@ -5,8 +5,8 @@
 #include <bit>
 #include <cmath>
 
-#include "base/error.h"
 #include "reference/random.h"
+#include "tessera/error.h"
 
 using namespace tessera;
 using namespace tessera::reference;

@@ -9,8 +9,8 @@
 #include <limits>
 #include <numbers>
 
-#include "base/error.h"
 #include "reference/fmha_sample.h"
+#include "tessera/error.h"
 
 using namespace tessera;
 using namespace tessera::reference;

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <limits>
 
-#include "base/error.h"
 #include "reference/random.h"
+#include "tessera/error.h"
 
 using namespace tessera;
 using namespace tessera::reference;

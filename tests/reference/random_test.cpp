@@ -5,8 +5,8 @@
 #include <cmath>
 #include <set>
 
-#include "base/error.h"
 #include "reference/poison.h"
+#include "tessera/error.h"
 
 using namespace tessera;
 using namespace tessera::reference;

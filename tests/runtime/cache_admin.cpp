@@ -1,4 +1,4 @@
-#include "runtime/cache_admin.h"
+#include "tessera/cache_admin.h"
 
 #include <sys/stat.h>
 

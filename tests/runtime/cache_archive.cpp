@@ -1,4 +1,6 @@
 // The archive: its bytes, and what the reader refuses.
+#include "runtime/cache_archive.h"
+
 #include <fmt/format.h>
 #include <zstd.h>
 
@@ -6,8 +8,7 @@
 #include <cstdlib>
 #include <random>
 
-#include "runtime/cache_admin.h"
-#include "runtime/cache_archive.h"
+#include "tessera/cache_admin.h"
 #include "tests/runtime/cache_fixture.h"
 
 using namespace tessera;

@@ -7,7 +7,7 @@
 
 #include <thread>
 
-#include "runtime/cache_admin.h"
+#include "tessera/cache_admin.h"
 #include "tests/runtime/cache_fixture.h"
 
 using namespace tessera;

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "base/file.h"
-#include "runtime/cache.h"
 #include "runtime/cache_entry.h"
 #include "runtime/cache_files.h"
+#include "tessera/cache.h"
 #include "tests/support/counting_compiler.h"
 #include "tests/support/temporary_folder.h"
 

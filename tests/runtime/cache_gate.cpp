@@ -6,7 +6,7 @@
 #include <functional>
 #include <map>
 
-#include "runtime/cache_admin.h"
+#include "tessera/cache_admin.h"
 #include "tests/runtime/cache_fixture.h"
 
 using namespace tessera;

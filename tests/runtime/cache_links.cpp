@@ -12,8 +12,8 @@
 #include <map>
 #include <thread>
 
-#include "runtime/cache_admin.h"
 #include "runtime/cache_folder.h"
+#include "tessera/cache_admin.h"
 #include "tests/runtime/cache_fixture.h"
 
 using namespace tessera;

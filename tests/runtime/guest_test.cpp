@@ -23,12 +23,12 @@
 #include <random>
 #include <thread>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/quiet_thread.h"
 #include "runtime/guest_library.h"
 #include "runtime/nvrtc.h"
 #include "runtime/worker_pool.h"
+#include "tessera/error.h"
 #include "tests/support/temporary_folder.h"
 
 extern char** environ;

@@ -1,11 +1,11 @@
-#include "runtime/launcher.h"
+#include "tessera/launcher.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <limits>
 
-#include "base/error.h"
+#include "tessera/error.h"
 #include "tests/support/fake_device.h"
 
 namespace tessera {

@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <thread>
 
-#include "base/error.h"
 #include "base/file.h"
+#include "tessera/error.h"
 #include "tests/support/temporary_folder.h"
 
 namespace tessera {

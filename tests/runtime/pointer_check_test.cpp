@@ -5,8 +5,8 @@
 
 #include <map>
 
-#include "base/error.h"
 #include "runtime/cuda_pointers.h"
+#include "tessera/error.h"
 #include "tests/support/fake_device.h"
 
 namespace tessera {

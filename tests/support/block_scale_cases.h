@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "base/bound_expression.h"
-#include "base/device.h"
-#include "generator/plan.h"
 #include "reference/block_scale_run.h"
 #include "reference/number.h"
 #include "reference/poison.h"
-#include "runtime/launcher.h"
+#include "tessera/device.h"
+#include "tessera/launcher.h"
+#include "tessera/plan.h"
 
 namespace tessera {
 

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/compiler.h"
-#include "base/error.h"
 #include "base/hash.h"
+#include "tessera/compiler.h"
+#include "tessera/error.h"
 
 namespace tessera::testing {
 

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/device.h"
-#include "base/error.h"
-#include "base/pointer_probe.h"
+#include "tessera/device.h"
+#include "tessera/error.h"
+#include "tessera/pointer_probe.h"
 
 namespace tessera {
 

@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "base/bound_expression.h"
-#include "base/compiler.h"
-#include "base/device.h"
-#include "generator/plan.h"
 #include "generator/selectors.h"
 #include "reference/number.h"
 #include "reference/tensor.h"
-#include "runtime/launcher.h"
+#include "tessera/compiler.h"
+#include "tessera/device.h"
+#include "tessera/launcher.h"
+#include "tessera/plan.h"
 
 namespace tessera::nulls {
 

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "base/error.h"
+#include "tessera/error.h"
 
 namespace tessera::testing {
 

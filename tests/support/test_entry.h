@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "emulator/device.h"
+#include "tessera/emulator/device.h"
 
 namespace tessera::testing {
 

@@ -1,5 +1,5 @@
 // The shared words: swizzles as the hardware applies them, matrix descriptors bit by bit.
-#include "spec/types.h"
+#include "tessera/spec/types.h"
 
 #include <doctest/doctest.h>
 

@@ -6,7 +6,7 @@
 
 #include <type_traits>
 
-#include "base/error.h"
+#include "tessera/error.h"
 
 using namespace tessera;
 

@@ -10,10 +10,10 @@
 #include <thread>
 
 #include "base/file.h"
-#include "runtime/cache_admin.h"
 #include "runtime/cache_folder.h"
 #include "runtime/nvrtc.h"
-#include "tessera/jit_state.h"
+#include "tessera/cache_admin.h"
+#include "tessera/internal/jit_state.h"
 #include "tests/generator/problems.h"
 #include "tests/support/fake_device.h"
 #include "tests/support/temporary_folder.h"

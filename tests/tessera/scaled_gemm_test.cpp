@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "base/error.h"
+#include "tessera/error.h"
 
 using namespace tessera;
 

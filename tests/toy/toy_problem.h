@@ -5,8 +5,8 @@
 #include <span>
 #include <string_view>
 
-#include "generator/any_problem.h"
-#include "spec/types.h"
+#include "tessera/any_problem.h"
+#include "tessera/spec/types.h"
 
 namespace tessera {
 

@@ -5,10 +5,10 @@
 
 #include <vector>
 
-#include "base/error.h"
-#include "emulator/device.h"
 #include "generator/selectors.h"
 #include "generator/tuning.h"
+#include "tessera/emulator/device.h"
+#include "tessera/error.h"
 #include "tessera/jit.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/toy/toy_problem.h"

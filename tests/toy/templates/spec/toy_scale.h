@@ -5,7 +5,7 @@
 // {threads, 1, 1}, no shared memory.
 #pragma once
 
-#include "spec/types.h"
+#include "tessera/spec/types.h"
 
 namespace tessera::toy_scale {
 

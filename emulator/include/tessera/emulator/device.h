@@ -1,0 +1,92 @@
+// EmulatedDevice: the Device seam on a CPU. Loads PTX, executes it, reports findings.
+//
+// Work runs inside the call that asks for it, in order, so streams and events are trivial. Findings of all launches
+// since the last synchronisation are its result; a failure stops the launch that had it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/device.h"
+#include "tessera/emulator/findings.h"
+#include "tessera/emulator/options.h"
+#include "tessera/emulator/sample.h"
+#include "tessera/pointer_probe.h"
+
+namespace tessera::emulator {
+
+struct DeviceOptions {
+  std::string arch = "sm_90a";
+  int num_sms = 4;
+  std::uint64_t seed = 1;
+  Schedule schedule = Schedule::fair;
+  std::uint64_t memory_bytes = std::uint64_t{64} << 30;  ///< address space, not memory
+  std::uint64_t max_warp_instructions = std::uint64_t{1} << 40;
+  double max_seconds = 0;      ///< per launch; 0: no limit
+  int threads = 1;             ///< of the host: 1, or 2 where clusters do not speak to each other (two_threads.h)
+  bool detects_races = false;  ///< accesses that nothing orders are hazards; at most four times slower
+  std::function<void(std::string_view)> print = {};  ///< takes what kernels print; empty: standard output
+};
+
+class EmulatedDevice final : public Device, public PointerProbe {
+ public:
+  explicit EmulatedDevice(const DeviceOptions& options = {});
+  ~EmulatedDevice() override;
+
+  const DeviceInfo& info() const override;
+  DevicePointer allocate(std::size_t bytes) override;
+  void free(DevicePointer pointer) noexcept override;
+  void copy_to_device(DevicePointer to, const void* from, std::size_t bytes, Stream stream = {}) override;
+  void copy_to_host(void* to, DevicePointer from, std::size_t bytes, Stream stream = {}) override;
+  void set_bytes(DevicePointer to, std::uint8_t value, std::size_t bytes, Stream stream = {}) override;
+  Stream create_stream() override;
+  void destroy(Stream stream) noexcept override;
+  Event create_event() override;
+  void destroy(Event event) noexcept override;
+  void record(Event event, Stream stream) override;
+  double elapsed_ms(Event from, Event to) override;
+  std::vector<Finding> synchronize(Stream stream = {}) override;
+  bool is_capturing(Stream stream) override;
+  std::uintptr_t current_context() override;
+  std::string why_unusable(DevicePointer pointer) override;
+  std::unique_ptr<LoadedImage> load(const Image& image) override;
+  void encode(const ResolvedTensorMap& map, TensorMapObject& out) override;
+  void launch(const LaunchRequest& request, Stream stream) override;
+
+  /// load() of PTX alone; `file` names it in messages. Throws Error{compile} where no kernel can be launched; a kernel
+  /// that cannot beside others that can is refused by LoadedImage::entry, in the same words.
+  std::unique_ptr<LoadedImage> load_ptx(std::string_view ptx, std::string_view file);
+  /// Fills with a byte and forgets that anybody wrote here: a kernel that reads it first is reported.
+  void poison(DevicePointer to, std::uint8_t value, std::size_t bytes);
+  /// How many bytes nobody has written, neither a copy nor a kernel.
+  std::uint64_t uninitialised_bytes(DevicePointer from, std::size_t bytes) const;
+  /// What kernels and copies wrote since the range was poisoned, in order. Quick where most of it is untouched.
+  std::vector<ByteRange> written(DevicePointer from, std::size_t bytes) const;
+  /// Byte i becomes pattern[i % pattern.size()]; the size divides 4,096 or is a multiple of it. Of large ranges, as of
+  /// what set_bytes and poison fill, memory is taken for pages alone that are written later (lazy_fill.h).
+  void fill_pattern(DevicePointer to, std::span<const std::byte> pattern, std::size_t bytes);
+  /// Of the launches that follow only so many clusters run, one after the other: the first, the last and, by the
+  /// launch's seed, some between them. For grids whose clusters need nothing of each other. 0: all of them.
+  void sample_clusters(std::uint64_t count);
+  ClusterSample last_sample() const;
+  /// Findings since the last take, with all their fields.
+  std::vector<EmulatorFinding> take_findings();
+  /// Of all launches since the last synchronisation before them: of a kernel of several steps, of all steps.
+  LaunchStatistics statistics() const;
+  /// Watches the launches that follow, until null is set; the caller keeps it alive.
+  void set_observer(Observer* observer);
+  void set_schedule(Schedule schedule, std::uint64_t seed);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// The kernels of a module, all of which can be launched; Error{compile} with the problems of all that cannot.
+std::vector<std::string> validate_ptx(std::string_view ptx, std::string_view file);
+
+}  // namespace tessera::emulator

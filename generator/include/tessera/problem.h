@@ -1,0 +1,18 @@
+// The Problems of all operators, and the one list of them.
+#pragma once
+
+#include "tessera/any_problem.h"
+#include "tessera/block_problem.h"
+#include "tessera/copy2d_problem.h"
+#include "tessera/fmha_problem.h"
+#include "tessera/gemm_problem.h"
+
+namespace tessera {
+
+template <class... Facts>
+struct OperatorList {};
+
+/// In the order of documentation. What the library knows of one stands where operator_type() of it is defined.
+using Operators = OperatorList<Copy2d, Fmha, Gemm, Quantize, Dequantize, ConvertScales, Gemv>;
+
+}  // namespace tessera

@@ -1,0 +1,74 @@
+// Choices that attention alone has, and the facts of an attention kernel, whichever target's. Words for them in flags
+// and JSON: generator/words.h.
+#pragma once
+
+#include "tessera/spec/types.h"
+
+namespace tessera {
+
+// Which keys besides the mask's a query sees: all, or those from window_size_left before it to window_size_right behind
+// it, counted from the key that stands beside the query (bottom-right aligned, as the causal mask).
+enum class Window { none, sliding };
+
+// Whose valid length of each batch is read from memory: nobody's, the keys', or the keys' and the queries'.
+enum class UsedLengths { none, k, qk };
+
+// How the queries of sequences lie: each sequence has seqlen_q places (dense), or they follow each other, a sequence's
+// from cu_seqlens_q[sequence] to cu_seqlens_q[sequence + 1] (ragged).
+enum class QueryLayout { dense, ragged };
+
+// Whether the keys of a query are shared out among CTAs whose partial results another kernel merges: num_splits to a
+// tile (on), or so that all CTAs have the same number of key blocks, as the lengths in memory are (dealt).
+enum class SplitKv { off, on, dealt };
+// Of a CTA of that kernel: a warp for each row of the output.
+inline constexpr int kMergeRows = 4;
+
+// Where a query's keys lie: all side by side in k and v (dense); or some scattered in one pool, by a list of their rows
+// for each query, and those of a sliding window in another (sparse_window).
+enum class KvPools { dense, sparse_window };
+
+// How the keys of sequences lie in k and v: [batch, seqlen_k, ..] (dense); in pages of page_size keys each of a pool,
+// which a table lists for each sequence (paged); packed one behind the other, cu_seqlens_k says where (ragged).
+enum class KvLayout { dense, paged, ragged };
+// What brings keys that do not lie dense to shared memory: TMA boxes where whole boxes of keys lie side by side, or
+// cp.async, 16 bytes at a time.
+enum class KvCopy { tma, cp_async };
+// Keys of a page: these.
+inline constexpr int kPageSizes[] = {1, 8, 16, 32, 64, 128, 256};
+TESSERA_HD constexpr bool is_page_size(int keys) {
+  for (const int known : kPageSizes)
+    if (keys == known) return true;
+  return false;
+}
+// Pages that no TMA box of whole swizzle patterns fits come by cp.async.
+TESSERA_HD constexpr KvCopy default_kv_copy(KvLayout layout, int page_size) {
+  return layout == KvLayout::paged && page_size < 8 ? KvCopy::cp_async : KvCopy::tma;
+}
+
+// Keys that lie side by side in memory as in a block of `keys`: all, or what a page and the block have in common.
+TESSERA_HD constexpr int box_keys(KvLayout layout, int page_size, int keys) {
+  if (layout != KvLayout::paged) return keys;
+  while (keys % page_size != 0) page_size /= 2;
+  return page_size;
+}
+
+// What is computed, for callers and references: everything else about a kernel is a choice. What each field means:
+// Fmha in tessera/problem.h.
+struct AttentionFacts {
+  int head_dim = 128;    // of q and k
+  int head_dim_v = 128;  // of v and o
+  DType dtype = DType::bf16;
+  Mask mask = Mask::none;
+  Window window = Window::none;
+  UsedLengths seqused = UsedLengths::none;
+  KvPools kv_pools = KvPools::dense;
+  KvLayout kv_layout = KvLayout::dense;
+  int page_size = 0;  // of kv_layout paged
+  Output output = Output::normalized;
+  Layout v_layout = Layout::mn_major;
+  QueryLayout q_layout = QueryLayout::dense;
+
+  TESSERA_HD friend constexpr bool operator==(const AttentionFacts&, const AttentionFacts&) = default;
+};
+
+}  // namespace tessera

@@ -1,0 +1,126 @@
+// What an operand of a product on the tensor cores of Blackwell may be: an element type, or a block-scaled format with
+// values and scales. Which kind of tcgen05.mma takes a pair of them. Host and device evaluate the same functions.
+#pragma once
+
+#include "tessera/spec/block_scale.h"
+#include "tessera/spec/instruction_descriptor.h"
+#include "tessera/spec/types.h"
+
+namespace tessera {
+
+enum class OperandType { f16, bf16, tf32, e4m3, e5m2, s8, u8, nvfp4, mxfp4, mxfp8_e4m3, mxfp8_e5m2 };
+
+// What becomes of a product before it is stored: silu(gate) * up, where gate and up are two products with the same A,
+// or one whose columns hold both in turn.
+enum class Gate { none, dual, interleaved };
+
+// Products of groups of rows with matrices B of their own: none, one group a matrix of A as a whole; contiguous, groups
+// stand one behind the other in A and D; masked, each at the beginning of its own matrix.
+enum class Grouping { none, contiguous, masked };
+
+// How a product is stored: as elements of a type, or as values and scales of a block-scaled format.
+enum class OutputFormat { plain, nvfp4, mxfp4, mxfp8_e4m3, mxfp8_e5m2 };
+
+// Precondition: not plain.
+TESSERA_HD constexpr BlockFormat block_format(OutputFormat format) {
+  return format == OutputFormat::nvfp4        ? BlockFormat::nvfp4
+         : format == OutputFormat::mxfp4      ? BlockFormat::mxfp4
+         : format == OutputFormat::mxfp8_e4m3 ? BlockFormat::mxfp8_e4m3
+                                              : BlockFormat::mxfp8_e5m2;
+}
+TESSERA_HD constexpr OutputFormat output_format(BlockFormat format) {
+  return format == BlockFormat::nvfp4        ? OutputFormat::nvfp4
+         : format == BlockFormat::mxfp4      ? OutputFormat::mxfp4
+         : format == BlockFormat::mxfp8_e4m3 ? OutputFormat::mxfp8_e4m3
+                                             : OutputFormat::mxfp8_e5m2;
+}
+
+TESSERA_HD constexpr bool is_block_scaled(OperandType type) { return type >= OperandType::nvfp4; }
+TESSERA_HD constexpr bool is_integer(OperandType type) { return type == OperandType::s8 || type == OperandType::u8; }
+TESSERA_HD constexpr bool is_mxfp8(OperandType type) {
+  return type == OperandType::mxfp8_e4m3 || type == OperandType::mxfp8_e5m2;
+}
+// Precondition: is_block_scaled(type).
+TESSERA_HD constexpr BlockFormat block_format(OperandType type) {
+  return type == OperandType::nvfp4        ? BlockFormat::nvfp4
+         : type == OperandType::mxfp4      ? BlockFormat::mxfp4
+         : type == OperandType::mxfp8_e4m3 ? BlockFormat::mxfp8_e4m3
+                                           : BlockFormat::mxfp8_e5m2;
+}
+TESSERA_HD constexpr OperandType operand_type(BlockFormat format) {
+  return format == BlockFormat::nvfp4        ? OperandType::nvfp4
+         : format == BlockFormat::mxfp4      ? OperandType::mxfp4
+         : format == BlockFormat::mxfp8_e4m3 ? OperandType::mxfp8_e4m3
+                                             : OperandType::mxfp8_e5m2;
+}
+
+// Bits of a value in global memory.
+TESSERA_HD constexpr int operand_bits(OperandType type) {
+  switch (type) {
+    case OperandType::tf32:
+      return 32;
+    case OperandType::f16:
+    case OperandType::bf16:
+      return 16;
+    case OperandType::nvfp4:
+    case OperandType::mxfp4:
+      return 4;
+    default:
+      return 8;
+  }
+}
+
+// The type as the instruction descriptor names it.
+TESSERA_HD constexpr layout::Tcgen05Type tcgen05_type(OperandType type) {
+  switch (type) {
+    case OperandType::f16:
+      return layout::Tcgen05Type::f16;
+    case OperandType::bf16:
+      return layout::Tcgen05Type::bf16;
+    case OperandType::tf32:
+      return layout::Tcgen05Type::tf32;
+    case OperandType::e4m3:
+    case OperandType::mxfp8_e4m3:
+      return layout::Tcgen05Type::e4m3;
+    case OperandType::e5m2:
+    case OperandType::mxfp8_e5m2:
+      return layout::Tcgen05Type::e5m2;
+    case OperandType::s8:
+      return layout::Tcgen05Type::s8;
+    case OperandType::u8:
+      return layout::Tcgen05Type::u8;
+    case OperandType::nvfp4:
+    case OperandType::mxfp4:
+      return layout::Tcgen05Type::e2m1;
+  }
+  return layout::Tcgen05Type::f16;
+}
+
+// The kind of instruction that multiplies the two; false where there is none. Types of one kind may differ where the
+// kind allows it: 8-bit floats, 8-bit integers, and mxfp8 beside mxfp4, whose values are then padded to 8 bits in
+// shared memory.
+TESSERA_HD constexpr bool find_kind(OperandType a, OperandType b, layout::Tcgen05Kind& kind) {
+  using layout::Tcgen05Kind;
+  const auto is_fp8 = [](OperandType type) { return type == OperandType::e4m3 || type == OperandType::e5m2; };
+  const auto is_mx = [](OperandType type) { return is_mxfp8(type) || type == OperandType::mxfp4; };
+  if (a == b && (a == OperandType::f16 || a == OperandType::bf16)) {
+    kind = Tcgen05Kind::f16;
+  } else if (a == b && a == OperandType::tf32) {
+    kind = Tcgen05Kind::tf32;
+  } else if (is_fp8(a) && is_fp8(b)) {
+    kind = Tcgen05Kind::f8f6f4;
+  } else if (is_integer(a) && is_integer(b)) {
+    kind = Tcgen05Kind::i8;
+  } else if (a == OperandType::nvfp4 && b == OperandType::nvfp4) {
+    kind = Tcgen05Kind::mxf4nvf4;
+  } else if (a == OperandType::mxfp4 && b == OperandType::mxfp4) {
+    kind = Tcgen05Kind::mxf4;
+  } else if (is_mx(a) && is_mx(b)) {
+    kind = Tcgen05Kind::mxf8f6f4;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace tessera
