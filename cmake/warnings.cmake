@@ -3,6 +3,8 @@ function(tessera_target name)
   target_compile_features(${name} PUBLIC cxx_std_20)
   target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
                                             $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/templates>)
+  # A product and a sum are two roundings unless the code says fma, on every host: the compiler never fuses them.
+  target_compile_options(${name} PRIVATE -ffp-contract=off)
   target_compile_options(${name} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion)
   if(TESSERA_WERROR)
     target_compile_options(${name} PRIVATE -Werror)
@@ -15,7 +17,7 @@ function(tessera_target name)
       target_compile_options(${name} PRIVATE -Wno-array-bounds -Wno-stringop-overflow -Wno-maybe-uninitialized)
     endif()
     target_compile_options(${name} PRIVATE -fsanitize=${TESSERA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
-    target_link_options(${name} PUBLIC -fsanitize=${TESSERA_SANITIZE})
+    target_link_options(${name} PUBLIC $<BUILD_INTERFACE:-fsanitize=${TESSERA_SANITIZE}>)
   endif()
 endfunction()
 

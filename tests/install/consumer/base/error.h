@@ -1,0 +1,4 @@
+// The consumer's own.
+#pragma once
+
+inline const char* own_error() { return "own error"; }

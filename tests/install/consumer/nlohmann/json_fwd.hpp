@@ -1,0 +1,1 @@
+#error a header of tessera includes <nlohmann/json_fwd.hpp>
