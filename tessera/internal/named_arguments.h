@@ -27,9 +27,7 @@ struct ArgumentNames {
 template <class Arguments>
 class ArgumentSlots {
  public:
-  static constexpr std::size_t kMaxSizes = 32, kMaxBuffers = 16, kMaxScalars = 4;
-
-  /// The arguments in the plan's order, on the stack of whoever launches.
+  /// The arguments in the plan's order, on the stack of whoever launches. As many as any plan has.
   struct Ordered {
     std::array<std::int64_t, kMaxSizes> sizes;
     std::array<DevicePointer, kMaxBuffers> buffers;
