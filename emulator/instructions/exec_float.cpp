@@ -107,9 +107,8 @@ Handler pick_arithmetic(const Decoded& d) {
 }
 
 // The host's fused multiply-add where it has one: without, std::fma is a call for every lane.
-#if defined(__x86_64__)
 template <bool kFtz>
-[[gnu::target("avx2,fma")]] void fma_lanes(const float* a, const float* b, const float* c, float* d) {
+[[gnu::always_inline]] inline void fma_of_host(const float* a, const float* b, const float* c, float* d) {
   alignas(64) float result[kLanes];
   U32 suspicious = 0;
   for (int lane = 0; lane < kLanes; ++lane) {
@@ -129,11 +128,22 @@ template <bool kFtz>
   }
   std::memcpy(d, result, sizeof(result));
 }
+#if defined(__x86_64__)
+template <bool kFtz>
+[[gnu::target("avx2,fma")]] void fma_lanes(const float* a, const float* b, const float* c, float* d) {
+  fma_of_host<kFtz>(a, b, c, d);
+}
 const bool has_fma = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #else
 template <bool kFtz>
-void fma_lanes(const float*, const float*, const float*, float*) {}
+void fma_lanes(const float* a, const float* b, const float* c, float* d) {
+  fma_of_host<kFtz>(a, b, c, d);
+}
+#if defined(__aarch64__)
+constexpr bool has_fma = true;  // every one has fmadd
+#else
 constexpr bool has_fma = false;
+#endif
 #endif
 
 template <bool kFtz>
