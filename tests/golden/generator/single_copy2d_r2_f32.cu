@@ -17,14 +17,14 @@ inline constexpr int kWarpgroupThreads = 128;
 
 }  // namespace tessera
 
-// ---- spec/types.h ----------------------------------------------------------------------------------------------------
+// ---- tessera/spec/types.h --------------------------------------------------------------------------------------------
 
 // The words that every Config shares: element types, swizzles, masks, matrix instructions, and the verdict of a rule.
 //
-// Compiled by g++, clang, nvcc and NVRTC alike. Included as "spec/types.h": the folder templates/ is the root of all
-// names here, for the host's include path and for the names that NVRTC gets from memory. Nothing outside templates/ is
-// included, standard headers neither, so types are the built-in ones: `int` for what fits a coordinate or a shape,
-// `long long` for byte counts and products of sizes.
+// Compiled by g++, clang, nvcc and NVRTC alike. Included as "tessera/spec/types.h": the folder templates/ is the root
+// of all names here, for the host's include path and for the names that NVRTC gets from memory. Nothing outside
+// templates/ is included, standard headers neither, so types are the built-in ones: `int` for what fits a coordinate or
+// a shape, `long long` for byte counts and products of sizes.
 //
 // Functions that both sides evaluate are `TESSERA_HD constexpr`: NVRTC refuses to call an unannotated constexpr
 // function from device code.
