@@ -73,7 +73,7 @@ class Attention {
   std::string problem() {
     device_.copy_to_host(output_.bytes.data(), o_, output_.bytes.size());
     reference::FmhaCheck check;
-    check.mask = plan_.problem.as<Fmha>().mask;
+    check.facts.mask = plan_.problem.as<Fmha>().mask;
     check.softmax_scale = scalars_.front();
     check.tile_m = plan_.number("tile_m");
     check.tile_n = plan_.number("tile_n");

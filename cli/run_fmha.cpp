@@ -213,7 +213,7 @@ class RunFmha final : public RunOperator {
                                 int jobs) const override {
     const AttentionFacts config = facts_of(plan);
     reference::FmhaCheck check;
-    check.mask = config.mask;
+    check.facts = config;
     for (const auto& [name, size] :
          {std::pair("window_size_left", &check.window_size_left),
           std::pair("window_size_right", &check.window_size_right), std::pair("num_splits", &check.num_splits)})
@@ -222,7 +222,6 @@ class RunFmha final : public RunOperator {
     const std::int64_t tile_n = plan.number("tile_n");
     if (plan.problem.as<Fmha>().split_kv == SplitKv::dealt)
       check.num_splits = std::max<std::int64_t>(ceil_div(flags.sizes.at("seqlen_k"), tile_n), 1);
-    check.is_normalized = config.output == Output::normalized;
     check.softmax_scale = softmax_scale(plan, flags);
     check.is_exact = flags.inputs == "integer" && flags.arrays.empty() && !flags.softmax_scale;
     check.judges_rel_error = flags.arrays.empty();

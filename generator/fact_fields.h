@@ -2,6 +2,7 @@
 #pragma once
 
 #include "spec/product_facts.h"
+#include "tessera/spec/attention_types.h"
 
 namespace tessera {
 
@@ -23,6 +24,26 @@ void visit_facts(const ProductFacts& facts, Visit&& visit) {
   visit("interleave", interleave);
   visit("d_format", d_format);
   visit("grouping", grouping);
+}
+
+/// visit("head_dim", 128), ..., in the order of JSON. The structured binding fails to compile when there is a fact
+/// more.
+template <class Visit>
+void visit_facts(const AttentionFacts& facts, Visit&& visit) {
+  const auto& [head_dim, head_dim_v, dtype, mask, window, seqused, kv_pools, kv_layout, page_size, output, v_layout,
+               q_layout] = facts;
+  visit("head_dim", head_dim);
+  visit("head_dim_v", head_dim_v);
+  visit("dtype", dtype);
+  visit("mask", mask);
+  visit("window", window);
+  visit("seqused", seqused);
+  visit("kv_pools", kv_pools);
+  visit("kv_layout", kv_layout);
+  visit("page_size", page_size);
+  visit("output", output);
+  visit("v_layout", v_layout);
+  visit("q_layout", q_layout);
 }
 
 }  // namespace tessera

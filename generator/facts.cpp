@@ -38,26 +38,6 @@ OperandType operand_type(DType dtype) {
                           word_list<OperandType>()));
 }
 
-UsedLengths used_lengths(const Fmha& problem) {
-  const bool needs_lengths = problem.kv_layout == KvLayout::paged && problem.seqused == UsedLengths::none;
-  return needs_lengths ? UsedLengths::k : problem.seqused;
-}
-
-AttentionFacts attention_facts(const Fmha& problem) {
-  return {.head_dim = problem.head_dim,
-          .head_dim_v = problem.head_dim_v.value_or(problem.head_dim),
-          .dtype = problem.dtype,
-          .mask = problem.mask,
-          .window = problem.window,
-          .seqused = used_lengths(problem),
-          .kv_pools = problem.kv_pools,
-          .kv_layout = problem.kv_layout,
-          .page_size = problem.page_size.value_or(0),
-          .output = problem.output,
-          .v_layout = problem.v_layout,
-          .q_layout = problem.q_layout};
-}
-
 Accumulation product_accumulation(const Gemm& problem) {
   // tcgen05 sums in fp32 as it is.
   const bool is_8_bit = problem.dtype == DType::e4m3 || problem.dtype == DType::e5m2;

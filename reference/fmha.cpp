@@ -59,7 +59,7 @@ std::pair<std::int64_t, std::int64_t> visible_keys(const FmhaInputs& in, const F
   if (row >= queries) return {0, 0};
   const std::int64_t beside = row + keys - queries;
   std::int64_t end = keys, begin = 0;
-  if (check.mask == Mask::causal) end = std::min(end, beside + 1);
+  if (check.facts.mask == Mask::causal) end = std::min(end, beside + 1);
   if (check.window_size_right >= 0) end = std::min(end, beside + check.window_size_right + 1);
   if (check.window_size_left >= 0) begin = std::max<std::int64_t>(begin, beside - check.window_size_left);
   return begin < end ? std::pair(begin, end) : std::pair<std::int64_t, std::int64_t>(0, 0);
@@ -165,7 +165,7 @@ class RowChecker {
       const bool is_behind = !is_empty && found < w.maximum && found >= w.maximum - kMaxTrail - allowed;
       sums.row_max.add(judged({found, is_behind ? found : w.maximum, allowed, allowed * allowed, at}));
       // What is relative to the maximum is compared relative to the one that the kernel used.
-      if (!check_.is_normalized && !is_empty) rescale = rescale_from(w.maximum - found);
+      if (!check_.is_normalized() && !is_empty) rescale = rescale_from(w.maximum - found);
     }
     if (outputs_.row_sum) {
       const double value = w.sum * rescale;
@@ -204,7 +204,7 @@ class RowChecker {
 
   // The kernel's maximum is known to us rounded and in other units: what that does to values relative to it.
   double maximum_roundings(const RowWork& w) const {
-    return check_.is_normalized || check_.is_exact ? 0.0 : 0x1p-22 * std::fabs(w.maximum);
+    return check_.is_normalized() || check_.is_exact ? 0.0 : 0x1p-22 * std::fabs(w.maximum);
   }
 
   /// Of inputs that are no numbers, or infinite, results are too, and no bound is a number: the same is right. That it
@@ -236,13 +236,13 @@ class RowChecker {
       element.found = outputs_.o.at(offset + at[3] * outputs_.o.strides[3]);
       if (!w.sees_nothing()) {
         FmhaRowBound::Column column;
-        column.is_normalized = check_.is_normalized;
+        column.is_normalized = check_.is_normalized();
         column.abs_sum = w.abs_sum[d] * rescale;
         column.square_sum = w.square_sum[d] * rescale * rescale;
         column.v_abs_sum = w.v_abs_sum[d] * rescale;
         const double sum = w.sum + sink_share(w, at[1]);
         column.sum = sum * rescale;
-        column.value = check_.is_normalized ? w.value[d] / sum : w.value[d] * rescale;
+        column.value = check_.is_normalized() ? w.value[d] / sum : w.value[d] * rescale;
         element.expected = column.value;
         const double extra = maximum_roundings(w) * std::fabs(column.value);
         element.bound = bound.element(column) + extra;
@@ -307,7 +307,7 @@ FmhaRow fmha_row(const FmhaInputs& inputs, const FmhaCheck& check, std::int64_t 
   const RowWork work = std::move(compute_rows(inputs, sizes, check, batch, head, std::span(&row, 1)).front());
   FmhaRow result{work.value, work.maximum, work.sum, work.maximum + std::log(work.sum)};
   if (work.sees_nothing()) result.lse = -kInfinity;
-  if (check.is_normalized && !work.sees_nothing())
+  if (check.is_normalized() && !work.sees_nothing())
     for (double& value : result.o) value /= work.sum;
   return result;
 }
@@ -318,7 +318,7 @@ Comparison check_fmha(const FmhaInputs& inputs, const FmhaOutputs& outputs, cons
   for (const auto& [name, view] :
        {std::pair("lse", &outputs.lse), std::pair("row_max", &outputs.row_max), std::pair("row_sum", &outputs.row_sum)})
     if (*view) demand_shape(**view, name, {sizes.batch, sizes.heads_q, sizes.seqlen_q});
-  if (!check.is_normalized && !outputs.row_max)
+  if (!check.is_normalized() && !outputs.row_max)
     throw Error(ErrorKind::usage, "un-normalised outputs are compared relative to row_max: it must be given");
   // Pieces of a head keep the memory of their scores small and the threads busy.
   const auto rows_at_once = static_cast<std::size_t>(

@@ -22,6 +22,7 @@
 #include "reference/comparison.h"
 #include "reference/random.h"
 #include "reference/tensor.h"
+#include "tessera/spec/attention_types.h"
 #include "tessera/spec/types.h"
 
 namespace tessera::reference {
@@ -39,11 +40,10 @@ struct FmhaOutputs {
 };
 
 struct FmhaCheck {
-  Mask mask = Mask::none;
+  AttentionFacts facts{};  ///< of these the mask and whether o is normalised; shapes come with the tensors
   std::int64_t window_size_left = -1, window_size_right = -1;  ///< -1: no bound
   std::int64_t num_splits = 1;                                 ///< parts of the keys that the kernel merges
   std::optional<TensorView> sink{};  ///< [heads_q]: a logit of each head, in the denominator of a normalised o only
-  bool is_normalized = true;
   double softmax_scale = 1;
   bool is_exact = false;           ///< inputs are make_integer_inputs() and softmax_scale is ln 2
   bool judges_rel_error = true;    ///< false for inputs that the user chose: their roundings need not be independent
@@ -51,6 +51,8 @@ struct FmhaCheck {
   std::int64_t max_multiply_adds = std::int64_t{1} << 31;  ///< more than that is sampled
   std::uint64_t seed = 1;
   int jobs = 0;
+
+  bool is_normalized() const { return facts.output == Output::normalized; }
 };
 
 /// One row of float64 results. Precondition: the places are inside.

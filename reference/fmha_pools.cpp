@@ -64,13 +64,13 @@ Comparison check_fmha_pools(const FmhaPools& in, const FmhaOutputs& outputs, con
         append_row(in.v, row, v_columns, v);
         ++keys;
       }
-      const std::int64_t end = check.mask == Mask::causal ? std::min(used, query + used - queries + 1) : used;
+      const std::int64_t end = check.facts.mask == Mask::causal ? std::min(used, query + used - queries + 1) : used;
       for (std::int64_t key = 0; key < end; ++key, ++keys) {
         append_row(in.swa_k, batch * window + key, columns, k);
         append_row(in.swa_v, batch * window + key, v_columns, v);
       }
       FmhaCheck of_query = check;
-      of_query.mask = Mask::none;
+      of_query.facts.mask = Mask::none;
       FmhaOutputs found{one_query(outputs.o, batch, query), {}, {}, {}};
       if (outputs.lse) found.lse = one_statistic(*outputs.lse, batch, query);
       const Comparison one =

@@ -57,8 +57,8 @@ std::string parameters_of_kernel(const FmhaLaunch& c) {
   if (c.facts.output == Output::unnormalized && stores_o) given.give({"row_max", "row_sum"});
   if (c.facts.seqused == UsedLengths::qk) given.give_as("const int", "seqused_q");
   if (c.facts.seqused != UsedLengths::none) given.give_as("const int", "seqused_k");
-  if (is_ragged(c)) given.give_as("const int", "cu_seqlens_q");
-  if (c.is_dealt || is_ragged(c)) given.give("o_rows", c.is_dealt ? "o" : "o_rows");
+  if (is_ragged(c.facts)) given.give_as("const int", "cu_seqlens_q");
+  if (c.is_dealt || is_ragged(c.facts)) given.give("o_rows", c.is_dealt ? "o" : "o_rows");
   if (c.is_split) {
     given.give_as("float", "partial_o");
     given.give_as("float", "partial_sums");
@@ -75,8 +75,8 @@ std::string parameters_of_kernel(const FmhaLaunch& c) {
   if (c.facts.window != Window::none) given.give({"window_size_left", "window_size_right"});
   given.give({"softmax_scale"});
   if (c.facts.kv_layout != KvLayout::dense) give_keys(c, given);
-  if (c.is_dealt || is_ragged(c)) given.give({"o_stride_head", "o_stride_seqlen"});
-  if (c.is_dealt && !is_ragged(c)) given.give({"o_stride_batch"});
+  if (c.is_dealt || is_ragged(c.facts)) given.give({"o_stride_head", "o_stride_seqlen"});
+  if (c.is_dealt && !is_ragged(c.facts)) given.give({"o_stride_batch"});
   return given.text();
 }
 

@@ -69,9 +69,9 @@ struct Sizes {
 /// Keys that a window leaves to a tile, where its bounds are expected ones.
 double seen_keys(const Config& c, const Fmha& p) {
   const auto keys = static_cast<double>(p.seqlen_k);
-  if (c.window == Window::none) return keys;
+  if (c.facts.window == Window::none) return keys;
   const auto side = [&](Hint size) { return size < 0 ? keys : static_cast<double>(size); };
-  const double right = c.mask == Mask::causal ? 0 : side(p.window_size_right);
+  const double right = c.facts.mask == Mask::causal ? 0 : side(p.window_size_right);
   return std::min(keys, std::ceil(static_cast<double>(c.tile_m) / c.pack_gqa) + side(p.window_size_left) + right);
 }
 
@@ -93,7 +93,7 @@ Sizes sizes_of(const Config& c, const Fmha& p) {
 
 /// Of the rows of a head.
 double visible_keys(const Config& c, const Sizes& s, double row) {
-  if (c.mask == Mask::none) return s.keys;
+  if (c.facts.mask == Mask::none) return s.keys;
   return std::clamp(std::floor(row / c.pack_gqa) + 1 + s.keys - s.queries, 0.0, s.keys);
 }
 
@@ -166,7 +166,7 @@ Deal deal_of(const Config& c, const Sizes& s) {
   const double slots = kSms / fmha::ctas_per_tile(c) * fmha::ctas_per_sm(c), items = s.tiles * s.heads * s.parts;
   Deal deal;
   deal.ctas.resize(static_cast<std::size_t>(std::min(slots, items)));
-  if (fmha::is_uneven(c) && !fmha::is_split(c)) {
+  if (is_uneven(c.facts) && !fmha::is_split(c)) {
     items > kMostItems ? deal_evenly(c, s, deal) : deal_causal(c, s, deal);
     return deal;
   }
@@ -204,7 +204,7 @@ double step_cycles(const Config& c, const Sizes& s, double ctas) {
   const int columns = fmha::qk_columns(c) + fmha::v_columns(c);
   const double at_once = ctas * busy_warpgroups(c, s);
   const double issue = c.tile_n * kIssueCycles + kIssueBlockCycles + exchanged_parts(c) * kPairScoreCycles;
-  const double loads = ctas * c.tile_n * columns * dtype_bytes(c.dtype) / kL2BytesPerCycle;
+  const double loads = ctas * c.tile_n * columns * dtype_bytes(c.facts.dtype) / kL2BytesPerCycle;
   double chain = chain_of(c, s);
   // With one slot the next block of K is asked for when the scores of this one are there.
   if (c.stages == 1) chain = std::max(chain, product_cycles(c, fmha::qk_columns(c)) + kLatencyCycles);
@@ -224,8 +224,9 @@ double busiest_cycles(const Config& c, const Sizes& s, const std::vector<Share>&
   const double alone = step_cycles(c, s, 1), both = std::max(alone, step_cycles(c, s, 2)), chain = chain_of(c, s);
   const double row_cycles = c.tile_m * (fmha::qk_columns(c) + fmha::v_columns(c)) / 128.0;
   const double of_tile = kTileCycles + kRowCycles * row_cycles + mask_cycles(c, s);
-  const double skipped =
-      c.mask == Mask::none ? 0 : kSkippedShare * (busy_warpgroups(c, s) - 1) * fmha::kRowsPerWarpgroup / 2 / c.tile_n;
+  const double skipped = c.facts.mask == Mask::none
+                             ? 0
+                             : kSkippedShare * (busy_warpgroups(c, s) - 1) * fmha::kRowsPerWarpgroup / 2 / c.tile_n;
   const auto sms = static_cast<std::size_t>(kSms) / static_cast<std::size_t>(fmha::ctas_per_tile(c));
   double busiest = 0;
   for (std::size_t i = 0; i < std::min(ctas.size(), sms); ++i) {
@@ -243,7 +244,7 @@ double busiest_cycles(const Config& c, const Sizes& s, const std::vector<Share>&
 /// What comes from memory. Where CTAs side by side have different heads, all heads' K and V are in use at once, and
 /// what the L2 does not hold of them comes again for every tile.
 double memory_bytes(const Config& c, const Sizes& s, const Deal& deal) {
-  const double row_bytes = (c.head_dim + c.head_dim_v) * dtype_bytes(c.dtype);
+  const double row_bytes = (c.facts.head_dim + c.facts.head_dim_v) * dtype_bytes(c.facts.dtype);
   const double keys = s.kv_heads * s.keys * row_bytes;
   double bytes = s.q_heads * s.queries * row_bytes + keys;
   if (deal.is_by_tile && keys > kL2Bytes)
@@ -262,14 +263,14 @@ double fmha_cost(const Config& c, const Fmha& problem) {
   const Sizes s = sizes_of(c, problem);
   const Deal deal = deal_of(c, s);
   const double first_bytes =
-      static_cast<double>(deal.ctas.size()) * (c.tile_m + c.tile_n) * c.head_dim * dtype_bytes(c.dtype);
+      static_cast<double>(deal.ctas.size()) * (c.tile_m + c.tile_n) * c.facts.head_dim * dtype_bytes(c.facts.dtype);
   double narrow = 1;
   for (int span = swizzle_span_bytes(c.swizzle); span < swizzle_span_bytes(fmha::widest_swizzle(c)); span *= 2)
     narrow += kNarrowShare;
   // Each part of a row is written and read once, fp32.
-  const double of_parts =
-      fmha::is_split(c) ? kMergeCycles + 8 * s.parts * s.q_heads * s.queries * (c.head_dim_v + 2) / kMemoryBytesPerCycle
-                        : 0;
+  const double of_parts = fmha::is_split(c) ? kMergeCycles + 8 * s.parts * s.q_heads * s.queries *
+                                                                 (c.facts.head_dim_v + 2) / kMemoryBytesPerCycle
+                                            : 0;
   return of_parts + kLaunchCycles + kFirstShare * first_bytes / kMemoryBytesPerCycle +
          smooth_max({busiest_cycles(c, s, deal.ctas) * narrow, memory_bytes(c, s, deal) / kMemoryBytesPerCycle});
 }

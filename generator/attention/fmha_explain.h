@@ -20,7 +20,8 @@ std::string explain_shared_rule(const Config& config, const Verdict<Rule>& verdi
   const std::string bound = grouped(verdict.bound);
   switch (verdict.rule) {
     case Rule::dtype_not_16_bit:
-      return fmt::format("{} elements of {} bytes, {} allowed: take bf16 or f16", to_word(config.dtype), found, bound);
+      return fmt::format("{} elements of {} bytes, {} allowed: take bf16 or f16", to_word(config.facts.dtype), found,
+                         bound);
     case Rule::head_dim_v_exceeds_head_dim:
       return fmt::format("head_dim_v {}, at most head_dim {} allowed (O leaves through Q's slot)", found, bound);
     case Rule::head_dim_not_multiple_of_span:

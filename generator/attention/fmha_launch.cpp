@@ -47,19 +47,19 @@ constexpr Tensor kWindowTensors[] = {
     {"swa_k", Operand::k, "heads_kv", "seqlen_swa", false, &AttentionFacts::head_dim, &FmhaLaunch::k},
     {"swa_v", Operand::v, "heads_kv", "seqlen_swa", false, &AttentionFacts::head_dim_v, &FmhaLaunch::v}};
 
-bool has_pools(const FmhaLaunch& c) { return c.facts.kv_pools != KvPools::dense; }
-
 std::vector<Tensor> tensors_of(const FmhaLaunch& c) {
   std::vector<Tensor> tensors(std::begin(kTensors), std::end(kTensors));
-  if (has_pools(c)) tensors.insert(tensors.end(), std::begin(kWindowTensors), std::end(kWindowTensors));
+  if (has_pools(c.facts)) tensors.insert(tensors.end(), std::begin(kWindowTensors), std::end(kWindowTensors));
   return tensors;
 }
 
 // Rows that queries list: [seqlen_k, head_dim], for all sequences.
-bool is_pool(const FmhaLaunch& c, const Tensor& t) { return has_pools(c) && t.seqlen == std::string_view("seqlen_k"); }
+bool is_pool(const FmhaLaunch& c, const Tensor& t) {
+  return has_pools(c.facts) && t.seqlen == std::string_view("seqlen_k");
+}
 // Heads that share rows of a tile.
 bool is_packed(const FmhaLaunch& c, const Tensor& t) {
-  return (c.pack_gqa > 1 || has_pools(c)) && t.heads == std::string_view("heads_q");
+  return (c.pack_gqa > 1 || has_pools(c.facts)) && t.heads == std::string_view("heads_q");
 }
 
 bool is_keys(const FmhaLaunch& c, const Tensor& t) {
@@ -73,15 +73,16 @@ bool is_k_major(const FmhaLaunch& c, const Tensor& t) {
 
 // Rows of all sequences, one after the other.
 bool is_ragged(const FmhaLaunch& c, const Tensor& t) {
-  return is_ragged(c) && t.seqlen == std::string_view("seqlen_q");
+  return is_ragged(c.facts) && t.seqlen == std::string_view("seqlen_q");
 }
 
 /// Tiles of queries, without the parts of their keys; ragged: at most.
 Expression tiles_of(const FmhaLaunch& c) {
-  if (is_ragged(c))
+  if (is_ragged(c.facts))
     return expression("(ceil_div(seqlen_q * {}, {}) + batch) * {}", c.pack_gqa, c.tile_rows,
                       c.pack_gqa == 1 ? "heads_q" : "heads_kv");
-  if (c.pack_gqa == 1 && !has_pools(c)) return expression("ceil_div(seqlen_q, {}) * heads_q * batch", c.tile_rows);
+  if (c.pack_gqa == 1 && !has_pools(c.facts))
+    return expression("ceil_div(seqlen_q, {}) * heads_q * batch", c.tile_rows);
   return expression("ceil_div(seqlen_q * {}, {}) * heads_kv * batch", c.padded_heads, c.tile_rows);
 }
 
@@ -122,13 +123,14 @@ void add_sizes(const FmhaLaunch& c, LaunchPlan& launch) {
   size("batch", 0, kMaxLength, {}, "sequences");
   size("heads_q", 1, kMaxHeads, {}, "query heads: a multiple of heads_kv");
   size("heads_kv", 1, kMaxHeads, {}, "key and value heads");
-  size("seqlen_q", 0, kMaxLength, {}, is_ragged(c) ? "queries of all sequences" : "queries of a sequence");
+  size("seqlen_q", 0, kMaxLength, {}, is_ragged(c.facts) ? "queries of all sequences" : "queries of a sequence");
   if (lies_in_places(c)) {
     add_key_sizes(c, launch);
   } else {
-    size("seqlen_k", 0, kMaxLength, {}, has_pools(c) ? "rows of k and v, for all sequences" : "keys of a sequence");
+    size("seqlen_k", 0, kMaxLength, {},
+         has_pools(c.facts) ? "rows of k and v, for all sequences" : "keys of a sequence");
   }
-  if (has_pools(c)) {
+  if (has_pools(c.facts)) {
     size("topk", 0, kMaxLength, {}, "rows that a query lists");
     size("seqlen_swa", 0, kMaxLength, {}, "keys of a sequence's window");
   }
@@ -257,7 +259,7 @@ void add_tensor(const FmhaLaunch& c, const Tensor& t, LaunchPlan& launch) {
 void add_statistic(const FmhaLaunch& c, const char* name, bool is_optional, LaunchPlan& launch) {
   std::vector<Expression> shape{Expression::parse("heads_q"), Expression::parse("seqlen_q")};
   std::vector<Expression> strides{Expression::parse("seqlen_q"), Expression(1)};
-  if (!is_ragged(c)) {
+  if (!is_ragged(c.facts)) {
     shape.insert(shape.begin(), Expression::parse("batch"));
     strides.insert(strides.begin(), Expression::parse("heads_q * seqlen_q"));
   }
@@ -272,7 +274,7 @@ void add_statistic(const FmhaLaunch& c, const char* name, bool is_optional, Laun
 
 std::vector<std::string> strides_of_o(const FmhaLaunch& c) {
   std::vector<std::string> strides{"o_stride_head", "o_stride_seqlen"};
-  if (!is_ragged(c)) strides.emplace_back("o_stride_batch");
+  if (!is_ragged(c.facts)) strides.emplace_back("o_stride_batch");
   return strides;
 }
 
@@ -288,10 +290,10 @@ void add_domain(const FmhaLaunch& c, LaunchPlan& launch) {
   };
   rule(Expression::parse("heads_q"), Relation::multiple_of, Expression::parse("heads_kv"),
        "heads_q must be a multiple of heads_kv");
-  if (has_pools(c))
+  if (has_pools(c.facts))
     rule(Expression::parse("heads_kv"), Relation::equal, Expression(1),
          "heads_kv must be 1: a query's heads share the rows that it lists");
-  if (c.pack_gqa > 1 || has_pools(c)) {
+  if (c.pack_gqa > 1 || has_pools(c.facts)) {
     rule(Expression::parse("heads_q"), Relation::equal, expression("heads_kv * {}", c.pack_gqa),
          fmt::format("heads_q must be {0} times heads_kv: this kernel packs {0} query heads of a key head; plan "
                      "another with another pack_gqa",
@@ -300,14 +302,14 @@ void add_domain(const FmhaLaunch& c, LaunchPlan& launch) {
             c.padded_heads == c.pack_gqa ? "the queries times pack_gqa" : "the queries times their rows of tiles");
   }
   at_most(Expression::parse("seqlen_q + seqlen_k"), "seqlen_q + seqlen_k");
-  if (has_pools(c)) at_most(Expression::parse("topk + seqlen_swa"), "topk + seqlen_swa");
+  if (has_pools(c.facts)) at_most(Expression::parse("topk + seqlen_swa"), "topk + seqlen_swa");
   at_most(Expression::parse("heads_q * batch"), "heads_q * batch");
   at_most(tiles_of(c), "the number of query tiles");
   if (c.is_dealt) at_most(Expression::parse(blocks_of(c)), "the number of query tiles times their blocks of keys");
   if (c.is_split) {
     if (!c.is_dealt)
       at_most(expression("{} * num_splits", tiles_of(c).text()), "the number of query tiles times num_splits");
-    at_most(Expression::parse(is_ragged(c) ? "heads_q * seqlen_q" : "heads_q * batch * seqlen_q"),
+    at_most(Expression::parse(is_ragged(c.facts) ? "heads_q * seqlen_q" : "heads_q * batch * seqlen_q"),
             "the number of rows");
     const int alignment = 16 / (c.facts.output == Output::unnormalized ? 4 : dtype_bytes(c.facts.dtype));
     for (const std::string& stride : strides_of_o(c))
@@ -379,12 +381,12 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   }
   if (c.facts.seqused == UsedLengths::qk) parameters.pointer("seqused_q");
   if (c.facts.seqused != UsedLengths::none) parameters.pointer("seqused_k");
-  if (is_ragged(c)) {
+  if (is_ragged(c.facts)) {
     parameters.pointer("cu_seqlens_q");
     if (!c.is_dealt) parameters.add("o_rows", ParameterKind::pointer, {}, "o");
   }
   if (c.is_split) parameters.parts(c);
-  if (has_pools(c)) {
+  if (has_pools(c.facts)) {
     for (const char* const map : {"swa_k", "swa_v"}) parameters.map(map);
     for (const char* const buffer : {"indices", "swa_lens", "sink"}) parameters.pointer(buffer);
     for (const char* const size : {"topk", "seqlen_swa"}) parameters.size(size);
@@ -397,7 +399,7 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   }
   parameters.add("softmax_scale", ParameterKind::f32, {}, "softmax_scale");
   if (lies_in_places(c)) add_key_parameters(c, step);
-  if (c.is_dealt || is_ragged(c)) parameters.strides(c);
+  if (c.is_dealt || is_ragged(c.facts)) parameters.strides(c);
   return step;
 }
 
@@ -448,8 +450,9 @@ LaunchPlan fmha_launch(const FmhaLaunch& config, const std::string& arch, const 
   }
   if (config.facts.seqused == UsedLengths::qk) add_lengths("seqused_q", launch);
   if (config.facts.seqused != UsedLengths::none) add_lengths("seqused_k", launch);
-  if (is_ragged(config)) add_numbers("cu_seqlens_q", "s32", {Expression::parse("batch + 1")}, {Expression(1)}, launch);
-  if (has_pools(config)) add_pools(launch);
+  if (is_ragged(config.facts))
+    add_numbers("cu_seqlens_q", "s32", {Expression::parse("batch + 1")}, {Expression(1)}, launch);
+  if (has_pools(config.facts)) add_pools(launch);
   if (lies_in_places(config)) add_key_places(config, launch);
   add_domain(config, launch);
   launch.steps.push_back(step_of(config, kernel));

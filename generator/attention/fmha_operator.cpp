@@ -17,6 +17,7 @@
 
 #include "generator/attention/fmha_cost.h"
 #include "generator/attention/fmha_explain.h"
+#include "generator/attention/fmha_facts.h"
 #include "generator/attention/fmha_tile_cost.h"
 #include "generator/candidates.h"
 #include "generator/facts.h"
@@ -65,24 +66,14 @@ SplitKv split_of(const Fmha& p, int pack_gqa) {
 }
 
 Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle) {
-  Config c;
-  c.head_dim = problem.head_dim;
-  c.head_dim_v = problem.head_dim_v.value_or(problem.head_dim);
+  Config c{.facts = attention_facts(problem)};
   c.tile_m = problem.tile_m.value_or(tile.tile_m);
   c.tile_n = problem.tile_n.value_or(tile.tile_n);
   c.stages = problem.stages.value_or(tile.stages);
   c.swizzle = problem.swizzle.value_or(swizzle);
   c.mma_kind = problem.mma_kind.value_or(MmaKind::wgmma_f16);
-  c.dtype = problem.dtype;
-  c.mask = problem.mask;
-  c.window = problem.window;
-  c.seqused = used_lengths(problem);
-  c.kv_layout = problem.kv_layout;
-  c.page_size = problem.page_size.value_or(0);
-  c.kv_copy = problem.kv_copy.value_or(default_kv_copy(c.kv_layout, c.page_size));
-  c.output = problem.output;
-  c.q_layout = problem.q_layout;
-  c.cta_pair = fmha::needs_cta_pair(c.head_dim);
+  c.kv_copy = problem.kv_copy.value_or(default_kv_copy(c.facts.kv_layout, c.facts.page_size));
+  c.cta_pair = fmha::needs_cta_pair(c.facts.head_dim);
   c.pack_gqa = problem.pack_gqa.value_or(packed_heads_of(problem));
   c.split_kv = problem.split_kv.value_or(split_of(problem, c.pack_gqa));
   // Only a Config whose extents are sane is completed: completing evaluates products of them.
@@ -90,30 +81,12 @@ Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle) {
   return is_sane ? fmha::complete(c) : c;
 }
 
-/// The tile that a problem gets which pins none.
-Tile standard_tile(KvLayout layout, const fmha::HeadDims& dims, Mask mask, Hint keys) {
-  return layout == KvLayout::dense ? fmha::default_tile(dims.head_dim, dims.head_dim_v, mask, keys)
-                                   : fmha::tile_of_places(dims.head_dim, dims.head_dim_v);
-}
-
 /// The default where `keys` are expected.
 Config default_of(const Config& c, Hint keys) {
-  Config standard = fmha::default_config(c.head_dim, c.head_dim_v, c.mask, c.dtype, c.output, keys);
-  if (c.kv_layout != KvLayout::dense) {
-    const Tile tile = standard_tile(c.kv_layout, {c.head_dim, c.head_dim_v}, c.mask, keys);
-    standard.tile_m = tile.tile_m;
-    standard.tile_n = tile.tile_n;
-    standard.stages = tile.stages;
-    standard = fmha::complete(standard);
-  }
-  standard.window = c.window;
-  standard.seqused = c.seqused;
-  standard.kv_layout = c.kv_layout;
-  standard.page_size = c.page_size;
+  Config standard = fmha::default_config(c.facts, keys);
   standard.kv_copy = c.kv_copy;
   standard.pack_gqa = c.pack_gqa;
   standard.split_kv = c.split_kv;
-  standard.q_layout = c.q_layout;
   return standard;
 }
 
@@ -129,26 +102,27 @@ double expected_share(const Config& c, Hint keys) {
 bool spills(const Config& c) {
   // Where a part leaves from registers, beside the next tile's first scores.
   if (fmha::is_split(c)) {
-    const bool is_wide = c.head_dim == 256 || (c.head_dim == 192 && c.head_dim_v == 128 && c.tile_n >= 128);
+    const bool is_wide =
+        c.facts.head_dim == 256 || (c.facts.head_dim == 192 && c.facts.head_dim_v == 128 && c.tile_n >= 128);
     if (c.q_stages != 2 || fmha::accumulator_registers(c) > kMostOfSplit || (c.tile_m > 64 && is_wide)) return true;
   }
   // Where loads of pages leave fewer registers.
-  if (c.kv_layout != KvLayout::dense && c.tile_m <= 128) {
-    const int most = c.tile_m == 64                            ? (fmha::ctas_per_sm(c) == 2 ? 160 : 184)
-                     : c.head_dim > 128 && c.head_dim_v <= 128 ? 144
-                                                               : 164;
+  if (c.facts.kv_layout != KvLayout::dense && c.tile_m <= 128) {
+    const int most = c.tile_m == 64                                        ? (fmha::ctas_per_sm(c) == 2 ? 160 : 184)
+                     : c.facts.head_dim > 128 && c.facts.head_dim_v <= 128 ? 144
+                                                                           : 164;
     if (fmha::accumulator_registers(c) > most) return true;
   }
-  const bool is_of_192_128 = c.head_dim == 192 && c.head_dim_v == 128 && c.tile_m == 192;
-  const bool is_of_256 = c.head_dim == 256 && c.tile_m == 128;
-  return c.mask == Mask::causal && c.tile_n == 80 && (is_of_192_128 || is_of_256);
+  const bool is_of_192_128 = c.facts.head_dim == 192 && c.facts.head_dim_v == 128 && c.tile_m == 192;
+  const bool is_of_256 = c.facts.head_dim == 256 && c.tile_m == 128;
+  return c.facts.mask == Mask::causal && c.tile_n == 80 && (is_of_192_128 || is_of_256);
 }
 
 /// What is left of the speed where a page comes in parts, because it and a block share few keys.
 double share_of_boxes(const Config& c) {
-  if (c.kv_layout != KvLayout::paged || c.kv_copy != KvCopy::tma) return 1;
+  if (c.facts.kv_layout != KvLayout::paged || c.kv_copy != KvCopy::tma) return 1;
   double share = 1;
-  for (int keys = fmha::box_keys(c); keys < std::min(c.page_size, 64); keys *= 2) share *= kSmallBoxShare;
+  for (int keys = fmha::box_keys(c); keys < std::min(c.facts.page_size, 64); keys *= 2) share *= kSmallBoxShare;
   return share;
 }
 
@@ -156,12 +130,12 @@ double share_of_boxes(const Config& c) {
 /// tiles or few keys. The model was fitted to more; of them hardly one was ever the fastest. All are candidates for
 /// pins, and for readers.
 bool is_modelled(const Config& c) {
-  if (c.head_dim == 256 && c.tile_m == 128 && c.tile_n == 80) return false;  // no faster than 128x64 by over 2 %
-  const bool is_small = c.head_dim <= 256 && c.tile_m == 64 && c.stages == 2 &&
+  if (c.facts.head_dim == 256 && c.tile_m == 128 && c.tile_n == 80) return false;  // no faster than 128x64 by over 2 %
+  const bool is_small = c.facts.head_dim <= 256 && c.tile_m == 64 && c.stages == 2 &&
                         (c.tile_n == 48 || c.tile_n == 64 || c.tile_n == 96 || c.tile_n == 128);
   return is_small || std::any_of(std::begin(fmha::kTiles), std::end(fmha::kTiles), [&](const Tile& tile) {
-           return tile.head_dim == c.head_dim && tile.head_dim_v == c.head_dim_v && tile.tile_m == c.tile_m &&
-                  tile.tile_n == c.tile_n && tile.stages == c.stages;
+           return tile.head_dim == c.facts.head_dim && tile.head_dim_v == c.facts.head_dim_v &&
+                  tile.tile_m == c.tile_m && tile.tile_n == c.tile_n && tile.stages == c.stages;
          });
 }
 
@@ -172,8 +146,8 @@ fmha::HeadDims head_dims_of(const Fmha& problem) {
 /// ", 8 heads packed, keys split": what a Config has besides its tile.
 std::string traits_of(const Config& c) {
   std::string text = c.pack_gqa == 1 ? "" : fmt::format(", {} heads packed", c.pack_gqa);
-  if (c.kv_layout == KvLayout::paged) text += fmt::format(", pages of {}", c.page_size);
-  if (c.kv_layout == KvLayout::ragged) text += ", ragged keys";
+  if (c.facts.kv_layout == KvLayout::paged) text += fmt::format(", pages of {}", c.facts.page_size);
+  if (c.facts.kv_layout == KvLayout::ragged) text += ", ragged keys";
   if (c.kv_copy == KvCopy::cp_async) text += " by cp.async";
   if (fmha::is_split(c)) text += fmha::is_dealt(c) ? ", keys dealt" : ", keys split";
   return text;
@@ -182,16 +156,7 @@ std::string traits_of(const Config& c) {
 FmhaLaunch::Box box_of(const fmha::TmaBox& box) { return {{std::begin(box.extents), std::end(box.extents)}}; }
 
 FmhaLaunch launch_facts(const Config& c) {
-  return {.facts = {.head_dim = c.head_dim,
-                    .head_dim_v = c.head_dim_v,
-                    .dtype = c.dtype,
-                    .mask = c.mask,
-                    .window = c.window,
-                    .seqused = c.seqused,
-                    .kv_layout = c.kv_layout,
-                    .page_size = c.page_size,
-                    .output = c.output,
-                    .q_layout = c.q_layout},
+  return {.facts = c.facts,
           .swizzle = c.swizzle,
           .pack_gqa = c.pack_gqa,
           .padded_heads = c.pack_gqa,
@@ -213,27 +178,6 @@ FmhaLaunch launch_facts(const Config& c) {
 
 }  // namespace
 
-std::string head_dims_text(int head_dim, int head_dim_v) {
-  return head_dim == head_dim_v ? fmt::format("{}", head_dim) : fmt::format("{}/{}", head_dim, head_dim_v);
-}
-
-void require_sizes_of_facts(const Fmha& problem) {
-  const auto demand = [](bool has_size, std::string_view name, Hint size, std::string_view remedy) {
-    if (!has_size && size != kUnknownHint)
-      throw Error(ErrorKind::unsupported, fmt::format("{} {} without {}", name, size, remedy));
-  };
-  const bool has_window = problem.window != Window::none, has_pools = problem.kv_pools != KvPools::dense;
-  const bool is_paged = problem.kv_layout == KvLayout::paged, is_ragged = problem.kv_layout == KvLayout::ragged;
-  demand(is_paged, "pages", problem.pages, "pages: take kv_layout paged");
-  demand(is_paged, "max_pages", problem.max_pages, "pages: take kv_layout paged");
-  demand(is_ragged, "tokens_k", problem.tokens_k, "ragged keys: take kv_layout ragged");
-  demand(has_window, "window_size_left", problem.window_size_left, "a window: take window sliding");
-  demand(has_window, "window_size_right", problem.window_size_right, "a window: take window sliding");
-  demand(has_pools, "topk", problem.topk, "a list of rows: take kv_pools sparse_window, on sm_100a or sm_103a");
-  demand(has_pools, "seqlen_swa", problem.seqlen_swa,
-         "a window beside a list: take kv_pools sparse_window, on sm_100a or sm_103a");
-}
-
 void FmhaOperator::require_facts(const Fmha& problem) {
   const fmha::HeadDims facts = head_dims_of(problem);
   const auto is_asked = [&](const fmha::HeadDims& h) {
@@ -248,11 +192,7 @@ void FmhaOperator::require_facts(const Fmha& problem) {
                 fmt::format("fmha has no kernel for head_dim {}: there are kernels for {} and {}",
                             head_dims_text(facts.head_dim, facts.head_dim_v), fmt::join(known, ", "), last));
   }
-  if (problem.dtype != DType::bf16 && problem.dtype != DType::f16) {
-    throw Error(
-        ErrorKind::unsupported,
-        fmt::format("fmha has no kernel for dtype {}: there are kernels for bf16 and f16", to_word(problem.dtype)));
-  }
+  require_dtype(problem);
   const auto refuse = [&](std::string_view field, std::string_view value) {
     throw Error(ErrorKind::unsupported, fmt::format("fmha has no kernel for {} {} on {}: take sm_100a or sm_103a",
                                                     field, value, problem.arch.to_string()));
@@ -276,7 +216,7 @@ void FmhaOperator::require_facts(const Fmha& problem) {
 std::vector<Config> FmhaOperator::candidates(const Fmha& asked) {
   const Fmha problem = of_one_sequence(asked);
   const fmha::HeadDims facts = head_dims_of(problem);
-  const Tile standard = standard_tile(problem.kv_layout, facts, problem.mask, problem.seqlen_k);
+  const Tile standard = fmha::standard_tile(attention_facts(problem), problem.seqlen_k);
   const Swizzle widest = fmha::widest_swizzle(config_of(problem, standard, Swizzle::none));
   const auto is_own = [&](const Tile& tile) {
     return tile.head_dim == facts.head_dim && tile.head_dim_v == facts.head_dim_v;
@@ -304,7 +244,7 @@ std::string FmhaOperator::merit(const Config& config, const Fmha& asked) {
   if (has_fmha_cost(problem)) return fmt::format("modelled at {:.1f} us", fmha_cost_us(fmha_cost(config, problem)));
   std::string text;
   if (config == default_of(config, problem.seqlen_k)) {
-    text = fmt::format("the default for head_dim {}", head_dims_text(config.head_dim, config.head_dim_v));
+    text = fmt::format("the default for head_dim {}", head_dims_text(config.facts.head_dim, config.facts.head_dim_v));
     if (config != default_of(config, kUnknownHint)) text += fmt::format(" and {} keys", grouped(problem.seqlen_k));
   } else {
     text = fmt::format("modelled at {:.2f} of the default's speed", expected_share(config, problem.seqlen_k));
@@ -320,8 +260,8 @@ std::string FmhaOperator::label(const Config& config) {
 }
 
 std::string FmhaOperator::subject(const Config& config) {
-  return fmt::format("head_dim {}, tile {}x{}, {}{}", head_dims_text(config.head_dim, config.head_dim_v), config.tile_m,
-                     config.tile_n, counted(config.stages, "stage"), traits_of(config));
+  return fmt::format("head_dim {}, tile {}x{}, {}{}", head_dims_text(config.facts.head_dim, config.facts.head_dim_v),
+                     config.tile_m, config.tile_n, counted(config.stages, "stage"), traits_of(config));
 }
 
 std::string FmhaOperator::explain(const Config& config, const Verdict& verdict) {
@@ -359,18 +299,13 @@ std::string FmhaOperator::explain(const Config& config, const Verdict& verdict) 
 }
 
 std::string FmhaOperator::kernel_name(Arch arch, const Config& config) {
-  std::string head_dims = fmt::format("d{}", config.head_dim);
-  if (config.head_dim_v != config.head_dim) head_dims += fmt::format("v{}", config.head_dim_v);
-  std::string name = fmt::format("tessera_fmha_{}_{}_{}x{}_s{}_{}_{}_{}", arch_name(arch.to_string()), head_dims,
-                                 config.tile_m, config.tile_n, config.stages, swizzle_name(config.swizzle),
-                                 config.mask == Mask::none ? "full" : to_word(config.mask), to_word(config.dtype));
-  if (config.window != Window::none) name += "_window";
-  if (config.seqused != UsedLengths::none) name += fmt::format("_used{}", to_word(config.seqused));
-  if (fmha::is_ragged(config)) name += "_raggedq";
-  if (config.kv_layout == KvLayout::paged) name += fmt::format("_paged{}", config.page_size);
-  if (config.kv_layout == KvLayout::ragged) name += "_ragged";
+  std::string name =
+      fmt::format("tessera_fmha_{}_{}_{}x{}_s{}_{}_{}_{}", arch_name(arch.to_string()), head_dims_name(config.facts),
+                  config.tile_m, config.tile_n, config.stages, swizzle_name(config.swizzle),
+                  config.facts.mask == Mask::none ? "full" : to_word(config.facts.mask), to_word(config.facts.dtype));
+  name += places_name(config.facts);
   if (config.kv_copy == KvCopy::cp_async) name += "_cpasync";
-  if (config.output == Output::unnormalized) name += "_unnormalized";
+  if (config.facts.output == Output::unnormalized) name += "_unnormalized";
   if (config.pack_gqa != 1) name += fmt::format("_pack{}", config.pack_gqa);
   if (fmha::is_split(config)) name += fmha::is_dealt(config) ? "_dealt" : "_split";
   return name;
@@ -408,8 +343,8 @@ void describe_smem(const Config& config, Plan& plan) {
 }  // namespace
 
 void FmhaOperator::describe(const Config& config, Plan& plan) {
-  const std::string dtype(to_word(config.dtype));
-  const std::string_view o_dtype = config.output == Output::unnormalized ? "f32" : std::string_view(dtype);
+  const std::string dtype(to_word(config.facts.dtype));
+  const std::string_view o_dtype = config.facts.output == Output::unnormalized ? "f32" : std::string_view(dtype);
   const auto operand = [&](const char* name, std::string_view type, const char* use) {
     return OperandPlan{.name = name,
                        .dtype = std::string(type),
@@ -430,20 +365,7 @@ void FmhaOperator::describe(const Config& config, Plan& plan) {
                    fmha::is_split(config) ? plain("o", o_dtype, "D of O = P V, merged from parts in the workspace")
                                           : operand("o", o_dtype, "D of O = P V, stored through shared memory"),
                    plain("lse", "f32", "written if not null")};
-  if (config.output == Output::unnormalized) {
-    plan.operands.push_back(plain("row_max", "f32", "written"));
-    plan.operands.push_back(plain("row_sum", "f32", "written"));
-  }
-  if (config.seqused == UsedLengths::qk)
-    plan.operands.push_back(plain("seqused_q", "s32", "valid queries of each sequence"));
-  if (config.seqused != UsedLengths::none)
-    plan.operands.push_back(plain("seqused_k", "s32", "valid keys of each sequence"));
-  if (fmha::is_ragged(config))
-    plan.operands.push_back(plain("cu_seqlens_q", "s32", "where each sequence's queries begin, and the end"));
-  if (config.kv_layout == KvLayout::paged)
-    plan.operands.push_back(plain("block_table", "s32", "pages of each sequence"));
-  if (config.kv_layout == KvLayout::ragged)
-    plan.operands.push_back(plain("cu_seqlens_k", "s32", "where the keys of each sequence begin and end"));
+  for (OperandPlan& of_fact : fact_operands(config.facts)) plan.operands.push_back(std::move(of_fact));
   describe_smem(config, plan);
   plan.entry_registers = fmha::register_budget(config).entry;
   for (int i = 0; i < fmha::kNumRoles; ++i) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "generator/fact_fields.h"
 #include "spec/fmha.h"
 #include "tessera/plan.h"
 
@@ -49,36 +50,26 @@ struct FmhaOperator {
   /// generated code and JSON. The structured binding fails to compile when the Config gains a field.
   template <class Visit>
   static void visit_fields(const Config& config, Visit&& visit) {
-    const auto& [head_dim, head_dim_v, tile_m, tile_n, stages, q_stages, swizzle, mma_kind, dtype, mask, window,
-                 seqused, kv_layout, page_size, kv_copy, output, ping_pong, cta_pair, pack_gqa, split_kv, q_layout] =
-        config;
-    visit("head_dim", head_dim);
-    visit("head_dim_v", head_dim_v);
+    const auto& [facts, tile_m, tile_n, stages, q_stages, swizzle, mma_kind, kv_copy, ping_pong, cta_pair, pack_gqa,
+                 split_kv] = config;
+    visit_facts(facts, visit);
     visit("tile_m", tile_m);
     visit("tile_n", tile_n);
     visit("stages", stages);
     visit("q_stages", q_stages);
     visit("swizzle", swizzle);
     visit("mma_kind", mma_kind);
-    visit("dtype", dtype);
-    visit("mask", mask);
-    visit("window", window);
-    visit("seqused", seqused);
-    visit("kv_layout", kv_layout);
-    visit("page_size", page_size);
     visit("kv_copy", kv_copy);
-    visit("output", output);
     visit("ping_pong", ping_pong);
     visit("cta_pair", cta_pair);
     visit("pack_gqa", pack_gqa);
     visit("split_kv", split_kv);
-    visit("q_layout", q_layout);
   }
   /// Those that a Problem may pin: of dense keys no size of pages.
   template <class Visit>
   static void visit_pins(const Config& config, Visit&& visit) {
     visit_fields(config, [&](std::string_view name, const auto& value) {
-      if (config.kv_layout == KvLayout::paged || name != "page_size") visit(name, value);
+      if (config.facts.kv_layout == KvLayout::paged || name != "page_size") visit(name, value);
     });
   }
 };
@@ -105,8 +96,6 @@ struct FmhaLaunch {
   Box q, k, v, o;
 };
 
-inline bool is_ragged(const FmhaLaunch& launch) { return launch.facts.q_layout == QueryLayout::ragged; }
-
 /// The calls of generated entries: the kernel's, in the namespace of its templates, and that of the kernel that merges
 /// split keys.
 std::string fmha_call(const FmhaLaunch& config, std::string_view templates);
@@ -114,11 +103,5 @@ std::string fmha_merge_call(const FmhaLaunch& config);
 
 /// The launch of an attention kernel as data.
 LaunchPlan fmha_launch(const FmhaLaunch& config, const std::string& arch, const std::string& kernel);
-
-/// Throws Error{unsupported} for the size of a thing that the problem has not: a window, a list of rows.
-void require_sizes_of_facts(const Fmha& problem);
-
-/// "64", "192/128": with head_dim_v where it differs.
-std::string head_dims_text(int head_dim, int head_dim_v);
 
 }  // namespace tessera

@@ -2,6 +2,7 @@
 
 #include "generator/attention/fmha_operator.h"
 #include "generator/attention/fmha_tcgen05_operator.h"
+#include "generator/facts.h"
 #include "generator/family.h"
 #include "generator/field_table.h"
 
@@ -96,6 +97,26 @@ constexpr FamilyRow kFmhaFamilies[] = {family_row<FmhaOperator>("wgmma", kWgmmaT
 constexpr OperatorType kFmha = make_operator_type<Fmha>(fmha_fields, kFmhaFamilies);
 
 }  // namespace
+
+UsedLengths used_lengths(const Fmha& problem) {
+  const bool needs_lengths = problem.kv_layout == KvLayout::paged && problem.seqused == UsedLengths::none;
+  return needs_lengths ? UsedLengths::k : problem.seqused;
+}
+
+AttentionFacts attention_facts(const Fmha& problem) {
+  return {.head_dim = problem.head_dim,
+          .head_dim_v = problem.head_dim_v.value_or(problem.head_dim),
+          .dtype = problem.dtype,
+          .mask = problem.mask,
+          .window = problem.window,
+          .seqused = used_lengths(problem),
+          .kv_pools = problem.kv_pools,
+          .kv_layout = problem.kv_layout,
+          .page_size = problem.page_size.value_or(0),
+          .output = problem.output,
+          .v_layout = problem.v_layout,
+          .q_layout = problem.q_layout};
+}
 
 template <>
 const OperatorType& operator_type<Fmha>() noexcept {

@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <iterator>
 
+#include "generator/attention/fmha_facts.h"
 #include "generator/attention/fmha_operator.h"
 #include "generator/attention/fmha_tcgen05_operator.h"
 #include "generator/words.h"
@@ -18,17 +19,7 @@ using fmha_tcgen05::Config;
 FmhaLaunch::Box box_of(const fmha_tcgen05::TmaBox& box) { return {{std::begin(box.extents), std::end(box.extents)}}; }
 
 FmhaLaunch launch_facts(const Config& c) {
-  return {.facts = {.head_dim = c.head_dim,
-                    .head_dim_v = c.head_dim_v,
-                    .dtype = c.dtype,
-                    .mask = c.mask,
-                    .window = c.window,
-                    .seqused = c.seqused,
-                    .kv_pools = c.kv_pools,
-                    .kv_layout = c.kv_layout,
-                    .page_size = c.page_size,
-                    .output = c.output,
-                    .v_layout = c.v_layout},
+  return {.facts = c.facts,
           .swizzle = c.swizzle,
           .pack_gqa = c.pack_gqa,
           .padded_heads = fmha_tcgen05::padded_heads(c),
@@ -112,8 +103,8 @@ void describe_tmem(const Config& c, Plan& plan) {
 }  // namespace
 
 void FmhaTcgen05Operator::describe(const Config& config, Plan& plan) {
-  const std::string dtype(to_word(config.dtype));
-  const std::string_view o_dtype = config.output == Output::unnormalized ? "f32" : std::string_view(dtype);
+  const std::string dtype(to_word(config.facts.dtype));
+  const std::string_view o_dtype = config.facts.output == Output::unnormalized ? "f32" : std::string_view(dtype);
   const auto operand = [&](const char* name, std::string_view type, const char* use) {
     plan.operands.push_back({.name = name,
                              .dtype = std::string(type),
@@ -134,29 +125,21 @@ void FmhaTcgen05Operator::describe(const Config& config, Plan& plan) {
       plain(name, dtype.c_str(), use);
   };
   of_keys("k", "B of S = Q K^T, K-major");
-  of_keys("v", config.v_layout == Layout::mn_major ? "B of O = P V, MN-major" : "B of O = P V, K-major");
+  of_keys("v", config.facts.v_layout == Layout::mn_major ? "B of O = P V, MN-major" : "B of O = P V, K-major");
   if (fmha_tcgen05::is_split(config)) {
     plain("o", std::string(o_dtype).c_str(), "D of O = P V, merged from parts in the workspace");
   } else {
     operand("o", o_dtype, "D of O = P V, from Tensor Memory, stored through shared memory");
   }
   plain("lse", "f32", "written if not null");
-  if (config.output == Output::unnormalized) {
-    plain("row_max", "f32", "written");
-    plain("row_sum", "f32", "written");
-  }
-  if (fmha_tcgen05::has_pools(config)) {
+  if (has_pools(config.facts)) {
     operand("swa_k", dtype, "as k: keys of the window");
     operand("swa_v", dtype, "as v: likewise");
     plain("indices", "s32", "rows of k and v that each query sees; below 0: none");
     plain("swa_lens", "s32", "valid keys of each sequence's window");
     plain("sink", "f32", "a logit of each head, in the denominator; may be null");
   }
-  if (config.seqused == UsedLengths::qk) plain("seqused_q", "s32", "valid queries of each sequence");
-  if (config.seqused != UsedLengths::none) plain("seqused_k", "s32", "valid keys of each sequence");
-  if (config.kv_layout == KvLayout::paged) plain("block_table", "s32", "pages of each sequence");
-  if (config.kv_layout == KvLayout::ragged)
-    plain("cu_seqlens_k", "s32", "where the keys of each sequence begin and end");
+  for (OperandPlan& of_fact : fact_operands(config.facts)) plan.operands.push_back(std::move(of_fact));
   describe_smem(config, plan);
   describe_tmem(config, plan);
   plan.entry_registers = fmha_tcgen05::register_budget(config).entry;

@@ -15,7 +15,7 @@
 #include <iterator>
 
 #include "generator/attention/fmha_explain.h"
-#include "generator/attention/fmha_operator.h"
+#include "generator/attention/fmha_facts.h"
 #include "generator/attention/fmha_tile_cost.h"
 #include "generator/candidates.h"
 #include "generator/facts.h"
@@ -41,7 +41,7 @@ constexpr Hint kEnoughTiles = 512;    // for every device at hand
 /// Heads that are packed where the caller does not say: all of a key head's, if queries are known to be few.
 int packed_heads_of(const Fmha& p, const Config& c) {
   // A query's heads have its keys in common, and nobody else has.
-  if (fmha_tcgen05::has_pools(c))
+  if (has_pools(c.facts))
     return p.heads_q > 0 && p.heads_q <= kShortLength ? static_cast<int>(p.heads_q) : kHeadsOfPools;
   const Hint heads = packable_heads(p, kFewQueries);
   return heads <= kShortLength ? static_cast<int>(heads) : 1;
@@ -49,30 +49,19 @@ int packed_heads_of(const Fmha& p, const Config& c) {
 
 /// Split where few tiles would leave a device idle beside long walks over the keys.
 SplitKv split_of(const Fmha& p, const Config& c) {
-  if (fmha_tcgen05::has_pools(c)) return SplitKv::off;
+  if (has_pools(c.facts)) return SplitKv::off;
   if (p.seqlen_q < 0 || p.seqlen_q > kFewQueries) return SplitKv::off;
   if (const Hint keys = expected_keys(p); keys >= 0 && keys < kManyKeys) return SplitKv::off;
   return has_tiles(p, c.pack_gqa, kEnoughTiles) ? SplitKv::off : SplitKv::on;
 }
 
 Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle, ProbabilityPath p_path) {
-  Config c;
-  c.head_dim = problem.head_dim;
-  c.head_dim_v = problem.head_dim_v.value_or(problem.head_dim);
+  Config c{.facts = attention_facts(problem)};
   c.tile_m = problem.tile_m.value_or(tile.tile_m);
   c.tile_n = problem.tile_n.value_or(tile.tile_n);
   c.stages = problem.stages.value_or(tile.stages);
   c.swizzle = problem.swizzle.value_or(swizzle);
-  c.dtype = problem.dtype;
-  c.mask = problem.mask;
-  c.window = problem.window;
-  c.seqused = used_lengths(problem);
-  c.kv_layout = problem.kv_layout;
-  c.page_size = problem.page_size.value_or(0);
-  c.kv_copy = problem.kv_copy.value_or(default_kv_copy(c.kv_layout, c.page_size));
-  c.kv_pools = problem.kv_pools;
-  c.output = problem.output;
-  c.v_layout = problem.v_layout;
+  c.kv_copy = problem.kv_copy.value_or(default_kv_copy(c.facts.kv_layout, c.facts.page_size));
   c.p_path = problem.p_path.value_or(p_path);
   c.cta_pair = problem.cta_group ? *problem.cta_group == 2 : tile.cta_pair;
   c.pack_gqa = problem.pack_gqa ? *problem.pack_gqa : packed_heads_of(problem, c);
@@ -83,18 +72,14 @@ Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle, Probabi
 double modelled_cost(const Config& c) { return tile_cost(c, c.p_path == ProbabilityPath::smem ? kSharedPCost : 0); }
 
 Config default_of(const Config& c) {
-  Config standard = fmha_tcgen05::default_config(c.head_dim, c.head_dim_v, c.mask, c.dtype, c.output, c.v_layout,
-                                                 c.window, c.seqused);
+  Config standard = fmha_tcgen05::default_config(c.facts);
   standard.pack_gqa = c.pack_gqa;
   standard.split_kv = c.split_kv;
-  standard.kv_pools = c.kv_pools;
-  standard.kv_layout = c.kv_layout;
-  standard.page_size = c.page_size;
   standard.kv_copy = c.kv_copy;
-  if (!fmha_tcgen05::has_pools(c)) return standard;
+  if (!has_pools(c.facts)) return standard;
   // The first tile that is one query.
   for (const Tile& tile : fmha_tcgen05::kTiles) {
-    if (tile.head_dim != c.head_dim || tile.head_dim_v != c.head_dim_v) continue;
+    if (tile.head_dim != c.facts.head_dim || tile.head_dim_v != c.facts.head_dim_v) continue;
     standard.tile_m = tile.tile_m;
     standard.tile_n = tile.tile_n;
     standard.stages = tile.stages;
@@ -112,7 +97,7 @@ double expected_share(const Config& c) {
 
 /// Which part of its tiles is work. With pools a query walks over its list and its window, however many rows there are.
 double useful_work(const Config& c, const Fmha& problem) {
-  if (!fmha_tcgen05::has_pools(c)) return useful_part(c, problem);
+  if (!has_pools(c.facts)) return useful_part(c, problem);
   const double rows = static_cast<double>(c.pack_gqa) /
                       (fmha_tcgen05::parts_of_query(c) * static_cast<double>(fmha_tcgen05::rows_per_cta(c)));
   if (problem.topk < 0 || problem.seqlen_swa < 0) return rows;
@@ -131,7 +116,7 @@ std::string traits(const Config& c) {
   std::string text = c.cta_pair ? ", CTA pair" : "";
   if (c.pack_gqa != 1) text += fmt::format(", {} heads packed", c.pack_gqa);
   if (fmha_tcgen05::is_split(c)) text += ", keys split";
-  if (fmha_tcgen05::has_pools(c)) text += ", two pools of keys";
+  if (has_pools(c.facts)) text += ", two pools of keys";
   return text;
 }
 
@@ -152,11 +137,7 @@ void FmhaTcgen05Operator::require_facts(const Fmha& problem) {
                             head_dims_text(problem.head_dim, problem.head_dim_v.value_or(problem.head_dim)),
                             problem.arch.to_string(), fmt::join(known, ", "), last));
   }
-  if (problem.dtype != DType::bf16 && problem.dtype != DType::f16) {
-    throw Error(
-        ErrorKind::unsupported,
-        fmt::format("fmha has no kernel for dtype {}: there are kernels for bf16 and f16", to_word(problem.dtype)));
-  }
+  require_dtype(problem);
   require_sizes_of_facts(problem);
   if (problem.q_layout == QueryLayout::ragged) {
     throw Error(ErrorKind::unsupported,
@@ -187,7 +168,7 @@ std::vector<Config> FmhaTcgen05Operator::candidates(const Fmha& problem) {
       if (is_first) {
         const Config c = config_of(problem, tile, widest_of(tile), tile.p_path);
         // A tile of pools is one query: what is wrong with the others would hide what is wrong with the problem.
-        if (!fmha_tcgen05::has_pools(c) || fmha_tcgen05::q_tiles(c) == 1) list.push_back(c);
+        if (!has_pools(c.facts) || fmha_tcgen05::q_tiles(c) == 1) list.push_back(c);
         continue;
       }
       for (const Swizzle swizzle : kSwizzles)
@@ -216,7 +197,7 @@ double FmhaTcgen05Operator::score(const Config& config, const Fmha& problem) {
 std::string FmhaTcgen05Operator::merit(const Config& config, const Fmha& problem) {
   const bool is_default = config == default_of(config);
   std::string text = is_default ? fmt::format("the default for head_dim {}, not measured on a device",
-                                              head_dims_text(config.head_dim, config.head_dim_v))
+                                              head_dims_text(config.facts.head_dim, config.facts.head_dim_v))
                                 : fmt::format("modelled at {:.2f} of the default's speed", expected_share(config));
   const double useful = useful_work(config, problem);
   if (useful < 1) text += fmt::format(", {:.1f} % of its tiles is work for these lengths", 100 * useful);
@@ -229,8 +210,8 @@ std::string FmhaTcgen05Operator::label(const Config& config) {
 }
 
 std::string FmhaTcgen05Operator::subject(const Config& config) {
-  return fmt::format("head_dim {}, tile {}x{}, {}{}", head_dims_text(config.head_dim, config.head_dim_v), config.tile_m,
-                     config.tile_n, counted(config.stages, "stage"), traits(config));
+  return fmt::format("head_dim {}, tile {}x{}, {}{}", head_dims_text(config.facts.head_dim, config.facts.head_dim_v),
+                     config.tile_m, config.tile_n, counted(config.stages, "stage"), traits(config));
 }
 
 std::string FmhaTcgen05Operator::explain(const Config& config, const Verdict& verdict) {
@@ -288,23 +269,19 @@ std::string FmhaTcgen05Operator::explain(const Config& config, const Verdict& ve
 }
 
 std::string FmhaTcgen05Operator::kernel_name(Arch arch, const Config& config) {
-  std::string head_dims = fmt::format("d{}", config.head_dim);
-  if (config.head_dim_v != config.head_dim) head_dims += fmt::format("v{}", config.head_dim_v);
-  std::string name = fmt::format("tessera_fmha_{}_{}_{}x{}_s{}_{}_{}_{}", arch_name(arch.to_string()), head_dims,
-                                 config.tile_m, config.tile_n, config.stages, swizzle_name(config.swizzle),
-                                 config.mask == Mask::none ? "full" : to_word(config.mask), to_word(config.dtype));
-  if (config.window != Window::none) name += "_window";
-  if (config.seqused != UsedLengths::none) name += fmt::format("_used{}", to_word(config.seqused));
-  if (config.kv_layout == KvLayout::paged) name += fmt::format("_paged{}", config.page_size);
-  if (config.kv_layout == KvLayout::ragged) name += "_ragged";
+  std::string name =
+      fmt::format("tessera_fmha_{}_{}_{}x{}_s{}_{}_{}_{}", arch_name(arch.to_string()), head_dims_name(config.facts),
+                  config.tile_m, config.tile_n, config.stages, swizzle_name(config.swizzle),
+                  config.facts.mask == Mask::none ? "full" : to_word(config.facts.mask), to_word(config.facts.dtype));
+  name += places_name(config.facts);
   if (config.kv_copy == KvCopy::cp_async) name += "_cpasync";
   if (config.p_path == ProbabilityPath::smem) name += "_psmem";
-  if (config.v_layout == Layout::k_major) name += "_vk";
+  if (config.facts.v_layout == Layout::k_major) name += "_vk";
   if (config.cta_pair) name += "_pair";
   if (fmha_tcgen05::is_packed(config)) name += fmt::format("_pack{}", config.pack_gqa);
   if (fmha_tcgen05::is_split(config)) name += "_split";
-  if (fmha_tcgen05::has_pools(config)) name += "_pools";
-  if (config.output == Output::unnormalized) name += "_unnormalized";
+  if (has_pools(config.facts)) name += "_pools";
+  if (config.facts.output == Output::unnormalized) name += "_unnormalized";
   return name;
 }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "generator/fact_fields.h"
 #include "spec/fmha_tcgen05.h"
 #include "tessera/plan.h"
 
@@ -46,36 +47,25 @@ struct FmhaTcgen05Operator {
   /// generated code and JSON. The structured binding fails to compile when the Config gains a field.
   template <class Visit>
   static void visit_fields(const Config& config, Visit&& visit) {
-    const auto& [head_dim, head_dim_v, tile_m, tile_n, stages, swizzle, mma_kind, dtype, mask, window, seqused,
-                 kv_layout, page_size, kv_copy, output, v_layout, p_path, cta_pair, pack_gqa, split_kv, kv_pools] =
+    const auto& [facts, tile_m, tile_n, stages, swizzle, mma_kind, kv_copy, p_path, cta_pair, pack_gqa, split_kv] =
         config;
-    visit("head_dim", head_dim);
-    visit("head_dim_v", head_dim_v);
+    visit_facts(facts, visit);
     visit("tile_m", tile_m);
     visit("tile_n", tile_n);
     visit("stages", stages);
     visit("swizzle", swizzle);
     visit("mma_kind", mma_kind);
-    visit("dtype", dtype);
-    visit("mask", mask);
-    visit("window", window);
-    visit("seqused", seqused);
-    visit("kv_layout", kv_layout);
-    visit("page_size", page_size);
     visit("kv_copy", kv_copy);
-    visit("output", output);
-    visit("v_layout", v_layout);
     visit("p_path", p_path);
     visit("cta_pair", cta_pair);
     visit("pack_gqa", pack_gqa);
     visit("split_kv", split_kv);
-    visit("kv_pools", kv_pools);
   }
   /// Those that a Problem may pin: of dense keys no size of pages.
   template <class Visit>
   static void visit_pins(const Config& config, Visit&& visit) {
     visit_fields(config, [&](std::string_view name, const auto& value) {
-      if (config.kv_layout == KvLayout::paged || name != "page_size") visit(name, value);
+      if (config.facts.kv_layout == KvLayout::paged || name != "page_size") visit(name, value);
     });
   }
 };

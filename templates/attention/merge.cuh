@@ -71,12 +71,12 @@ __device__ __forceinline__ void merge_row(const float* partial_o, const float* p
   }
 #pragma unroll
   for (int i = 16; i > 0; i /= 2) sum += __shfl_xor_sync(0xffffffff, sum, i);
-  const float factor = C.output == Output::unnormalized ? 1.0f : sum == 0.0f ? 0.0f : 1.0f / sum;
+  const float factor = C.facts.output == Output::unnormalized ? 1.0f : sum == 0.0f ? 0.0f : 1.0f / sum;
 
 #pragma unroll 1
-  for (int first_column = 0; first_column < C.head_dim_v; first_column += 128) {
+  for (int first_column = 0; first_column < C.facts.head_dim_v; first_column += 128) {
     const int column = first_column + 4 * lane;
-    const bool is_mine = column < C.head_dim_v;
+    const bool is_mine = column < C.facts.head_dim_v;
     float o[4] = {0, 0, 0, 0};
 #pragma unroll 1
     for (int first = 0; first < num_parts; first += 32) {
@@ -87,7 +87,8 @@ __device__ __forceinline__ void merge_row(const float* partial_o, const float* p
       for (int i = 0; i < min(32, num_parts - first); ++i) {
         const float weight = __shfl_sync(0xffffffff, own_weight, i);
         if (!is_mine) continue;
-        const ptx::Vector4 part = ptx::ld_global_v4_written(partial_o + part_row(first + i) * C.head_dim_v + column);
+        const ptx::Vector4 part =
+            ptx::ld_global_v4_written(partial_o + part_row(first + i) * C.facts.head_dim_v + column);
         o[0] = fmaf(__uint_as_float(part.x), weight, o[0]);
         o[1] = fmaf(__uint_as_float(part.y), weight, o[1]);
         o[2] = fmaf(__uint_as_float(part.z), weight, o[2]);
@@ -95,17 +96,17 @@ __device__ __forceinline__ void merge_row(const float* partial_o, const float* p
       }
     }
     if (!is_mine) continue;
-    char* const out = o_row + column * o_element_bytes(C);
-    if constexpr (C.output == Output::unnormalized) {
+    char* const out = o_row + column * o_element_bytes(C.facts);
+    if constexpr (C.facts.output == Output::unnormalized) {
       ptx::st_global_v4(out,
                         {__float_as_uint(o[0]), __float_as_uint(o[1]), __float_as_uint(o[2]), __float_as_uint(o[3])});
     } else {
-      ptx::st_global_v2(out, ptx::cvt_pack<C.dtype>(o[0], o[1]), ptx::cvt_pack<C.dtype>(o[2], o[3]));
+      ptx::st_global_v2(out, ptx::cvt_pack<C.facts.dtype>(o[0], o[1]), ptx::cvt_pack<C.facts.dtype>(o[2], o[3]));
     }
   }
   if (lane != 0) return;
   if (statistics.lse != nullptr) statistics.lse[statistic] = (subtrahend + ptx::lg2(sum)) * kLn2;
-  if constexpr (C.output == Output::unnormalized) {
+  if constexpr (C.facts.output == Output::unnormalized) {
     statistics.row_max[statistic] = max * kLn2;
     statistics.row_sum[statistic] = sum;
   }
@@ -125,7 +126,7 @@ __device__ __forceinline__ void merge(const MergeParams& p) {
   const long long first_of_row = batch * p.o_stride_batch + query * p.o_stride_seqlen + head * p.o_stride_head;
   merge_row<C>(
       p.partial_o, p.partial_sums, p.num_splits, [&](int part) { return part * rows + row; },
-      static_cast<char*>(p.o) + first_of_row * o_element_bytes(C), {p.lse, p.row_max, p.row_sum}, row);
+      static_cast<char*>(p.o) + first_of_row * o_element_bytes(C.facts), {p.lse, p.row_max, p.row_sum}, row);
 }
 
 }  // namespace tessera::attention

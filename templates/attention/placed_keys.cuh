@@ -26,14 +26,14 @@ inline constexpr unsigned kAllLanes = 0xffffffff;
 template <auto C, bool kIsV, int kKeys, int kColumns, class Params>
 struct KeyLoad {
   static constexpr int kSpan = swizzle_span_bytes(C.swizzle);
-  static constexpr int kPageSize = C.page_size > 0 ? C.page_size : 1;
-  static constexpr int kBoxKeys = box_keys(C.kv_layout, C.page_size, kKeys);
+  static constexpr int kPageSize = C.facts.page_size > 0 ? C.facts.page_size : 1;
+  static constexpr int kBoxKeys = box_keys(C.facts.kv_layout, C.facts.page_size, kKeys);
   static constexpr int kBoxes = kKeys / kBoxKeys;
   static constexpr int kPagesOfLane = (kBoxes + 31) / 32;
   // Lanes that copy a key's 16-byte chunks of one panel, and keys that a warp copies at once.
   static constexpr int kChunks = kSpan / 16;
   static constexpr int kKeysAtOnce = 32 / kChunks;
-  static constexpr int kPanels = kColumns * dtype_bytes(C.dtype) / kSpan;
+  static constexpr int kPanels = kColumns * dtype_bytes(C.facts.dtype) / kSpan;
 
   const Params& p;
   const int batch;
@@ -44,26 +44,26 @@ struct KeyLoad {
 
   __device__ __forceinline__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
   __device__ __forceinline__ static int place_in_page(int key) {
-    return C.kv_layout == KvLayout::ragged ? key : static_cast<int>(static_cast<unsigned>(key) % kPageSize);
+    return C.facts.kv_layout == KvLayout::ragged ? key : static_cast<int>(static_cast<unsigned>(key) % kPageSize);
   }
 
   // Where the box that begins at `key` is: its page, 0 of ragged keys; -1: nowhere.
   __device__ __forceinline__ int page_of(int key) const {
     if (key >= end) return -1;
-    if constexpr (C.kv_layout == KvLayout::ragged) return 0;
+    if constexpr (C.facts.kv_layout == KvLayout::ragged) return 0;
     const int entry = static_cast<int>(static_cast<unsigned>(key) / kPageSize);
     const int* const table = p.block_table + static_cast<long long>(batch) * p.max_pages;
     const int page = static_cast<int>(ptx::ld_global_u32(table + entry));
     return static_cast<unsigned>(page) < static_cast<unsigned>(p.pages) ? page : -1;
   }
   __device__ __forceinline__ bool has_memory() const {
-    return (C.kv_layout == KvLayout::ragged ? p.tokens_k : p.pages) > 0;
+    return (C.facts.kv_layout == KvLayout::ragged ? p.tokens_k : p.pages) > 0;
   }
 
   __device__ __forceinline__ void load_box(unsigned to, unsigned barrier, int key, int page) const {
     const ptx::TensorMap& map = kIsV ? p.v : p.k;
-    const int row = C.kv_layout == KvLayout::ragged ? (page < 0 ? p.tokens_k : origin + key) : place_in_page(key);
-    const int outermost = C.kv_layout == KvLayout::ragged ? 0 : page < 0 ? p.pages : page;
+    const int row = C.facts.kv_layout == KvLayout::ragged ? (page < 0 ? p.tokens_k : origin + key) : place_in_page(key);
+    const int outermost = C.facts.kv_layout == KvLayout::ragged ? 0 : page < 0 ? p.pages : page;
     if constexpr (kBoxes == 1) {
       ptx::tma_load_5d(to, map, barrier, 0, row, first_panel, head, outermost);
     } else {
@@ -82,8 +82,8 @@ struct KeyLoad {
         bytes != 0 ? (origin + place_in_page(key)) * (kIsV ? p.v_stride_seqlen : p.k_stride_seqlen) : 0;
     const long long elements = to_page + to_key + head * (kIsV ? p.v_stride_head : p.k_stride_head);
     const int chunk = lane() % kChunks * 16;
-    const char* const from = static_cast<const char*>(kIsV ? p.v_keys : p.k_keys) + elements * dtype_bytes(C.dtype) +
-                             first_panel * kSpan + chunk;
+    const char* const from = static_cast<const char*>(kIsV ? p.v_keys : p.k_keys) +
+                             elements * dtype_bytes(C.facts.dtype) + first_panel * kSpan + chunk;
     const unsigned to = swizzle_address(C.swizzle, slot + i * kSpan + chunk);
 #pragma unroll 1
     for (int panel = 0; panel < kPanels; ++panel)

@@ -28,7 +28,7 @@ __device__ __forceinline__ Place place_of_keys(const Params& p, int batch) {
 
 template <auto C>
 TESSERA_HD constexpr bool has_ragged_keys() {
-  if constexpr (requires { C.kv_layout; }) return C.kv_layout == KvLayout::ragged;
+  if constexpr (requires { C.facts.kv_layout; }) return C.facts.kv_layout == KvLayout::ragged;
   return false;
 }
 
@@ -42,8 +42,8 @@ __device__ __forceinline__ Lengths lengths_of(const Params& p, int batch) {
     const Place place = place_of_keys(p, batch);
     lengths.k = min(place.end - place.begin, p.seqlen_k);
   }
-  if constexpr (C.seqused == UsedLengths::qk) lengths.q = used(p.seqused_q, p.seqlen_q);
-  if constexpr (C.seqused != UsedLengths::none) lengths.k = used(p.seqused_k, lengths.k);
+  if constexpr (C.facts.seqused == UsedLengths::qk) lengths.q = used(p.seqused_q, p.seqlen_q);
+  if constexpr (C.facts.seqused != UsedLengths::none) lengths.k = used(p.seqused_k, lengths.k);
   return lengths;
 }
 
@@ -56,11 +56,11 @@ struct Keys {
 // Of queries in their order, both ends grow.
 template <auto C, class Params>
 __device__ __forceinline__ Keys visible_keys(const Params& p, const Lengths& lengths, int query) {
-  if (C.seqused == UsedLengths::qk && query >= lengths.q) return {0, 0};
+  if (C.facts.seqused == UsedLengths::qk && query >= lengths.q) return {0, 0};
   const int beside = query + lengths.k - lengths.q;
   Keys keys{0, lengths.k};
-  if constexpr (C.mask == Mask::causal) keys.end = min(lengths.k, query + 1 + lengths.k - lengths.q);
-  if constexpr (C.window == Window::sliding) {
+  if constexpr (C.facts.mask == Mask::causal) keys.end = min(lengths.k, query + 1 + lengths.k - lengths.q);
+  if constexpr (C.facts.window == Window::sliding) {
     // Sizes may be as large as an int: no sum may exceed one.
     if (p.window_size_left >= 0 && p.window_size_left < beside) keys.begin = beside - p.window_size_left;
     if (p.window_size_right >= 0 && p.window_size_right < keys.end - beside)

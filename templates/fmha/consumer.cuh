@@ -84,7 +84,7 @@ struct Consumer {
 
   // Of the tile's sequence. Parameters are no state: no register is kept for them.
   __device__ __forceinline__ Lengths lengths() const {
-    if constexpr (!reads_lengths(C)) return {p.seqlen_k, p.seqlen_q};
+    if constexpr (!reads_lengths(C.facts)) return {p.seqlen_k, p.seqlen_q};
     return used;
   }
 
@@ -121,7 +121,7 @@ struct Consumer {
   __device__ __forceinline__ void begin(const TileIndex& tile) {
     q.advance();
     first_row = tile.m * C.tile_m;
-    if constexpr (reads_lengths(C)) used = lengths_of<C>(p, tile);
+    if constexpr (reads_lengths(C.facts)) used = lengths_of<C>(p, tile);
     blocks = blocks_of_tile(tile);
     if constexpr (has_first_key(C)) {
       const KeyBlocks<C> keys(p, lengths());
@@ -155,9 +155,9 @@ struct Consumer {
   __device__ __forceinline__ bool has_hidden(int first_key_of_block) const {
     const int row = first_row + warpgroup * kRowsPerWarpgroup;
     if (first_key_of_block + C.tile_n > visible_end<C>(p, lengths(), row)) return true;
-    if constexpr (!hides_first_keys(C)) return false;
+    if constexpr (!hides_first_keys(C.facts)) return false;
     const int last_row = row + kRowsPerWarpgroup - 1;
-    if (C.seqused == UsedLengths::qk && last_row >= lengths().q * C.pack_gqa) return true;
+    if (C.facts.seqused == UsedLengths::qk && last_row >= lengths().q * C.pack_gqa) return true;
     return first_key_of_block < visible_keys<C>(p, lengths(), last_row).begin;
   }
 
@@ -177,7 +177,7 @@ struct Consumer {
     for (int r = 0; r < 2; ++r) {
       rows.sum[r] = sum_of_quad(rows.sum[r]);
       factor[r] = is_split(C) ? 1.0f : rows.sum[r] == 0.0f ? 0.0f : 1.0f / rows.sum[r];
-      if constexpr (is_dealt(C) && C.output == Output::normalized)
+      if constexpr (is_dealt(C) && C.facts.output == Output::normalized)
         factor[r] = tile.split >= 0 ? 1.0f : rows.sum[r] == 0.0f ? 0.0f : 1.0f / rows.sum[r];
     }
     store_statistics<C>(p, tile, rows, tile.m * C.tile_m + row_in_tile());
@@ -188,7 +188,7 @@ struct Consumer {
                                             const QPosition& of_tile) const {
     if constexpr (is_split(C)) {
       store_part<C>(p, output, tile, tile.m * C.tile_m + row_in_tile(), warpgroup, of_tile, smem);
-    } else if constexpr (is_ragged(C)) {
+    } else if constexpr (is_ragged(C.facts)) {
       hand_over_ragged<C>(p, output, tile, tile.m * C.tile_m + row_in_tile(), warpgroup, of_tile, smem);
     } else {
       stage_output<C>(output, warpgroup, of_tile, smem);
@@ -213,7 +213,7 @@ struct Consumer {
     ptx::wgmma_fence();
     issue_scores<C>(scores, q_slot(), k_slot);
     if constexpr (kHasOutput) {
-      if constexpr (C.kv_layout == KvLayout::dense) {
+      if constexpr (C.facts.kv_layout == KvLayout::dense) {
         if (is_open) wait_v(of_v);
         ptx::wgmma_fence();
         issue_output<C>(output, probabilities, v_slot(of_v), accumulate);

@@ -137,7 +137,7 @@ requires(is_dealt(C)) struct Schedule<C> {
       if (++place.head == tile_heads<C>(p)) {
         place.head = 0;
         ++place.sequence;
-        if constexpr (is_ragged(C))
+        if constexpr (is_ragged(C.facts))
           while (left > 0 && tiles_of_head<C>(p, place.sequence) == 0) ++place.sequence;
       }
     }

@@ -27,7 +27,7 @@ inline constexpr int kBarrierOfWarpgroup = 5;
 // Rows of the tile's head.
 template <Config C>
 __device__ __forceinline__ int rows_of_tile_head(const Params& p, const TileIndex& tile) {
-  if constexpr (!is_ragged(C)) return rows_of_head<C>(p);
+  if constexpr (!is_ragged(C.facts)) return rows_of_head<C>(p);
   return queries_of<C>(p, head_of<C>(p, tile).batch) * C.pack_gqa;
 }
 // Where the statistics of a row lie.
@@ -35,7 +35,7 @@ template <Config C>
 __device__ __forceinline__ long long statistic_of(const Params& p, const TileIndex& tile, int row) {
   int head = tile.head * C.pack_gqa + row % C.pack_gqa;
   int query = row / C.pack_gqa;
-  if constexpr (is_ragged(C)) {
+  if constexpr (is_ragged(C.facts)) {
     const HeadIndex at = head_of<C>(p, tile);
     head = at.head * C.pack_gqa + row % C.pack_gqa;
     query += first_query<C>(p, at.batch);
@@ -66,7 +66,7 @@ __device__ __forceinline__ void store_statistics(const Params& p, const TileInde
       continue;
     }
     if (p.lse != nullptr) p.lse[index] = (rows.subtrahend(r) + ptx::lg2(rows.sum[r])) * kLn2;
-    if constexpr (C.output == Output::unnormalized) {
+    if constexpr (C.facts.output == Output::unnormalized) {
       p.row_max[index] = rows.reference[r] * kLn2;
       p.row_sum[index] = rows.sum[r];
     }
@@ -91,7 +91,7 @@ __device__ __forceinline__ void stage_normalized(const Accumulator<C>& output, u
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const int v = 8 * i + 2 * j;
-      packed[j] = ptx::cvt_pack<C.dtype>(output[v], output[v + 1]);
+      packed[j] = ptx::cvt_pack<C.facts.dtype>(output[v], output[v + 1]);
     }
     ptx::stmatrix_x4((address ^ (32 * i % kSpan)) + 32 * i / kSpan * kRowsPerWarpgroup * kSpan, packed[0], packed[1],
                      packed[2], packed[3]);
@@ -122,8 +122,8 @@ template <Config C>
 __device__ __forceinline__ char* o_row_of(const Params& p, const HeadIndex& at, int row) {
   const int head = at.head * C.pack_gqa + row % C.pack_gqa;
   const int query = first_query<C>(p, at.batch) + row / C.pack_gqa;
-  return static_cast<char*>(p.o_rows) + o_element_bytes(C) * (sequence_of_map<C>(at) * p.o_stride_batch +
-                                                              head * p.o_stride_head + query * p.o_stride_seqlen);
+  return static_cast<char*>(p.o_rows) + o_element_bytes(C.facts) * (sequence_of_map<C>(at) * p.o_stride_batch +
+                                                                    head * p.o_stride_head + query * p.o_stride_seqlen);
 }
 
 // A whole tile's O from registers, each row where it is one of the head's.
@@ -136,14 +136,14 @@ __device__ __forceinline__ void store_rows(const Params& p, const Accumulator<C>
   for (int r = 0; r < 2; ++r) {
     const int own = row + 8 * r;
     if (own >= rows_of_tile_head<C>(p, tile)) continue;
-    char* const to = o_row_of<C>(p, at, own) + o_element_bytes(C) * column;
+    char* const to = o_row_of<C>(p, at, own) + o_element_bytes(C.facts) * column;
 #pragma unroll
     for (int i = 0; i < v_columns(C) / 8; ++i) {
       const float low = output[4 * i + 2 * r], high = output[4 * i + 2 * r + 1];
-      if constexpr (C.output == Output::unnormalized) {
+      if constexpr (C.facts.output == Output::unnormalized) {
         ptx::st_global_v2(to + 32 * i, __float_as_uint(low), __float_as_uint(high));
       } else {
-        ptx::st_global_u32(to + 16 * i, ptx::cvt_pack<C.dtype>(low, high));
+        ptx::st_global_u32(to + 16 * i, ptx::cvt_pack<C.facts.dtype>(low, high));
       }
     }
   }
@@ -173,7 +173,7 @@ __device__ __forceinline__ void store_part(const Params& p, const Accumulator<C>
       const int head = tile.head * C.pack_gqa + own % C.pack_gqa;
       index = tile.split * num_rows(p) + static_cast<long long>(head) * p.seqlen_q + own / C.pack_gqa;
     }
-    float* const to = p.partial_o + index * C.head_dim_v + column;
+    float* const to = p.partial_o + index * C.facts.head_dim_v + column;
 #pragma unroll
     for (int i = 0; i < v_columns(C) / 8; ++i) {
       ptx::st_global_v2(to + 8 * i, __float_as_uint(output[4 * i + 2 * r]), __float_as_uint(output[4 * i + 2 * r + 1]));
@@ -193,7 +193,7 @@ __device__ __forceinline__ void stage_output(const Accumulator<C>& output, int w
   for (int pass = 0; pass < o_passes(C); ++pass) {
     if (pass > 0) ptx::mbarrier_wait_parity(smem + kBarriers.o_read + 8 * warpgroup, tile_parity(q));
     if (pass == 0) ptx::barrier_sync(kBarrierOfWarpgroup + warpgroup, kWarpgroupThreads);
-    if constexpr (C.output == Output::normalized) {
+    if constexpr (C.facts.output == Output::normalized) {
       stage_normalized<C>(output, slot);
     } else {
       stage_unnormalized<C>(output, pass, slot);
@@ -208,7 +208,7 @@ __device__ __forceinline__ void stage_output(const Accumulator<C>& output, int w
 // belong to the next sequence.
 template <Config C>
 __device__ __forceinline__ bool fills_box(const Params& p, const TileIndex& tile, int warpgroup) {
-  if constexpr (!is_ragged(C)) return true;
+  if constexpr (!is_ragged(C.facts)) return true;
   return tile.m * C.tile_m + (warpgroup + 1) * kRowsPerWarpgroup <= rows_of_tile_head<C>(p, tile);
 }
 

@@ -5,7 +5,7 @@
 
 namespace tessera::fmha {
 
-inline constexpr Config kConfig = default_config(128, 128, Mask::none, DType::bf16, Output::normalized);
+inline constexpr Config kConfig = default_config({});
 
 }  // namespace tessera::fmha
 

@@ -21,9 +21,9 @@ using attention::Lengths;
 // Of a tile's sequence. One beyond the last tile counts as the last sequence's.
 template <Config C>
 __device__ __forceinline__ Lengths lengths_of(const Params& p, const TileIndex& tile) {
-  if constexpr (!reads_lengths(C)) return {p.seqlen_k, p.seqlen_q};
+  if constexpr (!reads_lengths(C.facts)) return {p.seqlen_k, p.seqlen_q};
   const int sequence = min(quotient(tile.head, tile_heads<C>(p)), p.batch - 1);
-  if constexpr (is_ragged(C)) {
+  if constexpr (is_ragged(C.facts)) {
     Lengths lengths = attention::lengths_of<C>(p, sequence);
     lengths.q = queries_of<C>(p, sequence);
     return lengths;
@@ -34,7 +34,7 @@ __device__ __forceinline__ Lengths lengths_of(const Params& p, const TileIndex& 
 // Rows of a head of a sequence.
 template <Config C>
 __device__ __forceinline__ int rows_of(const Params& p, const Lengths& lengths) {
-  return is_ragged(C) ? lengths.q * C.pack_gqa : rows_of_head<C>(p);
+  return is_ragged(C.facts) ? lengths.q * C.pack_gqa : rows_of_head<C>(p);
 }
 
 template <Config C>
@@ -45,8 +45,8 @@ __device__ __forceinline__ Keys visible_keys(const Params& p, const Lengths& len
 // the usual kernels is a matter of such lines.
 template <Config C>
 __device__ __forceinline__ int visible_end(const Params& p, const Lengths& lengths, int row) {
-  if constexpr (hides_first_keys(C) || is_ragged(C)) return visible_keys<C>(p, lengths, row).end;
-  return C.mask == Mask::causal ? min(p.seqlen_k, row / C.pack_gqa + 1 + p.seqlen_k - p.seqlen_q) : p.seqlen_k;
+  if constexpr (hides_first_keys(C.facts) || is_ragged(C.facts)) return visible_keys<C>(p, lengths, row).end;
+  return C.facts.mask == Mask::causal ? min(p.seqlen_k, row / C.pack_gqa + 1 + p.seqlen_k - p.seqlen_q) : p.seqlen_k;
 }
 
 // Key blocks that rows before `end_row` see where all begin with key 0, at least one: see of_rows.
@@ -65,7 +65,7 @@ struct KeyBlocks {
   __device__ __forceinline__ KeyBlocks(const Params& params, const Lengths& of_sequence)
       : p(params),
         lengths(of_sequence),
-        origin(!ends_with_last_key(C) ? 0 : lengths.k - (lengths.k + C.tile_n - 1) / C.tile_n * C.tile_n) {}
+        origin(!ends_with_last_key(C.facts) ? 0 : lengths.k - (lengths.k + C.tile_n - 1) / C.tile_n * C.tile_n) {}
 
   // The key at which a block begins.
   __device__ __forceinline__ int key_of(int block) const { return block * C.tile_n + origin; }
@@ -74,13 +74,13 @@ struct KeyBlocks {
   // which the mask hides wholly, so that no role needs a special case.
   __device__ __forceinline__ Blocks of_rows(int begin_row, int end_row) const {
     int last_row = min(end_row, rows_of<C>(p, lengths)) - 1;
-    if constexpr (C.seqused == UsedLengths::qk) {
+    if constexpr (C.facts.seqused == UsedLengths::qk) {
       if (begin_row >= lengths.q * C.pack_gqa) return {0, 1, true};
       last_row = min(last_row, lengths.q * C.pack_gqa - 1);
     }
     const int end_key = visible_end<C>(p, lengths, last_row);
     if (end_key <= 0) return {0, 1, true};
-    const int begin_key = hides_first_keys(C) ? visible_keys<C>(p, lengths, begin_row).begin : 0;
+    const int begin_key = hides_first_keys(C.facts) ? visible_keys<C>(p, lengths, begin_row).begin : 0;
     return {(begin_key - origin) / C.tile_n, (end_key - origin + C.tile_n - 1) / C.tile_n};
   }
 

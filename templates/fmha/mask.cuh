@@ -19,13 +19,13 @@ __device__ __forceinline__ void scale_and_mask(Scores<C>& scores, const Params& 
   const int limits[2] = {visible_end<C>(p, lengths, row) - own_column,
                          visible_end<C>(p, lengths, row + 8) - own_column};
   int begins[2] = {0, 0};
-  if constexpr (hides_first_keys(C)) {
+  if constexpr (hides_first_keys(C.facts)) {
     begins[0] = visible_keys<C>(p, lengths, row).begin - own_column;
     begins[1] = visible_keys<C>(p, lengths, row + 8).begin - own_column;
   }
 #pragma unroll
   for (int v = 0; v < C.tile_n / 2; ++v) {
-    const bool is_before = hides_first_keys(C) && 8 * (v / 4) + v % 2 < begins[v / 2 % 2];
+    const bool is_before = hides_first_keys(C.facts) && 8 * (v / 4) + v % 2 < begins[v / 2 % 2];
     scores[v] = !is_before && 8 * (v / 4) + v % 2 < limits[v / 2 % 2] ? scores[v] * factor : ptx::minus_infinity();
   }
 }

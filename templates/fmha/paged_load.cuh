@@ -33,7 +33,7 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
                   C.pack_gqa > 1 ? at.head : quotient(at.head, quotient(p.heads_q, p.heads_kv)),
                   cta_of_tile<C>() * Load::kPanels,
                   is_real ? lengths.k : 0,
-                  C.kv_layout == KvLayout::ragged ? attention::place_of_keys(p, batch).begin : 0};
+                  C.facts.kv_layout == KvLayout::ragged ? attention::place_of_keys(p, batch).begin : 0};
   const int count = is_real ? keys.count : kIsV ? 0 : 1;
   int pages[Load::kPagesOfLane], next[Load::kPagesOfLane];
   load.find_pages(keys.end - C.tile_n, pages);

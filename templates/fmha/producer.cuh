@@ -80,7 +80,7 @@ __device__ __forceinline__ void load_q(const Params& p, unsigned smem, const Til
 template <Config C>
 __device__ __forceinline__ void produce(const Params& p, const Schedule<C>& schedule, unsigned smem) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  if constexpr (C.kv_layout != KvLayout::dense) {
+  if constexpr (C.facts.kv_layout != KvLayout::dense) {
     if (warp == kWarpOfK) return produce_keys<C, false>(p, schedule, smem);
     if (warp == kWarpOfV) return produce_keys<C, true>(p, schedule, smem);
   }

@@ -14,7 +14,7 @@
 namespace tessera::fmha {
 
 template <Config C>
-requires(is_ragged(C) && !is_dealt(C)) struct Schedule<C> {
+requires(is_ragged(C.facts) && !is_dealt(C)) struct Schedule<C> {
   const Params& p;
   mutable int sequence = 0;        // of the next round
   mutable int item;                // among those of the sequence
@@ -27,7 +27,7 @@ requires(is_ragged(C) && !is_dealt(C)) struct Schedule<C> {
 
   __device__ __forceinline__ int items_of_head(int of_sequence) const {
     const int tiles = tiles_of_head<C>(p, of_sequence);
-    return is_uneven(C) ? (tiles + 1) / 2 : tiles;
+    return is_uneven(C.facts) ? (tiles + 1) / 2 : tiles;
   }
   // Leaves sequences behind that the item lies behind.
   __device__ __forceinline__ void find() const {
@@ -49,9 +49,9 @@ requires(is_ragged(C) && !is_dealt(C)) struct Schedule<C> {
     const int head = quotient(item, items);
     const int low = item - head * items;
     const int tiles = tiles_of_head<C>(p, sequence);
-    const TileIndex tile{is_uneven(C) && !is_second ? tiles - 1 - low : low, sequence * tile_heads<C>(p) + head};
+    const TileIndex tile{is_uneven(C.facts) && !is_second ? tiles - 1 - low : low, sequence * tile_heads<C>(p) + head};
     // The middle tile of an odd number is a pair by itself.
-    if (is_uneven(C) && !is_second && 2 * low != tiles - 1) {
+    if (is_uneven(C.facts) && !is_second && 2 * low != tiles - 1) {
       is_second = true;
       return tile;
     }

@@ -53,18 +53,18 @@ __device__ __forceinline__ int rows_of_head(const Params& p) {
 // none lies outside of q and o.
 template <Config C>
 __device__ __forceinline__ int first_query(const Params& p, int sequence) {
-  if constexpr (!is_ragged(C)) return 0;
+  if constexpr (!is_ragged(C.facts)) return 0;
   return min(max(static_cast<int>(ptx::ld_global_u32(p.cu_seqlens_q + sequence)), 0), p.seqlen_q);
 }
 template <Config C>
 __device__ __forceinline__ int queries_of(const Params& p, int sequence) {
-  if constexpr (!is_ragged(C)) return p.seqlen_q;
+  if constexpr (!is_ragged(C.facts)) return p.seqlen_q;
   return max(first_query<C>(p, sequence + 1) - first_query<C>(p, sequence), 0);
 }
 // The place of a sequence among those of a tensor map of q or o, and of a query of its in lse and its like.
 template <Config C>
 __device__ __forceinline__ int sequence_of_map(const HeadIndex& at) {
-  return is_ragged(C) ? 0 : at.batch;
+  return is_ragged(C.facts) ? 0 : at.batch;
 }
 // Heads that have tiles of their own.
 template <Config C>
@@ -83,7 +83,7 @@ struct Schedule {
       : p(params),
         m_tiles((rows_of_head<C>(params) + C.tile_m - 1) / C.tile_m),
         heads(params.batch * tile_heads<C>(params)),
-        is_paired(is_uneven(C) && !is_split(C) && fills_rounds(heads * pairs())) {}
+        is_paired(is_uneven(C.facts) && !is_split(C) && fills_rounds(heads * pairs())) {}
 
   // A pair of CTAs counts as one.
   static __device__ __forceinline__ int grid() { return static_cast<int>(gridDim.x) / ctas_per_tile(C); }
@@ -97,7 +97,7 @@ struct Schedule {
   __device__ __forceinline__ int item(int round) const {
     const int cta = static_cast<int>(blockIdx.x) / ctas_per_tile(C);
     if (is_paired) return round / 2 * grid() + cta;
-    const bool is_backwards = is_uneven(C) && round % 2 == 1;
+    const bool is_backwards = is_uneven(C.facts) && round % 2 == 1;
     return round * grid() + (is_backwards ? grid() - 1 - cta : cta);
   }
 
@@ -116,7 +116,7 @@ struct Schedule {
     const int i = is_split(C) ? quotient(part, p.num_splits) : part;
     const int split = is_split(C) ? part - i * p.num_splits : 0;
     // Items of one head lie side by side, or those of one tile of every head.
-    const bool is_by_tile = is_uneven(C) && !is_paired;
+    const bool is_by_tile = is_uneven(C.facts) && !is_paired;
     const int divisor = is_by_tile ? heads : is_paired ? pairs() : m_tiles;
     const int high = quotient(i, divisor);
     const int low = i - high * divisor;

@@ -77,7 +77,7 @@ struct Correction {
   // their place in the pass.
   __device__ __forceinline__ void stage(const unsigned (&bits)[kChunk], float factor, unsigned slot, int from) const {
     constexpr int kSpan = swizzle_span_bytes(C.swizzle);
-    constexpr int kBytes = o_element_bytes(C);
+    constexpr int kBytes = o_element_bytes(C.facts);
     constexpr int kOfUnit = 16 / kBytes;  // values of 16 bytes
     const unsigned row = swizzle_address(C.swizzle, slot + lane % rows_per_cta(C) * kSpan);
 #pragma unroll
@@ -90,8 +90,8 @@ struct Correction {
         if constexpr (kBytes == 4) {
           unit[j] = bits[i + j];
         } else {
-          unit[j] = ptx::cvt_pack<C.dtype>(__uint_as_float(bits[i + 2 * j]) * factor,
-                                           __uint_as_float(bits[i + 2 * j + 1]) * factor);
+          unit[j] = ptx::cvt_pack<C.facts.dtype>(__uint_as_float(bits[i + 2 * j]) * factor,
+                                                 __uint_as_float(bits[i + 2 * j + 1]) * factor);
         }
       }
       ptx::st_shared_v4(address, {unit[0], unit[1], unit[2], unit[3]});
@@ -106,7 +106,8 @@ struct Correction {
     const int query = row / padded_heads(C);
     const bool is_row = is_used_row<C>(p, row, lane % rows_per_cta(C));
     const int head = tile.head * C.pack_gqa + head_of_row<C>(row);
-    float* const out = p.partial_o + (tile.split * num_rows(p) + row_index(p, tile.batch, head, query)) * C.head_dim_v;
+    float* const out =
+        p.partial_o + (tile.split * num_rows(p) + row_index(p, tile.batch, head, query)) * C.facts.head_dim_v;
 #pragma unroll 1
     for (int column = 0; column < o_columns(C); column += kChunk) {
       unsigned bits[kChunk];

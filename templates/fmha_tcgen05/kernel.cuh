@@ -94,13 +94,13 @@ __device__ __forceinline__ void run_control_warp(const Params& params, unsigned 
     if (ptx::elect_sync()) load_nothing<C>(params, smem);
     return;
   }
-  if constexpr (has_pools(C)) {
+  if constexpr (has_pools(C.facts)) {
     if (warp == kWarpOfKv) {
       load_pools<C>(params, smem);
       return;
     }
   }
-  if constexpr (C.kv_layout != KvLayout::dense) {
+  if constexpr (C.facts.kv_layout != KvLayout::dense) {
     if (warp == kWarpOfKv) {
       load_placed_keys<C>(params, smem);
       return;

@@ -21,7 +21,7 @@ using attention::Lengths;
 // No key for any query: nothing of K and V is there to be loaded. Each tile works on one block then.
 template <Config C>
 __device__ __forceinline__ bool has_no_keys(const Params& p) {
-  if constexpr (has_pools(C)) return p.seqlen_swa == 0 && (p.topk == 0 || p.seqlen_k == 0);
+  if constexpr (has_pools(C.facts)) return p.seqlen_swa == 0 && (p.topk == 0 || p.seqlen_k == 0);
   return p.seqlen_k == 0;
 }
 
@@ -37,7 +37,7 @@ struct KeyBlocks {
       : p(params),
         tile(of_tile),
         lengths(attention::lengths_of<C>(params, of_tile.batch)),
-        origin(!ends_with_last_key(C) ? 0 : lengths.k - (lengths.k + C.tile_n - 1) / C.tile_n * C.tile_n) {}
+        origin(!ends_with_last_key(C.facts) ? 0 : lengths.k - (lengths.k + C.tile_n - 1) / C.tile_n * C.tile_n) {}
 
   // The key at which a block begins.
   __device__ __forceinline__ int key_of(int block) const { return block * C.tile_n + origin; }
@@ -51,7 +51,7 @@ struct KeyBlocks {
     const int last_query = min((end_row - 1) / padded_heads(C), lengths.q - 1);
     const int end_key = begin_query < lengths.q ? visible(last_query).end : 0;
     if (end_key <= 0) return {0, 1, true};
-    const int begin_key = hides_first_keys(C) ? visible(begin_query).begin : 0;
+    const int begin_key = hides_first_keys(C.facts) ? visible(begin_query).begin : 0;
     return {(begin_key - origin) / C.tile_n, (end_key - origin + C.tile_n - 1) / C.tile_n};
   }
 

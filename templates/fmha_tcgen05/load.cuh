@@ -54,7 +54,7 @@ __device__ __forceinline__ void load_v(const Params& p, unsigned slot, unsigned 
   for (int product = 0; product < pv_products(C); ++product) {
     const int column = product * pv_columns(C) + cta_of_tile<C>() * v_columns(C);
     const unsigned part = slot + product * v_part_bytes(C);
-    if constexpr (C.v_layout == Layout::mn_major) {
+    if constexpr (C.facts.v_layout == Layout::mn_major) {
       load_box<C>(part, p.v, barrier, key, column / span_elements(C), head, batch);
     } else {
       constexpr int kPanelBytes = v_columns(C) * swizzle_span_bytes(C.swizzle);
@@ -149,7 +149,7 @@ __device__ __forceinline__ void load_q(const Params& p, unsigned smem) {
       if constexpr (is_packed(C)) {
         // Rows of a panel that belong to no query are never written: what they give stays in them.
 #pragma unroll 1
-        for (int panel = 0; panel < C.head_dim / span_elements(C); ++panel) {
+        for (int panel = 0; panel < C.facts.head_dim / span_elements(C); ++panel) {
           load_any_box<C>(slot + panel * rows_per_cta(C) * swizzle_span_bytes(C.swizzle), p.q, barrier,
                           panel * span_elements(C), row % padded_heads(C), row / padded_heads(C), tile.head,
                           tile.batch);

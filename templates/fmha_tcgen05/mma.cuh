@@ -29,7 +29,7 @@ inline constexpr unsigned long long kDescriptorVersion = 1ull << 46;
 
 template <Config C>
 TESSERA_HD constexpr unsigned instruction(int n, bool is_b_mn_major) {
-  constexpr auto kType = C.dtype == DType::bf16 ? layout::Tcgen05Type::bf16 : layout::Tcgen05Type::f16;
+  constexpr auto kType = C.facts.dtype == DType::bf16 ? layout::Tcgen05Type::bf16 : layout::Tcgen05Type::f16;
   return layout::encode_instruction_descriptor(
       kKind, {.a = kType, .b = kType, .m = rows_per_product(C), .n = n, .is_b_mn_major = is_b_mn_major});
 }
@@ -74,8 +74,8 @@ struct Issuer {
         k_major_descriptor(smem + kLayout.k.offset + k_ring.slot() * k_slot_bytes(C), k_rows(C), C.swizzle);
     const unsigned d = tmem + s_column(C, 0) + buffer * s_columns(C);
     // Pools leave the control warps no registers for all descriptors of head_dim 512 at a time.
-#pragma unroll(has_pools(C) ? 8 : C.head_dim / 16)
-    for (int step = 0; step < C.head_dim / 16; ++step) {
+#pragma unroll(has_pools(C.facts) ? 8 : C.facts.head_dim / 16)
+    for (int step = 0; step < C.facts.head_dim / 16; ++step) {
       ptx::tcgen05_mma<kKind, kCtas>(d, advance_descriptor(a, k_major_step_bytes(step, rows_per_cta(C), C.swizzle)),
                                      advance_descriptor(b, k_major_step_bytes(step, k_rows(C), C.swizzle)),
                                      kInstruction, step > 0);
@@ -86,7 +86,7 @@ struct Issuer {
   // O += P V for the keys [kFirst, kEnd) of a step. `accumulate`: whether O holds something of its tile.
   template <int kFirst, int kEnd>
   __device__ __forceinline__ void issue_output(int q_tile, int buffer, bool accumulate) const {
-    constexpr bool kIsMnMajor = C.v_layout == Layout::mn_major;
+    constexpr bool kIsMnMajor = C.facts.v_layout == Layout::mn_major;
     constexpr unsigned kInstruction = instruction<C>(pv_columns(C), kIsMnMajor);
     const unsigned v_slot = smem + kLayout.v.offset + v_ring.slot() * v_slot_bytes(C);
     const unsigned p_in_tmem = tmem + buffer * s_columns(C) + p_offset(C);

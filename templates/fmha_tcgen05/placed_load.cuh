@@ -39,7 +39,7 @@ __device__ __forceinline__ void load_placed_block(const Load& load, unsigned slo
 // K and V of all tiles, as load_kv.
 template <Config C>
 __device__ __forceinline__ void load_placed_keys(const Params& p, unsigned smem) {
-  using LoadOfK = attention::KeyLoad<C, false, C.tile_n, C.head_dim, Params>;
+  using LoadOfK = attention::KeyLoad<C, false, C.tile_n, C.facts.head_dim, Params>;
   using LoadOfV = attention::KeyLoad<C, true, C.tile_n, v_columns(C), Params>;
   constexpr SmemLayout kLayout = smem_layout(C);
   constexpr Barriers kBarriers = barriers(C);
@@ -53,7 +53,7 @@ __device__ __forceinline__ void load_placed_keys(const Params& p, unsigned smem)
     const Blocks blocks = keys.of_tile();
     // A tile that sees no key gets zeros: 0 * V must not meet an infinity.
     const int end = blocks.is_hidden ? 0 : keys.lengths.k;
-    const int origin = C.kv_layout == KvLayout::ragged ? attention::place_of_keys(p, tile.batch).begin : 0;
+    const int origin = C.facts.kv_layout == KvLayout::ragged ? attention::place_of_keys(p, tile.batch).begin : 0;
     const LoadOfK load_k{p, tile.batch, head, 0, end, origin};
     const LoadOfV load_v{p, tile.batch, head, 0, end, origin};
 #pragma unroll 1

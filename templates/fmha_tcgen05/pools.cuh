@@ -33,7 +33,7 @@ struct KeyBlocks<C, true> {
   __device__ __forceinline__ static int end_of(const Params& p, int batch, int query) {
     const int keys = min(max(static_cast<int>(ptx::ld_global_u32(p.swa_lens + batch)), 0), p.seqlen_swa);
     // The window's last key stands beside the last query.
-    return C.mask == Mask::causal ? min(max(keys - p.seqlen_q + query + 1, 0), keys) : keys;
+    return C.facts.mask == Mask::causal ? min(max(keys - p.seqlen_q + query + 1, 0), keys) : keys;
   }
 
   __device__ __forceinline__ bool is_listed(int block) const { return block < listed; }
@@ -110,7 +110,7 @@ __device__ __forceinline__ void load_pools(const Params& p, unsigned smem) {
         const unsigned to = smem + kLayout.k.offset + slot * k_slot_bytes(C);
         const int of_cta = cta_of_tile<C>() * k_rows(C);
         if (keys.is_listed(block)) {
-          gather_rows<C>(keys, to, p.k, barrier, block * C.tile_n + of_cta, k_rows(C), 0, C.head_dim);
+          gather_rows<C>(keys, to, p.k, barrier, block * C.tile_n + of_cta, k_rows(C), 0, C.facts.head_dim);
         } else if (is_first_lane) {
           load_box<C>(to, *p.swa_k, barrier, key_of(block) + of_cta, 0, 0, tile.batch);
         }

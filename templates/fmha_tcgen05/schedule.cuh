@@ -46,7 +46,7 @@ struct Schedule {
   __device__ __forceinline__ int item(int round) const {
     const int grid = static_cast<int>(gridDim.x) / ctas_per_tile(C);
     const int cta = static_cast<int>(blockIdx.x) / ctas_per_tile(C);
-    const bool is_backwards = is_uneven(C) && round % 2 == 1;
+    const bool is_backwards = is_uneven(C.facts) && round % 2 == 1;
     return round * grid + (is_backwards ? grid - 1 - cta : cta);
   }
   // Whether this CTA has a tile in `round`; if not, it has none later.
@@ -58,7 +58,7 @@ struct Schedule {
     const int i = is_split(C) ? quotient(part, p.num_splits) : part;
     const int split = is_split(C) ? part - i * p.num_splits : 0;
     int m, head;
-    if constexpr (is_uneven(C)) {
+    if constexpr (is_uneven(C.facts)) {
       const int from_end = quotient(i, heads);
       m = m_tiles - 1 - from_end;
       head = i - from_end * heads;

@@ -130,13 +130,13 @@ struct Softmax {
 
   // The rare cases: a scale that cannot be folded, keys that the row does not see. `key`: of the first score.
   __device__ __forceinline__ void fix_up(float (&scores)[kCount], const Keys& visible, int key) const {
-    const int begin = hides_first_keys(C) ? visible.begin - key : 0;
+    const int begin = hides_first_keys(C.facts) ? visible.begin - key : 0;
     const int end = visible.end - key;
     if (!__any_sync(0xffffffff, scale.is_applied() || begin > 0 || end < kCount)) return;
     const float factor = scale.factor();
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      const bool is_visible = (!hides_first_keys(C) || i >= begin) && i < end;
+      const bool is_visible = (!hides_first_keys(C.facts) || i >= begin) && i < end;
       scores[i] = is_visible ? scores[i] * factor : ptx::minus_infinity();
     }
   }
@@ -208,7 +208,7 @@ struct Softmax {
         const float high = exp2_of_score(fmaf(scores[i + j + 1], scale.folded, minus_m), j + 1);
         partial[0] += low;
         partial[1] += high;
-        packed[j / 2] = ptx::cvt_pack<C.dtype>(low, high);
+        packed[j / 2] = ptx::cvt_pack<C.facts.dtype>(low, high);
       }
       if constexpr (C.p_path == ProbabilityPath::tmem) {
         ptx::tcgen05_st_32x32b(tmem + buffer * s_columns(C) + p_offset(C) + i / 2, packed);
@@ -254,12 +254,12 @@ struct Softmax {
     if constexpr (is_folded(C)) sum += other_half(sum);
     float whole = sum;
     const int head = tile.head * C.pack_gqa + head_of_row<C>(row);
-    if constexpr (has_pools(C)) {
+    if constexpr (has_pools(C.facts)) {
       // A logit that no value belongs to: in the denominator only. One that is far above all scores makes it infinite,
       // and O 0.
       if (p.sink != nullptr) whole += ptx::ex2(p.sink[head] * kLog2E - subtrahend());
     }
-    const float factor = C.output == Output::unnormalized ? 1.0f : whole == 0.0f ? 0.0f : 1.0f / whole;
+    const float factor = C.facts.output == Output::unnormalized ? 1.0f : whole == 0.0f ? 0.0f : 1.0f / whole;
     ptx::st_shared_f32(smem + kLayout.last.offset + 4 * (q_tile * 128 + lane), factor);
     arrive_of_warp(smem + kBarriers.last_full + 8 * q_tile);
     if (!is_used_row<C>(p, row, lane)) return;
@@ -271,7 +271,7 @@ struct Softmax {
       return;
     }
     if (p.lse != nullptr) p.lse[index] = (subtrahend() + ptx::lg2(sum)) * kLn2;
-    if constexpr (C.output == Output::unnormalized) {
+    if constexpr (C.facts.output == Output::unnormalized) {
       p.row_max[index] = reference * kLn2;
       p.row_sum[index] = sum;
     }
@@ -291,7 +291,7 @@ struct Softmax {
 #pragma unroll 1
       for (int block = blocks.end - 1; block >= blocks.begin; --block) {
         const int first = lane / rows_per_cta(C) * kCount;
-        if constexpr (has_pools(C)) {
+        if constexpr (has_pools(C.facts)) {
           step([&](float(&scores)[kCount]) {
             if (keys.is_listed(block)) {
               hide_missing(scores, keys, block * C.tile_n + first);

@@ -113,10 +113,10 @@ struct Barriers {
 };
 
 TESSERA_HD constexpr int q_slot_bytes(const Config& c) {
-  return kRowsPerWarpgroup * qk_columns(c) * dtype_bytes(c.dtype);
+  return kRowsPerWarpgroup * qk_columns(c) * dtype_bytes(c.facts.dtype);
 }
-TESSERA_HD constexpr int k_slot_bytes(const Config& c) { return c.tile_n * qk_columns(c) * dtype_bytes(c.dtype); }
-TESSERA_HD constexpr int v_slot_bytes(const Config& c) { return c.tile_n * v_columns(c) * dtype_bytes(c.dtype); }
+TESSERA_HD constexpr int k_slot_bytes(const Config& c) { return c.tile_n * qk_columns(c) * dtype_bytes(c.facts.dtype); }
+TESSERA_HD constexpr int v_slot_bytes(const Config& c) { return c.tile_n * v_columns(c) * dtype_bytes(c.facts.dtype); }
 // The scores of a warpgroup's block, fp32.
 TESSERA_HD constexpr int exchange_slot_bytes(const Config& c) {
   return c.cta_pair ? kRowsPerWarpgroup * c.tile_n * 4 : 0;
@@ -157,7 +157,7 @@ TESSERA_HD constexpr Barriers barriers(const Config& c) {
 // CTAs that an SM holds at once: a persistent grid is this times the number of SMs. One warpgroup of consumers leaves
 // room for a second CTA, if shared memory and registers do.
 TESSERA_HD constexpr int ctas_per_sm(const Config& c) {
-  const bool is_small = consumer_warpgroups(c) == 1 && !c.cta_pair && c.head_dim_v <= 128 && c.tile_n <= 192;
+  const bool is_small = consumer_warpgroups(c) == 1 && !c.cta_pair && c.facts.head_dim_v <= 128 && c.tile_n <= 192;
   return is_small && smem_layout(c).total_bytes <= kMaxSmemBytesOfTwo ? 2 : 1;
 }
 
@@ -184,7 +184,7 @@ TESSERA_HD constexpr RegisterBudget register_budget_of_pages(const Config& c) {
 }
 
 TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
-  if (c.kv_layout != KvLayout::dense) return register_budget_of_pages(c);
+  if (c.facts.kv_layout != KvLayout::dense) return register_budget_of_pages(c);
   switch (consumer_warpgroups(c)) {
     case 1:
       return ctas_per_sm(c) == 2 ? RegisterBudget{128, 40, 216}
@@ -209,29 +209,32 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_columns(const Config& c, int head
     return {Rule::head_dim_not_multiple_of_16, head_dim, 16 * ctas_per_tile(c)};
   }
   if (columns > 256) return {Rule::head_dim_out_of_range, head_dim, 256 * ctas_per_tile(c)};
-  const int row_bytes = columns * dtype_bytes(c.dtype);
+  const int row_bytes = columns * dtype_bytes(c.facts.dtype);
   const int span = swizzle_span_bytes(c.swizzle);
   if (row_bytes % span != 0) return {Rule::head_dim_not_multiple_of_span, row_bytes, span};
   return {};
 }
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid_keys(const Config& c) {
-  if (c.kv_layout != KvLayout::paged && c.page_size != 0) return {Rule::page_size_without_pages, c.page_size, 0};
-  if (c.kv_layout == KvLayout::dense && c.kv_copy != KvCopy::tma) return {Rule::kv_copy_of_dense_keys, 1, 0};
-  if (c.kv_layout != KvLayout::paged) return {};
-  if (!is_page_size(c.page_size)) return {Rule::page_size_unknown, c.page_size, 256};
-  if (c.seqused == UsedLengths::none) return {Rule::pages_without_lengths, 0, 1};
-  if (c.kv_copy == KvCopy::tma && c.page_size < 8) return {Rule::page_too_small_for_tma, c.page_size, 8};
+  if (c.facts.kv_layout != KvLayout::paged && c.facts.page_size != 0)
+    return {Rule::page_size_without_pages, c.facts.page_size, 0};
+  if (c.facts.kv_layout == KvLayout::dense && c.kv_copy != KvCopy::tma) return {Rule::kv_copy_of_dense_keys, 1, 0};
+  if (c.facts.kv_layout != KvLayout::paged) return {};
+  if (!is_page_size(c.facts.page_size)) return {Rule::page_size_unknown, c.facts.page_size, 256};
+  if (c.facts.seqused == UsedLengths::none) return {Rule::pages_without_lengths, 0, 1};
+  if (c.kv_copy == KvCopy::tma && c.facts.page_size < 8) return {Rule::page_too_small_for_tma, c.facts.page_size, 8};
   return {};
 }
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
-  if (c.dtype != DType::f16 && c.dtype != DType::bf16) return {Rule::dtype_not_16_bit, dtype_bytes(c.dtype), 2};
-  const Verdict<Rule> of_qk = why_invalid_columns(c, c.head_dim);
+  if (c.facts.dtype != DType::f16 && c.facts.dtype != DType::bf16)
+    return {Rule::dtype_not_16_bit, dtype_bytes(c.facts.dtype), 2};
+  const Verdict<Rule> of_qk = why_invalid_columns(c, c.facts.head_dim);
   if (!of_qk.ok()) return of_qk;
-  const Verdict<Rule> of_v = why_invalid_columns(c, c.head_dim_v);
+  const Verdict<Rule> of_v = why_invalid_columns(c, c.facts.head_dim_v);
   if (!of_v.ok()) return of_v;
-  if (c.head_dim_v > c.head_dim) return {Rule::head_dim_v_exceeds_head_dim, c.head_dim_v, c.head_dim};
+  if (c.facts.head_dim_v > c.facts.head_dim)
+    return {Rule::head_dim_v_exceeds_head_dim, c.facts.head_dim_v, c.facts.head_dim};
   if (c.tile_m < 64 || c.tile_m % 64 != 0) return {Rule::tile_m_not_multiple_of_64, c.tile_m, 64};
   if (c.tile_m > 256) return {Rule::tile_m_out_of_range, c.tile_m, 256};
   if (c.tile_n < 16 || c.tile_n % 16 != 0) return {Rule::tile_n_not_multiple_of_16, c.tile_n, 16};
@@ -289,24 +292,26 @@ TESSERA_HD constexpr TmaBox q_box(const Config& c) {
   if (c.pack_gqa > 1) return {{span_elements(c), c.pack_gqa, kRowsPerWarpgroup / c.pack_gqa, 1, 1}};
   return {{span_elements(c), kRowsPerWarpgroup, qk_columns(c) / span_elements(c), 1, 1}};
 }
-TESSERA_HD constexpr int box_keys(const Config& c) { return tessera::box_keys(c.kv_layout, c.page_size, c.tile_n); }
+TESSERA_HD constexpr int box_keys(const Config& c) {
+  return tessera::box_keys(c.facts.kv_layout, c.facts.page_size, c.tile_n);
+}
 // A box of fewer keys than a block's has one panel: the next panel begins behind the block's keys.
 TESSERA_HD constexpr TmaBox kv_box(const Config& c, int columns) {
   const int panels = box_keys(c) == c.tile_n ? columns / span_elements(c) : 1;
   return {{span_elements(c), box_keys(c), panels, 1, 1}};
 }
 TESSERA_HD constexpr TmaBox k_box(const Config& c) {
-  if (c.kv_layout != KvLayout::dense) return kv_box(c, qk_columns(c));
+  if (c.facts.kv_layout != KvLayout::dense) return kv_box(c, qk_columns(c));
   return {{span_elements(c), c.tile_n, qk_columns(c) / span_elements(c), 1, 1}};
 }
 TESSERA_HD constexpr TmaBox v_box(const Config& c) {
-  if (c.kv_layout != KvLayout::dense) return kv_box(c, v_columns(c));
+  if (c.facts.kv_layout != KvLayout::dense) return kv_box(c, v_columns(c));
   return {{span_elements(c), c.tile_n, v_columns(c) / span_elements(c), 1, 1}};
 }
 // A warpgroup's O leaves in o_passes() boxes, none larger than its Q slot: fp32 needs two, by columns. Parts of split
 // keys leave from registers.
 TESSERA_HD constexpr int o_passes(const Config& c) {
-  return is_split(c) ? 1 : o_element_bytes(c) / dtype_bytes(c.dtype);
+  return is_split(c) ? 1 : o_element_bytes(c.facts) / dtype_bytes(c.facts.dtype);
 }
 TESSERA_HD constexpr TmaBox o_box(const Config& c) {
   if (c.pack_gqa > 1) return {{o_span_elements(c), c.pack_gqa, kRowsPerWarpgroup / c.pack_gqa, 1, 1}};
@@ -326,18 +331,18 @@ TESSERA_HD constexpr int steps_of_statement(int steps) {
 
 // S = Q K^T and O += P V.
 TESSERA_HD constexpr WgmmaShape score_wgmma(const Config& c) {
-  return {c.tile_n, c.dtype, false, false, steps_of_statement(qk_columns(c) / 16), false, c.dtype, true};
+  return {c.tile_n, c.facts.dtype, false, false, steps_of_statement(qk_columns(c) / 16), false, c.facts.dtype, true};
 }
 TESSERA_HD constexpr WgmmaShape output_wgmma(const Config& c) {
-  return {v_columns(c), c.dtype, true, true, steps_of_statement(c.tile_n / 16), false, c.dtype};
+  return {v_columns(c), c.facts.dtype, true, true, steps_of_statement(c.tile_n / 16), false, c.facts.dtype};
 }
 
 TESSERA_HD constexpr bool needs_cta_pair(int head_dim) { return head_dim > 256; }
 
 // The widest swizzle whose span divides what a CTA has of a row.
 TESSERA_HD constexpr Swizzle widest_swizzle(const Config& c) {
-  const int qk_bytes = qk_columns(c) * dtype_bytes(c.dtype);
-  const int v_bytes = v_columns(c) * dtype_bytes(c.dtype);
+  const int qk_bytes = qk_columns(c) * dtype_bytes(c.facts.dtype);
+  const int v_bytes = v_columns(c) * dtype_bytes(c.facts.dtype);
   if (qk_bytes % 128 == 0 && v_bytes % 128 == 0) return Swizzle::b128;
   return qk_bytes % 64 == 0 && v_bytes % 64 == 0 ? Swizzle::b64 : Swizzle::b32;
 }
@@ -345,7 +350,7 @@ TESSERA_HD constexpr Swizzle widest_swizzle(const Config& c) {
 // Completes a Config whose head_dims, tile, stages, swizzle, types, mask and output are set: the choices that nobody
 // pins.
 TESSERA_HD constexpr Config complete(Config c) {
-  c.cta_pair = needs_cta_pair(c.head_dim);
+  c.cta_pair = needs_cta_pair(c.facts.head_dim);
   c.ping_pong = consumer_warpgroups(c) >= 2;
   c.q_stages = 2;
   if (smem_layout(c).total_bytes > kMaxSmemBytes) c.q_stages = 1;
@@ -416,19 +421,20 @@ TESSERA_HD constexpr Tile tile_of_places(int head_dim, int head_dim_v) {
   return {head_dim, head_dim_v, 128, tile_n, 2};
 }
 
-// default_tile() with 128-byte swizzle, or the widest that divides the rows, completed.
-TESSERA_HD constexpr Config default_config(int head_dim, int head_dim_v, Mask mask, DType dtype, Output output,
-                                           long long seqlen_k = -1) {
-  const Tile tile = default_tile(head_dim, head_dim_v, mask, seqlen_k);
+// The tile that a Problem with these facts gets which pins none.
+TESSERA_HD constexpr Tile standard_tile(const AttentionFacts& f, long long seqlen_k) {
+  return f.kv_layout == KvLayout::dense ? default_tile(f.head_dim, f.head_dim_v, f.mask, seqlen_k)
+                                        : tile_of_places(f.head_dim, f.head_dim_v);
+}
+
+// standard_tile() with 128-byte swizzle, or the widest that divides the rows, completed.
+TESSERA_HD constexpr Config default_config(const AttentionFacts& facts, long long seqlen_k = -1) {
+  const Tile tile = standard_tile(facts, seqlen_k);
   Config c;
-  c.head_dim = head_dim;
-  c.head_dim_v = head_dim_v;
+  c.facts = facts;
   c.tile_m = tile.tile_m;
   c.tile_n = tile.tile_n;
   c.stages = tile.stages;
-  c.mask = mask;
-  c.dtype = dtype;
-  c.output = output;
   c = complete(c);
   c.swizzle = widest_swizzle(c);
   return c;

@@ -2,35 +2,26 @@
 // spec/fmha.h.
 #pragma once
 
+#include "spec/attention_facts.h"
 #include "spec/limits.h"
-#include "tessera/spec/attention_types.h"
 #include "tessera/spec/types.h"
 
 namespace tessera::fmha {
 
 // One specialisation. A structural type: it is a template parameter of the device code.
 struct Config {
-  int head_dim = 128;    // of q and k
-  int head_dim_v = 128;  // of v and o
-  int tile_m = 128;      // rows of a CTA: 64 for each consumer warpgroup; a row is a query of a head
-  int tile_n = 128;      // keys of a step
-  int stages = 2;        // slots of the K ring and of the V ring
-  int q_stages = 1;      // slots for Q: with 2 the next tile's Q is loaded while this one is worked on
+  AttentionFacts facts{};
+  int tile_m = 128;  // rows of a CTA: 64 for each consumer warpgroup; a row is a query of a head
+  int tile_n = 128;  // keys of a step
+  int stages = 2;    // slots of the K ring and of the V ring
+  int q_stages = 1;  // slots for Q: with 2 the next tile's Q is loaded while this one is worked on
   Swizzle swizzle = Swizzle::b128;
   MmaKind mma_kind = MmaKind::wgmma_f16;
-  DType dtype = DType::bf16;
-  Mask mask = Mask::none;
-  Window window = Window::none;
-  UsedLengths seqused = UsedLengths::none;
-  KvLayout kv_layout = KvLayout::dense;
-  int page_size = 0;             // keys of a page, where they lie in pages
-  KvCopy kv_copy = KvCopy::tma;  // of keys that do not lie dense
-  Output output = Output::normalized;
+  KvCopy kv_copy = KvCopy::tma;     // of keys that do not lie dense
   bool ping_pong = true;            // consumer warpgroups take turns at the tensor cores
   bool cta_pair = false;            // two CTAs share a tile, each with half of head_dim and head_dim_v
   int pack_gqa = 1;                 // query heads of a key head whose rows share a tile; 1: a tile has rows of one head
   SplitKv split_kv = SplitKv::off;  // CTAs share a tile's keys, a second kernel merges
-  QueryLayout q_layout = QueryLayout::dense;
 
   TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
 };
@@ -69,42 +60,28 @@ enum class Rule {
 TESSERA_HD constexpr bool is_split(const Config& c) { return c.split_kv != SplitKv::off; }
 // Whether CTAs have ranges of all tiles' key blocks, which need not end where a tile does: fmha/dealer.cuh.
 TESSERA_HD constexpr bool is_dealt(const Config& c) { return c.split_kv == SplitKv::dealt; }
-// Whether lengths of sequences are read from memory: of their keys, of either.
-TESSERA_HD constexpr bool reads_lengths_of_keys(const Config& c) {
-  return c.seqused != UsedLengths::none || c.kv_layout == KvLayout::ragged;
-}
-TESSERA_HD constexpr bool reads_lengths(const Config& c) {
-  return reads_lengths_of_keys(c) || c.q_layout == QueryLayout::ragged;
-}
-// Whether work grows with a tile's place in the sequence.
-TESSERA_HD constexpr bool is_uneven(const Config& c) { return c.mask == Mask::causal && c.window == Window::none; }
-// Whether the last block ends with the last valid key, so that block 0 may begin before key 0.
-TESSERA_HD constexpr bool ends_with_last_key(const Config& c) {
-  return c.seqused != UsedLengths::none && c.kv_layout == KvLayout::dense;
-}
-// Whether sequences' queries follow each other without gaps.
-TESSERA_HD constexpr bool is_ragged(const Config& c) { return c.q_layout == QueryLayout::ragged; }
-// Whether keys before some of a query's block may be hidden from it: by a window, or since block 0 begins before key 0.
-TESSERA_HD constexpr bool hides_first_keys(const Config& c) {
-  return c.window != Window::none || reads_lengths_of_keys(c);
-}
 // Whether a finished row of O is multiplied with a factor: 1 / sum, or 1 for a part of split keys. That ties it to the
 // wait for the last product: the assembler would take registers of a part from under the product (C7514).
-TESSERA_HD constexpr bool scales_finished(const Config& c) { return c.output == Output::normalized || is_split(c); }
+TESSERA_HD constexpr bool scales_finished(const Config& c) {
+  return c.facts.output == Output::normalized || is_split(c);
+}
 // Whether the first key of a tile's blocks is another than 0.
-TESSERA_HD constexpr bool has_first_key(const Config& c) { return hides_first_keys(c) || is_split(c) || is_ragged(c); }
+TESSERA_HD constexpr bool has_first_key(const Config& c) {
+  return hides_first_keys(c.facts) || is_split(c) || is_ragged(c.facts);
+}
 
 TESSERA_HD constexpr int consumer_warpgroups(const Config& c) { return c.tile_m / kRowsPerWarpgroup; }
 TESSERA_HD constexpr int num_threads(const Config& c) { return (consumer_warpgroups(c) + 1) * kWarpgroupThreads; }
-TESSERA_HD constexpr int span_elements(const Config& c) { return swizzle_span_bytes(c.swizzle) / dtype_bytes(c.dtype); }
-TESSERA_HD constexpr int o_element_bytes(const Config& c) {
-  return c.output == Output::unnormalized ? 4 : dtype_bytes(c.dtype);
+TESSERA_HD constexpr int span_elements(const Config& c) {
+  return swizzle_span_bytes(c.swizzle) / dtype_bytes(c.facts.dtype);
 }
-TESSERA_HD constexpr int o_span_elements(const Config& c) { return swizzle_span_bytes(c.swizzle) / o_element_bytes(c); }
+TESSERA_HD constexpr int o_span_elements(const Config& c) {
+  return swizzle_span_bytes(c.swizzle) / o_element_bytes(c.facts);
+}
 
 TESSERA_HD constexpr int ctas_per_tile(const Config& c) { return c.cta_pair ? 2 : 1; }
 // What a CTA has of a row of Q and K, and of a row of V and O.
-TESSERA_HD constexpr int qk_columns(const Config& c) { return c.head_dim / ctas_per_tile(c); }
-TESSERA_HD constexpr int v_columns(const Config& c) { return c.head_dim_v / ctas_per_tile(c); }
+TESSERA_HD constexpr int qk_columns(const Config& c) { return c.facts.head_dim / ctas_per_tile(c); }
+TESSERA_HD constexpr int v_columns(const Config& c) { return c.facts.head_dim_v / ctas_per_tile(c); }
 
 }  // namespace tessera::fmha

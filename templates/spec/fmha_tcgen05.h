@@ -58,52 +58,56 @@ TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid_head_dims(const Config& c) {
   const int multiple = 16 * ctas_per_tile(c);
-  const int head_dims[] = {c.head_dim, c.head_dim_v};
+  const int head_dims[] = {c.facts.head_dim, c.facts.head_dim_v};
   for (const int head_dim : head_dims) {
     if (head_dim < 16 || head_dim % multiple != 0) return {Rule::head_dim_not_multiple_of_16, head_dim, multiple};
     if (head_dim > kMaxHeadDim) return {Rule::head_dim_out_of_range, head_dim, kMaxHeadDim};
   }
-  if (c.head_dim_v > c.head_dim) return {Rule::head_dim_v_exceeds_head_dim, c.head_dim_v, c.head_dim};
-  if (c.head_dim_v > kMaxProductN && !c.cta_pair) return {Rule::head_dim_v_needs_pair, c.head_dim_v, kMaxProductN};
+  if (c.facts.head_dim_v > c.facts.head_dim)
+    return {Rule::head_dim_v_exceeds_head_dim, c.facts.head_dim_v, c.facts.head_dim};
+  if (c.facts.head_dim_v > kMaxProductN && !c.cta_pair)
+    return {Rule::head_dim_v_needs_pair, c.facts.head_dim_v, kMaxProductN};
   const int span = swizzle_span_bytes(c.swizzle);
-  const int q_bytes = c.head_dim * dtype_bytes(c.dtype);
+  const int q_bytes = c.facts.head_dim * dtype_bytes(c.facts.dtype);
   if (q_bytes % span != 0) return {Rule::head_dim_not_multiple_of_span, q_bytes, span};
   // O leaves in spans too, whatever the layout of V.
-  const int columns = c.v_layout == Layout::mn_major ? v_columns(c) : pv_columns(c);
-  const int v_bytes = columns * dtype_bytes(c.dtype);
+  const int columns = c.facts.v_layout == Layout::mn_major ? v_columns(c) : pv_columns(c);
+  const int v_bytes = columns * dtype_bytes(c.facts.dtype);
   if (v_bytes % span != 0) return {Rule::head_dim_not_multiple_of_span, v_bytes, span};
   return {};
 }
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid_pools(const Config& c) {
-  if (!has_pools(c)) return {};
+  if (!has_pools(c.facts)) return {};
   if (q_tiles(c) != 1) return {Rule::pools_need_one_q_tile, q_tiles(c), 1};
   const int span = swizzle_span_bytes(c.swizzle);
   if (span < 32) return {Rule::pools_need_wider_swizzle, span, 32};
-  const int others = (c.seqused != UsedLengths::none) + (c.window != Window::none) + is_split(c) +
-                     (c.v_layout == Layout::k_major) + (c.output == Output::unnormalized);
+  const int others = (c.facts.seqused != UsedLengths::none) + (c.facts.window != Window::none) + is_split(c) +
+                     (c.facts.v_layout == Layout::k_major) + (c.facts.output == Output::unnormalized);
   if (others != 0) return {Rule::pools_need_dense_facts, others, 0};
   return {};
 }
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid_keys(const Config& c) {
-  const bool is_paged = c.kv_layout == KvLayout::paged;
-  if (!is_paged && c.page_size != 0) return {Rule::page_size_without_pages, c.page_size, 0};
-  if (c.kv_layout == KvLayout::dense) {
+  const bool is_paged = c.facts.kv_layout == KvLayout::paged;
+  if (!is_paged && c.facts.page_size != 0) return {Rule::page_size_without_pages, c.facts.page_size, 0};
+  if (c.facts.kv_layout == KvLayout::dense) {
     if (c.kv_copy != KvCopy::tma) return {Rule::kv_copy_of_dense_keys, 1, 0};
     return {};
   }
-  if (is_paged && !is_page_size(c.page_size)) return {Rule::page_size_unknown, c.page_size, 256};
-  if (is_paged && c.seqused == UsedLengths::none) return {Rule::pages_without_lengths, 0, 1};
-  if (is_paged && c.kv_copy == KvCopy::tma && c.page_size < 8) return {Rule::page_too_small_for_tma, c.page_size, 8};
+  if (is_paged && !is_page_size(c.facts.page_size)) return {Rule::page_size_unknown, c.facts.page_size, 256};
+  if (is_paged && c.facts.seqused == UsedLengths::none) return {Rule::pages_without_lengths, 0, 1};
+  if (is_paged && c.kv_copy == KvCopy::tma && c.facts.page_size < 8)
+    return {Rule::page_too_small_for_tma, c.facts.page_size, 8};
   if (c.cta_pair) return {Rule::placed_keys_in_pair, 2, 1};
-  const int others = (c.v_layout == Layout::k_major) + has_pools(c);
+  const int others = (c.facts.v_layout == Layout::k_major) + has_pools(c.facts);
   if (others != 0) return {Rule::placed_keys_need_dense_facts, others, 0};
   return {};
 }
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
-  if (c.dtype != DType::f16 && c.dtype != DType::bf16) return {Rule::dtype_not_16_bit, dtype_bytes(c.dtype), 2};
+  if (c.facts.dtype != DType::f16 && c.facts.dtype != DType::bf16)
+    return {Rule::dtype_not_16_bit, dtype_bytes(c.facts.dtype), 2};
   const Verdict<Rule> of_head_dims = why_invalid_head_dims(c);
   if (!of_head_dims.ok()) return of_head_dims;
   const int rows = rows_per_product(c);
@@ -112,13 +116,13 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   const int keys = 32 * folds(c);
   if (c.tile_n < keys || c.tile_n % keys != 0) return {Rule::tile_n_not_multiple_of_32, c.tile_n, keys};
   if (c.tile_n > kMaxTileN) return {Rule::tile_n_out_of_range, c.tile_n, kMaxTileN};
-  if (c.v_layout == Layout::k_major && c.tile_n % span_elements(c) != 0) {
-    return {Rule::tile_n_not_multiple_of_span, c.tile_n * dtype_bytes(c.dtype), swizzle_span_bytes(c.swizzle)};
+  if (c.facts.v_layout == Layout::k_major && c.tile_n % span_elements(c) != 0) {
+    return {Rule::tile_n_not_multiple_of_span, c.tile_n * dtype_bytes(c.facts.dtype), swizzle_span_bytes(c.swizzle)};
   }
   if (c.stages < 1 || c.stages > kMaxStages) return {Rule::stages_out_of_range, c.stages, kMaxStages};
   if (is_folded(c) && c.p_path == ProbabilityPath::tmem) return {Rule::folded_p_in_tmem, rows_per_cta(c), 128};
-  if (c.v_layout == Layout::k_major && c.seqused != UsedLengths::none) {
-    return {Rule::k_major_v_of_used_keys, dtype_bytes(c.dtype), 16};
+  if (c.facts.v_layout == Layout::k_major && c.facts.seqused != UsedLengths::none) {
+    return {Rule::k_major_v_of_used_keys, dtype_bytes(c.facts.dtype), 16};
   }
   if (c.pack_gqa < 1 || c.pack_gqa > kMaxPackedHeads) {
     return {Rule::pack_gqa_out_of_range, c.pack_gqa, kMaxPackedHeads};
@@ -163,27 +167,27 @@ using TmaBox = common::TmaBox<5>;
 // Packed, q and o have maps {head_dim, pack_gqa, seqlen_q, heads_kv, batch}, a box for each panel.
 TESSERA_HD constexpr TmaBox q_box(const Config& c) {
   if (is_packed(c)) return {{span_elements(c), packed_heads(c), packed_queries(c), 1, 1}};
-  return {{span_elements(c), rows_per_cta(c), c.head_dim / span_elements(c), 1, 1}};
+  return {{span_elements(c), rows_per_cta(c), c.facts.head_dim / span_elements(c), 1, 1}};
 }
 // Of keys that do not lie dense. A box of fewer keys than a block's has one panel.
 TESSERA_HD constexpr TmaBox kv_box(const Config& c, int columns) {
-  const int keys = box_keys(c.kv_layout, c.page_size, c.tile_n);
+  const int keys = box_keys(c.facts.kv_layout, c.facts.page_size, c.tile_n);
   return {{span_elements(c), keys, keys == c.tile_n ? columns / span_elements(c) : 1, 1, 1}};
 }
 TESSERA_HD constexpr TmaBox k_box(const Config& c) {
-  if (c.kv_layout != KvLayout::dense) return kv_box(c, c.head_dim);
-  return {{span_elements(c), k_rows(c), c.head_dim / span_elements(c), 1, 1}};
+  if (c.facts.kv_layout != KvLayout::dense) return kv_box(c, c.facts.head_dim);
+  return {{span_elements(c), k_rows(c), c.facts.head_dim / span_elements(c), 1, 1}};
 }
 TESSERA_HD constexpr TmaBox v_box(const Config& c) {
-  if (c.kv_layout != KvLayout::dense) return kv_box(c, v_columns(c));
-  if (c.v_layout == Layout::k_major) return {{span_elements(c), v_columns(c), 1, 1, 1}};
+  if (c.facts.kv_layout != KvLayout::dense) return kv_box(c, v_columns(c));
+  if (c.facts.v_layout == Layout::k_major) return {{span_elements(c), v_columns(c), 1, 1, 1}};
   return {{span_elements(c), c.tile_n, v_columns(c) / span_elements(c), 1, 1}};
 }
 // O leaves in o_passes() boxes, none larger than its Q slot: fp32 needs two, by columns.
 TESSERA_HD constexpr int o_passes(const Config& c) {
-  return is_split(c) ? 1 : o_element_bytes(c) / dtype_bytes(c.dtype);
+  return is_split(c) ? 1 : o_element_bytes(c.facts) / dtype_bytes(c.facts.dtype);
 }
-TESSERA_HD constexpr int o_pass_columns(const Config& c) { return c.head_dim_v / o_passes(c); }
+TESSERA_HD constexpr int o_pass_columns(const Config& c) { return c.facts.head_dim_v / o_passes(c); }
 TESSERA_HD constexpr TmaBox o_box(const Config& c) {
   if (is_packed(c)) return {{o_span_elements(c), packed_heads(c), packed_queries(c), 1, 1}};
   return {{o_span_elements(c), rows_per_cta(c), o_pass_columns(c) / o_span_elements(c), 1, 1}};

@@ -2,35 +2,25 @@
 // for: spec/fmha_tcgen05.h.
 #pragma once
 
+#include "spec/attention_facts.h"
 #include "spec/limits.h"
-#include "tessera/spec/attention_types.h"
 #include "tessera/spec/types.h"
 
 namespace tessera::fmha_tcgen05 {
 
 // One specialisation. A structural type: it is a template parameter of the device code.
 struct Config {
-  int head_dim = 128;    // of q and k
-  int head_dim_v = 128;  // of v and o
-  int tile_m = 256;      // queries of a CTA, or of a pair: one or two products
-  int tile_n = 128;      // keys of a step
-  int stages = 2;        // slots of the K ring and of the V ring
+  AttentionFacts facts{};
+  int tile_m = 256;  // queries of a CTA, or of a pair: one or two products
+  int tile_n = 128;  // keys of a step
+  int stages = 2;    // slots of the K ring and of the V ring
   Swizzle swizzle = Swizzle::b128;
   MmaKind mma_kind = MmaKind::tcgen05_f16;
-  DType dtype = DType::bf16;
-  Mask mask = Mask::none;
-  Window window = Window::none;
-  UsedLengths seqused = UsedLengths::none;
-  KvLayout kv_layout = KvLayout::dense;
-  int page_size = 0;             // keys of a page, where they lie in pages
   KvCopy kv_copy = KvCopy::tma;  // of keys that do not lie dense
-  Output output = Output::normalized;
-  Layout v_layout = Layout::mn_major;
   ProbabilityPath p_path = ProbabilityPath::tmem;
   bool cta_pair = false;
   int pack_gqa = 1;                 // query heads of a key head that share a tile's rows
   SplitKv split_kv = SplitKv::off;  // num_splits CTAs share a tile's keys, a second kernel merges
-  KvPools kv_pools = KvPools::dense;
 
   TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
 };
@@ -74,64 +64,50 @@ enum class Rule {
   shared_memory_exceeded,         // bytes; 232,448
 };
 
-// Whether work grows with a tile's place in the sequence.
-TESSERA_HD constexpr bool is_uneven(const Config& c) {
-  return c.mask == Mask::causal && c.window == Window::none && c.kv_pools == KvPools::dense;
-}
-// Whether lengths of sequences are read from memory.
-TESSERA_HD constexpr bool reads_lengths(const Config& c) {
-  return c.seqused != UsedLengths::none || c.kv_layout == KvLayout::ragged;
-}
-// Whether the last block ends with the last valid key, so that block 0 may begin before key 0.
-TESSERA_HD constexpr bool ends_with_last_key(const Config& c) {
-  return c.seqused != UsedLengths::none && c.kv_layout == KvLayout::dense;
-}
-// Whether keys before some of a query's block may be hidden from it: by a window, or since block 0 begins before key 0.
-TESSERA_HD constexpr bool hides_first_keys(const Config& c) {
-  return c.window != Window::none || reads_lengths(c) || c.kv_pools != KvPools::dense;
-}
-
 TESSERA_HD constexpr int ctas_per_tile(const Config& c) { return c.cta_pair ? 2 : 1; }
 // See above: lane l holds row l % 64.
-TESSERA_HD constexpr bool is_folded(const Config& c) { return c.cta_pair && c.head_dim_v > kMaxProductN; }
+TESSERA_HD constexpr bool is_folded(const Config& c) { return c.cta_pair && c.facts.head_dim_v > kMaxProductN; }
 TESSERA_HD constexpr int rows_per_cta(const Config& c) { return is_folded(c) ? 64 : 128; }
 TESSERA_HD constexpr int rows_per_product(const Config& c) { return rows_per_cta(c) * ctas_per_tile(c); }
+// For default template arguments: with C.facts there, NVRTC takes two names of one type for two types.
+TESSERA_HD constexpr bool has_pools(const Config& c) { return tessera::has_pools(c.facts); }
+
 // A CTA's rows hold whole queries of pack_gqa heads each, the heads of a query side by side, and what is left over is
 // not used. Where a query has more heads than a CTA has rows, several CTAs have equal parts of them. With pools each
 // query has keys of its own, so a tile is one query or a part of one, and the CTAs of a pair share it. Equal parts may
 // hold more heads than there are: packed row u of a sequence is head u % padded_heads of query u / padded_heads, and
 // heads from pack_gqa on are none: TMA loads zeros for them and stores nothing.
-TESSERA_HD constexpr bool has_pools(const Config& c) { return c.kv_pools != KvPools::dense; }
 TESSERA_HD constexpr int parts_of_query(const Config& c) {
   const long long parts = ceil_div(c.pack_gqa, rows_per_cta(c));
-  return static_cast<int>(has_pools(c) ? round_up(parts, ctas_per_tile(c)) : parts);
+  return static_cast<int>(has_pools(c.facts) ? round_up(parts, ctas_per_tile(c)) : parts);
 }
 TESSERA_HD constexpr int packed_heads(const Config& c) {
   return static_cast<int>(ceil_div(c.pack_gqa, parts_of_query(c)));
 }
 TESSERA_HD constexpr int padded_heads(const Config& c) { return packed_heads(c) * parts_of_query(c); }
 TESSERA_HD constexpr int packed_queries(const Config& c) {
-  return has_pools(c) ? 1 : rows_per_cta(c) / packed_heads(c);
+  return has_pools(c.facts) ? 1 : rows_per_cta(c) / packed_heads(c);
 }
 TESSERA_HD constexpr int used_rows(const Config& c) { return packed_heads(c) * packed_queries(c); }
 TESSERA_HD constexpr int q_tiles(const Config& c) { return c.tile_m / rows_per_product(c); }
 TESSERA_HD constexpr int used_rows_of_product(const Config& c) { return used_rows(c) * ctas_per_tile(c); }
 TESSERA_HD constexpr int used_rows_of_tile(const Config& c) { return q_tiles(c) * used_rows_of_product(c); }
-TESSERA_HD constexpr bool is_packed(const Config& c) { return c.pack_gqa > 1 || has_pools(c); }
+TESSERA_HD constexpr bool is_packed(const Config& c) { return c.pack_gqa > 1 || has_pools(c.facts); }
 TESSERA_HD constexpr bool is_split(const Config& c) { return c.split_kv == SplitKv::on; }
 // Control warps, correction, and softmax for each Q tile.
 TESSERA_HD constexpr int num_threads(const Config& c) { return (2 + q_tiles(c)) * kWarpgroupThreads; }
 TESSERA_HD constexpr int ctas_per_sm(const Config&) { return 1; }
 
-TESSERA_HD constexpr int span_elements(const Config& c) { return swizzle_span_bytes(c.swizzle) / dtype_bytes(c.dtype); }
-TESSERA_HD constexpr int o_element_bytes(const Config& c) {
-  return c.output == Output::unnormalized ? 4 : dtype_bytes(c.dtype);
+TESSERA_HD constexpr int span_elements(const Config& c) {
+  return swizzle_span_bytes(c.swizzle) / dtype_bytes(c.facts.dtype);
 }
-TESSERA_HD constexpr int o_span_elements(const Config& c) { return swizzle_span_bytes(c.swizzle) / o_element_bytes(c); }
+TESSERA_HD constexpr int o_span_elements(const Config& c) {
+  return swizzle_span_bytes(c.swizzle) / o_element_bytes(c.facts);
+}
 
 // O += P V in products of at most 256 columns; a CTA's shared memory has v_columns of each.
-TESSERA_HD constexpr int pv_products(const Config& c) { return c.head_dim_v > kMaxProductN ? 2 : 1; }
-TESSERA_HD constexpr int pv_columns(const Config& c) { return c.head_dim_v / pv_products(c); }
+TESSERA_HD constexpr int pv_products(const Config& c) { return c.facts.head_dim_v > kMaxProductN ? 2 : 1; }
+TESSERA_HD constexpr int pv_columns(const Config& c) { return c.facts.head_dim_v / pv_products(c); }
 TESSERA_HD constexpr int v_columns(const Config& c) { return pv_columns(c) / ctas_per_tile(c); }
 TESSERA_HD constexpr int k_rows(const Config& c) { return c.tile_n / ctas_per_tile(c); }
 
@@ -139,7 +115,7 @@ TESSERA_HD constexpr int k_rows(const Config& c) { return c.tile_n / ctas_per_ti
 TESSERA_HD constexpr int folds(const Config& c) { return is_folded(c) ? 2 : 1; }
 TESSERA_HD constexpr int s_columns(const Config& c) { return c.tile_n / folds(c); }
 TESSERA_HD constexpr int p_offset(const Config& c) { return c.tile_n / 2; }  // of P in its S
-TESSERA_HD constexpr int o_columns(const Config& c) { return c.head_dim_v / folds(c); }
+TESSERA_HD constexpr int o_columns(const Config& c) { return c.facts.head_dim_v / folds(c); }
 TESSERA_HD constexpr int s_column(const Config& c, int buffer) { return buffer * s_columns(c); }
 TESSERA_HD constexpr int o_column(const Config& c, int q_tile) {
   return kNumBuffers * s_columns(c) + q_tile * o_columns(c);
@@ -161,13 +137,19 @@ TESSERA_HD constexpr bool has_p_parts(const Config& c) { return p_first_keys(c) 
 // P in shared memory has the widest swizzle that its rows allow: no TMA sees it.
 TESSERA_HD constexpr Swizzle p_swizzle(const Config& c) { return c.tile_n % 64 == 0 ? Swizzle::b128 : Swizzle::b64; }
 
-TESSERA_HD constexpr int q_slot_bytes(const Config& c) { return rows_per_cta(c) * c.head_dim * dtype_bytes(c.dtype); }
-TESSERA_HD constexpr int q_bytes(const Config& c) { return used_rows(c) * c.head_dim * dtype_bytes(c.dtype); }
-TESSERA_HD constexpr int k_slot_bytes(const Config& c) { return k_rows(c) * c.head_dim * dtype_bytes(c.dtype); }
-TESSERA_HD constexpr int v_part_bytes(const Config& c) { return c.tile_n * v_columns(c) * dtype_bytes(c.dtype); }
+TESSERA_HD constexpr int q_slot_bytes(const Config& c) {
+  return rows_per_cta(c) * c.facts.head_dim * dtype_bytes(c.facts.dtype);
+}
+TESSERA_HD constexpr int q_bytes(const Config& c) {
+  return used_rows(c) * c.facts.head_dim * dtype_bytes(c.facts.dtype);
+}
+TESSERA_HD constexpr int k_slot_bytes(const Config& c) {
+  return k_rows(c) * c.facts.head_dim * dtype_bytes(c.facts.dtype);
+}
+TESSERA_HD constexpr int v_part_bytes(const Config& c) { return c.tile_n * v_columns(c) * dtype_bytes(c.facts.dtype); }
 TESSERA_HD constexpr int v_slot_bytes(const Config& c) { return pv_products(c) * v_part_bytes(c); }
 TESSERA_HD constexpr int p_slot_bytes(const Config& c) {
-  return c.p_path == ProbabilityPath::smem ? rows_per_cta(c) * c.tile_n * dtype_bytes(c.dtype) : 0;
+  return c.p_path == ProbabilityPath::smem ? rows_per_cta(c) * c.tile_n * dtype_bytes(c.facts.dtype) : 0;
 }
 
 }  // namespace tessera::fmha_tcgen05

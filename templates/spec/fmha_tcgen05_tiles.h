@@ -53,7 +53,7 @@ TESSERA_HD constexpr Swizzle widest_swizzle(const Config& c) {
     Config widened = c;
     widened.swizzle = swizzle;
     if (why_invalid_head_dims(widened).rule != Rule::head_dim_not_multiple_of_span &&
-        (c.v_layout == Layout::mn_major || c.tile_n % span_elements(widened) == 0)) {
+        (c.facts.v_layout == Layout::mn_major || c.tile_n % span_elements(widened) == 0)) {
       return swizzle;
     }
   }
@@ -61,20 +61,11 @@ TESSERA_HD constexpr Swizzle widest_swizzle(const Config& c) {
 }
 
 // The default for these facts.
-TESSERA_HD constexpr Config default_config(int head_dim, int head_dim_v, Mask mask, DType dtype, Output output,
-                                           Layout v_layout = Layout::mn_major, Window window = Window::none,
-                                           UsedLengths seqused = UsedLengths::none) {
+TESSERA_HD constexpr Config default_config(const AttentionFacts& facts) {
   Config c;
-  c.head_dim = head_dim;
-  c.head_dim_v = head_dim_v;
-  c.mask = mask;
-  c.dtype = dtype;
-  c.output = output;
-  c.v_layout = v_layout;
-  c.window = window;
-  c.seqused = seqused;
+  c.facts = facts;
   for (const Tile& tile : kTiles) {
-    if (tile.head_dim != head_dim || tile.head_dim_v != head_dim_v) continue;
+    if (tile.head_dim != facts.head_dim || tile.head_dim_v != facts.head_dim_v) continue;
     c.tile_m = tile.tile_m;
     c.tile_n = tile.tile_n;
     c.stages = tile.stages;

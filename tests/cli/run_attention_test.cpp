@@ -61,7 +61,7 @@ TEST_CASE("run: behind valid lengths lie NaNs, so that a kernel which reads them
   if (!machine.compiler) return;
   const std::vector<std::string> used{"--seqused", "qk", "--batch", "3", "--seqlen-q", "90", "--seqlen-k", "300"};
   CHECK(run(machine, used).code == 0);
-  const Fault fault(machine, "key_blocks.cuh", "origin(!ends_with_last_key(C) ? 0", "origin(true ? 0");
+  const Fault fault(machine, "key_blocks.cuh", "origin(!ends_with_last_key(C.facts) ? 0", "origin(true ? 0");
   CHECK(run(machine, fault.flags(), used).code == 1);
   const std::vector<std::string> pools{"--kv-pools", "sparse_window", "--heads-q", "16", "--batch", "3"};
   CHECK(run(machine, pools).code == 0);

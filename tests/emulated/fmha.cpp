@@ -79,7 +79,7 @@ class FmhaRun {
 
   reference::Comparison compare() const {
     reference::FmhaCheck check;
-    check.mask = test_.problem.mask;
+    check.facts.mask = test_.problem.mask;
     check.softmax_scale = std::numbers::ln2;
     check.is_exact = true;
     check.tile_m = plan_.number("tile_m");

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 
+#include "generator/facts.h"
 #include "reference/fmha_pools.h"
 #include "reference/key_places.h"
 #include "reference/ragged.h"
@@ -154,18 +155,17 @@ class Run {
 
   reference::Comparison compare() const {
     reference::FmhaCheck check;
-    check.mask = problem_.mask;
+    check.facts = attention_facts(problem_);
     check.window_size_left = facts_.window_size_left;
     check.window_size_right = facts_.window_size_right;
     // Of dealt keys each CTA, of which two may share a multiprocessor, can have a part of the same tile.
     check.num_splits = facts_.num_splits.value_or(problem_.split_kv == SplitKv::dealt ? 2 * facts_.num_sms : 1);
-    check.is_normalized = problem_.output == Output::normalized;
     check.softmax_scale = softmax_scale_;
     check.tile_m = plan_.number("tile_m");
     check.tile_n = plan_.number("tile_n");
     check.jobs = 1;
     reference::FmhaOutputs outputs{tensors_.at("o").view(), tensors_.at("lse").view(), {}, {}};
-    if (!check.is_normalized) {
+    if (!check.is_normalized()) {
       outputs.row_max = tensors_.at("row_max").view();
       outputs.row_sum = tensors_.at("row_sum").view();
     }

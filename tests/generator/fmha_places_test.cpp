@@ -71,7 +71,7 @@ TEST_CASE("keys in pages: every head_dim has a kernel for every page, and its bo
                                           {"kv_layout", "paged"},
                                           {"page_size", std::to_string(page_size)},
                                           {"split_kv", split}});
-        CHECK(c.seqused == UsedLengths::k);
+        CHECK(c.facts.seqused == UsedLengths::k);
         CHECK(c.kv_copy == (page_size < 8 ? KvCopy::cp_async : KvCopy::tma));
         CHECK(page_size % fmha::box_keys(c) == 0);
         CHECK(c.tile_n % fmha::box_keys(c) == 0);

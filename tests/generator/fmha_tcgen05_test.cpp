@@ -8,6 +8,7 @@
 #include "base/launch_json.h"
 #include "generator/attention/fmha_tcgen05_operator.h"
 #include "generator/candidates.h"
+#include "generator/facts.h"
 #include "generator/plan_json.h"
 #include "spec/fmha_tcgen05_tiles.h"
 #include "tessera/error.h"
@@ -61,9 +62,7 @@ std::vector<Fmha> facts() {
 
 TEST_CASE("attention on tcgen05: without pins the table's first tile wins") {
   for (const Fmha& problem : facts()) {
-    const Config expected =
-        fmha_tcgen05::default_config(problem.head_dim, *problem.head_dim_v, problem.mask, problem.dtype, problem.output,
-                                     problem.v_layout, problem.window, problem.seqused);
+    const Config expected = fmha_tcgen05::default_config(attention_facts(problem));
     CHECK(chosen_config<FmhaTcgen05Operator>(problem) == expected);
   }
 }

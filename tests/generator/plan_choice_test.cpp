@@ -88,9 +88,9 @@ TEST_CASE("attention: the choice where others were measured to be slow") {
 
 TEST_CASE("attention: what the model knows of a CTA's tiles") {
   const auto cycles = [](const fmha::Config& c, Hint heads, Hint queries, Hint keys) {
-    return fmha_cost(fmha::complete(c), {.head_dim = c.head_dim,
-                                         .head_dim_v = c.head_dim_v,
-                                         .mask = c.mask,
+    return fmha_cost(fmha::complete(c), {.head_dim = c.facts.head_dim,
+                                         .head_dim_v = c.facts.head_dim_v,
+                                         .mask = c.facts.mask,
                                          .batch = 1,
                                          .heads_q = heads,
                                          .heads_kv = heads,
@@ -118,7 +118,7 @@ TEST_CASE("attention: any sizes have a finite cost") {
   for (const Mask mask : {Mask::none, Mask::causal}) {
     for (const Hint size : {Hint{1}, Hint{100'000}, most}) {
       for (const Hint heads : {Hint{1}, Hint{5'000}}) {
-        const fmha::Config c = fmha::complete({.mask = mask});
+        const fmha::Config c = fmha::complete({.facts = {.mask = mask}});
         const double cycles = fmha_cost(
             c, {.mask = mask, .batch = 1, .heads_q = heads, .heads_kv = heads, .seqlen_q = size, .seqlen_k = size});
         CHECK(cycles > 0);

@@ -149,9 +149,9 @@ TEST_CASE("random attention on tcgen05: whatever its facts ask for, a sound plan
     ++(is_plan ? plans : refusals);
     if (!is_plan) continue;
     const fmha_tcgen05::Config config = chosen_config<FmhaTcgen05Operator>(problem);
-    CHECK(config.window == problem.window);
-    CHECK(config.seqused == problem.seqused);
-    CHECK(config.kv_pools == problem.kv_pools);
+    CHECK(config.facts.window == problem.window);
+    CHECK(config.facts.seqused == problem.seqused);
+    CHECK(config.facts.kv_pools == problem.kv_pools);
     CHECK(config.pack_gqa == problem.pack_gqa.value_or(config.pack_gqa));
     CHECK(config.split_kv == problem.split_kv.value_or(config.split_kv));
   }

@@ -9,6 +9,7 @@
 #include "generator/attention/fmha_operator.h"
 #include "generator/candidates.h"
 #include "generator/copy2d/copy2d_operator.h"
+#include "generator/facts.h"
 #include "generator/plan_json.h"
 #include "generator/products/gemm_operator.h"
 #include "tessera/error.h"
@@ -269,8 +270,7 @@ TEST_CASE("without pins and hints attention gets the measured default") {
   for (const Problem& problem : every_fact()) {
     const Fmha* const facts = problem.get_if<Fmha>();
     if (facts == nullptr) continue;
-    const fmha::Config expected = fmha::default_config(facts->head_dim, facts->head_dim_v.value_or(facts->head_dim),
-                                                       facts->mask, facts->dtype, facts->output);
+    const fmha::Config expected = fmha::default_config(attention_facts(*facts));
     CHECK(chosen_config<FmhaOperator>(problem) == expected);
   }
 }
@@ -328,7 +328,8 @@ TEST_CASE("what no kernel exists for is refused with what exists") {
 }
 
 TEST_CASE("an illegal pin is refused with the rule that it breaks") {
-  fmha::Config large{.head_dim = 256, .head_dim_v = 256, .tile_m = 128, .tile_n = 64, .stages = 3, .q_stages = 1};
+  fmha::Config large{
+      .facts = {.head_dim = 256, .head_dim_v = 256}, .tile_m = 128, .tile_n = 64, .stages = 3, .q_stages = 1};
   CHECK(unsupported("fmha", {{"head_dim", "256"}, {"tile_m", "128"}, {"tile_n", "64"}, {"stages", "3"}}) ==
         "head_dim 256, tile 128x64, 3 stages: " + grouped(fmha::smem_layout(large).total_bytes) +
             " bytes of shared memory, 232,448 allowed: drop a stage");

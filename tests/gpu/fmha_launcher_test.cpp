@@ -73,8 +73,8 @@ void check_problem(const Fmha& problem, const reference::FmhaSizes& sizes, std::
     found.emplace(
         name, read_tensor(folder.path / (name + ".out"), name == "o" && is_normalized ? problem.dtype : DType::f32));
   reference::FmhaCheck check;
-  check.mask = problem.mask;
-  check.is_normalized = is_normalized;
+  check.facts.mask = problem.mask;
+  check.facts.output = is_normalized ? Output::normalized : Output::unnormalized;
   check.softmax_scale = scale;
   check.tile_m = plan.number("tile_m");
   check.tile_n = plan.number("tile_n");

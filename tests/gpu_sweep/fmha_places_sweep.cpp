@@ -191,7 +191,7 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel) {
   a.seqused_k = upload("seqused_k", lengths), a.seqused_q = upload("seqused_q", lengths_q);
   if (problem.kv_layout == KvLayout::paged) a.block_table = upload("block_table", placed.block_table);
   if (problem.kv_layout == KvLayout::ragged) a.cu_seqlens_k = upload("cu_seqlens_k", placed.ends);
-  reference::FmhaCheck check{.mask = problem.mask, .is_normalized = problem.output == Output::normalized};
+  reference::FmhaCheck check{.facts = {.mask = problem.mask, .output = problem.output}};
   if (problem.window == Window::sliding) {
     check.window_size_left = a.window_size_left = pick(0, 3) == 0 ? -1 : pick(0, a.seqlen_k);
     check.window_size_right = a.window_size_right = pick(0, 3) == 0 ? -1 : pick(0, 300);
@@ -229,7 +229,7 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel) {
   check.max_multiply_adds = std::int64_t{1} << 27;
   check.seed = random_();
   reference::FmhaOutputs outputs{o.view(), statistics[0].view(), {}, {}};
-  if (!check.is_normalized) outputs.row_max = statistics[1].view(), outputs.row_sum = statistics[2].view();
+  if (!check.is_normalized()) outputs.row_max = statistics[1].view(), outputs.row_sum = statistics[2].view();
   reference::FmhaInputs inputs{made.q.view(), placed.dense_k.view(), placed.dense_v.view(), {}, lengths.view()};
   if (problem.seqused == UsedLengths::qk) inputs.seqused_q = lengths_q.view();
   const reference::Comparison result = reference::check_fmha(inputs, outputs, check);

@@ -368,7 +368,7 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pool& pool,
     run[0] = o_.fetch(written);
     for (std::size_t i = 0; i < 3; ++i) run[i + 1] = statistics_[i].fetch(statistic_bytes);
   }
-  FmhaCheck check{.mask = problem.mask, .is_normalized = is_normalized, .softmax_scale = s.softmax_scale};
+  FmhaCheck check{.facts = {.mask = problem.mask, .output = problem.output}, .softmax_scale = s.softmax_scale};
   if (problem.window == Window::sliding) {
     check.window_size_left = s.window_left;
     check.window_size_right = s.window_right;

@@ -100,8 +100,8 @@ Fmha random_attention(Draw& draw) {
 std::string kind_of(const Problem& problem) {
   if (problem.get_if<Fmha>() != nullptr) {
     const fmha::Config c = chosen_config<FmhaOperator>(problem);
-    return fmt::format("{} {} {}x{} {} {} {}", c.head_dim, c.head_dim_v, c.tile_m, c.tile_n, c.stages,
-                       c.mask == Mask::causal, c.pack_gqa > 1);
+    return fmt::format("{} {} {}x{} {} {} {}", c.facts.head_dim, c.facts.head_dim_v, c.tile_m, c.tile_n, c.stages,
+                       c.facts.mask == Mask::causal, c.pack_gqa > 1);
   }
   const gemm::Config c = chosen_config<GemmOperator>(problem);
   return fmt::format("{}x{} {} {} {} {} {}", c.tile_m, c.tile_n, gemm::is_ping_pong(c), c.split_k, c.cluster_m,

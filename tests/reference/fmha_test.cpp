@@ -30,7 +30,7 @@ struct Outputs {
 };
 
 std::int64_t visible(const Case& c, std::int64_t i) {
-  if (c.check.mask == Mask::none) return c.sizes.seqlen_k;
+  if (c.check.facts.mask == Mask::none) return c.sizes.seqlen_k;
   return std::max<std::int64_t>(0,
                                 std::min(c.sizes.seqlen_k, i + c.sizes.seqlen_k - c.sizes.seqlen_q + 1 + c.mask_shift));
 }
@@ -39,7 +39,7 @@ std::int64_t visible(const Case& c, std::int64_t i) {
 Outputs run_model(const Case& c, const FmhaTensors& in) {
   const FmhaSizes& s = c.sizes;
   const std::int64_t v_columns = s.v_columns();
-  Outputs out{Tensor(c.check.is_normalized ? c.dtype : DType::f32, {s.batch, s.seqlen_q, s.heads_q, v_columns}),
+  Outputs out{Tensor(c.check.is_normalized() ? c.dtype : DType::f32, {s.batch, s.seqlen_q, s.heads_q, v_columns}),
               Tensor(DType::f32, {s.batch, s.heads_q, s.seqlen_q}),
               Tensor(DType::f32, {s.batch, s.heads_q, s.seqlen_q}),
               Tensor(DType::f32, {s.batch, s.heads_q, s.seqlen_q})};
@@ -81,7 +81,7 @@ Outputs run_model(const Case& c, const FmhaTensors& in) {
         out.lse.set(statistic, static_cast<double>((maximum * scale + std::log2(sum)) * ln2));
         for (std::int64_t d = 0; d < v_columns; ++d) {
           const float x = o[static_cast<std::size_t>(d)];
-          const float value = sum == 0 ? 0.0f : c.check.is_normalized ? x * (1.0f / sum) : x;
+          const float value = sum == 0 ? 0.0f : c.check.is_normalized() ? x * (1.0f / sum) : x;
           out.o.set(row * v_columns + d, static_cast<double>(value));
         }
       }
@@ -90,8 +90,8 @@ Outputs run_model(const Case& c, const FmhaTensors& in) {
 
 Case make_case(FmhaSizes sizes, DType dtype, Mask mask, bool is_normalized) {
   Case c{sizes, dtype, {}};
-  c.check.mask = mask;
-  c.check.is_normalized = is_normalized;
+  c.check.facts.mask = mask;
+  c.check.facts.output = is_normalized ? Output::normalized : Output::unnormalized;
   c.check.softmax_scale = 1 / std::sqrt(static_cast<double>(sizes.head_dim));
   c.check.tile_n = 32;
   c.check.tile_m = 16;

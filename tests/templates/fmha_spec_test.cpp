@@ -13,8 +13,8 @@ constexpr Swizzle kSwizzles[] = {Swizzle::none, Swizzle::b32, Swizzle::b64, Swiz
 
 Config with_tile(const Tile& tile, Swizzle swizzle = Swizzle::b128) {
   Config c;
-  c.head_dim = tile.head_dim;
-  c.head_dim_v = tile.head_dim_v;
+  c.facts.head_dim = tile.head_dim;
+  c.facts.head_dim_v = tile.head_dim_v;
   c.tile_m = tile.tile_m;
   c.tile_n = tile.tile_n;
   c.stages = tile.stages;
@@ -29,7 +29,7 @@ std::vector<Config> legal_configs() {
       for (const Output output : {Output::normalized, Output::unnormalized}) {
         Config c = with_tile(tile, swizzle);
         if (swizzle_span_bytes(swizzle) > swizzle_span_bytes(widest_swizzle(c))) continue;
-        c.output = output;
+        c.facts.output = output;
         configs.push_back(c);
       }
     }
@@ -62,12 +62,16 @@ TEST_CASE("every default is legal") {
     for (const Mask mask : {Mask::none, Mask::causal}) {
       for (const DType dtype : {DType::bf16, DType::f16}) {
         for (const Output output : {Output::normalized, Output::unnormalized}) {
-          const Config c = default_config(dims.head_dim, dims.head_dim_v, mask, dtype, output);
+          const Config c = default_config({.head_dim = dims.head_dim,
+                                           .head_dim_v = dims.head_dim_v,
+                                           .dtype = dtype,
+                                           .mask = mask,
+                                           .output = output});
           CAPTURE(dims.head_dim);
           CAPTURE(dims.head_dim_v);
           CHECK(why_invalid(c).ok());
-          CHECK(c.head_dim == dims.head_dim);
-          CHECK(c.head_dim_v == dims.head_dim_v);
+          CHECK(c.facts.head_dim == dims.head_dim);
+          CHECK(c.facts.head_dim_v == dims.head_dim_v);
           CHECK(c.cta_pair == (dims.head_dim > 256));
         }
       }
@@ -77,7 +81,7 @@ TEST_CASE("every default is legal") {
 
 TEST_CASE("every candidate is legal with every swizzle whose span divides its rows") {
   for (const Config& c : legal_configs()) {
-    CAPTURE(c.head_dim);
+    CAPTURE(c.facts.head_dim);
     CAPTURE(c.tile_m);
     CAPTURE(c.tile_n);
     check_rule(c, Rule::ok, 0, 0);
@@ -86,29 +90,29 @@ TEST_CASE("every candidate is legal with every swizzle whose span divides its ro
 
 TEST_CASE("each rule names what it found and its bound") {
   Config c;
-  c.dtype = DType::f32;
+  c.facts.dtype = DType::f32;
   check_rule(c, Rule::dtype_not_16_bit, 4, 2);
   c = {};
-  c.head_dim = 72;
+  c.facts.head_dim = 72;
   check_rule(c, Rule::head_dim_not_multiple_of_16, 72, 16);
-  c.head_dim = 0;
+  c.facts.head_dim = 0;
   check_rule(c, Rule::head_dim_not_multiple_of_16, 0, 16);
-  c.head_dim = 512;
+  c.facts.head_dim = 512;
   check_rule(c, Rule::head_dim_out_of_range, 512, 256);
   c.cta_pair = true;
-  c.head_dim = 528;
+  c.facts.head_dim = 528;
   check_rule(c, Rule::head_dim_not_multiple_of_16, 528, 32);
-  c.head_dim = 544;
+  c.facts.head_dim = 544;
   check_rule(c, Rule::head_dim_out_of_range, 544, 512);
   c = {};
-  c.head_dim = 80;
+  c.facts.head_dim = 80;
   check_rule(c, Rule::head_dim_not_multiple_of_span, 160, 128);
   c = {};
-  c.head_dim_v = 72;
+  c.facts.head_dim_v = 72;
   check_rule(c, Rule::head_dim_not_multiple_of_16, 72, 16);
-  c.head_dim_v = 96;
+  c.facts.head_dim_v = 96;
   check_rule(c, Rule::head_dim_not_multiple_of_span, 192, 128);
-  c.head_dim_v = 192;
+  c.facts.head_dim_v = 192;
   check_rule(c, Rule::head_dim_v_exceeds_head_dim, 192, 128);
   c = {};
   c.tile_m = 96;
@@ -132,16 +136,16 @@ TEST_CASE("each rule names what it found and its bound") {
   c.tile_m = 64;
   check_rule(c, Rule::ping_pong_needs_two_warpgroups, 1, 2);
   c = {};
-  c.head_dim = c.head_dim_v = 256;
+  c.facts.head_dim = c.facts.head_dim_v = 256;
   c.tile_n = 128;
   check_rule(c, Rule::accumulators_exceed_registers, 224, 200);
   c = {};
-  c.head_dim = c.head_dim_v = 32;
+  c.facts.head_dim = c.facts.head_dim_v = 32;
   c.swizzle = Swizzle::b64;
   c.tile_m = 256;
   c.tile_n = 80;
   check_rule(c, Rule::ok, 0, 0);
-  c.head_dim = c.head_dim_v = 16;
+  c.facts.head_dim = c.facts.head_dim_v = 16;
   c.swizzle = Swizzle::b32;
   c.tile_m = 192;
   c.tile_n = 160;
@@ -153,12 +157,12 @@ TEST_CASE("each rule names what it found and its bound") {
 
 TEST_CASE("one instruction must fit the registers that a thread has at entry") {
   Config c;
-  c.head_dim = c.head_dim_v = 256;
+  c.facts.head_dim = c.facts.head_dim_v = 256;
   c.tile_m = 192;
   c.tile_n = 16;
   c.stages = 1;
   check_rule(c, Rule::accumulators_exceed_registers, 140, 128);
-  c.head_dim = c.head_dim_v = 208;
+  c.facts.head_dim = c.facts.head_dim_v = 208;
   c.swizzle = Swizzle::b32;
   check_rule(c, Rule::instruction_exceeds_registers, 104, 98);
 }
@@ -196,9 +200,9 @@ TEST_CASE("boxes fill their slots and respect TMA") {
     CHECK(bytes(q_box(c), 2) == q_slot_bytes(c));
     CHECK(bytes(k_box(c), 2) == k_slot_bytes(c));
     CHECK(bytes(v_box(c), 2) == v_slot_bytes(c));
-    CHECK(bytes(o_box(c), o_element_bytes(c)) == q_slot_bytes(c) * c.head_dim_v / c.head_dim);
+    CHECK(bytes(o_box(c), o_element_bytes(c.facts)) == q_slot_bytes(c) * c.facts.head_dim_v / c.facts.head_dim);
     CHECK(q_box(c).extents[0] * 2 == swizzle_span_bytes(c.swizzle));
-    CHECK(o_box(c).extents[0] * o_element_bytes(c) == swizzle_span_bytes(c.swizzle));
+    CHECK(o_box(c).extents[0] * o_element_bytes(c.facts) == swizzle_span_bytes(c.swizzle));
     CHECK(o_box(c).extents[0] * o_box(c).extents[2] * o_passes(c) == v_columns(c));
   }
 }

@@ -1,0 +1,88 @@
+#include "generator/attention/fmha_facts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
+#include "generator/fact_fields.h"
+#include "generator/family.h"
+#include "generator/words.h"
+#include "spec/attention_facts.h"
+#include "tessera/error.h"
+
+namespace tessera {
+
+std::string head_dims_text(int head_dim, int head_dim_v) {
+  return head_dim == head_dim_v ? fmt::format("{}", head_dim) : fmt::format("{}/{}", head_dim, head_dim_v);
+}
+
+std::string head_dims_name(const AttentionFacts& facts) {
+  std::string name = fmt::format("d{}", facts.head_dim);
+  if (facts.head_dim_v != facts.head_dim) name += fmt::format("v{}", facts.head_dim_v);
+  return name;
+}
+
+std::string places_name(const AttentionFacts& facts) {
+  std::string name;
+  if (facts.window != Window::none) name += "_window";
+  if (facts.seqused != UsedLengths::none) name += fmt::format("_used{}", to_word(facts.seqused));
+  if (is_ragged(facts)) name += "_raggedq";
+  if (facts.kv_layout == KvLayout::paged) name += fmt::format("_paged{}", facts.page_size);
+  if (facts.kv_layout == KvLayout::ragged) name += "_ragged";
+  // Facts that are named elsewhere, and then any other, by its own name, so that no two kernels share theirs.
+  constexpr std::string_view kNamed[] = {"head_dim", "head_dim_v", "dtype",     "mask",   "window",   "seqused",
+                                         "kv_pools", "kv_layout",  "page_size", "output", "v_layout", "q_layout"};
+  std::vector<std::string> usual;
+  visit_facts(AttentionFacts{}, [&](std::string_view, const auto& value) { usual.push_back(field_value(value)); });
+  std::size_t i = 0;
+  visit_facts(facts, [&](std::string_view fact, const auto& value) {
+    const std::string text = field_value(value);
+    const bool is_named = std::find(std::begin(kNamed), std::end(kNamed), fact) != std::end(kNamed);
+    if (!is_named && text != usual[i]) name += fmt::format("_{}_{}", fact, text);
+    ++i;
+  });
+  return name;
+}
+
+std::vector<OperandPlan> fact_operands(const AttentionFacts& facts) {
+  std::vector<OperandPlan> operands;
+  const auto plain = [&](bool is_asked, const char* name, const char* type, const char* use) {
+    if (is_asked) operands.push_back({.name = name, .dtype = type, .tensor_map_type = {}, .swizzle = {}, .use = use});
+  };
+  const bool is_unnormalized = facts.output == Output::unnormalized;
+  plain(is_unnormalized, "row_max", "f32", "written");
+  plain(is_unnormalized, "row_sum", "f32", "written");
+  plain(facts.seqused == UsedLengths::qk, "seqused_q", "s32", "valid queries of each sequence");
+  plain(facts.seqused != UsedLengths::none, "seqused_k", "s32", "valid keys of each sequence");
+  plain(is_ragged(facts), "cu_seqlens_q", "s32", "where each sequence's queries begin, and the end");
+  plain(facts.kv_layout == KvLayout::paged, "block_table", "s32", "pages of each sequence");
+  plain(facts.kv_layout == KvLayout::ragged, "cu_seqlens_k", "s32", "where the keys of each sequence begin and end");
+  return operands;
+}
+
+void require_dtype(const Fmha& problem) {
+  if (problem.dtype == DType::bf16 || problem.dtype == DType::f16) return;
+  throw Error(ErrorKind::unsupported, fmt::format("fmha has no kernel for dtype {}: there are kernels for bf16 and f16",
+                                                  to_word(problem.dtype)));
+}
+
+void require_sizes_of_facts(const Fmha& problem) {
+  const auto demand = [](bool has_size, std::string_view name, Hint size, std::string_view remedy) {
+    if (!has_size && size != kUnknownHint)
+      throw Error(ErrorKind::unsupported, fmt::format("{} {} without {}", name, size, remedy));
+  };
+  const bool has_window = problem.window != Window::none, has_pools = problem.kv_pools != KvPools::dense;
+  const bool is_paged = problem.kv_layout == KvLayout::paged, is_ragged = problem.kv_layout == KvLayout::ragged;
+  demand(is_paged, "pages", problem.pages, "pages: take kv_layout paged");
+  demand(is_paged, "max_pages", problem.max_pages, "pages: take kv_layout paged");
+  demand(is_ragged, "tokens_k", problem.tokens_k, "ragged keys: take kv_layout ragged");
+  demand(has_window, "window_size_left", problem.window_size_left, "a window: take window sliding");
+  demand(has_window, "window_size_right", problem.window_size_right, "a window: take window sliding");
+  demand(has_pools, "topk", problem.topk, "a list of rows: take kv_pools sparse_window, on sm_100a or sm_103a");
+  demand(has_pools, "seqlen_swa", problem.seqlen_swa,
+         "a window beside a list: take kv_pools sparse_window, on sm_100a or sm_103a");
+}
+
+}  // namespace tessera

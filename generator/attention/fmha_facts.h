@@ -1,0 +1,28 @@
+// What all families of attention say of the facts of a kernel: names, operands, refusals.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tessera/plan.h"
+#include "tessera/spec/attention_types.h"
+
+namespace tessera {
+
+/// "64", "192/128": with head_dim_v where it differs.
+std::string head_dims_text(int head_dim, int head_dim_v);
+
+/// "d64", "d192v128": of a kernel's name.
+std::string head_dims_name(const AttentionFacts& facts);
+/// "_window_usedk_paged16": what a kernel's name says of which keys a query sees and where they lie.
+std::string places_name(const AttentionFacts& facts);
+
+/// Those that a fact adds to q, k, v, o and lse; none of them has a tensor map.
+std::vector<OperandPlan> fact_operands(const AttentionFacts& facts);
+
+/// Throws Error{unsupported} for a type that no family has kernels for.
+void require_dtype(const Fmha& problem);
+/// Throws Error{unsupported} for the size of a thing that the problem has not: a window, a list of rows.
+void require_sizes_of_facts(const Fmha& problem);
+
+}  // namespace tessera

@@ -1,0 +1,33 @@
+// What follows from the facts of attention alone, for the Configs of all its families.
+#pragma once
+
+#include "tessera/spec/attention_types.h"
+#include "tessera/spec/types.h"
+
+namespace tessera {
+
+// Whether lengths of sequences are read from memory: of their keys, of either.
+TESSERA_HD constexpr bool reads_lengths_of_keys(const AttentionFacts& f) {
+  return f.seqused != UsedLengths::none || f.kv_layout == KvLayout::ragged;
+}
+// Whether sequences' queries follow each other without gaps.
+TESSERA_HD constexpr bool is_ragged(const AttentionFacts& f) { return f.q_layout == QueryLayout::ragged; }
+TESSERA_HD constexpr bool reads_lengths(const AttentionFacts& f) { return reads_lengths_of_keys(f) || is_ragged(f); }
+TESSERA_HD constexpr bool has_pools(const AttentionFacts& f) { return f.kv_pools != KvPools::dense; }
+// Whether work grows with a tile's place in the sequence.
+TESSERA_HD constexpr bool is_uneven(const AttentionFacts& f) {
+  return f.mask == Mask::causal && f.window == Window::none && !has_pools(f);
+}
+// Whether the last block ends with the last valid key, so that block 0 may begin before key 0.
+TESSERA_HD constexpr bool ends_with_last_key(const AttentionFacts& f) {
+  return f.seqused != UsedLengths::none && f.kv_layout == KvLayout::dense;
+}
+// Whether keys before some of a query's block may be hidden from it: by a window, or since block 0 begins before key 0.
+TESSERA_HD constexpr bool hides_first_keys(const AttentionFacts& f) {
+  return f.window != Window::none || reads_lengths_of_keys(f) || has_pools(f);
+}
+TESSERA_HD constexpr int o_element_bytes(const AttentionFacts& f) {
+  return f.output == Output::unnormalized ? 4 : dtype_bytes(f.dtype);
+}
+
+}  // namespace tessera
