@@ -6,9 +6,9 @@
 
 namespace tessera {
 
-/// visit("a_type", OperandType::bf16), ..., in the order of JSON. The structured binding fails to compile when there is
-/// a fact more. Accumulation is visited by the family that has the choice.
-template <class Visit>
+/// visit("a_type", OperandType::bf16), ..., in the order of the struct and of JSON. The structured binding fails to
+/// compile when there is a fact more. How sums are kept is a fact of families that have the choice alone.
+template <bool kHasAccumulation, class Visit>
 void visit_facts(const ProductFacts& facts, Visit&& visit) {
   const auto& [a_type, b_type, a_layout, b_layout, d_dtype, accumulation, c, bias, activation, gate, interleave,
                d_format, grouping] = facts;
@@ -17,6 +17,7 @@ void visit_facts(const ProductFacts& facts, Visit&& visit) {
   visit("a_layout", a_layout);
   visit("b_layout", b_layout);
   visit("d_dtype", d_dtype);
+  if constexpr (kHasAccumulation) visit("accumulation", accumulation);
   visit("c", c);
   visit("bias", bias);
   visit("activation", activation);

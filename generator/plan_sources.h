@@ -51,7 +51,7 @@ template <class Operator>
 std::string initialisers_of(const typename Operator::Config& config) {
   std::vector<std::string> facts;
   if constexpr (requires { config.facts; }) {
-    visit_facts(config.facts, [&](std::string_view name, const auto& value) {
+    visit_facts<Operator::kHasAccumulation>(config.facts, [&](std::string_view name, const auto& value) {
       facts.push_back(fmt::format(".{} = {}", name, initialiser(value)));
     });
   }

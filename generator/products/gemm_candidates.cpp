@@ -20,21 +20,8 @@ namespace tessera {
 using gemm::Config;
 
 Config gemm_facts(const Gemm& p, SwapAb swap_ab) {
-  Config c;
+  Config c{.facts = product_facts(p)};
   c.swap_ab = swap_ab;
-  c.a_dtype = p.dtype;
-  c.b_dtype = p.b_dtype.value_or(p.dtype);
-  c.d_dtype = p.d_dtype;
-  c.a_layout = p.a_layout;
-  c.b_layout = p.b_layout;
-  if (gemm::is_swapped(c)) {
-    std::swap(c.a_dtype, c.b_dtype);
-    std::swap(c.a_layout, c.b_layout);
-  }
-  c.accumulation = product_accumulation(p);
-  c.c = p.c;
-  c.bias = p.bias;
-  c.activation = p.activation;
   return c;
 }
 
@@ -111,7 +98,7 @@ void add(const Gemm& p, const Shape& shape, ConfigList& list) {
   c.raster = p.raster.value_or(rows > 0 ? static_cast<int>(std::max<std::int64_t>(1, kGemmRasterRows / rows)) : 1);
   // MN-major boxes are a swizzle span wide whatever the rows. Beside three consumer warpgroups the producer has no
   // registers for twelve boxes (it spills).
-  if (c.a_layout == Layout::k_major && p.m >= 0 && !is_swapped)
+  if (gemm::a_layout(c) == Layout::k_major && p.m >= 0 && !is_swapped)
     for (const int few : kFewRows) c.box_m = p.m <= few && c.tile_m / few < 12 ? few : c.box_m;
   // Only a Config whose extents are sane is completed: completing evaluates products of them.
   const bool is_sane =
@@ -246,12 +233,13 @@ void add_filling(const Gemm& p, ConfigList& list) {
 /// of D and descriptors of MN-major operands (ptxas spills). Beside three warpgroups 80 are too many where there are
 /// 8-bit types and D is more than the product.
 bool leaves_registers(const Config& c) {
-  const bool has_epilogue = c.c != Addend::none || c.bias != Bias::none || c.activation != Activation::none;
+  const bool has_epilogue =
+      c.facts.c != Addend::none || c.facts.bias != Bias::none || c.facts.activation != Activation::none;
   if (gemm::consumer_warpgroups(c) == 3 && c.tile_n > 160)
-    return !has_epilogue || !(gemm::is_8_bit(c.d_dtype) || gemm::is_8_bit(c.a_dtype));
+    return !has_epilogue || !(gemm::is_8_bit(c.facts.d_dtype) || gemm::is_8_bit(gemm::a_dtype(c)));
   if (gemm::blocks(c) != 2 || c.tile_n <= 160) return true;
-  return !gemm::is_swapped(c) && dtype_bytes(c.d_dtype) == 2 && c.a_layout == Layout::k_major &&
-         c.b_layout == Layout::k_major && !has_epilogue;
+  return !gemm::is_swapped(c) && dtype_bytes(c.facts.d_dtype) == 2 && gemm::a_layout(c) == Layout::k_major &&
+         gemm::b_layout(c) == Layout::k_major && !has_epilogue;
 }
 
 bool has_legal(const std::vector<Config>& list) {

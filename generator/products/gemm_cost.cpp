@@ -212,7 +212,7 @@ struct Steps {
 };
 
 const Rates& rates_of(const Config& c, double k) {
-  const bool is_on_lines = c.a_layout == Layout::k_major && c.b_layout == Layout::k_major &&
+  const bool is_on_lines = gemm::a_layout(c) == Layout::k_major && gemm::b_layout(c) == Layout::k_major &&
                            std::fmod(k, gemm::tile_k(c)) == 0 && k > kLongSteps * gemm::tile_k(c);
   return is_on_lines && gemm::element_bytes(c) == 2 ? kRatesOnLines : kRates;
 }
@@ -224,7 +224,7 @@ double tensor_cycles(const Rates& rates, const Config& c) {
   const double shape = gemm::consumer_warpgroups(c) == 3 ? rates.three_factor : 1.0;
   const double tensor = shape * c.tile_m / gemm::kBlockRows * gemm::kStepsOfStage * wgmma;
   const bool is_alone = gemm::is_ping_pong(c) || gemm::consumer_warpgroups(c) == 1;  // within a tile
-  if (c.accumulation != Accumulation::promoted)
+  if (c.facts.accumulation != Accumulation::promoted)
     return tensor * (!is_alone ? 1 : c.tile_m > gemm::kBlockRows ? kAloneFactor : rates.alone_narrow_factor);
   return tensor * (is_alone ? kPromotedAloneFactor : kPromotedFactor);
 }
@@ -238,7 +238,7 @@ double issue_cycles(const Rates& rates, const Config& c) {
 /// Of a tile's stores.
 template <Look kLook>
 double store_cycles(const Config& c, double pitch, double used) {
-  const double bytes = 1.0 * c.tile_m * gemm::stored_columns(c) * dtype_bytes(c.d_dtype);
+  const double bytes = 1.0 * c.tile_m * gemm::stored_columns(c) * dtype_bytes(c.facts.d_dtype);
   const double panels = 1.0 * gemm::blocks(c) * gemm::stored_columns(c) / gemm::panel_columns(c);
   const double written = bytes * used / kWriteBytesPerCycle * by_alignment(pitch, kWriteSplitShare, kWriteSectorShare);
   return kTileCycles +
@@ -291,7 +291,7 @@ GemmCost cost_of(const Config& c, const Gemm& problem) {
                                   : std::min({ceil_of(m, tile_m), tiles, 1.0 * c.raster * c.cluster_m});
   const double across = std::max(1.0, tiles / along);
   const double tile_rows = is_swapped ? across : along, tile_columns = is_swapped ? along : across;
-  const bool is_a_mn = c.a_layout == Layout::mn_major, is_b_mn = c.b_layout == Layout::mn_major;
+  const bool is_a_mn = gemm::a_layout(c) == Layout::mn_major, is_b_mn = gemm::b_layout(c) == Layout::mn_major;
   const bool is_kept =
       (is_swapped ? n / (tile_n * c.cluster_n) : m / (tile_m * c.cluster_m)) > gemm::most_streamed_rows(c);
   const auto answered = [&](double askers) { return c.split_k > 1 ? std::pow(askers, kSplitTogether) : askers; };
@@ -311,7 +311,7 @@ GemmCost cost_of(const Config& c, const Gemm& problem) {
       .is_split = c.split_k > 1,
       .from_l2 = is_kept ? kKeptFactor : 1};
 
-  const double pitch_of_d = (is_swapped ? m : n) * dtype_bytes(c.d_dtype);
+  const double pitch_of_d = (is_swapped ? m : n) * dtype_bytes(c.facts.d_dtype);
   const double stored = store_cycles<kLook>(c, pitch_of_d, std::min(1.0, clusters * size / kSms)),
                summed = sum_cycles(c);
   // Of more clusters than a double counts one by one the difference is any number.
@@ -319,7 +319,7 @@ GemmCost cost_of(const Config& c, const Gemm& problem) {
   const double used_last = in_last_round * size / kSms;
   Rounds computed = walk.all(steps, rounds, at_once * size / kSms, used_last, c);
   computed.full += (rounds - 1) * between_tiles(c, walk, steps, stored, summed);
-  const double bytes = ((m + n) * k * element + m * n * dtype_bytes(c.d_dtype)) * l;
+  const double bytes = ((m + n) * k * element + m * n * dtype_bytes(c.facts.d_dtype)) * l;
   const Rounds memory = memory_rounds(bytes, in_last_round / clusters, used_last);
   const double full = rounds > 1 ? smooth_max<kLook>({computed.full, memory.full}, kSharpness) : 0;
   const double working = full + smooth_max<kLook>({computed.last, memory.last}, kSharpness);

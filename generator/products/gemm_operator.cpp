@@ -41,14 +41,24 @@ std::string cluster_text(const Config& c) {
 
 /// Whether promoted sums alone are what a Config has no room for.
 bool is_legal_if_fast(Config c) {
-  if (c.accumulation != Accumulation::promoted) return false;
-  c.accumulation = Accumulation::fast;
+  if (c.facts.accumulation != Accumulation::promoted) return false;
+  c.facts.accumulation = Accumulation::fast;
   return why_invalid(c).ok();
 }
 
-std::string types_text(const Config& c) {
-  const std::string a(to_word(gemm::dtype_of(c, false)));
-  return c.b_dtype == c.a_dtype ? a : fmt::format("{} x {}", a, to_word(gemm::dtype_of(c, true)));
+std::string types_text(std::string_view a, std::string_view b) {
+  return a == b ? std::string(a) : fmt::format("{} x {}", a, b);
+}
+std::string types_text(const Config& c) { return types_text(to_word(c.facts.a_type), to_word(c.facts.b_type)); }
+
+std::string why_no_instruction(std::string_view a, std::string_view b) {
+  return fmt::format(
+      "a is {}, b is {}: both must be bf16, both f16, or each e4m3 or e5m2 (types of one matrix instruction)", a, b);
+}
+
+/// Types that are no operand's in any family have no facts.
+bool is_operand(DType dtype) {
+  return dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::tf32 || gemm::is_8_bit(dtype);
 }
 
 }  // namespace
@@ -74,6 +84,10 @@ void GemmOperator::require_facts(const Gemm& problem) {
     throw Error(ErrorKind::unsupported,
                 fmt::format("gemm: accumulators = {} is for Tensor Memory, which {} does not have",
                             *problem.accumulators, problem.arch.to_string()));
+  const DType a = problem.dtype, b = problem.b_dtype.value_or(a);
+  if (!is_operand(a) || !is_operand(b))
+    throw Error(ErrorKind::unsupported, fmt::format("gemm {}: {}", types_text(to_word(a), to_word(b)),
+                                                    why_no_instruction(to_word(a), to_word(b))));
   const Config c = gemm_facts(problem);
   const Verdict verdict = gemm::why_invalid_types(c);
   if (verdict.ok()) return;
@@ -115,12 +129,12 @@ std::string GemmOperator::explain(const Config& config, const Verdict& verdict) 
   switch (verdict.rule) {
     case Rule::ok:
       break;
+    case Rule::facts_of_tcgen05:
+      return "a gate, groups and a block-scaled d have kernels for sm_100 and sm_103 alone (tcgen05)";
     case Rule::operand_type:
-      return fmt::format(
-          "a is {}, b is {}: both must be bf16, both f16, or each e4m3 or e5m2 (types of one matrix instruction)",
-          to_word(config.a_dtype), to_word(config.b_dtype));
+      return why_no_instruction(to_word(config.facts.a_type), to_word(config.facts.b_type));
     case Rule::output_type:
-      return fmt::format("d is {}: must be f32, bf16, f16, e4m3 or e5m2", to_word(config.d_dtype));
+      return fmt::format("d is {}: must be f32, bf16, f16, e4m3 or e5m2", to_word(config.facts.d_dtype));
     case Rule::layout_needs_16_bit:
       return fmt::format(
           "an operand of {}-byte elements whose k is not contiguous, {} bytes needed (wgmma): make k contiguous, or "
@@ -175,13 +189,14 @@ std::string GemmOperator::explain(const Config& config, const Verdict& verdict) 
 }
 
 std::string GemmOperator::kernel_name(Arch arch, const Config& c) {
-  const DType a = gemm::dtype_of(c, false), b = gemm::dtype_of(c, true);
-  std::string name = fmt::format("tessera_gemm_{}_{}", arch_name(arch.to_string()), to_word(a));
-  if (b != a) name += fmt::format("_{}", to_word(b));
-  if (c.accumulation == Accumulation::promoted) name += "_promoted";
-  if (c.d_dtype != a) name += fmt::format("_to_{}", to_word(c.d_dtype));
-  name += fmt::format("_{}{}", gemm::layout_of(c, false) == Layout::k_major ? 'k' : 'm',
-                      gemm::layout_of(c, true) == Layout::k_major ? 'k' : 'n');
+  const ProductFacts& facts = c.facts;
+  const std::string_view a = to_word(facts.a_type), b = to_word(facts.b_type), d = to_word(facts.d_dtype);
+  std::string name = fmt::format("tessera_gemm_{}_{}", arch_name(arch.to_string()), a);
+  if (b != a) name += fmt::format("_{}", b);
+  if (facts.accumulation == Accumulation::promoted) name += "_promoted";
+  if (d != a) name += fmt::format("_to_{}", d);
+  name += fmt::format("_{}{}", facts.a_layout == Layout::k_major ? 'k' : 'm',
+                      facts.b_layout == Layout::k_major ? 'k' : 'n');
   const auto [tile_m, tile_n] = tile_of(c);
   const auto [cluster_m, cluster_n] = cluster_of(c);
   name += fmt::format("_{}x{}{}{}_s{}_c{}x{}x{}", tile_m, tile_n, gemm::is_swapped(c) ? "t" : "",
@@ -189,9 +204,9 @@ std::string GemmOperator::kernel_name(Arch arch, const Config& c) {
                       c.split_k);
   if (const int rows = tile_m * cluster_m; c.raster != kGemmRasterRows / rows) name += fmt::format("_r{}", c.raster);
   if (c.box_m != Config{}.box_m) name += fmt::format("_b{}", c.box_m);
-  if (c.c == Addend::matrix) name += "_c";
-  if (c.bias == Bias::column) name += "_bias";
-  if (c.activation != Activation::none) name += fmt::format("_{}", to_word(c.activation));
+  if (facts.c == Addend::matrix) name += "_c";
+  if (facts.bias == Bias::column) name += "_bias";
+  if (facts.activation != Activation::none) name += fmt::format("_{}", to_word(facts.activation));
   return name;
 }
 
@@ -237,15 +252,7 @@ GemmLaunch launch_facts(const Config& c) {
   const auto [tile_m, tile_n] = tile_of(c);
   const auto [cluster_m, cluster_n] = cluster_of(c);
   const gemm::TmaBox d_box = gemm::d_box(c);
-  return {.facts = {.a_type = operand_type(gemm::dtype_of(c, false)),
-                    .b_type = operand_type(gemm::dtype_of(c, true)),
-                    .a_layout = gemm::layout_of(c, false),
-                    .b_layout = gemm::layout_of(c, true),
-                    .d_dtype = c.d_dtype,
-                    .accumulation = c.accumulation,
-                    .c = c.c,
-                    .bias = c.bias,
-                    .activation = c.activation},
+  return {.facts = c.facts,
           .tiles = {tile_m, tile_n, cluster_m, cluster_n, c.split_k},
           .is_swapped = gemm::is_swapped(c),
           .cluster_size = gemm::cluster_size(c),
@@ -255,13 +262,15 @@ GemmLaunch launch_facts(const Config& c) {
           .b = operand_of(c, true),
           .d = {.box = {std::begin(d_box.extents), std::end(d_box.extents)},
                 .swizzle = tensor_map_swizzle(gemm::d_swizzle(c))},
-          .has_tensor_scales = gemm::is_8_bit(c.a_dtype),
+          .has_tensor_scales = gemm::element_bytes(c) == 1,
           .pitch_remedy = "pad the rows of {}, which need not be dense"};
 }
 
 }  // namespace
 
 void GemmOperator::describe(const Config& config, Plan& plan) {
+  const ProductFacts& facts = config.facts;
+  const bool is_8_bit = gemm::element_bytes(config) == 1;
   const auto operand = [&](const char* name, DType dtype, Swizzle swizzle, std::string use) {
     return OperandPlan{.name = name,
                        .dtype = std::string(to_word(dtype)),
@@ -270,19 +279,18 @@ void GemmOperator::describe(const Config& config, Plan& plan) {
                        .use = std::move(use)};
   };
   const auto major = [](Layout layout, const char* other) { return layout == Layout::k_major ? "K" : other; };
-  plan.mma_kind = gemm::is_8_bit(config.a_dtype) ? "wgmma.f8" : "wgmma.f16";
-  plan.operands = {operand("a", gemm::dtype_of(config, false), Swizzle::b128,
-                           fmt::format("A, {}-major", major(gemm::layout_of(config, false), "M"))),
-                   operand("b", gemm::dtype_of(config, true), Swizzle::b128,
-                           fmt::format("B, {}-major", major(gemm::layout_of(config, true), "N"))),
-                   operand("d", config.d_dtype, gemm::d_swizzle(config), "D, stored through shared memory")};
+  plan.mma_kind = is_8_bit ? "wgmma.f8" : "wgmma.f16";
+  plan.operands = {
+      operand("a", element_type(facts.a_type), Swizzle::b128, fmt::format("A, {}-major", major(facts.a_layout, "M"))),
+      operand("b", element_type(facts.b_type), Swizzle::b128, fmt::format("B, {}-major", major(facts.b_layout, "N"))),
+      operand("d", facts.d_dtype, gemm::d_swizzle(config), "D, stored through shared memory")};
   const std::string addend_type(to_word(gemm::c_dtype(config)));
   const auto read = [&](const char* name, const std::string& type, const char* use) {
     plan.operands.push_back({.name = name, .dtype = type, .tensor_map_type = {}, .swizzle = {}, .use = use});
   };
-  if (config.c == Addend::matrix) read("c", addend_type, "added, times beta");
-  if (config.bias == Bias::column) read("bias", addend_type, "added to every row");
-  if (gemm::is_8_bit(config.a_dtype)) {
+  if (facts.c == Addend::matrix) read("c", addend_type, "added, times beta");
+  if (facts.bias == Bias::column) read("bias", addend_type, "added to every row");
+  if (is_8_bit) {
     read("scale_a", "f32", "factor of alpha if not null");
     read("scale_b", "f32", "factor of alpha if not null");
   }
@@ -298,13 +306,13 @@ void GemmOperator::describe(const Config& config, Plan& plan) {
 std::string GemmOperator::launch_bounds() { return "tessera::gemm::num_threads(kConfig), 1"; }
 
 std::string GemmOperator::call(const Config& config) {
-  const bool has_c = config.c == Addend::matrix;
+  const bool has_c = config.facts.c == Addend::matrix;
   return fmt::format(
       "tessera::gemm::kernel<kConfig>(\n      {{a, b, d, d_pointer, {}, {}, {}, m, n, k, l, ldd, d_stride_l, {}, "
       "alpha, "
       "{}}})",
-      has_c ? "c" : "nullptr", config.bias == Bias::column ? "bias" : "nullptr",
-      gemm::is_8_bit(config.a_dtype) ? "scale_a, scale_b" : "nullptr, nullptr", has_c ? "ldc, c_stride_l" : "0, 0",
+      has_c ? "c" : "nullptr", config.facts.bias == Bias::column ? "bias" : "nullptr",
+      gemm::element_bytes(config) == 1 ? "scale_a, scale_b" : "nullptr, nullptr", has_c ? "ldc, c_stride_l" : "0, 0",
       has_c ? "beta" : "0.0f");
 }
 

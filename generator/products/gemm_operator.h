@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "generator/fact_fields.h"
 #include "spec/gemm.h"
 #include "tessera/plan.h"
 
@@ -23,6 +24,7 @@ struct GemmOperator {
   /// In order of preference among equal scores; not empty, each once. Pins are obeyed, legal or not.
   static std::vector<Config> candidates(const Gemm& problem);
   static constexpr bool kCandidatesDiffer = true;
+  static constexpr bool kHasAccumulation = true;
   /// The inverse of the modelled time; see gemm_cost.h.
   static double score(const Config& config, const Gemm& problem);
   /// What the score of a legal Config is not above, in a fraction of the time.
@@ -51,17 +53,9 @@ struct GemmOperator {
   /// generated code and JSON. The structured binding fails to compile when the Config gains a field.
   template <class Visit>
   static void visit_fields(const Config& config, Visit&& visit) {
-    const auto& [a_dtype, b_dtype, d_dtype, a_layout, b_layout, accumulation, c, bias, activation, tile_m, tile_n,
-                 stages, cluster_m, cluster_n, split_k, kernel_schedule, raster, swap_ab, box_m] = config;
-    visit("a_dtype", a_dtype);
-    visit("b_dtype", b_dtype);
-    visit("d_dtype", d_dtype);
-    visit("a_layout", a_layout);
-    visit("b_layout", b_layout);
-    visit("accumulation", accumulation);
-    visit("c", c);
-    visit("bias", bias);
-    visit("activation", activation);
+    const auto& [facts, tile_m, tile_n, stages, cluster_m, cluster_n, split_k, kernel_schedule, raster, swap_ab,
+                 box_m] = config;
+    visit_facts<kHasAccumulation>(facts, visit);
     visit("tile_m", tile_m);
     visit("tile_n", tile_n);
     visit("stages", stages);
@@ -74,7 +68,8 @@ struct GemmOperator {
     visit("box_m", box_m);
   }
 
-  /// The pins of a Config: with swap_ab its m is the product's n (spec/gemm.h), and pins are of the product.
+  /// The pins of a Config: with swap_ab its m is the product's n (spec/gemm.h), and pins are of the product. A gate's
+  /// interleave is a pin too, of other families.
   template <class Visit>
   static void visit_pins(const Config& config, Visit&& visit) {
     const auto name_of = [&](std::string_view field) -> std::string_view {
@@ -85,7 +80,10 @@ struct GemmOperator {
         if (field == m || field == n) return field == m ? n : m;
       return field;
     };
-    visit_fields(config, [&](std::string_view name, const auto& value) { visit(name_of(name), value); });
+    visit("b_dtype", element_type(config.facts.b_type));
+    visit_fields(config, [&](std::string_view name, const auto& value) {
+      if (name != "interleave") visit(name_of(name), value);
+    });
   }
 };
 

@@ -19,6 +19,7 @@ struct GemmTcgen05Operator {
   using Verdict = tessera::Verdict<gemm_tcgen05::Rule>;
   static constexpr std::string_view kName = "gemm";
   static constexpr std::string_view kTemplates = "gemm_tcgen05";
+  static constexpr bool kHasAccumulation = false;
 
   /// Throws Error{unsupported} for types, layouts or scales that no kernel is made for.
   static void require_facts(const Gemm& problem);
@@ -47,7 +48,7 @@ struct GemmTcgen05Operator {
   template <class Visit>
   static void visit_fields(const Config& config, Visit&& visit) {
     const auto& [facts, tile_m, tile_n, stages, accumulators, cluster_m, cluster_n, split_k, raster] = config;
-    visit_facts(facts, visit);
+    visit_facts<kHasAccumulation>(facts, visit);
     visit("tile_m", tile_m);
     visit("tile_n", tile_n);
     visit("stages", stages);

@@ -116,7 +116,7 @@ struct Consumer {
         continue;
       }
       wait_turn();
-      if constexpr (C.accumulation == Accumulation::promoted) {
+      if constexpr (C.facts.accumulation == Accumulation::promoted) {
         multiply_promoted(accumulators);
       } else {
         multiply(accumulators);

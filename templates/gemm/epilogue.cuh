@@ -37,8 +37,8 @@ __device__ __forceinline__ float load_element(const void* base, long long index)
 // Whether the panels of a tile share one copy of the code. What becomes of a sum may be a hundred instructions (the
 // error function, beside c and a bias), for each of 128 sums of a thread: three times the compile time of the rest.
 template <Config C>
-inline constexpr bool kSharesCode = C.activation == Activation::gelu ||
-                                    (C.c == Addend::matrix && C.activation != Activation::none);
+inline constexpr bool kSharesCode = C.facts.activation == Activation::gelu ||
+                                    (C.facts.c == Addend::matrix && C.facts.activation != Activation::none);
 
 // Where an epilogue finds the sums of its panels: the warpgroup's own accumulators, panel after panel. Registers cannot
 // be indexed, so with one copy of the code the sums move up by a panel each time.
@@ -64,7 +64,7 @@ struct WholeSums {
 
 template <Config C>
 struct Epilogue {
-  static constexpr int kElementBytes = dtype_bytes(C.d_dtype);
+  static constexpr int kElementBytes = dtype_bytes(C.facts.d_dtype);
   static constexpr int kColumns = stored_columns(C);
   static constexpr int kPanelColumns = panel_columns(C);
   static constexpr int kPanelRegisters = kPanelColumns / 2;
@@ -86,7 +86,7 @@ struct Epilogue {
 
   static __device__ __forceinline__ float scaled_alpha(const Params& p) {
     float alpha = p.alpha;
-    if constexpr (is_8_bit(C.a_dtype)) {
+    if constexpr (is_8_bit(a_dtype(C))) {
       if (p.scale_a != nullptr) alpha *= *p.scale_a;
       if (p.scale_b != nullptr) alpha *= *p.scale_b;
     }
@@ -107,16 +107,16 @@ struct Epilogue {
     for (int i = 0; i < 2; ++i) {
       pair[i] *= alpha;
       const bool is_inside = row < p.m && column + i < p.n;
-      if constexpr (C.c == Addend::matrix) {
+      if constexpr (C.facts.c == Addend::matrix) {
         const long long place = is_swapped(C) ? (column + i) * p.ldc + row : row * p.ldc + column + i;
         if (is_inside && p.beta != 0.0f)
           pair[i] += p.beta * load_element<c_dtype(C)>(p.c, batch * p.c_stride_l + place);
       }
-      if constexpr (C.bias == Bias::column) {
+      if constexpr (C.facts.bias == Bias::column) {
         const int of_d = is_swapped(C) ? row : column + i;
         if (of_d < (is_swapped(C) ? p.m : p.n)) pair[i] += load_element<c_dtype(C)>(p.bias, of_d);
       }
-      pair[i] = activate<C.activation>(pair[i]);
+      pair[i] = activate<C.facts.activation>(pair[i]);
     }
   }
 
@@ -138,7 +138,8 @@ struct Epilogue {
     for (int i = 0; i < kPanelColumns / 16; ++i) {
       unsigned packed[4];
 #pragma unroll
-      for (int j = 0; j < 4; ++j) packed[j] = ptx::cvt_pack<C.d_dtype>(panel[8 * i + 2 * j], panel[8 * i + 2 * j + 1]);
+      for (int j = 0; j < 4; ++j)
+        packed[j] = ptx::cvt_pack<C.facts.d_dtype>(panel[8 * i + 2 * j], panel[8 * i + 2 * j + 1]);
       const unsigned address = to + row * d_span_bytes(C) + (2 * i + lane / 16) * 16;
       ptx::stmatrix_x4(swizzle_address(d_swizzle(C), address), packed[0], packed[1], packed[2], packed[3]);
     }
@@ -152,7 +153,8 @@ struct Epilogue {
     for (int i = 0; i < kPanelColumns / 16; ++i) {
       unsigned packed[4];
 #pragma unroll
-      for (int j = 0; j < 4; ++j) packed[j] = ptx::cvt_pack<C.d_dtype>(panel[8 * i + 2 * j], panel[8 * i + 2 * j + 1]);
+      for (int j = 0; j < 4; ++j)
+        packed[j] = ptx::cvt_pack<C.facts.d_dtype>(panel[8 * i + 2 * j], panel[8 * i + 2 * j + 1]);
       const unsigned address = to + (16 * i + lane / 16 * 8 + lane % 8) * d_span_bytes(C) + chunk * 16;
       ptx::stmatrix_x4_trans(swizzle_address(d_swizzle(C), address), packed[0], packed[1], packed[2], packed[3]);
     }
@@ -165,10 +167,10 @@ struct Epilogue {
       const int row = row_of_thread() + v / 2 % 2 * 8;
       const int column = v / 4 * 8 + column_of_thread();
       const unsigned address = swizzle_address(d_swizzle(C), to + row * d_span_bytes(C) + column * kElementBytes);
-      if constexpr (C.d_dtype == DType::f32) {
+      if constexpr (C.facts.d_dtype == DType::f32) {
         ptx::st_shared_v2_f32(address, panel[v], panel[v + 1]);
       } else {
-        ptx::st_shared_u16(address, ptx::cvt_pack_8<C.d_dtype>(panel[v], panel[v + 1]));
+        ptx::st_shared_u16(address, ptx::cvt_pack_8<C.facts.d_dtype>(panel[v], panel[v + 1]));
       }
     }
   }

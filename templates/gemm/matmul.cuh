@@ -25,8 +25,8 @@ using Mma = MmaOf<wgmma_shape(C)>;
 // Adds the product of the slot's 64 rows that begin at `a`, and its B, to `block`; replaces it if `accumulate` is 0.
 template <Config C>
 __device__ __forceinline__ void issue_block(Block<C>& block, unsigned a, unsigned b, int accumulate) {
-  constexpr bool kAIsMnMajor = C.a_layout == Layout::mn_major;
-  constexpr bool kBIsMnMajor = C.b_layout == Layout::mn_major;
+  constexpr bool kAIsMnMajor = a_layout(C) == Layout::mn_major;
+  constexpr bool kBIsMnMajor = b_layout(C) == Layout::mn_major;
   // 64 rows of A are one panel in either layout, and K-major panels have no second one along K.
   const unsigned long long of_a =
       kAIsMnMajor ? mn_major_descriptor(a, tile_k(C), Swizzle::b128) : k_major_descriptor(a, kBlockRows, Swizzle::b128);

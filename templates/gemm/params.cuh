@@ -10,8 +10,8 @@ struct Params {
   const ptx::TensorMap& b;
   const ptx::TensorMap& d;
   void* d_pointer;
-  const void* c;         // Config.c only
-  const void* bias;      // Config.bias only
+  const void* c;         // facts.c only
+  const void* bias;      // facts.bias only
   const float* scale_a;  // may be null
   const float* scale_b;  // may be null
   int m;

@@ -114,10 +114,10 @@ __device__ __forceinline__ void produce_tiles(const Params& p, unsigned smem, co
       const unsigned full = barriers.full[ring.slot];
       ptx::mbarrier_wait_parity(common::empty_behind<C.stages>(full), ring.parity ^ 1);
       ptx::mbarrier_arrive_expect_tx(full, unwritten > 0 ? a_slot_bytes(C) + b_slot_bytes(C) : bytes);
-      load_operand<C, C.a_layout, C.tile_m, C.cluster_n, a_box_rows(C), kIsStreamed && is_swapped(C)>(
+      load_operand<C, a_layout(C), C.tile_m, C.cluster_n, a_box_rows(C), kIsStreamed && is_swapped(C)>(
           p.a, smem + kLayout.a.offset + ring.slot * a_slot_bytes(C), full, place.n, a_ctas, step, a_begin,
           unwritten > 0 ? C.tile_m : a_rows, tile.batch);
-      load_operand<C, C.b_layout, b_slot_rows(C), C.cluster_m, b_box_rows(C), kIsStreamed && !is_swapped(C)>(
+      load_operand<C, b_layout(C), b_slot_rows(C), C.cluster_m, b_box_rows(C), kIsStreamed && !is_swapped(C)>(
           p.b, smem + kLayout.b.offset + ring.slot * b_slot_bytes(C), full, place.m, b_ctas, step, b_begin,
           unwritten > 0 ? b_slot_rows(C) : b_rows, tile.batch);
       if (unwritten > 0) --unwritten;

@@ -15,11 +15,11 @@ struct Params {
   const ptx::TensorMap& sfb2;  // dual too
   const ptx::TensorMap& d;     // unless D is block-scaled
   void* d_pointer;
-  const int* groups;      // Config.grouping only: offsets [l + 1], or rows [l]
+  const int* groups;      // facts.grouping only: offsets [l + 1], or rows [l]
   void* sfd;              // D block-scaled only
   const float* scale_d;   // may be null
-  const void* c;          // Config.c only
-  const void* bias;       // Config.bias only
+  const void* c;          // facts.c only
+  const void* bias;       // facts.bias only
   const float* scale_a;   // may be null
   const float* scale_b;   // may be null
   const float* scale_b2;  // may be null

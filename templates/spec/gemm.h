@@ -13,8 +13,8 @@
 // `stages` slots.
 //
 // With swap_ab the kernel multiplies B by A transposed, so that a tile has 64 rows or more of B and as many of A as
-// suit a product of few rows. Everything here but the formula above and the entry then means by A, m, tile_m and
-// cluster_m what belongs to B, and the other way round; only the last step tells them apart: what is stored is D
+// suit a product of few rows. Everything here but the formula above, the facts and the entry then means by A, m, tile_m
+// and cluster_m what belongs to B, and the other way round; only the last step tells them apart: what is stored is D
 // transposed.
 //
 // A cluster is cluster_m x cluster_n x split_k CTAs with neighbouring tiles. Those along N share A, those along M share
@@ -28,8 +28,8 @@
 //
 // Entry parameters, in this order (with swap_ab b before a, n before m):
 //   const __grid_constant__ TensorMap a, b, d
-//   d_pointer; c (Config.c only); bias (Config.bias only); float* scale_a, scale_b (8-bit operands only; may be null:
-//   1) int m, n, k, l; long long ldd, d_stride_l; long long ldc, c_stride_l (Config.c only); float alpha; float beta
+//   d_pointer; c (facts.c only); bias (facts.bias only); float* scale_a, scale_b (8-bit operands only; may be null:
+//   1) int m, n, k, l; long long ldd, d_stride_l; long long ldc, c_stride_l (facts.c only); float alpha; float beta
 //   (c)
 // Launch: clusters of cluster_size() CTAs along x; grid.x a multiple of that, one cluster for each SM group that is
 // there (split_k = 1) or for each tile of a cluster; block num_threads(); dynamic shared memory
@@ -38,6 +38,7 @@
 
 #include "spec/kernel_parts.h"
 #include "spec/limits.h"
+#include "spec/product_facts.h"
 #include "spec/wgmma_shape.h"
 #include "tessera/spec/types.h"
 
@@ -50,15 +51,7 @@ using TmaBox = common::TmaBox<3>;
 
 // One specialisation. A structural type: it is a template parameter of the device code.
 struct Config {
-  DType a_dtype = DType::bf16;
-  DType b_dtype = DType::bf16;
-  DType d_dtype = DType::bf16;
-  Layout a_layout = Layout::k_major;
-  Layout b_layout = Layout::k_major;
-  Accumulation accumulation = Accumulation::fast;
-  Addend c = Addend::none;
-  Bias bias = Bias::none;
-  Activation activation = Activation::none;
+  ProductFacts facts{};  // of the product: with swap_ab too its A is facts.a_type
   int tile_m = 128;
   int tile_n = 256;
   int stages = 4;     // slots of the ring
@@ -89,6 +82,7 @@ inline constexpr int kRowsOfSharedStreamedB = 2;  // where CTAs share operands
 // Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
 enum class Rule {
   ok,
+  facts_of_tcgen05,               // 1; 0
   operand_type,                   // bytes of A's and B's types together; 2 or 4
   output_type,                    // bytes of D's type; 4
   layout_needs_16_bit,            // bytes of the type; 2
@@ -114,18 +108,22 @@ enum class Rule {
 TESSERA_HD constexpr bool is_8_bit(DType dtype) { return dtype == DType::e4m3 || dtype == DType::e5m2; }
 TESSERA_HD constexpr bool is_ping_pong(const Config& c) { return c.kernel_schedule == KernelSchedule::ping_pong; }
 TESSERA_HD constexpr bool is_swapped(const Config& c) { return c.swap_ab == SwapAb::on; }
-// Of the product's own operands.
-TESSERA_HD constexpr DType dtype_of(const Config& c, bool is_b) {
-  return is_b != is_swapped(c) ? c.b_dtype : c.a_dtype;
+// Of what the kernel calls A and B.
+TESSERA_HD constexpr DType a_dtype(const Config& c) {
+  return element_type(is_swapped(c) ? c.facts.b_type : c.facts.a_type);
 }
-TESSERA_HD constexpr Layout layout_of(const Config& c, bool is_b) {
-  return is_b != is_swapped(c) ? c.b_layout : c.a_layout;
+TESSERA_HD constexpr DType b_dtype(const Config& c) {
+  return element_type(is_swapped(c) ? c.facts.a_type : c.facts.b_type);
 }
-TESSERA_HD constexpr int element_bytes(const Config& c) { return dtype_bytes(c.a_dtype); }
+TESSERA_HD constexpr Layout a_layout(const Config& c) { return is_swapped(c) ? c.facts.b_layout : c.facts.a_layout; }
+TESSERA_HD constexpr Layout b_layout(const Config& c) { return is_swapped(c) ? c.facts.a_layout : c.facts.b_layout; }
+TESSERA_HD constexpr int element_bytes(const Config& c) { return dtype_bytes(a_dtype(c)); }
 TESSERA_HD constexpr int tile_k(const Config& c) { return kStepBytes / element_bytes(c); }
 TESSERA_HD constexpr int multicast_size(const Config& c) { return c.cluster_m * c.cluster_n; }
 TESSERA_HD constexpr int cluster_size(const Config& c) { return multicast_size(c) * c.split_k; }
-TESSERA_HD constexpr DType c_dtype(const Config& c) { return is_8_bit(c.d_dtype) ? DType::bf16 : c.d_dtype; }
+TESSERA_HD constexpr DType c_dtype(const Config& c) {
+  return is_8_bit(c.facts.d_dtype) ? DType::bf16 : c.facts.d_dtype;
+}
 
 TESSERA_HD constexpr int consumer_warpgroups(const Config& c) {
   if (is_ping_pong(c)) return 2;
@@ -148,7 +146,7 @@ TESSERA_HD constexpr bool is_streamed(const Config& c, int rows_of_clusters, int
 
 // Accumulators of a thread; with promotion one more set for the sums of one step.
 TESSERA_HD constexpr int accumulator_registers(const Config& c) {
-  return (blocks(c) + (c.accumulation == Accumulation::promoted ? 1 : 0)) * c.tile_n / 2;
+  return (blocks(c) + (c.facts.accumulation == Accumulation::promoted ? 1 : 0)) * c.tile_n / 2;
 }
 
 // Columns of a tile that one CTA stores.
@@ -158,7 +156,7 @@ TESSERA_HD constexpr int stored_columns(const Config& c) { return c.tile_n / c.s
 // 64. (128 of an 8-bit type would keep 64 registers busy beside the accumulators.) With swap_ab a panel's columns are
 // rows of D, any multiple of 16, and its 64 rows are a span.
 TESSERA_HD constexpr int panel_columns(const Config& c) {
-  int columns = is_8_bit(c.d_dtype) || is_swapped(c) ? 64 : 128 / dtype_bytes(c.d_dtype);
+  int columns = is_8_bit(c.facts.d_dtype) || is_swapped(c) ? 64 : 128 / dtype_bytes(c.facts.d_dtype);
   if (is_swapped(c))
     while (columns > 16 && stored_columns(c) % columns != 0) columns -= 16;
   else
@@ -166,7 +164,7 @@ TESSERA_HD constexpr int panel_columns(const Config& c) {
   return columns;
 }
 TESSERA_HD constexpr int d_span_bytes(const Config& c) {
-  return (is_swapped(c) ? kBlockRows : panel_columns(c)) * dtype_bytes(c.d_dtype);
+  return (is_swapped(c) ? kBlockRows : panel_columns(c)) * dtype_bytes(c.facts.d_dtype);
 }
 TESSERA_HD constexpr Swizzle d_swizzle(const Config& c) {
   const int span = d_span_bytes(c);
@@ -204,14 +202,14 @@ TESSERA_HD constexpr int span_elements(const Config& c) { return kStepBytes / el
 // Rows of B that are loaded for a tile: MN-major ones come in whole panels, of which the matrix instruction reads the
 // first tile_n.
 TESSERA_HD constexpr int b_slot_rows(const Config& c) {
-  if (c.b_layout != Layout::mn_major) return c.tile_n;
+  if (b_layout(c) != Layout::mn_major) return c.tile_n;
   return (c.tile_n + span_elements(c) - 1) / span_elements(c) * span_elements(c);
 }
 
 TESSERA_HD constexpr int a_slot_bytes(const Config& c) { return c.tile_m * kStepBytes; }
 TESSERA_HD constexpr int b_slot_bytes(const Config& c) { return b_slot_rows(c) * kStepBytes; }
 TESSERA_HD constexpr int staging_slot_bytes(const Config& c) {
-  return kBlockRows * panel_columns(c) * dtype_bytes(c.d_dtype);
+  return kBlockRows * panel_columns(c) * dtype_bytes(c.facts.d_dtype);
 }
 
 TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
@@ -254,15 +252,22 @@ inline constexpr int kRegistersBesideAccumulators = 36;
 inline constexpr int kRegistersBesideInstruction = 26;
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
-  const bool is_16_bit = (c.a_dtype == DType::f16 || c.a_dtype == DType::bf16) && c.b_dtype == c.a_dtype;
-  const bool is_fp8 = is_8_bit(c.a_dtype) && is_8_bit(c.b_dtype);
-  if (!is_16_bit && !is_fp8) return {Rule::operand_type, dtype_bytes(c.a_dtype) + dtype_bytes(c.b_dtype), 4};
-  if (c.d_dtype != DType::f32 && c.d_dtype != DType::f16 && c.d_dtype != DType::bf16 && !is_8_bit(c.d_dtype))
-    return {Rule::output_type, dtype_bytes(c.d_dtype), 4};
-  if (is_fp8 && (c.a_layout == Layout::mn_major || c.b_layout == Layout::mn_major))
+  const OperandType a = c.facts.a_type, b = c.facts.b_type;
+  if (c.facts.gate != Gate::none || c.facts.interleave != 1 || c.facts.d_format != OutputFormat::plain ||
+      c.facts.grouping != Grouping::none)
+    return {Rule::facts_of_tcgen05, 1, 0};
+  const bool is_16_bit = (a == OperandType::f16 || a == OperandType::bf16) && b == a;
+  const bool is_fp8 =
+      !is_block_scaled(a) && !is_block_scaled(b) && is_8_bit(element_type(a)) && is_8_bit(element_type(b));
+  if (!is_16_bit && !is_fp8) return {Rule::operand_type, (operand_bits(a) + operand_bits(b)) / 8, 4};
+  if (c.facts.d_dtype != DType::f32 && c.facts.d_dtype != DType::f16 && c.facts.d_dtype != DType::bf16 &&
+      !is_8_bit(c.facts.d_dtype))
+    return {Rule::output_type, dtype_bytes(c.facts.d_dtype), 4};
+  if (is_fp8 && (a_layout(c) == Layout::mn_major || b_layout(c) == Layout::mn_major))
     return {Rule::layout_needs_16_bit, 1, 2};
-  if (is_swapped(c) && dtype_bytes(c.d_dtype) != 2) return {Rule::swap_needs_16_bit_output, dtype_bytes(c.d_dtype), 2};
-  if (!is_fp8 && c.accumulation == Accumulation::promoted) return {Rule::promotion_needs_8_bit, 2, 1};
+  if (is_swapped(c) && dtype_bytes(c.facts.d_dtype) != 2)
+    return {Rule::swap_needs_16_bit_output, dtype_bytes(c.facts.d_dtype), 2};
+  if (!is_fp8 && c.facts.accumulation == Accumulation::promoted) return {Rule::promotion_needs_8_bit, 2, 1};
   return {};
 }
 
@@ -288,8 +293,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_cluster(const Config& c) {
   if (cluster_size(c) > kMaxClusterSize) return {Rule::cluster_too_large, cluster_size(c), kMaxClusterSize};
   if (c.split_k > 1 && is_ping_pong(c)) return {Rule::split_k_and_ping_pong, c.split_k, 1};
   // Parts of an operand are whole swizzle patterns of 8 rows, or whole panels.
-  const int unit_a = c.a_layout == Layout::mn_major ? span_elements(c) : 8;
-  const int unit_b = c.b_layout == Layout::mn_major ? span_elements(c) : 8;
+  const int unit_a = a_layout(c) == Layout::mn_major ? span_elements(c) : 8;
+  const int unit_b = b_layout(c) == Layout::mn_major ? span_elements(c) : 8;
   if (c.tile_m % (c.cluster_n * unit_a) != 0) return {Rule::part_of_a_too_small, c.tile_m / c.cluster_n, unit_a};
   if (b_slot_rows(c) % (c.cluster_m * unit_b) != 0)
     return {Rule::part_of_b_too_small, b_slot_rows(c) / c.cluster_m, unit_b};
@@ -345,10 +350,10 @@ TESSERA_HD constexpr int box_rows(const Config& c, Layout layout, int rows, int 
   return rows;
 }
 TESSERA_HD constexpr int a_box_rows(const Config& c) {
-  return box_rows(c, c.a_layout, c.tile_m / c.cluster_n, c.box_m);
+  return box_rows(c, a_layout(c), c.tile_m / c.cluster_n, c.box_m);
 }
 TESSERA_HD constexpr int b_box_rows(const Config& c) {
-  return box_rows(c, c.b_layout, b_slot_rows(c) / c.cluster_m, kMostBoxRows);
+  return box_rows(c, b_layout(c), b_slot_rows(c) / c.cluster_m, kMostBoxRows);
 }
 
 // K-major: whole rows of a step. MN-major: a panel.
@@ -356,8 +361,8 @@ TESSERA_HD constexpr TmaBox operand_box(const Config& c, Layout layout, int box)
   if (layout == Layout::mn_major) return {{box, tile_k(c), 1}};
   return {{tile_k(c), box, 1}};
 }
-TESSERA_HD constexpr TmaBox a_box(const Config& c) { return operand_box(c, c.a_layout, a_box_rows(c)); }
-TESSERA_HD constexpr TmaBox b_box(const Config& c) { return operand_box(c, c.b_layout, b_box_rows(c)); }
+TESSERA_HD constexpr TmaBox a_box(const Config& c) { return operand_box(c, a_layout(c), a_box_rows(c)); }
+TESSERA_HD constexpr TmaBox b_box(const Config& c) { return operand_box(c, b_layout(c), b_box_rows(c)); }
 TESSERA_HD constexpr TmaBox d_box(const Config& c) {
   return is_swapped(c) ? TmaBox{{kBlockRows, panel_columns(c), 1}} : TmaBox{{panel_columns(c), kBlockRows, 1}};
 }
@@ -366,8 +371,8 @@ inline constexpr int kStepsOfStage = kStepBytes / 32;  // every wgmma takes 32 b
 
 // The product of one ring slot.
 TESSERA_HD constexpr WgmmaShape wgmma_shape(const Config& c) {
-  return {c.tile_n, c.a_dtype, false, c.b_layout == Layout::mn_major, kStepsOfStage, c.a_layout == Layout::mn_major,
-          c.b_dtype};
+  return {c.tile_n,  a_dtype(c), false, b_layout(c) == Layout::mn_major, kStepsOfStage, a_layout(c) == Layout::mn_major,
+          b_dtype(c)};
 }
 
 }  // namespace tessera::gemm

@@ -67,10 +67,10 @@ TEST_CASE("products: with swap_ab pins and messages are of the product") {
   CHECK(c.tile_n == 96);
   CHECK(c.cluster_m == 2);
   CHECK(c.cluster_n == 1);
-  CHECK(c.a_layout == Layout::mn_major);
-  CHECK(c.b_layout == Layout::k_major);
-  CHECK(gemm::layout_of(c, false) == Layout::k_major);
-  CHECK(gemm::layout_of(c, true) == Layout::mn_major);
+  CHECK(gemm::a_layout(c) == Layout::mn_major);
+  CHECK(gemm::b_layout(c) == Layout::k_major);
+  CHECK(c.facts.a_layout == Layout::k_major);
+  CHECK(c.facts.b_layout == Layout::mn_major);
   CHECK(GemmOperator::label(c) == "tile 96x128 swapped, 3 stages, cluster 1x2");
 
   const std::string subject = "gemm f16, tile ";

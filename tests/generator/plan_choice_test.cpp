@@ -146,7 +146,7 @@ TEST_CASE("products: rows that do not begin on lines of 128 bytes ask more of th
     CHECK((gemm::multicast_size(c) >= 2 || gemm::is_swapped(c)));
   }
   // Of an operand whose m or n is contiguous the rows are those along k.
-  alone.a_layout = Layout::mn_major;
+  alone.facts.a_layout = Layout::mn_major;
   CHECK(gemm_cost(alone, {.m = 904, .n = 4800, .k = 11648}).cycles >
         1.1 * gemm_cost(gemm::Config{.tile_m = 128, .tile_n = 160, .cluster_m = 1}, {.m = 904, .n = 4800, .k = 11648})
                   .cycles);

@@ -80,10 +80,9 @@ std::string outcome(const Problem& problem, bool& is_plan) {
   }
 }
 
-/// With swap_ab a Config's a, m and what belongs to them are the product's b and n.
+/// With swap_ab a Config's m is the product's n; its facts are the product's own.
 std::string of_swapped(std::string_view key) {
-  constexpr std::pair<const char*, const char*> kPairs[] = {
-      {"tile_m", "tile_n"}, {"cluster_m", "cluster_n"}, {"a_layout", "b_layout"}, {"a_dtype", "b_dtype"}};
+  constexpr std::pair<const char*, const char*> kPairs[] = {{"tile_m", "tile_n"}, {"cluster_m", "cluster_n"}};
   for (const auto& [a, b] : kPairs)
     if (key == a || key == b) return key == a ? b : a;
   return std::string(key);

@@ -199,8 +199,8 @@ TEST_CASE("products: sizes steer the tile, and an illegal choice names its rule"
   const gemm::Config many = config({{"m", "8192"}, {"n", "8192"}, {"k", "8192"}});
   CHECK(many.tile_m * many.tile_n >= 128 * 192);
   CHECK(config({}) == config({{"m", "4096"}, {"n", "4096"}, {"k", "4096"}, {"l", "1"}}));
-  CHECK(config({{"dtype", "e4m3"}}).accumulation == Accumulation::promoted);
-  CHECK(config({{"dtype", "f16"}}).accumulation == Accumulation::fast);
+  CHECK(config({{"dtype", "e4m3"}}).facts.accumulation == Accumulation::promoted);
+  CHECK(config({{"dtype", "f16"}}).facts.accumulation == Accumulation::fast);
 
   CHECK(unsupported("gemm", {{"dtype", "f32"}}) ==
         "gemm f32: a is f32, b is f32: both must be bf16, both f16, or each e4m3 or e5m2 (types of one matrix "

@@ -105,7 +105,7 @@ std::string kind_of(const Problem& problem) {
   }
   const gemm::Config c = chosen_config<GemmOperator>(problem);
   return fmt::format("{}x{} {} {} {} {} {}", c.tile_m, c.tile_n, gemm::is_ping_pong(c), c.split_k, c.cluster_m,
-                     gemm::element_bytes(c), c.accumulation == Accumulation::promoted);
+                     gemm::element_bytes(c), c.facts.accumulation == Accumulation::promoted);
 }
 
 constexpr int kProblems = 1500;

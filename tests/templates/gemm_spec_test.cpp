@@ -19,10 +19,10 @@ std::vector<Config> legal_configs() {
               for (const KernelSchedule schedule : {KernelSchedule::cooperative, KernelSchedule::ping_pong})
                 for (const SwapAb swap_ab : {SwapAb::off, SwapAb::on})
                   for (const Layout b_layout : {Layout::k_major, Layout::mn_major}) {
-                    Config c{.d_dtype = d_dtype, .b_layout = b_layout, .tile_m = tile_m, .tile_n = tile_n};
+                    Config c{.facts = {.b_layout = b_layout, .d_dtype = d_dtype}, .tile_m = tile_m, .tile_n = tile_n};
                     if (is_8_bit_product) {
-                      c.a_dtype = c.b_dtype = DType::e4m3;
-                      c.accumulation = Accumulation::promoted;
+                      c.facts.a_type = c.facts.b_type = OperandType::e4m3;
+                      c.facts.accumulation = Accumulation::promoted;
                     }
                     c.cluster_m = cluster_m;
                     c.split_k = split_k;
@@ -47,12 +47,15 @@ TEST_CASE("the default is legal, and so are many others") {
 }
 
 TEST_CASE("each rule names what it found and its bound") {
-  check_rule({.a_dtype = DType::f32, .b_dtype = DType::f32}, Rule::operand_type, 8, 4);
-  check_rule({.b_dtype = DType::f16}, Rule::operand_type, 4, 4);
-  check_rule({.d_dtype = DType::s32}, Rule::output_type, 4, 4);
-  check_rule({.a_dtype = DType::e4m3, .b_dtype = DType::e5m2, .a_layout = Layout::mn_major}, Rule::layout_needs_16_bit,
-             1, 2);
-  check_rule({.accumulation = Accumulation::promoted}, Rule::promotion_needs_8_bit, 2, 1);
+  check_rule({.facts = {.gate = Gate::dual}}, Rule::facts_of_tcgen05, 1, 0);
+  check_rule({.facts = {.grouping = Grouping::masked}}, Rule::facts_of_tcgen05, 1, 0);
+  check_rule({.facts = {.a_type = OperandType::nvfp4, .b_type = OperandType::nvfp4}}, Rule::operand_type, 1, 4);
+  check_rule({.facts = {.a_type = OperandType::tf32, .b_type = OperandType::tf32}}, Rule::operand_type, 8, 4);
+  check_rule({.facts = {.b_type = OperandType::f16}}, Rule::operand_type, 4, 4);
+  check_rule({.facts = {.d_dtype = DType::s32}}, Rule::output_type, 4, 4);
+  check_rule({.facts = {.a_type = OperandType::e4m3, .b_type = OperandType::e5m2, .a_layout = Layout::mn_major}},
+             Rule::layout_needs_16_bit, 1, 2);
+  check_rule({.facts = {.accumulation = Accumulation::promoted}}, Rule::promotion_needs_8_bit, 2, 1);
   check_rule({.tile_m = 96}, Rule::tile_m_not_multiple_of_64, 96, 64);
   check_rule({.tile_m = 320}, Rule::tile_m_out_of_range, 320, 256);
   check_rule({.tile_m = 192, .tile_n = 64, .kernel_schedule = KernelSchedule::ping_pong}, Rule::tile_m_out_of_range,
@@ -66,15 +69,16 @@ TEST_CASE("each rule names what it found and its bound") {
   check_rule({.split_k = 9}, Rule::split_k_out_of_range, 9, 8);
   check_rule({.split_k = 0}, Rule::split_k_out_of_range, 0, 8);
   check_rule({.split_k = 3}, Rule::part_of_d_too_small, 85, 16);
-  check_rule({.d_dtype = DType::f32, .swap_ab = SwapAb::on}, Rule::swap_needs_16_bit_output, 4, 2);
-  check_rule({.d_dtype = DType::e4m3, .swap_ab = SwapAb::on}, Rule::swap_needs_16_bit_output, 1, 2);
+  check_rule({.facts = {.d_dtype = DType::f32}, .swap_ab = SwapAb::on}, Rule::swap_needs_16_bit_output, 4, 2);
+  check_rule({.facts = {.d_dtype = DType::e4m3}, .swap_ab = SwapAb::on}, Rule::swap_needs_16_bit_output, 1, 2);
   check_rule({.tile_m = 64, .tile_n = 64, .split_k = 2, .kernel_schedule = KernelSchedule::ping_pong},
              Rule::split_k_and_ping_pong, 2, 1);
   check_rule({.raster = 0}, Rule::raster_out_of_range, 0, 1024);
-  check_rule({.a_layout = Layout::mn_major, .tile_m = 64, .cluster_m = 1, .cluster_n = 2}, Rule::part_of_a_too_small,
-             32, 64);
+  check_rule({.facts = {.a_layout = Layout::mn_major}, .tile_m = 64, .cluster_m = 1, .cluster_n = 2},
+             Rule::part_of_a_too_small, 32, 64);
   check_rule({.tile_n = 112, .cluster_m = 4}, Rule::part_of_b_too_small, 28, 8);
-  check_rule({.b_layout = Layout::mn_major, .tile_n = 160, .cluster_m = 2}, Rule::part_of_b_too_small, 96, 64);
+  check_rule({.facts = {.b_layout = Layout::mn_major}, .tile_n = 160, .cluster_m = 2}, Rule::part_of_b_too_small, 96,
+             64);
   check_rule({.tile_n = 112, .split_k = 2}, Rule::part_of_d_too_small, 56, 16);
   check_rule({.tile_m = 256}, Rule::accumulators_exceed_registers, 256, 196);
   check_rule({.tile_m = 192, .tile_n = 208, .stages = 3}, Rule::accumulators_exceed_registers, 104, 102);
@@ -108,7 +112,7 @@ TEST_CASE("boxes fill their slots, panels of d its columns") {
     CHECK(b_slot_rows(c) / c.cluster_m % b_box_rows(c) == 0);
     CHECK(b_slot_rows(c) >= c.tile_n);
     CHECK(b_slot_rows(c) - c.tile_n < b_box_rows(c));
-    CHECK(d.extents[0] * dtype_bytes(c.d_dtype) == d_span_bytes(c));
+    CHECK(d.extents[0] * dtype_bytes(c.facts.d_dtype) == d_span_bytes(c));
     const int along = is_swapped(c) ? 1 : 0;  // the tile's columns
     CHECK(stored_columns(c) % d.extents[along] == 0);
     CHECK(d.extents[along] % 8 == 0);  // four values of a thread
@@ -147,7 +151,7 @@ TEST_CASE("the lines of b leave the L2 first where few rows of clusters read the
   CHECK(!is_streamed(shared, 3, 4096, 7168, 1));
   CHECK(!is_streamed(alone, 5, 4096, 7168, 1));
   // Half as many bytes.
-  CHECK(is_streamed({.a_dtype = DType::e4m3, .b_dtype = DType::e4m3}, 1, 8192, 28672 / 2, 1));
+  CHECK(is_streamed({.facts = {.a_type = OperandType::e4m3, .b_type = OperandType::e4m3}}, 1, 8192, 28672 / 2, 1));
   constexpr int kMost = 2147418112;
   CHECK(!is_streamed(alone, 1, kMost, kMost, kMost));
   CHECK(!is_streamed(alone, 1, 64, 64, kMost));

@@ -1,4 +1,4 @@
-// What an operand of a product on the tensor cores of Blackwell may be: an element type, or a block-scaled format with
+// What an operand of a product on the tensor cores may be: an element type, or a block-scaled format with
 // values and scales. Which kind of tcgen05.mma takes a pair of them. Host and device evaluate the same functions.
 #pragma once
 
@@ -52,6 +52,26 @@ TESSERA_HD constexpr OperandType operand_type(BlockFormat format) {
          : format == BlockFormat::mxfp4      ? OperandType::mxfp4
          : format == BlockFormat::mxfp8_e4m3 ? OperandType::mxfp8_e4m3
                                              : OperandType::mxfp8_e5m2;
+}
+
+// Precondition: !is_block_scaled(type).
+TESSERA_HD constexpr DType element_type(OperandType type) {
+  switch (type) {
+    case OperandType::f16:
+      return DType::f16;
+    case OperandType::tf32:
+      return DType::tf32;
+    case OperandType::e4m3:
+      return DType::e4m3;
+    case OperandType::e5m2:
+      return DType::e5m2;
+    case OperandType::s8:
+      return DType::s8;
+    case OperandType::u8:
+      return DType::u8;
+    default:
+      return DType::bf16;
+  }
 }
 
 // Bits of a value in global memory.
