@@ -51,9 +51,14 @@ template <class Operator>
 std::string initialisers_of(const typename Operator::Config& config) {
   std::vector<std::string> facts;
   if constexpr (requires { config.facts; }) {
-    visit_facts<Operator::kHasAccumulation>(config.facts, [&](std::string_view name, const auto& value) {
+    const auto add = [&](std::string_view name, const auto& value) {
       facts.push_back(fmt::format(".{} = {}", name, initialiser(value)));
-    });
+    };
+    if constexpr (requires { Operator::kHasAccumulation; }) {
+      visit_facts<Operator::kHasAccumulation>(config.facts, add);
+    } else {
+      visit_facts(config.facts, add);
+    }
   }
   std::string text = facts.empty() ? "" : fmt::format("    .facts = {{{}}},\n", fmt::join(facts, ",\n              "));
   std::size_t nested = facts.size();  // which come first

@@ -274,62 +274,107 @@ Rounds memory_rounds(double bytes, double last_share, double used_last) {
   return {cycles * (1 - last_share), cycles * last_share * (1 + kIdleShare * (1 - used_last))};
 }
 
-template <Look kLook>
-GemmCost cost_of(const Config& c, const Gemm& problem) {
+/// The product as the matrix instruction has it, and its tiles in rounds of the clusters that run at the same time.
+struct Rounding {
+  double m, n, k, l;
+  double clusters;  ///< of all rounds: one for each tile of a cluster
+  double at_once;   ///< of them
+  double rounds;
+  double in_last_round;  ///< clusters; of more than a double counts one by one this is any number
+  int size;              ///< CTAs of a cluster
+
+  double used() const { return at_once * size / kSms; }  ///< share of the SMs
+  double used_last() const { return in_last_round * size / kSms; }
+  double used_at_most() const { return std::min(1.0, clusters * size / kSms); }
+};
+
+Rounding rounding_of(const Config& c, const Gemm& problem) {
   const bool is_swapped = gemm::is_swapped(c);
-  const double m = extent(is_swapped ? problem.n : problem.m, kDefaultExtent);
-  const double n = extent(is_swapped ? problem.m : problem.n, kDefaultExtent);
-  const double k = extent(problem.k, kDefaultExtent), l = extent(problem.l, 1);
-  const double tile_m = c.tile_m, tile_n = c.tile_n, element = gemm::element_bytes(c);
-  const int size = gemm::cluster_size(c);
-  const double steps = ceil_of(ceil_of(k, gemm::tile_k(c)), c.split_k);
-  const double clusters = ceil_of(m, tile_m * c.cluster_m) * ceil_of(n, tile_n * c.cluster_n) * l;
-  const double at_once = clusters_at_once(size), rounds = ceil_of(clusters, at_once);
-  // CTAs that run at the same time and the tiles that they have: as many rows of them as a group of the raster.
-  const double tiles = std::min(clusters, at_once) * gemm::multicast_size(c);
-  const double along = is_swapped ? std::min({ceil_of(n, tile_n), tiles, 1.0 * c.raster * c.cluster_n})
-                                  : std::min({ceil_of(m, tile_m), tiles, 1.0 * c.raster * c.cluster_m});
+  Rounding r{};
+  r.m = extent(is_swapped ? problem.n : problem.m, kDefaultExtent);
+  r.n = extent(is_swapped ? problem.m : problem.n, kDefaultExtent);
+  r.k = extent(problem.k, kDefaultExtent);
+  r.l = extent(problem.l, 1);
+  r.size = gemm::cluster_size(c);
+  const double tile_m = c.tile_m, tile_n = c.tile_n;
+  r.clusters = ceil_of(r.m, tile_m * c.cluster_m) * ceil_of(r.n, tile_n * c.cluster_n) * r.l;
+  r.at_once = clusters_at_once(r.size);
+  r.rounds = ceil_of(r.clusters, r.at_once);
+  r.in_last_round = std::clamp(r.clusters - (r.rounds - 1) * r.at_once, 1.0, r.at_once);
+  return r;
+}
+
+/// Rows and columns of the tiles of CTAs that run at the same time: as many rows as a group of the raster has.
+struct Block {
+  double rows, columns;
+};
+
+Block block_at_once(const Config& c, const Rounding& r) {
+  const bool is_swapped = gemm::is_swapped(c);
+  const double tile_m = c.tile_m, tile_n = c.tile_n;
+  const double tiles = std::min(r.clusters, r.at_once) * gemm::multicast_size(c);
+  const double along = is_swapped ? std::min({ceil_of(r.n, tile_n), tiles, 1.0 * c.raster * c.cluster_n})
+                                  : std::min({ceil_of(r.m, tile_m), tiles, 1.0 * c.raster * c.cluster_m});
   const double across = std::max(1.0, tiles / along);
-  const double tile_rows = is_swapped ? across : along, tile_columns = is_swapped ? along : across;
-  const bool is_a_mn = gemm::a_layout(c) == Layout::mn_major, is_b_mn = gemm::b_layout(c) == Layout::mn_major;
-  const bool is_kept =
-      (is_swapped ? n / (tile_n * c.cluster_n) : m / (tile_m * c.cluster_m)) > gemm::most_streamed_rows(c);
-  const auto answered = [&](double askers) { return c.split_k > 1 ? std::pow(askers, kSplitTogether) : askers; };
+  return {is_swapped ? across : along, is_swapped ? along : across};
+}
+
+/// More of a step where CTAs share an operand, for each that is shared, and where few slots lie ready.
+double step_factor(const Config& c, double rounds) {
   const double in_step = kClusterShare * (1 + (rounds - 1) * kClusterLaterShare) / rounds;
   const double keeping_step = (c.cluster_m > 1 ? 1 + in_step : 1) * (c.cluster_n > 1 ? 1 + in_step : 1);
-  const Rates& rates = rates_of(c, k);
-  const Steps<kLook> walk{
-      .rates = rates,
-      .a = {tile_m, m, 1.0 * c.cluster_n, 1.0 * gemm::a_box_rows(c), pitch_of(is_a_mn, m, tile_m, k, element), is_a_mn,
-            answered(tile_columns), rates.behind_cycles},
-      .b = {tile_n, n, 1.0 * c.cluster_m, 1.0 * gemm::b_box_rows(c), pitch_of(is_b_mn, n, tile_n, k, element), is_b_mn,
-            answered(tile_rows), rates.behind_cycles},
-      .tensor = tensor_cycles(rates, c),
-      .issue = issue_cycles(rates, c),
-      .latency = kLatencyCycles / c.stages,
-      .factor = keeping_step * (1 + kShallowShare / ((c.stages - 1) * (c.stages - 1))),
-      .is_split = c.split_k > 1,
-      .from_l2 = is_kept ? kKeptFactor : 1};
+  return keeping_step * (1 + kShallowShare / ((c.stages - 1) * (c.stages - 1)));
+}
 
-  const double pitch_of_d = (is_swapped ? m : n) * dtype_bytes(c.facts.d_dtype);
-  const double stored = store_cycles<kLook>(c, pitch_of_d, std::min(1.0, clusters * size / kSms)),
-               summed = sum_cycles(c);
-  // Of more clusters than a double counts one by one the difference is any number.
-  const double in_last_round = std::clamp(clusters - (rounds - 1) * at_once, 1.0, at_once);
-  const double used_last = in_last_round * size / kSms;
-  Rounds computed = walk.all(steps, rounds, at_once * size / kSms, used_last, c);
-  computed.full += (rounds - 1) * between_tiles(c, walk, steps, stored, summed);
-  const double bytes = ((m + n) * k * element + m * n * dtype_bytes(c.facts.d_dtype)) * l;
-  const Rounds memory = memory_rounds(bytes, in_last_round / clusters, used_last);
-  const double full = rounds > 1 ? smooth_max<kLook>({computed.full, memory.full}, kSharpness) : 0;
+/// Whether the L2 keeps the lines of B.
+bool keeps_b(const Config& c, const Rounding& r) {
+  const double rows_of_clusters =
+      gemm::is_swapped(c) ? r.n / (1.0 * c.tile_n * c.cluster_n) : r.m / (1.0 * c.tile_m * c.cluster_m);
+  return rows_of_clusters > gemm::most_streamed_rows(c);
+}
+
+template <Look kLook>
+Steps<kLook> walk_of(const Config& c, const Rounding& r) {
+  const double tile_m = c.tile_m, tile_n = c.tile_n, element = gemm::element_bytes(c);
+  const bool is_a_mn = gemm::a_layout(c) == Layout::mn_major, is_b_mn = gemm::b_layout(c) == Layout::mn_major;
+  const Block block = block_at_once(c, r);
+  const auto answered = [&](double askers) { return c.split_k > 1 ? std::pow(askers, kSplitTogether) : askers; };
+  const Rates& rates = rates_of(c, r.k);
+  return {.rates = rates,
+          .a = {tile_m, r.m, 1.0 * c.cluster_n, 1.0 * gemm::a_box_rows(c), pitch_of(is_a_mn, r.m, tile_m, r.k, element),
+                is_a_mn, answered(block.columns), rates.behind_cycles},
+          .b = {tile_n, r.n, 1.0 * c.cluster_m, 1.0 * gemm::b_box_rows(c), pitch_of(is_b_mn, r.n, tile_n, r.k, element),
+                is_b_mn, answered(block.rows), rates.behind_cycles},
+          .tensor = tensor_cycles(rates, c),
+          .issue = issue_cycles(rates, c),
+          .latency = kLatencyCycles / c.stages,
+          .factor = step_factor(c, r.rounds),
+          .is_split = c.split_k > 1,
+          .from_l2 = keeps_b(c, r) ? kKeptFactor : 1};
+}
+
+template <Look kLook>
+GemmCost cost_of(const Config& c, const Gemm& problem) {
+  const Rounding r = rounding_of(c, problem);
+  const Steps<kLook> walk = walk_of<kLook>(c, r);
+  const double steps = ceil_of(ceil_of(r.k, gemm::tile_k(c)), c.split_k);
+  const double d_bytes = dtype_bytes(c.facts.d_dtype), element = gemm::element_bytes(c);
+  const double stored = store_cycles<kLook>(c, (gemm::is_swapped(c) ? r.m : r.n) * d_bytes, r.used_at_most());
+  const double summed = sum_cycles(c);
+
+  Rounds computed = walk.all(steps, r.rounds, r.used(), r.used_last(), c);
+  computed.full += (r.rounds - 1) * between_tiles(c, walk, steps, stored, summed);
+  const double bytes = ((r.m + r.n) * r.k * element + r.m * r.n * d_bytes) * r.l;
+  const Rounds memory = memory_rounds(bytes, r.in_last_round / r.clusters, r.used_last());
+  const double full = r.rounds > 1 ? smooth_max<kLook>({computed.full, memory.full}, kSharpness) : 0;
   const double working = full + smooth_max<kLook>({computed.last, memory.last}, kSharpness);
 
   GemmCost cost;
-  cost.cycles = kLaunchCycles + working + std::min(clusters * size, kSms) * kCtaCycles +
-                std::log2(size) * kClusterCycles + stored + summed;
-  cost.rounds = static_cast<long long>(std::min(rounds, 9e18));
+  cost.cycles = kLaunchCycles + working + std::min(r.clusters * r.size, kSms) * kCtaCycles +
+                std::log2(r.size) * kClusterCycles + stored + summed;
+  cost.rounds = static_cast<long long>(std::min(r.rounds, 9e18));
   cost.is_memory_bound = memory.full + memory.last > computed.full + computed.last;
-  cost.tensor_share = m * n * l * k * gemm::element_bytes(c) / (kTensorBytesPerCycle * kSms) / cost.cycles;
+  cost.tensor_share = r.m * r.n * r.l * r.k * element / (kTensorBytesPerCycle * kSms) / cost.cycles;
   return cost;
 }
 
