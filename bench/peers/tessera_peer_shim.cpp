@@ -5,43 +5,16 @@
 #include <memory>
 #include <string>
 
-#include "generator/selectors.h"
+#include "bench/peers/shim_problem.h"
 #include "generator/tuning.h"
 #include "tessera/jit.h"
 #include "tessera/plan.h"
 
 namespace {
 
-thread_local std::string g_error;
-
-template <class Function>
-const char* guarded(Function&& function) {
-  try {
-    function();
-    return nullptr;
-  } catch (const std::exception& error) {
-    g_error = error.what();
-    return g_error.c_str();
-  }
-}
-
-tessera::Jit& jit() {
-  static tessera::Jit instance{tessera::JitOptions::from_environment()};
-  return instance;
-}
-
-/// "head_dim=128,mask=causal,dtype=bf16"
-tessera::Problem problem_of(const char* op, std::string text) {
-  tessera::Problem problem = tessera::default_problem(op);
-  while (!text.empty()) {
-    const std::size_t comma = text.find(',');
-    const std::string field = text.substr(0, comma);
-    const std::size_t equals = field.find('=');
-    tessera::set_field(problem, field.substr(0, equals), field.substr(equals + 1));
-    text = comma == std::string::npos ? "" : text.substr(comma + 1);
-  }
-  return problem;
-}
+using tessera::bench::guarded;
+using tessera::bench::jit;
+using tessera::bench::problem_of;
 
 tessera::FmhaArguments arguments_of(const std::uint64_t* pointers, const std::int64_t* sizes) {
   return {.q = pointers[0],
