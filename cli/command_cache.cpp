@@ -387,15 +387,14 @@ class CacheCommand final : public Command {
     if (archive == "/dev/stdout" && ::write(::fileno(call.host().out), "", 0) < 0)
       throw Error(ErrorKind::io, fmt::format("stdout cannot be written: {}", std::strerror(errno)));
     const CacheFilter chosen = filter();
-    std::vector<CacheFault> faults;  // of these the export throws
-    if (list_cache(options, chosen, &faults).empty() && faults.empty())
+    const ExportResult result = export_cache(options, archive, chosen);
+    if (result.entries == 0 && result.damaged.empty())
       throw Error(ErrorKind::unsupported,
                   fmt::format("cache export: no entry{}{}{}{} is in any tier; nothing was written",
                               op_.empty() ? "" : " of ", op_, arch_.empty() ? "" : " for ", arch_));
-    const ExportResult result = export_cache(options, archive, chosen);
     for (const CacheListing& entry : result.damaged)
       call.complain(fmt::format("left out, damaged: {}: {}", entry.folder.string(), entry.damage));
-    const bool is_written = result.entries > 0 || result.damaged.empty();
+    const bool is_written = result.entries > 0;
     if (!is_written) call.complain(fmt::format("cache export: {} is not written: no entry for it is whole", archive));
     if (call.is_json()) {
       call.print_json({{"entries", result.entries}, {"bytes", result.bytes}, {"damaged", json_of(result.damaged)}});

@@ -6,6 +6,7 @@
 #include "cli/json_stream.h"
 #include "cli/planned_list.h"
 #include "generator/selectors.h"
+#include "tessera/cache_admin.h"
 #include "tessera/error.h"
 #include "tessera/targets.h"
 
@@ -40,7 +41,9 @@ class CheckCommand final : public Command {
     size_flags_.check(list);
     SizeCheck sizes(size_flags_);
     const KernelsOfList kernels = distinct_kernels(call, list, sizes, {});
+    const CacheWatch watch(call.jit().cache().options());
     const Found found = look_up(call, kernels);
+    const std::vector<CacheFault> lost = watch.lost();
     call.clear_progress();
     report_rejected(call, list, kernels.rejected);
     if (const std::string note = sizes.partly_checked(); !note.empty()) call.note(note);
@@ -48,6 +51,8 @@ class CheckCommand final : public Command {
       print_json(call, list, kernels, found);
     else
       print_text(call, list, kernels, found);
+    for (const CacheFault& fault : lost) call.complain(fault.to_string());
+    if (!lost.empty()) return kDevice;
     if (const ExitCode code = rejection_code(list, kernels.rejected, is_strict_); code != kOk) return code;
     return found.missing.empty() ? kOk : kWrong;
   }

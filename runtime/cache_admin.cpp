@@ -19,12 +19,13 @@ CacheFault no_folder() {
   return {"(none)", "no absolute XDG_CACHE_HOME and no HOME is set; name one with --cache-dir", true};
 }
 
-/// Whether there is anything to walk; a fault where not.
-bool can_walk(const CacheFolder& folder, WalkReport& report) {
-  const std::optional<CacheFault> fault = folder.obstacle();
+bool add(const std::optional<CacheFault>& fault, WalkReport& report) {
   if (fault) report.faults.push_back(*fault);
-  return !fault;
+  return fault.has_value();
 }
+
+/// Whether there is anything to walk, which is held then; a fault where not.
+bool can_walk(CacheFolder& folder, WalkReport& report) { return !add(folder.hold(), report); }
 
 CacheListing listing_of(const CacheFolder& folder, const EntryPlace& place, WalkReport& report) {
   CacheListing listing;
@@ -48,9 +49,8 @@ CacheListing listing_of(const CacheFolder& folder, const EntryPlace& place, Walk
   return listing;
 }
 
-std::vector<CacheListing> list_folder(const CacheFolder& folder, const CacheFilter& filter, WalkReport& report) {
+std::vector<CacheListing> list_held(const CacheFolder& folder, const CacheFilter& filter, WalkReport& report) {
   std::vector<CacheListing> listings;
-  if (!can_walk(folder, report)) return listings;
   for (const EntryPlace& place : folder.scan(&report)) {
     CacheListing listing = listing_of(folder, place, report);
     if (!listing.is_known() || filter.matches(listing.op, listing.arch)) listings.push_back(std::move(listing));
@@ -84,17 +84,23 @@ ListedCache list_folders(CacheShared& shared, const CacheOptions& options, const
   ListedCache cache{open_folders(shared, options), {}, {}};
   if (cache.folders.empty()) cache.report.faults.push_back(no_folder());
   for (const auto& folder : cache.folders) {
-    for (CacheListing& listing : list_folder(*folder, filter, cache.report)) {
+    if (!can_walk(*folder, cache.report)) continue;
+    for (CacheListing& listing : list_held(*folder, filter, cache.report)) {
       cache.entries.push_back({std::move(listing), folder.get()});
     }
   }
   return cache;
 }
 
+void ListedCache::add_lost() {
+  for (const auto& folder : folders) add(folder->lost(), report);
+}
+
 std::vector<CacheListing> list_cache(const CacheOptions& options, const CacheFilter& filter,
                                      std::vector<CacheFault>* faults) {
   CacheShared shared(options);
   ListedCache cache = list_folders(shared, options, filter);
+  cache.add_lost();
   std::vector<CacheListing> all;
   for (ListedEntry& entry : cache.entries) all.push_back(std::move(entry.listing));
   if (faults != nullptr) {
@@ -122,6 +128,7 @@ CacheDetails show_cache_entry(const CacheOptions& options, const std::string& ke
       if (!found.try_emplace(place.keys.entry, listing_of(*folder, place, ignored)).second) continue;
       if (found.size() == 1) read = folder->look(place.keys, EntryParts::all);
     }
+    add(folder->lost(), report);
   }
   if (found.empty()) {
     std::erase_if(report.faults, [](const CacheFault& fault) { return fault.is_missing; });
@@ -162,16 +169,20 @@ CacheUsage cache_usage(const CacheOptions& options) {
     CacheUsage::Folder& of = usage.folders.emplace_back();
     of.path = folder->root();
     of.tier = folder->is_writable() ? CacheTier::user : CacheTier::system;
-    of.refused = folder->why_refused();
-    FileStatus found;
-    of.exists = shared.files.status_of_root(folder->root(), found) == 0;
     of.max_bytes = folder->is_writable() ? options.max_bytes : 0;
-    of.quarantined = folder->quarantined();
-    WalkReport report;
-    const std::vector<CacheListing> listings = list_folder(*folder, {}, report);
-    for (CacheFault& fault : report.faults) {
-      if (!fault.is_missing) usage.faults.push_back(std::move(fault));
+    const std::optional<CacheFault> fault = folder->hold();
+    FileStatus found;
+    of.exists = !fault || shared.files.status_of_root(folder->root(), found) == 0;
+    if (fault && !fault->is_missing) {
+      of.refused = fault->to_string();
+      usage.faults.push_back(*fault);
     }
+    if (fault) continue;
+    WalkReport report;
+    const std::vector<CacheListing> listings = list_held(*folder, {}, report);
+    of.quarantined = folder->quarantined(report);
+    add(folder->lost(), report);
+    std::move(report.faults.begin(), report.faults.end(), std::back_inserter(usage.faults));
     for (const CacheListing& listing : listings) {
       ++of.entries;
       of.bytes += listing.bytes;
@@ -190,6 +201,33 @@ CacheUsage cache_usage(const CacheOptions& options) {
   }
   for (auto& [name, group] : groups) usage.groups.push_back(std::move(group));
   return usage;
+}
+
+struct CacheWatch::State {
+  explicit State(const CacheOptions& options) : shared(silent(options)) {
+    folders = open_folders(shared, options);
+    for (const auto& folder : folders) {
+      const std::optional<CacheFault> fault = folder->hold();
+      // Of folders that are not there, or are refused, the cache itself warns.
+      if (fault && fault->reason == kMovedMeanwhile) report.faults.push_back(*fault);
+    }
+  }
+  static CacheOptions silent(CacheOptions options) {
+    options.warn = nullptr;
+    return options;
+  }
+  CacheShared shared;
+  std::vector<std::unique_ptr<CacheFolder>> folders;
+  WalkReport report;
+};
+
+CacheWatch::CacheWatch(const CacheOptions& options) : state_(std::make_unique<State>(options)) {}
+CacheWatch::~CacheWatch() = default;
+
+std::vector<CacheFault> CacheWatch::lost() const {
+  WalkReport report = state_->report;
+  for (const auto& folder : state_->folders) add(folder->lost(), report);
+  return report.faults;
 }
 
 CacheVerification verify_cache(const CacheOptions& options, bool heal) {
@@ -219,6 +257,7 @@ CacheVerification verify_cache(const CacheOptions& options, bool heal) {
       }
       result.damaged.push_back(std::move(listing));
     }
+    add(folder->lost(), report);
   }
   result.faults = std::move(report.faults);
   return result;
@@ -236,7 +275,9 @@ PruneResult prune_cache(const CacheOptions& options, const PruneRequest& request
   }
   CacheFolder folder(shared, options.user_folder, true);
   WalkReport report;
-  std::vector<CacheListing> listings = list_folder(folder, request.filter, report);
+  const bool is_there = can_walk(folder, report);
+  std::vector<CacheListing> listings;
+  if (is_there) listings = list_held(folder, request.filter, report);
   if (!request.filter.is_empty()) {
     const auto unknown = std::stable_partition(listings.begin(), listings.end(),
                                                [](const CacheListing& listing) { return listing.is_known(); });
@@ -248,6 +289,8 @@ PruneResult prune_cache(const CacheOptions& options, const PruneRequest& request
   for (const CacheListing& listing : listings) result.kept_bytes += listing.bytes;
   const auto now = std::chrono::system_clock::time_point(
       std::chrono::duration_cast<std::chrono::system_clock::duration>(std::chrono::nanoseconds(shared.files.now_ns())));
+  // What was moved away is no longer the folder that the caller named: nothing more is removed there.
+  std::optional<CacheFault> lost;
   for (CacheListing& listing : listings) {
     const bool is_too_much = request.max_bytes && result.kept_bytes > *request.max_bytes;
     const bool is_too_old = request.older_than && now - listing.last_use > *request.older_than;
@@ -256,9 +299,10 @@ PruneResult prune_cache(const CacheOptions& options, const PruneRequest& request
     const auto leaves = [&] {
       return request.dry_run ? folder.can_remove(place, report) : folder.remove(place, &report);
     };
-    if (!goes || !leaves()) {
+    if (goes && !lost) lost = folder.lost();
+    if (!goes || lost || !leaves()) {
       ++result.kept_entries;
-      if (goes && folder.has(listing.keys)) ++result.stuck_entries;
+      if (goes && !lost && folder.has(listing.keys)) ++result.stuck_entries;
       continue;
     }
     result.kept_bytes -= listing.bytes;
@@ -271,12 +315,13 @@ PruneResult prune_cache(const CacheOptions& options, const PruneRequest& request
     result.kept_bytes += listing.bytes;
   }
   const bool takes_quarantine = request.all && request.filter.is_empty();
-  const bool is_there = !folder.obstacle();
-  if (is_there && request.dry_run) folder.look_aside(takes_quarantine, report);
-  if (is_there && !request.dry_run) {
+  if (!lost) lost = folder.lost();
+  if (is_there && !lost && request.dry_run) folder.look_aside(takes_quarantine, report);
+  if (is_there && !lost && !request.dry_run) {
     folder.sweep_staging(&report);
     if (takes_quarantine) folder.empty_quarantine(report);
   }
+  add(lost ? lost : folder.lost(), report);
   folder.say_foreign(report);
   result.foreign = std::move(report.foreign);
   // What could not be read does not matter where it is gone.

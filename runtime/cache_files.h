@@ -107,12 +107,12 @@ class Files {
   std::shared_ptr<const FileHooks> hooks_;
 };
 
-/// What an opening returned: a descriptor that closes itself, or -errno.
+/// What an opening returned: a descriptor that closes itself unless it is another's, or -errno.
 class Descriptor {
  public:
-  Descriptor(const Files& files, int opened) : files_(files), value_(opened) {}
+  Descriptor(const Files& files, int opened, bool is_own = true) : files_(files), value_(opened), is_own_(is_own) {}
   ~Descriptor() {
-    if (value_ >= 0) files_.close(value_);
+    if (is_own_ && value_ >= 0) files_.close(value_);
   }
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
@@ -122,6 +122,7 @@ class Descriptor {
  private:
   const Files& files_;
   int value_;
+  bool is_own_;
 };
 
 /// "No space left on device" for -ENOSPC; -ELOOP is a link that was not followed.

@@ -16,7 +16,12 @@ std::int64_t steady_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
+
 }  // namespace
+
+std::string cannot_be_read(int negative_errno) {
+  return fmt::format("cannot be read ({})", describe_errno(negative_errno));
+}
 
 void Warnings::once(const std::string& subject, const std::string& message) {
   {
@@ -37,46 +42,52 @@ std::string CacheFolder::entry_path(const EntryKeys& keys) const {
 }
 
 Descriptor CacheFolder::open_base() const {
+  if (held_) return {shared_.files, held_->get(), false};
   const Descriptor root(shared_.files, shared_.files.open_root(root_));
-  return {shared_.files, shared_.files.open_folder(root.get(), base_.substr(root_.size() + 1))};
+  return {shared_.files, shared_.files.open_folder(root.get(), version_name())};
 }
 
 std::optional<CacheFault> CacheFolder::refusal() const {
   const Files& files = shared_.files;
   for (const bool is_root : {true, false}) {
-    const std::string& path = is_root ? root_ : base_;
-    const auto refused = [&path](std::string reason) { return CacheFault{path, std::move(reason)}; };
     FileStatus found;
     int fault = 0;
     if (is_root) {
       fault = files.status_of_root(root_, found);
     } else {
       const Descriptor root(files, files.open_root(root_));
-      fault = files.status(root.get(), base_.substr(root_.size() + 1), found);
+      fault = files.status(root.get(), version_name(), found);
     }
     if (fault == -ENOENT) return std::nullopt;
-    if (fault != 0) return refused(fmt::format("cannot be read ({})", describe_errno(fault)));
-    if (found.is_link) return refused("is " + describe_errno(-ELOOP));
-    if (!found.is_folder) return refused("is a file");
-    const std::uint32_t user = files.effective_user();
-    if (shared_.trust_folder) continue;
-    if (found.owner != user && found.owner != 0) {
-      return refused(
-          fmt::format("belongs to user {}, not to you ({}): whoever can write there can run code "
-                      "as you; take a folder of your own or say that you trust it",
-                      found.owner, user));
-    }
-    if ((found.mode & 0002U) != 0) {
-      return refused(
-          fmt::format("everybody may write there (mode {:04o}) and so run code as you; chmod o-w "
-                      "it or say that you trust it",
-                      found.mode));
-    }
-    if ((found.mode & 0020U) != 0) {
-      shared_.warnings.once(root_ + " group", fmt::format("cache folder {}: its group may write there (mode {:04o}): "
-                                                          "each member can run code as you",
-                                                          path, found.mode));
-    }
+    const std::string& path = is_root ? root_ : base_;
+    if (fault != 0) return CacheFault{path, cannot_be_read(fault)};
+    if (std::optional<CacheFault> refused = judge(path, found)) return refused;
+  }
+  return std::nullopt;
+}
+
+std::optional<CacheFault> CacheFolder::judge(const std::string& path, const FileStatus& found) const {
+  const auto refused = [&path](std::string reason) { return CacheFault{path, std::move(reason)}; };
+  if (found.is_link) return refused("is " + describe_errno(-ELOOP));
+  if (!found.is_folder) return refused("is a file");
+  if (shared_.trust_folder) return std::nullopt;
+  const std::uint32_t user = shared_.files.effective_user();
+  if (found.owner != user && found.owner != 0) {
+    return refused(
+        fmt::format("belongs to user {}, not to you ({}): whoever can write there can run code "
+                    "as you; take a folder of your own or say that you trust it",
+                    found.owner, user));
+  }
+  if ((found.mode & 0002U) != 0) {
+    return refused(
+        fmt::format("everybody may write there (mode {:04o}) and so run code as you; chmod o-w "
+                    "it or say that you trust it",
+                    found.mode));
+  }
+  if ((found.mode & 0020U) != 0) {
+    shared_.warnings.once(root_ + " group", fmt::format("cache folder {}: its group may write there (mode {:04o}): "
+                                                        "each member can run code as you",
+                                                        path, found.mode));
   }
   return std::nullopt;
 }
@@ -86,28 +97,59 @@ std::string CacheFolder::why_refused() const {
   return fault ? fault->to_string() : std::string();
 }
 
-std::optional<CacheFault> CacheFolder::obstacle() const {
-  if (std::optional<CacheFault> fault = refusal()) return fault;
-  const Descriptor base = open_base();
-  if (base) return std::nullopt;
-  if (base.get() != -ENOENT) return CacheFault{base_, fmt::format("cannot be read ({})", describe_errno(base.get()))};
+CacheFault CacheFolder::why_not_open(int negative_errno) const {
+  if (std::optional<CacheFault> refused = refusal()) return *refused;
+  if (negative_errno != -ENOENT) return {base_, cannot_be_read(negative_errno)};
   FileStatus found;
-  const bool is_there = shared_.files.status_of_root(root_, found) == 0;
-  return CacheFault{
-      root_,
-      is_there ? fmt::format("holds no cache: there is no v{} in it", kCacheSchema) : std::string("does not exist"),
-      true};
+  const Descriptor root(shared_.files, shared_.files.open_root(root_));
+  if (root.get() == -ENOENT) return {root_, "does not exist", true};
+  if (shared_.files.status(root.get(), version_name(), found) == 0) return {base_, kMovedMeanwhile};
+  return {root_, fmt::format("holds no cache: there is no v{} in it", kCacheSchema), true};
+}
+
+std::optional<CacheFault> CacheFolder::hold() {
+  const Files& files = shared_.files;
+  const Descriptor root(files, files.open_root(root_));
+  auto base = std::make_unique<const Descriptor>(files, files.open_folder(root.get(), version_name()));
+  if (!*base) return why_not_open(base->get());
+  for (const bool is_root : {true, false}) {
+    FileStatus found;
+    const std::string& path = is_root ? root_ : base_;
+    const int fault = files.status(is_root ? root.get() : base->get(), found);
+    if (fault != 0) return CacheFault{path, cannot_be_read(fault)};
+    if (std::optional<CacheFault> refused = judge(path, found)) return refused;
+  }
+  held_ = std::move(base);
+  return std::nullopt;
+}
+
+std::optional<CacheFault> CacheFolder::lost() const {
+  if (!held_) return std::nullopt;
+  const Files& files = shared_.files;
+  FileStatus held, now;
+  const Descriptor root(files, files.open_root(root_));
+  int fault = files.status(root.get(), version_name(), now);
+  if (fault == -ENOENT) return CacheFault{base_, kMovedMeanwhile};
+  if (fault == 0) fault = files.status(held_->get(), held);
+  if (fault != 0) return CacheFault{base_, cannot_be_read(fault)};
+  if (held.inode == now.inode && held.device == now.device) return std::nullopt;
+  return CacheFault{base_, kMovedMeanwhile};
 }
 
 bool CacheFolder::is_usable() {
+  const auto unused = [this] { return is_writable_ ? "kernels are kept in memory only" : "it is not used"; };
   if (is_accepted_.load(std::memory_order_relaxed)) return true;
   const std::string reason = why_refused();
   if (!reason.empty()) {
-    shared_.warnings.once(
-        root_, fmt::format("{}; {}", reason, is_writable_ ? "kernels are kept in memory only" : "it is not used"));
+    shared_.warnings.once(root_, fmt::format("{}; {}", reason, unused()));
     return false;
   }
-  if (!open_base()) return false;  // does not exist yet
+  const Descriptor base = open_base();
+  if (!base) {
+    if (base.get() == -ENOENT) return false;  // does not exist yet
+    shared_.warnings.once(root_, fmt::format("cache folder {}: {}; {}", base_, cannot_be_read(base.get()), unused()));
+    return false;
+  }
   is_accepted_.store(true, std::memory_order_relaxed);
   return true;
 }

@@ -16,6 +16,7 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -67,11 +68,15 @@ struct EntryPlace {
   std::int64_t used_ns = 0;
 };
 
+inline constexpr const char* kMovedMeanwhile = "was moved, removed or replaced meanwhile";
+
 /// What a walk could not do.
 struct WalkReport {
   std::vector<CacheFault> faults;    ///< could not be read or removed
   std::vector<std::string> foreign;  ///< not made by the cache: left alone
 };
+
+std::string cannot_be_read(int negative_errno);
 
 class CacheFolder {
  public:
@@ -98,7 +103,7 @@ class CacheFolder {
   void look_aside(bool with_quarantine, WalkReport& report) const;
   /// Removes what was moved aside.
   void empty_quarantine(WalkReport& report);
-  std::int64_t quarantined() const;
+  std::int64_t quarantined(WalkReport& report) const;
 
   /// As read, with the verdict; nothing is noted, moved or said.
   ReadEntry look(const EntryKeys& keys, EntryParts parts) const;
@@ -113,6 +118,7 @@ class CacheFolder {
   bool can_remove(const EntryPlace& place, WalkReport& report) const;
   /// Removes what dead writers left; returns how many.
   int sweep_staging(WalkReport* report = nullptr);
+  /// False where it is gone; true where that cannot be told.
   bool has(const EntryKeys& keys) const;
   /// Warns of what was left alone, once.
   void say_foreign(const WalkReport& report);
@@ -124,12 +130,20 @@ class CacheFolder {
   std::optional<CacheFault> refusal() const;
   /// refusal() as a sentence, or nothing.
   std::string why_refused() const;
-  /// refusal(), or that it does not exist.
-  std::optional<CacheFault> obstacle() const;
+
+  /// For whoever must see all of the folder: opens v1 for good, so that all that follows works in this one folder
+  /// wherever it is moved to, and an entry that is not found in it was removed. Why there is nothing to look into,
+  /// otherwise. For one thread.
+  std::optional<CacheFault> hold();
+  /// Of a folder that is held: that it lies there no more, or that this cannot be told.
+  std::optional<CacheFault> lost() const;
 
  private:
-  /// v1, opened anew, so that a folder that was moved away or made again meanwhile is no obstacle.
+  /// v1: what is held, else opened anew, so that a folder that was moved away or made again meanwhile is no obstacle.
   Descriptor open_base() const;
+  std::string version_name() const { return base_.substr(root_.size() + 1); }
+  std::optional<CacheFault> judge(const std::string& path, const FileStatus& found) const;
+  CacheFault why_not_open(int negative_errno) const;
   std::vector<std::string> newest_first(int base, const std::string& source_key);
   int write_staged(int base, const std::string& staged, const EncodedEntry& encoded);
   int publish_staged(int base, const std::string& staged, const std::string& to);
@@ -144,6 +158,7 @@ class CacheFolder {
   CacheShared& shared_;
   std::string root_, base_;
   bool is_writable_;
+  std::unique_ptr<const Descriptor> held_;  // null: nothing is
   std::atomic<bool> is_accepted_{false};
   std::atomic<std::int64_t> blocked_until_ns_{0};  // steady clock: no writing before
   std::mutex size_mutex_;

@@ -18,6 +18,9 @@ struct ListedCache {
   std::vector<std::unique_ptr<CacheFolder>> folders;  ///< in the order of the search
   std::vector<ListedEntry> entries;
   WalkReport report;
+  /// Reports folders that were moved away or replaced since they were listed: what was not found in them is no
+  /// eviction.
+  void add_lost();
 };
 
 /// User folder first.

@@ -41,8 +41,6 @@ bool is_quarantine_name(std::string_view name) {
   return is_unique_name(name, prefix) && prefix.size() == 16 && is_hexadecimal(prefix);
 }
 
-std::string cannot_be_read(int fault) { return fmt::format("cannot be read ({})", describe_errno(fault)); }
-
 std::string cannot_be_removed(int fault) { return fmt::format("cannot be removed ({})", describe_errno(fault)); }
 
 std::string in_quarantine(const std::string& name) { return fmt::format("{}/{}", kQuarantineFolder, name); }
@@ -98,9 +96,11 @@ int CacheFolder::quarantine(const EntryKeys& keys, const ReadEntry& found) {
   return 0;
 }
 
-std::int64_t CacheFolder::quarantined() const {
+std::int64_t CacheFolder::quarantined(WalkReport& report) const {
   std::vector<std::string> names;
-  shared_.files.list(open_base().get(), kQuarantineFolder, names);
+  const int fault = shared_.files.list(open_base().get(), kQuarantineFolder, names);
+  if (fault != 0 && fault != -ENOENT)
+    report.faults.push_back({fmt::format("{}/{}", base_, kQuarantineFolder), cannot_be_read(fault)});
   return std::count_if(names.begin(), names.end(), is_quarantine_name);
 }
 
@@ -173,7 +173,7 @@ void CacheFolder::say_foreign(const WalkReport& report) {
 
 bool CacheFolder::has(const EntryKeys& keys) const {
   FileStatus found;
-  return shared_.files.status(open_base().get(), entry_path_below(keys), found) == 0;
+  return shared_.files.status(open_base().get(), entry_path_below(keys), found) != -ENOENT;
 }
 
 std::vector<EntryPlace> CacheFolder::scan(WalkReport* report) const {
@@ -186,7 +186,8 @@ std::vector<EntryPlace> CacheFolder::scan(WalkReport* report) const {
   const auto list = [&](int in, const std::string& name, const std::string& path, const auto& is_ours) {
     std::vector<std::string> names;
     const int fault = files.list(in, name, names);
-    if (fault != 0 && fault != -ENOENT) to.faults.push_back({path, cannot_be_read(fault)});
+    const bool is_gone = fault == -ENOENT && name != ".";  // v1 itself is no entry that is evicted
+    if (fault != 0 && !is_gone) to.faults.push_back({path, cannot_be_read(fault)});
     std::erase_if(names, [&](const std::string& each) {
       if (is_ours(each)) return false;
       to.foreign.push_back(path + "/" + each);

@@ -49,8 +49,10 @@ ExportResult export_cache(const CacheOptions& options, const std::filesystem::pa
     const auto [place, is_new] = chosen.try_emplace(key, entry);
     if (!is_new && !place->second.listing.damage.empty()) place->second = std::move(entry);
   }
+  cache.add_lost();
   if (!cache.report.faults.empty()) refuse_export(archive, cache.report.faults);
   ExportResult result;
+  if (chosen.empty()) return result;
   OutputFile out(archive);
   ArchiveWriter writer([&out](std::string_view bytes) { out.write(bytes); });
   for (auto& [key, entry] : chosen) {
@@ -67,7 +69,9 @@ ExportResult export_cache(const CacheOptions& options, const std::filesystem::pa
     ++result.entries;
     result.bytes += read.record.payload_bytes();
   }
-  if (result.entries == 0 && !result.damaged.empty()) return result;
+  cache.add_lost();
+  if (!cache.report.faults.empty()) refuse_export(archive, cache.report.faults);
+  if (result.entries == 0) return result;
   writer.finish();
   out.finish();
   return result;

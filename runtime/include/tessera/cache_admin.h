@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -76,6 +77,22 @@ struct CacheUsage {
 };
 CacheUsage cache_usage(const CacheOptions& options);
 
+/// The cache folders where they lie now. Whoever looks many kernels up asks afterwards whether they stayed there: what
+/// was not found in a folder that was moved away says nothing about it.
+class CacheWatch {
+ public:
+  explicit CacheWatch(const CacheOptions& options);
+  ~CacheWatch();
+  CacheWatch(const CacheWatch&) = delete;
+  CacheWatch& operator=(const CacheWatch&) = delete;
+  /// Folders that were moved, removed or replaced since, or that can no longer be looked at.
+  std::vector<CacheFault> lost() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
 struct CacheVerification {
   std::int64_t checked = 0;
   std::vector<CacheListing> damaged;  ///< damage says what is wrong
@@ -108,8 +125,8 @@ struct ExportResult {
   std::vector<CacheListing> damaged;    ///< left out: all that match, or may match
 };
 /// Every entry of every tier that matches, each once, into one file that appears when it is complete. Nothing is
-/// written where all of them are damaged. Throws Error{io}, and leaves no file, where a folder does not exist or
-/// something cannot be read: the archive would miss it.
+/// written where there is none, or all of them are damaged. Throws Error{io}, and leaves no file, where a folder does
+/// not exist, is moved away meanwhile, or something cannot be read: the archive would miss it.
 ExportResult export_cache(const CacheOptions& options, const std::filesystem::path& archive,
                           const CacheFilter& filter = {});
 

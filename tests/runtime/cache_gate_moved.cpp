@@ -1,0 +1,246 @@
+// A cache folder, or its v1, that goes away while a gate looks into it: an entry that is not found then was not
+// evicted, and the gate says so instead of passing over what it did not see.
+#include <cerrno>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tessera/cache_admin.h"
+#include "tests/runtime/cache_fixture.h"
+
+using namespace tessera;
+using namespace tessera::testing;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::int64_t kEntries = 2;
+
+/// What a gate said of a cache of two entries.
+struct Verdict {
+  bool is_told = false;  ///< a fault or an error: the command ends with 5
+  bool is_whole = false;
+};
+
+struct Gate {
+  std::string name;
+  std::function<Verdict(const Bench&)> run;
+  bool needs_folder = true;  ///< false: a folder that is not there when it begins is no error
+};
+
+Verdict prune(const Bench& bench, bool is_dry) {
+  PruneRequest request;
+  request.all = true;
+  request.dry_run = is_dry;
+  const PruneResult result = prune_cache(bench.options, request);
+  return {!result.faults.empty(), result.removed.size() == kEntries};
+}
+
+Verdict export_whole(const Bench& bench) {
+  try {
+    return {false, export_cache(bench.options, bench.folder / "archive").entries == kEntries};
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::io);
+    CHECK_FALSE(fs::exists(bench.folder / "archive"));
+    return {true, false};
+  }
+}
+
+const std::vector<Gate>& gates() {
+  static const std::vector<Gate> all = {{"verify",
+                                         [](const Bench& bench) {
+                                           const CacheVerification found = verify_cache(bench.options);
+                                           CHECK(found.damaged.empty());
+                                           return Verdict{!found.faults.empty(), found.checked == kEntries};
+                                         }},
+                                        {"export", export_whole},
+                                        {"prune", [](const Bench& bench) { return prune(bench, false); }},
+                                        {"prune --dry-run", [](const Bench& bench) { return prune(bench, true); }},
+                                        {"list",
+                                         [](const Bench& bench) {
+                                           std::vector<CacheFault> faults;
+                                           const std::size_t entries = list_cache(bench.options, {}, &faults).size();
+                                           return Verdict{!faults.empty(), entries == kEntries};
+                                         }},
+                                        {"stat",
+                                         [](const Bench& bench) {
+                                           const CacheUsage usage = cache_usage(bench.options);
+                                           return Verdict{!usage.faults.empty(), usage.entries == kEntries};
+                                         },
+                                         false},
+                                        {"show",
+                                         [](const Bench& bench) {
+                                           try {
+                                             show_cache_entry(bench.options, bench.entry_folder(1).filename().string());
+                                             return Verdict{false, true};
+                                           } catch (const Error& error) {
+                                             return Verdict{error.kind() == ErrorKind::io, false};
+                                           }
+                                         },
+                                         false},
+                                        {"watch",
+                                         [](const Bench& bench) {
+                                           const CacheWatch watch(bench.options);
+                                           return Verdict{!watch.lost().empty(), true};
+                                         },
+                                         false}};
+  return all;
+}
+
+struct Filled : Bench {
+  Filled() {
+    compiler.cubin_bytes = compiler.ptx_bytes = 100;
+    for (int i = 1; i <= kEntries; ++i) build(i);
+  }
+};
+
+using Hook = std::function<int(FileOperation, std::string_view)>;
+
+/// Runs the gate with the hook; how often the hook was called.
+Verdict run(const Gate& gate, Filled& bench, const Hook& hook) {
+  auto hooks = std::make_shared<FileHooks>();
+  hooks->before = hook;
+  bench.options.hooks = hooks;
+  const Verdict verdict = gate.run(bench);
+  bench.options.hooks = nullptr;
+  return verdict;
+}
+
+/// The operations that find v1: what is gone by then is a cache that is not there.
+constexpr int kToOpen = 2;
+
+/// An operation on the cache folder itself or on its v1.
+bool is_of_folder(const Bench& bench, std::string_view path) {
+  return path == bench.options.user_folder.string() || path == "v1" || path == ".";
+}
+
+}  // namespace
+
+TEST_CASE("cache gate: ENOENT of the folder or of v1, at any operation, is no eviction") {
+  for (const Gate& gate : gates()) {
+    for (const bool is_persistent : {false, true}) {
+      for (int victim = 0;; ++victim) {
+        CAPTURE(gate.name);
+        CAPTURE(is_persistent);
+        CAPTURE(victim);
+        Filled bench;
+        int count = 0;
+        const Verdict verdict = run(gate, bench, [&](FileOperation, std::string_view path) {
+          if (!is_of_folder(bench, path)) return 0;
+          const int at = count++;
+          return (is_persistent ? at >= victim : at == victim) ? ENOENT : 0;
+        });
+        if (count <= victim) {
+          CHECK(verdict.is_whole);
+          CHECK_FALSE(verdict.is_told);
+          CHECK(victim >= 4);
+          break;
+        }
+        // Of an entry that was found nothing more is asked.
+        if (gate.name == "show" && verdict.is_whole) continue;
+        if (is_persistent && victim < kToOpen && !gate.needs_folder) continue;
+        CHECK(verdict.is_told);
+      }
+    }
+  }
+}
+
+TEST_CASE("cache gate: from any operation on nothing is there") {
+  for (const Gate& gate : gates()) {
+    for (int first = 0;; ++first) {
+      CAPTURE(gate.name);
+      CAPTURE(first);
+      Filled bench;
+      int count = 0;
+      const Verdict verdict =
+          run(gate, bench, [&](FileOperation, std::string_view) { return count++ >= first ? ENOENT : 0; });
+      const bool is_late = first >= kToOpen || gate.needs_folder;
+      if (!verdict.is_told && is_late) CHECK(verdict.is_whole);
+      if (count <= first) break;
+    }
+  }
+}
+
+TEST_CASE("cache gate: a folder that is moved, removed or replaced at any moment") {
+  enum class How { folder_moved, v1_moved, v1_replaced, folder_replaced, removed };
+  for (const Gate& gate : gates()) {
+    for (const How how : {How::folder_moved, How::v1_moved, How::v1_replaced, How::folder_replaced, How::removed}) {
+      int silent = 0;
+      for (int victim = 0;; ++victim) {
+        CAPTURE(gate.name);
+        CAPTURE(static_cast<int>(how));
+        CAPTURE(victim);
+        Filled bench, other;
+        const fs::path folder = bench.options.user_folder, away = bench.folder / "away";
+        const auto count_entries = [](const fs::path& v1) {
+          std::int64_t entries = 0;
+          for (const auto& each : fs::recursive_directory_iterator(v1))
+            if (each.path().filename() == kPlanFile) ++entries;
+          return entries;
+        };
+        int count = 0;
+        std::int64_t before = 0;
+        const Verdict verdict = run(gate, bench, [&](FileOperation, std::string_view) {
+          if (count++ != victim) return 0;
+          before = count_entries(folder / "v1");
+          if (how == How::removed) fs::remove_all(folder);
+          if (how == How::folder_moved || how == How::folder_replaced) fs::rename(folder, away);
+          if (how == How::v1_moved || how == How::v1_replaced) fs::rename(folder / "v1", away);
+          if (how == How::v1_replaced) fs::rename(other.options.user_folder / "v1", folder / "v1");
+          if (how == How::folder_replaced) fs::rename(other.options.user_folder, folder);
+          return 0;
+        });
+        if (count <= victim) break;
+        const bool is_prune = gate.name.starts_with("prune");
+        if (is_prune && how != How::removed) {
+          // Of what was moved away no more than the entry that was under way is removed.
+          const bool is_folder = how == How::folder_moved || how == How::folder_replaced;
+          CHECK(count_entries(is_folder ? away / "v1" : away) >= before - 1);
+        }
+        if (verdict.is_told || (victim < kToOpen && !gate.needs_folder)) continue;
+        CHECK(verdict.is_whole);
+        if (gate.name != "show") ++silent;
+      }
+      // At the first opening what replaced it is what the gate looks into; after the last look it is past.
+      CAPTURE(gate.name);
+      CHECK(silent <= 6);
+    }
+  }
+}
+
+TEST_CASE("cache gate: an entry that is evicted while a gate looks on is no fault") {
+  for (const Gate& gate : gates()) {
+    for (int victim = 0;; ++victim) {
+      CAPTURE(gate.name);
+      CAPTURE(victim);
+      Filled bench;
+      int count = 0;
+      const Verdict verdict = run(gate, bench, [&](FileOperation, std::string_view) {
+        if (count++ != victim) return 0;
+        std::error_code gone;  // prune may have been faster
+        fs::rename(bench.entry_folder(2), bench.folder / "evicted", gone);
+        return 0;
+      });
+      CHECK_FALSE(verdict.is_told);
+      if (count <= victim) break;
+    }
+  }
+}
+
+TEST_CASE("cache gate: where all that an export chose is evicted meanwhile, nothing is written") {
+  Filled bench;
+  int opened = 0;
+  auto hooks = std::make_shared<FileHooks>();
+  hooks->before = [&](FileOperation operation, std::string_view path) {
+    // Listing opens each record once, then reading begins.
+    if (operation == FileOperation::open && path == kCompileFile && ++opened == kEntries + 1)
+      for (int i = 1; i <= kEntries; ++i) fs::remove_all(bench.entry_folder(i).parent_path().parent_path());
+    return 0;
+  };
+  bench.options.hooks = hooks;
+  const ExportResult result = export_cache(bench.options, bench.folder / "archive");
+  CHECK(result.entries == 0);
+  CHECK(result.damaged.empty());
+  CHECK_FALSE(fs::exists(bench.folder / "archive"));
+}
