@@ -43,6 +43,22 @@ bool is_quarantine_name(std::string_view name) {
 
 std::string cannot_be_removed(int fault) { return fmt::format("cannot be removed ({})", describe_errno(fault)); }
 
+/// Adds what the files of an entry's folder take. 0, also where something is missing or no folder or file: the entry is
+/// damaged then; or -errno of what cannot be looked at.
+int add_sizes(const Files& files, int in, const std::string& entry, std::int64_t& bytes) {
+  const Descriptor folder(files, files.open_folder(in, entry));
+  if (folder.get() == -ENOENT || folder.get() == -ENOTDIR || folder.get() == -ELOOP) return 0;
+  if (!folder) return folder.get();
+  int first = 0;
+  for (const char* name : kEntryFiles) {
+    FileStatus found;
+    const int fault = files.status(folder.get(), name, found);
+    if (fault == 0) bytes += found.bytes;
+    if (fault != 0 && fault != -ENOENT && first == 0) first = fault;
+  }
+  return first;
+}
+
 std::string in_quarantine(const std::string& name) { return fmt::format("{}/{}", kQuarantineFolder, name); }
 
 }  // namespace
@@ -116,7 +132,13 @@ void CacheFolder::look_aside(bool with_quarantine, WalkReport& report) const {
       report.faults.push_back({fmt::format("{}/{}", base_, name), cannot_be_read(fault)});
     for (const std::string& each : names) {
       FileStatus found;
-      if (!is_quarantine || !is_quarantine_name(each)) continue;
+      if (!is_quarantine) {
+        fault = files.status(base.get(), fmt::format("{}/{}", name, each), found);
+        if (fault != 0 && fault != -ENOENT)
+          report.faults.push_back({fmt::format("{}/{}/{}", base_, name, each), cannot_be_read(fault)});
+        continue;
+      }
+      if (!is_quarantine_name(each)) continue;
       fault = files.status(base.get(), in_quarantine(each), found);
       if (fault == 0) fault = files.may_change_folder(base.get(), kQuarantineFolder);
       if (fault == 0 && found.is_folder) fault = files.may_change_folder(base.get(), in_quarantine(each));
@@ -216,10 +238,8 @@ std::vector<EntryPlace> CacheFolder::scan(WalkReport* report) const {
           continue;
         }
         place.used_ns = found.modified_ns;
-        const Descriptor in_entry(files, files.open_folder(in_source.get(), entry));
-        for (const char* name : kEntryFiles) {
-          if (files.status(in_entry.get(), name, found) == 0) place.bytes += found.bytes;
-        }
+        if (const int fault = add_sizes(files, in_source.get(), entry, place.bytes))
+          to.faults.push_back({place.path, cannot_be_read(fault)});
         places.push_back(std::move(place));
       }
     }
@@ -279,7 +299,10 @@ int CacheFolder::sweep_staging(WalkReport* report) {
   for (const std::string& name : names) {
     const std::string path = fmt::format("{}/{}", kStagingFolder, name);
     FileStatus found;
-    if (files.status(base.get(), path, found) != 0) continue;
+    if (const int lost = files.status(base.get(), path, found)) {
+      if (lost != -ENOENT) to.faults.push_back({fmt::format("{}/{}", folder, name), cannot_be_read(lost)});
+      continue;
+    }
     if (!is_staging_name(name) || !found.is_folder) {
       to.foreign.push_back(fmt::format("{}/{}", folder, name));
       continue;

@@ -244,3 +244,35 @@ TEST_CASE("cache gate: where all that an export chose is evicted meanwhile, noth
   CHECK(result.damaged.empty());
   CHECK_FALSE(fs::exists(bench.folder / "archive"));
 }
+
+TEST_CASE("cache gate: a file of an entry that cannot be looked at is said by stat and list") {
+  for (const int number : {EIO, EACCES, EMFILE}) {
+    for (const char* name : kEntryFiles) {
+      CAPTURE(number);
+      CAPTURE(name);
+      Filled bench;
+      const std::int64_t bytes = cache_usage(bench.options).bytes;
+      int count = 0;
+      auto hooks = std::make_shared<FileHooks>();
+      hooks->before = [&](FileOperation operation, std::string_view path) {
+        return operation == FileOperation::status && path == name && count++ == 0 ? number : 0;
+      };
+      bench.options.hooks = hooks;
+      const CacheUsage usage = cache_usage(bench.options);
+      REQUIRE(usage.faults.size() == 1);
+      CHECK(usage.faults[0].reason == "cannot be read (" + describe_errno(-number) + ")");
+      CHECK((usage.bytes < bytes || name == std::string(kSourceFile)));
+      count = 0;
+      std::vector<CacheFault> faults;
+      list_cache(bench.options, {}, &faults);
+      CHECK(faults.size() == 1);
+    }
+  }
+  Filled bench;
+  auto hooks = std::make_shared<FileHooks>();
+  hooks->before = [](FileOperation operation, std::string_view path) {
+    return operation == FileOperation::open && path == "quarantine" ? EIO : 0;
+  };
+  bench.options.hooks = hooks;
+  CHECK(cache_usage(bench.options).faults.size() == 1);
+}
