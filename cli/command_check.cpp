@@ -1,4 +1,5 @@
 // tessera check: would this cache serve these problems? For the end of a build pipeline: no GPU, no compiler.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -52,8 +53,11 @@ class CheckCommand final : public Command {
     else
       print_text(call, list, kernels, found);
     for (const CacheFault& fault : lost) call.complain(fault.to_string());
+    const ExitCode rejection = rejection_code(list, kernels.rejected, is_strict_);
+    if (rejection != kOk) complain_of_rejected(call, kernels.rejected.size(), kernels.rejected.front().reason);
+    if (call.is_json() && !found.missing.empty()) complain_of_missing(call, found);
     if (!lost.empty()) return kDevice;
-    if (const ExitCode code = rejection_code(list, kernels.rejected, is_strict_); code != kOk) return code;
+    if (rejection != kOk) return rejection;
     return found.missing.empty() ? kOk : kWrong;
   }
 
@@ -116,6 +120,17 @@ class CheckCommand final : public Command {
           "tuning",
           {{"file", selectors_.tuning_file()}, {"device", list.tuning->device}, {"problems", kernels.num_tuned}});
     json.end();
+  }
+
+  /// Without --json stdout says so.
+  static void complain_of_missing(const Call& call, const Found& found) {
+    constexpr std::size_t kMaxShown = 20;
+    for (std::size_t i = 0; i < std::min(kMaxShown, found.missing.size()); ++i)
+      call.complain(fmt::format("missing: {}  ({})", found.missing[i]["entry"].get<std::string>(),
+                                found.missing[i]["warm"].get<std::string>()));
+    if (found.missing.size() > kMaxShown)
+      call.complain(
+          fmt::format("... and {} more", grouped(static_cast<std::int64_t>(found.missing.size() - kMaxShown))));
   }
 
   void print_text(const Call& call, const ProblemList& list, const KernelsOfList& kernels, const Found& found) const {

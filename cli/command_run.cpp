@@ -12,6 +12,7 @@
 #include "cli/device_run.h"
 #include "cli/emulation.h"
 #include "cli/observation.h"
+#include "cli/rejections.h"
 #include "cli/run_arrays.h"
 #include "cli/run_operator.h"
 #include "cli/sampled_run.h"
@@ -105,6 +106,7 @@ class RunCommand final : public Command {
     OrderedJson results = OrderedJson::array();
     ExitCode code = kOk;
     std::int64_t rejected = 0;
+    std::string first_rejection;
     list.for_each([&](const Problem& problem, std::size_t) {
       try {
         OrderedJson result = run_one(call, problem, gpu.get(), reason, is_single);
@@ -112,14 +114,16 @@ class RunCommand final : public Command {
         results.push_back(std::move(result));
       } catch (const Error& error) {
         if (is_single || error.kind() != ErrorKind::unsupported) throw;
-        ++rejected;
+        if (++rejected == 1) first_rejection = error.what();
         call.note(fmt::format("rejected: {}: {}", describe(problem), error.what()));
       }
     });
     if (call.is_json())
       call.print_json(is_single ? results.front()
                                 : OrderedJson{{"pass", code == kOk}, {"runs", results}, {"rejected", rejected}});
-    return rejected == list.count() ? kUnsupported : code;
+    if (rejected < list.count()) return code;
+    complain_of_rejected(call, static_cast<std::size_t>(rejected), first_rejection);
+    return kUnsupported;
   }
 
  private:

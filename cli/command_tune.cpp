@@ -8,6 +8,7 @@
 
 #include "cli/call.h"
 #include "cli/device_run.h"
+#include "cli/rejections.h"
 #include "cli/run_operator.h"
 #include "cli/tuning.h"
 #include "generator/tuning.h"
@@ -78,13 +79,14 @@ class TuneCommand final : public Command {
     OrderedJson results = OrderedJson::array();
     ExitCode code = kOk;
     std::int64_t rejected = 0;
+    std::string first_rejection;
     list.for_each([&](const Problem& problem, std::size_t) {
       try {
         code = graver(code, tune_one(call, *gpu, problem, tuning, results));
         tuning.write(output_);  // an interrupt keeps what was measured
       } catch (const Error& error) {
         if (list.count() == 1 || error.kind() != ErrorKind::unsupported) throw;
-        ++rejected;
+        if (++rejected == 1) first_rejection = error.what();
         call.note(fmt::format("rejected: {}: {}", describe(problem), error.what()));
       }
     });
@@ -93,7 +95,9 @@ class TuneCommand final : public Command {
     } else {
       call.print(fmt::format("{}: {}\n", output_, counted(static_cast<std::int64_t>(tuning.size()), "problem")));
     }
-    return rejected == list.count() ? kUnsupported : code;
+    if (rejected < list.count()) return code;
+    complain_of_rejected(call, static_cast<std::size_t>(rejected), first_rejection);
+    return kUnsupported;
   }
 
  private:

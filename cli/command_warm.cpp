@@ -72,10 +72,7 @@ class WarmCommand final : public Command {
     std::sort(rejected.begin(), rejected.end(), [](const Rejected& a, const Rejected& b) { return a.index < b.index; });
     print(call, list, report, rejected, sizes_.partly_checked());
     const ExitCode ends = code(list, report, rejected);
-    if (ends == kUnsupported && !rejected.empty() && call.flags().is_quiet)
-      call.complain(fmt::format("{} rejected, the first: {}",
-                                counted(static_cast<std::int64_t>(rejected.size()), "problem is", "problems are"),
-                                rejected.front().reason));
+    if (ends == kUnsupported && !rejected.empty()) complain_of_rejected(call, rejected.size(), rejected.front().reason);
     return ends;
   }
 

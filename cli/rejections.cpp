@@ -22,6 +22,12 @@ void report_rejected(const Call& call, const ProblemList& list, const std::vecto
     call.note(fmt::format("... and {} more", grouped(static_cast<std::int64_t>(rejected.size() - kMaxShown))));
 }
 
+void complain_of_rejected(const Call& call, std::size_t count, const std::string& first) {
+  if (!call.flags().is_quiet) return;
+  const std::string problems = counted(static_cast<std::int64_t>(count), "problem is", "problems are");
+  call.complain(fmt::format("{} rejected, the first: {}", problems, first));
+}
+
 void print_rejections(JsonStream& json, const ProblemList& list, const std::vector<Rejected>& rejected) {
   json.begin_array("rejections");
   for (const Rejected& one : rejected)

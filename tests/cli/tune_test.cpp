@@ -122,6 +122,11 @@ TEST_CASE("tune: refuses what cannot be measured, and files of others") {
         "tessera: --device = emulator: tune measures time, and an emulator's means nothing: it needs the GPU that will "
         "run the kernels\n");
   CHECK(bench.terminal.run({"tune"}).code == 2);
+  const Outcome none =
+      bench.terminal.run({"tune", "fmha", "--head-dim", "100,104", "-o", bench.output, "--jobs", "1", "--quiet"});
+  CHECK(none.code == 3);
+  CHECK_MESSAGE(none.err.find("2 problems are rejected, the first: fmha has no kernel for head_dim 100") == 0,
+                none.err);
   const std::string old = bench.terminal.write("old.json", R"({"version": 1, "device": "Another GPU", "choices": []})");
   bench.output = old;
   CHECK(bench.tune().err ==

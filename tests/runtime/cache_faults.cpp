@@ -230,6 +230,26 @@ TEST_CASE("cache: from the n-th operation on everything fails: right result, one
   }
 }
 
+TEST_CASE("cache: a folder that cannot be opened for want of descriptors is a miss with one warning") {
+  for (const int number : {EMFILE, ENFILE, ENOMEM, EACCES}) {
+    for (const int let_through : {0, 1}) {  // of the openings of v1: the first asks whether it may be used
+      CAPTURE(number);
+      CAPTURE(let_through);
+      Bench bench;
+      bench.build(1);
+      int count = 0;
+      bench.options.hooks = hooks_failing([&](FileOperation operation, std::string_view path) {
+        return operation == FileOperation::open && path == "v1" && count++ >= let_through ? number : 0;
+      });
+      CHECK_FALSE(bench.open()->contains(request_for(sample_bundle(1), &bench.compiler)).has_value());
+      REQUIRE(bench.warnings.size() == 1);
+      CHECK(bench.warnings[0].find(describe_errno(-number)) != std::string::npos);
+      bench.options.hooks = nullptr;
+      CHECK(bench.find(1)->tier == CacheTier::user);
+    }
+  }
+}
+
 TEST_CASE("cache: reads that are refused are misses, not damage") {
   for (const int number : {EACCES, EMFILE, ENOMEM}) {
     Bench bench;
