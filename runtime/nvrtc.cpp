@@ -17,6 +17,7 @@
 #include "runtime/nvrtc_library.h"
 #include "runtime/nvrtc_log.h"
 #include "runtime/nvrtc_repro.h"
+#include "runtime/own_stack.h"
 #include "tessera/error.h"
 
 namespace tessera {
@@ -47,8 +48,12 @@ class Program {
   nvrtcResult compile(const std::vector<std::string>& options) {
     std::vector<const char*> pointers;
     for (const std::string& option : options) pointers.push_back(option.c_str());
-    const GuestScope scope(guest_);
-    return api_.compile_program(program_, static_cast<int>(pointers.size()), pointers.data());
+    nvrtcResult result = 0;
+    with_own_stack([&] {
+      const GuestScope scope(guest_);
+      result = api_.compile_program(program_, static_cast<int>(pointers.size()), pointers.data());
+    });
+    return result;
   }
 
   std::string log() const { return without_nul(fetch<std::string>(api_.log_size, api_.log, "nvrtcGetProgramLog")); }
