@@ -13,6 +13,7 @@
 
 #include "runtime/cache_folder.h"
 #include "runtime/cache_memory.h"
+#include "runtime/underway.h"
 #include "tessera/error.h"
 
 namespace tessera {
@@ -114,6 +115,7 @@ Pointer Cache::State::find_and_count(const CacheRequest& request) {
 }
 
 Pointer Cache::State::build_and_publish(const CacheRequest& request, const std::function<Image()>& build) {
+  const Underway underway;
   auto entry = std::make_shared<CacheEntry>();
   entry->keys = request.keys;
   entry->op = request.op;

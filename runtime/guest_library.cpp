@@ -1,5 +1,6 @@
 #include "runtime/guest_library.h"
 
+#include <cxxabi.h>
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
@@ -13,6 +14,7 @@
 
 #include "base/quiet_thread.h"
 #include "runtime/replaced_imports.h"
+#include "runtime/underway.h"
 
 namespace tessera {
 
@@ -44,13 +46,20 @@ int quiet_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*bo
   return pthread_create(thread, attributes, body, argument);
 }
 
+/// A handler of the library's that is registered late runs early.
+int late_atexit(void (*handler)(void*), void* argument, void* library) {
+  const int result = abi::__cxa_atexit(handler, argument, library);
+  wait_at_exit();
+  return result;
+}
+
 template <class Function>
 void* address_of(Function* function) {
   return reinterpret_cast<void*>(function);
 }
 
-const std::array<ReplacedImport, 14>& replaced_imports_of_guests() {
-  static const std::array<ReplacedImport, 14> table{{{"signal", address_of(unchanged_signal)},
+const std::array<ReplacedImport, 15>& replaced_imports_of_guests() {
+  static const std::array<ReplacedImport, 15> table{{{"signal", address_of(unchanged_signal)},
                                                      {"bsd_signal", address_of(unchanged_signal)},
                                                      {"ssignal", address_of(unchanged_signal)},
                                                      {"__sysv_signal", address_of(unchanged_signal)},
@@ -63,7 +72,8 @@ const std::array<ReplacedImport, 14>& replaced_imports_of_guests() {
                                                      {"setenv", address_of(unchanged_variable)},
                                                      {"chdir", address_of(refused_folder)},
                                                      {"alarm", address_of(no_alarm)},
-                                                     {"pthread_create", address_of(quiet_create)}}};
+                                                     {"pthread_create", address_of(quiet_create)},
+                                                     {"__cxa_atexit", address_of(late_atexit)}}};
   return table;
 }
 
@@ -158,6 +168,7 @@ GuestLibrary open_guest_library(const std::string& name, std::string* why) {
   replaced_guests().add(*map, std::move(filled));
   guest.is_contained = std::any_of(replaced.begin(), replaced.end(), sets_signals);
   before.put_back(*map, false);
+  wait_at_exit();
   return guest;
 }
 

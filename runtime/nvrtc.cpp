@@ -18,6 +18,7 @@
 #include "runtime/nvrtc_log.h"
 #include "runtime/nvrtc_repro.h"
 #include "runtime/own_stack.h"
+#include "runtime/underway.h"
 #include "tessera/error.h"
 
 namespace tessera {
@@ -48,6 +49,7 @@ class Program {
   nvrtcResult compile(const std::vector<std::string>& options) {
     std::vector<const char*> pointers;
     for (const std::string& option : options) pointers.push_back(option.c_str());
+    const Underway underway;
     nvrtcResult result = 0;
     with_own_stack([&] {
       const GuestScope scope(guest_);

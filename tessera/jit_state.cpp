@@ -10,6 +10,7 @@
 #include "base/quiet_thread.h"
 #include "generator/selectors.h"
 #include "runtime/nvrtc.h"
+#include "runtime/underway.h"
 
 namespace tessera {
 
@@ -176,6 +177,7 @@ std::shared_ptr<const CacheEntry> Jit::State::find_or_compile_within_limit(const
     Background& slot = background_[request.keys.source];
     if (!slot.result.valid()) {
       std::packaged_task<Result()> task([this, request, bundle]() -> Result {
+        const Underway underway;  // storing it, too: nobody waits for this thread but the end of the process
         return cache.find_or_build(request, [&] { return compile(request, bundle); });
       });
       slot.result = task.get_future().share();
