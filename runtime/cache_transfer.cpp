@@ -94,13 +94,17 @@ ImportResult import_cache(const CacheOptions& options, const std::filesystem::pa
   };
   CacheShared shared(strict);
   CacheFolder folder(shared, strict.user_folder, true);
+  CacheFolder held(shared, strict.user_folder, true);  // once it is there: where the entries went
+  bool is_held = false;
   ImportResult result;
   const auto import_one = [&](ArchivedEntry&& entry) {
     const EncodedEntry encoded = entry.encoded();
+    if (!is_held) is_held = !held.hold();
     if (folder.read(encoded.record.keys, EntryParts::all)) {
       ++result.present;
       return;
     }
+    if (!is_held && folder.prepare()) is_held = !held.hold();
     const std::string path = folder.publish(encoded);
     if (path.empty()) throw PublishFailed{};
     ++result.imported;
@@ -108,14 +112,17 @@ ImportResult import_cache(const CacheOptions& options, const std::filesystem::pa
     result.bytes += bytes;
     folder.keep_within(options.max_bytes, path, bytes);
   };
+  const auto fail = [&result](const std::string& why) {
+    throw Error(ErrorKind::io, fmt::format("cache import: {} {} imported, then: {}", result.imported,
+                                           result.imported == 1 ? "entry" : "entries", why));
+  };
   try {
     read_file(file, limits, import_one);
   } catch (const PublishFailed&) {
     // Somebody removes the folder as it is made: no operation failed, and no warning was given.
-    if (fault.empty()) fault = fmt::format("cache folder {}: cannot be written", folder.root());
-    throw Error(ErrorKind::io, fmt::format("cache import: {} {} imported, then: {}", result.imported,
-                                           result.imported == 1 ? "entry" : "entries", fault));
+    fail(fault.empty() ? fmt::format("cache folder {}: cannot be written", folder.root()) : fault);
   }
+  if (const std::optional<CacheFault> lost = held.lost()) fail(lost->to_string());
   return result;
 }
 

@@ -245,6 +245,47 @@ TEST_CASE("cache gate: where all that an export chose is evicted meanwhile, noth
   CHECK_FALSE(fs::exists(bench.folder / "archive"));
 }
 
+TEST_CASE("cache gate: an import into a folder that is moved away meanwhile is an error") {
+  Filled from;
+  const fs::path archive = from.folder / "archive";
+  REQUIRE(export_cache(from.options, archive).entries == kEntries);
+  for (const bool is_there : {false, true}) {
+    int told = 0;
+    for (int victim = 0;; ++victim) {
+      CAPTURE(is_there);
+      CAPTURE(victim);
+      Filled other;
+      Bench bench;
+      if (is_there) fs::copy(other.options.user_folder, bench.options.user_folder, fs::copy_options::recursive);
+      int count = 0;
+      auto hooks = std::make_shared<FileHooks>();
+      hooks->before = [&](FileOperation, std::string_view) {
+        std::error_code not_there;
+        if (count++ == victim) fs::rename(bench.options.user_folder, bench.folder / "away", not_there);
+        return 0;
+      };
+      bench.options.hooks = hooks;
+      bool is_error = false;
+      try {
+        import_cache(bench.options, archive);
+      } catch (const Error& error) {
+        CHECK(error.kind() == ErrorKind::io);
+        is_error = true;
+      }
+      bench.options.hooks = nullptr;
+      told += is_error ? 1 : 0;
+      if (count <= victim) break;
+      if (is_error || !fs::exists(bench.folder / "away")) continue;
+      // All of them lie in one place: it was moved before the first, or after the last look.
+      const fs::path at = fs::exists(bench.options.user_folder) ? bench.options.user_folder : bench.folder / "away";
+      CacheOptions options;
+      options.user_folder = at;
+      CHECK(verify_cache(options).checked == kEntries);
+    }
+    CHECK(told > 10);
+  }
+}
+
 TEST_CASE("cache gate: a file of an entry that cannot be looked at is said by stat and list") {
   for (const int number : {EIO, EACCES, EMFILE}) {
     for (const char* name : kEntryFiles) {
