@@ -360,6 +360,8 @@ class Parameters {
 LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   LaunchStep step;
   step.entry = kernel;
+  // Launched while the kernel before may still run; it waits for its end itself.
+  step.programmatic_stream_serialization = c.is_split;
   const std::string tiles = tiles_of(c).text() + (c.is_split ? " * num_splits" : "");
   // As places_of says.
   step.grid[0] = c.ctas_per_tile == 2 ? expression("2 * min(max(ceil_div(num_sms - 1, 2), 1), {})", tiles)

@@ -107,7 +107,7 @@ bool spills(const Config& c) {
     if (c.q_stages != 2 || fmha::accumulator_registers(c) > kMostOfSplit || (c.tile_m > 64 && is_wide)) return true;
   }
   // Where loads of pages leave fewer registers.
-  if (c.facts.kv_layout != KvLayout::dense && c.tile_m <= 128) {
+  if ((!fmha::has_plain_loads(c.facts) || c.kv_copy == KvCopy::cp_async) && c.tile_m <= 128) {
     const int most = c.tile_m == 64                                        ? (fmha::ctas_per_sm(c) == 2 ? 160 : 184)
                      : c.facts.head_dim > 128 && c.facts.head_dim_v <= 128 ? 144
                                                                            : 164;

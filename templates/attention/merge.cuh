@@ -115,6 +115,7 @@ __device__ __forceinline__ void merge_row(const float* partial_o, const float* p
 // Parts [num_splits][rows], rows as those of the statistics.
 template <auto C>
 __device__ __forceinline__ void merge(const MergeParams& p) {
+  ptx::griddepcontrol_launch_dependents();  // the next launch may get ready; it waits for the end of this one
   ptx::griddepcontrol_wait();
   const long long rows = static_cast<long long>(p.batch) * p.heads_q * p.seqlen_q;
   const long long row = static_cast<long long>(blockIdx.x) * kMergeRows + threadIdx.x / 32;

@@ -3,9 +3,10 @@
 //
 // A block of keys is made of boxes, each of keys that lie side by side in memory (box_keys): a page or a part of one.
 // With kv_copy tma a box is a TMA box, and lane i loads box i. A box of no page, because no key of it is valid or
-// because its entry in the table is none of the pool, is loaded from beyond the pool: zeros. A box in which the
-// sequence ends is copied by the warp, key by key with cp.async, which leaves zeros behind the last valid key: what
-// lies in memory there is nobody's, and 0 times a NaN is one. With kv_copy cp_async all keys come like that.
+// because its entry in the table is none of the pool, is loaded from beyond the pool: zeros. What lies in memory behind
+// the last valid key is nobody's: its scores are hidden, whatever K holds, but 0 times a NaN is one, so the warp clears
+// those rows of V before anyone else sees the block. With kv_copy cp_async all keys are copied by threads, one by one,
+// with zeros behind the last.
 //
 // Entries behind a sequence's last page are never read.
 #pragma once
@@ -14,6 +15,7 @@
 #include "ptx/fence.cuh"
 #include "ptx/global.cuh"
 #include "ptx/mbarrier.cuh"
+#include "ptx/shared_words.cuh"
 #include "ptx/tma.cuh"
 #include "tessera/spec/attention_types.h"
 #include "tessera/spec/types.h"
@@ -25,6 +27,7 @@ inline constexpr unsigned kAllLanes = 0xffffffff;
 // K or V of one tile: where its keys lie, and where they go. kKeys: of a block; kColumns: elements of a key.
 template <auto C, bool kIsV, int kKeys, int kColumns, class Params>
 struct KeyLoad {
+  static constexpr bool kHasPages = C.facts.kv_layout == KvLayout::paged;
   static constexpr int kSpan = swizzle_span_bytes(C.swizzle);
   static constexpr int kPageSize = C.facts.page_size > 0 ? C.facts.page_size : 1;
   static constexpr int kBoxKeys = box_keys(C.facts.kv_layout, C.facts.page_size, kKeys);
@@ -90,43 +93,47 @@ struct KeyLoad {
       ptx::cp_async_16(to + panel * kKeys * kSpan, from + panel * kSpan, bytes);
   }
 
-  // The boxes of `partial`, key by key. `page`: of the lane's box.
-  __device__ __forceinline__ void copy_boxes(unsigned slot, int first_key, int page, unsigned partial) const {
+  // Rows of the block from `first` on become zeros.
+  __device__ __forceinline__ void clear_rows(unsigned slot, int first) const {
 #pragma unroll 1
-    for (; partial != 0; partial &= partial - 1) {
-      const int box = __ffs(static_cast<int>(partial)) - 1;
-      const int of_box = __shfl_sync(kAllLanes, page, box);
+    for (int panel = 0; panel < kPanels; ++panel) {
+      const unsigned of_panel = slot + panel * kKeys * kSpan;
 #pragma unroll 1
-      for (int i = lane() / kChunks; i < kBoxKeys; i += kKeysAtOnce) {
-        const int of_block = box * kBoxKeys + i;
-        copy_key(slot, of_block, first_key + of_block, of_box);
-      }
+      for (int byte = first * kSpan + 16 * lane(); byte < kKeys * kSpan; byte += 16 * 32)
+        ptx::st_shared_v4(of_panel + byte, {0, 0, 0, 0});
     }
-  }
-
-  // A block by boxes, once its slot is empty. One arrival, with the bytes.
-  __device__ __forceinline__ void load_boxes(unsigned slot, unsigned full, int first_key, int page) const {
-    constexpr unsigned kMine = kBoxes == 32 ? kAllLanes : (1u << kBoxes % 32) - 1;
-    const int key = first_key + lane() * kBoxKeys;
-    const bool is_cut = page >= 0 && key + kBoxKeys > end;
-    const unsigned partial = __ballot_sync(kAllLanes, is_cut || !has_memory()) & kMine;
-    const int bytes_of_box = kBoxKeys * kPanels * kSpan;
-    const int bytes = (kBoxes - __popc(partial)) * bytes_of_box;
-    if (lane() == 0) {
-      if (partial == 0)
-        ptx::mbarrier_arrive_expect_tx(full, bytes);
-      else
-        ptx::mbarrier_expect_tx(full, bytes);
-    }
-    __syncwarp();
-    if (lane() < kBoxes && (partial >> lane() & 1) == 0) load_box(slot + lane() * kBoxKeys * kSpan, full, key, page);
-    __syncwarp();
-    if (partial == 0) return;
-    copy_boxes(slot, first_key, page, partial);
-    ptx::cp_async_wait_all();
     ptx::fence_proxy_async_shared();
     __syncwarp();
+  }
+
+  // Whether rows of a block of V must be cleared: those behind the sequence's end in the box where it ends.
+  __device__ __forceinline__ bool has_tail(int first_key) const {
+    return kIsV && kBoxKeys > 1 && end > first_key && end < first_key + kKeys && (end - first_key) % kBoxKeys != 0;
+  }
+
+  // Starts the boxes of a block, once its slot is empty. They complete `full`, with one arrival; or `tail`, where the
+  // block has one: finish_tail() must follow.
+  __device__ __forceinline__ void load_boxes(unsigned slot, unsigned full, unsigned tail, int first_key,
+                                             int page) const {
+    if (!has_memory()) {
+      clear_rows(slot, 0);
+      if (lane() == 0) ptx::mbarrier_arrive(has_tail(first_key) ? tail : full);
+      __syncwarp();
+      return;
+    }
+    const unsigned barrier = has_tail(first_key) ? tail : full;
+    if (lane() == 0) ptx::mbarrier_arrive_expect_tx(barrier, kKeys * kPanels * kSpan);
+    __syncwarp();
+    if (lane() < kBoxes) load_box(slot + lane() * kBoxKeys * kSpan, barrier, first_key + lane() * kBoxKeys, page);
+    __syncwarp();
+  }
+  // Parity: of `tail`, which completes once for each block that has one.
+  __device__ __forceinline__ void finish_tail(unsigned slot, unsigned full, unsigned tail, unsigned parity,
+                                              int first_key) const {
+    ptx::mbarrier_wait_parity(tail, parity);
+    clear_rows(slot, end - first_key);
     if (lane() == 0) ptx::mbarrier_arrive(full);
+    __syncwarp();
   }
 
   __device__ __forceinline__ void find_pages(int first_key, int (&pages)[kPagesOfLane]) const {

@@ -53,6 +53,7 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
       ptx::mbarrier_init(smem + kBarriers.exchange_empty + 8 * i, 4);
     }
   }
+  if constexpr (C.facts.kv_layout != KvLayout::dense) ptx::mbarrier_init(smem + kBarriers.tail, 1);
   ptx::fence_mbarrier_init();
 }
 
@@ -81,7 +82,10 @@ __device__ __forceinline__ void kernel(const Params& params) {
     ptx::prefetch_tensormap(params.v);
     if constexpr (!is_split(C)) ptx::prefetch_tensormap(params.o);
   }
-  if constexpr (is_split(C)) ptx::griddepcontrol_launch_dependents();  // the merge waits for the end of all
+  if constexpr (is_split(C)) {
+    ptx::griddepcontrol_wait();               // what came before in the stream, whose end this launch did not wait for
+    ptx::griddepcontrol_launch_dependents();  // the merge waits for the end of all
+  }
   sync_tile<C>();
 
   const Schedule<C> schedule{params};

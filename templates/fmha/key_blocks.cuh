@@ -45,7 +45,7 @@ __device__ __forceinline__ Keys visible_keys(const Params& p, const Lengths& len
 // the usual kernels is a matter of such lines.
 template <Config C>
 __device__ __forceinline__ int visible_end(const Params& p, const Lengths& lengths, int row) {
-  if constexpr (hides_first_keys(C.facts) || is_ragged(C.facts)) return visible_keys<C>(p, lengths, row).end;
+  if constexpr (hides_first_keys(C.facts) || reads_lengths(C.facts)) return visible_keys<C>(p, lengths, row).end;
   return C.facts.mask == Mask::causal ? min(p.seqlen_k, row / C.pack_gqa + 1 + p.seqlen_k - p.seqlen_q) : p.seqlen_k;
 }
 

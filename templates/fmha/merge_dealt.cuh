@@ -17,6 +17,7 @@ namespace tessera::fmha {
 
 template <Config C>
 __device__ __forceinline__ void merge_dealt(const Params& p) {
+  ptx::griddepcontrol_launch_dependents();  // as merge()
   const int warps_of_cut = (rows_of_slot<C>(p) + kMergeRows - 1) / kMergeRows;
   const int before = quotient(static_cast<int>(blockIdx.x), warps_of_cut);  // the CTA before the cut
   const int row = (static_cast<int>(blockIdx.x) - before * warps_of_cut) * kMergeRows + threadIdx.x / 32;

@@ -16,7 +16,8 @@ namespace tessera::fmha {
 // The key blocks of a tile, as load_kv of producer.cuh.
 template <Config C, bool kIsV>
 __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, const TileIndex& tile,
-                                                const HeadIndex& at, bool is_real, RingPosition<C.stages>& ring) {
+                                                const HeadIndex& at, bool is_real, RingPosition<C.stages>& ring,
+                                                unsigned& tail_parity) {
   constexpr int kColumns = kIsV ? v_columns(C) : qk_columns(C);
   using Load = attention::KeyLoad<C, kIsV, C.tile_n, kColumns, Params>;
   constexpr SmemLayout kLayout = smem_layout(C);
@@ -35,39 +36,63 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
                   is_real ? lengths.k : 0,
                   C.facts.kv_layout == KvLayout::ragged ? attention::place_of_keys(p, batch).begin : 0};
   const int count = is_real ? keys.count : kIsV ? 0 : 1;
+  const unsigned tail = smem + kBarriers.tail;
+  // The tile's first block alone can have a tail. Another block is started before its boxes are waited for, unless
+  // there is no second slot.
+  int slot_of_tail = -1;
+  const auto finish_tail = [&] {
+    if (slot_of_tail < 0) return;
+    load.finish_tail(slots + slot_of_tail * slot_bytes, all_full + 8 * slot_of_tail, tail, tail_parity,
+                     keys.end - C.tile_n);
+    tail_parity ^= 1;
+    slot_of_tail = -1;
+  };
   int pages[Load::kPagesOfLane], next[Load::kPagesOfLane];
-  load.find_pages(keys.end - C.tile_n, pages);
+  if constexpr (Load::kHasPages) load.find_pages(keys.end - C.tile_n, pages);
 #pragma unroll 1
   for (int i = 1; i <= count; ++i) {
     const int first_key = keys.end - i * C.tile_n;
     const unsigned full = all_full + 8 * ring.slot();
     const unsigned slot = slots + ring.slot() * slot_bytes;
     // The next block's entries are on their way while this one's slot is waited for.
-    if (i < count) load.find_pages(first_key - C.tile_n, next);
+    if constexpr (Load::kHasPages) {
+      if (i < count) load.find_pages(first_key - C.tile_n, next);
+    } else {
+      load.find_pages(first_key, pages);
+    }
     ptx::mbarrier_wait_parity(all_empty + 8 * ring.slot(), ring.parity() ^ 1);
     if constexpr (C.kv_copy == KvCopy::tma) {
-      load.load_boxes(slot, full, first_key, pages[0]);
+      load.load_boxes(slot, full, tail, first_key, pages[0]);
+      if constexpr (kIsV) {
+        if (i > 1 && C.stages > 1) finish_tail();
+        if (i == 1 && load.has_tail(first_key)) slot_of_tail = ring.slot();
+        if (C.stages == 1) finish_tail();
+      }
     } else {
       load.copy_keys(slot, first_key, pages);
       ptx::cp_async_mbarrier_arrive_noinc(full);
     }
+    if constexpr (Load::kHasPages) {
 #pragma unroll
-    for (int j = 0; j < Load::kPagesOfLane; ++j) pages[j] = next[j];
+      for (int j = 0; j < Load::kPagesOfLane; ++j) pages[j] = next[j];
+    }
     ring.advance();
   }
+  if constexpr (kIsV && C.kv_copy == KvCopy::tma && C.stages > 1) finish_tail();
 }
 
 // The warps of K and V, as produce().
 template <Config C, bool kIsV>
 __device__ __forceinline__ void produce_keys(const Params& p, const Schedule<C>& schedule, unsigned smem) {
   RingPosition<C.stages> ring;
+  unsigned tail_parity = 0;
   TileIndex tile{0, 0};
 #pragma unroll 1
   for (int round = 0;; round = schedule.next(round, tile)) {
     const bool is_real = schedule.has(round);
     if (!is_real && (C.q_stages == 1 || round == 0)) break;
     tile = schedule.at(round);
-    load_key_blocks<C, kIsV>(p, smem, tile, head_of<C>(p, tile), is_real, ring);
+    load_key_blocks<C, kIsV>(p, smem, tile, head_of<C>(p, tile), is_real, ring, tail_parity);
     if (!is_real) break;
   }
 }

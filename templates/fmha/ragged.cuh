@@ -1,9 +1,10 @@
 // Ragged sequences: which tiles a CTA takes.
 //
 // As schedule.cuh deals, but a sequence's tiles follow from its own length: each round a CTA goes on by as many items
-// as there are CTAs, through the items of one sequence after the other. An item is a tile; where work grows with a
+// as there are CTAs, through the items of one sequence after the other. An item is a tile. Where work grows with a
 // tile's place it is a pair of tiles of one head, the i-th and the i-th from the end, so that all pairs of a sequence
-// are equally long. Each thread walks on its own, in the order of rounds.
+// are equally long; or, where pairs would leave the last round partly empty, a single tile, the longest of all heads of
+// the sequence first, every second round backwards. Each thread walks on its own, in the order of rounds.
 #pragma once
 
 #include "fmha/dealer.cuh"
@@ -16,18 +17,34 @@ namespace tessera::fmha {
 template <Config C>
 requires(is_ragged(C.facts) && !is_dealt(C)) struct Schedule<C> {
   const Params& p;
-  mutable int sequence = 0;        // of the next round
-  mutable int item;                // among those of the sequence
-  mutable bool is_second = false;  // the other tile of a pair comes next
+  const bool is_paired;
+  mutable int sequence = 0;     // of the next round
+  mutable int item;             // among those of the sequence
+  mutable bool is_odd = false;  // the other tile of a pair comes next; of single tiles: the round goes backwards
 
+  // By whole warps.
   __device__ __forceinline__ explicit Schedule(const Params& params)
-      : p(params), item(static_cast<int>(blockIdx.x) / ctas_per_tile(C)) {
+      : p(params),
+        is_paired(is_uneven(C.facts) && pairs_fill_rounds(params)),
+        item(static_cast<int>(blockIdx.x) / ctas_per_tile(C)) {
     find();
   }
 
+  static __device__ __forceinline__ int grid() { return static_cast<int>(gridDim.x) / ctas_per_tile(C); }
+  // At most a part of the rounds' places stays empty.
+  static __device__ __forceinline__ bool pairs_fill_rounds(const Params& p) {
+    int pairs = 0;
+#pragma unroll 1
+    for (int i = static_cast<int>(threadIdx.x) % 32; i < p.batch; i += 32) pairs += (tiles_of_head<C>(p, i) + 1) / 2;
+    pairs = __reduce_add_sync(0xffffffff, pairs) * tile_heads<C>(p);
+    const int rounds = quotient(pairs + grid() - 1, grid());
+    return rounds * grid() - pairs <= pairs / kIdlePart;
+  }
+  static constexpr int kIdlePart = 25;
+
   __device__ __forceinline__ int items_of_head(int of_sequence) const {
     const int tiles = tiles_of_head<C>(p, of_sequence);
-    return is_uneven(C.facts) ? (tiles + 1) / 2 : tiles;
+    return is_paired ? (tiles + 1) / 2 : tiles;
   }
   // Leaves sequences behind that the item lies behind.
   __device__ __forceinline__ void find() const {
@@ -45,18 +62,28 @@ requires(is_ragged(C.facts) && !is_dealt(C)) struct Schedule<C> {
   // Goes on. Behind the last item: a tile behind the last.
   __device__ __forceinline__ TileIndex at(int /*round*/) const {
     if (sequence >= p.batch) return {0, p.batch * tile_heads<C>(p)};
-    const int items = items_of_head(sequence);
-    const int head = quotient(item, items);
-    const int low = item - head * items;
-    const int tiles = tiles_of_head<C>(p, sequence);
-    const TileIndex tile{is_uneven(C.facts) && !is_second ? tiles - 1 - low : low, sequence * tile_heads<C>(p) + head};
-    // The middle tile of an odd number is a pair by itself.
-    if (is_uneven(C.facts) && !is_second && 2 * low != tiles - 1) {
-      is_second = true;
+    const int heads = tile_heads<C>(p), tiles = tiles_of_head<C>(p, sequence);
+    const bool is_by_tile = is_uneven(C.facts) && !is_paired;
+    const int divisor = is_by_tile ? heads : is_paired ? (tiles + 1) / 2 : tiles;
+    const int high = quotient(item, divisor);
+    const int low = item - high * divisor;
+    if (is_by_tile) {
+      const TileIndex tile{tiles - 1 - high, sequence * heads + low};
+      // To the CTA's place in the next round, counted from the other end of it.
+      const int cta = static_cast<int>(blockIdx.x) / ctas_per_tile(C);
+      item += 2 * (is_odd ? cta : grid() - 1 - cta) + 1;
+      is_odd = !is_odd;
+      find();
       return tile;
     }
-    is_second = false;
-    item += static_cast<int>(gridDim.x) / ctas_per_tile(C);
+    const TileIndex tile{is_paired && !is_odd ? tiles - 1 - low : low, sequence * heads + high};
+    // The middle tile of an odd number is a pair by itself.
+    if (is_paired && !is_odd && 2 * low != tiles - 1) {
+      is_odd = true;
+      return tile;
+    }
+    is_odd = false;
+    item += grid();
     find();
     return tile;
   }

@@ -56,6 +56,7 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
     if constexpr (has_p_parts(C)) ptx::mbarrier_init(smem + kBarriers.p_rest + 8 * i, 4 * ctas_per_tile(C));
     ptx::mbarrier_init(smem + kBarriers.factors_full + 8 * i, 4);
   }
+  if constexpr (C.facts.kv_layout != KvLayout::dense) ptx::mbarrier_init(smem + kBarriers.tail, 1);
   ptx::fence_mbarrier_init();
 }
 
@@ -141,7 +142,10 @@ __device__ __forceinline__ void kernel(const Params& params) {
   }
   clear_unused_rows<C>(smem);
   if (has_no_keys<C>(params)) clear_kv<C>(smem);
-  if constexpr (is_split(C)) ptx::griddepcontrol_launch_dependents();  // the merge waits for the end of all
+  if constexpr (is_split(C)) {
+    ptx::griddepcontrol_wait();               // what came before in the stream, whose end this launch did not wait for
+    ptx::griddepcontrol_launch_dependents();  // the merge waits for the end of all
+  }
   ptx::tcgen05_fence_before_thread_sync();
   __syncwarp();
   sync_tile<C>();

@@ -17,15 +17,19 @@ namespace tessera::fmha_tcgen05 {
 // One block into the next slot of a ring.
 template <Config C, class Load>
 __device__ __forceinline__ void load_placed_block(const Load& load, unsigned slots, int slot_bytes, unsigned all_full,
-                                                  unsigned all_empty, int first_key,
-                                                  fmha::RingPosition<C.stages>& ring) {
+                                                  unsigned all_empty, unsigned tail, unsigned& tail_parity,
+                                                  int first_key, fmha::RingPosition<C.stages>& ring) {
   const unsigned full = all_full + 8 * ring.slot();
   const unsigned slot = slots + ring.slot() * slot_bytes;
   int pages[Load::kPagesOfLane];
   load.find_pages(first_key, pages);
   ptx::mbarrier_wait_parity(all_empty + 8 * ring.slot(), ring.parity() ^ 1);
   if constexpr (C.kv_copy == KvCopy::tma) {
-    load.load_boxes(slot, full, first_key, pages[0]);
+    load.load_boxes(slot, full, tail, first_key, pages[0]);
+    if (load.has_tail(first_key)) {
+      load.finish_tail(slot, full, tail, tail_parity, first_key);
+      tail_parity ^= 1;
+    }
   } else {
     load.copy_keys(slot, first_key, pages);
     ptx::cp_async_wait_all();
@@ -45,6 +49,8 @@ __device__ __forceinline__ void load_placed_keys(const Params& p, unsigned smem)
   constexpr Barriers kBarriers = barriers(C);
   const Schedule<C> schedule{p};
   fmha::RingPosition<C.stages> k_ring, v_ring;
+  const unsigned tail = smem + kBarriers.tail;
+  unsigned tail_parity = 0;
 #pragma unroll 1
   for (int round = 0; schedule.has(round); ++round) {
     const TileIndex tile = schedule.at(round);
@@ -60,10 +66,10 @@ __device__ __forceinline__ void load_placed_keys(const Params& p, unsigned smem)
     for (int block = blocks.end - 1; block >= blocks.begin - 1; --block) {
       if (block >= blocks.begin)
         load_placed_block<C>(load_k, smem + kLayout.k.offset, k_slot_bytes(C), smem + kBarriers.k_full,
-                             smem + kBarriers.k_empty, block * C.tile_n, k_ring);
+                             smem + kBarriers.k_empty, tail, tail_parity, block * C.tile_n, k_ring);
       if (block + 1 < blocks.end)
         load_placed_block<C>(load_v, smem + kLayout.v.offset, v_slot_bytes(C), smem + kBarriers.v_full,
-                             smem + kBarriers.v_empty, (block + 1) * C.tile_n, v_ring);
+                             smem + kBarriers.v_empty, tail, tail_parity, (block + 1) * C.tile_n, v_ring);
     }
   }
 }

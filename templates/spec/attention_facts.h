@@ -22,9 +22,10 @@ TESSERA_HD constexpr bool is_uneven(const AttentionFacts& f) {
 TESSERA_HD constexpr bool ends_with_last_key(const AttentionFacts& f) {
   return f.seqused != UsedLengths::none && f.kv_layout == KvLayout::dense;
 }
-// Whether keys before some of a query's block may be hidden from it: by a window, or since block 0 begins before key 0.
+// Whether keys before some of a query's block may be hidden from it: by a window, since block 0 begins before key 0, or
+// since the query is none of the sequence's.
 TESSERA_HD constexpr bool hides_first_keys(const AttentionFacts& f) {
-  return f.window != Window::none || reads_lengths_of_keys(f) || has_pools(f);
+  return f.window != Window::none || ends_with_last_key(f) || has_pools(f) || f.seqused == UsedLengths::qk;
 }
 TESSERA_HD constexpr int o_element_bytes(const AttentionFacts& f) {
   return f.output == Output::unnormalized ? 4 : dtype_bytes(f.dtype);

@@ -109,6 +109,7 @@ struct Barriers {
   int o_read = 0;          // [consumer warpgroup]
   int exchange_full = 0;   // [consumer warpgroup], CTA pairs only
   int exchange_empty = 0;  // as exchange_full
+  int tail = 0;            // one, of keys that do not lie dense: V's boxes in which a sequence ends are there
   int end = 0;
 };
 
@@ -122,6 +123,8 @@ TESSERA_HD constexpr int exchange_slot_bytes(const Config& c) {
   return c.cta_pair ? kRowsPerWarpgroup * c.tile_n * 4 : 0;
 }
 
+TESSERA_HD constexpr int has_tail_barrier(const Config& c) { return c.facts.kv_layout == KvLayout::dense ? 0 : 1; }
+
 TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   SmemLayout layout;
   const int groups = consumer_warpgroups(c);
@@ -131,7 +134,7 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   layout.v = {"v", end_of(layout.k), c.stages * v_slot_bytes(c)};
   layout.exchange = {"exchange", end_of(layout.v), groups * exchange_slot_bytes(c)};
   layout.barriers = {"barriers", end_of(layout.exchange),
-                     8 * (3 * num_q + 4 * c.stages + (c.cta_pair ? 3 : 1) * groups)};
+                     8 * (3 * num_q + 4 * c.stages + (c.cta_pair ? 3 : 1) * groups + has_tail_barrier(c))};
   layout.total_bytes = end_of(layout.barriers);
   return layout;
 }
@@ -150,7 +153,8 @@ TESSERA_HD constexpr Barriers barriers(const Config& c) {
   b.o_read = b.o_full + 8 * num_q;
   b.exchange_full = b.o_read + 8 * groups;
   b.exchange_empty = b.exchange_full + (c.cta_pair ? 8 * groups : 0);
-  b.end = b.exchange_empty + (c.cta_pair ? 8 * groups : 0);
+  b.tail = b.exchange_empty + (c.cta_pair ? 8 * groups : 0);
+  b.end = b.tail + 8 * has_tail_barrier(c);
   return b;
 }
 
@@ -169,6 +173,12 @@ struct RegisterBudget {
   int consumer = 0;
 };
 
+// Whether the loads of a block are those of dense keys, but for the last of a sequence: packed keys too, where queries
+// are packed likewise (beside the walk over dense ones ptxas spills two registers).
+TESSERA_HD constexpr bool has_plain_loads(const AttentionFacts& f) {
+  return f.kv_layout == KvLayout::dense || (f.kv_layout == KvLayout::ragged && is_ragged(f));
+}
+
 // Warps that look up pages and copy keys need more than those that start one copy for a block.
 TESSERA_HD constexpr RegisterBudget register_budget_of_pages(const Config& c) {
   switch (consumer_warpgroups(c)) {
@@ -184,7 +194,8 @@ TESSERA_HD constexpr RegisterBudget register_budget_of_pages(const Config& c) {
 }
 
 TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
-  if (c.facts.kv_layout != KvLayout::dense) return register_budget_of_pages(c);
+  const bool is_placed = c.facts.kv_layout != KvLayout::dense;
+  if (is_placed && (!has_plain_loads(c.facts) || c.kv_copy == KvCopy::cp_async)) return register_budget_of_pages(c);
   switch (consumer_warpgroups(c)) {
     case 1:
       return ctas_per_sm(c) == 2 ? RegisterBudget{128, 40, 216}
@@ -415,16 +426,16 @@ TESSERA_HD constexpr Tile default_tile(int head_dim, int head_dim_v, Mask mask, 
   return tile(128, 64);
 }
 
-// The same for keys that do not lie dense: with the registers that their loads leave, and keys of whole pages.
-TESSERA_HD constexpr Tile tile_of_places(int head_dim, int head_dim_v) {
+// The same for keys in pages: with the registers that their loads leave, and keys of whole pages.
+TESSERA_HD constexpr Tile tile_of_pages(int head_dim, int head_dim_v) {
   const int tile_n = head_dim <= 128 ? 128 : head_dim_v <= 128 ? 96 : head_dim <= 192 ? 64 : 48;
   return {head_dim, head_dim_v, 128, tile_n, 2};
 }
 
 // The tile that a Problem with these facts gets which pins none.
 TESSERA_HD constexpr Tile standard_tile(const AttentionFacts& f, long long seqlen_k) {
-  return f.kv_layout == KvLayout::dense ? default_tile(f.head_dim, f.head_dim_v, f.mask, seqlen_k)
-                                        : tile_of_places(f.head_dim, f.head_dim_v);
+  return has_plain_loads(f) ? default_tile(f.head_dim, f.head_dim_v, f.mask, seqlen_k)
+                            : tile_of_pages(f.head_dim, f.head_dim_v);
 }
 
 // standard_tile() with 128-byte swizzle, or the widest that divides the rows, completed.

@@ -67,7 +67,7 @@ TESSERA_HD constexpr bool scales_finished(const Config& c) {
 }
 // Whether the first key of a tile's blocks is another than 0.
 TESSERA_HD constexpr bool has_first_key(const Config& c) {
-  return hides_first_keys(c.facts) || is_split(c) || is_ragged(c.facts);
+  return hides_first_keys(c.facts) || is_split(c) || reads_lengths(c.facts);
 }
 
 TESSERA_HD constexpr int consumer_warpgroups(const Config& c) { return c.tile_m / kRowsPerWarpgroup; }

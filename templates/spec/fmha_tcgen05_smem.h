@@ -38,10 +38,13 @@ struct Barriers {
   int p_full = 0;        // likewise: P, or its first part, is there and O may be added to
   int p_rest = 0;        // likewise: the second part
   int factors_full = 0;  // likewise
+  int tail = 0;          // one, of keys that do not lie dense: the boxes in which a sequence ends are there
   int end = 0;
 };
 
-TESSERA_HD constexpr int num_barriers(const Config& c) { return 5 * q_tiles(c) + 1 + 4 * c.stages + 4 * kNumBuffers; }
+TESSERA_HD constexpr int num_barriers(const Config& c) {
+  return 5 * q_tiles(c) + 1 + 4 * c.stages + 4 * kNumBuffers + (c.facts.kv_layout == KvLayout::dense ? 0 : 1);
+}
 
 TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   SmemLayout layout;
@@ -78,7 +81,8 @@ TESSERA_HD constexpr Barriers barriers(const Config& c) {
   b.p_full = b.s_full + 8 * kNumBuffers;
   b.p_rest = b.p_full + 8 * kNumBuffers;
   b.factors_full = b.p_rest + 8 * kNumBuffers;
-  b.end = b.factors_full + 8 * kNumBuffers;
+  b.tail = b.factors_full + 8 * kNumBuffers;
+  b.end = b.tail + (c.facts.kv_layout == KvLayout::dense ? 0 : 8);
   return b;
 }
 

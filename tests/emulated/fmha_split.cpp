@@ -102,13 +102,18 @@ TEST_CASE("attention: the kernel that merges split keys is in place before the p
     CAPTURE(arch);
     const Plan plan = make_plan(problem_of(64, Mask::none, 1, SplitKv::on, arch));
     REQUIRE(plan.launch.steps.size() == 2);
-    CHECK_FALSE(plan.launch.steps[0].programmatic_stream_serialization);
+    CHECK(plan.launch.steps[0].programmatic_stream_serialization);
     CHECK(plan.launch.steps[1].programmatic_stream_serialization);
     const std::string ptx = compiler->compile(emit(plan)).ptx;
     const std::size_t merge = ptx.find(plan.launch.steps[1].entry + "(");
     REQUIRE(merge != std::string::npos);
     REQUIRE(ptx.find(plan.launch.steps[0].entry + "(") < merge);
-    CHECK(ptx.find("griddepcontrol.launch_dependents") < merge);
+    // The parts read nothing before the kernel in front of them has ended, and only then let the merge come.
+    const std::size_t parts = ptx.find(plan.launch.steps[0].entry + "("), wait = ptx.find("griddepcontrol.wait", parts);
+    CHECK(wait < ptx.find("griddepcontrol.launch_dependents", parts));
+    CHECK(wait < ptx.find("ld.global", parts));
+    CHECK(wait < ptx.find("cp.async.bulk", parts));
+    CHECK(ptx.find("griddepcontrol.launch_dependents", parts) < merge);
     // Nothing of the workspace may be read before, nor through the cache of what never changes.
     CHECK(ptx.find("griddepcontrol.wait", merge) < ptx.find("ld.global", merge));
     CHECK(ptx.find("ld.global.nc", merge) == std::string::npos);
