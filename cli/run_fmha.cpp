@@ -110,7 +110,7 @@ class RunFmha final : public RunOperator {
     complete("batch", facts.q_layout == QueryLayout::ragged ? 4 : flags.is_emulated ? 1 : 2);
     // A kernel that packs heads takes launches with as many to a key head only.
     const int packed = plan.number("pack_gqa");
-    if (packed > 1 || facts.kv_pools != KvPools::dense) {
+    if (packed > 1 || facts.kv_pools != KvPools::dense || facts.v_is_k == VIsK::on) {
       complete("heads_kv", 1);
       complete("heads_q", packed * value_of("heads_kv"));
     }
@@ -196,7 +196,8 @@ class RunFmha final : public RunOperator {
       return all;
     }
     all.emplace("k", std::move(made.k));
-    all.emplace("v", config.v_layout == Layout::k_major ? with_keys_innermost(made.v) : std::move(made.v));
+    const bool has_v = config.v_is_k == VIsK::off;
+    if (has_v) all.emplace("v", config.v_layout == Layout::k_major ? with_keys_innermost(made.v) : std::move(made.v));
     for (const BufferSpec& buffer : plan.launch.buffers) {
       const bool is_of_q = buffer.name == "seqused_q";
       if (is_of_q || buffer.name == "seqused_k")
@@ -204,7 +205,8 @@ class RunFmha final : public RunOperator {
     }
     for (const auto& [name, tensor] : flags.arrays) all[name] = tensor;
     hide_unused(flags, "seqused_q", {"q"}, all);
-    hide_unused(flags, "seqused_k", {"k", "v"}, all);
+    hide_unused(flags, "seqused_k", {"k"}, all);
+    if (has_v) hide_unused(flags, "seqused_k", {"v"}, all);
     return all;
   }
 
@@ -242,6 +244,10 @@ class RunFmha final : public RunOperator {
     reference::FmhaInputs in{inputs.at("q").view(), inputs.at("k").view(), {}};
     for (const auto& [name, slot] : {std::pair("seqused_q", &in.seqused_q), std::pair("seqused_k", &in.seqused_k)})
       if (const auto found = inputs.find(name); found != inputs.end()) *slot = found->second.view();
+    if (config.v_is_k == VIsK::on) {
+      in.v = reference::first_columns(in.k, config.head_dim_v);
+      return reference::check_fmha(in, views, check);
+    }
     const reference::Tensor& v = inputs.at("v");
     in.v = config.v_layout == Layout::k_major ? with_head_dim_innermost(v) : v.view();
     if (config.q_layout == QueryLayout::ragged)

@@ -137,11 +137,22 @@ inline constexpr Targets kTcgen05Targets{"sm_100 and sm_103 with suffix a or f",
 inline constexpr Targets kAllTargets{"sm_90a, and for sm_100, sm_103, sm_120 and sm_121 with suffix a or f",
                                      [](Arch t) noexcept { return !loads_on(t).empty(); }};
 
+/// A family for some of an operator's problems says which: Operator::serves.
+template <class Operator>
+constexpr auto serves_of() -> bool (*)(const Problem&) {
+  if constexpr (requires(const typename Operator::Problem& facts) { Operator::serves(facts); }) {
+    return [](const Problem& problem) { return Operator::serves(problem.as<typename Operator::Problem>()); };
+  } else {
+    return nullptr;
+  }
+}
+
 template <class Operator>
 constexpr FamilyRow family_row(std::string_view name, const Targets& targets) {
   return {.name = name,
           .targets = targets.words,
           .has_target = targets.has,
+          .serves = serves_of<Operator>(),
           .plan = plan_of<Operator>,
           .bare_plan = bare_plan_of<Operator>,
           .planned_kernel = planned_kernel_of<Operator>,

@@ -19,6 +19,7 @@ struct FamilyRow {
   std::string_view name;     ///< "wgmma", "tcgen05", ...
   std::string_view targets;  ///< "sm_90a": completes "there is one for"
   bool (*has_target)(Arch target) noexcept;
+  bool (*serves)(const Problem& problem);  ///< null: every problem for these targets
   Plan (*plan)(const Problem& problem);
   Plan (*bare_plan)(const Problem& problem);  ///< without reason and rejected
   std::string (*planned_kernel)(const Problem& problem);

@@ -1,4 +1,4 @@
-// The operators of the library, and which family plans a problem: the first whose row has the target.
+// The operators of the library, and which family plans a problem: the first whose row has the target and the problem.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -28,6 +28,7 @@ const FamilyRow& family_of(const Problem& problem) {
   const Arch target = arch_of(problem);
   std::vector<std::string_view> targets;
   for (const FamilyRow& family : problem.type().families) {
+    if (family.serves != nullptr && !family.serves(problem)) continue;
     if (family.has_target(target)) return family;
     targets.push_back(family.targets);
   }

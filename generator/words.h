@@ -45,6 +45,7 @@ inline constexpr Word<QueryLayout> kQueryLayoutWords[] = {{QueryLayout::dense, "
                                                           {QueryLayout::ragged, "ragged", "QueryLayout::ragged"}};
 inline constexpr Word<KvPools> kKvPoolsWords[] = {{KvPools::dense, "dense", "KvPools::dense"},
                                                   {KvPools::sparse_window, "sparse_window", "KvPools::sparse_window"}};
+inline constexpr Word<VIsK> kVIsKWords[] = {{VIsK::off, "off", "VIsK::off"}, {VIsK::on, "on", "VIsK::on"}};
 inline constexpr Word<KvLayout> kKvLayoutWords[] = {{KvLayout::dense, "dense", "KvLayout::dense"},
                                                     {KvLayout::paged, "paged", "KvLayout::paged"},
                                                     {KvLayout::ragged, "ragged", "KvLayout::ragged"}};
@@ -136,6 +137,7 @@ constexpr std::span<const Word<Window>> words_of(Window) { return kWindowWords; 
 constexpr std::span<const Word<UsedLengths>> words_of(UsedLengths) { return kUsedLengthsWords; }
 constexpr std::span<const Word<SplitKv>> words_of(SplitKv) { return kSplitKvWords; }
 constexpr std::span<const Word<QueryLayout>> words_of(QueryLayout) { return kQueryLayoutWords; }
+constexpr std::span<const Word<VIsK>> words_of(VIsK) { return kVIsKWords; }
 constexpr std::span<const Word<KvPools>> words_of(KvPools) { return kKvPoolsWords; }
 constexpr std::span<const Word<KvLayout>> words_of(KvLayout) { return kKvLayoutWords; }
 constexpr std::span<const Word<KvCopy>> words_of(KvCopy) { return kKvCopyWords; }

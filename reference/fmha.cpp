@@ -301,6 +301,11 @@ Comparison conclude(const Sums& sums, const FmhaOutputs& outputs, const FmhaSize
 
 }  // namespace
 
+TensorView first_columns(TensorView k, std::int64_t columns) {
+  k.shape.back() = columns;
+  return k;
+}
+
 FmhaRow fmha_row(const FmhaInputs& inputs, const FmhaCheck& check, std::int64_t batch, std::int64_t head,
                  std::int64_t row) {
   const FmhaSizes sizes = sizes_of(inputs);

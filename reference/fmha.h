@@ -55,6 +55,9 @@ struct FmhaCheck {
   bool is_normalized() const { return facts.output == Output::normalized; }
 };
 
+/// The first columns of k [.., head_dim] as v, where values are those of their keys.
+TensorView first_columns(TensorView k, std::int64_t columns);
+
 /// One row of float64 results. Precondition: the places are inside.
 struct FmhaRow {
   std::vector<double> o;

@@ -45,7 +45,23 @@ void give_keys(const FmhaLaunch& c, Initialisers& given) {
       if (step != "_stride_page" || c.facts.kv_layout == KvLayout::paged) given.give(tensor + step, tensor + step);
 }
 
+/// Keys that are values too.
+std::string parameters_of_latent(const FmhaLaunch& c) {
+  Initialisers given;
+  given.give({"q", "k", "lse"});
+  if (c.facts.seqused != UsedLengths::none) given.give_as("const int", "seqused_k");
+  given.give("o_rows", "o");
+  if (c.is_split) {
+    given.give_as("float", "partial_o");
+    given.give_as("float", "partial_sums");
+  }
+  given.give({"batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k", "softmax_scale"});
+  given.give({"o_stride_head", "o_stride_seqlen", "o_stride_batch"});
+  return given.text();
+}
+
 std::string parameters_of_kernel(const FmhaLaunch& c) {
+  if (c.facts.v_is_k == VIsK::on) return parameters_of_latent(c);
   Initialisers given;
   given.give({"q"});
   for (const char* const keys : {"k", "v"}) given.give(keys, c.copies_keys ? "q" : keys);
@@ -89,7 +105,8 @@ std::string fmha_call(const FmhaLaunch& c, std::string_view templates) {
 std::string fmha_merge_call(const FmhaLaunch& c) {
   // What a row sees is looked up again; the maps are not used.
   if (c.is_dealt)
-    return fmt::format("tessera::fmha::merge_dealt<kConfig>({{{}, .num_ctas = num_ctas}})", parameters_of_kernel(c));
+    return fmt::format("tessera::{}::merge_dealt<kConfig>({{{}, .num_ctas = num_ctas}})",
+                       c.facts.v_is_k == VIsK::on ? "fmha_latent" : "fmha", parameters_of_kernel(c));
   Initialisers given;
   given.give_as("const float", "partial_o");
   given.give_as("const float", "partial_sums");

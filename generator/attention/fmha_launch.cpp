@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "generator/attention/fmha_keys.h"
+#include "generator/attention/fmha_latent_launch.h"
 #include "generator/attention/fmha_operator.h"
 #include "generator/operator_words.h"
 #include "generator/words.h"
@@ -47,8 +48,12 @@ constexpr Tensor kWindowTensors[] = {
     {"swa_k", Operand::k, "heads_kv", "seqlen_swa", false, &AttentionFacts::head_dim, &FmhaLaunch::k},
     {"swa_v", Operand::v, "heads_kv", "seqlen_swa", false, &AttentionFacts::head_dim_v, &FmhaLaunch::v}};
 
+// Keys are values too: all heads share one key head, and the tiles of a sequence run side by side.
+bool is_latent(const FmhaLaunch& c) { return c.facts.v_is_k == VIsK::on; }
+
 std::vector<Tensor> tensors_of(const FmhaLaunch& c) {
   std::vector<Tensor> tensors(std::begin(kTensors), std::end(kTensors));
+  if (is_latent(c)) std::erase_if(tensors, [](const Tensor& t) { return t.operand == Operand::v; });
   if (has_pools(c.facts)) tensors.insert(tensors.end(), std::begin(kWindowTensors), std::end(kWindowTensors));
   return tensors;
 }
@@ -59,7 +64,7 @@ bool is_pool(const FmhaLaunch& c, const Tensor& t) {
 }
 // Heads that share rows of a tile.
 bool is_packed(const FmhaLaunch& c, const Tensor& t) {
-  return (c.pack_gqa > 1 || has_pools(c.facts)) && t.heads == std::string_view("heads_q");
+  return (c.pack_gqa > 1 || has_pools(c.facts) || is_latent(c)) && t.heads == std::string_view("heads_q");
 }
 
 bool is_keys(const FmhaLaunch& c, const Tensor& t) {
@@ -86,8 +91,9 @@ Expression tiles_of(const FmhaLaunch& c) {
   return expression("ceil_div(seqlen_q * {}, {}) * heads_kv * batch", c.padded_heads, c.tile_rows);
 }
 
-/// CTAs that the device has places for, or pairs.
+/// CTAs that the device has places for, or pairs; rows of CTAs where the tiles of a sequence run side by side.
 std::string places_of(const FmhaLaunch& c) {
+  if (is_latent(c)) return latent_places(c);
   // Half of num_sms, rounded down, but never none.
   if (c.ctas_per_tile == 2) return "max(ceil_div(num_sms - 1, 2), 1)";
   return c.ctas_per_sm == 1 ? "num_sms" : fmt::format("{} * num_sms", c.ctas_per_sm);
@@ -95,6 +101,7 @@ std::string places_of(const FmhaLaunch& c) {
 
 /// Most blocks of keys that all tiles may have.
 std::string blocks_of(const FmhaLaunch& c) {
+  if (is_latent(c)) return latent_units(c);
   return fmt::format("{} * max(ceil_div(seqlen_k, {}), 1)", tiles_of(c).text(), c.tile_n);
 }
 /// Dealt keys: CTAs, or pairs, that have a range. None has less than a block.
@@ -102,7 +109,8 @@ std::string ranges_of(const FmhaLaunch& c) { return fmt::format("min({}, {})", p
 /// Rows of the workspace that parts take.
 std::string part_rows_of(const FmhaLaunch& c) {
   if (!c.is_dealt) return "num_splits * batch * heads_q * seqlen_q";
-  return fmt::format("2 * {} * min(seqlen_q * {}, {})", ranges_of(c), c.pack_gqa, c.tile_rows);
+  const std::string ctas = is_latent(c) ? tiles_of_sequence(c) + " * " + ranges_of(c) : ranges_of(c);
+  return fmt::format("2 * {} * min(seqlen_q * {}, {})", ctas, c.pack_gqa, c.tile_rows);
 }
 
 /// Most keys that the queries of a tile see. A bound of -1 is none, which counts as all keys.
@@ -226,7 +234,8 @@ void add_tensor(const FmhaLaunch& c, const Tensor& t, LaunchPlan& launch) {
   map.box.resize(map.dims.size(), 1);
   map.element_strides.resize(map.dims.size(), 1);
   // Parts of split keys are stored as they are, and merged by threads.
-  if (!(t.is_output && c.is_split) && !(is_keys(c, t) && c.copies_keys)) launch.tensor_maps.push_back(std::move(map));
+  if (!(t.is_output && (c.is_split || is_latent(c))) && !(is_keys(c, t) && c.copies_keys))
+    launch.tensor_maps.push_back(std::move(map));
 
   BufferSpec buffer{.name = t.name,
                     .role = t.is_output ? BufferRole::output : BufferRole::input,
@@ -290,10 +299,11 @@ void add_domain(const FmhaLaunch& c, LaunchPlan& launch) {
   };
   rule(Expression::parse("heads_q"), Relation::multiple_of, Expression::parse("heads_kv"),
        "heads_q must be a multiple of heads_kv");
-  if (has_pools(c.facts))
+  if (has_pools(c.facts) || is_latent(c))
     rule(Expression::parse("heads_kv"), Relation::equal, Expression(1),
-         "heads_kv must be 1: a query's heads share the rows that it lists");
-  if (c.pack_gqa > 1 || has_pools(c.facts)) {
+         is_latent(c) ? "heads_kv must be 1: all heads share the keys that are values too"
+                      : "heads_kv must be 1: a query's heads share the rows that it lists");
+  if (c.pack_gqa > 1 || has_pools(c.facts) || is_latent(c)) {
     rule(Expression::parse("heads_q"), Relation::equal, expression("heads_kv * {}", c.pack_gqa),
          fmt::format("heads_q must be {0} times heads_kv: this kernel packs {0} query heads of a key head; plan "
                      "another with another pack_gqa",
@@ -311,6 +321,8 @@ void add_domain(const FmhaLaunch& c, LaunchPlan& launch) {
       at_most(expression("{} * num_splits", tiles_of(c).text()), "the number of query tiles times num_splits");
     at_most(Expression::parse(is_ragged(c.facts) ? "heads_q * seqlen_q" : "heads_q * batch * seqlen_q"),
             "the number of rows");
+  }
+  if (c.is_split || is_latent(c)) {
     const int alignment = 16 / (c.facts.output == Output::unnormalized ? 4 : dtype_bytes(c.facts.dtype));
     for (const std::string& stride : strides_of_o(c))
       rule(Expression::parse(stride), Relation::multiple_of, Expression(alignment),
@@ -367,17 +379,18 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   step.grid[0] = c.ctas_per_tile == 2 ? expression("2 * min(max(ceil_div(num_sms - 1, 2), 1), {})", tiles)
                                       : expression("min({} * num_sms, {})", c.ctas_per_sm, tiles);
   if (c.is_dealt) step.grid[0] = Expression::parse((c.ctas_per_tile == 2 ? "2 * " : "") + ranges_of(c));
+  if (is_latent(c)) step.grid[0] = expression("{} * {}", tiles_of_sequence(c), ranges_of(c));
   step.cluster[0] = static_cast<std::uint32_t>(c.ctas_per_tile);
   step.block[0] = static_cast<std::uint32_t>(c.threads);
   step.dynamic_smem_bytes = c.smem_bytes;
   Parameters parameters(step);
   parameters.map("q");
-  if (!c.copies_keys)
-    for (const char* const map : {"k", "v"}) parameters.map(map);
-  if (!c.is_split) {
+  if (!c.copies_keys) parameters.map("k");
+  if (!c.copies_keys && !is_latent(c)) parameters.map("v");
+  if (!c.is_split && !is_latent(c)) {
     parameters.map("o");
     parameters.statistics(c);
-  } else if (c.is_dealt) {
+  } else if (c.is_dealt || is_latent(c)) {
     parameters.pointer("o");
     parameters.statistics(c);
   }
@@ -401,7 +414,7 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   }
   parameters.add("softmax_scale", ParameterKind::f32, {}, "softmax_scale");
   if (lies_in_places(c)) add_key_parameters(c, step);
-  if (c.is_dealt || is_ragged(c.facts)) parameters.strides(c);
+  if (c.is_dealt || is_ragged(c.facts) || is_latent(c)) parameters.strides(c);
   return step;
 }
 
@@ -409,8 +422,8 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
 LaunchStep merge_step_of_dealt(const FmhaLaunch& c, const LaunchStep& first) {
   LaunchStep step = first;
   step.entry += "_merge";
-  step.grid[0] = expression("max({} - 1, 0) * ceil_div(min(seqlen_q * {}, {}), {})", ranges_of(c), c.pack_gqa,
-                            c.tile_rows, c.merge_rows);
+  const std::string cuts = "max(" + ranges_of(c) + " - 1, 0)" + (is_latent(c) ? " * " + tiles_of_sequence(c) : "");
+  step.grid[0] = expression("{} * ceil_div(min(seqlen_q * {}, {}), {})", cuts, c.pack_gqa, c.tile_rows, c.merge_rows);
   step.cluster[0] = 1;
   step.block[0] = static_cast<std::uint32_t>(32 * c.merge_rows);
   step.dynamic_smem_bytes = 0;

@@ -1,5 +1,6 @@
 #include "tessera/fmha_problem.h"
 
+#include "generator/attention/fmha_latent_operator.h"
 #include "generator/attention/fmha_operator.h"
 #include "generator/attention/fmha_tcgen05_operator.h"
 #include "generator/facts.h"
@@ -40,7 +41,8 @@ std::span<const Selector> fmha_fields() {
   static const std::vector<Selector> table = {
       field<&Fmha::arch>("arch", "arch", "target: sm_90a, or sm_100, sm_103 with a or f"),
       field<&Fmha::head_dim>("head-dim", "head_dim",
-                             "elements of a head of q and k: 64, 96, 128, 192, 256 or 512; with tcgen05 16 and 32 too"),
+                             "elements of a head of q and k: 64, 96, 128, 192, 256 or 512; with tcgen05 16 and 32 too; "
+                             "576 with v_is_k"),
       field<&Fmha::head_dim_v>("head-dim-v", "head_dim_v", "elements of a head of v and o (auto: head_dim)"),
       offer(field<&Fmha::dtype>("dtype", "dtype", "type of q, k, v and of a normalised o"), {"bf16", "f16"}),
       field<&Fmha::mask>("mask", "mask", "which keys a query sees; causal is bottom-right aligned"),
@@ -55,6 +57,8 @@ std::span<const Selector> fmha_fields() {
       field<&Fmha::kv_layout>("kv-layout", "kv_layout",
                               "how keys lie: dense, in pages of a pool (paged), packed with cu_seqlens_k (ragged)"),
       field<&Fmha::page_size>("page-size", "page_size", "keys of a page: 1, 8, 16, 32, 64, 128 or 256"),
+      field<&Fmha::v_is_k>("v-is-k", "v_is_k",
+                           "whether values are the first head_dim_v columns of k, without a v (sm_90a only, 576/512)"),
       field<&Fmha::output>("output", "output", "rows divided by their sums, or fp32 rows with maximum and sum"),
       field<&Fmha::v_layout>("v-layout", "v_layout",
                              "contiguous dimension of v: mn, the head's; k, the keys' (tcgen05 only)"),
@@ -92,7 +96,8 @@ std::span<const Selector> fmha_fields() {
 
 namespace {
 
-constexpr FamilyRow kFmhaFamilies[] = {family_row<FmhaOperator>("wgmma", kWgmmaTargets),
+constexpr FamilyRow kFmhaFamilies[] = {family_row<FmhaLatentOperator>("wgmma_latent", kWgmmaTargets),
+                                       family_row<FmhaOperator>("wgmma", kWgmmaTargets),
                                        family_row<FmhaTcgen05Operator>("tcgen05", kTcgen05Targets)};
 constexpr OperatorType kFmha = make_operator_type<Fmha>(fmha_fields, kFmhaFamilies);
 
@@ -115,7 +120,8 @@ AttentionFacts attention_facts(const Fmha& problem) {
           .page_size = problem.page_size.value_or(0),
           .output = problem.output,
           .v_layout = problem.v_layout,
-          .q_layout = problem.q_layout};
+          .q_layout = problem.q_layout,
+          .v_is_k = problem.v_is_k};
 }
 
 template <>

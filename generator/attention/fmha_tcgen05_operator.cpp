@@ -138,6 +138,10 @@ void FmhaTcgen05Operator::require_facts(const Fmha& problem) {
                             problem.arch.to_string(), fmt::join(known, ", "), last));
   }
   require_dtype(problem);
+  if (problem.v_is_k == VIsK::on) {
+    throw Error(ErrorKind::unsupported,
+                fmt::format("fmha has no kernel for v_is_k on {}: take sm_90a", problem.arch.to_string()));
+  }
   require_sizes_of_facts(problem);
   if (problem.q_layout == QueryLayout::ragged) {
     throw Error(ErrorKind::unsupported,

@@ -214,6 +214,7 @@ class Run {
  private:
   bool is_ragged() const { return problem_.q_layout == QueryLayout::ragged; }
   bool has_pools() const { return problem_.kv_pools != KvPools::dense; }
+  bool is_latent() const { return problem_.v_is_k == VIsK::on; }
 
   reference::FmhaTensors made_inputs(const reference::FmhaSizes& sizes) const {
     // Ordinary ones too: what is explained by roundings is less there.
@@ -247,7 +248,7 @@ class Run {
       make_ragged(made.k, made.v);
     } else {
       tensors_.emplace("k", std::move(made.k));
-      tensors_.emplace("v", std::move(made.v));
+      if (!is_latent()) tensors_.emplace("v", std::move(made.v));
     }
   }
 
@@ -342,6 +343,7 @@ class Run {
     return result;
   }
   TensorView v_view() const {
+    if (is_latent()) return reference::first_columns(tensors_.at("k").view(), sizes_.v_columns());
     const Tensor& v = tensors_.at("v");
     if (problem_.v_layout == Layout::mn_major) return v.view();
     const std::int64_t heads = v.shape[1], head_dim = v.shape[2];

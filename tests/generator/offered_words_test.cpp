@@ -39,6 +39,10 @@ bool plans(std::string_view op, const Selector& selector, std::string_view word)
       selector.set(problem, selector, word);
       if (other != nullptr) other->set(problem, *other, value);
       if (op == "fmha" && field_text(problem, "kv_layout") == "paged") set_field(problem, "page_size", "16");
+      if (op == "fmha" && field_text(problem, "v_is_k") == "on") {
+        set_field(problem, "head_dim", "576");
+        set_field(problem, "head_dim_v", "512");
+      }
       try {
         make_plan(problem);
         return true;

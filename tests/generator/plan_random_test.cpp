@@ -37,6 +37,7 @@ std::string random_text(const Selector& selector, std::mt19937_64& random) {
     if (selector.key == key && random() % 16 != 0) return "none";
   for (const char* const key : {"kv_pools", "kv_layout"})
     if (selector.key == key && random() % 16 != 0) return "dense";
+  if (selector.key == "v_is_k" && random() % 16 != 0) return "off";
   if ((selector.key == "page_size" || selector.key == "kv_copy") && random() % 16 != 0) return "auto";
   for (const char* const key :
        {"window_size_left", "window_size_right", "topk", "seqlen_swa", "pages", "max_pages", "tokens_k"})

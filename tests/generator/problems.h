@@ -55,6 +55,12 @@ inline void add_tcgen05_products(std::vector<Problem>& problems) {
                             .activation = activation});
 }
 
+/// Attention over keys that are values too: on sm_90a it has a family of its own.
+inline bool is_latent(const Problem& problem) {
+  const Fmha* const facts = problem.get_if<Fmha>();
+  return facts != nullptr && facts->v_is_k == VIsK::on;
+}
+
 /// Every fact of every operator that has a kernel, nothing pinned; of an operator without a line here its default.
 inline std::vector<Problem> every_fact() {
   std::vector<Problem> problems;
@@ -70,6 +76,9 @@ inline std::vector<Problem> every_fact() {
                                   .dtype = dtype,
                                   .mask = mask,
                                   .output = output});
+  for (const DType dtype : {DType::bf16, DType::f16})
+    for (const Mask mask : {Mask::none, Mask::causal})
+      problems.push_back(Fmha{.head_dim = 576, .head_dim_v = 512, .dtype = dtype, .mask = mask, .v_is_k = VIsK::on});
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
     for (const Word<BlockFormat>& format : kBlockFormatWords)
       for (const ScaleForm form : {ScaleForm::plain, ScaleForm::tile}) {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "spec/fmha.h"
+#include "spec/fmha_latent.h"
 #include "spec/gemm.h"
 
 namespace tessera {
@@ -31,6 +32,12 @@ TEST_CASE("the default Config's header is the one that is checked in") {
   const fmha::WgmmaShape shapes[] = {fmha::score_wgmma(c), fmha::output_wgmma(c)};
   const std::string golden = read(TESSERA_SOURCE_DIR "/templates/fmha/default/wgmma_shapes.cuh");
   CHECK(wgmma_header(shapes) == golden);
+}
+
+TEST_CASE("so is that of keys that are values too") {
+  const fmha_latent::Config c;
+  const WgmmaShape shapes[] = {fmha_latent::score_wgmma(c), fmha_latent::own_wgmma(c), fmha_latent::other_wgmma(c)};
+  CHECK(wgmma_header(shapes) == read(TESSERA_SOURCE_DIR "/templates/fmha_latent/default/wgmma_shapes.cuh"));
 }
 
 TEST_CASE("operands are numbered accumulators first, then A, B and the predicate") {

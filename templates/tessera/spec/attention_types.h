@@ -27,6 +27,9 @@ inline constexpr int kMergeRows = 4;
 // for each query, and those of a sliding window in another (sparse_window).
 enum class KvPools { dense, sparse_window };
 
+// Whether values are the first head_dim_v columns of their keys, so that there is no v (latent attention, MLA).
+enum class VIsK { off, on };
+
 // How the keys of sequences lie in k and v: [batch, seqlen_k, ..] (dense); in pages of page_size keys each of a pool,
 // which a table lists for each sequence (paged); packed one behind the other, cu_seqlens_k says where (ragged).
 enum class KvLayout { dense, paged, ragged };
@@ -67,6 +70,7 @@ struct AttentionFacts {
   Output output = Output::normalized;
   Layout v_layout = Layout::mn_major;
   QueryLayout q_layout = QueryLayout::dense;
+  VIsK v_is_k = VIsK::off;
 
   TESSERA_HD friend constexpr bool operator==(const AttentionFacts&, const AttentionFacts&) = default;
 };

@@ -1,0 +1,220 @@
+// One Config serves a Problem: what its kernel needs of shared memory and registers leaves no choice of tiles.
+#include "generator/attention/fmha_latent_operator.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+
+#include "generator/attention/fmha_explain.h"
+#include "generator/attention/fmha_facts.h"
+#include "generator/attention/fmha_operator.h"
+#include "generator/candidates.h"
+#include "generator/facts.h"
+#include "generator/operator_words.h"
+#include "generator/wgmma_header.h"
+#include "generator/words.h"
+#include "tessera/error.h"
+
+namespace tessera {
+
+namespace {
+
+using fmha_latent::Config;
+using fmha_latent::Rule;
+
+constexpr int kUsualHeads = 128;
+
+/// A dealt launch needs a workspace: nobody gets one unasked, whose keys may be few.
+SplitKv split_of(const Fmha& p) { return expected_keys(p) >= kManyKeys ? SplitKv::dealt : SplitKv::off; }
+
+/// Query heads: those that are expected, all of which share the key head.
+int heads_of(const Fmha& p) {
+  constexpr Hint kMost = 1 << 16;
+  return p.heads_q > 0 && p.heads_q <= kMost ? static_cast<int>(p.heads_q) : kUsualHeads;
+}
+
+FmhaLaunch::Box box_of(const fmha_latent::TmaBox& box) { return {{std::begin(box.extents), std::end(box.extents)}}; }
+
+FmhaLaunch launch_facts(const Config& c) {
+  return {.facts = c.facts,
+          .swizzle = c.swizzle,
+          .pack_gqa = c.pack_gqa,
+          .padded_heads = c.pack_gqa,
+          .is_split = fmha_latent::is_dealt(c),
+          .is_dealt = fmha_latent::is_dealt(c),
+          .tile_rows = c.tile_m,
+          .tile_n = fmha_latent::kPairKeys,
+          .merge_rows = kMergeRows,
+          .threads = fmha_latent::kThreads,
+          .smem_bytes = fmha_latent::smem_layout(c).total_bytes,
+          .q = box_of(fmha_latent::q_box(c)),
+          .k = box_of(fmha_latent::k_box(c)),
+          .v = {},
+          .o = {}};
+}
+
+std::string traits_of(const Config& c) {
+  std::string text = fmt::format("{} heads packed", c.pack_gqa);
+  if (fmha_latent::is_dealt(c)) text += ", keys dealt";
+  return text;
+}
+
+/// Who owns which bytes when, as templates/fmha_latent hands them on.
+void describe_smem(const Config& config, Plan& plan) {
+  const fmha_latent::SmemLayout layout = fmha_latent::smem_layout(config);
+  const auto add = [&](const SmemRegion& region) { plan.smem.push_back(region); };
+  add({layout.q.name,
+       layout.q.offset,
+       layout.q.bytes,
+       1,
+       {{"Q on its way", "load_q", "barrier q_full"}, {"Q of a tile", "consumer", "barrier q_empty"}}});
+  add({layout.k.name,
+       layout.k.offset,
+       layout.k.bytes,
+       2,
+       {{"K on its way", "load_k", "barrier k_full"},
+        {"K of a block, P in its last panel after S", "consumer", "barrier k_empty"}}});
+  for (const fmha_latent::SmemRegion& region : {layout.references, layout.sums, layout.barriers})
+    add({region.name, region.offset, region.bytes});
+  plan.smem_bytes = layout.total_bytes;
+}
+
+}  // namespace
+
+void FmhaLatentOperator::require_facts(const Fmha& problem) {
+  require_dtype(problem);
+  const auto refuse = [&](std::string_view field, std::string_view value) {
+    throw Error(ErrorKind::unsupported, fmt::format("fmha has no kernel for {} {} with v_is_k", field, value));
+  };
+  if (problem.kv_pools != KvPools::dense) refuse("kv_pools", to_word(problem.kv_pools));
+  if (problem.v_layout != Layout::mn_major) refuse("v_layout", to_word(problem.v_layout));
+  if (problem.p_path) refuse("p_path", to_word(*problem.p_path));
+  if (problem.mma_kind && *problem.mma_kind != MmaKind::wgmma_f16) refuse("mma_kind", to_word(*problem.mma_kind));
+  if (problem.cta_group) refuse("cta_group", fmt::format("{}", *problem.cta_group));
+  if (problem.kv_copy && *problem.kv_copy != KvCopy::tma) refuse("kv_copy", to_word(*problem.kv_copy));
+  require_sizes_of_facts(problem);
+}
+
+std::vector<Config> FmhaLatentOperator::candidates(const Fmha& problem) {
+  Config c;
+  c.facts = attention_facts(problem);
+  c.tile_m = problem.tile_m.value_or(fmha_latent::kRows);
+  c.tile_n = problem.tile_n.value_or(fmha_latent::kBlockKeys);
+  c.stages = problem.stages.value_or(2);
+  c.swizzle = problem.swizzle.value_or(Swizzle::b128);
+  c.pack_gqa = problem.pack_gqa.value_or(heads_of(problem));
+  c.split_kv = problem.split_kv.value_or(split_of(problem));
+  return {c};
+}
+
+std::string FmhaLatentOperator::merit(const Config&, const Fmha&) { return "the kernel for keys that are values too"; }
+
+std::string FmhaLatentOperator::label(const Config& config) {
+  return fmt::format("tile {}x{}, {}, {}, {}", config.tile_m, config.tile_n, counted(config.stages, "stage"),
+                     to_word(config.swizzle), traits_of(config));
+}
+
+std::string FmhaLatentOperator::subject(const Config& config) {
+  return fmt::format("head_dim {} with v_is_k, tile {}x{}, {}",
+                     head_dims_text(config.facts.head_dim, config.facts.head_dim_v), config.tile_m, config.tile_n,
+                     traits_of(config));
+}
+
+std::string FmhaLatentOperator::explain(const Config& config, const Verdict& verdict) {
+  const std::string found = grouped(verdict.found), bound = grouped(verdict.bound);
+  const auto only = [&](std::string_view field, std::string_view why) {
+    return fmt::format("{} {}, {} needed ({})", field, found, bound, why);
+  };
+  switch (verdict.rule) {
+    case Rule::v_is_not_k:
+      return "v_is_k off: take on";
+    case Rule::dtype_not_16_bit:
+      return fmt::format("{} elements of {} bytes, {} allowed: take bf16 or f16", to_word(config.facts.dtype), found,
+                         bound);
+    case Rule::head_dim_not_latent:
+      return only("head_dim", "keys that are values too have 576 columns");
+    case Rule::head_dim_v_not_latent:
+      return only("head_dim_v", "values are the first 512 columns of a key");
+    case Rule::tile_m_not_64:
+      return only("tile_m", "O of more rows finds no registers");
+    case Rule::tile_n_not_64:
+      return only("tile_n", "P takes the place of a panel of its block");
+    case Rule::stages_not_2:
+      return only("stages", "one for each block of a pair");
+    case Rule::swizzle_not_128b:
+      return fmt::format("a swizzle span of {} bytes, {} needed: take 128B", found, bound);
+    case Rule::pack_gqa_not_of_tiles:
+      return fmt::format("pack_gqa {}, a divisor or a multiple of {} needed (rows of a tile): pad the heads", found,
+                         bound);
+    case Rule::window_sliding:
+      return "window sliding: there is no kernel for it with v_is_k";
+    case Rule::output_unnormalized:
+      return "output unnormalized: there is no kernel for it with v_is_k";
+    case Rule::queries_ragged:
+      return "q_layout ragged: there is no kernel for it with v_is_k";
+    case Rule::lengths_of_queries:
+      return "seqused qk: there is no kernel for it with v_is_k, take k";
+    case Rule::keys_not_dense:
+      return "keys that do not lie dense: there is no kernel for them with v_is_k";
+    case Rule::split_by_number:
+      return "split_kv on: ranges follow lengths with v_is_k, take dealt";
+    case Rule::shared_memory_exceeded:
+      return fmt::format("{} bytes of shared memory, {} allowed", found, bound);
+    case Rule::ok:
+      break;
+  }
+  return "?";
+}
+
+std::string FmhaLatentOperator::kernel_name(Arch arch, const Config& config) {
+  const AttentionFacts& facts = config.facts;
+  std::string name =
+      fmt::format("tessera_fmha_latent_{}_{}_{}x{}_s{}_{}_{}_{}", arch_name(arch.to_string()), head_dims_name(facts),
+                  config.tile_m, config.tile_n, config.stages, swizzle_name(config.swizzle),
+                  facts.mask == Mask::none ? "full" : to_word(facts.mask), to_word(facts.dtype));
+  name += places_name(facts);
+  name += fmt::format("_pack{}", config.pack_gqa);
+  if (fmha_latent::is_dealt(config)) name += "_dealt";
+  return name;
+}
+
+void FmhaLatentOperator::describe(const Config& config, Plan& plan) {
+  const std::string dtype(to_word(config.facts.dtype));
+  const auto operand = [&](const char* name, const char* use) {
+    return OperandPlan{.name = name,
+                       .dtype = dtype,
+                       .tensor_map_type = dtype,
+                       .swizzle = std::string(to_word(config.swizzle)),
+                       .use = use};
+  };
+  const auto plain = [](const char* name, std::string_view type, const char* use) {
+    return OperandPlan{.name = name, .dtype = std::string(type), .tensor_map_type = {}, .swizzle = {}, .use = use};
+  };
+  plan.mma_kind = to_word(config.mma_kind);
+  plan.operands = {operand("q", "A of S = Q K^T, from shared memory"),
+                   operand("k", "B of S = Q K^T, K-major; its first columns B of O = P V, MN-major"),
+                   plain("o", dtype, "D of O = P V, stored from registers"),
+                   plain("lse", "f32", "written if not null")};
+  for (const OperandPlan& of_fact : fact_operands(config.facts)) plan.operands.push_back(of_fact);
+  describe_smem(config, plan);
+  plan.entry_registers = fmha_latent::RegisterBudget{}.entry;
+  for (int i = 0; i < fmha_latent::kNumRoles; ++i) {
+    const fmha_latent::Role role = fmha_latent::role(config, i);
+    plan.roles.push_back({role.name, role.first_warp, role.warps, role.registers});
+  }
+  plan.launch = fmha_launch(launch_facts(config), plan.arch.to_string(), plan.kernel);
+}
+
+std::string FmhaLatentOperator::launch_bounds() { return "tessera::fmha_latent::kThreads, 1"; }
+
+std::string FmhaLatentOperator::call_of_step(const Config& config, std::size_t step) {
+  return step == 0 ? fmha_call(launch_facts(config), kTemplates) : fmha_merge_call(launch_facts(config));
+}
+
+std::vector<SourceFile> FmhaLatentOperator::generated_headers(const Config& config) {
+  const WgmmaShape shapes[] = {fmha_latent::score_wgmma(config), fmha_latent::own_wgmma(config),
+                               fmha_latent::other_wgmma(config)};
+  return {{"wgmma_shapes.cuh", wgmma_header(shapes)}};
+}
+
+}  // namespace tessera

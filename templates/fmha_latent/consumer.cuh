@@ -1,0 +1,252 @@
+// The consumer warpgroups: the same 64 rows, one half of O's columns each.
+//
+// Of a pair of blocks the first warpgroup has the scores of block 0, the second those of block 1. Both add up P0 V0 and
+// then P1 V1, each over its own columns:
+//
+//   first    S0 ... softmax, P0 ->  O += P0 V0                 <- P1  O += P1 V1
+//   second        S1 ...   <- P0    O += P0 V0 | softmax, P1 ->       O += P1 V1
+//
+// so that each one's softmax runs beside products of the other, and the second's beside one of its own. The references
+// go from block to block: a block's are those of the block before, moved where its own scores exceed them. Who gets P
+// gets its references, and rescales what it has if they moved.
+#pragma once
+
+#include "fmha/softmax.cuh"
+#include "fmha_latent/deal.cuh"
+#include "fmha_latent/epilogue.cuh"
+#include "fmha_latent/matmul.cuh"
+#include "fmha_latent/params.cuh"
+#include "ptx/address.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/fence.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/shared.cuh"
+#include "ptx/shared_words.cuh"
+#include "ptx/wgmma.cuh"
+#include "spec/fmha_latent.h"
+
+namespace tessera::fmha_latent {
+
+// kIndex: which warpgroup, and which block of a pair is its own.
+template <Config C, int kIndex>
+struct Consumer {
+  static constexpr SmemLayout kLayout = smem_layout(C);
+  static constexpr Barriers kBarriers = barriers(C);
+
+  const Params& p;
+  const unsigned smem;
+  const fmha::Scale scale{p.softmax_scale};
+  Walk<C> walk{p};
+  fmha::RowStatistics rows{};
+  unsigned parity = 0;  // of slots
+  int keys = 0;         // of the part's sequence
+
+  __device__ __forceinline__ static int thread() { return static_cast<int>(threadIdx.x) % kWarpgroupThreads; }
+  // The first of this thread's two rows; the second is 8 further.
+  __device__ __forceinline__ static int row() { return thread() / 32 * 16 + thread() % 32 / 4; }
+  __device__ __forceinline__ static void sync_warpgroup() {
+    ptx::barrier_sync(kBarrierOfWarpgroup + kIndex, kWarpgroupThreads);
+  }
+
+  __device__ __forceinline__ unsigned slot(int block) const { return smem + kLayout.k.offset + block * kSlotBytes; }
+  __device__ __forceinline__ unsigned values(int block) const {
+    return slot(block) + kIndex * kPanelsOfHalf * kPanelBytes;
+  }
+  __device__ __forceinline__ unsigned p_of(int block) const { return slot(block) + kPanelOfP * kPanelBytes; }
+  __device__ __forceinline__ unsigned references(int block) const {
+    return smem + kLayout.references.offset + (block * kRows + row()) * 4;
+  }
+
+  // This warpgroup reads a slot no more.
+  __device__ __forceinline__ void release(int block) const {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(smem + kBarriers.k_empty + 8 * (block * kConsumers + kIndex));
+  }
+
+  // The end of the keys that a row sees.
+  __device__ __forceinline__ int visible_end(int own_row) const {
+    if constexpr (C.facts.mask == Mask::none) return keys;
+    return min(keys, (walk.tile() * kRows + own_row) / C.pack_gqa + 1 + keys - p.seqlen_q);
+  }
+
+  // What lies in a block behind the last key is nobody's, and 0 times a NaN is one.
+  __device__ __forceinline__ void clear_behind(int first_key) const {
+    if constexpr (C.facts.seqused == UsedLengths::none) return;
+    const int valid = keys - first_key;
+    if (valid <= 0 || valid >= kBlockKeys) return;
+#pragma unroll 1
+    for (int panel = 0; panel < kPanels; ++panel)
+      ptx::mbarrier_wait_parity(smem + kBarriers.k_full + 8 * (kIndex * kPanels + panel), parity);
+#pragma unroll 1
+    for (int i = thread(); i < (kBlockKeys - valid) * kPanels * 8; i += kWarpgroupThreads) {
+      const int chunk = i % 8, behind = i / 8 / kPanels, panel = i / 8 % kPanels;
+      ptx::st_shared_v4_f32(slot(kIndex) + panel * kPanelBytes + (valid + behind) * kSpanBytes + 16 * chunk, 0.0f, 0.0f,
+                            0.0f, 0.0f);
+    }
+    ptx::fence_proxy_async_shared();
+    sync_warpgroup();
+  }
+
+  // The rare cases: a scale that cannot be folded, a block with keys that some row does not see.
+  __device__ __forceinline__ void fix_up(Scores& scores, int first_key) const {
+    if (!scale.is_applied() && first_key + kBlockKeys <= visible_end(0)) return;
+    const int own_column = first_key + 2 * (static_cast<int>(threadIdx.x) % 4);
+    const int ends[2] = {visible_end(row()) - own_column, visible_end(row() + 8) - own_column};
+    const float factor = scale.factor();
+#pragma unroll
+    for (int v = 0; v < kBlockKeys / 2; ++v)
+      scores[v] = 8 * (v / 4) + v % 2 < ends[v / 2 % 2] ? scores[v] * factor : ptx::minus_infinity();
+  }
+
+  // S of the own block, complete.
+  __device__ __forceinline__ void compute_scores(Scores& scores, int first_key, bool is_last) {
+    clear_behind(first_key);
+    // Addresses that follow from this one are not worth a register from pair to pair.
+    const unsigned base = static_cast<unsigned>(ptx::forget(static_cast<int>(smem)));
+    issue_scores<C>(scores, base + kLayout.q.offset, base + kLayout.k.offset + kIndex * kSlotBytes,
+                    base + kBarriers.k_full + 8 * kIndex * kPanels, parity);
+    ptx::wgmma_wait_group<0>();
+    ScoreMma<C>::hold(scores);
+    if (is_last && threadIdx.x % 32 == 0) ptx::mbarrier_arrive(smem + kBarriers.q_empty);
+  }
+
+  // Scores to P, for this warpgroup and the other one. True: references moved, O takes the factors.
+  __device__ __forceinline__ bool make_probabilities(Scores& scores, int first_key, Probabilities& probabilities,
+                                                     float (&factor)[2]) {
+    fix_up(scores, first_key);
+    float max[2];
+    fmha::find_maxima(scores, scale, max);
+    const bool moves = __any_sync(0xffffffff, rows.is_exceeded(max));
+    if (moves) rows.move(max, factor);
+    fmha::exponentiate(scores, scale, rows);
+    pack<C>(probabilities, scores);
+    // All warps' products with the panel that P replaces are done.
+    sync_warpgroup();
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int row_of_lane = thread() / 32 * 16 + lane / 8 % 2 * 8 + lane % 8;
+    const unsigned address =
+        swizzle_address(C.swizzle, p_of(kIndex) + static_cast<unsigned>(row_of_lane * kSpanBytes + lane / 16 * 16));
+#pragma unroll
+    for (int i = 0; i < kBlockKeys / 16; ++i)
+      ptx::stmatrix_x4(address ^ static_cast<unsigned>(32 * i), probabilities[i][0], probabilities[i][1],
+                       probabilities[i][2], probabilities[i][3]);
+    if (lane % 4 == 0) {
+      ptx::st_shared_f32(references(kIndex), rows.reference[0]);
+      ptx::st_shared_f32(references(kIndex) + 8 * 4, rows.reference[1]);
+    }
+    ptx::fence_proxy_async_shared();
+    __syncwarp();
+    if (lane == 0) ptx::mbarrier_arrive(smem + kBarriers.p_full + 8 * kIndex);
+    return moves;
+  }
+
+  // Waits for the other one's P and takes its references. True: they moved, O takes the factors.
+  __device__ __forceinline__ bool take_references(float (&factor)[2]) {
+    constexpr int kOther = 1 - kIndex;
+    ptx::mbarrier_wait_parity(smem + kBarriers.p_full + 8 * kOther, parity);
+    const float taken[2] = {ptx::ld_shared_f32(references(kOther)), ptx::ld_shared_f32(references(kOther) + 8 * 4)};
+    const bool moves = __any_sync(0xffffffff, taken[0] != rows.reference[0] || taken[1] != rows.reference[1]);
+    if (!moves) return false;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const float before = rows.reference[r];
+      rows.reference[r] = taken[r];
+      factor[r] = ptx::ex2(before - rows.subtrahend(r));
+      rows.sum[r] *= factor[r];
+    }
+    return true;
+  }
+
+  // A pair of blocks, of the first warpgroup and of the second.
+  __device__ __forceinline__ void lead(int pair, bool is_last, Accumulator& output, int& accumulate) {
+    Scores scores;
+    Probabilities probabilities;
+    float factor[2];
+    compute_scores(scores, pair * kPairKeys, is_last);
+    if (make_probabilities(scores, pair * kPairKeys, probabilities, factor)) fmha::rescale(output, factor);
+    issue_own<C>(output, probabilities, values(0), accumulate);
+    accumulate = 1;
+    const bool moves = take_references(factor);
+    ptx::wgmma_wait_group<0>();
+    release(0);
+    if (moves) {
+      ptx::order_after_wait(factor[0], factor[1]);
+      fmha::rescale(output, factor);
+    }
+    issue_other<C>(output, p_of(1), values(1), 1);
+    ptx::wgmma_wait_group<0>();
+    release(1);
+  }
+
+  __device__ __forceinline__ void follow(int pair, bool is_last, Accumulator& output, int& accumulate) {
+    Scores scores;
+    Probabilities probabilities;
+    float factor[2];
+    const int first_key = pair * kPairKeys + kBlockKeys;
+    compute_scores(scores, first_key, is_last);
+    if (take_references(factor)) fmha::rescale(output, factor);
+    issue_other<C>(output, p_of(0), values(0), accumulate);
+    accumulate = 1;
+    const bool moves = make_probabilities(scores, first_key, probabilities, factor);
+    ptx::wgmma_wait_group<0>();
+    release(0);
+    if (moves) {
+      ptx::order_after_wait(factor[0], factor[1]);
+      fmha::rescale(output, factor);
+    }
+    issue_own<C>(output, probabilities, values(1), 1);
+    ptx::wgmma_wait_group<0>();
+    release(1);
+  }
+
+  // The rows' sums over both warpgroups' blocks, and what O is multiplied with.
+  __device__ __forceinline__ void finish_rows(const Part& part, float (&factor)[2]) {
+    const unsigned own = smem + kLayout.sums.offset + (kIndex * kRows + row()) * 4;
+    const unsigned other = smem + kLayout.sums.offset + ((1 - kIndex) * kRows + row()) * 4;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      rows.sum[r] = fmha::sum_of_quad(rows.sum[r]);
+      if (threadIdx.x % 4 == 0) ptx::st_shared_f32(own + 32 * r, rows.sum[r]);
+    }
+    ptx::barrier_sync(kBarrierOfConsumers, kConsumers * kWarpgroupThreads);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      // In the same order in both, so that both have the same bits.
+      const float theirs = ptx::ld_shared_f32(other + 32 * r);
+      rows.sum[r] = kIndex == 0 ? rows.sum[r] + theirs : theirs + rows.sum[r];
+      factor[r] = part.slot >= 0 ? 1.0f : rows.sum[r] == 0.0f ? 0.0f : 1.0f / rows.sum[r];
+    }
+  }
+
+  __device__ __forceinline__ void run() {
+    Accumulator output;
+    unsigned q_parity = 0;
+    Part part;
+#pragma unroll 1
+    for (; walk.next(part); q_parity ^= 1) {
+      keys = keys_of<C>(p, part.sequence);
+      rows = {};
+      int accumulate = 0;
+      ptx::mbarrier_wait_parity(smem + kBarriers.q_full, q_parity);
+      int pair = part.begin;
+#pragma unroll 1
+      do {  // of a part with a pair at least
+        const bool is_last = pair + 1 == part.end;
+        if constexpr (kIndex == 0) {
+          lead(pair, is_last, output, accumulate);
+        } else {
+          follow(pair, is_last, output, accumulate);
+        }
+        parity ^= 1;
+      } while (++pair < part.end);
+      float factor[2];
+      finish_rows(part, factor);
+      ptx::order_after_wait(factor[0], factor[1]);
+      fmha::rescale(output, factor);
+      if (kIndex == 0) store_statistics<C>(p, part, rows, walk.tile(), row());
+      store_output<C>(p, part, output, kIndex * (kHeadDimV / 2), walk.tile(), row());
+    }
+  }
+};
+
+}  // namespace tessera::fmha_latent

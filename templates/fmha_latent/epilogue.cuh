@@ -1,0 +1,84 @@
+// Results leave from registers, each row where it is one of the sequence's.
+#pragma once
+
+#include "fmha/softmax.cuh"
+#include "fmha_latent/deal.cuh"
+#include "fmha_latent/matmul.cuh"
+#include "fmha_latent/params.cuh"
+#include "ptx/global.cuh"
+#include "ptx/math.cuh"
+#include "spec/fmha_latent.h"
+
+namespace tessera::fmha_latent {
+
+// Named barriers: 0 is __syncthreads(); a consumer warpgroup among itself; both.
+inline constexpr int kBarrierOfWarpgroup = 1;
+inline constexpr int kBarrierOfConsumers = 3;
+
+// Of a slot's row in the workspace.
+template <Config C>
+__device__ __forceinline__ long long part_row(const Params& p, int slot, int row) {
+  return static_cast<long long>(slot) * rows_of_slot<C>(p) + row;
+}
+
+// `row`: of the sequence.
+template <Config C>
+__device__ __forceinline__ long long statistic_of(const Params& p, int sequence, int row) {
+  const int query = row / C.pack_gqa;
+  const int head = row - query * C.pack_gqa;
+  return (static_cast<long long>(sequence) * p.heads_q + head) * p.seqlen_q + query;
+}
+template <Config C>
+__device__ __forceinline__ char* o_row_of(const Params& p, int sequence, int row) {
+  const int query = row / C.pack_gqa;
+  const int head = row - query * C.pack_gqa;
+  return static_cast<char*>(p.o_rows) +
+         o_element_bytes(C.facts) * (sequence * p.o_stride_batch + head * p.o_stride_head + query * p.o_stride_seqlen);
+}
+
+// One thread of four writes what is known of its rows. `row`: of the tile, the thread's first.
+template <Config C>
+__device__ __forceinline__ void store_statistics(const Params& p, const Part& part, const fmha::RowStatistics& rows,
+                                                 int tile, int row) {
+  if (threadIdx.x % 4 != 0) return;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int own = tile * kRows + row + 8 * r;
+    if (own >= rows_of_sequence<C>(p)) continue;
+    if constexpr (is_dealt(C)) {
+      if (part.slot >= 0) {
+        ptx::st_global_v2(p.partial_sums + 2 * part_row<C>(p, part.slot, row + 8 * r),
+                          __float_as_uint(rows.reference[r]), __float_as_uint(rows.sum[r]));
+        continue;
+      }
+    }
+    if (p.lse != nullptr)
+      p.lse[statistic_of<C>(p, part.sequence, own)] = (rows.subtrahend(r) + ptx::lg2(rows.sum[r])) * fmha::kLn2;
+  }
+}
+
+// Half of a row: columns from `first_column` on.
+template <Config C>
+__device__ __forceinline__ void store_output(const Params& p, const Part& part, const Accumulator& output,
+                                             int first_column, int tile, int row) {
+  const int column = first_column + 2 * (static_cast<int>(threadIdx.x) % 4);
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int own = tile * kRows + row + 8 * r;
+    if (own >= rows_of_sequence<C>(p)) continue;
+    if (is_dealt(C) && part.slot >= 0) {
+      float* const to = p.partial_o + part_row<C>(p, part.slot, row + 8 * r) * kHeadDimV + column;
+#pragma unroll
+      for (int i = 0; i < kHeadDimV / 16; ++i)
+        ptx::st_global_v2(to + 8 * i, __float_as_uint(output[4 * i + 2 * r]),
+                          __float_as_uint(output[4 * i + 2 * r + 1]));
+      continue;
+    }
+    char* const to = o_row_of<C>(p, part.sequence, own) + o_element_bytes(C.facts) * column;
+#pragma unroll
+    for (int i = 0; i < kHeadDimV / 16; ++i)
+      ptx::st_global_u32(to + 16 * i, ptx::cvt_pack<C.facts.dtype>(output[4 * i + 2 * r], output[4 * i + 2 * r + 1]));
+  }
+}
+
+}  // namespace tessera::fmha_latent

@@ -1,0 +1,63 @@
+// Attention over keys that are values too, warp-specialised for Hopper: one warpgroup produces, two consume. Roles in
+// their order: producer.cuh, consumer.cuh (matmul.cuh), epilogue.cuh; deal.cuh says who takes which keys.
+#pragma once
+
+#include "common/illegal_config.cuh"
+#include "fmha_latent/consumer.cuh"
+#include "fmha_latent/merge.cuh"
+#include "fmha_latent/params.cuh"
+#include "fmha_latent/producer.cuh"
+#include "ptx/address.cuh"
+#include "ptx/fence.cuh"
+#include "ptx/griddepcontrol.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/setmaxnreg.cuh"
+#include "spec/fmha_latent.h"
+
+namespace tessera::fmha_latent {
+
+// Full barriers take one arrival, with the bytes; what consumers give back takes one of each warp, P too.
+template <Config C>
+__device__ __forceinline__ void init_barriers(unsigned smem) {
+  constexpr Barriers kBarriers = barriers(C);
+  ptx::mbarrier_init(smem + kBarriers.q_full, 1);
+  ptx::mbarrier_init(smem + kBarriers.q_empty, 4 * kConsumers);
+#pragma unroll 1
+  for (int i = 0; i < 2 * kPanels; ++i) ptx::mbarrier_init(smem + kBarriers.k_full + 8 * i, 1);
+#pragma unroll 1
+  for (int i = 0; i < 2 * kConsumers; ++i) ptx::mbarrier_init(smem + kBarriers.k_empty + 8 * i, 4);
+#pragma unroll 1
+  for (int i = 0; i < 2; ++i) ptx::mbarrier_init(smem + kBarriers.p_full + 8 * i, 4);
+  ptx::fence_mbarrier_init();
+}
+
+template <Config C>
+__device__ __forceinline__ void kernel(const Params& params) {
+  common::require_legal<why_invalid(C)>();
+
+  extern __shared__ __align__(1024) unsigned char shared_memory[];
+  const unsigned smem = ptx::shared_address(shared_memory);
+  if (threadIdx.x == 0) init_barriers<C>(smem);
+  if (threadIdx.x == 32) {
+    ptx::prefetch_tensormap(params.q);
+    ptx::prefetch_tensormap(params.k);
+  }
+  if constexpr (is_dealt(C)) ptx::griddepcontrol_launch_dependents();  // the merge waits for the end of all
+  __syncthreads();
+
+  constexpr RegisterBudget kBudget;
+  const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / kWarpgroupThreads, 0);
+  if (warpgroup == 0) {
+    ptx::setmaxnreg_dec<kBudget.producer>();
+    produce<C>(params, smem);
+  } else {
+    ptx::setmaxnreg_inc<kBudget.consumer>();
+    if (warpgroup == 1) {
+      Consumer<C, 0>{params, smem}.run();
+    } else {
+      Consumer<C, 1>{params, smem}.run();
+    }
+  }
+}
+
+}  // namespace tessera::fmha_latent

@@ -1,0 +1,50 @@
+// Merges the parts of sequences that dealt keys cut: a warp for each row of a tile, for each cut between two ranges.
+//
+// A sequence that several cuts lie in belongs to the first of them. Its first part is the last of the range before that
+// cut, the others are each the first of a range behind one. What is looked up in lengths is known before the parts are.
+#pragma once
+
+#include "attention/merge.cuh"
+#include "fmha_latent/deal.cuh"
+#include "fmha_latent/epilogue.cuh"
+#include "fmha_latent/params.cuh"
+#include "ptx/griddepcontrol.cuh"
+#include "spec/fmha_latent.h"
+
+namespace tessera::fmha_latent {
+
+template <Config C>
+__device__ __forceinline__ void merge_dealt(const Params& p) {
+  const int tiles = tiles_of_sequence<C>(p);
+  const int warps_of_tile = (rows_of_slot<C>(p) + kMergeRows - 1) / kMergeRows;
+  const int tile_of_cut = quotient(static_cast<int>(blockIdx.x), warps_of_tile);
+  const int before = quotient(tile_of_cut, tiles);  // the range before the cut
+  const int tile = tile_of_cut - before * tiles;
+  const int row = (static_cast<int>(blockIdx.x) - tile_of_cut * warps_of_tile) * kMergeRows + threadIdx.x / 32;
+  const PairRow<C> pairs(p);
+  const int cut = pairs.cut(before + 1, p.num_ctas);
+  PairPlace place;
+  int parts = 0;
+  int first_slot = 0;
+  if (cut < pairs.total) {
+    place = pairs.at(cut);
+    const int begin = cut - place.pair;
+    const int end = begin + pairs_of<C>(p, place.sequence);
+    const int begin_before = pairs.cut(before, p.num_ctas);
+    first_slot = 2 * (before * tiles + tile) + (begin_before == begin ? 0 : 1);
+    if (begin < cut && begin_before <= begin) {
+      parts = 2;
+#pragma unroll 1
+      while (pairs.cut(before + parts, p.num_ctas) < end) ++parts;
+    }
+  }
+  ptx::griddepcontrol_wait();
+  const int own = tile * kRows + row;
+  if (parts == 0 || row >= rows_of_slot<C>(p) || own >= rows_of_sequence<C>(p)) return;
+  attention::merge_row<C>(
+      p.partial_o, p.partial_sums, parts,
+      [&](int part) { return part_row<C>(p, part == 0 ? first_slot : 2 * ((before + part) * tiles + tile), row); },
+      o_row_of<C>(p, place.sequence, own), {p.lse, nullptr, nullptr}, statistic_of<C>(p, place.sequence, own));
+}
+
+}  // namespace tessera::fmha_latent

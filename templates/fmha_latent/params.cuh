@@ -1,0 +1,28 @@
+// The entry's parameters as one value. The maps stay references: TMA reads a map at its address in parameter space.
+#pragma once
+
+#include "ptx/tma.cuh"
+
+namespace tessera::fmha_latent {
+
+struct Params {
+  const ptx::TensorMap& q;
+  const ptx::TensorMap& k;
+  float* lse;                      // may be null
+  const int* seqused_k = nullptr;  // valid keys [batch]: where the Config has them
+  void* o_rows = nullptr;
+  float* partial_o = nullptr;     // [slot][row][head_dim_v], un-normalised: dealt keys
+  float* partial_sums = nullptr;  // [slot][row][2]: the reference times log2(e), the sum
+  int batch;
+  int heads_q;
+  int heads_kv;
+  int seqlen_q;
+  int seqlen_k;
+  float softmax_scale;
+  long long o_stride_head = 0;  // of o_rows, in elements
+  long long o_stride_seqlen = 0;
+  long long o_stride_batch = 0;
+  int num_ctas = 0;  // ranges whose parts are merged
+};
+
+}  // namespace tessera::fmha_latent

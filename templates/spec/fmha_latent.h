@@ -1,0 +1,224 @@
+// Attention over keys that are values too, on Hopper: what a Config is, which ones are legal, and everything that
+// follows from one. Planner and device code evaluate the same functions.
+//
+//   q [batch, seqlen_q, heads_q, head_dim], k [batch, seqlen_k, 1, head_dim]; v is the first head_dim_v columns of k;
+//   o [batch, seqlen_q, heads_q, head_dim_v]; s = softmax_scale * q k^T, masked; o = softmax(s) v.
+//
+// All heads of a query share the one key head: its rows are [query][head], 64 of them a tile. A key is loaded once and
+// multiplied twice: K-major in S = Q K^T, and the same bytes of shared memory MN-major in O += P V.
+//
+// O has 64 x 512 fp32 values, twice what a warpgroup's registers bear, so both consumer warpgroups have the same 64
+// rows and one half of O's columns each. Scores are computed once: of a pair of key blocks the first warpgroup has
+// those of the first, the second those of the second. Each hands its P to the other through shared memory, where the
+// block's columns that only S needs have done their duty. References (attention's running maxima) go along with P.
+//
+// Shared tiles are panels of one swizzle span of 128 bytes: [columns / 64][64 rows][128 bytes]. A block of 64 keys is 9
+// panels, each of which is a box of the tensor map with a barrier of its own; there are two slots, one for each block
+// of a pair.
+//
+// Tensor maps, with interleave none, element strides 1, zero fill, L2 promotion of 128 bytes, swizzle 128B; q as of
+// packed heads and k as in spec/fmha.h, boxes q_box and k_box.
+//
+// Entry parameters, in this order:
+//   const __grid_constant__ TensorMap q, k
+//   void* o
+//   float* lse          [batch, heads_q, seqlen_q] dense, may be null
+//   int* seqused_k      [batch], valid keys: with seqused k only
+//   int batch, heads_q, heads_kv, seqlen_q, seqlen_k
+//   float softmax_scale
+//   long long o_stride_head, o_stride_seqlen, o_stride_batch
+// With dealt keys, behind the valid lengths,
+//   float* partial_o    [2 * CTAs][min(64, rows of a sequence)][head_dim_v], un-normalised
+//   float* partial_sums [2 * CTAs][min(64, rows of a sequence)][2]: the reference times log2(e), the sum
+// The kernel that merges has the same parameters, and behind them int num_ctas, the number of ranges.
+// Tiles of a sequence are tiles = ceil_div(seqlen_q * pack_gqa, 64); each has a CTA of its own, and those of a sequence
+// run side by side, so that they share its keys in the L2.
+// Launch: grid {tiles * ranges, 1, 1} with ranges = min(max(num_sms / tiles, 1), batch): each range of CTAs has as many
+// sequences as the others; where keys are dealt, as many pairs of key blocks, and ranges are at most all sequences'
+// pairs. block {384, 1, 1}, dynamic shared memory smem_layout().total_bytes, no cluster. Dealt keys: a workspace for
+// the parts, and a second step of a warp for each row of each tile of each cut between two ranges, which is launched
+// with programmatic stream serialization and waits for the first itself. Domain: heads_kv 1, heads_q = pack_gqa.
+#pragma once
+
+#include "spec/attention_facts.h"
+#include "spec/kernel_parts.h"
+#include "spec/limits.h"
+#include "spec/wgmma_shape.h"
+#include "tessera/spec/attention_types.h"
+#include "tessera/spec/types.h"
+
+namespace tessera::fmha_latent {
+
+using common::Role;
+using common::SmemRegion;
+
+// One specialisation. A structural type: it is a template parameter of the device code.
+struct Config {
+  AttentionFacts facts{.head_dim = 576, .head_dim_v = 512, .v_is_k = VIsK::on};
+  int tile_m = 64;  // rows of a CTA; a row is a head of a query
+  int tile_n = 64;  // keys of a block
+  int stages = 2;   // slots for blocks: a pair's
+  Swizzle swizzle = Swizzle::b128;
+  MmaKind mma_kind = MmaKind::wgmma_f16;
+  int pack_gqa = 128;               // query heads, all of which share the key head
+  SplitKv split_kv = SplitKv::off;  // dealt: ranges of CTAs have equal numbers of key blocks, a second kernel merges
+
+  TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
+};
+
+inline constexpr int kRows = 64;       // of a tile (wgmma M)
+inline constexpr int kBlockKeys = 64;  // columns of S; P fits where a panel of the block was
+inline constexpr int kPairKeys = 2 * kBlockKeys;
+inline constexpr int kHeadDim = 576;
+inline constexpr int kHeadDimV = 512;
+
+// Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
+enum class Rule {
+  ok,
+  v_is_not_k,              // 0; 1
+  dtype_not_16_bit,        // bytes of the type; 2
+  head_dim_not_latent,     // head_dim; 576
+  head_dim_v_not_latent,   // head_dim_v; 512
+  tile_m_not_64,           // tile_m; 64 (wgmma M: O of more rows finds no registers)
+  tile_n_not_64,           // tile_n; 64 (P takes the place of a panel of its block)
+  stages_not_2,            // stages; 2 (a pair of blocks)
+  swizzle_not_128b,        // bytes of the span; 128
+  pack_gqa_not_of_tiles,   // pack_gqa; 64 (a tile is whole queries, or a query whole tiles)
+  window_sliding,          // 1; 0
+  output_unnormalized,     // 1; 0
+  queries_ragged,          // 1; 0
+  lengths_of_queries,      // 1; 0 (seqused qk)
+  keys_not_dense,          // 1; 0
+  split_by_number,         // 1; 0 (split_kv on)
+  shared_memory_exceeded,  // bytes; 232,448
+};
+
+TESSERA_HD constexpr bool is_dealt(const Config& c) { return c.split_kv == SplitKv::dealt; }
+
+inline constexpr int kSpanBytes = 128;
+inline constexpr int kSpanElements = kSpanBytes / 2;
+inline constexpr int kPanelBytes = 64 * kSpanBytes;  // 64 rows of Q or keys
+inline constexpr int kPanels = kHeadDim / kSpanElements;
+inline constexpr int kPanelsOfHalf = kHeadDimV / kSpanElements / 2;  // that a warpgroup multiplies as V
+inline constexpr int kPanelOfP = kHeadDimV / kSpanElements;          // which is no V
+inline constexpr int kSlotBytes = kPanels * kPanelBytes;
+inline constexpr int kConsumers = 2;
+inline constexpr int kThreads = (kConsumers + 1) * kWarpgroupThreads;
+
+struct SmemLayout {
+  SmemRegion q;           // [panels][64][span]
+  SmemRegion k;           // [2][panels][64][span]; P in the last panel
+  SmemRegion references;  // [2][64] fp32, of the blocks' P
+  SmemRegion sums;        // [consumer warpgroup][64] fp32
+  SmemRegion barriers;    // 8 bytes each, in the order of Barriers
+  int total_bytes = 0;
+  int alignment = 1024;
+};
+
+// Byte offsets of the mbarriers.
+struct Barriers {
+  int q_full = 0;
+  int q_empty = 0;
+  int k_full = 0;   // [slot][panel]
+  int k_empty = 0;  // [slot][consumer warpgroup]: that one reads nothing there any more
+  int p_full = 0;   // [slot]: P and its references are there
+  int end = 0;
+};
+
+TESSERA_HD constexpr SmemLayout smem_layout(const Config&) {
+  SmemLayout layout;
+  layout.q = {"q", 0, kSlotBytes};
+  layout.k = {"k", end_of(layout.q), 2 * kSlotBytes};
+  layout.references = {"references", end_of(layout.k), 2 * kRows * 4};
+  layout.sums = {"sums", end_of(layout.references), kConsumers * kRows * 4};
+  layout.barriers = {"barriers", end_of(layout.sums), 8 * (2 + 2 * kPanels + 2 * kConsumers + 2)};
+  layout.total_bytes = end_of(layout.barriers);
+  return layout;
+}
+
+TESSERA_HD constexpr Barriers barriers(const Config& c) {
+  Barriers b;
+  b.q_full = smem_layout(c).barriers.offset;
+  b.q_empty = b.q_full + 8;
+  b.k_full = b.q_empty + 8;
+  b.k_empty = b.k_full + 8 * 2 * kPanels;
+  b.p_full = b.k_empty + 8 * 2 * kConsumers;
+  b.end = b.p_full + 8 * 2;
+  return b;
+}
+
+// Registers per thread: at entry, as __launch_bounds__ deals them, and after setmaxnreg.
+struct RegisterBudget {
+  int entry = 168;
+  int producer = 40;
+  int consumer = 232;
+};
+
+TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
+  const AttentionFacts& facts = c.facts;
+  if (facts.v_is_k != VIsK::on) return {Rule::v_is_not_k, 0, 1};
+  if (facts.dtype != DType::f16 && facts.dtype != DType::bf16) {
+    return {Rule::dtype_not_16_bit, dtype_bytes(facts.dtype), 2};
+  }
+  if (facts.head_dim != kHeadDim) return {Rule::head_dim_not_latent, facts.head_dim, kHeadDim};
+  if (facts.head_dim_v != kHeadDimV) return {Rule::head_dim_v_not_latent, facts.head_dim_v, kHeadDimV};
+  if (c.tile_m != kRows) return {Rule::tile_m_not_64, c.tile_m, kRows};
+  if (c.tile_n != kBlockKeys) return {Rule::tile_n_not_64, c.tile_n, kBlockKeys};
+  if (c.stages != 2) return {Rule::stages_not_2, c.stages, 2};
+  if (c.swizzle != Swizzle::b128) return {Rule::swizzle_not_128b, swizzle_span_bytes(c.swizzle), kSpanBytes};
+  const int heads = c.pack_gqa;
+  if (heads < 1 || heads > 1024 || (heads <= kRows ? kRows % heads != 0 : heads % kRows != 0)) {
+    return {Rule::pack_gqa_not_of_tiles, heads, kRows};
+  }
+  if (facts.window != Window::none) return {Rule::window_sliding, 1, 0};
+  if (facts.output != Output::normalized) return {Rule::output_unnormalized, 1, 0};
+  if (facts.q_layout != QueryLayout::dense) return {Rule::queries_ragged, 1, 0};
+  if (facts.seqused == UsedLengths::qk) return {Rule::lengths_of_queries, 1, 0};
+  if (facts.kv_layout != KvLayout::dense || facts.kv_pools != KvPools::dense) return {Rule::keys_not_dense, 1, 0};
+  if (c.split_kv == SplitKv::on) return {Rule::split_by_number, 1, 0};
+  const int bytes = smem_layout(c).total_bytes;
+  if (bytes > kMaxSmemBytes) return {Rule::shared_memory_exceeded, bytes, kMaxSmemBytes};
+  return {};
+}
+
+inline constexpr int kNumRoles = 4;
+inline constexpr int kWarpOfK = 0;  // of the producer warpgroup
+inline constexpr int kWarpOfQ = 1;
+
+TESSERA_HD constexpr Role role(const Config&, int index) {
+  const RegisterBudget budget;
+  switch (index) {
+    case 0:
+      return {"load_k", kWarpOfK, 1, budget.producer};
+    case 1:
+      return {"load_q", kWarpOfQ, 1, budget.producer};
+    case 2:
+      return {"idle", 2, 2, budget.producer};
+    default:
+      return {"consumer", 4, 4 * kConsumers, budget.consumer};
+  }
+}
+
+using TmaBox = common::TmaBox<5>;
+
+// Heads of a query that lie in one tile.
+TESSERA_HD constexpr int heads_of_tile(const Config& c) { return c.pack_gqa < kRows ? c.pack_gqa : kRows; }
+// {span, heads, queries, 1 key head, 1 batch}.
+TESSERA_HD constexpr TmaBox q_box(const Config& c) {
+  return {{kSpanElements, heads_of_tile(c), kRows / heads_of_tile(c), 1, 1}};
+}
+// {span, keys, 1 panel, 1 head, 1 batch}.
+TESSERA_HD constexpr TmaBox k_box(const Config&) { return {{kSpanElements, kBlockKeys, 1, 1, 1}}; }
+
+// S = Q K^T, a panel; O += P V with a warpgroup's own P, which it has in registers, and with the other one's.
+TESSERA_HD constexpr WgmmaShape score_wgmma(const Config& c) {
+  return {kBlockKeys, c.facts.dtype, false, false, kSpanElements / 16, false, c.facts.dtype, true};
+}
+TESSERA_HD constexpr WgmmaShape own_wgmma(const Config& c) {
+  return {kHeadDimV / 2, c.facts.dtype, true, true, kBlockKeys / 16, false, c.facts.dtype};
+}
+TESSERA_HD constexpr WgmmaShape other_wgmma(const Config& c) {
+  return {kHeadDimV / 2, c.facts.dtype, false, true, kBlockKeys / 16, false, c.facts.dtype};
+}
+
+}  // namespace tessera::fmha_latent

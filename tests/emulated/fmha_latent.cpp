@@ -1,0 +1,66 @@
+// Attention over keys that are values too, in the emulator against float64, with the race detector.
+#include <doctest/doctest.h>
+
+#include "tests/emulated/fmha_run.h"
+
+namespace tessera {
+namespace {
+
+using emulator::Schedule;
+
+Fmha latent(int heads) { return {.head_dim = 576, .head_dim_v = 512, .v_is_k = VIsK::on, .pack_gqa = heads}; }
+
+TEST_CASE("latent attention: one query of each sequence") {
+  const std::unique_ptr<Compiler> compiler = testing::find_compiler();
+  if (!compiler) return;
+  // Whole pairs of blocks, a part of a block, a pair with one block, less than a block; more tiles than SMs.
+  for (const std::int64_t keys : {256, 200, 130, 3})
+    testing::check_runs(latent(64), {2, 64, 1, 1, keys, 576, 512}, *compiler, {Schedule::lazy, Schedule::adversarial},
+                        1);
+  testing::check_runs(latent(128), {3, 128, 1, 1, 330, 576, 512}, *compiler,
+                      {Schedule::fair, Schedule::eager, Schedule::lazy, Schedule::adversarial}, 1, {.num_sms = 2});
+  testing::check_runs(latent(16), {5, 16, 1, 1, 140, 576, 512}, *compiler, {Schedule::adversarial}, 1, {.num_sms = 2});
+}
+
+TEST_CASE("latent attention: lengths in memory, NaNs behind them") {
+  const std::unique_ptr<Compiler> compiler = testing::find_compiler();
+  if (!compiler) return;
+  Fmha problem = latent(64);
+  problem.seqused = UsedLengths::k;
+  testing::check_runs(problem, {6, 64, 1, 1, 300, 576, 512}, *compiler, {Schedule::lazy, Schedule::adversarial}, 1,
+                      {.seqused_k = {300, 0, 1, 64, 129, 190}, .num_sms = 2});
+}
+
+TEST_CASE("latent attention: queries aligned at the end") {
+  const std::unique_ptr<Compiler> compiler = testing::find_compiler();
+  if (!compiler) return;
+  Fmha problem = latent(32);
+  problem.mask = Mask::causal;
+  // Three queries of 32 rows: a tile of two, and half a tile.
+  testing::check_runs(problem, {2, 32, 1, 3, 193, 576, 512}, *compiler, {Schedule::lazy, Schedule::adversarial}, 1);
+  // The first queries see no key.
+  testing::check_runs(problem, {1, 32, 1, 4, 2, 576, 512}, *compiler, {Schedule::adversarial}, 1);
+}
+
+TEST_CASE("latent attention: keys dealt to CTAs, and their parts merged") {
+  const std::unique_ptr<Compiler> compiler = testing::find_compiler();
+  if (!compiler) return;
+  Fmha problem = latent(64);
+  problem.split_kv = SplitKv::dealt;
+  // A sequence over three CTAs; cuts at a sequence's end; a range with two parts.
+  testing::check_runs(problem, {1, 64, 1, 1, 700, 576, 512}, *compiler, {Schedule::lazy, Schedule::adversarial}, 1,
+                      {.num_sms = 3});
+  testing::check_runs(problem, {4, 64, 1, 1, 256, 576, 512}, *compiler, {Schedule::adversarial}, 1, {.num_sms = 4});
+  testing::check_runs(problem, {3, 64, 1, 1, 500, 576, 512}, *compiler, {Schedule::adversarial}, 1, {.num_sms = 2});
+  problem.seqused = UsedLengths::k;
+  problem.pack_gqa = 128;
+  problem.mask = Mask::causal;
+  testing::check_runs(problem, {7, 128, 1, 1, 600, 576, 512}, *compiler, {Schedule::lazy, Schedule::adversarial}, 1,
+                      {.seqused_k = {600, 0, 3, 257, 128, 0, 511}, .num_sms = 7});
+  problem.pack_gqa = 16;
+  testing::check_runs(problem, {40, 16, 1, 2, 300, 576, 512}, *compiler, {Schedule::adversarial}, 1,
+                      {.seqused_k = std::vector<std::int64_t>(40, 131), .num_sms = 9});
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,114 @@
+// Attention over keys that are values too: which kernel a problem gets, what is refused, and what a launch takes.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "generator/attention/fmha_latent_operator.h"
+#include "generator/candidates.h"
+#include "tessera/error.h"
+#include "tessera/plan.h"
+#include "tests/generator/problems.h"
+
+using namespace tessera;
+
+namespace {
+
+Problem latent(const Fields& more = {}) {
+  Fields fields{{"head_dim", "576"}, {"head_dim_v", "512"}, {"v_is_k", "on"}};
+  fields.insert(fields.end(), more.begin(), more.end());
+  return problem_of("fmha", fields);
+}
+
+std::string refusal(const Fields& fields) {
+  try {
+    make_plan(latent(fields));
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::unsupported);
+    return error.what();
+  }
+  return "accepted";
+}
+
+/// On 132 multiprocessors, with 128 heads.
+std::int64_t value_of(const Expression& expression, std::int64_t batch, std::int64_t queries, std::int64_t keys) {
+  const std::map<std::string, std::int64_t> sizes{
+      {"batch", batch}, {"heads_q", 128}, {"seqlen_q", queries}, {"seqlen_k", keys}, {"num_sms", 132}};
+  std::vector<std::int64_t> values;
+  for (const std::string& name : expression.names()) values.push_back(sizes.at(name));
+  return expression.evaluate(values);
+}
+
+}  // namespace
+
+TEST_CASE("latent attention: the family of problems with v_is_k, and of no other") {
+  CHECK(make_plan(latent()).family == "wgmma_latent");
+  CHECK(make_plan(problem_of("fmha")).family == "wgmma");
+  CHECK(refusal({{"arch", "sm_100a"}, {"head_dim", "512"}}) == "fmha has no kernel for v_is_k on sm_100a: take sm_90a");
+}
+
+TEST_CASE("latent attention: what is refused, and why") {
+  const std::string subject = "head_dim 576/512 with v_is_k, tile 64x64, 128 heads packed: ";
+  CHECK(refusal({{"head_dim", "512"}}) ==
+        "head_dim 512 with v_is_k, tile 64x64, 128 heads packed: head_dim 512, 576 needed (keys that are values too "
+        "have 576 columns)");
+  CHECK(refusal({{"head_dim_v", "576"}}) ==
+        "head_dim 576 with v_is_k, tile 64x64, 128 heads packed: head_dim_v 576, 512 needed (values are the first 512 "
+        "columns of a key)");
+  CHECK(refusal({{"tile_m", "128"}}) ==
+        "head_dim 576/512 with v_is_k, tile 128x64, 128 heads packed: tile_m 128, 64 needed (O of more rows finds no "
+        "registers)");
+  CHECK(
+      refusal({{"tile_n", "32"}}) ==
+      "head_dim 576/512 with v_is_k, tile 64x32, 128 heads packed: tile_n 32, 64 needed (P takes the place of a panel "
+      "of its block)");
+  CHECK(refusal({{"stages", "3"}}) == subject + "stages 3, 2 needed (one for each block of a pair)");
+  CHECK(refusal({{"swizzle", "64B"}}) == subject + "a swizzle span of 64 bytes, 128 needed: take 128B");
+  CHECK(refusal({{"pack_gqa", "48"}}) ==
+        "head_dim 576/512 with v_is_k, tile 64x64, 48 heads packed: pack_gqa 48, a divisor or a multiple of 64 needed "
+        "(rows of a tile): pad the heads");
+  CHECK(refusal({{"window", "sliding"}}) == subject + "window sliding: there is no kernel for it with v_is_k");
+  CHECK(refusal({{"output", "unnormalized"}}) ==
+        subject + "output unnormalized: there is no kernel for it with v_is_k");
+  CHECK(refusal({{"q_layout", "ragged"}}) == subject + "q_layout ragged: there is no kernel for it with v_is_k");
+  CHECK(refusal({{"seqused", "qk"}}) == subject + "seqused qk: there is no kernel for it with v_is_k, take k");
+  CHECK(refusal({{"kv_layout", "ragged"}}) ==
+        subject + "keys that do not lie dense: there is no kernel for them with v_is_k");
+  CHECK(refusal({{"split_kv", "on"}}) == subject + "split_kv on: ranges follow lengths with v_is_k, take dealt");
+  CHECK(refusal({{"kv_pools", "sparse_window"}}) == "fmha has no kernel for kv_pools sparse_window with v_is_k");
+  CHECK(refusal({{"v_layout", "k"}}) == "fmha has no kernel for v_layout k with v_is_k");
+  CHECK(refusal({{"kv_copy", "cp_async"}}) == "fmha has no kernel for kv_copy cp_async with v_is_k");
+  CHECK(refusal({{"dtype", "e4m3"}}) == "fmha has no kernel for dtype e4m3: there are kernels for bf16 and f16");
+}
+
+TEST_CASE("latent attention: heads and the split follow from hints") {
+  const auto config_of = [](const Fields& fields) {
+    return chosen_config<FmhaLatentOperator>(latent(fields).as<Fmha>());
+  };
+  CHECK(config_of({}).pack_gqa == 128);
+  CHECK(config_of({{"heads_q", "16"}}).pack_gqa == 16);
+  CHECK(config_of({}).split_kv == SplitKv::off);
+  CHECK(config_of({{"seqlen_k", "1024"}}).split_kv == SplitKv::dealt);
+  CHECK(config_of({{"seqlen_k", "1024"}, {"split_kv", "off"}}).split_kv == SplitKv::off);
+}
+
+TEST_CASE("latent attention: no v, tiles of a sequence side by side") {
+  const LaunchPlan launch = make_plan(latent({{"split_kv", "dealt"}})).launch;
+  CHECK(launch.tensor_maps.size() == 2);
+  CHECK(std::none_of(launch.buffers.begin(), launch.buffers.end(), [](const BufferSpec& b) { return b.name == "v"; }));
+  const auto grid = [&](std::int64_t batch, std::int64_t queries, std::int64_t keys) {
+    return value_of(launch.steps.at(0).grid[0], batch, queries, keys);
+  };
+  CHECK(grid(128, 1, 4096) == 132);     // 66 ranges of 2 tiles
+  CHECK(grid(128, 4, 4096) == 128);     // 16 ranges of 8 tiles
+  CHECK(grid(1, 1, 1000) == 16);        // 8 pairs of blocks
+  CHECK(grid(1, 100, 1 << 20) == 200);  // more tiles than multiprocessors
+  CHECK(grid(0, 1, 4096) == 0);
+  CHECK(grid(3, 0, 4096) == 0);
+  CHECK(value_of(launch.steps.at(1).grid[0], 128, 1, 4096) == 65 * 2 * 16);
+  CHECK(value_of(launch.workspace.bytes, 128, 1, 4096) == 2 * 132 * 64 * 514 * 4);
+  const LaunchPlan whole = make_plan(latent()).launch;
+  CHECK(value_of(whole.steps.at(0).grid[0], 5, 1, 4096) == 10);
+  CHECK(whole.steps.size() == 1);
+}
