@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <utility>
 
 #include "generator/facts.h"
@@ -65,7 +66,7 @@ void place_keys(const Plan& plan, const LaunchSizes& launch, const std::vector<s
       all.emplace(buffer.name, draw_ends(size("batch"), size("seqlen_k"), size("tokens_k"), seed));
   }
   for (const auto& [name, keys] : {std::pair("k", &made.k), std::pair("v", &made.v)}) {
-    if (all.count(name) != 0) continue;
+    if (all.count(name) != 0 || (facts.v_is_k == VIsK::on && name == std::string_view("v"))) continue;
     if (facts.kv_layout == KvLayout::ragged) {
       all.emplace(name, reference::pack_keys(*keys, all.at("cu_seqlens_k"), size("tokens_k")));
       continue;
@@ -88,8 +89,10 @@ reference::Comparison check_placed_keys(const AttentionFacts& facts,
     if (facts.kv_layout == KvLayout::ragged) return reference::unpack_keys(placed, inputs.at("cu_seqlens_k"), seqlen_k);
     return reference::take_pages(pool_of(placed), lengths, inputs.at("block_table"), seqlen_k);
   };
-  const reference::Tensor k = dense("k"), v = dense("v");
-  reference::FmhaInputs in{inputs.at("q").view(), k.view(), v.view(), {}, lengths.view()};
+  const bool has_v = facts.v_is_k == VIsK::off;
+  const reference::Tensor k = dense("k"), v = has_v ? dense("v") : reference::Tensor();
+  reference::FmhaInputs in{inputs.at("q").view(), k.view(), {}, {}, lengths.view()};
+  in.v = has_v ? v.view() : reference::first_columns(k.view(), facts.head_dim_v);
   if (const auto found = inputs.find("seqused_q"); found != inputs.end()) in.seqused_q = found->second.view();
   if (facts.q_layout == QueryLayout::ragged)
     return reference::check_ragged_fmha(in, inputs.at("cu_seqlens_q").view(), outputs, check);

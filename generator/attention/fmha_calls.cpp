@@ -56,6 +56,10 @@ std::string parameters_of_latent(const FmhaLaunch& c) {
     given.give_as("float", "partial_sums");
   }
   given.give({"batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k", "softmax_scale"});
+  if (c.facts.kv_layout == KvLayout::paged) {
+    given.give_as("const int", "block_table");
+    given.give({"pages", "max_pages"});
+  }
   given.give({"o_stride_head", "o_stride_seqlen", "o_stride_batch"});
   return given.text();
 }

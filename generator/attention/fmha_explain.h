@@ -14,6 +14,21 @@
 
 namespace tessera {
 
+/// Of pages' sizes and lengths.
+template <class Rule>
+std::string explain_pages(const Verdict<Rule>& verdict) {
+  switch (verdict.rule) {
+    case Rule::page_size_unknown:
+      return verdict.found == 0 ? std::string("kv_layout paged without a page_size: take 1, 8, 16, 32, 64, 128 or 256")
+                                : fmt::format("page_size {}: there are kernels for 1, 8, 16, 32, 64, 128 and {}",
+                                              grouped(verdict.found), grouped(verdict.bound));
+    case Rule::page_size_without_pages:
+      return fmt::format("page_size {} without pages: take kv_layout paged", grouped(verdict.found));
+    default:
+      return "kv_layout paged without lengths, which say where a sequence ends: take seqused k or qk";
+  }
+}
+
 template <class Config, class Rule>
 std::string explain_shared_rule(const Config& config, const Verdict<Rule>& verdict) {
   const std::string found = grouped(verdict.found);
@@ -31,13 +46,9 @@ std::string explain_shared_rule(const Config& config, const Verdict<Rule>& verdi
     case Rule::stages_out_of_range:
       return fmt::format("{}, 1 to {} allowed", counted(verdict.found, "stage"), bound);
     case Rule::page_size_unknown:
-      return verdict.found == 0
-                 ? std::string("kv_layout paged without a page_size: take 1, 8, 16, 32, 64, 128 or 256")
-                 : fmt::format("page_size {}: there are kernels for 1, 8, 16, 32, 64, 128 and {}", found, bound);
     case Rule::page_size_without_pages:
-      return fmt::format("page_size {} without pages: take kv_layout paged", found);
     case Rule::pages_without_lengths:
-      return "kv_layout paged without lengths, which say where a sequence ends: take seqused k or qk";
+      return explain_pages(verdict);
     case Rule::kv_copy_of_dense_keys:
       return "kv_copy cp_async, dense keys come by TMA: take tma";
     case Rule::page_too_small_for_tma:

@@ -16,9 +16,11 @@ bool is_paged(const FmhaLaunch& c) { return c.facts.kv_layout == KvLayout::paged
 /// visit("k", "page"), ...: every stride of k and v.
 template <class Visit>
 void for_strides(const FmhaLaunch& c, const Visit& visit) {
-  for (const char* const tensor : {"k", "v"})
+  for (const char* const tensor : {"k", "v"}) {
+    if (is_latent(c) && tensor == std::string_view("v")) continue;
     for (const char* const step : {"page", "seqlen", "head"})
       if (is_paged(c) || step != std::string_view("page")) visit(fmt::format("{}_stride_{}", tensor, step));
+  }
 }
 
 }  // namespace
@@ -107,8 +109,10 @@ void add_key_parameters(const FmhaLaunch& c, LaunchStep& step) {
     step.parameters.push_back(
         {.name = name, .kind = kind, .value = Expression::parse(name), .source = "", .offset_bytes = {}});
   };
-  pointer("k_keys", "k");
-  pointer("v_keys", "v");
+  if (!is_latent(c)) {  // which threads do not read
+    pointer("k_keys", "k");
+    pointer("v_keys", "v");
+  }
   if (is_paged(c)) {
     pointer("block_table", "block_table");
     size("pages", ParameterKind::i32);
@@ -117,7 +121,7 @@ void add_key_parameters(const FmhaLaunch& c, LaunchStep& step) {
     pointer("cu_seqlens_k", "cu_seqlens_k");
     size("tokens_k", ParameterKind::i32);
   }
-  for_strides(c, [&](const std::string& stride) { size(stride, ParameterKind::i64); });
+  if (!is_latent(c)) for_strides(c, [&](const std::string& stride) { size(stride, ParameterKind::i64); });
 }
 
 void add_numbers(const char* name, const char* dtype, std::vector<Expression> shape, std::vector<Expression> strides,

@@ -14,6 +14,8 @@ inline constexpr std::int64_t kMaxLength =
     (std::int64_t{1} << 31) - (1 << 16);  ///< coordinates and sums of lengths stay in int
 inline constexpr std::int64_t kMaxStride = std::int64_t{1} << 40;
 
+/// Keys are values too: all heads share one key head, and the tiles of a sequence run side by side.
+inline bool is_latent(const FmhaLaunch& c) { return c.facts.v_is_k == VIsK::on; }
 inline bool lies_in_places(const FmhaLaunch& c) { return c.facts.kv_layout != KvLayout::dense; }
 
 /// Sizes of pools and tables, and the most keys of a sequence; strides of k or v.

@@ -55,6 +55,7 @@ FmhaLaunch launch_facts(const Config& c) {
 
 std::string traits_of(const Config& c) {
   std::string text = fmt::format("{} heads packed", c.pack_gqa);
+  if (c.facts.kv_layout == KvLayout::paged) text += fmt::format(", pages of {}", c.facts.page_size);
   if (fmha_latent::is_dealt(c)) text += ", keys dealt";
   return text;
 }
@@ -154,8 +155,14 @@ std::string FmhaLatentOperator::explain(const Config& config, const Verdict& ver
       return "q_layout ragged: there is no kernel for it with v_is_k";
     case Rule::lengths_of_queries:
       return "seqused qk: there is no kernel for it with v_is_k, take k";
-    case Rule::keys_not_dense:
-      return "keys that do not lie dense: there is no kernel for them with v_is_k";
+    case Rule::keys_without_places:
+      return "kv_layout ragged: there is no kernel for it with v_is_k, take dense or paged";
+    case Rule::page_too_small_for_tma:
+      return fmt::format("page_size {}, at least {} needed for TMA (rows of a swizzle's pattern)", found, bound);
+    case Rule::page_size_unknown:
+    case Rule::page_size_without_pages:
+    case Rule::pages_without_lengths:
+      return explain_pages(verdict);
     case Rule::split_by_number:
       return "split_kv on: ranges follow lengths with v_is_k, take dealt";
     case Rule::shared_memory_exceeded:

@@ -48,9 +48,6 @@ constexpr Tensor kWindowTensors[] = {
     {"swa_k", Operand::k, "heads_kv", "seqlen_swa", false, &AttentionFacts::head_dim, &FmhaLaunch::k},
     {"swa_v", Operand::v, "heads_kv", "seqlen_swa", false, &AttentionFacts::head_dim_v, &FmhaLaunch::v}};
 
-// Keys are values too: all heads share one key head, and the tiles of a sequence run side by side.
-bool is_latent(const FmhaLaunch& c) { return c.facts.v_is_k == VIsK::on; }
-
 std::vector<Tensor> tensors_of(const FmhaLaunch& c) {
   std::vector<Tensor> tensors(std::begin(kTensors), std::end(kTensors));
   if (is_latent(c)) std::erase_if(tensors, [](const Tensor& t) { return t.operand == Operand::v; });

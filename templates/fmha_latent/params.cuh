@@ -19,6 +19,9 @@ struct Params {
   int seqlen_q;
   int seqlen_k;
   float softmax_scale;
+  const int* block_table = nullptr;  // [batch][max_pages]: keys in pages
+  int pages = 0;                     // of the pool
+  int max_pages = 0;
   long long o_stride_head = 0;  // of o_rows, in elements
   long long o_stride_seqlen = 0;
   long long o_stride_batch = 0;

@@ -14,16 +14,52 @@
 
 namespace tessera::fmha_latent {
 
-// A block beyond the sequence's keys is loaded from behind all rows: zeros.
+// A warp loads a block: lane i its box i, of keys that lie side by side. Keys beyond the sequence's, and those of no
+// page of the pool, are loaded from behind all rows: zeros.
 template <Config C>
-__device__ __forceinline__ void load_panels(const Params& p, unsigned slot, unsigned full, int first, int count,
-                                            int key, int sequence) {
-#pragma unroll 1
-  for (int panel = first; panel < first + count; ++panel) {
-    ptx::mbarrier_arrive_expect_tx(full + 8 * panel, kPanelBytes);
-    ptx::tma_load_5d(slot + panel * kPanelBytes, p.k, full + 8 * panel, 0, key, panel, 0, sequence);
+struct BlockLoad {
+  static constexpr bool kHasPages = C.facts.kv_layout == KvLayout::paged;
+  static constexpr int kBoxKeys = box_keys(C);
+  static constexpr int kBoxes = kBlockKeys / kBoxKeys;
+
+  const Params& p;
+  const int sequence;
+  const int keys;  // of the sequence
+
+  __device__ __forceinline__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
+
+  // The lane's box of the block at `first_key`: its page, or -1.
+  __device__ __forceinline__ int page_of(int first_key) const {
+    if constexpr (!kHasPages) return 0;
+    const int key = first_key + lane() * kBoxKeys;
+    if (lane() >= kBoxes || key >= keys) return -1;
+    const int* const table = p.block_table + static_cast<long long>(sequence) * p.max_pages;
+    const int page = static_cast<int>(ptx::ld_global_u32(table + quotient(key, C.facts.page_size)));
+    return static_cast<unsigned>(page) < static_cast<unsigned>(p.pages) ? page : -1;
   }
-}
+
+  __device__ __forceinline__ void load(unsigned slot, unsigned full, int first, int count, int first_key,
+                                       int page) const {
+    if (lane() >= kBoxes) return;
+    constexpr unsigned kLoaders = kBoxes == 32 ? 0xffffffffu : (1u << kBoxes) - 1;
+    int row, outermost;
+    if constexpr (kHasPages) {
+      const int key = first_key + lane() * kBoxKeys;
+      row = key - quotient(key, C.facts.page_size) * C.facts.page_size;
+      outermost = page < 0 ? max(p.pages, 1) : page;
+    } else {
+      row = first_key < keys ? first_key : max(p.seqlen_k, 1);
+      outermost = sequence;
+    }
+#pragma unroll 1
+    for (int panel = first; panel < first + count; ++panel) {
+      if (lane() == 0) ptx::mbarrier_arrive_expect_tx(full + 8 * panel, kPanelBytes);
+      __syncwarp(kLoaders);
+      ptx::tma_load_5d(slot + panel * kPanelBytes + lane() * kBoxKeys * kSpanBytes, p.k, full + 8 * panel, 0, row,
+                       panel, 0, outermost);
+    }
+  }
+};
 
 template <Config C>
 __device__ __forceinline__ void load_keys(const Params& p, unsigned smem, Walk<C>& walk) {
@@ -33,23 +69,24 @@ __device__ __forceinline__ void load_keys(const Params& p, unsigned smem, Walk<C
   Part part;
 #pragma unroll 1
   while (walk.next(part)) {
-    const int keys = keys_of<C>(p, part.sequence);
+    const BlockLoad<C> block{p, part.sequence, keys_of<C>(p, part.sequence)};
+    int first_key = part.begin * kPairKeys;
+    const int end = part.end * kPairKeys;
+    int page = block.page_of(first_key);
 #pragma unroll 1
-    for (int pair = part.begin; pair < part.end; ++pair, parity ^= 1) {
-#pragma unroll 1
-      for (int block = 0; block < 2; ++block) {
-        const int first = pair * kPairKeys + block * kBlockKeys;
-        const int key = first < keys ? first : max(p.seqlen_k, 1);
-        const unsigned slot = smem + kLayout.k.offset + block * kSlotBytes;
-        const unsigned full = smem + kBarriers.k_full + 8 * block * kPanels;
-        const unsigned empty = smem + kBarriers.k_empty + 8 * block * kConsumers;
-        ptx::mbarrier_wait_parity(empty, parity);
-        load_panels<C>(p, slot, full, 0, kPanelsOfHalf, key, part.sequence);
-        if (block == 1) load_panels<C>(p, slot, full, kPanelOfP, 1, key, part.sequence);
-        ptx::mbarrier_wait_parity(empty + 8, parity);
-        load_panels<C>(p, slot, full, kPanelsOfHalf, block == 0 ? kPanels - kPanelsOfHalf : kPanelsOfHalf, key,
-                       part.sequence);
-      }
+    for (int index = 0; first_key < end; first_key += kBlockKeys, index ^= 1) {
+      const unsigned slot = smem + kLayout.k.offset + index * kSlotBytes;
+      const unsigned full = smem + kBarriers.k_full + 8 * index * kPanels;
+      const unsigned empty = smem + kBarriers.k_empty + 8 * index * kConsumers;
+      // The next block's entries are on their way while this one's slot is waited for.
+      const int next = first_key + kBlockKeys < end ? block.page_of(first_key + kBlockKeys) : -1;
+      ptx::mbarrier_wait_parity(empty, parity);
+      block.load(slot, full, 0, kPanelsOfHalf, first_key, page);
+      if (index == 1) block.load(slot, full, kPanelOfP, 1, first_key, page);
+      ptx::mbarrier_wait_parity(empty + 8, parity);
+      block.load(slot, full, kPanelsOfHalf, index == 0 ? kPanels - kPanelsOfHalf : kPanelsOfHalf, first_key, page);
+      page = next;
+      if (index == 1) parity ^= 1;
     }
   }
 }
@@ -79,10 +116,9 @@ __device__ __forceinline__ void produce(const Params& p, unsigned smem) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
   if (warp > kWarpOfQ) return;
   Walk<C> walk(p);
-  if (!ptx::elect_sync()) return;
   if (warp == kWarpOfK) {
     load_keys<C>(p, smem, walk);
-  } else {
+  } else if (ptx::elect_sync()) {
     load_rows<C>(p, smem, walk);
   }
 }

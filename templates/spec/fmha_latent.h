@@ -26,8 +26,11 @@
 //   int* seqused_k      [batch], valid keys: with seqused k only
 //   int batch, heads_q, heads_kv, seqlen_q, seqlen_k
 //   float softmax_scale
+//   int* block_table, int pages, max_pages: keys in pages
 //   long long o_stride_head, o_stride_seqlen, o_stride_batch
-// With dealt keys, behind the valid lengths,
+// Keys in pages: k [pages, page_size, 1, head_dim] is a pool, int* block_table [batch, max_pages] lists the pages of
+// each sequence, of which seqused_k keys are valid. An entry that is read and is no page of the pool stands for zeros;
+// those behind a sequence's last page are not read. With dealt keys, behind the valid lengths,
 //   float* partial_o    [2 * CTAs][min(64, rows of a sequence)][head_dim_v], un-normalised
 //   float* partial_sums [2 * CTAs][min(64, rows of a sequence)][2]: the reference times log2(e), the sum
 // The kernel that merges has the same parameters, and behind them int num_ctas, the number of ranges.
@@ -75,22 +78,26 @@ inline constexpr int kHeadDimV = 512;
 // Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
 enum class Rule {
   ok,
-  v_is_not_k,              // 0; 1
-  dtype_not_16_bit,        // bytes of the type; 2
-  head_dim_not_latent,     // head_dim; 576
-  head_dim_v_not_latent,   // head_dim_v; 512
-  tile_m_not_64,           // tile_m; 64 (wgmma M: O of more rows finds no registers)
-  tile_n_not_64,           // tile_n; 64 (P takes the place of a panel of its block)
-  stages_not_2,            // stages; 2 (a pair of blocks)
-  swizzle_not_128b,        // bytes of the span; 128
-  pack_gqa_not_of_tiles,   // pack_gqa; 64 (a tile is whole queries, or a query whole tiles)
-  window_sliding,          // 1; 0
-  output_unnormalized,     // 1; 0
-  queries_ragged,          // 1; 0
-  lengths_of_queries,      // 1; 0 (seqused qk)
-  keys_not_dense,          // 1; 0
-  split_by_number,         // 1; 0 (split_kv on)
-  shared_memory_exceeded,  // bytes; 232,448
+  v_is_not_k,               // 0; 1
+  dtype_not_16_bit,         // bytes of the type; 2
+  head_dim_not_latent,      // head_dim; 576
+  head_dim_v_not_latent,    // head_dim_v; 512
+  tile_m_not_64,            // tile_m; 64 (wgmma M: O of more rows finds no registers)
+  tile_n_not_64,            // tile_n; 64 (P takes the place of a panel of its block)
+  stages_not_2,             // stages; 2 (a pair of blocks)
+  swizzle_not_128b,         // bytes of the span; 128
+  pack_gqa_not_of_tiles,    // pack_gqa; 64 (a tile is whole queries, or a query whole tiles)
+  window_sliding,           // 1; 0
+  output_unnormalized,      // 1; 0
+  queries_ragged,           // 1; 0
+  lengths_of_queries,       // 1; 0 (seqused qk)
+  keys_without_places,      // 1; 0 (ragged keys, pools)
+  page_size_unknown,        // page_size; 256 (kPageSizes)
+  page_size_without_pages,  // page_size; 0
+  page_too_small_for_tma,   // page_size; 8 (rows of a swizzle's pattern)
+  pages_without_lengths,    // 0; 1 (seqused k: where a sequence ends in its last page)
+  split_by_number,          // 1; 0 (split_kv on)
+  shared_memory_exceeded,   // bytes; 232,448
 };
 
 TESSERA_HD constexpr bool is_dealt(const Config& c) { return c.split_kv == SplitKv::dealt; }
@@ -154,6 +161,18 @@ struct RegisterBudget {
   int consumer = 232;
 };
 
+TESSERA_HD constexpr Verdict<Rule> why_invalid_pages(const AttentionFacts& facts) {
+  const int keys = facts.page_size;
+  if (facts.kv_layout != KvLayout::paged) {
+    if (keys != 0) return {Rule::page_size_without_pages, keys, 0};
+    return {};
+  }
+  if (!is_page_size(keys)) return {Rule::page_size_unknown, keys, 256};
+  if (keys < 8) return {Rule::page_too_small_for_tma, keys, 8};
+  if (facts.seqused == UsedLengths::none) return {Rule::pages_without_lengths, 0, 1};
+  return {};
+}
+
 TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   const AttentionFacts& facts = c.facts;
   if (facts.v_is_k != VIsK::on) return {Rule::v_is_not_k, 0, 1};
@@ -174,7 +193,9 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (facts.output != Output::normalized) return {Rule::output_unnormalized, 1, 0};
   if (facts.q_layout != QueryLayout::dense) return {Rule::queries_ragged, 1, 0};
   if (facts.seqused == UsedLengths::qk) return {Rule::lengths_of_queries, 1, 0};
-  if (facts.kv_layout != KvLayout::dense || facts.kv_pools != KvPools::dense) return {Rule::keys_not_dense, 1, 0};
+  if (facts.kv_layout == KvLayout::ragged || facts.kv_pools != KvPools::dense) return {Rule::keys_without_places, 1, 0};
+  const Verdict<Rule> of_pages = why_invalid_pages(facts);
+  if (!of_pages.ok()) return of_pages;
   if (c.split_kv == SplitKv::on) return {Rule::split_by_number, 1, 0};
   const int bytes = smem_layout(c).total_bytes;
   if (bytes > kMaxSmemBytes) return {Rule::shared_memory_exceeded, bytes, kMaxSmemBytes};
@@ -207,8 +228,12 @@ TESSERA_HD constexpr int heads_of_tile(const Config& c) { return c.pack_gqa < kR
 TESSERA_HD constexpr TmaBox q_box(const Config& c) {
   return {{kSpanElements, heads_of_tile(c), kRows / heads_of_tile(c), 1, 1}};
 }
-// {span, keys, 1 panel, 1 head, 1 batch}.
-TESSERA_HD constexpr TmaBox k_box(const Config&) { return {{kSpanElements, kBlockKeys, 1, 1, 1}}; }
+// Keys of a block that lie side by side: all, or those of a page.
+TESSERA_HD constexpr int box_keys(const Config& c) {
+  return tessera::box_keys(c.facts.kv_layout, c.facts.page_size, kBlockKeys);
+}
+// {span, keys, 1 panel, 1 head, 1 batch or page}.
+TESSERA_HD constexpr TmaBox k_box(const Config& c) { return {{kSpanElements, box_keys(c), 1, 1, 1}}; }
 
 // S = Q K^T, a panel; O += P V with a warpgroup's own P, which it has in registers, and with the other one's.
 TESSERA_HD constexpr WgmmaShape score_wgmma(const Config& c) {

@@ -42,6 +42,26 @@ TEST_CASE("latent attention: queries aligned at the end") {
   testing::check_runs(problem, {1, 32, 1, 4, 2, 576, 512}, *compiler, {Schedule::adversarial}, 1);
 }
 
+TEST_CASE("latent attention: keys in pages, and entries that are no pages") {
+  const std::unique_ptr<Compiler> compiler = testing::find_compiler();
+  if (!compiler) return;
+  int turn = 0;
+  for (const int page_size : {64, 8, 16, 32, 128, 256}) {
+    ++turn;
+    Fmha problem = latent(turn % 2 == 0 ? 64 : 16);
+    problem.kv_layout = KvLayout::paged;
+    problem.page_size = page_size;
+    problem.mask = turn % 3 == 0 ? Mask::causal : Mask::none;
+    problem.split_kv = turn % 2 == 0 ? SplitKv::off : SplitKv::dealt;
+    testing::FmhaLaunchFacts facts{.seqused_k = {300, 131, 0, 64}, .num_sms = 3};
+    facts.input_seed = static_cast<std::uint64_t>(turn);
+    facts.has_foreign_pages = turn % 3 == 1;
+    facts.spare_pages = turn % 4;
+    testing::check_runs(problem, {4, *problem.pack_gqa, 1, 2, 300, 576, 512}, *compiler,
+                        {Schedule::lazy, Schedule::adversarial}, 1, facts);
+  }
+}
+
 TEST_CASE("latent attention: keys dealt to CTAs, and their parts merged") {
   const std::unique_ptr<Compiler> compiler = testing::find_compiler();
   if (!compiler) return;

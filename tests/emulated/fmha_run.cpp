@@ -177,8 +177,10 @@ class Run {
           outputs, check);
     }
     if (problem_.kv_layout != KvLayout::dense) {
-      const Tensor k = dense_keys("k"), v = dense_keys("v"), lengths = tensor_of(facts_.seqused_k);
-      reference::FmhaInputs inputs{tensors_.at("q").view(), k.view(), v.view(), {}, lengths.view()};
+      const Tensor k = dense_keys("k"), v = is_latent() ? Tensor() : dense_keys("v");
+      const Tensor lengths = tensor_of(facts_.seqused_k);
+      reference::FmhaInputs inputs{tensors_.at("q").view(), k.view(), {}, {}, lengths.view()};
+      inputs.v = is_latent() ? reference::first_columns(k.view(), sizes_.v_columns()) : v.view();
       if (!facts_.seqused_q.empty()) inputs.seqused_q = tensors_.at("seqused_q").view();
       if (is_ragged()) return reference::check_ragged_fmha(inputs, tensors_.at("cu_seqlens_q").view(), outputs, check);
       return reference::check_fmha(inputs, outputs, check);
@@ -270,6 +272,7 @@ class Run {
     const auto page_of = [&](const Tensor& keys) { return page_size * keys.shape[2] * keys.shape[3]; };
     places_ = {{"pages", pages}, {"max_pages", max_pages}};
     for (const auto& [name, keys] : {std::pair("k", &k), std::pair("v", &v)}) {
+      if (is_latent() && name == std::string_view("v")) continue;
       const std::int64_t columns = keys->shape[3], heads = keys->shape[2];
       const bool is_head_major = facts_.pool_layout == FmhaLaunchFacts::PoolLayout::head_major;
       const std::string prefix = std::string(name) + "_stride_";
@@ -284,7 +287,8 @@ class Run {
     v_offset_ = is_one ? static_cast<std::size_t>(page_of(k) * dtype_bytes(problem_.dtype)) : 0;
     tensors_.emplace("block_table", std::move(table));
     for (const auto& [name, keys] : {std::pair("k", &k), std::pair("v", &v)})
-      reference::put_pages(*keys, lengths, tensors_.at("block_table"), pool_of(name));
+      if (!is_latent() || name == std::string_view("k"))
+        reference::put_pages(*keys, lengths, tensors_.at("block_table"), pool_of(name));
   }
   void make_ragged(const Tensor& k, const Tensor& v) {
     const Tensor ends = reference::ends_of(tensor_of(facts_.seqused_k));

@@ -74,7 +74,13 @@ TEST_CASE("latent attention: what is refused, and why") {
   CHECK(refusal({{"q_layout", "ragged"}}) == subject + "q_layout ragged: there is no kernel for it with v_is_k");
   CHECK(refusal({{"seqused", "qk"}}) == subject + "seqused qk: there is no kernel for it with v_is_k, take k");
   CHECK(refusal({{"kv_layout", "ragged"}}) ==
-        subject + "keys that do not lie dense: there is no kernel for them with v_is_k");
+        subject + "kv_layout ragged: there is no kernel for it with v_is_k, take dense or paged");
+  CHECK(refusal({{"page_size", "64"}}) == subject + "page_size 64 without pages: take kv_layout paged");
+  const std::string paged = "head_dim 576/512 with v_is_k, tile 64x64, 128 heads packed, pages of ";
+  CHECK(refusal({{"kv_layout", "paged"}, {"page_size", "1"}}) ==
+        paged + "1: page_size 1, at least 8 needed for TMA (rows of a swizzle's pattern)");
+  CHECK(refusal({{"kv_layout", "paged"}, {"page_size", "24"}}) ==
+        paged + "24: page_size 24: there are kernels for 1, 8, 16, 32, 64, 128 and 256");
   CHECK(refusal({{"split_kv", "on"}}) == subject + "split_kv on: ranges follow lengths with v_is_k, take dealt");
   CHECK(refusal({{"kv_pools", "sparse_window"}}) == "fmha has no kernel for kv_pools sparse_window with v_is_k");
   CHECK(refusal({{"v_layout", "k"}}) == "fmha has no kernel for v_layout k with v_is_k");
@@ -108,6 +114,11 @@ TEST_CASE("latent attention: no v, tiles of a sequence side by side") {
   CHECK(grid(3, 0, 4096) == 0);
   CHECK(value_of(launch.steps.at(1).grid[0], 128, 1, 4096) == 65 * 2 * 16);
   CHECK(value_of(launch.workspace.bytes, 128, 1, 4096) == 2 * 132 * 64 * 514 * 4);
+  const LaunchPlan paged = make_plan(latent({{"kv_layout", "paged"}, {"page_size", "64"}})).launch;
+  CHECK(std::none_of(paged.sizes.begin(), paged.sizes.end(),
+                     [](const SizeSpec& size) { return size.name.starts_with("v_"); }));
+  CHECK(std::none_of(paged.domain.begin(), paged.domain.end(),
+                     [](const DomainRule& rule) { return rule.message.starts_with("v_"); }));
   const LaunchPlan whole = make_plan(latent()).launch;
   CHECK(value_of(whole.steps.at(0).grid[0], 5, 1, 4096) == 10);
   CHECK(whole.steps.size() == 1);
