@@ -166,13 +166,10 @@ struct Consumer {
     if (make_probabilities(scores, pair * kPairKeys, probabilities, factor)) fmha::rescale(output, factor);
     issue_own<C>(output, probabilities, values(0), accumulate);
     accumulate = 1;
-    const bool moves = take_references(factor);
+    // The slot goes back before the other's P is waited for: what is loaded there takes longest.
     ptx::wgmma_wait_group<0>();
     release(0);
-    if (moves) {
-      ptx::order_after_wait(factor[0], factor[1]);
-      fmha::rescale(output, factor);
-    }
+    if (take_references(factor)) fmha::rescale(output, factor);
     issue_other<C>(output, p_of(1), values(1), 1);
     ptx::wgmma_wait_group<0>();
     release(1);
