@@ -2,7 +2,8 @@
 //
 // A slot is loaded panel by panel, each with a barrier of its own, so that scores begin with the first one. A warpgroup
 // gives back what it has multiplied as values, so that one half of a slot is on its way again while the other is in
-// use. The panel that P lay in comes back with the half of the warpgroup which got that P.
+// use. The panel that P lay in comes back with the half of the warpgroup which got that P. A slot is free for about as
+// long as a load from memory takes, so the blocks after the next ones are brought to the L2 before.
 #pragma once
 
 #include "fmha_latent/deal.cuh"
@@ -10,6 +11,7 @@
 #include "ptx/elect.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/tma.cuh"
+#include "ptx/tma_prefetch.cuh"
 #include "spec/fmha_latent.h"
 
 namespace tessera::fmha_latent {
@@ -38,19 +40,22 @@ struct BlockLoad {
     return static_cast<unsigned>(page) < static_cast<unsigned>(p.pages) ? page : -1;
   }
 
+  // Where the lane's box of that block begins in its page or sequence, and which one that is.
+  __device__ __forceinline__ int row_of(int first_key) const {
+    const int key = first_key + lane() * kBoxKeys;
+    if constexpr (kHasPages) return key - quotient(key, C.facts.page_size) * C.facts.page_size;
+    return key < keys ? key : max(p.seqlen_k, 1);
+  }
+  __device__ __forceinline__ int outermost_of(int page) const {
+    if constexpr (kHasPages) return page < 0 ? max(p.pages, 1) : page;
+    return sequence;
+  }
+
   __device__ __forceinline__ void load(unsigned slot, unsigned full, int first, int count, int first_key,
                                        int page) const {
     if (lane() >= kBoxes) return;
     constexpr unsigned kLoaders = kBoxes == 32 ? 0xffffffffu : (1u << kBoxes) - 1;
-    int row, outermost;
-    if constexpr (kHasPages) {
-      const int key = first_key + lane() * kBoxKeys;
-      row = key - quotient(key, C.facts.page_size) * C.facts.page_size;
-      outermost = page < 0 ? max(p.pages, 1) : page;
-    } else {
-      row = first_key < keys ? first_key : max(p.seqlen_k, 1);
-      outermost = sequence;
-    }
+    const int row = row_of(first_key), outermost = outermost_of(page);
 #pragma unroll 1
     for (int panel = first; panel < first + count; ++panel) {
       if (lane() == 0) ptx::mbarrier_arrive_expect_tx(full + 8 * panel, kPanelBytes);
@@ -59,12 +64,21 @@ struct BlockLoad {
                        panel, 0, outermost);
     }
   }
+
+  // To the L2 alone. The CTAs of a sequence's tiles, which all load the block, have some of its panels each.
+  __device__ __forceinline__ void prefetch(int first_key, int page, int tile, int tiles) const {
+    if (lane() >= kBoxes || page < 0 || first_key + lane() * kBoxKeys >= keys) return;
+    const int row = row_of(first_key), outermost = outermost_of(page);
+#pragma unroll 1
+    for (int panel = tile; panel < kPanels; panel += tiles) ptx::tma_prefetch_5d(p.k, 0, row, panel, 0, outermost);
+  }
 };
 
 template <Config C>
 __device__ __forceinline__ void load_keys(const Params& p, unsigned smem, Walk<C>& walk) {
   constexpr SmemLayout kLayout = smem_layout(C);
   constexpr Barriers kBarriers = barriers(C);
+  const int tile = walk.tile(), tiles = tiles_of_sequence<C>(p);
   unsigned parity = 1;
   Part part;
 #pragma unroll 1
@@ -72,20 +86,28 @@ __device__ __forceinline__ void load_keys(const Params& p, unsigned smem, Walk<C
     const BlockLoad<C> block{p, part.sequence, keys_of<C>(p, part.sequence)};
     int first_key = part.begin * kPairKeys;
     const int end = part.end * kPairKeys;
-    int page = block.page_of(first_key);
+    // Entries of blocks are looked up one before they are prefetched, so that nothing waits for them.
+    int pages[kBlocksAhead + 1];
+#pragma unroll
+    for (int i = 0; i <= kBlocksAhead; ++i) pages[i] = block.page_of(first_key + i * kBlockKeys);
+#pragma unroll
+    for (int i = 1; i < kBlocksAhead; ++i)
+      if (first_key + i * kBlockKeys < end) block.prefetch(first_key + i * kBlockKeys, pages[i], tile, tiles);
 #pragma unroll 1
     for (int index = 0; first_key < end; first_key += kBlockKeys, index ^= 1) {
       const unsigned slot = smem + kLayout.k.offset + index * kSlotBytes;
       const unsigned full = smem + kBarriers.k_full + 8 * index * kPanels;
       const unsigned empty = smem + kBarriers.k_empty + 8 * index * kConsumers;
-      // The next block's entries are on their way while this one's slot is waited for.
-      const int next = first_key + kBlockKeys < end ? block.page_of(first_key + kBlockKeys) : -1;
+      const int page = pages[0], ahead = first_key + kBlocksAhead * kBlockKeys;
+      if (ahead < end) block.prefetch(ahead, pages[kBlocksAhead], tile, tiles);
+#pragma unroll
+      for (int i = 0; i < kBlocksAhead; ++i) pages[i] = pages[i + 1];
+      pages[kBlocksAhead] = ahead + kBlockKeys < end ? block.page_of(ahead + kBlockKeys) : -1;
       ptx::mbarrier_wait_parity(empty, parity);
       block.load(slot, full, 0, kPanelsOfHalf, first_key, page);
       if (index == 1) block.load(slot, full, kPanelOfP, 1, first_key, page);
       ptx::mbarrier_wait_parity(empty + 8, parity);
       block.load(slot, full, kPanelsOfHalf, index == 0 ? kPanels - kPanelsOfHalf : kPanelsOfHalf, first_key, page);
-      page = next;
       if (index == 1) parity ^= 1;
     }
   }
