@@ -40,6 +40,7 @@ struct Consumer {
   fmha::RowStatistics rows{};
   unsigned parity = 0;  // of slots
   int keys = 0;         // of the part's sequence
+  const int first_row = walk.tile() * kRows;
 
   __device__ __forceinline__ static int thread() { return static_cast<int>(threadIdx.x) % kWarpgroupThreads; }
   // The first of this thread's two rows; the second is 8 further.
@@ -66,7 +67,7 @@ struct Consumer {
   // The end of the keys that a row sees.
   __device__ __forceinline__ int visible_end(int own_row) const {
     if constexpr (C.facts.mask == Mask::none) return keys;
-    return min(keys, (walk.tile() * kRows + own_row) / C.pack_gqa + 1 + keys - p.seqlen_q);
+    return min(keys, (first_row + own_row) / C.pack_gqa + 1 + keys - p.seqlen_q);
   }
 
   // What lies in a block behind the last key is nobody's, and 0 times a NaN is one.
@@ -240,8 +241,8 @@ struct Consumer {
       finish_rows(part, factor);
       ptx::order_after_wait(factor[0], factor[1]);
       fmha::rescale(output, factor);
-      if (kIndex == 0) store_statistics<C>(p, part, rows, walk.tile(), row());
-      store_output<C>(p, part, output, kIndex * (kHeadDimV / 2), walk.tile(), row());
+      if (kIndex == 0) store_statistics<C>(p, part, rows, first_row, row());
+      store_output<C>(p, part, output, kIndex * (kHeadDimV / 2), first_row, row());
     }
   }
 };

@@ -36,14 +36,15 @@ __device__ __forceinline__ char* o_row_of(const Params& p, int sequence, int row
          o_element_bytes(C.facts) * (sequence * p.o_stride_batch + head * p.o_stride_head + query * p.o_stride_seqlen);
 }
 
-// One thread of four writes what is known of its rows. `row`: of the tile, the thread's first.
+// One thread of four writes what is known of its rows. `first_row`: of the tile; `row`: of it, the
+// thread's first.
 template <Config C>
 __device__ __forceinline__ void store_statistics(const Params& p, const Part& part, const fmha::RowStatistics& rows,
-                                                 int tile, int row) {
+                                                 int first_row, int row) {
   if (threadIdx.x % 4 != 0) return;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    const int own = tile * kRows + row + 8 * r;
+    const int own = first_row + row + 8 * r;
     if (own >= rows_of_sequence<C>(p)) continue;
     if constexpr (is_dealt(C)) {
       if (part.slot >= 0) {
@@ -60,11 +61,11 @@ __device__ __forceinline__ void store_statistics(const Params& p, const Part& pa
 // Half of a row: columns from `first_column` on.
 template <Config C>
 __device__ __forceinline__ void store_output(const Params& p, const Part& part, const Accumulator& output,
-                                             int first_column, int tile, int row) {
+                                             int first_column, int first_row, int row) {
   const int column = first_column + 2 * (static_cast<int>(threadIdx.x) % 4);
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    const int own = tile * kRows + row + 8 * r;
+    const int own = first_row + row + 8 * r;
     if (own >= rows_of_sequence<C>(p)) continue;
     if (is_dealt(C) && part.slot >= 0) {
       float* const to = p.partial_o + part_row<C>(p, part.slot, row + 8 * r) * kHeadDimV + column;

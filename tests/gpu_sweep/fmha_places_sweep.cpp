@@ -3,10 +3,10 @@
 // are NaN wherever no valid key lies, pages in random order, some entries in use none of the pool. Outputs are poisoned
 // before each of two runs, whose bytes must agree.
 //
-//   fmha_places_sweep [--kernels N] [--shapes N] [--seed S] [--seconds S] [--emulate]
+//   fmha_places_sweep [--kernels N] [--shapes N] [--seed S] [--seconds S] [--emulate] [--latent]
 //
 // Exit code 0: all pass; 1: a mismatch (printed with everything that reproduces it); 77: no GPU here. --emulate: in the
-// emulator, with small shapes.
+// emulator, with small shapes. --latent: keys that are values too, in pages or dense with NaNs behind the valid ones.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -35,8 +35,10 @@ struct Settings {
   int kernels = 40, shapes = 4;
   std::uint64_t seed = 0;
   double seconds = 360;
-  bool is_emulated = false;
+  bool is_emulated = false, is_latent = false;
 };
+
+bool has_v(const Fmha& problem) { return problem.v_is_k == VIsK::off; }
 
 class Sweep {
  public:
@@ -48,7 +50,7 @@ class Sweep {
     int kernels = 0;
     for (; kernels < settings_.kernels; ++kernels) {
       if (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() > settings_.seconds) break;
-      const Fmha problem = draw_kernel();
+      const Fmha problem = settings_.is_latent ? draw_latent() : draw_kernel();
       const FmhaKernel kernel = jit_.kernel(problem);
       for (int i = 0; i < settings_.shapes; ++i) one(problem, kernel);
     }
@@ -80,6 +82,19 @@ class Sweep {
     if (pick(0, 1) == 0) problem.split_kv = SplitKv::on;
     if (pick(0, 1) == 0) problem.pack_gqa = 1 << pick(1, 3);
     if (pick(0, 1) == 0) problem.tile_m = 64;
+    return problem;
+  }
+
+  Fmha draw_latent() {
+    Fmha problem{.head_dim = 576, .head_dim_v = 512, .seqused = UsedLengths::k, .v_is_k = VIsK::on};
+    problem.dtype = pick(0, 1) == 0 ? DType::bf16 : DType::f16;
+    problem.mask = pick(0, 1) == 0 ? Mask::none : Mask::causal;
+    if (pick(0, 1) == 0) {
+      problem.kv_layout = KvLayout::paged;
+      problem.page_size = kPageSizes[pick(1, 6)];
+    }
+    problem.pack_gqa = 1 << pick(0, 7);
+    problem.split_kv = pick(0, 2) == 0 ? SplitKv::off : SplitKv::dealt;
     return problem;
   }
 
@@ -125,6 +140,17 @@ Sweep::Placed Sweep::place(const Fmha& problem, const reference::FmhaTensors& ma
                            FmhaArguments& a) {
   Placed placed;
   const std::int64_t seqlen_k = made.k.shape[1];
+  if (problem.kv_layout == KvLayout::dense) {
+    placed.k = placed.dense_k = made.k;
+    const auto row_bytes = static_cast<std::size_t>(problem.head_dim * dtype_bytes(problem.dtype));
+    for (std::int64_t b = 0; b < lengths.shape[0]; ++b) {
+      const auto used = static_cast<std::int64_t>(lengths.at(b));
+      std::fill_n(placed.k.bytes.begin() +
+                      static_cast<std::ptrdiff_t>((b * seqlen_k + used)) * static_cast<std::ptrdiff_t>(row_bytes),
+                  static_cast<std::size_t>(seqlen_k - used) * row_bytes, std::byte{0xFF});
+    }
+    return placed;
+  }
   if (problem.kv_layout == KvLayout::ragged) {
     placed.ends = reference::ends_of(lengths);
     a.tokens_k = static_cast<std::int64_t>(placed.ends.at(lengths.shape[0])) + pick(0, 40);
@@ -143,7 +169,7 @@ Sweep::Placed Sweep::place(const Fmha& problem, const reference::FmhaTensors& ma
     for (std::int64_t i = 0; i < placed.block_table.elements(); i += pick(1, 9))
       placed.block_table.set(i, static_cast<double>(pick(0, 1) == 0 ? -1 : a.pages + pick(0, 1000000)));
   const bool is_head_major = pick(0, 1) == 0;
-  for (const int t : {0, 1}) {
+  for (int t = 0; t < (has_v(problem) ? 2 : 1); ++t) {
     const Tensor& keys = t == 0 ? made.k : made.v;
     const std::int64_t heads = keys.shape[2], columns = keys.shape[3];
     Tensor& pool = t == 0 ? placed.k : placed.v;
@@ -160,6 +186,7 @@ Sweep::Placed Sweep::place(const Fmha& problem, const reference::FmhaTensors& ma
   }
   a.k_stride_page = placed.strides[0][0], a.k_stride_seqlen = placed.strides[0][1],
   a.k_stride_head = placed.strides[0][2];
+  if (!has_v(problem)) return placed;
   a.v_stride_page = placed.strides[1][0], a.v_stride_seqlen = placed.strides[1][1],
   a.v_stride_head = placed.strides[1][2];
   return placed;
@@ -170,9 +197,9 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel) {
   const std::int64_t most = settings_.is_emulated ? 300 : pick(0, 1) == 0 ? 500 : 4000;
   FmhaArguments a;
   a.batch = pick(1, 6);
-  a.heads_kv = pick(1, 3);
+  a.heads_kv = has_v(problem) ? pick(1, 3) : 1;
   a.heads_q = a.heads_kv * problem.pack_gqa.value_or(static_cast<int>(pick(1, 3)));
-  a.seqlen_q = pick(0, 1) == 0 ? pick(1, 8) : pick(1, settings_.is_emulated ? 100 : 400);
+  a.seqlen_q = pick(0, 1) == 0 || !has_v(problem) ? pick(1, 8) : pick(1, settings_.is_emulated ? 100 : 400);
   a.seqlen_k = pick(1, most);
   const reference::FmhaSizes sizes{a.batch, a.heads_q, a.heads_kv, a.seqlen_q, a.seqlen_k, problem.head_dim, v_columns};
   const reference::FmhaTensors made =
@@ -184,7 +211,8 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel) {
            {a.batch, a.seqlen_q, a.heads_q, v_columns});
   Tensor statistics[3];
   for (Tensor& tensor : statistics) tensor = Tensor(DType::f32, {a.batch, a.heads_q, a.seqlen_q});
-  a.q = upload("q", made.q), a.k = upload("k", placed.k), a.v = upload("v", placed.v);
+  a.q = upload("q", made.q), a.k = upload("k", placed.k);
+  if (has_v(problem)) a.v = upload("v", placed.v);
   a.o = upload("o", o), a.lse = upload("lse", statistics[0]);
   if (problem.output == Output::unnormalized)
     a.row_max = upload("row_max", statistics[1]), a.row_sum = upload("row_sum", statistics[2]);
@@ -196,6 +224,7 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel) {
     check.window_size_left = a.window_size_left = pick(0, 3) == 0 ? -1 : pick(0, a.seqlen_k);
     check.window_size_right = a.window_size_right = pick(0, 3) == 0 ? -1 : pick(0, 300);
   }
+  if (problem.split_kv == SplitKv::dealt) check.num_splits = a.seqlen_k / 64 + 1;
   if (problem.split_kv == SplitKv::on) check.num_splits = a.num_splits = pick(1, 20);
   check.softmax_scale = a.softmax_scale = 1 / std::sqrt(static_cast<double>(problem.head_dim));
   a.workspace_bytes = kernel.workspace_bytes(device_, a);
@@ -230,7 +259,8 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel) {
   check.seed = random_();
   reference::FmhaOutputs outputs{o.view(), statistics[0].view(), {}, {}};
   if (!check.is_normalized()) outputs.row_max = statistics[1].view(), outputs.row_sum = statistics[2].view();
-  reference::FmhaInputs inputs{made.q.view(), placed.dense_k.view(), placed.dense_v.view(), {}, lengths.view()};
+  reference::FmhaInputs inputs{made.q.view(), placed.dense_k.view(), {}, {}, lengths.view()};
+  inputs.v = has_v(problem) ? placed.dense_v.view() : reference::first_columns(inputs.k, v_columns);
   if (problem.seqused == UsedLengths::qk) inputs.seqused_q = lengths_q.view();
   const reference::Comparison result = reference::check_fmha(inputs, outputs, check);
   ++shapes_;
@@ -261,6 +291,7 @@ int main(int argc, char** argv) {
   app.add_option("--seed", settings.seed, "of everything random; printed at the end");
   app.add_option("--seconds", settings.seconds, "no kernel is begun after that");
   app.add_flag("--emulate", settings.is_emulated, "in the emulator");
+  app.add_flag("--latent", settings.is_latent, "keys that are values too");
   CLI11_PARSE(app, argc, argv);
   try {
     if (settings.is_emulated) {
