@@ -36,8 +36,7 @@ __device__ __forceinline__ char* o_row_of(const Params& p, int sequence, int row
          o_element_bytes(C.facts) * (sequence * p.o_stride_batch + head * p.o_stride_head + query * p.o_stride_seqlen);
 }
 
-// One thread of four writes what is known of its rows. `first_row`: of the tile; `row`: of it, the
-// thread's first.
+// One thread of four writes what is known of its rows. `first_row`: of the tile; `row`: of it, the thread's first.
 template <Config C>
 __device__ __forceinline__ void store_statistics(const Params& p, const Part& part, const fmha::RowStatistics& rows,
                                                  int first_row, int row) {
@@ -58,27 +57,51 @@ __device__ __forceinline__ void store_statistics(const Params& p, const Part& pa
   }
 }
 
+// Each of four lanes that hold a row has a word of each of four chunks of 16 bytes: lane i gets chunk i whole.
+__device__ __forceinline__ void gather_chunk(unsigned (&words)[4]) {
+  const bool is_odd = threadIdx.x % 2 == 1, is_high = threadIdx.x % 4 >= 2;
+#pragma unroll
+  for (int i = 0; i < 4; i += 2) {
+    const unsigned got = __shfl_xor_sync(0xffffffff, is_odd ? words[i] : words[i + 1], 1);
+    words[i] = is_odd ? got : words[i];
+    words[i + 1] = is_odd ? words[i + 1] : got;
+  }
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const unsigned got = __shfl_xor_sync(0xffffffff, is_high ? words[i] : words[i + 2], 2);
+    words[i] = is_high ? got : words[i];
+    words[i + 2] = is_high ? words[i + 2] : got;
+  }
+}
+
 // Half of a row: columns from `first_column` on.
 template <Config C>
 __device__ __forceinline__ void store_output(const Params& p, const Part& part, const Accumulator& output,
                                              int first_column, int first_row, int row) {
-  const int column = first_column + 2 * (static_cast<int>(threadIdx.x) % 4);
+  const int lane = static_cast<int>(threadIdx.x) % 4;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int own = first_row + row + 8 * r;
-    if (own >= rows_of_sequence<C>(p)) continue;
+    const bool is_row = own < rows_of_sequence<C>(p);
     if (is_dealt(C) && part.slot >= 0) {
-      float* const to = p.partial_o + part_row<C>(p, part.slot, row + 8 * r) * kHeadDimV + column;
+      float* const to = p.partial_o + part_row<C>(p, part.slot, row + 8 * r) * kHeadDimV + first_column + 2 * lane;
 #pragma unroll
       for (int i = 0; i < kHeadDimV / 16; ++i)
-        ptx::st_global_v2(to + 8 * i, __float_as_uint(output[4 * i + 2 * r]),
-                          __float_as_uint(output[4 * i + 2 * r + 1]));
+        if (is_row)
+          ptx::st_global_v2(to + 8 * i, __float_as_uint(output[4 * i + 2 * r]),
+                            __float_as_uint(output[4 * i + 2 * r + 1]));
       continue;
     }
-    char* const to = o_row_of<C>(p, part.sequence, own) + o_element_bytes(C.facts) * column;
+    char* const to = o_row_of<C>(p, part.sequence, own) + o_element_bytes(C.facts) * (first_column + 8 * lane);
 #pragma unroll
-    for (int i = 0; i < kHeadDimV / 16; ++i)
-      ptx::st_global_u32(to + 16 * i, ptx::cvt_pack<C.facts.dtype>(output[4 * i + 2 * r], output[4 * i + 2 * r + 1]));
+    for (int i = 0; i < kHeadDimV / 16; i += 4) {
+      unsigned words[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+        words[j] = ptx::cvt_pack<C.facts.dtype>(output[4 * (i + j) + 2 * r], output[4 * (i + j) + 2 * r + 1]);
+      gather_chunk(words);
+      if (is_row) ptx::st_global_v4(to + 16 * i, {words[0], words[1], words[2], words[3]});
+    }
   }
 }
 

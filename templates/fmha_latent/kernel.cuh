@@ -42,7 +42,11 @@ __device__ __forceinline__ void kernel(const Params& params) {
     ptx::prefetch_tensormap(params.q);
     ptx::prefetch_tensormap(params.k);
   }
-  if constexpr (is_dealt(C)) ptx::griddepcontrol_launch_dependents();  // the merge waits for the end of all
+  // Launched before the launch before it ends; the merge, which waits for the end of all, likewise.
+  if constexpr (is_dealt(C)) {
+    ptx::griddepcontrol_wait();
+    ptx::griddepcontrol_launch_dependents();
+  }
   __syncthreads();
 
   constexpr RegisterBudget kBudget;

@@ -40,7 +40,8 @@
 // sequences as the others; where keys are dealt, as many pairs of key blocks, and ranges are at most all sequences'
 // pairs. block {384, 1, 1}, dynamic shared memory smem_layout().total_bytes, no cluster. Dealt keys: a workspace for
 // the parts, and a second step of a warp for each row of each tile of each cut between two ranges, which is launched
-// with programmatic stream serialization and waits for the first itself. Domain: heads_kv 1, heads_q = pack_gqa.
+// with programmatic stream serialization and waits for the first itself, as the first does for what is before it.
+// Domain: heads_kv 1, heads_q = pack_gqa.
 #pragma once
 
 #include "spec/attention_facts.h"
@@ -72,8 +73,8 @@ struct Config {
 inline constexpr int kRows = 64;       // of a tile (wgmma M)
 inline constexpr int kBlockKeys = 64;  // columns of S; P fits where a panel of the block was
 inline constexpr int kPairKeys = 2 * kBlockKeys;
-// Blocks that are on their way to the L2 before there is a slot for them. An H200, 128 heads, TFLOP/s for none, 2 and
-// 4: one query, 64 sequences of 16,384 keys 562 590 543; two queries 593 613 575.
+// Blocks that are on their way to the L2 before there is a slot for them. An H200, 128 heads, TFLOP/s for none, 2 and 4
+// (of an earlier order of the products): one query, 64 sequences of 16,384 keys 562 590 543; two queries 593 613 575.
 inline constexpr int kBlocksAhead = 2;
 inline constexpr int kHeadDim = 576;
 inline constexpr int kHeadDimV = 512;
