@@ -3,7 +3,8 @@
 // A slot is loaded panel by panel, each with a barrier of its own, so that scores begin with the first one. A warpgroup
 // gives back what it has multiplied as values, so that one half of a slot is on its way again while the other is in
 // use. The panel that P lay in comes back with the half of the warpgroup which got that P. A slot is free for about as
-// long as a load from memory takes, so the blocks after the next ones are brought to the L2 before.
+// long as a load from memory takes, so where tiles share keys the blocks after the next ones are brought to the L2
+// before.
 #pragma once
 
 #include "fmha_latent/deal.cuh"
@@ -67,6 +68,7 @@ struct BlockLoad {
 
   // To the L2 alone. The CTAs of a sequence's tiles, which all load the block, have some of its panels each.
   __device__ __forceinline__ void prefetch(int first_key, int page, int tile, int tiles) const {
+    if constexpr (!prefetches(C)) return;
     if (lane() >= kBoxes || page < 0 || first_key + lane() * kBoxKeys >= keys) return;
     const int row = row_of(first_key), outermost = outermost_of(page);
 #pragma unroll 1
