@@ -358,13 +358,19 @@ TESSERA_HD constexpr Swizzle widest_swizzle(const Config& c) {
   return qk_bytes % 64 == 0 && v_bytes % 64 == 0 ? Swizzle::b64 : Swizzle::b32;
 }
 
+// Whether joined tiles would wait for each other: a tile's first step holds the turn and waits for its first V, since
+// what threads write must not be multiplied meanwhile; the only slot is free once the other warpgroup had its turn.
+TESSERA_HD constexpr bool locks_joined(const Config& c) {
+  return c.facts.kv_layout != KvLayout::dense && c.stages == 1 && consumer_warpgroups(c) >= 2;
+}
+
 // Completes a Config whose head_dims, tile, stages, swizzle, types, mask and output are set: the choices that nobody
 // pins.
 TESSERA_HD constexpr Config complete(Config c) {
   c.cta_pair = needs_cta_pair(c.facts.head_dim);
   c.ping_pong = consumer_warpgroups(c) >= 2;
   c.q_stages = 2;
-  if (smem_layout(c).total_bytes > kMaxSmemBytes) c.q_stages = 1;
+  if (smem_layout(c).total_bytes > kMaxSmemBytes || locks_joined(c)) c.q_stages = 1;
   return c;
 }
 

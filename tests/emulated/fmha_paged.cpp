@@ -82,6 +82,17 @@ TEST_CASE("paged keys: every head_dim, beside masks, windows, packed heads, quer
     }
 }
 
+TEST_CASE("paged keys: one slot for two warpgroups that take turns") {
+  const std::unique_ptr<Compiler> compiler = testing::find_compiler();
+  if (!compiler) return;
+  Fmha problem = paged(16);
+  problem.mask = Mask::causal;
+  problem.tile_m = 128;
+  problem.stages = 1;
+  testing::check_runs(problem, {2, 2, 1, 150, 260, 64}, *compiler, {Schedule::lazy, Schedule::adversarial}, 1,
+                      {.seqused_k = {260, 150}});
+}
+
 TEST_CASE("paged keys and ragged keys on tcgen05") {
   const std::unique_ptr<Compiler> compiler = testing::find_compiler();
   if (!compiler) return;
