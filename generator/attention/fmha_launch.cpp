@@ -468,7 +468,6 @@ LaunchPlan fmha_launch(const FmhaLaunch& config, const std::string& arch, const 
   if (lies_in_places(config)) add_key_places(config, launch);
   add_domain(config, launch);
   launch.steps.push_back(step_of(config, kernel));
-  launch.steps.front().programmatic_stream_serialization = is_latent(config) && config.is_dealt;
   if (config.is_split) {
     launch.workspace.bytes = expression("{} * {}", part_rows_of(config), 4 * (config.facts.head_dim_v + 2));
     launch.steps.push_back(config.is_dealt ? merge_step_of_dealt(config, launch.steps.front())
