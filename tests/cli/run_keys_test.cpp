@@ -57,20 +57,23 @@ TEST_CASE("run: faults of loads from pages show") {
   const auto too_far = fault_of_loads(machine, "/ kPageSize);", "/ kPageSize + 1);");
   CHECK(run_keys(machine, kPagedFlags, too_far).code == 1);
   // A length that is not the sequence's: what lies behind its end in the last page is NaN.
-  const auto stale =
-      fault_of_loads(machine, "const bool is_cut = page >= 0 && key + kBoxKeys > end;", "const bool is_cut = false;");
+  const auto stale = fault_of_loads(machine, "return kIsV && kBoxKeys > 1", "return false && kBoxKeys > 1");
   CHECK(run_keys(machine, kPagedFlags, stale).code == 1);
   CHECK(run_keys(machine, kRaggedFlags, stale).code == 1);
-  const auto behind = fault_of_loads(machine, "page >= 0 && key < end ? 16 : 0", "page >= 0 ? 16 : 0");
+  const auto a_row_less =
+      fault_of_loads(machine, "clear_rows(slot, end - first_key);", "clear_rows(slot, end - first_key + 1);");
+  CHECK(run_keys(machine, kPagedFlags, a_row_less).code == 1);
+  auto behind = fault_of_loads(machine, "page >= 0 && key < end ? 16 : 0", "page >= 0 ? 16 : 0");
+  behind.insert(behind.end(), {"--kv-copy", "cp_async"});
   CHECK(run_keys(machine, kPagedFlags, behind).code == 1);
   // The neighbour's row of the table.
   const auto neighbour = fault_of_loads(machine, "static_cast<long long>(batch) * p.max_pages", "0");
   CHECK(run_keys(machine, kPagedFlags, neighbour).code == 1);
-  // Threads' copies that the tensor cores do not wait for.
+  // Rows cleared without the tensor cores' knowledge, and before their box has come.
   const Outcome unfenced =
       run_keys(machine, kPagedFlags, fault_of_loads(machine, "    ptx::fence_proxy_async_shared();\n", ""));
   CHECK(unfenced.out.find("missing-proxy-fence") != std::string::npos);
-  auto early = fault_of_loads(machine, "    ptx::cp_async_wait_all();\n", "");
+  auto early = fault_of_loads(machine, "    ptx::mbarrier_wait_parity(tail, parity);\n", "");
   early.insert(early.end(), {"--schedule", "all"});
   CHECK(run_keys(machine, kPagedFlags, early).code == 1);
 }
