@@ -189,6 +189,11 @@ class RunFmha final : public RunOperator {
     std::map<std::string, reference::Tensor> all;
     all.emplace("q", std::move(made.q));
     if (is_ragged) all.emplace("cu_seqlens_q", cumulated(query_lengths(s.batch, s.seqlen_q, seed)));
+    if (config.sink != Sink::none) {
+      reference::Tensor sink(DType::f32, {s.heads_q});
+      if (flags.inputs != "integer") reference::fill(sink, reference::Fill::normal, seed, 5);
+      all.emplace("sink", std::move(sink));
+    }
     if (config.kv_layout != KvLayout::dense) {
       for (const auto& [name, tensor] : flags.arrays) all[name] = tensor;
       place_keys(plan, launch, sizes, seed, made, all);
@@ -234,9 +239,9 @@ class RunFmha final : public RunOperator {
     for (const auto& [name, slot] :
          {std::pair("lse", &views.lse), std::pair("row_max", &views.row_max), std::pair("row_sum", &views.row_sum)})
       if (const auto found = outputs.find(name); found != outputs.end()) *slot = found->second.view();
+    if (const auto sink = inputs.find("sink"); sink != inputs.end()) check.sink = sink->second.view();
     if (config.kv_pools == KvPools::sparse_window) {
       const auto of = [&](const char* name) { return inputs.at(name).view(); };
-      check.sink = of("sink");
       return reference::check_fmha_pools(
           {of("q"), of("k"), of("v"), of("swa_k"), of("swa_v"), of("indices"), of("swa_lens")}, views, check);
     }

@@ -51,6 +51,8 @@ inline constexpr Word<KvLayout> kKvLayoutWords[] = {{KvLayout::dense, "dense", "
                                                     {KvLayout::ragged, "ragged", "KvLayout::ragged"}};
 inline constexpr Word<KvCopy> kKvCopyWords[] = {{KvCopy::tma, "tma", "KvCopy::tma"},
                                                 {KvCopy::cp_async, "cp_async", "KvCopy::cp_async"}};
+inline constexpr Word<Sink> kSinkWords[] = {{Sink::none, "none", "Sink::none"},
+                                            {Sink::per_head, "per_head", "Sink::per_head"}};
 inline constexpr Word<Output> kOutputWords[] = {{Output::normalized, "normalized", "Output::normalized"},
                                                 {Output::unnormalized, "unnormalized", "Output::unnormalized"}};
 inline constexpr Word<Layout> kLayoutWords[] = {{Layout::k_major, "k", "Layout::k_major"},
@@ -141,6 +143,7 @@ constexpr std::span<const Word<VIsK>> words_of(VIsK) { return kVIsKWords; }
 constexpr std::span<const Word<KvPools>> words_of(KvPools) { return kKvPoolsWords; }
 constexpr std::span<const Word<KvLayout>> words_of(KvLayout) { return kKvLayoutWords; }
 constexpr std::span<const Word<KvCopy>> words_of(KvCopy) { return kKvCopyWords; }
+constexpr std::span<const Word<Sink>> words_of(Sink) { return kSinkWords; }
 constexpr std::span<const Word<Output>> words_of(Output) { return kOutputWords; }
 constexpr std::span<const Word<Layout>> words_of(Layout) { return kLayoutWords; }
 constexpr std::span<const Word<Accumulation>> words_of(Accumulation) { return kAccumulationWords; }

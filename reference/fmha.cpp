@@ -226,6 +226,15 @@ class RowChecker {
     return check_.is_exact ? std::exp2((logit - w.maximum) / std::numbers::ln2) : std::exp(logit - w.maximum);
   }
 
+  /// What the exponent of the sink errs by: its product with log2(e), which is rounded itself, and the difference; as a
+  /// part of the sum, of which it may be all.
+  double sink_roundings(const RowWork& w, std::int64_t head, double sum) const {
+    if (!check_.sink || check_.is_exact) return 0;
+    const double logit = check_.sink->at(head * check_.sink->strides[0]);
+    const double part = std::isinf(sum) ? 1 : sink_share(w, head) / sum;
+    return part > 0 ? part * 0x1p-22 * (std::fabs(logit) + std::fabs(w.maximum)) : 0;
+  }
+
   void check_columns(const RowWork& w, const FmhaRowBound& bound, Coordinates at, double rescale,
                      ElementSums& sums) const {
     const std::int64_t offset = offset_of(outputs_.o, at[0], at[2], at[1]);
@@ -244,7 +253,7 @@ class RowChecker {
         column.sum = sum * rescale;
         column.value = check_.is_normalized() ? w.value[d] / sum : w.value[d] * rescale;
         element.expected = column.value;
-        const double extra = maximum_roundings(w) * std::fabs(column.value);
+        const double extra = (maximum_roundings(w) + sink_roundings(w, at[1], sum)) * std::fabs(column.value);
         element.bound = bound.element(column) + extra;
         element.expected_square = bound.element_square(column) + extra * extra;
       }

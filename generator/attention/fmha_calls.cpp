@@ -88,8 +88,9 @@ std::string parameters_of_kernel(const FmhaLaunch& c) {
     given.give("swa_v", "&swa_v");
     given.give_as("const int", "indices");
     given.give_as("const int", "swa_lens");
-    given.give({"sink", "topk", "seqlen_swa"});
   }
+  if (has_sink(c.facts) && stores_o) given.give_as("const float", "sink");
+  if (c.facts.kv_pools != KvPools::dense) given.give({"topk", "seqlen_swa"});
   given.give({"batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k"});
   if (c.is_split && !c.is_dealt) given.give({"num_splits"});
   if (c.facts.window != Window::none) given.give({"window_size_left", "window_size_right"});
@@ -116,6 +117,7 @@ std::string fmha_merge_call(const FmhaLaunch& c) {
   given.give_as("const float", "partial_sums");
   given.give({"o", "lse"});
   if (c.facts.output == Output::unnormalized) given.give({"row_max", "row_sum"});
+  if (has_sink(c.facts)) given.give_as("const float", "sink");
   given.give({"batch", "heads_q", "seqlen_q", "num_splits", "o_stride_head", "o_stride_seqlen", "o_stride_batch"});
   return fmt::format("tessera::attention::merge<kConfig>({{{}}})", given.text());
 }

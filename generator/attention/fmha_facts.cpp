@@ -58,6 +58,7 @@ std::vector<OperandPlan> fact_operands(const AttentionFacts& facts) {
   plain(facts.seqused != UsedLengths::none, "seqused_k", "s32", "valid keys of each sequence");
   plain(is_ragged(facts), "cu_seqlens_q", "s32", "where each sequence's queries begin, and the end");
   plain(facts.kv_layout == KvLayout::paged, "block_table", "s32", "pages of each sequence");
+  plain(has_sink(facts), "sink", "f32", "a logit of each head, in the denominator; may be null");
   plain(facts.kv_layout == KvLayout::ragged, "cu_seqlens_k", "s32", "where the keys of each sequence begin and end");
   return operands;
 }
@@ -66,6 +67,13 @@ void require_dtype(const Fmha& problem) {
   if (problem.dtype == DType::bf16 || problem.dtype == DType::f16) return;
   throw Error(ErrorKind::unsupported, fmt::format("fmha has no kernel for dtype {}: there are kernels for bf16 and f16",
                                                   to_word(problem.dtype)));
+}
+
+void require_facts_of_scores(const Fmha& problem) {
+  if (problem.sink != Sink::none && problem.output == Output::unnormalized)
+    throw Error(ErrorKind::unsupported,
+                "sink per_head with output unnormalized: nothing is divided, so that a sink has no place: take sink "
+                "none, and add exp(sink - row_max) to row_sum where the rows are divided");
 }
 
 void require_sizes_of_facts(const Fmha& problem) {

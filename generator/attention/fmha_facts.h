@@ -22,6 +22,8 @@ std::vector<OperandPlan> fact_operands(const AttentionFacts& facts);
 
 /// Throws Error{unsupported} for a type that no family has kernels for.
 void require_dtype(const Fmha& problem);
+/// Throws Error{unsupported} for facts of scores that do not go together.
+void require_facts_of_scores(const Fmha& problem);
 /// Throws Error{unsupported} for the size of a thing that the problem has not: a window, a list of rows.
 void require_sizes_of_facts(const Fmha& problem);
 

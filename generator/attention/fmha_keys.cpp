@@ -142,6 +142,9 @@ void add_pools(LaunchPlan& launch) {
   add_numbers("indices", "s32", {Expression::parse("batch"), Expression::parse("seqlen_q"), Expression::parse("topk")},
               {Expression::parse("seqlen_q * topk"), Expression::parse("topk"), Expression(1)}, launch);
   add_lengths("swa_lens", launch);
+}
+
+void add_sink(LaunchPlan& launch) {
   add_numbers("sink", "f32", {Expression::parse("heads_q")}, {Expression(1)}, launch);
   launch.buffers.back().is_optional = true;
 }

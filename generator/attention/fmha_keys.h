@@ -36,5 +36,7 @@ void add_numbers(const char* name, const char* dtype, std::vector<Expression> sh
                  LaunchPlan& launch);
 void add_lengths(const char* name, LaunchPlan& launch);
 void add_pools(LaunchPlan& launch);
+/// A logit of each head.
+void add_sink(LaunchPlan& launch);
 
 }  // namespace tessera

@@ -93,6 +93,7 @@ void FmhaLatentOperator::require_facts(const Fmha& problem) {
   if (problem.mma_kind && *problem.mma_kind != MmaKind::wgmma_f16) refuse("mma_kind", to_word(*problem.mma_kind));
   if (problem.cta_group) refuse("cta_group", fmt::format("{}", *problem.cta_group));
   if (problem.kv_copy && *problem.kv_copy != KvCopy::tma) refuse("kv_copy", to_word(*problem.kv_copy));
+  if (problem.sink != Sink::none) refuse("sink", to_word(problem.sink));
   require_sizes_of_facts(problem);
 }
 

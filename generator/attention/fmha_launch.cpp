@@ -400,7 +400,11 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   if (c.is_split) parameters.parts(c);
   if (has_pools(c.facts)) {
     for (const char* const map : {"swa_k", "swa_v"}) parameters.map(map);
-    for (const char* const buffer : {"indices", "swa_lens", "sink"}) parameters.pointer(buffer);
+    for (const char* const buffer : {"indices", "swa_lens"}) parameters.pointer(buffer);
+  }
+  // Where num_splits say how keys are split, only who merges the parts divides.
+  if (has_sink(c.facts) && (!c.is_split || c.is_dealt)) parameters.pointer("sink");
+  if (has_pools(c.facts)) {
     for (const char* const size : {"topk", "seqlen_swa"}) parameters.size(size);
   }
   for (const char* const size : {"batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k"}) parameters.size(size);
@@ -439,6 +443,7 @@ LaunchStep merge_step(const FmhaLaunch& c, const std::string& kernel) {
   parameters.parts(c);
   parameters.pointer("o");
   parameters.statistics(c);
+  if (has_sink(c.facts)) parameters.pointer("sink");
   for (const char* const size : {"batch", "heads_q", "seqlen_q", "num_splits"}) parameters.size(size);
   parameters.strides(c);
   return step;
@@ -465,6 +470,7 @@ LaunchPlan fmha_launch(const FmhaLaunch& config, const std::string& arch, const 
   if (is_ragged(config.facts))
     add_numbers("cu_seqlens_q", "s32", {Expression::parse("batch + 1")}, {Expression(1)}, launch);
   if (has_pools(config.facts)) add_pools(launch);
+  if (has_sink(config.facts)) add_sink(launch);
   if (lies_in_places(config)) add_key_places(config, launch);
   add_domain(config, launch);
   launch.steps.push_back(step_of(config, kernel));

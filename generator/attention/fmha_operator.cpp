@@ -206,6 +206,7 @@ void FmhaOperator::require_facts(const Fmha& problem) {
       throw Error(ErrorKind::unsupported, "split_kv on with q_layout ragged: sequences differ; take dealt");
   }
   if (problem.kv_pools != KvPools::dense) refuse("kv_pools", to_word(problem.kv_pools));
+  require_facts_of_scores(problem);
   require_sizes_of_facts(problem);
   if (problem.v_layout != Layout::mn_major) refuse("v_layout", to_word(problem.v_layout));
   if (problem.p_path) refuse("p_path", to_word(*problem.p_path));

@@ -137,7 +137,6 @@ void FmhaTcgen05Operator::describe(const Config& config, Plan& plan) {
     operand("swa_v", dtype, "as v: likewise");
     plain("indices", "s32", "rows of k and v that each query sees; below 0: none");
     plain("swa_lens", "s32", "valid keys of each sequence's window");
-    plain("sink", "f32", "a logit of each head, in the denominator; may be null");
   }
   for (OperandPlan& of_fact : fact_operands(config.facts)) plan.operands.push_back(std::move(of_fact));
   describe_smem(config, plan);

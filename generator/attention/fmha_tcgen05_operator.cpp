@@ -142,6 +142,7 @@ void FmhaTcgen05Operator::require_facts(const Fmha& problem) {
     throw Error(ErrorKind::unsupported,
                 fmt::format("fmha has no kernel for v_is_k on {}: take sm_90a", problem.arch.to_string()));
   }
+  require_facts_of_scores(problem);
   require_sizes_of_facts(problem);
   if (problem.q_layout == QueryLayout::ragged) {
     throw Error(ErrorKind::unsupported,

@@ -8,9 +8,11 @@
 // The launch does not wait for the kernel that computes the parts: this one's CTAs are in place when it ends.
 #pragma once
 
+#include "attention/sink.cuh"
 #include "ptx/global_written.cuh"
 #include "ptx/griddepcontrol.cuh"
 #include "ptx/math.cuh"
+#include "spec/attention_facts.h"
 #include "tessera/spec/attention_types.h"
 #include "tessera/spec/types.h"
 
@@ -20,9 +22,10 @@ struct MergeParams {
   const float* partial_o;
   const float* partial_sums;
   void* o;
-  float* lse;                // may be null
-  float* row_max = nullptr;  // un-normalised output only
-  float* row_sum = nullptr;  // likewise
+  float* lse;                   // may be null
+  float* row_max = nullptr;     // un-normalised output only
+  float* row_sum = nullptr;     // likewise
+  const float* sink = nullptr;  // [heads_q], may be null: where the Config has sinks
   int batch;
   int heads_q;
   int seqlen_q;
@@ -32,11 +35,13 @@ struct MergeParams {
   long long o_stride_batch;
 };
 
-// Where a row's statistics go: see MergeParams.
+// Where a row's statistics go, and its head's sink: see MergeParams.
 struct Statistics {
   float* lse;
   float* row_max;
   float* row_sum;
+  const float* sink;
+  int head;
 };
 
 // A row's parts, of which number i is row part_row(i) of partial_o and partial_sums, to `o`.
@@ -71,7 +76,11 @@ __device__ __forceinline__ void merge_row(const float* partial_o, const float* p
   }
 #pragma unroll
   for (int i = 16; i > 0; i /= 2) sum += __shfl_xor_sync(0xffffffff, sum, i);
-  const float factor = C.facts.output == Output::unnormalized ? 1.0f : sum == 0.0f ? 0.0f : 1.0f / sum;
+  float whole = sum;
+  if constexpr (has_sink(C.facts)) {
+    if (statistics.sink != nullptr) whole += sink_share(statistics.sink[statistics.head], subtrahend);
+  }
+  const float factor = C.facts.output == Output::unnormalized ? 1.0f : whole == 0.0f ? 0.0f : 1.0f / whole;
 
 #pragma unroll 1
   for (int first_column = 0; first_column < C.facts.head_dim_v; first_column += 128) {
@@ -127,7 +136,8 @@ __device__ __forceinline__ void merge(const MergeParams& p) {
   const long long first_of_row = batch * p.o_stride_batch + query * p.o_stride_seqlen + head * p.o_stride_head;
   merge_row<C>(
       p.partial_o, p.partial_sums, p.num_splits, [&](int part) { return part * rows + row; },
-      static_cast<char*>(p.o) + first_of_row * o_element_bytes(C.facts), {p.lse, p.row_max, p.row_sum}, row);
+      static_cast<char*>(p.o) + first_of_row * o_element_bytes(C.facts),
+      {p.lse, p.row_max, p.row_sum, p.sink, static_cast<int>(head)}, row);
 }
 
 }  // namespace tessera::attention

@@ -9,6 +9,7 @@
 // queue up in turns instead of colliding and one's softmax falls into the other's products.
 #pragma once
 
+#include "attention/sink.cuh"
 #include "fmha/epilogue.cuh"
 #include "fmha/exchange.cuh"
 #include "fmha/key_blocks.cuh"
@@ -171,6 +172,15 @@ struct Consumer {
     }
   }
 
+  // 1 / sum of a finished row, its head's sink included; of a part of dealt keys 1.
+  __device__ __forceinline__ float factor_with_sink(const TileIndex& tile, int r) const {
+    if (is_dealt(C) && tile.split >= 0) return 1.0f;
+    const int head = head_of<C>(p, tile).head * C.pack_gqa + (row_in_tile() + 8 * r) % C.pack_gqa;
+    float whole = rows.sum[r];
+    if (p.sink != nullptr) whole += attention::sink_share(p.sink[head], rows.subtrahend(r));
+    return whole == 0.0f ? 0.0f : 1.0f / whole;
+  }
+
   // What needs only the row sums, so that it can run beside the last product. factor: O is multiplied with it.
   __device__ __forceinline__ void finish_rows(const TileIndex& tile, float (&factor)[2]) {
 #pragma unroll
@@ -179,6 +189,7 @@ struct Consumer {
       factor[r] = is_split(C) ? 1.0f : rows.sum[r] == 0.0f ? 0.0f : 1.0f / rows.sum[r];
       if constexpr (is_dealt(C) && C.facts.output == Output::normalized)
         factor[r] = tile.split >= 0 ? 1.0f : rows.sum[r] == 0.0f ? 0.0f : 1.0f / rows.sum[r];
+      if constexpr (divides_with_sink(C)) factor[r] = factor_with_sink(tile, r);
     }
     store_statistics<C>(p, tile, rows, tile.m * C.tile_m + row_in_tile());
   }

@@ -45,7 +45,8 @@ __device__ __forceinline__ void merge_dealt(const Params& p) {
   attention::merge_row<C>(
       p.partial_o, p.partial_sums, parts,
       [&](int part) { return part_row<C>(p, part == 0 ? first_slot : 2 * (before + part), row); },
-      o_row_of<C>(p, {place.head, place.sequence}, own), {p.lse, p.row_max, p.row_sum}, statistic_of<C>(p, tile, own));
+      o_row_of<C>(p, {place.head, place.sequence}, own),
+      {p.lse, p.row_max, p.row_sum, p.sink, place.head * C.pack_gqa + own % C.pack_gqa}, statistic_of<C>(p, tile, own));
 }
 
 }  // namespace tessera::fmha

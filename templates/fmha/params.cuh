@@ -19,6 +19,7 @@ struct Params {
   void* o_rows = nullptr;             // o, where rows leave from registers: dealt keys, ragged sequences
   float* partial_o = nullptr;         // [split][row][head_dim_v], un-normalised: where keys are split
   float* partial_sums = nullptr;      // [split][row][2]: the reference times log2(e), the sum
+  const float* sink = nullptr;        // a logit of each head [heads_q], may be null: where the Config has them
   int batch;
   int heads_q;
   int heads_kv;

@@ -17,13 +17,12 @@ struct Params {
   const int* seqused_k = nullptr;  // likewise
   float* partial_o = nullptr;      // [split][row][head_dim_v], un-normalised: where keys are split
   float* partial_sums = nullptr;   // [split][row][2]: the reference times log2(e), the sum
-  // Pools: the window's tensors; rows of k and v [batch, seqlen_q, topk], below 0: none; keys of the window [batch];
-  // a logit of each head [heads_q], may be null.
+  // Pools: the window's tensors; rows of k and v [batch, seqlen_q, topk], below 0: none; keys of the window [batch].
   const ptx::TensorMap* swa_k = nullptr;
   const ptx::TensorMap* swa_v = nullptr;
   const int* indices = nullptr;
   const int* swa_lens = nullptr;
-  const float* sink = nullptr;
+  const float* sink = nullptr;  // a logit of each head [heads_q], may be null: where the Config has them
   int topk = 0;
   int seqlen_swa = 0;
   int batch;

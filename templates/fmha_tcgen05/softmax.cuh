@@ -16,6 +16,7 @@
 // Where lanes are folded two threads share a row: they exchange their maxima in each step and their sums at the end.
 #pragma once
 
+#include "attention/sink.cuh"
 #include "fmha_tcgen05/exponential.cuh"
 #include "fmha_tcgen05/key_blocks.cuh"
 #include "fmha_tcgen05/params.cuh"
@@ -254,10 +255,8 @@ struct Softmax {
     if constexpr (is_folded(C)) sum += other_half(sum);
     float whole = sum;
     const int head = tile.head * C.pack_gqa + head_of_row<C>(row);
-    if constexpr (has_pools(C.facts)) {
-      // A logit that no value belongs to: in the denominator only. One that is far above all scores makes it infinite,
-      // and O 0.
-      if (p.sink != nullptr) whole += ptx::ex2(p.sink[head] * kLog2E - subtrahend());
+    if constexpr (has_sink(C.facts) && !is_split(C)) {
+      if (p.sink != nullptr) whole += attention::sink_share(p.sink[head], subtrahend());
     }
     const float factor = C.facts.output == Output::unnormalized ? 1.0f : whole == 0.0f ? 0.0f : 1.0f / whole;
     ptx::st_shared_f32(smem + kLayout.last.offset + 4 * (q_tile * 128 + lane), factor);

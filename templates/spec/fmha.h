@@ -35,10 +35,11 @@
 //   float* row_sum      as row_max
 //   int* seqused_q      [batch], valid queries of each sequence: with seqused qk only
 //   int* seqused_k      [batch], valid keys: with seqused k or qk only
+//   float* sink         [heads_q], may be null: with sinks only
 //   int batch, heads_q, heads_kv, seqlen_q, seqlen_k
 //   int window_size_left, window_size_right: with a window only; -1: no bound
 //   float softmax_scale
-// With split keys o, lse, row_max and row_sum are parameters of a second kernel that merges the parts
+// With split keys o, lse, row_max, row_sum and sink are parameters of a second kernel that merges the parts
 // (attention::MergeParams, in that order); the first one has none of them and, behind the valid lengths,
 //   float* partial_o    [num_splits][batch, heads_q, seqlen_q, head_dim_v], un-normalised
 //   float* partial_sums [num_splits][batch, heads_q, seqlen_q][2]: the reference times log2(e), the sum

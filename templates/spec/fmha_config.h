@@ -60,6 +60,10 @@ enum class Rule {
 TESSERA_HD constexpr bool is_split(const Config& c) { return c.split_kv != SplitKv::off; }
 // Whether CTAs have ranges of all tiles' key blocks, which need not end where a tile does: fmha/dealer.cuh.
 TESSERA_HD constexpr bool is_dealt(const Config& c) { return c.split_kv == SplitKv::dealt; }
+// Whether who stores a tile's O whole divides it with its head's sink; parts have it when they are merged.
+TESSERA_HD constexpr bool divides_with_sink(const Config& c) {
+  return has_sink(c.facts) && (!is_split(c) || is_dealt(c));
+}
 // Whether a finished row of O is multiplied with a factor: 1 / sum, or 1 for a part of split keys. That ties it to the
 // wait for the last product: the assembler would take registers of a part from under the product (C7514).
 TESSERA_HD constexpr bool scales_finished(const Config& c) {

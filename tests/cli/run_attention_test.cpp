@@ -14,14 +14,15 @@ namespace {
 /// A folder of templates of which one differs from the embedded one.
 class Fault {
  public:
-  Fault(const Machine& machine, const std::string& file, const std::string& from, const std::string& to) {
+  Fault(const Machine& machine, const std::string& file, const std::string& from, const std::string& to,
+        const std::string& part = "fmha_tcgen05") {
     folder_ = machine.terminal.folder.path / ("templates" + std::to_string(++count_));
-    std::filesystem::create_directories(folder_ / "fmha_tcgen05");
-    std::string text = read_text(std::string(TESSERA_SOURCE_DIR "/templates/fmha_tcgen05/") + file);
+    std::filesystem::create_directories(folder_ / part);
+    std::string text = read_text(TESSERA_SOURCE_DIR "/templates/" + part + "/" + file);
     const std::size_t at = text.find(from);
     REQUIRE_MESSAGE(at != std::string::npos, from);
     text.replace(at, from.size(), to);
-    write_file(folder_ / "fmha_tcgen05" / file, text);
+    write_file(folder_ / part / file, text);
   }
   std::vector<std::string> flags() const { return {"--templates", folder_.string()}; }
 
@@ -67,6 +68,25 @@ TEST_CASE("run: behind valid lengths lie NaNs, so that a kernel which reads them
   CHECK(run(machine, pools).code == 0);
   const Fault of_pools(machine, "pools.cuh", "origin(end - (end + C.tile_n - 1) / C.tile_n * C.tile_n)", "origin(0)");
   CHECK(run(machine, of_pools.flags(), pools).code == 1);
+}
+
+TEST_CASE("run: a sink that is forgotten, another head's, or in lse, is wrong") {
+  Machine machine;
+  if (!machine.compiler) return;
+  const std::vector<std::string> whole{"--sink", "per_head", "--heads-q", "4", "--seqlen-q", "9", "--seqlen-k", "300"};
+  std::vector<std::string> split = whole;
+  split.insert(split.end(), {"--split-kv", "on", "--num-splits", "3"});
+  CHECK(run(machine, whole).code == 0);
+  CHECK(run(machine, split).code == 0);
+  const Fault forgotten(machine, "sink.cuh", "return ptx::ex2(", "return 0 * ptx::ex2(", "attention");
+  CHECK(run(machine, forgotten.flags(), whole).code == 1);
+  CHECK(run(machine, forgotten.flags(), split).code == 1);
+  const Fault of_other(machine, "merge.cuh", "static_cast<int>(head)}", "0}", "attention");
+  CHECK(run(machine, of_other.flags(), split).code == 1);
+  const Fault in_lse(machine, "softmax.cuh", "ptx::lg2(sum)", "ptx::lg2(whole)");
+  CHECK(run(machine, in_lse.flags(), whole).code == 1);
+  const Fault in_merged_lse(machine, "merge.cuh", "ptx::lg2(sum)", "ptx::lg2(whole)", "attention");
+  CHECK(run(machine, in_merged_lse.flags(), split).code == 1);
 }
 
 TEST_CASE("run: no sequence at all, beside lengths and lists") {

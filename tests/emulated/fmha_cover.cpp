@@ -29,7 +29,7 @@ struct Heads {
 // The cover's; behind them those that only drawn kernels have.
 constexpr Heads kHeads[] = {{1, 1}, {8, 1}, {3, 3}, {8, 8}, {128, 128}, {96, 96}, {20, 20}, {131, 131}};
 constexpr int kHeadsOfCover = 5;
-constexpr FmhaCombination kExtents{std::size(kHeadDims), 2, 4, 2, 2, 2, 2, 2, 3, kHeadsOfCover, 2, 2, 3};
+constexpr FmhaCombination kExtents{std::size(kHeadDims), 2, 4, 2, 2, 2, 2, 2, 3, kHeadsOfCover, 2, 2, 2, 3};
 constexpr FmhaAxis kCoreAxes[] = {kAxisHeadDims, kAxisMask, kAxisSwizzle, kAxisPath, kAxisType};
 /// No rule asks for these: every value goes with every legal combination.
 constexpr FmhaAxis kFreeAxes[] = {kAxisMask, kAxisType, kAxisShape};
@@ -52,6 +52,7 @@ Fmha problem_of(const FmhaCombination& at) {
   problem.pack_gqa = kHeads[at[kAxisHeads]].packed;
   problem.split_kv = at[kAxisSplit] == 0 ? SplitKv::off : SplitKv::on;
   problem.kv_pools = at[kAxisPools] == 0 ? KvPools::dense : KvPools::sparse_window;
+  problem.sink = at[kAxisSink] == 0 ? Sink::none : Sink::per_head;
   return problem;
 }
 
@@ -240,7 +241,8 @@ FmhaCombination with_drawn_facts(const FmhaCombination& core, std::uint64_t seed
     }
     // Pools go with few others: drawn by themselves they would hardly ever appear.
     if (at[kAxisPools] != 0)
-      for (const FmhaAxis axis : {kAxisOutput, kAxisVLayout, kAxisWindow, kAxisUsed, kAxisSplit}) at[axis] = 0;
+      for (const FmhaAxis axis : {kAxisOutput, kAxisVLayout, kAxisWindow, kAxisUsed, kAxisSplit, kAxisSink})
+        at[axis] = 0;
     if (is_legal(at)) return at;
   }
 }
@@ -265,8 +267,8 @@ FmhaCase draw_case(const FmhaCombination& at, std::uint64_t seed) {
     facts.topk = draw(0, 4) == 0 ? 0 : draw(1, 3 * c.tile_n);
     facts.seqlen_swa = draw(0, 2 * c.tile_n);
     sizes.seqlen_k = facts.topk + draw(1, 200);
-    facts.has_sink = draw(0, 3) != 0;
   }
+  facts.has_sink = draw(0, 3) != 0;
   if (at[kAxisWindow] != 0) {
     facts.window_size_left = draw(0, 3) == 0 ? -1 : draw(0, sizes.seqlen_k);
     facts.window_size_right = draw(0, 3) == 0 ? -1 : draw(0, 200);

@@ -25,6 +25,7 @@ enum FmhaAxis : std::uint8_t {
   kAxisHeads,  ///< for a key head, packed into a tile's rows or not
   kAxisSplit,
   kAxisPools,
+  kAxisSink,
   kAxisShape,  ///< few queries and many keys, several tiles, more queries than keys
   kNumFmhaAxes
 };

@@ -44,6 +44,7 @@ Case draw_case(std::uint64_t seed) {
   problem.split_kv = draw(0, 1) == 0 ? SplitKv::off : draw(0, 1) == 0 ? SplitKv::on : SplitKv::dealt;
   problem.pack_gqa = 1 << (draw(0, 1) * draw(1, 4));
   if (draw(0, 1) == 0) problem.tile_m = 64;
+  if (problem.output == Output::normalized && draw(0, 1) == 0) problem.sink = Sink::per_head;
 
   reference::FmhaSizes& sizes = c.sizes;
   sizes.batch = draw(1, 3);

@@ -169,8 +169,8 @@ class Run {
       outputs.row_max = tensors_.at("row_max").view();
       outputs.row_sum = tensors_.at("row_sum").view();
     }
+    if (facts_.has_sink && tensors_.count("sink") != 0) check.sink = tensors_.at("sink").view();
     if (has_pools()) {
-      if (facts_.has_sink) check.sink = tensors_.at("sink").view();
       return reference::check_fmha_pools(
           {tensors_.at("q").view(), tensors_.at("k").view(), tensors_.at("v").view(), tensors_.at("swa_k").view(),
            tensors_.at("swa_v").view(), tensors_.at("indices").view(), tensors_.at("swa_lens").view()},
@@ -242,6 +242,12 @@ class Run {
     for (const auto& [name, lengths] :
          {std::pair("seqused_q", &facts_.seqused_q), std::pair("seqused_k", &facts_.seqused_k)})
       if (!lengths->empty()) tensors_.emplace(name, tensor_of(*lengths));
+    if (problem_.sink != Sink::none) {
+      Tensor sink(DType::f32, {sizes_.heads_q});
+      reference::fill(sink, reference::Fill::normal, facts_.input_seed, 7);
+      tensors_.emplace("sink", std::move(sink));
+      set_sink(tensors_.at("sink"));
+    }
     if (problem_.v_layout == Layout::k_major) made.v = transposed(made.v);
     tensors_.emplace("q", std::move(made.q));
     if (problem_.kv_layout == KvLayout::paged) {
@@ -324,13 +330,16 @@ class Run {
     for (std::int64_t b = 0; b < sizes_.batch; ++b) lengths.push_back(static_cast<std::int64_t>(made.swa_lens.at(b)));
     hide_behind(made.swa_k, lengths);
     hide_behind(made.swa_v, lengths);
-    if (facts_.sink != 0)
-      for (std::int64_t h = 0; h < sizes_.heads_q; ++h) made.sink.set(h, facts_.sink);
+    set_sink(made.sink);
     for (const auto& [name, tensor] :
          {std::pair("q", &made.q), std::pair("k", &made.k), std::pair("v", &made.v), std::pair("swa_k", &made.swa_k),
           std::pair("swa_v", &made.swa_v), std::pair("indices", &made.indices), std::pair("swa_lens", &made.swa_lens),
           std::pair("sink", &made.sink)})
       tensors_.emplace(name, std::move(*tensor));
+  }
+
+  void set_sink(Tensor& sink) const {
+    for (std::int64_t h = 0; facts_.sink != 0 && h < sizes_.heads_q; ++h) sink.set(h, facts_.sink);
   }
 
   std::int64_t padded_keys() const { return std::max<std::int64_t>((sizes_.seqlen_k + 7) / 8 * 8, 8); }
@@ -399,7 +408,8 @@ std::string text_of(const reference::FmhaSizes& sizes, const FmhaLaunchFacts& fa
     text += fmt::format(", pools {}", static_cast<int>(facts.pool_layout));
   if (facts.has_foreign_pages) text += ", foreign pages";
   if (facts.topk > 0 || facts.seqlen_swa > 0)
-    text += fmt::format(", topk {}, window of {}, sink {}", facts.topk, facts.seqlen_swa, facts.has_sink);
+    text += fmt::format(", topk {}, window of {}", facts.topk, facts.seqlen_swa);
+  if (!facts.has_sink || facts.sink != 0) text += fmt::format(", sink {} {}", facts.has_sink, facts.sink);
   return text;
 }
 

@@ -29,7 +29,7 @@ struct FmhaLaunchFacts {
   std::int64_t spare_pages = 3;
   bool has_foreign_pages = false;
   std::int64_t topk = 0, seqlen_swa = 0;  ///< two pools of keys: seqlen_k are the pool's rows
-  bool has_sink = true;                   ///< likewise
+  bool has_sink = true;                   ///< where the problem has sinks: else the pointer is null
   double sink = 0;                        ///< instead of random ones where it is not 0
   int num_sms = 4;
   std::uint64_t input_seed = 11;

@@ -35,6 +35,7 @@ std::string random_text(const Selector& selector, std::mt19937_64& random) {
     if (selector.key == key && random() % 16 != 0) return "auto";
   for (const char* const key : {"window", "seqused"})
     if (selector.key == key && random() % 16 != 0) return "none";
+  if (selector.key == "sink" && random() % 2 == 0) return "none";
   for (const char* const key : {"kv_pools", "kv_layout"})
     if (selector.key == key && random() % 16 != 0) return "dense";
   if (selector.key == "v_is_k" && random() % 16 != 0) return "off";
@@ -137,6 +138,7 @@ TEST_CASE("random attention on tcgen05: whatever its facts ask for, a sound plan
     problem.window = random() % 2 == 0 ? Window::none : Window::sliding;
     problem.seqused = pick(kUsedLengthsWords).value;
     problem.kv_pools = random() % 4 == 0 ? KvPools::sparse_window : KvPools::dense;
+    problem.sink = random() % 4 == 0 ? Sink::per_head : Sink::none;
     problem.output = random() % 4 == 0 ? Output::unnormalized : Output::normalized;
     problem.v_layout = random() % 4 == 0 ? Layout::k_major : Layout::mn_major;
     if (random() % 2 == 0) problem.pack_gqa = pick(kPacked);
@@ -152,6 +154,7 @@ TEST_CASE("random attention on tcgen05: whatever its facts ask for, a sound plan
     CHECK(config.facts.window == problem.window);
     CHECK(config.facts.seqused == problem.seqused);
     CHECK(config.facts.kv_pools == problem.kv_pools);
+    CHECK(config.facts.sink == problem.sink);
     CHECK(config.pack_gqa == problem.pack_gqa.value_or(config.pack_gqa));
     CHECK(config.split_kv == problem.split_kv.value_or(config.split_kv));
   }

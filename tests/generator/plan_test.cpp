@@ -324,6 +324,10 @@ TEST_CASE("what no kernel exists for is refused with what exists") {
         "fmha has no kernel for head_dim 128/64: there are kernels for 64, 96, 128, 192/128, 192, 256 and 512");
   CHECK(unsupported("fmha", {{"dtype", "f32"}}) ==
         "fmha has no kernel for dtype f32: there are kernels for bf16 and f16");
+  for (const char* const arch : {"sm_90a", "sm_100a"})
+    CHECK(unsupported("fmha", {{"arch", arch}, {"sink", "per_head"}, {"output", "unnormalized"}}) ==
+          "sink per_head with output unnormalized: nothing is divided, so that a sink has no place: take sink none, "
+          "and add exp(sink - row_max) to row_sum where the rows are divided");
   CHECK(unsupported("fmha", {{"arch", "sm_120a"}}) ==
         "fmha has no kernel for arch sm_120a: there is one for sm_90a, and for sm_100 and sm_103 with suffix a or f");
 }

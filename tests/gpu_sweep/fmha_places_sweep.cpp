@@ -82,6 +82,7 @@ class Sweep {
     if (pick(0, 1) == 0) problem.split_kv = SplitKv::on;
     if (pick(0, 1) == 0) problem.pack_gqa = 1 << pick(1, 3);
     if (pick(0, 1) == 0) problem.tile_m = 64;
+    if (problem.output == Output::normalized && pick(0, 1) == 0) problem.sink = Sink::per_head;
     return problem;
   }
 
@@ -226,6 +227,9 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel) {
   }
   if (problem.split_kv == SplitKv::dealt) check.num_splits = a.seqlen_k / 64 + 1;
   if (problem.split_kv == SplitKv::on) check.num_splits = a.num_splits = pick(1, 20);
+  Tensor sink(DType::f32, {a.heads_q});
+  reference::fill(sink, reference::Fill::normal, random_(), 7);
+  if (problem.sink != Sink::none) check.sink = sink.view(), a.sink = upload("sink", sink);
   check.softmax_scale = a.softmax_scale = 1 / std::sqrt(static_cast<double>(problem.head_dim));
   a.workspace_bytes = kernel.workspace_bytes(device_, a);
   if (a.workspace_bytes > 0) {

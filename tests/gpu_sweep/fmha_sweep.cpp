@@ -130,6 +130,7 @@ struct Shape {
   std::vector<std::int32_t> used_q{}, used_k{};
   std::vector<std::int32_t> query_starts{};  // ragged: seqlen_q are the queries of all sequences
   std::int64_t num_splits = kUseDefault;
+  std::vector<float> sink{};
 };
 
 class Sweep {
@@ -142,6 +143,7 @@ class Sweep {
         o_(device, kMaxOutputElements * 4),
         statistics_{{device, kMaxRows * 4}, {device, kMaxRows * 4}, {device, kMaxRows * 4}},
         used_{{device, 64}, {device, 64}, {device, 64}},
+        sink_(device, 4096),
         workspace_(device, kWorkspaceBytes) {}
 
   /// Number of failures.
@@ -214,6 +216,7 @@ class Sweep {
       if (problem.split_kv == SplitKv::on) problem.split_kv = SplitKv::dealt;
     }
     if (pick(0, 1) == 0) problem.tile_m = 64;
+    if (output == Output::normalized && pick(0, 1) == 0) problem.sink = Sink::per_head;
     return problem;
   }
 
@@ -238,6 +241,9 @@ class Sweep {
     if (problem.seqused == UsedLengths::qk) s.used_q = used(s.seqlen_q);
     if (problem.seqused != UsedLengths::none) s.used_k = used(s.seqlen_k);
     if (problem.split_kv == SplitKv::on) s.num_splits = pick(1, 40);
+    if (problem.sink == Sink::per_head)
+      for (std::int64_t head = 0; head < s.heads_q; ++head)
+        s.sink.push_back(std::uniform_real_distribution<float>(-5, 10)(random_));
   }
 
   std::int64_t pick(std::int64_t low, std::int64_t high) {
@@ -285,6 +291,7 @@ class Sweep {
   OutputBuffer o_;
   OutputBuffer statistics_[3];
   OutputBuffer used_[3];  // valid queries, valid keys, where ragged queries begin
+  OutputBuffer sink_;
   OutputBuffer workspace_;
   std::int64_t shapes_ = 0, rows_ = 0;
   int failures_ = 0;
@@ -321,6 +328,7 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pool& pool,
        {std::pair(&s.used_q, &used_[0]), std::pair(&s.used_k, &used_[1]), std::pair(&s.query_starts, &used_[2])})
     if (!lengths_in_memory->empty())
       device_.copy_to_device(buffer->pointer, lengths_in_memory->data(), 4 * lengths_in_memory->size());
+  if (!s.sink.empty()) device_.copy_to_device(sink_.pointer, s.sink.data(), 4 * s.sink.size());
   FmhaArguments arguments{.q = pointers[0],
                           .k = pointers[1],
                           .v = pointers[2],
@@ -331,6 +339,7 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pool& pool,
                           .seqused_q = used_[0].pointer,
                           .seqused_k = used_[1].pointer,
                           .cu_seqlens_q = used_[2].pointer,
+                          .sink = sink_.pointer,
                           .batch = s.batch,
                           .heads_q = s.heads_q,
                           .heads_kv = s.heads_kv,
@@ -375,6 +384,8 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pool& pool,
   }
   if (problem.split_kv == SplitKv::on) check.num_splits = s.num_splits;
   if (problem.split_kv == SplitKv::dealt) check.num_splits = std::max<std::int64_t>(s.seqlen_k / 32, 1);
+  if (!s.sink.empty())
+    check.sink = TensorView{reinterpret_cast<const std::byte*>(s.sink.data()), DType::f32, {s.heads_q}, {1}};
   check.max_multiply_adds = std::int64_t{1} << 27;
   check.seed = random_();
   check.tile_m = kernel.kernel().plan().number("tile_m");

@@ -54,7 +54,7 @@ TEST_CASE("nvrtc: attention on tcgen05 compiles for every target without spill, 
   std::map<std::string, Fmha> kernels;
   const auto add = [&](const char* arch, const fmha_tcgen05::Tile& tile, Mask mask, DType dtype, Output output,
                        Window window = Window::none, UsedLengths seqused = UsedLengths::none, int pack_gqa = 1,
-                       SplitKv split_kv = SplitKv::off, KvPools kv_pools = KvPools::dense) {
+                       SplitKv split_kv = SplitKv::off, KvPools kv_pools = KvPools::dense, Sink sink = Sink::none) {
     const Fmha problem{.arch = Arch::parse(arch),
                        .head_dim = tile.head_dim,
                        .head_dim_v = tile.head_dim_v,
@@ -63,6 +63,7 @@ TEST_CASE("nvrtc: attention on tcgen05 compiles for every target without spill, 
                        .window = window,
                        .seqused = seqused,
                        .kv_pools = kv_pools,
+                       .sink = sink,
                        .output = output,
                        .pack_gqa = pack_gqa,
                        .split_kv = split_kv};
@@ -79,11 +80,13 @@ TEST_CASE("nvrtc: attention on tcgen05 compiles for every target without spill, 
         SplitKv::on);
     add("sm_103a", tile, Mask::none, DType::f16, Output::unnormalized, Window::none, UsedLengths::k, 5, SplitKv::on);
     add("sm_100a", tile, Mask::causal, DType::bf16, Output::normalized, Window::none, UsedLengths::none, 12);
+    add("sm_100a", tile, Mask::causal, DType::bf16, Output::normalized, Window::sliding, UsedLengths::k, 7,
+        SplitKv::off, KvPools::dense, Sink::per_head);
     for (const char* const arch : {"sm_100f", "sm_103a"})
       add(arch, tile, Mask::causal, DType::bf16, Output::normalized, Window::none, UsedLengths::none, 128, SplitKv::off,
           KvPools::sparse_window);
   }
-  CHECK(kernels.size() == 99);
+  CHECK(kernels.size() == 108);
   double slowest = 0;
   for (const auto& [name, problem] : kernels) {
     CAPTURE(name);

@@ -28,6 +28,7 @@
 #include "generator/attention/fmha_operator.h"
 #include "generator/candidates.h"
 #include "generator/products/gemm_operator.h"
+#include "generator/words.h"
 #include "runtime/nvrtc.h"
 #include "tessera/error.h"
 #include "tessera/plan.h"
@@ -88,6 +89,9 @@ Fmha random_attention(Draw& draw) {
   Fmha p{.head_dim = dims.head_dim, .head_dim_v = dims.head_dim_v, .dtype = draw.of(kTypes)};
   p.mask = draw.one_in(2) ? Mask::causal : Mask::none;
   p.output = draw.one_in(3) ? Output::unnormalized : Output::normalized;
+  if (draw.one_in(3)) p.window = Window::sliding;
+  if (draw.one_in(3)) p.seqused = draw.of({UsedLengths::k, UsedLengths::qk});
+  if (p.output == Output::normalized && draw.one_in(3)) p.sink = Sink::per_head;
   p.batch = draw.size(200);
   p.heads_kv = draw.size(40);
   p.heads_q = p.heads_kv < 0 ? kUnknownHint : p.heads_kv * draw.of(kHeadsOfKey);
@@ -100,8 +104,9 @@ Fmha random_attention(Draw& draw) {
 std::string kind_of(const Problem& problem) {
   if (problem.get_if<Fmha>() != nullptr) {
     const fmha::Config c = chosen_config<FmhaOperator>(problem);
-    return fmt::format("{} {} {}x{} {} {} {}", c.facts.head_dim, c.facts.head_dim_v, c.tile_m, c.tile_n, c.stages,
-                       c.facts.mask == Mask::causal, c.pack_gqa > 1);
+    return fmt::format("{} {} {}x{} {} {} {} {} {} {} {}", c.facts.head_dim, c.facts.head_dim_v, c.tile_m, c.tile_n,
+                       c.stages, c.facts.mask == Mask::causal, c.pack_gqa > 1, fmha::is_split(c),
+                       c.facts.window == Window::sliding, to_word(c.facts.seqused), to_word(c.facts.sink));
   }
   const gemm::Config c = chosen_config<GemmOperator>(problem);
   return fmt::format("{}x{} {} {} {} {} {}", c.tile_m, c.tile_n, gemm::is_ping_pong(c), c.split_k, c.cluster_m,

@@ -55,6 +55,10 @@ TESSERA_HD constexpr int box_keys(KvLayout layout, int page_size, int keys) {
   return page_size;
 }
 
+// Whether a head has a logit of its own beside its keys': one that no value belongs to, so that it joins the sum that o
+// is divided by, and nothing else.
+enum class Sink { none, per_head };
+
 // What is computed, for callers and references: everything else about a kernel is a choice. What each field means:
 // Fmha in tessera/problem.h.
 struct AttentionFacts {
@@ -67,6 +71,7 @@ struct AttentionFacts {
   KvPools kv_pools = KvPools::dense;
   KvLayout kv_layout = KvLayout::dense;
   int page_size = 0;  // of kv_layout paged
+  Sink sink = Sink::none;
   Output output = Output::normalized;
   Layout v_layout = Layout::mn_major;
   QueryLayout q_layout = QueryLayout::dense;
