@@ -54,7 +54,9 @@ void set_key_map(const FmhaLaunch& c, const std::string& tensor, int head_dim, i
   const auto stride = [&](const char* step) { return expression("{}_stride_{} * {}", tensor, step, bytes); };
   const Expression keys = is_paged(c) ? Expression(c.facts.page_size) : Expression::parse("max(tokens_k, 1)");
   const Expression pages = is_paged(c) ? Expression::parse("max(pages, 1)") : Expression(1);
-  map.dims = {Expression(span), keys, Expression(head_dim / span), Expression::parse("heads_kv"), pages};
+  const bool has_rows = is_padded(c.facts);
+  map.dims = {Expression(has_rows ? head_dim : span), keys, Expression(has_rows ? 1 : head_dim / span),
+              Expression::parse("heads_kv"), pages};
   map.strides_bytes = {stride("seqlen"), Expression(span * bytes), stride("head"),
                        stride(is_paged(c) ? "page" : "seqlen")};
 }

@@ -220,8 +220,9 @@ void add_tensor(const FmhaLaunch& c, const Tensor& t, LaunchPlan& launch) {
                          expression("{}_stride_head * {}", t.name, std::int64_t{c.pack_gqa} * bytes),
                          expression("{} * {}", stride_of_sequence, bytes)};
   } else {
-    map.dims = {Expression(span), expression("max({}, 1)", t.seqlen), Expression(head_dim / span),
-                Expression::parse(t.heads), sequences};
+    const bool has_rows = is_padded(c.facts);
+    map.dims = {Expression(has_rows ? head_dim : span), expression("max({}, 1)", t.seqlen),
+                Expression(has_rows ? 1 : head_dim / span), Expression::parse(t.heads), sequences};
     map.strides_bytes = {expression("{}_stride_seqlen * {}", t.name, bytes), Expression(span * bytes),
                          expression("{}_stride_head * {}", t.name, bytes),
                          expression("{} * {}", stride_of_sequence, bytes)};

@@ -269,8 +269,9 @@ std::string FmhaOperator::explain(const Config& config, const Verdict& verdict) 
   const std::string found = grouped(verdict.found);
   const std::string bound = grouped(verdict.bound);
   switch (verdict.rule) {
-    case Rule::head_dim_not_multiple_of_16:
-      return fmt::format("head_dim {}, a multiple of {} needed (wgmma K)", found, bound);
+    case Rule::head_dim_not_multiple_of_8:
+      return fmt::format("head_dim {}, a multiple of {} needed ({})", found, bound,
+                         config.cta_pair ? "wgmma K" : "16 bytes, tensor map");
     case Rule::head_dim_out_of_range:
       return fmt::format("head_dim {}, at most {} allowed (wgmma N)", found, bound);
     case Rule::tile_m_not_multiple_of_64:

@@ -40,9 +40,9 @@ Selector window_field(std::string_view flag, std::string_view key, std::string_v
 std::span<const Selector> fmha_fields() {
   static const std::vector<Selector> table = {
       field<&Fmha::arch>("arch", "arch", "target: sm_90a, or sm_100, sm_103 with a or f"),
-      field<&Fmha::head_dim>("head-dim", "head_dim",
-                             "elements of a head of q and k: 64, 96, 128, 192, 256 or 512; with tcgen05 16 and 32 too; "
-                             "576 with v_is_k"),
+      field<&Fmha::head_dim>(
+          "head-dim", "head_dim",
+          "elements of a head of q and k: 16, 32, 64, 72, 80, 96, 128, 160, 192, 256 or 512; 576 with v_is_k"),
       field<&Fmha::head_dim_v>("head-dim-v", "head_dim_v", "elements of a head of v and o (auto: head_dim)"),
       offer(field<&Fmha::dtype>("dtype", "dtype", "type of q, k, v and of a normalised o"), {"bf16", "f16"}),
       field<&Fmha::mask>("mask", "mask", "which keys a query sees; causal is bottom-right aligned"),

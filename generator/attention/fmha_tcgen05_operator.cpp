@@ -223,8 +223,9 @@ std::string FmhaTcgen05Operator::explain(const Config& config, const Verdict& ve
   const std::string found = grouped(verdict.found);
   const std::string bound = grouped(verdict.bound);
   switch (verdict.rule) {
-    case Rule::head_dim_not_multiple_of_16:
-      return fmt::format("head_dim {}, a multiple of {} needed (tcgen05 K and N)", found, bound);
+    case Rule::head_dim_not_multiple_of_8:
+      return fmt::format("head_dim {}, a multiple of {} needed ({})", found, bound,
+                         config.cta_pair ? "tcgen05 K and N" : "16 bytes, tensor map");
     case Rule::head_dim_out_of_range:
       return fmt::format("head_dim {}, at most {} allowed (shared memory for Q and K)", found, bound);
     case Rule::tile_m_not_whole_products:

@@ -17,6 +17,7 @@
 #include "ptx/mbarrier.cuh"
 #include "ptx/shared_words.cuh"
 #include "ptx/tma.cuh"
+#include "spec/attention_facts.h"
 #include "tessera/spec/attention_types.h"
 #include "tessera/spec/types.h"
 
@@ -37,6 +38,9 @@ struct KeyLoad {
   static constexpr int kChunks = kSpan / 16;
   static constexpr int kKeysAtOnce = 32 / kChunks;
   static constexpr int kPanels = kColumns * dtype_bytes(C.facts.dtype) / kSpan;
+  // Where columns are padded the map has whole rows, not panels, and a box is one panel: zeros come behind the end.
+  static constexpr bool kIsPadded = is_padded(C.facts);
+  static constexpr int kRowBytes = (kIsV ? C.facts.head_dim_v : C.facts.head_dim) * dtype_bytes(C.facts.dtype);
 
   const Params& p;
   const int batch;
@@ -67,7 +71,13 @@ struct KeyLoad {
     const ptx::TensorMap& map = kIsV ? p.v : p.k;
     const int row = C.facts.kv_layout == KvLayout::ragged ? (page < 0 ? p.tokens_k : origin + key) : place_in_page(key);
     const int outermost = C.facts.kv_layout == KvLayout::ragged ? 0 : page < 0 ? p.pages : page;
-    if constexpr (kBoxes == 1) {
+    if constexpr (kIsPadded) {
+#pragma unroll 1
+      for (int panel = 0; panel < kPanels; ++panel) {
+        constexpr int kElements = kSpan / dtype_bytes(C.facts.dtype);
+        ptx::tma_load_5d(to + panel * kKeys * kSpan, map, barrier, panel * kElements, row, 0, head, outermost);
+      }
+    } else if constexpr (kBoxes == 1) {
       ptx::tma_load_5d(to, map, barrier, 0, row, first_panel, head, outermost);
     } else {
 #pragma unroll 1
@@ -90,7 +100,8 @@ struct KeyLoad {
     const unsigned to = swizzle_address(C.swizzle, slot + i * kSpan + chunk);
 #pragma unroll 1
     for (int panel = 0; panel < kPanels; ++panel)
-      ptx::cp_async_16(to + panel * kKeys * kSpan, from + panel * kSpan, bytes);
+      ptx::cp_async_16(to + panel * kKeys * kSpan, from + panel * kSpan,
+                       kIsPadded && panel * kSpan + chunk >= kRowBytes ? 0 : bytes);
   }
 
   // Rows of the block from `first` on become zeros.

@@ -138,7 +138,7 @@ __device__ __forceinline__ void store_rows(const Params& p, const Accumulator<C>
     if (own >= rows_of_tile_head<C>(p, tile)) continue;
     char* const to = o_row_of<C>(p, at, own) + o_element_bytes(C.facts) * column;
 #pragma unroll
-    for (int i = 0; i < v_columns(C) / 8; ++i) {
+    for (int i = 0; i < o_columns(C) / 8; ++i) {
       const float low = output[4 * i + 2 * r], high = output[4 * i + 2 * r + 1];
       if constexpr (C.facts.output == Output::unnormalized) {
         ptx::st_global_v2(to + 32 * i, __float_as_uint(low), __float_as_uint(high));
@@ -175,7 +175,7 @@ __device__ __forceinline__ void store_part(const Params& p, const Accumulator<C>
     }
     float* const to = p.partial_o + index * C.facts.head_dim_v + column;
 #pragma unroll
-    for (int i = 0; i < v_columns(C) / 8; ++i) {
+    for (int i = 0; i < o_columns(C) / 8; ++i) {
       ptx::st_global_v2(to + 8 * i, __float_as_uint(output[4 * i + 2 * r]), __float_as_uint(output[4 * i + 2 * r + 1]));
     }
   }
@@ -252,6 +252,12 @@ __device__ __forceinline__ void store_output(const Params& p, unsigned smem, con
     const int row = first_query<C>(p, at.batch) * C.pack_gqa + tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup;
     const int first = (cta_of_tile<C>() * o_passes(C) + pass) * kPanels;
     if (!fills_box<C>(p, tile, warpgroup)) {
+    } else if constexpr (C.pack_gqa == 1 && is_padded(C.facts)) {
+#pragma unroll 1
+      for (int panel = 0; panel < kPanels; ++panel) {
+        ptx::tma_store_5d(p.o, from + panel * kRowsPerWarpgroup * swizzle_span_bytes(C.swizzle),
+                          (first + panel) * o_span_elements(C), row, 0, at.head, sequence_of_map<C>(at));
+      }
     } else if constexpr (C.pack_gqa == 1) {
       ptx::tma_store_5d(p.o, from, 0, row, first, at.head, sequence_of_map<C>(at));
     } else {

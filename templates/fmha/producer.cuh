@@ -24,6 +24,18 @@ __device__ __forceinline__ int first_panel(int columns) {
   return cta_of_tile<C>() * (columns / span_elements(C));
 }
 
+// Where columns are padded: a slot of `bytes`, a box for each panel of `rows` rows.
+template <Config C>
+__device__ __forceinline__ void load_panels(unsigned to, const ptx::TensorMap& map, unsigned full, int bytes, int rows,
+                                            int row, int head, int batch) {
+  constexpr int kSpan = swizzle_span_bytes(C.swizzle);
+#pragma unroll 1
+  for (int column = 0, end = bytes / (rows * kSpan) * span_elements(C); column < end; column += span_elements(C)) {
+    ptx::tma_load_5d(to, map, full, column, row, 0, head, batch);
+    to += rows * kSpan;
+  }
+}
+
 // The key blocks of a tile, of K or of V. Of a tile that is not there: the first block of K, none of V.
 template <Config C>
 __device__ __forceinline__ void load_kv(const Params& p, unsigned smem, const TileIndex& tile, const HeadIndex& at,
@@ -44,7 +56,12 @@ __device__ __forceinline__ void load_kv(const Params& p, unsigned smem, const Ti
     const unsigned full = all_full + 8 * ring.slot();
     ptx::mbarrier_wait_parity(all_empty + 8 * ring.slot(), ring.parity() ^ 1);
     ptx::mbarrier_arrive_expect_tx(full, slot_bytes);
-    ptx::tma_load_5d(slots + ring.slot() * slot_bytes, map, full, 0, keys.end - i * C.tile_n, panel, head, at.batch);
+    if constexpr (is_padded(C.facts)) {
+      load_panels<C>(slots + ring.slot() * slot_bytes, map, full, slot_bytes, C.tile_n, keys.end - i * C.tile_n, head,
+                     at.batch);
+    } else {
+      ptx::tma_load_5d(slots + ring.slot() * slot_bytes, map, full, 0, keys.end - i * C.tile_n, panel, head, at.batch);
+    }
     ring.advance();
   }
 }
@@ -63,7 +80,9 @@ __device__ __forceinline__ void load_q(const Params& p, unsigned smem, const Til
     ptx::mbarrier_arrive_expect_tx(full, q_slot_bytes(C));
     const unsigned to = smem + kLayout.q.offset + slot * q_slot_bytes(C);
     const int row = first_query<C>(p, at.batch) * C.pack_gqa + tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup;
-    if constexpr (C.pack_gqa == 1) {
+    if constexpr (C.pack_gqa == 1 && is_padded(C.facts)) {
+      load_panels<C>(to, p.q, full, q_slot_bytes(C), kRowsPerWarpgroup, row, at.head, sequence_of_map<C>(at));
+    } else if constexpr (C.pack_gqa == 1) {
       ptx::tma_load_5d(to, p.q, full, 0, row, first_panel<C>(qk_columns(C)), at.head, sequence_of_map<C>(at));
     } else {
 #pragma unroll 1

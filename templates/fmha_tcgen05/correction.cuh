@@ -119,7 +119,8 @@ struct Correction {
       if (!is_row) continue;
 #pragma unroll
       for (int i = 0; i < kChunk; i += 4)
-        ptx::st_global_v4(out + to + i, {bits[i], bits[i + 1], bits[i + 2], bits[i + 3]});
+        if (!is_padded(C.facts) || to + i < C.facts.head_dim_v)
+          ptx::st_global_v4(out + to + i, {bits[i], bits[i + 1], bits[i + 2], bits[i + 3]});
     }
     ptx::tcgen05_fence_before_thread_sync();
     arrive_of_warp(smem + kBarriers.o_staged + 8 * q_tile);
@@ -214,6 +215,11 @@ __device__ __forceinline__ void store_o(const Params& p, unsigned smem) {
             ptx::tma_store_5d(p.o, slot + panel * rows_per_cta(C) * swizzle_span_bytes(C.swizzle),
                               (first_panel + panel) * o_span_elements(C), row % padded_heads(C), row / padded_heads(C),
                               tile.head, tile.batch);
+        } else if constexpr (is_padded(C.facts)) {
+#pragma unroll 1
+          for (int panel = 0; panel < o_pass_columns(C) / o_span_elements(C); ++panel)
+            ptx::tma_store_5d(p.o, slot + panel * rows_per_cta(C) * swizzle_span_bytes(C.swizzle),
+                              (first_panel + panel) * o_span_elements(C), row, 0, tile.head, tile.batch);
         } else {
           ptx::tma_store_5d(p.o, slot, 0, row, first_panel, tile.head, tile.batch);
         }

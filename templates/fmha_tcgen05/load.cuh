@@ -47,6 +47,20 @@ __device__ __forceinline__ void load_box(unsigned destination, const ptx::Tensor
   load_any_box<C>(destination, map, barrier, 0, row, panel, head, batch);
 }
 
+// A slot of `panels` panels of `rows` rows, from `column` on: one box, or where columns are padded one for each panel.
+template <Config C>
+__device__ __forceinline__ void load_rows(unsigned destination, const ptx::TensorMap& map, unsigned barrier, int rows,
+                                          int row, int column, int panels, int head, int batch) {
+  if constexpr (is_padded(C.facts)) {
+#pragma unroll 1
+    for (int panel = 0; panel < panels; ++panel)
+      load_any_box<C>(destination + panel * rows * swizzle_span_bytes(C.swizzle), map, barrier,
+                      column + panel * span_elements(C), row, 0, head, batch);
+  } else {
+    load_box<C>(destination, map, barrier, row, column / span_elements(C), head, batch);
+  }
+}
+
 // V of one block: a box for each product; K-major, a box for each panel of keys.
 template <Config C>
 __device__ __forceinline__ void load_v(const Params& p, unsigned slot, unsigned barrier, int key, int head, int batch) {
@@ -55,7 +69,7 @@ __device__ __forceinline__ void load_v(const Params& p, unsigned slot, unsigned 
     const int column = product * pv_columns(C) + cta_of_tile<C>() * v_columns(C);
     const unsigned part = slot + product * v_part_bytes(C);
     if constexpr (C.facts.v_layout == Layout::mn_major) {
-      load_box<C>(part, p.v, barrier, key, column / span_elements(C), head, batch);
+      load_rows<C>(part, p.v, barrier, C.tile_n, key, column, v_columns(C) / span_elements(C), head, batch);
     } else {
       constexpr int kPanelBytes = v_columns(C) * swizzle_span_bytes(C.swizzle);
 #pragma unroll 1
@@ -116,8 +130,9 @@ __device__ __forceinline__ void load_kv(const Params& p, unsigned smem) {
         const int slot = k_ring.slot();
         const unsigned barrier = begin_load<C>(smem + kBarriers.k_full + 8 * slot, smem + kBarriers.k_empty + 8 * slot,
                                                k_ring.parity(), k_slot_bytes(C));
-        load_box<C>(smem + kLayout.k.offset + slot * k_slot_bytes(C), p.k, barrier,
-                    block * C.tile_n + first_key + cta_of_tile<C>() * k_rows(C), 0, head, tile.batch);
+        load_rows<C>(smem + kLayout.k.offset + slot * k_slot_bytes(C), p.k, barrier, k_rows(C),
+                     block * C.tile_n + first_key + cta_of_tile<C>() * k_rows(C), 0, qk_columns(C) / span_elements(C),
+                     head, tile.batch);
         k_ring.advance();
       }
       if (block + 1 < blocks.end) {
@@ -149,13 +164,14 @@ __device__ __forceinline__ void load_q(const Params& p, unsigned smem) {
       if constexpr (is_packed(C)) {
         // Rows of a panel that belong to no query are never written: what they give stays in them.
 #pragma unroll 1
-        for (int panel = 0; panel < C.facts.head_dim / span_elements(C); ++panel) {
+        for (int panel = 0; panel < qk_columns(C) / span_elements(C); ++panel) {
           load_any_box<C>(slot + panel * rows_per_cta(C) * swizzle_span_bytes(C.swizzle), p.q, barrier,
                           panel * span_elements(C), row % padded_heads(C), row / padded_heads(C), tile.head,
                           tile.batch);
         }
       } else {
-        load_any_box<C>(slot, p.q, barrier, 0, row, 0, tile.head, tile.batch);
+        load_rows<C>(slot, p.q, barrier, rows_per_cta(C), row, 0, qk_columns(C) / span_elements(C), tile.head,
+                     tile.batch);
       }
     }
   }

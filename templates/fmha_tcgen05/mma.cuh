@@ -74,8 +74,8 @@ struct Issuer {
         k_major_descriptor(smem + kLayout.k.offset + k_ring.slot() * k_slot_bytes(C), k_rows(C), C.swizzle);
     const unsigned d = tmem + s_column(C, 0) + buffer * s_columns(C);
     // Pools leave the control warps no registers for all descriptors of head_dim 512 at a time.
-#pragma unroll(has_pools(C.facts) ? 8 : C.facts.head_dim / 16)
-    for (int step = 0; step < C.facts.head_dim / 16; ++step) {
+#pragma unroll(has_pools(C.facts) ? 8 : qk_columns(C) / 16)
+    for (int step = 0; step < qk_columns(C) / 16; ++step) {
       ptx::tcgen05_mma<kKind, kCtas>(d, advance_descriptor(a, k_major_step_bytes(step, rows_per_cta(C), C.swizzle)),
                                      advance_descriptor(b, k_major_step_bytes(step, k_rows(C), C.swizzle)),
                                      kInstruction, step > 0);

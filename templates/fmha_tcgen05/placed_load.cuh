@@ -43,7 +43,7 @@ __device__ __forceinline__ void load_placed_block(const Load& load, unsigned slo
 // K and V of all tiles, as load_kv.
 template <Config C>
 __device__ __forceinline__ void load_placed_keys(const Params& p, unsigned smem) {
-  using LoadOfK = attention::KeyLoad<C, false, C.tile_n, C.facts.head_dim, Params>;
+  using LoadOfK = attention::KeyLoad<C, false, C.tile_n, qk_columns(C), Params>;
   using LoadOfV = attention::KeyLoad<C, true, C.tile_n, v_columns(C), Params>;
   constexpr SmemLayout kLayout = smem_layout(C);
   constexpr Barriers kBarriers = barriers(C);

@@ -110,9 +110,10 @@ __device__ __forceinline__ void load_pools(const Params& p, unsigned smem) {
         const unsigned to = smem + kLayout.k.offset + slot * k_slot_bytes(C);
         const int of_cta = cta_of_tile<C>() * k_rows(C);
         if (keys.is_listed(block)) {
-          gather_rows<C>(keys, to, p.k, barrier, block * C.tile_n + of_cta, k_rows(C), 0, C.facts.head_dim);
+          gather_rows<C>(keys, to, p.k, barrier, block * C.tile_n + of_cta, k_rows(C), 0, qk_columns(C));
         } else if (is_first_lane) {
-          load_box<C>(to, *p.swa_k, barrier, key_of(block) + of_cta, 0, 0, tile.batch);
+          load_rows<C>(to, *p.swa_k, barrier, k_rows(C), key_of(block) + of_cta, 0, qk_columns(C) / span_elements(C), 0,
+                       tile.batch);
         }
         k_ring.advance();
       }
@@ -128,7 +129,8 @@ __device__ __forceinline__ void load_pools(const Params& p, unsigned smem) {
           if (keys.is_listed(block + 1)) {
             gather_rows<C>(keys, part, p.v, barrier, (block + 1) * C.tile_n, C.tile_n, column, v_columns(C));
           } else if (is_first_lane) {
-            load_box<C>(part, *p.swa_v, barrier, key_of(block + 1), column / span_elements(C), 0, tile.batch);
+            load_rows<C>(part, *p.swa_v, barrier, C.tile_n, key_of(block + 1), column, v_columns(C) / span_elements(C),
+                         0, tile.batch);
           }
         }
         v_ring.advance();

@@ -29,6 +29,10 @@ TESSERA_HD constexpr bool ends_with_last_key(const AttentionFacts& f) {
 TESSERA_HD constexpr bool hides_first_keys(const AttentionFacts& f) {
   return f.window != Window::none || ends_with_last_key(f) || has_pools(f) || f.seqused == UsedLengths::qk;
 }
+// Columns of a row in shared memory and in products: whole steps of 16. Where that is more than the head has, zeros
+// follow, and what is stored ends with the head.
+TESSERA_HD constexpr int padded_columns(int head_dim) { return (head_dim + 15) / 16 * 16; }
+TESSERA_HD constexpr bool is_padded(const AttentionFacts& f) { return f.head_dim % 16 != 0 || f.head_dim_v % 16 != 0; }
 TESSERA_HD constexpr int o_element_bytes(const AttentionFacts& f) {
   return f.output == Output::unnormalized ? 4 : dtype_bytes(f.dtype);
 }

@@ -22,6 +22,8 @@
 // fp32 O: o_span_elements):
 //   dims    {e, max(seqlen, 1), head_dim / e, heads, max(batch, 1)}; v and o: head_dim_v / e
 //   strides {seqlen stride, span bytes, head stride, batch stride}, in bytes
+//           where head_dim or head_dim_v is no multiple of 16: {head_dim, max(seqlen, 1), 1, heads, max(batch, 1)}, a
+//           box for each panel, of which the last reaches over the end of the row
 //   boxes   q_box, k_box, v_box, o_box; type: that of the Config, fp32 for the un-normalised O
 //
 // With pack_gqa g > 1 rows are [query][head of the g that share a key head], and the maps of q and o have
@@ -216,10 +218,9 @@ inline constexpr int kRegistersBesideAccumulators = 32;
 inline constexpr int kRegistersBesideInstruction = 30;
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid_columns(const Config& c, int head_dim) {
-  const int columns = head_dim / ctas_per_tile(c);
-  if (head_dim < 16 || head_dim % (16 * ctas_per_tile(c)) != 0) {
-    return {Rule::head_dim_not_multiple_of_16, head_dim, 16 * ctas_per_tile(c)};
-  }
+  const int multiple = c.cta_pair ? 32 : 8;
+  if (head_dim < 16 || head_dim % multiple != 0) return {Rule::head_dim_not_multiple_of_8, head_dim, multiple};
+  const int columns = padded_columns(head_dim) / ctas_per_tile(c);
   if (columns > 256) return {Rule::head_dim_out_of_range, head_dim, 256 * ctas_per_tile(c)};
   const int row_bytes = columns * dtype_bytes(c.facts.dtype);
   const int span = swizzle_span_bytes(c.swizzle);
@@ -296,29 +297,30 @@ TESSERA_HD constexpr Role role(const Config& c, int index) {
   }
 }
 
-// A rank-5 TMA box, innermost first: {span, rows, panels, 1 head, 1 batch}. Where heads are packed, of Q and O: {span,
-// heads of the key head, queries, 1 key head, 1 batch}, one copy for each panel.
+// A rank-5 TMA box, innermost first: {span, rows, panels, 1 head, 1 batch}; one panel where columns are padded. Where
+// heads are packed, of Q and O: {span, heads of the key head, queries, 1 key head, 1 batch}, one copy for each panel.
 using TmaBox = common::TmaBox<5>;
 
+TESSERA_HD constexpr int panels_of_box(const Config& c, int panels) { return is_padded(c.facts) ? 1 : panels; }
 TESSERA_HD constexpr TmaBox q_box(const Config& c) {
   if (c.pack_gqa > 1) return {{span_elements(c), c.pack_gqa, kRowsPerWarpgroup / c.pack_gqa, 1, 1}};
-  return {{span_elements(c), kRowsPerWarpgroup, qk_columns(c) / span_elements(c), 1, 1}};
+  return {{span_elements(c), kRowsPerWarpgroup, panels_of_box(c, qk_columns(c) / span_elements(c)), 1, 1}};
 }
 TESSERA_HD constexpr int box_keys(const Config& c) {
   return tessera::box_keys(c.facts.kv_layout, c.facts.page_size, c.tile_n);
 }
 // A box of fewer keys than a block's has one panel: the next panel begins behind the block's keys.
 TESSERA_HD constexpr TmaBox kv_box(const Config& c, int columns) {
-  const int panels = box_keys(c) == c.tile_n ? columns / span_elements(c) : 1;
+  const int panels = box_keys(c) == c.tile_n ? panels_of_box(c, columns / span_elements(c)) : 1;
   return {{span_elements(c), box_keys(c), panels, 1, 1}};
 }
 TESSERA_HD constexpr TmaBox k_box(const Config& c) {
   if (c.facts.kv_layout != KvLayout::dense) return kv_box(c, qk_columns(c));
-  return {{span_elements(c), c.tile_n, qk_columns(c) / span_elements(c), 1, 1}};
+  return {{span_elements(c), c.tile_n, panels_of_box(c, qk_columns(c) / span_elements(c)), 1, 1}};
 }
 TESSERA_HD constexpr TmaBox v_box(const Config& c) {
   if (c.facts.kv_layout != KvLayout::dense) return kv_box(c, v_columns(c));
-  return {{span_elements(c), c.tile_n, v_columns(c) / span_elements(c), 1, 1}};
+  return {{span_elements(c), c.tile_n, panels_of_box(c, v_columns(c) / span_elements(c)), 1, 1}};
 }
 // A warpgroup's O leaves in o_passes() boxes, none larger than its Q slot: fp32 needs two, by columns. Parts of split
 // keys leave from registers.
@@ -327,7 +329,8 @@ TESSERA_HD constexpr int o_passes(const Config& c) {
 }
 TESSERA_HD constexpr TmaBox o_box(const Config& c) {
   if (c.pack_gqa > 1) return {{o_span_elements(c), c.pack_gqa, kRowsPerWarpgroup / c.pack_gqa, 1, 1}};
-  return {{o_span_elements(c), kRowsPerWarpgroup, v_columns(c) / o_passes(c) / o_span_elements(c), 1, 1}};
+  return {
+      {o_span_elements(c), kRowsPerWarpgroup, panels_of_box(c, v_columns(c) / o_passes(c) / o_span_elements(c)), 1, 1}};
 }
 
 // The generator writes one small header with the shapes in use.
@@ -381,8 +384,8 @@ struct HeadDims {
   int head_dim_v = 0;
 };
 
-inline constexpr HeadDims kHeadDims[] = {{64, 64},   {96, 96},   {128, 128}, {192, 128},
-                                         {192, 192}, {256, 256}, {512, 512}};
+inline constexpr HeadDims kHeadDims[] = {{16, 16},   {32, 32},   {64, 64},   {72, 72},   {80, 80},   {96, 96},
+                                         {128, 128}, {160, 160}, {192, 128}, {192, 192}, {256, 256}, {512, 512}};
 
 // Tiles worth considering for a head_dim.
 struct Tile {
@@ -403,7 +406,11 @@ inline constexpr Tile kTiles[] = {
     {192, 128, 64, 64, 2},   {192, 192, 128, 112, 2}, {192, 192, 128, 96, 2},  {192, 192, 128, 80, 2},
     {192, 192, 128, 64, 3},  {192, 192, 64, 64, 2},   {256, 256, 128, 80, 2},  {256, 256, 128, 64, 2},
     {256, 256, 128, 48, 3},  {256, 256, 64, 64, 3},   {512, 512, 128, 64, 2},  {512, 512, 128, 48, 2},
-    {512, 512, 128, 32, 3},  {512, 512, 64, 48, 2},
+    {512, 512, 128, 32, 3},  {512, 512, 64, 48, 2},   {16, 16, 192, 128, 2},   {16, 16, 256, 64, 2},
+    {16, 16, 64, 128, 2},    {32, 32, 192, 128, 2},   {32, 32, 256, 64, 2},    {32, 32, 64, 128, 2},
+    {72, 72, 192, 96, 2},    {72, 72, 128, 128, 2},   {72, 72, 64, 96, 2},     {80, 80, 192, 96, 2},
+    {80, 80, 128, 128, 2},   {80, 80, 64, 96, 2},     {160, 160, 128, 80, 2},  {160, 160, 128, 112, 2},
+    {160, 160, 64, 64, 2},
 };
 
 // The tile that a Problem gets which pins none; seqlen_k: the number of keys that is expected, or -1. Why: an H200,
@@ -420,6 +427,7 @@ inline constexpr Tile kTiles[] = {
 //   head_dim 192  no mask 128x80 694 753, 128x96 655 806, 128x112 633 770; causal 128x80 482 779, 128x96 480 783
 //                 (likewise 1.16 1.24, 1.10 1.23; causal 1.10 1.31, 1.10 1.30)
 //   head_dim 512  no mask, S = 16,384: 128x64 477, 128x48 455, 128x32 with 3 stages 372; causal 128x64 450, 128x48 455
+// Not measured: 16 and 32 take the tiles of 64, 72 and 80 those of 96, 160 that of 192.
 TESSERA_HD constexpr Tile default_tile(int head_dim, int head_dim_v, Mask mask, long long seqlen_k = -1) {
   const bool is_full = mask == Mask::none;
   const bool is_short = seqlen_k >= 0 && seqlen_k <= 2048;

@@ -34,7 +34,7 @@ inline constexpr int kRowsPerWarpgroup = 64;  // wgmma M
 enum class Rule {
   ok,
   dtype_not_16_bit,                // bytes of the type; 2
-  head_dim_not_multiple_of_16,     // head_dim or head_dim_v; 16 for each CTA (wgmma K)
+  head_dim_not_multiple_of_8,      // head_dim or head_dim_v; 8 (16 bytes, TMA), in a pair 32 (wgmma K)
   head_dim_out_of_range,           // head_dim or head_dim_v; 256 for each CTA (wgmma N)
   head_dim_v_exceeds_head_dim,     // head_dim_v; head_dim (O leaves through Q's slot)
   head_dim_not_multiple_of_span,   // bytes of a CTA's columns of Q or V; bytes of the swizzle span
@@ -84,8 +84,10 @@ TESSERA_HD constexpr int o_span_elements(const Config& c) {
 }
 
 TESSERA_HD constexpr int ctas_per_tile(const Config& c) { return c.cta_pair ? 2 : 1; }
-// What a CTA has of a row of Q and K, and of a row of V and O.
-TESSERA_HD constexpr int qk_columns(const Config& c) { return c.facts.head_dim / ctas_per_tile(c); }
-TESSERA_HD constexpr int v_columns(const Config& c) { return c.facts.head_dim_v / ctas_per_tile(c); }
+// What a CTA has of a row of Q and K, and of a row of V and O, in shared memory and in products.
+TESSERA_HD constexpr int qk_columns(const Config& c) { return padded_columns(c.facts.head_dim) / ctas_per_tile(c); }
+TESSERA_HD constexpr int v_columns(const Config& c) { return padded_columns(c.facts.head_dim_v) / ctas_per_tile(c); }
+// Of O in memory.
+TESSERA_HD constexpr int o_columns(const Config& c) { return c.facts.head_dim_v / ctas_per_tile(c); }
 
 }  // namespace tessera::fmha

@@ -57,10 +57,10 @@ TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
 }
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid_head_dims(const Config& c) {
-  const int multiple = 16 * ctas_per_tile(c);
+  const int multiple = c.cta_pair ? 32 : 8;
   const int head_dims[] = {c.facts.head_dim, c.facts.head_dim_v};
   for (const int head_dim : head_dims) {
-    if (head_dim < 16 || head_dim % multiple != 0) return {Rule::head_dim_not_multiple_of_16, head_dim, multiple};
+    if (head_dim < 16 || head_dim % multiple != 0) return {Rule::head_dim_not_multiple_of_8, head_dim, multiple};
     if (head_dim > kMaxHeadDim) return {Rule::head_dim_out_of_range, head_dim, kMaxHeadDim};
   }
   if (c.facts.head_dim_v > c.facts.head_dim)
@@ -68,7 +68,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_head_dims(const Config& c) {
   if (c.facts.head_dim_v > kMaxProductN && !c.cta_pair)
     return {Rule::head_dim_v_needs_pair, c.facts.head_dim_v, kMaxProductN};
   const int span = swizzle_span_bytes(c.swizzle);
-  const int q_bytes = c.facts.head_dim * dtype_bytes(c.facts.dtype);
+  const int q_bytes = qk_columns(c) * dtype_bytes(c.facts.dtype);
   if (q_bytes % span != 0) return {Rule::head_dim_not_multiple_of_span, q_bytes, span};
   // O leaves in spans too, whatever the layout of V.
   const int columns = c.facts.v_layout == Layout::mn_major ? v_columns(c) : pv_columns(c);
@@ -165,32 +165,33 @@ TESSERA_HD constexpr Role role(const Config& c, int index) {
 using TmaBox = common::TmaBox<5>;
 
 // Packed, q and o have maps {head_dim, pack_gqa, seqlen_q, heads_kv, batch}, a box for each panel.
+TESSERA_HD constexpr int panels_of_box(const Config& c, int panels) { return is_padded(c.facts) ? 1 : panels; }
 TESSERA_HD constexpr TmaBox q_box(const Config& c) {
   if (is_packed(c)) return {{span_elements(c), packed_heads(c), packed_queries(c), 1, 1}};
-  return {{span_elements(c), rows_per_cta(c), c.facts.head_dim / span_elements(c), 1, 1}};
+  return {{span_elements(c), rows_per_cta(c), panels_of_box(c, qk_columns(c) / span_elements(c)), 1, 1}};
 }
 // Of keys that do not lie dense. A box of fewer keys than a block's has one panel.
 TESSERA_HD constexpr TmaBox kv_box(const Config& c, int columns) {
   const int keys = box_keys(c.facts.kv_layout, c.facts.page_size, c.tile_n);
-  return {{span_elements(c), keys, keys == c.tile_n ? columns / span_elements(c) : 1, 1, 1}};
+  return {{span_elements(c), keys, keys == c.tile_n ? panels_of_box(c, columns / span_elements(c)) : 1, 1, 1}};
 }
 TESSERA_HD constexpr TmaBox k_box(const Config& c) {
-  if (c.facts.kv_layout != KvLayout::dense) return kv_box(c, c.facts.head_dim);
-  return {{span_elements(c), k_rows(c), c.facts.head_dim / span_elements(c), 1, 1}};
+  if (c.facts.kv_layout != KvLayout::dense) return kv_box(c, qk_columns(c));
+  return {{span_elements(c), k_rows(c), panels_of_box(c, qk_columns(c) / span_elements(c)), 1, 1}};
 }
 TESSERA_HD constexpr TmaBox v_box(const Config& c) {
   if (c.facts.kv_layout != KvLayout::dense) return kv_box(c, v_columns(c));
   if (c.facts.v_layout == Layout::k_major) return {{span_elements(c), v_columns(c), 1, 1, 1}};
-  return {{span_elements(c), c.tile_n, v_columns(c) / span_elements(c), 1, 1}};
+  return {{span_elements(c), c.tile_n, panels_of_box(c, v_columns(c) / span_elements(c)), 1, 1}};
 }
 // O leaves in o_passes() boxes, none larger than its Q slot: fp32 needs two, by columns.
 TESSERA_HD constexpr int o_passes(const Config& c) {
   return is_split(c) ? 1 : o_element_bytes(c.facts) / dtype_bytes(c.facts.dtype);
 }
-TESSERA_HD constexpr int o_pass_columns(const Config& c) { return c.facts.head_dim_v / o_passes(c); }
+TESSERA_HD constexpr int o_pass_columns(const Config& c) { return vo_columns(c) / o_passes(c); }
 TESSERA_HD constexpr TmaBox o_box(const Config& c) {
   if (is_packed(c)) return {{o_span_elements(c), packed_heads(c), packed_queries(c), 1, 1}};
-  return {{o_span_elements(c), rows_per_cta(c), o_pass_columns(c) / o_span_elements(c), 1, 1}};
+  return {{o_span_elements(c), rows_per_cta(c), panels_of_box(c, o_pass_columns(c) / o_span_elements(c)), 1, 1}};
 }
 
 }  // namespace tessera::fmha_tcgen05

@@ -36,7 +36,7 @@ inline constexpr int kMaxPackedHeads = 1 << 16;
 enum class Rule {
   ok,
   dtype_not_16_bit,               // bytes of the type; 2
-  head_dim_not_multiple_of_16,    // head_dim or head_dim_v; 16, 32 for a pair (tcgen05 K, and N)
+  head_dim_not_multiple_of_8,     // head_dim or head_dim_v; 8 (16 bytes, TMA), 32 for a pair (tcgen05 K, and N)
   head_dim_out_of_range,          // head_dim or head_dim_v; 512
   head_dim_v_exceeds_head_dim,    // head_dim_v; head_dim (O leaves through Q's slot)
   head_dim_not_multiple_of_span,  // bytes of a row of Q or of a CTA's columns of V; bytes of the swizzle span
@@ -105,9 +105,13 @@ TESSERA_HD constexpr int o_span_elements(const Config& c) {
   return swizzle_span_bytes(c.swizzle) / o_element_bytes(c.facts);
 }
 
+// What Q and K, and V and O, have of a row in shared memory and in products.
+TESSERA_HD constexpr int qk_columns(const Config& c) { return padded_columns(c.facts.head_dim); }
+TESSERA_HD constexpr int vo_columns(const Config& c) { return padded_columns(c.facts.head_dim_v); }
+
 // O += P V in products of at most 256 columns; a CTA's shared memory has v_columns of each.
 TESSERA_HD constexpr int pv_products(const Config& c) { return c.facts.head_dim_v > kMaxProductN ? 2 : 1; }
-TESSERA_HD constexpr int pv_columns(const Config& c) { return c.facts.head_dim_v / pv_products(c); }
+TESSERA_HD constexpr int pv_columns(const Config& c) { return vo_columns(c) / pv_products(c); }
 TESSERA_HD constexpr int v_columns(const Config& c) { return pv_columns(c) / ctas_per_tile(c); }
 TESSERA_HD constexpr int k_rows(const Config& c) { return c.tile_n / ctas_per_tile(c); }
 
@@ -115,7 +119,7 @@ TESSERA_HD constexpr int k_rows(const Config& c) { return c.tile_n / ctas_per_ti
 TESSERA_HD constexpr int folds(const Config& c) { return is_folded(c) ? 2 : 1; }
 TESSERA_HD constexpr int s_columns(const Config& c) { return c.tile_n / folds(c); }
 TESSERA_HD constexpr int p_offset(const Config& c) { return c.tile_n / 2; }  // of P in its S
-TESSERA_HD constexpr int o_columns(const Config& c) { return c.facts.head_dim_v / folds(c); }
+TESSERA_HD constexpr int o_columns(const Config& c) { return vo_columns(c) / folds(c); }
 TESSERA_HD constexpr int s_column(const Config& c, int buffer) { return buffer * s_columns(c); }
 TESSERA_HD constexpr int o_column(const Config& c, int q_tile) {
   return kNumBuffers * s_columns(c) + q_tile * o_columns(c);
@@ -138,13 +142,11 @@ TESSERA_HD constexpr bool has_p_parts(const Config& c) { return p_first_keys(c) 
 TESSERA_HD constexpr Swizzle p_swizzle(const Config& c) { return c.tile_n % 64 == 0 ? Swizzle::b128 : Swizzle::b64; }
 
 TESSERA_HD constexpr int q_slot_bytes(const Config& c) {
-  return rows_per_cta(c) * c.facts.head_dim * dtype_bytes(c.facts.dtype);
+  return rows_per_cta(c) * qk_columns(c) * dtype_bytes(c.facts.dtype);
 }
-TESSERA_HD constexpr int q_bytes(const Config& c) {
-  return used_rows(c) * c.facts.head_dim * dtype_bytes(c.facts.dtype);
-}
+TESSERA_HD constexpr int q_bytes(const Config& c) { return used_rows(c) * qk_columns(c) * dtype_bytes(c.facts.dtype); }
 TESSERA_HD constexpr int k_slot_bytes(const Config& c) {
-  return k_rows(c) * c.facts.head_dim * dtype_bytes(c.facts.dtype);
+  return k_rows(c) * qk_columns(c) * dtype_bytes(c.facts.dtype);
 }
 TESSERA_HD constexpr int v_part_bytes(const Config& c) { return c.tile_n * v_columns(c) * dtype_bytes(c.facts.dtype); }
 TESSERA_HD constexpr int v_slot_bytes(const Config& c) { return pv_products(c) * v_part_bytes(c); }

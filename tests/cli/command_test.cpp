@@ -63,7 +63,7 @@ TEST_CASE("exit codes and messages") {
   fails({"plan", "fmha", "--head-dim", "x"}, 2, "head_dim = x: must be a whole number");
   fails({"plan", "fmha", "--jobs", "-1"}, 2, "--jobs = -1: must be a whole number of at least 0");
   fails({"plan", "fmha", "--rank", "2"}, 2, "fmha has no field rank");
-  fails({"plan", "fmha", "--head-dim", "80"}, 3, "fmha has no kernel for head_dim 80");
+  fails({"plan", "fmha", "--head-dim", "40"}, 3, "fmha has no kernel for head_dim 40");
   fails({"plan", "fmha", "--tile-m", "128", "--tile-n", "128", "--stages", "4"}, 3, "bytes of shared memory");
   fails({"emit", "fmha", "--head-dim", "64,128"}, 2, "emit writes one kernel: the selectors name 2 problems");
   fails({"emit", "fmha", "-o", "/dev/null/x.cu"}, 5, "/dev/null/x.cu: cannot be opened for writing");
@@ -189,27 +189,27 @@ TEST_CASE("warm, check, cache: a cycle, with the JSON keys that others build on"
 
 TEST_CASE("an illegal member of a product is reported, an illegal explicit entry fails") {
   Terminal terminal;
-  Outcome outcome = terminal.run({"warm", "fmha", "--head-dim", "64,80"});
+  Outcome outcome = terminal.run({"warm", "fmha", "--head-dim", "64,40"});
   CHECK(outcome.code == 0);
-  CHECK(outcome.err.find("rejected: fmha --head-dim 80: fmha has no kernel for head_dim 80") != std::string::npos);
-  CHECK(terminal.run({"warm", "fmha", "--head-dim", "64,80", "--strict"}).code == 3);
-  CHECK(terminal.run({"warm", "fmha", "--head-dim", "72,80"}).code == 3);
-  CHECK(terminal.run({"check", "fmha", "--head-dim", "64,80"}).code == 0);
-  CHECK(terminal.run({"check", "fmha", "--head-dim", "64,80", "--strict"}).code == 3);
-  CHECK(terminal.run({"plan", "fmha", "--head-dim", "64,80"}).code == 0);
+  CHECK(outcome.err.find("rejected: fmha --head-dim 40: fmha has no kernel for head_dim 40") != std::string::npos);
+  CHECK(terminal.run({"warm", "fmha", "--head-dim", "64,40", "--strict"}).code == 3);
+  CHECK(terminal.run({"warm", "fmha", "--head-dim", "48,40"}).code == 3);
+  CHECK(terminal.run({"check", "fmha", "--head-dim", "64,40"}).code == 0);
+  CHECK(terminal.run({"check", "fmha", "--head-dim", "64,40", "--strict"}).code == 3);
+  CHECK(terminal.run({"plan", "fmha", "--head-dim", "64,40"}).code == 0);
 
   const std::string list = terminal.write(
-      "list.json", R"({"kernels": [{"op": "fmha", "head_dim": [64, 80]}, {"op": "fmha", "head_dim": 128}]})");
+      "list.json", R"({"kernels": [{"op": "fmha", "head_dim": [64, 40]}, {"op": "fmha", "head_dim": 128}]})");
   CHECK(terminal.run({"warm", list}).code == 0);
   const std::string explicit_list =
-      terminal.write("explicit.json", R"({"kernels": [{"op": "fmha"}, {"op": "fmha", "head_dim": 80}]})");
+      terminal.write("explicit.json", R"({"kernels": [{"op": "fmha"}, {"op": "fmha", "head_dim": 40}]})");
   outcome = terminal.run({"warm", explicit_list});
   CHECK(outcome.code == 3);
-  CHECK(outcome.err.find("explicit.json:1:30: fmha --head-dim 80") != std::string::npos);
+  CHECK(outcome.err.find("explicit.json:1:30: fmha --head-dim 40") != std::string::npos);
   CHECK(terminal.run({"check", explicit_list}).code == 3);
   // A failed compile (4) outweighs an unsupported member (3).
   terminal.compiler->failures_left = 1;
-  CHECK(terminal.run({"warm", "fmha", "--head-dim", "256,80", "--strict"}).code == 4);
+  CHECK(terminal.run({"warm", "fmha", "--head-dim", "256,40", "--strict"}).code == 4);
 }
 
 TEST_CASE("sizes outside a kernel's domain are found offline") {
@@ -478,12 +478,12 @@ TEST_CASE("a long list: checked and counted with progress before the first compi
 TEST_CASE("check says where in the list stands what it refuses, and how many more there are") {
   Terminal terminal;
   const std::string file = terminal.write(
-      "shapes.json", "{\"kernels\": [{\"op\": \"fmha\", \"head_dim\": [64, 80]},\n{\"op\": \"copy2d\", \"rank\": 9}]}");
+      "shapes.json", "{\"kernels\": [{\"op\": \"fmha\", \"head_dim\": [64, 40]},\n{\"op\": \"copy2d\", \"rank\": 9}]}");
   for (const char* command : {"warm", "check"}) {
     CAPTURE(command);
     const Outcome outcome = terminal.run({command, file});
     CHECK(outcome.code == 3);
-    CHECK(outcome.err.find("rejected: " + file + ":1:14: fmha --head-dim 80: fmha has no kernel for head_dim 80") !=
+    CHECK(outcome.err.find("rejected: " + file + ":1:14: fmha --head-dim 40: fmha has no kernel for head_dim 40") !=
           std::string::npos);
     CHECK(outcome.err.find("rejected: " + file + ":2:1: copy2d --rank 9: ") != std::string::npos);
     const Json json = Json::parse(terminal.run({command, file, "--json"}).out);

@@ -29,10 +29,11 @@ struct Case {
 };
 
 Case draw_case(std::uint64_t seed) {
-  constexpr int kHeadDims[][2] = {{64, 64}, {96, 96}, {128, 128}, {192, 128}, {256, 256}, {512, 512}};
+  constexpr int kHeadDims[][2] = {{64, 64}, {96, 96}, {128, 128}, {192, 128}, {256, 256}, {512, 512},
+                                  {16, 16}, {32, 32}, {72, 72},   {80, 80},   {160, 160}};
   Draw draw(seed);
   Case c;
-  const auto& dims = kHeadDims[draw(0, 5)];
+  const auto& dims = kHeadDims[draw(0, 10)];
   Fmha& problem = c.problem;
   problem.head_dim = dims[0];
   problem.head_dim_v = dims[1];

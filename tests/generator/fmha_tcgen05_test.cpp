@@ -136,8 +136,9 @@ TEST_CASE("attention on tcgen05: hints steer the tile") {
 }
 
 TEST_CASE("attention on tcgen05: what is refused, with what exists") {
-  CHECK(refusal({{"head_dim", "80"}}) ==
-        "fmha has no kernel for head_dim 80 on sm_100a: there are kernels for 16, 32, 64, 96, 128, 192/128, 192, 256 "
+  CHECK(refusal({{"head_dim", "40"}}) ==
+        "fmha has no kernel for head_dim 40 on sm_100a: there are kernels for 16, 32, 64, 72, 80, 96, 128, 160, "
+        "192/128, 192, 256 "
         "and 512");
   CHECK(refusal({{"dtype", "f32"}}) == "fmha has no kernel for dtype f32: there are kernels for bf16 and f16");
   CHECK(refusal({{"mma_kind", "wgmma.f16"}}) ==

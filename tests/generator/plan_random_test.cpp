@@ -52,9 +52,9 @@ std::string random_text(const Selector& selector, std::mt19937_64& random) {
   if (selector.key.starts_with("cluster_") || selector.key == "split_k") return std::to_string(1 << random() % 3 / 2);
   constexpr const char* kNumbers[] = {"1",  "2",  "3",  "4",   "5",   "8",   "16",  "48",
                                       "64", "80", "96", "128", "192", "256", "512", "4096"};
-  constexpr const char* kHeadDims[] = {"64", "96", "128", "192", "256", "512"};
+  constexpr const char* kHeadDims[] = {"128", "64", "96", "72", "192", "256", "512"};
   if (selector.key == "head_dim") return pick(kHeadDims);
-  if (selector.key == "head_dim_v") return kHeadDims[2];  // beside 192; refused beside most others
+  if (selector.key == "head_dim_v") return kHeadDims[0];  // beside 192; refused beside most others
   if (selector.key == "stages" || selector.key == "rank") return std::to_string(1 + random() % 5);
   return pick(kNumbers);
 }
@@ -130,7 +130,7 @@ TEST_CASE("random attention on tcgen05: whatever its facts ask for, a sound plan
   int plans = 0, refusals = 0;
   for (int i = 0; i < 3000; ++i) {
     const auto pick = [&](const auto& list) { return list[random() % std::size(list)]; };
-    constexpr int kHeadDims[] = {16, 64, 128, 256, 512};
+    constexpr int kHeadDims[] = {16, 64, 72, 128, 256, 512};
     constexpr int kPacked[] = {1, 2, 7, 16, 100, 128, 192, 256, 2147483647};
     constexpr Hint kHints[] = {kUnknownHint, kUnknownHint, 0, 1, 64, 128, 5000, std::int64_t{1} << 40};
     Fmha problem{.arch = Arch::parse("sm_100a"), .head_dim = pick(kHeadDims)};

@@ -318,10 +318,13 @@ TEST_CASE("attention: heads are packed where queries are few, or where a pin say
 }
 
 TEST_CASE("what no kernel exists for is refused with what exists") {
-  CHECK(unsupported("fmha", {{"head_dim", "80"}}) ==
-        "fmha has no kernel for head_dim 80: there are kernels for 64, 96, 128, 192/128, 192, 256 and 512");
+  CHECK(unsupported("fmha", {{"head_dim", "40"}}) ==
+        "fmha has no kernel for head_dim 40: there are kernels for 16, 32, 64, 72, 80, 96, 128, 160, 192/128, 192, 256 "
+        "and 512");
   CHECK(unsupported("fmha", {{"head_dim", "128"}, {"head_dim_v", "64"}}) ==
-        "fmha has no kernel for head_dim 128/64: there are kernels for 64, 96, 128, 192/128, 192, 256 and 512");
+        "fmha has no kernel for head_dim 128/64: there are kernels for 16, 32, 64, 72, 80, 96, 128, 160, 192/128, 192, "
+        "256 "
+        "and 512");
   CHECK(unsupported("fmha", {{"dtype", "f32"}}) ==
         "fmha has no kernel for dtype f32: there are kernels for bf16 and f16");
   for (const char* const arch : {"sm_90a", "sm_100a"})

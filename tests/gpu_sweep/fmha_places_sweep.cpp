@@ -65,9 +65,9 @@ class Sweep {
   }
 
   Fmha draw_kernel() {
-    constexpr int kHeadDims[][2] = {{64, 64},   {96, 96},   {128, 128}, {128, 128},
-                                    {192, 128}, {192, 192}, {256, 256}, {512, 512}};
-    const auto& dims = kHeadDims[pick(0, 7)];
+    constexpr int kHeadDims[][2] = {{64, 64},   {96, 96}, {128, 128}, {128, 128}, {192, 128}, {192, 192}, {256, 256},
+                                    {512, 512}, {16, 16}, {32, 32},   {72, 72},   {80, 80},   {160, 160}};
+    const auto& dims = kHeadDims[pick(0, 12)];
     Fmha problem{.head_dim = dims[0], .head_dim_v = dims[1]};
     problem.dtype = pick(0, 1) == 0 ? DType::bf16 : DType::f16;
     problem.mask = pick(0, 1) == 0 ? Mask::none : Mask::causal;

@@ -35,7 +35,7 @@ struct Settings {
   int shapes = 100;
   std::uint64_t seed = 0;
   std::int64_t max_seqlen = 4096;
-  std::vector<std::string> head_dims{"64", "96", "128", "192", "192/128", "256", "512"};
+  std::vector<std::string> head_dims{"16", "32", "64", "72", "80", "96", "128", "160", "192", "192/128", "256", "512"};
   std::string report;
   int shard = 0, shards = 1;  // every `shards`-th Config, from number `shard` on
 };
@@ -159,8 +159,10 @@ class Sweep {
         for (const Mask mask : {Mask::none, Mask::causal}) {
           for (const Output output : {Output::normalized, Output::unnormalized}) {
             for (const Swizzle swizzle : {Swizzle::b128, Swizzle::b64, Swizzle::b32, Swizzle::none}) {
-              // What a CTA has of a row is a multiple of 64 bytes for every head_dim, of 128 for most.
-              if (swizzle == Swizzle::b128 && head_dim.qk % 64 != 0) continue;
+              // Rows in shared memory are whole spans.
+              const auto row_bytes = [](int columns) { return (columns + 15) / 16 * 32; };
+              const int span = swizzle_span_bytes(swizzle);
+              if (row_bytes(head_dim.qk) % span != 0 || row_bytes(head_dim.v) % span != 0) continue;
               if (configs++ % settings_.shards != settings_.shard) continue;
               table += config({.head_dim = head_dim.qk,
                                .head_dim_v = head_dim.v,

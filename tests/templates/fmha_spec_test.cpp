@@ -49,6 +49,8 @@ TEST_CASE("every default is legal") {
                                {32, 32},
                                {64, 64},
                                {64, 32},
+                               {72, 72},
+                               {80, 80},
                                {96, 96},
                                {128, 128},
                                {128, 64},
@@ -93,23 +95,25 @@ TEST_CASE("each rule names what it found and its bound") {
   c.facts.dtype = DType::f32;
   check_rule(c, Rule::dtype_not_16_bit, 4, 2);
   c = {};
-  c.facts.head_dim = 72;
-  check_rule(c, Rule::head_dim_not_multiple_of_16, 72, 16);
+  c.facts.head_dim = 68;
+  check_rule(c, Rule::head_dim_not_multiple_of_8, 68, 8);
   c.facts.head_dim = 0;
-  check_rule(c, Rule::head_dim_not_multiple_of_16, 0, 16);
+  check_rule(c, Rule::head_dim_not_multiple_of_8, 0, 8);
   c.facts.head_dim = 512;
   check_rule(c, Rule::head_dim_out_of_range, 512, 256);
   c.cta_pair = true;
   c.facts.head_dim = 528;
-  check_rule(c, Rule::head_dim_not_multiple_of_16, 528, 32);
+  check_rule(c, Rule::head_dim_not_multiple_of_8, 528, 32);
   c.facts.head_dim = 544;
   check_rule(c, Rule::head_dim_out_of_range, 544, 512);
   c = {};
   c.facts.head_dim = 80;
   check_rule(c, Rule::head_dim_not_multiple_of_span, 160, 128);
   c = {};
+  c.facts.head_dim_v = 68;
+  check_rule(c, Rule::head_dim_not_multiple_of_8, 68, 8);
   c.facts.head_dim_v = 72;
-  check_rule(c, Rule::head_dim_not_multiple_of_16, 72, 16);
+  check_rule(c, Rule::head_dim_not_multiple_of_span, 160, 128);  // of 80 columns
   c.facts.head_dim_v = 96;
   check_rule(c, Rule::head_dim_not_multiple_of_span, 192, 128);
   c.facts.head_dim_v = 192;
@@ -197,13 +201,17 @@ TEST_CASE("boxes fill their slots and respect TMA") {
     return product;
   };
   for (const Config& c : legal_configs()) {
-    CHECK(bytes(q_box(c), 2) == q_slot_bytes(c));
-    CHECK(bytes(k_box(c), 2) == k_slot_bytes(c));
-    CHECK(bytes(v_box(c), 2) == v_slot_bytes(c));
-    CHECK(bytes(o_box(c), o_element_bytes(c.facts)) == q_slot_bytes(c) * c.facts.head_dim_v / c.facts.head_dim);
+    // Where columns are padded a box is one panel, else all of them.
+    const int of_qk = is_padded(c.facts) ? qk_columns(c) / span_elements(c) : 1;
+    const int of_v = is_padded(c.facts) ? v_columns(c) / span_elements(c) : 1;
+    const int of_o = is_padded(c.facts) ? v_columns(c) / o_passes(c) / o_span_elements(c) : 1;
+    CHECK(bytes(q_box(c), 2) * of_qk == q_slot_bytes(c));
+    CHECK(bytes(k_box(c), 2) * of_qk == k_slot_bytes(c));
+    CHECK(bytes(v_box(c), 2) * of_v == v_slot_bytes(c));
+    CHECK(bytes(o_box(c), o_element_bytes(c.facts)) * of_o == q_slot_bytes(c) * c.facts.head_dim_v / c.facts.head_dim);
     CHECK(q_box(c).extents[0] * 2 == swizzle_span_bytes(c.swizzle));
     CHECK(o_box(c).extents[0] * o_element_bytes(c.facts) == swizzle_span_bytes(c.swizzle));
-    CHECK(o_box(c).extents[0] * o_box(c).extents[2] * o_passes(c) == v_columns(c));
+    CHECK(o_box(c).extents[0] * o_box(c).extents[2] * of_o * o_passes(c) == v_columns(c));
   }
 }
 

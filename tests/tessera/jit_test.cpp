@@ -181,7 +181,7 @@ TEST_CASE("jit: a failed compile reaches the caller, publishes nothing, and is t
 TEST_CASE("jit: warm counts distinct kernels, survives a failure, resumes after it") {
   const Fixture fixture;
   std::vector<Problem> problems;
-  for (const int head_dim : {64, 128, 256, 80}) {
+  for (const int head_dim : {64, 128, 256, 40}) {
     for (int copies = 0; copies < 3; ++copies) problems.emplace_back(Fmha{.head_dim = head_dim, .seqlen_q = 0});
   }
   fixture.compiler->fail_on = "d256";
@@ -192,7 +192,7 @@ TEST_CASE("jit: warm counts distinct kernels, survives a failure, resumes after 
   CHECK(first.failed == 1);
   REQUIRE(first.rejected.size() == 3);
   CHECK(first.rejected.front().index == 9);
-  CHECK(first.rejected.front().reason.find("head_dim 80") != std::string::npos);
+  CHECK(first.rejected.front().reason.find("head_dim 40") != std::string::npos);
   fixture.compiler->fail_on.clear();
   const WarmReport second = fixture.jit()->warm(problems);
   CHECK(second.hit == 2);
@@ -327,7 +327,7 @@ TEST_CASE("jit: an override that cannot be read is an error that names it") {
 
 TEST_CASE("jit: a dry run compiles nothing; check tells what a server would miss") {
   const Fixture fixture;
-  const std::vector<Problem> problems{Fmha{.head_dim = 64}, Fmha{.head_dim = 128}, Fmha{.head_dim = 80}};
+  const std::vector<Problem> problems{Fmha{.head_dim = 64}, Fmha{.head_dim = 128}, Fmha{.head_dim = 40}};
   const auto jit = fixture.jit();
   const WarmReport dry = jit->warm(problems, {.dry_run = true});
   CHECK(dry.kernels == 2);
@@ -338,7 +338,7 @@ TEST_CASE("jit: a dry run compiles nothing; check tells what a server would miss
   REQUIRE(coverage.size() == 3);
   CHECK(coverage[0].tier == CacheTier::user);
   CHECK_FALSE(coverage[1].tier.has_value());
-  CHECK(coverage[2].rejected.find("head_dim 80") != std::string::npos);
+  CHECK(coverage[2].rejected.find("head_dim 40") != std::string::npos);
 }
 
 TEST_CASE("jit: every size of a launch has a name among the arguments, but for what the launcher fills in") {
