@@ -136,7 +136,8 @@ class RunFmha final : public RunOperator {
       complete("pages", value_of("batch") * value_of("max_pages") + 3);
     }
     if (facts.kv_layout == KvLayout::ragged) complete("tokens_k", value_of("batch") * value_of("seqlen_k"));
-    if (facts.window != Window::none) {
+    if (facts.window == Window::chunked) complete("attention_chunk", value_of("seqlen_k") / 4 + 3);
+    if (facts.window == Window::sliding) {
       complete("window_size_left", value_of("seqlen_k") / 4);
       complete("window_size_right", value_of("seqlen_k") / 16);
     }
@@ -144,7 +145,9 @@ class RunFmha final : public RunOperator {
   }
 
   std::vector<double> scalars(const Plan& plan, const RunFlags& flags) const override {
-    return {softmax_scale(plan, flags)};
+    std::vector<double> values{softmax_scale(plan, flags)};
+    if (facts_of(plan).softcap != Softcap::none) values.push_back(flags.softcap);
+    return values;
   }
 
   std::map<std::string, reference::Tensor> inputs(const Plan& plan, const LaunchSizes& launch,
@@ -194,6 +197,14 @@ class RunFmha final : public RunOperator {
       if (flags.inputs != "integer") reference::fill(sink, reference::Fill::normal, seed, 5);
       all.emplace("sink", std::move(sink));
     }
+    if (config.alibi != Alibi::none) {
+      // The usual ones, which halve from head to head or faster.
+      reference::Tensor slopes(DType::f32, {s.heads_q});
+      for (std::int64_t h = 0; h < s.heads_q; ++h)
+        slopes.set(h, std::exp2(-8.0 * static_cast<double>(h + 1) /
+                                static_cast<double>(std::max<std::int64_t>(s.heads_q, 8))));
+      all.emplace("alibi_slopes", std::move(slopes));
+    }
     if (config.kv_layout != KvLayout::dense) {
       for (const auto& [name, tensor] : flags.arrays) all[name] = tensor;
       place_keys(plan, launch, sizes, seed, made, all);
@@ -223,14 +234,18 @@ class RunFmha final : public RunOperator {
     check.facts = config;
     for (const auto& [name, size] :
          {std::pair("window_size_left", &check.window_size_left),
-          std::pair("window_size_right", &check.window_size_right), std::pair("num_splits", &check.num_splits)})
+          std::pair("window_size_right", &check.window_size_right), std::pair("num_splits", &check.num_splits),
+          std::pair("attention_chunk", &check.attention_chunk)})
       if (const auto found = flags.sizes.find(name); found != flags.sizes.end()) *size = found->second;
     // Of dealt keys each block can be a part of its own.
     const std::int64_t tile_n = plan.number("tile_n");
     if (plan.problem.as<Fmha>().split_kv == SplitKv::dealt)
       check.num_splits = std::max<std::int64_t>(ceil_div(flags.sizes.at("seqlen_k"), tile_n), 1);
     check.softmax_scale = softmax_scale(plan, flags);
-    check.is_exact = flags.inputs == "integer" && flags.arrays.empty() && !flags.softmax_scale;
+    if (config.softcap != Softcap::none) check.softcap = flags.softcap;
+    if (config.alibi != Alibi::none) check.alibi_slopes = inputs.at("alibi_slopes").view();
+    const bool is_plain = config.softcap == Softcap::none && config.alibi == Alibi::none;
+    check.is_exact = is_plain && flags.inputs == "integer" && flags.arrays.empty() && !flags.softmax_scale;
     check.judges_rel_error = flags.arrays.empty();
     check.tile_m = plan.number("tile_m");
     check.tile_n = plan.number("tile_n");

@@ -26,6 +26,7 @@ struct RunFlags {
   std::int64_t seed = 1;
   bool is_emulated = false;                         ///< example sizes are then small
   std::optional<double> softmax_scale;              ///< none: the operator's default
+  double softcap = 30;                              ///< of attention whose scores are capped
   double alpha = 1, beta = 1;                       ///< gemm
   std::vector<GivenSize> given_sizes;               ///< of the launch by name, like lda
   std::map<std::string, reference::Tensor> arrays;  ///< by buffer name, from .npy files

@@ -31,8 +31,8 @@ void visit_facts(const ProductFacts& facts, Visit&& visit) {
 /// more.
 template <class Visit>
 void visit_facts(const AttentionFacts& facts, Visit&& visit) {
-  const auto& [head_dim, head_dim_v, dtype, mask, window, seqused, kv_pools, kv_layout, page_size, sink, output,
-               v_layout, q_layout, v_is_k] = facts;
+  const auto& [head_dim, head_dim_v, dtype, mask, window, seqused, kv_pools, kv_layout, page_size, sink, softcap, alibi,
+               output, v_layout, q_layout, v_is_k] = facts;
   visit("head_dim", head_dim);
   visit("head_dim_v", head_dim_v);
   visit("dtype", dtype);
@@ -43,6 +43,8 @@ void visit_facts(const AttentionFacts& facts, Visit&& visit) {
   visit("kv_layout", kv_layout);
   visit("page_size", page_size);
   visit("sink", sink);
+  visit("softcap", softcap);
+  visit("alibi", alibi);
   visit("output", output);
   visit("v_layout", v_layout);
   visit("q_layout", q_layout);

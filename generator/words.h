@@ -34,7 +34,8 @@ inline constexpr Word<Swizzle> kSwizzleWords[] = {{Swizzle::none, "none", "Swizz
 inline constexpr Word<Mask> kMaskWords[] = {{Mask::none, "none", "Mask::none"},
                                             {Mask::causal, "causal", "Mask::causal"}};
 inline constexpr Word<Window> kWindowWords[] = {{Window::none, "none", "Window::none"},
-                                                {Window::sliding, "sliding", "Window::sliding"}};
+                                                {Window::sliding, "sliding", "Window::sliding"},
+                                                {Window::chunked, "chunked", "Window::chunked"}};
 inline constexpr Word<UsedLengths> kUsedLengthsWords[] = {{UsedLengths::none, "none", "UsedLengths::none"},
                                                           {UsedLengths::k, "k", "UsedLengths::k"},
                                                           {UsedLengths::qk, "qk", "UsedLengths::qk"}};
@@ -53,6 +54,10 @@ inline constexpr Word<KvCopy> kKvCopyWords[] = {{KvCopy::tma, "tma", "KvCopy::tm
                                                 {KvCopy::cp_async, "cp_async", "KvCopy::cp_async"}};
 inline constexpr Word<Sink> kSinkWords[] = {{Sink::none, "none", "Sink::none"},
                                             {Sink::per_head, "per_head", "Sink::per_head"}};
+inline constexpr Word<Softcap> kSoftcapWords[] = {{Softcap::none, "none", "Softcap::none"},
+                                                  {Softcap::tanh, "tanh", "Softcap::tanh"}};
+inline constexpr Word<Alibi> kAlibiWords[] = {{Alibi::none, "none", "Alibi::none"},
+                                              {Alibi::per_head, "per_head", "Alibi::per_head"}};
 inline constexpr Word<Output> kOutputWords[] = {{Output::normalized, "normalized", "Output::normalized"},
                                                 {Output::unnormalized, "unnormalized", "Output::unnormalized"}};
 inline constexpr Word<Layout> kLayoutWords[] = {{Layout::k_major, "k", "Layout::k_major"},
@@ -144,6 +149,8 @@ constexpr std::span<const Word<KvPools>> words_of(KvPools) { return kKvPoolsWord
 constexpr std::span<const Word<KvLayout>> words_of(KvLayout) { return kKvLayoutWords; }
 constexpr std::span<const Word<KvCopy>> words_of(KvCopy) { return kKvCopyWords; }
 constexpr std::span<const Word<Sink>> words_of(Sink) { return kSinkWords; }
+constexpr std::span<const Word<Softcap>> words_of(Softcap) { return kSoftcapWords; }
+constexpr std::span<const Word<Alibi>> words_of(Alibi) { return kAlibiWords; }
 constexpr std::span<const Word<Output>> words_of(Output) { return kOutputWords; }
 constexpr std::span<const Word<Layout>> words_of(Layout) { return kLayoutWords; }
 constexpr std::span<const Word<Accumulation>> words_of(Accumulation) { return kAccumulationWords; }

@@ -49,19 +49,31 @@ void read_row(const TensorView& view, std::int64_t offset, std::vector<double>& 
     out[d] = view.at(offset + static_cast<std::int64_t>(d) * view.strides[3]);
 }
 
+std::int64_t used(const std::optional<TensorView>& lengths, std::int64_t batch, std::int64_t length) {
+  return lengths ? std::clamp<std::int64_t>(std::llround(lengths->at(batch)), 0, length) : length;
+}
+std::int64_t key_beside(const FmhaInputs& in, const FmhaSizes& sizes, std::int64_t batch, std::int64_t row) {
+  return row + used(in.seqused_k, batch, sizes.seqlen_k) - used(in.seqused_q, batch, sizes.seqlen_q);
+}
+
+double logit_of(double product, const FmhaCheck& check) {
+  const double score = product * check.softmax_scale;
+  return check.softcap > 0 ? check.softcap * std::tanh(score / check.softcap) : score;
+}
+
 // The keys [first, second) that a row sees.
 std::pair<std::int64_t, std::int64_t> visible_keys(const FmhaInputs& in, const FmhaSizes& sizes, const FmhaCheck& check,
                                                    std::int64_t batch, std::int64_t row) {
-  const auto used = [&](const std::optional<TensorView>& lengths, std::int64_t length) {
-    return lengths ? std::clamp<std::int64_t>(std::llround(lengths->at(batch)), 0, length) : length;
-  };
-  const std::int64_t queries = used(in.seqused_q, sizes.seqlen_q), keys = used(in.seqused_k, sizes.seqlen_k);
+  const std::int64_t queries = used(in.seqused_q, batch, sizes.seqlen_q);
+  const std::int64_t keys = used(in.seqused_k, batch, sizes.seqlen_k);
   if (row >= queries) return {0, 0};
   const std::int64_t beside = row + keys - queries;
   std::int64_t end = keys, begin = 0;
   if (check.facts.mask == Mask::causal) end = std::min(end, beside + 1);
   if (check.window_size_right >= 0) end = std::min(end, beside + check.window_size_right + 1);
   if (check.window_size_left >= 0) begin = std::max<std::int64_t>(begin, beside - check.window_size_left);
+  if (check.attention_chunk > 0 && beside >= 0)
+    begin = std::max(begin, beside / check.attention_chunk * check.attention_chunk);
   return begin < end ? std::pair(begin, end) : std::pair<std::int64_t, std::int64_t>(0, 0);
 }
 
@@ -72,7 +84,8 @@ struct RowWork {
   /// No key at all, or none whose score is more than -inf; a NaN among them is seen.
   bool sees_nothing() const { return visible() == 0 || (maximum == -kInfinity && sum == 0); }
   std::vector<double> q, p, value, abs_sum, square_sum, v_abs_sum;
-  double maximum = -kInfinity, sum = 0, q_norm = 0, max_k_norm = 0, max_abs_score = 0;
+  double maximum = -kInfinity, sum = 0, q_norm = 0, max_k_norm = 0, max_abs_score = 0, max_bias = 0;
+  std::int64_t beside = 0;  // the key beside the query
 };
 
 double norm(const std::vector<double>& x) {
@@ -87,12 +100,14 @@ std::vector<RowWork> compute_rows(const FmhaInputs& in, const FmhaSizes& sizes, 
   const auto columns = static_cast<std::size_t>(sizes.head_dim);
   const auto v_columns = static_cast<std::size_t>(sizes.v_columns());
   const std::int64_t head_kv = head / (sizes.heads_q / sizes.heads_kv);
+  const double slope = check.alibi_slopes ? check.alibi_slopes->at(head * check.alibi_slopes->strides[0]) : 0;
   std::vector<RowWork> work(rows.size());
   std::int64_t keys = 0, first_key = sizes.seqlen_k;
   for (std::size_t r = 0; r < rows.size(); ++r) {
     RowWork& w = work[r];
     w.row = rows[r];
     std::tie(w.begin, w.end) = visible_keys(in, sizes, check, batch, w.row);
+    w.beside = key_beside(in, sizes, batch, w.row);
     w.q.resize(columns);
     read_row(in.q, offset_of(in.q, batch, w.row, head), w.q);
     w.q_norm = norm(w.q);
@@ -109,7 +124,9 @@ std::vector<RowWork> compute_rows(const FmhaInputs& in, const FmhaSizes& sizes, 
       if (j < w.begin || j >= w.end) continue;
       double score = 0;
       for (std::size_t d = 0; d < columns; ++d) score += w.q[d] * element[d];
-      w.p[static_cast<std::size_t>(j - w.begin)] = check.is_exact ? score : score * check.softmax_scale;
+      const double bias = slope * static_cast<double>(std::abs(w.beside - j));
+      w.p[static_cast<std::size_t>(j - w.begin)] = check.is_exact ? score : logit_of(score, check) - bias;
+      w.max_bias = std::max(w.max_bias, std::fabs(bias));
       w.max_abs_score = std::max(w.max_abs_score, std::fabs(score));
       w.max_k_norm = std::max(w.max_k_norm, k_norm);
     }
@@ -194,6 +211,8 @@ class RowChecker {
     facts.q_norm = w.q_norm;
     facts.max_k_norm = w.max_k_norm;
     facts.max_abs_score = w.max_abs_score;
+    facts.softcap = check_.softcap;
+    facts.max_bias = w.max_bias;
     return facts;
   }
 

@@ -42,9 +42,12 @@ struct FmhaOutputs {
 struct FmhaCheck {
   AttentionFacts facts{};  ///< of these the mask and whether o is normalised; shapes come with the tensors
   std::int64_t window_size_left = -1, window_size_right = -1;  ///< -1: no bound
+  std::int64_t attention_chunk = 0;                            ///< keys of a chunk; 0: there are none
   std::int64_t num_splits = 1;                                 ///< parts of the keys that the kernel merges
   std::optional<TensorView> sink{};  ///< [heads_q]: a logit of each head, in the denominator of a normalised o only
+  std::optional<TensorView> alibi_slopes{};  ///< [heads_q]: times a key's distance, subtracted from its score
   double softmax_scale = 1;
+  double softcap = 0;              ///< scores are softcap * tanh(. / softcap); 0: as they are
   bool is_exact = false;           ///< inputs are make_integer_inputs() and softmax_scale is ln 2
   bool judges_rel_error = true;    ///< false for inputs that the user chose: their roundings need not be independent
   int tile_m = 128, tile_n = 128;  ///< of the kernel: edges to sample, steps of the bound

@@ -24,7 +24,13 @@ FmhaRowBound::FmhaRowBound(const FmhaRowFacts& facts) {
   half_out_ = half_subnormal(facts.output_dtype);
   if (facts.is_exact) return;
   delta_s_ = scale * groups(facts.head_dim) * kTensorCoreStep * facts.q_norm * facts.max_k_norm;
-  const double z = std::numbers::log2e * (scale * facts.max_abs_score + delta_s_);
+  double largest = scale * facts.max_abs_score;
+  if (facts.softcap > 0) {
+    largest = std::fmin(largest, facts.softcap);
+    delta_s_ += 12 * kU * facts.softcap;
+  }
+  if (facts.max_bias > 0) of_bias_ = 9 * kU * (largest + facts.max_bias);
+  const double z = std::numbers::log2e * (largest + facts.max_bias + delta_s_);
   eps_p_ = std::expm1(delta_s_ + std::numbers::ln2 * 9 * z * kU) + kEx2;
   eps_r_ = steps * (kEx2 + kU + 2 * std::numbers::ln2 * z * kU);
   eps_a_ = (groups(facts.visible) + 1) * kTensorCoreStep;
@@ -54,7 +60,7 @@ double FmhaRowBound::element_square(const Column& column) const {
   return u_p_ * u_p_ * (column.square_sum / divisor + value_square) + u_out_ * u_out_ * value_square + rest * rest;
 }
 
-double FmhaRowBound::row_max(double value) const { return delta_s_ + 4 * kU * std::fabs(value); }
+double FmhaRowBound::row_max(double value) const { return delta_s_ + of_bias_ + 4 * kU * std::fabs(value); }
 
 double FmhaRowBound::row_sum(double value) const {
   return kSecondOrder * (eps_p_ + eps_r_ + eps_l_) * std::fabs(value);

@@ -32,6 +32,13 @@
 // The largest rounding error stands here for its root mean square, which is smaller by sqrt(3) or more: that is the
 // margin for roundings that are not independent; o^2 stands for rows whose p_j are all equal, which round alike.
 //
+// A cap of c: tanh(y) = 1 - 2 r with r = 1 / w, w = 1 + e, e = exp(2 y). It turns delta_s into no more. Its own error
+// is at most 12 u: e errs by 2.1 * 2^-23 from ex2 and by 4 u |2 y| from its argument, and reaches r times e / w^2,
+// which is 1/4 at most, and times |2 y| 0.224 at most; w rounds by u, the reciprocal by 2^-23, the result by u; r <= 1.
+// So delta_s grows by 12 u c, and |scale| max |s| in Z is c at most. Slopes: a slope times log2(e), the distance, and
+// their product round by 4 u of what is subtracted, and the sum by u of itself: Z grows by log2(e) times the largest of
+// what is subtracted, and the maximum, a difference, errs by 9 u of both parts.
+//
 // Whole numbers (see fmha.h) make 1 to 6 exact; 7 and the division's two roundings remain.
 #pragma once
 
@@ -51,6 +58,8 @@ struct FmhaRowFacts {
   double scale = 0;
   double q_norm = 0, max_k_norm = 0;
   double max_abs_score = 0;  ///< unscaled
+  double softcap = 0;        ///< 0: none
+  double max_bias = 0;       ///< largest of what is subtracted from scores
 };
 
 /// Relative and absolute parts of the bound that hold for a whole row.
@@ -71,7 +80,7 @@ class FmhaRowBound {
 
  private:
   double remainder(const Column& column) const;  // all but the two 16-bit roundings
-  double delta_s_ = 0, eps_p_ = 0, eps_r_ = 0, eps_a_ = 0, eps_l_ = 0, eps_d_ = 0;
+  double delta_s_ = 0, of_bias_ = 0, eps_p_ = 0, eps_r_ = 0, eps_a_ = 0, eps_l_ = 0, eps_d_ = 0;
   double u_p_ = 0, half_p_ = 0, u_out_ = 0, half_out_ = 0;
 };
 

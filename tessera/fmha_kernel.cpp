@@ -32,6 +32,7 @@ constexpr std::pair<std::string_view, FmhaSize> kFmhaSizes[] = {
     {"swa_v_stride_head", &FmhaArguments::swa_v_stride_head},
     {"window_size_left", &FmhaArguments::window_size_left},
     {"window_size_right", &FmhaArguments::window_size_right},
+    {"attention_chunk", &FmhaArguments::attention_chunk},
     {"q_stride_batch", &FmhaArguments::q_stride_batch},
     {"q_stride_seqlen", &FmhaArguments::q_stride_seqlen},
     {"q_stride_head", &FmhaArguments::q_stride_head},
@@ -67,9 +68,11 @@ constexpr std::pair<std::string_view, FmhaBuffer> kFmhaBuffers[] = {
     {"indices", &FmhaArguments::indices},
     {"swa_lens", &FmhaArguments::swa_lens},
     {"sink", &FmhaArguments::sink},
+    {"alibi_slopes", &FmhaArguments::alibi_slopes},
 };
 
-constexpr std::pair<std::string_view, FmhaScalar> kFmhaScalars[] = {{"softmax_scale", &FmhaArguments::softmax_scale}};
+constexpr std::pair<std::string_view, FmhaScalar> kFmhaScalars[] = {{"softmax_scale", &FmhaArguments::softmax_scale},
+                                                                    {"softcap", &FmhaArguments::softcap}};
 
 }  // namespace
 

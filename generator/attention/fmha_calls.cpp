@@ -90,11 +90,14 @@ std::string parameters_of_kernel(const FmhaLaunch& c) {
     given.give_as("const int", "swa_lens");
   }
   if (has_sink(c.facts) && stores_o) given.give_as("const float", "sink");
+  if (c.facts.alibi != Alibi::none) given.give_as("const float", "alibi_slopes");
   if (c.facts.kv_pools != KvPools::dense) given.give({"topk", "seqlen_swa"});
   given.give({"batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k"});
   if (c.is_split && !c.is_dealt) given.give({"num_splits"});
-  if (c.facts.window != Window::none) given.give({"window_size_left", "window_size_right"});
+  if (c.facts.window == Window::sliding) given.give({"window_size_left", "window_size_right"});
+  if (c.facts.window == Window::chunked) given.give({"attention_chunk"});
   given.give({"softmax_scale"});
+  if (c.facts.softcap != Softcap::none) given.give({"softcap"});
   if (c.facts.kv_layout != KvLayout::dense) give_keys(c, given);
   if (c.is_dealt || is_ragged(c.facts)) given.give({"o_stride_head", "o_stride_seqlen"});
   if (c.is_dealt && !is_ragged(c.facts)) given.give({"o_stride_batch"});

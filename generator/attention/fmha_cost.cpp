@@ -69,7 +69,7 @@ struct Sizes {
 /// Keys that a window leaves to a tile, where its bounds are expected ones.
 double seen_keys(const Config& c, const Fmha& p) {
   const auto keys = static_cast<double>(p.seqlen_k);
-  if (c.facts.window == Window::none) return keys;
+  if (c.facts.window != Window::sliding) return keys;
   const auto side = [&](Hint size) { return size < 0 ? keys : static_cast<double>(size); };
   const double right = c.facts.mask == Mask::causal ? 0 : side(p.window_size_right);
   return std::min(keys, std::ceil(static_cast<double>(c.tile_m) / c.pack_gqa) + side(p.window_size_left) + right);

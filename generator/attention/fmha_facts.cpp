@@ -26,7 +26,7 @@ std::string head_dims_name(const AttentionFacts& facts) {
 
 std::string places_name(const AttentionFacts& facts) {
   std::string name;
-  if (facts.window != Window::none) name += "_window";
+  if (facts.window != Window::none) name += facts.window == Window::chunked ? "_chunked" : "_window";
   if (facts.seqused != UsedLengths::none) name += fmt::format("_used{}", to_word(facts.seqused));
   if (is_ragged(facts)) name += "_raggedq";
   if (facts.kv_layout == KvLayout::paged) name += fmt::format("_paged{}", facts.page_size);
@@ -58,6 +58,7 @@ std::vector<OperandPlan> fact_operands(const AttentionFacts& facts) {
   plain(facts.seqused != UsedLengths::none, "seqused_k", "s32", "valid keys of each sequence");
   plain(is_ragged(facts), "cu_seqlens_q", "s32", "where each sequence's queries begin, and the end");
   plain(facts.kv_layout == KvLayout::paged, "block_table", "s32", "pages of each sequence");
+  plain(facts.alibi != Alibi::none, "alibi_slopes", "f32", "a slope of each head");
   plain(has_sink(facts), "sink", "f32", "a logit of each head, in the denominator; may be null");
   plain(facts.kv_layout == KvLayout::ragged, "cu_seqlens_k", "s32", "where the keys of each sequence begin and end");
   return operands;
@@ -70,6 +71,15 @@ void require_dtype(const Fmha& problem) {
 }
 
 void require_facts_of_scores(const Fmha& problem) {
+  if (problem.window == Window::chunked && problem.mask != Mask::causal)
+    throw Error(ErrorKind::unsupported,
+                fmt::format("window chunked with mask {}: a query sees the keys of its chunk up to itself: take mask "
+                            "causal",
+                            to_word(problem.mask)));
+  if (problem.kv_pools != KvPools::dense && (problem.softcap != Softcap::none || problem.alibi != Alibi::none))
+    throw Error(ErrorKind::unsupported, fmt::format("{} with kv_pools {}: there is no kernel for it: take none",
+                                                    problem.alibi != Alibi::none ? "alibi per_head" : "softcap tanh",
+                                                    to_word(problem.kv_pools)));
   if (problem.sink != Sink::none && problem.output == Output::unnormalized)
     throw Error(ErrorKind::unsupported,
                 "sink per_head with output unnormalized: nothing is divided, so that a sink has no place: take sink "
@@ -81,7 +91,7 @@ void require_sizes_of_facts(const Fmha& problem) {
     if (!has_size && size != kUnknownHint)
       throw Error(ErrorKind::unsupported, fmt::format("{} {} without {}", name, size, remedy));
   };
-  const bool has_window = problem.window != Window::none, has_pools = problem.kv_pools != KvPools::dense;
+  const bool has_window = problem.window == Window::sliding, has_pools = problem.kv_pools != KvPools::dense;
   const bool is_paged = problem.kv_layout == KvLayout::paged, is_ragged = problem.kv_layout == KvLayout::ragged;
   demand(is_paged, "pages", problem.pages, "pages: take kv_layout paged");
   demand(is_paged, "max_pages", problem.max_pages, "pages: take kv_layout paged");

@@ -146,9 +146,9 @@ void add_pools(LaunchPlan& launch) {
   add_lengths("swa_lens", launch);
 }
 
-void add_sink(LaunchPlan& launch) {
-  add_numbers("sink", "f32", {Expression::parse("heads_q")}, {Expression(1)}, launch);
-  launch.buffers.back().is_optional = true;
+void add_of_heads(const char* name, bool is_optional, LaunchPlan& launch) {
+  add_numbers(name, "f32", {Expression::parse("heads_q")}, {Expression(1)}, launch);
+  launch.buffers.back().is_optional = is_optional;
 }
 
 }  // namespace tessera

@@ -36,7 +36,7 @@ void add_numbers(const char* name, const char* dtype, std::vector<Expression> sh
                  LaunchPlan& launch);
 void add_lengths(const char* name, LaunchPlan& launch);
 void add_pools(LaunchPlan& launch);
-/// A logit of each head.
-void add_sink(LaunchPlan& launch);
+/// A number of each head: a logit, a slope.
+void add_of_heads(const char* name, bool is_optional, LaunchPlan& launch);
 
 }  // namespace tessera

@@ -94,6 +94,9 @@ void FmhaLatentOperator::require_facts(const Fmha& problem) {
   if (problem.cta_group) refuse("cta_group", fmt::format("{}", *problem.cta_group));
   if (problem.kv_copy && *problem.kv_copy != KvCopy::tma) refuse("kv_copy", to_word(*problem.kv_copy));
   if (problem.sink != Sink::none) refuse("sink", to_word(problem.sink));
+  if (problem.softcap != Softcap::none) refuse("softcap", to_word(problem.softcap));
+  if (problem.alibi != Alibi::none) refuse("alibi", to_word(problem.alibi));
+  if (problem.window == Window::chunked) refuse("window", to_word(problem.window));
   require_sizes_of_facts(problem);
 }
 

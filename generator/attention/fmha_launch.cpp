@@ -114,6 +114,7 @@ std::string part_rows_of(const FmhaLaunch& c) {
 std::string seen_keys(const FmhaLaunch& c) {
   if (c.facts.window == Window::none) return "seqlen_k";
   const std::int64_t queries = ceil_div(c.tile_rows, c.padded_heads);
+  if (c.facts.window == Window::chunked) return fmt::format("min(seqlen_k, {} + attention_chunk)", queries);
   const auto side = [](const char* name) { return fmt::format("max({0}, 0) + seqlen_k * max(0 - {0}, 0)", name); };
   std::string window = fmt::format("{} + {}", queries, side("window_size_left"));
   if (c.facts.mask == Mask::none) window += " + " + side("window_size_right");
@@ -168,7 +169,9 @@ void add_sizes(const FmhaLaunch& c, LaunchPlan& launch) {
     size(fmt::format("{}_stride_batch", t.name), min, kMaxStride,
          expression("max({}, 1) * {} * {}", t.seqlen, t.heads, head_dim), help("sequence"));
   }
-  if (c.facts.window != Window::none) {
+  if (c.facts.window == Window::chunked)
+    size("attention_chunk", 1, kMaxLength, Expression(8192), "keys of a chunk: a query sees none before its own");
+  if (c.facts.window == Window::sliding) {
     size("window_size_left", -1, kMaxLength, Expression(-1), "keys before a query that it sees; -1: all");
     size("window_size_right", -1, kMaxLength, Expression(-1), "keys behind a query that it sees; -1: all");
   }
@@ -405,16 +408,19 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   }
   // Where num_splits say how keys are split, only who merges the parts divides.
   if (has_sink(c.facts) && (!c.is_split || c.is_dealt)) parameters.pointer("sink");
+  if (c.facts.alibi != Alibi::none) parameters.pointer("alibi_slopes");
   if (has_pools(c.facts)) {
     for (const char* const size : {"topk", "seqlen_swa"}) parameters.size(size);
   }
   for (const char* const size : {"batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k"}) parameters.size(size);
   if (c.is_split && !c.is_dealt) parameters.size("num_splits");
-  if (c.facts.window != Window::none) {
+  if (c.facts.window == Window::chunked) parameters.size("attention_chunk");
+  if (c.facts.window == Window::sliding) {
     parameters.size("window_size_left");
     parameters.size("window_size_right");
   }
   parameters.add("softmax_scale", ParameterKind::f32, {}, "softmax_scale");
+  if (c.facts.softcap != Softcap::none) parameters.add("softcap", ParameterKind::f32, {}, "softcap");
   if (lies_in_places(c)) add_key_parameters(c, step);
   if (c.is_dealt || is_ragged(c.facts) || is_latent(c)) parameters.strides(c);
   return step;
@@ -460,6 +466,8 @@ LaunchPlan fmha_launch(const FmhaLaunch& config, const std::string& arch, const 
   launch.scalars.push_back({.name = "softmax_scale",
                             .default_value = 1 / std::sqrt(static_cast<double>(config.facts.head_dim)),
                             .help = "factor of the scores: 1 / sqrt(head_dim) by default"});
+  if (config.facts.softcap != Softcap::none)
+    launch.scalars.push_back({.name = "softcap", .default_value = {}, .help = "cap of the scores: positive"});
   for (const Tensor& tensor : tensors_of(config)) add_tensor(config, tensor, launch);
   add_statistic(config, "lse", true, launch);
   if (config.facts.output == Output::unnormalized) {
@@ -471,7 +479,8 @@ LaunchPlan fmha_launch(const FmhaLaunch& config, const std::string& arch, const 
   if (is_ragged(config.facts))
     add_numbers("cu_seqlens_q", "s32", {Expression::parse("batch + 1")}, {Expression(1)}, launch);
   if (has_pools(config.facts)) add_pools(launch);
-  if (has_sink(config.facts)) add_sink(launch);
+  if (has_sink(config.facts)) add_of_heads("sink", true, launch);
+  if (config.facts.alibi != Alibi::none) add_of_heads("alibi_slopes", false, launch);
   if (lies_in_places(config)) add_key_places(config, launch);
   add_domain(config, launch);
   launch.steps.push_back(step_of(config, kernel));

@@ -66,6 +66,11 @@ __device__ __forceinline__ Keys visible_keys(const Params& p, const Lengths& len
     if (p.window_size_right >= 0 && p.window_size_right < keys.end - beside)
       keys.end = min(keys.end, beside + 1 + p.window_size_right);
   }
+  if constexpr (C.facts.window == Window::chunked) {
+    // Positions count from the first key: one in front of it has no chunk, and sees nothing.
+    const unsigned chunk = static_cast<unsigned>(p.attention_chunk);
+    if (beside >= 0) keys.begin = static_cast<int>(static_cast<unsigned>(beside) / chunk * chunk);
+  }
   return keys;
 }
 

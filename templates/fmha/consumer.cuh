@@ -10,6 +10,7 @@
 #pragma once
 
 #include "attention/sink.cuh"
+#include "fmha/alter.cuh"
 #include "fmha/epilogue.cuh"
 #include "fmha/exchange.cuh"
 #include "fmha/key_blocks.cuh"
@@ -39,7 +40,8 @@ struct Consumer {
   const Params& p;
   const Schedule<C>& schedule;
   const unsigned smem;
-  const Scale scale{p.softmax_scale};
+  const Scale scale = scale_of<C>(p);
+  const attention::Altering altering = attention::altering_of<C>(p);
   // Taken from lane 0, so that the compiler knows one value for the warp and can keep addresses in uniform registers.
   const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / kWarpgroupThreads, 0) - 1;
   KvPosition kv = KvPosition{}.previous();  // of the last scores that were issued
@@ -49,7 +51,8 @@ struct Consumer {
   int first_key = 0;                        // at which the first of them begins; see has_first_key
   Lengths used{};                           // of its sequence; where lengths are read from memory
   RowStatistics rows{};
-  int accumulate = 0;  // whether O holds something of its tile
+  float slopes[2] = {};  // of this thread's rows, times log2(e); where the Config has them
+  int accumulate = 0;    // whether O holds something of its tile
   unsigned exchange_parity = 0;
 
   __device__ __forceinline__ void wait_turn() const {
@@ -118,6 +121,11 @@ struct Consumer {
     return warpgroup * kRowsPerWarpgroup + thread / 32 * 16 + thread % 32 / 4;
   }
 
+  // The query head of one of this thread's two rows of a tile.
+  __device__ __forceinline__ int head_of_row(const TileIndex& tile, int r) const {
+    return head_of<C>(p, tile).head * C.pack_gqa + (row_in_tile() + 8 * r) % C.pack_gqa;
+  }
+
   // Goes on to a tile, once its Q is there.
   __device__ __forceinline__ void begin(const TileIndex& tile) {
     q.advance();
@@ -127,6 +135,10 @@ struct Consumer {
     if constexpr (has_first_key(C)) {
       const KeyBlocks<C> keys(p, lengths());
       first_key = keys.key_of(keys.of_tile(tile).begin);
+    }
+    if constexpr (C.facts.alibi != Alibi::none) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) slopes[r] = attention::slope_of<C>(p, head_of_row(tile, r));
     }
     ptx::mbarrier_wait_parity(smem + kBarriers.q_full + 8 * q_index(), q.parity());
   }
@@ -165,6 +177,11 @@ struct Consumer {
   // The rare cases: a scale that cannot be folded, a block that holds hidden keys.
   __device__ __forceinline__ void fix_up(Scores<C>& scores) const {
     const int first_key_of_block = (has_first_key(C) ? first_key : 0) + (blocks - 1) * C.tile_n;
+    if constexpr (alters_scores(C.facts)) {
+      attention::Altering after_wait = altering;
+      ptx::order_after_wait(after_wait.inner, after_wait.outer);
+      alter_scores<C>(scores, after_wait, slopes, lengths(), first_row + row_in_tile(), first_key_of_block);
+    }
     if (scale.is_applied() || has_hidden(first_key_of_block)) {
       float factor = scale.factor(), same = factor;
       ptx::order_after_wait(factor, same);
@@ -175,7 +192,7 @@ struct Consumer {
   // 1 / sum of a finished row, its head's sink included; of a part of dealt keys 1.
   __device__ __forceinline__ float factor_with_sink(const TileIndex& tile, int r) const {
     if (is_dealt(C) && tile.split >= 0) return 1.0f;
-    const int head = head_of<C>(p, tile).head * C.pack_gqa + (row_in_tile() + 8 * r) % C.pack_gqa;
+    const int head = head_of_row(tile, r);
     float whole = rows.sum[r];
     if (p.sink != nullptr) whole += attention::sink_share(p.sink[head], rows.subtrahend(r));
     return whole == 0.0f ? 0.0f : 1.0f / whole;

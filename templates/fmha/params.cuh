@@ -10,16 +10,17 @@ struct Params {
   const ptx::TensorMap& k;
   const ptx::TensorMap& v;
   const ptx::TensorMap& o;
-  float* lse;                         // may be null
-  float* row_max = nullptr;           // un-normalised output only
-  float* row_sum = nullptr;           // likewise
-  const int* seqused_q = nullptr;     // valid lengths [batch]: where the Config has them
-  const int* seqused_k = nullptr;     // likewise
-  const int* cu_seqlens_q = nullptr;  // [batch + 1], where sequences' queries begin: ragged only
-  void* o_rows = nullptr;             // o, where rows leave from registers: dealt keys, ragged sequences
-  float* partial_o = nullptr;         // [split][row][head_dim_v], un-normalised: where keys are split
-  float* partial_sums = nullptr;      // [split][row][2]: the reference times log2(e), the sum
-  const float* sink = nullptr;        // a logit of each head [heads_q], may be null: where the Config has them
+  float* lse;                           // may be null
+  float* row_max = nullptr;             // un-normalised output only
+  float* row_sum = nullptr;             // likewise
+  const int* seqused_q = nullptr;       // valid lengths [batch]: where the Config has them
+  const int* seqused_k = nullptr;       // likewise
+  const int* cu_seqlens_q = nullptr;    // [batch + 1], where sequences' queries begin: ragged only
+  void* o_rows = nullptr;               // o, where rows leave from registers: dealt keys, ragged sequences
+  float* partial_o = nullptr;           // [split][row][head_dim_v], un-normalised: where keys are split
+  float* partial_sums = nullptr;        // [split][row][2]: the reference times log2(e), the sum
+  const float* sink = nullptr;          // a logit of each head [heads_q], may be null: where the Config has them
+  const float* alibi_slopes = nullptr;  // [heads_q]: where the Config has them
   int batch;
   int heads_q;
   int heads_kv;
@@ -28,7 +29,9 @@ struct Params {
   int num_splits = 1;
   int window_size_left = -1;   // keys before a query that it sees; below 0: all; a window only
   int window_size_right = -1;  // likewise behind it
+  int attention_chunk = 1;     // keys of a chunk; a window of chunks only
   float softmax_scale;
+  float softcap = 0;  // where the Config has one
   // Keys that do not lie dense.
   const void* k_keys = nullptr;
   const void* v_keys = nullptr;

@@ -11,6 +11,7 @@
 // maxima. The row sums stay partial, one for each thread, until the end.
 #pragma once
 
+#include "attention/altered_scores.cuh"
 #include "ptx/math.cuh"
 #include "spec/fmha.h"
 
@@ -29,9 +30,20 @@ struct Scale {
   __device__ __forceinline__ explicit Scale(float softmax_scale) : applied(softmax_scale * kLog2E) {
     folded = is_applied() ? 1.0f : applied;
   }
+  // Of scores that are altered first.
+  struct Folded {
+    float factor;
+  };
+  __device__ __forceinline__ explicit Scale(const Folded& whole) : applied(whole.factor), folded(whole.factor) {}
   __device__ __forceinline__ bool is_applied() const { return !(applied >= kSmallestFoldedScale); }
   __device__ __forceinline__ float factor() const { return is_applied() ? applied : 1.0f; }
 };
+
+template <Config C, class Params>
+__device__ __forceinline__ Scale scale_of(const Params& p) {
+  if constexpr (alters_scores(C.facts)) return Scale(Scale::Folded{attention::folded<C>(attention::altering_of<C>(p))});
+  return Scale{p.softmax_scale};
+}
 
 __device__ __forceinline__ float max_of_quad(float x) {
   x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, 1));

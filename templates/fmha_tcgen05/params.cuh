@@ -22,7 +22,8 @@ struct Params {
   const ptx::TensorMap* swa_v = nullptr;
   const int* indices = nullptr;
   const int* swa_lens = nullptr;
-  const float* sink = nullptr;  // a logit of each head [heads_q], may be null: where the Config has them
+  const float* sink = nullptr;          // a logit of each head [heads_q], may be null: where the Config has them
+  const float* alibi_slopes = nullptr;  // [heads_q]: where the Config has them
   int topk = 0;
   int seqlen_swa = 0;
   int batch;
@@ -33,7 +34,9 @@ struct Params {
   int num_splits = 1;
   int window_size_left = -1;   // keys before a query that it sees; below 0: all; a window only
   int window_size_right = -1;  // likewise behind it
+  int attention_chunk = 1;     // keys of a chunk; a window of chunks only
   float softmax_scale;
+  float softcap = 0;  // where the Config has one
   // Keys that do not lie dense: see fmha/params.cuh.
   const void* k_keys = nullptr;
   const void* v_keys = nullptr;

@@ -16,6 +16,7 @@
 // Where lanes are folded two threads share a row: they exchange their maxima in each step and their sums at the end.
 #pragma once
 
+#include "attention/altered_scores.cuh"
 #include "attention/sink.cuh"
 #include "fmha_tcgen05/exponential.cuh"
 #include "fmha_tcgen05/key_blocks.cuh"
@@ -61,9 +62,20 @@ struct Scale {
   __device__ __forceinline__ explicit Scale(float softmax_scale) : applied(softmax_scale * kLog2E) {
     folded = is_applied() ? 1.0f : applied;
   }
+  // Of scores that are altered first.
+  struct Folded {
+    float factor;
+  };
+  __device__ __forceinline__ explicit Scale(const Folded& whole) : applied(whole.factor), folded(whole.factor) {}
   __device__ __forceinline__ bool is_applied() const { return !(applied >= kSmallestFoldedScale); }
   __device__ __forceinline__ float factor() const { return is_applied() ? applied : 1.0f; }
 };
+
+template <Config C>
+__device__ __forceinline__ Scale scale_of(const Params& p) {
+  if constexpr (alters_scores(C.facts)) return Scale(Scale::Folded{attention::folded<C>(attention::altering_of<C>(p))});
+  return Scale{p.softmax_scale};
+}
 
 // One arrival of a warp at a barrier of this CTA, or of the CTA that issues the products.
 __device__ __forceinline__ void arrive_of_warp(unsigned barrier) {
@@ -93,12 +105,14 @@ struct Softmax {
   const unsigned tmem;  // of this warp's lanes
   const int q_tile;
   const int lane;  // of Tensor Memory
-  const Scale scale{p.softmax_scale};
+  const Scale scale = scale_of<C>(p);
   BufferPosition<C> position{};
   unsigned o_parity = 1;  // of the last O += P V: none yet
   int exchange = 0;       // slot of the last exchange between folded lanes
   float reference = 0;    // times log2(e); -inf: no key was visible yet
   float sum = 0;
+  float slope = 0;  // of the row's head, times log2(e); where the Config has them
+  int beside = 0;   // the key beside its query; likewise
 
   // What is subtracted from the exponents: 0 while no key is visible, so that -inf - -inf never appears.
   __device__ __forceinline__ float subtrahend() const { return reference == ptx::minus_infinity() ? 0.0f : reference; }
@@ -127,6 +141,15 @@ struct Softmax {
 #pragma unroll
       for (int j = 0; j < kChunk; ++j) scores[i * kChunk + j] = __uint_as_float(bits[i][j]);
     }
+  }
+
+  // `key`: of the first score.
+  __device__ __forceinline__ void alter(float (&scores)[kCount], int key) const {
+    const attention::Altering altering = attention::altering_of<C>(p);
+    const float distance = static_cast<float>(beside - key);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i)
+      scores[i] = attention::altered<C>(scores[i], altering, slope, distance - static_cast<float>(i));
   }
 
   // The rare cases: a scale that cannot be folded, keys that the row does not see. `key`: of the first score.
@@ -285,6 +308,10 @@ struct Softmax {
       const Blocks blocks = keys.of_q_tile(q_tile);
       const int row = first_row<C>(tile, q_tile) + row_of_lane();
       const Keys visible = keys.visible(row / padded_heads(C));
+      if constexpr (C.facts.alibi != Alibi::none) {
+        slope = attention::slope_of<C>(p, tile.head * C.pack_gqa + head_of_row<C>(row));
+        beside = row / padded_heads(C) + keys.lengths.k - keys.lengths.q;
+      }
       reference = ptx::minus_infinity();
       sum = 0.0f;
 #pragma unroll 1
@@ -299,7 +326,10 @@ struct Softmax {
             }
           });
         } else {
-          step([&](float(&scores)[kCount]) { fix_up(scores, visible, keys.key_of(block) + first); });
+          step([&](float(&scores)[kCount]) {
+            if constexpr (alters_scores(C.facts)) alter(scores, keys.key_of(block) + first);
+            fix_up(scores, visible, keys.key_of(block) + first);
+          });
         }
       }
       finish(tile, row);

@@ -6,6 +6,10 @@
 
 namespace tessera {
 
+// Whether scores are more than the products of q and k times a scale.
+TESSERA_HD constexpr bool alters_scores(const AttentionFacts& f) {
+  return f.softcap != Softcap::none || f.alibi != Alibi::none;
+}
 // Whether lengths of sequences are read from memory: of their keys, of either.
 TESSERA_HD constexpr bool reads_lengths_of_keys(const AttentionFacts& f) {
   return f.seqused != UsedLengths::none || f.kv_layout == KvLayout::ragged;

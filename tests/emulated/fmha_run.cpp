@@ -120,6 +120,7 @@ class Run {
                                               {"v_stride_dim", padded_keys()},
                                               {"window_size_left", facts_.window_size_left},
                                               {"window_size_right", facts_.window_size_right},
+                                              {"attention_chunk", facts_.attention_chunk},
                                               {"topk", facts_.topk},
                                               {"seqlen_swa", facts_.seqlen_swa}};
     given.insert(places_.begin(), places_.end());
@@ -128,7 +129,8 @@ class Run {
     std::vector<std::int64_t> sizes;
     for (const SizeSpec& size : plan_.launch.sizes)
       sizes.push_back(given.count(size.name) != 0 ? given.at(size.name) : kUseDefault);
-    const std::vector<double> scalars{softmax_scale_};
+    std::vector<double> scalars{softmax_scale_};
+    if (problem_.softcap != Softcap::none) scalars.push_back(facts_.softcap);
     arguments.sizes = sizes;
     arguments.scalars = scalars;
     arguments.buffers = buffers_;
@@ -158,6 +160,9 @@ class Run {
     check.facts = attention_facts(problem_);
     check.window_size_left = facts_.window_size_left;
     check.window_size_right = facts_.window_size_right;
+    if (problem_.window == Window::chunked) check.attention_chunk = facts_.attention_chunk;
+    if (problem_.softcap != Softcap::none) check.softcap = facts_.softcap;
+    if (problem_.alibi != Alibi::none) check.alibi_slopes = tensors_.at("alibi_slopes").view();
     // Of dealt keys each CTA, of which two may share a multiprocessor, can have a part of the same tile.
     check.num_splits = facts_.num_splits.value_or(problem_.split_kv == SplitKv::dealt ? 2 * facts_.num_sms : 1);
     check.softmax_scale = softmax_scale_;
@@ -247,6 +252,11 @@ class Run {
       reference::fill(sink, reference::Fill::normal, facts_.input_seed, 7);
       tensors_.emplace("sink", std::move(sink));
       set_sink(tensors_.at("sink"));
+    }
+    if (problem_.alibi != Alibi::none) {
+      Tensor slopes(DType::f32, {sizes_.heads_q});
+      reference::fill(slopes, reference::Fill::normal, facts_.input_seed, 8);
+      tensors_.emplace("alibi_slopes", std::move(slopes));
     }
     if (problem_.v_layout == Layout::k_major) made.v = transposed(made.v);
     tensors_.emplace("q", std::move(made.q));

@@ -20,6 +20,8 @@ namespace tessera::testing {
 struct FmhaLaunchFacts {
   std::optional<double> softmax_scale{};
   std::int64_t window_size_left = -1, window_size_right = -1;
+  std::int64_t attention_chunk = 8192;  ///< with a window of chunks
+  double softcap = 5;                   ///< where scores are capped: such that it bends many of them
   std::optional<std::int64_t> num_splits{};
   std::vector<std::int64_t> seqused_q{}, seqused_k{};  ///< ragged keys: those of each sequence, too
   std::vector<std::int64_t> query_lengths{};           ///< ragged queries: of each sequence; together seqlen_q or less

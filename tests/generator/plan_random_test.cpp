@@ -35,7 +35,8 @@ std::string random_text(const Selector& selector, std::mt19937_64& random) {
     if (selector.key == key && random() % 16 != 0) return "auto";
   for (const char* const key : {"window", "seqused"})
     if (selector.key == key && random() % 16 != 0) return "none";
-  if (selector.key == "sink" && random() % 2 == 0) return "none";
+  for (const char* const key : {"sink", "softcap", "alibi"})
+    if (selector.key == key && random() % 2 == 0) return "none";
   for (const char* const key : {"kv_pools", "kv_layout"})
     if (selector.key == key && random() % 16 != 0) return "dense";
   if (selector.key == "v_is_k" && random() % 16 != 0) return "off";
@@ -135,7 +136,9 @@ TEST_CASE("random attention on tcgen05: whatever its facts ask for, a sound plan
     constexpr Hint kHints[] = {kUnknownHint, kUnknownHint, 0, 1, 64, 128, 5000, std::int64_t{1} << 40};
     Fmha problem{.arch = Arch::parse("sm_100a"), .head_dim = pick(kHeadDims)};
     problem.mask = random() % 2 == 0 ? Mask::none : Mask::causal;
-    problem.window = random() % 2 == 0 ? Window::none : Window::sliding;
+    problem.window = pick(kWindowWords).value;
+    problem.softcap = random() % 4 == 0 ? Softcap::tanh : Softcap::none;
+    problem.alibi = random() % 4 == 0 ? Alibi::per_head : Alibi::none;
     problem.seqused = pick(kUsedLengthsWords).value;
     problem.kv_pools = random() % 4 == 0 ? KvPools::sparse_window : KvPools::dense;
     problem.sink = random() % 4 == 0 ? Sink::per_head : Sink::none;

@@ -331,6 +331,12 @@ TEST_CASE("what no kernel exists for is refused with what exists") {
     CHECK(unsupported("fmha", {{"arch", arch}, {"sink", "per_head"}, {"output", "unnormalized"}}) ==
           "sink per_head with output unnormalized: nothing is divided, so that a sink has no place: take sink none, "
           "and add exp(sink - row_max) to row_sum where the rows are divided");
+  for (const char* const arch : {"sm_90a", "sm_100a"})
+    CHECK(unsupported("fmha", {{"arch", arch}, {"window", "chunked"}}) ==
+          "window chunked with mask none: a query sees the keys of its chunk up to itself: take mask causal");
+  CHECK(unsupported("fmha",
+                    {{"arch", "sm_100a"}, {"head_dim", "512"}, {"kv_pools", "sparse_window"}, {"softcap", "tanh"}}) ==
+        "softcap tanh with kv_pools sparse_window: there is no kernel for it: take none");
   CHECK(unsupported("fmha", {{"arch", "sm_120a"}}) ==
         "fmha has no kernel for arch sm_120a: there is one for sm_90a, and for sm_100 and sm_103 with suffix a or f");
 }

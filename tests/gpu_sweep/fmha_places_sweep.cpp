@@ -83,6 +83,9 @@ class Sweep {
     if (pick(0, 1) == 0) problem.pack_gqa = 1 << pick(1, 3);
     if (pick(0, 1) == 0) problem.tile_m = 64;
     if (problem.output == Output::normalized && pick(0, 1) == 0) problem.sink = Sink::per_head;
+    if (pick(0, 3) == 0) problem.softcap = Softcap::tanh;
+    if (pick(0, 3) == 0) problem.alibi = Alibi::per_head;
+    if (problem.mask == Mask::causal && pick(0, 3) == 0) problem.window = Window::chunked;
     return problem;
   }
 
@@ -230,6 +233,11 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel) {
   Tensor sink(DType::f32, {a.heads_q});
   reference::fill(sink, reference::Fill::normal, random_(), 7);
   if (problem.sink != Sink::none) check.sink = sink.view(), a.sink = upload("sink", sink);
+  Tensor slopes(DType::f32, {a.heads_q});
+  reference::fill(slopes, reference::Fill::uniform, random_(), 8);
+  if (problem.alibi != Alibi::none) check.alibi_slopes = slopes.view(), a.alibi_slopes = upload("alibi_slopes", slopes);
+  if (problem.softcap != Softcap::none) check.softcap = a.softcap = 5;
+  if (problem.window == Window::chunked) check.attention_chunk = a.attention_chunk = pick(1, 600);
   check.softmax_scale = a.softmax_scale = 1 / std::sqrt(static_cast<double>(problem.head_dim));
   a.workspace_bytes = kernel.workspace_bytes(device_, a);
   if (a.workspace_bytes > 0) {

@@ -130,7 +130,8 @@ struct Shape {
   std::vector<std::int32_t> used_q{}, used_k{};
   std::vector<std::int32_t> query_starts{};  // ragged: seqlen_q are the queries of all sequences
   std::int64_t num_splits = kUseDefault;
-  std::vector<float> sink{};
+  std::vector<float> sink{}, slopes{};
+  std::int64_t attention_chunk = kUseDefault;
 };
 
 class Sweep {
@@ -144,6 +145,7 @@ class Sweep {
         statistics_{{device, kMaxRows * 4}, {device, kMaxRows * 4}, {device, kMaxRows * 4}},
         used_{{device, 64}, {device, 64}, {device, 64}},
         sink_(device, 4096),
+        slopes_(device, 4096),
         workspace_(device, kWorkspaceBytes) {}
 
   /// Number of failures.
@@ -219,6 +221,9 @@ class Sweep {
     }
     if (pick(0, 1) == 0) problem.tile_m = 64;
     if (output == Output::normalized && pick(0, 1) == 0) problem.sink = Sink::per_head;
+    if (pick(0, 3) == 0) problem.softcap = Softcap::tanh;
+    if (pick(0, 3) == 0) problem.alibi = Alibi::per_head;
+    if (problem.mask == Mask::causal && pick(0, 3) == 0) problem.window = Window::chunked;
     return problem;
   }
 
@@ -246,6 +251,10 @@ class Sweep {
     if (problem.sink == Sink::per_head)
       for (std::int64_t head = 0; head < s.heads_q; ++head)
         s.sink.push_back(std::uniform_real_distribution<float>(-5, 10)(random_));
+    if (problem.alibi == Alibi::per_head)
+      for (std::int64_t head = 0; head < s.heads_q; ++head)
+        s.slopes.push_back(std::uniform_real_distribution<float>(0, 1)(random_));
+    if (problem.window == Window::chunked) s.attention_chunk = pick(1, 600);
   }
 
   std::int64_t pick(std::int64_t low, std::int64_t high) {
@@ -294,6 +303,7 @@ class Sweep {
   OutputBuffer statistics_[3];
   OutputBuffer used_[3];  // valid queries, valid keys, where ragged queries begin
   OutputBuffer sink_;
+  OutputBuffer slopes_;
   OutputBuffer workspace_;
   std::int64_t shapes_ = 0, rows_ = 0;
   int failures_ = 0;
@@ -331,6 +341,7 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pool& pool,
     if (!lengths_in_memory->empty())
       device_.copy_to_device(buffer->pointer, lengths_in_memory->data(), 4 * lengths_in_memory->size());
   if (!s.sink.empty()) device_.copy_to_device(sink_.pointer, s.sink.data(), 4 * s.sink.size());
+  if (!s.slopes.empty()) device_.copy_to_device(slopes_.pointer, s.slopes.data(), 4 * s.slopes.size());
   FmhaArguments arguments{.q = pointers[0],
                           .k = pointers[1],
                           .v = pointers[2],
@@ -342,6 +353,7 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pool& pool,
                           .seqused_k = used_[1].pointer,
                           .cu_seqlens_q = used_[2].pointer,
                           .sink = sink_.pointer,
+                          .alibi_slopes = slopes_.pointer,
                           .batch = s.batch,
                           .heads_q = s.heads_q,
                           .heads_kv = s.heads_kv,
@@ -350,7 +362,9 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pool& pool,
                           .num_splits = s.num_splits,
                           .window_size_left = s.window_left,
                           .window_size_right = s.window_right,
+                          .attention_chunk = s.attention_chunk,
                           .softmax_scale = s.softmax_scale,
+                          .softcap = 5,
                           .q_stride_batch = strides[0].batch,
                           .q_stride_seqlen = strides[0].seqlen,
                           .q_stride_head = strides[0].head,
@@ -388,6 +402,10 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pool& pool,
   if (problem.split_kv == SplitKv::dealt) check.num_splits = std::max<std::int64_t>(s.seqlen_k / 32, 1);
   if (!s.sink.empty())
     check.sink = TensorView{reinterpret_cast<const std::byte*>(s.sink.data()), DType::f32, {s.heads_q}, {1}};
+  if (!s.slopes.empty())
+    check.alibi_slopes = TensorView{reinterpret_cast<const std::byte*>(s.slopes.data()), DType::f32, {s.heads_q}, {1}};
+  if (problem.softcap != Softcap::none) check.softcap = 5;
+  if (problem.window == Window::chunked) check.attention_chunk = s.attention_chunk;
   check.max_multiply_adds = std::int64_t{1} << 27;
   check.seed = random_();
   check.tile_m = kernel.kernel().plan().number("tile_m");

@@ -28,6 +28,8 @@ struct Fmha {
   std::optional<int> page_size{};             ///< keys of a page: with kv_layout paged
   VIsK v_is_k = VIsK::off;                    ///< sm_90a: values are the first head_dim_v columns of k, there is no v
   Sink sink = Sink::none;                     ///< a logit of each head, in the denominator of o alone
+  Softcap softcap = Softcap::none;            ///< of scores; the cap is given at launch
+  Alibi alibi = Alibi::none;                  ///< slopes of heads that lower scores by their keys' distance
   Output output = Output::normalized;
   Layout v_layout = Layout::mn_major;  ///< mn_major: v [.., seqlen_k, heads, head_dim]; k_major: keys are contiguous
   std::optional<int> tile_m{};         ///< query rows of one CTA, or of a pair

@@ -7,8 +7,9 @@
 namespace tessera {
 
 // Which keys besides the mask's a query sees: all, or those from window_size_left before it to window_size_right behind
-// it, counted from the key that stands beside the query (bottom-right aligned, as the causal mask).
-enum class Window { none, sliding };
+// it, counted from the key that stands beside the query (bottom-right aligned, as the causal mask); or those of its
+// chunk: keys come in chunks of attention_chunk, and a query has that of the key beside it.
+enum class Window { none, sliding, chunked };
 
 // Whose valid length of each batch is read from memory: nobody's, the keys', or the keys' and the queries'.
 enum class UsedLengths { none, k, qk };
@@ -59,6 +60,12 @@ TESSERA_HD constexpr int box_keys(KvLayout layout, int page_size, int keys) {
 // is divided by, and nothing else.
 enum class Sink { none, per_head };
 
+// Whether scores, times softmax_scale, go through cap * tanh(. / cap).
+enum class Softcap { none, tanh };
+
+// Whether scores are lowered by their key's distance from the key beside the query, times a slope of the head.
+enum class Alibi { none, per_head };
+
 // What is computed, for callers and references: everything else about a kernel is a choice. What each field means:
 // Fmha in tessera/problem.h.
 struct AttentionFacts {
@@ -72,6 +79,8 @@ struct AttentionFacts {
   KvLayout kv_layout = KvLayout::dense;
   int page_size = 0;  // of kv_layout paged
   Sink sink = Sink::none;
+  Softcap softcap = Softcap::none;
+  Alibi alibi = Alibi::none;
   Output output = Output::normalized;
   Layout v_layout = Layout::mn_major;
   QueryLayout q_layout = QueryLayout::dense;
