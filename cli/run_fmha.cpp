@@ -197,6 +197,15 @@ class RunFmha final : public RunOperator {
       if (flags.inputs != "integer") reference::fill(sink, reference::Fill::normal, seed, 5);
       all.emplace("sink", std::move(sink));
     }
+    if (config.tree_mask != TreeMask::none) {
+      std::vector<std::int64_t> queries(static_cast<std::size_t>(s.batch), s.seqlen_q);
+      if (is_ragged) queries = query_lengths(s.batch, s.seqlen_q, seed);
+      reference::Tensor tree = reference::make_tree_mask(queries, size("tree_words"), seed);
+      tree.shape[0] = s.seqlen_q;
+      if (!is_ragged) tree.shape.insert(tree.shape.begin(), s.batch);
+      tree.bytes.resize(static_cast<std::size_t>(tree.elements()) * 4);
+      all.emplace("tree_mask", std::move(tree));
+    }
     if (config.alibi != Alibi::none) {
       // The usual ones, which halve from head to head or faster.
       reference::Tensor slopes(DType::f32, {s.heads_q});
@@ -243,6 +252,7 @@ class RunFmha final : public RunOperator {
       check.num_splits = std::max<std::int64_t>(ceil_div(flags.sizes.at("seqlen_k"), tile_n), 1);
     check.softmax_scale = softmax_scale(plan, flags);
     if (config.softcap != Softcap::none) check.softcap = flags.softcap;
+    if (config.tree_mask != TreeMask::none) check.tree_mask = inputs.at("tree_mask").view();
     if (config.alibi != Alibi::none) check.alibi_slopes = inputs.at("alibi_slopes").view();
     const bool is_plain = config.softcap == Softcap::none && config.alibi == Alibi::none;
     check.is_exact = is_plain && flags.inputs == "integer" && flags.arrays.empty() && !flags.softmax_scale;

@@ -58,6 +58,8 @@ inline constexpr Word<Softcap> kSoftcapWords[] = {{Softcap::none, "none", "Softc
                                                   {Softcap::tanh, "tanh", "Softcap::tanh"}};
 inline constexpr Word<Alibi> kAlibiWords[] = {{Alibi::none, "none", "Alibi::none"},
                                               {Alibi::per_head, "per_head", "Alibi::per_head"}};
+inline constexpr Word<TreeMask> kTreeMaskWords[] = {{TreeMask::none, "none", "TreeMask::none"},
+                                                    {TreeMask::bits, "bits", "TreeMask::bits"}};
 inline constexpr Word<Output> kOutputWords[] = {{Output::normalized, "normalized", "Output::normalized"},
                                                 {Output::unnormalized, "unnormalized", "Output::unnormalized"}};
 inline constexpr Word<Layout> kLayoutWords[] = {{Layout::k_major, "k", "Layout::k_major"},
@@ -151,6 +153,7 @@ constexpr std::span<const Word<KvCopy>> words_of(KvCopy) { return kKvCopyWords; 
 constexpr std::span<const Word<Sink>> words_of(Sink) { return kSinkWords; }
 constexpr std::span<const Word<Softcap>> words_of(Softcap) { return kSoftcapWords; }
 constexpr std::span<const Word<Alibi>> words_of(Alibi) { return kAlibiWords; }
+constexpr std::span<const Word<TreeMask>> words_of(TreeMask) { return kTreeMaskWords; }
 constexpr std::span<const Word<Output>> words_of(Output) { return kOutputWords; }
 constexpr std::span<const Word<Layout>> words_of(Layout) { return kLayoutWords; }
 constexpr std::span<const Word<Accumulation>> words_of(Accumulation) { return kAccumulationWords; }

@@ -9,6 +9,8 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <numeric>
+#include <random>
 #include <tuple>
 
 #include "reference/fmha_bound.h"
@@ -59,6 +61,19 @@ std::int64_t key_beside(const FmhaInputs& in, const FmhaSizes& sizes, std::int64
 double logit_of(double product, const FmhaCheck& check) {
   const double score = product * check.softmax_scale;
   return check.softcap > 0 ? check.softcap * std::tanh(score / check.softcap) : score;
+}
+
+bool sees_in_tree(const FmhaInputs& in, const FmhaSizes& sizes, const FmhaCheck& check, std::int64_t batch,
+                  std::int64_t row, std::int64_t key) {
+  const std::int64_t of_queries =
+      key - used(in.seqused_k, batch, sizes.seqlen_k) + used(in.seqused_q, batch, sizes.seqlen_q);
+  const std::int64_t words = check.tree_mask->shape.back();
+  if (of_queries < 0) return true;
+  if (of_queries >= 32 * words) return false;
+  const std::int64_t first =
+      check.tree_starts.empty() ? batch * sizes.seqlen_q : check.tree_starts[static_cast<std::size_t>(batch)];
+  const auto word = static_cast<std::int64_t>(check.tree_mask->at((first + row) * words + of_queries / 32));
+  return (word >> of_queries % 32 & 1) != 0;
 }
 
 // The keys [first, second) that a row sees.
@@ -124,8 +139,11 @@ std::vector<RowWork> compute_rows(const FmhaInputs& in, const FmhaSizes& sizes, 
       if (j < w.begin || j >= w.end) continue;
       double score = 0;
       for (std::size_t d = 0; d < columns; ++d) score += w.q[d] * element[d];
+      const bool is_seen = !check.tree_mask || sees_in_tree(in, sizes, check, batch, w.row, j);
       const double bias = slope * static_cast<double>(std::abs(w.beside - j));
-      w.p[static_cast<std::size_t>(j - w.begin)] = check.is_exact ? score : logit_of(score, check) - bias;
+      w.p[static_cast<std::size_t>(j - w.begin)] = !is_seen         ? -kInfinity
+                                                   : check.is_exact ? score
+                                                                    : logit_of(score, check) - bias;
       w.max_bias = std::max(w.max_bias, std::fabs(bias));
       w.max_abs_score = std::max(w.max_abs_score, std::fabs(score));
       w.max_k_norm = std::max(w.max_k_norm, k_norm);
@@ -390,6 +408,27 @@ FmhaTensors make_inputs(const FmhaSizes& s, DType dtype, Fill kind, std::uint64_
   fill(t.k, kind, seed, 1);
   fill(t.v, kind, seed, 2);
   return t;
+}
+
+Tensor make_tree_mask(const std::vector<std::int64_t>& queries, std::int64_t words, std::uint64_t seed) {
+  Tensor mask(DType::s32, {std::accumulate(queries.begin(), queries.end(), std::int64_t{0}), words});
+  std::mt19937_64 random(seed);
+  std::int64_t first = 0;
+  for (const std::int64_t count : queries) {
+    std::vector<std::int64_t> parent;
+    for (std::int64_t query = 0; query < count; ++query) {
+      // A chain for the most part, with branches.
+      const auto any = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(query + 1)) - 1;
+      parent.push_back(random() % 3 != 0 ? query - 1 : any);
+      std::vector<std::uint32_t> row(static_cast<std::size_t>(words));
+      for (std::int64_t i = query; i >= 0; i = parent[static_cast<std::size_t>(i)])
+        if (i < 32 * words) row[static_cast<std::size_t>(i / 32)] |= 1U << i % 32;
+      for (std::int64_t i = 0; i < words; ++i)
+        mask.set((first + query) * words + i, static_cast<std::int32_t>(row[static_cast<std::size_t>(i)]));
+    }
+    first += count;
+  }
+  return mask;
 }
 
 FmhaTensors make_integer_inputs(const FmhaSizes& sizes, DType dtype, std::uint64_t seed) {

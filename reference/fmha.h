@@ -46,6 +46,8 @@ struct FmhaCheck {
   std::int64_t num_splits = 1;                                 ///< parts of the keys that the kernel merges
   std::optional<TensorView> sink{};  ///< [heads_q]: a logit of each head, in the denominator of a normalised o only
   std::optional<TensorView> alibi_slopes{};  ///< [heads_q]: times a key's distance, subtracted from its score
+  std::optional<TensorView> tree_mask{};     ///< [.., words], s32: which of the last keys, those of queries, one sees
+  std::vector<std::int64_t> tree_starts{};   ///< its row of each sequence's first query; empty: all have seqlen_q rows
   double softmax_scale = 1;
   double softcap = 0;              ///< scores are softcap * tanh(. / softcap); 0: as they are
   bool is_exact = false;           ///< inputs are make_integer_inputs() and softmax_scale is ln 2
@@ -78,6 +80,8 @@ struct FmhaSizes {
   std::optional<std::int64_t> head_dim_v{};  ///< not given: head_dim
   std::int64_t v_columns() const { return head_dim_v.value_or(head_dim); }
 };
+/// Random trees of drafted tokens, whose sequences have these numbers of queries: [rows, words], s32.
+Tensor make_tree_mask(const std::vector<std::int64_t>& queries, std::int64_t words, std::uint64_t seed);
 struct FmhaTensors {
   Tensor q, k, v;
 };

@@ -89,7 +89,9 @@ Comparison check_ragged_fmha(const FmhaInputs& inputs, const TensorView& cu_seql
   statistic(outputs.lse, -kInfinity, lse, equal.lse);
   statistic(outputs.row_max, -kInfinity, row_max, equal.row_max);
   statistic(outputs.row_sum, 0, row_sum, equal.row_sum);
-  return check_fmha({q.view(), inputs.k, inputs.v, lengths.view(), inputs.seqused_k}, equal, check);
+  FmhaCheck of_equal = check;
+  for (const QueryRange& range : ranges) of_equal.tree_starts.push_back(range.begin);
+  return check_fmha({q.view(), inputs.k, inputs.v, lengths.view(), inputs.seqused_k}, equal, of_equal);
 }
 
 }  // namespace tessera::reference

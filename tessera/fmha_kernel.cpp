@@ -33,6 +33,7 @@ constexpr std::pair<std::string_view, FmhaSize> kFmhaSizes[] = {
     {"window_size_left", &FmhaArguments::window_size_left},
     {"window_size_right", &FmhaArguments::window_size_right},
     {"attention_chunk", &FmhaArguments::attention_chunk},
+    {"tree_words", &FmhaArguments::tree_words},
     {"q_stride_batch", &FmhaArguments::q_stride_batch},
     {"q_stride_seqlen", &FmhaArguments::q_stride_seqlen},
     {"q_stride_head", &FmhaArguments::q_stride_head},
@@ -69,6 +70,7 @@ constexpr std::pair<std::string_view, FmhaBuffer> kFmhaBuffers[] = {
     {"swa_lens", &FmhaArguments::swa_lens},
     {"sink", &FmhaArguments::sink},
     {"alibi_slopes", &FmhaArguments::alibi_slopes},
+    {"tree_mask", &FmhaArguments::tree_mask},
 };
 
 constexpr std::pair<std::string_view, FmhaScalar> kFmhaScalars[] = {{"softmax_scale", &FmhaArguments::softmax_scale},

@@ -91,6 +91,10 @@ std::string parameters_of_kernel(const FmhaLaunch& c) {
   }
   if (has_sink(c.facts) && stores_o) given.give_as("const float", "sink");
   if (c.facts.alibi != Alibi::none) given.give_as("const float", "alibi_slopes");
+  if (c.facts.tree_mask != TreeMask::none) {
+    given.give_as("const unsigned", "tree_mask");
+    given.give({"tree_words"});
+  }
   if (c.facts.kv_pools != KvPools::dense) given.give({"topk", "seqlen_swa"});
   given.give({"batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k"});
   if (c.is_split && !c.is_dealt) given.give({"num_splits"});

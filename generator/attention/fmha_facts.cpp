@@ -59,6 +59,7 @@ std::vector<OperandPlan> fact_operands(const AttentionFacts& facts) {
   plain(is_ragged(facts), "cu_seqlens_q", "s32", "where each sequence's queries begin, and the end");
   plain(facts.kv_layout == KvLayout::paged, "block_table", "s32", "pages of each sequence");
   plain(facts.alibi != Alibi::none, "alibi_slopes", "f32", "a slope of each head");
+  plain(facts.tree_mask != TreeMask::none, "tree_mask", "s32", "a bit for each query of the sequence");
   plain(has_sink(facts), "sink", "f32", "a logit of each head, in the denominator; may be null");
   plain(facts.kv_layout == KvLayout::ragged, "cu_seqlens_k", "s32", "where the keys of each sequence begin and end");
   return operands;
@@ -71,6 +72,16 @@ void require_dtype(const Fmha& problem) {
 }
 
 void require_facts_of_scores(const Fmha& problem) {
+  if (problem.tree_mask != TreeMask::none) {
+    const auto refuse = [](std::string_view other, std::string_view why) {
+      throw Error(ErrorKind::unsupported, fmt::format("tree_mask bits with {}: {}", other, why));
+    };
+    if (problem.mask != Mask::none)
+      refuse("mask causal", "its bits say what queries see of each other: take mask none");
+    if (problem.window != Window::none)
+      refuse(fmt::format("window {}", to_word(problem.window)), "a query's place is not its number: take window none");
+    if (problem.kv_pools != KvPools::dense) refuse("kv_pools sparse_window", "there is no kernel for it: take dense");
+  }
   if (problem.window == Window::chunked && problem.mask != Mask::causal)
     throw Error(ErrorKind::unsupported,
                 fmt::format("window chunked with mask {}: a query sees the keys of its chunk up to itself: take mask "

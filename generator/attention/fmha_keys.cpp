@@ -146,6 +146,16 @@ void add_pools(LaunchPlan& launch) {
   add_lengths("swa_lens", launch);
 }
 
+void add_tree(const FmhaLaunch& c, LaunchPlan& launch) {
+  std::vector<Expression> shape{Expression::parse("seqlen_q"), Expression::parse("tree_words")};
+  std::vector<Expression> strides{Expression::parse("tree_words"), Expression(1)};
+  if (!is_ragged(c.facts)) {
+    shape.insert(shape.begin(), Expression::parse("batch"));
+    strides.insert(strides.begin(), Expression::parse("seqlen_q * tree_words"));
+  }
+  add_numbers("tree_mask", "s32", std::move(shape), std::move(strides), launch);
+}
+
 void add_of_heads(const char* name, bool is_optional, LaunchPlan& launch) {
   add_numbers(name, "f32", {Expression::parse("heads_q")}, {Expression(1)}, launch);
   launch.buffers.back().is_optional = is_optional;

@@ -36,6 +36,9 @@ void add_numbers(const char* name, const char* dtype, std::vector<Expression> sh
                  LaunchPlan& launch);
 void add_lengths(const char* name, LaunchPlan& launch);
 void add_pools(LaunchPlan& launch);
+/// A row of words for each query.
+inline constexpr std::int64_t kMaxTreeWords = 1 << 12;
+void add_tree(const FmhaLaunch& c, LaunchPlan& launch);
 /// A number of each head: a logit, a slope.
 void add_of_heads(const char* name, bool is_optional, LaunchPlan& launch);
 

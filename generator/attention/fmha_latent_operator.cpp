@@ -97,6 +97,7 @@ void FmhaLatentOperator::require_facts(const Fmha& problem) {
   if (problem.softcap != Softcap::none) refuse("softcap", to_word(problem.softcap));
   if (problem.alibi != Alibi::none) refuse("alibi", to_word(problem.alibi));
   if (problem.window == Window::chunked) refuse("window", to_word(problem.window));
+  if (problem.tree_mask != TreeMask::none) refuse("tree_mask", to_word(problem.tree_mask));
   require_sizes_of_facts(problem);
 }
 

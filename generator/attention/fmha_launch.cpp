@@ -169,6 +169,9 @@ void add_sizes(const FmhaLaunch& c, LaunchPlan& launch) {
     size(fmt::format("{}_stride_batch", t.name), min, kMaxStride,
          expression("max({}, 1) * {} * {}", t.seqlen, t.heads, head_dim), help("sequence"));
   }
+  if (c.facts.tree_mask != TreeMask::none)
+    size("tree_words", 0, kMaxTreeWords, expression("min(ceil_div(seqlen_q, 32), {})", kMaxTreeWords),
+         "words of 32 bits of a query's row of tree_mask");
   if (c.facts.window == Window::chunked)
     size("attention_chunk", 1, kMaxLength, Expression(8192), "keys of a chunk: a query sees none before its own");
   if (c.facts.window == Window::sliding) {
@@ -409,6 +412,10 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   // Where num_splits say how keys are split, only who merges the parts divides.
   if (has_sink(c.facts) && (!c.is_split || c.is_dealt)) parameters.pointer("sink");
   if (c.facts.alibi != Alibi::none) parameters.pointer("alibi_slopes");
+  if (c.facts.tree_mask != TreeMask::none) {
+    parameters.pointer("tree_mask");
+    parameters.size("tree_words");
+  }
   if (has_pools(c.facts)) {
     for (const char* const size : {"topk", "seqlen_swa"}) parameters.size(size);
   }
@@ -481,6 +488,7 @@ LaunchPlan fmha_launch(const FmhaLaunch& config, const std::string& arch, const 
   if (has_pools(config.facts)) add_pools(launch);
   if (has_sink(config.facts)) add_of_heads("sink", true, launch);
   if (config.facts.alibi != Alibi::none) add_of_heads("alibi_slopes", false, launch);
+  if (config.facts.tree_mask != TreeMask::none) add_tree(config, launch);
   if (lies_in_places(config)) add_key_places(config, launch);
   add_domain(config, launch);
   launch.steps.push_back(step_of(config, kernel));

@@ -113,6 +113,8 @@ bool spills(const Config& c) {
                                                                            : 164;
     if (fmha::accumulator_registers(c) > most) return true;
   }
+  // Where rows of bits are looked at beside the accumulators of three warpgroups.
+  if (c.facts.tree_mask != TreeMask::none && c.tile_m == 192 && fmha::accumulator_registers(c) > 124) return true;
   const bool is_of_192_128 = c.facts.head_dim == 192 && c.facts.head_dim_v == 128 && c.tile_m == 192;
   const bool is_of_256 = c.facts.head_dim == 256 && c.tile_m == 128;
   return c.facts.mask == Mask::causal && c.tile_n == 80 && (is_of_192_128 || is_of_256);

@@ -20,6 +20,7 @@
 #include "fmha/ring.cuh"
 #include "fmha/schedule.cuh"
 #include "fmha/softmax.cuh"
+#include "fmha/tree.cuh"
 #include "ptx/address.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/fence.cuh"
@@ -51,6 +52,7 @@ struct Consumer {
   int first_key = 0;                        // at which the first of them begins; see has_first_key
   Lengths used{};                           // of its sequence; where lengths are read from memory
   RowStatistics rows{};
+  long long token = 0;   // the first of its sequence; where the Config has trees
   float slopes[2] = {};  // of this thread's rows, times log2(e); where the Config has them
   int accumulate = 0;    // whether O holds something of its tile
   unsigned exchange_parity = 0;
@@ -140,6 +142,7 @@ struct Consumer {
 #pragma unroll
       for (int r = 0; r < 2; ++r) slopes[r] = attention::slope_of<C>(p, head_of_row(tile, r));
     }
+    if constexpr (C.facts.tree_mask != TreeMask::none) token = first_token<C>(p, head_of<C>(p, tile));
     ptx::mbarrier_wait_parity(smem + kBarriers.q_full + 8 * q_index(), q.parity());
   }
 
@@ -187,6 +190,8 @@ struct Consumer {
       ptx::order_after_wait(factor, same);
       scale_and_mask<C>(scores, p, lengths(), factor, first_row + row_in_tile(), first_key_of_block);
     }
+    if constexpr (C.facts.tree_mask != TreeMask::none)
+      hide_by_tree<C>(scores, p, lengths(), token, first_row + row_in_tile(), first_key_of_block);
   }
 
   // 1 / sum of a finished row, its head's sink included; of a part of dealt keys 1.

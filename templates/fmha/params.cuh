@@ -21,6 +21,8 @@ struct Params {
   float* partial_sums = nullptr;        // [split][row][2]: the reference times log2(e), the sum
   const float* sink = nullptr;          // a logit of each head [heads_q], may be null: where the Config has them
   const float* alibi_slopes = nullptr;  // [heads_q]: where the Config has them
+  const unsigned* tree_mask = nullptr;  // rows of tree_words words, one for each query: likewise
+  int tree_words = 0;
   int batch;
   int heads_q;
   int heads_kv;

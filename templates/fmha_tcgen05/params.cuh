@@ -24,6 +24,8 @@ struct Params {
   const int* swa_lens = nullptr;
   const float* sink = nullptr;          // a logit of each head [heads_q], may be null: where the Config has them
   const float* alibi_slopes = nullptr;  // [heads_q]: where the Config has them
+  const unsigned* tree_mask = nullptr;  // rows of tree_words words, one for each query: likewise
+  int tree_words = 0;
   int topk = 0;
   int seqlen_swa = 0;
   int batch;

@@ -18,6 +18,7 @@
 
 #include "attention/altered_scores.cuh"
 #include "attention/sink.cuh"
+#include "attention/tree_mask.cuh"
 #include "fmha_tcgen05/exponential.cuh"
 #include "fmha_tcgen05/key_blocks.cuh"
 #include "fmha_tcgen05/params.cuh"
@@ -165,6 +166,19 @@ struct Softmax {
     }
   }
 
+  // Keys that the row's tree hides. `key`: of the first score.
+  __device__ __forceinline__ void hide_by_tree(float (&scores)[kCount], const attention::TreeRow& tree,
+                                               const Lengths& lengths, int key) const {
+    if (key + kCount <= lengths.k - lengths.q) return;
+#pragma unroll
+    for (int group = 0; group < kCount; group += 32) {
+      const unsigned bits = tree.visible(key + group);
+#pragma unroll
+      for (int i = group; i < kCount && i < group + 32; ++i)
+        if ((bits >> (i - group) & 1) == 0) scores[i] = ptx::minus_infinity();
+    }
+  }
+
   // Likewise for listed keys: those of the list's places [place, place + kCount) that are none. All rows see the same.
   __device__ __forceinline__ void hide_missing(float (&scores)[kCount], const KeyBlocks<C>& keys, int place) const {
     unsigned present[kCount / 32];
@@ -308,6 +322,10 @@ struct Softmax {
       const Blocks blocks = keys.of_q_tile(q_tile);
       const int row = first_row<C>(tile, q_tile) + row_of_lane();
       const Keys visible = keys.visible(row / padded_heads(C));
+      attention::TreeRow tree;
+      if constexpr (C.facts.tree_mask != TreeMask::none)
+        tree = attention::tree_row(p, keys.lengths, static_cast<long long>(tile.batch) * p.seqlen_q,
+                                   row / padded_heads(C));
       if constexpr (C.facts.alibi != Alibi::none) {
         slope = attention::slope_of<C>(p, tile.head * C.pack_gqa + head_of_row<C>(row));
         beside = row / padded_heads(C) + keys.lengths.k - keys.lengths.q;
@@ -329,6 +347,8 @@ struct Softmax {
           step([&](float(&scores)[kCount]) {
             if constexpr (alters_scores(C.facts)) alter(scores, keys.key_of(block) + first);
             fix_up(scores, visible, keys.key_of(block) + first);
+            if constexpr (C.facts.tree_mask != TreeMask::none)
+              hide_by_tree(scores, tree, keys.lengths, keys.key_of(block) + first);
           });
         }
       }

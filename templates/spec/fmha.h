@@ -38,9 +38,13 @@
 //   int* seqused_q      [batch], valid queries of each sequence: with seqused qk only
 //   int* seqused_k      [batch], valid keys: with seqused k or qk only
 //   float* sink         [heads_q], may be null: with sinks only
+//   float* alibi_slopes [heads_q]: with slopes only
+//   int* tree_mask      [batch, seqlen_q, tree_words] and int tree_words: with trees only
 //   int batch, heads_q, heads_kv, seqlen_q, seqlen_k
 //   int window_size_left, window_size_right: with a window only; -1: no bound
+//   int attention_chunk: with a window of chunks only
 //   float softmax_scale
+//   float softcap: where scores are capped only
 // With split keys o, lse, row_max, row_sum and sink are parameters of a second kernel that merges the parts
 // (attention::MergeParams, in that order); the first one has none of them and, behind the valid lengths,
 //   float* partial_o    [num_splits][batch, heads_q, seqlen_q, head_dim_v], un-normalised

@@ -121,6 +121,7 @@ class Run {
                                               {"window_size_left", facts_.window_size_left},
                                               {"window_size_right", facts_.window_size_right},
                                               {"attention_chunk", facts_.attention_chunk},
+                                              {"tree_words", tree_words()},
                                               {"topk", facts_.topk},
                                               {"seqlen_swa", facts_.seqlen_swa}};
     given.insert(places_.begin(), places_.end());
@@ -162,6 +163,7 @@ class Run {
     check.window_size_right = facts_.window_size_right;
     if (problem_.window == Window::chunked) check.attention_chunk = facts_.attention_chunk;
     if (problem_.softcap != Softcap::none) check.softcap = facts_.softcap;
+    if (problem_.tree_mask != TreeMask::none) check.tree_mask = tensors_.at("tree_mask").view();
     if (problem_.alibi != Alibi::none) check.alibi_slopes = tensors_.at("alibi_slopes").view();
     // Of dealt keys each CTA, of which two may share a multiprocessor, can have a part of the same tile.
     check.num_splits = facts_.num_splits.value_or(problem_.split_kv == SplitKv::dealt ? 2 * facts_.num_sms : 1);
@@ -219,6 +221,7 @@ class Run {
   }
 
  private:
+  std::int64_t tree_words() const { return facts_.tree_words < 0 ? (sizes_.seqlen_q + 31) / 32 : facts_.tree_words; }
   bool is_ragged() const { return problem_.q_layout == QueryLayout::ragged; }
   bool has_pools() const { return problem_.kv_pools != KvPools::dense; }
   bool is_latent() const { return problem_.v_is_k == VIsK::on; }
@@ -252,6 +255,15 @@ class Run {
       reference::fill(sink, reference::Fill::normal, facts_.input_seed, 7);
       tensors_.emplace("sink", std::move(sink));
       set_sink(tensors_.at("sink"));
+    }
+    if (problem_.tree_mask != TreeMask::none) {
+      std::vector<std::int64_t> queries(static_cast<std::size_t>(sizes_.batch), sizes_.seqlen_q);
+      if (is_ragged()) queries = facts_.query_lengths;
+      Tensor tree = reference::make_tree_mask(queries, tree_words(), facts_.input_seed);
+      tree.shape[0] = sizes_.seqlen_q;
+      if (!is_ragged()) tree.shape.insert(tree.shape.begin(), sizes_.batch);
+      tree.bytes.resize(static_cast<std::size_t>(tree.elements()) * 4);
+      tensors_.emplace("tree_mask", std::move(tree));
     }
     if (problem_.alibi != Alibi::none) {
       Tensor slopes(DType::f32, {sizes_.heads_q});

@@ -21,6 +21,7 @@ struct FmhaLaunchFacts {
   std::optional<double> softmax_scale{};
   std::int64_t window_size_left = -1, window_size_right = -1;
   std::int64_t attention_chunk = 8192;  ///< with a window of chunks
+  std::int64_t tree_words = -1;         ///< below 0: enough for all queries
   double softcap = 5;                   ///< where scores are capped: such that it bends many of them
   std::optional<std::int64_t> num_splits{};
   std::vector<std::int64_t> seqused_q{}, seqused_k{};  ///< ragged keys: those of each sequence, too

@@ -35,7 +35,7 @@ std::string random_text(const Selector& selector, std::mt19937_64& random) {
     if (selector.key == key && random() % 16 != 0) return "auto";
   for (const char* const key : {"window", "seqused"})
     if (selector.key == key && random() % 16 != 0) return "none";
-  for (const char* const key : {"sink", "softcap", "alibi"})
+  for (const char* const key : {"sink", "softcap", "alibi", "tree_mask"})
     if (selector.key == key && random() % 2 == 0) return "none";
   for (const char* const key : {"kv_pools", "kv_layout"})
     if (selector.key == key && random() % 16 != 0) return "dense";

@@ -337,6 +337,10 @@ TEST_CASE("what no kernel exists for is refused with what exists") {
   CHECK(unsupported("fmha",
                     {{"arch", "sm_100a"}, {"head_dim", "512"}, {"kv_pools", "sparse_window"}, {"softcap", "tanh"}}) ==
         "softcap tanh with kv_pools sparse_window: there is no kernel for it: take none");
+  CHECK(unsupported("fmha", {{"tree_mask", "bits"}, {"mask", "causal"}}) ==
+        "tree_mask bits with mask causal: its bits say what queries see of each other: take mask none");
+  CHECK(unsupported("fmha", {{"tree_mask", "bits"}, {"window", "sliding"}}) ==
+        "tree_mask bits with window sliding: a query's place is not its number: take window none");
   CHECK(unsupported("fmha", {{"arch", "sm_120a"}}) ==
         "fmha has no kernel for arch sm_120a: there is one for sm_90a, and for sm_100 and sm_103 with suffix a or f");
 }

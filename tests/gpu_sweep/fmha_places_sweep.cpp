@@ -86,6 +86,8 @@ class Sweep {
     if (pick(0, 3) == 0) problem.softcap = Softcap::tanh;
     if (pick(0, 3) == 0) problem.alibi = Alibi::per_head;
     if (problem.mask == Mask::causal && pick(0, 3) == 0) problem.window = Window::chunked;
+    if (problem.mask == Mask::none && problem.window == Window::none && pick(0, 2) == 0)
+      problem.tree_mask = TreeMask::bits;
     return problem;
   }
 
@@ -237,6 +239,9 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel) {
   reference::fill(slopes, reference::Fill::uniform, random_(), 8);
   if (problem.alibi != Alibi::none) check.alibi_slopes = slopes.view(), a.alibi_slopes = upload("alibi_slopes", slopes);
   if (problem.softcap != Softcap::none) check.softcap = a.softcap = 5;
+  const std::vector<std::int64_t> places(static_cast<std::size_t>(a.batch), a.seqlen_q);
+  const Tensor tree = reference::make_tree_mask(places, (a.seqlen_q + 31) / 32, random_());
+  if (problem.tree_mask != TreeMask::none) check.tree_mask = tree.view(), a.tree_mask = upload("tree_mask", tree);
   if (problem.window == Window::chunked) check.attention_chunk = a.attention_chunk = pick(1, 600);
   check.softmax_scale = a.softmax_scale = 1 / std::sqrt(static_cast<double>(problem.head_dim));
   a.workspace_bytes = kernel.workspace_bytes(device_, a);

@@ -30,6 +30,7 @@ struct Fmha {
   Sink sink = Sink::none;                     ///< a logit of each head, in the denominator of o alone
   Softcap softcap = Softcap::none;            ///< of scores; the cap is given at launch
   Alibi alibi = Alibi::none;                  ///< slopes of heads that lower scores by their keys' distance
+  TreeMask tree_mask = TreeMask::none;        ///< bits say which keys of its sequence's queries a query sees
   Output output = Output::normalized;
   Layout v_layout = Layout::mn_major;  ///< mn_major: v [.., seqlen_k, heads, head_dim]; k_major: keys are contiguous
   std::optional<int> tile_m{};         ///< query rows of one CTA, or of a pair

@@ -66,6 +66,10 @@ enum class Softcap { none, tanh };
 // Whether scores are lowered by their key's distance from the key beside the query, times a slope of the head.
 enum class Alibi { none, per_head };
 
+// Whether bits in memory say which of the keys of its sequence's queries, the last ones, a query sees: drafts of tokens
+// that form a tree.
+enum class TreeMask { none, bits };
+
 // What is computed, for callers and references: everything else about a kernel is a choice. What each field means:
 // Fmha in tessera/problem.h.
 struct AttentionFacts {
@@ -81,6 +85,7 @@ struct AttentionFacts {
   Sink sink = Sink::none;
   Softcap softcap = Softcap::none;
   Alibi alibi = Alibi::none;
+  TreeMask tree_mask = TreeMask::none;
   Output output = Output::normalized;
   Layout v_layout = Layout::mn_major;
   QueryLayout q_layout = QueryLayout::dense;

@@ -78,11 +78,12 @@ struct JitOptions {
 /// dense tensor. q [batch, seqlen_q, heads_q, head_dim], k [batch, seqlen_k, heads_kv, head_dim], v [batch, seqlen_k,
 /// heads_kv, head_dim_v], with v_layout k [batch, heads_kv, head_dim_v, seqlen_k] whose rows are v_stride_dim apart (a
 /// multiple of 8), o [batch, seqlen_q, heads_q, head_dim_v]; lse, row_max, row_sum fp32 [batch, heads_q, seqlen_q].
-/// softmax_scale NaN: 1 / sqrt(head_dim). softcap: positive; alibi_slopes fp32 [heads_q]. Kernels with a window: its
-/// sizes, -1 for no bound; with used lengths: int32 [batch]. Ragged queries: seqlen_q are those of all sequences, q and
-/// o [seqlen_q, heads_q, ..], lse and its like [heads_q, seqlen_q], cu_seqlens_q int32 [batch + 1]. Two pools of keys:
-/// k and v [seqlen_k, head_dim] by indices int32 [batch, seqlen_q, topk]; swa_k, swa_v [batch, seqlen_swa, 1, head_dim]
-/// with swa_lens int32 [batch]; sink fp32 [heads_q], may be null. Keys in pages: k and v [pages, page_size, heads_kv,
+/// softmax_scale NaN: 1 / sqrt(head_dim). softcap: positive; alibi_slopes fp32 [heads_q]; tree_mask uint32 [batch,
+/// seqlen_q, tree_words], ragged [seqlen_q, tree_words]. Kernels with a window: its sizes, -1 for no bound; with used
+/// lengths: int32 [batch]. Ragged queries: seqlen_q are those of all sequences, q and o [seqlen_q, heads_q, ..], lse
+/// and its like [heads_q, seqlen_q], cu_seqlens_q int32 [batch + 1]. Two pools of keys: k and v [seqlen_k, head_dim] by
+/// indices int32 [batch, seqlen_q, topk]; swa_k, swa_v [batch, seqlen_swa, 1, head_dim] with swa_lens int32 [batch];
+/// sink fp32 [heads_q], may be null. Keys in pages: k and v [pages, page_size, heads_kv,
 /// ..] by block_table int32 [batch, max_pages], seqlen_k the most keys of a sequence. Ragged keys: k and v [tokens_k,
 /// heads_kv, ..] by cu_seqlens_k int32 [batch + 1].
 struct FmhaArguments {
@@ -90,12 +91,13 @@ struct FmhaArguments {
   DevicePointer lse = 0, row_max = 0, row_sum = 0;
   DevicePointer seqused_q = 0, seqused_k = 0, cu_seqlens_q = 0;
   DevicePointer block_table = 0, cu_seqlens_k = 0;
-  DevicePointer swa_k = 0, swa_v = 0, indices = 0, swa_lens = 0, sink = 0, alibi_slopes = 0;
+  DevicePointer swa_k = 0, swa_v = 0, indices = 0, swa_lens = 0, sink = 0, alibi_slopes = 0, tree_mask = 0;
   std::int64_t batch = 0, heads_q = 0, heads_kv = 0, seqlen_q = 0, seqlen_k = 0;
   std::int64_t num_splits = kUseDefault;
   std::int64_t topk = 0, seqlen_swa = 0;
   std::int64_t pages = 0, max_pages = 0, tokens_k = 0;
   std::int64_t window_size_left = kUseDefault, window_size_right = kUseDefault, attention_chunk = kUseDefault;
+  std::int64_t tree_words = kUseDefault;
   double softmax_scale = std::numeric_limits<double>::quiet_NaN();
   double softcap = std::numeric_limits<double>::quiet_NaN();
   std::int64_t q_stride_batch = kUseDefault, q_stride_seqlen = kUseDefault, q_stride_head = kUseDefault;
