@@ -190,6 +190,7 @@ class RunFmha final : public RunOperator {
     }
     if (flags.inputs == "rising") let_scores_rise(made.k);
     std::map<std::string, reference::Tensor> all;
+    narrow_keys(plan, seed, flags.inputs == "integer", made, all);
     all.emplace("q", std::move(made.q));
     if (is_ragged) all.emplace("cu_seqlens_q", cumulated(query_lengths(s.batch, s.seqlen_q, seed)));
     if (config.sink != Sink::none) {
@@ -274,6 +275,7 @@ class RunFmha final : public RunOperator {
     reference::FmhaInputs in{inputs.at("q").view(), inputs.at("k").view(), {}};
     for (const auto& [name, slot] : {std::pair("seqused_q", &in.seqused_q), std::pair("seqused_k", &in.seqused_k)})
       if (const auto found = inputs.find(name); found != inputs.end()) *slot = found->second.view();
+    give_descales(inputs, in);
     if (config.v_is_k == VIsK::on) {
       in.v = reference::first_columns(in.k, config.head_dim_v);
       return reference::check_fmha(in, views, check);

@@ -7,8 +7,10 @@
 
 #include "generator/facts.h"
 #include "reference/key_places.h"
+#include "reference/narrow_keys.h"
 #include "reference/ragged.h"
 #include "reference/random.h"
+#include "spec/attention_facts.h"
 
 namespace tessera::cli {
 
@@ -52,6 +54,23 @@ reference::Tensor draw_lengths(std::int64_t batch, std::int64_t most, std::uint6
   return tensor;
 }
 
+void narrow_keys(const Plan& plan, std::uint64_t seed, bool is_exact, reference::FmhaTensors& made,
+                 std::map<std::string, reference::Tensor>& all) {
+  const AttentionFacts facts = attention_facts(plan.problem.as<Fmha>());
+  if (!widens_keys(facts)) return;
+  for (reference::Tensor* const keys : {&made.k, &made.v}) *keys = reference::narrowed(*keys);
+  for (const auto& [name, is_of_v] : {std::pair("k_descale", false), std::pair("v_descale", true)}) {
+    reference::Tensor descale = reference::make_descales(made.k.shape[0], made.k.shape[2], is_of_v, seed);
+    for (std::int64_t i = 0; is_exact && i < descale.elements(); ++i) descale.set(i, 1);
+    all.emplace(name, std::move(descale));
+  }
+}
+
+void give_descales(const std::map<std::string, reference::Tensor>& inputs, reference::FmhaInputs& in) {
+  for (const auto& [name, slot] : {std::pair("k_descale", &in.k_descale), std::pair("v_descale", &in.v_descale)})
+    if (const auto found = inputs.find(name); found != inputs.end()) *slot = found->second.view();
+}
+
 void place_keys(const Plan& plan, const LaunchSizes& launch, const std::vector<std::int64_t>& sizes, std::uint64_t seed,
                 const reference::FmhaTensors& made, std::map<std::string, reference::Tensor>& all) {
   const AttentionFacts facts = attention_facts(plan.problem.as<Fmha>());
@@ -71,7 +90,7 @@ void place_keys(const Plan& plan, const LaunchSizes& launch, const std::vector<s
       all.emplace(name, reference::pack_keys(*keys, all.at("cu_seqlens_k"), size("tokens_k")));
       continue;
     }
-    reference::Tensor pool(facts.dtype, {size("pages"), facts.page_size, keys->shape[2], keys->shape[3]});
+    reference::Tensor pool(key_dtype(facts), {size("pages"), facts.page_size, keys->shape[2], keys->shape[3]});
     std::fill(pool.bytes.begin(), pool.bytes.end(), std::byte{0xFF});
     reference::put_pages(*keys, all.at("seqused_k"), all.at("block_table"), pool_of(pool));
     all.emplace(name, std::move(pool));
@@ -94,6 +113,7 @@ reference::Comparison check_placed_keys(const AttentionFacts& facts,
   reference::FmhaInputs in{inputs.at("q").view(), k.view(), {}, {}, lengths.view()};
   in.v = has_v ? v.view() : reference::first_columns(k.view(), facts.head_dim_v);
   if (const auto found = inputs.find("seqused_q"); found != inputs.end()) in.seqused_q = found->second.view();
+  give_descales(inputs, in);
   if (facts.q_layout == QueryLayout::ragged)
     return reference::check_ragged_fmha(in, inputs.at("cu_seqlens_q").view(), outputs, check);
   return reference::check_fmha(in, outputs, check);

@@ -32,7 +32,7 @@ void visit_facts(const ProductFacts& facts, Visit&& visit) {
 template <class Visit>
 void visit_facts(const AttentionFacts& facts, Visit&& visit) {
   const auto& [head_dim, head_dim_v, dtype, mask, window, seqused, kv_pools, kv_layout, page_size, sink, softcap, alibi,
-               tree_mask, output, v_layout, q_layout, v_is_k] = facts;
+               tree_mask, output, v_layout, q_layout, v_is_k, kv_dtype] = facts;
   visit("head_dim", head_dim);
   visit("head_dim_v", head_dim_v);
   visit("dtype", dtype);
@@ -50,6 +50,7 @@ void visit_facts(const AttentionFacts& facts, Visit&& visit) {
   visit("v_layout", v_layout);
   visit("q_layout", q_layout);
   visit("v_is_k", v_is_k);
+  visit("kv_dtype", kv_dtype);
 }
 
 }  // namespace tessera

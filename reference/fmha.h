@@ -31,6 +31,8 @@ struct FmhaInputs {
   TensorView q, k, v;
   /// Valid lengths [batch]; absent: all of the tensors'.
   std::optional<TensorView> seqused_q{}, seqused_k{};
+  /// Factors of k and v [batch, heads_kv]; absent: 1. They count as part of the numbers.
+  std::optional<TensorView> k_descale{}, v_descale{};
 };
 
 /// What a kernel wrote. lse, row_max and row_sum are optional; un-normalised outputs need row_max.

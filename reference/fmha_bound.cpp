@@ -19,7 +19,8 @@ FmhaRowBound::FmhaRowBound(const FmhaRowFacts& facts) {
   const auto groups = [](std::int64_t n) { return static_cast<double>((n + 15) / 16); };
   const auto steps = static_cast<double>(facts.steps);
   const double scale = std::fabs(facts.scale);
-  eps_d_ = 0x1p-23 + kU;
+  eps_d_ = 0x1p-23 + (facts.has_descales ? 2 : 1) * kU;
+  eps_v_ = facts.has_descales ? kU : 0;
   u_out_ = unit_roundoff(facts.output_dtype);
   half_out_ = half_subnormal(facts.output_dtype);
   if (facts.is_exact) return;
@@ -31,7 +32,7 @@ FmhaRowBound::FmhaRowBound(const FmhaRowFacts& facts) {
   }
   if (facts.max_bias > 0) of_bias_ = 9 * kU * (largest + facts.max_bias);
   const double z = std::numbers::log2e * (largest + facts.max_bias + delta_s_);
-  eps_p_ = std::expm1(delta_s_ + std::numbers::ln2 * 9 * z * kU) + kEx2;
+  eps_p_ = std::expm1(delta_s_ + std::numbers::ln2 * (facts.has_descales ? 11 : 9) * z * kU) + kEx2;
   eps_r_ = steps * (kEx2 + kU + 2 * std::numbers::ln2 * z * kU);
   eps_a_ = (groups(facts.visible) + 1) * kTensorCoreStep;
   eps_l_ = (static_cast<double>(facts.visible) + steps + 8) * kU;
@@ -41,7 +42,7 @@ FmhaRowBound::FmhaRowBound(const FmhaRowFacts& facts) {
 
 double FmhaRowBound::remainder(const Column& column) const {
   const double divisor = column.is_normalized ? column.sum : 1.0;
-  const double of_value = column.is_normalized ? eps_p_ + eps_r_ + eps_l_ + eps_d_ : 0.0;
+  const double of_value = column.is_normalized ? eps_p_ + eps_r_ + eps_l_ + eps_d_ : eps_v_;
   return kSecondOrder * ((column.abs_sum * (eps_p_ + eps_r_ + eps_a_) + column.v_abs_sum * half_p_) / divisor +
                          std::fabs(column.value) * of_value) +
          half_out_;

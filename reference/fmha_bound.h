@@ -16,11 +16,13 @@
 //  4. A rescaling multiplies what was summed by ex2 of a difference of two maxima: one rounding of the difference
 //     (2 Z u in the exponent), one ex2, one product; at most T of them, and where parts of the keys are merged one more
 //     for each part but the first, which count as steps: eps_r = T (2.1 * 2^-23 + u + 2 ln 2 Z u).
-//  5. P is rounded to the 16-bit type: u_P = 2^-8 (bf16) or 2^-11 (f16), h = half a subnormal step for tiny ones
+//  5. P is rounded to the 16-bit type, f16 where keys have 8 bits: u_P = 2^-8 (bf16) or 2^-11 (f16), h = half a
+//  subnormal step for tiny ones
 //     (2^-25 for f16). Weighted by p_j v_j / l: u_P A + h W / l.
 //  6. O accumulates on tensor cores like the scores: eps_a = (ceil(n / 16) + 1) 5.25 * 2^-23, of A.
 //  7. The row sum adds positive numbers in fp32: eps_l = (n + T + 8) u, any order.
-//  8. One reciprocal (1 ulp) and one product: eps_d = 2^-23 + u. Output rounding u_o, half a subnormal step h_o.
+//  8. One reciprocal (1 ulp) and one product: eps_d = 2^-23 + u; a descale of V is one product more, and one of K one
+//     rounding more of the folded scale, 2 Z u in delta_x. Output rounding u_o, half a subnormal step h_o.
 //
 // Normalised element: A (u_P + eps_p + eps_r + eps_a) + h W / l + |o| (eps_p + eps_r + eps_l + eps_d), then the
 // output's rounding; 1 % on top for products of these. Un-normalised the same without the division, times l. The row
@@ -60,6 +62,7 @@ struct FmhaRowFacts {
   double max_abs_score = 0;  ///< unscaled
   double softcap = 0;        ///< 0: none
   double max_bias = 0;       ///< largest of what is subtracted from scores
+  bool has_descales = false;
 };
 
 /// Relative and absolute parts of the bound that hold for a whole row.
@@ -80,7 +83,7 @@ class FmhaRowBound {
 
  private:
   double remainder(const Column& column) const;  // all but the two 16-bit roundings
-  double delta_s_ = 0, of_bias_ = 0, eps_p_ = 0, eps_r_ = 0, eps_a_ = 0, eps_l_ = 0, eps_d_ = 0;
+  double delta_s_ = 0, of_bias_ = 0, eps_p_ = 0, eps_r_ = 0, eps_a_ = 0, eps_l_ = 0, eps_d_ = 0, eps_v_ = 0;
   double u_p_ = 0, half_p_ = 0, u_out_ = 0, half_out_ = 0;
 };
 

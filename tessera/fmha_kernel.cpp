@@ -24,6 +24,10 @@ constexpr std::pair<std::string_view, FmhaSize> kFmhaSizes[] = {
     {"pages", &FmhaArguments::pages},
     {"max_pages", &FmhaArguments::max_pages},
     {"tokens_k", &FmhaArguments::tokens_k},
+    {"k_descale_stride_batch", &FmhaArguments::k_descale_stride_batch},
+    {"k_descale_stride_head", &FmhaArguments::k_descale_stride_head},
+    {"v_descale_stride_batch", &FmhaArguments::v_descale_stride_batch},
+    {"v_descale_stride_head", &FmhaArguments::v_descale_stride_head},
     {"swa_k_stride_batch", &FmhaArguments::swa_k_stride_batch},
     {"swa_k_stride_seqlen", &FmhaArguments::swa_k_stride_seqlen},
     {"swa_k_stride_head", &FmhaArguments::swa_k_stride_head},
@@ -71,6 +75,8 @@ constexpr std::pair<std::string_view, FmhaBuffer> kFmhaBuffers[] = {
     {"sink", &FmhaArguments::sink},
     {"alibi_slopes", &FmhaArguments::alibi_slopes},
     {"tree_mask", &FmhaArguments::tree_mask},
+    {"k_descale", &FmhaArguments::k_descale},
+    {"v_descale", &FmhaArguments::v_descale},
 };
 
 constexpr std::pair<std::string_view, FmhaScalar> kFmhaScalars[] = {{"softmax_scale", &FmhaArguments::softmax_scale},

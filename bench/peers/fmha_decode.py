@@ -7,8 +7,10 @@ together are more than four times the L2; graphs take turns; microseconds are th
 (plain_read.cu, built here by nvcc) reads K and V once by the same method. Prints a Markdown table.
 
   python3 bench/peers/fmha_decode.py --library build/bench/peers/libtessera_peer_shim.so [--heads 32/8,64/8]
-      [--cases 1x1024,8x8192] [--head-dim 128] [--seqlen-q 1] [--pins tile_n=64,stages=3] [--page-size 0,16,64] [--output FILE]
+      [--cases 1x1024,8x8192] [--kv-dtype bf16,e4m3] [--head-dim 128] [--seqlen-q 1] [--pins tile_n=64,stages=3] [--page-size 0,16,64] [--output FILE]
 
+--kv-dtype: e4m3 caches beside 16-bit ones, with descales for each sequence and head; PyTorch's backends then read the same numbers
+in bf16.
 --page-size: keys in pages of a pool, in random order, beside dense ones (0); the same keys, so that both can be compared.
 """
 import argparse
@@ -51,9 +53,10 @@ class Ours:
         if error is not None:
             raise RuntimeError(error.decode())
 
-    def bind(self, q, k, v, o, lengths=None):
+    def bind(self, q, k, v, o, lengths=None, descales=None):
         sizes = (ctypes.c_int64 * 6)(q.shape[0], q.shape[2], k.shape[2], q.shape[1], k.shape[1], 0)
-        pointers = (ctypes.c_uint64 * 10)(q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr())
+        pointers = (ctypes.c_uint64 * 12)(q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr())
+        pointers[10], pointers[11] = (t.data_ptr() for t in descales) if descales else (0, 0)
         pointers[8] = lengths.data_ptr() if lengths is not None else 0
         bytes_ = ctypes.c_int64()
         self.check(self.library.tessera_bench_fmha_workspace(self.handle, pointers, sizes, ctypes.byref(bytes_)))
@@ -63,15 +66,16 @@ class Ours:
         def launch():
             self.check(self.library.tessera_bench_fmha_launch(self.handle, stream(), pointers, sizes))
 
-        launch.keeps = workspace
+        launch.keeps = (workspace, descales)
         return launch
 
 
 class OursPaged(Ours):
-    def bind_pages(self, q, pool_k, pool_v, o, lengths, table):
+    def bind_pages(self, q, pool_k, pool_v, o, lengths, table, descales=None):
         sizes = (ctypes.c_int64 * 8)(q.shape[0], q.shape[2], pool_k.shape[2], q.shape[1], table.shape[1] * pool_k.shape[1],
                                      pool_k.shape[0], table.shape[1], 0)
-        pointers = (ctypes.c_uint64 * 7)(*(t.data_ptr() for t in (q, pool_k, pool_v, o, lengths, table)), 0)
+        pointers = (ctypes.c_uint64 * 9)(*(t.data_ptr() for t in (q, pool_k, pool_v, o, lengths, table)), 0)
+        pointers[7], pointers[8] = (t.data_ptr() for t in descales) if descales else (0, 0)
         bytes_ = ctypes.c_int64()
         self.check(self.library.tessera_bench_fmha_paged_workspace(self.handle, pointers, sizes, ctypes.byref(bytes_)))
         workspace = torch.empty(max(bytes_.value, 1), dtype=torch.uint8, device="cuda")
@@ -80,7 +84,7 @@ class OursPaged(Ours):
         def launch():
             self.check(self.library.tessera_bench_fmha_paged_launch(self.handle, stream(), pointers, sizes))
 
-        launch.keeps = (workspace, lengths, table, pool_k, pool_v)
+        launch.keeps = (workspace, lengths, table, pool_k, pool_v, descales)
         return launch
 
 
@@ -92,9 +96,10 @@ def in_pages(k, v, page_size):
     order = torch.randperm(batch * max_pages, device="cuda")
     pools = []
     for t in (k, v):
-        pool = torch.empty(batch * max_pages, page_size, heads, columns, device="cuda", dtype=t.dtype)
-        pool[order] = t.view(batch * max_pages, page_size, heads, columns)
-        pools.append(pool)
+        bits = torch.int8 if t.dtype.itemsize == 1 else torch.int16  # indexing knows no 8-bit floats
+        pool = torch.empty(batch * max_pages, page_size, heads, columns, device="cuda", dtype=bits)
+        pool[order] = t.view(bits).view(batch * max_pages, page_size, heads, columns)
+        pools.append(pool.view(t.dtype))
     lengths = torch.full((batch,), keys, device="cuda", dtype=torch.int32)
     return (*pools, lengths, order.view(batch, max_pages).to(torch.int32).contiguous())
 
@@ -131,25 +136,30 @@ def times_us(graphs, repeat):
     return [1000 * statistics.median(r[i][0].elapsed_time(r[i][1]) for r in rounds) / graphs[i][1] for i in range(len(graphs))]
 
 
-def cell(library, reader, batch, keys, heads_q, heads_kv, head_dim, seqlen_q, pins, repeat, page_size):
-    bytes_ = 4 * batch * keys * heads_kv * head_dim
+def cell(library, reader, batch, keys, heads_q, heads_kv, head_dim, seqlen_q, pins, repeat, kv_dtype, page_size):
+    bytes_ = (2 if kv_dtype == "e4m3" else 4) * batch * keys * heads_kv * head_dim
     copies = max(1, -(-ROTATED_BYTES // bytes_))
     make = lambda *shape: torch.randn(*shape, device="cuda", dtype=torch.bfloat16)
     caches = [(make(batch, keys, heads_kv, head_dim), make(batch, keys, heads_kv, head_dim)) for _ in range(copies)]
+    descales, wide = None, caches
+    if kv_dtype == "e4m3":
+        caches = [tuple(t.to(torch.float8_e4m3fn) for t in cache) for cache in caches]
+        descales = tuple(torch.rand(batch, heads_kv, device="cuda") + 0.5 for _ in range(2))
+        wide = [tuple((t.float() * d[:, None, :, None]).to(torch.bfloat16) for t, d in zip(caches[0], descales))]
     q = make(batch, seqlen_q, heads_q, head_dim)
     o = torch.full_like(q, float("nan"))
     selectors = (f"head_dim={head_dim},mask=causal,batch={batch},heads_q={heads_q},heads_kv={heads_kv},seqlen_q={seqlen_q},"
-                 f"seqlen_k={keys}")
+                 f"seqlen_k={keys}") + ("" if kv_dtype == "bf16" else f",kv_dtype={kv_dtype}")
     pinned = ",".join([selectors] + ([pins] if pins else []))
     if page_size:
         ours = OursPaged(library, f"{pinned},kv_layout=paged,page_size={page_size}")
         mine = []
         for k, v in caches:
             pool_k, pool_v, lengths, table = in_pages(k, v, page_size)
-            mine.append(ours.bind_pages(q, pool_k, pool_v, o, lengths, table))
+            mine.append(ours.bind_pages(q, pool_k, pool_v, o, lengths, table, descales))
     else:
         ours = Ours(library, pinned)
-        mine = [ours.bind(q, k, v, o) for k, v in caches]
+        mine = [ours.bind(q, k, v, o, descales=descales) for k, v in caches]
     out = torch.empty(4, dtype=torch.int32, device="cuda")
 
     def reading(k, v):
@@ -170,8 +180,8 @@ def cell(library, reader, batch, keys, heads_q, heads_kv, head_dim, seqlen_q, pi
                                                                     enable_gqa=heads_q != heads_kv)
         try:
             with sdpa_kernel(backend):
-                expected = theirs(*caches[0]).transpose(1, 2).float()
-                graphs.append(graph_of([lambda k=k, v=v: theirs(k, v) for k, v in caches]))
+                expected = theirs(*wide[0]).transpose(1, 2).float()
+                graphs.append(graph_of([lambda k=k, v=v: theirs(k, v) for k, v in wide]))
             names.append(backend.name)
         except RuntimeError:
             continue
@@ -230,6 +240,7 @@ def main():
     parser.add_argument("--heads", default="32/8,64/8")
     parser.add_argument("--cases", default=CASES)
     parser.add_argument("--head-dim", type=int, default=128)
+    parser.add_argument("--kv-dtype", default="bf16", help="of K and V, several separated by commas: bf16, e4m3")
     parser.add_argument("--seqlen-q", type=int, default=1)
     parser.add_argument("--pins", default="", help="several, separated by semicolons")
     parser.add_argument("--page-size", default="0", help="keys of a page, several separated by commas; 0: dense")
@@ -242,22 +253,23 @@ def main():
                             capture_output=True, text=True, check=False).stdout.strip()
     lines = [f"{clocks}, PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}, commit {arguments.commit}", "",
              f"Command: `python3 {' '.join(sys.argv)}`", "",
-             "| heads | batch x keys | queries | page | K and V MB | tessera us | TB/s | of a plain read | fastest of PyTorch us | ratio | backend | kernel |",
-             "|---|---|---|---|---|---|---|---|---|---|---|---|"]
+             "| heads | batch x keys | queries | K and V | page | K and V MB | tessera us | TB/s | of a plain read | fastest of PyTorch us | ratio | backend | kernel |",
+             "|---|---|---|---|---|---|---|---|---|---|---|---|---|"]
     print("\n".join(lines))
     for heads in arguments.heads.split(","):
         heads_q, heads_kv = map(int, heads.split("/"))
         for case in arguments.cases.split(","):
             batch, keys = (int(case.removeprefix("drawn")), 0) if case.startswith("drawn") else map(int, case.split("x"))
-            for pins, page_size in itertools.product(arguments.pins.split(";"), map(int, arguments.page_size.split(","))):
+            for pins, kv_dtype, page_size in itertools.product(arguments.pins.split(";"), arguments.kv_dtype.split(","),
+                                                               map(int, arguments.page_size.split(","))):
                 shape = [heads_q, heads_kv, arguments.head_dim, arguments.seqlen_q, pins, arguments.repeat]
                 try:
-                    name, bytes_, mine, read, (theirs, backend) = (cell(library, reader, batch, keys, *shape, page_size) if keys else
+                    name, bytes_, mine, read, (theirs, backend) = (cell(library, reader, batch, keys, *shape, kv_dtype, page_size) if keys else
                                                                    ragged_cell(library, reader, batch, *shape))
                 except RuntimeError as error:
                     print(f"{heads} {case} {pins}: {error}")
                     continue
-                lines.append(f"| {heads} | {case} | {arguments.seqlen_q} | {page_size or 'dense'} | {bytes_ / 1e6:.0f} | {mine:.1f} | {bytes_ / mine * 1e-6:.2f} | "
+                lines.append(f"| {heads} | {case} | {arguments.seqlen_q} | {kv_dtype if keys else 'bf16'} | {page_size or 'dense'} | {bytes_ / 1e6:.0f} | {mine:.1f} | {bytes_ / mine * 1e-6:.2f} | "
                              f"{read / mine:.3f} | {theirs:.1f} | {theirs / mine:.3f} | {backend} | {name} |")
                 print(lines[-1], flush=True)
                 torch.cuda.empty_cache()

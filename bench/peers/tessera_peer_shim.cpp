@@ -26,6 +26,8 @@ tessera::FmhaArguments arguments_of(const std::uint64_t* pointers, const std::in
           .row_sum = pointers[6],
           .seqused_q = pointers[9],
           .seqused_k = pointers[8],
+          .k_descale = pointers[10],
+          .v_descale = pointers[11],
           .batch = sizes[0],
           .heads_q = sizes[1],
           .heads_kv = sizes[2],
@@ -42,6 +44,8 @@ tessera::FmhaArguments paged_arguments_of(const std::uint64_t* pointers, const s
           .o = pointers[3],
           .seqused_k = pointers[4],
           .block_table = pointers[5],
+          .k_descale = pointers[7],
+          .v_descale = pointers[8],
           .batch = sizes[0],
           .heads_q = sizes[1],
           .heads_kv = sizes[2],
@@ -70,7 +74,8 @@ const char* tessera_bench_fmha_open(const char* selectors, void** kernel, const 
 }
 
 /// Dense [batch, seqlen, heads, head_dim] tensors; stream is a CUstream. pointers: q, k, v, o, lse, row_max, row_sum,
-/// workspace, seqused_k, seqused_q. sizes: batch, heads_q, heads_kv, seqlen_q, seqlen_k, bytes of workspace.
+/// workspace, seqused_k, seqused_q, k_descale, v_descale. sizes: batch, heads_q, heads_kv, seqlen_q, seqlen_k, bytes of
+/// workspace.
 const char* tessera_bench_fmha_launch(void* kernel, void* stream, const std::uint64_t* pointers,
                                       const std::int64_t* sizes) {
   return guarded([&] { static_cast<tessera::FmhaKernel*>(kernel)->launch(stream, arguments_of(pointers, sizes)); });
@@ -84,7 +89,8 @@ const char* tessera_bench_fmha_workspace(void* kernel, const std::uint64_t* poin
 }
 
 /// Keys in pages: pools [pages, page_size, heads_kv, head_dim]. pointers: q, k, v, o, seqused_k, block_table,
-/// workspace. sizes: batch, heads_q, heads_kv, seqlen_q, seqlen_k, pages, max_pages, bytes of workspace.
+/// workspace, k_descale, v_descale. sizes: batch, heads_q, heads_kv, seqlen_q, seqlen_k, pages, max_pages, bytes of
+/// workspace.
 const char* tessera_bench_fmha_paged_launch(void* kernel, void* stream, const std::uint64_t* pointers,
                                             const std::int64_t* sizes) {
   return guarded(

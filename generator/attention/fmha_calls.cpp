@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "generator/attention/fmha_keys.h"
 #include "generator/attention/fmha_operator.h"
 
 namespace tessera {
@@ -71,14 +72,14 @@ std::string parameters_of_kernel(const FmhaLaunch& c) {
   for (const char* const keys : {"k", "v"}) given.give(keys, c.copies_keys ? "q" : keys);
   // Parts of split keys do not leave through a tensor map: there is none, and any reference will do. Nor do keys that
   // threads copy come through one.
-  given.give("o", c.is_split ? "q" : "o");
+  given.give("o", has_map_of_o(c) ? "o" : "q");
   const bool stores_o = !c.is_split || c.is_dealt;
   given.give("lse", stores_o ? "lse" : "nullptr");
   if (c.facts.output == Output::unnormalized && stores_o) given.give({"row_max", "row_sum"});
   if (c.facts.seqused == UsedLengths::qk) given.give_as("const int", "seqused_q");
   if (c.facts.seqused != UsedLengths::none) given.give_as("const int", "seqused_k");
   if (is_ragged(c.facts)) given.give_as("const int", "cu_seqlens_q");
-  if (c.is_dealt || is_ragged(c.facts)) given.give("o_rows", c.is_dealt ? "o" : "o_rows");
+  if (stores_rows(c)) given.give("o_rows", c.is_dealt ? "o" : "o_rows");
   if (c.is_split) {
     given.give_as("float", "partial_o");
     given.give_as("float", "partial_sums");
@@ -103,8 +104,12 @@ std::string parameters_of_kernel(const FmhaLaunch& c) {
   given.give({"softmax_scale"});
   if (c.facts.softcap != Softcap::none) given.give({"softcap"});
   if (c.facts.kv_layout != KvLayout::dense) give_keys(c, given);
-  if (c.is_dealt || is_ragged(c.facts)) given.give({"o_stride_head", "o_stride_seqlen"});
-  if (c.is_dealt && !is_ragged(c.facts)) given.give({"o_stride_batch"});
+  if (widens_keys(c.facts)) {
+    for (const char* const descale : {"k_descale", "v_descale"}) given.give_as("const float", descale);
+    given.give({"k_descale_stride_batch", "k_descale_stride_head", "v_descale_stride_batch", "v_descale_stride_head"});
+  }
+  if (stores_rows(c)) given.give({"o_stride_head", "o_stride_seqlen"});
+  if (stores_rows(c) && !is_ragged(c.facts)) given.give({"o_stride_batch"});
   return given.text();
 }
 

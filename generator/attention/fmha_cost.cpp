@@ -204,10 +204,12 @@ double step_cycles(const Config& c, const Sizes& s, double ctas) {
   const int columns = fmha::qk_columns(c) + fmha::v_columns(c);
   const double at_once = ctas * busy_warpgroups(c, s);
   const double issue = c.tile_n * kIssueCycles + kIssueBlockCycles + exchanged_parts(c) * kPairScoreCycles;
-  const double loads = ctas * c.tile_n * columns * dtype_bytes(c.facts.dtype) / kL2BytesPerCycle;
+  const double loads = ctas * c.tile_n * columns * dtype_bytes(key_dtype(c.facts)) / kL2BytesPerCycle;
   double chain = chain_of(c, s);
-  // With one slot the next block of K is asked for when the scores of this one are there.
-  if (c.stages == 1) chain = std::max(chain, product_cycles(c, fmha::qk_columns(c)) + kLatencyCycles);
+  // With one slot the next block of K is asked for when the scores of this one are there. 8-bit keys wait in slots of
+  // their own.
+  if (c.stages == 1 && !widens_keys(c.facts))
+    chain = std::max(chain, product_cycles(c, fmha::qk_columns(c)) + kLatencyCycles);
   return smooth_max({at_once * product_cycles(c, columns), at_once * issue, chain, loads});
 }
 
@@ -245,10 +247,11 @@ double busiest_cycles(const Config& c, const Sizes& s, const std::vector<Share>&
 /// what the L2 does not hold of them comes again for every tile.
 double memory_bytes(const Config& c, const Sizes& s, const Deal& deal) {
   const double row_bytes = (c.facts.head_dim + c.facts.head_dim_v) * dtype_bytes(c.facts.dtype);
-  const double keys = s.kv_heads * s.keys * row_bytes;
+  const double key_bytes = (c.facts.head_dim + c.facts.head_dim_v) * dtype_bytes(key_dtype(c.facts));
+  const double keys = s.kv_heads * s.keys * key_bytes;
   double bytes = s.q_heads * s.queries * row_bytes + keys;
   if (deal.is_by_tile && keys > kL2Bytes)
-    bytes += kAgainShare * (1 - kL2Bytes / keys) * std::max(0.0, deal.blocks * c.tile_n * row_bytes - keys);
+    bytes += kAgainShare * (1 - kL2Bytes / keys) * std::max(0.0, deal.blocks * c.tile_n * key_bytes - keys);
   return bytes;
 }
 

@@ -94,11 +94,12 @@ void add_key_domain(const FmhaLaunch& c, LaunchPlan& launch) {
          .relation = Relation::at_most,
          .rhs = expression("max_pages * {}", c.facts.page_size),
          .message = fmt::format("seqlen_k must be at most max_pages times page_size, which is {}", c.facts.page_size)});
+  const int elements = 16 / dtype_bytes(key_dtype(c.facts));
   for_strides(c, [&](const std::string& stride) {
     launch.domain.push_back({.lhs = Expression::parse(stride),
                              .relation = Relation::multiple_of,
-                             .rhs = Expression(8),
-                             .message = fmt::format("{} must be a multiple of 8 (16 bytes)", stride)});
+                             .rhs = Expression(elements),
+                             .message = fmt::format("{} must be a multiple of {} (16 bytes)", stride, elements)});
   });
 }
 
@@ -124,6 +125,39 @@ void add_key_parameters(const FmhaLaunch& c, LaunchStep& step) {
     size("tokens_k", ParameterKind::i32);
   }
   if (!is_latent(c)) for_strides(c, [&](const std::string& stride) { size(stride, ParameterKind::i64); });
+}
+
+void add_descale_sizes(LaunchPlan& launch) {
+  for (const std::string name : {"k_descale", "v_descale"}) {
+    const auto size = [&](const char* step, Expression value, const char* what) {
+      launch.sizes.push_back({fmt::format("{}_stride_{}", name, step), 0, kMaxStride, std::move(value),
+                              fmt::format("elements of {} from one {} to the next; 0: one for all", name, what)});
+    };
+    size("batch", Expression::parse("heads_kv"), "sequence");
+    size("head", Expression(1), "head");
+  }
+}
+
+void add_descales(LaunchPlan& launch) {
+  for (const char* const name : {"k_descale", "v_descale"}) {
+    add_numbers(name, "f32", {Expression::parse("batch"), Expression::parse("heads_kv")},
+                {expression("{}_stride_batch", name), expression("{}_stride_head", name)}, launch);
+    launch.buffers.back().is_optional = true;
+  }
+}
+
+void add_descale_parameters(LaunchStep& step) {
+  const auto add = [&](const std::string& name, ParameterKind kind) {
+    const bool is_pointer = kind == ParameterKind::pointer;
+    step.parameters.push_back({.name = name,
+                               .kind = kind,
+                               .value = is_pointer ? Expression() : Expression::parse(name),
+                               .source = is_pointer ? name : "",
+                               .offset_bytes = {}});
+  };
+  for (const std::string name : {"k_descale", "v_descale"}) add(name, ParameterKind::pointer);
+  for (const std::string name : {"k_descale", "v_descale"})
+    for (const char* const step_of : {"_stride_batch", "_stride_head"}) add(name + step_of, ParameterKind::i64);
 }
 
 void add_numbers(const char* name, const char* dtype, std::vector<Expression> shape, std::vector<Expression> strides,

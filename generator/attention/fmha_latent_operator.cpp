@@ -89,6 +89,7 @@ void FmhaLatentOperator::require_facts(const Fmha& problem) {
   };
   if (problem.kv_pools != KvPools::dense) refuse("kv_pools", to_word(problem.kv_pools));
   if (problem.v_layout != Layout::mn_major) refuse("v_layout", to_word(problem.v_layout));
+  if (problem.kv_dtype && *problem.kv_dtype != problem.dtype) refuse("kv_dtype", to_word(*problem.kv_dtype));
   if (problem.p_path) refuse("p_path", to_word(*problem.p_path));
   if (problem.mma_kind && *problem.mma_kind != MmaKind::wgmma_f16) refuse("mma_kind", to_word(*problem.mma_kind));
   if (problem.cta_group) refuse("cta_group", fmt::format("{}", *problem.cta_group));

@@ -178,6 +178,7 @@ void add_sizes(const FmhaLaunch& c, LaunchPlan& launch) {
     size("window_size_left", -1, kMaxLength, Expression(-1), "keys before a query that it sees; -1: all");
     size("window_size_right", -1, kMaxLength, Expression(-1), "keys behind a query that it sees; -1: all");
   }
+  if (widens_keys(c.facts)) add_descale_sizes(launch);
   size("num_sms", 1, kMaxSms, {}, "multiprocessors of the device: filled in by the launcher");
   if (c.is_split && !c.is_dealt) {
     // As many as fill the device, each with two steps or more.
@@ -192,10 +193,11 @@ void add_sizes(const FmhaLaunch& c, LaunchPlan& launch) {
 
 void add_tensor(const FmhaLaunch& c, const Tensor& t, LaunchPlan& launch) {
   const bool is_f32 = t.is_output && c.facts.output == Output::unnormalized;
-  const DType dtype = is_f32 ? DType::f32 : c.facts.dtype;
+  const bool is_key = t.operand == Operand::k || t.operand == Operand::v;
+  const DType dtype = is_f32 ? DType::f32 : is_key ? key_dtype(c.facts) : c.facts.dtype;
   const int bytes = dtype_bytes(dtype);
-  const int span = swizzle_span_bytes(c.swizzle) / bytes;
   const int head_dim = c.facts.*t.head_dim;
+  const int span = (is_key ? key_span_bytes(c.facts, c.swizzle, head_dim) : swizzle_span_bytes(c.swizzle)) / bytes;
 
   // A dimension of one may have any stride.
   const Expression sequences = is_ragged(c, t) ? Expression(1) : expression("max(batch, 1)");
@@ -205,7 +207,7 @@ void add_tensor(const FmhaLaunch& c, const Tensor& t, LaunchPlan& launch) {
   map.name = t.name;
   map.buffer = t.name;
   map.type = tensor_map_type(dtype);
-  map.swizzle = tensor_map_swizzle(c.swizzle);
+  map.swizzle = tensor_map_swizzle(is_key ? key_swizzle(c.facts, c.swizzle) : c.swizzle);
   // With 256 bytes caches are read at 4.1 TB/s in place of 4.5 (H200, docs/performance.md).
   map.l2_promotion = TensorMapL2Promotion::l2_128b;
   if (is_k_major(c, t)) {
@@ -238,7 +240,7 @@ void add_tensor(const FmhaLaunch& c, const Tensor& t, LaunchPlan& launch) {
   map.box.resize(map.dims.size(), 1);
   map.element_strides.resize(map.dims.size(), 1);
   // Parts of split keys are stored as they are, and merged by threads.
-  if (!(t.is_output && (c.is_split || is_latent(c))) && !(is_keys(c, t) && c.copies_keys))
+  if (!(t.is_output && !has_map_of_o(c)) && !(is_keys(c, t) && c.copies_keys))
     launch.tensor_maps.push_back(std::move(map));
 
   BufferSpec buffer{.name = t.name,
@@ -326,7 +328,7 @@ void add_domain(const FmhaLaunch& c, LaunchPlan& launch) {
     at_most(Expression::parse(is_ragged(c.facts) ? "heads_q * seqlen_q" : "heads_q * batch * seqlen_q"),
             "the number of rows");
   }
-  if (c.is_split || is_latent(c)) {
+  if (!has_map_of_o(c)) {
     const int alignment = 16 / (c.facts.output == Output::unnormalized ? 4 : dtype_bytes(c.facts.dtype));
     for (const std::string& stride : strides_of_o(c))
       rule(Expression::parse(stride), Relation::multiple_of, Expression(alignment),
@@ -392,7 +394,7 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   if (!c.copies_keys) parameters.map("k");
   if (!c.copies_keys && !is_latent(c)) parameters.map("v");
   if (!c.is_split && !is_latent(c)) {
-    parameters.map("o");
+    if (has_map_of_o(c)) parameters.map("o");
     parameters.statistics(c);
   } else if (c.is_dealt || is_latent(c)) {
     parameters.pointer("o");
@@ -400,10 +402,8 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   }
   if (c.facts.seqused == UsedLengths::qk) parameters.pointer("seqused_q");
   if (c.facts.seqused != UsedLengths::none) parameters.pointer("seqused_k");
-  if (is_ragged(c.facts)) {
-    parameters.pointer("cu_seqlens_q");
-    if (!c.is_dealt) parameters.add("o_rows", ParameterKind::pointer, {}, "o");
-  }
+  if (is_ragged(c.facts)) parameters.pointer("cu_seqlens_q");
+  if (stores_rows(c) && !c.is_dealt && !is_latent(c)) parameters.add("o_rows", ParameterKind::pointer, {}, "o");
   if (c.is_split) parameters.parts(c);
   if (has_pools(c.facts)) {
     for (const char* const map : {"swa_k", "swa_v"}) parameters.map(map);
@@ -429,7 +429,8 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   parameters.add("softmax_scale", ParameterKind::f32, {}, "softmax_scale");
   if (c.facts.softcap != Softcap::none) parameters.add("softcap", ParameterKind::f32, {}, "softcap");
   if (lies_in_places(c)) add_key_parameters(c, step);
-  if (c.is_dealt || is_ragged(c.facts) || is_latent(c)) parameters.strides(c);
+  if (widens_keys(c.facts)) add_descale_parameters(step);
+  if (stores_rows(c) || is_latent(c)) parameters.strides(c);
   return step;
 }
 
@@ -490,6 +491,7 @@ LaunchPlan fmha_launch(const FmhaLaunch& config, const std::string& arch, const 
   if (config.facts.alibi != Alibi::none) add_of_heads("alibi_slopes", false, launch);
   if (config.facts.tree_mask != TreeMask::none) add_tree(config, launch);
   if (lies_in_places(config)) add_key_places(config, launch);
+  if (widens_keys(config.facts)) add_descales(launch);
   add_domain(config, launch);
   launch.steps.push_back(step_of(config, kernel));
   if (config.is_split) {

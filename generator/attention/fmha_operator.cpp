@@ -150,6 +150,7 @@ std::string traits_of(const Config& c) {
   std::string text = c.pack_gqa == 1 ? "" : fmt::format(", {} heads packed", c.pack_gqa);
   if (c.facts.kv_layout == KvLayout::paged) text += fmt::format(", pages of {}", c.facts.page_size);
   if (c.facts.kv_layout == KvLayout::ragged) text += ", ragged keys";
+  if (widens_keys(c.facts)) text += fmt::format(", keys in {}", to_word(c.facts.kv_dtype));
   if (c.kv_copy == KvCopy::cp_async) text += " by cp.async";
   if (fmha::is_split(c)) text += fmha::is_dealt(c) ? ", keys dealt" : ", keys split";
   return text;
@@ -207,6 +208,10 @@ void FmhaOperator::require_facts(const Fmha& problem) {
     if (problem.split_kv == SplitKv::on)
       throw Error(ErrorKind::unsupported, "split_kv on with q_layout ragged: sequences differ; take dealt");
   }
+  const bool alters_scores = problem.softcap != Softcap::none || problem.alibi != Alibi::none;
+  if (problem.kv_dtype && *problem.kv_dtype != problem.dtype && alters_scores)
+    throw Error(ErrorKind::unsupported,
+                fmt::format("fmha has no kernel for kv_dtype {} with softcap or alibi", to_word(*problem.kv_dtype)));
   if (problem.kv_pools != KvPools::dense) refuse("kv_pools", to_word(problem.kv_pools));
   require_facts_of_scores(problem);
   require_sizes_of_facts(problem);
@@ -295,6 +300,9 @@ std::string FmhaOperator::explain(const Config& config, const Verdict& verdict) 
     case Rule::instruction_exceeds_registers:
       return fmt::format("{} accumulator registers a thread for one wgmma, {} allowed: take a smaller {}", found, bound,
                          config.tile_n > fmha::v_columns(config) ? "tile_n" : "tile_m");
+    case Rule::widened_keys_of_cta_pairs:
+      return fmt::format("head_dim {} with kv_dtype e4m3, at most {} allowed (registers of widening warps)", found,
+                         bound);
     case Rule::pack_gqa_not_divisor_of_64:
       return fmt::format("pack_gqa {}, a divisor of {} needed (rows of a warpgroup): take 1", found, bound);
     default:
@@ -324,22 +332,31 @@ void describe_smem(const Config& config, Plan& plan) {
   const auto add = [&](const fmha::SmemRegion& region, int slots, std::vector<MemoryPhase> phases) {
     if (region.bytes > 0) plan.smem.push_back({region.name, region.offset, region.bytes, slots, std::move(phases)});
   };
-  std::vector<MemoryPhase> of_q = {{"Q on its way", "load_q", "barrier q_full"},
+  std::vector<MemoryPhase> of_q = {{"Q on its way", widens_keys(config.facts) ? "load_k" : "load_q", "barrier q_full"},
                                    {"Q of a tile", "consumer", "last S = Q K^T of the tile"}};
-  for (int pass = 0; !fmha::is_split(config) && pass < fmha::o_passes(config); ++pass) {
+  for (int pass = 0; !fmha::leaves_from_registers(config) && pass < fmha::o_passes(config); ++pass) {
     const bool is_last = pass == fmha::o_passes(config) - 1;
     const std::string part = fmha::o_passes(config) == 1 ? "O" : pass == 0 ? "O, first columns" : "O, last columns";
     of_q.push_back({part + ", being written", "consumer", "barrier o_full"});
     of_q.push_back({part + ", being stored", "store_o", is_last ? "barrier q_empty" : "barrier o_read"});
   }
   add(layout.q, config.q_stages * groups, std::move(of_q));
+  const bool is_widened = widens_keys(config.facts);
   add(layout.k, config.stages,
-      {{"K on its way", "load_k", "barrier k_full"}, {"K of a block", "consumer", "barrier k_empty"}});
+      {{is_widened ? "K, being widened" : "K on its way", is_widened ? "widen_k" : "load_k", "barrier k_full"},
+       {"K of a block", "consumer", "barrier k_empty"}});
   add(layout.v, config.stages,
-      {{"V on its way", "load_v", "barrier v_full"}, {"V of a block", "consumer", "barrier v_empty"}});
+      {{is_widened ? "V, being widened" : "V on its way", is_widened ? "widen_v" : "load_v", "barrier v_full"},
+       {"V of a block", "consumer", "barrier v_empty"}});
   add(layout.exchange, groups,
       {{"scores of the other CTA on their way", "consumer of the other CTA", "barrier exchange_full"},
        {"scores of the other CTA", "consumer", "barrier exchange_empty of the other CTA"}});
+  add(layout.raw_k, fmha::raw_stages(config),
+      {{"8-bit K on its way", "load_k", "barrier raw_k_full"},
+       {"8-bit K of a block", "widen_k", "barrier raw_k_empty"}});
+  add(layout.raw_v, fmha::raw_stages(config),
+      {{"8-bit V on its way", "load_v", "barrier raw_v_full"},
+       {"8-bit V of a block", "widen_v", "barrier raw_v_empty"}});
   add(layout.barriers, 1, {});
   plan.smem_bytes = layout.total_bytes;
 }
@@ -362,12 +379,17 @@ void FmhaOperator::describe(const Config& config, Plan& plan) {
   };
   // Through a tensor map, or by threads.
   const auto of_keys = [&](const char* name, const char* use) {
-    return config.kv_copy == KvCopy::tma ? operand(name, dtype, use) : plain(name, dtype, use);
+    const std::string_view type = to_word(key_dtype(config.facts));
+    OperandPlan keys = config.kv_copy == KvCopy::tma ? operand(name, type, use) : plain(name, type, use);
+    if (!keys.swizzle.empty()) keys.swizzle = to_word(key_swizzle(config.facts, config.swizzle));
+    return keys;
   };
   plan.operands = {operand("q", dtype, "A of S = Q K^T, from shared memory"), of_keys("k", "B of S = Q K^T, K-major"),
                    of_keys("v", "B of O = P V, MN-major"),
                    fmha::is_split(config) ? plain("o", o_dtype, "D of O = P V, merged from parts in the workspace")
-                                          : operand("o", o_dtype, "D of O = P V, stored through shared memory"),
+                   : fmha::leaves_from_registers(config)
+                       ? plain("o", o_dtype, "D of O = P V, stored by threads")
+                       : operand("o", o_dtype, "D of O = P V, stored through shared memory"),
                    plain("lse", "f32", "written if not null")};
   for (OperandPlan& of_fact : fact_operands(config.facts)) plan.operands.push_back(std::move(of_fact));
   describe_smem(config, plan);

@@ -65,6 +65,9 @@ std::span<const Selector> fmha_fields() {
       field<&Fmha::alibi>("alibi", "alibi", "whether slopes of heads lower scores by their keys' distance"),
       field<&Fmha::tree_mask>("tree-mask", "tree_mask",
                               "whether bits say which of the last keys, those of the queries, a query sees"),
+      offer(field<&Fmha::kv_dtype>("kv-dtype", "kv_dtype",
+                                   "type of k and v (auto: dtype); e4m3: with descales, widened exactly (sm_90a only)"),
+            {"bf16", "f16", "e4m3"}),
       field<&Fmha::output>("output", "output", "rows divided by their sums, or fp32 rows with maximum and sum"),
       field<&Fmha::v_layout>("v-layout", "v_layout",
                              "contiguous dimension of v: mn, the head's; k, the keys' (tcgen05 only)"),
@@ -131,7 +134,8 @@ AttentionFacts attention_facts(const Fmha& problem) {
           .output = problem.output,
           .v_layout = problem.v_layout,
           .q_layout = problem.q_layout,
-          .v_is_k = problem.v_is_k};
+          .v_is_k = problem.v_is_k,
+          .kv_dtype = problem.kv_dtype.value_or(problem.dtype)};
 }
 
 template <>

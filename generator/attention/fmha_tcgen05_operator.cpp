@@ -148,6 +148,10 @@ void FmhaTcgen05Operator::require_facts(const Fmha& problem) {
     throw Error(ErrorKind::unsupported,
                 fmt::format("fmha has no kernel for q_layout ragged on {}: take sm_90a", problem.arch.to_string()));
   }
+  if (problem.kv_dtype && *problem.kv_dtype != problem.dtype) {
+    throw Error(ErrorKind::unsupported, fmt::format("fmha has no kernel for kv_dtype {} on {}: take sm_90a",
+                                                    to_word(*problem.kv_dtype), problem.arch.to_string()));
+  }
   if (problem.split_kv == SplitKv::dealt) {
     throw Error(ErrorKind::unsupported, fmt::format("fmha has no kernel for split_kv dealt on {}: take on, or sm_90a",
                                                     problem.arch.to_string()));

@@ -29,7 +29,9 @@ inline constexpr unsigned kAllLanes = 0xffffffff;
 template <auto C, bool kIsV, int kKeys, int kColumns, class Params>
 struct KeyLoad {
   static constexpr bool kHasPages = C.facts.kv_layout == KvLayout::paged;
-  static constexpr int kSpan = swizzle_span_bytes(C.swizzle);
+  static constexpr int kSpan = key_span_bytes(C.facts, C.swizzle, kColumns);
+  static constexpr Swizzle kSwizzle = key_swizzle(C.facts, C.swizzle);
+  static constexpr int kBytes = dtype_bytes(key_dtype(C.facts));  // of an element
   static constexpr int kPageSize = C.facts.page_size > 0 ? C.facts.page_size : 1;
   static constexpr int kBoxKeys = box_keys(C.facts.kv_layout, C.facts.page_size, kKeys);
   static constexpr int kBoxes = kKeys / kBoxKeys;
@@ -37,10 +39,10 @@ struct KeyLoad {
   // Lanes that copy a key's 16-byte chunks of one panel, and keys that a warp copies at once.
   static constexpr int kChunks = kSpan / 16;
   static constexpr int kKeysAtOnce = 32 / kChunks;
-  static constexpr int kPanels = kColumns * dtype_bytes(C.facts.dtype) / kSpan;
+  static constexpr int kPanels = kColumns * kBytes / kSpan;
   // Where columns are padded the map has whole rows, not panels, and a box is one panel: zeros come behind the end.
   static constexpr bool kIsPadded = is_padded(C.facts);
-  static constexpr int kRowBytes = (kIsV ? C.facts.head_dim_v : C.facts.head_dim) * dtype_bytes(C.facts.dtype);
+  static constexpr int kRowBytes = (kIsV ? C.facts.head_dim_v : C.facts.head_dim) * kBytes;
 
   const Params& p;
   const int batch;
@@ -74,7 +76,7 @@ struct KeyLoad {
     if constexpr (kIsPadded) {
 #pragma unroll 1
       for (int panel = 0; panel < kPanels; ++panel) {
-        constexpr int kElements = kSpan / dtype_bytes(C.facts.dtype);
+        constexpr int kElements = kSpan / kBytes;
         ptx::tma_load_5d(to + panel * kKeys * kSpan, map, barrier, panel * kElements, row, 0, head, outermost);
       }
     } else if constexpr (kBoxes == 1) {
@@ -95,9 +97,9 @@ struct KeyLoad {
         bytes != 0 ? (origin + place_in_page(key)) * (kIsV ? p.v_stride_seqlen : p.k_stride_seqlen) : 0;
     const long long elements = to_page + to_key + head * (kIsV ? p.v_stride_head : p.k_stride_head);
     const int chunk = lane() % kChunks * 16;
-    const char* const from = static_cast<const char*>(kIsV ? p.v_keys : p.k_keys) +
-                             elements * dtype_bytes(C.facts.dtype) + first_panel * kSpan + chunk;
-    const unsigned to = swizzle_address(C.swizzle, slot + i * kSpan + chunk);
+    const char* const from =
+        static_cast<const char*>(kIsV ? p.v_keys : p.k_keys) + elements * kBytes + first_panel * kSpan + chunk;
+    const unsigned to = swizzle_address(kSwizzle, slot + i * kSpan + chunk);
 #pragma unroll 1
     for (int panel = 0; panel < kPanels; ++panel)
       ptx::cp_async_16(to + panel * kKeys * kSpan, from + panel * kSpan,

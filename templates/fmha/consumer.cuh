@@ -21,6 +21,7 @@
 #include "fmha/schedule.cuh"
 #include "fmha/softmax.cuh"
 #include "fmha/tree.cuh"
+#include "fmha/widened.cuh"
 #include "ptx/address.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/fence.cuh"
@@ -41,7 +42,7 @@ struct Consumer {
   const Params& p;
   const Schedule<C>& schedule;
   const unsigned smem;
-  const Scale scale = scale_of<C>(p);
+  Scale scale = scale_of<C>(p);  // 8-bit keys: of the tile that was begun
   const attention::Altering altering = attention::altering_of<C>(p);
   // Taken from lane 0, so that the compiler knows one value for the warp and can keep addresses in uniform registers.
   const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / kWarpgroupThreads, 0) - 1;
@@ -56,6 +57,7 @@ struct Consumer {
   float slopes[2] = {};  // of this thread's rows, times log2(e); where the Config has them
   int accumulate = 0;    // whether O holds something of its tile
   unsigned exchange_parity = 0;
+  bool is_idle = false;  // 8-bit keys: none of this warp's rows is one of the tile's head
 
   __device__ __forceinline__ void wait_turn() const {
     if constexpr (C.ping_pong) ptx::barrier_sync(kBarrierOfTurn + warpgroup, 2 * kWarpgroupThreads);
@@ -133,6 +135,14 @@ struct Consumer {
     q.advance();
     first_row = tile.m * C.tile_m;
     if constexpr (reads_lengths(C.facts)) used = lengths_of<C>(p, tile);
+    if constexpr (widens_keys(C.facts)) {
+      scale = Scale(p.softmax_scale *
+                    descale_of<C>(p, p.k_descale, p.k_descale_stride_batch, p.k_descale_stride_head, tile));
+    }
+    if constexpr (widens_keys(C.facts)) {
+      const int warp = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) % kWarpgroupThreads / 32, 0);
+      is_idle = first_row + warpgroup * kRowsPerWarpgroup + 16 * warp >= rows_of<C>(p, lengths());
+    }
     blocks = blocks_of_tile(tile);
     if constexpr (has_first_key(C)) {
       const KeyBlocks<C> keys(p, lengths());
@@ -213,6 +223,11 @@ struct Consumer {
         factor[r] = tile.split >= 0 ? 1.0f : rows.sum[r] == 0.0f ? 0.0f : 1.0f / rows.sum[r];
       if constexpr (divides_with_sink(C)) factor[r] = factor_with_sink(tile, r);
     }
+    if constexpr (widens_keys(C.facts)) {
+      const float of_v = descale_of<C>(p, p.v_descale, p.v_descale_stride_batch, p.v_descale_stride_head, tile);
+#pragma unroll
+      for (int r = 0; r < 2; ++r) factor[r] = C.facts.output == Output::unnormalized ? of_v : factor[r] * of_v;
+    }
     store_statistics<C>(p, tile, rows, tile.m * C.tile_m + row_in_tile());
   }
 
@@ -221,6 +236,8 @@ struct Consumer {
                                             const QPosition& of_tile) const {
     if constexpr (is_split(C)) {
       store_part<C>(p, output, tile, tile.m * C.tile_m + row_in_tile(), warpgroup, of_tile, smem);
+    } else if constexpr (leaves_from_registers(C)) {
+      store_whole<C>(p, output, tile, tile.m * C.tile_m + row_in_tile(), warpgroup, of_tile, smem);
     } else if constexpr (is_ragged(C.facts)) {
       hand_over_ragged<C>(p, output, tile, tile.m * C.tile_m + row_in_tile(), warpgroup, of_tile, smem);
     } else {
@@ -246,7 +263,7 @@ struct Consumer {
     ptx::wgmma_fence();
     issue_scores<C>(scores, q_slot(), k_slot);
     if constexpr (kHasOutput) {
-      if constexpr (C.facts.kv_layout == KvLayout::dense) {
+      if constexpr (C.facts.kv_layout == KvLayout::dense && !widens_keys(C.facts)) {
         if (is_open) wait_v(of_v);
         ptx::wgmma_fence();
         issue_output<C>(output, probabilities, v_slot(of_v), accumulate);
@@ -268,9 +285,17 @@ struct Consumer {
       exchange_scores<C>(scores, warpgroup, exchange_parity, smem);
       exchange_parity ^= 1;
     }
-    fix_up(scores);
     float max[2], factor[2];
-    find_maxima(scores, scale, max);
+    if constexpr (widens_keys(C.facts)) {
+      max[0] = max[1] = ptx::minus_infinity();
+      if (!is_idle) {
+        fix_up(scores);
+        find_maxima(scores, scale, max);
+      }
+    } else {
+      fix_up(scores);
+      find_maxima(scores, scale, max);
+    }
     const bool moves = __any_sync(0xffffffff, is_first || rows.is_exceeded(max));
     if (moves && is_first) {
       if (is_open) finish_rows(old_tile, factor);
@@ -278,12 +303,12 @@ struct Consumer {
     } else if (moves) {
       rows.move(max, factor);
     }
-    exponentiate(scores, scale, rows);
+    if (!widens_keys(C.facts) || !is_idle) exponentiate(scores, scale, rows);
     if constexpr (kHasOutput) {
       ptx::wgmma_wait_group<0>();
       if (is_open) release(kBarriers.v_empty, of_v);
     }
-    pack<C>(probabilities, scores);
+    if (!widens_keys(C.facts) || !is_idle) pack<C>(probabilities, scores);
     if (kHasOutput && moves) {
       ptx::order_after_wait(factor[0], factor[1]);
       if (is_open) {

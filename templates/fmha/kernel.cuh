@@ -14,6 +14,7 @@
 #include "fmha/params.cuh"
 #include "fmha/producer.cuh"
 #include "fmha/ragged.cuh"
+#include "fmha/widened.cuh"
 #include "ptx/address.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/fence.cuh"
@@ -31,11 +32,11 @@ template <Config C>
 __device__ __forceinline__ void init_barriers(unsigned smem) {
   constexpr Barriers kBarriers = barriers(C);
   constexpr int kNumQ = C.q_stages * consumer_warpgroups(C);
-  constexpr int kLoaders = C.kv_copy == KvCopy::cp_async ? 32 : 1;
+  constexpr int kLoaders = widens_keys(C.facts) ? kWideningWarps : C.kv_copy == KvCopy::cp_async ? 32 : 1;
 #pragma unroll
   for (int i = 0; i < kNumQ; ++i) {
     ptx::mbarrier_init(smem + kBarriers.q_full + 8 * i, 1);
-    ptx::mbarrier_init(smem + kBarriers.q_empty + 8 * i, is_split(C) ? 4 : 1);
+    ptx::mbarrier_init(smem + kBarriers.q_empty + 8 * i, leaves_from_registers(C) ? 4 : 1);
     ptx::mbarrier_init(smem + kBarriers.o_full + 8 * i, 4);
   }
 #pragma unroll
@@ -54,6 +55,7 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
     }
   }
   if constexpr (C.facts.kv_layout != KvLayout::dense) ptx::mbarrier_init(smem + kBarriers.tail, 1);
+  if constexpr (widens_keys(C.facts)) init_raw_barriers<C>(smem);
   ptx::fence_mbarrier_init();
 }
 
@@ -80,7 +82,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
     ptx::prefetch_tensormap(params.q);
     ptx::prefetch_tensormap(params.k);
     ptx::prefetch_tensormap(params.v);
-    if constexpr (!is_split(C)) ptx::prefetch_tensormap(params.o);
+    if constexpr (!leaves_from_registers(C)) ptx::prefetch_tensormap(params.o);
   }
   if constexpr (is_split(C)) {
     ptx::griddepcontrol_wait();               // what came before in the stream, whose end this launch did not wait for
@@ -92,7 +94,13 @@ __device__ __forceinline__ void kernel(const Params& params) {
   constexpr RegisterBudget kBudget = register_budget(C);
   if (threadIdx.x < kWarpgroupThreads) {
     if constexpr (kBudget.producer < kBudget.entry) ptx::setmaxnreg_dec<kBudget.producer>();
-    produce<C>(params, schedule, smem);
+    if constexpr (widens_keys(C.facts)) {
+      widen<C>(params, schedule, smem);
+    } else {
+      produce<C>(params, schedule, smem);
+    }
+  } else if (widens_keys(C.facts) && threadIdx.x >= (1 + consumer_warpgroups(C)) * kWarpgroupThreads) {
+    load_widened<C>(params, schedule, smem);
   } else {
     // One or the other also where no count changes: a warp whole at this instruction is what lets the assembler keep
     // descriptors in uniform registers. Without it, causal kernels of one warpgroup move each there before each wgmma.

@@ -74,7 +74,7 @@ template <Config C>
 __device__ __forceinline__ void pack(Probabilities<C>& p, const Scores<C>& scores) {
 #pragma unroll
   for (int i = 0; i < C.tile_n / 4; ++i) {
-    p[i / 4][i % 4] = ptx::cvt_pack<C.facts.dtype>(scores[2 * i], scores[2 * i + 1]);
+    p[i / 4][i % 4] = ptx::cvt_pack<p_dtype(C)>(scores[2 * i], scores[2 * i + 1]);
   }
 }
 

@@ -16,16 +16,15 @@ namespace tessera::fmha {
 // The key blocks of a tile, as load_kv of producer.cuh.
 template <Config C, bool kIsV>
 __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, const TileIndex& tile,
-                                                const HeadIndex& at, bool is_real, RingPosition<C.stages>& ring,
+                                                const HeadIndex& at, bool is_real, RingPosition<load_stages(C)>& ring,
                                                 unsigned& tail_parity) {
   constexpr int kColumns = kIsV ? v_columns(C) : qk_columns(C);
   using Load = attention::KeyLoad<C, kIsV, C.tile_n, kColumns, Params>;
-  constexpr SmemLayout kLayout = smem_layout(C);
-  constexpr Barriers kBarriers = barriers(C);
-  const unsigned slots = smem + (kIsV ? kLayout.v.offset : kLayout.k.offset);
-  const unsigned all_full = smem + (kIsV ? kBarriers.v_full : kBarriers.k_full);
-  const unsigned all_empty = smem + (kIsV ? kBarriers.v_empty : kBarriers.k_empty);
-  const int slot_bytes = kIsV ? v_slot_bytes(C) : k_slot_bytes(C);
+  constexpr LoadRing kRing = load_ring(C, kIsV);
+  const unsigned slots = smem + kRing.offset;
+  const unsigned all_full = smem + kRing.full;
+  const unsigned all_empty = smem + kRing.empty;
+  const int slot_bytes = kRing.slot_bytes;
   const int batch = min(at.batch, p.batch - 1);
   const LoadedKeys keys = loaded_keys<C>(p, tile);
   const Lengths lengths = lengths_of<C>(p, tile);
@@ -36,7 +35,7 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
                   is_real ? lengths.k : 0,
                   C.facts.kv_layout == KvLayout::ragged ? attention::place_of_keys(p, batch).begin : 0};
   const int count = is_real ? keys.count : kIsV ? 0 : 1;
-  const unsigned tail = smem + kBarriers.tail;
+  const unsigned tail = smem + barriers(C).tail;
   // The tile's first block alone can have a tail. Another block is started before its boxes are waited for, unless
   // there is no second slot.
   int slot_of_tail = -1;
@@ -64,9 +63,9 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
     if constexpr (C.kv_copy == KvCopy::tma) {
       load.load_boxes(slot, full, tail, first_key, pages[0]);
       if constexpr (kIsV) {
-        if (i > 1 && C.stages > 1) finish_tail();
+        if (i > 1 && load_stages(C) > 1) finish_tail();
         if (i == 1 && load.has_tail(first_key)) slot_of_tail = ring.slot();
-        if (C.stages == 1) finish_tail();
+        if (load_stages(C) == 1) finish_tail();
       }
     } else {
       load.copy_keys(slot, first_key, pages);
@@ -78,13 +77,13 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
     }
     ring.advance();
   }
-  if constexpr (kIsV && C.kv_copy == KvCopy::tma && C.stages > 1) finish_tail();
+  if constexpr (kIsV && C.kv_copy == KvCopy::tma && load_stages(C) > 1) finish_tail();
 }
 
 // The warps of K and V, as produce().
 template <Config C, bool kIsV>
 __device__ __forceinline__ void produce_keys(const Params& p, const Schedule<C>& schedule, unsigned smem) {
-  RingPosition<C.stages> ring;
+  RingPosition<load_stages(C)> ring;
   unsigned tail_parity = 0;
   TileIndex tile{0, 0};
 #pragma unroll 1

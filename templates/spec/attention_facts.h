@@ -33,6 +33,23 @@ TESSERA_HD constexpr bool ends_with_last_key(const AttentionFacts& f) {
 TESSERA_HD constexpr bool hides_first_keys(const AttentionFacts& f) {
   return f.window != Window::none || ends_with_last_key(f) || has_pools(f) || f.seqused == UsedLengths::qk;
 }
+// Whether k and v have 8 bits, beside descales: threads widen them to the 16 of dtype.
+TESSERA_HD constexpr bool widens_keys(const AttentionFacts& f) {
+  return dtype_bytes(f.kv_dtype) < dtype_bytes(f.dtype);
+}
+// Of k and v in memory.
+TESSERA_HD constexpr DType key_dtype(const AttentionFacts& f) { return widens_keys(f) ? f.kv_dtype : f.dtype; }
+// How k and v come to shared memory, as panels [columns / span][keys][span]: under the Config's swizzle; or without, as
+// wide as a line of shared memory where rows allow, for threads to read.
+TESSERA_HD constexpr int key_span_bytes(const AttentionFacts& f, Swizzle swizzle, int columns) {
+  if (!widens_keys(f)) return swizzle_span_bytes(swizzle);
+  int span = 128;
+  while (columns * dtype_bytes(f.kv_dtype) % span != 0) span /= 2;
+  return span;
+}
+TESSERA_HD constexpr Swizzle key_swizzle(const AttentionFacts& f, Swizzle swizzle) {
+  return widens_keys(f) ? Swizzle::none : swizzle;
+}
 // Columns of a row in shared memory and in products: whole steps of 16. Where that is more than the head has, zeros
 // follow, and what is stored ends with the head.
 TESSERA_HD constexpr int padded_columns(int head_dim) { return (head_dim + 15) / 16 * 16; }

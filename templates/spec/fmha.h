@@ -81,6 +81,7 @@
 #pragma once
 
 #include "spec/fmha_config.h"
+#include "spec/fmha_widened.h"
 #include "spec/kernel_parts.h"
 #include "spec/wgmma_shape.h"
 
@@ -99,6 +100,8 @@ struct SmemLayout {
   SmemRegion k;         // [stages][columns / span][tile_n][span]
   SmemRegion v;         // as k
   SmemRegion exchange;  // CTA pairs: [consumer warpgroup][tile_n / 8][thread][4], the other CTA's scores, fp32
+  SmemRegion raw_k;     // 8-bit keys: [raw_stages][columns / span][tile_n][span], no swizzle; see fmha_widened.h
+  SmemRegion raw_v;     // as raw_k
   SmemRegion barriers;  // 8 bytes each, in the order of Barriers
   int total_bytes = 0;
   int alignment = 1024;
@@ -117,6 +120,10 @@ struct Barriers {
   int exchange_full = 0;   // [consumer warpgroup], CTA pairs only
   int exchange_empty = 0;  // as exchange_full
   int tail = 0;            // one, of keys that do not lie dense: V's boxes in which a sequence ends are there
+  int raw_k_full = 0;      // [raw_stages], 8-bit keys only
+  int raw_k_empty = 0;
+  int raw_v_full = 0;
+  int raw_v_empty = 0;
   int end = 0;
 };
 
@@ -140,8 +147,10 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   layout.k = {"k", end_of(layout.q), c.stages * k_slot_bytes(c)};
   layout.v = {"v", end_of(layout.k), c.stages * v_slot_bytes(c)};
   layout.exchange = {"exchange", end_of(layout.v), groups * exchange_slot_bytes(c)};
-  layout.barriers = {"barriers", end_of(layout.exchange),
-                     8 * (3 * num_q + 4 * c.stages + (c.cta_pair ? 3 : 1) * groups + has_tail_barrier(c))};
+  layout.raw_k = {"raw_k", end_of(layout.exchange), raw_stages(c) * raw_k_slot_bytes(c)};
+  layout.raw_v = {"raw_v", end_of(layout.raw_k), raw_stages(c) * raw_v_slot_bytes(c)};
+  const int of_tiles = 3 * num_q + 4 * c.stages + (c.cta_pair ? 3 : 1) * groups;
+  layout.barriers = {"barriers", end_of(layout.raw_v), 8 * (of_tiles + has_tail_barrier(c) + 4 * raw_stages(c))};
   layout.total_bytes = end_of(layout.barriers);
   return layout;
 }
@@ -161,13 +170,36 @@ TESSERA_HD constexpr Barriers barriers(const Config& c) {
   b.exchange_full = b.o_read + 8 * groups;
   b.exchange_empty = b.exchange_full + (c.cta_pair ? 8 * groups : 0);
   b.tail = b.exchange_empty + (c.cta_pair ? 8 * groups : 0);
-  b.end = b.tail + 8 * has_tail_barrier(c);
+  b.raw_k_full = b.tail + 8 * has_tail_barrier(c);
+  b.raw_k_empty = b.raw_k_full + 8 * raw_stages(c);
+  b.raw_v_full = b.raw_k_empty + 8 * raw_stages(c);
+  b.raw_v_empty = b.raw_v_full + 8 * raw_stages(c);
+  b.end = b.raw_v_empty + 8 * raw_stages(c);
   return b;
+}
+
+// What loading warps fill: bytes from the begin of shared memory, and their barriers.
+struct LoadRing {
+  int offset = 0;
+  int slot_bytes = 0;
+  int full = 0;
+  int empty = 0;
+};
+TESSERA_HD constexpr LoadRing load_ring(const Config& c, bool is_v) {
+  const SmemLayout layout = smem_layout(c);
+  const Barriers b = barriers(c);
+  if (!widens_keys(c.facts)) {
+    return is_v ? LoadRing{layout.v.offset, v_slot_bytes(c), b.v_full, b.v_empty}
+                : LoadRing{layout.k.offset, k_slot_bytes(c), b.k_full, b.k_empty};
+  }
+  return is_v ? LoadRing{layout.raw_v.offset, raw_v_slot_bytes(c), b.raw_v_full, b.raw_v_empty}
+              : LoadRing{layout.raw_k.offset, raw_k_slot_bytes(c), b.raw_k_full, b.raw_k_empty};
 }
 
 // CTAs that an SM holds at once: a persistent grid is this times the number of SMs. One warpgroup of consumers leaves
 // room for a second CTA, if shared memory and registers do.
 TESSERA_HD constexpr int ctas_per_sm(const Config& c) {
+  if (widens_keys(c.facts)) return fits_two_widened(c) ? 2 : 1;
   const bool is_small = consumer_warpgroups(c) == 1 && !c.cta_pair && c.facts.head_dim_v <= 128 && c.tile_n <= 192;
   return is_small && smem_layout(c).total_bytes <= kMaxSmemBytesOfTwo ? 2 : 1;
 }
@@ -201,6 +233,10 @@ TESSERA_HD constexpr RegisterBudget register_budget_of_pages(const Config& c) {
 }
 
 TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
+  if (widens_keys(c.facts)) {
+    const int ctas = ctas_per_sm(c);
+    return {entry_registers_of_widened(c, ctas), widening_registers(c, ctas), consumer_registers_of_widened(c, ctas)};
+  }
   const bool is_placed = c.facts.kv_layout != KvLayout::dense;
   if (is_placed && (!has_plain_loads(c.facts) || c.kv_copy == KvCopy::cp_async)) return register_budget_of_pages(c);
   switch (consumer_warpgroups(c)) {
@@ -215,11 +251,6 @@ TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
       return {96, 32, 112};
   }
 }
-
-// Addresses, statistics and loop state beside the accumulators; with fewer ptxas spills.
-inline constexpr int kRegistersBesideAccumulators = 32;
-// What ptxas asks for beside one instruction's accumulators; it counts from the registers at entry.
-inline constexpr int kRegistersBesideInstruction = 30;
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid_columns(const Config& c, int head_dim) {
   const int multiple = c.cta_pair ? 32 : 8;
@@ -236,6 +267,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_keys(const Config& c) {
   if (c.facts.kv_layout != KvLayout::paged && c.facts.page_size != 0)
     return {Rule::page_size_without_pages, c.facts.page_size, 0};
   if (c.facts.kv_layout == KvLayout::dense && c.kv_copy != KvCopy::tma) return {Rule::kv_copy_of_dense_keys, 1, 0};
+  if (widens_keys(c.facts) && c.cta_pair) return {Rule::widened_keys_of_cta_pairs, c.facts.head_dim, 256};
   if (c.facts.kv_layout != KvLayout::paged) return {};
   if (!is_page_size(c.facts.page_size)) return {Rule::page_size_unknown, c.facts.page_size, 256};
   if (c.facts.seqused == UsedLengths::none) return {Rule::pages_without_lengths, 0, 1};
@@ -287,6 +319,12 @@ inline constexpr int kWarpOfO = 3;
 
 TESSERA_HD constexpr Role role(const Config& c, int index) {
   const RegisterBudget budget = register_budget(c);
+  if (widens_keys(c.facts)) {
+    const int consumers = 4 * consumer_warpgroups(c);
+    if (index < 2) return {index == 0 ? "widen_k" : "widen_v", kWideningWarps * index, kWideningWarps, budget.producer};
+    if (index == 2) return {"consumer", 4, consumers, budget.consumer};
+    return {index == 3 ? "load_k" : "load_v", 4 + consumers + index - 3, 1, budget.entry};
+  }
   switch (index) {
     case 0:
       return {"load_k", kWarpOfK, 1, budget.producer};
@@ -315,21 +353,16 @@ TESSERA_HD constexpr int box_keys(const Config& c) {
 }
 // A box of fewer keys than a block's has one panel: the next panel begins behind the block's keys.
 TESSERA_HD constexpr TmaBox kv_box(const Config& c, int columns) {
-  const int panels = box_keys(c) == c.tile_n ? panels_of_box(c, columns / span_elements(c)) : 1;
-  return {{span_elements(c), box_keys(c), panels, 1, 1}};
+  const int span = key_span_bytes(c.facts, c.swizzle, columns) / dtype_bytes(key_dtype(c.facts));
+  const int panels = box_keys(c) == c.tile_n ? panels_of_box(c, columns / span) : 1;
+  return {{span, box_keys(c), panels, 1, 1}};
 }
-TESSERA_HD constexpr TmaBox k_box(const Config& c) {
-  if (c.facts.kv_layout != KvLayout::dense) return kv_box(c, qk_columns(c));
-  return {{span_elements(c), c.tile_n, panels_of_box(c, qk_columns(c) / span_elements(c)), 1, 1}};
-}
-TESSERA_HD constexpr TmaBox v_box(const Config& c) {
-  if (c.facts.kv_layout != KvLayout::dense) return kv_box(c, v_columns(c));
-  return {{span_elements(c), c.tile_n, panels_of_box(c, v_columns(c) / span_elements(c)), 1, 1}};
-}
+TESSERA_HD constexpr TmaBox k_box(const Config& c) { return kv_box(c, qk_columns(c)); }
+TESSERA_HD constexpr TmaBox v_box(const Config& c) { return kv_box(c, v_columns(c)); }
 // A warpgroup's O leaves in o_passes() boxes, none larger than its Q slot: fp32 needs two, by columns. Parts of split
 // keys leave from registers.
 TESSERA_HD constexpr int o_passes(const Config& c) {
-  return is_split(c) ? 1 : o_element_bytes(c.facts) / dtype_bytes(c.facts.dtype);
+  return leaves_from_registers(c) ? 1 : o_element_bytes(c.facts) / dtype_bytes(c.facts.dtype);
 }
 TESSERA_HD constexpr TmaBox o_box(const Config& c) {
   if (c.pack_gqa > 1) return {{o_span_elements(c), c.pack_gqa, kRowsPerWarpgroup / c.pack_gqa, 1, 1}};
@@ -353,7 +386,7 @@ TESSERA_HD constexpr WgmmaShape score_wgmma(const Config& c) {
   return {c.tile_n, c.facts.dtype, false, false, steps_of_statement(qk_columns(c) / 16), false, c.facts.dtype, true};
 }
 TESSERA_HD constexpr WgmmaShape output_wgmma(const Config& c) {
-  return {v_columns(c), c.facts.dtype, true, true, steps_of_statement(c.tile_n / 16), false, c.facts.dtype};
+  return {v_columns(c), p_dtype(c), true, true, steps_of_statement(c.tile_n / 16), false, p_dtype(c)};
 }
 
 TESSERA_HD constexpr bool needs_cta_pair(int head_dim) { return head_dim > 256; }
@@ -369,7 +402,8 @@ TESSERA_HD constexpr Swizzle widest_swizzle(const Config& c) {
 // Whether joined tiles would wait for each other: a tile's first step holds the turn and waits for its first V, since
 // what threads write must not be multiplied meanwhile; the only slot is free once the other warpgroup had its turn.
 TESSERA_HD constexpr bool locks_joined(const Config& c) {
-  return c.facts.kv_layout != KvLayout::dense && c.stages == 1 && consumer_warpgroups(c) >= 2;
+  const bool is_written_by_threads = c.facts.kv_layout != KvLayout::dense || widens_keys(c.facts);
+  return is_written_by_threads && c.stages == 1 && consumer_warpgroups(c) >= 2;
 }
 
 // Completes a Config whose head_dims, tile, stages, swizzle, types, mask and output are set: the choices that nobody
@@ -378,7 +412,8 @@ TESSERA_HD constexpr Config complete(Config c) {
   c.cta_pair = needs_cta_pair(c.facts.head_dim);
   c.ping_pong = consumer_warpgroups(c) >= 2;
   c.q_stages = 2;
-  if (smem_layout(c).total_bytes > kMaxSmemBytes || locks_joined(c)) c.q_stages = 1;
+  if (smem_layout(c).total_bytes > kMaxSmemBytes || (widens_keys(c.facts) && raw_stages(c) < 2)) c.q_stages = 1;
+  if (locks_joined(c)) c.q_stages = 1;
   return c;
 }
 
@@ -451,8 +486,16 @@ TESSERA_HD constexpr Tile tile_of_pages(int head_dim, int head_dim_v) {
   return {head_dim, head_dim_v, 128, tile_n, 2};
 }
 
+// For 8-bit keys: with the registers that widening leaves.
+TESSERA_HD constexpr Tile tile_of_widened(int head_dim, int head_dim_v) {
+  if (head_dim_v > 128) return {head_dim, head_dim_v, 64, 64, 1};
+  const int tile_n = head_dim <= 64 ? 128 : head_dim <= 96 ? 96 : head_dim <= 128 ? 80 : 64;
+  return {head_dim, head_dim_v, 128, tile_n, 2};
+}
+
 // The tile that a Problem with these facts gets which pins none.
 TESSERA_HD constexpr Tile standard_tile(const AttentionFacts& f, long long seqlen_k) {
+  if (widens_keys(f)) return tile_of_widened(f.head_dim, f.head_dim_v);
   return has_plain_loads(f) ? default_tile(f.head_dim, f.head_dim_v, f.mask, seqlen_k)
                             : tile_of_pages(f.head_dim, f.head_dim_v);
 }

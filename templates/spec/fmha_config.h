@@ -29,6 +29,10 @@ struct Config {
 // Limits that the rules use.
 inline constexpr int kMaxStages = 8;
 inline constexpr int kRowsPerWarpgroup = 64;  // wgmma M
+// Addresses, statistics and loop state beside the accumulators; with fewer ptxas spills.
+inline constexpr int kRegistersBesideAccumulators = 32;
+// What ptxas asks for beside one instruction's accumulators; it counts from the registers at entry.
+inline constexpr int kRegistersBesideInstruction = 30;
 
 // Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
 enum class Rule {
@@ -53,6 +57,7 @@ enum class Rule {
   page_size_without_pages,         // page_size; 0
   pages_without_lengths,           // 0; 1 (seqused k or qk: where a sequence ends in its last page)
   kv_copy_of_dense_keys,           // 1; 0 (dense keys come by TMA)
+  widened_keys_of_cta_pairs,       // head_dim; 256 (no registers and room beside the exchange)
   page_too_small_for_tma,          // page_size; 8 (rows of a swizzle's pattern)
 };
 
@@ -60,14 +65,20 @@ enum class Rule {
 TESSERA_HD constexpr bool is_split(const Config& c) { return c.split_kv != SplitKv::off; }
 // Whether CTAs have ranges of all tiles' key blocks, which need not end where a tile does: fmha/dealer.cuh.
 TESSERA_HD constexpr bool is_dealt(const Config& c) { return c.split_kv == SplitKv::dealt; }
+// Of P, and of V as the second product takes it. What is widened from 8 bits becomes f16, which is less work.
+TESSERA_HD constexpr DType p_dtype(const Config& c) { return widens_keys(c.facts) ? DType::f16 : c.facts.dtype; }
+// Whether O leaves from the consumers' registers, and Q's slot with it: parts of split keys, and where no warp is there
+// to store it.
+TESSERA_HD constexpr bool leaves_from_registers(const Config& c) { return is_split(c) || widens_keys(c.facts); }
 // Whether who stores a tile's O whole divides it with its head's sink; parts have it when they are merged.
 TESSERA_HD constexpr bool divides_with_sink(const Config& c) {
   return has_sink(c.facts) && (!is_split(c) || is_dealt(c));
 }
-// Whether a finished row of O is multiplied with a factor: 1 / sum, or 1 for a part of split keys. That ties it to the
-// wait for the last product: the assembler would take registers of a part from under the product (C7514).
+// Whether a finished row of O is multiplied with a factor: 1 / sum, or 1 for a part of split keys; and a descale. That
+// ties it to the wait for the last product: the assembler would take registers of a part from under the product
+// (C7514).
 TESSERA_HD constexpr bool scales_finished(const Config& c) {
-  return c.facts.output == Output::normalized || is_split(c);
+  return c.facts.output == Output::normalized || is_split(c) || widens_keys(c.facts);
 }
 // Whether the first key of a tile's blocks is another than 0.
 TESSERA_HD constexpr bool has_first_key(const Config& c) {
@@ -75,7 +86,11 @@ TESSERA_HD constexpr bool has_first_key(const Config& c) {
 }
 
 TESSERA_HD constexpr int consumer_warpgroups(const Config& c) { return c.tile_m / kRowsPerWarpgroup; }
-TESSERA_HD constexpr int num_threads(const Config& c) { return (consumer_warpgroups(c) + 1) * kWarpgroupThreads; }
+// Warps that load 8-bit keys, behind the consumers: one Q and K, one V. Else they are the producer warpgroup's.
+TESSERA_HD constexpr int loading_warps(const Config& c) { return widens_keys(c.facts) ? 2 : 0; }
+TESSERA_HD constexpr int num_threads(const Config& c) {
+  return (consumer_warpgroups(c) + 1) * kWarpgroupThreads + 32 * loading_warps(c);
+}
 TESSERA_HD constexpr int span_elements(const Config& c) {
   return swizzle_span_bytes(c.swizzle) / dtype_bytes(c.facts.dtype);
 }

@@ -12,6 +12,7 @@
 #include "generator/facts.h"
 #include "reference/fmha_pools.h"
 #include "reference/key_places.h"
+#include "reference/narrow_keys.h"
 #include "reference/ragged.h"
 #include "reference/standard_attention.h"
 #include "runtime/nvrtc.h"
@@ -89,7 +90,9 @@ class Run {
     tensors_.emplace("o", Tensor(o_type, std::move(o_shape)));
     for (const char* const name : {"lse", "row_max", "row_sum"}) tensors_.emplace(name, Tensor(DType::f32, rows));
     for (const BufferSpec& buffer : plan_.launch.buffers) {
-      if (buffer.name == "sink" && !facts.has_sink) {
+      const bool is_descale = buffer.name == "k_descale" || buffer.name == "v_descale";
+      if ((buffer.name == "sink" && !facts.has_sink) ||
+          (is_descale && facts.descales == FmhaLaunchFacts::Descales::none)) {
         buffers_.push_back(0);
         continue;
       }
@@ -125,6 +128,10 @@ class Run {
                                               {"topk", facts_.topk},
                                               {"seqlen_swa", facts_.seqlen_swa}};
     given.insert(places_.begin(), places_.end());
+    if (facts_.descales == FmhaLaunchFacts::Descales::one)
+      for (const char* const name :
+           {"k_descale_stride_batch", "k_descale_stride_head", "v_descale_stride_batch", "v_descale_stride_head"})
+        given.emplace(name, 0);
     if (facts_.num_splits) given.emplace("num_splits", *facts_.num_splits);
     LaunchArguments arguments;
     std::vector<std::int64_t> sizes;
@@ -189,12 +196,14 @@ class Run {
       reference::FmhaInputs inputs{tensors_.at("q").view(), k.view(), {}, {}, lengths.view()};
       inputs.v = is_latent() ? reference::first_columns(k.view(), sizes_.v_columns()) : v.view();
       if (!facts_.seqused_q.empty()) inputs.seqused_q = tensors_.at("seqused_q").view();
+      give_descales(inputs);
       if (is_ragged()) return reference::check_ragged_fmha(inputs, tensors_.at("cu_seqlens_q").view(), outputs, check);
       return reference::check_fmha(inputs, outputs, check);
     }
     reference::FmhaInputs inputs{tensors_.at("q").view(), tensors_.at("k").view(), v_view()};
     if (!facts_.seqused_q.empty()) inputs.seqused_q = tensors_.at("seqused_q").view();
     if (!facts_.seqused_k.empty()) inputs.seqused_k = tensors_.at("seqused_k").view();
+    give_descales(inputs);
     if (is_ragged()) return reference::check_ragged_fmha(inputs, tensors_.at("cu_seqlens_q").view(), outputs, check);
     return reference::check_fmha(inputs, outputs, check);
   }
@@ -223,6 +232,7 @@ class Run {
  private:
   std::int64_t tree_words() const { return facts_.tree_words < 0 ? (sizes_.seqlen_q + 31) / 32 : facts_.tree_words; }
   bool is_ragged() const { return problem_.q_layout == QueryLayout::ragged; }
+  DType key_type() const { return problem_.kv_dtype.value_or(problem_.dtype); }
   bool has_pools() const { return problem_.kv_pools != KvPools::dense; }
   bool is_latent() const { return problem_.v_is_k == VIsK::on; }
 
@@ -242,6 +252,9 @@ class Run {
       made.q.shape.erase(made.q.shape.begin());
       tensors_.emplace("cu_seqlens_q", tensor_of(reference::starts_of(facts_.query_lengths)));
     }
+    if (key_type() != problem_.dtype)
+      for (Tensor* const keys : {&made.k, &made.v}) *keys = reference::narrowed(*keys);
+    if (key_type() != problem_.dtype) make_descales();
     if (!facts_.seqused_q.empty()) hide_behind(made.q, facts_.seqused_q);
     if (!facts_.seqused_k.empty()) {
       hide_behind(made.k, facts_.seqused_k);
@@ -282,6 +295,31 @@ class Run {
     }
   }
 
+  /// Factors of every kind: powers of two and others, of either sign for K.
+  void make_descales() {
+    const bool is_one = facts_.descales == FmhaLaunchFacts::Descales::one;
+    const std::vector<std::int64_t> shape{is_one ? 1 : sizes_.batch, is_one ? 1 : sizes_.heads_kv};
+    Tensor of_k(DType::f32, shape), of_v(DType::f32, shape);
+    for (std::int64_t i = 0; i < of_k.elements(); ++i) {
+      of_k.set(i, (i % 5 == 3 ? -1 : 1) * (0.7 + 0.3 * static_cast<double>(i % 4)));
+      of_v.set(i, 1.9 - 0.4 * static_cast<double>(i % 7));
+    }
+    tensors_.emplace("k_descale", std::move(of_k));
+    tensors_.emplace("v_descale", std::move(of_v));
+  }
+  void give_descales(reference::FmhaInputs& inputs) const {
+    if (facts_.descales == FmhaLaunchFacts::Descales::none) return;
+    const std::vector<std::int64_t> strides = facts_.descales == FmhaLaunchFacts::Descales::one
+                                                  ? std::vector<std::int64_t>{0, 0}
+                                                  : std::vector<std::int64_t>{sizes_.heads_kv, 1};
+    const auto view = [&](const char* name) {
+      const Tensor& tensor = tensors_.at(name);
+      return TensorView{tensor.bytes.data(), DType::f32, {sizes_.batch, sizes_.heads_kv}, strides};
+    };
+    inputs.k_descale = view("k_descale");
+    inputs.v_descale = view("v_descale");
+  }
+
   bool is_in_one_pool(const std::string& name) const {
     return name == "v" && problem_.kv_layout == KvLayout::paged &&
            facts_.pool_layout == FmhaLaunchFacts::PoolLayout::one_pool;
@@ -308,11 +346,11 @@ class Run {
       places_[prefix + "seqlen"] = is_head_major ? columns : heads * columns;
       places_[prefix + "head"] = is_head_major ? page_size * columns : columns;
       if (is_in_one_pool(name)) continue;
-      Tensor pool(problem_.dtype, {pages, is_one ? page_of(k) + page_of(v) : page_of(*keys)});
+      Tensor pool(key_type(), {pages, is_one ? page_of(k) + page_of(v) : page_of(*keys)});
       std::memset(pool.bytes.data(), 0xFF, pool.bytes.size());
       tensors_.emplace(name, std::move(pool));
     }
-    v_offset_ = is_one ? static_cast<std::size_t>(page_of(k) * dtype_bytes(problem_.dtype)) : 0;
+    v_offset_ = is_one ? static_cast<std::size_t>(page_of(k) * dtype_bytes(key_type())) : 0;
     tensors_.emplace("block_table", std::move(table));
     for (const auto& [name, keys] : {std::pair("k", &k), std::pair("v", &v)})
       if (!is_latent() || name == std::string_view("k"))
@@ -331,7 +369,7 @@ class Run {
     const auto stride = [&](const char* of) { return places_.at(name + "_stride_" + of); };
     return {
         pool.bytes.data() + (is_in_one_pool(name) ? v_offset_ : 0),
-        problem_.dtype,
+        key_type(),
         {places_.at("pages"), *problem_.page_size, sizes_.heads_kv, name == "k" ? sizes_.head_dim : sizes_.v_columns()},
         {stride("page"), stride("seqlen"), stride("head"), 1}};
   }
@@ -429,6 +467,8 @@ std::string text_of(const reference::FmhaSizes& sizes, const FmhaLaunchFacts& fa
   if (facts.pool_layout != FmhaLaunchFacts::PoolLayout::token_major)
     text += fmt::format(", pools {}", static_cast<int>(facts.pool_layout));
   if (facts.has_foreign_pages) text += ", foreign pages";
+  if (facts.descales != FmhaLaunchFacts::Descales::none)
+    text += fmt::format(", descales {}", static_cast<int>(facts.descales));
   if (facts.topk > 0 || facts.seqlen_swa > 0)
     text += fmt::format(", topk {}, window of {}", facts.topk, facts.seqlen_swa);
   if (!facts.has_sink || facts.sink != 0) text += fmt::format(", sink {} {}", facts.has_sink, facts.sink);

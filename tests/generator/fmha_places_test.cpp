@@ -98,3 +98,31 @@ TEST_CASE("keys in pages: buffers, maps and sizes of a launch") {
   CHECK(rule(by_threads, "k_stride_page must be a multiple of 8 (16 bytes)"));
   CHECK(rule(ragged, "v_stride_seqlen must be a multiple of 8 (16 bytes)"));
 }
+
+TEST_CASE("keys in e4m3: what is refused, and why; what a launch takes") {
+  CHECK(refusal({{"kv_dtype", "f16"}}) == "fmha has no kernel for kv_dtype f16 beside dtype bf16: take bf16 or e4m3");
+  CHECK(refusal({{"arch", "sm_100a"}, {"kv_dtype", "e4m3"}}) ==
+        "fmha has no kernel for kv_dtype e4m3 on sm_100a: take sm_90a");
+  CHECK(refusal({{"kv_dtype", "e4m3"}, {"head_dim", "512"}})
+            .find("head_dim 512 with kv_dtype e4m3, at most 256 allowed (registers of widening warps)") !=
+        std::string::npos);
+  CHECK(refusal({{"kv_dtype", "e4m3"}}) == "accepted");
+  CHECK(refusal({{"kv_dtype", "bf16"}}) == "accepted");
+  const LaunchPlan plain = make_plan(problem_of("fmha", {{"kv_dtype", "bf16"}})).launch;
+  CHECK_FALSE(has_buffer(plain, "k_descale"));
+  const LaunchPlan launch = make_plan(problem_of("fmha", {{"kv_dtype", "e4m3"}})).launch;
+  for (const char* const name : {"k_descale", "v_descale"}) CHECK(has_buffer(launch, name));
+  // Dense maps of 8 bits without a swizzle; o has none.
+  REQUIRE(launch.tensor_maps.size() == 3);
+  CHECK(launch.tensor_maps[1].box == std::vector<std::uint32_t>{128, 80, 1, 1, 1});
+  // Decode: one consumer warpgroup and two CTAs on an SM.
+  const fmha::Config decode = config_of({{"kv_dtype", "e4m3"},
+                                         {"split_kv", "on"},
+                                         {"pack_gqa", "4"},
+                                         {"tile_m", "64"},
+                                         {"tile_n", "64"},
+                                         {"stages", "1"}});
+  CHECK(fmha::ctas_per_sm(decode) == 2);
+  CHECK(fmha::raw_stages(decode) == 3);
+  CHECK(fmha::register_budget(decode).consumer == 144);
+}

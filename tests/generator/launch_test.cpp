@@ -160,7 +160,7 @@ TEST_CASE("attention: maps obey the rules and boxes fill the ring slots, for eve
     for (const Sizes& sizes : cases) {
       const Bound bound(launch, sizes);
       for (const DomainRule& rule : launch.domain) CHECK(bound.holds(rule));
-      for (const char* const name : {"q", "k", "v", "o"}) bound.map(launch, name);
+      for (const TensorMapRecipe& map : launch.tensor_maps) bound.map(launch, map.name);
     }
     const Bound bound(launch, cases[3]);
     // Where columns are padded a box is one panel.
@@ -172,11 +172,13 @@ TEST_CASE("attention: maps obey the rules and boxes fill the ring slots, for eve
     const fmha::SmemLayout layout = fmha::smem_layout(config);
     CHECK(bytes("q") == fmha::q_slot_bytes(config));
     CHECK(bytes("q") * fmha::consumer_warpgroups(config) * config.q_stages == layout.q.bytes);
-    CHECK(bytes("k") == fmha::k_slot_bytes(config));
-    CHECK(bytes("k") * config.stages == layout.k.bytes);
-    CHECK(bytes("v") == fmha::v_slot_bytes(config));
-    CHECK(bytes("v") * config.stages == layout.v.bytes);
-    CHECK(static_cast<int>(smem_box_bytes(bound.map(launch, "o"))) <= fmha::q_slot_bytes(config));
+    const bool is_widened = widens_keys(config.facts);
+    CHECK(bytes("k") == fmha::load_ring(config, false).slot_bytes);
+    CHECK(bytes("k") * fmha::load_stages(config) == (is_widened ? layout.raw_k : layout.k).bytes);
+    CHECK(bytes("v") == fmha::load_ring(config, true).slot_bytes);
+    CHECK(bytes("v") * fmha::load_stages(config) == (is_widened ? layout.raw_v : layout.v).bytes);
+    CHECK(launch.tensor_maps.size() == (is_widened ? 3 : 4));
+    if (!is_widened) CHECK(static_cast<int>(smem_box_bytes(bound.map(launch, "o"))) <= fmha::q_slot_bytes(config));
   });
 }
 

@@ -22,6 +22,7 @@
 
 #include "reference/fmha.h"
 #include "reference/key_places.h"
+#include "reference/narrow_keys.h"
 #include "tessera/cuda_device.h"
 #include "tessera/emulator/device.h"
 #include "tessera/jit.h"
@@ -88,6 +89,8 @@ class Sweep {
     if (problem.mask == Mask::causal && pick(0, 3) == 0) problem.window = Window::chunked;
     if (problem.mask == Mask::none && problem.window == Window::none && pick(0, 2) == 0)
       problem.tree_mask = TreeMask::bits;
+    const bool alters_scores = problem.softcap != Softcap::none || problem.alibi != Alibi::none;
+    if (pick(0, 2) == 0 && problem.head_dim <= 256 && !alters_scores) problem.kv_dtype = DType::e4m3;
     return problem;
   }
 
@@ -179,14 +182,13 @@ Sweep::Placed Sweep::place(const Fmha& problem, const reference::FmhaTensors& ma
     const Tensor& keys = t == 0 ? made.k : made.v;
     const std::int64_t heads = keys.shape[2], columns = keys.shape[3];
     Tensor& pool = t == 0 ? placed.k : placed.v;
-    pool = Tensor(problem.dtype, {a.pages, page_size, heads, columns});
+    pool = Tensor(keys.dtype, {a.pages, page_size, heads, columns});
     std::fill(pool.bytes.begin(), pool.bytes.end(), std::byte{0xFF});
     std::int64_t(&strides)[3] = placed.strides[t];
     strides[0] = page_size * heads * columns;
     strides[1] = is_head_major ? columns : heads * columns;
     strides[2] = is_head_major ? page_size * columns : columns;
-    const reference::PoolView view{
-        pool.bytes.data(), problem.dtype, pool.shape, {strides[0], strides[1], strides[2], 1}};
+    const reference::PoolView view{pool.bytes.data(), keys.dtype, pool.shape, {strides[0], strides[1], strides[2], 1}};
     reference::put_pages(keys, lengths, placed.block_table, view);
     (t == 0 ? placed.dense_k : placed.dense_v) = reference::take_pages(view, lengths, placed.block_table, seqlen_k);
   }
@@ -208,10 +210,16 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel) {
   a.seqlen_q = pick(0, 1) == 0 || !has_v(problem) ? pick(1, 8) : pick(1, settings_.is_emulated ? 100 : 400);
   a.seqlen_k = pick(1, most);
   const reference::FmhaSizes sizes{a.batch, a.heads_q, a.heads_kv, a.seqlen_q, a.seqlen_k, problem.head_dim, v_columns};
-  const reference::FmhaTensors made =
+  reference::FmhaTensors made =
       reference::make_inputs(sizes, problem.dtype, reference::Fill::normal, static_cast<std::uint64_t>(random_()));
   const std::vector<std::int64_t> keys = draw_lengths(a.batch, a.seqlen_k), queries = draw_lengths(a.batch, a.seqlen_q);
   const Tensor lengths = tensor_of(keys), lengths_q = tensor_of(queries);
+  const Tensor of_k = reference::make_descales(a.batch, a.heads_kv, false, static_cast<std::uint64_t>(shapes_)),
+               of_v = reference::make_descales(a.batch, a.heads_kv, true, static_cast<std::uint64_t>(shapes_));
+  if (problem.kv_dtype) {
+    made.k = reference::narrowed(made.k), made.v = reference::narrowed(made.v);
+    a.k_descale = upload("k_descale", of_k), a.v_descale = upload("v_descale", of_v);
+  }
   const Placed placed = place(problem, made, lengths, a);
   Tensor o(problem.output == Output::normalized ? problem.dtype : DType::f32,
            {a.batch, a.seqlen_q, a.heads_q, v_columns});
@@ -279,6 +287,7 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel) {
   reference::FmhaInputs inputs{made.q.view(), placed.dense_k.view(), {}, {}, lengths.view()};
   inputs.v = has_v(problem) ? placed.dense_v.view() : reference::first_columns(inputs.k, v_columns);
   if (problem.seqused == UsedLengths::qk) inputs.seqused_q = lengths_q.view();
+  if (problem.kv_dtype) inputs.k_descale = of_k.view(), inputs.v_descale = of_v.view();
   const reference::Comparison result = reference::check_fmha(inputs, outputs, check);
   ++shapes_;
   rows_ += result.rows_checked;

@@ -21,6 +21,7 @@
 #include "base/file.h"
 #include "generator/selectors.h"
 #include "reference/fmha.h"
+#include "reference/narrow_keys.h"
 #include "reference/ragged.h"
 #include "tessera/cuda_device.h"
 #include "tessera/jit.h"
@@ -87,6 +88,24 @@ struct Pool {
   Pool& operator=(const Pool&) = delete;
 };
 
+struct Pools {
+  Pool of_dtype, of_8_bits;
+};
+
+/// Factors of 8-bit keys, for any batch and heads.
+struct Descales {
+  Device& device;
+  reference::Tensor host;
+  DevicePointer pointer;
+  Descales(Device& d, bool is_of_v)
+      : device(d), host(reference::make_descales(4, 4, is_of_v, 1)), pointer(d.allocate(host.bytes.size())) {
+    device.copy_to_device(pointer, host.bytes.data(), host.bytes.size());
+  }
+  ~Descales() { device.free(pointer); }
+  Descales(const Descales&) = delete;
+  Descales& operator=(const Descales&) = delete;
+};
+
 /// Device memory that a kernel writes, and what came back.
 struct OutputBuffer {
   Device& device;
@@ -112,7 +131,7 @@ struct Strides {
 Strides strides_of(int layout, std::int64_t seqlen, std::int64_t heads, std::int64_t head_dim) {
   const std::int64_t rows = std::max<std::int64_t>(seqlen, 1);
   if (layout == 1) return {rows * heads * head_dim, head_dim, rows * head_dim};
-  const std::int64_t pitch = heads * head_dim + (layout == 2 ? 8 : 0);
+  const std::int64_t pitch = heads * head_dim + (layout == 2 ? 16 : 0);
   return {rows * pitch, pitch, head_dim};
 }
 
@@ -155,7 +174,7 @@ class Sweep {
         "|\n|---|---|---|---|---|---|---|---|---|\n";
     int configs = 0;
     for (const DType dtype : {DType::bf16, DType::f16}) {
-      const Pool pool(device_, dtype, random_());
+      const Pools pools{{device_, dtype, random_()}, {device_, DType::e4m3, random_()}};
       for (const std::string& head_dims : settings_.head_dims) {
         const HeadDims head_dim = parse_head_dims(head_dims);
         for (const Mask mask : {Mask::none, Mask::causal}) {
@@ -172,11 +191,11 @@ class Sweep {
                                .mask = mask,
                                .output = output,
                                .swizzle = swizzle},
-                              pool);
+                              pools);
             }
             if (configs++ % settings_.shards == settings_.shard)
               for (int i = 0; i < kDrawnKernels; ++i)
-                table += config(drawn_kernel(head_dim, dtype, mask, output), pool);
+                table += config(drawn_kernel(head_dim, dtype, mask, output), pools);
           }
         }
       }
@@ -192,11 +211,11 @@ class Sweep {
   }
 
  private:
-  std::string config(const Fmha& problem, const Pool& pool) {
+  std::string config(const Fmha& problem, const Pools& pools) {
     const FmhaKernel kernel = jit_.kernel(problem);
     worst_ = 0;
     const std::int64_t rows_before = rows_;
-    for (int i = 0; i < settings_.shapes; ++i) one(problem, kernel, pool, random_shape(problem));
+    for (int i = 0; i < settings_.shapes; ++i) one(problem, kernel, pools, random_shape(problem));
     const Problem any(problem);
     const std::string row = fmt::format("| {} | {} | {} | {} | {} | {} | {} | {:.3f} | {} |\n", head_dims_text(problem),
                                         field_text(any, "dtype"), field_text(any, "mask"), field_text(any, "output"),
@@ -224,6 +243,8 @@ class Sweep {
     if (pick(0, 3) == 0) problem.softcap = Softcap::tanh;
     if (pick(0, 3) == 0) problem.alibi = Alibi::per_head;
     if (problem.mask == Mask::causal && pick(0, 3) == 0) problem.window = Window::chunked;
+    const bool alters_scores = problem.softcap != Softcap::none || problem.alibi != Alibi::none;
+    if (pick(0, 2) == 0 && head_dim.qk <= 256 && !alters_scores) problem.kv_dtype = DType::e4m3;
     return problem;
   }
 
@@ -293,7 +314,7 @@ class Sweep {
     }
   }
 
-  void one(const Fmha& problem, const FmhaKernel& kernel, const Pool& pool, const Shape& s);
+  void one(const Fmha& problem, const FmhaKernel& kernel, const Pools& pools, const Shape& s);
 
   Device& device_;
   const Settings& settings_;
@@ -305,12 +326,13 @@ class Sweep {
   OutputBuffer sink_;
   OutputBuffer slopes_;
   OutputBuffer workspace_;
+  Descales k_descale_{device_, false}, v_descale_{device_, true};
   std::int64_t shapes_ = 0, rows_ = 0;
   int failures_ = 0;
   double worst_ = 0;
 };
 
-void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pool& pool, const Shape& s) {
+void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pools& pools, const Shape& s) {
   const std::int64_t v_columns = problem.head_dim_v.value_or(problem.head_dim);
   const std::int64_t columns[4] = {problem.head_dim, problem.head_dim, v_columns, v_columns};
   const bool is_normalized = problem.output == Output::normalized;
@@ -326,11 +348,12 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pool& pool,
     strides[t] = strides_of(s.layout[t], lengths[t], heads[t], columns[t]);
     const std::int64_t batch = is_ragged && (t == 0 || t == 3) ? 1 : s.batch;
     const std::int64_t elements = extent(strides[t], batch, lengths[t], heads[t], columns[t]);
-    const std::int64_t offset = t == 3 ? 0 : pick(0, (kPoolElements - elements) / 8) * 8;
-    const std::int64_t element_bytes = dtype_bytes(problem.dtype);
+    const std::int64_t offset = t == 3 ? 0 : pick(0, (kPoolElements - elements) / 16) * 16;
+    const Pool& pool = problem.kv_dtype && (t == 1 || t == 2) ? pools.of_8_bits : pools.of_dtype;
+    const std::int64_t element_bytes = dtype_bytes(pool.host.dtype);
     pointers[t] = t == 3 ? o_.pointer : pool.pointer + static_cast<DevicePointer>(offset * element_bytes);
     views[t] = {pool.host.bytes.data() + (t == 3 ? 0 : offset * element_bytes),
-                t == 3 ? o_dtype : problem.dtype,
+                t == 3 ? o_dtype : pool.host.dtype,
                 {batch, lengths[t], heads[t], columns[t]},
                 {strides[t].batch, strides[t].seqlen, strides[t].head, 1}};
     if (is_ragged && (t == 0 || t == 3))
@@ -377,6 +400,14 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pool& pool,
                           .o_stride_batch = strides[3].batch,
                           .o_stride_seqlen = strides[3].seqlen,
                           .o_stride_head = strides[3].head};
+  // None, one for all, or for each sequence and head as they lie in a larger table.
+  const std::int64_t descales = problem.kv_dtype ? pick(0, 2) : 0, stride = descales == 1 ? 0 : 1;
+  if (descales != 0) {
+    arguments.k_descale = k_descale_.pointer;
+    arguments.v_descale = v_descale_.pointer;
+    arguments.k_descale_stride_batch = arguments.v_descale_stride_batch = 4 * stride;
+    arguments.k_descale_stride_head = arguments.v_descale_stride_head = stride;
+  }
   arguments.workspace = workspace_.pointer;
   arguments.workspace_bytes = kernel.workspace_bytes(device_, arguments);
   if (arguments.workspace_bytes > kWorkspaceBytes) return;  // many rows in many parts
@@ -424,6 +455,10 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pool& pool,
   const auto used_view = [&](const std::vector<std::int32_t>& used) {
     return TensorView{reinterpret_cast<const std::byte*>(used.data()), DType::s32, {s.batch}, {1}};
   };
+  const auto descale_view = [&](const Descales& of) {
+    return TensorView{of.host.bytes.data(), DType::f32, {s.batch, s.heads_kv}, {4 * stride, stride}};
+  };
+  if (descales != 0) inputs.k_descale = descale_view(k_descale_), inputs.v_descale = descale_view(v_descale_);
   if (problem.seqused == UsedLengths::qk) inputs.seqused_q = used_view(s.used_q);
   if (problem.seqused != UsedLengths::none) inputs.seqused_k = used_view(s.used_k);
   const TensorView starts{reinterpret_cast<const std::byte*>(s.query_starts.data()), DType::s32, {s.batch + 1}, {1}};

@@ -90,6 +90,7 @@ struct AttentionFacts {
   Layout v_layout = Layout::mn_major;
   QueryLayout q_layout = QueryLayout::dense;
   VIsK v_is_k = VIsK::off;
+  DType kv_dtype = DType::bf16;  // of k and v: dtype, or 8 bits that the kernel widens to those of dtype
 
   TESSERA_HD friend constexpr bool operator==(const AttentionFacts&, const AttentionFacts&) = default;
 };

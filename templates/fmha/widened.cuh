@@ -1,0 +1,150 @@
+// 8-bit keys and values: the roles that the CTA has besides. What they are: spec/fmha_widened.h.
+#pragma once
+
+#include "fmha/epilogue.cuh"
+#include "fmha/key_blocks.cuh"
+#include "fmha/paged_load.cuh"
+#include "fmha/params.cuh"
+#include "fmha/producer.cuh"
+#include "fmha/ring.cuh"
+#include "fmha/schedule.cuh"
+#include "fmha/widen.cuh"
+#include "ptx/elect.cuh"
+#include "ptx/fence.cuh"
+#include "ptx/global.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/tma.cuh"
+#include "spec/fmha.h"
+
+namespace tessera::fmha {
+
+template <Config C>
+__device__ __forceinline__ void init_raw_barriers(unsigned smem) {
+  constexpr int kLoaders = C.kv_copy == KvCopy::cp_async ? 32 : 1;
+#pragma unroll
+  for (int is_v = 0; is_v < 2; ++is_v) {
+    const LoadRing ring = load_ring(C, is_v == 1);
+#pragma unroll
+    for (int i = 0; i < load_stages(C); ++i) {
+      ptx::mbarrier_init(smem + ring.full + 8 * i, kLoaders);
+      ptx::mbarrier_init(smem + ring.empty + 8 * i, kWideningWarps);
+    }
+  }
+}
+
+// The key blocks of a tile for dense keys; as load_kv of producer.cuh.
+template <Config C, bool kIsV>
+__device__ __forceinline__ void load_raw(const Params& p, unsigned smem, const TileIndex& tile, const HeadIndex& at,
+                                         bool is_real, RingPosition<load_stages(C)>& ring) {
+  constexpr LoadRing kRing = load_ring(C, kIsV);
+  const int head = C.pack_gqa > 1 ? at.head : quotient(at.head, quotient(p.heads_q, p.heads_kv));
+  const LoadedKeys keys = loaded_keys<C>(p, tile);
+  const int count = is_real ? keys.count : kIsV ? 0 : 1;
+#pragma unroll 1
+  for (int i = 1; i <= count; ++i) {
+    const unsigned full = smem + kRing.full + 8 * ring.slot();
+    ptx::mbarrier_wait_parity(smem + kRing.empty + 8 * ring.slot(), ring.parity() ^ 1);
+    ptx::mbarrier_arrive_expect_tx(full, kRing.slot_bytes);
+    ptx::tma_load_5d(smem + kRing.offset + ring.slot() * kRing.slot_bytes, kIsV ? p.v : p.k, full, 0,
+                     keys.end - i * C.tile_n, 0, head, at.batch);
+    ring.advance();
+  }
+}
+
+// A loading warp: V; or Q and K, of each tile Q first.
+template <Config C, bool kIsV>
+__device__ __forceinline__ void load_tiles(const Params& p, const Schedule<C>& schedule, unsigned smem) {
+  RingPosition<load_stages(C)> ring;
+  RingPosition<C.q_stages> q_ring;
+  unsigned tail_parity = 0;
+  TileIndex tile{0, 0};
+#pragma unroll 1
+  for (int round = 0;; round = schedule.next(round, tile)) {
+    const bool is_real = schedule.has(round);
+    if (!is_real && (C.q_stages == 1 || round == 0)) break;
+    tile = schedule.at(round);
+    const HeadIndex at = head_of<C>(p, tile);
+    if (ptx::elect_sync()) {
+      if constexpr (!kIsV) load_q<C>(p, smem, tile, at, q_ring);
+      if constexpr (C.facts.kv_layout == KvLayout::dense) load_raw<C, kIsV>(p, smem, tile, at, is_real, ring);
+    }
+    __syncwarp();
+    if constexpr (C.facts.kv_layout != KvLayout::dense)
+      load_key_blocks<C, kIsV>(p, smem, tile, at, is_real, ring, tail_parity);
+    if (!is_real) break;
+    q_ring.advance();
+  }
+}
+
+template <Config C>
+__device__ __forceinline__ void load_widened(const Params& p, const Schedule<C>& schedule, unsigned smem) {
+  const int warp = static_cast<int>(threadIdx.x) / 32 - 4 * (1 + consumer_warpgroups(C));
+  if (warp == 0) return load_tiles<C, false>(p, schedule, smem);
+  load_tiles<C, true>(p, schedule, smem);
+}
+
+// The widening warps of K, or of V: block after block, as loads bring them.
+template <Config C, bool kIsV>
+__device__ __forceinline__ void widen_tiles(const Params& p, const Schedule<C>& schedule, unsigned smem) {
+  constexpr LoadRing kRing = load_ring(C, kIsV);
+  constexpr Barriers kBarriers = barriers(C);
+  constexpr int kSlots = kIsV ? smem_layout(C).v.offset : smem_layout(C).k.offset;
+  constexpr int kSlotBytes = kIsV ? v_slot_bytes(C) : k_slot_bytes(C);
+  constexpr int kFull = kIsV ? kBarriers.v_full : kBarriers.k_full;
+  constexpr int kEmpty = kIsV ? kBarriers.v_empty : kBarriers.k_empty;
+  const int thread = static_cast<int>(threadIdx.x) % (32 * kWideningWarps);
+  RingPosition<load_stages(C)> raw;
+  RingPosition<C.stages> wide;
+  TileIndex tile{0, 0};
+#pragma unroll 1
+  for (int round = 0;; round = schedule.next(round, tile)) {
+    const bool is_real = schedule.has(round);
+    if (!is_real && (C.q_stages == 1 || round == 0)) break;
+    tile = schedule.at(round);
+    const int count = is_real ? loaded_keys<C>(p, tile).count : kIsV ? 0 : 1;
+#pragma unroll 1
+    for (int i = 0; i < count; ++i) {
+      ptx::mbarrier_wait_parity(smem + kRing.full + 8 * raw.slot(), raw.parity());
+      ptx::mbarrier_wait_parity(smem + kEmpty + 8 * wide.slot(), wide.parity() ^ 1);
+      widen_slot<C, kIsV ? p_dtype(C) : C.facts.dtype, kIsV ? v_columns(C) : qk_columns(C)>(
+          smem + kRing.offset + raw.slot() * kRing.slot_bytes, smem + kSlots + wide.slot() * kSlotBytes, thread);
+      ptx::fence_proxy_async_shared();
+      __syncwarp();
+      if (threadIdx.x % 32 == 0) {
+        ptx::mbarrier_arrive(smem + kFull + 8 * wide.slot());
+        ptx::mbarrier_arrive(smem + kRing.empty + 8 * raw.slot());
+      }
+      raw.advance();
+      wide.advance();
+    }
+    if (!is_real) break;
+  }
+}
+
+template <Config C>
+__device__ __forceinline__ void widen(const Params& p, const Schedule<C>& schedule, unsigned smem) {
+  if (threadIdx.x / 32 < kWideningWarps) return widen_tiles<C, false>(p, schedule, smem);
+  widen_tiles<C, true>(p, schedule, smem);
+}
+
+// A tile's O leaves from registers: its Q is used no more. `row`: the thread's first.
+template <Config C>
+__device__ __forceinline__ void store_whole(const Params& p, const Accumulator<C>& output, const TileIndex& tile,
+                                            int row, int warpgroup, const RingPosition<C.q_stages>& q, unsigned smem) {
+  const int index = q.slot() * consumer_warpgroups(C) + warpgroup;
+  if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(smem + barriers(C).q_empty + 8 * index);
+  store_rows<C>(p, output, tile, row);
+}
+
+// A descale [batch, heads_kv] of a tile; of one beyond the last, the last sequence's.
+template <Config C>
+__device__ __forceinline__ float descale_of(const Params& p, const float* descale, long long stride_batch,
+                                            long long stride_head, const TileIndex& tile) {
+  if (descale == nullptr) return 1.0f;
+  const HeadIndex at = head_of<C>(p, tile);
+  const int head = C.pack_gqa > 1 ? at.head : quotient(at.head, quotient(p.heads_q, p.heads_kv));
+  const float* const of_tile = descale + min(at.batch, p.batch - 1) * stride_batch + head * stride_head;
+  return __uint_as_float(ptx::ld_global_u32(of_tile));
+}
+
+}  // namespace tessera::fmha

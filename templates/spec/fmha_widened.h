@@ -1,0 +1,80 @@
+// Attention on Hopper over 8-bit keys and values (kv_dtype e4m3): what its CTAs have besides.
+//
+// Tensor cores multiply them as 16-bit numbers, which hold each e4m3 exactly. Loaded tiles come to a ring of raw slots,
+// raw_k and raw_v, and the warpgroup that produces otherwise widens them into the slots that consumers read: two warps
+// (widen_k) those of K, two (widen_v) those of V. Consumers do not know: the barriers k_full and k_empty and their like
+// stand between them and widening warps, raw_k_full and raw_k_empty between these and the loading warps, which stand
+// behind the consumers: load_k, which loads Q too, and load_v. O leaves from registers: there is no map of it, and
+// void* o_rows stands where ragged queries have it.
+//
+// k_descale and v_descale, fp32 [batch, heads_kv] or null (1), multiply K and V: the one the scale of the scores, the
+// other a finished row of O. Behind softmax_scale, or the parameters of pages, the entry has
+//   float* k_descale, v_descale
+//   long long k_descale_stride_batch, k_descale_stride_head, the same of v
+// and then the strides of o, unless keys are split in num_splits parts.
+#pragma once
+
+#include "spec/fmha_config.h"
+
+namespace tessera::fmha {
+
+inline constexpr int kWideningWarps = 2;  // of K, of V
+inline constexpr int kMaxRawStages = 8;
+
+TESSERA_HD constexpr int raw_k_slot_bytes(const Config& c) {
+  return widens_keys(c.facts) ? c.tile_n * qk_columns(c) : 0;
+}
+TESSERA_HD constexpr int raw_v_slot_bytes(const Config& c) {
+  return widens_keys(c.facts) ? c.tile_n * v_columns(c) : 0;
+}
+
+// Shared memory beside raw slots.
+TESSERA_HD constexpr int bytes_beside_raw(const Config& c) {
+  const int columns = qk_columns(c) + v_columns(c);
+  const int slots = c.q_stages * c.tile_m * qk_columns(c) + c.stages * c.tile_n * columns;
+  const int barriers = 3 * c.q_stages * consumer_warpgroups(c) + 4 * c.stages + consumer_warpgroups(c);
+  return slots * dtype_bytes(c.facts.dtype) + 8 * (barriers + 4 * kMaxRawStages);
+}
+TESSERA_HD constexpr int raw_stages_within(const Config& c, int bytes) {
+  const int slot = raw_k_slot_bytes(c) + raw_v_slot_bytes(c);
+  const int stages = slot == 0 ? 0 : (bytes - bytes_beside_raw(c)) / slot;
+  return stages > kMaxRawStages ? kMaxRawStages : stages;
+}
+
+// Registers of a thread. Each quarter of an SM has 512 for a warp's lane and a share of the warps, which counts as the
+// largest: what the assembler takes at entry. Loading warps keep that; consumers get what widening warps leave.
+// With 48 some kernels spill, but two CTAs on an SM leave no more.
+TESSERA_HD constexpr int widening_registers(const Config& c, int ctas) {
+  return ctas == 2 ? 48 : consumer_warpgroups(c) == 1 ? 88 : 56;
+}
+TESSERA_HD constexpr int entry_registers_of_widened(const Config& c, int ctas) {
+  const int warps_of_quarter = static_cast<int>(ceil_div(ctas * num_threads(c) / 32, 4));
+  const int registers = 512 / warps_of_quarter / 8 * 8;
+  return registers > 248 ? 248 : registers;
+}
+TESSERA_HD constexpr int consumer_registers_of_widened(const Config& c, int ctas) {
+  const int entry = entry_registers_of_widened(c, ctas);
+  const int registers = entry + (entry - widening_registers(c, ctas)) / consumer_warpgroups(c) / 8 * 8;
+  return registers > 240 ? 240 : registers;
+}
+
+// Two CTAs on an SM: one converts and computes while the other waits.
+TESSERA_HD constexpr bool fits_two_widened(const Config& c) {
+  const int accumulators = c.tile_n / 2 + c.tile_n / 4 + v_columns(c) / 2;
+  const int instruction = (c.tile_n > v_columns(c) ? c.tile_n : v_columns(c)) / 2;
+  return consumer_warpgroups(c) == 1 && raw_stages_within(c, kMaxSmemBytesOfTwo) >= 2 &&
+         accumulators + kRegistersBesideAccumulators <= consumer_registers_of_widened(c, 2) &&
+         instruction + kRegistersBesideInstruction <= entry_registers_of_widened(c, 2);
+}
+
+// As many as there is room for.
+TESSERA_HD constexpr int raw_stages(const Config& c) {
+  if (!widens_keys(c.facts)) return 0;
+  const int stages = raw_stages_within(c, fits_two_widened(c) ? kMaxSmemBytesOfTwo : kMaxSmemBytes);
+  return stages < 1 ? 1 : stages;
+}
+
+// Slots of the rings that loading warps fill.
+TESSERA_HD constexpr int load_stages(const Config& c) { return widens_keys(c.facts) ? raw_stages(c) : c.stages; }
+
+}  // namespace tessera::fmha
