@@ -56,7 +56,7 @@ template <Config C, bool kIsV>
 __device__ __forceinline__ void load_tiles(const Params& p, const Schedule<C>& schedule, unsigned smem) {
   RingPosition<load_stages(C)> ring;
   RingPosition<C.q_stages> q_ring;
-  unsigned tail_parity = 0;
+  [[maybe_unused]] unsigned tail_parity = 0;
   TileIndex tile{0, 0};
 #pragma unroll 1
   for (int round = 0;; round = schedule.next(round, tile)) {
