@@ -20,17 +20,21 @@ const std::vector<std::string> kPagedFlags{"--kv-layout", "paged",      "--page-
 const std::vector<std::string> kRaggedFlags{"--kv-layout", "ragged", "--batch",    "3",
                                             "--seqlen-q",  "5",      "--seqlen-k", "300"};
 
-/// --templates of a folder in which one line of the loads is another.
-std::vector<std::string> fault_of_loads(const Machine& machine, const std::string& from, const std::string& to) {
+/// --templates of a folder in which one line of a file is another.
+std::vector<std::string> fault_of(const Machine& machine, const std::string& file, const std::string& from,
+                                  const std::string& to) {
   static int count = 0;
   const auto folder = machine.terminal.folder.path / ("keys" + std::to_string(++count));
-  std::filesystem::create_directories(folder / "attention");
-  std::string text = read_text(TESSERA_SOURCE_DIR "/templates/attention/placed_keys.cuh");
+  std::filesystem::create_directories((folder / file).parent_path());
+  std::string text = read_text(TESSERA_SOURCE_DIR "/templates/" + file);
   const std::size_t at = text.find(from);
   REQUIRE_MESSAGE(at != std::string::npos, from);
   text.replace(at, from.size(), to);
-  write_file(folder / "attention" / "placed_keys.cuh", text);
+  write_file(folder / file, text);
   return {"--templates", folder.string()};
+}
+std::vector<std::string> fault_of_loads(const Machine& machine, const std::string& from, const std::string& to) {
+  return fault_of(machine, "attention/placed_keys.cuh", from, to);
 }
 
 }  // namespace
@@ -76,6 +80,26 @@ TEST_CASE("run: faults of loads from pages show") {
   auto early = fault_of_loads(machine, "    ptx::mbarrier_wait_parity(tail, parity);\n", "");
   early.insert(early.end(), {"--schedule", "all"});
   CHECK(run_keys(machine, kPagedFlags, early).code == 1);
+}
+
+TEST_CASE("run: keys in e4m3, and faults of descales and of what is widened") {
+  Machine machine;
+  if (!machine.compiler) return;
+  const std::vector<std::string> dense{"--kv-dtype", "e4m3", "--batch",    "2", "--heads-q",  "4",
+                                       "--heads-kv", "2",    "--seqlen-q", "5", "--seqlen-k", "300"};
+  CHECK(run_keys(machine, dense, {"--schedule", "all", "--races"}).code == 0);
+  CHECK(run_keys(machine, kPagedFlags, {"--kv-dtype", "e4m3"}).code == 0);
+  machine.terminal.refuses_hazards = false;
+  const auto fails = [&](const std::string& from, const std::string& to) {
+    return run_keys(machine, dense, fault_of(machine, "fmha/widened.cuh", from, to)).code == 1;
+  };
+  CHECK(fails("head * stride_head", "0 * stride_head"));
+  CHECK(fails("min(at.batch, p.batch - 1) * stride_batch", "0"));
+  const auto unfenced = fault_of(machine, "fmha/widened.cuh", "      ptx::fence_proxy_async_shared();\n", "");
+  std::vector<std::string> with_races = dense;
+  with_races.emplace_back("--races");
+  const Outcome hazards = run_keys(machine, with_races, unfenced);
+  CHECK(hazards.out.find("hazard") != std::string::npos);
 }
 
 TEST_CASE("run: tables and lengths from files") {
