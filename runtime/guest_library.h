@@ -8,7 +8,8 @@
 // so. Copies of LLVM in it have sigaction() and alarm() besides.
 //
 // So the calls that NVRTC makes to these functions are replaced, in its own table of imports and nowhere else: there is
-// no moment at which a disposition differs, hence nothing to restore and no race with the host. A library that imports
+// no moment at which a disposition differs, hence nothing to restore and no race with the host (a compile of the host's
+// own that began before still gives back what it took: guest_calls.h). A library that imports
 // neither signal() nor sigaction() is one that this cannot see into: there the dispositions are saved when a compile
 // begins and put back when the last one ends.
 #pragma once
@@ -28,7 +29,8 @@ struct GuestLibrary {
   bool is_contained = false;
 };
 
-/// Opens as DynamicLibrary::open does, without the effects above; what its initialisers did to signals is undone.
+/// Opens as DynamicLibrary::open does, without the effects above; what its initialisers did to signals is undone, and
+/// nothing is where the process has the library already.
 GuestLibrary open_guest_library(const std::string& name, std::string* why = nullptr);
 
 /// While it lives the calling thread is as a program starts: locale "C", rounding to nearest, no flags of arithmetic,

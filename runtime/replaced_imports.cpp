@@ -97,14 +97,36 @@ Tables tables_of(const link_map& library, const Layout& layout) {
 
 void* held_by(std::uintptr_t slot) { return __atomic_load_n(reinterpret_cast<void**>(slot), __ATOMIC_ACQUIRE); }
 
+void store(std::uintptr_t slot, void* function) {
+  __atomic_store_n(reinterpret_cast<void**>(slot), function, __ATOMIC_RELEASE);
+}
+
+/// Under the loader's lock: another copy of this code in the process may be at the same page.
+bool store_in_read_only(std::uintptr_t slot, void* function) {
+  struct Work {
+    std::uintptr_t slot;
+    void* function;
+    bool is_done;
+  } work{slot, function, false};
+  dl_iterate_phdr(
+      [](dl_phdr_info*, std::size_t, void* data) {
+        Work& one = *static_cast<Work*>(data);
+        const auto page_bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+        void* const page = reinterpret_cast<void*>(one.slot / page_bytes * page_bytes);
+        one.is_done = mprotect(page, page_bytes, PROT_READ | PROT_WRITE) == 0;
+        if (!one.is_done) return 1;
+        store(one.slot, one.function);
+        mprotect(page, page_bytes, PROT_READ);
+        return 1;
+      },
+      &work);
+  return work.is_done;
+}
+
 bool fill(const Layout& layout, std::uintptr_t slot, void* function) {
   if (!is_in(layout.writable, slot)) return false;
-  const auto page_bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  void* const page = reinterpret_cast<void*>(slot / page_bytes * page_bytes);
-  const bool is_read_only = layout.read_only.has(slot);
-  if (is_read_only && mprotect(page, page_bytes, PROT_READ | PROT_WRITE) != 0) return false;
-  __atomic_store_n(reinterpret_cast<void**>(slot), function, __ATOMIC_RELEASE);
-  if (is_read_only) mprotect(page, page_bytes, PROT_READ);
+  if (layout.read_only.has(slot)) return store_in_read_only(slot, function);
+  store(slot, function);
   return true;
 }
 

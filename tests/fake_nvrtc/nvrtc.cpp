@@ -6,6 +6,7 @@
 // to sigaction in data that the loader makes read-only. With FAKE_NVRTC_BY_SYSCALL it asks the kernel itself.
 #include <dlfcn.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -44,6 +45,33 @@ void take(int number, void (*handler)(int)) {
 }
 #endif
 
+#ifndef FAKE_NVRTC_BY_SYSCALL
+/// What a compile by the real one takes and gives back, in its order (strace of 13.0).
+struct Use {
+  sighandler_t interrupt, terminate, file_size;
+  rlimit stack;
+};
+
+Use begin_use() {
+  Use use{};
+  use.interrupt = signal(SIGINT, SIG_IGN);
+  if (use.interrupt != SIG_IGN) signal(SIGINT, on_signal);
+  use.terminate = signal(SIGTERM, on_signal);
+  use.file_size = signal(SIGXFSZ, SIG_IGN);
+  getrlimit(RLIMIT_STACK, &use.stack);
+  const rlimit raised{use.stack.rlim_max, use.stack.rlim_max};
+  setrlimit(RLIMIT_STACK, &raised);
+  return use;
+}
+
+void end_use(const Use& use) {
+  setrlimit(RLIMIT_STACK, &use.stack);
+  signal(SIGINT, use.interrupt);
+  signal(SIGTERM, use.terminate);
+  signal(SIGXFSZ, use.file_size);
+}
+#endif
+
 __attribute__((constructor)) void on_open() { take(SIGUSR1, on_signal); }
 
 int copy(const std::string& text, char* out) {
@@ -53,6 +81,13 @@ int copy(const std::string& text, char* out) {
 }  // namespace
 
 extern "C" {
+#ifndef FAKE_NVRTC_BY_SYSCALL
+void* fake_begin() { return new Use(begin_use()); }
+void fake_end(void* use) {
+  end_use(*static_cast<Use*>(use));
+  delete static_cast<Use*>(use);
+}
+#endif
 int nvrtcVersion(int* major, int* minor) {
   *major = 99;
   *minor = 7;
