@@ -55,7 +55,7 @@ class CheckCommand final : public Command {
     for (const CacheFault& fault : lost) call.complain(fault.to_string());
     const ExitCode rejection = rejection_code(list, kernels.rejected, is_strict_);
     if (rejection != kOk) complain_of_rejected(call, kernels.rejected.size(), kernels.rejected.front().reason);
-    if (call.is_json() && !found.missing.empty()) complain_of_missing(call, found);
+    if (!found.missing.empty()) complain_of_missing(call, found, kernels.names.size());
     if (!lost.empty()) return kDevice;
     if (rejection != kOk) return rejection;
     return found.missing.empty() ? kOk : kWrong;
@@ -122,8 +122,13 @@ class CheckCommand final : public Command {
     json.end();
   }
 
-  /// Without --json stdout says so.
-  static void complain_of_missing(const Call& call, const Found& found) {
+  /// Without --json stdout names them.
+  static void complain_of_missing(const Call& call, const Found& found, std::size_t of) {
+    const auto missing = static_cast<std::int64_t>(found.missing.size());
+    if (!call.is_json()) {
+      const std::string kernels = counted(static_cast<std::int64_t>(of), "kernel");
+      return call.complain(fmt::format("{} of {} {} missing", grouped(missing), kernels, missing == 1 ? "is" : "are"));
+    }
     constexpr std::size_t kMaxShown = 20;
     for (std::size_t i = 0; i < std::min(kMaxShown, found.missing.size()); ++i)
       call.complain(fmt::format("missing: {}  ({})", found.missing[i]["entry"].get<std::string>(),

@@ -180,6 +180,7 @@ class EmulateCommand final : public Command {
                  const Observation& observation) const {
     const std::int64_t hazards = hazards_of(report.findings);
     const bool pass = !report.is_stopped && report.problems.empty() && !(emulation_.is_strict && hazards > 0);
+    if (!pass) call.complain(why_failed(file_, report.findings, report.problems, emulation_.is_strict));
     if (call.is_json()) {
       OrderedJson findings = OrderedJson::array();
       for (const emulator::EmulatorFinding& finding : report.findings) findings.push_back(finding_json(finding));

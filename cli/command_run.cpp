@@ -287,6 +287,7 @@ class RunCommand final : public Command {
       print_text(call, plan, place, result, outcome);
       call.print(observation.text());
     }
+    if (!outcome.pass) call.complain(why_failed(plan.kernel, outcome.findings, outcome.problems, emulation_.is_strict));
     const auto judged = [&](double value) { return outcome.is_stopped ? OrderedJson(nullptr) : number(value); };
     OrderedJson json{{"pass", outcome.pass},
                      {"rel_error", judged(result.rel_error)},

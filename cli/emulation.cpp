@@ -122,6 +122,18 @@ std::string verdict_text(bool pass, std::int64_t hazards) {
   return hazards == 0 ? word : fmt::format("{}, {} hazard{}", word, hazards, hazards == 1 ? "" : "s");
 }
 
+std::string why_failed(const std::string& what, const std::vector<emulator::EmulatorFinding>& findings,
+                       const std::vector<std::string>& problems, bool is_strict) {
+  std::vector<std::string> reasons, hazards;
+  for (const emulator::EmulatorFinding& finding : findings)
+    (finding.is_failure ? reasons : hazards).push_back(finding.to_string());
+  reasons.insert(reasons.end(), problems.begin(), problems.end());
+  if (is_strict) reasons.insert(reasons.end(), hazards.begin(), hazards.end());
+  if (reasons.empty()) reasons.emplace_back("the launch was stopped");
+  const std::string others = reasons.size() > 1 ? fmt::format(" (and {} more)", reasons.size() - 1) : "";
+  return fmt::format("failed: {}: {}{}", what, reasons.front(), others);
+}
+
 void add_threads(OrderedJson& schedule, const emulator::LaunchStatistics& statistics) {
   if (statistics.threads > 1) schedule["threads"] = statistics.threads;
   if (!statistics.why_one_thread.empty()) schedule["why_one_thread"] = statistics.why_one_thread;

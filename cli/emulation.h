@@ -47,6 +47,10 @@ bool merge_findings(std::vector<emulator::EmulatorFinding>& all, std::vector<emu
 std::int64_t hazards_of(const std::vector<emulator::EmulatorFinding>& findings);
 /// The first word of a result: "pass", "pass, 1 hazard", "FAIL, 2 hazards".
 std::string verdict_text(bool pass, std::int64_t hazards);
+/// Why a run fails, in one line: the first failure, else the first problem, else the first hazard (which only a strict
+/// call fails for), and how many there are besides.
+std::string why_failed(const std::string& what, const std::vector<emulator::EmulatorFinding>& findings,
+                       const std::vector<std::string>& problems, bool is_strict);
 
 /// On how many threads a launch ran, and why on one where two were asked for: into a schedule's entry.
 void add_threads(OrderedJson& schedule, const emulator::LaunchStatistics& statistics);

@@ -26,10 +26,14 @@ TEST_CASE("check --json names what is missing on stderr too") {
           "missing: " + missing[0]["entry"].get<std::string>() + "  (tessera warm fmha --head-dim 96)\n");
   }
   // The lines of stdout are not said twice.
-  const Outcome text = terminal.run({"check", "fmha", "--head-dim", "64,96"});
-  CHECK(text.code == 1);
-  CHECK(text.err.empty());
-  CHECK(text.out.find("missing  ") == 0);
+  for (const bool is_quiet : {false, true}) {
+    std::vector<std::string> arguments = {"check", "fmha", "--head-dim", "64,96"};
+    if (is_quiet) arguments.push_back("--quiet");
+    const Outcome text = terminal.run(arguments);
+    CHECK(text.code == 1);
+    CHECK(text.err == "1 of 2 kernels is missing\n");
+    CHECK(text.out.find("missing  ") == 0);
+  }
   const Outcome many = terminal.run({"check", "fmha", "--head-dim", "64,96,128,192,256,512", "--mask", "none,causal",
                                      "--dtype", "bf16,f16", "--json"});
   CHECK(many.code == 1);

@@ -1,4 +1,5 @@
 // `emulate`: the example of the documentation, bindings of every kind, verdicts, and what a hostile file gets.
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -140,6 +141,37 @@ TEST_CASE("emulate: what is never written is said, hazards fail with --strict on
   outcome = emulate(terminal, launch, {"--strict"});
   CHECK(outcome.code == 1);
   CHECK(outcome.out.find("on tessera emulator (sm_90a): FAIL, 1 hazard\n") != std::string::npos);
+}
+
+TEST_CASE("emulate: why a call fails is one line of stderr, whatever stdout holds") {
+  Terminal terminal;
+  Json few_bytes = example(), poisoned = example();
+  few_bytes["launch"]["tensor_maps"]["in_map"]["box"] = {32, 4};
+  poisoned["bindings"]["buffers"]["in"] = {{"poison", true}};
+  poisoned["bindings"].erase("expect");
+  Json wrong = example();
+  wrong["launch"]["scalars"]["factor"] = 3.0;
+  struct {
+    Json launch;
+    std::vector<std::string> flags;
+    std::string reason;
+  } const cases[] = {{few_bytes, {}, "failure: expect-tx-mismatch in "},
+                     {wrong, {}, "out: "},
+                     {example(), {"--max-instructions", "50"}, "failure: instruction-budget in "},
+                     {poisoned, {"--strict"}, "hazard: global-uninitialised in "}};
+  for (const auto& one : cases) {
+    for (const std::vector<std::string>& more :
+         std::vector<std::vector<std::string>>{{}, {"--quiet"}, {"--json"}, {"--json", "--quiet"}}) {
+      std::vector<std::string> flags = one.flags;
+      flags.insert(flags.end(), more.begin(), more.end());
+      const Outcome outcome = emulate(terminal, one.launch, flags);
+      CAPTURE(outcome.err);
+      CHECK(outcome.code == 1);
+      CHECK(outcome.err.find("failed: " + kPtx + ": " + one.reason) == 0);
+      CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
+    }
+  }
+  CHECK(emulate(terminal, poisoned).err.empty());
 }
 
 TEST_CASE("emulate: --sms is the size num_sms, for persistent kernels") {

@@ -166,6 +166,8 @@ TEST_CASE("run: budgets end a launch, and bad emulator flags are refused") {
       machine.terminal.run({"run", "copy2d", "--shape", "700,1000", "--max-instructions", "1000", "--json"});
   CHECK(outcome.code == 1);
   CHECK(Json::parse(outcome.out)["findings"][0]["name"] == "instruction-budget");
+  CHECK(outcome.err.find("failed: tessera_copy2d_sm90a_r2_f32_32x128_sw128: failure: instruction-budget") !=
+        std::string::npos);
   CHECK(machine.terminal.run({"run", "copy2d", "--schedule", "nice"}).err ==
         "tessera: --schedule = nice: must be one of fair, eager, lazy, adversarial, all\n");
   CHECK(machine.terminal.run({"run", "copy2d", "--max-instructions", "0"}).code == 2);
