@@ -7,6 +7,7 @@
 
 #include "cli/call.h"
 #include "cli/planned_list.h"
+#include "tessera/cache_admin.h"
 #include "tessera/error.h"
 
 namespace tessera::cli {
@@ -63,7 +64,9 @@ class WarmCommand final : public Command {
       call.progress(fmt::format("[{}/{}] {}, {} left  {}", p.done, p.total, duration(p.seconds),
                                 duration(p.seconds_left), p.kernel));
     };
+    const CacheWatch watch(call.jit().cache().options(), !is_dry_run_ && !kernels.problems.empty());
     WarmReport report = call.jit().warm(kernels.problems, options);
+    const std::vector<CacheFault> lost = watch.lost();
     report.seconds = std::chrono::duration<double>(Clock::now() - start).count();  // reading and checking included
     report.was_cancelled = report.was_cancelled || !kernels.is_whole;
     last_words.withdraw();
@@ -71,7 +74,8 @@ class WarmCommand final : public Command {
     for (const RejectedProblem& one : report.rejected) rejected.push_back({kernels.index_of[one.index], one.reason});
     std::sort(rejected.begin(), rejected.end(), [](const Rejected& a, const Rejected& b) { return a.index < b.index; });
     print(call, list, report, rejected, sizes_.partly_checked());
-    const ExitCode ends = code(list, report, rejected);
+    for (const CacheFault& fault : lost) call.complain(fault.to_string());
+    const ExitCode ends = code(list, report, rejected, !lost.empty());
     if (ends == kUnsupported && !rejected.empty()) complain_of_rejected(call, rejected.size(), rejected.front().reason);
     return ends;
   }
@@ -128,9 +132,10 @@ class WarmCommand final : public Command {
                          [](const WarmedKernel& kernel) { return kernel.error.empty() && !kernel.is_stored; });
   }
 
-  ExitCode code(const ProblemList& list, const WarmReport& report, const std::vector<Rejected>& rejected) const {
+  ExitCode code(const ProblemList& list, const WarmReport& report, const std::vector<Rejected>& rejected,
+                bool is_folder_lost) const {
     if (report.was_cancelled) return kInterrupted;
-    ExitCode gravest = unstored(report) > 0 ? kDevice : kOk;
+    ExitCode gravest = is_folder_lost || unstored(report) > 0 ? kDevice : kOk;
     for (const WarmedKernel& kernel : report.entries)
       if (!kernel.error.empty()) gravest = graver(gravest, exit_code_of(kernel.error_kind));
     if (gravest != kOk) return gravest;

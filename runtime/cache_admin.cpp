@@ -204,9 +204,10 @@ CacheUsage cache_usage(const CacheOptions& options) {
 }
 
 struct CacheWatch::State {
-  explicit State(const CacheOptions& options) : shared(silent(options)) {
+  State(const CacheOptions& options, bool makes_folder) : shared(silent(options)) {
     folders = open_folders(shared, options);
     for (const auto& folder : folders) {
+      if (makes_folder) folder->prepare();  // of system folders nothing is made
       const std::optional<CacheFault> fault = folder->hold();
       // Of folders that are not there, or are refused, the cache itself warns.
       if (fault && fault->reason == kMovedMeanwhile) report.faults.push_back(*fault);
@@ -221,7 +222,8 @@ struct CacheWatch::State {
   WalkReport report;
 };
 
-CacheWatch::CacheWatch(const CacheOptions& options) : state_(std::make_unique<State>(options)) {}
+CacheWatch::CacheWatch(const CacheOptions& options, bool makes_folder)
+    : state_(std::make_unique<State>(options, makes_folder)) {}
 CacheWatch::~CacheWatch() = default;
 
 std::vector<CacheFault> CacheWatch::lost() const {

@@ -87,6 +87,34 @@ TEST_CASE("cache export: where every entry is evicted meanwhile it exits with 3 
   CHECK(bytes.empty());
 }
 
+TEST_CASE("warm: a cache that is moved away between two kernels is an error, whether it was there before or not") {
+  struct MovingCompiler final : testing::CountingCompiler {
+    Image compile(const SourceBundle& bundle) override {
+      if (calls == 1) told();
+      return CountingCompiler::compile(bundle);
+    }
+    std::function<void()> told;
+  };
+  for (const bool is_there : {false, true}) {
+    CAPTURE(is_there);
+    Terminal terminal;
+    if (is_there) REQUIRE(terminal.run({"warm", "fmha", "--head-dim", "192"}).code == 0);
+    const auto compiler = std::make_shared<MovingCompiler>();
+    const fs::path cache = terminal.folder.path / "cache";
+    compiler->told = [&] { fs::rename(cache, terminal.folder.path / "away"); };
+    terminal.host.prepare_jit = [&](Jit& jit) { jit.set_compiler(compiler); };
+    const std::vector<std::string> arguments = {"warm", "fmha", "--head-dim", "64,128", "--jobs", "1", "--quiet"};
+    const Outcome outcome = terminal.run(arguments);
+    CHECK(compiler->calls == 2);
+    CHECK(outcome.code == 5);
+    CHECK_MESSAGE(
+        outcome.err.find((cache / "v1").string() + ": was moved, removed or replaced meanwhile") != std::string::npos,
+        outcome.err);
+    compiler->told = [] {};
+    CHECK(terminal.run(arguments).code == 0);
+  }
+}
+
 TEST_CASE("check: a cache that is moved away or replaced while kernels are looked up is an error") {
   for (const bool is_replaced : {false, true}) {
     CAPTURE(is_replaced);

@@ -78,10 +78,11 @@ struct CacheUsage {
 CacheUsage cache_usage(const CacheOptions& options);
 
 /// The cache folders where they lie now. Whoever looks many kernels up asks afterwards whether they stayed there: what
-/// was not found in a folder that was moved away says nothing about it.
+/// was not found in a folder that was moved away says nothing about it. So does whoever stores many: they may lie in
+/// two places. For them makes_folder makes the user's folder, where it can be made.
 class CacheWatch {
  public:
-  explicit CacheWatch(const CacheOptions& options);
+  explicit CacheWatch(const CacheOptions& options, bool makes_folder = false);
   ~CacheWatch();
   CacheWatch(const CacheWatch&) = delete;
   CacheWatch& operator=(const CacheWatch&) = delete;
