@@ -74,289 +74,291 @@ bool sees_in_tree(const FmhaInputs& in, const FmhaSizes& sizes, const FmhaCheck&
       check.tree_starts.empty() ? batch * sizes.seqlen_q : check.tree_starts[static_cast<std::size_t>(batch)];
   const auto word = static_cast<std::int64_t>(check.tree_mask->at((first + row) * words + of_queries / 32));
   return (word >> of_queries % 32 & 1) != 0;
-  // As read_row, times a factor of the sequence and head.
-  void read_scaled_row(const TensorView& view, const std::optional<TensorView>& descale, std::int64_t batch,
-                       std::int64_t row, std::int64_t head, std::vector<double>& out) {
-    read_row(view, offset_of(view, batch, row, head), out);
-    if (!descale) return;
-    const double factor = descale->at(batch * descale->strides[0] + head * descale->strides[1]);
-    for (double& value : out) value *= factor;
+}
+
+// As read_row, times a factor of the sequence and head.
+void read_scaled_row(const TensorView& view, const std::optional<TensorView>& descale, std::int64_t batch,
+                     std::int64_t row, std::int64_t head, std::vector<double>& out) {
+  read_row(view, offset_of(view, batch, row, head), out);
+  if (!descale) return;
+  const double factor = descale->at(batch * descale->strides[0] + head * descale->strides[1]);
+  for (double& value : out) value *= factor;
+}
+
+// The keys [first, second) that a row sees.
+std::pair<std::int64_t, std::int64_t> visible_keys(const FmhaInputs& in, const FmhaSizes& sizes, const FmhaCheck& check,
+                                                   std::int64_t batch, std::int64_t row) {
+  const std::int64_t queries = used(in.seqused_q, batch, sizes.seqlen_q);
+  const std::int64_t keys = used(in.seqused_k, batch, sizes.seqlen_k);
+  if (row >= queries) return {0, 0};
+  const std::int64_t beside = row + keys - queries;
+  std::int64_t end = keys, begin = 0;
+  if (check.facts.mask == Mask::causal) end = std::min(end, beside + 1);
+  if (check.window_size_right >= 0) end = std::min(end, beside + check.window_size_right + 1);
+  if (check.window_size_left >= 0) begin = std::max<std::int64_t>(begin, beside - check.window_size_left);
+  if (check.attention_chunk > 0 && beside >= 0)
+    begin = std::max(begin, beside / check.attention_chunk * check.attention_chunk);
+  return begin < end ? std::pair(begin, end) : std::pair<std::int64_t, std::int64_t>(0, 0);
+}
+
+// One row on its way: scores turn into p in place; sums over the keys per column.
+struct RowWork {
+  std::int64_t row = 0, begin = 0, end = 0;  // of the keys that it sees
+  std::int64_t visible() const { return end - begin; }
+  /// No key at all, or none whose score is more than -inf; a NaN among them is seen.
+  bool sees_nothing() const { return visible() == 0 || (maximum == -kInfinity && sum == 0); }
+  std::vector<double> q, p, value, abs_sum, square_sum, v_abs_sum;
+  double maximum = -kInfinity, sum = 0, q_norm = 0, max_k_norm = 0, max_abs_score = 0, max_bias = 0;
+  std::int64_t beside = 0;  // the key beside the query
+};
+
+double norm(const std::vector<double>& x) {
+  double square = 0;
+  for (const double value : x) square += value * value;
+  return std::sqrt(square);
+}
+
+// Rows of one head, all sums. Each key and value is decoded once for all of them.
+std::vector<RowWork> compute_rows(const FmhaInputs& in, const FmhaSizes& sizes, const FmhaCheck& check,
+                                  std::int64_t batch, std::int64_t head, std::span<const std::int64_t> rows) {
+  const auto columns = static_cast<std::size_t>(sizes.head_dim);
+  const auto v_columns = static_cast<std::size_t>(sizes.v_columns());
+  const std::int64_t head_kv = head / (sizes.heads_q / sizes.heads_kv);
+  const double slope = check.alibi_slopes ? check.alibi_slopes->at(head * check.alibi_slopes->strides[0]) : 0;
+  std::vector<RowWork> work(rows.size());
+  std::int64_t keys = 0, first_key = sizes.seqlen_k;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    RowWork& w = work[r];
+    w.row = rows[r];
+    std::tie(w.begin, w.end) = visible_keys(in, sizes, check, batch, w.row);
+    w.beside = key_beside(in, sizes, batch, w.row);
+    w.q.resize(columns);
+    read_row(in.q, offset_of(in.q, batch, w.row, head), w.q);
+    w.q_norm = norm(w.q);
+    w.p.resize(static_cast<std::size_t>(w.visible()));
+    for (auto* sums : {&w.value, &w.abs_sum, &w.square_sum, &w.v_abs_sum}) sums->assign(v_columns, 0.0);
+    keys = std::max(keys, w.end);
+    first_key = std::min(first_key, w.begin);
   }
-
-  // The keys [first, second) that a row sees.
-  std::pair<std::int64_t, std::int64_t> visible_keys(const FmhaInputs& in, const FmhaSizes& sizes,
-                                                     const FmhaCheck& check, std::int64_t batch, std::int64_t row) {
-    const std::int64_t queries = used(in.seqused_q, batch, sizes.seqlen_q);
-    const std::int64_t keys = used(in.seqused_k, batch, sizes.seqlen_k);
-    if (row >= queries) return {0, 0};
-    const std::int64_t beside = row + keys - queries;
-    std::int64_t end = keys, begin = 0;
-    if (check.facts.mask == Mask::causal) end = std::min(end, beside + 1);
-    if (check.window_size_right >= 0) end = std::min(end, beside + check.window_size_right + 1);
-    if (check.window_size_left >= 0) begin = std::max<std::int64_t>(begin, beside - check.window_size_left);
-    if (check.attention_chunk > 0 && beside >= 0)
-      begin = std::max(begin, beside / check.attention_chunk * check.attention_chunk);
-    return begin < end ? std::pair(begin, end) : std::pair<std::int64_t, std::int64_t>(0, 0);
-  }
-
-  // One row on its way: scores turn into p in place; sums over the keys per column.
-  struct RowWork {
-    std::int64_t row = 0, begin = 0, end = 0;  // of the keys that it sees
-    std::int64_t visible() const { return end - begin; }
-    /// No key at all, or none whose score is more than -inf; a NaN among them is seen.
-    bool sees_nothing() const { return visible() == 0 || (maximum == -kInfinity && sum == 0); }
-    std::vector<double> q, p, value, abs_sum, square_sum, v_abs_sum;
-    double maximum = -kInfinity, sum = 0, q_norm = 0, max_k_norm = 0, max_abs_score = 0, max_bias = 0;
-    std::int64_t beside = 0;  // the key beside the query
-  };
-
-  double norm(const std::vector<double>& x) {
-    double square = 0;
-    for (const double value : x) square += value * value;
-    return std::sqrt(square);
-  }
-
-  // Rows of one head, all sums. Each key and value is decoded once for all of them.
-  std::vector<RowWork> compute_rows(const FmhaInputs& in, const FmhaSizes& sizes, const FmhaCheck& check,
-                                    std::int64_t batch, std::int64_t head, std::span<const std::int64_t> rows) {
-    const auto columns = static_cast<std::size_t>(sizes.head_dim);
-    const auto v_columns = static_cast<std::size_t>(sizes.v_columns());
-    const std::int64_t head_kv = head / (sizes.heads_q / sizes.heads_kv);
-    const double slope = check.alibi_slopes ? check.alibi_slopes->at(head * check.alibi_slopes->strides[0]) : 0;
-    std::vector<RowWork> work(rows.size());
-    std::int64_t keys = 0, first_key = sizes.seqlen_k;
-    for (std::size_t r = 0; r < rows.size(); ++r) {
-      RowWork& w = work[r];
-      w.row = rows[r];
-      std::tie(w.begin, w.end) = visible_keys(in, sizes, check, batch, w.row);
-      w.beside = key_beside(in, sizes, batch, w.row);
-      w.q.resize(columns);
-      read_row(in.q, offset_of(in.q, batch, w.row, head), w.q);
-      w.q_norm = norm(w.q);
-      w.p.resize(static_cast<std::size_t>(w.visible()));
-      for (auto* sums : {&w.value, &w.abs_sum, &w.square_sum, &w.v_abs_sum}) sums->assign(v_columns, 0.0);
-      keys = std::max(keys, w.end);
-      first_key = std::min(first_key, w.begin);
-    }
-    std::vector<double> element(columns);
-    for (std::int64_t j = first_key; j < keys; ++j) {
-      read_scaled_row(in.k, in.k_descale, batch, j, head_kv, element);
-      const double k_norm = norm(element);
-      for (RowWork& w : work) {
-        if (j < w.begin || j >= w.end) continue;
-        double score = 0;
-        for (std::size_t d = 0; d < columns; ++d) score += w.q[d] * element[d];
-        const bool is_seen = !check.tree_mask || sees_in_tree(in, sizes, check, batch, w.row, j);
-        const double bias = slope * static_cast<double>(std::abs(w.beside - j));
-        w.p[static_cast<std::size_t>(j - w.begin)] = !is_seen         ? -kInfinity
-                                                     : check.is_exact ? score
-                                                                      : logit_of(score, check) - bias;
-        w.max_bias = std::max(w.max_bias, std::fabs(bias));
-        w.max_abs_score = std::max(w.max_abs_score, std::fabs(score));
-        w.max_k_norm = std::max(w.max_k_norm, k_norm);
-      }
-    }
+  std::vector<double> element(columns);
+  for (std::int64_t j = first_key; j < keys; ++j) {
+    read_scaled_row(in.k, in.k_descale, batch, j, head_kv, element);
+    const double k_norm = norm(element);
     for (RowWork& w : work) {
-      for (const double s : w.p) w.maximum = std::max(w.maximum, s);
-      // The exact scale is ln 2: exponentials of whole numbers to the base 2, without the rounding of ln 2. Where all
-      // scores are -inf the row counts as one that sees no key.
-      for (double& s : w.p) {
-        const double distance = s == -kInfinity ? -kInfinity : s - w.maximum;
-        w.sum += s = check.is_exact ? std::exp2(distance) : std::exp(distance);
-      }
-      if (check.is_exact) w.maximum *= check.softmax_scale;
+      if (j < w.begin || j >= w.end) continue;
+      double score = 0;
+      for (std::size_t d = 0; d < columns; ++d) score += w.q[d] * element[d];
+      const bool is_seen = !check.tree_mask || sees_in_tree(in, sizes, check, batch, w.row, j);
+      const double bias = slope * static_cast<double>(std::abs(w.beside - j));
+      w.p[static_cast<std::size_t>(j - w.begin)] = !is_seen         ? -kInfinity
+                                                   : check.is_exact ? score
+                                                                    : logit_of(score, check) - bias;
+      w.max_bias = std::max(w.max_bias, std::fabs(bias));
+      w.max_abs_score = std::max(w.max_abs_score, std::fabs(score));
+      w.max_k_norm = std::max(w.max_k_norm, k_norm);
     }
-    element.resize(v_columns);
-    for (std::int64_t j = first_key; j < keys; ++j) {
-      read_scaled_row(in.v, in.v_descale, batch, j, head_kv, element);
-      for (RowWork& w : work) {
-        if (j < w.begin || j >= w.end) continue;
-        const double p = w.p[static_cast<std::size_t>(j - w.begin)];
-        for (std::size_t d = 0; d < v_columns; ++d) {
-          const double product = p * element[d];
-          w.value[d] += product;
-          w.abs_sum[d] += std::fabs(product);
-          w.square_sum[d] += product * product;
-          w.v_abs_sum[d] += std::fabs(element[d]);
-        }
+  }
+  for (RowWork& w : work) {
+    for (const double s : w.p) w.maximum = std::max(w.maximum, s);
+    // The exact scale is ln 2: exponentials of whole numbers to the base 2, without the rounding of ln 2. Where all
+    // scores are -inf the row counts as one that sees no key.
+    for (double& s : w.p) {
+      const double distance = s == -kInfinity ? -kInfinity : s - w.maximum;
+      w.sum += s = check.is_exact ? std::exp2(distance) : std::exp(distance);
+    }
+    if (check.is_exact) w.maximum *= check.softmax_scale;
+  }
+  element.resize(v_columns);
+  for (std::int64_t j = first_key; j < keys; ++j) {
+    read_scaled_row(in.v, in.v_descale, batch, j, head_kv, element);
+    for (RowWork& w : work) {
+      if (j < w.begin || j >= w.end) continue;
+      const double p = w.p[static_cast<std::size_t>(j - w.begin)];
+      for (std::size_t d = 0; d < v_columns; ++d) {
+        const double product = p * element[d];
+        w.value[d] += product;
+        w.abs_sum[d] += std::fabs(product);
+        w.square_sum[d] += product * product;
+        w.v_abs_sum[d] += std::fabs(element[d]);
       }
     }
-    return work;
+  }
+  return work;
+}
+
+// Sums of all outputs over some rows.
+struct Sums {
+  ElementSums o, lse, row_max, row_sum;
+};
+
+class RowChecker {
+ public:
+  RowChecker(const FmhaInputs& inputs, const FmhaOutputs& outputs, const FmhaSizes& sizes, const FmhaCheck& check)
+      : dtype_(dtype_bytes(inputs.k.dtype) == 1 ? DType::f16 : inputs.q.dtype),
+        has_descales_(inputs.k_descale || inputs.v_descale),
+        outputs_(outputs),
+        sizes_(sizes),
+        check_(check) {}
+
+  void check(const RowWork& w, std::int64_t batch, std::int64_t head, Sums& sums) const {
+    const FmhaRowBound bound(facts(w));
+    const Coordinates at{batch, head, w.row, 0, 0};
+    const bool is_empty = w.sees_nothing();
+    const double lse = is_empty ? -kInfinity : w.maximum + std::log(w.sum);
+    double rescale = 1;
+    if (outputs_.row_max) {
+      const double found = statistic(*outputs_.row_max, at);
+      const double allowed = is_empty ? 0 : bound.row_max(w.maximum);
+      // A kernel may leave its maximum behind the true one for a while, to save rescaling.
+      const bool is_behind = !is_empty && found < w.maximum && found >= w.maximum - kMaxTrail - allowed;
+      sums.row_max.add(judged({found, is_behind ? found : w.maximum, allowed, allowed * allowed, at}));
+      // What is relative to the maximum is compared relative to the one that the kernel used.
+      if (!check_.is_normalized() && !is_empty) rescale = rescale_from(w.maximum - found);
+    }
+    if (outputs_.row_sum) {
+      const double value = w.sum * rescale;
+      const double allowed = is_empty ? 0 : bound.row_sum(value) + maximum_roundings(w) * value;
+      sums.row_sum.add(judged({statistic(*outputs_.row_sum, at), value, allowed, allowed * allowed, at}));
+    }
+    if (outputs_.lse) {
+      const double allowed = is_empty ? 0 : bound.lse(lse, w.maximum);
+      sums.lse.add(judged({statistic(*outputs_.lse, at), lse, allowed, allowed * allowed, at}));
+    }
+    check_columns(w, bound, at, rescale, sums.o);
   }
 
-  // Sums of all outputs over some rows.
-  struct Sums {
-    ElementSums o, lse, row_max, row_sum;
-  };
-
-  class RowChecker {
-   public:
-    RowChecker(const FmhaInputs& inputs, const FmhaOutputs& outputs, const FmhaSizes& sizes, const FmhaCheck& check)
-        : dtype_(dtype_bytes(inputs.k.dtype) == 1 ? DType::f16 : inputs.q.dtype),
-          has_descales_(inputs.k_descale || inputs.v_descale),
-          outputs_(outputs),
-          sizes_(sizes),
-          check_(check) {}
-
-    void check(const RowWork& w, std::int64_t batch, std::int64_t head, Sums& sums) const {
-      const FmhaRowBound bound(facts(w));
-      const Coordinates at{batch, head, w.row, 0, 0};
-      const bool is_empty = w.sees_nothing();
-      const double lse = is_empty ? -kInfinity : w.maximum + std::log(w.sum);
-      double rescale = 1;
-      if (outputs_.row_max) {
-        const double found = statistic(*outputs_.row_max, at);
-        const double allowed = is_empty ? 0 : bound.row_max(w.maximum);
-        // A kernel may leave its maximum behind the true one for a while, to save rescaling.
-        const bool is_behind = !is_empty && found < w.maximum && found >= w.maximum - kMaxTrail - allowed;
-        sums.row_max.add(judged({found, is_behind ? found : w.maximum, allowed, allowed * allowed, at}));
-        // What is relative to the maximum is compared relative to the one that the kernel used.
-        if (!check_.is_normalized() && !is_empty) rescale = rescale_from(w.maximum - found);
-      }
-      if (outputs_.row_sum) {
-        const double value = w.sum * rescale;
-        const double allowed = is_empty ? 0 : bound.row_sum(value) + maximum_roundings(w) * value;
-        sums.row_sum.add(judged({statistic(*outputs_.row_sum, at), value, allowed, allowed * allowed, at}));
-      }
-      if (outputs_.lse) {
-        const double allowed = is_empty ? 0 : bound.lse(lse, w.maximum);
-        sums.lse.add(judged({statistic(*outputs_.lse, at), lse, allowed, allowed * allowed, at}));
-      }
-      check_columns(w, bound, at, rescale, sums.o);
-    }
-
-   private:
-    FmhaRowFacts facts(const RowWork& w) const {
-      FmhaRowFacts facts;
-      facts.output_dtype = outputs_.o.dtype;
-      facts.dtype = dtype_;
-      facts.is_exact = check_.is_exact;
-      facts.head_dim = sizes_.head_dim;
-      facts.visible = w.visible();
-      // A window may begin within a step.
-      const std::int64_t more = (w.begin > 0 ? 1 : 0) + check_.num_splits - 1;
-      facts.steps = more + (w.visible() + check_.tile_n - 1) / std::max(check_.tile_n, 1);
-      facts.scale = check_.softmax_scale;
-      facts.q_norm = w.q_norm;
-      facts.max_k_norm = w.max_k_norm;
-      facts.max_abs_score = w.max_abs_score;
-      facts.softcap = check_.softcap;
-      facts.max_bias = w.max_bias;
-      facts.has_descales = has_descales_;
-      return facts;
-    }
-
-    // exp(distance); of whole numbers exactly, whatever the roundings of ln 2 did to the distance.
-    double rescale_from(double distance) const {
-      return check_.is_exact ? std::exp2(std::nearbyint(distance / std::numbers::ln2)) : std::exp(distance);
-    }
-
-    // The kernel's maximum is known to us rounded and in other units: what that does to values relative to it.
-    double maximum_roundings(const RowWork& w) const {
-      return check_.is_normalized() || check_.is_exact ? 0.0 : 0x1p-22 * std::fabs(w.maximum);
-    }
-
-    /// Of inputs that are no numbers, or infinite, results are too, and no bound is a number: the same is right. That
-    /// it was written is looked at for all of an output.
-    static Element judged(const Element& element) {
-      const bool is_same = (std::isnan(element.expected) && std::isnan(element.found)) ||
-                           (std::isinf(element.expected) && element.found == element.expected);
-      return is_same ? Element{.at = element.at} : element;
-    }
-
-    double statistic(const TensorView& view, const Coordinates& at) const {
-      return view.at(at[0] * view.strides[0] + at[1] * view.strides[1] + at[2] * view.strides[2]);
-    }
-
-    /// exp(sink - m): what the head's sink adds to the sum.
-    double sink_share(const RowWork& w, std::int64_t head) const {
-      if (!check_.sink) return 0;
-      const double logit = check_.sink->at(head * check_.sink->strides[0]);
-      return check_.is_exact ? std::exp2((logit - w.maximum) / std::numbers::ln2) : std::exp(logit - w.maximum);
-    }
-
-    /// What the exponent of the sink errs by: its product with log2(e), which is rounded itself, and the difference; as
-    /// a part of the sum, of which it may be all.
-    double sink_roundings(const RowWork& w, std::int64_t head, double sum) const {
-      if (!check_.sink || check_.is_exact) return 0;
-      const double logit = check_.sink->at(head * check_.sink->strides[0]);
-      const double part = std::isinf(sum) ? 1 : sink_share(w, head) / sum;
-      return part > 0 ? part * 0x1p-22 * (std::fabs(logit) + std::fabs(w.maximum)) : 0;
-    }
-
-    void check_columns(const RowWork& w, const FmhaRowBound& bound, Coordinates at, double rescale,
-                       ElementSums& sums) const {
-      const std::int64_t offset = offset_of(outputs_.o, at[0], at[2], at[1]);
-      for (std::size_t d = 0; d < w.value.size(); ++d) {
-        at[3] = static_cast<std::int64_t>(d);
-        Element element;
-        element.at = at;
-        element.found = outputs_.o.at(offset + at[3] * outputs_.o.strides[3]);
-        if (!w.sees_nothing()) {
-          FmhaRowBound::Column column;
-          column.is_normalized = check_.is_normalized();
-          column.abs_sum = w.abs_sum[d] * rescale;
-          column.square_sum = w.square_sum[d] * rescale * rescale;
-          column.v_abs_sum = w.v_abs_sum[d] * rescale;
-          const double sum = w.sum + sink_share(w, at[1]);
-          column.sum = sum * rescale;
-          column.value = check_.is_normalized() ? w.value[d] / sum : w.value[d] * rescale;
-          element.expected = column.value;
-          const double extra = (maximum_roundings(w) + sink_roundings(w, at[1], sum)) * std::fabs(column.value);
-          element.bound = bound.element(column) + extra;
-          element.expected_square = bound.element_square(column) + extra * extra;
-        }
-        sums.add(judged(element));
-      }
-    }
-
-    DType dtype_;
-    bool has_descales_;
-    const FmhaOutputs& outputs_;
-    const FmhaSizes& sizes_;
-    const FmhaCheck& check_;
-  };
-
-  void demand_shape(const TensorView& view, std::string_view name, const std::vector<std::int64_t>& shape) {
-    if (view.shape != shape)
-      throw Error(ErrorKind::usage, fmt::format("{}: shape [{}] found, [{}] expected", name,
-                                                fmt::join(view.shape, ", "), fmt::join(shape, ", ")));
+ private:
+  FmhaRowFacts facts(const RowWork& w) const {
+    FmhaRowFacts facts;
+    facts.output_dtype = outputs_.o.dtype;
+    facts.dtype = dtype_;
+    facts.is_exact = check_.is_exact;
+    facts.head_dim = sizes_.head_dim;
+    facts.visible = w.visible();
+    // A window may begin within a step.
+    const std::int64_t more = (w.begin > 0 ? 1 : 0) + check_.num_splits - 1;
+    facts.steps = more + (w.visible() + check_.tile_n - 1) / std::max(check_.tile_n, 1);
+    facts.scale = check_.softmax_scale;
+    facts.q_norm = w.q_norm;
+    facts.max_k_norm = w.max_k_norm;
+    facts.max_abs_score = w.max_abs_score;
+    facts.softcap = check_.softcap;
+    facts.max_bias = w.max_bias;
+    facts.has_descales = has_descales_;
+    return facts;
   }
 
-  void report_output(std::string_view name, const ElementSums& sums, const std::vector<Axis>& axes,
-                     const TensorView& view, Comparison& result) {
-    const PoisonCount poison = count_poisoned(view);
-    if (poison.poisoned > 0)
-      result.problems.push_back(fmt::format("{}: {} of {} elements were never written, the first is element {}", name,
-                                            poison.poisoned, element_count(view.shape), poison.first));
-    if (sums.mismatched > 0) result.problems.push_back(describe_mismatches(name, sums, axes));
+  // exp(distance); of whole numbers exactly, whatever the roundings of ln 2 did to the distance.
+  double rescale_from(double distance) const {
+    return check_.is_exact ? std::exp2(std::nearbyint(distance / std::numbers::ln2)) : std::exp(distance);
   }
 
-  Comparison conclude(const Sums& sums, const FmhaOutputs& outputs, const FmhaSizes& sizes, const FmhaCheck& check) {
-    Comparison result;
-    const std::vector<Axis> rows = {{"batch", sizes.batch, {}},
-                                    {"head", sizes.heads_q, {sizes.heads_q / sizes.heads_kv}},
-                                    {"row", sizes.seqlen_q, {8, 16, 64, check.tile_m}}};
-    std::vector<Axis> elements = rows;
-    elements.push_back({"column", sizes.v_columns(), {2, 8, 16, 32, 64, 128}});
-    report_output("o", sums.o, elements, outputs.o, result);
-    if (outputs.lse) report_output("lse", sums.lse, rows, *outputs.lse, result);
-    if (outputs.row_max) report_output("row_max", sums.row_max, rows, *outputs.row_max, result);
-    if (outputs.row_sum) report_output("row_sum", sums.row_sum, rows, *outputs.row_sum, result);
-    result.rel_error = sums.o.rel_error();
-    result.rel_bound = sums.o.rel_bound();
-    result.max_abs_error = sums.o.max_abs_error;
-    result.cosine = sums.o.cosine();
-    result.rows_checked = sums.o.checked / std::max<std::int64_t>(sizes.v_columns(), 1);
-    result.rows_total = sizes.batch * sizes.heads_q * sizes.seqlen_q;
-    if (check.judges_rel_error && !(result.rel_error <= result.rel_bound))
-      result.problems.push_back(
-          fmt::format("o: relative error {:.3g} over all checked rows, at most {:.3g} is explained by "
-                      "independent roundings",
-                      result.rel_error, result.rel_bound));
-    result.pass = result.problems.empty();
-    return result;
+  // The kernel's maximum is known to us rounded and in other units: what that does to values relative to it.
+  double maximum_roundings(const RowWork& w) const {
+    return check_.is_normalized() || check_.is_exact ? 0.0 : 0x1p-22 * std::fabs(w.maximum);
   }
+
+  /// Of inputs that are no numbers, or infinite, results are too, and no bound is a number: the same is right. That
+  /// it was written is looked at for all of an output.
+  static Element judged(const Element& element) {
+    const bool is_same = (std::isnan(element.expected) && std::isnan(element.found)) ||
+                         (std::isinf(element.expected) && element.found == element.expected);
+    return is_same ? Element{.at = element.at} : element;
+  }
+
+  double statistic(const TensorView& view, const Coordinates& at) const {
+    return view.at(at[0] * view.strides[0] + at[1] * view.strides[1] + at[2] * view.strides[2]);
+  }
+
+  /// exp(sink - m): what the head's sink adds to the sum.
+  double sink_share(const RowWork& w, std::int64_t head) const {
+    if (!check_.sink) return 0;
+    const double logit = check_.sink->at(head * check_.sink->strides[0]);
+    return check_.is_exact ? std::exp2((logit - w.maximum) / std::numbers::ln2) : std::exp(logit - w.maximum);
+  }
+
+  /// What the exponent of the sink errs by: its product with log2(e), which is rounded itself, and the difference; as
+  /// a part of the sum, of which it may be all.
+  double sink_roundings(const RowWork& w, std::int64_t head, double sum) const {
+    if (!check_.sink || check_.is_exact) return 0;
+    const double logit = check_.sink->at(head * check_.sink->strides[0]);
+    const double part = std::isinf(sum) ? 1 : sink_share(w, head) / sum;
+    return part > 0 ? part * 0x1p-22 * (std::fabs(logit) + std::fabs(w.maximum)) : 0;
+  }
+
+  void check_columns(const RowWork& w, const FmhaRowBound& bound, Coordinates at, double rescale,
+                     ElementSums& sums) const {
+    const std::int64_t offset = offset_of(outputs_.o, at[0], at[2], at[1]);
+    for (std::size_t d = 0; d < w.value.size(); ++d) {
+      at[3] = static_cast<std::int64_t>(d);
+      Element element;
+      element.at = at;
+      element.found = outputs_.o.at(offset + at[3] * outputs_.o.strides[3]);
+      if (!w.sees_nothing()) {
+        FmhaRowBound::Column column;
+        column.is_normalized = check_.is_normalized();
+        column.abs_sum = w.abs_sum[d] * rescale;
+        column.square_sum = w.square_sum[d] * rescale * rescale;
+        column.v_abs_sum = w.v_abs_sum[d] * rescale;
+        const double sum = w.sum + sink_share(w, at[1]);
+        column.sum = sum * rescale;
+        column.value = check_.is_normalized() ? w.value[d] / sum : w.value[d] * rescale;
+        element.expected = column.value;
+        const double extra = (maximum_roundings(w) + sink_roundings(w, at[1], sum)) * std::fabs(column.value);
+        element.bound = bound.element(column) + extra;
+        element.expected_square = bound.element_square(column) + extra * extra;
+      }
+      sums.add(judged(element));
+    }
+  }
+
+  DType dtype_;
+  bool has_descales_;
+  const FmhaOutputs& outputs_;
+  const FmhaSizes& sizes_;
+  const FmhaCheck& check_;
+};
+
+void demand_shape(const TensorView& view, std::string_view name, const std::vector<std::int64_t>& shape) {
+  if (view.shape != shape)
+    throw Error(ErrorKind::usage, fmt::format("{}: shape [{}] found, [{}] expected", name, fmt::join(view.shape, ", "),
+                                              fmt::join(shape, ", ")));
+}
+
+void report_output(std::string_view name, const ElementSums& sums, const std::vector<Axis>& axes,
+                   const TensorView& view, Comparison& result) {
+  const PoisonCount poison = count_poisoned(view);
+  if (poison.poisoned > 0)
+    result.problems.push_back(fmt::format("{}: {} of {} elements were never written, the first is element {}", name,
+                                          poison.poisoned, element_count(view.shape), poison.first));
+  if (sums.mismatched > 0) result.problems.push_back(describe_mismatches(name, sums, axes));
+}
+
+Comparison conclude(const Sums& sums, const FmhaOutputs& outputs, const FmhaSizes& sizes, const FmhaCheck& check) {
+  Comparison result;
+  const std::vector<Axis> rows = {{"batch", sizes.batch, {}},
+                                  {"head", sizes.heads_q, {sizes.heads_q / sizes.heads_kv}},
+                                  {"row", sizes.seqlen_q, {8, 16, 64, check.tile_m}}};
+  std::vector<Axis> elements = rows;
+  elements.push_back({"column", sizes.v_columns(), {2, 8, 16, 32, 64, 128}});
+  report_output("o", sums.o, elements, outputs.o, result);
+  if (outputs.lse) report_output("lse", sums.lse, rows, *outputs.lse, result);
+  if (outputs.row_max) report_output("row_max", sums.row_max, rows, *outputs.row_max, result);
+  if (outputs.row_sum) report_output("row_sum", sums.row_sum, rows, *outputs.row_sum, result);
+  result.rel_error = sums.o.rel_error();
+  result.rel_bound = sums.o.rel_bound();
+  result.max_abs_error = sums.o.max_abs_error;
+  result.cosine = sums.o.cosine();
+  result.rows_checked = sums.o.checked / std::max<std::int64_t>(sizes.v_columns(), 1);
+  result.rows_total = sizes.batch * sizes.heads_q * sizes.seqlen_q;
+  if (check.judges_rel_error && !(result.rel_error <= result.rel_bound))
+    result.problems.push_back(
+        fmt::format("o: relative error {:.3g} over all checked rows, at most {:.3g} is explained by "
+                    "independent roundings",
+                    result.rel_error, result.rel_bound));
+  result.pass = result.problems.empty();
+  return result;
+}
 
 }  // namespace
 

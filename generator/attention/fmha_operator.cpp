@@ -208,6 +208,11 @@ void FmhaOperator::require_facts(const Fmha& problem) {
     if (problem.split_kv == SplitKv::on)
       throw Error(ErrorKind::unsupported, "split_kv on with q_layout ragged: sequences differ; take dealt");
   }
+  if (problem.kv_dtype && *problem.kv_dtype != problem.dtype &&
+      (facts.head_dim % 16 != 0 || facts.head_dim_v % 16 != 0))
+    throw Error(ErrorKind::unsupported,
+                fmt::format("fmha has no kernel for kv_dtype {} with head_dim {}: rows of 16 bytes are needed",
+                            to_word(*problem.kv_dtype), head_dims_text(facts.head_dim, facts.head_dim_v)));
   const bool alters_scores = problem.softcap != Softcap::none || problem.alibi != Alibi::none;
   if (problem.kv_dtype && *problem.kv_dtype != problem.dtype && alters_scores)
     throw Error(ErrorKind::unsupported,

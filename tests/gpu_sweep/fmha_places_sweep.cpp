@@ -90,7 +90,8 @@ class Sweep {
     if (problem.mask == Mask::none && problem.window == Window::none && pick(0, 2) == 0)
       problem.tree_mask = TreeMask::bits;
     const bool alters_scores = problem.softcap != Softcap::none || problem.alibi != Alibi::none;
-    if (pick(0, 2) == 0 && problem.head_dim <= 256 && !alters_scores) problem.kv_dtype = DType::e4m3;
+    if (pick(0, 2) == 0 && problem.head_dim <= 256 && problem.head_dim % 16 == 0 && !alters_scores)
+      problem.kv_dtype = DType::e4m3;
     return problem;
   }
 

@@ -1,0 +1,179 @@
+#include "generator/attention/fmha_steps.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "generator/attention/fmha_keys.h"
+#include "generator/attention/fmha_latent_launch.h"
+#include "generator/operator_words.h"
+#include "spec/attention_facts.h"
+
+namespace tessera {
+
+// Tiles of queries, without the parts of their keys; ragged: at most.
+Expression tiles_of(const FmhaLaunch& c) {
+  if (is_ragged(c.facts))
+    return expression("(ceil_div(seqlen_q * {}, {}) + batch) * {}", c.pack_gqa, c.tile_rows,
+                      c.pack_gqa == 1 ? "heads_q" : "heads_kv");
+  if (c.pack_gqa == 1 && !has_pools(c.facts))
+    return expression("ceil_div(seqlen_q, {}) * heads_q * batch", c.tile_rows);
+  return expression("ceil_div(seqlen_q * {}, {}) * heads_kv * batch", c.padded_heads, c.tile_rows);
+}
+
+// CTAs that the device has places for, or pairs; rows of CTAs where the tiles of a sequence run side by side.
+std::string places_of(const FmhaLaunch& c) {
+  if (is_latent(c)) return latent_places(c);
+  // Half of num_sms, rounded down, but never none.
+  if (c.ctas_per_tile == 2) return "max(ceil_div(num_sms - 1, 2), 1)";
+  return c.ctas_per_sm == 1 ? "num_sms" : fmt::format("{} * num_sms", c.ctas_per_sm);
+}
+
+// Most blocks of keys that all tiles may have.
+std::string blocks_of(const FmhaLaunch& c) {
+  if (is_latent(c)) return latent_units(c);
+  return fmt::format("{} * max(ceil_div(seqlen_k, {}), 1)", tiles_of(c).text(), c.tile_n);
+}
+// Dealt keys: CTAs, or pairs, that have a range. None has less than a block.
+std::string ranges_of(const FmhaLaunch& c) { return fmt::format("min({}, {})", places_of(c), blocks_of(c)); }
+// Rows of the workspace that parts take.
+std::string part_rows_of(const FmhaLaunch& c) {
+  if (!c.is_dealt) return "num_splits * batch * heads_q * seqlen_q";
+  const std::string ctas = is_latent(c) ? tiles_of_sequence(c) + " * " + ranges_of(c) : ranges_of(c);
+  return fmt::format("2 * {} * min(seqlen_q * {}, {})", ctas, c.pack_gqa, c.tile_rows);
+}
+
+std::vector<std::string> strides_of_o(const FmhaLaunch& c) {
+  std::vector<std::string> strides{"o_stride_head", "o_stride_seqlen"};
+  if (!is_ragged(c.facts)) strides.emplace_back("o_stride_batch");
+  return strides;
+}
+
+namespace {
+
+/// Appends a step's parameters, in the order of the entry's.
+class Parameters {
+ public:
+  explicit Parameters(LaunchStep& step) : step_(step) {}
+  void add(const char* name, ParameterKind kind, Expression value, const char* source, Expression offset = {}) {
+    step_.parameters.push_back(
+        {.name = name, .kind = kind, .value = std::move(value), .source = source, .offset_bytes = std::move(offset)});
+  }
+  void map(const char* name) { add(name, ParameterKind::tensor_map, {}, name); }
+  void pointer(const char* name) { add(name, ParameterKind::pointer, {}, name); }
+  void size(const char* name, ParameterKind kind = ParameterKind::i32) { add(name, kind, Expression::parse(name), ""); }
+  /// The parts of split keys: fp32 [num_splits][rows][head_dim_v], behind them [num_splits][rows][2].
+  void parts(const FmhaLaunch& c) {
+    add("partial_o", ParameterKind::pointer, {}, "workspace");
+    add("partial_sums", ParameterKind::pointer, {}, "workspace",
+        expression("{} * {}", part_rows_of(c), 4 * c.facts.head_dim_v));
+  }
+  void strides(const FmhaLaunch& c) {
+    for (const std::string& stride : strides_of_o(c)) size(stride.c_str(), ParameterKind::i64);
+  }
+  /// What is known of rows in the end.
+  void statistics(const FmhaLaunch& c) {
+    pointer("lse");
+    if (c.facts.output == Output::unnormalized) {
+      pointer("row_max");
+      pointer("row_sum");
+    }
+  }
+
+ private:
+  LaunchStep& step_;
+};
+
+}  // namespace
+
+LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
+  LaunchStep step;
+  step.entry = kernel;
+  // Launched while the kernel before may still run; it waits for its end itself.
+  step.programmatic_stream_serialization = c.is_split;
+  const std::string tiles = tiles_of(c).text() + (c.is_split ? " * num_splits" : "");
+  // As places_of says.
+  step.grid[0] = c.ctas_per_tile == 2 ? expression("2 * min(max(ceil_div(num_sms - 1, 2), 1), {})", tiles)
+                                      : expression("min({} * num_sms, {})", c.ctas_per_sm, tiles);
+  if (c.is_dealt) step.grid[0] = Expression::parse((c.ctas_per_tile == 2 ? "2 * " : "") + ranges_of(c));
+  if (is_latent(c)) step.grid[0] = expression("{} * {}", tiles_of_sequence(c), ranges_of(c));
+  step.cluster[0] = static_cast<std::uint32_t>(c.ctas_per_tile);
+  step.block[0] = static_cast<std::uint32_t>(c.threads);
+  step.dynamic_smem_bytes = c.smem_bytes;
+  Parameters parameters(step);
+  parameters.map("q");
+  if (!c.copies_keys) parameters.map("k");
+  if (!c.copies_keys && !is_latent(c)) parameters.map("v");
+  if (!c.is_split && !is_latent(c)) {
+    if (has_map_of_o(c)) parameters.map("o");
+    parameters.statistics(c);
+  } else if (c.is_dealt || is_latent(c)) {
+    parameters.pointer("o");
+    parameters.statistics(c);
+  }
+  if (c.facts.seqused == UsedLengths::qk) parameters.pointer("seqused_q");
+  if (c.facts.seqused != UsedLengths::none) parameters.pointer("seqused_k");
+  if (is_ragged(c.facts)) parameters.pointer("cu_seqlens_q");
+  if (stores_rows(c) && !c.is_dealt && !is_latent(c)) parameters.add("o_rows", ParameterKind::pointer, {}, "o");
+  if (c.is_split) parameters.parts(c);
+  if (has_pools(c.facts)) {
+    for (const char* const map : {"swa_k", "swa_v"}) parameters.map(map);
+    for (const char* const buffer : {"indices", "swa_lens"}) parameters.pointer(buffer);
+  }
+  // Where num_splits say how keys are split, only who merges the parts divides.
+  if (has_sink(c.facts) && (!c.is_split || c.is_dealt)) parameters.pointer("sink");
+  if (c.facts.alibi != Alibi::none) parameters.pointer("alibi_slopes");
+  if (c.facts.tree_mask != TreeMask::none) {
+    parameters.pointer("tree_mask");
+    parameters.size("tree_words");
+  }
+  if (has_pools(c.facts)) {
+    for (const char* const size : {"topk", "seqlen_swa"}) parameters.size(size);
+  }
+  for (const char* const size : {"batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k"}) parameters.size(size);
+  if (c.is_split && !c.is_dealt) parameters.size("num_splits");
+  if (c.facts.window == Window::chunked) parameters.size("attention_chunk");
+  if (c.facts.window == Window::sliding) {
+    parameters.size("window_size_left");
+    parameters.size("window_size_right");
+  }
+  parameters.add("softmax_scale", ParameterKind::f32, {}, "softmax_scale");
+  if (c.facts.softcap != Softcap::none) parameters.add("softcap", ParameterKind::f32, {}, "softcap");
+  if (lies_in_places(c)) add_key_parameters(c, step);
+  if (widens_keys(c.facts)) add_descale_parameters(step);
+  if (stores_rows(c) || is_latent(c)) parameters.strides(c);
+  return step;
+}
+
+// With the first step's parameters: what rows see is looked up again.
+LaunchStep merge_step_of_dealt(const FmhaLaunch& c, const LaunchStep& first) {
+  LaunchStep step = first;
+  step.entry += "_merge";
+  const std::string cuts = "max(" + ranges_of(c) + " - 1, 0)" + (is_latent(c) ? " * " + tiles_of_sequence(c) : "");
+  step.grid[0] = expression("{} * ceil_div(min(seqlen_q * {}, {}), {})", cuts, c.pack_gqa, c.tile_rows, c.merge_rows);
+  step.cluster[0] = 1;
+  step.block[0] = static_cast<std::uint32_t>(32 * c.merge_rows);
+  step.dynamic_smem_bytes = 0;
+  step.programmatic_stream_serialization = true;
+  Parameters(step).add("num_ctas", ParameterKind::i32, Expression::parse(ranges_of(c)), "");
+  return step;
+}
+
+LaunchStep merge_step(const FmhaLaunch& c, const std::string& kernel) {
+  LaunchStep step;
+  step.entry = kernel + "_merge";
+  step.grid[0] = expression("ceil_div(batch * heads_q * seqlen_q, {})", c.merge_rows);
+  step.block[0] = static_cast<std::uint32_t>(32 * c.merge_rows);
+  step.programmatic_stream_serialization = true;
+  Parameters parameters(step);
+  parameters.parts(c);
+  parameters.pointer("o");
+  parameters.statistics(c);
+  if (has_sink(c.facts)) parameters.pointer("sink");
+  for (const char* const size : {"batch", "heads_q", "seqlen_q", "num_splits"}) parameters.size(size);
+  parameters.strides(c);
+  return step;
+}
+
+}  // namespace tessera
