@@ -208,15 +208,18 @@ void FmhaOperator::require_facts(const Fmha& problem) {
     if (problem.split_kv == SplitKv::on)
       throw Error(ErrorKind::unsupported, "split_kv on with q_layout ragged: sequences differ; take dealt");
   }
-  if (problem.kv_dtype && *problem.kv_dtype != problem.dtype &&
-      (facts.head_dim % 16 != 0 || facts.head_dim_v % 16 != 0))
-    throw Error(ErrorKind::unsupported,
-                fmt::format("fmha has no kernel for kv_dtype {} with head_dim {}: rows of 16 bytes are needed",
-                            to_word(*problem.kv_dtype), head_dims_text(facts.head_dim, facts.head_dim_v)));
-  const bool alters_scores = problem.softcap != Softcap::none || problem.alibi != Alibi::none;
-  if (problem.kv_dtype && *problem.kv_dtype != problem.dtype && alters_scores)
-    throw Error(ErrorKind::unsupported,
-                fmt::format("fmha has no kernel for kv_dtype {} with softcap or alibi", to_word(*problem.kv_dtype)));
+  if (problem.kv_dtype && *problem.kv_dtype != problem.dtype) {
+    const auto refuse_widening = [&](const std::string& with) {
+      throw Error(ErrorKind::unsupported,
+                  fmt::format("fmha has no kernel for kv_dtype {} with {}", to_word(*problem.kv_dtype), with));
+    };
+    constexpr int kWidened[] = {64, 96, 128, 192, 256};
+    if (std::find(std::begin(kWidened), std::end(kWidened), facts.head_dim) == std::end(kWidened))
+      refuse_widening("head_dim " + head_dims_text(facts.head_dim, facts.head_dim_v));
+    if (problem.softcap != Softcap::none) refuse_widening("softcap");
+    if (problem.alibi != Alibi::none) refuse_widening("alibi");
+    if (problem.tree_mask != TreeMask::none) refuse_widening("tree_mask");
+  }
   if (problem.kv_pools != KvPools::dense) refuse("kv_pools", to_word(problem.kv_pools));
   require_facts_of_scores(problem);
   require_sizes_of_facts(problem);

@@ -81,7 +81,7 @@ inline std::vector<Problem> every_fact() {
       problems.push_back(Fmha{.head_dim = 576, .head_dim_v = 512, .dtype = dtype, .mask = mask, .v_is_k = VIsK::on});
   for (const fmha::HeadDims& dims : fmha::kHeadDims)
     for (const DType dtype : {DType::bf16, DType::f16})
-      if (dims.head_dim <= 256 && dims.head_dim % 16 == 0)
+      if (dims.head_dim >= 64 && dims.head_dim <= 256 && dims.head_dim % 32 == 0 && dims.head_dim != 160)
         problems.push_back(
             Fmha{.head_dim = dims.head_dim, .head_dim_v = dims.head_dim_v, .dtype = dtype, .kv_dtype = DType::e4m3});
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16})

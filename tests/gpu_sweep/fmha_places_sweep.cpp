@@ -89,8 +89,9 @@ class Sweep {
     if (problem.mask == Mask::causal && pick(0, 3) == 0) problem.window = Window::chunked;
     if (problem.mask == Mask::none && problem.window == Window::none && pick(0, 2) == 0)
       problem.tree_mask = TreeMask::bits;
-    const bool alters_scores = problem.softcap != Softcap::none || problem.alibi != Alibi::none;
-    if (pick(0, 2) == 0 && problem.head_dim <= 256 && problem.head_dim % 16 == 0 && !alters_scores)
+    const bool alters_scores =
+        problem.softcap != Softcap::none || problem.alibi != Alibi::none || problem.tree_mask != TreeMask::none;
+    if (pick(0, 2) == 0 && problem.head_dim <= 256 && problem.head_dim % 64 == 0 && !alters_scores)
       problem.kv_dtype = DType::e4m3;
     return problem;
   }

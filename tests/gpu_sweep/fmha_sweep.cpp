@@ -243,8 +243,9 @@ class Sweep {
     if (pick(0, 3) == 0) problem.softcap = Softcap::tanh;
     if (pick(0, 3) == 0) problem.alibi = Alibi::per_head;
     if (problem.mask == Mask::causal && pick(0, 3) == 0) problem.window = Window::chunked;
-    const bool alters_scores = problem.softcap != Softcap::none || problem.alibi != Alibi::none;
-    if (pick(0, 2) == 0 && head_dim.qk <= 256 && head_dim.qk % 16 == 0 && !alters_scores)
+    const bool alters_scores =
+        problem.softcap != Softcap::none || problem.alibi != Alibi::none || problem.tree_mask != TreeMask::none;
+    if (pick(0, 2) == 0 && head_dim.qk <= 256 && head_dim.qk % 64 == 0 && !alters_scores)
       problem.kv_dtype = DType::e4m3;
     return problem;
   }
