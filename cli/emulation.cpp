@@ -131,7 +131,8 @@ std::string why_failed(const std::string& what, const std::vector<emulator::Emul
   if (is_strict) reasons.insert(reasons.end(), hazards.begin(), hazards.end());
   if (reasons.empty()) reasons.emplace_back("the launch was stopped");
   const std::string others = reasons.size() > 1 ? fmt::format(" (and {} more)", reasons.size() - 1) : "";
-  return fmt::format("failed: {}: {}{}", what, reasons.front(), others);
+  // A deadlock goes on with a line for each warp that waits.
+  return fmt::format("failed: {}: {}{}", what, reasons.front().substr(0, reasons.front().find('\n')), others);
 }
 
 void add_threads(OrderedJson& schedule, const emulator::LaunchStatistics& statistics) {
