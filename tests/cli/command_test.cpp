@@ -463,7 +463,7 @@ TEST_CASE("a long list: checked and counted with progress before the first compi
   CHECK(terminal.compiler->calls == 0);
   terminal.host.catch_interrupt = nullptr;
 
-  CHECK(terminal.run({"check", file}).err.empty());
+  CHECK(terminal.run({"check", file}).err.find("looking up") == std::string::npos);
   terminal.host.is_terminal = true;
   const std::string warmed = terminal.run({"warm", file}).err, checked = terminal.run({"check", file}).err;
   const std::size_t counting = warmed.find("counting kernels: 1,024 of 2,048 problems, "),
