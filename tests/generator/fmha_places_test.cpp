@@ -103,9 +103,10 @@ TEST_CASE("keys in e4m3: what is refused, and why; what a launch takes") {
   CHECK(refusal({{"kv_dtype", "f16"}}) == "fmha has no kernel for kv_dtype f16 beside dtype bf16: take bf16 or e4m3");
   CHECK(refusal({{"arch", "sm_100a"}, {"kv_dtype", "e4m3"}}) ==
         "fmha has no kernel for kv_dtype e4m3 on sm_100a: take sm_90a");
-  CHECK(refusal({{"kv_dtype", "e4m3"}, {"head_dim", "512"}})
-            .find("head_dim 512 with kv_dtype e4m3, at most 256 allowed (registers of widening warps)") !=
-        std::string::npos);
+  for (const char* const head_dim : {"16", "72", "160", "512"})
+    CHECK(refusal({{"kv_dtype", "e4m3"}, {"head_dim", head_dim}}) ==
+          std::string("fmha has no kernel for kv_dtype e4m3 with head_dim ") + head_dim);
+  CHECK(refusal({{"kv_dtype", "e4m3"}, {"softcap", "tanh"}}) == "fmha has no kernel for kv_dtype e4m3 with softcap");
   CHECK(refusal({{"kv_dtype", "e4m3"}}) == "accepted");
   CHECK(refusal({{"kv_dtype", "bf16"}}) == "accepted");
   const LaunchPlan plain = make_plan(problem_of("fmha", {{"kv_dtype", "bf16"}})).launch;
