@@ -56,11 +56,18 @@ int packed_heads_of(const Fmha& p) {
   return heads <= fmha::kRowsPerWarpgroup && fmha::kRowsPerWarpgroup % heads == 0 ? static_cast<int>(heads) : 1;
 }
 
-/// Split where few tiles would leave a device idle beside long walks over the keys.
+/// Whether sequences may be longer than others where their number of keys is said in memory.
+bool may_differ(const Fmha& p) {
+  return p.batch > 1 && (p.seqused != UsedLengths::none || p.kv_layout != KvLayout::dense);
+}
+
+/// Split where few tiles would leave a device idle beside long walks over the keys, or a long walk of one sequence
+/// beside short ones of others.
 SplitKv split_of(const Fmha& p, int pack_gqa) {
   // A split launch needs a workspace: nobody gets one unasked, whose keys may be few.
   if (!has_fmha_cost(p) || p.head_dim > 256) return SplitKv::off;
   if (p.seqlen_q > kFewQueries || expected_keys(p) < kManyKeys) return SplitKv::off;
+  if (may_differ(p)) return SplitKv::dealt;
   if (has_tiles(p, pack_gqa, kEnoughTiles)) return SplitKv::off;
   return p.q_layout == QueryLayout::ragged ? SplitKv::dealt : SplitKv::on;
 }

@@ -39,6 +39,23 @@ TEST_CASE("attention: where all sizes are expected ones a model of the time choo
   CHECK(make_plan(problem_of("fmha", sizes)).reason.starts_with("modelled at 1"));
 }
 
+TEST_CASE("attention: keys are dealt where sequences may be longer than others") {
+  const auto split_kv = [](Fields fields) {
+    const Fields sizes{{"heads_q", "32"}, {"heads_kv", "8"}, {"seqlen_q", "1"}, {"seqlen_k", "8192"}};
+    fields.insert(fields.end(), sizes.begin(), sizes.end());
+    return chosen_config<FmhaOperator>(problem_of("fmha", fields)).split_kv;
+  };
+  CHECK(split_kv({{"batch", "64"}}) == SplitKv::off);
+  CHECK(split_kv({{"batch", "4"}}) == SplitKv::on);
+  for (const char* const batch : {"2", "4", "64", "400"}) {
+    CHECK(split_kv({{"batch", batch}, {"seqused", "k"}}) == SplitKv::dealt);
+    CHECK(split_kv({{"batch", batch}, {"kv_layout", "paged"}, {"page_size", "16"}}) == SplitKv::dealt);
+    CHECK(split_kv({{"batch", batch}, {"kv_layout", "ragged"}}) == SplitKv::dealt);
+  }
+  // One sequence is as long as itself.
+  CHECK(split_kv({{"batch", "1"}, {"kv_layout", "paged"}, {"page_size", "16"}}) == SplitKv::on);
+}
+
 /// What an H200 took for the choice beside the best candidate, where the choice had been slower by 7 % and more: those
 /// within 3 % of the best.
 TEST_CASE("attention: the choice where others were measured to be slow") {
