@@ -310,9 +310,10 @@ class Sweep {
       constexpr double kScales[] = {0.125, 0.0883883476, 0.0625, 1.0, 0.0, -0.3, 1e-4};
       s.softmax_scale = kScales[pick(0, 6)];
       draw_facts(problem, s);
-      const std::int64_t out = s.batch * (s.seqlen_q + 1) * (s.heads_q * head_dim + 8);
-      const std::int64_t in = s.batch * (s.seqlen_k + 1) * (s.heads_kv * head_dim + 8);
-      if (out < kMaxOutputElements && in < kPoolElements / 4 && s.batch * s.heads_q * s.seqlen_q <= kMaxRows) return s;
+      const std::int64_t batch = std::max<std::int64_t>(s.batch, 1);  // ragged queries are there without a sequence
+      const std::int64_t out = batch * (s.seqlen_q + 1) * (s.heads_q * head_dim + 8);
+      const std::int64_t in = batch * (s.seqlen_k + 1) * (s.heads_kv * head_dim + 8);
+      if (out < kMaxOutputElements && in < kPoolElements / 4 && batch * s.heads_q * s.seqlen_q <= kMaxRows) return s;
     }
   }
 
