@@ -176,6 +176,7 @@ FmhaLaunch launch_facts(const Config& c) {
           .tile_rows = c.tile_m,
           .tile_n = c.tile_n,
           .merge_rows = kMergeRows,
+          .merge_warps = kMergeRows,
           .ctas_per_tile = fmha::ctas_per_tile(c),
           .ctas_per_sm = fmha::ctas_per_sm(c),
           .threads = fmha::num_threads(c),

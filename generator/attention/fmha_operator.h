@@ -85,7 +85,8 @@ struct FmhaLaunch {
   bool copies_keys = false;  ///< threads load k and v, no tensor map
   int tile_rows = 0;         ///< packed rows of a CTA, or of a pair
   int tile_n = 0;            ///< keys of a step
-  int merge_rows = 1;        ///< of a CTA of the kernel that merges split keys, a warp each
+  int merge_rows = 1;        ///< of a CTA of the kernel that merges split keys
+  int merge_warps = 1;       ///< of that CTA
   int ctas_per_tile = 1;
   int ctas_per_sm = 1;
   int threads = 0;

@@ -153,7 +153,7 @@ LaunchStep merge_step_of_dealt(const FmhaLaunch& c, const LaunchStep& first) {
   const std::string cuts = "max(" + ranges_of(c) + " - 1, 0)" + (is_latent(c) ? " * " + tiles_of_sequence(c) : "");
   step.grid[0] = expression("{} * ceil_div(min(seqlen_q * {}, {}), {})", cuts, c.pack_gqa, c.tile_rows, c.merge_rows);
   step.cluster[0] = 1;
-  step.block[0] = static_cast<std::uint32_t>(32 * c.merge_rows);
+  step.block[0] = static_cast<std::uint32_t>(32 * c.merge_warps);
   step.dynamic_smem_bytes = 0;
   step.programmatic_stream_serialization = true;
   Parameters(step).add("num_ctas", ParameterKind::i32, Expression::parse(ranges_of(c)), "");
@@ -164,7 +164,7 @@ LaunchStep merge_step(const FmhaLaunch& c, const std::string& kernel) {
   LaunchStep step;
   step.entry = kernel + "_merge";
   step.grid[0] = expression("ceil_div(batch * heads_q * seqlen_q, {})", c.merge_rows);
-  step.block[0] = static_cast<std::uint32_t>(32 * c.merge_rows);
+  step.block[0] = static_cast<std::uint32_t>(32 * c.merge_warps);
   step.programmatic_stream_serialization = true;
   Parameters parameters(step);
   parameters.parts(c);

@@ -28,6 +28,7 @@ FmhaLaunch launch_facts(const Config& c) {
           .tile_rows = fmha_tcgen05::used_rows_of_tile(c),
           .tile_n = c.tile_n,
           .merge_rows = kMergeRows,
+          .merge_warps = kMergeRows,
           .ctas_per_tile = fmha_tcgen05::ctas_per_tile(c),
           .ctas_per_sm = fmha_tcgen05::ctas_per_sm(c),
           .threads = fmha_tcgen05::num_threads(c),

@@ -45,12 +45,19 @@ struct Statistics {
 };
 
 // A row's parts, of which number i is row part_row(i) of partial_o and partial_sums, to `o`.
+//
+// What a merge takes is latency: the first parts' O, for all columns, is on its way before their weights are known.
 template <auto C, class PartRow>
 __device__ __forceinline__ void merge_row(const float* partial_o, const float* partial_sums, int num_parts,
                                           const PartRow& part_row, char* o_row, const Statistics& statistics,
                                           long long statistic) {
   constexpr float kLn2 = 0.6931471805599453f;
+  constexpr int kColumns = C.facts.head_dim_v;
+  constexpr int kGroups = (kColumns + 127) / 128;  // of columns, 4 to a lane
+  constexpr int kAtOnce = kGroups == 1 ? 16 : kGroups == 2 ? 8 : 4;
+  static_assert(32 % kAtOnce == 0);
   const int lane = static_cast<int>(threadIdx.x) % 32;
+  const auto is_mine = [&](int group) { return kColumns % 128 == 0 || 128 * group + 4 * lane < kColumns; };
   // Each lane looks at parts of its own; 32 at a time.
   const auto sums_of = [&](int part, float& reference, float& sum) {
     unsigned bits[2] = {__float_as_uint(ptx::minus_infinity()), 0};
@@ -58,21 +65,37 @@ __device__ __forceinline__ void merge_row(const float* partial_o, const float* p
     reference = __uint_as_float(bits[0]);
     sum = __uint_as_float(bits[1]);
   };
-  float reference, part_sum;
-  float max = ptx::minus_infinity();
+  ptx::Vector4 loaded[kAtOnce][kGroups];
+  const auto load = [&](int first) {
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (first + i >= num_parts) break;
+      const float* const row = partial_o + part_row(first + i) * kColumns + 4 * lane;
+#pragma unroll
+      for (int group = 0; group < kGroups; ++group)
+        if (is_mine(group)) loaded[i][group] = ptx::ld_global_v4_written(row + 128 * group);
+    }
+  };
+
+  float reference, part_sum;  // of the first 32 parts until all are added up
+  sums_of(lane, reference, part_sum);
+  load(0);
+  float max = reference;
 #pragma unroll 1
-  for (int first = 0; first < num_parts; first += 32) {
-    sums_of(first + lane, reference, part_sum);
-    max = fmaxf(max, reference);
+  for (int first = 32; first < num_parts; first += 32) {
+    float other, unused;
+    sums_of(first + lane, other, unused);
+    max = fmaxf(max, other);
   }
 #pragma unroll
   for (int i = 16; i > 0; i /= 2) max = fmaxf(max, __shfl_xor_sync(0xffffffff, max, i));
   const float subtrahend = max == ptx::minus_infinity() ? 0.0f : max;
-  float sum = 0;
+  float sum = part_sum * ptx::ex2(reference - subtrahend);
 #pragma unroll 1
-  for (int first = 0; first < num_parts; first += 32) {
-    sums_of(first + lane, reference, part_sum);
-    sum += part_sum * ptx::ex2(reference - subtrahend);
+  for (int first = 32; first < num_parts; first += 32) {
+    float other, other_sum;
+    sums_of(first + lane, other, other_sum);
+    sum += other_sum * ptx::ex2(other - subtrahend);
   }
 #pragma unroll
   for (int i = 16; i > 0; i /= 2) sum += __shfl_xor_sync(0xffffffff, sum, i);
@@ -82,35 +105,40 @@ __device__ __forceinline__ void merge_row(const float* partial_o, const float* p
   }
   const float factor = C.facts.output == Output::unnormalized ? 1.0f : whole == 0.0f ? 0.0f : 1.0f / whole;
 
+  float o[kGroups][4] = {};
+  float own_weight = ptx::ex2(reference - subtrahend) * factor;
 #pragma unroll 1
-  for (int first_column = 0; first_column < C.facts.head_dim_v; first_column += 128) {
-    const int column = first_column + 4 * lane;
-    const bool is_mine = column < C.facts.head_dim_v;
-    float o[4] = {0, 0, 0, 0};
-#pragma unroll 1
-    for (int first = 0; first < num_parts; first += 32) {
+  for (int first = 0; first < num_parts; first += kAtOnce) {
+    if (first > 0) load(first);
+    if (first > 0 && first % 32 == 0) {
       sums_of(first + lane, reference, part_sum);
-      const float own_weight = ptx::ex2(reference - subtrahend) * factor;
-      // Several loads are on their way at once: what a part's takes is its latency.
-#pragma unroll 8
-      for (int i = 0; i < min(32, num_parts - first); ++i) {
-        const float weight = __shfl_sync(0xffffffff, own_weight, i);
-        if (!is_mine) continue;
-        const ptx::Vector4 part =
-            ptx::ld_global_v4_written(partial_o + part_row(first + i) * C.facts.head_dim_v + column);
-        o[0] = fmaf(__uint_as_float(part.x), weight, o[0]);
-        o[1] = fmaf(__uint_as_float(part.y), weight, o[1]);
-        o[2] = fmaf(__uint_as_float(part.z), weight, o[2]);
-        o[3] = fmaf(__uint_as_float(part.w), weight, o[3]);
+      own_weight = ptx::ex2(reference - subtrahend) * factor;
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (first + i >= num_parts) break;
+      const float weight = __shfl_sync(0xffffffff, own_weight, first % 32 + i);
+#pragma unroll
+      for (int group = 0; group < kGroups; ++group) {
+        const ptx::Vector4& part = loaded[i][group];
+        o[group][0] = fmaf(__uint_as_float(part.x), weight, o[group][0]);
+        o[group][1] = fmaf(__uint_as_float(part.y), weight, o[group][1]);
+        o[group][2] = fmaf(__uint_as_float(part.z), weight, o[group][2]);
+        o[group][3] = fmaf(__uint_as_float(part.w), weight, o[group][3]);
       }
     }
-    if (!is_mine) continue;
-    char* const out = o_row + column * o_element_bytes(C.facts);
+  }
+#pragma unroll
+  for (int group = 0; group < kGroups; ++group) {
+    if (!is_mine(group)) continue;
+    const float* const of_group = o[group];
+    char* const out = o_row + (128 * group + 4 * lane) * o_element_bytes(C.facts);
     if constexpr (C.facts.output == Output::unnormalized) {
-      ptx::st_global_v4(out,
-                        {__float_as_uint(o[0]), __float_as_uint(o[1]), __float_as_uint(o[2]), __float_as_uint(o[3])});
+      ptx::st_global_v4(out, {__float_as_uint(of_group[0]), __float_as_uint(of_group[1]), __float_as_uint(of_group[2]),
+                              __float_as_uint(of_group[3])});
     } else {
-      ptx::st_global_v2(out, ptx::cvt_pack<C.facts.dtype>(o[0], o[1]), ptx::cvt_pack<C.facts.dtype>(o[2], o[3]));
+      ptx::st_global_v2(out, ptx::cvt_pack<C.facts.dtype>(of_group[0], of_group[1]),
+                        ptx::cvt_pack<C.facts.dtype>(of_group[2], of_group[3]));
     }
   }
   if (lane != 0) return;

@@ -73,9 +73,12 @@ struct PairRow {
       : p(params), sequences_of_lane((params.batch + 31) / 32) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll 1
-    for (int i = 0; i < sequences_of_lane; ++i) {
-      const int sequence = lane * sequences_of_lane + i;
-      if (sequence < p.batch) of_lane += pairs_of<C>(p, sequence);
+    for (int i = 0; i < sequences_of_lane; i += kAtOnce) {
+      int pairs[kAtOnce];
+      look_up(lane * sequences_of_lane + i, pairs);
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j)
+        if (i + j < sequences_of_lane && lane * sequences_of_lane + i + j < p.batch) of_lane += pairs[j];
     }
     end = of_lane;
 #pragma unroll
@@ -84,6 +87,13 @@ struct PairRow {
       if (lane >= i) end += before;
     }
     total = __shfl_sync(0xffffffff, end, 31);
+  }
+
+  // Of sequences from this one on, as far as there are any: all loads are on their way at once.
+  static constexpr int kAtOnce = 4;
+  __device__ __forceinline__ void look_up(int sequence, int (&pairs)[kAtOnce]) const {
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) pairs[j] = pairs_of<C>(p, min(sequence + j, p.batch - 1));
   }
 
   // Where a range begins.
@@ -99,9 +109,16 @@ struct PairRow {
     place.sequence = lane * sequences_of_lane;
     place.pair = index - __shfl_sync(0xffffffff, end - of_lane, lane);
 #pragma unroll 1
-    for (int of_sequence; place.pair >= (of_sequence = pairs_of<C>(p, place.sequence)); ++place.sequence)
-      place.pair -= of_sequence;
-    return place;
+    for (;;) {
+      int pairs[kAtOnce];
+      look_up(place.sequence, pairs);
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) {
+        if (place.pair < pairs[j]) return place;
+        place.pair -= pairs[j];
+        ++place.sequence;
+      }
+    }
   }
 };
 

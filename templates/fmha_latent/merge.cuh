@@ -1,4 +1,5 @@
-// Merges the parts of sequences that dealt keys cut: a warp for each row of a tile, for each cut between two ranges.
+// Merges the parts of sequences that dealt keys cut: a warp for kRowsOfMergeWarp rows of a tile, for each cut between
+// two ranges. All warps look the same up in lengths, which takes as long as a row.
 //
 // A sequence that several cuts lie in belongs to the first of them. Its first part is the last of the range before that
 // cut, the others are each the first of a range behind one. What is looked up in lengths is known before the parts are.
@@ -15,12 +16,14 @@ namespace tessera::fmha_latent {
 
 template <Config C>
 __device__ __forceinline__ void merge_dealt(const Params& p) {
+  ptx::griddepcontrol_launch_dependents();  // as attention::merge()
   const int tiles = tiles_of_sequence<C>(p);
-  const int warps_of_tile = (rows_of_slot<C>(p) + kMergeRows - 1) / kMergeRows;
-  const int tile_of_cut = quotient(static_cast<int>(blockIdx.x), warps_of_tile);
+  constexpr int kRowsOfCta = kMergeRows * kRowsOfMergeWarp;
+  const int ctas_of_tile = (rows_of_slot<C>(p) + kRowsOfCta - 1) / kRowsOfCta;
+  const int tile_of_cut = quotient(static_cast<int>(blockIdx.x), ctas_of_tile);
   const int before = quotient(tile_of_cut, tiles);  // the range before the cut
   const int tile = tile_of_cut - before * tiles;
-  const int row = (static_cast<int>(blockIdx.x) - tile_of_cut * warps_of_tile) * kMergeRows + threadIdx.x / 32;
+  const int of_cta = (static_cast<int>(blockIdx.x) - tile_of_cut * ctas_of_tile) * kRowsOfCta;
   const PairRow<C> pairs(p);
   const int cut = pairs.cut(before + 1, p.num_ctas);
   PairPlace place;
@@ -39,12 +42,17 @@ __device__ __forceinline__ void merge_dealt(const Params& p) {
     }
   }
   ptx::griddepcontrol_wait();
-  const int own = tile * kRows + row;
-  if (parts == 0 || row >= rows_of_slot<C>(p) || own >= rows_of_sequence<C>(p)) return;
-  attention::merge_row<C>(
-      p.partial_o, p.partial_sums, parts,
-      [&](int part) { return part_row<C>(p, part == 0 ? first_slot : 2 * ((before + part) * tiles + tile), row); },
-      o_row_of<C>(p, place.sequence, own), {p.lse, nullptr, nullptr}, statistic_of<C>(p, place.sequence, own));
+  if (parts == 0) return;
+#pragma unroll 1
+  for (int i = 0; i < kRowsOfMergeWarp; ++i) {
+    const int row = of_cta + i * kMergeRows + threadIdx.x / 32;
+    const int own = tile * kRows + row;
+    if (row >= rows_of_slot<C>(p) || own >= rows_of_sequence<C>(p)) return;
+    attention::merge_row<C>(
+        p.partial_o, p.partial_sums, parts,
+        [&](int part) { return part_row<C>(p, part == 0 ? first_slot : 2 * ((before + part) * tiles + tile), row); },
+        o_row_of<C>(p, place.sequence, own), {p.lse, nullptr, nullptr}, statistic_of<C>(p, place.sequence, own));
+  }
 }
 
 }  // namespace tessera::fmha_latent

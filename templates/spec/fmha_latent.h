@@ -71,6 +71,7 @@ struct Config {
 };
 
 inline constexpr int kRows = 64;       // of a tile (wgmma M)
+inline constexpr int kRowsOfMergeWarp = 4;
 inline constexpr int kBlockKeys = 64;  // columns of S; P fits where a panel of the block was
 inline constexpr int kPairKeys = 2 * kBlockKeys;
 // Blocks that are on their way to the L2 before there is a slot for them. An H200, 128 heads, TFLOP/s for none, 2 and 4
