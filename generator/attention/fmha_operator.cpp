@@ -122,6 +122,11 @@ bool spills(const Config& c) {
   }
   // Where rows of bits are looked at beside the accumulators of three warpgroups.
   if (c.facts.tree_mask != TreeMask::none && c.tile_m == 192 && fmha::accumulator_registers(c) > 124) return true;
+  // Where a row's own bounds, or a tile's last key, are looked up beside accumulators that leave few registers.
+  const bool has_own_keys = c.facts.window != Window::none || c.facts.seqused != UsedLengths::none;
+  if (c.facts.head_dim == 256 && c.tile_m == 64 && c.tile_n == 96 && has_own_keys) return true;
+  const bool is_full_of_64 = c.facts.head_dim == 64 && ((c.tile_m == 192 && c.tile_n == 128) || c.tile_m == 256);
+  if (is_full_of_64 && c.facts.output == Output::unnormalized && c.facts.seqused != UsedLengths::none) return true;
   const bool is_of_192_128 = c.facts.head_dim == 192 && c.facts.head_dim_v == 128 && c.tile_m == 192;
   const bool is_of_256 = c.facts.head_dim == 256 && c.tile_m == 128;
   return c.facts.mask == Mask::causal && c.tile_n == 80 && (is_of_192_128 || is_of_256);
