@@ -80,6 +80,7 @@ std::string parameters_of_kernel(const FmhaLaunch& c) {
   if (c.facts.seqused != UsedLengths::none) given.give_as("const int", "seqused_k");
   if (is_ragged(c.facts)) given.give_as("const int", "cu_seqlens_q");
   if (stores_rows(c)) given.give("o_rows", c.is_dealt ? "o" : "o_rows");
+  if (c.copies_q) given.give({"q_rows"});
   if (c.is_split) {
     given.give_as("float", "partial_o");
     given.give_as("float", "partial_sums");
@@ -110,6 +111,8 @@ std::string parameters_of_kernel(const FmhaLaunch& c) {
   }
   if (stores_rows(c)) given.give({"o_stride_head", "o_stride_seqlen"});
   if (stores_rows(c) && !is_ragged(c.facts)) given.give({"o_stride_batch"});
+  if (c.copies_q) given.give({"q_stride_head", "q_stride_seqlen"});
+  if (c.copies_q && !is_ragged(c.facts)) given.give({"q_stride_batch"});
   return given.text();
 }
 

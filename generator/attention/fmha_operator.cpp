@@ -49,11 +49,10 @@ Fmha of_one_sequence(const Fmha& p) {
   return one;
 }
 
-/// Heads that are packed where the caller does not say: all of a key head's, if queries are known to be few and a
-/// warpgroup's rows are whole queries.
+/// Heads that are packed where the caller does not say: all of a key head's, if queries are known to be few.
 int packed_heads_of(const Fmha& p) {
   const Hint heads = packable_heads(p, kFewQueries - 1);
-  return heads <= fmha::kRowsPerWarpgroup && fmha::kRowsPerWarpgroup % heads == 0 ? static_cast<int>(heads) : 1;
+  return heads <= kShortLength ? static_cast<int>(heads) : 1;
 }
 
 /// Whether sequences may be longer than others where their number of keys is said in memory.
@@ -90,9 +89,8 @@ Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle) {
 
 /// The default where `keys` are expected.
 Config default_of(const Config& c, Hint keys) {
-  Config standard = fmha::default_config(c.facts, keys);
+  Config standard = fmha::default_config(c.facts, c.pack_gqa, keys);
   standard.kv_copy = c.kv_copy;
-  standard.pack_gqa = c.pack_gqa;
   standard.split_kv = c.split_kv;
   return standard;
 }
@@ -113,8 +111,8 @@ bool spills(const Config& c) {
         c.facts.head_dim == 256 || (c.facts.head_dim == 192 && c.facts.head_dim_v == 128 && c.tile_n >= 128);
     if (c.q_stages != 2 || fmha::accumulator_registers(c) > kMostOfSplit || (c.tile_m > 64 && is_wide)) return true;
   }
-  // Where loads of pages leave fewer registers.
-  if ((!fmha::has_plain_loads(c.facts) || c.kv_copy == KvCopy::cp_async) && c.tile_m <= 128) {
+  // Where loads of pages, or of Q, leave fewer registers.
+  if (fmha::has_busy_loads(c) && c.tile_m <= 128) {
     const int most = c.tile_m == 64                                        ? (fmha::ctas_per_sm(c) == 2 ? 160 : 184)
                      : c.facts.head_dim > 128 && c.facts.head_dim_v <= 128 ? 144
                                                                            : 164;
@@ -178,6 +176,7 @@ FmhaLaunch launch_facts(const Config& c) {
           .is_split = fmha::is_split(c),
           .is_dealt = fmha::is_dealt(c),
           .copies_keys = c.kv_copy == KvCopy::cp_async,
+          .copies_q = fmha::copies_q(c),
           .tile_rows = c.tile_m,
           .tile_n = c.tile_n,
           .merge_rows = kMergeRows,
@@ -245,7 +244,8 @@ void FmhaOperator::require_facts(const Fmha& problem) {
 std::vector<Config> FmhaOperator::candidates(const Fmha& asked) {
   const Fmha problem = of_one_sequence(asked);
   const fmha::HeadDims facts = head_dims_of(problem);
-  const Tile standard = fmha::standard_tile(attention_facts(problem), problem.seqlen_k);
+  const int pack_gqa = problem.pack_gqa.value_or(packed_heads_of(problem));
+  const Tile standard = fmha::standard_tile(attention_facts(problem), pack_gqa, problem.seqlen_k);
   const Swizzle widest = fmha::widest_swizzle(config_of(problem, standard, Swizzle::none));
   const auto is_own = [&](const Tile& tile) {
     return tile.head_dim == facts.head_dim && tile.head_dim_v == facts.head_dim_v;
@@ -324,8 +324,8 @@ std::string FmhaOperator::explain(const Config& config, const Verdict& verdict) 
     case Rule::widened_keys_of_cta_pairs:
       return fmt::format("head_dim {} with kv_dtype e4m3, at most {} allowed (registers of widening warps)", found,
                          bound);
-    case Rule::pack_gqa_not_divisor_of_64:
-      return fmt::format("pack_gqa {}, a divisor of {} needed (rows of a warpgroup): take 1", found, bound);
+    case Rule::pack_gqa_out_of_range:
+      return fmt::format("pack_gqa {}, 1 to {} allowed (heads of a launch)", found, bound);
     default:
       return explain_shared_rule(config, verdict);
   }

@@ -83,6 +83,7 @@ struct FmhaLaunch {
   bool is_split = false;
   bool is_dealt = false;     ///< so that all CTAs have the same number of key blocks
   bool copies_keys = false;  ///< threads load k and v, no tensor map
+  bool copies_q = false;     ///< threads load q; they store o too
   int tile_rows = 0;         ///< packed rows of a CTA, or of a pair
   int tile_n = 0;            ///< keys of a step
   int merge_rows = 1;        ///< of a CTA of the kernel that merges split keys

@@ -44,11 +44,12 @@ std::string part_rows_of(const FmhaLaunch& c) {
   return fmt::format("2 * {} * min(seqlen_q * {}, {})", ctas, c.pack_gqa, c.tile_rows);
 }
 
-std::vector<std::string> strides_of_o(const FmhaLaunch& c) {
-  std::vector<std::string> strides{"o_stride_head", "o_stride_seqlen"};
-  if (!is_ragged(c.facts)) strides.emplace_back("o_stride_batch");
+std::vector<std::string> strides_of(const FmhaLaunch& c, const std::string& tensor) {
+  std::vector<std::string> strides{tensor + "_stride_head", tensor + "_stride_seqlen"};
+  if (!is_ragged(c.facts)) strides.push_back(tensor + "_stride_batch");
   return strides;
 }
+std::vector<std::string> strides_of_o(const FmhaLaunch& c) { return strides_of(c, "o"); }
 
 namespace {
 
@@ -69,8 +70,8 @@ class Parameters {
     add("partial_sums", ParameterKind::pointer, {}, "workspace",
         expression("{} * {}", part_rows_of(c), 4 * c.facts.head_dim_v));
   }
-  void strides(const FmhaLaunch& c) {
-    for (const std::string& stride : strides_of_o(c)) size(stride.c_str(), ParameterKind::i64);
+  void strides(const std::vector<std::string>& names) {
+    for (const std::string& stride : names) size(stride.c_str(), ParameterKind::i64);
   }
   /// What is known of rows in the end.
   void statistics(const FmhaLaunch& c) {
@@ -116,6 +117,7 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   if (c.facts.seqused != UsedLengths::none) parameters.pointer("seqused_k");
   if (is_ragged(c.facts)) parameters.pointer("cu_seqlens_q");
   if (stores_rows(c) && !c.is_dealt && !is_latent(c)) parameters.add("o_rows", ParameterKind::pointer, {}, "o");
+  if (c.copies_q) parameters.add("q_rows", ParameterKind::pointer, {}, "q");
   if (c.is_split) parameters.parts(c);
   if (has_pools(c.facts)) {
     for (const char* const map : {"swa_k", "swa_v"}) parameters.map(map);
@@ -142,7 +144,8 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   if (c.facts.softcap != Softcap::none) parameters.add("softcap", ParameterKind::f32, {}, "softcap");
   if (lies_in_places(c)) add_key_parameters(c, step);
   if (widens_keys(c.facts)) add_descale_parameters(step);
-  if (stores_rows(c) || is_latent(c)) parameters.strides(c);
+  if (stores_rows(c) || is_latent(c)) parameters.strides(strides_of_o(c));
+  if (c.copies_q) parameters.strides(strides_of(c, "q"));
   return step;
 }
 
@@ -172,7 +175,7 @@ LaunchStep merge_step(const FmhaLaunch& c, const std::string& kernel) {
   parameters.statistics(c);
   if (has_sink(c.facts)) parameters.pointer("sink");
   for (const char* const size : {"batch", "heads_q", "seqlen_q", "num_splits"}) parameters.size(size);
-  parameters.strides(c);
+  parameters.strides(strides_of_o(c));
   return step;
 }
 

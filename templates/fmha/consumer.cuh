@@ -125,9 +125,10 @@ struct Consumer {
     return warpgroup * kRowsPerWarpgroup + thread / 32 * 16 + thread % 32 / 4;
   }
 
-  // The query head of one of this thread's two rows of a tile.
+  // The query head of one of this thread's two rows of a tile. Also of one that is not there, which may lie before 0.
   __device__ __forceinline__ int head_of_row(const TileIndex& tile, int r) const {
-    return head_of<C>(p, tile).head * C.pack_gqa + (row_in_tile() + 8 * r) % C.pack_gqa;
+    const auto row = static_cast<unsigned>(tile.m * C.tile_m + row_in_tile() + 8 * r);
+    return head_of<C>(p, tile).head * C.pack_gqa + static_cast<int>(row % C.pack_gqa);
   }
 
   // Goes on to a tile, once its Q is there.
@@ -154,6 +155,7 @@ struct Consumer {
     }
     if constexpr (C.facts.tree_mask != TreeMask::none) token = first_token<C>(p, head_of<C>(p, tile));
     ptx::mbarrier_wait_parity(smem + kBarriers.q_full + 8 * q_index(), q.parity());
+    if constexpr (copies_q(C)) ptx::fence_proxy_async_shared();
   }
 
   __device__ __forceinline__ void drop_v() const {

@@ -264,7 +264,8 @@ __device__ __forceinline__ void store_output(const Params& p, unsigned smem, con
 #pragma unroll 1
       for (int panel = 0; panel < kPanels; ++panel) {
         ptx::tma_store_5d(p.o, from + panel * kRowsPerWarpgroup * swizzle_span_bytes(C.swizzle),
-                          (first + panel) * o_span_elements(C), 0, row / C.pack_gqa, at.head, sequence_of_map<C>(at));
+                          (first + panel) * o_span_elements(C), head_of_box<C>(row), row / C.pack_gqa, at.head,
+                          sequence_of_map<C>(at));
       }
     }
     ptx::cp_async_bulk_commit_group();

@@ -35,7 +35,7 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
   constexpr int kLoaders = widens_keys(C.facts) ? kWideningWarps : C.kv_copy == KvCopy::cp_async ? 32 : 1;
 #pragma unroll
   for (int i = 0; i < kNumQ; ++i) {
-    ptx::mbarrier_init(smem + kBarriers.q_full + 8 * i, 1);
+    ptx::mbarrier_init(smem + kBarriers.q_full + 8 * i, copies_q(C) ? 32 : 1);
     ptx::mbarrier_init(smem + kBarriers.q_empty + 8 * i, leaves_from_registers(C) ? 4 : 1);
     ptx::mbarrier_init(smem + kBarriers.o_full + 8 * i, 4);
   }
@@ -79,7 +79,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
   if (threadIdx.x == 0) init_barriers<C>(smem);
   // Another warp: the first loads need them.
   if (threadIdx.x == 32) {
-    ptx::prefetch_tensormap(params.q);
+    if constexpr (!copies_q(C)) ptx::prefetch_tensormap(params.q);
     ptx::prefetch_tensormap(params.k);
     ptx::prefetch_tensormap(params.v);
     if constexpr (!leaves_from_registers(C)) ptx::prefetch_tensormap(params.o);

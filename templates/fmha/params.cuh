@@ -16,7 +16,8 @@ struct Params {
   const int* seqused_q = nullptr;       // valid lengths [batch]: where the Config has them
   const int* seqused_k = nullptr;       // likewise
   const int* cu_seqlens_q = nullptr;    // [batch + 1], where sequences' queries begin: ragged only
-  void* o_rows = nullptr;               // o, where rows leave from registers: dealt keys, ragged sequences
+  void* o_rows = nullptr;               // o, where rows leave from registers: dealt keys, ragged sequences, ..
+  const void* q_rows = nullptr;         // q, where threads copy it
   float* partial_o = nullptr;           // [split][row][head_dim_v], un-normalised: where keys are split
   float* partial_sums = nullptr;        // [split][row][2]: the reference times log2(e), the sum
   const float* sink = nullptr;          // a logit of each head [heads_q], may be null: where the Config has them
@@ -58,6 +59,9 @@ struct Params {
   long long o_stride_head = 0;  // of o_rows
   long long o_stride_seqlen = 0;
   long long o_stride_batch = 0;
+  long long q_stride_head = 0;  // of q_rows
+  long long q_stride_seqlen = 0;
+  long long q_stride_batch = 0;
   int num_ctas = 0;  // whose parts are merged: dealt keys
 };
 

@@ -5,6 +5,7 @@
 // even if no key is visible: O leaves through Q's slot, and the slot changes hands the same way each time.
 #pragma once
 
+#include "fmha/copied_queries.cuh"
 #include "fmha/epilogue.cuh"
 #include "fmha/key_blocks.cuh"
 #include "fmha/paged_load.cuh"
@@ -69,6 +70,7 @@ __device__ __forceinline__ void load_kv(const Params& p, unsigned smem, const Ti
 template <Config C>
 __device__ __forceinline__ void load_q(const Params& p, unsigned smem, const TileIndex& tile, const HeadIndex& at,
                                        const RingPosition<C.q_stages>& q_ring) {
+  if constexpr (copies_q(C)) return;
   constexpr SmemLayout kLayout = smem_layout(C);
   constexpr Barriers kBarriers = barriers(C);
   constexpr int kWarpgroups = consumer_warpgroups(C);
@@ -88,8 +90,8 @@ __device__ __forceinline__ void load_q(const Params& p, unsigned smem, const Til
 #pragma unroll 1
       for (int panel = 0; panel < qk_columns(C) / span_elements(C); ++panel) {
         ptx::tma_load_5d(to + panel * kRowsPerWarpgroup * swizzle_span_bytes(C.swizzle), p.q, full,
-                         (first_panel<C>(qk_columns(C)) + panel) * span_elements(C), 0, row / C.pack_gqa, at.head,
-                         sequence_of_map<C>(at));
+                         (first_panel<C>(qk_columns(C)) + panel) * span_elements(C), head_of_box<C>(row),
+                         row / C.pack_gqa, at.head, sequence_of_map<C>(at));
       }
     }
   }
@@ -103,7 +105,10 @@ __device__ __forceinline__ void produce(const Params& p, const Schedule<C>& sche
     if (warp == kWarpOfK) return produce_keys<C, false>(p, schedule, smem);
     if (warp == kWarpOfV) return produce_keys<C, true>(p, schedule, smem);
   }
-  if (is_split(C) && warp == kWarpOfO) return;
+  if constexpr (copies_q(C)) {
+    if (warp == kWarpOfQ) return copy_queries<C>(p, schedule, smem);
+  }
+  if (leaves_from_registers(C) && warp == kWarpOfO) return;
   if (!ptx::elect_sync()) return;
   RingPosition<C.stages> kv_ring;
   RingPosition<C.q_stages> q_ring;

@@ -66,6 +66,11 @@ template <Config C>
 __device__ __forceinline__ int sequence_of_map(const HeadIndex& at) {
   return is_ragged(C.facts) ? 0 : at.batch;
 }
+// Packed heads: the first in a box of Q or O that begins at a row.
+template <Config C>
+__device__ __forceinline__ int head_of_box(int row) {
+  return C.pack_gqa > kRowsPerWarpgroup ? row % C.pack_gqa : 0;
+}
 // Heads that have tiles of their own.
 template <Config C>
 __device__ __forceinline__ int tile_heads(const Params& p) {

@@ -64,6 +64,7 @@ __device__ __forceinline__ void load_tiles(const Params& p, const Schedule<C>& s
     if (!is_real && (C.q_stages == 1 || round == 0)) break;
     tile = schedule.at(round);
     const HeadIndex at = head_of<C>(p, tile);
+    if constexpr (!kIsV && copies_q(C)) copy_q<C>(p, smem, tile, at, is_real, q_ring);
     if (ptx::elect_sync()) {
       if constexpr (!kIsV) load_q<C>(p, smem, tile, at, q_ring);
       if constexpr (C.facts.kv_layout == KvLayout::dense) load_raw<C, kIsV>(p, smem, tile, at, is_real, ring);

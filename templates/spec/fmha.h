@@ -29,6 +29,12 @@
 // With pack_gqa g > 1 rows are [query][head of the g that share a key head], and the maps of q and o have
 //   dims    {head_dim, g, max(seqlen_q, 1), heads_kv, max(batch, 1)}; o: head_dim_v
 //   strides {head stride, seqlen stride, g * head stride, batch stride}, in bytes
+// and a box has whole queries, or 64 heads of one. Where g is neither a divisor nor a multiple of 64 there is no such
+// box: threads copy Q, whose map is then unused, O leaves from registers, and there is no map of it. Behind the valid
+// lengths come void* o_rows, as with ragged queries, and
+//   void* q_rows        q once more
+// and behind the scale, after what keys in places and 8-bit keys have, the strides of o and
+//   long long q_stride_head, q_stride_seqlen, q_stride_batch, as those of o
 //
 // Entry parameters, in this order:
 //   const __grid_constant__ TensorMap q, k, v, o        (split keys: no o)
@@ -218,7 +224,13 @@ TESSERA_HD constexpr bool has_plain_loads(const AttentionFacts& f) {
   return f.kv_layout == KvLayout::dense || (f.kv_layout == KvLayout::ragged && is_ragged(f));
 }
 
-// Warps that look up pages and copy keys need more than those that start one copy for a block.
+// Whether loading warps look up pages or copy keys or queries themselves.
+TESSERA_HD constexpr bool has_busy_loads(const Config& c) {
+  if (copies_q(c)) return true;
+  return c.facts.kv_layout != KvLayout::dense && (!has_plain_loads(c.facts) || c.kv_copy == KvCopy::cp_async);
+}
+
+// They need more than those that start one copy for a block.
 TESSERA_HD constexpr RegisterBudget register_budget_of_pages(const Config& c) {
   switch (consumer_warpgroups(c)) {
     case 1:
@@ -237,8 +249,7 @@ TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
     const int ctas = ctas_per_sm(c);
     return {entry_registers_of_widened(c, ctas), widening_registers(c, ctas), consumer_registers_of_widened(c, ctas)};
   }
-  const bool is_placed = c.facts.kv_layout != KvLayout::dense;
-  if (is_placed && (!has_plain_loads(c.facts) || c.kv_copy == KvCopy::cp_async)) return register_budget_of_pages(c);
+  if (has_busy_loads(c)) return register_budget_of_pages(c);
   switch (consumer_warpgroups(c)) {
     case 1:
       return ctas_per_sm(c) == 2 ? RegisterBudget{128, 40, 216}
@@ -301,8 +312,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   const int instruction_n = c.tile_n > v_columns(c) ? c.tile_n : v_columns(c);
   if (instruction_n / 2 > entry_registers)
     return {Rule::instruction_exceeds_registers, instruction_n / 2, entry_registers};
-  if (c.pack_gqa < 1 || kRowsPerWarpgroup % c.pack_gqa != 0) {
-    return {Rule::pack_gqa_not_divisor_of_64, c.pack_gqa, kRowsPerWarpgroup};
+  if (c.pack_gqa < 1 || c.pack_gqa > kMaxPackedHeads) {
+    return {Rule::pack_gqa_out_of_range, c.pack_gqa, kMaxPackedHeads};
   }
   const Verdict<Rule> of_keys = why_invalid_keys(c);
   if (!of_keys.ok()) return of_keys;
@@ -344,8 +355,12 @@ TESSERA_HD constexpr Role role(const Config& c, int index) {
 using TmaBox = common::TmaBox<5>;
 
 TESSERA_HD constexpr int panels_of_box(const Config& c, int panels) { return is_padded(c.facts) ? 1 : panels; }
+TESSERA_HD constexpr TmaBox packed_box(const Config& c, int span) {
+  const int heads = c.pack_gqa < kRowsPerWarpgroup ? c.pack_gqa : kRowsPerWarpgroup;
+  return {{span, heads, kRowsPerWarpgroup / heads, 1, 1}};
+}
 TESSERA_HD constexpr TmaBox q_box(const Config& c) {
-  if (c.pack_gqa > 1) return {{span_elements(c), c.pack_gqa, kRowsPerWarpgroup / c.pack_gqa, 1, 1}};
+  if (c.pack_gqa > 1) return packed_box(c, span_elements(c));
   return {{span_elements(c), kRowsPerWarpgroup, panels_of_box(c, qk_columns(c) / span_elements(c)), 1, 1}};
 }
 TESSERA_HD constexpr int box_keys(const Config& c) {
@@ -365,7 +380,7 @@ TESSERA_HD constexpr int o_passes(const Config& c) {
   return leaves_from_registers(c) ? 1 : o_element_bytes(c.facts) / dtype_bytes(c.facts.dtype);
 }
 TESSERA_HD constexpr TmaBox o_box(const Config& c) {
-  if (c.pack_gqa > 1) return {{o_span_elements(c), c.pack_gqa, kRowsPerWarpgroup / c.pack_gqa, 1, 1}};
+  if (c.pack_gqa > 1) return packed_box(c, o_span_elements(c));
   return {
       {o_span_elements(c), kRowsPerWarpgroup, panels_of_box(c, v_columns(c) / o_passes(c) / o_span_elements(c)), 1, 1}};
 }
@@ -480,7 +495,7 @@ TESSERA_HD constexpr Tile default_tile(int head_dim, int head_dim_v, Mask mask, 
   return tile(128, 64);
 }
 
-// The same for keys in pages: with the registers that their loads leave, and keys of whole pages.
+// The same for keys in pages, and copied queries: with the registers that their loads leave, and keys of whole pages.
 TESSERA_HD constexpr Tile tile_of_pages(int head_dim, int head_dim_v) {
   const int tile_n = head_dim <= 128 ? 128 : head_dim_v <= 128 ? 96 : head_dim <= 192 ? 64 : 48;
   return {head_dim, head_dim_v, 128, tile_n, 2};
@@ -493,18 +508,21 @@ TESSERA_HD constexpr Tile tile_of_widened(int head_dim, int head_dim_v) {
   return {head_dim, head_dim_v, 128, tile_n, 2};
 }
 
-// The tile that a Problem with these facts gets which pins none.
-TESSERA_HD constexpr Tile standard_tile(const AttentionFacts& f, long long seqlen_k) {
+// The tile that a Problem with these facts and packed heads gets which pins none.
+TESSERA_HD constexpr Tile standard_tile(const AttentionFacts& f, int pack_gqa, long long seqlen_k) {
   if (widens_keys(f)) return tile_of_widened(f.head_dim, f.head_dim_v);
-  return has_plain_loads(f) ? default_tile(f.head_dim, f.head_dim_v, f.mask, seqlen_k)
-                            : tile_of_pages(f.head_dim, f.head_dim_v);
+  Config packed;
+  packed.pack_gqa = pack_gqa;
+  return has_plain_loads(f) && !copies_q(packed) ? default_tile(f.head_dim, f.head_dim_v, f.mask, seqlen_k)
+                                                 : tile_of_pages(f.head_dim, f.head_dim_v);
 }
 
 // standard_tile() with 128-byte swizzle, or the widest that divides the rows, completed.
-TESSERA_HD constexpr Config default_config(const AttentionFacts& facts, long long seqlen_k = -1) {
-  const Tile tile = standard_tile(facts, seqlen_k);
+TESSERA_HD constexpr Config default_config(const AttentionFacts& facts, int pack_gqa = 1, long long seqlen_k = -1) {
+  const Tile tile = standard_tile(facts, pack_gqa, seqlen_k);
   Config c;
   c.facts = facts;
+  c.pack_gqa = pack_gqa;
   c.tile_m = tile.tile_m;
   c.tile_n = tile.tile_n;
   c.stages = tile.stages;

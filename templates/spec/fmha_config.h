@@ -29,6 +29,7 @@ struct Config {
 // Limits that the rules use.
 inline constexpr int kMaxStages = 8;
 inline constexpr int kRowsPerWarpgroup = 64;  // wgmma M
+inline constexpr int kMaxPackedHeads = 1 << 16;
 // Addresses, statistics and loop state beside the accumulators; with fewer ptxas spills.
 inline constexpr int kRegistersBesideAccumulators = 32;
 // What ptxas asks for beside one instruction's accumulators; it counts from the registers at entry.
@@ -52,7 +53,7 @@ enum class Rule {
   accumulators_exceed_registers,   // registers for S, P and O per thread; those that the budget leaves
   instruction_exceeds_registers,   // accumulators of one wgmma per thread; those that the launch bounds leave
   shared_memory_exceeded,          // bytes; 232,448
-  pack_gqa_not_divisor_of_64,      // pack_gqa; 64 (a warpgroup's box of Q has whole queries)
+  pack_gqa_out_of_range,           // pack_gqa; 65,536
   page_size_unknown,               // page_size; 256 (kPageSizes)
   page_size_without_pages,         // page_size; 0
   pages_without_lengths,           // 0; 1 (seqused k or qk: where a sequence ends in its last page)
@@ -67,9 +68,16 @@ TESSERA_HD constexpr bool is_split(const Config& c) { return c.split_kv != Split
 TESSERA_HD constexpr bool is_dealt(const Config& c) { return c.split_kv == SplitKv::dealt; }
 // Of P, and of V as the second product takes it. What is widened from 8 bits becomes f16, which is less work.
 TESSERA_HD constexpr DType p_dtype(const Config& c) { return widens_keys(c.facts) ? DType::f16 : c.facts.dtype; }
-// Whether O leaves from the consumers' registers, and Q's slot with it: parts of split keys, and where no warp is there
-// to store it.
-TESSERA_HD constexpr bool leaves_from_registers(const Config& c) { return is_split(c) || widens_keys(c.facts); }
+// Whether threads copy Q: a box of a warpgroup's rows has whole queries, or heads of one, and other packed heads have
+// no such box.
+TESSERA_HD constexpr bool copies_q(const Config& c) {
+  return c.pack_gqa > 1 && kRowsPerWarpgroup % c.pack_gqa != 0 && c.pack_gqa % kRowsPerWarpgroup != 0;
+}
+// Whether O leaves from the consumers' registers, and Q's slot with it: parts of split keys, and where no warp or no
+// box is there to store it.
+TESSERA_HD constexpr bool leaves_from_registers(const Config& c) {
+  return is_split(c) || widens_keys(c.facts) || copies_q(c);
+}
 // Whether who stores a tile's O whole divides it with its head's sink; parts have it when they are merged.
 TESSERA_HD constexpr bool divides_with_sink(const Config& c) {
   return has_sink(c.facts) && (!is_split(c) || is_dealt(c));

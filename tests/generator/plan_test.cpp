@@ -307,14 +307,36 @@ TEST_CASE("attention: heads are packed where queries are few, or where a pin say
   CHECK(packed({{"heads_q", "32"}, {"heads_kv", "4"}, {"seqlen_q", "1"}}) == 8);
   CHECK(packed({{"heads_q", "32"}, {"heads_kv", "4"}, {"seqlen_q", "64"}}) == 1);
   CHECK(packed({{"heads_q", "32"}, {"heads_kv", "32"}, {"seqlen_q", "1"}}) == 1);
-  CHECK(packed({{"heads_q", "12"}, {"heads_kv", "4"}, {"seqlen_q", "1"}}) == 1);   // 3 does not divide 64
-  CHECK(packed({{"heads_q", "128"}, {"heads_kv", "1"}, {"seqlen_q", "1"}}) == 1);  // nor does 128
-  CHECK(packed({{"heads_q", "64"}, {"heads_kv", "1"}, {"seqlen_q", "1"}}) == 64);
+  CHECK(packed({{"heads_q", "12"}, {"heads_kv", "4"}, {"seqlen_q", "1"}}) == 3);
+  CHECK(packed({{"heads_q", "128"}, {"heads_kv", "1"}, {"seqlen_q", "1"}}) == 128);
+  CHECK(packed({{"heads_q", "12"}, {"heads_kv", "4"}, {"seqlen_q", "64"}}) == 1);
   CHECK(packed({{"heads_q", "32"}, {"heads_kv", "4"}, {"seqlen_q", "1"}, {"pack_gqa", "1"}}) == 1);
   CHECK(packed({{"pack_gqa", "16"}}) == 16);
-  CHECK(unsupported("fmha", {{"pack_gqa", "3"}, {"tile_m", "128"}, {"tile_n", "128"}}) ==
-        "head_dim 128, tile 128x128, 2 stages, 3 heads packed: pack_gqa 3, a divisor of 64 needed (rows of a "
-        "warpgroup): take 1");
+  CHECK(packed({{"pack_gqa", "192"}}) == 192);
+  CHECK(unsupported("fmha", {{"pack_gqa", "65537"}, {"tile_m", "128"}, {"tile_n", "128"}}) ==
+        "head_dim 128, tile 128x128, 2 stages, 65537 heads packed: pack_gqa 65,537, 1 to 65,536 allowed (heads of a "
+        "launch)");
+}
+
+TEST_CASE("attention: threads copy Q and store O where no box has the rows of packed heads") {
+  const auto maps = [](const char* heads) {
+    std::string names;
+    for (const TensorMapRecipe& map : make_plan(problem_of("fmha", {{"pack_gqa", heads}})).launch.tensor_maps)
+      names += map.name;
+    return names;
+  };
+  CHECK(maps("4") == "qkvo");
+  CHECK(maps("128") == "qkvo");
+  CHECK(maps("192") == "qkvo");
+  CHECK(maps("3") == "qkv");
+  CHECK(maps("96") == "qkv");
+  const Plan plan = make_plan(problem_of("fmha", {{"pack_gqa", "96"}}));
+  const std::vector<KernelParameter>& parameters = plan.launch.steps.at(0).parameters;
+  const auto has = [&](std::string_view name) {
+    return std::any_of(parameters.begin(), parameters.end(), [&](const KernelParameter& p) { return p.name == name; });
+  };
+  for (const char* const name : {"o_rows", "q_rows", "o_stride_head", "q_stride_head", "q_stride_batch"})
+    CHECK(has(name));
 }
 
 TEST_CASE("what no kernel exists for is refused with what exists") {

@@ -32,6 +32,8 @@ namespace {
 
 using reference::Tensor;
 
+constexpr int kGroups[] = {2, 3, 4, 5, 6, 7, 8, 12, 100, 128};  // query heads of a key head
+
 struct Settings {
   int kernels = 40, shapes = 4;
   std::uint64_t seed = 0;
@@ -81,7 +83,7 @@ class Sweep {
                                                             : UsedLengths::k;
     if (pick(0, 4) == 0) problem.output = Output::unnormalized;
     if (pick(0, 1) == 0) problem.split_kv = SplitKv::on;
-    if (pick(0, 1) == 0) problem.pack_gqa = 1 << pick(1, 3);
+    if (pick(0, 1) == 0) problem.pack_gqa = kGroups[pick(0, std::ssize(kGroups) - 1)];
     if (pick(0, 1) == 0) problem.tile_m = 64;
     if (problem.output == Output::normalized && pick(0, 1) == 0) problem.sink = Sink::per_head;
     if (pick(0, 3) == 0) problem.softcap = Softcap::tanh;
@@ -209,7 +211,8 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel) {
   a.batch = pick(1, 6);
   a.heads_kv = has_v(problem) ? pick(1, 3) : 1;
   a.heads_q = a.heads_kv * problem.pack_gqa.value_or(static_cast<int>(pick(1, 3)));
-  a.seqlen_q = pick(0, 1) == 0 || !has_v(problem) ? pick(1, 8) : pick(1, settings_.is_emulated ? 100 : 400);
+  const bool has_few = pick(0, 1) == 0 || !has_v(problem) || a.heads_q > 30;
+  a.seqlen_q = has_few ? pick(1, 8) : pick(1, settings_.is_emulated ? 100 : 400);
   a.seqlen_k = pick(1, most);
   const reference::FmhaSizes sizes{a.batch, a.heads_q, a.heads_kv, a.seqlen_q, a.seqlen_k, problem.head_dim, v_columns};
   reference::FmhaTensors made =

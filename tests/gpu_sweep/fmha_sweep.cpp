@@ -70,7 +70,8 @@ constexpr std::int64_t kPoolRow = 64;  // elements that are steep or flat togeth
 constexpr std::int64_t kMaxOutputElements = std::int64_t{1} << 22;
 constexpr std::int64_t kMaxRows = std::int64_t{1} << 18;
 constexpr std::int64_t kWorkspaceBytes = std::int64_t{1} << 30;
-constexpr int kDrawnKernels = 4;  // for each type, head_dim, mask and output
+constexpr int kGroups[] = {2, 3, 4, 5, 6, 7, 8, 12, 100, 128};  // query heads of a key head
+constexpr int kDrawnKernels = 4;                                // for each type, head_dim, mask and output
 
 /// Device memory with a host copy of random numbers that operands are cut from: blocks of zeros, rows whose scores lie
 /// far apart, and near +-700 where both a query and a key are steep.
@@ -232,7 +233,7 @@ class Sweep {
     if (pick(0, 1) == 0) problem.window = Window::sliding;
     problem.seqused = static_cast<UsedLengths>(pick(0, 2));
     if (const std::int64_t split = pick(0, 3); split > 1) problem.split_kv = split == 2 ? SplitKv::on : SplitKv::dealt;
-    if (pick(0, 1) == 0) problem.pack_gqa = 1 << pick(1, 3);
+    if (pick(0, 1) == 0) problem.pack_gqa = kGroups[pick(0, std::ssize(kGroups) - 1)];
     if (pick(0, 2) == 0) {
       problem.q_layout = QueryLayout::ragged;
       if (problem.seqused == UsedLengths::qk) problem.seqused = UsedLengths::k;

@@ -1,0 +1,75 @@
+// Q that threads copy: packed heads of which a warpgroup's rows are neither whole queries nor heads of one query, so
+// that no box of the tensor map has these rows. A whole warp copies them, 16 bytes a lane; rows behind the head's are
+// zeros.
+#pragma once
+
+#include "fmha/epilogue.cuh"
+#include "fmha/params.cuh"
+#include "fmha/ring.cuh"
+#include "fmha/schedule.cuh"
+#include "ptx/cp_async.cuh"
+#include "ptx/mbarrier.cuh"
+#include "spec/fmha.h"
+
+namespace tessera::fmha {
+
+// As load_q of producer.cuh.
+template <Config C>
+__device__ __forceinline__ void copy_q(const Params& p, unsigned smem, const TileIndex& tile, const HeadIndex& at,
+                                       bool is_real, const RingPosition<C.q_stages>& q_ring) {
+  constexpr int kWarpgroups = consumer_warpgroups(C);
+  constexpr int kBytes = dtype_bytes(C.facts.dtype);
+  constexpr int kSpan = swizzle_span_bytes(C.swizzle);
+  constexpr int kChunks = kSpan / 16;
+  constexpr int kPanels = qk_columns(C) * kBytes / kSpan;
+  constexpr int kRowBytes = C.facts.head_dim * kBytes;  // of a padded row zeros come behind
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int rows = is_real ? rows_of_tile_head<C>(p, tile) : 0;
+  const int column = (cta_of_tile<C>() * kPanels * kChunks + lane % kChunks) * 16;  // bytes
+  const char* from = static_cast<const char*>(p.q_rows) + column;
+  if (is_real) {
+    from += kBytes * (sequence_of_map<C>(at) * p.q_stride_batch + at.head * C.pack_gqa * p.q_stride_head +
+                      first_query<C>(p, at.batch) * p.q_stride_seqlen);
+  }
+#pragma unroll 1
+  for (int warpgroup = 0; warpgroup < kWarpgroups; ++warpgroup) {
+    const int slot = q_ring.slot() * kWarpgroups + warpgroup;
+    ptx::mbarrier_wait_parity(smem + barriers(C).q_empty + 8 * slot, q_ring.parity() ^ 1);
+    const unsigned to = smem + smem_layout(C).q.offset + slot * q_slot_bytes(C);
+    const int first_row = tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup;
+#pragma unroll 1
+    for (int i = lane / kChunks; i < kRowsPerWarpgroup; i += 32 / kChunks) {
+      const int row = first_row + i;
+      const int query = row / C.pack_gqa;
+      const bool is_there = is_real && row < rows;  // a tile beyond the last may begin before row 0
+      const char* const of_row =
+          from + (is_there ? kBytes * (query * p.q_stride_seqlen + (row - query * C.pack_gqa) * p.q_stride_head) : 0);
+      const unsigned chunk = swizzle_address(C.swizzle, to + i * kSpan + lane % kChunks * 16);
+#pragma unroll 1
+      for (int panel = 0; panel < kPanels; ++panel) {
+        const bool is_column = !is_padded(C.facts) || panel * kSpan + column < kRowBytes;
+        ptx::cp_async_16(chunk + panel * kRowsPerWarpgroup * kSpan, of_row + panel * kSpan,
+                         is_there && is_column ? 16 : 0);
+      }
+    }
+    ptx::cp_async_mbarrier_arrive_noinc(smem + barriers(C).q_full + 8 * slot);
+  }
+}
+
+// The warp of Q, as produce() of producer.cuh.
+template <Config C>
+__device__ __forceinline__ void copy_queries(const Params& p, const Schedule<C>& schedule, unsigned smem) {
+  RingPosition<C.q_stages> q_ring;
+  TileIndex tile{0, 0};
+#pragma unroll 1
+  for (int round = 0;; round = schedule.next(round, tile)) {
+    const bool is_real = schedule.has(round);
+    if (!is_real && (C.q_stages == 1 || round == 0)) break;
+    tile = schedule.at(round);
+    copy_q<C>(p, smem, tile, head_of<C>(p, tile), is_real, q_ring);
+    if (!is_real) break;
+    q_ring.advance();
+  }
+}
+
+}  // namespace tessera::fmha
