@@ -49,6 +49,18 @@ std::string explain_shared_rule(const Config& config, const Verdict<Rule>& verdi
     case Rule::page_size_without_pages:
     case Rule::pages_without_lengths:
       return explain_pages(verdict);
+    case Rule::tile_n_not_multiple_of_span:
+      return fmt::format(
+          "{} bytes of keys in a step, a multiple of the {} bytes of a swizzle span needed: take a "
+          "narrower swizzle",
+          found, bound);
+    case Rule::k_major_v_of_used_keys:
+      return fmt::format(
+          "V with keys side by side, {} bytes each, and used lengths: loads would begin off the {} bytes "
+          "that TMA needs: take v_layout mn",
+          found, bound);
+    case Rule::pack_gqa_out_of_range:
+      return fmt::format("pack_gqa {}, 1 to {} allowed (heads of a launch)", found, bound);
     case Rule::kv_copy_of_dense_keys:
       return "kv_copy cp_async, dense keys come by TMA: take tma";
     case Rule::page_too_small_for_tma:

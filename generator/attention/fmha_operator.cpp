@@ -235,7 +235,6 @@ void FmhaOperator::require_facts(const Fmha& problem) {
   if (problem.kv_pools != KvPools::dense) refuse("kv_pools", to_word(problem.kv_pools));
   require_facts_of_scores(problem);
   require_sizes_of_facts(problem);
-  if (problem.v_layout != Layout::mn_major) refuse("v_layout", to_word(problem.v_layout));
   if (problem.p_path) refuse("p_path", to_word(*problem.p_path));
   if (problem.mma_kind && *problem.mma_kind != MmaKind::wgmma_f16) refuse("mma_kind", to_word(*problem.mma_kind));
   if (problem.cta_group) refuse("cta_group", fmt::format("{}", *problem.cta_group));
@@ -324,8 +323,8 @@ std::string FmhaOperator::explain(const Config& config, const Verdict& verdict) 
     case Rule::widened_keys_of_cta_pairs:
       return fmt::format("head_dim {} with kv_dtype e4m3, at most {} allowed (registers of widening warps)", found,
                          bound);
-    case Rule::pack_gqa_out_of_range:
-      return fmt::format("pack_gqa {}, 1 to {} allowed (heads of a launch)", found, bound);
+    case Rule::k_major_v_of_placed_keys:
+      return "v_layout k with kv_layout paged or ragged, or with kv_dtype e4m3: take v_layout mn";
     default:
       return explain_shared_rule(config, verdict);
   }
@@ -338,6 +337,7 @@ std::string FmhaOperator::kernel_name(Arch arch, const Config& config) {
                   config.facts.mask == Mask::none ? "full" : to_word(config.facts.mask), to_word(config.facts.dtype));
   name += places_name(config.facts);
   if (config.kv_copy == KvCopy::cp_async) name += "_cpasync";
+  if (config.facts.v_layout == Layout::k_major) name += "_vk";
   if (config.facts.output == Output::unnormalized) name += "_unnormalized";
   if (config.pack_gqa != 1) name += fmt::format("_pack{}", config.pack_gqa);
   if (fmha::is_split(config)) name += fmha::is_dealt(config) ? "_dealt" : "_split";
@@ -405,13 +405,13 @@ void FmhaOperator::describe(const Config& config, Plan& plan) {
     if (!keys.swizzle.empty()) keys.swizzle = to_word(key_swizzle(config.facts, config.swizzle));
     return keys;
   };
-  plan.operands = {operand("q", dtype, "A of S = Q K^T, from shared memory"), of_keys("k", "B of S = Q K^T, K-major"),
-                   of_keys("v", "B of O = P V, MN-major"),
-                   fmha::is_split(config) ? plain("o", o_dtype, "D of O = P V, merged from parts in the workspace")
-                   : fmha::leaves_from_registers(config)
-                       ? plain("o", o_dtype, "D of O = P V, stored by threads")
-                       : operand("o", o_dtype, "D of O = P V, stored through shared memory"),
-                   plain("lse", "f32", "written if not null")};
+  plan.operands = {
+      operand("q", dtype, "A of S = Q K^T, from shared memory"), of_keys("k", "B of S = Q K^T, K-major"),
+      of_keys("v", config.facts.v_layout == Layout::mn_major ? "B of O = P V, MN-major" : "B of O = P V, K-major"),
+      fmha::is_split(config)                ? plain("o", o_dtype, "D of O = P V, merged from parts in the workspace")
+      : fmha::leaves_from_registers(config) ? plain("o", o_dtype, "D of O = P V, stored by threads")
+                                            : operand("o", o_dtype, "D of O = P V, stored through shared memory"),
+      plain("lse", "f32", "written if not null")};
   for (OperandPlan& of_fact : fact_operands(config.facts)) plan.operands.push_back(std::move(of_fact));
   describe_smem(config, plan);
   plan.entry_registers = fmha::register_budget(config).entry;

@@ -241,23 +241,11 @@ std::string FmhaTcgen05Operator::explain(const Config& config, const Verdict& ve
                          bound);
     case Rule::tile_n_out_of_range:
       return fmt::format("tile_n {}, at most {} allowed (scores in a softmax thread's registers)", found, bound);
-    case Rule::tile_n_not_multiple_of_span:
-      return fmt::format(
-          "{} bytes of keys in a step, a multiple of the {} bytes of a swizzle span needed: take a "
-          "narrower swizzle",
-          found, bound);
     case Rule::head_dim_v_needs_pair:
       return fmt::format("head_dim_v {} in one CTA, {} allowed (Tensor Memory for O and S): take a pair of CTAs", found,
                          bound);
     case Rule::folded_p_in_tmem:
       return fmt::format("P in Tensor Memory with {} rows a CTA, {} needed: take P in shared memory", found, bound);
-    case Rule::k_major_v_of_used_keys:
-      return fmt::format(
-          "V with keys side by side, {} bytes each, and used lengths: loads would begin off the {} bytes "
-          "that TMA needs: take v_layout mn",
-          found, bound);
-    case Rule::pack_gqa_out_of_range:
-      return fmt::format("pack_gqa {}, 1 to {} allowed (heads of a launch)", found, bound);
     case Rule::pools_need_one_q_tile:
       return fmt::format("{} products of rows in a tile, {} allowed with two pools of keys: take a smaller tile_m",
                          found, bound);

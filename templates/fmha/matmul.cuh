@@ -54,7 +54,9 @@ template <Config C>
 __device__ __forceinline__ void issue_output(Accumulator<C>& output, const Probabilities<C>& p, unsigned v_slot,
                                              int accumulate) {
   constexpr int kSteps = output_wgmma(C).steps;
-  const unsigned long long b = mn_major_descriptor(v_slot, C.tile_n, C.swizzle);
+  constexpr bool kIsMnMajor = C.facts.v_layout == Layout::mn_major;
+  const unsigned long long b = kIsMnMajor ? mn_major_descriptor(v_slot, C.tile_n, C.swizzle)
+                                          : k_major_descriptor(v_slot, v_columns(C), C.swizzle);
 #pragma unroll
   for (int first = 0; first < C.tile_n / 16; first += kSteps) {
     unsigned a_steps[kSteps][4];
@@ -63,7 +65,8 @@ __device__ __forceinline__ void issue_output(Accumulator<C>& output, const Proba
     for (int i = 0; i < kSteps; ++i) {
 #pragma unroll
       for (int j = 0; j < 4; ++j) a_steps[i][j] = p[first + i][j];
-      b_steps[i] = advance_descriptor(b, mn_major_step_bytes(first + i, C.swizzle));
+      b_steps[i] = advance_descriptor(b, kIsMnMajor ? mn_major_step_bytes(first + i, C.swizzle)
+                                                    : k_major_step_bytes(first + i, v_columns(C), C.swizzle));
     }
     OutputMma<C>::mma(output, a_steps, b_steps, first == 0 ? accumulate : 1);
   }

@@ -37,6 +37,20 @@ __device__ __forceinline__ void load_panels(unsigned to, const ptx::TensorMap& m
   }
 }
 
+// A block of a V whose keys are contiguous: a box for each panel of them. A tile that sees no key has one that begins
+// behind the last, which need not be where TMA may: at multiples of 16 bytes.
+template <Config C>
+__device__ __forceinline__ void load_k_major_v(unsigned to, const ptx::TensorMap& map, unsigned full, int key, int head,
+                                               int batch) {
+  constexpr int kStep = 16 / dtype_bytes(C.facts.dtype);
+#pragma unroll 1
+  for (int panel = 0; panel < C.tile_n / span_elements(C); ++panel) {
+    ptx::tma_load_4d(to + panel * v_columns(C) * swizzle_span_bytes(C.swizzle), map, full,
+                     (key + kStep - 1) / kStep * kStep + panel * span_elements(C), cta_of_tile<C>() * v_columns(C),
+                     head, batch);
+  }
+}
+
 // The key blocks of a tile, of K or of V. Of a tile that is not there: the first block of K, none of V.
 template <Config C>
 __device__ __forceinline__ void load_kv(const Params& p, unsigned smem, const TileIndex& tile, const HeadIndex& at,
@@ -57,7 +71,9 @@ __device__ __forceinline__ void load_kv(const Params& p, unsigned smem, const Ti
     const unsigned full = all_full + 8 * ring.slot();
     ptx::mbarrier_wait_parity(all_empty + 8 * ring.slot(), ring.parity() ^ 1);
     ptx::mbarrier_arrive_expect_tx(full, slot_bytes);
-    if constexpr (is_padded(C.facts)) {
+    if (C.facts.v_layout == Layout::k_major && is_v) {
+      load_k_major_v<C>(slots + ring.slot() * slot_bytes, map, full, keys.end - i * C.tile_n, head, at.batch);
+    } else if constexpr (is_padded(C.facts)) {
       load_panels<C>(slots + ring.slot() * slot_bytes, map, full, slot_bytes, C.tile_n, keys.end - i * C.tile_n, head,
                      at.batch);
     } else {

@@ -26,6 +26,9 @@
 //           box for each panel, of which the last reaches over the end of the row
 //   boxes   q_box, k_box, v_box, o_box; type: that of the Config, fp32 for the un-normalised O
 //
+// v with v_layout k is [batch, heads_kv, head_dim_v, seqlen_k], its map {seqlen_k, head_dim_v, heads, batch}, and a box
+// {span, columns, 1, 1}: panels of keys.
+//
 // With pack_gqa g > 1 rows are [query][head of the g that share a key head], and the maps of q and o have
 //   dims    {head_dim, g, max(seqlen_q, 1), heads_kv, max(batch, 1)}; o: head_dim_v
 //   strides {head stride, seqlen stride, g * head stride, batch stride}, in bytes
@@ -104,7 +107,7 @@ TESSERA_HD constexpr int accumulator_registers(const Config& c) {
 struct SmemLayout {
   SmemRegion q;         // [q_stages][consumer warpgroup][columns / span][64][span]; O leaves through the same bytes
   SmemRegion k;         // [stages][columns / span][tile_n][span]
-  SmemRegion v;         // as k
+  SmemRegion v;         // as k; K-major: [stages][tile_n / span][columns][span]
   SmemRegion exchange;  // CTA pairs: [consumer warpgroup][tile_n / 8][thread][4], the other CTA's scores, fp32
   SmemRegion raw_k;     // 8-bit keys: [raw_stages][columns / span][tile_n][span], no swizzle; see fmha_widened.h
   SmemRegion raw_v;     // as raw_k
@@ -286,6 +289,17 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_keys(const Config& c) {
   return {};
 }
 
+TESSERA_HD constexpr Verdict<Rule> why_invalid_v(const Config& c) {
+  if (c.facts.v_layout != Layout::k_major) return {};
+  const int bytes = dtype_bytes(c.facts.dtype);
+  if (c.tile_n % span_elements(c) != 0)
+    return {Rule::tile_n_not_multiple_of_span, c.tile_n * bytes, swizzle_span_bytes(c.swizzle)};
+  if (c.facts.seqused != UsedLengths::none) return {Rule::k_major_v_of_used_keys, bytes, 16};
+  const int others = (c.facts.kv_layout != KvLayout::dense) + widens_keys(c.facts);
+  if (others != 0) return {Rule::k_major_v_of_placed_keys, others, 0};
+  return {};
+}
+
 TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (c.facts.dtype != DType::f16 && c.facts.dtype != DType::bf16)
     return {Rule::dtype_not_16_bit, dtype_bytes(c.facts.dtype), 2};
@@ -317,6 +331,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   }
   const Verdict<Rule> of_keys = why_invalid_keys(c);
   if (!of_keys.ok()) return of_keys;
+  const Verdict<Rule> of_v_layout = why_invalid_v(c);
+  if (!of_v_layout.ok()) return of_v_layout;
   const int bytes = smem_layout(c).total_bytes;
   if (bytes > kMaxSmemBytes) return {Rule::shared_memory_exceeded, bytes, kMaxSmemBytes};
   return {};
@@ -373,7 +389,10 @@ TESSERA_HD constexpr TmaBox kv_box(const Config& c, int columns) {
   return {{span, box_keys(c), panels, 1, 1}};
 }
 TESSERA_HD constexpr TmaBox k_box(const Config& c) { return kv_box(c, qk_columns(c)); }
-TESSERA_HD constexpr TmaBox v_box(const Config& c) { return kv_box(c, v_columns(c)); }
+TESSERA_HD constexpr TmaBox v_box(const Config& c) {
+  if (c.facts.v_layout == Layout::k_major) return {{span_elements(c), v_columns(c), 1, 1, 1}};
+  return kv_box(c, v_columns(c));
+}
 // A warpgroup's O leaves in o_passes() boxes, none larger than its Q slot: fp32 needs two, by columns. Parts of split
 // keys leave from registers.
 TESSERA_HD constexpr int o_passes(const Config& c) {
@@ -401,7 +420,8 @@ TESSERA_HD constexpr WgmmaShape score_wgmma(const Config& c) {
   return {c.tile_n, c.facts.dtype, false, false, steps_of_statement(qk_columns(c) / 16), false, c.facts.dtype, true};
 }
 TESSERA_HD constexpr WgmmaShape output_wgmma(const Config& c) {
-  return {v_columns(c), p_dtype(c), true, true, steps_of_statement(c.tile_n / 16), false, p_dtype(c)};
+  const bool is_mn_major = c.facts.v_layout == Layout::mn_major;
+  return {v_columns(c), p_dtype(c), true, is_mn_major, steps_of_statement(c.tile_n / 16), false, p_dtype(c)};
 }
 
 TESSERA_HD constexpr bool needs_cta_pair(int head_dim) { return head_dim > 256; }
@@ -501,6 +521,12 @@ TESSERA_HD constexpr Tile tile_of_pages(int head_dim, int head_dim_v) {
   return {head_dim, head_dim_v, 128, tile_n, 2};
 }
 
+// For a V whose keys are contiguous: with keys of whole spans.
+TESSERA_HD constexpr Tile tile_of_k_major(int head_dim, int head_dim_v) {
+  const int tile_n = head_dim > 64 && head_dim <= 96 ? 96 : head_dim_v <= 128 ? 128 : 64;
+  return {head_dim, head_dim_v, 128, tile_n, 2};
+}
+
 // For 8-bit keys: with the registers that widening leaves.
 TESSERA_HD constexpr Tile tile_of_widened(int head_dim, int head_dim_v) {
   if (head_dim_v > 128) return {head_dim, head_dim_v, 64, 64, 1};
@@ -511,6 +537,7 @@ TESSERA_HD constexpr Tile tile_of_widened(int head_dim, int head_dim_v) {
 // The tile that a Problem with these facts and packed heads gets which pins none.
 TESSERA_HD constexpr Tile standard_tile(const AttentionFacts& f, int pack_gqa, long long seqlen_k) {
   if (widens_keys(f)) return tile_of_widened(f.head_dim, f.head_dim_v);
+  if (f.v_layout == Layout::k_major) return tile_of_k_major(f.head_dim, f.head_dim_v);
   Config packed;
   packed.pack_gqa = pack_gqa;
   return has_plain_loads(f) && !copies_q(packed) ? default_tile(f.head_dim, f.head_dim_v, f.mask, seqlen_k)

@@ -54,6 +54,9 @@ enum class Rule {
   instruction_exceeds_registers,   // accumulators of one wgmma per thread; those that the launch bounds leave
   shared_memory_exceeded,          // bytes; 232,448
   pack_gqa_out_of_range,           // pack_gqa; 65,536
+  tile_n_not_multiple_of_span,     // bytes of tile_n keys of a K-major V; bytes of the swizzle span
+  k_major_v_of_used_keys,          // bytes of a key; 16 (TMA starts at multiples of it along keys)
+  k_major_v_of_placed_keys,        // 1 for each of: pages or ragged keys, 8-bit ones; 0
   page_size_unknown,               // page_size; 256 (kPageSizes)
   page_size_without_pages,         // page_size; 0
   pages_without_lengths,           // 0; 1 (seqused k or qk: where a sequence ends in its last page)

@@ -231,8 +231,6 @@ TEST_CASE("what attention has on tcgen05 alone is refused on sm_90a") {
         "fmha has no kernel for kv_pools sparse_window on sm_90a: take sm_100a or sm_103a");
   CHECK(refusal_of(problem_of("fmha", {{"window_size_right", "5"}})) ==
         "window_size_right 5 without a window: take window sliding");
-  CHECK(refusal_of(problem_of("fmha", {{"v_layout", "k"}})) ==
-        "fmha has no kernel for v_layout k on sm_90a: take sm_100a or sm_103a");
   CHECK(refusal_of(problem_of("fmha", {{"p_path", "smem"}})) ==
         "fmha has no kernel for p_path smem on sm_90a: take sm_100a or sm_103a");
   CHECK(refusal_of(problem_of("fmha", {{"cta_group", "2"}})) ==

@@ -248,6 +248,8 @@ class Sweep {
         problem.softcap != Softcap::none || problem.alibi != Alibi::none || problem.tree_mask != TreeMask::none;
     if (pick(0, 2) == 0 && head_dim.qk <= 256 && head_dim.qk % 64 == 0 && !alters_scores)
       problem.kv_dtype = DType::e4m3;
+    if (problem.seqused == UsedLengths::none && !problem.kv_dtype && pick(0, 1) == 0)
+      problem.v_layout = Layout::k_major;
     return problem;
   }
 
@@ -348,10 +350,17 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pools& pool
   DevicePointer pointers[4];
   TensorView views[4];
   const bool is_ragged = problem.q_layout == QueryLayout::ragged;
+  std::int64_t v_stride_dim = kUseDefault;
   for (int t = 0; t < 4; ++t) {
     strides[t] = strides_of(s.layout[t], lengths[t], heads[t], columns[t]);
     const std::int64_t batch = is_ragged && (t == 0 || t == 3) ? 1 : s.batch;
-    const std::int64_t elements = extent(strides[t], batch, lengths[t], heads[t], columns[t]);
+    std::int64_t elements = extent(strides[t], batch, lengths[t], heads[t], columns[t]);
+    const bool is_k_major = t == 2 && problem.v_layout == Layout::k_major;
+    if (is_k_major) {  // [batch, heads, head_dim, keys]
+      v_stride_dim = s.seqlen_k / 8 * 8 + 8 * (1 + s.layout[t]);
+      strides[t] = {heads[t] * columns[t] * v_stride_dim, 1, columns[t] * v_stride_dim};
+      elements = s.batch * strides[t].batch;
+    }
     const std::int64_t offset = t == 3 ? 0 : pick(0, (kPoolElements - elements) / 16) * 16;
     const Pool& pool = problem.kv_dtype && (t == 1 || t == 2) ? pools.of_8_bits : pools.of_dtype;
     const std::int64_t element_bytes = dtype_bytes(pool.host.dtype);
@@ -359,7 +368,7 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pools& pool
     views[t] = {pool.host.bytes.data() + (t == 3 ? 0 : offset * element_bytes),
                 t == 3 ? o_dtype : pool.host.dtype,
                 {batch, lengths[t], heads[t], columns[t]},
-                {strides[t].batch, strides[t].seqlen, strides[t].head, 1}};
+                {strides[t].batch, strides[t].seqlen, strides[t].head, is_k_major ? v_stride_dim : 1}};
     if (is_ragged && (t == 0 || t == 3))
       for (auto* const list : {&views[t].shape, &views[t].strides}) list->erase(list->begin());
   }
@@ -399,8 +408,9 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pools& pool
                           .k_stride_seqlen = strides[1].seqlen,
                           .k_stride_head = strides[1].head,
                           .v_stride_batch = strides[2].batch,
-                          .v_stride_seqlen = strides[2].seqlen,
+                          .v_stride_seqlen = v_stride_dim == kUseDefault ? strides[2].seqlen : kUseDefault,
                           .v_stride_head = strides[2].head,
+                          .v_stride_dim = v_stride_dim,
                           .o_stride_batch = strides[3].batch,
                           .o_stride_seqlen = strides[3].seqlen,
                           .o_stride_head = strides[3].head};
