@@ -1,5 +1,11 @@
 // FmhaKernel: named arguments, put into the plan's order by a table made once per kernel.
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "tessera/error.h"
 #include "tessera/guest_device.h"
 #include "tessera/internal/named_arguments.h"
 #include "tessera/jit.h"
@@ -82,16 +88,28 @@ constexpr std::pair<std::string_view, FmhaBuffer> kFmhaBuffers[] = {
 constexpr std::pair<std::string_view, FmhaScalar> kFmhaScalars[] = {{"softmax_scale", &FmhaArguments::softmax_scale},
                                                                     {"softcap", &FmhaArguments::softcap}};
 
+/// Scores are divided by it: 0 would make all of them NaN, and a NaN is what nobody has set.
+void check_softcap(double cap) {
+  const bool is_positive = cap >= static_cast<double>(std::numeric_limits<float>::denorm_min());
+  if (!is_positive || cap > static_cast<double>(std::numeric_limits<float>::max()))
+    throw Error(ErrorKind::usage, fmt::format("softcap = {}: must be a positive number that fp32 holds", cap));
+}
+
 }  // namespace
 
 struct FmhaKernel::Slots : ArgumentSlots<FmhaArguments> {
-  explicit Slots(const LaunchPlan& plan) : ArgumentSlots(plan, {kFmhaSizes, kFmhaBuffers, kFmhaScalars}) {}
+  explicit Slots(const LaunchPlan& plan)
+      : ArgumentSlots(plan, {kFmhaSizes, kFmhaBuffers, kFmhaScalars}),
+        caps_scores(std::any_of(plan.scalars.begin(), plan.scalars.end(),
+                                [](const ScalarSpec& scalar) { return scalar.name == "softcap"; })) {}
+  bool caps_scores;
 };
 
 FmhaKernel::FmhaKernel(std::shared_ptr<Kernel> kernel)
     : kernel_(std::move(kernel)), slots_(std::make_shared<const Slots>(kernel_->plan().launch)) {}
 
 void FmhaKernel::launch(Device& device, Stream stream, const FmhaArguments& arguments) const {
+  if (slots_->caps_scores) check_softcap(arguments.softcap);
   Slots::Ordered ordered;
   kernel_->launch(device, stream, slots_->order(arguments, ordered));
 }

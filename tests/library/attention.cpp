@@ -9,7 +9,9 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <random>
+#include <string>
 
 #include "tessera/emulator/device.h"
 #include "tessera/error.h"
@@ -171,6 +173,34 @@ TEST_CASE("library: attention over keys of V side by side, in rows that are padd
                        doctest::Contains("v_stride_dim must be a multiple of 8"), Error);
   arguments.v_stride_dim = 24;
   check(machine, kernel, arguments, {in.q, in.k, in.v, [](std::int64_t) { return range(0, 21); }});
+}
+
+TEST_CASE("library: a cap of scores is given, and is a positive number") {
+  Machine machine("sm_90a");
+  if (is_skipped(machine)) return;
+  const OneHead in;
+  const auto kernel = machine.jit.kernel(Fmha{.head_dim = kHeadDim, .softcap = Softcap::tanh});
+  FmhaArguments arguments = in.arguments(machine);
+  const auto refusal = [&] {
+    try {
+      check(machine, kernel, arguments, {in.q, in.k, in.v, [](std::int64_t) { return range(0, 21); }});
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const std::string rule = ": must be a positive number that fp32 holds";
+  CHECK(refusal() == "softcap = nan" + rule);
+  for (const auto& [cap, text] : {std::pair(0.0, "0"),
+                                  {-2.0, "-2"},
+                                  {1e39, "1e+39"},
+                                  {1e-50, "1e-50"},
+                                  {std::numeric_limits<double>::infinity(), "inf"}}) {
+    arguments.softcap = cap;
+    CHECK(refusal() == std::string("softcap = ") + text + rule);
+  }
+  arguments.softcap = 1000;  // which hardly bends these scores
+  CHECK(refusal().empty());
 }
 
 TEST_CASE("library: windows, valid lengths and split keys of attention") {
