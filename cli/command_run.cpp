@@ -14,6 +14,7 @@
 #include "cli/observation.h"
 #include "cli/rejections.h"
 #include "cli/run_arrays.h"
+#include "cli/run_lengths.h"
 #include "cli/run_operator.h"
 #include "cli/sampled_run.h"
 #include "cli/size_flags.h"
@@ -39,6 +40,12 @@ float parse_real(const char* flag, const std::string& text) {
   const bool is_in_range = is_number && std::abs(value) <= std::numeric_limits<float>::max();
   if (!is_in_range) throw Error(ErrorKind::usage, fmt::format("{} = {}: must be a number that fp32 holds", flag, text));
   return static_cast<float>(value);
+}
+
+float parse_positive(const char* flag, const std::string& text) {
+  const float value = parse_real(flag, text);
+  if (value <= 0) throw Error(ErrorKind::usage, fmt::format("{} = {}: must be positive", flag, text));
+  return value;
 }
 
 /// A number, or null: JSON has neither infinity nor NaN.
@@ -77,6 +84,10 @@ class RunCommand final : public Command {
     flags.list("--input", "NAME=FILE", input_files_, "an input from a .npy file; repeatable");
     flags.list("--save", "NAME=FILE", output_files_, "write an output as a .npy file; repeatable");
     flags.text("--softmax-scale", "X", scale_, "fmha: factor of the scores (default: 1 / sqrt(head_dim))");
+    flags.text("--softcap-value", "X", softcap_, "fmha with --softcap tanh: what scores are capped at (default: 30)");
+    flags.text("--lengths", "WORD", run_.lengths_file,
+               "fmha: queries and keys of each sequence, where a kernel reads them from memory: random (default), none "
+               "included; or a file, a line \"queries keys\" a sequence");
     flags.text("--alpha", "X", alpha_, "gemm, gemv: factor of the product (default: 1)");
     flags.text("--beta", "X", beta_, "gemm with --c matrix: factor of c (default: 1)");
     flags.list("--size", "NAME=N", given_sizes_,
@@ -135,11 +146,15 @@ class RunCommand final : public Command {
     if (run_.inputs == "rising") require_flag(subject_, "--inputs rising");
     if (!run_.shape.empty()) require_flag(subject_, "--shape");
     if (!scale_.empty()) require_flag(subject_, "--softmax-scale");
+    if (!softcap_.empty()) require_flag(subject_, "--softcap-value");
+    if (!run_.lengths_file.empty()) require_flag(subject_, "--lengths");
     if (!alpha_.empty()) require_flag(subject_, "--alpha");
     if (!beta_.empty()) require_flag(subject_, "--beta");
     if (!alpha_.empty()) run_.alpha = parse_real("--alpha", alpha_);
     if (!beta_.empty()) run_.beta = parse_real("--beta", beta_);
     if (!scale_.empty()) run_.softmax_scale = parse_real("--softmax-scale", scale_);
+    if (!softcap_.empty()) run_.softcap = parse_positive("--softcap-value", softcap_);
+    if (!run_.lengths_file.empty() && run_.lengths_file != "random") run_.lengths = read_lengths(run_.lengths_file);
     run_.given_sizes = parse_sizes(given_sizes_);
     refuse_name_twice("--input", input_files_);
     refuse_name_twice("--save", output_files_);
@@ -186,6 +201,7 @@ class RunCommand final : public Command {
         sizes_of_run(*op, plan, flags, place.device->info(), is_single ? ErrorKind::usage : ErrorKind::unsupported);
     check_shapes(plan, launch, sizes, flags);
     flags.sizes = launch.by_name(sizes);
+    if (!flags.lengths_file.empty()) check_lengths(plan, flags);
     if (!place.note.empty()) call.note(place.note);
     const std::shared_ptr<Kernel> kernel = call.jit().kernel(plan);
     return run_on(call, *op, *kernel, place, launch, sizes, flags);
@@ -360,7 +376,7 @@ class RunCommand final : public Command {
     }
   }
 
-  std::string subject_, device_ = "auto", scale_, alpha_, beta_;
+  std::string subject_, device_ = "auto", scale_, softcap_, alpha_, beta_;
   std::vector<std::string> input_files_, output_files_, given_sizes_;
   std::int64_t repeat_ = 20;
   RunFlags run_;

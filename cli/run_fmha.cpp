@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "cli/run_keys.h"
+#include "cli/run_lengths.h"
 #include "cli/run_operator.h"
 #include "generator/facts.h"
 #include "reference/fmha.h"
@@ -18,6 +19,8 @@
 namespace tessera::cli {
 
 namespace {
+
+constexpr double kSoftcap = 30;  // unless --softcap-value says another
 
 AttentionFacts facts_of(const Plan& plan) { return attention_facts(plan.problem.as<Fmha>()); }
 
@@ -37,18 +40,6 @@ reference::TensorView with_head_dim_innermost(const reference::Tensor& v) {
           v.dtype,
           {v.shape[0], keys, heads, head_dim},
           {heads * head_dim * keys, 1, head_dim * keys, keys}};
-}
-
-/// Queries of each sequence, `all` together: some none, others at random.
-std::vector<std::int64_t> query_lengths(std::int64_t batch, std::int64_t all, std::uint64_t seed) {
-  const reference::CounterRandom random(seed, 5);
-  std::vector<std::int64_t> lengths;
-  for (std::int64_t i = 0; i < batch; ++i) {
-    const bool is_last = i + 1 == batch;
-    lengths.push_back(is_last ? all : i % 4 == 1 ? 0 : random.integer(static_cast<std::uint64_t>(i), 0, all));
-    all -= lengths.back();
-  }
-  return lengths;
 }
 
 /// int32 [lengths + 1]: where each begins, and the end.
@@ -96,8 +87,12 @@ class RunFmha final : public RunOperator {
     const auto value_of = [&](const char* name) {
       return std::find_if(given.begin(), given.end(), [&](const GivenSize& g) { return g.name == name; })->value;
     };
-    // Arrays bring their sizes along; else a problem that a CPU can check in seconds.
+    // Lengths and arrays bring their sizes along; else a problem that a CPU can check in seconds.
     const AttentionFacts facts = facts_of(plan);
+    if (flags.softcap && facts.softcap == Softcap::none)
+      throw Error(ErrorKind::usage, "--softcap-value: this kernel caps no scores: give --softcap tanh too");
+    if (!flags.lengths.empty())
+      for (const GivenSize& size : sizes_of(flags.lengths, facts)) complete(size.name.c_str(), size.value);
     for (const char* const starts : {"cu_seqlens_q", "cu_seqlens_k"})
       if (const auto array = flags.arrays.find(starts); array != flags.arrays.end() && array->second.shape.size() == 1)
         complete("batch", array->second.shape[0] - 1);
@@ -146,7 +141,7 @@ class RunFmha final : public RunOperator {
 
   std::vector<double> scalars(const Plan& plan, const RunFlags& flags) const override {
     std::vector<double> values{softmax_scale(plan, flags)};
-    if (facts_of(plan).softcap != Softcap::none) values.push_back(flags.softcap);
+    if (facts_of(plan).softcap != Softcap::none) values.push_back(flags.softcap.value_or(kSoftcap));
     return values;
   }
 
@@ -192,7 +187,11 @@ class RunFmha final : public RunOperator {
     std::map<std::string, reference::Tensor> all;
     narrow_keys(plan, seed, flags.inputs == "integer", made, all);
     all.emplace("q", std::move(made.q));
-    if (is_ragged) all.emplace("cu_seqlens_q", cumulated(query_lengths(s.batch, s.seqlen_q, seed)));
+    if (is_ragged) {
+      const std::vector<std::int64_t> queries = query_lengths(flags, s.batch, s.seqlen_q);
+      hide_rows(reference::starts_of(queries).back(), all.at("q"));
+      all.emplace("cu_seqlens_q", cumulated(queries));
+    }
     if (config.sink != Sink::none) {
       reference::Tensor sink(DType::f32, {s.heads_q});
       if (flags.inputs != "integer") reference::fill(sink, reference::Fill::normal, seed, 5);
@@ -200,7 +199,7 @@ class RunFmha final : public RunOperator {
     }
     if (config.tree_mask != TreeMask::none) {
       std::vector<std::int64_t> queries(static_cast<std::size_t>(s.batch), s.seqlen_q);
-      if (is_ragged) queries = query_lengths(s.batch, s.seqlen_q, seed);
+      if (is_ragged) queries = query_lengths(flags, s.batch, s.seqlen_q);
       reference::Tensor tree = reference::make_tree_mask(queries, size("tree_words"), seed);
       tree.shape[0] = s.seqlen_q;
       if (!is_ragged) tree.shape.insert(tree.shape.begin(), s.batch);
@@ -217,7 +216,7 @@ class RunFmha final : public RunOperator {
     }
     if (config.kv_layout != KvLayout::dense) {
       for (const auto& [name, tensor] : flags.arrays) all[name] = tensor;
-      place_keys(plan, launch, sizes, seed, made, all);
+      place_keys(plan, launch, sizes, flags, made, all);
       hide_unused(flags, "seqused_q", {"q"}, all);
       return all;
     }
@@ -227,7 +226,8 @@ class RunFmha final : public RunOperator {
     for (const BufferSpec& buffer : plan.launch.buffers) {
       const bool is_of_q = buffer.name == "seqused_q";
       if (is_of_q || buffer.name == "seqused_k")
-        all.emplace(buffer.name, draw_lengths(s.batch, is_of_q ? s.seqlen_q : s.seqlen_k, seed, is_of_q ? 3 : 4));
+        all.emplace(buffer.name,
+                    is_of_q ? used_queries(flags, s.batch, s.seqlen_q) : key_lengths(flags, s.batch, s.seqlen_k));
     }
     for (const auto& [name, tensor] : flags.arrays) all[name] = tensor;
     hide_unused(flags, "seqused_q", {"q"}, all);
@@ -239,6 +239,19 @@ class RunFmha final : public RunOperator {
   reference::Comparison compare(const Plan& plan, const std::map<std::string, reference::Tensor>& inputs,
                                 const std::map<std::string, reference::Tensor>& outputs, const RunFlags& flags,
                                 int jobs) const override {
+    reference::Comparison result = compare_rows(plan, inputs, outputs, flags, jobs);
+    if (const auto starts = inputs.find("cu_seqlens_q"); starts != inputs.end()) {
+      const auto ranges = reference::ranges_of(starts->second.view(), flags.sizes.at("seqlen_q"));
+      for (std::string& problem : writes_beyond(ranges, outputs)) result.problems.push_back(std::move(problem));
+      result.pass = result.problems.empty();
+    }
+    return result;
+  }
+
+ private:
+  static reference::Comparison compare_rows(const Plan& plan, const std::map<std::string, reference::Tensor>& inputs,
+                                            const std::map<std::string, reference::Tensor>& outputs,
+                                            const RunFlags& flags, int jobs) {
     const AttentionFacts config = facts_of(plan);
     reference::FmhaCheck check;
     check.facts = config;
@@ -252,7 +265,7 @@ class RunFmha final : public RunOperator {
     if (plan.problem.as<Fmha>().split_kv == SplitKv::dealt)
       check.num_splits = std::max<std::int64_t>(ceil_div(flags.sizes.at("seqlen_k"), tile_n), 1);
     check.softmax_scale = softmax_scale(plan, flags);
-    if (config.softcap != Softcap::none) check.softcap = flags.softcap;
+    if (config.softcap != Softcap::none) check.softcap = flags.softcap.value_or(kSoftcap);
     if (config.tree_mask != TreeMask::none) check.tree_mask = inputs.at("tree_mask").view();
     if (config.alibi != Alibi::none) check.alibi_slopes = inputs.at("alibi_slopes").view();
     const bool is_plain = config.softcap == Softcap::none && config.alibi == Alibi::none;
@@ -287,7 +300,6 @@ class RunFmha final : public RunOperator {
     return reference::check_fmha(in, views, check);
   }
 
- private:
   static bool has_size(const Plan& plan, const std::string& name) {
     return std::any_of(plan.launch.sizes.begin(), plan.launch.sizes.end(),
                        [&](const SizeSpec& size) { return size.name == name; });

@@ -5,11 +5,11 @@
 #include <string_view>
 #include <utility>
 
+#include "cli/run_lengths.h"
 #include "generator/facts.h"
 #include "reference/key_places.h"
 #include "reference/narrow_keys.h"
 #include "reference/ragged.h"
-#include "reference/random.h"
 #include "spec/attention_facts.h"
 
 namespace tessera::cli {
@@ -18,17 +18,6 @@ namespace {
 
 reference::PoolView pool_of(const reference::Tensor& pool) {
   return {const_cast<std::byte*>(pool.bytes.data()), pool.dtype, pool.shape, reference::dense_strides(pool.shape)};
-}
-
-/// Ends of sequences of random lengths, as far as there is room.
-reference::Tensor draw_ends(std::int64_t batch, std::int64_t most, std::int64_t tokens, std::uint64_t seed) {
-  reference::Tensor drawn = draw_lengths(batch, most, seed, 5);
-  for (std::int64_t b = 0; b < batch; ++b) {
-    const std::int64_t length = std::min<std::int64_t>(std::llround(drawn.at(b)), tokens);
-    drawn.set(b, static_cast<double>(length));
-    tokens -= length;
-  }
-  return reference::ends_of(drawn);
 }
 
 /// Valid keys of each sequence.
@@ -43,16 +32,6 @@ reference::Tensor lengths_of(const AttentionFacts& facts, const std::map<std::st
 }
 
 }  // namespace
-
-reference::Tensor draw_lengths(std::int64_t batch, std::int64_t most, std::uint64_t seed, std::uint64_t stream) {
-  const reference::CounterRandom random(seed, stream);
-  reference::Tensor tensor(DType::s32, {batch});
-  for (std::int64_t i = 0; i < batch; ++i) {
-    const std::int64_t length = i == 0 ? most : random.integer(static_cast<std::uint64_t>(i), 0, most);
-    tensor.set(i, static_cast<double>(length));
-  }
-  return tensor;
-}
 
 void narrow_keys(const Plan& plan, std::uint64_t seed, bool is_exact, reference::FmhaTensors& made,
                  std::map<std::string, reference::Tensor>& all) {
@@ -71,18 +50,19 @@ void give_descales(const std::map<std::string, reference::Tensor>& inputs, refer
     if (const auto found = inputs.find(name); found != inputs.end()) *slot = found->second.view();
 }
 
-void place_keys(const Plan& plan, const LaunchSizes& launch, const std::vector<std::int64_t>& sizes, std::uint64_t seed,
-                const reference::FmhaTensors& made, std::map<std::string, reference::Tensor>& all) {
+void place_keys(const Plan& plan, const LaunchSizes& launch, const std::vector<std::int64_t>& sizes,
+                const RunFlags& flags, const reference::FmhaTensors& made,
+                std::map<std::string, reference::Tensor>& all) {
   const AttentionFacts facts = attention_facts(plan.problem.as<Fmha>());
   const auto size = [&](const char* name) { return launch.evaluate(Expression::parse(name), sizes); };
   for (const BufferSpec& buffer : plan.launch.buffers) {
-    if (buffer.name == "seqused_q") all.emplace(buffer.name, draw_lengths(size("batch"), size("seqlen_q"), seed, 3));
-    if (buffer.name == "seqused_k") all.emplace(buffer.name, draw_lengths(size("batch"), size("seqlen_k"), seed, 4));
+    if (buffer.name == "seqused_q") all.emplace(buffer.name, used_queries(flags, size("batch"), size("seqlen_q")));
+    if (buffer.name == "seqused_k") all.emplace(buffer.name, key_lengths(flags, size("batch"), size("seqlen_k")));
     if (buffer.name == "block_table")
       all.emplace(buffer.name, reference::draw_block_table(all.at("seqused_k"), facts.page_size, size("pages"),
-                                                           size("max_pages"), seed));
+                                                           size("max_pages"), static_cast<std::uint64_t>(flags.seed)));
     if (buffer.name == "cu_seqlens_k")
-      all.emplace(buffer.name, draw_ends(size("batch"), size("seqlen_k"), size("tokens_k"), seed));
+      all.emplace(buffer.name, key_ends(flags, size("batch"), size("seqlen_k"), size("tokens_k")));
   }
   for (const auto& [name, keys] : {std::pair("k", &made.k), std::pair("v", &made.v)}) {
     if (all.count(name) != 0 || (facts.v_is_k == VIsK::on && name == std::string_view("v"))) continue;

@@ -14,19 +14,17 @@
 
 namespace tessera::cli {
 
-/// Valid lengths of `batch` sequences, each from 0 to `most`; the first one is all.
-reference::Tensor draw_lengths(std::int64_t batch, std::int64_t most, std::uint64_t seed, std::uint64_t stream);
-
 /// 8-bit keys: k and v as numbers of that type, and descales of their own for each sequence and head; 1 where results
 /// shall be exact.
 void narrow_keys(const Plan& plan, std::uint64_t seed, bool is_exact, reference::FmhaTensors& made,
                  std::map<std::string, reference::Tensor>& all);
 void give_descales(const std::map<std::string, reference::Tensor>& inputs, reference::FmhaInputs& in);
 
-/// Completes `all`, which holds what files brought, with random lengths and tables. Keys go where the tables say,
-/// wherever these came from; all other bytes of pools are NaN.
-void place_keys(const Plan& plan, const LaunchSizes& launch, const std::vector<std::int64_t>& sizes, std::uint64_t seed,
-                const reference::FmhaTensors& made, std::map<std::string, reference::Tensor>& all);
+/// Completes `all`, which holds what files brought, with lengths (run_lengths.h) and random tables. Keys go where the
+/// tables say, wherever these came from; all other bytes of pools are NaN.
+void place_keys(const Plan& plan, const LaunchSizes& launch, const std::vector<std::int64_t>& sizes,
+                const RunFlags& flags, const reference::FmhaTensors& made,
+                std::map<std::string, reference::Tensor>& all);
 
 /// The verdict over what the tables point to.
 reference::Comparison check_placed_keys(const AttentionFacts& facts,

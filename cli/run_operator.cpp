@@ -20,7 +20,7 @@ namespace {
 
 /// A row for each operator that has a reference.
 constexpr RunRow kRows[] = {{"copy2d", make_run_copy2d, "--shape", true},
-                            {"fmha", make_run_fmha, "--softmax-scale, --inputs rising"},
+                            {"fmha", make_run_fmha, "--softmax-scale, --softcap-value, --lengths, --inputs rising"},
                             {"gemm", make_run_gemm, "--alpha, --beta"},
                             {"quantize", [] { return make_run_block_scale("quantize"); }, ""},
                             {"dequantize", [] { return make_run_block_scale("dequantize"); }, ""},

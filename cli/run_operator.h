@@ -17,6 +17,12 @@
 
 namespace tessera::cli {
 
+/// One sequence of a file of --lengths.
+struct SequenceLengths {
+  std::int64_t queries = 0, keys = 0;
+  std::int64_t line = 0;
+};
+
 /// As typed.
 struct RunFlags {
   std::string inputs = "normal";  ///< standard, normal, uniform, integer; of attention rising too
@@ -26,7 +32,9 @@ struct RunFlags {
   std::int64_t seed = 1;
   bool is_emulated = false;                         ///< example sizes are then small
   std::optional<double> softmax_scale;              ///< none: the operator's default
-  double softcap = 30;                              ///< of attention whose scores are capped
+  std::optional<double> softcap;                    ///< of attention whose scores are capped; none: 30
+  std::string lengths_file;                         ///< of attention: empty, random or where `lengths` are from
+  std::vector<SequenceLengths> lengths;             ///< of each sequence; none: random ones
   double alpha = 1, beta = 1;                       ///< gemm
   std::vector<GivenSize> given_sizes;               ///< of the launch by name, like lda
   std::map<std::string, reference::Tensor> arrays;  ///< by buffer name, from .npy files

@@ -61,9 +61,12 @@ Tensor draw_block_table(const Tensor& lengths, std::int64_t page_size, std::int6
   if (needed > pages)
     throw Error(ErrorKind::usage, fmt::format("pages = {}: sequences of these lengths need {}", pages, needed));
   Tensor table(DType::s32, {lengths.shape[0], max_pages});
+  const std::int64_t unused = pages - needed;  // the first of `free`: the last ones are given away
   for (std::int64_t b = 0; b < lengths.shape[0]; ++b)
     for (std::int64_t i = 0; i < max_pages; ++i) {
       std::int64_t entry = random.integer(turn++, -1000000, 2000000000);
+      if (unused > 0 && random.integer(turn++, 0, 1) == 1)
+        entry = free[static_cast<std::size_t>(random.integer(turn++, 0, unused - 1))];
       if (i < pages_of(number(lengths, b), page_size, max_pages)) {
         entry = free.back();
         free.pop_back();

@@ -9,9 +9,9 @@
 
 namespace tessera::reference {
 
-/// Random pages of a pool, none twice; what stands behind a sequence's last page is random, too, but no page that is in
-/// use. lengths [batch]: valid keys, of which no more than max_pages * page_size count. Throws Error{usage} where the
-/// pool is too small.
+/// Random pages of a pool, none twice. What stands behind a sequence's last page is, half of the time each, a page that
+/// no sequence has, whose keys are NaN, and a random number that is hardly any page's. lengths [batch]: valid keys, of
+/// which no more than max_pages * page_size count. Throws Error{usage} where the pool is too small.
 Tensor draw_block_table(const Tensor& lengths, std::int64_t page_size, std::int64_t pages, std::int64_t max_pages,
                         std::uint64_t seed);
 
