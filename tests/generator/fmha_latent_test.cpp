@@ -112,7 +112,7 @@ TEST_CASE("latent attention: no v, tiles of a sequence side by side") {
   CHECK(grid(1, 100, 1 << 20) == 200);  // more tiles than multiprocessors
   CHECK(grid(0, 1, 4096) == 0);
   CHECK(grid(3, 0, 4096) == 0);
-  CHECK(value_of(launch.steps.at(1).grid[0], 128, 1, 4096) == 65 * 2 * 16);
+  CHECK(value_of(launch.steps.at(1).grid[0], 128, 1, 4096) == 65 * 2 * 4);
   CHECK(value_of(launch.workspace.bytes, 128, 1, 4096) == 2 * 132 * 64 * 514 * 4);
   const LaunchPlan paged = make_plan(latent({{"kv_layout", "paged"}, {"page_size", "64"}})).launch;
   CHECK(std::none_of(paged.sizes.begin(), paged.sizes.end(),
