@@ -127,6 +127,7 @@ bool spills(const Config& c) {
   if (is_full_of_64 && c.facts.output == Output::unnormalized && c.facts.seqused != UsedLengths::none) return true;
   const bool is_of_192_128 = c.facts.head_dim == 192 && c.facts.head_dim_v == 128 && c.tile_m == 192;
   const bool is_of_256 = c.facts.head_dim == 256 && c.tile_m == 128;
+  if (is_of_192_128 && c.tile_n == 80 && c.facts.window != Window::none) return true;
   return c.facts.mask == Mask::causal && c.tile_n == 80 && (is_of_192_128 || is_of_256);
 }
 
