@@ -2,8 +2,9 @@
 set(prefix ${BUILD}/tests/install/prefix)
 set(example ${BUILD}/tests/install/example)
 set(emulate ${BUILD}/tests/install/emulate)
+set(server ${BUILD}/tests/install/server)
 set(consumer ${BUILD}/tests/install/consumer)
-file(REMOVE_RECURSE ${prefix} ${example} ${emulate} ${consumer})
+file(REMOVE_RECURSE ${prefix} ${example} ${emulate} ${server} ${consumer})
 
 function(run)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
@@ -78,6 +79,11 @@ if(NOT output STREQUAL "2000 of 2000 outputs are 3\n")
   message(FATAL_ERROR "the emulator's example gave a finding or a wrong output")
 endif()
 run(${prefix}/bin/tessera emulate ${SOURCE}/examples/emulate/scale.ptx --launch ${SOURCE}/examples/emulate/scale.json)
+
+# Both together.
+run(${CMAKE_COMMAND} -S ${SOURCE}/examples/server -B ${server} -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_CXX_COMPILER=${CXX}
+    -DCMAKE_BUILD_TYPE=Release ${flags})
+run(${CMAKE_COMMAND} --build ${server})
 
 # Without a compiler on this machine the example says so and fails: that much is then checked.
 set(ENV{ASAN_OPTIONS} detect_leaks=0)  # NVRTC itself leaks
