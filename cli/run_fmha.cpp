@@ -264,6 +264,8 @@ class RunFmha final : public RunOperator {
     const std::int64_t tile_n = plan.number("tile_n");
     if (plan.problem.as<Fmha>().split_kv == SplitKv::dealt)
       check.num_splits = std::max<std::int64_t>(ceil_div(flags.sizes.at("seqlen_k"), tile_n), 1);
+    if (config.split_size > 0)
+      check.num_splits = std::max<std::int64_t>(ceil_div(flags.sizes.at("seqlen_k"), config.split_size), 1);
     check.softmax_scale = softmax_scale(plan, flags);
     if (config.softcap != Softcap::none) check.softcap = flags.softcap.value_or(kSoftcap);
     if (config.tree_mask != TreeMask::none) check.tree_mask = inputs.at("tree_mask").view();

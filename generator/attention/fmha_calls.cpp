@@ -113,6 +113,7 @@ std::string parameters_of_kernel(const FmhaLaunch& c) {
   if (stores_rows(c) && !is_ragged(c.facts)) given.give({"o_stride_batch"});
   if (c.copies_q) given.give({"q_stride_head", "q_stride_seqlen"});
   if (c.copies_q && !is_ragged(c.facts)) given.give({"q_stride_batch"});
+  if (c.is_dealt && has_split_size(c.facts)) given.give({"max_parts"});
   return given.text();
 }
 

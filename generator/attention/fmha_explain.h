@@ -45,6 +45,8 @@ std::string explain_shared_rule(const Config& config, const Verdict<Rule>& verdi
           bound);
     case Rule::stages_out_of_range:
       return fmt::format("{}, 1 to {} allowed", counted(verdict.found, "stage"), bound);
+    case Rule::split_size_not_of_tiles:
+      return fmt::format("split_size {}, a multiple of {} needed (tile_n)", found, bound);
     case Rule::page_size_unknown:
     case Rule::page_size_without_pages:
     case Rule::pages_without_lengths:
@@ -73,6 +75,15 @@ std::string explain_shared_rule(const Config& config, const Verdict<Rule>& verdi
     default:
       return "?";
   }
+}
+
+/// The problem as far as a kernel may be chosen by it: where parts have a size, bits may not depend on what else is in
+/// the batch, nor then may the kernel.
+inline Fmha known_of_kernel(Fmha p) {
+  if (p.split_size == 0) return p;
+  p.batch = p.seqlen_k = kUnknownHint;
+  if (p.q_layout == QueryLayout::ragged || p.seqused == UsedLengths::qk) p.seqlen_q = kUnknownHint;
+  return p;
 }
 
 /// From here on a sequence counts as long: it fills its tiles but for a small part.

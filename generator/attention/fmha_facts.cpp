@@ -107,6 +107,17 @@ void require_facts_of_scores(const Fmha& problem) {
                 "none, and add exp(sink - row_max) to row_sum where the rows are divided");
 }
 
+void require_split(const Fmha& problem, std::string_view remedy) {
+  if (problem.split_size <= 0) return;
+  if (problem.kv_pools != KvPools::dense)
+    throw Error(ErrorKind::unsupported,
+                fmt::format("split_size {} with kv_pools {}: a query's list is not split: take 0", problem.split_size,
+                            to_word(problem.kv_pools)));
+  if (problem.split_kv == SplitKv::off)
+    throw Error(ErrorKind::unsupported,
+                fmt::format("split_size {} with split_kv off: take {}", problem.split_size, remedy));
+}
+
 void require_sizes_of_facts(const Fmha& problem) {
   const auto demand = [](bool has_size, std::string_view name, Hint size, std::string_view remedy) {
     if (!has_size && size != kUnknownHint)

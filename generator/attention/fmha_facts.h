@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tessera/plan.h"
@@ -24,6 +25,9 @@ std::vector<OperandPlan> fact_operands(const AttentionFacts& facts);
 void require_dtype(const Fmha& problem);
 /// Throws Error{unsupported} for facts of scores that do not go together.
 void require_facts_of_scores(const Fmha& problem);
+/// Throws Error{unsupported} for parts with a size where keys are not split, and for those that are not known to lie
+/// at their multiples. remedy: the split_kv to take.
+void require_split(const Fmha& problem, std::string_view remedy);
 /// Throws Error{unsupported} for the size of a thing that the problem has not: a window, a list of rows.
 void require_sizes_of_facts(const Fmha& problem);
 

@@ -100,6 +100,7 @@ void FmhaLatentOperator::require_facts(const Fmha& problem) {
   if (problem.alibi != Alibi::none) refuse("alibi", to_word(problem.alibi));
   if (problem.window == Window::chunked) refuse("window", to_word(problem.window));
   if (problem.tree_mask != TreeMask::none) refuse("tree_mask", to_word(problem.tree_mask));
+  if (problem.split_size != 0) refuse("split_size", fmt::format("{}", problem.split_size));
   require_sizes_of_facts(problem);
 }
 

@@ -25,6 +25,7 @@ namespace {
 constexpr std::int64_t kMaxHeads = 1 << 16;
 constexpr std::int64_t kMaxSms = 1 << 16;
 constexpr std::int64_t kMaxSplits = 256;
+constexpr std::int64_t kMaxSizedParts = 1 << 16;
 
 enum class Operand { q, k, v, o };
 
@@ -77,17 +78,6 @@ bool is_k_major(const FmhaLaunch& c, const Tensor& t) {
 // Rows of all sequences, one after the other.
 bool is_ragged(const FmhaLaunch& c, const Tensor& t) {
   return is_ragged(c.facts) && t.seqlen == std::string_view("seqlen_q");
-}
-
-/// Most keys that the queries of a tile see. A bound of -1 is none, which counts as all keys.
-std::string seen_keys(const FmhaLaunch& c) {
-  if (c.facts.window == Window::none) return "seqlen_k";
-  const std::int64_t queries = ceil_div(c.tile_rows, c.padded_heads);
-  if (c.facts.window == Window::chunked) return fmt::format("min(seqlen_k, {} + attention_chunk)", queries);
-  const auto side = [](const char* name) { return fmt::format("max({0}, 0) + seqlen_k * max(0 - {0}, 0)", name); };
-  std::string window = fmt::format("{} + {}", queries, side("window_size_left"));
-  if (c.facts.mask == Mask::none) window += " + " + side("window_size_right");
-  return fmt::format("min(seqlen_k, {})", window);
 }
 
 void add_sizes(const FmhaLaunch& c, LaunchPlan& launch) {
@@ -150,6 +140,10 @@ void add_sizes(const FmhaLaunch& c, LaunchPlan& launch) {
   if (widens_keys(c.facts)) add_descale_sizes(launch);
   size("num_sms", 1, kMaxSms, {}, "multiprocessors of the device: filled in by the launcher");
   if (c.is_split && !c.is_dealt) {
+    if (has_split_size(c.facts)) {
+      size("num_splits", 1, kMaxSizedParts, Expression::parse(max_parts_of(c)), "parts of the keys");
+      return;
+    }
     // As many as fill the device, each with two steps or more.
     const std::string places = c.ctas_per_sm == 1 ? "num_sms" : fmt::format("{} * num_sms", c.ctas_per_sm);
     const std::string tiles = fmt::format("max({} * {}, 1)", tiles_of(c).text(), c.ctas_per_tile);
@@ -284,7 +278,13 @@ void add_domain(const FmhaLaunch& c, LaunchPlan& launch) {
   if (has_pools(c.facts)) at_most(Expression::parse("topk + seqlen_swa"), "topk + seqlen_swa");
   at_most(Expression::parse("heads_q * batch"), "heads_q * batch");
   at_most(tiles_of(c), "the number of query tiles");
-  if (c.is_dealt) at_most(Expression::parse(blocks_of(c)), "the number of query tiles times their blocks of keys");
+  if (c.is_dealt)
+    at_most(Expression::parse(blocks_of(c)), has_split_size(c.facts)
+                                                 ? "the number of query tiles times their parts of keys"
+                                                 : "the number of query tiles times their blocks of keys");
+  if (has_split_size(c.facts) && !c.is_dealt)
+    rule(Expression::parse("num_splits"), Relation::at_least, Expression::parse(max_parts_of(c)),
+         fmt::format("num_splits must be as many parts of {} keys as a query tile may have", c.facts.split_size));
   if (c.is_split) {
     if (!c.is_dealt)
       at_most(expression("{} * num_splits", tiles_of(c).text()), "the number of query tiles times num_splits");

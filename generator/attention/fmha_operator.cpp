@@ -41,18 +41,35 @@ constexpr int kMostOfSplit = 184;   // registers for S, P and O of a thread
 constexpr Hint kFewQueries = 64;    // a warpgroup's rows: with fewer, most of them would be idle
 constexpr Hint kEnoughTiles = 133;  // more than half of what an H200 has places for: two parts would not fit
 
-/// With the queries of one sequence, as far as they are expected to be equally many.
-Fmha of_one_sequence(const Fmha& p) {
-  Fmha one = p;
-  if (p.q_layout == QueryLayout::ragged && p.seqlen_q >= 0)
-    one.seqlen_q = p.batch > 0 ? ceil_div(p.seqlen_q, p.batch) : kUnknownHint;
-  return one;
-}
-
 /// Heads that are packed where the caller does not say: all of a key head's, if queries are known to be few.
 int packed_heads_of(const Fmha& p) {
   const Hint heads = packable_heads(p, kFewQueries - 1);
   return heads <= kShortLength ? static_cast<int>(heads) : 1;
+}
+
+/// Parts with a size of their own: what the choice may go by. Small tiles for few queries, and where sequences with few
+/// may be among the others, their heads side by side.
+Fmha of_sized_parts(const Fmha& p) {
+  Fmha one = known_of_kernel(p);
+  if (!one.split_kv) one.split_kv = SplitKv::dealt;
+  const bool has_few = one.seqlen_q >= 0 && one.seqlen_q < kFewQueries;
+  if (!one.tile_n && has_few && p.split_size % kFewQueries == 0) one.tile_n = kFewQueries;
+  if (!one.tile_m && has_few) one.tile_m = fmha::kRowsPerWarpgroup;
+  if (!one.pack_gqa && one.seqlen_q < 0) {
+    Fmha few = one;
+    few.seqlen_q = 1;
+    one.pack_gqa = packed_heads_of(few);
+  }
+  return one;
+}
+
+/// With the queries of one sequence, as far as they are expected to be equally many.
+Fmha of_one_sequence(const Fmha& p) {
+  if (p.split_size > 0) return of_sized_parts(p);
+  Fmha one = p;
+  if (p.q_layout == QueryLayout::ragged && p.seqlen_q >= 0)
+    one.seqlen_q = p.batch > 0 ? ceil_div(p.seqlen_q, p.batch) : kUnknownHint;
+  return one;
 }
 
 /// Whether sequences may be longer than others where their number of keys is said in memory.
@@ -164,6 +181,7 @@ std::string traits_of(const Config& c) {
   if (widens_keys(c.facts)) text += fmt::format(", keys in {}", to_word(c.facts.kv_dtype));
   if (c.kv_copy == KvCopy::cp_async) text += " by cp.async";
   if (fmha::is_split(c)) text += fmha::is_dealt(c) ? ", keys dealt" : ", keys split";
+  if (has_split_size(c.facts)) text += fmt::format(" in parts of {}", c.facts.split_size);
   return text;
 }
 
@@ -236,6 +254,7 @@ void FmhaOperator::require_facts(const Fmha& problem) {
   if (problem.kv_pools != KvPools::dense) refuse("kv_pools", to_word(problem.kv_pools));
   require_facts_of_scores(problem);
   require_sizes_of_facts(problem);
+  require_split(problem, "dealt");
   if (problem.p_path) refuse("p_path", to_word(*problem.p_path));
   if (problem.mma_kind && *problem.mma_kind != MmaKind::wgmma_f16) refuse("mma_kind", to_word(*problem.mma_kind));
   if (problem.cta_group) refuse("cta_group", fmt::format("{}", *problem.cta_group));

@@ -35,6 +35,14 @@ Selector window_field(std::string_view flag, std::string_view key, std::string_v
   return selector;
 }
 
+Selector split_size_field() {
+  Selector selector = field<&Fmha::split_size>(
+      "split-size", "split_size",
+      "keys of a part of split keys, so that a sequence's bits depend on nothing else in the batch; 0: any");
+  selector.min = 0;
+  return selector;
+}
+
 }  // namespace
 
 std::span<const Selector> fmha_fields() {
@@ -68,6 +76,7 @@ std::span<const Selector> fmha_fields() {
       offer(field<&Fmha::kv_dtype>("kv-dtype", "kv_dtype",
                                    "type of k and v (auto: dtype); e4m3: with descales, widened exactly (sm_90a only)"),
             {"bf16", "f16", "e4m3"}),
+      split_size_field(),
       field<&Fmha::output>("output", "output", "rows divided by their sums, or fp32 rows with maximum and sum"),
       field<&Fmha::v_layout>("v-layout", "v_layout", "contiguous dimension of v: mn, the head's; k, the keys'"),
       field<&Fmha::tile_m>("tile-m", "tile_m", "query rows of one CTA"),
@@ -134,7 +143,8 @@ AttentionFacts attention_facts(const Fmha& problem) {
           .v_layout = problem.v_layout,
           .q_layout = problem.q_layout,
           .v_is_k = problem.v_is_k,
-          .kv_dtype = problem.kv_dtype.value_or(problem.dtype)};
+          .kv_dtype = problem.kv_dtype.value_or(problem.dtype),
+          .split_size = problem.split_size};
 }
 
 template <>

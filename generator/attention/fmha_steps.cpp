@@ -30,16 +30,47 @@ std::string places_of(const FmhaLaunch& c) {
   return c.ctas_per_sm == 1 ? "num_sms" : fmt::format("{} * num_sms", c.ctas_per_sm);
 }
 
-// Most blocks of keys that all tiles may have.
+// Most keys that the queries of a tile see. A bound of -1 is none, which counts as all keys.
+std::string seen_keys(const FmhaLaunch& c) {
+  if (c.facts.window == Window::none) return "seqlen_k";
+  // A tile may begin and end within a query's heads.
+  const bool is_whole = c.tile_rows % c.padded_heads == 0;
+  const std::int64_t queries = ceil_div(c.tile_rows - (is_whole ? 0 : 1), c.padded_heads) + (is_whole ? 0 : 1);
+  if (c.facts.window == Window::chunked) return fmt::format("min(seqlen_k, {} + attention_chunk)", queries);
+  const auto side = [](const char* name) { return fmt::format("max({0}, 0) + seqlen_k * max(0 - {0}, 0)", name); };
+  std::string window = fmt::format("{} + {}", queries, side("window_size_left"));
+  if (c.facts.mask == Mask::none) window += " + " + side("window_size_right");
+  return fmt::format("min(seqlen_k, {})", window);
+}
+
+// Most parts with a size of their own that a tile may have: those that its keys reach into, which may begin within a
+// block.
+std::string max_parts_of(const FmhaLaunch& c) {
+  const int size = c.facts.split_size;
+  const std::string of_all = fmt::format("ceil_div(seqlen_k, {})", size);
+  if (c.facts.window == Window::none) return fmt::format("max({}, 1)", of_all);
+  return fmt::format("max(min({}, ceil_div({} + {}, {})), 1)", of_all, seen_keys(c), c.tile_n, size);
+}
+// Most blocks of keys that all tiles may have, or parts with a size of their own.
 std::string blocks_of(const FmhaLaunch& c) {
   if (is_latent(c)) return latent_units(c);
+  if (has_split_size(c.facts)) return fmt::format("{} * {}", tiles_of(c).text(), max_parts_of(c));
   return fmt::format("{} * max(ceil_div(seqlen_k, {}), 1)", tiles_of(c).text(), c.tile_n);
 }
+// CTAs that merge a tile's parts: see merge_ctas_of_tile().
+std::string merge_ctas_of(const FmhaLaunch& c) {
+  const std::string rows = fmt::format("min(seqlen_q * {}, {})", c.pack_gqa, c.tile_rows);
+  return fmt::format("min(ceil_div({0}, {1}), max(ceil_div({0}, 16), 4))", rows, c.merge_rows);
+}
+
 // Dealt keys: CTAs, or pairs, that have a range. None has less than a block.
 std::string ranges_of(const FmhaLaunch& c) { return fmt::format("min({}, {})", places_of(c), blocks_of(c)); }
 // Rows of the workspace that parts take.
 std::string part_rows_of(const FmhaLaunch& c) {
   if (!c.is_dealt) return "num_splits * batch * heads_q * seqlen_q";
+  if (has_split_size(c.facts))
+    return fmt::format("{} * {} * min(seqlen_q * {}, {})", tiles_of(c).text(), max_parts_of(c), c.pack_gqa,
+                       c.tile_rows);
   const std::string ctas = is_latent(c) ? tiles_of_sequence(c) + " * " + ranges_of(c) : ranges_of(c);
   return fmt::format("2 * {} * min(seqlen_q * {}, {})", ctas, c.pack_gqa, c.tile_rows);
 }
@@ -146,6 +177,8 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   if (widens_keys(c.facts)) add_descale_parameters(step);
   if (stores_rows(c) || is_latent(c)) parameters.strides(strides_of_o(c));
   if (c.copies_q) parameters.strides(strides_of(c, "q"));
+  if (c.is_dealt && has_split_size(c.facts))
+    parameters.add("max_parts", ParameterKind::i32, Expression::parse(max_parts_of(c)), "");
   return step;
 }
 
@@ -155,6 +188,7 @@ LaunchStep merge_step_of_dealt(const FmhaLaunch& c, const LaunchStep& first) {
   step.entry += "_merge";
   const std::string cuts = "max(" + ranges_of(c) + " - 1, 0)" + (is_latent(c) ? " * " + tiles_of_sequence(c) : "");
   step.grid[0] = expression("{} * ceil_div(min(seqlen_q * {}, {}), {})", cuts, c.pack_gqa, c.tile_rows, c.merge_rows);
+  if (has_split_size(c.facts)) step.grid[0] = expression("{} * {}", tiles_of(c).text(), merge_ctas_of(c));
   step.cluster[0] = 1;
   step.block[0] = static_cast<std::uint32_t>(32 * c.merge_warps);
   step.dynamic_smem_bytes = 0;

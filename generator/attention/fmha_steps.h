@@ -20,6 +20,10 @@ std::string blocks_of(const FmhaLaunch& c);
 std::string ranges_of(const FmhaLaunch& c);
 /// Rows of the workspace that parts take.
 std::string part_rows_of(const FmhaLaunch& c);
+/// Most keys that the queries of a tile see.
+std::string seen_keys(const FmhaLaunch& c);
+/// Most parts with a size of their own that a tile may have.
+std::string max_parts_of(const FmhaLaunch& c);
 /// The sizes that are strides of q or o.
 std::vector<std::string> strides_of(const FmhaLaunch& c, const std::string& tensor);
 std::vector<std::string> strides_of_o(const FmhaLaunch& c);

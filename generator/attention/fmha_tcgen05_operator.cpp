@@ -49,6 +49,7 @@ int packed_heads_of(const Fmha& p, const Config& c) {
 
 /// Split where few tiles would leave a device idle beside long walks over the keys.
 SplitKv split_of(const Fmha& p, const Config& c) {
+  if (p.split_size > 0) return SplitKv::on;
   if (has_pools(c.facts)) return SplitKv::off;
   if (p.seqlen_q < 0 || p.seqlen_q > kFewQueries) return SplitKv::off;
   if (const Hint keys = expected_keys(p); keys >= 0 && keys < kManyKeys) return SplitKv::off;
@@ -116,6 +117,7 @@ std::string traits(const Config& c) {
   std::string text = c.cta_pair ? ", CTA pair" : "";
   if (c.pack_gqa != 1) text += fmt::format(", {} heads packed", c.pack_gqa);
   if (fmha_tcgen05::is_split(c)) text += ", keys split";
+  if (has_split_size(c.facts)) text += fmt::format(" in parts of {}", c.facts.split_size);
   if (has_pools(c.facts)) text += ", two pools of keys";
   return text;
 }
@@ -144,6 +146,7 @@ void FmhaTcgen05Operator::require_facts(const Fmha& problem) {
   }
   require_facts_of_scores(problem);
   require_sizes_of_facts(problem);
+  require_split(problem, "on");
   if (problem.q_layout == QueryLayout::ragged) {
     throw Error(ErrorKind::unsupported,
                 fmt::format("fmha has no kernel for q_layout ragged on {}: take sm_90a", problem.arch.to_string()));
@@ -166,7 +169,8 @@ void FmhaTcgen05Operator::require_facts(const Fmha& problem) {
   }
 }
 
-std::vector<Config> FmhaTcgen05Operator::candidates(const Fmha& problem) {
+std::vector<Config> FmhaTcgen05Operator::candidates(const Fmha& asked) {
+  const Fmha problem = known_of_kernel(asked);
   std::vector<Config> list;
   const auto widest_of = [&](const Tile& tile) {
     return fmha_tcgen05::widest_swizzle(config_of(problem, tile, Swizzle::none, tile.p_path));
@@ -200,7 +204,7 @@ std::vector<Config> FmhaTcgen05Operator::candidates(const Fmha& problem) {
 }
 
 double FmhaTcgen05Operator::score(const Config& config, const Fmha& problem) {
-  return expected_share(config) * useful_work(config, problem);
+  return expected_share(config) * useful_work(config, known_of_kernel(problem));
 }
 
 std::string FmhaTcgen05Operator::merit(const Config& config, const Fmha& problem) {
@@ -208,7 +212,7 @@ std::string FmhaTcgen05Operator::merit(const Config& config, const Fmha& problem
   std::string text = is_default ? fmt::format("the default for head_dim {}, not measured on a device",
                                               head_dims_text(config.facts.head_dim, config.facts.head_dim_v))
                                 : fmt::format("modelled at {:.2f} of the default's speed", expected_share(config));
-  const double useful = useful_work(config, problem);
+  const double useful = useful_work(config, known_of_kernel(problem));
   if (useful < 1) text += fmt::format(", {:.1f} % of its tiles is work for these lengths", 100 * useful);
   return text;
 }

@@ -93,4 +93,13 @@ __device__ __forceinline__ Blocks part_of(const Blocks& all, int split, int num_
   return {begin, min(begin + blocks, all.end)};
 }
 
+// The same where each part has so many blocks, but for the last that has any.
+template <int kBlocks>
+__device__ __forceinline__ Blocks sized_part_of(const Blocks& all, int split) {
+  if (all.is_hidden) return all;
+  if (split >= (all.end - all.begin + kBlocks - 1) / kBlocks) return {all.end, all.end + 1, true};
+  const int begin = all.begin + split * kBlocks;
+  return {begin, min(begin + kBlocks, all.end)};
+}
+
 }  // namespace tessera::attention

@@ -206,6 +206,14 @@ struct Consumer {
       hide_by_tree<C>(scores, p, lengths(), token, first_row + row_in_tile(), first_key_of_block);
   }
 
+  // Behind a ragged sequence's last row stand those of the next one, which may not have a say in when references move.
+  __device__ __forceinline__ void leave_out_foreign_rows(float (&max)[2]) const {
+    const int own_rows = rows_of<C>(p, lengths()) - first_row - row_in_tile();
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+      if (8 * r >= own_rows) max[r] = ptx::minus_infinity();
+  }
+
   // 1 / sum of a finished row, its head's sink included; of a part of dealt keys 1.
   __device__ __forceinline__ float factor_with_sink(const TileIndex& tile, int r) const {
     if (is_dealt(C) && tile.split >= 0) return 1.0f;
@@ -298,6 +306,7 @@ struct Consumer {
       fix_up(scores);
       find_maxima(scores, scale, max);
     }
+    if constexpr (has_split_size(C.facts) && is_ragged(C.facts)) leave_out_foreign_rows(max);
     const bool moves = __any_sync(0xffffffff, is_first || rows.is_exceeded(max));
     if (moves && is_first) {
       if (is_open) finish_rows(old_tile, factor);

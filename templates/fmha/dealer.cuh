@@ -7,6 +7,10 @@
 // A tile that lies in one range is whole: its CTA normalises and stores it. One that is cut has a part in each range
 // that it reaches into. A CTA has at most two parts, one that begins its range and one that ends it, hence two slots
 // in the workspace: 2 * CTA and 2 * CTA + 1. merge_dealt.cuh finds them by the same arithmetic.
+//
+// Parts with a size of their own (split_size) begin at multiples of it among their tile's keys, so that they depend on
+// the sequence alone. The row is then one of parts, each of which its CTA works on as a whole, and a tile has slots for
+// as many as the launch's lengths allow.
 #pragma once
 
 #include "fmha/key_blocks.cuh"
@@ -28,17 +32,39 @@ __device__ __forceinline__ int blocks_of(const Params& p, int sequence, int m) {
   return all.end - all.begin;
 }
 
-// Of all tiles of one head.
+// What ranges are made of: blocks, or parts with a size of their own.
 template <Config C>
-__device__ __forceinline__ int blocks_of_head(const Params& p, int sequence) {
-  const int tiles = tiles_of_head<C>(p, sequence);
-  int blocks = 0;
-#pragma unroll 1
-  for (int m = 0; m < tiles; ++m) blocks += blocks_of<C>(p, sequence, m);
-  return blocks;
+__device__ __forceinline__ int units_of(const Params& p, int sequence, int m) {
+  const int blocks = blocks_of<C>(p, sequence, m);
+  if constexpr (!has_split_size(C.facts)) return blocks;
+  constexpr int kOfPart = blocks_of_part(C.facts, C.tile_n);
+  return (blocks + kOfPart - 1) / kOfPart;
 }
 
-// A block in the row of all: its tile, and its number among the tile's.
+// Of all tiles of one head.
+template <Config C>
+__device__ __forceinline__ int units_of_head(const Params& p, int sequence) {
+  const int tiles = tiles_of_head<C>(p, sequence);
+  int units = 0;
+#pragma unroll 1
+  for (int m = 0; m < tiles; ++m) units += units_of<C>(p, sequence, m);
+  return units;
+}
+
+// Parts with a size of their own: where those of a ragged sequence's tiles begin, the tiles of one head counted. A
+// sequence has one tile more, at most, than lie between its ends.
+template <Config C>
+__device__ __forceinline__ int first_tile_of_parts(const Params& p, int sequence) {
+  return quotient(first_query<C>(p, sequence) * C.pack_gqa, C.tile_m) + sequence;
+}
+// The number of a tile, of which each has max_parts slots.
+template <Config C>
+__device__ __forceinline__ int tile_of_parts(const Params& p, int sequence, int head, int m) {
+  if constexpr (is_ragged(C.facts)) return (first_tile_of_parts<C>(p, sequence) + m) * tile_heads<C>(p) + head;
+  return (sequence * tile_heads<C>(p) + head) * tiles_of_head<C>(p, sequence) + m;
+}
+
+// A block, or part, in the row of all: its tile, and its number among the tile's.
 struct BlockPlace {
   int sequence = 0;
   int head = 0;
@@ -51,7 +77,7 @@ template <Config C>
 struct BlockRow {
   const Params& p;
   const int sequences_of_lane;
-  int of_lane = 0;  // blocks of this lane's sequences
+  int of_lane = 0;  // units of this lane's sequences
   int end = 0;      // and of those before
   int total = 0;
 
@@ -61,7 +87,7 @@ struct BlockRow {
 #pragma unroll 1
     for (int i = 0; i < sequences_of_lane; ++i) {
       const int sequence = lane * sequences_of_lane + i;
-      if (sequence < p.batch) of_lane += blocks_of_head<C>(p, sequence);
+      if (sequence < p.batch) of_lane += units_of_head<C>(p, sequence);
     }
     of_lane *= tile_heads<C>(p);
     end = of_lane;
@@ -85,16 +111,16 @@ struct BlockRow {
     BlockPlace place;
     place.sequence = lane * sequences_of_lane;
     place.block = index - __shfl_sync(0xffffffff, end - of_lane, lane);
-    int of_head = blocks_of_head<C>(p, place.sequence);
+    int of_head = units_of_head<C>(p, place.sequence);
 #pragma unroll 1
     while (place.block >= of_head * tile_heads<C>(p)) {
       place.block -= of_head * tile_heads<C>(p);
-      of_head = blocks_of_head<C>(p, ++place.sequence);
+      of_head = units_of_head<C>(p, ++place.sequence);
     }
     place.head = quotient(place.block, of_head);
     place.block -= place.head * of_head;
 #pragma unroll 1
-    for (int of_tile; place.block >= (of_tile = blocks_of<C>(p, place.sequence, place.m)); ++place.m)
+    for (int of_tile; place.block >= (of_tile = units_of<C>(p, place.sequence, place.m)); ++place.m)
       place.block -= of_tile;
     return place;
   }
@@ -124,6 +150,7 @@ requires(is_dealt(C)) struct Schedule<C> {
   // Goes on. Behind the range: a tile behind the last.
   __device__ __forceinline__ TileIndex at(int /*round*/) const {
     if (left <= 0) return {0, p.batch * tile_heads<C>(p), -1, 0, 1};
+    if constexpr (has_split_size(C.facts)) return part_at();
     const int blocks = blocks_of<C>(p, place.sequence, place.m);
     const int end = min(blocks, place.block + left);
     const bool is_whole = place.block == 0 && end == blocks;
@@ -131,6 +158,30 @@ requires(is_dealt(C)) struct Schedule<C> {
                          end};
     left -= end - place.block;
     slot |= 1;
+    go_on();
+    return tile;
+  }
+
+ private:
+  // A part with a size of its own.
+  __device__ __forceinline__ TileIndex part_at() const {
+    constexpr int kOfPart = blocks_of_part(C.facts, C.tile_n);
+    const int blocks = blocks_of<C>(p, place.sequence, place.m);
+    const int begin = place.block * kOfPart;
+    const int own_slot = tile_of_parts<C>(p, place.sequence, place.head, place.m) * p.max_parts + place.block;
+    const TileIndex tile{place.m, place.sequence * tile_heads<C>(p) + place.head, blocks <= kOfPart ? -1 : own_slot,
+                         begin, min(begin + kOfPart, blocks)};
+    --left;
+    if (tile.end < blocks) {
+      ++place.block;
+    } else {
+      go_on();
+    }
+    return tile;
+  }
+
+  // To the next tile.
+  __device__ __forceinline__ void go_on() const {
     place.block = 0;
     if (++place.m == tiles_of_head<C>(p, place.sequence)) {
       place.m = 0;
@@ -141,7 +192,6 @@ requires(is_dealt(C)) struct Schedule<C> {
           while (left > 0 && tiles_of_head<C>(p, place.sequence) == 0) ++place.sequence;
       }
     }
-    return tile;
   }
 };
 

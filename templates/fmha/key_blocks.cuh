@@ -88,6 +88,8 @@ struct KeyBlocks {
   __device__ __forceinline__ Blocks of_tile(const TileIndex& tile) const {
     const Blocks all = of_rows(tile.m * C.tile_m, (tile.m + 1) * C.tile_m);
     if constexpr (is_dealt(C)) return {all.begin + tile.begin, all.begin + tile.end, all.is_hidden};
+    if constexpr (is_split(C) && has_split_size(C.facts))
+      return attention::sized_part_of<blocks_of_part(C.facts, C.tile_n)>(all, tile.split);
     if constexpr (is_split(C)) return attention::part_of(all, tile.split, p.num_splits);
     return all;
   }

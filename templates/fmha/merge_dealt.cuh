@@ -2,6 +2,9 @@
 //
 // A tile that several cuts lie in belongs to the first of them. Its first part is the last of the CTA before that cut,
 // the others are each the first of a CTA behind one. What is looked up in lengths is known before the parts are.
+//
+// Parts with a size of their own lie in slots of their tile, in their order: a few CTAs for each tile look whether it
+// has more than one.
 #pragma once
 
 #include "attention/merge.cuh"
@@ -15,9 +18,59 @@
 
 namespace tessera::fmha {
 
+// The tile that has this number among those of parts, in the order of tile_of_parts(); whether there is one.
+struct NumberedTile {
+  TileIndex tile;
+  bool is_there;
+};
+template <Config C>
+__device__ __forceinline__ NumberedTile tile_of_number(const Params& p, int number) {
+  const int heads = tile_heads<C>(p);
+  if constexpr (!is_ragged(C.facts)) {
+    const int tiles = tiles_of_head<C>(p, 0);
+    const int head = quotient(number, tiles);
+    return {{number - head * tiles, head}, true};
+  }
+  const int of_heads = quotient(number, heads);  // the tile's number in one head
+  int begun = 0;                                 // sequences whose tiles begin there or before
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x) % 32; i < p.batch; i += 32)
+    begun += first_tile_of_parts<C>(p, i) <= of_heads ? 1 : 0;
+  const int sequence = __reduce_add_sync(0xffffffff, begun) - 1;
+  if (sequence < 0) return {{0, 0}, false};
+  const int m = of_heads - first_tile_of_parts<C>(p, sequence);
+  return {{m, sequence * heads + number - of_heads * heads}, m >= 0 && m < tiles_of_head<C>(p, sequence)};
+}
+
+// Parts with a size of their own: a warp for each row of a tile, or for some where it has many.
+template <Config C>
+__device__ __forceinline__ void merge_sized(const Params& p) {
+  const int ctas_of_tile = merge_ctas_of_tile(rows_of_slot<C>(p));
+  const int number = quotient(static_cast<int>(blockIdx.x), ctas_of_tile);
+  const int cta = static_cast<int>(blockIdx.x) - number * ctas_of_tile;
+  const auto [tile, is_there] = tile_of_number<C>(p, number);
+  const HeadIndex at = is_there ? head_of<C>(p, tile) : HeadIndex{0, 0};
+  const int parts = is_there ? units_of<C>(p, at.batch, tile.m) : 0;
+  ptx::griddepcontrol_wait();
+  if (parts <= 1) return;  // the tile is whole
+  const int rows = min(rows_of_slot<C>(p), rows_of_tile_head<C>(p, tile) - tile.m * C.tile_m);
+#pragma unroll 1
+  for (int row = cta * kMergeRows + static_cast<int>(threadIdx.x) / 32; row < rows; row += ctas_of_tile * kMergeRows) {
+    const int own = tile.m * C.tile_m + row;
+    attention::merge_row<C>(
+        p.partial_o, p.partial_sums, parts, [&](int part) { return part_row<C>(p, number * p.max_parts + part, row); },
+        o_row_of<C>(p, at, own), {p.lse, p.row_max, p.row_sum, p.sink, at.head * C.pack_gqa + own % C.pack_gqa},
+        statistic_of<C>(p, tile, own));
+  }
+}
+
 template <Config C>
 __device__ __forceinline__ void merge_dealt(const Params& p) {
   ptx::griddepcontrol_launch_dependents();  // as merge()
+  if constexpr (has_split_size(C.facts)) {
+    merge_sized<C>(p);
+    return;
+  }
   const int warps_of_cut = (rows_of_slot<C>(p) + kMergeRows - 1) / kMergeRows;
   const int before = quotient(static_cast<int>(blockIdx.x), warps_of_cut);  // the CTA before the cut
   const int row = (static_cast<int>(blockIdx.x) - before * warps_of_cut) * kMergeRows + threadIdx.x / 32;

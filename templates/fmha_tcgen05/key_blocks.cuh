@@ -59,6 +59,8 @@ struct KeyBlocks {
   __device__ __forceinline__ Blocks of_tile() const {
     const int begin_row = tile.m * used_rows_of_tile(C);
     const Blocks all = of_rows(begin_row, begin_row + used_rows_of_tile(C));
+    if constexpr (is_split(C) && has_split_size(C.facts))
+      return attention::sized_part_of<blocks_of_part(C.facts, C.tile_n)>(all, tile.split);
     if constexpr (is_split(C)) return attention::part_of(all, tile.split, p.num_splits);
     return all;
   }

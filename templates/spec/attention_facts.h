@@ -54,6 +54,13 @@ TESSERA_HD constexpr Swizzle key_swizzle(const AttentionFacts& f, Swizzle swizzl
 // follow, and what is stored ends with the head.
 TESSERA_HD constexpr int padded_columns(int head_dim) { return (head_dim + 15) / 16 * 16; }
 TESSERA_HD constexpr bool is_padded(const AttentionFacts& f) { return f.head_dim % 16 != 0 || f.head_dim_v % 16 != 0; }
+// Whether parts of split keys have a size of their own, so that a sequence's bits depend on nothing else in the batch.
+// They begin at multiples of it among their tile's keys.
+TESSERA_HD constexpr bool has_split_size(const AttentionFacts& f) { return f.split_size > 0; }
+// In blocks of tile_n keys, one at least whatever the numbers are.
+TESSERA_HD constexpr int blocks_of_part(const AttentionFacts& f, int tile_n) {
+  return f.split_size > tile_n ? f.split_size / tile_n : 1;
+}
 TESSERA_HD constexpr int o_element_bytes(const AttentionFacts& f) {
   return f.output == Output::unnormalized ? 4 : dtype_bytes(f.dtype);
 }

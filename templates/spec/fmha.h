@@ -62,7 +62,9 @@
 // for a part at the begin of its range and one for a part at its end, [2 * CTAs][min(tile_m, rows of a head)][..]. Both
 // kernels have the same parameters then: q, k, v as above, void* o, the statistics, those above, and behind the scale
 //   long long o_stride_head, o_stride_seqlen, o_stride_batch
-// to which the second kernel adds int num_ctas; it does not use the maps.
+// to which the second kernel adds int num_ctas; it does not use the maps. Parts with a size of their own (split_size)
+// have slots of their tile, [tiles][max_parts][min(tile_m, rows of a head)][..], and int max_parts stands behind the
+// strides; where they are not dealt, part i of num_splits is the i-th of that size.
 // Ragged queries: q and o are [seqlen_q, heads_q, ..], seqlen_q being the queries of all sequences, lse and its like
 // [heads_q, seqlen_q], the maps' batch is 1, and the strides of o, without batch, come behind the scale too. Behind the
 // valid lengths come
@@ -83,8 +85,8 @@
 // nothing to do. CTA pairs: twice min(num_sms / 2 or 1, tiles), in clusters of 2. pack_gqa g: tiles =
 // ceil_div(seqlen_q * g, tile_m) * heads_kv * batch. Split keys: num_splits times as many tiles, or with dealt keys as
 // many as all tiles' blocks of keys may be, a workspace for the parts, and a second step of a warp for each row, or for
-// each row of each cut between two CTAs, which is launched with programmatic stream serialization and waits for the
-// first itself.
+// each row of each cut between two CTAs, or merge_ctas_of_tile() CTAs for each tile of parts with a size of their own,
+// which is launched with programmatic stream serialization and waits for the first itself.
 // Domain: heads_q a multiple of heads_kv, with pack_gqa g exactly g * heads_kv; tiles, heads_q * batch, every seqlen
 // and seqlen_q + seqlen_k at most 2^31 - 2^16; split keys: strides of o multiples of 16 bytes.
 #pragma once
@@ -329,6 +331,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (c.pack_gqa < 1 || c.pack_gqa > kMaxPackedHeads) {
     return {Rule::pack_gqa_out_of_range, c.pack_gqa, kMaxPackedHeads};
   }
+  if (c.facts.split_size < 0 || c.facts.split_size % c.tile_n != 0)
+    return {Rule::split_size_not_of_tiles, c.facts.split_size, c.tile_n};
   const Verdict<Rule> of_keys = why_invalid_keys(c);
   if (!of_keys.ok()) return of_keys;
   const Verdict<Rule> of_v_layout = why_invalid_v(c);

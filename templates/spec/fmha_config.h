@@ -57,6 +57,7 @@ enum class Rule {
   tile_n_not_multiple_of_span,     // bytes of tile_n keys of a K-major V; bytes of the swizzle span
   k_major_v_of_used_keys,          // bytes of a key; 16 (TMA starts at multiples of it along keys)
   k_major_v_of_placed_keys,        // 1 for each of: pages or ragged keys, 8-bit ones; 0
+  split_size_not_of_tiles,         // split_size; tile_n
   page_size_unknown,               // page_size; 256 (kPageSizes)
   page_size_without_pages,         // page_size; 0
   pages_without_lengths,           // 0; 1 (seqused k or qk: where a sequence ends in its last page)

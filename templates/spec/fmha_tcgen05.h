@@ -127,6 +127,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (c.pack_gqa < 1 || c.pack_gqa > kMaxPackedHeads) {
     return {Rule::pack_gqa_out_of_range, c.pack_gqa, kMaxPackedHeads};
   }
+  if (c.facts.split_size < 0 || c.facts.split_size % c.tile_n != 0)
+    return {Rule::split_size_not_of_tiles, c.facts.split_size, c.tile_n};
   const Verdict<Rule> of_keys = why_invalid_keys(c);
   if (!of_keys.ok()) return of_keys;
   const Verdict<Rule> of_pools = why_invalid_pools(c);

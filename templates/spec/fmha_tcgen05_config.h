@@ -50,6 +50,7 @@ enum class Rule {
   folded_p_in_tmem,               // rows of a CTA; 128
   k_major_v_of_used_keys,         // bytes of a key; 16 (TMA starts at multiples of it along keys)
   pack_gqa_out_of_range,          // pack_gqa; 65,536
+  split_size_not_of_tiles,        // split_size; tile_n
   pools_need_one_q_tile,          // Q tiles; 1
   pools_need_wider_swizzle,       // bytes of the swizzle span; 32 (four gathered rows begin at multiples of 128)
   pools_need_dense_facts,         // 1 for each of: used lengths, window, split keys, K-major V, un-normalised O; 0

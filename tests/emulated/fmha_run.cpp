@@ -174,6 +174,7 @@ class Run {
     if (problem_.alibi != Alibi::none) check.alibi_slopes = tensors_.at("alibi_slopes").view();
     // Of dealt keys each CTA, of which two may share a multiprocessor, can have a part of the same tile.
     check.num_splits = facts_.num_splits.value_or(problem_.split_kv == SplitKv::dealt ? 2 * facts_.num_sms : 1);
+    if (problem_.split_size > 0) check.num_splits = sizes_.seqlen_k / problem_.split_size + 1;
     check.softmax_scale = softmax_scale_;
     check.tile_m = plan_.number("tile_m");
     check.tile_n = plan_.number("tile_n");
@@ -217,6 +218,32 @@ class Run {
                        o.bytes.end(), [](std::byte byte) { return byte == std::byte{0xFF}; });
   }
 
+  /// What each sequence's valid queries have of all outputs.
+  std::vector<std::vector<std::byte>> sequences() const {
+    std::vector<std::vector<std::byte>> result(static_cast<std::size_t>(sizes_.batch));
+    const std::vector<std::int64_t> starts = reference::starts_of(facts_.query_lengths);
+    for (const BufferSpec& buffer : plan_.launch.buffers) {
+      if (buffer.role != BufferRole::output) continue;
+      const Tensor& tensor = tensors_.at(buffer.name);
+      const bool is_o = buffer.name == "o";
+      // Of the statistics each head has rows of its own.
+      const std::int64_t heads = is_o ? 1 : sizes_.heads_q;
+      const std::int64_t row = (is_o ? sizes_.heads_q * sizes_.v_columns() : 1) * dtype_bytes(tensor.dtype);
+      for (std::int64_t b = 0; b < sizes_.batch; ++b)
+        for (std::int64_t h = 0; h < heads; ++h) {
+          const auto i = static_cast<std::size_t>(b);
+          const std::int64_t all = sizes_.seqlen_q;
+          const std::int64_t first = is_ragged() ? h * all + starts[i] : (b * heads + h) * all;
+          const std::int64_t rows = is_ragged()                ? starts[i + 1] - starts[i]
+                                    : facts_.seqused_q.empty() ? all
+                                                               : std::min(facts_.seqused_q[i], all);
+          const auto begin = tensor.bytes.begin() + first * row;
+          result[i].insert(result[i].end(), begin, begin + rows * row);
+        }
+    }
+    return result;
+  }
+
   const std::string& kernel() const { return plan_.kernel; }
   int spill_bytes() const { return spill_bytes_; }
   std::vector<std::byte> bytes() const {
@@ -243,13 +270,50 @@ class Run {
                : reference::make_standard_inputs(sizes, problem_.dtype, softmax_scale_, plan_.number("tile_n"),
                                                  facts_.input_seed);
   }
-  void make_dense() {
+  /// Rows of each sequence's source, `begins[i]` rows from the first of all on.
+  Tensor rows_of_sources(const Tensor& from, std::vector<std::int64_t> shape, const std::vector<std::int64_t>& begins,
+                         const std::vector<std::int64_t>& counts) const {
+    Tensor taken(from.dtype, std::move(shape));
+    const std::int64_t row = from.shape[2] * from.shape[3] * dtype_bytes(from.dtype);
+    for (std::size_t b = 0; b < facts_.sources.size(); ++b)
+      std::memcpy(taken.bytes.data() + begins[b] * row, from.bytes.data() + facts_.sources[b] * from.shape[1] * row,
+                  static_cast<std::size_t>(counts[b] * row));
+    return taken;
+  }
+  reference::FmhaTensors inputs_of_sources() const {
+    reference::FmhaSizes all = sizes_;
+    all.batch = *std::max_element(facts_.sources.begin(), facts_.sources.end()) + 1;
+    all.seqlen_q = facts_.source_queries;
+    all.seqlen_k = facts_.source_keys;
+    reference::FmhaTensors made = made_inputs(all);
+    const auto take = [&](Tensor& tensor, std::int64_t rows) {
+      std::vector<std::int64_t> begins, counts(facts_.sources.size(), rows);
+      for (std::int64_t b = 0; b < sizes_.batch; ++b) begins.push_back(b * rows);
+      tensor = rows_of_sources(tensor, {sizes_.batch, rows, tensor.shape[2], tensor.shape[3]}, begins, counts);
+    };
+    for (Tensor* const keys : {&made.k, &made.v}) take(*keys, sizes_.seqlen_k);
+    if (is_ragged()) {
+      made.q = rows_of_sources(made.q, {sizes_.seqlen_q, made.q.shape[2], made.q.shape[3]},
+                               reference::starts_of(facts_.query_lengths), facts_.query_lengths);
+    } else {
+      take(made.q, sizes_.seqlen_q);
+    }
+    return made;
+  }
+  reference::FmhaTensors inputs_of_sequences() const {
+    if (!facts_.sources.empty()) return inputs_of_sources();
     reference::FmhaTensors made = made_inputs(sizes_);
     if (is_ragged()) {
       reference::FmhaSizes one = sizes_;
       one.batch = 1;
       made.q = made_inputs(one).q;
       made.q.shape.erase(made.q.shape.begin());
+    }
+    return made;
+  }
+  void make_dense() {
+    reference::FmhaTensors made = inputs_of_sequences();
+    if (is_ragged()) {
       tensors_.emplace("cu_seqlens_q", tensor_of(reference::starts_of(facts_.query_lengths)));
     }
     if (key_type() != problem_.dtype)
@@ -300,9 +364,13 @@ class Run {
     const bool is_one = facts_.descales == FmhaLaunchFacts::Descales::one;
     const std::vector<std::int64_t> shape{is_one ? 1 : sizes_.batch, is_one ? 1 : sizes_.heads_kv};
     Tensor of_k(DType::f32, shape), of_v(DType::f32, shape);
-    for (std::int64_t i = 0; i < of_k.elements(); ++i) {
-      of_k.set(i, (i % 5 == 3 ? -1 : 1) * (0.7 + 0.3 * static_cast<double>(i % 4)));
-      of_v.set(i, 1.9 - 0.4 * static_cast<double>(i % 7));
+    for (std::int64_t place = 0; place < of_k.elements(); ++place) {
+      std::int64_t i = place;
+      if (!facts_.sources.empty() && !is_one)
+        i = facts_.sources[static_cast<std::size_t>(place / sizes_.heads_kv)] * sizes_.heads_kv +
+            place % sizes_.heads_kv;
+      of_k.set(place, (i % 5 == 3 ? -1 : 1) * (0.7 + 0.3 * static_cast<double>(i % 4)));
+      of_v.set(place, 1.9 - 0.4 * static_cast<double>(i % 7));
     }
     tensors_.emplace("k_descale", std::move(of_k));
     tensors_.emplace("v_descale", std::move(of_v));
@@ -509,6 +577,7 @@ FmhaVerdict run_fmha(const Fmha& problem, const reference::FmhaSizes& sizes, Com
         verdict.cosine = comparison.cosine;
         if (comparison.rel_bound > 0) verdict.error_share = comparison.rel_error / comparison.rel_bound;
         first = run.bytes();
+        verdict.sequences = run.sequences();
       }
       if (first != run.bytes()) fail("other bits than before");
       if (!run.has_clean_end()) fail("rows behind the last sequence were written");

@@ -1,6 +1,7 @@
 // Attention kernels for tcgen05 in the emulator: planned, compiled, launched, compared with float64.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -39,6 +40,9 @@ struct FmhaLaunchFacts {
   Descales descales = Descales::none;
   int num_sms = 4;
   std::uint64_t input_seed = 11;
+  /// Whose inputs each sequence has: one of several that are drawn with so many queries and keys each. Else its own.
+  std::vector<std::int64_t> sources{};
+  std::int64_t source_queries = 0, source_keys = 0;
 };
 
 /// What some runs of one kernel and shape came to.
@@ -50,6 +54,7 @@ struct FmhaVerdict {
   std::vector<std::string> failures;  ///< findings, wrong rows, bits that differ
   int spill_bytes = 0;                ///< where the assembler was asked
   double reference_seconds = 0, run_seconds = 0;
+  std::vector<std::vector<std::byte>> sequences;  ///< of the first run: what its valid queries have of all outputs
 };
 
 /// Nothing, with a message, where there is no NVRTC. Compiles each kernel once in a process; to PTX alone, which is all

@@ -1,7 +1,8 @@
 // Random attention over keys in pages and ragged keys, on the GPU against float64: drawn kernels (page sizes, what
 // loads them, head_dims, masks, windows, packed heads, split keys, valid queries), a few random shapes for each. Pools
 // are NaN wherever no valid key lies, pages in random order, some entries in use none of the pool. Outputs are poisoned
-// before each of two runs, whose bytes must agree.
+// before each of two runs, whose bytes must agree; with parts of a size each sequence is launched alone too, and must
+// get the same bytes.
 //
 //   fmha_places_sweep [--kernels N] [--shapes N] [--seed S] [--seconds S] [--emulate] [--latent]
 //
@@ -26,6 +27,7 @@
 #include "tessera/cuda_device.h"
 #include "tessera/emulator/device.h"
 #include "tessera/jit.h"
+#include "tests/gpu_sweep/one_sequence.h"
 
 namespace tessera {
 namespace {
@@ -83,6 +85,10 @@ class Sweep {
                                                             : UsedLengths::k;
     if (pick(0, 4) == 0) problem.output = Output::unnormalized;
     if (pick(0, 1) == 0) problem.split_kv = SplitKv::on;
+    if (pick(0, 1) == 0) {
+      problem.split_size = static_cast<int>(64 * pick(1, 8));
+      if (pick(0, 1) == 0) problem.split_kv = SplitKv::dealt;
+    }
     if (pick(0, 1) == 0) problem.pack_gqa = kGroups[pick(0, std::ssize(kGroups) - 1)];
     if (pick(0, 1) == 0) problem.tile_m = 64;
     if (problem.output == Output::normalized && pick(0, 1) == 0) problem.sink = Sink::per_head;
@@ -245,6 +251,7 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel) {
   }
   if (problem.split_kv == SplitKv::dealt) check.num_splits = a.seqlen_k / 64 + 1;
   if (problem.split_kv == SplitKv::on) check.num_splits = a.num_splits = pick(1, 20);
+  if (problem.split_size > 0) check.num_splits = a.seqlen_k / problem.split_size + 1, a.num_splits = kUseDefault;
   Tensor sink(DType::f32, {a.heads_q});
   reference::fill(sink, reference::Fill::normal, random_(), 7);
   if (problem.sink != Sink::none) check.sink = sink.view(), a.sink = upload("sink", sink);
@@ -278,6 +285,21 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel) {
     std::vector<std::byte> bytes = o.bytes;
     bytes.insert(bytes.end(), statistics[0].bytes.begin(), statistics[0].bytes.end());
     if (run == 0) first = bytes;
+    is_same = is_same && bytes == first;
+  }
+  if (problem.split_size > 0) {
+    device_.set_bytes(a.o, 0xFF, o.bytes.size());
+    device_.set_bytes(a.lse, 0xFF, statistics[0].bytes.size());
+    for (std::int64_t b = 0; b < a.batch; ++b) {
+      FmhaArguments alone = arguments_of_sequence(problem, a, b);
+      alone.workspace_bytes = kernel.workspace_bytes(device_, alone);
+      if (a.workspace != 0) device_.set_bytes(a.workspace, 0xFF, static_cast<std::size_t>(a.workspace_bytes));
+      kernel.launch(device_, {}, alone);
+      for (const Finding& finding : device_.synchronize()) fmt::print("  {}\n", finding.message), is_same = false;
+    }
+    fetch("o", o), fetch("lse", statistics[0]);
+    std::vector<std::byte> bytes = o.bytes;
+    bytes.insert(bytes.end(), statistics[0].bytes.begin(), statistics[0].bytes.end());
     is_same = is_same && bytes == first;
   }
   for (const auto& [name, pointer] : allocated_) device_.free(pointer);

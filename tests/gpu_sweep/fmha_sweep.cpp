@@ -1,7 +1,7 @@
 // Random attention problems on the GPU against float64: head_dim x mask x type x swizzle x output, N random shapes each
 // (lengths 0 to 4,096, ragged, grouped heads, three memory layouts, random softmax scales); and kernels with windows,
 // valid lengths in memory, packed heads and split keys, drawn. Outputs are poisoned before each of two runs, whose
-// bytes must agree.
+// bytes must agree; with parts of a size each sequence is launched alone too, and must get the same bytes.
 //
 //   fmha_sweep [--shapes N] [--seed S] [--head-dim 64,128] [--max-seqlen 4096] [--report FILE] [--shard I/N]
 //
@@ -25,6 +25,7 @@
 #include "reference/ragged.h"
 #include "tessera/cuda_device.h"
 #include "tessera/jit.h"
+#include "tests/gpu_sweep/one_sequence.h"
 
 namespace tessera {
 namespace {
@@ -239,6 +240,7 @@ class Sweep {
       if (problem.seqused == UsedLengths::qk) problem.seqused = UsedLengths::k;
       if (problem.split_kv == SplitKv::on) problem.split_kv = SplitKv::dealt;
     }
+    if (problem.split_kv && pick(0, 1) == 0) problem.split_size = static_cast<int>(64 * pick(1, 8));
     if (pick(0, 1) == 0) problem.tile_m = 64;
     if (output == Output::normalized && pick(0, 1) == 0) problem.sink = Sink::per_head;
     if (pick(0, 3) == 0) problem.softcap = Softcap::tanh;
@@ -273,7 +275,7 @@ class Sweep {
     }
     if (problem.seqused == UsedLengths::qk) s.used_q = used(s.seqlen_q);
     if (problem.seqused != UsedLengths::none) s.used_k = used(s.seqlen_k);
-    if (problem.split_kv == SplitKv::on) s.num_splits = pick(1, 40);
+    if (problem.split_kv == SplitKv::on && problem.split_size == 0) s.num_splits = pick(1, 40);
     if (problem.sink == Sink::per_head)
       for (std::int64_t head = 0; head < s.heads_q; ++head)
         s.sink.push_back(std::uniform_real_distribution<float>(-5, 10)(random_));
@@ -438,6 +440,21 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pools& pool
     run[0] = o_.fetch(written);
     for (std::size_t i = 0; i < 3; ++i) run[i + 1] = statistics_[i].fetch(statistic_bytes);
   }
+  bool is_same = true;
+  for (int i = 0; i < 4; ++i) is_same = is_same && bytes[0][i] == bytes[1][i];
+  if (problem.split_size > 0 && s.batch > 0) {
+    o_.poison();
+    for (const OutputBuffer& buffer : statistics_) buffer.poison();
+    for (std::int64_t b = 0; b < s.batch; ++b) {
+      FmhaArguments alone = arguments_of_sequence(problem, arguments, b);
+      alone.workspace_bytes = kernel.workspace_bytes(device_, alone);
+      device_.set_bytes(workspace_.pointer, 0xFF, static_cast<std::size_t>(alone.workspace_bytes));
+      kernel.launch(device_, {}, alone);
+      device_.synchronize();
+    }
+    is_same = is_same && o_.fetch(written) == bytes[0][0];
+    for (std::size_t i = 0; i < 3; ++i) is_same = is_same && statistics_[i].fetch(statistic_bytes) == bytes[0][i + 1];
+  }
   FmhaCheck check{.facts = {.mask = problem.mask, .output = problem.output}, .softmax_scale = s.softmax_scale};
   if (problem.window == Window::sliding) {
     check.window_size_left = s.window_left;
@@ -445,6 +462,7 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pools& pool
   }
   if (problem.split_kv == SplitKv::on) check.num_splits = s.num_splits;
   if (problem.split_kv == SplitKv::dealt) check.num_splits = std::max<std::int64_t>(s.seqlen_k / 32, 1);
+  if (problem.split_size > 0) check.num_splits = s.seqlen_k / problem.split_size + 1;
   if (!s.sink.empty())
     check.sink = TensorView{reinterpret_cast<const std::byte*>(s.sink.data()), DType::f32, {s.heads_q}, {1}};
   if (!s.slopes.empty())
@@ -481,8 +499,6 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pools& pool
   ++shapes_;
   rows_ += result.rows_checked;
   if (result.rel_bound > 0) worst_ = std::max(worst_, result.rel_error / result.rel_bound);
-  bool is_same = true;
-  for (int i = 0; i < 4; ++i) is_same = is_same && bytes[0][i] == bytes[1][i];
   if (result.pass && is_same) return;
   ++failures_;
   fmt::print(

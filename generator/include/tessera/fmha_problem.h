@@ -32,6 +32,7 @@ struct Fmha {
   Alibi alibi = Alibi::none;                  ///< slopes of heads that lower scores by their keys' distance
   TreeMask tree_mask = TreeMask::none;        ///< bits say which keys of its sequence's queries a query sees
   std::optional<DType> kv_dtype{};            ///< of k and v; not given: dtype; e4m3: with descales
+  int split_size = 0;                         ///< keys of a part of split keys, whatever else is in the batch; 0: any
   Output output = Output::normalized;
   Layout v_layout = Layout::mn_major;  ///< mn_major: v [.., seqlen_k, heads, head_dim]; k_major: keys are contiguous
   std::optional<int> tile_m{};         ///< query rows of one CTA, or of a pair

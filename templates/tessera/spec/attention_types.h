@@ -23,6 +23,12 @@ enum class QueryLayout { dense, ragged };
 enum class SplitKv { off, on, dealt };
 // Of a CTA of that kernel: a warp for each row of the output.
 inline constexpr int kMergeRows = 4;
+// Dealt parts with a size of their own: CTAs for a tile with so many rows. Each warp has one of up to 16; where there
+// are more, most tiles are whole, and CTAs that find nothing to do would take longer than rows one after the other.
+TESSERA_HD constexpr int merge_ctas_of_tile(int rows) {
+  const int of_rows = (rows + kMergeRows - 1) / kMergeRows, of_few = (rows + 15) / 16;
+  return of_rows < 4 ? of_rows : of_few > 4 ? of_few : 4;
+}
 
 // Where a query's keys lie: all side by side in k and v (dense); or some scattered in one pool, by a list of their rows
 // for each query, and those of a sliding window in another (sparse_window).
@@ -91,6 +97,7 @@ struct AttentionFacts {
   QueryLayout q_layout = QueryLayout::dense;
   VIsK v_is_k = VIsK::off;
   DType kv_dtype = DType::bf16;  // of k and v: dtype, or 8 bits that the kernel widens to those of dtype
+  int split_size = 0;            // keys of a part of split keys, whatever else is in the batch; 0: any
 
   TESSERA_HD friend constexpr bool operator==(const AttentionFacts&, const AttentionFacts&) = default;
 };
