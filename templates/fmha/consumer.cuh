@@ -68,20 +68,21 @@ struct Consumer {
   }
 
   __device__ __forceinline__ unsigned wait_k(const KvPosition& at) const {
-    ptx::mbarrier_wait_parity(smem + kBarriers.k_full + 8 * at.slot(), at.parity());
+    ptx::mbarrier_wait_parity(barrier_at<kBarriers.k_full>(smem, at.slot()), at.parity());
     if constexpr (C.kv_copy == KvCopy::cp_async) ptx::fence_proxy_async_shared();
     return smem + kLayout.k.offset + at.slot() * k_slot_bytes(C);
   }
   __device__ __forceinline__ void wait_v(const KvPosition& at) const {
-    ptx::mbarrier_wait_parity(smem + kBarriers.v_full + 8 * at.slot(), at.parity());
+    ptx::mbarrier_wait_parity(barrier_at<kBarriers.v_full>(smem, at.slot()), at.parity());
     if constexpr (C.kv_copy == KvCopy::cp_async) ptx::fence_proxy_async_shared();
   }
   __device__ __forceinline__ unsigned v_slot(const KvPosition& at) const {
     return smem + kLayout.v.offset + at.slot() * v_slot_bytes(C);
   }
   // One arrival of each warp hands a slot back.
-  __device__ __forceinline__ void release(int empty_barriers, const KvPosition& at) const {
-    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(smem + empty_barriers + 8 * at.slot());
+  template <BarrierRow kEmpty>
+  __device__ __forceinline__ void release(const KvPosition& at) const {
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barrier_at<kEmpty>(smem, at.slot()));
   }
   __device__ __forceinline__ int q_index() const { return q.slot() * kWarpgroups + warpgroup; }
   // Beside the exchange of CTA pairs no registers are left to keep what follows from the address.
@@ -154,20 +155,20 @@ struct Consumer {
       for (int r = 0; r < 2; ++r) slopes[r] = attention::slope_of<C>(p, head_of_row(tile, r));
     }
     if constexpr (C.facts.tree_mask != TreeMask::none) token = first_token<C>(p, head_of<C>(p, tile));
-    ptx::mbarrier_wait_parity(smem + kBarriers.q_full + 8 * q_index(), q.parity());
+    ptx::mbarrier_wait_parity(barrier_at<kBarriers.q_full>(smem, q_index()), q.parity());
     if constexpr (copies_q(C)) ptx::fence_proxy_async_shared();
   }
 
   __device__ __forceinline__ void drop_v() const {
     wait_v(kv);
-    release(kBarriers.v_empty, kv);
+    release<kBarriers.v_empty>(kv);
   }
 
   // Leaves out a block. The turn is taken all the same: each warpgroup has one for each block of a tile.
   __device__ __forceinline__ void skip_block() {
     kv.advance();
     wait_k(kv);
-    release(kBarriers.k_empty, kv);
+    release<kBarriers.k_empty>(kv);
     wait_turn();
     pass_turn();
     drop_v();
@@ -290,7 +291,7 @@ struct Consumer {
     ptx::wgmma_wait_group<kHasOutput ? 1 : 0>();
     ptx::order_after_wait(scores[0], scores[2]);  // from which all maxima are found
     ptx::order_after_wait(scores[4], scores[6]);
-    release(kBarriers.k_empty, kv);
+    release<kBarriers.k_empty>(kv);
     if constexpr (C.cta_pair) {
       exchange_scores<C>(scores, warpgroup, exchange_parity, smem);
       exchange_parity ^= 1;
@@ -317,7 +318,7 @@ struct Consumer {
     if (!widens_keys(C.facts) || !is_idle) exponentiate(scores, scale, rows);
     if constexpr (kHasOutput) {
       ptx::wgmma_wait_group<0>();
-      if (is_open) release(kBarriers.v_empty, of_v);
+      if (is_open) release<kBarriers.v_empty>(of_v);
     }
     if (!widens_keys(C.facts) || !is_idle) pack<C>(probabilities, scores);
     if (kHasOutput && moves) {
@@ -340,7 +341,7 @@ struct Consumer {
     finish_rows(tile, factor);
     ptx::wgmma_wait_group<0>();
     ptx::order_after_wait(factor[0], factor[1]);
-    release(kBarriers.v_empty, kv);
+    release<kBarriers.v_empty>(kv);
     if (scales_finished(C)) rescale(output, factor);
     hand_over(output, tile, q);
   }

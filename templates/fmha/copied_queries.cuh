@@ -34,7 +34,7 @@ __device__ __forceinline__ void copy_q(const Params& p, unsigned smem, const Til
 #pragma unroll 1
   for (int warpgroup = 0; warpgroup < kWarpgroups; ++warpgroup) {
     const int slot = q_ring.slot() * kWarpgroups + warpgroup;
-    ptx::mbarrier_wait_parity(smem + barriers(C).q_empty + 8 * slot, q_ring.parity() ^ 1);
+    ptx::mbarrier_wait_parity(barrier_at<barriers(C).q_empty>(smem, slot), q_ring.parity() ^ 1);
     const unsigned to = smem + smem_layout(C).q.offset + slot * q_slot_bytes(C);
     const int first_row = tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup;
 #pragma unroll 1
@@ -52,7 +52,7 @@ __device__ __forceinline__ void copy_q(const Params& p, unsigned smem, const Til
                          is_there && is_column ? 16 : 0);
       }
     }
-    ptx::cp_async_mbarrier_arrive_noinc(smem + barriers(C).q_full + 8 * slot);
+    ptx::cp_async_mbarrier_arrive_noinc(barrier_at<barriers(C).q_full>(smem, slot));
   }
 }
 

@@ -154,7 +154,7 @@ template <Config C>
 __device__ __forceinline__ void store_part(const Params& p, const Accumulator<C>& output, const TileIndex& tile,
                                            int row, int warpgroup, const RingPosition<C.q_stages>& q, unsigned smem) {
   const int index_of_slot = q.slot() * consumer_warpgroups(C) + warpgroup;
-  if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(smem + barriers(C).q_empty + 8 * index_of_slot);
+  if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barrier_at<barriers(C).q_empty>(smem, index_of_slot));
   if constexpr (is_dealt(C)) {
     if (tile.split < 0) {
       store_rows<C>(p, output, tile, row);
@@ -191,7 +191,7 @@ __device__ __forceinline__ void stage_output(const Accumulator<C>& output, int w
   const unsigned slot = smem + smem_layout(C).q.offset + index * q_slot_bytes(C);
 #pragma unroll
   for (int pass = 0; pass < o_passes(C); ++pass) {
-    if (pass > 0) ptx::mbarrier_wait_parity(smem + kBarriers.o_read + 8 * warpgroup, tile_parity(q));
+    if (pass > 0) ptx::mbarrier_wait_parity(barrier_at<kBarriers.o_read>(smem, warpgroup), tile_parity(q));
     if (pass == 0) ptx::barrier_sync(kBarrierOfWarpgroup + warpgroup, kWarpgroupThreads);
     if constexpr (C.facts.output == Output::normalized) {
       stage_normalized<C>(output, slot);
@@ -200,7 +200,7 @@ __device__ __forceinline__ void stage_output(const Accumulator<C>& output, int w
     }
     ptx::fence_proxy_async_shared();
     __syncwarp();
-    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(smem + kBarriers.o_full + 8 * index);
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barrier_at<kBarriers.o_full>(smem, index));
   }
 }
 
@@ -227,9 +227,9 @@ __device__ __forceinline__ void hand_over_ragged(const Params& p, const Accumula
   store_rows<C>(p, output, tile, row);
 #pragma unroll
   for (int pass = 0; pass < o_passes(C); ++pass) {
-    if (pass > 0) ptx::mbarrier_wait_parity(smem + kBarriers.o_read + 8 * warpgroup, tile_parity(q));
+    if (pass > 0) ptx::mbarrier_wait_parity(barrier_at<kBarriers.o_read>(smem, warpgroup), tile_parity(q));
     __syncwarp();
-    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(smem + kBarriers.o_full + 8 * index);
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barrier_at<kBarriers.o_full>(smem, index));
   }
 }
 
@@ -247,7 +247,7 @@ __device__ __forceinline__ void store_output(const Params& p, unsigned smem, con
     const int index = q.slot() * kWarpgroups + warpgroup;
     // Each pass is a phase.
     const unsigned full_parity = o_passes(C) == 1 ? q.parity() : static_cast<unsigned>(pass);
-    ptx::mbarrier_wait_parity(smem + kBarriers.o_full + 8 * index, full_parity);
+    ptx::mbarrier_wait_parity(barrier_at<kBarriers.o_full>(smem, index), full_parity);
     const unsigned from = smem + smem_layout(C).q.offset + index * q_slot_bytes(C);
     const int row = first_query<C>(p, at.batch) * C.pack_gqa + tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup;
     const int first = (cta_of_tile<C>() * o_passes(C) + pass) * kPanels;
@@ -271,7 +271,8 @@ __device__ __forceinline__ void store_output(const Params& p, unsigned smem, con
     ptx::cp_async_bulk_commit_group();
     ptx::cp_async_bulk_wait_group_read<0>();
     const bool is_last = pass == o_passes(C) - 1;
-    ptx::mbarrier_arrive(smem + (is_last ? kBarriers.q_empty + 8 * index : kBarriers.o_read + 8 * warpgroup));
+    ptx::mbarrier_arrive(
+        smem + (is_last ? barrier_at<kBarriers.q_empty>(0, index) : barrier_at<kBarriers.o_read>(0, warpgroup)));
   }
 }
 

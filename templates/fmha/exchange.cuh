@@ -23,8 +23,8 @@ __device__ __forceinline__ void exchange_scores(Scores<C>& scores, int warpgroup
   const int other = cta_of_tile<C>() ^ 1;
   const int thread = ptx::forget(static_cast<int>(threadIdx.x)) % kWarpgroupThreads;
   const unsigned slot = smem + smem_layout(C).exchange.offset + warpgroup * exchange_slot_bytes(C) + thread * 16;
-  const unsigned full = smem + kBarriers.exchange_full + 8 * warpgroup;
-  const unsigned empty = smem + kBarriers.exchange_empty + 8 * warpgroup;
+  const unsigned full = barrier_at<kBarriers.exchange_full>(smem, warpgroup);
+  const unsigned empty = barrier_at<kBarriers.exchange_empty>(smem, warpgroup);
   ptx::mbarrier_wait_parity(empty, parity ^ 1);
   if (thread == 0) ptx::mbarrier_arrive_expect_tx(full, exchange_slot_bytes(C));
   const unsigned slot_of_other = ptx::mapa(slot, other);

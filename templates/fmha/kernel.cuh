@@ -35,26 +35,26 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
   constexpr int kLoaders = widens_keys(C.facts) ? kWideningWarps : C.kv_copy == KvCopy::cp_async ? 32 : 1;
 #pragma unroll
   for (int i = 0; i < kNumQ; ++i) {
-    ptx::mbarrier_init(smem + kBarriers.q_full + 8 * i, copies_q(C) ? 32 : 1);
-    ptx::mbarrier_init(smem + kBarriers.q_empty + 8 * i, leaves_from_registers(C) ? 4 : 1);
-    ptx::mbarrier_init(smem + kBarriers.o_full + 8 * i, 4);
+    ptx::mbarrier_init(barrier_at<kBarriers.q_full>(smem, i), copies_q(C) ? 32 : 1);
+    ptx::mbarrier_init(barrier_at<kBarriers.q_empty>(smem, i), leaves_from_registers(C) ? 4 : 1);
+    ptx::mbarrier_init(barrier_at<kBarriers.o_full>(smem, i), 4);
   }
 #pragma unroll
   for (int i = 0; i < C.stages; ++i) {
-    ptx::mbarrier_init(smem + kBarriers.k_full + 8 * i, kLoaders);
-    ptx::mbarrier_init(smem + kBarriers.k_empty + 8 * i, 4 * consumer_warpgroups(C));
-    ptx::mbarrier_init(smem + kBarriers.v_full + 8 * i, kLoaders);
-    ptx::mbarrier_init(smem + kBarriers.v_empty + 8 * i, 4 * consumer_warpgroups(C));
+    ptx::mbarrier_init(barrier_at<kBarriers.k_full>(smem, i), kLoaders);
+    ptx::mbarrier_init(barrier_at<kBarriers.k_empty>(smem, i), 4 * consumer_warpgroups(C));
+    ptx::mbarrier_init(barrier_at<kBarriers.v_full>(smem, i), kLoaders);
+    ptx::mbarrier_init(barrier_at<kBarriers.v_empty>(smem, i), 4 * consumer_warpgroups(C));
   }
 #pragma unroll
   for (int i = 0; i < consumer_warpgroups(C); ++i) {
-    ptx::mbarrier_init(smem + kBarriers.o_read + 8 * i, 1);
+    ptx::mbarrier_init(barrier_at<kBarriers.o_read>(smem, i), 1);
     if constexpr (C.cta_pair) {
-      ptx::mbarrier_init(smem + kBarriers.exchange_full + 8 * i, 1);
-      ptx::mbarrier_init(smem + kBarriers.exchange_empty + 8 * i, 4);
+      ptx::mbarrier_init(barrier_at<kBarriers.exchange_full>(smem, i), 1);
+      ptx::mbarrier_init(barrier_at<kBarriers.exchange_empty>(smem, i), 4);
     }
   }
-  if constexpr (C.facts.kv_layout != KvLayout::dense) ptx::mbarrier_init(smem + kBarriers.tail, 1);
+  if constexpr (C.facts.kv_layout != KvLayout::dense) ptx::mbarrier_init(barrier_at<kBarriers.tail>(smem), 1);
   if constexpr (widens_keys(C.facts)) init_raw_barriers<C>(smem);
   ptx::fence_mbarrier_init();
 }

@@ -22,8 +22,8 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
   using Load = attention::KeyLoad<C, kIsV, C.tile_n, kColumns, Params>;
   constexpr LoadRing kRing = load_ring(C, kIsV);
   const unsigned slots = smem + kRing.offset;
-  const unsigned all_full = smem + kRing.full;
-  const unsigned all_empty = smem + kRing.empty;
+  const BarrierRow all_full = row_at<kRing.full>(smem);
+  const BarrierRow all_empty = row_at<kRing.empty>(smem);
   const int slot_bytes = kRing.slot_bytes;
   const int batch = min(at.batch, p.batch - 1);
   const LoadedKeys keys = loaded_keys<C>(p, tile);
@@ -35,14 +35,13 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
                   is_real ? lengths.k : 0,
                   C.facts.kv_layout == KvLayout::ragged ? attention::place_of_keys(p, batch).begin : 0};
   const int count = is_real ? keys.count : kIsV ? 0 : 1;
-  const unsigned tail = smem + barriers(C).tail;
+  const unsigned tail = barrier_at<barriers(C).tail>(smem);
   // The tile's first block alone can have a tail. Another block is started before its boxes are waited for, unless
   // there is no second slot.
   int slot_of_tail = -1;
   const auto finish_tail = [&] {
     if (slot_of_tail < 0) return;
-    load.finish_tail(slots + slot_of_tail * slot_bytes, all_full + 8 * slot_of_tail, tail, tail_parity,
-                     keys.end - C.tile_n);
+    load.finish_tail(slots + slot_of_tail * slot_bytes, all_full[slot_of_tail], tail, tail_parity, keys.end - C.tile_n);
     tail_parity ^= 1;
     slot_of_tail = -1;
   };
@@ -51,7 +50,7 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
 #pragma unroll 1
   for (int i = 1; i <= count; ++i) {
     const int first_key = keys.end - i * C.tile_n;
-    const unsigned full = all_full + 8 * ring.slot();
+    const unsigned full = all_full[ring.slot()];
     const unsigned slot = slots + ring.slot() * slot_bytes;
     // The next block's entries are on their way while this one's slot is waited for.
     if constexpr (Load::kHasPages) {
@@ -59,7 +58,7 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
     } else {
       load.find_pages(first_key, pages);
     }
-    ptx::mbarrier_wait_parity(all_empty + 8 * ring.slot(), ring.parity() ^ 1);
+    ptx::mbarrier_wait_parity(all_empty[ring.slot()], ring.parity() ^ 1);
     if constexpr (C.kv_copy == KvCopy::tma) {
       load.load_boxes(slot, full, tail, first_key, pages[0]);
       if constexpr (kIsV) {

@@ -59,8 +59,8 @@ __device__ __forceinline__ void load_kv(const Params& p, unsigned smem, const Ti
   constexpr Barriers kBarriers = barriers(C);
   const ptx::TensorMap& map = is_v ? p.v : p.k;
   const unsigned slots = smem + (is_v ? kLayout.v.offset : kLayout.k.offset);
-  const unsigned all_full = smem + (is_v ? kBarriers.v_full : kBarriers.k_full);
-  const unsigned all_empty = smem + (is_v ? kBarriers.v_empty : kBarriers.k_empty);
+  const BarrierRow all_full{smem + (is_v ? barrier_at<kBarriers.v_full>(0) : barrier_at<kBarriers.k_full>(0))};
+  const BarrierRow all_empty{smem + (is_v ? barrier_at<kBarriers.v_empty>(0) : barrier_at<kBarriers.k_empty>(0))};
   const int slot_bytes = is_v ? v_slot_bytes(C) : k_slot_bytes(C);
   const int panel = is_v ? first_panel<C>(v_columns(C)) : first_panel<C>(qk_columns(C));
   const int head = C.pack_gqa > 1 ? at.head : quotient(at.head, quotient(p.heads_q, p.heads_kv));
@@ -68,8 +68,8 @@ __device__ __forceinline__ void load_kv(const Params& p, unsigned smem, const Ti
   const int count = is_real ? keys.count : is_v ? 0 : 1;
 #pragma unroll 1
   for (int i = 1; i <= count; ++i) {
-    const unsigned full = all_full + 8 * ring.slot();
-    ptx::mbarrier_wait_parity(all_empty + 8 * ring.slot(), ring.parity() ^ 1);
+    const unsigned full = all_full[ring.slot()];
+    ptx::mbarrier_wait_parity(all_empty[ring.slot()], ring.parity() ^ 1);
     ptx::mbarrier_arrive_expect_tx(full, slot_bytes);
     if (C.facts.v_layout == Layout::k_major && is_v) {
       load_k_major_v<C>(slots + ring.slot() * slot_bytes, map, full, keys.end - i * C.tile_n, head, at.batch);
@@ -93,8 +93,8 @@ __device__ __forceinline__ void load_q(const Params& p, unsigned smem, const Til
 #pragma unroll 1
   for (int warpgroup = 0; warpgroup < kWarpgroups; ++warpgroup) {
     const int slot = q_ring.slot() * kWarpgroups + warpgroup;
-    const unsigned full = smem + kBarriers.q_full + 8 * slot;
-    ptx::mbarrier_wait_parity(smem + kBarriers.q_empty + 8 * slot, q_ring.parity() ^ 1);
+    const unsigned full = barrier_at<kBarriers.q_full>(smem, slot);
+    ptx::mbarrier_wait_parity(barrier_at<kBarriers.q_empty>(smem, slot), q_ring.parity() ^ 1);
     ptx::mbarrier_arrive_expect_tx(full, q_slot_bytes(C));
     const unsigned to = smem + kLayout.q.offset + slot * q_slot_bytes(C);
     const int row = first_query<C>(p, at.batch) * C.pack_gqa + tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup;

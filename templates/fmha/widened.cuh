@@ -26,8 +26,8 @@ __device__ __forceinline__ void init_raw_barriers(unsigned smem) {
     const LoadRing ring = load_ring(C, is_v == 1);
 #pragma unroll
     for (int i = 0; i < load_stages(C); ++i) {
-      ptx::mbarrier_init(smem + ring.full + 8 * i, kLoaders);
-      ptx::mbarrier_init(smem + ring.empty + 8 * i, kWideningWarps);
+      ptx::mbarrier_init(smem + ring.full[i], kLoaders);
+      ptx::mbarrier_init(smem + ring.empty[i], kWideningWarps);
     }
   }
 }
@@ -42,8 +42,8 @@ __device__ __forceinline__ void load_raw(const Params& p, unsigned smem, const T
   const int count = is_real ? keys.count : kIsV ? 0 : 1;
 #pragma unroll 1
   for (int i = 1; i <= count; ++i) {
-    const unsigned full = smem + kRing.full + 8 * ring.slot();
-    ptx::mbarrier_wait_parity(smem + kRing.empty + 8 * ring.slot(), ring.parity() ^ 1);
+    const unsigned full = barrier_at<kRing.full>(smem, ring.slot());
+    ptx::mbarrier_wait_parity(barrier_at<kRing.empty>(smem, ring.slot()), ring.parity() ^ 1);
     ptx::mbarrier_arrive_expect_tx(full, kRing.slot_bytes);
     ptx::tma_load_5d(smem + kRing.offset + ring.slot() * kRing.slot_bytes, kIsV ? p.v : p.k, full, 0,
                      keys.end - i * C.tile_n, 0, head, at.batch);
@@ -91,8 +91,8 @@ __device__ __forceinline__ void widen_tiles(const Params& p, const Schedule<C>& 
   constexpr Barriers kBarriers = barriers(C);
   constexpr int kSlots = kIsV ? smem_layout(C).v.offset : smem_layout(C).k.offset;
   constexpr int kSlotBytes = kIsV ? v_slot_bytes(C) : k_slot_bytes(C);
-  constexpr int kFull = kIsV ? kBarriers.v_full : kBarriers.k_full;
-  constexpr int kEmpty = kIsV ? kBarriers.v_empty : kBarriers.k_empty;
+  constexpr BarrierRow kFull = kIsV ? kBarriers.v_full : kBarriers.k_full;
+  constexpr BarrierRow kEmpty = kIsV ? kBarriers.v_empty : kBarriers.k_empty;
   const int thread = static_cast<int>(threadIdx.x) % (32 * kWideningWarps);
   RingPosition<load_stages(C)> raw;
   RingPosition<C.stages> wide;
@@ -105,15 +105,15 @@ __device__ __forceinline__ void widen_tiles(const Params& p, const Schedule<C>& 
     const int count = is_real ? loaded_keys<C>(p, tile).count : kIsV ? 0 : 1;
 #pragma unroll 1
     for (int i = 0; i < count; ++i) {
-      ptx::mbarrier_wait_parity(smem + kRing.full + 8 * raw.slot(), raw.parity());
-      ptx::mbarrier_wait_parity(smem + kEmpty + 8 * wide.slot(), wide.parity() ^ 1);
+      ptx::mbarrier_wait_parity(barrier_at<kRing.full>(smem, raw.slot()), raw.parity());
+      ptx::mbarrier_wait_parity(barrier_at<kEmpty>(smem, wide.slot()), wide.parity() ^ 1);
       widen_slot<C, kIsV ? p_dtype(C) : C.facts.dtype, kIsV ? v_columns(C) : qk_columns(C)>(
           smem + kRing.offset + raw.slot() * kRing.slot_bytes, smem + kSlots + wide.slot() * kSlotBytes, thread);
       ptx::fence_proxy_async_shared();
       __syncwarp();
       if (threadIdx.x % 32 == 0) {
-        ptx::mbarrier_arrive(smem + kFull + 8 * wide.slot());
-        ptx::mbarrier_arrive(smem + kRing.empty + 8 * raw.slot());
+        ptx::mbarrier_arrive(barrier_at<kFull>(smem, wide.slot()));
+        ptx::mbarrier_arrive(barrier_at<kRing.empty>(smem, raw.slot()));
       }
       raw.advance();
       wide.advance();
@@ -133,7 +133,7 @@ template <Config C>
 __device__ __forceinline__ void store_whole(const Params& p, const Accumulator<C>& output, const TileIndex& tile,
                                             int row, int warpgroup, const RingPosition<C.q_stages>& q, unsigned smem) {
   const int index = q.slot() * consumer_warpgroups(C) + warpgroup;
-  if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(smem + barriers(C).q_empty + 8 * index);
+  if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barrier_at<barriers(C).q_empty>(smem, index));
   store_rows<C>(p, output, tile, row);
 }
 

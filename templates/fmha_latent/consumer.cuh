@@ -61,7 +61,7 @@ struct Consumer {
   // This warpgroup reads a slot no more.
   __device__ __forceinline__ void release(int block) const {
     __syncwarp();
-    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(smem + kBarriers.k_empty + 8 * (block * kConsumers + kIndex));
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barrier_at<kBarriers.k_empty>(smem, block * kConsumers + kIndex));
   }
 
   // The end of the keys that a row sees.
@@ -77,7 +77,7 @@ struct Consumer {
     if (valid <= 0 || valid >= kBlockKeys) return;
 #pragma unroll 1
     for (int panel = 0; panel < kPanels; ++panel)
-      ptx::mbarrier_wait_parity(smem + kBarriers.k_full + 8 * (kIndex * kPanels + panel), parity);
+      ptx::mbarrier_wait_parity(barrier_at<kBarriers.k_full>(smem, kIndex * kPanels + panel), parity);
 #pragma unroll 1
     for (int i = thread(); i < (kBlockKeys - valid) * kPanels * 8; i += kWarpgroupThreads) {
       const int chunk = i % 8, behind = i / 8 / kPanels, panel = i / 8 % kPanels;
@@ -105,10 +105,10 @@ struct Consumer {
     // Addresses that follow from this one are not worth a register from pair to pair.
     const unsigned base = static_cast<unsigned>(ptx::forget(static_cast<int>(smem)));
     issue_scores<C>(scores, base + kLayout.q.offset, base + kLayout.k.offset + kIndex * kSlotBytes,
-                    base + kBarriers.k_full + 8 * kIndex * kPanels, parity);
+                    row_at<kBarriers.k_full>(base, kIndex * kPanels), parity);
     ptx::wgmma_wait_group<0>();
     ScoreMma<C>::hold(scores);
-    if (is_last && threadIdx.x % 32 == 0) ptx::mbarrier_arrive(smem + kBarriers.q_empty);
+    if (is_last && threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barrier_at<kBarriers.q_empty>(smem));
   }
 
   // Scores to P, for this warpgroup and the other one. True: references moved, O takes the factors.
@@ -137,14 +137,14 @@ struct Consumer {
     }
     ptx::fence_proxy_async_shared();
     __syncwarp();
-    if (lane == 0) ptx::mbarrier_arrive(smem + kBarriers.p_full + 8 * kIndex);
+    if (lane == 0) ptx::mbarrier_arrive(barrier_at<kBarriers.p_full>(smem, kIndex));
     return moves;
   }
 
   // Waits for the other one's P and takes its references. True: they moved, O takes the factors.
   __device__ __forceinline__ bool take_references(float (&factor)[2]) {
     constexpr int kOther = 1 - kIndex;
-    ptx::mbarrier_wait_parity(smem + kBarriers.p_full + 8 * kOther, parity);
+    ptx::mbarrier_wait_parity(barrier_at<kBarriers.p_full>(smem, kOther), parity);
     const float taken[2] = {ptx::ld_shared_f32(references(kOther)), ptx::ld_shared_f32(references(kOther) + 8 * 4)};
     const bool moves = __any_sync(0xffffffff, taken[0] != rows.reference[0] || taken[1] != rows.reference[1]);
     if (!moves) return false;
@@ -225,7 +225,7 @@ struct Consumer {
       keys = keys_of<C>(p, part.sequence);
       rows = {};
       int accumulate = 0;
-      ptx::mbarrier_wait_parity(smem + kBarriers.q_full, q_parity);
+      ptx::mbarrier_wait_parity(barrier_at<kBarriers.q_full>(smem), q_parity);
       int pair = part.begin;
 #pragma unroll 1
       do {  // of a part with a pair at least

@@ -20,14 +20,14 @@ namespace tessera::fmha_latent {
 template <Config C>
 __device__ __forceinline__ void init_barriers(unsigned smem) {
   constexpr Barriers kBarriers = barriers(C);
-  ptx::mbarrier_init(smem + kBarriers.q_full, 1);
-  ptx::mbarrier_init(smem + kBarriers.q_empty, 4 * kConsumers);
+  ptx::mbarrier_init(barrier_at<kBarriers.q_full>(smem), 1);
+  ptx::mbarrier_init(barrier_at<kBarriers.q_empty>(smem), 4 * kConsumers);
 #pragma unroll 1
-  for (int i = 0; i < 2 * kPanels; ++i) ptx::mbarrier_init(smem + kBarriers.k_full + 8 * i, 1);
+  for (int i = 0; i < 2 * kPanels; ++i) ptx::mbarrier_init(barrier_at<kBarriers.k_full>(smem, i), 1);
 #pragma unroll 1
-  for (int i = 0; i < 2 * kConsumers; ++i) ptx::mbarrier_init(smem + kBarriers.k_empty + 8 * i, 4);
+  for (int i = 0; i < 2 * kConsumers; ++i) ptx::mbarrier_init(barrier_at<kBarriers.k_empty>(smem, i), 4);
 #pragma unroll 1
-  for (int i = 0; i < 2; ++i) ptx::mbarrier_init(smem + kBarriers.p_full + 8 * i, 4);
+  for (int i = 0; i < 2; ++i) ptx::mbarrier_init(barrier_at<kBarriers.p_full>(smem, i), 4);
   ptx::fence_mbarrier_init();
 }
 

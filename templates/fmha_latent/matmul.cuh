@@ -26,7 +26,7 @@ using OtherMma = MmaOf<other_wgmma(C)>;
 
 // Panel by panel, as they come.
 template <Config C>
-__device__ __forceinline__ void issue_scores(Scores& scores, unsigned q, unsigned slot, unsigned full,
+__device__ __forceinline__ void issue_scores(Scores& scores, unsigned q, unsigned slot, const BarrierRow& full,
                                              unsigned parity) {
   constexpr int kSteps = score_wgmma(C).steps;
   const unsigned long long a = k_major_descriptor(q, kRows, C.swizzle);
@@ -39,7 +39,7 @@ __device__ __forceinline__ void issue_scores(Scores& scores, unsigned q, unsigne
       a_steps[i] = advance_descriptor(a, k_major_step_bytes(panel * kSteps + i, kRows, C.swizzle));
       b_steps[i] = advance_descriptor(b, k_major_step_bytes(panel * kSteps + i, kBlockKeys, C.swizzle));
     }
-    ptx::mbarrier_wait_parity(full + 8 * panel, parity);
+    ptx::mbarrier_wait_parity(full[panel], parity);
     ptx::wgmma_fence();  // behind each wait: ptxas would put one there
     if (panel == 0) {
       ScoreMma<C>::begin(scores, a_steps, b_steps);

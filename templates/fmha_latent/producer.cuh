@@ -52,17 +52,17 @@ struct BlockLoad {
     return sequence;
   }
 
-  __device__ __forceinline__ void load(unsigned slot, unsigned full, int first, int count, int first_key,
+  __device__ __forceinline__ void load(unsigned slot, const BarrierRow& full, int first, int count, int first_key,
                                        int page) const {
     if (lane() >= kBoxes) return;
     constexpr unsigned kLoaders = kBoxes == 32 ? 0xffffffffu : (1u << kBoxes) - 1;
     const int row = row_of(first_key), outermost = outermost_of(page);
 #pragma unroll 1
     for (int panel = first; panel < first + count; ++panel) {
-      if (lane() == 0) ptx::mbarrier_arrive_expect_tx(full + 8 * panel, kPanelBytes);
+      if (lane() == 0) ptx::mbarrier_arrive_expect_tx(full[panel], kPanelBytes);
       __syncwarp(kLoaders);
-      ptx::tma_load_5d(slot + panel * kPanelBytes + lane() * kBoxKeys * kSpanBytes, p.k, full + 8 * panel, 0, row,
-                       panel, 0, outermost);
+      ptx::tma_load_5d(slot + panel * kPanelBytes + lane() * kBoxKeys * kSpanBytes, p.k, full[panel], 0, row, panel, 0,
+                       outermost);
     }
   }
 
@@ -98,17 +98,17 @@ __device__ __forceinline__ void load_keys(const Params& p, unsigned smem, Walk<C
 #pragma unroll 1
     for (int index = 0; first_key < end; first_key += kBlockKeys, index ^= 1) {
       const unsigned slot = smem + kLayout.k.offset + index * kSlotBytes;
-      const unsigned full = smem + kBarriers.k_full + 8 * index * kPanels;
-      const unsigned empty = smem + kBarriers.k_empty + 8 * index * kConsumers;
+      const BarrierRow full = row_at<kBarriers.k_full>(smem, index * kPanels);
+      const BarrierRow empty = row_at<kBarriers.k_empty>(smem, index * kConsumers);
       const int page = pages[0], ahead = first_key + kBlocksAhead * kBlockKeys;
       if (ahead < end) block.prefetch(ahead, pages[kBlocksAhead], tile, tiles);
 #pragma unroll
       for (int i = 0; i < kBlocksAhead; ++i) pages[i] = pages[i + 1];
       pages[kBlocksAhead] = ahead + kBlockKeys < end ? block.page_of(ahead + kBlockKeys) : -1;
-      ptx::mbarrier_wait_parity(empty, parity);
+      ptx::mbarrier_wait_parity(empty[0], parity);
       block.load(slot, full, 0, kPanelsOfHalf, first_key, page);
       if (index == 1) block.load(slot, full, kPanelOfP, 1, first_key, page);
-      ptx::mbarrier_wait_parity(empty + 8, parity);
+      ptx::mbarrier_wait_parity(empty[1], parity);
       block.load(slot, full, kPanelsOfHalf, index == 0 ? kPanels - kPanelsOfHalf : kPanelsOfHalf, first_key, page);
       if (index == 1) parity ^= 1;
     }
@@ -125,11 +125,11 @@ __device__ __forceinline__ void load_rows(const Params& p, unsigned smem, Walk<C
   const int query = row / C.pack_gqa;
 #pragma unroll 1
   for (; walk.next(part); parity ^= 1) {
-    ptx::mbarrier_wait_parity(smem + kBarriers.q_empty, parity);
-    ptx::mbarrier_arrive_expect_tx(smem + kBarriers.q_full, kSlotBytes);
+    ptx::mbarrier_wait_parity(barrier_at<kBarriers.q_empty>(smem), parity);
+    ptx::mbarrier_arrive_expect_tx(barrier_at<kBarriers.q_full>(smem), kSlotBytes);
 #pragma unroll 1
     for (int panel = 0; panel < kPanels; ++panel) {
-      ptx::tma_load_5d(smem + kLayout.q.offset + panel * kPanelBytes, p.q, smem + kBarriers.q_full,
+      ptx::tma_load_5d(smem + kLayout.q.offset + panel * kPanelBytes, p.q, barrier_at<kBarriers.q_full>(smem),
                        panel * kSpanElements, row - query * C.pack_gqa, query, 0, part.sequence);
     }
   }

@@ -41,7 +41,7 @@ struct Correction {
   }
   // Until the last step's product is complete.
   __device__ __forceinline__ void wait_output(int q_tile) const {
-    ptx::mbarrier_wait_parity(smem + kBarriers.o_done + 8 * q_tile, (o_parities >> q_tile & 1) ^ 1);
+    ptx::mbarrier_wait_parity(barrier_at<kBarriers.o_done>(smem, q_tile), (o_parities >> q_tile & 1) ^ 1);
     ptx::tcgen05_fence_after_thread_sync();
   }
 
@@ -61,14 +61,14 @@ struct Correction {
 
   __device__ __forceinline__ void step(int q_tile, bool is_first) {
     const int buffer = position.buffer(q_tile);
-    ptx::mbarrier_wait_parity(smem + kBarriers.factors_full + 8 * buffer, position.parity(buffer));
+    ptx::mbarrier_wait_parity(barrier_at<kBarriers.factors_full>(smem, buffer), position.parity(buffer));
     const float factor = ptx::ld_shared_f32(smem + kLayout.factors.offset + 4 * (buffer * 128 + lane));
     if (!is_first) {
       // Also where nothing moves: then every phase is waited for, and none can be missed.
       wait_output(q_tile);
       if (__any_sync(0xffffffff, factor != 1.0f)) rescale(q_tile, factor);
     }
-    arrive_at_issuer<C>(smem + kBarriers.p_full + 8 * buffer);
+    arrive_at_issuer<C>(barrier_at<kBarriers.p_full>(smem, buffer));
     position.advance(buffer);
     o_parities ^= 1u << q_tile;
   }
@@ -123,7 +123,7 @@ struct Correction {
           ptx::st_global_v4(out + to + i, {bits[i], bits[i + 1], bits[i + 2], bits[i + 3]});
     }
     ptx::tcgen05_fence_before_thread_sync();
-    arrive_of_warp(smem + kBarriers.o_staged + 8 * q_tile);
+    arrive_of_warp(barrier_at<kBarriers.o_staged>(smem, q_tile));
   }
 
   // O of a finished Q tile. A pass is one box of TMA: fp32 needs two, of which the second waits until the first has
@@ -131,14 +131,14 @@ struct Correction {
   __device__ __forceinline__ void finish(int q_tile, unsigned& o_read_parity) const {
     constexpr int kColumns = o_columns(C) / o_passes(C);  // of a lane in a pass
     constexpr int kOfProduct = pv_columns(C) / folds(C);  // of a lane in a product
-    ptx::mbarrier_wait_parity(smem + kBarriers.last_full + 8 * q_tile, o_read_parity >> 1 & 1);
+    ptx::mbarrier_wait_parity(barrier_at<kBarriers.last_full>(smem, q_tile), o_read_parity >> 1 & 1);
     const float factor = ptx::ld_shared_f32(smem + kLayout.last.offset + 4 * (q_tile * 128 + lane));
     wait_output(q_tile);
     const unsigned slot = smem + kLayout.q.offset + q_tile * q_slot_bytes(C);
 #pragma unroll 1
     for (int pass = 0; pass < o_passes(C); ++pass) {
       if (pass > 0) {
-        ptx::mbarrier_wait_parity(smem + kBarriers.o_read, o_read_parity & 1);
+        ptx::mbarrier_wait_parity(barrier_at<kBarriers.o_read>(smem), o_read_parity & 1);
         o_read_parity ^= 1;
       }
 #pragma unroll 1
@@ -155,7 +155,7 @@ struct Correction {
       }
       ptx::fence_proxy_async_shared();
       if (pass == o_passes(C) - 1) ptx::tcgen05_fence_before_thread_sync();
-      arrive_of_warp(smem + kBarriers.o_staged + 8 * q_tile);
+      arrive_of_warp(barrier_at<kBarriers.o_staged>(smem, q_tile));
     }
   }
 
@@ -204,7 +204,7 @@ __device__ __forceinline__ void store_o(const Params& p, unsigned smem) {
       const int pass = i % o_passes(C);
       // Each pass is a phase.
       const unsigned parity = o_passes(C) == 1 ? static_cast<unsigned>(round) & 1 : static_cast<unsigned>(pass);
-      ptx::mbarrier_wait_parity(smem + kBarriers.o_staged + 8 * t, parity);
+      ptx::mbarrier_wait_parity(barrier_at<kBarriers.o_staged>(smem, t), parity);
       if constexpr (!is_split(C)) {
         const unsigned slot = smem + smem_layout(C).q.offset + t * q_slot_bytes(C);
         const int row = first_row<C>(tile, t);
@@ -227,7 +227,7 @@ __device__ __forceinline__ void store_o(const Params& p, unsigned smem) {
         ptx::cp_async_bulk_wait_group_read<0>();
       }
       const bool is_last = pass == o_passes(C) - 1;
-      ptx::mbarrier_arrive(smem + (is_last ? kBarriers.q_empty + 8 * t : kBarriers.o_read));
+      ptx::mbarrier_arrive(smem + (is_last ? barrier_at<kBarriers.q_empty>(0, t) : barrier_at<kBarriers.o_read>(0)));
     }
   }
   // Stores must have left before the CTA's shared memory goes.

@@ -40,23 +40,23 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
   constexpr Barriers kBarriers = barriers(C);
 #pragma unroll 1
   for (int i = 0; i < q_tiles(C); ++i) {
-    ptx::mbarrier_init(smem + kBarriers.q_full + 8 * i, 1);
-    ptx::mbarrier_init(smem + kBarriers.q_empty + 8 * i, 1);
-    ptx::mbarrier_init(smem + kBarriers.o_staged + 8 * i, 4);
-    ptx::mbarrier_init(smem + kBarriers.o_done + 8 * i, 1);
-    ptx::mbarrier_init(smem + kBarriers.last_full + 8 * i, 4);
+    ptx::mbarrier_init(barrier_at<kBarriers.q_full>(smem, i), 1);
+    ptx::mbarrier_init(barrier_at<kBarriers.q_empty>(smem, i), 1);
+    ptx::mbarrier_init(barrier_at<kBarriers.o_staged>(smem, i), 4);
+    ptx::mbarrier_init(barrier_at<kBarriers.o_done>(smem, i), 1);
+    ptx::mbarrier_init(barrier_at<kBarriers.last_full>(smem, i), 4);
   }
-  if constexpr (o_passes(C) > 1) ptx::mbarrier_init(smem + kBarriers.o_read, 1);
+  if constexpr (o_passes(C) > 1) ptx::mbarrier_init(barrier_at<kBarriers.o_read>(smem), 1);
 #pragma unroll 1
-  for (int i = 0; i < 4 * C.stages; ++i) ptx::mbarrier_init(smem + kBarriers.k_full + 8 * i, 1);
+  for (int i = 0; i < 4 * C.stages; ++i) ptx::mbarrier_init(barrier_at<kBarriers.k_full>(smem, i), 1);
 #pragma unroll 1
   for (int i = 0; i < kNumBuffers; ++i) {
-    ptx::mbarrier_init(smem + kBarriers.s_full + 8 * i, 1);
-    ptx::mbarrier_init(smem + kBarriers.p_full + 8 * i, 8 * ctas_per_tile(C));
-    if constexpr (has_p_parts(C)) ptx::mbarrier_init(smem + kBarriers.p_rest + 8 * i, 4 * ctas_per_tile(C));
-    ptx::mbarrier_init(smem + kBarriers.factors_full + 8 * i, 4);
+    ptx::mbarrier_init(barrier_at<kBarriers.s_full>(smem, i), 1);
+    ptx::mbarrier_init(barrier_at<kBarriers.p_full>(smem, i), 8 * ctas_per_tile(C));
+    if constexpr (has_p_parts(C)) ptx::mbarrier_init(barrier_at<kBarriers.p_rest>(smem, i), 4 * ctas_per_tile(C));
+    ptx::mbarrier_init(barrier_at<kBarriers.factors_full>(smem, i), 4);
   }
-  if constexpr (C.facts.kv_layout != KvLayout::dense) ptx::mbarrier_init(smem + kBarriers.tail, 1);
+  if constexpr (C.facts.kv_layout != KvLayout::dense) ptx::mbarrier_init(barrier_at<kBarriers.tail>(smem), 1);
   ptx::fence_mbarrier_init();
 }
 

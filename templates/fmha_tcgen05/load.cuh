@@ -101,9 +101,11 @@ __device__ __forceinline__ void load_nothing(const Params& p, unsigned smem) {
   RingPosition<C.stages> ring;
 #pragma unroll 1
   for (int round = 0; schedule.has(round); ++round) {
-    const int slot = 8 * ring.slot();
-    begin_load<C>(smem + kBarriers.k_full + slot, smem + kBarriers.k_empty + slot, ring.parity(), 0);
-    begin_load<C>(smem + kBarriers.v_full + slot, smem + kBarriers.v_empty + slot, ring.parity(), 0);
+    const int slot = ring.slot();
+    begin_load<C>(barrier_at<kBarriers.k_full>(smem, slot), barrier_at<kBarriers.k_empty>(smem, slot), ring.parity(),
+                  0);
+    begin_load<C>(barrier_at<kBarriers.v_full>(smem, slot), barrier_at<kBarriers.v_empty>(smem, slot), ring.parity(),
+                  0);
     ring.advance();
   }
 }
@@ -128,8 +130,9 @@ __device__ __forceinline__ void load_kv(const Params& p, unsigned smem) {
     for (int block = blocks.end - 1; block >= blocks.begin - 1; --block) {
       if (block >= blocks.begin) {
         const int slot = k_ring.slot();
-        const unsigned barrier = begin_load<C>(smem + kBarriers.k_full + 8 * slot, smem + kBarriers.k_empty + 8 * slot,
-                                               k_ring.parity(), k_slot_bytes(C));
+        const unsigned barrier =
+            begin_load<C>(barrier_at<kBarriers.k_full>(smem, slot), barrier_at<kBarriers.k_empty>(smem, slot),
+                          k_ring.parity(), k_slot_bytes(C));
         load_rows<C>(smem + kLayout.k.offset + slot * k_slot_bytes(C), p.k, barrier, k_rows(C),
                      block * C.tile_n + first_key + cta_of_tile<C>() * k_rows(C), 0, qk_columns(C) / span_elements(C),
                      head, tile.batch);
@@ -137,8 +140,9 @@ __device__ __forceinline__ void load_kv(const Params& p, unsigned smem) {
       }
       if (block + 1 < blocks.end) {
         const int slot = v_ring.slot();
-        const unsigned barrier = begin_load<C>(smem + kBarriers.v_full + 8 * slot, smem + kBarriers.v_empty + 8 * slot,
-                                               v_ring.parity(), v_slot_bytes(C));
+        const unsigned barrier =
+            begin_load<C>(barrier_at<kBarriers.v_full>(smem, slot), barrier_at<kBarriers.v_empty>(smem, slot),
+                          v_ring.parity(), v_slot_bytes(C));
         load_v<C>(p, smem + kLayout.v.offset + slot * v_slot_bytes(C), barrier, (block + 1) * C.tile_n + first_key,
                   head, tile.batch);
         v_ring.advance();
@@ -157,8 +161,9 @@ __device__ __forceinline__ void load_q(const Params& p, unsigned smem) {
     const TileIndex tile = schedule.at(round);
 #pragma unroll 1
     for (int t = 0; t < q_tiles(C); ++t) {
-      const unsigned barrier = begin_load<C>(smem + kBarriers.q_full + 8 * t, smem + kBarriers.q_empty + 8 * t,
-                                             static_cast<unsigned>(round) & 1, q_bytes(C));
+      const unsigned barrier =
+          begin_load<C>(barrier_at<kBarriers.q_full>(smem, t), barrier_at<kBarriers.q_empty>(smem, t),
+                        static_cast<unsigned>(round) & 1, q_bytes(C));
       const unsigned slot = smem + kLayout.q.offset + t * q_slot_bytes(C);
       const int row = first_row<C>(tile, t);
       if constexpr (is_packed(C)) {

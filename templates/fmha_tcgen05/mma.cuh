@@ -80,7 +80,7 @@ struct Issuer {
                                      advance_descriptor(b, k_major_step_bytes(step, k_rows(C), C.swizzle)),
                                      kInstruction, step > 0);
     }
-    commit(smem + kBarriers.s_full + 8 * buffer);
+    commit(barrier_at<kBarriers.s_full>(smem, buffer));
   }
 
   // O += P V for the keys [kFirst, kEnd) of a step. `accumulate`: whether O holds something of its tile.
@@ -117,9 +117,11 @@ struct Issuer {
     }
   }
 
-  __device__ __forceinline__ void wait_k() const { wait(smem + kBarriers.k_full + 8 * k_ring.slot(), k_ring.parity()); }
+  __device__ __forceinline__ void wait_k() const {
+    wait(barrier_at<kBarriers.k_full>(smem, k_ring.slot()), k_ring.parity());
+  }
   __device__ __forceinline__ void release_k() {
-    commit(smem + kBarriers.k_empty + 8 * k_ring.slot());
+    commit(barrier_at<kBarriers.k_empty>(smem, k_ring.slot()));
     k_ring.advance();
   }
 
@@ -127,15 +129,15 @@ struct Issuer {
   __device__ __forceinline__ void step_output(int q_tile, bool is_first) {
     constexpr int kFirstKeys = p_first_keys(C);
     const int buffer = position.buffer(q_tile);
-    wait(smem + kBarriers.p_full + 8 * buffer, position.parity(buffer));
+    wait(barrier_at<kBarriers.p_full>(smem, buffer), position.parity(buffer));
     ptx::tcgen05_fence_after_thread_sync();
     issue_output<0, kFirstKeys>(q_tile, buffer, !is_first);
     if constexpr (has_p_parts(C)) {
-      wait(smem + kBarriers.p_rest + 8 * buffer, position.parity(buffer));
+      wait(barrier_at<kBarriers.p_rest>(smem, buffer), position.parity(buffer));
       ptx::tcgen05_fence_after_thread_sync();
       issue_output<kFirstKeys, C.tile_n>(q_tile, buffer, true);
     }
-    commit(smem + kBarriers.o_done + 8 * q_tile);
+    commit(barrier_at<kBarriers.o_done>(smem, q_tile));
     position.advance(buffer);
   }
 
@@ -146,14 +148,14 @@ struct Issuer {
     const Blocks first = keys.of_q_tile(0);
     const Blocks second = kTiles == 2 ? keys.of_q_tile(1) : first;
 #pragma unroll 1
-    for (int t = 0; t < kTiles; ++t) wait(smem + kBarriers.q_full + 8 * t, q_parity);
+    for (int t = 0; t < kTiles; ++t) wait(barrier_at<kBarriers.q_full>(smem, t), q_parity);
       // Block `block`'s scores and the O of the block after it, whose scores came in the round before.
 #pragma unroll 1
     for (int block = all.end - 1; block >= all.begin - 1; --block) {
       const bool has_scores = block >= all.begin;
       const bool has_output = block + 1 < all.end;
       if (has_scores) wait_k();
-      if (has_output) wait(smem + kBarriers.v_full + 8 * v_ring.slot(), v_ring.parity());
+      if (has_output) wait(barrier_at<kBarriers.v_full>(smem, v_ring.slot()), v_ring.parity());
 #pragma unroll 1
       for (int t = 0; t < kTiles; ++t) {
         const Blocks own = t == 0 ? first : second;
@@ -163,7 +165,7 @@ struct Issuer {
       }
       if (has_scores) release_k();
       if (has_output) {
-        commit(smem + kBarriers.v_empty + 8 * v_ring.slot());
+        commit(barrier_at<kBarriers.v_empty>(smem, v_ring.slot()));
         v_ring.advance();
       }
     }

@@ -15,15 +15,15 @@
 namespace tessera::fmha_tcgen05 {
 
 // One block into the next slot of a ring.
-template <Config C, class Load>
-__device__ __forceinline__ void load_placed_block(const Load& load, unsigned slots, int slot_bytes, unsigned all_full,
-                                                  unsigned all_empty, unsigned tail, unsigned& tail_parity,
-                                                  int first_key, fmha::RingPosition<C.stages>& ring) {
-  const unsigned full = all_full + 8 * ring.slot();
+template <Config C, BarrierRow kFull, BarrierRow kEmpty, class Load>
+__device__ __forceinline__ void load_placed_block(const Load& load, unsigned smem, unsigned slots, int slot_bytes,
+                                                  unsigned tail, unsigned& tail_parity, int first_key,
+                                                  fmha::RingPosition<C.stages>& ring) {
+  const unsigned full = barrier_at<kFull>(smem, ring.slot());
   const unsigned slot = slots + ring.slot() * slot_bytes;
   int pages[Load::kPagesOfLane];
   load.find_pages(first_key, pages);
-  ptx::mbarrier_wait_parity(all_empty + 8 * ring.slot(), ring.parity() ^ 1);
+  ptx::mbarrier_wait_parity(barrier_at<kEmpty>(smem, ring.slot()), ring.parity() ^ 1);
   if constexpr (C.kv_copy == KvCopy::tma) {
     load.load_boxes(slot, full, tail, first_key, pages[0]);
     if (load.has_tail(first_key)) {
@@ -49,7 +49,7 @@ __device__ __forceinline__ void load_placed_keys(const Params& p, unsigned smem)
   constexpr Barriers kBarriers = barriers(C);
   const Schedule<C> schedule{p};
   fmha::RingPosition<C.stages> k_ring, v_ring;
-  const unsigned tail = smem + kBarriers.tail;
+  const unsigned tail = barrier_at<kBarriers.tail>(smem);
   unsigned tail_parity = 0;
 #pragma unroll 1
   for (int round = 0; schedule.has(round); ++round) {
@@ -65,11 +65,11 @@ __device__ __forceinline__ void load_placed_keys(const Params& p, unsigned smem)
 #pragma unroll 1
     for (int block = blocks.end - 1; block >= blocks.begin - 1; --block) {
       if (block >= blocks.begin)
-        load_placed_block<C>(load_k, smem + kLayout.k.offset, k_slot_bytes(C), smem + kBarriers.k_full,
-                             smem + kBarriers.k_empty, tail, tail_parity, block * C.tile_n, k_ring);
+        load_placed_block<C, kBarriers.k_full, kBarriers.k_empty>(
+            load_k, smem, smem + kLayout.k.offset, k_slot_bytes(C), tail, tail_parity, block * C.tile_n, k_ring);
       if (block + 1 < blocks.end)
-        load_placed_block<C>(load_v, smem + kLayout.v.offset, v_slot_bytes(C), smem + kBarriers.v_full,
-                             smem + kBarriers.v_empty, tail, tail_parity, (block + 1) * C.tile_n, v_ring);
+        load_placed_block<C, kBarriers.v_full, kBarriers.v_empty>(
+            load_v, smem, smem + kLayout.v.offset, v_slot_bytes(C), tail, tail_parity, (block + 1) * C.tile_n, v_ring);
     }
   }
 }

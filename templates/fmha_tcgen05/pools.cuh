@@ -105,8 +105,9 @@ __device__ __forceinline__ void load_pools(const Params& p, unsigned smem) {
     for (int block = blocks.end - 1; block >= blocks.begin - 1; --block) {
       if (block >= blocks.begin) {
         const int slot = k_ring.slot();
-        const unsigned barrier = begin_load_of_warp<C>(
-            smem + kBarriers.k_full + 8 * slot, smem + kBarriers.k_empty + 8 * slot, k_ring.parity(), k_slot_bytes(C));
+        const unsigned barrier =
+            begin_load_of_warp<C>(barrier_at<kBarriers.k_full>(smem, slot), barrier_at<kBarriers.k_empty>(smem, slot),
+                                  k_ring.parity(), k_slot_bytes(C));
         const unsigned to = smem + kLayout.k.offset + slot * k_slot_bytes(C);
         const int of_cta = cta_of_tile<C>() * k_rows(C);
         if (keys.is_listed(block)) {
@@ -119,8 +120,9 @@ __device__ __forceinline__ void load_pools(const Params& p, unsigned smem) {
       }
       if (block + 1 < blocks.end) {
         const int slot = v_ring.slot();
-        const unsigned barrier = begin_load_of_warp<C>(
-            smem + kBarriers.v_full + 8 * slot, smem + kBarriers.v_empty + 8 * slot, v_ring.parity(), v_slot_bytes(C));
+        const unsigned barrier =
+            begin_load_of_warp<C>(barrier_at<kBarriers.v_full>(smem, slot), barrier_at<kBarriers.v_empty>(smem, slot),
+                                  v_ring.parity(), v_slot_bytes(C));
         const unsigned to = smem + kLayout.v.offset + slot * v_slot_bytes(C);
 #pragma unroll 1
         for (int product = 0; product < pv_products(C); ++product) {

@@ -257,9 +257,9 @@ struct Softmax {
                             {packed[j], packed[j + 1], packed[j + 2], packed[j + 3]});
         }
       }
-      if (has_p_parts(C) && i + kChunk == p_first_keys(C)) hand_over(smem + kBarriers.p_full + 8 * buffer);
+      if (has_p_parts(C) && i + kChunk == p_first_keys(C)) hand_over(barrier_at<kBarriers.p_full>(smem, buffer));
     }
-    hand_over(smem + (has_p_parts(C) ? kBarriers.p_rest : kBarriers.p_full) + 8 * buffer);
+    hand_over(barrier_at < has_p_parts(C) ? kBarriers.p_rest : kBarriers.p_full > (smem, buffer));
     sum = partial[0] + partial[1];
   }
 
@@ -267,7 +267,7 @@ struct Softmax {
   template <class Hide>
   __device__ __forceinline__ void step(const Hide& hide) {
     const int buffer = position.buffer(q_tile);
-    ptx::mbarrier_wait_parity(smem + kBarriers.s_full + 8 * buffer, position.parity(buffer));
+    ptx::mbarrier_wait_parity(barrier_at<kBarriers.s_full>(smem, buffer), position.parity(buffer));
     ptx::tcgen05_fence_after_thread_sync();
     float scores[kCount];
     load_scores(scores, buffer);
@@ -276,10 +276,10 @@ struct Softmax {
     if constexpr (is_folded(C)) max = fmaxf(max, other_half(max));
     const float factor = move_reference(max);
     ptx::st_shared_f32(smem + kLayout.factors.offset + 4 * (buffer * 128 + lane), factor);
-    arrive_of_warp(smem + kBarriers.factors_full + 8 * buffer);
+    arrive_of_warp(barrier_at<kBarriers.factors_full>(smem, buffer));
     if constexpr (C.p_path == ProbabilityPath::smem) {
       // The product before has read P.
-      ptx::mbarrier_wait_parity(smem + kBarriers.o_done + 8 * q_tile, o_parity);
+      ptx::mbarrier_wait_parity(barrier_at<kBarriers.o_done>(smem, q_tile), o_parity);
       o_parity ^= 1;
     }
     store_probabilities(scores, buffer);
@@ -297,7 +297,7 @@ struct Softmax {
     }
     const float factor = C.facts.output == Output::unnormalized ? 1.0f : whole == 0.0f ? 0.0f : 1.0f / whole;
     ptx::st_shared_f32(smem + kLayout.last.offset + 4 * (q_tile * 128 + lane), factor);
-    arrive_of_warp(smem + kBarriers.last_full + 8 * q_tile);
+    arrive_of_warp(barrier_at<kBarriers.last_full>(smem, q_tile));
     if (!is_used_row<C>(p, row, lane)) return;
     const long long index = row_index(p, tile.batch, head, row / padded_heads(C));
     if constexpr (is_split(C)) {

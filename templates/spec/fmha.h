@@ -98,7 +98,10 @@
 
 namespace tessera::fmha {
 
+using common::barrier_at;
+using common::BarrierRow;
 using common::Role;
+using common::row_at;
 using common::SmemRegion;
 
 // What a consumer thread holds of S (fp32), P (16 bit, the next A operand) and O (fp32).
@@ -113,30 +116,55 @@ struct SmemLayout {
   SmemRegion exchange;  // CTA pairs: [consumer warpgroup][tile_n / 8][thread][4], the other CTA's scores, fp32
   SmemRegion raw_k;     // 8-bit keys: [raw_stages][columns / span][tile_n][span], no swizzle; see fmha_widened.h
   SmemRegion raw_v;     // as raw_k
-  SmemRegion barriers;  // 8 bytes each, in the order of Barriers
+  SmemRegion barriers;  // in the order of Barriers
   int total_bytes = 0;
   int alignment = 1024;
 };
 
-// Byte offsets of the mbarriers: arrays of full and empty barriers for each ring.
 struct Barriers {
-  int q_full = 0;   // [q_stages][consumer warpgroup]
-  int q_empty = 0;  // as q_full
-  int k_full = 0;   // [stages]
-  int k_empty = 0;
-  int v_full = 0;
-  int v_empty = 0;
-  int o_full = 0;          // as q_full
-  int o_read = 0;          // [consumer warpgroup]
-  int exchange_full = 0;   // [consumer warpgroup], CTA pairs only
-  int exchange_empty = 0;  // as exchange_full
-  int tail = 0;            // one, of keys that do not lie dense: V's boxes in which a sequence ends are there
-  int raw_k_full = 0;      // [raw_stages], 8-bit keys only
-  int raw_k_empty = 0;
-  int raw_v_full = 0;
-  int raw_v_empty = 0;
-  int end = 0;
+  BarrierRow q_full;   // [q_stages][consumer warpgroup]
+  BarrierRow q_empty;  // as q_full
+  BarrierRow k_full;   // [stages]
+  BarrierRow k_empty;
+  BarrierRow v_full;
+  BarrierRow v_empty;
+  BarrierRow o_full;          // as q_full
+  BarrierRow o_read;          // [consumer warpgroup]
+  BarrierRow exchange_full;   // [consumer warpgroup], CTA pairs only
+  BarrierRow exchange_empty;  // as exchange_full
+  BarrierRow tail;            // one, of keys that do not lie dense: V's boxes in which a sequence ends are there
+  BarrierRow raw_k_full;      // [raw_stages], 8-bit keys only
+  BarrierRow raw_k_empty;
+  BarrierRow raw_v_full;
+  BarrierRow raw_v_empty;
+  int count = 0;  // of all
 };
+// The first one at `offset` of the shared memory at `smem`.
+TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigned smem) {
+  const int groups = consumer_warpgroups(c);
+  const int num_q = c.q_stages * groups;
+  const int exchanging = c.cta_pair ? groups : 0;
+  const int raw = raw_stages(c);
+  common::BarrierCursor cursor{{smem, offset, 0}};
+  Barriers b;
+  b.q_full = cursor.take(num_q);
+  b.q_empty = cursor.take(num_q);
+  b.k_full = cursor.take(c.stages);
+  b.k_empty = cursor.take(c.stages);
+  b.v_full = cursor.take(c.stages);
+  b.v_empty = cursor.take(c.stages);
+  b.o_full = cursor.take(num_q);
+  b.o_read = cursor.take(groups);
+  b.exchange_full = cursor.take(exchanging);
+  b.exchange_empty = cursor.take(exchanging);
+  b.tail = cursor.take(c.facts.kv_layout == KvLayout::dense ? 0 : 1);
+  b.raw_k_full = cursor.take(raw);
+  b.raw_k_empty = cursor.take(raw);
+  b.raw_v_full = cursor.take(raw);
+  b.raw_v_empty = cursor.take(raw);
+  b.count = cursor.next.index;
+  return b;
+}
 
 TESSERA_HD constexpr int q_slot_bytes(const Config& c) {
   return kRowsPerWarpgroup * qk_columns(c) * dtype_bytes(c.facts.dtype);
@@ -148,8 +176,6 @@ TESSERA_HD constexpr int exchange_slot_bytes(const Config& c) {
   return c.cta_pair ? kRowsPerWarpgroup * c.tile_n * 4 : 0;
 }
 
-TESSERA_HD constexpr int has_tail_barrier(const Config& c) { return c.facts.kv_layout == KvLayout::dense ? 0 : 1; }
-
 TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   SmemLayout layout;
   const int groups = consumer_warpgroups(c);
@@ -160,45 +186,26 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   layout.exchange = {"exchange", end_of(layout.v), groups * exchange_slot_bytes(c)};
   layout.raw_k = {"raw_k", end_of(layout.exchange), raw_stages(c) * raw_k_slot_bytes(c)};
   layout.raw_v = {"raw_v", end_of(layout.raw_k), raw_stages(c) * raw_v_slot_bytes(c)};
-  const int of_tiles = 3 * num_q + 4 * c.stages + (c.cta_pair ? 3 : 1) * groups;
-  layout.barriers = {"barriers", end_of(layout.raw_v), 8 * (of_tiles + has_tail_barrier(c) + 4 * raw_stages(c))};
+  layout.barriers = {"barriers", end_of(layout.raw_v), 8 * barriers_from(c, 0, 0).count};
   layout.total_bytes = end_of(layout.barriers);
   return layout;
 }
 
-TESSERA_HD constexpr Barriers barriers(const Config& c) {
-  const int groups = consumer_warpgroups(c);
-  const int num_q = c.q_stages * groups;
-  Barriers b;
-  b.q_full = smem_layout(c).barriers.offset;
-  b.q_empty = b.q_full + 8 * num_q;
-  b.k_full = b.q_empty + 8 * num_q;
-  b.k_empty = b.k_full + 8 * c.stages;
-  b.v_full = b.k_empty + 8 * c.stages;
-  b.v_empty = b.v_full + 8 * c.stages;
-  b.o_full = b.v_empty + 8 * c.stages;
-  b.o_read = b.o_full + 8 * num_q;
-  b.exchange_full = b.o_read + 8 * groups;
-  b.exchange_empty = b.exchange_full + (c.cta_pair ? 8 * groups : 0);
-  b.tail = b.exchange_empty + (c.cta_pair ? 8 * groups : 0);
-  b.raw_k_full = b.tail + 8 * has_tail_barrier(c);
-  b.raw_k_empty = b.raw_k_full + 8 * raw_stages(c);
-  b.raw_v_full = b.raw_k_empty + 8 * raw_stages(c);
-  b.raw_v_empty = b.raw_v_full + 8 * raw_stages(c);
-  b.end = b.raw_v_empty + 8 * raw_stages(c);
-  return b;
+// Addresses, where `smem` is that of the CTA's shared memory.
+TESSERA_HD constexpr Barriers barriers(const Config& c, unsigned smem = 0) {
+  return barriers_from(c, smem_layout(c).barriers.offset, smem);
 }
 
 // What loading warps fill: bytes from the begin of shared memory, and their barriers.
 struct LoadRing {
   int offset = 0;
   int slot_bytes = 0;
-  int full = 0;
-  int empty = 0;
+  BarrierRow full;
+  BarrierRow empty;
 };
-TESSERA_HD constexpr LoadRing load_ring(const Config& c, bool is_v) {
+TESSERA_HD constexpr LoadRing load_ring(const Config& c, bool is_v, unsigned smem = 0) {
   const SmemLayout layout = smem_layout(c);
-  const Barriers b = barriers(c);
+  const Barriers b = barriers(c, smem);
   if (!widens_keys(c.facts)) {
     return is_v ? LoadRing{layout.v.offset, v_slot_bytes(c), b.v_full, b.v_empty}
                 : LoadRing{layout.k.offset, k_slot_bytes(c), b.k_full, b.k_empty};

@@ -53,7 +53,10 @@
 
 namespace tessera::fmha_latent {
 
+using common::barrier_at;
+using common::BarrierRow;
 using common::Role;
+using common::row_at;
 using common::SmemRegion;
 
 // One specialisation. A structural type: it is a template parameter of the device code.
@@ -70,7 +73,7 @@ struct Config {
   TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
 };
 
-inline constexpr int kRows = 64;       // of a tile (wgmma M)
+inline constexpr int kRows = 64;  // of a tile (wgmma M)
 inline constexpr int kRowsOfMergeWarp = 4;
 inline constexpr int kBlockKeys = 64;  // columns of S; P fits where a panel of the block was
 inline constexpr int kPairKeys = 2 * kBlockKeys;
@@ -125,20 +128,31 @@ struct SmemLayout {
   SmemRegion k;           // [2][panels][64][span]; P in the last panel
   SmemRegion references;  // [2][64] fp32, of the blocks' P
   SmemRegion sums;        // [consumer warpgroup][64] fp32
-  SmemRegion barriers;    // 8 bytes each, in the order of Barriers
+  SmemRegion barriers;    // in the order of Barriers
   int total_bytes = 0;
   int alignment = 1024;
 };
 
-// Byte offsets of the mbarriers.
 struct Barriers {
-  int q_full = 0;
-  int q_empty = 0;
-  int k_full = 0;   // [slot][panel]
-  int k_empty = 0;  // [slot][consumer warpgroup]: that one reads nothing there any more
-  int p_full = 0;   // [slot]: P and its references are there
-  int end = 0;
+  BarrierRow q_full;
+  BarrierRow q_empty;
+  BarrierRow k_full;   // [slot][panel]
+  BarrierRow k_empty;  // [slot][consumer warpgroup]: that one reads nothing there any more
+  BarrierRow p_full;   // [slot]: P and its references are there
+  int count = 0;       // of all
 };
+// The first one at `offset` of the shared memory at `smem`.
+TESSERA_HD constexpr Barriers barriers_from(int offset, unsigned smem) {
+  common::BarrierCursor cursor{{smem, offset, 0}};
+  Barriers b;
+  b.q_full = cursor.take(1);
+  b.q_empty = cursor.take(1);
+  b.k_full = cursor.take(2 * kPanels);
+  b.k_empty = cursor.take(2 * kConsumers);
+  b.p_full = cursor.take(2);
+  b.count = cursor.next.index;
+  return b;
+}
 
 TESSERA_HD constexpr SmemLayout smem_layout(const Config&) {
   SmemLayout layout;
@@ -146,20 +160,14 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config&) {
   layout.k = {"k", end_of(layout.q), 2 * kSlotBytes};
   layout.references = {"references", end_of(layout.k), 2 * kRows * 4};
   layout.sums = {"sums", end_of(layout.references), kConsumers * kRows * 4};
-  layout.barriers = {"barriers", end_of(layout.sums), 8 * (2 + 2 * kPanels + 2 * kConsumers + 2)};
+  layout.barriers = {"barriers", end_of(layout.sums), 8 * barriers_from(0, 0).count};
   layout.total_bytes = end_of(layout.barriers);
   return layout;
 }
 
-TESSERA_HD constexpr Barriers barriers(const Config& c) {
-  Barriers b;
-  b.q_full = smem_layout(c).barriers.offset;
-  b.q_empty = b.q_full + 8;
-  b.k_full = b.q_empty + 8;
-  b.k_empty = b.k_full + 8 * 2 * kPanels;
-  b.p_full = b.k_empty + 8 * 2 * kConsumers;
-  b.end = b.p_full + 8 * 2;
-  return b;
+// Addresses, where `smem` is that of the CTA's shared memory.
+TESSERA_HD constexpr Barriers barriers(const Config& c, unsigned smem = 0) {
+  return barriers_from(smem_layout(c).barriers.offset, smem);
 }
 
 // Registers per thread: at entry, as __launch_bounds__ deals them, and after setmaxnreg.

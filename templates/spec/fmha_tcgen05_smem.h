@@ -6,6 +6,9 @@
 
 namespace tessera::fmha_tcgen05 {
 
+using common::barrier_at;
+using common::BarrierRow;
+using common::row_at;
 using common::SmemRegion;
 
 struct SmemLayout {
@@ -17,33 +20,50 @@ struct SmemLayout {
   SmemRegion last;      // [Q tile][lane], fp32: likewise at the end
   SmemRegion halves;    // [2][Q tile][lane], fp32: maxima and sums that folded lanes exchange
   SmemRegion tmem;      // the address that tcgen05.alloc writes
-  SmemRegion barriers;  // 8 bytes each, in the order of Barriers
+  SmemRegion barriers;  // in the order of Barriers
   int total_bytes = 0;
   int alignment = 1024;
 };
 
-// Byte offsets of the mbarriers.
 struct Barriers {
-  int q_full = 0;     // [Q tile]
-  int q_empty = 0;    // likewise
-  int o_staged = 0;   // likewise
-  int o_done = 0;     // likewise: a step's O += P V is complete
-  int last_full = 0;  // likewise: the final factors are there
-  int o_read = 0;     // one: a pass of O has left
-  int k_full = 0;     // [stages]
-  int k_empty = 0;
-  int v_full = 0;
-  int v_empty = 0;
-  int s_full = 0;        // [S buffer]
-  int p_full = 0;        // likewise: P, or its first part, is there and O may be added to
-  int p_rest = 0;        // likewise: the second part
-  int factors_full = 0;  // likewise
-  int tail = 0;          // one, of keys that do not lie dense: the boxes in which a sequence ends are there
-  int end = 0;
+  BarrierRow q_full;     // [Q tile]
+  BarrierRow q_empty;    // likewise
+  BarrierRow o_staged;   // likewise
+  BarrierRow o_done;     // likewise: a step's O += P V is complete
+  BarrierRow last_full;  // likewise: the final factors are there
+  BarrierRow o_read;     // one: a pass of O has left
+  BarrierRow k_full;     // [stages]
+  BarrierRow k_empty;
+  BarrierRow v_full;
+  BarrierRow v_empty;
+  BarrierRow s_full;        // [S buffer]
+  BarrierRow p_full;        // likewise: P, or its first part, is there and O may be added to
+  BarrierRow p_rest;        // likewise: the second part
+  BarrierRow factors_full;  // likewise
+  BarrierRow tail;          // one, of keys that do not lie dense: the boxes in which a sequence ends are there
+  int count = 0;            // of all
 };
-
-TESSERA_HD constexpr int num_barriers(const Config& c) {
-  return 5 * q_tiles(c) + 1 + 4 * c.stages + 4 * kNumBuffers + (c.facts.kv_layout == KvLayout::dense ? 0 : 1);
+// The first one at `offset` of the shared memory at `smem`.
+TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigned smem) {
+  common::BarrierCursor cursor{{smem, offset, 0}};
+  Barriers b;
+  b.q_full = cursor.take(q_tiles(c));
+  b.q_empty = cursor.take(q_tiles(c));
+  b.o_staged = cursor.take(q_tiles(c));
+  b.o_done = cursor.take(q_tiles(c));
+  b.last_full = cursor.take(q_tiles(c));
+  b.o_read = cursor.take(1);
+  b.k_full = cursor.take(c.stages);
+  b.k_empty = cursor.take(c.stages);
+  b.v_full = cursor.take(c.stages);
+  b.v_empty = cursor.take(c.stages);
+  b.s_full = cursor.take(kNumBuffers);
+  b.p_full = cursor.take(kNumBuffers);
+  b.p_rest = cursor.take(kNumBuffers);
+  b.factors_full = cursor.take(kNumBuffers);
+  b.tail = cursor.take(c.facts.kv_layout == KvLayout::dense ? 0 : 1);
+  b.count = cursor.next.index;
+  return b;
 }
 
 TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
@@ -59,31 +79,14 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   layout.last = {"last_factors", end_of(layout.factors), q_tiles(c) * lanes};
   layout.halves = {"halves", end_of(layout.last), is_folded(c) ? 2 * q_tiles(c) * lanes : 0};
   layout.tmem = {"tmem_address", end_of(layout.halves), 8};
-  layout.barriers = {"barriers", end_of(layout.tmem), 8 * num_barriers(c)};
+  layout.barriers = {"barriers", end_of(layout.tmem), 8 * barriers_from(c, 0, 0).count};
   layout.total_bytes = end_of(layout.barriers);
   return layout;
 }
 
-TESSERA_HD constexpr Barriers barriers(const Config& c) {
-  const int tiles = 8 * q_tiles(c);
-  Barriers b;
-  b.q_full = smem_layout(c).barriers.offset;
-  b.q_empty = b.q_full + tiles;
-  b.o_staged = b.q_empty + tiles;
-  b.o_done = b.o_staged + tiles;
-  b.last_full = b.o_done + tiles;
-  b.o_read = b.last_full + tiles;
-  b.k_full = b.o_read + 8;
-  b.k_empty = b.k_full + 8 * c.stages;
-  b.v_full = b.k_empty + 8 * c.stages;
-  b.v_empty = b.v_full + 8 * c.stages;
-  b.s_full = b.v_empty + 8 * c.stages;
-  b.p_full = b.s_full + 8 * kNumBuffers;
-  b.p_rest = b.p_full + 8 * kNumBuffers;
-  b.factors_full = b.p_rest + 8 * kNumBuffers;
-  b.tail = b.factors_full + 8 * kNumBuffers;
-  b.end = b.tail + (c.facts.kv_layout == KvLayout::dense ? 0 : 8);
-  return b;
+// Addresses, where `smem` is that of the CTA's shared memory.
+TESSERA_HD constexpr Barriers barriers(const Config& c, unsigned smem = 0) {
+  return barriers_from(c, smem_layout(c).barriers.offset, smem);
 }
 
 }  // namespace tessera::fmha_tcgen05

@@ -26,6 +26,19 @@ struct BarrierRow {
   }
 };
 
+// Of a row that is a constant, with the CTA's shared memory at `smem`: a barrier's address, and the row from its i-th
+// barrier on. `kFirst` is a number before any optimisation. Read from the row later it gives the same instructions in
+// other registers, and rows that are laid out anew in every role take twice the time to compile.
+template <BarrierRow kRow>
+TESSERA_HD constexpr unsigned barrier_at(unsigned smem, int i = 0) {
+  constexpr unsigned kFirst = kRow[0];
+  return smem + kFirst + static_cast<unsigned>(8 * i);
+}
+template <BarrierRow kRow>
+TESSERA_HD constexpr BarrierRow row_at(unsigned smem, int i = 0) {
+  return {barrier_at<kRow>(smem, i), 0, 0};
+}
+
 // Takes rows of barriers one behind the other.
 struct BarrierCursor {
   BarrierRow next;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,23 @@ TEST_CASE("the guard against illegal Configs is defined once, and every kernel b
     ++kernels;
   }
   CHECK(kernels >= 9);
+}
+
+TEST_CASE("an mbarrier's address is counted in one place") {
+  std::size_t files = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(kTemplates)) {
+    const std::string name = fs::relative(entry.path(), kTemplates).string();
+    if (entry.path().extension() != ".cuh" || name.starts_with("common/")) continue;
+    ++files;
+    std::istringstream text(read_text(entry.path()));
+    for (std::string line; std::getline(text, line);) {
+      const bool names_barriers =
+          line.find("arriers") != std::string::npos || line.find("mbarrier_") != std::string::npos;
+      INFO(name, ": ", line);
+      CHECK_FALSE((names_barriers && line.find("+ 8 * ") != std::string::npos));
+    }
+  }
+  CHECK(files > 50);
 }
 
 TEST_CASE("regions of shared memory, rows of barriers, roles and boxes are defined once") {
