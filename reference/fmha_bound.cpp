@@ -45,7 +45,7 @@ double FmhaRowBound::remainder(const Column& column) const {
   const double of_value = column.is_normalized ? eps_p_ + eps_r_ + eps_l_ + eps_d_ : eps_v_;
   return kSecondOrder * ((column.abs_sum * (eps_p_ + eps_r_ + eps_a_) + column.v_abs_sum * half_p_) / divisor +
                          std::fabs(column.value) * of_value) +
-         half_out_;
+         half_out_ + (column.is_normalized ? kFlush * (1 + column.v_abs_sum) : 0);
 }
 
 double FmhaRowBound::element(const Column& column) const {

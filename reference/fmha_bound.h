@@ -22,7 +22,9 @@
 //  6. O accumulates on tensor cores like the scores: eps_a = (ceil(n / 16) + 1) 5.25 * 2^-23, of A.
 //  7. The row sum adds positive numbers in fp32: eps_l = (n + T + 8) u, any order.
 //  8. One reciprocal (1 ulp) and one product: eps_d = 2^-23 + u; a descale of V is one product more, and one of K one
-//     rounding more of the folded scale, 2 Z u in delta_x. Output rounding u_o, half a subnormal step h_o.
+//     rounding more of the folded scale, 2 Z u in delta_x. Output rounding u_o, half a subnormal step h_o. A factor
+//     below 2^-126 flushes, that of a row whose sink is all of its sum or of a part that is merged, and so does a
+//     product: 2^-126 (1 + W).
 //
 // Normalised element: A (u_P + eps_p + eps_r + eps_a) + h W / l + |o| (eps_p + eps_r + eps_l + eps_d), then the
 // output's rounding; 1 % on top for products of these. Un-normalised the same without the division, times l. The row

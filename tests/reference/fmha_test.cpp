@@ -9,6 +9,7 @@
 #include <limits>
 #include <numbers>
 
+#include "reference/fmha_bound.h"
 #include "reference/fmha_sample.h"
 #include "tessera/error.h"
 
@@ -324,6 +325,15 @@ TEST_CASE("a row whose scores are all -inf counts as one that sees no key") {
   CHECK(row.row_sum == 0);
   CHECK(row.o.front() == 0);
   CHECK(std::isfinite(fmha_row({in.q.view(), in.k.view(), in.v.view()}, c.check, 0, 0, 1).lse));
+}
+
+TEST_CASE("a row whose sink is all of its sum may flush to zero, and nothing larger may") {
+  const FmhaRowBound bound({.head_dim = 64, .visible = 64, .steps = 1, .scale = 0.125, .q_norm = 8, .max_k_norm = 8});
+  FmhaRowBound::Column column{.value = 2.5e-40, .abs_sum = 60, .square_sum = 60, .v_abs_sum = 60, .sum = 2.4e41};
+  CHECK(bound.element(column) > 2.5e-40);
+  column.value = 2.5e-35, column.sum = 2.4e36;
+  CHECK(bound.element(column) < 1e-36);
+  CHECK(bound.element_square(column) < 1e-72);
 }
 
 TEST_CASE("large problems are sampled in whole rows: first, last, every tile edge of one head") {
