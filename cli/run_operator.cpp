@@ -13,6 +13,7 @@ namespace tessera::cli {
 // Each in a file of its own.
 std::unique_ptr<RunOperator> make_run_copy2d();
 std::unique_ptr<RunOperator> make_run_fmha();
+std::unique_ptr<RunOperator> make_run_merge();
 std::unique_ptr<RunOperator> make_run_gemm();
 std::unique_ptr<RunOperator> make_run_block_scale(std::string_view op);
 
@@ -21,6 +22,7 @@ namespace {
 /// A row for each operator that has a reference.
 constexpr RunRow kRows[] = {{"copy2d", make_run_copy2d, "--shape", true},
                             {"fmha", make_run_fmha, "--softmax-scale, --softcap-value, --lengths, --inputs rising"},
+                            {"merge", make_run_merge, ""},
                             {"gemm", make_run_gemm, "--alpha, --beta"},
                             {"quantize", [] { return make_run_block_scale("quantize"); }, ""},
                             {"dequantize", [] { return make_run_block_scale("dequantize"); }, ""},

@@ -19,5 +19,11 @@ __device__ __forceinline__ Vector4 ld_global_v4_written(const void* p) {
 __device__ __forceinline__ void ld_global_v2_written(const void* p, unsigned& x, unsigned& y) {
   asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(x), "=r"(y) : "l"(p) : "memory");
 }
+// PTX ISA "ld", PTX 1.0, any target.
+__device__ __forceinline__ float ld_global_f32_written(const void* p) {
+  float x;
+  asm volatile("ld.global.f32 %0, [%1];" : "=f"(x) : "l"(p) : "memory");
+  return x;
+}
 
 }  // namespace tessera::ptx

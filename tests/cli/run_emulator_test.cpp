@@ -362,4 +362,8 @@ TEST_CASE("run: strides, alpha and beta reach the kernel, and gaps between rows 
              "o_stride_seqlen=64",
              "--size",
              "v_stride_seqlen=72"}));
+  // Parts of attention with heads before tokens, further apart than they are long.
+  CHECK(run({"merge", "--head-dim-v", "64", "--heads-q", "3", "--seqlen-q", "11", "--size", "o_parts_stride_head=72",
+             "--size", "lse_parts_stride_head=13", "--size", "o_stride_head=704", "--size", "o_stride_seqlen=64",
+             "--size", "o_stride_batch=2120"}));
 }

@@ -65,6 +65,8 @@ TEST_CASE("plans are what they were: golden") {
   check_golden(
       "plan_quantize_nvfp4_tile_amax.json",
       json_text(to_json(make_plan(problem_of("quantize", {{"scale_form", "tile"}, {"global_scale", "amax"}})), true)));
+  check_golden("plan_merge_d128_sm120a.json",
+               json_text(to_json(make_plan(problem_of("merge", {{"arch", "sm_120a"}, {"sink", "per_head"}})), true)));
   check_golden("plan_gemv_nvfp4_sm100a.json",
                json_text(to_json(make_plan(problem_of("gemv", {{"arch", "sm_100a"}})), true)));
   check_golden("plan_copy2d_r2_f32.json", json_text(to_json(make_plan(problem_of("copy2d")), true)));

@@ -99,6 +99,10 @@ inline std::vector<Problem> every_fact() {
         }
       }
   for (const ScaleForm to : {ScaleForm::plain, ScaleForm::tile}) problems.push_back(ConvertScales{.to = to});
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
+    for (const DType o_dtype : {DType::f32, DType::f16, DType::bf16})
+      for (const Sink sink : {Sink::none, Sink::per_head})
+        problems.push_back(Merge{.dtype = dtype, .o_dtype = o_dtype, .sink = sink});
   const auto add_product = [&](const Gemm& facts) {
     problems.push_back(facts);
     // Few rows get other tiles.

@@ -80,6 +80,11 @@ TEST_CASE("every member of a Problem is a field: the hash and the names know no 
                    seqlen_q, seqlen_k, num_splits, topk, seqlen_swa, pages, max_pages, tokens_k, left, right));
   }
   {
+    const auto& [arch, head_dim_v, dtype, o_dtype, sink, threads, at_once, parts, batch, heads_q, seqlen_q] = Merge{};
+    CHECK(merge_fields().size() ==
+          count_of(arch, head_dim_v, dtype, o_dtype, sink, threads, at_once, parts, batch, heads_q, seqlen_q));
+  }
+  {
     const auto& [arch, dtype, b_dtype, format, b_format, scale_form, d_dtype, d_format, a_layout, b_layout,
                  accumulation, c, bias, activation, grouping, gate, interleave, tile_m, tile_n, stages, accumulators,
                  cluster_m, cluster_n, split_k, schedule, swap_ab, raster, m, n, k, l] = Gemm{};
@@ -180,7 +185,7 @@ TEST_CASE("bad values name the field, the value and what is legal") {
         "you mean tile_inner or tile_outer?");
   CHECK(message_of([] { field_text(Fmha{}, "rank"); }).starts_with("fmha has no field rank: its fields are arch, "));
   const std::string all = fmt::format("op = conv: must be one of {}", fmt::join(operator_names(), ", "));
-  CHECK(all.starts_with("op = conv: must be one of copy2d, fmha, gemm, "));
+  CHECK(all.starts_with("op = conv: must be one of copy2d, fmha, merge, gemm, "));
   CHECK(message_of([] { selectors("conv"); }) == all);
   CHECK(message_of([] { default_problem("conv"); }) == all);
 }

@@ -101,6 +101,7 @@ std::vector<Trial> judge_all(const std::vector<Subject>& subjects) {
 const std::map<std::string, const char*>& reasons() {
   static const std::map<std::string, const char*> known = {
       {"wgmma: LBO of B", "no effect on a swizzled operand that is one atom wide"},
+      {"drop shfl", "of a merge's tree over 32 parts, of which there are two"},
       {"drop setmaxnreg", "too few registers are the assembler's matter, not seen in PTX"},
       {"drop bulk wait_group", "the last one: its sources are waited for before, the kernel's end does the rest"},
       {"drop barrier.sync", "turns of the warpgroups: they order the products for speed alone"},
@@ -294,6 +295,7 @@ TEST_CASE("faults in our own kernels are caught") {
       {"dequantize arch=sm_100a scale_form=tile", {{"rows", 150}, {"k", 336}}, *compiler},
       {"convert_scales", {{"rows", 150}, {"blocks", 21}}, *compiler},
       {"gemv", {{"l", 2}, {"m", 37}, {"k", 2080}}, *compiler},
+      {"merge sink=per_head head_dim_v=64", {{"parts", 5}, {"batch", 2}, {"heads_q", 2}, {"seqlen_q", 9}}, *compiler},
       {"gemv arch=sm_100a scale_form=tile", {{"m", 150}, {"k", 1120}, {"b_rows", 128}}, *compiler},
   };
   if (writes_page)

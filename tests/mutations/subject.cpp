@@ -11,6 +11,7 @@
 #include "generator/selectors.h"
 #include "reference/block_scale_run.h"
 #include "reference/gemm_tcgen05.h"
+#include "reference/merge.h"
 #include "reference/random.h"
 #include "reference/tcgen05_product.h"
 #include "tessera/emulator/device.h"
@@ -91,6 +92,14 @@ reference::Tensors block_inputs(const Plan& plan, const std::function<std::int64
   return {};
 }
 
+// Parts of attention; nothing for other operators.
+reference::Tensors merge_inputs(const Plan& plan, const std::function<std::int64_t(const char*)>& size) {
+  const auto* const p = plan.problem.get_if<Merge>();
+  if (p == nullptr) return {};
+  return reference::merge_inputs({size("parts"), size("batch"), size("heads_q"), size("seqlen_q"), p->head_dim_v},
+                                 p->dtype, p->sink != Sink::none, reference::Fill::standard, 5);
+}
+
 // Every other row of the first operand with few entries. Of q: scores near 0, where keys that should be hidden would
 // count; under the large scores of the rows between them references move. Of a: gates near 0, whose sigmoid is not 0 or
 // 1 either way.
@@ -142,9 +151,10 @@ Buffers make_buffers(const Plan& whole, const std::vector<std::int64_t>& sizes, 
     return std::int64_t{0};
   };
   Buffers buffers;
-  const reference::Tensors of_blocks = block_inputs(whole, size);
+  reference::Tensors of_rows = block_inputs(whole, size);
+  of_rows.merge(merge_inputs(whole, size));
   for (const BufferSpec& spec : plan.buffers) {
-    if (spec.is_optional && !is_attention(whole)) {
+    if (spec.is_optional && !is_attention(whole) && whole.problem.get_if<Merge>() == nullptr) {
       buffers.pointers.push_back(0);
       continue;
     }
@@ -159,7 +169,7 @@ Buffers make_buffers(const Plan& whole, const std::vector<std::int64_t>& sizes, 
     reference::Tensor tensor(*reference::dtype_from_name(spec.dtype), shape);
     reference::fill(tensor, reference::Fill::integer, 5, buffers.pointers.size());
     if (std::optional<reference::Tensor> scales = make_scales(whole, spec.name, size)) tensor = std::move(*scales);
-    if (const auto found = of_blocks.find(spec.name); found != of_blocks.end()) tensor = found->second;
+    if (const auto found = of_rows.find(spec.name); found != of_rows.end()) tensor = found->second;
     if (is_calmed(whole, spec.name)) calm_every_other_row(tensor);
     if (std::optional<reference::Tensor> indices = make_indices(spec.name, shape, size)) tensor = std::move(*indices);
     const DevicePointer pointer = device.allocate(tensor.bytes.size());
@@ -179,9 +189,9 @@ Subject::Subject(const std::string& words, std::map<std::string, std::int64_t> s
     : plan_(make_plan(problem_of(words))), image_(compiler.compile(emit(plan_))), given_(std::move(sizes)) {}
 
 Family Subject::family() const {
-  return plan_.op == "gemv" || plan_.op == "quantize" || plan_.op == "dequantize" || plan_.op == "convert_scales"
-             ? Family::blocks
-             : Family::products;
+  for (const char* const op : {"gemv", "quantize", "dequantize", "convert_scales", "merge"})
+    if (plan_.op == op) return Family::blocks;
+  return Family::products;
 }
 
 Verdict Subject::run(const std::string& ptx, emulator::Schedule schedule, std::uint64_t seed) const {

@@ -101,3 +101,16 @@ TEST_CASE("nvrtc: block-scaled operators for every target of Blackwell, and with
   check_all(*compiler, kernels.all());
   CHECK(kernels.all().size() >= 136);
 }
+
+TEST_CASE("nvrtc: merges of every number of parts at once, for every target of Blackwell and Hopper") {
+  const std::unique_ptr<Compiler> compiler = nvrtc_or_skip();
+  Kernels kernels;
+  for (const char* const arch : {"sm_90a", "sm_100a", "sm_103a", "sm_120a", "sm_121a"})
+    for (const char* const parts : {"2", "8"})
+      for (const char* const dtype : {"f32", "bf16"})
+        for (const char* const threads : {"128", "256"})
+          kernels.add("merge",
+                      {{"arch", arch}, {"parts", parts}, {"dtype", dtype}, {"threads", threads}, {"sink", "per_head"}});
+  check_all(*compiler, kernels.all());
+  CHECK(kernels.all().size() == 40);
+}

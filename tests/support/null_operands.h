@@ -404,6 +404,18 @@ inline std::vector<Case> cases_of_rows() {
                        {"from", "to"},
                        {}});
     }
+  cases.push_back({"merge of no part",
+                   on<Merge>("sm_90a"),
+                   {},
+                   {{"parts", 0}, {"heads_q", 2}, {"seqlen_q", 9}},
+                   {"o_parts", "lse_parts"},
+                   kNoKeys});
+  cases.push_back({"merge of no row",
+                   on<Merge>("sm_100a"),
+                   {},
+                   {{"parts", 3}, {"heads_q", 2}, {"seqlen_q", 0}},
+                   {"o_parts", "lse_parts", "o", "lse"},
+                   {}});
   cases.push_back({"copy2d", on<Copy2d>("sm_90a"), {}, {{"dim0", 0}, {"dim1", 9}}, {"x", "y"}, {}});
   cases.push_back({"copy2d", on<Copy2d>("sm_90a"), {}, {{"dim0", 32}, {"dim1", 0}}, {"x", "y"}, {}});
   return cases;

@@ -6,6 +6,7 @@
 #include "tessera/copy2d_problem.h"
 #include "tessera/fmha_problem.h"
 #include "tessera/gemm_problem.h"
+#include "tessera/merge_problem.h"
 
 namespace tessera {
 
@@ -13,6 +14,6 @@ template <class... Facts>
 struct OperatorList {};
 
 /// In the order of documentation. What the library knows of one stands where operator_type() of it is defined.
-using Operators = OperatorList<Copy2d, Fmha, Gemm, Quantize, Dequantize, ConvertScales, Gemv>;
+using Operators = OperatorList<Copy2d, Fmha, Merge, Gemm, Quantize, Dequantize, ConvertScales, Gemv>;
 
 }  // namespace tessera
