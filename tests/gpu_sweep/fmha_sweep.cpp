@@ -129,11 +129,13 @@ struct Strides {
   std::int64_t batch, seqlen, head;
 };
 
+constexpr std::int64_t kPad = 16;  // elements between rows
+
 /// Dense [b, s, h, d], transposed [b, h, s, d], or rows with a pad.
 Strides strides_of(int layout, std::int64_t seqlen, std::int64_t heads, std::int64_t head_dim) {
   const std::int64_t rows = std::max<std::int64_t>(seqlen, 1);
   if (layout == 1) return {rows * heads * head_dim, head_dim, rows * head_dim};
-  const std::int64_t pitch = heads * head_dim + (layout == 2 ? 16 : 0);
+  const std::int64_t pitch = heads * head_dim + (layout == 2 ? kPad : 0);
   return {rows * pitch, pitch, head_dim};
 }
 
@@ -316,8 +318,8 @@ class Sweep {
       s.softmax_scale = kScales[pick(0, 6)];
       draw_facts(problem, s);
       const std::int64_t batch = std::max<std::int64_t>(s.batch, 1);  // ragged queries are there without a sequence
-      const std::int64_t out = batch * (s.seqlen_q + 1) * (s.heads_q * head_dim + 8);
-      const std::int64_t in = batch * (s.seqlen_k + 1) * (s.heads_kv * head_dim + 8);
+      const std::int64_t out = batch * (s.seqlen_q + 1) * (s.heads_q * head_dim + kPad);
+      const std::int64_t in = batch * (s.seqlen_k + 1) * (s.heads_kv * head_dim + kPad);
       if (out < kMaxOutputElements && in < kPoolElements / 4 && batch * s.heads_q * s.seqlen_q <= kMaxRows) return s;
     }
   }
