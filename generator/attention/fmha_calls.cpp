@@ -114,6 +114,7 @@ std::string parameters_of_kernel(const FmhaLaunch& c) {
   if (c.copies_q) given.give({"q_stride_head", "q_stride_seqlen"});
   if (c.copies_q && !is_ragged(c.facts)) given.give({"q_stride_batch"});
   if (c.is_dealt && has_split_size(c.facts)) given.give({"max_parts"});
+  if (c.has_cuts) given.give_as("int", "cuts");
   return given.text();
 }
 

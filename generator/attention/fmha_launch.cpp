@@ -17,6 +17,7 @@
 #include "generator/attention/fmha_steps.h"
 #include "generator/operator_words.h"
 #include "generator/words.h"
+#include "spec/fmha_config.h"
 
 namespace tessera {
 
@@ -336,7 +337,9 @@ LaunchPlan fmha_launch(const FmhaLaunch& config, const std::string& arch, const 
   add_domain(config, launch);
   launch.steps.push_back(step_of(config, kernel));
   if (config.is_split) {
-    launch.workspace.bytes = expression("{} * {}", part_rows_of(config), 4 * (config.facts.head_dim_v + 2));
+    std::string bytes = fmt::format("{} * {}", part_rows_of(config), 4 * (config.facts.head_dim_v + 2));
+    if (config.has_cuts) bytes += fmt::format(" + {} * {}", ranges_of(config), 4 * fmha::kCutWords);
+    launch.workspace.bytes = Expression::parse(bytes);
     launch.steps.push_back(config.is_dealt ? merge_step_of_dealt(config, launch.steps.front())
                                            : merge_step(config, kernel));
   }

@@ -37,13 +37,26 @@ constexpr Swizzle kSwizzles[] = {Swizzle::b128, Swizzle::b64, Swizzle::b32, Swiz
 
 constexpr double kSmallBoxShare = 0.97;  // of the speed, for each halving of a page's box: more of them
 constexpr double kLastResort = 0.01;
+constexpr double kUnlikely = 0.5;
 constexpr int kMostOfSplit = 184;   // registers for S, P and O of a thread
 constexpr Hint kFewQueries = 64;    // a warpgroup's rows: with fewer, most of them would be idle
 constexpr Hint kEnoughTiles = 133;  // more than half of what an H200 has places for: two parts would not fit
 
+/// Whether sequences may be longer than others where their number of keys is said in memory.
+bool may_differ(const Fmha& p) {
+  return p.batch > 1 && (p.seqused != UsedLengths::none || p.kv_layout != KvLayout::dense);
+}
+
+/// Whether prefills and single queries may stand side by side: ragged queries, in the mean so few that most keys must
+/// be of earlier steps.
+bool may_be_step(const Fmha& p) {
+  return p.q_layout == QueryLayout::ragged && p.split_size == 0 && p.head_dim <= 256 && has_fmha_cost(p) &&
+         may_differ(p) && p.seqlen_k > 2 * p.seqlen_q;
+}
+
 /// Heads that are packed where the caller does not say: all of a key head's, if queries are known to be few.
 int packed_heads_of(const Fmha& p) {
-  const Hint heads = packable_heads(p, kFewQueries - 1);
+  const Hint heads = packable_heads(p, may_be_step(p) ? std::max(p.seqlen_q, kFewQueries) : kFewQueries - 1);
   return heads <= kShortLength ? static_cast<int>(heads) : 1;
 }
 
@@ -72,17 +85,14 @@ Fmha of_one_sequence(const Fmha& p) {
   return one;
 }
 
-/// Whether sequences may be longer than others where their number of keys is said in memory.
-bool may_differ(const Fmha& p) {
-  return p.batch > 1 && (p.seqused != UsedLengths::none || p.kv_layout != KvLayout::dense);
-}
-
 /// Split where few tiles would leave a device idle beside long walks over the keys, or a long walk of one sequence
 /// beside short ones of others.
 SplitKv split_of(const Fmha& p, int pack_gqa) {
   // A split launch needs a workspace: nobody gets one unasked, whose keys may be few.
   if (!has_fmha_cost(p) || p.head_dim > 256) return SplitKv::off;
-  if (p.seqlen_q > kFewQueries || expected_keys(p) < kManyKeys) return SplitKv::off;
+  if (expected_keys(p) < kManyKeys) return SplitKv::off;
+  if (may_be_step(p)) return SplitKv::dealt;
+  if (p.seqlen_q > kFewQueries) return SplitKv::off;
   if (may_differ(p)) return SplitKv::dealt;
   if (has_tiles(p, pack_gqa, kEnoughTiles)) return SplitKv::off;
   return p.q_layout == QueryLayout::ragged ? SplitKv::dealt : SplitKv::on;
@@ -128,6 +138,8 @@ bool spills(const Config& c) {
         c.facts.head_dim == 256 || (c.facts.head_dim == 192 && c.facts.head_dim_v == 128 && c.tile_n >= 128);
     if (c.q_stages != 2 || fmha::accumulator_registers(c) > kMostOfSplit || (c.tile_m > 64 && is_wide)) return true;
   }
+  // Where what is left of a step is kept beside the walk of widening warps.
+  if (fmha::has_whole_tiles(c) && widens_keys(c.facts) && c.tile_m == 128 && c.tile_n == 128) return true;
   // Where loads of pages, or of Q, leave fewer registers.
   if (fmha::has_busy_loads(c) && c.tile_m <= 128) {
     const int most = c.tile_m == 64                                        ? (fmha::ctas_per_sm(c) == 2 ? 160 : 184)
@@ -185,6 +197,13 @@ std::string traits_of(const Config& c) {
   return text;
 }
 
+/// Of the speed, in a step of prefills and single queries: the model of the time takes all sequences for equal. On an
+/// H100 128 x 128 was fastest from 128 rows of a sequence on, in the mean, 64 x 64 below (docs/performance.md).
+double share_of_step(const Config& c, const Fmha& problem) {
+  if (problem.seqlen_q * c.pack_gqa >= 128) return c.tile_m == 64 ? kLastResort : 1;
+  return c.tile_m == 64 && c.tile_n == 64 ? 1 : kUnlikely;
+}
+
 FmhaLaunch::Box box_of(const fmha::TmaBox& box) { return {{std::begin(box.extents), std::end(box.extents)}}; }
 
 FmhaLaunch launch_facts(const Config& c) {
@@ -194,6 +213,7 @@ FmhaLaunch launch_facts(const Config& c) {
           .padded_heads = c.pack_gqa,
           .is_split = fmha::is_split(c),
           .is_dealt = fmha::is_dealt(c),
+          .has_cuts = fmha::has_whole_tiles(c),
           .copies_keys = c.kv_copy == KvCopy::cp_async,
           .copies_q = fmha::copies_q(c),
           .tile_rows = c.tile_m,
@@ -282,7 +302,8 @@ std::vector<Config> FmhaOperator::candidates(const Fmha& asked) {
 
 double FmhaOperator::score(const Config& config, const Fmha& asked) {
   const Fmha problem = of_one_sequence(asked);
-  const double share = (spills(config) ? kLastResort : 1) * share_of_boxes(config);
+  double share = (spills(config) ? kLastResort : 1) * share_of_boxes(config);
+  if (fmha::has_whole_tiles(config) && may_be_step(problem)) share *= share_of_step(config, problem);
   if (has_fmha_cost(problem)) return 1e6 / fmha_cost(config, problem) * (is_modelled(config) ? share : kLastResort);
   return expected_share(config, problem.seqlen_k) * useful_part(config, problem) * share;
 }
@@ -398,6 +419,7 @@ void describe_smem(const Config& config, Plan& plan) {
   add(layout.raw_v, fmha::raw_stages(config),
       {{"8-bit V on its way", "load_v", "barrier raw_v_full"},
        {"8-bit V of a block", "widen_v", "barrier raw_v_empty"}});
+  add(layout.step_work, 1, {});
   add(layout.barriers, 1, {});
   plan.smem_bytes = layout.total_bytes;
 }

@@ -82,6 +82,7 @@ struct FmhaLaunch {
   int padded_heads = 1;  ///< packed rows of a query, pack_gqa or more
   bool is_split = false;
   bool is_dealt = false;     ///< so that all CTAs have the same number of key blocks, or of parts of split_size keys
+  bool has_cuts = false;     ///< dealt keys beside whole tiles: CTAs write where their ranges begin
   bool copies_keys = false;  ///< threads load k and v, no tensor map
   bool copies_q = false;     ///< threads load q; they store o too
   int tile_rows = 0;         ///< packed rows of a CTA, or of a pair

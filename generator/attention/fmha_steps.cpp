@@ -9,6 +9,7 @@
 #include "generator/attention/fmha_latent_launch.h"
 #include "generator/operator_words.h"
 #include "spec/attention_facts.h"
+#include "spec/fmha_config.h"
 
 namespace tessera {
 
@@ -64,7 +65,10 @@ std::string merge_ctas_of(const FmhaLaunch& c) {
 }
 
 // Dealt keys: CTAs, or pairs, that have a range. None has less than a block.
-std::string ranges_of(const FmhaLaunch& c) { return fmt::format("min({}, {})", places_of(c), blocks_of(c)); }
+std::string ranges_of(const FmhaLaunch& c) {
+  const std::string places = c.has_cuts ? fmt::format("min({}, {})", places_of(c), fmha::kMostCutCtas) : places_of(c);
+  return fmt::format("min({}, {})", places, blocks_of(c));
+}
 // Rows of the workspace that parts take.
 std::string part_rows_of(const FmhaLaunch& c) {
   if (!c.is_dealt) return "num_splits * batch * heads_q * seqlen_q";
@@ -179,6 +183,9 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   if (c.copies_q) parameters.strides(strides_of(c, "q"));
   if (c.is_dealt && has_split_size(c.facts))
     parameters.add("max_parts", ParameterKind::i32, Expression::parse(max_parts_of(c)), "");
+  if (c.has_cuts)
+    parameters.add("cuts", ParameterKind::pointer, {}, "workspace",
+                   expression("{} * {}", part_rows_of(c), 4 * (c.facts.head_dim_v + 2)));
   return step;
 }
 

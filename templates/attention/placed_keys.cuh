@@ -25,6 +25,12 @@ namespace tessera::attention {
 
 inline constexpr unsigned kAllLanes = 0xffffffff;
 
+template <auto C>
+TESSERA_HD constexpr bool reads_some_keys_once() {
+  if constexpr (requires { has_whole_tiles(C); }) return has_whole_tiles(C);
+  return false;
+}
+
 // K or V of one tile: where its keys lie, and where they go. kKeys: of a block; kColumns: elements of a key.
 template <auto C, bool kIsV, int kKeys, int kColumns, class Params>
 struct KeyLoad {
@@ -42,14 +48,17 @@ struct KeyLoad {
   static constexpr int kPanels = kColumns * kBytes / kSpan;
   // Where columns are padded the map has whole rows, not panels, and a box is one panel: zeros come behind the end.
   static constexpr bool kIsPadded = is_padded(C.facts);
+  // Whether keys that are read once stand beside keys that the L2 should keep.
+  static constexpr bool kHasPolicy = reads_some_keys_once<C>();
   static constexpr int kRowBytes = (kIsV ? C.facts.head_dim_v : C.facts.head_dim) * kBytes;
 
   const Params& p;
   const int batch;
   const int head;
   const int first_panel;
-  const int end;     // keys of the sequence that are valid; 0: the tile sees none
-  const int origin;  // ragged: where the sequence begins
+  const int end;                        // keys of the sequence that are valid; 0: the tile sees none
+  const int origin;                     // ragged: where the sequence begins
+  const unsigned long long policy = 0;  // for the L2, if it has one
 
   __device__ __forceinline__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
   __device__ __forceinline__ static int place_in_page(int key) {
@@ -69,22 +78,32 @@ struct KeyLoad {
     return (C.facts.kv_layout == KvLayout::ragged ? p.tokens_k : p.pages) > 0;
   }
 
-  __device__ __forceinline__ void load_box(unsigned to, unsigned barrier, int key, int page) const {
+  // A TMA box.
+  __device__ __forceinline__ void start_box(unsigned to, unsigned barrier, int column, int row, int panel,
+                                            int outermost) const {
     const ptx::TensorMap& map = kIsV ? p.v : p.k;
+    if constexpr (kHasPolicy) {
+      ptx::tma_load_5d_with_policy(to, map, barrier, policy, column, row, panel, head, outermost);
+    } else {
+      ptx::tma_load_5d(to, map, barrier, column, row, panel, head, outermost);
+    }
+  }
+
+  __device__ __forceinline__ void load_box(unsigned to, unsigned barrier, int key, int page) const {
     const int row = C.facts.kv_layout == KvLayout::ragged ? (page < 0 ? p.tokens_k : origin + key) : place_in_page(key);
     const int outermost = C.facts.kv_layout == KvLayout::ragged ? 0 : page < 0 ? p.pages : page;
     if constexpr (kIsPadded) {
 #pragma unroll 1
       for (int panel = 0; panel < kPanels; ++panel) {
         constexpr int kElements = kSpan / kBytes;
-        ptx::tma_load_5d(to + panel * kKeys * kSpan, map, barrier, panel * kElements, row, 0, head, outermost);
+        start_box(to + panel * kKeys * kSpan, barrier, panel * kElements, row, 0, outermost);
       }
     } else if constexpr (kBoxes == 1) {
-      ptx::tma_load_5d(to, map, barrier, 0, row, first_panel, head, outermost);
+      start_box(to, barrier, 0, row, first_panel, outermost);
     } else {
 #pragma unroll 1
       for (int panel = 0; panel < kPanels; ++panel) {
-        ptx::tma_load_5d(to + panel * kKeys * kSpan, map, barrier, 0, row, first_panel + panel, head, outermost);
+        start_box(to + panel * kKeys * kSpan, barrier, 0, row, first_panel + panel, outermost);
       }
     }
   }

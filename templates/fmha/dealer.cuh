@@ -72,22 +72,28 @@ struct BlockPlace {
   int block = 0;
 };
 
+// Every sequence stands in the row. Another one in its place: step_work.cuh.
+struct AllSequences {
+  __device__ __forceinline__ bool has(int /*sequence*/) const { return true; }
+};
+
 // A warp's view of the row; all its lanes call together. Each lane knows some sequences that follow each other.
-template <Config C>
+template <Config C, class Sequences = AllSequences>
 struct BlockRow {
   const Params& p;
   const int sequences_of_lane;
-  int of_lane = 0;  // units of this lane's sequences
-  int end = 0;      // and of those before
+  const Sequences sequences;  // that stand in it
+  int of_lane = 0;            // units of this lane's sequences
+  int end = 0;                // and of those before
   int total = 0;
 
-  __device__ __forceinline__ explicit BlockRow(const Params& params)
-      : p(params), sequences_of_lane((params.batch + 31) / 32) {
+  __device__ __forceinline__ explicit BlockRow(const Params& params, Sequences in_row = {})
+      : p(params), sequences_of_lane((params.batch + 31) / 32), sequences(in_row) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll 1
     for (int i = 0; i < sequences_of_lane; ++i) {
       const int sequence = lane * sequences_of_lane + i;
-      if (sequence < p.batch) of_lane += units_of_head<C>(p, sequence);
+      if (sequence < p.batch) of_lane += units_of_one_head(sequence);
     }
     of_lane *= tile_heads<C>(p);
     end = of_lane;
@@ -97,6 +103,10 @@ struct BlockRow {
       if (lane >= i) end += before;
     }
     total = __shfl_sync(0xffffffff, end, 31);
+  }
+
+  __device__ __forceinline__ int units_of_one_head(int sequence) const {
+    return sequences.has(sequence) ? units_of_head<C>(p, sequence) : 0;
   }
 
   // Where the range of a CTA begins.
@@ -111,11 +121,11 @@ struct BlockRow {
     BlockPlace place;
     place.sequence = lane * sequences_of_lane;
     place.block = index - __shfl_sync(0xffffffff, end - of_lane, lane);
-    int of_head = units_of_head<C>(p, place.sequence);
+    int of_head = units_of_one_head(place.sequence);
 #pragma unroll 1
     while (place.block >= of_head * tile_heads<C>(p)) {
       place.block -= of_head * tile_heads<C>(p);
-      of_head = units_of_head<C>(p, ++place.sequence);
+      of_head = units_of_one_head(++place.sequence);
     }
     place.head = quotient(place.block, of_head);
     place.block -= place.head * of_head;
@@ -126,31 +136,17 @@ struct BlockRow {
   }
 };
 
-// Walks through the CTA's range, one tile or part of one a round: each thread on its own, in the order of rounds.
-template <Config C>
-requires(is_dealt(C)) struct Schedule<C> {
+// Walks through a range, one tile or part of one at a time: each thread on its own, in the order of rounds.
+template <Config C, class Sequences = AllSequences>
+struct DealtRange {
   const Params& p;
-  mutable BlockPlace place;  // where the next round begins
-  mutable int left;          // blocks from there on
-  mutable int slot;          // that a part takes there
+  BlockPlace place;  // where the next tile begins
+  int left = 0;      // blocks from there on
+  int slot = 0;      // that a part takes there
 
-  __device__ __forceinline__ explicit Schedule(const Params& params) : p(params) {
-    const int cta = static_cast<int>(blockIdx.x) / ctas_per_tile(C);
-    const int ctas = static_cast<int>(gridDim.x) / ctas_per_tile(C);
-    const BlockRow<C> row(p);
-    const int begin = row.cut(cta, ctas);
-    left = row.cut(cta + 1, ctas) - begin;
-    slot = 2 * cta;
-    if (left > 0) place = row.at(begin);
-  }
-
-  __device__ __forceinline__ bool has(int /*round*/) const { return left > 0; }
-  __device__ __forceinline__ int next(int round, const TileIndex& /*tile*/) const { return round + 1; }
-
-  // Goes on. Behind the range: a tile behind the last.
-  __device__ __forceinline__ TileIndex at(int /*round*/) const {
-    if (left <= 0) return {0, p.batch * tile_heads<C>(p), -1, 0, 1};
-    if constexpr (has_split_size(C.facts)) return part_at();
+  // Precondition: left > 0.
+  __device__ __forceinline__ TileIndex take(const Sequences& in_row) {
+    if constexpr (has_split_size(C.facts)) return take_part(in_row);
     const int blocks = blocks_of<C>(p, place.sequence, place.m);
     const int end = min(blocks, place.block + left);
     const bool is_whole = place.block == 0 && end == blocks;
@@ -158,13 +154,13 @@ requires(is_dealt(C)) struct Schedule<C> {
                          end};
     left -= end - place.block;
     slot |= 1;
-    go_on();
+    go_on(in_row);
     return tile;
   }
 
  private:
   // A part with a size of its own.
-  __device__ __forceinline__ TileIndex part_at() const {
+  __device__ __forceinline__ TileIndex take_part(const Sequences& in_row) {
     constexpr int kOfPart = blocks_of_part(C.facts, C.tile_n);
     const int blocks = blocks_of<C>(p, place.sequence, place.m);
     const int begin = place.block * kOfPart;
@@ -175,13 +171,13 @@ requires(is_dealt(C)) struct Schedule<C> {
     if (tile.end < blocks) {
       ++place.block;
     } else {
-      go_on();
+      go_on(in_row);
     }
     return tile;
   }
 
   // To the next tile.
-  __device__ __forceinline__ void go_on() const {
+  __device__ __forceinline__ void go_on(const Sequences& in_row) {
     place.block = 0;
     if (++place.m == tiles_of_head<C>(p, place.sequence)) {
       place.m = 0;
@@ -189,9 +185,40 @@ requires(is_dealt(C)) struct Schedule<C> {
         place.head = 0;
         ++place.sequence;
         if constexpr (is_ragged(C.facts))
-          while (left > 0 && tiles_of_head<C>(p, place.sequence) == 0) ++place.sequence;
+          while (left > 0 && (tiles_of_head<C>(p, place.sequence) == 0 || !in_row.has(place.sequence)))
+            ++place.sequence;
       }
     }
+  }
+};
+
+// A tile that is not there, behind the last.
+template <Config C>
+__device__ __forceinline__ TileIndex tile_behind(const Params& p) {
+  return {0, p.batch * tile_heads<C>(p), -1, 0, 1};
+}
+
+// The CTA's range.
+template <Config C>
+requires(is_dealt(C) && !has_whole_tiles(C)) struct Schedule<C> {
+  mutable DealtRange<C> range;
+
+  __device__ __forceinline__ explicit Schedule(const Params& params) : range{params, {}} {
+    const int cta = static_cast<int>(blockIdx.x) / ctas_per_tile(C);
+    const int ctas = static_cast<int>(gridDim.x) / ctas_per_tile(C);
+    const BlockRow<C> row(params);
+    const int begin = row.cut(cta, ctas);
+    range.left = row.cut(cta + 1, ctas) - begin;
+    range.slot = 2 * cta;
+    if (range.left > 0) range.place = row.at(begin);
+  }
+
+  __device__ __forceinline__ bool has(int /*round*/) const { return range.left > 0; }
+  __device__ __forceinline__ int next(int round, const TileIndex& /*tile*/) const { return round + 1; }
+
+  // Goes on. Behind the range: a tile behind the last.
+  __device__ __forceinline__ TileIndex at(int /*round*/) const {
+    return range.left <= 0 ? tile_behind<C>(range.p) : range.take({});
   }
 };
 

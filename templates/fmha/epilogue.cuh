@@ -126,24 +126,53 @@ __device__ __forceinline__ char* o_row_of(const Params& p, const HeadIndex& at, 
                                                                     head * p.o_stride_head + query * p.o_stride_seqlen);
 }
 
-// A whole tile's O from registers, each row where it is one of the head's.
+// Word i of lane t of four becomes word t of lane i. By whole warps.
+__device__ __forceinline__ void transpose_quad(unsigned (&words)[4]) {
+  const unsigned lane = threadIdx.x % 4;
+#pragma unroll
+  for (unsigned bit = 1; bit <= 2; bit *= 2) {
+#pragma unroll
+    for (unsigned i = 0; i < 4; ++i) {
+      if ((i & bit) != 0) continue;
+      const bool is_high = (lane & bit) != 0;
+      const unsigned got = __shfl_xor_sync(0xffffffff, is_high ? words[i] : words[i + bit], static_cast<int>(bit));
+      (is_high ? words[i] : words[i + bit]) = got;
+    }
+  }
+}
+
+// A whole tile's O from registers, each row where it is one of the head's. 16-bit ones leave 16 bytes a lane: four
+// lanes, which have two columns each of eight, exchange those of four such groups.
 template <Config C>
 __device__ __forceinline__ void store_rows(const Params& p, const Accumulator<C>& output, const TileIndex& tile,
                                            int row) {
+  constexpr int kGroups = o_columns(C) / 8;
+  constexpr bool kIsNarrow = C.facts.output == Output::normalized;
   const HeadIndex at = head_of<C>(p, tile);
-  const int column = cta_of_tile<C>() * v_columns(C) + 2 * (static_cast<int>(threadIdx.x) % 4);
+  const int lane = static_cast<int>(threadIdx.x) % 4;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int own = row + 8 * r;
-    if (own >= rows_of_tile_head<C>(p, tile)) continue;
-    char* const to = o_row_of<C>(p, at, own) + o_element_bytes(C.facts) * column;
+    const bool is_there = own < rows_of_tile_head<C>(p, tile);
+    char* const to = o_row_of<C>(p, at, own) + o_element_bytes(C.facts) * (cta_of_tile<C>() * v_columns(C));
+    constexpr int kExchanged = kIsNarrow ? kGroups / 4 * 4 : 0;
 #pragma unroll
-    for (int i = 0; i < o_columns(C) / 8; ++i) {
+    for (int i = 0; i < kExchanged; i += 4) {
+      unsigned words[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+        words[j] = ptx::cvt_pack<C.facts.dtype>(output[4 * (i + j) + 2 * r], output[4 * (i + j) + 2 * r + 1]);
+      transpose_quad(words);
+      if (is_there) ptx::st_global_v4(to + 16 * (i + lane), {words[0], words[1], words[2], words[3]});
+    }
+    if (!is_there) continue;
+#pragma unroll
+    for (int i = kExchanged; i < kGroups; ++i) {
       const float low = output[4 * i + 2 * r], high = output[4 * i + 2 * r + 1];
-      if constexpr (C.facts.output == Output::unnormalized) {
-        ptx::st_global_v2(to + 32 * i, __float_as_uint(low), __float_as_uint(high));
+      if constexpr (kIsNarrow) {
+        ptx::st_global_u32(to + 16 * i + 4 * lane, ptx::cvt_pack<C.facts.dtype>(low, high));
       } else {
-        ptx::st_global_u32(to + 16 * i, ptx::cvt_pack<C.facts.dtype>(low, high));
+        ptx::st_global_v2(to + 32 * i + 8 * lane, __float_as_uint(low), __float_as_uint(high));
       }
     }
   }

@@ -14,6 +14,7 @@
 #include "fmha/params.cuh"
 #include "fmha/producer.cuh"
 #include "fmha/ragged.cuh"
+#include "fmha/step_work.cuh"
 #include "fmha/widened.cuh"
 #include "ptx/address.cuh"
 #include "ptx/cluster.cuh"
@@ -88,6 +89,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
     ptx::griddepcontrol_wait();               // what came before in the stream, whose end this launch did not wait for
     ptx::griddepcontrol_launch_dependents();  // the merge waits for the end of all
   }
+  if constexpr (has_whole_tiles(C)) share_out<C>(params);
   sync_tile<C>();
 
   const Schedule<C> schedule{params};

@@ -13,6 +13,7 @@
 #include "fmha/key_blocks.cuh"
 #include "fmha/params.cuh"
 #include "fmha/schedule.cuh"
+#include "fmha/step_work.cuh"
 #include "ptx/griddepcontrol.cuh"
 #include "spec/fmha.h"
 
@@ -64,6 +65,48 @@ __device__ __forceinline__ void merge_sized(const Params& p) {
   }
 }
 
+// A tile that a cut lies in, and its parts.
+struct CutTile {
+  BlockPlace place{};
+  int parts = 0;  // 0: it is whole, or another cut's
+  int first_slot = 0;
+};
+// Of the cut behind CTA `before`, which all lanes look for together: by the arithmetic of ranges that are equal.
+template <Config C>
+__device__ __forceinline__ CutTile cut_tile(const Params& p, int before) {
+  const BlockRow<C> blocks(p);
+  const int cut = blocks.cut(before + 1, p.num_ctas);
+  CutTile found;
+  if (cut >= blocks.total) return found;
+  found.place = blocks.at(cut);
+  const int begin = cut - found.place.block;
+  const int end = begin + blocks_of<C>(p, found.place.sequence, found.place.m);
+  const int begin_before = blocks.cut(before, p.num_ctas);
+  found.first_slot = 2 * before + (begin_before == begin ? 0 : 1);
+  if (begin < cut && begin_before <= begin) {
+    found.parts = 2;
+#pragma unroll 1
+    while (blocks.cut(before + found.parts, p.num_ctas) < end) ++found.parts;
+  }
+  return found;
+}
+// Of the cut behind the range of rank `before`: by what the ranges' CTAs have written.
+__device__ __forceinline__ CutTile written_cut_tile(const Params& p, int before) {
+  const Cut cut = cut_of(p, before + 1);
+  CutTile found{cut.place};
+  if (cut.blocks == 0) return found;  // there is no such range
+  const int begin = cut.begin - cut.place.block;
+  const int begin_before = cut_of(p, before).begin;
+  found.first_slot = 2 * before + (begin_before == begin ? 0 : 1);
+  if (begin < cut.begin && begin_before <= begin) {
+    found.parts = 2;
+#pragma unroll 1
+    while (before + found.parts < p.num_ctas && cut_of(p, before + found.parts).begin < begin + cut.blocks)
+      ++found.parts;
+  }
+  return found;
+}
+
 template <Config C>
 __device__ __forceinline__ void merge_dealt(const Params& p) {
   ptx::griddepcontrol_launch_dependents();  // as merge()
@@ -72,32 +115,19 @@ __device__ __forceinline__ void merge_dealt(const Params& p) {
     return;
   }
   const int warps_of_cut = (rows_of_slot<C>(p) + kMergeRows - 1) / kMergeRows;
-  const int before = quotient(static_cast<int>(blockIdx.x), warps_of_cut);  // the CTA before the cut
+  const int before = quotient(static_cast<int>(blockIdx.x), warps_of_cut);
   const int row = (static_cast<int>(blockIdx.x) - before * warps_of_cut) * kMergeRows + threadIdx.x / 32;
-  const BlockRow<C> blocks(p);
-  const int cut = blocks.cut(before + 1, p.num_ctas);
-  BlockPlace place;
-  int parts = 0;
-  int first_slot = 0;
-  if (cut < blocks.total) {
-    place = blocks.at(cut);
-    const int begin = cut - place.block;
-    const int end = begin + blocks_of<C>(p, place.sequence, place.m);
-    const int begin_before = blocks.cut(before, p.num_ctas);
-    first_slot = 2 * before + (begin_before == begin ? 0 : 1);
-    if (begin < cut && begin_before <= begin) {
-      parts = 2;
-#pragma unroll 1
-      while (blocks.cut(before + parts, p.num_ctas) < end) ++parts;
-    }
-  }
+  CutTile found;
+  if constexpr (!has_whole_tiles(C)) found = cut_tile<C>(p, before);
   ptx::griddepcontrol_wait();
+  if constexpr (has_whole_tiles(C)) found = written_cut_tile(p, before);
+  const BlockPlace& place = found.place;
   const TileIndex tile{place.m, place.sequence * tile_heads<C>(p) + place.head};
   const int own = place.m * C.tile_m + row;
-  if (parts == 0 || row >= rows_of_slot<C>(p) || own >= rows_of_tile_head<C>(p, tile)) return;
+  if (found.parts == 0 || row >= rows_of_slot<C>(p) || own >= rows_of_tile_head<C>(p, tile)) return;
   attention::merge_row<C>(
-      p.partial_o, p.partial_sums, parts,
-      [&](int part) { return part_row<C>(p, part == 0 ? first_slot : 2 * (before + part), row); },
+      p.partial_o, p.partial_sums, found.parts,
+      [&](int part) { return part_row<C>(p, part == 0 ? found.first_slot : 2 * (before + part), row); },
       o_row_of<C>(p, {place.head, place.sequence}, own),
       {p.lse, p.row_max, p.row_sum, p.sink, place.head * C.pack_gqa + own % C.pack_gqa}, statistic_of<C>(p, tile, own));
 }

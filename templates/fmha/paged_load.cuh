@@ -33,7 +33,8 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
                   C.pack_gqa > 1 ? at.head : quotient(at.head, quotient(p.heads_q, p.heads_kv)),
                   cta_of_tile<C>() * Load::kPanels,
                   is_real ? lengths.k : 0,
-                  C.facts.kv_layout == KvLayout::ragged ? attention::place_of_keys(p, batch).begin : 0};
+                  C.facts.kv_layout == KvLayout::ragged ? attention::place_of_keys(p, batch).begin : 0,
+                  tile.split == kSharesKeys ? ptx::kEvictNormal : ptx::kEvictFirst};
   const int count = is_real ? keys.count : kIsV ? 0 : 1;
   const unsigned tail = barrier_at<barriers(C).tail>(smem);
   // The tile's first block alone can have a tail. Another block is started before its boxes are waited for, unless

@@ -62,8 +62,9 @@ struct Params {
   long long q_stride_head = 0;  // of q_rows
   long long q_stride_seqlen = 0;
   long long q_stride_batch = 0;
-  int max_parts = 0;  // of a tile: dealt parts with a size of their own
-  int num_ctas = 0;   // whose parts are merged: dealt keys
+  int max_parts = 0;    // of a tile: dealt parts with a size of their own
+  int* cuts = nullptr;  // [CTAs][kCutWords], where ranges of dealt keys begin: where the Config has whole tiles
+  int num_ctas = 0;     // whose parts are merged: dealt keys
 };
 
 __device__ __forceinline__ long long num_rows(const Params& p) {

@@ -18,10 +18,13 @@
 
 namespace tessera::fmha {
 
+inline constexpr int kSharesKeys = -2;  // in place of TileIndex::split
+
 struct TileIndex {
   int m;          // tile along the rows
   int head;       // of Q, or of K where heads are packed, of all batches: those of one batch follow each other
-  int split = 0;  // which part of its keys; where they are dealt, the slot of its parts, or -1: it is whole
+  int split = 0;  // which part of its keys; where they are dealt, the slot of its parts, or -1: it is whole;
+                  // kSharesKeys: and other tiles of its sequence are worked on at the same time
   int begin = 0;  // dealt keys: its blocks [begin, end), counted from the first that the tile needs
   int end = 0;
 };

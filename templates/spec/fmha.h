@@ -110,13 +110,14 @@ TESSERA_HD constexpr int accumulator_registers(const Config& c) {
 }
 
 struct SmemLayout {
-  SmemRegion q;         // [q_stages][consumer warpgroup][columns / span][64][span]; O leaves through the same bytes
-  SmemRegion k;         // [stages][columns / span][tile_n][span]
-  SmemRegion v;         // as k; K-major: [stages][tile_n / span][columns][span]
-  SmemRegion exchange;  // CTA pairs: [consumer warpgroup][tile_n / 8][thread][4], the other CTA's scores, fp32
-  SmemRegion raw_k;     // 8-bit keys: [raw_stages][columns / span][tile_n][span], no swizzle; see fmha_widened.h
-  SmemRegion raw_v;     // as raw_k
-  SmemRegion barriers;  // in the order of Barriers
+  SmemRegion q;          // [q_stages][consumer warpgroup][columns / span][64][span]; O leaves through the same bytes
+  SmemRegion k;          // [stages][columns / span][tile_n][span]
+  SmemRegion v;          // as k; K-major: [stages][tile_n / span][columns][span]
+  SmemRegion exchange;   // CTA pairs: [consumer warpgroup][tile_n / 8][thread][4], the other CTA's scores, fp32
+  SmemRegion raw_k;      // 8-bit keys: [raw_stages][columns / span][tile_n][span], no swizzle; see fmha_widened.h
+  SmemRegion raw_v;      // as raw_k
+  SmemRegion step_work;  // what the CTA does of a step: fmha/step_work.cuh; where the Config has whole tiles
+  SmemRegion barriers;   // in the order of Barriers
   int total_bytes = 0;
   int alignment = 1024;
 };
@@ -186,7 +187,8 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   layout.exchange = {"exchange", end_of(layout.v), groups * exchange_slot_bytes(c)};
   layout.raw_k = {"raw_k", end_of(layout.exchange), raw_stages(c) * raw_k_slot_bytes(c)};
   layout.raw_v = {"raw_v", end_of(layout.raw_k), raw_stages(c) * raw_v_slot_bytes(c)};
-  layout.barriers = {"barriers", end_of(layout.raw_v), 8 * barriers_from(c, 0, 0).count};
+  layout.step_work = {"step_work", end_of(layout.raw_v), has_whole_tiles(c) ? kStepWorkBytes : 0};
+  layout.barriers = {"barriers", end_of(layout.step_work), 8 * barriers_from(c, 0, 0).count};
   layout.total_bytes = end_of(layout.barriers);
   return layout;
 }

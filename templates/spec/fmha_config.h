@@ -70,6 +70,14 @@ enum class Rule {
 TESSERA_HD constexpr bool is_split(const Config& c) { return c.split_kv != SplitKv::off; }
 // Whether CTAs have ranges of all tiles' key blocks, which need not end where a tile does: fmha/dealer.cuh.
 TESSERA_HD constexpr bool is_dealt(const Config& c) { return c.split_kv == SplitKv::dealt; }
+// Whether a step's long prefills are left whole beside keys that are dealt: fmha/step_work.cuh.
+TESSERA_HD constexpr bool has_whole_tiles(const Config& c) {
+  return is_dealt(c) && is_ragged(c.facts) && !has_split_size(c.facts);
+}
+inline constexpr int kMostWholeSequences = 64;
+inline constexpr int kStepWorkBytes = 4 * (11 + 2 * kMostWholeSequences) + 4;
+inline constexpr int kMostCutCtas = 1024;
+inline constexpr int kCutWords = 8;  // of a cut between ranges of dealt keys, in the workspace: fmha/step_work.cuh
 // Of P, and of V as the second product takes it. What is widened from 8 bits becomes f16, which is less work.
 TESSERA_HD constexpr DType p_dtype(const Config& c) { return widens_keys(c.facts) ? DType::f16 : c.facts.dtype; }
 // Whether threads copy Q: a box of a warpgroup's rows has whole queries, or heads of one, and other packed heads have

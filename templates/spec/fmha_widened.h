@@ -33,7 +33,8 @@ TESSERA_HD constexpr int bytes_beside_raw(const Config& c) {
   const int columns = qk_columns(c) + v_columns(c);
   const int slots = c.q_stages * c.tile_m * qk_columns(c) + c.stages * c.tile_n * columns;
   const int barriers = 3 * c.q_stages * consumer_warpgroups(c) + 4 * c.stages + consumer_warpgroups(c) + 1;
-  return slots * dtype_bytes(c.facts.dtype) + 8 * (barriers + 4 * kMaxRawStages);
+  const int step_work = has_whole_tiles(c) ? kStepWorkBytes : 0;
+  return slots * dtype_bytes(c.facts.dtype) + step_work + 8 * (barriers + 4 * kMaxRawStages);
 }
 TESSERA_HD constexpr int raw_stages_within(const Config& c, int bytes) {
   const int slot = raw_k_slot_bytes(c) + raw_v_slot_bytes(c);

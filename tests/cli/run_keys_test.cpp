@@ -102,6 +102,38 @@ TEST_CASE("run: keys in e4m3, and faults of descales and of what is widened") {
   CHECK(hazards.out.find("hazard") != std::string::npos);
 }
 
+TEST_CASE("run: faults of a step's whole tiles and of its ranges of dealt keys") {
+  Machine machine;
+  if (!machine.compiler) return;
+  const std::string lengths = (machine.terminal.folder.path / "lengths").string();
+  write_file(lengths, "1 400\n130 190\n1 90\n0 20\n100 100\n1 0\n40 300\n17 17\n");
+  std::vector<std::string> step{"--split-kv", "dealt", "--pack-gqa", "4", "--tile-n", "64"};
+  for (const char* const word : {"--kv-layout", "paged", "--page-size", "16", "--q-layout", "ragged", "--mask",
+                                 "causal", "--batch", "8", "--heads-q", "8", "--heads-kv", "2", "--lengths"})
+    step.emplace_back(word);
+  step.push_back(lengths);
+  const auto code = [&](int num_sms, std::vector<std::string> more) {
+    more.insert(more.end(), {"--size", "num_sms=" + std::to_string(num_sms)});
+    return run_keys(machine, step, more).code;
+  };
+  CHECK(code(2, {"--schedule", "all", "--races"}) == 0);
+  machine.terminal.refuses_hazards = false;
+  const auto work = [&](int num_sms, const std::string& from, const std::string& to) {
+    return code(num_sms, fault_of(machine, "fmha/step_work.cuh", from, to));
+  };
+  CHECK(work(2, "round % 2 == 0 ? cta", "round % 2 == 1 ? cta") == 0);  // another order, as right as this one
+  CHECK(work(2, "const int m = tiles - 1 -", "const int m = tiles - 2 -") == 1);
+  CHECK(work(2, "number < work.whole_tiles && (", "number + 1 < work.whole_tiles && (") != 0);  // the last is nobody's
+  CHECK(work(3, "(number++ < level.rest ? 1 : 0)", "0") == 1);   // blocks that nobody takes
+  CHECK(work(5, "own > 0 ? with_range", "own > 0 ? cta") == 1);  // ranks count CTAs without a range
+  const auto merge = [&](const std::string& from, const std::string& to) {
+    return code(3, fault_of(machine, "fmha/merge_dealt.cuh", from, to));
+  };
+  CHECK(merge("cut_of(p, before + found.parts).begin < begin + cut.blocks", "false") == 1);  // a third part is lost
+  CHECK(merge("const int begin_before = cut_of(p, before).begin", "const int begin_before = begin") == 1);
+  CHECK(code(2, fault_of(machine, "fmha/dealer.cuh", " || !in_row.has(place.sequence)", "")) == 1);  // dealt too
+}
+
 TEST_CASE("run: tables and lengths from files") {
   Machine machine;
   if (!machine.compiler) return;

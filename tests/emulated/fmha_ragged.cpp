@@ -94,6 +94,40 @@ TEST_CASE("attention: a step of an engine: ragged queries over keys in pages, an
   }
 }
 
+// Which sequences are left whole depends on the lengths and on how many CTAs there are: none, some, all, more than the
+// list of them has places.
+TEST_CASE("attention: a step: prefills that are left whole beside dealt keys") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  Fmha step = problem_of(64, Mask::causal, UsedLengths::k, SplitKv::dealt);
+  step.kv_layout = KvLayout::paged;
+  step.page_size = 16;
+  step.pack_gqa = 4;
+  step.tile_n = 64;
+  const std::vector<std::int64_t> queries{1, 130, 1, 0, 100, 1, 40, 17}, keys{400, 190, 90, 20, 100, 0, 300, 17};
+  for (const int rows : {64, 128}) {
+    step.tile_m = rows;
+    for (const int num_sms : {1, 2, 5, 40}) check(step, {8, 2, 400, queries, keys, num_sms, 3}, *compiler);
+    check(step, {4, 1, 600, {40, 1, 40}, {600, 600, 40}, 2}, *compiler);  // one whole sequence, one too long for that
+    check(step, {4, 1, 200, {64, 100}, {64, 200}, 2}, *compiler);         // no single queries
+  }
+  std::vector<std::int64_t> many, their_keys;
+  for (std::int64_t b = 0; b < 70; ++b) many.push_back(b % 9 == 8 ? 1 : 17 + b % 3), their_keys.push_back(20 + b);
+  step.tile_m = 64;
+  check(step, {4, 1, 100, many, their_keys, 2}, *compiler);
+  step.kv_layout = KvLayout::ragged;
+  step.page_size = 0;
+  step.seqused = UsedLengths::none;
+  step.window = Window::sliding;
+  step.output = Output::unnormalized;
+  testing::FmhaLaunchFacts facts;
+  facts.window_size_left = 70;
+  check(step, {8, 2, 400, queries, {400, 190, 90, 20, 100, 1, 300, 17}, 2, 3}, *compiler, facts);
+  Fmha wide = problem_of(512, Mask::causal, UsedLengths::k, SplitKv::dealt);  // a pair of CTAs
+  wide.tile_m = 64;
+  check(wide, {2, 2, 200, {1, 130, 1, 90}, {200, 130, 64, 90}, 4}, *compiler);
+}
+
 TEST_CASE("attention: ragged queries, with what else a launch can ask for") {
   const std::unique_ptr<Compiler> compiler = find_compiler();
   if (!compiler) return;

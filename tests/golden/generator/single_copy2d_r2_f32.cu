@@ -544,6 +544,20 @@ __device__ __forceinline__ void tma_load_3d_multicast_with_policy(unsigned desti
       : "memory");
 }
 
+// What createpolicy makes for L2::evict_normal.
+inline constexpr unsigned long long kEvictNormal = 0x1000000000000000ull;
+
+// PTX ISA "cp.async.bulk.tensor", PTX 8.6, sm_90. As tma_load_5d, with a policy for the L2.
+__device__ __forceinline__ void tma_load_5d_with_policy(unsigned destination, const TensorMap& map, unsigned barrier,
+                                                        unsigned long long policy, int c0, int c1, int c2, int c3,
+                                                        int c4) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cta.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%4, %5, %6, %7, %8}], [%2], %3;" ::"r"(destination),
+      "l"(&map), "r"(barrier), "l"(policy), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
+      : "memory");
+}
+
 }  // namespace tessera::ptx
 
 // ---- copy2d/kernel.cuh -----------------------------------------------------------------------------------------------

@@ -1,0 +1,302 @@
+// What a CTA does of a step in which long prefills and single queries stand together: ragged queries, dealt keys.
+//
+// A sequence with many tiles of queries reads its keys once for each of them, so its tiles run at the same time, whole,
+// on CTAs that follow each other: then the L2 has the keys. Dealt, each CTA would be elsewhere in them, and every tile
+// would come from memory. A sequence with one tile is read once in any order, but its keys may be long: they are dealt.
+// So a CTA has some whole tiles, the next ones from where the CTAs before it in the round take theirs, and a range of
+// dealt keys that is so much longer or shorter that all CTAs have equally many blocks in the end. Half of the CTAs
+// begin with the one kind, half with the other: the one waits for memory, the other for tensor cores. Keys that are
+// read once leave the L2 first.
+//
+// Whole are the sequences of two tiles or more of which no tile is longer than half a CTA's share, the first
+// kMostWholeSequences of them; all others are dealt. All that follows from lengths in memory. The CTA finds it before
+// its roles begin, in shared memory that the first loads overwrite, and keeps StepWork there.
+//
+// Ranges of dealt keys differ in length, and some CTAs may have none. A CTA's rank counts those before it that have
+// one; its two slots in the workspace are 2 * rank and 2 * rank + 1. cuts[rank] says where its range begins, for who
+// merges.
+#pragma once
+
+#include "fmha/dealer.cuh"
+#include "fmha/params.cuh"
+#include "fmha/schedule.cuh"
+#include "ptx/fence.cuh"
+#include "ptx/global.cuh"
+#include "ptx/global_written.cuh"
+#include "spec/fmha.h"
+
+namespace tessera::fmha {
+
+struct StepWork {
+  int whole_tiles;   // of all sequences that are left whole
+  int listed;        // those sequences
+  int most_blocks;   // of a tile that is left whole
+  int listed_end;    // the sequence behind which none is
+  BlockPlace place;  // where the CTA's range of dealt keys begins
+  int left;          // its blocks
+  int rank;          // of the CTA among those with a range
+  int sequence[kMostWholeSequences];
+  int first_tile[kMostWholeSequences + 1];  // of a sequence, among the whole tiles of all
+};
+static_assert(sizeof(StepWork) <= kStepWorkBytes);
+
+// A range in the row of dealt blocks, as the workspace has it.
+struct Cut {
+  int begin;         // of all blocks; a CTA without a range: their number
+  BlockPlace place;  // of that block
+  int blocks;        // of the tile there
+};
+
+extern __shared__ __align__(1024) unsigned char step_memory[];
+
+template <Config C>
+__device__ __forceinline__ StepWork& work_of() {
+  return *reinterpret_cast<StepWork*>(step_memory + smem_layout(C).step_work.offset);
+}
+
+// Blocks of the longest tile of a sequence that has some: they grow from tile to tile, or windows keep them alike.
+template <Config C>
+__device__ __forceinline__ int longest_tile(const Params& p, int sequence, int tiles) {
+  return max(units_of<C>(p, sequence, 0), units_of<C>(p, sequence, tiles - 1));
+}
+
+// The sequences whose keys are dealt.
+template <Config C>
+struct DealtSequences {
+  const Params& p;
+  const StepWork& work;
+  __device__ __forceinline__ bool has(int sequence) const {
+    if (sequence >= work.listed_end) return true;
+    const int tiles = tiles_of_head<C>(p, sequence);
+    return tiles <= 1 || longest_tile<C>(p, sequence, tiles) > work.most_blocks;
+  }
+};
+
+// Whole tiles go to CTAs in rounds, every second one backwards.
+__device__ __forceinline__ int whole_tile_of(int round, int cta, int ctas) {
+  return round * ctas + (round % 2 == 0 ? cta : ctas - 1 - cta);
+}
+// Of number `tile`, which belongs to the listed sequence `i`: those of a head side by side, the longest first.
+template <Config C>
+__device__ __forceinline__ TileIndex whole_tile(const Params& p, const StepWork& work, int i, int tile) {
+  const int sequence = work.sequence[i];
+  const int tiles = tiles_of_head<C>(p, sequence);
+  const int place = tile - work.first_tile[i];
+  const int head = quotient(place, tiles);
+  const int m = tiles - 1 - (place - head * tiles);
+  return {m, sequence * tile_heads<C>(p) + head, kSharesKeys, 0, blocks_of<C>(p, sequence, m)};
+}
+
+// Which sequences are left whole. One warp.
+template <Config C>
+__device__ __forceinline__ void list_whole(const Params& p, StepWork& work, int ctas) {
+  constexpr unsigned kAll = 0xffffffff;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  int blocks = 0;  // about: tiles between the first and the last count as their mean
+#pragma unroll 1
+  for (int sequence = lane; sequence < p.batch; sequence += 32) {
+    const int tiles = tiles_of_head<C>(p, sequence);
+    if (tiles == 0) continue;
+    const int ends = units_of<C>(p, sequence, 0) + units_of<C>(p, sequence, tiles - 1);
+    blocks += (tiles * ends + 1) / 2;
+  }
+  const int most = quotient(__reduce_add_sync(kAll, blocks) * tile_heads<C>(p), 2 * ctas);
+  int listed = 0, whole_tiles = 0, listed_end = 0;
+#pragma unroll 1
+  for (int first = 0; first < p.batch && listed < kMostWholeSequences; first += 32) {
+    const int sequence = first + lane;
+    const int tiles = sequence < p.batch ? tiles_of_head<C>(p, sequence) : 0;
+    bool is_whole = tiles > 1 && longest_tile<C>(p, sequence, tiles) <= most;
+    const unsigned before = __ballot_sync(kAll, is_whole) & ((1u << lane) - 1);
+    const int place = listed + __popc(before);
+    is_whole = is_whole && place < kMostWholeSequences;
+    const unsigned whole = __ballot_sync(kAll, is_whole);
+    const int own = is_whole ? tiles * tile_heads<C>(p) : 0;
+    int end = own;
+#pragma unroll
+    for (int i = 1; i < 32; i *= 2) {
+      const int of_lane_before = __shfl_up_sync(kAll, end, i);
+      if (lane >= i) end += of_lane_before;
+    }
+    if (is_whole) {
+      work.sequence[place] = sequence;
+      work.first_tile[place] = whole_tiles + end - own;
+    }
+    whole_tiles += __shfl_sync(kAll, end, 31);
+    listed += __popc(whole);
+    if (whole != 0) listed_end = first + 32 - __clz(static_cast<int>(whole));
+  }
+  if (lane != 0) return;
+  work.whole_tiles = whole_tiles;
+  work.listed = listed;
+  work.most_blocks = most;
+  work.listed_end = listed_end;
+  work.first_tile[listed] = whole_tiles;
+}
+
+// Blocks of a CTA's whole tiles.
+template <Config C>
+__device__ __forceinline__ int whole_blocks(const Params& p, const StepWork& work, int cta, int ctas) {
+  int blocks = 0, i = 0;
+#pragma unroll 1
+  for (int round = 0;; ++round) {
+    const int tile = whole_tile_of(round, cta, ctas);
+    if (tile >= work.whole_tiles) return blocks;
+#pragma unroll 1
+    while (tile >= work.first_tile[i + 1]) ++i;
+    blocks += whole_tile<C>(p, work, i, tile).end;
+  }
+}
+
+// Sums over the lanes before this one, and over all.
+struct Sums {
+  int before;
+  int all;
+};
+__device__ __forceinline__ Sums sums_of(int own) {
+  int end = own;
+#pragma unroll
+  for (int i = 1; i < 32; i *= 2) {
+    const int before = __shfl_up_sync(0xffffffff, end, i);
+    if (static_cast<int>(threadIdx.x) % 32 >= i) end += before;
+  }
+  return {end - own, __shfl_sync(0xffffffff, end, 31)};
+}
+
+// How many blocks of dealt keys each CTA takes, so that with those of its whole tiles all come to one level, but for
+// CTAs whose whole tiles are more. The first `rest` of those that take some have one block more. One warp.
+struct Level {
+  int blocks;
+  int rest;
+};
+__device__ __forceinline__ Level level_of(const int* loads, int ctas, int dealt) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  Level level{0, 0};
+  int below = 0;
+#pragma unroll 1
+  for (int left = -1;; left = below) {
+    int count = 0, sum = 0;
+#pragma unroll 1
+    for (int cta = lane; cta < ctas; cta += 32) {
+      const int load = loads[cta];
+      if (left >= 0 && load > level.blocks) continue;
+      ++count;
+      sum += load;
+    }
+    below = __reduce_add_sync(0xffffffff, count);
+    sum = __reduce_add_sync(0xffffffff, sum);
+    if (below == left) return level;
+    level.blocks = quotient(dealt + sum, below);
+    level.rest = dealt + sum - level.blocks * below;
+  }
+}
+
+// The CTA's range of dealt keys. One warp.
+template <Config C>
+__device__ __forceinline__ void take_range(const Params& p, StepWork& work, const int* loads, int cta, int ctas) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const BlockRow<C, DealtSequences<C>> row(p, {p, work});
+  const Level level = level_of(loads, ctas, row.total);
+  const int of_lane = (ctas + 31) / 32;
+  const int first = min(lane * of_lane, ctas), end = min(first + of_lane, ctas);
+  int count = 0;  // CTAs at the level or below
+#pragma unroll 1
+  for (int i = first; i < end; ++i) count += loads[i] <= level.blocks ? 1 : 0;
+  int number = sums_of(count).before;  // of the next one
+  int blocks = 0, ranges = 0, own = 0, before_own = 0, ranges_before_own = 0;
+#pragma unroll 1
+  for (int i = first; i < end; ++i) {
+    int share = 0;
+    if (loads[i] <= level.blocks) share = level.blocks - loads[i] + (number++ < level.rest ? 1 : 0);
+    if (i == cta) {
+      own = share;
+      before_own = blocks;
+      ranges_before_own = ranges;
+    }
+    blocks += share;
+    ranges += share > 0 ? 1 : 0;
+  }
+  const int lane_of_own = quotient(cta, of_lane);
+  const Sums all_ranges = sums_of(ranges);
+  const int begin = __shfl_sync(0xffffffff, sums_of(blocks).before + before_own, lane_of_own);
+  const int with_range = __shfl_sync(0xffffffff, all_ranges.before + ranges_before_own, lane_of_own);
+  own = __shfl_sync(0xffffffff, own, lane_of_own);
+  Cut cut{row.total, {}, 0};
+  if (own > 0) {
+    cut.begin = begin;
+    cut.place = row.at(begin);
+    cut.blocks = blocks_of<C>(p, cut.place.sequence, cut.place.m);
+  }
+  if (lane != 0) return;
+  work.place = cut.place;
+  work.left = own;
+  work.rank = own > 0 ? with_range : all_ranges.all + cta - with_range;
+  if (cta_of_tile<C>() != 0) return;
+  int* const to = p.cuts + kCutWords * work.rank;
+  const auto word = [](int x) { return static_cast<unsigned>(x); };
+  ptx::st_global_v4(to, {word(cut.begin), word(cut.place.sequence), word(cut.place.head), word(cut.place.m)});
+  ptx::st_global_v4(to + 4, {word(cut.place.block), word(cut.blocks), 0, 0});
+}
+
+__device__ __forceinline__ Cut cut_of(const Params& p, int rank) {
+  const int* const from = p.cuts + kCutWords * rank;
+  const ptx::Vector4 low = ptx::ld_global_v4_written(from), high = ptx::ld_global_v4_written(from + 4);
+  const auto number = [](unsigned x) { return static_cast<int>(x); };
+  return {number(low.x), {number(low.y), number(low.z), number(low.w), number(high.x)}, number(high.y)};
+}
+
+// By all threads of the CTA, before its roles begin and anything is loaded. A barrier of all must follow.
+template <Config C>
+__device__ __forceinline__ void share_out(const Params& p) {
+  static_assert(4 * kMostCutCtas <= smem_layout(C).step_work.offset);
+  StepWork& work = work_of<C>();
+  int* const loads = reinterpret_cast<int*>(step_memory);
+  const int ctas = static_cast<int>(gridDim.x) / ctas_per_tile(C);
+  if (threadIdx.x < 32) list_whole<C>(p, work, ctas);
+  __syncthreads();
+#pragma unroll 1
+  for (int cta = static_cast<int>(threadIdx.x); cta < ctas; cta += static_cast<int>(blockDim.x))
+    loads[cta] = whole_blocks<C>(p, work, cta, ctas);
+  __syncthreads();
+  if (threadIdx.x < 32) take_range<C>(p, work, loads, static_cast<int>(blockIdx.x) / ctas_per_tile(C), ctas);
+  ptx::fence_proxy_async_shared();  // loads overwrite what was found here
+}
+
+// The CTA's whole tiles and its range.
+template <Config C>
+requires(has_whole_tiles(C)) struct Schedule<C> {
+  mutable DealtRange<C, DealtSequences<C>> range;
+  mutable int whole_round = 0;
+
+  __device__ __forceinline__ explicit Schedule(const Params& params) : range{params, work_of<C>().place} {
+    range.left = work_of<C>().left;
+    range.slot = 2 * work_of<C>().rank;
+  }
+
+  static __device__ __forceinline__ int cta() { return static_cast<int>(blockIdx.x) / ctas_per_tile(C); }
+  __device__ __forceinline__ int whole_number() const {
+    return whole_tile_of(whole_round, cta(), static_cast<int>(gridDim.x) / ctas_per_tile(C));
+  }
+
+  __device__ __forceinline__ bool has(int /*round*/) const {
+    return range.left > 0 || whole_number() < work_of<C>().whole_tiles;
+  }
+  __device__ __forceinline__ int next(int round, const TileIndex& /*tile*/) const { return round + 1; }
+
+  // Goes on. Behind the last: a tile behind the last.
+  __device__ __forceinline__ TileIndex at(int /*round*/) const {
+    const StepWork& work = work_of<C>();
+    const int number = whole_number();
+    if (number < work.whole_tiles && (cta() % 2 == 0 || range.left <= 0)) {
+      ++whole_round;
+      int i = 0;
+#pragma unroll 1
+      for (int step = kMostWholeSequences / 2; step > 0; step /= 2)
+        if (i + step < work.listed && work.first_tile[i + step] <= number) i += step;
+      return whole_tile<C>(range.p, work, i, number);
+    }
+    return range.left <= 0 ? tile_behind<C>(range.p) : range.take({range.p, work});
+  }
+};
+
+}  // namespace tessera::fmha
