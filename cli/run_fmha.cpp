@@ -154,6 +154,7 @@ class RunFmha final : public RunOperator {
                                  size("seqlen_k"), config.head_dim, config.head_dim_v};
     const DType dtype = config.dtype;
     const auto seed = static_cast<std::uint64_t>(flags.seed);
+    check_query_ends(flags);
     if (config.kv_pools == KvPools::sparse_window) {
       reference::FmhaPoolTensors made =
           reference::make_pool_inputs(s, size("topk"), size("seqlen_swa"), dtype, fill_of(flags), seed);

@@ -25,7 +25,7 @@ reference::Tensor lengths_of(const AttentionFacts& facts, const std::map<std::st
                              std::int64_t seqlen_k) {
   const auto used = inputs.find("seqused_k");
   if (facts.kv_layout == KvLayout::paged) return used->second;
-  reference::Tensor lengths = reference::lengths_of(inputs.at("cu_seqlens_k"), seqlen_k);
+  reference::Tensor lengths = reference::lengths_of(inputs.at("cu_seqlens_k"), inputs.at("k").shape[0], seqlen_k);
   for (std::int64_t b = 0; used != inputs.end() && b < lengths.elements(); ++b)
     lengths.set(b, std::clamp(used->second.at(b), 0.0, lengths.at(b)));
   return lengths;

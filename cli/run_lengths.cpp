@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <string_view>
 
 #include "base/file.h"
@@ -191,6 +192,27 @@ void hide_rows(std::int64_t first, reference::Tensor& tensor) {
   if (first >= rows || tensor.bytes.empty()) return;
   const auto from = static_cast<std::ptrdiff_t>(tensor.bytes.size() / static_cast<std::size_t>(rows)) * first;
   std::fill(tensor.bytes.begin() + from, tensor.bytes.end(), std::byte{0xFF});
+}
+
+void check_query_ends(const RunFlags& flags) {
+  const auto given = flags.arrays.find("cu_seqlens_q");
+  if (given == flags.arrays.end()) return;
+  const std::vector<reference::QueryRange> ranges =
+      reference::ranges_of(given->second.view(), flags.sizes.at("seqlen_q"));
+  std::map<std::int64_t, std::size_t> begins;  // of sequences that have queries
+  for (std::size_t b = 0; b < ranges.size(); ++b) {
+    if (ranges[b].begin == ranges[b].end) continue;
+    const auto [at, is_new] = begins.emplace(ranges[b].begin, b);
+    const auto refuse = [&](std::size_t other) {
+      throw Error(ErrorKind::usage,
+                  fmt::format("--input cu_seqlens_q: sequences {} and {} both have query {}: queries of sequences must "
+                              "lie apart (one that ends before it begins has none)",
+                              std::min(b, other), std::max(b, other), std::max(ranges[b].begin, ranges[other].begin)));
+    };
+    if (!is_new) refuse(at->second);
+    if (at != begins.begin() && ranges[std::prev(at)->second].end > ranges[b].begin) refuse(std::prev(at)->second);
+    if (std::next(at) != begins.end() && std::next(at)->first < ranges[b].end) refuse(std::next(at)->second);
+  }
 }
 
 std::vector<std::string> writes_beyond(const std::vector<reference::QueryRange>& ranges,

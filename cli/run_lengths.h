@@ -42,6 +42,8 @@ reference::Tensor key_ends(const RunFlags& flags, std::int64_t batch, std::int64
 
 /// NaNs in the rows of [rows, ..] from `first` on: nobody may read them.
 void hide_rows(std::int64_t first, reference::Tensor& tensor);
+/// Throws Error{usage} where a cu_seqlens_q of --input gives a query to two sequences: both would write its rows.
+void check_query_ends(const RunFlags& flags);
 /// "o: row 7 belongs to no sequence, and was written", of packed outputs, o [queries, ..] and others [heads, queries].
 std::vector<std::string> writes_beyond(const std::vector<reference::QueryRange>& ranges,
                                        const std::map<std::string, reference::Tensor>& outputs);

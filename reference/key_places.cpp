@@ -21,6 +21,16 @@ std::int64_t pages_of(std::int64_t length, std::int64_t page_size, std::int64_t 
   return std::min((std::max<std::int64_t>(length, 0) + page_size - 1) / page_size, max_pages);
 }
 
+/// Packed keys of a sequence: the first, and how many. As a kernel does it cuts both ends to the tensor.
+struct PackedKeys {
+  std::int64_t first = 0, count = 0;
+};
+PackedKeys packed_keys(const Tensor& ends, std::int64_t b, std::int64_t tokens, std::int64_t most) {
+  const std::int64_t begin = std::clamp<std::int64_t>(number(ends, b), 0, tokens);
+  const std::int64_t end = std::clamp<std::int64_t>(number(ends, b + 1), begin, tokens);
+  return {begin, std::min(end - begin, most)};
+}
+
 Tensor nans(DType dtype, std::vector<std::int64_t> shape) {
   Tensor tensor(dtype, std::move(shape));
   std::fill(tensor.bytes.begin(), tensor.bytes.end(), std::byte{0xFF});
@@ -112,11 +122,11 @@ Tensor pack_keys(const Tensor& dense, const Tensor& ends, std::int64_t tokens) {
   Tensor packed = nans(dense.dtype, {tokens, dense.shape[2], dense.shape[3]});
   const auto key_bytes = static_cast<std::size_t>(dense.shape[2] * dense.shape[3] * dtype_bytes(dense.dtype));
   for (std::int64_t b = 0; b < dense.shape[0]; ++b) {
-    const std::int64_t begin = number(ends, b), keys = std::min(number(ends, b + 1) - begin, dense.shape[1]);
-    if (keys > 0)
-      std::memcpy(packed.bytes.data() + static_cast<std::size_t>(begin) * key_bytes,
+    const PackedKeys keys = packed_keys(ends, b, tokens, dense.shape[1]);
+    if (keys.count > 0)
+      std::memcpy(packed.bytes.data() + static_cast<std::size_t>(keys.first) * key_bytes,
                   dense.bytes.data() + static_cast<std::size_t>(b * dense.shape[1]) * key_bytes,
-                  static_cast<std::size_t>(keys) * key_bytes);
+                  static_cast<std::size_t>(keys.count) * key_bytes);
   }
   return packed;
 }
@@ -126,21 +136,19 @@ Tensor unpack_keys(const Tensor& packed, const Tensor& ends, std::int64_t seqlen
   Tensor dense = nans(packed.dtype, {batch, seqlen_k, packed.shape[1], packed.shape[2]});
   const auto key_bytes = static_cast<std::size_t>(packed.shape[1] * packed.shape[2] * dtype_bytes(packed.dtype));
   for (std::int64_t b = 0; b < batch; ++b) {
-    const std::int64_t begin = std::clamp<std::int64_t>(number(ends, b), 0, tokens);
-    const std::int64_t end = std::clamp<std::int64_t>(number(ends, b + 1), begin, tokens);
-    const std::int64_t keys = std::min(end - begin, seqlen_k);
-    if (keys > 0)
+    const PackedKeys keys = packed_keys(ends, b, tokens, seqlen_k);
+    if (keys.count > 0)
       std::memcpy(dense.bytes.data() + static_cast<std::size_t>(b * seqlen_k) * key_bytes,
-                  packed.bytes.data() + static_cast<std::size_t>(begin) * key_bytes,
-                  static_cast<std::size_t>(keys) * key_bytes);
+                  packed.bytes.data() + static_cast<std::size_t>(keys.first) * key_bytes,
+                  static_cast<std::size_t>(keys.count) * key_bytes);
   }
   return dense;
 }
 
-Tensor lengths_of(const Tensor& ends, std::int64_t most) {
+Tensor lengths_of(const Tensor& ends, std::int64_t tokens, std::int64_t most) {
   Tensor lengths(DType::s32, {ends.shape[0] - 1});
   for (std::int64_t b = 0; b + 1 < ends.shape[0]; ++b)
-    lengths.set(b, static_cast<double>(std::clamp<std::int64_t>(number(ends, b + 1) - number(ends, b), 0, most)));
+    lengths.set(b, static_cast<double>(packed_keys(ends, b, tokens, most).count));
   return lengths;
 }
 

@@ -27,10 +27,10 @@ Tensor take_pages(const PoolView& pool, const Tensor& lengths, const Tensor& tab
 
 /// Ends of sequences, from 0 on: [batch + 1].
 Tensor ends_of(const Tensor& lengths);
-/// [tokens, heads, head_dim], NaN behind the last sequence.
+/// [tokens, heads, head_dim], NaN behind the last sequence. Ends may be anything: they are cut to the tensor.
 Tensor pack_keys(const Tensor& dense, const Tensor& ends, std::int64_t tokens);
 Tensor unpack_keys(const Tensor& packed, const Tensor& ends, std::int64_t seqlen_k);
 /// Valid keys of each sequence, none more than `most`.
-Tensor lengths_of(const Tensor& ends, std::int64_t most);
+Tensor lengths_of(const Tensor& ends, std::int64_t tokens, std::int64_t most);
 
 }  // namespace tessera::reference

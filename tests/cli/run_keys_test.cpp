@@ -153,4 +153,28 @@ TEST_CASE("run: tables and lengths from files") {
   CHECK(run_keys(machine, {"--kv-layout", "ragged", "--seqlen-q", "5", "--batch", "3", "--seqlen-k", "150", "--input",
                            "cu_seqlens_k=" + ends})
             .code == 0);
+  // Ends that lie outside of the tensor, run backwards and overlap: cut as the kernel cuts them.
+  for (const std::vector<std::int32_t>& wild : std::vector<std::vector<std::int32_t>>{
+           {-5, 10, 30, 20}, {0, -5, 30, 2147483647}, {-2147483647 - 1, 2147483647, 0, 170}, {5, 400, 20, 160}})
+    CHECK(run_keys(machine, {"--kv-layout", "ragged", "--seqlen-q", "5", "--batch", "3", "--seqlen-k", "150",
+                             "--tokens-k", "170", "--input", "cu_seqlens_k=" + file("wild.npy", {4}, wild)})
+              .code == 0);
+}
+
+TEST_CASE("run: queries of sequences that overlap are refused, those out of range are cut to it") {
+  Machine machine;
+  if (!machine.compiler) return;
+  const auto run = [&](const std::vector<std::int32_t>& ends) {
+    const std::string path = (machine.terminal.folder.path / "queries.npy").string();
+    const auto bytes = std::as_bytes(std::span(ends));
+    write_npy(path, {"<i4", {static_cast<std::int64_t>(ends.size())}, {bytes.begin(), bytes.end()}});
+    return run_keys(machine, {"--q-layout", "ragged", "--batch", "4", "--seqlen-q", "9", "--seqlen-k", "20", "--input",
+                              "cu_seqlens_q=" + path});
+  };
+  CHECK(run({-4, 3, 3, 5, 2147483647}).code == 0);
+  CHECK(run({5, 9, 0, 2, 1}).code == 0);
+  const std::string apart = ": queries of sequences must lie apart (one that ends before it begins has none)\n";
+  CHECK(run({0, 4, 6, 2, 5}).err == "tessera: --input cu_seqlens_q: sequences 0 and 3 both have query 2" + apart);
+  CHECK(run({2, 6, 0, 3, 3}).err == "tessera: --input cu_seqlens_q: sequences 0 and 2 both have query 2" + apart);
+  CHECK(run({3, 5, 3, 7, 7}).err == "tessera: --input cu_seqlens_q: sequences 0 and 2 both have query 3" + apart);
 }
