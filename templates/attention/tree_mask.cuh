@@ -10,9 +10,9 @@ namespace tessera::attention {
 
 // One query's row.
 struct TreeRow {
-  const unsigned* words = nullptr;  // null: all keys are seen
-  int count = 0;
-  int first_key = 0;  // that of the sequence's first query
+  const unsigned* words = nullptr;  // null where rows have no words
+  int count = -1;                   // below 0: all keys are seen
+  int first_key = 0;                // that of the sequence's first query
 
   __device__ __forceinline__ unsigned word(int i) const {
     if (i < 0) return 0xffffffff;
@@ -21,7 +21,7 @@ struct TreeRow {
   // Bits of the keys [key, key + 32).
   __device__ __forceinline__ unsigned visible(int key) const {
     const int bit = key - first_key;
-    if (words == nullptr || bit <= -32) return 0xffffffff;
+    if (count < 0 || bit <= -32) return 0xffffffff;
     const int first = bit >> 5;
     const unsigned long long both = static_cast<unsigned long long>(word(first + 1)) << 32 | word(first);
     return static_cast<unsigned>(both >> (bit & 31));

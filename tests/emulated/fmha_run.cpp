@@ -101,7 +101,8 @@ class Run {
         continue;
       }
       const Tensor& tensor = tensors_.at(buffer.name);
-      buffers_.push_back(device.allocate(tensor.bytes.size()));
+      // One without elements is null, as frameworks give it.
+      buffers_.push_back(tensor.bytes.empty() ? 0 : device.allocate(tensor.bytes.size()));
       if (buffer.role == BufferRole::input && !tensor.bytes.empty())
         device.copy_to_device(buffers_.back(), tensor.bytes.data(), tensor.bytes.size());
     }
@@ -143,7 +144,7 @@ class Run {
     arguments.scalars = scalars;
     arguments.buffers = buffers_;
     for (std::size_t i = 0; i < buffers_.size(); ++i)
-      if (const BufferSpec& buffer = plan_.launch.buffers[i]; buffer.role == BufferRole::output)
+      if (const BufferSpec& buffer = plan_.launch.buffers[i]; buffer.role == BufferRole::output && buffers_[i] != 0)
         device_.poison(buffers_[i], 0xFF, tensors_.at(buffer.name).bytes.size());
     const std::int64_t workspace_bytes = launcher_->workspace_bytes(arguments);
     if (workspace_bytes > 0) {
