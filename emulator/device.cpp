@@ -33,13 +33,14 @@ struct LoadedEntry {
 
 class EmulatedImage final : public LoadedImage {
  public:
-  EmulatedImage(std::unique_ptr<Program> program, std::shared_ptr<GlobalMemory> memory, std::int64_t max_smem)
+  EmulatedImage(std::unique_ptr<Program> program, std::weak_ptr<GlobalMemory> memory, std::int64_t max_smem)
       : program_(std::move(program)), memory_(std::move(memory)), max_smem_(max_smem) {
     for (const Entry& entry : program_->entries)
       entries_[entry.name] = {program_.get(), &entry, kMaxStaticBytes - entry.static_smem_bytes};
   }
   ~EmulatedImage() override {
-    for (const ModuleVariable& variable : program_->variables) memory_->free(variable.address);
+    if (const std::shared_ptr<GlobalMemory> memory = memory_.lock())
+      for (const ModuleVariable& variable : program_->variables) memory->free(variable.address);
   }
   EntryHandle entry(std::string_view name) override {
     const auto it = entries_.find(name);
@@ -70,7 +71,7 @@ class EmulatedImage final : public LoadedImage {
 
  private:
   std::unique_ptr<Program> program_;
-  std::shared_ptr<GlobalMemory> memory_;
+  std::weak_ptr<GlobalMemory> memory_;  // goes with the device: kernels that a host keeps do not hold it
   std::int64_t max_smem_ = 0;
   std::map<std::string, LoadedEntry, std::less<>> entries_;
 };

@@ -9,7 +9,9 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "emulator/memory/memory.h"
 #include "tessera/emulator/device.h"
@@ -105,4 +107,18 @@ TEST_CASE("a limit that leaves no room is named, with what is needed") {
 TEST_CASE("without a limit the device has all that it asks for") {
   const GlobalMemory memory(4 * kGiB);
   CHECK(memory.capacity() == 4 * kGiB);
+}
+
+TEST_CASE("a device's memory goes with the device, whatever code of it is kept") {
+  constexpr const char* kPtx =
+      ".version 8.0\n.target sm_90a\n.address_size 64\n.global .b32 counter;\n"
+      ".visible .entry nothing() { ret; }\n";
+  const std::uint64_t before = address_space();
+  std::vector<std::unique_ptr<LoadedImage>> kept;
+  for (int i = 0; i < 3; ++i) {
+    EmulatedDevice device;
+    kept.push_back(device.load_ptx(kPtx, "nothing.ptx"));
+    CHECK(address_space() >= before + 2 * static_cast<std::uint64_t>(device.info().memory_bytes));
+  }
+  CHECK(address_space() < before + kGiB);
 }
