@@ -338,6 +338,8 @@ class CacheCommand final : public Command {
       call.print(fmt::format("{} checked, {} damaged{}{}\n", entries_text(result.checked), result.damaged.size(),
                              heals_ ? fmt::format(", {} moved aside", result.healed) : "",
                              result.faults.empty() ? "" : "; not everything could be read"));
+      if (!result.damaged.empty())
+        call.complain(fmt::format("{} of {}: damaged", result.damaged.size(), entries_text(result.checked)));
     }
     const ExitCode code = complain_of(call, result.faults);
     return code != kOk ? code : result.damaged.empty() ? kOk : kWrong;

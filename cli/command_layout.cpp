@@ -186,6 +186,7 @@ class LayoutCommand final : public Command {
     } else {
       call.print(layout_text(page));
     }
+    for (const std::string& mistake : page.mistakes) call.complain("mistake: " + mistake);
     return page.mistakes.empty() ? kOk : kWrong;
   }
 

@@ -94,6 +94,13 @@ TEST_CASE("cache: verify says how many it moved aside, prune what it left alone"
   REQUIRE(terminal.run({"warm", "fmha"}).code == 0);
   const Json list = Json::parse(terminal.run({"cache", "list", "--json"}).out);
   fs::resize_file(fs::path(list["entries"][0]["folder"].get<std::string>()) / "kernel.cubin", 1);
+  for (const std::vector<std::string>& flags : {std::vector<std::string>{}, {"--quiet"}}) {
+    std::vector<std::string> words{"cache", "verify"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    const Outcome damaged = terminal.run(words);
+    CHECK(damaged.code == 1);
+    CHECK(damaged.err == "1 of 1 entry: damaged\n");
+  }
   const Outcome healed = terminal.run({"cache", "verify", "--heal"});
   CHECK(healed.code == 1);
   CHECK(healed.out.ends_with("1 entry checked, 1 damaged, 1 moved aside\n"));

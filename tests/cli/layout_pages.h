@@ -17,6 +17,7 @@ inline Json page_of(Terminal& terminal, std::vector<std::string> arguments, int 
   CAPTURE(arguments[2]);
   CAPTURE(outcome.err);
   REQUIRE(outcome.code == code);
+  CHECK(outcome.err.starts_with("mistake: ") == (code == 1));  // why it fails is on stderr too
   return Json::parse(outcome.out);
 }
 
