@@ -282,6 +282,7 @@ class RowChecker {
   double sink_roundings(const RowWork& w, std::int64_t head, double sum) const {
     if (!check_.sink || check_.is_exact) return 0;
     const double logit = check_.sink->at(head * check_.sink->strides[0]);
+    if (std::isinf(logit)) return 0;  // none, or all of the sum: o is exactly 0
     const double part = std::isinf(sum) ? 1 : sink_share(w, head) / sum;
     return part > 0 ? part * 0x1p-22 * (std::fabs(logit) + std::fabs(w.maximum)) : 0;
   }

@@ -1,4 +1,5 @@
 // `run` of attention on tcgen05: that what it feeds and what it poisons shows the faults that only such inputs show.
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <span>
 
@@ -87,6 +88,21 @@ TEST_CASE("run: a sink that is forgotten, another head's, or in lse, is wrong") 
   CHECK(run(machine, in_lse.flags(), whole).code == 1);
   const Fault in_merged_lse(machine, "merge.cuh", "ptx::lg2(sum)", "ptx::lg2(whole)", "attention");
   CHECK(run(machine, in_merged_lse.flags(), split).code == 1);
+}
+
+TEST_CASE("run: sinks of any size from a file") {
+  Machine machine;
+  if (!machine.compiler) return;
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> sinks{kInfinity, -kInfinity, 3e38F, -3e38F};
+  const std::string path = (machine.terminal.folder.path / "sink.npy").string();
+  const auto bytes = std::as_bytes(std::span(sinks));
+  write_npy(path, {"<f4", {4}, {bytes.begin(), bytes.end()}});
+  for (const char* const split : {"off", "on"})
+    CHECK(run(machine,
+              {"--sink", "per_head", "--heads-q", "4", "--seqlen-q", "3", "--seqlen-k", "300", "--split-kv", split},
+              {"--input", "sink=" + path})
+              .code == 0);
 }
 
 TEST_CASE("run: no sequence at all, beside lengths and lists") {
