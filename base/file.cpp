@@ -7,6 +7,8 @@
 
 #include <atomic>
 #include <cerrno>
+#include <charconv>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <limits>
@@ -50,15 +52,8 @@ Container read_all(const std::filesystem::path& path, std::size_t max_bytes) {
   return bytes;
 }
 
-void write_in_place(const std::filesystem::path& path, std::span<const std::byte> bytes) {
-  errno = 0;
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  if (!out)
-    throw Error(ErrorKind::io,
-                fmt::format("{}: cannot be opened for writing: {}", path.string(), std::strerror(errno)));
-  out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  out.close();
-  if (!out) throw Error(ErrorKind::io, fmt::format("{}: cannot be written: {}", path.string(), std::strerror(errno)));
+[[noreturn]] void fail_to_write(const std::filesystem::path& path, const char* what) {
+  throw Error(ErrorKind::io, fmt::format("{}: cannot be {}: {}", path.string(), what, std::strerror(errno)));
 }
 
 bool write_all(int descriptor, std::span<const std::byte> bytes) {
@@ -69,6 +64,26 @@ bool write_all(int descriptor, std::span<const std::byte> bytes) {
     bytes = bytes.subspan(static_cast<std::size_t>(put));
   }
   return true;
+}
+
+void write_to_descriptor(int descriptor, const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  const int copy = copy_for_writing(descriptor);
+  if (copy < 0) fail_to_write(path, "opened for writing");
+  std::fflush(nullptr);  // what the process printed so far comes first
+  const bool is_written = write_all(copy, bytes);
+  const int fault = errno;
+  const bool is_closed = close(copy) == 0;
+  if (!is_written) errno = fault;
+  if (!is_written || !is_closed) fail_to_write(path, "written");
+}
+
+void write_in_place(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  errno = 0;
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  if (!out) fail_to_write(path, "opened for writing");
+  out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  out.close();
+  if (!out) fail_to_write(path, "written");
 }
 
 // Writes a file beside `path` and renames it, so that what was there stays until all is written. False where that
@@ -117,12 +132,47 @@ std::vector<std::byte> read_bytes(const std::filesystem::path& path) {
   return read_all<std::vector<std::byte>>(path, std::numeric_limits<std::size_t>::max());
 }
 
+std::optional<int> descriptor_named(const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
+  const std::string own = fmt::format("/proc/{}/fd/", getpid());
+  fs::path place = path;
+  for (int links = 0; links < 40; ++links) {
+    const std::string name = place.lexically_normal().string();
+    if (name == "/dev/stdin") return STDIN_FILENO;
+    if (name == "/dev/stdout") return STDOUT_FILENO;
+    if (name == "/dev/stderr") return STDERR_FILENO;
+    for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/", "/proc/thread-self/fd/", own.c_str()}) {
+      if (!name.starts_with(folder)) continue;
+      const char* const first = name.data() + folder.size();
+      const char* const end = name.data() + name.size();
+      int number = -1;
+      const auto [rest, fault] = std::from_chars(first, end, number);
+      if (fault == std::errc() && rest == end && number >= 0) return number;
+    }
+    std::error_code code;
+    if (!fs::is_symlink(fs::symlink_status(place, code))) return {};
+    const fs::path target = fs::read_symlink(place, code);
+    if (code) return {};
+    place = target.is_absolute() ? target : place.parent_path() / target;
+  }
+  return {};
+}
+
+int copy_for_writing(int descriptor) noexcept {
+  const int flags = fcntl(descriptor, F_GETFL);
+  if (flags >= 0 && (flags & O_ACCMODE) == O_RDONLY) errno = EBADF;
+  return flags < 0 || (flags & O_ACCMODE) == O_RDONLY ? -1 : fcntl(descriptor, F_DUPFD_CLOEXEC, 3);
+}
+
 void write_file(const std::filesystem::path& path, std::string_view text) {
   write_file(path, std::as_bytes(std::span<const char>(text.data(), text.size())));
 }
 
 void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes) {
-  if (!replace_file(path, bytes)) write_in_place(path, bytes);
+  if (const std::optional<int> descriptor = descriptor_named(path))
+    write_to_descriptor(*descriptor, path, bytes);
+  else if (!replace_file(path, bytes))
+    write_in_place(path, bytes);
 }
 
 }  // namespace tessera

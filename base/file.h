@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,8 +28,15 @@ class FileReader {
 inline constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;
 std::string read_text(const std::filesystem::path& path, std::size_t max_bytes = kMaxTextBytes);
 std::vector<std::byte> read_bytes(const std::filesystem::path& path);
+/// The descriptor of this process that a name stands for ("/dev/stdout", "/dev/fd/3", "/proc/self/fd/3", or a link to
+/// one of these); nothing: it stands for none. Such a name is written through its descriptor, which goes on from where
+/// it stands: opening it anew would begin at a file's start, and needs /proc.
+std::optional<int> descriptor_named(const std::filesystem::path& path);
+/// A copy of a descriptor that may be written to, or -1 with errno.
+int copy_for_writing(int descriptor) noexcept;
+
 /// Creates or replaces: where the writing fails, what was there before is still there. A device, a pipe or what a link
-/// leads to is written in place.
+/// leads to is written in place, an open descriptor from where it stands.
 void write_file(const std::filesystem::path& path, std::string_view text);
 void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes);
 

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "base/file.h"
 #include "cli/call.h"
 #include "tessera/error.h"
 
@@ -27,7 +30,9 @@ OrderedJson to_json(const emulator::AccessCounts& counts) {
 
 Observation::File Observation::open(const std::string& name) {
   if (name.empty()) return {};
-  std::FILE* const file = std::fopen(name.c_str(), "w");
+  const std::optional<int> descriptor = descriptor_named(name);
+  const int copy = descriptor ? copy_for_writing(*descriptor) : -1;
+  std::FILE* const file = !descriptor ? std::fopen(name.c_str(), "w") : copy < 0 ? nullptr : ::fdopen(copy, "w");
   if (file == nullptr)
     throw Error(ErrorKind::io, fmt::format("{}: cannot be opened for writing: {}", name, std::strerror(errno)));
   return {file, name};

@@ -10,10 +10,13 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <random>
 #include <string>
+#include <system_error>
 #include <vector>
 
+#include "base/file.h"
 #include "runtime/cache_files.h"
 #include "tessera/error.h"
 
@@ -62,11 +65,27 @@ void OutputFile::fail(const char* what) const {
 }
 
 OutputFile::OutputFile(const std::filesystem::path& path) : named_(path), path_(path) {
-  std::error_code ignored;
-  const std::filesystem::file_status status = std::filesystem::status(path, ignored);
-  const bool is_in_place = std::filesystem::exists(status) && !std::filesystem::is_regular_file(status);
-  if (std::filesystem::is_regular_file(status)) path_ = std::filesystem::canonical(path);
-  if (is_in_place) {
+  if (const std::optional<int> open = descriptor_named(path)) {
+    descriptor_ = copy_for_writing(*open);
+    if (descriptor_ < 0) fail("cannot be opened for writing");
+    return;
+  }
+  std::error_code fault;
+  const std::filesystem::file_status status = std::filesystem::status(path, fault);
+  const auto fails = [&](const std::error_code& why) {
+    errno = why.value();
+    fail("cannot be opened for writing");
+  };
+  if (!std::filesystem::status_known(status)) fails(fault);
+  const bool is_there = std::filesystem::exists(status);
+  // A link to nothing is nobody's name for a new file: a rename would put one in the link's place.
+  if (!is_there && std::filesystem::is_symlink(std::filesystem::symlink_status(path, fault)))
+    fails(std::make_error_code(std::errc::no_such_file_or_directory));
+  if (std::filesystem::is_regular_file(status)) {
+    path_ = std::filesystem::canonical(path, fault);
+    if (fault) fails(fault);
+  }
+  if (is_there && !std::filesystem::is_regular_file(status)) {
     descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
   } else {
     std::random_device random;

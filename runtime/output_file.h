@@ -9,8 +9,9 @@ namespace tessera {
 /// Written beside its place as NAME.partial-PID-RANDOM, a new file that no link can stand for, and renamed at the end.
 /// A link at `path` is followed, so what it leads to is replaced. Of processes that died in between such files are
 /// left: the next one for the same path removes them, but only where the process is gone, nobody holds the file's lock
-/// and the file belongs to this user. What is not a file (a pipe, a device) is written in place: a rename would replace
-/// it. Errors are Error{io} with the path.
+/// and the file belongs to this user. What is not a file (a pipe, a device) is written in place, since a rename would
+/// replace it; the name of an open descriptor ("/dev/stdout") through that, also where it is a file's. A link to
+/// nothing is refused. Errors are Error{io} with the path.
 class OutputFile {
  public:
   explicit OutputFile(const std::filesystem::path& path);

@@ -2,6 +2,7 @@
 #include "base/file.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -38,6 +39,35 @@ std::size_t files_in(const fs::path& folder) {
   std::size_t count = 0;
   for ([[maybe_unused]] const auto& entry : fs::directory_iterator(folder)) ++count;
   return count;
+}
+
+TEST_CASE("the name of an open descriptor is written from where that stands") {
+  const testing::TemporaryFolder folder;
+  const fs::path file = folder.path / "results";
+  const int descriptor = open(file.c_str(), O_WRONLY | O_CREAT, 0600);
+  REQUIRE(descriptor >= 0);
+  REQUIRE(write(descriptor, "before\n", 7) == 7);
+  const std::string number = std::to_string(descriptor);
+  const fs::path link = folder.path / "link";
+  fs::create_symlink("/dev/fd/" + number, link);
+  for (const fs::path& name : {fs::path("/dev/fd/" + number), fs::path("/proc/self/fd/" + number),
+                               fs::path("/proc/" + std::to_string(getpid()) + "/fd/" + number), link}) {
+    CHECK(descriptor_named(name) == descriptor);
+    write_file(name, "text\n");
+  }
+  REQUIRE(write(descriptor, "behind\n", 7) == 7);
+  close(descriptor);
+  CHECK(read_text(file) == "before\ntext\ntext\ntext\ntext\nbehind\n");
+  CHECK(fs::is_symlink(link));
+  CHECK_THROWS_WITH_AS(write_file("/dev/fd/" + number, "text"),
+                       ("/dev/fd/" + number + ": cannot be opened for writing: Bad file descriptor").c_str(), Error);
+  const int for_reading = open(file.c_str(), O_RDONLY);
+  CHECK_THROWS_AS(write_file("/dev/fd/" + std::to_string(for_reading), "text"), Error);
+  close(for_reading);
+  CHECK(descriptor_named("/dev/stdout") == STDOUT_FILENO);
+  CHECK(descriptor_named("/dev/../dev/stderr") == STDERR_FILENO);
+  for (const char* const other : {"/dev/null", "/dev/fd", "/dev/fd/", "/dev/fd/1x", "/dev/fd/-1", "stdout", "/nowhere"})
+    CHECK_FALSE(descriptor_named(other));
 }
 
 TEST_CASE("a file that cannot be written whole leaves the old one, and nothing beside it") {

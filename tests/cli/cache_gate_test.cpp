@@ -154,10 +154,43 @@ TEST_CASE("cache: an archive for a stdout that is closed is a fault, under each 
     const int status = std::system(line.c_str());
     CHECK(WIFEXITED(status));
     CHECK(WEXITSTATUS(status) == 5);
-    const std::string reason = archive == "/dev/fd/1" ? "/dev/fd/1: cannot be opened for writing: Is a directory"
+    const std::string reason = archive == "/dev/fd/1" ? "/dev/fd/1: cannot be opened for writing: Bad file descriptor"
                                                       : "stdout cannot be written: Bad file descriptor";
     CHECK_MESSAGE(read_text(err).find(reason) != std::string::npos, read_text(err));
   }
+}
+
+TEST_CASE("cache: an archive for a stdout that is a file stands where the file stood") {
+  Terminal terminal;
+  REQUIRE(terminal.run({"warm", "fmha"}).code == 0);
+  const auto path = [&](const char* name) { return (terminal.folder.path / name).string(); };
+  REQUIRE(terminal.run({"cache", "export", path("archive")}).code == 0);
+  const std::string archive = read_text(path("archive"));
+  for (const std::string name : {"-", "/dev/stdout", "/dev/fd/1"}) {
+    CAPTURE(name);
+    const std::string exported =
+        std::string("'") + TESSERA_COMMAND + "' cache export " + name + " --quiet --cache-dir '" + path("cache") + "'";
+    const std::string line =
+        "(echo before && " + exported + " && " + exported + " && echo behind) > '" + path("out") + "'";
+    CHECK(std::system(line.c_str()) == 0);
+    CHECK(read_text(path("out")) == "before\n" + archive + archive + "behind\n");
+  }
+}
+
+TEST_CASE("cache: an archive takes the place of no link that leads to nothing") {
+  Terminal terminal;
+  REQUIRE(terminal.run({"warm", "fmha"}).code == 0);
+  const fs::path link = terminal.folder.path / "link";
+  fs::create_symlink("/proc/nothing/1", link);  // as /dev/stdout is one where there is no /proc
+  const Outcome outcome = terminal.run({"cache", "export", link.string()});
+  CHECK(outcome.code == 5);
+  CHECK(says(outcome, link.string() + ": cannot be opened for writing: No such file or directory"));
+  CHECK(fs::is_symlink(link));
+  // Nor of one that cannot be looked at.
+  const fs::path loop = terminal.folder.path / "loop";
+  fs::create_symlink(loop, loop);
+  CHECK(terminal.run({"cache", "export", loop.string()}).code == 5);
+  CHECK(fs::is_symlink(loop));
 }
 
 TEST_CASE("warm at 3, 4 and 5: a reason with --quiet, and a report with --json") {
