@@ -72,6 +72,13 @@ struct BlockPlace {
   int block = 0;
 };
 
+// Where a range begins.
+struct Cut {
+  int begin;         // in the row of all blocks
+  BlockPlace place;  // of that block
+  int blocks;        // of the tile there; 0: there is none, the row has ended
+};
+
 // Every sequence stands in the row. Another one in its place: step_work.cuh.
 struct AllSequences {
   __device__ __forceinline__ bool has(int /*sequence*/) const { return true; }

@@ -71,40 +71,31 @@ struct CutTile {
   int parts = 0;  // 0: it is whole, or another cut's
   int first_slot = 0;
 };
-// Of the cut behind CTA `before`, which all lanes look for together: by the arithmetic of ranges that are equal.
-template <Config C>
-__device__ __forceinline__ CutTile cut_tile(const Params& p, int before) {
-  const BlockRow<C> blocks(p);
-  const int cut = blocks.cut(before + 1, p.num_ctas);
-  CutTile found;
-  if (cut >= blocks.total) return found;
-  found.place = blocks.at(cut);
-  const int begin = cut - found.place.block;
-  const int end = begin + blocks_of<C>(p, found.place.sequence, found.place.m);
-  const int begin_before = blocks.cut(before, p.num_ctas);
-  found.first_slot = 2 * before + (begin_before == begin ? 0 : 1);
-  if (begin < cut && begin_before <= begin) {
-    found.parts = 2;
-#pragma unroll 1
-    while (blocks.cut(before + found.parts, p.num_ctas) < end) ++found.parts;
-  }
-  return found;
-}
-// Of the cut behind the range of rank `before`: by what the ranges' CTAs have written.
-__device__ __forceinline__ CutTile written_cut_tile(const Params& p, int before) {
-  const Cut cut = cut_of(p, before + 1);
+// cut: where range `before` + 1 begins. begin_of(i): where range i does, of num_ctas in all.
+template <class BeginOf>
+__device__ __forceinline__ CutTile tile_of_cut(const Params& p, int before, const Cut& cut, BeginOf begin_of) {
   CutTile found{cut.place};
-  if (cut.blocks == 0) return found;  // there is no such range
+  if (cut.blocks == 0) return found;
   const int begin = cut.begin - cut.place.block;
-  const int begin_before = cut_of(p, before).begin;
+  const int begin_before = begin_of(before);
   found.first_slot = 2 * before + (begin_before == begin ? 0 : 1);
   if (begin < cut.begin && begin_before <= begin) {
     found.parts = 2;
 #pragma unroll 1
-    while (before + found.parts < p.num_ctas && cut_of(p, before + found.parts).begin < begin + cut.blocks)
-      ++found.parts;
+    while (before + found.parts < p.num_ctas && begin_of(before + found.parts) < begin + cut.blocks) ++found.parts;
   }
   return found;
+}
+// Where ranges are equal, all lanes find it together, from lengths alone.
+template <Config C>
+__device__ __forceinline__ CutTile tile_of_equal_cut(const Params& p, int before) {
+  const BlockRow<C> blocks(p);
+  Cut cut{blocks.cut(before + 1, p.num_ctas), {}, 0};
+  if (cut.begin < blocks.total) {
+    cut.place = blocks.at(cut.begin);
+    cut.blocks = blocks_of<C>(p, cut.place.sequence, cut.place.m);
+  }
+  return tile_of_cut(p, before, cut, [&](int i) { return blocks.cut(i, p.num_ctas); });
 }
 
 template <Config C>
@@ -118,9 +109,10 @@ __device__ __forceinline__ void merge_dealt(const Params& p) {
   const int before = quotient(static_cast<int>(blockIdx.x), warps_of_cut);
   const int row = (static_cast<int>(blockIdx.x) - before * warps_of_cut) * kMergeRows + threadIdx.x / 32;
   CutTile found;
-  if constexpr (!has_whole_tiles(C)) found = cut_tile<C>(p, before);
+  if constexpr (!has_whole_tiles(C)) found = tile_of_equal_cut<C>(p, before);
   ptx::griddepcontrol_wait();
-  if constexpr (has_whole_tiles(C)) found = written_cut_tile(p, before);
+  if constexpr (has_whole_tiles(C))
+    found = tile_of_cut(p, before, cut_of(p, before + 1), [&](int i) { return cut_of(p, i).begin; });
   const BlockPlace& place = found.place;
   const TileIndex tile{place.m, place.sequence * tile_heads<C>(p) + place.head};
   const int own = place.m * C.tile_m + row;

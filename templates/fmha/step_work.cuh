@@ -40,13 +40,6 @@ struct StepWork {
 };
 static_assert(sizeof(StepWork) <= kStepWorkBytes);
 
-// A range in the row of dealt blocks, as the workspace has it.
-struct Cut {
-  int begin;         // of all blocks; a CTA without a range: their number
-  BlockPlace place;  // of that block
-  int blocks;        // of the tile there
-};
-
 extern __shared__ __align__(1024) unsigned char step_memory[];
 
 template <Config C>
@@ -87,6 +80,21 @@ __device__ __forceinline__ TileIndex whole_tile(const Params& p, const StepWork&
   return {m, sequence * tile_heads<C>(p) + head, kSharesKeys, 0, blocks_of<C>(p, sequence, m)};
 }
 
+// Sums over the lanes before this one, and over all.
+struct Sums {
+  int before;
+  int all;
+};
+__device__ __forceinline__ Sums sums_of(int own) {
+  int end = own;
+#pragma unroll
+  for (int i = 1; i < 32; i *= 2) {
+    const int before = __shfl_up_sync(0xffffffff, end, i);
+    if (static_cast<int>(threadIdx.x) % 32 >= i) end += before;
+  }
+  return {end - own, __shfl_sync(0xffffffff, end, 31)};
+}
+
 // Which sequences are left whole. One warp.
 template <Config C>
 __device__ __forceinline__ void list_whole(const Params& p, StepWork& work, int ctas) {
@@ -98,7 +106,7 @@ __device__ __forceinline__ void list_whole(const Params& p, StepWork& work, int 
     const int tiles = tiles_of_head<C>(p, sequence);
     if (tiles == 0) continue;
     const int ends = units_of<C>(p, sequence, 0) + units_of<C>(p, sequence, tiles - 1);
-    blocks += (tiles * ends + 1) / 2;
+    blocks += static_cast<int>((static_cast<unsigned>(tiles) * static_cast<unsigned>(ends) + 1) / 2);
   }
   const int most = quotient(__reduce_add_sync(kAll, blocks) * tile_heads<C>(p), 2 * ctas);
   int listed = 0, whole_tiles = 0, listed_end = 0;
@@ -111,18 +119,12 @@ __device__ __forceinline__ void list_whole(const Params& p, StepWork& work, int 
     const int place = listed + __popc(before);
     is_whole = is_whole && place < kMostWholeSequences;
     const unsigned whole = __ballot_sync(kAll, is_whole);
-    const int own = is_whole ? tiles * tile_heads<C>(p) : 0;
-    int end = own;
-#pragma unroll
-    for (int i = 1; i < 32; i *= 2) {
-      const int of_lane_before = __shfl_up_sync(kAll, end, i);
-      if (lane >= i) end += of_lane_before;
-    }
+    const Sums of_lanes = sums_of(is_whole ? tiles * tile_heads<C>(p) : 0);
     if (is_whole) {
       work.sequence[place] = sequence;
-      work.first_tile[place] = whole_tiles + end - own;
+      work.first_tile[place] = whole_tiles + of_lanes.before;
     }
-    whole_tiles += __shfl_sync(kAll, end, 31);
+    whole_tiles += of_lanes.all;
     listed += __popc(whole);
     if (whole != 0) listed_end = first + 32 - __clz(static_cast<int>(whole));
   }
@@ -148,21 +150,6 @@ __device__ __forceinline__ int whole_blocks(const Params& p, const StepWork& wor
   }
 }
 
-// Sums over the lanes before this one, and over all.
-struct Sums {
-  int before;
-  int all;
-};
-__device__ __forceinline__ Sums sums_of(int own) {
-  int end = own;
-#pragma unroll
-  for (int i = 1; i < 32; i *= 2) {
-    const int before = __shfl_up_sync(0xffffffff, end, i);
-    if (static_cast<int>(threadIdx.x) % 32 >= i) end += before;
-  }
-  return {end - own, __shfl_sync(0xffffffff, end, 31)};
-}
-
 // How many blocks of dealt keys each CTA takes, so that with those of its whole tiles all come to one level, but for
 // CTAs whose whole tiles are more. The first `rest` of those that take some have one block more. One warp.
 struct Level {
@@ -185,7 +172,7 @@ __device__ __forceinline__ Level level_of(const int* loads, int ctas, int dealt)
     }
     below = __reduce_add_sync(0xffffffff, count);
     sum = __reduce_add_sync(0xffffffff, sum);
-    if (below == left) return level;
+    if (left >= 0 && below >= left) return level;  // fewer each time, whatever the lengths in memory are
     level.blocks = quotient(dealt + sum, below);
     level.rest = dealt + sum - level.blocks * below;
   }

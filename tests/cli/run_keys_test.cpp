@@ -129,8 +129,8 @@ TEST_CASE("run: faults of a step's whole tiles and of its ranges of dealt keys")
   const auto merge = [&](const std::string& from, const std::string& to) {
     return code(3, fault_of(machine, "fmha/merge_dealt.cuh", from, to));
   };
-  CHECK(merge("cut_of(p, before + found.parts).begin < begin + cut.blocks", "false") == 1);  // a third part is lost
-  CHECK(merge("const int begin_before = cut_of(p, before).begin", "const int begin_before = begin") == 1);
+  CHECK(merge("begin_of(before + found.parts) < begin + cut.blocks", "false") == 1);  // a third part is lost
+  CHECK(merge("const int begin_before = begin_of(before)", "const int begin_before = begin") == 1);
   CHECK(code(2, fault_of(machine, "fmha/dealer.cuh", " || !in_row.has(place.sequence)", "")) == 1);  // dealt too
 }
 
