@@ -15,8 +15,8 @@ void check_count(const TensorMapRecipe& recipe, std::string_view array, std::siz
                                             found, found == 1 ? "entry" : "entries", recipe.dims.size(), needed));
 }
 
-BoundExpression bind(const TensorMapRecipe& recipe, std::string_view array, std::size_t i, const Expression& expression,
-                     std::span<const std::string> slot_names) {
+BoundExpression bound(const TensorMapRecipe& recipe, std::string_view array, std::size_t i,
+                      const Expression& expression, std::span<const std::string> slot_names) {
   try {
     return BoundExpression(expression, slot_names);
   } catch (const Error& error) {
@@ -55,9 +55,9 @@ BoundTensorMap::BoundTensorMap(const TensorMapRecipe& recipe, std::span<const st
   fixed_.swizzle = recipe.swizzle;
   fixed_.l2_promotion = recipe.l2_promotion;
   fixed_.fill = recipe.fill;
-  for (std::size_t i = 0; i < rank; ++i) dims_[i] = bind(recipe, "dims", i, recipe.dims[i], slot_names);
+  for (std::size_t i = 0; i < rank; ++i) dims_[i] = bound(recipe, "dims", i, recipe.dims[i], slot_names);
   for (std::size_t i = 0; i + 1 < rank; ++i)
-    strides_[i] = bind(recipe, "strides_bytes", i, recipe.strides_bytes[i], slot_names);
+    strides_[i] = bound(recipe, "strides_bytes", i, recipe.strides_bytes[i], slot_names);
 }
 
 ResolvedTensorMap BoundTensorMap::resolve(std::span<const std::int64_t> slots, std::uint64_t address) const {

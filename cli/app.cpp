@@ -76,16 +76,10 @@ std::string overview() {
 
 ExitCode run_command(const CommandEntry& entry, const std::vector<std::string>& arguments, Host& host) {
   const std::unique_ptr<Command> command = entry.make();
-  CLI::App app;
-  app.set_help_flag();
-  app.allow_extras();
-  bool wants_help = false;
-  app.add_flag("--help,-h", wants_help);
-  FlagSet flags(app);
+  FlagSet flags;
   CommonFlags common;
-  command->add_flags(flags, app);
+  command->add_flags(flags);
   common.add_to(flags);
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
   Call call(host, common);
   // Help comes before what is wrong with the rest of the line.
   if (std::find(arguments.begin(), arguments.end(), "--help") != arguments.end() ||
@@ -95,12 +89,7 @@ ExitCode run_command(const CommandEntry& entry, const std::vector<std::string>& 
     return kOk;
   }
   flags.check(entry.name, arguments);
-  try {
-    app.parse(reversed);
-  } catch (const CLI::ParseError& error) {
-    throw Error(ErrorKind::usage, fmt::format("{}: {}", entry.name, error.what()));
-  }
-  for (const std::string& extra : app.remaining())
+  for (const std::string& extra : flags.parse(entry.name, arguments))
     if (extra != "--")
       throw Error(ErrorKind::usage,
                   fmt::format("unexpected argument '{}' for {}; `tessera {} --help` lists what there is", shown(extra),

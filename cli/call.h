@@ -80,7 +80,7 @@ class Command {
  public:
   virtual ~Command() = default;
   virtual HelpPage help() const = 0;
-  virtual void add_flags(FlagSet& flags, CLI::App& app) = 0;
+  virtual void add_flags(FlagSet& flags) = 0;
   virtual ExitCode run(Call& call) = 0;
 };
 

@@ -110,9 +110,9 @@ class CacheCommand final : public Command {
         {"tessera cache list --op fmha", "tessera cache show 3f9a12 --ptx | less",
          "tessera cache export kernels.tar.zst --arch sm_90a", "tessera cache prune --max-bytes 1000000000"}};
   }
-  void add_flags(FlagSet& flags, CLI::App& app) override {
-    app.add_option("ACTION", action_);
-    app.add_option("ARGUMENT", argument_);
+  void add_flags(FlagSet& flags) override {
+    flags.positional("ACTION", action_);
+    flags.positional("ARGUMENT", argument_);
     flags.group("Which entries (list, prune, export)");
     flags.text("--op", "OP", op_, "of this operator");
     flags.text("--arch", "ARCH", arch_, "for this target");

@@ -26,8 +26,8 @@ class CheckCommand final : public Command {
             {"tessera warm shapes.json --cache-dir cubins && tessera check shapes.json --cache-dir cubins",
              "tessera check shapes.json --system-cache-dirs /opt/model/cubins --json"}};
   }
-  void add_flags(FlagSet& flags, CLI::App& app) override {
-    app.add_option("SUBJECT", subject_);
+  void add_flags(FlagSet& flags) override {
+    flags.positional("SUBJECT", subject_);
     flags.group("Flags");
     flags.toggle("--strict", is_strict_, "fail (3) when any member of a cross product has no kernel");
     size_flags_.add_to(flags);

@@ -56,7 +56,7 @@ class DoctorCommand final : public Command {
             "the report says what works without it.\n",
             {"tessera doctor", "tessera doctor --json | jq .compiler"}};
   }
-  void add_flags(FlagSet&, CLI::App&) override {}
+  void add_flags(FlagSet&) override {}
 
   ExitCode run(Call& call) override {
     const OrderedJson compiler = compiler_report(call), gpu = gpu_report(call), cache = cache_report(call);

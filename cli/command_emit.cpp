@@ -21,8 +21,8 @@ class EmitCommand final : public Command {
         "must name one kernel.\n",
         {"tessera emit fmha --head-dim 64 -o fmha.cu && head -1 fmha.cu", "tessera emit copy2d --dtype bf16 | less"}};
   }
-  void add_flags(FlagSet& flags, CLI::App& app) override {
-    app.add_option("OP", subject_);
+  void add_flags(FlagSet& flags) override {
+    flags.positional("OP", subject_);
     flags.group("Flags");
     flags.text("-o", "FILE", file_, "write there instead of stdout");
     selectors_.add_to(flags);

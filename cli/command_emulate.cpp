@@ -68,8 +68,8 @@ class EmulateCommand final : public Command {
          "tessera plan fmha --head-dim 64 --json | tessera emulate --emit-launch - -o launch.json"}};
   }
 
-  void add_flags(FlagSet& flags, CLI::App& app) override {
-    app.add_option("FILE", file_);
+  void add_flags(FlagSet& flags) override {
+    flags.positional("FILE", file_);
     flags.group("Flags");
     flags.text("--launch", "FILE", launch_, "the launch file, JSON");
     flags.text("--entry", "NAME", entry_, "kernel of steps that name none (default: the only one of the file)");

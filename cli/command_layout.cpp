@@ -138,10 +138,10 @@ class LayoutCommand final : public Command {
          "d.html"}};
   }
 
-  void add_flags(FlagSet& flags, CLI::App& app) override {
-    app.add_option("ACTION", arguments_.action);
-    app.add_option("SUBJECT", arguments_.subject);
-    app.add_option("ARGUMENT", arguments_.argument);
+  void add_flags(FlagSet& flags) override {
+    flags.positional("ACTION", arguments_.action);
+    flags.positional("SUBJECT", arguments_.subject);
+    flags.positional("ARGUMENT", arguments_.argument);
     flags.group("Output");
     flags.text("--svg", "FILE", svg_, "draw the page into a file too");
     flags.text("--html", "FILE", html_, "one self-contained page: point at a cell to see what is linked to it");

@@ -200,8 +200,8 @@ class PlanCommand final : public Command {
          "tessera plan fmha --tile-m 128 --tile-n 128 --stages 3 --head-dim 256   (why it is refused)",
          "tessera plan fmha --batch 4 --heads-q 32 --heads-kv 8 --seqlen-q 4096 --seqlen-k 4096 --json"}};
   }
-  void add_flags(FlagSet& flags, CLI::App& app) override {
-    app.add_option("OP", subject_);
+  void add_flags(FlagSet& flags) override {
+    flags.positional("OP", subject_);
     flags.group("Flags");
     size_flags_.add_to(flags);
     selectors_.add_to(flags);

@@ -71,8 +71,8 @@ class RunCommand final : public Command {
          "tessera run fmha --output unnormalized --inputs integer   (exact: no rounding is allowed)",
          "tessera run copy2d --dtype u8 --shape 333,4096 --swizzle 64B"}};
   }
-  void add_flags(FlagSet& flags, CLI::App& app) override {
-    app.add_option("OP", subject_);
+  void add_flags(FlagSet& flags) override {
+    flags.positional("OP", subject_);
     flags.group("Flags");
     flags.text("--device", "WORD", device_,
                "gpu, emulator or auto (default): the GPU where one runs the target's code, else the emulator");

@@ -49,8 +49,8 @@ class TuneCommand final : public Command {
             {"tessera tune gemm --m 128 --n 7168 --k 16384 -o h200.json",
              "tessera warm shapes.json --tuning h200.json && tessera check shapes.json --tuning h200.json"}};
   }
-  void add_flags(FlagSet& flags, CLI::App& app) override {
-    app.add_option("SUBJECT", subject_);
+  void add_flags(FlagSet& flags) override {
+    flags.positional("SUBJECT", subject_);
     flags.group("Flags");
     flags.text("-o", "FILE", output_, "the tuning file (default: tuning.json)");
     flags.number("--repeat", "N", repeat_, 1, "timed launches a turn, their median counts (default: 20)");

@@ -26,8 +26,8 @@ class WarmCommand final : public Command {
         {"tessera warm shapes.json --jobs 8", "tessera warm fmha --head-dim 64,128,256 --mask none,causal --dry-run",
          "tessera warm shapes.json --cache-dir build/cubins --json > report.json"}};
   }
-  void add_flags(FlagSet& flags, CLI::App& app) override {
-    app.add_option("SUBJECT", subject_);
+  void add_flags(FlagSet& flags) override {
+    flags.positional("SUBJECT", subject_);
     flags.group("Flags");
     flags.toggle("--dry-run", is_dry_run_, "count problems and distinct kernels, compile nothing");
     flags.toggle("--strict", is_strict_, "fail (3) when any member of a cross product has no kernel");

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 
@@ -31,13 +32,22 @@ const std::string& single_value(const std::string& name, const CLI::results_t& g
 
 }  // namespace
 
+FlagSet::FlagSet() : app_(std::make_unique<CLI::App>()) {
+  app_->set_help_flag();
+  app_->allow_extras();
+}
+
+FlagSet::~FlagSet() = default;
+
+void FlagSet::positional(const std::string& name, std::string& target) { app_->add_option(name, target); }
+
 void FlagSet::explain(const std::string& name, const std::string& value, const std::string& help) {
   helps_.push_back({value.empty() ? name : name + " " + value, help, group_});
   entries_.push_back({name, value, help, owners_, value == "OPTION"});
 }
 
 void FlagSet::toggle(const std::string& name, bool& target, const std::string& help) {
-  app_.add_flag(name, target);
+  app_->add_flag(name, target);
   explain(name, "", help);
 }
 
@@ -46,7 +56,7 @@ void FlagSet::text(const std::string& name, const std::string& value, std::strin
     target = single_value(name, given);
     return true;
   };
-  app_.add_option(name, take)->expected(1)->take_all();
+  app_->add_option(name, take)->expected(1)->take_all();
   explain(name, value, help);
 }
 
@@ -62,7 +72,7 @@ void FlagSet::number(const std::string& name, const std::string& value, std::int
     target = parsed;
     return true;
   };
-  app_.add_option(name, parse)->expected(1)->take_all();
+  app_->add_option(name, parse)->expected(1)->take_all();
   explain(name, value, help);
 }
 
@@ -74,8 +84,18 @@ void FlagSet::list(const std::string& name, const std::string& value, std::vecto
     target = given;
     return true;
   };
-  app_.add_option(name, take)->expected(1)->take_all();
+  app_->add_option(name, take)->expected(1)->take_all();
   explain(name, value, help);
+}
+
+std::vector<std::string> FlagSet::parse(const std::string& command, std::vector<std::string> arguments) {
+  std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
+  try {
+    app_->parse(std::move(arguments));
+  } catch (const CLI::ParseError& error) {
+    throw Error(ErrorKind::usage, fmt::format("{}: {}", command, error.what()));
+  }
+  return app_->remaining();
 }
 
 namespace {

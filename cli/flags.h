@@ -1,13 +1,18 @@
-// Flags and help of one subcommand: registered once, parsed by CLI11, explained from the same table.
+// Flags and help of one subcommand: registered once, parsed by CLI11, explained from the same table. CLI11 itself is
+// included in flags.cpp alone: it costs a file seconds to compile.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cli/problem_list.h"
+
+namespace CLI {
+class App;
+}
 
 namespace tessera::cli {
 
@@ -26,11 +31,14 @@ void refuse_name_twice(const std::string& flag, const std::vector<std::string>& 
 
 class FlagSet {
  public:
-  explicit FlagSet(CLI::App& app) : app_(app) {}
+  FlagSet();
+  ~FlagSet();
   FlagSet& group(std::string name) {
     group_ = std::move(name);
     return *this;
   }
+  /// An argument by its place; help's first line names it.
+  void positional(const std::string& name, std::string& target);
   void toggle(const std::string& name, bool& target, const std::string& help);
   void text(const std::string& name, const std::string& value, std::string& target, const std::string& help);
   void number(const std::string& name, const std::string& value, std::int64_t& target, std::int64_t min,
@@ -50,6 +58,8 @@ class FlagSet {
   /// words: unknown flags, flags without their value or with another flag in its place, values of toggles. Throws
   /// Error{usage}.
   void check(const std::string& command, const std::vector<std::string>& arguments) const;
+  /// Fills in every target; gives the arguments that nothing takes. Throws Error{usage}.
+  std::vector<std::string> parse(const std::string& command, std::vector<std::string> arguments);
 
  private:
   struct Entry {
@@ -63,7 +73,7 @@ class FlagSet {
   void refuse_unknown(const std::string& command, const std::string& argument,
                       const std::vector<std::string>& arguments) const;
   void check_value(const Entry& entry, const std::string* value) const;
-  CLI::App& app_;
+  std::unique_ptr<CLI::App> app_;
   std::string group_ = "Flags";
   std::vector<std::string_view> owners_;
   std::vector<FlagHelp> helps_;

@@ -27,3 +27,15 @@ function(tessera_public_headers name)
                                             $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 endfunction()
+
+# tessera_together(NAME FILE...): these files of the target are compiled as one, since most of what a small file costs is headers and the
+# templates that all of them use. Where two give something the same name the compiler says so. A file in no list is compiled alone, and so is
+# every file with -DTESSERA_UNITY=OFF.
+function(tessera_together name)
+  if(TESSERA_UNITY)
+    string(MAKE_C_IDENTIFIER "${ARGV1}" group)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+    set_source_files_properties(${ARGN} PROPERTIES UNITY_GROUP ${group})
+    target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)  # it takes all but the first file for headers
+  endif()
+endfunction()

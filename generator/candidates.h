@@ -100,13 +100,13 @@ typename Operator::Config chosen_config(const Problem& problem) {
 /// the best.
 template <class Operator>
 typename Operator::Config best_config(const typename Operator::Problem& problem) {
-  using Config = typename Operator::Config;
-  if constexpr (requires(const Config& config) { Operator::most_score(config, problem); }) {
+  using ConfigType = typename Operator::Config;
+  if constexpr (requires(const ConfigType& config) { Operator::most_score(config, problem); }) {
     Operator::require_facts(problem);
-    std::vector<Config> legal = Operator::candidates(problem);
-    std::erase_if(legal, [](const Config& config) { return !why_invalid(config).ok(); });
+    std::vector<ConfigType> legal = Operator::candidates(problem);
+    std::erase_if(legal, [](const ConfigType& config) { return !why_invalid(config).ok(); });
     std::vector<double> bounds;
-    for (const Config& config : legal)
+    for (const ConfigType& config : legal)
       bounds.push_back(Operator::most_score(config, problem) * (1 + 1e-9));  // rounding
     if (!legal.empty()) {
       std::size_t best = static_cast<std::size_t>(std::max_element(bounds.begin(), bounds.end()) - bounds.begin());

@@ -82,7 +82,7 @@ bool decode_tensor_map(std::span<const std::byte, 128> bytes, math::TensorTile& 
 
 const char* replace_field(std::span<std::byte, 128> bytes, MapField field, std::uint32_t ordinal, std::uint64_t value) {
   // PTX's element types in the driver's numbers.
-  constexpr std::uint8_t kTypes[] = {0, 1, 2, 3, 4, 5, 6, 7, 10, 8, 9, 11, 12, 13, 14, 15};
+  constexpr std::uint8_t kDriverTypes[] = {0, 1, 2, 3, 4, 5, 6, 7, 10, 8, 9, 11, 12, 13, 14, 15};
   Encoded e;
   std::memcpy(&e, bytes.data(), sizeof(e));
   const bool is_empty = std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
@@ -117,7 +117,7 @@ const char* replace_field(std::span<std::byte, 128> bytes, MapField field, std::
       break;
     case MapField::elemtype:
       if (value > 15) return "elemtype must be 0 to 15";
-      e.type = kTypes[value];
+      e.type = kDriverTypes[value];
       break;
     case MapField::interleave_layout:
       if (value > 2) return "interleave_layout must be 0 to 2";

@@ -4,7 +4,7 @@
 namespace tessera::emulator {
 namespace {
 
-constexpr Form kForms[] = {
+constexpr Form kArithmeticForms[] = {
     // Integer arithmetic.
     {"add", TESSERA_INTS "|u16x2|s16x2", "", "d s s", "sm_70", "Integer Arithmetic: add", bind::add_int},
     {"add", "s32", "sat", "d s s", "sm_70", "Integer Arithmetic: add", bind::add_int},
@@ -156,6 +156,6 @@ constexpr Form kForms[] = {
 
 }  // namespace
 
-std::span<const Form> arithmetic_forms() noexcept { return kForms; }
+std::span<const Form> arithmetic_forms() noexcept { return kArithmeticForms; }
 
 }  // namespace tessera::emulator

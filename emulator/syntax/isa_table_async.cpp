@@ -4,7 +4,7 @@
 namespace tessera::emulator {
 namespace {
 
-constexpr Form kForms[] = {
+constexpr Form kAsyncForms[] = {
     // mbarrier.
     {"mbarrier.init", "b64", "[shared|shared::cta]", "m s:b32", "sm_80", "mbarrier.init", bind::mbarrier_init},
     {"mbarrier.inval", "b64", "[shared|shared::cta]", "m", "sm_80", "mbarrier.inval", bind::mbarrier_inval},
@@ -104,6 +104,6 @@ constexpr Form kForms[] = {
 
 }  // namespace
 
-std::span<const Form> async_forms() noexcept { return kForms; }
+std::span<const Form> async_forms() noexcept { return kAsyncForms; }
 
 }  // namespace tessera::emulator

@@ -4,7 +4,7 @@
 namespace tessera::emulator {
 namespace {
 
-constexpr Form kForms[] = {
+constexpr Form kControlForms[] = {
     // Control flow.
     {"bra", "", "[uni]", "l", "sm_70", "Control Flow: bra", bind::bra},
     {"brx.idx", "", "[uni]", "s:b32 t", "sm_70", "Control Flow: brx.idx", bind::brx},
@@ -73,6 +73,6 @@ constexpr Form kForms[] = {
 
 }  // namespace
 
-std::span<const Form> control_forms() noexcept { return kForms; }
+std::span<const Form> control_forms() noexcept { return kControlForms; }
 
 }  // namespace tessera::emulator

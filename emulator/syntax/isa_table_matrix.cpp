@@ -8,7 +8,7 @@
 namespace tessera::emulator {
 namespace {
 
-constexpr Form kForms[] = {
+constexpr Form kMatrixForms[] = {
     // Matrices.
     {"ldmatrix", "b16", "sync aligned m8n8 x1|x2|x4 [trans] [shared|shared::cta]", "v m", "sm_75", "ldmatrix",
      bind::ldmatrix},
@@ -102,6 +102,6 @@ constexpr Form kForms[] = {
 
 }  // namespace
 
-std::span<const Form> matrix_forms() noexcept { return kForms; }
+std::span<const Form> matrix_forms() noexcept { return kMatrixForms; }
 
 }  // namespace tessera::emulator

@@ -6,7 +6,7 @@ namespace {
 
 constexpr std::string_view kTextures = "not supported: texture and surface objects, which the driver makes";
 
-constexpr Form kForms[] = {
+constexpr Form kMemoryForms[] = {
     // Moves and conversions.
     {"mov", "pred|b16|b32|b64|b128|" TESSERA_INTS "|f16|bf16|f16x2|bf16x2|f32|f64", "", "v u", "sm_70",
      "Data Movement: mov", bind::mov},
@@ -169,6 +169,6 @@ constexpr Form kForms[] = {
 
 }  // namespace
 
-std::span<const Form> memory_forms() noexcept { return kForms; }
+std::span<const Form> memory_forms() noexcept { return kMemoryForms; }
 
 }  // namespace tessera::emulator

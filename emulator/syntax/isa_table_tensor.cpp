@@ -15,7 +15,7 @@ namespace {
   "collector::b2::fill|collector::b2::use|collector::b2::lastuse|collector::b2::discard|"  \
   "collector::b3::fill|collector::b3::use|collector::b3::lastuse|collector::b3::discard]"
 
-constexpr Form kForms[] = {
+constexpr Form kTensorForms[] = {
     {"tcgen05.alloc", "b32", TESSERA_GROUP "sync aligned [shared::cta]", "m s", TESSERA_TENSOR,
      "Tensor Memory: tcgen05.alloc", bind::tcgen05_alloc},
     {"tcgen05.dealloc", "b32", TESSERA_GROUP "sync aligned", "s s", TESSERA_TENSOR, "Tensor Memory: tcgen05.dealloc",
@@ -92,6 +92,6 @@ constexpr Form kForms[] = {
 
 }  // namespace
 
-std::span<const Form> tensor_forms() noexcept { return kForms; }
+std::span<const Form> tensor_forms() noexcept { return kTensorForms; }
 
 }  // namespace tessera::emulator

@@ -14,7 +14,7 @@ constexpr const char* kLoad = "v:b32 m s:u32?";
 constexpr const char* kStore = "m u:b32 s:u32?";
 constexpr const char* kProduct = "v:b32 u:b32 u:b32 u:b32";
 
-constexpr Form kForms[] = {
+constexpr Form kWmmaForms[] = {
     {"wmma.load.a", "f16", TESSERA_WMMA_ACCESS(TESSERA_WMMA_WIDE), kLoad, "sm_70", "wmma.load", bind::wmma_load_a},
     {"wmma.load.a", "s8|u8", TESSERA_WMMA_ACCESS(TESSERA_WMMA_WIDE), kLoad, "sm_72", "wmma.load", bind::wmma_load_a},
     {"wmma.load.a", "bf16", TESSERA_WMMA_ACCESS(TESSERA_WMMA_WIDE), kLoad, "sm_80", "wmma.load", bind::wmma_load_a},
@@ -66,6 +66,6 @@ constexpr Form kForms[] = {
 
 }  // namespace
 
-std::span<const Form> wmma_forms() noexcept { return kForms; }
+std::span<const Form> wmma_forms() noexcept { return kWmmaForms; }
 
 }  // namespace tessera::emulator

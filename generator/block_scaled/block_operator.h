@@ -14,6 +14,9 @@ inline constexpr std::int64_t kMaxBatch = 65535;  // a dimension of the grid
 inline constexpr std::int64_t kMaxExtent = (std::int64_t{1} << 31) - 65536;
 inline constexpr std::int64_t kMaxGridX = (std::int64_t{1} << 31) - 1;
 
+/// Threads of a CTA of quantize and dequantize, the default first.
+inline constexpr int kBlockThreads[] = {256, 128, 512};
+
 /// cvt from and to e2m1 exists from sm_100a on.
 Conversion conversion_of(Arch arch) noexcept;
 

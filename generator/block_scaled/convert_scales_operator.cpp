@@ -11,8 +11,6 @@ namespace tessera {
 
 namespace {
 
-using convert_scales::Config;
-
 ScaleForm other(ScaleForm form) { return form == ScaleForm::plain ? ScaleForm::tile : ScaleForm::plain; }
 
 // Scales of [l, rows, blocks]; a "block" of one element along a k that is called blocks.
@@ -39,7 +37,7 @@ BufferSpec buffer_of(const char* name, BufferRole role, ScaleForm form) {
   return buffer;
 }
 
-LaunchPlan launch_of(const Config& c, const std::string& arch, const std::string& kernel) {
+LaunchPlan launch_of(const convert_scales::Config& c, const std::string& arch, const std::string& kernel) {
   LaunchPlan launch;
   launch.op = "convert_scales";
   launch.arch = arch;
@@ -63,7 +61,9 @@ LaunchPlan launch_of(const Config& c, const std::string& arch, const std::string
 
 void ConvertScalesOperator::require_facts(const ConvertScales&) {}
 
-std::vector<Config> ConvertScalesOperator::candidates(const ConvertScales& problem) { return {{.to = problem.to}}; }
+std::vector<convert_scales::Config> ConvertScalesOperator::candidates(const ConvertScales& problem) {
+  return {{.to = problem.to}};
+}
 
 double ConvertScalesOperator::score(const Config&, const ConvertScales&) { return 1; }
 

@@ -12,13 +12,7 @@ namespace tessera {
 
 namespace {
 
-using dequantize::Config;
-using dequantize::Rule;
-
-constexpr int kThreads[] = {256, 128, 512};
-constexpr int kDefaultThreads = 256;
-
-LaunchPlan launch_of(const Config& c, const std::string& arch, const std::string& kernel) {
+LaunchPlan launch_of(const dequantize::Config& c, const std::string& arch, const std::string& kernel) {
   LaunchPlan launch;
   launch.op = "dequantize";
   launch.arch = arch;
@@ -48,9 +42,9 @@ void DequantizeOperator::require_facts(const Dequantize& problem) {
                             to_word(problem.dtype)));
 }
 
-std::vector<Config> DequantizeOperator::candidates(const Dequantize& problem) {
+std::vector<dequantize::Config> DequantizeOperator::candidates(const Dequantize& problem) {
   std::vector<Config> list;
-  for (const int threads : kThreads)
+  for (const int threads : kBlockThreads)
     list.push_back({.dtype = problem.dtype,
                     .format = problem.format,
                     .scale_form = problem.scale_form,
@@ -61,7 +55,7 @@ std::vector<Config> DequantizeOperator::candidates(const Dequantize& problem) {
 }
 
 double DequantizeOperator::score(const Config& config, const Dequantize&) {
-  return config.threads == kDefaultThreads ? 1 : 0.99;
+  return config.threads == kBlockThreads[0] ? 1 : 0.99;
 }
 
 std::string DequantizeOperator::merit(const Config& config, const Dequantize&) {
@@ -79,21 +73,21 @@ std::string DequantizeOperator::explain(const Config& config, const Verdict& ver
   const std::string found = grouped(verdict.found);
   const std::string bound = grouped(verdict.bound);
   switch (verdict.rule) {
-    case Rule::ok:
+    case dequantize::Rule::ok:
       break;
-    case Rule::dtype_not_floating:
+    case dequantize::Rule::dtype_not_floating:
       return fmt::format("{} elements of {} bytes: f32, f16 or bf16 needed", to_word(config.dtype), found);
-    case Rule::global_scale_without_nvfp4:
+    case dequantize::Rule::global_scale_without_nvfp4:
       return fmt::format(
           "a global scale beside scales of type {} for {} elements: it goes with ue4m3 for {}, which is "
           "nvfp4; set global_scale none",
           to_word(scale_type(config.format)), found, bound);
-    case Rule::global_scale_not_known:
+    case dequantize::Rule::global_scale_not_known:
       return "global_scale amax is found while quantising: give the number that was written then, with global_scale "
              "given";
-    case Rule::threads_not_multiple_of_32:
+    case dequantize::Rule::threads_not_multiple_of_32:
       return fmt::format("{} threads, a multiple of {} needed (warp)", found, bound);
-    case Rule::threads_out_of_range:
+    case dequantize::Rule::threads_out_of_range:
       return fmt::format("{} threads, 32 to {} allowed", found, bound);
   }
   return "?";

@@ -12,15 +12,10 @@ namespace tessera {
 
 namespace {
 
-using quantize::Config;
-using quantize::Rule;
-
-constexpr int kThreads[] = {256, 128, 512};
-constexpr int kDefaultThreads = 256;
 constexpr int kAmaxCtasOfSm = 4;
 constexpr std::int64_t kMaxSms = 1 << 16;
 
-std::string facts_text(const Config& c) {
+std::string facts_text(const quantize::Config& c) {
   std::string text = fmt::format("{} to {}, {} scales", to_word(c.dtype), to_word(c.format), to_word(c.scale_form));
   if (c.scale_rounding != ScaleRounding::up) text += fmt::format(", {}", to_word(c.scale_rounding));
   if (c.global_scale != GlobalScale::none) text += fmt::format(", global scale {}", to_word(c.global_scale));
@@ -28,7 +23,7 @@ std::string facts_text(const Config& c) {
 }
 
 // The step that finds the largest magnitude, as bits, in the workspace.
-LaunchStep amax_step(const Config& c, const std::string& kernel) {
+LaunchStep amax_step(const quantize::Config& c, const std::string& kernel) {
   LaunchStep step;
   step.entry = kernel + "_amax";
   const Expression groups = Expression::parse("l * rows * ceil_div(k, 16)");
@@ -42,7 +37,7 @@ LaunchStep amax_step(const Config& c, const std::string& kernel) {
   return step;
 }
 
-LaunchPlan launch_of(const Config& c, const std::string& arch, const std::string& kernel) {
+LaunchPlan launch_of(const quantize::Config& c, const std::string& arch, const std::string& kernel) {
   const bool is_amax = c.global_scale == GlobalScale::amax;
   LaunchPlan launch;
   launch.op = "quantize";
@@ -81,9 +76,9 @@ void QuantizeOperator::require_facts(const Quantize& problem) {
                             to_word(problem.dtype)));
 }
 
-std::vector<Config> QuantizeOperator::candidates(const Quantize& problem) {
+std::vector<quantize::Config> QuantizeOperator::candidates(const Quantize& problem) {
   std::vector<Config> list;
-  for (const int threads : kThreads)
+  for (const int threads : kBlockThreads)
     list.push_back({.dtype = problem.dtype,
                     .format = problem.format,
                     .scale_form = problem.scale_form,
@@ -95,7 +90,7 @@ std::vector<Config> QuantizeOperator::candidates(const Quantize& problem) {
 }
 
 double QuantizeOperator::score(const Config& config, const Quantize&) {
-  return config.threads == kDefaultThreads ? 1 : 0.99;
+  return config.threads == kBlockThreads[0] ? 1 : 0.99;
 }
 
 std::string QuantizeOperator::merit(const Config& config, const Quantize&) {
@@ -112,23 +107,23 @@ std::string QuantizeOperator::explain(const Config& config, const Verdict& verdi
   const std::string found = grouped(verdict.found);
   const std::string bound = grouped(verdict.bound);
   switch (verdict.rule) {
-    case Rule::ok:
+    case quantize::Rule::ok:
       break;
-    case Rule::dtype_not_floating:
+    case quantize::Rule::dtype_not_floating:
       return fmt::format("{} elements of {} bytes: f32, f16 or bf16 needed", to_word(config.dtype), found);
-    case Rule::global_scale_without_nvfp4:
+    case quantize::Rule::global_scale_without_nvfp4:
       return fmt::format(
           "a global scale beside scales of type {} for {} elements: it goes with ue4m3 for {}, which is "
           "nvfp4; set global_scale none",
           to_word(scale_type(config.format)), found, bound);
-    case Rule::rounding_without_power:
+    case quantize::Rule::rounding_without_power:
       return fmt::format(
           "scale_rounding {} beside scales of type {} for {} elements: it is a choice of ue8m0 for {}; leave "
           "it at up",
           to_word(config.scale_rounding), to_word(scale_type(config.format)), found, bound);
-    case Rule::threads_not_multiple_of_32:
+    case quantize::Rule::threads_not_multiple_of_32:
       return fmt::format("{} threads, a multiple of {} needed (warp)", found, bound);
-    case Rule::threads_out_of_range:
+    case quantize::Rule::threads_out_of_range:
       return fmt::format("{} threads, 32 to {} allowed", found, bound);
   }
   return "?";

@@ -13,9 +13,6 @@ namespace tessera {
 
 namespace {
 
-using copy2d::Config;
-using copy2d::Rule;
-
 // Rows of a tile along dimension 1; further dimensions have two each, so that a tile really has every dimension.
 constexpr int kTileOuter[] = {64, 128, 32, 16, 8};
 constexpr int kDeepExtent = 2;
@@ -29,11 +26,11 @@ constexpr std::int64_t kMaxStride = std::int64_t{1} << 40;
 
 constexpr int kMaxCtasOfSm = 32;
 
-long long ctas_of_sm(const Config& c) {
+long long ctas_of_sm(const copy2d::Config& c) {
   return std::min<long long>(kMaxCtasOfSm, kSmemBytesOfSm / (copy2d::smem_layout(c).total_bytes + kSmemBytesOfSystem));
 }
 
-void add_sizes(const Config& c, LaunchPlan& launch) {
+void add_sizes(const copy2d::Config& c, LaunchPlan& launch) {
   for (int d = 0; d < c.rank; ++d) {
     launch.sizes.push_back({.name = fmt::format("dim{}", d),
                             .min = 0,
@@ -58,7 +55,7 @@ void add_sizes(const Config& c, LaunchPlan& launch) {
   }
 }
 
-void add_tensor(const Config& c, const char* name, BufferRole role, LaunchPlan& launch) {
+void add_tensor(const copy2d::Config& c, const char* name, BufferRole role, LaunchPlan& launch) {
   BufferSpec buffer{.name = name, .role = role, .dtype = std::string(to_word(c.dtype)), .shape = {}, .strides = {}};
   TensorMapRecipe map;
   map.name = name;
@@ -79,7 +76,7 @@ void add_tensor(const Config& c, const char* name, BufferRole role, LaunchPlan& 
   launch.tensor_maps.push_back(std::move(map));
 }
 
-LaunchPlan launch_of(const Config& c, const std::string& arch, const std::string& kernel) {
+LaunchPlan launch_of(const copy2d::Config& c, const std::string& arch, const std::string& kernel) {
   LaunchPlan launch;
   launch.op = "copy2d";
   launch.arch = arch;
@@ -135,7 +132,7 @@ LaunchPlan launch_of(const Config& c, const std::string& arch, const std::string
 
 void Copy2dOperator::require_facts(const Copy2d&) {}  // every type and every legal rank has a Config
 
-std::vector<Config> Copy2dOperator::candidates(const Copy2d& problem) {
+std::vector<copy2d::Config> Copy2dOperator::candidates(const Copy2d& problem) {
   std::vector<Config> list;
   for (const Swizzle swizzle : kSwizzles) {
     for (const int outer : kTileOuter) {
@@ -180,26 +177,26 @@ std::string Copy2dOperator::explain(const Config& config, const Verdict& verdict
   const std::string bound = grouped(verdict.bound);
   const int bytes = dtype_bytes(config.dtype);
   switch (verdict.rule) {
-    case Rule::ok:
+    case copy2d::Rule::ok:
       break;
-    case Rule::rank_out_of_range:
+    case copy2d::Rule::rank_out_of_range:
       return fmt::format("rank {}, 1 to {} allowed", found, bound);
-    case Rule::box_extent_out_of_range:
+    case copy2d::Rule::box_extent_out_of_range:
       return fmt::format("a tile extent of {} elements, 1 to {} allowed", found, bound);
-    case Rule::box_beyond_rank:
+    case copy2d::Rule::box_beyond_rank:
       return fmt::format(
           "a tile extent of {} along a dimension that rank {} does not have: leave tile_outer to the "
           "planner",
           found, config.rank);
-    case Rule::inner_bytes_not_multiple_of_16:
+    case copy2d::Rule::inner_bytes_not_multiple_of_16:
       return fmt::format("rows of {} bytes, a multiple of {} needed: make tile_inner a multiple of {}", found, bound,
                          16 / bytes);
-    case Rule::inner_bytes_beyond_span:
+    case copy2d::Rule::inner_bytes_beyond_span:
       return fmt::format(
           "rows of {} bytes, {} allowed by the {} swizzle: make tile_inner at most {}, or the swizzle "
           "none",
           found, bound, to_word(config.swizzle), verdict.bound / bytes);
-    case Rule::shared_memory_exceeded:
+    case copy2d::Rule::shared_memory_exceeded:
       return fmt::format("{} bytes of shared memory, {} allowed: take a smaller tile", found, bound);
   }
   return "?";

@@ -18,9 +18,6 @@ namespace tessera {
 
 namespace {
 
-using gemv::Config;
-using gemv::Rule;
-
 constexpr int kWarpRows[] = {4, 2, 1};
 constexpr int kKWarps[] = {1, 2, 4, 8};
 constexpr int kSoftwarePanel = 16384, kHardwarePanel = 8192;
@@ -30,7 +27,7 @@ constexpr double kVectorCost = 2;      // in rows: what a CTA spends on the vect
 constexpr double kSplitCost = 0.1;     // of the work, for each doubling of the warps that share a row
 constexpr Hint kExampleM = 4096, kExampleK = 4096;
 
-double work_share(const Config& c, const Gemv& problem) {
+double work_share(const gemv::Config& c, const Gemv& problem) {
   const Hint m = problem.m > 0 ? problem.m : kExampleM;
   const Hint k = problem.k > 0 ? problem.k : kExampleK;
   const Hint l = problem.l > 0 ? problem.l : 1;
@@ -42,7 +39,7 @@ double work_share(const Config& c, const Gemv& problem) {
   return share / (1 + kVectorCost / gemv::rows_of_cta(c));
 }
 
-LaunchPlan launch_of(const Config& c, const std::string& arch, const std::string& kernel) {
+LaunchPlan launch_of(const gemv::Config& c, const std::string& arch, const std::string& kernel) {
   LaunchPlan launch;
   launch.op = "gemv";
   launch.arch = arch;
@@ -113,7 +110,7 @@ void GemvOperator::require_facts(const Gemv& problem) {
                     to_word(ValueType::e2m1), scales_text(BlockFormat::nvfp4)));
 }
 
-std::vector<Config> GemvOperator::candidates(const Gemv& problem) {
+std::vector<gemv::Config> GemvOperator::candidates(const Gemv& problem) {
   std::vector<Config> list;
   const Conversion conversion = conversion_of(problem.arch);
   for (const int warp_rows : kWarpRows)
@@ -148,23 +145,23 @@ std::string GemvOperator::explain(const Config& config, const Verdict& verdict) 
   const std::string found = grouped(verdict.found);
   const std::string bound = grouped(verdict.bound);
   switch (verdict.rule) {
-    case Rule::ok:
+    case gemv::Rule::ok:
       break;
-    case Rule::dtype_not_floating:
+    case gemv::Rule::dtype_not_floating:
       return fmt::format("{} elements of {} bytes: f32, f16 or bf16 needed", to_word(config.dtype), found);
-    case Rule::format_not_nvfp4:
+    case gemv::Rule::format_not_nvfp4:
       return fmt::format("scales of type {} for {} elements: ue4m3 for {} needed, which is nvfp4",
                          to_word(scale_type(config.format)), found, bound);
-    case Rule::warp_rows_not_supported:
+    case gemv::Rule::warp_rows_not_supported:
       return fmt::format("{} rows of a warp: 1, 2 or {} allowed", found, bound);
-    case Rule::tile_form_needs_4_rows:
+    case gemv::Rule::tile_form_needs_4_rows:
       return fmt::format("{} rows of a warp, {} needed: with scales in tiles a warp has four rows that lie 32 apart",
                          found, bound);
-    case Rule::k_warps_not_dividing:
+    case gemv::Rule::k_warps_not_dividing:
       return fmt::format("{} warps of a row: 1, 2, 4 or {} allowed", found, bound);
-    case Rule::k_panel_not_whole_steps:
+    case gemv::Rule::k_panel_not_whole_steps:
       return fmt::format("a panel of {} elements, a multiple of {} needed", found, bound);
-    case Rule::shared_memory_exceeded:
+    case gemv::Rule::shared_memory_exceeded:
       return fmt::format("{} bytes of shared memory, {} allowed", found, bound);
   }
   return "?";

@@ -19,11 +19,10 @@ struct KnownFlag {
 std::vector<KnownFlag> all_flags() {
   std::vector<KnownFlag> all;
   for (const CommandEntry& entry : commands()) {
-    CLI::App app;
-    FlagSet flags(app);
+    FlagSet flags;
     CommonFlags common;
     const auto command = entry.make();
-    command->add_flags(flags, app);
+    command->add_flags(flags);
     common.add_to(flags);
     for (const FlagHelp& flag : flags.helps()) {
       const std::size_t space = std::min(flag.flag.find(' '), flag.flag.size());

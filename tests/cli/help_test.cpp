@@ -29,11 +29,10 @@ TEST_CASE("help: every page is as its golden file says") {
 
 TEST_CASE("help: every flag is explained and no line is wider than a page") {
   for (const CommandEntry& entry : commands()) {
-    CLI::App app;
-    FlagSet flags(app);
+    FlagSet flags;
     CommonFlags common;
     const auto command = entry.make();
-    command->add_flags(flags, app);
+    command->add_flags(flags);
     common.add_to(flags);
     for (const FlagHelp& flag : flags.helps()) {
       CAPTURE(flag.flag);
@@ -126,8 +125,7 @@ TEST_CASE("durations and numbers as people read them") {
 
 TEST_CASE("environment variables are the names of flags, and docs/cli.md has them all") {
   const std::string text = read_text(std::filesystem::path(TESSERA_SOURCE_DIR) / "docs/cli.md");
-  CLI::App app;
-  FlagSet flags(app);
+  FlagSet flags;
   CommonFlags common;
   common.add_to(flags);
   const auto names = flags.names();
