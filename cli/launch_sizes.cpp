@@ -6,9 +6,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "base/relation.h"
 #include "base/shown.h"
-#include "base/stride_overlap.h"
 #include "base/suggestion.h"
 #include "generator/selectors.h"
 #include "tessera/error.h"
@@ -17,63 +15,57 @@ namespace tessera::cli {
 
 namespace {
 
-std::vector<std::string> names_of(const LaunchPlan& plan) {
-  std::vector<std::string> names;
-  for (const SizeSpec& size : plan.sizes) names.push_back(size.name);
-  return names;
-}
-
 std::string value_text(const Expression& expression, std::int64_t value) {
   return expression.is_constant() ? expression.text() : fmt::format("{} = {}", expression.text(), value);
 }
 
 }  // namespace
 
-LaunchSizes::LaunchSizes(const LaunchPlan& plan) : plan_(plan), names_(names_of(plan)) {
-  for (const SizeSpec& size : plan.sizes) {
-    defaults_.emplace_back();
-    if (size.default_value) defaults_.back().emplace(*size.default_value, names_);
-  }
-  for (const DomainRule& rule : plan.domain)
-    domain_.push_back({BoundExpression(rule.lhs, names_), BoundExpression(rule.rhs, names_)});
-  for (const TensorMapRecipe& recipe : plan.tensor_maps) maps_.emplace_back(recipe, names_);
+LaunchSizes::LaunchSizes(const LaunchPlan& plan) : rules_(plan) {
+  for (const TensorMapRecipe& recipe : plan.tensor_maps) maps_.emplace_back(recipe, rules_.names());
 }
 
 bool LaunchSizes::is_known(const Expression& expression, const KnownSizes& sizes) const {
   return std::all_of(expression.names().begin(), expression.names().end(), [&](const std::string& name) {
-    const auto found = std::find(names_.begin(), names_.end(), name);
-    return found != names_.end() && sizes.is_known[static_cast<std::size_t>(found - names_.begin())];
+    const std::size_t size = rules_.index_of(name);
+    return size < sizes.is_known.size() && sizes.is_known[size];
   });
+}
+
+bool LaunchSizes::are_known(const std::vector<Expression>& expressions, const KnownSizes& sizes) const {
+  return std::all_of(expressions.begin(), expressions.end(),
+                     [&](const Expression& expression) { return is_known(expression, sizes); });
 }
 
 std::map<std::string, std::int64_t> LaunchSizes::by_name(const std::vector<std::int64_t>& sizes) const {
   std::map<std::string, std::int64_t> named;
-  for (std::size_t i = 0; i < names_.size(); ++i) named.emplace(names_[i], sizes[i]);
+  for (std::size_t i = 0; i < sizes.size(); ++i) named.emplace(rules_.names()[i], sizes[i]);
   return named;
 }
 
 void LaunchSizes::require_name(const std::string& name) const {
-  if (std::find(names_.begin(), names_.end(), name) == names_.end())
-    throw Error(ErrorKind::usage,
-                fmt::format("{} has no size {}: its sizes are {}{}", plan_.op, shown(name), fmt::join(names_, ", "),
-                            suggestion(name, {names_.begin(), names_.end()})));
+  const std::vector<std::string>& names = rules_.names();
+  if (rules_.index_of(name) == names.size())
+    throw Error(ErrorKind::usage, fmt::format("{} has no size {}: its sizes are {}{}", plan().op, shown(name),
+                                              fmt::join(names, ", "), suggestion(name, {names.begin(), names.end()})));
 }
 
 KnownSizes LaunchSizes::known(const std::vector<GivenSize>& given) const {
   for (const GivenSize& size : given) require_name(size.name);
-  KnownSizes sizes{std::vector<std::int64_t>(names_.size(), 0), std::vector<bool>(names_.size(), true), {}};
-  for (std::size_t i = 0; i < names_.size(); ++i) {
-    const auto found =
-        std::find_if(given.begin(), given.end(), [&](const GivenSize& g) { return g.name == names_[i]; });
+  const std::vector<std::string>& names = rules_.names();
+  KnownSizes sizes{std::vector<std::int64_t>(names.size(), 0), std::vector<bool>(names.size(), true), {}};
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const auto found = std::find_if(given.begin(), given.end(), [&](const GivenSize& g) { return g.name == names[i]; });
+    const std::optional<Expression>& default_value = plan().sizes[i].default_value;
     if (found != given.end()) {
       sizes.values[i] = found->value;
-    } else if (defaults_[i] && is_known(*plan_.sizes[i].default_value, sizes)) {
-      sizes.values[i] = defaults_[i]->evaluate(sizes.values);
-    } else if (names_[i] == "num_sms") {
+    } else if (default_value && is_known(*default_value, sizes)) {
+      sizes.values[i] = rules_.default_of(i, sizes.values);
+    } else if (names[i] == "num_sms") {
       sizes.values[i] = 1;
     } else {
       sizes.is_known[i] = false;
-      if (!defaults_[i]) sizes.unknown.push_back(names_[i]);  // a default is missing what it follows from
+      if (!default_value) sizes.unknown.push_back(names[i]);  // a default is missing what it follows from
     }
   }
   return sizes;
@@ -88,18 +80,19 @@ std::optional<std::vector<std::int64_t>> LaunchSizes::complete(const std::vector
 std::vector<GivenSize> LaunchSizes::padded_pitches(const std::vector<GivenSize>& given) const {
   const KnownSizes sizes = known(given);
   std::vector<GivenSize> padded;
-  for (std::size_t i = 0; i < names_.size(); ++i) {
-    const bool is_pitch = names_[i].starts_with("ld") || names_[i] == "v_stride_dim";  // of a product; of K-major v
+  for (std::size_t i = 0; i < sizes.values.size(); ++i) {
+    const std::string& name = rules_.names()[i];
+    const bool is_pitch = name.starts_with("ld") || name == "v_stride_dim";  // of a product; of K-major v
     if (!is_pitch || !sizes.is_known[i]) continue;
     std::int64_t value = sizes.values[i];
     for (const Relation relation : {Relation::at_least, Relation::multiple_of})
-      for (std::size_t r = 0; r < domain_.size(); ++r) {
-        const DomainRule& rule = plan_.domain[r];
-        if (rule.relation != relation || rule.lhs.text() != names_[i] || !is_known(rule.rhs, sizes)) continue;
-        const std::int64_t bound = domain_[r].rhs.evaluate(sizes.values);
+      for (std::size_t r = 0; r < plan().domain.size(); ++r) {
+        const DomainRule& rule = plan().domain[r];
+        if (rule.relation != relation || rule.lhs.text() != name || !is_known(rule.rhs, sizes)) continue;
+        const std::int64_t bound = rules_.sides(r, sizes.values).rhs;
         value = relation == Relation::at_least ? std::max(value, bound) : round_up(value, bound);
       }
-    if (value != sizes.values[i]) padded.push_back({names_[i], value});
+    if (value != sizes.values[i]) padded.push_back({name, value});
   }
   return padded;
 }
@@ -112,52 +105,43 @@ std::vector<std::string> LaunchSizes::problems(const KnownSizes& sizes) const {
   std::vector<std::string> found;
   const std::vector<std::int64_t>& values = sizes.values;
   for (std::size_t i = 0; i < values.size(); ++i)
-    if (sizes.is_known[i] && (values[i] < plan_.sizes[i].min || values[i] > plan_.sizes[i].max))
-      found.push_back(
-          fmt::format("{} = {}: must be from {} to {}", names_[i], values[i], plan_.sizes[i].min, plan_.sizes[i].max));
+    if (const SizeSpec& size = plan().sizes[i]; sizes.is_known[i] && !rules_.is_in_range(i, values[i]))
+      found.push_back(fmt::format("{} = {}: must be from {} to {}", size.name, values[i], size.min, size.max));
   if (!found.empty()) return found;
-  for (std::size_t i = 0; i < domain_.size(); ++i) {
-    const DomainRule& rule = plan_.domain[i];
+  for (std::size_t i = 0; i < plan().domain.size(); ++i) {
+    const DomainRule& rule = plan().domain[i];
     if (!is_known(rule.lhs, sizes) || !is_known(rule.rhs, sizes)) continue;
-    const std::int64_t lhs = domain_[i].lhs.evaluate(values), rhs = domain_[i].rhs.evaluate(values);
-    if (holds(lhs, rule.relation, rhs)) continue;
+    const SizeRules::Sides sides = rules_.sides(i, values);
+    if (sides.holds) continue;
     // A bound that is a number stands in the message already.
-    found.push_back(fmt::format("{}: {}{}", rule.message, value_text(rule.lhs, lhs),
-                                rule.rhs.is_constant() ? "" : ", " + value_text(rule.rhs, rhs)));
+    found.push_back(fmt::format("{}: {}{}", rule.message, value_text(rule.lhs, sides.lhs),
+                                rule.rhs.is_constant() ? "" : ", " + value_text(rule.rhs, sides.rhs)));
   }
-  for (const BufferSpec& buffer : plan_.buffers) {
-    if (std::string problem = overlap_problem(buffer, sizes); !problem.empty()) found.push_back(std::move(problem));
+  find_overlaps(sizes, found);
+  if (found.empty()) find_broken_maps(sizes, found);
+  return found;
+}
+
+void LaunchSizes::find_overlaps(const KnownSizes& sizes, std::vector<std::string>& found) const {
+  for (std::size_t i = 0; i < rules_.outputs().size(); ++i) {
+    const BufferSpec& buffer = plan().buffers[rules_.outputs()[i]];
+    if (buffer.strides.size() != buffer.shape.size()) continue;
+    if (!are_known(buffer.shape, sizes) || !are_known(buffer.strides, sizes)) continue;
+    if (const std::optional<SizeRules::Overlap> overlap = rules_.overlap(i, sizes.values))
+      found.push_back(overlap_message(buffer, overlap->strides, overlap->places));
   }
-  if (!found.empty()) return found;
-  const TensorMapTarget target{.compute_major = Arch::parse(plan_.arch).compute_major()};
+}
+
+void LaunchSizes::find_broken_maps(const KnownSizes& sizes, std::vector<std::string>& found) const {
+  const TensorMapTarget target{.compute_major = Arch::parse(plan().arch).compute_major()};
   for (std::size_t i = 0; i < maps_.size(); ++i) {
-    const TensorMapRecipe& recipe = plan_.tensor_maps[i];
-    const auto knows = [&](const Expression& expression) { return is_known(expression, sizes); };
-    if (!std::all_of(recipe.dims.begin(), recipe.dims.end(), knows) ||
-        !std::all_of(recipe.strides_bytes.begin(), recipe.strides_bytes.end(), knows))
-      continue;
-    const ResolvedTensorMap resolved = maps_[i].resolve(values, 0);
+    const TensorMapRecipe& recipe = plan().tensor_maps[i];
+    if (!are_known(recipe.dims, sizes) || !are_known(recipe.strides_bytes, sizes)) continue;
+    const ResolvedTensorMap resolved = maps_[i].resolve(sizes.values, 0);
     if (first_broken_rule(resolved, target) == TensorMapRule{}) continue;
     for (const TensorMapViolation& violation : broken_rules(resolved, maps_[i].name(), target))
       found.push_back(violation.message);
   }
-  return found;
-}
-
-std::string LaunchSizes::overlap_problem(const BufferSpec& buffer, const KnownSizes& sizes) const {
-  if (buffer.role == BufferRole::input || buffer.strides.size() != buffer.shape.size()) return "";
-  std::vector<std::int64_t> extents, strides;
-  for (std::size_t i = 0; i < buffer.shape.size(); ++i) {
-    if (!is_known(buffer.shape[i], sizes) || !is_known(buffer.strides[i], sizes)) return "";
-    extents.push_back(evaluate(buffer.shape[i], sizes.values));
-    strides.push_back(evaluate(buffer.strides[i], sizes.values));
-  }
-  const std::optional<StrideOverlap> overlap = find_overlap(extents, strides);
-  return overlap ? overlap_message(buffer, strides, *overlap) : "";
-}
-
-std::int64_t LaunchSizes::evaluate(const Expression& expression, const std::vector<std::int64_t>& sizes) const {
-  return BoundExpression(expression, names_).evaluate(sizes);
 }
 
 std::vector<ResolvedTensorMap> LaunchSizes::resolve(const std::vector<std::int64_t>& sizes) const {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/bound_expression.h"
+#include "base/size_rules.h"
 #include "base/tensor_map_resolve.h"
 #include "tessera/launch.h"
 #include "tessera/problem.h"
@@ -48,21 +48,18 @@ class LaunchSizes {
   std::vector<std::string> problems(const std::vector<std::int64_t>& sizes) const;
   /// The same of what follows from known sizes alone; the rest is not looked at.
   std::vector<std::string> problems(const KnownSizes& sizes) const;
-  std::int64_t evaluate(const Expression& expression, const std::vector<std::int64_t>& sizes) const;
+  std::int64_t evaluate(const Expression& expression, const std::vector<std::int64_t>& sizes) const {
+    return rules_.evaluate(expression, sizes);
+  }
   std::vector<ResolvedTensorMap> resolve(const std::vector<std::int64_t>& sizes) const;
-  const LaunchPlan& plan() const { return plan_; }
+  const LaunchPlan& plan() const { return rules_.plan(); }
 
  private:
   bool is_known(const Expression& expression, const KnownSizes& sizes) const;
-  /// Empty for inputs, outputs whose elements lie apart, and those of which something is unknown.
-  std::string overlap_problem(const BufferSpec& buffer, const KnownSizes& sizes) const;
-  struct BoundRule {
-    BoundExpression lhs, rhs;
-  };
-  const LaunchPlan& plan_;
-  std::vector<std::string> names_;
-  std::vector<std::optional<BoundExpression>> defaults_;
-  std::vector<BoundRule> domain_;
+  bool are_known(const std::vector<Expression>& expressions, const KnownSizes& sizes) const;
+  void find_overlaps(const KnownSizes& sizes, std::vector<std::string>& found) const;
+  void find_broken_maps(const KnownSizes& sizes, std::vector<std::string>& found) const;
+  SizeRules rules_;
   std::vector<BoundTensorMap> maps_;
 };
 

@@ -6,8 +6,6 @@
 #include <limits>
 
 #include "base/assert.h"
-#include "base/relation.h"
-#include "base/stride_overlap.h"
 #include "runtime/launcher_refusals.h"
 
 namespace tessera {
@@ -30,27 +28,12 @@ bool is_multiple(std::uint64_t pointer, int power_of_two) noexcept {
 }  // namespace
 
 LaunchProgram::LaunchProgram(const LaunchPlan& plan, const DeviceInfo& info)
-    : plan_(plan), num_sms_(info.num_sms), num_values_(plan.sizes.size()) {
+    : plan_(plan), num_sms_(info.num_sms), rules_(plan), num_values_(plan.sizes.size()) {
   target_.compute_major = info.compute_major;
-  for (const SizeSpec& size : plan.sizes) size_names_.push_back(size.name);
-  for (const SizeSpec& size : plan.sizes)
-    defaults_.push_back(size.default_value ? BoundExpression(*size.default_value, size_names_) : BoundExpression());
-  for (const DomainRule& rule : plan.domain)
-    domain_.push_back({bind(rule.lhs, domain_phase_, {}), bind(rule.rhs, domain_phase_, {}), rule.relation});
-  for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
-    const BufferSpec& spec = plan.buffers[i];
-    if (spec.role == BufferRole::input) continue;
-    outputs_.push_back({i, {}, {}});
-    for (const Expression& extent : spec.shape)
-      outputs_.back().extents.push_back(bind(extent, output_phase_, {&domain_phase_}));
-    for (const Expression& stride : spec.strides)
-      outputs_.back().strides.push_back(bind(stride, output_phase_, {&domain_phase_}));
-  }
-  workspace_bytes_ = bind(plan.workspace.bytes, common_phase_, {&domain_phase_, &output_phase_});
+  workspace_bytes_ = bind(plan.workspace.bytes, common_phase_);
   for (const LaunchStep& step : plan.steps) {
     steps_.emplace_back();
-    for (std::size_t i = 0; i < 3; ++i)
-      steps_.back().grid[i] = bind(step.grid[i], common_phase_, {&domain_phase_, &output_phase_});
+    for (std::size_t i = 0; i < 3; ++i) steps_.back().grid[i] = bind(step.grid[i], common_phase_);
   }
   for (const TensorMapRecipe& recipe : plan.tensor_maps) bind_map(recipe, target_);
   for (std::size_t i = 0; i < plan.steps.size(); ++i) bind_step(plan.steps[i]);
@@ -60,10 +43,10 @@ LaunchProgram::LaunchProgram(const LaunchPlan& plan, const DeviceInfo& info)
   memo_.emplace(plan, num_values_, std::move(buffers_of_maps));
 }
 
-/// The place of the expression's value, which `phase` computes unless an earlier one does.
-std::size_t LaunchProgram::bind(const Expression& expression, Phase& phase, const std::vector<const Phase*>& earlier) {
-  const auto size = std::find(size_names_.begin(), size_names_.end(), expression.text());
-  if (size != size_names_.end()) return static_cast<std::size_t>(size - size_names_.begin());
+/// The place of the expression's value, which `phase` computes unless the earlier one does.
+std::size_t LaunchProgram::bind(const Expression& expression, Phase& phase, const Phase* earlier) {
+  const std::size_t size = rules_.index_of(expression.text());
+  if (size < plan_.sizes.size()) return size;
   const auto [place, is_new] = values_of_texts_.try_emplace(expression.text(), num_values_);
   if (is_new) ++num_values_;
   TESSERA_ASSERT(num_values_ <= kMaxValues, std::to_string(num_values_));
@@ -71,9 +54,8 @@ std::size_t LaunchProgram::bind(const Expression& expression, Phase& phase, cons
   const auto computes = [value](const Phase& other) {
     return std::any_of(other.begin(), other.end(), [value](const Evaluation& e) { return e.value == value; });
   };
-  const bool is_computed = computes(phase) || std::any_of(earlier.begin(), earlier.end(),
-                                                          [&](const Phase* other) { return computes(*other); });
-  if (!is_computed) phase.push_back({BoundExpression(expression, size_names_), value});
+  if (!computes(phase) && (earlier == nullptr || !computes(*earlier)))
+    phase.push_back({BoundExpression(expression, rules_.names()), value});
   return value;
 }
 
@@ -81,9 +63,9 @@ std::size_t LaunchProgram::bind(const Expression& expression, Phase& phase, cons
 void LaunchProgram::bind_map(const TensorMapRecipe& recipe, TensorMapTarget target) {
   Map map;
   Phase unused;
-  map.bound = BoundTensorMap(recipe, size_names_);
+  map.bound = BoundTensorMap(recipe, rules_.names());
   map.buffer = static_cast<std::size_t>(index_of(plan_.buffers, recipe.buffer));
-  for (const Expression& extent : plan_.buffers[map.buffer].shape) map.extents.emplace_back(extent, size_names_);
+  for (const Expression& extent : plan_.buffers[map.buffer].shape) map.extents.emplace_back(extent, rules_.names());
   map.fixed.type = recipe.type;
   map.fixed.rank = static_cast<std::uint32_t>(recipe.dims.size());
   map.fixed.interleave = recipe.interleave;
@@ -91,13 +73,12 @@ void LaunchProgram::bind_map(const TensorMapRecipe& recipe, TensorMapTarget targ
   map.fixed.l2_promotion = recipe.l2_promotion;
   map.fixed.fill = recipe.fill;
   for (std::size_t i = 0; i < recipe.dims.size(); ++i) {
-    map.dims[i] = bind(recipe.dims[i], unused, {});
+    map.dims[i] = bind(recipe.dims[i], unused);
     map.fixed.dims[i] = 1;
     map.fixed.box[i] = recipe.box[i];
     map.fixed.element_strides[i] = recipe.element_strides[i];
   }
-  for (std::size_t i = 0; i < recipe.strides_bytes.size(); ++i)
-    map.strides[i] = bind(recipe.strides_bytes[i], unused, {});
+  for (std::size_t i = 0; i < recipe.strides_bytes.size(); ++i) map.strides[i] = bind(recipe.strides_bytes[i], unused);
   map.alignment_mask = static_cast<std::uint64_t>(tensor_map_alignment(recipe.type, recipe.interleave)) - 1;
   map.is_fixed_legal = !is_packed(recipe.type) && first_broken_rule(map.fixed, target) == TensorMapRule::none;
   maps_.push_back(std::move(map));
@@ -105,9 +86,7 @@ void LaunchProgram::bind_map(const TensorMapRecipe& recipe, TensorMapTarget targ
 
 void LaunchProgram::bind_step(const LaunchStep& step) {
   Step& bound = steps_[static_cast<std::size_t>(&step - plan_.steps.data())];
-  const auto bind_here = [&](const Expression& expression) {
-    return bind(expression, bound.phase, {&domain_phase_, &output_phase_, &common_phase_});
-  };
+  const auto bind_here = [&](const Expression& expression) { return bind(expression, bound.phase, &common_phase_); };
   for (const KernelParameter& parameter : step.parameters) {
     Parameter result{parameter.kind, 0, 0};
     switch (parameter.kind) {
@@ -149,37 +128,20 @@ void LaunchProgram::prepare_sizes(const LaunchArguments& arguments, LaunchFrame&
       if (spec.name == "num_sms")
         value = num_sms_;
       else if (spec.default_value)
-        value = defaults_[i].evaluate(sizes(frame));
+        value = rules_.default_of(i, sizes(frame));
       else
         refuse_missing_size(plan_, spec);
     }
-    if (value < spec.min || value > spec.max) refuse_size(plan_, spec, value);
+    if (!rules_.is_in_range(i, value)) refuse_size(plan_, spec, value);
     frame.values[i] = value;
   }
-  run(domain_phase_, frame);
-  check_domain(frame);
-  run(output_phase_, frame);
-  check_outputs(frame);
-}
-
-void LaunchProgram::check_domain(const LaunchFrame& frame) const {
-  for (std::size_t i = 0; i < domain_.size(); ++i) {
-    const std::int64_t lhs = frame.values[domain_[i].lhs], rhs = frame.values[domain_[i].rhs];
-    if (!holds(lhs, domain_[i].relation, rhs)) refuse_domain(plan_, plan_.domain[i], lhs, rhs);
+  for (std::size_t i = 0; i < plan_.domain.size(); ++i) {
+    const SizeRules::Sides sides = rules_.sides(i, sizes(frame));
+    if (!sides.holds) refuse_domain(plan_, plan_.domain[i], sides.lhs, sides.rhs);
   }
-}
-
-void LaunchProgram::check_outputs(const LaunchFrame& frame) const {
-  for (const Output& output : outputs_) {
-    std::int64_t extents[kMaxBufferRank], strides[kMaxBufferRank];
-    const std::size_t rank = std::min(output.extents.size(), output.strides.size());
-    for (std::size_t i = 0; i < rank; ++i) {
-      extents[i] = frame.values[output.extents[i]];
-      strides[i] = frame.values[output.strides[i]];
-    }
-    const std::optional<StrideOverlap> overlap = find_overlap({extents, rank}, {strides, rank});
-    if (overlap) refuse_overlap(plan_, plan_.buffers[output.buffer], {strides, rank}, *overlap);
-  }
+  for (std::size_t i = 0; i < rules_.outputs().size(); ++i)
+    if (const std::optional<SizeRules::Overlap> overlap = rules_.overlap(i, sizes(frame)))
+      refuse_overlap(plan_, plan_.buffers[rules_.outputs()[i]], overlap->strides, overlap->places);
 }
 
 void LaunchProgram::check_buffers(const LaunchArguments& arguments, const LaunchFrame& frame) const {
@@ -188,7 +150,7 @@ void LaunchProgram::check_buffers(const LaunchArguments& arguments, const Launch
   for (std::size_t i = 0; i < plan_.buffers.size(); ++i) {
     const BufferSpec& spec = plan_.buffers[i];
     const DevicePointer pointer = arguments.buffers[i];
-    if (pointer == 0 && !spec.is_optional) check_null_buffer(plan_, spec, size_names_, sizes(frame));
+    if (pointer == 0 && !spec.is_optional) check_null_buffer(plan_, spec, rules_.names(), sizes(frame));
     if (!is_multiple(pointer, spec.alignment)) refuse_alignment(plan_, spec.name, pointer, spec.alignment);
   }
 }
@@ -336,7 +298,7 @@ void LaunchProgram::prepare(const LaunchArguments& arguments, Device& device, La
 }
 
 std::int64_t LaunchProgram::workspace_bytes(const LaunchFrame& frame) const {
-  return BoundExpression(plan_.workspace.bytes, size_names_).evaluate(sizes(frame));
+  return rules_.evaluate(plan_.workspace.bytes, sizes(frame));
 }
 
 std::vector<std::pair<std::string, ResolvedTensorMap>> LaunchProgram::resolve_maps(const LaunchArguments& arguments,

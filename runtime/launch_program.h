@@ -1,10 +1,10 @@
 // A launch plan compiled for launching: names are indices, every distinct expression is evaluated once, whatever does
 // not depend on sizes is settled.
 //
-// Values: one array per launch. It begins with the sizes; behind them each distinct expression that is more than a
-// size's name has its place. Expressions are evaluated in phases, because a later one may overflow where an earlier
-// check refuses: defaults with their sizes, then the domain's, then outputs' extents and strides, grids and workspace,
-// then each step's own, unless the step is skipped.
+// Values: one array per launch. It begins with the sizes, which base/size_rules.h fills in and checks; behind them each
+// distinct expression that is more than a size's name has its place. Expressions are evaluated in phases, because a
+// later one may overflow where an earlier check refuses: grids and workspace, then each step's own, unless the step is
+// skipped.
 #pragma once
 
 #include <array>
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/bound_expression.h"
+#include "base/size_rules.h"
 #include "base/tensor_map_resolve.h"
 #include "runtime/launch_memo.h"
 #include "tessera/device.h"
@@ -25,9 +26,8 @@
 namespace tessera {
 
 /// Sizes, and every expression that the limits of tessera/launch.h let a plan have.
-inline constexpr std::size_t kMaxValues = kMaxSizes + 2 * kMaxDomainRules + 1 +
-                                          kMaxTensorMaps * (2 * kMaxTensorMapRank - 1) +
-                                          kMaxSteps * (3 + kMaxParameters) + kMaxBuffers * 2 * kMaxBufferRank;
+inline constexpr std::size_t kMaxValues =
+    kMaxSizes + 1 + kMaxTensorMaps * (2 * kMaxTensorMapRank - 1) + kMaxSteps * (3 + kMaxParameters);
 
 /// Everything about one launch, on the stack. Left uninitialised on purpose: only what the plan has is written and
 /// read.
@@ -67,11 +67,6 @@ class LaunchProgram {
   };
   using Phase = std::vector<Evaluation>;
 
-  struct Rule {
-    std::size_t lhs = 0, rhs = 0;
-    Relation relation = Relation::equal;
-  };
-
   struct Map {
     ResolvedTensorMap fixed;  // all that needs no size
     std::array<std::size_t, kMaxTensorMapRank> dims{};
@@ -81,11 +76,6 @@ class LaunchProgram {
     bool is_fixed_legal = false;           // then only address, dims and strides are left to check
     std::vector<BoundExpression> extents;  // of the buffer
     BoundTensorMap bound;                  // the same, for messages
-  };
-
-  struct Output {
-    std::size_t buffer = 0;
-    std::vector<std::size_t> extents, strides;  // values
   };
 
   struct Parameter {
@@ -100,13 +90,11 @@ class LaunchProgram {
     std::vector<Parameter> parameters;
   };
 
-  std::size_t bind(const Expression& expression, Phase& phase, const std::vector<const Phase*>& earlier);
+  std::size_t bind(const Expression& expression, Phase& phase, const Phase* earlier = nullptr);
   void bind_map(const TensorMapRecipe& recipe, TensorMapTarget target);
   void bind_step(const LaunchStep& step);
   void run(const Phase& phase, LaunchFrame& frame) const;
 
-  void check_domain(const LaunchFrame& frame) const;
-  void check_outputs(const LaunchFrame& frame) const;
   void check_buffers(const LaunchArguments& arguments, const LaunchFrame& frame) const;
   void fill_scalars(const LaunchArguments& arguments, LaunchFrame& frame) const;
   void check_workspace(const LaunchArguments& arguments, std::int64_t bytes) const;
@@ -121,13 +109,10 @@ class LaunchProgram {
   const LaunchPlan& plan_;
   std::int64_t num_sms_ = 0;
   TensorMapTarget target_;
-  std::vector<std::string> size_names_;
+  SizeRules rules_;
   std::map<std::string, std::size_t> values_of_texts_;  // while binding
   std::size_t num_values_ = 0;
-  std::vector<BoundExpression> defaults_;  // of sizes; unused where there is none
-  Phase domain_phase_, output_phase_, common_phase_;
-  std::vector<Rule> domain_;
-  std::vector<Output> outputs_;
+  Phase common_phase_;
   std::vector<Map> maps_;
   std::size_t workspace_bytes_ = 0;  // a value
   std::vector<Step> steps_;
