@@ -135,7 +135,9 @@ std::string fmha_merge_call(const FmhaLaunch& c) {
   given.give({"o", "lse"});
   if (c.facts.output == Output::unnormalized) given.give({"row_max", "row_sum"});
   if (has_sink(c.facts)) given.give_as("const float", "sink");
-  given.give({"batch", "heads_q", "seqlen_q", "num_splits", "o_stride_head", "o_stride_seqlen", "o_stride_batch"});
+  if (is_ragged(c.facts)) given.give_as("const int", "cu_seqlens_q");
+  given.give({"batch", "heads_q", "seqlen_q", "num_splits", "o_stride_head", "o_stride_seqlen"});
+  given.give("o_stride_batch", is_ragged(c.facts) ? "0" : "o_stride_batch");
   return fmt::format("tessera::attention::merge<kConfig>({{{}}})", given.text());
 }
 

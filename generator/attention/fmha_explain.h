@@ -86,6 +86,13 @@ inline Fmha known_of_kernel(Fmha p) {
   return p;
 }
 
+/// With the queries of one sequence, as far as they are expected to be equally many.
+inline Fmha with_equal_queries(Fmha p) {
+  if (p.q_layout == QueryLayout::ragged && p.seqlen_q >= 0)
+    p.seqlen_q = p.batch > 0 ? ceil_div(p.seqlen_q, p.batch) : kUnknownHint;
+  return p;
+}
+
 /// From here on a sequence counts as long: it fills its tiles but for a small part.
 inline constexpr Hint kShortLength = 1024;
 

@@ -107,6 +107,18 @@ void require_facts_of_scores(const Fmha& problem) {
                 "none, and add exp(sink - row_max) to row_sum where the rows are divided");
 }
 
+void require_queries(const Fmha& problem) {
+  if (problem.q_layout != QueryLayout::ragged) return;
+  if (problem.seqused == UsedLengths::qk)
+    throw Error(ErrorKind::unsupported,
+                "seqused qk with q_layout ragged: cu_seqlens_q says how many queries a sequence "
+                "has; take seqused k");
+  if (problem.kv_pools != KvPools::dense)
+    throw Error(ErrorKind::unsupported, fmt::format("q_layout ragged with kv_pools {}: each query has a list of its "
+                                                    "own; take dense",
+                                                    to_word(problem.kv_pools)));
+}
+
 void require_split(const Fmha& problem, std::string_view remedy) {
   if (problem.split_size <= 0) return;
   if (problem.kv_pools != KvPools::dense)

@@ -25,6 +25,8 @@ std::vector<OperandPlan> fact_operands(const AttentionFacts& facts);
 void require_dtype(const Fmha& problem);
 /// Throws Error{unsupported} for facts of scores that do not go together.
 void require_facts_of_scores(const Fmha& problem);
+/// Throws Error{unsupported} for ragged queries beside what says lengths of queries otherwise, or lists their keys.
+void require_queries(const Fmha& problem);
 /// Throws Error{unsupported} for parts with a size where keys are not split, and for those that are not known to lie
 /// at their multiples. remedy: the split_kv to take.
 void require_split(const Fmha& problem, std::string_view remedy);

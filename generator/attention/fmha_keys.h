@@ -37,7 +37,7 @@ inline bool has_map_of_o(const FmhaLaunch& c) {
 }
 /// Whether the first step stores rows of o by threads.
 inline bool stores_rows(const FmhaLaunch& c) {
-  return c.is_dealt || is_ragged(c.facts) || ((widens_keys(c.facts) || c.copies_q) && !c.is_split);
+  return c.is_dealt || ((is_ragged(c.facts) || widens_keys(c.facts) || c.copies_q) && !c.is_split);
 }
 
 /// Factors of 8-bit k and v, for each sequence and key head; strides of 0: one for all.

@@ -76,14 +76,8 @@ Fmha of_sized_parts(const Fmha& p) {
   return one;
 }
 
-/// With the queries of one sequence, as far as they are expected to be equally many.
-Fmha of_one_sequence(const Fmha& p) {
-  if (p.split_size > 0) return of_sized_parts(p);
-  Fmha one = p;
-  if (p.q_layout == QueryLayout::ragged && p.seqlen_q >= 0)
-    one.seqlen_q = p.batch > 0 ? ceil_div(p.seqlen_q, p.batch) : kUnknownHint;
-  return one;
-}
+/// With the queries of one sequence.
+Fmha of_one_sequence(const Fmha& p) { return p.split_size > 0 ? of_sized_parts(p) : with_equal_queries(p); }
 
 /// Split where few tiles would leave a device idle beside long walks over the keys, or a long walk of one sequence
 /// beside short ones of others.
@@ -251,14 +245,8 @@ void FmhaOperator::require_facts(const Fmha& problem) {
     throw Error(ErrorKind::unsupported, fmt::format("fmha has no kernel for {} {} on {}: take sm_100a or sm_103a",
                                                     field, value, problem.arch.to_string()));
   };
-  if (problem.q_layout == QueryLayout::ragged) {
-    if (problem.seqused == UsedLengths::qk)
-      throw Error(ErrorKind::unsupported,
-                  "seqused qk with q_layout ragged: cu_seqlens_q says how many queries a sequence "
-                  "has; take seqused k");
-    if (problem.split_kv == SplitKv::on)
-      throw Error(ErrorKind::unsupported, "split_kv on with q_layout ragged: sequences differ; take dealt");
-  }
+  if (problem.q_layout == QueryLayout::ragged && problem.split_kv == SplitKv::on)
+    throw Error(ErrorKind::unsupported, "split_kv on with q_layout ragged: sequences differ; take dealt");
   if (problem.kv_dtype && *problem.kv_dtype != problem.dtype) {
     const auto refuse_widening = [&](const std::string& with) {
       throw Error(ErrorKind::unsupported,
@@ -272,6 +260,7 @@ void FmhaOperator::require_facts(const Fmha& problem) {
     if (problem.tree_mask != TreeMask::none) refuse_widening("tree_mask");
   }
   if (problem.kv_pools != KvPools::dense) refuse("kv_pools", to_word(problem.kv_pools));
+  require_queries(problem);
   require_facts_of_scores(problem);
   require_sizes_of_facts(problem);
   require_split(problem, "dealt");

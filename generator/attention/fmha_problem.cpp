@@ -59,8 +59,7 @@ std::span<const Selector> fmha_fields() {
       field<&Fmha::seqused>("seqused", "seqused",
                             "valid lengths of each sequence in memory: of keys (k), of both (qk)"),
       field<&Fmha::q_layout>("q-layout", "q_layout",
-                             "how queries of sequences lie: each in seqlen_q places, or one after the other (ragged, "
-                             "sm_90a only)"),
+                             "how queries of sequences lie: each in seqlen_q places, or one after the other (ragged)"),
       field<&Fmha::kv_pools>("kv-pools", "kv_pools",
                              "where keys lie: dense, or by a list of rows beside a window's (tcgen05 only)"),
       field<&Fmha::kv_layout>("kv-layout", "kv_layout",

@@ -16,7 +16,7 @@ namespace tessera {
 // Tiles of queries, without the parts of their keys; ragged: at most.
 Expression tiles_of(const FmhaLaunch& c) {
   if (is_ragged(c.facts))
-    return expression("(ceil_div(seqlen_q * {}, {}) + batch) * {}", c.pack_gqa, c.tile_rows,
+    return expression("(ceil_div(seqlen_q * {}, {}) + batch) * {}", c.padded_heads, c.tile_rows,
                       c.pack_gqa == 1 ? "heads_q" : "heads_kv");
   if (c.pack_gqa == 1 && !has_pools(c.facts))
     return expression("ceil_div(seqlen_q, {}) * heads_q * batch", c.tile_rows);
@@ -71,7 +71,8 @@ std::string ranges_of(const FmhaLaunch& c) {
 }
 // Rows of the workspace that parts take.
 std::string part_rows_of(const FmhaLaunch& c) {
-  if (!c.is_dealt) return "num_splits * batch * heads_q * seqlen_q";
+  if (!c.is_dealt)
+    return is_ragged(c.facts) ? "num_splits * heads_q * seqlen_q" : "num_splits * batch * heads_q * seqlen_q";
   if (has_split_size(c.facts))
     return fmt::format("{} * {} * min(seqlen_q * {}, {})", tiles_of(c).text(), max_parts_of(c), c.pack_gqa,
                        c.tile_rows);
@@ -207,7 +208,7 @@ LaunchStep merge_step_of_dealt(const FmhaLaunch& c, const LaunchStep& first) {
 LaunchStep merge_step(const FmhaLaunch& c, const std::string& kernel) {
   LaunchStep step;
   step.entry = kernel + "_merge";
-  step.grid[0] = expression("ceil_div(batch * heads_q * seqlen_q, {})", c.merge_rows);
+  step.grid[0] = expression("ceil_div({}heads_q * seqlen_q, {})", is_ragged(c.facts) ? "" : "batch * ", c.merge_rows);
   step.block[0] = static_cast<std::uint32_t>(32 * c.merge_warps);
   step.programmatic_stream_serialization = true;
   Parameters parameters(step);
@@ -215,6 +216,7 @@ LaunchStep merge_step(const FmhaLaunch& c, const std::string& kernel) {
   parameters.pointer("o");
   parameters.statistics(c);
   if (has_sink(c.facts)) parameters.pointer("sink");
+  if (is_ragged(c.facts)) parameters.pointer("cu_seqlens_q");
   for (const char* const size : {"batch", "heads_q", "seqlen_q", "num_splits"}) parameters.size(size);
   parameters.strides(strides_of_o(c));
   return step;

@@ -38,6 +38,9 @@ constexpr Hint kFewQueries = 64;      // of a product's 128 rows: with so many, 
 constexpr int kHeadsOfPools = 128;    // of models that list their keys
 constexpr Hint kEnoughTiles = 512;    // for every device at hand
 
+/// With the queries of one sequence.
+Fmha of_one_sequence(const Fmha& p) { return with_equal_queries(known_of_kernel(p)); }
+
 /// Heads that are packed where the caller does not say: all of a key head's, if queries are known to be few.
 int packed_heads_of(const Fmha& p, const Config& c) {
   // A query's heads have its keys in common, and nobody else has.
@@ -144,13 +147,10 @@ void FmhaTcgen05Operator::require_facts(const Fmha& problem) {
     throw Error(ErrorKind::unsupported,
                 fmt::format("fmha has no kernel for v_is_k on {}: take sm_90a", problem.arch.to_string()));
   }
+  require_queries(problem);
   require_facts_of_scores(problem);
   require_sizes_of_facts(problem);
   require_split(problem, "on");
-  if (problem.q_layout == QueryLayout::ragged) {
-    throw Error(ErrorKind::unsupported,
-                fmt::format("fmha has no kernel for q_layout ragged on {}: take sm_90a", problem.arch.to_string()));
-  }
   if (problem.kv_dtype && *problem.kv_dtype != problem.dtype) {
     throw Error(ErrorKind::unsupported, fmt::format("fmha has no kernel for kv_dtype {} on {}: take sm_90a",
                                                     to_word(*problem.kv_dtype), problem.arch.to_string()));
@@ -170,7 +170,7 @@ void FmhaTcgen05Operator::require_facts(const Fmha& problem) {
 }
 
 std::vector<Config> FmhaTcgen05Operator::candidates(const Fmha& asked) {
-  const Fmha problem = known_of_kernel(asked);
+  const Fmha problem = of_one_sequence(asked);
   std::vector<Config> list;
   const auto widest_of = [&](const Tile& tile) {
     return fmha_tcgen05::widest_swizzle(config_of(problem, tile, Swizzle::none, tile.p_path));
@@ -204,7 +204,7 @@ std::vector<Config> FmhaTcgen05Operator::candidates(const Fmha& asked) {
 }
 
 double FmhaTcgen05Operator::score(const Config& config, const Fmha& problem) {
-  return expected_share(config) * useful_work(config, known_of_kernel(problem));
+  return expected_share(config) * useful_work(config, of_one_sequence(problem));
 }
 
 std::string FmhaTcgen05Operator::merit(const Config& config, const Fmha& problem) {
@@ -212,7 +212,7 @@ std::string FmhaTcgen05Operator::merit(const Config& config, const Fmha& problem
   std::string text = is_default ? fmt::format("the default for head_dim {}, not measured on a device",
                                               head_dims_text(config.facts.head_dim, config.facts.head_dim_v))
                                 : fmt::format("modelled at {:.2f} of the default's speed", expected_share(config));
-  const double useful = useful_work(config, known_of_kernel(problem));
+  const double useful = useful_work(config, of_one_sequence(problem));
   if (useful < 1) text += fmt::format(", {:.1f} % of its tiles is work for these lengths", 100 * useful);
   return text;
 }

@@ -22,10 +22,11 @@ struct MergeParams {
   const float* partial_o;
   const float* partial_sums;
   void* o;
-  float* lse;                   // may be null
-  float* row_max = nullptr;     // un-normalised output only
-  float* row_sum = nullptr;     // likewise
-  const float* sink = nullptr;  // [heads_q], may be null: where the Config has sinks
+  float* lse;                         // may be null
+  float* row_max = nullptr;           // un-normalised output only
+  float* row_sum = nullptr;           // likewise
+  const float* sink = nullptr;        // [heads_q], may be null: where the Config has sinks
+  const int* cu_seqlens_q = nullptr;  // [batch + 1]: ragged queries
   int batch;
   int heads_q;
   int seqlen_q;
@@ -149,16 +150,23 @@ __device__ __forceinline__ void merge_row(const float* partial_o, const float* p
   }
 }
 
+// Whether a sequence has the query: rows of o that none has are not written. Ragged queries only.
+__device__ __forceinline__ bool has_query(const MergeParams& p, long long query) {
+  const auto bound = [&](int i) { return static_cast<int>(ptx::ld_global_u32(p.cu_seqlens_q + i)); };
+  return bound(0) <= query && query < bound(p.batch);
+}
+
 // Parts [num_splits][rows], rows as those of the statistics.
 template <auto C>
 __device__ __forceinline__ void merge(const MergeParams& p) {
   ptx::griddepcontrol_launch_dependents();  // the next launch may get ready; it waits for the end of this one
   ptx::griddepcontrol_wait();
-  const long long rows = static_cast<long long>(p.batch) * p.heads_q * p.seqlen_q;
+  const long long rows = static_cast<long long>(is_ragged(C.facts) ? 1 : p.batch) * p.heads_q * p.seqlen_q;
   const long long row = static_cast<long long>(blockIdx.x) * kMergeRows + threadIdx.x / 32;
   if (row >= rows) return;
   const unsigned query_head = static_cast<unsigned>(row / p.seqlen_q);
   const long long query = row - static_cast<long long>(query_head) * p.seqlen_q;
+  if (is_ragged(C.facts) && !has_query(p, query)) return;
   const unsigned batch = query_head / static_cast<unsigned>(p.heads_q);
   const unsigned head = query_head - batch * static_cast<unsigned>(p.heads_q);
   const long long first_of_row = batch * p.o_stride_batch + query * p.o_stride_seqlen + head * p.o_stride_head;

@@ -12,11 +12,15 @@
 // Where keys are split, an item is a part of a tile's keys, and the parts of a tile follow each other.
 #pragma once
 
+#include "attention/ragged_queries.cuh"
 #include "fmha/params.cuh"
 #include "ptx/global.cuh"
 #include "spec/fmha.h"
 
 namespace tessera::fmha {
+
+using attention::first_query;
+using attention::queries_of;
 
 inline constexpr int kSharesKeys = -2;  // in place of TileIndex::split
 
@@ -51,18 +55,6 @@ __device__ __forceinline__ int quotient(int x, int y) {
 template <Config C>
 __device__ __forceinline__ int rows_of_head(const Params& p) {
   return p.seqlen_q * C.pack_gqa;
-}
-// Ragged: the first query of a sequence among those of all, and how many it has. Whatever the numbers in memory are,
-// none lies outside of q and o.
-template <Config C>
-__device__ __forceinline__ int first_query(const Params& p, int sequence) {
-  if constexpr (!is_ragged(C.facts)) return 0;
-  return min(max(static_cast<int>(ptx::ld_global_u32(p.cu_seqlens_q + sequence)), 0), p.seqlen_q);
-}
-template <Config C>
-__device__ __forceinline__ int queries_of(const Params& p, int sequence) {
-  if constexpr (!is_ragged(C.facts)) return p.seqlen_q;
-  return max(first_query<C>(p, sequence + 1) - first_query<C>(p, sequence), 0);
 }
 // The place of a sequence among those of a tensor map of q or o, and of a query of its in lse and its like.
 template <Config C>

@@ -73,6 +73,20 @@ struct Correction {
     o_parities ^= 1u << q_tile;
   }
 
+  // 16 bytes of a row of O, from value `i` on.
+  __device__ __forceinline__ void make_unit(const unsigned (&bits)[kChunk], int i, float factor,
+                                            unsigned (&unit)[4]) const {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if constexpr (o_element_bytes(C.facts) == 4) {
+        unit[j] = bits[i + j];
+      } else {
+        unit[j] = ptx::cvt_pack<C.facts.dtype>(__uint_as_float(bits[i + 2 * j]) * factor,
+                                               __uint_as_float(bits[i + 2 * j + 1]) * factor);
+      }
+    }
+  }
+
   // Columns [column, column + kChunk) of a row of O to the Q slot, where panels of one pass lie side by side. `from`:
   // their place in the pass.
   __device__ __forceinline__ void stage(const unsigned (&bits)[kChunk], float factor, unsigned slot, int from) const {
@@ -85,37 +99,34 @@ struct Correction {
       const int byte = (from + i) * kBytes;
       const unsigned address = (row ^ (byte % kSpan)) + byte / kSpan * rows_per_cta(C) * kSpan;
       unsigned unit[4];
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        if constexpr (kBytes == 4) {
-          unit[j] = bits[i + j];
-        } else {
-          unit[j] = ptx::cvt_pack<C.facts.dtype>(__uint_as_float(bits[i + 2 * j]) * factor,
-                                                 __uint_as_float(bits[i + 2 * j + 1]) * factor);
-        }
-      }
+      make_unit(bits, i, factor, unit);
       ptx::st_shared_v4(address, {unit[0], unit[1], unit[2], unit[3]});
     }
   }
 
+  // The column of O that a lane has in a column of Tensor Memory: upper lanes of a fold have the second half of a
+  // product's columns.
+  __device__ __forceinline__ int place_of_column(int column) const {
+    constexpr int kOfProduct = pv_columns(C) / folds(C);  // of a lane in a product
+    if constexpr (!is_folded(C)) return column;
+    return column / kOfProduct * pv_columns(C) + lane / rows_per_cta(C) * kOfProduct + column % kOfProduct;
+  }
+
   // O of a finished part of a Q tile's keys, un-normalised, straight to global memory: a thread has a row's columns.
   __device__ __forceinline__ void store_part(const TileIndex& tile, int q_tile) const {
-    constexpr int kOfProduct = pv_columns(C) / folds(C);  // columns of a lane in a product
     wait_output(q_tile);
     const int row = first_row<C>(tile, q_tile) + lane % rows_per_cta(C);
     const int query = row / padded_heads(C);
-    const bool is_row = is_used_row<C>(p, row, lane % rows_per_cta(C));
+    const bool is_row = is_used_row<C>(p, tile, row, lane % rows_per_cta(C));
     const int head = tile.head * C.pack_gqa + head_of_row<C>(row);
     float* const out =
-        p.partial_o + (tile.split * num_rows(p) + row_index(p, tile.batch, head, query)) * C.facts.head_dim_v;
+        p.partial_o + (tile.split * num_rows<C>(p) + row_index<C>(p, tile, head, query)) * C.facts.head_dim_v;
 #pragma unroll 1
     for (int column = 0; column < o_columns(C); column += kChunk) {
       unsigned bits[kChunk];
       ptx::tcgen05_ld_32x32b(bits, o_address(q_tile) + column);
       ptx::tcgen05_wait_ld(bits);
-      const int to =
-          is_folded(C) ? column / kOfProduct * pv_columns(C) + lane / rows_per_cta(C) * kOfProduct + column % kOfProduct
-                       : column;
+      const int to = place_of_column(column);
       if (!is_row) continue;
 #pragma unroll
       for (int i = 0; i < kChunk; i += 4)
@@ -130,7 +141,6 @@ struct Correction {
   // left.
   __device__ __forceinline__ void finish(int q_tile, unsigned& o_read_parity) const {
     constexpr int kColumns = o_columns(C) / o_passes(C);  // of a lane in a pass
-    constexpr int kOfProduct = pv_columns(C) / folds(C);  // of a lane in a product
     ptx::mbarrier_wait_parity(barrier_at<kBarriers.last_full>(smem, q_tile), o_read_parity >> 1 & 1);
     const float factor = ptx::ld_shared_f32(smem + kLayout.last.offset + 4 * (q_tile * 128 + lane));
     wait_output(q_tile);
@@ -147,14 +157,50 @@ struct Correction {
         unsigned bits[kChunk];
         ptx::tcgen05_ld_32x32b(bits, o_address(q_tile) + column);
         ptx::tcgen05_wait_ld(bits);
-        // Upper lanes of a fold have the second half of a product's columns.
-        const int from = is_folded(C) ? column / kOfProduct * pv_columns(C) + lane / rows_per_cta(C) * kOfProduct +
-                                            column % kOfProduct - pass * o_pass_columns(C)
-                                      : i;
+        const int from = is_folded(C) ? place_of_column(column) - pass * o_pass_columns(C) : i;
         stage(bits, factor, slot, from);
       }
       ptx::fence_proxy_async_shared();
       if (pass == o_passes(C) - 1) ptx::tcgen05_fence_before_thread_sync();
+      arrive_of_warp(barrier_at<kBarriers.o_staged>(smem, q_tile));
+    }
+  }
+
+  // Ragged: a Q tile of which some rows belong to the next sequence. A thread has a row's columns; the storing thread
+  // only hands the slot back.
+  __device__ __forceinline__ void finish_rows(const TileIndex& tile, int q_tile, unsigned& o_read_parity) const {
+    constexpr int kBytes = o_element_bytes(C.facts);
+    constexpr int kOfUnit = 16 / kBytes;  // values of 16 bytes
+    ptx::mbarrier_wait_parity(barrier_at<kBarriers.last_full>(smem, q_tile), o_read_parity >> 1 & 1);
+    const float factor = ptx::ld_shared_f32(smem + kLayout.last.offset + 4 * (q_tile * 128 + lane));
+    wait_output(q_tile);
+    const int row = first_row<C>(tile, q_tile) + lane % rows_per_cta(C);
+    const bool is_row = is_used_row<C>(p, tile, row, lane % rows_per_cta(C));
+    const int head = tile.head * C.pack_gqa + head_of_row<C>(row);
+    const int query = first_query<C>(p, tile.batch) + row / padded_heads(C);
+    char* const out = static_cast<char*>(p.o_rows) + kBytes * (head * p.o_stride_head + query * p.o_stride_seqlen);
+#pragma unroll 1
+    for (int column = 0; column < o_columns(C); column += kChunk) {
+      unsigned bits[kChunk];
+      ptx::tcgen05_ld_32x32b(bits, o_address(q_tile) + column);
+      ptx::tcgen05_wait_ld(bits);
+      if (!is_row) continue;
+      const int to = place_of_column(column);
+#pragma unroll
+      for (int i = 0; i < kChunk; i += kOfUnit) {
+        if (is_padded(C.facts) && to + i >= C.facts.head_dim_v) continue;
+        unsigned unit[4];
+        make_unit(bits, i, factor, unit);
+        ptx::st_global_v4(out + kBytes * (to + i), {unit[0], unit[1], unit[2], unit[3]});
+      }
+    }
+    ptx::tcgen05_fence_before_thread_sync();
+#pragma unroll 1
+    for (int pass = 0; pass < o_passes(C); ++pass) {
+      if (pass > 0) {
+        ptx::mbarrier_wait_parity(barrier_at<kBarriers.o_read>(smem), o_read_parity & 1);
+        o_read_parity ^= 1;
+      }
       arrive_of_warp(barrier_at<kBarriers.o_staged>(smem, q_tile));
     }
   }
@@ -181,8 +227,10 @@ struct Correction {
       for (int t = 0; t < q_tiles(C); ++t) {
         if constexpr (is_split(C)) {
           store_part(tile, t);
-        } else {
+        } else if (fills_box<C>(p, tile, t)) {
           finish(t, o_read_parity);
+        } else {
+          finish_rows(tile, t, o_read_parity);
         }
       }
       o_read_parity ^= 2;
@@ -205,7 +253,7 @@ __device__ __forceinline__ void store_o(const Params& p, unsigned smem) {
       // Each pass is a phase.
       const unsigned parity = o_passes(C) == 1 ? static_cast<unsigned>(round) & 1 : static_cast<unsigned>(pass);
       ptx::mbarrier_wait_parity(barrier_at<kBarriers.o_staged>(smem, t), parity);
-      if constexpr (!is_split(C)) {
+      if (!is_split(C) && fills_box<C>(p, tile, t)) {
         const unsigned slot = smem + smem_layout(C).q.offset + t * q_slot_bytes(C);
         const int row = first_row<C>(tile, t);
         const int first_panel = pass * (o_pass_columns(C) / o_span_elements(C));
@@ -213,15 +261,18 @@ __device__ __forceinline__ void store_o(const Params& p, unsigned smem) {
 #pragma unroll 1
           for (int panel = 0; panel < o_pass_columns(C) / o_span_elements(C); ++panel)
             ptx::tma_store_5d(p.o, slot + panel * rows_per_cta(C) * swizzle_span_bytes(C.swizzle),
-                              (first_panel + panel) * o_span_elements(C), row % padded_heads(C), row / padded_heads(C),
-                              tile.head, tile.batch);
+                              (first_panel + panel) * o_span_elements(C), row % padded_heads(C),
+                              first_query<C>(p, tile.batch) + row / padded_heads(C), tile.head,
+                              sequence_of_map<C>(tile));
         } else if constexpr (is_padded(C.facts)) {
 #pragma unroll 1
           for (int panel = 0; panel < o_pass_columns(C) / o_span_elements(C); ++panel)
             ptx::tma_store_5d(p.o, slot + panel * rows_per_cta(C) * swizzle_span_bytes(C.swizzle),
-                              (first_panel + panel) * o_span_elements(C), row, 0, tile.head, tile.batch);
+                              (first_panel + panel) * o_span_elements(C), first_query<C>(p, tile.batch) + row, 0,
+                              tile.head, sequence_of_map<C>(tile));
         } else {
-          ptx::tma_store_5d(p.o, slot, 0, row, first_panel, tile.head, tile.batch);
+          ptx::tma_store_5d(p.o, slot, 0, first_query<C>(p, tile.batch) + row, first_panel, tile.head,
+                            sequence_of_map<C>(tile));
         }
         ptx::cp_async_bulk_commit_group();
         ptx::cp_async_bulk_wait_group_read<0>();

@@ -25,6 +25,14 @@ __device__ __forceinline__ bool has_no_keys(const Params& p) {
   return p.seqlen_k == 0;
 }
 
+// Of a sequence.
+template <Config C>
+__device__ __forceinline__ Lengths lengths_of(const Params& p, int batch) {
+  Lengths lengths = attention::lengths_of<C>(p, batch);
+  if constexpr (is_ragged(C.facts)) lengths.q = queries_of<C>(p, batch);
+  return lengths;
+}
+
 // Of one tile.
 template <Config C, bool kHasPools = has_pools(C)>
 struct KeyBlocks {
@@ -36,7 +44,7 @@ struct KeyBlocks {
   __device__ __forceinline__ KeyBlocks(const Params& params, const TileIndex& of_tile)
       : p(params),
         tile(of_tile),
-        lengths(attention::lengths_of<C>(params, of_tile.batch)),
+        lengths(lengths_of<C>(params, of_tile.batch)),
         origin(!ends_with_last_key(C.facts) ? 0 : lengths.k - (lengths.k + C.tile_n - 1) / C.tile_n * C.tile_n) {}
 
   // The key at which a block begins.

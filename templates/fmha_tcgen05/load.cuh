@@ -101,6 +101,7 @@ __device__ __forceinline__ void load_nothing(const Params& p, unsigned smem) {
   RingPosition<C.stages> ring;
 #pragma unroll 1
   for (int round = 0; schedule.has(round); ++round) {
+    if constexpr (is_ragged(C.facts)) schedule.at(round);  // goes on
     const int slot = ring.slot();
     begin_load<C>(barrier_at<kBarriers.k_full>(smem, slot), barrier_at<kBarriers.k_empty>(smem, slot), ring.parity(),
                   0);
@@ -171,12 +172,12 @@ __device__ __forceinline__ void load_q(const Params& p, unsigned smem) {
 #pragma unroll 1
         for (int panel = 0; panel < qk_columns(C) / span_elements(C); ++panel) {
           load_any_box<C>(slot + panel * rows_per_cta(C) * swizzle_span_bytes(C.swizzle), p.q, barrier,
-                          panel * span_elements(C), row % padded_heads(C), row / padded_heads(C), tile.head,
-                          tile.batch);
+                          panel * span_elements(C), row % padded_heads(C),
+                          first_query<C>(p, tile.batch) + row / padded_heads(C), tile.head, sequence_of_map<C>(tile));
         }
       } else {
-        load_rows<C>(slot, p.q, barrier, rows_per_cta(C), row, 0, qk_columns(C) / span_elements(C), tile.head,
-                     tile.batch);
+        load_rows<C>(slot, p.q, barrier, rows_per_cta(C), first_query<C>(p, tile.batch) + row, 0,
+                     qk_columns(C) / span_elements(C), tile.head, sequence_of_map<C>(tile));
       }
     }
   }

@@ -10,13 +10,15 @@ struct Params {
   const ptx::TensorMap& k;
   const ptx::TensorMap& v;
   const ptx::TensorMap& o;
-  float* lse;                      // may be null
-  float* row_max = nullptr;        // un-normalised output only
-  float* row_sum = nullptr;        // likewise
-  const int* seqused_q = nullptr;  // valid lengths [batch]: where the Config has them
-  const int* seqused_k = nullptr;  // likewise
-  float* partial_o = nullptr;      // [split][row][head_dim_v], un-normalised: where keys are split
-  float* partial_sums = nullptr;   // [split][row][2]: the reference times log2(e), the sum
+  float* lse;                         // may be null
+  float* row_max = nullptr;           // un-normalised output only
+  float* row_sum = nullptr;           // likewise
+  const int* seqused_q = nullptr;     // valid lengths [batch]: where the Config has them
+  const int* seqused_k = nullptr;     // likewise
+  const int* cu_seqlens_q = nullptr;  // [batch + 1], where sequences' queries begin: ragged only
+  void* o_rows = nullptr;             // o, whose rows leave one by one where a tile has some of the next sequence
+  float* partial_o = nullptr;         // [split][row][head_dim_v], un-normalised: where keys are split
+  float* partial_sums = nullptr;      // [split][row][2]: the reference times log2(e), the sum
   // Pools: the window's tensors; rows of k and v [batch, seqlen_q, topk], below 0: none; keys of the window [batch].
   const ptx::TensorMap* swa_k = nullptr;
   const ptx::TensorMap* swa_v = nullptr;
@@ -53,14 +55,8 @@ struct Params {
   long long v_stride_page = 0;
   long long v_stride_seqlen = 0;
   long long v_stride_head = 0;
+  long long o_stride_head = 0;  // of o_rows
+  long long o_stride_seqlen = 0;
 };
-
-// Place of a row among all rows of the output: [batch, heads_q, seqlen_q].
-__device__ __forceinline__ long long row_index(const Params& p, int batch, int head, int query) {
-  return (static_cast<long long>(batch) * p.heads_q + head) * p.seqlen_q + query;
-}
-__device__ __forceinline__ long long num_rows(const Params& p) {
-  return static_cast<long long>(p.batch) * p.heads_q * p.seqlen_q;
-}
 
 }  // namespace tessera::fmha_tcgen05

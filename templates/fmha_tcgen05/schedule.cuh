@@ -6,10 +6,14 @@
 // heads come first, and every second round goes backwards, so that long and short add up.
 #pragma once
 
+#include "attention/ragged_queries.cuh"
 #include "fmha_tcgen05/params.cuh"
 #include "spec/fmha_tcgen05.h"
 
 namespace tessera::fmha_tcgen05 {
+
+using attention::first_query;
+using attention::queries_of;
 
 struct TileIndex {
   int m;     // tile along the queries
@@ -72,6 +76,59 @@ struct Schedule {
   }
 };
 
+// Ragged queries: a sequence's tiles follow from its own length. Each round a CTA goes on by as many items as there are
+// CTAs, through the items of one sequence after the other, which stand in the order above. Each thread walks on its
+// own: at() once in each round, in their order.
+template <Config C>
+requires(is_ragged(C.facts)) struct Schedule<C> {
+  const Params& p;
+  mutable int sequence = 0;  // of the next round
+  mutable int item;          // among those of the sequence
+  mutable bool is_backwards = false;
+
+  __device__ __forceinline__ explicit Schedule(const Params& params)
+      : p(params), item(static_cast<int>(blockIdx.x) / ctas_per_tile(C)) {
+    find();
+  }
+
+  __device__ __forceinline__ int tiles_of_head() const {
+    return (queries_of<C>(p, sequence) * padded_heads(C) + used_rows_of_tile(C) - 1) / used_rows_of_tile(C);
+  }
+  // Leaves sequences behind that the item lies behind.
+  __device__ __forceinline__ void find() const {
+    const int of_tiles = p.heads_q / C.pack_gqa * (is_split(C) ? p.num_splits : 1);
+#pragma unroll 1
+    for (; sequence < p.batch; ++sequence) {
+      const int items = tiles_of_head() * of_tiles;
+      if (item < items) return;
+      item -= items;
+    }
+  }
+
+  __device__ __forceinline__ bool has(int /*round*/) const { return sequence < p.batch; }
+
+  __device__ __forceinline__ TileIndex at(int /*round*/) const {
+    const int tiles = tiles_of_head(), heads = p.heads_q / C.pack_gqa;
+    const int i = is_split(C) ? quotient(item, p.num_splits) : item;
+    const int split = is_split(C) ? item - i * p.num_splits : 0;
+    const int high = quotient(i, is_uneven(C.facts) ? heads : tiles);
+    const int low = i - high * (is_uneven(C.facts) ? heads : tiles);
+    const TileIndex tile =
+        is_uneven(C.facts) ? TileIndex{tiles - 1 - high, low, sequence, split} : TileIndex{low, high, sequence, split};
+    const int grid = static_cast<int>(gridDim.x) / ctas_per_tile(C);
+    const int cta = static_cast<int>(blockIdx.x) / ctas_per_tile(C);
+    if constexpr (is_uneven(C.facts)) {
+      // To the CTA's place in the next round, counted from the other end of it.
+      item += 2 * (is_backwards ? cta : grid - 1 - cta) + 1;
+      is_backwards = !is_backwards;
+    } else {
+      item += grid;
+    }
+    find();
+    return tile;
+  }
+};
+
 // Packed row of the sequence where this CTA's rows of a Q tile begin.
 template <Config C>
 __device__ __forceinline__ int first_row(const TileIndex& tile, int q_tile) {
@@ -86,9 +143,33 @@ __device__ __forceinline__ int head_of_row(int row) {
 }
 // Whether it is a row of the output. `place`: among the CTA's.
 template <Config C>
-__device__ __forceinline__ bool is_used_row(const Params& p, int row, int place) {
+__device__ __forceinline__ bool is_used_row(const Params& p, const TileIndex& tile, int row, int place) {
   const bool is_head = padded_heads(C) == C.pack_gqa || row % padded_heads(C) < C.pack_gqa;
-  return row / padded_heads(C) < p.seqlen_q && place < used_rows(C) && is_head;
+  return row / padded_heads(C) < queries_of<C>(p, tile.batch) && place < used_rows(C) && is_head;
+}
+
+// Place of a row among all rows of the output: [batch, heads_q, seqlen_q], ragged [heads_q, seqlen_q].
+template <Config C>
+__device__ __forceinline__ long long row_index(const Params& p, const TileIndex& tile, int head, int query) {
+  const int batch = is_ragged(C.facts) ? 0 : tile.batch;
+  return (static_cast<long long>(batch) * p.heads_q + head) * p.seqlen_q + first_query<C>(p, tile.batch) + query;
+}
+template <Config C>
+__device__ __forceinline__ long long num_rows(const Params& p) {
+  return static_cast<long long>(is_ragged(C.facts) ? 1 : p.batch) * p.heads_q * p.seqlen_q;
+}
+
+// The place of a tile's sequence among those of a tensor map of q or o.
+template <Config C>
+__device__ __forceinline__ int sequence_of_map(const TileIndex& tile) {
+  return is_ragged(C.facts) ? 0 : tile.batch;
+}
+// Ragged: whether all of this CTA's rows of a Q tile are rows of its sequence, so that a box may store them. Else the
+// rows behind belong to the next sequence.
+template <Config C>
+__device__ __forceinline__ bool fills_box(const Params& p, const TileIndex& tile, int q_tile) {
+  if constexpr (!is_ragged(C.facts)) return true;
+  return first_row<C>(tile, q_tile) + used_rows(C) <= queries_of<C>(p, tile.batch) * padded_heads(C);
 }
 
 // Which buffer of S a step of a Q tile has, and its barriers' parity. Two Q tiles have one buffer each, one Q tile

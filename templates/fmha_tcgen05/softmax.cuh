@@ -78,6 +78,13 @@ __device__ __forceinline__ Scale scale_of(const Params& p) {
   return Scale{p.softmax_scale};
 }
 
+// The row of tree_mask where a sequence's begin.
+template <Config C>
+__device__ __forceinline__ long long first_token(const Params& p, const TileIndex& tile) {
+  if constexpr (is_ragged(C.facts)) return first_query<C>(p, tile.batch);
+  return static_cast<long long>(tile.batch) * p.seqlen_q;
+}
+
 // One arrival of a warp at a barrier of this CTA, or of the CTA that issues the products.
 __device__ __forceinline__ void arrive_of_warp(unsigned barrier) {
   __syncwarp();
@@ -298,10 +305,10 @@ struct Softmax {
     const float factor = C.facts.output == Output::unnormalized ? 1.0f : whole == 0.0f ? 0.0f : 1.0f / whole;
     ptx::st_shared_f32(smem + kLayout.last.offset + 4 * (q_tile * 128 + lane), factor);
     arrive_of_warp(barrier_at<kBarriers.last_full>(smem, q_tile));
-    if (!is_used_row<C>(p, row, lane)) return;
-    const long long index = row_index(p, tile.batch, head, row / padded_heads(C));
+    if (!is_used_row<C>(p, tile, row, lane)) return;
+    const long long index = row_index<C>(p, tile, head, row / padded_heads(C));
     if constexpr (is_split(C)) {
-      float* const sums = p.partial_sums + 2 * (tile.split * num_rows(p) + index);
+      float* const sums = p.partial_sums + 2 * (tile.split * num_rows<C>(p) + index);
       sums[0] = reference;
       sums[1] = sum;
       return;
@@ -324,8 +331,7 @@ struct Softmax {
       const Keys visible = keys.visible(row / padded_heads(C));
       attention::TreeRow tree;
       if constexpr (C.facts.tree_mask != TreeMask::none)
-        tree = attention::tree_row(p, keys.lengths, static_cast<long long>(tile.batch) * p.seqlen_q,
-                                   row / padded_heads(C));
+        tree = attention::tree_row(p, keys.lengths, first_token<C>(p, tile), row / padded_heads(C));
       if constexpr (C.facts.alibi != Alibi::none) {
         slope = attention::slope_of<C>(p, tile.head * C.pack_gqa + head_of_row<C>(row));
         beside = row / padded_heads(C) + keys.lengths.k - keys.lengths.q;

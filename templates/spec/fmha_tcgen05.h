@@ -32,6 +32,10 @@
 //           spec/fmha.h, seqlen_swa keys), int* indices [batch, seqlen_q, topk], int* swa_lens [batch], float* sink
 //           [heads_q], which may be null, int topk, seqlen_swa. heads_kv is 1; topk + seqlen_swa at most 2^31 - 2^16
 //
+//   ragged  a sequence's queries are as many tiles as they fill, and the last one's rows leave one by one, from Tensor
+//           Memory to o_rows. split_kv is on or off: where it is on, parts and statistics of rows are those of one
+//           sequence of seqlen_q queries, and the merge takes cu_seqlens_q behind sink
+//
 // No Blackwell device has run any of this: ptxas takes it, and the emulator executes it.
 #pragma once
 
@@ -83,7 +87,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_pools(const Config& c) {
   const int span = swizzle_span_bytes(c.swizzle);
   if (span < 32) return {Rule::pools_need_wider_swizzle, span, 32};
   const int others = (c.facts.seqused != UsedLengths::none) + (c.facts.window != Window::none) + is_split(c) +
-                     (c.facts.v_layout == Layout::k_major) + (c.facts.output == Output::unnormalized);
+                     (c.facts.v_layout == Layout::k_major) + (c.facts.output == Output::unnormalized) +
+                     is_ragged(c.facts);
   if (others != 0) return {Rule::pools_need_dense_facts, others, 0};
   return {};
 }

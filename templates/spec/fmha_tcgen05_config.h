@@ -53,16 +53,16 @@ enum class Rule {
   split_size_not_of_tiles,        // split_size; tile_n
   pools_need_one_q_tile,          // Q tiles; 1
   pools_need_wider_swizzle,       // bytes of the swizzle span; 32 (four gathered rows begin at multiples of 128)
-  pools_need_dense_facts,         // 1 for each of: used lengths, window, split keys, K-major V, un-normalised O; 0
-  page_size_unknown,              // page_size; 256 (kPageSizes)
-  page_size_without_pages,        // page_size; 0
-  pages_without_lengths,          // 0; 1 (seqused k or qk: where a sequence ends in its last page)
-  kv_copy_of_dense_keys,          // 1; 0 (dense keys come by TMA)
-  page_too_small_for_tma,         // page_size; 8 (rows of a swizzle's pattern)
-  placed_keys_in_pair,            // CTAs; 1 (each warp completes its own CTA's copies)
-  placed_keys_need_dense_facts,   // 1 for each of: K-major V, two pools; 0
-  tensor_memory_exceeded,         // columns; 512
-  shared_memory_exceeded,         // bytes; 232,448
+  pools_need_dense_facts,   // 1 for each of: used lengths, window, split keys, K-major V, un-normalised O, ragged; 0
+  page_size_unknown,        // page_size; 256 (kPageSizes)
+  page_size_without_pages,  // page_size; 0
+  pages_without_lengths,    // 0; 1 (seqused k or qk: where a sequence ends in its last page)
+  kv_copy_of_dense_keys,    // 1; 0 (dense keys come by TMA)
+  page_too_small_for_tma,   // page_size; 8 (rows of a swizzle's pattern)
+  placed_keys_in_pair,      // CTAs; 1 (each warp completes its own CTA's copies)
+  placed_keys_need_dense_facts,  // 1 for each of: K-major V, two pools; 0
+  tensor_memory_exceeded,        // columns; 512
+  shared_memory_exceeded,        // bytes; 232,448
 };
 
 TESSERA_HD constexpr int ctas_per_tile(const Config& c) { return c.cta_pair ? 2 : 1; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
+#include <numeric>
 
 #include "generator/attention/fmha_tcgen05_operator.h"
 #include "generator/candidates.h"
@@ -29,7 +30,7 @@ struct Heads {
 // The cover's; behind them those that only drawn kernels have.
 constexpr Heads kHeads[] = {{1, 1}, {8, 1}, {3, 3}, {8, 8}, {128, 128}, {96, 96}, {20, 20}, {131, 131}};
 constexpr int kHeadsOfCover = 5;
-constexpr FmhaCombination kExtents{std::size(kHeadDims), 2, 4, 2, 2, 2, 2, 2, 3, kHeadsOfCover, 2, 2, 2, 3};
+constexpr FmhaCombination kExtents{std::size(kHeadDims), 2, 4, 2, 2, 2, 2, 2, 3, kHeadsOfCover, 2, 2, 2, 2, 3};
 constexpr FmhaAxis kCoreAxes[] = {kAxisHeadDims, kAxisMask, kAxisSwizzle, kAxisPath, kAxisType};
 /// No rule asks for these: every value goes with every legal combination.
 constexpr FmhaAxis kFreeAxes[] = {kAxisMask, kAxisType, kAxisShape};
@@ -53,6 +54,7 @@ Fmha problem_of(const FmhaCombination& at) {
   problem.split_kv = at[kAxisSplit] == 0 ? SplitKv::off : SplitKv::on;
   problem.kv_pools = at[kAxisPools] == 0 ? KvPools::dense : KvPools::sparse_window;
   problem.sink = at[kAxisSink] == 0 ? Sink::none : Sink::per_head;
+  problem.q_layout = at[kAxisQueries] == 0 ? QueryLayout::dense : QueryLayout::ragged;
   return problem;
 }
 
@@ -241,7 +243,8 @@ FmhaCombination with_drawn_facts(const FmhaCombination& core, std::uint64_t seed
     }
     // Pools go with few others: drawn by themselves they would hardly ever appear.
     if (at[kAxisPools] != 0)
-      for (const FmhaAxis axis : {kAxisOutput, kAxisVLayout, kAxisWindow, kAxisUsed, kAxisSplit, kAxisSink})
+      for (const FmhaAxis axis :
+           {kAxisOutput, kAxisVLayout, kAxisWindow, kAxisUsed, kAxisSplit, kAxisSink, kAxisQueries})
         at[axis] = 0;
     if (is_legal(at)) return at;
   }
@@ -257,7 +260,7 @@ FmhaCase draw_case(const FmhaCombination& at, std::uint64_t seed) {
   FmhaLaunchFacts& facts = result.facts;
   sizes.head_dim = dims.head_dim;
   sizes.head_dim_v = dims.head_dim_v;
-  sizes.batch = at[kAxisUsed] != 0 ? draw(2, 3) : draw(0, 3) == 0 ? 2 : 1;
+  sizes.batch = at[kAxisUsed] != 0 || at[kAxisQueries] != 0 ? draw(2, 3) : draw(0, 3) == 0 ? 2 : 1;
   sizes.heads_kv = at[kAxisPools] == 0 && heads.heads < 8 && draw(0, 2) == 0 ? 2 : 1;
   sizes.heads_q = sizes.heads_kv * heads.heads;
   const std::int64_t slots = sizes.batch * sizes.heads_q / heads.packed;
@@ -272,6 +275,12 @@ FmhaCase draw_case(const FmhaCombination& at, std::uint64_t seed) {
   if (at[kAxisWindow] != 0) {
     facts.window_size_left = draw(0, 3) == 0 ? -1 : draw(0, sizes.seqlen_k);
     facts.window_size_right = draw(0, 3) == 0 ? -1 : draw(0, 200);
+  }
+  if (at[kAxisQueries] != 0) {
+    // The first has as many as one sequence would, some others none; some rows are behind the last.
+    facts.query_lengths = draw_used(sizes.batch, sizes.seqlen_q, draw);
+    facts.query_lengths.front() = sizes.seqlen_q;
+    sizes.seqlen_q = std::accumulate(facts.query_lengths.begin(), facts.query_lengths.end(), draw(0, 5));
   }
   if (at[kAxisUsed] == 2) facts.seqused_q = draw_used(sizes.batch, sizes.seqlen_q, draw);
   if (at[kAxisUsed] != 0) facts.seqused_k = draw_used(sizes.batch, sizes.seqlen_k, draw);

@@ -26,7 +26,8 @@ enum FmhaAxis : std::uint8_t {
   kAxisSplit,
   kAxisPools,
   kAxisSink,
-  kAxisShape,  ///< few queries and many keys, several tiles, more queries than keys
+  kAxisQueries,  ///< of a sequence: as many places for each, or ragged
+  kAxisShape,    ///< few queries and many keys, several tiles, more queries than keys
   kNumFmhaAxes
 };
 /// Index of the value of each axis. All zeros: head_dim 16, no mask, no features, one head.

@@ -42,9 +42,8 @@ void check_head_dim(const char* arch, int head_dim, Compiler& compiler) {
   Fmha packed = plain;
   packed.kv_layout = KvLayout::ragged;
   check(packed, {2, 2, 2, 70, 200}, {.seqused_k = {129, 200}});
-  if (plain.arch != Arch{}) return;
-  // Ragged queries: last rows leave from registers; dealt keys: parts and whole tiles.
-  for (const SplitKv split : {SplitKv::off, SplitKv::dealt}) {
+  // Ragged queries: last rows leave one by one; dealt keys: parts and whole tiles.
+  for (const SplitKv split : {SplitKv::off, plain.arch == Arch{} ? SplitKv::dealt : SplitKv::on}) {
     Fmha ragged = plain;
     ragged.q_layout = QueryLayout::ragged;
     ragged.seqused = UsedLengths::k;

@@ -135,8 +135,8 @@ TEST_CASE("attention: with a size of parts, ragged queries") {
   const std::unique_ptr<Compiler> compiler = find_compiler();
   if (!compiler) return;
   // Scores that differ by dozens, so that references move: the next sequence's rows may not move a row's.
-  for (const int pack_gqa : {1, 4}) {
-    Fmha problem = problem_of("sm_90a", 64, Mask::causal, UsedLengths::k);
+  for (const auto& [arch, pack_gqa] : {std::pair("sm_90a", 1), {"sm_90a", 4}, {"sm_100a", 1}, {"sm_100a", 4}}) {
+    Fmha problem = problem_of(arch, 64, Mask::causal, UsedLengths::k);
     problem.q_layout = QueryLayout::ragged;
     problem.pack_gqa = pack_gqa;
     check_invariance(problem, {4, 1, {.softmax_scale = 1.0}}, *compiler, kRagged);

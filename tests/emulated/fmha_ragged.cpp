@@ -128,6 +128,70 @@ TEST_CASE("attention: a step: prefills that are left whole beside dealt keys") {
   check(wide, {2, 2, 200, {1, 130, 1, 90}, {200, 130, 64, 90}, 4}, *compiler);
 }
 
+TEST_CASE("attention on tcgen05: ragged queries") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  for (const Mask mask : {Mask::none, Mask::causal}) {
+    Fmha used = problem_of(64, mask, UsedLengths::k, SplitKv::off);
+    used.arch = Arch::parse(mask == Mask::none ? "sm_100a" : "sm_103a");
+    // Whole tiles, their halves, one row; sequences without queries or keys.
+    check(used, {2, 1, 400, {300, 0, 1, 128, 130}, {400, 7, 90, 64, 0}, 3, 5}, *compiler);
+    check(used, {1, 1, 130, {0, 0, 0}, {130, 0, 1}, 3, 70}, *compiler);  // nobody has a query
+    check(used, {1, 1, 700, {0, 700, 0}, {0, 700, 30}}, *compiler);
+    std::vector<std::int64_t> many, keys;
+    for (std::int64_t b = 0; b < 40; ++b) many.push_back(b * 29 % 70), keys.push_back(b * 17 % 90);
+    check(used, {2, 1, 100, many, keys, 4}, *compiler);
+    for (const int pack_gqa : {4, 3, 20}) {
+      Fmha packed = used;
+      packed.pack_gqa = pack_gqa;
+      check(packed, {2 * pack_gqa, 2, 300, {33, 1, 0, 80}, {300, 20, 7, 150}, 3, 9}, *compiler);
+      packed.split_kv = SplitKv::on;
+      check(packed, {pack_gqa, 1, 300, {33, 1, 0, 8}, {300, 20, 7, 150}, 3, 9}, *compiler, {.num_splits = 3});
+    }
+  }
+  Fmha empty = problem_of(64, Mask::none, UsedLengths::none, SplitKv::off);
+  empty.arch = Arch::parse("sm_100a");
+  check(empty, {1, 1, 0, {3, 0, 200}, {}}, *compiler);  // nobody has a key
+}
+
+TEST_CASE("attention on tcgen05: a step of an engine, and what else goes with ragged queries") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  for (const SplitKv split : {SplitKv::off, SplitKv::on}) {
+    for (const int page_size : {1, 16}) {
+      Fmha step = problem_of(64, Mask::causal, UsedLengths::k, split);
+      step.arch = Arch::parse("sm_100a");
+      step.kv_layout = KvLayout::paged;
+      step.page_size = page_size;
+      step.pack_gqa = 4;
+      check(step, {8, 2, 300, {90, 1, 1, 0, 33, 1}, {90, 300, 65, 64, 257, 1}, 3, 7}, *compiler);
+    }
+    Fmha packed = problem_of(128, Mask::causal, UsedLengths::none, split);
+    packed.arch = Arch::parse("sm_100a");
+    packed.kv_layout = KvLayout::ragged;
+    check(packed, {2, 1, 200, {90, 1, 0, 130}, {90, 200, 5, 129}, 3, 7}, *compiler);
+  }
+  Fmha other = problem_of(128, Mask::causal, UsedLengths::none, SplitKv::off);
+  other.arch = Arch::parse("sm_100a");
+  other.output = Output::unnormalized;
+  other.window = Window::sliding;
+  testing::FmhaLaunchFacts facts;
+  facts.window_size_left = 100;
+  check(other, {2, 1, 300, {150, 0, 1, 300}, {}, 2, 4}, *compiler, facts);
+  other.window = Window::chunked;
+  other.output = Output::normalized;
+  facts.attention_chunk = 70;
+  check(other, {2, 1, 300, {150, 0, 1, 200}, {}, 1, 4}, *compiler, facts);
+  Fmha pair = problem_of(512, Mask::causal, UsedLengths::k, SplitKv::off);
+  pair.arch = Arch::parse("sm_100a");
+  check(pair, {1, 1, 300, {130, 9}, {300, 200}, 6}, *compiler);
+  pair.head_dim = 128;
+  pair.cta_group = 2;
+  pair.v_layout = Layout::k_major;
+  pair.seqused = UsedLengths::none;
+  check(pair, {1, 1, 296, {600, 9}, {}, 2}, *compiler);
+}
+
 TEST_CASE("attention: ragged queries, with what else a launch can ask for") {
   const std::unique_ptr<Compiler> compiler = find_compiler();
   if (!compiler) return;

@@ -61,8 +61,7 @@ struct Runs {
     paged.page_size = 16;
     paged.pack_gqa = 4;
     check(paged, {3, 8, 2, 5, 300}, {.seqused_k = {300, 131, 0}});
-    if (std::string_view(arch) != "sm_90a") return;
-    for (const SplitKv split : {SplitKv::off, SplitKv::dealt}) {
+    for (const SplitKv split : {SplitKv::off, std::string_view(arch) == "sm_90a" ? SplitKv::dealt : SplitKv::on}) {
       Fmha step = paged;
       step.seqused = UsedLengths::k;
       step.q_layout = QueryLayout::ragged;

@@ -60,13 +60,14 @@ void check_sinks(const char* arch, Compiler& compiler) {
   Fmha keys = problem_of(arch, 64, Mask::none);
   keys.kv_layout = KvLayout::ragged;
   check(keys, {3, 2, 1, 40, 300}, {.seqused_k = {176, 0, 300}});
-  if (std::string_view(arch) != "sm_90a") return;
-  // Whole tiles and parts of others in one launch.
-  packed.seqused = UsedLengths::k;
-  packed.split_kv = SplitKv::dealt;
-  check(packed, {4, 16, 2, 1, 700}, {.seqused_k = {700, 65, 0, 301}, .num_sms = 3});
-  paged.split_kv = SplitKv::dealt;
-  for (const SplitKv split : {SplitKv::off, SplitKv::dealt}) {
+  const bool is_hopper = std::string_view(arch) == "sm_90a";
+  if (is_hopper) {
+    // Whole tiles and parts of others in one launch.
+    packed.seqused = UsedLengths::k;
+    packed.split_kv = SplitKv::dealt;
+    check(packed, {4, 16, 2, 1, 700}, {.seqused_k = {700, 65, 0, 301}, .num_sms = 3});
+  }
+  for (const SplitKv split : {SplitKv::off, is_hopper ? SplitKv::dealt : SplitKv::on}) {
     // Ragged queries: whole tiles leave by TMA, a sequence's last one from registers.
     Fmha step = paged;
     step.q_layout = QueryLayout::ragged;

@@ -43,8 +43,7 @@ void check_trees(const char* arch, Compiler& compiler) {
   paged.page_size = 16;
   paged.pack_gqa = 4;
   check(paged, {3, 8, 2, 12, 300}, {.seqused_k = {300, 131, 0}});
-  if (std::string_view(arch) != "sm_90a") return;
-  for (const SplitKv split : {SplitKv::off, SplitKv::dealt}) {
+  for (const SplitKv split : {SplitKv::off, std::string_view(arch) == "sm_90a" ? SplitKv::dealt : SplitKv::on}) {
     Fmha step = paged;
     step.seqused = UsedLengths::k;
     step.q_layout = QueryLayout::ragged;

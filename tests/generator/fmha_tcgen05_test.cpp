@@ -229,6 +229,10 @@ TEST_CASE("attention on tcgen05: with pools the list and the window count, not t
 }
 
 TEST_CASE("what attention has on tcgen05 alone is refused on sm_90a") {
+  CHECK(refusal_of(attention({{"kv_pools", "sparse_window"}, {"q_layout", "ragged"}})) ==
+        "q_layout ragged with kv_pools sparse_window: each query has a list of its own; take dense");
+  CHECK(refusal_of(attention({{"seqused", "qk"}, {"q_layout", "ragged"}})) ==
+        "seqused qk with q_layout ragged: cu_seqlens_q says how many queries a sequence has; take seqused k");
   CHECK(refusal_of(problem_of("fmha", {{"kv_pools", "sparse_window"}})) ==
         "fmha has no kernel for kv_pools sparse_window on sm_90a: take sm_100a or sm_103a");
   CHECK(refusal_of(problem_of("fmha", {{"window_size_right", "5"}})) ==

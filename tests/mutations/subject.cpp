@@ -122,6 +122,13 @@ bool is_calmed(const Plan& plan, const std::string& buffer) {
 // Lengths of sequences and lists of rows of attention, all of them within what they count; nothing for other buffers.
 std::optional<reference::Tensor> make_indices(const std::string& buffer, const std::vector<std::int64_t>& shape,
                                               const std::function<std::int64_t(const char*)>& size) {
+  if (buffer ==
+      "cu_seqlens_q") {  // one query for each sequence but the first, which has the others; one row is nobody's
+    reference::Tensor starts(DType::s32, shape);
+    const std::int64_t batch = size("batch"), all = size("seqlen_q") - 1;
+    for (std::int64_t i = 1; i <= batch; ++i) starts.set(i, static_cast<double>(all - batch + i));
+    return starts;
+  }
   const bool is_list = buffer == "indices" || buffer == "block_table";
   const char* const counted = buffer == "seqused_q"   ? "seqlen_q"
                               : buffer == "seqused_k" ? "seqlen_k"
