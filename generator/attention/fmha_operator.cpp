@@ -140,6 +140,8 @@ bool spills(const Config& c) {
                      : c.facts.head_dim > 128 && c.facts.head_dim_v <= 128 ? 144
                                                                            : 164;
     if (fmha::accumulator_registers(c) > most) return true;
+    // A ring of three slots beside rows of Q that are copied one by one.
+    if (fmha::copies_q(c) && c.facts.head_dim == 256 && c.tile_m == 128 && c.stages > 2) return true;
   }
   // Where rows of bits are looked at beside the accumulators of three warpgroups.
   if (c.facts.tree_mask != TreeMask::none && c.tile_m == 192 && fmha::accumulator_registers(c) > 124) return true;
