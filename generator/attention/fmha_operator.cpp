@@ -122,10 +122,27 @@ double expected_share(const Config& c, Hint keys) {
   return c == standard ? 1 : share_of_default(tile_cost(c), tile_cost(standard));
 }
 
+/// Where rows of Q are copied one by one and 128 of them are a tile: found by compiling every tile with three packed
+/// heads.
+bool spills_beside_copied_rows(const Config& c) {
+  if (c.tile_m != 128 || c.facts.head_dim < 192) return false;
+  const bool is_raw = c.facts.output == Output::unnormalized;
+  if (c.stages > 2 && (is_raw || c.facts.head_dim == 256)) return true;
+  switch (c.facts.head_dim) {
+    case 512:
+      return is_raw && c.tile_n > 32;
+    case 256:
+      return c.tile_n > 48;
+    default:
+      return c.facts.head_dim_v == 128 ? is_raw && c.tile_n > 96 : c.tile_n > (is_raw ? 80 : 96);
+  }
+}
+
 /// Tiles that the assembler does not find registers for: legal, but nobody's default. No sum of accumulators tells them
 /// from tiles that fit: a list, found by compiling every tile under both masks and outputs. What
 /// tests/ptxas/random_kernels_test.cpp draws anew each time would show another.
 bool spills(const Config& c) {
+  if (fmha::copies_q(c) && spills_beside_copied_rows(c)) return true;
   // Where a part leaves from registers, beside the next tile's first scores.
   if (fmha::is_split(c)) {
     const bool is_wide =
@@ -140,8 +157,6 @@ bool spills(const Config& c) {
                      : c.facts.head_dim > 128 && c.facts.head_dim_v <= 128 ? 144
                                                                            : 164;
     if (fmha::accumulator_registers(c) > most) return true;
-    // A ring of three slots beside rows of Q that are copied one by one.
-    if (fmha::copies_q(c) && c.facts.head_dim == 256 && c.tile_m == 128 && c.stages > 2) return true;
   }
   // Where rows of bits are looked at beside the accumulators of three warpgroups.
   if (c.facts.tree_mask != TreeMask::none && c.tile_m == 192 && fmha::accumulator_registers(c) > 124) return true;

@@ -529,9 +529,14 @@ TESSERA_HD constexpr Tile default_tile(int head_dim, int head_dim_v, Mask mask, 
 }
 
 // The same for keys in pages, and copied queries: with the registers that their loads leave, and keys of whole pages.
-TESSERA_HD constexpr Tile tile_of_pages(int head_dim, int head_dim_v) {
-  const int tile_n = head_dim <= 128 ? 128 : head_dim_v <= 128 ? 96 : head_dim <= 192 ? 64 : 48;
-  return {head_dim, head_dim_v, 128, tile_n, 2};
+TESSERA_HD constexpr Tile tile_of_pages(const AttentionFacts& f, bool copies_rows) {
+  const bool is_raw_pair = copies_rows && f.head_dim == 512 && f.output == Output::unnormalized;
+  const int tile_n = f.head_dim <= 128     ? 128
+                     : f.head_dim_v <= 128 ? 96
+                     : f.head_dim <= 192   ? 64
+                     : is_raw_pair         ? 32
+                                           : 48;
+  return {f.head_dim, f.head_dim_v, 128, tile_n, 2};
 }
 
 // For a V whose keys are contiguous: with keys of whole spans.
@@ -554,7 +559,7 @@ TESSERA_HD constexpr Tile standard_tile(const AttentionFacts& f, int pack_gqa, l
   Config packed;
   packed.pack_gqa = pack_gqa;
   return has_plain_loads(f) && !copies_q(packed) ? default_tile(f.head_dim, f.head_dim_v, f.mask, seqlen_k)
-                                                 : tile_of_pages(f.head_dim, f.head_dim_v);
+                                                 : tile_of_pages(f, copies_q(packed));
 }
 
 // standard_tile() with 128-byte swizzle, or the widest that divides the rows, completed.

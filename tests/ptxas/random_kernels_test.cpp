@@ -104,9 +104,10 @@ Fmha random_attention(Draw& draw) {
 std::string kind_of(const Problem& problem) {
   if (problem.get_if<Fmha>() != nullptr) {
     const fmha::Config c = chosen_config<FmhaOperator>(problem);
-    return fmt::format("{} {} {}x{} {} {} {} {} {} {} {} {}", c.facts.head_dim, c.facts.head_dim_v, c.tile_m, c.tile_n,
-                       c.stages, c.facts.mask == Mask::causal, c.pack_gqa > 1, fmha::copies_q(c), fmha::is_split(c),
-                       c.facts.window == Window::sliding, to_word(c.facts.seqused), to_word(c.facts.sink));
+    return fmt::format("{} {} {}x{} {} {} {} {} {} {} {} {} {}", c.facts.head_dim, c.facts.head_dim_v, c.tile_m,
+                       c.tile_n, c.stages, c.facts.mask == Mask::causal, c.pack_gqa > 1, fmha::copies_q(c),
+                       fmha::is_split(c), c.facts.window == Window::sliding, to_word(c.facts.seqused),
+                       to_word(c.facts.sink), to_word(c.facts.output));
   }
   const gemm::Config c = chosen_config<GemmOperator>(problem);
   return fmt::format("{}x{} {} {} {} {} {}", c.tile_m, c.tile_n, gemm::is_ping_pong(c), c.split_k, c.cluster_m,
