@@ -34,7 +34,18 @@ struct Interrupted {
   std::string out, err;
 };
 
-/// Runs `tessera arguments...`, sends the signal after so long, and waits for the end.
+/// Waits until the process has a handler of the signal, or is over: under load it may be long in coming so far.
+void wait_for_handler(pid_t process, int signal) {
+  const std::string status = fmt::format("/proc/{}/status", process);
+  for (int i = 0; i < 2000; ++i, std::this_thread::sleep_for(std::chrono::milliseconds(5))) {
+    const std::string text = read_text(status);
+    const std::size_t caught = text.find("SigCgt:");
+    if (caught == std::string::npos || text.find("State:\tZ") != std::string::npos) return;
+    if ((std::strtoull(text.c_str() + caught + 7, nullptr, 16) >> (signal - 1) & 1U) != 0) return;
+  }
+}
+
+/// Runs `tessera arguments...`, sends the signal so long after the process has a handler of it, and waits for the end.
 /// The child does not ignore the signals that a script's `&` lets this process ignore, unless it is to.
 Interrupted interrupt(const fs::path& folder, std::vector<std::string> arguments, std::chrono::milliseconds after,
                       int signal, bool is_ignored = false) {
@@ -65,6 +76,7 @@ Interrupted interrupt(const fs::path& folder, std::vector<std::string> arguments
   posix_spawnattr_destroy(&attributes);
   REQUIRE(spawned == 0);
   posix_spawn_file_actions_destroy(&files);
+  if (!is_ignored) wait_for_handler(child, signal);
   std::this_thread::sleep_for(after);
   const Clock::time_point sent = Clock::now();
   kill(child, signal);

@@ -89,7 +89,7 @@ TEST_CASE("nvrtc: attention on tcgen05 compiles for every target without spill, 
   }
   CHECK(kernels.size() == 144);
   double slowest = 0;
-  testing::Sample sample(4);
+  testing::Sample sample(6);
   for (const auto& [name, problem] : kernels) {
     if (!sample.takes()) continue;
     CAPTURE(name);
