@@ -122,20 +122,14 @@ double expected_share(const Config& c, Hint keys) {
   return c == standard ? 1 : share_of_default(tile_cost(c), tile_cost(standard));
 }
 
-/// Where rows of Q are copied one by one and 128 of them are a tile: found by compiling every tile with three packed
-/// heads.
+/// Where rows of Q are copied one by one; found with three packed heads.
 bool spills_beside_copied_rows(const Config& c) {
   if (c.tile_m != 128 || c.facts.head_dim < 192) return false;
   const bool is_raw = c.facts.output == Output::unnormalized;
   if (c.stages > 2 && (is_raw || c.facts.head_dim == 256)) return true;
-  switch (c.facts.head_dim) {
-    case 512:
-      return is_raw && c.tile_n > 32;
-    case 256:
-      return c.tile_n > 48;
-    default:
-      return c.facts.head_dim_v == 128 ? is_raw && c.tile_n > 96 : c.tile_n > (is_raw ? 80 : 96);
-  }
+  if (c.facts.head_dim == 512) return is_raw && c.tile_n > 32;
+  if (c.facts.head_dim == 256) return c.tile_n > 48;
+  return c.facts.head_dim_v == 128 ? is_raw && c.tile_n > 96 : c.tile_n > (is_raw ? 80 : 96);
 }
 
 /// Tiles that the assembler does not find registers for: legal, but nobody's default. No sum of accumulators tells them
