@@ -14,6 +14,7 @@
 #include "reference/fmha_pools.h"
 #include "reference/ragged.h"
 #include "reference/standard_attention.h"
+#include "spec/attention_facts.h"
 #include "tessera/error.h"
 
 namespace tessera::cli {
@@ -276,6 +277,7 @@ class RunFmha final : public RunOperator {
     check.judges_rel_error = flags.arrays.empty();
     check.tile_m = plan.number("tile_m");
     check.tile_n = plan.number("tile_n");
+    if (is_8_bit(config)) check.promote_every = plan.number("promote_every");
     check.jobs = jobs;
     reference::FmhaOutputs views{outputs.at("o").view(), {}, {}, {}};
     for (const auto& [name, slot] :

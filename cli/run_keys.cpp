@@ -36,17 +36,21 @@ reference::Tensor lengths_of(const AttentionFacts& facts, const std::map<std::st
 void narrow_keys(const Plan& plan, std::uint64_t seed, bool is_exact, reference::FmhaTensors& made,
                  std::map<std::string, reference::Tensor>& all) {
   const AttentionFacts facts = attention_facts(plan.problem.as<Fmha>());
-  if (!widens_keys(facts)) return;
-  for (reference::Tensor* const keys : {&made.k, &made.v}) *keys = reference::narrowed(*keys);
-  for (const auto& [name, is_of_v] : {std::pair("k_descale", false), std::pair("v_descale", true)}) {
-    reference::Tensor descale = reference::make_descales(made.k.shape[0], made.k.shape[2], is_of_v, seed);
+  if (!has_descales(facts)) return;
+  if (widens_keys(facts))
+    for (reference::Tensor* const keys : {&made.k, &made.v}) *keys = reference::narrowed(*keys);
+  for (const auto& [name, stream] :
+       {std::pair("q_descale", 8U), std::pair("k_descale", 6U), std::pair("v_descale", 7U)}) {
+    if (name == std::string_view("q_descale") && !is_8_bit(facts)) continue;
+    reference::Tensor descale = reference::make_descales(made.k.shape[0], made.k.shape[2], stream, seed);
     for (std::int64_t i = 0; is_exact && i < descale.elements(); ++i) descale.set(i, 1);
     all.emplace(name, std::move(descale));
   }
 }
 
 void give_descales(const std::map<std::string, reference::Tensor>& inputs, reference::FmhaInputs& in) {
-  for (const auto& [name, slot] : {std::pair("k_descale", &in.k_descale), std::pair("v_descale", &in.v_descale)})
+  for (const auto& [name, slot] : {std::pair("q_descale", &in.q_descale), std::pair("k_descale", &in.k_descale),
+                                   std::pair("v_descale", &in.v_descale)})
     if (const auto found = inputs.find(name); found != inputs.end()) *slot = found->second.view();
 }
 

@@ -144,13 +144,20 @@ std::string wgmma_header(std::span<const WgmmaShape> shapes) {
   std::string text =
       "// Generated: the wgmma instructions of one kernel. ptx/wgmma.cuh says how to use them.\n"
       "#pragma once\n\n#include \"ptx/wgmma.cuh\"\n\nnamespace tessera::ptx {\n\n";
-  for (std::size_t i = 0; i < shapes.size(); ++i) {
-    if (std::find(shapes.begin(), shapes.begin() + static_cast<std::ptrdiff_t>(i), shapes[i]) !=
-        shapes.begin() + static_cast<std::ptrdiff_t>(i)) {
-      continue;
+  // One specialisation for those that differ in has_begin alone.
+  std::vector<WgmmaShape> distinct;
+  for (const WgmmaShape& shape : shapes) {
+    const auto same = std::find_if(distinct.begin(), distinct.end(), [&](WgmmaShape other) {
+      other.has_begin = shape.has_begin;
+      return other == shape;
+    });
+    if (same == distinct.end()) {
+      distinct.push_back(shape);
+    } else {
+      same->has_begin = same->has_begin || shape.has_begin;
     }
-    text += specialisation(shapes[i]) + "\n";
   }
+  for (const WgmmaShape& shape : distinct) text += specialisation(shape) + "\n";
   return text + "}  // namespace tessera::ptx\n";
 }
 

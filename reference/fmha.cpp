@@ -108,9 +108,21 @@ struct RowWork {
   /// No key at all, or none whose score is more than -inf; a NaN among them is seen.
   bool sees_nothing() const { return visible() == 0 || (maximum == -kInfinity && sum == 0); }
   std::vector<double> q, p, value, abs_sum, square_sum, v_abs_sum;
-  double maximum = -kInfinity, sum = 0, q_norm = 0, max_k_norm = 0, max_abs_score = 0, max_bias = 0;
+  double maximum = -kInfinity, sum = 0, q_norm = 0, max_k_norm = 0, max_abs_score = 0, max_bias = 0, max_term = 0;
   std::int64_t beside = 0;  // the key beside the query
 };
+
+// Of what tensor cores add up for a score, the largest: a product, or the sum of some steps of 32.
+double largest_term(const std::vector<double>& q, const std::vector<double>& k) {
+  double largest = 0, sum = 0;
+  for (std::size_t d = 0; d < q.size(); ++d) {
+    const double product = q[d] * k[d];
+    sum += product;
+    largest = std::max(largest, std::fabs(product));
+    if (d % 32 == 31) largest = std::max(largest, std::fabs(sum));
+  }
+  return largest;
+}
 
 double norm(const std::vector<double>& x) {
   double square = 0;
@@ -134,6 +146,10 @@ std::vector<RowWork> compute_rows(const FmhaInputs& in, const FmhaSizes& sizes, 
     w.beside = key_beside(in, sizes, batch, w.row);
     w.q.resize(columns);
     read_row(in.q, offset_of(in.q, batch, w.row, head), w.q);
+    if (in.q_descale) {
+      const double factor = in.q_descale->at(batch * in.q_descale->strides[0] + head_kv * in.q_descale->strides[1]);
+      for (double& value : w.q) value *= factor;
+    }
     w.q_norm = norm(w.q);
     w.p.resize(static_cast<std::size_t>(w.visible()));
     for (auto* sums : {&w.value, &w.abs_sum, &w.square_sum, &w.v_abs_sum}) sums->assign(v_columns, 0.0);
@@ -156,6 +172,7 @@ std::vector<RowWork> compute_rows(const FmhaInputs& in, const FmhaSizes& sizes, 
       w.max_bias = std::max(w.max_bias, std::fabs(bias));
       w.max_abs_score = std::max(w.max_abs_score, std::fabs(score));
       w.max_k_norm = std::max(w.max_k_norm, k_norm);
+      if (dtype_bytes(in.q.dtype) == 1) w.max_term = std::max(w.max_term, largest_term(w.q, element));
     }
   }
   for (RowWork& w : work) {
@@ -194,8 +211,8 @@ struct Sums {
 class RowChecker {
  public:
   RowChecker(const FmhaInputs& inputs, const FmhaOutputs& outputs, const FmhaSizes& sizes, const FmhaCheck& check)
-      : dtype_(dtype_bytes(inputs.k.dtype) == 1 ? DType::f16 : inputs.q.dtype),
-        has_descales_(inputs.k_descale || inputs.v_descale),
+      : dtype_(dtype_bytes(inputs.k.dtype) < dtype_bytes(inputs.q.dtype) ? DType::f16 : inputs.q.dtype),
+        has_descales_(inputs.q_descale || inputs.k_descale || inputs.v_descale),
         outputs_(outputs),
         sizes_(sizes),
         check_(check) {}
@@ -245,6 +262,9 @@ class RowChecker {
     facts.softcap = check_.softcap;
     facts.max_bias = w.max_bias;
     facts.has_descales = has_descales_;
+    facts.max_term = w.max_term;
+    facts.promote_every = check_.promote_every;
+    facts.has_random_signs = check_.judges_rel_error;
     return facts;
   }
 

@@ -31,8 +31,8 @@ struct FmhaInputs {
   TensorView q, k, v;
   /// Valid lengths [batch]; absent: all of the tensors'.
   std::optional<TensorView> seqused_q{}, seqused_k{};
-  /// Factors of k and v [batch, heads_kv]; absent: 1. They count as part of the numbers.
-  std::optional<TensorView> k_descale{}, v_descale{};
+  /// Factors of k and v, and of q, [batch, heads_kv]; absent: 1. They count as part of the numbers.
+  std::optional<TensorView> k_descale{}, v_descale{}, q_descale{};
 };
 
 /// What a kernel wrote. lse, row_max and row_sum are optional; un-normalised outputs need row_max.
@@ -55,6 +55,7 @@ struct FmhaCheck {
   bool is_exact = false;           ///< inputs are make_integer_inputs() and softmax_scale is ln 2
   bool judges_rel_error = true;    ///< false for inputs that the user chose: their roundings need not be independent
   int tile_m = 128, tile_n = 128;  ///< of the kernel: edges to sample, steps of the bound
+  int promote_every = 0;           ///< 8-bit q: keys after which sums become fp32; 0: never
   std::int64_t max_multiply_adds = std::int64_t{1} << 31;  ///< more than that is sampled
   std::uint64_t seed = 1;
   int jobs = 0;

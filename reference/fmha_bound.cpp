@@ -1,5 +1,6 @@
 #include "reference/fmha_bound.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -10,13 +11,19 @@ namespace tessera::reference {
 namespace {
 constexpr double kU = 0x1p-24;
 constexpr double kTensorCoreStep = 5.25 * 0x1p-23;
+constexpr double k8BitCut = 0x1p-13;
+constexpr double k8BitStep = 34 * k8BitCut;
+constexpr double kLowered = 0x1p-6;  // a maximum's reference, 8 bits
 constexpr double kEx2 = 2.1 * 0x1p-23;
 constexpr double kSecondOrder = 1.01;
 constexpr double kFlush = 0x1p-126;
+constexpr double kMostDeviations = 6;  // root mean squares that an element may err by
+
+double groups_of(std::int64_t n, std::int64_t size) { return static_cast<double>((n + size - 1) / size); }
 }  // namespace
 
 FmhaRowBound::FmhaRowBound(const FmhaRowFacts& facts) {
-  const auto groups = [](std::int64_t n) { return static_cast<double>((n + 15) / 16); };
+  const bool is_8_bit = dtype_bytes(facts.dtype) == 1;
   const auto steps = static_cast<double>(facts.steps);
   const double scale = std::fabs(facts.scale);
   eps_d_ = 0x1p-23 + (facts.has_descales ? 2 : 1) * kU;
@@ -24,7 +31,8 @@ FmhaRowBound::FmhaRowBound(const FmhaRowFacts& facts) {
   u_out_ = unit_roundoff(facts.output_dtype);
   half_out_ = half_subnormal(facts.output_dtype);
   if (facts.is_exact) return;
-  delta_s_ = scale * groups(facts.head_dim) * kTensorCoreStep * facts.q_norm * facts.max_k_norm;
+  delta_s_ = is_8_bit ? scale * groups_of(facts.head_dim, 32) * k8BitStep * facts.max_term
+                      : scale * groups_of(facts.head_dim, 16) * kTensorCoreStep * facts.q_norm * facts.max_k_norm;
   double largest = scale * facts.max_abs_score;
   if (facts.softcap > 0) {
     largest = std::fmin(largest, facts.softcap);
@@ -32,44 +40,74 @@ FmhaRowBound::FmhaRowBound(const FmhaRowFacts& facts) {
   }
   if (facts.max_bias > 0) of_bias_ = 9 * kU * (largest + facts.max_bias);
   const double z = std::numbers::log2e * (largest + facts.max_bias + delta_s_);
-  eps_p_ = std::expm1(delta_s_ + std::numbers::ln2 * (facts.has_descales ? 11 : 9) * z * kU) + kEx2;
+  const double delta_x = std::numbers::ln2 * (is_8_bit ? 15 : facts.has_descales ? 11 : 9) * z * kU;
+  eps_p_ = std::expm1(delta_s_ + delta_x) + kEx2;
   eps_r_ = steps * (kEx2 + kU + 2 * std::numbers::ln2 * z * kU);
-  eps_a_ = (groups(facts.visible) + 1) * kTensorCoreStep;
+  eps_a_ = (groups_of(facts.visible, 16) + 1) * kTensorCoreStep;
   eps_l_ = (static_cast<double>(facts.visible) + steps + 8) * kU;
   u_p_ = unit_roundoff(facts.dtype);
   half_p_ = half_subnormal(facts.dtype) + kFlush;
+  if (!is_8_bit) return;
+  half_p_ *= kLowered;
+  visible_ = static_cast<double>(facts.visible);
+  chunk_ = facts.promote_every > 0 ? std::min(visible_, static_cast<double>(facts.promote_every)) : visible_;
+  const double groups = std::ceil(chunk_ / 32) + 1;
+  eps_a_ = std::fmin(groups * k8BitStep, 1 + 2 * groups * k8BitCut);
+  is_statistical_ = facts.has_random_signs;
+  delta_rms_ = scale * k8BitCut * facts.max_term * std::sqrt(12 * groups_of(facts.head_dim, 32));
+  eps_p_rms_ = std::expm1(delta_rms_ + delta_x) + kEx2;
 }
 
-double FmhaRowBound::remainder(const Column& column) const {
+double FmhaRowBound::remainder(const Column& column, double eps_p, double eps_a) const {
   const double divisor = column.is_normalized ? column.sum : 1.0;
-  const double of_value = column.is_normalized ? eps_p_ + eps_r_ + eps_l_ + eps_d_ : eps_v_;
-  return kSecondOrder * ((column.abs_sum * (eps_p_ + eps_r_ + eps_a_) + column.v_abs_sum * half_p_) / divisor +
+  const double of_value = column.is_normalized ? eps_p + eps_r_ + eps_l_ + eps_d_ : eps_v_;
+  return kSecondOrder * ((column.abs_sum * (eps_p + eps_r_ + eps_a) + column.v_abs_sum * half_p_) / divisor +
                          std::fabs(column.value) * of_value) +
          half_out_ + (column.is_normalized ? kFlush * (1 + column.v_abs_sum) : 0);
 }
 
-double FmhaRowBound::element(const Column& column) const {
+double FmhaRowBound::any_element(const Column& column) const {
   const double divisor = column.is_normalized ? column.sum : 1.0;
-  const double before_rounding = remainder(column) + kSecondOrder * column.abs_sum * u_p_ / divisor;
+  const double before_rounding = remainder(column, eps_p_, eps_a_) + kSecondOrder * column.abs_sum * u_p_ / divisor;
   return before_rounding + u_out_ * (std::fabs(column.value) + before_rounding);
+}
+
+double FmhaRowBound::element(const Column& column) const {
+  const double bound = any_element(column);
+  return is_statistical_ ? std::fmin(bound, kMostDeviations * std::sqrt(element_square(column))) : bound;
+}
+
+double FmhaRowBound::accumulation_square(const Column& column) const {
+  const double divisor = column.is_normalized ? column.sum : 1.0;
+  const double value = std::fabs(column.value), largest = value + 3 * std::sqrt(column.square_sum) / divisor;
+  const double share = column.abs_sum > 0 ? std::fmin(1.0, value * divisor / column.abs_sum) : 0;
+  const double one_way = chunk_ * k8BitCut / 2 * largest * share, cut = k8BitCut * largest;
+  return one_way * one_way + cut * cut * 12 * (std::ceil(visible_ / 32) + 1);
 }
 
 double FmhaRowBound::element_square(const Column& column) const {
   const double divisor = column.is_normalized ? column.sum * column.sum : 1.0;
   const double value_square = column.value * column.value;
-  const double rest = remainder(column);
-  return u_p_ * u_p_ * (column.square_sum / divisor + value_square) + u_out_ * u_out_ * value_square + rest * rest;
+  const double rest = is_statistical_ ? remainder(column, 0, 0) : remainder(column, eps_p_, eps_a_);
+  const double of_p = u_p_ * u_p_ + eps_p_rms_ * eps_p_rms_;
+  return of_p * (column.square_sum / divisor + value_square) + u_out_ * u_out_ * value_square + rest * rest +
+         (is_statistical_ ? accumulation_square(column) : 0);
 }
 
-double FmhaRowBound::row_max(double value) const { return delta_s_ + of_bias_ + 4 * kU * std::fabs(value); }
-
-double FmhaRowBound::row_sum(double value) const {
-  return kSecondOrder * (eps_p_ + eps_r_ + eps_l_) * std::fabs(value);
+double FmhaRowBound::row_max(double value) const {
+  const double delta = is_statistical_ ? std::fmin(delta_s_, kMostDeviations * delta_rms_) : delta_s_;
+  return delta + of_bias_ + 4 * kU * std::fabs(value);
 }
+
+double FmhaRowBound::sum_error() const {
+  const double eps_p = is_statistical_ ? std::fmin(eps_p_, kMostDeviations * eps_p_rms_) : eps_p_;
+  return kSecondOrder * (eps_p + eps_r_ + eps_l_);
+}
+
+double FmhaRowBound::row_sum(double value) const { return sum_error() * std::fabs(value); }
 
 double FmhaRowBound::lse(double value, double maximum) const {
-  return row_max(maximum) + kSecondOrder * (eps_p_ + eps_r_ + eps_l_) + std::numbers::ln2 * 2.8e-7 +
-         4 * kU * (std::fabs(value) + std::fabs(maximum));
+  return row_max(maximum) + sum_error() + std::numbers::ln2 * 2.8e-7 + 4 * kU * (std::fabs(value) + std::fabs(maximum));
 }
 
 }  // namespace tessera::reference

@@ -44,6 +44,21 @@
 // what is subtracted, and the maximum, a difference, errs by 9 u of both parts.
 //
 // Whole numbers (see fmha.h) make 1 to 6 exact; 7 and the division's two roundings remain.
+//
+// 8 bits in all (e4m3 q, k and v). Tensor cores add groups of 32 products and the accumulator: each of the 33 terms is
+// cut to 13 fraction bits relative to the largest, and the sum to 13. What differs:
+//  1. delta_s = |scale| ceil(d / 32) 34 * 2^-13 m, where m is the largest product or sum of whole groups.
+//  5. P is e4m3: u_P = 2^-4. References lie 2^6 below a maximum, or more, so that h = 2^-10 2^-6.
+//  6. Of a chunk of n_c keys, whose sums fp32 takes over (all keys where it takes none): eps_a = ceil(n_c / 32) 34 *
+//     2^-13, since chunks' A add up to A; but no more than all of it. Each takeover rounds by 2 u, which steps count.
+// These hold for any numbers and are far from what happens: of thousands of keys with independent weights every product
+// may be cut alike. Where signs of products are random, errors have these root mean squares:
+//  1. Each of the 33 terms of a group errs by a uniform part of 2^-13 m, the sum by one: 2^-13 m sqrt(12 ceil(d / 32)).
+//     eps_p is made from it as above, and adds to u_P^2.
+//  6. Likewise 2^-13 M sqrt(12 ceil(n / 32)), with partial sums and products of at most
+//     M = |o| + 3 sqrt(sum p_j^2 v_j^2) / l. A column whose values have one sign is cut one way: n_c 2^-14 M, times the
+//     share of that sign, |o| / A.
+// An element may then err by 6 times its root mean square, or by the bound for any numbers where that is less.
 #pragma once
 
 #include <cstdint>
@@ -65,6 +80,10 @@ struct FmhaRowFacts {
   double softcap = 0;        ///< 0: none
   double max_bias = 0;       ///< largest of what is subtracted from scores
   bool has_descales = false;
+  // 8 bits in all.
+  double max_term = 0;             ///< unscaled: the largest product or partial sum of a score
+  std::int64_t promote_every = 0;  ///< keys whose sums have 13 fraction bits; 0: all
+  bool has_random_signs = false;   ///< of products: root mean squares say something
 };
 
 /// Relative and absolute parts of the bound that hold for a whole row.
@@ -84,7 +103,15 @@ class FmhaRowBound {
   double lse(double value, double maximum) const;
 
  private:
-  double remainder(const Column& column) const;  // all but the two 16-bit roundings
+  /// All but the two 16-bit roundings, and of 8 bits what has a root mean square of its own.
+  double remainder(const Column& column, double eps_p, double eps_a) const;
+  double any_element(const Column& column) const;
+  /// Of what tensor cores sum up to an element of O, 8 bits.
+  double accumulation_square(const Column& column) const;
+  /// Of a row's sum.
+  double sum_error() const;
+  bool is_statistical_ = false;
+  double visible_ = 0, chunk_ = 0, delta_rms_ = 0, eps_p_rms_ = 0;
   double delta_s_ = 0, of_bias_ = 0, eps_p_ = 0, eps_r_ = 0, eps_a_ = 0, eps_l_ = 0, eps_d_ = 0, eps_v_ = 0;
   double u_p_ = 0, half_p_ = 0, u_out_ = 0, half_out_ = 0;
 };

@@ -19,9 +19,9 @@ inline Tensor narrowed(const Tensor& tensor) {
   return result;
 }
 
-/// fp32 [batch, heads_kv], from 1/4 to 3/2, others for v than for k.
-inline Tensor make_descales(std::int64_t batch, std::int64_t heads_kv, bool is_of_v, std::uint64_t seed) {
-  const CounterRandom random(seed, is_of_v ? 7 : 6);
+/// fp32 [batch, heads_kv], from 1/4 to 3/2, others for each stream.
+inline Tensor make_descales(std::int64_t batch, std::int64_t heads_kv, std::uint64_t stream, std::uint64_t seed) {
+  const CounterRandom random(seed, stream);
   Tensor tensor(DType::f32, {batch, heads_kv});
   for (std::int64_t i = 0; i < tensor.elements(); ++i)
     tensor.set(i, static_cast<double>(random.integer(static_cast<std::uint64_t>(i), 16, 96)) / 64);

@@ -91,9 +91,10 @@ Comparison check_ragged_fmha(const FmhaInputs& inputs, const TensorView& cu_seql
   statistic(outputs.row_sum, 0, row_sum, equal.row_sum);
   FmhaCheck of_equal = check;
   for (const QueryRange& range : ranges) of_equal.tree_starts.push_back(range.begin);
-  return check_fmha(
-      {q.view(), inputs.k, inputs.v, lengths.view(), inputs.seqused_k, inputs.k_descale, inputs.v_descale}, equal,
-      of_equal);
+  FmhaInputs of_sequences = inputs;
+  of_sequences.q = q.view();
+  of_sequences.seqused_q = lengths.view();
+  return check_fmha(of_sequences, equal, of_equal);
 }
 
 }  // namespace tessera::reference

@@ -12,6 +12,8 @@ namespace {
 constexpr double kLevel = 32, kRamp = 16;
 constexpr std::int64_t kRowsOfGroup = 16;
 constexpr double kExtreme = 700, kSlope = 60;
+// Of 8-bit tensors, whose products are cut to 13 bits of the largest.
+constexpr double kExtremeOf8Bit = 40, kSlopeOf8Bit = 20;
 
 enum Kind { ordinary, one_steep, deep, ordinary_too, high, one_falling, num_kinds };
 
@@ -21,6 +23,8 @@ void set_query_kinds(Tensor& q, double softmax_scale, std::uint64_t seed) {
   const std::int64_t batch = q.shape[0], rows = q.shape[1], heads = q.shape[2], columns = q.shape[3];
   if (columns < 2 || !std::isfinite(softmax_scale)) return;
   // A scale near 0 would ask for numbers that f16 lacks.
+  const bool is_8_bit = dtype_bytes(q.dtype) == 1;
+  const double extreme = is_8_bit ? kExtremeOf8Bit : kExtreme, slope = is_8_bit ? kSlopeOf8Bit : kSlope;
   const double scale = std::copysign(std::max(std::fabs(softmax_scale), 1.0 / 64), softmax_scale);
   for (std::int64_t i = 0; i < batch * rows * heads; ++i) {
     const std::int64_t head = i % heads, row = i / heads % rows, group = row / kRowsOfGroup;
@@ -31,13 +35,13 @@ void set_query_kinds(Tensor& q, double softmax_scale, std::uint64_t seed) {
     const bool is_flat = kind == one_steep || kind == one_falling;
     for (std::int64_t d = 0; is_flat && d < columns; ++d) q.set(i * columns + d, q.at(i * columns + d) / 16);
     if (kind == deep || kind == high)
-      q.set(i * columns, (kind == deep ? -kExtreme : kExtreme - kSlope) / (kLevel * scale));
+      q.set(i * columns, (kind == deep ? -extreme : extreme - slope) / (kLevel * scale));
     const bool slopes = is_flat ? is_chosen : (kind == deep || kind == high) && row % 2 == 1;
     if (!slopes) continue;
-    if (kind == deep) q.set(i * columns, -(kExtreme + kSlope) / (kLevel * scale));
-    if (kind == high) q.set(i * columns, kExtreme / (kLevel * scale));
+    if (kind == deep) q.set(i * columns, -(extreme + slope) / (kLevel * scale));
+    if (kind == high) q.set(i * columns, extreme / (kLevel * scale));
     const bool falls = kind == one_falling || kind == high;
-    q.set(i * columns + 1, (falls ? -kSlope : kSlope) / (kRamp * scale));
+    q.set(i * columns + 1, (falls ? -slope : slope) / (kRamp * scale));
   }
 }
 

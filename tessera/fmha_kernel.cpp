@@ -30,6 +30,8 @@ constexpr std::pair<std::string_view, FmhaSize> kFmhaSizes[] = {
     {"pages", &FmhaArguments::pages},
     {"max_pages", &FmhaArguments::max_pages},
     {"tokens_k", &FmhaArguments::tokens_k},
+    {"q_descale_stride_batch", &FmhaArguments::q_descale_stride_batch},
+    {"q_descale_stride_head", &FmhaArguments::q_descale_stride_head},
     {"k_descale_stride_batch", &FmhaArguments::k_descale_stride_batch},
     {"k_descale_stride_head", &FmhaArguments::k_descale_stride_head},
     {"v_descale_stride_batch", &FmhaArguments::v_descale_stride_batch},
@@ -81,6 +83,7 @@ constexpr std::pair<std::string_view, FmhaBuffer> kFmhaBuffers[] = {
     {"sink", &FmhaArguments::sink},
     {"alibi_slopes", &FmhaArguments::alibi_slopes},
     {"tree_mask", &FmhaArguments::tree_mask},
+    {"q_descale", &FmhaArguments::q_descale},
     {"k_descale", &FmhaArguments::k_descale},
     {"v_descale", &FmhaArguments::v_descale},
 };

@@ -55,7 +55,7 @@ class Ours:
 
     def bind(self, q, k, v, o, lengths=None, descales=None):
         sizes = (ctypes.c_int64 * 6)(q.shape[0], q.shape[2], k.shape[2], q.shape[1], k.shape[1], 0)
-        pointers = (ctypes.c_uint64 * 12)(q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr())
+        pointers = (ctypes.c_uint64 * 13)(q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr())
         pointers[10], pointers[11] = (t.data_ptr() for t in descales) if descales else (0, 0)
         pointers[8] = lengths.data_ptr() if lengths is not None else 0
         bytes_ = ctypes.c_int64()

@@ -41,7 +41,7 @@ class Ours:
 
     def bind(self, q, k, v, o):
         """q, k, v, o: [batch, seqlen, heads, head_dim], dense."""
-        self.pointers = (ctypes.c_uint64 * 12)(q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr())
+        self.pointers = (ctypes.c_uint64 * 13)(q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr())
         self.sizes = (ctypes.c_int64 * 6)(q.shape[0], q.shape[2], k.shape[2], q.shape[1], k.shape[1], 0)
 
     def launch(self):

@@ -28,6 +28,7 @@ tessera::FmhaArguments arguments_of(const std::uint64_t* pointers, const std::in
           .seqused_k = pointers[8],
           .k_descale = pointers[10],
           .v_descale = pointers[11],
+          .q_descale = pointers[12],
           .batch = sizes[0],
           .heads_q = sizes[1],
           .heads_kv = sizes[2],
@@ -74,8 +75,8 @@ const char* tessera_bench_fmha_open(const char* selectors, void** kernel, const 
 }
 
 /// Dense [batch, seqlen, heads, head_dim] tensors; stream is a CUstream. pointers: q, k, v, o, lse, row_max, row_sum,
-/// workspace, seqused_k, seqused_q, k_descale, v_descale. sizes: batch, heads_q, heads_kv, seqlen_q, seqlen_k, bytes of
-/// workspace.
+/// workspace, seqused_k, seqused_q, k_descale, v_descale, q_descale. sizes: batch, heads_q, heads_kv, seqlen_q,
+/// seqlen_k, bytes of workspace.
 const char* tessera_bench_fmha_launch(void* kernel, void* stream, const std::uint64_t* pointers,
                                       const std::int64_t* sizes) {
   return guarded([&] { static_cast<tessera::FmhaKernel*>(kernel)->launch(stream, arguments_of(pointers, sizes)); });

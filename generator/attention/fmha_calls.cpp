@@ -105,10 +105,9 @@ std::string parameters_of_kernel(const FmhaLaunch& c) {
   given.give({"softmax_scale"});
   if (c.facts.softcap != Softcap::none) given.give({"softcap"});
   if (c.facts.kv_layout != KvLayout::dense) give_keys(c, given);
-  if (widens_keys(c.facts)) {
-    for (const char* const descale : {"k_descale", "v_descale"}) given.give_as("const float", descale);
-    given.give({"k_descale_stride_batch", "k_descale_stride_head", "v_descale_stride_batch", "v_descale_stride_head"});
-  }
+  for (const char* const descale : descales_of(c.facts)) given.give_as("const float", descale);
+  for (const std::string descale : descales_of(c.facts))
+    for (const char* const step : {"_stride_batch", "_stride_head"}) given.give(descale + step, descale + step);
   if (stores_rows(c)) given.give({"o_stride_head", "o_stride_seqlen"});
   if (stores_rows(c) && !is_ragged(c.facts)) given.give({"o_stride_batch"});
   if (c.copies_q) given.give({"q_stride_head", "q_stride_seqlen"});

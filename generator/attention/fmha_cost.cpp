@@ -186,7 +186,9 @@ double busy_warpgroups(const Config& c, const Sizes& s) {
 }
 
 double exchanged_parts(const Config& c) { return c.cta_pair ? c.tile_n / 64.0 : 0; }
-double product_cycles(const Config& c, int columns) { return kProductShare * c.tile_n * columns / 32; }
+double product_cycles(const Config& c, int columns) {
+  return kProductShare * c.tile_n * columns * dtype_bytes(c.facts.dtype) / 64;
+}
 
 /// What one warpgroup needs for a block if nobody is in its way: the scores, then the softmax beside the product of the
 /// block before, then what only this thread can do.

@@ -32,10 +32,11 @@ std::string places_name(const AttentionFacts& facts) {
   if (facts.kv_layout == KvLayout::paged) name += fmt::format("_paged{}", facts.page_size);
   if (facts.kv_layout == KvLayout::ragged) name += "_ragged";
   if (widens_keys(facts)) name += fmt::format("_kv{}", to_word(facts.kv_dtype));
+  if (is_8_bit(facts) && facts.o_dtype != DType::bf16) name += fmt::format("_to_{}", to_word(facts.o_dtype));
   // Facts that are named elsewhere, and then any other, by its own name, so that no two kernels share theirs.
   constexpr std::string_view kNamed[] = {"head_dim", "head_dim_v", "dtype",     "mask",      "window",
                                          "seqused",  "kv_pools",   "kv_layout", "page_size", "output",
-                                         "v_layout", "q_layout",   "kv_dtype"};
+                                         "v_layout", "q_layout",   "kv_dtype",  "o_dtype"};
   std::vector<std::string> usual;
   visit_facts(AttentionFacts{}, [&](std::string_view, const auto& value) { usual.push_back(field_value(value)); });
   std::size_t i = 0;
@@ -64,21 +65,36 @@ std::vector<OperandPlan> fact_operands(const AttentionFacts& facts) {
   plain(facts.tree_mask != TreeMask::none, "tree_mask", "s32", "a bit for each query of the sequence");
   plain(has_sink(facts), "sink", "f32", "a logit of each head, in the denominator; may be null");
   plain(facts.kv_layout == KvLayout::ragged, "cu_seqlens_k", "s32", "where the keys of each sequence begin and end");
-  plain(widens_keys(facts), "k_descale", "f32", "factor of k, if not null");
-  plain(widens_keys(facts), "v_descale", "f32", "factor of v, if not null");
+  plain(is_8_bit(facts), "q_descale", "f32", "factor of q, if not null");
+  plain(has_descales(facts), "k_descale", "f32", "factor of k, if not null");
+  plain(has_descales(facts), "v_descale", "f32", "factor of v, if not null");
   return operands;
 }
 
 void require_dtype(const Fmha& problem) {
   const DType keys = problem.kv_dtype.value_or(problem.dtype);
+  const DType o = problem.o_dtype.value_or(problem.dtype);
+  if (problem.dtype == DType::e4m3) {
+    if (keys != problem.dtype)
+      throw Error(ErrorKind::unsupported,
+                  fmt::format("fmha has no kernel for kv_dtype {} beside dtype e4m3: take e4m3", to_word(keys)));
+    if (problem.o_dtype && o != DType::bf16 && o != DType::f16)
+      throw Error(ErrorKind::unsupported,
+                  fmt::format("fmha has no kernel for o_dtype {} beside dtype e4m3: take bf16 or f16", to_word(o)));
+    return;
+  }
+  if (o != problem.dtype)
+    throw Error(ErrorKind::unsupported, fmt::format("fmha has no kernel for o_dtype {} beside dtype {}: take {}",
+                                                    to_word(o), to_word(problem.dtype), to_word(problem.dtype)));
   if (problem.dtype == DType::bf16 || problem.dtype == DType::f16) {
     if (keys == problem.dtype || keys == DType::e4m3) return;
     throw Error(ErrorKind::unsupported,
                 fmt::format("fmha has no kernel for kv_dtype {} beside dtype {}: take {} or e4m3", to_word(keys),
                             to_word(problem.dtype), to_word(problem.dtype)));
   }
-  throw Error(ErrorKind::unsupported, fmt::format("fmha has no kernel for dtype {}: there are kernels for bf16 and f16",
-                                                  to_word(problem.dtype)));
+  throw Error(
+      ErrorKind::unsupported,
+      fmt::format("fmha has no kernel for dtype {}: there are kernels for bf16, f16 and e4m3", to_word(problem.dtype)));
 }
 
 void require_facts_of_scores(const Fmha& problem) {

@@ -127,8 +127,13 @@ void add_key_parameters(const FmhaLaunch& c, LaunchStep& step) {
   if (!is_latent(c)) for_strides(c, [&](const std::string& stride) { size(stride, ParameterKind::i64); });
 }
 
-void add_descale_sizes(LaunchPlan& launch) {
-  for (const std::string name : {"k_descale", "v_descale"}) {
+std::span<const char* const> descales_of(const AttentionFacts& facts) {
+  static constexpr const char* kAll[] = {"q_descale", "k_descale", "v_descale"};
+  return std::span(kAll).subspan(is_8_bit(facts) ? 0 : widens_keys(facts) ? 1 : 3);
+}
+
+void add_descale_sizes(const FmhaLaunch& c, LaunchPlan& launch) {
+  for (const char* const name : descales_of(c.facts)) {
     const auto size = [&](const char* step, Expression value, const char* what) {
       launch.sizes.push_back({fmt::format("{}_stride_{}", name, step), 0, kMaxStride, std::move(value),
                               fmt::format("elements of {} from one {} to the next; 0: one for all", name, what)});
@@ -138,15 +143,15 @@ void add_descale_sizes(LaunchPlan& launch) {
   }
 }
 
-void add_descales(LaunchPlan& launch) {
-  for (const char* const name : {"k_descale", "v_descale"}) {
+void add_descales(const FmhaLaunch& c, LaunchPlan& launch) {
+  for (const char* const name : descales_of(c.facts)) {
     add_numbers(name, "f32", {Expression::parse("batch"), Expression::parse("heads_kv")},
                 {expression("{}_stride_batch", name), expression("{}_stride_head", name)}, launch);
     launch.buffers.back().is_optional = true;
   }
 }
 
-void add_descale_parameters(LaunchStep& step) {
+void add_descale_parameters(const FmhaLaunch& c, LaunchStep& step) {
   const auto add = [&](const std::string& name, ParameterKind kind) {
     const bool is_pointer = kind == ParameterKind::pointer;
     step.parameters.push_back({.name = name,
@@ -155,9 +160,10 @@ void add_descale_parameters(LaunchStep& step) {
                                .source = is_pointer ? name : "",
                                .offset_bytes = {}});
   };
-  for (const std::string name : {"k_descale", "v_descale"}) add(name, ParameterKind::pointer);
-  for (const std::string name : {"k_descale", "v_descale"})
-    for (const char* const step_of : {"_stride_batch", "_stride_head"}) add(name + step_of, ParameterKind::i64);
+  for (const char* const name : descales_of(c.facts)) add(name, ParameterKind::pointer);
+  for (const char* const name : descales_of(c.facts))
+    for (const char* const step_of : {"_stride_batch", "_stride_head"})
+      add(std::string(name) + step_of, ParameterKind::i64);
 }
 
 void add_numbers(const char* name, const char* dtype, std::vector<Expression> shape, std::vector<Expression> strides,

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "generator/attention/fmha_operator.h"
@@ -33,17 +35,18 @@ void add_key_parameters(const FmhaLaunch& c, LaunchStep& step);
 
 /// Whether o leaves through a tensor map; else by threads.
 inline bool has_map_of_o(const FmhaLaunch& c) {
-  return !c.is_split && !is_latent(c) && !widens_keys(c.facts) && !c.copies_q;
+  return !c.is_split && !is_latent(c) && !has_descales(c.facts) && !c.copies_q;
 }
 /// Whether the first step stores rows of o by threads.
 inline bool stores_rows(const FmhaLaunch& c) {
-  return c.is_dealt || ((is_ragged(c.facts) || widens_keys(c.facts) || c.copies_q) && !c.is_split);
+  return c.is_dealt || ((is_ragged(c.facts) || has_descales(c.facts) || c.copies_q) && !c.is_split);
 }
 
-/// Factors of 8-bit k and v, for each sequence and key head; strides of 0: one for all.
-void add_descale_sizes(LaunchPlan& launch);
-void add_descales(LaunchPlan& launch);
-void add_descale_parameters(LaunchStep& step);
+/// Factors of 8-bit q, k and v, for each sequence and key head; strides of 0: one for all. Empty where there are none.
+std::span<const char* const> descales_of(const AttentionFacts& facts);
+void add_descale_sizes(const FmhaLaunch& c, LaunchPlan& launch);
+void add_descales(const FmhaLaunch& c, LaunchPlan& launch);
+void add_descale_parameters(const FmhaLaunch& c, LaunchStep& step);
 
 /// Numbers that lie in memory: of any kind, lengths of sequences, rows that queries list beside a window's keys.
 void add_numbers(const char* name, const char* dtype, std::vector<Expression> shape, std::vector<Expression> strides,

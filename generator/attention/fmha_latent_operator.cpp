@@ -88,6 +88,8 @@ void FmhaLatentOperator::require_facts(const Fmha& problem) {
   const auto refuse = [&](std::string_view field, std::string_view value) {
     throw Error(ErrorKind::unsupported, fmt::format("fmha has no kernel for {} {} with v_is_k", field, value));
   };
+  if (dtype_bytes(problem.dtype) == 1) refuse("dtype", to_word(problem.dtype));
+  if (problem.promote_every.value_or(0) != 0) refuse("promote_every", fmt::format("{}", *problem.promote_every));
   if (problem.kv_pools != KvPools::dense) refuse("kv_pools", to_word(problem.kv_pools));
   if (problem.v_layout != Layout::mn_major) refuse("v_layout", to_word(problem.v_layout));
   if (problem.kv_dtype && *problem.kv_dtype != problem.dtype) refuse("kv_dtype", to_word(*problem.kv_dtype));

@@ -138,7 +138,7 @@ void add_sizes(const FmhaLaunch& c, LaunchPlan& launch) {
     size("window_size_left", -1, kMaxLength, Expression(-1), "keys before a query that it sees; -1: all");
     size("window_size_right", -1, kMaxLength, Expression(-1), "keys behind a query that it sees; -1: all");
   }
-  if (widens_keys(c.facts)) add_descale_sizes(launch);
+  add_descale_sizes(c, launch);
   size("num_sms", 1, kMaxSms, {}, "multiprocessors of the device: filled in by the launcher");
   if (c.is_split && !c.is_dealt) {
     if (has_split_size(c.facts)) {
@@ -158,7 +158,10 @@ void add_sizes(const FmhaLaunch& c, LaunchPlan& launch) {
 void add_tensor(const FmhaLaunch& c, const Tensor& t, LaunchPlan& launch) {
   const bool is_f32 = t.is_output && c.facts.output == Output::unnormalized;
   const bool is_key = t.operand == Operand::k || t.operand == Operand::v;
-  const DType dtype = is_f32 ? DType::f32 : is_key ? key_dtype(c.facts) : c.facts.dtype;
+  const DType dtype = is_f32        ? DType::f32
+                      : t.is_output ? o_dtype(c.facts)
+                      : is_key      ? key_dtype(c.facts)
+                                    : c.facts.dtype;
   const int bytes = dtype_bytes(dtype);
   const int head_dim = c.facts.*t.head_dim;
   const int span = (is_key ? key_span_bytes(c.facts, c.swizzle, head_dim) : swizzle_span_bytes(c.swizzle)) / bytes;
@@ -293,7 +296,7 @@ void add_domain(const FmhaLaunch& c, LaunchPlan& launch) {
             "the number of rows");
   }
   if (!has_map_of_o(c)) {
-    const int alignment = 16 / (c.facts.output == Output::unnormalized ? 4 : dtype_bytes(c.facts.dtype));
+    const int alignment = 16 / o_element_bytes(c.facts);
     for (const std::string& stride : strides_of_o(c))
       rule(Expression::parse(stride), Relation::multiple_of, Expression(alignment),
            fmt::format("{} must be a multiple of {} (16 bytes)", stride, alignment));
@@ -333,7 +336,7 @@ LaunchPlan fmha_launch(const FmhaLaunch& config, const std::string& arch, const 
   if (config.facts.alibi != Alibi::none) add_of_heads("alibi_slopes", false, launch);
   if (config.facts.tree_mask != TreeMask::none) add_tree(config, launch);
   if (lies_in_places(config)) add_key_places(config, launch);
-  if (widens_keys(config.facts)) add_descales(launch);
+  add_descales(config, launch);
   add_domain(config, launch);
   launch.steps.push_back(step_of(config, kernel));
   if (config.is_split) {

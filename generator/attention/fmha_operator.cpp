@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 
 #include "generator/attention/fmha_cost.h"
 #include "generator/attention/fmha_explain.h"
@@ -22,7 +23,6 @@
 #include "generator/candidates.h"
 #include "generator/facts.h"
 #include "generator/operator_words.h"
-#include "generator/wgmma_header.h"
 #include "generator/words.h"
 
 namespace tessera {
@@ -103,6 +103,7 @@ Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle) {
   c.cta_pair = fmha::needs_cta_pair(c.facts.head_dim);
   c.pack_gqa = problem.pack_gqa.value_or(packed_heads_of(problem));
   c.split_kv = problem.split_kv.value_or(split_of(problem, c.pack_gqa));
+  c.promote_every = problem.promote_every.value_or(fmha::default_promotion(c));
   // Only a Config whose extents are sane is completed: completing evaluates products of them.
   const bool is_sane = c.tile_m <= 1024 && c.tile_n <= 1024 && c.stages <= 1024;
   return is_sane ? fmha::complete(c) : c;
@@ -113,6 +114,7 @@ Config default_of(const Config& c, Hint keys) {
   Config standard = fmha::default_config(c.facts, c.pack_gqa, keys);
   standard.kv_copy = c.kv_copy;
   standard.split_kv = c.split_kv;
+  standard.promote_every = c.promote_every;
   return standard;
 }
 
@@ -137,6 +139,10 @@ bool spills_beside_copied_rows(const Config& c) {
 /// tests/ptxas/random_kernels_test.cpp draws anew each time would show another.
 bool spills(const Config& c) {
   if (fmha::copies_q(c) && spills_beside_copied_rows(c)) return true;
+  if (is_8_bit(c.facts)) {
+    if (fmha::is_dealt(c) && c.tile_m > 128) return true;
+    if (!fmha::fits_8_bit(c.facts, fmha::copies_q(c), c.tile_m, c.tile_n)) return true;
+  }
   // Where a part leaves from registers, beside the next tile's first scores.
   if (fmha::is_split(c)) {
     const bool is_wide =
@@ -173,6 +179,11 @@ double share_of_boxes(const Config& c) {
   return share;
 }
 
+std::span<const Tile> tiles_of(const AttentionFacts& facts) {
+  if (is_8_bit(facts)) return fmha::kTilesOf8Bit;
+  return fmha::kTiles;
+}
+
 /// Whether the model of the time may choose this tile: those of its head_dim, and small ones, for problems with few
 /// tiles or few keys. The model was fitted to more; of them hardly one was ever the fastest. All are candidates for
 /// pins, and for readers.
@@ -180,7 +191,8 @@ bool is_modelled(const Config& c) {
   if (c.facts.head_dim == 256 && c.tile_m == 128 && c.tile_n == 80) return false;  // no faster than 128x64 by over 2 %
   const bool is_small = c.facts.head_dim <= 256 && c.tile_m == 64 && c.stages == 2 &&
                         (c.tile_n == 48 || c.tile_n == 64 || c.tile_n == 96 || c.tile_n == 128);
-  return is_small || std::any_of(std::begin(fmha::kTiles), std::end(fmha::kTiles), [&](const Tile& tile) {
+  const std::span<const Tile> tiles = tiles_of(c.facts);
+  return is_small || std::any_of(tiles.begin(), tiles.end(), [&](const Tile& tile) {
            return tile.head_dim == c.facts.head_dim && tile.head_dim_v == c.facts.head_dim_v &&
                   tile.tile_m == c.tile_m && tile.tile_n == c.tile_n && tile.stages == c.stages;
          });
@@ -209,30 +221,19 @@ double share_of_step(const Config& c, const Fmha& problem) {
   return c.tile_m == 64 && c.tile_n == 64 ? 1 : kUnlikely;
 }
 
-FmhaLaunch::Box box_of(const fmha::TmaBox& box) { return {{std::begin(box.extents), std::end(box.extents)}}; }
-
-FmhaLaunch launch_facts(const Config& c) {
-  return {.facts = c.facts,
-          .swizzle = c.swizzle,
-          .pack_gqa = c.pack_gqa,
-          .padded_heads = c.pack_gqa,
-          .is_split = fmha::is_split(c),
-          .is_dealt = fmha::is_dealt(c),
-          .has_cuts = fmha::has_whole_tiles(c),
-          .copies_keys = c.kv_copy == KvCopy::cp_async,
-          .copies_q = fmha::copies_q(c),
-          .tile_rows = c.tile_m,
-          .tile_n = c.tile_n,
-          .merge_rows = kMergeRows,
-          .merge_warps = kMergeRows,
-          .ctas_per_tile = fmha::ctas_per_tile(c),
-          .ctas_per_sm = fmha::ctas_per_sm(c),
-          .threads = fmha::num_threads(c),
-          .smem_bytes = fmha::smem_layout(c).total_bytes,
-          .q = box_of(fmha::q_box(c)),
-          .k = box_of(fmha::k_box(c)),
-          .v = box_of(fmha::v_box(c)),
-          .o = box_of(fmha::o_box(c))};
+/// What there are kernels for of e4m3 q, k and v.
+void require_8_bit(const Fmha& problem) {
+  const fmha::HeadDims facts = head_dims_of(problem);
+  const auto refuse = [&](const std::string& with) {
+    throw Error(ErrorKind::unsupported,
+                fmt::format("fmha has no kernel for dtype {} with {}", to_word(problem.dtype), with));
+  };
+  constexpr int kKnown[] = {64, 128, 192, 256};
+  if (std::find(std::begin(kKnown), std::end(kKnown), facts.head_dim) == std::end(kKnown))
+    refuse("head_dim " + head_dims_text(facts.head_dim, facts.head_dim_v));
+  if (problem.softcap != Softcap::none) refuse("softcap");
+  if (problem.alibi != Alibi::none) refuse("alibi");
+  if (problem.tree_mask != TreeMask::none) refuse("tree_mask");
 }
 
 }  // namespace
@@ -258,6 +259,7 @@ void FmhaOperator::require_facts(const Fmha& problem) {
   };
   if (problem.q_layout == QueryLayout::ragged && problem.split_kv == SplitKv::on)
     throw Error(ErrorKind::unsupported, "split_kv on with q_layout ragged: sequences differ; take dealt");
+  if (dtype_bytes(problem.dtype) == 1) require_8_bit(problem);
   if (problem.kv_dtype && *problem.kv_dtype != problem.dtype) {
     const auto refuse_widening = [&](const std::string& with) {
       throw Error(ErrorKind::unsupported,
@@ -291,11 +293,12 @@ std::vector<Config> FmhaOperator::candidates(const Fmha& asked) {
   };
   std::vector<Config> list;
   list.push_back(config_of(problem, standard, widest));
+  const std::span<const Tile> tiles = tiles_of(attention_facts(problem));
   for (const Swizzle swizzle : kSwizzles) {
-    for (const Tile& tile : fmha::kTiles)
+    for (const Tile& tile : tiles)
       if (is_own(tile)) list.push_back(config_of(problem, tile, swizzle));
   }
-  for (const Tile& tile : fmha::kTiles)
+  for (const Tile& tile : tiles)
     if (!is_own(tile)) list.push_back(config_of(problem, tile, widest));
   return list;
 }
@@ -346,6 +349,11 @@ std::string FmhaOperator::explain(const Config& config, const Verdict& verdict) 
       return fmt::format("tile_m {}, a multiple of {} needed (wgmma M)", found, bound);
     case Rule::tile_m_out_of_range:
       return fmt::format("tile_m {}, at most {} allowed (consumer warpgroups)", found, bound);
+    case Rule::promotion_not_of_tiles:
+      return fmt::format("promote_every {}, a multiple of {} needed (tile_n)", found, bound);
+    case Rule::promotion_of_16_bit:
+      return fmt::format("promote_every {} with dtype {}, whose sums are fp32: take 0", found,
+                         to_word(config.facts.dtype));
     case Rule::tile_n_not_multiple_of_16:
       return fmt::format("tile_n {}, a multiple of {} needed (wgmma K of P V)", found, bound);
     case Rule::tile_n_out_of_range:
@@ -361,11 +369,13 @@ std::string FmhaOperator::explain(const Config& config, const Verdict& verdict) 
     case Rule::instruction_exceeds_registers:
       return fmt::format("{} accumulator registers a thread for one wgmma, {} allowed: take a smaller {}", found, bound,
                          config.tile_n > fmha::v_columns(config) ? "tile_n" : "tile_m");
+    case Rule::dtype_not_16_bit:
+      return fmt::format("{} elements of {} bytes: take bf16, f16 or e4m3", to_word(config.facts.dtype), found);
     case Rule::widened_keys_of_cta_pairs:
-      return fmt::format("head_dim {} with kv_dtype e4m3, at most {} allowed (registers of widening warps)", found,
+      return fmt::format("head_dim {} with kv_dtype e4m3, at most {} allowed (registers beside the exchange)", found,
                          bound);
     case Rule::k_major_v_of_placed_keys:
-      return "v_layout k with kv_layout paged or ragged, or with kv_dtype e4m3: take v_layout mn";
+      return "v_layout k with kv_layout paged or ragged, or with keys in e4m3: take v_layout mn";
     default:
       return explain_shared_rule(config, verdict);
   }
@@ -380,101 +390,10 @@ std::string FmhaOperator::kernel_name(Arch arch, const Config& config) {
   if (config.kv_copy == KvCopy::cp_async) name += "_cpasync";
   if (config.facts.v_layout == Layout::k_major) name += "_vk";
   if (config.facts.output == Output::unnormalized) name += "_unnormalized";
+  if (config.promote_every != fmha::default_promotion(config)) name += fmt::format("_promote{}", config.promote_every);
   if (config.pack_gqa != 1) name += fmt::format("_pack{}", config.pack_gqa);
   if (fmha::is_split(config)) name += fmha::is_dealt(config) ? "_dealt" : "_split";
   return name;
-}
-
-namespace {
-
-/// Who owns which bytes when, as templates/fmha hands them on: producer.cuh, consumer.cuh, epilogue.cuh, exchange.cuh.
-void describe_smem(const Config& config, Plan& plan) {
-  const fmha::SmemLayout layout = fmha::smem_layout(config);
-  const int groups = fmha::consumer_warpgroups(config);
-  const auto add = [&](const fmha::SmemRegion& region, int slots, std::vector<MemoryPhase> phases) {
-    if (region.bytes > 0) plan.smem.push_back({region.name, region.offset, region.bytes, slots, std::move(phases)});
-  };
-  std::vector<MemoryPhase> of_q = {{"Q on its way", widens_keys(config.facts) ? "load_k" : "load_q", "barrier q_full"},
-                                   {"Q of a tile", "consumer", "last S = Q K^T of the tile"}};
-  for (int pass = 0; !fmha::leaves_from_registers(config) && pass < fmha::o_passes(config); ++pass) {
-    const bool is_last = pass == fmha::o_passes(config) - 1;
-    const std::string part = fmha::o_passes(config) == 1 ? "O" : pass == 0 ? "O, first columns" : "O, last columns";
-    of_q.push_back({part + ", being written", "consumer", "barrier o_full"});
-    of_q.push_back({part + ", being stored", "store_o", is_last ? "barrier q_empty" : "barrier o_read"});
-  }
-  add(layout.q, config.q_stages * groups, std::move(of_q));
-  const bool is_widened = widens_keys(config.facts);
-  add(layout.k, config.stages,
-      {{is_widened ? "K, being widened" : "K on its way", is_widened ? "widen_k" : "load_k", "barrier k_full"},
-       {"K of a block", "consumer", "barrier k_empty"}});
-  add(layout.v, config.stages,
-      {{is_widened ? "V, being widened" : "V on its way", is_widened ? "widen_v" : "load_v", "barrier v_full"},
-       {"V of a block", "consumer", "barrier v_empty"}});
-  add(layout.exchange, groups,
-      {{"scores of the other CTA on their way", "consumer of the other CTA", "barrier exchange_full"},
-       {"scores of the other CTA", "consumer", "barrier exchange_empty of the other CTA"}});
-  add(layout.raw_k, fmha::raw_stages(config),
-      {{"8-bit K on its way", "load_k", "barrier raw_k_full"},
-       {"8-bit K of a block", "widen_k", "barrier raw_k_empty"}});
-  add(layout.raw_v, fmha::raw_stages(config),
-      {{"8-bit V on its way", "load_v", "barrier raw_v_full"},
-       {"8-bit V of a block", "widen_v", "barrier raw_v_empty"}});
-  add(layout.step_work, 1, {});
-  add(layout.barriers, 1, {});
-  plan.smem_bytes = layout.total_bytes;
-}
-
-}  // namespace
-
-void FmhaOperator::describe(const Config& config, Plan& plan) {
-  const std::string dtype(to_word(config.facts.dtype));
-  const std::string_view o_dtype = config.facts.output == Output::unnormalized ? "f32" : std::string_view(dtype);
-  const auto operand = [&](const char* name, std::string_view type, const char* use) {
-    return OperandPlan{.name = name,
-                       .dtype = std::string(type),
-                       .tensor_map_type = std::string(type),
-                       .swizzle = std::string(to_word(config.swizzle)),
-                       .use = use};
-  };
-  plan.mma_kind = to_word(config.mma_kind);
-  const auto plain = [](const char* name, std::string_view type, const char* use) {
-    return OperandPlan{.name = name, .dtype = std::string(type), .tensor_map_type = {}, .swizzle = {}, .use = use};
-  };
-  // Through a tensor map, or by threads.
-  const auto of_keys = [&](const char* name, const char* use) {
-    const std::string_view type = to_word(key_dtype(config.facts));
-    OperandPlan keys = config.kv_copy == KvCopy::tma ? operand(name, type, use) : plain(name, type, use);
-    if (!keys.swizzle.empty()) keys.swizzle = to_word(key_swizzle(config.facts, config.swizzle));
-    return keys;
-  };
-  plan.operands = {
-      operand("q", dtype, "A of S = Q K^T, from shared memory"), of_keys("k", "B of S = Q K^T, K-major"),
-      of_keys("v", config.facts.v_layout == Layout::mn_major ? "B of O = P V, MN-major" : "B of O = P V, K-major"),
-      fmha::is_split(config)                ? plain("o", o_dtype, "D of O = P V, merged from parts in the workspace")
-      : fmha::leaves_from_registers(config) ? plain("o", o_dtype, "D of O = P V, stored by threads")
-                                            : operand("o", o_dtype, "D of O = P V, stored through shared memory"),
-      plain("lse", "f32", "written if not null")};
-  for (OperandPlan& of_fact : fact_operands(config.facts)) plan.operands.push_back(std::move(of_fact));
-  describe_smem(config, plan);
-  plan.entry_registers = fmha::register_budget(config).entry;
-  for (int i = 0; i < fmha::kNumRoles; ++i) {
-    const fmha::Role role = fmha::role(config, i);
-    plan.roles.push_back({role.name, role.first_warp, role.warps, role.registers});
-  }
-  plan.launch = fmha_launch(launch_facts(config), plan.arch.to_string(), plan.kernel);
-}
-
-std::string FmhaOperator::launch_bounds() {
-  return "tessera::fmha::num_threads(kConfig), tessera::fmha::ctas_per_sm(kConfig)";
-}
-
-std::string FmhaOperator::call_of_step(const Config& config, std::size_t step) {
-  return step == 0 ? fmha_call(launch_facts(config), "fmha") : fmha_merge_call(launch_facts(config));
-}
-
-std::vector<SourceFile> FmhaOperator::generated_headers(const Config& config) {
-  const fmha::WgmmaShape shapes[] = {fmha::score_wgmma(config), fmha::output_wgmma(config)};
-  return {{"wgmma_shapes.cuh", wgmma_header(shapes)}};
 }
 
 }  // namespace tessera

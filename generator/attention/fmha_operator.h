@@ -51,7 +51,7 @@ struct FmhaOperator {
   template <class Visit>
   static void visit_fields(const Config& config, Visit&& visit) {
     const auto& [facts, tile_m, tile_n, stages, q_stages, swizzle, mma_kind, kv_copy, ping_pong, cta_pair, pack_gqa,
-                 split_kv] = config;
+                 split_kv, promote_every] = config;
     visit_facts(facts, visit);
     visit("tile_m", tile_m);
     visit("tile_n", tile_n);
@@ -64,6 +64,7 @@ struct FmhaOperator {
     visit("cta_pair", cta_pair);
     visit("pack_gqa", pack_gqa);
     visit("split_kv", split_kv);
+    visit("promote_every", promote_every);
   }
   /// Those that a Problem may pin: of dense keys no size of pages.
   template <class Visit>

@@ -43,6 +43,14 @@ Selector split_size_field() {
   return selector;
 }
 
+Selector promotion_field() {
+  Selector selector = field<&Fmha::promote_every>(
+      "promote-every", "promote_every",
+      "keys whose products 8-bit tensor cores sum, with 13 fraction bits, before fp32 takes them; 0: all (e4m3 only)");
+  selector.min = 0;
+  return selector;
+}
+
 }  // namespace
 
 std::span<const Selector> fmha_fields() {
@@ -52,7 +60,8 @@ std::span<const Selector> fmha_fields() {
           "head-dim", "head_dim",
           "elements of a head of q and k: 16, 32, 64, 72, 80, 96, 128, 160, 192, 256 or 512; 576 with v_is_k"),
       field<&Fmha::head_dim_v>("head-dim-v", "head_dim_v", "elements of a head of v and o (auto: head_dim)"),
-      offer(field<&Fmha::dtype>("dtype", "dtype", "type of q, k, v and of a normalised o"), {"bf16", "f16"}),
+      offer(field<&Fmha::dtype>("dtype", "dtype", "type of q, k and v: e4m3 with descales (sm_90a only)"),
+            {"bf16", "f16", "e4m3"}),
       field<&Fmha::mask>("mask", "mask", "which keys a query sees; causal is bottom-right aligned"),
       field<&Fmha::window>("window", "window",
                            "whether keys further away than a window are hidden, or those before a query's chunk"),
@@ -76,6 +85,8 @@ std::span<const Selector> fmha_fields() {
                                    "type of k and v (auto: dtype); e4m3: with descales, widened exactly (sm_90a only)"),
             {"bf16", "f16", "e4m3"}),
       split_size_field(),
+      offer(field<&Fmha::o_dtype>("o-dtype", "o_dtype", "type of a normalised o (auto: dtype, bf16 for e4m3)"),
+            {"bf16", "f16"}),
       field<&Fmha::output>("output", "output", "rows divided by their sums, or fp32 rows with maximum and sum"),
       field<&Fmha::v_layout>("v-layout", "v_layout", "contiguous dimension of v: mn, the head's; k, the keys'"),
       field<&Fmha::tile_m>("tile-m", "tile_m", "query rows of one CTA"),
@@ -91,6 +102,7 @@ std::span<const Selector> fmha_fields() {
           "split-kv", "split_kv",
           "whether CTAs share a tile's keys, for a second kernel to merge: num_splits to each (on), or dealt by the "
           "lengths in memory (dealt, sm_90a only)"),
+      promotion_field(),
       field<&Fmha::batch>("batch", "batch", "expected number of sequences"),
       field<&Fmha::heads_q>("heads-q", "heads_q", "expected number of query heads"),
       field<&Fmha::heads_kv>("heads-kv", "heads_kv", "expected number of key and value heads"),
@@ -143,7 +155,8 @@ AttentionFacts attention_facts(const Fmha& problem) {
           .q_layout = problem.q_layout,
           .v_is_k = problem.v_is_k,
           .kv_dtype = problem.kv_dtype.value_or(problem.dtype),
-          .split_size = problem.split_size};
+          .split_size = problem.split_size,
+          .o_dtype = problem.o_dtype.value_or(dtype_bytes(problem.dtype) == 1 ? DType::bf16 : problem.dtype)};
 }
 
 template <>

@@ -179,7 +179,7 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   parameters.add("softmax_scale", ParameterKind::f32, {}, "softmax_scale");
   if (c.facts.softcap != Softcap::none) parameters.add("softcap", ParameterKind::f32, {}, "softcap");
   if (lies_in_places(c)) add_key_parameters(c, step);
-  if (widens_keys(c.facts)) add_descale_parameters(step);
+  add_descale_parameters(c, step);
   if (stores_rows(c) || is_latent(c)) parameters.strides(strides_of_o(c));
   if (c.copies_q) parameters.strides(strides_of(c, "q"));
   if (c.is_dealt && has_split_size(c.facts))

@@ -143,6 +143,12 @@ void FmhaTcgen05Operator::require_facts(const Fmha& problem) {
                             problem.arch.to_string(), fmt::join(known, ", "), last));
   }
   require_dtype(problem);
+  const auto refuse = [&](std::string_view field, std::string_view value) {
+    throw Error(ErrorKind::unsupported,
+                fmt::format("fmha has no kernel for {} {} on {}: take sm_90a", field, value, problem.arch.to_string()));
+  };
+  if (dtype_bytes(problem.dtype) == 1) refuse("dtype", to_word(problem.dtype));
+  if (problem.promote_every.value_or(0) != 0) refuse("promote_every", fmt::format("{}", *problem.promote_every));
   if (problem.v_is_k == VIsK::on) {
     throw Error(ErrorKind::unsupported,
                 fmt::format("fmha has no kernel for v_is_k on {}: take sm_90a", problem.arch.to_string()));

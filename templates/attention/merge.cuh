@@ -138,8 +138,8 @@ __device__ __forceinline__ void merge_row(const float* partial_o, const float* p
       ptx::st_global_v4(out, {__float_as_uint(of_group[0]), __float_as_uint(of_group[1]), __float_as_uint(of_group[2]),
                               __float_as_uint(of_group[3])});
     } else {
-      ptx::st_global_v2(out, ptx::cvt_pack<C.facts.dtype>(of_group[0], of_group[1]),
-                        ptx::cvt_pack<C.facts.dtype>(of_group[2], of_group[3]));
+      ptx::st_global_v2(out, ptx::cvt_pack<o_dtype(C.facts)>(of_group[0], of_group[1]),
+                        ptx::cvt_pack<o_dtype(C.facts)>(of_group[2], of_group[3]));
     }
   }
   if (lane != 0) return;

@@ -17,6 +17,7 @@
 #include "fmha/mask.cuh"
 #include "fmha/matmul.cuh"
 #include "fmha/params.cuh"
+#include "fmha/promoted.cuh"
 #include "fmha/ring.cuh"
 #include "fmha/schedule.cuh"
 #include "fmha/softmax.cuh"
@@ -67,10 +68,13 @@ struct Consumer {
     if constexpr (C.ping_pong) ptx::barrier_arrive(kBarrierOfTurn + next, 2 * kWarpgroupThreads);
   }
 
+  __device__ __forceinline__ unsigned k_slot(const KvPosition& at) const {
+    return smem + kLayout.k.offset + at.slot() * k_slot_bytes(C);
+  }
   __device__ __forceinline__ unsigned wait_k(const KvPosition& at) const {
     ptx::mbarrier_wait_parity(barrier_at<kBarriers.k_full>(smem, at.slot()), at.parity());
     if constexpr (C.kv_copy == KvCopy::cp_async) ptx::fence_proxy_async_shared();
-    return smem + kLayout.k.offset + at.slot() * k_slot_bytes(C);
+    return k_slot(at);
   }
   __device__ __forceinline__ void wait_v(const KvPosition& at) const {
     ptx::mbarrier_wait_parity(barrier_at<kBarriers.v_full>(smem, at.slot()), at.parity());
@@ -137,11 +141,15 @@ struct Consumer {
     q.advance();
     first_row = tile.m * C.tile_m;
     if constexpr (reads_lengths(C.facts)) used = lengths_of<C>(p, tile);
-    if constexpr (widens_keys(C.facts)) {
+    if constexpr (is_8_bit(C.facts)) {
+      scale = Scale(p.softmax_scale *
+                    descale_of<C>(p, p.q_descale, p.q_descale_stride_batch, p.q_descale_stride_head, tile) *
+                    descale_of<C>(p, p.k_descale, p.k_descale_stride_batch, p.k_descale_stride_head, tile));
+    } else if constexpr (widens_keys(C.facts)) {
       scale = Scale(p.softmax_scale *
                     descale_of<C>(p, p.k_descale, p.k_descale_stride_batch, p.k_descale_stride_head, tile));
     }
-    if constexpr (widens_keys(C.facts)) {
+    if constexpr (skips_idle_warps(C)) {
       const int warp = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) % kWarpgroupThreads / 32, 0);
       is_idle = first_row + warpgroup * kRowsPerWarpgroup + 16 * warp >= rows_of<C>(p, lengths());
     }
@@ -234,7 +242,7 @@ struct Consumer {
         factor[r] = tile.split >= 0 ? 1.0f : rows.sum[r] == 0.0f ? 0.0f : 1.0f / rows.sum[r];
       if constexpr (divides_with_sink(C)) factor[r] = factor_with_sink(tile, r);
     }
-    if constexpr (widens_keys(C.facts)) {
+    if constexpr (has_descales(C.facts)) {
       const float of_v = descale_of<C>(p, p.v_descale, p.v_descale_stride_batch, p.v_descale_stride_head, tile);
 #pragma unroll
       for (int r = 0; r < 2; ++r) factor[r] = C.facts.output == Output::unnormalized ? of_v : factor[r] * of_v;
@@ -266,6 +274,10 @@ struct Consumer {
   template <bool kHasOutput>
   __device__ __forceinline__ void step(bool is_first, bool is_open, const TileIndex& old_tile,
                                        Probabilities<C>& probabilities, Accumulator<C>& output) {
+    if constexpr (is_8_bit(C.facts)) {
+      step_8_bit<kHasOutput>(is_first, is_open, old_tile, probabilities, output);
+      return;
+    }
     Scores<C> scores;
     const KvPosition of_v = kv;
     kv.advance();
@@ -330,6 +342,24 @@ struct Consumer {
     }
     accumulate = is_first ? 0 : 1;
   }
+  // The same for 8 bits: step_8_bit.cuh.
+  template <bool kHasOutput>
+  __device__ __forceinline__ void step_8_bit(bool is_first, bool is_open, const TileIndex& old_tile,
+                                             Probabilities<C>& probabilities, Accumulator<C>& output);
+  __device__ __forceinline__ bool exponentiate_8_bit(Scores<C>& scores, bool is_first, bool is_open,
+                                                     const TileIndex& old_tile, float (&factor)[2]);
+  template <class Step>
+  __device__ __forceinline__ void walk_promoting(bool is_first, Accumulator<C>& output, const Step& step_of_block);
+
+  // What was promoted of a tile's O, where its rows move their references, or are finished.
+  __device__ __forceinline__ void follow(Accumulator<C>& output, bool is_finished, const float (&factor)[2]) const {
+    if (is_finished) {
+      add_promoted<C>(output, smem, warpgroup);
+      forget_promoted<C>(smem, warpgroup);
+    } else {
+      scale_promoted<C>(smem, warpgroup, factor);
+    }
+  }
 
   // A tile's last product, with no scores beside it.
   __device__ __forceinline__ void close(const TileIndex& tile, const Probabilities<C>& probabilities,
@@ -342,6 +372,7 @@ struct Consumer {
     ptx::wgmma_wait_group<0>();
     ptx::order_after_wait(factor[0], factor[1]);
     release<kBarriers.v_empty>(kv);
+    if constexpr (C.promote_every > 0) follow(output, true, factor);
     if (scales_finished(C)) rescale(output, factor);
     hand_over(output, tile, q);
   }
@@ -357,8 +388,13 @@ struct Consumer {
       begin(tile);
       skip_blocks(hidden_blocks(tile));
       step<false>(true, false, tile, probabilities, output);
+      if constexpr (C.promote_every > 0) {
+        --blocks;
+        walk_promoting(false, output, [&] { step<true>(false, true, tile, probabilities, output); });
+      } else {
 #pragma unroll 1
-      while (--blocks > 0) step<true>(false, true, tile, probabilities, output);
+        while (--blocks > 0) step<true>(false, true, tile, probabilities, output);
+      }
       close(tile, probabilities, output);
     }
   }
@@ -388,11 +424,19 @@ struct Consumer {
 #pragma unroll 1  // twice at most; the loop of the steps stays as lean as if there were no closing
       for (;;) {
         bool is_first = true;
+        if constexpr (C.promote_every > 0) {
+          walk_promoting(true, output, [&] {
+            step<true>(is_first, is_open, tile, probabilities, output);
+            is_first = false;
+            is_open = true;
+          });
+        } else {
 #pragma unroll 1
-        for (; blocks > 0; --blocks) {
-          step<true>(is_first, is_open, tile, probabilities, output);
-          is_first = false;
-          is_open = true;
+          for (; blocks > 0; --blocks) {
+            step<true>(is_first, is_open, tile, probabilities, output);
+            is_first = false;
+            is_open = true;
+          }
         }
         if (!only_closes) break;
         only_closes = false;
@@ -410,6 +454,7 @@ struct Consumer {
 template <Config C>
 __device__ __forceinline__ void consume(const Params& p, const Schedule<C>& schedule, unsigned smem) {
   Consumer<C> consumer{p, schedule, smem};
+  if constexpr (C.promote_every > 0) forget_promoted<C>(smem, consumer.warpgroup);
   if (consumer.warpgroup == Consumer<C>::kWarpgroups - 1) consumer.pass_turn();  // the first warpgroup begins
   if constexpr (C.q_stages == 1) {
     consumer.run_separate();

@@ -126,6 +126,41 @@ __device__ __forceinline__ char* o_row_of(const Params& p, const HeadIndex& at, 
                                                                     head * p.o_stride_head + query * p.o_stride_seqlen);
 }
 
+// 8 bits: columns of O that a thread has side by side, 4 of each 16. See spec/fmha_transposed.h.
+template <Config C>
+__device__ __forceinline__ ptx::Vector4 columns_of(const Accumulator<C>& output, int i, int r) {
+  const float* const of_row = output + 8 * i + 2 * r;
+  return {__float_as_uint(of_row[0]), __float_as_uint(of_row[4]), __float_as_uint(of_row[1]),
+          __float_as_uint(of_row[5])};
+}
+// Columns of O from one thread's to the next one's.
+template <Config C>
+inline constexpr int kColumnsOfThread = is_8_bit(C.facts) ? 4 : 2;
+
+// A thread's part of a row, which begins at `to`: 16-bit or fp32.
+template <Config C, bool kIsF32>
+__device__ __forceinline__ void store_columns(char* to, const Accumulator<C>& output, int r) {
+  if constexpr (is_8_bit(C.facts)) {
+#pragma unroll
+    for (int i = 0; i < o_columns(C) / 16; ++i) {
+      const ptx::Vector4 four = columns_of<C>(output, i, r);
+      if constexpr (kIsF32) {
+        ptx::st_global_v4(to + 64 * i, four);
+      } else {
+        ptx::st_global_v2(to + 32 * i,
+                          ptx::cvt_pack<o_dtype(C.facts)>(__uint_as_float(four.x), __uint_as_float(four.y)),
+                          ptx::cvt_pack<o_dtype(C.facts)>(__uint_as_float(four.z), __uint_as_float(four.w)));
+      }
+    }
+  } else {
+    static_assert(kIsF32);  // 16-bit ones: store_rows()
+#pragma unroll
+    for (int i = 0; i < o_columns(C) / 8; ++i)
+      ptx::st_global_v2(to + 32 * i, __float_as_uint(output[4 * i + 2 * r]),
+                        __float_as_uint(output[4 * i + 2 * r + 1]));
+  }
+}
+
 // Word i of lane t of four becomes word t of lane i. By whole warps.
 __device__ __forceinline__ void transpose_quad(unsigned (&words)[4]) {
   const unsigned lane = threadIdx.x % 4;
@@ -149,6 +184,17 @@ __device__ __forceinline__ void store_rows(const Params& p, const Accumulator<C>
   constexpr int kGroups = o_columns(C) / 8;
   constexpr bool kIsNarrow = C.facts.output == Output::normalized;
   const HeadIndex at = head_of<C>(p, tile);
+  if constexpr (is_8_bit(C.facts)) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int own = row + 8 * r;
+      if (own >= rows_of_tile_head<C>(p, tile)) continue;
+      const int column = kColumnsOfThread<C> * (static_cast<int>(threadIdx.x) % 4);
+      char* const to = o_row_of<C>(p, at, own) + o_element_bytes(C.facts) * column;
+      store_columns<C, !kIsNarrow>(to, output, r);
+    }
+    return;
+  }
   const int lane = static_cast<int>(threadIdx.x) % 4;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
@@ -190,7 +236,7 @@ __device__ __forceinline__ void store_part(const Params& p, const Accumulator<C>
       return;
     }
   }
-  const int column = cta_of_tile<C>() * v_columns(C) + 2 * (static_cast<int>(threadIdx.x) % 4);
+  const int column = cta_of_tile<C>() * v_columns(C) + kColumnsOfThread<C> * (static_cast<int>(threadIdx.x) % 4);
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int own = row + 8 * r;
@@ -203,10 +249,7 @@ __device__ __forceinline__ void store_part(const Params& p, const Accumulator<C>
       index = tile.split * num_rows(p) + static_cast<long long>(head) * p.seqlen_q + own / C.pack_gqa;
     }
     float* const to = p.partial_o + index * C.facts.head_dim_v + column;
-#pragma unroll
-    for (int i = 0; i < o_columns(C) / 8; ++i) {
-      ptx::st_global_v2(to + 8 * i, __float_as_uint(output[4 * i + 2 * r]), __float_as_uint(output[4 * i + 2 * r + 1]));
-    }
+    store_columns<C, true>(reinterpret_cast<char*>(to), output, r);
   }
 }
 

@@ -14,7 +14,9 @@
 #include "fmha/params.cuh"
 #include "fmha/producer.cuh"
 #include "fmha/ragged.cuh"
+#include "fmha/step_8_bit.cuh"
 #include "fmha/step_work.cuh"
+#include "fmha/transpose.cuh"
 #include "fmha/widened.cuh"
 #include "ptx/address.cuh"
 #include "ptx/cluster.cuh"
@@ -38,25 +40,25 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
   for (int i = 0; i < kNumQ; ++i) {
     ptx::mbarrier_init(barrier_at<kBarriers.q_full>(smem, i), copies_q(C) ? 32 : 1);
     ptx::mbarrier_init(barrier_at<kBarriers.q_empty>(smem, i), leaves_from_registers(C) ? 4 : 1);
-    ptx::mbarrier_init(barrier_at<kBarriers.o_full>(smem, i), 4);
+    if constexpr (!is_8_bit(C.facts)) ptx::mbarrier_init(barrier_at<kBarriers.o_full>(smem, i), 4);
   }
 #pragma unroll
   for (int i = 0; i < C.stages; ++i) {
     ptx::mbarrier_init(barrier_at<kBarriers.k_full>(smem, i), kLoaders);
     ptx::mbarrier_init(barrier_at<kBarriers.k_empty>(smem, i), 4 * consumer_warpgroups(C));
-    ptx::mbarrier_init(barrier_at<kBarriers.v_full>(smem, i), kLoaders);
+    ptx::mbarrier_init(barrier_at<kBarriers.v_full>(smem, i), is_8_bit(C.facts) ? kTransposingWarps : kLoaders);
     ptx::mbarrier_init(barrier_at<kBarriers.v_empty>(smem, i), 4 * consumer_warpgroups(C));
   }
 #pragma unroll
   for (int i = 0; i < consumer_warpgroups(C); ++i) {
-    ptx::mbarrier_init(barrier_at<kBarriers.o_read>(smem, i), 1);
+    if constexpr (!is_8_bit(C.facts)) ptx::mbarrier_init(barrier_at<kBarriers.o_read>(smem, i), 1);
     if constexpr (C.cta_pair) {
       ptx::mbarrier_init(barrier_at<kBarriers.exchange_full>(smem, i), 1);
       ptx::mbarrier_init(barrier_at<kBarriers.exchange_empty>(smem, i), 4);
     }
   }
   if constexpr (C.facts.kv_layout != KvLayout::dense) ptx::mbarrier_init(barrier_at<kBarriers.tail>(smem), 1);
-  if constexpr (widens_keys(C.facts)) init_raw_barriers<C>(smem);
+  if constexpr (has_descales(C.facts)) init_raw_barriers<C>(smem);
   ptx::fence_mbarrier_init();
 }
 
@@ -98,6 +100,8 @@ __device__ __forceinline__ void kernel(const Params& params) {
     if constexpr (kBudget.producer < kBudget.entry) ptx::setmaxnreg_dec<kBudget.producer>();
     if constexpr (widens_keys(C.facts)) {
       widen<C>(params, schedule, smem);
+    } else if constexpr (is_8_bit(C.facts)) {
+      load_and_transpose<C>(params, schedule, smem);
     } else {
       produce<C>(params, schedule, smem);
     }

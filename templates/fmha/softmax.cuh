@@ -66,6 +66,10 @@ struct RowStatistics {
     return max[0] > reference[0] + kSlack || max[1] > reference[1] + kSlack;
   }
 
+  __device__ __forceinline__ bool has_blank() const {
+    return reference[0] == ptx::minus_infinity() || reference[1] == ptx::minus_infinity();
+  }
+
   // Of rows whose first scores have these maxima in this thread.
   static __device__ __forceinline__ RowStatistics begin(const float (&max)[2]) {
     return {{max_of_quad(max[0]), max_of_quad(max[1])}, {0.0f, 0.0f}};

@@ -1,4 +1,5 @@
-// 8-bit keys and values: the roles that the CTA has besides. What they are: spec/fmha_widened.h.
+// 8-bit keys and values: the roles that the CTA has besides. What they are: spec/fmha_widened.h, and for 8 bits in all
+// spec/fmha_transposed.h.
 #pragma once
 
 #include "fmha/epilogue.cuh"
@@ -8,6 +9,7 @@
 #include "fmha/producer.cuh"
 #include "fmha/ring.cuh"
 #include "fmha/schedule.cuh"
+#include "fmha/transpose.cuh"
 #include "fmha/widen.cuh"
 #include "ptx/elect.cuh"
 #include "ptx/fence.cuh"
@@ -22,12 +24,12 @@ template <Config C>
 __device__ __forceinline__ void init_raw_barriers(unsigned smem) {
   constexpr int kLoaders = C.kv_copy == KvCopy::cp_async ? 32 : 1;
 #pragma unroll
-  for (int is_v = 0; is_v < 2; ++is_v) {
+  for (int is_v = is_8_bit(C.facts) ? 1 : 0; is_v < 2; ++is_v) {
     const LoadRing ring = load_ring(C, is_v == 1);
 #pragma unroll
     for (int i = 0; i < load_stages(C); ++i) {
       ptx::mbarrier_init(smem + ring.full[i], kLoaders);
-      ptx::mbarrier_init(smem + ring.empty[i], kWideningWarps);
+      ptx::mbarrier_init(smem + ring.empty[i], is_8_bit(C.facts) ? kTransposingWarps : kWideningWarps);
     }
   }
 }
@@ -82,6 +84,15 @@ __device__ __forceinline__ void load_widened(const Params& p, const Schedule<C>&
   const int warp = static_cast<int>(threadIdx.x) / 32 - 4 * (1 + consumer_warpgroups(C));
   if (warp == 0) return load_tiles<C, false>(p, schedule, smem);
   load_tiles<C, true>(p, schedule, smem);
+}
+
+// 8 bits in all: the producer warpgroup.
+template <Config C>
+__device__ __forceinline__ void load_and_transpose(const Params& p, const Schedule<C>& schedule, unsigned smem) {
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  if (warp == kWarpOfK) return load_tiles<C, false>(p, schedule, smem);
+  if (warp == kWarpOfV) return load_tiles<C, true>(p, schedule, smem);
+  transpose_tiles<C>(p, schedule, smem);
 }
 
 // The widening warps of K, or of V: block after block, as loads bring them.

@@ -12,6 +12,15 @@ __device__ __forceinline__ unsigned cvt_e4m3x2(float low, float high) {
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
   return pair;
 }
+// The same for four, as a word, the first in its lowest byte.
+__device__ __forceinline__ unsigned cvt_e4m3x4(float a, float b, float c, float d) {
+  unsigned word;
+  asm("{\n\t.reg .b16 l, h;\n\tcvt.rn.satfinite.e4m3x2.f32 l, %2, %1;\n\tcvt.rn.satfinite.e4m3x2.f32 h, %4, %3;\n\t"
+      "mov.b32 %0, {l, h};\n\t}"
+      : "=r"(word)
+      : "f"(a), "f"(b), "f"(c), "f"(d));
+  return word;
+}
 // PTX ISA "cvt", PTX 8.1, sm_89.
 __device__ __forceinline__ unsigned cvt_e5m2x2(float low, float high) {
   unsigned short pair;

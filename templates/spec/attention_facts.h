@@ -37,6 +37,9 @@ TESSERA_HD constexpr bool hides_first_keys(const AttentionFacts& f) {
 TESSERA_HD constexpr bool widens_keys(const AttentionFacts& f) {
   return dtype_bytes(f.kv_dtype) < dtype_bytes(f.dtype);
 }
+// Whether q, k and v have 8 bits and are multiplied as they are, beside descales.
+TESSERA_HD constexpr bool is_8_bit(const AttentionFacts& f) { return dtype_bytes(f.dtype) == 1; }
+TESSERA_HD constexpr bool has_descales(const AttentionFacts& f) { return widens_keys(f) || is_8_bit(f); }
 // Of k and v in memory.
 TESSERA_HD constexpr DType key_dtype(const AttentionFacts& f) { return widens_keys(f) ? f.kv_dtype : f.dtype; }
 // How k and v come to shared memory, as panels [columns / span][keys][span]: under the Config's swizzle; or without, as
@@ -61,8 +64,10 @@ TESSERA_HD constexpr bool has_split_size(const AttentionFacts& f) { return f.spl
 TESSERA_HD constexpr int blocks_of_part(const AttentionFacts& f, int tile_n) {
   return f.split_size > tile_n ? f.split_size / tile_n : 1;
 }
+// Of a normalised o.
+TESSERA_HD constexpr DType o_dtype(const AttentionFacts& f) { return is_8_bit(f) ? f.o_dtype : f.dtype; }
 TESSERA_HD constexpr int o_element_bytes(const AttentionFacts& f) {
-  return f.output == Output::unnormalized ? 4 : dtype_bytes(f.dtype);
+  return f.output == Output::unnormalized ? 4 : dtype_bytes(o_dtype(f));
 }
 
 }  // namespace tessera

@@ -92,6 +92,7 @@
 #pragma once
 
 #include "spec/fmha_config.h"
+#include "spec/fmha_transposed.h"
 #include "spec/fmha_widened.h"
 #include "spec/kernel_parts.h"
 #include "spec/wgmma_shape.h"
@@ -104,18 +105,19 @@ using common::Role;
 using common::row_at;
 using common::SmemRegion;
 
-// What a consumer thread holds of S (fp32), P (16 bit, the next A operand) and O (fp32).
+// What a consumer thread holds of S (fp32), P (the next A operand) and O (fp32).
 TESSERA_HD constexpr int accumulator_registers(const Config& c) {
-  return c.tile_n / 2 + c.tile_n / 4 + v_columns(c) / 2;
+  return c.tile_n / 2 + c.tile_n * dtype_bytes(p_dtype(c)) / 8 + v_columns(c) / 2;
 }
 
 struct SmemLayout {
   SmemRegion q;          // [q_stages][consumer warpgroup][columns / span][64][span]; O leaves through the same bytes
   SmemRegion k;          // [stages][columns / span][tile_n][span]
-  SmemRegion v;          // as k; K-major: [stages][tile_n / span][columns][span]
+  SmemRegion v;          // as k; K-major, and transposed 8-bit: [stages][tile_n / span][columns][span]
   SmemRegion exchange;   // CTA pairs: [consumer warpgroup][tile_n / 8][thread][4], the other CTA's scores, fp32
   SmemRegion raw_k;      // 8-bit keys: [raw_stages][columns / span][tile_n][span], no swizzle; see fmha_widened.h
-  SmemRegion raw_v;      // as raw_k
+  SmemRegion raw_v;      // as raw_k; before it is transposed: as k, [raw_v_stages]
+  SmemRegion promoted;   // 8 bits in all: [consumer warpgroup]: [columns / 8][thread][4], fp32 sums, and [thread][2]
   SmemRegion step_work;  // what the CTA does of a step: fmha/step_work.cuh; where the Config has whole tiles
   SmemRegion barriers;   // in the order of Barriers
   int total_bytes = 0;
@@ -136,7 +138,7 @@ struct Barriers {
   BarrierRow tail;            // one, of keys that do not lie dense: V's boxes in which a sequence ends are there
   BarrierRow raw_k_full;      // [raw_stages], 8-bit keys only
   BarrierRow raw_k_empty;
-  BarrierRow raw_v_full;
+  BarrierRow raw_v_full;  // [raw_v_stages], or as raw_k_full
   BarrierRow raw_v_empty;
   int count = 0;  // of all
 };
@@ -145,7 +147,8 @@ TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigne
   const int groups = consumer_warpgroups(c);
   const int num_q = c.q_stages * groups;
   const int exchanging = c.cta_pair ? groups : 0;
-  const int raw = raw_stages(c);
+  const int raw = raw_stages(c), raw_v = raw_v_stages(c);
+  const bool has_stores = !is_8_bit(c.facts);  // by store_o
   common::BarrierCursor cursor{{smem, offset, 0}};
   Barriers b;
   b.q_full = cursor.take(num_q);
@@ -154,15 +157,15 @@ TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigne
   b.k_empty = cursor.take(c.stages);
   b.v_full = cursor.take(c.stages);
   b.v_empty = cursor.take(c.stages);
-  b.o_full = cursor.take(num_q);
-  b.o_read = cursor.take(groups);
+  b.o_full = cursor.take(has_stores ? num_q : 0);
+  b.o_read = cursor.take(has_stores ? groups : 0);
   b.exchange_full = cursor.take(exchanging);
   b.exchange_empty = cursor.take(exchanging);
   b.tail = cursor.take(c.facts.kv_layout == KvLayout::dense ? 0 : 1);
   b.raw_k_full = cursor.take(raw);
   b.raw_k_empty = cursor.take(raw);
-  b.raw_v_full = cursor.take(raw);
-  b.raw_v_empty = cursor.take(raw);
+  b.raw_v_full = cursor.take(raw_v);
+  b.raw_v_empty = cursor.take(raw_v);
   b.count = cursor.next.index;
   return b;
 }
@@ -186,8 +189,9 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   layout.v = {"v", end_of(layout.k), c.stages * v_slot_bytes(c)};
   layout.exchange = {"exchange", end_of(layout.v), groups * exchange_slot_bytes(c)};
   layout.raw_k = {"raw_k", end_of(layout.exchange), raw_stages(c) * raw_k_slot_bytes(c)};
-  layout.raw_v = {"raw_v", end_of(layout.raw_k), raw_stages(c) * raw_v_slot_bytes(c)};
-  layout.step_work = {"step_work", end_of(layout.raw_v), has_whole_tiles(c) ? kStepWorkBytes : 0};
+  layout.raw_v = {"raw_v", end_of(layout.raw_k), raw_v_stages(c) * raw_v_slot_bytes(c)};
+  layout.promoted = {"promoted", end_of(layout.raw_v), groups * promoted_slot_bytes(c)};
+  layout.step_work = {"step_work", end_of(layout.promoted), has_whole_tiles(c) ? kStepWorkBytes : 0};
   layout.barriers = {"barriers", end_of(layout.step_work), 8 * barriers_from(c, 0, 0).count};
   layout.total_bytes = end_of(layout.barriers);
   return layout;
@@ -208,7 +212,7 @@ struct LoadRing {
 TESSERA_HD constexpr LoadRing load_ring(const Config& c, bool is_v, unsigned smem = 0) {
   const SmemLayout layout = smem_layout(c);
   const Barriers b = barriers(c, smem);
-  if (!widens_keys(c.facts)) {
+  if (!widens_keys(c.facts) && !(is_8_bit(c.facts) && is_v)) {
     return is_v ? LoadRing{layout.v.offset, v_slot_bytes(c), b.v_full, b.v_empty}
                 : LoadRing{layout.k.offset, k_slot_bytes(c), b.k_full, b.k_empty};
   }
@@ -278,7 +282,7 @@ TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
 }
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid_columns(const Config& c, int head_dim) {
-  const int multiple = c.cta_pair ? 32 : 8;
+  const int multiple = c.cta_pair || is_8_bit(c.facts) ? 32 : 8;
   if (head_dim < 16 || head_dim % multiple != 0) return {Rule::head_dim_not_multiple_of_8, head_dim, multiple};
   const int columns = padded_columns(head_dim) / ctas_per_tile(c);
   if (columns > 256) return {Rule::head_dim_out_of_range, head_dim, 256 * ctas_per_tile(c)};
@@ -292,7 +296,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_keys(const Config& c) {
   if (c.facts.kv_layout != KvLayout::paged && c.facts.page_size != 0)
     return {Rule::page_size_without_pages, c.facts.page_size, 0};
   if (c.facts.kv_layout == KvLayout::dense && c.kv_copy != KvCopy::tma) return {Rule::kv_copy_of_dense_keys, 1, 0};
-  if (widens_keys(c.facts) && c.cta_pair) return {Rule::widened_keys_of_cta_pairs, c.facts.head_dim, 256};
+  if (has_descales(c.facts) && c.cta_pair) return {Rule::widened_keys_of_cta_pairs, c.facts.head_dim, 256};
   if (c.facts.kv_layout != KvLayout::paged) return {};
   if (!is_page_size(c.facts.page_size)) return {Rule::page_size_unknown, c.facts.page_size, 256};
   if (c.facts.seqused == UsedLengths::none) return {Rule::pages_without_lengths, 0, 1};
@@ -306,13 +310,20 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_v(const Config& c) {
   if (c.tile_n % span_elements(c) != 0)
     return {Rule::tile_n_not_multiple_of_span, c.tile_n * bytes, swizzle_span_bytes(c.swizzle)};
   if (c.facts.seqused != UsedLengths::none) return {Rule::k_major_v_of_used_keys, bytes, 16};
-  const int others = (c.facts.kv_layout != KvLayout::dense) + widens_keys(c.facts);
+  const int others = (c.facts.kv_layout != KvLayout::dense) + has_descales(c.facts);
   if (others != 0) return {Rule::k_major_v_of_placed_keys, others, 0};
   return {};
 }
 
+TESSERA_HD constexpr Verdict<Rule> why_invalid_promotion(const Config& c) {
+  if (c.promote_every < 0 || c.promote_every % c.tile_n != 0)
+    return {Rule::promotion_not_of_tiles, c.promote_every, c.tile_n};
+  if (c.promote_every > 0 && !is_8_bit(c.facts)) return {Rule::promotion_of_16_bit, c.promote_every, 0};
+  return {};
+}
+
 TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
-  if (c.facts.dtype != DType::f16 && c.facts.dtype != DType::bf16)
+  if (c.facts.dtype != DType::f16 && c.facts.dtype != DType::bf16 && c.facts.dtype != DType::e4m3)
     return {Rule::dtype_not_16_bit, dtype_bytes(c.facts.dtype), 2};
   const Verdict<Rule> of_qk = why_invalid_columns(c, c.facts.head_dim);
   if (!of_qk.ok()) return of_qk;
@@ -322,7 +333,9 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
     return {Rule::head_dim_v_exceeds_head_dim, c.facts.head_dim_v, c.facts.head_dim};
   if (c.tile_m < 64 || c.tile_m % 64 != 0) return {Rule::tile_m_not_multiple_of_64, c.tile_m, 64};
   if (c.tile_m > 256) return {Rule::tile_m_out_of_range, c.tile_m, 256};
-  if (c.tile_n < 16 || c.tile_n % 16 != 0) return {Rule::tile_n_not_multiple_of_16, c.tile_n, 16};
+  const int keys_of_step = 32 / dtype_bytes(c.facts.dtype);
+  if (c.tile_n < keys_of_step || c.tile_n % keys_of_step != 0)
+    return {Rule::tile_n_not_multiple_of_16, c.tile_n, keys_of_step};
   if (c.tile_n > 256) return {Rule::tile_n_out_of_range, c.tile_n, 256};
   if (c.stages < 1 || c.stages > kMaxStages) return {Rule::stages_out_of_range, c.stages, kMaxStages};
   if (c.q_stages < 1 || c.q_stages > 2) return {Rule::q_stages_out_of_range, c.q_stages, 2};
@@ -342,6 +355,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   }
   if (c.facts.split_size < 0 || c.facts.split_size % c.tile_n != 0)
     return {Rule::split_size_not_of_tiles, c.facts.split_size, c.tile_n};
+  const Verdict<Rule> of_promotion = why_invalid_promotion(c);
+  if (!of_promotion.ok()) return of_promotion;
   const Verdict<Rule> of_keys = why_invalid_keys(c);
   if (!of_keys.ok()) return of_keys;
   const Verdict<Rule> of_v_layout = why_invalid_v(c);
@@ -351,7 +366,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   return {};
 }
 
-inline constexpr int kNumRoles = 5;
+TESSERA_HD constexpr int num_roles(const Config& c) { return is_8_bit(c.facts) ? 4 : 5; }
 inline constexpr int kWarpOfK = 0;  // of the producer warpgroup
 inline constexpr int kWarpOfV = 1;
 inline constexpr int kWarpOfQ = 2;
@@ -365,12 +380,14 @@ TESSERA_HD constexpr Role role(const Config& c, int index) {
     if (index == 2) return {"consumer", 4, consumers, budget.consumer};
     return {index == 3 ? "load_k" : "load_v", 4 + consumers + index - 3, 1, budget.entry};
   }
+  if (is_8_bit(c.facts) && index == 3) return {"consumer", 4, 4 * consumer_warpgroups(c), budget.consumer};
   switch (index) {
     case 0:
       return {"load_k", kWarpOfK, 1, budget.producer};
     case 1:
       return {"load_v", kWarpOfV, 1, budget.producer};
     case 2:
+      if (is_8_bit(c.facts)) return {"transpose_v", 4 - kTransposingWarps, kTransposingWarps, budget.producer};
       return {"load_q", kWarpOfQ, 1, budget.producer};
     case 3:
       return {"store_o", kWarpOfO, 1, budget.producer};
@@ -428,13 +445,18 @@ TESSERA_HD constexpr int steps_of_statement(int steps) {
   return of_statement;
 }
 
-// S = Q K^T and O += P V.
+// S = Q K^T and O += P V, in steps of 32 bytes.
+TESSERA_HD constexpr int score_steps(const Config& c) { return qk_columns(c) * dtype_bytes(c.facts.dtype) / 32; }
+TESSERA_HD constexpr int output_steps(const Config& c) { return c.tile_n * dtype_bytes(p_dtype(c)) / 32; }
 TESSERA_HD constexpr WgmmaShape score_wgmma(const Config& c) {
-  return {c.tile_n, c.facts.dtype, false, false, steps_of_statement(qk_columns(c) / 16), false, c.facts.dtype, true};
+  return {c.tile_n, c.facts.dtype, false, false, steps_of_statement(score_steps(c)), false, c.facts.dtype, true};
+}
+// Whether consumers read V with its columns side by side, as it lies in memory.
+TESSERA_HD constexpr bool reads_mn_major_v(const Config& c) {
+  return c.facts.v_layout == Layout::mn_major && !is_8_bit(c.facts);
 }
 TESSERA_HD constexpr WgmmaShape output_wgmma(const Config& c) {
-  const bool is_mn_major = c.facts.v_layout == Layout::mn_major;
-  return {v_columns(c), p_dtype(c), true, is_mn_major, steps_of_statement(c.tile_n / 16), false, p_dtype(c)};
+  return {v_columns(c), p_dtype(c), true, reads_mn_major_v(c), steps_of_statement(output_steps(c)), false, p_dtype(c)};
 }
 
 TESSERA_HD constexpr bool needs_cta_pair(int head_dim) { return head_dim > 256; }
@@ -450,7 +472,7 @@ TESSERA_HD constexpr Swizzle widest_swizzle(const Config& c) {
 // Whether joined tiles would wait for each other: a tile's first step holds the turn and waits for its first V, since
 // what threads write must not be multiplied meanwhile; the only slot is free once the other warpgroup had its turn.
 TESSERA_HD constexpr bool locks_joined(const Config& c) {
-  const bool is_written_by_threads = c.facts.kv_layout != KvLayout::dense || widens_keys(c.facts);
+  const bool is_written_by_threads = c.facts.kv_layout != KvLayout::dense || has_descales(c.facts);
   return is_written_by_threads && c.stages == 1 && consumer_warpgroups(c) >= 2;
 }
 
@@ -552,12 +574,40 @@ TESSERA_HD constexpr Tile tile_of_widened(int head_dim, int head_dim_v) {
   return {head_dim, head_dim_v, 128, tile_n, 2};
 }
 
+// For 8 bits in all: those worth considering, and the first of a head_dim that fits is what a Problem gets which pins
+// none. H100, 16,384 keys, 16 heads of 128, TFLOP/s without promotion: no mask 192x96 1001, 128x160 965, 128x192 945,
+// 192x64 918, 128x128 864; causal 1015, 867, 880, 917, 854. Others were not measured.
+inline constexpr Tile kTilesOf8Bit[] = {
+    {64, 64, 192, 128, 2},  {64, 64, 128, 128, 2},  {64, 64, 64, 128, 2},    {64, 64, 64, 64, 2},
+    {128, 128, 192, 96, 2}, {128, 128, 192, 64, 2}, {128, 128, 128, 128, 2}, {128, 128, 128, 160, 2},
+    {128, 128, 64, 128, 2}, {128, 128, 64, 64, 2},  {192, 128, 192, 96, 2},  {192, 128, 128, 128, 2},
+    {192, 128, 64, 64, 2},  {192, 192, 128, 64, 2}, {192, 192, 64, 64, 2},   {256, 256, 128, 64, 1},
+    {256, 256, 64, 64, 2},
+};
+// Whether a tile of 8 bits compiles without a spill: three consumer warpgroups leave 160 registers to each of their
+// threads, and 32 to those that load and transpose, too few for pages, ragged sequences or copied queries.
+TESSERA_HD constexpr bool fits_8_bit(const AttentionFacts& f, bool copies_queries, int tile_m, int tile_n) {
+  if (f.head_dim == 256 && tile_m == 128 && tile_n >= 64)
+    return f.output == Output::normalized && f.seqused == UsedLengths::none;
+  if (tile_m <= 128) return true;
+  if (f.kv_layout != KvLayout::dense || is_ragged(f) || copies_queries) return false;
+  return tile_n <= 64 || (f.window == Window::none && f.seqused == UsedLengths::none);
+}
+TESSERA_HD constexpr Tile tile_of_8_bit(const AttentionFacts& f, bool copies_queries) {
+  for (const Tile& tile : kTilesOf8Bit)
+    if (tile.head_dim == f.head_dim && tile.head_dim_v == f.head_dim_v &&
+        fits_8_bit(f, copies_queries, tile.tile_m, tile.tile_n))
+      return tile;
+  return {f.head_dim, f.head_dim_v, 64, 64, 2};
+}
+
 // The tile that a Problem with these facts and packed heads gets which pins none.
 TESSERA_HD constexpr Tile standard_tile(const AttentionFacts& f, int pack_gqa, long long seqlen_k) {
-  if (widens_keys(f)) return tile_of_widened(f.head_dim, f.head_dim_v);
-  if (f.v_layout == Layout::k_major) return tile_of_k_major(f.head_dim, f.head_dim_v);
   Config packed;
   packed.pack_gqa = pack_gqa;
+  if (is_8_bit(f)) return tile_of_8_bit(f, copies_q(packed));
+  if (widens_keys(f)) return tile_of_widened(f.head_dim, f.head_dim_v);
+  if (f.v_layout == Layout::k_major) return tile_of_k_major(f.head_dim, f.head_dim_v);
   return has_plain_loads(f) && !copies_q(packed) ? default_tile(f.head_dim, f.head_dim_v, f.mask, seqlen_k)
                                                  : tile_of_pages(f, copies_q(packed));
 }
@@ -571,6 +621,7 @@ TESSERA_HD constexpr Config default_config(const AttentionFacts& facts, int pack
   c.tile_m = tile.tile_m;
   c.tile_n = tile.tile_n;
   c.stages = tile.stages;
+  c.promote_every = default_promotion(c);
   c = complete(c);
   c.swizzle = widest_swizzle(c);
   return c;

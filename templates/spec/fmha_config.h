@@ -22,6 +22,7 @@ struct Config {
   bool cta_pair = false;            // two CTAs share a tile, each with half of head_dim and head_dim_v
   int pack_gqa = 1;                 // query heads of a key head whose rows share a tile; 1: a tile has rows of one head
   SplitKv split_kv = SplitKv::off;  // CTAs share a tile's keys, a second kernel merges
+  int promote_every = 0;            // 8 bits: keys after which sums become fp32, a multiple of tile_n; 0: never
 
   TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
 };
@@ -38,14 +39,14 @@ inline constexpr int kRegistersBesideInstruction = 30;
 // Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
 enum class Rule {
   ok,
-  dtype_not_16_bit,                // bytes of the type; 2
-  head_dim_not_multiple_of_8,      // head_dim or head_dim_v; 8 (16 bytes, TMA), in a pair 32 (wgmma K)
+  dtype_not_16_bit,                // bytes of the type; 2: neither bf16, f16 nor e4m3
+  head_dim_not_multiple_of_8,      // head_dim or head_dim_v; 8 (16 bytes, TMA); 32 in a pair, or of 8 bits (wgmma K)
   head_dim_out_of_range,           // head_dim or head_dim_v; 256 for each CTA (wgmma N)
   head_dim_v_exceeds_head_dim,     // head_dim_v; head_dim (O leaves through Q's slot)
   head_dim_not_multiple_of_span,   // bytes of a CTA's columns of Q or V; bytes of the swizzle span
   tile_m_not_multiple_of_64,       // tile_m; 64 (wgmma M)
   tile_m_out_of_range,             // tile_m; 256
-  tile_n_not_multiple_of_16,       // tile_n; 16 (wgmma K of P V)
+  tile_n_not_multiple_of_16,       // tile_n; 16, of 8 bits 32 (wgmma K of P V)
   tile_n_out_of_range,             // tile_n; 256 (wgmma N of Q K^T, TMA box)
   stages_out_of_range,             // stages; 8
   q_stages_out_of_range,           // q_stages; 2
@@ -56,13 +57,15 @@ enum class Rule {
   pack_gqa_out_of_range,           // pack_gqa; 65,536
   tile_n_not_multiple_of_span,     // bytes of tile_n keys of a K-major V; bytes of the swizzle span
   k_major_v_of_used_keys,          // bytes of a key; 16 (TMA starts at multiples of it along keys)
-  k_major_v_of_placed_keys,        // 1 for each of: pages or ragged keys, 8-bit ones; 0
+  k_major_v_of_placed_keys,        // 1 for each of: pages or ragged keys, 8-bit keys, 8 bits in all; 0
   split_size_not_of_tiles,         // split_size; tile_n
+  promotion_not_of_tiles,          // promote_every; tile_n
+  promotion_of_16_bit,             // promote_every; 0
   page_size_unknown,               // page_size; 256 (kPageSizes)
   page_size_without_pages,         // page_size; 0
   pages_without_lengths,           // 0; 1 (seqused k or qk: where a sequence ends in its last page)
   kv_copy_of_dense_keys,           // 1; 0 (dense keys come by TMA)
-  widened_keys_of_cta_pairs,       // head_dim; 256 (no registers and room beside the exchange)
+  widened_keys_of_cta_pairs,       // head_dim; 256 (no registers and room beside the exchange); 8 bits in all too
   page_too_small_for_tma,          // page_size; 8 (rows of a swizzle's pattern)
 };
 
@@ -88,7 +91,7 @@ TESSERA_HD constexpr bool copies_q(const Config& c) {
 // Whether O leaves from the consumers' registers, and Q's slot with it: parts of split keys, and where no warp or no
 // box is there to store it.
 TESSERA_HD constexpr bool leaves_from_registers(const Config& c) {
-  return is_split(c) || widens_keys(c.facts) || copies_q(c);
+  return is_split(c) || has_descales(c.facts) || copies_q(c);
 }
 // Whether who stores a tile's O whole divides it with its head's sink; parts have it when they are merged.
 TESSERA_HD constexpr bool divides_with_sink(const Config& c) {
@@ -98,7 +101,7 @@ TESSERA_HD constexpr bool divides_with_sink(const Config& c) {
 // ties it to the wait for the last product: the assembler would take registers of a part from under the product
 // (C7514).
 TESSERA_HD constexpr bool scales_finished(const Config& c) {
-  return c.facts.output == Output::normalized || is_split(c) || widens_keys(c.facts);
+  return c.facts.output == Output::normalized || is_split(c) || has_descales(c.facts);
 }
 // Whether the first key of a tile's blocks is another than 0.
 TESSERA_HD constexpr bool has_first_key(const Config& c) {
@@ -106,6 +109,10 @@ TESSERA_HD constexpr bool has_first_key(const Config& c) {
 }
 
 TESSERA_HD constexpr int consumer_warpgroups(const Config& c) { return c.tile_m / kRowsPerWarpgroup; }
+// Whether a warp looks if any of its rows is one of the head's, and leaves out the softmax if not: decoding.
+TESSERA_HD constexpr bool skips_idle_warps(const Config& c) {
+  return widens_keys(c.facts) || (is_8_bit(c.facts) && consumer_warpgroups(c) == 1);
+}
 // Warps that load 8-bit keys, behind the consumers: one Q and K, one V. Else they are the producer warpgroup's.
 TESSERA_HD constexpr int loading_warps(const Config& c) { return widens_keys(c.facts) ? 2 : 0; }
 TESSERA_HD constexpr int num_threads(const Config& c) {

@@ -25,7 +25,7 @@ TESSERA_HD constexpr int raw_k_slot_bytes(const Config& c) {
   return widens_keys(c.facts) ? c.tile_n * qk_columns(c) : 0;
 }
 TESSERA_HD constexpr int raw_v_slot_bytes(const Config& c) {
-  return widens_keys(c.facts) ? c.tile_n * v_columns(c) : 0;
+  return has_descales(c.facts) ? c.tile_n * v_columns(c) : 0;
 }
 
 // Shared memory beside raw slots.

@@ -102,6 +102,36 @@ TEST_CASE("run: keys in e4m3, and faults of descales and of what is widened") {
   CHECK(hazards.out.find("hazard") != std::string::npos);
 }
 
+TEST_CASE("run: e4m3 in all, and faults of the transposition, of references and of sums") {
+  Machine machine;
+  if (!machine.compiler) return;
+  const std::vector<std::string> flags{"--dtype",    "e4m3", "--batch",         "2",  "--heads-q", "4",
+                                       "--heads-kv", "2",    "--seqlen-q",      "70", "--tile-n",  "64",
+                                       "--seqlen-k", "300",  "--promote-every", "64"};
+  CHECK(run_keys(machine, flags, {"--schedule", "all", "--races"}).code == 0);
+  CHECK(run_keys(machine, kPagedFlags, {"--dtype", "e4m3", "--o-dtype", "f16"}).code == 0);
+  CHECK(run_keys(machine, flags, {"--inputs", "integer"}).code == 0);
+  machine.terminal.refuses_hazards = false;
+  const auto fails = [&](const std::string& file, const std::string& from, const std::string& to) {
+    return run_keys(machine, flags, fault_of(machine, file, from, to)).code == 1;
+  };
+  CHECK(fails("fmha/transpose.cuh", "0x7531", "0x5731"));
+  CHECK(fails("fmha/softmax_8_bit.cuh", "ptx::ex2(-raise[r])", "1.0f"));
+  CHECK(fails("fmha/softmax_8_bit.cuh", "max(max(partial[i], bits(first)), bits(first + 1))", "partial[i]"));
+  CHECK(fails("fmha/step_8_bit.cuh", "      accumulate = 0;\n", ""));
+  CHECK(fails("fmha/promoted.cuh", "ptx::ld_shared_f32(address) * factor[0]", "ptx::ld_shared_f32(address)"));
+  CHECK(fails("fmha/consumer.cuh", "p.q_descale_stride_batch, p.q_descale_stride_head", "0, p.q_descale_stride_head"));
+  const auto hazards = [&](const std::string& from) {
+    std::vector<std::string> more = fault_of(machine, "fmha/transpose.cuh", from, "");
+    more.insert(more.end(), {"--races", "--schedule", "all"});
+    return run_keys(machine, flags, more).out;
+  };
+  CHECK(hazards("      ptx::fence_proxy_async_shared();\n").find("missing-proxy-fence") != std::string::npos);
+  CHECK(
+      hazards("      ptx::mbarrier_wait_parity(barrier_at<kBarriers.v_empty>(smem, ring.slot()), ring.parity() ^ 1);\n")
+          .find("hazard") != std::string::npos);
+}
+
 TEST_CASE("run: faults of a step's whole tiles and of its ranges of dealt keys") {
   Machine machine;
   if (!machine.compiler) return;

@@ -35,7 +35,7 @@ struct FmhaLaunchFacts {
   std::int64_t topk = 0, seqlen_swa = 0;  ///< two pools of keys: seqlen_k are the pool's rows
   bool has_sink = true;                   ///< where the problem has sinks: else the pointer is null
   double sink = 0;                        ///< instead of random ones where it is not 0
-  /// 8-bit keys: none, which is 1; one for each sequence and key head; one for all.
+  /// 8-bit keys, and q: none, which is 1; one for each sequence and key head; one for all.
   enum class Descales { none, each, one };
   Descales descales = Descales::none;
   int num_sms = 4;

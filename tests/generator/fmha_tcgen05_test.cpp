@@ -142,7 +142,7 @@ TEST_CASE("attention on tcgen05: what is refused, with what exists") {
         "fmha has no kernel for head_dim 40 on sm_100a: there are kernels for 16, 32, 64, 72, 80, 96, 128, 160, "
         "192/128, 192, 256 "
         "and 512");
-  CHECK(refusal({{"dtype", "f32"}}) == "fmha has no kernel for dtype f32: there are kernels for bf16 and f16");
+  CHECK(refusal({{"dtype", "f32"}}) == "fmha has no kernel for dtype f32: there are kernels for bf16, f16 and e4m3");
   CHECK(refusal({{"mma_kind", "wgmma.f16"}}) ==
         "fmha has no kernel for mma_kind wgmma.f16 on sm_100a: take tcgen05.f16");
   CHECK(refusal({{"cta_group", "3"}}) == "fmha has no kernel for cta_group 3: 1 or 2 CTAs share a tile");

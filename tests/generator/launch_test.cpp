@@ -172,13 +172,13 @@ TEST_CASE("attention: maps obey the rules and boxes fill the ring slots, for eve
     const fmha::SmemLayout layout = fmha::smem_layout(config);
     CHECK(bytes("q") == fmha::q_slot_bytes(config));
     CHECK(bytes("q") * fmha::consumer_warpgroups(config) * config.q_stages == layout.q.bytes);
-    const bool is_widened = widens_keys(config.facts);
+    const bool is_widened = widens_keys(config.facts), is_raw_v = has_descales(config.facts);
     CHECK(bytes("k") == fmha::load_ring(config, false).slot_bytes);
     CHECK(bytes("k") * fmha::load_stages(config) == (is_widened ? layout.raw_k : layout.k).bytes);
     CHECK(bytes("v") == fmha::load_ring(config, true).slot_bytes);
-    CHECK(bytes("v") * fmha::load_stages(config) == (is_widened ? layout.raw_v : layout.v).bytes);
-    CHECK(launch.tensor_maps.size() == (is_widened ? 3 : 4));
-    if (!is_widened) CHECK(static_cast<int>(smem_box_bytes(bound.map(launch, "o"))) <= fmha::q_slot_bytes(config));
+    CHECK(bytes("v") * fmha::load_stages(config) == (is_raw_v ? layout.raw_v : layout.v).bytes);
+    CHECK(launch.tensor_maps.size() == (is_raw_v ? 3 : 4));
+    if (!is_raw_v) CHECK(static_cast<int>(smem_box_bytes(bound.map(launch, "o"))) <= fmha::q_slot_bytes(config));
   });
 }
 

@@ -31,7 +31,7 @@ std::string random_text(const Selector& selector, std::mt19937_64& random) {
   if (selector.key == "b_dtype" && random() % 4 != 0) return "auto";
   // What only tcgen05 has is refused on sm_90a.
   if ((selector.key == "p_path" || selector.key == "cta_group") && random() % 8 != 0) return "auto";
-  for (const char* const key : {"pack_gqa", "split_kv", "kv_dtype"})
+  for (const char* const key : {"pack_gqa", "split_kv", "kv_dtype", "o_dtype", "promote_every"})
     if (selector.key == key && random() % 16 != 0) return "auto";
   for (const char* const key : {"window", "seqused"})
     if (selector.key == key && random() % 16 != 0) return "none";

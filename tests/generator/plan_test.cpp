@@ -350,7 +350,7 @@ TEST_CASE("what no kernel exists for is refused with what exists") {
         "256 "
         "and 512");
   CHECK(unsupported("fmha", {{"dtype", "f32"}}) ==
-        "fmha has no kernel for dtype f32: there are kernels for bf16 and f16");
+        "fmha has no kernel for dtype f32: there are kernels for bf16, f16 and e4m3");
   for (const char* const arch : {"sm_90a", "sm_100a"})
     CHECK(unsupported("fmha", {{"arch", arch}, {"sink", "per_head"}, {"output", "unnormalized"}}) ==
           "sink per_head with output unnormalized: nothing is divided, so that a sink has no place: take sink none, "

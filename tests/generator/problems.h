@@ -84,6 +84,12 @@ inline std::vector<Problem> every_fact() {
       if (dims.head_dim >= 64 && dims.head_dim <= 256 && dims.head_dim % 32 == 0 && dims.head_dim != 160)
         problems.push_back(
             Fmha{.head_dim = dims.head_dim, .head_dim_v = dims.head_dim_v, .dtype = dtype, .kv_dtype = DType::e4m3});
+  for (const fmha::HeadDims& dims : fmha::kHeadDims)
+    if (dims.head_dim % 64 == 0 && dims.head_dim <= 256)
+      problems.push_back(Fmha{.head_dim = dims.head_dim,
+                              .head_dim_v = dims.head_dim_v,
+                              .dtype = DType::e4m3,
+                              .mask = dims.head_dim == 128 ? Mask::none : Mask::causal});
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
     for (const Word<BlockFormat>& format : kBlockFormatWords)
       for (const ScaleForm form : {ScaleForm::plain, ScaleForm::tile}) {

@@ -4,10 +4,11 @@
 // before each of two runs, whose bytes must agree; with parts of a size each sequence is launched alone too, and must
 // get the same bytes.
 //
-//   fmha_places_sweep [--kernels N] [--shapes N] [--seed S] [--seconds S] [--emulate] [--latent]
+//   fmha_places_sweep [--kernels N] [--shapes N] [--seed S] [--seconds S] [--emulate] [--latent | --e4m3]
 //
 // Exit code 0: all pass; 1: a mismatch (printed with everything that reproduces it); 77: no GPU here. --emulate: in the
 // emulator, with small shapes. --latent: keys that are values too, in pages or dense with NaNs behind the valid ones.
+// --e4m3: e4m3 queries alone.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -40,9 +41,10 @@ struct Settings {
   int kernels = 40, shapes = 4;
   std::uint64_t seed = 0;
   double seconds = 360;
-  bool is_emulated = false, is_latent = false;
+  bool is_emulated = false, is_latent = false, is_e4m3 = false;
 };
 
+bool has_8_bit_kernel(const Fmha& problem) { return problem.head_dim % 64 == 0 && problem.head_dim <= 256; }
 bool has_v(const Fmha& problem) { return problem.v_is_k == VIsK::off; }
 
 class Sweep {
@@ -72,7 +74,9 @@ class Sweep {
   Fmha draw_kernel() {
     constexpr int kHeadDims[][2] = {{64, 64},   {96, 96}, {128, 128}, {128, 128}, {192, 128}, {192, 192}, {256, 256},
                                     {512, 512}, {16, 16}, {32, 32},   {72, 72},   {80, 80},   {160, 160}};
-    const auto& dims = kHeadDims[pick(0, 12)];
+    int drawn = static_cast<int>(pick(0, 12));
+    while (settings_.is_e4m3 && (kHeadDims[drawn][0] % 64 != 0 || kHeadDims[drawn][0] > 256)) drawn = (drawn + 1) % 13;
+    const auto& dims = kHeadDims[drawn];
     Fmha problem{.head_dim = dims[0], .head_dim_v = dims[1]};
     problem.dtype = pick(0, 1) == 0 ? DType::bf16 : DType::f16;
     problem.mask = pick(0, 1) == 0 ? Mask::none : Mask::causal;
@@ -92,9 +96,15 @@ class Sweep {
     if (pick(0, 1) == 0) problem.pack_gqa = kGroups[pick(0, std::ssize(kGroups) - 1)];
     if (pick(0, 1) == 0) problem.tile_m = 64;
     if (problem.output == Output::normalized && pick(0, 1) == 0) problem.sink = Sink::per_head;
+    if (problem.mask == Mask::causal && pick(0, 3) == 0) problem.window = Window::chunked;
+    if (has_8_bit_kernel(problem) && (settings_.is_e4m3 || pick(0, 3) == 0)) {
+      problem.dtype = DType::e4m3;
+      if (pick(0, 1) == 0) problem.o_dtype = DType::f16;
+      if (pick(0, 2) == 0) problem.promote_every = 0;
+      return problem;
+    }
     if (pick(0, 3) == 0) problem.softcap = Softcap::tanh;
     if (pick(0, 3) == 0) problem.alibi = Alibi::per_head;
-    if (problem.mask == Mask::causal && pick(0, 3) == 0) problem.window = Window::chunked;
     if (problem.mask == Mask::none && problem.window == Window::none && pick(0, 2) == 0)
       problem.tree_mask = TreeMask::bits;
     const bool alters_scores =
@@ -225,15 +235,17 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel) {
       reference::make_inputs(sizes, problem.dtype, reference::Fill::normal, static_cast<std::uint64_t>(random_()));
   const std::vector<std::int64_t> keys = draw_lengths(a.batch, a.seqlen_k), queries = draw_lengths(a.batch, a.seqlen_q);
   const Tensor lengths = tensor_of(keys), lengths_q = tensor_of(queries);
-  const Tensor of_k = reference::make_descales(a.batch, a.heads_kv, false, static_cast<std::uint64_t>(shapes_)),
-               of_v = reference::make_descales(a.batch, a.heads_kv, true, static_cast<std::uint64_t>(shapes_));
-  if (problem.kv_dtype) {
-    made.k = reference::narrowed(made.k), made.v = reference::narrowed(made.v);
-    a.k_descale = upload("k_descale", of_k), a.v_descale = upload("v_descale", of_v);
-  }
+  const bool is_8_bit = problem.dtype == DType::e4m3, has_factors = is_8_bit || problem.kv_dtype.has_value();
+  const auto descales = [&](std::uint64_t stream) {
+    return reference::make_descales(a.batch, a.heads_kv, stream, static_cast<std::uint64_t>(shapes_));
+  };
+  const Tensor of_k = descales(6), of_v = descales(7), of_q = descales(8);
+  if (problem.kv_dtype) made.k = reference::narrowed(made.k), made.v = reference::narrowed(made.v);
+  if (has_factors) a.k_descale = upload("k_descale", of_k), a.v_descale = upload("v_descale", of_v);
+  if (is_8_bit) a.q_descale = upload("q_descale", of_q);
   const Placed placed = place(problem, made, lengths, a);
-  Tensor o(problem.output == Output::normalized ? problem.dtype : DType::f32,
-           {a.batch, a.seqlen_q, a.heads_q, v_columns});
+  const DType of_rows = is_8_bit ? problem.o_dtype.value_or(DType::bf16) : problem.dtype;
+  Tensor o(problem.output == Output::normalized ? of_rows : DType::f32, {a.batch, a.seqlen_q, a.heads_q, v_columns});
   Tensor statistics[3];
   for (Tensor& tensor : statistics) tensor = Tensor(DType::f32, {a.batch, a.heads_q, a.seqlen_q});
   a.q = upload("q", made.q), a.k = upload("k", placed.k);
@@ -307,6 +319,7 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel) {
 
   check.tile_m = kernel.kernel().plan().number("tile_m");
   check.tile_n = kernel.kernel().plan().number("tile_n");
+  if (is_8_bit) check.promote_every = kernel.kernel().plan().number("promote_every");
   check.max_multiply_adds = std::int64_t{1} << 27;
   check.seed = random_();
   reference::FmhaOutputs outputs{o.view(), statistics[0].view(), {}, {}};
@@ -314,7 +327,8 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel) {
   reference::FmhaInputs inputs{made.q.view(), placed.dense_k.view(), {}, {}, lengths.view()};
   inputs.v = has_v(problem) ? placed.dense_v.view() : reference::first_columns(inputs.k, v_columns);
   if (problem.seqused == UsedLengths::qk) inputs.seqused_q = lengths_q.view();
-  if (problem.kv_dtype) inputs.k_descale = of_k.view(), inputs.v_descale = of_v.view();
+  if (has_factors) inputs.k_descale = of_k.view(), inputs.v_descale = of_v.view();
+  if (is_8_bit) inputs.q_descale = of_q.view();
   const reference::Comparison result = reference::check_fmha(inputs, outputs, check);
   ++shapes_;
   rows_ += result.rows_checked;
@@ -345,6 +359,7 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", settings.seconds, "no kernel is begun after that");
   app.add_flag("--emulate", settings.is_emulated, "in the emulator");
   app.add_flag("--latent", settings.is_latent, "keys that are values too");
+  app.add_flag("--e4m3", settings.is_e4m3, "e4m3 queries alone");
   CLI11_PARSE(app, argc, argv);
   try {
     if (settings.is_emulated) {

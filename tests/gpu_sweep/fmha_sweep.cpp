@@ -3,7 +3,8 @@
 // valid lengths in memory, packed heads and split keys, drawn. Outputs are poisoned before each of two runs, whose
 // bytes must agree; with parts of a size each sequence is launched alone too, and must get the same bytes.
 //
-//   fmha_sweep [--shapes N] [--seed S] [--head-dim 64,128] [--max-seqlen 4096] [--report FILE] [--shard I/N]
+//   fmha_sweep [--shapes N] [--seed S] [--head-dim 64,128] [--dtype bf16,f16,e4m3] [--max-seqlen 4096] [--report FILE]
+//              [--shard I/N]
 //
 // The float64 reference takes most of the time, on one core: N processes with --shard 0/N to N-1/N share the Configs.
 // Exit code 0: all pass; 1: a mismatch (printed with everything that reproduces it); 77: no GPU here.
@@ -22,6 +23,7 @@
 #include "generator/selectors.h"
 #include "reference/fmha.h"
 #include "reference/narrow_keys.h"
+#include "reference/number.h"
 #include "reference/ragged.h"
 #include "tessera/cuda_device.h"
 #include "tessera/jit.h"
@@ -38,6 +40,7 @@ struct Settings {
   std::uint64_t seed = 0;
   std::int64_t max_seqlen = 4096;
   std::vector<std::string> head_dims{"16", "32", "64", "72", "80", "96", "128", "160", "192", "192/128", "256", "512"};
+  std::vector<std::string> dtypes{"bf16", "f16", "e4m3"};
   std::string report;
   int shard = 0, shards = 1;  // every `shards`-th Config, from number `shard` on
 };
@@ -56,6 +59,9 @@ std::string parse_shard(const std::string& text, Settings& settings) {
 struct HeadDims {
   int qk, v;
 };
+bool has_8_bit_kernel(const HeadDims& of) {
+  return of.qk % 64 == 0 && of.qk <= 256 && (of.v == of.qk || (of.qk == 192 && of.v == 128));
+}
 HeadDims parse_head_dims(const std::string& text) {
   const std::size_t slash = text.find('/');
   const int qk = std::stoi(text);
@@ -75,13 +81,15 @@ constexpr int kGroups[] = {2, 3, 4, 5, 6, 7, 8, 12, 100, 128};  // query heads o
 constexpr int kDrawnKernels = 4;                                // for each type, head_dim, mask and output
 
 /// Device memory with a host copy of random numbers that operands are cut from: blocks of zeros, rows whose scores lie
-/// far apart, and near +-700 where both a query and a key are steep.
+/// far apart, and near +-700 where both a query and a key are steep. `fill`: normal ones for 8-bit queries, whose
+/// products are cut to 13 bits of the largest.
 struct Pool {
   Device& device;
   reference::Tensor host;
   DevicePointer pointer;
-  Pool(Device& d, DType dtype, std::uint64_t seed) : device(d), host(dtype, {kPoolElements / kPoolRow, kPoolRow}) {
-    reference::fill(host, reference::Fill::standard, seed, 0);
+  Pool(Device& d, DType dtype, reference::Fill fill, std::uint64_t seed)
+      : device(d), host(dtype, {kPoolElements / kPoolRow, kPoolRow}) {
+    reference::fill(host, fill, seed, 0);
     pointer = device.allocate(host.bytes.size());
     device.copy_to_device(pointer, host.bytes.data(), host.bytes.size());
   }
@@ -94,13 +102,13 @@ struct Pools {
   Pool of_dtype, of_8_bits;
 };
 
-/// Factors of 8-bit keys, for any batch and heads.
+/// Factors of 8-bit operands, for any batch and heads. `stream`: of the random numbers.
 struct Descales {
   Device& device;
   reference::Tensor host;
   DevicePointer pointer;
-  Descales(Device& d, bool is_of_v)
-      : device(d), host(reference::make_descales(4, 4, is_of_v, 1)), pointer(d.allocate(host.bytes.size())) {
+  Descales(Device& d, std::uint64_t stream)
+      : device(d), host(reference::make_descales(4, 4, stream, 1)), pointer(d.allocate(host.bytes.size())) {
     device.copy_to_device(pointer, host.bytes.data(), host.bytes.size());
   }
   ~Descales() { device.free(pointer); }
@@ -177,15 +185,20 @@ class Sweep {
         "| head_dim | type | mask | output | swizzle | shapes | rows checked | largest error / bound | kernel "
         "|\n|---|---|---|---|---|---|---|---|---|\n";
     int configs = 0;
-    for (const DType dtype : {DType::bf16, DType::f16}) {
-      const Pools pools{{device_, dtype, random_()}, {device_, DType::e4m3, random_()}};
+    for (const std::string& word : settings_.dtypes) {
+      const DType dtype = *reference::dtype_from_name(word);
+      const bool is_8_bit = dtype == DType::e4m3;
+      const auto of_dtype = is_8_bit ? reference::Fill::normal : reference::Fill::standard;
+      const Pools pools{{device_, dtype, of_dtype, random_()},
+                        {device_, DType::e4m3, reference::Fill::standard, random_()}};
       for (const std::string& head_dims : settings_.head_dims) {
         const HeadDims head_dim = parse_head_dims(head_dims);
+        if (is_8_bit && !has_8_bit_kernel(head_dim)) continue;
         for (const Mask mask : {Mask::none, Mask::causal}) {
           for (const Output output : {Output::normalized, Output::unnormalized}) {
             for (const Swizzle swizzle : {Swizzle::b128, Swizzle::b64, Swizzle::b32, Swizzle::none}) {
               // Rows in shared memory are whole spans.
-              const auto row_bytes = [](int columns) { return (columns + 15) / 16 * 32; };
+              const auto row_bytes = [&](int columns) { return (columns + 15) / 16 * 16 * dtype_bytes(dtype); };
               const int span = swizzle_span_bytes(swizzle);
               if (row_bytes(head_dim.qk) % span != 0 || row_bytes(head_dim.v) % span != 0) continue;
               if (configs++ % settings_.shards != settings_.shard) continue;
@@ -245,9 +258,14 @@ class Sweep {
     if (problem.split_kv && pick(0, 1) == 0) problem.split_size = static_cast<int>(64 * pick(1, 8));
     if (pick(0, 1) == 0) problem.tile_m = 64;
     if (output == Output::normalized && pick(0, 1) == 0) problem.sink = Sink::per_head;
+    if (problem.mask == Mask::causal && pick(0, 3) == 0) problem.window = Window::chunked;
+    if (dtype == DType::e4m3) {
+      if (pick(0, 1) == 0) problem.o_dtype = DType::f16;
+      if (pick(0, 2) == 0) problem.promote_every = 0;
+      return problem;
+    }
     if (pick(0, 3) == 0) problem.softcap = Softcap::tanh;
     if (pick(0, 3) == 0) problem.alibi = Alibi::per_head;
-    if (problem.mask == Mask::causal && pick(0, 3) == 0) problem.window = Window::chunked;
     const bool alters_scores =
         problem.softcap != Softcap::none || problem.alibi != Alibi::none || problem.tree_mask != TreeMask::none;
     if (pick(0, 2) == 0 && head_dim.qk <= 256 && head_dim.qk % 64 == 0 && !alters_scores)
@@ -336,7 +354,7 @@ class Sweep {
   OutputBuffer sink_;
   OutputBuffer slopes_;
   OutputBuffer workspace_;
-  Descales k_descale_{device_, false}, v_descale_{device_, true};
+  Descales q_descale_{device_, 8}, k_descale_{device_, 6}, v_descale_{device_, 7};
   std::int64_t shapes_ = 0, rows_ = 0;
   int failures_ = 0;
   double worst_ = 0;
@@ -346,7 +364,9 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pools& pool
   const std::int64_t v_columns = problem.head_dim_v.value_or(problem.head_dim);
   const std::int64_t columns[4] = {problem.head_dim, problem.head_dim, v_columns, v_columns};
   const bool is_normalized = problem.output == Output::normalized;
-  const DType o_dtype = is_normalized ? problem.dtype : DType::f32;
+  const bool is_8_bit = problem.dtype == DType::e4m3;
+  const DType of_rows = is_8_bit ? problem.o_dtype.value_or(DType::bf16) : problem.dtype;
+  const DType o_dtype = is_normalized ? of_rows : DType::f32;
   const auto o_bytes = static_cast<std::size_t>(dtype_bytes(o_dtype));
   const std::int64_t heads[4] = {s.heads_q, s.heads_kv, s.heads_kv, s.heads_q};
   const std::int64_t lengths[4] = {s.seqlen_q, s.seqlen_k, s.seqlen_k, s.seqlen_q};
@@ -419,7 +439,12 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pools& pool
                           .o_stride_seqlen = strides[3].seqlen,
                           .o_stride_head = strides[3].head};
   // None, one for all, or for each sequence and head as they lie in a larger table.
-  const std::int64_t descales = problem.kv_dtype ? pick(0, 2) : 0, stride = descales == 1 ? 0 : 1;
+  const std::int64_t descales = problem.kv_dtype || is_8_bit ? pick(0, 2) : 0, stride = descales == 1 ? 0 : 1;
+  if (descales != 0 && is_8_bit) {
+    arguments.q_descale = q_descale_.pointer;
+    arguments.q_descale_stride_batch = 4 * stride;
+    arguments.q_descale_stride_head = stride;
+  }
   if (descales != 0) {
     arguments.k_descale = k_descale_.pointer;
     arguments.v_descale = v_descale_.pointer;
@@ -475,6 +500,7 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pools& pool
   check.seed = random_();
   check.tile_m = kernel.kernel().plan().number("tile_m");
   check.tile_n = kernel.kernel().plan().number("tile_n");
+  if (is_8_bit) check.promote_every = kernel.kernel().plan().number("promote_every");
   const auto statistic = [&](int i) {
     TensorView view{
         bytes[0][i].data(), DType::f32, {s.batch, s.heads_q, s.seqlen_q}, {s.heads_q * s.seqlen_q, s.seqlen_q, 1}};
@@ -493,6 +519,7 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pools& pool
     return TensorView{of.host.bytes.data(), DType::f32, {s.batch, s.heads_kv}, {4 * stride, stride}};
   };
   if (descales != 0) inputs.k_descale = descale_view(k_descale_), inputs.v_descale = descale_view(v_descale_);
+  if (descales != 0 && is_8_bit) inputs.q_descale = descale_view(q_descale_);
   if (problem.seqused == UsedLengths::qk) inputs.seqused_q = used_view(s.used_q);
   if (problem.seqused != UsedLengths::none) inputs.seqused_k = used_view(s.used_k);
   const TensorView starts{reinterpret_cast<const std::byte*>(s.query_starts.data()), DType::s32, {s.batch + 1}, {1}};
@@ -525,6 +552,9 @@ int main(int argc, char** argv) {
   app.add_option("--seed", settings.seed, "of everything random; printed at the end");
   app.add_option("--max-seqlen", settings.max_seqlen, "longest length");
   app.add_option("--head-dim", settings.head_dims, "head dimensions")->delimiter(',');
+  app.add_option("--dtype", settings.dtypes, "types of q")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"bf16", "f16", "e4m3"}));
   app.add_option_function<std::string>(
       "--shard",
       [&](const std::string& text) {

@@ -191,6 +191,7 @@ TEST_CASE("unharmed kernels say nothing under any schedule") {
        {{"batch", 2}, {"heads_q", 2}, {"heads_kv", 1}, {"seqlen_q", 150}, {"pages", 30}, {"max_pages", 19}}},
       {"fmha head_dim=128 kv_layout=paged page_size=1 pack_gqa=2",
        {{"batch", 2}, {"heads_q", 2}, {"heads_kv", 1}, {"seqlen_q", 50}, {"pages", 300}, {"max_pages", 200}}},
+      {"fmha head_dim=64 dtype=e4m3 tile_m=128 tile_n=64 promote_every=64", small},
       {"fmha arch=sm_100a head_dim=64 mask=causal", small},
       {"fmha arch=sm_100a head_dim=64 mask=causal pack_gqa=2 window=sliding", small},
       {"fmha arch=sm_100a head_dim=128 seqused=qk", small},
@@ -231,9 +232,12 @@ TEST_CASE("unharmed kernels say nothing under any schedule") {
   }
 }
 
-/// Other kinds of attention kernels on tcgen05, for the page alone: they would double the time of a test run.
+/// Other kinds of attention kernels, for the page alone: they would double the time of a test run.
 std::vector<Subject> attention_subjects(Compiler& compiler) {
-  return {{"fmha arch=sm_100a head_dim=128",
+  return {{"fmha head_dim=64 dtype=e4m3 tile_m=128 tile_n=64 promote_every=64",
+           {{"batch", 2}, {"heads_q", 2}, {"heads_kv", 1}, {"seqlen_q", 150}, {"seqlen_k", 300}},
+           compiler},
+          {"fmha arch=sm_100a head_dim=128",
            {{"batch", 1}, {"heads_q", 1}, {"heads_kv", 1}, {"seqlen_q", 300}, {"seqlen_k", 300}},
            compiler},
           {"fmha arch=sm_100a head_dim=512 mask=causal",

@@ -236,7 +236,7 @@ TEST_CASE("registers and threads fit the SM") {
 TEST_CASE("roles cover every warp once") {
   for (const Config& c : legal_configs()) {
     int next = 0;
-    for (int i = 0; i < kNumRoles; ++i) {
+    for (int i = 0; i < num_roles(c); ++i) {
       CHECK(role(c, i).first_warp == next);
       next += role(c, i).warps;
     }

@@ -54,7 +54,7 @@ TEST_CASE("8-bit keys: slots begin where patterns do, regions follow each other,
     for (const int bytes : {k_slot_bytes(c), v_slot_bytes(c)}) CHECK(bytes % swizzle_repeat_bytes(c.swizzle) == 0);
     for (const bool is_v : {false, true}) CHECK(load_ring(c, is_v).offset % 128 == 0);
     int next = 0;
-    for (int i = 0; i < kNumRoles; ++i) {
+    for (int i = 0; i < num_roles(c); ++i) {
       CHECK(role(c, i).first_warp == next);
       next += role(c, i).warps;
     }

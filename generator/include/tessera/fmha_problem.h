@@ -18,7 +18,7 @@ struct Fmha {
   Arch arch{};
   int head_dim = 128;               ///< of q and k
   std::optional<int> head_dim_v{};  ///< of v and o; not given: head_dim
-  DType dtype = DType::bf16;        ///< of q, k, v, and of o when it is normalised: bf16 or f16
+  DType dtype = DType::bf16;        ///< of q, k, v: bf16, f16, e4m3; of a normalised o too unless that is e4m3
   Mask mask = Mask::none;
   Window window = Window::none;               ///< sizes are given at launch
   UsedLengths seqused = UsedLengths::none;    ///< valid lengths of each sequence, in memory
@@ -33,6 +33,7 @@ struct Fmha {
   TreeMask tree_mask = TreeMask::none;        ///< bits say which keys of its sequence's queries a query sees
   std::optional<DType> kv_dtype{};            ///< of k and v; not given: dtype; e4m3: with descales
   int split_size = 0;                         ///< keys of a part of split keys, whatever else is in the batch; 0: any
+  std::optional<DType> o_dtype{};             ///< of a normalised o; not given: dtype, bf16 for e4m3
   Output output = Output::normalized;
   Layout v_layout = Layout::mn_major;  ///< mn_major: v [.., seqlen_k, heads, head_dim]; k_major: keys are contiguous
   std::optional<int> tile_m{};         ///< query rows of one CTA, or of a pair
@@ -45,6 +46,7 @@ struct Fmha {
   std::optional<int> pack_gqa{};            ///< query heads of a key head that share a tile's rows; 1: none
   std::optional<KvCopy> kv_copy{};          ///< what loads keys that do not lie dense
   std::optional<SplitKv> split_kv{};        ///< CTAs share a tile's keys, a second kernel merges
+  std::optional<int> promote_every{};       ///< e4m3: keys after which sums become fp32; 0: never
   Hint batch = kUnknownHint, heads_q = kUnknownHint, heads_kv = kUnknownHint;
   Hint seqlen_q = kUnknownHint, seqlen_k = kUnknownHint, num_splits = kUnknownHint;
   Hint topk = kUnknownHint, seqlen_swa = kUnknownHint;

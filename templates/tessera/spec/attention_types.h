@@ -98,6 +98,7 @@ struct AttentionFacts {
   VIsK v_is_k = VIsK::off;
   DType kv_dtype = DType::bf16;  // of k and v: dtype, or 8 bits that the kernel widens to those of dtype
   int split_size = 0;            // keys of a part of split keys, whatever else is in the batch; 0: any
+  DType o_dtype = DType::bf16;   // of a normalised o where dtype has 8 bits; else that is dtype
 
   TESSERA_HD friend constexpr bool operator==(const AttentionFacts&, const AttentionFacts&) = default;
 };

@@ -93,7 +93,8 @@ struct FmhaArguments {
   DevicePointer seqused_q = 0, seqused_k = 0, cu_seqlens_q = 0;
   DevicePointer block_table = 0, cu_seqlens_k = 0;
   DevicePointer swa_k = 0, swa_v = 0, indices = 0, swa_lens = 0, sink = 0, alibi_slopes = 0, tree_mask = 0;
-  DevicePointer k_descale = 0, v_descale = 0;  ///< fp32 [batch, heads_kv], kv_dtype e4m3 only; null: 1
+  DevicePointer k_descale = 0, v_descale = 0;  ///< fp32 [batch, heads_kv], keys in e4m3 only; null: 1
+  DevicePointer q_descale = 0;                 ///< likewise, dtype e4m3 only
   std::int64_t batch = 0, heads_q = 0, heads_kv = 0, seqlen_q = 0, seqlen_k = 0;
   std::int64_t num_splits = kUseDefault;
   std::int64_t topk = 0, seqlen_swa = 0;
@@ -109,6 +110,7 @@ struct FmhaArguments {
   std::int64_t v_stride_dim = kUseDefault;                                                 ///< v_layout k only
   std::int64_t k_descale_stride_batch = kUseDefault, k_descale_stride_head = kUseDefault;  ///< 0, 0: one for all
   std::int64_t v_descale_stride_batch = kUseDefault, v_descale_stride_head = kUseDefault;
+  std::int64_t q_descale_stride_batch = kUseDefault, q_descale_stride_head = kUseDefault;
   std::int64_t o_stride_batch = kUseDefault, o_stride_seqlen = kUseDefault, o_stride_head = kUseDefault;
   std::int64_t swa_k_stride_batch = kUseDefault, swa_k_stride_seqlen = kUseDefault, swa_k_stride_head = kUseDefault;
   std::int64_t swa_v_stride_batch = kUseDefault, swa_v_stride_seqlen = kUseDefault, swa_v_stride_head = kUseDefault;

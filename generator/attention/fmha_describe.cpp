@@ -1,0 +1,143 @@
+// What follows from an attention Config of sm_90a: operands, shared memory, roles, launch, generated code.
+#include <fmt/format.h>
+
+#include "generator/attention/fmha_facts.h"
+#include "generator/attention/fmha_operator.h"
+#include "generator/facts.h"
+#include "generator/operator_words.h"
+#include "generator/wgmma_header.h"
+#include "generator/words.h"
+
+namespace tessera {
+
+namespace {
+
+using fmha::Config;
+
+FmhaLaunch::Box box_of(const fmha::TmaBox& box) { return {{std::begin(box.extents), std::end(box.extents)}}; }
+
+FmhaLaunch launch_facts(const Config& c) {
+  return {.facts = c.facts,
+          .swizzle = c.swizzle,
+          .pack_gqa = c.pack_gqa,
+          .padded_heads = c.pack_gqa,
+          .is_split = fmha::is_split(c),
+          .is_dealt = fmha::is_dealt(c),
+          .has_cuts = fmha::has_whole_tiles(c),
+          .copies_keys = c.kv_copy == KvCopy::cp_async,
+          .copies_q = fmha::copies_q(c),
+          .tile_rows = c.tile_m,
+          .tile_n = c.tile_n,
+          .merge_rows = kMergeRows,
+          .merge_warps = kMergeRows,
+          .ctas_per_tile = fmha::ctas_per_tile(c),
+          .ctas_per_sm = fmha::ctas_per_sm(c),
+          .threads = fmha::num_threads(c),
+          .smem_bytes = fmha::smem_layout(c).total_bytes,
+          .q = box_of(fmha::q_box(c)),
+          .k = box_of(fmha::k_box(c)),
+          .v = box_of(fmha::v_box(c)),
+          .o = box_of(fmha::o_box(c))};
+}
+
+/// Who owns which bytes when, as templates/fmha hands them on: producer.cuh, consumer.cuh, epilogue.cuh, exchange.cuh.
+void describe_smem(const Config& config, Plan& plan) {
+  const fmha::SmemLayout layout = fmha::smem_layout(config);
+  const int groups = fmha::consumer_warpgroups(config);
+  const auto add = [&](const fmha::SmemRegion& region, int slots, std::vector<MemoryPhase> phases) {
+    if (region.bytes > 0) plan.smem.push_back({region.name, region.offset, region.bytes, slots, std::move(phases)});
+  };
+  std::vector<MemoryPhase> of_q = {{"Q on its way", has_descales(config.facts) ? "load_k" : "load_q", "barrier q_full"},
+                                   {"Q of a tile", "consumer", "last S = Q K^T of the tile"}};
+  for (int pass = 0; !fmha::leaves_from_registers(config) && pass < fmha::o_passes(config); ++pass) {
+    const bool is_last = pass == fmha::o_passes(config) - 1;
+    const std::string part = fmha::o_passes(config) == 1 ? "O" : pass == 0 ? "O, first columns" : "O, last columns";
+    of_q.push_back({part + ", being written", "consumer", "barrier o_full"});
+    of_q.push_back({part + ", being stored", "store_o", is_last ? "barrier q_empty" : "barrier o_read"});
+  }
+  add(layout.q, config.q_stages * groups, std::move(of_q));
+  const bool is_widened = widens_keys(config.facts), is_transposed = is_8_bit(config.facts);
+  add(layout.k, config.stages,
+      {{is_widened ? "K, being widened" : "K on its way", is_widened ? "widen_k" : "load_k", "barrier k_full"},
+       {"K of a block", "consumer", "barrier k_empty"}});
+  add(layout.v, config.stages,
+      {{is_transposed ? "V, being transposed"
+        : is_widened  ? "V, being widened"
+                      : "V on its way",
+        is_transposed ? "transpose_v"
+        : is_widened  ? "widen_v"
+                      : "load_v",
+        "barrier v_full"},
+       {"V of a block", "consumer", "barrier v_empty"}});
+  add(layout.exchange, groups,
+      {{"scores of the other CTA on their way", "consumer of the other CTA", "barrier exchange_full"},
+       {"scores of the other CTA", "consumer", "barrier exchange_empty of the other CTA"}});
+  add(layout.raw_k, fmha::raw_stages(config),
+      {{"8-bit K on its way", "load_k", "barrier raw_k_full"},
+       {"8-bit K of a block", "widen_k", "barrier raw_k_empty"}});
+  add(layout.raw_v, fmha::raw_v_stages(config),
+      {{"8-bit V on its way", "load_v", "barrier raw_v_full"},
+       {"8-bit V of a block", is_transposed ? "transpose_v" : "widen_v", "barrier raw_v_empty"}});
+  add(layout.promoted, groups, {{"sums of O", "consumer", "the end of the tile"}});
+  add(layout.step_work, 1, {});
+  add(layout.barriers, 1, {});
+  plan.smem_bytes = layout.total_bytes;
+}
+
+}  // namespace
+
+void FmhaOperator::describe(const Config& config, Plan& plan) {
+  const std::string dtype(to_word(config.facts.dtype));
+  const std::string_view type_of_o =
+      config.facts.output == Output::unnormalized ? "f32" : to_word(o_dtype(config.facts));
+  const auto operand = [&](const char* name, std::string_view type, const char* use) {
+    return OperandPlan{.name = name,
+                       .dtype = std::string(type),
+                       .tensor_map_type = std::string(type),
+                       .swizzle = std::string(to_word(config.swizzle)),
+                       .use = use};
+  };
+  plan.mma_kind = to_word(config.mma_kind);
+  const auto plain = [](const char* name, std::string_view type, const char* use) {
+    return OperandPlan{.name = name, .dtype = std::string(type), .tensor_map_type = {}, .swizzle = {}, .use = use};
+  };
+  // Through a tensor map, or by threads.
+  const auto of_keys = [&](const char* name, const char* use) {
+    const std::string_view type = to_word(key_dtype(config.facts));
+    OperandPlan keys = config.kv_copy == KvCopy::tma ? operand(name, type, use) : plain(name, type, use);
+    if (!keys.swizzle.empty()) keys.swizzle = to_word(key_swizzle(config.facts, config.swizzle));
+    return keys;
+  };
+  plan.operands = {operand("q", dtype, "A of S = Q K^T, from shared memory"), of_keys("k", "B of S = Q K^T, K-major"),
+                   of_keys("v", is_8_bit(config.facts)           ? "B of O = P V, transposed to K-major"
+                                : fmha::reads_mn_major_v(config) ? "B of O = P V, MN-major"
+                                                                 : "B of O = P V, K-major"),
+                   fmha::is_split(config) ? plain("o", type_of_o, "D of O = P V, merged from parts in the workspace")
+                   : fmha::leaves_from_registers(config)
+                       ? plain("o", type_of_o, "D of O = P V, stored by threads")
+                       : operand("o", type_of_o, "D of O = P V, stored through shared memory"),
+                   plain("lse", "f32", "written if not null")};
+  for (OperandPlan& of_fact : fact_operands(config.facts)) plan.operands.push_back(std::move(of_fact));
+  describe_smem(config, plan);
+  plan.entry_registers = fmha::register_budget(config).entry;
+  for (int i = 0; i < fmha::num_roles(config); ++i) {
+    const fmha::Role role = fmha::role(config, i);
+    plan.roles.push_back({role.name, role.first_warp, role.warps, role.registers});
+  }
+  plan.launch = fmha_launch(launch_facts(config), plan.arch.to_string(), plan.kernel);
+}
+
+std::string FmhaOperator::launch_bounds() {
+  return "tessera::fmha::num_threads(kConfig), tessera::fmha::ctas_per_sm(kConfig)";
+}
+
+std::string FmhaOperator::call_of_step(const Config& config, std::size_t step) {
+  return step == 0 ? fmha_call(launch_facts(config), "fmha") : fmha_merge_call(launch_facts(config));
+}
+
+std::vector<SourceFile> FmhaOperator::generated_headers(const Config& config) {
+  const fmha::WgmmaShape shapes[] = {fmha::score_wgmma(config), fmha::output_wgmma(config)};
+  return {{"wgmma_shapes.cuh", wgmma_header(shapes)}};
+}
+
+}  // namespace tessera

@@ -1,0 +1,77 @@
+// The running softmax of softmax.cuh with fewer instructions for each score: beside 8-bit products there is time for
+// one exponential, and little else.
+//
+// Scores become exponents first, relative to the reference that rows have. Whether one of them is too large is seen
+// from their bits: of floats above zero the larger has the larger bits, those below count as less than any, and three
+// are compared at once. Only if one is, or where rows have no reference yet, are the rows' maxima found; exponents are
+// then lowered by what the reference rises.
+#pragma once
+
+#include "fmha/softmax.cuh"
+#include "ptx/math.cuh"
+#include "spec/fmha.h"
+
+namespace tessera::fmha {
+
+// Scores become exponents. `subtrahend`: of this thread's rows.
+template <int kCount>
+__device__ __forceinline__ void to_exponents(float (&scores)[kCount], const Scale& scale,
+                                             const float (&subtrahend)[2]) {
+#pragma unroll
+  for (int v = 0; v < kCount; ++v) scores[v] = fmaf(scores[v], scale.folded, -subtrahend[v / 2 % 2]);
+}
+
+// The bits of each row's largest exponent in this thread, if that is above zero; else of any.
+template <int kCount>
+__device__ __forceinline__ void find_tops(const float (&exponents)[kCount], int (&top)[2]) {
+  const auto bits = [&](int v) { return __float_as_int(exponents[v]); };
+  int partial[4] = {bits(0), bits(2), bits(4), bits(6)};
+#pragma unroll
+  for (int v = 0; v < kCount; v += 8) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int first = v + 2 * i;
+      partial[i] = max(max(partial[i], bits(first)), bits(first + 1));
+    }
+  }
+  top[0] = max(partial[0], partial[2]);
+  top[1] = max(partial[1], partial[3]);
+}
+
+// References become what the maxima of exponents ask for. `raise`: is then subtracted from exponents; `correction`:
+// what was summed before is multiplied with it.
+__device__ __forceinline__ void raise_references(RowStatistics& rows, const float (&max)[2], float (&raise)[2],
+                                                 float (&correction)[2]) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const float of_row = max_of_quad(max[r]);
+    const bool is_blank = rows.reference[r] == ptx::minus_infinity(), sees_key = of_row != ptx::minus_infinity();
+    raise[r] = of_row - kLowered;
+    if (!is_blank) raise[r] = fmaxf(raise[r], 0.0f);
+    if (!sees_key) raise[r] = 0.0f;
+    if (sees_key || !is_blank) rows.reference[r] = rows.subtrahend(r) + raise[r];
+    correction[r] = is_blank ? 1.0f : ptx::ex2(-raise[r]);
+    rows.sum[r] *= correction[r];
+  }
+}
+
+template <int kCount>
+__device__ __forceinline__ void lower(float (&exponents)[kCount], const float (&by)[2]) {
+#pragma unroll
+  for (int v = 0; v < kCount; ++v) exponents[v] -= by[v / 2 % 2];
+}
+
+// Exponents become probabilities.
+template <int kCount>
+__device__ __forceinline__ void raise_to_powers(float (&exponents)[kCount], RowStatistics& rows) {
+  float sum[4] = {rows.sum[0], rows.sum[1], 0.0f, 0.0f};
+#pragma unroll
+  for (int v = 0; v < kCount; ++v) {
+    exponents[v] = ptx::ex2(exponents[v]);
+    sum[v / 2 % 4] += exponents[v];
+  }
+  rows.sum[0] = sum[0] + sum[2];
+  rows.sum[1] = sum[1] + sum[3];
+}
+
+}  // namespace tessera::fmha

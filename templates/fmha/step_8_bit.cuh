@@ -1,0 +1,110 @@
+// A consumer's step for 8 bits: that of consumer.cuh with another softmax, and sums that become fp32 now and then.
+#pragma once
+
+#include "fmha/consumer.cuh"
+#include "fmha/promoted.cuh"
+#include "fmha/softmax_8_bit.cuh"
+#include "ptx/math.cuh"
+#include "ptx/wgmma.cuh"
+
+namespace tessera::fmha {
+
+// Scores become probabilities. Whether references move, and `factor`: see step().
+template <Config C>
+__device__ __forceinline__ bool Consumer<C>::exponentiate_8_bit(Scores<C>& scores, bool is_first, bool is_open,
+                                                                const TileIndex& old_tile, float (&factor)[2]) {
+  float subtrahend[2] = {is_first ? 0.0f : rows.subtrahend(0), is_first ? 0.0f : rows.subtrahend(1)};
+  ptx::order_after_wait(subtrahend[0], subtrahend[1]);  // on which all that is computed from scores depends
+  int top[2] = {-1, -1};
+  if (!skips_idle_warps(C) || !is_idle) {
+    fix_up(scores);
+    to_exponents(scores, scale, subtrahend);
+    find_tops(scores, top);
+  }
+  [[maybe_unused]] const int own_rows = rows_of<C>(p, lengths()) - first_row - row_in_tile();
+  if constexpr (has_split_size(C.facts) && is_ragged(C.facts)) {
+    if (own_rows <= 0) top[0] = -1;
+    if (own_rows <= 8) top[1] = -1;
+  }
+  const int most = __float_as_int(kSlack);
+  const bool moves = __any_sync(0xffffffff, is_first || rows.has_blank() || top[0] > most || top[1] > most);
+  if (moves) {
+    float max[2], raise[2], correction[2];
+    find_maxima(scores, Scale(Scale::Folded{1.0f}), max);
+    if constexpr (has_split_size(C.facts) && is_ragged(C.facts)) leave_out_foreign_rows(max);
+    if (is_first && is_open) finish_rows(old_tile, factor);
+    if (is_first) rows = {};
+    raise_references(rows, max, raise, correction);
+    lower(scores, raise);
+    if (!is_first) {
+      factor[0] = correction[0];
+      factor[1] = correction[1];
+    }
+  }
+  if (!skips_idle_warps(C) || !is_idle) raise_to_powers(scores, rows);
+  return moves;
+}
+
+// The steps of a tile's blocks that are left. Those between two promotions are a loop of their own, as lean as without.
+template <Config C>
+template <class Step>
+__device__ __forceinline__ void Consumer<C>::walk_promoting(bool is_first, Accumulator<C>& output,
+                                                            const Step& step_of_block) {
+  constexpr int kBlocks = blocks_of_promotion(C);
+#pragma unroll 1
+  while (blocks > 0) {
+    // The block behind whose step sums are promoted, 0: none is left. A tile's first step ends the tile before.
+    const int last = (is_first ? blocks - 1 : blocks) / kBlocks * kBlocks;
+#pragma unroll 1
+    for (; blocks >= max(last, 1); --blocks) step_of_block();
+    if (last > 0) {
+      promote<C>(output, smem, warpgroup);
+      accumulate = 0;
+    }
+    is_first = false;
+  }
+}
+
+template <Config C>
+template <bool kHasOutput>
+__device__ __forceinline__ void Consumer<C>::step_8_bit(bool is_first, bool is_open, const TileIndex& old_tile,
+                                                        Probabilities<C>& probabilities, Accumulator<C>& output) {
+  Scores<C> scores;
+  const KvPosition of_v = kv;
+  kv.advance();
+  const unsigned k_slot = wait_k(kv);
+  wait_turn();
+  ptx::wgmma_fence();
+  issue_scores<C>(scores, q_slot(), k_slot);
+  if constexpr (kHasOutput) {
+    // Threads write to slots: what is multiplied for nothing is a block that is there, and stays.
+    const KvPosition read = is_open ? of_v : kv;
+    wait_v(read);
+    ptx::wgmma_fence();
+    issue_output<C>(output, probabilities, v_slot(read), accumulate);
+  }
+  pass_turn();
+
+  ptx::wgmma_wait_group<kHasOutput ? 1 : 0>();
+  ptx::order_after_wait(scores[0], scores[2]);
+  ptx::order_after_wait(scores[4], scores[6]);
+  release<kBarriers.k_empty>(kv);
+  float factor[2];
+  const bool moves = exponentiate_8_bit(scores, is_first, is_open, old_tile, factor);
+  if constexpr (kHasOutput) {
+    ptx::wgmma_wait_group<0>();
+    if (is_open) release<kBarriers.v_empty>(of_v);
+  }
+  if (!skips_idle_warps(C) || !is_idle) pack<C>(probabilities, scores);
+  if (kHasOutput && moves) {
+    ptx::order_after_wait(factor[0], factor[1]);
+    if (is_open) {
+      if constexpr (C.promote_every > 0) follow(output, is_first, factor);
+      rescale(output, factor);
+      if (is_first) hand_over(output, old_tile, q.previous());
+    }
+  }
+  accumulate = is_first ? 0 : 1;
+}
+
+}  // namespace tessera::fmha

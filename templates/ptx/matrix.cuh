@@ -1,0 +1,15 @@
+// Matrices of 8 x 8 16-bit elements from shared memory to the lanes of a warp. The other way: shared.cuh.
+#pragma once
+
+namespace tessera::ptx {
+
+// PTX ISA "ldmatrix", PTX 6.5, sm_75. Four matrices, transposed: lane t gives the address of row t % 8 of matrix t / 8,
+// and gets of matrix i in register i rows 2 (t % 4) and the next of column t / 4.
+__device__ __forceinline__ void ldmatrix_x4_trans(unsigned address, unsigned (&r)[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared::cta.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+
+}  // namespace tessera::ptx

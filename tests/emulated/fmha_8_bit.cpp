@@ -1,0 +1,132 @@
+// Attention over e4m3 q, k and v: both products of 8 bits, V transposed in shared memory, sums that are promoted. Every
+// head_dim, either type of o, descales of all kinds; masks, windows, used lengths, packed heads, ragged queries and
+// keys, pages, split keys, sinks.
+#include <doctest/doctest.h>
+
+#include "tests/emulated/fmha_run.h"
+
+namespace tessera {
+namespace {
+
+using emulator::Schedule;
+using Descales = testing::FmhaLaunchFacts::Descales;
+using PoolLayout = testing::FmhaLaunchFacts::PoolLayout;
+
+Fmha of_e4m3(int head_dim) {
+  Fmha problem;
+  problem.head_dim = head_dim;
+  problem.dtype = DType::e4m3;
+  return problem;
+}
+
+TEST_CASE("e4m3 attention: every head_dim, masks, either type of o, dense") {
+  const std::unique_ptr<Compiler> compiler = testing::find_compiler();
+  if (!compiler) return;
+  constexpr int kHeadDims[][2] = {{64, 64}, {128, 128}, {192, 128}, {192, 192}, {256, 256}};
+  int turn = 0;
+  for (const auto& dims : kHeadDims)
+    for (const Mask mask : {Mask::none, Mask::causal}) {
+      ++turn;
+      Fmha problem = of_e4m3(dims[0]);
+      problem.head_dim_v = dims[1];
+      problem.mask = mask;
+      if (turn % 3 == 0) problem.o_dtype = DType::f16;
+      problem.output = turn % 5 == 0 ? Output::unnormalized : Output::normalized;
+      testing::check_runs(
+          problem, {2, 2, 1, 150, 260, dims[0], dims[1]}, *compiler, {Schedule::lazy, Schedule::adversarial}, 1,
+          {.descales = static_cast<Descales>(turn % 3), .input_seed = static_cast<std::uint64_t>(turn)});
+    }
+}
+
+TEST_CASE("e4m3 attention: sums are promoted, at every width of a step") {
+  const std::unique_ptr<Compiler> compiler = testing::find_compiler();
+  if (!compiler) return;
+  for (const int tile_n : {32, 64, 96, 128, 160}) {
+    Fmha problem = of_e4m3(128);
+    problem.tile_m = tile_n == 96 ? 192 : 128;
+    problem.tile_n = tile_n;
+    problem.promote_every = tile_n == 128 ? 128 : 2 * tile_n;
+    problem.mask = tile_n % 64 == 0 ? Mask::causal : Mask::none;
+    testing::check_runs(problem, {1, 2, 1, 140, 900, 128}, *compiler, {Schedule::lazy, Schedule::adversarial}, 1,
+                        {.input_seed = static_cast<std::uint64_t>(tile_n / 32)});
+  }
+}
+
+TEST_CASE("e4m3 attention: decode, dense and paged, split and dealt") {
+  const std::unique_ptr<Compiler> compiler = testing::find_compiler();
+  if (!compiler) return;
+  int turn = 0;
+  for (const int page_size : {0, 1, 16, 64})
+    for (const SplitKv split : {SplitKv::on, SplitKv::dealt})
+      for (const int head_dim : {64, 128}) {
+        ++turn;
+        Fmha problem = of_e4m3(head_dim);
+        problem.o_dtype = turn % 4 == 0 ? DType::f16 : DType::bf16;
+        problem.mask = Mask::causal;
+        problem.split_kv = split;
+        problem.pack_gqa = turn % 3 == 2 ? 3 : 4;  // copied queries, and boxes
+        problem.tile_m = 64;
+        problem.tile_n = 64;
+        problem.stages = turn % 3 == 0 ? 3 : 2;
+        problem.promote_every = turn % 2 == 0 ? 64 : 0;
+        problem.seqused = UsedLengths::k;
+        problem.sink = turn % 2 == 0 ? Sink::per_head : Sink::none;
+        if (page_size > 0) {
+          problem.kv_layout = KvLayout::paged;
+          problem.page_size = page_size;
+        }
+        testing::FmhaLaunchFacts facts;
+        facts.seqused_k = {300, 131, 0};
+        facts.descales = turn % 5 == 0 ? Descales::one : Descales::each;
+        if (split == SplitKv::on) facts.num_splits = 3;
+        facts.has_foreign_pages = turn % 3 == 0;
+        facts.pool_layout = static_cast<PoolLayout>(turn % 3);
+        testing::check_runs(problem, {3, 2 * *problem.pack_gqa, 2, 3, 320, head_dim}, *compiler,
+                            {Schedule::lazy, Schedule::adversarial}, 1, facts);
+      }
+}
+
+TEST_CASE("e4m3 attention: windows, queries and keys of their own lengths, ragged queries and keys") {
+  const std::unique_ptr<Compiler> compiler = testing::find_compiler();
+  if (!compiler) return;
+  Fmha problem = of_e4m3(128);
+  problem.window = Window::sliding;
+  problem.seqused = UsedLengths::qk;
+  problem.swizzle = Swizzle::b64;
+  testing::check_runs(problem, {3, 2, 1, 90, 300, 128}, *compiler, {Schedule::lazy, Schedule::adversarial}, 1,
+                      {.window_size_left = 70,
+                       .window_size_right = 5,
+                       .seqused_q = {90, 0, 41},
+                       .seqused_k = {300, 17, 161},
+                       .descales = Descales::each});
+  problem = of_e4m3(64);
+  problem.q_layout = QueryLayout::ragged;
+  problem.kv_layout = KvLayout::ragged;
+  problem.mask = Mask::causal;
+  problem.promote_every = 128;
+  testing::check_runs(problem, {4, 2, 1, 200, 300, 64}, *compiler, {Schedule::lazy, Schedule::adversarial}, 1,
+                      {.seqused_k = {176, 0, 1, 177}, .query_lengths = {70, 3, 0, 120}, .descales = Descales::each});
+  problem = of_e4m3(128);
+  problem.window = Window::chunked;
+  problem.mask = Mask::causal;
+  problem.output = Output::unnormalized;
+  problem.swizzle = Swizzle::none;
+  testing::check_runs(problem, {1, 2, 1, 150, 300, 128}, *compiler, {Schedule::lazy}, 1, {.attention_chunk = 100});
+}
+
+TEST_CASE("e4m3 attention: a step's whole tiles beside dealt keys") {
+  const std::unique_ptr<Compiler> compiler = testing::find_compiler();
+  if (!compiler) return;
+  Fmha problem = of_e4m3(128);
+  problem.q_layout = QueryLayout::ragged;
+  problem.split_kv = SplitKv::dealt;
+  problem.kv_layout = KvLayout::paged;
+  problem.page_size = 16;
+  problem.mask = Mask::causal;
+  problem.pack_gqa = 4;
+  testing::check_runs(problem, {5, 4, 1, 130, 330, 128}, *compiler, {Schedule::lazy, Schedule::adversarial}, 1,
+                      {.seqused_k = {330, 70, 12, 90, 280}, .query_lengths = {1, 66, 1, 60, 1}, .num_sms = 3});
+}
+
+}  // namespace
+}  // namespace tessera
