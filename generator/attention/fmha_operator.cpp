@@ -111,7 +111,7 @@ Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle) {
 
 /// The default where `keys` are expected.
 Config default_of(const Config& c, Hint keys) {
-  Config standard = fmha::default_config(c.facts, c.pack_gqa, keys);
+  Config standard = fmha::default_config(c.facts, c.pack_gqa, keys, c.promote_every != 0 || !is_8_bit(c.facts));
   standard.kv_copy = c.kv_copy;
   standard.split_kv = c.split_kv;
   standard.promote_every = c.promote_every;
@@ -286,7 +286,8 @@ std::vector<Config> FmhaOperator::candidates(const Fmha& asked) {
   const Fmha problem = of_one_sequence(asked);
   const fmha::HeadDims facts = head_dims_of(problem);
   const int pack_gqa = problem.pack_gqa.value_or(packed_heads_of(problem));
-  const Tile standard = fmha::standard_tile(attention_facts(problem), pack_gqa, problem.seqlen_k);
+  const Tile standard =
+      fmha::standard_tile(attention_facts(problem), pack_gqa, problem.seqlen_k, problem.promote_every.value_or(1) != 0);
   const Swizzle widest = fmha::widest_swizzle(config_of(problem, standard, Swizzle::none));
   const auto is_own = [&](const Tile& tile) {
     return tile.head_dim == facts.head_dim && tile.head_dim_v == facts.head_dim_v;

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <string_view>
 
@@ -97,6 +98,10 @@ TEST_CASE("e4m3 attention: the default of every head_dim, promoted after 1,024 k
         config_of({{"head_dim", head_dim}, {"head_dim_v", head_dim_v}, {"kv_layout", "paged"}, {"page_size", "16"}});
     CHECK(paged.tile_m <= 128);
   }
+  const fmha::Config whole = config_of({{"head_dim", "256"}}),
+                     bare = config_of({{"head_dim", "256"}, {"promote_every", "0"}});
+  CHECK(std::array{whole.tile_m, whole.tile_n, whole.stages} == std::array{128, 64, 1});
+  CHECK(std::array{bare.tile_m, bare.tile_n, bare.stages} == std::array{128, 96, 2});
 }
 
 }  // namespace
