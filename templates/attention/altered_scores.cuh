@@ -15,11 +15,16 @@ struct Altering {
   float outer;
 };
 
+// `scale`: of a product, softmax_scale where K has no factor of its own.
+template <auto C, class Params>
+__device__ __forceinline__ Altering altering_of(const Params& p, float scale) {
+  constexpr float kLog2E = 1.4426950408889634f;
+  if constexpr (C.facts.softcap == Softcap::none) return {0.0f, scale * kLog2E};
+  return {2.0f * kLog2E * scale / p.softcap, p.softcap * kLog2E};
+}
 template <auto C, class Params>
 __device__ __forceinline__ Altering altering_of(const Params& p) {
-  constexpr float kLog2E = 1.4426950408889634f;
-  if constexpr (C.facts.softcap == Softcap::none) return {0.0f, p.softmax_scale * kLog2E};
-  return {2.0f * kLog2E * p.softmax_scale / p.softcap, p.softcap * kLog2E};
+  return altering_of<C>(p, p.softmax_scale);
 }
 // What is left to multiply in the exponent. Positive for a positive cap, whatever the scale is.
 template <auto C>

@@ -44,7 +44,7 @@ struct Consumer {
   const Schedule<C>& schedule;
   const unsigned smem;
   Scale scale = scale_of<C>(p);  // 8-bit keys: of the tile that was begun
-  const attention::Altering altering = attention::altering_of<C>(p);
+  attention::Altering altering = attention::altering_of<C>(p);
   // Taken from lane 0, so that the compiler knows one value for the warp and can keep addresses in uniform registers.
   const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / kWarpgroupThreads, 0) - 1;
   KvPosition kv = KvPosition{}.previous();  // of the last scores that were issued
@@ -136,18 +136,27 @@ struct Consumer {
     return head_of<C>(p, tile).head * C.pack_gqa + static_cast<int>(row % C.pack_gqa);
   }
 
+  // Of the scores of 8-bit operands, whose tiles have factors of their own.
+  __device__ __forceinline__ void take_scale(float of_scores) {
+    if constexpr (alters_scores(C.facts)) {
+      altering = attention::altering_of<C>(p, of_scores);
+    } else {
+      scale = Scale(of_scores);
+    }
+  }
+
   // Goes on to a tile, once its Q is there.
   __device__ __forceinline__ void begin(const TileIndex& tile) {
     q.advance();
     first_row = tile.m * C.tile_m;
     if constexpr (reads_lengths(C.facts)) used = lengths_of<C>(p, tile);
     if constexpr (is_8_bit(C.facts)) {
-      scale = Scale(p.softmax_scale *
-                    descale_of<C>(p, p.q_descale, p.q_descale_stride_batch, p.q_descale_stride_head, tile) *
-                    descale_of<C>(p, p.k_descale, p.k_descale_stride_batch, p.k_descale_stride_head, tile));
+      take_scale(p.softmax_scale *
+                 descale_of<C>(p, p.q_descale, p.q_descale_stride_batch, p.q_descale_stride_head, tile) *
+                 descale_of<C>(p, p.k_descale, p.k_descale_stride_batch, p.k_descale_stride_head, tile));
     } else if constexpr (widens_keys(C.facts)) {
-      scale = Scale(p.softmax_scale *
-                    descale_of<C>(p, p.k_descale, p.k_descale_stride_batch, p.k_descale_stride_head, tile));
+      take_scale(p.softmax_scale *
+                 descale_of<C>(p, p.k_descale, p.k_descale_stride_batch, p.k_descale_stride_head, tile));
     }
     if constexpr (skips_idle_warps(C)) {
       const int warp = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) % kWarpgroupThreads / 32, 0);

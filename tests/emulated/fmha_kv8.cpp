@@ -90,5 +90,33 @@ TEST_CASE("e4m3 keys: windows, queries and keys of their own lengths, ragged que
                       {.seqused_k = {176, 0, 1, 177}, .query_lengths = {70, 3, 0, 120}, .descales = Descales::each});
 }
 
+TEST_CASE("e4m3 keys: scores that are capped or lowered, trees, and head_dims of padded columns") {
+  const std::unique_ptr<Compiler> compiler = testing::find_compiler();
+  if (!compiler) return;
+  int turn = 0;
+  for (const int head_dim : {16, 32, 64, 80, 96, 128, 160, 256})
+    for (const int kind : {0, 1, 2, 3}) {
+      ++turn;
+      Fmha problem = over_e4m3(head_dim, turn % 3 == 0 ? DType::f16 : DType::bf16);
+      problem.softcap = kind == 0 || kind == 2 ? Softcap::tanh : Softcap::none;
+      problem.alibi = kind == 1 || kind == 2 ? Alibi::per_head : Alibi::none;
+      problem.tree_mask = kind == 3 ? TreeMask::bits : TreeMask::none;
+      problem.mask = kind == 1 ? Mask::causal : Mask::none;
+      problem.pack_gqa = turn % 2 == 0 ? 2 : 1;
+      testing::FmhaLaunchFacts facts;
+      facts.input_seed = static_cast<std::uint64_t>(turn);
+      facts.descales = static_cast<Descales>(turn % 3);
+      if (turn % 4 != 0) {
+        problem.kv_layout = KvLayout::paged;
+        problem.page_size = turn % 4 == 1 ? 16 : 64;
+        problem.seqused = UsedLengths::k;
+        facts.seqused_k = {300, 97};
+      }
+      if (kind == 0) facts.softcap = 8;
+      testing::check_runs(problem, {2, 4, 2, 40, 300, head_dim}, *compiler, {Schedule::lazy, Schedule::adversarial}, 1,
+                          facts);
+    }
+}
+
 }  // namespace
 }  // namespace tessera

@@ -103,10 +103,12 @@ TEST_CASE("keys in e4m3: what is refused, and why; what a launch takes") {
   CHECK(refusal({{"kv_dtype", "f16"}}) == "fmha has no kernel for kv_dtype f16 beside dtype bf16: take bf16 or e4m3");
   CHECK(refusal({{"arch", "sm_100a"}, {"kv_dtype", "e4m3"}}) ==
         "fmha has no kernel for kv_dtype e4m3 on sm_100a: take sm_90a");
-  for (const char* const head_dim : {"16", "72", "160", "512"})
+  for (const char* const head_dim : {"72", "512"})
     CHECK(refusal({{"kv_dtype", "e4m3"}, {"head_dim", head_dim}}) ==
           std::string("fmha has no kernel for kv_dtype e4m3 with head_dim ") + head_dim);
-  CHECK(refusal({{"kv_dtype", "e4m3"}, {"softcap", "tanh"}}) == "fmha has no kernel for kv_dtype e4m3 with softcap");
+  for (const char* const head_dim : {"16", "80", "160"})
+    CHECK(refusal({{"kv_dtype", "e4m3"}, {"head_dim", head_dim}}) == "accepted");
+  CHECK(refusal({{"kv_dtype", "e4m3"}, {"softcap", "tanh"}, {"alibi", "per_head"}}) == "accepted");
   CHECK(refusal({{"kv_dtype", "e4m3"}}) == "accepted");
   CHECK(refusal({{"kv_dtype", "bf16"}}) == "accepted");
   const LaunchPlan plain = make_plan(problem_of("fmha", {{"kv_dtype", "bf16"}})).launch;
