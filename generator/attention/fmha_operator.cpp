@@ -149,6 +149,9 @@ bool spills(const Config& c) {
         c.facts.head_dim == 256 || (c.facts.head_dim == 192 && c.facts.head_dim_v == 128 && c.tile_n >= 128);
     if (c.q_stages != 2 || fmha::accumulator_registers(c) > kMostOfSplit || (c.tile_m > 64 && is_wide)) return true;
   }
+  if (widens_keys(c.facts) && c.tile_m == 128 && c.facts.head_dim_v <= 128 &&
+      c.tile_n > fmha::most_keys_of_widened(c.facts, fmha::copies_q(c)))
+    return true;
   // Where what is left of a step is kept beside the walk of widening warps.
   if (fmha::has_whole_tiles(c) && widens_keys(c.facts) && c.tile_m == 128 && c.tile_n == 128) return true;
   // Where loads of pages, or of Q, leave fewer registers.

@@ -567,11 +567,18 @@ TESSERA_HD constexpr Tile tile_of_k_major(int head_dim, int head_dim_v) {
   return {head_dim, head_dim_v, 128, tile_n, 2};
 }
 
+// Keys of a tile of 128 rows beside 8-bit keys, at most: what else is looked up for a score leaves registers for fewer.
+TESSERA_HD constexpr int most_keys_of_widened(const AttentionFacts& f, bool copies_rows) {
+  if (f.head_dim > 128) return copies_rows ? 48 : 64;
+  const bool is_heavy = f.tree_mask != TreeMask::none || (f.softcap != Softcap::none && f.alibi != Alibi::none) ||
+                        (alters_scores(f) && copies_rows);
+  return is_heavy ? 64 : f.head_dim <= 64 ? 128 : f.head_dim <= 96 ? 96 : 80;
+}
+
 // For 8-bit keys: with the registers that widening leaves.
-TESSERA_HD constexpr Tile tile_of_widened(int head_dim, int head_dim_v) {
-  if (head_dim_v > 128) return {head_dim, head_dim_v, 64, 64, 1};
-  const int tile_n = head_dim <= 64 ? 128 : head_dim <= 96 ? 96 : head_dim <= 128 ? 80 : 64;
-  return {head_dim, head_dim_v, 128, tile_n, 2};
+TESSERA_HD constexpr Tile tile_of_widened(const AttentionFacts& f, bool copies_rows) {
+  if (f.head_dim_v > 128) return {f.head_dim, f.head_dim_v, 64, 64, 1};
+  return {f.head_dim, f.head_dim_v, 128, most_keys_of_widened(f, copies_rows), 2};
 }
 
 // For 8 bits in all: those worth considering, and the first of a head_dim that fits is what a Problem gets which pins
@@ -609,7 +616,7 @@ TESSERA_HD constexpr Tile standard_tile(const AttentionFacts& f, int pack_gqa, l
   Config packed;
   packed.pack_gqa = pack_gqa;
   if (is_8_bit(f)) return tile_of_8_bit(f, copies_q(packed), promotes);
-  if (widens_keys(f)) return tile_of_widened(f.head_dim, f.head_dim_v);
+  if (widens_keys(f)) return tile_of_widened(f, copies_q(packed));
   if (f.v_layout == Layout::k_major) return tile_of_k_major(f.head_dim, f.head_dim_v);
   return has_plain_loads(f) && !copies_q(packed) ? default_tile(f.head_dim, f.head_dim_v, f.mask, seqlen_k)
                                                  : tile_of_pages(f, copies_q(packed));
