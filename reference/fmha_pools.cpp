@@ -113,7 +113,9 @@ FmhaPoolTensors make_pool_inputs(const FmhaSizes& s, std::int64_t topk, std::int
     while (s.seqlen_k > 0 && std::gcd(step, s.seqlen_k) != 1) ++step;
     for (std::int64_t i = 0; i < topk; ++i) {
       const bool is_none = s.seqlen_k == 0 || random.integer(turn++, 0, 7) == 0;
-      t.indices.set(list * topk + i, is_none ? -1.0 : static_cast<double>((first + i * step) % s.seqlen_k));
+      // On either side of the pool's rows.
+      const std::int64_t none = i % 2 == 0 ? -1 : s.seqlen_k + i / 2;
+      t.indices.set(list * topk + i, static_cast<double>(is_none ? none : (first + i * step) % s.seqlen_k));
     }
   }
   for (std::int64_t b = 0; b < s.batch; ++b)

@@ -86,8 +86,9 @@ std::string parameters_of_kernel(const FmhaLaunch& c) {
     given.give_as("float", "partial_sums");
   }
   if (c.facts.kv_pools != KvPools::dense) {
-    given.give("swa_k", "&swa_k");
-    given.give("swa_v", "&swa_v");
+    // Pointers where threads load them, else tensor maps.
+    given.give("swa_k", c.copies_keys ? "swa_k" : "&swa_k");
+    given.give("swa_v", c.copies_keys ? "swa_v" : "&swa_v");
     given.give_as("const int", "indices");
     given.give_as("const int", "swa_lens");
   }
@@ -105,6 +106,10 @@ std::string parameters_of_kernel(const FmhaLaunch& c) {
   given.give({"softmax_scale"});
   if (c.facts.softcap != Softcap::none) given.give({"softcap"});
   if (c.facts.kv_layout != KvLayout::dense) give_keys(c, given);
+  if (copies_pools(c)) {
+    given.give({"k_keys", "v_keys"});
+    for (const std::string& stride : strides_of_pools()) given.give(stride, stride);
+  }
   for (const char* const descale : descales_of(c.facts)) given.give_as("const float", descale);
   for (const std::string descale : descales_of(c.facts))
     for (const char* const step : {"_stride_batch", "_stride_head"}) given.give(descale + step, descale + step);

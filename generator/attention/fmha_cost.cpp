@@ -260,6 +260,7 @@ double memory_bytes(const Config& c, const Sizes& s, const Deal& deal) {
 }  // namespace
 
 bool has_fmha_cost(const Fmha& problem) {
+  if (problem.kv_pools != KvPools::dense) return false;  // whose rows are not the keys of a query
   return problem.batch > 0 && problem.heads_q > 0 && problem.heads_kv > 0 && problem.seqlen_q > 0 &&
          problem.seqlen_k > 0;
 }

@@ -20,7 +20,7 @@ FmhaLaunch launch_facts(const Config& c) {
   return {.facts = c.facts,
           .swizzle = c.swizzle,
           .pack_gqa = c.pack_gqa,
-          .padded_heads = c.pack_gqa,
+          .padded_heads = fmha::padded_heads(c),
           .is_split = fmha::is_split(c),
           .is_dealt = fmha::is_dealt(c),
           .has_cuts = fmha::has_whole_tiles(c),
@@ -79,6 +79,9 @@ void describe_smem(const Config& config, Plan& plan) {
       {{"8-bit V on its way", "load_v", "barrier raw_v_full"},
        {"8-bit V of a block", is_transposed ? "transpose_v" : "widen_v", "barrier raw_v_empty"}});
   add(layout.promoted, groups, {{"sums of O", "consumer", "the end of the tile"}});
+  add(layout.present, config.stages,
+      {{"which keys of K's slot are there", "load_k", "barrier k_full"},
+       {"which keys are there, read", "consumer", "barrier k_empty"}});
   add(layout.step_work, 1, {});
   add(layout.barriers, 1, {});
   plan.smem_bytes = layout.total_bytes;
@@ -117,6 +120,9 @@ void FmhaOperator::describe(const Config& config, Plan& plan) {
                        ? plain("o", type_of_o, "D of O = P V, stored by threads")
                        : operand("o", type_of_o, "D of O = P V, stored through shared memory"),
                    plain("lse", "f32", "written if not null")};
+  if (fmha::has_pools(config)) {
+    for (OperandPlan& of_pools : pool_operands(dtype, {})) plan.operands.push_back(std::move(of_pools));
+  }
   for (OperandPlan& of_fact : fact_operands(config.facts)) plan.operands.push_back(std::move(of_fact));
   describe_smem(config, plan);
   plan.entry_registers = fmha::register_budget(config).entry;

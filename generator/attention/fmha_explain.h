@@ -29,6 +29,15 @@ std::string explain_pages(const Verdict<Rule>& verdict) {
   }
 }
 
+/// Of keys in two pools.
+template <class Rule>
+std::string explain_pools(const Verdict<Rule>& verdict) {
+  if (verdict.rule == Rule::placed_keys_need_dense_facts)
+    return "kv_layout paged or ragged with v_layout k or two pools of keys: take none of these";
+  return "two pools of keys with used lengths, a sliding window of its own, split keys, v_layout k or output "
+         "unnormalized: take none of these";
+}
+
 template <class Config, class Rule>
 std::string explain_shared_rule(const Config& config, const Verdict<Rule>& verdict) {
   const std::string found = grouped(verdict.found);
@@ -51,6 +60,9 @@ std::string explain_shared_rule(const Config& config, const Verdict<Rule>& verdi
     case Rule::page_size_without_pages:
     case Rule::pages_without_lengths:
       return explain_pages(verdict);
+    case Rule::placed_keys_need_dense_facts:
+    case Rule::pools_need_dense_facts:
+      return explain_pools(verdict);
     case Rule::tile_n_not_multiple_of_span:
       return fmt::format(
           "{} bytes of keys in a step, a multiple of the {} bytes of a swizzle span needed: take a "
@@ -95,6 +107,13 @@ inline Fmha with_equal_queries(Fmha p) {
 
 /// From here on a sequence counts as long: it fills its tiles but for a small part.
 inline constexpr Hint kShortLength = 1024;
+
+inline constexpr int kHeadsOfPools = 128;  ///< of models that list their keys
+/// Heads that are packed with two pools of keys where the caller does not say: a query's heads have its keys in common,
+/// and nobody else has.
+inline int packed_heads_of_pools(const Fmha& p) {
+  return p.heads_q > 0 && p.heads_q <= kShortLength ? static_cast<int>(p.heads_q) : kHeadsOfPools;
+}
 
 inline constexpr Hint kManyKeys = 1024;  ///< from here on they are worth a second kernel
 

@@ -49,6 +49,22 @@ std::string places_name(const AttentionFacts& facts) {
   return name;
 }
 
+std::vector<OperandPlan> pool_operands(const std::string& dtype, const std::string& swizzle) {
+  const auto window = [&](const char* name, const char* use) {
+    return OperandPlan{.name = name,
+                       .dtype = dtype,
+                       .tensor_map_type = swizzle.empty() ? std::string() : dtype,
+                       .swizzle = swizzle,
+                       .use = use};
+  };
+  const auto numbers = [](const char* name, const char* use) {
+    return OperandPlan{.name = name, .dtype = "s32", .tensor_map_type = {}, .swizzle = {}, .use = use};
+  };
+  return {window("swa_k", "as k: keys of the window"), window("swa_v", "as v: likewise"),
+          numbers("indices", "rows of k and v that each query sees; below 0: none"),
+          numbers("swa_lens", "valid keys of each sequence's window")};
+}
+
 std::vector<OperandPlan> fact_operands(const AttentionFacts& facts) {
   std::vector<OperandPlan> operands;
   const auto plain = [&](bool is_asked, const char* name, const char* type, const char* use) {
@@ -158,9 +174,8 @@ void require_sizes_of_facts(const Fmha& problem) {
   demand(is_ragged, "tokens_k", problem.tokens_k, "ragged keys: take kv_layout ragged");
   demand(has_window, "window_size_left", problem.window_size_left, "a window: take window sliding");
   demand(has_window, "window_size_right", problem.window_size_right, "a window: take window sliding");
-  demand(has_pools, "topk", problem.topk, "a list of rows: take kv_pools sparse_window, on sm_100a or sm_103a");
-  demand(has_pools, "seqlen_swa", problem.seqlen_swa,
-         "a window beside a list: take kv_pools sparse_window, on sm_100a or sm_103a");
+  demand(has_pools, "topk", problem.topk, "a list of rows: take kv_pools sparse_window");
+  demand(has_pools, "seqlen_swa", problem.seqlen_swa, "a window beside a list: take kv_pools sparse_window");
 }
 
 }  // namespace tessera

@@ -87,6 +87,19 @@ void add_key_places(const FmhaLaunch& c, LaunchPlan& launch) {
   launch.buffers.push_back(std::move(buffer));
 }
 
+namespace {
+
+/// For 16 bytes of a thread.
+void add_stride_rule(const FmhaLaunch& c, const std::string& stride, LaunchPlan& launch) {
+  const int elements = 16 / dtype_bytes(key_dtype(c.facts));
+  launch.domain.push_back({.lhs = Expression::parse(stride),
+                           .relation = Relation::multiple_of,
+                           .rhs = Expression(elements),
+                           .message = fmt::format("{} must be a multiple of {} (16 bytes)", stride, elements)});
+}
+
+}  // namespace
+
 void add_key_domain(const FmhaLaunch& c, LaunchPlan& launch) {
   if (is_paged(c))
     launch.domain.push_back(
@@ -94,13 +107,7 @@ void add_key_domain(const FmhaLaunch& c, LaunchPlan& launch) {
          .relation = Relation::at_most,
          .rhs = expression("max_pages * {}", c.facts.page_size),
          .message = fmt::format("seqlen_k must be at most max_pages times page_size, which is {}", c.facts.page_size)});
-  const int elements = 16 / dtype_bytes(key_dtype(c.facts));
-  for_strides(c, [&](const std::string& stride) {
-    launch.domain.push_back({.lhs = Expression::parse(stride),
-                             .relation = Relation::multiple_of,
-                             .rhs = Expression(elements),
-                             .message = fmt::format("{} must be a multiple of {} (16 bytes)", stride, elements)});
-  });
+  for_strides(c, [&](const std::string& stride) { add_stride_rule(c, stride, launch); });
 }
 
 void add_key_parameters(const FmhaLaunch& c, LaunchStep& step) {
@@ -184,6 +191,30 @@ void add_pools(LaunchPlan& launch) {
   add_numbers("indices", "s32", {Expression::parse("batch"), Expression::parse("seqlen_q"), Expression::parse("topk")},
               {Expression::parse("seqlen_q * topk"), Expression::parse("topk"), Expression(1)}, launch);
   add_lengths("swa_lens", launch);
+}
+
+std::vector<std::string> strides_of_pools() {
+  return {"k_stride_seqlen",    "v_stride_seqlen",     "swa_k_stride_seqlen",
+          "swa_k_stride_batch", "swa_v_stride_seqlen", "swa_v_stride_batch"};
+}
+
+void add_pool_domain(const FmhaLaunch& c, LaunchPlan& launch) {
+  for (const std::string& stride : strides_of_pools()) add_stride_rule(c, stride, launch);
+}
+
+void add_pool_parameters(LaunchStep& step) {
+  for (const char* const keys : {"k", "v"})
+    step.parameters.push_back({.name = fmt::format("{}_keys", keys),
+                               .kind = ParameterKind::pointer,
+                               .value = {},
+                               .source = keys,
+                               .offset_bytes = {}});
+  for (const std::string& stride : strides_of_pools())
+    step.parameters.push_back({.name = stride,
+                               .kind = ParameterKind::i64,
+                               .value = Expression::parse(stride),
+                               .source = "",
+                               .offset_bytes = {}});
 }
 
 void add_tree(const FmhaLaunch& c, LaunchPlan& launch) {

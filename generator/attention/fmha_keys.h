@@ -19,6 +19,8 @@ inline constexpr std::int64_t kMaxStride = std::int64_t{1} << 40;
 /// Keys are values too: all heads share one key head, and the tiles of a sequence run side by side.
 inline bool is_latent(const FmhaLaunch& c) { return c.facts.v_is_k == VIsK::on; }
 inline bool lies_in_places(const FmhaLaunch& c) { return c.facts.kv_layout != KvLayout::dense; }
+/// Two pools of keys, which threads load.
+inline bool copies_pools(const FmhaLaunch& c) { return has_pools(c.facts) && c.copies_keys; }
 
 /// Sizes of pools and tables, and the most keys of a sequence; strides of k or v.
 void add_key_sizes(const FmhaLaunch& c, LaunchPlan& launch);
@@ -53,6 +55,10 @@ void add_numbers(const char* name, const char* dtype, std::vector<Expression> sh
                  LaunchPlan& launch);
 void add_lengths(const char* name, LaunchPlan& launch);
 void add_pools(LaunchPlan& launch);
+/// Where threads load them: what strides must be, and what threads need behind a step's other parameters.
+std::vector<std::string> strides_of_pools();
+void add_pool_domain(const FmhaLaunch& c, LaunchPlan& launch);
+void add_pool_parameters(LaunchStep& step);
 /// A row of words for each query.
 inline constexpr std::int64_t kMaxTreeWords = 1 << 12;
 void add_tree(const FmhaLaunch& c, LaunchPlan& launch);

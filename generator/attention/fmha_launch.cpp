@@ -207,8 +207,7 @@ void add_tensor(const FmhaLaunch& c, const Tensor& t, LaunchPlan& launch) {
   map.box.resize(map.dims.size(), 1);
   map.element_strides.resize(map.dims.size(), 1);
   // Parts of split keys are stored as they are, and merged by threads.
-  if (!(t.is_output && !has_map_of_o(c)) && !(is_keys(c, t) && c.copies_keys))
-    launch.tensor_maps.push_back(std::move(map));
+  if (!(t.is_output && !has_map_of_o(c)) && !(is_key && c.copies_keys)) launch.tensor_maps.push_back(std::move(map));
 
   BufferSpec buffer{.name = t.name,
                     .role = t.is_output ? BufferRole::output : BufferRole::input,
@@ -302,6 +301,7 @@ void add_domain(const FmhaLaunch& c, LaunchPlan& launch) {
            fmt::format("{} must be a multiple of {} (16 bytes)", stride, alignment));
   }
   if (lies_in_places(c)) add_key_domain(c, launch);
+  if (copies_pools(c)) add_pool_domain(c, launch);
   if (c.facts.v_layout == Layout::k_major) {
     rule(Expression::parse("v_stride_dim"), Relation::multiple_of, Expression(8),
          "v_stride_dim must be a multiple of 8 (16 bytes, tensor map): pad the rows of v (--pad-rows), which need not "

@@ -56,6 +56,7 @@ bool may_be_step(const Fmha& p) {
 
 /// Heads that are packed where the caller does not say: all of a key head's, if queries are known to be few.
 int packed_heads_of(const Fmha& p) {
+  if (p.kv_pools != KvPools::dense) return packed_heads_of_pools(p);
   const Hint heads = packable_heads(p, may_be_step(p) ? std::max(p.seqlen_q, kFewQueries) : kFewQueries - 1);
   return heads <= kShortLength ? static_cast<int>(heads) : 1;
 }
@@ -99,7 +100,8 @@ Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle) {
   c.stages = problem.stages.value_or(tile.stages);
   c.swizzle = problem.swizzle.value_or(swizzle);
   c.mma_kind = problem.mma_kind.value_or(MmaKind::wgmma_f16);
-  c.kv_copy = problem.kv_copy.value_or(default_kv_copy(c.facts.kv_layout, c.facts.page_size));
+  const KvCopy usual = fmha::has_pools(c) ? KvCopy::cp_async : default_kv_copy(c.facts.kv_layout, c.facts.page_size);
+  c.kv_copy = problem.kv_copy.value_or(usual);
   c.cta_pair = fmha::needs_cta_pair(c.facts.head_dim);
   c.pack_gqa = problem.pack_gqa.value_or(packed_heads_of(problem));
   c.split_kv = problem.split_kv.value_or(split_of(problem, c.pack_gqa));
@@ -122,6 +124,15 @@ Config default_of(const Config& c, Hint keys) {
 double expected_share(const Config& c, Hint keys) {
   const Config standard = default_of(c, keys);
   return c == standard ? 1 : share_of_default(tile_cost(c), tile_cost(standard));
+}
+
+/// Which part of its tiles is work. With pools a query walks over its list and its window, however many rows there are.
+double useful_work(const Config& c, const Fmha& problem) {
+  if (!fmha::has_pools(c)) return useful_part(c, problem);
+  const double rows = static_cast<double>(c.pack_gqa) / static_cast<double>(fmha::padded_heads(c));
+  if (problem.topk < 0 || problem.seqlen_swa < 0) return rows;
+  const auto few = [](Hint keys) { return std::min(keys, kShortLength); };
+  return rows * useful_share(few(problem.topk) + few(problem.seqlen_swa), c.tile_n);
 }
 
 /// Where rows of Q are copied one by one; found with three packed heads.
@@ -152,6 +163,7 @@ bool spills(const Config& c) {
   if (widens_keys(c.facts) && c.tile_m == 128 && c.facts.head_dim_v <= 128 &&
       c.tile_n > fmha::most_keys_of_widened(c.facts, fmha::copies_q(c)))
     return true;
+  if (fmha::has_pools(c) && c.tile_m == 128 && c.tile_n > (c.facts.head_dim < 32 ? 96 : 128)) return true;
   // Where what is left of a step is kept beside the walk of widening warps.
   if (fmha::has_whole_tiles(c) && widens_keys(c.facts) && c.tile_m == 128 && c.tile_n == 128) return true;
   // Where loads of pages, or of Q, leave fewer registers.
@@ -211,6 +223,7 @@ std::string traits_of(const Config& c) {
   if (c.facts.kv_layout == KvLayout::paged) text += fmt::format(", pages of {}", c.facts.page_size);
   if (c.facts.kv_layout == KvLayout::ragged) text += ", ragged keys";
   if (widens_keys(c.facts)) text += fmt::format(", keys in {}", to_word(c.facts.kv_dtype));
+  if (fmha::has_pools(c)) text += ", two pools of keys";
   if (c.kv_copy == KvCopy::cp_async) text += " by cp.async";
   if (fmha::is_split(c)) text += fmha::is_dealt(c) ? ", keys dealt" : ", keys split";
   if (has_split_size(c.facts)) text += fmt::format(" in parts of {}", c.facts.split_size);
@@ -237,6 +250,7 @@ void require_8_bit(const Fmha& problem) {
   if (problem.softcap != Softcap::none) refuse("softcap");
   if (problem.alibi != Alibi::none) refuse("alibi");
   if (problem.tree_mask != TreeMask::none) refuse("tree_mask");
+  if (problem.kv_pools != KvPools::dense) refuse("kv_pools");
 }
 
 }  // namespace
@@ -271,8 +285,8 @@ void FmhaOperator::require_facts(const Fmha& problem) {
     // Boxes of 8 columns of 8 bits lie 8 bytes apart, which no tensor map takes; a pair of CTAs has no raw slots.
     if (facts.head_dim == 72 || facts.head_dim == 512)
       refuse_widening("head_dim " + head_dims_text(facts.head_dim, facts.head_dim_v));
+    if (problem.kv_pools != KvPools::dense) refuse_widening("kv_pools");
   }
-  if (problem.kv_pools != KvPools::dense) refuse("kv_pools", to_word(problem.kv_pools));
   require_queries(problem);
   require_facts_of_scores(problem);
   require_sizes_of_facts(problem);
@@ -309,7 +323,7 @@ double FmhaOperator::score(const Config& config, const Fmha& asked) {
   double share = (spills(config) ? kLastResort : 1) * share_of_boxes(config);
   if (fmha::has_whole_tiles(config) && may_be_step(problem)) share *= share_of_step(config, problem);
   if (has_fmha_cost(problem)) return 1e6 / fmha_cost(config, problem) * (is_modelled(config) ? share : kLastResort);
-  return expected_share(config, problem.seqlen_k) * useful_part(config, problem) * share;
+  return expected_share(config, problem.seqlen_k) * useful_work(config, problem) * share;
 }
 
 std::string FmhaOperator::merit(const Config& config, const Fmha& asked) {
@@ -322,7 +336,7 @@ std::string FmhaOperator::merit(const Config& config, const Fmha& asked) {
   } else {
     text = fmt::format("modelled at {:.2f} of the default's speed", expected_share(config, problem.seqlen_k));
   }
-  const double useful = useful_part(config, problem);
+  const double useful = useful_work(config, problem);
   if (useful < 1) text += fmt::format(", {:.1f} % of its tiles is work for these lengths", 100 * useful);
   return text;
 }
@@ -375,6 +389,8 @@ std::string FmhaOperator::explain(const Config& config, const Verdict& verdict) 
     case Rule::widened_keys_of_cta_pairs:
       return fmt::format("head_dim {} with kv_dtype e4m3, at most {} allowed (registers beside the exchange)", found,
                          bound);
+    case Rule::pools_need_cp_async:
+      return "kv_copy tma, rows of two pools of keys come by threads: take cp_async";
     case Rule::k_major_v_of_placed_keys:
       return "v_layout k with kv_layout paged or ragged, or with keys in e4m3: take v_layout mn";
     default:
@@ -392,8 +408,9 @@ std::string FmhaOperator::kernel_name(Arch arch, const Config& config) {
   if (config.facts.v_layout == Layout::k_major) name += "_vk";
   if (config.facts.output == Output::unnormalized) name += "_unnormalized";
   if (config.promote_every != fmha::default_promotion(config)) name += fmt::format("_promote{}", config.promote_every);
-  if (config.pack_gqa != 1) name += fmt::format("_pack{}", config.pack_gqa);
+  if (fmha::is_packed(config)) name += fmt::format("_pack{}", config.pack_gqa);
   if (fmha::is_split(config)) name += fmha::is_dealt(config) ? "_dealt" : "_split";
+  if (fmha::has_pools(config)) name += "_pools";
   return name;
 }
 

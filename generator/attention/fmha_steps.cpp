@@ -156,7 +156,13 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   if (c.copies_q) parameters.add("q_rows", ParameterKind::pointer, {}, "q");
   if (c.is_split) parameters.parts(c);
   if (has_pools(c.facts)) {
-    for (const char* const map : {"swa_k", "swa_v"}) parameters.map(map);
+    for (const char* const window : {"swa_k", "swa_v"}) {
+      if (c.copies_keys) {
+        parameters.pointer(window);
+      } else {
+        parameters.map(window);
+      }
+    }
     for (const char* const buffer : {"indices", "swa_lens"}) parameters.pointer(buffer);
   }
   // Where num_splits say how keys are split, only who merges the parts divides.
@@ -179,6 +185,7 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   parameters.add("softmax_scale", ParameterKind::f32, {}, "softmax_scale");
   if (c.facts.softcap != Softcap::none) parameters.add("softcap", ParameterKind::f32, {}, "softcap");
   if (lies_in_places(c)) add_key_parameters(c, step);
+  if (copies_pools(c)) add_pool_parameters(step);
   add_descale_parameters(c, step);
   if (stores_rows(c) || is_latent(c)) parameters.strides(strides_of_o(c));
   if (c.copies_q) parameters.strides(strides_of(c, "q"));

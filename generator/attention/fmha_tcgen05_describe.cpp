@@ -134,10 +134,8 @@ void FmhaTcgen05Operator::describe(const Config& config, Plan& plan) {
   }
   plain("lse", "f32", "written if not null");
   if (has_pools(config.facts)) {
-    operand("swa_k", dtype, "as k: keys of the window");
-    operand("swa_v", dtype, "as v: likewise");
-    plain("indices", "s32", "rows of k and v that each query sees; below 0: none");
-    plain("swa_lens", "s32", "valid keys of each sequence's window");
+    for (OperandPlan& of_pools : pool_operands(dtype, std::string(to_word(config.swizzle))))
+      plan.operands.push_back(std::move(of_pools));
   }
   for (OperandPlan& of_fact : fact_operands(config.facts)) plan.operands.push_back(std::move(of_fact));
   describe_smem(config, plan);

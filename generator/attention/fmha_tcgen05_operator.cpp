@@ -35,7 +35,6 @@ constexpr Swizzle kSwizzles[] = {Swizzle::b128, Swizzle::b64, Swizzle::b32, Swiz
 
 constexpr double kSharedPCost = 0.1;  // share of the work: P written to and read from shared memory
 constexpr Hint kFewQueries = 64;      // of a product's 128 rows: with so many, half are idle, and tiles are few
-constexpr int kHeadsOfPools = 128;    // of models that list their keys
 constexpr Hint kEnoughTiles = 512;    // for every device at hand
 
 /// With the queries of one sequence.
@@ -43,9 +42,7 @@ Fmha of_one_sequence(const Fmha& p) { return with_equal_queries(known_of_kernel(
 
 /// Heads that are packed where the caller does not say: all of a key head's, if queries are known to be few.
 int packed_heads_of(const Fmha& p, const Config& c) {
-  // A query's heads have its keys in common, and nobody else has.
-  if (has_pools(c.facts))
-    return p.heads_q > 0 && p.heads_q <= kShortLength ? static_cast<int>(p.heads_q) : kHeadsOfPools;
+  if (has_pools(c.facts)) return packed_heads_of_pools(p);
   const Hint heads = packable_heads(p, kFewQueries);
   return heads <= kShortLength ? static_cast<int>(heads) : 1;
 }
@@ -262,13 +259,8 @@ std::string FmhaTcgen05Operator::explain(const Config& config, const Verdict& ve
     case Rule::pools_need_wider_swizzle:
       return fmt::format("a swizzle span of {} bytes, {} or more needed with two pools of keys (gather4)", found,
                          bound);
-    case Rule::pools_need_dense_facts:
-      return "two pools of keys with used lengths, a sliding window of its own, split keys, v_layout k or output "
-             "unnormalized: take none of these";
     case Rule::placed_keys_in_pair:
       return fmt::format("keys that do not lie dense in a tile of {} CTAs, {} allowed: take cta_group 1", found, bound);
-    case Rule::placed_keys_need_dense_facts:
-      return "kv_layout paged or ragged with v_layout k or two pools of keys: take none of these";
     case Rule::tensor_memory_exceeded:
       return fmt::format("{} columns of Tensor Memory, {} allowed: take a smaller tile", found, bound);
     default:

@@ -1,5 +1,6 @@
-// Keys that do not lie dense, on their way to shared memory: in pages of a pool, or packed sequence behind sequence.
-// One meaning for all families. A whole warp loads a block of K or of V.
+// Keys that do not lie dense, on their way to shared memory: in pages of a pool, packed sequence behind sequence, or in
+// two pools, where a query's own list of rows comes first and its sequence's window behind. One meaning for all
+// families. A whole warp loads a block of K or of V.
 //
 // A block of keys is made of boxes, each of keys that lie side by side in memory (box_keys): a page or a part of one.
 // With kv_copy tma a box is a TMA box, and lane i loads box i. A box of no page, because no key of it is valid or
@@ -11,6 +12,7 @@
 // Entries behind a sequence's last page are never read.
 #pragma once
 
+#include "attention/pools.cuh"
 #include "ptx/cp_async.cuh"
 #include "ptx/fence.cuh"
 #include "ptx/global.cuh"
@@ -34,12 +36,13 @@ TESSERA_HD constexpr bool reads_some_keys_once() {
 // K or V of one tile: where its keys lie, and where they go. kKeys: of a block; kColumns: elements of a key.
 template <auto C, bool kIsV, int kKeys, int kColumns, class Params>
 struct KeyLoad {
-  static constexpr bool kHasPages = C.facts.kv_layout == KvLayout::paged;
+  static constexpr bool kHasPools = tessera::has_pools(C.facts);
+  static constexpr bool kHasPages = C.facts.kv_layout == KvLayout::paged || kHasPools;  // a row of a pool is a page
   static constexpr int kSpan = key_span_bytes(C.facts, C.swizzle, kColumns);
   static constexpr Swizzle kSwizzle = key_swizzle(C.facts, C.swizzle);
   static constexpr int kBytes = dtype_bytes(key_dtype(C.facts));  // of an element
   static constexpr int kPageSize = C.facts.page_size > 0 ? C.facts.page_size : 1;
-  static constexpr int kBoxKeys = box_keys(C.facts.kv_layout, C.facts.page_size, kKeys);
+  static constexpr int kBoxKeys = kHasPools ? 1 : box_keys(C.facts.kv_layout, C.facts.page_size, kKeys);
   static constexpr int kBoxes = kKeys / kBoxKeys;
   static constexpr int kPagesOfLane = (kBoxes + 31) / 32;
   // Lanes that copy a key's 16-byte chunks of one panel, and keys that a warp copies at once.
@@ -54,10 +57,10 @@ struct KeyLoad {
 
   const Params& p;
   const int batch;
-  const int head;
+  const int head;  // two pools, which have one: the query whose list comes first
   const int first_panel;
   const int end;                        // keys of the sequence that are valid; 0: the tile sees none
-  const int origin;                     // ragged: where the sequence begins
+  const int origin;                     // ragged: where the sequence begins; two pools: places of the list
   const unsigned long long policy = 0;  // for the L2, if it has one
 
   __device__ __forceinline__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
@@ -69,6 +72,7 @@ struct KeyLoad {
   __device__ __forceinline__ int page_of(int key) const {
     if (key >= end) return -1;
     if constexpr (C.facts.kv_layout == KvLayout::ragged) return 0;
+    if constexpr (kHasPools) return key < origin ? listed_row(p, batch, head, key, -1) : 0;
     const int entry = static_cast<int>(static_cast<unsigned>(key) / kPageSize);
     const int* const table = p.block_table + static_cast<long long>(batch) * p.max_pages;
     const int page = static_cast<int>(ptx::ld_global_u32(table + entry));
@@ -108,16 +112,32 @@ struct KeyLoad {
     }
   }
 
+  // Where the pool that a key lies in begins, and how many elements from there the key does, if it has `bytes`.
+  __device__ __forceinline__ const void* pool_of(int key) const {
+    if constexpr (kHasPools)
+      if (key >= origin) return kIsV ? p.swa_v : p.swa_k;
+    return kIsV ? p.v_keys : p.k_keys;
+  }
+  __device__ __forceinline__ long long place_of(int key, int page, int bytes) const {
+    if constexpr (kHasPools) {
+      if (bytes == 0) return 0;
+      if (key < origin) return page * (kIsV ? p.v_stride_seqlen : p.k_stride_seqlen);
+      return batch * (kIsV ? p.swa_v_stride_batch : p.swa_k_stride_batch) +
+             (key - origin) * (kIsV ? p.swa_v_stride_seqlen : p.swa_k_stride_seqlen);
+    } else {
+      const long long to_page = bytes != 0 ? page * (kIsV ? p.v_stride_page : p.k_stride_page) : 0;
+      const long long to_key =
+          bytes != 0 ? (origin + place_in_page(key)) * (kIsV ? p.v_stride_seqlen : p.k_stride_seqlen) : 0;
+      return to_page + to_key + head * (kIsV ? p.v_stride_head : p.k_stride_head);
+    }
+  }
+
   // One chunk of each panel of a key. `slot`: of the block; `i`: the key's place in it.
   __device__ __forceinline__ void copy_key(unsigned slot, int i, int key, int page) const {
     const int bytes = page >= 0 && key < end ? 16 : 0;
-    const long long to_page = bytes != 0 ? page * (kIsV ? p.v_stride_page : p.k_stride_page) : 0;
-    const long long to_key =
-        bytes != 0 ? (origin + place_in_page(key)) * (kIsV ? p.v_stride_seqlen : p.k_stride_seqlen) : 0;
-    const long long elements = to_page + to_key + head * (kIsV ? p.v_stride_head : p.k_stride_head);
+    const long long elements = place_of(key, page, bytes);
     const int chunk = lane() % kChunks * 16;
-    const char* const from =
-        static_cast<const char*>(kIsV ? p.v_keys : p.k_keys) + elements * kBytes + first_panel * kSpan + chunk;
+    const char* const from = static_cast<const char*>(pool_of(key)) + elements * kBytes + first_panel * kSpan + chunk;
     const unsigned to = swizzle_address(kSwizzle, slot + i * kSpan + chunk);
 #pragma unroll 1
     for (int panel = 0; panel < kPanels; ++panel)

@@ -17,6 +17,7 @@
 #include "fmha/mask.cuh"
 #include "fmha/matmul.cuh"
 #include "fmha/params.cuh"
+#include "fmha/pools.cuh"
 #include "fmha/promoted.cuh"
 #include "fmha/ring.cuh"
 #include "fmha/schedule.cuh"
@@ -103,6 +104,7 @@ struct Consumer {
 
   // Of the tile that was begun.
   __device__ __forceinline__ int blocks_of_tile(const TileIndex& tile) const {
+    if constexpr (has_pools(C)) return pooled_blocks<C>(p, tile);
     if constexpr (has_first_key(C)) {
       const Blocks of_tile = KeyBlocks<C>(p, lengths()).of_tile(tile);
       return of_tile.end - of_tile.begin;
@@ -113,6 +115,7 @@ struct Consumer {
   // Key blocks at the end of the tile that was begun that none of this warpgroup's rows sees, all but one if it has no
   // rows at all.
   __device__ __forceinline__ int hidden_blocks(const TileIndex& tile) const {
+    if constexpr (has_pools(C)) return 0;
     const int begin = tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup;
     if constexpr (has_first_key(C)) {
       const KeyBlocks<C> keys(p, lengths());
@@ -133,6 +136,8 @@ struct Consumer {
   // The query head of one of this thread's two rows of a tile. Also of one that is not there, which may lie before 0.
   __device__ __forceinline__ int head_of_row(const TileIndex& tile, int r) const {
     const auto row = static_cast<unsigned>(tile.m * C.tile_m + row_in_tile() + 8 * r);
+    // Rows that are none count as the last one's.
+    if constexpr (has_pools(C)) return min(static_cast<int>(row % padded_heads(C)), C.pack_gqa - 1);
     return head_of<C>(p, tile).head * C.pack_gqa + static_cast<int>(row % C.pack_gqa);
   }
 
@@ -295,7 +300,7 @@ struct Consumer {
     ptx::wgmma_fence();
     issue_scores<C>(scores, q_slot(), k_slot);
     if constexpr (kHasOutput) {
-      if constexpr (C.facts.kv_layout == KvLayout::dense && !widens_keys(C.facts)) {
+      if constexpr (!has_placed_keys(C) && !widens_keys(C.facts)) {
         if (is_open) wait_v(of_v);
         ptx::wgmma_fence();
         issue_output<C>(output, probabilities, v_slot(of_v), accumulate);
@@ -312,6 +317,8 @@ struct Consumer {
     ptx::wgmma_wait_group<kHasOutput ? 1 : 0>();
     ptx::order_after_wait(scores[0], scores[2]);  // from which all maxima are found
     ptx::order_after_wait(scores[4], scores[6]);
+    [[maybe_unused]] PresentKeys<C> present;
+    if constexpr (has_pools(C)) present.load(smem, kv.slot());
     release<kBarriers.k_empty>(kv);
     if constexpr (C.cta_pair) {
       exchange_scores<C>(scores, warpgroup, exchange_parity, smem);
@@ -325,7 +332,11 @@ struct Consumer {
         find_maxima(scores, scale, max);
       }
     } else {
-      fix_up(scores);
+      if constexpr (has_pools(C)) {
+        present.hide_others(scores, scale);
+      } else {
+        fix_up(scores);
+      }
       find_maxima(scores, scale, max);
     }
     if constexpr (has_split_size(C.facts) && is_ragged(C.facts)) leave_out_foreign_rows(max);

@@ -33,8 +33,8 @@ __device__ __forceinline__ int rows_of_tile_head(const Params& p, const TileInde
 // Where the statistics of a row lie.
 template <Config C>
 __device__ __forceinline__ long long statistic_of(const Params& p, const TileIndex& tile, int row) {
-  int head = tile.head * C.pack_gqa + row % C.pack_gqa;
-  int query = row / C.pack_gqa;
+  int head = tile.head * C.pack_gqa + row % padded_heads(C);
+  int query = row / padded_heads(C);
   if constexpr (is_ragged(C.facts)) {
     const HeadIndex at = head_of<C>(p, tile);
     head = at.head * C.pack_gqa + row % C.pack_gqa;
@@ -53,6 +53,7 @@ __device__ __forceinline__ void store_statistics(const Params& p, const TileInde
   for (int r = 0; r < 2; ++r) {
     const int own = row + 8 * r;
     if (own >= rows_of_tile_head<C>(p, tile)) continue;
+    if (padded_heads(C) != C.pack_gqa && own % padded_heads(C) >= C.pack_gqa) continue;
     const long long index = statistic_of<C>(p, tile, own);
     if constexpr (is_dealt(C)) {
       if (tile.split >= 0) {
@@ -321,22 +322,22 @@ __device__ __forceinline__ void store_output(const Params& p, unsigned smem, con
     const unsigned full_parity = o_passes(C) == 1 ? q.parity() : static_cast<unsigned>(pass);
     ptx::mbarrier_wait_parity(barrier_at<kBarriers.o_full>(smem, index), full_parity);
     const unsigned from = smem + smem_layout(C).q.offset + index * q_slot_bytes(C);
-    const int row = first_query<C>(p, at.batch) * C.pack_gqa + tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup;
+    const int row = first_query<C>(p, at.batch) * padded_heads(C) + tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup;
     const int first = (cta_of_tile<C>() * o_passes(C) + pass) * kPanels;
     if (!fills_box<C>(p, tile, warpgroup)) {
-    } else if constexpr (C.pack_gqa == 1 && is_padded(C.facts)) {
+    } else if constexpr (!is_packed(C) && is_padded(C.facts)) {
 #pragma unroll 1
       for (int panel = 0; panel < kPanels; ++panel) {
         ptx::tma_store_5d(p.o, from + panel * kRowsPerWarpgroup * swizzle_span_bytes(C.swizzle),
                           (first + panel) * o_span_elements(C), row, 0, at.head, sequence_of_map<C>(at));
       }
-    } else if constexpr (C.pack_gqa == 1) {
+    } else if constexpr (!is_packed(C)) {
       ptx::tma_store_5d(p.o, from, 0, row, first, at.head, sequence_of_map<C>(at));
     } else {
 #pragma unroll 1
       for (int panel = 0; panel < kPanels; ++panel) {
         ptx::tma_store_5d(p.o, from + panel * kRowsPerWarpgroup * swizzle_span_bytes(C.swizzle),
-                          (first + panel) * o_span_elements(C), head_of_box<C>(row), row / C.pack_gqa, at.head,
+                          (first + panel) * o_span_elements(C), head_of_box<C>(row), row / padded_heads(C), at.head,
                           sequence_of_map<C>(at));
       }
     }

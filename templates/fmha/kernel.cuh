@@ -28,9 +28,10 @@
 
 namespace tessera::fmha {
 
-// Full barriers take one arrival (the loading thread, with the bytes), or one of each lane that copies; K and V slots
-// are emptied by every consumer warp, a Q slot by the thread that has sent O from it, or by the four warps whose parts
-// leave from registers. Unrolled: in a loop each round has a fence of its own.
+// Full barriers take one arrival (the loading thread, with the bytes), or one of each lane that copies, and one with
+// the bits of present keys; K and V slots are emptied by every consumer warp, a Q slot by the thread that has sent O
+// from it, or by the four warps whose parts leave from registers. Unrolled: in a loop each round has a fence of its
+// own.
 template <Config C>
 __device__ __forceinline__ void init_barriers(unsigned smem) {
   constexpr Barriers kBarriers = barriers(C);
@@ -44,7 +45,7 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
   }
 #pragma unroll
   for (int i = 0; i < C.stages; ++i) {
-    ptx::mbarrier_init(barrier_at<kBarriers.k_full>(smem, i), kLoaders);
+    ptx::mbarrier_init(barrier_at<kBarriers.k_full>(smem, i), kLoaders + (has_pools(C) ? 1 : 0));
     ptx::mbarrier_init(barrier_at<kBarriers.k_empty>(smem, i), 4 * consumer_warpgroups(C));
     ptx::mbarrier_init(barrier_at<kBarriers.v_full>(smem, i), is_8_bit(C.facts) ? kTransposingWarps : kLoaders);
     ptx::mbarrier_init(barrier_at<kBarriers.v_empty>(smem, i), 4 * consumer_warpgroups(C));
@@ -57,7 +58,7 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
       ptx::mbarrier_init(barrier_at<kBarriers.exchange_empty>(smem, i), 4);
     }
   }
-  if constexpr (C.facts.kv_layout != KvLayout::dense) ptx::mbarrier_init(barrier_at<kBarriers.tail>(smem), 1);
+  if constexpr (has_placed_keys(C)) ptx::mbarrier_init(barrier_at<kBarriers.tail>(smem), 1);
   if constexpr (has_descales(C.facts)) init_raw_barriers<C>(smem);
   ptx::fence_mbarrier_init();
 }

@@ -7,6 +7,7 @@
 // with block 0, and what is behind the last one is left out as paged_load.cuh says.
 #pragma once
 
+#include "attention/pools.cuh"
 #include "attention/visible_keys.cuh"
 #include "fmha/params.cuh"
 #include "fmha/schedule.cuh"
@@ -101,6 +102,28 @@ struct KeyBlocks {
   }
 };
 
+// Two pools of keys: those of a tile stand in one row, the places of its query's list and behind them the window.
+struct PooledKeys {
+  int batch;
+  int query;
+  int listed;  // places of the list: none in a pool of no rows
+  int end;     // of all
+};
+
+// A tile beyond the last one counts as the last sequence's.
+template <Config C>
+__device__ __forceinline__ PooledKeys pooled_keys(const Params& p, const TileIndex& tile) {
+  const int batch = min(quotient(tile.head, tile_heads<C>(p)), p.batch - 1);
+  const int query = tile.m * C.tile_m / padded_heads(C);
+  const int listed = p.seqlen_k == 0 ? 0 : p.topk;
+  return {batch, query, listed, listed + attention::window_end<C>(p, batch, query)};
+}
+// At least one, whose keys are none.
+template <Config C>
+__device__ __forceinline__ int pooled_blocks(const Params& p, const TileIndex& tile) {
+  return max((pooled_keys<C>(p, tile).end + C.tile_n - 1) / C.tile_n, 1);
+}
+
 // What a tile's loads walk over: `count` blocks, the last of which ends at key `end`. A tile that sees no key takes
 // rows past the sequence's end instead, which are zeros: 0 * V must not meet an infinity.
 struct LoadedKeys {
@@ -110,6 +133,10 @@ struct LoadedKeys {
 
 template <Config C>
 __device__ __forceinline__ LoadedKeys loaded_keys(const Params& p, const TileIndex& tile) {
+  if constexpr (has_pools(C)) {
+    const int blocks = pooled_blocks<C>(p, tile);
+    return {blocks * C.tile_n, blocks};
+  }
   if constexpr (has_first_key(C)) {
     const KeyBlocks<C> keys(p, lengths_of<C>(p, tile));
     const Blocks blocks = keys.of_tile(tile);

@@ -5,6 +5,7 @@
 #include "attention/placed_keys.cuh"
 #include "fmha/key_blocks.cuh"
 #include "fmha/params.cuh"
+#include "fmha/pools.cuh"
 #include "fmha/ring.cuh"
 #include "fmha/schedule.cuh"
 #include "ptx/cp_async.cuh"
@@ -28,12 +29,15 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
   const int batch = min(at.batch, p.batch - 1);
   const LoadedKeys keys = loaded_keys<C>(p, tile);
   const Lengths lengths = lengths_of<C>(p, tile);
+  const PooledKeys pooled = has_pools(C) ? pooled_keys<C>(p, tile) : PooledKeys{};
+  const int head = is_packed(C) ? at.head : quotient(at.head, quotient(p.heads_q, p.heads_kv));
+  const int end = has_pools(C) ? pooled.end : lengths.k;
   const Load load{p,
                   batch,
-                  C.pack_gqa > 1 ? at.head : quotient(at.head, quotient(p.heads_q, p.heads_kv)),
+                  has_pools(C) ? pooled.query : head,
                   cta_of_tile<C>() * Load::kPanels,
-                  is_real ? lengths.k : 0,
-                  C.facts.kv_layout == KvLayout::ragged ? attention::place_of_keys(p, batch).begin : 0,
+                  is_real ? end : 0,
+                  C.facts.kv_layout == KvLayout::ragged ? attention::place_of_keys(p, batch).begin : pooled.listed,
                   tile.split == kSharesKeys ? ptx::kEvictNormal : ptx::kEvictFirst};
   const int count = is_real ? keys.count : kIsV ? 0 : 1;
   const unsigned tail = barrier_at<barriers(C).tail>(smem);
@@ -69,6 +73,7 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
       }
     } else {
       load.copy_keys(slot, first_key, pages);
+      if constexpr (has_pools(C) && !kIsV) tell_present<C>(smem, ring.slot(), full, pages);
       ptx::cp_async_mbarrier_arrive_noinc(full);
     }
     if constexpr (Load::kHasPages) {

@@ -10,20 +10,27 @@ struct Params {
   const ptx::TensorMap& k;
   const ptx::TensorMap& v;
   const ptx::TensorMap& o;
-  float* lse;                           // may be null
-  float* row_max = nullptr;             // un-normalised output only
-  float* row_sum = nullptr;             // likewise
-  const int* seqused_q = nullptr;       // valid lengths [batch]: where the Config has them
-  const int* seqused_k = nullptr;       // likewise
-  const int* cu_seqlens_q = nullptr;    // [batch + 1], where sequences' queries begin: ragged only
-  void* o_rows = nullptr;               // o, where rows leave from registers: dealt keys, ragged sequences, ..
-  const void* q_rows = nullptr;         // q, where threads copy it
-  float* partial_o = nullptr;           // [split][row][head_dim_v], un-normalised: where keys are split
-  float* partial_sums = nullptr;        // [split][row][2]: the reference times log2(e), the sum
+  float* lse;                         // may be null
+  float* row_max = nullptr;           // un-normalised output only
+  float* row_sum = nullptr;           // likewise
+  const int* seqused_q = nullptr;     // valid lengths [batch]: where the Config has them
+  const int* seqused_k = nullptr;     // likewise
+  const int* cu_seqlens_q = nullptr;  // [batch + 1], where sequences' queries begin: ragged only
+  void* o_rows = nullptr;             // o, where rows leave from registers: dealt keys, ragged sequences, ..
+  const void* q_rows = nullptr;       // q, where threads copy it
+  float* partial_o = nullptr;         // [split][row][head_dim_v], un-normalised: where keys are split
+  float* partial_sums = nullptr;      // [split][row][2]: the reference times log2(e), the sum
+  // Two pools: keys and values of the window; rows of k and v [batch, seqlen_q, topk]; keys of the window [batch].
+  const void* swa_k = nullptr;
+  const void* swa_v = nullptr;
+  const int* indices = nullptr;
+  const int* swa_lens = nullptr;
   const float* sink = nullptr;          // a logit of each head [heads_q], may be null: where the Config has them
   const float* alibi_slopes = nullptr;  // [heads_q]: where the Config has them
   const unsigned* tree_mask = nullptr;  // rows of tree_words words, one for each query: likewise
   int tree_words = 0;
+  int topk = 0;
+  int seqlen_swa = 0;
   int batch;
   int heads_q;
   int heads_kv;
@@ -49,6 +56,10 @@ struct Params {
   long long v_stride_page = 0;
   long long v_stride_seqlen = 0;
   long long v_stride_head = 0;
+  long long swa_k_stride_seqlen = 0;
+  long long swa_k_stride_batch = 0;
+  long long swa_v_stride_seqlen = 0;
+  long long swa_v_stride_batch = 0;
   // 8-bit keys, and q: [batch][heads_kv], null: 1.
   const float* q_descale = nullptr;
   const float* k_descale = nullptr;

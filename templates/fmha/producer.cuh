@@ -97,17 +97,17 @@ __device__ __forceinline__ void load_q(const Params& p, unsigned smem, const Til
     ptx::mbarrier_wait_parity(barrier_at<kBarriers.q_empty>(smem, slot), q_ring.parity() ^ 1);
     ptx::mbarrier_arrive_expect_tx(full, q_slot_bytes(C));
     const unsigned to = smem + kLayout.q.offset + slot * q_slot_bytes(C);
-    const int row = first_query<C>(p, at.batch) * C.pack_gqa + tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup;
-    if constexpr (C.pack_gqa == 1 && is_padded(C.facts)) {
+    const int row = first_query<C>(p, at.batch) * padded_heads(C) + tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup;
+    if constexpr (!is_packed(C) && is_padded(C.facts)) {
       load_panels<C>(to, p.q, full, q_slot_bytes(C), kRowsPerWarpgroup, row, at.head, sequence_of_map<C>(at));
-    } else if constexpr (C.pack_gqa == 1) {
+    } else if constexpr (!is_packed(C)) {
       ptx::tma_load_5d(to, p.q, full, 0, row, first_panel<C>(qk_columns(C)), at.head, sequence_of_map<C>(at));
     } else {
 #pragma unroll 1
       for (int panel = 0; panel < qk_columns(C) / span_elements(C); ++panel) {
         ptx::tma_load_5d(to + panel * kRowsPerWarpgroup * swizzle_span_bytes(C.swizzle), p.q, full,
                          (first_panel<C>(qk_columns(C)) + panel) * span_elements(C), head_of_box<C>(row),
-                         row / C.pack_gqa, at.head, sequence_of_map<C>(at));
+                         row / padded_heads(C), at.head, sequence_of_map<C>(at));
       }
     }
   }
@@ -117,7 +117,7 @@ __device__ __forceinline__ void load_q(const Params& p, unsigned smem, const Til
 template <Config C>
 __device__ __forceinline__ void produce(const Params& p, const Schedule<C>& schedule, unsigned smem) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  if constexpr (C.facts.kv_layout != KvLayout::dense) {
+  if constexpr (has_placed_keys(C)) {
     if (warp == kWarpOfK) return produce_keys<C, false>(p, schedule, smem);
     if (warp == kWarpOfV) return produce_keys<C, true>(p, schedule, smem);
   }

@@ -54,7 +54,7 @@ __device__ __forceinline__ int quotient(int x, int y) {
 // Rows of a head: its queries, or those of all heads that are packed, the heads of a query side by side.
 template <Config C>
 __device__ __forceinline__ int rows_of_head(const Params& p) {
-  return p.seqlen_q * C.pack_gqa;
+  return p.seqlen_q * padded_heads(C);
 }
 // The place of a sequence among those of a tensor map of q or o, and of a query of its in lse and its like.
 template <Config C>
@@ -64,12 +64,12 @@ __device__ __forceinline__ int sequence_of_map(const HeadIndex& at) {
 // Packed heads: the first in a box of Q or O that begins at a row.
 template <Config C>
 __device__ __forceinline__ int head_of_box(int row) {
-  return C.pack_gqa > kRowsPerWarpgroup ? row % C.pack_gqa : 0;
+  return padded_heads(C) > kRowsPerWarpgroup ? row % padded_heads(C) : 0;
 }
 // Heads that have tiles of their own.
 template <Config C>
 __device__ __forceinline__ int tile_heads(const Params& p) {
-  return C.pack_gqa > 1 ? p.heads_kv : p.heads_q;
+  return is_packed(C) ? p.heads_kv : p.heads_q;
 }
 
 template <Config C>

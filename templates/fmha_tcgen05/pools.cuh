@@ -7,6 +7,7 @@
 // ptx/tma_gather.cuh; why not cp.async: docs/fmha-tcgen05.md.
 #pragma once
 
+#include "attention/pools.cuh"
 #include "fmha_tcgen05/key_blocks.cuh"
 #include "fmha_tcgen05/load.cuh"
 #include "ptx/tma_gather.cuh"
@@ -27,14 +28,8 @@ struct KeyBlocks<C, true> {
         tile(of_tile),
         query(of_tile.m * used_rows_of_tile(C) / padded_heads(C)),
         listed(params.seqlen_k == 0 ? 0 : (params.topk + C.tile_n - 1) / C.tile_n),  // none in a pool of no rows
-        end(end_of(params, of_tile.batch, query)),
+        end(attention::window_end<C>(params, of_tile.batch, query)),
         origin(end - (end + C.tile_n - 1) / C.tile_n * C.tile_n) {}
-
-  __device__ __forceinline__ static int end_of(const Params& p, int batch, int query) {
-    const int keys = min(max(static_cast<int>(ptx::ld_global_u32(p.swa_lens + batch)), 0), p.seqlen_swa);
-    // The window's last key stands beside the last query.
-    return C.facts.mask == Mask::causal ? min(max(keys - p.seqlen_q + query + 1, 0), keys) : keys;
-  }
 
   __device__ __forceinline__ bool is_listed(int block) const { return block < listed; }
   // The window's key at which a block begins.
@@ -49,10 +44,7 @@ struct KeyBlocks<C, true> {
 
   // Row of the pool at place `i` of the query's list; where there is none, one behind the pool's last.
   __device__ __forceinline__ int row_of(int i) const {
-    if (i >= p.topk) return max(p.seqlen_k, 1);
-    const long long list = (static_cast<long long>(tile.batch) * p.seqlen_q + query) * p.topk;
-    const unsigned row = ptx::ld_global_u32(p.indices + list + i);
-    return row < static_cast<unsigned>(p.seqlen_k) ? static_cast<int>(row) : max(p.seqlen_k, 1);
+    return attention::listed_row(p, tile.batch, query, i, max(p.seqlen_k, 1));
   }
 };
 

@@ -80,6 +80,13 @@
 //   void* k_keys, v_keys     k and v once more, for threads
 //   int* block_table, int pages, max_pages; or int* cu_seqlens_k, int tokens_k
 //   long long k_stride_page, k_stride_seqlen, k_stride_head, the same of v, in elements; ragged: no stride of pages
+// Two pools of keys (kv_pools sparse_window): k [seqlen_k, head_dim] and v [seqlen_k, head_dim_v] are rows that queries
+// list; threads copy them, and there are no maps of k and v. A tile is one query or a part of one, at most tile_m of
+// its heads: tiles = ceil_div(g, tile_m) * seqlen_q * batch. heads_kv is 1, topk + seqlen_swa at most 2^31 - 2^16.
+// Behind lse come void* swa_k, swa_v [batch, seqlen_swa, 1, ..], int* indices [batch, seqlen_q, topk], int* swa_lens
+// [batch], sink, int topk, seqlen_swa; and behind softmax_scale
+//   void* k_keys, v_keys     k and v
+//   long long k_stride_seqlen, v_stride_seqlen, swa_k_stride_seqlen, swa_k_stride_batch, the same of swa_v; in elements
 // Launch: grid {min(ctas_per_sm * num_sms, tiles), 1, 1} with tiles = ceil_div(seqlen_q, tile_m) * heads_q * batch,
 // block {num_threads, 1, 1}, dynamic shared memory smem_layout().total_bytes, no cluster, no workspace. A grid of 0 has
 // nothing to do. CTA pairs: twice min(num_sms / 2 or 1, tiles), in clusters of 2. pack_gqa g: tiles =
@@ -118,6 +125,7 @@ struct SmemLayout {
   SmemRegion raw_k;      // 8-bit keys: [raw_stages][columns / span][tile_n][span], no swizzle; see fmha_widened.h
   SmemRegion raw_v;      // as raw_k; before it is transposed: as k, [raw_v_stages]
   SmemRegion promoted;   // 8 bits in all: [consumer warpgroup]: [columns / 8][thread][4], fp32 sums, and [thread][2]
+  SmemRegion present;    // two pools: [stages], a bit for each key of K's slot: fmha/pools.cuh
   SmemRegion step_work;  // what the CTA does of a step: fmha/step_work.cuh; where the Config has whole tiles
   SmemRegion barriers;   // in the order of Barriers
   int total_bytes = 0;
@@ -161,7 +169,7 @@ TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigne
   b.o_read = cursor.take(has_stores ? groups : 0);
   b.exchange_full = cursor.take(exchanging);
   b.exchange_empty = cursor.take(exchanging);
-  b.tail = cursor.take(c.facts.kv_layout == KvLayout::dense ? 0 : 1);
+  b.tail = cursor.take(has_placed_keys(c) ? 1 : 0);
   b.raw_k_full = cursor.take(raw);
   b.raw_k_empty = cursor.take(raw);
   b.raw_v_full = cursor.take(raw_v);
@@ -175,6 +183,10 @@ TESSERA_HD constexpr int q_slot_bytes(const Config& c) {
 }
 TESSERA_HD constexpr int k_slot_bytes(const Config& c) { return c.tile_n * qk_columns(c) * dtype_bytes(c.facts.dtype); }
 TESSERA_HD constexpr int v_slot_bytes(const Config& c) { return c.tile_n * v_columns(c) * dtype_bytes(c.facts.dtype); }
+// A bit for each key of a block, in whole 16 bytes.
+TESSERA_HD constexpr int present_slot_bytes(const Config& c) {
+  return has_pools(c) ? static_cast<int>(round_up(c.tile_n, 128)) / 8 : 0;
+}
 // The scores of a warpgroup's block, fp32.
 TESSERA_HD constexpr int exchange_slot_bytes(const Config& c) {
   return c.cta_pair ? kRowsPerWarpgroup * c.tile_n * 4 : 0;
@@ -191,7 +203,8 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   layout.raw_k = {"raw_k", end_of(layout.exchange), raw_stages(c) * raw_k_slot_bytes(c)};
   layout.raw_v = {"raw_v", end_of(layout.raw_k), raw_v_stages(c) * raw_v_slot_bytes(c)};
   layout.promoted = {"promoted", end_of(layout.raw_v), groups * promoted_slot_bytes(c)};
-  layout.step_work = {"step_work", end_of(layout.promoted), has_whole_tiles(c) ? kStepWorkBytes : 0};
+  layout.present = {"present", end_of(layout.promoted), c.stages * present_slot_bytes(c)};
+  layout.step_work = {"step_work", end_of(layout.present), has_whole_tiles(c) ? kStepWorkBytes : 0};
   layout.barriers = {"barriers", end_of(layout.step_work), 8 * barriers_from(c, 0, 0).count};
   layout.total_bytes = end_of(layout.barriers);
   return layout;
@@ -244,7 +257,7 @@ TESSERA_HD constexpr bool has_plain_loads(const AttentionFacts& f) {
 
 // Whether loading warps look up pages or copy keys or queries themselves.
 TESSERA_HD constexpr bool has_busy_loads(const Config& c) {
-  if (copies_q(c)) return true;
+  if (copies_q(c) || has_pools(c)) return true;
   return c.facts.kv_layout != KvLayout::dense && (!has_plain_loads(c.facts) || c.kv_copy == KvCopy::cp_async);
 }
 
@@ -295,12 +308,23 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_columns(const Config& c, int head
 TESSERA_HD constexpr Verdict<Rule> why_invalid_keys(const Config& c) {
   if (c.facts.kv_layout != KvLayout::paged && c.facts.page_size != 0)
     return {Rule::page_size_without_pages, c.facts.page_size, 0};
-  if (c.facts.kv_layout == KvLayout::dense && c.kv_copy != KvCopy::tma) return {Rule::kv_copy_of_dense_keys, 1, 0};
+  if (has_pools(c) && c.kv_copy != KvCopy::cp_async) return {Rule::pools_need_cp_async, 1, 0};
+  if (!has_placed_keys(c) && c.kv_copy != KvCopy::tma) return {Rule::kv_copy_of_dense_keys, 1, 0};
   if (has_descales(c.facts) && c.cta_pair) return {Rule::widened_keys_of_cta_pairs, c.facts.head_dim, 256};
   if (c.facts.kv_layout != KvLayout::paged) return {};
   if (!is_page_size(c.facts.page_size)) return {Rule::page_size_unknown, c.facts.page_size, 256};
   if (c.facts.seqused == UsedLengths::none) return {Rule::pages_without_lengths, 0, 1};
   if (c.kv_copy == KvCopy::tma && c.facts.page_size < 8) return {Rule::page_too_small_for_tma, c.facts.page_size, 8};
+  return {};
+}
+
+TESSERA_HD constexpr Verdict<Rule> why_invalid_pools(const Config& c) {
+  if (!has_pools(c)) return {};
+  if (c.facts.kv_layout != KvLayout::dense) return {Rule::placed_keys_need_dense_facts, 1, 0};
+  const int others = (c.facts.seqused != UsedLengths::none) + (c.facts.window != Window::none) + is_split(c) +
+                     (c.facts.v_layout == Layout::k_major) + (c.facts.output == Output::unnormalized) +
+                     is_ragged(c.facts) + has_descales(c.facts);
+  if (others != 0) return {Rule::pools_need_dense_facts, others, 0};
   return {};
 }
 
@@ -359,6 +383,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (!of_promotion.ok()) return of_promotion;
   const Verdict<Rule> of_keys = why_invalid_keys(c);
   if (!of_keys.ok()) return of_keys;
+  const Verdict<Rule> of_pools = why_invalid_pools(c);
+  if (!of_pools.ok()) return of_pools;
   const Verdict<Rule> of_v_layout = why_invalid_v(c);
   if (!of_v_layout.ok()) return of_v_layout;
   const int bytes = smem_layout(c).total_bytes;
@@ -398,15 +424,16 @@ TESSERA_HD constexpr Role role(const Config& c, int index) {
 
 // A rank-5 TMA box, innermost first: {span, rows, panels, 1 head, 1 batch}; one panel where columns are padded. Where
 // heads are packed, of Q and O: {span, heads of the key head, queries, 1 key head, 1 batch}, one copy for each panel.
+// With pools a box is 64 heads of one query, however many there are.
 using TmaBox = common::TmaBox<5>;
 
 TESSERA_HD constexpr int panels_of_box(const Config& c, int panels) { return is_padded(c.facts) ? 1 : panels; }
 TESSERA_HD constexpr TmaBox packed_box(const Config& c, int span) {
-  const int heads = c.pack_gqa < kRowsPerWarpgroup ? c.pack_gqa : kRowsPerWarpgroup;
+  const int heads = padded_heads(c) < kRowsPerWarpgroup ? padded_heads(c) : kRowsPerWarpgroup;
   return {{span, heads, kRowsPerWarpgroup / heads, 1, 1}};
 }
 TESSERA_HD constexpr TmaBox q_box(const Config& c) {
-  if (c.pack_gqa > 1) return packed_box(c, span_elements(c));
+  if (is_packed(c)) return packed_box(c, span_elements(c));
   return {{span_elements(c), kRowsPerWarpgroup, panels_of_box(c, qk_columns(c) / span_elements(c)), 1, 1}};
 }
 TESSERA_HD constexpr int box_keys(const Config& c) {
@@ -429,7 +456,7 @@ TESSERA_HD constexpr int o_passes(const Config& c) {
   return leaves_from_registers(c) ? 1 : o_element_bytes(c.facts) / dtype_bytes(c.facts.dtype);
 }
 TESSERA_HD constexpr TmaBox o_box(const Config& c) {
-  if (c.pack_gqa > 1) return packed_box(c, o_span_elements(c));
+  if (is_packed(c)) return packed_box(c, o_span_elements(c));
   return {
       {o_span_elements(c), kRowsPerWarpgroup, panels_of_box(c, v_columns(c) / o_passes(c) / o_span_elements(c)), 1, 1}};
 }
@@ -472,7 +499,7 @@ TESSERA_HD constexpr Swizzle widest_swizzle(const Config& c) {
 // Whether joined tiles would wait for each other: a tile's first step holds the turn and waits for its first V, since
 // what threads write must not be multiplied meanwhile; the only slot is free once the other warpgroup had its turn.
 TESSERA_HD constexpr bool locks_joined(const Config& c) {
-  const bool is_written_by_threads = c.facts.kv_layout != KvLayout::dense || has_descales(c.facts);
+  const bool is_written_by_threads = has_placed_keys(c) || has_descales(c.facts);
   return is_written_by_threads && c.stages == 1 && consumer_warpgroups(c) >= 2;
 }
 
@@ -611,8 +638,17 @@ TESSERA_HD constexpr Tile tile_of_8_bit(const AttentionFacts& f, bool copies_que
   return {f.head_dim, f.head_dim_v, 64, 64, 2};
 }
 
+// For two pools of keys: rows for a query's heads.
+TESSERA_HD constexpr Tile tile_of_pools(const AttentionFacts& f, int pack_gqa) {
+  Tile tile = tile_of_pages(f, false);
+  if (pack_gqa <= kRowsPerWarpgroup) tile.tile_m = kRowsPerWarpgroup;
+  if (f.head_dim < 32 && tile.tile_m == 128) tile.tile_n = 96;  // with 112 and 128 keys ptxas spills
+  return tile;
+}
+
 // The tile that a Problem with these facts and packed heads gets which pins none. `promotes`: sums of 8 bits.
 TESSERA_HD constexpr Tile standard_tile(const AttentionFacts& f, int pack_gqa, long long seqlen_k, bool promotes) {
+  if (has_pools(f)) return tile_of_pools(f, pack_gqa);
   Config packed;
   packed.pack_gqa = pack_gqa;
   if (is_8_bit(f)) return tile_of_8_bit(f, copies_q(packed), promotes);
@@ -629,6 +665,7 @@ TESSERA_HD constexpr Config default_config(const AttentionFacts& facts, int pack
   Config c;
   c.facts = facts;
   c.pack_gqa = pack_gqa;
+  if (has_pools(c)) c.kv_copy = KvCopy::cp_async;
   c.tile_m = tile.tile_m;
   c.tile_n = tile.tile_n;
   c.stages = tile.stages;

@@ -67,7 +67,25 @@ enum class Rule {
   kv_copy_of_dense_keys,           // 1; 0 (dense keys come by TMA)
   widened_keys_of_cta_pairs,       // head_dim; 256 (no registers and room beside the exchange); 8 bits in all too
   page_too_small_for_tma,          // page_size; 8 (rows of a swizzle's pattern)
+  placed_keys_need_dense_facts,    // 1: two pools beside pages or ragged keys; 0
+  pools_need_dense_facts,          // 1 for each of: used lengths, window, split keys, K-major V, un-normalised O; 0
+  pools_need_cp_async,             // 1; 0 (rows of a list come by cp.async)
 };
+
+// For requires clauses and template arguments: with C.facts there, NVRTC takes two names of one type for two types.
+TESSERA_HD constexpr bool has_pools(const Config& c) { return tessera::has_pools(c.facts); }
+// Whether whole warps load keys, since these do not lie dense: in pages, ragged, or in two pools.
+TESSERA_HD constexpr bool has_placed_keys(const Config& c) {
+  return c.facts.kv_layout != KvLayout::dense || has_pools(c);
+}
+// Whether heads of a query share a tile's rows.
+TESSERA_HD constexpr bool is_packed(const Config& c) { return c.pack_gqa > 1 || has_pools(c); }
+// Rows that a query takes. With pools each query has keys of its own, so a tile is one query or a part of one, and rows
+// behind its last head are none: TMA loads zeros for them and stores nothing.
+TESSERA_HD constexpr int padded_heads(const Config& c) {
+  if (!has_pools(c) || c.tile_m <= 0) return c.pack_gqa;
+  return static_cast<int>(round_up(static_cast<long long>(c.pack_gqa), c.tile_m));
+}
 
 // Whether a tile's keys may belong to several CTAs. O leaves from registers then.
 TESSERA_HD constexpr bool is_split(const Config& c) { return c.split_kv != SplitKv::off; }
@@ -86,7 +104,7 @@ TESSERA_HD constexpr DType p_dtype(const Config& c) { return widens_keys(c.facts
 // Whether threads copy Q: a box of a warpgroup's rows has whole queries, or heads of one, and other packed heads have
 // no such box.
 TESSERA_HD constexpr bool copies_q(const Config& c) {
-  return c.pack_gqa > 1 && kRowsPerWarpgroup % c.pack_gqa != 0 && c.pack_gqa % kRowsPerWarpgroup != 0;
+  return c.pack_gqa > 1 && !has_pools(c) && kRowsPerWarpgroup % c.pack_gqa != 0 && c.pack_gqa % kRowsPerWarpgroup != 0;
 }
 // Whether O leaves from the consumers' registers, and Q's slot with it: parts of split keys, and where no warp or no
 // box is there to store it.
@@ -105,7 +123,7 @@ TESSERA_HD constexpr bool scales_finished(const Config& c) {
 }
 // Whether the first key of a tile's blocks is another than 0.
 TESSERA_HD constexpr bool has_first_key(const Config& c) {
-  return hides_first_keys(c.facts) || is_split(c) || reads_lengths(c.facts);
+  return !has_pools(c) && (hides_first_keys(c.facts) || is_split(c) || reads_lengths(c.facts));
 }
 
 TESSERA_HD constexpr int consumer_warpgroups(const Config& c) { return c.tile_m / kRowsPerWarpgroup; }

@@ -1,4 +1,6 @@
-// `run` of attention on tcgen05: that what it feeds and what it poisons shows the faults that only such inputs show.
+// `run` of attention on tcgen05, and of keys in two pools on sm_90a: that what it feeds and what it poisons shows the
+// faults that only such inputs show.
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -33,9 +35,10 @@ class Fault {
 };
 
 Outcome run(Machine& machine, std::vector<std::string> flags, const std::vector<std::string>& more = {}) {
-  std::vector<std::string> words{"run", "fmha", "--arch", "sm_100a", "--device", "emulator", "--head-dim", "64"};
+  std::vector<std::string> words{"run", "fmha", "--device", "emulator", "--head-dim", "64"};
   words.insert(words.end(), flags.begin(), flags.end());
   words.insert(words.end(), more.begin(), more.end());
+  if (std::find(words.begin(), words.end(), "--arch") == words.end()) words.insert(words.end(), {"--arch", "sm_100a"});
   return machine.terminal.run(words);
 }
 
@@ -69,6 +72,27 @@ TEST_CASE("run: behind valid lengths lie NaNs, so that a kernel which reads them
   CHECK(run(machine, pools).code == 0);
   const Fault of_pools(machine, "pools.cuh", "origin(end - (end + C.tile_n - 1) / C.tile_n * C.tile_n)", "origin(0)");
   CHECK(run(machine, of_pools.flags(), pools).code == 1);
+}
+
+TEST_CASE("run: on sm_90a keys that a query does not list, or that lie behind its window, are wrong") {
+  Machine machine;
+  if (!machine.compiler) return;
+  const auto code_of = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> flags{"--arch",    "sm_90a", "--mask",  "causal", "--kv-pools", "sparse_window",
+                                   "--heads-q", "16",     "--batch", "2",      "--topk",     "70"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    return run(machine, flags).code;
+  };
+  CHECK(code_of({}) == 0);
+  const Fault missing(machine, "pools.cuh", "(bits >> key & 1) != 0", "true", "fmha");
+  CHECK(code_of(missing.flags()) == 1);
+  const Fault of_last_word(machine, "pools.cuh", "is_missing = is_missing || words[i]", "is_missing = words[i]",
+                           "fmha");
+  CHECK(code_of(of_last_word.flags()) == 1);
+  const Fault window(machine, "pools.cuh", "C.facts.mask == Mask::causal ?", "false ?", "attention");
+  CHECK(code_of(window.flags()) == 1);
+  const Fault row_beyond(machine, "pools.cuh", "row < static_cast<unsigned>(p.seqlen_k) ?", "true ?", "attention");
+  CHECK(code_of(row_beyond.flags()) == 1);
 }
 
 TEST_CASE("run: a sink that is forgotten, another head's, or in lse, is wrong") {

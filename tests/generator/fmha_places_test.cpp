@@ -129,3 +129,40 @@ TEST_CASE("keys in e4m3: what is refused, and why; what a launch takes") {
   CHECK(fmha::raw_stages(decode) == 3);
   CHECK(fmha::register_budget(decode).consumer == 144);
 }
+
+TEST_CASE("two pools of keys: a tile is one query, the list and the window count, and what is refused") {
+  const auto with = [](Fields more) {
+    more.insert(more.begin(), {"kv_pools", "sparse_window"});
+    return more;
+  };
+  const auto config = [&](const Fields& more) { return config_of(with(more)); };
+  CHECK(config({}).pack_gqa == 128);
+  CHECK(config({}).tile_m == 128);
+  CHECK(config({}).kv_copy == KvCopy::cp_async);
+  CHECK(config({{"heads_q", "64"}}).tile_m == 64);
+  CHECK(config({{"heads_q", "65"}}).tile_m == 128);
+  // The list and the window count, not the rows there are.
+  CHECK(config({{"seqlen_k", "50"}}).tile_n == 128);
+  CHECK(config({{"seqlen_k", "5000"}, {"topk", "40"}, {"seqlen_swa", "24"}}).tile_n == 64);
+  const Plan plan = make_plan(problem_of("fmha", with({{"head_dim", "512"}, {"heads_q", "96"}})));
+  CHECK(plan.reason.find("75.0 % of its tiles is work") != std::string::npos);
+  // Threads load all keys, with 16 bytes each.
+  for (const TensorMapRecipe& map : plan.launch.tensor_maps) CHECK((map.name == "q" || map.name == "o"));
+  CHECK(std::any_of(plan.launch.domain.begin(), plan.launch.domain.end(), [](const DomainRule& rule) {
+    return rule.message == "swa_v_stride_batch must be a multiple of 8 (16 bytes)";
+  }));
+  const auto refused = [&](const Fields& more) { return refusal(with(more)); };
+  CHECK(refused({{"kv_copy", "tma"}}).find("kv_copy tma, rows of two pools of keys come by threads: take cp_async") !=
+        std::string::npos);
+  CHECK(refused({{"kv_dtype", "e4m3"}}) == "fmha has no kernel for kv_dtype e4m3 with kv_pools");
+  CHECK(refused({{"q_layout", "ragged"}}) ==
+        "q_layout ragged with kv_pools sparse_window: each query has a list of its own; take dense");
+  CHECK(refused({{"kv_layout", "ragged"}})
+            .find("kv_layout paged or ragged with v_layout k or two pools of keys: take none of these") !=
+        std::string::npos);
+  CHECK(refused({{"tree_mask", "bits"}}) ==
+        "tree_mask bits with kv_pools sparse_window: there is no kernel for it: take "
+        "dense");
+  CHECK(refused({{"split_size", "2048"}}) ==
+        "split_size 2048 with kv_pools sparse_window: a query's list is not split: take 0");
+}

@@ -198,13 +198,14 @@ TEST_CASE("attention on tcgen05: what is refused of windows, used lengths, packe
   CHECK(with({{"swizzle", "none"}, {"head_dim", "64"}}) ==
         "head_dim 64, tile 128x128, 3 stages, 128 heads packed, two pools of keys: a swizzle span of 16 bytes, 32 or "
         "more needed with two pools of keys (gather4)");
-  for (const auto& [key, word] : {std::pair("seqused", "k"), std::pair("window", "sliding"),
-                                  std::pair("split_kv", "on"), std::pair("output", "unnormalized")})
-    CHECK(with({{key, word}})
-              .find("two pools of keys with used lengths, a sliding window of its own, split keys, "
-                    "v_layout k or output unnormalized: take none of these") != std::string::npos);
-  CHECK(refusal({{"topk", "100"}}) ==
-        "topk 100 without a list of rows: take kv_pools sparse_window, on sm_100a or sm_103a");
+  for (const char* const arch : {"sm_90a", "sm_100a"})
+    for (const auto& [key, word] :
+         {std::pair("seqused", "k"), std::pair("window", "sliding"), std::pair("split_kv", "on"),
+          std::pair("output", "unnormalized"), std::pair("v_layout", "k")})
+      CHECK(with({{"arch", arch}, {key, word}})
+                .find("two pools of keys with used lengths, a sliding window of its own, split keys, "
+                      "v_layout k or output unnormalized: take none of these") != std::string::npos);
+  CHECK(refusal({{"topk", "100"}}) == "topk 100 without a list of rows: take kv_pools sparse_window");
   CHECK(refusal({{"pack_gqa", "192"}}) == "accepted");
   CHECK(refusal({{"pack_gqa", "65537"}}) ==
         "head_dim 128, tile 256x128, 2 stages, 65537 heads packed: pack_gqa 65,537, 1 to 65,536 allowed (heads of a "
@@ -233,8 +234,6 @@ TEST_CASE("what attention has on tcgen05 alone is refused on sm_90a") {
         "q_layout ragged with kv_pools sparse_window: each query has a list of its own; take dense");
   CHECK(refusal_of(attention({{"seqused", "qk"}, {"q_layout", "ragged"}})) ==
         "seqused qk with q_layout ragged: cu_seqlens_q says how many queries a sequence has; take seqused k");
-  CHECK(refusal_of(problem_of("fmha", {{"kv_pools", "sparse_window"}})) ==
-        "fmha has no kernel for kv_pools sparse_window on sm_90a: take sm_100a or sm_103a");
   CHECK(refusal_of(problem_of("fmha", {{"window_size_right", "5"}})) ==
         "window_size_right 5 without a window: take window sliding");
   CHECK(refusal_of(problem_of("fmha", {{"p_path", "smem"}})) ==

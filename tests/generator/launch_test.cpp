@@ -2,6 +2,7 @@
 // maps obey the driver's rules and their boxes have the bytes that the kernel lays out and waits for.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
 
@@ -92,6 +93,25 @@ Sizes attention_sizes(std::int64_t batch, std::int64_t heads_q, std::int64_t hea
           {"seqlen_q", seqlen_q}, {"seqlen_k", seqlen_k}, {"num_sms", 132}};
 }
 
+/// Two pools of keys: threads load them, and a tile is one query or a part of one.
+void check_launch_of_pools(const fmha::Config& config, const LaunchPlan& launch) {
+  Sizes sizes = attention_sizes(3, config.pack_gqa, 1, 77, 1001);
+  sizes["topk"] = 500;
+  sizes["seqlen_swa"] = 40;
+  const Bound bound(launch, sizes);
+  for (const DomainRule& rule : launch.domain) CHECK(bound.holds(rule));
+  CHECK(launch.tensor_maps.size() == 2);
+  const int panels = fmha::qk_columns(config) / fmha::span_elements(config);
+  CHECK(panels * static_cast<int>(smem_box_bytes(bound.map(launch, "q"))) == fmha::q_slot_bytes(config));
+  CHECK(static_cast<int>(smem_box_bytes(bound.map(launch, "o"))) * panels <= fmha::q_slot_bytes(config));
+  const std::int64_t tiles = 3 * 77 * ceil_div(config.pack_gqa, config.tile_m);
+  const std::int64_t places = config.cta_pair ? 66 : 132 * fmha::ctas_per_sm(config);
+  CHECK(bound.value(launch.steps.at(0).grid[0]) == fmha::ctas_per_tile(config) * std::min(places, tiles));
+  sizes["swa_v_stride_batch"] = 12;
+  CHECK(std::any_of(launch.domain.begin(), launch.domain.end(),
+                    [&](const DomainRule& rule) { return !Bound(launch, sizes).holds(rule); }));
+}
+
 }  // namespace
 
 TEST_CASE("sizes, strides and grid of a dense attention") {
@@ -157,6 +177,7 @@ TEST_CASE("attention: maps obey the rules and boxes fill the ring slots, for eve
   for_each_legal<FmhaOperator>([&](const fmha::Config& config) {
     const LaunchPlan launch = described<FmhaOperator>(config).launch;
     CAPTURE(launch.steps.at(0).entry);
+    if (fmha::has_pools(config)) return check_launch_of_pools(config, launch);
     for (const Sizes& sizes : cases) {
       const Bound bound(launch, sizes);
       for (const DomainRule& rule : launch.domain) CHECK(bound.holds(rule));

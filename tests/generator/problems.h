@@ -90,6 +90,13 @@ inline std::vector<Problem> every_fact() {
                               .head_dim_v = dims.head_dim_v,
                               .dtype = DType::e4m3,
                               .mask = dims.head_dim == 128 ? Mask::none : Mask::causal});
+  for (const fmha::HeadDims& dims : fmha::kHeadDims)
+    for (const int heads : {16, 128})
+      problems.push_back(Fmha{.head_dim = dims.head_dim,
+                              .head_dim_v = dims.head_dim_v,
+                              .mask = heads == 16 ? Mask::none : Mask::causal,
+                              .kv_pools = KvPools::sparse_window,
+                              .pack_gqa = heads});
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
     for (const Word<BlockFormat>& format : kBlockFormatWords)
       for (const ScaleForm form : {ScaleForm::plain, ScaleForm::tile}) {

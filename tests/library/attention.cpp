@@ -228,8 +228,8 @@ TEST_CASE("library: windows, valid lengths and split keys of attention") {
   check(machine, split, arguments, {in.q, in.k, in.v, [](std::int64_t) { return range(0, 21); }});
 }
 
-TEST_CASE("library: attention over listed rows, a window and a sink") {
-  Machine machine("sm_100a");
+void check_pools(const char* arch) {
+  Machine machine(arch);
   if (is_skipped(machine)) return;
   // Two queries of four heads; rows 0 to 29 of the pool, then the window's 12 keys.
   const Rows q(8, 1), k(42, 2), v(42, 3);
@@ -238,7 +238,7 @@ TEST_CASE("library: attention over listed rows, a window and a sink") {
                                                      rows.bits.begin() + static_cast<std::ptrdiff_t>(end * kHeadDim)));
   };
   const std::vector<std::int32_t> indices{3, -1, 29, 7, 0, 11};
-  const auto kernel = machine.jit.kernel(Fmha{.arch = Arch::parse("sm_100a"),
+  const auto kernel = machine.jit.kernel(Fmha{.arch = Arch::parse(arch),
                                               .head_dim = kHeadDim,
                                               .mask = Mask::causal,
                                               .kv_pools = KvPools::sparse_window,
@@ -269,6 +269,10 @@ TEST_CASE("library: attention over listed rows, a window and a sink") {
            return keys;
          },
          std::exp(0.5)});
+}
+
+TEST_CASE("library: attention over listed rows, a window and a sink") {
+  for (const char* const arch : {"sm_90a", "sm_100a"}) check_pools(arch);
 }
 
 }  // namespace tessera

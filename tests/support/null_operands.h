@@ -227,11 +227,11 @@ inline std::vector<Case> cases_of_attention_tcgen05() {
 }
 
 inline std::vector<Case> cases_of_pools() {
-  const Fmha fmha = on<Fmha>("sm_100a");
+  std::vector<Case> cases;
   const auto pools = [&](const char* head_dim, const char* heads, std::int64_t rows, std::int64_t topk,
                          std::int64_t window, std::vector<std::string> nulls) {
     Case test{fmt::format("{} rows, a list of {}, a window of {}", rows, topk, window),
-              fmha,
+              on<Fmha>("sm_100a"),
               {{"kv_pools", "sparse_window"}, {"head_dim", head_dim}, {"pack_gqa", heads}},
               lengths(2, std::stoi(heads), 1, 3, rows),
               std::move(nulls),
@@ -240,15 +240,18 @@ inline std::vector<Case> cases_of_pools() {
     test.sizes["seqlen_swa"] = window;
     test.inputs["swa_lens"] = std::vector<double>(2, static_cast<double>(window));
     if (window == 0 && (rows == 0 || topk == 0)) test.outputs = kNoKeys;
-    return test;
+    cases.push_back(test);
+    test.problem = on<Fmha>("sm_90a");
+    cases.push_back(std::move(test));
   };
-  return {pools("64", "16", 0, 50, 0, {"k", "v", "swa_k", "swa_v"}),
-          pools("512", "128", 0, 50, 0, {"k", "v", "swa_k"}),
-          pools("64", "16", 0, 0, 0, {"k", "v", "swa_k", "indices"}),
-          pools("64", "16", 200, 0, 0, {"swa_k", "indices"}),
-          pools("64", "16", 0, 50, 100, {"k", "v"}),
-          pools("64", "16", 0, 0, 100, {"k", "v", "indices"}),
-          pools("64", "16", 200, 150, 0, {"swa_k", "swa_v"})};
+  pools("64", "16", 0, 50, 0, {"k", "v", "swa_k", "swa_v"});
+  pools("512", "128", 0, 50, 0, {"k", "v", "swa_k"});
+  pools("64", "16", 0, 0, 0, {"k", "v", "swa_k", "indices"});
+  pools("64", "16", 200, 0, 0, {"swa_k", "indices"});
+  pools("64", "16", 0, 50, 100, {"k", "v"});
+  pools("64", "16", 0, 0, 100, {"k", "v", "indices"});
+  pools("64", "16", 200, 150, 0, {"swa_k", "swa_v"});
+  return cases;
 }
 
 inline std::vector<Case> cases_of_products() {

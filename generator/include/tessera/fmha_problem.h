@@ -23,7 +23,7 @@ struct Fmha {
   Window window = Window::none;               ///< sizes are given at launch
   UsedLengths seqused = UsedLengths::none;    ///< valid lengths of each sequence, in memory
   QueryLayout q_layout = QueryLayout::dense;  ///< of q and o; ragged: seqlen_q are the queries of all sequences
-  KvPools kv_pools = KvPools::dense;          ///< tcgen05: sparse_window: keys by a list, and those of a window
+  KvPools kv_pools = KvPools::dense;          ///< sparse_window: keys by a list, and those of a window
   KvLayout kv_layout = KvLayout::dense;       ///< how the keys of sequences lie in k and v
   std::optional<int> page_size{};             ///< keys of a page: with kv_layout paged
   VIsK v_is_k = VIsK::off;                    ///< sm_90a: values are the first head_dim_v columns of k, there is no v
