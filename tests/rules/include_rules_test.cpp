@@ -189,7 +189,7 @@ TEST_CASE("files stay readable") {
 
 TEST_CASE("the README is short, and each of its commands names a script or a subcommand that exists") {
   const std::string text = read_text(kRoot / "README.md");
-  CHECK(std::count(text.begin(), text.end(), '\n') <= 160);
+  CHECK(std::count(text.begin(), text.end(), '\n') <= 170);
   std::istringstream lines(text);
   std::size_t commands = 0;
   for (std::string line; std::getline(lines, line);) {
