@@ -26,6 +26,7 @@ FmhaLaunch launch_facts(const Config& c) {
           .has_cuts = fmha::has_whole_tiles(c),
           .copies_keys = c.kv_copy == KvCopy::cp_async,
           .copies_q = fmha::copies_q(c),
+          .stores_o = has_descales(c.facts),
           .tile_rows = c.tile_m,
           .tile_n = c.tile_n,
           .merge_rows = kMergeRows,

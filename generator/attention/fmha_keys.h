@@ -36,12 +36,10 @@ void add_key_domain(const FmhaLaunch& c, LaunchPlan& launch);
 void add_key_parameters(const FmhaLaunch& c, LaunchStep& step);
 
 /// Whether o leaves through a tensor map; else by threads.
-inline bool has_map_of_o(const FmhaLaunch& c) {
-  return !c.is_split && !is_latent(c) && !has_descales(c.facts) && !c.copies_q;
-}
+inline bool has_map_of_o(const FmhaLaunch& c) { return !c.is_split && !is_latent(c) && !c.stores_o && !c.copies_q; }
 /// Whether the first step stores rows of o by threads.
 inline bool stores_rows(const FmhaLaunch& c) {
-  return c.is_dealt || ((is_ragged(c.facts) || has_descales(c.facts) || c.copies_q) && !c.is_split);
+  return c.is_dealt || ((is_ragged(c.facts) || c.stores_o || c.copies_q) && !c.is_split);
 }
 
 /// Factors of 8-bit q, k and v, for each sequence and key head; strides of 0: one for all. Empty where there are none.

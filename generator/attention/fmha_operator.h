@@ -86,6 +86,7 @@ struct FmhaLaunch {
   bool has_cuts = false;     ///< dealt keys beside whole tiles: CTAs write where their ranges begin
   bool copies_keys = false;  ///< threads load k and v, no tensor map
   bool copies_q = false;     ///< threads load q; they store o too
+  bool stores_o = false;     ///< threads store o beside operands of 8 bits
   int tile_rows = 0;         ///< packed rows of a CTA, or of a pair
   int tile_n = 0;            ///< keys of a step
   int merge_rows = 1;        ///< of a CTA of the kernel that merges split keys

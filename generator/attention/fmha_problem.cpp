@@ -81,7 +81,7 @@ std::span<const Selector> fmha_fields() {
       field<&Fmha::tree_mask>("tree-mask", "tree_mask",
                               "whether bits say which of the last keys, those of the queries, a query sees"),
       offer(field<&Fmha::kv_dtype>("kv-dtype", "kv_dtype",
-                                   "type of k and v (auto: dtype); e4m3: with descales, widened exactly (sm_90a only)"),
+                                   "type of k and v (auto: dtype); e4m3: with descales, widened exactly"),
             {"bf16", "f16", "e4m3"}),
       split_size_field(),
       offer(field<&Fmha::o_dtype>("o-dtype", "o_dtype", "type of a normalised o (auto: dtype, bf16 for e4m3)"),

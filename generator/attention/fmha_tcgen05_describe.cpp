@@ -57,11 +57,20 @@ void describe_smem(const Config& c, Plan& plan) {
     of_q.push_back({"O tile on its way out", "store_o", "barrier q_empty"});
   }
   add(layout.q, tiles, std::move(of_q));
-  add(layout.k, c.stages,
-      {{"K tile on its way", "load_kv", "barrier k_full"}, {"K tile, read by S = Q K^T", "mma", "barrier k_empty"}});
-  add(layout.v, c.stages,
-      {{"V tile on its way", "load_kv", "barrier v_full"}, {"V tile, read by O += P V", "mma", "barrier v_empty"}});
+  const bool is_widened = widens_keys(c.facts);
+  const MemoryPhase k_comes = is_widened ? MemoryPhase{"K tile, widened", "widen_kv", "barrier k_full"}
+                                         : MemoryPhase{"K tile on its way", "load_kv", "barrier k_full"};
+  const MemoryPhase v_comes = is_widened ? MemoryPhase{"V tile, widened", "widen_kv", "barrier v_full"}
+                                         : MemoryPhase{"V tile on its way", "load_kv", "barrier v_full"};
+  add(layout.k, c.stages, {k_comes, {"K tile, read by S = Q K^T", "mma", "barrier k_empty"}});
+  add(layout.v, c.stages, {v_comes, {"V tile, read by O += P V", "mma", "barrier v_empty"}});
   add(layout.p, tiles, {{"P", "softmax", "barrier p_full"}, {"P, read by O += P V", "mma", "barrier o_done"}});
+  add(layout.raw_k, fmha_tcgen05::raw_stages(c),
+      {{"8-bit K on its way", "load_kv", "barrier raw_k_full"},
+       {"8-bit K of a block", "widen_kv", "barrier raw_k_empty"}});
+  add(layout.raw_v, fmha_tcgen05::raw_stages(c),
+      {{"8-bit V on its way", "load_kv", "barrier raw_v_full"},
+       {"8-bit V of a block", "widen_kv", "barrier raw_v_empty"}});
   add(layout.factors, fmha_tcgen05::kNumBuffers,
       {{"factors of O's rows", "softmax", "barrier factors_full"},
        {"factors of O's rows, read", "correction", "barrier p_full"}});
@@ -106,31 +115,32 @@ void describe_tmem(const Config& c, Plan& plan) {
 void FmhaTcgen05Operator::describe(const Config& config, Plan& plan) {
   const std::string dtype(to_word(config.facts.dtype));
   const std::string_view o_dtype = config.facts.output == Output::unnormalized ? "f32" : std::string_view(dtype);
-  const auto operand = [&](const char* name, std::string_view type, const char* use) {
+  const std::string keys(to_word(key_dtype(config.facts)));
+  const auto operand = [&](const char* name, std::string_view type, const char* use, Swizzle swizzle) {
     plan.operands.push_back({.name = name,
                              .dtype = std::string(type),
                              .tensor_map_type = std::string(type),
-                             .swizzle = std::string(to_word(config.swizzle)),
+                             .swizzle = std::string(to_word(swizzle)),
                              .use = use});
   };
   const auto plain = [&](const char* name, const char* type, const char* use) {
     plan.operands.push_back({.name = name, .dtype = type, .tensor_map_type = {}, .swizzle = {}, .use = use});
   };
   plan.mma_kind = to_word(config.mma_kind);
-  operand("q", dtype, "A of S = Q K^T, from shared memory");
+  operand("q", dtype, "A of S = Q K^T, from shared memory", config.swizzle);
   // Through a tensor map, or by threads.
   const auto of_keys = [&](const char* name, const char* use) {
     if (config.kv_copy == KvCopy::tma)
-      operand(name, dtype, use);
+      operand(name, keys, use, key_swizzle(config.facts, config.swizzle));
     else
-      plain(name, dtype.c_str(), use);
+      plain(name, keys.c_str(), use);
   };
   of_keys("k", "B of S = Q K^T, K-major");
   of_keys("v", config.facts.v_layout == Layout::mn_major ? "B of O = P V, MN-major" : "B of O = P V, K-major");
   if (fmha_tcgen05::is_split(config)) {
     plain("o", std::string(o_dtype).c_str(), "D of O = P V, merged from parts in the workspace");
   } else {
-    operand("o", o_dtype, "D of O = P V, from Tensor Memory, stored through shared memory");
+    operand("o", o_dtype, "D of O = P V, from Tensor Memory, stored through shared memory", config.swizzle);
   }
   plain("lse", "f32", "written if not null");
   if (has_pools(config.facts)) {
@@ -141,7 +151,7 @@ void FmhaTcgen05Operator::describe(const Config& config, Plan& plan) {
   describe_smem(config, plan);
   describe_tmem(config, plan);
   plan.entry_registers = fmha_tcgen05::register_budget(config).entry;
-  for (int i = 0; i < fmha_tcgen05::kNumRoles; ++i) {
+  for (int i = 0; i < fmha_tcgen05::num_roles(config); ++i) {
     const fmha_tcgen05::Role role = fmha_tcgen05::role(config, i);
     plan.roles.push_back({role.name, role.first_warp, role.warps, role.registers});
   }

@@ -79,7 +79,7 @@ Config default_of(const Config& c) {
   standard.kv_copy = c.kv_copy;
   if (!has_pools(c.facts)) return standard;
   // The first tile that is one query.
-  for (const Tile& tile : fmha_tcgen05::kTiles) {
+  for (const Tile& tile : fmha_tcgen05::tiles_of(c.facts)) {
     if (tile.head_dim != c.facts.head_dim || tile.head_dim_v != c.facts.head_dim_v) continue;
     standard.tile_m = tile.tile_m;
     standard.tile_n = tile.tile_n;
@@ -122,6 +122,18 @@ std::string traits(const Config& c) {
   return text;
 }
 
+/// What there are kernels for of 8-bit keys under 16-bit queries.
+void require_widened_keys(const Fmha& problem) {
+  const auto refuse = [&](const std::string& with) {
+    throw Error(ErrorKind::unsupported,
+                fmt::format("fmha has no kernel for kv_dtype {} with {}", to_word(*problem.kv_dtype), with));
+  };
+  const fmha_tcgen05::Tiles tiles = fmha_tcgen05::tiles_of(attention_facts(problem));
+  if (std::none_of(tiles.begin(), tiles.end(), [&](const Tile& tile) { return is_own(tile, problem); }))
+    refuse("head_dim " + head_dims_text(problem.head_dim, problem.head_dim_v.value_or(problem.head_dim)));
+  if (has_pools(attention_facts(problem))) refuse("kv_pools");
+}
+
 }  // namespace
 
 void FmhaTcgen05Operator::require_facts(const Fmha& problem) {
@@ -154,10 +166,7 @@ void FmhaTcgen05Operator::require_facts(const Fmha& problem) {
   require_facts_of_scores(problem);
   require_sizes_of_facts(problem);
   require_split(problem, "on");
-  if (problem.kv_dtype && *problem.kv_dtype != problem.dtype) {
-    throw Error(ErrorKind::unsupported, fmt::format("fmha has no kernel for kv_dtype {} on {}: take sm_90a",
-                                                    to_word(*problem.kv_dtype), problem.arch.to_string()));
-  }
+  if (widens_keys(attention_facts(problem))) require_widened_keys(problem);
   if (problem.split_kv == SplitKv::dealt) {
     throw Error(ErrorKind::unsupported, fmt::format("fmha has no kernel for split_kv dealt on {}: take on, or sm_90a",
                                                     problem.arch.to_string()));
@@ -174,12 +183,13 @@ void FmhaTcgen05Operator::require_facts(const Fmha& problem) {
 
 std::vector<Config> FmhaTcgen05Operator::candidates(const Fmha& asked) {
   const Fmha problem = of_one_sequence(asked);
+  const fmha_tcgen05::Tiles tiles = fmha_tcgen05::tiles_of(attention_facts(problem));
   std::vector<Config> list;
   const auto widest_of = [&](const Tile& tile) {
     return fmha_tcgen05::widest_swizzle(config_of(problem, tile, Swizzle::none, tile.p_path));
   };
   for (const bool is_first : {true, false}) {
-    for (const Tile& tile : fmha_tcgen05::kTiles) {
+    for (const Tile& tile : tiles) {
       if (!is_own(tile, problem)) continue;
       if (is_first) {
         const Config c = config_of(problem, tile, widest_of(tile), tile.p_path);
@@ -192,12 +202,12 @@ std::vector<Config> FmhaTcgen05Operator::candidates(const Fmha& asked) {
           list.push_back(config_of(problem, tile, swizzle, p_path));
     }
   }
-  for (const Tile& tile : fmha_tcgen05::kTiles)
+  for (const Tile& tile : tiles)
     if (!is_own(tile, problem)) list.push_back(config_of(problem, tile, widest_of(tile), tile.p_path));
   const auto is_legal = [](const Config& c) { return fmha_tcgen05::why_invalid(c).ok(); };
   if (problem.tile_n || std::any_of(list.begin(), list.end(), is_legal)) return list;
   // Pins that no tile of the table bears, like many stages, may leave room for fewer keys.
-  for (const Tile& tile : fmha_tcgen05::kTiles) {
+  for (const Tile& tile : tiles) {
     if (!is_own(tile, problem)) continue;
     Tile narrower = tile;
     for (narrower.tile_n /= 2; narrower.tile_n >= 32; narrower.tile_n /= 2)
@@ -259,6 +269,15 @@ std::string FmhaTcgen05Operator::explain(const Config& config, const Verdict& ve
     case Rule::pools_need_wider_swizzle:
       return fmt::format("a swizzle span of {} bytes, {} or more needed with two pools of keys (gather4)", found,
                          bound);
+    case Rule::widened_keys_in_pair:
+      return fmt::format("keys in e4m3 in a tile of {} CTAs, {} allowed: take cta_group 1", found, bound);
+    case Rule::widened_keys_need_mn_major:
+      return "v_layout k with keys in e4m3: take v_layout mn";
+    case Rule::widened_keys_of_two_q_tiles:
+      return fmt::format(
+          "tile_n {} with keys in e4m3 and two products of rows in a tile, at most {} allowed (registers of softmax "
+          "threads): take it, or tile_m 128",
+          found, bound);
     case Rule::placed_keys_in_pair:
       return fmt::format("keys that do not lie dense in a tile of {} CTAs, {} allowed: take cta_group 1", found, bound);
     case Rule::tensor_memory_exceeded:

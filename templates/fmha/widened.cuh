@@ -2,6 +2,7 @@
 // spec/fmha_transposed.h.
 #pragma once
 
+#include "attention/widen.cuh"
 #include "fmha/epilogue.cuh"
 #include "fmha/key_blocks.cuh"
 #include "fmha/paged_load.cuh"
@@ -10,7 +11,6 @@
 #include "fmha/ring.cuh"
 #include "fmha/schedule.cuh"
 #include "fmha/transpose.cuh"
-#include "fmha/widen.cuh"
 #include "ptx/elect.cuh"
 #include "ptx/fence.cuh"
 #include "ptx/global.cuh"
@@ -118,7 +118,7 @@ __device__ __forceinline__ void widen_tiles(const Params& p, const Schedule<C>& 
     for (int i = 0; i < count; ++i) {
       ptx::mbarrier_wait_parity(barrier_at<kRing.full>(smem, raw.slot()), raw.parity());
       ptx::mbarrier_wait_parity(barrier_at<kEmpty>(smem, wide.slot()), wide.parity() ^ 1);
-      widen_slot<C, kIsV ? p_dtype(C) : C.facts.dtype, kIsV ? v_columns(C) : qk_columns(C)>(
+      attention::widen_slot<C, kIsV ? p_dtype(C) : C.facts.dtype, kIsV ? v_columns(C) : qk_columns(C), kWideningWarps>(
           smem + kRing.offset + raw.slot() * kRing.slot_bytes, smem + kSlots + wide.slot() * kSlotBytes, thread);
       ptx::fence_proxy_async_shared();
       __syncwarp();

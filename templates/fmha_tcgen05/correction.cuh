@@ -5,6 +5,7 @@
 // last value of the tile before.
 #pragma once
 
+#include "fmha_tcgen05/descales.cuh"
 #include "fmha_tcgen05/key_blocks.cuh"
 #include "fmha_tcgen05/params.cuh"
 #include "fmha_tcgen05/schedule.cuh"
@@ -79,12 +80,23 @@ struct Correction {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       if constexpr (o_element_bytes(C.facts) == 4) {
-        unit[j] = bits[i + j];
+        unit[j] = has_descales(C.facts) ? __float_as_uint(__uint_as_float(bits[i + j]) * factor) : bits[i + j];
       } else {
         unit[j] = ptx::cvt_pack<C.facts.dtype>(__uint_as_float(bits[i + 2 * j]) * factor,
                                                __uint_as_float(bits[i + 2 * j + 1]) * factor);
       }
     }
+  }
+
+  // Of values that have one of their own.
+  __device__ __forceinline__ float descale_of_values(const TileIndex& tile) const {
+    return descale_of<C>(p, p.v_descale, p.v_descale_stride_batch, p.v_descale_stride_head, tile);
+  }
+  // What a finished row of O is multiplied with.
+  __device__ __forceinline__ float last_factor(const TileIndex& tile, int q_tile) const {
+    const float factor = ptx::ld_shared_f32(smem + kLayout.last.offset + 4 * (q_tile * 128 + lane));
+    if constexpr (has_descales(C.facts)) return factor * descale_of_values(tile);
+    return factor;
   }
 
   // Columns [column, column + kChunk) of a row of O to the Q slot, where panels of one pass lie side by side. `from`:
@@ -119,6 +131,8 @@ struct Correction {
     const int query = row / padded_heads(C);
     const bool is_row = is_used_row<C>(p, tile, row, lane % rows_per_cta(C));
     const int head = tile.head * C.pack_gqa + head_of_row<C>(row);
+    [[maybe_unused]] float factor = 1.0f;
+    if constexpr (has_descales(C.facts)) factor = descale_of_values(tile);
     float* const out =
         p.partial_o + (tile.split * num_rows<C>(p) + row_index<C>(p, tile, head, query)) * C.facts.head_dim_v;
 #pragma unroll 1
@@ -128,6 +142,10 @@ struct Correction {
       ptx::tcgen05_wait_ld(bits);
       const int to = place_of_column(column);
       if (!is_row) continue;
+      if constexpr (has_descales(C.facts)) {
+#pragma unroll
+        for (int i = 0; i < kChunk; ++i) bits[i] = __float_as_uint(__uint_as_float(bits[i]) * factor);
+      }
 #pragma unroll
       for (int i = 0; i < kChunk; i += 4)
         if (!is_padded(C.facts) || to + i < C.facts.head_dim_v)
@@ -139,10 +157,10 @@ struct Correction {
 
   // O of a finished Q tile. A pass is one box of TMA: fp32 needs two, of which the second waits until the first has
   // left.
-  __device__ __forceinline__ void finish(int q_tile, unsigned& o_read_parity) const {
+  __device__ __forceinline__ void finish(const TileIndex& tile, int q_tile, unsigned& o_read_parity) const {
     constexpr int kColumns = o_columns(C) / o_passes(C);  // of a lane in a pass
     ptx::mbarrier_wait_parity(barrier_at<kBarriers.last_full>(smem, q_tile), o_read_parity >> 1 & 1);
-    const float factor = ptx::ld_shared_f32(smem + kLayout.last.offset + 4 * (q_tile * 128 + lane));
+    const float factor = last_factor(tile, q_tile);
     wait_output(q_tile);
     const unsigned slot = smem + kLayout.q.offset + q_tile * q_slot_bytes(C);
 #pragma unroll 1
@@ -172,7 +190,7 @@ struct Correction {
     constexpr int kBytes = o_element_bytes(C.facts);
     constexpr int kOfUnit = 16 / kBytes;  // values of 16 bytes
     ptx::mbarrier_wait_parity(barrier_at<kBarriers.last_full>(smem, q_tile), o_read_parity >> 1 & 1);
-    const float factor = ptx::ld_shared_f32(smem + kLayout.last.offset + 4 * (q_tile * 128 + lane));
+    const float factor = last_factor(tile, q_tile);
     wait_output(q_tile);
     const int row = first_row<C>(tile, q_tile) + lane % rows_per_cta(C);
     const bool is_row = is_used_row<C>(p, tile, row, lane % rows_per_cta(C));
@@ -228,7 +246,7 @@ struct Correction {
         if constexpr (is_split(C)) {
           store_part(tile, t);
         } else if (fills_box<C>(p, tile, t)) {
-          finish(t, o_read_parity);
+          finish(tile, t, o_read_parity);
         } else {
           finish_rows(tile, t, o_read_parity);
         }

@@ -20,6 +20,7 @@
 #include "fmha_tcgen05/placed_load.cuh"
 #include "fmha_tcgen05/pools.cuh"
 #include "fmha_tcgen05/softmax.cuh"
+#include "fmha_tcgen05/widen.cuh"
 #include "ptx/address.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/elect.cuh"
@@ -47,8 +48,12 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
     ptx::mbarrier_init(barrier_at<kBarriers.last_full>(smem, i), 4);
   }
   if constexpr (o_passes(C) > 1) ptx::mbarrier_init(barrier_at<kBarriers.o_read>(smem), 1);
+  if constexpr (widens_keys(C.facts)) {
+    init_widened_barriers<C>(smem);
+  } else {
 #pragma unroll 1
-  for (int i = 0; i < 4 * C.stages; ++i) ptx::mbarrier_init(barrier_at<kBarriers.k_full>(smem, i), 1);
+    for (int i = 0; i < 4 * C.stages; ++i) ptx::mbarrier_init(barrier_at<kBarriers.k_full>(smem, i), 1);
+  }
 #pragma unroll 1
   for (int i = 0; i < kNumBuffers; ++i) {
     ptx::mbarrier_init(barrier_at<kBarriers.s_full>(smem, i), 1);
@@ -119,6 +124,22 @@ __device__ __forceinline__ void run_control_warp(const Params& params, unsigned 
   }
 }
 
+// The warpgroups behind the correction's.
+template <Config C>
+__device__ __forceinline__ void run_softmax(const Params& params, unsigned smem, unsigned tmem, int warpgroup,
+                                            int lane) {
+  constexpr RegisterBudget kBudget = register_budget(C);
+  if constexpr (widens_keys(C.facts)) {
+    if (warpgroup == 2 + q_tiles(C)) {
+      ptx::setmaxnreg_dec<kBudget.widening>();
+      widen_kv<C>(params, smem);
+      return;
+    }
+  }
+  ptx::setmaxnreg_inc<kBudget.softmax>();
+  Softmax<C>{params, smem, tmem, warpgroup - 2, lane}.run();
+}
+
 template <Config C>
 __device__ __forceinline__ void kernel(const Params& params) {
   common::require_legal<why_invalid(C)>();
@@ -167,8 +188,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
     }
     Correction<C>{params, smem, tmem_of_warp, lane}.run();
   } else {
-    ptx::setmaxnreg_inc<kBudget.softmax>();
-    Softmax<C>{params, smem, tmem_of_warp, warpgroup - 2, lane}.run();
+    run_softmax<C>(params, smem, tmem_of_warp, warpgroup, lane);
   }
   // Nobody reads Tensor Memory, or sends to the other CTA, any more.
   ptx::tcgen05_fence_before_thread_sync();

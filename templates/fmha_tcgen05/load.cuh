@@ -88,25 +88,23 @@ __device__ __forceinline__ void load_v(const Params& p, unsigned slot, unsigned 
 // All threads, without any key.
 template <Config C>
 __device__ __forceinline__ void clear_kv(unsigned smem) {
-  constexpr SmemRegion kFirst = smem_layout(C).k, kLast = smem_layout(C).v;
-  ptx::clear_shared(smem + kFirst.offset, kLast.offset + kLast.bytes - kFirst.offset, static_cast<int>(threadIdx.x),
-                    num_threads(C));
+  constexpr LoadRing kFirst = load_ring(C, false), kLast = load_ring(C, true);
+  ptx::clear_shared(smem + kFirst.offset, kLast.offset + load_stages(C) * kLast.slot_bytes - kFirst.offset,
+                    static_cast<int>(threadIdx.x), num_threads(C));
 }
 
 // Hands the cleared slots over, one of K and one of V a tile.
 template <Config C>
 __device__ __forceinline__ void load_nothing(const Params& p, unsigned smem) {
-  constexpr Barriers kBarriers = barriers(C);
+  constexpr LoadRing kK = load_ring(C, false), kV = load_ring(C, true);
   const Schedule<C> schedule{p};
-  RingPosition<C.stages> ring;
+  RingPosition<load_stages(C)> ring;
 #pragma unroll 1
   for (int round = 0; schedule.has(round); ++round) {
     if constexpr (is_ragged(C.facts)) schedule.at(round);  // goes on
     const int slot = ring.slot();
-    begin_load<C>(barrier_at<kBarriers.k_full>(smem, slot), barrier_at<kBarriers.k_empty>(smem, slot), ring.parity(),
-                  0);
-    begin_load<C>(barrier_at<kBarriers.v_full>(smem, slot), barrier_at<kBarriers.v_empty>(smem, slot), ring.parity(),
-                  0);
+    begin_load<C>(barrier_at<kK.full>(smem, slot), barrier_at<kK.empty>(smem, slot), ring.parity(), 0);
+    begin_load<C>(barrier_at<kV.full>(smem, slot), barrier_at<kV.empty>(smem, slot), ring.parity(), 0);
     ring.advance();
   }
 }
@@ -114,10 +112,9 @@ __device__ __forceinline__ void load_nothing(const Params& p, unsigned smem) {
 // K and V of all tiles. Step i of a tile loads K of the i-th block from the end and V of the one before it.
 template <Config C>
 __device__ __forceinline__ void load_kv(const Params& p, unsigned smem) {
-  constexpr SmemLayout kLayout = smem_layout(C);
-  constexpr Barriers kBarriers = barriers(C);
+  constexpr LoadRing kK = load_ring(C, false), kV = load_ring(C, true);
   const Schedule<C> schedule{p};
-  RingPosition<C.stages> k_ring, v_ring;
+  RingPosition<load_stages(C)> k_ring, v_ring;
 #pragma unroll 1
   for (int round = 0; schedule.has(round); ++round) {
     const TileIndex tile = schedule.at(round);
@@ -131,21 +128,19 @@ __device__ __forceinline__ void load_kv(const Params& p, unsigned smem) {
     for (int block = blocks.end - 1; block >= blocks.begin - 1; --block) {
       if (block >= blocks.begin) {
         const int slot = k_ring.slot();
-        const unsigned barrier =
-            begin_load<C>(barrier_at<kBarriers.k_full>(smem, slot), barrier_at<kBarriers.k_empty>(smem, slot),
-                          k_ring.parity(), k_slot_bytes(C));
-        load_rows<C>(smem + kLayout.k.offset + slot * k_slot_bytes(C), p.k, barrier, k_rows(C),
+        const unsigned barrier = begin_load<C>(barrier_at<kK.full>(smem, slot), barrier_at<kK.empty>(smem, slot),
+                                               k_ring.parity(), kK.slot_bytes);
+        load_rows<C>(smem + kK.offset + slot * kK.slot_bytes, p.k, barrier, k_rows(C),
                      block * C.tile_n + first_key + cta_of_tile<C>() * k_rows(C), 0, qk_columns(C) / span_elements(C),
                      head, tile.batch);
         k_ring.advance();
       }
       if (block + 1 < blocks.end) {
         const int slot = v_ring.slot();
-        const unsigned barrier =
-            begin_load<C>(barrier_at<kBarriers.v_full>(smem, slot), barrier_at<kBarriers.v_empty>(smem, slot),
-                          v_ring.parity(), v_slot_bytes(C));
-        load_v<C>(p, smem + kLayout.v.offset + slot * v_slot_bytes(C), barrier, (block + 1) * C.tile_n + first_key,
-                  head, tile.batch);
+        const unsigned barrier = begin_load<C>(barrier_at<kV.full>(smem, slot), barrier_at<kV.empty>(smem, slot),
+                                               v_ring.parity(), kV.slot_bytes);
+        load_v<C>(p, smem + kV.offset + slot * kV.slot_bytes, barrier, (block + 1) * C.tile_n + first_key, head,
+                  tile.batch);
         v_ring.advance();
       }
     }

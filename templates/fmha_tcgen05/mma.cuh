@@ -28,10 +28,10 @@ inline constexpr auto kKind = layout::Tcgen05Kind::f16;
 inline constexpr unsigned long long kDescriptorVersion = 1ull << 46;
 
 template <Config C>
-TESSERA_HD constexpr unsigned instruction(int n, bool is_b_mn_major) {
-  constexpr auto kType = C.facts.dtype == DType::bf16 ? layout::Tcgen05Type::bf16 : layout::Tcgen05Type::f16;
+TESSERA_HD constexpr unsigned instruction(DType dtype, int n, bool is_b_mn_major) {
+  const auto type = dtype == DType::bf16 ? layout::Tcgen05Type::bf16 : layout::Tcgen05Type::f16;
   return layout::encode_instruction_descriptor(
-      kKind, {.a = kType, .b = kType, .m = rows_per_product(C), .n = n, .is_b_mn_major = is_b_mn_major});
+      kKind, {.a = type, .b = type, .m = rows_per_product(C), .n = n, .is_b_mn_major = is_b_mn_major});
 }
 
 template <Config C>
@@ -65,7 +65,7 @@ struct Issuer {
   }
 
   __device__ __forceinline__ void issue_scores(int q_tile, int buffer) const {
-    constexpr unsigned kInstruction = instruction<C>(C.tile_n, false);
+    constexpr unsigned kInstruction = instruction<C>(C.facts.dtype, C.tile_n, false);
     const unsigned long long a =
         kDescriptorVersion |
         k_major_descriptor(smem + kLayout.q.offset + q_tile * q_slot_bytes(C), rows_per_cta(C), C.swizzle);
@@ -87,7 +87,7 @@ struct Issuer {
   template <int kFirst, int kEnd>
   __device__ __forceinline__ void issue_output(int q_tile, int buffer, bool accumulate) const {
     constexpr bool kIsMnMajor = C.facts.v_layout == Layout::mn_major;
-    constexpr unsigned kInstruction = instruction<C>(pv_columns(C), kIsMnMajor);
+    constexpr unsigned kInstruction = instruction<C>(p_dtype(C), pv_columns(C), kIsMnMajor);
     const unsigned v_slot = smem + kLayout.v.offset + v_ring.slot() * v_slot_bytes(C);
     const unsigned p_in_tmem = tmem + buffer * s_columns(C) + p_offset(C);
     const unsigned long long p_in_smem =

@@ -55,6 +55,13 @@ struct Params {
   long long v_stride_page = 0;
   long long v_stride_seqlen = 0;
   long long v_stride_head = 0;
+  // 8-bit keys: [batch][heads_kv], null: 1.
+  const float* k_descale = nullptr;
+  const float* v_descale = nullptr;
+  long long k_descale_stride_batch = 0;
+  long long k_descale_stride_head = 0;
+  long long v_descale_stride_batch = 0;
+  long long v_descale_stride_head = 0;
   long long o_stride_head = 0;  // of o_rows
   long long o_stride_seqlen = 0;
 };

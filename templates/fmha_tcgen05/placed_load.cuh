@@ -18,7 +18,7 @@ namespace tessera::fmha_tcgen05 {
 template <Config C, BarrierRow kFull, BarrierRow kEmpty, class Load>
 __device__ __forceinline__ void load_placed_block(const Load& load, unsigned smem, unsigned slots, int slot_bytes,
                                                   unsigned tail, unsigned& tail_parity, int first_key,
-                                                  fmha::RingPosition<C.stages>& ring) {
+                                                  fmha::RingPosition<load_stages(C)>& ring) {
   const unsigned full = barrier_at<kFull>(smem, ring.slot());
   const unsigned slot = slots + ring.slot() * slot_bytes;
   int pages[Load::kPagesOfLane];
@@ -45,10 +45,10 @@ template <Config C>
 __device__ __forceinline__ void load_placed_keys(const Params& p, unsigned smem) {
   using LoadOfK = attention::KeyLoad<C, false, C.tile_n, qk_columns(C), Params>;
   using LoadOfV = attention::KeyLoad<C, true, C.tile_n, v_columns(C), Params>;
-  constexpr SmemLayout kLayout = smem_layout(C);
+  constexpr LoadRing kK = load_ring(C, false), kV = load_ring(C, true);
   constexpr Barriers kBarriers = barriers(C);
   const Schedule<C> schedule{p};
-  fmha::RingPosition<C.stages> k_ring, v_ring;
+  fmha::RingPosition<load_stages(C)> k_ring, v_ring;
   const unsigned tail = barrier_at<kBarriers.tail>(smem);
   unsigned tail_parity = 0;
 #pragma unroll 1
@@ -65,11 +65,11 @@ __device__ __forceinline__ void load_placed_keys(const Params& p, unsigned smem)
 #pragma unroll 1
     for (int block = blocks.end - 1; block >= blocks.begin - 1; --block) {
       if (block >= blocks.begin)
-        load_placed_block<C, kBarriers.k_full, kBarriers.k_empty>(
-            load_k, smem, smem + kLayout.k.offset, k_slot_bytes(C), tail, tail_parity, block * C.tile_n, k_ring);
+        load_placed_block<C, kK.full, kK.empty>(load_k, smem, smem + kK.offset, kK.slot_bytes, tail, tail_parity,
+                                                block * C.tile_n, k_ring);
       if (block + 1 < blocks.end)
-        load_placed_block<C, kBarriers.v_full, kBarriers.v_empty>(
-            load_v, smem, smem + kLayout.v.offset, v_slot_bytes(C), tail, tail_parity, (block + 1) * C.tile_n, v_ring);
+        load_placed_block<C, kV.full, kV.empty>(load_v, smem, smem + kV.offset, kV.slot_bytes, tail, tail_parity,
+                                                (block + 1) * C.tile_n, v_ring);
     }
   }
 }

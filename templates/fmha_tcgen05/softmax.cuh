@@ -19,6 +19,7 @@
 #include "attention/altered_scores.cuh"
 #include "attention/sink.cuh"
 #include "attention/tree_mask.cuh"
+#include "fmha_tcgen05/descales.cuh"
 #include "fmha_tcgen05/exponential.cuh"
 #include "fmha_tcgen05/key_blocks.cuh"
 #include "fmha_tcgen05/params.cuh"
@@ -113,7 +114,8 @@ struct Softmax {
   const unsigned tmem;  // of this warp's lanes
   const int q_tile;
   const int lane;  // of Tensor Memory
-  const Scale scale = scale_of<C>(p);
+  Scale scale = scale_of<C>(p);
+  float of_scores = 0;  // factor of a tile's scores, where keys have one of their own
   BufferPosition<C> position{};
   unsigned o_parity = 1;  // of the last O += P V: none yet
   int exchange = 0;       // slot of the last exchange between folded lanes
@@ -151,9 +153,20 @@ struct Softmax {
     }
   }
 
+  // Of a tile whose keys have a factor of their own.
+  __device__ __forceinline__ void take_descale(const TileIndex& tile) {
+    of_scores =
+        p.softmax_scale * descale_of<C>(p, p.k_descale, p.k_descale_stride_batch, p.k_descale_stride_head, tile);
+    if constexpr (!alters_scores(C.facts)) scale = Scale(of_scores);
+  }
+  __device__ __forceinline__ attention::Altering altering_of_tile() const {
+    if constexpr (has_descales(C.facts)) return attention::altering_of<C>(p, of_scores);
+    return attention::altering_of<C>(p);
+  }
+
   // `key`: of the first score.
   __device__ __forceinline__ void alter(float (&scores)[kCount], int key) const {
-    const attention::Altering altering = attention::altering_of<C>(p);
+    const attention::Altering altering = altering_of_tile();
     const float distance = static_cast<float>(beside - key);
 #pragma unroll
     for (int i = 0; i < kCount; ++i)
@@ -253,7 +266,7 @@ struct Softmax {
         const float high = exp2_of_score(fmaf(scores[i + j + 1], scale.folded, minus_m), j + 1);
         partial[0] += low;
         partial[1] += high;
-        packed[j / 2] = ptx::cvt_pack<C.facts.dtype>(low, high);
+        packed[j / 2] = ptx::cvt_pack<p_dtype(C)>(low, high);
       }
       if constexpr (C.p_path == ProbabilityPath::tmem) {
         ptx::tcgen05_st_32x32b(tmem + buffer * s_columns(C) + p_offset(C) + i / 2, packed);
@@ -329,6 +342,7 @@ struct Softmax {
       const Blocks blocks = keys.of_q_tile(q_tile);
       const int row = first_row<C>(tile, q_tile) + row_of_lane();
       const Keys visible = keys.visible(row / padded_heads(C));
+      if constexpr (has_descales(C.facts)) take_descale(tile);
       attention::TreeRow tree;
       if constexpr (C.facts.tree_mask != TreeMask::none)
         tree = attention::tree_row(p, keys.lengths, first_token<C>(p, tile), row / padded_heads(C));

@@ -32,6 +32,10 @@
 //           spec/fmha.h, seqlen_swa keys), int* indices [batch, seqlen_q, topk], int* swa_lens [batch], float* sink
 //           [heads_q], which may be null, int topk, seqlen_swa. heads_kv is 1; topk + seqlen_swa at most 2^31 - 2^16
 //
+//   kv8     kv_dtype e4m3: k and v have maps of 8 bits without a swizzle, and four warps behind the softmax widen what
+//           they bring (spec/fmha_tcgen05_smem.h). Behind softmax_scale, or the parameters of placed keys, come float*
+//           k_descale, v_descale, of [batch, heads_kv], which may be null (1), long long k_descale_stride_batch,
+//           k_descale_stride_head, the same of v. They multiply the scale of the scores and a finished row of O
 //   ragged  a sequence's queries are as many tiles as they fill, and the last one's rows leave one by one, from Tensor
 //           Memory to o_rows. split_kv is on or off: where it is on, parts and statistics of rows are those of one
 //           sequence of seqlen_q queries, and the merge takes cu_seqlens_q behind sink
@@ -54,9 +58,12 @@ struct RegisterBudget {
   int control = 0;
   int correction = 0;
   int softmax = 0;
+  int widening = 0;
 };
 
 TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
+  if (widens_keys(c.facts))
+    return q_tiles(c) == 2 ? RegisterBudget{96, 72, 64, 136, 72} : RegisterBudget{128, 88, 96, 232, 96};
   return q_tiles(c) == 2 ? RegisterBudget{128, 64, 64, 192} : RegisterBudget{168, 128, 136, 240};
 }
 
@@ -110,6 +117,14 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_keys(const Config& c) {
   return {};
 }
 
+TESSERA_HD constexpr Verdict<Rule> why_invalid_widened_keys(const Config& c) {
+  if (!widens_keys(c.facts)) return {};
+  if (c.cta_pair) return {Rule::widened_keys_in_pair, 2, 1};
+  if (c.facts.v_layout == Layout::k_major) return {Rule::widened_keys_need_mn_major, 1, 0};
+  if (q_tiles(c) == 2 && c.tile_n > 64) return {Rule::widened_keys_of_two_q_tiles, c.tile_n, 64};
+  return {};
+}
+
 TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (c.facts.dtype != DType::f16 && c.facts.dtype != DType::bf16)
     return {Rule::dtype_not_16_bit, dtype_bytes(c.facts.dtype), 2};
@@ -138,13 +153,15 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (!of_keys.ok()) return of_keys;
   const Verdict<Rule> of_pools = why_invalid_pools(c);
   if (!of_pools.ok()) return of_pools;
+  const Verdict<Rule> of_widened = why_invalid_widened_keys(c);
+  if (!of_widened.ok()) return of_widened;
   if (used_columns(c) > kTmemColumns) return {Rule::tensor_memory_exceeded, used_columns(c), kTmemColumns};
   const int bytes = smem_layout(c).total_bytes;
   if (bytes > kMaxSmemBytes) return {Rule::shared_memory_exceeded, bytes, kMaxSmemBytes};
   return {};
 }
 
-inline constexpr int kNumRoles = 6;
+TESSERA_HD constexpr int num_roles(const Config& c) { return widens_keys(c.facts) ? 7 : 6; }
 inline constexpr int kWarpOfKv = 0;
 inline constexpr int kWarpOfQ = 1;
 inline constexpr int kWarpOfO = 2;
@@ -163,8 +180,10 @@ TESSERA_HD constexpr Role role(const Config& c, int index) {
       return {"mma", kWarpOfMma, 1, budget.control};
     case 4:
       return {"correction", 4, 4, budget.correction};
-    default:
+    case 5:
       return {"softmax", 8, 4 * q_tiles(c), budget.softmax};
+    default:
+      return {"widen_kv", 8 + 4 * q_tiles(c), kWideningWarps, budget.widening};
   }
 }
 
@@ -177,17 +196,21 @@ TESSERA_HD constexpr TmaBox q_box(const Config& c) {
   if (is_packed(c)) return {{span_elements(c), packed_heads(c), packed_queries(c), 1, 1}};
   return {{span_elements(c), rows_per_cta(c), panels_of_box(c, qk_columns(c) / span_elements(c)), 1, 1}};
 }
-// Of keys that do not lie dense. A box of fewer keys than a block's has one panel.
+// Of keys that do not lie dense, or have 8 bits. A box of fewer keys than a block's has one panel.
 TESSERA_HD constexpr TmaBox kv_box(const Config& c, int columns) {
+  const int span = key_span_bytes(c.facts, c.swizzle, columns) / dtype_bytes(key_dtype(c.facts));
   const int keys = box_keys(c.facts.kv_layout, c.facts.page_size, c.tile_n);
-  return {{span_elements(c), keys, keys == c.tile_n ? panels_of_box(c, columns / span_elements(c)) : 1, 1, 1}};
+  return {{span, keys, keys == c.tile_n ? panels_of_box(c, columns / span) : 1, 1, 1}};
+}
+TESSERA_HD constexpr bool has_kv_box(const Config& c) {
+  return c.facts.kv_layout != KvLayout::dense || widens_keys(c.facts);
 }
 TESSERA_HD constexpr TmaBox k_box(const Config& c) {
-  if (c.facts.kv_layout != KvLayout::dense) return kv_box(c, qk_columns(c));
+  if (has_kv_box(c)) return kv_box(c, qk_columns(c));
   return {{span_elements(c), k_rows(c), panels_of_box(c, qk_columns(c) / span_elements(c)), 1, 1}};
 }
 TESSERA_HD constexpr TmaBox v_box(const Config& c) {
-  if (c.facts.kv_layout != KvLayout::dense) return kv_box(c, v_columns(c));
+  if (has_kv_box(c)) return kv_box(c, v_columns(c));
   if (c.facts.v_layout == Layout::k_major) return {{span_elements(c), v_columns(c), 1, 1, 1}};
   return {{span_elements(c), c.tile_n, panels_of_box(c, v_columns(c) / span_elements(c)), 1, 1}};
 }

@@ -61,6 +61,9 @@ enum class Rule {
   page_too_small_for_tma,   // page_size; 8 (rows of a swizzle's pattern)
   placed_keys_in_pair,      // CTAs; 1 (each warp completes its own CTA's copies)
   placed_keys_need_dense_facts,  // 1 for each of: K-major V, two pools; 0
+  widened_keys_in_pair,          // CTAs; 1 (each CTA's threads widen for their own)
+  widened_keys_need_mn_major,    // 1; 0 (K-major V)
+  widened_keys_of_two_q_tiles,   // tile_n; 64 (registers of softmax threads beside those of widening ones)
   tensor_memory_exceeded,        // columns; 512
   shared_memory_exceeded,        // bytes; 232,448
 };
@@ -95,8 +98,10 @@ TESSERA_HD constexpr int used_rows_of_product(const Config& c) { return used_row
 TESSERA_HD constexpr int used_rows_of_tile(const Config& c) { return q_tiles(c) * used_rows_of_product(c); }
 TESSERA_HD constexpr bool is_packed(const Config& c) { return c.pack_gqa > 1 || has_pools(c.facts); }
 TESSERA_HD constexpr bool is_split(const Config& c) { return c.split_kv == SplitKv::on; }
-// Control warps, correction, and softmax for each Q tile.
-TESSERA_HD constexpr int num_threads(const Config& c) { return (2 + q_tiles(c)) * kWarpgroupThreads; }
+// Control warps, correction, softmax for each Q tile, and those that widen 8-bit keys.
+TESSERA_HD constexpr int num_threads(const Config& c) {
+  return (2 + q_tiles(c) + (widens_keys(c.facts) ? 1 : 0)) * kWarpgroupThreads;
+}
 TESSERA_HD constexpr int ctas_per_sm(const Config&) { return 1; }
 
 TESSERA_HD constexpr int span_elements(const Config& c) {
@@ -105,6 +110,10 @@ TESSERA_HD constexpr int span_elements(const Config& c) {
 TESSERA_HD constexpr int o_span_elements(const Config& c) {
   return swizzle_span_bytes(c.swizzle) / o_element_bytes(c.facts);
 }
+
+// P and V of O += P V. 8-bit values become f16 whatever the queries are: that takes a third of the instructions that
+// bf16 takes, and probabilities, at most 2^8, have finer steps.
+TESSERA_HD constexpr DType p_dtype(const Config& c) { return widens_keys(c.facts) ? DType::f16 : c.facts.dtype; }
 
 // What Q and K, and V and O, have of a row in shared memory and in products.
 TESSERA_HD constexpr int qk_columns(const Config& c) { return padded_columns(c.facts.head_dim); }

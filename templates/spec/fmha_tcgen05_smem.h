@@ -1,4 +1,9 @@
 // Shared memory of attention on tcgen05: regions and barriers. Who hands what on to whom: templates/fmha_tcgen05.
+//
+// 8-bit keys under 16-bit queries come to rings of raw slots, raw_k and raw_v, as TMA or cp.async brings them and
+// without a swizzle. Four warps more (widen_kv) write each block to a slot of k or of v. The issuer does not know: the
+// barriers k_full, k_empty and their like stand between it and the widening warps, raw_k_full and its like between
+// these and the loading warp. There are as many raw slots as there is room for.
 #pragma once
 
 #include "spec/fmha_tcgen05_config.h"
@@ -16,6 +21,8 @@ struct SmemLayout {
   SmemRegion k;         // [stages][head_dim / span][keys][span]
   SmemRegion v;         // [stages][product][columns / span][keys][span]; K-major: [keys / span][columns][span]
   SmemRegion p;         // [Q tile][tile_n / span][rows][span], p_path smem only
+  SmemRegion raw_k;     // [raw_stages][head_dim / span][keys][span], no swizzle: 8-bit keys only
+  SmemRegion raw_v;     // likewise
   SmemRegion factors;   // [S buffer][lane], fp32: what the rows of O are multiplied with
   SmemRegion last;      // [Q tile][lane], fp32: likewise at the end
   SmemRegion halves;    // [2][Q tile][lane], fp32: maxima and sums that folded lanes exchange
@@ -40,9 +47,38 @@ struct Barriers {
   BarrierRow p_full;        // likewise: P, or its first part, is there and O may be added to
   BarrierRow p_rest;        // likewise: the second part
   BarrierRow factors_full;  // likewise
-  BarrierRow tail;          // one, of keys that do not lie dense: the boxes in which a sequence ends are there
-  int count = 0;            // of all
+  BarrierRow raw_k_full;    // [raw_stages], 8-bit keys only
+  BarrierRow raw_k_empty;
+  BarrierRow raw_v_full;
+  BarrierRow raw_v_empty;
+  BarrierRow tail;  // one, of keys that do not lie dense: the boxes in which a sequence ends are there
+  int count = 0;    // of all
 };
+
+inline constexpr int kWideningWarps = 4;
+inline constexpr int kMaxRawStages = 8;
+
+TESSERA_HD constexpr int raw_k_slot_bytes(const Config& c) {
+  return widens_keys(c.facts) ? c.tile_n * qk_columns(c) : 0;
+}
+TESSERA_HD constexpr int raw_v_slot_bytes(const Config& c) {
+  return widens_keys(c.facts) ? c.tile_n * v_columns(c) : 0;
+}
+// What else there is, with barriers for the most raw slots.
+TESSERA_HD constexpr int bytes_beside_raw(const Config& c) {
+  const int barriers = 5 * q_tiles(c) + 1 + 4 * c.stages + 4 * kNumBuffers + 4 * kMaxRawStages + 1;
+  const int tiles = q_tiles(c) * (q_slot_bytes(c) + p_slot_bytes(c)) + c.stages * (k_slot_bytes(c) + v_slot_bytes(c));
+  return tiles + (kNumBuffers + q_tiles(c)) * 128 * 4 + 8 + 8 * barriers;
+}
+TESSERA_HD constexpr int raw_stages(const Config& c) {
+  if (!widens_keys(c.facts)) return 0;
+  const int slots = raw_k_slot_bytes(c) + raw_v_slot_bytes(c);
+  const int stages = slots <= 0 ? 0 : (kMaxSmemBytes - bytes_beside_raw(c)) / slots;
+  return stages < 1 ? 1 : stages > kMaxRawStages ? kMaxRawStages : stages;
+}
+// Slots of the rings that the loading warp fills.
+TESSERA_HD constexpr int load_stages(const Config& c) { return widens_keys(c.facts) ? raw_stages(c) : c.stages; }
+
 // The first one at `offset` of the shared memory at `smem`.
 TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigned smem) {
   common::BarrierCursor cursor{{smem, offset, 0}};
@@ -61,6 +97,10 @@ TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigne
   b.p_full = cursor.take(kNumBuffers);
   b.p_rest = cursor.take(kNumBuffers);
   b.factors_full = cursor.take(kNumBuffers);
+  b.raw_k_full = cursor.take(raw_stages(c));
+  b.raw_k_empty = cursor.take(raw_stages(c));
+  b.raw_v_full = cursor.take(raw_stages(c));
+  b.raw_v_empty = cursor.take(raw_stages(c));
   b.tail = cursor.take(c.facts.kv_layout == KvLayout::dense ? 0 : 1);
   b.count = cursor.next.index;
   return b;
@@ -75,7 +115,9 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   layout.k = {"k", aligned(end_of(layout.q)), c.stages * k_slot_bytes(c)};
   layout.v = {"v", aligned(end_of(layout.k)), c.stages * v_slot_bytes(c)};
   layout.p = {"p", aligned(end_of(layout.v)), q_tiles(c) * p_slot_bytes(c)};
-  layout.factors = {"factors", end_of(layout.p), kNumBuffers * lanes};
+  layout.raw_k = {"raw_k", end_of(layout.p), raw_stages(c) * raw_k_slot_bytes(c)};
+  layout.raw_v = {"raw_v", end_of(layout.raw_k), raw_stages(c) * raw_v_slot_bytes(c)};
+  layout.factors = {"factors", end_of(layout.raw_v), kNumBuffers * lanes};
   layout.last = {"last_factors", end_of(layout.factors), q_tiles(c) * lanes};
   layout.halves = {"halves", end_of(layout.last), is_folded(c) ? 2 * q_tiles(c) * lanes : 0};
   layout.tmem = {"tmem_address", end_of(layout.halves), 8};
@@ -87,6 +129,24 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
 // Addresses, where `smem` is that of the CTA's shared memory.
 TESSERA_HD constexpr Barriers barriers(const Config& c, unsigned smem = 0) {
   return barriers_from(c, smem_layout(c).barriers.offset, smem);
+}
+
+// A ring that the loading warp fills: slots of `slot_bytes` from `offset` on.
+struct LoadRing {
+  int offset = 0;
+  int slot_bytes = 0;
+  BarrierRow full;
+  BarrierRow empty;
+};
+TESSERA_HD constexpr LoadRing load_ring(const Config& c, bool is_v) {
+  const SmemLayout layout = smem_layout(c);
+  const Barriers b = barriers(c);
+  if (widens_keys(c.facts)) {
+    return is_v ? LoadRing{layout.raw_v.offset, raw_v_slot_bytes(c), b.raw_v_full, b.raw_v_empty}
+                : LoadRing{layout.raw_k.offset, raw_k_slot_bytes(c), b.raw_k_full, b.raw_k_empty};
+  }
+  return is_v ? LoadRing{layout.v.offset, v_slot_bytes(c), b.v_full, b.v_empty}
+              : LoadRing{layout.k.offset, k_slot_bytes(c), b.k_full, b.k_empty};
 }
 
 }  // namespace tessera::fmha_tcgen05

@@ -52,6 +52,32 @@ inline constexpr Tile kTiles[] = {
     {512, 512, 128, 64, 2, ProbabilityPath::smem, true},
 };
 
+// Over 8-bit keys, which take shared memory twice, for slots as they were loaded and as products read them, and
+// registers for those that widen: two Q tiles have 64 keys, and where one alone has room it has one slot of K and of V.
+// A pair has no kernel. head_dim 72 has none either: boxes of 8 columns of 8 bits lie 8 bytes apart, which no tensor
+// map takes.
+inline constexpr Tile kTilesOfWidened[] = {
+    {16, 16, 256, 64, 4},   {16, 16, 128, 128, 4},  {32, 32, 256, 64, 4},   {32, 32, 128, 128, 4},
+    {64, 64, 256, 64, 3},   {64, 64, 128, 128, 3},  {80, 80, 256, 64, 3},   {80, 80, 128, 128, 2},
+    {96, 96, 256, 64, 3},   {96, 96, 128, 128, 2},  {128, 128, 256, 64, 2}, {128, 128, 128, 128, 2},
+    {160, 160, 256, 64, 2}, {160, 160, 128, 64, 2}, {192, 128, 256, 64, 2}, {192, 128, 128, 64, 2},
+    {192, 192, 256, 64, 1}, {192, 192, 128, 64, 2}, {256, 256, 128, 64, 1},
+};
+
+struct Tiles {
+  const Tile* first = nullptr;
+  int count = 0;
+  TESSERA_HD constexpr const Tile* begin() const { return first; }
+  TESSERA_HD constexpr const Tile* end() const { return first + count; }
+};
+template <unsigned long kCount>
+TESSERA_HD constexpr Tiles all_of(const Tile (&tiles)[kCount]) {
+  return {tiles, static_cast<int>(kCount)};
+}
+TESSERA_HD constexpr Tiles tiles_of(const AttentionFacts& facts) {
+  return widens_keys(facts) ? all_of(kTilesOfWidened) : all_of(kTiles);
+}
+
 // The widest swizzle whose span divides what a CTA has of a row.
 TESSERA_HD constexpr Swizzle widest_swizzle(const Config& c) {
   const Swizzle swizzles[] = {Swizzle::b128, Swizzle::b64, Swizzle::b32};
@@ -70,7 +96,7 @@ TESSERA_HD constexpr Swizzle widest_swizzle(const Config& c) {
 TESSERA_HD constexpr Config default_config(const AttentionFacts& facts) {
   Config c;
   c.facts = facts;
-  for (const Tile& tile : kTiles) {
+  for (const Tile& tile : tiles_of(facts)) {
     if (tile.head_dim != facts.head_dim || tile.head_dim_v != facts.head_dim_v) continue;
     c.tile_m = tile.tile_m;
     c.tile_n = tile.tile_n;

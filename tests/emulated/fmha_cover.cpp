@@ -30,7 +30,7 @@ struct Heads {
 // The cover's; behind them those that only drawn kernels have.
 constexpr Heads kHeads[] = {{1, 1}, {8, 1}, {3, 3}, {8, 8}, {128, 128}, {96, 96}, {20, 20}, {131, 131}};
 constexpr int kHeadsOfCover = 5;
-constexpr FmhaCombination kExtents{std::size(kHeadDims), 2, 4, 2, 2, 2, 2, 2, 3, kHeadsOfCover, 2, 2, 2, 2, 3};
+constexpr FmhaCombination kExtents{std::size(kHeadDims), 2, 4, 2, 2, 2, 2, 2, 3, kHeadsOfCover, 2, 2, 2, 2, 1, 3};
 constexpr FmhaAxis kCoreAxes[] = {kAxisHeadDims, kAxisMask, kAxisSwizzle, kAxisPath, kAxisType};
 /// No rule asks for these: every value goes with every legal combination.
 constexpr FmhaAxis kFreeAxes[] = {kAxisMask, kAxisType, kAxisShape};
@@ -55,6 +55,7 @@ Fmha problem_of(const FmhaCombination& at) {
   problem.kv_pools = at[kAxisPools] == 0 ? KvPools::dense : KvPools::sparse_window;
   problem.sink = at[kAxisSink] == 0 ? Sink::none : Sink::per_head;
   problem.q_layout = at[kAxisQueries] == 0 ? QueryLayout::dense : QueryLayout::ragged;
+  if (at[kAxisKeys] != 0) problem.kv_dtype = DType::e4m3;
   return problem;
 }
 
@@ -237,14 +238,15 @@ FmhaCombination with_drawn_facts(const FmhaCombination& core, std::uint64_t seed
   for (;;) {
     FmhaCombination at = core;
     for (int axis = kAxisOutput; axis < kAxisShape; ++axis) {
-      const int values =
-          axis == kAxisHeads ? static_cast<int>(std::size(kHeads)) : kExtents[static_cast<std::size_t>(axis)];
+      const int values = axis == kAxisHeads  ? static_cast<int>(std::size(kHeads))
+                         : axis == kAxisKeys ? 2
+                                             : kExtents[static_cast<std::size_t>(axis)];
       at[static_cast<std::size_t>(axis)] = static_cast<int>(draw(0, values - 1));
     }
     // Pools go with few others: drawn by themselves they would hardly ever appear.
     if (at[kAxisPools] != 0)
       for (const FmhaAxis axis :
-           {kAxisOutput, kAxisVLayout, kAxisWindow, kAxisUsed, kAxisSplit, kAxisSink, kAxisQueries})
+           {kAxisOutput, kAxisVLayout, kAxisWindow, kAxisUsed, kAxisSplit, kAxisSink, kAxisQueries, kAxisKeys})
         at[axis] = 0;
     if (is_legal(at)) return at;
   }
@@ -285,6 +287,7 @@ FmhaCase draw_case(const FmhaCombination& at, std::uint64_t seed) {
   if (at[kAxisUsed] == 2) facts.seqused_q = draw_used(sizes.batch, sizes.seqlen_q, draw);
   if (at[kAxisUsed] != 0) facts.seqused_k = draw_used(sizes.batch, sizes.seqlen_k, draw);
   if (at[kAxisSplit] != 0) facts.num_splits = draw(1, 4);
+  if (at[kAxisKeys] != 0) facts.descales = static_cast<FmhaLaunchFacts::Descales>(draw(0, 2));
   if (seed % 2 == 0) facts.softmax_scale = 1.0;
   facts.num_sms = draw(0, 1) == 0 ? 1 : 4;
   facts.input_seed = static_cast<std::uint64_t>(draw(1, 1 << 30));

@@ -101,15 +101,19 @@ TEST_CASE("keys in pages: buffers, maps and sizes of a launch") {
 
 TEST_CASE("keys in e4m3: what is refused, and why; what a launch takes") {
   CHECK(refusal({{"kv_dtype", "f16"}}) == "fmha has no kernel for kv_dtype f16 beside dtype bf16: take bf16 or e4m3");
-  CHECK(refusal({{"arch", "sm_100a"}, {"kv_dtype", "e4m3"}}) ==
-        "fmha has no kernel for kv_dtype e4m3 on sm_100a: take sm_90a");
-  for (const char* const head_dim : {"72", "512"})
-    CHECK(refusal({{"kv_dtype", "e4m3"}, {"head_dim", head_dim}}) ==
-          std::string("fmha has no kernel for kv_dtype e4m3 with head_dim ") + head_dim);
-  for (const char* const head_dim : {"16", "80", "160"})
-    CHECK(refusal({{"kv_dtype", "e4m3"}, {"head_dim", head_dim}}) == "accepted");
-  CHECK(refusal({{"kv_dtype", "e4m3"}, {"softcap", "tanh"}, {"alibi", "per_head"}}) == "accepted");
-  CHECK(refusal({{"kv_dtype", "e4m3"}}) == "accepted");
+  for (const char* const arch : {"sm_90a", "sm_100a", "sm_103a"}) {
+    const auto of_arch = [&](Fields more) {
+      more.insert(more.begin(), {{"arch", arch}, {"kv_dtype", "e4m3"}});
+      return refusal(more);
+    };
+    for (const char* const head_dim : {"72", "512"})
+      CHECK(of_arch({{"head_dim", head_dim}}) ==
+            std::string("fmha has no kernel for kv_dtype e4m3 with head_dim ") + head_dim);
+    for (const char* const head_dim : {"16", "80", "160"}) CHECK(of_arch({{"head_dim", head_dim}}) == "accepted");
+    CHECK(of_arch({{"softcap", "tanh"}, {"alibi", "per_head"}}) == "accepted");
+    CHECK(of_arch({}) == "accepted");
+    CHECK(of_arch({{"kv_pools", "sparse_window"}}) == "fmha has no kernel for kv_dtype e4m3 with kv_pools");
+  }
   CHECK(refusal({{"kv_dtype", "bf16"}}) == "accepted");
   const LaunchPlan plain = make_plan(problem_of("fmha", {{"kv_dtype", "bf16"}})).launch;
   CHECK_FALSE(has_buffer(plain, "k_descale"));
@@ -154,7 +158,6 @@ TEST_CASE("two pools of keys: a tile is one query, the list and the window count
   const auto refused = [&](const Fields& more) { return refusal(with(more)); };
   CHECK(refused({{"kv_copy", "tma"}}).find("kv_copy tma, rows of two pools of keys come by threads: take cp_async") !=
         std::string::npos);
-  CHECK(refused({{"kv_dtype", "e4m3"}}) == "fmha has no kernel for kv_dtype e4m3 with kv_pools");
   CHECK(refused({{"q_layout", "ragged"}}) ==
         "q_layout ragged with kv_pools sparse_window: each query has a list of its own; take dense");
   CHECK(refused({{"kv_layout", "ragged"}})

@@ -81,8 +81,8 @@ TEST_CASE("attention on tcgen05: every legal candidate fits, has a name of its o
       CHECK(fmha_tcgen05::used_columns(c) <= fmha_tcgen05::allocated_columns(c));
       CHECK(fmha_tcgen05::allocated_columns(c) <= 512);
       const fmha_tcgen05::RegisterBudget budget = fmha_tcgen05::register_budget(c);
-      CHECK(budget.control + budget.correction + fmha_tcgen05::q_tiles(c) * budget.softmax <=
-            (2 + fmha_tcgen05::q_tiles(c)) * budget.entry);
+      CHECK(budget.control + budget.correction + fmha_tcgen05::q_tiles(c) * budget.softmax + budget.widening <=
+            fmha_tcgen05::num_threads(c) / 128 * budget.entry);
       CHECK(fmha_tcgen05::num_threads(c) * budget.entry <= 65536);
       const std::string name = FmhaTcgen05Operator::kernel_name(problem.arch, c);
       CHECK(kernels.try_emplace(name, c).first->second == c);
@@ -127,6 +127,54 @@ TEST_CASE("attention on tcgen05: regions and warps of a plan add up") {
     CHECK(static_cast<std::uint32_t>(32 * warps) == plan.launch.steps.front().block[0]);
     CHECK(to_json(launch_plan_from_json(to_json(plan.launch))) == to_json(plan.launch));
   }
+}
+
+TEST_CASE("attention on tcgen05: 8-bit keys have raw slots, as many as there is room for, and what is refused") {
+  const auto with = [](Fields more) {
+    more.insert(more.begin(), {"kv_dtype", "e4m3"});
+    return more;
+  };
+  for (const fmha_tcgen05::Tile& tile : fmha_tcgen05::kTilesOfWidened)
+    for (const char* const layout : {"dense", "ragged"}) {
+      const Problem problem = attention(with({{"head_dim", std::to_string(tile.head_dim)},
+                                              {"head_dim_v", std::to_string(tile.head_dim_v)},
+                                              {"tile_m", std::to_string(tile.tile_m)},
+                                              {"tile_n", std::to_string(tile.tile_n)},
+                                              {"kv_layout", layout}}));
+      const Config c = chosen_config<FmhaTcgen05Operator>(problem.as<Fmha>());
+      const fmha_tcgen05::SmemLayout smem = fmha_tcgen05::smem_layout(c);
+      const int raw = c.tile_n * (c.facts.head_dim + c.facts.head_dim_v);
+      CHECK(fmha_tcgen05::raw_stages(c) >= 2);
+      CHECK(smem.raw_k.bytes + smem.raw_v.bytes == fmha_tcgen05::raw_stages(c) * raw);
+      CHECK((fmha_tcgen05::raw_stages(c) == fmha_tcgen05::kMaxRawStages ||
+             smem.total_bytes + raw + 8 * 4 * fmha_tcgen05::kMaxRawStages > kMaxSmemBytes));
+      for (const bool is_v : {false, true}) CHECK(fmha_tcgen05::load_ring(c, is_v).offset % 128 == 0);
+      const Plan plan = make_plan(problem);
+      CHECK(plan.launch.tensor_maps.at(1).swizzle == TensorMapSwizzle::none);
+      CHECK(plan.launch.tensor_maps.size() == 4);  // o leaves through its map
+      std::int64_t end = 0;
+      for (const SmemRegion& region : plan.smem) {
+        CHECK(region.offset >= end);
+        end = region.offset + region.bytes;
+      }
+      CHECK(end == plan.smem_bytes);
+      CHECK(plan.roles.back().name == "widen_kv");
+      CHECK(static_cast<std::uint32_t>(32 * (plan.roles.back().first_warp + plan.roles.back().warps)) ==
+            plan.launch.steps.front().block[0]);
+      const fmha_tcgen05::RegisterBudget budget = fmha_tcgen05::register_budget(c);
+      CHECK(budget.control + budget.correction + fmha_tcgen05::q_tiles(c) * budget.softmax + budget.widening <=
+            fmha_tcgen05::num_threads(c) / 128 * budget.entry);
+      CHECK(fmha_tcgen05::num_threads(c) * budget.entry <= 65536);
+    }
+  CHECK(refusal(with({{"tile_m", "256"}, {"tile_n", "128"}, {"stages", "1"}})) ==
+        "head_dim 128, tile 256x128, 1 stage: tile_n 128 with keys in e4m3 and two products of rows in a tile, at most "
+        "64 allowed (registers of softmax threads): take it, or tile_m 128");
+  CHECK(refusal(with({{"cta_group", "2"}, {"tile_m", "256"}})) ==
+        "head_dim 128, tile 256x64, 2 stages, CTA pair: keys in e4m3 in a tile of 2 CTAs, 1 allowed: take cta_group 1");
+  CHECK(refusal(with({{"v_layout", "k"}})) ==
+        "head_dim 128, tile 256x64, 2 stages: v_layout k with keys in e4m3: take v_layout mn");
+  CHECK(refusal(with({{"head_dim", "256"}, {"stages", "2"}, {"tile_n", "128"}})).find("bytes of shared memory") !=
+        std::string::npos);
 }
 
 TEST_CASE("attention on tcgen05: hints steer the tile") {

@@ -1,4 +1,4 @@
-// e4m3 keys and values to 16 bits, exactly: from a slot as it was loaded to one that consumers read.
+// e4m3 keys and values to 16 bits, exactly: from a slot as it was loaded to one that products read. For all families.
 //
 // To f16 there is an instruction; to bf16 the way goes on through fp32. V becomes f16 whatever the queries are, which
 // takes a third of the instructions, and P with it: its numbers are at most 2^8, and f16 has the finer steps.
@@ -10,9 +10,9 @@
 #include "ptx/math.cuh"
 #include "ptx/narrow.cuh"
 #include "ptx/shared_words.cuh"
-#include "spec/fmha.h"
+#include "spec/attention_facts.h"
 
-namespace tessera::fmha {
+namespace tessera::attention {
 
 // Four e4m3, the lowest byte first, as two pairs.
 template <DType kDType>
@@ -25,13 +25,13 @@ __device__ __forceinline__ void widen_word(unsigned codes, unsigned& low, unsign
   }
 }
 
-// A slot of tile_n keys of kColumns elements, by kWideningWarps warps. `thread`: of theirs.
-template <Config C, DType kDType, int kColumns>
+// A slot of tile_n keys of kColumns elements, by kWarps warps. `thread`: of theirs.
+template <auto C, DType kDType, int kColumns, int kWarps>
 __device__ __forceinline__ void widen_slot(unsigned from, unsigned to, int thread) {
   constexpr int kSpan = key_span_bytes(C.facts, C.swizzle, kColumns);  // of a raw panel, bytes
   constexpr int kWideSpan = swizzle_span_bytes(C.swizzle);
   constexpr int kPanelBytes = C.tile_n * kSpan;
-  constexpr int kSweepBytes = 32 * kWideningWarps * 16;  // all threads at once; rows of the swizzle's patterns
+  constexpr int kSweepBytes = 32 * kWarps * 16;  // all threads at once; rows of the swizzle's patterns
   constexpr int kSweepsOfPanel = (kPanelBytes + kSweepBytes - 1) / kSweepBytes;
   constexpr int kBatch = kSweepsOfPanel % 4 == 0 ? 4 : kSweepsOfPanel % 3 == 0 ? 3 : kSweepsOfPanel % 2 == 0 ? 2 : 1;
   constexpr int kWideSweepBytes = kSweepBytes / kSpan * kWideSpan;
@@ -71,4 +71,4 @@ __device__ __forceinline__ void widen_slot(unsigned from, unsigned to, int threa
   }
 }
 
-}  // namespace tessera::fmha
+}  // namespace tessera::attention

@@ -1,0 +1,80 @@
+// 8-bit keys under 16-bit queries: four warps that bring each block from a raw slot to one that the products read. In
+// the order of loads, K one block ahead of V, so that all of them work on what is needed next.
+#pragma once
+
+#include "attention/widen.cuh"
+#include "fmha/ring.cuh"
+#include "fmha_tcgen05/key_blocks.cuh"
+#include "fmha_tcgen05/params.cuh"
+#include "fmha_tcgen05/schedule.cuh"
+#include "ptx/fence.cuh"
+#include "ptx/mbarrier.cuh"
+#include "spec/fmha_tcgen05.h"
+
+namespace tessera::fmha_tcgen05 {
+
+// Of the rings: a slot of K or V is full when each widening warp has written its part, a raw one is empty
+// when each has read it.
+template <Config C>
+__device__ __forceinline__ void init_widened_barriers(unsigned smem) {
+  constexpr Barriers kBarriers = barriers(C);
+#pragma unroll 1
+  for (int i = 0; i < C.stages; ++i) {
+    ptx::mbarrier_init(barrier_at<kBarriers.k_full>(smem, i), kWideningWarps);
+    ptx::mbarrier_init(barrier_at<kBarriers.k_empty>(smem, i), 1);
+    ptx::mbarrier_init(barrier_at<kBarriers.v_full>(smem, i), kWideningWarps);
+    ptx::mbarrier_init(barrier_at<kBarriers.v_empty>(smem, i), 1);
+  }
+#pragma unroll 1
+  for (int i = 0; i < raw_stages(C); ++i) {
+    ptx::mbarrier_init(barrier_at<kBarriers.raw_k_full>(smem, i), 1);
+    ptx::mbarrier_init(barrier_at<kBarriers.raw_k_empty>(smem, i), kWideningWarps);
+    ptx::mbarrier_init(barrier_at<kBarriers.raw_v_full>(smem, i), 1);
+    ptx::mbarrier_init(barrier_at<kBarriers.raw_v_empty>(smem, i), kWideningWarps);
+  }
+}
+
+// The next block of K, or of V.
+template <Config C, bool kIsV>
+__device__ __forceinline__ void widen_block(unsigned smem, fmha::RingPosition<raw_stages(C)>& raw,
+                                            fmha::RingPosition<C.stages>& wide) {
+  constexpr LoadRing kRing = load_ring(C, kIsV);
+  constexpr Barriers kBarriers = barriers(C);
+  constexpr int kSlots = kIsV ? smem_layout(C).v.offset : smem_layout(C).k.offset;
+  constexpr int kSlotBytes = kIsV ? v_slot_bytes(C) : k_slot_bytes(C);
+  constexpr BarrierRow kFull = kIsV ? kBarriers.v_full : kBarriers.k_full;
+  constexpr BarrierRow kEmpty = kIsV ? kBarriers.v_empty : kBarriers.k_empty;
+  ptx::mbarrier_wait_parity(barrier_at<kRing.full>(smem, raw.slot()), raw.parity());
+  ptx::mbarrier_wait_parity(barrier_at<kEmpty>(smem, wide.slot()), wide.parity() ^ 1);
+  attention::widen_slot<C, kIsV ? p_dtype(C) : C.facts.dtype, kIsV ? v_columns(C) : qk_columns(C), kWideningWarps>(
+      smem + kRing.offset + raw.slot() * kRing.slot_bytes, smem + kSlots + wide.slot() * kSlotBytes,
+      static_cast<int>(threadIdx.x) % (32 * kWideningWarps));
+  ptx::fence_proxy_async_shared();
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) {
+    ptx::mbarrier_arrive(barrier_at<kFull>(smem, wide.slot()));
+    ptx::mbarrier_arrive(barrier_at<kRing.empty>(smem, raw.slot()));
+  }
+  raw.advance();
+  wide.advance();
+}
+
+// K and V of all tiles.
+template <Config C>
+__device__ __forceinline__ void widen_kv(const Params& p, unsigned smem) {
+  const Schedule<C> schedule{p};
+  fmha::RingPosition<raw_stages(C)> raw_k, raw_v;
+  fmha::RingPosition<C.stages> k_ring, v_ring;
+#pragma unroll 1
+  for (int round = 0; schedule.has(round); ++round) {
+    const TileIndex tile = schedule.at(round);
+    const Blocks blocks = KeyBlocks<C>(p, tile).of_tile();
+#pragma unroll 1
+    for (int block = blocks.end - 1; block >= blocks.begin - 1; --block) {
+      if (block >= blocks.begin) widen_block<C, false>(smem, raw_k, k_ring);
+      if (block + 1 < blocks.end) widen_block<C, true>(smem, raw_v, v_ring);
+    }
+  }
+}
+
+}  // namespace tessera::fmha_tcgen05
