@@ -277,7 +277,8 @@ class RunFmha final : public RunOperator {
     check.judges_rel_error = flags.arrays.empty();
     check.tile_m = plan.number("tile_m");
     check.tile_n = plan.number("tile_n");
-    if (is_8_bit(config)) check.promote_every = plan.number("promote_every");
+    check.has_long_sums = has_family(plan.arch, MmaFamily::tcgen05);
+    if (is_8_bit(config) && !check.has_long_sums) check.promote_every = plan.number("promote_every");
     check.jobs = jobs;
     reference::FmhaOutputs views{outputs.at("o").view(), {}, {}, {}};
     for (const auto& [name, slot] :

@@ -79,8 +79,10 @@ inline constexpr Word<Activation> kActivationWords[] = {{Activation::none, "none
                                                         {Activation::gelu, "gelu", "Activation::gelu"},
                                                         {Activation::gelu_tanh, "gelu_tanh", "Activation::gelu_tanh"},
                                                         {Activation::silu, "silu", "Activation::silu"}};
-inline constexpr Word<MmaKind> kMmaKindWords[] = {{MmaKind::wgmma_f16, "wgmma.f16", "MmaKind::wgmma_f16"},
-                                                  {MmaKind::tcgen05_f16, "tcgen05.f16", "MmaKind::tcgen05_f16"}};
+inline constexpr Word<MmaKind> kMmaKindWords[] = {
+    {MmaKind::wgmma_f16, "wgmma.f16", "MmaKind::wgmma_f16"},
+    {MmaKind::tcgen05_f16, "tcgen05.f16", "MmaKind::tcgen05_f16"},
+    {MmaKind::tcgen05_f8f6f4, "tcgen05.f8f6f4", "MmaKind::tcgen05_f8f6f4"}};
 inline constexpr Word<ProbabilityPath> kProbabilityPathWords[] = {
     {ProbabilityPath::tmem, "tmem", "ProbabilityPath::tmem"}, {ProbabilityPath::smem, "smem", "ProbabilityPath::smem"}};
 

@@ -264,6 +264,7 @@ class RowChecker {
     facts.has_descales = has_descales_;
     facts.max_term = w.max_term;
     facts.promote_every = check_.promote_every;
+    facts.has_long_sums = check_.has_long_sums;
     facts.has_random_signs = check_.judges_rel_error;
     return facts;
   }

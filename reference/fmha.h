@@ -56,6 +56,7 @@ struct FmhaCheck {
   bool judges_rel_error = true;    ///< false for inputs that the user chose: their roundings need not be independent
   int tile_m = 128, tile_n = 128;  ///< of the kernel: edges to sample, steps of the bound
   int promote_every = 0;           ///< 8-bit q: keys after which sums become fp32; 0: never
+  bool has_long_sums = false;      ///< 8-bit q: tensor cores keep as many bits as of 16-bit products (tcgen05)
   std::int64_t max_multiply_adds = std::int64_t{1} << 31;  ///< more than that is sampled
   std::uint64_t seed = 1;
   int jobs = 0;

@@ -11,6 +11,7 @@ namespace tessera::reference {
 namespace {
 constexpr double kU = 0x1p-24;
 constexpr double kTensorCoreStep = 5.25 * 0x1p-23;
+constexpr double kLongStepOf8Bit = 9.25 * 0x1p-23;
 constexpr double k8BitCut = 0x1p-13;
 constexpr double k8BitStep = 34 * k8BitCut;
 constexpr double kLowered = 0x1p-6;  // a maximum's reference, 8 bits
@@ -31,8 +32,10 @@ FmhaRowBound::FmhaRowBound(const FmhaRowFacts& facts) {
   u_out_ = unit_roundoff(facts.output_dtype);
   half_out_ = half_subnormal(facts.output_dtype);
   if (facts.is_exact) return;
-  delta_s_ = is_8_bit ? scale * groups_of(facts.head_dim, 32) * k8BitStep * facts.max_term
-                      : scale * groups_of(facts.head_dim, 16) * kTensorCoreStep * facts.q_norm * facts.max_k_norm;
+  const double of_norms = scale * facts.q_norm * facts.max_k_norm;
+  delta_s_ = !is_8_bit             ? groups_of(facts.head_dim, 16) * kTensorCoreStep * of_norms
+             : facts.has_long_sums ? groups_of(facts.head_dim, 32) * kLongStepOf8Bit * of_norms
+                                   : scale * groups_of(facts.head_dim, 32) * k8BitStep * facts.max_term;
   double largest = scale * facts.max_abs_score;
   if (facts.softcap > 0) {
     largest = std::fmin(largest, facts.softcap);
@@ -49,6 +52,10 @@ FmhaRowBound::FmhaRowBound(const FmhaRowFacts& facts) {
   half_p_ = half_subnormal(facts.dtype) + kFlush;
   if (!is_8_bit) return;
   half_p_ *= kLowered;
+  if (facts.has_long_sums) {
+    eps_a_ = (groups_of(facts.visible, 32) + 1) * kLongStepOf8Bit;
+    return;
+  }
   visible_ = static_cast<double>(facts.visible);
   chunk_ = facts.promote_every > 0 ? std::min(visible_, static_cast<double>(facts.promote_every)) : visible_;
   const double groups = std::ceil(chunk_ / 32) + 1;

@@ -59,6 +59,10 @@
 //     M = |o| + 3 sqrt(sum p_j^2 v_j^2) / l. A column whose values have one sign is cut one way: n_c 2^-14 M, times the
 //     share of that sign, |o| / A.
 // An element may then err by 6 times its root mean square, or by the bound for any numbers where that is less.
+//
+// tcgen05 keeps of 8-bit products as many bits as of 16-bit ones, as far as public models of it say: 33 terms are cut
+// to 25 fraction bits, their sum to 23, which errs by less than (33 * 2^-25 + 2^-23) M = 9.25 * 2^-23 M. There 1 and 6
+// are as for 16 bits with this in place of 5.25 * 2^-23 and groups of 32, nothing is promoted, and 5 is as for 8 bits.
 #pragma once
 
 #include <cstdint>
@@ -83,6 +87,7 @@ struct FmhaRowFacts {
   // 8 bits in all.
   double max_term = 0;             ///< unscaled: the largest product or partial sum of a score
   std::int64_t promote_every = 0;  ///< keys whose sums have 13 fraction bits; 0: all
+  bool has_long_sums = false;      ///< tensor cores keep as many bits as of 16-bit products
   bool has_random_signs = false;   ///< of products: root mean squares say something
 };
 

@@ -114,7 +114,7 @@ void describe_tmem(const Config& c, Plan& plan) {
 
 void FmhaTcgen05Operator::describe(const Config& config, Plan& plan) {
   const std::string dtype(to_word(config.facts.dtype));
-  const std::string_view o_dtype = config.facts.output == Output::unnormalized ? "f32" : std::string_view(dtype);
+  const std::string_view o_type = config.facts.output == Output::unnormalized ? "f32" : to_word(o_dtype(config.facts));
   const std::string keys(to_word(key_dtype(config.facts)));
   const auto operand = [&](const char* name, std::string_view type, const char* use, Swizzle swizzle) {
     plan.operands.push_back({.name = name,
@@ -138,9 +138,9 @@ void FmhaTcgen05Operator::describe(const Config& config, Plan& plan) {
   of_keys("k", "B of S = Q K^T, K-major");
   of_keys("v", config.facts.v_layout == Layout::mn_major ? "B of O = P V, MN-major" : "B of O = P V, K-major");
   if (fmha_tcgen05::is_split(config)) {
-    plain("o", std::string(o_dtype).c_str(), "D of O = P V, merged from parts in the workspace");
+    plain("o", std::string(o_type).c_str(), "D of O = P V, merged from parts in the workspace");
   } else {
-    operand("o", o_dtype, "D of O = P V, from Tensor Memory, stored through shared memory", config.swizzle);
+    operand("o", o_type, "D of O = P V, from Tensor Memory, stored through shared memory", config.swizzle);
   }
   plain("lse", "f32", "written if not null");
   if (has_pools(config.facts)) {

@@ -58,6 +58,7 @@ SplitKv split_of(const Fmha& p, const Config& c) {
 
 Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle, ProbabilityPath p_path) {
   Config c{.facts = attention_facts(problem)};
+  c.mma_kind = fmha_tcgen05::mma_kind_of(c.facts);
   c.tile_m = problem.tile_m.value_or(tile.tile_m);
   c.tile_n = problem.tile_n.value_or(tile.tile_n);
   c.stages = problem.stages.value_or(tile.stages);
@@ -122,11 +123,11 @@ std::string traits(const Config& c) {
   return text;
 }
 
-/// What there are kernels for of 8-bit keys under 16-bit queries.
-void require_widened_keys(const Fmha& problem) {
+/// What there are kernels for of 8-bit keys, under 16-bit queries or 8-bit ones.
+void require_8_bit_keys(const Fmha& problem) {
   const auto refuse = [&](const std::string& with) {
-    throw Error(ErrorKind::unsupported,
-                fmt::format("fmha has no kernel for kv_dtype {} with {}", to_word(*problem.kv_dtype), with));
+    throw Error(ErrorKind::unsupported, fmt::format("fmha has no kernel for {} e4m3 with {}",
+                                                    is_8_bit(attention_facts(problem)) ? "dtype" : "kv_dtype", with));
   };
   const fmha_tcgen05::Tiles tiles = fmha_tcgen05::tiles_of(attention_facts(problem));
   if (std::none_of(tiles.begin(), tiles.end(), [&](const Tile& tile) { return is_own(tile, problem); }))
@@ -156,7 +157,6 @@ void FmhaTcgen05Operator::require_facts(const Fmha& problem) {
     throw Error(ErrorKind::unsupported,
                 fmt::format("fmha has no kernel for {} {} on {}: take sm_90a", field, value, problem.arch.to_string()));
   };
-  if (dtype_bytes(problem.dtype) == 1) refuse("dtype", to_word(problem.dtype));
   if (problem.promote_every.value_or(0) != 0) refuse("promote_every", fmt::format("{}", *problem.promote_every));
   if (problem.v_is_k == VIsK::on) {
     throw Error(ErrorKind::unsupported,
@@ -166,14 +166,16 @@ void FmhaTcgen05Operator::require_facts(const Fmha& problem) {
   require_facts_of_scores(problem);
   require_sizes_of_facts(problem);
   require_split(problem, "on");
-  if (widens_keys(attention_facts(problem))) require_widened_keys(problem);
+  if (has_descales(attention_facts(problem))) require_8_bit_keys(problem);
   if (problem.split_kv == SplitKv::dealt) {
     throw Error(ErrorKind::unsupported, fmt::format("fmha has no kernel for split_kv dealt on {}: take on, or sm_90a",
                                                     problem.arch.to_string()));
   }
-  if (problem.mma_kind && *problem.mma_kind != MmaKind::tcgen05_f16) {
-    throw Error(ErrorKind::unsupported, fmt::format("fmha has no kernel for mma_kind {} on {}: take tcgen05.f16",
-                                                    to_word(*problem.mma_kind), problem.arch.to_string()));
+  const MmaKind kind = fmha_tcgen05::mma_kind_of(attention_facts(problem));
+  if (problem.mma_kind && *problem.mma_kind != kind) {
+    throw Error(ErrorKind::unsupported, fmt::format("fmha has no kernel for mma_kind {} with dtype {} on {}: take {}",
+                                                    to_word(*problem.mma_kind), to_word(problem.dtype),
+                                                    problem.arch.to_string(), to_word(kind)));
   }
   if (problem.cta_group && *problem.cta_group != 1 && *problem.cta_group != 2) {
     throw Error(ErrorKind::unsupported,
@@ -246,7 +248,7 @@ std::string FmhaTcgen05Operator::explain(const Config& config, const Verdict& ve
   switch (verdict.rule) {
     case Rule::head_dim_not_multiple_of_8:
       return fmt::format("head_dim {}, a multiple of {} needed ({})", found, bound,
-                         config.cta_pair ? "tcgen05 K and N" : "16 bytes, tensor map");
+                         verdict.bound == 32 ? "tcgen05 K and N" : "16 bytes, tensor map");
     case Rule::head_dim_out_of_range:
       return fmt::format("head_dim {}, at most {} allowed (shared memory for Q and K)", found, bound);
     case Rule::tile_m_not_whole_products:
@@ -271,7 +273,7 @@ std::string FmhaTcgen05Operator::explain(const Config& config, const Verdict& ve
                          bound);
     case Rule::widened_keys_in_pair:
       return fmt::format("keys in e4m3 in a tile of {} CTAs, {} allowed: take cta_group 1", found, bound);
-    case Rule::widened_keys_need_mn_major:
+    case Rule::descaled_keys_need_mn_major:
       return "v_layout k with keys in e4m3: take v_layout mn";
     case Rule::widened_keys_of_two_q_tiles:
       return fmt::format(

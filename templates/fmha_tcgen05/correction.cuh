@@ -82,8 +82,8 @@ struct Correction {
       if constexpr (o_element_bytes(C.facts) == 4) {
         unit[j] = has_descales(C.facts) ? __float_as_uint(__uint_as_float(bits[i + j]) * factor) : bits[i + j];
       } else {
-        unit[j] = ptx::cvt_pack<C.facts.dtype>(__uint_as_float(bits[i + 2 * j]) * factor,
-                                               __uint_as_float(bits[i + 2 * j + 1]) * factor);
+        unit[j] = ptx::cvt_pack<o_dtype(C.facts)>(__uint_as_float(bits[i + 2 * j]) * factor,
+                                                  __uint_as_float(bits[i + 2 * j + 1]) * factor);
       }
     }
   }
@@ -268,8 +268,9 @@ __device__ __forceinline__ void store_o(const Params& p, unsigned smem) {
     for (int i = 0; i < o_passes(C) * q_tiles(C); ++i) {
       const int t = i / o_passes(C);
       const int pass = i % o_passes(C);
-      // Each pass is a phase.
-      const unsigned parity = o_passes(C) == 1 ? static_cast<unsigned>(round) & 1 : static_cast<unsigned>(pass);
+      // Each pass is a phase, and of several they are two or four.
+      const unsigned parity = o_passes(C) == 1 ? static_cast<unsigned>(round) & 1
+                                               : static_cast<unsigned>(o_passes(C) == 2 ? pass : pass % 2);
       ptx::mbarrier_wait_parity(barrier_at<kBarriers.o_staged>(smem, t), parity);
       if (!is_split(C) && fills_box<C>(p, tile, t)) {
         const unsigned slot = smem + smem_layout(C).q.offset + t * q_slot_bytes(C);

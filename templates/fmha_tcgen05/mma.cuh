@@ -23,15 +23,18 @@ namespace tessera::fmha_tcgen05 {
 
 using fmha::RingPosition;
 
-inline constexpr auto kKind = layout::Tcgen05Kind::f16;
+template <Config C>
+inline constexpr auto kKind = is_8_bit(C.facts) ? layout::Tcgen05Kind::f8f6f4 : layout::Tcgen05Kind::f16;
 // wgmma's layout codes stand where tcgen05 has them; beside them tcgen05 wants a version.
 inline constexpr unsigned long long kDescriptorVersion = 1ull << 46;
 
 template <Config C>
 TESSERA_HD constexpr unsigned instruction(DType dtype, int n, bool is_b_mn_major) {
-  const auto type = dtype == DType::bf16 ? layout::Tcgen05Type::bf16 : layout::Tcgen05Type::f16;
+  const auto type = dtype == DType::e4m3   ? layout::Tcgen05Type::e4m3
+                    : dtype == DType::bf16 ? layout::Tcgen05Type::bf16
+                                           : layout::Tcgen05Type::f16;
   return layout::encode_instruction_descriptor(
-      kKind, {.a = type, .b = type, .m = rows_per_product(C), .n = n, .is_b_mn_major = is_b_mn_major});
+      kKind<C>, {.a = type, .b = type, .m = rows_per_product(C), .n = n, .is_b_mn_major = is_b_mn_major});
 }
 
 template <Config C>
@@ -74,11 +77,11 @@ struct Issuer {
         k_major_descriptor(smem + kLayout.k.offset + k_ring.slot() * k_slot_bytes(C), k_rows(C), C.swizzle);
     const unsigned d = tmem + s_column(C, 0) + buffer * s_columns(C);
     // Pools leave the control warps no registers for all descriptors of head_dim 512 at a time.
-#pragma unroll(has_pools(C.facts) ? 8 : qk_columns(C) / 16)
-    for (int step = 0; step < qk_columns(C) / 16; ++step) {
-      ptx::tcgen05_mma<kKind, kCtas>(d, advance_descriptor(a, k_major_step_bytes(step, rows_per_cta(C), C.swizzle)),
-                                     advance_descriptor(b, k_major_step_bytes(step, k_rows(C), C.swizzle)),
-                                     kInstruction, step > 0);
+#pragma unroll(has_pools(C.facts) ? 8 : qk_columns(C) / step_elements(C))
+    for (int step = 0; step < qk_columns(C) / step_elements(C); ++step) {
+      ptx::tcgen05_mma<kKind<C>, kCtas>(d, advance_descriptor(a, k_major_step_bytes(step, rows_per_cta(C), C.swizzle)),
+                                        advance_descriptor(b, k_major_step_bytes(step, k_rows(C), C.swizzle)),
+                                        kInstruction, step > 0);
     }
     commit(barrier_at<kBarriers.s_full>(smem, buffer));
   }
@@ -86,6 +89,7 @@ struct Issuer {
   // O += P V for the keys [kFirst, kEnd) of a step. `accumulate`: whether O holds something of its tile.
   template <int kFirst, int kEnd>
   __device__ __forceinline__ void issue_output(int q_tile, int buffer, bool accumulate) const {
+    constexpr int kKeys = step_elements(C);
     constexpr bool kIsMnMajor = C.facts.v_layout == Layout::mn_major;
     constexpr unsigned kInstruction = instruction<C>(p_dtype(C), pv_columns(C), kIsMnMajor);
     const unsigned v_slot = smem + kLayout.v.offset + v_ring.slot() * v_slot_bytes(C);
@@ -101,15 +105,15 @@ struct Issuer {
                                            : k_major_descriptor(part, v_columns(C), C.swizzle));
       const unsigned d = tmem + o_column(C, 0) + q_tile * o_columns(C) + product * (pv_columns(C) / folds(C));
 #pragma unroll
-      for (int step = kFirst / 16; step < kEnd / 16; ++step) {
-        const int bytes =
-            kIsMnMajor ? mn_major_step_bytes(step, C.swizzle) : k_major_step_bytes(step, v_columns(C), C.swizzle);
+      for (int step = kFirst / kKeys; step < kEnd / kKeys; ++step) {
+        const int bytes = kIsMnMajor ? mn_major_step_bytes(kKeys / 16 * step, C.swizzle)
+                                     : k_major_step_bytes(step, v_columns(C), C.swizzle);
         const unsigned long long b_step = advance_descriptor(b, bytes);
         if constexpr (C.p_path == ProbabilityPath::tmem) {
-          ptx::tcgen05_mma_from_tmem<kKind, kCtas>(d, p_in_tmem + 8 * step, b_step, kInstruction,
-                                                   step > 0 || accumulate);
+          ptx::tcgen05_mma_from_tmem<kKind<C>, kCtas>(d, p_in_tmem + 8 * step, b_step, kInstruction,
+                                                      step > 0 || accumulate);
         } else {
-          ptx::tcgen05_mma<kKind, kCtas>(
+          ptx::tcgen05_mma<kKind<C>, kCtas>(
               d, advance_descriptor(p_in_smem, k_major_step_bytes(step, rows_per_cta(C), p_swizzle(C))), b_step,
               kInstruction, step > 0 || accumulate);
         }

@@ -55,9 +55,12 @@ struct Params {
   long long v_stride_page = 0;
   long long v_stride_seqlen = 0;
   long long v_stride_head = 0;
-  // 8-bit keys: [batch][heads_kv], null: 1.
+  // 8-bit keys, and q: [batch][heads_kv], null: 1.
+  const float* q_descale = nullptr;
   const float* k_descale = nullptr;
   const float* v_descale = nullptr;
+  long long q_descale_stride_batch = 0;
+  long long q_descale_stride_head = 0;
   long long k_descale_stride_batch = 0;
   long long k_descale_stride_head = 0;
   long long v_descale_stride_batch = 0;

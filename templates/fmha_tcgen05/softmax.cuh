@@ -30,6 +30,7 @@
 #include "ptx/math.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/mbarrier_cluster.cuh"
+#include "ptx/narrow.cuh"
 #include "ptx/shared.cuh"
 #include "ptx/shared_words.cuh"
 #include "ptx/tcgen05.cuh"
@@ -157,6 +158,8 @@ struct Softmax {
   __device__ __forceinline__ void take_descale(const TileIndex& tile) {
     of_scores =
         p.softmax_scale * descale_of<C>(p, p.k_descale, p.k_descale_stride_batch, p.k_descale_stride_head, tile);
+    if constexpr (is_8_bit(C.facts))
+      of_scores *= descale_of<C>(p, p.q_descale, p.q_descale_stride_batch, p.q_descale_stride_head, tile);
     if constexpr (!alters_scores(C.facts)) scale = Scale(of_scores);
   }
   __device__ __forceinline__ attention::Altering altering_of_tile() const {
@@ -229,7 +232,7 @@ struct Softmax {
   __device__ __forceinline__ float move_reference(float max) {
     if (!(max > reference + kSlack)) return 1.0f;
     const float before = reference;
-    reference = fmaxf(before, max);
+    reference = fmaxf(before, is_8_bit(C.facts) ? max - kLowered : max);
     const float factor = ptx::ex2(before - subtrahend());
     sum *= factor;
     return factor;
@@ -252,28 +255,49 @@ struct Softmax {
     arrive_at_issuer<C>(barrier);
   }
 
-  // Scores become probabilities, packed in pairs, in their place for the second product.
+  // kChunk scores from `i` on become probabilities, packed in words, and a part of the row's sum.
+  static constexpr int kWords = kChunk * dtype_bytes(C.facts.dtype) / 4;
+  __device__ __forceinline__ void exponentiate_8_bit(const float (&scores)[kCount], int i, float minus_m,
+                                                     float (&partial)[2], unsigned (&packed)[kWords]) const {
+#pragma unroll
+    for (int j = 0; j < kChunk; j += 4) {
+      float of_word[4];
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        of_word[k] = exp2_of_score(fmaf(scores[i + j + k], scale.folded, minus_m), j + k);
+        partial[k % 2] += of_word[k];
+      }
+      packed[j / 4] = ptx::cvt_e4m3x4(of_word[0], of_word[1], of_word[2], of_word[3]);
+    }
+  }
+
+  // Scores become probabilities, packed in words, in their place for the second product.
   __device__ __forceinline__ void store_probabilities(const float (&scores)[kCount], int buffer) {
     const float minus_m = -subtrahend();
-    const int first_byte = 2 * kCount * (lane / rows_per_cta(C));
+    constexpr int kBytes = dtype_bytes(C.facts.dtype);
+    const int first_byte = kBytes * kCount * (lane / rows_per_cta(C));
     float partial[2] = {sum, 0.0f};
 #pragma unroll
     for (int i = 0; i < kCount; i += kChunk) {
-      unsigned packed[kChunk / 2];
-#pragma unroll
-      for (int j = 0; j < kChunk; j += 2) {
-        const float low = ptx::ex2(fmaf(scores[i + j], scale.folded, minus_m));
-        const float high = exp2_of_score(fmaf(scores[i + j + 1], scale.folded, minus_m), j + 1);
-        partial[0] += low;
-        partial[1] += high;
-        packed[j / 2] = ptx::cvt_pack<p_dtype(C)>(low, high);
-      }
-      if constexpr (C.p_path == ProbabilityPath::tmem) {
-        ptx::tcgen05_st_32x32b(tmem + buffer * s_columns(C) + p_offset(C) + i / 2, packed);
+      unsigned packed[kWords];
+      if constexpr (is_8_bit(C.facts)) {
+        exponentiate_8_bit(scores, i, minus_m, partial, packed);
       } else {
 #pragma unroll
-        for (int j = 0; j < kChunk / 2; j += 4) {
-          ptx::st_shared_v4(p_chunk_address(first_byte + 2 * i + 4 * j),
+        for (int j = 0; j < kChunk; j += 2) {
+          const float low = ptx::ex2(fmaf(scores[i + j], scale.folded, minus_m));
+          const float high = exp2_of_score(fmaf(scores[i + j + 1], scale.folded, minus_m), j + 1);
+          partial[0] += low;
+          partial[1] += high;
+          packed[j / 2] = ptx::cvt_pack<p_dtype(C)>(low, high);
+        }
+      }
+      if constexpr (C.p_path == ProbabilityPath::tmem) {
+        ptx::tcgen05_st_32x32b(tmem + buffer * s_columns(C) + p_offset(C) + i * kBytes / 4, packed);
+      } else {
+#pragma unroll
+        for (int j = 0; j < kWords; j += 4) {
+          ptx::st_shared_v4(p_chunk_address(first_byte + kBytes * i + 4 * j),
                             {packed[j], packed[j + 1], packed[j + 2], packed[j + 3]});
         }
       }

@@ -36,6 +36,11 @@
 //           they bring (spec/fmha_tcgen05_smem.h). Behind softmax_scale, or the parameters of placed keys, come float*
 //           k_descale, v_descale, of [batch, heads_kv], which may be null (1), long long k_descale_stride_batch,
 //           k_descale_stride_head, the same of v. They multiply the scale of the scores and a finished row of O
+//   e4m3    dtype e4m3: products of kind::f8f6f4, P in e4m3 too. A row's reference begins 2^kLowered below its maximum,
+//           so that of P's numbers, up to 2^8 of 448, those count that are up to 2^(10 + kLowered) smaller; sums of
+//           rows are those of P before it is rounded. V lies token-major, as every cache has it, and is an MN-major B.
+//           The entry has float* q_descale before k_descale, and its strides before theirs; it multiplies the scale of
+//           the scores
 //   ragged  a sequence's queries are as many tiles as they fill, and the last one's rows leave one by one, from Tensor
 //           Memory to o_rows. split_kv is on or off: where it is on, parts and statistics of rows are those of one
 //           sequence of seqlen_q queries, and the merge takes cu_seqlens_q behind sink
@@ -50,6 +55,8 @@
 namespace tessera::fmha_tcgen05 {
 
 using common::Role;
+
+inline constexpr int kLowered = 6;  // powers of two, of references beside P of 8 bits
 
 // Registers per thread: at entry, as the launch bounds deal them, and after setmaxnreg. A softmax thread holds a row of
 // S, 128 values.
@@ -68,7 +75,7 @@ TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
 }
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid_head_dims(const Config& c) {
-  const int multiple = c.cta_pair ? 32 : 8;
+  const int multiple = c.cta_pair || is_8_bit(c.facts) ? 32 : 8;
   const int head_dims[] = {c.facts.head_dim, c.facts.head_dim_v};
   for (const int head_dim : head_dims) {
     if (head_dim < 16 || head_dim % multiple != 0) return {Rule::head_dim_not_multiple_of_8, head_dim, multiple};
@@ -117,16 +124,17 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_keys(const Config& c) {
   return {};
 }
 
-TESSERA_HD constexpr Verdict<Rule> why_invalid_widened_keys(const Config& c) {
+TESSERA_HD constexpr Verdict<Rule> why_invalid_descaled_keys(const Config& c) {
+  if (!has_descales(c.facts)) return {};
+  if (c.facts.v_layout == Layout::k_major) return {Rule::descaled_keys_need_mn_major, 1, 0};
   if (!widens_keys(c.facts)) return {};
   if (c.cta_pair) return {Rule::widened_keys_in_pair, 2, 1};
-  if (c.facts.v_layout == Layout::k_major) return {Rule::widened_keys_need_mn_major, 1, 0};
   if (q_tiles(c) == 2 && c.tile_n > 64) return {Rule::widened_keys_of_two_q_tiles, c.tile_n, 64};
   return {};
 }
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
-  if (c.facts.dtype != DType::f16 && c.facts.dtype != DType::bf16)
+  if (c.facts.dtype != DType::f16 && c.facts.dtype != DType::bf16 && c.facts.dtype != DType::e4m3)
     return {Rule::dtype_not_16_bit, dtype_bytes(c.facts.dtype), 2};
   const Verdict<Rule> of_head_dims = why_invalid_head_dims(c);
   if (!of_head_dims.ok()) return of_head_dims;
@@ -153,8 +161,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (!of_keys.ok()) return of_keys;
   const Verdict<Rule> of_pools = why_invalid_pools(c);
   if (!of_pools.ok()) return of_pools;
-  const Verdict<Rule> of_widened = why_invalid_widened_keys(c);
-  if (!of_widened.ok()) return of_widened;
+  const Verdict<Rule> of_descaled = why_invalid_descaled_keys(c);
+  if (!of_descaled.ok()) return of_descaled;
   if (used_columns(c) > kTmemColumns) return {Rule::tensor_memory_exceeded, used_columns(c), kTmemColumns};
   const int bytes = smem_layout(c).total_bytes;
   if (bytes > kMaxSmemBytes) return {Rule::shared_memory_exceeded, bytes, kMaxSmemBytes};
@@ -214,7 +222,7 @@ TESSERA_HD constexpr TmaBox v_box(const Config& c) {
   if (c.facts.v_layout == Layout::k_major) return {{span_elements(c), v_columns(c), 1, 1, 1}};
   return {{span_elements(c), c.tile_n, panels_of_box(c, v_columns(c) / span_elements(c)), 1, 1}};
 }
-// O leaves in o_passes() boxes, none larger than its Q slot: fp32 needs two, by columns.
+// O leaves in o_passes() boxes, none larger than its Q slot: fp32 needs two, by columns; beside 8 bits twice as many.
 TESSERA_HD constexpr int o_passes(const Config& c) {
   return is_split(c) ? 1 : o_element_bytes(c.facts) / dtype_bytes(c.facts.dtype);
 }

@@ -35,8 +35,8 @@ inline constexpr int kMaxPackedHeads = 1 << 16;
 // Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
 enum class Rule {
   ok,
-  dtype_not_16_bit,               // bytes of the type; 2
-  head_dim_not_multiple_of_8,     // head_dim or head_dim_v; 8 (16 bytes, TMA), 32 for a pair (tcgen05 K, and N)
+  dtype_not_16_bit,               // bytes of the type; 2: neither bf16, f16 nor e4m3
+  head_dim_not_multiple_of_8,     // head_dim or head_dim_v; 8 (16 bytes, TMA), 32 for a pair, or 8 bits (tcgen05 K, N)
   head_dim_out_of_range,          // head_dim or head_dim_v; 512
   head_dim_v_exceeds_head_dim,    // head_dim_v; head_dim (O leaves through Q's slot)
   head_dim_not_multiple_of_span,  // bytes of a row of Q or of a CTA's columns of V; bytes of the swizzle span
@@ -62,7 +62,7 @@ enum class Rule {
   placed_keys_in_pair,      // CTAs; 1 (each warp completes its own CTA's copies)
   placed_keys_need_dense_facts,  // 1 for each of: K-major V, two pools; 0
   widened_keys_in_pair,          // CTAs; 1 (each CTA's threads widen for their own)
-  widened_keys_need_mn_major,    // 1; 0 (K-major V)
+  descaled_keys_need_mn_major,   // 1; 0 (K-major V)
   widened_keys_of_two_q_tiles,   // tile_n; 64 (registers of softmax threads beside those of widening ones)
   tensor_memory_exceeded,        // columns; 512
   shared_memory_exceeded,        // bytes; 232,448
@@ -115,6 +115,9 @@ TESSERA_HD constexpr int o_span_elements(const Config& c) {
 // bf16 takes, and probabilities, at most 2^8, have finer steps.
 TESSERA_HD constexpr DType p_dtype(const Config& c) { return widens_keys(c.facts) ? DType::f16 : c.facts.dtype; }
 
+// Keys of a step of O += P V, and elements of one of S = Q K^T: 32 bytes.
+TESSERA_HD constexpr int step_elements(const Config& c) { return 32 / dtype_bytes(c.facts.dtype); }
+
 // What Q and K, and V and O, have of a row in shared memory and in products.
 TESSERA_HD constexpr int qk_columns(const Config& c) { return padded_columns(c.facts.head_dim); }
 TESSERA_HD constexpr int vo_columns(const Config& c) { return padded_columns(c.facts.head_dim_v); }
@@ -149,7 +152,10 @@ TESSERA_HD constexpr int p_first_keys(const Config& c) {
 TESSERA_HD constexpr bool has_p_parts(const Config& c) { return p_first_keys(c) < c.tile_n; }
 
 // P in shared memory has the widest swizzle that its rows allow: no TMA sees it.
-TESSERA_HD constexpr Swizzle p_swizzle(const Config& c) { return c.tile_n % 64 == 0 ? Swizzle::b128 : Swizzle::b64; }
+TESSERA_HD constexpr int p_row_bytes(const Config& c) { return c.tile_n * dtype_bytes(c.facts.dtype); }
+TESSERA_HD constexpr Swizzle p_swizzle(const Config& c) {
+  return p_row_bytes(c) % 128 == 0 ? Swizzle::b128 : p_row_bytes(c) % 64 == 0 ? Swizzle::b64 : Swizzle::b32;
+}
 
 TESSERA_HD constexpr int q_slot_bytes(const Config& c) {
   return rows_per_cta(c) * qk_columns(c) * dtype_bytes(c.facts.dtype);

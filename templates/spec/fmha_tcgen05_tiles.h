@@ -64,6 +64,23 @@ inline constexpr Tile kTilesOfWidened[] = {
     {192, 192, 256, 64, 1}, {192, 192, 128, 64, 2}, {256, 256, 128, 64, 1},
 };
 
+// Of 8 bits: half the shared memory, so that 192/128 has 128 keys, and 256 four products of them, and rings are longer.
+inline constexpr Tile kTilesOf8Bit[] = {
+    {64, 64, 256, 128, 4},
+    {64, 64, 128, 128, 4},
+    {128, 128, 256, 128, 4},
+    {128, 128, 128, 128, 4},
+    {128, 128, 256, 64, 4},
+    {192, 128, 256, 128, 3},
+    {192, 128, 128, 128, 3},
+    {192, 192, 256, 64, 4},
+    {192, 192, 128, 128, 3},
+    {256, 256, 128, 128, 3},
+    {256, 256, 128, 64, 4},
+    {128, 128, 512, 128, 4, ProbabilityPath::tmem, true},
+    {256, 256, 256, 128, 4, ProbabilityPath::tmem, true},
+};
+
 struct Tiles {
   const Tile* first = nullptr;
   int count = 0;
@@ -75,7 +92,10 @@ TESSERA_HD constexpr Tiles all_of(const Tile (&tiles)[kCount]) {
   return {tiles, static_cast<int>(kCount)};
 }
 TESSERA_HD constexpr Tiles tiles_of(const AttentionFacts& facts) {
-  return widens_keys(facts) ? all_of(kTilesOfWidened) : all_of(kTiles);
+  return is_8_bit(facts) ? all_of(kTilesOf8Bit) : widens_keys(facts) ? all_of(kTilesOfWidened) : all_of(kTiles);
+}
+TESSERA_HD constexpr MmaKind mma_kind_of(const AttentionFacts& facts) {
+  return is_8_bit(facts) ? MmaKind::tcgen05_f8f6f4 : MmaKind::tcgen05_f16;
 }
 
 // The widest swizzle whose span divides what a CTA has of a row.
@@ -96,6 +116,7 @@ TESSERA_HD constexpr Swizzle widest_swizzle(const Config& c) {
 TESSERA_HD constexpr Config default_config(const AttentionFacts& facts) {
   Config c;
   c.facts = facts;
+  c.mma_kind = mma_kind_of(facts);
   for (const Tile& tile : tiles_of(facts)) {
     if (tile.head_dim != facts.head_dim || tile.head_dim_v != facts.head_dim_v) continue;
     c.tile_m = tile.tile_m;

@@ -55,7 +55,11 @@ Fmha problem_of(const FmhaCombination& at) {
   problem.kv_pools = at[kAxisPools] == 0 ? KvPools::dense : KvPools::sparse_window;
   problem.sink = at[kAxisSink] == 0 ? Sink::none : Sink::per_head;
   problem.q_layout = at[kAxisQueries] == 0 ? QueryLayout::dense : QueryLayout::ragged;
-  if (at[kAxisKeys] != 0) problem.kv_dtype = DType::e4m3;
+  if (at[kAxisKeys] == 1) problem.kv_dtype = DType::e4m3;
+  if (at[kAxisKeys] == 2) {
+    problem.o_dtype = problem.dtype;
+    problem.dtype = DType::e4m3;
+  }
   return problem;
 }
 
@@ -239,7 +243,7 @@ FmhaCombination with_drawn_facts(const FmhaCombination& core, std::uint64_t seed
     FmhaCombination at = core;
     for (int axis = kAxisOutput; axis < kAxisShape; ++axis) {
       const int values = axis == kAxisHeads  ? static_cast<int>(std::size(kHeads))
-                         : axis == kAxisKeys ? 2
+                         : axis == kAxisKeys ? 3
                                              : kExtents[static_cast<std::size_t>(axis)];
       at[static_cast<std::size_t>(axis)] = static_cast<int>(draw(0, values - 1));
     }

@@ -27,7 +27,7 @@ enum FmhaAxis : std::uint8_t {
   kAxisPools,
   kAxisSink,
   kAxisQueries,  ///< of a sequence: as many places for each, or ragged
-  kAxisKeys,     ///< as wide as queries; of 8 bits, in drawn kernels alone
+  kAxisKeys,     ///< as wide as queries; of 8 bits, or all of 8 bits, in drawn kernels alone
   kAxisShape,    ///< few queries and many keys, several tiles, more queries than keys
   kNumFmhaAxes
 };

@@ -180,7 +180,8 @@ class Run {
     check.softmax_scale = softmax_scale_;
     check.tile_m = plan_.number("tile_m");
     check.tile_n = plan_.number("tile_n");
-    if (is_8_bit()) check.promote_every = plan_.number("promote_every");
+    check.has_long_sums = has_family(plan_.arch, MmaFamily::tcgen05);
+    if (is_8_bit() && !check.has_long_sums) check.promote_every = plan_.number("promote_every");
     check.jobs = 1;
     reference::FmhaOutputs outputs{tensors_.at("o").view(), tensors_.at("lse").view(), {}, {}};
     if (!check.is_normalized()) {

@@ -177,6 +177,50 @@ TEST_CASE("attention on tcgen05: 8-bit keys have raw slots, as many as there is 
         std::string::npos);
 }
 
+TEST_CASE("attention on tcgen05: 8 bits in all, and what is refused") {
+  const auto with = [](Fields more) {
+    more.insert(more.begin(), {"dtype", "e4m3"});
+    return more;
+  };
+  for (const fmha_tcgen05::Tile& tile : fmha_tcgen05::kTilesOf8Bit)
+    for (const char* const output : {"normalized", "unnormalized"}) {
+      const Problem problem = attention(with({{"head_dim", std::to_string(tile.head_dim)},
+                                              {"head_dim_v", std::to_string(tile.head_dim_v)},
+                                              {"tile_m", std::to_string(tile.tile_m)},
+                                              {"tile_n", std::to_string(tile.tile_n)},
+                                              {"stages", std::to_string(tile.stages)},
+                                              {"cta_group", tile.cta_pair ? "2" : "1"},
+                                              {"output", output}}));
+      const Config c = chosen_config<FmhaTcgen05Operator>(problem.as<Fmha>());
+      CHECK(fmha_tcgen05::used_columns(c) <= 512);
+      // O leaves through Q's slot in equal parts.
+      const int bytes = c.facts.output == Output::normalized ? 2 : 4;
+      CHECK(fmha_tcgen05::o_passes(c) == bytes);
+      CHECK(fmha_tcgen05::o_pass_columns(c) * bytes * fmha_tcgen05::rows_per_cta(c) <= fmha_tcgen05::q_slot_bytes(c));
+      CHECK(fmha_tcgen05::o_pass_columns(c) % fmha_tcgen05::o_span_elements(c) == 0);
+      const Plan plan = make_plan(problem);
+      CHECK(plan.mma_kind == "tcgen05.f8f6f4");
+      CHECK(plan.launch.tensor_maps.size() == 4);
+      for (int i = 0; i < 3; ++i) CHECK(plan.launch.tensor_maps[static_cast<std::size_t>(i)].type == TensorMapType::u8);
+      for (const char* const name : {"q_descale", "k_descale", "v_descale"})
+        CHECK(std::any_of(plan.launch.buffers.begin(), plan.launch.buffers.end(),
+                          [&](const BufferSpec& of) { return of.name == name && of.is_optional; }));
+    }
+  CHECK(make_plan(attention(with({{"o_dtype", "f16"}}))).kernel ==
+        "tessera_fmha_sm100a_d128_256x128_s4_sw128_full_e4m3_to_f16");
+  for (const char* const head_dim : {"16", "32", "72", "80", "96", "160", "512"})
+    CHECK(refusal(with({{"head_dim", head_dim}})) ==
+          std::string("fmha has no kernel for dtype e4m3 with head_dim ") + head_dim);
+  CHECK(refusal(with({{"kv_pools", "sparse_window"}})) == "fmha has no kernel for dtype e4m3 with kv_pools");
+  CHECK(refusal(with({{"softcap", "tanh"}, {"alibi", "per_head"}})) == "accepted");
+  CHECK(refusal(with({{"promote_every", "1024"}})) ==
+        "fmha has no kernel for promote_every 1024 on sm_100a: take sm_90a");
+  CHECK(refusal(with({{"mma_kind", "tcgen05.f16"}})) ==
+        "fmha has no kernel for mma_kind tcgen05.f16 with dtype e4m3 on sm_100a: take tcgen05.f8f6f4");
+  CHECK(refusal(with({{"v_layout", "k"}})) ==
+        "head_dim 128, tile 256x128, 4 stages: v_layout k with keys in e4m3: take v_layout mn");
+}
+
 TEST_CASE("attention on tcgen05: hints steer the tile") {
   const auto tile_m = [](const Fields& fields) { return chosen_config<FmhaTcgen05Operator>(attention(fields)).tile_m; };
   CHECK(tile_m({}) == 256);
@@ -192,7 +236,7 @@ TEST_CASE("attention on tcgen05: what is refused, with what exists") {
         "and 512");
   CHECK(refusal({{"dtype", "f32"}}) == "fmha has no kernel for dtype f32: there are kernels for bf16, f16 and e4m3");
   CHECK(refusal({{"mma_kind", "wgmma.f16"}}) ==
-        "fmha has no kernel for mma_kind wgmma.f16 on sm_100a: take tcgen05.f16");
+        "fmha has no kernel for mma_kind wgmma.f16 with dtype bf16 on sm_100a: take tcgen05.f16");
   CHECK(refusal({{"cta_group", "3"}}) == "fmha has no kernel for cta_group 3: 1 or 2 CTAs share a tile");
   const std::string d128 = "head_dim 128, tile ";
   CHECK(refusal({{"tile_m", "192"}}) ==

@@ -87,7 +87,8 @@ TEST_CASE("nvrtc: attention on tcgen05 compiles for every target without spill, 
       add(arch, tile, Mask::causal, DType::bf16, Output::normalized, Window::none, UsedLengths::none, 128, SplitKv::off,
           KvPools::sparse_window);
   }
-  // 8-bit keys: the registers that are left to each role are fewest where keys are copied and scores are altered.
+  // 8-bit keys under 16-bit queries: the registers that are left to each role are fewest where keys are copied and
+  // scores are altered.
   int turn = 0;
   for (const fmha_tcgen05::Tile& tile : fmha_tcgen05::kTilesOfWidened) {
     ++turn;
@@ -109,7 +110,27 @@ TEST_CASE("nvrtc: attention on tcgen05 compiles for every target without spill, 
     }
     kernels.try_emplace(planned_kernel(problem), problem);
   }
-  CHECK(kernels.size() == 163);
+  for (const fmha_tcgen05::Tile& tile : fmha_tcgen05::kTilesOf8Bit) {
+    ++turn;
+    Fmha problem{.arch = Arch::parse(turn % 2 == 0 ? "sm_100f" : "sm_103a"),
+                 .head_dim = tile.head_dim,
+                 .head_dim_v = tile.head_dim_v,
+                 .dtype = DType::e4m3,
+                 .output = turn % 5 == 0 ? Output::unnormalized : Output::normalized,
+                 .tile_m = tile.tile_m,
+                 .tile_n = tile.tile_n,
+                 .cta_group = tile.cta_pair ? 2 : 1};
+    if (turn % 4 == 1) problem.softcap = Softcap::tanh, problem.alibi = Alibi::per_head;
+    if (turn % 4 == 2) problem.mask = Mask::causal, problem.window = Window::sliding;
+    if (turn % 4 == 3) problem.q_layout = QueryLayout::ragged;
+    if (turn % 2 == 1 && !tile.cta_pair) {
+      problem.kv_layout = KvLayout::paged;
+      problem.page_size = turn % 6 == 1 ? 1 : 16;
+      problem.split_kv = turn % 4 == 1 ? SplitKv::on : SplitKv::off;
+    }
+    kernels.try_emplace(planned_kernel(problem), problem);
+  }
+  CHECK(kernels.size() == 176);
   double slowest = 0;
   testing::Sample sample(6);
   for (const auto& [name, problem] : kernels) {
