@@ -92,7 +92,11 @@ void Warp::split(std::vector<Group> groups) {
 
 bool Warp::converged(Mask wanted, Mask active, Step& out) {
   wanted &= alive;
-  if ((active & wanted) == wanted) return true;
+  if ((active & wanted) == wanted) {
+    if (race) [[unlikely]]
+      launch->race->meet(*this, wanted);
+    return true;
+  }
   keep(active);
   for (std::size_t i = 0; i < parked.size();) {
     if (parked[i].pc == pc && parked[i].wait.kind == Wait::Kind::converge) {
@@ -118,6 +122,7 @@ Mask Warp::missing_at_barrier(Mask wanted, Mask here) const {
 }
 
 void Warp::release_barrier(Mask wanted) {
+  if (race) launch->race->meet(*this, wanted);
   for (std::size_t i = 0; i < parked.size();) {
     Group& group = parked[i];
     if (group.wait.kind != Wait::Kind::warp_barrier || group.wait.mask != wanted) {

@@ -1,6 +1,8 @@
 // Happens-before: who has seen what. The accesses themselves are in race_access.cpp.
 #include "emulator/findings/race.h"
 
+#include <bit>
+
 namespace tessera::emulator {
 
 void RaceDetector::start_cluster(Cluster& cluster) {
@@ -17,10 +19,11 @@ void RaceDetector::start_cta(Cta& cta) {
     warp.race = std::make_shared<RaceWarp>();
     RaceWarp& state = *warp.race;
     state.agent = make_agent(cta, warp.index, nullptr);
-    state.seen = state.fenced = state.relaxed = clock_of(cta);
-    state.wide = state.fenced_wide = state.relaxed_wide = clock_of(cta);
-    state.seen.raise(state.agent, state.clock);
-    state.wide.raise(state.agent, state.clock);
+    RaceView& view = state.views.emplace_back();
+    view.lanes = kAllLanes;
+    view.seen = view.fenced = view.relaxed = view.wide = view.fenced_wide = view.relaxed_wide = clock_of(cta);
+    view.seen.raise(state.agent, state.clock - 1);
+    view.wide.raise(state.agent, state.clock - 1);
     cta.race->warps.push_back(state.agent);
   }
 }
@@ -40,14 +43,20 @@ const RaceDetector::AgentInfo& RaceDetector::info(Agent agent) const {
   return agents_[agent >> kAgentBits][agent & (kMaxAgents - 1)];
 }
 
+bool RaceDetector::has_seen(const VectorClock& seen, Agent agent, int lane, std::uint32_t clock) const {
+  if (agent == 0 || clock <= seen.at(agent)) return true;
+  const LaneAgents* const lanes = info(agent).lanes.get();
+  return lanes != nullptr && clock <= seen.at((*lanes)[static_cast<std::size_t>(lane)]);
+}
+
 // Remote accesses must be over, for all that the CTA's warps know, before its last warp leaves: its memory goes.
 void RaceDetector::exit_warp(Warp& warp) {
   RaceCta& cta = *warp.cta->race;
-  cta.exited.join(warp.race->seen);
+  for (const RaceView& view : warp.race->views) cta.exited.join(view.seen);
+  cta.exited.raise(warp.race->agent, warp.race->clock);
   if (warp.cta->live_warps > 1) return;
   for (RaceCta::Remote& remote : cta.remote) {
-    if (remote.clock <= cta.exited.at(remote.agent)) continue;
-    report_exit(remote.place);
+    if (!has_seen(cta.exited, remote.agent, remote.lane, remote.clock)) report_exit(remote.place);
   }
 }
 
@@ -58,41 +67,7 @@ void RaceDetector::report_exit(EmulatorFinding finding) {
   launch_.findings.add(std::move(finding));
 }
 
-void RaceDetector::fence(Warp& warp, bool is_narrow) {
-  RaceWarp& state = *warp.race;
-  state.seen.join(state.relaxed);
-  if (!is_narrow) state.wide.join(state.relaxed_wide);
-  state.fenced.join(state.seen);
-  if (!is_narrow) state.fenced_wide.join(state.wide);
-  publish(state);
-}
-
-void RaceDetector::proxy_fence(Warp& warp) {
-  proxy_fenced_.join(warp.race->seen);
-  publish(*warp.race);  // what the warp stores from here on is not covered
-}
-
-void RaceDetector::arrive(Warp& warp, std::shared_ptr<RaceSync>& sync, bool is_release, bool is_narrow) {
-  RaceWarp& state = *warp.race;
-  if (!sync) {
-    sync = std::make_shared<RaceSync>();
-    sync->pending = sync->done = sync->pending_fenced = sync->done_fenced = clock_of(*warp.cta);
-    sync->pending_wide = sync->done_wide = sync->done_narrow = sync->done;
-  }
-  sync->pending.join(is_release ? state.seen : state.fenced);
-  sync->pending_fenced.join(state.fenced);
-  if (!is_narrow) sync->pending_wide.join(is_release ? state.wide : state.fenced_wide);
-  if (is_release) publish(state);
-}
-
-void RaceDetector::acquire(Warp& warp, const std::shared_ptr<RaceSync>& sync) {
-  if (!sync) return;
-  warp.race->seen.join(sync->done);
-  warp.race->fenced.join(sync->done_fenced);
-  warp.race->wide.join(sync->done_wide);
-}
-
-void RaceDetector::initialise(Warp& warp, Cta& owner, Mbarrier& barrier) {
+void RaceDetector::initialise(Warp& warp, int lane, Cta& owner, Mbarrier& barrier) {
   barrier.race = std::make_shared<RaceSync>();
   RaceSync& sync = *barrier.race;
   sync.pending = sync.done = sync.pending_fenced = sync.done_fenced = clock_of(owner);
@@ -100,7 +75,9 @@ void RaceDetector::initialise(Warp& warp, Cta& owner, Mbarrier& barrier) {
   sync.agent = make_agent(owner, warp.index, "a copy");
   sync.initialiser = warp.race->agent;
   sync.initialised = warp.race->clock;
+  sync.initialiser_lane = lane;
   sync.initialised_pc = warp.pc;
+  warp.race->is_dirty = true;
 }
 
 void RaceDetector::use(Warp& warp, const Instruction& in, int lane, Cta& owner, const Mbarrier& barrier) {
@@ -108,9 +85,10 @@ void RaceDetector::use(Warp& warp, const Instruction& in, int lane, Cta& owner, 
   const RaceSync& sync = *barrier.race;
   const RaceWarp& state = *warp.race;
   const std::uint32_t address = owner.shared_address(barrier.offset);
-  const Accessor accessor{&state.seen, nullptr, nullptr, &warp, &in};
+  const Accessor accessor = accessor_of(warp, state.view(lane), in);
   if (&owner != warp.cta) check_peer(owner, accessor, state.agent, state.clock, address, lane);
-  if (sync.initialiser == state.agent || sync.initialised <= state.seen.at(sync.initialiser)) return;
+  if (sync.initialiser == state.agent && sync.initialiser_lane == lane) return;
+  if (has_seen(*accessor.seen, sync.initialiser, sync.initialiser_lane, sync.initialised)) return;
   EmulatorFinding finding = finding_of(accessor, "mbarrier-init-unordered", lane, address);
   finding.message = "nothing orders this use after the mbarrier's initialisation";
   const Instruction& init = launch_.entry.code[sync.initialised_pc];
@@ -120,15 +98,19 @@ void RaceDetector::use(Warp& warp, const Instruction& in, int lane, Cta& owner, 
   launch_.findings.add(std::move(finding));
 }
 
-std::shared_ptr<RaceOperation> RaceDetector::issue(const Warp& warp, const Instruction&, int lane) {
+std::shared_ptr<RaceOperation> RaceDetector::issue(const Warp& warp, const Instruction&, Mask lanes) {
   RaceWarp& state = *warp.race;
   auto operation = std::make_shared<RaceOperation>();
-  operation->seen = state.seen;
+  const RaceView& view = state.view(std::countr_zero(lanes));
+  operation->seen = view.seen;
+  tell_done(state, warp, lanes, operation->seen);
   operation->issuer = state.agent;
   operation->issued = state.clock;
+  operation->issuer_copies = state.copy_agent;
+  operation->own_copies = view.own_copies;
   operation->pc = warp.pc;
-  operation->lane = static_cast<std::uint8_t>(lane < 0 ? 0 : lane);
-  publish(state);
+  operation->lanes = lanes;
+  state.next_time();
   return operation;
 }
 
@@ -168,11 +150,15 @@ void RaceDetector::join_group(RaceOperation& operation, const Warp& warp, GroupL
   operation.read_clock = operation.write_clock = static_cast<std::uint32_t>(groups.closed) + 1;
 }
 
-void RaceDetector::wait_group(Warp& warp, const GroupList& groups, std::uint64_t allowed, bool only_reading) {
+void RaceDetector::wait_group(Warp& warp, int lane, const GroupList& groups, std::uint64_t allowed, bool only_reading) {
   if (groups.closed <= allowed || groups.read_agent == 0) return;
   const auto over = static_cast<std::uint32_t>(groups.closed - allowed);
-  warp.race->seen.raise(groups.read_agent, over);
-  if (!only_reading) warp.race->seen.raise(groups.written_agent, over);
+  const VectorClock& seen = warp.race->view(lane).seen;
+  if (seen.at(groups.read_agent) >= over && (only_reading || seen.at(groups.written_agent) >= over)) return;
+  warp.race->for_views(Mask{1} << lane, [&](RaceView& view) {
+    view.seen.raise(groups.read_agent, over);
+    if (!only_reading) view.seen.raise(groups.written_agent, over);
+  });
 }
 
 }  // namespace tessera::emulator

@@ -1,17 +1,27 @@
 // The race detector: accesses to shared and global memory that nothing orders.
 //
 // Two accesses to one byte race when at least one writes, not both are atomic (or volatile, relaxed, ...), and neither
-// happens before the other. Happens-before is what the PTX memory model gives: program order of a warp; arrivals and
-// waits of CTA, cluster and memory barriers; release and acquire patterns; the start of an asynchronous
-// operation by its thread, and its completion on an mbarrier or in a group that somebody waits for. It does not depend
-// on who happened to be first in this run, so most races show under every schedule.
+// happens before the other. Happens-before is what the PTX memory model gives: program order of a lane; the meeting of
+// lanes of a warp; arrivals and waits of CTA, cluster and memory barriers; release and acquire patterns; the start of
+// an asynchronous operation by its thread, and its completion on an mbarrier or in a group that somebody waits for. It
+// does not depend on who happened to be first in this run, so most races show under every schedule.
+//
+// Lanes. A warp has one clock, and a record says which lanes touched each of its words. Lanes that meet (bar.warp.sync
+// and every other .sync instruction, a CTA barrier) begin a new time: what lies before is done for all of them, what
+// lies behind each has done alone. So two lanes of a warp are ordered when the earlier access is older than their last
+// meeting: a number compared with a number. What a warp's lanes have seen is kept once for all of them (RaceView), and
+// apart for those that waited or fenced alone, until they meet. Who releases without all lanes of its warp (one lane's
+// arrival on an mbarrier) passes on what the warp had done at the last meeting, and in a lane's own agent what that
+// lane did since.
 //
 // A release pattern is a releasing store or atomic, or a relaxed one behind a fence of its warp; an acquire pattern is
 // an acquiring load or atomic, or a relaxed one with a fence behind it. One is observed by the other when that reads
 // what it wrote, or what atomics made of that: a plain store begins anew. The pattern's own write is ordered with it.
 //
 // What is deliberately lenient, so that a report is a real one:
-//  - the lanes of a warp are one agent: races between them are not seen;
+//  - every .sync instruction orders memory among its lanes, though PTX says so of bar.warp.sync only;
+//  - one instruction's stores by several lanes to the same bytes are no race: mostly all store the same;
+//  - what lanes of which each touched some bytes of one word did to it counts only where all of them are meant;
 //  - of scopes, only a release or an acquire of .cta scope (also a fence or an atomic) between two CTAs is seen, and
 //  only
 //    where the second then meets an ordinary store of before the first; what was read or copied before it counts as
@@ -28,6 +38,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "emulator/findings/lane_sets.h"
 #include "emulator/findings/vector_clock.h"
 #include "emulator/memory/access.h"
 
@@ -47,14 +58,16 @@ struct RaceRecord {
   Agent agent = 0;
   std::uint32_t clock = 0;
   std::uint32_t pc = 0;
-  std::uint16_t bytes = 0;  ///< mask
-  std::uint8_t lane = 0;
-  std::uint8_t kind = 0;  ///< kWrite...
+  [[gnu::packed]] LaneCodes lanes = 0;  ///< word by word; packed: a cell is 144 bytes
+  std::uint16_t bytes = 0;              ///< mask
+  std::uint8_t kind = 0;                ///< kWrite...
 };
 inline constexpr std::uint8_t kRaceWrite = 1;
 inline constexpr std::uint8_t kRaceAtomic = 2;
 inline constexpr std::uint8_t kRaceAsync = 4;
 inline constexpr std::uint8_t kRaceNarrow = 8;
+inline bool is_write(const RaceRecord& r) { return (r.kind & kRaceWrite) != 0; }
+inline bool is_async(const RaceRecord& r) { return (r.kind & kRaceAsync) != 0; }
 
 struct RaceCell {
   static constexpr int kRecords = 6;
@@ -74,6 +87,7 @@ struct RaceSync {
   const Cta* narrow_cta = nullptr;
   Agent agent = 0;  ///< mbarrier: copies that complete on it
   Agent initialiser = 0;
+  int initialiser_lane = 0;
   std::uint32_t initialised = 0;  ///< the initialiser's clock
   std::uint32_t initialised_pc = 0;
 
@@ -89,21 +103,73 @@ struct RaceSync {
   }
 };
 
-struct RaceWarp {
-  Agent agent = 0;
-  std::uint32_t clock = 1;
+/// What lanes of a warp have seen. Of the warp's own accesses `seen` holds those before the last meeting: what a lane
+/// did since is known by the record's lane.
+struct RaceView {
+  Mask lanes = 0;
   VectorClock seen;
   VectorClock fenced;   ///< what the last fence covered: relaxed stores and arrivals pass it on
   VectorClock relaxed;  ///< what relaxed loads have met: the next fence takes it
   VectorClock wide;     ///< of `seen`, what came by releases that reach this CTA
   VectorClock fenced_wide;
   VectorClock relaxed_wide;
-  Agent copy_agent = 0;  ///< cp.async
-  std::uint32_t copies = 1;
+  // How far into its own history each of the lanes is.
+  std::uint32_t own_fenced = 0;  ///< accesses up to this clock have a fence behind them
+  std::uint32_t own_fenced_wide = 0;
+  std::uint32_t own_copies = 0;  ///< groups of cp.async that it has waited for
+  bool has_fenced = false;
+
+  void join(const RaceView& other);
+};
+
+struct RaceWarp {
+  Agent agent = 0;
+  std::uint32_t clock = 2;      // 1: what every lane has seen of its own warp, that it has started
+  bool is_dirty = false;        ///< something was done at this clock
+  std::vector<RaceView> views;  ///< one where all lanes have met; each lane that has not exited is in one
+  Agent copy_agent = 0;         ///< cp.async
   // Relaxed stores and atomics behind a fence are an agent of their own: who observes one is ordered after it, and
   // after what the fence covers, but not after what lies between the two.
   Agent flag_agent = 0;
   std::uint32_t flags = 0;
+  // Lanes that observe the same write in one instruction go the same way.
+  struct Split {
+    const RaceSync* flag = nullptr;
+    std::size_t from = 0;
+    std::size_t to = 0;
+    std::uint32_t pc = 0;
+  };
+  Split last_split;
+
+  void next_time() {
+    ++clock;
+    is_dirty = true;
+  }
+  RaceView& view(int lane) {
+    if (views.size() == 1) return views.front();
+    for (RaceView& v : views)
+      if ((v.lanes >> lane & 1) != 0) return v;
+    return views.front();
+  }
+  const RaceView& view(int lane) const { return const_cast<RaceWarp*>(this)->view(lane); }
+  /// Calls f for views that together are exactly these lanes.
+  template <class F>
+  void for_views(Mask lanes, F f) {
+    last_split.flag = nullptr;
+    const std::size_t count = views.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      const Mask here = views[i].lanes & lanes;
+      if (here == 0) continue;
+      if (here == views[i].lanes) {
+        f(views[i]);
+        continue;
+      }
+      views.push_back(views[i]);
+      views[i].lanes &= ~here;
+      views.back().lanes = here;
+      f(views.back());
+    }
+  }
 };
 
 struct RaceCta {
@@ -111,10 +177,11 @@ struct RaceCta {
   std::vector<Agent> warps;
   struct Remote {
     Agent agent = 0;
+    int lane = 0;
     std::uint32_t clock = 0;
     EmulatorFinding place;
   };
-  std::vector<Remote> remote;  ///< last accesses of other CTAs of the cluster
+  std::vector<Remote> remote;  ///< last accesses by lanes of other CTAs of the cluster
   VectorClock exited;          ///< what its warps had seen when they left
 };
 
@@ -127,8 +194,10 @@ struct RaceOperation {
   std::uint32_t read_clock = 0;
   Agent write_agent = 0;
   std::uint32_t write_clock = 0;
+  Agent issuer_copies = 0;  ///< and how many of its groups the issuer had waited for
+  std::uint32_t own_copies = 0;
   std::uint32_t pc = 0;
-  std::uint8_t lane = 0;
+  Mask lanes = 1;           ///< of the issuer
   bool is_generic = false;  ///< cp.async: no proxy of its own
 };
 
@@ -148,50 +217,59 @@ class RaceDetector {
   void start_cluster(Cluster& cluster);
   void start_cta(Cta& cta);
   void exit_warp(Warp& warp);
+  /// These lanes have waited for each other.
+  void meet(Warp& warp, Mask lanes);
 
   // Accesses of the running instruction.
-  void access(const Warp& warp, const Instruction& in, int lane, const Target& target, std::size_t bytes,
+  /// All bytes by each of the lanes.
+  void access(const Warp& warp, const Instruction& in, Mask lanes, const Target& target, std::size_t bytes,
               AccessKind kind);
-  /// Weak accesses of all lanes, each `delta` bytes behind `first`.
-  void access_lanes(const Warp& warp, const Instruction& in, const Target& first,
-                    const std::array<std::uint32_t, kLanes>& delta, std::size_t bytes, bool is_write);
-  /// Bytes of one 16-byte granule, as a mask; cta: null for global memory.
+  /// Bytes of one 16-byte granule, as a mask; cta: null for global memory. `lane`: one of those that touch it.
   void access_granule(const Warp& warp, const Instruction& in, int lane, Cta* cta, std::uint64_t granule,
-                      std::uint16_t bytes, bool is_write);
+                      std::uint16_t bytes, LaneCodes lanes, bool is_write);
   /// What a release pattern wrote, an acquire pattern takes.
   void strong_access(Warp& warp, const Instruction& in, int lane, const Target& target, std::size_t bytes,
                      MemoryOrder order);
-  void fence(Warp& warp, bool is_narrow = false);
-  /// fence.proxy.async of global memory: what the warp has seen may be read by asynchronous operations.
-  void proxy_fence(Warp& warp);
+  void fence(Warp& warp, Mask lanes, bool is_narrow = false);
+  /// fence.proxy.async of global memory: what the lanes have seen may be read by asynchronous operations.
+  void proxy_fence(Warp& warp, Mask lanes);
 
   // Barriers. A barrier's RaceSync is made at its first use.
-  void arrive(Warp& warp, std::shared_ptr<RaceSync>& sync, bool is_release, bool is_narrow = false);
-  void acquire(Warp& warp, const std::shared_ptr<RaceSync>& sync);
-  void initialise(Warp& warp, Cta& owner, Mbarrier& barrier);
+  void arrive(Warp& warp, Mask lanes, std::shared_ptr<RaceSync>& sync, bool is_release, bool is_narrow = false);
+  void acquire(Warp& warp, Mask lanes, const std::shared_ptr<RaceSync>& sync);
+  void initialise(Warp& warp, int lane, Cta& owner, Mbarrier& barrier);
   /// The barrier's initialisation must happen before its use.
   void use(Warp& warp, const Instruction& in, int lane, Cta& owner, const Mbarrier& barrier);
 
   // Asynchronous operations.
-  std::shared_ptr<RaceOperation> issue(const Warp& warp, const Instruction& in, int lane);
+  std::shared_ptr<RaceOperation> issue(const Warp& warp, const Instruction& in, Mask lanes);
+  /// cp.async: what a lane's copy has seen is what the lane has; nothing is passed on. Lane and group: piece by piece.
+  std::shared_ptr<RaceOperation> issue_copies(const Warp& warp, Mask lanes);
+  void wait_copies(Warp& warp, Mask lanes, std::uint64_t over);
+  /// The lanes' copies so far are done when the operation is.
+  void follow_copies(RaceOperation& operation, const Warp& warp, Mask lanes, std::uint64_t group);
   /// The operation completes on this barrier's open phase.
   void complete_on(RaceOperation& operation, Cta& owner, Mbarrier& barrier);
   /// Whose result the reads of this wgmma serve.
   void remember(const RaceOperation& operation, std::shared_ptr<WgmmaResult> result);
   /// It belongs to the open group of this list.
   void join_group(RaceOperation& operation, const Warp& warp, GroupList& groups);
-  void wait_group(Warp& warp, const GroupList& groups, std::uint64_t allowed, bool only_reading);
+  void wait_group(Warp& warp, int lane, const GroupList& groups, std::uint64_t allowed, bool only_reading);
   void async_access(const RaceOperation& operation, const EmulatorFinding& place, Cta* cta, std::uint64_t address,
                     std::size_t bytes, bool is_write, bool is_atomic = false);
   Agent make_agent(const Cta& cta, int warp, const char* what);
   /// A thread of this launch stored into these bytes of global memory, as far as the records tell.
   bool was_stored(std::uint64_t address, std::size_t bytes) const;
 
+  LaneSets lane_sets;
+
  private:
+  using LaneAgents = std::array<Agent, kLanes>;
   struct AgentInfo {
     std::array<std::uint32_t, 3> cta{};
     int warp = -1;
-    const char* what = nullptr;  ///< nullptr: the warp itself
+    const char* what = nullptr;           ///< nullptr: the warp itself
+    std::shared_ptr<LaneAgents> lanes{};  ///< of lanes that told what they did; 0: it has not
   };
   struct Accessor {
     const VectorClock* seen;
@@ -200,34 +278,55 @@ class RaceDetector {
     const Warp* warp;
     const Instruction* in;
     bool needs_proxy_fence = false;  ///< an operation of the async proxy
+    // A lane's accesses up to here come before this one in program order; also its copies and its flags.
+    Agent own = 0;
+    std::uint32_t own_until = 0;
+    Agent copies = 0;
+    std::uint32_t copies_until = 0;
+    Agent flags = 0;
   };
+  static Accessor accessor_of(const Warp& warp, const RaceView& view, const Instruction& in);
+  bool is_own(const RaceRecord& before, const Accessor& accessor) const;
+  std::uint16_t unordered(const RaceRecord& before, const RaceRecord& now, const VectorClock& seen,
+                          const Accessor* accessor) const;
+  bool is_word_ordered(const RaceRecord& before, const RaceRecord& now, int word, const VectorClock& seen,
+                       bool is_own) const;
+  bool covers_lanes(const RaceRecord& outer, const RaceRecord& inner) const;
+  void merge(RaceRecord& into, const RaceRecord& now);
+  Agent lane_agent(Agent agent, int lane);
+  void tell_done(const RaceWarp& state, const Warp& warp, Mask lanes, VectorClock& to);
+  void tell_fenced(const RaceWarp& state, const Warp& warp, Mask lanes, VectorClock& to, bool is_wide);
+  void tell_own(const RaceWarp& state, const Warp& warp, Mask lanes, Agent agent, std::uint32_t RaceView::*own,
+                VectorClock& to);
   void check_proxy(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor, std::uint64_t address);
   void touch_range(RaceCell* cells, std::uint64_t address, std::size_t bytes, RaceRecord record,
                    const Accessor& accessor, std::uint64_t shown_address, bool is_shared);
   void touch_global(std::uint64_t address, std::size_t bytes, const RaceRecord& record, const Accessor& accessor);
   RaceCell* page_cells(std::uint64_t address);
   std::uint64_t flag_key(const Target& target) const;
-  void observe(RaceWarp& state, const Warp& warp, const RaceSync& flag, MemoryOrder order);
-  void publish_flag(RaceWarp& state, const Warp& warp, RaceSync& flag, MemoryOrder order);
+  void observe(RaceWarp& state, const Warp& warp, int lane, const RaceSync& flag, MemoryOrder order);
+  void publish_flag(RaceWarp& state, const Warp& warp, int lane, RaceSync& flag, MemoryOrder order);
   bool is_spent(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor, std::uint64_t address,
                 bool is_shared);
   void touch(RaceCell& cell, const RaceRecord& record, const Accessor& accessor, std::uint64_t address, bool is_shared);
   void report(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor, std::uint64_t address,
-              bool is_shared);
+              int byte, bool is_shared);
+  const char* missing_warp_sync(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor) const;
   void check_peer(Cta& target, const Accessor& accessor, Agent agent, std::uint32_t clock, std::uint64_t address,
                   int lane);
   bool is_scope_too_narrow(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor) const;
-  void report_scope(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor, std::uint64_t address);
+  void report_scope(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor, std::uint64_t address,
+                    int byte);
   void report_exit(EmulatorFinding finding);
   EmulatorFinding finding_of(const Accessor& accessor, const char* name, int lane, std::uint64_t address) const;
-  std::string describe(const RaceRecord& record) const;
+  std::string describe(const RaceRecord& record, int byte) const;
+  int lane_at(const RaceRecord& record, int byte) const;
   WgmmaResult* result_of(const RaceRecord& record);
   const AgentInfo& info(Agent agent) const;
+  /// What this lane of the agent's warp did at that time has been seen.
+  bool has_seen(const VectorClock& seen, Agent agent, int lane, std::uint32_t clock) const;
+  bool is_one_warp(Agent a, Agent b) const { return info(a).warp == info(b).warp && !is_other_cta(a, b); }
   static VectorClock clock_of(const Cta& cta);
-  static void publish(RaceWarp& warp) {
-    warp.seen.raise(warp.agent, ++warp.clock);
-    warp.wide.raise(warp.agent, warp.clock);
-  }
   bool is_other_cta(Agent a, Agent b) const { return info(a).cta != info(b).cta; }
 
   Launch& launch_;
@@ -247,8 +346,7 @@ class RaceDetector {
   std::set<std::array<std::uint32_t, 3>> reported_;  // both places, what
 };
 
-/// The weak accesses of one instruction's lanes. Neighbouring lanes that touch the same bytes, as in broadcasts, are
-/// followed as one.
+/// The weak accesses of one instruction's lanes. Neighbouring lanes that touch one granule are followed as one access.
 class LaneAccesses {
  public:
   LaneAccesses(const Warp& warp, const Instruction& in, bool is_write) : warp_(warp), in_(in), is_write_(is_write) {}
@@ -259,14 +357,17 @@ class LaneAccesses {
 
  private:
   void flush();
+  bool is_together(int lane) const;  ///< it has seen what lane_ has
 
   const Warp& warp_;
   const Instruction& in_;
   bool is_write_;
   std::uint16_t bytes_ = 0;  // of the granule; 0: none
+  std::uint16_t each_ = 0;   // touched by every lane
   int lane_ = 0;
   Cta* cta_ = nullptr;
   std::uint64_t granule_ = 0;
+  std::array<Mask, 4> lanes_{};  // by word
 };
 
 }  // namespace tessera::emulator

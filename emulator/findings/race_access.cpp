@@ -1,15 +1,10 @@
-// Who touched which bytes, and what two accesses that nothing orders look like in words.
-#include <fmt/format.h>
-
+// Who touched which bytes, and which accesses nothing orders. What they look like in words: race_report.cpp.
 #include <bit>
 
 #include "emulator/findings/race.h"
 
 namespace tessera::emulator {
 namespace {
-
-bool is_write(const RaceRecord& r) { return (r.kind & kRaceWrite) != 0; }
-bool is_async(const RaceRecord& r) { return (r.kind & kRaceAsync) != 0; }
 
 std::uint8_t kind_bits(AccessKind kind) {
   return static_cast<std::uint8_t>((kind.is_write ? kRaceWrite : 0) | (kind.is_atomic ? kRaceAtomic : 0) |
@@ -18,7 +13,18 @@ std::uint8_t kind_bits(AccessKind kind) {
 
 }  // namespace
 
-void RaceDetector::access(const Warp& warp, const Instruction& in, int lane, const Target& target, std::size_t bytes,
+RaceDetector::Accessor RaceDetector::accessor_of(const Warp& warp, const RaceView& view, const Instruction& in) {
+  const RaceWarp& state = *warp.race;
+  Accessor accessor{&view.seen, &view.wide, nullptr, &warp, &in};
+  accessor.own = state.agent;
+  accessor.own_until = ~std::uint32_t{0};
+  accessor.copies = state.copy_agent;
+  accessor.copies_until = view.own_copies;
+  accessor.flags = state.flag_agent;
+  return accessor;
+}
+
+void RaceDetector::access(const Warp& warp, const Instruction& in, Mask lanes, const Target& target, std::size_t bytes,
                           AccessKind kind) {
   RaceWarp& state = *warp.race;
   if (state.agent == 0) return;
@@ -26,10 +32,12 @@ void RaceDetector::access(const Warp& warp, const Instruction& in, int lane, con
   record.agent = kind.is_flag ? state.flag_agent : state.agent;
   record.clock = kind.is_flag ? state.flags : state.clock;
   record.pc = warp.pc;
-  record.lane = static_cast<std::uint8_t>(lane);
+  record.lanes = all_words(lane_sets.code(lanes));
   record.kind = kind_bits(kind);
   if (record.agent == 0) return;
-  const Accessor accessor{&state.seen, &state.wide, nullptr, &warp, &in};
+  state.is_dirty = true;
+  const int lane = std::countr_zero(lanes);
+  const Accessor accessor = accessor_of(warp, state.view(lane), in);
   if (target.cta != nullptr) {
     const std::uint64_t shown = target.cta->shared_address(target.offset);
     if (target.cta != warp.cta) check_peer(*target.cta, accessor, state.agent, state.clock, shown, lane);
@@ -41,16 +49,13 @@ void RaceDetector::access(const Warp& warp, const Instruction& in, int lane, con
 }
 
 void RaceDetector::access_granule(const Warp& warp, const Instruction& in, int lane, Cta* cta, std::uint64_t granule,
-                                  std::uint16_t bytes, bool is_write_access) {
+                                  std::uint16_t bytes, LaneCodes lanes, bool is_write_access) {
   RaceWarp& state = *warp.race;
   if (state.agent == 0) return;
-  const RaceRecord record{state.agent,
-                          state.clock,
-                          warp.pc,
-                          bytes,
-                          static_cast<std::uint8_t>(lane),
-                          is_write_access ? kRaceWrite : std::uint8_t{0}};
-  const Accessor accessor{&state.seen, &state.wide, nullptr, &warp, &in};
+  state.is_dirty = true;
+  const RaceRecord record{state.agent, state.clock, warp.pc,
+                          lanes,       bytes,       is_write_access ? kRaceWrite : std::uint8_t{0}};
+  const Accessor accessor = accessor_of(warp, state.view(lane), in);
   if (cta == nullptr) return touch(page_cells(granule)[(granule & 4095) / 16], record, accessor, granule, false);
   const std::uint64_t shown = cta->shared_address(static_cast<std::uint32_t>(granule));
   if (cta != warp.cta)
@@ -58,47 +63,45 @@ void RaceDetector::access_granule(const Warp& warp, const Instruction& in, int l
   touch(cta->race->cells[granule / 16], record, accessor, shown, true);
 }
 
-void RaceDetector::access_lanes(const Warp& warp, const Instruction& in, const Target& first,
-                                const std::array<std::uint32_t, kLanes>& delta, std::size_t bytes,
-                                bool is_write_access) {
-  const RaceWarp& state = *warp.race;
-  const bool is_shared = first.cta != nullptr;
-  const std::uint64_t base = is_shared ? first.offset : launch_.memory.address_of(first.data);
-  if (state.agent == 0 || (!is_shared && base == 0)) return;
-  const Accessor accessor{&state.seen, &state.wide, nullptr, &warp, &in};
-  RaceRecord record{state.agent, state.clock, warp.pc, 0, 0, is_write_access ? kRaceWrite : std::uint8_t{0}};
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const std::uint64_t address = base + delta[static_cast<std::size_t>(lane)];
-    if (lane > 0 && delta[static_cast<std::size_t>(lane)] == delta[static_cast<std::size_t>(lane - 1)]) continue;
-    record.lane = static_cast<std::uint8_t>(lane);
-    record.bytes = static_cast<std::uint16_t>(((1u << bytes) - 1) << address % 16);
-    const std::uint64_t granule = address / 16 * 16;
-    if (!is_shared) {
-      touch(page_cells(granule)[(granule & 4095) / 16], record, accessor, granule, false);
-      continue;
-    }
-    const std::uint64_t shown = first.cta->shared_address(static_cast<std::uint32_t>(granule));
-    if (first.cta != warp.cta) check_peer(*first.cta, accessor, state.agent, state.clock, shown + address % 16, lane);
-    touch(first.cta->race->cells[granule / 16], record, accessor, shown, true);
-  }
-}
-
 void LaneAccesses::add(int lane, const Target& target, std::size_t bytes) {
   if (target.shadow == nullptr) return;
   const std::uint64_t address = target.cta != nullptr ? target.offset : warp_.launch->memory.address_of(target.data);
   if (target.cta == nullptr && address == 0) return;  // local memory
-  if (address % 16 + bytes > 16) return warp_.launch->race->access(warp_, in_, lane, target, bytes, {is_write_});
-  const auto mask = static_cast<std::uint16_t>(((1u << bytes) - 1) << address % 16);
-  if (bytes_ != 0 && (address / 16 * 16 != granule_ || target.cta != cta_ || bytes_ != mask)) flush();
+  const auto first = static_cast<unsigned>(address % 16);
+  if (first + bytes > 16) return warp_.launch->race->access(warp_, in_, Mask{1} << lane, target, bytes, {is_write_});
+  if (bytes_ != 0 && (address - first != granule_ || target.cta != cta_ || !is_together(lane))) flush();
   if (bytes_ == 0) lane_ = lane;
   cta_ = target.cta;
-  granule_ = address / 16 * 16;
-  bytes_ = mask;
+  granule_ = address - first;
+  const auto mask = static_cast<std::uint16_t>(((1u << bytes) - 1) << first);
+  for (std::size_t word = first / 4; word <= (first + bytes - 1) / 4; ++word) {
+    const std::uint16_t of_word = static_cast<std::uint16_t>(0xF << (4 * word));
+    if (lanes_[word] == 0)
+      each_ = static_cast<std::uint16_t>(each_ | (mask & of_word));
+    else
+      each_ = static_cast<std::uint16_t>(each_ & (mask | ~of_word));
+    lanes_[word] |= Mask{1} << lane;
+  }
+  bytes_ |= mask;
+}
+
+bool LaneAccesses::is_together(int lane) const {
+  const RaceWarp& state = *warp_.race;
+  return state.views.size() == 1 || &state.view(lane) == &state.view(lane_);
 }
 
 void LaneAccesses::flush() {
-  if (bytes_ != 0) warp_.launch->race->access_granule(warp_, in_, lane_, cta_, granule_, bytes_, is_write_);
-  bytes_ = 0;
+  if (bytes_ == 0) return;
+  RaceDetector& race = *warp_.launch->race;
+  LaneCodes codes = 0;
+  for (std::size_t word = 0; word < lanes_.size(); ++word) {
+    if (lanes_[word] == 0) continue;
+    const bool is_split = ((bytes_ ^ each_) >> (4 * word) & 15) != 0;
+    codes |= LaneCodes{race.lane_sets.code(lanes_[word], is_split)} << (16 * word);
+  }
+  race.access_granule(warp_, in_, lane_, cta_, granule_, bytes_, codes, is_write_);
+  lanes_ = {};
+  bytes_ = each_ = 0;
 }
 
 void RaceDetector::async_access(const RaceOperation& operation, const EmulatorFinding& place, Cta* cta,
@@ -108,15 +111,20 @@ void RaceDetector::async_access(const RaceOperation& operation, const EmulatorFi
   if (record.agent == 0) return;
   record.clock = is_write_access ? operation.write_clock : operation.read_clock;
   record.pc = operation.pc;
-  record.lane = operation.lane;
+  record.lanes = all_words(lane_sets.code(operation.lanes));
   record.kind = kind_bits({is_write_access, is_atomic, true});
-  const Accessor accessor{&operation.seen, nullptr, &place, nullptr, nullptr, cta == nullptr && !operation.is_generic};
+  Accessor accessor{&operation.seen, nullptr, &place, nullptr, nullptr, cta == nullptr && !operation.is_generic};
+  accessor.own = operation.issuer;
+  accessor.own_until = operation.issued;
+  accessor.copies = operation.issuer_copies;
+  accessor.copies_until = operation.own_copies;
   if (cta == nullptr) {
     touch_global(address, bytes, record, accessor);
     return;
   }
   const std::uint64_t shown = cta->shared_address(static_cast<std::uint32_t>(address));
-  if (place.cta != cta->id) check_peer(*cta, accessor, operation.issuer, operation.issued, shown, operation.lane);
+  if (place.cta != cta->id)
+    check_peer(*cta, accessor, operation.issuer, operation.issued, shown, std::countr_zero(operation.lanes));
   touch_range(cta->race->cells.data(), address, bytes, record, accessor, shown, true);
 }
 
@@ -165,26 +173,95 @@ void RaceDetector::touch_range(RaceCell* cells, std::uint64_t address, std::size
   }
 }
 
+// Whether a lane that did both did them in this order: only the records' lanes are left to be compared.
+bool RaceDetector::is_own(const RaceRecord& before, const Accessor& accessor) const {
+  return (before.agent == accessor.own && before.clock <= accessor.own_until) ||
+         (before.agent == accessor.copies && before.clock <= accessor.copies_until) || before.agent == accessor.flags;
+}
+
+bool RaceDetector::is_word_ordered(const RaceRecord& before, const RaceRecord& now, int word, const VectorClock& seen,
+                                   bool is_own) const {
+  const LaneCode code = code_of_word(before.lanes, word), code_now = code_of_word(now.lanes, word);
+  if (is_own && code == code_now && code < kLaneSets) return true;
+  if (code == kUnknownLanes || code_now == kUnknownLanes) return true;
+  const LaneSet by = lane_sets.set(code), by_now = lane_sets.set(code_now);
+  const LaneAgents* const agents = info(before.agent).lanes.get();
+  Mask loose = 0;
+  for (Mask rest = by.lanes; rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    if (is_own && by_now.lanes == Mask{1} << lane) continue;
+    if (agents != nullptr && before.clock <= seen.at((*agents)[static_cast<std::size_t>(lane)])) continue;
+    loose |= Mask{1} << lane;
+  }
+  if (loose == 0) return true;
+  if (!by.is_split) return is_own && by_now.is_split && (by.lanes & by_now.lanes) != 0;
+  // Each lane touched some bytes of the word, and nobody knows which.
+  if (is_own && by_now.is_split && (by.lanes & by_now.lanes) != 0) return true;
+  const unsigned bytes = before.bytes >> (4 * word) & 15u;
+  return (bytes & ~(now.bytes >> (4 * word) & 15u)) != 0 && loose != by.lanes;
+}
+
+// Of the bytes that two accesses share: those for which `seen` does not hold the first one. accessor: whose program
+// order counts too, or null.
+std::uint16_t RaceDetector::unordered(const RaceRecord& before, const RaceRecord& now, const VectorClock& seen,
+                                      const Accessor* accessor) const {
+  if (before.clock <= seen.at(before.agent)) return 0;
+  const bool own = accessor != nullptr && is_own(before, *accessor);
+  const auto common = static_cast<std::uint16_t>(before.bytes & now.bytes);
+  if (!own && info(before.agent).lanes == nullptr) return common;
+  unsigned loose = 0;
+  for (int word = 0; word < 4; ++word) {
+    const unsigned bytes = common & (0xFu << (4 * word));
+    if (bytes != 0 && !is_word_ordered(before, now, word, seen, own)) loose |= bytes;
+  }
+  return static_cast<std::uint16_t>(loose);
+}
+
+// Every lane that touched a word of `inner` touched it in `outer` too, of the words that both have.
+bool RaceDetector::covers_lanes(const RaceRecord& outer, const RaceRecord& inner) const {
+  const auto common = static_cast<std::uint16_t>(outer.bytes & inner.bytes);
+  if (((outer.lanes ^ inner.lanes) & words_of(common)) == 0) return true;
+  for (int word = 0; word < 4; ++word) {
+    if ((common >> (4 * word) & 15) == 0) continue;
+    const LaneCode a = code_of_word(outer.lanes, word), b = code_of_word(inner.lanes, word);
+    if (a == b) continue;
+    if (a < kLaneSets || a == kUnknownLanes || b == kUnknownLanes) return false;
+    const LaneSet wide = lane_sets.set(a);
+    if (wide.is_split || (lane_sets.set(b).lanes & ~wide.lanes) != 0) return false;
+  }
+  return true;
+}
+
+void RaceDetector::merge(RaceRecord& into, const RaceRecord& now) {
+  LaneCodes codes = 0;
+  for (int word = 0; word < 4; ++word)
+    codes |= LaneCodes{lane_sets.join(code_of_word(into.lanes, word), into.bytes >> (4 * word) & 15u,
+                                      code_of_word(now.lanes, word), now.bytes >> (4 * word) & 15u)}
+             << (16 * word);
+  into.lanes = codes;
+  into.bytes |= now.bytes;
+}
+
 // Of two accesses with bytes in common: reports what is wrong with them. True when the record is of no use any more.
 bool RaceDetector::is_spent(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor,
                             std::uint64_t address, bool is_shared) {
-  const bool is_ordered =
-      (before.agent == now.agent && !is_async(now)) || before.clock <= accessor.seen->at(before.agent);
+  const std::uint16_t loose = unordered(before, now, *accessor.seen, &accessor);
   const bool one_writes = is_write(before) || is_write(now);
   const bool are_atomic = (before.kind & now.kind & kRaceAtomic) != 0;
-  if (accessor.needs_proxy_fence && one_writes && is_ordered && !is_write(now))
+  if (accessor.needs_proxy_fence && one_writes && loose == 0 && !is_write(now))
     check_proxy(before, now, accessor, address);
   if (one_writes && before.agent != now.agent && is_scope_too_narrow(before, now, accessor)) {
-    report_scope(before, now, accessor, address);
+    report_scope(before, now, accessor, address, std::countr_zero(static_cast<unsigned>(before.bytes & now.bytes)));
     return true;
   }
-  if (one_writes && !are_atomic && !is_ordered) {
-    report(before, now, accessor,
-           address + static_cast<unsigned>(std::countr_zero(static_cast<unsigned>(before.bytes & now.bytes))),
-           is_shared);
+  // What lanes of one instruction store to the same bytes is mostly the same.
+  const bool is_one_store = before.agent == now.agent && before.clock == now.clock && before.pc == now.pc;
+  if (one_writes && !are_atomic && loose != 0 && !is_one_store) {
+    report(before, now, accessor, address, std::countr_zero(static_cast<unsigned>(loose)), is_shared);
     return true;  // once is enough
   }
-  return is_ordered && (before.bytes & ~now.bytes) == 0 && (is_write(now) || !is_write(before));
+  return (loose == 0 || (is_own(before, accessor) && covers_lanes(now, before))) && (before.bytes & ~now.bytes) == 0 &&
+         (is_write(now) || !is_write(before));
 }
 
 // Records that the new access makes needless are dropped: whoever comes later and is ordered after the new access is
@@ -194,188 +271,61 @@ void RaceDetector::touch(RaceCell& cell, const RaceRecord& now, const Accessor& 
                          bool is_shared) {
   const RaceRecord& newest = cell.records[0];
   if (newest.agent == now.agent && newest.clock == now.clock && newest.kind == now.kind &&
-      (now.bytes & ~newest.bytes) == 0)
+      (now.bytes & ~newest.bytes) == 0 && (newest.lanes == now.lanes || covers_lanes(newest, now)) &&
+      (newest.pc == now.pc || !is_write(now)))
     return;
   RaceRecord* free = nullptr;
   RaceRecord* read = nullptr;
   RaceRecord* same = nullptr;    // of the same instruction, with other bytes
   RaceRecord* beside = nullptr;  // of the same warp and time
+  const auto drop = [&](RaceRecord& record) {
+    record.agent = 0;
+    if (free == nullptr) free = &record;
+  };
   for (RaceRecord& before : cell.records) {
     if (before.agent == 0) {
       if (free == nullptr) free = &before;
       continue;
     }
+    const bool shares = (before.bytes & now.bytes) != 0;
     if (before.agent == now.agent && before.clock == now.clock) {
-      const bool is_covered = (now.bytes & ~before.bytes) == 0;
-      // A read of what the warp has just written adds nothing, nor does a read record below a write.
+      // Nothing to report: both read, or each lane meets what it did itself.
+      if (shares && !is_async(now) && ((before.kind | now.kind) & kRaceWrite) != 0 &&
+          is_spent(before, now, accessor, address, is_shared)) {
+        drop(before);
+        continue;
+      }
+      const bool is_covered = (now.bytes & ~before.bytes) == 0 && covers_lanes(before, now);
+      // A read of what a lane has just written adds nothing, nor does a read record below a write.
       if (is_covered && (before.kind == now.kind || (before.kind == kRaceWrite && now.kind == 0)))
         return std::swap(before, cell.records[0]);
       if (before.kind == 0 && now.kind == kRaceWrite && (before.bytes & ~now.bytes) == 0) {
-        before.agent = 0;
-        if (free == nullptr) free = &before;
+        drop(before);
         continue;
       }
       if (before.kind != now.kind) continue;
       if (before.pc == now.pc)
         same = &before;
-      else if ((before.bytes & ~now.bytes) != 0)
+      else if ((before.bytes & ~now.bytes) != 0 || !covers_lanes(now, before))
         beside = &before;
-      else if (before.agent = 0; free == nullptr)
-        free = &before;
+      else
+        drop(before);
       continue;
     }
-    if ((before.bytes & now.bytes) == 0) {
+    if (!shares) {
       if (!is_write(before)) read = &before;
       continue;
     }
-    if (is_spent(before, now, accessor, address, is_shared)) {
-      before.agent = 0;
-      if (free == nullptr) free = &before;
-    } else if (!is_write(before)) {
+    if (is_spent(before, now, accessor, address, is_shared))
+      drop(before);
+    else if (!is_write(before))
       read = &before;
-    }
   }
   if (same == nullptr && free == nullptr) same = beside;
-  if (same != nullptr) {
-    same->bytes |= now.bytes;
-    return;
-  }
+  if (same != nullptr) return merge(*same, now);
   if (free == nullptr) free = read != nullptr ? read : &cell.records[now.pc % RaceCell::kRecords];
   *free = cell.records[0];
   cell.records[0] = now;
-}
-
-// Shared memory has a check of its own (is_fenced), which needs no race detector. Lenient: any warp's fence counts that
-// had seen the store.
-void RaceDetector::check_proxy(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor,
-                               std::uint64_t address) {
-  if (is_async(before) || before.clock <= proxy_fenced_.at(before.agent)) return;
-  if (!reported_.insert({before.pc, now.pc, kRaceAsync}).second) return;
-  EmulatorFinding finding =
-      finding_of(accessor, "missing-proxy-fence", now.lane,
-                 address + static_cast<unsigned>(std::countr_zero(static_cast<unsigned>(before.bytes & now.bytes))));
-  finding.message = "an asynchronous read of global memory after the " + describe(before) +
-                    ", without fence.proxy.async between them";
-  finding.cause = "the writing threads must execute fence.proxy.async before the barrier that lets the copy start";
-  launch_.findings.add(std::move(finding));
-}
-
-// Ordered, but by a release that does not reach this CTA; or atomic for its own CTA only.
-bool RaceDetector::is_scope_too_narrow(const RaceRecord& before, const RaceRecord& now,
-                                       const Accessor& accessor) const {
-  if (accessor.wide == nullptr || is_async(before)) return false;
-  if ((before.kind & now.kind & kRaceAtomic) != 0)
-    return ((before.kind | now.kind) & kRaceNarrow) != 0 && is_other_cta(before.agent, now.agent);
-  return is_write(before) && (before.kind & kRaceAtomic) == 0 && before.clock <= accessor.seen->at(before.agent) &&
-         before.clock > accessor.wide->at(before.agent) && is_other_cta(before.agent, now.agent);
-}
-
-void RaceDetector::report_scope(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor,
-                                std::uint64_t address) {
-  if (!reported_.insert({before.pc, now.pc, kRaceNarrow}).second) return;
-  EmulatorFinding finding = finding_of(accessor, "scope-too-narrow", now.lane, address);
-  const bool are_atomic = (before.kind & now.kind & kRaceAtomic) != 0;
-  finding.message =
-      are_atomic
-          ? fmt::format("atomic, as is the {}, but one of the two only within its CTA", describe(before))
-          : fmt::format("ordered after the {} only by a release or an acquire of .cta scope, which joins no two CTAs",
-                        describe(before));
-  finding.cause = "the release, acquire, fence or atomic needs .cluster scope for CTAs of one cluster, else .gpu";
-  launch_.findings.add(std::move(finding));
-}
-
-std::string RaceDetector::describe(const RaceRecord& record) const {
-  const Instruction& in = launch_.entry.code[record.pc];
-  const AgentInfo& who = info(record.agent);
-  std::string text =
-      fmt::format("{} by {} of CTA ({}, {}, {}) warp {} lane {}, PTX line {} ({})", is_write(record) ? "write" : "read",
-                  is_async(record) ? "an asynchronous operation" : "a thread", who.cta[0], who.cta[1], who.cta[2],
-                  who.warp, record.lane, in.line, in.opcode);
-  const std::string source = launch_.program.place_of(in);
-  if (!source.empty()) text += ", " + source;
-  return text;
-}
-
-EmulatorFinding RaceDetector::finding_of(const Accessor& accessor, const char* name, int lane,
-                                         std::uint64_t address) const {
-  EmulatorFinding finding =
-      accessor.place != nullptr ? *accessor.place : accessor.warp->finding(*accessor.in, "", lane);
-  finding.name = name;
-  finding.is_failure = false;
-  finding.address = address;
-  finding.has_address = true;
-  return finding;
-}
-
-void RaceDetector::report(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor,
-                          std::uint64_t address, bool is_shared) {
-  const std::uint32_t what = static_cast<std::uint32_t>(before.kind) << 8 | now.kind;
-  // As lanes of one warp are not told apart, neither are the stores that they start with one instruction.
-  if (!is_shared && before.pc == now.pc && before.lane != now.lane && is_async(before) && is_async(now) &&
-      info(before.agent).warp == info(now.agent).warp && info(before.agent).cta == info(now.agent).cta)
-    return;
-  // A wgmma's early read, or what overwrites its operand, may turn out not to matter.
-  WgmmaResult* const reader = is_async(before) && !is_write(before) ? result_of(before) : nullptr;
-  const bool may_not_matter = reader != nullptr && !reader->is_used;
-  if (may_not_matter && reader->warps_left == 0) return;
-  if (launch_.findings.is_capturing() || may_not_matter) {
-    if (reported_.count({before.pc, now.pc, what}) != 0) return;
-  } else if (!reported_.insert({before.pc, now.pc, what}).second) {
-    return;
-  }
-  const char* name = is_shared ? "smem-race" : "global-race";
-  const bool is_one_cta = info(before.agent).cta == info(now.agent).cta;
-  const char* cause = is_shared || is_one_cta
-                          ? "a barrier between the two is missing, or does not include both warps"
-                          : "CTAs of one grid run in any order: give each its own memory, or order them by "
-                            "release and acquire";
-  if (is_async(before) && is_write(before) && !is_write(now)) {
-    name = "async-write-not-waited-for";
-    cause = "the wait for the copy's mbarrier or group is missing, waits for another phase, or for another barrier";
-  } else if (is_async(now) && is_write(now) && (is_async(before) || !is_write(before))) {
-    name = "overwritten-before-release";
-    cause =
-        "the copy starts before the readers have arrived on the slot's empty barrier, or they arrive before they are "
-        "done";
-  } else if (is_async(before) && !is_write(before)) {
-    name = "async-read-not-waited-for";
-    cause = "the wait for the store's or the wgmma's group is missing before its source is written again";
-  } else if (is_async(now) && !is_write(now)) {
-    name = "async-read-too-early";
-    cause = "the barrier between the writing threads and the one that starts the operation is missing";
-  }
-  EmulatorFinding finding = finding_of(accessor, name, now.lane, address);
-  finding.message =
-      fmt::format("{}, and nothing orders it after the {}", is_write(now) ? "write" : "read", describe(before));
-  finding.cause = cause;
-  if (may_not_matter && !reader->findings.empty() && reader->findings.back().name == finding.name)
-    ++reader->findings.back().count;
-  else if (may_not_matter)
-    reader->findings.push_back(std::move(finding));
-  else
-    launch_.findings.add(std::move(finding));
-}
-
-// Another CTA of the cluster: it must have started, and must not exit before the access.
-void RaceDetector::check_peer(Cta& target, const Accessor& accessor, Agent agent, std::uint32_t clock,
-                              std::uint64_t address, int lane) {
-  RaceCta& peer = *target.race;
-  const bool has_started =
-      std::any_of(peer.warps.begin(), peer.warps.end(), [&](Agent warp) { return accessor.seen->at(warp) > 0; });
-  if (!has_started) {
-    EmulatorFinding finding = finding_of(accessor, "cluster-peer-not-started", lane, address);
-    finding.message = "another CTA's shared memory is accessed, and nothing says that the CTA has started";
-    finding.cause = "a cluster barrier before the first access to a peer is missing";
-    launch_.findings.add(std::move(finding));
-  }
-  if (target.live_warps == 0) return report_exit(finding_of(accessor, "", lane, address));
-  for (RaceCta::Remote& remote : peer.remote) {
-    if (remote.agent != agent) continue;
-    remote.clock = clock;
-    remote.place = finding_of(accessor, "", lane, address);
-    return;
-  }
-  peer.remote.push_back({agent, clock, finding_of(accessor, "", lane, address)});
 }
 
 }  // namespace tessera::emulator

@@ -1,7 +1,8 @@
 // Vector clocks: how far into every agent's history something has seen.
 //
-// An agent is whatever accesses memory in an order of its own: a warp; the copies that complete on one mbarrier (their
-// clock is its phase); the bulk copies or the wgmmas of one issuer (their clock is the commit group). Agents are
+// An agent is whatever accesses memory in an order of its own: a warp; a lane, where it tells what it did without the
+// others of its warp; the copies that complete on one mbarrier (their clock is its phase); the bulk copies or the
+// wgmmas of one issuer (their clock is the commit group). Agents are
 // numbered cluster by cluster, so a clock is a short dense array for its own cluster and, where clusters talk through
 // global memory, a list for the others.
 #pragma once
@@ -15,7 +16,7 @@ namespace tessera::emulator {
 
 /// Cluster number << kAgentBits | index in the cluster; 0: nobody.
 using Agent = std::uint32_t;
-inline constexpr int kAgentBits = 12;
+inline constexpr int kAgentBits = 14;
 inline constexpr std::uint32_t kMaxAgents = 1u << kAgentBits;
 
 class VectorClock {
@@ -55,6 +56,14 @@ class VectorClock {
         if (other.own_[i] != 0) raise(other.cluster_ << kAgentBits | static_cast<Agent>(i), other.own_[i]);
     }
     for (const auto& [agent, clock] : other.foreign_) raise(agent, clock);
+  }
+
+  /// Whether join(other) would change nothing.
+  bool covers(const VectorClock& other) const {
+    for (std::size_t i = 0; i < other.own_.size(); ++i)
+      if (other.own_[i] != 0 && at(other.cluster_ << kAgentBits | static_cast<Agent>(i)) < other.own_[i]) return false;
+    return std::all_of(other.foreign_.begin(), other.foreign_.end(),
+                       [&](const auto& entry) { return at(entry.first) >= entry.second; });
   }
 
   /// Has seen what both have.

@@ -18,7 +18,7 @@ Step cta_barrier(Warp& w, const Instruction& in, Mask active) {
   if (id > 15) return w.fault(in, "barrier-id", fmt::format("barrier {}: there are 0 to 15", id));
   CtaBarrier& barrier = w.cta->barriers[id];
   if (w.take_wake() == Wake::ready) {
-    if (w.race) w.launch->race->acquire(w, barrier.race);
+    if (w.race) w.launch->race->acquire(w, active, barrier.race);
     w.heard.join(barrier.heard);
     if (!is_reduction) return Step::next;
     for_lanes(active, [&](int lane) {
@@ -53,7 +53,7 @@ Step cta_barrier(Warp& w, const Instruction& in, Mask active) {
   ++w.launch->progress;
   w.heard.raise(w.index, w.launch->progress);
   barrier.pending.join(w.heard);
-  if (w.race) w.launch->race->arrive(w, barrier.race, true);
+  if (w.race) w.launch->race->arrive(w, active, barrier.race, true);
   const std::uint64_t generation = barrier.generation;
   w.cta->check_barrier(barrier);
   if ((in.flags & 1) == 0) return Step::next;
@@ -67,7 +67,7 @@ Step cluster_arrive(Warp& w, const Instruction& in, Mask active) {
   Step out{};
   if ((in.flags & 1) != 0 && !w.converged(kAllLanes, active, out)) return out;
   Cluster& cluster = *w.cta->cluster;
-  if (w.race) w.launch->race->arrive(w, cluster.race, (in.flags & 2) == 0);
+  if (w.race) w.launch->race->arrive(w, active, cluster.race, (in.flags & 2) == 0);
   if ((in.flags & 2) == 0) w.init_fence_time = ++w.launch->fence_clock;  // a release of the cluster's scope
   if (w.cluster_generation != cluster.generation) w.cluster_arrived = 0;
   w.cluster_generation = cluster.generation;
@@ -82,7 +82,7 @@ Step cluster_wait(Warp& w, const Instruction& in, Mask active) {
   Step out{};
   if (!is_over && (in.flags & 1) != 0 && !w.converged(kAllLanes, active, out)) return out;
   if (is_over || w.cta->cluster->generation != w.cluster_generation) {
-    if (w.race) w.launch->race->acquire(w, w.cta->cluster->race);
+    if (w.race) w.launch->race->acquire(w, active, w.cta->cluster->race);
     // Only the aligned form has one state for the warp: without it, lanes come one after another.
     if ((in.flags & 1) == 0) return Step::next;
     if (w.cluster_generation == kNotArrived)
@@ -98,16 +98,16 @@ Step cluster_wait(Warp& w, const Instruction& in, Mask active) {
 
 // Accesses happen one after another here, so a fence changes nothing but what checks know.
 // flags: 1 .cta scope.
-Step memory_fence(Warp& w, const Instruction& in, Mask) {
-  if (w.race) w.launch->race->fence(w, (in.flags & 1) != 0);
+Step memory_fence(Warp& w, const Instruction& in, Mask active) {
+  if (w.race) w.launch->race->fence(w, active, (in.flags & 1) != 0);
   if ((in.flags & 1) == 0) w.init_fence_time = ++w.launch->fence_clock;
   return Step::next;
 }
 
 // flags: 1 not of shared memory, 2 not of global memory.
-Step proxy_fence(Warp& w, const Instruction& in, Mask) {
+Step proxy_fence(Warp& w, const Instruction& in, Mask active) {
   if ((in.flags & 1) == 0) w.fence_time = w.init_fence_time = ++w.launch->fence_clock;
-  if ((in.flags & 2) == 0 && w.race) w.launch->race->proxy_fence(w);
+  if ((in.flags & 2) == 0 && w.race) w.launch->race->proxy_fence(w, active);
   return Step::next;
 }
 

@@ -194,7 +194,7 @@ Step wait(Warp& w, const Instruction& in, Mask active) {
   if (over) {
     if (w.race)
       for_lanes(active, [&](int lane) {
-        w.launch->race->wait_group(w, w.async.bulk[static_cast<std::size_t>(lane)], allowed, in.flags != 0);
+        w.launch->race->wait_group(w, lane, w.async.bulk[static_cast<std::size_t>(lane)], allowed, in.flags != 0);
       });
     return Step::next;
   }

@@ -11,11 +11,16 @@ using U64 = std::uint64_t;
 /// One instruction's copies, all lanes. cp.async writes through the generic proxy.
 class LaneCopies final : public CopyOperation {
  public:
-  using CopyOperation::CopyOperation;
+  LaneCopies(const Warp& w, const Instruction& in, Mask active) : CopyOperation(w, in) {
+    is_generic_ = true;
+    if (w.race) race_ = w.launch->race->issue_copies(w, active);
+  }
   struct Piece {
     U64 global = 0;
     U32 shared = 0;
     U32 bytes = 0;  // from global memory; the rest of `size` is zero
+    int lane = 0;
+    U64 number = 0;  // the group's
     std::shared_ptr<AsyncGroup> group;
   };
   Cta* cta = nullptr;
@@ -23,16 +28,13 @@ class LaneCopies final : public CopyOperation {
   U32 size = 0;
   std::vector<Piece> pieces;
 
-  void belong(const Warp& w, U64 group) {
-    is_generic_ = true;
-    if (!race_) return;
-    race_->read_agent = race_->write_agent = w.race->copy_agent;
-    race_->read_clock = race_->write_clock = static_cast<U32>(group) + 1;
-  }
-
   void complete(Launch& launch) override {
     for (Piece& piece : pieces) {
       std::byte data[16] = {};
+      if (race_) {
+        race_->lanes = Mask{1} << piece.lane;
+        race_->read_clock = race_->write_clock = static_cast<U32>(piece.number) + 1;
+      }
       if (piece.bytes > 0 && !read_global(launch, piece.global, data, piece.bytes)) return;
       if (!write_shared(launch, *cta, piece.shared, data, size)) return;
       cta->written_at[piece.shared / 16] = launch.fence_clock << 16 | U64{cta->rank} << 8 | static_cast<U64>(warp + 1);
@@ -43,15 +45,13 @@ class LaneCopies final : public CopyOperation {
 
 // op: destination, source, size, source bytes or ignore-src?, cache policy?.
 Step copy(Warp& w, const Instruction& in, Mask active) {
-  auto operation = std::make_unique<LaneCopies>(w, in, first_lane(active));
+  auto operation = std::make_unique<LaneCopies>(w, in, active);
   operation->cta = w.cta;
   operation->warp = w.index;
   operation->chain = &w.async.copy;  // in order, so that an mbarrier arrival comes after the copies before it
   const auto size = static_cast<U32>(in.op[2].value);
   const Mask ignored = in.op[3].kind == Operand::Kind::predicate ? w.read_predicate(in.op[3]) : 0;
   operation->size = size;
-  if (w.race && w.race->copy_agent == 0) w.race->copy_agent = w.launch->race->make_agent(*w.cta, w.index, "cp.async");
-  operation->belong(w, w.async.copy[static_cast<std::size_t>(first_lane(active))].closed);
   for (Mask rest = active; rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
     const U64 to = lane_address(w, in.op[0], lane);
@@ -65,7 +65,7 @@ Step copy(Warp& w, const Instruction& in, Mask active) {
     if (!shared_target(w, in, Space::shared_cta, lane, to, size, target)) return Step::fault;
     GroupList& groups = w.async.copy[static_cast<std::size_t>(lane)];
     ++groups.current().pending;
-    operation->pieces.push_back({from, target.offset, bytes, groups.open});
+    operation->pieces.push_back({from, target.offset, bytes, lane, groups.closed, groups.open});
   }
   w.launch->async.push(std::move(operation), *w.launch);
   return Step::next;
@@ -88,9 +88,15 @@ Step wait(Warp& w, const Instruction& in, Mask active) {
   for_lanes(active,
             [&](int lane) { over = w.async.copy[static_cast<std::size_t>(lane)].at_most(allowed, false) && over; });
   if (over) {
-    const U64 closed = w.async.copy[static_cast<std::size_t>(first_lane(active))].closed;
-    if (w.race && w.race->copy_agent != 0 && closed > allowed)
-      w.race->seen.raise(w.race->copy_agent, static_cast<U32>(closed - allowed));
+    if (!w.race) return Step::next;
+    for (Mask rest = active; rest != 0;) {
+      const auto closed_of = [&](int lane) { return w.async.copy[static_cast<std::size_t>(lane)].closed; };
+      const U64 closed = closed_of(std::countr_zero(rest));
+      Mask lanes = 0;
+      for_lanes(rest, [&](int lane) { lanes |= closed_of(lane) == closed ? Mask{1} << lane : 0; });
+      if (closed > allowed) w.launch->race->wait_copies(w, lanes, closed - allowed);
+      rest &= ~lanes;
+    }
     return Step::next;
   }
   w.keep(active);
@@ -129,9 +135,10 @@ Step arrive(Warp& w, const Instruction& in, Mask active) {
     operation->barrier = target.offset;
     operation->chain = &w.async.copy;  // behind the warp's copies
     if (w.race) {
-      operation->race = w.launch->race->issue(w, in, lane);
-      const U64 closed = w.async.copy[static_cast<std::size_t>(lane)].closed;
-      if (w.race->copy_agent != 0) operation->race->seen.raise(w.race->copy_agent, static_cast<U32>(closed) + 1);
+      // Lanes that arrive together on one barrier tell together.
+      const Mask lanes = active == w.alive ? active : Mask{1} << lane;
+      operation->race = w.launch->race->issue(w, in, lanes);
+      w.launch->race->follow_copies(*operation->race, w, lanes, w.async.copy[static_cast<std::size_t>(lane)].closed);
     }
     w.launch->async.push(std::move(operation), *w.launch);
   }

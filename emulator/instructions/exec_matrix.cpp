@@ -29,7 +29,7 @@ bool find_rows(Warp& w, const Instruction& in, const Operand& address, int count
       return false;
     }
     if (!is_write && !shadow_has(row.shadow, 16, kReadable)) report_uninitialised(w, in, row, lane, at, 16);
-    if (w.race) w.launch->race->access(w, in, lane, row, 16, {is_write, false, false});
+    if (w.race) w.launch->race->access(w, in, kAllLanes, row, 16, {is_write, false, false});
   }
   return true;
 }

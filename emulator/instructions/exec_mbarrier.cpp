@@ -127,7 +127,7 @@ Step init(Warp& w, const Instruction& in, Mask active) {
                 .expected = count,
                 .initialised_at = w.launch->fence_clock,
                 .initialiser = w.index};
-    if (w.race) w.launch->race->initialise(w, *target.cta, *barrier);
+    if (w.race) w.launch->race->initialise(w, lane, *target.cta, *barrier);
   }
   ++w.launch->progress;
   return Step::next;
@@ -148,8 +148,17 @@ Step invalidate(Warp& w, const Instruction& in, Mask active) {
   return Step::next;
 }
 
+bool barrier_is_shared(const Warp& w, const Instruction& in, Mask active) {
+  const U64 first = lane_address(w, in.op[1], first_lane(active));
+  bool same = true;
+  for_lanes(active, [&](int lane) { same = same && lane_address(w, in.op[1], lane) == first; });
+  return same;
+}
+
 // flags: 1 expect_tx, 2 drop, 4 relaxed.
 Step arrive(Warp& w, const Instruction& in, Mask active) {
+  const Mbarrier* told = nullptr;
+  U64 told_phase = 0;
   for (Mask rest = active; rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
     Target target;
@@ -173,8 +182,12 @@ Step arrive(Warp& w, const Instruction& in, Mask active) {
           "phase early");
     barrier->pending -= count;
     if ((in.flags & 2) != 0) barrier->expected -= count;
-    if (barrier->race)
-      w.launch->race->arrive(w, barrier->race, (in.flags & 4) == 0, (in.flags & 8) != 0 && target.cta != w.cta);
+    if (barrier->race && (barrier != told || barrier->phase != told_phase)) {
+      // Lanes that arrive together on one barrier tell together.
+      const Mask lanes = barrier_is_shared(w, in, active) ? rest : Mask{1} << lane;
+      w.launch->race->arrive(w, lanes, barrier->race, (in.flags & 4) == 0, (in.flags & 8) != 0 && target.cta != w.cta);
+      if (lanes == rest) told = barrier, told_phase = barrier->phase;
+    }
     settle(*barrier, *w.launch);
     if (!in.op[0].is_sink) write_lane<U64>(w, in.op[0], lane, token);
   }
@@ -238,6 +251,12 @@ Step wait(Warp& w, const Instruction& in, Mask active) {
   Mask done = 0;
   const Mbarrier* waited = nullptr;
   bool is_one_barrier = true;
+  const Mbarrier* over = nullptr;  // for the race detector: lanes that see one phase, together
+  Mask lanes_over = 0;
+  const auto acquire = [&] {
+    w.launch->race->acquire(w, lanes_over, over->race);
+    lanes_over = 0;
+  };
   for (Mask rest = active; rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
     Target target;
@@ -258,12 +277,17 @@ Step wait(Warp& w, const Instruction& in, Mask active) {
     check_phase(w, in, lane, *target.cta, *barrier, parity);
     if ((barrier->phase & 1) != parity) {
       done |= Mask{1} << lane;
-      if (barrier->race && (in.flags & 4) == 0) w.launch->race->acquire(w, barrier->race);
+      if (barrier->race && (in.flags & 4) == 0) {
+        if (over != nullptr && over != barrier) acquire();
+        over = barrier;
+        lanes_over |= Mask{1} << lane;
+      }
     } else {
       is_one_barrier = is_one_barrier && (waited == nullptr || waited == barrier) && target.cta == w.cta;
       waited = barrier;
     }
   }
+  if (over != nullptr) acquire();
   const Wake reason = w.take_wake();
   if ((in.flags & 2) != 0 && done == 0 && is_one_barrier && reason != Wake::timeout) {
     w.keep(active);

@@ -97,11 +97,9 @@ void follow(Warp& w, const Instruction& in, int lane, const Target& target, std:
       {(in.flags & kAcquire) != 0, (in.flags & kRelease) != 0, (in.flags & kNarrow) != 0, !is_write, is_write});
 }
 void follow_range(Warp& w, const Instruction& in, const Range& range, std::size_t bytes, bool is_write) {
-  RaceDetector& race = *w.launch->race;
   if (in.flags == 0) {
-    if (range.is_dense) return race.access(w, in, 0, range.first, kLanes * bytes, {is_write});
-    if (range.is_one) return race.access(w, in, 0, range.first, bytes, {is_write});
-    return race.access_lanes(w, in, range.first, range.delta, bytes, is_write);
+    if (range.is_one && w.race->views.size() == 1)
+      return w.launch->race->access(w, in, kAllLanes, range.first, bytes, {is_write});
   }
   LaneAccesses weak(w, in, is_write);
   for (int lane = 0; lane < kLanes; ++lane) {

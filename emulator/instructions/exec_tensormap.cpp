@@ -65,9 +65,9 @@ Step copy_with_fence(Warp& w, const Instruction& in, Mask active) {
   return Step::next;
 }
 
-Step release_maps(Warp& w, const Instruction& in, Mask) {
+Step release_maps(Warp& w, const Instruction& in, Mask active) {
   w.launch->map_fences.release(w, static_cast<MapFences::Reach>(in.number));
-  if (w.race) w.launch->race->fence(w);
+  if (w.race) w.launch->race->fence(w, active);
   return Step::next;
 }
 
@@ -86,7 +86,7 @@ Step acquire_map(Warp& w, const Instruction& in, Mask active) {
     }
     w.launch->map_fences.acquire(w, address);
   }
-  if (w.race) w.launch->race->fence(w);
+  if (w.race) w.launch->race->fence(w, active);
   return Step::next;
 }
 

@@ -63,7 +63,7 @@ Step alloc(Warp& w, const Instruction& in, Mask active) {
   memory.last_alloc_warp = w.index;
   std::memcpy(target.data, &first, sizeof(first));
   note_written(w, target, sizeof(first));
-  if (w.race) w.launch->race->access(w, in, lane, target, sizeof(first), {true, false, false});
+  if (w.race) w.launch->race->access(w, in, Mask{1} << lane, target, sizeof(first), {true, false, false});
   ++w.launch->progress;
   return Step::next;
 }
@@ -105,7 +105,7 @@ void check_transfers_are_over(Warp& w, const Instruction& in, const TmemRegion& 
     }
     const WarpTensor::Transfer& last = warp.tensor.last_transfer;
     if (!w.race || &warp == &w || last.in == nullptr || !last.region.overlaps(region)) continue;
-    if (warp.tensor.transferred_at <= w.race->seen.at(warp.race->agent)) continue;
+    if (warp.tensor.transferred_at <= w.race->views.front().seen.at(warp.race->agent)) continue;
     w.hazard(in, "tmem-free-unordered", -1, address,
              fmt::format("nothing orders this after warp {}'s {} of columns {} to {} (PTX line {})", warp.index,
                          last.in->opcode, last.region.first, last.region.end - 1, last.in->line),

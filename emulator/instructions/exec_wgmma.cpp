@@ -129,7 +129,7 @@ Step issue(Warp& w, const Instruction& in, Mask active) {
   operation.warps[member] = &w;
   if (w.race) {
     if (group.race_agent == 0) group.race_agent = w.launch->race->make_agent(*w.cta, w.index / 4 * 4, "wgmma");
-    const std::shared_ptr<RaceOperation> seen = w.launch->race->issue(w, in, 0);
+    const std::shared_ptr<RaceOperation> seen = w.launch->race->issue(w, in, kAllLanes);
     seen->read_agent = group.race_agent;
     seen->read_clock = static_cast<U32>(w.async.wgmma_groups) + 1;
     operation.race[member] = seen;
@@ -174,7 +174,7 @@ Step wait(Warp& w, const Instruction& in, Mask active) {
     release(w, allowed);
     const U32 agent = w.cta->warpgroups[static_cast<std::size_t>(w.index) / 4].race_agent;
     if (w.race && agent != 0 && w.async.wgmma_groups > allowed)
-      w.race->seen.raise(agent, static_cast<U32>(w.async.wgmma_groups - allowed));
+      for (RaceView& view : w.race->views) view.seen.raise(agent, static_cast<U32>(w.async.wgmma_groups - allowed));
     return Step::next;
   }
   return w.block({Wait::Kind::wgmma_groups, 0, allowed, 0});

@@ -147,7 +147,7 @@ bool find_lines(Warp& w, const Instruction& in, const Operand& at, const Operand
     if (!is_write && !shadow_has(target.shadow, out.bytes, kReadable))
       report_uninitialised(w, in, target, -1, address, out.bytes);
     if (w.race) [[unlikely]]
-      w.launch->race->access(w, in, 0, target, out.bytes, {is_write, false, false});
+      w.launch->race->access(w, in, kAllLanes, target, out.bytes, {is_write, false, false});
   }
   return true;
 }

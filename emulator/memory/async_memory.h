@@ -14,8 +14,10 @@ class CopyOperation : public AsyncOperation {
  public:
   CopyOperation(const Warp& warp, const Instruction& in, int lane)
       : place_(warp.finding(in, "", lane)), issuer_fence_(warp.fence_time) {
-    if (warp.race) race_ = warp.launch->race->issue(warp, in, lane);
+    if (warp.race) race_ = warp.launch->race->issue(warp, in, lane < 0 ? kAllLanes : Mask{1} << lane);
   }
+  /// Its share of the race detector is the caller's.
+  CopyOperation(const Warp& warp, const Instruction& in) : place_(warp.finding(in, "", 0)) {}
   /// A store belongs to its thread's open group.
   void join_group(const Warp& warp, GroupList& groups) {
     if (race_) warp.launch->race->join_group(*race_, warp, groups);
@@ -40,7 +42,7 @@ class CopyOperation : public AsyncOperation {
   bool is_atomic_ = false;   ///< a reduction
   bool is_generic_ = false;  ///< cp.async: no proxy of its own
   std::uint8_t tile_ = 0;    ///< Cta::tile_swizzle of what is written to shared memory
-  std::uint64_t issuer_fence_;
+  std::uint64_t issuer_fence_ = 0;
 };
 
 /// Whether a generic write to this granule was followed by a fence.proxy.async, of the writer or (later) of the reader.

@@ -68,19 +68,19 @@ TEST_CASE("barriers of a CTA") {
   CHECK(names(kClear + kWrite + "@first bar.arrive 1, 64;\n@second bar.sync 1, 64;\n" + kRead).empty());
   // The other direction: who only arrives learns nothing.
   CHECK(names(kClear + "@second bar.arrive 1, 64;\n" + kRead + "@first bar.sync 1, 64;\n" + kWrite) == "smem-race");
-  // Lanes of one warp are one agent.
-  CHECK(names("st.shared.b32 [at], i;\nld.shared.b32 r2, [smem];", 32).empty());
 }
 
 TEST_CASE("mbarriers") {
   const std::string wait =
       "@!second bra DONE;\nWAIT: mbarrier.try_wait.parity.shared.b64 q, [smem+512], 0;\n@!q bra WAIT;\n";
   const std::string arrive = "@p mbarrier.arrive.shared.b64 _, [smem+512];\n";
-  CHECK(names(kClear + kInit + kWrite + arrive + wait + kRead + "DONE:").empty());
+  const std::string met = "bar.warp.sync -1;\n";
+  CHECK(names(kClear + kInit + kWrite + met + arrive + wait + kRead + "DONE:").empty());
+  CHECK(names(kClear + kInit + kWrite + arrive + wait + kRead + "DONE:") == "missing-warp-sync");
   CHECK(names(kClear + kInit + arrive + kWrite + wait + kRead + "DONE:") == "smem-race");
   const std::string relaxed = "@p mbarrier.arrive.relaxed.cta.shared.b64 _, [smem+512];\n";
   CHECK(names(kClear + kInit + kWrite + relaxed + wait + kRead + "DONE:") == "smem-race");
-  CHECK(names(kClear + kInit + kWrite + "fence.acq_rel.cta;\n" + relaxed + wait + kRead + "DONE:").empty());
+  CHECK(names(kClear + kInit + kWrite + met + "fence.acq_rel.cta;\n" + relaxed + wait + kRead + "DONE:").empty());
 }
 
 TEST_CASE("flags in memory") {

@@ -15,6 +15,7 @@
 #include "tessera/error.h"
 #include "tests/mutations/mutate.h"
 #include "tests/mutations/subject.h"
+#include "tests/mutations/warp_syncs.h"
 #include "tests/support/input_faults.h"
 #include "tests/support/sample.h"
 
@@ -270,6 +271,11 @@ std::vector<Subject> attention_subjects(Compiler& compiler) {
            compiler}};
 }
 
+TEST_CASE("each __syncwarp of the templates") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (compiler) static_cast<void>(warp_syncs_page(*compiler, testing::takes_all_cases()));
+}
+
 TEST_CASE("faults in our own kernels are caught") {
   const std::unique_ptr<Compiler> compiler = find_compiler();
   if (!compiler) return;
@@ -321,7 +327,7 @@ TEST_CASE("faults in our own kernels are caught") {
       "1. "
       "*first finding*:\nwhat names the fault, and how often; hazards are marked. *wrong output only*: nothing is "
       "reported, and the output differs\nfrom the unharmed kernel's.\n\n" +
-      testing::input_faults_page();
+      testing::input_faults_page() + (writes_page ? warp_syncs_page(*compiler, true) : "");
   for (const Trial& trial : judge_all(subjects)) {
     const std::string& kernel = trial.subject->plan().kernel;
     for (const auto& [kind, row] : trial.rows)

@@ -1,0 +1,220 @@
+// What each lane of a warp has seen and done, and what it passes on. PTX ISA, "bar.warp.sync", "Memory Consistency
+// Model".
+#include <algorithm>
+#include <bit>
+
+#include "emulator/findings/race.h"
+
+namespace tessera::emulator {
+
+void RaceView::join(const RaceView& other) {
+  seen.join(other.seen);
+  fenced.join(other.fenced);
+  relaxed.join(other.relaxed);
+  wide.join(other.wide);
+  fenced_wide.join(other.fenced_wide);
+  relaxed_wide.join(other.relaxed_wide);
+  own_fenced = std::min(own_fenced, other.own_fenced);
+  own_fenced_wide = std::min(own_fenced_wide, other.own_fenced_wide);
+  own_copies = std::min(own_copies, other.own_copies);
+  has_fenced = has_fenced || other.has_fenced;
+}
+
+Agent RaceDetector::lane_agent(Agent agent, int lane) {
+  std::vector<AgentInfo>& agents = agents_[agent >> kAgentBits];
+  const std::uint32_t index = agent & (kMaxAgents - 1);
+  if (!agents[index].lanes) agents[index].lanes = std::make_shared<LaneAgents>();
+  Agent& known = (*agents[index].lanes)[static_cast<std::size_t>(lane)];
+  // Where there are no numbers left, the lane tells for its whole warp.
+  if (known == 0 && agents.size() < kMaxAgents) {
+    known = (agent & ~(kMaxAgents - 1)) | static_cast<Agent>(agents.size());
+    AgentInfo of_lane = agents[index];
+    of_lane.lanes = nullptr;
+    agents.push_back(std::move(of_lane));
+  }
+  const Agent found = (*agents[index].lanes)[static_cast<std::size_t>(lane)];
+  return found == 0 ? agent : found;
+}
+
+void RaceDetector::tell_own(const RaceWarp& state, const Warp& warp, Mask lanes, Agent agent,
+                            std::uint32_t RaceView::*own, VectorClock& to) {
+  if (agent == 0) return;
+  std::uint32_t common = 0;
+  if ((lanes & warp.alive) == warp.alive) {
+    common = ~std::uint32_t{0};
+    for (const RaceView& view : state.views)
+      if (state.views.size() == 1 || (view.lanes & warp.alive) != 0) common = std::min(common, view.*own);
+    if (common == ~std::uint32_t{0}) common = state.views.front().*own;
+    if (common != 0) to.raise(agent, common);
+  }
+  for (const RaceView& view : state.views) {
+    if (view.*own <= common) continue;
+    for (Mask rest = view.lanes & lanes; rest != 0; rest &= rest - 1)
+      to.raise(lane_agent(agent, std::countr_zero(rest)), view.*own);
+  }
+}
+
+// What the lanes themselves have done so far.
+void RaceDetector::tell_done(const RaceWarp& state, const Warp& warp, Mask lanes, VectorClock& to) {
+  if ((lanes & warp.alive) == warp.alive) {
+    to.raise(state.agent, state.clock);
+  } else {
+    for (Mask rest = lanes; rest != 0; rest &= rest - 1)
+      to.raise(lane_agent(state.agent, std::countr_zero(rest)), state.clock);
+  }
+  tell_own(state, warp, lanes, state.copy_agent, &RaceView::own_copies, to);
+  if (state.flag_agent != 0) to.raise(state.flag_agent, state.flags);
+}
+
+void RaceDetector::tell_fenced(const RaceWarp& state, const Warp& warp, Mask lanes, VectorClock& to, bool is_wide) {
+  tell_own(state, warp, lanes, state.agent, is_wide ? &RaceView::own_fenced_wide : &RaceView::own_fenced, to);
+}
+
+void RaceDetector::meet(Warp& warp, Mask lanes) {
+  RaceWarp& state = *warp.race;
+  if (state.agent == 0) return;
+  lanes &= warp.alive;
+  const bool are_all = lanes == warp.alive;
+  const bool are_together = state.views.size() == 1;
+  if (are_together ? !state.is_dirty || std::has_single_bit(lanes) : !are_all && std::has_single_bit(lanes)) return;
+  state.last_split.flag = nullptr;
+  const auto tell_each_other = [&](RaceView& view) {
+    tell_done(state, warp, lanes, view.seen);
+    tell_done(state, warp, lanes, view.wide);
+    tell_fenced(state, warp, lanes, view.fenced, false);
+    tell_fenced(state, warp, lanes, view.fenced_wide, true);
+  };
+  if (are_together && are_all) {
+    tell_each_other(state.views.front());
+    ++state.clock;
+    state.is_dirty = false;
+    return;
+  }
+  RaceView together;
+  bool is_first = true;
+  for (const RaceView& view : state.views) {
+    if ((view.lanes & lanes) == 0) continue;
+    if (is_first)
+      together = view;
+    else
+      together.join(view);
+    is_first = false;
+  }
+  tell_each_other(together);
+  ++state.clock;
+  if (are_all) {
+    together.lanes = kAllLanes;
+    state.views.clear();
+    state.is_dirty = false;
+  } else {
+    together.lanes = lanes;
+    for (RaceView& view : state.views) view.lanes &= ~lanes;
+    state.views.erase(
+        std::remove_if(state.views.begin(), state.views.end(), [](const RaceView& view) { return view.lanes == 0; }),
+        state.views.end());
+  }
+  state.views.push_back(std::move(together));
+}
+
+void RaceDetector::fence(Warp& warp, Mask lanes, bool is_narrow) {
+  RaceWarp& state = *warp.race;
+  state.for_views(lanes, [&](RaceView& view) {
+    view.seen.join(view.relaxed);
+    view.fenced.join(view.seen);
+    view.own_fenced = state.clock;
+    view.has_fenced = true;
+    if (is_narrow) return;
+    view.wide.join(view.relaxed_wide);
+    view.fenced_wide.join(view.wide);
+    view.own_fenced_wide = state.clock;
+  });
+  state.next_time();
+}
+
+void RaceDetector::proxy_fence(Warp& warp, Mask lanes) {
+  RaceWarp& state = *warp.race;
+  for (const RaceView& view : state.views)
+    if ((view.lanes & lanes) != 0) proxy_fenced_.join(view.seen);
+  tell_done(state, warp, lanes, proxy_fenced_);
+  state.next_time();  // what the lanes store from here on is not covered
+}
+
+void RaceDetector::arrive(Warp& warp, Mask lanes, std::shared_ptr<RaceSync>& sync, bool is_release, bool is_narrow) {
+  RaceWarp& state = *warp.race;
+  if (!sync) {
+    sync = std::make_shared<RaceSync>();
+    sync->pending = sync->done = sync->pending_fenced = sync->done_fenced = clock_of(*warp.cta);
+    sync->pending_wide = sync->done_wide = sync->done_narrow = sync->done;
+  }
+  for (const RaceView& view : state.views) {
+    if ((view.lanes & lanes) == 0) continue;
+    sync->pending.join(is_release ? view.seen : view.fenced);
+    sync->pending_fenced.join(view.fenced);
+    if (!is_narrow) sync->pending_wide.join(is_release ? view.wide : view.fenced_wide);
+  }
+  tell_fenced(state, warp, lanes, sync->pending_fenced, false);
+  if (!is_release) {
+    tell_fenced(state, warp, lanes, sync->pending, false);
+    if (!is_narrow) tell_fenced(state, warp, lanes, sync->pending_wide, true);
+    return;
+  }
+  tell_done(state, warp, lanes, sync->pending);
+  if (!is_narrow) tell_done(state, warp, lanes, sync->pending_wide);
+  state.next_time();
+}
+
+void RaceDetector::acquire(Warp& warp, Mask lanes, const std::shared_ptr<RaceSync>& sync) {
+  if (!sync) return;
+  RaceWarp& state = *warp.race;
+  // Lanes learn nothing apart that they know already.
+  for (const RaceView& view : state.views)
+    if ((view.lanes & ~lanes) != 0 && view.seen.covers(sync->done) && view.fenced.covers(sync->done_fenced) &&
+        view.wide.covers(sync->done_wide))
+      lanes &= ~view.lanes;
+  state.for_views(lanes, [&](RaceView& view) {
+    view.seen.join(sync->done);
+    view.fenced.join(sync->done_fenced);
+    view.wide.join(sync->done_wide);
+  });
+}
+
+std::shared_ptr<RaceOperation> RaceDetector::issue_copies(const Warp& warp, Mask lanes) {
+  RaceWarp& state = *warp.race;
+  if (state.copy_agent == 0) state.copy_agent = make_agent(*warp.cta, warp.index, "cp.async");
+  auto operation = std::make_shared<RaceOperation>();
+  operation->seen = clock_of(*warp.cta);
+  operation->own_copies = ~std::uint32_t{0};
+  for (const RaceView& view : state.views) {
+    if ((view.lanes & lanes) == 0) continue;
+    operation->seen.join(view.seen);
+    operation->own_copies = std::min(operation->own_copies, view.own_copies);
+  }
+  operation->issuer = state.agent;
+  operation->issued = state.clock;
+  operation->issuer_copies = operation->read_agent = operation->write_agent = state.copy_agent;
+  operation->pc = warp.pc;
+  operation->is_generic = true;
+  state.next_time();
+  return operation;
+}
+
+void RaceDetector::wait_copies(Warp& warp, Mask lanes, std::uint64_t over) {
+  RaceWarp& state = *warp.race;
+  if (state.copy_agent == 0) return;
+  const auto groups = static_cast<std::uint32_t>(over);
+  for (const RaceView& view : state.views)
+    if (view.own_copies >= groups) lanes &= ~view.lanes;
+  state.for_views(lanes, [&](RaceView& view) { view.own_copies = groups; });
+  state.is_dirty = true;
+}
+
+void RaceDetector::follow_copies(RaceOperation& operation, const Warp& warp, Mask lanes, std::uint64_t group) {
+  const RaceWarp& state = *warp.race;
+  if (state.copy_agent == 0) return;
+  const auto clock = static_cast<std::uint32_t>(group) + 1;
+  if ((lanes & warp.alive) == warp.alive) return operation.seen.raise(state.copy_agent, clock);
+  for (Mask rest = lanes; rest != 0; rest &= rest - 1)
+    operation.seen.raise(lane_agent(state.copy_agent, std::countr_zero(rest)), clock);
+}
+
+}  // namespace tessera::emulator

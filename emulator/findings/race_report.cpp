@@ -1,0 +1,187 @@
+// Accesses that nothing orders, in words: the names, the lanes, the causes.
+#include <fmt/format.h>
+
+#include <bit>
+
+#include "emulator/findings/race.h"
+
+namespace tessera::emulator {
+
+// Shared memory has a check of its own (is_fenced), which needs no race detector. Lenient: any lane's fence counts that
+// had seen the store.
+void RaceDetector::check_proxy(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor,
+                               std::uint64_t address) {
+  if (is_async(before)) return;
+  const std::uint16_t loose = unordered(before, now, proxy_fenced_, nullptr);
+  if (loose == 0 || !reported_.insert({before.pc, now.pc, kRaceAsync}).second) return;
+  const int byte = std::countr_zero(static_cast<unsigned>(loose));
+  EmulatorFinding finding =
+      finding_of(accessor, "missing-proxy-fence", lane_at(now, byte), address + static_cast<unsigned>(byte));
+  finding.message = "an asynchronous read of global memory after the " + describe(before, byte) +
+                    ", without fence.proxy.async between them";
+  finding.cause = "the writing threads must execute fence.proxy.async before the barrier that lets the copy start";
+  launch_.findings.add(std::move(finding));
+}
+
+// Ordered, but by a release that does not reach this CTA; or atomic for its own CTA only.
+bool RaceDetector::is_scope_too_narrow(const RaceRecord& before, const RaceRecord& now,
+                                       const Accessor& accessor) const {
+  if (accessor.wide == nullptr || is_async(before)) return false;
+  if ((before.kind & now.kind & kRaceAtomic) != 0)
+    return ((before.kind | now.kind) & kRaceNarrow) != 0 && is_other_cta(before.agent, now.agent);
+  return is_write(before) && (before.kind & kRaceAtomic) == 0 && is_other_cta(before.agent, now.agent) &&
+         unordered(before, now, *accessor.seen, nullptr) == 0 && unordered(before, now, *accessor.wide, nullptr) != 0;
+}
+
+void RaceDetector::report_scope(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor,
+                                std::uint64_t address, int byte) {
+  if (!reported_.insert({before.pc, now.pc, kRaceNarrow}).second) return;
+  EmulatorFinding finding = finding_of(accessor, "scope-too-narrow", lane_at(now, byte), address);
+  const bool are_atomic = (before.kind & now.kind & kRaceAtomic) != 0;
+  finding.message =
+      are_atomic
+          ? fmt::format("atomic, as is the {}, but one of the two only within its CTA", describe(before, byte))
+          : fmt::format("ordered after the {} only by a release or an acquire of .cta scope, which joins no two CTAs",
+                        describe(before, byte));
+  finding.cause = "the release, acquire, fence or atomic needs .cluster scope for CTAs of one cluster, else .gpu";
+  launch_.findings.add(std::move(finding));
+}
+
+int RaceDetector::lane_at(const RaceRecord& record, int byte) const {
+  const Mask lanes = lane_sets.set(code_of_word(record.lanes, byte / 4)).lanes;
+  return lanes == 0 ? -1 : std::countr_zero(lanes);
+}
+
+std::string RaceDetector::describe(const RaceRecord& record, int byte) const {
+  const Instruction& in = launch_.entry.code[record.pc];
+  const AgentInfo& who = info(record.agent);
+  const Mask lanes = lane_sets.set(code_of_word(record.lanes, byte / 4)).lanes;
+  const int first = lanes == 0 ? 0 : std::countr_zero(lanes), last = 31 - std::countl_zero(lanes);
+  std::string text = fmt::format("{} by {} of CTA ({}, {}, {}) warp {}", is_write(record) ? "write" : "read",
+                                 is_async(record) ? "an asynchronous operation" : "a thread", who.cta[0], who.cta[1],
+                                 who.cta[2], who.warp);
+  if (first == last)
+    text += fmt::format(" lane {}", first);
+  else if (lanes != 0 && last - first + 1 == std::popcount(lanes))
+    text += fmt::format(" lanes {} to {}", first, last);
+  else if (lanes != 0)
+    text += fmt::format(" lanes 0x{:08x}", lanes);
+  text += fmt::format(", PTX line {} ({})", in.line, in.opcode);
+  const std::string source = launch_.program.place_of(in);
+  if (!source.empty()) text += ", " + source;
+  return text;
+}
+
+EmulatorFinding RaceDetector::finding_of(const Accessor& accessor, const char* name, int lane,
+                                         std::uint64_t address) const {
+  EmulatorFinding finding =
+      accessor.place != nullptr ? *accessor.place : accessor.warp->finding(*accessor.in, "", lane);
+  finding.name = name;
+  if (finding.lane >= 0 && lane >= 0) finding.lane = lane;
+  finding.is_failure = false;
+  finding.address = address;
+  finding.has_address = true;
+  return finding;
+}
+
+// Where lanes of one warp should have met: the cause in words; null where that is not what is missing.
+const char* RaceDetector::missing_warp_sync(const RaceRecord& before, const RaceRecord& now,
+                                            const Accessor& accessor) const {
+  if (accessor.own != 0 && !is_async(before) && is_one_warp(before.agent, accessor.own) &&
+      (!is_async(now) || before.clock <= accessor.own_until))
+    return is_async(now)
+               ? "one lane starts the operation for others of its warp: __syncwarp (bar.warp.sync) before it "
+                 "is missing, or leaves them out"
+               : "lanes of one warp: __syncwarp (bar.warp.sync) between the two is missing, or leaves them out";
+  if (const auto* const lanes = info(before.agent).lanes.get(); lanes != nullptr)
+    for (const Agent lane : *lanes)
+      if (lane != 0 && before.clock <= accessor.seen->at(lane))
+        return "another lane of that warp arrived or released without it: __syncwarp (bar.warp.sync) is missing before "
+               "that";
+  if (accessor.warp == nullptr) return nullptr;
+  for (const RaceView& view : accessor.warp->race->views) {
+    const bool has_waited = before.agent == accessor.copies && before.clock <= view.own_copies;
+    if (has_waited || unordered(before, now, view.seen, nullptr) == 0)
+      return "another lane of this warp has waited for it: __syncwarp (bar.warp.sync) after the wait is missing";
+  }
+  return nullptr;
+}
+
+void RaceDetector::report(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor,
+                          std::uint64_t address, int byte, bool is_shared) {
+  const char* const lanes = missing_warp_sync(before, now, accessor);
+  const std::uint32_t what =
+      static_cast<std::uint32_t>(before.kind) << 8 | now.kind | (lanes != nullptr ? 1u << 16 : 0u);
+  // What the lanes of a warp start with one instruction mostly stores the same, as their own stores do.
+  if (!is_shared && before.pc == now.pc && before.lanes != now.lanes && is_async(before) && is_async(now) &&
+      is_one_warp(before.agent, now.agent))
+    return;
+  // A wgmma's early read, or what overwrites its operand, may turn out not to matter.
+  WgmmaResult* const reader = is_async(before) && !is_write(before) ? result_of(before) : nullptr;
+  const bool may_not_matter = reader != nullptr && !reader->is_used;
+  if (may_not_matter && reader->warps_left == 0) return;
+  if (launch_.findings.is_capturing() || may_not_matter) {
+    if (reported_.count({before.pc, now.pc, what}) != 0) return;
+  } else if (!reported_.insert({before.pc, now.pc, what}).second) {
+    return;
+  }
+  const char* name = is_shared ? "smem-race" : "global-race";
+  const bool is_one_cta = info(before.agent).cta == info(now.agent).cta;
+  const char* cause = is_shared || is_one_cta
+                          ? "a barrier between the two is missing, or does not include both warps"
+                          : "CTAs of one grid run in any order: give each its own memory, or order them by "
+                            "release and acquire";
+  if (is_async(before) && is_write(before) && !is_write(now)) {
+    name = "async-write-not-waited-for";
+    cause = "the wait for the copy's mbarrier or group is missing, waits for another phase, or for another barrier";
+  } else if (is_async(now) && is_write(now) && (is_async(before) || !is_write(before))) {
+    name = "overwritten-before-release";
+    cause =
+        "the copy starts before the readers have arrived on the slot's empty barrier, or they arrive before they are "
+        "done";
+  } else if (is_async(before) && !is_write(before)) {
+    name = "async-read-not-waited-for";
+    cause = "the wait for the store's or the wgmma's group is missing before its source is written again";
+  } else if (is_async(now) && !is_write(now)) {
+    name = "async-read-too-early";
+    cause = "the barrier between the writing threads and the one that starts the operation is missing";
+  }
+  if (lanes != nullptr) {
+    name = "missing-warp-sync";
+    cause = lanes;
+  }
+  EmulatorFinding finding = finding_of(accessor, name, lane_at(now, byte), address + static_cast<unsigned>(byte));
+  finding.message =
+      fmt::format("{}, and nothing orders it after the {}", is_write(now) ? "write" : "read", describe(before, byte));
+  finding.cause = cause;
+  if (may_not_matter && !reader->findings.empty() && reader->findings.back().name == finding.name)
+    ++reader->findings.back().count;
+  else if (may_not_matter)
+    reader->findings.push_back(std::move(finding));
+  else
+    launch_.findings.add(std::move(finding));
+}
+
+// Another CTA of the cluster: it must have started, and must not exit before the access.
+void RaceDetector::check_peer(Cta& target, const Accessor& accessor, Agent agent, std::uint32_t clock,
+                              std::uint64_t address, int lane) {
+  RaceCta& peer = *target.race;
+  const bool has_started =
+      std::any_of(peer.warps.begin(), peer.warps.end(), [&](Agent warp) { return accessor.seen->at(warp) > 0; });
+  if (!has_started) {
+    EmulatorFinding finding = finding_of(accessor, "cluster-peer-not-started", lane, address);
+    finding.message = "another CTA's shared memory is accessed, and nothing says that the CTA has started";
+    finding.cause = "a cluster barrier before the first access to a peer is missing";
+    launch_.findings.add(std::move(finding));
+  }
+  if (target.live_warps == 0) return report_exit(finding_of(accessor, "", lane, address));
+  for (RaceCta::Remote& remote : peer.remote) {
+    if (remote.agent != agent || remote.lane != lane) continue;
+    remote.clock = clock;
+    remote.place = finding_of(accessor, "", lane, address);
+    return;
+  }
+  peer.remote.push_back({agent, lane, clock, finding_of(accessor, "", lane, address)});
+}
+
+}  // namespace tessera::emulator

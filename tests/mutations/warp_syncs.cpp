@@ -1,0 +1,246 @@
+#include "tests/mutations/warp_syncs.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <tuple>
+
+#include "base/file.h"
+#include "reference/parallel.h"
+#include "tests/mutations/subject.h"
+#include "tests/support/sample.h"
+
+namespace tessera::mutations {
+namespace {
+
+using Sizes = std::map<std::string, std::int64_t>;
+
+/// Kernels that together execute every __syncwarp.
+const std::vector<std::pair<const char*, Sizes>>& kernels() {
+  static const Sizes attention{{"batch", 2}, {"heads_q", 2}, {"heads_kv", 1}, {"seqlen_q", 150}, {"seqlen_k", 300}};
+  static const Sizes pools{{"batch", 2},     {"heads_q", 2}, {"heads_kv", 1},    {"seqlen_q", 3},
+                           {"seqlen_k", 90}, {"topk", 140},  {"seqlen_swa", 150}};
+  static const Sizes pages{{"batch", 2},      {"heads_q", 2}, {"heads_kv", 1},
+                           {"seqlen_q", 150}, {"pages", 30},  {"max_pages", 19}};
+  static const Sizes tokens{{"batch", 2},     {"heads_q", 2}, {"heads_kv", 1},
+                            {"seqlen_q", 50}, {"pages", 300}, {"max_pages", 200}};
+  static const Sizes packed{{"batch", 2},      {"heads_q", 2},    {"heads_kv", 1},
+                            {"seqlen_q", 150}, {"seqlen_k", 300}, {"tokens_k", 500}};
+  static const Sizes latent{{"batch", 2}, {"heads_q", 16}, {"heads_kv", 1}, {"seqlen_q", 1}, {"seqlen_k", 300}};
+  static const Sizes product{{"m", 200}, {"n", 232}, {"k", 608}};
+  static const std::vector<std::pair<const char*, Sizes>> all = {
+      {"fmha head_dim=64 mask=causal", attention},
+      {"fmha head_dim=64 mask=causal q_layout=ragged", attention},
+      {"fmha head_dim=64 kv_layout=paged page_size=16 mask=causal", pages},
+      {"fmha head_dim=128 kv_layout=paged page_size=1 pack_gqa=2", tokens},
+      {"fmha head_dim=64 kv_layout=ragged q_layout=ragged mask=causal", packed},
+      {"fmha head_dim=64 kv_pools=sparse_window pack_gqa=2", pools},
+      {"fmha head_dim=64 dtype=e4m3 tile_m=128 tile_n=64", attention},
+      {"fmha head_dim=64 kv_dtype=e4m3", attention},
+      {"fmha head_dim=64 kv_dtype=e4m3 kv_layout=paged page_size=16", pages},
+      {"fmha head_dim=512 mask=causal", attention},
+      {"fmha head_dim=576 head_dim_v=512 v_is_k=on pack_gqa=16", latent},
+      {"gemm", product},
+      {"gemm split_k=2 tile_m=64 tile_n=64", product},
+      {"fmha arch=sm_100a head_dim=64 mask=causal", attention},
+      {"fmha arch=sm_100a head_dim=256 cta_group=2 p_path=smem", attention},
+      {"fmha arch=sm_100a head_dim=64 kv_layout=paged page_size=16", pages},
+      {"fmha arch=sm_100a head_dim=64 kv_layout=paged page_size=1", tokens},
+      {"fmha arch=sm_100a head_dim=64 kv_layout=ragged q_layout=ragged mask=causal", packed},
+      {"fmha arch=sm_100a head_dim=64 kv_pools=sparse_window pack_gqa=2", pools},
+      {"fmha arch=sm_100a head_dim=64 kv_dtype=e4m3", attention},
+      {"fmha arch=sm_100a head_dim=64 dtype=e4m3", attention},
+      {"gemm arch=sm_100a tile_m=128 tile_n=64 cluster_m=1 stages=2", product},
+      {"gemm arch=sm_100a dtype=nvfp4 tile_m=128 tile_n=64 cluster_m=1 stages=3", product},
+      {"gemm arch=sm_100a dtype=nvfp4 tile_m=128 tile_n=64 cluster_m=2 stages=2", product},
+      {"gemm arch=sm_100a dtype=mxfp8_e4m3 grouping=contiguous tile_m=128 tile_n=64 cluster_m=2 stages=2",
+       {{"m", 300}, {"n", 72}, {"k", 160}, {"l", 3}}},
+  };
+  return all;
+}
+
+/// A place that may go unseen, and why it is no fault. The function, and which of its __syncwarps.
+const std::map<std::string, const char*>& reasons() {
+  static const char* const kLast = "what follows takes nothing from another lane; it keeps the warp together";
+  static const char* const kBarrier =
+      "a barrier of whole warps follows, for which the assembler wants the warp together; it orders the lanes too";
+  static const char* const kAnnounced =
+      "a phase waits for the arrival that announces its bytes, whether these come before or after it";
+  static const char* const kIssuer =
+      "the other lanes take nothing from the one that issues; it keeps the warp together";
+  static const std::map<std::string, const char*> known = {
+      {"attention/placed_keys.cuh: load_boxes", "of launches without keys, which these are not"},
+      {"attention/placed_keys.cuh: load_boxes, 2", kAnnounced},
+      {"attention/placed_keys.cuh: load_boxes, 3", kLast},
+      {"attention/placed_keys.cuh: finish_tail", kLast},
+      {"fmha/epilogue.cuh: hand_over_ragged", "rows leave from registers: the arrival hands nothing over"},
+      {"fmha/kernel.cuh: kernel", kBarrier},
+      {"fmha/widened.cuh: load_tiles", kIssuer},
+      {"fmha_latent/consumer.cuh: release",
+       "wgmma.wait_group, which lanes execute together, lies between the last reads and the arrival"},
+      {"fmha_latent/producer.cuh: load", kAnnounced},
+      {"fmha_tcgen05/kernel.cuh: kernel", kBarrier},
+      {"fmha_tcgen05/kernel.cuh: kernel, 2", kBarrier},
+      {"fmha_tcgen05/pools.cuh: begin_load_of_warp", kAnnounced},
+      {"fmha_tcgen05/softmax.cuh: arrive_of_warp",
+       "of rows that leave from registers: tcgen05.wait::ld, which lanes execute together, lies before the arrival"},
+      {"fmha_tcgen05/softmax.cuh: arrive_at_issuer",
+       "of what lies in Tensor Memory: tcgen05.wait, which lanes execute together, lies before the arrival"},
+      {"gemm/kernel.cuh: kernel", kBarrier},
+      {"gemm/split.cuh: release_partial_sums",
+       "the epilogue's barrier of the warpgroup lies between the last loads and the arrival"},
+      {"gemm_tcgen05/kernel.cuh: kernel", kBarrier},
+      {"gemm_tcgen05/kernel.cuh: kernel, 2", kBarrier},
+      {"gemm_tcgen05/multiplier.cuh: receive", "of a kernel that mends no scales: nothing is stored"},
+      {"gemm_tcgen05/multiplier.cuh: multiply", kIssuer},
+      {"gemm_tcgen05/multiplier.cuh: multiply, 2", kIssuer},
+      {"gemm_tcgen05/storer.cuh: release_sums",
+       "tcgen05.wait::ld, which lanes execute together, lies between the loads and the arrival"},
+  };
+  return known;
+}
+
+struct Place {
+  std::string file;  ///< below templates/
+  int line = 0;
+  bool operator<(const Place& other) const { return std::tie(file, line) < std::tie(other.file, other.line); }
+};
+
+// "fmha/pools.cuh: load", with a number behind it where a function has several.
+std::string name_of(const Place& place) {
+  static const std::regex kFunction(R"(__(?:device|global)__.*?(\w+)\()");
+  std::istringstream text(read_text(std::string(TESSERA_SOURCE_DIR "/templates/") + place.file));
+  std::string function = "?";
+  int number = 0, line = 0;
+  std::smatch match;
+  for (std::string words; std::getline(text, words) && ++line <= place.line;) {
+    if (std::regex_search(words, match, kFunction)) function = match[1], number = 0;
+    if (words.find("__syncwarp(") != std::string::npos) ++number;
+  }
+  return fmt::format("{}: {}{}", place.file, function, number > 1 ? fmt::format(", {}", number) : "");
+}
+
+/// The bar.warp.syncs of a module by the places of the template that they come from.
+std::map<Place, std::vector<int>> syncs_of(const std::string& ptx) {
+  std::map<std::string, std::string> files;
+  static const std::regex kFile(R"re(^\s*\.file\s+(\d+)\s+"/tessera/([^"]+)")re"),
+      kPlace(R"(^\s*\.loc\s+(\d+)\s+(\d+))");
+  std::map<std::pair<std::string, int>, std::vector<int>> by_number;
+  std::istringstream text(ptx);
+  std::smatch match;
+  std::pair<std::string, int> at;
+  int line = 0;
+  for (std::string words; std::getline(text, words);) {
+    ++line;
+    if (std::regex_search(words, match, kFile)) files[match[1]] = match[2];
+    if (std::regex_search(words, match, kPlace)) at = {match[1], std::stoi(match[2])};
+    if (words.find("bar.warp.sync") != std::string::npos) by_number[at].push_back(line);
+  }
+  std::map<Place, std::vector<int>> places;
+  for (const auto& [where, lines] : by_number) places[{files[where.first], where.second}] = lines;
+  return places;
+}
+
+struct Outcome {
+  std::map<std::string, std::set<std::string>> kernels_by_name;  ///< of the first new finding; "": unseen
+  int runs = 0, named = 0, numbers = 0;
+};
+
+Outcome judge(const Subject& subject, const Verdict& clean, const std::vector<int>& lines) {
+  Outcome outcome;
+  constexpr std::size_t kMost = 3;
+  const std::size_t count = std::min(kMost, lines.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    const int line = lines[i * lines.size() / count];
+    const Verdict trap = subject.run(with_line(subject.ptx(), line, "trap;"));
+    if (std::find(trap.names.begin(), trap.names.end(), "trap") == trap.names.end()) continue;
+    ++outcome.runs;
+    const Verdict verdict = subject.run(with_line(subject.ptx(), line, ""));
+    const bool is_wrong = verdict.output != clean.output;
+    const std::string name = verdict.names.empty() ? is_wrong ? "wrong output" : "" : verdict.names.front();
+    outcome.named += verdict.names.empty() ? 0 : 1;
+    outcome.numbers += verdict.names.empty() && is_wrong ? 1 : 0;
+    outcome.kernels_by_name[name].insert(subject.plan().kernel);
+  }
+  return outcome;
+}
+
+std::set<Place> all_places() {
+  std::set<Place> places;
+  const std::filesystem::path root = TESSERA_SOURCE_DIR "/templates";
+  for (const auto& file : std::filesystem::recursive_directory_iterator(root)) {
+    if (!file.is_regular_file()) continue;
+    std::istringstream text(read_text(file.path().string()));
+    int line = 0;
+    for (std::string words; std::getline(text, words);) {
+      ++line;
+      if (words.find("__syncwarp(") != std::string::npos)
+        places.insert({std::filesystem::relative(file.path(), root).string(), line});
+    }
+  }
+  return places;
+}
+
+}  // namespace
+
+std::string warp_syncs_page(Compiler& compiler, bool takes_all) {
+  testing::Sample sample(20);
+  std::vector<Subject> subjects;
+  for (const auto& [words, sizes] : kernels())
+    if (takes_all || sample.takes()) subjects.emplace_back(words, sizes, compiler);
+  std::vector<std::map<Place, Outcome>> found(subjects.size());
+  std::vector<std::string> unharmed(subjects.size());
+  reference::parallel_for(static_cast<std::int64_t>(subjects.size()), 0, [&](std::int64_t index) {
+    const Subject& subject = subjects[static_cast<std::size_t>(index)];
+    const Verdict clean = subject.run(subject.ptx());
+    if (!clean.messages.empty()) {
+      unharmed[static_cast<std::size_t>(index)] = clean.messages.front();
+      return;
+    }
+    for (const auto& [place, lines] : syncs_of(subject.ptx()))
+      found[static_cast<std::size_t>(index)][place] = judge(subject, clean, lines);
+  });
+  for (const std::string& message : unharmed) CHECK_MESSAGE(message.empty(), message);
+  std::map<Place, Outcome> all;
+  for (const auto& by_place : found)
+    for (const auto& [place, outcome] : by_place) {
+      Outcome& to = all[place];
+      to.runs += outcome.runs, to.named += outcome.named, to.numbers += outcome.numbers;
+      for (const auto& [name, names] : outcome.kernels_by_name)
+        to.kernels_by_name[name].insert(names.begin(), names.end());
+    }
+  std::string rows;
+  for (const Place& place : all_places()) {
+    const Outcome& outcome = all[place];
+    const std::string name = name_of(place);
+    const auto reason = reasons().find(name);
+    if (outcome.runs == 0) {
+      CHECK_MESSAGE((!takes_all || reason != reasons().end()), name, " is executed by no kernel");
+      rows += fmt::format("| {} | 0 | | | {} |\n", name, reason == reasons().end() ? "?" : reason->second);
+      continue;
+    }
+    std::string names;
+    for (const auto& [finding, of] : outcome.kernels_by_name)
+      if (!finding.empty()) names += (names.empty() ? "" : ", ") + finding;
+    const int unseen = outcome.runs - outcome.named - outcome.numbers;
+    CHECK_MESSAGE((unseen == 0 || reason != reasons().end()), name, " is missed in ",
+                  unseen == 0 ? "" : *outcome.kernels_by_name.at("").begin());
+    rows += fmt::format("| {} | {} | {} | {} | {} |\n", name, outcome.runs, names, outcome.named + outcome.numbers,
+                        unseen == 0                 ? ""
+                        : reason == reasons().end() ? fmt::format("{}: ?", unseen)
+                                                    : fmt::format("{}: {}", unseen, reason->second));
+  }
+  return "## Each __syncwarp of the templates, left out\n\nIn kernels that together execute all of them, with the race "
+         "detector, schedule fair, seed 1; at most three copies of a line in a\nkernel.\n\n"
+         "| function of the template | places | first finding | seen | not seen, and why it is no fault |\n"
+         "|---|---|---|---|---|\n" +
+         rows + "\n";
+}
+
+}  // namespace tessera::mutations
