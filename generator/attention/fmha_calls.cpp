@@ -33,7 +33,7 @@ class Initialisers {
 
 /// Keys that do not lie dense, in the order of the parameters.
 void give_keys(const FmhaLaunch& c, Initialisers& given) {
-  given.give({"k_keys", "v_keys"});
+  if (!is_latent(c)) given.give({"k_keys", "v_keys"});
   if (c.facts.kv_layout == KvLayout::paged) {
     given.give_as("const int", "block_table");
     given.give({"pages", "max_pages"});
@@ -41,6 +41,7 @@ void give_keys(const FmhaLaunch& c, Initialisers& given) {
     given.give_as("const int", "cu_seqlens_k");
     given.give({"tokens_k"});
   }
+  if (is_latent(c)) return;
   for (const std::string tensor : {"k", "v"})
     for (const std::string step : {"_stride_page", "_stride_seqlen", "_stride_head"})
       if (step != "_stride_page" || c.facts.kv_layout == KvLayout::paged) given.give(tensor + step, tensor + step);
@@ -66,10 +67,10 @@ std::string parameters_of_latent(const FmhaLaunch& c) {
 }
 
 std::string parameters_of_kernel(const FmhaLaunch& c) {
-  if (c.facts.v_is_k == VIsK::on) return parameters_of_latent(c);
+  if (c.walks_sequences) return parameters_of_latent(c);
   Initialisers given;
   given.give({"q"});
-  for (const char* const keys : {"k", "v"}) given.give(keys, c.copies_keys ? "q" : keys);
+  for (const char* const keys : {"k", "v"}) given.give(keys, c.copies_keys ? "q" : is_latent(c) ? "k" : keys);
   // Parts of split keys do not leave through a tensor map: there is none, and any reference will do. Nor do keys that
   // threads copy come through one.
   given.give("o", has_map_of_o(c) ? "o" : "q");

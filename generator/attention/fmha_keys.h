@@ -16,7 +16,7 @@ inline constexpr std::int64_t kMaxLength =
     (std::int64_t{1} << 31) - (1 << 16);  ///< coordinates and sums of lengths stay in int
 inline constexpr std::int64_t kMaxStride = std::int64_t{1} << 40;
 
-/// Keys are values too: all heads share one key head, and the tiles of a sequence run side by side.
+/// Keys are values too: all heads share one key head.
 inline bool is_latent(const FmhaLaunch& c) { return c.facts.v_is_k == VIsK::on; }
 inline bool lies_in_places(const FmhaLaunch& c) { return c.facts.kv_layout != KvLayout::dense; }
 /// Two pools of keys, which threads load.
@@ -36,7 +36,9 @@ void add_key_domain(const FmhaLaunch& c, LaunchPlan& launch);
 void add_key_parameters(const FmhaLaunch& c, LaunchStep& step);
 
 /// Whether o leaves through a tensor map; else by threads.
-inline bool has_map_of_o(const FmhaLaunch& c) { return !c.is_split && !is_latent(c) && !c.stores_o && !c.copies_q; }
+inline bool has_map_of_o(const FmhaLaunch& c) {
+  return !c.is_split && !c.walks_sequences && !c.stores_o && !c.copies_q;
+}
 /// Whether the first step stores rows of o by threads.
 inline bool stores_rows(const FmhaLaunch& c) {
   return c.is_dealt || ((is_ragged(c.facts) || c.stores_o || c.copies_q) && !c.is_split);

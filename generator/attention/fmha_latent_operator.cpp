@@ -42,6 +42,7 @@ FmhaLaunch launch_facts(const Config& c) {
           .padded_heads = c.pack_gqa,
           .is_split = fmha_latent::is_dealt(c),
           .is_dealt = fmha_latent::is_dealt(c),
+          .walks_sequences = true,
           .tile_rows = c.tile_m,
           .tile_n = fmha_latent::kPairKeys,
           .merge_rows = kMergeRows * fmha_latent::kRowsOfMergeWarp,

@@ -73,7 +73,7 @@ std::span<const Selector> fmha_fields() {
                               "how keys lie: dense, in pages of a pool (paged), packed with cu_seqlens_k (ragged)"),
       field<&Fmha::page_size>("page-size", "page_size", "keys of a page: 1, 8, 16, 32, 64, 128 or 256"),
       field<&Fmha::v_is_k>("v-is-k", "v_is_k",
-                           "whether values are the first head_dim_v columns of k, without a v (sm_90a only, 576/512)"),
+                           "whether values are the first head_dim_v columns of k, without a v (576/512)"),
       field<&Fmha::sink>("sink", "sink", "whether each head has a logit that joins the sum that o is divided by"),
       field<&Fmha::softcap>("softcap", "softcap", "whether scores are capped: cap * tanh(score / cap)"),
       field<&Fmha::alibi>("alibi", "alibi", "whether slopes of heads lower scores by their keys' distance"),

@@ -25,7 +25,7 @@ Expression tiles_of(const FmhaLaunch& c) {
 
 // CTAs that the device has places for, or pairs; rows of CTAs where the tiles of a sequence run side by side.
 std::string places_of(const FmhaLaunch& c) {
-  if (is_latent(c)) return latent_places(c);
+  if (c.walks_sequences) return latent_places(c);
   // Half of num_sms, rounded down, but never none.
   if (c.ctas_per_tile == 2) return "max(ceil_div(num_sms - 1, 2), 1)";
   return c.ctas_per_sm == 1 ? "num_sms" : fmt::format("{} * num_sms", c.ctas_per_sm);
@@ -54,7 +54,7 @@ std::string max_parts_of(const FmhaLaunch& c) {
 }
 // Most blocks of keys that all tiles may have, or parts with a size of their own.
 std::string blocks_of(const FmhaLaunch& c) {
-  if (is_latent(c)) return latent_units(c);
+  if (c.walks_sequences) return latent_units(c);
   if (has_split_size(c.facts)) return fmt::format("{} * {}", tiles_of(c).text(), max_parts_of(c));
   return fmt::format("{} * max(ceil_div(seqlen_k, {}), 1)", tiles_of(c).text(), c.tile_n);
 }
@@ -76,7 +76,7 @@ std::string part_rows_of(const FmhaLaunch& c) {
   if (has_split_size(c.facts))
     return fmt::format("{} * {} * min(seqlen_q * {}, {})", tiles_of(c).text(), max_parts_of(c), c.pack_gqa,
                        c.tile_rows);
-  const std::string ctas = is_latent(c) ? tiles_of_sequence(c) + " * " + ranges_of(c) : ranges_of(c);
+  const std::string ctas = c.walks_sequences ? tiles_of_sequence(c) + " * " + ranges_of(c) : ranges_of(c);
   return fmt::format("2 * {} * min(seqlen_q * {}, {})", ctas, c.pack_gqa, c.tile_rows);
 }
 
@@ -134,7 +134,7 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   step.grid[0] = c.ctas_per_tile == 2 ? expression("2 * min(max(ceil_div(num_sms - 1, 2), 1), {})", tiles)
                                       : expression("min({} * num_sms, {})", c.ctas_per_sm, tiles);
   if (c.is_dealt) step.grid[0] = Expression::parse((c.ctas_per_tile == 2 ? "2 * " : "") + ranges_of(c));
-  if (is_latent(c)) step.grid[0] = expression("{} * {}", tiles_of_sequence(c), ranges_of(c));
+  if (c.walks_sequences) step.grid[0] = expression("{} * {}", tiles_of_sequence(c), ranges_of(c));
   step.cluster[0] = static_cast<std::uint32_t>(c.ctas_per_tile);
   step.block[0] = static_cast<std::uint32_t>(c.threads);
   step.dynamic_smem_bytes = c.smem_bytes;
@@ -142,17 +142,17 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   parameters.map("q");
   if (!c.copies_keys) parameters.map("k");
   if (!c.copies_keys && !is_latent(c)) parameters.map("v");
-  if (!c.is_split && !is_latent(c)) {
+  if (!c.is_split && !c.walks_sequences) {
     if (has_map_of_o(c)) parameters.map("o");
     parameters.statistics(c);
-  } else if (c.is_dealt || is_latent(c)) {
+  } else if (c.is_dealt || c.walks_sequences) {
     parameters.pointer("o");
     parameters.statistics(c);
   }
   if (c.facts.seqused == UsedLengths::qk) parameters.pointer("seqused_q");
   if (c.facts.seqused != UsedLengths::none) parameters.pointer("seqused_k");
   if (is_ragged(c.facts)) parameters.pointer("cu_seqlens_q");
-  if (stores_rows(c) && !c.is_dealt && !is_latent(c)) parameters.add("o_rows", ParameterKind::pointer, {}, "o");
+  if (stores_rows(c) && !c.is_dealt && !c.walks_sequences) parameters.add("o_rows", ParameterKind::pointer, {}, "o");
   if (c.copies_q) parameters.add("q_rows", ParameterKind::pointer, {}, "q");
   if (c.is_split) parameters.parts(c);
   if (has_pools(c.facts)) {
@@ -187,7 +187,7 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   if (lies_in_places(c)) add_key_parameters(c, step);
   if (copies_pools(c)) add_pool_parameters(step);
   add_descale_parameters(c, step);
-  if (stores_rows(c) || is_latent(c)) parameters.strides(strides_of_o(c));
+  if (stores_rows(c) || c.walks_sequences) parameters.strides(strides_of_o(c));
   if (c.copies_q) parameters.strides(strides_of(c, "q"));
   if (c.is_dealt && has_split_size(c.facts))
     parameters.add("max_parts", ParameterKind::i32, Expression::parse(max_parts_of(c)), "");
@@ -201,7 +201,7 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
 LaunchStep merge_step_of_dealt(const FmhaLaunch& c, const LaunchStep& first) {
   LaunchStep step = first;
   step.entry += "_merge";
-  const std::string cuts = "max(" + ranges_of(c) + " - 1, 0)" + (is_latent(c) ? " * " + tiles_of_sequence(c) : "");
+  const std::string cuts = "max(" + ranges_of(c) + " - 1, 0)" + (c.walks_sequences ? " * " + tiles_of_sequence(c) : "");
   step.grid[0] = expression("{} * ceil_div(min(seqlen_q * {}, {}), {})", cuts, c.pack_gqa, c.tile_rows, c.merge_rows);
   if (has_split_size(c.facts)) step.grid[0] = expression("{} * {}", tiles_of(c).text(), merge_ctas_of(c));
   step.cluster[0] = 1;

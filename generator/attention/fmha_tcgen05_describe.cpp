@@ -62,7 +62,10 @@ void describe_smem(const Config& c, Plan& plan) {
                                          : MemoryPhase{"K tile on its way", "load_kv", "barrier k_full"};
   const MemoryPhase v_comes = is_widened ? MemoryPhase{"V tile, widened", "widen_kv", "barrier v_full"}
                                          : MemoryPhase{"V tile on its way", "load_kv", "barrier v_full"};
-  add(layout.k, c.stages, {k_comes, {"K tile, read by S = Q K^T", "mma", "barrier k_empty"}});
+  add(layout.k, c.stages,
+      {k_comes,
+       {fmha_tcgen05::is_latent(c) ? "K tile, read by both products" : "K tile, read by S = Q K^T", "mma",
+        "barrier k_empty"}});
   add(layout.v, c.stages, {v_comes, {"V tile, read by O += P V", "mma", "barrier v_empty"}});
   add(layout.p, tiles, {{"P", "softmax", "barrier p_full"}, {"P, read by O += P V", "mma", "barrier o_done"}});
   add(layout.raw_k, fmha_tcgen05::raw_stages(c),
@@ -135,8 +138,11 @@ void FmhaTcgen05Operator::describe(const Config& config, Plan& plan) {
     else
       plain(name, keys.c_str(), use);
   };
-  of_keys("k", "B of S = Q K^T, K-major");
-  of_keys("v", config.facts.v_layout == Layout::mn_major ? "B of O = P V, MN-major" : "B of O = P V, K-major");
+  const bool is_latent = fmha_tcgen05::is_latent(config);
+  of_keys("k", is_latent ? "B of S = Q K^T, K-major, and its first columns of O = P V, MN-major"
+                         : "B of S = Q K^T, K-major");
+  if (!is_latent)
+    of_keys("v", config.facts.v_layout == Layout::mn_major ? "B of O = P V, MN-major" : "B of O = P V, K-major");
   if (fmha_tcgen05::is_split(config)) {
     plain("o", std::string(o_type).c_str(), "D of O = P V, merged from parts in the workspace");
   } else {

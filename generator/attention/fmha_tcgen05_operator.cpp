@@ -42,7 +42,8 @@ Fmha of_one_sequence(const Fmha& p) { return with_equal_queries(known_of_kernel(
 
 /// Heads that are packed where the caller does not say: all of a key head's, if queries are known to be few.
 int packed_heads_of(const Fmha& p, const Config& c) {
-  if (has_pools(c.facts)) return packed_heads_of_pools(p);
+  // As with pools: all heads have their keys in common.
+  if (has_pools(c.facts) || fmha_tcgen05::is_latent(c)) return packed_heads_of_pools(p);
   const Hint heads = packable_heads(p, kFewQueries);
   return heads <= kShortLength ? static_cast<int>(heads) : 1;
 }
@@ -63,7 +64,8 @@ Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle, Probabi
   c.tile_n = problem.tile_n.value_or(tile.tile_n);
   c.stages = problem.stages.value_or(tile.stages);
   c.swizzle = problem.swizzle.value_or(swizzle);
-  c.kv_copy = problem.kv_copy.value_or(default_kv_copy(c.facts.kv_layout, c.facts.page_size));
+  c.kv_copy = problem.kv_copy.value_or(
+      fmha_tcgen05::is_latent(c) ? KvCopy::tma : default_kv_copy(c.facts.kv_layout, c.facts.page_size));
   c.p_path = problem.p_path.value_or(p_path);
   c.cta_pair = problem.cta_group ? *problem.cta_group == 2 : tile.cta_pair;
   c.pack_gqa = problem.pack_gqa ? *problem.pack_gqa : packed_heads_of(problem, c);
@@ -120,6 +122,7 @@ std::string traits(const Config& c) {
   if (fmha_tcgen05::is_split(c)) text += ", keys split";
   if (has_split_size(c.facts)) text += fmt::format(" in parts of {}", c.facts.split_size);
   if (has_pools(c.facts)) text += ", two pools of keys";
+  if (fmha_tcgen05::is_latent(c)) text += ", keys that are values too";
   return text;
 }
 
@@ -135,11 +138,23 @@ void require_8_bit_keys(const Fmha& problem) {
   if (has_pools(attention_facts(problem))) refuse("kv_pools");
 }
 
+/// What there are kernels for of keys that are values too.
+void require_latent(const Fmha& problem) {
+  const auto refuse = [&](std::string_view field, std::string_view value) {
+    throw Error(ErrorKind::unsupported, fmt::format("fmha has no kernel for {} {} with v_is_k", field, value));
+  };
+  if (dtype_bytes(problem.dtype) == 1) refuse("dtype", to_word(problem.dtype));
+  if (problem.kv_dtype && *problem.kv_dtype != problem.dtype) refuse("kv_dtype", to_word(*problem.kv_dtype));
+  if (problem.kv_pools != KvPools::dense) refuse("kv_pools", to_word(problem.kv_pools));
+}
+
 }  // namespace
 
 void FmhaTcgen05Operator::require_facts(const Fmha& problem) {
   const auto is_asked = [&](const Tile& tile) { return is_own(tile, problem); };
-  if (std::none_of(std::begin(fmha_tcgen05::kTiles), std::end(fmha_tcgen05::kTiles), is_asked)) {
+  if (problem.v_is_k == VIsK::on) require_latent(problem);
+  if (problem.v_is_k == VIsK::off &&
+      std::none_of(std::begin(fmha_tcgen05::kTiles), std::end(fmha_tcgen05::kTiles), is_asked)) {
     std::vector<std::string> known;
     for (const Tile& tile : fmha_tcgen05::kTiles) {
       const std::string text = head_dims_text(tile.head_dim, tile.head_dim_v);
@@ -158,10 +173,6 @@ void FmhaTcgen05Operator::require_facts(const Fmha& problem) {
                 fmt::format("fmha has no kernel for {} {} on {}: take sm_90a", field, value, problem.arch.to_string()));
   };
   if (problem.promote_every.value_or(0) != 0) refuse("promote_every", fmt::format("{}", *problem.promote_every));
-  if (problem.v_is_k == VIsK::on) {
-    throw Error(ErrorKind::unsupported,
-                fmt::format("fmha has no kernel for v_is_k on {}: take sm_90a", problem.arch.to_string()));
-  }
   require_queries(problem);
   require_facts_of_scores(problem);
   require_sizes_of_facts(problem);
@@ -271,6 +282,22 @@ std::string FmhaTcgen05Operator::explain(const Config& config, const Verdict& ve
     case Rule::pools_need_wider_swizzle:
       return fmt::format("a swizzle span of {} bytes, {} or more needed with two pools of keys (gather4)", found,
                          bound);
+    case Rule::latent_head_dim:
+      return fmt::format("head_dim {} with v_is_k, {} needed (keys that are values too have {} columns)", found, bound,
+                         bound);
+    case Rule::latent_head_dim_v:
+      return fmt::format("head_dim_v {} with v_is_k, {} needed (values are the first {} columns of a key)", found,
+                         bound, bound);
+    case Rule::latent_in_pair:
+      return fmt::format(
+          "v_is_k in a tile of {} CTAs, {} allowed (one product wants half of the keys there, the other half of the "
+          "columns): take cta_group 1",
+          found, bound);
+    case Rule::latent_needs_two_stages:
+      return fmt::format("{} with v_is_k, at least {} needed (a block is kept until both products have read it)",
+                         counted(verdict.found, "stage"), bound);
+    case Rule::latent_needs_plain_facts:
+      return "v_is_k with output unnormalized, v_layout k, kv_layout ragged or kv_copy cp_async: take none of these";
     case Rule::widened_keys_in_pair:
       return fmt::format("keys in e4m3 in a tile of {} CTAs, {} allowed: take cta_group 1", found, bound);
     case Rule::descaled_keys_need_mn_major:

@@ -105,7 +105,7 @@ struct Correction {
     constexpr int kSpan = swizzle_span_bytes(C.swizzle);
     constexpr int kBytes = o_element_bytes(C.facts);
     constexpr int kOfUnit = 16 / kBytes;  // values of 16 bytes
-    const unsigned row = swizzle_address(C.swizzle, slot + lane % rows_per_cta(C) * kSpan);
+    const unsigned row = swizzle_address(C.swizzle, slot + row_of_lane(C, lane) * kSpan);
 #pragma unroll
     for (int i = 0; i < kChunk; i += kOfUnit) {
       const int byte = (from + i) * kBytes;
@@ -121,15 +121,16 @@ struct Correction {
   __device__ __forceinline__ int place_of_column(int column) const {
     constexpr int kOfProduct = pv_columns(C) / folds(C);  // of a lane in a product
     if constexpr (!is_folded(C)) return column;
-    return column / kOfProduct * pv_columns(C) + lane / rows_per_cta(C) * kOfProduct + column % kOfProduct;
+    if constexpr (is_latent(C)) return part_of_lane(C, lane) * o_columns(C) + column;
+    return column / kOfProduct * pv_columns(C) + part_of_lane(C, lane) * kOfProduct + column % kOfProduct;
   }
 
   // O of a finished part of a Q tile's keys, un-normalised, straight to global memory: a thread has a row's columns.
   __device__ __forceinline__ void store_part(const TileIndex& tile, int q_tile) const {
     wait_output(q_tile);
-    const int row = first_row<C>(tile, q_tile) + lane % rows_per_cta(C);
+    const int row = first_row<C>(tile, q_tile) + row_of_lane(C, lane);
     const int query = row / padded_heads(C);
-    const bool is_row = is_used_row<C>(p, tile, row, lane % rows_per_cta(C));
+    const bool is_row = is_used_row<C>(p, tile, row, row_of_lane(C, lane));
     const int head = tile.head * C.pack_gqa + head_of_row<C>(row);
     [[maybe_unused]] float factor = 1.0f;
     if constexpr (has_descales(C.facts)) factor = descale_of_values(tile);
@@ -192,8 +193,8 @@ struct Correction {
     ptx::mbarrier_wait_parity(barrier_at<kBarriers.last_full>(smem, q_tile), o_read_parity >> 1 & 1);
     const float factor = last_factor(tile, q_tile);
     wait_output(q_tile);
-    const int row = first_row<C>(tile, q_tile) + lane % rows_per_cta(C);
-    const bool is_row = is_used_row<C>(p, tile, row, lane % rows_per_cta(C));
+    const int row = first_row<C>(tile, q_tile) + row_of_lane(C, lane);
+    const bool is_row = is_used_row<C>(p, tile, row, row_of_lane(C, lane));
     const int head = tile.head * C.pack_gqa + head_of_row<C>(row);
     const int query = first_query<C>(p, tile.batch) + row / padded_heads(C);
     char* const out = static_cast<char*>(p.o_rows) + kBytes * (head * p.o_stride_head + query * p.o_stride_seqlen);

@@ -104,7 +104,8 @@ __device__ __forceinline__ void load_nothing(const Params& p, unsigned smem) {
     if constexpr (is_ragged(C.facts)) schedule.at(round);  // goes on
     const int slot = ring.slot();
     begin_load<C>(barrier_at<kK.full>(smem, slot), barrier_at<kK.empty>(smem, slot), ring.parity(), 0);
-    begin_load<C>(barrier_at<kV.full>(smem, slot), barrier_at<kV.empty>(smem, slot), ring.parity(), 0);
+    if constexpr (!is_latent(C))
+      begin_load<C>(barrier_at<kV.full>(smem, slot), barrier_at<kV.empty>(smem, slot), ring.parity(), 0);
     ring.advance();
   }
 }
@@ -125,7 +126,7 @@ __device__ __forceinline__ void load_kv(const Params& p, unsigned smem) {
     // infinity.
     const int first_key = blocks.is_hidden ? -(blocks.begin + 1) * C.tile_n : keys.key_of(0);
 #pragma unroll 1
-    for (int block = blocks.end - 1; block >= blocks.begin - 1; --block) {
+    for (int block = blocks.end - 1; block >= blocks.begin - (is_latent(C) ? 0 : 1); --block) {
       if (block >= blocks.begin) {
         const int slot = k_ring.slot();
         const unsigned barrier = begin_load<C>(barrier_at<kK.full>(smem, slot), barrier_at<kK.empty>(smem, slot),
@@ -135,7 +136,7 @@ __device__ __forceinline__ void load_kv(const Params& p, unsigned smem) {
                      head, tile.batch);
         k_ring.advance();
       }
-      if (block + 1 < blocks.end) {
+      if (!is_latent(C) && block + 1 < blocks.end) {
         const int slot = v_ring.slot();
         const unsigned barrier = begin_load<C>(barrier_at<kV.full>(smem, slot), barrier_at<kV.empty>(smem, slot),
                                                v_ring.parity(), kV.slot_bytes);

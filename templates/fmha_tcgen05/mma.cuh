@@ -68,20 +68,25 @@ struct Issuer {
   }
 
   __device__ __forceinline__ void issue_scores(int q_tile, int buffer) const {
-    constexpr unsigned kInstruction = instruction<C>(C.facts.dtype, C.tile_n, false);
+    constexpr int kProducts = products_of_lanes(C), kKeys = C.tile_n / kProducts;
+    constexpr unsigned kInstruction = instruction<C>(C.facts.dtype, kKeys, false);
     const unsigned long long a =
         kDescriptorVersion |
         k_major_descriptor(smem + kLayout.q.offset + q_tile * q_slot_bytes(C), rows_per_cta(C), C.swizzle);
-    const unsigned long long b =
+    const unsigned long long of_slot =
         kDescriptorVersion |
         k_major_descriptor(smem + kLayout.k.offset + k_ring.slot() * k_slot_bytes(C), k_rows(C), C.swizzle);
-    const unsigned d = tmem + s_column(C, 0) + buffer * s_columns(C);
-    // Pools leave the control warps no registers for all descriptors of head_dim 512 at a time.
-#pragma unroll(has_pools(C.facts) ? 8 : qk_columns(C) / step_elements(C))
-    for (int step = 0; step < qk_columns(C) / step_elements(C); ++step) {
-      ptx::tcgen05_mma<kKind<C>, kCtas>(d, advance_descriptor(a, k_major_step_bytes(step, rows_per_cta(C), C.swizzle)),
-                                        advance_descriptor(b, k_major_step_bytes(step, k_rows(C), C.swizzle)),
-                                        kInstruction, step > 0);
+#pragma unroll
+    for (int product = 0; product < kProducts; ++product) {
+      const unsigned long long b = advance_descriptor(of_slot, product * kKeys * swizzle_span_bytes(C.swizzle));
+      const unsigned d = tmem + s_column(C, 0) + buffer * s_columns(C) + lane_offset(16 * product);
+      // Pools leave the control warps no registers for all descriptors of head_dim 512 at a time.
+#pragma unroll(has_pools(C.facts) || is_latent(C) ? 8 : qk_columns(C) / step_elements(C))
+      for (int step = 0; step < qk_columns(C) / step_elements(C); ++step) {
+        ptx::tcgen05_mma<kKind<C>, kCtas>(
+            d, advance_descriptor(a, k_major_step_bytes(step, rows_per_cta(C), C.swizzle)),
+            advance_descriptor(b, k_major_step_bytes(step, k_rows(C), C.swizzle)), kInstruction, step > 0);
+      }
     }
     commit(barrier_at<kBarriers.s_full>(smem, buffer));
   }
@@ -92,7 +97,8 @@ struct Issuer {
     constexpr int kKeys = step_elements(C);
     constexpr bool kIsMnMajor = C.facts.v_layout == Layout::mn_major;
     constexpr unsigned kInstruction = instruction<C>(p_dtype(C), pv_columns(C), kIsMnMajor);
-    const unsigned v_slot = smem + kLayout.v.offset + v_ring.slot() * v_slot_bytes(C);
+    const unsigned v_slot = is_latent(C) ? smem + kLayout.k.offset + v_ring.slot() * k_slot_bytes(C)
+                                         : smem + kLayout.v.offset + v_ring.slot() * v_slot_bytes(C);
     const unsigned p_in_tmem = tmem + buffer * s_columns(C) + p_offset(C);
     const unsigned long long p_in_smem =
         kDescriptorVersion |
@@ -103,7 +109,8 @@ struct Issuer {
       const unsigned long long b =
           kDescriptorVersion | (kIsMnMajor ? mn_major_descriptor(part, C.tile_n, C.swizzle)
                                            : k_major_descriptor(part, v_columns(C), C.swizzle));
-      const unsigned d = tmem + o_column(C, 0) + q_tile * o_columns(C) + product * (pv_columns(C) / folds(C));
+      const unsigned d = tmem + o_column(C, 0) + q_tile * o_columns(C) +
+                         (is_latent(C) ? lane_offset(16 * product) : product * (pv_columns(C) / folds(C)));
 #pragma unroll
       for (int step = kFirst / kKeys; step < kEnd / kKeys; ++step) {
         const int bytes = kIsMnMajor ? mn_major_step_bytes(kKeys / 16 * step, C.swizzle)
@@ -124,9 +131,17 @@ struct Issuer {
   __device__ __forceinline__ void wait_k() const {
     wait(barrier_at<kBarriers.k_full>(smem, k_ring.slot()), k_ring.parity());
   }
+  // Keys that are values too are still needed.
   __device__ __forceinline__ void release_k() {
-    commit(barrier_at<kBarriers.k_empty>(smem, k_ring.slot()));
+    if constexpr (!is_latent(C)) commit(barrier_at<kBarriers.k_empty>(smem, k_ring.slot()));
     k_ring.advance();
+  }
+  __device__ __forceinline__ void wait_v() const {
+    if constexpr (!is_latent(C)) wait(barrier_at<kBarriers.v_full>(smem, v_ring.slot()), v_ring.parity());
+  }
+  __device__ __forceinline__ void release_v() {
+    commit(barrier_at < is_latent(C) ? kBarriers.k_empty : kBarriers.v_empty > (smem, v_ring.slot()));
+    v_ring.advance();
   }
 
   // O of one step: once its V and its P are there, part by part, and O has been rescaled.
@@ -159,7 +174,7 @@ struct Issuer {
       const bool has_scores = block >= all.begin;
       const bool has_output = block + 1 < all.end;
       if (has_scores) wait_k();
-      if (has_output) wait(barrier_at<kBarriers.v_full>(smem, v_ring.slot()), v_ring.parity());
+      if (has_output) wait_v();
 #pragma unroll 1
       for (int t = 0; t < kTiles; ++t) {
         const Blocks own = t == 0 ? first : second;
@@ -168,10 +183,7 @@ struct Issuer {
         if (kTiles == 2 && has_scores && own.has(block)) issue_scores(t, t);
       }
       if (has_scores) release_k();
-      if (has_output) {
-        commit(barrier_at<kBarriers.v_empty>(smem, v_ring.slot()));
-        v_ring.advance();
-      }
+      if (has_output) release_v();
     }
   }
 };

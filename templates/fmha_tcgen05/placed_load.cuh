@@ -43,7 +43,8 @@ __device__ __forceinline__ void load_placed_block(const Load& load, unsigned sme
 // K and V of all tiles, as load_kv.
 template <Config C>
 __device__ __forceinline__ void load_placed_keys(const Params& p, unsigned smem) {
-  using LoadOfK = attention::KeyLoad<C, false, C.tile_n, qk_columns(C), Params>;
+  // Keys that are values too are cleared behind a sequence's end as values are.
+  using LoadOfK = attention::KeyLoad<C, is_latent(C), C.tile_n, qk_columns(C), Params>;
   using LoadOfV = attention::KeyLoad<C, true, C.tile_n, v_columns(C), Params>;
   constexpr LoadRing kK = load_ring(C, false), kV = load_ring(C, true);
   constexpr Barriers kBarriers = barriers(C);
@@ -63,11 +64,11 @@ __device__ __forceinline__ void load_placed_keys(const Params& p, unsigned smem)
     const LoadOfK load_k{p, tile.batch, head, 0, end, origin};
     const LoadOfV load_v{p, tile.batch, head, 0, end, origin};
 #pragma unroll 1
-    for (int block = blocks.end - 1; block >= blocks.begin - 1; --block) {
+    for (int block = blocks.end - 1; block >= blocks.begin - (is_latent(C) ? 0 : 1); --block) {
       if (block >= blocks.begin)
         load_placed_block<C, kK.full, kK.empty>(load_k, smem, smem + kK.offset, kK.slot_bytes, tail, tail_parity,
                                                 block * C.tile_n, k_ring);
-      if (block + 1 < blocks.end)
+      if (!is_latent(C) && block + 1 < blocks.end)
         load_placed_block<C, kV.full, kV.empty>(load_v, smem, smem + kV.offset, kV.slot_bytes, tail, tail_parity,
                                                 (block + 1) * C.tile_n, v_ring);
     }

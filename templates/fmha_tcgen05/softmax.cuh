@@ -127,13 +127,14 @@ struct Softmax {
 
   // What is subtracted from the exponents: 0 while no key is visible, so that -inf - -inf never appears.
   __device__ __forceinline__ float subtrahend() const { return reference == ptx::minus_infinity() ? 0.0f : reference; }
-  __device__ __forceinline__ int row_of_lane() const { return lane % rows_per_cta(C); }
+  __device__ __forceinline__ int own_row() const { return row_of_lane(C, lane); }
   __device__ __forceinline__ unsigned half_slot(int which, int of_lane) const {
     return smem + kLayout.halves.offset + 4 * ((which * q_tiles(C) + q_tile) * 128 + of_lane);
   }
   // The same value of the other thread of this row. Two slots in turn: a slot is written again only after the next
   // barrier, which everybody reaches after reading.
   __device__ __forceinline__ float other_half(float mine) {
+    if constexpr (is_latent(C)) return __shfl_xor_sync(0xffffffff, mine, 16);
     exchange ^= 1;
     ptx::st_shared_f32(half_slot(exchange, lane), mine);
     ptx::barrier_sync(kBarrierOfSoftmax + q_tile, kWarpgroupThreads);
@@ -240,7 +241,7 @@ struct Softmax {
 
   __device__ __forceinline__ unsigned p_chunk_address(int byte) const {
     constexpr int kSpan = swizzle_span_bytes(p_swizzle(C));
-    const unsigned row = smem + kLayout.p.offset + q_tile * p_slot_bytes(C) + row_of_lane() * kSpan;
+    const unsigned row = smem + kLayout.p.offset + q_tile * p_slot_bytes(C) + own_row() * kSpan;
     return (swizzle_address(p_swizzle(C), row) ^ (byte % kSpan)) + byte / kSpan * rows_per_cta(C) * kSpan;
   }
 
@@ -275,7 +276,7 @@ struct Softmax {
   __device__ __forceinline__ void store_probabilities(const float (&scores)[kCount], int buffer) {
     const float minus_m = -subtrahend();
     constexpr int kBytes = dtype_bytes(C.facts.dtype);
-    const int first_byte = kBytes * kCount * (lane / rows_per_cta(C));
+    const int first_byte = kBytes * kCount * (part_of_lane(C, lane));
     float partial[2] = {sum, 0.0f};
 #pragma unroll
     for (int i = 0; i < kCount; i += kChunk) {
@@ -342,7 +343,8 @@ struct Softmax {
     const float factor = C.facts.output == Output::unnormalized ? 1.0f : whole == 0.0f ? 0.0f : 1.0f / whole;
     ptx::st_shared_f32(smem + kLayout.last.offset + 4 * (q_tile * 128 + lane), factor);
     arrive_of_warp(barrier_at<kBarriers.last_full>(smem, q_tile));
-    if (!is_used_row<C>(p, tile, row, lane)) return;
+    if (!is_used_row<C>(p, tile, row, is_latent(C) ? own_row() + part_of_lane(C, lane) * rows_per_cta(C) : lane))
+      return;
     const long long index = row_index<C>(p, tile, head, row / padded_heads(C));
     if constexpr (is_split(C)) {
       float* const sums = p.partial_sums + 2 * (tile.split * num_rows<C>(p) + index);
@@ -364,7 +366,7 @@ struct Softmax {
       const TileIndex tile = schedule.at(round);
       const KeyBlocks<C> keys(p, tile);
       const Blocks blocks = keys.of_q_tile(q_tile);
-      const int row = first_row<C>(tile, q_tile) + row_of_lane();
+      const int row = first_row<C>(tile, q_tile) + own_row();
       const Keys visible = keys.visible(row / padded_heads(C));
       if constexpr (has_descales(C.facts)) take_descale(tile);
       attention::TreeRow tree;
@@ -378,7 +380,7 @@ struct Softmax {
       sum = 0.0f;
 #pragma unroll 1
       for (int block = blocks.end - 1; block >= blocks.begin; --block) {
-        const int first = lane / rows_per_cta(C) * kCount;
+        const int first = part_of_lane(C, lane) * kCount;
         if constexpr (has_pools(C.facts)) {
           step([&](float(&scores)[kCount]) {
             if (keys.is_listed(block)) {

@@ -41,6 +41,10 @@
 //           rows are those of P before it is rounded. V lies token-major, as every cache has it, and is an MN-major B.
 //           The entry has float* q_descale before k_descale, and its strides before theirs; it multiplies the scale of
 //           the scores
+//   latent  v_is_k on: there is no v and no map of it; block after block is K of the one product and, with its first
+//           head_dim_v columns, V of the other, whose commit gives its slot back. Products have 64 rows in one CTA,
+//           half of each warp's lanes: S in two of half the keys and O in two of half the columns, the second from lane
+//           16 on
 //   ragged  a sequence's queries are as many tiles as they fill, and the last one's rows leave one by one, from Tensor
 //           Memory to o_rows. split_kv is on or off: where it is on, parts and statistics of rows are those of one
 //           sequence of seqlen_q queries, and the merge takes cu_seqlens_q behind sink
@@ -74,16 +78,28 @@ TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
   return q_tiles(c) == 2 ? RegisterBudget{128, 64, 64, 192} : RegisterBudget{168, 128, 136, 240};
 }
 
+TESSERA_HD constexpr Verdict<Rule> why_invalid_latent(const Config& c) {
+  if (!is_latent(c)) return {};
+  if (c.facts.head_dim != kLatentHeadDim) return {Rule::latent_head_dim, c.facts.head_dim, kLatentHeadDim};
+  if (c.facts.head_dim_v != kLatentHeadDimV) return {Rule::latent_head_dim_v, c.facts.head_dim_v, kLatentHeadDimV};
+  if (c.cta_pair) return {Rule::latent_in_pair, 2, 1};
+  if (c.stages < 2) return {Rule::latent_needs_two_stages, c.stages, 2};
+  const int others = (c.facts.output == Output::unnormalized) + (c.facts.v_layout == Layout::k_major) +
+                     (c.facts.kv_layout == KvLayout::ragged) + (c.kv_copy == KvCopy::cp_async);
+  if (others != 0) return {Rule::latent_needs_plain_facts, others, 0};
+  return {};
+}
+
 TESSERA_HD constexpr Verdict<Rule> why_invalid_head_dims(const Config& c) {
   const int multiple = c.cta_pair || is_8_bit(c.facts) ? 32 : 8;
   const int head_dims[] = {c.facts.head_dim, c.facts.head_dim_v};
   for (const int head_dim : head_dims) {
     if (head_dim < 16 || head_dim % multiple != 0) return {Rule::head_dim_not_multiple_of_8, head_dim, multiple};
-    if (head_dim > kMaxHeadDim) return {Rule::head_dim_out_of_range, head_dim, kMaxHeadDim};
+    if (head_dim > kMaxHeadDim && !is_latent(c)) return {Rule::head_dim_out_of_range, head_dim, kMaxHeadDim};
   }
   if (c.facts.head_dim_v > c.facts.head_dim)
     return {Rule::head_dim_v_exceeds_head_dim, c.facts.head_dim_v, c.facts.head_dim};
-  if (c.facts.head_dim_v > kMaxProductN && !c.cta_pair)
+  if (c.facts.head_dim_v > kMaxProductN && !is_folded(c))
     return {Rule::head_dim_v_needs_pair, c.facts.head_dim_v, kMaxProductN};
   const int span = swizzle_span_bytes(c.swizzle);
   const int q_bytes = qk_columns(c) * dtype_bytes(c.facts.dtype);
@@ -136,6 +152,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_descaled_keys(const Config& c) {
 TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (c.facts.dtype != DType::f16 && c.facts.dtype != DType::bf16 && c.facts.dtype != DType::e4m3)
     return {Rule::dtype_not_16_bit, dtype_bytes(c.facts.dtype), 2};
+  const Verdict<Rule> of_latent = why_invalid_latent(c);
+  if (!of_latent.ok()) return of_latent;
   const Verdict<Rule> of_head_dims = why_invalid_head_dims(c);
   if (!of_head_dims.ok()) return of_head_dims;
   const int rows = rows_per_product(c);

@@ -28,6 +28,7 @@ struct Config {
 inline constexpr int kMaxStages = 8;
 inline constexpr int kMaxProductN = 256;
 inline constexpr int kMaxHeadDim = 512;
+inline constexpr int kLatentHeadDim = 576, kLatentHeadDimV = 512;  // of keys that are values too
 inline constexpr int kMaxTileN = 128;
 inline constexpr int kNumBuffers = 2;  // of S
 inline constexpr int kMaxPackedHeads = 1 << 16;
@@ -64,14 +65,30 @@ enum class Rule {
   widened_keys_in_pair,          // CTAs; 1 (each CTA's threads widen for their own)
   descaled_keys_need_mn_major,   // 1; 0 (K-major V)
   widened_keys_of_two_q_tiles,   // tile_n; 64 (registers of softmax threads beside those of widening ones)
+  latent_head_dim,               // head_dim; 576: keys that are values too
+  latent_head_dim_v,             // head_dim_v; 512: likewise
+  latent_in_pair,                // CTAs; 1 (halves of keys for one product, halves of columns for the other)
+  latent_needs_two_stages,       // stages; 2 (the next block's scores come before a block is given back)
+  latent_needs_plain_facts,      // 1 for each of: un-normalised O, K-major V, ragged keys, keys that threads copy; 0
   tensor_memory_exceeded,        // columns; 512
   shared_memory_exceeded,        // bytes; 232,448
 };
 
 TESSERA_HD constexpr int ctas_per_tile(const Config& c) { return c.cta_pair ? 2 : 1; }
 // See above: lane l holds row l % 64.
-TESSERA_HD constexpr bool is_folded(const Config& c) { return c.cta_pair && c.facts.head_dim_v > kMaxProductN; }
+TESSERA_HD constexpr bool is_latent(const Config& c) { return c.facts.v_is_k == VIsK::on; }
+TESSERA_HD constexpr bool is_folded(const Config& c) {
+  return is_latent(c) || (c.cta_pair && c.facts.head_dim_v > kMaxProductN);
+}
 TESSERA_HD constexpr int rows_per_cta(const Config& c) { return is_folded(c) ? 64 : 128; }
+// Of a lane: which of the CTA's rows it holds, and which part of a product's columns. Keys that are values too have
+// products of 64 rows in one CTA, which take half of each warp's lanes: the lower half of them the first part.
+TESSERA_HD constexpr int row_of_lane(const Config& c, int lane) {
+  return is_latent(c) ? lane / 32 * 16 + lane % 16 : lane % rows_per_cta(c);
+}
+TESSERA_HD constexpr int part_of_lane(const Config& c, int lane) {
+  return is_latent(c) ? lane / 16 % 2 : lane / rows_per_cta(c);
+}
 TESSERA_HD constexpr int rows_per_product(const Config& c) { return rows_per_cta(c) * ctas_per_tile(c); }
 // For default template arguments: with C.facts there, NVRTC takes two names of one type for two types.
 TESSERA_HD constexpr bool has_pools(const Config& c) { return tessera::has_pools(c.facts); }
@@ -96,7 +113,7 @@ TESSERA_HD constexpr int used_rows(const Config& c) { return packed_heads(c) * p
 TESSERA_HD constexpr int q_tiles(const Config& c) { return c.tile_m / rows_per_product(c); }
 TESSERA_HD constexpr int used_rows_of_product(const Config& c) { return used_rows(c) * ctas_per_tile(c); }
 TESSERA_HD constexpr int used_rows_of_tile(const Config& c) { return q_tiles(c) * used_rows_of_product(c); }
-TESSERA_HD constexpr bool is_packed(const Config& c) { return c.pack_gqa > 1 || has_pools(c.facts); }
+TESSERA_HD constexpr bool is_packed(const Config& c) { return c.pack_gqa > 1 || has_pools(c.facts) || is_latent(c); }
 TESSERA_HD constexpr bool is_split(const Config& c) { return c.split_kv == SplitKv::on; }
 // Control warps, correction, softmax for each Q tile, and those that widen 8-bit keys.
 TESSERA_HD constexpr int num_threads(const Config& c) {
@@ -130,6 +147,9 @@ TESSERA_HD constexpr int k_rows(const Config& c) { return c.tile_n / ctas_per_ti
 
 // Tensor Memory: S buffers, then O of each Q tile. Columns of 32 bits in all lanes.
 TESSERA_HD constexpr int folds(const Config& c) { return is_folded(c) ? 2 : 1; }
+// Products whose sums one column of lanes holds, the second from lane 16 on: parts of S by keys, of O by columns.
+TESSERA_HD constexpr int products_of_lanes(const Config& c) { return is_latent(c) ? 2 : 1; }
+TESSERA_HD constexpr unsigned lane_offset(int lane) { return static_cast<unsigned>(lane) << 16; }
 TESSERA_HD constexpr int s_columns(const Config& c) { return c.tile_n / folds(c); }
 TESSERA_HD constexpr int p_offset(const Config& c) { return c.tile_n / 2; }  // of P in its S
 TESSERA_HD constexpr int o_columns(const Config& c) { return vo_columns(c) / folds(c); }
@@ -165,7 +185,7 @@ TESSERA_HD constexpr int k_slot_bytes(const Config& c) {
   return k_rows(c) * qk_columns(c) * dtype_bytes(c.facts.dtype);
 }
 TESSERA_HD constexpr int v_part_bytes(const Config& c) { return c.tile_n * v_columns(c) * dtype_bytes(c.facts.dtype); }
-TESSERA_HD constexpr int v_slot_bytes(const Config& c) { return pv_products(c) * v_part_bytes(c); }
+TESSERA_HD constexpr int v_slot_bytes(const Config& c) { return is_latent(c) ? 0 : pv_products(c) * v_part_bytes(c); }
 TESSERA_HD constexpr int p_slot_bytes(const Config& c) {
   return c.p_path == ProbabilityPath::smem ? rows_per_cta(c) * c.tile_n * dtype_bytes(c.facts.dtype) : 0;
 }

@@ -119,7 +119,7 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   layout.raw_v = {"raw_v", end_of(layout.raw_k), raw_stages(c) * raw_v_slot_bytes(c)};
   layout.factors = {"factors", end_of(layout.raw_v), kNumBuffers * lanes};
   layout.last = {"last_factors", end_of(layout.factors), q_tiles(c) * lanes};
-  layout.halves = {"halves", end_of(layout.last), is_folded(c) ? 2 * q_tiles(c) * lanes : 0};
+  layout.halves = {"halves", end_of(layout.last), is_folded(c) && !is_latent(c) ? 2 * q_tiles(c) * lanes : 0};
   layout.tmem = {"tmem_address", end_of(layout.halves), 8};
   layout.barriers = {"barriers", end_of(layout.tmem), 8 * barriers_from(c, 0, 0).count};
   layout.total_bytes = end_of(layout.barriers);

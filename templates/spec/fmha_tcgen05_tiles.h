@@ -81,6 +81,9 @@ inline constexpr Tile kTilesOf8Bit[] = {
     {256, 256, 256, 128, 4, ProbabilityPath::tmem, true},
 };
 
+// Of keys that are values too: Q of 64 rows takes 72 KB, a block of 64 keys as much.
+inline constexpr Tile kTilesOfLatent[] = {{kLatentHeadDim, kLatentHeadDimV, 64, 64, 2, ProbabilityPath::smem}};
+
 struct Tiles {
   const Tile* first = nullptr;
   int count = 0;
@@ -92,6 +95,7 @@ TESSERA_HD constexpr Tiles all_of(const Tile (&tiles)[kCount]) {
   return {tiles, static_cast<int>(kCount)};
 }
 TESSERA_HD constexpr Tiles tiles_of(const AttentionFacts& facts) {
+  if (facts.v_is_k == VIsK::on) return all_of(kTilesOfLatent);
   return is_8_bit(facts) ? all_of(kTilesOf8Bit) : widens_keys(facts) ? all_of(kTilesOfWidened) : all_of(kTiles);
 }
 TESSERA_HD constexpr MmaKind mma_kind_of(const AttentionFacts& facts) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "generator/attention/fmha_latent_operator.h"
+#include "generator/attention/fmha_tcgen05_operator.h"
 #include "generator/candidates.h"
 #include "tessera/error.h"
 #include "tessera/plan.h"
@@ -45,7 +46,7 @@ std::int64_t value_of(const Expression& expression, std::int64_t batch, std::int
 TEST_CASE("latent attention: the family of problems with v_is_k, and of no other") {
   CHECK(make_plan(latent()).family == "wgmma_latent");
   CHECK(make_plan(problem_of("fmha")).family == "wgmma");
-  CHECK(refusal({{"arch", "sm_100a"}, {"head_dim", "512"}}) == "fmha has no kernel for v_is_k on sm_100a: take sm_90a");
+  for (const char* const arch : {"sm_100a", "sm_103a"}) CHECK(make_plan(latent({{"arch", arch}})).family == "tcgen05");
 }
 
 TEST_CASE("latent attention: what is refused, and why") {
@@ -122,4 +123,63 @@ TEST_CASE("latent attention: no v, tiles of a sequence side by side") {
   const LaunchPlan whole = make_plan(latent()).launch;
   CHECK(value_of(whole.steps.at(0).grid[0], 5, 1, 4096) == 10);
   CHECK(whole.steps.size() == 1);
+}
+
+TEST_CASE("latent attention on tcgen05: one buffer of keys for both products, and what is refused") {
+  const auto with = [](Fields more) {
+    more.insert(more.begin(), {"arch", "sm_100a"});
+    return more;
+  };
+  for (const char* const heads : {"16", "48", "64", "128"}) {
+    const Plan plan = make_plan(latent(with({{"pack_gqa", heads}})));
+    const auto c = chosen_config<FmhaTcgen05Operator>(plan.problem.as<Fmha>());
+    CHECK(fmha_tcgen05::used_columns(c) == 2 * 32 + 256);
+    CHECK(fmha_tcgen05::smem_layout(c).v.bytes == 0);
+    CHECK(plan.launch.tensor_maps.size() == 3);  // q, k and o
+    CHECK(std::none_of(plan.launch.buffers.begin(), plan.launch.buffers.end(),
+                       [](const BufferSpec& b) { return b.name == "v"; }));
+    // Each of a product's rows has two lanes, one for each half of its columns.
+    std::vector<int> lanes(static_cast<std::size_t>(2 * 64), 0);
+    for (int lane = 0; lane < 128; ++lane)
+      ++lanes[static_cast<std::size_t>(64 * fmha_tcgen05::part_of_lane(c, lane) + fmha_tcgen05::row_of_lane(c, lane))];
+    CHECK(lanes == std::vector<int>(128, 1));
+  }
+  const auto config_of = [&](const Fields& fields) {
+    return chosen_config<FmhaTcgen05Operator>(latent(with(fields)).as<Fmha>());
+  };
+  CHECK(config_of({}).pack_gqa == 128);
+  CHECK(config_of({{"heads_q", "16"}}).pack_gqa == 16);
+  CHECK(config_of({{"seqlen_q", "1"}, {"seqlen_k", "4096"}, {"batch", "8"}}).split_kv == SplitKv::on);
+  const auto refused = [&](const Fields& fields) { return refusal(with(fields)); };
+  const std::string subject = "head_dim 576/512, tile 64x64, 2 stages, 128 heads packed, keys that are values too: ";
+  CHECK(refused({{"head_dim", "512"}}) ==
+        "head_dim 512, tile 64x64, 2 stages, 128 heads packed, keys that are values too: head_dim 512 with v_is_k, 576 "
+        "needed (keys that are values too have 576 columns)");
+  CHECK(refused({{"head_dim_v", "256"}})
+            .find("head_dim_v 256 with v_is_k, 512 needed (values are the first 512 columns of "
+                  "a key)") != std::string::npos);
+  CHECK(refused({{"tile_m", "128"}}) ==
+        "head_dim 576/512, tile 128x64, 2 stages, 128 heads packed, keys that are values too: 576 columns of Tensor "
+        "Memory, 512 allowed: take a smaller tile");
+  CHECK(refused({{"stages", "1"}}) ==
+        "head_dim 576/512, tile 64x64, 1 stage, 128 heads packed, keys that are values too: 1 stage with v_is_k, at "
+        "least 2 needed (a block is kept until both products have read it)");
+  CHECK(refused({{"stages", "3"}}) ==
+        "head_dim 576/512, tile 64x64, 3 stages, 128 heads packed, keys that are values "
+        "too: 304,856 bytes of shared memory, 232,448 allowed: drop a stage");
+  CHECK(refused({{"cta_group", "2"}})
+            .find("v_is_k in a tile of 2 CTAs, 1 allowed (one product wants half of the keys "
+                  "there, the other half of the columns): take cta_group 1") != std::string::npos);
+  CHECK(refused({{"p_path", "tmem"}}) ==
+        subject + "P in Tensor Memory with 64 rows a CTA, 128 needed: take P in shared memory");
+  for (const auto& [field, word] :
+       {std::pair("output", "unnormalized"), std::pair("v_layout", "k"), std::pair("kv_layout", "ragged")})
+    CHECK(refused({{field, word}}) ==
+          subject +
+              "v_is_k with output unnormalized, v_layout k, kv_layout ragged or kv_copy cp_async: take none of these");
+  CHECK(refused({{"kv_layout", "paged"}, {"page_size", "1"}}).find("page_size 1, at least 8 needed for TMA") !=
+        std::string::npos);
+  CHECK(refused({{"dtype", "e4m3"}}) == "fmha has no kernel for dtype e4m3 with v_is_k");
+  CHECK(refused({{"kv_dtype", "e4m3"}}) == "fmha has no kernel for kv_dtype e4m3 with v_is_k");
+  CHECK(refused({{"kv_pools", "sparse_window"}}) == "fmha has no kernel for kv_pools sparse_window with v_is_k");
 }

@@ -130,7 +130,24 @@ TEST_CASE("nvrtc: attention on tcgen05 compiles for every target without spill, 
     }
     kernels.try_emplace(planned_kernel(problem), problem);
   }
-  CHECK(kernels.size() == 176);
+  for (turn = 0; turn < 6; ++turn) {
+    Fmha problem{.arch = Arch::parse(turn % 2 == 0 ? "sm_100a" : "sm_103a"),
+                 .head_dim = fmha_tcgen05::kLatentHeadDim,
+                 .head_dim_v = fmha_tcgen05::kLatentHeadDimV,
+                 .dtype = turn % 3 == 0 ? DType::f16 : DType::bf16,
+                 .mask = turn % 2 == 0 ? Mask::causal : Mask::none,
+                 .v_is_k = VIsK::on,
+                 .pack_gqa = turn % 2 == 0 ? 128 : 16};
+    if (turn > 2) {
+      problem.kv_layout = KvLayout::paged;
+      problem.page_size = 64;
+      problem.split_kv = turn % 2 == 0 ? SplitKv::off : SplitKv::on;
+    }
+    if (turn == 1) problem.softcap = Softcap::tanh, problem.alibi = Alibi::per_head;
+    if (turn == 4) problem.q_layout = QueryLayout::ragged;
+    kernels.try_emplace(planned_kernel(problem), problem);
+  }
+  CHECK(kernels.size() == 182);
   double slowest = 0;
   testing::Sample sample(6);
   for (const auto& [name, problem] : kernels) {
