@@ -26,7 +26,7 @@ struct Fmha {
   KvPools kv_pools = KvPools::dense;          ///< sparse_window: keys by a list, and those of a window
   KvLayout kv_layout = KvLayout::dense;       ///< how the keys of sequences lie in k and v
   std::optional<int> page_size{};             ///< keys of a page: with kv_layout paged
-  VIsK v_is_k = VIsK::off;                    ///< sm_90a: values are the first head_dim_v columns of k, there is no v
+  VIsK v_is_k = VIsK::off;                    ///< values are the first head_dim_v columns of k, there is no v
   Sink sink = Sink::none;                     ///< a logit of each head, in the denominator of o alone
   Softcap softcap = Softcap::none;            ///< of scores; the cap is given at launch
   Alibi alibi = Alibi::none;                  ///< slopes of heads that lower scores by their keys' distance
