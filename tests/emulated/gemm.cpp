@@ -15,6 +15,7 @@
 #include "tessera/emulator/device.h"
 #include "tessera/error.h"
 #include "tessera/launcher.h"
+#include "tests/support/sample.h"
 
 namespace tessera {
 namespace {
@@ -536,7 +537,9 @@ TEST_CASE("products under every schedule") {
     MESSAGE("skipped: no NVRTC");
     return;
   }
+  testing::Sample sample(2);
   for (const Case& test : kCases) {
+    if (!sample.takes()) continue;
     CAPTURE(test.name);
     emulator::DeviceOptions options;
     options.detects_races = true;
