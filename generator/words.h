@@ -82,7 +82,8 @@ inline constexpr Word<Activation> kActivationWords[] = {{Activation::none, "none
 inline constexpr Word<MmaKind> kMmaKindWords[] = {
     {MmaKind::wgmma_f16, "wgmma.f16", "MmaKind::wgmma_f16"},
     {MmaKind::tcgen05_f16, "tcgen05.f16", "MmaKind::tcgen05_f16"},
-    {MmaKind::tcgen05_f8f6f4, "tcgen05.f8f6f4", "MmaKind::tcgen05_f8f6f4"}};
+    {MmaKind::tcgen05_f8f6f4, "tcgen05.f8f6f4", "MmaKind::tcgen05_f8f6f4"},
+    {MmaKind::mma_f16, "mma.f16", "MmaKind::mma_f16"}};
 inline constexpr Word<ProbabilityPath> kProbabilityPathWords[] = {
     {ProbabilityPath::tmem, "tmem", "ProbabilityPath::tmem"}, {ProbabilityPath::smem, "smem", "ProbabilityPath::smem"}};
 

@@ -7,7 +7,7 @@ together are more than four times the L2; graphs take turns; microseconds are th
 (plain_read.cu, built here by nvcc) reads K and V once by the same method. Prints a Markdown table.
 
   python3 bench/peers/fmha_decode.py --library build/bench/peers/libtessera_peer_shim.so [--heads 32/8,64/8]
-      [--cases 1x1024,8x8192] [--kv-dtype bf16,e4m3] [--head-dim 128] [--seqlen-q 1] [--pins tile_n=64,stages=3] [--page-size 0,16,64] [--output FILE]
+      [--cases 1x1024,8x8192] [--kv-dtype bf16,e4m3] [--head-dim 128] [--seqlen-q 1] [--pins tile_n=64,stages=3] [--page-size 0,16,64] [--no-peers] [--output FILE]
 
 --kv-dtype: e4m3 caches beside 16-bit ones, with descales for each sequence and head; PyTorch's backends then read the same numbers
 in bf16.
@@ -136,7 +136,7 @@ def times_us(graphs, repeat):
     return [1000 * statistics.median(r[i][0].elapsed_time(r[i][1]) for r in rounds) / graphs[i][1] for i in range(len(graphs))]
 
 
-def cell(library, reader, batch, keys, heads_q, heads_kv, head_dim, seqlen_q, pins, repeat, kv_dtype, page_size):
+def cell(library, reader, batch, keys, heads_q, heads_kv, head_dim, seqlen_q, pins, repeat, kv_dtype, page_size, has_peers):
     bytes_ = (2 if kv_dtype == "e4m3" else 4) * batch * keys * heads_kv * head_dim
     copies = max(1, -(-ROTATED_BYTES // bytes_))
     make = lambda *shape: torch.randn(*shape, device="cuda", dtype=torch.bfloat16)
@@ -173,7 +173,7 @@ def cell(library, reader, batch, keys, heads_q, heads_kv, head_dim, seqlen_q, pi
     mine[0]()
     got = o.float()
     for backend in BACKENDS:
-        if seqlen_q > 1:
+        if seqlen_q > 1 or not has_peers:
             break  # PyTorch's causal mask is aligned at the start
         def theirs(k, v):
             return torch.nn.functional.scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2),
@@ -244,6 +244,7 @@ def main():
     parser.add_argument("--seqlen-q", type=int, default=1)
     parser.add_argument("--pins", default="", help="several, separated by semicolons")
     parser.add_argument("--page-size", default="0", help="keys of a page, several separated by commas; 0: dense")
+    parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--repeat", type=int, default=7)
     parser.add_argument("--commit", default="unknown")
     parser.add_argument("--output")
@@ -264,7 +265,7 @@ def main():
                                                                map(int, arguments.page_size.split(","))):
                 shape = [heads_q, heads_kv, arguments.head_dim, arguments.seqlen_q, pins, arguments.repeat]
                 try:
-                    name, bytes_, mine, read, (theirs, backend) = (cell(library, reader, batch, keys, *shape, kv_dtype, page_size) if keys else
+                    name, bytes_, mine, read, (theirs, backend) = (cell(library, reader, batch, keys, *shape, kv_dtype, page_size, not arguments.no_peers) if keys else
                                                                    ragged_cell(library, reader, batch, *shape))
                 except RuntimeError as error:
                     print(f"{heads} {case} {pins}: {error}")

@@ -26,7 +26,8 @@ FmhaLaunch launch_facts(const Config& c) {
           .has_cuts = fmha::has_whole_tiles(c),
           .copies_keys = c.kv_copy == KvCopy::cp_async,
           .copies_q = fmha::copies_q(c),
-          .stores_o = has_descales(c.facts),
+          .stores_o = has_descales(c.facts) || fmha::shares_blocks(c),
+          .swizzles_keys = fmha::shares_blocks(c),
           .tile_rows = c.tile_m,
           .tile_n = c.tile_n,
           .merge_rows = kMergeRows,
@@ -48,8 +49,10 @@ void describe_smem(const Config& config, Plan& plan) {
   const auto add = [&](const fmha::SmemRegion& region, int slots, std::vector<MemoryPhase> phases) {
     if (region.bytes > 0) plan.smem.push_back({region.name, region.offset, region.bytes, slots, std::move(phases)});
   };
-  std::vector<MemoryPhase> of_q = {{"Q on its way", has_descales(config.facts) ? "load_k" : "load_q", "barrier q_full"},
-                                   {"Q of a tile", "consumer", "last S = Q K^T of the tile"}};
+  std::vector<MemoryPhase> of_q = {
+      {"Q on its way", fmha::has_widening_warps(config) || is_8_bit(config.facts) ? "load_k" : "load_q",
+       "barrier q_full"},
+      {"Q of a tile", "consumer", "last S = Q K^T of the tile"}};
   for (int pass = 0; !fmha::leaves_from_registers(config) && pass < fmha::o_passes(config); ++pass) {
     const bool is_last = pass == fmha::o_passes(config) - 1;
     const std::string part = fmha::o_passes(config) == 1 ? "O" : pass == 0 ? "O, first columns" : "O, last columns";
@@ -57,7 +60,7 @@ void describe_smem(const Config& config, Plan& plan) {
     of_q.push_back({part + ", being stored", "store_o", is_last ? "barrier q_empty" : "barrier o_read"});
   }
   add(layout.q, config.q_stages * groups, std::move(of_q));
-  const bool is_widened = widens_keys(config.facts), is_transposed = is_8_bit(config.facts);
+  const bool is_widened = fmha::has_widening_warps(config), is_transposed = is_8_bit(config.facts);
   add(layout.k, config.stages,
       {{is_widened ? "K, being widened" : "K on its way", is_widened ? "widen_k" : "load_k", "barrier k_full"},
        {"K of a block", "consumer", "barrier k_empty"}});
@@ -79,6 +82,9 @@ void describe_smem(const Config& config, Plan& plan) {
   add(layout.raw_v, fmha::raw_v_stages(config),
       {{"8-bit V on its way", "load_v", "barrier raw_v_full"},
        {"8-bit V of a block", is_transposed ? "transpose_v" : "widen_v", "barrier raw_v_empty"}});
+  add(layout.joined, 1,
+      {{"references, sums and rows of warps", "consumer", "named barrier of the consumers"},
+       {"rows of all keys", "consumer", "the end of the tile"}});
   add(layout.promoted, groups, {{"sums of O", "consumer", "the end of the tile"}});
   add(layout.present, config.stages,
       {{"which keys of K's slot are there", "load_k", "barrier k_full"},
@@ -106,16 +112,18 @@ void FmhaOperator::describe(const Config& config, Plan& plan) {
     return OperandPlan{.name = name, .dtype = std::string(type), .tensor_map_type = {}, .swizzle = {}, .use = use};
   };
   // Through a tensor map, or by threads.
-  const auto of_keys = [&](const char* name, const char* use) {
+  const auto of_keys = [&](const char* name, int columns, const char* use) {
     const std::string_view type = to_word(key_dtype(config.facts));
     OperandPlan keys = config.kv_copy == KvCopy::tma ? operand(name, type, use) : plain(name, type, use);
-    if (!keys.swizzle.empty()) keys.swizzle = to_word(key_swizzle(config.facts, config.swizzle));
+    if (!keys.swizzle.empty()) keys.swizzle = to_word(fmha::swizzle_of_keys(config, columns));
     return keys;
   };
-  plan.operands = {operand("q", dtype, "A of S = Q K^T, from shared memory"), of_keys("k", "B of S = Q K^T, K-major"),
-                   of_keys("v", is_8_bit(config.facts)           ? "B of O = P V, transposed to K-major"
-                                : fmha::reads_mn_major_v(config) ? "B of O = P V, MN-major"
-                                                                 : "B of O = P V, K-major"),
+  plan.operands = {operand("q", dtype, "A of S = Q K^T, from shared memory"),
+                   of_keys("k", fmha::qk_columns(config), "B of S = Q K^T, K-major"),
+                   of_keys("v", fmha::v_columns(config),
+                           is_8_bit(config.facts)           ? "B of O = P V, transposed to K-major"
+                           : fmha::reads_mn_major_v(config) ? "B of O = P V, MN-major"
+                                                            : "B of O = P V, K-major"),
                    fmha::is_split(config) ? plain("o", type_of_o, "D of O = P V, merged from parts in the workspace")
                    : fmha::leaves_from_registers(config)
                        ? plain("o", type_of_o, "D of O = P V, stored by threads")
@@ -143,6 +151,7 @@ std::string FmhaOperator::call_of_step(const Config& config, std::size_t step) {
 }
 
 std::vector<SourceFile> FmhaOperator::generated_headers(const Config& config) {
+  if (fmha::shares_blocks(config)) return {{"wgmma_shapes.cuh", wgmma_header({})}};
   const fmha::WgmmaShape shapes[] = {fmha::score_wgmma(config), fmha::output_wgmma(config)};
   return {{"wgmma_shapes.cuh", wgmma_header(shapes)}};
 }

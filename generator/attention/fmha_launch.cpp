@@ -174,7 +174,9 @@ void add_tensor(const FmhaLaunch& c, const Tensor& t, LaunchPlan& launch) {
   map.name = t.name;
   map.buffer = t.name;
   map.type = tensor_map_type(dtype);
-  map.swizzle = tensor_map_swizzle(is_key ? key_swizzle(c.facts, c.swizzle) : c.swizzle);
+  map.swizzle = tensor_map_swizzle(!is_key           ? c.swizzle
+                                   : c.swizzles_keys ? fmha::swizzle_of_span(span * bytes)
+                                                     : key_swizzle(c.facts, c.swizzle));
   // With 256 bytes caches are read at 4.1 TB/s in place of 4.5 (H200, docs/performance.md).
   map.l2_promotion = TensorMapL2Promotion::l2_128b;
   if (is_k_major(c, t)) {

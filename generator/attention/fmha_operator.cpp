@@ -68,7 +68,7 @@ Fmha of_sized_parts(const Fmha& p) {
   if (!one.split_kv) one.split_kv = SplitKv::dealt;
   const bool has_few = one.seqlen_q >= 0 && one.seqlen_q < kFewQueries;
   if (!one.tile_n && has_few && p.split_size % kFewQueries == 0) one.tile_n = kFewQueries;
-  if (!one.tile_m && has_few) one.tile_m = fmha::kRowsPerWarpgroup;
+  if (!one.tile_m && has_few && one.mma_kind != MmaKind::mma_f16) one.tile_m = fmha::kRowsPerWarpgroup;
   if (!one.pack_gqa && one.seqlen_q < 0) {
     Fmha few = one;
     few.seqlen_q = 1;
@@ -93,13 +93,19 @@ SplitKv split_of(const Fmha& p, int pack_gqa) {
   return p.q_layout == QueryLayout::ragged ? SplitKv::dealt : SplitKv::on;
 }
 
+fmha::HeadDims head_dims_of(const Fmha& problem) {
+  return {problem.head_dim, problem.head_dim_v.value_or(problem.head_dim)};
+}
+
+MmaKind mma_kind_of(const Fmha& p);
+
 Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle) {
   Config c{.facts = attention_facts(problem)};
   c.tile_m = problem.tile_m.value_or(tile.tile_m);
   c.tile_n = problem.tile_n.value_or(tile.tile_n);
   c.stages = problem.stages.value_or(tile.stages);
   c.swizzle = problem.swizzle.value_or(swizzle);
-  c.mma_kind = problem.mma_kind.value_or(MmaKind::wgmma_f16);
+  c.mma_kind = mma_kind_of(problem);
   const KvCopy usual = fmha::has_pools(c) ? KvCopy::cp_async : default_kv_copy(c.facts.kv_layout, c.facts.page_size);
   c.kv_copy = problem.kv_copy.value_or(usual);
   c.cta_pair = fmha::needs_cta_pair(c.facts.head_dim);
@@ -111,8 +117,25 @@ Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle) {
   return is_sane ? fmha::complete(c) : c;
 }
 
+/// mma.sync where a sequence has few rows and nothing that is pinned speaks against its tile: for up to 16 over 8-bit
+/// keys 1.03 to 1.37 times the speed of wgmma on an H100, over 16-bit ones 1.01 in the mean up to 8, but 0.98 for 16
+/// (bench/results/fmha-few-queries.md).
+MmaKind mma_kind_of(const Fmha& p) {
+  if (p.mma_kind) return *p.mma_kind;
+  const int most_rows = widens_keys(attention_facts(p)) ? fmha::kRowsOfWarpMma : fmha::kRowsOfWarpMma / 2;
+  if (p.seqlen_q < 1 || p.seqlen_q > most_rows || may_be_step(p)) return MmaKind::wgmma_f16;
+  if (head_dims_of(p).head_dim_v > 128) return MmaKind::wgmma_f16;  // not measured
+  const int pack_gqa = p.pack_gqa.value_or(packed_heads_of(p));
+  if (p.seqlen_q * pack_gqa > most_rows) return MmaKind::wgmma_f16;
+  Fmha few = p;
+  few.mma_kind = MmaKind::mma_f16;
+  const Config config = config_of(few, fmha::tile_of_warps(attention_facts(p)), Swizzle::none);
+  return fmha::why_invalid(config).ok() ? MmaKind::mma_f16 : MmaKind::wgmma_f16;
+}
+
 /// The default where `keys` are expected.
 Config default_of(const Config& c, Hint keys) {
+  if (fmha::shares_blocks(c)) return c;
   Config standard = fmha::default_config(c.facts, c.pack_gqa, keys, c.promote_every != 0 || !is_8_bit(c.facts));
   standard.kv_copy = c.kv_copy;
   standard.split_kv = c.split_kv;
@@ -155,11 +178,15 @@ bool spills(const Config& c) {
     if (!fmha::fits_8_bit(c.facts, fmha::copies_q(c), c.tile_m, c.tile_n)) return true;
   }
   // Where a part leaves from registers, beside the next tile's first scores.
+  if (fmha::shares_blocks(c)) return false;
   if (fmha::is_split(c)) {
     const bool is_wide =
         c.facts.head_dim == 256 || (c.facts.head_dim == 192 && c.facts.head_dim_v == 128 && c.tile_n >= 128);
     if (c.q_stages != 2 || fmha::accumulator_registers(c) > kMostOfSplit || (c.tile_m > 64 && is_wide)) return true;
   }
+  const bool is_raw = c.facts.output == Output::unnormalized;
+  if (widens_keys(c.facts) && c.tile_m == 64 && c.facts.head_dim == 192 && c.tile_n == 96) return true;
+  if (widens_keys(c.facts) && c.tile_m == 64 && c.facts.head_dim == 256 && c.stages > 1 && is_raw) return true;
   if (widens_keys(c.facts) && c.tile_m == 128 && c.facts.head_dim_v <= 128 &&
       c.tile_n > fmha::most_keys_of_widened(c.facts, fmha::copies_q(c)))
     return true;
@@ -204,6 +231,7 @@ std::span<const Tile> tiles_of(const AttentionFacts& facts) {
 /// pins, and for readers.
 bool is_modelled(const Config& c) {
   if (c.facts.head_dim == 256 && c.tile_m == 128 && c.tile_n == 80) return false;  // no faster than 128x64 by over 2 %
+  if (fmha::shares_blocks(c)) return true;
   const bool is_small = c.facts.head_dim <= 256 && c.tile_m == 64 && c.stages == 2 &&
                         (c.tile_n == 48 || c.tile_n == 64 || c.tile_n == 96 || c.tile_n == 128);
   const std::span<const Tile> tiles = tiles_of(c.facts);
@@ -213,10 +241,6 @@ bool is_modelled(const Config& c) {
          });
 }
 
-fmha::HeadDims head_dims_of(const Fmha& problem) {
-  return {problem.head_dim, problem.head_dim_v.value_or(problem.head_dim)};
-}
-
 /// ", 8 heads packed, keys split": what a Config has besides its tile.
 std::string traits_of(const Config& c) {
   std::string text = c.pack_gqa == 1 ? "" : fmt::format(", {} heads packed", c.pack_gqa);
@@ -224,6 +248,7 @@ std::string traits_of(const Config& c) {
   if (c.facts.kv_layout == KvLayout::ragged) text += ", ragged keys";
   if (widens_keys(c.facts)) text += fmt::format(", keys in {}", to_word(c.facts.kv_dtype));
   if (fmha::has_pools(c)) text += ", two pools of keys";
+  if (fmha::shares_blocks(c)) text += ", mma.sync";
   if (c.kv_copy == KvCopy::cp_async) text += " by cp.async";
   if (fmha::is_split(c)) text += fmha::is_dealt(c) ? ", keys dealt" : ", keys split";
   if (has_split_size(c.facts)) text += fmt::format(" in parts of {}", c.facts.split_size);
@@ -292,13 +317,27 @@ void FmhaOperator::require_facts(const Fmha& problem) {
   require_sizes_of_facts(problem);
   require_split(problem, "dealt");
   if (problem.p_path) refuse("p_path", to_word(*problem.p_path));
-  if (problem.mma_kind && *problem.mma_kind != MmaKind::wgmma_f16) refuse("mma_kind", to_word(*problem.mma_kind));
+  const MmaKind kind = problem.mma_kind.value_or(MmaKind::wgmma_f16);
+  if (kind != MmaKind::wgmma_f16 && kind != MmaKind::mma_f16) refuse("mma_kind", to_word(kind));
   if (problem.cta_group) refuse("cta_group", fmt::format("{}", *problem.cta_group));
 }
+
+namespace {
+
+/// One tile, under every swizzle of q.
+std::vector<Config> candidates_of_warps(const Fmha& problem) {
+  const Tile tile = fmha::tile_of_warps(attention_facts(problem));
+  std::vector<Config> list{config_of(problem, tile, fmha::widest_swizzle(config_of(problem, tile, Swizzle::none)))};
+  for (const Swizzle swizzle : kSwizzles) list.push_back(config_of(problem, tile, swizzle));
+  return list;
+}
+
+}  // namespace
 
 std::vector<Config> FmhaOperator::candidates(const Fmha& asked) {
   const Fmha problem = of_one_sequence(asked);
   const fmha::HeadDims facts = head_dims_of(problem);
+  if (mma_kind_of(problem) == MmaKind::mma_f16) return candidates_of_warps(problem);
   const int pack_gqa = problem.pack_gqa.value_or(packed_heads_of(problem));
   const Tile standard =
       fmha::standard_tile(attention_facts(problem), pack_gqa, problem.seqlen_k, problem.promote_every.value_or(1) != 0);
@@ -389,6 +428,11 @@ std::string FmhaOperator::explain(const Config& config, const Verdict& verdict) 
     case Rule::widened_keys_of_cta_pairs:
       return fmt::format("head_dim {} with kv_dtype e4m3, at most {} allowed (registers beside the exchange)", found,
                          bound);
+    case Rule::tile_m_of_warps:
+      return fmt::format("tile_m {} with mma_kind mma.f16, {} needed (mma.sync M)", found, bound);
+    case Rule::facts_of_warps:
+      return "mma_kind mma.f16 with head_dim above 256 or no multiple of 16, dtype e4m3, kv_pools or v_layout k: take "
+             "wgmma.f16";
     case Rule::pools_need_cp_async:
       return "kv_copy tma, rows of two pools of keys come by threads: take cp_async";
     case Rule::k_major_v_of_placed_keys:
@@ -411,6 +455,7 @@ std::string FmhaOperator::kernel_name(Arch arch, const Config& config) {
   if (fmha::is_packed(config)) name += fmt::format("_pack{}", config.pack_gqa);
   if (fmha::is_split(config)) name += fmha::is_dealt(config) ? "_dealt" : "_split";
   if (fmha::has_pools(config)) name += "_pools";
+  if (fmha::shares_blocks(config)) name += "_mma";
   return name;
 }
 

@@ -87,7 +87,8 @@ struct FmhaLaunch {
   bool walks_sequences = false;  ///< a sequence's tiles are CTAs side by side, over ranges of its keys; they store o
   bool copies_keys = false;      ///< threads load k and v, no tensor map
   bool copies_q = false;         ///< threads load q; they store o too
-  bool stores_o = false;         ///< threads store o beside operands of 8 bits
+  bool stores_o = false;         ///< threads store o beside operands of 8 bits, or with mma.sync
+  bool swizzles_keys = false;    ///< 8-bit ones too, by the span of a row
   int tile_rows = 0;             ///< packed rows of a CTA, or of a pair
   int tile_n = 0;                ///< keys of a step
   int merge_rows = 1;            ///< of a CTA of the kernel that merges split keys

@@ -33,13 +33,19 @@ TESSERA_HD constexpr bool reads_some_keys_once() {
   return false;
 }
 
+template <auto C>
+TESSERA_HD constexpr Swizzle swizzle_of(int columns) {
+  if constexpr (requires { swizzle_of_keys(C, 16); }) return swizzle_of_keys(C, columns);
+  return key_swizzle(C.facts, C.swizzle);
+}
+
 // K or V of one tile: where its keys lie, and where they go. kKeys: of a block; kColumns: elements of a key.
 template <auto C, bool kIsV, int kKeys, int kColumns, class Params>
 struct KeyLoad {
   static constexpr bool kHasPools = tessera::has_pools(C.facts);
   static constexpr bool kHasPages = C.facts.kv_layout == KvLayout::paged || kHasPools;  // a row of a pool is a page
   static constexpr int kSpan = key_span_bytes(C.facts, C.swizzle, kColumns);
-  static constexpr Swizzle kSwizzle = key_swizzle(C.facts, C.swizzle);
+  static constexpr Swizzle kSwizzle = swizzle_of<C>(kColumns);
   static constexpr int kBytes = dtype_bytes(key_dtype(C.facts));  // of an element
   static constexpr int kPageSize = C.facts.page_size > 0 ? C.facts.page_size : 1;
   static constexpr int kBoxKeys = kHasPools ? 1 : box_keys(C.facts.kv_layout, C.facts.page_size, kKeys);

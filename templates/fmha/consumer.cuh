@@ -130,6 +130,7 @@ struct Consumer {
   // it.
   __device__ __forceinline__ int row_in_tile() const {
     const int thread = ptx::forget(static_cast<int>(threadIdx.x)) % kWarpgroupThreads;
+    if constexpr (shares_blocks(C)) return thread % 32 / 4;
     return warpgroup * kRowsPerWarpgroup + thread / 32 * 16 + thread % 32 / 4;
   }
 
@@ -250,7 +251,7 @@ struct Consumer {
   __device__ __forceinline__ void finish_rows(const TileIndex& tile, float (&factor)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      rows.sum[r] = sum_of_quad(rows.sum[r]);
+      if constexpr (!shares_blocks(C)) rows.sum[r] = sum_of_quad(rows.sum[r]);
       factor[r] = is_split(C) ? 1.0f : rows.sum[r] == 0.0f ? 0.0f : 1.0f / rows.sum[r];
       if constexpr (is_dealt(C) && C.facts.output == Output::normalized)
         factor[r] = tile.split >= 0 ? 1.0f : rows.sum[r] == 0.0f ? 0.0f : 1.0f / rows.sum[r];

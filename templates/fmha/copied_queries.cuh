@@ -36,9 +36,9 @@ __device__ __forceinline__ void copy_q(const Params& p, unsigned smem, const Til
     const int slot = q_ring.slot() * kWarpgroups + warpgroup;
     ptx::mbarrier_wait_parity(barrier_at<barriers(C).q_empty>(smem, slot), q_ring.parity() ^ 1);
     const unsigned to = smem + smem_layout(C).q.offset + slot * q_slot_bytes(C);
-    const int first_row = tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup;
+    const int first_row = tile.m * C.tile_m + warpgroup * rows_of_box(C);
 #pragma unroll 1
-    for (int i = lane / kChunks; i < kRowsPerWarpgroup; i += 32 / kChunks) {
+    for (int i = lane / kChunks; i < rows_of_box(C); i += 32 / kChunks) {
       const int row = first_row + i;
       const int query = row / C.pack_gqa;
       const bool is_there = is_real && row < rows;  // a tile beyond the last may begin before row 0
@@ -48,7 +48,7 @@ __device__ __forceinline__ void copy_q(const Params& p, unsigned smem, const Til
 #pragma unroll 1
       for (int panel = 0; panel < kPanels; ++panel) {
         const bool is_column = !is_padded(C.facts) || panel * kSpan + column < kRowBytes;
-        ptx::cp_async_16(chunk + panel * kRowsPerWarpgroup * kSpan, of_row + panel * kSpan,
+        ptx::cp_async_16(chunk + panel * rows_of_box(C) * kSpan, of_row + panel * kSpan,
                          is_there && is_column ? 16 : 0);
       }
     }

@@ -127,7 +127,7 @@ __device__ __forceinline__ char* o_row_of(const Params& p, const HeadIndex& at, 
                                                                     head * p.o_stride_head + query * p.o_stride_seqlen);
 }
 
-// 8 bits: columns of O that a thread has side by side, 4 of each 16. See spec/fmha_transposed.h.
+// Products with 8-bit V: columns of O that a thread has side by side, 4 of each 16. See spec/fmha_transposed.h.
 template <Config C>
 __device__ __forceinline__ ptx::Vector4 columns_of(const Accumulator<C>& output, int i, int r) {
   const float* const of_row = output + 8 * i + 2 * r;
@@ -136,12 +136,12 @@ __device__ __forceinline__ ptx::Vector4 columns_of(const Accumulator<C>& output,
 }
 // Columns of O from one thread's to the next one's.
 template <Config C>
-inline constexpr int kColumnsOfThread = is_8_bit(C.facts) ? 4 : 2;
+inline constexpr int kColumnsOfThread = has_fours(C) ? 4 : 2;
 
 // A thread's part of a row, which begins at `to`: 16-bit or fp32.
 template <Config C, bool kIsF32>
 __device__ __forceinline__ void store_columns(char* to, const Accumulator<C>& output, int r) {
-  if constexpr (is_8_bit(C.facts)) {
+  if constexpr (has_fours(C)) {
 #pragma unroll
     for (int i = 0; i < o_columns(C) / 16; ++i) {
       const ptx::Vector4 four = columns_of<C>(output, i, r);
@@ -185,7 +185,7 @@ __device__ __forceinline__ void store_rows(const Params& p, const Accumulator<C>
   constexpr int kGroups = o_columns(C) / 8;
   constexpr bool kIsNarrow = C.facts.output == Output::normalized;
   const HeadIndex at = head_of<C>(p, tile);
-  if constexpr (is_8_bit(C.facts)) {
+  if constexpr (has_fours(C)) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int own = row + 8 * r;
@@ -225,12 +225,10 @@ __device__ __forceinline__ void store_rows(const Params& p, const Accumulator<C>
   }
 }
 
-// Split keys: a part's O goes from registers to the workspace. `row`: the thread's first. The tile's Q is used no more.
+// Split keys: a part's O goes from registers to the workspace. `row`: the thread's first.
 template <Config C>
-__device__ __forceinline__ void store_part(const Params& p, const Accumulator<C>& output, const TileIndex& tile,
-                                           int row, int warpgroup, const RingPosition<C.q_stages>& q, unsigned smem) {
-  const int index_of_slot = q.slot() * consumer_warpgroups(C) + warpgroup;
-  if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barrier_at<barriers(C).q_empty>(smem, index_of_slot));
+__device__ __forceinline__ void store_rows_of_part(const Params& p, const Accumulator<C>& output, const TileIndex& tile,
+                                                   int row) {
   if constexpr (is_dealt(C)) {
     if (tile.split < 0) {
       store_rows<C>(p, output, tile, row);
@@ -252,6 +250,14 @@ __device__ __forceinline__ void store_part(const Params& p, const Accumulator<C>
     float* const to = p.partial_o + index * C.facts.head_dim_v + column;
     store_columns<C, true>(reinterpret_cast<char*>(to), output, r);
   }
+}
+
+template <Config C>
+__device__ __forceinline__ void store_part(const Params& p, const Accumulator<C>& output, const TileIndex& tile,
+                                           int row, int warpgroup, const RingPosition<C.q_stages>& q, unsigned smem) {
+  const int index_of_slot = q.slot() * consumer_warpgroups(C) + warpgroup;
+  if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barrier_at<barriers(C).q_empty>(smem, index_of_slot));
+  store_rows_of_part<C>(p, output, tile, row);
 }
 
 // Consumers' side. The Q slot is free once every warp of the warpgroup has passed the first barrier: their products

@@ -17,6 +17,7 @@
 #include "fmha/step_8_bit.cuh"
 #include "fmha/step_work.cuh"
 #include "fmha/transpose.cuh"
+#include "fmha/warps.cuh"
 #include "fmha/widened.cuh"
 #include "ptx/address.cuh"
 #include "ptx/cluster.cuh"
@@ -36,12 +37,12 @@ template <Config C>
 __device__ __forceinline__ void init_barriers(unsigned smem) {
   constexpr Barriers kBarriers = barriers(C);
   constexpr int kNumQ = C.q_stages * consumer_warpgroups(C);
-  constexpr int kLoaders = widens_keys(C.facts) ? kWideningWarps : C.kv_copy == KvCopy::cp_async ? 32 : 1;
+  constexpr int kLoaders = has_widening_warps(C) ? kWideningWarps : C.kv_copy == KvCopy::cp_async ? 32 : 1;
 #pragma unroll
   for (int i = 0; i < kNumQ; ++i) {
     ptx::mbarrier_init(barrier_at<kBarriers.q_full>(smem, i), copies_q(C) ? 32 : 1);
     ptx::mbarrier_init(barrier_at<kBarriers.q_empty>(smem, i), leaves_from_registers(C) ? 4 : 1);
-    if constexpr (!is_8_bit(C.facts)) ptx::mbarrier_init(barrier_at<kBarriers.o_full>(smem, i), 4);
+    if constexpr (has_storing_warp(C)) ptx::mbarrier_init(barrier_at<kBarriers.o_full>(smem, i), 4);
   }
 #pragma unroll
   for (int i = 0; i < C.stages; ++i) {
@@ -52,14 +53,14 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
   }
 #pragma unroll
   for (int i = 0; i < consumer_warpgroups(C); ++i) {
-    if constexpr (!is_8_bit(C.facts)) ptx::mbarrier_init(barrier_at<kBarriers.o_read>(smem, i), 1);
+    if constexpr (has_storing_warp(C)) ptx::mbarrier_init(barrier_at<kBarriers.o_read>(smem, i), 1);
     if constexpr (C.cta_pair) {
       ptx::mbarrier_init(barrier_at<kBarriers.exchange_full>(smem, i), 1);
       ptx::mbarrier_init(barrier_at<kBarriers.exchange_empty>(smem, i), 4);
     }
   }
   if constexpr (has_placed_keys(C)) ptx::mbarrier_init(barrier_at<kBarriers.tail>(smem), 1);
-  if constexpr (has_descales(C.facts)) init_raw_barriers<C>(smem);
+  if constexpr (has_widening_warps(C) || is_8_bit(C.facts)) init_raw_barriers<C>(smem);
   ptx::fence_mbarrier_init();
 }
 
@@ -99,14 +100,14 @@ __device__ __forceinline__ void kernel(const Params& params) {
   constexpr RegisterBudget kBudget = register_budget(C);
   if (threadIdx.x < kWarpgroupThreads) {
     if constexpr (kBudget.producer < kBudget.entry) ptx::setmaxnreg_dec<kBudget.producer>();
-    if constexpr (widens_keys(C.facts)) {
+    if constexpr (has_widening_warps(C)) {
       widen<C>(params, schedule, smem);
     } else if constexpr (is_8_bit(C.facts)) {
       load_and_transpose<C>(params, schedule, smem);
     } else {
       produce<C>(params, schedule, smem);
     }
-  } else if (widens_keys(C.facts) && threadIdx.x >= (1 + consumer_warpgroups(C)) * kWarpgroupThreads) {
+  } else if (has_widening_warps(C) && threadIdx.x >= (1 + consumer_warpgroups(C)) * kWarpgroupThreads) {
     load_widened<C>(params, schedule, smem);
   } else {
     // One or the other also where no count changes: a warp whole at this instruction is what lets the assembler keep
@@ -116,7 +117,11 @@ __device__ __forceinline__ void kernel(const Params& params) {
     } else {
       ptx::setmaxnreg_dec<kBudget.consumer>();
     }
-    consume<C>(params, schedule, smem);
+    if constexpr (shares_blocks(C)) {
+      consume_shared<C>(params, schedule, smem);
+    } else {
+      consume<C>(params, schedule, smem);
+    }
   }
   // The other CTA still sends here and must not find this one gone.
   if constexpr (C.cta_pair) {

@@ -97,15 +97,15 @@ __device__ __forceinline__ void load_q(const Params& p, unsigned smem, const Til
     ptx::mbarrier_wait_parity(barrier_at<kBarriers.q_empty>(smem, slot), q_ring.parity() ^ 1);
     ptx::mbarrier_arrive_expect_tx(full, q_slot_bytes(C));
     const unsigned to = smem + kLayout.q.offset + slot * q_slot_bytes(C);
-    const int row = first_query<C>(p, at.batch) * padded_heads(C) + tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup;
+    const int row = first_query<C>(p, at.batch) * padded_heads(C) + tile.m * C.tile_m + warpgroup * rows_of_box(C);
     if constexpr (!is_packed(C) && is_padded(C.facts)) {
-      load_panels<C>(to, p.q, full, q_slot_bytes(C), kRowsPerWarpgroup, row, at.head, sequence_of_map<C>(at));
+      load_panels<C>(to, p.q, full, q_slot_bytes(C), rows_of_box(C), row, at.head, sequence_of_map<C>(at));
     } else if constexpr (!is_packed(C)) {
       ptx::tma_load_5d(to, p.q, full, 0, row, first_panel<C>(qk_columns(C)), at.head, sequence_of_map<C>(at));
     } else {
 #pragma unroll 1
       for (int panel = 0; panel < qk_columns(C) / span_elements(C); ++panel) {
-        ptx::tma_load_5d(to + panel * kRowsPerWarpgroup * swizzle_span_bytes(C.swizzle), p.q, full,
+        ptx::tma_load_5d(to + panel * rows_of_box(C) * swizzle_span_bytes(C.swizzle), p.q, full,
                          (first_panel<C>(qk_columns(C)) + panel) * span_elements(C), head_of_box<C>(row),
                          row / padded_heads(C), at.head, sequence_of_map<C>(at));
       }

@@ -64,7 +64,7 @@ __device__ __forceinline__ int sequence_of_map(const HeadIndex& at) {
 // Packed heads: the first in a box of Q or O that begins at a row.
 template <Config C>
 __device__ __forceinline__ int head_of_box(int row) {
-  return padded_heads(C) > kRowsPerWarpgroup ? row % padded_heads(C) : 0;
+  return padded_heads(C) > rows_of_box(C) ? row % padded_heads(C) : 0;
 }
 // Heads that have tiles of their own.
 template <Config C>

@@ -12,4 +12,12 @@ __device__ __forceinline__ void ldmatrix_x4_trans(unsigned address, unsigned (&r
                : "memory");
 }
 
+// The same, as they lie: lane t gets of matrix i in register i columns 2 (t % 4) and the next of row t / 4.
+__device__ __forceinline__ void ldmatrix_x4(unsigned address, unsigned (&r)[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared::cta.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+
 }  // namespace tessera::ptx

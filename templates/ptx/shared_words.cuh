@@ -42,4 +42,9 @@ __device__ __forceinline__ float ld_cluster_f32(unsigned address) {
   return value;
 }
 
+// PTX ISA "ld", PTX 1.0, any target. 8-byte aligned.
+__device__ __forceinline__ void ld_shared_v2(unsigned address, unsigned& low, unsigned& high) {
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(low), "=r"(high) : "r"(address) : "memory");
+}
+
 }  // namespace tessera::ptx

@@ -100,6 +100,7 @@
 
 #include "spec/fmha_config.h"
 #include "spec/fmha_transposed.h"
+#include "spec/fmha_warps.h"
 #include "spec/fmha_widened.h"
 #include "spec/kernel_parts.h"
 #include "spec/wgmma_shape.h"
@@ -114,6 +115,7 @@ using common::SmemRegion;
 
 // What a consumer thread holds of S (fp32), P (the next A operand) and O (fp32).
 TESSERA_HD constexpr int accumulator_registers(const Config& c) {
+  if (shares_blocks(c)) return registers_of_warp(c);
   return c.tile_n / 2 + c.tile_n * dtype_bytes(p_dtype(c)) / 8 + v_columns(c) / 2;
 }
 
@@ -124,6 +126,7 @@ struct SmemLayout {
   SmemRegion exchange;   // CTA pairs: [consumer warpgroup][tile_n / 8][thread][4], the other CTA's scores, fp32
   SmemRegion raw_k;      // 8-bit keys: [raw_stages][columns / span][tile_n][span], no swizzle; see fmha_widened.h
   SmemRegion raw_v;      // as raw_k; before it is transposed: as k, [raw_v_stages]
+  SmemRegion joined;     // mma.sync: [warp][16][2], references and sums, fp32; [16 rows of O], fp32
   SmemRegion promoted;   // 8 bits in all: [consumer warpgroup]: [columns / 8][thread][4], fp32 sums, and [thread][2]
   SmemRegion present;    // two pools: [stages], a bit for each key of K's slot: fmha/pools.cuh
   SmemRegion step_work;  // what the CTA does of a step: fmha/step_work.cuh; where the Config has whole tiles
@@ -156,7 +159,7 @@ TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigne
   const int num_q = c.q_stages * groups;
   const int exchanging = c.cta_pair ? groups : 0;
   const int raw = raw_stages(c), raw_v = raw_v_stages(c);
-  const bool has_stores = !is_8_bit(c.facts);  // by store_o
+  const bool has_stores = has_storing_warp(c);
   common::BarrierCursor cursor{{smem, offset, 0}};
   Barriers b;
   b.q_full = cursor.take(num_q);
@@ -179,10 +182,14 @@ TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigne
 }
 
 TESSERA_HD constexpr int q_slot_bytes(const Config& c) {
-  return kRowsPerWarpgroup * qk_columns(c) * dtype_bytes(c.facts.dtype);
+  return rows_of_box(c) * qk_columns(c) * dtype_bytes(c.facts.dtype);
 }
-TESSERA_HD constexpr int k_slot_bytes(const Config& c) { return c.tile_n * qk_columns(c) * dtype_bytes(c.facts.dtype); }
-TESSERA_HD constexpr int v_slot_bytes(const Config& c) { return c.tile_n * v_columns(c) * dtype_bytes(c.facts.dtype); }
+// Of the numbers that consumers read.
+TESSERA_HD constexpr int slot_element_bytes(const Config& c) {
+  return dtype_bytes(has_widening_warps(c) ? c.facts.dtype : key_dtype(c.facts));
+}
+TESSERA_HD constexpr int k_slot_bytes(const Config& c) { return c.tile_n * qk_columns(c) * slot_element_bytes(c); }
+TESSERA_HD constexpr int v_slot_bytes(const Config& c) { return c.tile_n * v_columns(c) * slot_element_bytes(c); }
 // A bit for each key of a block, in whole 16 bytes.
 TESSERA_HD constexpr int present_slot_bytes(const Config& c) {
   return has_pools(c) ? static_cast<int>(round_up(c.tile_n, 128)) / 8 : 0;
@@ -202,7 +209,8 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   layout.exchange = {"exchange", end_of(layout.v), groups * exchange_slot_bytes(c)};
   layout.raw_k = {"raw_k", end_of(layout.exchange), raw_stages(c) * raw_k_slot_bytes(c)};
   layout.raw_v = {"raw_v", end_of(layout.raw_k), raw_v_stages(c) * raw_v_slot_bytes(c)};
-  layout.promoted = {"promoted", end_of(layout.raw_v), groups * promoted_slot_bytes(c)};
+  layout.joined = {"joined", end_of(layout.raw_v), joined_sums_bytes(c) + joined_rows_bytes(c)};
+  layout.promoted = {"promoted", end_of(layout.joined), groups * promoted_slot_bytes(c)};
   layout.present = {"present", end_of(layout.promoted), c.stages * present_slot_bytes(c)};
   layout.step_work = {"step_work", end_of(layout.present), has_whole_tiles(c) ? kStepWorkBytes : 0};
   layout.barriers = {"barriers", end_of(layout.step_work), 8 * barriers_from(c, 0, 0).count};
@@ -225,7 +233,7 @@ struct LoadRing {
 TESSERA_HD constexpr LoadRing load_ring(const Config& c, bool is_v, unsigned smem = 0) {
   const SmemLayout layout = smem_layout(c);
   const Barriers b = barriers(c, smem);
-  if (!widens_keys(c.facts) && !(is_8_bit(c.facts) && is_v)) {
+  if (!has_widening_warps(c) && !(is_8_bit(c.facts) && is_v)) {
     return is_v ? LoadRing{layout.v.offset, v_slot_bytes(c), b.v_full, b.v_empty}
                 : LoadRing{layout.k.offset, k_slot_bytes(c), b.k_full, b.k_empty};
   }
@@ -236,7 +244,7 @@ TESSERA_HD constexpr LoadRing load_ring(const Config& c, bool is_v, unsigned sme
 // CTAs that an SM holds at once: a persistent grid is this times the number of SMs. One warpgroup of consumers leaves
 // room for a second CTA, if shared memory and registers do.
 TESSERA_HD constexpr int ctas_per_sm(const Config& c) {
-  if (widens_keys(c.facts)) return fits_two_widened(c) ? 2 : 1;
+  if (has_widening_warps(c)) return fits_two_widened(c) ? 2 : 1;
   const bool is_small = consumer_warpgroups(c) == 1 && !c.cta_pair && c.facts.head_dim_v <= 128 && c.tile_n <= 192;
   return is_small && smem_layout(c).total_bytes <= kMaxSmemBytesOfTwo ? 2 : 1;
 }
@@ -276,7 +284,7 @@ TESSERA_HD constexpr RegisterBudget register_budget_of_pages(const Config& c) {
 }
 
 TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
-  if (widens_keys(c.facts)) {
+  if (has_widening_warps(c)) {
     const int ctas = ctas_per_sm(c);
     return {entry_registers_of_widened(c, ctas), widening_registers(c, ctas), consumer_registers_of_widened(c, ctas)};
   }
@@ -355,7 +363,10 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (!of_v.ok()) return of_v;
   if (c.facts.head_dim_v > c.facts.head_dim)
     return {Rule::head_dim_v_exceeds_head_dim, c.facts.head_dim_v, c.facts.head_dim};
-  if (c.tile_m < 64 || c.tile_m % 64 != 0) return {Rule::tile_m_not_multiple_of_64, c.tile_m, 64};
+  const Verdict<Rule> of_warps = why_invalid_warps(c);
+  if (!of_warps.ok()) return of_warps;
+  if (!shares_blocks(c) && (c.tile_m < 64 || c.tile_m % 64 != 0))
+    return {Rule::tile_m_not_multiple_of_64, c.tile_m, 64};
   if (c.tile_m > 256) return {Rule::tile_m_out_of_range, c.tile_m, 256};
   const int keys_of_step = 32 / dtype_bytes(c.facts.dtype);
   if (c.tile_n < keys_of_step || c.tile_n % keys_of_step != 0)
@@ -366,13 +377,13 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (c.ping_pong && consumer_warpgroups(c) < 2) {
     return {Rule::ping_pong_needs_two_warpgroups, consumer_warpgroups(c), 2};
   }
-  const int registers = register_budget(c).consumer - kRegistersBesideAccumulators;
+  const int registers = register_budget(c).consumer - registers_beside_accumulators(c);
   if (accumulator_registers(c) > registers) {
     return {Rule::accumulators_exceed_registers, accumulator_registers(c), registers};
   }
   const int entry_registers = register_budget(c).entry - kRegistersBesideInstruction;
   const int instruction_n = c.tile_n > v_columns(c) ? c.tile_n : v_columns(c);
-  if (instruction_n / 2 > entry_registers)
+  if (!shares_blocks(c) && instruction_n / 2 > entry_registers)
     return {Rule::instruction_exceeds_registers, instruction_n / 2, entry_registers};
   if (c.pack_gqa < 1 || c.pack_gqa > kMaxPackedHeads) {
     return {Rule::pack_gqa_out_of_range, c.pack_gqa, kMaxPackedHeads};
@@ -392,7 +403,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   return {};
 }
 
-TESSERA_HD constexpr int num_roles(const Config& c) { return is_8_bit(c.facts) ? 4 : 5; }
+TESSERA_HD constexpr int num_roles(const Config& c) { return is_8_bit(c.facts) || shares_blocks(c) ? 4 : 5; }
 inline constexpr int kWarpOfK = 0;  // of the producer warpgroup
 inline constexpr int kWarpOfV = 1;
 inline constexpr int kWarpOfQ = 2;
@@ -400,13 +411,13 @@ inline constexpr int kWarpOfO = 3;
 
 TESSERA_HD constexpr Role role(const Config& c, int index) {
   const RegisterBudget budget = register_budget(c);
-  if (widens_keys(c.facts)) {
+  if (has_widening_warps(c)) {
     const int consumers = 4 * consumer_warpgroups(c);
     if (index < 2) return {index == 0 ? "widen_k" : "widen_v", kWideningWarps * index, kWideningWarps, budget.producer};
     if (index == 2) return {"consumer", 4, consumers, budget.consumer};
     return {index == 3 ? "load_k" : "load_v", 4 + consumers + index - 3, 1, budget.entry};
   }
-  if (is_8_bit(c.facts) && index == 3) return {"consumer", 4, 4 * consumer_warpgroups(c), budget.consumer};
+  if (!has_storing_warp(c) && index == 3) return {"consumer", 4, 4 * consumer_warpgroups(c), budget.consumer};
   switch (index) {
     case 0:
       return {"load_k", kWarpOfK, 1, budget.producer};
@@ -429,12 +440,12 @@ using TmaBox = common::TmaBox<5>;
 
 TESSERA_HD constexpr int panels_of_box(const Config& c, int panels) { return is_padded(c.facts) ? 1 : panels; }
 TESSERA_HD constexpr TmaBox packed_box(const Config& c, int span) {
-  const int heads = padded_heads(c) < kRowsPerWarpgroup ? padded_heads(c) : kRowsPerWarpgroup;
-  return {{span, heads, kRowsPerWarpgroup / heads, 1, 1}};
+  const int heads = padded_heads(c) < rows_of_box(c) ? padded_heads(c) : rows_of_box(c);
+  return {{span, heads, rows_of_box(c) / heads, 1, 1}};
 }
 TESSERA_HD constexpr TmaBox q_box(const Config& c) {
   if (is_packed(c)) return packed_box(c, span_elements(c));
-  return {{span_elements(c), kRowsPerWarpgroup, panels_of_box(c, qk_columns(c) / span_elements(c)), 1, 1}};
+  return {{span_elements(c), rows_of_box(c), panels_of_box(c, qk_columns(c) / span_elements(c)), 1, 1}};
 }
 TESSERA_HD constexpr int box_keys(const Config& c) {
   return tessera::box_keys(c.facts.kv_layout, c.facts.page_size, c.tile_n);
@@ -509,7 +520,9 @@ TESSERA_HD constexpr Config complete(Config c) {
   c.cta_pair = needs_cta_pair(c.facts.head_dim);
   c.ping_pong = consumer_warpgroups(c) >= 2;
   c.q_stages = 2;
-  if (smem_layout(c).total_bytes > kMaxSmemBytes || (widens_keys(c.facts) && raw_stages(c) < 2)) c.q_stages = 1;
+  if (smem_layout(c).total_bytes > kMaxSmemBytes || (has_widening_warps(c) && raw_stages(c) < 2)) c.q_stages = 1;
+  // A tile's Q is in registers once it has begun: the next one's may come.
+  if (shares_blocks(c)) c.q_stages = 1;
   if (locks_joined(c)) c.q_stages = 1;
   return c;
 }
@@ -636,6 +649,13 @@ TESSERA_HD constexpr Tile tile_of_8_bit(const AttentionFacts& f, bool copies_que
     if (fits_8_bit(f, copies_queries, tile.tile_m, tile.tile_n)) return tile;
   }
   return {f.head_dim, f.head_dim_v, 64, 64, 2};
+}
+
+// For few queries. More slots, or more keys of a step, are slower: H100, 32/8 heads, one query of 8 sequences, pages of
+// 16, microseconds with 2, 3 and 4 slots of 64 keys, and 1 and 2 of 128: e4m3, 8,192 keys 56.6 57.7 58.7, 57.0 58.7;
+// 32,768 keys 197 200 207, 199 204; bf16, 32,768 keys with 1, 2 and 4 slots of 64 keys 361 359 370, one of 128 364.
+TESSERA_HD constexpr Tile tile_of_warps(const AttentionFacts& f) {
+  return {f.head_dim, f.head_dim_v, kRowsOfWarpMma, 16 * kConsumerWarps, 2};
 }
 
 // For two pools of keys: rows for a query's heads.

@@ -11,7 +11,7 @@ namespace tessera::fmha {
 // One specialisation. A structural type: it is a template parameter of the device code.
 struct Config {
   AttentionFacts facts{};
-  int tile_m = 128;  // rows of a CTA: 64 for each consumer warpgroup; a row is a query of a head
+  int tile_m = 128;  // rows of a CTA: 64 for each consumer warpgroup, or 16; a row is a query of a head
   int tile_n = 128;  // keys of a step
   int stages = 2;    // slots of the K ring and of the V ring
   int q_stages = 1;  // slots for Q: with 2 the next tile's Q is loaded while this one is worked on
@@ -30,6 +30,8 @@ struct Config {
 // Limits that the rules use.
 inline constexpr int kMaxStages = 8;
 inline constexpr int kRowsPerWarpgroup = 64;  // wgmma M
+inline constexpr int kRowsOfWarpMma = 16;     // mma.sync M
+inline constexpr int kConsumerWarps = 4;      // of a warpgroup
 inline constexpr int kMaxPackedHeads = 1 << 16;
 // Addresses, statistics and loop state beside the accumulators; with fewer ptxas spills.
 inline constexpr int kRegistersBesideAccumulators = 32;
@@ -46,7 +48,9 @@ enum class Rule {
   head_dim_not_multiple_of_span,   // bytes of a CTA's columns of Q or V; bytes of the swizzle span
   tile_m_not_multiple_of_64,       // tile_m; 64 (wgmma M)
   tile_m_out_of_range,             // tile_m; 256
-  tile_n_not_multiple_of_16,       // tile_n; 16, of 8 bits 32 (wgmma K of P V)
+  tile_m_of_warps,                 // tile_m; 16 (mma.sync M)
+  facts_of_warps,                  // 1 for each of: CTA pairs, 8 bits in all, pools, K-major V, padded columns; 0
+  tile_n_not_multiple_of_16,       // tile_n; 16, of 8 bits 32 (wgmma K of P V), shared by four warps 64
   tile_n_out_of_range,             // tile_n; 256 (wgmma N of Q K^T, TMA box)
   stages_out_of_range,             // stages; 8
   q_stages_out_of_range,           // q_stages; 2
@@ -74,6 +78,14 @@ enum class Rule {
 
 // For requires clauses and template arguments: with C.facts there, NVRTC takes two names of one type for two types.
 TESSERA_HD constexpr bool has_pools(const Config& c) { return tessera::has_pools(c.facts); }
+// Whether a tile is 16 rows, few queries, and the consumer warps share each block's keys: mma.sync. See
+// spec/fmha_warps.h.
+TESSERA_HD constexpr bool shares_blocks(const Config& c) { return c.mma_kind == MmaKind::mma_f16; }
+// Rows of one box of Q.
+TESSERA_HD constexpr int rows_of_box(const Config& c) { return shares_blocks(c) ? kRowsOfWarpMma : kRowsPerWarpgroup; }
+// Whether warps of their own widen 8-bit keys, or consumers do, in registers.
+TESSERA_HD constexpr bool has_widening_warps(const Config& c) { return widens_keys(c.facts) && !shares_blocks(c); }
+
 // Whether whole warps load keys, since these do not lie dense: in pages, ragged, or in two pools.
 TESSERA_HD constexpr bool has_placed_keys(const Config& c) {
   return c.facts.kv_layout != KvLayout::dense || has_pools(c);
@@ -104,12 +116,12 @@ TESSERA_HD constexpr DType p_dtype(const Config& c) { return widens_keys(c.facts
 // Whether threads copy Q: a box of a warpgroup's rows has whole queries, or heads of one, and other packed heads have
 // no such box.
 TESSERA_HD constexpr bool copies_q(const Config& c) {
-  return c.pack_gqa > 1 && !has_pools(c) && kRowsPerWarpgroup % c.pack_gqa != 0 && c.pack_gqa % kRowsPerWarpgroup != 0;
+  return c.pack_gqa > 1 && !has_pools(c) && rows_of_box(c) % c.pack_gqa != 0 && c.pack_gqa % rows_of_box(c) != 0;
 }
 // Whether O leaves from the consumers' registers, and Q's slot with it: parts of split keys, and where no warp or no
 // box is there to store it.
 TESSERA_HD constexpr bool leaves_from_registers(const Config& c) {
-  return is_split(c) || has_descales(c.facts) || copies_q(c);
+  return is_split(c) || has_descales(c.facts) || copies_q(c) || shares_blocks(c);
 }
 // Whether who stores a tile's O whole divides it with its head's sink; parts have it when they are merged.
 TESSERA_HD constexpr bool divides_with_sink(const Config& c) {
@@ -126,13 +138,21 @@ TESSERA_HD constexpr bool has_first_key(const Config& c) {
   return !has_pools(c) && (hides_first_keys(c.facts) || is_split(c) || reads_lengths(c.facts));
 }
 
-TESSERA_HD constexpr int consumer_warpgroups(const Config& c) { return c.tile_m / kRowsPerWarpgroup; }
+TESSERA_HD constexpr int consumer_warpgroups(const Config& c) {
+  return shares_blocks(c) ? 1 : c.tile_m / kRowsPerWarpgroup;
+}
 // Whether a warp looks if any of its rows is one of the head's, and leaves out the softmax if not: decoding.
 TESSERA_HD constexpr bool skips_idle_warps(const Config& c) {
-  return widens_keys(c.facts) || (is_8_bit(c.facts) && consumer_warpgroups(c) == 1);
+  return has_widening_warps(c) || (is_8_bit(c.facts) && consumer_warpgroups(c) == 1);
+}
+// Whether a warp is there that stores O through Q's slots, where a tile's O leaves so.
+TESSERA_HD constexpr bool has_storing_warp(const Config& c) { return !is_8_bit(c.facts) && !shares_blocks(c); }
+// Whether a thread has four columns of O side by side: V had 8 bits.
+TESSERA_HD constexpr bool has_fours(const Config& c) {
+  return is_8_bit(c.facts) || (widens_keys(c.facts) && shares_blocks(c));
 }
 // Warps that load 8-bit keys, behind the consumers: one Q and K, one V. Else they are the producer warpgroup's.
-TESSERA_HD constexpr int loading_warps(const Config& c) { return widens_keys(c.facts) ? 2 : 0; }
+TESSERA_HD constexpr int loading_warps(const Config& c) { return has_widening_warps(c) ? 2 : 0; }
 TESSERA_HD constexpr int num_threads(const Config& c) {
   return (consumer_warpgroups(c) + 1) * kWarpgroupThreads + 32 * loading_warps(c);
 }

@@ -22,10 +22,10 @@ inline constexpr int kWideningWarps = 2;  // of K, of V
 inline constexpr int kMaxRawStages = 8;
 
 TESSERA_HD constexpr int raw_k_slot_bytes(const Config& c) {
-  return widens_keys(c.facts) ? c.tile_n * qk_columns(c) : 0;
+  return has_widening_warps(c) ? c.tile_n * qk_columns(c) : 0;
 }
 TESSERA_HD constexpr int raw_v_slot_bytes(const Config& c) {
-  return has_descales(c.facts) ? c.tile_n * v_columns(c) : 0;
+  return has_widening_warps(c) || is_8_bit(c.facts) ? c.tile_n * v_columns(c) : 0;
 }
 
 // Shared memory beside raw slots.
@@ -70,12 +70,12 @@ TESSERA_HD constexpr bool fits_two_widened(const Config& c) {
 
 // As many as there is room for.
 TESSERA_HD constexpr int raw_stages(const Config& c) {
-  if (!widens_keys(c.facts)) return 0;
+  if (!has_widening_warps(c)) return 0;
   const int stages = raw_stages_within(c, fits_two_widened(c) ? kMaxSmemBytesOfTwo : kMaxSmemBytes);
   return stages < 1 ? 1 : stages;
 }
 
 // Slots of the rings that loading warps fill.
-TESSERA_HD constexpr int load_stages(const Config& c) { return widens_keys(c.facts) ? raw_stages(c) : c.stages; }
+TESSERA_HD constexpr int load_stages(const Config& c) { return has_widening_warps(c) ? raw_stages(c) : c.stages; }
 
 }  // namespace tessera::fmha

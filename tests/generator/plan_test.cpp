@@ -283,7 +283,8 @@ TEST_CASE("hints steer the choice and nothing else") {
     return chosen_config<FmhaOperator>(problem_of("fmha", fields)).tile_m;
   };
   CHECK(tile_m({}) == 192);
-  CHECK(tile_m({{"seqlen_q", "1"}}) == 64);
+  CHECK(tile_m({{"seqlen_q", "1"}}) == 16);
+  CHECK(tile_m({{"seqlen_q", "17"}}) == 64);
   CHECK(tile_m({{"seqlen_q", "4096"}, {"seqlen_k", "4096"}}) == 192);
   CHECK(tile_m({{"seqlen_q", "1"}, {"tile_m", "128"}}) == 128);
   CHECK(tile_m({{"seqlen_q", "2048"}, {"seqlen_k", "2048"}}) == 128);

@@ -111,6 +111,11 @@ class Sweep {
         problem.softcap != Softcap::none || problem.alibi != Alibi::none || problem.tree_mask != TreeMask::none;
     if (pick(0, 2) == 0 && problem.head_dim <= 256 && problem.head_dim % 64 == 0 && !alters_scores)
       problem.kv_dtype = DType::e4m3;
+    // Few queries' kernel, whatever their number is.
+    if (pick(0, 2) == 0 && problem.head_dim % 16 == 0 && problem.head_dim_v <= 160) {
+      problem.mma_kind = MmaKind::mma_f16;
+      problem.tile_m = {};
+    }
     return problem;
   }
 

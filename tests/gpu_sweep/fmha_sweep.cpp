@@ -272,6 +272,11 @@ class Sweep {
       problem.kv_dtype = DType::e4m3;
     if (problem.seqused == UsedLengths::none && !problem.kv_dtype && pick(0, 1) == 0)
       problem.v_layout = Layout::k_major;
+    // Few queries' kernel, whatever their number is.
+    if (pick(0, 2) == 0 && head_dim.qk % 16 == 0 && problem.head_dim_v <= 160 && problem.v_layout != Layout::k_major) {
+      problem.mma_kind = MmaKind::mma_f16;
+      problem.tile_m = {};
+    }
     return problem;
   }
 

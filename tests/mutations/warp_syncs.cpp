@@ -44,6 +44,7 @@ const std::vector<std::pair<const char*, Sizes>>& kernels() {
       {"fmha head_dim=64 dtype=e4m3 tile_m=128 tile_n=64", attention},
       {"fmha head_dim=64 kv_dtype=e4m3", attention},
       {"fmha head_dim=64 kv_dtype=e4m3 kv_layout=paged page_size=16", pages},
+      {"fmha head_dim=64 kv_dtype=e4m3 mma_kind=mma.f16 pack_gqa=2", attention},
       {"fmha head_dim=512 mask=causal", attention},
       {"fmha head_dim=576 head_dim_v=512 v_is_k=on pack_gqa=16", latent},
       {"gemm", product},
@@ -74,6 +75,7 @@ const std::map<std::string, const char*>& reasons() {
       "a phase waits for the arrival that announces its bytes, whether these come before or after it";
   static const char* const kIssuer =
       "the other lanes take nothing from the one that issues; it keeps the warp together";
+  static const char* const kMatrices = "ldmatrix, which lanes execute together, is the last to read the slot";
   static const std::map<std::string, const char*> known = {
       {"attention/placed_keys.cuh: load_boxes", "of launches without keys, which these are not"},
       {"attention/placed_keys.cuh: load_boxes, 2", kAnnounced},
@@ -81,6 +83,8 @@ const std::map<std::string, const char*>& reasons() {
       {"attention/placed_keys.cuh: finish_tail", kLast},
       {"fmha/epilogue.cuh: hand_over_ragged", "rows leave from registers: the arrival hands nothing over"},
       {"fmha/kernel.cuh: kernel", kBarrier},
+      {"fmha/warps.cuh: step", kMatrices},
+      {"fmha/warps.cuh: step, 2", kMatrices},
       {"fmha/widened.cuh: load_tiles", kIssuer},
       {"fmha_latent/consumer.cuh: release",
        "wgmma.wait_group, which lanes execute together, lies between the last reads and the arrival"},

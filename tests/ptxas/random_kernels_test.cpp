@@ -89,6 +89,7 @@ Fmha random_attention(Draw& draw) {
   Fmha p{.head_dim = dims.head_dim, .head_dim_v = dims.head_dim_v, .dtype = draw.of(kTypes)};
   const bool has_8_bit_kernel = dims.head_dim % 64 == 0 && dims.head_dim <= 256;
   if (has_8_bit_kernel && draw.one_in(3)) p.dtype = DType::e4m3;
+  if (p.dtype != DType::e4m3 && has_8_bit_kernel && draw.one_in(3)) p.kv_dtype = DType::e4m3;
   p.mask = draw.one_in(2) ? Mask::causal : Mask::none;
   p.output = draw.one_in(3) ? Output::unnormalized : Output::normalized;
   if (draw.one_in(3)) p.window = Window::sliding;
@@ -107,10 +108,11 @@ Fmha random_attention(Draw& draw) {
 std::string kind_of(const Problem& problem) {
   if (problem.get_if<Fmha>() != nullptr) {
     const fmha::Config c = chosen_config<FmhaOperator>(problem);
-    return fmt::format("{} {} {} {} {}x{} {} {} {} {} {} {} {} {} {}", is_8_bit(c.facts), is_ragged(c.facts),
-                       c.facts.head_dim, c.facts.head_dim_v, c.tile_m, c.tile_n, c.stages, c.facts.mask == Mask::causal,
-                       c.pack_gqa > 1, fmha::copies_q(c), fmha::is_split(c), c.facts.window == Window::sliding,
-                       to_word(c.facts.seqused), to_word(c.facts.sink), to_word(c.facts.output));
+    return fmt::format("{} {} {} {} {} {}x{} {} {} {} {} {} {} {} {} {}", widens_keys(c.facts), is_8_bit(c.facts),
+                       is_ragged(c.facts), c.facts.head_dim, c.facts.head_dim_v, c.tile_m, c.tile_n, c.stages,
+                       c.facts.mask == Mask::causal, c.pack_gqa > 1, fmha::copies_q(c), fmha::is_split(c),
+                       c.facts.window == Window::sliding, to_word(c.facts.seqused), to_word(c.facts.sink),
+                       to_word(c.facts.output));
   }
   const gemm::Config c = chosen_config<GemmOperator>(problem);
   return fmt::format("{}x{} {} {} {} {} {}", c.tile_m, c.tile_n, gemm::is_ping_pong(c), c.split_k, c.cluster_m,

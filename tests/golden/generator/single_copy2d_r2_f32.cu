@@ -122,7 +122,7 @@ enum class Activation { none, relu, gelu, gelu_tanh, silu };
 
 // The matrix instruction: wgmma (sm_90a) or tcgen05 (sm_100 and sm_103) with 16-bit operands and fp32 accumulators. On
 // the command line: wgmma.f16, tcgen05.f16.
-enum class MmaKind { wgmma_f16, tcgen05_f16, tcgen05_f8f6f4 };
+enum class MmaKind { wgmma_f16, tcgen05_f16, tcgen05_f8f6f4, mma_f16 };
 
 // The way of attention's probabilities to the second product on tcgen05: as its A operand in Tensor Memory, or through
 // shared memory.

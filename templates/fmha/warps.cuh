@@ -1,0 +1,288 @@
+// Consumer warps that share each block's keys, for few queries: spec/fmha_warps.h.
+//
+// A warp's fragments of S and O are laid out as wgmma's are for one warp (matmul.cuh), with 16 rows and its own keys,
+// so masks, softmax and stores are those of the other kernels. Warps know nothing of each other until a tile's end:
+// each has its own references, sums and O.
+#pragma once
+
+#include "attention/widen.cuh"
+#include "fmha/alter.cuh"
+#include "fmha/consumer.cuh"
+#include "fmha/epilogue.cuh"
+#include "fmha/mask.cuh"
+#include "fmha/matmul.cuh"
+#include "fmha/softmax.cuh"
+#include "fmha/tree.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/matrix.cuh"
+#include "ptx/mma.cuh"
+#include "ptx/narrow.cuh"
+#include "ptx/shared.cuh"
+#include "ptx/shared_words.cuh"
+#include "spec/fmha.h"
+
+namespace tessera::fmha {
+
+// A tile of shared memory as panels [columns / span][rows][span], and where a lane finds its rows of matrices in it.
+template <Swizzle kSwizzle, int kRows, int kSpan>
+struct Panels {
+  unsigned base;
+
+  // Of 16 bytes, which are chunk `chunk` of their row.
+  __device__ __forceinline__ unsigned chunk(int row, int chunk) const {
+    constexpr int kChunks = kSpan / 16;
+    return swizzle_address(kSwizzle, base + chunk / kChunks * kRows * kSpan + row * kSpan + chunk % kChunks * 16);
+  }
+};
+
+template <Config C>
+struct SharedConsumer : Consumer<C> {
+  static constexpr Config kWarp = of_one_warp(C);
+  static constexpr Barriers kBarriers = barriers(C);
+  static constexpr SmemLayout kLayout = smem_layout(C);
+  static constexpr bool kWidens = widens_keys(C.facts);
+  static constexpr int kKeys = keys_of_warp(C);
+  // Steps of the instruction's k along the columns of Q and K, and 16-byte chunks of a row of K or V.
+  static constexpr int kScoreSteps = qk_columns(C) / 16;
+  static constexpr int kKeyBytes = slot_element_bytes(C);
+  static constexpr int kChunksOfV = v_columns(C) * kKeyBytes / 16;
+  using QueryFragments = unsigned[kScoreSteps][4];
+
+  int warp = static_cast<int>(threadIdx.x) % kWarpgroupThreads / 32;
+  int lane = static_cast<int>(threadIdx.x) % 32;
+  RingPosition<C.stages> ring;
+
+  // The A operand of each step. 8-bit keys: columns in the order in which a word of a key has them.
+  __device__ __forceinline__ void load_queries(QueryFragments& q) const {
+    constexpr int kSpan = swizzle_span_bytes(C.swizzle);
+    const Panels<C.swizzle, kRowsOfWarpMma, kSpan> panels{this->q_slot()};
+#pragma unroll
+    for (int step = 0; step < kScoreSteps; ++step) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int row = lane / 4 + 8 * r;
+        if constexpr (kWidens) {
+          const unsigned at = panels.chunk(row, 2 * step + lane % 4 / 2) + lane % 2 * 8;
+          ptx::ld_shared_v2(at, q[step][r], q[step][2 + r]);
+        } else {
+          q[step][r] = ptx::ld_shared_u32(panels.chunk(row, 2 * step) + lane % 4 * 4);
+          q[step][2 + r] = ptx::ld_shared_u32(panels.chunk(row, 2 * step + 1) + lane % 4 * 4);
+        }
+      }
+    }
+  }
+
+  // S of this warp's keys. Two groups of eight keys and two chunks of their rows at a time.
+  __device__ __forceinline__ void multiply_queries(Scores<kWarp>& scores, const QueryFragments& q,
+                                                   unsigned slot) const {
+    constexpr int kSpan = key_span_bytes(C.facts, C.swizzle, qk_columns(C));
+    constexpr int kChunksOfRow = qk_columns(C) * kKeyBytes / 16;
+    const Panels<swizzle_of_keys(C, qk_columns(C)), C.tile_n, kSpan> panels{slot};
+#pragma unroll
+    for (int v = 0; v < kKeys / 2; ++v) scores[v] = 0.0f;
+#pragma unroll
+    for (int chunk = 0; chunk < kChunksOfRow; chunk += 2) {
+#pragma unroll
+      for (int group = 0; group < kKeys / 8; group += 2) {
+        const int row = warp * kKeys + 8 * (group + lane / 8 % 2) + lane % 8;
+        const int second = chunk + 1 < kChunksOfRow ? lane / 16 : 0;
+        unsigned words[4];
+        ptx::ldmatrix_x4(panels.chunk(row, chunk + second), words);
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          float* const of_group = scores + 4 * (group + i);
+          if constexpr (kWidens) {
+            unsigned low, high;
+            attention::widen_word<C.facts.dtype>(words[i], low, high);
+            ptx::mma_m16n8k16<C.facts.dtype>(of_group, q[chunk], low, high);
+            if (chunk + 1 == kChunksOfRow) continue;
+            attention::widen_word<C.facts.dtype>(words[2 + i], low, high);
+            ptx::mma_m16n8k16<C.facts.dtype>(of_group, q[chunk + 1], low, high);
+          } else {
+            ptx::mma_m16n8k16<C.facts.dtype>(of_group, q[chunk / 2], words[i], words[2 + i]);
+          }
+        }
+      }
+    }
+  }
+
+  // O += P V of this warp's keys.
+  __device__ __forceinline__ void multiply_values(Accumulator<C>& output, const Probabilities<kWarp>& p,
+                                                  unsigned slot) const {
+    constexpr int kSpan = key_span_bytes(C.facts, C.swizzle, v_columns(C));
+    constexpr DType kType = p_dtype(C);
+    const Panels<swizzle_of_keys(C, v_columns(C)), C.tile_n, kSpan> panels{slot};
+#pragma unroll
+    for (int step = 0; step < kKeys / 16; ++step) {
+      const int row = warp * kKeys + 16 * step + lane % 16;
+#pragma unroll
+      for (int chunk = 0; chunk < kChunksOfV; chunk += 2) {
+        const int second = chunk + 1 < kChunksOfV ? lane / 16 : 0;
+        unsigned words[4];
+        ptx::ldmatrix_x4_trans(panels.chunk(row, chunk + second), words);
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          if (chunk + i == kChunksOfV) continue;
+          if constexpr (kWidens) {
+            // Bytes: an even and an odd column of one key, the same of the next key.
+            unsigned even[2], odd[2];
+#pragma unroll
+            for (int half = 0; half < 2; ++half)
+              attention::widen_word<kType>(ptx::prmt(words[2 * i + half], 0, 0x3120), even[half], odd[half]);
+            ptx::mma_m16n8k16<kType>(output + 8 * (chunk + i), p[step], even[0], even[1]);
+            ptx::mma_m16n8k16<kType>(output + 8 * (chunk + i) + 4, p[step], odd[0], odd[1]);
+          } else {
+            ptx::mma_m16n8k16<kType>(output + 4 * (chunk + i), p[step], words[2 * i], words[2 * i + 1]);
+          }
+        }
+      }
+    }
+  }
+
+  // As fix_up() of Consumer, for this warp's keys.
+  __device__ __forceinline__ void fix_up_own(Scores<kWarp>& scores) const {
+    const int first_of_block = (has_first_key(C) ? this->first_key : 0) + (this->blocks - 1) * C.tile_n;
+    const int first = first_of_block + warp * kKeys;
+    const int row = this->first_row + this->row_in_tile();
+    if constexpr (alters_scores(C.facts))
+      alter_scores<kWarp>(scores, this->altering, this->slopes, this->lengths(), row, first);
+    if (this->scale.is_applied() || this->has_hidden(first_of_block))
+      scale_and_mask<kWarp>(scores, this->p, this->lengths(), this->scale.factor(), row, first);
+    if constexpr (C.facts.tree_mask != TreeMask::none)
+      hide_by_tree<kWarp>(scores, this->p, this->lengths(), this->token, row, first);
+  }
+
+  __device__ __forceinline__ void step(const QueryFragments& q, Accumulator<C>& output) {
+    Scores<kWarp> scores;
+    const unsigned k_slot = this->smem + kLayout.k.offset + ring.slot() * k_slot_bytes(C);
+    ptx::mbarrier_wait_parity(barrier_at<kBarriers.k_full>(this->smem, ring.slot()), ring.parity());
+    multiply_queries(scores, q, k_slot);
+    __syncwarp();
+    this->template release<kBarriers.k_empty>(ring);
+    fix_up_own(scores);
+    float max[2];
+    find_maxima(scores, this->scale, max);
+    if constexpr (has_split_size(C.facts) && is_ragged(C.facts)) this->leave_out_foreign_rows(max);
+    if (__any_sync(0xffffffff, this->rows.is_exceeded(max))) {
+      float factor[2];
+      this->rows.move(max, factor);
+      rescale(output, factor);
+    }
+    exponentiate(scores, this->scale, this->rows);
+    Probabilities<kWarp> probabilities;
+    pack<kWarp>(probabilities, scores);
+    ptx::mbarrier_wait_parity(barrier_at<kBarriers.v_full>(this->smem, ring.slot()), ring.parity());
+    multiply_values(output, probabilities, this->smem + kLayout.v.offset + ring.slot() * v_slot_bytes(C));
+    __syncwarp();
+    this->template release<kBarriers.v_empty>(ring);
+    ring.advance();
+  }
+
+  __device__ __forceinline__ static void sync_warps() { ptx::barrier_sync(kBarrierOfWarpgroup, kWarpgroupThreads); }
+
+  // The rows' references and sums of all warps' keys; O follows.
+  __device__ __forceinline__ void join_sums(Accumulator<C>& output) {
+    const unsigned sums = this->smem + kLayout.joined.offset;
+    float factor[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      this->rows.sum[r] = sum_of_quad(this->rows.sum[r]);
+      if (lane % 4 == 0)
+        ptx::st_shared_v2_f32(sums + 8 * (warp * kRowsOfWarpMma + lane / 4 + 8 * r), this->rows.reference[r],
+                              this->rows.sum[r]);
+    }
+    sync_warps();
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float references[kConsumerWarps], of_warp[kConsumerWarps];
+#pragma unroll
+      for (int i = 0; i < kConsumerWarps; ++i) {
+        unsigned reference, sum;
+        ptx::ld_shared_v2(sums + 8 * (i * kRowsOfWarpMma + lane / 4 + 8 * r), reference, sum);
+        references[i] = __uint_as_float(reference);
+        of_warp[i] = __uint_as_float(sum);
+      }
+      const float before = this->rows.reference[r];
+      float& reference = this->rows.reference[r];
+#pragma unroll
+      for (int i = 0; i < kConsumerWarps; ++i) reference = fmaxf(reference, references[i]);
+      const float subtrahend = this->rows.subtrahend(r);
+      this->rows.sum[r] = 0.0f;
+#pragma unroll
+      for (int i = 0; i < kConsumerWarps; ++i) this->rows.sum[r] += of_warp[i] * ptx::ex2(references[i] - subtrahend);
+      factor[r] = ptx::ex2(before - subtrahend);
+    }
+    rescale(output, factor);
+  }
+
+  // A warp's O as its lanes hold it, 16 bytes of each side by side.
+  __device__ __forceinline__ unsigned rows_on_their_way() const {
+    return this->smem + kLayout.joined.offset + joined_sums_bytes(C) + lane * 16;
+  }
+  __device__ __forceinline__ void leave_rows(const Accumulator<C>& output) const {
+#pragma unroll
+    for (int v = 0; v < v_columns(C) / 2; v += 4)
+      ptx::st_shared_v4_f32(rows_on_their_way() + v * 128, output[v], output[v + 1], output[v + 2], output[v + 3]);
+  }
+  __device__ __forceinline__ void add_rows(Accumulator<C>& output) const {
+#pragma unroll
+    for (int v = 0; v < v_columns(C) / 2; v += 4) {
+      float other[4];
+      ptx::ld_shared_v4_f32(rows_on_their_way() + v * 128, other);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) output[v + i] += other[i];
+    }
+  }
+
+  // From the last warp on each adds its rows to those of the ones behind it, in the same bytes.
+  __device__ __forceinline__ void finish(const TileIndex& tile, Accumulator<C>& output) {
+    join_sums(output);
+#pragma unroll 1
+    for (int turn = kConsumerWarps - 1; turn > 0; --turn) {
+      if (warp == turn) {
+        if (turn + 1 < kConsumerWarps) add_rows(output);
+        leave_rows(output);
+      }
+      sync_warps();
+    }
+    if (warp != 0) return;
+    add_rows(output);
+    float factor[2];
+    this->finish_rows(tile, factor);
+    if (scales_finished(C)) rescale(output, factor);
+    const int row = tile.m * C.tile_m + this->row_in_tile();
+    if constexpr (is_split(C)) {
+      store_rows_of_part<C>(this->p, output, tile, row);
+    } else {
+      store_rows<C>(this->p, output, tile, row);
+    }
+  }
+
+  __device__ __forceinline__ void run() {
+    TileIndex tile{0, 0};
+#pragma unroll 1
+    for (int round = 0; this->schedule.has(round); round = this->schedule.next(round, tile)) {
+      tile = this->schedule.at(round);
+      this->begin(tile);
+      QueryFragments q;
+      load_queries(q);
+      __syncwarp();
+      if (lane == 0) ptx::mbarrier_arrive(barrier_at<kBarriers.q_empty>(this->smem, this->q_index()));
+      this->rows = RowStatistics{};
+      Accumulator<C> output;
+#pragma unroll
+      for (int v = 0; v < v_columns(C) / 2; ++v) output[v] = 0.0f;
+#pragma unroll 1
+      for (; this->blocks > 0; --this->blocks) step(q, output);
+      finish(tile, output);
+    }
+  }
+};
+
+template <Config C>
+__device__ __forceinline__ void consume_shared(const Params& p, const Schedule<C>& schedule, unsigned smem) {
+  SharedConsumer<C> consumer{{p, schedule, smem}};
+  consumer.run();
+}
+
+}  // namespace tessera::fmha

@@ -1,0 +1,67 @@
+// Attention on Hopper for few queries (mma_kind mma.f16): what its CTAs have besides.
+//
+// wgmma takes 64 rows whatever there is to multiply, from operands in shared memory. Here a tile is 16 rows, mma.sync's
+// M: the four consumer warps have the same rows, each a quarter of every block's keys, and fragments come from shared
+// memory once, straight from the slots that loads fill. 8-bit keys are widened in registers, so no warps, slots and
+// passes through shared memory stand between loads and products, as they do beside wgmma (spec/fmha_widened.h). At the
+// end of a tile the warps join their rows, references and sums first, and the first one stores them.
+//
+// Fragments of 8-bit keys: a word of a key's row is four columns, where the instruction wants two pairs eight columns
+// apart. The columns of Q are taken in the same order, so that sums are those of the same products. Of V a word has two
+// columns of two keys: even and odd columns become accumulators of their own, and a thread has four columns of O side
+// by side, as in spec/fmha_transposed.h.
+#pragma once
+
+#include "spec/fmha_config.h"
+
+namespace tessera::fmha {
+
+// Keys of a block that one warp takes.
+TESSERA_HD constexpr int keys_of_warp(const Config& c) { return c.tile_n / kConsumerWarps; }
+
+// The Config of what one warp computes: the same rows, its keys.
+TESSERA_HD constexpr Config of_one_warp(Config c) {
+  c.tile_n = keys_of_warp(c);
+  return c;
+}
+
+TESSERA_HD constexpr Swizzle swizzle_of_span(int bytes) {
+  return bytes == 128 ? Swizzle::b128 : bytes == 64 ? Swizzle::b64 : bytes == 32 ? Swizzle::b32 : Swizzle::none;
+}
+// How k or v comes to shared memory. Eight keys' chunks of the same columns are read at once, so 8-bit ones are
+// swizzled by the span of their rows.
+TESSERA_HD constexpr Swizzle swizzle_of_keys(const Config& c, int columns) {
+  if (!shares_blocks(c) || !widens_keys(c.facts)) return key_swizzle(c.facts, c.swizzle);
+  return swizzle_of_span(key_span_bytes(c.facts, c.swizzle, columns));
+}
+
+// Where warps join their rows: of each warp references and sums of 16 rows, and rows of O on their way, fp32.
+TESSERA_HD constexpr int joined_sums_bytes(const Config& c) {
+  return shares_blocks(c) ? kConsumerWarps * kRowsOfWarpMma * 8 : 0;
+}
+TESSERA_HD constexpr int joined_rows_bytes(const Config& c) {
+  return shares_blocks(c) ? kRowsOfWarpMma * v_columns(c) * 4 : 0;
+}
+
+// A warp's Q, S, P and O.
+TESSERA_HD constexpr int registers_of_warp(const Config& c) {
+  return qk_columns(c) / 4 + keys_of_warp(c) / 2 + keys_of_warp(c) / 4 + v_columns(c) / 2;
+}
+
+// What a thread needs beside them: fragments of K and V on their way, and of what is widened.
+TESSERA_HD constexpr int registers_beside_accumulators(const Config& c) {
+  return shares_blocks(c) ? 72 : kRegistersBesideAccumulators;
+}
+
+TESSERA_HD constexpr Verdict<Rule> why_invalid_warps(const Config& c) {
+  if (!shares_blocks(c)) return {};
+  if (c.tile_m != kRowsOfWarpMma) return {Rule::tile_m_of_warps, c.tile_m, kRowsOfWarpMma};
+  constexpr int kKeys = 16 * kConsumerWarps;
+  if (c.tile_n < kKeys || c.tile_n % kKeys != 0) return {Rule::tile_n_not_multiple_of_16, c.tile_n, kKeys};
+  const int others = (c.facts.head_dim > 256) + is_8_bit(c.facts) + has_pools(c) +
+                     (c.facts.v_layout == Layout::k_major) + is_padded(c.facts);
+  if (others != 0) return {Rule::facts_of_warps, others, 0};
+  return {};
+}
+
+}  // namespace tessera::fmha
