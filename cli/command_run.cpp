@@ -252,7 +252,8 @@ class RunCommand final : public Command {
       for (const auto& [name, first] : outcome.outputs)
         if (!outcome.is_stopped && outputs.at(name).bytes != first.bytes)
           outcome.problems.push_back(
-              fmt::format("{}: schedule {} gave other bits than the first one", name, to_string(schedule)));
+              fmt::format("{}: schedule {} gave other bits than the first one (again: --schedule {} --seed {})", name,
+                          to_string(schedule), to_string(schedule), run_.seed));
       if (outcome.outputs.empty() || outcome.is_stopped) outcome.outputs = std::move(outputs);
       if (outcome.is_stopped) break;
     }

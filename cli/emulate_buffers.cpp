@@ -247,8 +247,8 @@ void EmulateRun::compare(const Buffer& buffer, const std::vector<std::byte>& fou
   report.problems.push_back(reference::describe_mismatches(buffer.spec->name, sums, axes));
 }
 
-void EmulateRun::judge(emulator::EmulatedDevice& device, EmulateReport& report) {
-  for (const Buffer& buffer : buffers_) {
+void EmulateRun::judge(emulator::EmulatedDevice& device, const char* schedule, EmulateReport& report) {
+  for (Buffer& buffer : buffers_) {
     const std::string& name = buffer.spec->name;
     const auto expectation = file_.expected.find(name);
     const auto saved = file_.saved.find(name);
@@ -262,6 +262,12 @@ void EmulateRun::judge(emulator::EmulatedDevice& device, EmulateReport& report) 
       report.notes.push_back(fmt::format("{}: {} of {} bytes were never written", name, unwritten, buffer.bytes));
     if (expectation != file_.expected.end())
       compare(buffer, found, expected_elements(device, buffer, expectation->second), expectation->second, json, report);
+    // What nothing is expected of must at least be the same whoever runs when.
+    else if (is_output && report.schedules.size() > 1 && found != buffer.first)
+      report.problems.push_back(fmt::format("{}: schedule {} gave other bits than {} (again: --schedule {} --seed {})",
+                                            name, schedule, report.schedules[0]["schedule"].get<std::string>(),
+                                            schedule, options_.seed));
+    if (report.schedules.size() == 1) buffer.first = found;
     report.outputs.push_back(std::move(json));
     // Last, because it may be the file that was compared with.
     if (saved != file_.saved.end()) {

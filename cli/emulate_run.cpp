@@ -225,7 +225,7 @@ EmulateReport EmulateRun::run(emulator::EmulatedDevice& device, const std::vecto
     add_threads(report.schedules.back(), device.statistics());
     if (report.is_stopped) break;
     report.outputs = OrderedJson::array();
-    judge(device, report);
+    judge(device, to_string(schedule), report);
     if (!report.problems.empty()) break;
   }
   return report;

@@ -59,6 +59,7 @@ class EmulateRun {
     bool is_null = false;
     std::vector<std::size_t> maps;  ///< tensor maps that it holds
     DevicePointer pointer = 0;
+    std::vector<std::byte> first;  ///< what the first schedule left in it
   };
   void resolve_sizes();
   void resolve_scalars();
@@ -73,7 +74,7 @@ class EmulateRun {
   std::vector<std::byte> read_dense(emulator::EmulatedDevice& device, const Buffer& buffer) const;
   std::vector<std::byte> expected_elements(emulator::EmulatedDevice& device, const Buffer& buffer,
                                            const Expectation& expectation) const;
-  void judge(emulator::EmulatedDevice& device, EmulateReport& report);
+  void judge(emulator::EmulatedDevice& device, const char* schedule, EmulateReport& report);
   void compare(const Buffer& buffer, const std::vector<std::byte>& found, const std::vector<std::byte>& expected,
                const Expectation& expectation, OrderedJson& json, EmulateReport& report) const;
   std::int64_t evaluate(const Expression& expression) const;

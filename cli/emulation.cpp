@@ -19,7 +19,8 @@ namespace {
 constexpr std::pair<const char*, Schedule> kSchedules[] = {{"fair", Schedule::fair},
                                                            {"eager", Schedule::eager},
                                                            {"lazy", Schedule::lazy},
-                                                           {"adversarial", Schedule::adversarial}};
+                                                           {"adversarial", Schedule::adversarial},
+                                                           {"split", Schedule::split}};
 
 }  // namespace
 
@@ -32,7 +33,7 @@ const char* to_string(Schedule schedule) noexcept {
 void EmulatorFlags::add_to(FlagSet& flags) {
   flags.group("Emulator");
   flags.text("--schedule", "WORD", schedule,
-             "who runs when: fair (default), eager, lazy, adversarial, or all of them, one after the other");
+             "who runs when: fair (default), eager, lazy, adversarial, split, or all of them, one after the other");
   flags.toggle("--races", detects_races, "report accesses that nothing orders; up to four times slower");
   flags.toggle("--strict", is_strict, "hazards fail the call too");
   flags.number("--max-instructions", "N", max_instructions, 1,
@@ -51,7 +52,7 @@ std::vector<Schedule> EmulatorFlags::schedules() const {
   std::vector<Schedule> found;
   for (const auto& [word, value] : kSchedules)
     if (schedule == word || schedule == "all") found.push_back(value);
-  if (found.empty()) index_of_word("--schedule", schedule, {"fair", "eager", "lazy", "adversarial", "all"});
+  if (found.empty()) index_of_word("--schedule", schedule, {"fair", "eager", "lazy", "adversarial", "split", "all"});
   return found;
 }
 

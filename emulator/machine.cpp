@@ -19,6 +19,7 @@ bool is_parked_runnable(const Group& group) { return group.wait.kind == Wait::Ki
 
 void Warp::update_merge_pc() {
   merge_pc = kNever;
+  if (launch->splits_warps) return;  // groups meet where they must, else by chance
   for (const Group& group : parked)
     if (is_parked_runnable(group) && !group.yielded) merge_pc = std::min(merge_pc, group.pc);
 }
@@ -49,9 +50,12 @@ void Warp::park_current(Wait what, bool yielded) {
 
 bool Warp::resume(bool allow_yielded) {
   std::size_t best = parked.size();
+  std::uint64_t choices = 0;
   for (std::size_t i = 0; i < parked.size(); ++i) {
     if (!is_parked_runnable(parked[i]) || (parked[i].yielded && !allow_yielded)) continue;
-    if (best == parked.size() || parked[i].pc < parked[best].pc) best = i;
+    if (launch->splits_warps ? launch->random.below(++choices) == 0
+                             : best == parked.size() || parked[i].pc < parked[best].pc)
+      best = i;
   }
   if (best == parked.size()) return false;
   const Group group = parked[best];
@@ -67,6 +71,7 @@ bool Warp::resume(bool allow_yielded) {
 // Called when the running group has come to merge_pc or past it.
 void Warp::reconverge() {
   if (wake != Wake::none) return;  // other lanes here have not yet done what this group came back from
+  if (launch->splits_warps && launch->random.below(4) != 0) return;
   for (std::size_t i = 0; i < parked.size();) {
     if (is_parked_runnable(parked[i]) && parked[i].pc == pc && parked[i].wake == Wake::none) {
       mask |= parked[i].mask;

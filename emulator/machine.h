@@ -261,6 +261,9 @@ class Cluster {
 /// Ends the phase when nothing is pending.
 void settle(Mbarrier& barrier, Launch& launch);
 
+/// Warps and operations take their turns at random.
+inline bool is_random(Schedule schedule) { return schedule == Schedule::adversarial || schedule == Schedule::split; }
+
 /// One grid while it runs.
 class Launch {
  public:
@@ -291,6 +294,7 @@ class Launch {
   std::uint64_t tmem_clock = 0;           ///< counts what happens to Tensor Memory
   std::uint64_t next_cluster = 0;         ///< the first that neither started nor was handed out by try_cancel
   std::uint64_t num_clusters = 0;         ///< one behind the last; 0: all of the grid
+  bool splits_warps = false;              ///< Schedule::split
   /// The first CTA of a cluster by its number.
   std::array<std::uint32_t, 3> first_cta(std::uint64_t cluster) const;
 

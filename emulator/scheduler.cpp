@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstring>
 
@@ -47,6 +48,7 @@ Launch::Launch(const Program& program_, const Entry& entry_, GlobalMemory& memor
   local_bytes = entry.local_bytes;
   if (entry.has_stack) local_bytes = (local_bytes + 15) / 16 * 16 + stack_bytes(shape, options.num_sms);
   if (WrittenLines::is_needed(entry)) written = std::make_unique<WrittenLines>();
+  splits_warps = options.schedule == Schedule::split;
   if (options.detects_races) race = std::make_unique<RaceDetector>(*this);
 }
 
@@ -247,12 +249,49 @@ std::uint64_t Scheduler::next_slice() {
              : kind < 7 ? 1 + launch_.random.below(1000)
                         : 20000;
     }
+    case Schedule::split: {
+      const std::uint64_t kind = launch_.random.below(8);
+      return kind < 2 ? 1 : kind < 7 ? 1 + launch_.random.below(32) : 1 + launch_.random.below(1000);
+    }
   }
   return 64;
 }
 
+// Lanes need not stay together (Volta's independent thread scheduling): some of the running group are left behind,
+// until the others have met them again at an instruction that waits for both. At most a few groups, for the time that
+// takes; lanes that come back from a wait execute its instruction first.
+void Scheduler::split(Warp& warp) {
+  constexpr std::size_t kMostGroups = 4;
+  if (warp.parked.size() >= kMostGroups || std::popcount(warp.mask) < 2 || warp.wake != Wake::none) return;
+  Random& random = launch_.random;
+  Mask part = 0;
+  switch (random.below(5)) {
+    case 0:
+      part = Mask{1} << std::countr_zero(warp.mask);
+      break;
+    case 1:
+      part = warp.mask & (warp.mask - 1);  // all but the first
+      break;
+    case 2:
+      part = random.below(2) == 0 ? 0x0000FFFF : 0xFFFF0000;
+      break;
+    case 3:
+      part = static_cast<Mask>(random.next());
+      break;
+    default:
+      return;
+  }
+  part &= warp.mask;
+  if (part == 0 || part == warp.mask) return;
+  Group rest;
+  rest.pc = warp.pc;
+  rest.mask = warp.mask & ~part;
+  warp.mask = part;
+  warp.parked.push_back(rest);
+}
+
 Warp& Scheduler::pick_warp(std::size_t turn) {
-  if (launch_.options.schedule != Schedule::adversarial) return *warps_[turn % warps_.size()];
+  if (!is_random(launch_.options.schedule)) return *warps_[turn % warps_.size()];
   // Now and then one warp gets no turn for long.
   if (launch_.time >= starved_until_) {
     starved_ = launch_.random.below(2) == 0 ? nullptr : warps_[launch_.random.below(warps_.size())];
@@ -345,6 +384,7 @@ Scheduler::Result Scheduler::run_slice(Warp& warp, std::uint64_t slice) {
     for (Group& group : warp.parked) group.yielded = false;
     if (!warp.resume(false)) return Result::blocked;
   }
+  if (launch_.splits_warps) split(warp);
   const std::uint64_t before = warp.executed;
   Observer* const observer = launch_.options.observer;
   const Result result = observer == nullptr ? execute<false>(warp, slice) : execute<true>(warp, slice);
@@ -400,7 +440,7 @@ Scheduler::Result Scheduler::execute(Warp& warp, std::uint64_t slice) {
     }
     if (warp.pc >= warp.merge_pc) warp.reconverge();
   }
-  warp.park_current({}, true);
+  warp.park_current({}, !launch_.splits_warps || launch_.random.below(2) == 0);
   return Result::ran;
 }
 

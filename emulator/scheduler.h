@@ -26,6 +26,7 @@ class Scheduler {
   bool is_over(const Warp& warp, const Group& group) const;
   bool time_out_waits();
   std::uint64_t next_slice();
+  void split(Warp& warp);
   Warp& pick_warp(std::size_t turn);
   bool within_budget();
   void name_running_group(EmulatorFinding& finding) const;

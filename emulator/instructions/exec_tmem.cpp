@@ -4,7 +4,7 @@
 // the other. What alloc writes to shared memory is an ordinary store of its warp: others read it after a barrier.
 // Public kernels that run on hardware have no tcgen05.fence there, nor between their last loads, once waited for, and
 // dealloc, so none is asked for. alloc blocks until both are there; dealloc may block (PTX leaves it open), so it does
-// under the lazy and adversarial schedules and does not under the others.
+// under the lazy, adversarial and split schedules and does not under the others.
 #include <fmt/format.h>
 
 #include <bit>
@@ -127,7 +127,7 @@ Step dealloc(Warp& w, const Instruction& in, Mask active) {
   if (w.tensor.pair_operation == 0)
     check_transfers_are_over(w, in, {first, first + static_cast<int>(columns), (1u << kTmemQuarters) - 1});
   const Schedule schedule = w.launch->options.schedule;
-  const bool blocks = schedule == Schedule::lazy || schedule == Schedule::adversarial;
+  const bool blocks = schedule == Schedule::lazy || is_random(schedule);
   if (!pair_is_there(w, in, out) && blocks) return out;
   w.tensor.pair_operation = 0;
   w.cta->tensor_memory->release(tmem_column(address));

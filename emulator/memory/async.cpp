@@ -18,7 +18,8 @@ std::uint64_t delay(Launch& launch) {
       return launch.random.below(600);
     case Schedule::lazy:
       return std::uint64_t{1} << 60;
-    case Schedule::adversarial: {
+    case Schedule::adversarial:
+    case Schedule::split: {
       const std::uint64_t kind = launch.random.below(4);
       return kind == 0 ? 0 : kind == 1 ? launch.random.below(200) : launch.random.below(20000);
     }
@@ -90,7 +91,7 @@ void AsyncQueue::poll(Launch& launch) {
 bool AsyncQueue::complete_one(Launch& launch) {
   if (empty()) return false;
   Number number = first_;
-  if (launch.options.schedule == Schedule::adversarial) {
+  if (is_random(launch.options.schedule)) {
     for (std::size_t left = launch.random.below(size_) + 1;; ++number)
       if (find(number) != nullptr && --left == 0) break;
   }

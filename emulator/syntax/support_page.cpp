@@ -61,7 +61,7 @@ none has, so at most kernels or `tests/emulator` have executed it.
 | tcgen05.mma with M = 128 over two CTAs, .ws with M = 64: A in Tensor Memory | the lanes of each part of D multiply the A that they hold: what public kernels (FlashMLA) rely on, who have two different halves there; .ws with M = 32 by analogy |
 | D * 2^-scale-input-d of tcgen05.mma | rounded to nearest where it becomes subnormal: not documented |
 | tcgen05.st with .unpack::16b | the upper half of each word becomes zero: not documented |
-| tcgen05.dealloc of a pair | blocks under lazy and adversarial, does not under fair and eager: PTX allows both |
+| tcgen05.dealloc of a pair | blocks under lazy, adversarial and split, does not under fair and eager: PTX allows both |
 | setmaxnreg | the CTA's pool of registers is what the launch bounds or .maxnreg state |
 | clock, globaltimer | count executed instructions |
 

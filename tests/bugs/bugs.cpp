@@ -19,7 +19,8 @@ using emulator::Schedule;
 constexpr std::pair<const char*, Schedule> kSchedules[] = {{"fair", Schedule::fair},
                                                            {"eager", Schedule::eager},
                                                            {"lazy", Schedule::lazy},
-                                                           {"adversarial", Schedule::adversarial}};
+                                                           {"adversarial", Schedule::adversarial},
+                                                           {"split", Schedule::split}};
 
 std::vector<std::string> files() {
   std::vector<std::string> found;

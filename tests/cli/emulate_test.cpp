@@ -53,10 +53,41 @@ TEST_CASE("emulate: the example runs under every schedule") {
   CHECK(outcome.code == 0);
   const Json json = Json::parse(outcome.out);
   CHECK(json["pass"] == true);
-  CHECK(json["schedules"].size() == 4);
+  CHECK(json["schedules"].size() == 5);
   CHECK(json["findings"].empty());
   CHECK(json["outputs"][0]["checked"] == 2000);
   CHECK(json["outputs"][0]["bytes_never_written"] == 0);
+}
+
+TEST_CASE("emulate: schedules that disagree, and the flags that show it again") {
+  Terminal terminal;
+  // A lane's store and its neighbour's load, with nothing that makes the two meet.
+  const std::string ptx = terminal.write(
+      "lanes.ptx",
+      ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry lanes(.param .u64 out)\n{\n"
+      ".reg .b32 r<8>;\n.reg .b64 d<4>;\n.shared .align 4 .b8 smem[128];\nld.param.u64 d0, [out];\nmov.u32 r0, "
+      "%tid.x;\n"
+      "shl.b32 r1, r0, 2;\nmov.u32 r2, smem;\nadd.u32 r3, r2, r1;\nst.shared.b32 [r3], r0;\nxor.b32 r4, r1, 4;\n"
+      "add.u32 r4, r4, r2;\nld.shared.b32 r5, [r4];\ncvt.u64.u32 d1, r1;\nadd.u64 d2, d0, d1;\n"
+      "st.global.b32 [d2], r5;\nret;\n}\n");
+  const std::string launch =
+      terminal.write("lanes.json", R"({"launch": {"buffers": {"out": {"dtype": "s32", "shape": [32], "role": "output"}},
+                        "steps": [{"grid": 1, "block": 32, "parameters": [{"kind": "pointer", "source": "out"}]}]}})");
+  const std::string right = (terminal.folder.path / "right.npy").string();
+  REQUIRE(terminal.run({"emulate", ptx, "--launch", launch, "--save", "out=" + right}).code == 0);
+  int disagree = 0;
+  for (const char* const seed : {"1", "2", "3", "4", "5", "6", "7", "8"}) {
+    CAPTURE(std::string(seed));
+    const Outcome all = terminal.run({"emulate", ptx, "--launch", launch, "--schedule", "all", "--seed", seed});
+    const Outcome again = terminal.run(
+        {"emulate", ptx, "--launch", launch, "--schedule", "split", "--seed", seed, "--expect", "out=" + right});
+    CHECK(all.code == again.code);
+    if (all.code == 0) continue;
+    ++disagree;
+    CHECK(all.out.find("out: schedule split gave other bits than fair (again: --schedule split --seed " +
+                       std::string(seed) + ")") != std::string::npos);
+  }
+  CHECK(disagree > 0);
 }
 
 TEST_CASE("emulate: arrays go in and out, sizes and scalars come from flags") {

@@ -68,7 +68,7 @@ TEST_CASE("run: every schedule gives the same bits, and JSON says how it ran") {
   CHECK(json["time_us"].is_null());
   CHECK(json["rows_checked"] == 70);
   CHECK(json["findings"].empty());
-  REQUIRE(json["schedules"].size() == 4);
+  REQUIRE(json["schedules"].size() == 5);
   CHECK(json["schedules"][3]["schedule"] == "adversarial");
   CHECK(json["schedules"][3]["seed"] == 3);
   CHECK(json["schedules"][3]["warp_instructions"] > 100);
@@ -169,7 +169,7 @@ TEST_CASE("run: budgets end a launch, and bad emulator flags are refused") {
   CHECK(outcome.err.find("failed: tessera_copy2d_sm90a_r2_f32_32x128_sw128: failure: instruction-budget") !=
         std::string::npos);
   CHECK(machine.terminal.run({"run", "copy2d", "--schedule", "nice"}).err ==
-        "tessera: --schedule = nice: must be one of fair, eager, lazy, adversarial, all\n");
+        "tessera: --schedule = nice: must be one of fair, eager, lazy, adversarial, split, all\n");
   CHECK(machine.terminal.run({"run", "copy2d", "--max-instructions", "0"}).code == 2);
 }
 

@@ -7,7 +7,7 @@
 //
 // The PTX is found in the registered image: text that starts with ".version". Memory is the emulator's; streams and
 // events are trivial because work runs inside the call. A failure found by the emulator ends the program with code 1;
-// hazards are listed on stderr. Environment: EMULATOR_SCHEDULE (fair, eager, lazy, adversarial), EMULATOR_SEED,
+// hazards are listed on stderr. Environment: EMULATOR_SCHEDULE (fair, eager, lazy, adversarial, split), EMULATOR_SEED,
 // EMULATOR_SMS, EMULATOR_RACES=1 (the race detector), EMULATOR_REPORT=1 (a line per launch).
 #include "tests/external/cuda_runtime.h"
 
@@ -68,6 +68,7 @@ class Runtime {
       options.schedule = schedule == "eager"         ? Schedule::eager
                          : schedule == "lazy"        ? Schedule::lazy
                          : schedule == "adversarial" ? Schedule::adversarial
+                         : schedule == "split"       ? Schedule::split
                                                      : Schedule::fair;
       device_ = std::make_unique<EmulatedDevice>(options);
     }

@@ -224,8 +224,9 @@ TEST_CASE("unharmed kernels say nothing under any schedule") {
     if (!sample.takes()) continue;
     CAPTURE(words);
     const Subject subject(words, sizes, *compiler);
-    for (const emulator::Schedule schedule : {emulator::Schedule::fair, emulator::Schedule::eager,
-                                              emulator::Schedule::lazy, emulator::Schedule::adversarial}) {
+    for (const emulator::Schedule schedule :
+         {emulator::Schedule::fair, emulator::Schedule::eager, emulator::Schedule::lazy,
+          emulator::Schedule::adversarial, emulator::Schedule::split}) {
       const Verdict verdict = subject.run(subject.ptx(), schedule, 2);
       CHECK(!verdict.is_refused);
       for (const std::string& message : verdict.messages) FAIL_CHECK(message);

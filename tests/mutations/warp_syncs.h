@@ -7,7 +7,7 @@
 
 namespace tessera::mutations {
 
-/// A section of docs/mutations.md. takes_all: every kernel, else a sample. Fails the running test for a place that
+/// A section of docs/mutations.md. takes_all: every kernel, else a small one. Fails the running test for a place that
 /// nothing sees and that has no reason to be unseen, and, where all are taken, for a place that no kernel executes.
 std::string warp_syncs_page(Compiler& compiler, bool takes_all);
 

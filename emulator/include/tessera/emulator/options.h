@@ -13,10 +13,11 @@ class Observer;
 
 /// How the scheduler treats asynchronous operations and warps.
 enum class Schedule : std::uint8_t {
-  fair,        ///< warps in turn, short slices; operations complete after a random short time
-  eager,       ///< operations complete when they are issued
-  lazy,        ///< operations complete only when nothing else can run
-  adversarial  ///< random warps, random slices, a warp starved at times; operations in random order and late
+  fair,         ///< warps in turn, short slices; operations complete after a random short time
+  eager,        ///< operations complete when they are issued
+  lazy,         ///< operations complete only when nothing else can run
+  adversarial,  ///< random warps, random slices, a warp starved at times; operations in random order and late
+  split         ///< as adversarial, and lanes of a warp go apart between the points where they meet
 };
 
 struct LaunchOptions {
