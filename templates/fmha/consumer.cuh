@@ -184,13 +184,16 @@ struct Consumer {
 
   __device__ __forceinline__ void drop_v() const {
     wait_v(kv);
+    __syncwarp();
     release<kBarriers.v_empty>(kv);
   }
 
-  // Leaves out a block. The turn is taken all the same: each warpgroup has one for each block of a tile.
+  // Leaves out a block. The turn is taken all the same: each warpgroup has one for each block of a tile. No product
+  // brings the lanes together here, and one that still waits when the slot has been filled again waits for ever.
   __device__ __forceinline__ void skip_block() {
     kv.advance();
     wait_k(kv);
+    __syncwarp();
     release<kBarriers.k_empty>(kv);
     wait_turn();
     pass_turn();
