@@ -168,6 +168,16 @@ bool spills_beside_copied_rows(const Config& c) {
   return c.facts.head_dim_v == 128 ? is_raw && c.tile_n > 96 : c.tile_n > (is_raw ? 80 : 96);
 }
 
+/// Of 8 bits, where scores are capped, lowered or hidden by a tree; found with every kind of these under masks, windows
+/// and used lengths.
+bool spills_beside_altered_scores(const Config& c) {
+  if (!alters_scores(c.facts) && c.facts.tree_mask == TreeMask::none) return false;
+  const bool has_window = c.facts.window != Window::none;
+  if (c.tile_m > 128)
+    return c.facts.head_dim > 64 && (c.tile_n > 64 || has_window || c.facts.seqused != UsedLengths::none);
+  return c.facts.alibi != Alibi::none && has_window && c.tile_n > (c.facts.head_dim == 192 ? 96 : 128);
+}
+
 /// Tiles that the assembler does not find registers for: legal, but nobody's default. No sum of accumulators tells them
 /// from tiles that fit: a list, found by compiling every tile under both masks and outputs. What
 /// tests/ptxas/random_kernels_test.cpp draws anew each time would show another.
@@ -176,6 +186,7 @@ bool spills(const Config& c) {
   if (is_8_bit(c.facts)) {
     if (fmha::is_dealt(c) && c.tile_m > 128) return true;
     if (!fmha::fits_8_bit(c.facts, fmha::copies_q(c), c.tile_m, c.tile_n)) return true;
+    if (spills_beside_altered_scores(c)) return true;
   }
   // Where a part leaves from registers, beside the next tile's first scores.
   if (fmha::shares_blocks(c)) return false;
@@ -272,9 +283,6 @@ void require_8_bit(const Fmha& problem) {
   constexpr int kKnown[] = {64, 128, 192, 256};
   if (std::find(std::begin(kKnown), std::end(kKnown), facts.head_dim) == std::end(kKnown))
     refuse("head_dim " + head_dims_text(facts.head_dim, facts.head_dim_v));
-  if (problem.softcap != Softcap::none) refuse("softcap");
-  if (problem.alibi != Alibi::none) refuse("alibi");
-  if (problem.tree_mask != TreeMask::none) refuse("tree_mask");
   if (problem.kv_pools != KvPools::dense) refuse("kv_pools");
 }
 

@@ -1,9 +1,10 @@
 // Attention over e4m3 q, k and v: both products of 8 bits, V transposed in shared memory, sums that are promoted. Every
 // head_dim, either type of o, descales of all kinds; masks, windows, used lengths, packed heads, ragged queries and
-// keys, pages, split keys, sinks.
+// keys, pages, split keys, sinks, altered scores, trees.
 #include <doctest/doctest.h>
 
 #include "tests/emulated/fmha_run.h"
+#include "tests/support/sample.h"
 
 namespace tessera {
 namespace {
@@ -127,6 +128,40 @@ TEST_CASE("e4m3 attention: a step's whole tiles beside dealt keys") {
   problem.pack_gqa = 4;
   testing::check_runs(problem, {5, 4, 1, 130, 330, 128}, *compiler, {Schedule::lazy, Schedule::adversarial}, 1,
                       {.seqused_k = {330, 70, 12, 90, 280}, .query_lengths = {1, 66, 1, 60, 1}, .num_sms = 3});
+}
+
+TEST_CASE("e4m3 attention: scores that are capped or lowered, and trees") {
+  const std::unique_ptr<Compiler> compiler = testing::find_compiler();
+  if (!compiler) return;
+  constexpr int kHeadDims[][2] = {{64, 64}, {128, 128}, {192, 128}, {192, 192}, {256, 256}};
+  int turn = 0;
+  testing::Sample sample(3);              // of which check_runs() takes a sample once more
+  for (const int kind : {3, 0, 2, 1, 4})  // 4: a tree beside scores that are altered both ways
+    for (const auto& dims : kHeadDims) {
+      ++turn;
+      if (!sample.takes()) continue;
+      Fmha problem = of_e4m3(dims[0]);
+      problem.head_dim_v = dims[1];
+      if (turn % 3 == 0) problem.o_dtype = DType::f16;
+      if (kind != 1 && kind != 3) problem.softcap = Softcap::tanh;
+      if (kind == 1 || kind == 2 || kind == 4) problem.alibi = Alibi::per_head;
+      if (kind >= 3) problem.tree_mask = TreeMask::bits;
+      if (kind == 1) problem.mask = Mask::causal;
+      problem.pack_gqa = turn % 3 + 1;
+      testing::FmhaLaunchFacts facts;
+      facts.input_seed = static_cast<std::uint64_t>(turn);
+      facts.descales = static_cast<Descales>(turn % 3);
+      if (turn % 4 != 0) {
+        problem.kv_layout = turn % 4 == 1 ? KvLayout::ragged : KvLayout::paged;
+        if (turn % 4 > 1) problem.page_size = turn % 4 == 2 ? 16 : 64;
+        problem.seqused = UsedLengths::k;
+        facts.seqused_k = {200, 97};
+      }
+      if (turn % 5 == 0) problem.split_kv = SplitKv::dealt;
+      if (kind == 0) facts.softcap = 8;
+      testing::check_runs(problem, {2, 2 * *problem.pack_gqa, 2, 40, 200, dims[0], dims[1]}, *compiler,
+                          {Schedule::adversarial}, 1, facts);
+    }
 }
 
 }  // namespace

@@ -37,7 +37,8 @@ TEST_CASE("e4m3 attention: what is refused, and why") {
           std::string("fmha has no kernel for dtype e4m3 with head_dim ") + head_dim);
   for (const auto& [field, word] :
        {std::pair("softcap", "tanh"), std::pair("alibi", "per_head"), std::pair("tree_mask", "bits")})
-    CHECK(refusal({{field, word}}) == std::string("fmha has no kernel for dtype e4m3 with ") + field);
+    CHECK(refusal({{field, word}}) == "accepted");
+  CHECK(refusal({{"kv_pools", "sparse_window"}}) == "fmha has no kernel for dtype e4m3 with kv_pools");
   for (const char* const arch : {"sm_100a", "sm_103a"}) CHECK(refusal({{"arch", arch}}) == "accepted");
   CHECK(refusal({{"o_dtype", "f32"}}) == "fmha has no kernel for o_dtype f32 beside dtype e4m3: take bf16 or f16");
   CHECK(refusal({{"kv_dtype", "bf16"}}) == "fmha has no kernel for kv_dtype bf16 beside dtype e4m3: take e4m3");
@@ -101,6 +102,19 @@ TEST_CASE("e4m3 attention: the default of every head_dim, promoted after 1,024 k
                      bare = config_of({{"head_dim", "256"}, {"promote_every", "0"}});
   CHECK(std::array{whole.tile_m, whole.tile_n, whole.stages} == std::array{128, 64, 1});
   CHECK(std::array{bare.tile_m, bare.tile_n, bare.stages} == std::array{128, 96, 2});
+}
+
+TEST_CASE("e4m3 attention: what else is looked up for a score takes a smaller tile") {
+  for (const auto& [field, word] :
+       {std::pair("softcap", "tanh"), std::pair("alibi", "per_head"), std::pair("tree_mask", "bits")}) {
+    const fmha::Config c = config_of({{"head_dim", "128"}, {field, word}});  // without: 192x96
+    CHECK(c.tile_m == 128);
+  }
+  const Fields window{{"head_dim", "192"}, {"head_dim_v", "128"}, {"window", "sliding"}};
+  CHECK(config_of(window).tile_n == 128);
+  Fields with_slopes = window;
+  with_slopes.emplace_back("alibi", "per_head");
+  CHECK(config_of(with_slopes).tile_n < 128);
 }
 
 }  // namespace

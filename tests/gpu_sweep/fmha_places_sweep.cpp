@@ -101,7 +101,6 @@ class Sweep {
       problem.dtype = DType::e4m3;
       if (pick(0, 1) == 0) problem.o_dtype = DType::f16;
       if (pick(0, 2) == 0) problem.promote_every = 0;
-      return problem;
     }
     if (pick(0, 3) == 0) problem.softcap = Softcap::tanh;
     if (pick(0, 3) == 0) problem.alibi = Alibi::per_head;
@@ -109,7 +108,7 @@ class Sweep {
       problem.tree_mask = TreeMask::bits;
     const bool alters_scores =
         problem.softcap != Softcap::none || problem.alibi != Alibi::none || problem.tree_mask != TreeMask::none;
-    if (pick(0, 2) == 0 && problem.head_dim <= 256 && problem.head_dim % 64 == 0 && !alters_scores)
+    if (pick(0, 2) == 0 && problem.dtype != DType::e4m3 && has_8_bit_kernel(problem) && !alters_scores)
       problem.kv_dtype = DType::e4m3;
     // Few queries' kernel, whatever their number is.
     if (pick(0, 2) == 0 && problem.head_dim % 16 == 0 && problem.head_dim_v <= 160) {

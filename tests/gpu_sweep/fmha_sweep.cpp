@@ -262,12 +262,12 @@ class Sweep {
     if (dtype == DType::e4m3) {
       if (pick(0, 1) == 0) problem.o_dtype = DType::f16;
       if (pick(0, 2) == 0) problem.promote_every = 0;
-      return problem;
     }
     if (pick(0, 3) == 0) problem.softcap = Softcap::tanh;
     if (pick(0, 3) == 0) problem.alibi = Alibi::per_head;
     const bool alters_scores =
         problem.softcap != Softcap::none || problem.alibi != Alibi::none || problem.tree_mask != TreeMask::none;
+    if (dtype == DType::e4m3) return problem;  // of no other kv_dtype, and of no other v_layout
     if (pick(0, 2) == 0 && head_dim.qk <= 256 && head_dim.qk % 64 == 0 && !alters_scores)
       problem.kv_dtype = DType::e4m3;
     if (problem.seqused == UsedLengths::none && !problem.kv_dtype && pick(0, 1) == 0)

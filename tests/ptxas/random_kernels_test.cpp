@@ -94,6 +94,11 @@ Fmha random_attention(Draw& draw) {
   p.output = draw.one_in(3) ? Output::unnormalized : Output::normalized;
   if (draw.one_in(3)) p.window = Window::sliding;
   if (draw.one_in(3)) p.seqused = draw.of({UsedLengths::k, UsedLengths::qk});
+  if (p.dtype == DType::e4m3 && draw.one_in(3)) {
+    if (draw.one_in(2)) p.softcap = Softcap::tanh;
+    if (draw.one_in(2)) p.alibi = Alibi::per_head;
+    if (p.mask == Mask::none && p.window == Window::none && draw.one_in(2)) p.tree_mask = TreeMask::bits;
+  }
   if (p.dtype == DType::e4m3 && p.seqused != UsedLengths::qk && draw.one_in(4)) p.q_layout = QueryLayout::ragged;
   if (p.output == Output::normalized && draw.one_in(3)) p.sink = Sink::per_head;
   p.batch = draw.size(200);
@@ -108,7 +113,8 @@ Fmha random_attention(Draw& draw) {
 std::string kind_of(const Problem& problem) {
   if (problem.get_if<Fmha>() != nullptr) {
     const fmha::Config c = chosen_config<FmhaOperator>(problem);
-    return fmt::format("{} {} {} {} {} {}x{} {} {} {} {} {} {} {} {} {}", widens_keys(c.facts), is_8_bit(c.facts),
+    return fmt::format("{} {} {} {} {} {} {} {} {}x{} {} {} {} {} {} {} {} {} {}", widens_keys(c.facts),
+                       is_8_bit(c.facts), to_word(c.facts.softcap), to_word(c.facts.alibi), to_word(c.facts.tree_mask),
                        is_ragged(c.facts), c.facts.head_dim, c.facts.head_dim_v, c.tile_m, c.tile_n, c.stages,
                        c.facts.mask == Mask::causal, c.pack_gqa > 1, fmha::copies_q(c), fmha::is_split(c),
                        c.facts.window == Window::sliding, to_word(c.facts.seqused), to_word(c.facts.sink),
