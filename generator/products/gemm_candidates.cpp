@@ -231,12 +231,17 @@ void add_filling(const Gemm& p, ConfigList& list) {
 
 /// Of more than 160 sums a thread the registers leave none for an epilogue that reads, nor for transposing, other types
 /// of D and descriptors of MN-major operands (ptxas spills). Beside three warpgroups 80 are too many where there are
-/// 8-bit types and D is more than the product.
+/// 8-bit types and D is more than the product. Two blocks of promoted sums, three tiles' worth while the next is
+/// summed, leave none for a bias and D of 8 bits.
 bool leaves_registers(const Config& c) {
   const bool has_epilogue =
       c.facts.c != Addend::none || c.facts.bias != Bias::none || c.facts.activation != Activation::none;
   if (gemm::consumer_warpgroups(c) == 3 && c.tile_n > 160)
     return !has_epilogue || !(gemm::is_8_bit(c.facts.d_dtype) || gemm::is_8_bit(gemm::a_dtype(c)));
+  const bool is_promoted = c.facts.accumulation == Accumulation::promoted;
+  if (gemm::blocks(c) == 2 && is_promoted && c.tile_n >= 128 && c.facts.bias != Bias::none &&
+      gemm::is_8_bit(c.facts.d_dtype))
+    return false;
   if (gemm::blocks(c) != 2 || c.tile_n <= 160) return true;
   return !gemm::is_swapped(c) && dtype_bytes(c.facts.d_dtype) == 2 && gemm::a_layout(c) == Layout::k_major &&
          gemm::b_layout(c) == Layout::k_major && !has_epilogue;
