@@ -64,7 +64,7 @@ TEST_CASE("quantize and dequantize: every target, format, form and type") {
   }
   constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16};
   std::size_t type = 0;
-  testing::Sample sample(2);
+  testing::Sample sample(4);
   for (const char* const arch : kArchs)
     for (const BlockFormat format :
          {BlockFormat::nvfp4, BlockFormat::mxfp4, BlockFormat::mxfp8_e4m3, BlockFormat::mxfp8_e5m2})

@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 
 #include "tests/emulated/fmha_run.h"
-#include "tests/support/sample.h"
 
 namespace tessera {
 namespace {
@@ -32,11 +31,9 @@ TEST_CASE("e4m3 attention on tcgen05: every head_dim and tile, either type of o,
                              {256, 256, 128, 1}, {64, 64, 128, 1},   {128, 128, 128, 1}, {192, 128, 128, 1},
                              {192, 192, 128, 1}, {128, 128, 512, 2}, {256, 256, 256, 2}};
   int turn = 0;
-  testing::Sample sample(4);
   for (const Kind& kind : kKinds)
     for (const Output output : {Output::normalized, Output::unnormalized}) {
       ++turn;
-      if (!sample.takes()) continue;
       Fmha problem = of_e4m3(kind.head_dim, turn);
       problem.head_dim_v = kind.head_dim_v;
       problem.tile_m = kind.tile_m;
@@ -54,11 +51,9 @@ TEST_CASE("e4m3 attention on tcgen05: every head_dim and tile, either type of o,
 TEST_CASE("e4m3 attention on tcgen05: every swizzle and width of a step, both ways of P") {
   const std::unique_ptr<Compiler> compiler = testing::find_compiler();
   if (!compiler) return;
-  testing::Sample sample(5);
   for (const Swizzle swizzle : {Swizzle::none, Swizzle::b32, Swizzle::b64, Swizzle::b128})
     for (const int tile_n : {32, 64, 96, 128})
       for (const ProbabilityPath p_path : {ProbabilityPath::tmem, ProbabilityPath::smem}) {
-        if (!sample.takes()) continue;
         Fmha problem = of_e4m3(128, tile_n / 32);
         problem.swizzle = swizzle;
         problem.tile_m = 128;
@@ -73,12 +68,10 @@ TEST_CASE("e4m3 attention on tcgen05: decode, dense and paged, with descales of 
   const std::unique_ptr<Compiler> compiler = testing::find_compiler();
   if (!compiler) return;
   int turn = 0;
-  testing::Sample sample(4);
   for (const int page_size : {16, 0, 1, 64})
     for (const SplitKv split : {SplitKv::on, SplitKv::off})
       for (const int head_dim : {64, 128}) {
         ++turn;
-        if (!sample.takes()) continue;
         Fmha problem = of_e4m3(head_dim, turn);
         problem.mask = Mask::causal;
         problem.split_kv = split;

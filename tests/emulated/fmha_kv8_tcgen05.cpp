@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include "tests/emulated/fmha_run.h"
-#include "tests/support/sample.h"
 
 namespace tessera {
 namespace {
@@ -27,11 +26,10 @@ TEST_CASE("e4m3 keys on tcgen05: every head_dim and tile, either type of queries
   constexpr int kHeadDims[][2] = {{128, 128}, {16, 16},   {32, 32},   {64, 64},   {80, 80},
                                   {96, 96},   {160, 160}, {192, 128}, {192, 192}, {256, 256}};
   int turn = 0;
-  testing::Sample sample(4);
   for (const auto& dims : kHeadDims)
     for (const int tile_m : {256, 128}) {
       ++turn;
-      if ((tile_m == 256 && dims[0] == 256) || !sample.takes()) continue;
+      if (tile_m == 256 && dims[0] == 256) continue;
       Fmha problem = over_e4m3(dims[0], turn);
       problem.head_dim_v = dims[1];
       problem.tile_m = tile_m;
@@ -48,12 +46,10 @@ TEST_CASE("e4m3 keys on tcgen05: decode, dense and paged, with descales of each 
   const std::unique_ptr<Compiler> compiler = testing::find_compiler();
   if (!compiler) return;
   int turn = 0;
-  testing::Sample sample(3);
   for (const int page_size : {16, 0, 1, 64})
     for (const SplitKv split : {SplitKv::on, SplitKv::off})
       for (const int head_dim : {64, 128}) {
         ++turn;
-        if (!sample.takes()) continue;
         Fmha problem = over_e4m3(head_dim, turn);
         problem.mask = Mask::causal;
         problem.split_kv = split;
@@ -106,11 +102,9 @@ TEST_CASE("e4m3 keys on tcgen05: scores that are capped or lowered, and trees") 
   const std::unique_ptr<Compiler> compiler = testing::find_compiler();
   if (!compiler) return;
   int turn = 0;
-  testing::Sample sample(3);
   for (const int head_dim : {64, 128, 80})
     for (const int kind : {2, 0, 1, 3}) {
       ++turn;
-      if (!sample.takes()) continue;
       Fmha problem = over_e4m3(head_dim, turn);
       problem.softcap = kind == 0 || kind == 2 ? Softcap::tanh : Softcap::none;
       problem.alibi = kind == 1 || kind == 2 ? Alibi::per_head : Alibi::none;

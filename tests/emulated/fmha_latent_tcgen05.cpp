@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include "tests/emulated/fmha_run.h"
-#include "tests/support/sample.h"
 
 namespace tessera {
 namespace {
@@ -30,10 +29,8 @@ TEST_CASE("latent attention on tcgen05: heads and queries, whole blocks and part
                              {32, 2, 3, 130, Mask::causal}, {48, 1, 2, 129, Mask::none}, {128, 1, 2, 3, Mask::causal},
                              {32, 1, 4, 2, Mask::causal},   {16, 3, 1, 0, Mask::none},   {20, 1, 7, 70, Mask::causal}};
   int turn = 0;
-  testing::Sample sample(3);
   for (const Case& at : kCases) {
     ++turn;
-    if (!sample.takes()) continue;
     Fmha problem = latent_of(at.heads, turn);
     problem.mask = at.mask;
     testing::check_runs(problem, {at.batch, at.heads, 1, at.queries, at.keys, 576, 512}, *compiler,
@@ -62,10 +59,8 @@ TEST_CASE("latent attention on tcgen05: keys in pages, and entries that are no p
   const std::unique_ptr<Compiler> compiler = testing::find_compiler();
   if (!compiler) return;
   int turn = 0;
-  testing::Sample sample(3);
   for (const int page_size : {64, 8, 16, 32, 128, 256}) {
     ++turn;
-    if (!sample.takes()) continue;
     Fmha problem = latent_of(turn % 2 == 0 ? 64 : 16, turn);
     problem.kv_layout = KvLayout::paged;
     problem.page_size = page_size;
@@ -84,9 +79,7 @@ TEST_CASE("latent attention on tcgen05: keys in pages, and entries that are no p
 TEST_CASE("latent attention on tcgen05: windows, ragged queries, trees, altered scores, narrow swizzles") {
   const std::unique_ptr<Compiler> compiler = testing::find_compiler();
   if (!compiler) return;
-  testing::Sample sample(3);
   for (int turn = 1; turn <= 6; ++turn) {
-    if (!sample.takes()) continue;
     Fmha problem = latent_of(turn % 2 == 0 ? 32 : 16, turn);
     testing::FmhaLaunchFacts facts;
     if (turn == 1) problem.window = Window::sliding, facts.window_size_left = 90, facts.window_size_right = 3;

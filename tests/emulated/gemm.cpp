@@ -537,7 +537,7 @@ TEST_CASE("products under every schedule") {
     MESSAGE("skipped: no NVRTC");
     return;
   }
-  testing::Sample sample(2);
+  testing::Sample sample(4);
   for (const Case& test : kCases) {
     if (!sample.takes()) continue;
     CAPTURE(test.name);
