@@ -294,7 +294,7 @@ class RunFmha final : public RunOperator {
     reference::FmhaInputs in{inputs.at("q").view(), inputs.at("k").view(), {}};
     for (const auto& [name, slot] : {std::pair("seqused_q", &in.seqused_q), std::pair("seqused_k", &in.seqused_k)})
       if (const auto found = inputs.find(name); found != inputs.end()) *slot = found->second.view();
-    give_descales(inputs, in);
+    give_descales(config, inputs, in);
     if (config.v_is_k == VIsK::on) {
       in.v = reference::first_columns(in.k, config.head_dim_v);
       return reference::check_fmha(in, views, check);

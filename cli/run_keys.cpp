@@ -42,16 +42,19 @@ void narrow_keys(const Plan& plan, std::uint64_t seed, bool is_exact, reference:
   for (const auto& [name, stream] :
        {std::pair("q_descale", 8U), std::pair("k_descale", 6U), std::pair("v_descale", 7U)}) {
     if (name == std::string_view("q_descale") && !is_8_bit(facts)) continue;
+    if (name == std::string_view("v_descale") && facts.v_is_k == VIsK::on) continue;
     reference::Tensor descale = reference::make_descales(made.k.shape[0], made.k.shape[2], stream, seed);
     for (std::int64_t i = 0; is_exact && i < descale.elements(); ++i) descale.set(i, 1);
     all.emplace(name, std::move(descale));
   }
 }
 
-void give_descales(const std::map<std::string, reference::Tensor>& inputs, reference::FmhaInputs& in) {
+void give_descales(const AttentionFacts& facts, const std::map<std::string, reference::Tensor>& inputs,
+                   reference::FmhaInputs& in) {
   for (const auto& [name, slot] : {std::pair("q_descale", &in.q_descale), std::pair("k_descale", &in.k_descale),
                                    std::pair("v_descale", &in.v_descale)})
     if (const auto found = inputs.find(name); found != inputs.end()) *slot = found->second.view();
+  if (facts.v_is_k == VIsK::on) in.v_descale = in.k_descale;
 }
 
 void place_keys(const Plan& plan, const LaunchSizes& launch, const std::vector<std::int64_t>& sizes,
@@ -97,7 +100,7 @@ reference::Comparison check_placed_keys(const AttentionFacts& facts,
   reference::FmhaInputs in{inputs.at("q").view(), k.view(), {}, {}, lengths.view()};
   in.v = has_v ? v.view() : reference::first_columns(k.view(), facts.head_dim_v);
   if (const auto found = inputs.find("seqused_q"); found != inputs.end()) in.seqused_q = found->second.view();
-  give_descales(inputs, in);
+  give_descales(facts, inputs, in);
   if (facts.q_layout == QueryLayout::ragged)
     return reference::check_ragged_fmha(in, inputs.at("cu_seqlens_q").view(), outputs, check);
   return reference::check_fmha(in, outputs, check);

@@ -18,7 +18,9 @@ namespace tessera::cli {
 /// shall be exact.
 void narrow_keys(const Plan& plan, std::uint64_t seed, bool is_exact, reference::FmhaTensors& made,
                  std::map<std::string, reference::Tensor>& all);
-void give_descales(const std::map<std::string, reference::Tensor>& inputs, reference::FmhaInputs& in);
+/// v_is_k: v, a part of k, has that of k.
+void give_descales(const AttentionFacts& facts, const std::map<std::string, reference::Tensor>& inputs,
+                   reference::FmhaInputs& in);
 
 /// Completes `all`, which holds what files brought, with lengths (run_lengths.h) and random tables. Keys go where the
 /// tables say, wherever these came from; all other bytes of pools are NaN.

@@ -42,7 +42,7 @@ struct FmhaOutputs {
 };
 
 struct FmhaCheck {
-  AttentionFacts facts{};  ///< of these the mask and whether o is normalised; shapes come with the tensors
+  AttentionFacts facts{};  ///< of these mask, v_is_k and whether o is normalised; shapes come with the tensors
   std::int64_t window_size_left = -1, window_size_right = -1;  ///< -1: no bound
   std::int64_t attention_chunk = 0;                            ///< keys of a chunk; 0: there are none
   std::int64_t num_splits = 1;                                 ///< parts of the keys that the kernel merges

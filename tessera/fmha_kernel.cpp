@@ -91,6 +91,17 @@ constexpr std::pair<std::string_view, FmhaBuffer> kFmhaBuffers[] = {
 constexpr std::pair<std::string_view, FmhaScalar> kFmhaScalars[] = {{"softmax_scale", &FmhaArguments::softmax_scale},
                                                                     {"softcap", &FmhaArguments::softcap}};
 
+bool has_buffer(const LaunchPlan& plan, std::string_view name) {
+  return std::any_of(plan.buffers.begin(), plan.buffers.end(),
+                     [&](const BufferSpec& buffer) { return buffer.name == name; });
+}
+
+/// Ignored it would be a factor that is missing.
+void refuse_v_descale() {
+  throw Error(ErrorKind::usage,
+              "v_descale with v_is_k: values are columns of k, and k_descale is the factor of both: leave it null");
+}
+
 /// Scores are divided by it: 0 would make all of them NaN, and a NaN is what nobody has set.
 void check_softcap(double cap) {
   const bool is_positive = cap >= static_cast<double>(std::numeric_limits<float>::denorm_min());
@@ -104,8 +115,10 @@ struct FmhaKernel::Slots : ArgumentSlots<FmhaArguments> {
   explicit Slots(const LaunchPlan& plan)
       : ArgumentSlots(plan, {kFmhaSizes, kFmhaBuffers, kFmhaScalars}),
         caps_scores(std::any_of(plan.scalars.begin(), plan.scalars.end(),
-                                [](const ScalarSpec& scalar) { return scalar.name == "softcap"; })) {}
+                                [](const ScalarSpec& scalar) { return scalar.name == "softcap"; })),
+        has_only_k_descale(has_buffer(plan, "k_descale") && !has_buffer(plan, "v_descale")) {}
   bool caps_scores;
+  bool has_only_k_descale;  ///< values are a part of keys
 };
 
 FmhaKernel::FmhaKernel(std::shared_ptr<Kernel> kernel)
@@ -113,6 +126,7 @@ FmhaKernel::FmhaKernel(std::shared_ptr<Kernel> kernel)
 
 void FmhaKernel::launch(Device& device, Stream stream, const FmhaArguments& arguments) const {
   if (slots_->caps_scores) check_softcap(arguments.softcap);
+  if (slots_->has_only_k_descale && arguments.v_descale != 0) refuse_v_descale();
   Slots::Ordered ordered;
   kernel_->launch(device, stream, slots_->order(arguments, ordered));
 }

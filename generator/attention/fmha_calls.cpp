@@ -62,6 +62,10 @@ std::string parameters_of_latent(const FmhaLaunch& c) {
     given.give_as("const int", "block_table");
     given.give({"pages", "max_pages"});
   }
+  if (widens_keys(c.facts)) {
+    given.give_as("const float", "k_descale");
+    given.give({"k_descale_stride_batch"});  // of one key head
+  }
   given.give({"o_stride_head", "o_stride_seqlen", "o_stride_batch"});
   return given.text();
 }

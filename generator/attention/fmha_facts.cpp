@@ -82,8 +82,10 @@ std::vector<OperandPlan> fact_operands(const AttentionFacts& facts) {
   plain(has_sink(facts), "sink", "f32", "a logit of each head, in the denominator; may be null");
   plain(facts.kv_layout == KvLayout::ragged, "cu_seqlens_k", "s32", "where the keys of each sequence begin and end");
   plain(is_8_bit(facts), "q_descale", "f32", "factor of q, if not null");
-  plain(has_descales(facts), "k_descale", "f32", "factor of k, if not null");
-  plain(has_descales(facts), "v_descale", "f32", "factor of v, if not null");
+  const bool is_latent = facts.v_is_k == VIsK::on;
+  plain(has_descales(facts), "k_descale", "f32",
+        is_latent ? "factor of k, and of v with it, if not null" : "factor of k, if not null");
+  plain(has_descales(facts) && !is_latent, "v_descale", "f32", "factor of v, if not null");
   return operands;
 }
 

@@ -136,6 +136,7 @@ void add_key_parameters(const FmhaLaunch& c, LaunchStep& step) {
 
 std::span<const char* const> descales_of(const AttentionFacts& facts) {
   static constexpr const char* kAll[] = {"q_descale", "k_descale", "v_descale"};
+  if (widens_keys(facts) && facts.v_is_k == VIsK::on) return std::span(kAll).subspan(1, 1);  // v is a part of k
   return std::span(kAll).subspan(is_8_bit(facts) ? 0 : widens_keys(facts) ? 1 : 3);
 }
 

@@ -57,6 +57,7 @@ FmhaLaunch launch_facts(const Config& c) {
 
 std::string traits_of(const Config& c) {
   std::string text = fmt::format("{} heads packed", c.pack_gqa);
+  if (fmha_latent::widens(c)) text += fmt::format(", keys in {}", to_word(c.facts.kv_dtype));
   if (c.facts.kv_layout == KvLayout::paged) text += fmt::format(", pages of {}", c.facts.page_size);
   if (fmha_latent::is_dealt(c)) text += ", keys dealt";
   return text;
@@ -65,18 +66,23 @@ std::string traits_of(const Config& c) {
 /// Who owns which bytes when, as templates/fmha_latent hands them on.
 void describe_smem(const Config& config, Plan& plan) {
   const fmha_latent::SmemLayout layout = fmha_latent::smem_layout(config);
+  const bool is_widened = fmha_latent::widens(config);
   const auto add = [&](const SmemRegion& region) { plan.smem.push_back(region); };
   add({layout.q.name,
        layout.q.offset,
        layout.q.bytes,
        1,
-       {{"Q on its way", "load_q", "barrier q_full"}, {"Q of a tile", "consumer", "barrier q_empty"}}});
-  add({layout.k.name,
-       layout.k.offset,
-       layout.k.bytes,
-       2,
-       {{"K on its way", "load_k", "barrier k_full"},
-        {"K of a block, P in its last panel after S", "consumer", "barrier k_empty"}}});
+       {{"Q on its way", is_widened ? "widen" : "load_q", "barrier q_full"},
+        {"Q of a tile", "consumer", "barrier q_empty"}}});
+  SmemRegion k{layout.k.name, layout.k.offset, layout.k.bytes, 2, {}};
+  if (is_widened) {
+    k.phases = {{"K in 8 bits on its way, to half of each panel", "load_k", "barrier raw_full"},
+                {"K becoming 16 bits", "widen", "barrier k_full"}};
+  } else {
+    k.phases = {{"K on its way", "load_k", "barrier k_full"}};
+  }
+  k.phases.push_back({"K of a block, P in its last panel after S", "consumer", "barrier k_empty"});
+  add(k);
   for (const fmha_latent::SmemRegion& region : {layout.references, layout.sums, layout.barriers})
     add({region.name, region.offset, region.bytes});
   plan.smem_bytes = layout.total_bytes;
@@ -93,7 +99,6 @@ void FmhaLatentOperator::require_facts(const Fmha& problem) {
   if (problem.promote_every.value_or(0) != 0) refuse("promote_every", fmt::format("{}", *problem.promote_every));
   if (problem.kv_pools != KvPools::dense) refuse("kv_pools", to_word(problem.kv_pools));
   if (problem.v_layout != Layout::mn_major) refuse("v_layout", to_word(problem.v_layout));
-  if (problem.kv_dtype && *problem.kv_dtype != problem.dtype) refuse("kv_dtype", to_word(*problem.kv_dtype));
   if (problem.p_path) refuse("p_path", to_word(*problem.p_path));
   if (problem.mma_kind && *problem.mma_kind != MmaKind::wgmma_f16) refuse("mma_kind", to_word(*problem.mma_kind));
   if (problem.cta_group) refuse("cta_group", fmt::format("{}", *problem.cta_group));
@@ -143,6 +148,8 @@ std::string FmhaLatentOperator::explain(const Config& config, const Verdict& ver
     case Rule::dtype_not_16_bit:
       return fmt::format("{} elements of {} bytes, {} allowed: take bf16 or f16", to_word(config.facts.dtype), found,
                          bound);
+    case Rule::key_dtype_unknown:
+      return fmt::format("kv_dtype {}: take {} or e4m3", to_word(config.facts.kv_dtype), to_word(config.facts.dtype));
     case Rule::head_dim_not_latent:
       return only("head_dim", "keys that are values too have 576 columns");
     case Rule::head_dim_v_not_latent:
@@ -208,15 +215,19 @@ void FmhaLatentOperator::describe(const Config& config, Plan& plan) {
   const auto plain = [](const char* name, std::string_view type, const char* use) {
     return OperandPlan{.name = name, .dtype = std::string(type), .tensor_map_type = {}, .swizzle = {}, .use = use};
   };
+  OperandPlan k = operand("k", "B of S = Q K^T, K-major; its first columns B of O = P V, MN-major");
+  if (fmha_latent::widens(config)) {
+    k.dtype = k.tensor_map_type = to_word(config.facts.kv_dtype);
+    k.swizzle = to_word(Swizzle::none);
+  }
   plan.mma_kind = to_word(config.mma_kind);
-  plan.operands = {operand("q", "A of S = Q K^T, from shared memory"),
-                   operand("k", "B of S = Q K^T, K-major; its first columns B of O = P V, MN-major"),
+  plan.operands = {operand("q", "A of S = Q K^T, from shared memory"), k,
                    plain("o", dtype, "D of O = P V, stored from registers"),
                    plain("lse", "f32", "written if not null")};
   for (const OperandPlan& of_fact : fact_operands(config.facts)) plan.operands.push_back(of_fact);
   describe_smem(config, plan);
-  plan.entry_registers = fmha_latent::RegisterBudget{}.entry;
-  for (int i = 0; i < fmha_latent::kNumRoles; ++i) {
+  plan.entry_registers = fmha_latent::register_budget(config).entry;
+  for (int i = 0; i < fmha_latent::num_roles(config); ++i) {
     const fmha_latent::Role role = fmha_latent::role(config, i);
     plan.roles.push_back({role.name, role.first_warp, role.warps, role.registers});
   }

@@ -16,6 +16,7 @@
 #include "fmha_latent/epilogue.cuh"
 #include "fmha_latent/matmul.cuh"
 #include "fmha_latent/params.cuh"
+#include "fmha_latent/widen.cuh"
 #include "ptx/address.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/fence.cuh"
@@ -35,7 +36,7 @@ struct Consumer {
 
   const Params& p;
   const unsigned smem;
-  const fmha::Scale scale{p.softmax_scale};
+  fmha::Scale scale{p.softmax_scale};  // of 8-bit keys each part has its own
   Walk<C> walk{p};
   fmha::RowStatistics rows{};
   unsigned parity = 0;  // of slots
@@ -72,7 +73,7 @@ struct Consumer {
 
   // What lies in a block behind the last key is nobody's, and 0 times a NaN is one.
   __device__ __forceinline__ void clear_behind(int first_key) const {
-    if constexpr (C.facts.seqused == UsedLengths::none) return;
+    if constexpr (C.facts.seqused == UsedLengths::none || widens(C)) return;
     const int valid = keys - first_key;
     if (valid <= 0 || valid >= kBlockKeys) return;
 #pragma unroll 1
@@ -213,6 +214,7 @@ struct Consumer {
       const float theirs = ptx::ld_shared_f32(other + 32 * r);
       rows.sum[r] = kIndex == 0 ? rows.sum[r] + theirs : theirs + rows.sum[r];
       factor[r] = part.slot >= 0 ? 1.0f : rows.sum[r] == 0.0f ? 0.0f : 1.0f / rows.sum[r];
+      if constexpr (widens(C)) factor[r] *= descale_of<C>(p, part.sequence);
     }
   }
 
@@ -223,6 +225,7 @@ struct Consumer {
 #pragma unroll 1
     for (; walk.next(part); q_parity ^= 1) {
       keys = keys_of<C>(p, part.sequence);
+      if constexpr (widens(C)) scale = fmha::Scale{p.softmax_scale * descale_of<C>(p, part.sequence)};
       rows = {};
       int accumulate = 0;
       ptx::mbarrier_wait_parity(barrier_at<kBarriers.q_full>(smem), q_parity);

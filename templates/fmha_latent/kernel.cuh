@@ -1,5 +1,5 @@
 // Attention over keys that are values too, warp-specialised for Hopper: one warpgroup produces, two consume. Roles in
-// their order: producer.cuh, consumer.cuh (matmul.cuh), epilogue.cuh; deal.cuh says who takes which keys.
+// their order: producer.cuh (widen.cuh), consumer.cuh (matmul.cuh), epilogue.cuh; deal.cuh says who takes which keys.
 #pragma once
 
 #include "common/illegal_config.cuh"
@@ -7,6 +7,7 @@
 #include "fmha_latent/merge.cuh"
 #include "fmha_latent/params.cuh"
 #include "fmha_latent/producer.cuh"
+#include "fmha_latent/widen.cuh"
 #include "ptx/address.cuh"
 #include "ptx/fence.cuh"
 #include "ptx/griddepcontrol.cuh"
@@ -28,6 +29,10 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
   for (int i = 0; i < 2 * kConsumers; ++i) ptx::mbarrier_init(barrier_at<kBarriers.k_empty>(smem, i), 4);
 #pragma unroll 1
   for (int i = 0; i < 2; ++i) ptx::mbarrier_init(barrier_at<kBarriers.p_full>(smem, i), 4);
+  if constexpr (widens(C)) {
+#pragma unroll 1
+    for (int i = 0; i < 2 * kPanels; ++i) ptx::mbarrier_init(barrier_at<kBarriers.raw_full>(smem, i), 1);
+  }
   ptx::fence_mbarrier_init();
 }
 
@@ -49,11 +54,15 @@ __device__ __forceinline__ void kernel(const Params& params) {
   }
   __syncthreads();
 
-  constexpr RegisterBudget kBudget;
+  constexpr RegisterBudget kBudget = register_budget(C);
   const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / kWarpgroupThreads, 0);
   if (warpgroup == 0) {
     ptx::setmaxnreg_dec<kBudget.producer>();
-    produce<C>(params, smem);
+    if constexpr (widens(C)) {
+      load_or_widen<C>(params, smem);
+    } else {
+      produce<C>(params, smem);
+    }
   } else {
     ptx::setmaxnreg_inc<kBudget.consumer>();
     if (warpgroup == 1) {

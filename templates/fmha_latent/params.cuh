@@ -22,6 +22,8 @@ struct Params {
   const int* block_table = nullptr;  // [batch][max_pages]: keys in pages
   int pages = 0;                     // of the pool
   int max_pages = 0;
+  const float* k_descale = nullptr;  // [batch], may be null: 8-bit keys
+  long long k_descale_stride_batch = 0;
   long long o_stride_head = 0;  // of o_rows, in elements
   long long o_stride_seqlen = 0;
   long long o_stride_batch = 0;

@@ -24,6 +24,7 @@ struct BlockLoad {
   static constexpr bool kHasPages = C.facts.kv_layout == KvLayout::paged;
   static constexpr int kBoxKeys = box_keys(C);
   static constexpr int kBoxes = kBlockKeys / kBoxKeys;
+  static constexpr int kLoadedSpan = widens(C) ? kRawSpanBytes : kSpanBytes;
 
   const Params& p;
   const int sequence;
@@ -59,9 +60,9 @@ struct BlockLoad {
     const int row = row_of(first_key), outermost = outermost_of(page);
 #pragma unroll 1
     for (int panel = first; panel < first + count; ++panel) {
-      if (lane() == 0) ptx::mbarrier_arrive_expect_tx(full[panel], kPanelBytes);
+      if (lane() == 0) ptx::mbarrier_arrive_expect_tx(full[panel], kBlockKeys * kLoadedSpan);
       __syncwarp(kLoaders);
-      ptx::tma_load_5d(slot + panel * kPanelBytes + lane() * kBoxKeys * kSpanBytes, p.k, full[panel], 0, row, panel, 0,
+      ptx::tma_load_5d(slot + panel * kPanelBytes + lane() * kBoxKeys * kLoadedSpan, p.k, full[panel], 0, row, panel, 0,
                        outermost);
     }
   }
@@ -76,11 +77,27 @@ struct BlockLoad {
   }
 };
 
+// The rows of Q, once those before are in use no more. One thread.
+template <Config C>
+__device__ __forceinline__ void load_rows(const Params& p, unsigned smem, int sequence, int row, int query,
+                                          unsigned parity) {
+  constexpr SmemLayout kLayout = smem_layout(C);
+  constexpr Barriers kBarriers = barriers(C);
+  ptx::mbarrier_wait_parity(barrier_at<kBarriers.q_empty>(smem), parity);
+  ptx::mbarrier_arrive_expect_tx(barrier_at<kBarriers.q_full>(smem), kSlotBytes);
+#pragma unroll 1
+  for (int panel = 0; panel < kPanels; ++panel) {
+    ptx::tma_load_5d(smem + kLayout.q.offset + panel * kPanelBytes, p.q, barrier_at<kBarriers.q_full>(smem),
+                     panel * kSpanElements, row - query * C.pack_gqa, query, 0, sequence);
+  }
+}
+
 template <Config C>
 __device__ __forceinline__ void load_keys(const Params& p, unsigned smem, Walk<C>& walk) {
   constexpr SmemLayout kLayout = smem_layout(C);
   constexpr Barriers kBarriers = barriers(C);
   const int tile = walk.tile(), tiles = tiles_of_sequence<C>(p);
+  constexpr BarrierRow kFull = widens(C) ? kBarriers.raw_full : kBarriers.k_full;
   unsigned parity = 1;
   Part part;
 #pragma unroll 1
@@ -97,8 +114,8 @@ __device__ __forceinline__ void load_keys(const Params& p, unsigned smem, Walk<C
       if (first_key + i * kBlockKeys < end) block.prefetch(first_key + i * kBlockKeys, pages[i], tile, tiles);
 #pragma unroll 1
     for (int index = 0; first_key < end; first_key += kBlockKeys, index ^= 1) {
-      const unsigned slot = smem + kLayout.k.offset + index * kSlotBytes;
-      const BarrierRow full = row_at<kBarriers.k_full>(smem, index * kPanels);
+      const unsigned slot = smem + kLayout.k.offset + index * kSlotBytes + (widens(C) ? kRawOffset : 0);
+      const BarrierRow full = row_at<kFull>(smem, index * kPanels);
       const BarrierRow empty = row_at<kBarriers.k_empty>(smem, index * kConsumers);
       const int page = pages[0], ahead = first_key + kBlocksAhead * kBlockKeys;
       if (ahead < end) block.prefetch(ahead, pages[kBlocksAhead], tile, tiles);
@@ -116,23 +133,13 @@ __device__ __forceinline__ void load_keys(const Params& p, unsigned smem, Walk<C
 }
 
 template <Config C>
-__device__ __forceinline__ void load_rows(const Params& p, unsigned smem, Walk<C>& walk) {
-  constexpr SmemLayout kLayout = smem_layout(C);
-  constexpr Barriers kBarriers = barriers(C);
+__device__ __forceinline__ void load_rows_of_parts(const Params& p, unsigned smem, Walk<C>& walk) {
   unsigned parity = 1;
   Part part;
   const int row = walk.tile() * kRows;
   const int query = row / C.pack_gqa;
 #pragma unroll 1
-  for (; walk.next(part); parity ^= 1) {
-    ptx::mbarrier_wait_parity(barrier_at<kBarriers.q_empty>(smem), parity);
-    ptx::mbarrier_arrive_expect_tx(barrier_at<kBarriers.q_full>(smem), kSlotBytes);
-#pragma unroll 1
-    for (int panel = 0; panel < kPanels; ++panel) {
-      ptx::tma_load_5d(smem + kLayout.q.offset + panel * kPanelBytes, p.q, barrier_at<kBarriers.q_full>(smem),
-                       panel * kSpanElements, row - query * C.pack_gqa, query, 0, part.sequence);
-    }
-  }
+  for (; walk.next(part); parity ^= 1) load_rows<C>(p, smem, part.sequence, row, query, parity);
 }
 
 template <Config C>
@@ -143,7 +150,7 @@ __device__ __forceinline__ void produce(const Params& p, unsigned smem) {
   if (warp == kWarpOfK) {
     load_keys<C>(p, smem, walk);
   } else if (ptx::elect_sync()) {
-    load_rows<C>(p, smem, walk);
+    load_rows_of_parts<C>(p, smem, walk);
   }
 }
 

@@ -16,8 +16,11 @@
 // panels, each of which is a box of the tensor map with a barrier of its own; there are two slots, one for each block
 // of a pair.
 //
+// 8-bit keys (kv_dtype e4m3): what is loaded are bytes, into the second half of each panel, and three warps of the
+// producer warpgroup widen a panel each where it lies: fmha_latent/widen.cuh.
+//
 // Tensor maps, with interleave none, element strides 1, zero fill, L2 promotion of 128 bytes, swizzle 128B; q as of
-// packed heads and k as in spec/fmha.h, boxes q_box and k_box.
+// packed heads and k as in spec/fmha.h, boxes q_box and k_box. 8-bit keys have none, and panels of 64 bytes.
 //
 // Entry parameters, in this order:
 //   const __grid_constant__ TensorMap q, k
@@ -27,6 +30,8 @@
 //   int batch, heads_q, heads_kv, seqlen_q, seqlen_k
 //   float softmax_scale
 //   int* block_table, int pages, max_pages: keys in pages
+//   float* k_descale    [batch, heads_kv], factor of k, which v is a part of; may be null, which is 1: 8-bit keys
+//   long long k_descale_stride_batch, k_descale_stride_head: likewise
 //   long long o_stride_head, o_stride_seqlen, o_stride_batch
 // Keys in pages: k [pages, page_size, 1, head_dim] is a pool, int* block_table [batch, max_pages] lists the pages of
 // each sequence, of which seqused_k keys are valid. An entry that is read and is no page of the pool stands for zeros;
@@ -90,6 +95,7 @@ enum class Rule {
   ok,
   v_is_not_k,               // 0; 1
   dtype_not_16_bit,         // bytes of the type; 2
+  key_dtype_unknown,        // bytes of the type; 1 (e4m3)
   head_dim_not_latent,      // head_dim; 576
   head_dim_v_not_latent,    // head_dim_v; 512
   tile_m_not_64,            // tile_m; 64 (wgmma M: O of more rows finds no registers)
@@ -112,6 +118,7 @@ enum class Rule {
 
 TESSERA_HD constexpr bool prefetches(const Config& c) { return c.pack_gqa > kRows; }
 TESSERA_HD constexpr bool is_dealt(const Config& c) { return c.split_kv == SplitKv::dealt; }
+TESSERA_HD constexpr bool widens(const Config& c) { return widens_keys(c.facts); }
 
 inline constexpr int kSpanBytes = 128;
 inline constexpr int kSpanElements = kSpanBytes / 2;
@@ -120,6 +127,9 @@ inline constexpr int kPanels = kHeadDim / kSpanElements;
 inline constexpr int kPanelsOfHalf = kHeadDimV / kSpanElements / 2;  // that a warpgroup multiplies as V
 inline constexpr int kPanelOfP = kHeadDimV / kSpanElements;          // which is no V
 inline constexpr int kSlotBytes = kPanels * kPanelBytes;
+inline constexpr int kRawSpanBytes = kSpanElements;  // of 8-bit keys
+inline constexpr int kRawPanelBytes = kBlockKeys * kRawSpanBytes;
+inline constexpr int kRawOffset = kPanelBytes - kRawPanelBytes;  // where they come to, in a panel
 inline constexpr int kConsumers = 2;
 inline constexpr int kThreads = (kConsumers + 1) * kWarpgroupThreads;
 
@@ -136,13 +146,14 @@ struct SmemLayout {
 struct Barriers {
   BarrierRow q_full;
   BarrierRow q_empty;
-  BarrierRow k_full;   // [slot][panel]
-  BarrierRow k_empty;  // [slot][consumer warpgroup]: that one reads nothing there any more
-  BarrierRow p_full;   // [slot]: P and its references are there
-  int count = 0;       // of all
+  BarrierRow k_full;    // [slot][panel]
+  BarrierRow k_empty;   // [slot][consumer warpgroup]: that one reads nothing there any more
+  BarrierRow p_full;    // [slot]: P and its references are there
+  BarrierRow raw_full;  // as k_full, 8-bit keys only: their bytes are there
+  int count = 0;        // of all
 };
 // The first one at `offset` of the shared memory at `smem`.
-TESSERA_HD constexpr Barriers barriers_from(int offset, unsigned smem) {
+TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigned smem) {
   common::BarrierCursor cursor{{smem, offset, 0}};
   Barriers b;
   b.q_full = cursor.take(1);
@@ -150,24 +161,25 @@ TESSERA_HD constexpr Barriers barriers_from(int offset, unsigned smem) {
   b.k_full = cursor.take(2 * kPanels);
   b.k_empty = cursor.take(2 * kConsumers);
   b.p_full = cursor.take(2);
+  b.raw_full = cursor.take(widens(c) ? 2 * kPanels : 0);
   b.count = cursor.next.index;
   return b;
 }
 
-TESSERA_HD constexpr SmemLayout smem_layout(const Config&) {
+TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   SmemLayout layout;
   layout.q = {"q", 0, kSlotBytes};
   layout.k = {"k", end_of(layout.q), 2 * kSlotBytes};
   layout.references = {"references", end_of(layout.k), 2 * kRows * 4};
   layout.sums = {"sums", end_of(layout.references), kConsumers * kRows * 4};
-  layout.barriers = {"barriers", end_of(layout.sums), 8 * barriers_from(0, 0).count};
+  layout.barriers = {"barriers", end_of(layout.sums), 8 * barriers_from(c, 0, 0).count};
   layout.total_bytes = end_of(layout.barriers);
   return layout;
 }
 
 // Addresses, where `smem` is that of the CTA's shared memory.
 TESSERA_HD constexpr Barriers barriers(const Config& c, unsigned smem = 0) {
-  return barriers_from(smem_layout(c).barriers.offset, smem);
+  return barriers_from(c, smem_layout(c).barriers.offset, smem);
 }
 
 // Registers per thread: at entry, as __launch_bounds__ deals them, and after setmaxnreg.
@@ -176,6 +188,10 @@ struct RegisterBudget {
   int producer = 40;
   int consumer = 232;
 };
+// Warps that widen need more than those that load.
+TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
+  return widens(c) ? RegisterBudget{168, 56, 224} : RegisterBudget{};
+}
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid_pages(const AttentionFacts& facts) {
   const int keys = facts.page_size;
@@ -194,6 +210,9 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (facts.v_is_k != VIsK::on) return {Rule::v_is_not_k, 0, 1};
   if (facts.dtype != DType::f16 && facts.dtype != DType::bf16) {
     return {Rule::dtype_not_16_bit, dtype_bytes(facts.dtype), 2};
+  }
+  if (facts.kv_dtype != facts.dtype && facts.kv_dtype != DType::e4m3) {
+    return {Rule::key_dtype_unknown, dtype_bytes(facts.kv_dtype), 1};
   }
   if (facts.head_dim != kHeadDim) return {Rule::head_dim_not_latent, facts.head_dim, kHeadDim};
   if (facts.head_dim_v != kHeadDimV) return {Rule::head_dim_v_not_latent, facts.head_dim_v, kHeadDimV};
@@ -218,12 +237,18 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   return {};
 }
 
-inline constexpr int kNumRoles = 4;
 inline constexpr int kWarpOfK = 0;  // of the producer warpgroup
 inline constexpr int kWarpOfQ = 1;
+inline constexpr int kFirstWideningWarp = kWarpOfQ;  // 8-bit keys
+inline constexpr int kWideningWarps = 3;
+static_assert(kPanels % kWideningWarps == 0);
 
-TESSERA_HD constexpr Role role(const Config&, int index) {
-  const RegisterBudget budget;
+TESSERA_HD constexpr int num_roles(const Config& c) { return widens(c) ? 3 : 4; }
+TESSERA_HD constexpr Role role(const Config& c, int index) {
+  const RegisterBudget budget = register_budget(c);
+  if (widens(c) && index == 0) return {"load_k", kWarpOfK, 1, budget.producer};
+  if (widens(c) && index == 1) return {"widen", kFirstWideningWarp, kWideningWarps, budget.producer};
+  if (widens(c)) index = 3;
   switch (index) {
     case 0:
       return {"load_k", kWarpOfK, 1, budget.producer};

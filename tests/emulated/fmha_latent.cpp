@@ -7,6 +7,7 @@ namespace tessera {
 namespace {
 
 using emulator::Schedule;
+using Descales = testing::FmhaLaunchFacts::Descales;
 
 Fmha latent(int heads) { return {.head_dim = 576, .head_dim_v = 512, .v_is_k = VIsK::on, .pack_gqa = heads}; }
 
@@ -80,6 +81,50 @@ TEST_CASE("latent attention: keys dealt to CTAs, and their parts merged") {
   problem.pack_gqa = 16;
   testing::check_runs(problem, {40, 16, 1, 2, 300, 576, 512}, *compiler, {Schedule::adversarial}, 1,
                       {.seqused_k = std::vector<std::int64_t>(40, 131), .num_sms = 9});
+}
+
+Fmha latent_e4m3(int heads, DType dtype = DType::bf16) {
+  Fmha problem = latent(heads);
+  problem.dtype = dtype;
+  problem.kv_dtype = DType::e4m3;
+  return problem;
+}
+
+// Descales of single sequences: the fourth one's is negative, and folds into no exponent.
+TEST_CASE("latent attention over e4m3 keys: one descale for keys and values, dense, in pages, dealt") {
+  const std::unique_ptr<Compiler> compiler = testing::find_compiler();
+  if (!compiler) return;
+  // A key more than a pair of blocks.
+  testing::check_runs(latent_e4m3(64), {1, 64, 1, 1, 129, 576, 512}, *compiler,
+                      {Schedule::fair, Schedule::eager, Schedule::lazy, Schedule::adversarial, Schedule::split}, 1,
+                      {.descales = Descales::one, .num_sms = 2});
+  testing::check_runs(latent_e4m3(128), {3, 128, 1, 1, 330, 576, 512}, *compiler,
+                      {Schedule::lazy, Schedule::adversarial}, 1, {.descales = Descales::each, .num_sms = 2});
+  int turn = 0;
+  for (const int page_size : {64, 8, 16, 32, 64, 128, 256}) {
+    const int kind = page_size == 64 ? 1 : turn;
+    ++turn;
+    Fmha problem = latent_e4m3(kind % 2 == 0 ? 64 : 16, kind % 3 == 0 ? DType::f16 : DType::bf16);
+    problem.kv_layout = KvLayout::paged;
+    problem.page_size = page_size;
+    problem.mask = kind % 3 == 2 ? Mask::none : Mask::causal;
+    problem.split_kv = kind % 2 == 0 ? SplitKv::off : SplitKv::dealt;
+    testing::FmhaLaunchFacts facts{.seqused_k = {193, 0, 65}, .descales = Descales::each, .num_sms = 2};
+    facts.input_seed = static_cast<std::uint64_t>(turn);
+    facts.has_foreign_pages = turn % 3 == 1;
+    facts.spare_pages = turn % 4;
+    testing::check_runs(problem, {3, *problem.pack_gqa, 1, turn % 4 + 1, 200, 576, 512}, *compiler,
+                        {Schedule::adversarial}, 1, facts);
+  }
+  // More than a block, and than three.
+  for (const std::int64_t keys : {65, 193})
+    testing::check_runs(latent_e4m3(16, DType::f16), {5, 16, 1, 1, keys, 576, 512}, *compiler, {Schedule::adversarial},
+                        1, {.descales = keys == 65 ? Descales::none : Descales::each, .num_sms = 2});
+  Fmha problem = latent_e4m3(64);
+  problem.seqused = UsedLengths::k;
+  problem.split_kv = SplitKv::dealt;
+  testing::check_runs(problem, {6, 64, 1, 1, 300, 576, 512}, *compiler, {Schedule::lazy}, 1,
+                      {.seqused_k = {300, 0, 1, 65, 128, 190}, .descales = Descales::each, .num_sms = 3});
 }
 
 }  // namespace

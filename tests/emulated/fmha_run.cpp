@@ -392,7 +392,7 @@ class Run {
       return TensorView{tensor.bytes.data(), DType::f32, {sizes_.batch, sizes_.heads_kv}, strides};
     };
     inputs.k_descale = view("k_descale");
-    inputs.v_descale = view("v_descale");
+    inputs.v_descale = view(is_latent() ? "k_descale" : "v_descale");
     if (is_8_bit()) inputs.q_descale = view("q_descale");
   }
 

@@ -8,6 +8,7 @@
 #include "generator/attention/fmha_latent_operator.h"
 #include "generator/attention/fmha_tcgen05_operator.h"
 #include "generator/candidates.h"
+#include "generator/operator_words.h"
 #include "tessera/error.h"
 #include "tessera/plan.h"
 #include "tests/generator/problems.h"
@@ -87,6 +88,37 @@ TEST_CASE("latent attention: what is refused, and why") {
   CHECK(refusal({{"v_layout", "k"}}) == "fmha has no kernel for v_layout k with v_is_k");
   CHECK(refusal({{"kv_copy", "cp_async"}}) == "fmha has no kernel for kv_copy cp_async with v_is_k");
   CHECK(refusal({{"dtype", "e4m3"}}) == "fmha has no kernel for dtype e4m3 with v_is_k");
+  CHECK(refusal({{"kv_dtype", "e5m2"}}) == "fmha has no kernel for kv_dtype e5m2 beside dtype bf16: take bf16 or e4m3");
+  fmha_latent::Config c;
+  c.facts.kv_dtype = DType::e5m2;
+  CHECK(FmhaLatentOperator::explain(c, fmha_latent::why_invalid(c)) == "kv_dtype e5m2: take bf16 or e4m3");
+}
+
+TEST_CASE("latent attention: e4m3 keys are bytes in maps, and have one descale") {
+  const Plan plan = make_plan(latent({{"kv_dtype", "e4m3"}}));
+  CHECK(plan.kernel == "tessera_fmha_latent_sm90a_d576v512_64x64_s2_sw128_full_bf16_kve4m3_v_is_k_on_pack128");
+  const auto buffer = [&](std::string_view name) {
+    return std::find_if(plan.launch.buffers.begin(), plan.launch.buffers.end(),
+                        [&](const BufferSpec& b) { return b.name == name; });
+  };
+  REQUIRE(buffer("k") != plan.launch.buffers.end());
+  CHECK(buffer("k")->dtype == "e4m3");
+  REQUIRE(buffer("k_descale") != plan.launch.buffers.end());
+  CHECK(buffer("k_descale")->is_optional);
+  CHECK(buffer("v_descale") == plan.launch.buffers.end());
+  CHECK(std::none_of(plan.launch.sizes.begin(), plan.launch.sizes.end(),
+                     [](const SizeSpec& size) { return size.name.starts_with("v_"); }));
+  REQUIRE(plan.launch.tensor_maps.size() == 2);
+  CHECK(plan.launch.tensor_maps[1].swizzle == tensor_map_swizzle(Swizzle::none));
+  CHECK(plan.launch.tensor_maps[1].box == std::vector<std::uint32_t>{64, 64, 1, 1, 1});
+  // The bytes of a panel end where it ends, so that nothing is written over them before it is read.
+  CHECK(fmha_latent::kRawOffset + fmha_latent::kRawPanelBytes == fmha_latent::kPanelBytes);
+  REQUIRE(plan.roles.size() == 3);
+  CHECK(plan.roles[1].name == "widen");
+  CHECK(plan.roles[1].warps == 3);
+  const LaunchPlan plain = make_plan(latent()).launch;
+  CHECK(std::none_of(plain.buffers.begin(), plain.buffers.end(),
+                     [](const BufferSpec& b) { return b.name.ends_with("_descale"); }));
 }
 
 TEST_CASE("latent attention: heads and the split follow from hints") {

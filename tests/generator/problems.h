@@ -79,6 +79,7 @@ inline std::vector<Problem> every_fact() {
   for (const DType dtype : {DType::bf16, DType::f16})
     for (const Mask mask : {Mask::none, Mask::causal})
       problems.push_back(Fmha{.head_dim = 576, .head_dim_v = 512, .dtype = dtype, .mask = mask, .v_is_k = VIsK::on});
+  problems.push_back(Fmha{.head_dim = 576, .head_dim_v = 512, .v_is_k = VIsK::on, .kv_dtype = DType::e4m3});
   for (const fmha::HeadDims& dims : fmha::kHeadDims)
     for (const DType dtype : {DType::bf16, DType::f16})
       if (dims.head_dim >= 64 && dims.head_dim <= 256 && dims.head_dim % 32 == 0 && dims.head_dim != 160)

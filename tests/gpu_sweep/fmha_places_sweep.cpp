@@ -128,6 +128,7 @@ class Sweep {
     }
     problem.pack_gqa = 1 << pick(0, 7);
     problem.split_kv = pick(0, 2) == 0 ? SplitKv::off : SplitKv::dealt;
+    if (pick(0, 1) == 0) problem.kv_dtype = DType::e4m3;
     return problem;
   }
 
@@ -245,7 +246,8 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel) {
   };
   const Tensor of_k = descales(6), of_v = descales(7), of_q = descales(8);
   if (problem.kv_dtype) made.k = reference::narrowed(made.k), made.v = reference::narrowed(made.v);
-  if (has_factors) a.k_descale = upload("k_descale", of_k), a.v_descale = upload("v_descale", of_v);
+  if (has_factors) a.k_descale = upload("k_descale", of_k);
+  if (has_factors && has_v(problem)) a.v_descale = upload("v_descale", of_v);
   if (is_8_bit) a.q_descale = upload("q_descale", of_q);
   const Placed placed = place(problem, made, lengths, a);
   const DType of_rows = is_8_bit ? problem.o_dtype.value_or(DType::bf16) : problem.dtype;
@@ -260,7 +262,7 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel) {
   a.seqused_k = upload("seqused_k", lengths), a.seqused_q = upload("seqused_q", lengths_q);
   if (problem.kv_layout == KvLayout::paged) a.block_table = upload("block_table", placed.block_table);
   if (problem.kv_layout == KvLayout::ragged) a.cu_seqlens_k = upload("cu_seqlens_k", placed.ends);
-  reference::FmhaCheck check{.facts = {.mask = problem.mask, .output = problem.output}};
+  reference::FmhaCheck check{.facts = {.mask = problem.mask, .output = problem.output, .v_is_k = problem.v_is_k}};
   if (problem.window == Window::sliding) {
     check.window_size_left = a.window_size_left = pick(0, 3) == 0 ? -1 : pick(0, a.seqlen_k);
     check.window_size_right = a.window_size_right = pick(0, 3) == 0 ? -1 : pick(0, 300);
@@ -331,7 +333,7 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel) {
   reference::FmhaInputs inputs{made.q.view(), placed.dense_k.view(), {}, {}, lengths.view()};
   inputs.v = has_v(problem) ? placed.dense_v.view() : reference::first_columns(inputs.k, v_columns);
   if (problem.seqused == UsedLengths::qk) inputs.seqused_q = lengths_q.view();
-  if (has_factors) inputs.k_descale = of_k.view(), inputs.v_descale = of_v.view();
+  if (has_factors) inputs.k_descale = of_k.view(), inputs.v_descale = (has_v(problem) ? of_v : of_k).view();
   if (is_8_bit) inputs.q_descale = of_q.view();
   const reference::Comparison result = reference::check_fmha(inputs, outputs, check);
   ++shapes_;

@@ -396,6 +396,24 @@ TEST_CASE("jit: kernels ask the device about every pointer where the options say
   }
 }
 
+TEST_CASE("jit: a factor of values that are a part of keys is refused, not ignored") {
+  const Fixture fixture;
+  const Fmha latent{.head_dim = 576, .head_dim_v = 512, .v_is_k = VIsK::on, .kv_dtype = DType::e4m3};
+  const auto refusal = [&](const Fmha& problem, const FmhaArguments& arguments) {
+    const FmhaKernel kernel = fixture.jit()->kernel(problem);
+    FakeDevice device;
+    for (const LaunchStep& step : kernel.kernel().plan().launch.steps)
+      for (const KernelParameter& parameter : step.parameters)
+        device.entries[step.entry].push_back(parameter_bytes(parameter.kind));
+    return std::string(error_of([&] { kernel.launch(device, {}, arguments); }).what());
+  };
+  const std::string only_k =
+      "v_descale with v_is_k: values are columns of k, and k_descale is the factor of both: leave it null";
+  CHECK(refusal(latent, {.v_descale = 4096}) == only_k);
+  CHECK(refusal(latent, {.k_descale = 4096}) != only_k);  // but for its sizes
+  CHECK(refusal(Fmha{.kv_dtype = DType::e4m3}, {.v_descale = 4096}) != only_k);
+}
+
 TEST_CASE("jit: compiler options enter the key") {
   const Fixture fixture;
   fixture.jit()->kernel(Fmha{});

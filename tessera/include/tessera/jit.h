@@ -86,7 +86,7 @@ struct JitOptions {
 /// sink fp32 [heads_q], may be null. Keys in pages: k and v [pages, page_size, heads_kv,
 /// ..] by block_table int32 [batch, max_pages], seqlen_k the most keys of a sequence. Ragged keys: k and v [tokens_k,
 /// heads_kv, ..] by cu_seqlens_k int32 [batch + 1]. v_is_k: v is not read. kv_dtype e4m3: k_descale and v_descale fp32
-/// [batch, heads_kv] by strides in elements, null: 1.
+/// [batch, heads_kv] by strides in elements, null: 1; with v_is_k k_descale is the factor of both and v_descale null.
 struct FmhaArguments {
   DevicePointer q = 0, k = 0, v = 0, o = 0;
   DevicePointer lse = 0, row_max = 0, row_sum = 0;
