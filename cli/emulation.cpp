@@ -16,11 +16,10 @@ using emulator::Schedule;
 
 namespace {
 
-constexpr std::pair<const char*, Schedule> kSchedules[] = {{"fair", Schedule::fair},
-                                                           {"eager", Schedule::eager},
-                                                           {"lazy", Schedule::lazy},
-                                                           {"adversarial", Schedule::adversarial},
-                                                           {"split", Schedule::split}};
+constexpr std::pair<const char*, Schedule> kSchedules[] = {
+    {"fair", Schedule::fair},   {"eager", Schedule::eager},
+    {"lazy", Schedule::lazy},   {"adversarial", Schedule::adversarial},
+    {"split", Schedule::split}, {"weak", Schedule::weak}};
 
 }  // namespace
 
@@ -32,8 +31,9 @@ const char* to_string(Schedule schedule) noexcept {
 
 void EmulatorFlags::add_to(FlagSet& flags) {
   flags.group("Emulator");
-  flags.text("--schedule", "WORD", schedule,
-             "who runs when: fair (default), eager, lazy, adversarial, split, or all of them, one after the other");
+  flags.text(
+      "--schedule", "WORD", schedule,
+      "who runs when: fair (default), eager, lazy, adversarial, split, weak, or all of them, one after the other");
   flags.toggle("--races", detects_races, "report accesses that nothing orders; up to four times slower");
   flags.toggle("--strict", is_strict, "hazards fail the call too");
   flags.number("--max-instructions", "N", max_instructions, 1,
@@ -52,7 +52,8 @@ std::vector<Schedule> EmulatorFlags::schedules() const {
   std::vector<Schedule> found;
   for (const auto& [word, value] : kSchedules)
     if (schedule == word || schedule == "all") found.push_back(value);
-  if (found.empty()) index_of_word("--schedule", schedule, {"fair", "eager", "lazy", "adversarial", "split", "all"});
+  if (found.empty())
+    index_of_word("--schedule", schedule, {"fair", "eager", "lazy", "adversarial", "split", "weak", "all"});
   return found;
 }
 

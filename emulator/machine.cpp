@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "emulator/findings/race.h"
+#include "emulator/memory/weak_memory.h"
 #include "emulator/tensor_cores/wgmma.h"
 
 namespace tessera::emulator {
@@ -100,6 +101,8 @@ bool Warp::converged(Mask wanted, Mask active, Step& out) {
   if ((active & wanted) == wanted) {
     if (race) [[unlikely]]
       launch->race->meet(*this, wanted);
+    if (launch->weak) [[unlikely]]
+      launch->weak->synchronise(*this, wanted);
     return true;
   }
   keep(active);
@@ -128,6 +131,7 @@ Mask Warp::missing_at_barrier(Mask wanted, Mask here) const {
 
 void Warp::release_barrier(Mask wanted) {
   if (race) launch->race->meet(*this, wanted);
+  if (launch->weak) launch->weak->synchronise(*this, wanted);
   for (std::size_t i = 0; i < parked.size();) {
     Group& group = parked[i];
     if (group.wait.kind != Wait::Kind::warp_barrier || group.wait.mask != wanted) {

@@ -33,6 +33,7 @@ class Cluster;
 class Launch;
 class CallStack;
 class RaceDetector;
+class WeakMemory;
 struct RaceCta;
 struct RaceSync;
 struct RaceWarp;
@@ -262,7 +263,9 @@ class Cluster {
 void settle(Mbarrier& barrier, Launch& launch);
 
 /// Warps and operations take their turns at random.
-inline bool is_random(Schedule schedule) { return schedule == Schedule::adversarial || schedule == Schedule::split; }
+inline bool is_random(Schedule schedule) {
+  return schedule == Schedule::adversarial || schedule == Schedule::split || schedule == Schedule::weak;
+}
 
 /// One grid while it runs.
 class Launch {
@@ -284,6 +287,7 @@ class Launch {
   Random random;
   AsyncQueue async;
   std::unique_ptr<RaceDetector> race;  ///< null unless the options ask for it
+  std::unique_ptr<WeakMemory> weak;    ///< null but for Schedule::weak
   std::uint64_t time = 0;              ///< instructions executed so far, all warps
   std::uint64_t progress = 1;          ///< counts what can end somebody's wait
   double start_seconds = 0;

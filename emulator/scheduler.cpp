@@ -12,6 +12,7 @@
 
 #include "emulator/call_stack.h"
 #include "emulator/findings/race.h"
+#include "emulator/memory/weak_memory.h"
 #include "emulator/observers/observer.h"
 #include "emulator/tensor_cores/tensor_core.h"
 #include "emulator/tensor_cores/wgmma.h"
@@ -50,6 +51,7 @@ Launch::Launch(const Program& program_, const Entry& entry_, GlobalMemory& memor
   if (WrittenLines::is_needed(entry)) written = std::make_unique<WrittenLines>();
   splits_warps = options.schedule == Schedule::split;
   if (options.detects_races) race = std::make_unique<RaceDetector>(*this);
+  if (options.schedule == Schedule::weak) weak = std::make_unique<WeakMemory>(random);
 }
 
 Launch::~Launch() = default;
@@ -170,6 +172,7 @@ void Scheduler::start_cta(Cta& cta, Cluster& cluster, std::uint32_t rank, std::a
     warps_.push_back(&cta.warps[i]);
   }
   if (launch_.race) launch_.race->start_cta(cta);
+  if (launch_.weak) launch_.weak->start(cta);
 }
 
 void Scheduler::start_warp(Warp& warp, Cta& cta, int index) {
@@ -242,6 +245,10 @@ std::uint64_t Scheduler::next_slice() {
     case Schedule::eager:
     case Schedule::lazy:
       return 4096;
+    case Schedule::weak: {  // what others see between two accesses is what it is about
+      const std::uint64_t kind = launch_.random.below(8);
+      return kind < 6 ? 1 : kind < 7 ? 1 + launch_.random.below(16) : 1 + launch_.random.below(1000);
+    }
     case Schedule::adversarial: {
       const std::uint64_t kind = launch_.random.below(8);
       return kind == 0  ? 1

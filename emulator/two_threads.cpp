@@ -82,6 +82,7 @@ void add(LaunchStatistics& sum, const LaunchStatistics& part) {
 
 std::string why_one_thread(const Entry& entry, const LaunchShape& shape, const LaunchOptions& options) {
   if (options.detects_races) return "the race detector looks at all clusters together";
+  if (options.schedule == Schedule::weak) return "the weak schedule looks at the memory of all clusters";
   if (options.observer != nullptr) return "statistics and traces are of all clusters together";
   if (clusters_of(shape) < 2) return "there is one cluster";
   for (const Instruction& in : entry.code)

@@ -5,6 +5,7 @@
 #include "emulator/math/float_arithmetic.h"
 #include "emulator/math/half_arithmetic.h"
 #include "emulator/memory/access.h"
+#include "emulator/memory/weak_memory.h"
 
 namespace tessera::emulator::bind {
 namespace {
@@ -90,8 +91,8 @@ struct Half {
   }
 };
 
-// flags: Op; 256: no result, 512: acquires, 1024: releases, 2048: .cta scope. Vector forms (v2, v4, v8) act on each
-// element.
+// flags: Op; 256: no result, 512: acquires, 1024: releases, 2048: .cta scope, 4096: .cluster scope. Vector forms (v2,
+// v4, v8) act on each element.
 template <class Kind>
 Step atomic(Warp& w, const Instruction& in, Mask active) {
   using T = typename Kind::Value;
@@ -122,6 +123,14 @@ Step atomic(Warp& w, const Instruction& in, Mask active) {
       const T result = Kind::run(op, old, b, c, target.cta == nullptr);
       std::memcpy(at, &result, sizeof(T));
       if (has_result) write_lane<T>(w, is_list ? operands[0].elements[i] : operands[0], lane, old);
+      if (w.launch->weak) [[unlikely]] {
+        Target element = target;
+        element.data = at;
+        const Scope scope = (in.flags & 2048) != 0 ? Scope::cta : (in.flags & 4096) != 0 ? Scope::cluster : Scope::gpu;
+        w.launch->weak->atomic(w, lane, element, sizeof(T),
+                               {true, (in.flags & 512) != 0, (in.flags & 1024) != 0, scope},
+                               reinterpret_cast<const std::byte*>(&old));
+      }
     }
     note_written(w, target, bytes);
     if (w.race) [[unlikely]] {
@@ -182,8 +191,9 @@ Handler bind_atomic(const Decoded& d, bool has_result) {
     if (d.has(kOps[i])) op = static_cast<Op>(i);
   const bool acquires = d.has("acquire") || d.has("acq_rel");
   const bool releases = d.has("release") || d.has("acq_rel");
-  d.in->flags = static_cast<U16>(static_cast<unsigned>(op) | (has_result ? 0u : 256u) | (acquires ? 512u : 0u) |
-                                 (releases ? 1024u : 0u) | (d.has("cta") ? 2048u : 0u));
+  d.in->flags =
+      static_cast<U16>(static_cast<unsigned>(op) | (has_result ? 0u : 256u) | (acquires ? 512u : 0u) |
+                       (releases ? 1024u : 0u) | (d.has("cta") ? 2048u : 0u) | (d.has("cluster") ? 4096u : 0u));
   d.in->number = static_cast<U32>(space_of(d));
   const Operand& value = d.in->op[has_result ? 2 : 1];
   const int count = value.kind == Operand::Kind::list ? value.count : 1;

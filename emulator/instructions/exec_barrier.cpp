@@ -4,6 +4,7 @@
 #include "emulator/findings/race.h"
 #include "emulator/instructions/bind.h"
 #include "emulator/instructions/lanes.h"
+#include "emulator/memory/weak_memory.h"
 
 namespace tessera::emulator::bind {
 namespace {
@@ -19,6 +20,7 @@ Step cta_barrier(Warp& w, const Instruction& in, Mask active) {
   CtaBarrier& barrier = w.cta->barriers[id];
   if (w.take_wake() == Wake::ready) {
     if (w.race) w.launch->race->acquire(w, active, barrier.race);
+    if (w.launch->weak) w.launch->weak->synchronise(w, active);
     w.heard.join(barrier.heard);
     if (!is_reduction) return Step::next;
     for_lanes(active, [&](int lane) {
@@ -83,6 +85,7 @@ Step cluster_wait(Warp& w, const Instruction& in, Mask active) {
   if (!is_over && (in.flags & 1) != 0 && !w.converged(kAllLanes, active, out)) return out;
   if (is_over || w.cta->cluster->generation != w.cluster_generation) {
     if (w.race) w.launch->race->acquire(w, active, w.cta->cluster->race);
+    if (w.launch->weak) w.launch->weak->synchronise(w, active);
     // Only the aligned form has one state for the warp: without it, lanes come one after another.
     if ((in.flags & 1) == 0) return Step::next;
     if (w.cluster_generation == kNotArrived)
@@ -96,10 +99,13 @@ Step cluster_wait(Warp& w, const Instruction& in, Mask active) {
   return w.block({Wait::Kind::cluster_barrier, 0, w.cluster_generation, 0});
 }
 
-// Accesses happen one after another here, so a fence changes nothing but what checks know.
-// flags: 1 .cta scope.
+// flags: 1 .cta scope, 2 .cluster scope, 4 sequentially consistent.
 Step memory_fence(Warp& w, const Instruction& in, Mask active) {
   if (w.race) w.launch->race->fence(w, active, (in.flags & 1) != 0);
+  if (w.launch->weak) {
+    const Scope scope = (in.flags & 1) != 0 ? Scope::cta : (in.flags & 2) != 0 ? Scope::cluster : Scope::gpu;
+    w.launch->weak->fence(w, active, (in.flags & 4) != 0, scope);
+  }
   if ((in.flags & 1) == 0) w.init_fence_time = ++w.launch->fence_clock;
   return Step::next;
 }
@@ -155,7 +161,8 @@ Handler cluster_barrier(const Decoded& d) {
   return d.has("arrive") ? cluster_arrive : cluster_wait;
 }
 Handler fence(const Decoded& d) {
-  d.in->flags = d.has("cta") ? 1 : 0;
+  const bool is_sc = !d.has("acq_rel") && !d.has("acquire") && !d.has("release");  // membar and a bare fence are
+  d.in->flags = static_cast<std::uint16_t>((d.has("cta") ? 1 : 0) | (d.has("cluster") ? 2 : 0) | (is_sc ? 4 : 0));
   return memory_fence;
 }
 Handler fence_proxy_async(const Decoded& d) {

@@ -7,6 +7,7 @@
 #include "emulator/instructions/bind.h"
 #include "emulator/memory/access.h"
 #include "emulator/memory/mbarrier.h"
+#include "emulator/memory/weak_memory.h"
 
 namespace tessera::emulator {
 
@@ -288,6 +289,7 @@ Step wait(Warp& w, const Instruction& in, Mask active) {
     }
   }
   if (over != nullptr) acquire();
+  if (w.launch->weak && (in.flags & 4) == 0) w.launch->weak->synchronise(w, done);
   const Wake reason = w.take_wake();
   if ((in.flags & 2) != 0 && done == 0 && is_one_barrier && reason != Wake::timeout) {
     w.keep(active);

@@ -1,7 +1,7 @@
 // PTX ISA, "Data Movement and Conversion Instructions": ld, ld.global.nc, ldu, st, prefetch, applypriority, discard.
 //
-// Cache operators, eviction hints, memory orders and scopes have no effect here: accesses happen one after another,
-// which every order allows.
+// Cache operators and eviction hints have no effect here. Memory orders and scopes have with Schedule::weak and for the
+// race detector alone: else accesses happen one after another, which every order allows.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include "emulator/findings/race.h"
 #include "emulator/instructions/bind.h"
 #include "emulator/memory/access.h"
+#include "emulator/memory/weak_memory.h"
 
 namespace tessera::emulator::bind {
 namespace {
@@ -86,6 +87,14 @@ constexpr std::uint16_t kStrong = 1;  // volatile, relaxed, acquire, release, mm
 constexpr std::uint16_t kAcquire = 2;
 constexpr std::uint16_t kRelease = 4;
 constexpr std::uint16_t kNarrow = 8;  // .cta scope
+constexpr std::uint16_t kInCluster = 16;
+
+Order order_of(const Instruction& in) {
+  const Scope scope = (in.flags & kNarrow) != 0      ? Scope::cta
+                      : (in.flags & kInCluster) != 0 ? Scope::cluster
+                                                     : Scope::gpu;
+  return {(in.flags & kStrong) != 0, (in.flags & kAcquire) != 0, (in.flags & kRelease) != 0, scope};
+}
 
 // The race detector's share of an access.
 void follow(Warp& w, const Instruction& in, int lane, const Target& target, std::size_t bytes, bool is_write,
@@ -113,6 +122,9 @@ void follow_range(Warp& w, const Instruction& in, const Range& range, std::size_
 
 template <class T, Space kSpace>
 bool load_range(Warp& w, const Instruction& in) {
+  if constexpr (kSpace != Space::local && kSpace != Space::param)
+    if (w.launch->weak) [[unlikely]]
+      return false;
   const Operand& to = in.op[0];
   Range range;
   if (to.kind == Operand::Kind::list || to.bytes != sizeof(T)) return false;
@@ -131,6 +143,9 @@ bool load_range(Warp& w, const Instruction& in) {
 
 template <class T, Space kSpace>
 bool store_range(Warp& w, const Instruction& in) {
+  if constexpr (kSpace != Space::local)
+    if (w.launch->weak) [[unlikely]]
+      return false;
   const Operand& from = in.op[1];
   Range range;
   if (from.kind == Operand::Kind::list || from.bytes != sizeof(T)) return false;
@@ -159,6 +174,7 @@ Step load(Warp& w, const Instruction& in, Mask active) {
   if (active == kAllLanes && load_range<T, kSpace>(w, in)) return Step::next;
   const Elements to = elements(in.op[0]);
   const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(to.count);
+  const bool is_weak = kSpace != Space::local && kSpace != Space::param && w.launch->weak != nullptr;
   LaneAccesses weak(w, in, false);
   for (Mask rest = active; rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
@@ -176,7 +192,12 @@ Step load(Warp& w, const Instruction& in, Mask active) {
       follow(w, in, lane, target, bytes, false, weak);
     for (int i = 0; i < to.count; ++i) {
       T value;
-      std::memcpy(&value, target.data + static_cast<std::size_t>(i) * sizeof(T), sizeof(T));
+      Target element = target;
+      element.data += static_cast<std::size_t>(i) * sizeof(T);
+      if (is_weak && target.shadow != nullptr) [[unlikely]]
+        w.launch->weak->load(w, lane, element, sizeof(T), order_of(in), reinterpret_cast<std::byte*>(&value));
+      else
+        std::memcpy(&value, element.data, sizeof(T));
       if (to.first[i].bytes == sizeof(T))
         w.reg<T>(to.first[i].offset)[lane] = value;
       else
@@ -191,6 +212,7 @@ Step store(Warp& w, const Instruction& in, Mask active) {
   if (active == kAllLanes && store_range<T, kSpace>(w, in)) return Step::next;
   const Elements from = elements(in.op[1]);
   const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(from.count);
+  const bool is_weak = kSpace != Space::local && w.launch->weak != nullptr;
   LaneAccesses weak(w, in, true);
   for (Mask rest = active; rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
@@ -204,7 +226,12 @@ Step store(Warp& w, const Instruction& in, Mask active) {
     for (int i = 0; i < from.count; ++i) {
       const T value = from.first[i].bytes == sizeof(T) ? w.reg<T>(from.first[i].offset)[lane]
                                                        : read_lane<T>(w, from.first[i], lane);
-      std::memcpy(target.data + static_cast<std::size_t>(i) * sizeof(T), &value, sizeof(T));
+      Target element = target;
+      element.data += static_cast<std::size_t>(i) * sizeof(T);
+      if (is_weak) [[unlikely]]
+        w.launch->weak->store(w, lane, element, sizeof(T), order_of(in), reinterpret_cast<const std::byte*>(&value));
+      else
+        std::memcpy(element.data, &value, sizeof(T));
     }
     note_written(w, target, bytes);
     if (w.race) [[unlikely]]
@@ -268,9 +295,9 @@ template <bool kLoad>
 Handler pick_type(const Decoded& d) {
   const Space space = space_of(d);
   const bool is_strong = d.has("volatile") || d.has("relaxed") || d.has("acquire") || d.has("release") || d.has("mmio");
-  d.in->flags =
-      static_cast<std::uint16_t>((is_strong ? kStrong : 0) | (d.has("acquire") ? kAcquire : 0) |
-                                 (d.has("release") ? kRelease : 0) | (is_strong && d.has("cta") ? kNarrow : 0));
+  d.in->flags = static_cast<std::uint16_t>(
+      (is_strong ? kStrong : 0) | (d.has("acquire") ? kAcquire : 0) | (d.has("release") ? kRelease : 0) |
+      (is_strong && d.has("cta") ? kNarrow : 0) | (is_strong && d.has("cluster") ? kInCluster : 0));
   const Operand& value = d.in->op[kLoad ? 0 : 1];
   const int count = value.kind == Operand::Kind::list ? value.count : 1;
   const int wanted = d.has("v2") ? 2 : d.has("v4") ? 4 : d.has("v8") ? 8 : 1;

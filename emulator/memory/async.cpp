@@ -19,6 +19,7 @@ std::uint64_t delay(Launch& launch) {
     case Schedule::lazy:
       return std::uint64_t{1} << 60;
     case Schedule::adversarial:
+    case Schedule::weak:
     case Schedule::split: {
       const std::uint64_t kind = launch.random.below(4);
       return kind == 0 ? 0 : kind == 1 ? launch.random.below(200) : launch.random.below(20000);

@@ -68,7 +68,7 @@ TEST_CASE("run: every schedule gives the same bits, and JSON says how it ran") {
   CHECK(json["time_us"].is_null());
   CHECK(json["rows_checked"] == 70);
   CHECK(json["findings"].empty());
-  REQUIRE(json["schedules"].size() == 5);
+  REQUIRE(json["schedules"].size() == 6);
   CHECK(json["schedules"][3]["schedule"] == "adversarial");
   CHECK(json["schedules"][3]["seed"] == 3);
   CHECK(json["schedules"][3]["warp_instructions"] > 100);

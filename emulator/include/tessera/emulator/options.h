@@ -17,7 +17,8 @@ enum class Schedule : std::uint8_t {
   eager,        ///< operations complete when they are issued
   lazy,         ///< operations complete only when nothing else can run
   adversarial,  ///< random warps, random slices, a warp starved at times; operations in random order and late
-  split         ///< as adversarial, and lanes of a warp go apart between the points where they meet
+  split,        ///< as adversarial, and lanes of a warp go apart between the points where they meet
+  weak          ///< as adversarial, and loads and stores are seen as late as the memory model lets
 };
 
 struct LaunchOptions {

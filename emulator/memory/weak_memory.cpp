@@ -1,0 +1,211 @@
+#include "emulator/memory/weak_memory.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace tessera::emulator {
+namespace {
+
+// Older ones are forgotten: nobody reads them any more.
+constexpr std::size_t kMostWrites = 8;
+// Of more the oldest are forgotten, and loads of them give what memory holds.
+constexpr std::size_t kMostLocations = std::size_t{1} << 16;
+
+std::size_t at(Scope scope) { return static_cast<std::size_t>(scope); }
+
+}  // namespace
+
+Scope scope_between(const Cta& a, const Cta& b) {
+  if (&a == &b) return Scope::cta;
+  return a.cluster == b.cluster ? Scope::cluster : Scope::gpu;
+}
+
+void WeakMemory::View::join(const View& other) {
+  floor = std::max(floor, other.floor);
+  for (const auto& [place, order] : other.seen) {
+    std::uint64_t& own = seen[place];
+    own = std::max(own, order);
+  }
+}
+
+WeakMemory::Thread& WeakMemory::thread_of(const Warp& warp, int lane) {
+  std::vector<Thread>& lanes = threads_[&warp];
+  if (lanes.empty()) lanes.resize(kLanes);
+  return lanes[static_cast<std::size_t>(lane)];
+}
+
+void WeakMemory::forget(Place place) {
+  const auto found = locations_.find(place);
+  if (found != locations_.end()) locations_.erase(found);
+}
+
+WeakMemory::Location* WeakMemory::find(const Target& target, std::size_t bytes, bool makes) {
+  const Place place = target.data;
+  const auto line = reinterpret_cast<std::uintptr_t>(place) / 16;
+  const auto size = bytes_in_.find(line);
+  if (size != bytes_in_.end() && size->second != bytes) {
+    // Accesses of different sizes: of this line only memory is known from now on.
+    for (std::size_t i = 0; i < 16; ++i) forget(reinterpret_cast<Place>(line * 16) + i);
+    size->second = static_cast<std::uint8_t>(bytes);
+  }
+  auto found = locations_.find(place);
+  if (found == locations_.end()) {
+    if (!makes) return nullptr;
+    if (by_age_.size() >= kMostLocations) {
+      forget(by_age_.front());
+      by_age_.pop_front();
+    }
+    bytes_in_[line] = static_cast<std::uint8_t>(bytes);
+    found = locations_.emplace(place, Location{bytes, {}}).first;
+    by_age_.push_back(place);
+  }
+  std::deque<Write>& writes = found->second.writes;
+  if (writes.empty() || std::memcmp(writes.back().value.data(), place, bytes) != 0) {
+    // What memory holds came otherwise: before the launch, or by an asynchronous operation.
+    Write write;
+    write.order = next_order();
+    write.made = writes.empty() ? 0 : clock_++;
+    std::memcpy(write.value.data(), place, bytes);
+    writes.assign(1, write);
+  }
+  return &found->second;
+}
+
+std::size_t WeakMemory::oldest_readable(const Thread& thread, const Location& location, Place place) const {
+  const auto seen = thread.view.seen.find(place);
+  const std::uint64_t order = seen == thread.view.seen.end() ? 0 : seen->second;
+  for (std::size_t i = location.writes.size() - 1; i > 0; --i)
+    if (location.writes[i].made <= thread.view.floor || location.writes[i].order <= order) return i;
+  return 0;
+}
+
+void WeakMemory::read(Thread& thread, const Warp& warp, Place place, const Write& write, Order order) {
+  std::uint64_t& seen = thread.view.seen[place];
+  seen = std::max(seen, write.order);
+  if (write.by == nullptr || !order.is_strong || !write.is_strong) return;
+  const Scope between = scope_between(*write.by, *warp.cta);
+  if (order.scope < between || write.scope < between) return;
+  const std::shared_ptr<const View>& released = write.released[at(between)];
+  if (released == nullptr) return;
+  if (order.acquires)
+    thread.view.join(*released);
+  else
+    thread.heard[at(between)].join(*released);
+}
+
+WeakMemory::Write WeakMemory::written(const Thread& thread, const Warp& warp, Order order) const {
+  Write write;
+  write.is_strong = order.is_strong;
+  write.scope = order.scope;
+  write.by = warp.cta;
+  if (!order.is_strong) return write;
+  write.released = thread.fenced;
+  if (order.releases) write.released.fill(std::make_shared<View>(thread.view));
+  for (std::size_t wider = at(order.scope) + 1; wider < kScopes; ++wider) write.released[wider] = nullptr;
+  return write;
+}
+
+void WeakMemory::load(const Warp& warp, int lane, const Target& target, std::size_t bytes, Order order,
+                      std::byte* value) {
+  std::memcpy(value, target.data, bytes);
+  Location* const location = find(target, bytes, false);
+  if (location == nullptr) return;
+  Thread& thread = thread_of(warp, lane);
+  const std::size_t first = oldest_readable(thread, *location, target.data), last = location->writes.size() - 1;
+  std::size_t chosen = last;
+  if (first < last && random_.below(2) == 0) chosen = first + random_.below(last - first + 1);
+  std::memcpy(value, location->writes[chosen].value.data(), bytes);
+  read(thread, warp, target.data, location->writes[chosen], order);
+}
+
+void WeakMemory::store(const Warp& warp, int lane, const Target& target, std::size_t bytes, Order order,
+                       const std::byte* value) {
+  Location* const location = find(target, bytes, true);
+  Thread& thread = thread_of(warp, lane);
+  std::deque<Write>& writes = location->writes;
+  Write write = written(thread, warp, order);
+  write.made = clock_++;
+  std::memcpy(write.value.data(), value, bytes);
+  // Behind all that the thread knows of; not between what an atomic read and what it wrote.
+  std::size_t behind = writes.size();
+  const std::size_t oldest = oldest_readable(thread, *location, target.data);
+  if (behind - oldest > 1 && random_.below(3) == 0) {
+    const std::size_t chosen = oldest + 1 + random_.below(behind - oldest);
+    if (chosen < behind && !writes[chosen].is_atomic && writes[chosen].order - writes[chosen - 1].order > 1)
+      behind = chosen;
+  }
+  write.order = behind == writes.size()
+                    ? next_order()
+                    : writes[behind - 1].order + (writes[behind].order - writes[behind - 1].order) / 2;
+  std::uint64_t& seen = thread.view.seen[target.data];
+  seen = std::max(seen, write.order);
+  const bool is_newest = behind == writes.size();
+  writes.insert(writes.begin() + static_cast<std::ptrdiff_t>(behind), std::move(write));
+  if (writes.size() > kMostWrites) writes.pop_front();
+  if (is_newest) std::memcpy(target.data, value, bytes);
+}
+
+void WeakMemory::atomic(const Warp& warp, int lane, const Target& target, std::size_t bytes, Order order,
+                        const std::byte* before) {
+  // The location as it was, then the atomic's write at once behind it.
+  Value after{};
+  std::memcpy(after.data(), target.data, bytes);
+  std::memcpy(target.data, before, bytes);
+  Location* const location = find(target, bytes, true);
+  std::memcpy(target.data, after.data(), bytes);
+  Thread& thread = thread_of(warp, lane);
+  const Write old = location->writes.back();
+  read(thread, warp, target.data, old, order);
+  Write write = written(thread, warp, order);
+  write.made = clock_++;
+  write.order = next_order();
+  write.is_atomic = true;
+  write.value = after;
+  // It carries on what it found released.
+  for (std::size_t scope = 0; scope < kScopes; ++scope) {
+    if (old.released[scope] == nullptr) continue;
+    View both = *old.released[scope];
+    if (write.released[scope] != nullptr) both.join(*write.released[scope]);
+    write.released[scope] = std::make_shared<View>(std::move(both));
+  }
+  thread.view.seen[target.data] = write.order;
+  location->writes.push_back(std::move(write));
+  if (location->writes.size() > kMostWrites) location->writes.pop_front();
+}
+
+void WeakMemory::fence(const Warp& warp, Mask lanes, bool is_sc, Scope scope) {
+  const void* const domains[kScopes] = {warp.cta, warp.cta->cluster, nullptr};
+  for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
+    Thread& thread = thread_of(warp, std::countr_zero(rest));
+    for (std::size_t narrow = 0; narrow <= at(scope); ++narrow) {
+      thread.view.join(thread.heard[narrow]);
+      thread.heard[narrow] = {};
+    }
+    if (is_sc) {
+      for (std::size_t narrow = 0; narrow <= at(scope); ++narrow) thread.view.join(sc_views_[domains[narrow]]);
+      for (std::size_t narrow = 0; narrow <= at(scope); ++narrow) sc_views_[domains[narrow]].join(thread.view);
+    }
+    const auto view = std::make_shared<const View>(thread.view);
+    for (std::size_t narrow = 0; narrow <= at(scope); ++narrow) thread.fenced[narrow] = view;
+  }
+}
+
+void WeakMemory::start(const Cta& cta) {
+  for (const Warp& warp : cta.warps) threads_.erase(&warp);
+  for (std::size_t offset = 0; offset < cta.shared.size(); offset += 16) {
+    const auto line = reinterpret_cast<std::uintptr_t>(cta.shared.data() + offset) / 16;
+    if (bytes_in_.erase(line) == 0) continue;
+    for (std::size_t i = 0; i < 16; ++i) forget(reinterpret_cast<Place>(line * 16) + i);
+  }
+}
+
+void WeakMemory::synchronise(const Warp& warp, Mask lanes) {
+  for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
+    View& view = thread_of(warp, std::countr_zero(rest)).view;
+    view.floor = clock_ - 1;
+    view.seen.clear();
+  }
+}
+
+}  // namespace tessera::emulator
