@@ -62,10 +62,13 @@ void describe_smem(const Config& c, Plan& plan) {
                                          : MemoryPhase{"K tile on its way", "load_kv", "barrier k_full"};
   const MemoryPhase v_comes = is_widened ? MemoryPhase{"V tile, widened", "widen_kv", "barrier v_full"}
                                          : MemoryPhase{"V tile on its way", "load_kv", "barrier v_full"};
-  add(layout.k, c.stages,
-      {k_comes,
-       {fmha_tcgen05::is_latent(c) ? "K tile, read by both products" : "K tile, read by S = Q K^T", "mma",
-        "barrier k_empty"}});
+  std::vector<MemoryPhase> of_k = {
+      k_comes,
+      {fmha_tcgen05::is_latent(c) ? "K tile, read by both products" : "K tile, read by S = Q K^T", "mma",
+       "barrier k_empty"}};
+  if (is_widened && fmha_tcgen05::is_latent(c))
+    of_k.insert(of_k.begin(), {"8-bit K on its way, to the second half", "load_kv", "barrier raw_k_full"});
+  add(layout.k, c.stages, std::move(of_k));
   add(layout.v, c.stages, {v_comes, {"V tile, read by O += P V", "mma", "barrier v_empty"}});
   add(layout.p, tiles, {{"P", "softmax", "barrier p_full"}, {"P, read by O += P V", "mma", "barrier o_done"}});
   add(layout.raw_k, fmha_tcgen05::raw_stages(c),

@@ -144,7 +144,6 @@ void require_latent(const Fmha& problem) {
     throw Error(ErrorKind::unsupported, fmt::format("fmha has no kernel for {} {} with v_is_k", field, value));
   };
   if (dtype_bytes(problem.dtype) == 1) refuse("dtype", to_word(problem.dtype));
-  if (problem.kv_dtype && *problem.kv_dtype != problem.dtype) refuse("kv_dtype", to_word(*problem.kv_dtype));
   if (problem.kv_pools != KvPools::dense) refuse("kv_pools", to_word(problem.kv_pools));
 }
 

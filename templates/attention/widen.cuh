@@ -25,9 +25,14 @@ __device__ __forceinline__ void widen_word(unsigned codes, unsigned& low, unsign
   }
 }
 
-// A slot of tile_n keys of kColumns elements, by kWarps warps. `thread`: of theirs.
-template <auto C, DType kDType, int kColumns, int kWarps>
-__device__ __forceinline__ void widen_slot(unsigned from, unsigned to, int thread) {
+struct NothingBetween {
+  __device__ __forceinline__ void operator()(int) const {}
+};
+
+// A slot of tile_n keys of kColumns elements, by kWarps warps. `thread`: of theirs. `between`: called when a thread has
+// read what it has of a panel, before it writes.
+template <auto C, DType kDType, int kColumns, int kWarps, class Between = NothingBetween>
+__device__ __forceinline__ void widen_slot(unsigned from, unsigned to, int thread, const Between& between = {}) {
   constexpr int kSpan = key_span_bytes(C.facts, C.swizzle, kColumns);  // of a raw panel, bytes
   constexpr int kWideSpan = swizzle_span_bytes(C.swizzle);
   constexpr int kPanelBytes = C.tile_n * kSpan;
@@ -56,6 +61,7 @@ __device__ __forceinline__ void widen_slot(unsigned from, unsigned to, int threa
 #pragma unroll
       for (int i = 0; i < kBatch; ++i)
         if (is_there(i)) codes[i] = ptx::ld_shared_v4(from + panel * kPanelBytes + begin + (first + i) * kSweepBytes);
+      between(panel);
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) {
         if (!is_there(i)) continue;

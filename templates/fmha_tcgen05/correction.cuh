@@ -90,6 +90,8 @@ struct Correction {
 
   // Of values that have one of their own.
   __device__ __forceinline__ float descale_of_values(const TileIndex& tile) const {
+    if constexpr (is_latent(C))
+      return descale_of<C>(p, p.k_descale, p.k_descale_stride_batch, p.k_descale_stride_head, tile);
     return descale_of<C>(p, p.v_descale, p.v_descale_stride_batch, p.v_descale_stride_head, tile);
   }
   // What a finished row of O is multiplied with.

@@ -129,8 +129,8 @@ __device__ __forceinline__ void load_kv(const Params& p, unsigned smem) {
     for (int block = blocks.end - 1; block >= blocks.begin - (is_latent(C) ? 0 : 1); --block) {
       if (block >= blocks.begin) {
         const int slot = k_ring.slot();
-        const unsigned barrier = begin_load<C>(barrier_at<kK.full>(smem, slot), barrier_at<kK.empty>(smem, slot),
-                                               k_ring.parity(), kK.slot_bytes);
+        const unsigned barrier =
+            begin_load<C>(barrier_at<kK.full>(smem, slot), barrier_at<kK.empty>(smem, slot), k_ring.parity(), kK.bytes);
         load_rows<C>(smem + kK.offset + slot * kK.slot_bytes, p.k, barrier, k_rows(C),
                      block * C.tile_n + first_key + cta_of_tile<C>() * k_rows(C), 0, qk_columns(C) / span_elements(C),
                      head, tile.batch);
@@ -138,8 +138,8 @@ __device__ __forceinline__ void load_kv(const Params& p, unsigned smem) {
       }
       if (!is_latent(C) && block + 1 < blocks.end) {
         const int slot = v_ring.slot();
-        const unsigned barrier = begin_load<C>(barrier_at<kV.full>(smem, slot), barrier_at<kV.empty>(smem, slot),
-                                               v_ring.parity(), kV.slot_bytes);
+        const unsigned barrier =
+            begin_load<C>(barrier_at<kV.full>(smem, slot), barrier_at<kV.empty>(smem, slot), v_ring.parity(), kV.bytes);
         load_v<C>(p, smem + kV.offset + slot * kV.slot_bytes, barrier, (block + 1) * C.tile_n + first_key, head,
                   tile.batch);
         v_ring.advance();

@@ -1,5 +1,10 @@
 // 8-bit keys under 16-bit queries: four warps that bring each block from a raw slot to one that the products read. In
 // the order of loads, K one block ahead of V, so that all of them work on what is needed next.
+//
+// Keys that are values too leave no room for raw slots: Q and two slots of 64 keys are 216 KB, P 8 KB. So their bytes
+// come to the second half of the slot that they will fill, and are widened where they lie, panel by panel: panel j of 9
+// takes the place of bytes of panels up to 2 j - 8, which all four warps must have read. So they meet before panels 4,
+// 7 and 8 are written.
 #pragma once
 
 #include "attention/widen.cuh"
@@ -7,11 +12,26 @@
 #include "fmha_tcgen05/key_blocks.cuh"
 #include "fmha_tcgen05/params.cuh"
 #include "fmha_tcgen05/schedule.cuh"
+#include "ptx/barrier.cuh"
 #include "ptx/fence.cuh"
 #include "ptx/mbarrier.cuh"
 #include "spec/fmha_tcgen05.h"
 
 namespace tessera::fmha_tcgen05 {
+
+inline constexpr int kBarrierOfWidening = 3;  // those of the softmax come before
+
+// Whether warps must meet between reading panel `panel` of `panels` and writing it: where that takes the place of bytes
+// which they need not all have read when they met last.
+TESSERA_HD constexpr bool meets_at(int panel, int panels) {
+  int read = -1;
+  for (int j = 0; j <= panel; ++j) {
+    const bool meets = 2 * j + 1 - panels > read;
+    if (j == panel) return meets;
+    if (meets) read = j;
+  }
+  return false;
+}
 
 // Of the rings: a slot of K or V is full when each widening warp has written its part, a raw one is empty
 // when each has read it.
@@ -22,15 +42,20 @@ __device__ __forceinline__ void init_widened_barriers(unsigned smem) {
   for (int i = 0; i < C.stages; ++i) {
     ptx::mbarrier_init(barrier_at<kBarriers.k_full>(smem, i), kWideningWarps);
     ptx::mbarrier_init(barrier_at<kBarriers.k_empty>(smem, i), 1);
-    ptx::mbarrier_init(barrier_at<kBarriers.v_full>(smem, i), kWideningWarps);
-    ptx::mbarrier_init(barrier_at<kBarriers.v_empty>(smem, i), 1);
+    if constexpr (is_latent(C)) ptx::mbarrier_init(barrier_at<kBarriers.raw_k_full>(smem, i), 1);
+    if constexpr (!is_latent(C)) {
+      ptx::mbarrier_init(barrier_at<kBarriers.v_full>(smem, i), kWideningWarps);
+      ptx::mbarrier_init(barrier_at<kBarriers.v_empty>(smem, i), 1);
+    }
   }
+  if constexpr (!is_latent(C)) {
 #pragma unroll 1
-  for (int i = 0; i < raw_stages(C); ++i) {
-    ptx::mbarrier_init(barrier_at<kBarriers.raw_k_full>(smem, i), 1);
-    ptx::mbarrier_init(barrier_at<kBarriers.raw_k_empty>(smem, i), kWideningWarps);
-    ptx::mbarrier_init(barrier_at<kBarriers.raw_v_full>(smem, i), 1);
-    ptx::mbarrier_init(barrier_at<kBarriers.raw_v_empty>(smem, i), kWideningWarps);
+    for (int i = 0; i < raw_stages(C); ++i) {
+      ptx::mbarrier_init(barrier_at<kBarriers.raw_k_full>(smem, i), 1);
+      ptx::mbarrier_init(barrier_at<kBarriers.raw_k_empty>(smem, i), kWideningWarps);
+      ptx::mbarrier_init(barrier_at<kBarriers.raw_v_full>(smem, i), 1);
+      ptx::mbarrier_init(barrier_at<kBarriers.raw_v_empty>(smem, i), kWideningWarps);
+    }
   }
 }
 
@@ -59,20 +84,44 @@ __device__ __forceinline__ void widen_block(unsigned smem, fmha::RingPosition<ra
   wide.advance();
 }
 
+// The next block of keys that are values too. That its bytes are there says that the slot was empty.
+template <Config C>
+__device__ __forceinline__ void widen_in_place(unsigned smem, fmha::RingPosition<C.stages>& ring) {
+  constexpr LoadRing kRing = load_ring(C, false);
+  constexpr Barriers kBarriers = barriers(C);
+  constexpr int kPanels = qk_columns(C) / key_span_bytes(C.facts, C.swizzle, qk_columns(C));
+  ptx::mbarrier_wait_parity(barrier_at<kRing.full>(smem, ring.slot()), ring.parity());
+  attention::widen_slot<C, C.facts.dtype, qk_columns(C), kWideningWarps>(
+      smem + kRing.offset + ring.slot() * kRing.slot_bytes,
+      smem + smem_layout(C).k.offset + ring.slot() * k_slot_bytes(C),
+      static_cast<int>(threadIdx.x) % (32 * kWideningWarps), [](int panel) {
+        if (meets_at(panel, kPanels)) ptx::barrier_sync(kBarrierOfWidening, 32 * kWideningWarps);
+      });
+  ptx::fence_proxy_async_shared();
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barrier_at<kBarriers.k_full>(smem, ring.slot()));
+  ring.advance();
+}
+
 // K and V of all tiles.
 template <Config C>
 __device__ __forceinline__ void widen_kv(const Params& p, unsigned smem) {
   const Schedule<C> schedule{p};
-  fmha::RingPosition<raw_stages(C)> raw_k, raw_v;
-  fmha::RingPosition<C.stages> k_ring, v_ring;
+  [[maybe_unused]] fmha::RingPosition<raw_stages(C)> raw_k, raw_v;
+  [[maybe_unused]] fmha::RingPosition<C.stages> k_ring, v_ring;
 #pragma unroll 1
   for (int round = 0; schedule.has(round); ++round) {
     const TileIndex tile = schedule.at(round);
     const Blocks blocks = KeyBlocks<C>(p, tile).of_tile();
+    if constexpr (is_latent(C)) {
 #pragma unroll 1
-    for (int block = blocks.end - 1; block >= blocks.begin - 1; --block) {
-      if (block >= blocks.begin) widen_block<C, false>(smem, raw_k, k_ring);
-      if (block + 1 < blocks.end) widen_block<C, true>(smem, raw_v, v_ring);
+      for (int block = blocks.end - 1; block >= blocks.begin; --block) widen_in_place<C>(smem, k_ring);
+    } else {
+#pragma unroll 1
+      for (int block = blocks.end - 1; block >= blocks.begin - 1; --block) {
+        if (block >= blocks.begin) widen_block<C, false>(smem, raw_k, k_ring);
+        if (block + 1 < blocks.end) widen_block<C, true>(smem, raw_v, v_ring);
+      }
     }
   }
 }

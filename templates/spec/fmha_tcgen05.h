@@ -35,7 +35,8 @@
 //   kv8     kv_dtype e4m3: k and v have maps of 8 bits without a swizzle, and four warps behind the softmax widen what
 //           they bring (spec/fmha_tcgen05_smem.h). Behind softmax_scale, or the parameters of placed keys, come float*
 //           k_descale, v_descale, of [batch, heads_kv], which may be null (1), long long k_descale_stride_batch,
-//           k_descale_stride_head, the same of v. They multiply the scale of the scores and a finished row of O
+//           k_descale_stride_head, the same of v. They multiply the scale of the scores and a finished row of O.
+//           With v_is_k there is no v_descale, and that of k multiplies both; bytes come to the slot that they fill
 //   e4m3    dtype e4m3: products of kind::f8f6f4, P in e4m3 too. A row's reference begins 2^kLowered below its maximum,
 //           so that of P's numbers, up to 2^8 of 448, those count that are up to 2^(10 + kLowered) smaller; sums of
 //           rows are those of P before it is rounded. V lies token-major, as every cache has it, and is an MN-major B.

@@ -129,8 +129,10 @@ TESSERA_HD constexpr int o_span_elements(const Config& c) {
 }
 
 // P and V of O += P V. 8-bit values become f16 whatever the queries are: that takes a third of the instructions that
-// bf16 takes, and probabilities, at most 2^8, have finer steps.
-TESSERA_HD constexpr DType p_dtype(const Config& c) { return widens_keys(c.facts) ? DType::f16 : c.facts.dtype; }
+// bf16 takes, and probabilities, at most 2^8, have finer steps. Those that are keys too become what the queries are.
+TESSERA_HD constexpr DType p_dtype(const Config& c) {
+  return widens_keys(c.facts) && !is_latent(c) ? DType::f16 : c.facts.dtype;
+}
 
 // Keys of a step of O += P V, and elements of one of S = Q K^T: 32 bytes.
 TESSERA_HD constexpr int step_elements(const Config& c) { return 32 / dtype_bytes(c.facts.dtype); }

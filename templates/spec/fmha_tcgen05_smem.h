@@ -62,7 +62,7 @@ TESSERA_HD constexpr int raw_k_slot_bytes(const Config& c) {
   return widens_keys(c.facts) ? c.tile_n * qk_columns(c) : 0;
 }
 TESSERA_HD constexpr int raw_v_slot_bytes(const Config& c) {
-  return widens_keys(c.facts) ? c.tile_n * v_columns(c) : 0;
+  return widens_keys(c.facts) && !is_latent(c) ? c.tile_n * v_columns(c) : 0;
 }
 // What else there is, with barriers for the most raw slots.
 TESSERA_HD constexpr int bytes_beside_raw(const Config& c) {
@@ -72,6 +72,7 @@ TESSERA_HD constexpr int bytes_beside_raw(const Config& c) {
 }
 TESSERA_HD constexpr int raw_stages(const Config& c) {
   if (!widens_keys(c.facts)) return 0;
+  if (is_latent(c)) return c.stages;  // in the slots themselves
   const int slots = raw_k_slot_bytes(c) + raw_v_slot_bytes(c);
   const int stages = slots <= 0 ? 0 : (kMaxSmemBytes - bytes_beside_raw(c)) / slots;
   return stages < 1 ? 1 : stages > kMaxRawStages ? kMaxRawStages : stages;
@@ -98,9 +99,9 @@ TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigne
   b.p_rest = cursor.take(kNumBuffers);
   b.factors_full = cursor.take(kNumBuffers);
   b.raw_k_full = cursor.take(raw_stages(c));
-  b.raw_k_empty = cursor.take(raw_stages(c));
-  b.raw_v_full = cursor.take(raw_stages(c));
-  b.raw_v_empty = cursor.take(raw_stages(c));
+  b.raw_k_empty = cursor.take(is_latent(c) ? 0 : raw_stages(c));
+  b.raw_v_full = cursor.take(is_latent(c) ? 0 : raw_stages(c));
+  b.raw_v_empty = cursor.take(is_latent(c) ? 0 : raw_stages(c));
   b.tail = cursor.take(c.facts.kv_layout == KvLayout::dense ? 0 : 1);
   b.count = cursor.next.index;
   return b;
@@ -115,7 +116,7 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   layout.k = {"k", aligned(end_of(layout.q)), c.stages * k_slot_bytes(c)};
   layout.v = {"v", aligned(end_of(layout.k)), c.stages * v_slot_bytes(c)};
   layout.p = {"p", aligned(end_of(layout.v)), q_tiles(c) * p_slot_bytes(c)};
-  layout.raw_k = {"raw_k", end_of(layout.p), raw_stages(c) * raw_k_slot_bytes(c)};
+  layout.raw_k = {"raw_k", end_of(layout.p), is_latent(c) ? 0 : raw_stages(c) * raw_k_slot_bytes(c)};
   layout.raw_v = {"raw_v", end_of(layout.raw_k), raw_stages(c) * raw_v_slot_bytes(c)};
   layout.factors = {"factors", end_of(layout.raw_v), kNumBuffers * lanes};
   layout.last = {"last_factors", end_of(layout.factors), q_tiles(c) * lanes};
@@ -134,19 +135,27 @@ TESSERA_HD constexpr Barriers barriers(const Config& c, unsigned smem = 0) {
 // A ring that the loading warp fills: slots of `slot_bytes` from `offset` on.
 struct LoadRing {
   int offset = 0;
-  int slot_bytes = 0;
+  int slot_bytes = 0;  // from one to the next
+  int bytes = 0;       // of a load
   BarrierRow full;
   BarrierRow empty;
 };
 TESSERA_HD constexpr LoadRing load_ring(const Config& c, bool is_v) {
   const SmemLayout layout = smem_layout(c);
   const Barriers b = barriers(c);
-  if (widens_keys(c.facts)) {
-    return is_v ? LoadRing{layout.raw_v.offset, raw_v_slot_bytes(c), b.raw_v_full, b.raw_v_empty}
-                : LoadRing{layout.raw_k.offset, raw_k_slot_bytes(c), b.raw_k_full, b.raw_k_empty};
+  const auto ring = [](int offset, int slot_bytes, BarrierRow full, BarrierRow empty) {
+    return LoadRing{offset, slot_bytes, slot_bytes, full, empty};
+  };
+  if (widens_keys(c.facts) && is_latent(c) && !is_v) {
+    const int raw = raw_k_slot_bytes(c);
+    return {layout.k.offset + k_slot_bytes(c) - raw, k_slot_bytes(c), raw, b.raw_k_full, b.k_empty};
   }
-  return is_v ? LoadRing{layout.v.offset, v_slot_bytes(c), b.v_full, b.v_empty}
-              : LoadRing{layout.k.offset, k_slot_bytes(c), b.k_full, b.k_empty};
+  if (widens_keys(c.facts)) {
+    return is_v ? ring(layout.raw_v.offset, raw_v_slot_bytes(c), b.raw_v_full, b.raw_v_empty)
+                : ring(layout.raw_k.offset, raw_k_slot_bytes(c), b.raw_k_full, b.raw_k_empty);
+  }
+  return is_v ? ring(layout.v.offset, v_slot_bytes(c), b.v_full, b.v_empty)
+              : ring(layout.k.offset, k_slot_bytes(c), b.k_full, b.k_empty);
 }
 
 }  // namespace tessera::fmha_tcgen05

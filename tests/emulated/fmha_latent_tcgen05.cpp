@@ -8,6 +8,7 @@ namespace tessera {
 namespace {
 
 using emulator::Schedule;
+using Descales = testing::FmhaLaunchFacts::Descales;
 
 Fmha latent_of(int heads, int turn) {
   Fmha problem{.head_dim = 576, .head_dim_v = 512, .v_is_k = VIsK::on, .pack_gqa = heads};
@@ -92,6 +93,46 @@ TEST_CASE("latent attention on tcgen05: windows, ragged queries, trees, altered 
     testing::check_runs(problem, {batch, *problem.pack_gqa, 1, 7, 150, 576, 512}, *compiler, {Schedule::adversarial}, 1,
                         facts);
   }
+}
+
+TEST_CASE("latent attention over e4m3 keys on tcgen05: one descale for keys and values, dense, in pages, split") {
+  const std::unique_ptr<Compiler> compiler = testing::find_compiler();
+  if (!compiler) return;
+  const auto e4m3_of = [](int heads, int turn) {
+    Fmha problem = latent_of(heads, turn);
+    problem.kv_dtype = DType::e4m3;
+    return problem;
+  };
+  // A key more than two blocks.
+  testing::check_runs(e4m3_of(16, 0), {1, 16, 1, 2, 129, 576, 512}, *compiler,
+                      {Schedule::fair, Schedule::eager, Schedule::lazy, Schedule::adversarial, Schedule::split}, 1,
+                      {.descales = Descales::each, .num_sms = 2});
+  int turn = 0;
+  for (const int page_size : {64, 8, 16, 32, 128, 256}) {
+    ++turn;
+    Fmha problem = e4m3_of(turn % 2 == 0 ? 64 : 16, turn);
+    problem.kv_layout = KvLayout::paged;
+    problem.page_size = page_size;
+    problem.mask = turn % 3 == 2 ? Mask::none : Mask::causal;
+    problem.split_kv = turn % 2 == 0 ? SplitKv::off : SplitKv::on;
+    testing::FmhaLaunchFacts facts{.seqused_k = {193, 0, 65, 30}, .descales = Descales::each, .num_sms = 3};
+    if (turn % 2 != 0) facts.num_splits = 2;
+    facts.input_seed = static_cast<std::uint64_t>(turn);
+    facts.has_foreign_pages = turn % 3 == 1;
+    facts.spare_pages = turn % 4;
+    testing::check_runs(problem, {4, *problem.pack_gqa, 1, turn % 4 + 1, 200, 576, 512}, *compiler,
+                        {Schedule::adversarial}, 1, facts);
+  }
+  Fmha problem = e4m3_of(128, 1);
+  problem.seqused = UsedLengths::k;
+  testing::check_runs(problem, {5, 128, 1, 1, 200, 576, 512}, *compiler, {Schedule::lazy}, 1,
+                      {.seqused_k = {200, 0, 1, 65, 128}, .descales = Descales::one, .num_sms = 2});
+  problem = e4m3_of(32, 2);
+  problem.swizzle = Swizzle::b64;
+  problem.window = Window::sliding;
+  testing::check_runs(problem, {1, 32, 1, 3, 150, 576, 512}, *compiler, {Schedule::adversarial}, 1,
+                      {.window_size_left = 90, .window_size_right = 3});
+  testing::check_runs(e4m3_of(16, 1), {2, 16, 1, 1, 0, 576, 512}, *compiler, {Schedule::adversarial}, 1, {});
 }
 
 }  // namespace

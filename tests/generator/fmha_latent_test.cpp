@@ -212,6 +212,17 @@ TEST_CASE("latent attention on tcgen05: one buffer of keys for both products, an
   CHECK(refused({{"kv_layout", "paged"}, {"page_size", "1"}}).find("page_size 1, at least 8 needed for TMA") !=
         std::string::npos);
   CHECK(refused({{"dtype", "e4m3"}}) == "fmha has no kernel for dtype e4m3 with v_is_k");
-  CHECK(refused({{"kv_dtype", "e4m3"}}) == "fmha has no kernel for kv_dtype e4m3 with v_is_k");
+  const Plan widened = make_plan(latent(with({{"kv_dtype", "e4m3"}})));
+  const auto of_e4m3 = chosen_config<FmhaTcgen05Operator>(widened.problem.as<Fmha>());
+  CHECK(fmha_tcgen05::p_dtype(of_e4m3) == DType::bf16);
+  // The bytes of a block end where its slot ends: panel j is written where bytes of panels up to 2 j - 8 were.
+  const fmha_tcgen05::LoadRing ring = fmha_tcgen05::load_ring(of_e4m3, false);
+  const fmha_tcgen05::SmemLayout smem = fmha_tcgen05::smem_layout(of_e4m3);
+  CHECK(ring.slot_bytes == fmha_tcgen05::k_slot_bytes(of_e4m3));
+  CHECK(2 * ring.bytes == ring.slot_bytes);
+  CHECK(ring.offset + ring.bytes == smem.k.offset + ring.slot_bytes);
+  CHECK(smem.raw_k.bytes + smem.raw_v.bytes == 0);
+  CHECK(std::none_of(widened.launch.buffers.begin(), widened.launch.buffers.end(),
+                     [](const BufferSpec& b) { return b.name == "v_descale"; }));
   CHECK(refused({{"kv_pools", "sparse_window"}}) == "fmha has no kernel for kv_pools sparse_window with v_is_k");
 }

@@ -284,6 +284,9 @@ std::vector<Subject> attention_subjects(Compiler& compiler) {
            compiler},
           {"fmha arch=sm_100a head_dim=576 head_dim_v=512 v_is_k=on pack_gqa=16 mask=causal",
            {{"batch", 2}, {"heads_q", 16}, {"heads_kv", 1}, {"seqlen_q", 2}, {"seqlen_k", 200}},
+           compiler},
+          {"fmha arch=sm_100a head_dim=576 head_dim_v=512 v_is_k=on kv_dtype=e4m3 pack_gqa=16",
+           {{"batch", 2}, {"heads_q", 16}, {"heads_kv", 1}, {"seqlen_q", 1}, {"seqlen_k", 200}},
            compiler}};
 }
 

@@ -61,6 +61,7 @@ const std::vector<std::pair<const char*, Sizes>>& kernels() {
       {"fmha arch=sm_100a head_dim=64 kv_layout=ragged q_layout=ragged mask=causal", packed},
       {"fmha arch=sm_100a head_dim=64 kv_pools=sparse_window pack_gqa=2", pools},
       {"fmha arch=sm_100a head_dim=64 kv_dtype=e4m3", attention},
+      {"fmha arch=sm_100a head_dim=576 head_dim_v=512 v_is_k=on kv_dtype=e4m3 pack_gqa=16", latent},
       {"fmha arch=sm_100a head_dim=64 dtype=e4m3", attention},
       {"gemm arch=sm_100a tile_m=128 tile_n=64 cluster_m=1 stages=2", product},
       {"gemm arch=sm_100a dtype=nvfp4 tile_m=128 tile_n=64 cluster_m=1 stages=3", product},
