@@ -4,7 +4,10 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "tessera/device.h"
 
 namespace tessera::litmus {
 
@@ -45,6 +48,12 @@ Outcomes allowed_outcomes(const Program& program);
 
 /// Outcomes of the emulator's weak schedule with these seeds; each run is 32 instances, a lane each.
 Outcomes observed_outcomes(const Program& program, int first_seed, int last_seed);
+
+/// Outcomes on a device, of so many launches, each 32 instances whose threads start together.
+Outcomes measured_outcomes(Device& device, const Program& program, int launches);
+
+/// Every test: shapes x orders x scopes x places. With it, whether the weak schedule shows all that is allowed of it.
+std::vector<std::pair<Program, bool>> programs();
 
 std::string text_of(const Outcome& outcome);
 

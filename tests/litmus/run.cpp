@@ -1,6 +1,8 @@
 // A litmus test as PTX, under the emulator's weak schedule.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstring>
 #include <stdexcept>
 
 #include "tessera/emulator/device.h"
@@ -9,7 +11,7 @@
 namespace tessera::litmus {
 namespace {
 
-constexpr int kLanes = 32;
+constexpr std::uint32_t kLanes = 32;
 
 const char* scope_word(Reach reach) {
   return reach == Reach::cta ? "cta" : reach == Reach::cluster ? "cluster" : "gpu";
@@ -38,10 +40,10 @@ std::string instruction(const Program& program, const Operation& o, int result) 
 }
 
 // Places lie at 128 * place + 4 * lane; results behind them in the buffer, 128 bytes each.
-std::string ptx_of(const Program& program, int& results) {
+std::string ptx_of(const Program& program, bool start_together) {
   const int places = program.places();
   std::string declarations, bodies, setup, end;
-  results = 0;
+  int results = 0;
   for (std::size_t t = 0; t < program.threads.size(); ++t) {
     std::string body, after;
     for (const Operation& operation : program.threads[t]) {
@@ -69,6 +71,11 @@ std::string ptx_of(const Program& program, int& results) {
                        program.placement == Placement::one_cta ? "cta" : "cluster");
   }
   if (is_near) setup += meet, end = meet + end;
+  if (start_together)
+    setup += fmt::format(
+        "red.relaxed.gpu.global.add.u32 [at+{0}], 1;\nstart:\nld.relaxed.gpu.global.u32 word, [at+{0}];\n"
+        "setp.lt.u32 p, word, {1};\n@p bra start;\n",
+        128 * (places + results), program.threads.size());
   return fmt::format(
       ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry test(.param .u64 buffer)\n{{\n"
       ".reg .pred p, first;\n.reg .b32 me, lane, offset, word, near<3>;\n.reg .b64 base, wide, at, place<3>;\n{}"
@@ -80,44 +87,63 @@ std::string ptx_of(const Program& program, int& results) {
       bodies, end);
 }
 
+Outcomes launch_once(Device& device, LoadedImage& image, const Program& program) {
+  int results = 0;
+  for (const auto& thread : program.threads)
+    results += static_cast<int>(std::count_if(thread.begin(), thread.end(), [](const auto& o) { return o.reads(); }));
+  const int words = program.places() + results;
+  const auto threads = static_cast<std::uint32_t>(program.threads.size());
+  // One row more: threads that start together count themselves there.
+  const std::size_t bytes = static_cast<std::size_t>(words + 1) * 4 * kLanes;
+  DevicePointer buffer = device.allocate(bytes);
+  device.set_bytes(buffer, 0, bytes);
+  void* parameters[] = {&buffer};
+  LaunchRequest request;
+  request.entry = image.entry("test");
+  const bool is_one = program.placement == Placement::one_cta;
+  request.block = {is_one ? kLanes * threads : kLanes, 1, 1};
+  request.grid = {is_one ? 1 : threads, 1, 1};
+  request.cluster = {program.placement == Placement::one_cluster ? threads : 1, 1, 1};
+  request.parameters = parameters;
+  device.launch(request, {});
+  for (const Finding& finding : device.synchronize()) throw std::runtime_error(program.name + ": " + finding.message);
+  std::vector<std::int32_t> values(static_cast<std::size_t>(words) * kLanes);
+  device.copy_to_host(values.data(), buffer, values.size() * 4);
+  device.free(buffer);
+  Outcomes found;
+  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    const auto word = [&](int i) { return values[static_cast<std::size_t>(i) * kLanes + lane]; };
+    Outcome outcome;
+    for (int i = program.places(); i < words; ++i) outcome.push_back(word(i));
+    for (int i = 0; i < program.places(); ++i) outcome.push_back(word(i));
+    found.insert(std::move(outcome));
+  }
+  return found;
+}
+
 }  // namespace
 
 Outcomes observed_outcomes(const Program& program, int first_seed, int last_seed) {
-  using namespace emulator;
-  int results = 0;
-  const std::string ptx = ptx_of(program, results);
-  const int words = program.places() + results;
-  const auto threads = static_cast<std::uint32_t>(program.threads.size());
+  const std::string ptx = ptx_of(program, false);
   Outcomes found;
   for (int seed = first_seed; seed <= last_seed; ++seed) {
-    DeviceOptions options;
-    options.schedule = Schedule::weak;
+    emulator::DeviceOptions options;
+    options.schedule = emulator::Schedule::weak;
     options.seed = static_cast<std::uint64_t>(seed);
-    EmulatedDevice device(options);
-    const auto image = device.load_ptx(ptx, program.name);
-    DevicePointer buffer = device.allocate(static_cast<std::size_t>(words) * 128);
-    device.set_bytes(buffer, 0, static_cast<std::size_t>(words) * 128);
-    void* parameters[] = {&buffer};
-    LaunchRequest request;
-    request.entry = image->entry("test");
-    const bool is_one = program.placement == Placement::one_cta;
-    request.block = {is_one ? 32 * threads : 32, 1, 1};
-    request.grid = {is_one ? 1 : threads, 1, 1};
-    request.cluster = {program.placement == Placement::one_cluster ? threads : 1, 1, 1};
-    request.parameters = parameters;
-    device.launch(request, {});
-    for (const EmulatorFinding& finding : device.take_findings())
-      throw std::runtime_error(program.name + ": " + finding.name + ": " + finding.message);
-    std::vector<std::int32_t> values(static_cast<std::size_t>(words) * kLanes);
-    device.copy_to_host(values.data(), buffer, values.size() * 4);
-    for (int lane = 0; lane < kLanes; ++lane) {
-      const auto word = [&](int i) { return values[static_cast<std::size_t>(kLanes * i + lane)]; };
-      Outcome outcome;
-      for (int i = program.places(); i < words; ++i) outcome.push_back(word(i));
-      for (int i = 0; i < program.places(); ++i) outcome.push_back(word(i));
-      found.insert(std::move(outcome));
-    }
+    emulator::EmulatedDevice device(options);
+    found.merge(launch_once(device, *device.load_ptx(ptx, program.name), program));
   }
+  return found;
+}
+
+Outcomes measured_outcomes(Device& device, const Program& program, int launches) {
+  Image image;
+  const std::string ptx = ptx_of(program, true);
+  image.cubin.resize(ptx.size() + 1);  // the driver takes PTX that ends in a zero byte where it takes code
+  std::memcpy(image.cubin.data(), ptx.c_str(), ptx.size() + 1);
+  const std::unique_ptr<LoadedImage> loaded = device.load(image);
+  Outcomes found;
+  for (int i = 0; i < launches; ++i) found.merge(launch_once(device, *loaded, program));
   return found;
 }
 
