@@ -113,6 +113,41 @@ TEST_CASE("the README quotes what the command says: a finding, and a miss where 
   CHECK(readme.find("\n" + miss.err.substr(from, miss.err.find('\n', from) - from) + "\n") != std::string::npos);
 }
 
+TEST_CASE("docs/debugging.md quotes what the command prints") {
+  const std::filesystem::path root = TESSERA_SOURCE_DIR;
+  std::istringstream page(read_text(root / "docs/debugging.md"));
+  Terminal terminal;
+  std::string line, printed;
+  int commands = 0, quoted = 0;
+  while (std::getline(page, line)) {
+    if (line.starts_with("```")) printed.clear();
+    if (line.starts_with("$ tessera ")) {
+      std::vector<std::string> words;
+      std::istringstream in(line.substr(10));
+      for (std::string word; in >> word;)
+        words.push_back(word.starts_with("examples/") ? (root / word).string() : word);
+      printed = terminal.run(words).out;
+      const std::string folder = root.string() + "/";
+      for (std::size_t at = 0; (at = printed.find(folder)) != std::string::npos;) printed.erase(at, folder.size());
+      ++commands;
+    } else if (!printed.empty() && line != "...") {
+      // Pieces between "..." stand there one after the other.
+      CAPTURE(line);
+      CAPTURE(printed);
+      std::size_t from = 0;
+      for (std::size_t begin = 0; begin <= line.size();) {
+        const std::size_t end = std::min(line.find(" ... ", begin), line.size());
+        from = printed.find(line.substr(begin, end - begin), from);
+        REQUIRE(from != std::string::npos);
+        begin = end + 5;
+        ++quoted;
+      }
+    }
+  }
+  CHECK(commands == 7);
+  CHECK(quoted >= 10);
+}
+
 TEST_CASE("durations and numbers as people read them") {
   CHECK(grouped(0) == "0");
   CHECK(grouped(1234567) == "1,234,567");
