@@ -146,6 +146,7 @@ class Warp {
   WarpAsync async;
   WarpTensor tensor;
   std::vector<PhaseSeen> phases_seen;  ///< of the mbarriers that this warp waits on
+  int untrue_answers = 0;              ///< so many of the next waits say "not yet" (-1: the next one does not)
   Heard heard;
   std::shared_ptr<RaceWarp> race;  ///< null without a race detector
   std::vector<UndecidedValue> undecided;

@@ -237,6 +237,8 @@ class RaceDetector {
   // Barriers. A barrier's RaceSync is made at its first use.
   void arrive(Warp& warp, Mask lanes, std::shared_ptr<RaceSync>& sync, bool is_release, bool is_narrow = false);
   void acquire(Warp& warp, Mask lanes, const std::shared_ptr<RaceSync>& sync);
+  /// The running wait would acquire it, but nobody looks at its answer: nothing is ordered.
+  void ignore_wait(const Warp& warp, const std::shared_ptr<RaceSync>& sync);
   void initialise(Warp& warp, int lane, Cta& owner, Mbarrier& barrier);
   /// The barrier's initialisation must happen before its use.
   void use(Warp& warp, const Instruction& in, int lane, Cta& owner, const Mbarrier& barrier);
@@ -311,6 +313,7 @@ class RaceDetector {
   void touch(RaceCell& cell, const RaceRecord& record, const Accessor& accessor, std::uint64_t address, bool is_shared);
   void report(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor, std::uint64_t address,
               int byte, bool is_shared);
+  const Instruction* ignored_wait(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor) const;
   const char* missing_warp_sync(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor) const;
   void check_peer(Cta& target, const Accessor& accessor, Agent agent, std::uint32_t clock, std::uint64_t address,
                   int lane);
@@ -342,8 +345,13 @@ class RaceDetector {
   /// wgmma's last results by agent and pc, each with its group.
   std::map<std::pair<Agent, std::uint32_t>, std::deque<std::pair<std::uint32_t, std::shared_ptr<WgmmaResult>>>>
       results_;
-  VectorClock proxy_fenced_;                         // stores that some fence.proxy.async has covered
-  std::set<std::array<std::uint32_t, 3>> reported_;  // both places, what
+  struct IgnoredWait {
+    std::shared_ptr<RaceSync> sync;
+    std::uint32_t pc = 0;
+  };
+  std::unordered_map<Agent, std::vector<IgnoredWait>> ignored_waits_;  // by warp
+  VectorClock proxy_fenced_;                                           // stores that some fence.proxy.async has covered
+  std::set<std::array<std::uint32_t, 3>> reported_;                    // both places, what
 };
 
 /// The weak accesses of one instruction's lanes. Neighbouring lanes that touch one granule are followed as one access.

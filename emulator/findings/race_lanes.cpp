@@ -178,6 +178,14 @@ void RaceDetector::acquire(Warp& warp, Mask lanes, const std::shared_ptr<RaceSyn
   });
 }
 
+void RaceDetector::ignore_wait(const Warp& warp, const std::shared_ptr<RaceSync>& sync) {
+  if (!sync) return;
+  std::vector<IgnoredWait>& waits = ignored_waits_[warp.race->agent];
+  for (const IgnoredWait& known : waits)
+    if (known.sync == sync && known.pc == warp.pc) return;
+  waits.push_back({sync, warp.pc});
+}
+
 std::shared_ptr<RaceOperation> RaceDetector::issue_copies(const Warp& warp, Mask lanes) {
   RaceWarp& state = *warp.race;
   if (state.copy_agent == 0) state.copy_agent = make_agent(*warp.cta, warp.index, "cp.async");

@@ -107,6 +107,21 @@ const char* RaceDetector::missing_warp_sync(const RaceRecord& before, const Race
   return nullptr;
 }
 
+// A wait of the second access's warp that would have ordered the two, had somebody looked at its answer; or one of the
+// first access's warp, for the copy that comes too late for it.
+const Instruction* RaceDetector::ignored_wait(const RaceRecord& before, const RaceRecord& now,
+                                              const Accessor& accessor) const {
+  if (ignored_waits_.empty()) return nullptr;
+  if (const auto found = ignored_waits_.find(accessor.own); found != ignored_waits_.end())
+    for (const IgnoredWait& wait : found->second)
+      if (unordered(before, now, wait.sync->done, nullptr) == 0 || before.agent == wait.sync->agent)
+        return &launch_.entry.code[wait.pc];
+  if (const auto found = ignored_waits_.find(before.agent); found != ignored_waits_.end() && is_async(now))
+    for (const IgnoredWait& wait : found->second)
+      if (is_write(now) && now.agent == wait.sync->agent) return &launch_.entry.code[wait.pc];
+  return nullptr;
+}
+
 void RaceDetector::report(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor,
                           std::uint64_t address, int byte, bool is_shared) {
   const char* const lanes = missing_warp_sync(before, now, accessor);
@@ -146,13 +161,19 @@ void RaceDetector::report(const RaceRecord& before, const RaceRecord& now, const
     name = "async-read-too-early";
     cause = "the barrier between the writing threads and the one that starts the operation is missing";
   }
-  if (lanes != nullptr) {
+  const Instruction* const ignored = ignored_wait(before, now, accessor);
+  if (ignored != nullptr) {
+    name = "mbarrier-wait-ignored";
+    cause = "try_wait and test_wait may say \"not yet\" at any time: ask again until they say yes";
+  } else if (lanes != nullptr) {
     name = "missing-warp-sync";
     cause = lanes;
   }
   EmulatorFinding finding = finding_of(accessor, name, lane_at(now, byte), address + static_cast<unsigned>(byte));
   finding.message =
       fmt::format("{}, and nothing orders it after the {}", is_write(now) ? "write" : "read", describe(before, byte));
+  if (ignored != nullptr)
+    finding.message += fmt::format("; the answer of the wait at PTX line {} is not looked at", ignored->line);
   finding.cause = cause;
   if (may_not_matter && !reader->findings.empty() && reader->findings.back().name == finding.name)
     ++reader->findings.back().count;

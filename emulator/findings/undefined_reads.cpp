@@ -5,8 +5,8 @@
 
 #include <vector>
 
+#include "emulator/findings/control_flow.h"
 #include "emulator/instructions/lanes.h"
-#include "emulator/syntax/isa.h"
 #include "emulator/syntax/resolver.h"
 
 namespace tessera::emulator {
@@ -31,12 +31,6 @@ void for_destinations(const Instruction& in, F f) {
       if (is_register(in.op[i].elements[j]) && (in.op[i].elements[j].is_destination || is_accumulator(in, i)))
         f(in.op[i].elements[j].offset);
   }
-}
-
-bool ends_path(const Instruction& in) {
-  const std::string_view name = in.form->mnemonic;
-  return in.guard == kNoGuard &&
-         (name == "bra" || name == "brx.idx" || name == "exit" || name == "ret" || name == "trap");
 }
 
 class Search {
@@ -86,15 +80,6 @@ class Search {
     for (const ConstantSlot& constant : entry_.constants) define(block, constant.offset);
     for (const SpecialSlot& special : entry_.specials) define(block, special.offset);
     reached_[block] = true;
-  }
-
-  template <class F>
-  static void for_labels(const Instruction& in, F f) {
-    for (int i = 0; i < in.num_operands; ++i) {
-      if (in.op[i].kind == Operand::Kind::label) f(static_cast<std::size_t>(in.op[i].value));
-      for (int j = 0; j < in.op[i].count; ++j)
-        if (in.op[i].elements[j].kind == Operand::Kind::label) f(static_cast<std::size_t>(in.op[i].elements[j].value));
-    }
   }
 
   bool flow(std::size_t block) {

@@ -225,12 +225,40 @@ U64 phase_heard_of(const Warp& w, const Cta& owner, U32 offset) {
   return next;
 }
 
+PhaseSeen* phase_seen(Warp& w, const Cta& owner, U32 offset) {
+  for (PhaseSeen& known : w.phases_seen)
+    if (known.offset == offset && known.cta == &owner) return &known;
+  return nullptr;
+}
+
+// try_wait may resume before the phase is over, and a test may come before a completion that nothing orders before it:
+// now and then the adversarial schedule answers "not yet", mostly a few times, at times as often as a loop that counts
+// its tries would take. Then once the truth, so that every loop ends.
+bool gives_up(Warp& w) {
+  if (w.launch->options.schedule != Schedule::adversarial || w.wake != Wake::none) return false;
+  Random& random = w.launch->random;
+  if (w.untrue_answers < 0) {
+    w.untrue_answers = 0;
+    return false;
+  }
+  if (w.untrue_answers == 0) {
+    if (random.below(4) != 0) return false;
+    w.untrue_answers = static_cast<int>(random.below(2) != 0 ? 1 + random.below(3) : 1 + random.below(64));
+  }
+  if (--w.untrue_answers == 0) w.untrue_answers = -1;
+  return true;
+}
+
+// The phase was over when this warp asked before, or since mbarrier.init: "not yet" would be wrong.
+bool has_seen_it_over(Warp& w, const Cta& owner, const Mbarrier& barrier) {
+  const PhaseSeen* const seen = phase_seen(w, owner, barrier.offset);
+  return seen != nullptr ? seen->next == barrier.phase : barrier.phase == 0;
+}
+
 // What a warp's waits show: it should next wait for the phase after the one it saw last. When that phase and another
 // one are over before it asks, the parity misleads it.
 void check_phase(Warp& w, const Instruction& in, int lane, const Cta& owner, const Mbarrier& barrier, U64 parity) {
-  PhaseSeen* seen = nullptr;
-  for (PhaseSeen& known : w.phases_seen)
-    if (known.offset == barrier.offset && known.cta == &owner) seen = &known;
+  PhaseSeen* const seen = phase_seen(w, owner, barrier.offset);
   const bool is_over = (barrier.phase & 1) != parity;
   if (seen == nullptr) {
     w.phases_seen.push_back({&owner, barrier.offset, barrier.phase, w.launch->progress});
@@ -246,14 +274,15 @@ void check_phase(Warp& w, const Instruction& in, int lane, const Cta& owner, con
   seen->at = w.launch->progress;
 }
 
-// flags: 1 parity (else a token), 2 may suspend (try_wait), 4 relaxed. op: predicate, address, parity or token, time
-// limit?.
+// flags: 1 parity (else a token), 2 may suspend (try_wait), 4 relaxed, kWaitIsIgnored. op: predicate, address, parity
+// or token, time limit?.
 Step wait(Warp& w, const Instruction& in, Mask active) {
   Mask done = 0;
   const Mbarrier* waited = nullptr;
   bool is_one_barrier = true;
   const Mbarrier* over = nullptr;  // for the race detector: lanes that see one phase, together
   Mask lanes_over = 0;
+  const bool ends_early = gives_up(w), is_ignored = (in.flags & kWaitIsIgnored) != 0;
   const auto acquire = [&] {
     w.launch->race->acquire(w, lanes_over, over->race);
     lanes_over = 0;
@@ -275,10 +304,13 @@ Step wait(Warp& w, const Instruction& in, Mask active) {
     } else {
       parity = read_lane<U64>(w, in.op[2], lane) >> 63;
     }
+    if (is_ignored && w.race) w.launch->race->ignore_wait(w, barrier->race);
+    const bool is_over = (barrier->phase & 1) != parity;
+    if (ends_early && is_over && !has_seen_it_over(w, *target.cta, *barrier)) continue;
     check_phase(w, in, lane, *target.cta, *barrier, parity);
-    if ((barrier->phase & 1) != parity) {
+    if (is_over) {
       done |= Mask{1} << lane;
-      if (barrier->race && (in.flags & 4) == 0) {
+      if (barrier->race && (in.flags & 4) == 0 && !is_ignored) {
         if (over != nullptr && over != barrier) acquire();
         over = barrier;
         lanes_over |= Mask{1} << lane;
@@ -291,12 +323,12 @@ Step wait(Warp& w, const Instruction& in, Mask active) {
   if (over != nullptr) acquire();
   if (w.launch->weak && (in.flags & 4) == 0) w.launch->weak->synchronise(w, done);
   const Wake reason = w.take_wake();
-  if ((in.flags & 2) != 0 && done == 0 && is_one_barrier && reason != Wake::timeout) {
+  if ((in.flags & 2) != 0 && done == 0 && is_one_barrier && reason != Wake::timeout && !ends_early) {
     w.keep(active);
     return w.block({Wait::Kind::mbarrier, waited->offset, waited->phase, 0});
   }
   write_predicate(w, in.op[0], active, done);
-  return done == active ? Step::next : Step::yielded;
+  return done == active || ends_early ? Step::next : Step::yielded;
 }
 
 Step pending_count(Warp& w, const Instruction& in, Mask active) {

@@ -10,6 +10,9 @@ namespace tessera::emulator {
 /// The 64 bits as the hardware keeps them (measured on H200): what arrive returns the upper half of.
 std::uint64_t mbarrier_word(const Mbarrier& barrier);
 
+/// Instruction::flags of a wait: no path from it looks at its answer (findings/ignored_waits.cpp).
+inline constexpr std::uint16_t kWaitIsIgnored = 8;
+
 /// complete_tx by an asynchronous operation. A problem becomes a failure on top of `place`.
 void complete_bytes(Launch& launch, Cta& cta, std::uint32_t offset, std::int64_t bytes, const EmulatorFinding& place);
 

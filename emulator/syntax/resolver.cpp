@@ -345,6 +345,7 @@ void EntryResolver::run() {
   last.opcode = "exit";
   last.run = decoded.form->bind(decoded);
   find_undefined_reads(entry_, registers_.size());
+  find_ignored_waits(entry_);
   assign_registers(entry_, registers_);
 }
 

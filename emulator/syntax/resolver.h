@@ -25,4 +25,7 @@ void assign_registers(Entry& entry, std::vector<VirtualRegister>& registers);
 /// Fills Entry::undefined_reads and puts the report before those handlers; operands still hold virtual registers.
 void find_undefined_reads(Entry& entry, std::size_t num_registers);
 
+/// Marks waits on mbarriers whose answer nobody looks at; operands still hold virtual registers.
+void find_ignored_waits(Entry& entry);
+
 }  // namespace tessera::emulator

@@ -37,6 +37,14 @@ std::string always_over(const std::string& line) {
   return fmt::format("setp.eq.u32 {}, 0, 0;", match[1].str());
 }
 
+// A wait that is made once, whatever it answers.
+std::string asked_once(const std::string& line) {
+  std::smatch match;
+  if (!std::regex_search(line, match, std::regex("\\.b64\\s+([%A-Za-z0-9_]+),"))) return line;
+  return fmt::format("{{ .reg .pred mutated; {}.b64 mutated,{} setp.eq.u32 {}, 0, 0; }}", match.prefix().str(),
+                     match.suffix().str(), match[1].str());
+}
+
 // The n-th operand, a 64-bit descriptor register, with a bit pattern flipped.
 std::function<std::string(const std::string&)> flip_descriptor(const char* bits) {
   return [=](const std::string& line) {
@@ -58,6 +66,7 @@ const std::vector<Kind>& common_kinds() {
       {"drop mbarrier.init", "mbarrier.init", nothing},
       {"mbarrier.init: one arrival more", "mbarrier.init", change_last("add.s32", "1")},
       {"drop mbarrier.try_wait", "mbarrier.try_wait", always_over},
+      {"mbarrier.try_wait: answer ignored", "mbarrier.try_wait", asked_once},
       {"mbarrier.try_wait: parity flipped", "mbarrier.try_wait", change_last("xor.b32", "1")},
       {"drop mbarrier.arrive", "mbarrier.arrive.release", nothing},
       {"drop mbarrier.arrive.expect_tx", "mbarrier.arrive.expect_tx", nothing},

@@ -119,6 +119,9 @@ const std::map<std::string, const char*>& reasons() {
        "of a block that a warpgroup leaves out: it waits for V; of an accumulator that was read in time; of O where "
        "the "
        "next scores, which are waited for, were issued behind its product"},
+      {"mbarrier.try_wait: answer ignored",
+       "of a block that a warpgroup leaves out: it waits for V; of an accumulator that was read in time; of O where "
+       "the next scores, which are waited for, were issued behind its product"},
       {"drop fence.mbarrier_init",
        "copies that complete on the CTA's own barriers, and the barriers after it, need none"},
       {"ld.shared.f32: the next lane's", "of last factors where O leaves un-normalised: all of them are 1"},

@@ -16,7 +16,8 @@ enum class Schedule : std::uint8_t {
   fair,         ///< warps in turn, short slices; operations complete after a random short time
   eager,        ///< operations complete when they are issued
   lazy,         ///< operations complete only when nothing else can run
-  adversarial,  ///< random warps, random slices, a warp starved at times; operations in random order and late
+  adversarial,  ///< random warps, random slices, a warp starved at times; operations in random order and late;
+                ///< waits on mbarriers end early at times
   split,        ///< as adversarial, and lanes of a warp go apart between the points where they meet
   weak          ///< as adversarial, and loads and stores are seen as late as the memory model lets
 };
