@@ -173,6 +173,8 @@ struct EmulatedDevice::State {
   std::uint64_t sampled_clusters = 0;  ///< 0: all of them run
   ClusterSample sample;
   std::uintptr_t next_handle = 1;
+  std::vector<PriorGrid> prior_grids;  ///< what a programmatic dependent of the last launch may run beside
+  std::uintptr_t prior_stream = 0;
   const std::uintptr_t context = next_context();  ///< an address would come back with a later device
   std::map<std::uintptr_t, std::chrono::steady_clock::time_point> events;
 
@@ -218,6 +220,7 @@ void EmulatedDevice::free(DevicePointer pointer) noexcept { state_->memory->free
 
 void EmulatedDevice::copy_to_device(DevicePointer to, const void* from, std::size_t bytes, Stream) {
   const std::lock_guard lock(state_->mutex);
+  state_->prior_grids.clear();
   if (bytes == 0) return;
   state_->check_range("copy to the device", to, bytes);
   std::memcpy(state_->memory->data(to), from, bytes);
@@ -226,6 +229,7 @@ void EmulatedDevice::copy_to_device(DevicePointer to, const void* from, std::siz
 
 void EmulatedDevice::copy_to_host(void* to, DevicePointer from, std::size_t bytes, Stream) {
   const std::lock_guard lock(state_->mutex);
+  state_->prior_grids.clear();
   if (bytes == 0) return;
   state_->check_range("copy to the host", from, bytes);
   std::memcpy(to, state_->memory->data(from), bytes);
@@ -233,6 +237,7 @@ void EmulatedDevice::copy_to_host(void* to, DevicePointer from, std::size_t byte
 
 void EmulatedDevice::set_bytes(DevicePointer to, std::uint8_t value, std::size_t bytes, Stream) {
   const std::lock_guard lock(state_->mutex);
+  state_->prior_grids.clear();
   if (bytes == 0) return;
   state_->check_range("fill", to, bytes);
   lazy_fill(state_->memory->data(to), bytes, std::byte{value});
@@ -241,6 +246,7 @@ void EmulatedDevice::set_bytes(DevicePointer to, std::uint8_t value, std::size_t
 
 void EmulatedDevice::fill_pattern(DevicePointer to, std::span<const std::byte> pattern, std::size_t bytes) {
   const std::lock_guard lock(state_->mutex);
+  state_->prior_grids.clear();
   if (bytes == 0) return;
   state_->check_range("fill", to, bytes);
   lazy_fill(state_->memory->data(to), bytes, pattern);
@@ -266,6 +272,7 @@ ClusterSample EmulatedDevice::last_sample() const {
 
 void EmulatedDevice::poison(DevicePointer to, std::uint8_t value, std::size_t bytes) {
   const std::lock_guard lock(state_->mutex);
+  state_->prior_grids.clear();
   if (bytes == 0) return;
   state_->check_range("fill", to, bytes);
   lazy_fill(state_->memory->data(to), bytes, std::byte{value});
@@ -315,6 +322,7 @@ std::vector<Finding> EmulatedDevice::synchronize(Stream) {
 std::vector<EmulatorFinding> EmulatedDevice::take_findings() {
   const std::lock_guard lock(state_->mutex);
   state_->is_synchronised = true;
+  state_->prior_grids.clear();
   return std::exchange(state_->findings, {});
 }
 bool EmulatedDevice::is_capturing(Stream) { return false; }
@@ -342,7 +350,7 @@ std::unique_ptr<LoadedImage> EmulatedDevice::load_ptx(std::string_view ptx, std:
 
 void EmulatedDevice::encode(const ResolvedTensorMap& map, TensorMapObject& out) { encode_tensor_map(map, out); }
 
-void EmulatedDevice::launch(const LaunchRequest& request, Stream) {
+void EmulatedDevice::launch(const LaunchRequest& request, Stream stream) {
   if (request.entry.handle == 0) throw Error(ErrorKind::device, "emulator: launch of no kernel");
   const auto& loaded = *reinterpret_cast<const LoadedEntry*>(request.entry.handle);
   check_launch(request, loaded);
@@ -363,8 +371,10 @@ void EmulatedDevice::launch(const LaunchRequest& request, Stream) {
   options.print = state_->options.print;
   const LaunchShape shape{request.grid, request.block, request.cluster, request.dynamic_smem_bytes};
   const GridWorkspace workspace(*state_->memory, *loaded.entry, shape, options);
-  if (state_->sampled_clusters != 0)
+  if (state_->sampled_clusters != 0) {
+    state_->prior_grids.clear();
     return state_->run_sample(*loaded.program, *loaded.entry, shape, options, parameters);
+  }
   std::string why_one;
   if (state_->options.threads > 1) {
     why_one = why_one_thread(*loaded.entry, shape, options);
@@ -381,7 +391,11 @@ void EmulatedDevice::launch(const LaunchRequest& request, Stream) {
     }
   }
   Launch run(*loaded.program, *loaded.entry, *state_->memory, shape, options, std::move(parameters));
+  if (request.programmatic_stream_serialization && stream.handle == state_->prior_stream)
+    run.prior_grids = std::move(state_->prior_grids);
   run.run();
+  state_->prior_grids = prior_grids_after(run);
+  state_->prior_stream = stream.handle;
   run.statistics.why_one_thread = why_one;
   state_->count(run.statistics);
   for (const EmulatorFinding& finding : run.findings.all()) state_->findings.push_back(finding);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "emulator/findings/moved_value.h"
+#include "emulator/findings/prior_grids.h"
 #include "emulator/findings/written_lines.h"
 #include "emulator/memory/async.h"
 #include "emulator/memory/map_fence.h"
@@ -300,6 +301,9 @@ class Launch {
   std::uint64_t next_cluster = 0;         ///< the first that neither started nor was handed out by try_cancel
   std::uint64_t num_clusters = 0;         ///< one behind the last; 0: all of the grid
   bool splits_warps = false;              ///< Schedule::split
+  std::vector<PriorGrid> prior_grids;     ///< that may still run; none unless the race detector asks for it
+  bool launches_dependents = false;       ///< some thread has executed griddepcontrol.launch_dependents
+  bool waits_for_prior = false;           ///< griddepcontrol.wait
   /// The first CTA of a cluster by its number.
   std::array<std::uint32_t, 3> first_cta(std::uint64_t cluster) const;
 

@@ -66,6 +66,7 @@ inline constexpr std::uint8_t kRaceWrite = 1;
 inline constexpr std::uint8_t kRaceAtomic = 2;
 inline constexpr std::uint8_t kRaceAsync = 4;
 inline constexpr std::uint8_t kRaceNarrow = 8;
+inline constexpr std::uint32_t kPriorGrid = 1u << 20;  ///< a report about the n-th prior grid
 inline bool is_write(const RaceRecord& r) { return (r.kind & kRaceWrite) != 0; }
 inline bool is_async(const RaceRecord& r) { return (r.kind & kRaceAsync) != 0; }
 
@@ -234,6 +235,12 @@ class RaceDetector {
   /// fence.proxy.async of global memory: what the lanes have seen may be read by asynchronous operations.
   void proxy_fence(Warp& warp, Mask lanes);
 
+  // Programmatic dependent launches (prior_grids.h).
+  void wait_for_prior(Warp& warp, Mask lanes);
+  void launch_dependents(const Warp& warp, Mask lanes);
+  /// What this grid did to global memory.
+  std::shared_ptr<const GridFootprint> footprint() const;
+
   // Barriers. A barrier's RaceSync is made at its first use.
   void arrive(Warp& warp, Mask lanes, std::shared_ptr<RaceSync>& sync, bool is_release, bool is_narrow = false);
   void acquire(Warp& warp, Mask lanes, const std::shared_ptr<RaceSync>& sync);
@@ -308,6 +315,8 @@ class RaceDetector {
   std::uint64_t flag_key(const Target& target) const;
   void observe(RaceWarp& state, const Warp& warp, int lane, const RaceSync& flag, MemoryOrder order);
   void publish_flag(RaceWarp& state, const Warp& warp, int lane, RaceSync& flag, MemoryOrder order);
+  void acquire_prior(RaceWarp& state, int lane, std::uint64_t address, std::size_t bytes);
+  void check_prior(const RaceRecord& now, const Accessor& accessor, std::uint64_t address);
   bool is_spent(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor, std::uint64_t address,
                 bool is_shared);
   void touch(RaceCell& cell, const RaceRecord& record, const Accessor& accessor, std::uint64_t address, bool is_shared);

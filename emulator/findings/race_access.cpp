@@ -274,6 +274,8 @@ void RaceDetector::touch(RaceCell& cell, const RaceRecord& now, const Accessor& 
       (now.bytes & ~newest.bytes) == 0 && (newest.lanes == now.lanes || covers_lanes(newest, now)) &&
       (newest.pc == now.pc || !is_write(now)))
     return;
+  if (!is_shared && !launch_.prior_grids.empty()) [[unlikely]]
+    check_prior(now, accessor, address);
   RaceRecord* free = nullptr;
   RaceRecord* read = nullptr;
   RaceRecord* same = nullptr;    // of the same instruction, with other bytes

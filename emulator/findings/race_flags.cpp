@@ -74,6 +74,7 @@ void RaceDetector::strong_access(Warp& warp, const Instruction& in, int lane, co
     for (std::uint64_t word = first; word <= last; ++word)
       if (const auto flag = flags_.find(word); flag != flags_.end()) observe(state, warp, lane, *flag->second, order);
 
+  if (order.acquires && target.cta == nullptr && !launch_.prior_grids.empty()) acquire_prior(state, lane, key, bytes);
   AccessKind kind{order.writes, true, false, order.is_narrow};
   if (is_release && !order.releases) {
     if (state.flag_agent == 0) state.flag_agent = make_agent(*warp.cta, warp.index, "a flag");

@@ -136,6 +136,7 @@ Handler warp_sync(const Decoded& d);
 Handler barrier(const Decoded& d);
 Handler cluster_barrier(const Decoded& d);
 Handler fence(const Decoded& d);
+Handler grid_control(const Decoded& d);
 Handler fence_proxy_async(const Decoded& d);
 Handler setmaxnreg(const Decoded& d);
 

@@ -117,6 +117,19 @@ Step proxy_fence(Warp& w, const Instruction& in, Mask active) {
   return Step::next;
 }
 
+// Launches run one after another, so nothing is left to wait for: what is missing the race detector sees.
+Step grid_wait(Warp& w, const Instruction&, Mask active) {
+  w.launch->waits_for_prior = true;
+  if (w.race) w.launch->race->wait_for_prior(w, active);
+  return Step::next;
+}
+
+Step grid_launch(Warp& w, const Instruction&, Mask active) {
+  w.launch->launches_dependents = true;
+  if (w.race) w.launch->race->launch_dependents(w, active);
+  return Step::next;
+}
+
 // A dec gives the warp's registers to the CTA's pool; an inc waits until the pool has what it needs.
 // flags: 1 inc; number: the count.
 Step register_count(Warp& w, const Instruction& in, Mask active) {
@@ -165,6 +178,7 @@ Handler fence(const Decoded& d) {
   d.in->flags = static_cast<std::uint16_t>((d.has("cta") ? 1 : 0) | (d.has("cluster") ? 2 : 0) | (is_sc ? 4 : 0));
   return memory_fence;
 }
+Handler grid_control(const Decoded& d) { return d.has("wait") ? grid_wait : grid_launch; }
 Handler fence_proxy_async(const Decoded& d) {
   const bool is_shared = d.has("shared::cta") || d.has("shared::cluster");
   d.in->flags = static_cast<std::uint16_t>((d.has("global") ? 1 : 0) | (is_shared ? 2 : 0));

@@ -68,7 +68,8 @@ constexpr Form kControlForms[] = {
     // Registers and dependent launches.
     {"setmaxnreg", "u32", "inc|dec sync aligned", "i", "sm_90a|" TESSERA_NARROW_TARGETS, "Miscellaneous: setmaxnreg",
      bind::setmaxnreg},
-    {"griddepcontrol", "", "wait|launch_dependents", "", "sm_90", "Synchronization: griddepcontrol", bind::fence},
+    {"griddepcontrol", "", "wait|launch_dependents", "", "sm_90", "Synchronization: griddepcontrol",
+     bind::grid_control},
 };
 
 }  // namespace

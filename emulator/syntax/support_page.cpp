@@ -54,7 +54,7 @@ none has, so at most kernels or `tests/emulator` have executed it.
 | call of a device function | the function is expanded at the place of the call |
 | vprintf | prints to standard output, or to the device's `print` |
 | memory orders, cache operators, eviction hints | memory orders: with `--schedule weak` and `--races` (else accesses happen one after another); the others: no effect |
-| griddepcontrol | no effect: launches run one after another |
+| griddepcontrol | launches run one after another; the race detector takes them for overlapping |
 | tcgen05 and Tensor Memory | document only, cross-checked with public kernels: nothing was ever run on a Blackwell GPU |
 | tcgen05 operations of one CTA, or pair, complete in the order of issue | stricter than PTX promises for some pairs |
 | tcgen05.mma.ws with M = 32; tcgen05.cp.4x256b | the layout stands in one public library only |

@@ -47,6 +47,7 @@ struct Configuration {
   dim3 block;
   std::size_t smem = 0;
   cudaStream_t stream = nullptr;
+  bool is_dependent = false;  ///< programmatic stream serialization
 };
 
 class Runtime {
@@ -120,9 +121,10 @@ class Runtime {
       request.block = {c.block.x, c.block.y, c.block.z};
       request.cluster = {cluster.x, cluster.y, cluster.z};
       request.dynamic_smem_bytes = static_cast<std::uint32_t>(c.smem);
+      request.programmatic_stream_serialization = c.is_dependent;
       request.parameters = arguments;
       const std::clock_t start = std::clock();
-      device().launch(request, {});
+      device().launch(request, tessera::Stream(c.stream));
       cpu_seconds_ = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
     } catch (const tessera::Error& error) {
       std::fprintf(stderr, "emulator: %s\n", error.what());
@@ -273,12 +275,15 @@ cudaError_t cudaLaunchKernel(const void* host, dim3 grid, dim3 block, void** arg
 }
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* host, void** arguments) {
   dim3 cluster(0, 0, 0);
-  for (unsigned i = 0; i < config->numAttrs; ++i)
-    if (config->attrs[i].id == cudaLaunchAttributeClusterDimension)
-      cluster =
-          dim3(config->attrs[i].val.clusterDim.x, config->attrs[i].val.clusterDim.y, config->attrs[i].val.clusterDim.z);
-  return Runtime::instance().launch(host, {config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream},
-                                    arguments, cluster);
+  Configuration c{config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream};
+  for (unsigned i = 0; i < config->numAttrs; ++i) {
+    const cudaLaunchAttribute& attribute = config->attrs[i];
+    if (attribute.id == cudaLaunchAttributeClusterDimension)
+      cluster = dim3(attribute.val.clusterDim.x, attribute.val.clusterDim.y, attribute.val.clusterDim.z);
+    else if (attribute.id == cudaLaunchAttributeProgrammaticStreamSerialization)
+      c.is_dependent = attribute.val.programmaticStreamSerializationAllowed != 0;
+  }
+  return Runtime::instance().launch(host, c, arguments, cluster);
 }
 
 // Memory.
