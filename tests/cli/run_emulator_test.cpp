@@ -169,7 +169,7 @@ TEST_CASE("run: budgets end a launch, and bad emulator flags are refused") {
   CHECK(outcome.err.find("failed: tessera_copy2d_sm90a_r2_f32_32x128_sw128: failure: instruction-budget") !=
         std::string::npos);
   CHECK(machine.terminal.run({"run", "copy2d", "--schedule", "nice"}).err ==
-        "tessera: --schedule = nice: must be one of fair, eager, lazy, adversarial, split, all\n");
+        "tessera: --schedule = nice: must be one of fair, eager, lazy, adversarial, split, weak, all\n");
   CHECK(machine.terminal.run({"run", "copy2d", "--max-instructions", "0"}).code == 2);
 }
 
