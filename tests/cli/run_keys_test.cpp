@@ -38,6 +38,9 @@ std::vector<std::string> fault_of_loads(const Machine& machine, const std::strin
   return fault_of(machine, "attention/placed_keys.cuh", from, to);
 }
 
+/// Six runs take six times as long.
+const char* schedule() { return testing::takes_all_cases() ? "all" : "adversarial"; }
+
 /// Whether this run plants a test's next fault: each is a kernel to compile.
 bool plants_next() { return testing::takes_next_case(6); }
 
@@ -91,7 +94,7 @@ TEST_CASE("run: keys in e4m3, and faults of descales and of what is widened") {
   if (!machine.compiler) return;
   const std::vector<std::string> dense{"--kv-dtype", "e4m3", "--batch",    "2", "--heads-q",  "4",
                                        "--heads-kv", "2",    "--seqlen-q", "5", "--seqlen-k", "300"};
-  CHECK(run_keys(machine, dense, {"--schedule", "all", "--races"}).code == 0);
+  CHECK(run_keys(machine, dense, {"--schedule", schedule(), "--races"}).code == 0);
   CHECK(run_keys(machine, kPagedFlags, {"--kv-dtype", "e4m3"}).code == 0);
   machine.terminal.refuses_hazards = false;
   const auto fails = [&](const std::string& from, const std::string& to) {
@@ -112,7 +115,7 @@ TEST_CASE("run: e4m3 in all, and faults of the transposition, of references and 
   const std::vector<std::string> flags{"--dtype",    "e4m3", "--batch",         "2",  "--heads-q", "4",
                                        "--heads-kv", "2",    "--seqlen-q",      "70", "--tile-n",  "64",
                                        "--seqlen-k", "300",  "--promote-every", "64"};
-  CHECK(run_keys(machine, flags, {"--schedule", "all", "--races"}).code == 0);
+  CHECK(run_keys(machine, flags, {"--schedule", schedule(), "--races"}).code == 0);
   CHECK(run_keys(machine, kPagedFlags, {"--dtype", "e4m3", "--o-dtype", "f16"}).code == 0);
   CHECK(run_keys(machine, flags, {"--inputs", "integer"}).code == 0);
   machine.terminal.refuses_hazards = false;
@@ -151,7 +154,7 @@ TEST_CASE("run: faults of a step's whole tiles and of its ranges of dealt keys")
     more.insert(more.end(), {"--size", "num_sms=" + std::to_string(num_sms)});
     return run_keys(machine, step, more).code;
   };
-  CHECK(code(2, {"--schedule", "all", "--races"}) == 0);
+  CHECK(code(2, {"--schedule", schedule(), "--races"}) == 0);
   machine.terminal.refuses_hazards = false;
   const auto fails = [&](int num_sms, const std::string& file, const std::string& from, const std::string& to) {
     CAPTURE(from);

@@ -16,7 +16,7 @@ using namespace tessera::emulator;
 
 namespace {
 
-constexpr std::size_t kHuge = std::size_t{48} << 30;
+constexpr std::size_t kHuge = std::size_t{36} << 30;
 
 /// Kilobytes of the most memory that this process had without files: those of lazy fills are shared pages.
 std::size_t private_kilobytes() {
