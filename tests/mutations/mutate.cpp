@@ -60,6 +60,8 @@ const std::vector<Kind>& common_kinds() {
   static const std::vector<Kind> all = {
       {"drop fence.proxy.async", "fence.proxy.async", nothing},
       {"drop fence.mbarrier_init", "fence.mbarrier_init", nothing},
+      {"drop griddepcontrol.wait", "griddepcontrol.wait", nothing},
+      {"drop griddepcontrol.launch_dependents", "griddepcontrol.launch_dependents", nothing},
       {"drop bar.sync", "bar.sync", nothing},
       {"drop barrier.sync", "barrier.sync", nothing},
       {"drop barrier.arrive", "barrier.arrive", nothing},

@@ -119,6 +119,7 @@ const std::map<std::string, const char*>& reasons() {
        "of a block that a warpgroup leaves out: it waits for V; of an accumulator that was read in time; of O where "
        "the "
        "next scores, which are waited for, were issued behind its product"},
+      {"drop griddepcontrol.launch_dependents", "the next kernel starts when this one has ended: later, and as right"},
       {"mbarrier.try_wait: answer ignored",
        "of a block that a warpgroup leaves out: it waits for V; of an accumulator that was read in time; of O where "
        "the next scores, which are waited for, were issued behind its product"},

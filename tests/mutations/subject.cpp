@@ -233,6 +233,10 @@ Verdict Subject::run(const std::string& ptx, emulator::Schedule schedule, std::u
         device.poison(arguments.workspace, 0xFF, static_cast<std::size_t>(arguments.workspace_bytes));
     }
     launcher.launch({}, arguments);
+    // Again, for what starts before the launch before it has ended.
+    if (std::any_of(plan_.launch.steps.begin(), plan_.launch.steps.end(),
+                    [](const LaunchStep& step) { return step.programmatic_stream_serialization; }))
+      launcher.launch({}, arguments);
     for (const emulator::EmulatorFinding& finding : device.take_findings()) {
       verdict.names.push_back(finding.name + (finding.is_failure ? "" : " (hazard)"));
       verdict.messages.push_back(finding.to_string());
