@@ -99,6 +99,23 @@ void decode_run(const std::byte* packed, int elements, float* significand, std::
   }
 }
 
+// Eight rows of eight codes, transposed: to[i * to_stride + j] = from[j * from_stride + i].
+void transpose_codes(const std::uint16_t* from, std::size_t from_stride, std::uint16_t* to, std::size_t to_stride) {
+  typedef std::uint16_t Codes __attribute__((vector_size(16)));
+  Codes rows[8];
+  for (std::size_t i = 0; i < 8; ++i) std::memcpy(&rows[i], from + i * from_stride, sizeof(Codes));
+  // Three times rows i and i + 4 are interleaved: element j of row i moves to bit-reversed places, and all is turned.
+  for (int step = 0; step < 3; ++step) {
+    Codes mixed[8];
+    for (std::size_t i = 0; i < 4; ++i) {
+      mixed[2 * i] = __builtin_shufflevector(rows[i], rows[i + 4], 0, 8, 1, 9, 2, 10, 3, 11);
+      mixed[2 * i + 1] = __builtin_shufflevector(rows[i], rows[i + 4], 4, 12, 5, 13, 6, 14, 7, 15);
+    }
+    std::memcpy(rows, mixed, sizeof(rows));
+  }
+  for (std::size_t i = 0; i < 8; ++i) std::memcpy(to + i * to_stride, &rows[i], sizeof(Codes));
+}
+
 }  // namespace
 
 std::array<std::byte, 16> unpack_padded(Format format, const std::byte* packed) {
@@ -116,6 +133,7 @@ std::array<std::byte, 16> unpack_padded(Format format, const std::byte* packed) 
 void MmaOperand::resize(int count, int k) {
   count_ = count;
   k_ = k;
+  has_codes_ = false;
   stride_ = static_cast<std::size_t>((count + kMmaLanes - 1) / kMmaLanes * kMmaLanes);
   significand_.assign(offset(k), 0.0f);
   exponent_.assign(offset(k), kZeroExponent);
@@ -146,6 +164,50 @@ void MmaOperand::decode(Format format, const std::byte* packed, int elements, in
       return decode_run<Format::e2m1>(packed, elements, s, e, step, sign);
     default:
       break;  // f32, f64 and the scale formats are no operands: the instruction table has no such row
+  }
+}
+
+void MmaOperand::expect_codes(Format format, int count, int k, Run run) {
+  format_ = format;
+  run_ = run;
+  if (has_codes_ && count == count_ && k == k_) return;
+  has_codes_ = true;
+  count_ = count;
+  k_ = k;
+  stride_ = static_cast<std::size_t>((count + kMmaLanes - 1) / kMmaLanes * kMmaLanes);
+  code_rows_.resize(static_cast<std::size_t>(count * k));
+  code_planes_.assign(offset(k), 0);  // what is behind count stays zero
+}
+
+void MmaOperand::take_codes(const std::byte* eight, int index, int k, bool negate) {
+  std::uint64_t codes[2];
+  std::memcpy(codes, eight, sizeof(codes));
+  const std::uint64_t sign = negate ? 0x8000800080008000 : 0;
+  codes[0] ^= sign;
+  codes[1] ^= sign;
+  std::uint16_t* to =
+      run_ == Run::along_k ? code_rows_.data() + index * k_ + k : code_planes_.data() + offset(k) + index;
+  std::memcpy(to, codes, sizeof(codes));
+}
+
+void MmaOperand::order_codes() const {
+  if (run_ != Run::along_k) return;
+  for (int index = 0; index < count_; index += 8)
+    for (int k = 0; k < k_; k += 8)
+      transpose_codes(code_rows_.data() + index * k_ + k, static_cast<std::size_t>(k_),
+                      code_planes_.data() + offset(k) + index, stride_);
+}
+
+void MmaOperand::decode_codes() const {
+  if (!has_codes_) return;
+  order_codes();
+  significand_.resize(code_planes_.size());
+  exponent_.resize(code_planes_.size());
+  for (std::size_t i = 0; i < code_planes_.size(); ++i) {
+    const Element e = format_ == Format::f16 ? ieee_element<Format::f16>(code_planes_[i])
+                                             : ieee_element<Format::bf16>(code_planes_[i]);
+    significand_[i] = e.significand;
+    exponent_[i] = e.exponent;
   }
 }
 

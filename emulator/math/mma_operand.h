@@ -38,13 +38,31 @@ class MmaOperand {
   /// Makes room and sets every element to zero. Keeps the memory: reuse one object for many instructions.
   void resize(int count, int k);
 
+  /// The same for who decodes every element: those of an object that has this shape already keep their values.
+  void reshape(int count, int k) {
+    if (count != count_ || k != k_ || has_codes_) resize(count, k);
+  }
+
   int count() const { return count_; }
   int k() const { return k_; }
+  /// Not of codes: see decode_codes().
   const float* significands(int k) const { return significand_.data() + offset(k); }
   const std::int32_t* exponents(int k) const { return exponent_.data() + offset(k); }
 
   /// Which way a run of neighbouring elements in memory goes.
   enum class Run : std::uint8_t { along_k, along_index };
+
+  /// An operand of f16 or bf16 may be kept as its codes, which the kernel decodes where it needs them. Makes room, with
+  /// count a multiple of 8; take_codes() then brings all elements, eight at a time, all of them along `run`.
+  void expect_codes(Format format, int count, int k, Run run);
+  void take_codes(const std::byte* eight, int index, int k, bool negate);
+  bool has_codes() const { return has_codes_; }
+  Format format_of_codes() const { return format_; }
+  /// The codes of one k; order_codes() comes first.
+  const std::uint16_t* codes(int k) const { return code_planes_.data() + offset(k); }
+  void order_codes() const;
+  /// To significands and exponents: those of codes that were taken. Nothing for other operands.
+  void decode_codes() const;
 
   /// Decodes `elements` elements of the format, packed as in memory (4-byte containers for tf32, 2 bytes for f16 and
   /// bf16, one byte for fp8 and, value in the low bits, for fp6 and fp4), starting at (index, k). negate flips signs.
@@ -60,8 +78,13 @@ class MmaOperand {
   int count_ = 0;
   int k_ = 0;
   std::size_t stride_ = 0;  ///< count rounded up to whole vectors; the padding is zero
-  std::vector<float> significand_;
-  std::vector<std::int32_t> exponent_;
+  bool has_codes_ = false;
+  Format format_ = Format::bf16;
+  Run run_ = Run::along_k;
+  mutable std::vector<float> significand_;  ///< mutable: of codes, made when somebody asks
+  mutable std::vector<std::int32_t> exponent_;
+  std::vector<std::uint16_t> code_rows_;  ///< index * k_ + k, as they come along k
+  mutable std::vector<std::uint16_t> code_planes_;
 };
 
 }  // namespace tessera::emulator::math

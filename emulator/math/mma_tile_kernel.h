@@ -34,10 +34,14 @@ struct Step {
   int k;
   int fraction_bits;
   std::uint32_t keep_mask;  ///< f32 result bits that are kept
+  /// Which columns of a row to form, a bit for kFailUnit of them from wanted_shift on; nullptr: all.
+  const std::uint8_t* wanted = nullptr;
+  int wanted_shift = 0;
 };
 
 constexpr int kMaxGroup = 32;  ///< products of the longest step
 constexpr int kChunk = 8;      ///< terms that an int32 partial sum takes
+constexpr int kFailUnit = 8;   ///< columns of one bit of Step::wanted
 
 template <class To, class From>
 [[gnu::always_inline]] inline To reinterpret(const From& from) {
@@ -233,9 +237,11 @@ template <class V, bool kHalf>
 template <int kBytes, bool kHalf>
 [[gnu::always_inline]] inline void run_step(const Step& s, std::uint32_t* d, std::ptrdiff_t pitch) {
   using V = Vectors<kBytes>;
-  for (int row = 0; row < s.rows; ++row)
+  for (int row = 0; row < s.rows; ++row) {
+    const unsigned wanted = s.wanted == nullptr ? ~0u : static_cast<unsigned>(s.wanted[row]) >> s.wanted_shift;
     for (int column = 0; column < kMmaLanes; column += V::kLanes)
-      run_row<V, kHalf>(s, row, column, d + row * pitch + column);
+      if ((wanted >> column / kFailUnit & 1) != 0) run_row<V, kHalf>(s, row, column, d + row * pitch + column);
+  }
 }
 
 }  // namespace tessera::emulator::math::kernel

@@ -44,6 +44,26 @@ const Case kCases[] = {
     {mma_paths::kBlackwellF8f6f4F16, Format::e5m2, Format::e4m3, 32},
 };
 
+bool may_be_codes(Format format, int count, int k) {
+  return (format == Format::f16 || format == Format::bf16) && count % 8 == 0 && k % 8 == 0;
+}
+
+// The operand as its codes, brought along k or along the index; negated twice.
+MmaOperand operand_of_codes(Format format, const std::vector<std::vector<std::uint32_t>>& codes, MmaOperand::Run run) {
+  const bool along_k = run == MmaOperand::Run::along_k;
+  const std::size_t k = codes.front().size();
+  MmaOperand operand;
+  operand.expect_codes(format, static_cast<int>(codes.size()), static_cast<int>(k), run);
+  for (std::size_t i = 0; i < codes.size(); i += along_k ? 1 : 8)
+    for (std::size_t j = 0; j < k; j += along_k ? 8 : 1) {
+      std::uint16_t eight[8];
+      for (std::size_t e = 0; e < 8; ++e)
+        eight[e] = static_cast<std::uint16_t>((along_k ? codes[i][j + e] : codes[i + e][j]) ^ 0x8000);
+      operand.take_codes(reinterpret_cast<const std::byte*>(eight), static_cast<int>(i), static_cast<int>(j), true);
+    }
+  return operand;
+}
+
 // One random tile: fast and plain results, compared in every output.
 void check_tile(const Case& c, Data data, int rows, int columns, std::uint64_t seed) {
   const auto k = static_cast<std::size_t>(c.k);
@@ -90,14 +110,23 @@ void check_tile(const Case& c, Data data, int rows, int columns, std::uint64_t s
   for (MmaVariant variant : {MmaVariant::baseline, MmaVariant::avx2, MmaVariant::avx512}) {
     if (!mma_variant_available(variant)) continue;
     std::vector<std::uint32_t> got = d;
-    mma_tile_with(variant, c.path, a, b, got.data(), pitch);
-    std::size_t first = 0;
-    while (first < got.size() && got[first] == want[first]) ++first;
-    if (first == got.size()) continue;
-    CAPTURE(c.path.name);
-    CAPTURE(static_cast<int>(data));
-    CAPTURE(static_cast<int>(variant));
-    FAIL_CHECK("output " << first << " fast " << got[first] << " plain " << want[first]);
+    const auto compare = [&](const MmaOperand& rows_of, const MmaOperand& columns_of) {
+      got = d;
+      mma_tile_with(variant, c.path, rows_of, columns_of, got.data(), pitch);
+      std::size_t first = 0;
+      while (first < got.size() && got[first] == want[first]) ++first;
+      if (first == got.size()) return;
+      CAPTURE(c.path.name);
+      CAPTURE(static_cast<int>(data));
+      CAPTURE(static_cast<int>(variant));
+      FAIL_CHECK("output " << first << " fast " << got[first] << " plain " << want[first]);
+    };
+    compare(a, b);
+    if (!may_be_codes(c.a, rows, c.k) || !may_be_codes(c.b, columns, c.k)) continue;
+    for (MmaOperand::Run run : {MmaOperand::Run::along_k, MmaOperand::Run::along_index}) {
+      compare(operand_of_codes(c.a, a_codes, run), b);
+      compare(operand_of_codes(c.a, a_codes, run), operand_of_codes(c.b, b_codes, run));
+    }
   }
 }
 
@@ -109,6 +138,57 @@ TEST_CASE("the tile kernel equals the plain model") {
       check_tile(c, data, 5, 8, 20);
       check_tile(c, data, 3, 21, 21);
     }
+}
+
+// What the kernel forms at once ends at sums of 2^31 units and at certain exponents: one row on each side of every end.
+TEST_CASE("the tile kernel equals the plain model at the ends of what it forms at once") {
+  struct Edge {
+    Format format;
+    MmaPath path;
+    std::uint32_t a, b, c;
+  };
+  const auto bf16 = [](int exponent) { return static_cast<std::uint32_t>((exponent + 127) << 7 | 0x7F); };
+  const auto f32 = [](int exponent) { return static_cast<std::uint32_t>((exponent + 127) << 23 | 0x7FFFFF); };
+  std::vector<Edge> edges;
+  for (std::uint32_t sign : {0u, 0x80000000u}) {
+    const std::uint32_t half = sign >> 16;
+    for (int c : {-3, -1, 0, 1})  // 16 products of almost 4, and C
+      edges.push_back({Format::f16, mma_paths::kHopperF32, 0x3FFF, 0x3FFF | half, f32(c) | sign});
+    for (int c : {-3, 0, 5})
+      edges.push_back({Format::e4m3, mma_paths::kBlackwellF8f6f4, 0x3F, 0x3F | half >> 8, f32(c) | sign});
+    for (int a : {-64, -63, -62, -51, -50, -49, 59, 60, 61, 62, 63})
+      for (int c : {-126, -101, -100, 119, 120, 121, 127}) {
+        edges.push_back({Format::bf16, mma_paths::kHopperF32, bf16(a), bf16(a) | half, f32(c) | sign});
+        edges.push_back({Format::bf16, mma_paths::kHopperF32, bf16(a), half, f32(c) | sign});
+        edges.push_back({Format::bf16, mma_paths::kHopperF32, bf16(a), bf16(a) | half, sign});
+      }
+  }
+  for (const Edge& edge : edges) {
+    constexpr int kColumns = 48;
+    const int k = edge.format == Format::e4m3 ? 32 : 16;
+    MmaOperand a(3, k);
+    MmaOperand b(kColumns, k);
+    // Only one column of one row is at the end: what is formed beside it must not change.
+    for (int i = 0; i < k; ++i) {
+      a.set(edge.format, edge.a, 1, i);
+      b.set(edge.format, edge.b, 37, i);
+    }
+    const std::vector<std::uint32_t> row(static_cast<std::size_t>(k), edge.a),
+        column(static_cast<std::size_t>(k), edge.b);
+    std::vector<std::uint32_t> d(3 * kColumns, 0x3F800000);
+    d[kColumns + 37] = edge.c;
+    std::vector<std::uint32_t> want = d;
+    want[kColumns + 37] = mma_output(edge.path, edge.format, edge.format, row, column, edge.c);
+    for (MmaVariant variant : {MmaVariant::baseline, MmaVariant::avx2, MmaVariant::avx512}) {
+      if (!mma_variant_available(variant)) continue;
+      std::vector<std::uint32_t> got = d;
+      mma_tile_with(variant, edge.path, a, b, got.data(), kColumns);
+      CAPTURE(edge.a);
+      CAPTURE(edge.b);
+      CAPTURE(edge.c);
+      CHECK(got == want);
+    }
+  }
 }
 
 TEST_CASE("the tile kernel equals the plain model, long" * doctest::skip()) {
