@@ -1,5 +1,7 @@
 #include "emulator/math/matrix_descriptor.h"
 
+#include <utility>
+
 namespace tessera::emulator::math {
 namespace {
 
@@ -15,23 +17,6 @@ constexpr std::uint64_t mask(int low, int width) { return ((std::uint64_t{1} << 
 constexpr std::uint64_t kCommonZero = mask(14, 2) | mask(30, 2);
 constexpr std::uint64_t kWgmmaZero = kCommonZero | mask(46, 3) | mask(52, 10);
 constexpr std::uint64_t kTcgen05Zero = kCommonZero | mask(53, 8);
-
-// The XOR with the base offset taken off the row.
-std::uint32_t swizzled(const MatrixDescriptor& d, std::uint32_t address) {
-  const std::uint32_t row = (address >> 7) - d.base_offset;
-  switch (d.swizzle) {
-    case Swizzle::b32:
-      return address ^ (row & 1) << 4;
-    case Swizzle::b64:
-      return address ^ (row & 3) << 4;
-    case Swizzle::b128:
-      return address ^ (row & 7) << 4;
-    case Swizzle::b128_atom_32b:
-      return address ^ (row & 3) << 5;
-    default:
-      return address;
-  }
-}
 
 }  // namespace
 
@@ -67,22 +52,40 @@ std::uint64_t encode_descriptor(DescriptorKind kind, const MatrixDescriptor& d) 
   return bits;
 }
 
+ChunkPattern::ChunkPattern(const MatrixDescriptor& d, Major major)
+    : major_(major),
+      start_(d.start),
+      along_(d.swizzle == Swizzle::none || major == Major::mn ? d.leading_bytes : 16),
+      stride_(d.stride_bytes),
+      base_offset_(d.base_offset) {
+  if (d.swizzle == Swizzle::none && major == Major::mn) std::swap(along_, stride_);
+  switch (d.swizzle) {
+    case Swizzle::b32:
+      span_ = 5;
+      row_mask_ = 1;
+      break;
+    case Swizzle::b64:
+      span_ = 6;
+      row_mask_ = 3;
+      break;
+    case Swizzle::b128:
+      span_ = 7;
+      row_mask_ = 7;
+      break;
+    case Swizzle::b128_atom_32b:
+      span_ = 7;
+      row_mask_ = 3;
+      row_shift_ = 5;
+      group_ = 2;
+      break;
+    default:
+      break;
+  }
+}
+
 std::uint32_t chunk_address(const MatrixDescriptor& d, Major major, std::uint32_t index, std::uint32_t chunk,
                             std::uint32_t k) {
-  const std::uint32_t span = swizzle_span_bytes(d.swizzle);
-  const bool plain = d.swizzle == Swizzle::none;
-  std::uint32_t address = d.start;
-  if (major == Major::k) {
-    address += index / 8 * d.stride_bytes;
-    address += plain ? index % 8 * 16 + chunk * d.leading_bytes : index % 8 * span + chunk * 16;
-  } else if (plain) {
-    address += chunk * d.stride_bytes + k / 8 * d.leading_bytes + k % 8 * 16;
-  } else {
-    const std::uint32_t group = d.swizzle == Swizzle::b128_atom_32b ? 4 : 8;
-    address += chunk * 16 / span * d.leading_bytes + chunk * 16 % span;
-    address += k / group * d.stride_bytes + k % group * span;
-  }
-  return swizzled(d, address);
+  return ChunkPattern(d, major).at(index, chunk, k);
 }
 
 std::uint32_t element_address(const MatrixDescriptor& d, Major major, int bits, std::uint32_t index, std::uint32_t k) {

@@ -48,6 +48,34 @@ DecodedDescriptor decode_descriptor(DescriptorKind kind, std::uint64_t bits);
 /// The 64 bits of a descriptor (for tests and messages); base offset and version included.
 std::uint64_t encode_descriptor(DescriptorKind kind, const MatrixDescriptor& d);
 
+/// A descriptor's map, its powers of two and masks at hand: for those who ask for many chunks.
+class ChunkPattern {
+ public:
+  ChunkPattern(const MatrixDescriptor& d, Major major);
+  std::uint32_t at(std::uint32_t index, std::uint32_t chunk, std::uint32_t k) const {
+    std::uint32_t address = start_;
+    if (major_ == Major::k) {
+      address += (index >> 3) * stride_ + ((index & 7) << span_) + chunk * along_;
+    } else {
+      const std::uint32_t bytes = chunk * 16;
+      address += (bytes >> span_) * along_ + (bytes & ((1u << span_) - 1));
+      address += (k >> group_) * stride_ + ((k & ((1u << group_) - 1)) << span_);
+    }
+    return address ^ (((address >> 7) - base_offset_) & row_mask_) << row_shift_;
+  }
+
+ private:
+  Major major_;
+  std::uint32_t start_;
+  std::uint32_t along_;   ///< bytes from chunk to chunk (K-major), from span to span (MN-major)
+  std::uint32_t stride_;  ///< from group of rows to group of rows
+  std::uint32_t base_offset_;
+  std::uint32_t row_mask_ = 0;  ///< of the XOR
+  int row_shift_ = 4;
+  int span_ = 4;   ///< log2 of the swizzle's span
+  int group_ = 3;  ///< log2 of the k of a group
+};
+
 /// Address of one 16-byte chunk, XOR applied. K-major: row `index`, bytes 16*chunk ... of its K extent; `k` is not
 /// read. MN-major: chunk `chunk` along M or N at this `k`; `index` is not read. Not for leading_is_address.
 std::uint32_t chunk_address(const MatrixDescriptor& d, Major major, std::uint32_t index, std::uint32_t chunk,
@@ -61,16 +89,17 @@ std::uint32_t element_address(const MatrixDescriptor& d, Major major, int bits, 
 template <class Visit>
 void for_each_chunk(const MatrixDescriptor& d, Major major, int bits, int count, int k_extent, Visit&& visit) {
   const int per_chunk = 128 / bits;
+  const ChunkPattern pattern(d, major);
   if (major == Major::k) {
     for (int index = 0; index < count; ++index)
       for (int k = 0; k < k_extent; k += per_chunk)
-        visit(chunk_address(d, major, static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(k / per_chunk), 0),
-              index, k, per_chunk < k_extent - k ? per_chunk : k_extent - k);
+        visit(pattern.at(static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(k / per_chunk), 0), index, k,
+              per_chunk < k_extent - k ? per_chunk : k_extent - k);
   } else {
     for (int k = 0; k < k_extent; ++k)
       for (int index = 0; index < count; index += per_chunk)
-        visit(chunk_address(d, major, 0, static_cast<std::uint32_t>(index / per_chunk), static_cast<std::uint32_t>(k)),
-              index, k, per_chunk < count - index ? per_chunk : count - index);
+        visit(pattern.at(0, static_cast<std::uint32_t>(index / per_chunk), static_cast<std::uint32_t>(k)), index, k,
+              per_chunk < count - index ? per_chunk : count - index);
   }
 }
 

@@ -2,6 +2,7 @@
 // written; and what there is to say about the descriptors and the memory that they name.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -18,6 +19,10 @@ namespace {
 using U32 = std::uint32_t;
 using U64 = std::uint64_t;
 using math::Format;
+
+/// Where a column of B and D stands here: of every eight the even ones, then the odd ones. So the values of one
+/// register in four neighbouring lanes (columns 2q, or 2q + 1, of a row) stand side by side.
+constexpr int position_of(int column) { return (column & ~7) | (column & 1) << 2 | (column & 7) >> 1; }
 
 /// What the opcode says, in Instruction::number and flags.
 struct Shape {
@@ -86,16 +91,26 @@ class Product {
     static thread_local math::MmaOperand a;
     static thread_local math::MmaOperand b;
     static thread_local std::vector<U32> d;
-    a.resize(64, shape_.k);
-    b.resize(shape_.n, shape_.k);
+    using Run = math::MmaOperand::Run;
+    const auto make_room = [this](math::MmaOperand& operand, Format format, int count, math::Major major) {
+      if (shape_.bits == 16)
+        operand.expect_codes(format, count, shape_.k, major == math::Major::k ? Run::along_k : Run::along_index);
+      else
+        operand.reshape(count, shape_.k);
+    };
+    make_room(a, shape_.a, 64, shape_.a_in_registers ? math::Major::k : shape_.a_major);
+    make_room(b, shape_.b, shape_.n, shape_.b_major);
     if (shape_.a_in_registers)
       read_registers(a);
     else if (!read_memory(operation_.a_descriptor, true, shape_.a, shape_.a_major, 64, shape_.negate_a, a))
       return;
     if (!read_memory(operation_.b_descriptor, false, shape_.b, shape_.b_major, shape_.n, shape_.negate_b, b)) return;
     const int pitch = (shape_.n + 15) / 16 * 16;
-    d.assign(static_cast<std::size_t>(64 * pitch), 0);
-    if (operation_.accumulate) move_accumulators(d.data(), pitch, true);
+    d.resize(static_cast<std::size_t>(64 * pitch));
+    if (operation_.accumulate)
+      move_accumulators(d.data(), pitch, true);
+    else
+      std::fill(d.begin(), d.end(), 0);
     math::mma_tile(path_of(shape_), a, b, d.data(), pitch);
     move_accumulators(d.data(), pitch, false);
   }
@@ -158,7 +173,10 @@ class Product {
           take_a(reinterpret_cast<const std::byte*>(word), 32 / shape_.bits, place.row, place.column);
         }
     }
-    return visit_memory(operation_.b_descriptor, false, math::Major::k, shape_.n, take_b);
+    return visit_memory(operation_.b_descriptor, false, math::Major::k, shape_.n,
+                        [&](const std::byte* packed, int elements, int index, int k) {
+                          take_b(packed, elements, position_of(index), k);
+                        });
   }
 
   void report(const char* name, bool is_failure, U64 address, std::string message, std::string cause) const {
@@ -171,12 +189,30 @@ class Product {
     launch_.findings.add(std::move(finding));
   }
 
+  // B's columns by position_of. Along the index there are 16-bit elements only, eight in a chunk.
   bool read_memory(U64 bits, bool is_a, Format format, math::Major major, int count, bool negate,
                    math::MmaOperand& out) {
-    const auto run = major == math::Major::k ? math::MmaOperand::Run::along_k : math::MmaOperand::Run::along_index;
     return visit_memory(bits, is_a, major, count, [&](const std::byte* packed, int elements, int index, int k) {
-      out.decode(format, packed, elements, index, k, run, negate);
+      if (major == math::Major::k)
+        return take(format, packed, elements, is_a ? index : position_of(index), k, negate, out);
+      std::uint16_t codes[8];
+      std::memcpy(codes, packed, sizeof(codes));
+      if (!is_a) {
+        const std::uint16_t ordered[8] = {codes[0], codes[2], codes[4], codes[6],
+                                          codes[1], codes[3], codes[5], codes[7]};
+        std::memcpy(codes, ordered, sizeof(codes));
+      }
+      out.take_codes(reinterpret_cast<const std::byte*>(codes), index, k, negate);
     });
+  }
+
+  // Elements along K.
+  void take(Format format, const std::byte* packed, int elements, int index, int k, bool negate,
+            math::MmaOperand& out) const {
+    if (shape_.bits == 16)
+      out.take_codes(packed, index, k, negate);
+    else
+      out.decode(format, packed, elements, index, k, math::MmaOperand::Run::along_k, negate);
   }
 
   // take(packed, elements, index, k) for every 16 bytes of an operand in shared memory. False after a failure.
@@ -193,7 +229,8 @@ class Product {
     math::for_each_chunk(
         decoded.descriptor, major, shape_.bits, count, shape_.k, [&](U32 address, int index, int k, int elements) {
           if (!ok) return;
-          ok = check_chunk(cta, address, bits, decoded.descriptor.swizzle);
+          if (!is_in_order(cta, address - kSharedBase))
+            ok = check_chunk(cta, address, bits, decoded.descriptor.swizzle);
           if (ok && operation_.race_of_all) {
             const auto& reader = is_a ? operation_.race[static_cast<std::size_t>(index) / 16] : operation_.race_of_all;
             launch_.race->async_access(*reader, place(), &cta, address - kSharedBase, 16, false);
@@ -262,6 +299,18 @@ class Product {
     return place_;
   }
 
+  // What is true of nearly every chunk, and leaves nothing to say.
+  bool is_in_order(const Cta& cta, U32 offset) const {
+    if (offset >= cta.shared_bytes || cta.shared_bytes - offset < 16) return false;
+    constexpr U64 kAll = kReadable * 0x0101010101010101;
+    U64 shadow[2];
+    std::memcpy(shadow, cta.shared_shadow.data() + offset, sizeof(shadow));
+    if ((shadow[0] & shadow[1] & kAll) != kAll || cta.written_at[offset / 16] != 0) return false;
+    const unsigned written = cta.tile_swizzle[offset / 16];
+    return written == 0 ||
+           (written == 1 + static_cast<unsigned>(operand_.descriptor.swizzle) && operand_.descriptor.base_offset == 0);
+  }
+
   bool check_chunk(Cta& cta, U32 address, U64 bits, math::Swizzle swizzle) {
     const U32 offset = address - kSharedBase;
     if (offset >= cta.shared_bytes || cta.shared_bytes - offset < 16) {
@@ -284,23 +333,23 @@ class Product {
     return true;
   }
 
-  // A from registers: 16 rows a warp.
+  // A from registers, 16 rows a warp: four neighbouring lanes hold neighbouring elements of a row (math::wgmma_a).
   void read_registers(math::MmaOperand& out) {
     const Operand& list = operation_.in->op[1];
-    const int per = 32 / shape_.bits;
-    for (int thread = 0; thread < 128; ++thread) {
-      const Warp& warp = *operation_.warps[static_cast<std::size_t>(thread / 32)];
+    const int elements = 4 * 32 / shape_.bits;
+    for (int w = 0; w < 4; ++w)
       for (int r = 0; r < list.count; ++r) {
-        const U32 word = warp.reg<U32>(list.elements[r].offset)[thread % 32];
-        for (int e = 0; e < per; ++e) {
-          const math::Place place = math::wgmma_a(shape_.bits, thread, r, e);
-          const U32 code = shape_.bits == 32 ? word : (word >> (shape_.bits * e)) & ((1u << shape_.bits) - 1);
-          out.set(shape_.a, code, place.row, place.column, shape_.negate_a);
+        const U32* words = operation_.warps[static_cast<std::size_t>(w)]->reg<U32>(list.elements[r].offset);
+        for (int lane = 0; lane < kLanes; lane += 4) {
+          const math::Place place = math::wgmma_a(shape_.bits, 32 * w + lane, r, 0);
+          take(shape_.a, reinterpret_cast<const std::byte*>(words + lane), elements, place.row, place.column,
+               shape_.negate_a, out);
         }
       }
-    }
   }
 
+  // A register's four neighbouring lanes are four neighbouring positions of a row (math::wgmma_d); with f16 results
+  // each word is two values, of positions that are four apart.
   void move_accumulators(U32* d, int pitch, bool to_matrix) {
     const Operand& list = operation_.in->op[0];
     const int per = shape_.f16_result ? 2 : 1;
@@ -308,19 +357,23 @@ class Product {
       const Warp& warp = *operation_.warps[static_cast<std::size_t>(w)];
       for (int r = 0; r < list.count; ++r) {
         U32* reg = warp.reg<U32>(list.elements[r].offset);
-        for (int lane = 0; lane < kLanes; ++lane) {
-          const math::Place place = math::wgmma_d(32 * w + lane, r * per);
-          U32* at = d + place.row * pitch + place.column;
+        const math::Place place = math::wgmma_d(32 * w, r * per);
+        U32* at = d + place.row * pitch + position_of(place.column);
+        for (int lane = 0; lane < kLanes; lane += 4, at += pitch, reg += 4) {
           if (!shape_.f16_result) {
             if (to_matrix)
-              *at = reg[lane];
+              std::memcpy(at, reg, 16);
             else
-              reg[lane] = *at;
-          } else if (to_matrix) {
-            at[0] = reg[lane] & 0xFFFF;
-            at[1] = reg[lane] >> 16;
-          } else {
-            reg[lane] = (at[0] & 0xFFFF) | at[1] << 16;
+              std::memcpy(reg, at, 16);
+            continue;
+          }
+          for (int q = 0; q < 4; ++q) {
+            if (to_matrix) {
+              at[q] = reg[q] & 0xFFFF;
+              at[q + 4] = reg[q] >> 16;
+            } else {
+              reg[q] = (at[q] & 0xFFFF) | at[q + 4] << 16;
+            }
           }
         }
       }
@@ -342,118 +395,6 @@ class Product {
 
 }  // namespace
 
-void use_result(Launch& launch, WgmmaResult& first) {
-  WgmmaResult& result = first.last();
-  result.is_used = true;
-  for (EmulatorFinding& finding : result.findings) launch.findings.add(std::move(finding));
-  result.findings.clear();
-}
-
-void watch_unread(Warp& warp) {
-  WarpAsync& async = warp.async;
-  async.watches_unread = async.watches_unread && !async.unread.empty();
-  if (async.watches_unread) {
-    async.unread_places.assign(warp.launch->entry.register_file_bytes / 64 + 1, false);
-    for (const WarpAsync::Unread& unread : async.unread)
-      for (int j = 0; j < unread.in->op[0].count; ++j)
-        async.unread_places[unread.in->op[0].elements[j].offset / 64] = true;
-  }
-  warp.update_watch();
-}
-
-namespace {
-
-bool is_register(const Operand& op) { return op.kind == Operand::Kind::reg && !op.is_immediate; }
-
-/// The operands D and A of a wgmma name this register.
-bool names(const Instruction& wgmma, std::uint32_t offset) {
-  for (int i = 0; i < 2; ++i)
-    for (int j = 0; j < wgmma.op[i].count; ++j)
-      if (wgmma.op[i].elements[j].offset == offset) return true;
-  return false;
-}
-
-/// A move of one register in flight into another that no wgmma uses: left for the wait. False: it is no such move.
-bool defer_copy(WarpAsync& async, const Instruction& in, Mask active) {
-  if (in.form->mnemonic != "mov" || in.num_operands != 2 || !is_register(in.op[0]) || !is_register(in.op[1]))
-    return false;
-  bool is_in_flight = false;
-  std::uint64_t group = 0;
-  const auto wait_for = [&](std::uint64_t other) {
-    is_in_flight = true;
-    group = std::max(group, other);
-  };
-  for (const WarpAsync::InFlight& flight : async.in_flight) {
-    if (names(*flight.in, in.op[0].offset)) return false;
-    if (names(*flight.in, in.op[1].offset)) wait_for(flight.group);
-  }
-  for (const WarpAsync::Copy& copy : async.copies)
-    if (copy.in->op[0].offset == in.op[1].offset) wait_for(copy.group);
-  if (!is_in_flight) return false;
-  async.copies.push_back({&in, active, group});
-  async.in_flight_places[in.op[0].offset / 64] = true;
-  return true;
-}
-
-/// A wgmma that adds to what was copied, or takes a copy, before the wait: which value the copy has is then open.
-bool meets_copy(const WarpAsync& async, const Instruction& wgmma) {
-  if (wgmma.form->mnemonic != "wgmma.mma_async") return false;
-  return std::any_of(async.copies.begin(), async.copies.end(), [&](const WarpAsync::Copy& copy) {
-    return names(wgmma, copy.in->op[0].offset) || names(wgmma, copy.in->op[1].offset);
-  });
-}
-
-}  // namespace
-
-bool Warp::check_registers(const Instruction& in, Mask active) {
-  if (!undecided.empty()) follow_values(*this, in, active);
-  const auto refuse = [&] {
-    fault(in, "wgmma-register-in-flight", "a register of a wgmma that was not waited for is read or written",
-          "wgmma.wait_group is missing, or leaves one group too many in flight");
-    return false;
-  };
-  if (in.form->mnemonic.substr(0, 5) == "wgmma") return meets_copy(async, in) ? refuse() : true;
-  const auto touches = [&](const std::vector<bool>& places) {
-    const auto is_one = [&](const Operand& op) {
-      const bool is_register = op.kind == Operand::Kind::reg || op.kind == Operand::Kind::address;
-      return is_register && !op.is_immediate && places[op.offset / 64];
-    };
-    for (int i = 0; i < in.num_operands; ++i) {
-      if (is_one(in.op[i])) return true;
-      for (int j = 0; j < in.op[i].count; ++j)
-        if (is_one(in.op[i].elements[j])) return true;
-    }
-    return false;
-  };
-  if (!tensor.loads.empty() && in.form->mnemonic == "mov" && touches(tensor.load_places)) {
-    // Compilers copy registers wherever they like, and the assembler knows a copy for what it is: it waits as well.
-    for (int i = 0; i < in.num_operands; ++i) {
-      if (in.op[i].kind == Operand::Kind::reg && !in.op[i].is_immediate)
-        tensor.load_places[in.op[i].offset / 64] = true;
-      for (int j = 0; j < in.op[i].count; ++j) tensor.load_places[in.op[i].elements[j].offset / 64] = true;
-    }
-  } else if (!tensor.loads.empty() && in.form->mnemonic != "tcgen05.ld" && touches(tensor.load_places)) {
-    hazard(in, "missing-tcgen05-wait", -1, 0,
-           fmt::format("a register of {} (PTX line {}) is used before tcgen05.wait::ld", tensor.loads.back().in->opcode,
-                       tensor.loads.back().in->line),
-           "the load may not have arrived: tcgen05.wait::ld must come first");
-    tensor.loads.clear();  // once is enough
-    watch_unread(*this);
-  }
-  if (async.watches_unread && touches(async.unread_places)) {
-    std::erase_if(async.unread, [&](const WarpAsync::Unread& unread) {
-      std::vector<bool> places(async.unread_places.size(), false);
-      for (int j = 0; j < unread.in->op[0].count; ++j) places[unread.in->op[0].elements[j].offset / 64] = true;
-      if (!touches(places)) return false;
-      use_result(*launch, *unread.result);
-      return true;
-    });
-    watch_unread(*this);
-  }
-  if (async.in_flight.empty() || !touches(async.in_flight_places)) return true;
-  return defer_copy(async, in, active) || refuse();
-}
-
 void WgmmaOperation::complete(Launch& launch) {
   WgmmaResult& last = result->last();
   if (!last.is_used) launch.findings.capture(&last.findings);
@@ -469,4 +410,5 @@ void WgmmaOperation::complete(Launch& launch) {
     --groups[i]->pending;
   }
 }
+
 }  // namespace tessera::emulator
