@@ -25,11 +25,15 @@ struct Tile {
 
   U32 credit() const { return is_gather ? 4 * math::tile_credit_bytes(tile) : math::tile_credit_bytes(tile); }
   template <class Visit>
-  void visit(U32 shared, Visit&& f) const {
+  void visit_rows(U32 shared, Visit&& f) const {
     if (is_gather)
-      math::for_each_chunk_of_four(tile, at[0], rows, shared, f);
+      math::for_each_row_of_four(tile, at[0], rows, shared, f);
     else
-      math::for_each_chunk(tile, at, shared, f);
+      math::for_each_row(tile, at, shared, f);
+  }
+  template <class Visit>
+  void visit(U32 shared, Visit&& f) const {
+    visit_rows(shared, [&](const math::TileRow& row) { math::for_each_chunk_of_row(tile, row, at[0], f); });
   }
 };
 
@@ -52,7 +56,7 @@ class TensorLoad final : public CopyOperation {
     tile_ = static_cast<std::uint8_t>(1 + static_cast<unsigned>(tile.tile.swizzle));
     if (destinations.size() == 1) aim(launch, *destinations[0].barrier_cta, barrier);
     // Swizzles act on the absolute address: every CTA's memory starts at the same one, ranks aside.
-    tile.visit(kSharedBase + shared, [&](const math::TileChunk& chunk) {
+    const auto copy_chunk = [&](const math::TileChunk& chunk) {
       if (!ok) return;
       std::uint8_t bytes[16];
       std::memcpy(bytes, &fill, 8);
@@ -66,6 +70,15 @@ class TensorLoad final : public CopyOperation {
         ok = ok &&
              write_shared(launch, *to.cta, chunk.shared - kSharedBase, reinterpret_cast<const std::byte*>(bytes), 16);
       }
+    };
+    const std::size_t row_bytes = math::tile_row_bytes(tile.tile);
+    tile.visit_rows(kSharedBase + shared, [&](const math::TileRow& row) {
+      if (!ok) return;
+      const U64 global =
+          destinations.size() == 1 && row_bytes % 16 == 0 ? math::plain_row(tile.tile, row, tile.at[0]) : 0;
+      if (global == 0 ||
+          !copy_plain_row(launch, global, *destinations[0].cta, row.shared, tile.tile.swizzle, row_bytes))
+        math::for_each_chunk_of_row(tile.tile, row, tile.at[0], copy_chunk);
     });
     if (!ok) return;
     for (const Destination& to : destinations) complete_bytes(launch, *to.barrier_cta, barrier, tile.credit(), place_);

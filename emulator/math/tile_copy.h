@@ -133,24 +133,46 @@ void for_each_chunk_of_row(const TensorTile& tile, const TileRow& row, std::int3
 /// The row-th row of the tile (dimension 1 fastest) of a copy to or from `shared`.
 TileRow tile_row(const TensorTile& tile, const TileCoordinates& at, std::uint32_t shared, std::uint32_t row);
 
+/// Of a row that lies inside the tensor as a whole, where it begins in global memory; 0: some of it is outside, or its
+/// elements are padded or rounded on their way.
+inline std::uint64_t plain_row(const TensorTile& tile, const TileRow& row, std::int32_t inner) {
+  if (is_padded(tile.type) || tile.type == TileType::tf32 || tile.type == TileType::tf32_ftz) return 0;
+  const std::int64_t bits = tile_element_bits(tile.type);
+  const std::int64_t position = std::int64_t{inner} * bits / 8;
+  const std::int64_t left = static_cast<std::int64_t>(tile.dims[0]) * bits / 8 - position;
+  if (!row.inside || position < 0 || left < static_cast<std::int64_t>(tile_row_bytes(tile))) return 0;
+  return row.global + static_cast<std::uint64_t>(position);
+}
+
+/// Calls visit(TileRow) for every row of a tiled copy, in the order of shared memory.
+template <class Visit>
+void for_each_row(const TensorTile& tile, const TileCoordinates& at, std::uint32_t shared, Visit&& visit) {
+  const std::uint32_t rows = tile_rows(tile);
+  for (std::uint32_t row = 0; row < rows; ++row) visit(tile_row(tile, at, shared, row));
+}
+
 /// Calls visit(TileChunk) for every chunk of a tiled copy, in the order of shared memory before the XOR.
 template <class Visit>
 void for_each_chunk(const TensorTile& tile, const TileCoordinates& at, std::uint32_t shared, Visit&& visit) {
-  const std::uint32_t rows = tile_rows(tile);
-  for (std::uint32_t row = 0; row < rows; ++row)
-    for_each_chunk_of_row(tile, tile_row(tile, at, shared, row), at[0], visit);
+  for_each_row(tile, at, shared, [&](const TileRow& row) { for_each_chunk_of_row(tile, row, at[0], visit); });
 }
 
 /// tile::gather4 and scatter4: a 2-D map whose box has one row; the four rows of the tensor land one after the other.
 /// Document only.
 template <class Visit>
-void for_each_chunk_of_four(const TensorTile& tile, std::int32_t inner, const std::array<std::int32_t, 4>& rows,
-                            std::uint32_t shared, Visit&& visit) {
+void for_each_row_of_four(const TensorTile& tile, std::int32_t inner, const std::array<std::int32_t, 4>& rows,
+                          std::uint32_t shared, Visit&& visit) {
   for (std::uint32_t i = 0; i < 4; ++i) {
     TileRow row = tile_row(tile, {inner, rows[i], 0, 0, 0}, shared, 0);
     row.shared += i * tile_pitch_bytes(tile);
-    for_each_chunk_of_row(tile, row, inner, visit);
+    visit(row);
   }
+}
+template <class Visit>
+void for_each_chunk_of_four(const TensorTile& tile, std::int32_t inner, const std::array<std::int32_t, 4>& rows,
+                            std::uint32_t shared, Visit&& visit) {
+  for_each_row_of_four(tile, inner, rows, shared,
+                       [&](const TileRow& row) { for_each_chunk_of_row(tile, row, inner, visit); });
 }
 
 }  // namespace tessera::emulator::math

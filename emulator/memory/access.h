@@ -74,6 +74,12 @@ inline bool shadow_has(const std::uint8_t* shadow, std::size_t bytes, std::uint8
     const std::uint32_t want = bits * 0x01010101u;
     return (s & want) == want;
   }
+  if (bytes == 16) {
+    std::uint64_t s[2];
+    std::memcpy(s, shadow, 16);
+    const std::uint64_t want = bits * 0x0101010101010101u;
+    return (s[0] & s[1] & want) == want;
+  }
   for (std::size_t i = 0; i < bytes; ++i)
     if ((shadow[i] & bits) != bits) return false;
   return true;

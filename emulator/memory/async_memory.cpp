@@ -155,6 +155,30 @@ bool CopyOperation::write_shared(Launch& launch, Cta& cta, std::uint32_t offset,
   return true;
 }
 
+bool CopyOperation::copy_plain_row(Launch& launch, std::uint64_t global, Cta& cta, std::uint32_t shared,
+                                   math::Swizzle swizzle, std::size_t bytes) const {
+  if (race_ || cta.live_warps == 0 || !launch.memory.contains(global, bytes)) return false;
+  // The XOR moves sixteens inside of 128 bytes.
+  const std::uint32_t first = (shared & ~127u) - kSharedBase;
+  const std::uint32_t end = ((shared + static_cast<std::uint32_t>(bytes) + 127) & ~127u) - kSharedBase;
+  if (first > end || end > cta.shared_bytes || cta.may_hold_mbarrier(first, end - first)) return false;
+  for (std::uint32_t granule = first / 16; granule < end / 16; ++granule)
+    if (cta.written_at[granule] != 0) return false;
+  const std::uint8_t* shadow = launch.memory.shadow(global);
+  for (std::size_t i = 0; i < bytes; i += kPiece)
+    if (!is_readable_piece(shadow + i)) return false;
+  const std::byte* from = launch.memory.data(global);
+  for (std::size_t i = 0; i < bytes; i += kPiece) {
+    const std::uint32_t to = math::apply_swizzle(swizzle, shared + static_cast<std::uint32_t>(i)) - kSharedBase;
+    std::memcpy(cta.shared.data() + to, from + i, kPiece);
+    std::memset(cta.shared_shadow.data() + to, kReadable, kPiece);
+    cta.tile_swizzle[to / 16] = tile_;
+  }
+  launch.statistics.async_bytes.global_read += bytes;
+  launch.statistics.async_bytes.shared_written += bytes;
+  return true;
+}
+
 void check_init_fence(Warp& w, const Instruction& in, int lane, Cta& cta, std::uint32_t offset) {
   // A CTA's own barrier needs none: fence.mbarrier_init is of cluster scope, libcu++'s memcpy_async and its documented
   // examples have only a barrier between, and ptxas makes the same machine code of both for sm_90a.

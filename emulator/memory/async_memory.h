@@ -5,6 +5,7 @@
 #pragma once
 
 #include "emulator/findings/race.h"
+#include "emulator/math/swizzle.h"
 #include "emulator/memory/access.h"
 #include "emulator/memory/mbarrier.h"
 
@@ -33,6 +34,11 @@ class CopyOperation : public AsyncOperation {
   /// Shared bytes of a CTA at an offset from its first byte.
   bool read_shared(Launch& launch, Cta& cta, std::uint32_t offset, std::byte* to, std::size_t bytes) const;
   bool write_shared(Launch& launch, Cta& cta, std::uint32_t offset, const std::byte* from, std::size_t bytes) const;
+
+  /// A row of a tensor copy, whole sixteens, from global to shared memory (an absolute address, before the XOR), if
+  /// there is nothing to say or to follow about any of it. False: nothing was copied.
+  bool copy_plain_row(Launch& launch, std::uint64_t global, Cta& cta, std::uint32_t shared, math::Swizzle swizzle,
+                      std::size_t bytes) const;
 
   /// What follows completes on this barrier: called before its accesses.
   void aim(Launch& launch, Cta& cta, std::uint32_t barrier);
