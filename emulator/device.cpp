@@ -8,8 +8,10 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
 
+#include "emulator/findings/unwritten_registers.h"
 #include "emulator/machine.h"
 #include "emulator/memory/lazy_fill.h"
 #include "emulator/memory/tensor_map.h"
@@ -339,8 +341,9 @@ std::unique_ptr<LoadedImage> EmulatedDevice::load(const Image& image) {
 
 std::unique_ptr<LoadedImage> EmulatedDevice::load_ptx(std::string_view ptx, std::string_view file) {
   GlobalMemory& memory = *state_->memory;
-  std::unique_ptr<Program> program =
-      load_program(ptx, file, [&](const ModuleVariable& variable) { return memory.allocate(variable.bytes); });
+  std::unique_ptr<Program> program = load_program(
+      ptx, file, [&](const ModuleVariable& variable) { return memory.allocate(variable.bytes); },
+      !state_->options.detects_unwritten_registers);
   for (const ModuleVariable& variable : program->variables) {
     std::memcpy(memory.data(variable.address), variable.initial.data(), variable.bytes);
     memory.mark_initialised(variable.address, variable.bytes);
@@ -368,6 +371,13 @@ void EmulatedDevice::launch(const LaunchRequest& request, Stream stream) {
   options.max_seconds = state_->options.max_seconds;
   options.detects_races = state_->options.detects_races;
   options.observer = state_->observer;
+  std::optional<UnwrittenRegisters> unwritten;
+  ObserverList observers;
+  if (state_->options.detects_unwritten_registers) {
+    observers.add(&unwritten.emplace(*loaded.entry));
+    if (state_->observer != nullptr) observers.add(state_->observer);
+    options.observer = &observers;
+  }
   options.print = state_->options.print;
   const LaunchShape shape{request.grid, request.block, request.cluster, request.dynamic_smem_bytes};
   const GridWorkspace workspace(*state_->memory, *loaded.entry, shape, options);
@@ -377,7 +387,9 @@ void EmulatedDevice::launch(const LaunchRequest& request, Stream stream) {
   }
   std::string why_one;
   if (state_->options.threads > 1) {
-    why_one = why_one_thread(*loaded.entry, shape, options);
+    LaunchOptions for_all = options;
+    for_all.observer = state_->observer;  // registers are followed in each half
+    why_one = why_one_thread(*loaded.entry, shape, for_all);
     if (why_one.empty()) {
       TwoThreadResult result =
           run_on_two_threads(*loaded.program, *loaded.entry, *state_->memory, shape, options, parameters);

@@ -38,6 +38,7 @@ class WeakMemory;
 struct RaceCta;
 struct RaceSync;
 struct RaceWarp;
+struct RegisterMarks;
 
 /// What a group of lanes waits for.
 struct Wait {
@@ -149,7 +150,8 @@ class Warp {
   std::vector<PhaseSeen> phases_seen;  ///< of the mbarriers that this warp waits on
   int untrue_answers = 0;              ///< so many of the next waits say "not yet" (-1: the next one does not)
   Heard heard;
-  std::shared_ptr<RaceWarp> race;  ///< null without a race detector
+  std::shared_ptr<RaceWarp> race;        ///< null without a race detector
+  std::shared_ptr<RegisterMarks> marks;  ///< findings/unwritten_registers.h; null where nobody follows them
   std::vector<UndecidedValue> undecided;
   std::shared_ptr<CallStack> calls;  ///< made by the first call of a function that is not expanded
 

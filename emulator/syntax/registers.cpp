@@ -34,10 +34,10 @@ class Allocator {
   Allocator(Entry& entry, std::vector<VirtualRegister>& registers)
       : entry_(entry), registers_(registers), lives_(registers.size()), offsets_(registers.size(), kNoBlock) {}
 
-  void run() {
+  void run(bool shares_places) {
     find_blocks();
     for (std::uint32_t i = 0; i < entry_.code.size(); ++i) note_uses(i);
-    place_shared();
+    if (shares_places) place_shared();
     place_rest();
     patch();
   }
@@ -167,6 +167,8 @@ class Allocator {
 
 }  // namespace
 
-void assign_registers(Entry& entry, std::vector<VirtualRegister>& registers) { Allocator(entry, registers).run(); }
+void assign_registers(Entry& entry, std::vector<VirtualRegister>& registers, bool shares_places) {
+  Allocator(entry, registers).run(shares_places);
+}
 
 }  // namespace tessera::emulator

@@ -346,7 +346,7 @@ void EntryResolver::run() {
   last.run = decoded.form->bind(decoded);
   find_undefined_reads(entry_, registers_.size());
   find_ignored_waits(entry_);
-  assign_registers(entry_, registers_);
+  assign_registers(entry_, registers_, shares_places_);
 }
 
 namespace {
@@ -402,7 +402,8 @@ void make_variables(Program& program, const std::function<std::uint64_t(const Mo
 }  // namespace
 
 std::unique_ptr<Program> load_program(std::string_view ptx, std::string_view file,
-                                      const std::function<std::uint64_t(const ModuleVariable&)>& place) {
+                                      const std::function<std::uint64_t(const ModuleVariable&)>& place,
+                                      bool shares_places) {
   auto program = std::make_unique<Program>();
   program->module = parse_ptx(ptx, file);
   std::vector<Diagnostic> diagnostics;
@@ -416,7 +417,7 @@ std::unique_ptr<Program> load_program(std::string_view ptx, std::string_view fil
                                fmt::format("kernel '{}' is defined twice", function.name),
                                std::string(line_text(ptx, function.place.line))});
     Entry& entry = program->entries.emplace_back();
-    EntryResolver(*program, graph, function, entry).run();
+    EntryResolver(*program, graph, function, entry, shares_places).run();
   }
   // Where no kernel can be launched, that is said at once.
   const bool is_any_good = std::any_of(program->entries.begin(), program->entries.end(),

@@ -11,7 +11,8 @@ namespace tessera::emulator {
 /// entry. Throws Error{compile} with the module's problems, each with its line, or where no entry can be launched;
 /// otherwise the problems of an entry, an unknown instruction say, stay with it (Entry::problems).
 std::unique_ptr<Program> load_program(std::string_view ptx, std::string_view file,
-                                      const std::function<std::uint64_t(const ModuleVariable&)>& place);
+                                      const std::function<std::uint64_t(const ModuleVariable&)>& place,
+                                      bool shares_places = true);
 
 /// Gives every virtual register its place in the register file. Registers that live within one basic block share
 /// places, which keeps the working set of straight-line code in the first-level cache. On entry Operand::offset and
@@ -20,7 +21,8 @@ struct VirtualRegister {
   Type type = Type::b32;
   bool is_pinned = false;  ///< constants, special registers, registers of asynchronous instructions
 };
-void assign_registers(Entry& entry, std::vector<VirtualRegister>& registers);
+/// shares_places false: every register has a place of its own.
+void assign_registers(Entry& entry, std::vector<VirtualRegister>& registers, bool shares_places);
 
 /// Fills Entry::undefined_reads and puts the report before those handlers; operands still hold virtual registers.
 void find_undefined_reads(Entry& entry, std::size_t num_registers);

@@ -22,8 +22,14 @@ struct ResolveProblem {};
 
 class EntryResolver {
  public:
-  EntryResolver(const Program& program, const CallGraph& graph, const syntax::Function& function, Entry& entry)
-      : program_(program), graph_(graph), function_(function), entry_(entry), diagnostics_(entry.problems) {}
+  EntryResolver(const Program& program, const CallGraph& graph, const syntax::Function& function, Entry& entry,
+                bool shares_places)
+      : program_(program),
+        graph_(graph),
+        function_(function),
+        entry_(entry),
+        shares_places_(shares_places),
+        diagnostics_(entry.problems) {}
   void run();
 
  private:
@@ -94,6 +100,7 @@ class EntryResolver {
   const CallGraph& graph_;
   const syntax::Function& function_;
   Entry& entry_;
+  bool shares_places_;  // of registers
   std::vector<Diagnostic>& diagnostics_;
   Scopes scopes_;
   std::vector<VirtualRegister> registers_;

@@ -8,7 +8,8 @@
 // The PTX is found in the registered image: text that starts with ".version". Memory is the emulator's; streams and
 // events are trivial because work runs inside the call. A failure found by the emulator ends the program with code 1;
 // hazards are listed on stderr. Environment: EMULATOR_SCHEDULE (fair, eager, lazy, adversarial, split), EMULATOR_SEED,
-// EMULATOR_SMS, EMULATOR_RACES=1 (the race detector), EMULATOR_REPORT=1 (a line per launch).
+// EMULATOR_SMS, EMULATOR_RACES=1 (the race detector), EMULATOR_STRICT=1 (registers that nobody wrote),
+// EMULATOR_REPORT=1 (a line per launch).
 #include "tests/external/cuda_runtime.h"
 
 #include <cuda.h>
@@ -64,6 +65,7 @@ class Runtime {
       options.num_sms = std::atoi(environment("EMULATOR_SMS", "8").c_str());
       options.seed = std::strtoull(environment("EMULATOR_SEED", "1").c_str(), nullptr, 10);
       options.detects_races = environment("EMULATOR_RACES", "0") == "1";
+      options.detects_unwritten_registers = environment("EMULATOR_STRICT", "0") == "1";
       const std::string schedule = environment("EMULATOR_SCHEDULE", "fair");
       using tessera::emulator::Schedule;
       options.schedule = schedule == "eager"         ? Schedule::eager
