@@ -143,6 +143,7 @@ class Warp {
   Mask cluster_arrived = 0;         ///< lanes that have arrived at the cluster barrier in that generation
   Mask carry = 0;                   ///< CC.CF, lane by lane
   bool watches_registers = false;   ///< check_registers() has something to look for
+  bool has_late_loads = false;      ///< Schedule::weak: loads that are not performed yet
   bool wgmma_fenced = false;        ///< wgmma.fence since the last wait
   std::uint32_t max_registers = 0;  ///< of a thread, after setmaxnreg; 0: as compiled
   WarpAsync async;
@@ -194,10 +195,13 @@ class Warp {
   /// Lanes leave; true when none of the running group is left.
   bool exit_lanes(Mask active);
   void update_watch() {
-    watches_registers = async.watches_unread || !async.in_flight.empty() || !tensor.loads.empty() || !undecided.empty();
+    watches_registers = has_late_loads || async.watches_unread || !async.in_flight.empty() || !tensor.loads.empty() ||
+                        !undecided.empty();
   }
   /// While wgmmas or tcgen05.lds are in flight: false after a report when the instruction touches their registers.
   bool check_registers(const Instruction& in, Mask active);
+  /// Those that these lanes must perform before the instruction.
+  void perform_late_loads(const Instruction& in, Mask active);
   bool is_done() const { return alive == 0; }
 
   /// Reports a failure at the running instruction.

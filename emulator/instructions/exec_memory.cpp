@@ -168,6 +168,13 @@ bool store_range(Warp& w, const Instruction& in) {
   return true;
 }
 
+template <class T>
+void write_value(const Warp& w, const Operand& to, int lane, const std::byte* value) {
+  T element;
+  std::memcpy(&element, value, sizeof(T));
+  write_lane<T>(w, to, lane, element);
+}
+
 // T is one element as memory holds it.
 template <class T, Space kSpace>
 Step load(Warp& w, const Instruction& in, Mask active) {
@@ -175,6 +182,7 @@ Step load(Warp& w, const Instruction& in, Mask active) {
   const Elements to = elements(in.op[0]);
   const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(to.count);
   const bool is_weak = kSpace != Space::local && kSpace != Space::param && w.launch->weak != nullptr;
+  const bool is_late = is_weak && w.launch->weak->is_late(order_of(in));
   LaneAccesses weak(w, in, false);
   for (Mask rest = active; rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
@@ -194,6 +202,10 @@ Step load(Warp& w, const Instruction& in, Mask active) {
       T value;
       Target element = target;
       element.data += static_cast<std::size_t>(i) * sizeof(T);
+      if (is_late && target.shadow != nullptr && !to.first[i].is_sink) {
+        w.launch->weak->load_later(w, lane, element, sizeof(T), order_of(in), to.first[i], write_value<T>);
+        continue;
+      }
       if (is_weak && target.shadow != nullptr) [[unlikely]]
         w.launch->weak->load(w, lane, element, sizeof(T), order_of(in), reinterpret_cast<std::byte*>(&value));
       else

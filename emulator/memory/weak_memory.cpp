@@ -12,6 +12,62 @@ constexpr std::size_t kMostWrites = 8;
 // Of more the oldest are forgotten, and loads of them give what memory holds.
 constexpr std::size_t kMostLocations = std::size_t{1} << 16;
 
+// Registers keep what they hold, and memory and other threads learn nothing: a late load may stay behind these.
+bool may_overtake_load(const Instruction& in) {
+  constexpr std::string_view kOrders[] = {"atom",
+                                          "red",
+                                          "fence",
+                                          "membar",
+                                          "bar",
+                                          "barrier",
+                                          "mbarrier",
+                                          "cp",
+                                          "wgmma",
+                                          "tcgen05",
+                                          "ldmatrix",
+                                          "stmatrix",
+                                          "exit",
+                                          "ret",
+                                          "call",
+                                          "multimem",
+                                          "wmma",
+                                          "tensormap",
+                                          "discard",
+                                          "nanosleep",
+                                          "trap",
+                                          "shfl",
+                                          "vote",
+                                          "match",
+                                          "redux",
+                                          "elect",
+                                          "brx",
+                                          "prefetch",
+                                          "griddepcontrol",
+                                          "brkpt",
+                                          "activemask",
+                                          "isspacep",
+                                          "clusterlaunchcontrol"};
+  const std::string_view word = in.opcode.substr(0, in.opcode.find('.'));
+  if (std::find(std::begin(kOrders), std::end(kOrders), word) != std::end(kOrders)) return false;
+  for (const std::string_view order : {".acquire", ".release", ".async", ".bulk"})
+    if (in.opcode.find(order) != std::string_view::npos) return false;
+  return true;
+}
+
+bool overlap(const Operand& a, const Operand& b) {
+  const bool is_register = a.kind == Operand::Kind::reg || a.kind == Operand::Kind::address;
+  return is_register && a.offset < b.offset + kLanes * b.bytes && b.offset < a.offset + kLanes * a.bytes;
+}
+
+bool touches(const Instruction& in, const Operand& to) {
+  for (int i = 0; i < in.num_operands; ++i) {
+    if (overlap(in.op[i], to)) return true;
+    for (int j = 0; j < in.op[i].count; ++j)
+      if (overlap(in.op[i].elements[j], to)) return true;
+  }
+  return false;
+}
+
 std::size_t at(Scope scope) { return static_cast<std::size_t>(scope); }
 
 }  // namespace
@@ -108,6 +164,7 @@ WeakMemory::Write WeakMemory::written(const Thread& thread, const Warp& warp, Or
 
 void WeakMemory::load(const Warp& warp, int lane, const Target& target, std::size_t bytes, Order order,
                       std::byte* value) {
+  perform_at(warp, lane, target.data, bytes);
   std::memcpy(value, target.data, bytes);
   Location* const location = find(target, bytes, false);
   if (location == nullptr) return;
@@ -119,8 +176,56 @@ void WeakMemory::load(const Warp& warp, int lane, const Target& target, std::siz
   read(thread, warp, target.data, location->writes[chosen], order);
 }
 
+void WeakMemory::load_later(Warp& warp, int lane, const Target& target, std::size_t bytes, Order order,
+                            const Operand& to, Writer write) {
+  perform_at(warp, lane, target.data, bytes);
+  late_[&warp].push_back({lane, target, bytes, order, &to, write});
+  warp.has_late_loads = warp.watches_registers = true;
+}
+
+void WeakMemory::perform(const Warp& warp, const LateLoad& late) {
+  Value value{};
+  load(warp, late.lane, late.target, late.bytes, late.order, value.data());
+  late.write(warp, *late.to, late.lane, value.data());
+}
+
+void WeakMemory::perform_at(const Warp& warp, int lane, Place place, std::size_t bytes) {
+  const auto found = late_.find(&warp);
+  if (found == late_.end()) return;
+  std::vector<LateLoad>& loads = found->second;
+  for (std::size_t i = 0; i < loads.size();) {
+    const LateLoad late = loads[i];
+    const bool is_here = late.lane == lane && late.target.data < place + bytes && place < late.target.data + late.bytes;
+    if (is_here) {
+      loads.erase(loads.begin() + static_cast<std::ptrdiff_t>(i));
+      perform(warp, late);
+    } else {
+      ++i;
+    }
+  }
+}
+
+void WeakMemory::before(Warp& warp, const Instruction& in, Mask active) {
+  const bool orders = !may_overtake_load(in);
+  std::vector<LateLoad> due;
+  std::vector<LateLoad>& loads = late_[&warp];
+  std::erase_if(loads, [&](const LateLoad& late) {
+    const bool is_due = (active >> late.lane & 1) != 0 && (orders || touches(in, *late.to));
+    if (is_due) due.push_back(late);
+    return is_due;
+  });
+  for (const LateLoad& late : due) perform(warp, late);
+  if (!loads.empty()) return;
+  late_.erase(&warp);
+  warp.has_late_loads = false;
+  warp.update_watch();
+}
+
+void Warp::perform_late_loads(const Instruction& in, Mask active) { launch->weak->before(*this, in, active); }
+
 void WeakMemory::store(const Warp& warp, int lane, const Target& target, std::size_t bytes, Order order,
                        const std::byte* value) {
+  perform_at(warp, lane, target.data, bytes);
   Location* const location = find(target, bytes, true);
   Thread& thread = thread_of(warp, lane);
   std::deque<Write>& writes = location->writes;
@@ -192,7 +297,7 @@ void WeakMemory::fence(const Warp& warp, Mask lanes, bool is_sc, Scope scope) {
 }
 
 void WeakMemory::start(const Cta& cta) {
-  for (const Warp& warp : cta.warps) threads_.erase(&warp);
+  for (const Warp& warp : cta.warps) threads_.erase(&warp), late_.erase(&warp);
   for (std::size_t offset = 0; offset < cta.shared.size(); offset += 16) {
     const auto line = reinterpret_cast<std::uintptr_t>(cta.shared.data() + offset) / 16;
     if (bytes_in_.erase(line) == 0) continue;

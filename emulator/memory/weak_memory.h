@@ -9,8 +9,13 @@
 // the scopes of both include the other thread. fence.sc passes a view on to every later fence.sc of the scopes.
 //
 // So stores seem to come late and out of order (store buffering, message passing), threads need not agree on the order
-// of two writes (IRIW), and a store may come before one that memory has already seen (2+2W). A load never gives a value
-// that is written later: of what the model allows that, and that two weak loads of one location swap, do not happen.
+// of two writes (IRIW), and a store may come before one that memory has already seen (2+2W).
+//
+// A load may come late too (load buffering): it is performed when an instruction of its warp first touches the register
+// that it writes, or before what orders memory, is an atomic or touches its location. Stores behind it that do not
+// depend on it may be seen before, so it may give a value that was written because of them. Nothing comes out of thin
+// air: what depends on a load touches its register. Of what the model allows, that two weak loads of one location swap
+// does not happen.
 #pragma once
 
 #include <array>
@@ -50,6 +55,14 @@ class WeakMemory {
   /// After an atomic, which reads and writes the newest: `before` is what it read.
   void atomic(const Warp& warp, int lane, const Target& target, std::size_t bytes, Order order,
               const std::byte* before);
+  /// Whether a load of this order is left for later.
+  bool is_late(Order order) { return !order.acquires && random_.below(4) == 0; }
+  using Writer = void (*)(const Warp& warp, const Operand& to, int lane, const std::byte* value);
+  /// Leaves a load into `to` for later; `write` puts its value there.
+  void load_later(Warp& warp, int lane, const Target& target, std::size_t bytes, Order order, const Operand& to,
+                  Writer write);
+  /// Performs what these lanes have left for later and the instruction touches; all of it where it orders memory.
+  void before(Warp& warp, const Instruction& in, Mask active);
   /// Shared memory and threads of this CTA are new.
   void start(const Cta& cta);
   /// fence and membar of these lanes.
@@ -89,6 +102,18 @@ class WeakMemory {
   };
 
   Thread& thread_of(const Warp& warp, int lane);
+  struct LateLoad {
+    int lane = 0;
+    Target target;
+    std::size_t bytes = 0;
+    Order order;
+    const Operand* to = nullptr;
+    Writer write = nullptr;
+  };
+
+  void perform(const Warp& warp, const LateLoad& load);
+  /// This lane touches the place.
+  void perform_at(const Warp& warp, int lane, Place place, std::size_t bytes);
   /// The location, made with what memory holds as its only write; null where its bytes overlap others' of another size.
   Location* find(const Target& target, std::size_t bytes, bool makes);
   void forget(Place place);
@@ -104,6 +129,7 @@ class WeakMemory {
   std::unordered_map<std::uint64_t, std::uint8_t> bytes_in_;      ///< by 16 bytes of memory: size of its locations
   std::unordered_map<const Warp*, std::vector<Thread>> threads_;  ///< a warp's lanes
   std::map<const void*, View> sc_views_;                          ///< by CTA, cluster; null: the device
+  std::unordered_map<const Warp*, std::vector<LateLoad>> late_;   ///< in program order
 };
 
 /// The narrower scope that holds both threads' CTAs.

@@ -72,6 +72,7 @@ bool meets_copy(const WarpAsync& async, const Instruction& wgmma) {
 }  // namespace
 
 bool Warp::check_registers(const Instruction& in, Mask active) {
+  if (has_late_loads) perform_late_loads(in, active);
   if (!undecided.empty()) follow_values(*this, in, active);
   const auto refuse = [&] {
     fault(in, "wgmma-register-in-flight", "a register of a wgmma that was not waited for is read or written",

@@ -1,5 +1,5 @@
 // The usual shapes x orders x scopes x places: what the weak schedule shows is allowed by the model's axioms, and what
-// they allow it shows, but for what needs a load that is later than the stores behind it.
+// they allow it shows, but for what a scope that leaves threads out does not order.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 

@@ -17,23 +17,22 @@ Operation exchange(int place, int value) { return {Kind::exchange, place, value}
 struct Shape {
   const char* name;
   Threads threads;
-  bool shows_all = true;  ///< whether the schedule shows all that is allowed of its strong accesses
 };
 
 std::vector<Shape> shapes() {
   constexpr int x = 0, y = 1, z = 2;
   return {{"MP", {{store(x), store(y)}, {load(y), load(x)}}},
           {"SB", {{store(x), load(y)}, {store(y), load(x)}}},
-          {"LB", {{load(x), store(y)}, {load(y), store(x)}}, false},
-          {"S", {{store(x, 2), store(y)}, {load(y), store(x, 1)}}, false},
+          {"LB", {{load(x), store(y)}, {load(y), store(x)}}},
+          {"S", {{store(x, 2), store(y)}, {load(y), store(x, 1)}}},
           {"R", {{store(x), store(y, 1)}, {store(y, 2), load(x)}}},
           {"2+2W", {{store(x, 1), store(y, 2)}, {store(y, 1), store(x, 2)}}},
           {"IRIW", {{store(x)}, {store(y)}, {load(x), load(y)}, {load(y), load(x)}}},
-          {"WRC", {{store(x)}, {load(x), store(y)}, {load(y), load(x)}}, false},
+          {"WRC", {{store(x)}, {load(x), store(y)}, {load(y), load(x)}}},
           {"RWC", {{store(x)}, {load(x), load(y)}, {store(y), load(x)}}},
-          {"WWC", {{store(x, 2)}, {load(x), store(y)}, {load(y), store(x, 1)}}, false},
-          {"WRW+WR", {{store(x)}, {load(x), store(y, 1)}, {store(y, 2), load(x)}}, false},
-          {"ISA2", {{store(x), store(y)}, {load(y), store(z)}, {load(z), load(x)}}, false},
+          {"WWC", {{store(x, 2)}, {load(x), store(y)}, {load(y), store(x, 1)}}},
+          {"WRW+WR", {{store(x)}, {load(x), store(y, 1)}, {store(y, 2), load(x)}}},
+          {"ISA2", {{store(x), store(y)}, {load(y), store(z)}, {load(z), load(x)}}},
           {"3.SB", {{store(x), load(y)}, {store(y), load(z)}, {store(z), load(x)}}},
           {"CoRR", {{store(x)}, {load(x), load(x)}}},
           {"CoWR", {{store(x, 1), load(x)}, {store(x, 2)}}},
@@ -44,18 +43,20 @@ std::vector<Shape> shapes() {
           {"SB+exch", {{exchange(x, 1), load(y)}, {exchange(y, 1), load(x)}}}};
 }
 
+/// How the accesses of every thread are ordered.
+enum class Ordering { weak, relaxed, release_acquire, acq_rel_fences, sc_fences, half_fences };
+
 /// Of a scope that leaves other threads out, accesses of one place are no race to the model either: what it allows then
-/// (atomics that are none, loads that swap) is not shown.
-bool is_held_by_scope(const Shape& shape) {
+/// (atomics that are none, loads that swap, loads behind a fence or an acquire that orders nothing) is not shown.
+bool is_held_by_scope(const Shape& shape, Ordering ordering) {
   const std::string_view name = shape.name;
+  if (name == "LB" || name == "WWC") return ordering != Ordering::relaxed;
   return name.starts_with("Co") || name.find("exch") != std::string_view::npos;
 }
 bool includes_all(Reach scope, Placement placement) {
   return static_cast<int>(scope) + static_cast<int>(placement) >= 2;
 }
 
-/// How the accesses of every thread are ordered.
-enum class Ordering { weak, relaxed, release_acquire, acq_rel_fences, sc_fences, half_fences };
 constexpr Ordering kOrderings[] = {Ordering::weak,           Ordering::relaxed,   Ordering::release_acquire,
                                    Ordering::acq_rel_fences, Ordering::sc_fences, Ordering::half_fences};
 constexpr const char* kOrderingNames[] = {"weak", "relaxed", "rel-acq", "fence.acq_rel", "fence.sc", "one-fence"};
@@ -107,9 +108,9 @@ std::vector<std::pair<Program, bool>> programs() {
           for (const Space space : {Space::global, Space::shared}) {
             if (placement == Placement::apart && space == Space::shared) continue;
             if (ordering == Ordering::weak && scope != Reach::gpu) continue;
-            all.emplace_back(program_of(shape, ordering, scope, placement, space),
-                             shape.shows_all && ordering != Ordering::weak &&
-                                 (includes_all(scope, placement) || !is_held_by_scope(shape)));
+            all.emplace_back(
+                program_of(shape, ordering, scope, placement, space),
+                ordering != Ordering::weak && (includes_all(scope, placement) || !is_held_by_scope(shape, ordering)));
           }
   return all;
 }
