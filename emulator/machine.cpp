@@ -267,6 +267,7 @@ void Cta::check_barrier(CtaBarrier& barrier) {
 }
 
 void Cta::warp_exited() {
+  if (live_warps == 1 && tensor_memory && cluster->ctas.size() > 1) launch->async.tell_before_exit(*this, *launch);
   --live_warps;
   for (CtaBarrier& barrier : barriers)
     if (barrier.arrived > 0 && barrier.counts_all) check_barrier(barrier);

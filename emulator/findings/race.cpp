@@ -103,7 +103,9 @@ std::shared_ptr<RaceOperation> RaceDetector::issue(const Warp& warp, const Instr
   auto operation = std::make_shared<RaceOperation>();
   const RaceView& view = state.view(std::countr_zero(lanes));
   operation->seen = view.seen;
+  operation->wide = view.wide;
   tell_done(state, warp, lanes, operation->seen);
+  tell_done(state, warp, lanes, operation->wide);
   operation->issuer = state.agent;
   operation->issued = state.clock;
   operation->issuer_copies = state.copy_agent;
@@ -117,7 +119,7 @@ std::shared_ptr<RaceOperation> RaceDetector::issue(const Warp& warp, const Instr
 void RaceDetector::complete_on(RaceOperation& operation, Cta& owner, Mbarrier& barrier) {
   if (!barrier.race) return;
   RaceSync& sync = *barrier.race;
-  sync.complete(operation.seen);
+  sync.complete(operation);
   operation.read_agent = operation.write_agent = sync.agent;
   operation.read_clock = operation.write_clock = static_cast<std::uint32_t>(barrier.phase) + 1;
   sync.pending.raise(sync.agent, operation.write_clock);
@@ -138,6 +140,55 @@ WgmmaResult* RaceDetector::result_of(const RaceRecord& record) {
   for (const auto& [clock, result] : found->second)
     if (clock == record.clock) return &result->last();
   return nullptr;
+}
+
+Agent RaceDetector::make_warpgroup(const Cta& cta, int first_warp) {
+  const Agent made = make_agent(cta, first_warp, "wgmma");
+  if (made == 0) return 0;
+  std::array<Agent, 4> parts{};
+  for (int i = 0; i < 4; ++i) parts[static_cast<std::size_t>(i)] = make_agent(cta, first_warp + i, "wgmma");
+  agents_[made >> kAgentBits][made & (kMaxAgents - 1)].parts = parts;
+  return made;
+}
+
+void RaceDetector::wait_wgmma(Warp& warp, Agent warpgroup, std::uint32_t groups) {
+  const Agent part = info(warpgroup).parts[static_cast<std::size_t>(warp.index) % 4];
+  for (RaceView& view : warp.race->views) {
+    view.seen.raise(warpgroup, groups);
+    if (part != 0) view.seen.raise(part, groups);
+  }
+}
+
+void RaceDetector::use_tensor_memory(Cta& cta, const TmemRegion& region, const RaceOperation& product) {
+  for (RaceCta::TensorUse& use : cta.race->tensor_uses) {
+    const bool is_same = use.agent == product.read_agent && use.region.first == region.first &&
+                         use.region.end == region.end && use.region.quarters == region.quarters;
+    if (!is_same) continue;
+    use.clock = product.read_clock;
+    use.pc = product.pc;
+    return;
+  }
+  constexpr std::size_t kMost = 64;  // more than a kernel has regions
+  if (cta.race->tensor_uses.size() >= kMost) return;
+  cta.race->tensor_uses.push_back({region, product.read_agent, product.read_clock, product.pc});
+}
+
+void RaceDetector::copy_to_tensor_memory(const Warp& warp, const Instruction& in, int lane, const Cta& cta,
+                                         const TmemRegion& region) {
+  const RaceView& view = warp.race->view(lane);
+  for (const RaceCta::TensorUse& use : cta.race->tensor_uses) {
+    if (!use.region.overlaps(region) || use.clock <= view.seen.at(use.agent)) continue;
+    const Instruction& product = launch_.entry.code[use.pc];
+    EmulatorFinding finding = warp.finding(in, "tcgen05-copy-unordered", lane);
+    finding.message = "the copy writes columns " + std::to_string(region.first) + " to " +
+                      std::to_string(region.end - 1) + ", which " + std::string(product.opcode) + " (PTX line " +
+                      std::to_string(product.line) + ") uses, and nobody has waited for that product";
+    finding.cause =
+        "PTX orders a copy before later products of its thread, not behind earlier ones: wait for a commit of theirs, "
+        "or copy to other columns";
+    launch_.findings.add(std::move(finding));
+    return;
+  }
 }
 
 void RaceDetector::join_group(RaceOperation& operation, const Warp& warp, GroupList& groups) {

@@ -76,6 +76,8 @@ struct RaceCell {
 };
 
 /// What a barrier or a flag in memory passes on.
+struct RaceOperation;
+
 struct RaceSync {
   VectorClock pending;         ///< of the open phase
   VectorClock pending_fenced;  ///< what its arrivals had fenced
@@ -98,10 +100,7 @@ struct RaceSync {
     done_wide.join(pending_wide);
   }
   /// An asynchronous operation completes on the barrier: it releases at cluster scope.
-  void complete(const VectorClock& seen_by_issuer) {
-    pending.join(seen_by_issuer);
-    pending_wide.join(seen_by_issuer);
-  }
+  void complete(const RaceOperation& operation);
 };
 
 /// What lanes of a warp have seen. Of the warp's own accesses `seen` holds those before the last meeting: what a lane
@@ -184,11 +183,19 @@ struct RaceCta {
   };
   std::vector<Remote> remote;  ///< last accesses by lanes of other CTAs of the cluster
   VectorClock exited;          ///< what its warps had seen when they left
+  struct TensorUse {
+    TmemRegion region;
+    Agent agent = 0;
+    std::uint32_t clock = 0;
+    std::uint32_t pc = 0;
+  };
+  std::vector<TensorUse> tensor_uses;  ///< the last product of each thread on a region
 };
 
 /// An asynchronous operation: what its issuer had seen, and under which agents it reads and writes.
 struct RaceOperation {
   VectorClock seen;
+  VectorClock wide;  ///< of `seen`, what came by releases that reach the issuer's CTA
   Agent issuer = 0;
   std::uint32_t issued = 0;
   Agent read_agent = 0;
@@ -210,6 +217,11 @@ struct MemoryOrder {
   bool reads = false;      ///< both: an atomic
   bool writes = false;
 };
+
+inline void RaceSync::complete(const RaceOperation& operation) {
+  pending.join(operation.seen);
+  pending_wide.join(operation.wide);
+}
 
 class RaceDetector {
  public:
@@ -243,7 +255,8 @@ class RaceDetector {
 
   // Barriers. A barrier's RaceSync is made at its first use.
   void arrive(Warp& warp, Mask lanes, std::shared_ptr<RaceSync>& sync, bool is_release, bool is_narrow = false);
-  void acquire(Warp& warp, Mask lanes, const std::shared_ptr<RaceSync>& sync);
+  /// is_relaxed: a fence behind it takes what it met.
+  void acquire(Warp& warp, Mask lanes, const std::shared_ptr<RaceSync>& sync, bool is_relaxed = false);
   /// The running wait would acquire it, but nobody looks at its answer: nothing is ordered.
   void ignore_wait(const Warp& warp, const std::shared_ptr<RaceSync>& sync);
   void initialise(Warp& warp, int lane, Cta& owner, Mbarrier& barrier);
@@ -263,6 +276,16 @@ class RaceDetector {
   void remember(const RaceOperation& operation, std::shared_ptr<WgmmaResult> result);
   /// It belongs to the open group of this list.
   void join_group(RaceOperation& operation, const Warp& warp, GroupList& groups);
+  /// Who reads shared memory for a warpgroup's wgmmas. Each warp has a part, and waits for no other's: stores of one
+  /// warp over what another one's part reads need more than the own wait. Copies do not: handing a slot back by one
+  /// warp's arrival is what known-right kernels do.
+  Agent make_warpgroup(const Cta& cta, int first_warp);
+  void wait_wgmma(Warp& warp, Agent warpgroup, std::uint32_t groups);
+  /// A product of the tensor core that uses this region of Tensor Memory has been issued.
+  void use_tensor_memory(Cta& cta, const TmemRegion& region, const RaceOperation& product);
+  /// tcgen05.cp over regions whose products nobody has waited for: no order of PTX holds it back.
+  void copy_to_tensor_memory(const Warp& warp, const Instruction& in, int lane, const Cta& cta,
+                             const TmemRegion& region);
   void wait_group(Warp& warp, int lane, const GroupList& groups, std::uint64_t allowed, bool only_reading);
   void async_access(const RaceOperation& operation, const EmulatorFinding& place, Cta* cta, std::uint64_t address,
                     std::size_t bytes, bool is_write, bool is_atomic = false);
@@ -279,10 +302,11 @@ class RaceDetector {
     int warp = -1;
     const char* what = nullptr;           ///< nullptr: the warp itself
     std::shared_ptr<LaneAgents> lanes{};  ///< of lanes that told what they did; 0: it has not
+    std::array<Agent, 4> parts{};         ///< of a warpgroup's wgmmas: its warps' parts
   };
   struct Accessor {
     const VectorClock* seen;
-    const VectorClock* wide;       ///< null: an asynchronous operation's, whose scope is wide enough
+    const VectorClock* wide;
     const EmulatorFinding* place;  ///< null: made from warp and in
     const Warp* warp;
     const Instruction* in;
@@ -296,6 +320,7 @@ class RaceDetector {
   };
   static Accessor accessor_of(const Warp& warp, const RaceView& view, const Instruction& in);
   bool is_own(const RaceRecord& before, const Accessor& accessor) const;
+  std::uint16_t unread_parts(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor) const;
   std::uint16_t unordered(const RaceRecord& before, const RaceRecord& now, const VectorClock& seen,
                           const Accessor* accessor) const;
   bool is_word_ordered(const RaceRecord& before, const RaceRecord& now, int word, const VectorClock& seen,

@@ -113,7 +113,8 @@ void RaceDetector::async_access(const RaceOperation& operation, const EmulatorFi
   record.pc = operation.pc;
   record.lanes = all_words(lane_sets.code(operation.lanes));
   record.kind = kind_bits({is_write_access, is_atomic, true});
-  Accessor accessor{&operation.seen, nullptr, &place, nullptr, nullptr, cta == nullptr && !operation.is_generic};
+  Accessor accessor{&operation.seen, &operation.wide, &place,
+                    nullptr,         nullptr,         cta == nullptr && !operation.is_generic};
   accessor.own = operation.issuer;
   accessor.own_until = operation.issued;
   accessor.copies = operation.issuer_copies;
@@ -217,6 +218,25 @@ std::uint16_t RaceDetector::unordered(const RaceRecord& before, const RaceRecord
   return static_cast<std::uint16_t>(loose);
 }
 
+// Of bytes that a warpgroup's wgmma reads: those that parts of other warps read for which nobody has waited.
+std::uint16_t RaceDetector::unread_parts(const RaceRecord& before, const RaceRecord& now,
+                                         const Accessor& accessor) const {
+  const std::array<Agent, 4>& parts = info(before.agent).parts;
+  if (parts[3] == 0) return 0;
+  const auto common = static_cast<std::uint16_t>(before.bytes & now.bytes);
+  unsigned loose = 0;
+  for (int word = 0; word < 4; ++word) {
+    const unsigned bytes = common & (0xFu << (4 * word));
+    if (bytes == 0) continue;
+    const LaneCode code = code_of_word(before.lanes, word);
+    if (code == kUnknownLanes) continue;
+    const Mask readers = lane_sets.set(code).lanes;
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      if ((readers >> i & 1) != 0 && before.clock > accessor.seen->at(parts[i])) loose |= bytes;
+  }
+  return static_cast<std::uint16_t>(loose);
+}
+
 // Every lane that touched a word of `inner` touched it in `outer` too, of the words that both have.
 bool RaceDetector::covers_lanes(const RaceRecord& outer, const RaceRecord& inner) const {
   const auto common = static_cast<std::uint16_t>(outer.bytes & inner.bytes);
@@ -245,7 +265,9 @@ void RaceDetector::merge(RaceRecord& into, const RaceRecord& now) {
 // Of two accesses with bytes in common: reports what is wrong with them. True when the record is of no use any more.
 bool RaceDetector::is_spent(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor,
                             std::uint64_t address, bool is_shared) {
-  const std::uint16_t loose = unordered(before, now, *accessor.seen, &accessor);
+  std::uint16_t loose = unordered(before, now, *accessor.seen, &accessor);
+  if (loose == 0 && is_async(before) && !is_write(before) && is_write(now) && !is_async(now))
+    loose = unread_parts(before, now, accessor);
   const bool one_writes = is_write(before) || is_write(now);
   const bool are_atomic = (before.kind & now.kind & kRaceAtomic) != 0;
   if (accessor.needs_proxy_fence && one_writes && loose == 0 && !is_write(now))

@@ -163,9 +163,14 @@ void RaceDetector::arrive(Warp& warp, Mask lanes, std::shared_ptr<RaceSync>& syn
   state.next_time();
 }
 
-void RaceDetector::acquire(Warp& warp, Mask lanes, const std::shared_ptr<RaceSync>& sync) {
+void RaceDetector::acquire(Warp& warp, Mask lanes, const std::shared_ptr<RaceSync>& sync, bool is_relaxed) {
   if (!sync) return;
   RaceWarp& state = *warp.race;
+  if (is_relaxed)
+    return state.for_views(lanes, [&](RaceView& view) {
+      view.relaxed.join(sync->done);
+      view.relaxed_wide.join(sync->done_wide);
+    });
   // Lanes learn nothing apart that they know already.
   for (const RaceView& view : state.views)
     if ((view.lanes & ~lanes) != 0 && view.seen.covers(sync->done) && view.fenced.covers(sync->done_fenced) &&
@@ -190,11 +195,12 @@ std::shared_ptr<RaceOperation> RaceDetector::issue_copies(const Warp& warp, Mask
   RaceWarp& state = *warp.race;
   if (state.copy_agent == 0) state.copy_agent = make_agent(*warp.cta, warp.index, "cp.async");
   auto operation = std::make_shared<RaceOperation>();
-  operation->seen = clock_of(*warp.cta);
+  operation->seen = operation->wide = clock_of(*warp.cta);
   operation->own_copies = ~std::uint32_t{0};
   for (const RaceView& view : state.views) {
     if ((view.lanes & lanes) == 0) continue;
     operation->seen.join(view.seen);
+    operation->wide.join(view.wide);
     operation->own_copies = std::min(operation->own_copies, view.own_copies);
   }
   operation->issuer = state.agent;

@@ -26,7 +26,7 @@ void RaceDetector::check_proxy(const RaceRecord& before, const RaceRecord& now, 
 // Ordered, but by a release that does not reach this CTA; or atomic for its own CTA only.
 bool RaceDetector::is_scope_too_narrow(const RaceRecord& before, const RaceRecord& now,
                                        const Accessor& accessor) const {
-  if (accessor.wide == nullptr || is_async(before)) return false;
+  if (is_async(before)) return false;
   if ((before.kind & now.kind & kRaceAtomic) != 0)
     return ((before.kind | now.kind) & kRaceNarrow) != 0 && is_other_cta(before.agent, now.agent);
   return is_write(before) && (before.kind & kRaceAtomic) == 0 && is_other_cta(before.agent, now.agent) &&
@@ -55,7 +55,8 @@ int RaceDetector::lane_at(const RaceRecord& record, int byte) const {
 std::string RaceDetector::describe(const RaceRecord& record, int byte) const {
   const Instruction& in = launch_.entry.code[record.pc];
   const AgentInfo& who = info(record.agent);
-  const Mask lanes = lane_sets.set(code_of_word(record.lanes, byte / 4)).lanes;
+  const bool has_parts = who.parts[3] != 0;
+  const Mask lanes = has_parts ? 0 : lane_sets.set(code_of_word(record.lanes, byte / 4)).lanes;
   const int first = lanes == 0 ? 0 : std::countr_zero(lanes), last = 31 - std::countl_zero(lanes);
   std::string text = fmt::format("{} by {} of CTA ({}, {}, {}) warp {}", is_write(record) ? "write" : "read",
                                  is_async(record) ? "an asynchronous operation" : "a thread", who.cta[0], who.cta[1],
@@ -124,7 +125,9 @@ const Instruction* RaceDetector::ignored_wait(const RaceRecord& before, const Ra
 
 void RaceDetector::report(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor,
                           std::uint64_t address, int byte, bool is_shared) {
-  const char* const lanes = missing_warp_sync(before, now, accessor);
+  // Ordered after the own warp's part of a wgmma, not after the others'.
+  const bool is_other_part = is_async(before) && unordered(before, now, *accessor.seen, &accessor) == 0;
+  const char* const lanes = is_other_part ? nullptr : missing_warp_sync(before, now, accessor);
   const std::uint32_t what =
       static_cast<std::uint32_t>(before.kind) << 8 | now.kind | (lanes != nullptr ? 1u << 16 : 0u);
   // What the lanes of a warp start with one instruction mostly stores the same, as their own stores do.
@@ -156,7 +159,11 @@ void RaceDetector::report(const RaceRecord& before, const RaceRecord& now, const
         "done";
   } else if (is_async(before) && !is_write(before)) {
     name = "async-read-not-waited-for";
-    cause = "the wait for the store's or the wgmma's group is missing before its source is written again";
+    cause =
+        is_other_part
+            ? "wgmma.wait_group waits for the own warp's part: a barrier of the warpgroup must come before one warp "
+              "stores over what the others' parts read"
+            : "the wait for the store's or the wgmma's group is missing before its source is written again";
   } else if (is_async(now) && !is_write(now)) {
     name = "async-read-too-early";
     cause = "the barrier between the writing threads and the one that starts the operation is missing";

@@ -113,7 +113,7 @@ class ArriveLater final : public AsyncOperation {
     Mbarrier* b = cta->find_mbarrier(barrier);
     if (b == nullptr || b->pending == 0) return;
     --b->pending;
-    if (race && b->race) b->race->complete(race->seen);
+    if (race && b->race) b->race->complete(*race);
     settle(*b, launch);
   }
 };

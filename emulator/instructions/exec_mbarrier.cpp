@@ -27,10 +27,20 @@ namespace {
 // The barrier that an operation completes on; nullptr after a report.
 Mbarrier* find_live(Launch& launch, Cta& cta, std::uint32_t offset, const EmulatorFinding& place) {
   Mbarrier* barrier = cta.find_mbarrier(offset);
-  if (barrier != nullptr) return barrier;
+  const bool is_gone = cta.live_warps == 0 && place.cta != cta.id;
+  if (barrier != nullptr && !is_gone) return barrier;
   EmulatorFinding finding = place;
   finding.address = cta.shared_address(offset);
   finding.has_address = true;
+  if (is_gone) {
+    finding.name = "cluster-peer-exited";
+    finding.is_failure = true;
+    finding.message = fmt::format(
+        "an asynchronous operation completes on an mbarrier of the CTA of rank {}, which has exited", cta.rank);
+    finding.cause = kExitedCause;
+    launch.findings.add(std::move(finding));
+    return nullptr;
+  }
   if (cta.make_mbarrier(offset).is_invalidated) {
     finding.name = "mbarrier-invalidated";
     finding.message =
@@ -284,7 +294,7 @@ Step wait(Warp& w, const Instruction& in, Mask active) {
   Mask lanes_over = 0;
   const bool ends_early = gives_up(w), is_ignored = (in.flags & kWaitIsIgnored) != 0;
   const auto acquire = [&] {
-    w.launch->race->acquire(w, lanes_over, over->race);
+    w.launch->race->acquire(w, lanes_over, over->race, (in.flags & 4) != 0);
     lanes_over = 0;
   };
   for (Mask rest = active; rest != 0; rest &= rest - 1) {
@@ -310,7 +320,7 @@ Step wait(Warp& w, const Instruction& in, Mask active) {
     check_phase(w, in, lane, *target.cta, *barrier, parity);
     if (is_over) {
       done |= Mask{1} << lane;
-      if (barrier->race && (in.flags & 4) == 0 && !is_ignored) {
+      if (barrier->race && !is_ignored) {
         if (over != nullptr && over != barrier) acquire();
         over = barrier;
         lanes_over |= Mask{1} << lane;
@@ -321,7 +331,7 @@ Step wait(Warp& w, const Instruction& in, Mask active) {
     }
   }
   if (over != nullptr) acquire();
-  if (w.launch->weak && (in.flags & 4) == 0) w.launch->weak->synchronise(w, done);
+  if (w.launch->weak) w.launch->weak->synchronise(w, done, (in.flags & 4) != 0);
   const Wake reason = w.take_wake();
   if ((in.flags & 2) != 0 && done == 0 && is_one_barrier && reason != Wake::timeout && !ends_early) {
     w.keep(active);

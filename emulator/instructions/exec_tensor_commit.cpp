@@ -2,6 +2,8 @@
 // Those of other threads are not tracked.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "emulator/tensor_cores/tensor_core.h"
 
 namespace tessera::emulator::bind {
@@ -18,11 +20,14 @@ class Commit final : public CopyOperation {
   std::uint64_t wanted = 0;
 
   bool is_ready() const override { return progress->completed >= wanted; }
+  bool only_tells(const Cta& cta) const override {
+    return std::find(destinations.begin(), destinations.end(), &cta) != destinations.end();
+  }
   void complete(Launch& launch) override {
     for (Cta* cta : destinations) {
       Mbarrier* found = cta->find_mbarrier(barrier);
       if (race_ && found != nullptr && found->race) {
-        found->race->complete(race_->seen);
+        found->race->complete(*race_);
         found->race->pending.raise(progress->race_agent, static_cast<U32>(wanted));
       }
       complete_arrival(launch, *cta, barrier, place_);

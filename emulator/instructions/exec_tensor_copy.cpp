@@ -87,6 +87,7 @@ Step issue(Warp& w, const Instruction& in, Mask active) {
       if (cta == nullptr) continue;
       if (!check_allocated(w, in, *cta, operation->region(), "the copy")) return Step::fault;
       check_transfers(w, in, *cta, operation->region(), true);
+      if (w.race) w.launch->race->copy_to_tensor_memory(w, in, lane, *cta, operation->region());
     }
     w.launch->async.push(std::move(operation), *w.launch);
     if (w.launch->findings.has_failure()) return Step::fault;

@@ -128,16 +128,18 @@ Step issue(Warp& w, const Instruction& in, Mask active) {
   ++w.async.wgmma_issued;
   operation.warps[member] = &w;
   if (w.race) {
-    if (group.race_agent == 0) group.race_agent = w.launch->race->make_agent(*w.cta, w.index / 4 * 4, "wgmma");
+    if (group.race_agent == 0) group.race_agent = w.launch->race->make_warpgroup(*w.cta, w.index / 4 * 4);
     const std::shared_ptr<RaceOperation> seen = w.launch->race->issue(w, in, kAllLanes);
     seen->read_agent = group.race_agent;
     seen->read_clock = static_cast<U32>(w.async.wgmma_groups) + 1;
+    seen->lanes = Mask{1} << member;  // which warps' parts read
     operation.race[member] = seen;
     w.launch->race->remember(*seen, operation.result);
     if (operation.race_of_all)
-      operation.race_of_all->seen.meet(seen->seen);
+      operation.race_of_all->seen.meet(seen->seen), operation.race_of_all->wide.meet(seen->wide);
     else
       operation.race_of_all = std::make_shared<RaceOperation>(*seen);
+    operation.race_of_all->lanes = 15;
   }
   ++w.async.wgmma.current().pending;
   operation.groups[member] = w.async.wgmma.open;
@@ -174,7 +176,7 @@ Step wait(Warp& w, const Instruction& in, Mask active) {
     release(w, allowed);
     const U32 agent = w.cta->warpgroups[static_cast<std::size_t>(w.index) / 4].race_agent;
     if (w.race && agent != 0 && w.async.wgmma_groups > allowed)
-      for (RaceView& view : w.race->views) view.seen.raise(agent, static_cast<U32>(w.async.wgmma_groups - allowed));
+      w.launch->race->wait_wgmma(w, agent, static_cast<U32>(w.async.wgmma_groups - allowed));
     return Step::next;
   }
   return w.block({Wait::Kind::wgmma_groups, 0, allowed, 0});

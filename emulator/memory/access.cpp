@@ -112,6 +112,12 @@ Step report_outside(Warp& w, const Instruction& in, Space space, int lane, std::
     case Space::shared_cluster: {
       const std::uint64_t rank = own >> kRankShift;
       const std::uint64_t offset = (own & ((1u << kRankShift) - 1)) - kSharedBase;
+      if (rank < w.cta->cluster->ctas.size() && w.cta->cluster->ctas[rank]->live_warps == 0)
+        return w.fault_at(in, "cluster-peer-exited", lane, address,
+                          fmt::format("{} of {} bytes: the CTA of rank {} has exited, and its shared memory may be "
+                                      "another's",
+                                      what, bytes, rank),
+                          kExitedCause);
       return w.fault_at(
           in, "smem-out-of-bounds", lane, address,
           fmt::format("{} of {} bytes at offset {} of CTA rank {}; the CTA has {} bytes and rank {} of {}", what, bytes,

@@ -36,6 +36,8 @@ inline bool locate_shared(const Warp& w, std::uint64_t address, std::size_t byte
     } else {
       if (rank >= cta->cluster->ctas.size()) return false;
       cta = cta->cluster->ctas[rank].get();
+      if (cta->live_warps == 0) [[unlikely]]
+        return false;  // its memory may be another's by now
     }
   }
   const auto offset = static_cast<std::uint32_t>(address & ((1u << kRankShift) - 1)) - kSharedBase;
@@ -92,6 +94,9 @@ inline std::uint64_t lane_address(const Warp& w, const Operand& op, int lane) {
   const std::uint64_t sum = base + static_cast<std::uint64_t>(op.value);
   return op.bytes == 4 ? sum & 0xFFFFFFFF : sum;
 }
+
+inline constexpr const char* kExitedCause =
+    "a cluster barrier at the end of the kernel is missing: all CTAs must stay until peers are done";
 
 /// Reports why locate() said no, or why the bytes may not be touched.
 Step report_outside(Warp& w, const Instruction& in, Space space, int lane, std::uint64_t address, std::size_t bytes,

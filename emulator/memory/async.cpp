@@ -89,6 +89,15 @@ void AsyncQueue::poll(Launch& launch) {
   }
 }
 
+void AsyncQueue::tell_before_exit(const Cta& cta, Launch& launch) {
+  for (Number number = first_; number < first_ + operations_.size();) {
+    const bool is_told =
+        number >= first_ && find(number) != nullptr && find(number)->only_tells(cta) && can_complete(number);
+    if (is_told) complete(number, launch);  // which may move first_
+    number = std::max(number + 1, first_);
+  }
+}
+
 bool AsyncQueue::complete_one(Launch& launch) {
   if (empty()) return false;
   Number number = first_;

@@ -19,6 +19,7 @@
 
 namespace tessera::emulator {
 
+class Cta;
 class Launch;
 struct Instruction;
 
@@ -28,6 +29,8 @@ class AsyncOperation {
   virtual void complete(Launch& launch) = 0;
   /// False while something that it waits for (beside its chain) has not happened.
   virtual bool is_ready() const { return true; }
+  /// It only tells a barrier of this CTA that something has happened.
+  virtual bool only_tells(const Cta&) const { return false; }
   std::uint64_t ready_at = 0;   ///< time from which it may complete
   const void* chain = nullptr;  ///< operations of one chain complete in order
 };
@@ -40,6 +43,8 @@ class AsyncQueue {
   void poll(Launch& launch);
   /// Completes one operation whatever its time; false when there is none.
   bool complete_one(Launch& launch);
+  /// What has happened before the CTA's end has been told before it.
+  void tell_before_exit(const Cta& cta, Launch& launch);
   bool empty() const noexcept { return size_ == 0; }
   std::size_t size() const noexcept { return size_; }
   /// Before that time poll() completes nothing.

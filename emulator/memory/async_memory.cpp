@@ -90,6 +90,14 @@ bool is_fenced(const Cta& cta, std::uint32_t offset, std::uint64_t reader_fence)
   return writer_fence > clock || reader_fence > clock;
 }
 
+bool CopyOperation::report_exited(Launch& launch, const Cta& cta, std::uint32_t offset, const char* what) const {
+  report(launch, "cluster-peer-exited", true, cta.shared_address(offset),
+         fmt::format("asynchronous {}: the CTA of rank {} has exited, and its shared memory may be another's", what,
+                     cta.rank),
+         kExitedCause);
+  return false;
+}
+
 bool CopyOperation::read_shared(Launch& launch, Cta& cta, std::uint32_t offset, std::byte* to,
                                 std::size_t bytes) const {
   if (offset >= cta.shared_bytes || bytes > cta.shared_bytes - offset) {
@@ -110,6 +118,7 @@ bool CopyOperation::read_shared(Launch& launch, Cta& cta, std::uint32_t offset, 
     break;
   }
   if (race_) launch.race->async_access(*race_, place_, &cta, offset, bytes, false);
+  if (cta.live_warps == 0 && place_.cta != cta.id) return report_exited(launch, cta, offset, "read");
   if (cta.live_warps == 0)
     report(launch, "copy-outlives-cta", false, cta.shared_address(offset),
            "the copy reads the shared memory of a CTA that has exited",
@@ -128,6 +137,7 @@ bool CopyOperation::write_shared(Launch& launch, Cta& cta, std::uint32_t offset,
     return false;
   }
   if (race_) launch.race->async_access(*race_, place_, &cta, offset, bytes, true);
+  if (cta.live_warps == 0 && place_.cta != cta.id) return report_exited(launch, cta, offset, "write");
   if (cta.live_warps == 0)
     report(launch, "copy-outlives-cta", false, cta.shared_address(offset),
            "the copy writes the shared memory of a CTA that has exited",

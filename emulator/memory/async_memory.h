@@ -40,6 +40,9 @@ class CopyOperation : public AsyncOperation {
   bool copy_plain_row(Launch& launch, std::uint64_t global, Cta& cta, std::uint32_t shared, math::Swizzle swizzle,
                       std::size_t bytes) const;
 
+  /// The CTA is a peer that has exited: false.
+  bool report_exited(Launch& launch, const Cta& cta, std::uint32_t offset, const char* what) const;
+
   /// What follows completes on this barrier: called before its accesses.
   void aim(Launch& launch, Cta& cta, std::uint32_t barrier);
 

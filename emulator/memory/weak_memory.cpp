@@ -305,9 +305,14 @@ void WeakMemory::start(const Cta& cta) {
   }
 }
 
-void WeakMemory::synchronise(const Warp& warp, Mask lanes) {
+void WeakMemory::synchronise(const Warp& warp, Mask lanes, bool is_relaxed) {
   for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
-    View& view = thread_of(warp, std::countr_zero(rest)).view;
+    Thread& thread = thread_of(warp, std::countr_zero(rest));
+    View& view = thread.view;
+    if (is_relaxed) {
+      thread.heard[at(Scope::cta)].floor = clock_ - 1;
+      continue;
+    }
     view.floor = clock_ - 1;
     view.seen.clear();
   }

@@ -67,8 +67,9 @@ class WeakMemory {
   void start(const Cta& cta);
   /// fence and membar of these lanes.
   void fence(const Warp& warp, Mask lanes, bool is_sc, Scope scope);
-  /// A barrier that orders memory lets these lanes go on: they see all that was written so far.
-  void synchronise(const Warp& warp, Mask lanes);
+  /// A barrier that orders memory lets these lanes go on: they see all that was written so far; of a relaxed wait once
+  /// a fence comes.
+  void synchronise(const Warp& warp, Mask lanes, bool is_relaxed = false);
 
  private:
   using Place = const std::byte*;
@@ -101,7 +102,6 @@ class WeakMemory {
     std::array<View, kScopes> heard{};  ///< what relaxed loads found released by threads of this scope, for a fence
   };
 
-  Thread& thread_of(const Warp& warp, int lane);
   struct LateLoad {
     int lane = 0;
     Target target;
@@ -114,6 +114,7 @@ class WeakMemory {
   void perform(const Warp& warp, const LateLoad& load);
   /// This lane touches the place.
   void perform_at(const Warp& warp, int lane, Place place, std::size_t bytes);
+  Thread& thread_of(const Warp& warp, int lane);
   /// The location, made with what memory holds as its only write; null where its bytes overlap others' of another size.
   Location* find(const Target& target, std::size_t bytes, bool makes);
   void forget(Place place);
@@ -128,8 +129,8 @@ class WeakMemory {
   std::deque<Place> by_age_;                                      ///< places of locations_, made first to last
   std::unordered_map<std::uint64_t, std::uint8_t> bytes_in_;      ///< by 16 bytes of memory: size of its locations
   std::unordered_map<const Warp*, std::vector<Thread>> threads_;  ///< a warp's lanes
-  std::map<const void*, View> sc_views_;                          ///< by CTA, cluster; null: the device
   std::unordered_map<const Warp*, std::vector<LateLoad>> late_;   ///< in program order
+  std::map<const void*, View> sc_views_;                          ///< by CTA, cluster; null: the device
 };
 
 /// The narrower scope that holds both threads' CTAs.

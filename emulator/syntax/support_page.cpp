@@ -56,7 +56,7 @@ none has, so at most kernels or `tests/emulator` have executed it.
 | memory orders, cache operators, eviction hints | memory orders: with `--schedule weak` and `--races` (else accesses happen one after another); the others: no effect |
 | griddepcontrol | launches run one after another; the race detector takes them for overlapping |
 | tcgen05 and Tensor Memory | document only, cross-checked with public kernels: nothing was ever run on a Blackwell GPU |
-| tcgen05 operations of one CTA, or pair, complete in the order of issue | stricter than PTX promises for some pairs |
+| tcgen05 operations of one CTA, or pair, complete in the order of issue | stricter than PTX promises for some pairs; the race detector names a tcgen05.cp over what an earlier product uses |
 | tcgen05.mma.ws with M = 32; tcgen05.cp.4x256b | the layout stands in one public library only |
 | tcgen05.mma with M = 128 over two CTAs, .ws with M = 64: A in Tensor Memory | the lanes of each part of D multiply the A that they hold: what public kernels (FlashMLA) rely on, who have two different halves there; .ws with M = 32 by analogy |
 | D * 2^-scale-input-d of tcgen05.mma | rounded to nearest where it becomes subnormal: not documented |

@@ -149,7 +149,10 @@ void TensorOperation::complete(Launch& launch) {
 }
 
 void TensorOperation::use(Cta& cta, const TmemRegion& region, bool writes) {
-  if (!region.empty()) cta.tensor_memory->in_flight.push_back({this, &in_, region, writes});
+  if (region.empty()) return;
+  cta.tensor_memory->in_flight.push_back({this, &in_, region, writes});
+  if (race_ && in_.form->mnemonic.substr(0, 11) == "tcgen05.mma")
+    cta.launch->race->use_tensor_memory(cta, region, *race_);
 }
 
 void TensorOperation::stamp(Launch& launch, Cta& cta, const TmemRegion& region) const {

@@ -38,8 +38,9 @@ struct Kernel {
   }
 };
 
-std::vector<EmulatorFinding> run(const Kernel& kernel, Schedule schedule = Schedule::lazy) {
+std::vector<EmulatorFinding> run(const Kernel& kernel, Schedule schedule = Schedule::lazy, bool detects_races = false) {
   DeviceOptions options;
+  options.detects_races = detects_races;
   options.arch = "sm_100a";
   options.schedule = schedule;
   options.max_warp_instructions = 200000;
@@ -54,9 +55,10 @@ std::vector<EmulatorFinding> run(const Kernel& kernel, Schedule schedule = Sched
 }
 
 /// The names of all findings, in order of appearance.
-std::string names(const Kernel& kernel, Schedule schedule = Schedule::lazy) {
+std::string names(const Kernel& kernel, Schedule schedule = Schedule::lazy, bool detects_races = false) {
   std::string text;
-  for (const EmulatorFinding& finding : run(kernel, schedule)) text += (text.empty() ? "" : " ") + finding.name;
+  for (const EmulatorFinding& finding : run(kernel, schedule, detects_races))
+    text += (text.empty() ? "" : " ") + finding.name;
   return text;
 }
 
@@ -72,6 +74,23 @@ TEST_CASE("a product, its commit, the wait, the fence, the load") {
   for (const Schedule schedule : kSchedules) {
     CHECK(names({kStore + kWaitStore + kLoad}, schedule).empty());
     CHECK(names({kMma + kCommit + kWait + kAfter + kLoad}, schedule).empty());
+  }
+}
+
+TEST_CASE("a copy is not ordered behind earlier products") {
+  const auto copy = [](int column) {
+    return fmt::format("@pe add.u32 r4, ta, {};\n@pe tcgen05.cp.cta_group::1.128x256b [r4], da;\n", column);
+  };
+  const std::string last =
+      "@pe tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar];\n"
+      "LAST: mbarrier.try_wait.parity.shared::cta.b64 q, [bar], 1;\n@!q bra LAST;\n";
+  for (const Schedule schedule : kSchedules) {
+    // The product uses columns 0 to 31.
+    CHECK(names({kMma + copy(24) + kCommit + kWait}, schedule, true) == "tcgen05-copy-unordered");
+    CHECK(names({kMma + copy(32) + kCommit + kWait}, schedule, true) == "");
+    CHECK(names({copy(0) + kMma + kCommit + kWait}, schedule, true) == "");
+    CHECK(names({kMma + kCommit + kWait + kAfter + "bar.sync 0;\n" + copy(24) + last}, schedule, true) == "");
+    CHECK(names({kMma + copy(24) + kCommit + kWait}, schedule, false) == "");
   }
 }
 

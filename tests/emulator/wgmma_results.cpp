@@ -16,7 +16,8 @@ std::vector<EmulatorFinding> run(const std::string& after, bool detects_races) {
       "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n";
   std::string body = fmt::format(fmt::runtime(product), "no");
   for (std::size_t at = 0; at < after.size(); ++at) {
-    if (after[at] == 'w') {  // fill the operands, as they must be
+    if (after[at] == 'w') {  // fill the operands, as they must be, when all warps have read them
+      body += "bar.sync 0;\n";
       body += "mov.u32 r0, %tid.x;\nshl.b32 r0, r0, 4;\nmov.u32 r1, smem;\nadd.u32 r0, r0, r1;\n";
       body += "st.shared.v4.b32 [r0], {0, 0, 0, 0};\nfence.proxy.async;\nbar.sync 0;\n";
     }
