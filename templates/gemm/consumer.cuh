@@ -125,9 +125,8 @@ struct Consumer {
       if constexpr (C.split_k == 1) {
         epilogue.store(WholeSums<C>{accumulators}, tile.row + first_block * kBlockRows, tile.column, tile.batch);
       } else {
-        // The other warpgroups may still multiply what lies there.
-        if constexpr (consumer_warpgroups(C) > 1)
-          ptx::barrier_sync(kBarrierOfConsumers, consumer_warpgroups(C) * kWarpgroupThreads);
+        // Other warps, of the own warpgroup too, may still multiply what lies there: each waited for its own part.
+        ptx::barrier_sync(kBarrierOfConsumers, consumer_warpgroups(C) * kWarpgroupThreads);
         share_partial_sums<C>(accumulators, smem, first_block);
         ptx::cluster_arrive();
         ptx::cluster_wait();
