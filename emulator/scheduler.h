@@ -37,6 +37,7 @@ class Scheduler {
   std::size_t max_resident_ctas_ = 1;
   std::uint64_t last_progress_ = 0;
   int idle_rounds_ = 0;
+  std::uint64_t slices_ = 0;
   Warp* starved_ = nullptr;
   std::uint64_t starved_until_ = 0;
 };

@@ -2,6 +2,7 @@
 #include "emulator/instructions/bind.h"
 #include "emulator/instructions/integer_ops.h"
 #include "emulator/instructions/lanes.h"
+#include "emulator/instructions/wide.h"
 
 namespace tessera::emulator::bind {
 namespace {
@@ -39,14 +40,14 @@ Step binary_predicate(Warp& w, const Instruction& in, Mask active) {
   return Step::next;
 }
 template <class F>
-Handler pick_logic(Type type) {
-  switch (bits_of(type)) {
+Handler pick_logic(const Decoded& d) {
+  switch (bits_of(d.type())) {
     case 1:
       return binary_predicate<F>;
     case 16:
       return binary<F, U16>;
     case 32:
-      return binary<F, U32>;
+      return wide::or_plain<F, U32, U32, U32>(d, binary<F, U32>);
     default:
       return binary<F, U64>;
   }
@@ -70,6 +71,13 @@ Step lop3_table(Warp& w, const Instruction& in, Mask active) {
   return lift3<U32, U32, U32, U32>(w, in, active, [table](U32 a, U32 b, U32 c) { return ops::lop3(a, b, c, table); });
 }
 
+struct ShiftLeft {
+  U32 operator()(U32 a, U32 n) const { return ops::shl(a, n); }
+};
+template <class T>
+struct ShiftRight {
+  T operator()(T a, U32 n) const { return ops::shr(a, n); }
+};
 template <class T>
 Step shift_left(Warp& w, const Instruction& in, Mask active) {
   return lift2<T, T, U32>(w, in, active, [](T a, U32 n) { return ops::shl(a, n); });
@@ -135,7 +143,7 @@ Step permute_mode(Warp& w, const Instruction& in, Mask active) {
 
 Handler logic(const Decoded& d) {
   const char first = d.form->mnemonic[0];
-  return first == 'a' ? pick_logic<And>(d.type()) : first == 'o' ? pick_logic<Or>(d.type()) : pick_logic<Xor>(d.type());
+  return first == 'a' ? pick_logic<And>(d) : first == 'o' ? pick_logic<Or>(d) : pick_logic<Xor>(d);
 }
 Handler not_(const Decoded& d) {
   switch (bits_of(d.type())) {
@@ -158,20 +166,22 @@ Handler lop3(const Decoded& d) {
   return table < 256 ? lop3_table : nullptr;
 }
 Handler shl(const Decoded& d) {
-  return bits_of(d.type()) == 16 ? shift_left<U16> : bits_of(d.type()) == 32 ? shift_left<U32> : shift_left<U64>;
+  if (bits_of(d.type()) == 32) return wide::or_plain<ShiftLeft, U32, U32, U32>(d, shift_left<U32>);
+  return bits_of(d.type()) == 16 ? shift_left<U16> : shift_left<U64>;
 }
 Handler shr(const Decoded& d) {
   switch (d.type()) {
     case Type::s16:
       return shift_right<std::int16_t>;
     case Type::s32:
-      return shift_right<std::int32_t>;
+      return wide::or_plain<ShiftRight<std::int32_t>, std::int32_t, std::int32_t, U32>(d, shift_right<std::int32_t>);
     case Type::s64:
       return shift_right<std::int64_t>;
     default:
       break;
   }
-  return bits_of(d.type()) == 16 ? shift_right<U16> : bits_of(d.type()) == 32 ? shift_right<U32> : shift_right<U64>;
+  if (bits_of(d.type()) == 32) return wide::or_plain<ShiftRight<U32>, U32, U32, U32>(d, shift_right<U32>);
+  return bits_of(d.type()) == 16 ? shift_right<U16> : shift_right<U64>;
 }
 Handler shf(const Decoded& d) {
   if (d.has("l")) return d.has("clamp") ? funnel<true, true> : funnel<true, false>;

@@ -1,9 +1,10 @@
 // PTX ISA, "Comparison and Selection Instructions": setp, set, selp, slct.
-#include <cmath>
+#include <bit>
 #include <utility>
 
 #include "emulator/instructions/bind.h"
 #include "emulator/instructions/lanes.h"
+#include "emulator/instructions/wide.h"
 #include "emulator/math/float_format.h"
 
 namespace tessera::emulator::bind {
@@ -17,23 +18,22 @@ enum class Compare : std::uint8_t { eq, ne, lt, le, gt, ge, equ, neu, ltu, leu, 
 constexpr std::string_view kCompareNames[] = {"eq",  "ne",  "lt",  "le",  "gt",  "ge",  "equ",
                                               "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
 
-template <Compare kOp, class T>
-inline bool compare(T a, T b) {
-  if constexpr (kOp == Compare::eq) return a == b;
-  if constexpr (kOp == Compare::ne) return std::is_floating_point_v<T> ? a < b || a > b : a != b;
-  if constexpr (kOp == Compare::lt) return a < b;
-  if constexpr (kOp == Compare::le) return a <= b;
-  if constexpr (kOp == Compare::gt) return a > b;
-  if constexpr (kOp == Compare::ge) return a >= b;
-  if constexpr (kOp == Compare::equ) return !(a < b || a > b);
-  if constexpr (kOp == Compare::neu) return a != b;
-  if constexpr (kOp == Compare::ltu) return !(a >= b);
-  if constexpr (kOp == Compare::leu) return !(a > b);
-  if constexpr (kOp == Compare::gtu) return !(a <= b);
-  if constexpr (kOp == Compare::geu) return !(a < b);
-  if constexpr (kOp == Compare::num) return a == a && b == b;
-  return a != a || b != b;
-}
+/// Of two numbers one of four things is true; a comparison is a set of them.
+constexpr unsigned kLess = 1, kEqual = 2, kGreater = 4, kUnordered = 8, kAny = 15;
+constexpr unsigned kTruth[] = {kEqual,                 // eq
+                               kLess | kGreater,       // ne
+                               kLess,                  // lt
+                               kLess | kEqual,         // le
+                               kGreater,               // gt
+                               kGreater | kEqual,      // ge
+                               kEqual | kUnordered,    // equ
+                               kAny ^ kEqual,          // neu
+                               kLess | kUnordered,     // ltu
+                               kAny ^ kGreater,        // leu
+                               kGreater | kUnordered,  // gtu
+                               kAny ^ kLess,           // geu
+                               kAny ^ kUnordered,      // num
+                               kUnordered};            // nan
 
 enum class Combine : std::uint8_t { none, and_, or_, xor_ };
 
@@ -70,76 +70,117 @@ struct DecodeFlushed {
   }
 };
 
-template <class T, class Map, Compare kOp>
-Mask compare_all(Warp& w, const Instruction& in, int first) {
-  return compare_lanes<T>(w, in.op[first], in.op[first + 1], [](T a, T b) { return compare<kOp>(Map{}(a), Map{}(b)); });
+/// The lanes of which this is true.
+template <unsigned kWhat, class T, class Map>
+[[gnu::always_inline]] inline Mask lanes_where(const T* a, const T* b) {
+  alignas(64) std::uint8_t is_true[kLanes];
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const auto x = Map{}(a[lane]);
+    const auto y = Map{}(b[lane]);
+    is_true[lane] = kWhat == kLess ? x < y : kWhat == kEqual ? x == y : kWhat == kGreater ? x > y : !(x <= y || x > y);
+  }
+  return gather_flags(is_true);
 }
 
-// setp: op 0, 1 predicates p and q, 2, 3 sources, 4 the predicate to combine with. flags: Combine.
-template <class T, class Map, Compare kOp>
+// A set of one thing, or of all but one, is found at once.
+template <class T, class Map>
+[[gnu::always_inline]] inline Mask compare_all(unsigned truth, const T* a, const T* b) {
+  const unsigned possible = std::is_integral_v<decltype(Map{}(*a))> ? kAny ^ kUnordered : kAny;
+  truth &= possible;
+  const bool is_turned = std::has_single_bit(possible ^ truth);
+  if (is_turned) truth ^= possible;
+  Mask result = 0;
+  if ((truth & kLess) != 0) result |= lanes_where<kLess, T, Map>(a, b);
+  if ((truth & kEqual) != 0) result |= lanes_where<kEqual, T, Map>(a, b);
+  if ((truth & kGreater) != 0) result |= lanes_where<kGreater, T, Map>(a, b);
+  if ((truth & kUnordered) != 0) result |= lanes_where<kUnordered, T, Map>(a, b);
+  return is_turned ? ~result : result;
+}
+template <class T, class Map>
+struct Plain {
+  static Mask of(unsigned truth, const T* a, const T* b) { return compare_all<T, Map>(truth, a, b); }
+};
+#if defined(__x86_64__)
+template <class T, class Map>
+struct Wide {
+  [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] static Mask of(unsigned truth, const T* a, const T* b) {
+    return compare_all<T, Map>(truth, a, b);
+  }
+};
+#endif
+
+// flags: Combine | truth << 4.
+template <class T, class All>
+Mask compare(const Warp& w, const Instruction& in, int first) {
+  alignas(64) T sa[kLanes];
+  alignas(64) T sb[kLanes];
+  return All::of(in.flags >> 4, source<T>(w, in.op[first], sa), source<T>(w, in.op[first + 1], sb));
+}
+Combine combine_of(const Instruction& in) { return static_cast<Combine>(in.flags & 15); }
+
+// setp: op 0, 1 predicates p and q, 2, 3 sources, 4 the predicate to combine with.
+template <class T, class All>
 Step setp_handler(Warp& w, const Instruction& in, Mask active) {
-  const Mask value = compare_all<T, Map, kOp>(w, in, 2);
-  if (in.flags == 0) [[likely]] {
+  const Mask value = compare<T, All>(w, in, 2);
+  const Combine how = combine_of(in);
+  if (how == Combine::none) [[likely]] {
     write_predicate(w, in.op[0], active, value);
     write_predicate(w, in.op[1], active, ~value);
     return Step::next;
   }
   const Mask with = w.read_predicate(in.op[4]);
-  const auto how = static_cast<Combine>(in.flags);
   write_predicate(w, in.op[0], active, combine(how, value, with));
   write_predicate(w, in.op[1], active, combine(how, ~value, with));
   return Step::next;
 }
 
 // set: op 0 register, 1, 2 sources, 3 the predicate. number: 1 when the result is a float's 1.0 instead of all ones.
-template <class T, class Map, Compare kOp>
+template <class T, class All>
 Step set_handler(Warp& w, const Instruction& in, Mask active) {
-  Mask value = compare_all<T, Map, kOp>(w, in, 1);
-  if (in.flags != 0) value = combine(static_cast<Combine>(in.flags), value, w.read_predicate(in.op[3]));
+  Mask value = compare<T, All>(w, in, 1);
+  if (combine_of(in) != Combine::none) value = combine(combine_of(in), value, w.read_predicate(in.op[3]));
   const U32 yes = in.number;
   return apply_lanes<U32>(w, in.op[0], active, [&](int lane) { return ((value >> lane) & 1) != 0 ? yes : 0u; });
 }
 
-template <class T, class Map, std::size_t... I>
-constexpr std::array<Handler, 14> setp_handlers(std::index_sequence<I...>) {
-  return {setp_handler<T, Map, static_cast<Compare>(I)>...};
-}
-template <class T, class Map, std::size_t... I>
-constexpr std::array<Handler, 14> set_handlers(std::index_sequence<I...>) {
-  return {set_handler<T, Map, static_cast<Compare>(I)>...};
-}
 template <class T, class Map>
-Handler pick(bool is_setp, Compare op) {
-  static constexpr auto kSetp = setp_handlers<T, Map>(std::make_index_sequence<14>{});
-  static constexpr auto kSet = set_handlers<T, Map>(std::make_index_sequence<14>{});
-  return (is_setp ? kSetp : kSet)[static_cast<std::size_t>(op)];
+Handler pick(bool is_setp) {
+  return is_setp ? setp_handler<T, Plain<T, Map>> : set_handler<T, Plain<T, Map>>;
+}
+/// Of the types that kernels compare all the time.
+template <class T, class Map>
+Handler pick_busy(bool is_setp) {
+#if defined(__x86_64__)
+  if (is_setp && wide::is_here) return setp_handler<T, Wide<T, Map>>;
+#endif
+  return pick<T, Map>(is_setp);
 }
 
-Handler pick_by_type(const Decoded& d, bool is_setp, Type type, Compare op) {
+Handler pick_by_type(const Decoded& d, bool is_setp, Type type) {
   switch (type) {
     case Type::b16:
     case Type::u16:
-      return pick<U16, Same>(is_setp, op);
+      return pick<U16, Same>(is_setp);
     case Type::s16:
-      return pick<std::int16_t, Same>(is_setp, op);
+      return pick<std::int16_t, Same>(is_setp);
     case Type::b32:
     case Type::u32:
-      return pick<U32, Same>(is_setp, op);
+      return pick_busy<U32, Same>(is_setp);
     case Type::s32:
-      return pick<std::int32_t, Same>(is_setp, op);
+      return pick_busy<std::int32_t, Same>(is_setp);
     case Type::b64:
     case Type::u64:
-      return pick<U64, Same>(is_setp, op);
+      return pick<U64, Same>(is_setp);
     case Type::s64:
-      return pick<std::int64_t, Same>(is_setp, op);
+      return pick<std::int64_t, Same>(is_setp);
     case Type::f32:
-      return d.has("ftz") ? pick<float, Flushed>(is_setp, op) : pick<float, Same>(is_setp, op);
+      return d.has("ftz") ? pick_busy<float, Flushed>(is_setp) : pick_busy<float, Same>(is_setp);
     case Type::f64:
-      return pick<double, Same>(is_setp, op);
+      return pick<double, Same>(is_setp);
     case Type::f16:
-      return d.has("ftz") ? pick<U16, DecodeFlushed>(is_setp, op) : pick<U16, Decode<math::Format::f16>>(is_setp, op);
+      return d.has("ftz") ? pick<U16, DecodeFlushed>(is_setp) : pick<U16, Decode<math::Format::f16>>(is_setp);
     case Type::bf16:
-      return pick<U16, Decode<math::Format::bf16>>(is_setp, op);
+      return pick<U16, Decode<math::Format::bf16>>(is_setp);
     default:
       return nullptr;
   }
@@ -162,46 +203,14 @@ std::uint16_t combine_flag(const Decoded& d) {
                                          : Combine::none);
 }
 
-// A comparison chosen at run time, of decoded halves.
-bool compare_values(Compare op, double x, double y) {
-  switch (op) {
-    case Compare::eq:
-      return x == y;
-    case Compare::ne:
-      return x < y || x > y;
-    case Compare::lt:
-      return x < y;
-    case Compare::le:
-      return x <= y;
-    case Compare::gt:
-      return x > y;
-    case Compare::ge:
-      return x >= y;
-    case Compare::equ:
-      return !(x < y || x > y);
-    case Compare::neu:
-      return x != y;
-    case Compare::ltu:
-      return !(x >= y);
-    case Compare::leu:
-      return !(x > y);
-    case Compare::gtu:
-      return !(x <= y);
-    case Compare::geu:
-      return !(x < y);
-    case Compare::num:
-      return x == x && y == y;
-    case Compare::nan:
-      return x != x || y != y;
-  }
-  return false;
-}
-
 // Both halves of packed pairs: the masks of the lower and of the upper ones.
 template <math::Format F>
 std::pair<Mask, Mask> compare_pairs(Warp& w, const Instruction& in, Compare op, int first) {
-  const auto half = [op](U32 a, U32 b) {
-    return compare_values(op, math::decode<F>(a & 0xFFFF), math::decode<F>(b & 0xFFFF));
+  const unsigned truth = kTruth[static_cast<std::size_t>(op)];
+  const auto half = [truth](U32 a, U32 b) {
+    const double x = math::decode<F>(a & 0xFFFF);
+    const double y = math::decode<F>(b & 0xFFFF);
+    return (truth & (x < y ? kLess : x > y ? kGreater : x == y ? kEqual : kUnordered)) != 0;
   };
   return {compare_lanes<U32>(w, in.op[first], in.op[first + 1], half),
           compare_lanes<U32>(w, in.op[first], in.op[first + 1], [&](U32 a, U32 b) { return half(a >> 16, b >> 16); })};
@@ -211,10 +220,10 @@ std::pair<Mask, Mask> compare_pairs(Warp& w, const Instruction& in, Compare op, 
 template <math::Format F>
 Step setp_pair(Warp& w, const Instruction& in, Mask active) {
   auto [low, high] = compare_pairs<F>(w, in, static_cast<Compare>(in.number), 2);
-  if (in.flags != 0) {
+  if (combine_of(in) != Combine::none) {
     const Mask with = w.read_predicate(in.op[4]);
-    low = combine(static_cast<Combine>(in.flags), low, with);
-    high = combine(static_cast<Combine>(in.flags), high, with);
+    low = combine(combine_of(in), low, with);
+    high = combine(combine_of(in), high, with);
   }
   write_predicate(w, in.op[0], active, low);
   write_predicate(w, in.op[1], active, high);
@@ -225,10 +234,10 @@ Step setp_pair(Warp& w, const Instruction& in, Mask active) {
 template <math::Format F>
 Step set_pair(Warp& w, const Instruction& in, Mask active) {
   auto [low, high] = compare_pairs<F>(w, in, static_cast<Compare>(in.number & 0xFF), 1);
-  if (in.flags != 0) {
+  if (combine_of(in) != Combine::none) {
     const Mask with = w.read_predicate(in.op[3]);
-    low = combine(static_cast<Combine>(in.flags), low, with);
-    high = combine(static_cast<Combine>(in.flags), high, with);
+    low = combine(combine_of(in), low, with);
+    high = combine(combine_of(in), high, with);
   }
   const U32 yes = in.number >> 8;
   return apply_lanes<U32>(w, in.op[0], active, [&, low_mask = low, high_mask = high](int lane) {
@@ -236,6 +245,20 @@ Step set_pair(Warp& w, const Instruction& in, Mask active) {
   });
 }
 
+#if defined(__x86_64__)
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] Step select_wide(Warp& w, const Instruction& in, Mask active) {
+  const Mask p = w.read_predicate(in.op[3]);
+  const U32* a = w.reg<U32>(in.op[1].offset);
+  const U32* b = w.reg<U32>(in.op[2].offset);
+  U32* d = w.reg<U32>(in.op[0].offset);
+#pragma GCC ivdep
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const U32 taken = (p >> lane & 1) != 0 ? a[lane] : b[lane];
+    d[lane] = (active >> lane & 1) != 0 ? taken : d[lane];
+  }
+  return Step::next;
+}
+#endif
 template <class T>
 Step select(Warp& w, const Instruction& in, Mask active) {
   const Mask p = w.read_predicate(in.op[3]);
@@ -263,7 +286,8 @@ Handler setp(const Decoded& d) {
   d.in->number = static_cast<U32>(op);
   if (d.type() == Type::f16x2) return setp_pair<math::Format::f16>;
   if (d.type() == Type::bf16x2) return setp_pair<math::Format::bf16>;
-  return pick_by_type(d, true, d.type(), op);
+  d.in->flags |= static_cast<U16>(kTruth[static_cast<std::size_t>(op)] << 4);
+  return pick_by_type(d, true, d.type());
 }
 Handler set(const Decoded& d) {
   Compare op{};
@@ -277,9 +301,15 @@ Handler set(const Decoded& d) {
     return d.type(1) == Type::f16x2 ? set_pair<math::Format::f16> : set_pair<math::Format::bf16>;
   }
   d.in->number = to == Type::f32 ? 0x3F800000 : to == Type::f16 ? 0x3C00 : to == Type::bf16 ? 0x3F80 : 0xFFFFFFFF;
-  return pick_by_type(d, false, d.type(1), op);
+  d.in->flags |= static_cast<U16>(kTruth[static_cast<std::size_t>(op)] << 4);
+  return pick_by_type(d, false, d.type(1));
 }
 Handler selp(const Decoded& d) {
+#if defined(__x86_64__)
+  const Operand* op = d.in->op;
+  if (wide::is_here && bits_of(d.type()) == 32 && op[0].bytes == 4 && op[1].bytes == 4 && op[2].bytes == 4)
+    return select_wide;
+#endif
   return bits_of(d.type()) == 16 ? select<U16> : bits_of(d.type()) == 32 ? select<U32> : select<U64>;
 }
 Handler slct(const Decoded& d) {

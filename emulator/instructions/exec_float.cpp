@@ -7,6 +7,7 @@
 
 #include "emulator/instructions/bind.h"
 #include "emulator/instructions/lanes.h"
+#include "emulator/instructions/wide.h"
 #include "emulator/math/float_arithmetic.h"
 #include "emulator/math/mufu.h"
 
@@ -83,9 +84,15 @@ Step mul_nearest_ftz(Warp& w, const Instruction& in, Mask active) {
 }
 
 template <class F, bool kFtz>
+struct Nearest {
+  float operator()(float a, float b) const { return canonical(flush<kFtz>(F::near(flush<kFtz>(a), flush<kFtz>(b)))); }
+};
+struct NearestFma {
+  float operator()(float a, float b, float c) const { return canonical(__builtin_fmaf(a, b, c)); }
+};
+template <class F, bool kFtz>
 Step nearest(Warp& w, const Instruction& in, Mask active) {
-  return lift2<float, float, float>(
-      w, in, active, [](float a, float b) { return canonical(flush<kFtz>(F::near(flush<kFtz>(a), flush<kFtz>(b)))); });
+  return lift2<float, float, float>(w, in, active, Nearest<F, kFtz>{});
 }
 template <class F>
 Step any_float(Warp& w, const Instruction& in, Mask active) {
@@ -102,8 +109,9 @@ Handler pick_arithmetic(const Decoded& d) {
   set_flags(d);
   if (d.type() == Type::f64) return any_double<F>;
   if ((d.in->flags & ~8) != 0) return any_float<F>;
-  if (d.in->flags != 8) return nearest<F, false>;
-  return std::is_same_v<F, Mul> ? mul_nearest_ftz : nearest<F, true>;
+  if (d.in->flags != 8) return wide::or_plain<Nearest<F, false>, float, float, float>(d, nearest<F, false>);
+  if constexpr (std::is_same_v<F, Mul>) return mul_nearest_ftz;
+  return wide::or_plain<Nearest<F, true>, float, float, float>(d, nearest<F, true>);
 }
 
 // The host's fused multiply-add where it has one: without, std::fma is a call for every lane.
@@ -186,8 +194,8 @@ Step sign(Warp& w, const Instruction& in, Mask active) {
 
 // flags: 8 ftz, 1 NaN, 2 xorsign.abs, 4 max.
 template <bool kMax, bool kFtz>
-Step minmax_plain(Warp& w, const Instruction& in, Mask active) {
-  return lift2<float, float, float>(w, in, active, [](float x, float y) {
+struct MinMax {
+  float operator()(float x, float y) const {
     const float a = flush<kFtz>(x);
     const float b = flush<kFtz>(y);
     // -0 is below +0: where the values are equal the bit patterns decide.
@@ -197,7 +205,15 @@ Step minmax_plain(Warp& w, const Instruction& in, Mask active) {
     const float ordered = (kMax ? a > b : a < b) ? a : b;
     const float number = a == b ? equal : ordered;
     return canonical(a != a ? b : b != b ? a : number);
-  });
+  }
+};
+template <bool kMax, bool kFtz>
+Step minmax_plain(Warp& w, const Instruction& in, Mask active) {
+  return lift2<float, float, float>(w, in, active, MinMax<kMax, kFtz>{});
+}
+template <bool kMax, bool kFtz>
+Handler pick_minmax_plain(const Decoded& d) {
+  return wide::or_plain<MinMax<kMax, kFtz>, float, float, float>(d, minmax_plain<kMax, kFtz>);
 }
 Step minmax_any(Warp& w, const Instruction& in, Mask active) {
   const math::MinMaxModifiers m{(in.flags & 8) != 0, (in.flags & 1) != 0, (in.flags & 2) != 0};
@@ -230,8 +246,8 @@ Handler pick_minmax(const Decoded& d, bool is_max) {
   const bool three = d.in->num_operands > 3 && d.in->op[3].kind != Operand::Kind::none;
   if (three && target_number(d.target) < 100) return nullptr;
   if ((d.in->flags & 3) != 0 || three) return minmax_any;
-  if (is_max) return d.has("ftz") ? minmax_plain<true, true> : minmax_plain<true, false>;
-  return d.has("ftz") ? minmax_plain<false, true> : minmax_plain<false, false>;
+  if (is_max) return d.has("ftz") ? pick_minmax_plain<true, true>(d) : pick_minmax_plain<true, false>(d);
+  return d.has("ftz") ? pick_minmax_plain<false, true>(d) : pick_minmax_plain<false, false>(d);
 }
 
 template <std::uint32_t (*kFunction)(std::uint32_t)>
@@ -249,6 +265,13 @@ Step special_ftz(Warp& w, const Instruction& in, Mask active) {
 template <std::uint32_t (*kFunction)(std::uint32_t, std::uint32_t, bool), bool kFtz>
 Step divide_special(Warp& w, const Instruction& in, Mask active) {
   return lift2<U32, U32, U32>(w, in, active, [](U32 a, U32 b) { return kFunction(a, b, kFtz); });
+}
+
+// Attention's exponentials: all lanes in one call.
+Step ex2_lanes(Warp& w, const Instruction& in, Mask active) {
+  if (active != kAllLanes || in.op[0].bytes != 4 || in.op[1].bytes != 4) return special<math::ex2_ftz>(w, in, active);
+  math::ex2_ftz(w.reg<U32>(in.op[1].offset), w.reg<U32>(in.op[0].offset), kLanes);
+  return Step::next;
 }
 
 Step rcp_any(Warp& w, const Instruction& in, Mask active) {
@@ -312,7 +335,8 @@ Handler fma(const Decoded& d) {
   set_flags(d);
   if (d.type() == Type::f64) return fma_double;
   if ((d.in->flags & ~8) != 0) return fma_any;
-  return d.in->flags == 8 ? fma_nearest<true> : fma_nearest<false>;
+  if (d.in->flags == 8) return fma_nearest<true>;
+  return wide::or_plain<NearestFma, float, float, float, float>(d, fma_nearest<false>);
 }
 Handler div_float(const Decoded& d) {
   set_flags(d);
@@ -347,7 +371,7 @@ Handler sqrt(const Decoded& d) {
 Handler approx(const Decoded& d) {
   const std::string_view name = d.form->mnemonic;
   const bool ftz = d.has("ftz");
-  if (name == "ex2") return ftz ? special<math::ex2_ftz> : special<math::ex2_full>;
+  if (name == "ex2") return ftz ? ex2_lanes : special<math::ex2_full>;
   if (name == "lg2") return ftz ? special<math::lg2_ftz> : special<math::lg2_full>;
   if (name == "rsqrt" && d.type() == Type::f64)
     return ftz ? special_wide<math::rsqrt_f64> : special_wide<math::rsqrt_f64_full>;

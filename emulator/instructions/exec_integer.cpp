@@ -2,6 +2,7 @@
 #include "emulator/instructions/bind.h"
 #include "emulator/instructions/integer_ops.h"
 #include "emulator/instructions/lanes.h"
+#include "emulator/instructions/wide.h"
 
 namespace tessera::emulator::bind {
 namespace {
@@ -37,6 +38,14 @@ Step ternary(Warp& w, const Instruction& in, Mask active) {
     default:                            \
       return nullptr;                   \
   }
+
+/// The same where the sign does not matter; 32 bits also for wide vectors.
+template <class F>
+Handler binary_signless(const Decoded& d) {
+  const int bits = bits_of(d.type());
+  if (bits == 32) return wide::or_plain<F, std::uint32_t, std::uint32_t, std::uint32_t>(d, binary<F, std::uint32_t>);
+  return bits == 16 ? binary<F, std::uint16_t> : binary<F, std::uint64_t>;
+}
 
 struct Add {
   template <class T>
@@ -243,11 +252,11 @@ using Word = std::uint32_t;
 Handler add_int(const Decoded& d) {
   if (d.type() == Type::u16x2 || d.type() == Type::s16x2) return binary<Pair<Add, std::uint16_t>, Word>;
   if (d.has("sat")) return binary<AddSat, std::int32_t>;
-  TESSERA_PICK_INT(binary, Add)
+  return binary_signless<Add>(d);
 }
 Handler sub_int(const Decoded& d) {
   if (d.has("sat")) return binary<SubSat, std::int32_t>;
-  TESSERA_PICK_INT(binary, Sub)
+  return binary_signless<Sub>(d);
 }
 Handler mul_int(const Decoded& d) {
   if (d.has("wide")) {
@@ -267,7 +276,7 @@ Handler mul_int(const Decoded& d) {
   if (d.has("hi")) {
     TESSERA_PICK_INT(binary, MulHi)
   }
-  TESSERA_PICK_INT(binary, MulLo)
+  return binary_signless<MulLo>(d);
 }
 Handler mad_int(const Decoded& d) {
   if (d.has("wide")) {
@@ -287,7 +296,9 @@ Handler mad_int(const Decoded& d) {
   if (d.has("hi")) {
     TESSERA_PICK_INT(ternary, MadHi)
   }
-  TESSERA_PICK_INT(ternary, MadLo)
+  const int bits = bits_of(d.type());
+  if (bits == 32) return wide::or_plain<MadLo, Word, Word, Word, Word>(d, ternary<MadLo, Word>);
+  return bits == 16 ? ternary<MadLo, std::uint16_t> : ternary<MadLo, std::uint64_t>;
 }
 Handler mul24(const Decoded& d) {
   if (d.has("hi")) return d.type() == Type::u32 ? binary<Mul24Hi, Word> : binary<Mul24Hi, std::int32_t>;

@@ -1,6 +1,7 @@
 // PTX ISA, "Data Movement and Conversion Instructions": mov, cvta, isspacep, mapa, getctarank.
 #include "emulator/instructions/bind.h"
 #include "emulator/instructions/lanes.h"
+#include "emulator/instructions/wide.h"
 
 namespace tessera::emulator::bind {
 namespace {
@@ -8,6 +9,9 @@ namespace {
 using U32 = std::uint32_t;
 using U64 = std::uint64_t;
 
+struct Same {
+  U32 operator()(U32 a) const { return a; }
+};
 template <class T>
 Step copy(Warp& w, const Instruction& in, Mask active) {
   return lift1<T, T>(w, in, active, [](T a) { return a; });
@@ -128,7 +132,7 @@ Handler mov(const Decoded& d) {
     case 2:
       return copy<std::uint16_t>;
     case 4:
-      return copy<U32>;
+      return wide::or_plain<Same, U32, U32>(d, copy<U32>);
     case 8:
       return copy<U64>;
     case 16:

@@ -129,6 +129,17 @@ inline Step lift3(Warp& w, const Instruction& in, Mask active, F f) {
   return apply_lanes<D>(w, in.op[0], active, [&](int lane) -> D { return f(a[lane], b[lane], c[lane]); });
 }
 
+/// 32 bytes of 0 or 1 to a mask.
+[[gnu::always_inline]] inline Mask gather_flags(const std::uint8_t (&flags)[kLanes]) {
+  Mask result = 0;
+  for (int part = 0; part < 4; ++part) {
+    std::uint64_t eight = 0;
+    std::memcpy(&eight, flags + 8 * part, 8);
+    result |= static_cast<Mask>((eight * 0x0102040810204080) >> 56) << (8 * part);
+  }
+  return result;
+}
+
 /// A predicate's mask, lane by lane, of f(a, b).
 template <class T, class F>
 inline Mask compare_lanes(const Warp& w, const Operand& oa, const Operand& ob, F f) {
@@ -136,9 +147,9 @@ inline Mask compare_lanes(const Warp& w, const Operand& oa, const Operand& ob, F
   alignas(64) T sb[kLanes];
   const T* a = source<T>(w, oa, sa);
   const T* b = source<T>(w, ob, sb);
-  Mask result = 0;
-  for (int lane = 0; lane < kLanes; ++lane) result |= static_cast<Mask>(f(a[lane], b[lane]) ? 1 : 0) << lane;
-  return result;
+  alignas(64) std::uint8_t flags[kLanes];
+  for (int lane = 0; lane < kLanes; ++lane) flags[lane] = f(a[lane], b[lane]) ? 1 : 0;
+  return gather_flags(flags);
 }
 
 inline void write_predicate(const Warp& w, const Operand& op, Mask active, Mask value) {

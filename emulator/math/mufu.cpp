@@ -44,10 +44,11 @@ class Squarer {
   std::unique_ptr<std::array<std::uint16_t, 1 << kBits>> table_;
 };
 
-std::int64_t square17(std::uint32_t x) {
+const Squarer<17>& squarer17() {
   static const Squarer<17> squarer;
-  return squarer(x);
+  return squarer;
 }
+std::int64_t square17(std::uint32_t x) { return squarer17()(x); }
 std::int64_t square16(std::uint32_t x) {
   static const Squarer<16> squarer;
   return squarer(x);
@@ -106,9 +107,7 @@ std::uint32_t cut_to_f16(std::uint32_t x) {
 
 std::uint32_t widen_f16(std::uint32_t x) { return static_cast<std::uint32_t>(convert<Format::f32, Format::f16>(x)); }
 
-}  // namespace
-
-std::uint32_t ex2_ftz(std::uint32_t x) {
+[[gnu::always_inline]] inline std::uint32_t ex2_of(const Squarer<17>& squarer, std::uint32_t x) {
   if (is_nan_f32(x)) return kCanonicalNanF32;
   const Fields f = fields_of(x);
   if (f.zero) return bits_of(1.0f);
@@ -128,7 +127,18 @@ std::uint32_t ex2_ftz(std::uint32_t x) {
       whole = -whole;
     }
   }
-  return cut(0, evaluate17(kEx2[fraction >> 17], fraction & 0x1FFFF) >> 16, whole - 23);
+  const Quadratic& q = kEx2[fraction >> 17];
+  const std::uint32_t low = fraction & 0x1FFFF;
+  return cut(0, (q.c0 + std::int64_t{q.c1 / 2} * low + q.c2 * squarer(low) * 2) >> 16, whole - 23);
+}
+
+}  // namespace
+
+std::uint32_t ex2_ftz(std::uint32_t x) { return ex2_of(squarer17(), x); }
+
+void ex2_ftz(const std::uint32_t* x, std::uint32_t* result, std::size_t count) {
+  const Squarer<17>& squarer = squarer17();
+  for (std::size_t i = 0; i < count; ++i) result[i] = ex2_of(squarer, x[i]);
 }
 
 std::uint32_t rcp_ftz(std::uint32_t x) {

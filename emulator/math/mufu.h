@@ -8,11 +8,14 @@
 // them. sin, cos and the approximate divisions are not modelled: see below.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace tessera::emulator::math {
 
 std::uint32_t ex2_ftz(std::uint32_t x);
+/// Of `count` arguments; result may be x.
+void ex2_ftz(const std::uint32_t* x, std::uint32_t* result, std::size_t count);
 std::uint32_t rcp_ftz(std::uint32_t x);
 std::uint32_t rsqrt_ftz(std::uint32_t x);
 std::uint32_t sqrt_ftz(std::uint32_t x);

@@ -1,0 +1,56 @@
+// The busiest instructions once more, compiled for AVX-512: a register's 32 lanes are two vectors, and lanes that are
+// not active cost a blend. Elsewhere their plain handlers (lanes.h) run.
+#pragma once
+
+#include <tuple>
+
+#include "emulator/instructions/lanes.h"
+#include "emulator/syntax/isa.h"
+
+namespace tessera::emulator::wide {
+
+#if defined(__x86_64__)
+inline const bool is_here = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+
+/// d = F{}(sources ...), every register as wide as its type. F has no state and takes any bits: also inactive lanes are
+/// computed.
+template <class F, class D, class... S>
+struct Lift {
+  template <std::size_t... I>
+  [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,fma")]] static Step run(Warp& w, const Instruction& in,
+                                                                            Mask active) {
+    D* d = w.reg<D>(in.op[0].offset);
+    const std::tuple<const S*...> from{w.reg<S>(in.op[I + 1].offset)...};
+    if (active == kAllLanes) [[likely]] {
+#pragma GCC ivdep
+      for (int lane = 0; lane < kLanes; ++lane) d[lane] = F{}(std::get<I>(from)[lane]...);
+      return Step::next;
+    }
+    alignas(64) D result[kLanes];
+    for (int lane = 0; lane < kLanes; ++lane) result[lane] = F{}(std::get<I>(from)[lane]...);
+    for (int lane = 0; lane < kLanes; ++lane) d[lane] = (active >> lane & 1) != 0 ? result[lane] : d[lane];
+    return Step::next;
+  }
+  template <std::size_t... I>
+  static Handler handler(std::index_sequence<I...>) {
+    return run<I...>;
+  }
+};
+#endif
+
+/// The handler for this host, else the plain one.
+template <class F, class D, class... S>
+Handler or_plain(const Decoded& d, Handler plain) {
+#if defined(__x86_64__)
+  constexpr std::size_t kBytes[] = {sizeof(D), sizeof(S)...};
+  bool fits = is_here;
+  for (std::size_t i = 0; i < std::size(kBytes); ++i)
+    fits = fits && d.in->op[i].kind == Operand::Kind::reg && d.in->op[i].bytes == kBytes[i];
+  if (fits) return Lift<F, D, S...>::handler(std::index_sequence_for<S...>{});
+#endif
+  static_cast<void>(d);
+  return plain;
+}
+
+}  // namespace tessera::emulator::wide
