@@ -24,7 +24,7 @@ struct LaneSet {
 class LaneSets {
  public:
   LaneCode code(std::uint32_t lanes, bool is_split = false) {
-    if (std::has_single_bit(lanes)) return static_cast<LaneCode>(std::countr_zero(lanes));
+    if (lanes != 0 && (lanes & (lanes - 1)) == 0) return static_cast<LaneCode>(std::countr_zero(lanes));
     const std::uint64_t key = std::uint64_t{lanes} << 1 | (is_split ? 1 : 0);
     if (key == last_key_) return last_;
     const auto [place, is_new] = numbers_.try_emplace(key, static_cast<LaneCode>(sets_.size() | kLaneSets));

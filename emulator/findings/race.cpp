@@ -39,10 +39,6 @@ Agent RaceDetector::make_agent(const Cta& cta, int warp, const char* what) {
   return cluster << kAgentBits | static_cast<Agent>(agents.size() - 1);
 }
 
-const RaceDetector::AgentInfo& RaceDetector::info(Agent agent) const {
-  return agents_[agent >> kAgentBits][agent & (kMaxAgents - 1)];
-}
-
 bool RaceDetector::has_seen(const VectorClock& seen, Agent agent, int lane, std::uint32_t clock) const {
   if (agent == 0 || clock <= seen.at(agent)) return true;
   const LaneAgents* const lanes = info(agent).lanes.get();

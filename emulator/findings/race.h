@@ -359,7 +359,7 @@ class RaceDetector {
   std::string describe(const RaceRecord& record, int byte) const;
   int lane_at(const RaceRecord& record, int byte) const;
   WgmmaResult* result_of(const RaceRecord& record);
-  const AgentInfo& info(Agent agent) const;
+  const AgentInfo& info(Agent agent) const { return agents_[agent >> kAgentBits][agent & (kMaxAgents - 1)]; }
   /// What this lane of the agent's warp did at that time has been seen.
   bool has_seen(const VectorClock& seen, Agent agent, int lane, std::uint32_t clock) const;
   bool is_one_warp(Agent a, Agent b) const { return info(a).warp == info(b).warp && !is_other_cta(a, b); }

@@ -8,6 +8,7 @@
 
 #include "emulator/findings/race.h"
 #include "emulator/instructions/bind.h"
+#include "emulator/instructions/wide.h"
 #include "emulator/memory/access.h"
 #include "emulator/memory/weak_memory.h"
 
@@ -33,39 +34,65 @@ struct Range {
   bool is_one = false;    ///< all lanes have one address
 };
 
+// Where the lanes' addresses lie.
+struct Scan {
+  std::uint64_t low;
+  std::uint64_t high;
+  std::uint64_t bits;  ///< of any address
+  std::uint32_t gaps;  ///< 0: lane i follows lane i - 1
+};
+template <class Base>
+[[gnu::always_inline]] inline Scan scan_lanes(const Base* base, std::int64_t displacement, std::size_t bytes,
+                                              std::uint32_t* delta) {
+  const Base add = static_cast<Base>(displacement);
+  Base low = static_cast<Base>(base[0] + add);
+  Base high = low;
+  Base bits = 0;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const Base address = static_cast<Base>(base[lane] + add);
+    low = std::min(low, address);
+    high = std::max(high, address);
+    bits |= address;
+  }
+  std::uint32_t gaps = 0;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    delta[lane] = static_cast<std::uint32_t>(base[lane] + add - low);
+    gaps |= delta[lane] ^ (static_cast<std::uint32_t>(lane) * static_cast<std::uint32_t>(bytes));
+  }
+  return {low, high, bits, gaps};
+}
+template <class Base>
+Scan scan_plain(const Base* base, std::int64_t displacement, std::size_t bytes, std::uint32_t* delta) {
+  return scan_lanes(base, displacement, bytes, delta);
+}
+#if defined(__x86_64__)
+template <class Base>
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] Scan scan_wide(const Base* base, std::int64_t displacement,
+                                                                     std::size_t bytes, std::uint32_t* delta) {
+  return scan_lanes(base, displacement, bytes, delta);
+}
+#endif
+template <class Base>
+Scan scan(const Base* base, std::int64_t displacement, std::size_t bytes, std::uint32_t* delta) {
+#if defined(__x86_64__)
+  if (wide::is_here) return scan_wide(base, displacement, bytes, delta);
+#endif
+  return scan_plain(base, displacement, bytes, delta);
+}
+
 // False: go lane by lane, which also finds out what is wrong.
 template <Space kSpace>
 bool find_range(const Warp& w, const Operand& op, std::size_t bytes, Range& out) {
   if constexpr (kSpace == Space::local || kSpace == Space::param) return false;
-  std::uint64_t address[kLanes];
-  if (op.bytes == 4) {
-    const std::uint32_t* base = w.reg<std::uint32_t>(op.offset);
-    for (int lane = 0; lane < kLanes; ++lane)
-      address[lane] = static_cast<std::uint32_t>(base[lane] + static_cast<std::uint64_t>(op.value));
-  } else {
-    const std::uint64_t* base = w.reg<std::uint64_t>(op.offset);
-    for (int lane = 0; lane < kLanes; ++lane) address[lane] = base[lane] + static_cast<std::uint64_t>(op.value);
-  }
-  std::uint64_t low = address[0];
-  std::uint64_t high = address[0];
-  std::uint64_t bits = 0;
-  for (int lane = 0; lane < kLanes; ++lane) {
-    low = std::min(low, address[lane]);
-    high = std::max(high, address[lane]);
-    bits |= address[lane];
-  }
-  if ((bits & (bytes - 1)) != 0 || high - low > (1u << 20)) return false;
+  const Scan found = op.bytes == 4 ? scan(w.reg<std::uint32_t>(op.offset), op.value, bytes, out.delta.data())
+                                   : scan(w.reg<std::uint64_t>(op.offset), op.value, bytes, out.delta.data());
+  const std::uint64_t length = found.high - found.low;
+  if ((found.bits & (bytes - 1)) != 0 || length > (1u << 20)) return false;
   if constexpr (kSpace == Space::generic)
-    if (low < kGlobalBase && low - kSharedWindow >= kWindowBytes) return false;
-  if (!locate<kSpace>(w, 0, low, high - low + bytes, out.first)) return false;
-  std::uint32_t gaps = 0;
-  for (int lane = 0; lane < kLanes; ++lane) {
-    out.delta[static_cast<std::size_t>(lane)] = static_cast<std::uint32_t>(address[lane] - low);
-    gaps |=
-        out.delta[static_cast<std::size_t>(lane)] ^ static_cast<std::uint32_t>(static_cast<std::size_t>(lane) * bytes);
-  }
-  out.is_dense = gaps == 0;
-  out.is_one = high == low;
+    if (found.low < kGlobalBase && found.low - kSharedWindow >= kWindowBytes) return false;
+  if (!locate<kSpace>(w, 0, found.low, length + bytes, out.first)) return false;
+  out.is_dense = found.gaps == 0;
+  out.is_one = length == 0;
   return true;
 }
 
@@ -105,10 +132,26 @@ void follow(Warp& w, const Instruction& in, int lane, const Target& target, std:
       w, in, lane, target, bytes,
       {(in.flags & kAcquire) != 0, (in.flags & kRelease) != 0, (in.flags & kNarrow) != 0, !is_write, is_write});
 }
+// Words one after the other, a lane each: a granule has up to four of them.
+void follow_words(Warp& w, const Instruction& in, const Target& first, bool is_write) {
+  const std::uint64_t begin = first.cta != nullptr ? first.offset : w.launch->memory.address_of(first.data);
+  if (first.shadow == nullptr || (first.cta == nullptr && begin == 0)) return;
+  for (unsigned lane = 0; lane < kLanes;) {
+    const std::uint64_t address = begin + 4 * lane;
+    const unsigned word = static_cast<unsigned>(address % 16 / 4);
+    const unsigned count = std::min(4 - word, kLanes - lane);
+    LaneCodes codes = 0;
+    for (unsigned i = 0; i < count; ++i)
+      codes |= LaneCodes{w.launch->race->lane_sets.code(Mask{1} << (lane + i))} << (16 * (word + i));
+    w.launch->race->access_granule(w, in, static_cast<int>(lane), first.cta, address / 16 * 16,
+                                   static_cast<std::uint16_t>(((1u << 4 * count) - 1) << (4 * word)), codes, is_write);
+    lane += count;
+  }
+}
 void follow_range(Warp& w, const Instruction& in, const Range& range, std::size_t bytes, bool is_write) {
-  if (in.flags == 0) {
-    if (range.is_one && w.race->views.size() == 1)
-      return w.launch->race->access(w, in, kAllLanes, range.first, bytes, {is_write});
+  if (in.flags == 0 && w.race->views.size() == 1) {
+    if (range.is_one) return w.launch->race->access(w, in, kAllLanes, range.first, bytes, {is_write});
+    if (range.is_dense && bytes == 4) return follow_words(w, in, range.first, is_write);
   }
   LaneAccesses weak(w, in, is_write);
   for (int lane = 0; lane < kLanes; ++lane) {
