@@ -250,6 +250,67 @@ BENCHMARK_CAPTURE(tcgen05_product, nvfp4_128x256x512, Product::Fields{{"dtype", 
 BENCHMARK_CAPTURE(tcgen05_product, nvfp4_128x256x512_races, Product::Fields{{"dtype", "nvfp4"}}, 128, 256, 512, true)
     ->Unit(benchmark::kMillisecond);
 
+/// A loop in registers, all lanes active: 16 CTAs of 256 threads, the body's instructions and three more a turn.
+void plain_code(benchmark::State& state, const char* body) {
+  const std::string text = std::string(R"(.version 9.0
+.target sm_90a
+.address_size 64
+.visible .entry plain(.param .u64 out)
+{
+.reg .pred p, q;
+.reg .b32 i, t, r;
+.reg .f32 x, y, z, w, s;
+.reg .b64 to;
+ld.param.u64 to, [out];
+mov.u32 t, %tid.x;
+cvt.rn.f32.u32 x, t;
+mul.f32 x, x, 0f3B800000;
+add.f32 y, x, 0f3F000000;
+mov.f32 z, 0f3F800000;
+mov.f32 w, 0f00000000;
+mov.u32 i, 0;
+AGAIN:
+)") + body + R"(
+add.u32 i, i, 1;
+setp.lt.u32 p, i, 1000;
+@p bra AGAIN;
+add.f32 x, x, y;
+add.f32 z, z, w;
+add.f32 x, x, z;
+mad.wide.u32 to, t, 4, to;
+st.global.f32 [to], x;
+ret;
+}
+)";
+  try {
+    EmulatedDevice device;
+    const auto image = device.load_ptx(text, "plain.ptx");
+    DevicePointer out = device.allocate(1024);
+    std::vector<void*> arguments{&out};
+    LaunchRequest request;
+    request.entry = image->entry("plain");
+    request.grid = {16, 1, 1};
+    request.block = {256, 1, 1};
+    request.parameters = arguments.data();
+    device.launch(request, {});
+    const auto instructions = static_cast<double>(device.statistics().warp_instructions);
+    for (auto _ : state) device.launch(request, {});
+    if (!device.take_findings().empty()) return state.SkipWithError("a finding");
+    state.counters["warp_instructions"] = instructions;
+    state.counters["instructions/s"] = benchmark::Counter(instructions, benchmark::Counter::kIsIterationInvariantRate);
+  } catch (const Error& error) {
+    state.SkipWithError(error.what());
+  }
+}
+
+constexpr const char* kFma = R"(fma.rn.f32 x, x, y, z; fma.rn.f32 z, z, 0f3F000000, w; mul.f32 s, w, y; sub.f32 w, s, x;
+fma.rn.f32 y, y, 0f3F7D70A4, 0f3C23D70A; fma.rn.f32 x, x, 0f3E800000, y; add.f32 z, z, 0f3C23D70A; mul.f32 w, w, 0f3F000000;)";
+constexpr const char* kMixed = R"(fma.rn.f32 s, x, y, z; max.f32 s, s, 0fC0800000; min.f32 s, s, 0f40800000;
+fma.rn.f32 z, z, 0f3F666666, s; add.f32 x, x, 0f3C23D70A; setp.gt.f32 q, z, 0f40400000; add.f32 w, z, 0fBF800000;
+selp.f32 z, w, z, q; and.b32 r, t, i; @q add.f32 y, y, 0f3C23D70A; mad.lo.u32 r, r, 3, t;)";
+BENCHMARK_CAPTURE(plain_code, fma_mul_add, kFma)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(plain_code, compare_select_integer, kMixed)->Unit(benchmark::kMillisecond);
+
 }  // namespace
 }  // namespace tessera
 
