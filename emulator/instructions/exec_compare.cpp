@@ -251,7 +251,7 @@ Step set_pair(Warp& w, const Instruction& in, Mask active) {
   const U32* a = w.reg<U32>(in.op[1].offset);
   const U32* b = w.reg<U32>(in.op[2].offset);
   U32* d = w.reg<U32>(in.op[0].offset);
-#pragma GCC ivdep
+  TESSERA_LANE_LOOP
   for (int lane = 0; lane < kLanes; ++lane) {
     const U32 taken = (p >> lane & 1) != 0 ? a[lane] : b[lane];
     d[lane] = (active >> lane & 1) != 0 ? taken : d[lane];

@@ -72,6 +72,7 @@ inline void store_lanes(const Warp& w, const Operand& op, Mask active, const D* 
   }
 }
 
+// Before a loop over lanes that do not depend on each other.
 #if defined(__clang__)
 #define TESSERA_LANE_LOOP _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -96,8 +97,6 @@ inline Step apply_lanes(Warp& w, const Operand& to, Mask active, F f) {
   }
   return Step::next;
 }
-
-#undef TESSERA_LANE_LOOP
 
 /// d = f(a)
 template <class D, class A, class F>

@@ -23,7 +23,7 @@ struct Lift {
     D* d = w.reg<D>(in.op[0].offset);
     const std::tuple<const S*...> from{w.reg<S>(in.op[I + 1].offset)...};
     if (active == kAllLanes) [[likely]] {
-#pragma GCC ivdep
+      TESSERA_LANE_LOOP
       for (int lane = 0; lane < kLanes; ++lane) d[lane] = F{}(std::get<I>(from)[lane]...);
       return Step::next;
     }
