@@ -176,7 +176,7 @@ Sweep::Placed Sweep::place(const Fmha& problem, const reference::FmhaTensors& ma
   const std::int64_t seqlen_k = made.k.shape[1];
   if (problem.kv_layout == KvLayout::dense) {
     placed.k = placed.dense_k = made.k;
-    const auto row_bytes = static_cast<std::size_t>(problem.head_dim * dtype_bytes(problem.dtype));
+    const auto row_bytes = static_cast<std::size_t>(problem.head_dim * dtype_bytes(made.k.dtype));
     for (std::int64_t b = 0; b < lengths.shape[0]; ++b) {
       const auto used = static_cast<std::int64_t>(lengths.at(b));
       std::fill_n(placed.k.bytes.begin() +
