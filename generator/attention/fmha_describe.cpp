@@ -90,6 +90,9 @@ void describe_smem(const Config& config, Plan& plan) {
       {{"which keys of K's slot are there", "load_k", "barrier k_full"},
        {"which keys are there, read", "consumer", "barrier k_empty"}});
   add(layout.step_work, 1, {});
+  add(layout.passed, fmha::kPassedTiles,
+      {{"where a tile lies, being written", "load_q", "barrier passed"},
+       {"where a tile lies", "all roles", "the Q slot of the tile after it"}});
   add(layout.barriers, 1, {});
   plan.smem_bytes = layout.total_bytes;
 }

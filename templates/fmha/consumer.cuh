@@ -17,6 +17,7 @@
 #include "fmha/mask.cuh"
 #include "fmha/matmul.cuh"
 #include "fmha/params.cuh"
+#include "fmha/passed_tiles.cuh"
 #include "fmha/pools.cuh"
 #include "fmha/promoted.cuh"
 #include "fmha/ring.cuh"
@@ -42,7 +43,7 @@ struct Consumer {
   using QPosition = RingPosition<C.q_stages>;
 
   const Params& p;
-  const Schedule<C>& schedule;
+  const typename ConsumerSchedule<C>::Type& schedule;
   const unsigned smem;
   Scale scale = scale_of<C>(p);  // 8-bit keys: of the tile that was begun
   attention::Altering altering = attention::altering_of<C>(p);
@@ -104,6 +105,7 @@ struct Consumer {
 
   // Of the tile that was begun.
   __device__ __forceinline__ int blocks_of_tile(const TileIndex& tile) const {
+    if constexpr (passes_tiles(C)) return schedule.blocks();
     if constexpr (has_pools(C)) return pooled_blocks<C>(p, tile);
     if constexpr (has_first_key(C)) {
       const Blocks of_tile = KeyBlocks<C>(p, lengths()).of_tile(tile);
@@ -115,6 +117,7 @@ struct Consumer {
   // Key blocks at the end of the tile that was begun that none of this warpgroup's rows sees, all but one if it has no
   // rows at all.
   __device__ __forceinline__ int hidden_blocks(const TileIndex& tile) const {
+    if constexpr (passes_tiles(C)) return schedule.hidden_blocks(warpgroup);
     if constexpr (has_pools(C)) return 0;
     const int begin = tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup;
     if constexpr (has_first_key(C)) {
@@ -155,7 +158,11 @@ struct Consumer {
   __device__ __forceinline__ void begin(const TileIndex& tile) {
     q.advance();
     first_row = tile.m * C.tile_m;
-    if constexpr (reads_lengths(C.facts)) used = lengths_of<C>(p, tile);
+    if constexpr (passes_tiles(C)) {
+      used = {schedule.keys(), tile.queries};
+    } else if constexpr (reads_lengths(C.facts)) {
+      used = lengths_of<C>(p, tile);
+    }
     if constexpr (is_8_bit(C.facts)) {
       take_scale(p.softmax_scale *
                  descale_of<C>(p, p.q_descale, p.q_descale_stride_batch, p.q_descale_stride_head, tile) *
@@ -169,7 +176,9 @@ struct Consumer {
       is_idle = first_row + warpgroup * kRowsPerWarpgroup + 16 * warp >= rows_of<C>(p, lengths());
     }
     blocks = blocks_of_tile(tile);
-    if constexpr (has_first_key(C)) {
+    if constexpr (passes_tiles(C)) {
+      first_key = ends_with_last_key(C.facts) || hides_first_keys(C.facts) ? schedule.first_key() : 0;
+    } else if constexpr (has_first_key(C)) {
       const KeyBlocks<C> keys(p, lengths());
       first_key = keys.key_of(keys.of_tile(tile).begin);
     }
@@ -282,6 +291,15 @@ struct Consumer {
     }
   }
 
+  // The tile before the one that was begun, where a register is not kept for each number of it.
+  __device__ __forceinline__ TileIndex opened(const TileIndex& tile) const {
+    if constexpr (passes_tiles(C)) {
+      return schedule.before();
+    } else {
+      return tile;
+    }
+  }
+
   // A block's scores, and beside them O += P V of the block before. In a tile's first step that is the last product of
   // the tile before, if it is still open; then its O is complete and leaves. If it is not open, the product has nothing
   // to do: it multiplies what happens to lie in shared memory into an O that the next one overwrites. A wgmma in a
@@ -346,7 +364,7 @@ struct Consumer {
     if constexpr (has_split_size(C.facts) && is_ragged(C.facts)) leave_out_foreign_rows(max);
     const bool moves = __any_sync(0xffffffff, is_first || rows.is_exceeded(max));
     if (moves && is_first) {
-      if (is_open) finish_rows(old_tile, factor);
+      if (is_open) finish_rows(opened(old_tile), factor);
       rows = RowStatistics::begin(max);
     } else if (moves) {
       rows.move(max, factor);
@@ -361,7 +379,7 @@ struct Consumer {
       ptx::order_after_wait(factor[0], factor[1]);
       if (is_open) {
         if (scales_finished(C) || !is_first) rescale(output, factor);
-        if (is_first) hand_over(output, old_tile, q.previous());
+        if (is_first) hand_over(output, opened(old_tile), q.previous());
       }
     }
     accumulate = is_first ? 0 : 1;
@@ -419,7 +437,7 @@ struct Consumer {
 #pragma unroll 1
         while (--blocks > 0) step<true>(false, true, tile, probabilities, output);
       }
-      close(tile, probabilities, output);
+      close(passes_tiles(C) ? schedule.at(round) : tile, probabilities, output);
     }
   }
 
@@ -476,7 +494,8 @@ struct Consumer {
 };
 
 template <Config C>
-__device__ __forceinline__ void consume(const Params& p, const Schedule<C>& schedule, unsigned smem) {
+__device__ __forceinline__ void consume(const Params& p, const typename ConsumerSchedule<C>::Type& schedule,
+                                        unsigned smem) {
   Consumer<C> consumer{p, schedule, smem};
   if constexpr (C.promote_every > 0) forget_promoted<C>(smem, consumer.warpgroup);
   if (consumer.warpgroup == Consumer<C>::kWarpgroups - 1) consumer.pass_turn();  // the first warpgroup begins

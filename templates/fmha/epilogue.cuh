@@ -28,7 +28,13 @@ inline constexpr int kBarrierOfWarpgroup = 5;
 template <Config C>
 __device__ __forceinline__ int rows_of_tile_head(const Params& p, const TileIndex& tile) {
   if constexpr (!is_ragged(C.facts)) return rows_of_head<C>(p);
+  if constexpr (knows_sequence(C)) return tile.queries * C.pack_gqa;
   return queries_of<C>(p, head_of<C>(p, tile).batch) * C.pack_gqa;
+}
+// Where the queries of the tile's sequence begin.
+template <Config C>
+__device__ __forceinline__ int first_query_of(const Params& p, const TileIndex& tile, const HeadIndex& at) {
+  return knows_sequence(C) ? tile.first_query : first_query<C>(p, at.batch);
 }
 // Where the statistics of a row lie.
 template <Config C>
@@ -38,7 +44,7 @@ __device__ __forceinline__ long long statistic_of(const Params& p, const TileInd
   if constexpr (is_ragged(C.facts)) {
     const HeadIndex at = head_of<C>(p, tile);
     head = at.head * C.pack_gqa + row % C.pack_gqa;
-    query += first_query<C>(p, at.batch);
+    query += first_query_of<C>(p, tile, at);
   }
   return static_cast<long long>(head) * p.seqlen_q + query;
 }
@@ -118,11 +124,11 @@ __device__ __forceinline__ void stage_unnormalized(const Accumulator<C>& output,
   }
 }
 
-// Where a row of O begins.
+// Where a row of O begins. `first_query`: of its sequence.
 template <Config C>
-__device__ __forceinline__ char* o_row_of(const Params& p, const HeadIndex& at, int row) {
+__device__ __forceinline__ char* o_row_of(const Params& p, const HeadIndex& at, int first_query, int row) {
   const int head = at.head * C.pack_gqa + row % C.pack_gqa;
-  const int query = first_query<C>(p, at.batch) + row / C.pack_gqa;
+  const int query = first_query + row / C.pack_gqa;
   return static_cast<char*>(p.o_rows) + o_element_bytes(C.facts) * (sequence_of_map<C>(at) * p.o_stride_batch +
                                                                     head * p.o_stride_head + query * p.o_stride_seqlen);
 }
@@ -191,7 +197,7 @@ __device__ __forceinline__ void store_rows(const Params& p, const Accumulator<C>
       const int own = row + 8 * r;
       if (own >= rows_of_tile_head<C>(p, tile)) continue;
       const int column = kColumnsOfThread<C> * (static_cast<int>(threadIdx.x) % 4);
-      char* const to = o_row_of<C>(p, at, own) + o_element_bytes(C.facts) * column;
+      char* const to = o_row_of<C>(p, at, first_query_of<C>(p, tile, at), own) + o_element_bytes(C.facts) * column;
       store_columns<C, !kIsNarrow>(to, output, r);
     }
     return;
@@ -201,7 +207,8 @@ __device__ __forceinline__ void store_rows(const Params& p, const Accumulator<C>
   for (int r = 0; r < 2; ++r) {
     const int own = row + 8 * r;
     const bool is_there = own < rows_of_tile_head<C>(p, tile);
-    char* const to = o_row_of<C>(p, at, own) + o_element_bytes(C.facts) * (cta_of_tile<C>() * v_columns(C));
+    char* const to = o_row_of<C>(p, at, first_query_of<C>(p, tile, at), own) +
+                     o_element_bytes(C.facts) * (cta_of_tile<C>() * v_columns(C));
     constexpr int kExchanged = kIsNarrow ? kGroups / 4 * 4 : 0;
 #pragma unroll
     for (int i = 0; i < kExchanged; i += 4) {
@@ -328,7 +335,8 @@ __device__ __forceinline__ void store_output(const Params& p, unsigned smem, con
     const unsigned full_parity = o_passes(C) == 1 ? q.parity() : static_cast<unsigned>(pass);
     ptx::mbarrier_wait_parity(barrier_at<kBarriers.o_full>(smem, index), full_parity);
     const unsigned from = smem + smem_layout(C).q.offset + index * q_slot_bytes(C);
-    const int row = first_query<C>(p, at.batch) * padded_heads(C) + tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup;
+    const int row =
+        first_query_of<C>(p, tile, at) * padded_heads(C) + tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup;
     const int first = (cta_of_tile<C>() * o_passes(C) + pass) * kPanels;
     if (!fills_box<C>(p, tile, warpgroup)) {
     } else if constexpr (!is_packed(C) && is_padded(C.facts)) {

@@ -12,6 +12,7 @@
 #include "fmha/dealer.cuh"
 #include "fmha/merge_dealt.cuh"
 #include "fmha/params.cuh"
+#include "fmha/passed_tiles.cuh"
 #include "fmha/producer.cuh"
 #include "fmha/ragged.cuh"
 #include "fmha/step_8_bit.cuh"
@@ -45,6 +46,9 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
     if constexpr (has_storing_warp(C)) ptx::mbarrier_init(barrier_at<kBarriers.o_full>(smem, i), 4);
   }
 #pragma unroll
+  for (int i = 0; i < (passes_tiles(C) ? kPassedTiles : 0); ++i)
+    ptx::mbarrier_init(barrier_at<kBarriers.passed>(smem, i), 1);
+#pragma unroll
   for (int i = 0; i < C.stages; ++i) {
     ptx::mbarrier_init(barrier_at<kBarriers.k_full>(smem, i), kLoaders + (has_pools(C) ? 1 : 0));
     ptx::mbarrier_init(barrier_at<kBarriers.k_empty>(smem, i), 4 * consumer_warpgroups(C));
@@ -62,6 +66,16 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
   if constexpr (has_placed_keys(C)) ptx::mbarrier_init(barrier_at<kBarriers.tail>(smem), 1);
   if constexpr (has_widening_warps(C) || is_8_bit(C.facts)) init_raw_barriers<C>(smem);
   ptx::fence_mbarrier_init();
+}
+
+// What consumers' schedules are made from.
+template <Config C>
+__device__ __forceinline__ decltype(auto) schedule_source(const Params& params, unsigned smem) {
+  if constexpr (passes_tiles(C)) {
+    return smem;
+  } else {
+    return (params);
+  }
 }
 
 // All threads of a tile's CTAs.
@@ -96,7 +110,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
   if constexpr (has_whole_tiles(C)) share_out<C>(params);
   sync_tile<C>();
 
-  const Schedule<C> schedule{params};
+  const typename ConsumerSchedule<C>::Type schedule{schedule_source<C>(params, smem)};
   constexpr RegisterBudget kBudget = register_budget(C);
   if (threadIdx.x < kWarpgroupThreads) {
     if constexpr (kBudget.producer < kBudget.entry) ptx::setmaxnreg_dec<kBudget.producer>();
@@ -104,11 +118,17 @@ __device__ __forceinline__ void kernel(const Params& params) {
       widen<C>(params, schedule, smem);
     } else if constexpr (is_8_bit(C.facts)) {
       load_and_transpose<C>(params, schedule, smem);
+    } else if constexpr (passes_tiles(C)) {
+      if (threadIdx.x / 32 == kWarpOfQ) {
+        load_and_pass<C>(params, smem);
+      } else {
+        produce<C>(params, PassedTiles<C>{smem}, smem);
+      }
     } else {
       produce<C>(params, schedule, smem);
     }
   } else if (has_widening_warps(C) && threadIdx.x >= (1 + consumer_warpgroups(C)) * kWarpgroupThreads) {
-    load_widened<C>(params, schedule, smem);
+    if constexpr (has_widening_warps(C)) load_widened<C>(params, schedule, smem);
   } else {
     // One or the other also where no count changes: a warp whole at this instruction is what lets the assembler keep
     // descriptors in uniform registers. Without it, causal kernels of one warpgroup move each there before each wgmma.

@@ -23,6 +23,11 @@ using attention::Lengths;
 template <Config C>
 __device__ __forceinline__ Lengths lengths_of(const Params& p, const TileIndex& tile) {
   if constexpr (!reads_lengths(C.facts)) return {p.seqlen_k, p.seqlen_q};
+  if constexpr (knows_sequence(C)) {
+    Lengths lengths = attention::lengths_of<C>(p, min(tile.sequence, p.batch - 1));
+    lengths.q = tile.queries;
+    return lengths;
+  }
   const int sequence = min(quotient(tile.head, tile_heads<C>(p)), p.batch - 1);
   if constexpr (is_ragged(C.facts)) {
     Lengths lengths = attention::lengths_of<C>(p, sequence);
@@ -131,6 +136,12 @@ struct LoadedKeys {
   int count;
 };
 
+// Where they end.
+template <Config C>
+__device__ __forceinline__ int end_of_loads(const Params& p, const KeyBlocks<C>& keys, const Blocks& of_tile) {
+  return of_tile.is_hidden ? max(p.seqlen_k, 1) + C.tile_n : keys.key_of(of_tile.end);
+}
+
 template <Config C>
 __device__ __forceinline__ LoadedKeys loaded_keys(const Params& p, const TileIndex& tile) {
   if constexpr (has_pools(C)) {
@@ -140,7 +151,7 @@ __device__ __forceinline__ LoadedKeys loaded_keys(const Params& p, const TileInd
   if constexpr (has_first_key(C)) {
     const KeyBlocks<C> keys(p, lengths_of<C>(p, tile));
     const Blocks blocks = keys.of_tile(tile);
-    return {blocks.is_hidden ? max(p.seqlen_k, 1) + C.tile_n : keys.key_of(blocks.end), blocks.end - blocks.begin};
+    return {end_of_loads(p, keys, blocks), blocks.end - blocks.begin};
   }
   const int end_row = min((tile.m + 1) * C.tile_m, rows_of_head<C>(p));
   const int blocks = key_blocks<C>(p, end_row);

@@ -60,8 +60,8 @@ __device__ __forceinline__ void merge_sized(const Params& p) {
     const int own = tile.m * C.tile_m + row;
     attention::merge_row<C>(
         p.partial_o, p.partial_sums, parts, [&](int part) { return part_row<C>(p, number * p.max_parts + part, row); },
-        o_row_of<C>(p, at, own), {p.lse, p.row_max, p.row_sum, p.sink, at.head * C.pack_gqa + own % C.pack_gqa},
-        statistic_of<C>(p, tile, own));
+        o_row_of<C>(p, at, first_query<C>(p, at.batch), own),
+        {p.lse, p.row_max, p.row_sum, p.sink, at.head * C.pack_gqa + own % C.pack_gqa}, statistic_of<C>(p, tile, own));
   }
 }
 
@@ -120,7 +120,7 @@ __device__ __forceinline__ void merge_dealt(const Params& p) {
   attention::merge_row<C>(
       p.partial_o, p.partial_sums, found.parts,
       [&](int part) { return part_row<C>(p, part == 0 ? found.first_slot : 2 * (before + part), row); },
-      o_row_of<C>(p, {place.head, place.sequence}, own),
+      o_row_of<C>(p, {place.head, place.sequence}, first_query<C>(p, place.sequence), own),
       {p.lse, p.row_max, p.row_sum, p.sink, place.head * C.pack_gqa + own % C.pack_gqa}, statistic_of<C>(p, tile, own));
 }
 

@@ -10,6 +10,7 @@
 #include "fmha/key_blocks.cuh"
 #include "fmha/paged_load.cuh"
 #include "fmha/params.cuh"
+#include "fmha/passed_tiles.cuh"
 #include "fmha/ring.cuh"
 #include "fmha/schedule.cuh"
 #include "ptx/elect.cuh"
@@ -52,9 +53,9 @@ __device__ __forceinline__ void load_k_major_v(unsigned to, const ptx::TensorMap
 }
 
 // The key blocks of a tile, of K or of V. Of a tile that is not there: the first block of K, none of V.
-template <Config C>
-__device__ __forceinline__ void load_kv(const Params& p, unsigned smem, const TileIndex& tile, const HeadIndex& at,
-                                        bool is_v, bool is_real, RingPosition<C.stages>& ring) {
+template <Config C, class Walk>
+__device__ __forceinline__ void load_kv(const Params& p, unsigned smem, const Walk& schedule, const TileIndex& tile,
+                                        const HeadIndex& at, bool is_v, bool is_real, RingPosition<C.stages>& ring) {
   constexpr SmemLayout kLayout = smem_layout(C);
   constexpr Barriers kBarriers = barriers(C);
   const ptx::TensorMap& map = is_v ? p.v : p.k;
@@ -64,7 +65,7 @@ __device__ __forceinline__ void load_kv(const Params& p, unsigned smem, const Ti
   const int slot_bytes = is_v ? v_slot_bytes(C) : k_slot_bytes(C);
   const int panel = is_v ? first_panel<C>(v_columns(C)) : first_panel<C>(qk_columns(C));
   const int head = C.pack_gqa > 1 ? at.head : quotient(at.head, quotient(p.heads_q, p.heads_kv));
-  const LoadedKeys keys = loaded_keys<C>(p, tile);
+  const LoadedKeys keys = loaded_keys_of<C>(p, schedule, tile);
   const int count = is_real ? keys.count : is_v ? 0 : 1;
 #pragma unroll 1
   for (int i = 1; i <= count; ++i) {
@@ -97,7 +98,7 @@ __device__ __forceinline__ void load_q(const Params& p, unsigned smem, const Til
     ptx::mbarrier_wait_parity(barrier_at<kBarriers.q_empty>(smem, slot), q_ring.parity() ^ 1);
     ptx::mbarrier_arrive_expect_tx(full, q_slot_bytes(C));
     const unsigned to = smem + kLayout.q.offset + slot * q_slot_bytes(C);
-    const int row = first_query<C>(p, at.batch) * padded_heads(C) + tile.m * C.tile_m + warpgroup * rows_of_box(C);
+    const int row = first_query_of<C>(p, tile, at) * padded_heads(C) + tile.m * C.tile_m + warpgroup * rows_of_box(C);
     if constexpr (!is_packed(C) && is_padded(C.facts)) {
       load_panels<C>(to, p.q, full, q_slot_bytes(C), rows_of_box(C), row, at.head, sequence_of_map<C>(at));
     } else if constexpr (!is_packed(C)) {
@@ -113,9 +114,29 @@ __device__ __forceinline__ void load_q(const Params& p, unsigned smem, const Til
   }
 }
 
-// One walk over the tiles for all roles: the code that finds a tile exists once.
+// The warp of Q where it tells the others of their tiles.
 template <Config C>
-__device__ __forceinline__ void produce(const Params& p, const Schedule<C>& schedule, unsigned smem) {
+__device__ __forceinline__ void load_and_pass(const Params& p, unsigned smem) {
+  const Schedule<C> schedule{p};
+  if (!ptx::elect_sync()) return;
+  TileIndex tile{0, 0};
+#pragma unroll 1
+  for (int round = 0;; round = schedule.next(round, tile)) {
+    const bool is_real = schedule.has(round);
+    if (!is_real && (C.q_stages == 1 || round == 0)) return pass_the_end<C>(smem, round);
+    tile = schedule.at(round);
+    pass_tile<C>(p, smem, tile, is_real, round);
+    const auto tiles_before = static_cast<unsigned>(round);
+    const RingPosition<C.q_stages> q_ring{
+        static_cast<int>(2 * (tiles_before % C.q_stages) + tiles_before / C.q_stages % 2)};
+    load_q<C>(p, smem, tile, head_of<C>(p, tile), q_ring);
+    if (!is_real) return;
+  }
+}
+
+// One walk over the tiles for all roles: the code that finds a tile exists once.
+template <Config C, class Walk>
+__device__ __forceinline__ void produce(const Params& p, const Walk& schedule, unsigned smem) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
   if constexpr (has_placed_keys(C)) {
     if (warp == kWarpOfK) return produce_keys<C, false>(p, schedule, smem);
@@ -136,12 +157,12 @@ __device__ __forceinline__ void produce(const Params& p, const Schedule<C>& sche
     if (!is_real && (C.q_stages == 1 || warp == kWarpOfO || round == 0)) break;
     tile = schedule.at(round);
     const HeadIndex at = head_of<C>(p, tile);
-    if (warp == kWarpOfQ) {
+    if (!passes_tiles(C) && warp == kWarpOfQ) {
       load_q<C>(p, smem, tile, at, q_ring);
     } else if (warp == kWarpOfO) {
       store_output<C>(p, smem, tile, at, q_ring);
     } else {
-      load_kv<C>(p, smem, tile, at, warp == kWarpOfV, is_real, kv_ring);
+      load_kv<C>(p, smem, schedule, tile, at, warp == kWarpOfV, is_real, kv_ring);
     }
     if (!is_real) break;
     q_ring.advance();

@@ -59,16 +59,30 @@ requires(is_ragged(C.facts) && !is_dealt(C)) struct Schedule<C> {
   __device__ __forceinline__ bool has(int /*round*/) const { return sequence < p.batch; }
   __device__ __forceinline__ int next(int round, const TileIndex& /*tile*/) const { return round + 1; }
 
+  // Of the sequence at hand.
+  __device__ __forceinline__ TileIndex tile_of(int m, int head) const {
+    TileIndex tile{m, sequence * tile_heads<C>(p) + head};
+    tile.sequence = sequence;
+    tile.first_query = first_query<C>(p, sequence);
+    tile.queries = queries_of<C>(p, sequence);
+    return tile;
+  }
+
   // Goes on. Behind the last item: a tile behind the last.
   __device__ __forceinline__ TileIndex at(int /*round*/) const {
-    if (sequence >= p.batch) return {0, p.batch * tile_heads<C>(p)};
+    if (sequence >= p.batch) {
+      TileIndex tile{0, p.batch * tile_heads<C>(p)};
+      tile.sequence = p.batch;
+      tile.first_query = p.seqlen_q;
+      return tile;
+    }
     const int heads = tile_heads<C>(p), tiles = tiles_of_head<C>(p, sequence);
     const bool is_by_tile = is_uneven(C.facts) && !is_paired;
     const int divisor = is_by_tile ? heads : is_paired ? (tiles + 1) / 2 : tiles;
     const int high = quotient(item, divisor);
     const int low = item - high * divisor;
     if (is_by_tile) {
-      const TileIndex tile{tiles - 1 - high, sequence * heads + low};
+      const TileIndex tile = tile_of(tiles - 1 - high, low);
       // To the CTA's place in the next round, counted from the other end of it.
       const int cta = static_cast<int>(blockIdx.x) / ctas_per_tile(C);
       item += 2 * (is_odd ? cta : grid() - 1 - cta) + 1;
@@ -76,7 +90,7 @@ requires(is_ragged(C.facts) && !is_dealt(C)) struct Schedule<C> {
       find();
       return tile;
     }
-    const TileIndex tile{is_paired && !is_odd ? tiles - 1 - low : low, sequence * heads + high};
+    const TileIndex tile = tile_of(is_paired && !is_odd ? tiles - 1 - low : low, high);
     // The middle tile of an odd number is a pair by itself.
     if (is_paired && !is_odd && 2 * low != tiles - 1) {
       is_odd = true;

@@ -16,6 +16,12 @@ struct RingPosition {
     const int next = state + 2;
     state = next >= 2 * kSlots ? (next - 2 * kSlots) ^ 1 : next;
   }
+  // By so many, at least one.
+  __device__ __forceinline__ void advance(int by) {
+    const int place = (state >> 1) + (state & 1) * kSlots + by;  // among the slots of both parities
+    const int in_two = static_cast<int>(static_cast<unsigned>(place) % (2 * kSlots));
+    state = in_two >= kSlots ? 2 * (in_two - kSlots) + 1 : 2 * in_two;
+  }
   // The position that advance() came from.
   __device__ __forceinline__ RingPosition previous() const {
     const int before = state - 2;

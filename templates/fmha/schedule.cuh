@@ -31,6 +31,10 @@ struct TileIndex {
                   // kSharesKeys: and other tiles of its sequence are worked on at the same time
   int begin = 0;  // dealt keys: its blocks [begin, end), counted from the first that the tile needs
   int end = 0;
+  // Where knows_sequence(). A tile beyond the last has the sequence behind the last, which has no queries.
+  int sequence = 0;
+  int first_query = 0;
+  int queries = 0;
 };
 
 // The head as tensors count it.
@@ -138,6 +142,7 @@ __device__ __forceinline__ long long part_row(const Params& p, int slot, int row
 template <Config C>
 __device__ __forceinline__ HeadIndex head_of(const Params& p, const TileIndex& tile) {
   const int heads = tile_heads<C>(p);
+  if constexpr (knows_sequence(C)) return {tile.head - tile.sequence * heads, tile.sequence};
   const int batch = quotient(tile.head, heads);
   return {tile.head - batch * heads, batch};
 }

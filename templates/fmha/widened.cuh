@@ -73,7 +73,7 @@ __device__ __forceinline__ void load_tiles(const Params& p, const Schedule<C>& s
     }
     __syncwarp();
     if constexpr (C.facts.kv_layout != KvLayout::dense)
-      load_key_blocks<C, kIsV>(p, smem, tile, at, is_real, ring, tail_parity);
+      load_key_blocks<C, kIsV>(p, smem, schedule, tile, at, is_real, ring, tail_parity);
     if (!is_real) break;
     q_ring.advance();
   }

@@ -47,4 +47,9 @@ __device__ __forceinline__ void ld_shared_v2(unsigned address, unsigned& low, un
   asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(low), "=r"(high) : "r"(address) : "memory");
 }
 
+// PTX ISA "st", PTX 1.0, any target.
+__device__ __forceinline__ void st_shared_u32(unsigned address, unsigned value) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+}
+
 }  // namespace tessera::ptx

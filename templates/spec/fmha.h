@@ -7,8 +7,8 @@
 // A CTA takes tiles of tile_m queries of one head and walks over the keys in steps of tile_n. tile_m / 64 consumer
 // warpgroups own 64 query rows each: S and O live in their registers, Q, K and V in shared memory. One more warpgroup
 // produces: warp 0 (load_k) and warp 1 (load_v) load K and V into a ring of `stages` slots each, warp 2 (load_q) loads
-// Q, warp 3 (store_o) stores O, which consumers leave in Q's slot. Parts of split keys are stored by the consumers
-// themselves, from registers; warp 3 is then idle.
+// Q, and tells the others of ragged sequences' tiles, warp 3 (store_o) stores O, which consumers leave in Q's slot.
+// Parts of split keys are stored by the consumers themselves, from registers; warp 3 is then idle.
 //
 // Shared tiles are panels of one swizzle span: [columns / span][rows][span], which one rank-5 TMA box fills.
 //
@@ -130,6 +130,7 @@ struct SmemLayout {
   SmemRegion promoted;   // 8 bits in all: [consumer warpgroup]: [columns / 8][thread][4], fp32 sums, and [thread][2]
   SmemRegion present;    // two pools: [stages], a bit for each key of K's slot: fmha/pools.cuh
   SmemRegion step_work;  // what the CTA does of a step: fmha/step_work.cuh; where the Config has whole tiles
+  SmemRegion passed;     // [kPassedTiles], what the roles are told of a tile: fmha/passed_tiles.cuh
   SmemRegion barriers;   // in the order of Barriers
   int total_bytes = 0;
   int alignment = 1024;
@@ -147,6 +148,7 @@ struct Barriers {
   BarrierRow exchange_full;   // [consumer warpgroup], CTA pairs only
   BarrierRow exchange_empty;  // as exchange_full
   BarrierRow tail;            // one, of keys that do not lie dense: V's boxes in which a sequence ends are there
+  BarrierRow passed;          // [kPassedTiles], where tiles are passed on
   BarrierRow raw_k_full;      // [raw_stages], 8-bit keys only
   BarrierRow raw_k_empty;
   BarrierRow raw_v_full;  // [raw_v_stages], or as raw_k_full
@@ -173,6 +175,7 @@ TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigne
   b.exchange_full = cursor.take(exchanging);
   b.exchange_empty = cursor.take(exchanging);
   b.tail = cursor.take(has_placed_keys(c) ? 1 : 0);
+  b.passed = cursor.take(passes_tiles(c) ? kPassedTiles : 0);
   b.raw_k_full = cursor.take(raw);
   b.raw_k_empty = cursor.take(raw);
   b.raw_v_full = cursor.take(raw_v);
@@ -213,7 +216,8 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   layout.promoted = {"promoted", end_of(layout.joined), groups * promoted_slot_bytes(c)};
   layout.present = {"present", end_of(layout.promoted), c.stages * present_slot_bytes(c)};
   layout.step_work = {"step_work", end_of(layout.present), has_whole_tiles(c) ? kStepWorkBytes : 0};
-  layout.barriers = {"barriers", end_of(layout.step_work), 8 * barriers_from(c, 0, 0).count};
+  layout.passed = {"passed", end_of(layout.step_work), passes_tiles(c) ? kPassedTiles * kPassedTileBytes : 0};
+  layout.barriers = {"barriers", end_of(layout.passed), 8 * barriers_from(c, 0, 0).count};
   layout.total_bytes = end_of(layout.barriers);
   return layout;
 }
@@ -266,6 +270,7 @@ TESSERA_HD constexpr bool has_plain_loads(const AttentionFacts& f) {
 // Whether loading warps look up pages or copy keys or queries themselves.
 TESSERA_HD constexpr bool has_busy_loads(const Config& c) {
   if (copies_q(c) || has_pools(c)) return true;
+  if (passes_tiles(c) && c.kv_copy == KvCopy::tma) return false;
   return c.facts.kv_layout != KvLayout::dense && (!has_plain_loads(c.facts) || c.kv_copy == KvCopy::cp_async);
 }
 

@@ -107,6 +107,8 @@ TESSERA_HD constexpr bool is_dealt(const Config& c) { return c.split_kv == Split
 TESSERA_HD constexpr bool has_whole_tiles(const Config& c) {
   return is_dealt(c) && is_ragged(c.facts) && !has_split_size(c.facts);
 }
+// Whether a tile knows where its sequence's queries lie: ragged ones, whose keys are not dealt.
+TESSERA_HD constexpr bool knows_sequence(const Config& c) { return is_ragged(c.facts) && !is_dealt(c); }
 inline constexpr int kMostWholeSequences = 64;
 inline constexpr int kStepWorkBytes = 4 * (11 + 2 * kMostWholeSequences) + 4;
 inline constexpr int kMostCutCtas = 1024;
@@ -141,6 +143,15 @@ TESSERA_HD constexpr bool has_first_key(const Config& c) {
 TESSERA_HD constexpr int consumer_warpgroups(const Config& c) {
   return shares_blocks(c) ? 1 : c.tile_m / kRowsPerWarpgroup;
 }
+// Whether the other roles are told of their tiles by the thread that loads Q: fmha/passed_tiles.cuh. Four consumer
+// warpgroups have no register to spare.
+TESSERA_HD constexpr bool passes_tiles(const Config& c) {
+  return knows_sequence(c) && !leaves_from_registers(c) && !is_8_bit(c.facts) && consumer_warpgroups(c) <= 3;
+}
+// Messages of tiles: the one being written, and those of the tiles that some role may still work on.
+inline constexpr int kPassedTiles = 4;
+inline constexpr int kPassedTileBytes = 64;
+
 // Whether a warp looks if any of its rows is one of the head's, and leaves out the softmax if not: decoding.
 TESSERA_HD constexpr bool skips_idle_warps(const Config& c) {
   return has_widening_warps(c) || (is_8_bit(c.facts) && consumer_warpgroups(c) == 1);
