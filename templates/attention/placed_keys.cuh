@@ -51,9 +51,9 @@ struct KeyLoad {
   static constexpr int kBoxKeys = kHasPools ? 1 : box_keys(C.facts.kv_layout, C.facts.page_size, kKeys);
   static constexpr int kBoxes = kKeys / kBoxKeys;
   static constexpr int kPagesOfLane = (kBoxes + 31) / 32;
-  // Whether one thread should start a block's boxes: its addresses are in uniform registers, where several lanes take
-  // turns, each with a vote. H100, prefill of 16 sequences of 1,024: one box 1.05 to 1.03 times the dense kernel's
-  // time, two 1.09 to 1.05, but eight 1.11 to 1.21, since one thread waits for each page's number.
+  // Whether one elected thread starts a block's boxes, with addresses in uniform registers; several lanes take turns,
+  // each with a vote. H100, times the dense kernel's time, by it and by lanes: one box 1.034 and 1.036 (1.09 by lane 0
+  // without election), two 1.05 and 1.05, eight 1.21 and 1.06, since one thread waits for each page's number.
   static constexpr bool kHasFewBoxes = C.kv_copy == KvCopy::tma && !kHasPools && !is_padded(C.facts) && kBoxes <= 2;
   // Lanes that copy a key's 16-byte chunks of one panel, and keys that a warp copies at once.
   static constexpr int kChunks = kSpan / 16;
