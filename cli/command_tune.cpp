@@ -10,9 +10,9 @@
 #include "cli/device_run.h"
 #include "cli/rejections.h"
 #include "cli/run_operator.h"
-#include "cli/tuning.h"
 #include "generator/tuning.h"
 #include "tessera/error.h"
+#include "tessera/internal/tuning.h"
 
 namespace tessera::cli {
 

@@ -9,6 +9,7 @@
 #include "cli/planned_list.h"
 #include "tessera/cache_admin.h"
 #include "tessera/error.h"
+#include "tessera/internal/report_json.h"
 
 namespace tessera::cli {
 
@@ -179,21 +180,7 @@ class WarmCommand final : public Command {
   static void print_json(const Call& call, const ProblemList& list, const WarmReport& report,
                          const std::vector<Rejected>& rejected) {
     OrderedJson entries = OrderedJson::array();
-    for (const WarmedKernel& kernel : report.entries) {
-      OrderedJson entry = {{"key", kernel.keys.entry.empty() ? kernel.keys.source : kernel.keys.entry},
-                           {"op", kernel.op},
-                           {"arch", kernel.arch},
-                           {"entry", kernel.kernel},
-                           {"compile_ms", kernel.compile_ms},
-                           {"registers", kernel.registers},
-                           {"spill_bytes", kernel.spill_bytes},
-                           {"smem_bytes", kernel.smem_bytes},
-                           {"notes", kernel.notes},
-                           {"hit", kernel.was_hit},
-                           {"stored", kernel.is_stored}};
-      if (!kernel.error.empty()) entry["error"] = kernel.error;
-      entries.push_back(std::move(entry));
-    }
+    for (const WarmedKernel& kernel : report.entries) entries.push_back(warmed_kernel_json(kernel));
     JsonStream json(call);
     json.member("problems", list.count());
     json.member("kernels", report.kernels);

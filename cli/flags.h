@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/problem_list.h"
+#include "tessera/internal/problem_list.h"
 
 namespace CLI {
 class App;

@@ -8,6 +8,7 @@
 #include "tessera/error.h"
 #include "tessera/guest_device.h"
 #include "tessera/internal/named_arguments.h"
+#include "tessera/internal/softcap.h"
 #include "tessera/jit.h"
 
 namespace tessera {
@@ -102,20 +103,24 @@ void refuse_v_descale() {
               "v_descale with v_is_k: values are columns of k, and k_descale is the factor of both: leave it null");
 }
 
-/// Scores are divided by it: 0 would make all of them NaN, and a NaN is what nobody has set.
+}  // namespace
+
+int softcap_index(const LaunchPlan& plan) noexcept {
+  for (std::size_t i = 0; i < plan.scalars.size(); ++i)
+    if (plan.scalars[i].name == "softcap") return static_cast<int>(i);
+  return -1;
+}
+
 void check_softcap(double cap) {
   const bool is_positive = cap >= static_cast<double>(std::numeric_limits<float>::denorm_min());
   if (!is_positive || cap > static_cast<double>(std::numeric_limits<float>::max()))
     throw Error(ErrorKind::usage, fmt::format("softcap = {}: must be a positive number that fp32 holds", cap));
 }
 
-}  // namespace
-
 struct FmhaKernel::Slots : ArgumentSlots<FmhaArguments> {
   explicit Slots(const LaunchPlan& plan)
       : ArgumentSlots(plan, {kFmhaSizes, kFmhaBuffers, kFmhaScalars}),
-        caps_scores(std::any_of(plan.scalars.begin(), plan.scalars.end(),
-                                [](const ScalarSpec& scalar) { return scalar.name == "softcap"; })),
+        caps_scores(softcap_index(plan) >= 0),
         has_only_k_descale(has_buffer(plan, "k_descale") && !has_buffer(plan, "v_descale")) {}
   bool caps_scores;
   bool has_only_k_descale;  ///< values are a part of keys

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include "cli/problem_list.h"
 #include "tessera/error.h"
+#include "tessera/internal/problem_list.h"
 #include "tests/cli/command.h"
 
 using namespace tessera;

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "cli/tuning.h"
 #include "generator/selectors.h"
 #include "generator/tuning.h"
 #include "tessera/error.h"
+#include "tessera/internal/tuning.h"
 #include "tessera/plan.h"
 #include "tests/cli/command.h"
 #include "tests/support/fake_device.h"

@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "cli/problem_list.h"
 #include "tessera/error.h"
+#include "tessera/internal/problem_list.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace tessera;
@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return taken;
   };
   const std::string_view op = line();
-  std::vector<cli::TypedSelector> typed;
+  std::vector<TypedSelector> typed;
   while (!text.empty()) {
     const std::string_view one = line();
     const std::size_t equals = one.find('=');
@@ -26,11 +26,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     typed.push_back({std::string(one.substr(0, equals)), std::string(one.substr(equals + 1))});
   }
   try {
-    const cli::ProblemList list = cli::parse_selectors(op, typed);
+    const ProblemList list = parse_selectors(op, typed);
     if (list.num_products() != 1) std::abort();
     std::int64_t expected = 1, count = 0;
-    list.for_each_product([&](const cli::Product& product) {
-      for (const cli::FieldValues& field : product.fields) expected *= static_cast<std::int64_t>(field.values.size());
+    list.for_each_product([&](const Product& product) {
+      for (const FieldValues& field : product.fields) expected *= static_cast<std::int64_t>(field.values.size());
       return true;
     });
     if (expected != list.count()) std::abort();

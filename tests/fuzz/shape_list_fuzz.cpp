@@ -4,17 +4,17 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "cli/problem_list.h"
 #include "tessera/error.h"
+#include "tessera/internal/problem_list.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace tessera;
   try {
-    const cli::ProblemList list = cli::parse_shape_list({reinterpret_cast<const char*>(data), size}, "fuzz.json");
+    const ProblemList list = parse_shape_list({reinterpret_cast<const char*>(data), size}, "fuzz.json");
     if (list.count() > 20'000) return 0;
     std::int64_t count = 0;
     std::vector<std::string> operators;
-    list.for_each_product([&](const cli::Product& product) {
+    list.for_each_product([&](const Product& product) {
       operators.emplace_back(product.op);
       return true;
     });

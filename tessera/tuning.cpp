@@ -1,4 +1,4 @@
-#include "cli/tuning.h"
+#include "tessera/internal/tuning.h"
 
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@
 #include "generator/selectors.h"
 #include "tessera/error.h"
 
-namespace tessera::cli {
+namespace tessera {
 
 namespace {
 
@@ -103,4 +103,4 @@ bool Tuning::apply(Problem& problem) const {
   return true;
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera

@@ -7,10 +7,10 @@
 #include <algorithm>
 
 #include "base/shown.h"
-#include "cli/problem_list.h"
 #include "tessera/error.h"
+#include "tessera/internal/problem_list.h"
 
-namespace tessera::cli {
+namespace tessera {
 
 namespace {
 
@@ -337,4 +337,4 @@ ProblemList parse_shape_list(std::string text, const std::string& file) {
   return list;
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera

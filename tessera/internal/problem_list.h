@@ -16,11 +16,11 @@
 #include <vector>
 
 #include "base/suggestion.h"
-#include "cli/json_tree.h"
-#include "cli/tuning.h"
 #include "generator/selectors.h"
+#include "tessera/internal/json_tree.h"
+#include "tessera/internal/tuning.h"
 
-namespace tessera::cli {
+namespace tessera {
 
 inline constexpr std::int64_t kMaxProblems = 4'000'000;
 
@@ -129,4 +129,4 @@ struct TypedSelector {
 /// The product of comma lists. Throws Error{usage}.
 ProblemList parse_selectors(std::string_view op, const std::vector<TypedSelector>& typed);
 
-}  // namespace tessera::cli
+}  // namespace tessera

@@ -10,7 +10,7 @@
 
 #include "tessera/problem.h"
 
-namespace tessera::cli {
+namespace tessera {
 
 struct TunedChoice {
   std::vector<std::pair<std::string, std::string>> pins;  ///< key and text
@@ -39,4 +39,4 @@ class Tuning {
   std::unordered_map<Problem, TunedChoice, ProblemHash> choices_;
 };
 
-}  // namespace tessera::cli
+}  // namespace tessera

@@ -1,4 +1,4 @@
-#include "cli/problem_list.h"
+#include "tessera/internal/problem_list.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 
 #include "tessera/error.h"
 
-namespace tessera::cli {
+namespace tessera {
 
 std::optional<std::int64_t> Product::count() const {
   std::int64_t total = std::max<std::int64_t>(sizes.count(), 1);
@@ -155,4 +155,4 @@ ProblemList parse_selectors(std::string_view op, const std::vector<TypedSelector
   return list;
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera

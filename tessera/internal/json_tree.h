@@ -14,7 +14,7 @@
 
 #include "tessera/error.h"
 
-namespace tessera::cli {
+namespace tessera {
 
 enum class JsonKind : std::uint8_t { null, boolean, number, string, array, object };
 /// With article, for messages: "a string", "an object".
@@ -68,4 +68,4 @@ class JsonTree {
   JsonNodes root_;
 };
 
-}  // namespace tessera::cli
+}  // namespace tessera

@@ -1,11 +1,11 @@
-#include "cli/json_tree.h"
+#include "tessera/internal/json_tree.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <tuple>
 
-namespace tessera::cli {
+namespace tessera {
 
 std::string_view to_string(JsonKind kind) noexcept {
   switch (kind) {
@@ -310,4 +310,4 @@ Diagnostic JsonTree::diagnostic(std::uint32_t offset, std::string message) const
   return diagnostic;
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera
