@@ -174,6 +174,6 @@ tessera_status tessera_device_synchronize(tessera_device* device, void* stream, 
       if (finding.is_failure && failure == nullptr) failure = &finding;
     }
     if (findings_json != nullptr) *findings_json = c::new_text(json_text(list));
-    if (failure != nullptr) throw Error(ErrorKind::device, fmt::format("{}: {}", failure->name, failure->message));
+    if (failure != nullptr) throw Error(ErrorKind::device, failure->message);
   });
 }
