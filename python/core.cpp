@@ -1,0 +1,407 @@
+// The C interface for Python: handles as objects, codes as exceptions, one object that holds a launch's values. What is
+// friendly stands in tessera/*.py; nothing here knows an operator.
+//
+// Calls that may take long (a compile, the emulator, a wait) let other Python threads run; a launch on a GPU does not,
+// since that costs more than it.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+#include <tessera.h>
+
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+using Fields = std::vector<std::pair<std::string, std::string>>;
+
+/// Status -> exception class, set by tessera/errors.py.
+nb::dict& error_types() {
+  static auto* const types = new nb::dict();  // outlives the interpreter's modules
+  return *types;
+}
+
+/// Raises the class of the status with message and notes.
+[[noreturn]] void raise(tessera_status status) {
+  const nb::str message(tessera_error_message());
+  nb::list notes;
+  if (const std::string text = tessera_error_notes(); !text.empty())
+    notes = nb::cast<nb::list>(nb::str(text.c_str()).attr("splitlines")());
+  const nb::object type = error_types()[nb::int_(status)];
+  const nb::object error = type(message, notes);
+  PyErr_SetObject(type.ptr(), error.ptr());
+  throw nb::python_error();
+}
+
+void check(tessera_status status) {
+  if (status != TESSERA_OK) [[unlikely]]
+    raise(status);
+}
+
+/// Calls without the interpreter's lock.
+template <class F>
+void check_unlocked(const F& f) {
+  tessera_status status = TESSERA_OK;
+  {
+    const nb::gil_scoped_release unlocked;
+    status = f();
+  }
+  check(status);
+}
+
+std::string taken(char* text) {
+  std::string copy(text);
+  tessera_text_free(text);
+  return copy;
+}
+
+std::vector<tessera_field> c_fields(const Fields& fields) {
+  std::vector<tessera_field> all;
+  for (const auto& [name, value] : fields) all.push_back({name.c_str(), value.c_str()});
+  return all;
+}
+
+const char* c_text(const std::optional<std::string>& text) { return text ? text->c_str() : nullptr; }
+
+void on_event(void* user_data, const tessera_event* event) {
+  static constexpr const char* kKinds[] = {"hit", "compile_started", "compile_finished", "compile_failed", "warning"};
+  const nb::gil_scoped_acquire locked;
+  try {
+    const nb::handle function(static_cast<PyObject*>(user_data));
+    function(event->kind >= 0 && event->kind < 5 ? kKinds[event->kind] : "other", event->kernel, event->tier,
+             event->message, event->milliseconds);
+  } catch (nb::python_error& error) {
+    error.discard_as_unraisable("tessera: on_event");
+  }
+}
+
+class Device;
+class Kernel;
+
+class Jit {
+ public:
+  Jit(const std::optional<std::string>& cache_dir, const std::optional<std::string>& system_cache_dirs,
+      std::int64_t cache_max_bytes, const std::optional<std::string>& nvrtc,
+      const std::optional<std::string>& repro_dir, std::int64_t compile_time_limit_ms, std::int32_t compile_policy,
+      bool no_disk_cache, bool trust_cache_dir, bool require_compiler, bool check_pointers, bool ignore_environment,
+      nb::object event_function)
+      : event_function_(std::move(event_function)) {
+    tessera_jit_options options{};
+    options.struct_size = sizeof options;
+    options.cache_dir = c_text(cache_dir);
+    options.system_cache_dirs = c_text(system_cache_dirs);
+    options.cache_max_bytes = cache_max_bytes;
+    options.nvrtc = c_text(nvrtc);
+    options.repro_dir = c_text(repro_dir);
+    options.compile_time_limit_ms = compile_time_limit_ms;
+    options.compile_policy = compile_policy;
+    options.no_disk_cache = no_disk_cache;
+    options.trust_cache_dir = trust_cache_dir;
+    options.require_compiler = require_compiler;
+    options.check_pointers = check_pointers;
+    options.ignore_environment = ignore_environment;
+    if (!event_function_.is_none()) {
+      options.on_event = on_event;
+      options.user_data = event_function_.ptr();
+    }
+    check(tessera_jit_open(&options, &jit_));
+  }
+  ~Jit() {
+    const nb::gil_scoped_release unlocked;  // compiles that are waited for may call on_event
+    tessera_jit_close(jit_);
+  }
+  Jit(const Jit&) = delete;
+  Jit& operator=(const Jit&) = delete;
+
+  tessera_jit* get() const { return jit_; }
+
+  std::string warm(const std::string& shapes, std::int32_t jobs, bool dry_run, nb::object on_progress) {
+    struct Progress {
+      nb::object function;
+      bool is_stopped = false;
+      std::optional<nb::python_error> error{};
+    } progress{std::move(on_progress)};
+    tessera_warm_options options{};
+    options.struct_size = sizeof options;
+    options.jobs = jobs;
+    options.dry_run = dry_run;
+    options.user_data = &progress;
+    options.on_progress = [](void* user_data, const tessera_progress* at) -> std::int32_t {
+      Progress& state = *static_cast<Progress*>(user_data);
+      const nb::gil_scoped_acquire locked;
+      try {
+        if (PyErr_CheckSignals() != 0) throw nb::python_error();
+        if (state.function.is_none()) return 0;
+        const nb::object stops = state.function(at->done, at->total, at->seconds, at->seconds_left, at->kernel);
+        return stops.is_none() || !nb::cast<bool>(stops) ? 0 : 1;
+      } catch (nb::python_error& error) {
+        if (!state.error) state.error.emplace(std::move(error));
+        return 1;
+      }
+    };
+    char* report = nullptr;
+    check_unlocked([&] { return tessera_jit_warm(jit_, shapes.c_str(), &options, &report); });
+    std::string text = taken(report);
+    if (progress.error) throw nb::python_error(std::move(*progress.error));
+    return text;
+  }
+
+  std::string check_list(const std::string& shapes) {
+    char* report = nullptr;
+    check_unlocked([&] { return tessera_jit_check(jit_, shapes.c_str(), &report); });
+    return taken(report);
+  }
+
+  nb::dict stats() const {
+    tessera_stats stats{};
+    stats.struct_size = sizeof stats;
+    check(tessera_jit_stats(jit_, &stats));
+    nb::dict all;
+    all["kernel_hits"] = stats.kernel_hits;
+    all["memory_hits"] = stats.memory_hits;
+    all["user_hits"] = stats.user_hits;
+    all["system_hits"] = stats.system_hits;
+    all["compiles"] = stats.compiles;
+    all["failures"] = stats.failures;
+    all["compile_ms"] = stats.compile_ms;
+    all["quarantined"] = stats.quarantined;
+    all["published"] = stats.published;
+    all["publish_failures"] = stats.publish_failures;
+    all["evicted"] = stats.evicted;
+    all["lock_waits"] = stats.lock_waits;
+    return all;
+  }
+
+ private:
+  tessera_jit* jit_ = nullptr;
+  nb::object event_function_;
+};
+
+class Kernel {
+ public:
+  Kernel(const Jit& jit, const std::string& op, const Fields& fields) {
+    const std::vector<tessera_field> all = c_fields(fields);
+    check_unlocked([&] { return tessera_jit_kernel(jit.get(), op.c_str(), all.data(), all.size(), &kernel_); });
+  }
+  ~Kernel() { tessera_kernel_close(kernel_); }
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
+
+  tessera_kernel* get() const { return kernel_; }
+  std::vector<std::string> names(std::int32_t kind) const {
+    std::vector<std::string> all;
+    for (std::size_t i = 0; i < tessera_kernel_count(kernel_, kind); ++i)
+      all.emplace_back(tessera_kernel_argument_name(kernel_, kind, i));
+    return all;
+  }
+  void prepare(const Device* device) const;
+
+ private:
+  tessera_kernel* kernel_ = nullptr;
+};
+
+class Device {
+ public:
+  Device(const Jit& jit, std::int32_t kind, std::int32_t ordinal, const std::string& arch, std::uint64_t seed,
+         const std::string& schedule, double max_seconds, std::int32_t num_sms, bool detects_races) {
+    tessera_device_options options{};
+    options.struct_size = sizeof options;
+    options.kind = kind;
+    options.ordinal = ordinal;
+    options.arch = arch.c_str();
+    options.seed = seed;
+    options.schedule = schedule.c_str();
+    options.max_seconds = max_seconds;
+    options.num_sms = num_sms;
+    options.detects_races = detects_races;
+    check(tessera_device_open(jit.get(), &options, &device_));
+  }
+  ~Device() { tessera_device_close(device_); }
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  tessera_device* get() const { return device_; }
+  std::string info() const {
+    char* text = nullptr;
+    check(tessera_device_info(device_, &text));
+    return taken(text);
+  }
+  std::uint64_t allocate(std::size_t bytes) {
+    std::uint64_t address = 0;
+    check(tessera_device_allocate(device_, bytes, &address));
+    return address;
+  }
+  void free(std::uint64_t address) { check(tessera_device_free(device_, address)); }
+  void upload(std::uint64_t to, std::uintptr_t from, std::size_t bytes) {
+    check_unlocked([&] {
+      return tessera_device_upload(device_, to, reinterpret_cast<const void*>(from), bytes, nullptr);  // NOLINT
+    });
+  }
+  void download(std::uintptr_t to, std::uint64_t from, std::size_t bytes) {
+    check_unlocked([&] {
+      return tessera_device_download(device_, reinterpret_cast<void*>(to), from, bytes, nullptr);  // NOLINT
+    });
+  }
+  void poison(std::uint64_t to, std::uint8_t value, std::size_t bytes) {
+    check(tessera_device_poison(device_, to, value, bytes));
+  }
+  /// Findings as JSON, and the failure among them, if any.
+  std::pair<std::string, std::optional<std::string>> synchronize() {
+    char* findings = nullptr;
+    tessera_status status = TESSERA_OK;
+    {
+      const nb::gil_scoped_release unlocked;
+      status = tessera_device_synchronize(device_, nullptr, &findings);
+    }
+    if (findings == nullptr) check(status);
+    std::string text = findings == nullptr ? "[]" : taken(findings);
+    return {std::move(text), status == TESSERA_OK ? std::nullopt : std::optional<std::string>(tessera_error_message())};
+  }
+
+ private:
+  tessera_device* device_ = nullptr;
+};
+
+void Kernel::prepare(const Device* device) const {
+  check_unlocked([&] { return tessera_kernel_prepare(kernel_, device == nullptr ? nullptr : device->get()); });
+}
+
+/// The values of a kernel's launches, by index.
+class Arguments {
+ public:
+  explicit Arguments(const Kernel& kernel)
+      : kernel_(kernel.get()),
+        sizes_(tessera_kernel_count(kernel_, TESSERA_SIZE), TESSERA_USE_DEFAULT),
+        scalars_(tessera_kernel_count(kernel_, TESSERA_SCALAR), std::numeric_limits<double>::quiet_NaN()),
+        buffers_(tessera_kernel_count(kernel_, TESSERA_BUFFER), 0) {}
+
+  void set_size(std::size_t index, std::int64_t value) { sizes_.at(index) = value; }
+  void set_scalar(std::size_t index, double value) { scalars_.at(index) = value; }
+  void set_buffer(std::size_t index, std::uint64_t address) { buffers_.at(index) = address; }
+  void set_workspace(std::uint64_t address, std::int64_t bytes) {
+    workspace_ = address;
+    workspace_bytes_ = bytes;
+  }
+  std::int64_t workspace_bytes(const Device* device) const {
+    std::int64_t bytes = 0;
+    const tessera_arguments arguments = get();
+    check_unlocked([&] {
+      return tessera_kernel_workspace_bytes(kernel_, device == nullptr ? nullptr : device->get(), &arguments, &bytes);
+    });
+    return bytes;
+  }
+  void launch(const Device* device, std::uintptr_t stream) const {
+    const tessera_arguments arguments = get();
+    auto* const cu_stream = reinterpret_cast<void*>(stream);  // NOLINT
+    if (device == nullptr)
+      check(tessera_kernel_launch(kernel_, nullptr, cu_stream, &arguments));
+    else
+      check_unlocked([&] { return tessera_kernel_launch(kernel_, device->get(), cu_stream, &arguments); });
+  }
+
+ private:
+  tessera_arguments get() const {
+    tessera_arguments arguments{};
+    arguments.struct_size = sizeof arguments;
+    arguments.sizes = sizes_.data();
+    arguments.num_sizes = sizes_.size();
+    arguments.scalars = scalars_.data();
+    arguments.num_scalars = scalars_.size();
+    arguments.buffers = buffers_.data();
+    arguments.num_buffers = buffers_.size();
+    arguments.workspace = workspace_;
+    arguments.workspace_bytes = workspace_bytes_;
+    return arguments;
+  }
+
+  tessera_kernel* kernel_;
+  std::vector<std::int64_t> sizes_;
+  std::vector<double> scalars_;
+  std::vector<std::uint64_t> buffers_;
+  std::uint64_t workspace_ = 0;
+  std::int64_t workspace_bytes_ = 0;
+};
+
+/// (address, shape, strides in elements, DLPack's type code and bits, device type, device ordinal) of anything that has
+/// __dlpack__, and what keeps it alive.
+nb::tuple describe(const nb::ndarray<nb::ro>& array) {
+  nb::list shape, strides;
+  for (std::size_t i = 0; i < array.ndim(); ++i) {
+    shape.append(array.shape(i));
+    strides.append(array.stride(i));
+  }
+  const nb::dlpack::dtype type = array.dtype();
+  return nb::make_tuple(reinterpret_cast<std::uintptr_t>(array.data()), nb::tuple(shape), nb::tuple(strides),
+                        static_cast<int>(type.code), static_cast<int>(type.bits), array.device_type(),
+                        array.device_id(), nb::cast(array));
+}
+
+std::string plan(const std::string& op, const Fields& fields) {
+  const std::vector<tessera_field> all = c_fields(fields);
+  char* text = nullptr;
+  check(tessera_plan(op.c_str(), all.data(), all.size(), &text));
+  return taken(text);
+}
+
+}  // namespace
+
+NB_MODULE(_core, m) {
+  nb::set_leak_warnings(false);  // a jit that the package keeps lives as long as the process
+  m.def("version", [] { return tessera_version(); });
+  m.def("abi_version", [] { return tessera_abi_version(); });
+  m.def("set_error_types", [](const nb::dict& types) { error_types().update(types); });
+  m.def("plan", plan, "op"_a, "fields"_a);
+  m.def("describe", describe, "array"_a);
+  nb::class_<Jit>(m, "Jit")
+      .def(nb::init<const std::optional<std::string>&, const std::optional<std::string>&, std::int64_t,
+                    const std::optional<std::string>&, const std::optional<std::string>&, std::int64_t, std::int32_t,
+                    bool, bool, bool, bool, bool, nb::object>(),
+           "cache_dir"_a.none(), "system_cache_dirs"_a.none(), "cache_max_bytes"_a, "nvrtc"_a.none(),
+           "repro_dir"_a.none(), "compile_time_limit_ms"_a, "compile_policy"_a, "no_disk_cache"_a, "trust_cache_dir"_a,
+           "require_compiler"_a, "check_pointers"_a, "ignore_environment"_a, "on_event"_a.none())
+      .def("warm", &Jit::warm, "shapes"_a, "jobs"_a, "dry_run"_a, "on_progress"_a.none())
+      .def("check", &Jit::check_list, "shapes"_a)
+      .def("stats", &Jit::stats);
+  nb::class_<Kernel>(m, "Kernel")
+      .def(nb::init<const Jit&, const std::string&, const Fields&>(), nb::keep_alive<1, 2>(), "jit"_a, "op"_a,
+           "fields"_a)
+      .def_prop_ro("name", [](const Kernel& kernel) { return tessera_kernel_name(kernel.get()); })
+      .def_prop_ro("plan",
+                   [](const Kernel& kernel) {
+                     const char* const text = tessera_kernel_plan(kernel.get());
+                     if (text == nullptr) raise(TESSERA_INTERNAL);
+                     return text;
+                   })
+      .def("names", &Kernel::names, "kind"_a)
+      .def("prepare", &Kernel::prepare, "device"_a.none());
+  nb::class_<Device>(m, "Device")
+      .def(nb::init<const Jit&, std::int32_t, std::int32_t, const std::string&, std::uint64_t, const std::string&,
+                    double, std::int32_t, bool>(),
+           nb::keep_alive<1, 2>(), "jit"_a, "kind"_a, "ordinal"_a, "arch"_a, "seed"_a, "schedule"_a, "max_seconds"_a,
+           "num_sms"_a, "detects_races"_a)
+      .def_prop_ro("info", &Device::info)
+      .def("allocate", &Device::allocate, "bytes"_a)
+      .def("free", &Device::free, "address"_a)
+      .def("upload", &Device::upload, "to"_a, "from_"_a, "bytes"_a)
+      .def("download", &Device::download, "to"_a, "from_"_a, "bytes"_a)
+      .def("poison", &Device::poison, "to"_a, "value"_a, "bytes"_a)
+      .def("synchronize", &Device::synchronize);
+  nb::class_<Arguments>(m, "Arguments")
+      .def(nb::init<const Kernel&>(), nb::keep_alive<1, 2>(), "kernel"_a)
+      .def("set_size", &Arguments::set_size, "index"_a, "value"_a)
+      .def("set_scalar", &Arguments::set_scalar, "index"_a, "value"_a)
+      .def("set_buffer", &Arguments::set_buffer, "index"_a, "address"_a)
+      .def("set_workspace", &Arguments::set_workspace, "address"_a, "bytes"_a)
+      .def("workspace_bytes", &Arguments::workspace_bytes, "device"_a.none())
+      .def("launch", &Arguments::launch, "device"_a.none(), "stream"_a);
+}

@@ -1,0 +1,338 @@
+"""Kernels of any operator: names of the plan to tensors and numbers, checked here in the caller's words."""
+
+from __future__ import annotations
+
+import sys
+
+from . import _core, arrays
+from .emulator import Emulator, Memory, emulator_for
+from .errors import DeviceError, UsageError
+from .jit import Jit, default_jit, fields_of, parsed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Union
+
+    Device = Union[None, str, Emulator]
+    """None or "gpu": the GPU where the tensors lie. "emulator": an Emulator of the kernel's target."""
+
+_OF_EXPRESSIONS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_ +-*(),")
+_FUNCTIONS = {"__builtins__": {}, "ceil_div": lambda a, b: -(-a // b), "min": min, "max": max}
+
+
+class _Expression:
+    """A number, or a text of the plan's grammar over sizes."""
+
+    def __init__(self, text: str | int) -> None:
+        self.name = self.rest = None
+        self._code = None
+        self.value = text if isinstance(text, int) else None
+        if self.value is not None:
+            return
+        if not _OF_EXPRESSIONS.issuperset(text):
+            raise UsageError(f"{text}: is no expression of a plan")
+        name, _, rest = text.partition(" + ")
+        if name.isidentifier() and (rest == "" or rest.isdigit()):
+            self.name, self.rest = name, int(rest or 0)
+        self._code = compile(text, "<plan>", "eval")
+        self.names = [name for name in self._code.co_names if name not in _FUNCTIONS]
+
+    def evaluate(self, sizes: dict[str, int]) -> int | None:
+        """None where a size is unknown."""
+        if self.value is not None:
+            return self.value
+        if not all(name in sizes for name in self.names):
+            return None
+        return eval(self._code, _FUNCTIONS, sizes)  # the plan's own text, of digits, names and six signs
+
+
+class _Buffer:
+    def __init__(self, index: int, spec: dict[str, Any]) -> None:
+        self.index, self.name, self.role, self.dtype = index, spec["name"], spec["role"], spec["dtype"]
+        self.is_optional = spec["is_optional"]
+        self.shape = [_Expression(extent) for extent in spec["shape"]]
+        self.strides = [_Expression(stride) for stride in spec["strides"]]
+
+
+class Kernel:
+    """Code for one operator and fields, ready to be bound to tensors: `tessera.Kernel("fmha", head_dim=128)`.
+
+    Fields are those of the operator's page (docs/operators.md), spelled as flags; a hint (`batch=8`) steers the choice
+    only. Found in a cache or compiled when the object is made. Raises UsageError, UnsupportedError, CompileError,
+    IoError. Shared between threads as it likes.
+    """
+
+    def __init__(self, op: str, *, jit: Jit | None = None, **fields: Any) -> None:
+        self.jit = jit or default_jit()
+        self.op = op
+        self._core = _core.Kernel(self.jit._core, op, fields_of(fields))
+        self.name: str = self._core.name
+        """Of the kernel's entry, as profilers show it."""
+        self.plan: dict[str, Any] = parsed(self._core.plan)
+        """plan.json as a dict (docs/plan.md)."""
+        launch = self.plan["launch"]
+        self.arch: str = self.plan["arch"]
+        self._sizes = {spec["name"]: i for i, spec in enumerate(launch["sizes"])}
+        self._scalars = {spec["name"]: i for i, spec in enumerate(launch["scalars"])}
+        self._buffers = {spec["name"]: _Buffer(i, spec) for i, spec in enumerate(launch["buffers"])}
+        self._defaults = [
+            (spec["name"], _Expression(spec["default"])) for spec in launch["sizes"] if spec.get("default") is not None
+        ]
+
+    def __repr__(self) -> str:
+        return f"<tessera.Kernel {self.name}>"
+
+    def prepare(self, device: Device = None) -> None:
+        """Loads the code, so that launches allocate nothing and may be captured into a CUDA graph."""
+        emulator = self._device(device)
+        self._core.prepare(None if emulator is None else emulator._core)
+
+    def bind(self, *, device: Device = None, workspace: Any = None, **arguments: Any) -> Launch:
+        """A launch of these tensors, sizes and scalars, to be started any number of times.
+
+        Names are the plan's. Sizes follow from the tensors' shapes and strides, as far as these say them; the rest is
+        given (`window_size_left=128`) or has a default. Outputs that are not given are made, dense, in the library of
+        the first tensor; optional outputs with the value True too. A workspace that is needed is made likewise.
+        Raises UsageError where shapes, types or sizes do not fit each other.
+        """
+        return Launch(self, self._device(device), workspace, arguments)
+
+    def __call__(
+        self, *, device: Device = None, stream: int | None = None, workspace: Any = None, **arguments: Any
+    ) -> dict[str, Any]:
+        """`bind` and `launch` in one; the outputs by name. Tensors must live until the stream has come by."""
+        launch = self.bind(device=device, workspace=workspace, **arguments)
+        launch.launch(stream)
+        return launch.outputs
+
+    def _device(self, device: Device) -> Emulator | None:
+        if device is None or device == "gpu":
+            return None
+        if device == "emulator":
+            return emulator_for(self.jit, self.arch)
+        if not isinstance(device, Emulator):
+            raise UsageError(f"device = {device}: must be None, 'gpu', 'emulator' or a tessera.Emulator")
+        return device
+
+
+class Launch:
+    """Tensors and numbers of one launch; made by `Kernel.bind`."""
+
+    def __init__(self, kernel: Kernel, emulator: Emulator | None, workspace: Any, arguments: dict[str, Any]) -> None:
+        self.kernel = kernel
+        self._emulator = emulator
+        self._core = _core.Arguments(kernel._core)
+        self._views: dict[str, arrays.View] = {}
+        self._memory: dict[str, Memory] = {}
+        self._squeezed = False
+        self._made: list[Any] = []  # outputs and workspace that nobody gave
+        self.outputs: dict[str, Any] = {}
+        """The tensors that the kernel writes, by name."""
+        sizes = self._take(arguments)
+        self._infer(sizes)
+        self._complete(sizes)
+        self._make_outputs(sizes, {name for name, value in arguments.items() if value is True})
+        self._set_strides(sizes)
+        for name, view in self._views.items():
+            self._place(kernel._buffers[name], view)
+        self.sizes: dict[str, int] = sizes
+        """Every size with its value, defaults included."""
+        self._make_workspace(workspace)
+
+    def launch(self, stream: int | None = None, **tensors: Any) -> None:
+        """Starts the kernel on a stream (an address, `torch.cuda.Stream.cuda_stream`; None: the one that the tensors'
+        library works on) and does not wait for it; in the emulator it is done when this returns.
+
+        tensors: others in the place of bound ones, of the same shape, strides and type.
+        """
+        for name, tensor in tensors.items():
+            self._replace(name, tensor)
+        if self._emulator is not None:
+            self._emulate()
+            return
+        first = next(iter(self._views.values()), None)
+        if first is not None and first.library == "torch":
+            self._launch_of_torch(first.ordinal, stream)
+        else:
+            self._core.launch(None, arrays.current_stream(first) if stream is None else stream)
+
+    # Binding, in the order of __init__.
+
+    def _take(self, arguments: dict[str, Any]) -> dict[str, int]:
+        kernel = self.kernel
+        sizes: dict[str, int] = {}
+        for name, value in arguments.items():
+            if value is None:
+                continue
+            if name in kernel._sizes:
+                sizes[name] = int(value)
+                self._core.set_size(kernel._sizes[name], sizes[name])
+            elif name in kernel._scalars:
+                self._core.set_scalar(kernel._scalars[name], float(value))
+            elif name not in kernel._buffers:
+                known = ", ".join([*kernel._buffers, *kernel._sizes, *kernel._scalars])
+                raise UsageError(f"{kernel.op} takes no '{name}' with these fields; it takes {known}")
+            elif value is not True and value is not False:
+                self._add(kernel._buffers[name], arrays.view(name, value))
+        return sizes
+
+    def _add(self, buffer: _Buffer, view: arrays.View) -> None:
+        missing = len(buffer.shape) - len(view.shape)
+        if missing == 1 and self._has_default(buffer.shape[0]):
+            view.shape, view.strides = (1, *view.shape), (0, *view.strides)
+            self._squeezed = True
+        elif missing != 0:
+            raise UsageError(f"{buffer.name}: {len(view.shape)} dimensions given, {len(buffer.shape)} expected")
+        are_bits = view.dtype in ("u8", "u16") and arrays.bytes_of(view.dtype) == arrays.bytes_of(buffer.dtype)
+        if view.dtype != buffer.dtype and not are_bits:
+            raise UsageError(f"{buffer.name}: elements of type {view.dtype} given, {buffer.dtype} expected")
+        if self._emulator is None and view.ordinal is None:
+            raise UsageError(f"{buffer.name} lies on the host: give tensors on a GPU, or device='emulator'")
+        self._views[buffer.name] = view
+        if buffer.role != "input":
+            source = view.source
+            self.outputs[buffer.name] = source[0] if isinstance(source, tuple) else source
+
+    def _has_default(self, extent: _Expression) -> bool:
+        is_name = extent.name is not None and extent.rest == 0
+        return is_name and any(extent.name == name for name, _ in self.kernel._defaults)
+
+    def _infer(self, sizes: dict[str, int]) -> None:
+        said_by: dict[str, str] = {name: "the call" for name in sizes}
+        for name, view in self._views.items():
+            for expression, extent in zip(self.kernel._buffers[name].shape, view.shape):
+                size = expression.name
+                if size is None or size not in self.kernel._sizes:
+                    continue
+                value = extent - expression.rest
+                if size not in sizes:
+                    sizes[size], said_by[size] = value, name
+                    self._core.set_size(self.kernel._sizes[size], value)
+                elif sizes[size] != value:
+                    raise UsageError(f"{size} is {sizes[size]} by {said_by[size]} and {value} by {name}")
+
+    def _complete(self, sizes: dict[str, int]) -> None:
+        for name, view in self._views.items():
+            if self._emulator is not None:
+                continue
+            for expression, extent, stride in zip(self.kernel._buffers[name].strides, view.shape, view.strides):
+                size = expression.name
+                if size in self.kernel._sizes and expression.rest == 0 and extent > 1 and size not in sizes:
+                    sizes[size] = stride
+                    self._core.set_size(self.kernel._sizes[size], stride)
+        for name, expression in self.kernel._defaults:
+            if name not in sizes:
+                value = expression.evaluate(sizes)
+                if value is not None:
+                    sizes[name] = value
+        for name, view in self._views.items():
+            shape = [expression.evaluate(sizes) for expression in self.kernel._buffers[name].shape]
+            if any(expected is not None and expected != extent for expected, extent in zip(shape, view.shape)):
+                text = ", ".join("?" if extent is None else str(extent) for extent in shape)
+                raise UsageError(f"{name}: shape {list(view.shape)} given, [{text}] expected")
+
+    def _make_outputs(self, sizes: dict[str, int], wanted: set[str]) -> None:
+        for name, buffer in self.kernel._buffers.items():
+            if buffer.role == "input" or name in self._views or (buffer.is_optional and name not in wanted):
+                continue
+            shape = [expression.evaluate(sizes) for expression in buffer.shape]
+            if None in shape or not self._views:
+                raise UsageError(f"{name} cannot be made: its shape follows from sizes that are not given")
+            first = next(iter(self._views.values()))
+            made = tuple(shape[1:] if self._squeezed and self._has_default(buffer.shape[0]) else shape)
+            self._made.append(arrays.empty_like(first, made, buffer.dtype))
+            self._add(buffer, arrays.view(name, self._made[-1]))
+
+    def _set_strides(self, sizes: dict[str, int]) -> None:
+        """Of tensors as they lie; copies in the emulator are dense."""
+        for name, view in self._views.items():
+            strides = arrays.dense_strides(view.shape) if self._emulator is not None else view.strides
+            for expression, extent, stride in zip(self.kernel._buffers[name].strides, view.shape, strides):
+                expected = expression.evaluate(sizes)
+                if extent > 1 and expected is not None and stride != expected:
+                    raise UsageError(f"{name}: strides {list(view.strides)} (elements) are none that this kernel takes")
+
+    def _place(self, buffer: _Buffer, view: arrays.View) -> None:
+        if self._emulator is None:
+            self._core.set_buffer(buffer.index, view.address)
+            return
+        memory = self._memory.get(buffer.name)
+        if memory is None:
+            memory = self._memory[buffer.name] = Memory(self._emulator, view.nbytes)
+        self._core.set_buffer(buffer.index, memory.address)
+
+    def _make_workspace(self, workspace: Any) -> None:
+        device = None if self._emulator is None else self._emulator._core
+        if workspace is not None and self._emulator is None:
+            self._workspace = arrays.view("workspace", workspace)
+            self._core.set_workspace(self._workspace.address, self._workspace.nbytes)
+            return
+        needed = self._core.workspace_bytes(device)
+        if needed == 0:
+            return
+        if self._emulator is not None:
+            self._workspace = Memory(self._emulator, needed)
+            self._core.set_workspace(self._workspace.address, needed)
+            return
+        first = next(iter(self._views.values()))
+        self._made.append(arrays.empty_like(first, (needed,), "u8"))
+        self._workspace = arrays.view("workspace", self._made[-1])
+        self._core.set_workspace(self._workspace.address, needed)
+
+    # Launching.
+
+    def _launch_of_torch(self, ordinal: int, stream: int | None) -> None:
+        torch = sys.modules["torch"]
+        if stream is None:
+            stream = torch.cuda.current_stream(ordinal).cuda_stream
+        elif self._made:  # its allocator hands memory on in the order of another stream
+            other = torch.cuda.ExternalStream(stream, device=ordinal)
+            for tensor in self._made:
+                tensor.record_stream(other)
+        if torch.cuda.current_device() != ordinal:
+            with torch.cuda.device(ordinal):
+                self._core.launch(None, stream)
+            return
+        try:
+            self._core.launch(None, stream)
+        except DeviceError as error:
+            if not error.message.startswith("no CUDA context is current"):
+                raise
+            torch.cuda.current_stream(ordinal).query()  # a new thread: the runtime makes the context current
+            self._core.launch(None, stream)
+
+    def _replace(self, name: str, tensor: Any) -> None:
+        bound = self._views.get(name)
+        if bound is None:
+            raise UsageError(f"{name} is not bound; bound are {', '.join(self._views)}")
+        view = arrays.view(name, tensor)
+        if len(view.shape) < len(bound.shape):
+            view.shape, view.strides = (1, *view.shape), (0, *view.strides)
+        same = view.shape == bound.shape and view.dtype == bound.dtype and view.ordinal == bound.ordinal
+        if not same or (self._emulator is None and view.strides != bound.strides):
+            raise UsageError(
+                f"{name}: {view.dtype} {list(view.shape)} with strides {list(view.strides)} given, bound was {bound.dtype} "
+                f"{list(bound.shape)} with strides {list(bound.strides)}: bind it anew"
+            )
+        buffer = self.kernel._buffers[name]
+        self._views[name] = view
+        if buffer.role != "input":
+            self.outputs[name] = tensor
+        self._place(buffer, view)
+
+    def _emulate(self) -> None:
+        emulator = self._emulator
+        copies = {name: arrays.HostCopy(name, view) for name, view in self._views.items() if view.nbytes > 0}
+        with emulator._lock:
+            for name, copy in copies.items():
+                memory = self._memory[name]
+                if self.kernel._buffers[name].role == "output":
+                    emulator._core.poison(memory.address, 0xFF, memory.nbytes)
+                else:
+                    emulator._core.upload(memory.address, copy.address, memory.nbytes)
+            self._core.launch(emulator._core, 0)
+            emulator.take_findings()
+            for name, copy in copies.items():
+                if self.kernel._buffers[name].role != "input":
+                    emulator._core.download(copy.address, self._memory[name].address, self._memory[name].nbytes)
+                    copy.write_back()

@@ -1,0 +1,318 @@
+"""Attention, products and block-scaled formats as functions: fields from the tensors, a kernel, a launch.
+
+A kernel is found once for each set of fields; later calls take it from a dict. For the least time between launches
+bind once (`tessera.Kernel(...).bind(...)`) and launch that.
+"""
+
+from __future__ import annotations
+
+from . import arrays
+from .emulator import Emulator
+from .errors import UsageError
+from .jit import Jit, default_jit
+from .kernel import Kernel
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .kernel import Device
+
+_FEW_QUERIES = 16
+
+
+def _kernel(op: str, first: arrays.View, device: Device, jit: Jit | None, fields: dict[str, Any]) -> Kernel:
+    if isinstance(device, Emulator):
+        jit = device.jit
+        fields.setdefault("arch", device.arch)
+    jit = jit or default_jit()
+    if "arch" not in fields and device != "emulator" and (target := arrays.target_of(first)) is not None:
+        fields["arch"] = target
+    key = (op, *fields.items())
+    kernel = jit._kernels.get(key)
+    if kernel is None:
+        kernel = jit._kernels[key] = Kernel(op, jit=jit, **fields)
+    return kernel
+
+
+def _is_raw(dtype: str) -> bool:
+    return dtype in ("u8", "u16")
+
+
+def _power_of_two(value: int) -> int:
+    return 1 << max(value - 1, 0).bit_length()
+
+
+def fmha(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    causal: bool = False,
+    softmax_scale: float | None = None,
+    window: tuple[int, int] | None = None,
+    softcap: float | None = None,
+    sink: Any = None,
+    alibi_slopes: Any = None,
+    seqused_q: Any = None,
+    seqused_k: Any = None,
+    cu_seqlens_q: Any = None,
+    cu_seqlens_k: Any = None,
+    block_table: Any = None,
+    max_seqlen_k: int | None = None,
+    q_descale: Any = None,
+    k_descale: Any = None,
+    v_descale: Any = None,
+    out: Any = None,
+    return_lse: bool = False,
+    lse: Any = None,
+    dtype: str | None = None,
+    device: Device = None,
+    stream: int | None = None,
+    workspace: Any = None,
+    jit: Jit | None = None,
+    **fields: Any,
+) -> Any:
+    """Attention forward: softmax(softmax_scale q k^T) v. Returns o, or (o, lse) with return_lse.
+
+    Shapes: q [batch, seqlen_q, heads_q, head_dim], k [batch, seqlen_k, heads_kv, head_dim], v [batch, seqlen_k,
+    heads_kv, head_dim_v], o [batch, seqlen_q, heads_q, head_dim_v], lse [batch, heads_q, seqlen_q] in fp32, natural
+    logarithm. heads_q is a multiple of heads_kv. Any strides, but the last dimension is contiguous and the others
+    are multiples of 16 bytes.
+
+    causal: query i sees keys j <= i + seqlen_k - seqlen_q (bottom-right). window: (left, right) keys beside that; -1
+    is no bound. softmax_scale: default 1/sqrt(head_dim). softcap: scores become softcap tanh(score / softcap). sink,
+    alibi_slopes: fp32 [heads_q]. seqused_q, seqused_k: int32 [batch], valid lengths of padded sequences.
+
+    Ragged queries: cu_seqlens_q int32 [batch + 1]; q and o are [tokens, heads_q, ..], lse [heads_q, tokens].
+    Ragged keys: cu_seqlens_k int32 [batch + 1]; k and v are [tokens_k, heads_kv, ..]. Pages: block_table int32
+    [batch, max_pages]; k and v are [pages, page_size, heads_kv, ..], with seqused_k as lengths. With either,
+    max_seqlen_k bounds the keys of a sequence (default: what the table or the tokens allow).
+
+    q_descale, k_descale, v_descale: fp32 [batch, heads_kv], factors of e4m3 tensors. dtype: of q, k and v where the
+    tensors hold its bits as unsigned numbers ("bf16", "f16", "e4m3"). fields: further ones (docs/operators.md), pins
+    and hints too. With at most 16 queries a sequence, sizes are given as hints (batch and seqlen_k as powers of two),
+    so that the kernel for decode is chosen; `hints=False` leaves them out.
+
+    device: None for the GPU of the tensors, "emulator" or a tessera.Emulator for the CPU. stream: an address; None is
+    the one that the tensors' library works on. out, lse: where to write. workspace: device memory for kernels that
+    split keys; made where it is needed. Raises UsageError, UnsupportedError, CompileError, DeviceError, IoError.
+    """
+    of_q, of_k = arrays.view("q", q), arrays.view("k", k)
+    uses_hints = fields.pop("hints", True)
+    if len(of_q.shape) < 3 or len(of_k.shape) < 3:
+        raise UsageError(f"q and k have {len(of_q.shape)} and {len(of_k.shape)} dimensions: see tessera.fmha")
+    chosen: dict[str, Any] = {"head_dim": of_q.shape[-1], "dtype": dtype or of_q.dtype}
+    if v is not None and (head_dim_v := arrays.view("v", v).shape[-1]) != of_q.shape[-1]:
+        chosen["head_dim_v"] = head_dim_v
+    if not _is_raw(of_k.dtype) and of_k.dtype != chosen["dtype"]:
+        chosen["kv_dtype"] = of_k.dtype
+    values: dict[str, Any] = {}
+    if causal:
+        chosen["mask"] = "causal"
+    if window is not None:
+        chosen["window"] = "sliding"
+        values["window_size_left"], values["window_size_right"] = window
+    for name, value, field, word in (
+        ("softcap", softcap, "softcap", "tanh"),
+        ("sink", sink, "sink", "per_head"),
+        ("alibi_slopes", alibi_slopes, "alibi", "per_head"),
+        ("cu_seqlens_q", cu_seqlens_q, "q_layout", "ragged"),
+        ("cu_seqlens_k", cu_seqlens_k, "kv_layout", "ragged"),
+        ("block_table", block_table, "kv_layout", "paged"),
+    ):
+        if value is not None:
+            chosen[field] = word
+            values[name] = value
+    if block_table is not None:
+        chosen["page_size"] = of_k.shape[1]
+    if seqused_q is not None:
+        chosen["seqused"] = "qk"
+    elif seqused_k is not None and block_table is None:
+        chosen["seqused"] = "k"
+    if block_table is not None:
+        most = arrays.view("block_table", block_table).shape[-1] * of_k.shape[1]
+        values["seqlen_k"] = max_seqlen_k or most
+    elif cu_seqlens_k is not None:
+        values["seqlen_k"] = max_seqlen_k or of_k.shape[0]
+    if uses_hints:
+        chosen |= _decode_hints(of_q, of_k, values, cu_seqlens_q, cu_seqlens_k, block_table)
+    chosen |= fields
+    kernel = _kernel("fmha", of_q, device, jit, chosen)
+    outputs = kernel(
+        device=device,
+        stream=stream,
+        workspace=workspace,
+        q=q,
+        k=k,
+        v=v,
+        o=out,
+        lse=lse if lse is not None else (True if return_lse else None),
+        softmax_scale=softmax_scale,
+        seqused_q=seqused_q,
+        seqused_k=seqused_k,
+        q_descale=q_descale,
+        k_descale=k_descale,
+        v_descale=v_descale,
+        **values,
+    )
+    return (outputs["o"], outputs["lse"]) if return_lse else outputs["o"]
+
+
+def _decode_hints(
+    q: arrays.View, k: arrays.View, values: dict[str, Any], cu_seqlens_q: Any, cu_seqlens_k: Any, block_table: Any
+) -> dict[str, int]:
+    if cu_seqlens_q is not None or len(q.shape) != 4 or q.shape[1] > _FEW_QUERIES:
+        return {}
+    seqlen_k = values.get("seqlen_k", k.shape[1])
+    return {
+        "batch": _power_of_two(q.shape[0]),
+        "heads_q": q.shape[2],
+        "heads_kv": k.shape[-2],
+        "seqlen_q": q.shape[1],
+        "seqlen_k": _power_of_two(seqlen_k),
+    }
+
+
+def gemm(
+    a: Any,
+    b: Any,
+    *,
+    bias: Any = None,
+    activation: str | None = None,
+    c: Any = None,
+    alpha: float | None = None,
+    beta: float | None = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    out: Any = None,
+    out_dtype: str | None = None,
+    dtype: str | None = None,
+    device: Device = None,
+    stream: int | None = None,
+    workspace: Any = None,
+    jit: Jit | None = None,
+    **fields: Any,
+) -> Any:
+    """Matrix product: activation(alpha a b^T + beta c + bias). Returns d.
+
+    Shapes: a [m, k], b [n, k] (as weights of a linear layer), c and d [m, n], bias [n]; or each with l matrices in front,
+    [l, m, k]. Sums are fp32. a_layout="mn" and b_layout="mn" take a [k, m] and b [k, n], of 16-bit types.
+
+    activation: "relu", "gelu", "gelu_tanh", "silu". scale_a, scale_b: fp32, one element each, of e4m3 and e5m2
+    operands. dtype: of a and b where the tensors hold its bits as unsigned numbers. out_dtype: "bf16", "f16" or "f32";
+    default: that of a with 16 bits, else bf16. fields: further ones (docs/operators.md). For few rows give the sizes as
+    hints too: `hints=True` takes those of the tensors, for a kernel chosen for them.
+
+    device, stream, out, workspace and errors: as of tessera.fmha.
+    """
+    of_a, of_b = arrays.view("a", a), arrays.view("b", b)
+    uses_hints = fields.pop("hints", False)
+    if len(of_a.shape) not in (2, 3) or len(of_b.shape) != len(of_a.shape):
+        raise UsageError(f"a and b have {len(of_a.shape)} and {len(of_b.shape)} dimensions: 2, or 3, are expected of both")
+    chosen: dict[str, Any] = {"dtype": dtype or of_a.dtype}
+    if not _is_raw(of_b.dtype) and of_b.dtype != chosen["dtype"]:
+        chosen["b_dtype"] = of_b.dtype
+    if out is not None and out_dtype is None and not _is_raw(of_out := arrays.view("out", out).dtype):
+        out_dtype = of_out
+    chosen["d_dtype"] = out_dtype or (chosen["dtype"] if chosen["dtype"] in ("bf16", "f16") else "bf16")
+    if bias is not None:
+        chosen["bias"] = "column"
+    if activation is not None:
+        chosen["activation"] = activation
+    if c is not None:
+        chosen["c"] = "matrix"
+    chosen |= fields
+    if uses_hints:
+        is_a_k, is_b_k = chosen.get("a_layout", "k") == "k", chosen.get("b_layout", "k") == "k"
+        chosen |= {
+            "m": of_a.shape[-2 if is_a_k else -1],
+            "n": of_b.shape[-2 if is_b_k else -1],
+            "k": of_a.shape[-1 if is_a_k else -2],
+        }
+    kernel = _kernel("gemm", of_a, device, jit, chosen)
+    return kernel(
+        device=device,
+        stream=stream,
+        workspace=workspace,
+        a=a,
+        b=b,
+        c=c,
+        d=out,
+        bias=bias,
+        alpha=alpha,
+        beta=beta,
+        scale_a=scale_a,
+        scale_b=scale_b,
+    )["d"]
+
+
+def quantize(
+    x: Any,
+    format: str = "nvfp4",
+    *,
+    scale_form: str = "plain",
+    global_scale: Any = None,
+    values: Any = None,
+    scales: Any = None,
+    dtype: str | None = None,
+    device: Device = None,
+    stream: int | None = None,
+    jit: Jit | None = None,
+    **fields: Any,
+) -> tuple[Any, Any]:
+    """To a block-scaled format: (values, scales), both of bytes.
+
+    x [rows, k] or [l, rows, k], fp32, fp16 or bf16; k is a multiple of the block (16 for nvfp4, else 32). format:
+    "nvfp4", "mxfp4", "mxfp8_e4m3", "mxfp8_e5m2". values: [.., rows, k / 2] for 4-bit formats (two in a byte, the lower k in
+    the low four bits), else [.., rows, k]. scales: one for each block, [.., rows, k / block] with scale_form "plain"; "tile"
+    as the matrix instructions of sm_100 read them (docs/operators.md). global_scale: nvfp4's fp32 factor, one element
+    on the device; None: 1.
+
+    device, stream and errors: as of tessera.fmha.
+    """
+    of_x = arrays.view("x", x)
+    chosen: dict[str, Any] = {"dtype": dtype or of_x.dtype, "format": format, "scale_form": scale_form}
+    if global_scale is not None:
+        chosen["global_scale"] = "given"
+    chosen |= fields
+    kernel = _kernel("quantize", of_x, device, jit, chosen)
+    outputs = kernel(device=device, stream=stream, x=x, values=values, scales=scales, global_scale=global_scale)
+    return outputs["values"], outputs["scales"]
+
+
+def dequantize(
+    values: Any,
+    scales: Any,
+    format: str = "nvfp4",
+    *,
+    scale_form: str = "plain",
+    global_scale: Any = None,
+    out: Any = None,
+    out_dtype: str = "bf16",
+    device: Device = None,
+    stream: int | None = None,
+    jit: Jit | None = None,
+    **fields: Any,
+) -> Any:
+    """From a block-scaled format: y [rows, k] or [l, rows, k], in out_dtype ("bf16", "f16", "f32").
+
+    values, scales, format, scale_form, global_scale: as tessera.quantize returns and takes them. device, stream and
+    errors: as of tessera.fmha.
+    """
+    of_values = arrays.view("values", values)
+    chosen: dict[str, Any] = {"dtype": out_dtype, "format": format, "scale_form": scale_form}
+    if global_scale is not None:
+        chosen["global_scale"] = "given"
+    chosen |= fields
+    elements = 1 if format.startswith("mxfp8") else 2
+    kernel = _kernel("dequantize", of_values, device, jit, chosen)
+    return kernel(
+        device=device,
+        stream=stream,
+        values=values,
+        scales=scales,
+        y=out,
+        global_scale=global_scale,
+        k=of_values.shape[-1] * elements,
+    )["y"]

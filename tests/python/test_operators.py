@@ -1,0 +1,111 @@
+"""Operators on NumPy arrays in the emulator, against float64."""
+
+import threading
+
+import ml_dtypes
+import numpy
+import pytest
+import tessera
+from reference import attention
+
+bf16 = ml_dtypes.bfloat16
+
+
+def normal(random, shape, dtype):
+    return random.standard_normal(shape).astype(dtype)
+
+
+def worst(found, expected):
+    """The largest error; infinite where a NaN is found."""
+    error = numpy.abs(found.astype(numpy.float64) - expected).max()
+    return numpy.inf if numpy.isnan(error) else error
+
+
+@pytest.fixture
+def qkv(random):
+    return normal(random, (2, 37, 4, 64), bf16), *(normal(random, (2, 90, 2, 64), bf16) for _ in range(2))
+
+
+def test_fmha(qkv):
+    q, k, v = qkv
+    o, lse = tessera.fmha(q, k, v, causal=True, return_lse=True, device="emulator")
+    expected, expected_lse = attention(q, k, v, causal=True)
+    assert (o.dtype, o.shape, lse.dtype, lse.shape) == (bf16, q.shape, numpy.float32, (2, 4, 37))
+    assert worst(o, expected) < 0.02  # bf16 of numbers around 1, and of the weights
+    assert worst(lse, expected_lse) < 1e-3
+    # Tensors that are no dense ones, bits in place of numbers, an output that is given; another device's schedule.
+    spread = numpy.zeros((2, 90, 2, 128), bf16)
+    spread[..., ::2] = k
+    out = numpy.zeros((2, 74, 4, 64), bf16)
+    emulator = tessera.Emulator(seed=7, schedule="adversarial", detects_races=True)
+    given = tessera.fmha(q, spread[..., ::2], v, causal=True, out=out[:, ::2], device=emulator)
+    assert given.base is out and emulator.findings == []
+    assert (out[:, ::2] == o).all() and (out[:, 1::2] == 0).all()
+    bits = tessera.fmha(*(x.view(numpy.uint16) for x in qkv), causal=True, dtype="bf16", device="emulator")
+    assert (bits.view(bf16) == o).all()
+
+
+def test_fmha_decode_over_pages(random):
+    """A step of decoding: pages in any order, lengths on the device, keys split between CTAs, a workspace."""
+    batch, page, max_pages, heads = 3, 16, 80, 2
+    lengths = numpy.array([1100, 1, 777], numpy.int32)
+    pool_k, pool_v = (normal(random, (batch * max_pages, page, heads, 64), bf16) for _ in range(2))
+    table = random.permutation(batch * max_pages).astype(numpy.int32).reshape(batch, max_pages)
+    q = normal(random, (batch, 1, 4, 64), bf16)
+    o = tessera.fmha(q, pool_k, pool_v, causal=True, block_table=table, seqused_k=lengths, device="emulator")
+    k, v = (pool[table].reshape(batch, max_pages * page, heads, 64) for pool in (pool_k, pool_v))
+    assert worst(o, attention(q, k, v, causal=True, lengths=lengths)[0]) < 0.02
+
+
+def test_kernel_is_bound_once_and_launched_often(qkv, random):
+    q, k, v = qkv
+    kernel = tessera.Kernel("fmha", head_dim=64, mask="causal")
+    kernel.prepare("emulator")
+    launch = kernel.bind(q=q, k=k, v=v, device="emulator")
+    assert launch.sizes["batch"] == 2 and launch.sizes["heads_kv"] == 2 and launch.sizes["seqlen_k"] == 90
+    launch.launch()
+    assert worst(launch.outputs["o"], attention(q, k, v, causal=True)[0]) < 0.02
+    other = normal(random, q.shape, bf16)
+    into = numpy.zeros_like(q)
+    launch.launch(q=other, o=into)
+    assert launch.outputs["o"] is into
+    assert worst(into, attention(other, k, v, causal=True)[0]) < 0.02
+    with pytest.raises(tessera.UsageError, match=r"q: bf16 \[2, 36, 4, 64\] .* bind it anew"):
+        launch.launch(q=other[:, 1:])
+
+
+def test_threads_share_kernels(qkv):
+    q, k, v = qkv
+    expected = tessera.fmha(q, k, v, causal=True, device="emulator")
+    compiles = tessera.default_jit().stats()["compiles"]
+    found = [None] * 4
+
+    def run(i):
+        found[i] = tessera.fmha(q, k, v, causal=True, device="emulator")
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert all((one == expected).all() for one in found)
+    assert tessera.default_jit().stats()["compiles"] == compiles
+
+
+def test_gemm(random):
+    a, b, bias = (normal(random, shape, numpy.float16) for shape in ((50, 96), (72, 96), (72,)))
+    d = tessera.gemm(a, b, bias=bias, activation="relu", alpha=0.5, device="emulator")
+    product = a.astype(numpy.float64) @ b.astype(numpy.float64).T
+    assert (d.dtype, d.shape) == (numpy.float16, (50, 72))
+    assert worst(d, numpy.maximum(0.5 * product + bias.astype(numpy.float64), 0)) < 0.02
+    batched = tessera.gemm(a[None], b[None], bias=bias, activation="relu", alpha=0.5, device="emulator")
+    assert batched.shape == (1, 50, 72) and (batched[0] == d).all()
+
+
+def test_quantize_and_back(random):
+    x = normal(random, (5, 64), numpy.float32)
+    values, scales = tessera.quantize(x, "mxfp8_e4m3", device="emulator")
+    assert (values.shape, scales.shape) == ((5, 64), (5, 2))
+    y = tessera.dequantize(values, scales, "mxfp8_e4m3", out_dtype="f32", device="emulator")
+    numbers = values.view(ml_dtypes.float8_e4m3fn).astype(numpy.float64)
+    powers = numpy.exp2(scales.astype(numpy.float64) - 127)
+    assert (y == numbers * numpy.repeat(powers, 32, axis=1)).all()
+    assert (numpy.abs(y - x) <= numpy.abs(x) / 16 + numpy.repeat(powers, 32, axis=1) * 2.0**-10).all()
