@@ -8,7 +8,7 @@
 // is not a multiple of 16 bytes. Such a D the threads store themselves, from the same staged panels.
 #pragma once
 
-#include "gemm/activation.cuh"
+#include "gemm/finish.cuh"
 #include "gemm/matmul.cuh"
 #include "gemm/params.cuh"
 #include "ptx/barrier.cuh"
@@ -24,15 +24,6 @@ namespace tessera::gemm {
 inline constexpr int kBarrierOfWarpgroup = 1;
 inline constexpr int kBarrierOfTurn = 4;
 inline constexpr int kBarrierOfConsumers = 6;
-
-template <DType kDType>
-__device__ __forceinline__ float load_element(const void* base, long long index) {
-  if constexpr (kDType == DType::f32) {
-    return static_cast<const float*>(base)[index];
-  } else {
-    return ptx::cvt_f32<kDType>(static_cast<const unsigned short*>(base)[index]);
-  }
-}
 
 // Whether the panels of a tile share one copy of the code. What becomes of a sum may be a hundred instructions (the
 // error function, beside c and a bias), for each of 128 sums of a thread: three times the compile time of the rest.
@@ -100,31 +91,12 @@ struct Epilogue {
   __device__ __forceinline__ int row_of_thread() const { return thread / 32 * 16 + thread % 32 / 4; }
   __device__ __forceinline__ int column_of_thread() const { return thread % 4 * 2; }
 
-  // All that happens between the sum and its rounding; `row` and `column` are places in D (swap_ab: in its transpose).
-  // Also called for places outside D: nothing is read for them, and nothing comes of them.
-  __device__ __forceinline__ void finish_pair(float (&pair)[2], int row, int column, int batch) const {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      pair[i] *= alpha;
-      const bool is_inside = row < p.m && column + i < p.n;
-      if constexpr (C.facts.c == Addend::matrix) {
-        const long long place = is_swapped(C) ? (column + i) * p.ldc + row : row * p.ldc + column + i;
-        if (is_inside && p.beta != 0.0f)
-          pair[i] += p.beta * load_element<c_dtype(C)>(p.c, batch * p.c_stride_l + place);
-      }
-      if constexpr (C.facts.bias == Bias::column) {
-        const int of_d = is_swapped(C) ? row : column + i;
-        if (of_d < (is_swapped(C) ? p.m : p.n)) pair[i] += load_element<c_dtype(C)>(p.bias, of_d);
-      }
-      pair[i] = activate<C.facts.activation>(pair[i]);
-    }
-  }
-
   __device__ __forceinline__ void finish_panel(float (&panel)[kPanelRegisters], int row, int column, int batch) const {
 #pragma unroll
     for (int v = 0; v < kPanelRegisters; v += 2) {
       float pair[2] = {panel[v], panel[v + 1]};
-      finish_pair(pair, row + row_of_thread() + v / 2 % 2 * 8, column + v / 4 * 8 + column_of_thread(), batch);
+      finish_pair<C.facts, c_dtype(C), is_swapped(C)>(pair, p, alpha, row + row_of_thread() + v / 2 % 2 * 8,
+                                                      column + v / 4 * 8 + column_of_thread(), batch);
       panel[v] = pair[0];
       panel[v + 1] = pair[1];
     }

@@ -1,0 +1,41 @@
+// What becomes of a sum before it is rounded, in every family of products: alpha, beta c, bias, activation.
+#pragma once
+
+#include "gemm/activation.cuh"
+#include "gemm/params.cuh"
+#include "ptx/math.cuh"
+#include "spec/gemm.h"
+
+namespace tessera::gemm {
+
+template <DType kDType>
+__device__ __forceinline__ float load_element(const void* base, long long index) {
+  if constexpr (kDType == DType::f32) {
+    return static_cast<const float*>(base)[index];
+  } else {
+    return ptx::cvt_f32<kDType>(static_cast<const unsigned short*>(base)[index]);
+  }
+}
+
+// Two neighbours of a row; `row` and `column` are places in D, or in its transpose. Also called for places outside D:
+// nothing is read for them, and nothing comes of them.
+template <ProductFacts kFacts, DType kAddendType, bool kIsTransposed>
+__device__ __forceinline__ void finish_pair(float (&pair)[2], const Params& p, float alpha, int row, int column,
+                                            int batch) {
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    pair[i] *= alpha;
+    const bool is_inside = row < p.m && column + i < p.n;
+    if constexpr (kFacts.c == Addend::matrix) {
+      const long long place = kIsTransposed ? (column + i) * p.ldc + row : row * p.ldc + column + i;
+      if (is_inside && p.beta != 0.0f) pair[i] += p.beta * load_element<kAddendType>(p.c, batch * p.c_stride_l + place);
+    }
+    if constexpr (kFacts.bias == Bias::column) {
+      const int of_d = kIsTransposed ? row : column + i;
+      if (of_d < (kIsTransposed ? p.m : p.n)) pair[i] += load_element<kAddendType>(p.bias, of_d);
+    }
+    pair[i] = activate<kFacts.activation>(pair[i]);
+  }
+}
+
+}  // namespace tessera::gemm
