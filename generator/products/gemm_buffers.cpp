@@ -190,7 +190,8 @@ void add_product_maps(const GemmLaunch& p, LaunchPlan& launch) {
     launch.tensor_maps.push_back(scale_map(p, "sfb", "n", p.sfb_box));
     if (is_dual) launch.tensor_maps.push_back(scale_map(p, "sfb2", "n", p.sfb_box));
   }
-  if (!is_quantized(p)) launch.tensor_maps.push_back(matrix_map(matrix_d(p), tensor_map_type(p.facts.d_dtype), p.d));
+  if (!is_quantized(p) && p.has_d_map)
+    launch.tensor_maps.push_back(matrix_map(matrix_d(p), tensor_map_type(p.facts.d_dtype), p.d));
 }
 
 void add_product_buffers(const GemmLaunch& p, LaunchPlan& launch) {

@@ -26,7 +26,8 @@ struct GemmLaunch {
     bool is_padded = false;  ///< values of 4 bits, with a byte each in shared memory
   };
   Operand a{}, b{}, d{};
-  int scale_block = 0;  ///< elements along k that share a scale; 0: neither operand has scales
+  bool has_d_map = true;  ///< whether d leaves by TMA
+  int scale_block = 0;    ///< elements along k that share a scale; 0: neither operand has scales
   std::vector<std::uint32_t> sfa_box{}, sfb_box{};
   bool has_tensor_scales = false;  ///< an fp32 factor for each operand
   /// What to do about a pitch that no map takes, behind "ldX must be a multiple of N (16 bytes, tensor map): "; {} is

@@ -2,6 +2,7 @@
 
 #include "generator/family.h"
 #include "generator/field_table.h"
+#include "generator/products/gemm_mma_operator.h"
 #include "generator/products/gemm_operator.h"
 #include "generator/products/gemm_tcgen05_operator.h"
 
@@ -73,7 +74,7 @@ Selector operand_field(std::string_view flag, std::string_view key, std::string_
 
 std::span<const Selector> gemm_fields() {
   static const std::vector<Selector> table = {
-      field<&Gemm::arch>("arch", "arch", "target: sm_90a, or sm_100, sm_103 with a or f"),
+      field<&Gemm::arch>("arch", "arch", "target: sm_90a, or sm_100, sm_103, sm_120, sm_121 with a or f"),
       operand_field<&Gemm::dtype, &Gemm::format>("dtype", "dtype",
                                                  "type of a and b: bf16, f16, e4m3, e5m2; with tcgen05 tf32 and "
                                                  "block-scaled formats, on sm_100a s8 and u8 too",
@@ -109,6 +110,7 @@ std::span<const Selector> gemm_fields() {
                                     "whether warpgroups share tiles or take turns"),
       field<&Gemm::swap_ab>("swap-ab", "swap_ab", "whether b gives wgmma its 64 rows, and a its columns (sm_90a)"),
       field<&Gemm::raster>("raster", "raster", "tiles of clusters along m walked before the next along n"),
+      field<&Gemm::mma_kind>("mma-kind", "mma_kind", "matrix instruction"),
       field<&Gemm::m>("m", "m", "expected rows of d"),
       field<&Gemm::n>("n", "n", "expected columns of d"),
       field<&Gemm::k>("k", "k", "expected products of a sum"),
@@ -119,7 +121,8 @@ std::span<const Selector> gemm_fields() {
 
 namespace {
 
-constexpr FamilyRow kGemmFamilies[] = {family_row<GemmOperator>("wgmma", kWgmmaTargets),
+constexpr FamilyRow kGemmFamilies[] = {family_row<GemmMmaOperator>("mma", kMmaTargets),
+                                       family_row<GemmOperator>("wgmma", kWgmmaTargets),
                                        family_row<GemmTcgen05Operator>("tcgen05", kTcgen05Targets)};
 constexpr OperatorType kGemm = make_operator_type<Gemm>(gemm_fields, kGemmFamilies);
 

@@ -48,13 +48,13 @@ std::string unsupported(std::string_view op, const Fields& fields) {
 }
 
 // Every Config that an operator ever considers for the facts of every_fact(), with the Problem it is considered for.
-// Targets with tcgen05 have operators, and tests, of their own.
+// Targets with tcgen05, and products by mma.sync, have operators, and tests, of their own.
 template <class Operator, class Visit>
 void for_each_candidate(Visit visit) {
   for (const Problem& problem : every_fact()) {
     const auto* const facts = problem.get_if<typename Operator::Problem>();
     if (facts == nullptr || has_family(facts->arch, MmaFamily::tcgen05)) continue;
-    if (is_latent(problem)) continue;
+    if (is_latent(problem) || is_mma_product(problem)) continue;
     for (const auto& candidate : choose<Operator>(*facts).candidates) visit(*facts, candidate);
   }
 }
@@ -82,6 +82,8 @@ TEST_CASE("plans are what they were: golden") {
                                                                                               {"k", "16384"}})),
                                                                 true)));
   check_golden("plan_gemm_bf16.json", json_text(to_json(make_plan(problem_of("gemm")), true)));
+  check_golden("plan_gemm_bf16_sm120a.json",
+               json_text(to_json(make_plan(problem_of("gemm", {{"arch", "sm_120a"}, {"c", "matrix"}})), true)));
   check_golden("plan_gemm_e4m3_split.json", json_text(to_json(make_plan(problem_of("gemm", {{"dtype", "e4m3"},
                                                                                             {"c", "matrix"},
                                                                                             {"bias", "column"},

@@ -55,6 +55,35 @@ inline void add_tcgen05_products(std::vector<Problem>& problems) {
                             .activation = activation});
 }
 
+/// Products by mma.sync: on the targets that have nothing else, and on sm_90a where they are asked for.
+inline bool is_mma_product(const Problem& problem) {
+  const Gemm* const facts = problem.get_if<Gemm>();
+  return facts != nullptr && (facts->mma_kind == MmaKind::mma_f16 || facts->arch.compute_major() == 12);
+}
+inline void add_mma_products(std::vector<Problem>& problems) {
+  constexpr const char* kTargets[] = {"sm_120a", "sm_90a", "sm_120f", "sm_121a", "sm_90a"};
+  std::size_t turn = 0;
+  const auto add = [&](Fields fields) {
+    fields.emplace_back("arch", kTargets[turn++ % 5]);
+    fields.emplace_back("mma_kind", "mma.f16");
+    problems.push_back(problem_of("gemm", fields));
+  };
+  for (const char* const dtype : {"bf16", "f16"})
+    for (const char* const a_layout : {"k", "mn"})
+      for (const char* const b_layout : {"k", "mn"})
+        for (const char* const d_dtype : {"bf16", "f32", "f16"}) {
+          const Fields fields{{"dtype", dtype}, {"d_dtype", d_dtype}, {"a_layout", a_layout}, {"b_layout", b_layout}};
+          add(fields);
+          Fields pinned = fields;
+          for (const auto& [key, text] : {std::pair("tile_m", "128"), std::pair("tile_n", "256")})
+            pinned.emplace_back(key, text);
+          add(pinned);
+        }
+  for (const char* const activation : {"relu", "gelu", "gelu_tanh", "silu"})
+    for (const char* const m : {"16", "4096"})
+      add({{"c", "matrix"}, {"bias", "column"}, {"activation", activation}, {"m", m}});
+}
+
 /// Attention over keys that are values too: on sm_90a it has a family of its own.
 inline bool is_latent(const Problem& problem) {
   const Fmha* const facts = problem.get_if<Fmha>();
@@ -139,6 +168,7 @@ inline std::vector<Problem> every_fact() {
   for (const Activation activation : {Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu})
     add_product({.c = Addend::matrix, .bias = Bias::column, .activation = activation});
   add_tcgen05_products(problems);
+  add_mma_products(problems);
   return problems;
 }
 

@@ -3,7 +3,7 @@
 // and the gaps between their rows, are poisoned before each of two runs, whose bytes must agree; gaps must stay
 // poisoned.
 //
-//   gemm_sweep [--shapes N] [--seed S] [--max-extent 600] [--report FILE]
+//   gemm_sweep [--shapes N] [--seed S] [--max-extent 600] [--mma-kind mma.f16] [--report FILE]
 //
 // Exit code 0: all pass; 1: a mismatch (printed with everything that reproduces it); 77: no GPU here.
 
@@ -37,6 +37,7 @@ struct Settings {
   std::uint64_t seed = 0;
   std::int64_t max_extent = 600;
   std::string report;
+  std::string mma_kind;  ///< of the problems that are run; empty: all
 };
 
 /// Device memory of one operand, with a host copy.
@@ -104,7 +105,10 @@ class Sweep {
   int run() {
     std::string table =
         "| problem | shapes | rows checked | largest error / explained | kernel |\n|---|---|---|---|---|\n";
-    for (const Gemm& problem : problems()) table += config(problem);
+    for (const Gemm& problem : problems()) {
+      const bool is_asked_for = settings_.mma_kind.empty() || field_text(problem, "mma_kind") == settings_.mma_kind;
+      if (is_asked_for) table += config(problem);
+    }
     const std::string summary =
         fmt::format("{} shapes, {} rows compared, {} failures, seed {}\n", shapes_, rows_, failures_, settings_.seed);
     fmt::print("{}", summary);
@@ -159,7 +163,36 @@ class Sweep {
       if (tile[5] != 0) p.stages = tile[5];
       p.kernel_schedule = tile[6] != 0 ? KernelSchedule::ping_pong : KernelSchedule::cooperative;
     }
+    add_mma(list);
     return list;
+  }
+
+  /// The kernels of sm_120, compiled for this target.
+  static void add_mma(std::vector<Gemm>& list) {
+    constexpr Activation kActivations[] = {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh,
+                                           Activation::silu};
+    // tile_m, tile_n, stages; those with fewer than 64 rows are refused with an MN-major operand.
+    constexpr int kTiles[][3] = {{0, 0, 0},    {128, 256, 2}, {128, 128, 3}, {256, 128, 2}, {64, 64, 2},
+                                 {64, 256, 2}, {256, 64, 2},  {128, 64, 4},  {64, 128, 2},  {32, 128, 4},
+                                 {16, 256, 2}, {16, 64, 8},   {32, 256, 2},  {64, 64, 6}};
+    std::size_t turn = 0;
+    for (const DType dtype : {DType::bf16, DType::f16})
+      for (const Layout a : {Layout::k_major, Layout::mn_major})
+        for (const Layout b : {Layout::k_major, Layout::mn_major})
+          for (const DType d : {DType::f32, DType::bf16, DType::f16})
+            for (int i = 0; i < 3; ++i, ++turn) {
+              const auto& tile = kTiles[turn % std::size(kTiles)];
+              Gemm p{.dtype = dtype, .d_dtype = d, .a_layout = a, .b_layout = b, .mma_kind = MmaKind::mma_f16};
+              p.c = turn % 2 == 1 ? Addend::matrix : Addend::none;
+              p.bias = turn / 2 % 2 == 1 ? Bias::column : Bias::none;
+              p.activation = kActivations[turn % std::size(kActivations)];
+              if (tile[0] != 0) {
+                p.tile_m = tile[0];
+                p.tile_n = tile[1];
+                p.stages = tile[2];
+              }
+              list.push_back(p);
+            }
   }
 
   std::string config(const Gemm& problem) {
@@ -306,6 +339,7 @@ int main(int argc, char** argv) {
   app.add_option("--shapes", settings.shapes, "random shapes of each problem");
   app.add_option("--seed", settings.seed, "of everything random; printed at the end");
   app.add_option("--max-extent", settings.max_extent, "longest m, n and k");
+  app.add_option("--mma-kind", settings.mma_kind, "only problems with this pin");
   app.add_option("--report", settings.report, "file for the table, Markdown");
   CLI11_PARSE(app, argc, argv);
   try {

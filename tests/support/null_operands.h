@@ -302,6 +302,12 @@ inline std::vector<Case> cases_of_products() {
        {{"m", 64}, {"n", 64}, {"k", 0}, {"lda", 64}, {"ldb", 64}},
        nulls,
        {{"d", 0}}},
+      {"by mma.sync, a bias, many rounds",
+       gemm,
+       {{"mma_kind", "mma.f16"}, {"tile_m", "64"}, {"tile_n", "64"}, {"bias", "column"}},
+       {{"m", 300}, {"n", 300}, {"k", 0}},
+       nulls,
+       {{"d", 1}}},
       {"no row", gemm, {}, {{"m", 0}, {"n", 200}, {"k", 64}}, {"a", "d"}, {}},
       {"no matrix", gemm, {}, {{"m", 64}, {"n", 64}, {"k", 64}, {"l", 0}}, {"a", "b", "d"}, {}}};
 }

@@ -40,8 +40,9 @@ struct Gemm {
   std::optional<int> cluster_n{};      ///< CTAs along n that share a
   std::optional<int> split_k{};        ///< CTAs that share the k of a tile
   std::optional<KernelSchedule> kernel_schedule{};
-  std::optional<SwapAb> swap_ab{};  ///< sm_90a: b gives the matrix instruction its rows
-  std::optional<int> raster{};      ///< tiles along m that are walked before the next one along n
+  std::optional<SwapAb> swap_ab{};    ///< sm_90a: b gives the matrix instruction its rows
+  std::optional<int> raster{};        ///< tiles along m that are walked before the next one along n
+  std::optional<MmaKind> mma_kind{};  ///< the matrix instruction; mma_f16 is a choice on sm_90a too
   Hint m = kUnknownHint, n = kUnknownHint, k = kUnknownHint, l = kUnknownHint;
   friend bool operator==(const Gemm&, const Gemm&) = default;
 };

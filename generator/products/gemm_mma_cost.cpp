@@ -1,0 +1,80 @@
+#include "generator/products/gemm_mma_cost.h"
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+
+#include "generator/model_device.h"
+
+namespace tessera {
+
+namespace {
+
+using gemm_mma::Config;
+
+struct Rates {
+  ModelDevice device;
+  double products_per_cycle;      ///< of 16-bit operands with fp32 sums, one multiprocessor
+  double l2_bytes_per_cycle;      ///< one multiprocessor
+  double memory_bytes_per_cycle;  ///< all
+};
+// An RTX 5090 has half the rate where sums are fp32: 235 TFLOP/s at this clock. The L2's figure is that of an RTX PRO
+// 6000, 8.7 TB/s for 188 multiprocessors.
+constexpr Rates kGeForce{{170, 2.7}, 256, 18, 664};
+constexpr Rates kByPin{kHopper, 1024, 64, 2235};
+
+constexpr double kSmemBytesPerCycle = 128;  // of one multiprocessor
+constexpr double kSlotCycles = 1500;        // from a slot's release to its next contents
+constexpr double kSharpness = 4;            // of the maximum of what a step overlaps in part
+constexpr double kStepCycles = 40;          // barriers of a step, which another warp of the same scheduler covers
+constexpr double kAloneStepCycles = 120;    // and where there is no other
+constexpr double kTileCycles = 1000;        // first slot, walk, last products
+constexpr double kStoreBytesPerCycle = 32;
+constexpr double kLaunchCycles = 5000;
+constexpr double kLesserShare = 0.1;  // of what the greater of computing and memory does not cover
+constexpr Hint kDefaultExtent = 4096;
+
+double extent(Hint hint, Hint otherwise) { return static_cast<double>(hint < 0 ? otherwise : std::max<Hint>(hint, 1)); }
+double ceil_of(double value, double unit) { return std::ceil(value / unit); }
+
+double smooth_max(std::initializer_list<double> values) {
+  double sum = 0;
+  for (const double value : values) sum += std::pow(value, kSharpness);
+  return std::pow(sum, 1 / kSharpness);
+}
+
+}  // namespace
+
+GemmMmaCost gemm_mma_cost(const Config& c, const Gemm& problem) {
+  const Rates& rates = has_family(problem.arch, MmaFamily::wgmma) ? kByPin : kGeForce;
+  const double m = extent(problem.m, kDefaultExtent), n = extent(problem.n, kDefaultExtent);
+  const double k = extent(problem.k, kDefaultExtent), l = extent(problem.l, 1);
+  const double tile_m = c.tile_m, tile_n = c.tile_n;
+
+  const double slot_bytes = gemm_mma::a_slot_bytes(c) + gemm_mma::b_slot_bytes(c);
+  const double fetched = 1.0 * gemm_mma::consumer_warps(c) * (gemm_mma::warp_m(c) + gemm_mma::warp_n(c)) *
+                         gemm_mma::kStepBytes;  // by ldmatrix
+  const double tensor = tile_m * tile_n * gemm_mma::tile_k(c) / rates.products_per_cycle;
+  const bool is_alone = gemm_mma::consumer_warps(c) <= 4;
+  const double step = (is_alone ? kAloneStepCycles : kStepCycles) +
+                      smooth_max({tensor, (slot_bytes + fetched) / kSmemBytesPerCycle,
+                                  slot_bytes / rates.l2_bytes_per_cycle, kSlotCycles / c.stages});
+  const double stored = tile_m * tile_n * dtype_bytes(c.facts.d_dtype) / kStoreBytesPerCycle;
+  const double tile = ceil_of(k, gemm_mma::tile_k(c)) * step + stored + kTileCycles;
+
+  const double tiles = ceil_of(m, tile_m) * ceil_of(n, tile_n) * l;
+  const double rounds = ceil_of(tiles, rates.device.sms);
+  const double computed = rounds * tile;
+  const double bytes = ((m + n) * k * gemm_mma::element_bytes(c) + m * n * dtype_bytes(c.facts.d_dtype)) * l;
+  const double memory = bytes / rates.memory_bytes_per_cycle;
+
+  GemmMmaCost cost;
+  cost.cycles = kLaunchCycles + std::max(computed, memory) + kLesserShare * std::min(computed, memory);
+  cost.us = cost.cycles / rates.device.clock_ghz / 1000;
+  cost.rounds = static_cast<long long>(std::min(rounds, 9e18));
+  cost.is_memory_bound = memory > computed;
+  cost.tensor_share = m * n * k * l / (rates.products_per_cycle * rates.device.sms) / cost.cycles;
+  return cost;
+}
+
+}  // namespace tessera

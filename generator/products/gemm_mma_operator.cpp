@@ -1,0 +1,262 @@
+// Candidates are tiles of powers of two, the largest first. Pins replace the table's values. The score is a model of
+// the time; see gemm_mma_cost.h.
+#include "generator/products/gemm_mma_operator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include "generator/block_scaled/block_operator.h"
+#include "generator/candidates.h"
+#include "generator/facts.h"
+#include "generator/operator_words.h"
+#include "generator/products/gemm_launch.h"
+#include "generator/products/gemm_mma_cost.h"
+#include "generator/words.h"
+
+namespace tessera {
+
+namespace {
+
+using gemm_mma::Config;
+using gemm_mma::Rule;
+
+constexpr int kRasterRows = 2048;  // a group of tiles along m: what runs at once forms about a square
+constexpr std::pair<int, int> kTiles[] = {{128, 256}, {256, 128}, {128, 128}, {64, 256}, {256, 64},
+                                          {64, 128},  {128, 64},  {64, 64},   {32, 256}, {32, 128},
+                                          {32, 64},   {16, 256},  {16, 128},  {16, 64}};
+
+int raster_of(int tile_m) { return std::max(1, kRasterRows / tile_m); }
+
+/// The kind that a target has by itself, where there is a word for it.
+std::optional<MmaKind> own_kind(const Gemm& p) {
+  const bool is_16_bit = !p.format && (p.dtype == DType::bf16 || p.dtype == DType::f16);
+  if (has_family(p.arch, MmaFamily::wgmma)) return is_16_bit ? std::optional(MmaKind::wgmma_f16) : std::nullopt;
+  if (has_family(p.arch, MmaFamily::tcgen05)) {
+    if (is_16_bit) return MmaKind::tcgen05_f16;
+    if (!p.format && (p.dtype == DType::e4m3 || p.dtype == DType::e5m2)) return MmaKind::tcgen05_f8f6f4;
+    return std::nullopt;
+  }
+  return MmaKind::mma_f16;
+}
+
+std::string types_text(const Config& c) {
+  const std::string_view a = to_word(c.facts.a_type), b = to_word(c.facts.b_type);
+  return a == b ? std::string(a) : fmt::format("{} x {}", a, b);
+}
+
+void require_kind(const Gemm& p) {
+  if (!p.mma_kind) return;
+  const std::optional<MmaKind> own = own_kind(p);
+  if (*p.mma_kind == MmaKind::mma_f16 && !has_family(p.arch, MmaFamily::tcgen05)) return;
+  throw Error(ErrorKind::unsupported,
+              fmt::format("gemm has no kernel for mma_kind {} with dtype {} on {}: {}", to_word(*p.mma_kind),
+                          p.format ? to_word(*p.format) : to_word(p.dtype), p.arch.to_string(),
+                          own ? fmt::format("take {}", to_word(*own)) : "leave mma_kind auto"));
+}
+
+void require_pins(const Gemm& p) {
+  const auto refuse = [](std::string_view key, const std::string& value, std::string_view reason) {
+    throw Error(ErrorKind::unsupported, fmt::format("gemm: {} = {} {}", key, value, reason));
+  };
+  if (p.accumulators) refuse("accumulators", fmt::format("{}", *p.accumulators), "is for Tensor Memory (tcgen05)");
+  if (p.kernel_schedule)
+    refuse("kernel_schedule", std::string(to_word(*p.kernel_schedule)),
+           "is for wgmma (sm_90a): with mma.sync every warp has its part of each tile");
+  if (p.swap_ab)
+    refuse("swap_ab", std::string(to_word(*p.swap_ab)),
+           "is for wgmma (sm_90a): tiles of mma.sync have 16 rows or more");
+}
+
+}  // namespace
+
+bool GemmMmaOperator::serves(const Gemm& problem) {
+  if (problem.mma_kind && problem.mma_kind != own_kind(problem)) return true;
+  return !has_family(problem.arch, MmaFamily::wgmma) && !has_family(problem.arch, MmaFamily::tcgen05);
+}
+
+void GemmMmaOperator::require_facts(const Gemm& problem) {
+  require_kind(problem);
+  const Config c{.facts = product_facts(problem)};
+  if (const Verdict verdict = gemm_mma::why_invalid_types(c); !verdict.ok())
+    throw Error(ErrorKind::unsupported, fmt::format("gemm {}: {}", types_text(c), explain(c, verdict)));
+  require_pins(problem);
+}
+
+std::vector<Config> GemmMmaOperator::candidates(const Gemm& p) {
+  std::vector<Config> list;
+  for (const auto& [tile_m, tile_n] : kTiles) {
+    Config c{.facts = product_facts(p)};
+    c.tile_m = p.tile_m.value_or(tile_m);
+    c.tile_n = p.tile_n.value_or(tile_n);
+    c.cluster_m = p.cluster_m.value_or(1);
+    c.cluster_n = p.cluster_n.value_or(1);
+    c.split_k = p.split_k.value_or(1);
+    // Only a Config whose extents are sane is completed: completing evaluates products of them, and divides.
+    const auto is_within = [](int value) { return value >= 1 && value <= 1024; };
+    const bool is_sane = is_within(c.tile_m) && is_within(c.tile_n);
+    c.raster = p.raster.value_or(is_sane ? raster_of(c.tile_m) : 1);
+    c.stages = p.stages.value_or(is_sane ? gemm_mma::most_stages(c) : 2);
+    list.push_back(c);
+  }
+  return list;
+}
+
+double GemmMmaOperator::score(const Config& config, const Gemm& problem) {
+  return 1e6 / gemm_mma_cost(config, problem).cycles;
+}
+
+std::string GemmMmaOperator::merit(const Config& config, const Gemm& problem) {
+  const GemmMmaCost cost = gemm_mma_cost(config, problem);
+  return fmt::format("modelled (never measured) at {:.1f} us in {}, {}", cost.us, counted(cost.rounds, "round"),
+                     cost.is_memory_bound ? std::string("bound by memory")
+                                          : fmt::format("{:.0f} % of the tensor cores' rate", 100 * cost.tensor_share));
+}
+
+std::string GemmMmaOperator::label(const Config& c) {
+  return fmt::format("tile {}x{}, {}", c.tile_m, c.tile_n, counted(c.stages, "stage"));
+}
+
+std::string GemmMmaOperator::subject(const Config& config) {
+  return fmt::format("gemm {}, {}", types_text(config), label(config));
+}
+
+std::string GemmMmaOperator::explain(const Config& config, const Verdict& verdict) {
+  const std::string found = grouped(verdict.found), bound = grouped(verdict.bound);
+  switch (verdict.rule) {
+    case Rule::ok:
+      break;
+    case Rule::facts_of_tcgen05:
+      return "a gate, groups and a block-scaled d have kernels for sm_100 and sm_103 alone (tcgen05)";
+    case Rule::operand_type:
+      return fmt::format("a is {}, b is {}: both must be bf16 or both f16 (mma.sync kernels)",
+                         to_word(config.facts.a_type), to_word(config.facts.b_type));
+    case Rule::output_type:
+      return fmt::format("d is {}: must be f32, bf16 or f16", to_word(config.facts.d_dtype));
+    case Rule::promotion_needs_8_bit:
+      return fmt::format("promoted sums of elements of {} bytes, {} allowed: 16-bit types sum in fp32", found, bound);
+    case Rule::tile_m_not_power_of_two:
+      return fmt::format("tile_m {}, a power of two from {} on needed (mma.sync M)", found, bound);
+    case Rule::tile_n_not_power_of_two:
+      return fmt::format("tile_n {}, a power of two from {} on needed (columns of a warp)", found, bound);
+    case Rule::tile_m_out_of_range:
+      return fmt::format("tile_m {}, at most {} allowed (rows of a TMA box)", found, bound);
+    case Rule::tile_n_out_of_range:
+      return fmt::format("tile_n {}, at most {} allowed (rows of a TMA box)", found, bound);
+    case Rule::tile_m_of_panels:
+      return fmt::format("tile_m {} with a_layout mn, a multiple of {} needed (128 bytes, swizzle span)", found, bound);
+    case Rule::tile_n_of_panels:
+      return fmt::format("tile_n {} with b_layout mn, a multiple of {} needed (128 bytes, swizzle span)", found, bound);
+    case Rule::too_many_warps:
+      return fmt::format("{} warps of {} x {}, at most {} allowed (registers): take a smaller tile", found,
+                         gemm_mma::warp_m(config), gemm_mma::warp_n(config), bound);
+    case Rule::stages_out_of_range:
+      return fmt::format("{}, 2 to {} allowed", counted(verdict.found, "stage"), bound);
+    case Rule::cluster_too_large:
+      return fmt::format("a cluster of {} along m or n, {} allowed: sm_120 and sm_121 have no multicast",
+                         counted(verdict.found, "CTA"), bound);
+    case Rule::split_k_out_of_range:
+      return fmt::format("split_k {}, {} allowed with mma.sync", found, bound);
+    case Rule::raster_out_of_range:
+      return fmt::format("raster {}, 1 to {} allowed", found, bound);
+    case Rule::shared_memory_exceeded:
+      return fmt::format("{} bytes of shared memory, {} allowed (sm_120 and sm_121): {}", found, bound,
+                         config.stages > 2 ? "drop a stage" : "take a smaller tile");
+  }
+  return "?";
+}
+
+std::string GemmMmaOperator::kernel_name(Arch arch, const Config& c) {
+  const ProductFacts& facts = c.facts;
+  const std::string_view a = to_word(facts.a_type), d = to_word(facts.d_dtype);
+  std::string name = fmt::format("tessera_gemm_mma_{}_{}", arch_name(arch.to_string()), a);
+  if (d != a) name += fmt::format("_to_{}", d);
+  name += fmt::format("_{}{}_{}x{}_s{}", facts.a_layout == Layout::k_major ? 'k' : 'm',
+                      facts.b_layout == Layout::k_major ? 'k' : 'n', c.tile_m, c.tile_n, c.stages);
+  if (c.raster != raster_of(c.tile_m)) name += fmt::format("_r{}", c.raster);
+  if (facts.c == Addend::matrix) name += "_c";
+  if (facts.bias == Bias::column) name += "_bias";
+  if (facts.activation != Activation::none) name += fmt::format("_{}", to_word(facts.activation));
+  return name;
+}
+
+namespace {
+
+void add_operands(const Config& c, Plan& plan) {
+  const ProductFacts& facts = c.facts;
+  const auto loaded = [&](const char* name, OperandType type, Layout layout, const char* other) {
+    plan.operands.push_back({.name = name,
+                             .dtype = std::string(to_word(type)),
+                             .tensor_map_type = std::string(to_string(tensor_map_type(element_type(type)))),
+                             .swizzle = std::string(to_word(Swizzle::b128)),
+                             .use = fmt::format("{}-major", layout == Layout::k_major ? "K" : other)});
+  };
+  loaded("a", facts.a_type, facts.a_layout, "M");
+  loaded("b", facts.b_type, facts.b_layout, "N");
+  plan.operands.push_back(plain_operand("d", to_word(facts.d_dtype), "D, stored from registers"));
+  if (facts.c == Addend::matrix)
+    plan.operands.push_back(plain_operand("c", to_word(facts.d_dtype), "added, times beta"));
+  if (facts.bias == Bias::column)
+    plan.operands.push_back(plain_operand("bias", to_word(facts.d_dtype), "added to every row"));
+}
+
+void add_smem(const Config& c, Plan& plan) {
+  const gemm_mma::SmemLayout layout = gemm_mma::smem_layout(c);
+  for (const auto& [region, name] : {std::pair(layout.a, "A"), std::pair(layout.b, "B")})
+    plan.smem.push_back({.name = region.name,
+                         .offset = region.offset,
+                         .bytes = region.bytes,
+                         .slots = c.stages,
+                         .phases = {{fmt::format("{} on its way", name), "load", "barrier full"},
+                                    {fmt::format("{} of a step", name), "consumer", "barrier empty"}}});
+  plan.smem.push_back({layout.barriers.name, layout.barriers.offset, layout.barriers.bytes});
+  plan.smem_bytes = layout.total_bytes;
+}
+
+std::vector<std::uint32_t> extents_of(const gemm_mma::TmaBox& box) {
+  return {std::begin(box.extents), std::end(box.extents)};
+}
+
+}  // namespace
+
+void GemmMmaOperator::describe(const Config& config, Plan& plan) {
+  plan.mma_kind = to_word(MmaKind::mma_f16);
+  add_operands(config, plan);
+  add_smem(config, plan);
+  const gemm_mma::RegisterBudget budget = gemm_mma::register_budget(config);
+  const bool moves_registers = budget.consumer != budget.entry;
+  if (moves_registers) plan.entry_registers = budget.entry;
+  for (int i = 0; i < gemm_mma::kNumRoles; ++i) {
+    const gemm_mma::Role role = gemm_mma::role(config, i);
+    plan.roles.push_back({role.name, role.first_warp, role.warps, moves_registers ? role.registers : 0});
+  }
+  const GemmLaunch launch{.facts = config.facts,
+                          .tiles = {.tile_m = config.tile_m, .tile_n = config.tile_n},
+                          .threads = gemm_mma::num_threads(config),
+                          .smem_bytes = gemm_mma::smem_layout(config).total_bytes,
+                          .a = {.box = extents_of(gemm_mma::a_box(config))},
+                          .b = {.box = extents_of(gemm_mma::b_box(config))},
+                          .has_d_map = false,
+                          .pitch_remedy = "pad the rows of {}, which need not be dense"};
+  plan.launch = gemm_launch(launch, plan.arch.to_string(), plan.kernel);
+}
+
+std::string GemmMmaOperator::launch_bounds() { return "tessera::gemm_mma::num_threads(kConfig), 1"; }
+
+std::string GemmMmaOperator::call(const Config& config) {
+  const bool has_c = config.facts.c == Addend::matrix;
+  // D has no map: another is passed, and never read.
+  return fmt::format(
+      "tessera::gemm_mma::kernel<kConfig>(\n      {{a, b, a, d_pointer, {}, {}, nullptr, nullptr, m, n, k, l, ldd, "
+      "d_stride_l, {}, alpha, {}}})",
+      has_c ? "c" : "nullptr", config.facts.bias == Bias::column ? "bias" : "nullptr",
+      has_c ? "ldc, c_stride_l" : "0, 0", has_c ? "beta" : "0.0f");
+}
+
+std::vector<SourceFile> GemmMmaOperator::generated_headers(const Config&) { return {}; }
+
+}  // namespace tessera

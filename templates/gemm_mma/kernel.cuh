@@ -1,0 +1,51 @@
+// Matrix product by mma.sync, warp-specialised: one warp loads, the others multiply and store, on their own from the
+// ring on. Roles: producer.cuh, consumer.cuh (fragments.cuh, epilogue.cuh); gemm/schedule.cuh says who takes which
+// tile.
+#pragma once
+
+#include "common/illegal_config.cuh"
+#include "common/ring.cuh"
+#include "gemm/params.cuh"
+#include "gemm_mma/consumer.cuh"
+#include "gemm_mma/producer.cuh"
+#include "ptx/address.cuh"
+#include "ptx/elect.cuh"
+#include "ptx/fence.cuh"
+#include "ptx/setmaxnreg.cuh"
+#include "spec/gemm_mma.h"
+
+namespace tessera::gemm_mma {
+
+// A full barrier takes one arrival (the loading thread, with the bytes), an empty one that of every warp that reads.
+template <Config C>
+__device__ __forceinline__ void init_barriers(unsigned smem) {
+  constexpr Barriers kOffsets = barriers(C);
+  common::init_ring<C.stages>(smem + kOffsets.full[0], 1, consumer_warps(C));
+  ptx::fence_mbarrier_init();
+}
+
+template <Config C>
+__device__ __forceinline__ void kernel(const gemm::Params& params) {
+  common::require_legal<why_invalid(C)>();
+
+  extern __shared__ __align__(1024) unsigned char shared_memory[];
+  const unsigned smem = ptx::shared_address(shared_memory);
+  if (threadIdx.x < 32 && ptx::elect_sync()) init_barriers<C>(smem);
+  // Another warp fetches the maps meanwhile: the first load needs them.
+  if (threadIdx.x == kWarpgroupThreads) {
+    ptx::prefetch_tensormap(params.a);
+    ptx::prefetch_tensormap(params.b);
+  }
+  __syncthreads();
+
+  constexpr RegisterBudget kBudget = register_budget(C);
+  if (threadIdx.x < kWarpgroupThreads) {
+    if constexpr (kBudget.producer < kBudget.entry) ptx::setmaxnreg_dec<kBudget.producer>();
+    if (threadIdx.x < 32 && ptx::elect_sync()) produce<C>(params, smem);
+  } else {
+    if constexpr (kBudget.consumer > kBudget.entry) ptx::setmaxnreg_inc<kBudget.consumer>();
+    Consumer<C>{params, smem}.run();
+  }
+}
+
+}  // namespace tessera::gemm_mma

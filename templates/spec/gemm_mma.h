@@ -1,0 +1,237 @@
+// Matrix product by mma.sync, for GeForce-class Blackwell (sm_120, sm_121), whose tensor cores take operands from
+// registers alone; on Hopper by pin. What a Config is, which ones are legal, and everything that follows from one.
+// Planner and device code evaluate the same functions.
+//
+//   d[i, m, n] = activation(alpha * sum_k a[i, m, k] * b[i, n, k] + beta * c[i, m, n] + bias[n])
+//
+// for i < l, with the layouts, strides and types of spec/gemm.h: 16-bit operands, fp32 sums, D of 16 or 32 bits.
+//
+// A CTA takes tiles of tile_m x tile_n and walks along K in steps of 128 bytes. Warp 0 (load) fills a ring of `stages`
+// slots by TMA. The warps of the other warpgroups (consumer) have warp_m x warp_n of a tile each: 64 x 64 where tiles
+// are large, so that a byte that ldmatrix reads is multiplied as often as registers allow. They fetch the fragments of
+// 16 along K while they multiply those before (consumer.cuh), and store D from their registers (epilogue.cuh): a tile
+// of D has no place in shared memory, which the ring needs.
+//
+// Of shared memory a CTA has 101,376 bytes there. Configs keep to that on Hopper too, so that what runs on the one is
+// what was compiled for the other.
+//
+// Tensor maps: rank 3, interleave none, element strides 1, zero fill, 128-byte swizzle:
+//   a, b    dims {k, rows, l} (K-major) or {rows, k, l}, rows being m or n, each at least 1; boxes a_box, b_box
+//
+// Entry parameters, in this order:
+//   const __grid_constant__ TensorMap a, b
+//   d_pointer; c (facts.c only); bias (facts.bias only); int m, n, k, l; long long ldd, d_stride_l; long long ldc,
+//   c_stride_l (facts.c only); float alpha; float beta (c)
+// Launch: grid.x CTAs, one for each SM or for each tile; block num_threads(); dynamic shared memory
+// smem_layout().total_bytes.
+#pragma once
+
+#include "spec/gemm.h"
+#include "spec/kernel_parts.h"
+#include "spec/limits.h"
+#include "spec/product_facts.h"
+#include "tessera/spec/types.h"
+
+namespace tessera::gemm_mma {
+
+using common::BarrierRow;
+using common::Role;
+using common::SmemRegion;
+using TmaBox = common::TmaBox<3>;
+
+// One specialisation. A structural type: it is a template parameter of the device code.
+struct Config {
+  ProductFacts facts{};
+  int tile_m = 128;
+  int tile_n = 256;
+  int stages = 2;     // slots of the ring
+  int cluster_m = 1;  // what other families share a cluster for: 1
+  int cluster_n = 1;
+  int split_k = 1;
+  int raster = 16;  // tiles along M that are walked before the next one along N
+
+  TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
+};
+
+inline constexpr int kMostSmemBytes = 101376;  // of a CTA on sm_120 and sm_121
+inline constexpr int kMaxStages = 8;
+inline constexpr int kMaxConsumerWarps = 8;
+inline constexpr int kMaxTile = 256;    // rows that one TMA box has
+inline constexpr int kStepBytes = 128;  // of K: a swizzle span
+inline constexpr int kBlock = 16;       // rows and columns that one ldmatrix fetches, and M of mma.sync
+
+// Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
+enum class Rule {
+  ok,
+  facts_of_tcgen05,         // 1; 0
+  operand_type,             // bytes of A's and B's types together; 4
+  output_type,              // bytes of D's type; 4
+  promotion_needs_8_bit,    // bytes of the type; 1
+  tile_m_not_power_of_two,  // tile_m; 16
+  tile_m_out_of_range,      // tile_m; 256
+  tile_n_not_power_of_two,  // tile_n; 32
+  tile_n_out_of_range,      // tile_n; 256
+  tile_m_of_panels,         // tile_m; 64
+  tile_n_of_panels,         // tile_n; 64
+  too_many_warps,           // consumer warps; 8
+  stages_out_of_range,      // stages; 8
+  cluster_too_large,        // CTAs; 1
+  split_k_out_of_range,     // split_k; 1
+  raster_out_of_range,      // raster; 1,024
+  shared_memory_exceeded,   // bytes; 101,376
+};
+
+TESSERA_HD constexpr DType operand_dtype(const Config& c) { return element_type(c.facts.a_type); }
+TESSERA_HD constexpr int element_bytes(const Config& c) { return dtype_bytes(operand_dtype(c)); }
+TESSERA_HD constexpr int tile_k(const Config& c) { return kStepBytes / element_bytes(c); }
+// Products along K of one instruction: 32 bytes of each operand's rows.
+inline constexpr int kChunks = kStepBytes / 32;
+
+// A warp's part of a tile. 64 x 64 has 128 sums a thread, 64 x 32 reads half as much again for each product.
+TESSERA_HD constexpr int warp_m(const Config& c) {
+  if (c.tile_m == 64 && c.tile_n == 64) return 32;
+  return c.tile_m < 64 ? c.tile_m : 64;
+}
+TESSERA_HD constexpr int warp_n(const Config& c) { return c.tile_m * c.tile_n >= 128 * 256 ? 64 : 32; }
+TESSERA_HD constexpr int warps_along_m(const Config& c) { return c.tile_m / warp_m(c); }
+TESSERA_HD constexpr int warps_along_n(const Config& c) { return c.tile_n / warp_n(c); }
+TESSERA_HD constexpr int consumer_warps(const Config& c) { return warps_along_m(c) * warps_along_n(c); }
+TESSERA_HD constexpr int num_threads(const Config& c) { return kWarpgroupThreads + 32 * consumer_warps(c); }
+
+// Registers per thread: at entry, as __launch_bounds__(num_threads, 1) deals them, and after setmaxnreg. A quarter of
+// the multiprocessor has 512 for each lane: a ninth warp would leave three of them 168 each, so the producer has a
+// warpgroup, which can give its registers away.
+struct RegisterBudget {
+  int entry = 0;
+  int producer = 0;
+  int consumer = 0;
+};
+TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
+  return consumer_warps(c) == kMaxConsumerWarps ? RegisterBudget{168, 40, 232} : RegisterBudget{255, 255, 255};
+}
+
+// An MN-major operand comes in panels of 128 bytes of its rows' dimension, a step of K tall.
+TESSERA_HD constexpr int panel_rows(const Config& c) { return kStepBytes / element_bytes(c); }
+TESSERA_HD constexpr int panel_bytes(const Config& c) { return tile_k(c) * kStepBytes; }
+
+TESSERA_HD constexpr int a_slot_bytes(const Config& c) { return c.tile_m * kStepBytes; }
+TESSERA_HD constexpr int b_slot_bytes(const Config& c) { return c.tile_n * kStepBytes; }
+
+struct SmemLayout {
+  SmemRegion a;         // [stages][tile_m][128 B]; MN-major [stages][tile_m / 64][64 k][128 B]
+  SmemRegion b;         // [stages][tile_n][128 B]; MN-major [stages][tile_n / 64][64 k][128 B]
+  SmemRegion barriers;  // in the order of Barriers
+  int total_bytes = 0;
+  int alignment = 1024;
+};
+
+struct Barriers {
+  BarrierRow full;   // [stages]
+  BarrierRow empty;  // [stages]
+  int count = 0;     // of all
+};
+// The first one at `offset` of the shared memory at `smem`.
+TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigned smem) {
+  common::BarrierCursor cursor{{smem, offset, 0}};
+  Barriers b;
+  b.full = cursor.take(c.stages);
+  b.empty = cursor.take(c.stages);
+  b.count = cursor.next.index;
+  return b;
+}
+
+// Every slot begins where the swizzle's pattern does: 16 rows are two of its repeats.
+TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
+  SmemLayout layout;
+  layout.a = {"a", 0, c.stages * a_slot_bytes(c)};
+  layout.b = {"b", end_of(layout.a), c.stages * b_slot_bytes(c)};
+  layout.barriers = {"barriers", end_of(layout.b), 8 * barriers_from(c, 0, 0).count};
+  layout.total_bytes = end_of(layout.barriers);
+  return layout;
+}
+
+// Addresses, where `smem` is that of the CTA's shared memory.
+TESSERA_HD constexpr Barriers barriers(const Config& c, unsigned smem = 0) {
+  return barriers_from(c, smem_layout(c).barriers.offset, smem);
+}
+
+TESSERA_HD constexpr bool is_power_of_two(int x) { return x > 0 && (x & (x - 1)) == 0; }
+
+TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
+  const OperandType a = c.facts.a_type, b = c.facts.b_type;
+  if (c.facts.gate != Gate::none || c.facts.interleave != 1 || c.facts.d_format != OutputFormat::plain ||
+      c.facts.grouping != Grouping::none)
+    return {Rule::facts_of_tcgen05, 1, 0};
+  if ((a != OperandType::f16 && a != OperandType::bf16) || b != a)
+    return {Rule::operand_type, (operand_bits(a) + operand_bits(b)) / 8, 4};
+  if (c.facts.d_dtype != DType::f32 && c.facts.d_dtype != DType::f16 && c.facts.d_dtype != DType::bf16)
+    return {Rule::output_type, dtype_bytes(c.facts.d_dtype), 4};
+  if (c.facts.accumulation == Accumulation::promoted) return {Rule::promotion_needs_8_bit, 2, 1};
+  return {};
+}
+
+TESSERA_HD constexpr Verdict<Rule> why_invalid_tile(const Config& c) {
+  if (c.tile_m > kMaxTile) return {Rule::tile_m_out_of_range, c.tile_m, kMaxTile};
+  if (c.tile_m < kBlock || !is_power_of_two(c.tile_m)) return {Rule::tile_m_not_power_of_two, c.tile_m, kBlock};
+  if (c.tile_n > kMaxTile) return {Rule::tile_n_out_of_range, c.tile_n, kMaxTile};
+  if (c.tile_n < 2 * kBlock || !is_power_of_two(c.tile_n)) return {Rule::tile_n_not_power_of_two, c.tile_n, 2 * kBlock};
+  if (c.facts.a_layout == Layout::mn_major && c.tile_m % panel_rows(c) != 0)
+    return {Rule::tile_m_of_panels, c.tile_m, panel_rows(c)};
+  if (c.facts.b_layout == Layout::mn_major && c.tile_n % panel_rows(c) != 0)
+    return {Rule::tile_n_of_panels, c.tile_n, panel_rows(c)};
+  if (consumer_warps(c) > kMaxConsumerWarps) return {Rule::too_many_warps, consumer_warps(c), kMaxConsumerWarps};
+  if (c.stages < 2 || c.stages > kMaxStages) return {Rule::stages_out_of_range, c.stages, kMaxStages};
+  if (c.raster < 1 || c.raster > 1024) return {Rule::raster_out_of_range, c.raster, 1024};
+  return {};
+}
+
+TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
+  if (const Verdict<Rule> types = why_invalid_types(c); !types.ok()) return types;
+  if (c.cluster_m != 1) return {Rule::cluster_too_large, c.cluster_m, 1};
+  if (c.cluster_n != 1) return {Rule::cluster_too_large, c.cluster_n, 1};
+  if (c.split_k != 1) return {Rule::split_k_out_of_range, c.split_k, 1};
+  if (const Verdict<Rule> tile = why_invalid_tile(c); !tile.ok()) return tile;
+  const int bytes = smem_layout(c).total_bytes;
+  if (bytes > kMostSmemBytes) return {Rule::shared_memory_exceeded, bytes, kMostSmemBytes};
+  return {};
+}
+
+// The most stages that fit, as many as a ring may have.
+TESSERA_HD constexpr int most_stages(Config c) {
+  c.stages = kMaxStages;
+  while (c.stages > 2 && smem_layout(c).total_bytes > kMostSmemBytes) --c.stages;
+  return c.stages;
+}
+
+inline constexpr int kNumRoles = 3;
+TESSERA_HD constexpr Role role(const Config& c, int index) {
+  const RegisterBudget budget = register_budget(c);
+  switch (index) {
+    case 0:
+      return {"load", 0, 1, budget.producer};
+    case 1:
+      return {"idle", 1, 3, budget.producer};
+    default:
+      return {"consumer", 4, consumer_warps(c), budget.consumer};
+  }
+}
+
+// K-major: all rows of a step. MN-major: a panel.
+TESSERA_HD constexpr TmaBox operand_box(const Config& c, Layout layout, int rows) {
+  return layout == Layout::mn_major ? TmaBox{{panel_rows(c), tile_k(c), 1}} : TmaBox{{tile_k(c), rows, 1}};
+}
+TESSERA_HD constexpr TmaBox a_box(const Config& c) { return operand_box(c, c.facts.a_layout, c.tile_m); }
+TESSERA_HD constexpr TmaBox b_box(const Config& c) { return operand_box(c, c.facts.b_layout, c.tile_n); }
+
+// As the walk over tiles takes it (gemm/schedule.cuh), which is that of the other families.
+TESSERA_HD constexpr gemm::Config walk(const Config& c) {
+  gemm::Config walk;
+  walk.facts = c.facts;
+  walk.tile_m = c.tile_m;
+  walk.tile_n = c.tile_n;
+  walk.cluster_m = 1;
+  walk.raster = c.raster;
+  return walk;
+}
+
+}  // namespace tessera::gemm_mma

@@ -1,0 +1,173 @@
+// Products by mma.sync as the planner sees them: who gets them, candidates, names, what the sizes steer, and every
+// refusal in words.
+#include <doctest/doctest.h>
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "generator/candidates.h"
+#include "generator/facts.h"
+#include "generator/products/gemm_mma_cost.h"
+#include "generator/products/gemm_mma_operator.h"
+#include "tessera/error.h"
+#include "tests/generator/problems.h"
+
+using namespace tessera;
+using gemm_mma::Config;
+
+namespace {
+
+Fields on_120(Fields fields) {
+  fields.emplace_back("arch", "sm_120a");
+  return fields;
+}
+Fields pinned(const Fields& changed) {
+  Fields fields{{"arch", "sm_120a"}, {"tile_m", "128"}, {"tile_n", "256"}, {"stages", "2"}};
+  fields.insert(fields.end(), changed.begin(), changed.end());
+  return fields;
+}
+Config config(const Fields& fields) { return chosen_config<GemmMmaOperator>(problem_of("gemm", on_120(fields))); }
+Plan plan(const Fields& fields) { return make_plan(problem_of("gemm", fields)); }
+
+std::string refusal(const Fields& fields) {
+  try {
+    plan(fields);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::unsupported);
+    return error.what();
+  }
+  return "no refusal";
+}
+
+}  // namespace
+
+TEST_CASE("mma products: the kernels of sm_120 and sm_121, and of sm_90a where they are asked for") {
+  for (const char* const arch : {"sm_120a", "sm_120f", "sm_121a", "sm_121f"}) {
+    CHECK(plan({{"arch", arch}}).family == "mma");
+    CHECK(plan({{"arch", arch}, {"mma_kind", "mma.f16"}}).kernel == plan({{"arch", arch}}).kernel);
+  }
+  CHECK(plan({}).family == "wgmma");
+  CHECK(plan({{"mma_kind", "wgmma.f16"}}).kernel == plan({}).kernel);
+  CHECK(plan({{"mma_kind", "mma.f16"}}).family == "mma");
+  CHECK(plan({{"mma_kind", "mma.f16"}}).mma_kind == "mma.f16");
+  CHECK(plan({{"arch", "sm_100a"}}).family == "tcgen05");
+  CHECK(plan({{"arch", "sm_100a"}, {"mma_kind", "tcgen05.f16"}}).kernel == plan({{"arch", "sm_100a"}}).kernel);
+  CHECK(plan({{"arch", "sm_103a"}, {"dtype", "e4m3"}, {"mma_kind", "tcgen05.f8f6f4"}}).family == "tcgen05");
+
+  CHECK(refusal({{"mma_kind", "tcgen05.f16"}}) ==
+        "gemm has no kernel for mma_kind tcgen05.f16 with dtype bf16 on sm_90a: take wgmma.f16");
+  CHECK(refusal({{"arch", "sm_120a"}, {"mma_kind", "wgmma.f16"}}) ==
+        "gemm has no kernel for mma_kind wgmma.f16 with dtype bf16 on sm_120a: take mma.f16");
+  CHECK(refusal({{"arch", "sm_100a"}, {"mma_kind", "mma.f16"}}) ==
+        "gemm has no kernel for mma_kind mma.f16 with dtype bf16 on sm_100a: take tcgen05.f16");
+  CHECK(refusal({{"dtype", "e4m3"}, {"mma_kind", "wgmma.f16"}}) ==
+        "gemm has no kernel for mma_kind wgmma.f16 with dtype e4m3 on sm_90a: leave mma_kind auto");
+  CHECK(refusal({{"arch", "sm_80"}}) ==
+        "gemm has no kernel for arch sm_80: there is one for sm_120 and sm_121 with suffix a or f, and for sm_90a, and "
+        "for sm_100 and sm_103 with suffix a or f");
+}
+
+TEST_CASE("mma products: every legal candidate fits, has a name of its own, and wins when it is pinned") {
+  std::map<std::string, Config> all;
+  for (const Problem& problem : every_fact()) {
+    if (!is_mma_product(problem)) continue;
+    const Gemm& facts = problem.as<Gemm>();
+    for (const auto& candidate : choose<GemmMmaOperator>(facts).candidates) {
+      if (!candidate.verdict.ok()) continue;
+      const Config& c = candidate.config;
+      CHECK(gemm_mma::smem_layout(c).total_bytes <= smem_bytes_of(Arch::parse("sm_120a")));
+      CHECK(gemm_mma::warp_m(c) * gemm_mma::warp_n(c) / 32 <= 128);
+      const std::string name = GemmMmaOperator::kernel_name(facts.arch, c);
+      CHECK(all.try_emplace(name, c).first->second == c);
+      Gemm pins = facts;
+      pins.tile_m = c.tile_m;
+      pins.tile_n = c.tile_n;
+      pins.stages = c.stages;
+      pins.raster = c.raster;
+      CHECK(planned_kernel(pins) == name);
+    }
+  }
+  CHECK(all.size() > 200);
+  CHECK(gemm_mma::kMostSmemBytes == smem_bytes_of(Arch::parse("sm_121a")));
+}
+
+TEST_CASE("mma products: sizes steer the tile, and the same Config serves both kinds of targets") {
+  const Config many = config({{"m", "8192"}, {"n", "8192"}, {"k", "8192"}});
+  CHECK(many.tile_m * many.tile_n >= 128 * 128);
+  CHECK(config({{"m", "16"}, {"n", "16384"}, {"k", "4096"}}).tile_m == 16);
+  CHECK(config({{"m", "60"}, {"n", "16384"}, {"k", "4096"}}).tile_m <= 64);
+  // MN-major operands come in panels of 64 rows.
+  CHECK(config({{"m", "16"}, {"n", "16384"}, {"k", "4096"}, {"a_layout", "mn"}}).tile_m == 64);
+  const Plan hopper = plan({{"mma_kind", "mma.f16"}, {"tile_m", "128"}, {"tile_n", "128"}});
+  const Plan geforce = plan({{"arch", "sm_120a"}, {"tile_m", "128"}, {"tile_n", "128"}});
+  CHECK(hopper.smem_bytes == geforce.smem_bytes);
+  CHECK(hopper.number("stages") == 3);
+  CHECK(geforce.number("stages") == 3);
+  CHECK(geforce.reason.starts_with("modelled (never measured) at "));
+  CHECK(product_tiles(geforce) == ProductTiles{.tile_m = 128, .tile_n = 128});
+  // D has no tensor map: neither a recipe nor a parameter.
+  CHECK(geforce.launch.tensor_maps.size() == 2);
+  for (const KernelParameter& parameter : geforce.launch.steps.at(0).parameters) CHECK(parameter.name != "d");
+}
+
+TEST_CASE("mma products: more work never takes less time, by the model") {
+  const Config c = config(pinned({}));
+  const auto us = [&](Hint m, Hint k) {
+    Gemm p{.m = m, .n = 4096, .k = k};
+    p.arch = Arch::parse("sm_120a");
+    return gemm_mma_cost(c, p).us;
+  };
+  for (const Hint m : {1, 100, 1000, 5000}) {
+    CHECK(us(m, 4096) <= us(2 * m, 4096));
+    CHECK(us(m, 4096) < us(m, 8192));
+  }
+  // 235 TFLOP/s at most.
+  CHECK(2.0 * 8192 * 4096 * 8192 / us(8192, 8192) / 1e6 < 236);
+}
+
+TEST_CASE("mma products: every rule says value, bound and remedy") {
+  const std::string tile = "gemm bf16, tile 128x256, 2 stages: ";
+  CHECK(refusal({{"arch", "sm_120a"}, {"dtype", "e4m3"}}) ==
+        "gemm e4m3: a is e4m3, b is e4m3: both must be bf16 or both f16 (mma.sync kernels)");
+  CHECK(refusal({{"arch", "sm_120a"}, {"dtype", "nvfp4"}}) ==
+        "gemm nvfp4: a is nvfp4, b is nvfp4: both must be bf16 or both f16 (mma.sync kernels)");
+  CHECK(refusal(on_120({{"b_dtype", "f16"}})) ==
+        "gemm bf16 x f16: a is bf16, b is f16: both must be bf16 or both f16 (mma.sync kernels)");
+  CHECK(refusal(on_120({{"d_dtype", "e4m3"}})) == "gemm bf16: d is e4m3: must be f32, bf16 or f16");
+  CHECK(refusal(on_120({{"gate", "dual"}})) ==
+        "gemm bf16: a gate, groups and a block-scaled d have kernels for sm_100 and sm_103 alone (tcgen05)");
+  CHECK(refusal(on_120({{"accumulation", "promoted"}})) ==
+        "gemm bf16: promoted sums of elements of 2 bytes, 1 allowed: 16-bit types sum in fp32");
+  CHECK(refusal(on_120({{"accumulators", "2"}})) == "gemm: accumulators = 2 is for Tensor Memory (tcgen05)");
+  CHECK(refusal(on_120({{"kernel_schedule", "ping_pong"}})) ==
+        "gemm: kernel_schedule = ping_pong is for wgmma (sm_90a): with mma.sync every warp has its part of each tile");
+  CHECK(refusal(on_120({{"swap_ab", "on"}})) ==
+        "gemm: swap_ab = on is for wgmma (sm_90a): tiles of mma.sync have 16 rows or more");
+  CHECK(refusal(pinned({{"tile_m", "96"}})) ==
+        "gemm bf16, tile 96x256, 2 stages: tile_m 96, a power of two from 16 on needed (mma.sync M)");
+  CHECK(refusal(pinned({{"tile_m", "512"}})) ==
+        "gemm bf16, tile 512x256, 2 stages: tile_m 512, at most 256 allowed (rows of a TMA box)");
+  CHECK(refusal(pinned({{"tile_n", "16"}})) ==
+        "gemm bf16, tile 128x16, 2 stages: tile_n 16, a power of two from 32 on needed (columns of a warp)");
+  CHECK(refusal(pinned({{"tile_n", "320"}})) ==
+        "gemm bf16, tile 128x320, 2 stages: tile_n 320, at most 256 allowed (rows of a TMA box)");
+  CHECK(refusal(pinned({{"tile_m", "32"}, {"a_layout", "mn"}})) ==
+        "gemm bf16, tile 32x256, 2 stages: tile_m 32 with a_layout mn, a multiple of 64 needed (128 bytes, swizzle "
+        "span)");
+  CHECK(refusal(pinned({{"tile_n", "32"}, {"b_layout", "mn"}})) ==
+        "gemm bf16, tile 128x32, 2 stages: tile_n 32 with b_layout mn, a multiple of 64 needed (128 bytes, swizzle "
+        "span)");
+  CHECK(refusal(pinned({{"tile_m", "256"}})) ==
+        "gemm bf16, tile 256x256, 2 stages: 16 warps of 64 x 64, at most 8 allowed (registers): take a smaller tile");
+  CHECK(refusal(pinned({{"stages", "1"}})) == "gemm bf16, tile 128x256, 1 stage: 1 stage, 2 to 8 allowed");
+  CHECK(refusal(pinned({{"stages", "3"}})) ==
+        "gemm bf16, tile 128x256, 3 stages: 147,504 bytes of shared memory, 101,376 allowed (sm_120 and sm_121): drop "
+        "a stage");
+  CHECK(refusal(pinned({{"cluster_m", "2"}})) ==
+        tile + "a cluster of 2 CTAs along m or n, 1 allowed: sm_120 and sm_121 have no multicast");
+  CHECK(refusal(pinned({{"cluster_n", "4"}})) ==
+        tile + "a cluster of 4 CTAs along m or n, 1 allowed: sm_120 and sm_121 have no multicast");
+  CHECK(refusal(pinned({{"split_k", "2"}})) == tile + "split_k 2, 1 allowed with mma.sync");
+  CHECK(refusal(pinned({{"raster", "2000"}})) == tile + "raster 2,000, 1 to 1,024 allowed");
+}
