@@ -1,4 +1,6 @@
 // From words to numbers through the C interface alone: attention on the emulator against float64.
+#include <dlfcn.h>
+
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -204,6 +206,49 @@ TEST_CASE("c: attention from words, on the emulator, against float64; threads sh
   jit.reset();
   device.reset();
   CHECK(tessera_kernel_count(kernel.get(), TESSERA_BUFFER) > 3);
+}
+
+TEST_CASE("c: on the GPU whose context is current, or by its number, with a stand-in for the driver") {
+  void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
+  auto* const record =
+      driver == nullptr ? nullptr : reinterpret_cast<const char* (*)()>(dlsym(driver, "fake_cuda_record"));
+  if (record == nullptr) {
+    MESSAGE("not run: LD_LIBRARY_PATH names no folder with the driver's stand-in (ctest sets it)");
+    return;
+  }
+  const JitHandle jit = open_jit();
+  const KernelHandle kernel = kernel_of(jit, "copy2d", {{"dtype", "u8"}});
+  Arguments arguments(kernel);
+  arguments.size("dim0") = 64;
+  arguments.size("dim1") = 2;
+  arguments.buffer("x") = 0x10000;
+  arguments.buffer("y") = 0x20000;
+  tessera_arguments given = arguments.get();
+  record();
+  CHECK(said(tessera_kernel_prepare(kernel.get(), nullptr)) == "ok");
+  auto* const stream = reinterpret_cast<void*>(std::uintptr_t{0x77});
+  CHECK(said(tessera_kernel_launch(kernel.get(), nullptr, stream, &given)) == "ok");
+  const std::string lines = record();
+  CHECK(has(lines, std::string("launch ") + tessera_kernel_name(kernel.get())));
+  CHECK(has(lines, "stream 0x77\n"));
+  CHECK(has(lines, "map 0x10000 dims 64,2 strides 64\n"));
+
+  auto gpu = defaults<tessera_device_options>();
+  gpu.kind = TESSERA_DEVICE_GPU;
+  const DeviceHandle device = open_device(jit, gpu);
+  const auto info = made<Text>([&](char** out) { return tessera_device_info(device.get(), out); });
+  CHECK(nlohmann::json::parse(info.get())["name"] == "Stand-in");
+  arguments.buffer("x") = uploaded(device, std::vector<std::uint16_t>(64, 0x1234));
+  given = arguments.get();
+  CHECK(said(tessera_kernel_launch(kernel.get(), device.get(), nullptr, &given)) == "ok");
+  CHECK(said(tessera_device_synchronize(device.get(), nullptr, nullptr)) == "ok");
+  CHECK(has(record(), "stream 0\n"));
+  std::uint16_t back = 0;
+  CHECK(said(tessera_device_download(device.get(), &back, arguments.buffer("x"), 2, nullptr)) == "ok");
+  CHECK(back == 0x1234);
+  gpu.ordinal = 1;
+  tessera_device* other = nullptr;
+  CHECK(said(tessera_device_open(jit.get(), &gpu, &other)) == "usage: ordinal = 1: 1 GPUs are visible, from 0 on");
 }
 
 TEST_CASE("c: a failure in the emulator is the status, and the findings come all the same") {
