@@ -285,6 +285,7 @@ class Arguments {
         scalars_(tessera_kernel_count(kernel_, TESSERA_SCALAR), std::numeric_limits<double>::quiet_NaN()),
         buffers_(tessera_kernel_count(kernel_, TESSERA_BUFFER), 0) {}
 
+  Arguments copy() const { return *this; }
   void set_size(std::size_t index, std::int64_t value) { sizes_.at(index) = value; }
   void set_scalar(std::size_t index, double value) { scalars_.at(index) = value; }
   void set_buffer(std::size_t index, std::uint64_t address) { buffers_.at(index) = address; }
@@ -398,6 +399,7 @@ NB_MODULE(_core, m) {
       .def("synchronize", &Device::synchronize);
   nb::class_<Arguments>(m, "Arguments")
       .def(nb::init<const Kernel&>(), nb::keep_alive<1, 2>(), "kernel"_a)
+      .def("copy", &Arguments::copy, nb::keep_alive<0, 1>())
       .def("set_size", &Arguments::set_size, "index"_a, "value"_a)
       .def("set_scalar", &Arguments::set_scalar, "index"_a, "value"_a)
       .def("set_buffer", &Arguments::set_buffer, "index"_a, "address"_a)

@@ -67,6 +67,11 @@ class View:
         self.ordinal, self.library, self.source = ordinal, library, source
 
     @property
+    def tensor(self) -> Any:
+        """The caller's."""
+        return self.source[0] if isinstance(self.source, tuple) else self.source
+
+    @property
     def nbytes(self) -> int:
         """Of a dense tensor of this shape."""
         count = bytes_of(self.dtype)
@@ -135,7 +140,9 @@ def _cuda_interface_view(name: str, array: Any, library: str) -> View:
 
 
 def view(name: str, tensor: Any) -> View:
-    """name: of the tensor, for messages. Raises UsageError for what is no tensor."""
+    """name: of the tensor, for messages. Raises UsageError for what is no tensor. A View is returned as it is."""
+    if type(tensor) is View:
+        return tensor
     library = type(tensor).__module__.partition(".")[0]
     if library == "torch" or hasattr(tensor, "data_ptr"):
         return _torch_view(name, tensor)

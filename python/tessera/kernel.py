@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     Device = Union[None, str, Emulator]
     """None or "gpu": the GPU where the tensors lie. "emulator": an Emulator of the kernel's target."""
 
+_MAX_LAYOUTS = 1024  # of a kernel, whose shapes are remembered
 _OF_EXPRESSIONS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_ +-*(),")
 _FUNCTIONS = {"__builtins__": {}, "ceil_div": lambda a, b: -(-a // b), "min": min, "max": max}
 
@@ -75,6 +76,7 @@ class Kernel:
         self._sizes = {spec["name"]: i for i, spec in enumerate(launch["sizes"])}
         self._scalars = {spec["name"]: i for i, spec in enumerate(launch["scalars"])}
         self._buffers = {spec["name"]: _Buffer(i, spec) for i, spec in enumerate(launch["buffers"])}
+        self._layouts: dict[tuple[Any, ...], _Layout] = {}
         self._defaults = [
             (spec["name"], _Expression(spec["default"])) for spec in launch["sizes"] if spec.get("default") is not None
         ]
@@ -101,9 +103,34 @@ class Kernel:
         self, *, device: Device = None, stream: int | None = None, workspace: Any = None, **arguments: Any
     ) -> dict[str, Any]:
         """`bind` and `launch` in one; the outputs by name. Tensors must live until the stream has come by."""
-        launch = self.bind(device=device, workspace=workspace, **arguments)
+        emulator = self._device(device)
+        if emulator is not None:
+            launch = Launch(self, emulator, workspace, arguments)
+        else:
+            launch = self._bound_before(workspace, arguments)
         launch.launch(stream)
         return launch.outputs
+
+    def _bound_before(self, workspace: Any, arguments: dict[str, Any]) -> Launch:
+        """Tensors like those of an earlier call are not looked at again: only their addresses are new."""
+        views: dict[str, arrays.View] = {}
+        key: list[Any] = []
+        for name, value in arguments.items():
+            if value is None:
+                continue
+            if name in self._buffers and value is not True and value is not False:
+                view = views[name] = arrays.view(name, value)
+                key.append((name, view.shape, view.strides, view.dtype, view.ordinal, view.library))
+            else:
+                key.append((name, value))
+        like = self._layouts.get(layout := tuple(key))
+        if like is not None:
+            return like.launch(self, views, workspace)
+        launch = Launch(self, None, workspace, arguments)
+        if len(self._layouts) >= _MAX_LAYOUTS:
+            self._layouts.clear()
+        self._layouts[layout] = _Layout(launch)
+        return launch
 
     def _device(self, device: Device) -> Emulator | None:
         if device is None or device == "gpu":
@@ -113,6 +140,36 @@ class Kernel:
         if not isinstance(device, Emulator):
             raise UsageError(f"device = {device}: must be None, 'gpu', 'emulator' or a tessera.Emulator")
         return device
+
+
+class _Layout:
+    """What a launch found out about tensors of its shapes, without the tensors."""
+
+    __slots__ = ("core", "sizes", "made", "workspace_bytes", "written")
+
+    def __init__(self, launch: Launch) -> None:
+        self.core = launch._core.copy()
+        self.sizes = launch.sizes
+        self.made = launch._made_as
+        self.workspace_bytes = launch._workspace_bytes
+        made = {name for name, _, _ in self.made}
+        self.written = [name for name in launch.outputs if name not in made]
+
+    def launch(self, kernel: Kernel, views: dict[str, arrays.View], workspace: Any) -> Launch:
+        launch = Launch.__new__(Launch)
+        launch.kernel, launch._emulator, launch._memory = kernel, None, {}
+        launch._core, launch._views, launch._made = self.core.copy(), views, []
+        launch.sizes = self.sizes
+        launch.outputs = {name: views[name].tensor for name in self.written}
+        first = next(iter(views.values()))
+        for name, shape, dtype in self.made:
+            tensor = launch.outputs[name] = arrays.empty_like(first, shape, dtype)
+            launch._made.append(tensor)
+            views[name] = arrays.view(name, tensor)
+        for name, view in views.items():
+            launch._core.set_buffer(kernel._buffers[name].index, view.address)
+        launch._make_workspace(workspace, self.workspace_bytes)
+        return launch
 
 
 class Launch:
@@ -126,6 +183,7 @@ class Launch:
         self._memory: dict[str, Memory] = {}
         self._squeezed = False
         self._made: list[Any] = []  # outputs and workspace that nobody gave
+        self._made_as: list[tuple[str, tuple[int, ...], str]] = []  # name, shape and type of the outputs among them
         self.outputs: dict[str, Any] = {}
         """The tensors that the kernel writes, by name."""
         sizes = self._take(arguments)
@@ -137,7 +195,8 @@ class Launch:
             self._place(kernel._buffers[name], view)
         self.sizes: dict[str, int] = sizes
         """Every size with its value, defaults included."""
-        self._make_workspace(workspace)
+        self._workspace_bytes: int = self._core.workspace_bytes(None if emulator is None else emulator._core)
+        self._make_workspace(workspace, self._workspace_bytes)
 
     def launch(self, stream: int | None = None, **tensors: Any) -> None:
         """Starts the kernel on a stream (an address, `torch.cuda.Stream.cuda_stream`; None: the one that the tensors'
@@ -190,8 +249,7 @@ class Launch:
             raise UsageError(f"{buffer.name} lies on the host: give tensors on a GPU, or device='emulator'")
         self._views[buffer.name] = view
         if buffer.role != "input":
-            source = view.source
-            self.outputs[buffer.name] = source[0] if isinstance(source, tuple) else source
+            self.outputs[buffer.name] = view.tensor
 
     def _has_default(self, extent: _Expression) -> bool:
         is_name = extent.name is not None and extent.rest == 0
@@ -240,6 +298,7 @@ class Launch:
                 raise UsageError(f"{name} cannot be made: its shape follows from sizes that are not given")
             first = next(iter(self._views.values()))
             made = tuple(shape[1:] if self._squeezed and self._has_default(buffer.shape[0]) else shape)
+            self._made_as.append((name, made, buffer.dtype))
             self._made.append(arrays.empty_like(first, made, buffer.dtype))
             self._add(buffer, arrays.view(name, self._made[-1]))
 
@@ -261,14 +320,12 @@ class Launch:
             memory = self._memory[buffer.name] = Memory(self._emulator, view.nbytes)
         self._core.set_buffer(buffer.index, memory.address)
 
-    def _make_workspace(self, workspace: Any) -> None:
-        device = None if self._emulator is None else self._emulator._core
+    def _make_workspace(self, workspace: Any, needed: int) -> None:
+        if needed == 0:
+            return
         if workspace is not None and self._emulator is None:
             self._workspace = arrays.view("workspace", workspace)
             self._core.set_workspace(self._workspace.address, self._workspace.nbytes)
-            return
-        needed = self._core.workspace_bytes(device)
-        if needed == 0:
             return
         if self._emulator is not None:
             self._workspace = Memory(self._emulator, needed)
@@ -317,7 +374,7 @@ class Launch:
         buffer = self.kernel._buffers[name]
         self._views[name] = view
         if buffer.role != "input":
-            self.outputs[name] = tensor
+            self.outputs[name] = view.tensor
         self._place(buffer, view)
 
     def _emulate(self) -> None:

@@ -103,8 +103,9 @@ def fmha(
     if len(of_q.shape) < 3 or len(of_k.shape) < 3:
         raise UsageError(f"q and k have {len(of_q.shape)} and {len(of_k.shape)} dimensions: see tessera.fmha")
     chosen: dict[str, Any] = {"head_dim": of_q.shape[-1], "dtype": dtype or of_q.dtype}
-    if v is not None and (head_dim_v := arrays.view("v", v).shape[-1]) != of_q.shape[-1]:
-        chosen["head_dim_v"] = head_dim_v
+    of_v = None if v is None else arrays.view("v", v)
+    if of_v is not None and of_v.shape[-1] != of_q.shape[-1]:
+        chosen["head_dim_v"] = of_v.shape[-1]
     if not _is_raw(of_k.dtype) and of_k.dtype != chosen["dtype"]:
         chosen["kv_dtype"] = of_k.dtype
     values: dict[str, Any] = {}
@@ -143,9 +144,9 @@ def fmha(
         device=device,
         stream=stream,
         workspace=workspace,
-        q=q,
-        k=k,
-        v=v,
+        q=of_q,
+        k=of_k,
+        v=of_v,
         o=out,
         lse=lse if lse is not None else (True if return_lse else None),
         softmax_scale=softmax_scale,
@@ -235,8 +236,8 @@ def gemm(
         device=device,
         stream=stream,
         workspace=workspace,
-        a=a,
-        b=b,
+        a=of_a,
+        b=of_b,
         c=c,
         d=out,
         bias=bias,
@@ -277,7 +278,7 @@ def quantize(
         chosen["global_scale"] = "given"
     chosen |= fields
     kernel = _kernel("quantize", of_x, device, jit, chosen)
-    outputs = kernel(device=device, stream=stream, x=x, values=values, scales=scales, global_scale=global_scale)
+    outputs = kernel(device=device, stream=stream, x=of_x, values=values, scales=scales, global_scale=global_scale)
     return outputs["values"], outputs["scales"]
 
 
@@ -310,7 +311,7 @@ def dequantize(
     return kernel(
         device=device,
         stream=stream,
-        values=values,
+        values=of_values,
         scales=scales,
         y=out,
         global_scale=global_scale,

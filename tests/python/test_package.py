@@ -1,6 +1,7 @@
 """The package: what importing costs, errors, lists of kernels, tensors of other libraries, stubs."""
 
 import ast
+import importlib.metadata
 import json
 import pathlib
 import subprocess
@@ -119,6 +120,11 @@ def test_tensors_of_any_library(random):
     with pytest.raises(tessera.UsageError, match="a: an array of test_package must be dense and on the host"):
         far = OnGpu(data=(4096, False), shape=(16, 64), typestr="<f2")
         tessera.gemm(far, b, out=numpy.empty((16, 24), numpy.float16), device="emulator")
+
+
+def test_versions_are_one():
+    assert tessera.__version__ == importlib.metadata.version("tessera-kernels")
+    assert _core.abi_version() >= 1
 
 
 def test_stubs_name_what_there_is():
