@@ -13,7 +13,7 @@ from .errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, NoReturn
 
 # Names of element types in other libraries -> the plan's.
 DTYPES = {
@@ -97,7 +97,7 @@ def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def _refuse_dtype(name: str, dtype: object) -> None:
+def _refuse_dtype(name: str, dtype: object) -> NoReturn:
     raise UsageError(f"{name}: element type {dtype} is none that tessera has")
 
 

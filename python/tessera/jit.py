@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Mapping
 
 from . import _core
 from .errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
     from typing import Any, Union
 
     Shapes = Union[str, os.PathLike, Mapping[str, Any], Iterable[Mapping[str, Any]]]
@@ -42,7 +43,7 @@ def _text_of(shapes: Shapes) -> str:
             return file.read()
     if isinstance(shapes, str):
         return shapes
-    return json.dumps(dict(shapes) if hasattr(shapes, "keys") else {"kernels": [dict(one) for one in shapes]})
+    return json.dumps(dict(shapes) if isinstance(shapes, Mapping) else {"kernels": [dict(one) for one in shapes]})
 
 
 class Jit:

@@ -25,10 +25,10 @@ class _Expression:
     """A number, or a text of the plan's grammar over sizes."""
 
     def __init__(self, text: str | int) -> None:
-        self.name = self.rest = None
-        self._code = None
+        self.name = ""  # of the one size that it is, or is `rest` more than
+        self.rest = 0
         self.value = text if isinstance(text, int) else None
-        if self.value is not None:
+        if isinstance(text, int):
             return
         if not _OF_EXPRESSIONS.issuperset(text):
             raise UsageError(f"{text}: is no expression of a plan")
@@ -36,13 +36,13 @@ class _Expression:
         if name.isidentifier() and (rest == "" or rest.isdigit()):
             self.name, self.rest = name, int(rest or 0)
         self._code = compile(text, "<plan>", "eval")
-        self.names = [name for name in self._code.co_names if name not in _FUNCTIONS]
+        self._names = [name for name in self._code.co_names if name not in _FUNCTIONS]
 
     def evaluate(self, sizes: dict[str, int]) -> int | None:
         """None where a size is unknown."""
         if self.value is not None:
             return self.value
-        if not all(name in sizes for name in self.names):
+        if not all(name in sizes for name in self._names):
             return None
         return eval(self._code, _FUNCTIONS, sizes)  # the plan's own text, of digits, names and six signs
 
@@ -182,6 +182,7 @@ class Launch:
         self._views: dict[str, arrays.View] = {}
         self._memory: dict[str, Memory] = {}
         self._squeezed = False
+        self._workspace: arrays.View | Memory | None = None
         self._made: list[Any] = []  # outputs and workspace that nobody gave
         self._made_as: list[tuple[str, tuple[int, ...], str]] = []  # name, shape and type of the outputs among them
         self.outputs: dict[str, Any] = {}
@@ -207,11 +208,11 @@ class Launch:
         for name, tensor in tensors.items():
             self._replace(name, tensor)
         if self._emulator is not None:
-            self._emulate()
+            self._emulate(self._emulator)
             return
         first = next(iter(self._views.values()), None)
         if first is not None and first.library == "torch":
-            self._launch_of_torch(first.ordinal, stream)
+            self._launch_of_torch(first.ordinal or 0, stream)
         else:
             self._core.launch(None, arrays.current_stream(first) if stream is None else stream)
 
@@ -252,7 +253,7 @@ class Launch:
             self.outputs[buffer.name] = view.tensor
 
     def _has_default(self, extent: _Expression) -> bool:
-        is_name = extent.name is not None and extent.rest == 0
+        is_name = extent.name != "" and extent.rest == 0
         return is_name and any(extent.name == name for name, _ in self.kernel._defaults)
 
     def _infer(self, sizes: dict[str, int]) -> None:
@@ -260,7 +261,7 @@ class Launch:
         for name, view in self._views.items():
             for expression, extent in zip(self.kernel._buffers[name].shape, view.shape):
                 size = expression.name
-                if size is None or size not in self.kernel._sizes:
+                if size not in self.kernel._sizes:
                     continue
                 value = extent - expression.rest
                 if size not in sizes:
@@ -293,8 +294,9 @@ class Launch:
         for name, buffer in self.kernel._buffers.items():
             if buffer.role == "input" or name in self._views or (buffer.is_optional and name not in wanted):
                 continue
-            shape = [expression.evaluate(sizes) for expression in buffer.shape]
-            if None in shape or not self._views:
+            known = [expression.evaluate(sizes) for expression in buffer.shape]
+            shape = [extent for extent in known if extent is not None]
+            if len(shape) < len(known) or not self._views:
                 raise UsageError(f"{name} cannot be made: its shape follows from sizes that are not given")
             first = next(iter(self._views.values()))
             made = tuple(shape[1:] if self._squeezed and self._has_default(buffer.shape[0]) else shape)
@@ -377,8 +379,7 @@ class Launch:
             self.outputs[name] = view.tensor
         self._place(buffer, view)
 
-    def _emulate(self) -> None:
-        emulator = self._emulator
+    def _emulate(self, emulator: Emulator) -> None:
         copies = {name: arrays.HostCopy(name, view) for name, view in self._views.items() if view.nbytes > 0}
         with emulator._lock:
             for name, copy in copies.items():
