@@ -1,5 +1,7 @@
 // Shape lists: warm and check, with the reports of the command. A list comes down to its distinct kernels, named so
 // many at a time that one of any length takes the memory of its kernels alone.
+#include <fmt/ranges.h>
+
 #include <nlohmann/json.hpp>
 #include <stop_token>
 #include <unordered_map>
@@ -8,12 +10,27 @@
 #include "c/handles.h"
 #include "tessera/internal/jit_state.h"
 #include "tessera/internal/kernel_names.h"
+#include "tessera/internal/launch_sizes.h"
 #include "tessera/internal/problem_list.h"
 #include "tessera/internal/report_json.h"
 
 namespace tessera::c {
 
 namespace {
+
+/// Why a launch would refuse the sizes that a problem expects; empty: it would not, or none is given. Of sizes given in
+/// part what follows from these.
+std::string size_refusal(KernelSizes& sizes, const Problem& problem, const std::string& kernel) {
+  const std::vector<GivenSize> given = expected_sizes(problem);
+  if (given.empty()) return {};
+  const LaunchSizes& launch = sizes.of(problem, kernel);
+  try {
+    return fmt::format("{}", fmt::join(launch.problems(launch.known(given)), "; "));
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::usage) throw;
+    return error.what();  // an overflow on the way to a stride
+  }
+}
 
 /// The distinct kernels of a list, each as the first problem that has it.
 class ListedKernels {
@@ -46,8 +63,10 @@ class ListedKernels {
   void take(std::vector<Problem>& batch) {
     const std::vector<KernelName> named = *name_kernels(batch, 0);
     for (std::size_t i = 0; i < batch.size(); ++i, ++seen_) {
-      if (!named[i].rejected.empty()) {
-        rejected_.push_back({seen_, named[i].rejected});
+      const std::string reason =
+          named[i].rejected.empty() ? size_refusal(sizes_, batch[i], named[i].kernel) : named[i].rejected;
+      if (!reason.empty()) {
+        rejected_.push_back({seen_, reason});
         continue;
       }
       const auto [place, is_new] = by_name_.try_emplace(named[i].kernel, problems_.size());
@@ -62,6 +81,7 @@ class ListedKernels {
   }
 
   ProblemList list_;
+  KernelSizes sizes_;
   std::size_t seen_ = 0;
   std::unordered_map<std::string, std::size_t> by_name_;
   std::vector<Problem> problems_;

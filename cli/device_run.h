@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "cli/launch_sizes.h"
 #include "reference/tensor.h"
 #include "tessera/device.h"
+#include "tessera/internal/launch_sizes.h"
 #include "tessera/jit.h"
 
 namespace tessera::emulator {

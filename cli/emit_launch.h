@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/launch_json.h"
-#include "cli/launch_sizes.h"
+#include "tessera/internal/launch_sizes.h"
 
 namespace tessera::cli {
 

@@ -12,7 +12,7 @@
 #include "cli/element_type.h"
 #include "cli/emulation.h"
 #include "cli/launch_file.h"
-#include "cli/launch_sizes.h"
+#include "tessera/internal/launch_sizes.h"
 
 namespace tessera::cli {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "cli/launch_sizes.h"
+#include "tessera/internal/launch_sizes.h"
 #include "tessera/plan.h"
 
 namespace tessera::cli {

@@ -25,18 +25,18 @@ struct KindWord {
   Kind kind;
   std::size_t bytes;
 };
-constexpr KindWord kKinds[] = {{"tensor_map", Kind::tensor_map, 128},
-                               {"pointer", Kind::pointer, 8},
-                               {"i8", Kind::integer, 1},
-                               {"i16", Kind::integer, 2},
-                               {"i32", Kind::integer, 4},
-                               {"i64", Kind::integer, 8},
-                               {"f16", Kind::floating, 2},
-                               {"bf16", Kind::floating, 2},
-                               {"f32", Kind::floating, 4},
-                               {"f64", Kind::floating, 8},
-                               {"bytes", Kind::bytes, 0},
-                               {"struct", Kind::structure, 0}};
+constexpr KindWord kParameterKinds[] = {{"tensor_map", Kind::tensor_map, 128},
+                                        {"pointer", Kind::pointer, 8},
+                                        {"i8", Kind::integer, 1},
+                                        {"i16", Kind::integer, 2},
+                                        {"i32", Kind::integer, 4},
+                                        {"i64", Kind::integer, 8},
+                                        {"f16", Kind::floating, 2},
+                                        {"bf16", Kind::floating, 2},
+                                        {"f32", Kind::floating, 4},
+                                        {"f64", Kind::floating, 8},
+                                        {"bytes", Kind::bytes, 0},
+                                        {"struct", Kind::structure, 0}};
 
 Expression read_expression(const JsonValue& value) {
   if (value.json().is_number_integer()) return Expression(value.as_integer(INT64_MIN, INT64_MAX));
@@ -153,11 +153,11 @@ FileParameter read_parameter(const JsonValue& value, const LaunchPlan& plan, boo
   FileParameter parameter;
   const JsonValue kind = value.at("kind");
   parameter.word = kind.as_string();
-  const auto* const found = std::find_if(std::begin(kKinds), std::end(kKinds),
+  const auto* const found = std::find_if(std::begin(kParameterKinds), std::end(kParameterKinds),
                                          [&](const KindWord& known) { return known.word == parameter.word; });
-  if (found == std::end(kKinds)) {
+  if (found == std::end(kParameterKinds)) {
     std::vector<std::string_view> words;
-    for (const KindWord& known : kKinds) words.push_back(known.word);
+    for (const KindWord& known : kParameterKinds) words.push_back(known.word);
     kind.fail(fmt::format("\"{}\" is not one of {}", parameter.word, fmt::join(words, ", ")));
   }
   parameter.kind = found->kind;

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/launch_sizes.h"
 #include "cli/run_operator.h"
 #include "reference/tensor.h"
+#include "tessera/internal/launch_sizes.h"
 #include "tessera/plan.h"
 
 namespace tessera::cli {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/launch_sizes.h"
 #include "cli/run_operator.h"
 #include "reference/fmha.h"
+#include "tessera/internal/launch_sizes.h"
 #include "tessera/plan.h"
 #include "tessera/spec/attention_types.h"
 

@@ -8,11 +8,11 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/launch_sizes.h"
 #include "reference/comparison.h"
 #include "reference/tensor.h"
 #include "tessera/device.h"
 #include "tessera/error.h"
+#include "tessera/internal/launch_sizes.h"
 #include "tessera/plan.h"
 
 namespace tessera::cli {

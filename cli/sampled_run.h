@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "cli/launch_sizes.h"
 #include "cli/run_operator.h"
 #include "reference/comparison.h"
 #include "tessera/emulator/device.h"
+#include "tessera/internal/launch_sizes.h"
 #include "tessera/jit.h"
 
 namespace tessera::cli {

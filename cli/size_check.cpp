@@ -3,26 +3,16 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <nlohmann/json.hpp>
-
-#include "base/launch_json.h"
 #include "cli/call.h"
 #include "tessera/error.h"
 
 namespace tessera::cli {
 
 const LaunchSizes& SizeCheck::sizes_of(const Problem& problem, const std::string& kernel) {
-  if (const auto found = by_kernel_.find(kernel); found != by_kernel_.end()) return found->second->sizes;
-  LaunchPlan launch = make_bare_plan(problem).launch;
-  launch.scalars.clear();  // what no size depends on
-  launch.buffers.clear();
-  launch.steps.clear();
-  launch.workspace = {};
-  std::unique_ptr<Launch>& slot = launches_[to_json(launch).dump()];
-  if (!slot) slot = std::make_unique<Launch>(std::move(launch));
-  by_kernel_.emplace(kernel, slot.get());
-  look_for_names(slot->sizes);
-  return slot->sizes;
+  const bool is_new = !sizes_.has(kernel);
+  const LaunchSizes& sizes = sizes_.of(problem, kernel);
+  if (is_new) look_for_names(sizes);
+  return sizes;
 }
 
 std::string SizeCheck::refusal(const Problem& problem, const std::string& kernel) {

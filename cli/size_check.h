@@ -8,8 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "cli/launch_sizes.h"
 #include "cli/size_flags.h"
+#include "tessera/internal/launch_sizes.h"
 #include "tessera/plan.h"
 
 namespace tessera::cli {
@@ -29,16 +29,10 @@ class SizeCheck {
   void require_known_names() const;
 
  private:
-  struct Launch {
-    LaunchPlan plan;
-    LaunchSizes sizes;
-    explicit Launch(LaunchPlan p) : plan(std::move(p)), sizes(plan) {}
-  };
   const LaunchSizes& sizes_of(const Problem& problem, const std::string& kernel);
   void look_for_names(const LaunchSizes& sizes);
   const SizeFlags& flags_;
-  std::unordered_map<std::string, std::unique_ptr<Launch>> launches_;  // by all that sizes depend on
-  std::unordered_map<std::string, Launch*> by_kernel_;
+  KernelSizes sizes_;
   std::int64_t num_partly_checked_ = 0;
   std::set<std::string> unknown_;                    // sizes that problems with others lack
   std::set<std::string> found_names_;                // typed ones that some kernel has

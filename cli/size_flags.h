@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cli/flags.h"
-#include "cli/launch_sizes.h"
+#include "tessera/internal/launch_sizes.h"
 
 namespace tessera::cli {
 

@@ -183,8 +183,8 @@ typedef struct tessera_warm_options {
 tessera_status tessera_jit_warm(tessera_jit* jit, const char* shapes_json, const tessera_warm_options* options,
                                 char** report_json);
 /// Would the caches serve the list without compiling? Needs no GPU and no compiler. {"covered", "problems", "kernels",
-/// "rejected": counts, "missing": [{op, arch, entry, warm}], "rejections": [{problem, place, reason}]}. Sizes in the
-/// list steer the choice; whether launches take them is looked at by `tessera check` alone. Errors: USAGE.
+/// "rejected": counts, "missing": [{op, arch, entry, warm}], "rejections": [{problem, place, reason}]}. Rejected is
+/// what has no kernel, and what expects sizes that its launch would refuse. Errors: USAGE.
 tessera_status tessera_jit_check(tessera_jit* jit, const char* shapes_json, char** report_json);
 
 /// Since the jit was opened.

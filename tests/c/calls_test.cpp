@@ -185,6 +185,14 @@ TEST_CASE("c: shape lists are counted, looked up, and refused with every mistake
   CHECK(report["rejections"][0]["problem"] == 2);
   CHECK(report["rejections"][0]["place"] == "shapes:1:14");
 
+  // Sizes that no launch takes: heads that are no multiple of those of the keys.
+  const char* const sized =
+      R"({"kernels": [{"op": "fmha", "head_dim": 64, "sizes": [{"heads_q": 6, "heads_kv": 4}, {"heads_q": 8, "heads_kv": 4}]}]})";
+  const auto refused = made<Text>([&](char** out) { return tessera_jit_check(jit.get(), sized, out); });
+  const Json refusals = Json::parse(refused.get());
+  CHECK((refusals["problems"] == 2 && refusals["rejected"] == 1 && refusals["kernels"] == 1));
+  CHECK(has(refusals["rejections"][0]["reason"], "heads_q must be a multiple of heads_kv"));
+
   auto dry = defaults<tessera_warm_options>();
   dry.jobs = dry.dry_run = 1;
   const auto warmed = made<Text>([&](char** out) { return tessera_jit_warm(jit.get(), list, &dry, out); });

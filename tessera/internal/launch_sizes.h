@@ -4,8 +4,11 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/size_rules.h"
@@ -13,7 +16,7 @@
 #include "tessera/launch.h"
 #include "tessera/problem.h"
 
-namespace tessera::cli {
+namespace tessera {
 
 /// A size that was given by name.
 struct GivenSize {
@@ -63,10 +66,28 @@ class LaunchSizes {
   std::vector<BoundTensorMap> maps_;
 };
 
+/// The sizes of many kernels' launches: each kernel is planned once, and kernels that agree on all that sizes depend on
+/// share what is kept.
+class KernelSizes {
+ public:
+  /// Precondition: `kernel` is the problem's. Lives as long as this.
+  const LaunchSizes& of(const Problem& problem, const std::string& kernel);
+  bool has(const std::string& kernel) const { return by_kernel_.contains(kernel); }
+
+ private:
+  struct Launch {
+    LaunchPlan plan;
+    LaunchSizes sizes;
+    explicit Launch(LaunchPlan of) : plan(std::move(of)), sizes(plan) {}
+  };
+  std::unordered_map<std::string, std::unique_ptr<Launch>> by_plan_;
+  std::unordered_map<std::string, const Launch*> by_kernel_;
+};
+
 /// `others` added to `given`, in the place of sizes of the same name.
 std::vector<GivenSize> with_sizes(std::vector<GivenSize> given, const std::vector<GivenSize>& others);
 
 /// The sizes that a problem's hints give: all that are known.
 std::vector<GivenSize> expected_sizes(const Problem& problem);
 
-}  // namespace tessera::cli
+}  // namespace tessera

@@ -1,17 +1,20 @@
-#include "cli/launch_sizes.h"
+#include "tessera/internal/launch_sizes.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
+#include <nlohmann/json.hpp>
 
+#include "base/launch_json.h"
 #include "base/shown.h"
 #include "base/suggestion.h"
 #include "generator/selectors.h"
 #include "tessera/error.h"
+#include "tessera/plan.h"
 
-namespace tessera::cli {
+namespace tessera {
 
 namespace {
 
@@ -174,4 +177,17 @@ std::vector<GivenSize> expected_sizes(const Problem& problem) {
   return given;
 }
 
-}  // namespace tessera::cli
+const LaunchSizes& KernelSizes::of(const Problem& problem, const std::string& kernel) {
+  if (const auto found = by_kernel_.find(kernel); found != by_kernel_.end()) return found->second->sizes;
+  LaunchPlan launch = make_bare_plan(problem).launch;
+  launch.scalars.clear();  // what no size depends on
+  launch.buffers.clear();
+  launch.steps.clear();
+  launch.workspace = {};
+  std::unique_ptr<Launch>& slot = by_plan_[to_json(launch).dump()];
+  if (!slot) slot = std::make_unique<Launch>(std::move(launch));
+  by_kernel_.emplace(kernel, slot.get());
+  return slot->sizes;
+}
+
+}  // namespace tessera
