@@ -75,6 +75,8 @@ def fmha(
 ) -> Any:
     """Attention forward: softmax(softmax_scale q k^T) v. Returns o, or (o, lse) with return_lse.
 
+    There is no backward pass: gradients of PyTorch's tensors end here.
+
     Shapes: q [batch, seqlen_q, heads_q, head_dim], k [batch, seqlen_k, heads_kv, head_dim], v [batch, seqlen_k,
     heads_kv, head_dim_v], o [batch, seqlen_q, heads_q, head_dim_v], lse [batch, heads_q, seqlen_q] in fp32, natural
     logarithm. heads_q is a multiple of heads_kv. Any strides, but the last dimension is contiguous and the others
