@@ -14,14 +14,15 @@ using gemm_mma::Config;
 
 struct Rates {
   ModelDevice device;
-  double products_per_cycle;      ///< of 16-bit operands with fp32 sums, one multiprocessor
-  double l2_bytes_per_cycle;      ///< one multiprocessor
-  double memory_bytes_per_cycle;  ///< all
+  double products_per_cycle;       ///< of 16-bit operands with fp32 sums, one multiprocessor
+  double fp8_factor, int8_factor;  ///< of others beside these
+  double l2_bytes_per_cycle;       ///< one multiprocessor
+  double memory_bytes_per_cycle;   ///< all
 };
-// An RTX 5090 has half the rate where sums are fp32: 235 TFLOP/s at this clock. The L2's figure is that of an RTX PRO
-// 6000, 8.7 TB/s for 188 multiprocessors.
-constexpr Rates kGeForce{{170, 2.7}, 256, 18, 664};
-constexpr Rates kByPin{kHopper, 1024, 64, 2235};
+// An RTX 5090 has half the rate where sums are fp32: 235 TFLOP/s at this clock, twice that with 8 bits. The L2's figure
+// is that of an RTX PRO 6000, 8.7 TB/s for 188 multiprocessors.
+constexpr Rates kGeForce{{170, 2.7}, 256, 2, 4, 18, 664};
+constexpr Rates kByPin{kHopper, 1024, 0.5, 2, 64, 2235};  // which widens e4m3 and e5m2
 
 constexpr double kSmemBytesPerCycle = 128;  // of one multiprocessor
 constexpr double kSlotCycles = 1500;        // from a slot's release to its next contents
@@ -54,7 +55,11 @@ GemmMmaCost gemm_mma_cost(const Config& c, const Gemm& problem) {
   const double slot_bytes = gemm_mma::a_slot_bytes(c) + gemm_mma::b_slot_bytes(c);
   const double fetched = 1.0 * gemm_mma::consumer_warps(c) * (gemm_mma::warp_m(c) + gemm_mma::warp_n(c)) *
                          gemm_mma::kStepBytes;  // by ldmatrix
-  const double tensor = tile_m * tile_n * gemm_mma::tile_k(c) / rates.products_per_cycle;
+  const double factor = gemm_mma::element_bytes(c) == 2 ? 1
+                        : gemm_mma::is_integer(c)       ? rates.int8_factor
+                                                        : rates.fp8_factor;
+  const double products_per_cycle = factor * rates.products_per_cycle;
+  const double tensor = tile_m * tile_n * gemm_mma::tile_k(c) / products_per_cycle;
   const bool is_alone = gemm_mma::consumer_warps(c) <= 4;
   const double step = (is_alone ? kAloneStepCycles : kStepCycles) +
                       smooth_max({tensor, (slot_bytes + fetched) / kSmemBytesPerCycle,
@@ -73,7 +78,7 @@ GemmMmaCost gemm_mma_cost(const Config& c, const Gemm& problem) {
   cost.us = cost.cycles / rates.device.clock_ghz / 1000;
   cost.rounds = static_cast<long long>(std::min(rounds, 9e18));
   cost.is_memory_bound = memory > computed;
-  cost.tensor_share = m * n * k * l / (rates.products_per_cycle * rates.device.sms) / cost.cycles;
+  cost.tensor_share = m * n * k * l / (products_per_cycle * rates.device.sms) / cost.cycles;
   return cost;
 }
 

@@ -49,6 +49,16 @@ std::string types_text(const Config& c) {
   return a == b ? std::string(a) : fmt::format("{} x {}", a, b);
 }
 
+/// Hopper widens e4m3 and e5m2, which takes registers: of the parts that a warp may have those that leave enough,
+/// unless pins allow nothing else.
+std::vector<Config> without_spills(std::vector<Config> list) {
+  std::vector<Config> kept;
+  std::copy_if(list.begin(), list.end(), std::back_inserter(kept),
+               [](const Config& c) { return gemm_mma::warp_m(c) * gemm_mma::warp_n(c) <= 32 * 32; });
+  const bool has_legal = std::any_of(kept.begin(), kept.end(), [](const Config& c) { return why_invalid(c).ok(); });
+  return has_legal ? kept : list;
+}
+
 void require_kind(const Gemm& p) {
   if (!p.mma_kind) return;
   const std::optional<MmaKind> own = own_kind(p);
@@ -103,7 +113,7 @@ std::vector<Config> GemmMmaOperator::candidates(const Gemm& p) {
     c.stages = p.stages.value_or(is_sane ? gemm_mma::most_stages(c) : 2);
     list.push_back(c);
   }
-  return list;
+  return has_family(p.arch, MmaFamily::wgmma) && gemm::is_8_bit(p.dtype) ? without_spills(std::move(list)) : list;
 }
 
 double GemmMmaOperator::score(const Config& config, const Gemm& problem) {
@@ -133,12 +143,23 @@ std::string GemmMmaOperator::explain(const Config& config, const Verdict& verdic
     case Rule::facts_of_tcgen05:
       return "a gate, groups and a block-scaled d have kernels for sm_100 and sm_103 alone (tcgen05)";
     case Rule::operand_type:
-      return fmt::format("a is {}, b is {}: both must be bf16 or both f16 (mma.sync kernels)",
-                         to_word(config.facts.a_type), to_word(config.facts.b_type));
+      return fmt::format(
+          "a is {}, b is {}: both must be bf16, both f16, each e4m3 or e5m2, or each s8 or u8 (mma.sync kernels)",
+          to_word(config.facts.a_type), to_word(config.facts.b_type));
     case Rule::output_type:
-      return fmt::format("d is {}: must be f32, bf16 or f16", to_word(config.facts.d_dtype));
-    case Rule::promotion_needs_8_bit:
-      return fmt::format("promoted sums of elements of {} bytes, {} allowed: 16-bit types sum in fp32", found, bound);
+      return fmt::format("d is {}: must be f32, bf16 or f16{}", to_word(config.facts.d_dtype),
+                         gemm_mma::is_integer(config) ? ", or s32" : "");
+    case Rule::finished_sums:
+      return "d is s32 with c, bias or an activation: sums of integers are stored as they are; take d of type f32, "
+             "bf16 or "
+             "f16";
+    case Rule::layout_needs_16_bit:
+      return fmt::format(
+          "an operand of {}-byte elements whose k is not contiguous, {} bytes needed (ldmatrix): make k contiguous, or "
+          "take a 16-bit type",
+          found, bound);
+    case Rule::promoted_sums:
+      return "accumulation promoted is for wgmma (sm_90a): mma.sync sums in fp32 as it is";
     case Rule::tile_m_not_power_of_two:
       return fmt::format("tile_m {}, a power of two from {} on needed (mma.sync M)", found, bound);
     case Rule::tile_n_not_power_of_two:
@@ -172,8 +193,9 @@ std::string GemmMmaOperator::explain(const Config& config, const Verdict& verdic
 
 std::string GemmMmaOperator::kernel_name(Arch arch, const Config& c) {
   const ProductFacts& facts = c.facts;
-  const std::string_view a = to_word(facts.a_type), d = to_word(facts.d_dtype);
+  const std::string_view a = to_word(facts.a_type), b = to_word(facts.b_type), d = to_word(facts.d_dtype);
   std::string name = fmt::format("tessera_gemm_mma_{}_{}", arch_name(arch.to_string()), a);
+  if (b != a) name += fmt::format("_{}", b);
   if (d != a) name += fmt::format("_to_{}", d);
   name += fmt::format("_{}{}_{}x{}_s{}", facts.a_layout == Layout::k_major ? 'k' : 'm',
                       facts.b_layout == Layout::k_major ? 'k' : 'n', c.tile_m, c.tile_n, c.stages);
@@ -202,6 +224,9 @@ void add_operands(const Config& c, Plan& plan) {
     plan.operands.push_back(plain_operand("c", to_word(facts.d_dtype), "added, times beta"));
   if (facts.bias == Bias::column)
     plan.operands.push_back(plain_operand("bias", to_word(facts.d_dtype), "added to every row"));
+  if (!gemm_mma::has_tensor_scales(c)) return;
+  for (const char* const name : {"scale_a", "scale_b"})
+    plan.operands.push_back(plain_operand(name, "f32", "factor of alpha if not null"));
 }
 
 void add_smem(const Config& c, Plan& plan) {
@@ -224,7 +249,7 @@ std::vector<std::uint32_t> extents_of(const gemm_mma::TmaBox& box) {
 }  // namespace
 
 void GemmMmaOperator::describe(const Config& config, Plan& plan) {
-  plan.mma_kind = to_word(MmaKind::mma_f16);
+  plan.mma_kind = gemm_mma::element_bytes(config) == 2 ? "mma.f16" : gemm_mma::is_integer(config) ? "mma.i8" : "mma.f8";
   add_operands(config, plan);
   add_smem(config, plan);
   const gemm_mma::RegisterBudget budget = gemm_mma::register_budget(config);
@@ -241,6 +266,7 @@ void GemmMmaOperator::describe(const Config& config, Plan& plan) {
                           .a = {.box = extents_of(gemm_mma::a_box(config))},
                           .b = {.box = extents_of(gemm_mma::b_box(config))},
                           .has_d_map = false,
+                          .has_tensor_scales = gemm_mma::has_tensor_scales(config),
                           .pitch_remedy = "pad the rows of {}, which need not be dense"};
   plan.launch = gemm_launch(launch, plan.arch.to_string(), plan.kernel);
 }
@@ -251,10 +277,12 @@ std::string GemmMmaOperator::call(const Config& config) {
   const bool has_c = config.facts.c == Addend::matrix;
   // D has no map: another is passed, and never read.
   return fmt::format(
-      "tessera::gemm_mma::kernel<kConfig>(\n      {{a, b, a, d_pointer, {}, {}, nullptr, nullptr, m, n, k, l, ldd, "
-      "d_stride_l, {}, alpha, {}}})",
+      "tessera::gemm_mma::kernel<kConfig>(\n      {{a, b, a, d_pointer, {}, {}, {}, m, n, k, l, ldd, d_stride_l, {}, "
+      "{}, "
+      "{}}})",
       has_c ? "c" : "nullptr", config.facts.bias == Bias::column ? "bias" : "nullptr",
-      has_c ? "ldc, c_stride_l" : "0, 0", has_c ? "beta" : "0.0f");
+      gemm_mma::has_tensor_scales(config) ? "scale_a, scale_b" : "nullptr, nullptr", has_c ? "ldc, c_stride_l" : "0, 0",
+      gemm_mma::stores_sums(config) ? "1.0f" : "alpha", has_c ? "beta" : "0.0f");
 }
 
 std::vector<SourceFile> GemmMmaOperator::generated_headers(const Config&) { return {}; }

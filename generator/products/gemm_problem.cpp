@@ -77,7 +77,7 @@ std::span<const Selector> gemm_fields() {
       field<&Gemm::arch>("arch", "arch", "target: sm_90a, or sm_100, sm_103, sm_120, sm_121 with a or f"),
       operand_field<&Gemm::dtype, &Gemm::format>("dtype", "dtype",
                                                  "type of a and b: bf16, f16, e4m3, e5m2; with tcgen05 tf32 and "
-                                                 "block-scaled formats, on sm_100a s8 and u8 too",
+                                                 "block-scaled formats, on sm_100a and by mma.sync s8 and u8",
                                                  product_types()),
       operand_field<&Gemm::b_dtype, &Gemm::b_format>(
           "b-dtype", "b_dtype", "type of b where it is not a's: e4m3 beside e5m2, s8 beside u8, mxfp8 beside mxfp4",

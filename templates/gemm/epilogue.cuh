@@ -71,18 +71,10 @@ struct Epilogue {
   __device__ __forceinline__ Epilogue(const Params& params, unsigned smem, int warpgroup_index)
       : p(params),
         warpgroup(warpgroup_index),
-        alpha(scaled_alpha(params)),
+        alpha(scaled_alpha<is_8_bit(a_dtype(C))>(params)),
         is_by_tma(fits_tma(params)),
         staging(smem + smem_layout(C).d.offset + warpgroup_index * kStagingSlots * staging_slot_bytes(C)) {}
 
-  static __device__ __forceinline__ float scaled_alpha(const Params& p) {
-    float alpha = p.alpha;
-    if constexpr (is_8_bit(a_dtype(C))) {
-      if (p.scale_a != nullptr) alpha *= *p.scale_a;
-      if (p.scale_b != nullptr) alpha *= *p.scale_b;
-    }
-    return alpha;
-  }
   static __device__ __forceinline__ bool fits_tma(const Params& p) {
     return (((is_swapped(C) ? p.m : p.n) | p.ldd | p.d_stride_l) * kElementBytes) % 16 == 0;
   }

@@ -17,6 +17,17 @@ __device__ __forceinline__ float load_element(const void* base, long long index)
   }
 }
 
+// alpha, with the factors of 8-bit operands.
+template <bool kHasTensorScales>
+__device__ __forceinline__ float scaled_alpha(const Params& p) {
+  float alpha = p.alpha;
+  if constexpr (kHasTensorScales) {
+    if (p.scale_a != nullptr) alpha *= *p.scale_a;
+    if (p.scale_b != nullptr) alpha *= *p.scale_b;
+  }
+  return alpha;
+}
+
 // Two neighbours of a row; `row` and `column` are places in D, or in its transpose. Also called for places outside D:
 // nothing is read for them, and nothing comes of them.
 template <ProductFacts kFacts, DType kAddendType, bool kIsTransposed>

@@ -1,8 +1,8 @@
 // A consumer warp: its part of each tile, from the ring to D.
 //
-// Fragments are double-buffered: those of the next 16 along K are on their way while the tensor cores have these, also
-// from one slot to the next. So a slot is given back one chunk before its last products, once its last fragments are in
-// registers, and the wait for the next slot has a chunk's products to hide behind.
+// Fragments are double-buffered: those of the next chunk, 32 bytes along K, are on their way while the tensor cores
+// have these, also from one slot to the next. So a slot is given back one chunk before its last products, once its last
+// fragments are in registers, and the wait for the next slot has a chunk's products to hide behind.
 #pragma once
 
 #include "common/ring.cuh"
@@ -12,6 +12,7 @@
 #include "gemm_mma/fragments.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/mma.cuh"
+#include "ptx/mma_8_bit.cuh"
 #include "spec/gemm_mma.h"
 
 namespace tessera::gemm_mma {
@@ -51,14 +52,23 @@ struct Consumer {
     b.load(fragments.b, ring.slot, chunk);
   }
 
+  static __device__ __forceinline__ void multiply_block(Sum<C>* sums, const unsigned (&of_a)[4], unsigned b0,
+                                                        unsigned b1) {
+    if constexpr (element_bytes(C) == 2) {
+      ptx::mma_m16n8k16<a_dtype(C)>(sums, of_a, b0, b1);
+    } else {
+      ptx::mma_m16n8k32<a_dtype(C), b_dtype(C)>(sums, of_a, b0, b1);
+    }
+  }
+
   static __device__ __forceinline__ void multiply_chunk(Sums<C>& sums, const Fragments& fragments) {
 #pragma unroll
     for (int n = 0; n < B::kBlocks; ++n) {
       const unsigned(&of_b)[4] = fragments.b[n];
 #pragma unroll
       for (int m = 0; m < A::kBlocks; ++m) {
-        ptx::mma_m16n8k16<operand_dtype(C)>(sums[m][2 * n], fragments.a[m], of_b[0], of_b[1]);
-        ptx::mma_m16n8k16<operand_dtype(C)>(sums[m][2 * n + 1], fragments.a[m], of_b[2], of_b[3]);
+        multiply_block(sums[m][2 * n], fragments.a[m], of_b[0], of_b[1]);
+        multiply_block(sums[m][2 * n + 1], fragments.a[m], of_b[2], of_b[3]);
       }
     }
   }

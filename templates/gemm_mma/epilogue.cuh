@@ -5,6 +5,8 @@
 // thread stores the 16 bytes of one. Where rows of D do not lie multiples of these apart, or end within, elements are
 // stored one by one.
 //
+// Sums of integers become fp32 first, with one rounding, or are what is stored.
+//
 // D has no staging memory and no tensor map: the ring takes nearly all shared memory there is, and a tile's stores,
 // each of whole sectors, are a few hundred instructions among some ten thousand products.
 #pragma once
@@ -18,10 +20,20 @@
 namespace tessera::gemm_mma {
 
 // Rows of 16, groups of eight columns, and a thread's four sums: two columns of row lane / 4, and of the row 8 further.
+template <bool kIsInteger>
+struct SumType {
+  using Type = float;
+};
+template <>
+struct SumType<true> {
+  using Type = int;
+};
 template <Config C>
-using RowSums = float[warp_n(C) / 8][4];
+using Sum = typename SumType<is_integer(C)>::Type;
 template <Config C>
-using Sums = float[warp_m(C) / kBlock][warp_n(C) / 8][4];
+using RowSums = Sum<C>[warp_n(C) / 8][4];
+template <Config C>
+using Sums = Sum<C>[warp_m(C) / kBlock][warp_n(C) / 8][4];
 
 template <Config C>
 __device__ __forceinline__ void clear(Sums<C>& sums) {
@@ -30,7 +42,7 @@ __device__ __forceinline__ void clear(Sums<C>& sums) {
 #pragma unroll
     for (int n = 0; n < warp_n(C) / 8; ++n) {
 #pragma unroll
-      for (int v = 0; v < 4; ++v) sums[m][n][v] = 0.0f;
+      for (int v = 0; v < 4; ++v) sums[m][n][v] = 0;
     }
   }
 }
@@ -61,6 +73,7 @@ struct Epilogue {
   static constexpr int kStored = kStoreBytes / kElementBytes;
   const gemm::Params& p;
   const int lane = static_cast<int>(threadIdx.x) % 32;
+  const float alpha = gemm::scaled_alpha<has_tensor_scales(C)>(p);
   const bool is_in_vectors = (p.ldd | p.d_stride_l) * kElementBytes % kStoreBytes == 0;
 
   __device__ __forceinline__ void store_words(const unsigned (&words)[kStoreBytes / 4], int row, int column,
@@ -90,9 +103,9 @@ struct Epilogue {
 
   __device__ __forceinline__ void finish(float (&pair)[2], const RowSums<C>& sums, int group, int half, int row,
                                          int column, int batch) const {
-    pair[0] = sums[group][2 * half];
-    pair[1] = sums[group][2 * half + 1];
-    gemm::finish_pair<C.facts, C.facts.d_dtype, false>(pair, p, p.alpha, row, column + 8 * group + lane % 4 * 2, batch);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) pair[i] = static_cast<float>(sums[group][2 * half + i]);
+    gemm::finish_pair<C.facts, C.facts.d_dtype, false>(pair, p, alpha, row, column + 8 * group + lane % 4 * 2, batch);
   }
 
   // 16 rows; `row` is the first.
@@ -115,9 +128,14 @@ struct Epilogue {
           if constexpr (C.facts.c == Addend::matrix) __syncwarp();
           store_words(words, row, column + 8 * (group + lane % 4), batch);
         } else {
-          finish(pair, sums, group, half, row, column, batch);
-          store_words({__float_as_uint(pair[0]), __float_as_uint(pair[1])}, row, column + 8 * group + lane % 4 * 2,
-                      batch);
+          unsigned words[2];
+          if constexpr (stores_sums(C)) {
+            for (int i = 0; i < 2; ++i) words[i] = static_cast<unsigned>(sums[group][2 * half + i]);
+          } else {
+            finish(pair, sums, group, half, row, column, batch);
+            for (int i = 0; i < 2; ++i) words[i] = __float_as_uint(pair[i]);
+          }
+          store_words(words, row, column + 8 * group + lane % 4 * 2, batch);
         }
       }
     }

@@ -2,9 +2,11 @@
 // registers alone; on Hopper by pin. What a Config is, which ones are legal, and everything that follows from one.
 // Planner and device code evaluate the same functions.
 //
-//   d[i, m, n] = activation(alpha * sum_k a[i, m, k] * b[i, n, k] + beta * c[i, m, n] + bias[n])
+//   d[i, m, n] = activation(alpha * scale_a * scale_b * sum_k a[i, m, k] * b[i, n, k] + beta * c[i, m, n] + bias[n])
 //
-// for i < l, with the layouts, strides and types of spec/gemm.h: 16-bit operands, fp32 sums, D of 16 or 32 bits.
+// for i < l, with the layouts and strides of spec/gemm.h. Sums of 16-bit types and of e4m3 and e5m2 are fp32, those of
+// s8 and u8 are s32: they become fp32 (one rounding), or D has them as they are. D has 16 or 32 bits. Hopper has no
+// such instruction for e4m3 and e5m2: there the assembler widens them.
 //
 // A CTA takes tiles of tile_m x tile_n and walks along K in steps of 128 bytes. Warp 0 (load) fills a ring of `stages`
 // slots by TMA. The warps of the other warpgroups (consumer) have warp_m x warp_n of a tile each: 64 x 64 where tiles
@@ -20,8 +22,9 @@
 //
 // Entry parameters, in this order:
 //   const __grid_constant__ TensorMap a, b
-//   d_pointer; c (facts.c only); bias (facts.bias only); int m, n, k, l; long long ldd, d_stride_l; long long ldc,
-//   c_stride_l (facts.c only); float alpha; float beta (c)
+//   d_pointer; c (facts.c only); bias (facts.bias only); float* scale_a, scale_b (8-bit operands, D not s32; may be
+//   null: 1); int m, n, k, l; long long ldd, d_stride_l; long long ldc, c_stride_l (facts.c only); float alpha (D not
+//   s32); float beta (c)
 // Launch: grid.x CTAs, one for each SM or for each tile; block num_threads(); dynamic shared memory
 // smem_layout().total_bytes.
 #pragma once
@@ -64,9 +67,11 @@ inline constexpr int kBlock = 16;       // rows and columns that one ldmatrix fe
 enum class Rule {
   ok,
   facts_of_tcgen05,         // 1; 0
-  operand_type,             // bytes of A's and B's types together; 4
+  operand_type,             // bytes of A's and B's types together; 2 or 4
   output_type,              // bytes of D's type; 4
-  promotion_needs_8_bit,    // bytes of the type; 1
+  finished_sums,            // 1; 0
+  layout_needs_16_bit,      // bytes of the type; 2
+  promoted_sums,            // 1; 0
   tile_m_not_power_of_two,  // tile_m; 16
   tile_m_out_of_range,      // tile_m; 256
   tile_n_not_power_of_two,  // tile_n; 32
@@ -81,8 +86,14 @@ enum class Rule {
   shared_memory_exceeded,   // bytes; 101,376
 };
 
-TESSERA_HD constexpr DType operand_dtype(const Config& c) { return element_type(c.facts.a_type); }
-TESSERA_HD constexpr int element_bytes(const Config& c) { return dtype_bytes(operand_dtype(c)); }
+TESSERA_HD constexpr DType a_dtype(const Config& c) { return element_type(c.facts.a_type); }
+TESSERA_HD constexpr DType b_dtype(const Config& c) { return element_type(c.facts.b_type); }
+TESSERA_HD constexpr int element_bytes(const Config& c) { return dtype_bytes(a_dtype(c)); }
+TESSERA_HD constexpr bool is_integer(DType dtype) { return dtype == DType::s8 || dtype == DType::u8; }
+TESSERA_HD constexpr bool is_integer(const Config& c) { return is_integer(a_dtype(c)); }
+// Whether D has the sums of integers as they are.
+TESSERA_HD constexpr bool stores_sums(const Config& c) { return c.facts.d_dtype == DType::s32; }
+TESSERA_HD constexpr bool has_tensor_scales(const Config& c) { return element_bytes(c) == 1 && !stores_sums(c); }
 TESSERA_HD constexpr int tile_k(const Config& c) { return kStepBytes / element_bytes(c); }
 // Products along K of one instruction: 32 bytes of each operand's rows.
 inline constexpr int kChunks = kStepBytes / 32;
@@ -162,11 +173,20 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
   if (c.facts.gate != Gate::none || c.facts.interleave != 1 || c.facts.d_format != OutputFormat::plain ||
       c.facts.grouping != Grouping::none)
     return {Rule::facts_of_tcgen05, 1, 0};
-  if ((a != OperandType::f16 && a != OperandType::bf16) || b != a)
-    return {Rule::operand_type, (operand_bits(a) + operand_bits(b)) / 8, 4};
-  if (c.facts.d_dtype != DType::f32 && c.facts.d_dtype != DType::f16 && c.facts.d_dtype != DType::bf16)
-    return {Rule::output_type, dtype_bytes(c.facts.d_dtype), 4};
-  if (c.facts.accumulation == Accumulation::promoted) return {Rule::promotion_needs_8_bit, 2, 1};
+  const bool is_plain = !is_block_scaled(a) && !is_block_scaled(b);
+  const bool is_16_bit = (a == OperandType::f16 || a == OperandType::bf16) && b == a;
+  const bool is_fp8 = is_plain && gemm::is_8_bit(a_dtype(c)) && gemm::is_8_bit(b_dtype(c));
+  const bool is_int8 = is_plain && is_integer(a_dtype(c)) && is_integer(b_dtype(c));
+  if (!is_16_bit && !is_fp8 && !is_int8) return {Rule::operand_type, (operand_bits(a) + operand_bits(b)) / 8, 4};
+  const bool is_float =
+      c.facts.d_dtype == DType::f32 || c.facts.d_dtype == DType::f16 || c.facts.d_dtype == DType::bf16;
+  if (!is_float && !(is_int8 && stores_sums(c))) return {Rule::output_type, dtype_bytes(c.facts.d_dtype), 4};
+  const bool has_addend =
+      c.facts.c != Addend::none || c.facts.bias != Bias::none || c.facts.activation != Activation::none;
+  if (stores_sums(c) && has_addend) return {Rule::finished_sums, 1, 0};
+  if (!is_16_bit && (c.facts.a_layout == Layout::mn_major || c.facts.b_layout == Layout::mn_major))
+    return {Rule::layout_needs_16_bit, 1, 2};
+  if (c.facts.accumulation == Accumulation::promoted) return {Rule::promoted_sums, 1, 0};
   return {};
 }
 

@@ -2,8 +2,8 @@
 // refusal in words.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <map>
-#include <set>
 #include <string>
 
 #include "generator/candidates.h"
@@ -111,6 +111,33 @@ TEST_CASE("mma products: sizes steer the tile, and the same Config serves both k
   for (const KernelParameter& parameter : geforce.launch.steps.at(0).parameters) CHECK(parameter.name != "d");
 }
 
+TEST_CASE("mma products: 8-bit types have factors, and their own sums") {
+  const auto has = [](const Plan& plan, const char* name) {
+    return std::any_of(plan.launch.buffers.begin(), plan.launch.buffers.end(),
+                       [&](const BufferSpec& buffer) { return buffer.name == name; });
+  };
+  const Plan fp8 = plan({{"arch", "sm_120a"}, {"dtype", "e4m3"}, {"b_dtype", "e5m2"}});
+  CHECK(fp8.mma_kind == "mma.f8");
+  CHECK(has(fp8, "scale_a"));
+  CHECK(fp8.kernel.find("_e4m3_e5m2_to_bf16_kk_") != std::string::npos);
+  const Plan sums = plan({{"arch", "sm_121a"}, {"dtype", "s8"}, {"b_dtype", "u8"}, {"d_dtype", "s32"}});
+  CHECK(sums.mma_kind == "mma.i8");
+  CHECK(!has(sums, "scale_a"));
+  CHECK(sums.launch.scalars.empty());
+  CHECK(has(plan({{"arch", "sm_120a"}, {"dtype", "s8"}}), "scale_b"));
+  CHECK(product_facts({.dtype = DType::e4m3, .mma_kind = MmaKind::mma_f16}).accumulation == Accumulation::fast);
+  // Hopper widens them, for which large parts of a warp leave no registers.
+  const auto on_hopper = [](const char* dtype, const Fields& more) {
+    Fields fields{{"mma_kind", "mma.f16"}, {"dtype", dtype}};
+    fields.insert(fields.end(), more.begin(), more.end());
+    return chosen_config<GemmMmaOperator>(problem_of("gemm", fields));
+  };
+  const Config widened = on_hopper("e4m3", {});
+  CHECK(gemm_mma::warp_m(widened) * gemm_mma::warp_n(widened) <= 32 * 32);
+  CHECK(on_hopper("e4m3", {{"tile_m", "128"}, {"tile_n", "128"}}).tile_n == 128);
+  CHECK(on_hopper("s8", {{"m", "8192"}, {"n", "8192"}}).tile_m >= 128);
+}
+
 TEST_CASE("mma products: more work never takes less time, by the model") {
   const Config c = config(pinned({}));
   const auto us = [&](Hint m, Hint k) {
@@ -128,17 +155,33 @@ TEST_CASE("mma products: more work never takes less time, by the model") {
 
 TEST_CASE("mma products: every rule says value, bound and remedy") {
   const std::string tile = "gemm bf16, tile 128x256, 2 stages: ";
-  CHECK(refusal({{"arch", "sm_120a"}, {"dtype", "e4m3"}}) ==
-        "gemm e4m3: a is e4m3, b is e4m3: both must be bf16 or both f16 (mma.sync kernels)");
-  CHECK(refusal({{"arch", "sm_120a"}, {"dtype", "nvfp4"}}) ==
-        "gemm nvfp4: a is nvfp4, b is nvfp4: both must be bf16 or both f16 (mma.sync kernels)");
+  CHECK(
+      refusal(on_120({{"dtype", "e4m3"}, {"b_dtype", "s8"}})) ==
+      "gemm e4m3 x s8: a is e4m3, b is s8: both must be bf16, both f16, each e4m3 or e5m2, or each s8 or u8 (mma.sync "
+      "kernels)");
+  CHECK(
+      refusal({{"arch", "sm_120a"}, {"dtype", "nvfp4"}}) ==
+      "gemm nvfp4: a is nvfp4, b is nvfp4: both must be bf16, both f16, each e4m3 or e5m2, or each s8 or u8 (mma.sync "
+      "kernels)");
   CHECK(refusal(on_120({{"b_dtype", "f16"}})) ==
-        "gemm bf16 x f16: a is bf16, b is f16: both must be bf16 or both f16 (mma.sync kernels)");
+        "gemm bf16 x f16: a is bf16, b is f16: both must be bf16, both f16, each e4m3 or e5m2, or each s8 or u8 "
+        "(mma.sync kernels)");
   CHECK(refusal(on_120({{"d_dtype", "e4m3"}})) == "gemm bf16: d is e4m3: must be f32, bf16 or f16");
   CHECK(refusal(on_120({{"gate", "dual"}})) ==
         "gemm bf16: a gate, groups and a block-scaled d have kernels for sm_100 and sm_103 alone (tcgen05)");
   CHECK(refusal(on_120({{"accumulation", "promoted"}})) ==
-        "gemm bf16: promoted sums of elements of 2 bytes, 1 allowed: 16-bit types sum in fp32");
+        "gemm bf16: accumulation promoted is for wgmma (sm_90a): mma.sync sums in fp32 as it is");
+  CHECK(refusal({{"mma_kind", "mma.f16"}, {"dtype", "e4m3"}, {"accumulation", "promoted"}}) ==
+        "gemm e4m3: accumulation promoted is for wgmma (sm_90a): mma.sync sums in fp32 as it is");
+  CHECK(refusal(on_120({{"dtype", "s8"}, {"d_dtype", "e5m2"}})) ==
+        "gemm s8: d is e5m2: must be f32, bf16 or f16, or s32");
+  CHECK(refusal(on_120({{"d_dtype", "s32"}})) == "gemm bf16: d is s32: must be f32, bf16 or f16");
+  CHECK(refusal(on_120({{"dtype", "u8"}, {"d_dtype", "s32"}, {"bias", "column"}})) ==
+        "gemm u8: d is s32 with c, bias or an activation: sums of integers are stored as they are; take d of type f32, "
+        "bf16 or f16");
+  CHECK(refusal(on_120({{"dtype", "e5m2"}, {"b_layout", "mn"}})) ==
+        "gemm e5m2: an operand of 1-byte elements whose k is not contiguous, 2 bytes needed (ldmatrix): make k "
+        "contiguous, or take a 16-bit type");
   CHECK(refusal(on_120({{"accumulators", "2"}})) == "gemm: accumulators = 2 is for Tensor Memory (tcgen05)");
   CHECK(refusal(on_120({{"kernel_schedule", "ping_pong"}})) ==
         "gemm: kernel_schedule = ping_pong is for wgmma (sm_90a): with mma.sync every warp has its part of each tile");

@@ -71,14 +71,13 @@ inline void add_mma_products(std::vector<Problem>& problems) {
   for (const char* const dtype : {"bf16", "f16"})
     for (const char* const a_layout : {"k", "mn"})
       for (const char* const b_layout : {"k", "mn"})
-        for (const char* const d_dtype : {"bf16", "f32", "f16"}) {
-          const Fields fields{{"dtype", dtype}, {"d_dtype", d_dtype}, {"a_layout", a_layout}, {"b_layout", b_layout}};
-          add(fields);
-          Fields pinned = fields;
-          for (const auto& [key, text] : {std::pair("tile_m", "128"), std::pair("tile_n", "256")})
-            pinned.emplace_back(key, text);
-          add(pinned);
-        }
+        for (const char* const d_dtype : {"bf16", "f32", "f16"})
+          add({{"dtype", dtype}, {"d_dtype", d_dtype}, {"a_layout", a_layout}, {"b_layout", b_layout}});
+  for (const auto& [a, b] : {std::pair("e4m3", "e4m3"), std::pair("e4m3", "e5m2"), std::pair("e5m2", "e5m2"),
+                             std::pair("s8", "s8"), std::pair("u8", "s8"), std::pair("u8", "u8")})
+    for (const char* const d_dtype : {"bf16", "f32", "s32"})
+      if (d_dtype != std::string_view("s32") || a == std::string_view("u8") || a == std::string_view("s8"))
+        add({{"dtype", a}, {"b_dtype", b}, {"d_dtype", d_dtype}});
   for (const char* const activation : {"relu", "gelu", "gelu_tanh", "silu"})
     for (const char* const m : {"16", "4096"})
       add({{"c", "matrix"}, {"bias", "column"}, {"activation", activation}, {"m", m}});

@@ -193,6 +193,10 @@ class Sweep {
               }
               list.push_back(p);
             }
+    for (const DType dtype : {DType::e4m3, DType::e5m2})
+      for (const DType b_dtype : {DType::e4m3, DType::e5m2})
+        for (const DType d : {DType::f32, DType::bf16})
+          list.push_back({.dtype = dtype, .b_dtype = b_dtype, .d_dtype = d, .mma_kind = MmaKind::mma_f16});
   }
 
   std::string config(const Gemm& problem) {
@@ -296,6 +300,8 @@ class Sweep {
     const std::vector<std::byte> first = d.host.bytes;
     launch();
     check.accumulation = facts.accumulation;
+    // Widened, 8-bit types sum as 16-bit ones do.
+    if (p.mma_kind == MmaKind::mma_f16) check.sums = reference::TensorSums{};
     check.activation = p.activation;
     check.split_k = tiles.split_k;
     check.tile_m = tiles.tile_m;

@@ -1,0 +1,78 @@
+// Products of 8-bit types by mma.sync, in the emulator, against float64: of sm_120a and its like, which no such
+// hardware has run, and of sm_90a.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "generator/selectors.h"
+#include "tests/emulated/gemm_tcgen05_run.h"
+
+namespace tessera {
+namespace {
+
+using reference::Fill;
+
+const ProductCase kCases[] = {
+    {"e4m3 by e5m2, factors, c and a bias, two matrices, rows of d that end within 16 bytes",
+     {{"arch", "sm_120a"},
+      {"dtype", "e4m3"},
+      {"b_dtype", "e5m2"},
+      {"c", "matrix"},
+      {"bias", "column"},
+      {"tile_m", "64"},
+      {"tile_n", "128"}},
+     {{"m", 70}, {"n", 133}, {"k", 208}, {"l", 2}, {"ldd", 136}}},
+    {"e5m2, random, eight warps",
+     {{"arch", "sm_121a"}, {"dtype", "e5m2"}, {"d_dtype", "f32"}, {"tile_m", "128"}, {"tile_n", "128"}},
+     {{"m", 100}, {"n", 130}, {"k", 144}},
+     Fill::standard},
+    {"e4m3, widened by the assembler",
+     {{"arch", "sm_90a"}, {"mma_kind", "mma.f16"}, {"dtype", "e4m3"}, {"tile_m", "64"}, {"tile_n", "64"}},
+     {{"m", 70}, {"n", 90}, {"k", 272}, {"lda", 288}}},
+    {"s8 by u8, sums as they are, more tiles than CTAs",
+     {{"arch", "sm_120f"}, {"dtype", "s8"}, {"b_dtype", "u8"}, {"d_dtype", "s32"}, {"tile_m", "32"}, {"tile_n", "64"}},
+     {{"m", 70}, {"n", 131}, {"k", 400}, {"num_sms", 2}},
+     Fill::standard},
+    {"u8, to bf16 by way of fp32, with an activation",
+     {{"arch", "sm_90a"},
+      {"mma_kind", "mma.f16"},
+      {"dtype", "u8"},
+      {"activation", "relu"},
+      {"tile_m", "16"},
+      {"tile_n", "64"}},
+     {{"m", 20}, {"n", 100}, {"k", 144}}},
+};
+
+}  // namespace
+
+TEST_CASE("products by mma.sync: 8-bit types") {
+  const std::unique_ptr<Compiler> compiler = find_product_compiler();
+  if (!compiler) {
+    MESSAGE("skipped: no NVRTC");
+    return;
+  }
+  for (const ProductCase& test : kCases) {
+    CAPTURE(test.name);
+    emulator::DeviceOptions options;
+    options.arch = test.fields.front().second;
+    options.detects_races = true;
+    emulator::EmulatedDevice device(options);
+    ProductRun run(test, *compiler, device);
+    std::vector<std::byte> first;
+    for (const emulator::Schedule schedule : {emulator::Schedule::fair, emulator::Schedule::adversarial}) {
+      device.set_schedule(schedule, 3);
+      std::vector<Finding> findings;
+      const std::vector<std::byte> result = run.run(findings);
+      for (const Finding& finding : findings) FAIL_CHECK(finding.message);
+      const reference::Comparison comparison = run.compare();
+      for (const std::string& problem : comparison.problems) FAIL_CHECK(problem);
+      CHECK(comparison.pass);
+      CHECK(run.are_gaps_intact());
+      if (first.empty()) first = result;
+      CHECK(first == result);
+    }
+  }
+}
+
+}  // namespace tessera
