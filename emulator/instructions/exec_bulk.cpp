@@ -143,6 +143,7 @@ Step load(Warp& w, const Instruction& in, Mask active) {
           return w.fault_at(in, "multicast-mask", lane, mask,
                             fmt::format("the mask names CTA rank {} of {}", rank, cluster.ctas.size()));
         operation->destinations.push_back(cluster.ctas[rank].get());
+        check_init_fence(w, in, lane, *cluster.ctas[rank], barrier.offset);
       }
     }
     w.launch->async.push(std::move(operation), *w.launch);

@@ -284,6 +284,7 @@ Step load(Warp& w, const Instruction& in, Mask active) {
         // With a pair, the signal of ranks 2i and 2i + 1 goes to the one of them that the barrier's own parity picks.
         const U32 signal = is_pair ? (rank & ~1u) | (barrier.cta->rank & 1) : rank;
         operation->destinations.push_back({cluster.ctas[rank].get(), cluster.ctas[signal].get()});
+        check_init_fence(w, in, lane, *cluster.ctas[signal], barrier.offset);
       }
     }
     w.launch->async.push(std::move(operation), *w.launch);

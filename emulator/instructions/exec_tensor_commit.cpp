@@ -65,6 +65,7 @@ Step commit(Warp& w, const Instruction& in, Mask active) {
           return w.fault_at(in, "multicast-mask", lane, mask,
                             fmt::format("the mask names CTA rank {} of {}", rank, cluster.ctas.size()));
         operation->destinations.push_back(cluster.ctas[rank].get());
+        check_init_fence(w, in, lane, *cluster.ctas[rank], target.offset);
       }
     }
     operation->wanted = w.tensor.progress_of(lane).issued;

@@ -199,7 +199,7 @@ void check_init_fence(Warp& w, const Instruction& in, int lane, Cta& cta, std::u
       std::max(w.fence_time, cta.warps[static_cast<std::size_t>(barrier->initialiser)].init_fence_time);
   if (fenced > barrier->initialised_at) return;
   w.hazard(in, "missing-mbarrier-init-fence", lane, cta.shared_address(offset),
-           "a copy completes on another CTA's mbarrier, whose initialisation no fence has made visible to the cluster",
+           "it completes on another CTA's mbarrier, whose initialisation no fence has made visible to the cluster",
            "fence.mbarrier_init is missing after mbarrier.init: barrier.cluster.arrive.relaxed releases nothing");
 }
 

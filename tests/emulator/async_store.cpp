@@ -28,7 +28,7 @@ Result run(const std::string& target, const std::string& body, Schedule schedule
   const auto image = device.load_ptx(
       fmt::format(
           ".version 9.0\n.target {}\n.address_size 64\n.visible .entry test(.param .u64 in, .param .u64 out)\n{{\n"
-          ".reg .pred p, q;\n.reg .b32 r<16>;\n.reg .b64 d<8>;\n.shared .align 128 .b8 smem[4096];\n"
+          ".reg .pred p, q;\n.reg .b16 h<2>;\n.reg .b32 r<16>;\n.reg .b64 d<8>;\n.shared .align 128 .b8 smem[4096];\n"
           ".shared .align 8 .b64 bar;\nld.param.u64 d0, [in];\nld.param.u64 d1, [out];\n"
           "mbarrier.init.shared.b64 [bar], "
           "1;\nfence.mbarrier_init.release.cluster;\n{}\nret;\n}}\n",
@@ -144,7 +144,32 @@ barrier.cluster.arrive;
 barrier.cluster.wait;
 )";
   };
+  // The first CTA copies for both.
+  const auto to_all = [&](const std::string& arrive) {
+    return init + "mbarrier.arrive.expect_tx.shared.b64 _, [r1], 64;\n" + arrive + R"(
+barrier.cluster.wait;
+mov.u32 r2, %cluster_ctarank;
+setp.ne.u32 p, r2, 0;
+mov.b16 h0, 3;
+@p bra W0;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [r0], [d0], 64, [r1], h0;
+W0: mbarrier.try_wait.parity.shared.b64 p, [r1], 0;
+@!p bra W0;
+ld.shared.b32 r2, [r0+60];
+st.global.b32 [d1], r2;
+barrier.cluster.arrive;
+barrier.cluster.wait;
+)";
+  };
   for (const Schedule schedule : {Schedule::fair, Schedule::eager, Schedule::lazy, Schedule::adversarial}) {
+    const std::string fence = "fence.mbarrier_init.release.cluster;\n", relaxed = "barrier.cluster.arrive.relaxed;";
+    CHECK(run("sm_90a", to_all(fence + relaxed), schedule, 2).findings.empty());
+    for (const std::string& arrive : {relaxed, "fence.acq_rel.cta;\n" + relaxed}) {
+      const Result result = run("sm_90a", to_all(arrive), schedule, 2);
+      REQUIRE(result.findings.size() == 1);
+      CHECK(result.findings[0].name == "missing-mbarrier-init-fence");
+      CHECK(result.out[0] == 115);
+    }
     for (const std::uint32_t cluster : {1u, 2u}) {
       const Result result = run("sm_90a", own, schedule, cluster);
       CHECK(result.findings.empty());
