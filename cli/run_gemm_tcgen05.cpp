@@ -113,7 +113,10 @@ std::map<std::string, Tensor> tcgen05_product_inputs(const Plan& plan, const Lau
       for (const Expression& extent : buffer.shape) shape.push_back(launch.evaluate(extent, sizes));
       Tensor tensor(*reference::dtype_from_name(buffer.dtype), shape);
       if (buffer.name.starts_with("scale_")) {
-        tensor.set(0, buffer.name == "scale_a" ? 0.5 : buffer.name == "scale_d" ? 0.25 : 2);
+        tensor.set(0, buffer.name == "scale_a"    ? 0.5
+                      : buffer.name == "scale_d"  ? 0.25
+                      : buffer.name == "scale_b2" ? 4
+                                                  : 2);
       } else {
         reference::fill(tensor, fill, seed, stream);
       }
