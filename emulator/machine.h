@@ -293,6 +293,7 @@ class Launch {
   FindingLog findings;
   LaunchStatistics statistics;
   Random random;
+  std::uint32_t late_answers = 1u << 20;  ///< that waits which may be given up still get
   AsyncQueue async;
   std::unique_ptr<RaceDetector> race;  ///< null unless the options ask for it
   std::unique_ptr<WeakMemory> weak;    ///< null but for Schedule::weak

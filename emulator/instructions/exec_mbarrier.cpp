@@ -265,6 +265,19 @@ bool has_seen_it_over(Warp& w, const Cta& owner, const Mbarrier& barrier) {
   return seen != nullptr ? seen->next == barrier.phase : barrier.phase == 0;
 }
 
+// A wait that may be given up asks a number of times: under the adversarial schedule a quarter of the phases end so
+// late, for whoever asks so, that all tries are used up, within reason.
+bool is_late(Warp& w, const Instruction& in, const Cta& owner, const Mbarrier& barrier, bool is_over) {
+  if ((in.flags & kWaitMayBeGivenUp) == 0 || w.launch->options.schedule != Schedule::adversarial) return false;
+  if (w.launch->late_answers == 0 || (is_over && has_seen_it_over(w, owner, barrier))) return false;
+  const U64 phase = is_over ? barrier.phase - 1 : barrier.phase;
+  std::uint64_t which = w.launch->options.seed;
+  for (const std::uint64_t part : {std::uint64_t{owner.id[0]}, std::uint64_t{owner.id[1]}, std::uint64_t{owner.id[2]},
+                                   std::uint64_t{barrier.offset}, phase})
+    which = Random(which ^ part).next();
+  return which % 4 == 0;
+}
+
 // What a warp's waits show: it should next wait for the phase after the one it saw last. When that phase and another
 // one are over before it asks, the parity misleads it.
 void check_phase(Warp& w, const Instruction& in, int lane, const Cta& owner, const Mbarrier& barrier, U64 parity) {
@@ -284,15 +297,17 @@ void check_phase(Warp& w, const Instruction& in, int lane, const Cta& owner, con
   seen->at = w.launch->progress;
 }
 
-// flags: 1 parity (else a token), 2 may suspend (try_wait), 4 relaxed, kWaitIsIgnored. op: predicate, address, parity
-// or token, time limit?.
+// flags: 1 parity (else a token), 2 may suspend (try_wait), 4 relaxed, kWaitIsIgnored, kWaitMayBeGivenUp. op:
+// predicate, address, parity or token, time limit?.
 Step wait(Warp& w, const Instruction& in, Mask active) {
   Mask done = 0;
   const Mbarrier* waited = nullptr;
   bool is_one_barrier = true;
   const Mbarrier* over = nullptr;  // for the race detector: lanes that see one phase, together
   Mask lanes_over = 0;
-  const bool ends_early = gives_up(w), is_ignored = (in.flags & kWaitIsIgnored) != 0;
+  const bool is_ignored = (in.flags & kWaitIsIgnored) != 0;
+  const bool ends_early = gives_up(w);
+  bool comes_late = false;
   const auto acquire = [&] {
     w.launch->race->acquire(w, lanes_over, over->race, (in.flags & 4) != 0);
     lanes_over = 0;
@@ -316,6 +331,10 @@ Step wait(Warp& w, const Instruction& in, Mask active) {
     }
     if (is_ignored && w.race) w.launch->race->ignore_wait(w, barrier->race);
     const bool is_over = (barrier->phase & 1) != parity;
+    if (is_late(w, in, *target.cta, *barrier, is_over)) {
+      comes_late = true;
+      continue;
+    }
     if (ends_early && is_over && !has_seen_it_over(w, *target.cta, *barrier)) continue;
     check_phase(w, in, lane, *target.cta, *barrier, parity);
     if (is_over) {
@@ -331,14 +350,15 @@ Step wait(Warp& w, const Instruction& in, Mask active) {
     }
   }
   if (over != nullptr) acquire();
+  if (comes_late) --w.launch->late_answers;
   if (w.launch->weak) w.launch->weak->synchronise(w, done, (in.flags & 4) != 0);
   const Wake reason = w.take_wake();
-  if ((in.flags & 2) != 0 && done == 0 && is_one_barrier && reason != Wake::timeout && !ends_early) {
+  if ((in.flags & 2) != 0 && done == 0 && is_one_barrier && reason != Wake::timeout && !ends_early && !comes_late) {
     w.keep(active);
     return w.block({Wait::Kind::mbarrier, waited->offset, waited->phase, 0});
   }
   write_predicate(w, in.op[0], active, done);
-  return done == active || ends_early ? Step::next : Step::yielded;
+  return done == active || ends_early || comes_late ? Step::next : Step::yielded;
 }
 
 Step pending_count(Warp& w, const Instruction& in, Mask active) {

@@ -346,6 +346,7 @@ void EntryResolver::run() {
   last.run = decoded.form->bind(decoded);
   find_undefined_reads(entry_, registers_.size());
   find_ignored_waits(entry_);
+  find_given_up_waits(entry_);
   assign_registers(entry_, registers_, shares_places_);
 }
 

@@ -29,5 +29,6 @@ void find_undefined_reads(Entry& entry, std::size_t num_registers);
 
 /// Marks waits on mbarriers whose answer nobody looks at; operands still hold virtual registers.
 void find_ignored_waits(Entry& entry);
+void find_given_up_waits(Entry& entry);
 
 }  // namespace tessera::emulator

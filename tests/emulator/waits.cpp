@@ -88,7 +88,33 @@ TEST_CASE("waits end early under the adversarial schedule") {
   CHECK(names_of(tries, Schedule::fair, 1, true).empty());
   CHECK(seeds_that_read_early(kLoop) == 0);
   CHECK(seeds_that_read_early(kTest) == 0);
+  CHECK(seeds_that_read_early("WAIT: " + kToNumber + "setp.eq.b32 q, r5, 0;\n@q bra WAIT;") == 0);
+  CHECK(seeds_that_read_early("WAIT: " + kToNumber + "setp.ne.b32 q, r5, 0;\n@q bra GO;\nbra WAIT;\nGO:") == 0);
   CHECK(seeds_that_read_early("WAIT: mbarrier.try_wait.parity.shared.b64 q, [smem+512], 0, 100;\n@!q bra WAIT;") == 0);
+}
+
+// As many as a kernel would call enough.
+std::string counted(int tries, const std::string& after) {
+  return fmt::format(
+      "mov.b32 r6, 0;\nWAIT: {}@q bra GO;\nadd.u32 r6, r6, 1;\nsetp.lt.u32 q, r6, {};\n@q bra WAIT;\n{}GO:", kTry,
+      tries, after);
+}
+
+TEST_CASE("a wait that counts its tries is led past its last one") {
+  CHECK(seeds_that_read_early(counted(1000, "")) > 0);
+  // As inline assembly and a compiler make it.
+  const std::string compiled = "mov.b32 r6, 0;\nWAIT: " + kToNumber +
+                               "setp.eq.s32 p, r5, 0;\nadd.u32 r7, r6, 1;\nsetp.lt.u32 q, r6, 999;\nand.pred q, p, "
+                               "q;\nmov.b32 r6, r7;\n@q bra WAIT;";
+  CHECK(seeds_that_read_early(compiled) > 0);
+  // Asked twice, one after the other, and then as if it were there.
+  CHECK(seeds_that_read_early(kTry + "@q bra GO;\n" + kTry + "GO:") > 0);
+  // Who traps behind the last try has lost nothing, and who looks ahead and asks again waits.
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed)
+    CHECK(names_of(counted(1000, "trap;\n"), Schedule::adversarial, seed, true).empty());
+  CHECK(seeds_that_read_early(kTry + "@q bra GO;\n" + kLoop + "\nGO:") == 0);
+  CHECK(seeds_that_read_early(kTry + "mov.pred p, q;\nst.shared.b32 [smem+768], r0;\n@p bra GO;\n" + kLoop + "\nGO:") ==
+        0);
 }
 
 TEST_CASE("a phase that this warp has seen to be over stays so") {
