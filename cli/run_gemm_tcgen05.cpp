@@ -69,7 +69,7 @@ std::vector<std::int64_t> group_rows_of(const RunFlags& flags) {
 }
 
 bool is_tcgen05_product(const Plan& plan) {
-  return plan.family == "tcgen05" || (plan.family == "mma" && operand_bits(facts_of(plan).a_type) == 8);
+  return plan.family == "tcgen05" || (plan.family == "mma" && operand_bits(facts_of(plan).a_type) != 16);
 }
 
 std::map<std::string, Tensor> tcgen05_product_inputs(const Plan& plan, const LaunchSizes& launch,

@@ -1,5 +1,5 @@
-// What `run gemm` does for kernels of targets with tcgen05, and by mma.sync for 8-bit types: inputs with scales, and
-// the verdict over their product.
+// What `run gemm` does for kernels of targets with tcgen05, and by mma.sync for types of 8 and 4 bits: inputs with
+// scales, and the verdict over their product.
 #pragma once
 
 #include <map>

@@ -16,13 +16,14 @@ struct Rates {
   ModelDevice device;
   double products_per_cycle;       ///< of 16-bit operands with fp32 sums, one multiprocessor
   double fp8_factor, int8_factor;  ///< of others beside these
-  double l2_bytes_per_cycle;       ///< one multiprocessor
-  double memory_bytes_per_cycle;   ///< all
+  double mx8_factor, four_bit_factor;
+  double l2_bytes_per_cycle;      ///< one multiprocessor
+  double memory_bytes_per_cycle;  ///< all
 };
 // An RTX 5090 has half the rate where sums are fp32: 235 TFLOP/s at this clock, twice that with 8 bits. The L2's figure
 // is that of an RTX PRO 6000, 8.7 TB/s for 188 multiprocessors.
-constexpr Rates kGeForce{{170, 2.7}, 256, 2, 4, 18, 664};
-constexpr Rates kByPin{kHopper, 1024, 0.5, 2, 64, 2235};  // which widens e4m3 and e5m2
+constexpr Rates kGeForce{{170, 2.7}, 256, 2, 4, 4, 8, 18, 664};
+constexpr Rates kByPin{kHopper, 1024, 0.5, 2, 1, 1, 64, 2235};  // which widens e4m3 and e5m2
 
 constexpr double kSmemBytesPerCycle = 128;  // of one multiprocessor
 constexpr double kSlotCycles = 1500;        // from a slot's release to its next contents
@@ -38,6 +39,13 @@ constexpr Hint kDefaultExtent = 4096;
 double extent(Hint hint, Hint otherwise) { return static_cast<double>(hint < 0 ? otherwise : std::max<Hint>(hint, 1)); }
 double ceil_of(double value, double unit) { return std::ceil(value / unit); }
 
+double factor_of(const Rates& rates, const Config& c) {
+  if (gemm_mma::element_bits(c) == 16) return 1;
+  if (gemm_mma::element_bits(c) == 4) return rates.four_bit_factor;
+  if (gemm_mma::is_scaled(c)) return rates.mx8_factor;
+  return gemm_mma::is_integer(c) ? rates.int8_factor : rates.fp8_factor;
+}
+
 double smooth_max(std::initializer_list<double> values) {
   double sum = 0;
   for (const double value : values) sum += std::pow(value, kSharpness);
@@ -52,13 +60,11 @@ GemmMmaCost gemm_mma_cost(const Config& c, const Gemm& problem) {
   const double k = extent(problem.k, kDefaultExtent), l = extent(problem.l, 1);
   const double tile_m = c.tile_m, tile_n = c.tile_n;
 
-  const double slot_bytes = gemm_mma::a_slot_bytes(c) + gemm_mma::b_slot_bytes(c);
+  const double slot_bytes = gemm_mma::a_slot_bytes(c) + gemm_mma::b_slot_bytes(c) +
+                            gemm_mma::scale_slot_bytes(c, c.tile_m) + gemm_mma::scale_slot_bytes(c, c.tile_n);
   const double fetched = 1.0 * gemm_mma::consumer_warps(c) * (gemm_mma::warp_m(c) + gemm_mma::warp_n(c)) *
                          gemm_mma::kStepBytes;  // by ldmatrix
-  const double factor = gemm_mma::element_bytes(c) == 2 ? 1
-                        : gemm_mma::is_integer(c)       ? rates.int8_factor
-                                                        : rates.fp8_factor;
-  const double products_per_cycle = factor * rates.products_per_cycle;
+  const double products_per_cycle = factor_of(rates, c) * rates.products_per_cycle;
   const double tensor = tile_m * tile_n * gemm_mma::tile_k(c) / products_per_cycle;
   const bool is_alone = gemm_mma::consumer_warps(c) <= 4;
   const double step = (is_alone ? kAloneStepCycles : kStepCycles) +
@@ -70,7 +76,7 @@ GemmMmaCost gemm_mma_cost(const Config& c, const Gemm& problem) {
   const double tiles = ceil_of(m, tile_m) * ceil_of(n, tile_n) * l;
   const double rounds = ceil_of(tiles, rates.device.sms);
   const double computed = rounds * tile;
-  const double bytes = ((m + n) * k * gemm_mma::element_bytes(c) + m * n * dtype_bytes(c.facts.d_dtype)) * l;
+  const double bytes = ((m + n) * k * gemm_mma::element_bits(c) / 8 + m * n * dtype_bytes(c.facts.d_dtype)) * l;
   const double memory = bytes / rates.memory_bytes_per_cycle;
 
   GemmMmaCost cost;

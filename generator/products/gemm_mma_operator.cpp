@@ -94,6 +94,16 @@ void GemmMmaOperator::require_facts(const Gemm& problem) {
   const Config c{.facts = product_facts(problem)};
   if (const Verdict verdict = gemm_mma::why_invalid_types(c); !verdict.ok())
     throw Error(ErrorKind::unsupported, fmt::format("gemm {}: {}", types_text(c), explain(c, verdict)));
+  if (gemm_mma::is_scaled(c) && problem.arch.compute_major() != 12)
+    throw Error(ErrorKind::unsupported,
+                fmt::format("gemm {}: mma.sync has block scales on sm_120 and sm_121 with suffix a or f, not on {}",
+                            types_text(c), problem.arch.to_string()));
+  if (problem.scale_form == ScaleForm::plain && gemm_mma::is_scaled(c))
+    throw Error(
+        ErrorKind::unsupported,
+        fmt::format("gemm {}: scales in the plain form, tiles needed (of 128 rows by 4 blocks): convert them with "
+                    "convert_scales, to = tile",
+                    types_text(c)));
   require_pins(problem);
 }
 
@@ -144,7 +154,8 @@ std::string GemmMmaOperator::explain(const Config& config, const Verdict& verdic
       return "a gate, groups and a block-scaled d have kernels for sm_100 and sm_103 alone (tcgen05)";
     case Rule::operand_type:
       return fmt::format(
-          "a is {}, b is {}: both must be bf16, both f16, each e4m3 or e5m2, or each s8 or u8 (mma.sync kernels)",
+          "a is {}, b is {}: both must be bf16, f16, nvfp4 or mxfp4, or each e4m3 or e5m2, or each s8 or u8, or each "
+          "mxfp8 (mma.sync kernels)",
           to_word(config.facts.a_type), to_word(config.facts.b_type));
     case Rule::output_type:
       return fmt::format("d is {}: must be f32, bf16 or f16{}", to_word(config.facts.d_dtype),
@@ -155,7 +166,7 @@ std::string GemmMmaOperator::explain(const Config& config, const Verdict& verdic
              "f16";
     case Rule::layout_needs_16_bit:
       return fmt::format(
-          "an operand of {}-byte elements whose k is not contiguous, {} bytes needed (ldmatrix): make k contiguous, or "
+          "an operand of {}-bit elements whose k is not contiguous, {} bits needed (ldmatrix): make k contiguous, or "
           "take a 16-bit type",
           found, bound);
     case Rule::promoted_sums:
@@ -211,14 +222,24 @@ namespace {
 void add_operands(const Config& c, Plan& plan) {
   const ProductFacts& facts = c.facts;
   const auto loaded = [&](const char* name, OperandType type, Layout layout, const char* other) {
-    plan.operands.push_back({.name = name,
-                             .dtype = std::string(to_word(type)),
-                             .tensor_map_type = std::string(to_string(tensor_map_type(element_type(type)))),
-                             .swizzle = std::string(to_word(Swizzle::b128)),
-                             .use = fmt::format("{}-major", layout == Layout::k_major ? "K" : other)});
+    std::string use = fmt::format("{}-major", layout == Layout::k_major ? "K" : other);
+    OperandPlan operand = gemm_mma::is_scaled(c)
+                              ? scaled_operand(name, block_format(type), ScaleForm::tile, std::move(use))
+                              : plain_operand(name, to_word(type), std::move(use));
+    for (const TensorMapRecipe& map : plan.launch.tensor_maps)
+      if (map.name == name) operand.tensor_map_type = std::string(to_string(map.type));
+    operand.swizzle = std::string(to_word(Swizzle::b128));
+    plan.operands.push_back(std::move(operand));
   };
   loaded("a", facts.a_type, facts.a_layout, "M");
   loaded("b", facts.b_type, facts.b_layout, "N");
+  if (gemm_mma::is_scaled(c))
+    for (const auto& [name, type] : {std::pair("sfa", facts.a_type), std::pair("sfb", facts.b_type)}) {
+      OperandPlan scales = scale_operand(name, block_format(type), "tiles, by TMA to shared memory");
+      scales.tensor_map_type = std::string(to_string(TensorMapType::u16));
+      scales.swizzle = std::string(to_word(Swizzle::none));
+      plan.operands.push_back(std::move(scales));
+    }
   plan.operands.push_back(plain_operand("d", to_word(facts.d_dtype), "D, stored from registers"));
   if (facts.c == Addend::matrix)
     plan.operands.push_back(plain_operand("c", to_word(facts.d_dtype), "added, times beta"));
@@ -229,15 +250,23 @@ void add_operands(const Config& c, Plan& plan) {
     plan.operands.push_back(plain_operand(name, "f32", "factor of alpha if not null"));
 }
 
+std::string kind_name(const Config& c) {
+  if (c.facts.a_type == OperandType::nvfp4) return "mma.mxf4nvf4";
+  if (gemm_mma::is_scaled(c)) return c.facts.a_type == OperandType::mxfp4 ? "mma.mxf4" : "mma.mxf8f6f4";
+  return gemm_mma::element_bits(c) == 16 ? "mma.f16" : gemm_mma::is_integer(c) ? "mma.i8" : "mma.f8";
+}
+
 void add_smem(const Config& c, Plan& plan) {
   const gemm_mma::SmemLayout layout = gemm_mma::smem_layout(c);
-  for (const auto& [region, name] : {std::pair(layout.a, "A"), std::pair(layout.b, "B")})
-    plan.smem.push_back({.name = region.name,
-                         .offset = region.offset,
-                         .bytes = region.bytes,
-                         .slots = c.stages,
-                         .phases = {{fmt::format("{} on its way", name), "load", "barrier full"},
-                                    {fmt::format("{} of a step", name), "consumer", "barrier empty"}}});
+  for (const auto& [region, name] : {std::pair(layout.a, "A"), std::pair(layout.b, "B"),
+                                     std::pair(layout.sfa, "scales of A"), std::pair(layout.sfb, "scales of B")})
+    if (region.bytes > 0)
+      plan.smem.push_back({.name = region.name,
+                           .offset = region.offset,
+                           .bytes = region.bytes,
+                           .slots = c.stages,
+                           .phases = {{fmt::format("{} on its way", name), "load", "barrier full"},
+                                      {fmt::format("{} of a step", name), "consumer", "barrier empty"}}});
   plan.smem.push_back({layout.barriers.name, layout.barriers.offset, layout.barriers.bytes});
   plan.smem_bytes = layout.total_bytes;
 }
@@ -249,8 +278,7 @@ std::vector<std::uint32_t> extents_of(const gemm_mma::TmaBox& box) {
 }  // namespace
 
 void GemmMmaOperator::describe(const Config& config, Plan& plan) {
-  plan.mma_kind = gemm_mma::element_bytes(config) == 2 ? "mma.f16" : gemm_mma::is_integer(config) ? "mma.i8" : "mma.f8";
-  add_operands(config, plan);
+  plan.mma_kind = kind_name(config);
   add_smem(config, plan);
   const gemm_mma::RegisterBudget budget = gemm_mma::register_budget(config);
   const bool moves_registers = budget.consumer != budget.entry;
@@ -259,30 +287,37 @@ void GemmMmaOperator::describe(const Config& config, Plan& plan) {
     const gemm_mma::Role role = gemm_mma::role(config, i);
     plan.roles.push_back({role.name, role.first_warp, role.warps, moves_registers ? role.registers : 0});
   }
-  const GemmLaunch launch{.facts = config.facts,
-                          .tiles = {.tile_m = config.tile_m, .tile_n = config.tile_n},
-                          .threads = gemm_mma::num_threads(config),
-                          .smem_bytes = gemm_mma::smem_layout(config).total_bytes,
-                          .a = {.box = extents_of(gemm_mma::a_box(config))},
-                          .b = {.box = extents_of(gemm_mma::b_box(config))},
-                          .has_d_map = false,
-                          .has_tensor_scales = gemm_mma::has_tensor_scales(config),
-                          .pitch_remedy = "pad the rows of {}, which need not be dense"};
+  GemmLaunch launch{.facts = config.facts,
+                    .tiles = {.tile_m = config.tile_m, .tile_n = config.tile_n},
+                    .threads = gemm_mma::num_threads(config),
+                    .smem_bytes = gemm_mma::smem_layout(config).total_bytes,
+                    .a = {.box = extents_of(gemm_mma::a_box(config))},
+                    .b = {.box = extents_of(gemm_mma::b_box(config))},
+                    .has_d_map = false,
+                    .has_tensor_scales = gemm_mma::has_tensor_scales(config),
+                    .pitch_remedy = "pad the rows of {}, which need not be dense"};
+  if (gemm_mma::is_scaled(config)) {
+    launch.scale_block = gemm_mma::scale_block(config);
+    launch.sfa_box = extents_of(gemm_mma::scale_box(config, config.tile_m));
+    launch.sfb_box = extents_of(gemm_mma::scale_box(config, config.tile_n));
+  }
   plan.launch = gemm_launch(launch, plan.arch.to_string(), plan.kernel);
+  add_operands(config, plan);
 }
 
 std::string GemmMmaOperator::launch_bounds() { return "tessera::gemm_mma::num_threads(kConfig), 1"; }
 
 std::string GemmMmaOperator::call(const Config& config) {
   const bool has_c = config.facts.c == Addend::matrix;
-  // D has no map: another is passed, and never read.
+  // What there is no map of is never read: another is passed.
   return fmt::format(
       "tessera::gemm_mma::kernel<kConfig>(\n      {{a, b, a, d_pointer, {}, {}, {}, m, n, k, l, ldd, d_stride_l, {}, "
       "{}, "
-      "{}}})",
+      "{}}}, {})",
       has_c ? "c" : "nullptr", config.facts.bias == Bias::column ? "bias" : "nullptr",
       gemm_mma::has_tensor_scales(config) ? "scale_a, scale_b" : "nullptr, nullptr", has_c ? "ldc, c_stride_l" : "0, 0",
-      gemm_mma::stores_sums(config) ? "1.0f" : "alpha", has_c ? "beta" : "0.0f");
+      gemm_mma::stores_sums(config) ? "1.0f" : "alpha", has_c ? "beta" : "0.0f",
+      gemm_mma::is_scaled(config) ? "sfa, sfb" : "a, b");
 }
 
 std::vector<SourceFile> GemmMmaOperator::generated_headers(const Config&) { return {}; }

@@ -10,9 +10,12 @@
 #include "gemm/schedule.cuh"
 #include "gemm_mma/epilogue.cuh"
 #include "gemm_mma/fragments.cuh"
+#include "gemm_mma/producer.cuh"
+#include "gemm_mma/scales.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/mma.cuh"
 #include "ptx/mma_8_bit.cuh"
+#include "ptx/mma_block_scale.cuh"
 #include "spec/gemm_mma.h"
 
 namespace tessera::gemm_mma {
@@ -35,9 +38,19 @@ struct Consumer {
   const B b{smem + kLayout.b.offset, warp_along_n};
   common::RingPosition<C.stages> ring{};
 
+  const Scales<C, true> sfa{smem + kLayout.sfa.offset, warp_along_m};
+  const Scales<C, false> sfb{smem + kLayout.sfb.offset, warp_along_n};
+
   struct Fragments {
     typename A::Fragments a;
     typename B::Fragments b;
+    unsigned sfa[Scales<C, true>::kCells];
+    unsigned sfb[Scales<C, false>::kCells];
+  };
+  // What scales need to know of where they are: the tile's first row and column in their tiles, and blocks left of K.
+  struct Place {
+    int row, column;
+    int blocks;
   };
 
   __device__ __forceinline__ void wait() const { ptx::mbarrier_wait_parity(barriers.full[ring.slot], ring.parity); }
@@ -47,54 +60,72 @@ struct Consumer {
     if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(common::empty_behind<C.stages>(barriers.full[ring.slot]));
   }
 
-  __device__ __forceinline__ void fetch(Fragments& fragments, int chunk) const {
+  __device__ __forceinline__ void fetch(Fragments& fragments, int chunk, const Place& place) const {
     a.load(fragments.a, ring.slot, chunk);
     b.load(fragments.b, ring.slot, chunk);
-  }
-
-  static __device__ __forceinline__ void multiply_block(Sum<C>* sums, const unsigned (&of_a)[4], unsigned b0,
-                                                        unsigned b1) {
-    if constexpr (element_bytes(C) == 2) {
-      ptx::mma_m16n8k16<a_dtype(C)>(sums, of_a, b0, b1);
-    } else {
-      ptx::mma_m16n8k32<a_dtype(C), b_dtype(C)>(sums, of_a, b0, b1);
+    if constexpr (is_scaled(C)) {
+      sfa.load(fragments.sfa, ring.slot, chunk, place.row, place.blocks);
+      sfb.load(fragments.sfb, ring.slot, chunk, place.column, place.blocks);
     }
   }
 
+  // 16 rows by 8 columns: kM and kN count such blocks.
+  template <int kChunk, int kM, int kN>
+  static __device__ __forceinline__ void multiply_block(Sums<C>& sums, const Fragments& fragments) {
+    const unsigned(&of_a)[4] = fragments.a[kM];
+    const unsigned b0 = fragments.b[kN / 2][kN % 2 * 2], b1 = fragments.b[kN / 2][kN % 2 * 2 + 1];
+    if constexpr (is_scaled(C)) {
+      ptx::mma_block_scale<C.facts.a_type, C.facts.b_type, scale_byte(C, kChunk), kM % 2, kN % 4>(
+          sums[kM][kN], of_a, b0, b1, fragments.sfa[kM / 2], fragments.sfb[kN / 4]);
+    } else if constexpr (element_bits(C) == 16) {
+      ptx::mma_m16n8k16<a_dtype(C)>(sums[kM][kN], of_a, b0, b1);
+    } else {
+      ptx::mma_m16n8k32<a_dtype(C), b_dtype(C)>(sums[kM][kN], of_a, b0, b1);
+    }
+  }
+
+  // By columns of 16, down the rows of each. Blocks are numbers of the type: ids of scales are part of an instruction.
+  template <int kChunk, int kBlockOf = 0>
   static __device__ __forceinline__ void multiply_chunk(Sums<C>& sums, const Fragments& fragments) {
-#pragma unroll
-    for (int n = 0; n < B::kBlocks; ++n) {
-      const unsigned(&of_b)[4] = fragments.b[n];
-#pragma unroll
-      for (int m = 0; m < A::kBlocks; ++m) {
-        multiply_block(sums[m][2 * n], fragments.a[m], of_b[0], of_b[1]);
-        multiply_block(sums[m][2 * n + 1], fragments.a[m], of_b[2], of_b[3]);
+    if constexpr (kBlockOf < A::kBlocks * B::kBlocks) {
+      constexpr int kM = kBlockOf % A::kBlocks, kN = kBlockOf / A::kBlocks * 2;
+      multiply_block<kChunk, kM, kN>(sums, fragments);
+      multiply_block<kChunk, kM, kN + 1>(sums, fragments);
+      multiply_chunk<kChunk, kBlockOf + 1>(sums, fragments);
+    }
+  }
+
+  // The last one of a slot gives it back, and has the next slot's first fragments on their way.
+  template <int kChunk>
+  __device__ __forceinline__ void step_chunk(Sums<C>& sums, Fragments (&fragments)[2], Place& place, bool is_last) {
+    if constexpr (kChunk + 1 < kChunks) {
+      fetch(fragments[(kChunk + 1) % 2], kChunk + 1, place);
+    } else {
+      release();
+      ring.advance();
+      if (!is_last) {
+        wait();
+        if constexpr (is_scaled(C)) place.blocks -= scale_tiles(C) * kTileBlocks;
+        fetch(fragments[0], 0, place);
       }
     }
+    multiply_chunk<kChunk>(sums, fragments[kChunk % 2]);
   }
 
-  __device__ __forceinline__ void multiply(Sums<C>& sums) {
+  __device__ __forceinline__ void multiply(Sums<C>& sums, const gemm::TileIndex& tile) {
     clear<C>(sums);
     if (p.k == 0) return;
+    Place place{};
+    if constexpr (is_scaled(C)) place = {tile.row % kTileRows, tile.column % kTileRows, (p.k - 1) / scale_block(C) + 1};
     Fragments fragments[2];
     wait();
-    fetch(fragments[0], 0);
+    fetch(fragments[0], 0, place);
 #pragma unroll 1
-    for (int left = schedule.steps(); left > 0; --left) {
-#pragma unroll
-      for (int chunk = 0; chunk < kChunks; ++chunk) {
-        if (chunk + 1 < kChunks) {
-          fetch(fragments[(chunk + 1) % 2], chunk + 1);
-        } else {
-          release();
-          ring.advance();
-          if (left > 1) {
-            wait();
-            fetch(fragments[0], 0);
-          }
-        }
-        multiply_chunk(sums, fragments[chunk % 2]);
-      }
+    for (int left = steps_of<C>(p.k); left > 0; --left) {
+      step_chunk<0>(sums, fragments, place, false);
+      step_chunk<1>(sums, fragments, place, false);
+      step_chunk<2>(sums, fragments, place, false);
+      step_chunk<3>(sums, fragments, place, left == 1);
     }
   }
 
@@ -103,8 +134,8 @@ struct Consumer {
     const Epilogue<C> epilogue{p};
 #pragma unroll 1
     for (int item = schedule.first(); item < schedule.items; item += schedule.stride()) {
-      multiply(sums);
       const gemm::TileIndex tile = schedule.at(item);
+      multiply(sums, tile);
       epilogue.store(sums, tile.row + warp_along_m * warp_m(C), tile.column + warp_along_n * warp_n(C), tile.batch);
     }
   }

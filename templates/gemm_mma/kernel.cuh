@@ -24,8 +24,10 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
   ptx::fence_mbarrier_init();
 }
 
+// sfa, sfb: block-scaled types only; else any maps, which are not read.
 template <Config C>
-__device__ __forceinline__ void kernel(const gemm::Params& params) {
+__device__ __forceinline__ void kernel(const gemm::Params& params, const ptx::TensorMap& sfa,
+                                       const ptx::TensorMap& sfb) {
   common::require_legal<why_invalid(C)>();
 
   extern __shared__ __align__(1024) unsigned char shared_memory[];
@@ -35,13 +37,17 @@ __device__ __forceinline__ void kernel(const gemm::Params& params) {
   if (threadIdx.x == kWarpgroupThreads) {
     ptx::prefetch_tensormap(params.a);
     ptx::prefetch_tensormap(params.b);
+    if constexpr (is_scaled(C)) {
+      ptx::prefetch_tensormap(sfa);
+      ptx::prefetch_tensormap(sfb);
+    }
   }
   __syncthreads();
 
   constexpr RegisterBudget kBudget = register_budget(C);
   if (threadIdx.x < kWarpgroupThreads) {
     if constexpr (kBudget.producer < kBudget.entry) ptx::setmaxnreg_dec<kBudget.producer>();
-    if (threadIdx.x < 32 && ptx::elect_sync()) produce<C>(params, smem);
+    if (threadIdx.x < 32 && ptx::elect_sync()) produce<C>(params, sfa, sfb, smem);
   } else {
     if constexpr (kBudget.consumer > kBudget.entry) ptx::setmaxnreg_inc<kBudget.consumer>();
     Consumer<C>{params, smem}.run();

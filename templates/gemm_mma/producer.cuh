@@ -12,6 +12,11 @@
 
 namespace tessera::gemm_mma {
 
+template <Config C>
+__device__ __forceinline__ int steps_of(int k) {
+  return k / tile_k(C) + (k % tile_k(C) != 0 ? 1 : 0);
+}
+
 // `row`: of the operand, where the tile begins.
 template <Config C, Layout kLayout, int kRows>
 __device__ __forceinline__ void load_operand(const ptx::TensorMap& map, unsigned slot, unsigned full, int row, int k,
@@ -25,8 +30,16 @@ __device__ __forceinline__ void load_operand(const ptx::TensorMap& map, unsigned
   }
 }
 
+// `row`: of the operand, of `rows` in all, where the tile begins.
 template <Config C>
-__device__ __forceinline__ void produce(const gemm::Params& p, unsigned smem) {
+__device__ __forceinline__ void load_scales(const ptx::TensorMap& map, unsigned slot, unsigned full, int row, int rows,
+                                            int step, int batch) {
+  ptx::tma_load_3d(slot, map, full, 0, step * scale_tiles(C), batch * ((rows - 1) / kTileRows + 1) + row / kTileRows);
+}
+
+template <Config C>
+__device__ __forceinline__ void produce(const gemm::Params& p, const ptx::TensorMap& sfa, const ptx::TensorMap& sfb,
+                                        unsigned smem) {
   constexpr SmemLayout kLayout = smem_layout(C);
   const Barriers barriers = gemm_mma::barriers(C, smem);
   if (p.k == 0) return;
@@ -36,14 +49,21 @@ __device__ __forceinline__ void produce(const gemm::Params& p, unsigned smem) {
   for (int item = schedule.first(); item < schedule.items; item += schedule.stride()) {
     const gemm::TileIndex tile = schedule.at(item);
 #pragma unroll 1
-    for (int step = schedule.k_begin; step < schedule.k_end; ++step) {
+    for (int step = 0; step < steps_of<C>(p.k); ++step) {
       const unsigned full = barriers.full[ring.slot];
       ptx::mbarrier_wait_parity(common::empty_behind<C.stages>(full), ring.parity ^ 1);
-      ptx::mbarrier_arrive_expect_tx(full, a_slot_bytes(C) + b_slot_bytes(C));
+      ptx::mbarrier_arrive_expect_tx(
+          full, a_slot_bytes(C) + b_slot_bytes(C) + scale_slot_bytes(C, C.tile_m) + scale_slot_bytes(C, C.tile_n));
       load_operand<C, C.facts.a_layout, C.tile_m>(p.a, smem + kLayout.a.offset + ring.slot * a_slot_bytes(C), full,
                                                   tile.row, step * tile_k(C), tile.batch);
       load_operand<C, C.facts.b_layout, C.tile_n>(p.b, smem + kLayout.b.offset + ring.slot * b_slot_bytes(C), full,
                                                   tile.column, step * tile_k(C), tile.batch);
+      if constexpr (is_scaled(C)) {
+        load_scales<C>(sfa, smem + kLayout.sfa.offset + ring.slot * scale_slot_bytes(C, C.tile_m), full, tile.row, p.m,
+                       step, tile.batch);
+        load_scales<C>(sfb, smem + kLayout.sfb.offset + ring.slot * scale_slot_bytes(C, C.tile_n), full, tile.column,
+                       p.n, step, tile.batch);
+      }
       ring.advance();
     }
   }

@@ -6,7 +6,9 @@
 //
 // for i < l, with the layouts and strides of spec/gemm.h. Sums of 16-bit types and of e4m3 and e5m2 are fp32, those of
 // s8 and u8 are s32: they become fp32 (one rounding), or D has them as they are. D has 16 or 32 bits. Hopper has no
-// such instruction for e4m3 and e5m2: there the assembler widens them.
+// such instruction for e4m3 and e5m2: there the assembler widens them. nvfp4, mxfp4 and mxfp8 are for sm_120 and sm_121
+// alone: an element is its value times the scale of its block, scales come in tiles of 128 rows by 4 blocks, and a
+// thread reads them from shared memory as the instruction wants them (scales.cuh).
 //
 // A CTA takes tiles of tile_m x tile_n and walks along K in steps of 128 bytes. Warp 0 (load) fills a ring of `stages`
 // slots by TMA. The warps of the other warpgroups (consumer) have warp_m x warp_n of a tile each: 64 x 64 where tiles
@@ -18,13 +20,14 @@
 // what was compiled for the other.
 //
 // Tensor maps: rank 3, interleave none, element strides 1, zero fill, 128-byte swizzle:
-//   a, b    dims {k, rows, l} (K-major) or {rows, k, l}, rows being m or n, each at least 1; boxes a_box, b_box
+//   a, b      dims {k, rows, l} (K-major) or {rows, k, l}, rows being m or n, each at least 1; boxes a_box, b_box
+//   sfa, sfb  block-scaled types only: u16, dims {256, tiles along k, l * tiles along rows}, no swizzle, box scale_box
 //
 // Entry parameters, in this order:
-//   const __grid_constant__ TensorMap a, b
-//   d_pointer; c (facts.c only); bias (facts.bias only); float* scale_a, scale_b (8-bit operands, D not s32; may be
-//   null: 1); int m, n, k, l; long long ldd, d_stride_l; long long ldc, c_stride_l (facts.c only); float alpha (D not
-//   s32); float beta (c)
+//   const __grid_constant__ TensorMap a, b; sfa, sfb (block-scaled types only)
+//   d_pointer; c (facts.c only); bias (facts.bias only); float* scale_a, scale_b (8-bit types whose D is not s32, and
+//   nvfp4; may be null: 1); int m, n, k, l; long long ldd, d_stride_l; long long ldc, c_stride_l (facts.c only); float
+//   alpha (D not s32); float beta (c)
 // Launch: grid.x CTAs, one for each SM or for each tile; block num_threads(); dynamic shared memory
 // smem_layout().total_bytes.
 #pragma once
@@ -33,6 +36,8 @@
 #include "spec/kernel_parts.h"
 #include "spec/limits.h"
 #include "spec/product_facts.h"
+#include "tessera/spec/block_scale.h"
+#include "tessera/spec/operand_type.h"
 #include "tessera/spec/types.h"
 
 namespace tessera::gemm_mma {
@@ -67,10 +72,10 @@ inline constexpr int kBlock = 16;       // rows and columns that one ldmatrix fe
 enum class Rule {
   ok,
   facts_of_tcgen05,         // 1; 0
-  operand_type,             // bytes of A's and B's types together; 2 or 4
+  operand_type,             // bits of A's and B's types together; 32
   output_type,              // bytes of D's type; 4
   finished_sums,            // 1; 0
-  layout_needs_16_bit,      // bytes of the type; 2
+  layout_needs_16_bit,      // bits of the type; 16
   promoted_sums,            // 1; 0
   tile_m_not_power_of_two,  // tile_m; 16
   tile_m_out_of_range,      // tile_m; 256
@@ -88,13 +93,17 @@ enum class Rule {
 
 TESSERA_HD constexpr DType a_dtype(const Config& c) { return element_type(c.facts.a_type); }
 TESSERA_HD constexpr DType b_dtype(const Config& c) { return element_type(c.facts.b_type); }
-TESSERA_HD constexpr int element_bytes(const Config& c) { return dtype_bytes(a_dtype(c)); }
+TESSERA_HD constexpr bool is_scaled(const Config& c) { return is_block_scaled(c.facts.a_type); }
+TESSERA_HD constexpr int element_bits(const Config& c) { return operand_bits(c.facts.a_type); }
 TESSERA_HD constexpr bool is_integer(DType dtype) { return dtype == DType::s8 || dtype == DType::u8; }
-TESSERA_HD constexpr bool is_integer(const Config& c) { return is_integer(a_dtype(c)); }
+TESSERA_HD constexpr bool is_integer(const Config& c) { return tessera::is_integer(c.facts.a_type); }
 // Whether D has the sums of integers as they are.
 TESSERA_HD constexpr bool stores_sums(const Config& c) { return c.facts.d_dtype == DType::s32; }
-TESSERA_HD constexpr bool has_tensor_scales(const Config& c) { return element_bytes(c) == 1 && !stores_sums(c); }
-TESSERA_HD constexpr int tile_k(const Config& c) { return kStepBytes / element_bytes(c); }
+TESSERA_HD constexpr bool has_tensor_scales(const Config& c) {
+  if (is_scaled(c)) return c.facts.a_type == OperandType::nvfp4;
+  return element_bits(c) == 8 && !stores_sums(c);
+}
+TESSERA_HD constexpr int tile_k(const Config& c) { return kStepBytes * 8 / element_bits(c); }
 // Products along K of one instruction: 32 bytes of each operand's rows.
 inline constexpr int kChunks = kStepBytes / 32;
 
@@ -122,15 +131,33 @@ TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
 }
 
 // An MN-major operand comes in panels of 128 bytes of its rows' dimension, a step of K tall.
-TESSERA_HD constexpr int panel_rows(const Config& c) { return kStepBytes / element_bytes(c); }
+TESSERA_HD constexpr int panel_rows(const Config& c) { return tile_k(c); }
 TESSERA_HD constexpr int panel_bytes(const Config& c) { return tile_k(c) * kStepBytes; }
 
 TESSERA_HD constexpr int a_slot_bytes(const Config& c) { return c.tile_m * kStepBytes; }
 TESSERA_HD constexpr int b_slot_bytes(const Config& c) { return c.tile_n * kStepBytes; }
 
+// Scales: elements of a block, tiles of 4 blocks in a step, tiles of 128 rows that a tile's rows may touch.
+TESSERA_HD constexpr int scale_block(const Config& c) {
+  return is_scaled(c) ? block_elements(block_format(c.facts.a_type)) : 0;
+}
+TESSERA_HD constexpr int scale_tiles(const Config& c) {
+  return is_scaled(c) ? tile_k(c) / scale_block(c) / kTileBlocks : 0;
+}
+TESSERA_HD constexpr int row_tiles(int rows) { return (rows + kTileRows - 1) / kTileRows; }
+TESSERA_HD constexpr int scale_slot_bytes(const Config& c, int rows) {
+  return row_tiles(rows) * scale_tiles(c) * kTileBytes;
+}
+// Blocks of one instruction, and of one chunk: the tile along K that has them, and the first one's byte in its cell.
+TESSERA_HD constexpr int chunk_blocks(const Config& c) { return scale_tiles(c) * kTileBlocks / kChunks; }
+TESSERA_HD constexpr int scale_tile(const Config& c, int chunk) { return chunk * chunk_blocks(c) / kTileBlocks; }
+TESSERA_HD constexpr int scale_byte(const Config& c, int chunk) { return chunk * chunk_blocks(c) % kTileBlocks; }
+
 struct SmemLayout {
-  SmemRegion a;         // [stages][tile_m][128 B]; MN-major [stages][tile_m / 64][64 k][128 B]
-  SmemRegion b;         // [stages][tile_n][128 B]; MN-major [stages][tile_n / 64][64 k][128 B]
+  SmemRegion a;    // [stages][tile_m][128 B]; MN-major [stages][tile_m / 64][64 k][128 B]
+  SmemRegion b;    // [stages][tile_n][128 B]; MN-major [stages][tile_n / 64][64 k][128 B]
+  SmemRegion sfa;  // [stages][row_tiles][scale_tiles][512 B]
+  SmemRegion sfb;
   SmemRegion barriers;  // in the order of Barriers
   int total_bytes = 0;
   int alignment = 1024;
@@ -156,7 +183,9 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   SmemLayout layout;
   layout.a = {"a", 0, c.stages * a_slot_bytes(c)};
   layout.b = {"b", end_of(layout.a), c.stages * b_slot_bytes(c)};
-  layout.barriers = {"barriers", end_of(layout.b), 8 * barriers_from(c, 0, 0).count};
+  layout.sfa = {"sfa", end_of(layout.b), c.stages * scale_slot_bytes(c, c.tile_m)};
+  layout.sfb = {"sfb", end_of(layout.sfa), c.stages * scale_slot_bytes(c, c.tile_n)};
+  layout.barriers = {"barriers", end_of(layout.sfb), 8 * barriers_from(c, 0, 0).count};
   layout.total_bytes = end_of(layout.barriers);
   return layout;
 }
@@ -177,7 +206,10 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
   const bool is_16_bit = (a == OperandType::f16 || a == OperandType::bf16) && b == a;
   const bool is_fp8 = is_plain && gemm::is_8_bit(a_dtype(c)) && gemm::is_8_bit(b_dtype(c));
   const bool is_int8 = is_plain && is_integer(a_dtype(c)) && is_integer(b_dtype(c));
-  if (!is_16_bit && !is_fp8 && !is_int8) return {Rule::operand_type, (operand_bits(a) + operand_bits(b)) / 8, 4};
+  const bool is_of_blocks =
+      (a == OperandType::nvfp4 && b == a) || (a == OperandType::mxfp4 && b == a) || (is_mxfp8(a) && is_mxfp8(b));
+  if (!is_16_bit && !is_fp8 && !is_int8 && !is_of_blocks)
+    return {Rule::operand_type, operand_bits(a) + operand_bits(b), 32};
   const bool is_float =
       c.facts.d_dtype == DType::f32 || c.facts.d_dtype == DType::f16 || c.facts.d_dtype == DType::bf16;
   if (!is_float && !(is_int8 && stores_sums(c))) return {Rule::output_type, dtype_bytes(c.facts.d_dtype), 4};
@@ -185,7 +217,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
       c.facts.c != Addend::none || c.facts.bias != Bias::none || c.facts.activation != Activation::none;
   if (stores_sums(c) && has_addend) return {Rule::finished_sums, 1, 0};
   if (!is_16_bit && (c.facts.a_layout == Layout::mn_major || c.facts.b_layout == Layout::mn_major))
-    return {Rule::layout_needs_16_bit, 1, 2};
+    return {Rule::layout_needs_16_bit, operand_bits(a), 16};
   if (c.facts.accumulation == Accumulation::promoted) return {Rule::promoted_sums, 1, 0};
   return {};
 }
@@ -243,10 +275,14 @@ TESSERA_HD constexpr TmaBox operand_box(const Config& c, Layout layout, int rows
 TESSERA_HD constexpr TmaBox a_box(const Config& c) { return operand_box(c, c.facts.a_layout, c.tile_m); }
 TESSERA_HD constexpr TmaBox b_box(const Config& c) { return operand_box(c, c.facts.b_layout, c.tile_n); }
 
-// As the walk over tiles takes it (gemm/schedule.cuh), which is that of the other families.
+// By 16 bits: a tile is 256 of them.
+TESSERA_HD constexpr TmaBox scale_box(const Config& c, int rows) {
+  return {{kTileBytes / 2, scale_tiles(c), row_tiles(rows)}};
+}
+
+// As the walk over tiles takes it (gemm/schedule.cuh), which is that of the other families; steps along K are tile_k's.
 TESSERA_HD constexpr gemm::Config walk(const Config& c) {
   gemm::Config walk;
-  walk.facts = c.facts;
   walk.tile_m = c.tile_m;
   walk.tile_n = c.tile_n;
   walk.cluster_m = 1;

@@ -1,5 +1,6 @@
-// Products of 8-bit types by mma.sync, in the emulator, against float64: of sm_120a and its like, which no such
-// hardware has run, and of sm_90a.
+// Products of types of 8 and 4 bits by mma.sync, in the emulator, against float64: of sm_120a and its like, which no
+// such hardware has run, and of sm_90a. Scales are surrounded by NaN codes, rows by NaN values: neither reaches a
+// result.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -42,11 +43,26 @@ const ProductCase kCases[] = {
       {"tile_m", "16"},
       {"tile_n", "64"}},
      {{"m", 20}, {"n", 100}, {"k", 144}}},
+    {"nvfp4, blocks behind k, tiles that begin within a tile of scales, two matrices",
+     {{"arch", "sm_120a"}, {"dtype", "nvfp4"}, {"c", "matrix"}, {"tile_m", "64"}, {"tile_n", "64"}},
+     {{"m", 150}, {"n", 203}, {"k", 304}, {"l", 2}, {"lda", 320}, {"ldb", 320}}},
+    {"nvfp4, random, two tiles of scales a row of tiles",
+     {{"arch", "sm_121a"}, {"dtype", "nvfp4"}, {"d_dtype", "f32"}, {"tile_m", "64"}, {"tile_n", "256"}},
+     {{"m", 70}, {"n", 300}, {"k", 528}, {"lda", 544}, {"ldb", 544}},
+     Fill::standard},
+    {"mxfp4, an odd number of blocks, few rows",
+     {{"arch", "sm_120f"}, {"dtype", "mxfp4"}, {"bias", "column"}, {"tile_m", "16"}, {"tile_n", "128"}},
+     {{"m", 21}, {"n", 140}, {"k", 352}},
+     Fill::standard},
+    {"mxfp8 of both types, eight warps",
+     {{"arch", "sm_120a"}, {"dtype", "mxfp8_e4m3"}, {"b_dtype", "mxfp8_e5m2"}, {"tile_m", "128"}, {"tile_n", "128"}},
+     {{"m", 140}, {"n", 130}, {"k", 224}},
+     Fill::standard},
 };
 
 }  // namespace
 
-TEST_CASE("products by mma.sync: 8-bit types") {
+TEST_CASE("products by mma.sync: types of 8 and 4 bits, scales of blocks") {
   const std::unique_ptr<Compiler> compiler = find_product_compiler();
   if (!compiler) {
     MESSAGE("skipped: no NVRTC");

@@ -138,6 +138,24 @@ TEST_CASE("mma products: 8-bit types have factors, and their own sums") {
   CHECK(on_hopper("s8", {{"m", "8192"}, {"n", "8192"}}).tile_m >= 128);
 }
 
+TEST_CASE("mma products: block-scaled types bring their scales along") {
+  const Config nvfp4 = config({{"dtype", "nvfp4"}, {"tile_m", "128"}, {"tile_n", "128"}});
+  CHECK(gemm_mma::tile_k(nvfp4) == 256);
+  CHECK(gemm_mma::scale_tiles(nvfp4) == 4);
+  CHECK(gemm_mma::chunk_blocks(nvfp4) == 4);
+  const Config mxfp4 = config({{"dtype", "mxfp4"}});
+  CHECK(gemm_mma::scale_tile(mxfp4, 3) == 1);
+  CHECK(gemm_mma::scale_byte(mxfp4, 3) == 2);
+  const Config mxfp8 = config({{"dtype", "mxfp8_e4m3"}, {"b_dtype", "mxfp8_e5m2"}});
+  CHECK(gemm_mma::scale_tile(mxfp8, 3) == 0);
+  CHECK(gemm_mma::scale_byte(mxfp8, 3) == 3);
+  const Plan plan = ::plan({{"arch", "sm_120a"}, {"dtype", "nvfp4"}});
+  CHECK(plan.mma_kind == "mma.mxf4nvf4");
+  CHECK(plan.launch.tensor_maps.size() == 4);
+  CHECK(::plan({{"arch", "sm_121f"}, {"dtype", "mxfp4"}}).mma_kind == "mma.mxf4");
+  CHECK(::plan({{"arch", "sm_120f"}, {"dtype", "mxfp8_e5m2"}}).mma_kind == "mma.mxf8f6f4");
+}
+
 TEST_CASE("mma products: more work never takes less time, by the model") {
   const Config c = config(pinned({}));
   const auto us = [&](Hint m, Hint k) {
@@ -155,17 +173,20 @@ TEST_CASE("mma products: more work never takes less time, by the model") {
 
 TEST_CASE("mma products: every rule says value, bound and remedy") {
   const std::string tile = "gemm bf16, tile 128x256, 2 stages: ";
+  const std::string types =
+      ": both must be bf16, f16, nvfp4 or mxfp4, or each e4m3 or e5m2, or each s8 or u8, or each mxfp8 (mma.sync "
+      "kernels)";
+  CHECK(refusal(on_120({{"dtype", "e4m3"}, {"b_dtype", "s8"}})) == "gemm e4m3 x s8: a is e4m3, b is s8" + types);
+  CHECK(refusal(on_120({{"dtype", "tf32"}})) == "gemm tf32: a is tf32, b is tf32" + types);
+  CHECK(refusal(on_120({{"b_dtype", "f16"}})) == "gemm bf16 x f16: a is bf16, b is f16" + types);
+  CHECK(refusal(on_120({{"dtype", "mxfp8_e4m3"}, {"b_dtype", "mxfp4"}})) ==
+        "gemm mxfp8_e4m3 x mxfp4: a is mxfp8_e4m3, b is mxfp4" + types);
+  CHECK(refusal({{"mma_kind", "mma.f16"}, {"dtype", "nvfp4"}}) ==
+        "gemm nvfp4: mma.sync has block scales on sm_120 and sm_121 with suffix a or f, not on sm_90a");
   CHECK(
-      refusal(on_120({{"dtype", "e4m3"}, {"b_dtype", "s8"}})) ==
-      "gemm e4m3 x s8: a is e4m3, b is s8: both must be bf16, both f16, each e4m3 or e5m2, or each s8 or u8 (mma.sync "
-      "kernels)");
-  CHECK(
-      refusal({{"arch", "sm_120a"}, {"dtype", "nvfp4"}}) ==
-      "gemm nvfp4: a is nvfp4, b is nvfp4: both must be bf16, both f16, each e4m3 or e5m2, or each s8 or u8 (mma.sync "
-      "kernels)");
-  CHECK(refusal(on_120({{"b_dtype", "f16"}})) ==
-        "gemm bf16 x f16: a is bf16, b is f16: both must be bf16, both f16, each e4m3 or e5m2, or each s8 or u8 "
-        "(mma.sync kernels)");
+      refusal(on_120({{"dtype", "nvfp4"}, {"scale_form", "plain"}})) ==
+      "gemm nvfp4: scales in the plain form, tiles needed (of 128 rows by 4 blocks): convert them with convert_scales, "
+      "to = tile");
   CHECK(refusal(on_120({{"d_dtype", "e4m3"}})) == "gemm bf16: d is e4m3: must be f32, bf16 or f16");
   CHECK(refusal(on_120({{"gate", "dual"}})) ==
         "gemm bf16: a gate, groups and a block-scaled d have kernels for sm_100 and sm_103 alone (tcgen05)");
@@ -180,7 +201,7 @@ TEST_CASE("mma products: every rule says value, bound and remedy") {
         "gemm u8: d is s32 with c, bias or an activation: sums of integers are stored as they are; take d of type f32, "
         "bf16 or f16");
   CHECK(refusal(on_120({{"dtype", "e5m2"}, {"b_layout", "mn"}})) ==
-        "gemm e5m2: an operand of 1-byte elements whose k is not contiguous, 2 bytes needed (ldmatrix): make k "
+        "gemm e5m2: an operand of 8-bit elements whose k is not contiguous, 16 bits needed (ldmatrix): make k "
         "contiguous, or take a 16-bit type");
   CHECK(refusal(on_120({{"accumulators", "2"}})) == "gemm: accumulators = 2 is for Tensor Memory (tcgen05)");
   CHECK(refusal(on_120({{"kernel_schedule", "ping_pong"}})) ==

@@ -78,6 +78,11 @@ inline void add_mma_products(std::vector<Problem>& problems) {
     for (const char* const d_dtype : {"bf16", "f32", "s32"})
       if (d_dtype != std::string_view("s32") || a == std::string_view("u8") || a == std::string_view("s8"))
         add({{"dtype", a}, {"b_dtype", b}, {"d_dtype", d_dtype}});
+  for (const auto& [a, b] :
+       {std::pair("nvfp4", "nvfp4"), std::pair("mxfp4", "mxfp4"), std::pair("mxfp8_e4m3", "mxfp8_e4m3"),
+        std::pair("mxfp8_e4m3", "mxfp8_e5m2"), std::pair("mxfp8_e5m2", "mxfp8_e5m2")})
+    for (const char* const arch : {"sm_120a", "sm_121f"})
+      problems.push_back(problem_of("gemm", {{"arch", arch}, {"dtype", a}, {"b_dtype", b}}));
   for (const char* const activation : {"relu", "gelu", "gelu_tanh", "silu"})
     for (const char* const m : {"16", "4096"})
       add({{"c", "matrix"}, {"bias", "column"}, {"activation", activation}, {"m", m}});

@@ -1,0 +1,47 @@
+// Scales of one operand from a ring slot to the registers that the instruction reads.
+//
+// A tile of 128 rows by 4 blocks has a cell of 4 bytes for each row, whose 4 blocks they are: a register of a thread.
+// The instruction takes A's rows from two threads of each quad and B's columns from one, and an id says which; so a
+// quad's threads hold the cells of two blocks of A, or of four groups of eight columns of B, in one register.
+//
+// Scales behind K may be anything, NaN codes too, and its values are zeros: such bytes are cleared.
+#pragma once
+
+#include "ptx/shared_words.cuh"
+#include "spec/gemm_mma.h"
+
+namespace tessera::gemm_mma {
+
+template <Config C, bool kIsA>
+struct Scales {
+  static constexpr int kRows = kIsA ? warp_m(C) : warp_n(C);
+  static constexpr int kTile = kIsA ? C.tile_m : C.tile_n;
+  static constexpr int kCells = (kRows + 31) / 32;  // of a thread: 32 rows have a register each
+  static constexpr int kSlotBytes = scale_slot_bytes(C, kTile);
+
+  const unsigned region;
+  const int first_row;  // of this thread's first cell, in the tile
+
+  __device__ __forceinline__ Scales(unsigned smem_region, int warp)
+      : region(smem_region), first_row(warp * kRows + row_of_thread()) {}
+
+  static __device__ __forceinline__ int row_of_thread() {
+    const int group = static_cast<int>(threadIdx.x) % 32 / 4, thread = static_cast<int>(threadIdx.x) % 4;
+    return kIsA ? thread / 2 * 16 + thread % 2 * 8 + group : thread * 8 + group;
+  }
+
+  // `within`: where the tile begins in its tile of scales. `left`: blocks of the slot before the end of K.
+  __device__ __forceinline__ void load(unsigned (&cells)[kCells], int slot, int chunk, int within, int left) const {
+    const int of_tile = left - scale_tile(C, chunk) * kTileBlocks;
+    const unsigned mask = of_tile >= kTileBlocks ? 0xffffffffu : of_tile <= 0 ? 0u : (1u << 8 * of_tile) - 1;
+#pragma unroll
+    for (int i = 0; i < kCells; ++i) {
+      const int row = within + first_row + 32 * i;
+      const unsigned tile = region + slot * kSlotBytes +
+                            (row / kTileRows % row_tiles(kTile) * scale_tiles(C) + scale_tile(C, chunk)) * kTileBytes;
+      cells[i] = ptx::ld_shared_u32(tile + scale_offset_in_tile(row % kTileRows, 0)) & mask;
+    }
+  }
+};
+
+}  // namespace tessera::gemm_mma
