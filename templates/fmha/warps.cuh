@@ -14,6 +14,7 @@
 #include "fmha/softmax.cuh"
 #include "fmha/tree.cuh"
 #include "ptx/barrier.cuh"
+#include "ptx/fence.cuh"
 #include "ptx/matrix.cuh"
 #include "ptx/mma.cuh"
 #include "ptx/narrow.cuh"
@@ -152,12 +153,20 @@ struct SharedConsumer : Consumer<C> {
       hide_by_tree<kWarp>(scores, this->p, this->lengths(), this->token, row, first);
   }
 
+  // Before a slot is given back to TMA, by all lanes. Loads of the generic proxy and TMA's writes after them are ordered
+  // by a proxy fence alone: without it ptxas lets the arrival overtake ldmatrix whose result nobody has used yet, and on
+  // Hopper the next block came into one of some 10^9 of them.
+  __device__ __forceinline__ static void end_reads() {
+    ptx::fence_proxy_async_shared();
+    __syncwarp();
+  }
+
   __device__ __forceinline__ void step(const QueryFragments& q, Accumulator<C>& output) {
     Scores<kWarp> scores;
     const unsigned k_slot = this->smem + kLayout.k.offset + ring.slot() * k_slot_bytes(C);
     ptx::mbarrier_wait_parity(barrier_at<kBarriers.k_full>(this->smem, ring.slot()), ring.parity());
     multiply_queries(scores, q, k_slot);
-    __syncwarp();
+    end_reads();
     this->template release<kBarriers.k_empty>(ring);
     fix_up_own(scores);
     float max[2];
@@ -173,7 +182,7 @@ struct SharedConsumer : Consumer<C> {
     pack<kWarp>(probabilities, scores);
     ptx::mbarrier_wait_parity(barrier_at<kBarriers.v_full>(this->smem, ring.slot()), ring.parity());
     multiply_values(output, probabilities, this->smem + kLayout.v.offset + ring.slot() * v_slot_bytes(C));
-    __syncwarp();
+    end_reads();
     this->template release<kBarriers.v_empty>(ring);
     ring.advance();
   }
@@ -266,7 +275,7 @@ struct SharedConsumer : Consumer<C> {
       this->begin(tile);
       QueryFragments q;
       load_queries(q);
-      __syncwarp();
+      end_reads();
       if (lane == 0) ptx::mbarrier_arrive(barrier_at<kBarriers.q_empty>(this->smem, this->q_index()));
       this->rows = RowStatistics{};
       Accumulator<C> output;
