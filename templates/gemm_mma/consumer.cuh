@@ -12,6 +12,7 @@
 #include "gemm_mma/fragments.cuh"
 #include "gemm_mma/producer.cuh"
 #include "gemm_mma/scales.cuh"
+#include "ptx/fence.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/mma.cuh"
 #include "ptx/mma_8_bit.cuh"
@@ -54,8 +55,10 @@ struct Consumer {
   };
 
   __device__ __forceinline__ void wait() const { ptx::mbarrier_wait_parity(barriers.full[ring.slot], ring.parity); }
-  // One arrival of each warp, whose lanes have read what they need of the slot.
+  // One arrival of each warp, whose lanes have read what they need of the slot. The fence ends the reads before TMA's
+  // next writes, which are another proxy's: as end_reads() of fmha/warps.cuh.
   __device__ __forceinline__ void release() const {
+    ptx::fence_proxy_async_shared();
     __syncwarp();
     if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(common::empty_behind<C.stages>(barriers.full[ring.slot]));
   }
