@@ -341,9 +341,9 @@ std::unique_ptr<LoadedImage> EmulatedDevice::load(const Image& image) {
 
 std::unique_ptr<LoadedImage> EmulatedDevice::load_ptx(std::string_view ptx, std::string_view file) {
   GlobalMemory& memory = *state_->memory;
-  std::unique_ptr<Program> program = load_program(
-      ptx, file, [&](const ModuleVariable& variable) { return memory.allocate(variable.bytes); },
-      !state_->options.detects_unwritten_registers);
+  std::unique_ptr<Program> program =
+      load_program(ptx, file, [&](const ModuleVariable& variable) { return memory.allocate(variable.bytes); },
+                   {!state_->options.detects_unwritten_registers, state_->options.detects_races});
   for (const ModuleVariable& variable : program->variables) {
     std::memcpy(memory.data(variable.address), variable.initial.data(), variable.bytes);
     memory.mark_initialised(variable.address, variable.bytes);

@@ -67,6 +67,7 @@ inline constexpr std::uint8_t kRaceAtomic = 2;
 inline constexpr std::uint8_t kRaceAsync = 4;
 inline constexpr std::uint8_t kRaceNarrow = 8;
 inline constexpr std::uint32_t kPriorGrid = 1u << 20;  ///< a report about the n-th prior grid
+inline constexpr std::uint32_t kUnderWay = 1u << 21;   ///< a report about a read that an arrival may have overtaken
 inline bool is_write(const RaceRecord& r) { return (r.kind & kRaceWrite) != 0; }
 inline bool is_async(const RaceRecord& r) { return (r.kind & kRaceAsync) != 0; }
 
@@ -310,7 +311,8 @@ class RaceDetector {
     const EmulatorFinding* place;  ///< null: made from warp and in
     const Warp* warp;
     const Instruction* in;
-    bool needs_proxy_fence = false;  ///< an operation of the async proxy
+    bool needs_proxy_fence = false;  ///< an operation of the async proxy on global memory
+    bool is_generic = true;          ///< no proxy of its own
     // A lane's accesses up to here come before this one in program order; also its copies and its flags.
     Agent own = 0;
     std::uint32_t own_until = 0;
@@ -333,6 +335,9 @@ class RaceDetector {
   void tell_own(const RaceWarp& state, const Warp& warp, Mask lanes, Agent agent, std::uint32_t RaceView::*own,
                 VectorClock& to);
   void check_proxy(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor, std::uint64_t address);
+  const Instruction* overtaking_arrival(const RaceRecord& before, const VectorClock& seen) const;
+  void check_under_way(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor,
+                       std::uint64_t address);
   void touch_range(RaceCell* cells, std::uint64_t address, std::size_t bytes, RaceRecord record,
                    const Accessor& accessor, std::uint64_t shown_address, bool is_shared);
   void touch_global(std::uint64_t address, std::size_t bytes, const RaceRecord& record, const Accessor& accessor);
@@ -384,8 +389,13 @@ class RaceDetector {
     std::uint32_t pc = 0;
   };
   std::unordered_map<Agent, std::vector<IgnoredWait>> ignored_waits_;  // by warp
-  VectorClock proxy_fenced_;                                           // stores that some fence.proxy.async has covered
-  std::set<std::array<std::uint32_t, 3>> reported_;                    // both places, what
+  struct Arrival {
+    std::uint32_t clock = 0;
+    std::uint32_t pc = 0;
+  };
+  std::unordered_map<Agent, std::deque<Arrival>> arrivals_;  // by warp: the last ones of Entry::reads_under_way
+  VectorClock proxy_fenced_;                                 // stores that some fence.proxy.async has covered
+  std::set<std::array<std::uint32_t, 3>> reported_;          // both places, what
 };
 
 /// The weak accesses of one instruction's lanes. Neighbouring lanes that touch one granule are followed as one access.

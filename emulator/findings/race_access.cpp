@@ -115,6 +115,7 @@ void RaceDetector::async_access(const RaceOperation& operation, const EmulatorFi
   record.kind = kind_bits({is_write_access, is_atomic, true});
   Accessor accessor{&operation.seen, &operation.wide, &place,
                     nullptr,         nullptr,         cta == nullptr && !operation.is_generic};
+  accessor.is_generic = operation.is_generic;
   accessor.own = operation.issuer;
   accessor.own_until = operation.issued;
   accessor.copies = operation.issuer_copies;
@@ -265,6 +266,9 @@ void RaceDetector::merge(RaceRecord& into, const RaceRecord& now) {
 // Of two accesses with bytes in common: reports what is wrong with them. True when the record is of no use any more.
 bool RaceDetector::is_spent(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor,
                             std::uint64_t address, bool is_shared) {
+  if (!arrivals_.empty() && is_shared && !accessor.is_generic && is_write(now) && !is_write(before) &&
+      !is_async(before)) [[unlikely]]
+    check_under_way(before, now, accessor, address);
   // Ordered by all that the lanes have seen, and in one CTA: nothing to report.
   if (before.clock <= accessor.seen->at(before.agent) && !is_async(before) && !accessor.needs_proxy_fence &&
       !is_other_cta(before.agent, now.agent)) [[likely]]

@@ -160,6 +160,14 @@ void RaceDetector::arrive(Warp& warp, Mask lanes, std::shared_ptr<RaceSync>& syn
   }
   tell_done(state, warp, lanes, sync->pending);
   if (!is_narrow) tell_done(state, warp, lanes, sync->pending_wide);
+  if (launch_.entry.reads_under_way.count(warp.pc) != 0) {
+    constexpr std::size_t kKept = 64;  // more than a warp is ahead of the producer
+    std::deque<Arrival>& kept = arrivals_[state.agent];
+    // Lanes that arrive on barriers of several CTAs tell one after another.
+    if (!kept.empty() && kept.back().pc == warp.pc && kept.back().clock + 1 == state.clock) kept.pop_back();
+    kept.push_back({state.clock, warp.pc});
+    if (kept.size() > kKept) kept.pop_front();
+  }
   state.next_time();
 }
 

@@ -1,6 +1,7 @@
 // Accesses that nothing orders, in words: the names, the lanes, the causes.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 
 #include "emulator/findings/race.h"
@@ -20,6 +21,48 @@ void RaceDetector::check_proxy(const RaceRecord& before, const RaceRecord& now, 
   finding.message = "an asynchronous read of global memory after the " + describe(before, byte) +
                     ", without fence.proxy.async between them";
   finding.cause = "the writing threads must execute fence.proxy.async before the barrier that lets the copy start";
+  launch_.findings.add(std::move(finding));
+}
+
+// The arrival that alone orders a writer behind a read and may have overtaken the load, or null. The writer has seen
+// nothing later of that warp; lenient: what it has seen of one lane counts for all. An arrival that comes a second time
+// is behind another round of the loop, in which the value was needed.
+const Instruction* RaceDetector::overtaking_arrival(const RaceRecord& before, const VectorClock& seen) const {
+  const auto known = arrivals_.find(before.agent);
+  if (known == arrivals_.end()) return nullptr;
+  std::uint32_t last = seen.at(before.agent);
+  if (const LaneAgents* const lanes = info(before.agent).lanes.get(); lanes != nullptr)
+    for (const Agent lane : *lanes)
+      if (lane != 0) last = std::max(last, seen.at(lane));
+  std::vector<std::uint32_t> met;
+  for (const Arrival& at : known->second) {
+    if (at.clock < before.clock) continue;
+    if (std::find(met.begin(), met.end(), at.pc) != met.end()) return nullptr;
+    met.push_back(at.pc);
+    const std::vector<std::uint32_t>& loads = launch_.entry.reads_under_way.at(at.pc);
+    if (last <= at.clock && std::find(loads.begin(), loads.end(), before.pc) != loads.end())
+      return &launch_.entry.code[at.pc];
+  }
+  return nullptr;
+}
+
+// TMA's write of shared memory behind a thread's read.
+void RaceDetector::check_under_way(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor,
+                                   std::uint64_t address) {
+  const Instruction* const arrival = overtaking_arrival(before, *accessor.seen);
+  if (arrival == nullptr || unordered(before, now, *accessor.seen, &accessor) != 0) return;
+  if (!reported_.insert({before.pc, now.pc, kUnderWay}).second) return;
+  const int byte = std::countr_zero(static_cast<unsigned>(before.bytes & now.bytes));
+  const std::string source = launch_.program.place_of(*arrival);
+  EmulatorFinding finding =
+      finding_of(accessor, "missing-proxy-fence", lane_at(now, byte), address + static_cast<unsigned>(byte));
+  finding.message = fmt::format(
+      "an asynchronous write after the {}, which may still be under way: nothing has needed its value before the "
+      "arrival at PTX line {}{}{}",
+      describe(before, byte), arrival->line, source.empty() ? "" : ", ", source);
+  finding.cause =
+      "arithmetic can be moved behind an arrival, which waits for no load: before it every lane must execute "
+      "fence.proxy.async";
   launch_.findings.add(std::move(finding));
 }
 

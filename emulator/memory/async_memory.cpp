@@ -136,7 +136,10 @@ bool CopyOperation::write_shared(Launch& launch, Cta& cta, std::uint32_t offset,
            "a box larger than the shared memory laid out for it");
     return false;
   }
-  if (race_) launch.race->async_access(*race_, place_, &cta, offset, bytes, true);
+  if (race_) {
+    race_->is_generic = is_generic_;
+    launch.race->async_access(*race_, place_, &cta, offset, bytes, true);
+  }
   if (cta.live_warps == 0 && place_.cta != cta.id) return report_exited(launch, cta, offset, "write");
   if (cta.live_warps == 0)
     report(launch, "copy-outlives-cta", false, cta.shared_address(offset),

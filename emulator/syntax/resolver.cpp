@@ -347,7 +347,8 @@ void EntryResolver::run() {
   find_undefined_reads(entry_, registers_.size());
   find_ignored_waits(entry_);
   find_given_up_waits(entry_);
-  assign_registers(entry_, registers_, shares_places_);
+  if (options_.finds_reads_under_way) find_reads_under_way(entry_, registers_.size());
+  assign_registers(entry_, registers_, options_.shares_places);
 }
 
 namespace {
@@ -404,7 +405,7 @@ void make_variables(Program& program, const std::function<std::uint64_t(const Mo
 
 std::unique_ptr<Program> load_program(std::string_view ptx, std::string_view file,
                                       const std::function<std::uint64_t(const ModuleVariable&)>& place,
-                                      bool shares_places) {
+                                      LoadOptions options) {
   auto program = std::make_unique<Program>();
   program->module = parse_ptx(ptx, file);
   std::vector<Diagnostic> diagnostics;
@@ -418,7 +419,7 @@ std::unique_ptr<Program> load_program(std::string_view ptx, std::string_view fil
                                fmt::format("kernel '{}' is defined twice", function.name),
                                std::string(line_text(ptx, function.place.line))});
     Entry& entry = program->entries.emplace_back();
-    EntryResolver(*program, graph, function, entry, shares_places).run();
+    EntryResolver(*program, graph, function, entry, options).run();
   }
   // Where no kernel can be launched, that is said at once.
   const bool is_any_good = std::any_of(program->entries.begin(), program->entries.end(),

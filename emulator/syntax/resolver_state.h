@@ -23,12 +23,12 @@ struct ResolveProblem {};
 class EntryResolver {
  public:
   EntryResolver(const Program& program, const CallGraph& graph, const syntax::Function& function, Entry& entry,
-                bool shares_places)
+                LoadOptions options)
       : program_(program),
         graph_(graph),
         function_(function),
         entry_(entry),
-        shares_places_(shares_places),
+        options_(options),
         diagnostics_(entry.problems) {}
   void run();
 
@@ -100,7 +100,7 @@ class EntryResolver {
   const CallGraph& graph_;
   const syntax::Function& function_;
   Entry& entry_;
-  bool shares_places_;  // of registers
+  LoadOptions options_;
   std::vector<Diagnostic>& diagnostics_;
   Scopes scopes_;
   std::vector<VirtualRegister> registers_;
