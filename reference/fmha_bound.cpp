@@ -31,6 +31,7 @@ FmhaRowBound::FmhaRowBound(const FmhaRowFacts& facts) {
   eps_v_ = facts.has_descales ? kU : 0;
   u_out_ = unit_roundoff(facts.output_dtype);
   half_out_ = half_subnormal(facts.output_dtype);
+  if (is_8_bit) largest_p_ = 448;
   if (facts.is_exact) return;
   const double of_norms = scale * facts.q_norm * facts.max_k_norm;
   delta_s_ = !is_8_bit             ? groups_of(facts.head_dim, 16) * kTensorCoreStep * of_norms
@@ -70,7 +71,7 @@ double FmhaRowBound::remainder(const Column& column, double eps_p, double eps_a)
   const double of_value = column.is_normalized ? eps_p + eps_r_ + eps_l_ + eps_d_ : eps_v_;
   return kSecondOrder * ((column.abs_sum * (eps_p + eps_r_ + eps_a) + column.v_abs_sum * half_p_) / divisor +
                          std::fabs(column.value) * of_value) +
-         half_out_ + (column.is_normalized ? kFlush * (1 + column.v_abs_sum) : 0);
+         half_out_ + (column.is_normalized ? kFlush * (1 + largest_p_ * column.v_abs_sum) : 0);
 }
 
 double FmhaRowBound::any_element(const Column& column) const {

@@ -23,7 +23,7 @@
 //  8. One reciprocal (1 ulp) and one product: eps_d = 2^-23 + u; a descale of V is one product more, and one of K one
 //     rounding more of the folded scale, 2 Z u in delta_x. Output rounding u_o, half a subnormal step h_o. A factor
 //     below 2^-126 flushes, that of a row whose sink is all of its sum or of a part that is merged, and so does a
-//     product: 2^-126 (1 + W).
+//     product: 2^-126 (1 + P W), where weights are summed as P p_j at most: P = 1, or 448, the largest e4m3.
 //
 // Normalised element: A (u_P + eps_p + eps_r + eps_a) + h W / l + |o| (eps_p + eps_r + eps_l + eps_d), then the
 // output's rounding; 1 % on top for products of these. Un-normalised the same without the division, times l. The row
@@ -117,7 +117,7 @@ class FmhaRowBound {
   bool is_statistical_ = false;
   double visible_ = 0, chunk_ = 0, delta_rms_ = 0, eps_p_rms_ = 0;
   double delta_s_ = 0, of_bias_ = 0, eps_p_ = 0, eps_r_ = 0, eps_a_ = 0, eps_l_ = 0, eps_d_ = 0, eps_v_ = 0;
-  double u_p_ = 0, half_p_ = 0, u_out_ = 0, half_out_ = 0;
+  double u_p_ = 0, half_p_ = 0, u_out_ = 0, half_out_ = 0, largest_p_ = 1;
 };
 
 }  // namespace tessera::reference

@@ -334,6 +334,11 @@ TEST_CASE("a row whose sink is all of its sum may flush to zero, and nothing lar
   column.value = 2.5e-35, column.sum = 2.4e36;
   CHECK(bound.element(column) < 1e-36);
   CHECK(bound.element_square(column) < 1e-72);
+  // Of 8 bits: 2^6 of a value of 4 beside a sink of 2e39 come to 1.3e-37, by a factor that flushes.
+  const FmhaRowBound of_8_bit({.dtype = DType::e4m3, .head_dim = 64, .visible = 1, .steps = 1, .scale = 0.125});
+  column = {.value = 1.3e-37, .abs_sum = 4, .square_sum = 16, .v_abs_sum = 4, .sum = 3e37};
+  CHECK(of_8_bit.element(column) > 1.3e-37);
+  CHECK(of_8_bit.element(column) < 1e-34);
 }
 
 TEST_CASE("large problems are sampled in whole rows: first, last, every tile edge of one head") {
