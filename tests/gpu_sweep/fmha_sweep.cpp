@@ -4,7 +4,7 @@
 // bytes must agree; with parts of a size each sequence is launched alone too, and must get the same bytes.
 //
 //   fmha_sweep [--shapes N] [--seed S] [--head-dim 64,128] [--dtype bf16,f16,e4m3] [--max-seqlen 4096] [--report FILE]
-//              [--shard I/N]
+//              [--shard I/N] [--kernel TEXT] [--launches N]
 //
 // The float64 reference takes most of the time, on one core: N processes with --shard 0/N to N-1/N share the Configs.
 // Exit code 0: all pass; 1: a mismatch (printed with everything that reproduces it); 77: no GPU here.
@@ -15,6 +15,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
@@ -42,8 +43,30 @@ struct Settings {
   std::vector<std::string> head_dims{"16", "32", "64", "72", "80", "96", "128", "160", "192", "192/128", "256", "512"};
   std::vector<std::string> dtypes{"bf16", "f16", "e4m3"};
   std::string report;
+  std::string kernel;
+  int launches = 2;
   int shard = 0, shards = 1;  // every `shards`-th Config, from number `shard` on
 };
+
+/// Where two launches' outputs are not the same bits: "; launch 1: 3 elements of o, the first 17: ffff and 3c00".
+std::string difference_of(const std::vector<std::byte> (&first)[4], const std::vector<std::byte> (&other)[4],
+                          int launch, std::size_t o_bytes) {
+  constexpr const char* kNames[] = {"o", "lse", "row_max", "row_sum"};
+  std::string text;
+  for (std::size_t i = 0; i < 4; ++i) {
+    const std::size_t size = i == 0 ? o_bytes : 4;
+    std::size_t count = 0, at = 0;
+    for (std::size_t e = first[i].size() / size; e-- > 0;)
+      if (std::memcmp(first[i].data() + e * size, other[i].data() + e * size, size) != 0) ++count, at = e;
+    if (count == 0) continue;
+    std::uint32_t bits[2] = {0, 0};
+    std::memcpy(&bits[0], first[i].data() + at * size, size);
+    std::memcpy(&bits[1], other[i].data() + at * size, size);
+    text += fmt::format("; launch {}: {} elements of {}, the first {}: {:x} and {:x}", launch, count, kNames[i], at,
+                        bits[0], bits[1]);
+  }
+  return text;
+}
 
 /// "2/8": the third of eight shards. Says what is wrong otherwise; empty: nothing.
 std::string parse_shard(const std::string& text, Settings& settings) {
@@ -462,8 +485,14 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pools& pool
   const auto written =
       static_cast<std::size_t>(extent(strides[3], is_ragged ? 1 : s.batch, s.seqlen_q, s.heads_q, v_columns)) * o_bytes;
   const auto statistic_bytes = static_cast<std::size_t>((is_ragged ? 1 : s.batch) * s.heads_q * s.seqlen_q) * 4;
+  if (kernel.kernel().plan().kernel.find(settings_.kernel) == std::string::npos) {
+    random_();  // what is drawn for the others stays what it was
+    return;
+  }
   std::vector<std::byte> bytes[2][4];
-  for (auto& run : bytes) {
+  std::string difference;
+  for (int launch = 0; launch < settings_.launches; ++launch) {
+    auto& run = bytes[std::min(launch, 1)];
     o_.poison();
     for (const OutputBuffer& buffer : statistics_) buffer.poison();
     device_.set_bytes(workspace_.pointer, 0xFF, static_cast<std::size_t>(arguments.workspace_bytes));
@@ -471,9 +500,9 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pools& pool
     device_.synchronize();
     run[0] = o_.fetch(written);
     for (std::size_t i = 0; i < 3; ++i) run[i + 1] = statistics_[i].fetch(statistic_bytes);
+    if (launch > 0 && difference.empty()) difference = difference_of(bytes[0], bytes[1], launch, o_bytes);
   }
-  bool is_same = true;
-  for (int i = 0; i < 4; ++i) is_same = is_same && bytes[0][i] == bytes[1][i];
+  bool is_same = difference.empty();
   if (problem.split_size > 0 && s.batch > 0) {
     o_.poison();
     for (const OutputBuffer& buffer : statistics_) buffer.poison();
@@ -540,7 +569,8 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pools& pool
       "rel_error {} (bound {}){}\n",
       kernel.kernel().plan().kernel, s.batch, s.heads_q, s.heads_kv, s.seqlen_q, s.seqlen_k, s.layout[0], s.layout[1],
       s.layout[2], s.layout[3], s.softmax_scale, s.window_left, s.window_right, fmt::join(s.used_q, ","),
-      fmt::join(s.used_k, ","), s.num_splits, result.rel_error, result.rel_bound, is_same ? "" : ", two runs differ");
+      fmt::join(s.used_k, ","), s.num_splits, result.rel_error, result.rel_bound,
+      is_same ? "" : ", two runs differ" + difference);
   for (const std::string& problem_text : result.problems) fmt::print("  {}\n", problem_text);
   if (failures_ > 20) throw Error(ErrorKind::device, "more than 20 failures: stopping");
 }
@@ -566,6 +596,9 @@ int main(int argc, char** argv) {
         if (const std::string why = parse_shard(text, settings); !why.empty()) throw CLI::ValidationError(why);
       },
       "I/N: the I-th of N parts of the Configs");
+  app.add_option("--kernel", settings.kernel, "launch those alone whose name has this in it");
+  app.add_option("--launches", settings.launches, "of each shape, all with the same bits")
+      ->check(CLI::Range(2, 10'000));
   app.add_option("--report", settings.report, "file for the table, Markdown");
   CLI11_PARSE(app, argc, argv);
   try {
