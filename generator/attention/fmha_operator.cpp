@@ -35,7 +35,8 @@ using fmha::Tile;
 
 constexpr Swizzle kSwizzles[] = {Swizzle::b128, Swizzle::b64, Swizzle::b32, Swizzle::none};
 
-constexpr double kSmallBoxShare = 0.97;  // of the speed, for each halving of a page's box: more of them
+constexpr double kSmallBoxShare = 0.983;  // of the speed, for each halving of a page's box: more of them
+constexpr double kThirdSlotGain = 1.004;  // where keys are looked up: loads have further to go ahead
 constexpr double kLastResort = 0.01;
 constexpr double kUnlikely = 0.5;
 constexpr int kMostOfSplit = 184;   // registers for S, P and O of a thread
@@ -232,6 +233,11 @@ double share_of_boxes(const Config& c) {
   return share;
 }
 
+/// What a third slot gains over two where keys lie in places, in tiles of 192 rows (docs/performance.md).
+double share_of_slots(const Config& c) {
+  return c.facts.kv_layout != KvLayout::dense && c.tile_m == 192 && c.stages == 3 ? kThirdSlotGain : 1;
+}
+
 std::span<const Tile> tiles_of(const AttentionFacts& facts) {
   if (is_8_bit(facts)) return fmha::kTilesOf8Bit;
   return fmha::kTiles;
@@ -367,7 +373,7 @@ std::vector<Config> FmhaOperator::candidates(const Fmha& asked) {
 
 double FmhaOperator::score(const Config& config, const Fmha& asked) {
   const Fmha problem = of_one_sequence(asked);
-  double share = (spills(config) ? kLastResort : 1) * share_of_boxes(config);
+  double share = (spills(config) ? kLastResort : 1) * share_of_boxes(config) * share_of_slots(config);
   if (fmha::has_whole_tiles(config) && may_be_step(problem)) share *= share_of_step(config, problem);
   if (has_fmha_cost(problem)) return 1e6 / fmha_cost(config, problem) * (is_modelled(config) ? share : kLastResort);
   return expected_share(config, problem.seqlen_k) * useful_work(config, problem) * share;
