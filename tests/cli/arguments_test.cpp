@@ -47,7 +47,7 @@ std::string refusal(Terminal& terminal, const std::vector<std::string>& argument
 TEST_CASE("every flag: its value is missing, empty, another flag, or there twice") {
   Terminal terminal;
   CHECK(all_flags().size() > 200);
-  testing::Sample sample(4);
+  testing::Sample sample(12);
   for (const KnownFlag& flag : all_flags()) {
     if (!sample.takes()) continue;
     INFO(flag.command << " " << flag.name);

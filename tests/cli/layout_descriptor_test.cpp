@@ -6,7 +6,7 @@
 #include <set>
 #include <tuple>
 
-#include "tests/cli/layout_pages.h"
+#include "tests/layout_maps/pages.h"
 
 using namespace tessera;
 using namespace tessera::cli;

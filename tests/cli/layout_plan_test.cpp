@@ -1,7 +1,7 @@
 // tessera layout smem, tmem: the memories of plans by phase, and plans that cannot be.
 #include <map>
 
-#include "tests/cli/layout_pages.h"
+#include "tests/layout_maps/pages.h"
 
 using namespace tessera;
 using namespace tessera::cli;

@@ -1,5 +1,5 @@
 // tessera layout tensor-map: what lies where and what lies outside, mistakes as they are typed.
-#include "tests/cli/layout_pages.h"
+#include "tests/layout_maps/pages.h"
 
 using namespace tessera;
 using namespace tessera::cli;

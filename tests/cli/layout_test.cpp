@@ -1,7 +1,7 @@
 // tessera layout: pages as golden files, and what every page can be printed as.
 #include <map>
 
-#include "tests/cli/layout_pages.h"
+#include "tests/layout_maps/pages.h"
 
 using namespace tessera;
 using namespace tessera::cli;

@@ -53,11 +53,11 @@ TEST_CASE("plan prints the plans of a long list as they are made" * doctest::ski
 
 TEST_CASE("a long list takes little more than its text" * doctest::skip(!kIsMemoryOwn)) {
   const testing::TemporaryFolder folder;
-  std::string entries = "{\"kernels\": [", sizes = "{\"kernels\": [{\"op\": \"fmha\", \"sizes\": [";
+  std::string entries = "{\"kernels\": [", sizes = "{\"kernels\": [{\"op\": \"gemv\", \"sizes\": [";
   for (int i = 0; i < 150'000; ++i) {
     const char* const comma = i == 0 ? "" : ",\n";
-    entries += fmt::format("{}{{\"op\": \"fmha\", \"seqlen_q\": {}}}", comma, i + 1);
-    sizes += fmt::format("{}{{\"seqlen_q\": {}}}", comma, i + 1);
+    entries += fmt::format("{}{{\"op\": \"gemv\", \"m\": {}}}", comma, i + 1);
+    sizes += fmt::format("{}{{\"m\": {}}}", comma, i + 1);
   }
   write_file(folder / "entries.json", entries + "]}");
   write_file(folder / "sizes.json", sizes + "]}]}");

@@ -42,7 +42,7 @@ std::vector<std::string> fault_of_loads(const Machine& machine, const std::strin
 const char* schedule() { return testing::takes_all_cases() ? "all" : "adversarial"; }
 
 /// Whether this run plants a test's next fault: each is a kernel to compile.
-bool plants_next() { return testing::takes_next_case(6); }
+bool plants_next() { return testing::takes_next_case(12); }
 
 }  // namespace
 

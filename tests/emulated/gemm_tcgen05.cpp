@@ -326,7 +326,7 @@ const ProductCase kGroups[] = {
 };
 
 void run_under_every_schedule(const ProductCase& test, Compiler& compiler) {
-  if (!testing::takes_next_case(6)) return;
+  if (!testing::takes_next_case(12)) return;
   CAPTURE(test.name);
   emulator::DeviceOptions options;
   options.arch = "sm_100a";

@@ -235,7 +235,7 @@ TEST_CASE("products on tcgen05: a pairwise cover of types, arrangements, widths,
   std::size_t kernels = 0;
   for (std::size_t i = 0; i < choices.size(); ++i) {
     if (!shard.takes(i)) continue;
-    if (!is_nightly() && !testing::is_in_sample(i, 3)) continue;
+    if (!is_nightly() && !testing::is_in_sample(i, 6)) continue;
     ++kernels;
     for (std::uint64_t seed = 1; seed <= (is_nightly() ? 20 : 2); ++seed) run_choice(choices[i], seed, once);
   }

@@ -149,7 +149,7 @@ TEST_CASE("nvrtc: attention on tcgen05 compiles for every target without spill, 
   }
   CHECK(kernels.size() == 182);
   double slowest = 0;
-  testing::Sample sample(18);
+  testing::Sample sample(30);
   for (const auto& [name, problem] : kernels) {
     if (!sample.takes()) continue;
     CAPTURE(name);

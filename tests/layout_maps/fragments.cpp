@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "tests/cli/layout_pages.h"
+#include "tests/layout_maps/pages.h"
 #include "tests/support/sample.h"
 
 using namespace tessera;

@@ -98,7 +98,7 @@ TEST_CASE("printed maps: fragments of every mma.sync are the emulator's") {
 
 TEST_CASE("printed maps: fragments of wgmma are the emulator's") {
   Terminal terminal;
-  testing::Sample wide(8);  // wide pages take seconds to read
+  testing::Sample wide(16);  // wide pages take seconds to read
   const std::pair<const char*, int> kTypes[] = {{"k16.f16", 16}, {"k16.bf16", 16}, {"k8.tf32", 32}, {"k32.e4m3", 8},
                                                 {"k32.e5m2", 8}, {"k32.s8", 8},    {"k32.u8", 8},   {"k256.b1", 1}};
   for (const auto& type : kTypes) {
