@@ -35,7 +35,7 @@ void EmulatorFlags::add_to(FlagSet& flags) {
       "--schedule", "WORD", schedule,
       "who runs when: fair (default), eager, lazy, adversarial, split, weak, or all of them, one after the other");
   flags.toggle("--races", detects_races, "report accesses that nothing orders; two to six times slower");
-  flags.toggle("--strict", is_strict, "hazards fail the call too; registers that nobody wrote are looked for");
+  flags.toggle("--strict", is_strict, "hazards fail the call too; looks for races, as --races, and for registers that nobody wrote");
   flags.number("--max-instructions", "N", max_instructions, 1,
                "stop a launch after this many warp instructions (default: 2^40)");
   flags.number("--max-seconds", "N", max_seconds, 0, "stop a launch after this time (default: 600); 0: never");
@@ -67,7 +67,7 @@ std::unique_ptr<emulator::EmulatedDevice> EmulatorFlags::open(const Call& call, 
   options.schedule = schedules().front();
   options.max_warp_instructions = static_cast<std::uint64_t>(max_instructions);
   options.max_seconds = static_cast<double>(max_seconds);
-  options.detects_races = detects_races;
+  options.detects_races = detects_races || is_strict;
   options.detects_unwritten_registers = is_strict;
   if (threads > 2) throw Error(ErrorKind::usage, fmt::format("--cpu-threads = {}: must be 1 or 2", threads));
   options.threads = static_cast<int>(threads);

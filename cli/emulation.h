@@ -19,7 +19,7 @@ struct EmulatorFlags {
   std::int64_t max_instructions = std::int64_t{1} << 40;
   std::int64_t max_seconds = 600;  ///< of one launch; 0: no limit
   bool detects_races = false;
-  bool is_strict = false;  ///< hazards fail the call
+  bool is_strict = false;  ///< hazards fail the call, races among them
   std::int64_t num_sms = emulator::DeviceOptions{}.num_sms;
   std::int64_t threads = 1;
   bool shows_statistics = false;
