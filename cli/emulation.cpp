@@ -35,7 +35,8 @@ void EmulatorFlags::add_to(FlagSet& flags) {
       "--schedule", "WORD", schedule,
       "who runs when: fair (default), eager, lazy, adversarial, split, weak, or all of them, one after the other");
   flags.toggle("--races", detects_races, "report accesses that nothing orders; two to six times slower");
-  flags.toggle("--strict", is_strict, "hazards fail the call too; looks for races, as --races, and for registers that nobody wrote");
+  flags.toggle("--strict", is_strict,
+               "hazards fail the call too; looks for races, as --races, and for registers that nobody wrote");
   flags.number("--max-instructions", "N", max_instructions, 1,
                "stop a launch after this many warp instructions (default: 2^40)");
   flags.number("--max-seconds", "N", max_seconds, 0, "stop a launch after this time (default: 600); 0: never");

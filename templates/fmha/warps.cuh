@@ -153,9 +153,9 @@ struct SharedConsumer : Consumer<C> {
       hide_by_tree<kWarp>(scores, this->p, this->lengths(), this->token, row, first);
   }
 
-  // Before a slot is given back to TMA, by all lanes. Loads of the generic proxy and TMA's writes after them are ordered
-  // by a proxy fence alone: without it ptxas lets the arrival overtake ldmatrix whose result nobody has used yet, and on
-  // Hopper the next block came into one of some 10^9 of them.
+  // Before a slot is given back to TMA, by all lanes. Loads of the generic proxy and TMA's writes after them are
+  // ordered by a proxy fence alone: without it ptxas lets the arrival overtake ldmatrix whose result nobody has used
+  // yet, and on Hopper the next block came into one of some 10^9 of them.
   __device__ __forceinline__ static void end_reads() {
     ptx::fence_proxy_async_shared();
     __syncwarp();
