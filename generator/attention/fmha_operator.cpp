@@ -233,7 +233,7 @@ double share_of_boxes(const Config& c) {
   return share;
 }
 
-/// What a third slot gains over two where keys lie in places, in tiles of 192 rows (docs/performance.md).
+/// What a third slot gains over two where keys lie in places, in tiles of 192 rows: bench/results/fmha-serving.md.
 double share_of_slots(const Config& c) {
   return c.facts.kv_layout != KvLayout::dense && c.tile_m == 192 && c.stages == 3 ? kThirdSlotGain : 1;
 }
