@@ -47,6 +47,7 @@ FmhaLaunch launch_facts(const Config& c) {
           .tile_n = fmha_latent::kPairKeys,
           .merge_rows = kMergeRows * fmha_latent::kRowsOfMergeWarp,
           .merge_warps = kMergeRows,
+          .tiles_per_cluster = fmha_latent::tiles_of_cluster(c),
           .threads = fmha_latent::kThreads,
           .smem_bytes = fmha_latent::smem_layout(c).total_bytes,
           .q = box_of(fmha_latent::q_box(c)),

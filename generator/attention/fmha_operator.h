@@ -94,6 +94,7 @@ struct FmhaLaunch {
   int merge_rows = 1;            ///< of a CTA of the kernel that merges split keys
   int merge_warps = 1;           ///< of that CTA
   int ctas_per_tile = 1;
+  int tiles_per_cluster = 1;  // of neighbours that exchange nothing, and are to be near each other
   int ctas_per_sm = 1;
   int threads = 0;
   std::int64_t smem_bytes = 0;

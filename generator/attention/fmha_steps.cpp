@@ -135,7 +135,7 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
                                       : expression("min({} * num_sms, {})", c.ctas_per_sm, tiles);
   if (c.is_dealt) step.grid[0] = Expression::parse((c.ctas_per_tile == 2 ? "2 * " : "") + ranges_of(c));
   if (c.walks_sequences) step.grid[0] = expression("{} * {}", tiles_of_sequence(c), ranges_of(c));
-  step.cluster[0] = static_cast<std::uint32_t>(c.ctas_per_tile);
+  step.cluster[0] = static_cast<std::uint32_t>(c.ctas_per_tile * c.tiles_per_cluster);
   step.block[0] = static_cast<std::uint32_t>(c.threads);
   step.dynamic_smem_bytes = c.smem_bytes;
   Parameters parameters(step);

@@ -43,10 +43,10 @@
 // run side by side, so that they share its keys in the L2.
 // Launch: grid {tiles * ranges, 1, 1} with ranges = min(max(num_sms / tiles, 1), batch): each range of CTAs has as many
 // sequences as the others; where keys are dealt, as many pairs of key blocks, and ranges are at most all sequences'
-// pairs. block {384, 1, 1}, dynamic shared memory smem_layout().total_bytes, no cluster. Dealt keys: a workspace for
-// the parts, and a second step of a warp for each row of each tile of each cut between two ranges, which is launched
-// with programmatic stream serialization and waits for the first itself, as the first does for what is before it.
-// Domain: heads_kv 1, heads_q = pack_gqa.
+// pairs. block {384, 1, 1}, dynamic shared memory smem_layout().total_bytes, clusters of tiles_of_cluster(). Dealt
+// keys: a workspace for the parts, and a second step of a warp for each row of each tile of each cut between two
+// ranges, which is launched with programmatic stream serialization and waits for the first itself, as the first does
+// for what is before it. Domain: heads_kv 1, heads_q = pack_gqa.
 #pragma once
 
 #include "spec/attention_facts.h"
@@ -82,11 +82,13 @@ inline constexpr int kRows = 64;  // of a tile (wgmma M)
 inline constexpr int kRowsOfMergeWarp = 4;
 inline constexpr int kBlockKeys = 64;  // columns of S; P fits where a panel of the block was
 inline constexpr int kPairKeys = 2 * kBlockKeys;
-// Blocks that are on their way to the L2 before there is a slot for them. An H200, 128 heads, TFLOP/s for none, 2 and 4
-// (of an earlier order of the products): one query, 64 sequences of 16,384 keys 562 590 543; two queries 593 613 575.
+// Blocks that are on their way to the L2 before there is a slot for them: one. Lines that are brought there earlier are
+// thrown out before they are read: with four, 128 heads and 128 sequences of 4,096 keys read 970 MB from memory in
+// place of 632 (H100). Microseconds there for none, 1, 2 and 4 ahead, in clusters: 274 263 282 380; of 8,192 keys 512
+// 485 516 708.
 // Not where one tile alone reads a sequence's keys and memory is the bound: with them (and a few other changes) 16
 // heads, 128 sequences of 4,096 keys, took 199 us in place of 161.
-inline constexpr int kBlocksAhead = 2;
+inline constexpr int kBlocksAhead = 1;
 inline constexpr int kHeadDim = 576;
 inline constexpr int kHeadDimV = 512;
 
@@ -117,6 +119,9 @@ enum class Rule {
 };
 
 TESSERA_HD constexpr bool prefetches(const Config& c) { return c.pack_gqa > kRows; }
+// Tiles of a sequence whose CTAs are a cluster. They exchange nothing: in one cluster they are near each other, and
+// what one of them reads the other finds in its part of the L2 (H100, 128 heads: 1 to 5 % faster).
+TESSERA_HD constexpr int tiles_of_cluster(const Config& c) { return c.pack_gqa % (2 * kRows) == 0 ? 2 : 1; }
 TESSERA_HD constexpr bool is_dealt(const Config& c) { return c.split_kv == SplitKv::dealt; }
 TESSERA_HD constexpr bool widens(const Config& c) { return widens_keys(c.facts); }
 
