@@ -283,7 +283,7 @@ void Cluster::check_barrier() {
 void settle(Mbarrier& barrier, Launch& launch) {
   if (barrier.pending != 0 || barrier.tx != 0) return;
   ++barrier.phase;
-  if (barrier.race) barrier.race->finish();
+  if (barrier.race) launch.race->end_phase(*barrier.race);
   barrier.pending = barrier.expected;
   ++launch.progress;
 }

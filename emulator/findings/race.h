@@ -66,6 +66,7 @@ inline constexpr std::uint8_t kRaceWrite = 1;
 inline constexpr std::uint8_t kRaceAtomic = 2;
 inline constexpr std::uint8_t kRaceAsync = 4;
 inline constexpr std::uint8_t kRaceNarrow = 8;
+inline constexpr std::uint32_t kLeftBehind = 1u << 19;  ///< a report about lanes that one of their warp leaves behind
 inline constexpr std::uint32_t kPriorGrid = 1u << 20;  ///< a report about the n-th prior grid
 inline constexpr std::uint32_t kUnderWay = 1u << 21;   ///< a report about a read that an arrival may have overtaken
 inline bool is_write(const RaceRecord& r) { return (r.kind & kRaceWrite) != 0; }
@@ -94,8 +95,17 @@ struct RaceSync {
   int initialiser_lane = 0;
   std::uint32_t initialised = 0;  ///< the initialiser's clock
   std::uint32_t initialised_pc = 0;
+  /// mbarrier: lanes whose wait was for the last phase that is over.
+  struct Waiter {
+    const Warp* warp = nullptr;
+    std::uint32_t clock = 0;
+    std::uint32_t pc = 0;
+    Mask lanes = 0;
+  };
+  std::vector<Waiter> waiters{};
 
   void finish() {
+    waiters.clear();
     done.join(pending);
     done_fenced.join(pending_fenced);
     done_wide.join(pending_wide);
@@ -261,6 +271,10 @@ class RaceDetector {
   /// The running wait would acquire it, but nobody looks at its answer: nothing is ordered.
   void ignore_wait(const Warp& warp, const std::shared_ptr<RaceSync>& sync);
   void initialise(Warp& warp, int lane, Cta& owner, Mbarrier& barrier);
+  /// These lanes wait no more: the phase of this parity is over.
+  void note_wait(Warp& warp, Mask lanes, RaceSync& sync);
+  /// A phase of the barrier ends: what it was told has come from lanes that speak for those which wait beside them.
+  void end_phase(RaceSync& sync);
   /// The barrier's initialisation must happen before its use.
   void use(Warp& warp, const Instruction& in, int lane, Cta& owner, const Mbarrier& barrier);
 

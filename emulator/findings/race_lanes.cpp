@@ -191,6 +191,44 @@ void RaceDetector::acquire(Warp& warp, Mask lanes, const std::shared_ptr<RaceSyn
   });
 }
 
+void RaceDetector::note_wait(Warp& warp, Mask lanes, RaceSync& sync) {
+  constexpr std::size_t kMost = 64;  // waits of one phase that are followed
+  RaceWarp& state = *warp.race;
+  state.is_dirty = true;
+  for (RaceSync::Waiter& known : sync.waiters) {
+    if (known.warp != &warp || known.clock != state.clock || known.pc != warp.pc) continue;
+    known.lanes |= lanes;
+    return;
+  }
+  if (sync.waiters.size() < kMost) sync.waiters.push_back({&warp, state.clock, warp.pc, lanes});
+}
+
+// A wait names a parity. So a lane must look before the phase after the one that it waits for is over as well: else it
+// waits on, for ever where its warp takes part in the next one. Who has arrived for the phase that ends now, or for
+// what led to it, has waited itself; what of lanes of its warp that nothing has made it meet since? Warps are not
+// compared: of a warpgroup that multiplies together one warp may arrive for all.
+void RaceDetector::end_phase(RaceSync& sync) {
+  for (const RaceSync::Waiter& waiter : sync.waiters) {
+    const Agent agent = waiter.warp->race->agent;
+    if (agent == 0 || waiter.clock <= sync.pending.at(agent) || !info(agent).lanes) continue;
+    Mask behind = 0;
+    for (Mask rest = waiter.lanes & waiter.warp->alive; rest != 0; rest &= rest - 1)
+      if (!has_seen(sync.pending, agent, std::countr_zero(rest), waiter.clock)) behind |= rest & (0 - rest);
+    const Mask told = waiter.lanes & waiter.warp->alive & ~behind;
+    if (behind == 0 || told == 0 || !reported_.insert({waiter.pc, agent, kLeftBehind}).second) continue;
+    EmulatorFinding finding =
+        waiter.warp->finding(launch_.entry.code[waiter.pc], "missing-warp-sync", std::countr_zero(behind));
+    finding.message = "waits for a phase of an mbarrier beside lane " + std::to_string(std::countr_zero(told)) +
+                      ", which has gone on and arrived without it: the next phase may be over as well before this lane "
+                      "looks, and then the wait goes on";
+    finding.cause =
+        "__syncwarp (bar.warp.sync) is missing between the wait and the arrival of one lane, or the copy that it "
+        "starts, for its warp";
+    launch_.findings.add(std::move(finding));
+  }
+  sync.finish();
+}
+
 void RaceDetector::ignore_wait(const Warp& warp, const std::shared_ptr<RaceSync>& sync) {
   if (!sync) return;
   std::vector<IgnoredWait>& waits = ignored_waits_[warp.race->agent];

@@ -309,6 +309,7 @@ Step wait(Warp& w, const Instruction& in, Mask active) {
   const bool ends_early = gives_up(w);
   bool comes_late = false;
   const auto acquire = [&] {
+    if ((in.flags & 1) != 0) w.launch->race->note_wait(w, lanes_over, *over->race);
     w.launch->race->acquire(w, lanes_over, over->race, (in.flags & 4) != 0);
     lanes_over = 0;
   };

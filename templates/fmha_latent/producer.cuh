@@ -92,6 +92,12 @@ __device__ __forceinline__ void load_rows(const Params& p, unsigned smem, int se
   }
 }
 
+// All lanes: none still looks for this phase when those that load go on, and with what they load the next one comes.
+__device__ __forceinline__ void wait_of_warp(unsigned barrier, unsigned parity) {
+  ptx::mbarrier_wait_parity(barrier, parity);
+  __syncwarp();
+}
+
 template <Config C>
 __device__ __forceinline__ void load_keys(const Params& p, unsigned smem, Walk<C>& walk) {
   constexpr SmemLayout kLayout = smem_layout(C);
@@ -122,10 +128,10 @@ __device__ __forceinline__ void load_keys(const Params& p, unsigned smem, Walk<C
 #pragma unroll
       for (int i = 0; i < kBlocksAhead; ++i) pages[i] = pages[i + 1];
       pages[kBlocksAhead] = ahead + kBlockKeys < end ? block.page_of(ahead + kBlockKeys) : -1;
-      ptx::mbarrier_wait_parity(empty[0], parity);
+      wait_of_warp(empty[0], parity);
       block.load(slot, full, 0, kPanelsOfHalf, first_key, page);
       if (index == 1) block.load(slot, full, kPanelOfP, 1, first_key, page);
-      ptx::mbarrier_wait_parity(empty[1], parity);
+      wait_of_warp(empty[1], parity);
       block.load(slot, full, kPanelsOfHalf, index == 0 ? kPanels - kPanelsOfHalf : kPanelsOfHalf, first_key, page);
       if (index == 1) parity ^= 1;
     }

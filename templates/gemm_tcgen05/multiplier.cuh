@@ -155,10 +155,9 @@ struct Multiplier {
       ptx::mbarrier_wait_parity_acquire_cluster(peer_scales, ring.parity);
     }
     ptx::mbarrier_wait_parity(barriers.full[ring.slot], ring.parity);
-    if constexpr (is_scaled(C) && !has_scale_barriers(C) && reads_past_k(C)) {
-      mend_scales(ring.slot, step);
-      __syncwarp();
-    }
+    if constexpr (is_scaled(C) && !has_scale_barriers(C) && reads_past_k(C)) mend_scales(ring.slot, step);
+    // All lanes have looked before one goes on, by whose commit the slot may be filled again.
+    __syncwarp();
   }
 };
 

@@ -167,6 +167,29 @@ TEST_CASE("lanes: one lane waits for all") {
   CHECK(names(all + "ld.global.b32 r2, [to];\nDONE:", 64).empty());
 }
 
+TEST_CASE("lanes: one lane goes on from a phase that others wait for") {
+  // Warp 1 waits for a phase, and its lane 0 alone ends the next one: a lane that looks then waits for the one after.
+  const std::string begin = "@second bra WAITS;\n@lane0 mbarrier.arrive.shared.b64 _, [smem+512];\nbra DONE;\nWAITS:\n";
+  const std::string next = "@lane0 mbarrier.arrive.shared.b64 _, [smem+512];\nDONE:";
+  const std::string loop = begin + wait_for("AGAIN", 512);
+  CHECK(names(kInit + loop + kMeet + next, 64).empty());
+  CHECK(names(kInit + loop + next, 64).find(kMissing) != std::string::npos);
+  // Half of the warp, or whom a shuffle has met, is not all of it.
+  CHECK(names(kInit + loop + "@half bar.warp.sync 0xffff;\n" + next, 64).find(kMissing) != std::string::npos);
+  CHECK(names(kInit + loop + "shfl.sync.idx.b32 r2, i, 0, 31, -1;\n" + next, 64).empty());
+  // By way of another warp, which lane 0 tells.
+  const std::string told =
+      "@second bra WAITS;\n@lane0 mbarrier.arrive.shared.b64 _, [smem+512];\n" + wait_for("TOLD", 528) +
+      "@lane0 mbarrier.arrive.shared.b64 _, [smem+512];\nbra DONE;\nWAITS:\n" + wait_for("AGAIN", 512);
+  const std::string tell = "@lane0 mbarrier.arrive.shared.b64 _, [smem+528];\nDONE: bar.sync 0;\n";
+  const std::string init = "@p mbarrier.init.shared.b64 [smem+528], 1;\n" + kInit;
+  CHECK(names(init + told + kMeet + tell, 64).empty());
+  CHECK(names(init + told + tell, 64).find(kMissing) != std::string::npos);
+  // One lane waits for all of them, and nobody beside it.
+  const std::string alone = begin + "@!lane0 bra DONE;\n" + wait_for("AGAIN", 512);
+  CHECK(names(kInit + alone + next, 64).empty());
+}
+
 TEST_CASE("lanes: one lane's fence and flag for all") {
   const auto hand_over = [](const std::string& before) {
     return names("@second bra WAITS;\nst.global.b32 [to], i;\n" + before +
