@@ -3,6 +3,8 @@
 
 #include <bit>
 
+#include "emulator/tensor_cores/tensor_core.h"
+
 namespace tessera::emulator {
 
 void RaceDetector::start_cluster(Cluster& cluster) {
@@ -174,15 +176,7 @@ void RaceDetector::copy_to_tensor_memory(const Warp& warp, const Instruction& in
   const RaceView& view = warp.race->view(lane);
   for (const RaceCta::TensorUse& use : cta.race->tensor_uses) {
     if (!use.region.overlaps(region) || use.clock <= view.seen.at(use.agent)) continue;
-    const Instruction& product = launch_.entry.code[use.pc];
-    EmulatorFinding finding = warp.finding(in, "tcgen05-copy-unordered", lane);
-    finding.message = "the copy writes columns " + std::to_string(region.first) + " to " +
-                      std::to_string(region.end - 1) + ", which " + std::string(product.opcode) + " (PTX line " +
-                      std::to_string(product.line) + ") uses, and nobody has waited for that product";
-    finding.cause =
-        "PTX orders a copy before later products of its thread, not behind earlier ones: wait for a commit of theirs, "
-        "or copy to other columns";
-    launch_.findings.add(std::move(finding));
+    report_unordered_copy(warp, in, lane, region, launch_.entry.code[use.pc]);
     return;
   }
 }

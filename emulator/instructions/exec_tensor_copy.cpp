@@ -33,14 +33,29 @@ class TensorCopy final : public TensorOperation {
     for (Cta* cta : ctas()) use(*cta, region(), true);
   }
   TmemRegion region() const { return {tmem_column(address_), tmem_column(address_) + geometry(shape_).words, 15}; }
+  /// A product that has been issued before and is not complete, and uses what the copy writes; null: none.
+  const Instruction* overtakes(const Cta& cta) const {
+    for (const TmemUse& use : cta.tensor_memory->in_flight)
+      if (use.operation != this && is_product(*use.in) && use.region.overlaps(region())) return use.in;
+    return nullptr;
+  }
+  /// Now, before all that has been issued earlier and is not complete.
+  void overtake(Launch& launch) {
+    copy_all(launch);
+    is_done_ = true;
+  }
 
  protected:
   void execute(Launch& launch) override {
-    for (Cta* cta : ctas())
-      if (!copy(launch, *cta)) return;
+    if (!is_done_) copy_all(launch);
   }
 
  private:
+  static bool is_product(const Instruction& in) { return in.form->mnemonic.substr(0, 11) == "tcgen05.mma"; }
+  void copy_all(Launch& launch) {
+    for (Cta* cta : ctas())
+      if (!copy(launch, *cta)) return;
+  }
   bool copy(Launch& launch, Cta& cta) {
     const math::MatrixDescriptor d = math::decode_descriptor(math::DescriptorKind::tcgen05, descriptor_).descriptor;
     const Geometry g = geometry(shape_);
@@ -65,6 +80,7 @@ class TensorCopy final : public TensorOperation {
   Shape shape_;
   U32 address_;
   U64 descriptor_;
+  bool is_done_ = false;
 };
 
 // number: cta_group; flags: shape. op: address, descriptor.
@@ -83,12 +99,20 @@ Step issue(Warp& w, const Instruction& in, Mask active) {
           fmt::format("lane {}: the copy must start at lane 0{}", first, shape == Shape::r4x256b ? " to 31" : ""));
     if (!check_descriptor(w, in, descriptor, "the source")) return Step::fault;
     auto operation = std::make_unique<TensorCopy>(w, in, lane, group, shape, address, descriptor);
+    bool may_overtake = false;
     for (Cta* cta : {w.cta, group == 2 ? peer_of(*w.cta) : nullptr}) {
       if (cta == nullptr) continue;
       if (!check_allocated(w, in, *cta, operation->region(), "the copy")) return Step::fault;
       check_transfers(w, in, *cta, operation->region(), true);
-      if (w.race) w.launch->race->copy_to_tensor_memory(w, in, lane, *cta, operation->region());
+      const Instruction* const product = operation->overtakes(*cta);
+      may_overtake = may_overtake || product != nullptr;
+      if (w.race)
+        w.launch->race->copy_to_tensor_memory(w, in, lane, *cta, operation->region());
+      else if (product != nullptr)
+        report_unordered_copy(w, in, lane, operation->region(), *product);
     }
+    if (may_overtake && w.launch->options.schedule == Schedule::adversarial && w.launch->random.below(2) == 0)
+      operation->overtake(*w.launch);
     w.launch->async.push(std::move(operation), *w.launch);
     if (w.launch->findings.has_failure()) return Step::fault;
   }

@@ -108,6 +108,19 @@ void check_transfers(Warp& issuer, const Instruction& in, Cta& cta, const TmemRe
   check_fences(issuer, in, cta, region, writes);
 }
 
+void report_unordered_copy(const Warp& w, const Instruction& in, int lane, const TmemRegion& region,
+                           const Instruction& product) {
+  EmulatorFinding finding = w.finding(in, "tcgen05-copy-unordered", lane);
+  finding.message = fmt::format(
+      "the copy writes columns {} to {}, which {} (PTX line {}) uses, and nobody has waited "
+      "for that product",
+      region.first, region.end - 1, product.opcode, product.line);
+  finding.cause =
+      "PTX orders a copy before later products of its thread, not behind earlier ones: wait for a commit of theirs, "
+      "or copy to other columns";
+  w.launch->findings.add(std::move(finding));
+}
+
 void check_tensor_memory_freed(const Cta& cta) {
   const TensorMemory* memory = cta.tensor_memory.get();
   if (memory == nullptr || memory->allocated_columns() == 0 || cta.launch->findings.has_failure()) return;

@@ -27,6 +27,10 @@ void check_fences(Warp& w, const Instruction& in, Cta& cta, const TmemRegion& re
 /// were not ordered by fences. `issuer` issues it.
 void check_transfers(Warp& issuer, const Instruction& in, Cta& cta, const TmemRegion& region, bool writes);
 
+/// A copy into a region that this product uses, and nothing orders it behind the product.
+void report_unordered_copy(const Warp& w, const Instruction& in, int lane, const TmemRegion& region,
+                           const Instruction& product);
+
 /// After a CTA's end: reports blocks that were not freed.
 void check_tensor_memory_freed(const Cta& cta);
 
