@@ -40,8 +40,9 @@ std::shared_ptr<const GridFootprint> RaceDetector::footprint() const {
     auto copy = std::make_unique<GridFootprint::Page>();
     for (std::size_t i = 0; i < page->cells.size(); ++i) {
       GridFootprint::Cell& cell = (*copy)[i];
-      for (const RaceRecord& record : page->cells[i].records) {
-        if (record.agent == 0) continue;
+      for (unsigned n = 0; n < RaceCell::kRecords; ++n) {
+        const RaceRecord record = page->cells[i].record(n);
+        if (record.bytes == 0) continue;
         const bool is_plain = (record.kind & kRaceAtomic) == 0;
         if (is_write(record) || cell.line == 0) cell.line = launch_.entry.code[record.pc].line;
         (is_write(record) ? cell.written : cell.read) |= record.bytes;

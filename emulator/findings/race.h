@@ -38,7 +38,7 @@
 #include <set>
 #include <unordered_map>
 
-#include "emulator/findings/lane_sets.h"
+#include "emulator/findings/race_cell.h"
 #include "emulator/findings/vector_clock.h"
 #include "emulator/memory/access.h"
 
@@ -53,29 +53,9 @@ struct AccessKind {
   bool is_flag = false;    ///< the write of a release pattern whose fence came before
 };
 
-/// An access that 16 bytes remember.
-struct RaceRecord {
-  Agent agent = 0;
-  std::uint32_t clock = 0;
-  std::uint32_t pc = 0;
-  [[gnu::packed]] LaneCodes lanes = 0;  ///< word by word; packed: a cell is 144 bytes
-  std::uint16_t bytes = 0;              ///< mask
-  std::uint8_t kind = 0;                ///< kWrite...
-};
-inline constexpr std::uint8_t kRaceWrite = 1;
-inline constexpr std::uint8_t kRaceAtomic = 2;
-inline constexpr std::uint8_t kRaceAsync = 4;
-inline constexpr std::uint8_t kRaceNarrow = 8;
 inline constexpr std::uint32_t kLeftBehind = 1u << 19;  ///< a report about lanes that one of their warp leaves behind
-inline constexpr std::uint32_t kPriorGrid = 1u << 20;  ///< a report about the n-th prior grid
-inline constexpr std::uint32_t kUnderWay = 1u << 21;   ///< a report about a read that an arrival may have overtaken
-inline bool is_write(const RaceRecord& r) { return (r.kind & kRaceWrite) != 0; }
-inline bool is_async(const RaceRecord& r) { return (r.kind & kRaceAsync) != 0; }
-
-struct RaceCell {
-  static constexpr int kRecords = 6;
-  std::array<RaceRecord, kRecords> records{};
-};
+inline constexpr std::uint32_t kPriorGrid = 1u << 20;   ///< a report about the n-th prior grid
+inline constexpr std::uint32_t kUnderWay = 1u << 21;    ///< a report about a read that an arrival may have overtaken
 
 /// What a barrier or a flag in memory passes on.
 struct RaceOperation;
@@ -236,7 +216,9 @@ inline void RaceSync::complete(const RaceOperation& operation) {
 
 class RaceDetector {
  public:
-  explicit RaceDetector(Launch& launch) : launch_(launch) {}
+  explicit RaceDetector(Launch& launch)
+      : launch_(launch),
+        are_clusters_single_(launch.shape.cluster[0] * launch.shape.cluster[1] * launch.shape.cluster[2] == 1) {}
 
   void start_cluster(Cluster& cluster);
   void start_cta(Cta& cta);
@@ -250,7 +232,10 @@ class RaceDetector {
               AccessKind kind);
   /// Bytes of one 16-byte granule, as a mask; cta: null for global memory. `lane`: one of those that touch it.
   void access_granule(const Warp& warp, const Instruction& in, int lane, Cta* cta, std::uint64_t granule,
-                      std::uint16_t bytes, LaneCodes lanes, bool is_write);
+                      std::uint16_t bytes, const WordLanes& lanes, std::uint8_t split, bool is_write);
+  /// As many bytes by every lane of a warp that is together, lane i's `delta[i]` behind the first.
+  void access_lanes(const Warp& warp, const Instruction& in, const Target& first, const std::uint32_t* delta,
+                    std::size_t bytes, bool is_write);
   /// What a release pattern wrote, an acquire pattern takes.
   void strong_access(Warp& warp, const Instruction& in, int lane, const Target& target, std::size_t bytes,
                      MemoryOrder order);
@@ -308,8 +293,6 @@ class RaceDetector {
   /// A thread of this launch stored into these bytes of global memory, as far as the records tell.
   bool was_stored(std::uint64_t address, std::size_t bytes) const;
 
-  LaneSets lane_sets;
-
  private:
   using LaneAgents = std::array<Agent, kLanes>;
   struct AgentInfo {
@@ -341,8 +324,8 @@ class RaceDetector {
                           const Accessor* accessor) const;
   bool is_word_ordered(const RaceRecord& before, const RaceRecord& now, int word, const VectorClock& seen,
                        bool is_own) const;
-  bool covers_lanes(const RaceRecord& outer, const RaceRecord& inner) const;
-  void merge(RaceRecord& into, const RaceRecord& now);
+  static bool covers_lanes(const RaceRecord& outer, const RaceRecord& inner);
+  static void merge(RaceRecord& into, const RaceRecord& now);
   Agent lane_agent(Agent agent, int lane);
   void tell_done(const RaceWarp& state, const Warp& warp, Mask lanes, VectorClock& to);
   void tell_fenced(const RaceWarp& state, const Warp& warp, Mask lanes, VectorClock& to, bool is_wide);
@@ -363,7 +346,11 @@ class RaceDetector {
   void check_prior(const RaceRecord& now, const Accessor& accessor, std::uint64_t address);
   bool is_spent(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor, std::uint64_t address,
                 bool is_shared);
-  void touch(RaceCell& cell, const RaceRecord& record, const Accessor& accessor, std::uint64_t address, bool is_shared);
+  bool touch_plainly(RaceCell& cell, const RaceRecord& now, const VectorClock& seen) const;
+  void touch(RaceCell& cell, const RaceRecord& now, const Accessor& accessor, std::uint64_t address, bool is_shared);
+  /// Whether a record of another warp or time is of no use any more.
+  bool is_done_with(const RaceCell& cell, unsigned index, const RaceRecord& now, const Accessor& accessor,
+                    std::uint64_t address, bool is_shared);
   void report(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor, std::uint64_t address,
               int byte, bool is_shared);
   const Instruction* ignored_wait(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor) const;
@@ -383,9 +370,13 @@ class RaceDetector {
   bool has_seen(const VectorClock& seen, Agent agent, int lane, std::uint32_t clock) const;
   bool is_one_warp(Agent a, Agent b) const { return info(a).warp == info(b).warp && !is_other_cta(a, b); }
   static VectorClock clock_of(const Cta& cta);
-  bool is_other_cta(Agent a, Agent b) const { return info(a).cta != info(b).cta; }
+  [[gnu::always_inline]] bool is_other_cta(Agent a, Agent b) const {
+    if ((a ^ b) >> kAgentBits != 0) return true;  // of another cluster
+    return !are_clusters_single_ && info(a).cta != info(b).cta;
+  }
 
   Launch& launch_;
+  const bool are_clusters_single_;                 // each has one CTA
   std::vector<std::vector<AgentInfo>> agents_{1};  // [cluster][index]
   std::unordered_map<const Cluster*, std::uint32_t> clusters_;
   struct Page {
@@ -433,7 +424,7 @@ class LaneAccesses {
   int lane_ = 0;
   Cta* cta_ = nullptr;
   std::uint64_t granule_ = 0;
-  std::array<Mask, 4> lanes_{};  // by word
+  WordLanes lanes_;
 };
 
 }  // namespace tessera::emulator

@@ -32,7 +32,7 @@ void RaceDetector::access(const Warp& warp, const Instruction& in, Mask lanes, c
   record.agent = kind.is_flag ? state.flag_agent : state.agent;
   record.clock = kind.is_flag ? state.flags : state.clock;
   record.pc = warp.pc;
-  record.lanes = all_words(lane_sets.code(lanes));
+  record.lanes = all_words(lanes);
   record.kind = kind_bits(kind);
   if (record.agent == 0) return;
   state.is_dirty = true;
@@ -48,19 +48,105 @@ void RaceDetector::access(const Warp& warp, const Instruction& in, Mask lanes, c
   if (address != 0) touch_global(address, bytes, record, accessor);
 }
 
+// What touch() does where earlier accesses are ordered before a thread's, or read as it does, and it needs a record of
+// its own. False: nothing has been said and not all has been done.
+[[gnu::always_inline]] inline bool RaceDetector::touch_plainly(RaceCell& cell, const RaceRecord& now,
+                                                               const VectorClock& seen) const {
+  const unsigned sharing = cell.sharing(now.bytes), beside = cell.of_time(now.agent, now.clock);
+  if ((sharing & beside) != 0) return false;
+  unsigned free = ~cell.used() & RaceCell::kAll;
+  for (unsigned rest = sharing; rest != 0; rest &= rest - 1) {
+    const auto i = static_cast<unsigned>(std::countr_zero(rest));
+    const std::uint8_t kind = cell.kind(i);
+    const bool is_ordered = cell.clocks[i] <= seen.at(cell.agents[i]);
+    if ((kind & kRaceAsync) != 0) return false;
+    if (!is_ordered && ((kind | now.kind) & kRaceWrite) == 0 && cell.agents[i] != now.agent) continue;
+    if (!is_ordered || is_other_cta(cell.agents[i], now.agent)) return false;
+    if ((cell.bytes[i] & ~now.bytes) == 0 && (is_write(now) || (kind & kRaceWrite) == 0)) {
+      cell.drop(i);
+      free |= 1u << i;
+    }
+  }
+  for (unsigned rest = beside; rest != 0; rest &= rest - 1) {
+    const auto i = static_cast<unsigned>(std::countr_zero(rest));
+    if (cell.pcs[i] == now.pc && cell.kind(i) == now.kind) return false;
+  }
+  if (free == 0) return false;
+  cell.set(static_cast<unsigned>(std::countr_zero(free)), now);
+  return true;
+}
+
 void RaceDetector::access_granule(const Warp& warp, const Instruction& in, int lane, Cta* cta, std::uint64_t granule,
-                                  std::uint16_t bytes, LaneCodes lanes, bool is_write_access) {
+                                  std::uint16_t bytes, const WordLanes& lanes, std::uint8_t split,
+                                  bool is_write_access) {
   RaceWarp& state = *warp.race;
   if (state.agent == 0) return;
   state.is_dirty = true;
-  const RaceRecord record{state.agent, state.clock, warp.pc,
-                          lanes,       bytes,       is_write_access ? kRaceWrite : std::uint8_t{0}};
+  const RaceRecord record{
+      lanes, state.agent, state.clock, warp.pc, bytes, is_write_access ? kRaceWrite : std::uint8_t{0}, split};
   const Accessor accessor = accessor_of(warp, state.view(lane), in);
-  if (cta == nullptr) return touch(page_cells(granule)[(granule & 4095) / 16], record, accessor, granule, false);
-  const std::uint64_t shown = cta->shared_address(static_cast<std::uint32_t>(granule));
-  if (cta != warp.cta)
+  const std::uint64_t shown = cta == nullptr ? granule : cta->shared_address(static_cast<std::uint32_t>(granule));
+  if (cta != nullptr && cta != warp.cta)
     check_peer(*cta, accessor, state.agent, state.clock, shown + static_cast<unsigned>(std::countr_zero(bytes)), lane);
-  touch(cta->race->cells[granule / 16], record, accessor, shown, true);
+  RaceCell& cell = cta == nullptr ? page_cells(granule)[(granule & 4095) / 16] : cta->race->cells[granule / 16];
+  const bool is_plain = cta != nullptr || launch_.prior_grids.empty();
+  if (!is_plain || !touch_plainly(cell, record, *accessor.seen)) touch(cell, record, accessor, shown, cta != nullptr);
+}
+
+// Neighbouring lanes of one granule are one access, as LaneAccesses has it.
+void RaceDetector::access_lanes(const Warp& warp, const Instruction& in, const Target& first,
+                                const std::uint32_t* delta, std::size_t bytes, bool is_write_access) {
+  RaceWarp& state = *warp.race;
+  const bool is_shared = first.cta != nullptr;
+  const std::uint64_t begin = is_shared ? first.offset : launch_.memory.address_of(first.data);
+  if (state.agent == 0 || first.shadow == nullptr || (!is_shared && begin == 0)) return;
+  state.is_dirty = true;
+  const Accessor accessor = accessor_of(warp, state.views.front(), in);
+  RaceRecord record{{}, state.agent, state.clock, warp.pc, 0, is_write_access ? kRaceWrite : std::uint8_t{0}, 0};
+  const std::uint64_t shown = is_shared ? first.cta->shared_address(0) : 0;
+  RaceCell* const shared = is_shared ? first.cta->race->cells.data() : nullptr;
+  std::uint64_t granule = ~std::uint64_t{0};
+  unsigned each = 0;  // of the bytes, those that every lane touched
+  const VectorClock& seen = *accessor.seen;
+  const bool is_plain = is_shared || launch_.prior_grids.empty();
+  const auto flush = [&] {
+    if (record.bytes == 0) return;
+    if (const unsigned some = words_of(record.bytes & ~each); some != 0) [[unlikely]]
+      for (unsigned word = 0; word < 4; ++word)
+        record.split = static_cast<std::uint8_t>(record.split | (some >> (4 * word) & 1u) << word);
+    RaceCell& cell = is_shared ? shared[granule / 16] : page_cells(granule)[(granule & 4095) / 16];
+    if (!is_plain || !touch_plainly(cell, record, seen)) touch(cell, record, accessor, shown + granule, is_shared);
+    record.lanes = {};
+    record.bytes = 0;
+    record.split = 0;
+  };
+  const auto add_all = [&](auto add) {
+    for (unsigned lane = 0; lane < kLanes; ++lane) {
+      const std::uint64_t address = begin + delta[lane];
+      const auto at = static_cast<unsigned>(address % 16);
+      if (address - at != granule) {
+        flush();
+        granule = address - at;
+        each = 0xFFFF;
+      }
+      add(at, Mask{1} << lane);
+    }
+    flush();
+  };
+  if (bytes == 4)
+    return add_all([&](unsigned at, Mask lane) {
+      record.lanes.of[at / 4] |= lane;
+      record.bytes = static_cast<std::uint16_t>(record.bytes | 0xFu << at);
+    });
+  const unsigned ones = (1u << bytes) - 1;
+  add_all([&](unsigned at, Mask lane) {
+    const unsigned mask = ones << at;
+    for (unsigned word = at / 4; word <= (at + static_cast<unsigned>(bytes) - 1) / 4; ++word) {
+      each &= mask | ~(0xFu << (4 * word));
+      record.lanes.of[word] |= lane;
+    }
+    record.bytes = static_cast<std::uint16_t>(record.bytes | mask);
+  });
 }
 
 void LaneAccesses::add(int lane, const Target& target, std::size_t bytes) {
@@ -76,11 +162,11 @@ void LaneAccesses::add(int lane, const Target& target, std::size_t bytes) {
   const auto mask = static_cast<std::uint16_t>(((1u << bytes) - 1) << first);
   for (std::size_t word = first / 4; word <= (first + bytes - 1) / 4; ++word) {
     const std::uint16_t of_word = static_cast<std::uint16_t>(0xF << (4 * word));
-    if (lanes_[word] == 0)
+    if (lanes_.of[word] == 0)
       each_ = static_cast<std::uint16_t>(each_ | (mask & of_word));
     else
       each_ = static_cast<std::uint16_t>(each_ & (mask | ~of_word));
-    lanes_[word] |= Mask{1} << lane;
+    lanes_.of[word] |= Mask{1} << lane;
   }
   bytes_ |= mask;
 }
@@ -92,14 +178,10 @@ bool LaneAccesses::is_together(int lane) const {
 
 void LaneAccesses::flush() {
   if (bytes_ == 0) return;
-  RaceDetector& race = *warp_.launch->race;
-  LaneCodes codes = 0;
-  for (std::size_t word = 0; word < lanes_.size(); ++word) {
-    if (lanes_[word] == 0) continue;
-    const bool is_split = ((bytes_ ^ each_) >> (4 * word) & 15) != 0;
-    codes |= LaneCodes{race.lane_sets.code(lanes_[word], is_split)} << (16 * word);
-  }
-  race.access_granule(warp_, in_, lane_, cta_, granule_, bytes_, codes, is_write_);
+  std::uint8_t split = 0;
+  for (unsigned word = 0; word < 4; ++word)
+    if (((bytes_ ^ each_) >> (4 * word) & 15) != 0) split = static_cast<std::uint8_t>(split | 1u << word);
+  warp_.launch->race->access_granule(warp_, in_, lane_, cta_, granule_, bytes_, lanes_, split, is_write_);
   lanes_ = {};
   bytes_ = each_ = 0;
 }
@@ -111,7 +193,7 @@ void RaceDetector::async_access(const RaceOperation& operation, const EmulatorFi
   if (record.agent == 0) return;
   record.clock = is_write_access ? operation.write_clock : operation.read_clock;
   record.pc = operation.pc;
-  record.lanes = all_words(lane_sets.code(operation.lanes));
+  record.lanes = all_words(operation.lanes);
   record.kind = kind_bits({is_write_access, is_atomic, true});
   Accessor accessor{&operation.seen, &operation.wide, &place,
                     nullptr,         nullptr,         cta == nullptr && !operation.is_generic};
@@ -156,8 +238,8 @@ bool RaceDetector::was_stored(std::uint64_t address, std::size_t bytes) const {
     const auto page = pages_.find(at >> 12);
     if (page == pages_.end()) continue;
     const RaceCell& cell = page->second->cells[(at & 4095) / 16];
-    for (const RaceRecord& record : cell.records)
-      if (record.agent != 0 && is_write(record) && !is_async(record)) return true;
+    for (unsigned i = 0; i < RaceCell::kRecords; ++i)
+      if (cell.bytes[i] != 0 && (cell.kind(i) & (kRaceWrite | kRaceAsync)) == kRaceWrite) return true;
   }
   return false;
 }
@@ -183,24 +265,21 @@ bool RaceDetector::is_own(const RaceRecord& before, const Accessor& accessor) co
 
 bool RaceDetector::is_word_ordered(const RaceRecord& before, const RaceRecord& now, int word, const VectorClock& seen,
                                    bool is_own) const {
-  const LaneCode code = code_of_word(before.lanes, word), code_now = code_of_word(now.lanes, word);
-  if (is_own && code == code_now && code < kLaneSets) return true;
-  if (code == kUnknownLanes || code_now == kUnknownLanes) return true;
-  const LaneSet by = lane_sets.set(code), by_now = lane_sets.set(code_now);
-  const LaneAgents* const agents = info(before.agent).lanes.get();
-  Mask loose = 0;
-  for (Mask rest = by.lanes; rest != 0; rest &= rest - 1) {
-    const int lane = std::countr_zero(rest);
-    if (is_own && by_now.lanes == Mask{1} << lane) continue;
-    if (agents != nullptr && before.clock <= seen.at((*agents)[static_cast<std::size_t>(lane)])) continue;
-    loose |= Mask{1} << lane;
-  }
+  const auto at = static_cast<std::size_t>(word);
+  const Mask by = before.lanes.of[at], by_now = now.lanes.of[at];
+  const bool is_split = (before.split >> word & 1) != 0, is_split_now = (now.split >> word & 1) != 0;
+  Mask loose = by;
+  if (is_own && std::has_single_bit(by_now)) loose &= ~by_now;
+  if (const LaneAgents* const agents = info(before.agent).lanes.get(); agents != nullptr)
+    for (Mask rest = loose; rest != 0; rest &= rest - 1)
+      if (before.clock <= seen.at((*agents)[static_cast<std::size_t>(std::countr_zero(rest))]))
+        loose &= ~(rest & (0 - rest));
   if (loose == 0) return true;
-  if (!by.is_split) return is_own && by_now.is_split && (by.lanes & by_now.lanes) != 0;
   // Each lane touched some bytes of the word, and nobody knows which.
-  if (is_own && by_now.is_split && (by.lanes & by_now.lanes) != 0) return true;
+  if (is_own && is_split_now && (by & by_now) != 0) return true;
+  if (!is_split) return false;
   const unsigned bytes = before.bytes >> (4 * word) & 15u;
-  return (bytes & ~(now.bytes >> (4 * word) & 15u)) != 0 && loose != by.lanes;
+  return (bytes & ~(now.bytes >> (4 * word) & 15u)) != 0 && loose != by;
 }
 
 // Of the bytes that two accesses share: those for which `seen` does not hold the first one. accessor: whose program
@@ -229,9 +308,7 @@ std::uint16_t RaceDetector::unread_parts(const RaceRecord& before, const RaceRec
   for (int word = 0; word < 4; ++word) {
     const unsigned bytes = common & (0xFu << (4 * word));
     if (bytes == 0) continue;
-    const LaneCode code = code_of_word(before.lanes, word);
-    if (code == kUnknownLanes) continue;
-    const Mask readers = lane_sets.set(code).lanes;
+    const Mask readers = before.lanes.of[static_cast<std::size_t>(word)];
     for (std::size_t i = 0; i < parts.size(); ++i)
       if ((readers >> i & 1) != 0 && before.clock > accessor.seen->at(parts[i])) loose |= bytes;
   }
@@ -239,27 +316,36 @@ std::uint16_t RaceDetector::unread_parts(const RaceRecord& before, const RaceRec
 }
 
 // Every lane that touched a word of `inner` touched it in `outer` too, of the words that both have.
-bool RaceDetector::covers_lanes(const RaceRecord& outer, const RaceRecord& inner) const {
-  const auto common = static_cast<std::uint16_t>(outer.bytes & inner.bytes);
-  if (((outer.lanes ^ inner.lanes) & words_of(common)) == 0) return true;
-  for (int word = 0; word < 4; ++word) {
-    if ((common >> (4 * word) & 15) == 0) continue;
-    const LaneCode a = code_of_word(outer.lanes, word), b = code_of_word(inner.lanes, word);
-    if (a == b) continue;
-    if (a < kLaneSets || a == kUnknownLanes || b == kUnknownLanes) return false;
-    const LaneSet wide = lane_sets.set(a);
-    if (wide.is_split || (lane_sets.set(b).lanes & ~wide.lanes) != 0) return false;
+bool RaceDetector::covers_lanes(const RaceRecord& outer, const RaceRecord& inner) {
+  const unsigned words = words_of(static_cast<unsigned>(outer.bytes & inner.bytes));
+  Mask more = 0;
+  for (unsigned word = 0; word < 4; ++word)
+    more |= inner.lanes.of[word] & ~outer.lanes.of[word] & (0 - (words >> (4 * word) & 1u));
+  if (more != 0) return false;
+  if (outer.split == 0) [[likely]]
+    return true;
+  for (unsigned word = 0; word < 4; ++word) {
+    if ((words >> (4 * word) & 1u) == 0 || (outer.split >> word & 1u) == 0) continue;
+    if (outer.lanes.of[word] != inner.lanes.of[word] || (inner.split >> word & 1u) == 0) return false;
   }
   return true;
 }
 
 void RaceDetector::merge(RaceRecord& into, const RaceRecord& now) {
-  LaneCodes codes = 0;
-  for (int word = 0; word < 4; ++word)
-    codes |= LaneCodes{lane_sets.join(code_of_word(into.lanes, word), into.bytes >> (4 * word) & 15u,
-                                      code_of_word(now.lanes, word), now.bytes >> (4 * word) & 15u)}
-             << (16 * word);
-  into.lanes = codes;
+  for (unsigned word = 0; word < 4; ++word) {
+    const unsigned bytes = into.bytes >> (4 * word) & 15u, more = now.bytes >> (4 * word) & 15u;
+    if (more == 0) continue;
+    const Mask by = into.lanes.of[word];
+    const auto bit = static_cast<std::uint8_t>(1u << word);
+    if (bytes == 0) {
+      into.lanes.of[word] = now.lanes.of[word];
+      into.split = static_cast<std::uint8_t>((into.split & ~bit) | (now.split & bit));
+      continue;
+    }
+    const bool is_one_lane = by == now.lanes.of[word] && std::has_single_bit(by);
+    into.lanes.of[word] = by | now.lanes.of[word];
+    into.split = static_cast<std::uint8_t>(into.split | (now.split & bit) | (bytes != more && !is_one_lane ? bit : 0));
+  }
   into.bytes |= now.bytes;
 }
 
@@ -269,15 +355,18 @@ bool RaceDetector::is_spent(const RaceRecord& before, const RaceRecord& now, con
   if (!arrivals_.empty() && is_shared && !accessor.is_generic && is_write(now) && !is_write(before) &&
       !is_async(before)) [[unlikely]]
     check_under_way(before, now, accessor, address);
+  const bool is_covered = (before.bytes & ~now.bytes) == 0 && (is_write(now) || !is_write(before));
   // Ordered by all that the lanes have seen, and in one CTA: nothing to report.
   if (before.clock <= accessor.seen->at(before.agent) && !is_async(before) && !accessor.needs_proxy_fence &&
       !is_other_cta(before.agent, now.agent)) [[likely]]
-    return (before.bytes & ~now.bytes) == 0 && (is_write(now) || !is_write(before));
+    return is_covered;
+  const bool one_writes = is_write(before) || is_write(now);
+  const bool are_atomic = (before.kind & now.kind & kRaceAtomic) != 0;
+  const bool is_harmless = !one_writes || (are_atomic && ((before.kind | now.kind) & kRaceNarrow) == 0);
+  if (is_harmless && !is_covered && !accessor.needs_proxy_fence) return false;
   std::uint16_t loose = unordered(before, now, *accessor.seen, &accessor);
   if (loose == 0 && is_async(before) && !is_write(before) && is_write(now) && !is_async(now))
     loose = unread_parts(before, now, accessor);
-  const bool one_writes = is_write(before) || is_write(now);
-  const bool are_atomic = (before.kind & now.kind & kRaceAtomic) != 0;
   if (accessor.needs_proxy_fence && one_writes && loose == 0 && !is_write(now))
     check_proxy(before, now, accessor, address);
   if (one_writes && before.agent != now.agent && is_scope_too_narrow(before, now, accessor)) {
@@ -290,74 +379,87 @@ bool RaceDetector::is_spent(const RaceRecord& before, const RaceRecord& now, con
     report(before, now, accessor, address, std::countr_zero(static_cast<unsigned>(loose)), is_shared);
     return true;  // once is enough
   }
-  return (loose == 0 || (is_own(before, accessor) && covers_lanes(now, before))) && (before.bytes & ~now.bytes) == 0 &&
-         (is_write(now) || !is_write(before));
+  return is_covered && (loose == 0 || (is_own(before, accessor) && covers_lanes(now, before)));
+}
+
+// A record of another warp or time that shares bytes with the new access: is_spent(), and before it what needs no look
+// at lanes and no report.
+inline bool RaceDetector::is_done_with(const RaceCell& cell, unsigned index, const RaceRecord& now,
+                                       const Accessor& accessor, std::uint64_t address, bool is_shared) {
+  const std::uint8_t kind = cell.kind(index);
+  if (accessor.is_generic && !accessor.needs_proxy_fence && (kind & kRaceAsync) == 0) {
+    const bool is_covered = (cell.bytes[index] & ~now.bytes) == 0 && (is_write(now) || (kind & kRaceWrite) == 0);
+    const bool is_ordered = cell.clocks[index] <= accessor.seen->at(cell.agents[index]);
+    if (is_ordered && !is_other_cta(cell.agents[index], now.agent)) return is_covered;
+    // Neither two reads nor two atomics race. Of lanes of the own warp one may have done both.
+    const bool is_harmless = ((kind | now.kind) & kRaceWrite) == 0 ||
+                             ((kind & now.kind & kRaceAtomic) != 0 && ((kind | now.kind) & kRaceNarrow) == 0);
+    if (is_harmless && (!is_covered || (!is_ordered && cell.agents[index] != accessor.own))) return false;
+  }
+  return is_spent(cell.record(index), now, accessor, address, is_shared);
 }
 
 // Records that the new access makes needless are dropped: whoever comes later and is ordered after the new access is
-// ordered after them too. A record is of one instruction, so that a report names the right one. The newest is the
-// first: what comes next is most often of the same warp.
+// ordered after them too. A record is of one instruction, so that a report names the right one.
 void RaceDetector::touch(RaceCell& cell, const RaceRecord& now, const Accessor& accessor, std::uint64_t address,
                          bool is_shared) {
-  const RaceRecord& newest = cell.records[0];
-  if (newest.agent == now.agent && newest.clock == now.clock && newest.kind == now.kind &&
-      (now.bytes & ~newest.bytes) == 0 && (newest.lanes == now.lanes || covers_lanes(newest, now)) &&
-      (newest.pc == now.pc || !is_write(now)))
-    return;
   if (!is_shared && !launch_.prior_grids.empty()) [[unlikely]]
     check_prior(now, accessor, address);
-  RaceRecord* free = nullptr;
-  RaceRecord* read = nullptr;
-  RaceRecord* same = nullptr;    // of the same instruction, with other bytes
-  RaceRecord* beside = nullptr;  // of the same warp and time
-  const auto drop = [&](RaceRecord& record) {
-    record.agent = 0;
-    if (free == nullptr) free = &record;
+  const unsigned sharing = cell.sharing(now.bytes);
+  unsigned free = ~cell.used() & RaceCell::kAll;
+  const auto drop = [&](unsigned i) {
+    cell.drop(i);
+    free |= 1u << i;
   };
-  for (RaceRecord& before : cell.records) {
-    if (before.agent == 0) {
-      if (free == nullptr) free = &before;
-      continue;
-    }
-    const bool shares = (before.bytes & now.bytes) != 0;
-    if (before.agent == now.agent && before.clock == now.clock) {
-      // Nothing to report: both read, or each lane meets what it did itself.
-      if (shares && !is_async(now) && ((before.kind | now.kind) & kRaceWrite) != 0 &&
-          is_spent(before, now, accessor, address, is_shared)) {
-        drop(before);
-        continue;
-      }
-      const bool is_covered = (now.bytes & ~before.bytes) == 0 && covers_lanes(before, now);
-      // A read of what a lane has just written adds nothing, nor does a read record below a write.
-      if (is_covered && (before.kind == now.kind || (before.kind == kRaceWrite && now.kind == 0)))
-        return std::swap(before, cell.records[0]);
-      if (before.kind == 0 && now.kind == kRaceWrite && (before.bytes & ~now.bytes) == 0) {
-        drop(before);
-        continue;
-      }
-      if (before.kind != now.kind) continue;
-      if (before.pc == now.pc)
-        same = &before;
-      else if ((before.bytes & ~now.bytes) != 0 || !covers_lanes(now, before))
-        beside = &before;
-      else
-        drop(before);
-      continue;
-    }
-    if (!shares) {
-      if (!is_write(before)) read = &before;
-      continue;
-    }
-    if (is_spent(before, now, accessor, address, is_shared))
-      drop(before);
-    else if (!is_write(before))
-      read = &before;
+  const unsigned beside = cell.of_time(now.agent, now.clock);  // of the same warp and time
+  for (unsigned rest = sharing & ~beside; rest != 0; rest &= rest - 1) {
+    const auto i = static_cast<unsigned>(std::countr_zero(rest));
+    if (is_done_with(cell, i, now, accessor, address, is_shared)) drop(i);
   }
-  if (same == nullptr && free == nullptr) same = beside;
-  if (same != nullptr) return merge(*same, now);
-  if (free == nullptr) free = read != nullptr ? read : &cell.records[now.pc % RaceCell::kRecords];
-  *free = cell.records[0];
-  cell.records[0] = now;
+  unsigned same = RaceCell::kRecords;   // of the same instruction, with other bytes
+  unsigned other = RaceCell::kRecords;  // of another one
+  for (unsigned rest = beside; rest != 0; rest &= rest - 1) {
+    const auto i = static_cast<unsigned>(std::countr_zero(rest));
+    if ((sharing >> i & 1) == 0) {
+      if (cell.kind(i) == now.kind) (cell.pcs[i] == now.pc ? same : other) = i;
+      continue;
+    }
+    const RaceRecord before = cell.record(i);
+    const bool is_within = (now.bytes & ~before.bytes) == 0 && covers_lanes(before, now);
+    if (is_within && before.kind == now.kind && (before.pc == now.pc || !is_write(now))) return;
+    // Nothing to report: both read, or each lane meets what it did itself.
+    if (!is_async(now) && ((before.kind | now.kind) & kRaceWrite) != 0 &&
+        is_spent(before, now, accessor, address, is_shared)) {
+      drop(i);
+      continue;
+    }
+    // A read of what a lane has just written adds nothing, nor does a read record below a write.
+    if (is_within && (before.kind == now.kind || (before.kind == kRaceWrite && now.kind == 0))) return;
+    const bool is_below = (before.bytes & ~now.bytes) == 0;
+    if (is_below && before.kind == 0 && now.kind == kRaceWrite) {
+      drop(i);
+    } else if (before.kind == now.kind) {
+      if (before.pc == now.pc)
+        same = i;
+      else if (!is_below || !covers_lanes(now, before))
+        other = i;
+      else
+        drop(i);
+    }
+  }
+  if (same == RaceCell::kRecords && free == 0) same = other;
+  if (same != RaceCell::kRecords) {
+    RaceRecord both = cell.record(same);
+    merge(both, now);
+    return cell.set(same, both);
+  }
+  auto at = static_cast<unsigned>(std::countr_zero(free));
+  if (free == 0) {
+    at = now.pc % RaceCell::kRecords;
+    for (unsigned i = 0; i < RaceCell::kRecords; ++i)
+      if ((cell.kind(i) & kRaceWrite) == 0) at = i;
+  }
+  cell.set(at, now);
 }
 
 }  // namespace tessera::emulator

@@ -65,10 +65,13 @@ void RaceDetector::publish_flag(RaceWarp& state, const Warp& warp, int lane, Rac
 
 void RaceDetector::strong_access(Warp& warp, const Instruction& in, int lane, const Target& target, std::size_t bytes,
                                  MemoryOrder order) {
-  const std::uint64_t key = flag_key(target);
-  if (key == 0) return;
   RaceWarp& state = *warp.race;
   const bool is_release = order.writes && (order.releases || state.view(lane).has_fenced);
+  // Nobody has told anything by a flag, and this tells nothing.
+  if (!is_release && flags_.empty() && (!order.acquires || launch_.prior_grids.empty()))
+    return access(warp, in, Mask{1} << lane, target, bytes, {order.writes, true, false, order.is_narrow});
+  const std::uint64_t key = flag_key(target);
+  if (key == 0) return;
   const std::uint64_t first = key / 4, last = (key + bytes - 1) / 4;
   if (order.reads && !flags_.empty())
     for (std::uint64_t word = first; word <= last; ++word)

@@ -91,7 +91,7 @@ void RaceDetector::report_scope(const RaceRecord& before, const RaceRecord& now,
 }
 
 int RaceDetector::lane_at(const RaceRecord& record, int byte) const {
-  const Mask lanes = lane_sets.set(code_of_word(record.lanes, byte / 4)).lanes;
+  const Mask lanes = record.lanes.of[static_cast<std::size_t>(byte / 4)];
   return lanes == 0 ? -1 : std::countr_zero(lanes);
 }
 
@@ -99,7 +99,7 @@ std::string RaceDetector::describe(const RaceRecord& record, int byte) const {
   const Instruction& in = launch_.entry.code[record.pc];
   const AgentInfo& who = info(record.agent);
   const bool has_parts = who.parts[3] != 0;
-  const Mask lanes = has_parts ? 0 : lane_sets.set(code_of_word(record.lanes, byte / 4)).lanes;
+  const Mask lanes = has_parts ? 0 : record.lanes.of[static_cast<std::size_t>(byte / 4)];
   const int first = lanes == 0 ? 0 : std::countr_zero(lanes), last = 31 - std::countl_zero(lanes);
   std::string text = fmt::format("{} by {} of CTA ({}, {}, {}) warp {}", is_write(record) ? "write" : "read",
                                  is_async(record) ? "an asynchronous operation" : "a thread", who.cta[0], who.cta[1],

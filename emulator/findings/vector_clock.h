@@ -24,13 +24,10 @@ class VectorClock {
   VectorClock() = default;
   explicit VectorClock(std::uint32_t cluster) : cluster_(cluster) {}
 
-  std::uint32_t at(Agent agent) const {
-    if (agent >> kAgentBits == cluster_) {
-      const std::uint32_t index = agent & (kMaxAgents - 1);
-      return index < own_.size() ? own_[index] : 0;
-    }
-    const auto it = find(agent);
-    return it != foreign_.end() && it->first == agent ? it->second : 0;
+  [[gnu::always_inline]] std::uint32_t at(Agent agent) const {
+    if (agent >> kAgentBits != cluster_) return of_foreign(agent);
+    const std::uint32_t index = agent & (kMaxAgents - 1);
+    return index < own_.size() ? own_[index] : 0;
   }
   /// at(agent) becomes at least `clock`.
   void raise(Agent agent, std::uint32_t clock) {
@@ -77,6 +74,11 @@ class VectorClock {
   std::vector<std::pair<Agent, std::uint32_t>>::const_iterator find(Agent agent) const {
     return std::lower_bound(foreign_.begin(), foreign_.end(), agent,
                             [](const auto& entry, Agent wanted) { return entry.first < wanted; });
+  }
+
+  std::uint32_t of_foreign(Agent agent) const {
+    const auto it = find(agent);
+    return it != foreign_.end() && it->first == agent ? it->second : 0;
   }
 
   std::uint32_t cluster_ = 0;  // clusters count from 1: a clock of no cluster keeps a list only

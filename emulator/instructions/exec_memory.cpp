@@ -132,26 +132,11 @@ void follow(Warp& w, const Instruction& in, int lane, const Target& target, std:
       w, in, lane, target, bytes,
       {(in.flags & kAcquire) != 0, (in.flags & kRelease) != 0, (in.flags & kNarrow) != 0, !is_write, is_write});
 }
-// Words one after the other, a lane each: a granule has up to four of them.
-void follow_words(Warp& w, const Instruction& in, const Target& first, bool is_write) {
-  const std::uint64_t begin = first.cta != nullptr ? first.offset : w.launch->memory.address_of(first.data);
-  if (first.shadow == nullptr || (first.cta == nullptr && begin == 0)) return;
-  for (unsigned lane = 0; lane < kLanes;) {
-    const std::uint64_t address = begin + 4 * lane;
-    const unsigned word = static_cast<unsigned>(address % 16 / 4);
-    const unsigned count = std::min(4 - word, kLanes - lane);
-    LaneCodes codes = 0;
-    for (unsigned i = 0; i < count; ++i)
-      codes |= LaneCodes{w.launch->race->lane_sets.code(Mask{1} << (lane + i))} << (16 * (word + i));
-    w.launch->race->access_granule(w, in, static_cast<int>(lane), first.cta, address / 16 * 16,
-                                   static_cast<std::uint16_t>(((1u << 4 * count) - 1) << (4 * word)), codes, is_write);
-    lane += count;
-  }
-}
 void follow_range(Warp& w, const Instruction& in, const Range& range, std::size_t bytes, bool is_write) {
   if (in.flags == 0 && w.race->views.size() == 1) {
     if (range.is_one) return w.launch->race->access(w, in, kAllLanes, range.first, bytes, {is_write});
-    if (range.is_dense && bytes == 4) return follow_words(w, in, range.first, is_write);
+    if (range.first.cta == nullptr || range.first.cta == w.cta)
+      return w.launch->race->access_lanes(w, in, range.first, range.delta.data(), bytes, is_write);
   }
   LaneAccesses weak(w, in, is_write);
   for (int lane = 0; lane < kLanes; ++lane) {
