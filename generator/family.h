@@ -134,6 +134,10 @@ struct Targets {
 inline constexpr Targets kWgmmaTargets{"sm_90a", [](Arch t) noexcept { return has_family(t, MmaFamily::wgmma); }};
 inline constexpr Targets kTcgen05Targets{"sm_100 and sm_103 with suffix a or f",
                                          [](Arch t) noexcept { return has_family(t, MmaFamily::tcgen05); }};
+/// Those that have nothing else. On the others what is asked for by name comes to such a family too, to be made or
+/// refused.
+inline constexpr Targets kMmaTargets{"sm_120 and sm_121 with suffix a or f",
+                                     [](Arch t) noexcept { return !loads_on(t).empty(); }};
 inline constexpr Targets kAllTargets{"sm_90a, and for sm_100, sm_103, sm_120 and sm_121 with suffix a or f",
                                      [](Arch t) noexcept { return !loads_on(t).empty(); }};
 

@@ -11,5 +11,20 @@ struct ModelDevice {
 
 inline constexpr ModelDevice kHopper{132, 1.7};
 inline constexpr ModelDevice kBlackwell{148, 1.85};  // by published figures: never measured
+/// Those whose tensor cores take operands from registers: rates of one multiprocessor, in each cycle of that clock.
+struct MmaDevice {
+  const char* name;
+  ModelDevice device;
+  double products = 0;      ///< of 16-bit operands with fp32 sums
+  double l2_bytes = 0;      ///< of one multiprocessor
+  double memory_bytes = 0;  ///< of all
+};
+// By published figures, for Hopper as far as it differs: never measured. An RTX 5090 has half the rate where sums are
+// fp32: 235 TFLOP/s at this clock. The L2's figure is that of an RTX PRO 6000, 8.7 TB/s for 188 multiprocessors, which
+// reaches 417 TFLOP/s; a DGX Spark's tensor cores some 100, its memory 273 GB/s.
+inline constexpr MmaDevice kRtx5090{"RTX 5090", {170, 2.7}, 256, 18, 664};
+inline constexpr MmaDevice kRtxPro6000{"RTX PRO 6000", {188, 2.15}, 512, 21, 833};
+inline constexpr MmaDevice kDgxSpark{"DGX Spark", {48, 2.05}, 512, 18, 133};
+inline constexpr MmaDevice kHopperByMma{"H100", kHopper, 1024, 64, 2235};
 
 }  // namespace tessera

@@ -27,7 +27,7 @@ FmhaLaunch launch_facts(const Config& c) {
           .copies_keys = c.kv_copy == KvCopy::cp_async,
           .copies_q = fmha::copies_q(c),
           .stores_o = has_descales(c.facts) || fmha::shares_blocks(c),
-          .swizzles_keys = fmha::shares_blocks(c),
+          .swizzles_keys = fmha::uses_mma_sync(c),
           .tile_rows = c.tile_m,
           .tile_n = c.tile_n,
           .merge_rows = kMergeRows,
@@ -45,7 +45,7 @@ FmhaLaunch launch_facts(const Config& c) {
 /// Who owns which bytes when, as templates/fmha hands them on: producer.cuh, consumer.cuh, epilogue.cuh, exchange.cuh.
 void describe_smem(const Config& config, Plan& plan) {
   const fmha::SmemLayout layout = fmha::smem_layout(config);
-  const int groups = fmha::consumer_warpgroups(config);
+  const int groups = fmha::row_groups(config);
   const auto add = [&](const fmha::SmemRegion& region, int slots, std::vector<MemoryPhase> phases) {
     if (region.bytes > 0) plan.smem.push_back({region.name, region.offset, region.bytes, slots, std::move(phases)});
   };
@@ -154,7 +154,7 @@ std::string FmhaOperator::call_of_step(const Config& config, std::size_t step) {
 }
 
 std::vector<SourceFile> FmhaOperator::generated_headers(const Config& config) {
-  if (fmha::shares_blocks(config)) return {{"wgmma_shapes.cuh", wgmma_header({})}};
+  if (fmha::uses_mma_sync(config)) return {{"wgmma_shapes.cuh", wgmma_header({})}};
   const fmha::WgmmaShape shapes[] = {fmha::score_wgmma(config), fmha::output_wgmma(config)};
   return {{"wgmma_shapes.cuh", wgmma_header(shapes)}};
 }

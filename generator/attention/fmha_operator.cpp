@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <span>
 
+#include "generator/attention/fmha_choice.h"
 #include "generator/attention/fmha_cost.h"
 #include "generator/attention/fmha_explain.h"
 #include "generator/attention/fmha_facts.h"
@@ -39,83 +40,12 @@ constexpr double kSmallBoxShare = 0.983;  // of the speed, for each halving of a
 constexpr double kThirdSlotGain = 1.004;  // where keys are looked up: loads have further to go ahead
 constexpr double kLastResort = 0.01;
 constexpr double kUnlikely = 0.5;
-constexpr int kMostOfSplit = 184;   // registers for S, P and O of a thread
-constexpr Hint kFewQueries = 64;    // a warpgroup's rows: with fewer, most of them would be idle
-constexpr Hint kEnoughTiles = 133;  // more than half of what an H200 has places for: two parts would not fit
-
-/// Whether sequences may be longer than others where their number of keys is said in memory.
-bool may_differ(const Fmha& p) {
-  return p.batch > 1 && (p.seqused != UsedLengths::none || p.kv_layout != KvLayout::dense);
-}
-
-/// Whether prefills and single queries may stand side by side: ragged queries, in the mean so few that most keys must
-/// be of earlier steps.
-bool may_be_step(const Fmha& p) {
-  return p.q_layout == QueryLayout::ragged && p.split_size == 0 && p.head_dim <= 256 && has_fmha_cost(p) &&
-         may_differ(p) && p.seqlen_k > 2 * p.seqlen_q;
-}
-
-/// Heads that are packed where the caller does not say: all of a key head's, if queries are known to be few.
-int packed_heads_of(const Fmha& p) {
-  if (p.kv_pools != KvPools::dense) return packed_heads_of_pools(p);
-  const Hint heads = packable_heads(p, may_be_step(p) ? std::max(p.seqlen_q, kFewQueries) : kFewQueries - 1);
-  return heads <= kShortLength ? static_cast<int>(heads) : 1;
-}
-
-/// Parts with a size of their own: what the choice may go by. Small tiles for few queries, and where sequences with few
-/// may be among the others, their heads side by side.
-Fmha of_sized_parts(const Fmha& p) {
-  Fmha one = known_of_kernel(p);
-  if (!one.split_kv) one.split_kv = SplitKv::dealt;
-  const bool has_few = one.seqlen_q >= 0 && one.seqlen_q < kFewQueries;
-  if (!one.tile_n && has_few && p.split_size % kFewQueries == 0) one.tile_n = kFewQueries;
-  if (!one.tile_m && has_few && one.mma_kind != MmaKind::mma_f16) one.tile_m = fmha::kRowsPerWarpgroup;
-  if (!one.pack_gqa && one.seqlen_q < 0) {
-    Fmha few = one;
-    few.seqlen_q = 1;
-    one.pack_gqa = packed_heads_of(few);
-  }
-  return one;
-}
-
-/// With the queries of one sequence.
-Fmha of_one_sequence(const Fmha& p) { return p.split_size > 0 ? of_sized_parts(p) : with_equal_queries(p); }
-
-/// Split where few tiles would leave a device idle beside long walks over the keys, or a long walk of one sequence
-/// beside short ones of others.
-SplitKv split_of(const Fmha& p, int pack_gqa) {
-  // A split launch needs a workspace: nobody gets one unasked, whose keys may be few.
-  if (!has_fmha_cost(p) || p.head_dim > 256) return SplitKv::off;
-  if (expected_keys(p) < kManyKeys) return SplitKv::off;
-  if (may_be_step(p)) return SplitKv::dealt;
-  if (p.seqlen_q > kFewQueries) return SplitKv::off;
-  if (may_differ(p)) return SplitKv::dealt;
-  if (has_tiles(p, pack_gqa, kEnoughTiles)) return SplitKv::off;
-  return p.q_layout == QueryLayout::ragged ? SplitKv::dealt : SplitKv::on;
-}
-
-fmha::HeadDims head_dims_of(const Fmha& problem) {
-  return {problem.head_dim, problem.head_dim_v.value_or(problem.head_dim)};
-}
+constexpr int kMostOfSplit = 184;  // registers for S, P and O of a thread
 
 MmaKind mma_kind_of(const Fmha& p);
 
 Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle) {
-  Config c{.facts = attention_facts(problem)};
-  c.tile_m = problem.tile_m.value_or(tile.tile_m);
-  c.tile_n = problem.tile_n.value_or(tile.tile_n);
-  c.stages = problem.stages.value_or(tile.stages);
-  c.swizzle = problem.swizzle.value_or(swizzle);
-  c.mma_kind = mma_kind_of(problem);
-  const KvCopy usual = fmha::has_pools(c) ? KvCopy::cp_async : default_kv_copy(c.facts.kv_layout, c.facts.page_size);
-  c.kv_copy = problem.kv_copy.value_or(usual);
-  c.cta_pair = fmha::needs_cta_pair(c.facts.head_dim);
-  c.pack_gqa = problem.pack_gqa.value_or(packed_heads_of(problem));
-  c.split_kv = problem.split_kv.value_or(split_of(problem, c.pack_gqa));
-  c.promote_every = problem.promote_every.value_or(fmha::default_promotion(c));
-  // Only a Config whose extents are sane is completed: completing evaluates products of them.
-  const bool is_sane = c.tile_m <= 1024 && c.tile_n <= 1024 && c.stages <= 1024;
-  return is_sane ? fmha::complete(c) : c;
+  return fmha_config(problem, tile, swizzle, mma_kind_of(problem));
 }
 
 /// mma.sync where a sequence has few rows and nothing that is pinned speaks against its tile: for up to 16 over 8-bit
@@ -124,14 +54,14 @@ Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle) {
 MmaKind mma_kind_of(const Fmha& p) {
   if (p.mma_kind) return *p.mma_kind;
   const int most_rows = widens_keys(attention_facts(p)) ? fmha::kRowsOfWarpMma : fmha::kRowsOfWarpMma / 2;
-  if (p.seqlen_q < 1 || p.seqlen_q > most_rows || may_be_step(p)) return MmaKind::wgmma_f16;
-  if (head_dims_of(p).head_dim_v > 128) return MmaKind::wgmma_f16;  // not measured
-  const int pack_gqa = p.pack_gqa.value_or(packed_heads_of(p));
+  if (p.seqlen_q < 1 || p.seqlen_q > most_rows || fmha_may_be_step(p)) return MmaKind::wgmma_f16;
+  if (fmha_head_dims(p).head_dim_v > 128) return MmaKind::wgmma_f16;  // not measured
+  const int pack_gqa = p.pack_gqa.value_or(fmha_packed_heads(p));
   if (p.seqlen_q * pack_gqa > most_rows) return MmaKind::wgmma_f16;
   Fmha few = p;
   few.mma_kind = MmaKind::mma_f16;
   const Config config = config_of(few, fmha::tile_of_warps(attention_facts(p)), Swizzle::none);
-  return fmha::why_invalid(config).ok() ? MmaKind::mma_f16 : MmaKind::wgmma_f16;
+  return fmha::shares_blocks(config) && fmha::why_invalid(config).ok() ? MmaKind::mma_f16 : MmaKind::wgmma_f16;
 }
 
 /// The default where `keys` are expected.
@@ -265,7 +195,7 @@ std::string traits_of(const Config& c) {
   if (c.facts.kv_layout == KvLayout::ragged) text += ", ragged keys";
   if (widens_keys(c.facts)) text += fmt::format(", keys in {}", to_word(c.facts.kv_dtype));
   if (fmha::has_pools(c)) text += ", two pools of keys";
-  if (fmha::shares_blocks(c)) text += ", mma.sync";
+  if (fmha::uses_mma_sync(c)) text += ", mma.sync";
   if (c.kv_copy == KvCopy::cp_async) text += " by cp.async";
   if (fmha::is_split(c)) text += fmha::is_dealt(c) ? ", keys dealt" : ", keys split";
   if (has_split_size(c.facts)) text += fmt::format(" in parts of {}", c.facts.split_size);
@@ -281,7 +211,7 @@ double share_of_step(const Config& c, const Fmha& problem) {
 
 /// What there are kernels for of e4m3 q, k and v.
 void require_8_bit(const Fmha& problem) {
-  const fmha::HeadDims facts = head_dims_of(problem);
+  const fmha::HeadDims facts = fmha_head_dims(problem);
   const auto refuse = [&](const std::string& with) {
     throw Error(ErrorKind::unsupported,
                 fmt::format("fmha has no kernel for dtype {} with {}", to_word(problem.dtype), with));
@@ -295,7 +225,7 @@ void require_8_bit(const Fmha& problem) {
 }  // namespace
 
 void FmhaOperator::require_facts(const Fmha& problem) {
-  const fmha::HeadDims facts = head_dims_of(problem);
+  const fmha::HeadDims facts = fmha_head_dims(problem);
   const auto is_asked = [&](const fmha::HeadDims& h) {
     return h.head_dim == facts.head_dim && h.head_dim_v == facts.head_dim_v;
   };
@@ -349,10 +279,10 @@ std::vector<Config> candidates_of_warps(const Fmha& problem) {
 }  // namespace
 
 std::vector<Config> FmhaOperator::candidates(const Fmha& asked) {
-  const Fmha problem = of_one_sequence(asked);
-  const fmha::HeadDims facts = head_dims_of(problem);
+  const Fmha problem = fmha_of_one_sequence(asked);
+  const fmha::HeadDims facts = fmha_head_dims(problem);
   if (mma_kind_of(problem) == MmaKind::mma_f16) return candidates_of_warps(problem);
-  const int pack_gqa = problem.pack_gqa.value_or(packed_heads_of(problem));
+  const int pack_gqa = problem.pack_gqa.value_or(fmha_packed_heads(problem));
   const Tile standard =
       fmha::standard_tile(attention_facts(problem), pack_gqa, problem.seqlen_k, problem.promote_every.value_or(1) != 0);
   const Swizzle widest = fmha::widest_swizzle(config_of(problem, standard, Swizzle::none));
@@ -372,15 +302,15 @@ std::vector<Config> FmhaOperator::candidates(const Fmha& asked) {
 }
 
 double FmhaOperator::score(const Config& config, const Fmha& asked) {
-  const Fmha problem = of_one_sequence(asked);
+  const Fmha problem = fmha_of_one_sequence(asked);
   double share = (spills(config) ? kLastResort : 1) * share_of_boxes(config) * share_of_slots(config);
-  if (fmha::has_whole_tiles(config) && may_be_step(problem)) share *= share_of_step(config, problem);
+  if (fmha::has_whole_tiles(config) && fmha_may_be_step(problem)) share *= share_of_step(config, problem);
   if (has_fmha_cost(problem)) return 1e6 / fmha_cost(config, problem) * (is_modelled(config) ? share : kLastResort);
   return expected_share(config, problem.seqlen_k) * useful_work(config, problem) * share;
 }
 
 std::string FmhaOperator::merit(const Config& config, const Fmha& asked) {
-  const Fmha problem = of_one_sequence(asked);
+  const Fmha problem = fmha_of_one_sequence(asked);
   if (has_fmha_cost(problem)) return fmt::format("modelled at {:.1f} us", fmha_cost_us(fmha_cost(config, problem)));
   std::string text;
   if (config == default_of(config, problem.seqlen_k)) {
@@ -443,10 +373,10 @@ std::string FmhaOperator::explain(const Config& config, const Verdict& verdict) 
       return fmt::format("head_dim {} with kv_dtype e4m3, at most {} allowed (registers beside the exchange)", found,
                          bound);
     case Rule::tile_m_of_warps:
-      return fmt::format("tile_m {} with mma_kind mma.f16, {} needed (mma.sync M)", found, bound);
+      return fmt::format("tile_m {} with mma_kind mma.f16, {}, 64, 128 or 256 needed", found, bound);
     case Rule::facts_of_warps:
-      return "mma_kind mma.f16 with head_dim above 256 or no multiple of 16, dtype e4m3, kv_pools or v_layout k: take "
-             "wgmma.f16";
+      return fmt::format("tile_m 16 with head_dim {}, a multiple of 16 needed: take tile_m 64",
+                         head_dims_text(config.facts.head_dim, config.facts.head_dim_v));
     case Rule::pools_need_cp_async:
       return "kv_copy tma, rows of two pools of keys come by threads: take cp_async";
     case Rule::k_major_v_of_placed_keys:
@@ -469,7 +399,7 @@ std::string FmhaOperator::kernel_name(Arch arch, const Config& config) {
   if (fmha::is_packed(config)) name += fmt::format("_pack{}", config.pack_gqa);
   if (fmha::is_split(config)) name += fmha::is_dealt(config) ? "_dealt" : "_split";
   if (fmha::has_pools(config)) name += "_pools";
-  if (fmha::shares_blocks(config)) name += "_mma";
+  if (fmha::uses_mma_sync(config)) name += "_mma";
   return name;
 }
 

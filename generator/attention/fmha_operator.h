@@ -19,6 +19,8 @@ struct FmhaOperator {
   using Verdict = tessera::Verdict<fmha::Rule>;
   static constexpr std::string_view kName = "fmha";
 
+  /// Whether mma.sync is not pinned: see fmha_mma_operator.h.
+  static bool serves(const Fmha& problem) { return problem.mma_kind != MmaKind::mma_f16; }
   /// Throws Error{unsupported} for a head_dim or type that no kernel is made for.
   static void require_facts(const Fmha& problem);
   /// In order of preference among equal scores; not empty, may repeat. Pins are obeyed, legal or not.
@@ -51,7 +53,7 @@ struct FmhaOperator {
   template <class Visit>
   static void visit_fields(const Config& config, Visit&& visit) {
     const auto& [facts, tile_m, tile_n, stages, q_stages, swizzle, mma_kind, kv_copy, ping_pong, cta_pair, pack_gqa,
-                 split_kv, promote_every] = config;
+                 split_kv, promote_every, sm_smem_bytes] = config;
     visit_facts(facts, visit);
     visit("tile_m", tile_m);
     visit("tile_n", tile_n);
@@ -65,6 +67,7 @@ struct FmhaOperator {
     visit("pack_gqa", pack_gqa);
     visit("split_kv", split_kv);
     visit("promote_every", promote_every);
+    visit("sm_smem_bytes", sm_smem_bytes);
   }
   /// Those that a Problem may pin: of dense keys no size of pages.
   template <class Visit>

@@ -1,6 +1,7 @@
 #include "tessera/fmha_problem.h"
 
 #include "generator/attention/fmha_latent_operator.h"
+#include "generator/attention/fmha_mma_operator.h"
 #include "generator/attention/fmha_operator.h"
 #include "generator/attention/fmha_tcgen05_operator.h"
 #include "generator/facts.h"
@@ -55,7 +56,7 @@ Selector promotion_field() {
 
 std::span<const Selector> fmha_fields() {
   static const std::vector<Selector> table = {
-      field<&Fmha::arch>("arch", "arch", "target: sm_90a, or sm_100, sm_103 with a or f"),
+      field<&Fmha::arch>("arch", "arch", "target: sm_90a, or sm_100, sm_103, sm_120, sm_121 with a or f"),
       field<&Fmha::head_dim>(
           "head-dim", "head_dim",
           "elements of a head of q and k: 16, 32, 64, 72, 80, 96, 128, 160, 192, 256 or 512; 576 with v_is_k"),
@@ -99,7 +100,7 @@ std::span<const Selector> fmha_fields() {
       field<&Fmha::split_kv>(
           "split-kv", "split_kv",
           "whether CTAs share a tile's keys, for a second kernel to merge: num_splits to each (on), or dealt by the "
-          "lengths in memory (dealt, sm_90a only)"),
+          "lengths in memory (dealt, not on sm_100 and sm_103)"),
       promotion_field(),
       field<&Fmha::batch>("batch", "batch", "expected number of sequences"),
       field<&Fmha::heads_q>("heads-q", "heads_q", "expected number of query heads"),
@@ -122,9 +123,9 @@ std::span<const Selector> fmha_fields() {
 
 namespace {
 
-constexpr FamilyRow kFmhaFamilies[] = {family_row<FmhaLatentOperator>("wgmma_latent", kWgmmaTargets),
-                                       family_row<FmhaOperator>("wgmma", kWgmmaTargets),
-                                       family_row<FmhaTcgen05Operator>("tcgen05", kTcgen05Targets)};
+constexpr FamilyRow kFmhaFamilies[] = {
+    family_row<FmhaLatentOperator>("wgmma_latent", kWgmmaTargets), family_row<FmhaOperator>("wgmma", kWgmmaTargets),
+    family_row<FmhaTcgen05Operator>("tcgen05", kTcgen05Targets), family_row<FmhaMmaOperator>("mma", kMmaTargets)};
 constexpr OperatorType kFmha = make_operator_type<Fmha>(fmha_fields, kFmhaFamilies);
 
 }  // namespace

@@ -20,10 +20,11 @@ struct Rates {
   double l2_bytes_per_cycle;      ///< one multiprocessor
   double memory_bytes_per_cycle;  ///< all
 };
-// An RTX 5090 has half the rate where sums are fp32: 235 TFLOP/s at this clock, twice that with 8 bits. The L2's figure
-// is that of an RTX PRO 6000, 8.7 TB/s for 188 multiprocessors.
-constexpr Rates kGeForce{{170, 2.7}, 256, 2, 4, 4, 8, 18, 664};
-constexpr Rates kByPin{kHopper, 1024, 0.5, 2, 1, 1, 64, 2235};  // which widens e4m3 and e5m2
+constexpr Rates rates_of(const MmaDevice& d, double fp8, double int8, double mx8, double four_bit) {
+  return {d.device, d.products, fp8, int8, mx8, four_bit, d.l2_bytes, d.memory_bytes};
+}
+constexpr Rates kGeForce = rates_of(kRtx5090, 2, 4, 4, 8);
+constexpr Rates kByPin = rates_of(kHopperByMma, 0.5, 2, 1, 1);  // which widens e4m3 and e5m2
 
 constexpr double kSmemBytesPerCycle = 128;  // of one multiprocessor
 constexpr double kSlotCycles = 1500;        // from a slot's release to its next contents

@@ -13,10 +13,6 @@
 
 namespace tessera {
 
-/// Those that have nothing else. On the others what is asked for by name comes here too, to be made or refused.
-inline constexpr Targets kMmaTargets{"sm_120 and sm_121 with suffix a or f",
-                                     [](Arch t) noexcept { return !loads_on(t).empty(); }};
-
 struct GemmMmaOperator {
   using Problem = Gemm;
   using Config = gemm_mma::Config;

@@ -48,7 +48,7 @@ struct Consumer {
   Scale scale = scale_of<C>(p);  // 8-bit keys: of the tile that was begun
   attention::Altering altering = attention::altering_of<C>(p);
   // Taken from lane 0, so that the compiler knows one value for the warp and can keep addresses in uniform registers.
-  const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / kWarpgroupThreads, 0) - 1;
+  int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / kWarpgroupThreads, 0) - 1;
   KvPosition kv = KvPosition{}.previous();  // of the last scores that were issued
   QPosition q = QPosition{}.previous();     // of the last tile that was begun
   int first_row = 0;                        // of that tile
@@ -90,7 +90,7 @@ struct Consumer {
   __device__ __forceinline__ void release(const KvPosition& at) const {
     if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barrier_at<kEmpty>(smem, at.slot()));
   }
-  __device__ __forceinline__ int q_index() const { return q.slot() * kWarpgroups + warpgroup; }
+  __device__ __forceinline__ int q_index() const { return q.slot() * row_groups(C) + warpgroup; }
   // Beside the exchange of CTA pairs no registers are left to keep what follows from the address.
   __device__ __forceinline__ unsigned q_slot() const {
     const int slot = static_cast<int>(smem) + kLayout.q.offset + q_index() * q_slot_bytes(C);

@@ -17,7 +17,7 @@ namespace tessera::fmha {
 template <Config C>
 __device__ __forceinline__ void copy_q(const Params& p, unsigned smem, const TileIndex& tile, const HeadIndex& at,
                                        bool is_real, const RingPosition<C.q_stages>& q_ring) {
-  constexpr int kWarpgroups = consumer_warpgroups(C);
+  constexpr int kWarpgroups = row_groups(C);
   constexpr int kBytes = dtype_bytes(C.facts.dtype);
   constexpr int kSpan = swizzle_span_bytes(C.swizzle);
   constexpr int kChunks = kSpan / 16;
@@ -64,7 +64,7 @@ __device__ __forceinline__ void copy_queries(const Params& p, const Schedule<C>&
 #pragma unroll 1
   for (int round = 0;; round = schedule.next(round, tile)) {
     const bool is_real = schedule.has(round);
-    if (!is_real && (C.q_stages == 1 || round == 0)) break;
+    if (!is_real && (!joins_tiles(C) || round == 0)) break;
     tile = schedule.at(round);
     copy_q<C>(p, smem, tile, head_of<C>(p, tile), is_real, q_ring);
     if (!is_real) break;

@@ -262,7 +262,7 @@ __device__ __forceinline__ void store_rows_of_part(const Params& p, const Accumu
 template <Config C>
 __device__ __forceinline__ void store_part(const Params& p, const Accumulator<C>& output, const TileIndex& tile,
                                            int row, int warpgroup, const RingPosition<C.q_stages>& q, unsigned smem) {
-  const int index_of_slot = q.slot() * consumer_warpgroups(C) + warpgroup;
+  const int index_of_slot = q.slot() * row_groups(C) + warpgroup;
   if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barrier_at<barriers(C).q_empty>(smem, index_of_slot));
   store_rows_of_part<C>(p, output, tile, row);
 }
@@ -273,12 +273,13 @@ template <Config C>
 __device__ __forceinline__ void stage_output(const Accumulator<C>& output, int warpgroup,
                                              const RingPosition<C.q_stages>& q, unsigned smem) {
   constexpr Barriers kBarriers = barriers(C);
-  const int index = q.slot() * consumer_warpgroups(C) + warpgroup;
+  const int index = q.slot() * row_groups(C) + warpgroup;
   const unsigned slot = smem + smem_layout(C).q.offset + index * q_slot_bytes(C);
 #pragma unroll
   for (int pass = 0; pass < o_passes(C); ++pass) {
     if (pass > 0) ptx::mbarrier_wait_parity(barrier_at<kBarriers.o_read>(smem, warpgroup), tile_parity(q));
-    if (pass == 0) ptx::barrier_sync(kBarrierOfWarpgroup + warpgroup, kWarpgroupThreads);
+    if constexpr (!owns_rows(C))
+      if (pass == 0) ptx::barrier_sync(kBarrierOfWarpgroup + warpgroup, kWarpgroupThreads);
     if constexpr (C.facts.output == Output::normalized) {
       stage_normalized<C>(output, slot);
     } else {
@@ -309,7 +310,7 @@ __device__ __forceinline__ void hand_over_ragged(const Params& p, const Accumula
     return;
   }
   constexpr Barriers kBarriers = barriers(C);
-  const int index = q.slot() * consumer_warpgroups(C) + warpgroup;
+  const int index = q.slot() * row_groups(C) + warpgroup;
   store_rows<C>(p, output, tile, row);
 #pragma unroll
   for (int pass = 0; pass < o_passes(C); ++pass) {
@@ -324,7 +325,7 @@ template <Config C>
 __device__ __forceinline__ void store_output(const Params& p, unsigned smem, const TileIndex& tile, const HeadIndex& at,
                                              const RingPosition<C.q_stages>& q) {
   constexpr Barriers kBarriers = barriers(C);
-  constexpr int kWarpgroups = consumer_warpgroups(C);
+  constexpr int kWarpgroups = row_groups(C);
   constexpr int kPanels = v_columns(C) / o_passes(C) / o_span_elements(C);
 #pragma unroll 1  // unrolled, the addresses spill
   for (int i = 0; i < o_passes(C) * kWarpgroups; ++i) {

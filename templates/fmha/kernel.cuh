@@ -15,6 +15,7 @@
 #include "fmha/passed_tiles.cuh"
 #include "fmha/producer.cuh"
 #include "fmha/ragged.cuh"
+#include "fmha/row_warps.cuh"
 #include "fmha/step_8_bit.cuh"
 #include "fmha/step_work.cuh"
 #include "fmha/transpose.cuh"
@@ -37,7 +38,7 @@ namespace tessera::fmha {
 template <Config C>
 __device__ __forceinline__ void init_barriers(unsigned smem) {
   constexpr Barriers kBarriers = barriers(C);
-  constexpr int kNumQ = C.q_stages * consumer_warpgroups(C);
+  constexpr int kNumQ = C.q_stages * row_groups(C);
   constexpr int kLoaders = has_widening_warps(C) ? kWideningWarps : C.kv_copy == KvCopy::cp_async ? 32 : 1;
 #pragma unroll
   for (int i = 0; i < kNumQ; ++i) {
@@ -56,7 +57,7 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
     ptx::mbarrier_init(barrier_at<kBarriers.v_empty>(smem, i), 4 * consumer_warpgroups(C));
   }
 #pragma unroll
-  for (int i = 0; i < consumer_warpgroups(C); ++i) {
+  for (int i = 0; i < row_groups(C); ++i) {
     if constexpr (has_storing_warp(C)) ptx::mbarrier_init(barrier_at<kBarriers.o_read>(smem, i), 1);
     if constexpr (C.cta_pair) {
       ptx::mbarrier_init(barrier_at<kBarriers.exchange_full>(smem, i), 1);
@@ -139,6 +140,8 @@ __device__ __forceinline__ void kernel(const Params& params) {
     }
     if constexpr (shares_blocks(C)) {
       consume_shared<C>(params, schedule, smem);
+    } else if constexpr (owns_rows(C)) {
+      consume_rows<C>(params, schedule, smem);
     } else {
       consume<C>(params, schedule, smem);
     }

@@ -139,7 +139,7 @@ __device__ __forceinline__ void produce_keys(const Params& p, const Walk& schedu
 #pragma unroll 1
   for (int round = 0;; round = schedule.next(round, tile)) {
     const bool is_real = schedule.has(round);
-    if (!is_real && (C.q_stages == 1 || round == 0)) break;
+    if (!is_real && (!joins_tiles(C) || round == 0)) break;
     tile = schedule.at(round);
     load_key_blocks<C, kIsV>(p, smem, schedule, tile, head_of<C>(p, tile), is_real, ring, tail_parity);
     if (!is_real) break;

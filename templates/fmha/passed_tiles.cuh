@@ -42,7 +42,7 @@ __device__ __forceinline__ void pass_tile(const Params& p, unsigned smem, const 
                               word(keys.key_of(blocks.begin))});
   ptx::st_shared_u32(to + 48, word(end_of_loads(p, keys, blocks)));
 #pragma unroll 1
-  for (int warpgroup = 0; warpgroup < consumer_warpgroups(C); ++warpgroup) {
+  for (int warpgroup = 0; warpgroup < row_groups(C); ++warpgroup) {
     const int hidden = keys.hidden_of(blocks, tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup);
     ptx::st_shared_u32(to + 32 + 4 * warpgroup, word(hidden));
   }

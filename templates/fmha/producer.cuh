@@ -90,7 +90,7 @@ __device__ __forceinline__ void load_q(const Params& p, unsigned smem, const Til
   if constexpr (copies_q(C)) return;
   constexpr SmemLayout kLayout = smem_layout(C);
   constexpr Barriers kBarriers = barriers(C);
-  constexpr int kWarpgroups = consumer_warpgroups(C);
+  constexpr int kWarpgroups = row_groups(C);
 #pragma unroll 1
   for (int warpgroup = 0; warpgroup < kWarpgroups; ++warpgroup) {
     const int slot = q_ring.slot() * kWarpgroups + warpgroup;
@@ -123,7 +123,7 @@ __device__ __forceinline__ void load_and_pass(const Params& p, unsigned smem) {
 #pragma unroll 1
   for (int round = 0;; round = schedule.next(round, tile)) {
     const bool is_real = schedule.has(round);
-    if (!is_real && (C.q_stages == 1 || round == 0)) return pass_the_end<C>(smem, round);
+    if (!is_real && (!joins_tiles(C) || round == 0)) return pass_the_end<C>(smem, round);
     tile = schedule.at(round);
     pass_tile<C>(p, smem, tile, is_real, round);
     const auto tiles_before = static_cast<unsigned>(round);
@@ -154,7 +154,7 @@ __device__ __forceinline__ void produce(const Params& p, const Walk& schedule, u
   for (int round = 0;; round = schedule.next(round, tile)) {
     // The step that closes the last tile works on a tile beyond: one that is not there, so what comes are zeros.
     const bool is_real = schedule.has(round);
-    if (!is_real && (C.q_stages == 1 || warp == kWarpOfO || round == 0)) break;
+    if (!is_real && (!joins_tiles(C) || warp == kWarpOfO || round == 0)) break;
     tile = schedule.at(round);
     const HeadIndex at = head_of<C>(p, tile);
     if (!passes_tiles(C) && warp == kWarpOfQ) {

@@ -36,6 +36,14 @@ struct Panels {
   }
 };
 
+// Before a slot is given back to TMA, by all lanes. Loads of the generic proxy and TMA's writes after them are
+// ordered by a proxy fence alone: without it ptxas lets the arrival overtake ldmatrix whose result nobody has used
+// yet, and on Hopper the next block came into one of some 10^9 of them.
+__device__ __forceinline__ void end_reads() {
+  ptx::fence_proxy_async_shared();
+  __syncwarp();
+}
+
 template <Config C>
 struct SharedConsumer : Consumer<C> {
   static constexpr Config kWarp = of_one_warp(C);
@@ -151,14 +159,6 @@ struct SharedConsumer : Consumer<C> {
       scale_and_mask<kWarp>(scores, this->p, this->lengths(), this->scale.factor(), row, first);
     if constexpr (C.facts.tree_mask != TreeMask::none)
       hide_by_tree<kWarp>(scores, this->p, this->lengths(), this->token, row, first);
-  }
-
-  // Before a slot is given back to TMA, by all lanes. Loads of the generic proxy and TMA's writes after them are
-  // ordered by a proxy fence alone: without it ptxas lets the arrival overtake ldmatrix whose result nobody has used
-  // yet, and on Hopper the next block came into one of some 10^9 of them.
-  __device__ __forceinline__ static void end_reads() {
-    ptx::fence_proxy_async_shared();
-    __syncwarp();
   }
 
   __device__ __forceinline__ void step(const QueryFragments& q, Accumulator<C>& output) {

@@ -143,7 +143,7 @@ __device__ __forceinline__ void widen(const Params& p, const Schedule<C>& schedu
 template <Config C>
 __device__ __forceinline__ void store_whole(const Params& p, const Accumulator<C>& output, const TileIndex& tile,
                                             int row, int warpgroup, const RingPosition<C.q_stages>& q, unsigned smem) {
-  const int index = q.slot() * consumer_warpgroups(C) + warpgroup;
+  const int index = q.slot() * row_groups(C) + warpgroup;
   if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barrier_at<barriers(C).q_empty>(smem, index));
   store_rows<C>(p, output, tile, row);
 }

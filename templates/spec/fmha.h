@@ -115,12 +115,12 @@ using common::SmemRegion;
 
 // What a consumer thread holds of S (fp32), P (the next A operand) and O (fp32).
 TESSERA_HD constexpr int accumulator_registers(const Config& c) {
-  if (shares_blocks(c)) return registers_of_warp(c);
+  if (uses_mma_sync(c)) return registers_of_warp(c);
   return c.tile_n / 2 + c.tile_n * dtype_bytes(p_dtype(c)) / 8 + v_columns(c) / 2;
 }
 
 struct SmemLayout {
-  SmemRegion q;          // [q_stages][consumer warpgroup][columns / span][64][span]; O leaves through the same bytes
+  SmemRegion q;          // [q_stages][row group][columns / span][64][span]; O leaves through the same bytes
   SmemRegion k;          // [stages][columns / span][tile_n][span]
   SmemRegion v;          // as k; K-major, and transposed 8-bit: [stages][tile_n / span][columns][span]
   SmemRegion exchange;   // CTA pairs: [consumer warpgroup][tile_n / 8][thread][4], the other CTA's scores, fp32
@@ -137,14 +137,14 @@ struct SmemLayout {
 };
 
 struct Barriers {
-  BarrierRow q_full;   // [q_stages][consumer warpgroup]
+  BarrierRow q_full;   // [q_stages][row group]
   BarrierRow q_empty;  // as q_full
   BarrierRow k_full;   // [stages]
   BarrierRow k_empty;
   BarrierRow v_full;
   BarrierRow v_empty;
   BarrierRow o_full;          // as q_full
-  BarrierRow o_read;          // [consumer warpgroup]
+  BarrierRow o_read;          // [row group]
   BarrierRow exchange_full;   // [consumer warpgroup], CTA pairs only
   BarrierRow exchange_empty;  // as exchange_full
   BarrierRow tail;            // one, of keys that do not lie dense: V's boxes in which a sequence ends are there
@@ -157,7 +157,7 @@ struct Barriers {
 };
 // The first one at `offset` of the shared memory at `smem`.
 TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigned smem) {
-  const int groups = consumer_warpgroups(c);
+  const int groups = row_groups(c);
   const int num_q = c.q_stages * groups;
   const int exchanging = c.cta_pair ? groups : 0;
   const int raw = raw_stages(c), raw_v = raw_v_stages(c);
@@ -204,7 +204,7 @@ TESSERA_HD constexpr int exchange_slot_bytes(const Config& c) {
 
 TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   SmemLayout layout;
-  const int groups = consumer_warpgroups(c);
+  const int groups = row_groups(c);
   const int num_q = c.q_stages * groups;
   layout.q = {"q", 0, num_q * q_slot_bytes(c)};
   layout.k = {"k", end_of(layout.q), c.stages * k_slot_bytes(c)};
@@ -250,7 +250,7 @@ TESSERA_HD constexpr LoadRing load_ring(const Config& c, bool is_v, unsigned sme
 TESSERA_HD constexpr int ctas_per_sm(const Config& c) {
   if (has_widening_warps(c)) return fits_two_widened(c) ? 2 : 1;
   const bool is_small = consumer_warpgroups(c) == 1 && !c.cta_pair && c.facts.head_dim_v <= 128 && c.tile_n <= 192;
-  return is_small && smem_layout(c).total_bytes <= kMaxSmemBytesOfTwo ? 2 : 1;
+  return is_small && smem_layout(c).total_bytes <= most_smem_bytes_of_two(c) ? 2 : 1;
 }
 
 // Registers per thread: at entry, as __launch_bounds__(num_threads, ctas_per_sm) deals them, and after setmaxnreg. The
@@ -288,7 +288,15 @@ TESSERA_HD constexpr RegisterBudget register_budget_of_pages(const Config& c) {
   }
 }
 
+// With rows of their own consumers leave more to loads that need it, unless they have two groups of rows.
+TESSERA_HD constexpr RegisterBudget register_budget_of_rows(const Config& c) {
+  if (consumer_warpgroups(c) == 1)
+    return ctas_per_sm(c) == 2 ? RegisterBudget{128, 72, 184} : RegisterBudget{248, 248, 248};
+  return row_blocks(c) == 2 ? RegisterBudget{168, 56, 224} : RegisterBudget{168, 72, 216};
+}
+
 TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
+  if (owns_rows(c) && (has_busy_loads(c) || is_dealt(c))) return register_budget_of_rows(c);
   if (has_widening_warps(c)) {
     const int ctas = ctas_per_sm(c);
     return {entry_registers_of_widened(c, ctas), widening_registers(c, ctas), consumer_registers_of_widened(c, ctas)};
@@ -388,7 +396,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   }
   const int entry_registers = register_budget(c).entry - kRegistersBesideInstruction;
   const int instruction_n = c.tile_n > v_columns(c) ? c.tile_n : v_columns(c);
-  if (!shares_blocks(c) && instruction_n / 2 > entry_registers)
+  if (!uses_mma_sync(c) && instruction_n / 2 > entry_registers)
     return {Rule::instruction_exceeds_registers, instruction_n / 2, entry_registers};
   if (c.pack_gqa < 1 || c.pack_gqa > kMaxPackedHeads) {
     return {Rule::pack_gqa_out_of_range, c.pack_gqa, kMaxPackedHeads};
@@ -404,7 +412,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   const Verdict<Rule> of_v_layout = why_invalid_v(c);
   if (!of_v_layout.ok()) return of_v_layout;
   const int bytes = smem_layout(c).total_bytes;
-  if (bytes > kMaxSmemBytes) return {Rule::shared_memory_exceeded, bytes, kMaxSmemBytes};
+  if (bytes > most_smem_bytes(c)) return {Rule::shared_memory_exceeded, bytes, most_smem_bytes(c)};
   return {};
 }
 
@@ -523,9 +531,9 @@ TESSERA_HD constexpr bool locks_joined(const Config& c) {
 // pins.
 TESSERA_HD constexpr Config complete(Config c) {
   c.cta_pair = needs_cta_pair(c.facts.head_dim);
-  c.ping_pong = consumer_warpgroups(c) >= 2;
+  c.ping_pong = consumer_warpgroups(c) >= 2 && !uses_mma_sync(c);
   c.q_stages = 2;
-  if (smem_layout(c).total_bytes > kMaxSmemBytes || (has_widening_warps(c) && raw_stages(c) < 2)) c.q_stages = 1;
+  if (smem_layout(c).total_bytes > most_smem_bytes(c) || (has_widening_warps(c) && raw_stages(c) < 2)) c.q_stages = 1;
   // A tile's Q is in registers once it has begun: the next one's may come.
   if (shares_blocks(c)) c.q_stages = 1;
   if (locks_joined(c)) c.q_stages = 1;

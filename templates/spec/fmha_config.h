@@ -11,7 +11,7 @@ namespace tessera::fmha {
 // One specialisation. A structural type: it is a template parameter of the device code.
 struct Config {
   AttentionFacts facts{};
-  int tile_m = 128;  // rows of a CTA: 64 for each consumer warpgroup, or 16; a row is a query of a head
+  int tile_m = 128;  // rows of a CTA: 64 for each consumer warpgroup, or 16, or 128; a row is a query of a head
   int tile_n = 128;  // keys of a step
   int stages = 2;    // slots of the K ring and of the V ring
   int q_stages = 1;  // slots for Q: with 2 the next tile's Q is loaded while this one is worked on
@@ -23,6 +23,7 @@ struct Config {
   int pack_gqa = 1;                 // query heads of a key head whose rows share a tile; 1: a tile has rows of one head
   SplitKv split_kv = SplitKv::off;  // CTAs share a tile's keys, a second kernel merges
   int promote_every = 0;            // 8 bits: keys after which sums become fp32, a multiple of tile_n; 0: never
+  int sm_smem_bytes = kSmemBytesOfSm;  // that a multiprocessor has
 
   TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
 };
@@ -48,7 +49,7 @@ enum class Rule {
   head_dim_not_multiple_of_span,   // bytes of a CTA's columns of Q or V; bytes of the swizzle span
   tile_m_not_multiple_of_64,       // tile_m; 64 (wgmma M)
   tile_m_out_of_range,             // tile_m; 256
-  tile_m_of_warps,                 // tile_m; 16 (mma.sync M)
+  tile_m_of_warps,                 // tile_m; 16 (mma.sync M): or 64, 128, 256
   facts_of_warps,                  // 1 for each of: CTA pairs, 8 bits in all, pools, K-major V, padded columns; 0
   tile_n_not_multiple_of_16,       // tile_n; 16, of 8 bits 32 (wgmma K of P V), shared by four warps 64
   tile_n_out_of_range,             // tile_n; 256 (wgmma N of Q K^T, TMA box)
@@ -57,7 +58,7 @@ enum class Rule {
   ping_pong_needs_two_warpgroups,  // consumer warpgroups; 2
   accumulators_exceed_registers,   // registers for S, P and O per thread; those that the budget leaves
   instruction_exceeds_registers,   // accumulators of one wgmma per thread; those that the launch bounds leave
-  shared_memory_exceeded,          // bytes; 232,448
+  shared_memory_exceeded,          // bytes; 232,448, on sm_120 and sm_121 101,376
   pack_gqa_out_of_range,           // pack_gqa; 65,536
   tile_n_not_multiple_of_span,     // bytes of tile_n keys of a K-major V; bytes of the swizzle span
   k_major_v_of_used_keys,          // bytes of a key; 16 (TMA starts at multiples of it along keys)
@@ -78,13 +79,18 @@ enum class Rule {
 
 // For requires clauses and template arguments: with C.facts there, NVRTC takes two names of one type for two types.
 TESSERA_HD constexpr bool has_pools(const Config& c) { return tessera::has_pools(c.facts); }
-// Whether a tile is 16 rows, few queries, and the consumer warps share each block's keys: mma.sync. See
-// spec/fmha_warps.h.
-TESSERA_HD constexpr bool shares_blocks(const Config& c) { return c.mma_kind == MmaKind::mma_f16; }
+// Whether products are mma.sync's, of fragments in registers. See spec/fmha_warps.h.
+TESSERA_HD constexpr bool uses_mma_sync(const Config& c) { return c.mma_kind == MmaKind::mma_f16; }
+// Of these, whether a tile is 16 rows, few queries, and the consumer warps share each block's keys; or each warp has
+// rows of its own, and all of a block's keys.
+TESSERA_HD constexpr bool shares_blocks(const Config& c) { return uses_mma_sync(c) && c.tile_m < kRowsPerWarpgroup; }
+TESSERA_HD constexpr bool owns_rows(const Config& c) { return uses_mma_sync(c) && !shares_blocks(c); }
+// Whether a tile stays open until the next one's first step: products of both run at the same time.
+TESSERA_HD constexpr bool joins_tiles(const Config& c) { return c.q_stages == 2 && !uses_mma_sync(c); }
 // Rows of one box of Q.
 TESSERA_HD constexpr int rows_of_box(const Config& c) { return shares_blocks(c) ? kRowsOfWarpMma : kRowsPerWarpgroup; }
 // Whether warps of their own widen 8-bit keys, or consumers do, in registers.
-TESSERA_HD constexpr bool has_widening_warps(const Config& c) { return widens_keys(c.facts) && !shares_blocks(c); }
+TESSERA_HD constexpr bool has_widening_warps(const Config& c) { return widens_keys(c.facts) && !uses_mma_sync(c); }
 
 // Whether whole warps load keys, since these do not lie dense: in pages, ragged, or in two pools.
 TESSERA_HD constexpr bool has_placed_keys(const Config& c) {
@@ -140,9 +146,11 @@ TESSERA_HD constexpr bool has_first_key(const Config& c) {
   return !has_pools(c) && (hides_first_keys(c.facts) || is_split(c) || reads_lengths(c.facts));
 }
 
-TESSERA_HD constexpr int consumer_warpgroups(const Config& c) {
-  return shares_blocks(c) ? 1 : c.tile_m / kRowsPerWarpgroup;
-}
+// Groups of 64 rows, each with a slot for Q.
+TESSERA_HD constexpr int row_groups(const Config& c) { return shares_blocks(c) ? 1 : c.tile_m / kRowsPerWarpgroup; }
+// Of these, those whose rows a warpgroup has: with mma.sync 16 of each group are a warp's.
+TESSERA_HD constexpr int row_blocks(const Config& c) { return owns_rows(c) && row_groups(c) == 4 ? 2 : 1; }
+TESSERA_HD constexpr int consumer_warpgroups(const Config& c) { return row_groups(c) / row_blocks(c); }
 // Whether the other roles are told of their tiles by the thread that loads Q: fmha/passed_tiles.cuh. Four consumer
 // warpgroups have no register to spare.
 TESSERA_HD constexpr bool passes_tiles(const Config& c) {
@@ -160,7 +168,7 @@ TESSERA_HD constexpr bool skips_idle_warps(const Config& c) {
 TESSERA_HD constexpr bool has_storing_warp(const Config& c) { return !is_8_bit(c.facts) && !shares_blocks(c); }
 // Whether a thread has four columns of O side by side: V had 8 bits.
 TESSERA_HD constexpr bool has_fours(const Config& c) {
-  return is_8_bit(c.facts) || (widens_keys(c.facts) && shares_blocks(c));
+  return is_8_bit(c.facts) || (widens_keys(c.facts) && uses_mma_sync(c));
 }
 // Warps that load 8-bit keys, behind the consumers: one Q and K, one V. Else they are the producer warpgroup's.
 TESSERA_HD constexpr int loading_warps(const Config& c) { return has_widening_warps(c) ? 2 : 0; }
@@ -173,6 +181,10 @@ TESSERA_HD constexpr int span_elements(const Config& c) {
 TESSERA_HD constexpr int o_span_elements(const Config& c) {
   return swizzle_span_bytes(c.swizzle) / o_element_bytes(c.facts);
 }
+
+// Of a CTA, and of each of two on a multiprocessor.
+TESSERA_HD constexpr int most_smem_bytes(const Config& c) { return c.sm_smem_bytes - kSmemBytesOfSystem; }
+TESSERA_HD constexpr int most_smem_bytes_of_two(const Config& c) { return c.sm_smem_bytes / 2 - kSmemBytesOfSystem; }
 
 TESSERA_HD constexpr int ctas_per_tile(const Config& c) { return c.cta_pair ? 2 : 1; }
 // What a CTA has of a row of Q and K, and of a row of V and O, in shared memory and in products.

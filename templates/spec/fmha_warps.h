@@ -1,10 +1,17 @@
-// Attention on Hopper for few queries (mma_kind mma.f16): what its CTAs have besides.
+// Attention by mma.sync (mma_kind mma.f16): what its CTAs have besides. For the targets that have nothing else, sm_120
+// and sm_121, and on Hopper for few queries, and by pin.
 //
-// wgmma takes 64 rows whatever there is to multiply, from operands in shared memory. Here a tile is 16 rows, mma.sync's
-// M: the four consumer warps have the same rows, each a quarter of every block's keys, and fragments come from shared
-// memory once, straight from the slots that loads fill. 8-bit keys are widened in registers, so no warps, slots and
-// passes through shared memory stand between loads and products, as they do beside wgmma (spec/fmha_widened.h). At the
-// end of a tile the warps join their rows, references and sums first, and the first one stores them.
+// Few queries. wgmma takes 64 rows whatever there is to multiply, from operands in shared memory. Here a tile is 16
+// rows, mma.sync's M: the four consumer warps have the same rows, each a quarter of every block's keys, and fragments
+// come from shared memory once, straight from the slots that loads fill. 8-bit keys are widened in registers, so no
+// warps, slots and passes through shared memory stand between loads and products, as they do beside wgmma
+// (spec/fmha_widened.h). At the end of a tile the warps join their rows, references and sums first, and the first one
+// stores them.
+//
+// Many queries. Tiles of 64 or more rows: each warp has 16 rows of a group of 64, or of two such groups, and all of a
+// block's keys. What a thread holds of S and O is what wgmma would give it, so everything but the products is the other
+// kernels'. With two groups a fragment of K or V is multiplied twice: of what an SM reads from shared memory, mma.sync
+// on Hopper leaves no more room than that. Q stays in registers where these suffice.
 //
 // Fragments of 8-bit keys: a word of a key's row is four columns, where the instruction wants two pairs eight columns
 // apart. The columns of Q are taken in the same order, so that sums are those of the same products. Of V a word has two
@@ -31,7 +38,7 @@ TESSERA_HD constexpr Swizzle swizzle_of_span(int bytes) {
 // How k or v comes to shared memory. Eight keys' chunks of the same columns are read at once, so 8-bit ones are
 // swizzled by the span of their rows.
 TESSERA_HD constexpr Swizzle swizzle_of_keys(const Config& c, int columns) {
-  if (!shares_blocks(c) || !widens_keys(c.facts)) return key_swizzle(c.facts, c.swizzle);
+  if (!uses_mma_sync(c) || !widens_keys(c.facts)) return key_swizzle(c.facts, c.swizzle);
   return swizzle_of_span(key_span_bytes(c.facts, c.swizzle, columns));
 }
 
@@ -43,23 +50,32 @@ TESSERA_HD constexpr int joined_rows_bytes(const Config& c) {
   return shares_blocks(c) ? kRowsOfWarpMma * v_columns(c) * 4 : 0;
 }
 
-// A warp's Q, S, P and O.
+// Whether a warp keeps the fragments of its rows of Q for the whole tile, or reads them again for each block.
+TESSERA_HD constexpr bool holds_queries(const Config& c) {
+  return shares_blocks(c) || (row_blocks(c) == 1 && qk_columns(c) <= 128);
+}
+
+// A warp's Q, S, P and O. With rows of its own P takes the place of S, a few keys after the other.
 TESSERA_HD constexpr int registers_of_warp(const Config& c) {
-  return qk_columns(c) / 4 + keys_of_warp(c) / 2 + keys_of_warp(c) / 4 + v_columns(c) / 2;
+  const int of_q = holds_queries(c) ? qk_columns(c) / 4 : 0;
+  if (owns_rows(c)) return of_q + row_blocks(c) * (c.tile_n / 2 + v_columns(c) / 2);
+  return of_q + keys_of_warp(c) / 2 + keys_of_warp(c) / 4 + v_columns(c) / 2;
 }
 
 // What a thread needs beside them: fragments of K and V on their way, and of what is widened.
 TESSERA_HD constexpr int registers_beside_accumulators(const Config& c) {
-  return shares_blocks(c) ? 72 : kRegistersBesideAccumulators;
+  return shares_blocks(c) ? 72 : owns_rows(c) ? 40 : kRegistersBesideAccumulators;
 }
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid_warps(const Config& c) {
-  if (!shares_blocks(c)) return {};
-  if (c.tile_m != kRowsOfWarpMma) return {Rule::tile_m_of_warps, c.tile_m, kRowsOfWarpMma};
+  if (!uses_mma_sync(c)) return {};
+  const bool has_groups = c.tile_m == 64 || c.tile_m == 128 || c.tile_m == 256;
+  if (c.tile_m != kRowsOfWarpMma && !has_groups) return {Rule::tile_m_of_warps, c.tile_m, kRowsOfWarpMma};
   constexpr int kKeys = 16 * kConsumerWarps;
-  if (c.tile_n < kKeys || c.tile_n % kKeys != 0) return {Rule::tile_n_not_multiple_of_16, c.tile_n, kKeys};
+  if (shares_blocks(c) && (c.tile_n < kKeys || c.tile_n % kKeys != 0))
+    return {Rule::tile_n_not_multiple_of_16, c.tile_n, kKeys};
   const int others = (c.facts.head_dim > 256) + is_8_bit(c.facts) + has_pools(c) +
-                     (c.facts.v_layout == Layout::k_major) + is_padded(c.facts);
+                     (c.facts.v_layout == Layout::k_major) + (shares_blocks(c) && is_padded(c.facts));
   if (others != 0) return {Rule::facts_of_warps, others, 0};
   return {};
 }

@@ -1,10 +1,14 @@
-// Attention of few queries by mma.sync: four warps share each block's keys. 16-bit keys and e4m3 ones, every head_dim
-// that there are registers for, beside what else a launch can ask for.
+// Attention by mma.sync, of few queries, four warps sharing each block's keys, and of many, warps with rows of their
+// own. 16-bit keys and e4m3 ones, every head_dim that there are registers for, beside what else a launch can ask for.
 #include <doctest/doctest.h>
+
+#include <array>
+#include <random>
 
 #include "generator/attention/fmha_operator.h"
 #include "generator/candidates.h"
 #include "tests/emulated/fmha_run.h"
+#include "tests/support/sample.h"
 
 namespace tessera {
 namespace {
@@ -18,6 +22,7 @@ Fmha of_warps(int head_dim, bool has_8_bit_keys, DType dtype = DType::bf16) {
   problem.head_dim = head_dim;
   problem.dtype = dtype;
   problem.mma_kind = MmaKind::mma_f16;
+  problem.tile_m = 16;
   if (has_8_bit_keys) problem.kv_dtype = DType::e4m3;
   return problem;
 }
@@ -104,6 +109,102 @@ TEST_CASE("attention by warps: windows, scores that are capped or lowered, trees
       sizes.seqlen_q = 9;
       facts.query_lengths = {1, 5, 2};
       facts.seqused_k = {280, 130, 2};
+    }
+    testing::check_runs(problem, sizes, *compiler, {Schedule::eager, Schedule::adversarial}, 1, facts);
+  }
+}
+
+TEST_CASE("attention by warps with rows of their own: every head_dim, targets that have nothing else, and sm_90a") {
+  const std::unique_ptr<Compiler> compiler = testing::find_compiler();
+  if (!compiler) return;
+  constexpr int kHeadDims[][2] = {{128, 128}, {64, 64},   {96, 96},   {16, 16},   {192, 128}, {80, 80},
+                                  {72, 72},   {256, 256}, {160, 160}, {192, 192}, {32, 32}};
+  constexpr const char* kArchs[] = {"sm_90a", "sm_120a", "sm_121a", "sm_120f"};
+  testing::Sample sample(7);
+  int turn = 0;
+  for (const auto& dims : kHeadDims)
+    for (const bool has_8_bit_keys : {false, true}) {
+      if (has_8_bit_keys && dims[0] == 72) continue;
+      ++turn;
+      if (!sample.takes()) continue;
+      Fmha problem = of_warps(dims[0], has_8_bit_keys, turn % 3 == 0 ? DType::f16 : DType::bf16);
+      problem.head_dim_v = dims[1];
+      problem.arch = Arch::parse(kArchs[turn % 4]);
+      problem.tile_m = {};
+      if (turn % 4 == 0 && dims[1] <= 128) {  // two groups of rows to a warp
+        problem.tile_m = 256;
+        if (dims[0] <= 64) problem.tile_n = 80;
+      }
+      problem.mask = turn % 5 < 2 ? Mask::causal : Mask::none;
+      problem.output = turn % 6 == 5 ? Output::unnormalized : Output::normalized;
+      problem.pack_gqa = turn % 7 == 3 ? 2 : turn % 7 == 5 ? 3 : 1;
+      const std::int64_t queries = turn % 5 == 4 ? 300 : 131 + turn;
+      testing::check_runs(problem, {1, *problem.pack_gqa, 1, queries, 150 + 9 * turn, dims[0], dims[1]}, *compiler,
+                          {Schedule::lazy, Schedule::adversarial}, 1,
+                          {.descales = has_8_bit_keys ? static_cast<Descales>(turn % 3) : Descales::none,
+                           .num_sms = 3,
+                           .input_seed = static_cast<std::uint64_t>(turn)});
+    }
+}
+
+// Rows of facts; every two stand together in one of them: random ones, each with about half of what there is.
+TEST_CASE("attention by mma.sync on sm_120: facts in pairs") {
+  const std::unique_ptr<Compiler> compiler = testing::find_compiler();
+  if (!compiler) return;
+  testing::Sample sample(16);
+  for (std::uint64_t turn = 0; turn < 48; ++turn) {
+    if (!sample.takes()) continue;
+    std::mt19937_64 random(turn);
+    const auto pick = [&](std::size_t count) { return static_cast<std::size_t>(random() % count); };
+    Fmha problem = of_warps(std::array{64, 128, 96, 256}[pick(4)], pick(3) == 0);
+    problem.arch = Arch::parse(std::array{"sm_120a", "sm_121f", "sm_90a"}[pick(3)]);
+    problem.tile_m = {};
+    if (pick(3) == 0 && problem.head_dim <= 128) problem.tile_m = 16;
+    if (pick(3) == 0 && problem.head_dim <= 96) problem.tile_m = 256;
+    problem.pack_gqa = std::array{1, 4, 3}[pick(3)];
+    testing::FmhaLaunchFacts facts{.num_sms = 3, .input_seed = turn};
+    if (problem.kv_dtype) facts.descales = static_cast<Descales>(pick(3));
+    reference::FmhaSizes sizes{3, *problem.pack_gqa, 1, 46, 150, problem.head_dim};
+    const std::vector<std::int64_t> keys = {150, 70, 2};
+    if (pick(2) == 0) problem.mask = Mask::causal;
+    if (pick(3) == 0) {
+      problem.window = Window::sliding;
+      facts.window_size_left = static_cast<std::int64_t>(pick(120));
+      facts.window_size_right = pick(2) == 0 ? -1 : static_cast<std::int64_t>(pick(40));
+    } else if (problem.mask == Mask::none && pick(3) == 0) {
+      problem.tree_mask = TreeMask::bits;
+    }
+    if (pick(3) == 0) problem.softcap = Softcap::tanh;
+    if (pick(3) == 0) problem.alibi = Alibi::per_head;
+    if (pick(3) == 0) problem.output = Output::unnormalized;
+    if (problem.output == Output::normalized && pick(2) == 0) problem.sink = Sink::per_head;
+    if (pick(3) == 0) {
+      problem.q_layout = QueryLayout::ragged;
+      facts.query_lengths = {30, 0, 16};
+    }
+    const bool is_ragged = problem.q_layout == QueryLayout::ragged;
+    switch (pick(4)) {
+      case 0:
+        problem.kv_layout = KvLayout::paged;
+        problem.page_size = std::array{1, 16, 64, 256}[pick(4)];
+        problem.seqused = UsedLengths::k;
+        facts.pool_layout = static_cast<PoolLayout>(pick(3));
+        break;
+      case 1:
+        problem.kv_layout = KvLayout::ragged;
+        break;
+      case 2:
+        problem.seqused = is_ragged || pick(2) == 0 ? UsedLengths::k : UsedLengths::qk;
+        if (problem.seqused == UsedLengths::qk) facts.seqused_q = {46, 0, 17};
+        break;
+      default:
+        break;
+    }
+    if (problem.seqused != UsedLengths::none || problem.kv_layout == KvLayout::ragged) facts.seqused_k = keys;
+    if (const std::size_t split = pick(3); split > 0) {
+      problem.split_kv = split == 1 && !is_ragged ? SplitKv::on : SplitKv::dealt;
+      if (pick(3) == 0) problem.split_size = 192;
+      if (problem.split_kv == SplitKv::on && problem.split_size == 0) facts.num_splits = 3;
     }
     testing::check_runs(problem, sizes, *compiler, {Schedule::eager, Schedule::adversarial}, 1, facts);
   }

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <map>
 #include <random>
+#include <type_traits>
 
 #include "base/bound_expression.h"
 #include "base/tensor_map_copy.h"
 #include "base/tensor_map_resolve.h"
+#include "generator/attention/fmha_mma_operator.h"
 #include "generator/attention/fmha_operator.h"
 #include "generator/candidates.h"
 #include "generator/copy2d/copy2d_operator.h"
@@ -74,6 +76,7 @@ void for_each_legal(const Visit& visit) {
   for (const Problem& problem : every_fact()) {
     const auto* const facts = problem.get_if<typename Operator::Problem>();
     if (facts == nullptr || is_latent(problem)) continue;
+    if (is_mma_attention(problem) != std::is_same_v<Operator, FmhaMmaOperator>) continue;
     for (const auto& candidate : choose<Operator>(*facts).candidates)
       if (candidate.verdict.ok()) visit(candidate.config);
   }
@@ -174,7 +177,7 @@ TEST_CASE("attention: maps obey the rules and boxes fill the ring slots, for eve
   const Sizes cases[] = {attention_sizes(1, 1, 1, 0, 0), attention_sizes(0, 1, 1, 1, 1),
                          attention_sizes(1, 8, 8, 1, 4096), attention_sizes(3, 12, 4, 77, 1001),
                          attention_sizes(1, 65536, 1, 4096, 131072)};
-  for_each_legal<FmhaOperator>([&](const fmha::Config& config) {
+  const auto check = [&](const fmha::Config& config) {
     const LaunchPlan launch = described<FmhaOperator>(config).launch;
     CAPTURE(launch.steps.at(0).entry);
     if (fmha::has_pools(config)) return check_launch_of_pools(config, launch);
@@ -192,15 +195,18 @@ TEST_CASE("attention: maps obey the rules and boxes fill the ring slots, for eve
     };
     const fmha::SmemLayout layout = fmha::smem_layout(config);
     CHECK(bytes("q") == fmha::q_slot_bytes(config));
-    CHECK(bytes("q") * fmha::consumer_warpgroups(config) * config.q_stages == layout.q.bytes);
-    const bool is_widened = widens_keys(config.facts), is_raw_v = has_descales(config.facts);
+    CHECK(bytes("q") * fmha::row_groups(config) * config.q_stages == layout.q.bytes);
+    const bool is_widened = fmha::has_widening_warps(config), is_raw_v = is_widened || is_8_bit(config.facts);
     CHECK(bytes("k") == fmha::load_ring(config, false).slot_bytes);
     CHECK(bytes("k") * fmha::load_stages(config) == (is_widened ? layout.raw_k : layout.k).bytes);
     CHECK(bytes("v") == fmha::load_ring(config, true).slot_bytes);
     CHECK(bytes("v") * fmha::load_stages(config) == (is_raw_v ? layout.raw_v : layout.v).bytes);
-    CHECK(launch.tensor_maps.size() == (is_raw_v ? 3 : 4));
-    if (!is_raw_v) CHECK(static_cast<int>(smem_box_bytes(bound.map(launch, "o"))) <= fmha::q_slot_bytes(config));
-  });
+    CHECK(launch.tensor_maps.size() == (has_descales(config.facts) ? 3 : 4));
+    if (!has_descales(config.facts))
+      CHECK(static_cast<int>(smem_box_bytes(bound.map(launch, "o"))) <= fmha::q_slot_bytes(config));
+  };
+  for_each_legal<FmhaOperator>(check);
+  for_each_legal<FmhaMmaOperator>(check);
 }
 
 TEST_CASE("copy2d: maps obey the rules and a box is the tile that the kernel waits for") {

@@ -54,7 +54,7 @@ void for_each_candidate(Visit visit) {
   for (const Problem& problem : every_fact()) {
     const auto* const facts = problem.get_if<typename Operator::Problem>();
     if (facts == nullptr || has_family(facts->arch, MmaFamily::tcgen05)) continue;
-    if (is_latent(problem) || is_mma_product(problem)) continue;
+    if (is_latent(problem) || is_mma_product(problem) || is_mma_attention(problem)) continue;
     for (const auto& candidate : choose<Operator>(*facts).candidates) visit(*facts, candidate);
   }
 }
@@ -65,6 +65,8 @@ TEST_CASE("plans are what they were: golden") {
   check_golden(
       "plan_quantize_nvfp4_tile_amax.json",
       json_text(to_json(make_plan(problem_of("quantize", {{"scale_form", "tile"}, {"global_scale", "amax"}})), true)));
+  check_golden("plan_fmha_d128_causal_sm120a.json",
+               json_text(to_json(make_plan(problem_of("fmha", {{"arch", "sm_120a"}, {"mask", "causal"}})), true)));
   check_golden("plan_merge_d128_sm120a.json",
                json_text(to_json(make_plan(problem_of("merge", {{"arch", "sm_120a"}, {"sink", "per_head"}})), true)));
   check_golden("plan_gemv_nvfp4_sm100a.json",
@@ -274,7 +276,7 @@ TEST_CASE("attention: three tiles and two stage counts of every head_dim, under 
 TEST_CASE("without pins and hints attention gets the measured default") {
   for (const Problem& problem : every_fact()) {
     const Fmha* const facts = problem.get_if<Fmha>();
-    if (facts == nullptr || is_latent(problem)) continue;
+    if (facts == nullptr || is_latent(problem) || is_mma_attention(problem)) continue;
     const fmha::Config expected = fmha::default_config(attention_facts(*facts), facts->pack_gqa.value_or(1));
     CHECK(chosen_config<FmhaOperator>(problem) == expected);
   }
@@ -368,8 +370,20 @@ TEST_CASE("what no kernel exists for is refused with what exists") {
         "tree_mask bits with mask causal: its bits say what queries see of each other: take mask none");
   CHECK(unsupported("fmha", {{"tree_mask", "bits"}, {"window", "sliding"}}) ==
         "tree_mask bits with window sliding: a query's place is not its number: take window none");
-  CHECK(unsupported("fmha", {{"arch", "sm_120a"}}) ==
-        "fmha has no kernel for arch sm_120a: there is one for sm_90a, and for sm_100 and sm_103 with suffix a or f");
+  CHECK(unsupported("fmha", {{"arch", "sm_80"}}) ==
+        "fmha has no kernel for arch sm_80: there is one for sm_90a, and for sm_100 and sm_103 with suffix a or f, and "
+        "for sm_120 and sm_121 with suffix a or f");
+  CHECK(unsupported("fmha", {{"arch", "sm_120a"}, {"dtype", "e4m3"}, {"head_dim", "64"}}) ==
+        "fmha has no kernel for dtype e4m3 on sm_120a: take kv_dtype e4m3 with bf16 or f16");
+  CHECK(unsupported("fmha", {{"arch", "sm_121f"}, {"head_dim", "512"}}) ==
+        "fmha has no kernel for head_dim_v 512 (O of 16 rows: 256 registers a thread, 255 there are) on sm_121f");
+  CHECK(unsupported("fmha", {{"arch", "sm_120a"}, {"mma_kind", "wgmma.f16"}}) ==
+        "fmha has no kernel for mma_kind wgmma.f16 on sm_120a: take mma.f16");
+  CHECK(unsupported("fmha", {{"mma_kind", "mma.f16"}, {"v_layout", "k"}}) ==
+        "fmha has no kernel for v_layout k with mma_kind mma.f16: take wgmma.f16");
+  CHECK(unsupported("fmha", {{"arch", "sm_120a"}, {"tile_m", "128"}, {"tile_n", "128"}, {"stages", "2"}}) ==
+        "head_dim 128, tile 128x128, 2 stages, mma.sync: 163,968 bytes of shared memory, 101,376 allowed: drop a "
+        "stage");
 }
 
 TEST_CASE("an illegal pin is refused with the rule that it breaks") {

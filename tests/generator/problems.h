@@ -88,6 +88,25 @@ inline void add_mma_products(std::vector<Problem>& problems) {
       add({{"c", "matrix"}, {"bias", "column"}, {"activation", activation}, {"m", m}});
 }
 
+/// Attention by mma.sync, likewise.
+inline bool is_mma_attention(const Problem& problem) {
+  const Fmha* const facts = problem.get_if<Fmha>();
+  return facts != nullptr && (facts->mma_kind == MmaKind::mma_f16 || facts->arch.compute_major() == 12);
+}
+inline void add_mma_attention(std::vector<Problem>& problems) {
+  constexpr const char* kTargets[] = {"sm_120a", "sm_90a", "sm_121f"};
+  std::size_t turn = 0;
+  for (const fmha::HeadDims& dims : fmha::kHeadDims)
+    for (const bool has_8_bit_keys : {false, true}) {
+      if (dims.head_dim == 512 || (has_8_bit_keys && dims.head_dim == 72)) continue;
+      Fmha p{.arch = Arch::parse(kTargets[turn++ % 3]), .head_dim = dims.head_dim, .head_dim_v = dims.head_dim_v};
+      p.mma_kind = MmaKind::mma_f16;
+      p.mask = turn % 2 == 0 ? Mask::causal : Mask::none;
+      if (has_8_bit_keys) p.kv_dtype = DType::e4m3;
+      problems.push_back(p);
+    }
+}
+
 /// Attention over keys that are values too: on sm_90a it has a family of its own.
 inline bool is_latent(const Problem& problem) {
   const Fmha* const facts = problem.get_if<Fmha>();
@@ -173,6 +192,7 @@ inline std::vector<Problem> every_fact() {
     add_product({.c = Addend::matrix, .bias = Bias::column, .activation = activation});
   add_tcgen05_products(problems);
   add_mma_products(problems);
+  add_mma_attention(problems);
   return problems;
 }
 

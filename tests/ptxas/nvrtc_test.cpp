@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "generator/attention/fmha_mma_operator.h"
 #include "generator/attention/fmha_operator.h"
 #include "generator/candidates.h"
 #include "generator/copy2d/copy2d_operator.h"
@@ -26,8 +27,9 @@ bool compiles_all() {
   return all != nullptr && std::string_view(all) == "1";
 }
 
+template <class Operator>
 void add_candidates(const Fmha& facts, std::map<std::string, Problem>& kernels) {
-  for (const auto& candidate : choose<FmhaOperator>(facts).candidates) {
+  for (const auto& candidate : choose<Operator>(facts).candidates) {
     if (!candidate.verdict.ok()) continue;
     Fmha pinned = facts;
     pinned.tile_m = candidate.config.tile_m;
@@ -44,7 +46,8 @@ std::map<std::string, Problem> problems_to_compile() {
   for (const Problem& problem : every_fact()) {
     const Fmha* const fmha = problem.get_if<Fmha>();
     if (compiles_all() && fmha != nullptr) {
-      add_candidates(*fmha, kernels);
+      is_mma_attention(problem) ? add_candidates<FmhaMmaOperator>(*fmha, kernels)
+                                : add_candidates<FmhaOperator>(*fmha, kernels);
     } else {
       kernels.try_emplace(planned_kernel(problem), problem);
     }

@@ -1,0 +1,120 @@
+#include "generator/attention/fmha_mma_cost.h"
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <utility>
+
+#include "tessera/targets.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr double kExponentialsPerCycle = 16;  // of one multiprocessor
+constexpr double kIssuePerCycle = 128;        // instructions of a lane
+constexpr double kIssuePerScore = 5;          // mask, maximum, exponent, sum, conversion
+constexpr double kIssuePerWidened = 1.5;      // of an 8-bit key or value, for each warp that takes it
+constexpr double kSmemBytesPerClock = 128;
+constexpr double kSlotLatency = 1500;  // from a slot's release to its next contents
+constexpr double kWaitCycles = 150;    // of a step: barriers
+constexpr double kOpenCycles = 2000;   // of a tile: its Q, first block, statistics
+constexpr double kJoinCycles = 1500;   // of a tile whose warps join their rows
+constexpr double kStoredPerCycle = 32;
+constexpr double kStartCycles = 5000;
+constexpr double kMergeKernelCycles = 4500;
+constexpr double kUncovered = 0.1;    // of what the greater of computing and memory does not cover
+constexpr double kNarrowSpan = 0.05;  // for each halving of the swizzle span: more boxes, bank conflicts
+constexpr Hint kUsualLength = 4096;
+constexpr Hint kUsualHeads = 32;
+
+double size_of(Hint hint, Hint usual) { return static_cast<double>(hint < 0 ? usual : std::max<Hint>(hint, 1)); }
+
+struct Step {
+  double tensor, exponentials, issue, smem, l2;
+};
+
+Step step_of(const fmha::Config& c, const MmaDevice& device) {
+  const double scores = 1.0 * c.tile_m * c.tile_n, columns = fmha::qk_columns(c) + fmha::v_columns(c);
+  const double warps = 4 * fmha::consumer_warpgroups(c), readers = fmha::shares_blocks(c) ? 1 : warps;
+  const double keys = c.tile_n * columns * dtype_bytes(key_dtype(c.facts));
+  const double queries = fmha::holds_queries(c) ? 0 : 2.0 * c.tile_m * fmha::qk_columns(c);
+  const double widened = widens_keys(c.facts) ? readers * c.tile_n * columns : 0;
+  return {.tensor = scores * columns / device.products,
+          .exponentials = scores / kExponentialsPerCycle,
+          .issue = (scores * kIssuePerScore + widened * kIssuePerWidened) / kIssuePerCycle,
+          .smem = (keys * (readers + 1) + queries) / kSmemBytesPerClock,
+          .l2 = keys / device.l2_bytes};
+}
+
+/// All CTAs of a multiprocessor, one step each.
+double step_cycles_of(const fmha::Config& c, const Step& s) {
+  const double ctas = fmha::ctas_per_sm(c), warps = fmha::consumer_warpgroups(c);
+  const double alone = kWaitCycles + (s.tensor + s.exponentials + s.issue) / warps;
+  double loads = kSlotLatency / c.stages;
+  // K's only slot is free once all have multiplied it, V's likewise.
+  if (c.stages == 1) loads += s.tensor / 2;
+  return kWaitCycles +
+         std::max({ctas * s.tensor, ctas * s.exponentials, ctas * s.issue, ctas * s.smem, ctas * s.l2, alone, loads});
+}
+
+std::string_view limit_of(const Step& s) {
+  const std::pair<double, std::string_view> parts[] = {{s.tensor, "tensor cores"},
+                                                       {s.exponentials, "exponentials"},
+                                                       {s.issue, "instructions"},
+                                                       {s.smem, "shared memory"},
+                                                       {s.l2, "the L2"}};
+  return std::max_element(std::begin(parts), std::end(parts))->second;
+}
+
+/// Keys that a tile walks over, in the mean.
+double keys_of_tile(const fmha::Config& c, const Fmha& p, double queries, double keys) {
+  const double rows = std::min(queries, std::ceil(1.0 * c.tile_m / c.pack_gqa));
+  double seen = keys;
+  if (c.facts.mask == Mask::causal) seen = std::clamp(keys - (queries - rows) / 2, 1.0, keys);
+  if (c.facts.window != Window::sliding) return seen;
+  const auto side = [&](Hint size) { return size < 0 ? keys : static_cast<double>(size); };
+  const double right = c.facts.mask == Mask::causal ? 0 : side(p.window_size_right);
+  return std::min(seen, rows + side(p.window_size_left) + right);
+}
+
+}  // namespace
+
+FmhaMmaCost fmha_mma_cost(const fmha::Config& c, const Fmha& p, const MmaDevice& device) {
+  const double batch = size_of(p.batch, 1), queries = size_of(p.seqlen_q, kUsualLength);
+  const double keys = size_of(p.seqlen_k, kUsualLength), heads_q = size_of(p.heads_q, kUsualHeads) * batch;
+  const double heads_kv = p.heads_kv < 0 ? heads_q / c.pack_gqa : size_of(p.heads_kv, 1) * batch;
+  const double heads = fmha::is_packed(c) ? heads_kv : heads_q, rows = queries * c.pack_gqa;
+  const double tiles = std::ceil(rows / c.tile_m) * heads, places = device.device.sms * fmha::ctas_per_sm(c);
+  const double seen = keys_of_tile(c, p, queries, keys);
+  double parts = 1;
+  if (fmha::is_split(c)) parts = std::max(1.0, std::min(std::floor(places / tiles), std::ceil(seen / (2 * c.tile_n))));
+
+  const Step step = step_of(c, device);
+  const double stored = 1.0 * c.tile_m * fmha::v_columns(c) * o_element_bytes(c.facts) / kStoredPerCycle;
+  const double once = kOpenCycles + stored + (fmha::shares_blocks(c) ? kJoinCycles : 0);
+  const double tile = std::ceil(seen / parts / c.tile_n) * step_cycles_of(c, step) + once;
+  double narrow = 1;
+  for (int span = swizzle_span_bytes(c.swizzle); span < swizzle_span_bytes(fmha::widest_swizzle(c)); span *= 2)
+    narrow += kNarrowSpan;
+  const double computed = std::ceil(tiles * parts / places) * tile * narrow;
+  const double columns = c.facts.head_dim + c.facts.head_dim_v;
+  double bytes =
+      columns * (heads_q * queries * dtype_bytes(c.facts.dtype) + heads_kv * keys * dtype_bytes(key_dtype(c.facts)));
+  if (fmha::is_split(c)) bytes += 8 * parts * heads_q * queries * (c.facts.head_dim_v + 2);
+  const double memory = bytes / device.memory_bytes;
+
+  FmhaMmaCost cost;
+  cost.cycles = kStartCycles + (fmha::is_split(c) ? kMergeKernelCycles : 0) + std::max(computed, memory) +
+                kUncovered * std::min(computed, memory);
+  cost.us = cost.cycles / device.device.clock_ghz / 1000;
+  cost.limit = memory > computed ? "memory" : limit_of(step);
+  cost.tensor_share = heads_q * queries * seen * columns / (device.products * device.device.sms) / cost.cycles;
+  return cost;
+}
+
+const MmaDevice& mma_device_of(Arch target) {
+  return has_family(target, MmaFamily::wgmma) ? kHopperByMma : target.number == 121 ? kDgxSpark : kRtx5090;
+}
+
+}  // namespace tessera

@@ -1,0 +1,31 @@
+// How long attention by mma.sync takes, by a model: what a Config is scored with. Rates are published ones
+// (generator/model_device.h); nothing was measured, so the model orders candidates and promises nothing.
+//
+// A step of tile_n keys takes about as long as the slowest of what it overlaps: the tensor cores, the exponentials,
+// other instructions, shared memory, which is written once and read by every warp, and what the L2 delivers to one
+// multiprocessor; or, where a scheduler has one warp, as products and softmax one after the other. A tile takes its
+// steps, its Q and its stores, tiles are dealt out in rounds, and a launch takes at least what memory needs.
+#pragma once
+
+#include <string_view>
+
+#include "generator/model_device.h"
+#include "spec/fmha.h"
+#include "tessera/problem.h"
+
+namespace tessera {
+
+struct FmhaMmaCost {
+  double cycles = 0;
+  double us = 0;
+  std::string_view limit;   ///< what takes longest: "tensor cores", "memory", ..
+  double tensor_share = 0;  ///< of the tensor cores' rate
+};
+
+/// Sizes that no hint tells count as 4,096 queries and keys of 32 heads.
+FmhaMmaCost fmha_mma_cost(const fmha::Config& config, const Fmha& problem, const MmaDevice& device);
+
+/// The device that choices for a target go by.
+const MmaDevice& mma_device_of(Arch target);
+
+}  // namespace tessera

@@ -1,0 +1,116 @@
+// Candidates are 16 rows that four warps share, and tiles of 64 to 256 rows, each warp with rows of its own, with what
+// keys and slots there is room for. Pins replace these values. The score is a model of the time; see fmha_mma_cost.h.
+#include "generator/attention/fmha_mma_operator.h"
+
+#include <fmt/format.h>
+
+#include <initializer_list>
+
+#include "generator/attention/fmha_choice.h"
+#include "generator/attention/fmha_facts.h"
+#include "generator/attention/fmha_mma_cost.h"
+#include "generator/words.h"
+#include "tessera/error.h"
+#include "tessera/targets.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr int kRowsOfTiles[] = {128, 256, 64};
+constexpr int kKeysOfSteps[] = {64, 128, 96, 80, 48, 32, 16};
+constexpr int kMostRegisters = 255;
+constexpr double kSpilledShare = 0.01;
+constexpr double kOneSlotShare = 0.97;  // of the speed: loads wait for the last warp
+
+Fmha of_mma(Fmha p) {
+  p.mma_kind = MmaKind::mma_f16;
+  return fmha_of_one_sequence(p);
+}
+
+/// Tiles that the assembler may not find registers for: legal, but nobody's default. Found by compiling drawn kernels.
+bool may_spill(const fmha::Config& c) {
+  if (fmha::shares_blocks(c)) return c.tile_n > 64;
+  int beside = 40;
+  if (fmha::row_blocks(c) == 2) beside += 32;
+  if (fmha::ctas_per_sm(c) == 2) beside += 24;
+  if (widens_keys(c.facts)) beside += 32;
+  if (alters_scores(c.facts)) beside += 16;
+  if (c.facts.tree_mask != TreeMask::none) beside += 16;
+  if (fmha::is_split(c) || reads_lengths(c.facts)) beside += 8;
+  if (fmha::is_dealt(c)) beside += 16;
+  return fmha::registers_of_warp(c) + beside > fmha::register_budget(c).consumer;
+}
+
+/// Under the widest swizzle, or the one that is pinned.
+fmha::Config widest_config(const Fmha& p, int tile_m, int tile_n, int stages) {
+  const fmha::Tile tile{p.head_dim, p.head_dim_v.value_or(p.head_dim), tile_m, tile_n, stages};
+  const fmha::Config c = fmha_config(p, tile, Swizzle::none, MmaKind::mma_f16);
+  return fmha_config(p, tile, fmha::widest_swizzle(c), MmaKind::mma_f16);
+}
+
+}  // namespace
+
+bool FmhaMmaOperator::serves(const Fmha& problem) {
+  if (has_family(problem.arch, MmaFamily::tcgen05)) return false;
+  return !has_family(problem.arch, MmaFamily::wgmma) || problem.mma_kind == MmaKind::mma_f16;
+}
+
+void FmhaMmaOperator::require_facts(const Fmha& problem) {
+  const bool is_hopper = has_family(problem.arch, MmaFamily::wgmma);
+  const auto refuse = [&](std::string_view what, std::string_view remedy) {
+    throw Error(ErrorKind::unsupported,
+                fmt::format("fmha has no kernel for {} {}{}{}", what,
+                            is_hopper ? "with mma_kind mma.f16" : "on " + problem.arch.to_string(),
+                            is_hopper || !remedy.empty() ? ": take " : "", is_hopper ? "wgmma.f16" : remedy));
+  };
+  if (problem.mma_kind && *problem.mma_kind != MmaKind::mma_f16)
+    throw Error(ErrorKind::unsupported, fmt::format("fmha has no kernel for mma_kind {} on {}: take mma.f16",
+                                                    to_word(*problem.mma_kind), problem.arch.to_string()));
+  const int columns = problem.head_dim_v.value_or(problem.head_dim);
+  if (problem.v_is_k == VIsK::on)
+    refuse("v_is_k (O of 16 rows of 512 columns: 256 registers a thread, 255 there are)", "");
+  if (columns > 256)
+    refuse(fmt::format("head_dim_v {} (O of 16 rows: {} registers a thread, {} there are)", columns, columns / 2,
+                       kMostRegisters),
+           "");
+  FmhaOperator::require_facts(problem);
+  if (is_8_bit(attention_facts(problem))) refuse("dtype e4m3", "kv_dtype e4m3 with bf16 or f16");
+  if (problem.kv_pools != KvPools::dense) refuse(fmt::format("kv_pools {}", to_word(problem.kv_pools)), "dense");
+  if (problem.v_layout == Layout::k_major) refuse("v_layout k", "mn");
+}
+
+std::vector<fmha::Config> FmhaMmaOperator::candidates(const Fmha& asked) {
+  const Fmha problem = of_mma(asked);
+  std::vector<Config> list;
+  for (const int tile_m : kRowsOfTiles)
+    for (const int tile_n : kKeysOfSteps)
+      for (const int stages : {2, 1}) list.push_back(widest_config(problem, tile_m, tile_n, stages));
+  // With more rows in all, keys and values would come from the L2 far too often.
+  const Hint few = fmha::kRowsPerWarpgroup;
+  const bool has_few = problem.seqlen_q >= 0 && problem.seqlen_q <= few && problem.seqlen_q * list[0].pack_gqa <= few;
+  if (has_few || problem.tile_m)
+    for (const int tile_n : {64, 128})
+      for (const int stages : {2, 1}) list.push_back(widest_config(problem, fmha::kRowsOfWarpMma, tile_n, stages));
+  return list;
+}
+
+double FmhaMmaOperator::score(const Config& config, const Fmha& problem) {
+  return (may_spill(config) ? kSpilledShare : 1) * (config.stages == 1 ? kOneSlotShare : 1) * 1e6 /
+         fmha_mma_cost(config, of_mma(problem), mma_device_of(problem.arch)).cycles;
+}
+
+std::string FmhaMmaOperator::merit(const Config& config, const Fmha& problem) {
+  const auto on = [&](const MmaDevice& device) {
+    const FmhaMmaCost cost = fmha_mma_cost(config, of_mma(problem), device);
+    return fmt::format("{:.1f} us on {} (bound by {}, {:.0f} % of the tensor cores' rate)", cost.us, device.name,
+                       cost.limit, 100 * cost.tensor_share);
+  };
+  std::string text = "modelled (never measured) at ";
+  if (has_family(problem.arch, MmaFamily::wgmma)) return text + on(kHopperByMma);
+  if (problem.arch.number == 121) return text + on(kDgxSpark);
+  text += fmt::format("{}, {}", on(kRtx5090), on(kRtxPro6000));
+  return problem.arch.suffix == 'f' ? fmt::format("{}, {}", text, on(kDgxSpark)) : text;
+}
+
+}  // namespace tessera
