@@ -65,7 +65,7 @@ def fastest_backend(peer, candidates, flush):
     return best[1]
 
 
-def cell(library, dtype, head_dims, seqlen, causal, any_peer, hints, pins, repeat, flush):
+def cell(library, dtype, head_dims, seqlen, causal, any_peer, flash, hints, pins, repeat, flush):
     torch_dtype = {"bf16": torch.bfloat16, "f16": torch.float16}[dtype]
     head_dim, head_dim_v = head_dims
     batch, heads = TOKENS // seqlen, HIDDEN // head_dim
@@ -79,7 +79,9 @@ def cell(library, dtype, head_dims, seqlen, causal, any_peer, hints, pins, repea
     qt, kt, vt = (t.transpose(1, 2) for t in (q, k, v))
     peer = lambda: torch.nn.functional.scaled_dot_product_attention(qt, kt, vt, is_causal=causal)
     backend = SDPBackend.CUDNN_ATTENTION
-    if any_peer or head_dim > 256:
+    if flash:
+        backend = SDPBackend.FLASH_ATTENTION
+    elif any_peer or head_dim > 256:
         backend = fastest_backend(peer, [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION,
                                          SDPBackend.MATH], flush)
     with sdpa_kernel(backend):
@@ -101,6 +103,7 @@ def main():
     parser.add_argument("--dtype", default="bf16")
     parser.add_argument("--head-dim", default="64,128,256")
     parser.add_argument("--any-peer", action="store_true")
+    parser.add_argument("--flash", action="store_true", help="PyTorch's flash backend, which is FlashAttention-2, in place of cuDNN")
     parser.add_argument("--hints", action="store_true", help="tell the planner the lengths")
     parser.add_argument("--pins", default="")
     parser.add_argument("--mask", default="none,causal")
@@ -127,7 +130,7 @@ def main():
                 for seqlen in map(int, arguments.seqlen.split(",")):
                     for pins in arguments.pins.split(";"):
                         name, peer, mine, theirs = cell(library, dtype, head_dims, seqlen, mask == "causal", arguments.any_peer,
-                                                        arguments.hints, pins, arguments.repeat, flush)
+                                                        arguments.flash, arguments.hints, pins, arguments.repeat, flush)
                         ratios.append(mine / theirs)
                         lines.append(f"| {dtype} | {text} | {seqlen} | {mask} | {mine:.0f} | {theirs:.0f} | {mine / theirs:.3f} | "
                                      f"{peer.split('_')[0]} | {name} |")

@@ -113,7 +113,7 @@ class Sweep {
     // Few queries' kernel, whatever their number is.
     if (pick(0, 2) == 0 && problem.head_dim % 16 == 0 && problem.head_dim_v <= 160) {
       problem.mma_kind = MmaKind::mma_f16;
-      problem.tile_m = {};
+      problem.tile_m = pick(0, 1) == 0 ? 16 : 128;
     }
     return problem;
   }

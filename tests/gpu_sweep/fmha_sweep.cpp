@@ -4,7 +4,7 @@
 // bytes must agree; with parts of a size each sequence is launched alone too, and must get the same bytes.
 //
 //   fmha_sweep [--shapes N] [--seed S] [--head-dim 64,128] [--dtype bf16,f16,e4m3] [--max-seqlen 4096] [--report FILE]
-//              [--shard I/N] [--kernel TEXT] [--launches N]
+//              [--shard I/N] [--kernel TEXT] [--launches N] [--mma-kind mma.f16]
 //
 // The float64 reference takes most of the time, on one core: N processes with --shard 0/N to N-1/N share the Configs.
 // Exit code 0: all pass; 1: a mismatch (printed with everything that reproduces it); 77: no GPU here.
@@ -44,6 +44,7 @@ struct Settings {
   std::vector<std::string> dtypes{"bf16", "f16", "e4m3"};
   std::string report;
   std::string kernel;
+  std::string mma_kind;
   int launches = 2;
   int shard = 0, shards = 1;  // every `shards`-th Config, from number `shard` on
 };
@@ -211,12 +212,14 @@ class Sweep {
     for (const std::string& word : settings_.dtypes) {
       const DType dtype = *reference::dtype_from_name(word);
       const bool is_8_bit = dtype == DType::e4m3;
+      if (is_8_bit && has_mma()) continue;
       const auto of_dtype = is_8_bit ? reference::Fill::normal : reference::Fill::standard;
       const Pools pools{{device_, dtype, of_dtype, random_()},
                         {device_, DType::e4m3, reference::Fill::standard, random_()}};
       for (const std::string& head_dims : settings_.head_dims) {
         const HeadDims head_dim = parse_head_dims(head_dims);
         if (is_8_bit && !has_8_bit_kernel(head_dim)) continue;
+        if (head_dim.v > 256 && has_mma()) continue;
         for (const Mask mask : {Mask::none, Mask::causal}) {
           for (const Output output : {Output::normalized, Output::unnormalized}) {
             for (const Swizzle swizzle : {Swizzle::b128, Swizzle::b64, Swizzle::b32, Swizzle::none}) {
@@ -251,7 +254,23 @@ class Sweep {
   }
 
  private:
-  std::string config(const Fmha& problem, const Pools& pools) {
+  /// The kernels of sm_120, compiled for this target.
+  bool has_mma() const { return !settings_.mma_kind.empty(); }
+  Fmha by_mma(Fmha problem) {
+    problem.mma_kind = MmaKind::mma_f16;
+    problem.v_layout = Layout::mn_major;
+    if (problem.tile_m == 16) return problem;
+    problem.tile_m = {};
+    if (problem.swizzle != Swizzle::none && pick(0, 1) == 0) problem.tile_m = pick(0, 1) == 0 ? 64 : 128;
+    if (problem.head_dim <= 128 && pick(0, 2) == 0) {
+      problem.tile_m = 256;
+      if (problem.split_size == 0) problem.tile_n = static_cast<int>(16 * pick(1, 3));
+    }
+    return problem;
+  }
+
+  std::string config(const Fmha& drawn, const Pools& pools) {
+    const Fmha problem = has_mma() ? by_mma(drawn) : drawn;
     const FmhaKernel kernel = jit_.kernel(problem);
     worst_ = 0;
     const std::int64_t rows_before = rows_;
@@ -298,7 +317,7 @@ class Sweep {
     // Few queries' kernel, whatever their number is.
     if (pick(0, 2) == 0 && head_dim.qk % 16 == 0 && problem.head_dim_v <= 160 && problem.v_layout != Layout::k_major) {
       problem.mma_kind = MmaKind::mma_f16;
-      problem.tile_m = {};
+      problem.tile_m = 16;
     }
     return problem;
   }
@@ -597,6 +616,7 @@ int main(int argc, char** argv) {
       },
       "I/N: the I-th of N parts of the Configs");
   app.add_option("--kernel", settings.kernel, "launch those alone whose name has this in it");
+  app.add_option("--mma-kind", settings.mma_kind, "of all kernels")->check(CLI::IsMember({"mma.f16"}));
   app.add_option("--launches", settings.launches, "of each shape, all with the same bits")
       ->check(CLI::Range(2, 10'000));
   app.add_option("--report", settings.report, "file for the table, Markdown");
