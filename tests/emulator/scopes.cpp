@@ -85,6 +85,28 @@ TEST_CASE("relaxed arrivals and waits order what fences make of them") {
   CHECK(run(wide, narrow) == "scope-too-narrow");
 }
 
+TEST_CASE("fences of shared memory alone order a peer's st.async behind a read") {
+  // Rank 1 reads its slot and tells rank 0, which fills it again.
+  const auto run = [&](const std::string& release, const std::string& acquire) {
+    return names(
+        "@other mbarrier.init.shared.b64 [smem+528], 1;\n@p st.shared.b32 [smem], 0;\n" + kInit +
+            "@other mbarrier.arrive.expect_tx.shared.b64 _, [smem+528], 4;\n@other ld.shared.b32 r2, [smem];\n" +
+            release + "@other mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [peer+512];\n" +
+            wait(".relaxed.cluster") + acquire +
+            "mov.u32 r5, smem;\nmapa.shared::cluster.u32 r5, r5, 1;\n"
+            "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [r5], i, [r5+528];\n"
+            "END:\n@!other bra SKIP;\nLAST: mbarrier.try_wait.parity.shared.b64 q, [smem+528], 0;\n"
+            "@!q bra LAST;\nSKIP:\n" +
+            kMeet,
+        true);
+  };
+  const std::string release = "fence.release.sync_restrict::shared::cta.cluster;\n",
+                    acquire = "fence.acquire.sync_restrict::shared::cluster.cluster;\n";
+  CHECK(run(release, acquire) == "");
+  CHECK(run("", acquire) == "overwritten-before-release");
+  CHECK(run(release, "") == "overwritten-before-release");
+}
+
 TEST_CASE("a relaxed arrival at the cluster barrier hands over what a fence covers") {
   const auto run = [&](const std::string& arrive) {
     return names(kMeet + kStore + arrive + "barrier.cluster.wait;\n@!leader bra END;\n" + kCopy, true);
