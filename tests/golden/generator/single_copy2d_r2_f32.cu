@@ -315,8 +315,8 @@ __device__ __forceinline__ void fence_proxy_async_shared() {
 }
 
 // PTX ISA "fence", PTX 8.6, sm_90. What was done to this CTA's shared memory comes before what threads of the cluster
-// do that see a relaxed arrival behind the fence. It waits for loads of shared memory; unlike a release at cluster scope
-// it does not wait for the L2.
+// do that see a relaxed arrival behind the fence. It waits for loads of shared memory; unlike a release at cluster
+// scope it does not wait for the L2.
 __device__ __forceinline__ void fence_release_cluster_shared() {
   asm volatile("fence.release.sync_restrict::shared::cta.cluster;" ::: "memory");
 }
