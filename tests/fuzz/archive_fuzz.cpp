@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "runtime/cache_archive.h"
 #include "tessera/error.h"
+#include "tests/fuzz/target.h"
 
 namespace {
 
@@ -58,7 +59,7 @@ int check_record(const std::string& rest) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TESSERA_FUZZ_TARGET(archive)(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   std::string archive(reinterpret_cast<const char*>(data) + 1, size - 1);
   if (data[0] % 3 == 2) return check_record(archive);

@@ -9,6 +9,7 @@
 
 #include "base/bound_expression.h"
 #include "tessera/error.h"
+#include "tests/fuzz/target.h"
 
 namespace {
 
@@ -24,7 +25,7 @@ std::optional<std::int64_t> value_or_refusal(F evaluate) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TESSERA_FUZZ_TARGET(expression)(const std::uint8_t* data, std::size_t size) {
   tessera::Expression expression;
   try {
     expression = tessera::Expression::parse({reinterpret_cast<const char*>(data), size});

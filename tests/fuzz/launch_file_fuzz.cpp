@@ -7,6 +7,7 @@
 #include "base/json_reader.h"
 #include "cli/emulate_run.h"
 #include "tessera/error.h"
+#include "tests/fuzz/target.h"
 
 namespace {
 
@@ -36,7 +37,7 @@ constexpr const char* kPtx = R"(.version 8.0
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TESSERA_FUZZ_TARGET(launch_file)(const std::uint8_t* data, std::size_t size) {
   using namespace tessera;
   using namespace tessera::cli;
   const std::string_view text(reinterpret_cast<const char*>(data), size);

@@ -4,8 +4,9 @@
 #include <string_view>
 
 #include "emulator/syntax/lexer.h"
+#include "tests/fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TESSERA_FUZZ_TARGET(ptx_lexer)(const std::uint8_t* data, std::size_t size) {
   using namespace tessera::emulator;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   std::vector<tessera::Diagnostic> diagnostics;

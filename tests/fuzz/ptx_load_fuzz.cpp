@@ -6,8 +6,9 @@
 
 #include "emulator/syntax/resolver.h"
 #include "tessera/error.h"
+#include "tests/fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TESSERA_FUZZ_TARGET(ptx_load)(const std::uint8_t* data, std::size_t size) {
   using namespace tessera::emulator;
   std::unique_ptr<Program> program;
   std::uint64_t next = 0x1000;

@@ -9,6 +9,7 @@
 #include "emulator/syntax/parser.h"
 #include "tessera/emulator/device.h"
 #include "tessera/error.h"
+#include "tests/fuzz/target.h"
 
 namespace {
 
@@ -65,7 +66,7 @@ void run(EmulatedDevice& device, LoadedImage& image, std::string_view name, std:
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TESSERA_FUZZ_TARGET(ptx_step)(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   DeviceOptions options;
   options.schedule = static_cast<Schedule>(data[0] & 3);

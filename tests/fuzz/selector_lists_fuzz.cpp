@@ -7,8 +7,9 @@
 
 #include "tessera/error.h"
 #include "tessera/internal/problem_list.h"
+#include "tests/fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TESSERA_FUZZ_TARGET(selector_lists)(const std::uint8_t* data, std::size_t size) {
   using namespace tessera;
   std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto line = [&] {

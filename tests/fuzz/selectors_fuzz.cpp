@@ -9,6 +9,7 @@
 #include "generator/selectors.h"
 #include "tessera/error.h"
 #include "tessera/plan.h"
+#include "tests/fuzz/target.h"
 
 namespace {
 
@@ -40,7 +41,7 @@ void set(tessera::Problem& problem, std::string_view key, std::string_view value
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TESSERA_FUZZ_TARGET(selectors)(const std::uint8_t* data, std::size_t size) {
   std::string_view text(reinterpret_cast<const char*>(data), size);
   tessera::Problem problem;
   try {

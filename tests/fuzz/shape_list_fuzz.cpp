@@ -6,8 +6,9 @@
 
 #include "tessera/error.h"
 #include "tessera/internal/problem_list.h"
+#include "tests/fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TESSERA_FUZZ_TARGET(shape_list)(const std::uint8_t* data, std::size_t size) {
   using namespace tessera;
   try {
     const ProblemList list = parse_shape_list({reinterpret_cast<const char*>(data), size}, "fuzz.json");

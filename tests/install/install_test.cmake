@@ -30,7 +30,7 @@ if(SANITIZE)
 endif()
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${prefix} --strip)
 run(${CMAKE_COMMAND} -S ${SOURCE}/examples/attention -B ${example} -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_CXX_COMPILER=${CXX}
-    -DCMAKE_BUILD_TYPE=Release ${flags})
+    -DCMAKE_BUILD_TYPE=None ${flags})
 run(${CMAKE_COMMAND} --build ${example})
 run(${prefix}/bin/tessera plan copy2d --json)
 
@@ -105,7 +105,7 @@ if(num_lines GREATER_EQUAL 40)
   message(FATAL_ERROR "examples/emulate/main.cpp has ${num_lines} lines; the promise is under 40")
 endif()
 run(${CMAKE_COMMAND} -S ${SOURCE}/examples/emulate -B ${emulate} -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_CXX_COMPILER=${CXX}
-    -DCMAKE_BUILD_TYPE=Release ${flags})
+    -DCMAKE_BUILD_TYPE=None ${flags})
 run(${CMAKE_COMMAND} --build ${emulate})
 run(${emulate}/emulate ${SOURCE}/examples/emulate/scale.ptx)
 if(NOT output STREQUAL "2000 of 2000 outputs are 3\n")
@@ -115,7 +115,7 @@ run(${prefix}/bin/tessera emulate ${SOURCE}/examples/emulate/scale.ptx --launch 
 
 # Both together.
 run(${CMAKE_COMMAND} -S ${SOURCE}/examples/server -B ${server} -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_CXX_COMPILER=${CXX}
-    -DCMAKE_BUILD_TYPE=Release ${flags})
+    -DCMAKE_BUILD_TYPE=None ${flags})
 run(${CMAKE_COMMAND} --build ${server})
 
 # Without a compiler on this machine the example says so and fails: that much is then checked.

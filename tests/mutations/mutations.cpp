@@ -223,7 +223,7 @@ TEST_CASE("unharmed kernels say nothing under any schedule") {
        "stages=2",
        {{"m", 150}, {"n", 128}, {"k", 352}, {"l", 3}}},
   };
-  testing::Sample sample(10);
+  testing::Sample sample(20);
   for (const auto& [words, sizes] : kernels) {
     if (!sample.takes()) continue;
     CAPTURE(words);
@@ -340,7 +340,7 @@ TEST_CASE("faults in our own kernels are caught") {
       {"merge sink=per_head head_dim_v=64", {{"parts", 5}, {"batch", 2}, {"heads_q", 2}, {"seqlen_q", 9}}, *compiler},
       {"gemv arch=sm_100a scale_form=tile", {{"m", 150}, {"k", 1120}, {"b_rows", 128}}, *compiler},
   };
-  testing::Sample sample(10);
+  testing::Sample sample(20);
   if (!writes_page) std::erase_if(subjects, [&](const Subject&) { return !sample.takes(); });
   if (writes_page)
     for (Subject& subject : page_subjects(*compiler)) subjects.push_back(std::move(subject));
