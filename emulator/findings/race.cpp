@@ -121,6 +121,7 @@ void RaceDetector::complete_on(RaceOperation& operation, Cta& owner, Mbarrier& b
   operation.read_agent = operation.write_agent = sync.agent;
   operation.read_clock = operation.write_clock = static_cast<std::uint32_t>(barrier.phase) + 1;
   sync.pending.raise(sync.agent, operation.write_clock);
+  sync.pending_wide.raise(sync.agent, operation.write_clock);
   static_cast<void>(owner);
 }
 
@@ -198,7 +199,9 @@ void RaceDetector::wait_group(Warp& warp, int lane, const GroupList& groups, std
   if (seen.at(groups.read_agent) >= over && (only_reading || seen.at(groups.written_agent) >= over)) return;
   warp.race->for_views(Mask{1} << lane, [&](RaceView& view) {
     view.seen.raise(groups.read_agent, over);
-    if (!only_reading) view.seen.raise(groups.written_agent, over);
+    if (only_reading) return;
+    view.seen.raise(groups.written_agent, over);
+    view.wide.raise(groups.written_agent, over);
   });
 }
 

@@ -272,9 +272,12 @@ void RaceDetector::follow_copies(RaceOperation& operation, const Warp& warp, Mas
   const RaceWarp& state = *warp.race;
   if (state.copy_agent == 0) return;
   const auto clock = static_cast<std::uint32_t>(group) + 1;
-  if ((lanes & warp.alive) == warp.alive) return operation.seen.raise(state.copy_agent, clock);
-  for (Mask rest = lanes; rest != 0; rest &= rest - 1)
-    operation.seen.raise(lane_agent(state.copy_agent, std::countr_zero(rest)), clock);
+  const auto raise = [&](Agent agent) {
+    operation.seen.raise(agent, clock);
+    operation.wide.raise(agent, clock);
+  };
+  if ((lanes & warp.alive) == warp.alive) return raise(state.copy_agent);
+  for (Mask rest = lanes; rest != 0; rest &= rest - 1) raise(lane_agent(state.copy_agent, std::countr_zero(rest)));
 }
 
 }  // namespace tessera::emulator

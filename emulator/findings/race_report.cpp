@@ -69,8 +69,7 @@ void RaceDetector::check_under_way(const RaceRecord& before, const RaceRecord& n
 // Ordered, but by a release that does not reach this CTA; or atomic for its own CTA only.
 bool RaceDetector::is_scope_too_narrow(const RaceRecord& before, const RaceRecord& now,
                                        const Accessor& accessor) const {
-  if (is_async(before)) return false;
-  if ((before.kind & now.kind & kRaceAtomic) != 0)
+  if (!is_async(before) && (before.kind & now.kind & kRaceAtomic) != 0)
     return ((before.kind | now.kind) & kRaceNarrow) != 0 && is_other_cta(before.agent, now.agent);
   return is_write(before) && (before.kind & kRaceAtomic) == 0 && is_other_cta(before.agent, now.agent) &&
          unordered(before, now, *accessor.seen, nullptr) == 0 && unordered(before, now, *accessor.wide, nullptr) != 0;

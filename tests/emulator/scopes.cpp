@@ -70,6 +70,23 @@ TEST_CASE("the scope of an arrival whose data another CTA's copy reads") {
   CHECK(run(".release.cluster", ".acquire.cluster") == "");
 }
 
+TEST_CASE("the scope of an arrival that hands over what a copy has written") {
+  // Rank 1 has copied into its slot and waited; rank 0 reads it there.
+  const auto run = [&](const std::string& arrive) {
+    return names(
+        "@other mbarrier.init.shared.b64 [smem+528], 1;\n" + kInit +
+            "@!other bra TOLD;\nmbarrier.arrive.expect_tx.shared.b64 _, [smem+528], 16;\n"
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [smem], [out], 16, [smem+528];\n"
+            "LAST: mbarrier.try_wait.parity.shared.b64 q, [smem+528], 0;\n@!q bra LAST;\n"
+            "mbarrier.arrive" +
+            arrive + ".shared::cluster.b64 _, [peer+512];\nTOLD:\n" + wait(".acquire.cluster") +
+            "mov.u32 r5, smem;\nmapa.shared::cluster.u32 r5, r5, 1;\nld.shared::cluster.b32 r2, [r5];\nEND:\n" + kMeet,
+        true);
+  };
+  CHECK(run(".release.cluster") == "");
+  CHECK(run(".release.cta") == "scope-too-narrow");
+}
+
 TEST_CASE("relaxed arrivals and waits order what fences make of them") {
   const auto run = [&](const std::string& fence, const std::string& behind) {
     return names(kInit + kStore + fence +
