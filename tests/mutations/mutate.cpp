@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
 #include <functional>
 #include <regex>
 #include <sstream>
@@ -35,6 +36,14 @@ std::string always_over(const std::string& line) {
   std::smatch match;
   if (!std::regex_search(line, match, std::regex("\\.b64\\s+([%A-Za-z0-9_]+),"))) return line;
   return fmt::format("setp.eq.u32 {}, 0, 0;", match[1].str());
+}
+
+std::function<std::string(const std::string&)> replace(const char* what, const char* by) {
+  return [=](const std::string& line) {
+    std::string changed = line;
+    if (const std::size_t at = line.find(what); at != std::string::npos) changed.replace(at, std::strlen(what), by);
+    return changed;
+  };
 }
 
 // A wait that is made once, whatever it answers.
@@ -71,6 +80,10 @@ const std::vector<Kind>& common_kinds() {
       {"mbarrier.try_wait: answer ignored", "mbarrier.try_wait", asked_once},
       {"mbarrier.try_wait: parity flipped", "mbarrier.try_wait", change_last("xor.b32", "1")},
       {"drop mbarrier.arrive", "mbarrier.arrive.release", nothing},
+      {"mbarrier.arrive: relaxed", "mbarrier.arrive.release", replace(".release.", ".relaxed.")},
+      {"mbarrier.arrive: .cta scope", "mbarrier.arrive.release.cluster", replace(".release.cluster", ".release.cta")},
+      {"barrier.cluster.arrive: relaxed", "barrier.cluster.arrive.release", replace(".release", ".relaxed")},
+      {kUnwritten, "mov.b32", nothing},
       {"drop mbarrier.arrive.expect_tx", "mbarrier.arrive.expect_tx", nothing},
       {"expect_tx: 16 bytes less", "mbarrier.arrive.expect_tx", change_last("add.s32", "-16")},
       {"expect_tx: 1024 bytes more", "mbarrier.arrive.expect_tx", change_last("add.s32", "1024")},

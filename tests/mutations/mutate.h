@@ -7,6 +7,9 @@
 
 namespace tessera::mutations {
 
+/// A register that no instruction has written, under a branch or a guard or not at all: needs Subject::run(is_strict).
+inline constexpr const char* kUnwritten = "drop mov.b32";
+
 struct Mutant {
   std::string kind;  ///< "drop wgmma.wait_group", ...
   int line = 0;      ///< in the PTX, from 1

@@ -201,10 +201,11 @@ Family Subject::family() const {
   return Family::products;
 }
 
-Verdict Subject::run(const std::string& ptx, emulator::Schedule schedule, std::uint64_t seed) const {
+Verdict Subject::run(const std::string& ptx, emulator::Schedule schedule, std::uint64_t seed, bool is_strict) const {
   emulator::DeviceOptions options;
   options.arch = plan_.arch.to_string();
   options.detects_races = true;
+  options.detects_unwritten_registers = is_strict;
   options.schedule = schedule;
   options.seed = seed;
   options.max_warp_instructions = 2000000;

@@ -29,8 +29,9 @@ class Subject {
   const std::string& ptx() const { return image_.ptx; }
   const Plan& plan() const { return plan_; }
   Family family() const;
-  Verdict run(const std::string& ptx, emulator::Schedule schedule = emulator::Schedule::fair,
-              std::uint64_t seed = 1) const;
+  /// is_strict: registers that nobody wrote are looked for.
+  Verdict run(const std::string& ptx, emulator::Schedule schedule = emulator::Schedule::fair, std::uint64_t seed = 1,
+              bool is_strict = false) const;
 
  private:
   Plan plan_;
