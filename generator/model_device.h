@@ -18,6 +18,7 @@ struct MmaDevice {
   double products = 0;      ///< of 16-bit operands with fp32 sums
   double l2_bytes = 0;      ///< of one multiprocessor
   double memory_bytes = 0;  ///< of all
+  double fp8 = 2;           ///< the rate of 8-bit products beside that
 };
 // By published figures, for Hopper as far as it differs: never measured. An RTX 5090 has half the rate where sums are
 // fp32: 235 TFLOP/s at this clock. The L2's figure is that of an RTX PRO 6000, 8.7 TB/s for 188 multiprocessors, which
@@ -25,6 +26,6 @@ struct MmaDevice {
 inline constexpr MmaDevice kRtx5090{"RTX 5090", {170, 2.7}, 256, 18, 664};
 inline constexpr MmaDevice kRtxPro6000{"RTX PRO 6000", {188, 2.15}, 512, 21, 833};
 inline constexpr MmaDevice kDgxSpark{"DGX Spark", {48, 2.05}, 512, 18, 133};
-inline constexpr MmaDevice kHopperByMma{"H100", kHopper, 1024, 64, 2235};
+inline constexpr MmaDevice kHopperByMma{"H100", kHopper, 1024, 64, 2235, 0.5};
 
 }  // namespace tessera

@@ -50,7 +50,7 @@ void describe_smem(const Config& config, Plan& plan) {
     if (region.bytes > 0) plan.smem.push_back({region.name, region.offset, region.bytes, slots, std::move(phases)});
   };
   std::vector<MemoryPhase> of_q = {
-      {"Q on its way", fmha::has_widening_warps(config) || is_8_bit(config.facts) ? "load_k" : "load_q",
+      {"Q on its way", fmha::has_widening_warps(config) || fmha::transposes_v(config) ? "load_k" : "load_q",
        "barrier q_full"},
       {"Q of a tile", "consumer", "last S = Q K^T of the tile"}};
   for (int pass = 0; !fmha::leaves_from_registers(config) && pass < fmha::o_passes(config); ++pass) {
@@ -60,7 +60,7 @@ void describe_smem(const Config& config, Plan& plan) {
     of_q.push_back({part + ", being stored", "store_o", is_last ? "barrier q_empty" : "barrier o_read"});
   }
   add(layout.q, config.q_stages * groups, std::move(of_q));
-  const bool is_widened = fmha::has_widening_warps(config), is_transposed = is_8_bit(config.facts);
+  const bool is_widened = fmha::has_widening_warps(config), is_transposed = fmha::transposes_v(config);
   add(layout.k, config.stages,
       {{is_widened ? "K, being widened" : "K on its way", is_widened ? "widen_k" : "load_k", "barrier k_full"},
        {"K of a block", "consumer", "barrier k_empty"}});
@@ -110,7 +110,7 @@ void FmhaOperator::describe(const Config& config, Plan& plan) {
                        .swizzle = std::string(to_word(config.swizzle)),
                        .use = use};
   };
-  plan.mma_kind = to_word(config.mma_kind);
+  plan.mma_kind = fmha::uses_mma_sync(config) && is_8_bit(config.facts) ? "mma.f8" : to_word(config.mma_kind);
   const auto plain = [](const char* name, std::string_view type, const char* use) {
     return OperandPlan{.name = name, .dtype = std::string(type), .tensor_map_type = {}, .swizzle = {}, .use = use};
   };
@@ -124,9 +124,9 @@ void FmhaOperator::describe(const Config& config, Plan& plan) {
   plan.operands = {operand("q", dtype, "A of S = Q K^T, from shared memory"),
                    of_keys("k", fmha::qk_columns(config), "B of S = Q K^T, K-major"),
                    of_keys("v", fmha::v_columns(config),
-                           is_8_bit(config.facts)           ? "B of O = P V, transposed to K-major"
-                           : fmha::reads_mn_major_v(config) ? "B of O = P V, MN-major"
-                                                            : "B of O = P V, K-major"),
+                           fmha::transposes_v(config) ? "B of O = P V, transposed to K-major"
+                           : is_8_bit(config.facts) || fmha::reads_mn_major_v(config) ? "B of O = P V, MN-major"
+                                                                                      : "B of O = P V, K-major"),
                    fmha::is_split(config) ? plain("o", type_of_o, "D of O = P V, merged from parts in the workspace")
                    : fmha::leaves_from_registers(config)
                        ? plain("o", type_of_o, "D of O = P V, stored by threads")

@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <utility>
 
+#include "generator/attention/fmha_cost.h"
 #include "tessera/targets.h"
 
 namespace tessera {
@@ -40,7 +41,7 @@ Step step_of(const fmha::Config& c, const MmaDevice& device) {
   const double keys = c.tile_n * columns * dtype_bytes(key_dtype(c.facts));
   const double queries = fmha::holds_queries(c) ? 0 : 2.0 * c.tile_m * fmha::qk_columns(c);
   const double widened = widens_keys(c.facts) ? readers * c.tile_n * columns : 0;
-  return {.tensor = scores * columns / device.products,
+  return {.tensor = scores * columns / device.products / (is_8_bit(c.facts) ? device.fp8 : 1),
           .exponentials = scores / kExponentialsPerCycle,
           .issue = (scores * kIssuePerScore + widened * kIssuePerWidened) / kIssuePerCycle,
           .smem = (keys * (readers + 1) + queries) / kSmemBytesPerClock,
@@ -97,7 +98,9 @@ FmhaMmaCost fmha_mma_cost(const fmha::Config& c, const Fmha& p, const MmaDevice&
   double narrow = 1;
   for (int span = swizzle_span_bytes(c.swizzle); span < swizzle_span_bytes(fmha::widest_swizzle(c)); span *= 2)
     narrow += kNarrowSpan;
-  const double computed = std::ceil(tiles * parts / places) * tile * narrow;
+  // The last round is partly empty: known where all sizes are.
+  const double rounds = tiles * parts / places;
+  const double computed = (has_fmha_cost(p) ? std::ceil(rounds) : std::max(1.0, rounds)) * tile * narrow;
   const double columns = c.facts.head_dim + c.facts.head_dim_v;
   double bytes =
       columns * (heads_q * queries * dtype_bytes(c.facts.dtype) + heads_kv * keys * dtype_bytes(key_dtype(c.facts)));

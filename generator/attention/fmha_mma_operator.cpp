@@ -21,7 +21,8 @@ constexpr int kRowsOfTiles[] = {128, 256, 64};
 constexpr int kKeysOfSteps[] = {64, 128, 96, 80, 48, 32, 16};
 constexpr int kMostRegisters = 255;
 constexpr double kSpilledShare = 0.01;
-constexpr double kOneSlotShare = 0.97;  // of the speed: loads wait for the last warp
+constexpr double kOneSlotShare = 0.93;  // of the speed: loads wait for the last warp
+constexpr double kFewKeysShare = 0.99;  // where all slots together have fewer than 128 keys
 
 Fmha of_mma(Fmha p) {
   p.mma_kind = MmaKind::mma_f16;
@@ -35,6 +36,7 @@ bool may_spill(const fmha::Config& c) {
   if (fmha::row_blocks(c) == 2) beside += 32;
   if (fmha::ctas_per_sm(c) == 2) beside += 24;
   if (widens_keys(c.facts)) beside += 32;
+  if (is_8_bit(c.facts)) beside += 8;
   if (alters_scores(c.facts)) beside += 16;
   if (c.facts.tree_mask != TreeMask::none) beside += 16;
   if (fmha::is_split(c) || reads_lengths(c.facts)) beside += 8;
@@ -75,7 +77,8 @@ void FmhaMmaOperator::require_facts(const Fmha& problem) {
                        kMostRegisters),
            "");
   FmhaOperator::require_facts(problem);
-  if (is_8_bit(attention_facts(problem))) refuse("dtype e4m3", "kv_dtype e4m3 with bf16 or f16");
+  if (is_8_bit(attention_facts(problem)) && problem.tile_m == fmha::kRowsOfWarpMma)
+    refuse("dtype e4m3 with tile_m 16", "tile_m 64");
   if (problem.kv_pools != KvPools::dense) refuse(fmt::format("kv_pools {}", to_word(problem.kv_pools)), "dense");
   if (problem.v_layout == Layout::k_major) refuse("v_layout k", "mn");
 }
@@ -85,7 +88,7 @@ std::vector<fmha::Config> FmhaMmaOperator::candidates(const Fmha& asked) {
   std::vector<Config> list;
   for (const int tile_m : kRowsOfTiles)
     for (const int tile_n : kKeysOfSteps)
-      for (const int stages : {2, 1}) list.push_back(widest_config(problem, tile_m, tile_n, stages));
+      for (const int stages : {2, 1, 4, 3}) list.push_back(widest_config(problem, tile_m, tile_n, stages));
   // With more rows in all, keys and values would come from the L2 far too often.
   const Hint few = fmha::kRowsPerWarpgroup;
   const bool has_few = problem.seqlen_q >= 0 && problem.seqlen_q <= few && problem.seqlen_q * list[0].pack_gqa <= few;
@@ -96,7 +99,10 @@ std::vector<fmha::Config> FmhaMmaOperator::candidates(const Fmha& asked) {
 }
 
 double FmhaMmaOperator::score(const Config& config, const Fmha& problem) {
-  return (may_spill(config) ? kSpilledShare : 1) * (config.stages == 1 ? kOneSlotShare : 1) * 1e6 /
+  // A slot of few keys is soon empty again.
+  const int ahead = config.stages * config.tile_n;
+  const double slots = config.stages == 1 ? kOneSlotShare : ahead < 128 ? kFewKeysShare : 1;
+  return (may_spill(config) ? kSpilledShare : 1) * slots * 1e6 /
          fmha_mma_cost(config, of_mma(problem), mma_device_of(problem.arch)).cycles;
 }
 

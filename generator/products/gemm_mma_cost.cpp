@@ -20,11 +20,11 @@ struct Rates {
   double l2_bytes_per_cycle;      ///< one multiprocessor
   double memory_bytes_per_cycle;  ///< all
 };
-constexpr Rates rates_of(const MmaDevice& d, double fp8, double int8, double mx8, double four_bit) {
-  return {d.device, d.products, fp8, int8, mx8, four_bit, d.l2_bytes, d.memory_bytes};
+constexpr Rates rates_of(const MmaDevice& d, double int8, double mx8, double four_bit) {
+  return {d.device, d.products, d.fp8, int8, mx8, four_bit, d.l2_bytes, d.memory_bytes};
 }
-constexpr Rates kGeForce = rates_of(kRtx5090, 2, 4, 4, 8);
-constexpr Rates kByPin = rates_of(kHopperByMma, 0.5, 2, 1, 1);  // which widens e4m3 and e5m2
+constexpr Rates kGeForce = rates_of(kRtx5090, 4, 4, 8);
+constexpr Rates kByPin = rates_of(kHopperByMma, 2, 1, 1);  // which widens e4m3 and e5m2
 
 constexpr double kSmemBytesPerCycle = 128;  // of one multiprocessor
 constexpr double kSlotCycles = 1500;        // from a slot's release to its next contents

@@ -53,7 +53,7 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
   for (int i = 0; i < C.stages; ++i) {
     ptx::mbarrier_init(barrier_at<kBarriers.k_full>(smem, i), kLoaders + (has_pools(C) ? 1 : 0));
     ptx::mbarrier_init(barrier_at<kBarriers.k_empty>(smem, i), 4 * consumer_warpgroups(C));
-    ptx::mbarrier_init(barrier_at<kBarriers.v_full>(smem, i), is_8_bit(C.facts) ? kTransposingWarps : kLoaders);
+    ptx::mbarrier_init(barrier_at<kBarriers.v_full>(smem, i), transposes_v(C) ? kTransposingWarps : kLoaders);
     ptx::mbarrier_init(barrier_at<kBarriers.v_empty>(smem, i), 4 * consumer_warpgroups(C));
   }
 #pragma unroll
@@ -65,7 +65,7 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
     }
   }
   if constexpr (has_placed_keys(C)) ptx::mbarrier_init(barrier_at<kBarriers.tail>(smem), 1);
-  if constexpr (has_widening_warps(C) || is_8_bit(C.facts)) init_raw_barriers<C>(smem);
+  if constexpr (has_widening_warps(C) || transposes_v(C)) init_raw_barriers<C>(smem);
   ptx::fence_mbarrier_init();
 }
 
@@ -117,7 +117,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
     if constexpr (kBudget.producer < kBudget.entry) ptx::setmaxnreg_dec<kBudget.producer>();
     if constexpr (has_widening_warps(C)) {
       widen<C>(params, schedule, smem);
-    } else if constexpr (is_8_bit(C.facts)) {
+    } else if constexpr (transposes_v(C)) {
       load_and_transpose<C>(params, schedule, smem);
     } else if constexpr (passes_tiles(C)) {
       if (threadIdx.x / 32 == kWarpOfQ) {

@@ -23,6 +23,7 @@
 #include "fmha/warps.cuh"
 #include "ptx/matrix.cuh"
 #include "ptx/mma.cuh"
+#include "ptx/mma_8_bit.cuh"
 #include "ptx/narrow.cuh"
 #include "ptx/shared_words.cuh"
 #include "spec/fmha.h"
@@ -60,12 +61,14 @@ struct RowConsumer : Consumer<C> {
   static constexpr Barriers kBarriers = barriers(C);
   static constexpr int kGroups = row_blocks(C);
   static constexpr bool kWidens = widens_keys(C.facts);
+  static constexpr bool kIs8Bit = is_8_bit(C.facts);
   static constexpr int kKeyBytes = slot_element_bytes(C);
   // Steps of the instruction's k along the columns of Q and K; 16-byte chunks of a row of K or V.
-  static constexpr int kScoreSteps = qk_columns(C) / 16;
+  static constexpr int kScoreSteps = qk_columns(C) * dtype_bytes(C.facts.dtype) / 32;
   static constexpr int kChunksOfK = qk_columns(C) * kKeyBytes / 16;
   static constexpr int kChunksOfV = v_columns(C) * kKeyBytes / 16;
-  static constexpr int kStepsOfPair = kWidens ? 2 : 1;  // of two chunks of K
+  static constexpr int kStepsOfPair = kWidens ? 2 : 1;   // of two chunks of K
+  static constexpr int kKeysOfStep = kIs8Bit ? 32 : 16;  // of P V
   using Fragment = unsigned[4];
   using Operands = Fragment[kGroups];  // the A operand of a step
   using QueryFragments = Operands[holds_queries(C) ? kScoreSteps : 1];
@@ -115,6 +118,15 @@ struct RowConsumer : Consumer<C> {
     }
   }
 
+  template <DType kType>
+  __device__ __forceinline__ static void multiply(float* sums, const Fragment& a, unsigned low, unsigned high) {
+    if constexpr (kIs8Bit) {
+      ptx::mma_m16n8k32<kType, kType>(sums, a, low, high);
+    } else {
+      ptx::mma_m16n8k16<kType>(sums, a, low, high);
+    }
+  }
+
   // Two chunks of 16 keys, and the products of the step, or of 8-bit keys of one half, with every group's rows.
   __device__ __forceinline__ static void multiply_keys(Scores<C> (&scores)[kGroups], const Operands& q,
                                                        const Fragment& words, int half, int first) {
@@ -123,8 +135,7 @@ struct RowConsumer : Consumer<C> {
       unsigned low = words[2 * i], high = words[2 * i + 1];
       if constexpr (kWidens) attention::widen_word<C.facts.dtype>(words[2 * i + half], low, high);
 #pragma unroll
-      for (int g = 0; g < kGroups; ++g)
-        ptx::mma_m16n8k16<C.facts.dtype>(scores[g] + first / 2 + 4 * i, q[g], low, high);
+      for (int g = 0; g < kGroups; ++g) multiply<C.facts.dtype>(scores[g] + first / 2 + 4 * i, q[g], low, high);
     }
   }
 
@@ -179,18 +190,38 @@ struct RowConsumer : Consumer<C> {
     }
   }
 
-  // Scores of a step's 16 keys become P.
+  // Scores of a step's keys become P.
   __device__ __forceinline__ static void exponentiate_step(Fragment& p, const Scores<C>& scores, int step,
                                                            const Scale& scale, const float (&subtrahend)[2],
                                                            float (&sum)[4]) {
-    float x[8];
+    constexpr int kScores = kKeysOfStep / 2;
+    float x[kScores];
 #pragma unroll
-    for (int v = 0; v < 8; ++v) {
-      x[v] = ptx::ex2(fmaf(scores[8 * step + v], scale.folded, -subtrahend[v / 2 % 2]));
-      sum[v / 2] += x[v];
+    for (int v = 0; v < kScores; ++v) {
+      x[v] = ptx::ex2(fmaf(scores[kScores * step + v], scale.folded, -subtrahend[v / 2 % 2]));
+      sum[v / 2 % 4] += x[v];
     }
 #pragma unroll
-    for (int j = 0; j < 4; ++j) p[j] = ptx::cvt_pack<p_dtype(C)>(x[2 * j], x[2 * j + 1]);
+    for (int j = 0; j < 4; ++j) {
+      if constexpr (kIs8Bit) {
+        const int first = j / 2 * 8 + j % 2 * 2;  // as pack() of matmul.cuh
+        p[j] = ptx::cvt_e4m3x4(x[first], x[first + 1], x[first + 4], x[first + 5]);
+      } else {
+        p[j] = ptx::cvt_pack<p_dtype(C)>(x[2 * j], x[2 * j + 1]);
+      }
+    }
+  }
+
+  // Of 8 bits: the 32 values of a chunk's columns, those of the even and of the odd ones.
+  __device__ __forceinline__ static void multiply_bytes(Outputs& outputs, const Operands& p, const Fragment& words,
+                                                        int chunk) {
+#pragma unroll
+    for (int odd = 0; odd < 2; ++odd) {
+      const unsigned picked = odd == 0 ? 0x6420 : 0x7531;
+      const unsigned low = ptx::prmt(words[0], words[1], picked), high = ptx::prmt(words[2], words[3], picked);
+#pragma unroll
+      for (int g = 0; g < kGroups; ++g) multiply<C.facts.dtype>(outputs[g] + 8 * chunk + 4 * odd, p[g], low, high);
+    }
   }
 
   // 16 values of a chunk of columns, the i-th of two, times P.
@@ -218,10 +249,12 @@ struct RowConsumer : Consumer<C> {
   // O += P V of a block, P made on the way from scores.
   __device__ __forceinline__ void multiply_values(Outputs& outputs, const Scores<C> (&scores)[kGroups],
                                                   unsigned offset) {
-    constexpr int kSteps = C.tile_n / 16, kPairs = (kChunksOfV + 1) / 2, kParts = (kPairs + kGroups - 1) / kGroups;
+    // Of 8 bits a matrix has the same columns of the next keys, so a unit is one chunk; else two.
+    constexpr int kSteps = C.tile_n / kKeysOfStep, kChunksOfUnit = kIs8Bit ? 1 : 2;
+    constexpr int kPairs = (kChunksOfV + kChunksOfUnit - 1) / kChunksOfUnit, kParts = (kPairs + kGroups - 1) / kGroups;
     const int lane = own_lane();
     const ValueRows pair(this->smem + kLayout.v.offset, row_of_value(lane), chunk_of_value(lane));
-    const ValueRows single(this->smem + kLayout.v.offset, row_of_value(lane), 0);
+    const ValueRows single(this->smem + kLayout.v.offset, kIs8Bit ? lane : row_of_value(lane), 0);
     Fragment words[2];
     Operands p[2];
     float subtrahend[kGroups][2], sum[kGroups][4];
@@ -235,9 +268,9 @@ struct RowConsumer : Consumer<C> {
       }
     }
     const auto fetch = [&](int i) {
-      const int chunk = i % kPairs * 2;
-      const ValueRows& rows = chunk + 1 < kChunksOfV ? pair : single;
-      ptx::ldmatrix_x4_trans(rows.at(offset, chunk, i / kPairs * 16), words[i % 2]);
+      const int chunk = i % kPairs * kChunksOfUnit;
+      const ValueRows& rows = !kIs8Bit && chunk + 1 < kChunksOfV ? pair : single;
+      ptx::ldmatrix_x4_trans(rows.at(offset, chunk, i / kPairs * kKeysOfStep), words[i % 2]);
     };
     const auto exponentiate = [&](int g, int step) {
       exponentiate_step(p[step % 2][g], scores[g], step, this->scale, subtrahend[g], sum[g]);
@@ -256,9 +289,13 @@ struct RowConsumer : Consumer<C> {
           const int at = g * kParts + part, i = step * kPairs + at;
           if (at >= kPairs) continue;
           if (i + 1 < kSteps * kPairs) fetch(i + 1);
+          if constexpr (kIs8Bit) {
+            multiply_bytes(outputs, p[step % 2], words[i % 2], at);
+          } else {
 #pragma unroll
-          for (int j = 0; j < 2; ++j)
-            if (2 * at + j < kChunksOfV) multiply_chunk(outputs, p[step % 2], words[i % 2], j, 2 * at + j);
+            for (int j = 0; j < 2; ++j)
+              if (2 * at + j < kChunksOfV) multiply_chunk(outputs, p[step % 2], words[i % 2], j, 2 * at + j);
+          }
         }
       }
     }
@@ -307,6 +344,11 @@ struct RowConsumer : Consumer<C> {
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
       float factor[2];
+      if constexpr (kIs8Bit) {
+        // P of 8 bits has more to say of numbers above 1: a row's largest counts as 2^kLowered.
+        max[g][0] -= kLowered;
+        max[g][1] -= kLowered;
+      }
       of_groups[g].move(max[g], factor);
       rescale(outputs[g], factor);
     }

@@ -237,7 +237,7 @@ struct LoadRing {
 TESSERA_HD constexpr LoadRing load_ring(const Config& c, bool is_v, unsigned smem = 0) {
   const SmemLayout layout = smem_layout(c);
   const Barriers b = barriers(c, smem);
-  if (!has_widening_warps(c) && !(is_8_bit(c.facts) && is_v)) {
+  if (!has_widening_warps(c) && !(transposes_v(c) && is_v)) {
     return is_v ? LoadRing{layout.v.offset, v_slot_bytes(c), b.v_full, b.v_empty}
                 : LoadRing{layout.k.offset, k_slot_bytes(c), b.k_full, b.k_empty};
   }
@@ -363,7 +363,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_v(const Config& c) {
 TESSERA_HD constexpr Verdict<Rule> why_invalid_promotion(const Config& c) {
   if (c.promote_every < 0 || c.promote_every % c.tile_n != 0)
     return {Rule::promotion_not_of_tiles, c.promote_every, c.tile_n};
-  if (c.promote_every > 0 && !is_8_bit(c.facts)) return {Rule::promotion_of_16_bit, c.promote_every, 0};
+  if (c.promote_every > 0 && !transposes_v(c)) return {Rule::promotion_of_16_bit, c.promote_every, 0};
   return {};
 }
 
@@ -416,7 +416,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   return {};
 }
 
-TESSERA_HD constexpr int num_roles(const Config& c) { return is_8_bit(c.facts) || shares_blocks(c) ? 4 : 5; }
+TESSERA_HD constexpr int num_roles(const Config& c) { return transposes_v(c) || shares_blocks(c) ? 4 : 5; }
 inline constexpr int kWarpOfK = 0;  // of the producer warpgroup
 inline constexpr int kWarpOfV = 1;
 inline constexpr int kWarpOfQ = 2;
@@ -437,7 +437,7 @@ TESSERA_HD constexpr Role role(const Config& c, int index) {
     case 1:
       return {"load_v", kWarpOfV, 1, budget.producer};
     case 2:
-      if (is_8_bit(c.facts)) return {"transpose_v", 4 - kTransposingWarps, kTransposingWarps, budget.producer};
+      if (transposes_v(c)) return {"transpose_v", 4 - kTransposingWarps, kTransposingWarps, budget.producer};
       return {"load_q", kWarpOfQ, 1, budget.producer};
     case 3:
       return {"store_o", kWarpOfO, 1, budget.producer};

@@ -89,6 +89,8 @@ TESSERA_HD constexpr bool owns_rows(const Config& c) { return uses_mma_sync(c) &
 TESSERA_HD constexpr bool joins_tiles(const Config& c) { return c.q_stages == 2 && !uses_mma_sync(c); }
 // Rows of one box of Q.
 TESSERA_HD constexpr int rows_of_box(const Config& c) { return shares_blocks(c) ? kRowsOfWarpMma : kRowsPerWarpgroup; }
+// Whether warps transpose V of 8 bits for wgmma. Fragments of mma.sync take it as it lies.
+TESSERA_HD constexpr bool transposes_v(const Config& c) { return is_8_bit(c.facts) && !uses_mma_sync(c); }
 // Whether warps of their own widen 8-bit keys, or consumers do, in registers.
 TESSERA_HD constexpr bool has_widening_warps(const Config& c) { return widens_keys(c.facts) && !uses_mma_sync(c); }
 
@@ -162,10 +164,10 @@ inline constexpr int kPassedTileBytes = 64;
 
 // Whether a warp looks if any of its rows is one of the head's, and leaves out the softmax if not: decoding.
 TESSERA_HD constexpr bool skips_idle_warps(const Config& c) {
-  return has_widening_warps(c) || (is_8_bit(c.facts) && consumer_warpgroups(c) == 1);
+  return has_widening_warps(c) || (transposes_v(c) && consumer_warpgroups(c) == 1);
 }
 // Whether a warp is there that stores O through Q's slots, where a tile's O leaves so.
-TESSERA_HD constexpr bool has_storing_warp(const Config& c) { return !is_8_bit(c.facts) && !shares_blocks(c); }
+TESSERA_HD constexpr bool has_storing_warp(const Config& c) { return !transposes_v(c) && !shares_blocks(c); }
 // Whether a thread has four columns of O side by side: V had 8 bits.
 TESSERA_HD constexpr bool has_fours(const Config& c) {
   return is_8_bit(c.facts) || (widens_keys(c.facts) && uses_mma_sync(c));

@@ -52,11 +52,11 @@ TESSERA_HD constexpr int blocks_of_promotion(const Config& c) { return c.promote
 
 // What nobody pins.
 TESSERA_HD constexpr int default_promotion(const Config& c) {
-  if (!is_8_bit(c.facts) || c.tile_n < 1) return 0;
+  if (!transposes_v(c) || c.tile_n < 1) return 0;
   return c.tile_n > kKeysOfPromotion ? c.tile_n : kKeysOfPromotion / c.tile_n * c.tile_n;
 }
 
 // Slots of V as it was loaded: as many as of K.
-TESSERA_HD constexpr int raw_v_stages(const Config& c) { return is_8_bit(c.facts) ? c.stages : raw_stages(c); }
+TESSERA_HD constexpr int raw_v_stages(const Config& c) { return transposes_v(c) ? c.stages : raw_stages(c); }
 
 }  // namespace tessera::fmha

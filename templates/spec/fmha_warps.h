@@ -17,6 +17,10 @@
 // apart. The columns of Q are taken in the same order, so that sums are those of the same products. Of V a word has two
 // columns of two keys: even and odd columns become accumulators of their own, and a thread has four columns of O side
 // by side, as in spec/fmha_transposed.h.
+//
+// 8 bits in all: a thread's scores of 32 keys are the A operand of a product if its keys are counted in their order,
+// two of each eight, and V's words have just these keys: bytes of two words, picked, are the B operand of an even or an
+// odd column. Sums are fp32, nothing is promoted. Rows' references lie 2^6 to 2^8 below, as beside wgmma.
 #pragma once
 
 #include "spec/fmha_config.h"
@@ -52,12 +56,12 @@ TESSERA_HD constexpr int joined_rows_bytes(const Config& c) {
 
 // Whether a warp keeps the fragments of its rows of Q for the whole tile, or reads them again for each block.
 TESSERA_HD constexpr bool holds_queries(const Config& c) {
-  return shares_blocks(c) || (row_blocks(c) == 1 && qk_columns(c) <= 128);
+  return shares_blocks(c) || (row_blocks(c) == 1 && qk_columns(c) * dtype_bytes(c.facts.dtype) <= 256);
 }
 
 // A warp's Q, S, P and O. With rows of its own P takes the place of S, a few keys after the other.
 TESSERA_HD constexpr int registers_of_warp(const Config& c) {
-  const int of_q = holds_queries(c) ? qk_columns(c) / 4 : 0;
+  const int of_q = holds_queries(c) ? qk_columns(c) * dtype_bytes(c.facts.dtype) / 8 : 0;
   if (owns_rows(c)) return of_q + row_blocks(c) * (c.tile_n / 2 + v_columns(c) / 2);
   return of_q + keys_of_warp(c) / 2 + keys_of_warp(c) / 4 + v_columns(c) / 2;
 }
@@ -74,7 +78,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_warps(const Config& c) {
   constexpr int kKeys = 16 * kConsumerWarps;
   if (shares_blocks(c) && (c.tile_n < kKeys || c.tile_n % kKeys != 0))
     return {Rule::tile_n_not_multiple_of_16, c.tile_n, kKeys};
-  const int others = (c.facts.head_dim > 256) + is_8_bit(c.facts) + has_pools(c) +
+  const int others = (c.facts.head_dim > 256) + (shares_blocks(c) && is_8_bit(c.facts)) + has_pools(c) +
                      (c.facts.v_layout == Layout::k_major) + (shares_blocks(c) && is_padded(c.facts));
   if (others != 0) return {Rule::facts_of_warps, others, 0};
   return {};

@@ -25,7 +25,7 @@ TESSERA_HD constexpr int raw_k_slot_bytes(const Config& c) {
   return has_widening_warps(c) ? c.tile_n * qk_columns(c) : 0;
 }
 TESSERA_HD constexpr int raw_v_slot_bytes(const Config& c) {
-  return has_widening_warps(c) || is_8_bit(c.facts) ? c.tile_n * v_columns(c) : 0;
+  return has_widening_warps(c) || transposes_v(c) ? c.tile_n * v_columns(c) : 0;
 }
 
 // Shared memory beside raw slots.

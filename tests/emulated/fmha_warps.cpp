@@ -123,17 +123,19 @@ TEST_CASE("attention by warps with rows of their own: every head_dim, targets th
   testing::Sample sample(7);
   int turn = 0;
   for (const auto& dims : kHeadDims)
-    for (const bool has_8_bit_keys : {false, true}) {
-      if (has_8_bit_keys && dims[0] == 72) continue;
+    for (const int kind : {0, 1, 2}) {
+      const bool has_8_bit_keys = kind == 1, is_8_bit = kind == 2;
+      if ((has_8_bit_keys && dims[0] == 72) || (is_8_bit && dims[0] % 64 != 0)) continue;
       ++turn;
       if (!sample.takes()) continue;
       Fmha problem = of_warps(dims[0], has_8_bit_keys, turn % 3 == 0 ? DType::f16 : DType::bf16);
       problem.head_dim_v = dims[1];
       problem.arch = Arch::parse(kArchs[turn % 4]);
       problem.tile_m = {};
+      if (is_8_bit) problem.dtype = DType::e4m3;
       if (turn % 4 == 0 && dims[1] <= 128) {  // two groups of rows to a warp
         problem.tile_m = 256;
-        if (dims[0] <= 64) problem.tile_n = 80;
+        if (dims[0] <= 64) problem.tile_n = is_8_bit ? 96 : 80;
       }
       problem.mask = turn % 5 < 2 ? Mask::causal : Mask::none;
       problem.output = turn % 6 == 5 ? Output::unnormalized : Output::normalized;
@@ -141,7 +143,7 @@ TEST_CASE("attention by warps with rows of their own: every head_dim, targets th
       const std::int64_t queries = turn % 5 == 4 ? 300 : 131 + turn;
       testing::check_runs(problem, {1, *problem.pack_gqa, 1, queries, 150 + 9 * turn, dims[0], dims[1]}, *compiler,
                           {Schedule::lazy, Schedule::adversarial}, 1,
-                          {.descales = has_8_bit_keys ? static_cast<Descales>(turn % 3) : Descales::none,
+                          {.descales = kind > 0 ? static_cast<Descales>(turn % 3) : Descales::none,
                            .num_sms = 3,
                            .input_seed = static_cast<std::uint64_t>(turn)});
     }
@@ -163,7 +165,11 @@ TEST_CASE("attention by mma.sync on sm_120: facts in pairs") {
     if (pick(3) == 0 && problem.head_dim <= 96) problem.tile_m = 256;
     problem.pack_gqa = std::array{1, 4, 3}[pick(3)];
     testing::FmhaLaunchFacts facts{.num_sms = 3, .input_seed = turn};
-    if (problem.kv_dtype) facts.descales = static_cast<Descales>(pick(3));
+    if (problem.tile_m != 16 && problem.head_dim != 96 && pick(4) == 0) {
+      problem.kv_dtype = {};
+      problem.dtype = DType::e4m3;
+    }
+    if (problem.kv_dtype || problem.dtype == DType::e4m3) facts.descales = static_cast<Descales>(pick(3));
     reference::FmhaSizes sizes{3, *problem.pack_gqa, 1, 46, 150, problem.head_dim};
     const std::vector<std::int64_t> keys = {150, 70, 2};
     if (pick(2) == 0) problem.mask = Mask::causal;

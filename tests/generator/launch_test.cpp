@@ -196,7 +196,7 @@ TEST_CASE("attention: maps obey the rules and boxes fill the ring slots, for eve
     const fmha::SmemLayout layout = fmha::smem_layout(config);
     CHECK(bytes("q") == fmha::q_slot_bytes(config));
     CHECK(bytes("q") * fmha::row_groups(config) * config.q_stages == layout.q.bytes);
-    const bool is_widened = fmha::has_widening_warps(config), is_raw_v = is_widened || is_8_bit(config.facts);
+    const bool is_widened = fmha::has_widening_warps(config), is_raw_v = is_widened || fmha::transposes_v(config);
     CHECK(bytes("k") == fmha::load_ring(config, false).slot_bytes);
     CHECK(bytes("k") * fmha::load_stages(config) == (is_widened ? layout.raw_k : layout.k).bytes);
     CHECK(bytes("v") == fmha::load_ring(config, true).slot_bytes);

@@ -373,8 +373,8 @@ TEST_CASE("what no kernel exists for is refused with what exists") {
   CHECK(unsupported("fmha", {{"arch", "sm_80"}}) ==
         "fmha has no kernel for arch sm_80: there is one for sm_90a, and for sm_100 and sm_103 with suffix a or f, and "
         "for sm_120 and sm_121 with suffix a or f");
-  CHECK(unsupported("fmha", {{"arch", "sm_120a"}, {"dtype", "e4m3"}, {"head_dim", "64"}}) ==
-        "fmha has no kernel for dtype e4m3 on sm_120a: take kv_dtype e4m3 with bf16 or f16");
+  CHECK(unsupported("fmha", {{"arch", "sm_120a"}, {"dtype", "e4m3"}, {"head_dim", "64"}, {"tile_m", "16"}}) ==
+        "fmha has no kernel for dtype e4m3 with tile_m 16 on sm_120a: take tile_m 64");
   CHECK(unsupported("fmha", {{"arch", "sm_121f"}, {"head_dim", "512"}}) ==
         "fmha has no kernel for head_dim_v 512 (O of 16 rows: 256 registers a thread, 255 there are) on sm_121f");
   CHECK(unsupported("fmha", {{"arch", "sm_120a"}, {"mma_kind", "wgmma.f16"}}) ==

@@ -104,6 +104,10 @@ inline void add_mma_attention(std::vector<Problem>& problems) {
       p.mask = turn % 2 == 0 ? Mask::causal : Mask::none;
       if (has_8_bit_keys) p.kv_dtype = DType::e4m3;
       problems.push_back(p);
+      if (!has_8_bit_keys || dims.head_dim % 64 != 0 || turn % 3 == 2) continue;
+      p.kv_dtype = {};
+      p.dtype = DType::e4m3;
+      problems.push_back(p);
     }
 }
 

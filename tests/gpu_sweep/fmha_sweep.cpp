@@ -212,7 +212,6 @@ class Sweep {
     for (const std::string& word : settings_.dtypes) {
       const DType dtype = *reference::dtype_from_name(word);
       const bool is_8_bit = dtype == DType::e4m3;
-      if (is_8_bit && has_mma()) continue;
       const auto of_dtype = is_8_bit ? reference::Fill::normal : reference::Fill::standard;
       const Pools pools{{device_, dtype, of_dtype, random_()},
                         {device_, DType::e4m3, reference::Fill::standard, random_()}};
@@ -259,12 +258,14 @@ class Sweep {
   Fmha by_mma(Fmha problem) {
     problem.mma_kind = MmaKind::mma_f16;
     problem.v_layout = Layout::mn_major;
+    problem.promote_every = {};
     if (problem.tile_m == 16) return problem;
     problem.tile_m = {};
     if (problem.swizzle != Swizzle::none && pick(0, 1) == 0) problem.tile_m = pick(0, 1) == 0 ? 64 : 128;
     if (problem.head_dim <= 128 && pick(0, 2) == 0) {
       problem.tile_m = 256;
-      if (problem.split_size == 0) problem.tile_n = static_cast<int>(16 * pick(1, 3));
+      if (problem.split_size == 0)
+        problem.tile_n = problem.dtype == DType::e4m3 ? 32 : static_cast<int>(16 * pick(1, 3));
     }
     return problem;
   }
