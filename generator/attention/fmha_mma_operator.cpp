@@ -41,6 +41,7 @@ bool may_spill(const fmha::Config& c) {
   if (c.facts.tree_mask != TreeMask::none) beside += 16;
   if (fmha::is_split(c) || reads_lengths(c.facts)) beside += 8;
   if (fmha::is_dealt(c)) beside += 16;
+  if (fmha::has_whole_tiles(c)) beside += 16;
   return fmha::registers_of_warp(c) + beside > fmha::register_budget(c).consumer;
 }
 

@@ -8,7 +8,6 @@
 #include "generator/attention/fmha_operator.h"
 #include "generator/candidates.h"
 #include "tests/emulated/fmha_run.h"
-#include "tests/support/sample.h"
 
 namespace tessera {
 namespace {
@@ -114,48 +113,47 @@ TEST_CASE("attention by warps: windows, scores that are capped or lowered, trees
   }
 }
 
-TEST_CASE("attention by warps with rows of their own: every head_dim, targets that have nothing else, and sm_90a") {
+/// Every head_dim by warps with rows of their own, on targets that have nothing else, and on sm_90a.
+enum class Kind { bits_16, keys_8, all_8 };
+void check_rows(Kind kind, int turn) {
   const std::unique_ptr<Compiler> compiler = testing::find_compiler();
   if (!compiler) return;
   constexpr int kHeadDims[][2] = {{128, 128}, {64, 64},   {96, 96},   {16, 16},   {192, 128}, {80, 80},
                                   {72, 72},   {256, 256}, {160, 160}, {192, 192}, {32, 32}};
   constexpr const char* kArchs[] = {"sm_90a", "sm_120a", "sm_121a", "sm_120f"};
-  testing::Sample sample(7);
-  int turn = 0;
-  for (const auto& dims : kHeadDims)
-    for (const int kind : {0, 1, 2}) {
-      const bool has_8_bit_keys = kind == 1, is_8_bit = kind == 2;
-      if ((has_8_bit_keys && dims[0] == 72) || (is_8_bit && dims[0] % 64 != 0)) continue;
-      ++turn;
-      if (!sample.takes()) continue;
-      Fmha problem = of_warps(dims[0], has_8_bit_keys, turn % 3 == 0 ? DType::f16 : DType::bf16);
-      problem.head_dim_v = dims[1];
-      problem.arch = Arch::parse(kArchs[turn % 4]);
-      problem.tile_m = {};
-      if (is_8_bit) problem.dtype = DType::e4m3;
-      if (turn % 4 == 0 && dims[1] <= 128) {  // two groups of rows to a warp
-        problem.tile_m = 256;
-        if (dims[0] <= 64) problem.tile_n = is_8_bit ? 96 : 80;
-      }
-      problem.mask = turn % 5 < 2 ? Mask::causal : Mask::none;
-      problem.output = turn % 6 == 5 ? Output::unnormalized : Output::normalized;
-      problem.pack_gqa = turn % 7 == 3 ? 2 : turn % 7 == 5 ? 3 : 1;
-      const std::int64_t queries = turn % 5 == 4 ? 300 : 131 + turn;
-      testing::check_runs(problem, {1, *problem.pack_gqa, 1, queries, 150 + 9 * turn, dims[0], dims[1]}, *compiler,
-                          {Schedule::lazy, Schedule::adversarial}, 1,
-                          {.descales = kind > 0 ? static_cast<Descales>(turn % 3) : Descales::none,
-                           .num_sms = 3,
-                           .input_seed = static_cast<std::uint64_t>(turn)});
+  for (const auto& dims : kHeadDims) {
+    const bool has_8_bit_keys = kind == Kind::keys_8, is_8_bit = kind == Kind::all_8;
+    if ((has_8_bit_keys && dims[0] == 72) || (is_8_bit && dims[0] % 64 != 0)) continue;
+    Fmha problem = of_warps(dims[0], has_8_bit_keys, turn % 3 == 0 ? DType::f16 : DType::bf16);
+    problem.head_dim_v = dims[1];
+    problem.arch = Arch::parse(kArchs[turn % 4]);
+    problem.tile_m = {};
+    if (is_8_bit) problem.dtype = DType::e4m3;
+    if (turn % 4 == 0 && dims[1] <= 128) {  // two groups of rows to a warp
+      problem.tile_m = 256;
+      if (dims[0] <= 64) problem.tile_n = is_8_bit ? 96 : 80;
     }
+    problem.mask = turn % 5 < 2 ? Mask::causal : Mask::none;
+    problem.output = turn % 6 == 5 ? Output::unnormalized : Output::normalized;
+    problem.pack_gqa = turn % 7 == 3 ? 2 : turn % 7 == 5 ? 3 : 1;
+    const std::int64_t queries = turn % 5 == 4 ? 300 : 131 + turn;
+    testing::check_runs(problem, {1, *problem.pack_gqa, 1, queries, 150 + 9 * turn, dims[0], dims[1]}, *compiler,
+                        {Schedule::lazy, Schedule::adversarial}, 1,
+                        {.descales = kind == Kind::bits_16 ? Descales::none : static_cast<Descales>(turn % 3),
+                         .num_sms = 3,
+                         .input_seed = static_cast<std::uint64_t>(turn)});
+    ++turn;
+  }
 }
+TEST_CASE("attention by warps with rows of their own: every head_dim") { check_rows(Kind::bits_16, 1); }
+TEST_CASE("attention by warps with rows of their own: e4m3 keys") { check_rows(Kind::keys_8, 4); }
+TEST_CASE("attention by warps with rows of their own: 8 bits in all") { check_rows(Kind::all_8, 3); }
 
 // Rows of facts; every two stand together in one of them: random ones, each with about half of what there is.
 TEST_CASE("attention by mma.sync on sm_120: facts in pairs") {
   const std::unique_ptr<Compiler> compiler = testing::find_compiler();
   if (!compiler) return;
-  testing::Sample sample(16);
   for (std::uint64_t turn = 0; turn < 48; ++turn) {
-    if (!sample.takes()) continue;
     std::mt19937_64 random(turn);
     const auto pick = [&](std::size_t count) { return static_cast<std::size_t>(random() % count); };
     Fmha problem = of_warps(std::array{64, 128, 96, 256}[pick(4)], pick(3) == 0);
