@@ -23,9 +23,8 @@
 //  - one instruction's stores by several lanes to the same bytes are no race: mostly all store the same;
 //  - what lanes of which each touched some bytes of one word did to it counts only where all of them are meant;
 //  - of scopes, only a release or an acquire of .cta scope (also a fence or an atomic) between two CTAs is seen, and
-//  only
-//    where the second then meets an ordinary store of before the first; what was read or copied before it counts as
-//    ordered. Waits on mbarriers and barriers acquire at any scope;
+//  only where the second then meets an ordinary store of before the first, or what a copy has written; what was read
+//  before it, by whomever, counts as ordered. Waits on mbarriers and barriers acquire at any scope;
 //  - a fence covers all that its warp has seen, also what a barrier after it passes on;
 //  - each 16 bytes remember at most six accesses.
 // Whether an order also holds between the generic and the asynchronous proxy is another check (missing-proxy-fence).
