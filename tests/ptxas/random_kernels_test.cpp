@@ -3,9 +3,9 @@
 //
 // Many problems are planned. Of each kind of kernel (a tile with its stages, split, schedule, mask, width of
 // the types) one stands for all, everything else about it drawn; kinds are compiled in drawn order until 12 seconds of
-// processor time are spent. The same seed each time, so that a change alone decides whether its build is green; with
-// TESSERA_ALL_CASES=1, as in scripts/nightly, another one and ten times as long. TESSERA_PTXAS_ALL=1 compiles every
-// kind (minutes). The seed is printed, and TESSERA_PTXAS_SEED repeats a run.
+// processor time are spent, and eight at least. The same seed each time, so that a change alone decides whether its
+// build is green; with TESSERA_ALL_CASES=1, as in scripts/nightly, another one and ten times as long.
+// TESSERA_PTXAS_ALL=1 compiles every kind (minutes). The seed is printed, and TESSERA_PTXAS_SEED repeats a run.
 //
 // Time is the process's on its processor, beside that of a source whose cost is known: seconds of the host on
 // which bench/results/compile.md was measured. Other programs lengthen it too, since they share caches and the two
@@ -129,6 +129,7 @@ std::string kind_of(const Problem& problem) {
 
 constexpr int kProblems = 1500;
 constexpr double kProcessorSeconds = 12;  // to spend
+constexpr std::size_t kFewest = 8;        // kernels, however slow the host is at the moment
 constexpr std::uint64_t kSeed = 948994445;
 constexpr int kTrials = 3;  // of a kernel that seems slow
 // Of known_source() on that host: 0.24 of what attention's d128_128x128 causal bf16 takes, 0.455 s there (compile.md).
@@ -234,7 +235,9 @@ TEST_CASE("random: default kernels on sm_90a compile in a second, without spill,
   std::atomic<std::size_t> next{0};
   const double start = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
   const double to_spend = testing::takes_all_cases() ? 10 * kProcessorSeconds : kProcessorSeconds;
-  const auto has_time = [&] { return takes_all() || seconds_of(CLOCK_PROCESS_CPUTIME_ID) - start < to_spend; };
+  const auto has_time = [&] {
+    return takes_all() || next < kFewest || seconds_of(CLOCK_PROCESS_CPUTIME_ID) - start < to_spend;
+  };
   const double usual_slowdown = std::max(1.0, slowdown(*compiler));
   CHECK(usual_slowdown < 20);  // else a second would mean nothing
   std::vector<std::thread> threads;
@@ -258,7 +261,7 @@ TEST_CASE("random: default kernels on sm_90a compile in a second, without spill,
     if (result.complaint.empty()) CHECK(result.seconds > 0.01);  // it was measured
     if (result.seconds > slowest->seconds) slowest = &result;
   }
-  CHECK(results.size() >= 8);
+  CHECK(work.size() > 100);  // what there is to choose from
   fmt::print("seed {}: {} of {} kinds of kernels, the slowest in {:.2f} s of a core: {}\n", seed, results.size(),
              work.size(), slowest->seconds, slowest->kernel);
 }
