@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -205,13 +205,14 @@ TEST_CASE("random products: no score is above its bound, and the kernel that is 
 }
 
 TEST_CASE("counting the kernels of many problems takes microseconds each") {
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   std::size_t bytes = 0;
-  for (int i = 0; i < 20000; ++i)
+  for (int i = 0; i < 4000; ++i)
     bytes +=
         planned_kernel(Fmha{.head_dim = 128, .mask = i % 2 == 0 ? Mask::none : Mask::causal, .seqlen_q = i}).size();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   CHECK(bytes > 0);
-  // Two microseconds each in a release build; the bound leaves room for sanitizers on a busy machine.
-  CHECK(seconds < 10);
+  // Two microseconds each in a release build; the bound, a millisecond of processor time, leaves room for sanitizers and
+  // for a processor that is emulated (0.6).
+  CHECK(seconds < 4);
 }
