@@ -25,6 +25,14 @@ void CommonFlags::add_to(FlagSet& flags) {
                "evict least recently used entries above this; 0: no limit");
   flags.toggle("--trust-cache-dir", is_trusted, "accept a cache folder that others can write");
   flags.toggle("--require-compiler", requires_compiler, "serve only entries that the compiler found here made");
+  flags.text("--remote", "URL", remote, "a cache that machines share: http(s)://HOST/PREFIX (docs/remote.md)");
+  flags.toggle("--remote-write", writes_remote, "store there what is compiled here");
+  flags.text("--remote-credentials", "FILE", remote_credentials, "header lines of its requests");
+  flags.text("--remote-ca-file", "FILE", remote_ca_file, "certificates to trust in place of the system's");
+  flags.number("--remote-time-limit-ms", "N", remote_time_limit_ms, 1,
+               "longest time of a look-up there; then it is asked no more (default: 5000)");
+  flags.text("--remote-signing-key", "FILE", remote_signing_key, "signs what is stored: ed25519, PEM");
+  flags.text("--remote-trusted-keys", "FILE", remote_trusted_keys, "load what one of these keys signed alone");
   flags.text("--compile-policy", "WORD", compile_policy, "run: on a miss allow, warn or forbid compiling");
   flags.number("--compile-time-limit-ms", "N", compile_time_limit_ms, 0,
                "run: give up waiting for a kernel after this; 0: never");
@@ -41,6 +49,13 @@ const std::vector<EnvironmentVariable>& environment_variables() {
                                                          {"TESSERA_CACHE_MAX_BYTES", "--cache-max-bytes"},
                                                          {"TESSERA_TRUST_CACHE_DIR", "--trust-cache-dir"},
                                                          {"TESSERA_REQUIRE_COMPILER", "--require-compiler"},
+                                                         {"TESSERA_REMOTE", "--remote"},
+                                                         {"TESSERA_REMOTE_WRITE", "--remote-write"},
+                                                         {"TESSERA_REMOTE_CREDENTIALS", "--remote-credentials"},
+                                                         {"TESSERA_REMOTE_CA_FILE", "--remote-ca-file"},
+                                                         {"TESSERA_REMOTE_TIME_LIMIT_MS", "--remote-time-limit-ms"},
+                                                         {"TESSERA_REMOTE_SIGNING_KEY", "--remote-signing-key"},
+                                                         {"TESSERA_REMOTE_TRUSTED_KEYS", "--remote-trusted-keys"},
                                                          {"TESSERA_COMPILE_POLICY", "--compile-policy"},
                                                          {"TESSERA_COMPILE_TIME_LIMIT_MS", "--compile-time-limit-ms"},
                                                          {"TESSERA_CHECK_POINTERS", "--check-pointers"},
@@ -64,6 +79,13 @@ JitOptions CommonFlags::apply_to(JitOptions options) const {
   if (cache_max_bytes >= 0) options.cache_max_bytes = cache_max_bytes;
   if (compile_time_limit_ms >= 0) options.compile_time_limit = std::chrono::milliseconds(compile_time_limit_ms);
   options.trust_cache_dir = options.trust_cache_dir || is_trusted;
+  if (!remote.empty()) options.remote.url = remote;
+  options.remote.is_written = options.remote.is_written || writes_remote;
+  if (!remote_credentials.empty()) options.remote.credentials = remote_credentials;
+  if (!remote_ca_file.empty()) options.remote.ca_file = remote_ca_file;
+  if (remote_time_limit_ms > 0) options.remote.time_limit = std::chrono::milliseconds(remote_time_limit_ms);
+  if (!remote_signing_key.empty()) options.remote.signing_key = remote_signing_key;
+  if (!remote_trusted_keys.empty()) options.remote.trusted_keys = remote_trusted_keys;
   options.require_compiler = options.require_compiler || requires_compiler;
   options.check_pointers = options.check_pointers || checks_pointers;
   static constexpr CompilePolicy kPolicies[] = {CompilePolicy::allow, CompilePolicy::warn, CompilePolicy::forbid};

@@ -18,9 +18,10 @@ namespace tessera::cli {
 /// As typed; JitOptions come of it in Call::options().
 struct CommonFlags {
   bool is_json = false, is_quiet = false, is_verbose = false, is_trusted = false, requires_compiler = false,
-       checks_pointers = false;
-  std::int64_t jobs = 0, cache_max_bytes = -1, compile_time_limit_ms = -1;
+       checks_pointers = false, writes_remote = false;
+  std::int64_t jobs = 0, cache_max_bytes = -1, compile_time_limit_ms = -1, remote_time_limit_ms = -1;
   std::string cache_dir, system_cache_dirs, compile_policy, nvrtc, repro_dir, templates;
+  std::string remote, remote_credentials, remote_ca_file, remote_signing_key, remote_trusted_keys;
   std::vector<std::string> nvrtc_options;
 
   void add_to(FlagSet& flags);

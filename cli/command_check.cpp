@@ -24,12 +24,14 @@ class CheckCommand final : public Command {
             "part, what follows from them), and looks each kernel up in the cache tiers. Exits 1 and names what is\n"
             "missing when the cache does not cover the list.\n",
             {"tessera warm shapes.json --cache-dir cubins && tessera check shapes.json --cache-dir cubins",
-             "tessera check shapes.json --system-cache-dirs /opt/model/cubins --json"}};
+             "tessera check shapes.json --system-cache-dirs /opt/model/cubins --json",
+             "tessera check shapes.json --remote http://store/tessera --in-remote"}};
   }
   void add_flags(FlagSet& flags) override {
     flags.positional("SUBJECT", subject_);
     flags.group("Flags");
     flags.toggle("--strict", is_strict_, "fail (3) when any member of a cross product has no kernel");
+    flags.toggle("--in-remote", is_in_remote_, "look into the remote cache (--remote) alone");
     size_flags_.add_to(flags);
     selectors_.add_to(flags);
   }
@@ -38,6 +40,8 @@ class CheckCommand final : public Command {
     if (subject_.empty())
       throw Error(ErrorKind::usage, "check: name a shape list or an operator, like `tessera check shapes.json`");
     size_flags_.parse();
+    if (is_in_remote_ && call.options().remote.url.empty())
+      throw Error(ErrorKind::usage, "check --in-remote: there is no remote cache: give --remote URL");
     const ProblemList list = read_problems(subject_, selectors_);
     size_flags_.check(list);
     SizeCheck sizes(size_flags_);
@@ -62,6 +66,8 @@ class CheckCommand final : public Command {
   }
 
  private:
+  CheckedTiers where() const { return is_in_remote_ ? CheckedTiers::remote : CheckedTiers::folders; }
+
   struct Found {
     std::int64_t covered = 0;  ///< problems
     OrderedJson missing = OrderedJson::array();
@@ -70,7 +76,7 @@ class CheckCommand final : public Command {
   Found look_up(Call& call, const KernelsOfList& kernels) const {
     Found found;
     call.progress(fmt::format("looking up {}", counted(static_cast<std::int64_t>(kernels.names.size()), "kernel")));
-    const std::vector<Coverage> coverage = call.jit().check(kernels.problems, {}, call.jobs());
+    const std::vector<Coverage> coverage = call.jit().check(kernels.problems, {}, call.jobs(), where());
     std::vector<std::size_t> missing;
     for (std::size_t i = 0; i < coverage.size(); ++i) {
       if (coverage[i].tier)
@@ -92,8 +98,8 @@ class CheckCommand final : public Command {
   }
 
   /// Of each missing kernel: other targets whose code loads on the same devices and for which the cache has it.
-  static std::vector<OrderedJson> covered_instead(Call& call, const KernelsOfList& kernels,
-                                                  const std::vector<std::size_t>& missing) {
+  std::vector<OrderedJson> covered_instead(Call& call, const KernelsOfList& kernels,
+                                           const std::vector<std::size_t>& missing) const {
     std::vector<OrderedJson> instead(missing.size(), OrderedJson::array());
     std::vector<Problem> others;
     std::vector<std::pair<std::size_t, std::string_view>> asked;
@@ -102,7 +108,7 @@ class CheckCommand final : public Command {
         set_field(others.emplace_back(kernels.problems[missing[i]]), "arch", target);
         asked.emplace_back(i, target);
       }
-    for (const Coverage& one : call.jit().check(others, {}, call.jobs()))
+    for (const Coverage& one : call.jit().check(others, {}, call.jobs(), where()))
       if (one.tier) instead[asked[one.index].first].push_back(std::string(asked[one.index].second));
     return instead;
   }
@@ -156,7 +162,7 @@ class CheckCommand final : public Command {
   }
 
   std::string subject_;
-  bool is_strict_ = false;
+  bool is_strict_ = false, is_in_remote_ = false;
   SizeFlags size_flags_;
   SelectorFlags selectors_;
 };

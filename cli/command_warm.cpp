@@ -7,6 +7,7 @@
 
 #include "cli/call.h"
 #include "cli/planned_list.h"
+#include "cli/shard.h"
 #include "tessera/cache_admin.h"
 #include "tessera/error.h"
 #include "tessera/internal/report_json.h"
@@ -25,13 +26,15 @@ class WarmCommand final : public Command {
         "GPU and no driver. An interrupted call keeps what is compiled; run it again to go on. A member of a cross\n"
         "product that no kernel exists for is reported; an entry of a shape list that names one such kernel fails.\n",
         {"tessera warm shapes.json --jobs 8", "tessera warm fmha --head-dim 64,128,256 --mask none,causal --dry-run",
-         "tessera warm shapes.json --cache-dir build/cubins --json > report.json"}};
+         "tessera warm shapes.json --cache-dir build/cubins --json > report.json",
+         "tessera warm shapes.json --shard 0/4 --remote http://store/tessera --remote-write"}};
   }
   void add_flags(FlagSet& flags) override {
     flags.positional("SUBJECT", subject_);
     flags.group("Flags");
     flags.toggle("--dry-run", is_dry_run_, "count problems and distinct kernels, compile nothing");
     flags.toggle("--strict", is_strict_, "fail (3) when any member of a cross product has no kernel");
+    shard_.add_to(flags);
     size_flags_.add_to(flags);
     selectors_.add_to(flags);
   }
@@ -40,6 +43,7 @@ class WarmCommand final : public Command {
     if (subject_.empty())
       throw Error(ErrorKind::usage, "warm: name a shape list or an operator, like `tessera warm shapes.json`");
     size_flags_.parse();
+    shard_.parse();
     const Clock::time_point start = Clock::now();
     WarmOptions options;
     options.jobs = call.jobs();
@@ -53,6 +57,7 @@ class WarmCommand final : public Command {
     so_far.set([&] { so_far.list = &list; });
     KernelsOfList kernels =
         distinct_kernels(call, list, sizes_, options.stop, [&] { so_far.set([&] { ++so_far.report.kernels; }); });
+    shard_.keep(call, kernels);
     std::vector<Rejected>& rejected = kernels.rejected;
     so_far.set([&] { so_far.rejected = &rejected; });
     options.on_count = [&](const WarmCount& count) {
@@ -76,7 +81,9 @@ class WarmCommand final : public Command {
     std::sort(rejected.begin(), rejected.end(), [](const Rejected& a, const Rejected& b) { return a.index < b.index; });
     print(call, list, report, rejected, sizes_.partly_checked());
     for (const CacheFault& fault : lost) call.complain(fault.to_string());
-    const ExitCode ends = code(list, report, rejected, !lost.empty());
+    const bool is_push_lost = call.jit().cache().stats().remote_failures > 0;
+    if (is_push_lost) call.complain("not every kernel is in the remote cache");
+    const ExitCode ends = code(list, report, rejected, !lost.empty() || is_push_lost);
     if (ends == kUnsupported && !rejected.empty()) complain_of_rejected(call, rejected.size(), rejected.front().reason);
     return ends;
   }
@@ -199,6 +206,7 @@ class WarmCommand final : public Command {
   bool is_dry_run_ = false, is_strict_ = false;
   SelectorFlags selectors_;
   SizeFlags size_flags_;
+  ShardFlags shard_;
   SizeCheck sizes_{size_flags_};
 };
 

@@ -1,7 +1,8 @@
 // Cache: memory, then the folders, then one build for all who ask.
 //
 // find_or_build, in order: memory; join a flight of the same key in this process, or lead one. The leader: the folders;
-// the lock of the key among processes; the folders again, for another process may have been faster; build; publish.
+// the lock of the key among processes; the folders again, for another process may have been faster; the remote tier;
+// build; publish.
 #include "tessera/cache.h"
 
 #include <fmt/format.h>
@@ -9,10 +10,12 @@
 #include <array>
 #include <future>
 #include <mutex>
+#include <span>
 #include <unordered_map>
 
 #include "runtime/cache_folder.h"
 #include "runtime/cache_memory.h"
+#include "runtime/remote/tier.h"
 #include "runtime/underway.h"
 #include "tessera/error.h"
 
@@ -45,7 +48,7 @@ Pointer to_entry(ReadEntry&& read, const CacheFolder& folder, EntryParts parts) 
 }  // namespace
 
 std::string_view to_string(CacheTier tier) noexcept {
-  static constexpr std::array<std::string_view, 4> kNames{"memory", "user", "system", "compiled"};
+  static constexpr std::array<std::string_view, 5> kNames{"memory", "user", "system", "compiled", "remote"};
   return kNames[static_cast<std::size_t>(tier)];
 }
 
@@ -71,10 +74,14 @@ struct Cache::State {
     for (const std::filesystem::path& folder : options.system_folders) {
       folders.push_back(std::make_unique<CacheFolder>(shared, folder, false));
     }
+    if (!options.remote.url.empty()) remote = std::make_unique<remote::RemoteTier>(options.remote, shared.warnings);
   }
 
   Pointer find_on_disk(const CacheRequest& request);
   Pointer find_and_count(const CacheRequest& request);
+  Pointer find_remote(const CacheRequest& request);
+  std::string publish(const EncodedEntry& encoded);
+  bool store_remotely(const EncodedEntry& encoded, const std::stop_token& stop);
   LockWait wait_of(const CacheRequest& request);
   Pointer lead(const CacheRequest& request, const std::function<Image()>& build);
   Pointer build_and_publish(const CacheRequest& request, const std::function<Image()>& build);
@@ -85,12 +92,13 @@ struct Cache::State {
   MemoryTier memory;
   std::vector<std::unique_ptr<CacheFolder>> folders;  // in the order of the search
   CacheFolder* user = nullptr;
+  std::unique_ptr<remote::RemoteTier> remote;  // null: there is none
 
   std::mutex flights_mutex;
   std::unordered_map<std::string, std::shared_future<Pointer>> flights;
 
   std::atomic<std::int64_t> memory_hits{0}, user_hits{0}, system_hits{0}, compiles{0}, failures{0}, lock_waits{0};
-  std::atomic<std::int64_t> compile_us{0};
+  std::atomic<std::int64_t> compile_us{0}, remote_hits{0}, remote_stored{0}, remote_failures{0};
 };
 
 Pointer Cache::State::find_on_disk(const CacheRequest& request) {
@@ -114,6 +122,45 @@ Pointer Cache::State::find_and_count(const CacheRequest& request) {
   return memory.insert(request, std::move(found));
 }
 
+/// Into the user folder; its path, or nothing.
+std::string Cache::State::publish(const EncodedEntry& encoded) {
+  if (user == nullptr) return {};
+  std::string path = user->publish(encoded);
+  if (!path.empty()) {
+    const auto bytes = encoded.record.payload_bytes() + static_cast<std::int64_t>(encoded.compile_json.size());
+    user->keep_within(options.max_bytes, path, bytes);
+  }
+  return path;
+}
+
+bool Cache::State::store_remotely(const EncodedEntry& encoded, const std::stop_token& stop) {
+  using Stored = remote::RemoteTier::Stored;
+  const Stored stored = remote->store(encoded, stop);
+  if (stored == Stored::stored) remote_stored.fetch_add(1, std::memory_order_relaxed);
+  if (stored == Stored::failed) remote_failures.fetch_add(1, std::memory_order_relaxed);
+  return stored != Stored::failed;
+}
+
+Pointer Cache::State::find_remote(const CacheRequest& request) {
+  if (remote == nullptr) return nullptr;
+  const std::optional<ArchivedEntry> found = remote->fetch(request);
+  if (!found) return nullptr;
+  remote_hits.fetch_add(1, std::memory_order_relaxed);
+  auto entry = std::make_shared<CacheEntry>();
+  entry->keys = found->record.keys;
+  entry->op = found->record.op;
+  entry->arch = found->record.arch;
+  entry->kernel = found->record.kernel;
+  entry->plan_json = found->plan_json;
+  entry->image.report = found->record.report;
+  const auto bytes = std::as_bytes(std::span(found->cubin));
+  entry->image.cubin.assign(bytes.begin(), bytes.end());
+  entry->image.ptx = found->ptx;
+  entry->folder = publish(found->encoded());
+  entry->tier = CacheTier::remote;
+  return entry;
+}
+
 Pointer Cache::State::build_and_publish(const CacheRequest& request, const std::function<Image()>& build) {
   const Underway underway;
   auto entry = std::make_shared<CacheEntry>();
@@ -134,14 +181,11 @@ Pointer Cache::State::build_and_publish(const CacheRequest& request, const std::
   }
   compiles.fetch_add(1, std::memory_order_relaxed);
   compile_us.fetch_add(static_cast<std::int64_t>(entry->image.report.compile_ms * 1000), std::memory_order_relaxed);
-  if (user != nullptr && !request.keys.entry.empty()) {
+  const bool is_pushed = remote != nullptr && remote->is_written();
+  if ((user != nullptr || is_pushed) && !request.keys.entry.empty()) {
     const EncodedEntry encoded = encode_entry(request, entry->image);
-    const std::string path = user->publish(encoded);
-    if (!path.empty()) {
-      entry->folder = path;
-      const auto bytes = encoded.record.payload_bytes() + static_cast<std::int64_t>(encoded.compile_json.size());
-      user->keep_within(options.max_bytes, path, bytes);
-    }
+    entry->folder = publish(encoded);
+    if (is_pushed) store_remotely(encoded, request.stop);
   }
   return entry;
 }
@@ -173,9 +217,11 @@ Pointer Cache::State::lead(const CacheRequest& request, const std::function<Imag
                       user->root(), request.kernel, std::chrono::duration<double>(options.lock_wait).count()));
     }
     if (Pointer found = find_and_count(request)) return found;
-    built = build_and_publish(request, build);
+    built = find_remote(request);
+    if (!built) built = build_and_publish(request, build);
   } else {
-    built = build_and_publish(request, build);
+    built = find_remote(request);
+    if (!built) built = build_and_publish(request, build);
   }
   return memory.insert(request, std::move(built));
 }
@@ -274,6 +320,29 @@ std::optional<CacheTier> Cache::contains(const CacheRequest& request) {
   return std::nullopt;
 }
 
+std::optional<bool> Cache::remote_contains(const CacheRequest& request) {
+  return state_->remote == nullptr ? std::nullopt : state_->remote->has(request);
+}
+
+bool Cache::push(const CacheRequest& request) {
+  if (state_->remote == nullptr) return false;
+  for (const auto& folder : state_->folders) {
+    std::optional<ReadEntry> read;
+    if (!request.keys.entry.empty()) read = folder->read(request.keys, EntryParts::all, false);
+    if (!read && !request.require_compiler) read = folder->read_newest(request.keys.source, EntryParts::all, false);
+    if (!read) continue;
+    EncodedEntry encoded;
+    encoded.record = read->record;
+    encoded.compile_json = read->compile_json;
+    encoded.cubin = {reinterpret_cast<const char*>(read->cubin.data()), read->cubin.size()};
+    encoded.ptx = read->ptx;
+    encoded.plan = read->plan_json;
+    encoded.source = read->source;
+    return state_->store_remotely(encoded, request.stop);
+  }
+  return false;
+}
+
 CacheStats Cache::stats() const {
   const State& from = *state_;
   CacheStats stats;
@@ -288,6 +357,9 @@ CacheStats Cache::stats() const {
   stats.publish_failures = from.shared.publish_failures;
   stats.evicted = from.shared.evicted;
   stats.lock_waits = from.lock_waits;
+  stats.remote_hits = from.remote_hits;
+  stats.remote_stored = from.remote_stored;
+  stats.remote_failures = from.remote_failures;
   return stats;
 }
 

@@ -41,6 +41,7 @@ CacheOptions cache_options(const JitOptions& options, std::function<void(const s
   result.system_folders = options.system_cache_dirs;
   result.max_bytes = options.cache_max_bytes;
   result.trust_folder = options.trust_cache_dir;
+  result.remote = options.remote;
   result.warn = std::move(warn);
   return result;
 }
@@ -120,7 +121,11 @@ std::shared_ptr<Kernel> Jit::State::hold(Plan plan, std::shared_ptr<const CacheE
   return kernel;
 }
 
-Image Jit::State::compile(const CacheRequest& request, const SourceBundle& bundle) {
+Image Jit::State::compile(const CacheRequest& request, const SourceBundle& bundle, const std::string& warning) {
+  if (!warning.empty()) {
+    emit_event(
+        {.kind = JitEvent::Kind::warning, .kernel = request.kernel, .tier = CacheTier::compiled, .message = warning});
+  }
   Compiler* compiler = compiler_or_null();
   if (compiler == nullptr) {
     throw Error(ErrorKind::io,
@@ -156,29 +161,34 @@ std::shared_ptr<const CacheEntry> Jit::State::find_or_compile(const Plan& plan, 
                 fmt::format("{}: not in the cache, and compiling at run time is forbidden; warm it with: {}",
                             request.kernel, warm_command(plan.problem)));
   }
-  if (options.policy == CompilePolicy::warn) {
-    emit_event({.kind = JitEvent::Kind::warning,
-                .kernel = request.kernel,
-                .tier = CacheTier::compiled,
-                .message = fmt::format("{}: not in the cache, compiling at run time; warm it with: {}", request.kernel,
-                                       warm_command(plan.problem))});
-  }
+  std::string warning;  // given where it is compiled: a remote cache may have it
+  if (options.policy == CompilePolicy::warn)
+    warning = fmt::format("{}: not in the cache, compiling at run time; warm it with: {}", request.kernel,
+                          warm_command(plan.problem));
   request.source = source(plan);  // one file of all: made where code is, kept beside it
-  if (options.compile_time_limit.count() > 0) return find_or_compile_within_limit(request, bundle);
-  return cache.find_or_build(request, [&] { return compile(request, bundle); });
+  if (options.compile_time_limit.count() > 0) return find_or_compile_within_limit(request, bundle, warning);
+  return said(request, cache.find_or_build(request, [&] { return compile(request, bundle, warning); }));
+}
+
+std::shared_ptr<const CacheEntry> Jit::State::said(const CacheRequest& request,
+                                                   std::shared_ptr<const CacheEntry> entry) const {
+  if (entry->tier == CacheTier::remote)
+    emit_event({.kind = JitEvent::Kind::hit, .kernel = request.kernel, .tier = entry->tier, .message = {}});
+  return entry;
 }
 
 std::shared_ptr<const CacheEntry> Jit::State::find_or_compile_within_limit(const CacheRequest& request,
-                                                                           const SourceBundle& bundle) {
+                                                                           const SourceBundle& bundle,
+                                                                           const std::string& warning) {
   using Result = std::shared_ptr<const CacheEntry>;
   std::shared_future<Result> result;
   {
     const std::lock_guard lock(background_mutex_);
     Background& slot = background_[request.keys.source];
     if (!slot.result.valid()) {
-      std::packaged_task<Result()> task([this, request, bundle]() -> Result {
+      std::packaged_task<Result()> task([this, request, bundle, warning]() -> Result {
         const Underway underway;  // storing it, too: nobody waits for this thread but the end of the process
-        return cache.find_or_build(request, [&] { return compile(request, bundle); });
+        return cache.find_or_build(request, [&] { return compile(request, bundle, warning); });
       });
       slot.result = task.get_future().share();
       try {
@@ -194,7 +204,7 @@ std::shared_ptr<const CacheEntry> Jit::State::find_or_compile_within_limit(const
   if (result.wait_for(options.compile_time_limit) == std::future_status::ready) {
     const std::lock_guard lock(background_mutex_);
     background_.erase(request.keys.source);  // a failure is tried again by the next request
-    return result.get();
+    return said(request, result.get());
   }
   throw Error(ErrorKind::compile,
               fmt::format("{}: not compiled within {} ms; it goes on in the background and will be in the cache",

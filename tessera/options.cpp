@@ -6,16 +6,17 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "tessera/internal/environment.h"
 #include "tessera/jit.h"
 
 namespace tessera {
 
-namespace {
-
-std::string_view variable(const char* name) {
+std::string_view environment_variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? std::string_view{} : std::string_view{value};
 }
+
+namespace {
 
 std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts;
@@ -52,19 +53,22 @@ CompilePolicy compile_policy(const char* name, std::string_view text) {
 
 /// $XDG_CACHE_HOME/tessera, ~/.cache/tessera, or empty: no disk tier then.
 std::filesystem::path default_cache_dir() {
-  if (const auto xdg = variable("XDG_CACHE_HOME"); !xdg.empty() && xdg.front() == '/') {
+  if (const auto xdg = environment_variable("XDG_CACHE_HOME"); !xdg.empty() && xdg.front() == '/') {
     return std::filesystem::path(xdg) / "tessera";
   }
-  if (const auto home = variable("HOME"); !home.empty()) return std::filesystem::path(home) / ".cache" / "tessera";
+  if (const auto home = environment_variable("HOME"); !home.empty())
+    return std::filesystem::path(home) / ".cache" / "tessera";
   return {};
 }
 
 }  // namespace
 
+constexpr std::int64_t kDayMs = 86'400'000;
+
 JitOptions JitOptions::from_environment() {
   JitOptions options;
   const auto with = [](const char* name, auto&& take) {
-    if (const auto text = variable(name); !text.empty()) take(name, text);
+    if (const auto text = environment_variable(name); !text.empty()) take(name, text);
   };
   options.cache_dir = default_cache_dir();
   with("TESSERA_CACHE_DIR", [&](const char*, std::string_view text) { options.cache_dir = text; });
@@ -81,13 +85,22 @@ JitOptions JitOptions::from_environment() {
        [&](const char* name, std::string_view text) { options.policy = compile_policy(name, text); });
   with("TESSERA_CHECK_POINTERS",
        [&](const char* name, std::string_view text) { options.check_pointers = flag(name, text); });
+  with("TESSERA_REMOTE", [&](const char*, std::string_view text) { options.remote.url = text; });
+  with("TESSERA_REMOTE_WRITE",
+       [&](const char* name, std::string_view text) { options.remote.is_written = flag(name, text); });
+  with("TESSERA_REMOTE_CREDENTIALS", [&](const char*, std::string_view text) { options.remote.credentials = text; });
+  with("TESSERA_REMOTE_CA_FILE", [&](const char*, std::string_view text) { options.remote.ca_file = text; });
+  with("TESSERA_REMOTE_TIME_LIMIT_MS", [&](const char* name, std::string_view text) {
+    options.remote.time_limit = std::chrono::milliseconds(std::min(whole_number(name, text), kDayMs));
+  });
+  with("TESSERA_REMOTE_SIGNING_KEY", [&](const char*, std::string_view text) { options.remote.signing_key = text; });
+  with("TESSERA_REMOTE_TRUSTED_KEYS", [&](const char*, std::string_view text) { options.remote.trusted_keys = text; });
   with("TESSERA_NVRTC", [&](const char*, std::string_view text) { options.nvrtc_library = text; });
   with("TESSERA_REPRO_DIR", [&](const char*, std::string_view text) { options.repro_dir = text; });
   with("TESSERA_TEMPLATES", [&](const char*, std::string_view text) { options.templates_dir = text; });
   with("TESSERA_NVRTC_OPTIONS", [&](const char*, std::string_view text) { options.nvrtc_options = split(text, ' '); });
   with("TESSERA_COMPILE_TIME_LIMIT_MS", [&](const char* name, std::string_view text) {
-    constexpr std::int64_t kDay = 86'400'000;
-    options.compile_time_limit = std::chrono::milliseconds(std::min(whole_number(name, text), kDay));
+    options.compile_time_limit = std::chrono::milliseconds(std::min(whole_number(name, text), kDayMs));
   });
   return options;
 }

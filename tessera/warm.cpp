@@ -144,6 +144,9 @@ class WarmRun {
           return state_.compile(request, bundle);
         });
       }
+      // What a folder had is not in the store yet, perhaps.
+      if (jit_.options().remote.is_written && entry->tier != CacheTier::compiled && entry->tier != CacheTier::remote)
+        jit_.cache().push(request);
       warmed.was_hit = !did_build;
       warmed.tier = did_build ? CacheTier::compiled : entry->tier;
       warmed.keys = entry->keys;
@@ -211,13 +214,20 @@ WarmReport Jit::warm(std::span<const Problem> problems, const WarmOptions& optio
 }
 
 std::vector<Coverage> Jit::check(std::span<const Problem> problems,
-                                 const std::function<void(const WarmCount&)>& on_count, int jobs) {
+                                 const std::function<void(const WarmCount&)>& on_count, int jobs, CheckedTiers where) {
   const DefaultArithmetic arithmetic;
   const PlannedList list = plan_all(problems, jobs, on_count);
   std::vector<std::optional<CacheTier>> tiers(list.kernels.size());
   for_each_index(list.kernels.size(), jobs > 0 ? jobs : default_num_workers(), [&](std::size_t i) {
     const Plan plan = make_bare_plan(list.kernels[i]);
-    tiers[i] = state_->cache.contains(state_->request(plan, state_->bundle(plan)));
+    const CacheRequest request = state_->request(plan, state_->bundle(plan));
+    if (where == CheckedTiers::folders) {
+      tiers[i] = state_->cache.contains(request);
+      return;
+    }
+    const std::optional<bool> is_there = state_->cache.remote_contains(request);
+    if (!is_there) throw Error(ErrorKind::io, "the remote cache could not say what it holds");
+    if (*is_there) tiers[i] = CacheTier::remote;
   });
   std::vector<Coverage> result(problems.size());
   for (std::size_t i = 0; i < problems.size(); ++i) {

@@ -68,8 +68,11 @@ struct Jit::State {
   /// By the compile policy, within the time limit.
   std::shared_ptr<const CacheEntry> find_or_compile(const Plan& plan, const SourceBundle& bundle);
   /// The build function of the cache: compiles and reports. Throws Error{io} where there is no compiler.
-  Image compile(const CacheRequest& request, const SourceBundle& bundle);
+  /// `warning`: an event of its own before, if not empty.
+  Image compile(const CacheRequest& request, const SourceBundle& bundle, const std::string& warning = {});
   void emit_event(const JitEvent& event) const;
+  /// An event for what the remote tier served.
+  std::shared_ptr<const CacheEntry> said(const CacheRequest& request, std::shared_ptr<const CacheEntry> entry) const;
 
   JitOptions options;
   std::vector<SourceFile> template_overrides;
@@ -80,7 +83,8 @@ struct Jit::State {
 
  private:
   std::shared_ptr<const CacheEntry> find_or_compile_within_limit(const CacheRequest& request,
-                                                                 const SourceBundle& bundle);
+                                                                 const SourceBundle& bundle,
+                                                                 const std::string& warning);
 
   std::once_flag compiler_once_;
   std::shared_ptr<Compiler> compiler_;

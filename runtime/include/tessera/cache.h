@@ -21,6 +21,7 @@
 
 #include "tessera/compiler.h"
 #include "tessera/image.h"
+#include "tessera/remote.h"
 #include "tessera/source_bundle.h"
 
 namespace tessera {
@@ -38,7 +39,7 @@ struct EntryKeys {
 
 EntryKeys make_keys(const SourceBundle& bundle, const std::string& plan_json, const CompilerIdentity* compiler);
 
-enum class CacheTier : std::uint8_t { memory, user, system, compiled };
+enum class CacheTier : std::uint8_t { memory, user, system, compiled, remote };
 std::string_view to_string(CacheTier tier) noexcept;
 
 /// One kernel, compiled. Immutable and shared.
@@ -49,7 +50,7 @@ struct CacheEntry {
   Image image{};                       ///< image.ptx is empty when has_ptx is false
   bool has_ptx = true;                 ///< false: loaded from disk for a request without need_ptx
   std::filesystem::path folder{};      ///< empty when it lives in memory only
-  CacheTier tier = CacheTier::memory;  ///< where this process got it from: user, system or compiled
+  CacheTier tier = CacheTier::memory;  ///< where this process got it from: user, system, remote or compiled
 
   /// The PTX: image.ptx, or read from the folder and verified. Throws Error{io} when the entry left the disk meanwhile
   /// (evicted, pruned) or is damaged; then a request with need_ptx gets it, by a compile if need be.
@@ -78,6 +79,7 @@ struct CacheOptions {
   std::int64_t max_bytes = std::int64_t{8} << 30;         ///< of the user folder; 0: no limit
   std::int64_t max_memory_bytes = std::int64_t{1} << 30;  ///< of the memory tier; 0: no limit
   bool trust_folder = false;                              ///< accept a world-writable or foreign-owned folder
+  RemoteOptions remote{};                                 ///< asked after the folders, by find_or_build alone
   /// Longest wait for a process that compiles the same kernel; then this one compiles too.
   std::chrono::milliseconds lock_wait{120'000};
   std::function<void(const std::string&)> warn{};  ///< each distinct fault once, from any thread; may be empty
@@ -88,12 +90,15 @@ struct CacheStats {
   std::int64_t memory_hits = 0, user_hits = 0, system_hits = 0, compiles = 0, failures = 0, quarantined = 0;
   double compile_ms = 0;
   std::int64_t published = 0, publish_failures = 0, evicted = 0, lock_waits = 0;
+  std::int64_t remote_hits = 0, remote_stored = 0;
+  std::int64_t remote_failures = 0;  ///< entries that should have been stored there and were not
 };
 
 /// Thread-safe. Several processes may share a folder.
 class Cache {
  public:
-  explicit Cache(CacheOptions options);  ///< touches no file
+  /// Touches no file but those that CacheOptions::remote names, whose faults it throws (Error), and asks no store.
+  explicit Cache(CacheOptions options);
   ~Cache();
   Cache(const Cache&) = delete;
   Cache& operator=(const Cache&) = delete;
@@ -108,6 +113,10 @@ class Cache {
   std::shared_ptr<const CacheEntry> find_or_build(const CacheRequest& request, const std::function<Image()>& build);
   /// Would find() answer? Reads and verifies all that it would, but counts as no use. The tier, or nothing.
   std::optional<CacheTier> contains(const CacheRequest& request);
+  /// Whether the remote tier has the entry. Nothing: there is none, or it could not say.
+  std::optional<bool> remote_contains(const CacheRequest& request);
+  /// Stores an entry of a folder in the remote tier, unless it is there. False: no folder has it, or it was not stored.
+  bool push(const CacheRequest& request);
   CacheStats stats() const;
   const CacheOptions& options() const noexcept;
 

@@ -56,6 +56,7 @@ struct JitOptions {
   std::vector<std::filesystem::path> system_cache_dirs{};  ///< read-only, searched after cache_dir
   std::int64_t cache_max_bytes = std::int64_t{8} << 30;
   bool trust_cache_dir = false;
+  RemoteOptions remote{};         ///< asked where the folders miss, unless compiling is forbidden
   bool require_compiler = false;  ///< only entries of the compiler that is present
   CompilePolicy policy = CompilePolicy::allow;
   std::filesystem::path nvrtc_library{};     ///< empty: searched
@@ -69,8 +70,8 @@ struct JitOptions {
   /// The one place that reads the environment: TESSERA_CACHE_DIR, TESSERA_SYSTEM_CACHE_DIRS (colon-separated),
   /// TESSERA_CACHE_MAX_BYTES, TESSERA_TRUST_CACHE_DIR, TESSERA_REQUIRE_COMPILER, TESSERA_COMPILE_POLICY (allow, warn,
   /// forbid), TESSERA_NVRTC, TESSERA_REPRO_DIR, TESSERA_TEMPLATES, TESSERA_NVRTC_OPTIONS (space-separated),
-  /// TESSERA_COMPILE_TIME_LIMIT_MS, TESSERA_CHECK_POINTERS; XDG_CACHE_HOME and HOME for the default folder. Throws
-  /// Error{usage} for a value that does not parse.
+  /// TESSERA_COMPILE_TIME_LIMIT_MS, TESSERA_CHECK_POINTERS; TESSERA_REMOTE and TESSERA_REMOTE_... (docs/remote.md);
+  /// XDG_CACHE_HOME and HOME for the default folder. Throws Error{usage} for a value that does not parse.
   static JitOptions from_environment();
 };
 
@@ -249,6 +250,12 @@ struct WarmOptions {
   std::stop_token stop{};                                ///< ends the counting too
 };
 
+/// Where Jit::check looks.
+enum class CheckedTiers : std::uint8_t {
+  folders,  ///< memory and the folders: what a launch gets without the network
+  remote    ///< the remote tier alone
+};
+
 /// One Problem as the cache sees it.
 struct Coverage {
   std::size_t index = 0;
@@ -280,9 +287,10 @@ class Jit {
   /// stop the others; an exception of on_progress does, and comes out here.
   WarmReport warm(std::span<const Problem> problems, const WarmOptions& options = {});
   /// Would kernel() be served without compiling? Needs neither a GPU nor a compiler. Works on so many threads (0: one a
-  /// core); on_count is called on the caller's.
+  /// core); on_count is called on the caller's. Throws Error{io} where the remote tier is asked and does not answer.
   std::vector<Coverage> check(std::span<const Problem> problems,
-                              const std::function<void(const WarmCount&)>& on_count = {}, int jobs = 0);
+                              const std::function<void(const WarmCount&)>& on_count = {}, int jobs = 0,
+                              CheckedTiers where = CheckedTiers::folders);
   /// Sources, options and keys of a plan, as this Jit would compile it (overrides included).
   SourceBundle bundle(const Plan& plan) const;
   /// The same sources as one self-contained file (emit_single_file).

@@ -1,0 +1,62 @@
+// The remote tier of a cache: which blobs an entry is, what is believed of a store, and when it is asked no more.
+//
+//   cas/<SHA-256 of the blob>   an archive (cache_archive.h) of the one entry
+//   ac/<entry key>              an ActionResult that names the blob
+//   ac/<source key>             the same for the entry by the newest compiler, for those who have none
+//
+// A blob counts once its digest is that of its name, it is an archive of one entry, and the entry's keys are those that
+// were asked for; where there are keys to trust, once the ActionResult's note is signed by one of them. Whatever fails,
+// lies or takes longer than the limit ends the tier for this object: it costs that once.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "runtime/cache_archive.h"
+#include "runtime/cache_folder.h"
+#include "runtime/remote/action_result.h"
+#include "runtime/remote/signature.h"
+#include "runtime/remote/store.h"
+
+namespace tessera::remote {
+
+class RemoteTier {
+ public:
+  /// Asks nothing of the store yet. Throws what open_store() and the keys throw.
+  RemoteTier(const RemoteOptions& options, Warnings& warnings);
+
+  /// The entry, verified: of the compiler's key, then, unless the request pins its compiler, the newest of the source
+  /// key. Throws WaitInterrupted where the request's stop ended it, nothing else but std::bad_alloc.
+  std::optional<ArchivedEntry> fetch(const CacheRequest& request);
+  /// Whether fetch() would find an entry's ActionResult; the blob is asked for, not loaded. Nothing: the store could
+  /// not say.
+  std::optional<bool> has(const CacheRequest& request);
+  enum class Stored : std::uint8_t { stored, present, failed };
+  Stored store(const EncodedEntry& entry, const std::stop_token& stop);
+
+  bool is_written() const noexcept { return options_.is_written; }
+  std::string shown() const { return options_.url; }
+
+ private:
+  struct Looked;
+  Bounds bounds(const std::stop_token& stop, std::chrono::steady_clock::time_point until) const;
+  std::optional<ActionResult> result_of(const std::string& key, const Bounds& bounds);
+  std::optional<ArchivedEntry> entry_of(const std::string& key, const CacheRequest& request, const Bounds& bounds);
+  bool is_believed(const std::string& key, const ActionResult& result);
+  std::string note_of(const std::string& key, const ActionResult& result, const CompilerIdentity& compiler) const;
+  /// False, and said once: no more of this. `what` is "reads" or "writes".
+  void end_reads(const std::string& why);
+  void end_writes(const std::string& why);
+  bool has_failed(const Answer& answer, const std::string& name);
+
+  const RemoteOptions options_;
+  Warnings& warnings_;
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<Signer> signer_;      // null: nothing is signed
+  std::unique_ptr<Verifier> verifier_;  // null: nothing has to be
+  std::atomic<bool> reads_{true}, writes_{true};
+};
+
+}  // namespace tessera::remote
