@@ -62,6 +62,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   properties->regsPerBlock = properties->regsPerMultiprocessor = 65536;
   properties->warpSize = 32;
   properties->maxThreadsPerBlock = 1024;
+  properties->cooperativeLaunch = 1;
   properties->maxThreadsPerMultiProcessor = 2048;
   properties->totalGlobalMem = std::size_t{64} << 30;
   properties->maxGridSize[0] = 0x7FFFFFFF;
@@ -100,6 +101,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
       *value = 0x7FFFFFFF;
       break;
     case cudaDevAttrClusterLaunch:
+    case cudaDevAttrCooperativeLaunch:
       *value = 1;
       break;
     default:

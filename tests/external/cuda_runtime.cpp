@@ -7,8 +7,8 @@
 //
 // The PTX is found in the registered image: text that starts with ".version". Memory is the emulator's; streams and
 // events are trivial because work runs inside the call. A failure found by the emulator ends the program with code 1;
-// hazards are listed on stderr. Environment: EMULATOR_SCHEDULE (fair, eager, lazy, adversarial, split), EMULATOR_SEED,
-// EMULATOR_SMS, EMULATOR_RACES=1 (the race detector), EMULATOR_STRICT=1 (registers that nobody wrote),
+// hazards are listed on stderr. Environment: EMULATOR_SCHEDULE (fair, eager, lazy, adversarial, split, weak),
+// EMULATOR_SEED, EMULATOR_SMS, EMULATOR_RACES=1 (the race detector), EMULATOR_STRICT=1 (registers that nobody wrote),
 // EMULATOR_REPORT=1 (a line per launch).
 #include "tests/external/cuda_runtime.h"
 
@@ -35,6 +35,18 @@ using tessera::emulator::EmulatedDevice;
 std::string environment(const char* name, const char* otherwise) {
   const char* value = std::getenv(name);
   return value != nullptr ? value : otherwise;
+}
+
+tessera::emulator::Schedule schedule_of(const std::string& name) {
+  using tessera::emulator::Schedule;
+  static const std::map<std::string, Schedule> schedules{
+      {"fair", Schedule::fair},   {"eager", Schedule::eager},
+      {"lazy", Schedule::lazy},   {"adversarial", Schedule::adversarial},
+      {"split", Schedule::split}, {"weak", Schedule::weak}};
+  const auto it = schedules.find(name);
+  if (it != schedules.end()) return it->second;
+  std::fprintf(stderr, "emulator: no schedule '%s' (EMULATOR_SCHEDULE)\n", name.c_str());
+  std::exit(2);
 }
 
 struct Kernel {
@@ -66,13 +78,7 @@ class Runtime {
       options.seed = std::strtoull(environment("EMULATOR_SEED", "1").c_str(), nullptr, 10);
       options.detects_races = environment("EMULATOR_RACES", "0") == "1";
       options.detects_unwritten_registers = environment("EMULATOR_STRICT", "0") == "1";
-      const std::string schedule = environment("EMULATOR_SCHEDULE", "fair");
-      using tessera::emulator::Schedule;
-      options.schedule = schedule == "eager"         ? Schedule::eager
-                         : schedule == "lazy"        ? Schedule::lazy
-                         : schedule == "adversarial" ? Schedule::adversarial
-                         : schedule == "split"       ? Schedule::split
-                                                     : Schedule::fair;
+      options.schedule = schedule_of(environment("EMULATOR_SCHEDULE", "fair"));
       device_ = std::make_unique<EmulatedDevice>(options);
     }
     return *device_;
@@ -274,6 +280,11 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void*
 cudaError_t cudaLaunchKernel(const void* host, dim3 grid, dim3 block, void** arguments, std::size_t smem,
                              cudaStream_t stream) {
   return Runtime::instance().launch(host, {grid, block, smem, stream}, arguments, dim3(0, 0, 0));
+}
+// A grid barrier gets its workspace at every launch whose CTAs run at once (EMULATOR_SMS); it traps where they do not.
+cudaError_t cudaLaunchCooperativeKernel(const void* host, dim3 grid, dim3 block, void** arguments, std::size_t smem,
+                                        cudaStream_t stream) {
+  return cudaLaunchKernel(host, grid, block, arguments, smem, stream);
 }
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* host, void** arguments) {
   dim3 cluster(0, 0, 0);
