@@ -140,12 +140,14 @@ class Warp {
   std::uint64_t fence_time = 0;       ///< Launch::fence_clock after the last fence.proxy.async
   std::uint64_t init_fence_time = 0;  ///< after the last fence or release of cluster scope, or fence.proxy.async
   std::uint64_t cluster_generation = 0;
-  Mask cluster_arrived = 0;         ///< lanes that have arrived at the cluster barrier in that generation
-  Mask carry = 0;                   ///< CC.CF, lane by lane
-  bool watches_registers = false;   ///< check_registers() has something to look for
-  bool has_late_loads = false;      ///< Schedule::weak: loads that are not performed yet
-  bool wgmma_fenced = false;        ///< wgmma.fence since the last wait
-  std::uint32_t max_registers = 0;  ///< of a thread, after setmaxnreg; 0: as compiled
+  Mask cluster_arrived = 0;            ///< lanes that have arrived at the cluster barrier in that generation
+  std::uint64_t cluster_arrivals = 0;  ///< generations of it that the warp has arrived for
+  std::uint64_t cluster_waited = 0;    ///< generations that the whole warp has waited for
+  Mask carry = 0;                      ///< CC.CF, lane by lane
+  bool watches_registers = false;      ///< check_registers() has something to look for
+  bool has_late_loads = false;         ///< Schedule::weak: loads that are not performed yet
+  bool wgmma_fenced = false;           ///< wgmma.fence since the last wait
+  std::uint32_t max_registers = 0;     ///< of a thread, after setmaxnreg; 0: as compiled
   WarpAsync async;
   WarpTensor tensor;
   std::vector<PhaseSeen> phases_seen;  ///< of the mbarriers that this warp waits on

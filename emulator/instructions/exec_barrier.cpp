@@ -73,6 +73,7 @@ Step cluster_arrive(Warp& w, const Instruction& in, Mask active) {
   if ((in.flags & 2) == 0) w.init_fence_time = ++w.launch->fence_clock;  // a release of the cluster's scope
   if (w.cluster_generation != cluster.generation) w.cluster_arrived = 0;
   w.cluster_generation = cluster.generation;
+  w.cluster_arrivals = cluster.generation + 1;
   w.cluster_arrived |= active;
   cluster.arrived += static_cast<U32>(std::popcount(active));
   ++w.launch->progress;
@@ -92,6 +93,8 @@ Step cluster_wait(Warp& w, const Instruction& in, Mask active) {
       w.hazard(in, "cluster-wait-without-arrive", -1, 0,
                "this warp has not arrived since its last barrier.cluster.wait: it waits for a phase that is over",
                "barrier.cluster.arrive is missing on the way here, or the warp comes twice");
+    else
+      w.cluster_waited = w.cluster_generation + 1;
     w.cluster_generation = kNotArrived;
     return Step::next;
   }

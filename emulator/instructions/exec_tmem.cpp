@@ -1,9 +1,10 @@
 // PTX ISA, "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit", "tcgen05.wait", "tcgen05.fence".
 //
 // With .cta_group::2 a warp of each CTA of the pair takes part: the n-th such instruction of one CTA meets the n-th of
-// the other. What alloc writes to shared memory is an ordinary store of its warp: others read it after a barrier.
-// Public kernels that run on hardware have no tcgen05.fence there, nor between their last loads, once waited for, and
-// dealloc, so none is asked for. alloc blocks until both are there; dealloc may block (PTX leaves it open), so it does
+// the other. What alloc writes to shared memory is an ordinary store of its warp, whose lanes have all executed the
+// alloc and may read it at once; others read it after a barrier. Public kernels that run on hardware have no
+// tcgen05.fence there, nor between their last loads, once waited for, and dealloc, so none is asked for. alloc blocks
+// until both are there; dealloc may block (PTX leaves it open), so it does
 // under the lazy, adversarial and split schedules and does not under the others.
 #include <fmt/format.h>
 
@@ -63,7 +64,10 @@ Step alloc(Warp& w, const Instruction& in, Mask active) {
   memory.last_alloc_warp = w.index;
   std::memcpy(target.data, &first, sizeof(first));
   note_written(w, target, sizeof(first));
-  if (w.race) w.launch->race->access(w, in, Mask{1} << lane, target, sizeof(first), {true, false, false});
+  if (w.race) {
+    w.launch->race->access(w, in, Mask{1} << lane, target, sizeof(first), {true, false, false});
+    w.launch->race->meet(w, active);
+  }
   ++w.launch->progress;
   return Step::next;
 }
@@ -106,6 +110,9 @@ void check_transfers_are_over(Warp& w, const Instruction& in, const TmemRegion& 
     const WarpTensor::Transfer& last = warp.tensor.last_transfer;
     if (!w.race || &warp == &w || last.in == nullptr || !last.region.overlaps(region)) continue;
     if (warp.tensor.transferred_at <= w.race->views.front().seen.at(warp.race->agent)) continue;
+    // The cluster barrier lets nobody pass before that warp has arrived or has ended. No memory is handed over, so this
+    // holds for a relaxed arrival too.
+    if (w.cluster_waited > warp.tensor.arrivals_at_transfer) continue;
     w.hazard(in, "tmem-free-unordered", -1, address,
              fmt::format("nothing orders this after warp {}'s {} of columns {} to {} (PTX line {})", warp.index,
                          last.in->opcode, last.region.first, last.region.end - 1, last.in->line),

@@ -215,6 +215,7 @@ void note_transfer(Warp& w, const Instruction& in, const TmemRegion& region) {
   if (!w.race) return;
   w.tensor.last_transfer = {&in, region};
   w.tensor.transferred_at = w.race->clock;
+  w.tensor.arrivals_at_transfer = w.cluster_arrivals;
   w.race->is_dirty = true;
 }
 

@@ -134,8 +134,9 @@ struct WarpTensor {
   std::vector<Transfer> stores;   ///< tcgen05.st since the last wait::st
   Transfer last_transfer;         ///< race detector: the last tcgen05.ld or .st, and the warp's clock then
   std::uint32_t transferred_at = 0;
-  std::uint64_t fence_after = 0;     ///< tmem_clock at the last fence::after_thread_sync
-  std::uint64_t pair_operation = 0;  ///< number of the collective operation that it waits in; 0: none
+  std::uint64_t arrivals_at_transfer = 0;  ///< at the cluster barrier, before it
+  std::uint64_t fence_after = 0;           ///< tmem_clock at the last fence::after_thread_sync
+  std::uint64_t pair_operation = 0;        ///< number of the collective operation that it waits in; 0: none
   std::array<std::shared_ptr<TensorProgress>, 32> progress;  ///< by lane
 
   /// Notes a fence::before_thread_sync, or what implies one. The newest ones are kept.

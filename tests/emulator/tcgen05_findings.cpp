@@ -146,6 +146,31 @@ TEST_CASE("allocation") {
   CHECK(names({kMma + "bar.sync 0;"}) == "tmem-free-in-flight");
 }
 
+TEST_CASE("the address that alloc has written") {
+  for (const Schedule schedule : kSchedules) {
+    Kernel kernel;
+    kernel.allocate += "\n@pw ld.shared.b32 r3, [bar+8];";  // by the lanes that executed the alloc
+    CHECK(names(kernel, schedule, true).empty());
+    kernel.allocate += "\n@!pw ld.shared.b32 r3, [bar+8];";  // by other warps, and no barrier between
+    CHECK(names(kernel, schedule, true).find("smem-race") != std::string::npos);
+  }
+}
+
+TEST_CASE("Tensor Memory is freed behind the cluster barrier") {
+  const std::string load = kLoad + "tcgen05.wait::ld.sync.aligned;\n";
+  const std::string arrive = "barrier.cluster.arrive.relaxed.aligned;\n";
+  const std::string wait = "barrier.cluster.wait.acquire.aligned;\n";
+  const std::string leave = "@!pw ret;\n";  // warp 0 alone goes on, past the barrier of the CTA
+  for (const Schedule schedule : kSchedules) {
+    const std::string store = kStore + kWaitStore;
+    CHECK(names({store + load + leave}, schedule, true) == "tmem-free-unordered");
+    CHECK(names({store + load + arrive + wait + leave}, schedule, true).empty());
+    CHECK(names({store + load + leave + arrive + wait}, schedule, true).empty());  // who ends counts as having arrived
+    CHECK(names({store + arrive + load + wait + leave}, schedule, true) == "tmem-free-unordered");
+    CHECK(names({store + arrive + wait + load + leave}, schedule, true) == "tmem-free-unordered");
+  }
+}
+
 TEST_CASE("a pair of CTAs allocates together") {
   Kernel pair{"barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;",
               "@pw tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [bar+8], 64;",
