@@ -1,5 +1,6 @@
 // The launch of a product as data: sizes and strides, domain, the one step. The kernel's side of every line stands in
-// the heads of spec/gemm.h and spec/gemm_tcgen05.h. Buffers and tensor maps: generator/products/gemm_buffers.cpp.
+// the heads of spec/gemm.h, spec/gemm_mma.h and spec/gemm_tcgen05.h. Buffers and tensor maps:
+// generator/products/gemm_buffers.cpp.
 #include "generator/products/gemm_launch.h"
 
 #include <fmt/format.h>
@@ -138,7 +139,9 @@ void add_parameters(const GemmLaunch& p, const std::vector<TensorMapRecipe>& map
   const auto number = [&](const char* name, ParameterKind kind, Expression value) {
     step.parameters.push_back(size_parameter(name, kind, std::move(value)));
   };
-  const auto other_of = [&](const std::string& name) { return name == "a" ? "b" : name == "b" ? "a" : name; };
+  const auto other_of = [&](const std::string& name) {
+    return name == "a" ? "b" : name == "b" ? "a" : name == "sfa" ? "sfb" : name == "sfb" ? "sfa" : name;
+  };
   for (const TensorMapRecipe& map : maps)
     from(map.name, ParameterKind::tensor_map, p.is_swapped ? other_of(map.name) : map.name);
   from("d_pointer", ParameterKind::pointer, "d");

@@ -32,6 +32,8 @@ constexpr double kSharpness = 4;            // of the maximum of what a step ove
 constexpr double kStepCycles = 40;          // barriers of a step, which another warp of the same scheduler covers
 constexpr double kAloneStepCycles = 120;    // and where there is no other
 constexpr double kTileCycles = 1000;        // first slot, walk, last products
+constexpr double kClusterCycles = 1500;     // two barriers of a cluster, and the way to another CTA's memory
+constexpr double kFetchBytesPerCycle = 16;  // of partial sums, one multiprocessor
 constexpr double kStoreBytesPerCycle = 32;
 constexpr double kLaunchCycles = 5000;
 constexpr double kLesserShare = 0.1;  // of what the greater of computing and memory does not cover
@@ -57,7 +59,9 @@ double smooth_max(std::initializer_list<double> values) {
 
 GemmMmaCost gemm_mma_cost(const Config& c, const Gemm& problem) {
   const Rates& rates = has_family(problem.arch, MmaFamily::wgmma) ? kByPin : kGeForce;
-  const double m = extent(problem.m, kDefaultExtent), n = extent(problem.n, kDefaultExtent);
+  const bool is_swapped = gemm_mma::is_swapped(c);
+  const double m = extent(is_swapped ? problem.n : problem.m, kDefaultExtent),
+               n = extent(is_swapped ? problem.m : problem.n, kDefaultExtent);
   const double k = extent(problem.k, kDefaultExtent), l = extent(problem.l, 1);
   const double tile_m = c.tile_m, tile_n = c.tile_n;
 
@@ -71,11 +75,16 @@ GemmMmaCost gemm_mma_cost(const Config& c, const Gemm& problem) {
   const double step = (is_alone ? kAloneStepCycles : kStepCycles) +
                       smooth_max({tensor, (slot_bytes + fetched) / kSmemBytesPerCycle,
                                   slot_bytes / rates.l2_bytes_per_cycle, kSlotCycles / c.stages});
-  const double stored = tile_m * tile_n * dtype_bytes(c.facts.d_dtype) / kStoreBytesPerCycle;
-  const double tile = ceil_of(k, gemm_mma::tile_k(c)) * step + stored + kTileCycles;
+  const double parts = c.split_k;
+  const double stored = tile_m * tile_n * dtype_bytes(c.facts.d_dtype) / parts / kStoreBytesPerCycle;
+  // Each CTA writes its sums, and fetches its share of everyone's: as many bytes again.
+  const double added =
+      c.split_k == 1 ? 0 : kClusterCycles + tile_m * tile_n * 4 * (1 / kSmemBytesPerCycle + 1 / kFetchBytesPerCycle);
+  const double steps = ceil_of(ceil_of(k, gemm_mma::tile_k(c)), parts);
+  const double tile = steps * step + stored + added + kTileCycles;
 
   const double tiles = ceil_of(m, tile_m) * ceil_of(n, tile_n) * l;
-  const double rounds = ceil_of(tiles, rates.device.sms);
+  const double rounds = ceil_of(tiles, std::floor(rates.device.sms / parts));
   const double computed = rounds * tile;
   const double bytes = ((m + n) * k * gemm_mma::element_bits(c) / 8 + m * n * dtype_bytes(c.facts.d_dtype)) * l;
   const double memory = bytes / rates.memory_bytes_per_cycle;

@@ -5,7 +5,8 @@
 // A step of 128 bytes along K takes about as long as the slowest of four: the tensor cores; shared memory, which is
 // written once and read by every warp for its own part of a tile; what the L2 delivers to one multiprocessor; and the
 // way of a slot from its release to its next contents, which all slots share. A tile takes its steps and its stores,
-// tiles are dealt out in rounds over the multiprocessors, and a launch takes at least what memory needs for its bytes.
+// with a split K a part of the steps, barriers of the cluster and the exchange of partial sums; tiles are dealt out in
+// rounds over the multiprocessors, and a launch takes at least what memory needs for its bytes.
 #pragma once
 
 #include "spec/gemm_mma.h"

@@ -1,5 +1,5 @@
-// Candidates are tiles of powers of two, the largest first. Pins replace the table's values. The score is a model of
-// the time; see gemm_mma_cost.h.
+// Candidates are tiles of powers of two, the largest first, and for few rows those of D transposed, and the K of a tile
+// split over a cluster. Pins replace the table's values. The score is a model of the time; see gemm_mma_cost.h.
 #include "generator/products/gemm_mma_operator.h"
 
 #include <fmt/format.h>
@@ -26,9 +26,18 @@ using gemm_mma::Config;
 using gemm_mma::Rule;
 
 constexpr int kRasterRows = 2048;  // a group of tiles along m: what runs at once forms about a square
+// As a Config has them: with swap_ab tile_m is of the product's n.
 constexpr std::pair<int, int> kTiles[] = {{128, 256}, {256, 128}, {128, 128}, {64, 256}, {256, 64},
                                           {64, 128},  {128, 64},  {64, 64},   {32, 256}, {32, 128},
                                           {32, 64},   {16, 256},  {16, 128},  {16, 64}};
+constexpr std::pair<int, int> kSwappedTiles[] = {{128, 8}, {64, 8}, {128, 16}, {64, 16}, {128, 32}, {64, 32}};
+constexpr int kParts[] = {2, 4, 8};
+constexpr int kMostSplitExtent = 64;  // of the lesser side of a tile whose K is split: others are many enough
+
+// Of the product: rows of D first.
+std::pair<int, int> tile_of(const Config& c) {
+  return gemm_mma::is_swapped(c) ? std::pair(c.tile_n, c.tile_m) : std::pair(c.tile_m, c.tile_n);
+}
 
 int raster_of(int tile_m) { return std::max(1, kRasterRows / tile_m); }
 
@@ -77,9 +86,6 @@ void require_pins(const Gemm& p) {
   if (p.kernel_schedule)
     refuse("kernel_schedule", std::string(to_word(*p.kernel_schedule)),
            "is for wgmma (sm_90a): with mma.sync every warp has its part of each tile");
-  if (p.swap_ab)
-    refuse("swap_ab", std::string(to_word(*p.swap_ab)),
-           "is for wgmma (sm_90a): tiles of mma.sync have 16 rows or more");
 }
 
 }  // namespace
@@ -107,22 +113,38 @@ void GemmMmaOperator::require_facts(const Gemm& problem) {
   require_pins(problem);
 }
 
+namespace {
+
+Config completed(const Gemm& p, SwapAb swap_ab, std::pair<int, int> tile, int split_k) {
+  Config c{.facts = product_facts(p)};
+  const bool is_swapped = swap_ab == SwapAb::on;
+  c.swap_ab = swap_ab;
+  c.tile_m = (is_swapped ? p.tile_n : p.tile_m).value_or(tile.first);
+  c.tile_n = (is_swapped ? p.tile_m : p.tile_n).value_or(tile.second);
+  c.cluster_m = (is_swapped ? p.cluster_n : p.cluster_m).value_or(1);
+  c.cluster_n = (is_swapped ? p.cluster_m : p.cluster_n).value_or(1);
+  c.split_k = p.split_k.value_or(split_k);
+  // Only a Config whose extents are sane is completed: completing evaluates products of them, and divides.
+  const auto is_within = [](int value) { return value >= 1 && value <= 1024; };
+  const bool is_sane = is_within(c.tile_m) && is_within(c.tile_n) && is_within(c.split_k);
+  c.raster = p.raster.value_or(is_sane ? raster_of(tile_of(c).first) : 1);
+  c.stages = p.stages.value_or(is_sane ? gemm_mma::most_stages(c) : 2);
+  return c;
+}
+
+}  // namespace
+
 std::vector<Config> GemmMmaOperator::candidates(const Gemm& p) {
   std::vector<Config> list;
-  for (const auto& [tile_m, tile_n] : kTiles) {
-    Config c{.facts = product_facts(p)};
-    c.tile_m = p.tile_m.value_or(tile_m);
-    c.tile_n = p.tile_n.value_or(tile_n);
-    c.cluster_m = p.cluster_m.value_or(1);
-    c.cluster_n = p.cluster_n.value_or(1);
-    c.split_k = p.split_k.value_or(1);
-    // Only a Config whose extents are sane is completed: completing evaluates products of them, and divides.
-    const auto is_within = [](int value) { return value >= 1 && value <= 1024; };
-    const bool is_sane = is_within(c.tile_m) && is_within(c.tile_n);
-    c.raster = p.raster.value_or(is_sane ? raster_of(c.tile_m) : 1);
-    c.stages = p.stages.value_or(is_sane ? gemm_mma::most_stages(c) : 2);
-    list.push_back(c);
-  }
+  const auto add = [&](SwapAb swap_ab, std::pair<int, int> tile) {
+    list.push_back(completed(p, swap_ab, tile, 1));
+    if (p.split_k || std::min(tile.first, tile.second) > kMostSplitExtent) return;
+    for (const int parts : kParts) list.push_back(completed(p, swap_ab, tile, parts));
+  };
+  if (p.swap_ab != SwapAb::on)
+    for (const auto& tile : kTiles) add(SwapAb::off, tile);
+  if (p.swap_ab != SwapAb::off)
+    for (const auto& tile : kSwappedTiles) add(SwapAb::on, tile);
   return has_family(p.arch, MmaFamily::wgmma) && gemm::is_8_bit(p.dtype) ? without_spills(std::move(list)) : list;
 }
 
@@ -138,7 +160,11 @@ std::string GemmMmaOperator::merit(const Config& config, const Gemm& problem) {
 }
 
 std::string GemmMmaOperator::label(const Config& c) {
-  return fmt::format("tile {}x{}, {}", c.tile_m, c.tile_n, counted(c.stages, "stage"));
+  const auto [rows, columns] = tile_of(c);
+  std::string text = fmt::format("tile {}x{}{}, {}", rows, columns, gemm_mma::is_swapped(c) ? " transposed" : "",
+                                 counted(c.stages, "stage"));
+  if (c.split_k != 1) text += fmt::format(", k in {} parts", c.split_k);
+  return text;
 }
 
 std::string GemmMmaOperator::subject(const Config& config) {
@@ -147,6 +173,8 @@ std::string GemmMmaOperator::subject(const Config& config) {
 
 std::string GemmMmaOperator::explain(const Config& config, const Verdict& verdict) {
   const std::string found = grouped(verdict.found), bound = grouped(verdict.bound);
+  const bool is_swapped = gemm_mma::is_swapped(config);
+  const std::string_view tile_m = product_pin("tile_m", is_swapped), tile_n = product_pin("tile_n", is_swapped);
   switch (verdict.rule) {
     case Rule::ok:
       break;
@@ -172,17 +200,20 @@ std::string GemmMmaOperator::explain(const Config& config, const Verdict& verdic
     case Rule::promoted_sums:
       return "accumulation promoted is for wgmma (sm_90a): mma.sync sums in fp32 as it is";
     case Rule::tile_m_not_power_of_two:
-      return fmt::format("tile_m {}, a power of two from {} on needed (mma.sync M)", found, bound);
+      return fmt::format("{} {}, a power of two from {} on needed (mma.sync M)", tile_m, found, bound);
     case Rule::tile_n_not_power_of_two:
-      return fmt::format("tile_n {}, a power of two from {} on needed (columns of a warp)", found, bound);
+      return fmt::format("{} {}, a power of two from {} on needed ({})", tile_n, found, bound,
+                         is_swapped ? "mma.sync N" : "columns of a warp");
     case Rule::tile_m_out_of_range:
-      return fmt::format("tile_m {}, at most {} allowed (rows of a TMA box)", found, bound);
+      return fmt::format("{} {}, at most {} allowed (rows of a TMA box)", tile_m, found, bound);
     case Rule::tile_n_out_of_range:
-      return fmt::format("tile_n {}, at most {} allowed (rows of a TMA box)", found, bound);
+      return fmt::format("{} {}, at most {} allowed (rows of a TMA box)", tile_n, found, bound);
     case Rule::tile_m_of_panels:
-      return fmt::format("tile_m {} with a_layout mn, a multiple of {} needed (128 bytes, swizzle span)", found, bound);
+      return fmt::format("{} {} with {}_layout mn, a multiple of {} needed (128 bytes, swizzle span)", tile_m, found,
+                         is_swapped ? 'b' : 'a', bound);
     case Rule::tile_n_of_panels:
-      return fmt::format("tile_n {} with b_layout mn, a multiple of {} needed (128 bytes, swizzle span)", found, bound);
+      return fmt::format("{} {} with {}_layout mn, a multiple of {} needed (128 bytes, swizzle span)", tile_n, found,
+                         is_swapped ? 'a' : 'b', bound);
     case Rule::too_many_warps:
       return fmt::format("{} warps of {} x {}, at most {} allowed (registers): take a smaller tile", found,
                          gemm_mma::warp_m(config), gemm_mma::warp_n(config), bound);
@@ -192,7 +223,9 @@ std::string GemmMmaOperator::explain(const Config& config, const Verdict& verdic
       return fmt::format("a cluster of {} along m or n, {} allowed: sm_120 and sm_121 have no multicast",
                          counted(verdict.found, "CTA"), bound);
     case Rule::split_k_out_of_range:
-      return fmt::format("split_k {}, {} allowed with mma.sync", found, bound);
+      return fmt::format("split_k {}, 1 to {} allowed (CTAs of a cluster)", found, bound);
+    case Rule::partial_sums_exceed_ring:
+      return fmt::format("partial sums of {} bytes, {} of ring: take more stages", found, bound);
     case Rule::raster_out_of_range:
       return fmt::format("raster {}, 1 to {} allowed", found, bound);
     case Rule::shared_memory_exceeded:
@@ -204,13 +237,16 @@ std::string GemmMmaOperator::explain(const Config& config, const Verdict& verdic
 
 std::string GemmMmaOperator::kernel_name(Arch arch, const Config& c) {
   const ProductFacts& facts = c.facts;
+  const auto [rows, columns] = tile_of(c);
   const std::string_view a = to_word(facts.a_type), b = to_word(facts.b_type), d = to_word(facts.d_dtype);
   std::string name = fmt::format("tessera_gemm_mma_{}_{}", arch_name(arch.to_string()), a);
   if (b != a) name += fmt::format("_{}", b);
   if (d != a) name += fmt::format("_to_{}", d);
   name += fmt::format("_{}{}_{}x{}_s{}", facts.a_layout == Layout::k_major ? 'k' : 'm',
-                      facts.b_layout == Layout::k_major ? 'k' : 'n', c.tile_m, c.tile_n, c.stages);
-  if (c.raster != raster_of(c.tile_m)) name += fmt::format("_r{}", c.raster);
+                      facts.b_layout == Layout::k_major ? 'k' : 'n', rows, columns, c.stages);
+  if (gemm_mma::is_swapped(c)) name += "_transposed";
+  if (c.split_k != 1) name += fmt::format("_k{}", c.split_k);
+  if (c.raster != raster_of(rows)) name += fmt::format("_r{}", c.raster);
   if (facts.c == Addend::matrix) name += "_c";
   if (facts.bias == Bias::column) name += "_bias";
   if (facts.activation != Activation::none) name += fmt::format("_{}", to_word(facts.activation));
@@ -258,15 +294,24 @@ std::string kind_name(const Config& c) {
 
 void add_smem(const Config& c, Plan& plan) {
   const gemm_mma::SmemLayout layout = gemm_mma::smem_layout(c);
-  for (const auto& [region, name] : {std::pair(layout.a, "A"), std::pair(layout.b, "B"),
-                                     std::pair(layout.sfa, "scales of A"), std::pair(layout.sfb, "scales of B")})
-    if (region.bytes > 0)
-      plan.smem.push_back({.name = region.name,
-                           .offset = region.offset,
-                           .bytes = region.bytes,
-                           .slots = c.stages,
-                           .phases = {{fmt::format("{} on its way", name), "load", "barrier full"},
-                                      {fmt::format("{} of a step", name), "consumer", "barrier empty"}}});
+  const std::string a = gemm_mma::is_swapped(c) ? "B" : "A", b = gemm_mma::is_swapped(c) ? "A" : "B";
+  for (const auto& [region, name] :
+       {std::pair(layout.a, a), std::pair(layout.b, b), std::pair(layout.sfa, "scales of " + a),
+        std::pair(layout.sfb, "scales of " + b)}) {
+    if (region.bytes == 0) continue;
+    std::vector<MemoryPhase> phases = {{fmt::format("{} on its way", name), "load", "barrier full"},
+                                       {fmt::format("{} of a step", name), "consumer", "barrier empty"}};
+    // The sums lie over all slots, from those of A on.
+    if (c.split_k > 1 && region.offset < gemm_mma::units(c) * gemm_mma::unit_bytes(c)) {
+      phases.push_back({"sums of this CTA's part of K, being written", "consumer", "barrier of the cluster"});
+      phases.push_back({"sums of this CTA's part of K, being read", "consumer of every CTA of the tile", "end"});
+    }
+    plan.smem.push_back({.name = region.name,
+                         .offset = region.offset,
+                         .bytes = region.bytes,
+                         .slots = c.stages,
+                         .phases = std::move(phases)});
+  }
   plan.smem.push_back({layout.barriers.name, layout.barriers.offset, layout.barriers.bytes});
   plan.smem_bytes = layout.total_bytes;
 }
@@ -287,19 +332,25 @@ void GemmMmaOperator::describe(const Config& config, Plan& plan) {
     const gemm_mma::Role role = gemm_mma::role(config, i);
     plan.roles.push_back({role.name, role.first_warp, role.warps, moves_registers ? role.registers : 0});
   }
+  const bool is_swapped = gemm_mma::is_swapped(config);
+  const auto [rows, columns] = tile_of(config);
+  std::vector<std::uint32_t> a_box = extents_of(gemm_mma::a_box(config)), b_box = extents_of(gemm_mma::b_box(config));
+  if (is_swapped) std::swap(a_box, b_box);
   GemmLaunch launch{.facts = config.facts,
-                    .tiles = {.tile_m = config.tile_m, .tile_n = config.tile_n},
+                    .tiles = {.tile_m = rows, .tile_n = columns, .split_k = config.split_k},
+                    .is_swapped = is_swapped,
+                    .cluster_size = config.split_k,
                     .threads = gemm_mma::num_threads(config),
                     .smem_bytes = gemm_mma::smem_layout(config).total_bytes,
-                    .a = {.box = extents_of(gemm_mma::a_box(config))},
-                    .b = {.box = extents_of(gemm_mma::b_box(config))},
+                    .a = {.box = std::move(a_box)},
+                    .b = {.box = std::move(b_box)},
                     .has_d_map = false,
                     .has_tensor_scales = gemm_mma::has_tensor_scales(config),
                     .pitch_remedy = "pad the rows of {}, which need not be dense"};
   if (gemm_mma::is_scaled(config)) {
     launch.scale_block = gemm_mma::scale_block(config);
-    launch.sfa_box = extents_of(gemm_mma::scale_box(config, config.tile_m));
-    launch.sfb_box = extents_of(gemm_mma::scale_box(config, config.tile_n));
+    launch.sfa_box = extents_of(gemm_mma::scale_box(config, rows));
+    launch.sfb_box = extents_of(gemm_mma::scale_box(config, columns));
   }
   plan.launch = gemm_launch(launch, plan.arch.to_string(), plan.kernel);
   add_operands(config, plan);

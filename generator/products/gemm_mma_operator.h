@@ -8,6 +8,7 @@
 
 #include "generator/fact_fields.h"
 #include "generator/family.h"
+#include "generator/products/product_pins.h"
 #include "spec/gemm_mma.h"
 #include "tessera/plan.h"
 
@@ -48,7 +49,7 @@ struct GemmMmaOperator {
   /// In the order of generated code and JSON. The structured binding fails to compile when the Config gains a field.
   template <class Visit>
   static void visit_fields(const Config& config, Visit&& visit) {
-    const auto& [facts, tile_m, tile_n, stages, cluster_m, cluster_n, split_k, raster] = config;
+    const auto& [facts, tile_m, tile_n, stages, cluster_m, cluster_n, split_k, raster, swap_ab] = config;
     visit_facts<kHasAccumulation>(facts, visit);
     visit("tile_m", tile_m);
     visit("tile_n", tile_n);
@@ -57,6 +58,14 @@ struct GemmMmaOperator {
     visit("cluster_n", cluster_n);
     visit("split_k", split_k);
     visit("raster", raster);
+    visit("swap_ab", swap_ab);
+  }
+
+  /// The pins of a Config, by the names of the product.
+  template <class Visit>
+  static void visit_pins(const Config& config, Visit&& visit) {
+    visit_product_pins(
+        gemm_mma::is_swapped(config), true, [&](auto&& field) { visit_fields(config, field); }, visit);
   }
 };
 

@@ -4,10 +4,10 @@
 
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "generator/fact_fields.h"
+#include "generator/products/product_pins.h"
 #include "spec/gemm.h"
 #include "tessera/plan.h"
 
@@ -72,18 +72,9 @@ struct GemmOperator {
   /// interleave is a pin too, of other families.
   template <class Visit>
   static void visit_pins(const Config& config, Visit&& visit) {
-    const auto name_of = [&](std::string_view field) -> std::string_view {
-      if (!gemm::is_swapped(config)) return field;
-      constexpr std::pair<std::string_view, std::string_view> kPairs[] = {{"tile_m", "tile_n"},
-                                                                          {"cluster_m", "cluster_n"}};
-      for (const auto& [m, n] : kPairs)
-        if (field == m || field == n) return field == m ? n : m;
-      return field;
-    };
     visit("b_dtype", element_type(config.facts.b_type));
-    visit_fields(config, [&](std::string_view name, const auto& value) {
-      if (name != "interleave") visit(name_of(name), value);
-    });
+    visit_product_pins(
+        gemm::is_swapped(config), false, [&](auto&& field) { visit_fields(config, field); }, visit);
   }
 };
 

@@ -108,7 +108,7 @@ std::span<const Selector> gemm_fields() {
       field<&Gemm::split_k>("split-k", "split_k", "CTAs that share the k of a tile"),
       field<&Gemm::kernel_schedule>("kernel-schedule", "kernel_schedule",
                                     "whether warpgroups share tiles or take turns"),
-      field<&Gemm::swap_ab>("swap-ab", "swap_ab", "whether b gives wgmma its 64 rows, and a its columns (sm_90a)"),
+      field<&Gemm::swap_ab>("swap-ab", "swap_ab", "whether b gives wgmma or mma.sync its rows, and a its columns: d transposed"),
       field<&Gemm::raster>("raster", "raster", "tiles of clusters along m walked before the next along n"),
       field<&Gemm::mma_kind>("mma-kind", "mma_kind", "matrix instruction"),
       field<&Gemm::m>("m", "m", "expected rows of d"),

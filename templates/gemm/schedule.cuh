@@ -10,6 +10,7 @@
 // With split_k the grid has a cluster for each item, so that there is one round.
 #pragma once
 
+#include "common/parts.cuh"
 #include "gemm/params.cuh"
 #include "spec/gemm.h"
 
@@ -56,11 +57,7 @@ struct TileSchedule {
         k_end(max(part(p.k, place.k + 1), k_begin + 1)) {}
 
   static __device__ __forceinline__ int steps_of(int k) { return k / tile_k(C) + (k % tile_k(C) != 0 ? 1 : 0); }
-  // Where part i of the steps begins.
-  static __device__ __forceinline__ int part(int k, int i) {
-    if constexpr (C.split_k == 1) return i * steps_of(k);
-    return steps_of(k) / C.split_k * i + min(steps_of(k) % C.split_k, i);
-  }
+  static __device__ __forceinline__ int part(int k, int i) { return common::begin_of_part<C.split_k>(steps_of(k), i); }
   // A part without a step, and a K of 0, gets one behind the end of K: zeros, and no case of its own anywhere else.
   static __device__ __forceinline__ int begin_of_part(int k, int i) {
     return part(k, i) == part(k, i + 1) ? steps_of(k) + 1 : part(k, i);

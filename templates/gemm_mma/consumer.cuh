@@ -12,6 +12,9 @@
 #include "gemm_mma/fragments.cuh"
 #include "gemm_mma/producer.cuh"
 #include "gemm_mma/scales.cuh"
+#include "gemm_mma/split.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/cluster.cuh"
 #include "ptx/fence.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/mma.cuh"
@@ -20,6 +23,8 @@
 #include "spec/gemm_mma.h"
 
 namespace tessera::gemm_mma {
+
+inline constexpr int kBarrierOfConsumers = 1;  // 0 is __syncthreads()
 
 template <Config C>
 struct Consumer {
@@ -78,7 +83,7 @@ struct Consumer {
     const unsigned(&of_a)[4] = fragments.a[kM];
     const unsigned b0 = fragments.b[kN / 2][kN % 2 * 2], b1 = fragments.b[kN / 2][kN % 2 * 2 + 1];
     if constexpr (is_scaled(C)) {
-      ptx::mma_block_scale<C.facts.a_type, C.facts.b_type, scale_byte(C, kChunk), kM % 2, kN % 4>(
+      ptx::mma_block_scale<a_type(C), b_type(C), scale_byte(C, kChunk), kM % 2, kN % 4>(
           sums[kM][kN], of_a, b0, b1, fragments.sfa[kM / 2], fragments.sfb[kN / 4]);
     } else if constexpr (element_bits(C) == 16) {
       ptx::mma_m16n8k16<a_dtype(C)>(sums[kM][kN], of_a, b0, b1);
@@ -93,7 +98,7 @@ struct Consumer {
     if constexpr (kBlockOf < A::kBlocks * B::kBlocks) {
       constexpr int kM = kBlockOf % A::kBlocks, kN = kBlockOf / A::kBlocks * 2;
       multiply_block<kChunk, kM, kN>(sums, fragments);
-      multiply_block<kChunk, kM, kN + 1>(sums, fragments);
+      if constexpr (!B::kIsHalf) multiply_block<kChunk, kM, kN + 1>(sums, fragments);
       multiply_chunk<kChunk, kBlockOf + 1>(sums, fragments);
     }
   }
@@ -117,14 +122,17 @@ struct Consumer {
 
   __device__ __forceinline__ void multiply(Sums<C>& sums, const gemm::TileIndex& tile) {
     clear<C>(sums);
-    if (p.k == 0) return;
+    const Steps steps = steps_of_part<C>(p.k, schedule.place.k);
+    if (steps.begin == steps.end) return;
     Place place{};
-    if constexpr (is_scaled(C)) place = {tile.row % kTileRows, tile.column % kTileRows, (p.k - 1) / scale_block(C) + 1};
+    if constexpr (is_scaled(C))
+      place = {tile.row % kTileRows, tile.column % kTileRows,
+               (p.k - 1) / scale_block(C) + 1 - steps.begin * scale_tiles(C) * kTileBlocks};
     Fragments fragments[2];
     wait();
     fetch(fragments[0], 0, place);
 #pragma unroll 1
-    for (int left = steps_of<C>(p.k); left > 0; --left) {
+    for (int left = steps.end - steps.begin; left > 0; --left) {
       step_chunk<0>(sums, fragments, place, false);
       step_chunk<1>(sums, fragments, place, false);
       step_chunk<2>(sums, fragments, place, false);
@@ -139,7 +147,16 @@ struct Consumer {
     for (int item = schedule.first(); item < schedule.items; item += schedule.stride()) {
       const gemm::TileIndex tile = schedule.at(item);
       multiply(sums, tile);
-      epilogue.store(sums, tile.row + warp_along_m * warp_m(C), tile.column + warp_along_n * warp_n(C), tile.batch);
+      if constexpr (C.split_k == 1) {
+        epilogue.store(sums, tile.row + warp_along_m * warp_m(C), tile.column + warp_along_n * warp_n(C), tile.batch);
+      } else {
+        // Other warps may still multiply what lies there: each waited for its own part.
+        ptx::barrier_sync(kBarrierOfConsumers, 32 * consumer_warps(C));
+        share_sums<C>(sums, smem, warp);
+        ptx::cluster_arrive();
+        ptx::cluster_wait();
+        store_shares(epilogue, smem, schedule.place.k * consumer_warps(C) + warp, tile);
+      }
     }
   }
 };

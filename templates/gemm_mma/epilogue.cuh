@@ -3,7 +3,8 @@
 // A thread's sums are pairs of columns, 4 or 8 bytes. Pairs of fp32 that a quad of threads stores side by side fill a
 // sector of 32 bytes. Of 16-bit types a quad first exchanges what it has of four groups of eight columns, so that each
 // thread stores the 16 bytes of one. Where rows of D do not lie multiples of these apart, or end within, elements are
-// stored one by one.
+// stored one by one. So are those of D transposed, where a thread's pair is of two rows, and the eight threads that
+// have the same pair of rows store eight neighbours of each.
 //
 // Sums of integers become fp32 first, with one rounding, or are what is stored.
 //
@@ -31,7 +32,7 @@ struct SumType<true> {
 template <Config C>
 using Sum = typename SumType<is_integer(C)>::Type;
 template <Config C>
-using RowSums = Sum<C>[warp_n(C) / 8][4];
+using UnitSums = Sum<C>[unit_groups(C)][4];
 template <Config C>
 using Sums = Sum<C>[warp_m(C) / kBlock][warp_n(C) / 8][4];
 
@@ -101,42 +102,69 @@ struct Epilogue {
     }
   }
 
-  __device__ __forceinline__ void finish(float (&pair)[2], const RowSums<C>& sums, int group, int half, int row,
-                                         int column, int batch) const {
+  __device__ __forceinline__ void finish(float (&pair)[2], const Sum<C> (&sums)[4], int half, int row, int column,
+                                         int batch) const {
 #pragma unroll
-    for (int i = 0; i < 2; ++i) pair[i] = static_cast<float>(sums[group][2 * half + i]);
-    gemm::finish_pair<C.facts, C.facts.d_dtype, false>(pair, p, alpha, row, column + 8 * group + lane % 4 * 2, batch);
+    for (int i = 0; i < 2; ++i) pair[i] = static_cast<float>(sums[2 * half + i]);
+    gemm::finish_pair<C.facts, C.facts.d_dtype, is_swapped(C)>(pair, p, alpha, row, column + lane % 4 * 2, batch);
+  }
+  // A pair of columns as bits, of fp32 or of integers.
+  __device__ __forceinline__ void finish_words(unsigned (&words)[2], const Sum<C> (&sums)[4], int half, int row,
+                                               int column, int batch) const {
+    if constexpr (stores_sums(C)) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) words[i] = static_cast<unsigned>(sums[2 * half + i]);
+    } else {
+      float pair[2];
+      finish(pair, sums, half, row, column, batch);
+#pragma unroll
+      for (int i = 0; i < 2; ++i) words[i] = __float_as_uint(pair[i]);
+    }
   }
 
-  // 16 rows; `row` is the first.
-  __device__ __forceinline__ void store_rows(const RowSums<C>& sums, int first_row, int column, int batch) const {
+  // D transposed: `row` is a column of it.
+  __device__ __forceinline__ void store_transposed(const Sum<C> (&sums)[4], int half, int row, int column,
+                                                   int batch) const {
+    unsigned words[2];
+    finish_words(words, sums, half, row, column, batch);
+    if (row >= p.m) return;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int of_d = column + lane % 4 * 2 + i;
+      if (of_d >= p.n) continue;
+      const long long index = batch * p.d_stride_l + of_d * p.ldd + row;
+      if constexpr (kElementBytes == 2) {
+        static_cast<unsigned short*>(p.d_pointer)[index] =
+            static_cast<unsigned short>(ptx::cvt_pack<C.facts.d_dtype>(__uint_as_float(words[i]), 0.0f));
+      } else {
+        static_cast<unsigned*>(p.d_pointer)[index] = words[i];
+      }
+    }
+  }
+
+  // 16 rows and the columns of a unit; `first_row` and `column` are the first.
+  __device__ __forceinline__ void store_unit(const UnitSums<C>& sums, int first_row, int column, int batch) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = first_row + lane / 4 + 8 * half;
+      if constexpr (is_swapped(C)) {
+        store_transposed(sums[0], half, row, column, batch);
+      } else if constexpr (kElementBytes == 2) {
+        unsigned words[4];
 #pragma unroll
-      for (int group = 0; group < warp_n(C) / 8; group += kElementBytes == 2 ? 4 : 1) {
-        float pair[2];
-        if constexpr (kElementBytes == 2) {
-          unsigned words[4];
-#pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            finish(pair, sums, group + i, half, row, column, batch);
-            words[i] = ptx::cvt_pack<C.facts.d_dtype>(pair[0], pair[1]);
-          }
-          transpose_quad(words);
-          // c may be d: the others of the quad have read it.
-          if constexpr (C.facts.c == Addend::matrix) __syncwarp();
-          store_words(words, row, column + 8 * (group + lane % 4), batch);
-        } else {
-          unsigned words[2];
-          if constexpr (stores_sums(C)) {
-            for (int i = 0; i < 2; ++i) words[i] = static_cast<unsigned>(sums[group][2 * half + i]);
-          } else {
-            finish(pair, sums, group, half, row, column, batch);
-            for (int i = 0; i < 2; ++i) words[i] = __float_as_uint(pair[i]);
-          }
-          store_words(words, row, column + 8 * group + lane % 4 * 2, batch);
+        for (int i = 0; i < 4; ++i) {
+          float pair[2];
+          finish(pair, sums[i], half, row, column + 8 * i, batch);
+          words[i] = ptx::cvt_pack<C.facts.d_dtype>(pair[0], pair[1]);
         }
+        transpose_quad(words);
+        // c may be d: the others of the quad have read it.
+        if constexpr (C.facts.c == Addend::matrix) __syncwarp();
+        store_words(words, row, column + 8 * (lane % 4), batch);
+      } else {
+        unsigned words[2];
+        finish_words(words, sums[0], half, row, column, batch);
+        store_words(words, row, column + lane % 4 * 2, batch);
       }
     }
   }
@@ -147,7 +175,13 @@ struct Epilogue {
     constexpr int kBlocks = warp_m(C) / kBlock;
 #pragma unroll 1
     for (int m = 0; m < kBlocks; ++m) {
-      store_rows(sums[0], row + m * kBlock, column, batch);
+#pragma unroll
+      for (int n = 0; n < warp_n(C) / 8; n += unit_groups(C)) {
+        UnitSums<C> unit;
+#pragma unroll
+        for (int i = 0; i < unit_groups(C) * 4; ++i) unit[i / 4][i % 4] = sums[0][n + i / 4][i % 4];
+        store_unit(unit, row + m * kBlock, column + 8 * n, batch);
+      }
 #pragma unroll
       for (int i = 1; i < kBlocks; ++i) {
 #pragma unroll

@@ -20,8 +20,10 @@ inline constexpr int kBlockBytes = kBlock * kStepBytes;
 
 template <Config C, bool kIsA>
 struct Operand {
-  static constexpr bool kIsMnMajor = (kIsA ? C.facts.a_layout : C.facts.b_layout) == Layout::mn_major;
-  static constexpr int kBlocks = (kIsA ? warp_m(C) : warp_n(C)) / kBlock;
+  static constexpr bool kIsMnMajor = (kIsA ? a_layout(C) : b_layout(C)) == Layout::mn_major;
+  static constexpr int kRows = kIsA ? warp_m(C) : warp_n(C);
+  static constexpr bool kIsHalf = kRows < kBlock;  // B of eight columns: two of the four matrices
+  static constexpr int kBlocks = kIsHalf ? 1 : kRows / kBlock;
   static constexpr int kBlocksOfPanel = panel_rows(C) / kBlock;
   static constexpr int kSlotBytes = kIsA ? a_slot_bytes(C) : b_slot_bytes(C);
 
@@ -56,6 +58,8 @@ struct Operand {
         const unsigned address =
             (at ^ (i % kBlocksOfPanel * 32)) + i / kBlocksOfPanel * panel_bytes(C) + step * kBlockBytes;
         ptx::ldmatrix_x4_trans(address, fragments[i]);
+      } else if constexpr (kIsHalf) {
+        ptx::ldmatrix_x2(at ^ (step * 32), fragments[i][0], fragments[i][1]);
       } else {
         ptx::ldmatrix_x4((at ^ (step * 32)) + i * kBlockBytes, fragments[i]);
       }

@@ -1,6 +1,6 @@
 // Matrix product by mma.sync, warp-specialised: one warp loads, the others multiply and store, on their own from the
-// ring on. Roles: producer.cuh, consumer.cuh (fragments.cuh, epilogue.cuh); gemm/schedule.cuh says who takes which
-// tile.
+// ring on. Roles: producer.cuh, consumer.cuh (fragments.cuh, split.cuh, epilogue.cuh); gemm/schedule.cuh says who takes
+// which tile.
 #pragma once
 
 #include "common/illegal_config.cuh"
@@ -9,6 +9,7 @@
 #include "gemm_mma/consumer.cuh"
 #include "gemm_mma/producer.cuh"
 #include "ptx/address.cuh"
+#include "ptx/cluster.cuh"
 #include "ptx/elect.cuh"
 #include "ptx/fence.cuh"
 #include "ptx/setmaxnreg.cuh"
@@ -48,9 +49,21 @@ __device__ __forceinline__ void kernel(const gemm::Params& params, const ptx::Te
   if (threadIdx.x < kWarpgroupThreads) {
     if constexpr (kBudget.producer < kBudget.entry) ptx::setmaxnreg_dec<kBudget.producer>();
     if (threadIdx.x < 32 && ptx::elect_sync()) produce<C>(params, sfa, sfb, smem);
+    if constexpr (C.split_k > 1) {
+      // The consumers' barrier between the parts of K is the whole cluster's.
+      __syncwarp();
+      ptx::cluster_arrive_relaxed();
+      ptx::cluster_wait();
+    }
   } else {
     if constexpr (kBudget.consumer > kBudget.entry) ptx::setmaxnreg_inc<kBudget.consumer>();
     Consumer<C>{params, smem}.run();
+  }
+  if constexpr (C.split_k > 1) {
+    // A CTA stays until the others have fetched its sums.
+    __syncwarp();
+    ptx::cluster_arrive();
+    ptx::cluster_wait();
   }
 }
 

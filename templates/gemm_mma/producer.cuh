@@ -3,6 +3,7 @@
 // and nothing may be loaded through their maps, not even zeros.
 #pragma once
 
+#include "common/parts.cuh"
 #include "common/ring.cuh"
 #include "gemm/params.cuh"
 #include "gemm/schedule.cuh"
@@ -15,6 +16,16 @@ namespace tessera::gemm_mma {
 template <Config C>
 __device__ __forceinline__ int steps_of(int k) {
   return k / tile_k(C) + (k % tile_k(C) != 0 ? 1 : 0);
+}
+
+// The steps of this CTA: all, or its part, which may have none.
+struct Steps {
+  int begin, end;
+};
+template <Config C>
+__device__ __forceinline__ Steps steps_of_part(int k, int part) {
+  const int steps = steps_of<C>(k);
+  return {common::begin_of_part<C.split_k>(steps, part), common::begin_of_part<C.split_k>(steps, part + 1)};
 }
 
 // `row`: of the operand, where the tile begins.
@@ -44,20 +55,21 @@ __device__ __forceinline__ void produce(const gemm::Params& p, const ptx::Tensor
   const Barriers barriers = gemm_mma::barriers(C, smem);
   if (p.k == 0) return;
   const gemm::TileSchedule<walk(C)> schedule{p};
+  const Steps steps = steps_of_part<C>(p.k, schedule.place.k);
   common::RingPosition<C.stages> ring;
 #pragma unroll 1
   for (int item = schedule.first(); item < schedule.items; item += schedule.stride()) {
     const gemm::TileIndex tile = schedule.at(item);
 #pragma unroll 1
-    for (int step = 0; step < steps_of<C>(p.k); ++step) {
+    for (int step = steps.begin; step < steps.end; ++step) {
       const unsigned full = barriers.full[ring.slot];
       ptx::mbarrier_wait_parity(common::empty_behind<C.stages>(full), ring.parity ^ 1);
       ptx::mbarrier_arrive_expect_tx(
           full, a_slot_bytes(C) + b_slot_bytes(C) + scale_slot_bytes(C, C.tile_m) + scale_slot_bytes(C, C.tile_n));
-      load_operand<C, C.facts.a_layout, C.tile_m>(p.a, smem + kLayout.a.offset + ring.slot * a_slot_bytes(C), full,
-                                                  tile.row, step * tile_k(C), tile.batch);
-      load_operand<C, C.facts.b_layout, C.tile_n>(p.b, smem + kLayout.b.offset + ring.slot * b_slot_bytes(C), full,
-                                                  tile.column, step * tile_k(C), tile.batch);
+      load_operand<C, a_layout(C), C.tile_m>(p.a, smem + kLayout.a.offset + ring.slot * a_slot_bytes(C), full, tile.row,
+                                             step * tile_k(C), tile.batch);
+      load_operand<C, b_layout(C), C.tile_n>(p.b, smem + kLayout.b.offset + ring.slot * b_slot_bytes(C), full,
+                                             tile.column, step * tile_k(C), tile.batch);
       if constexpr (is_scaled(C)) {
         load_scales<C>(sfa, smem + kLayout.sfa.offset + ring.slot * scale_slot_bytes(C, C.tile_m), full, tile.row, p.m,
                        step, tile.batch);

@@ -12,6 +12,7 @@
 // The pair of a cluster lies along the dimension whose rows are lanes; CTAs of a split K have the same tile.
 #pragma once
 
+#include "common/parts.cuh"
 #include "gemm_tcgen05/params.cuh"
 #include "spec/gemm_tcgen05.h"
 
@@ -77,11 +78,7 @@ struct Schedule {
   __device__ __forceinline__ int k_part() const { return C.split_k == 1 ? 0 : rank; }
 
   static __device__ __forceinline__ int steps_of(int k) { return k / tile_k(C) + (k % tile_k(C) != 0 ? 1 : 0); }
-  // Where part i of the steps begins.
-  static __device__ __forceinline__ int part(int k, int i) {
-    if constexpr (C.split_k == 1) return i * steps_of(k);
-    return steps_of(k) / C.split_k * i + min(steps_of(k) % C.split_k, i);
-  }
+  static __device__ __forceinline__ int part(int k, int i) { return common::begin_of_part<C.split_k>(steps_of(k), i); }
   // A part without a step, and a K of 0, gets one behind the end of K: zeros, and no case of its own but in the
   // producer.
   static __device__ __forceinline__ int begin_of_part(int k, int i) {

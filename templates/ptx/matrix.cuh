@@ -20,4 +20,12 @@ __device__ __forceinline__ void ldmatrix_x4(unsigned address, unsigned (&r)[4]) 
                : "memory");
 }
 
+// Two matrices: lanes 0 to 15 give the addresses, the others' are not looked at.
+__device__ __forceinline__ void ldmatrix_x2(unsigned address, unsigned& r0, unsigned& r1) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared::cta.b16 {%0, %1}, [%2];"
+               : "=r"(r0), "=r"(r1)
+               : "r"(address)
+               : "memory");
+}
+
 }  // namespace tessera::ptx

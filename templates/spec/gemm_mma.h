@@ -16,6 +16,14 @@
 // 16 along K while they multiply those before (consumer.cuh), and store D from their registers (epilogue.cuh): a tile
 // of D has no place in shared memory, which the ring needs.
 //
+// For few rows of D there are two more choices. With swap_ab the kernel multiplies B by A transposed, so that a tile
+// has 64 rows or more of B and as few as 8 of A; what belongs to A and m here then belongs to B and n, and the other
+// way round, but in the formula, the facts and the names of the entry's parameters, as spec/gemm.h has it. With split_k
+// that many CTAs, a cluster, share the K of a tile: each sums its part, leaves the sums where its ring was, and after a
+// barrier of the cluster each adds up and stores its share of the tile, part after part, so that the result does not
+// depend on who was first (split.cuh). A cluster needs no memory of the caller's, nothing that is zero beforehand, and
+// no second launch.
+//
 // Of shared memory a CTA has 101,376 bytes there. Configs keep to that on Hopper too, so that what runs on the one is
 // what was compiled for the other.
 //
@@ -23,13 +31,13 @@
 //   a, b      dims {k, rows, l} (K-major) or {rows, k, l}, rows being m or n, each at least 1; boxes a_box, b_box
 //   sfa, sfb  block-scaled types only: u16, dims {256, tiles along k, l * tiles along rows}, no swizzle, box scale_box
 //
-// Entry parameters, in this order:
+// Entry parameters, in this order (with swap_ab b before a, sfb before sfa, n before m):
 //   const __grid_constant__ TensorMap a, b; sfa, sfb (block-scaled types only)
 //   d_pointer; c (facts.c only); bias (facts.bias only); float* scale_a, scale_b (8-bit types whose D is not s32, and
 //   nvfp4; may be null: 1); int m, n, k, l; long long ldd, d_stride_l; long long ldc, c_stride_l (facts.c only); float
 //   alpha (D not s32); float beta (c)
-// Launch: grid.x CTAs, one for each SM or for each tile; block num_threads(); dynamic shared memory
-// smem_layout().total_bytes.
+// Launch: grid.x CTAs, one for each SM or for each tile, with a split K a cluster of split_k for each tile; block
+// num_threads(); dynamic shared memory smem_layout().total_bytes.
 #pragma once
 
 #include "spec/gemm.h"
@@ -55,44 +63,54 @@ struct Config {
   int stages = 2;     // slots of the ring
   int cluster_m = 1;  // what other families share a cluster for: 1
   int cluster_n = 1;
-  int split_k = 1;
+  int split_k = 1;  // CTAs that share the K of a tile
   int raster = 16;  // tiles along M that are walked before the next one along N
+  SwapAb swap_ab = SwapAb::off;
 
   TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
 };
 
 inline constexpr int kMostSmemBytes = 101376;  // of a CTA on sm_120 and sm_121
-inline constexpr int kMaxStages = 8;
+inline constexpr int kMaxStages = 16;
+inline constexpr int kMaxSplitK = 8;  // CTAs of a cluster that every device grants
 inline constexpr int kMaxConsumerWarps = 8;
-inline constexpr int kMaxTile = 256;    // rows that one TMA box has
-inline constexpr int kStepBytes = 128;  // of K: a swizzle span
-inline constexpr int kBlock = 16;       // rows and columns that one ldmatrix fetches, and M of mma.sync
+inline constexpr int kMaxTile = 256;     // rows that one TMA box has
+inline constexpr int kStepBytes = 128;   // of K: a swizzle span
+inline constexpr int kBlock = 16;        // rows and columns that one ldmatrix fetches, and M of mma.sync
+inline constexpr int kLeastColumns = 8;  // N of mma.sync
 
 // Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
 enum class Rule {
   ok,
-  facts_of_tcgen05,         // 1; 0
-  operand_type,             // bits of A's and B's types together; 32
-  output_type,              // bytes of D's type; 4
-  finished_sums,            // 1; 0
-  layout_needs_16_bit,      // bits of the type; 16
-  promoted_sums,            // 1; 0
-  tile_m_not_power_of_two,  // tile_m; 16
-  tile_m_out_of_range,      // tile_m; 256
-  tile_n_not_power_of_two,  // tile_n; 32
-  tile_n_out_of_range,      // tile_n; 256
-  tile_m_of_panels,         // tile_m; 64
-  tile_n_of_panels,         // tile_n; 64
-  too_many_warps,           // consumer warps; 8
-  stages_out_of_range,      // stages; 8
-  cluster_too_large,        // CTAs; 1
-  split_k_out_of_range,     // split_k; 1
-  raster_out_of_range,      // raster; 1,024
-  shared_memory_exceeded,   // bytes; 101,376
+  facts_of_tcgen05,          // 1; 0
+  operand_type,              // bits of A's and B's types together; 32
+  output_type,               // bytes of D's type; 4
+  finished_sums,             // 1; 0
+  layout_needs_16_bit,       // bits of the type; 16
+  promoted_sums,             // 1; 0
+  tile_m_not_power_of_two,   // tile_m; 16
+  tile_m_out_of_range,       // tile_m; 256
+  tile_n_not_power_of_two,   // tile_n; 32, with swap_ab 8
+  tile_n_out_of_range,       // tile_n; 256
+  tile_m_of_panels,          // tile_m; 64
+  tile_n_of_panels,          // tile_n; 64
+  too_many_warps,            // consumer warps; 8
+  stages_out_of_range,       // stages; 16
+  cluster_too_large,         // CTAs; 1
+  split_k_out_of_range,      // split_k; 8
+  partial_sums_exceed_ring,  // bytes of a tile's sums; bytes of the ring
+  raster_out_of_range,       // raster; 1,024
+  shared_memory_exceeded,    // bytes; 101,376
 };
 
-TESSERA_HD constexpr DType a_dtype(const Config& c) { return element_type(c.facts.a_type); }
-TESSERA_HD constexpr DType b_dtype(const Config& c) { return element_type(c.facts.b_type); }
+TESSERA_HD constexpr bool is_swapped(const Config& c) { return c.swap_ab == SwapAb::on; }
+// Of what the kernel calls A and B.
+TESSERA_HD constexpr OperandType a_type(const Config& c) { return is_swapped(c) ? c.facts.b_type : c.facts.a_type; }
+TESSERA_HD constexpr OperandType b_type(const Config& c) { return is_swapped(c) ? c.facts.a_type : c.facts.b_type; }
+TESSERA_HD constexpr Layout a_layout(const Config& c) { return is_swapped(c) ? c.facts.b_layout : c.facts.a_layout; }
+TESSERA_HD constexpr Layout b_layout(const Config& c) { return is_swapped(c) ? c.facts.a_layout : c.facts.b_layout; }
+TESSERA_HD constexpr DType a_dtype(const Config& c) { return element_type(a_type(c)); }
+TESSERA_HD constexpr DType b_dtype(const Config& c) { return element_type(b_type(c)); }
 TESSERA_HD constexpr bool is_scaled(const Config& c) { return is_block_scaled(c.facts.a_type); }
 TESSERA_HD constexpr int element_bits(const Config& c) { return operand_bits(c.facts.a_type); }
 TESSERA_HD constexpr bool is_integer(DType dtype) { return dtype == DType::s8 || dtype == DType::u8; }
@@ -107,12 +125,17 @@ TESSERA_HD constexpr int tile_k(const Config& c) { return kStepBytes * 8 / eleme
 // Products along K of one instruction: 32 bytes of each operand's rows.
 inline constexpr int kChunks = kStepBytes / 32;
 
-// A warp's part of a tile. 64 x 64 has 128 sums a thread, 64 x 32 reads half as much again for each product.
+// A warp's part of a tile. 64 x 64 has 128 sums a thread, 64 x 32 reads half as much again for each product. With
+// swap_ab warps lie along M, so that each row of B is read once.
 TESSERA_HD constexpr int warp_m(const Config& c) {
+  if (is_swapped(c)) return c.tile_m <= 64 ? 16 : 32;
   if (c.tile_m == 64 && c.tile_n == 64) return 32;
   return c.tile_m < 64 ? c.tile_m : 64;
 }
-TESSERA_HD constexpr int warp_n(const Config& c) { return c.tile_m * c.tile_n >= 128 * 256 ? 64 : 32; }
+TESSERA_HD constexpr int warp_n(const Config& c) {
+  if (is_swapped(c)) return c.tile_n < 64 ? c.tile_n : 64;
+  return c.tile_m * c.tile_n >= 128 * 256 ? 64 : 32;
+}
 TESSERA_HD constexpr int warps_along_m(const Config& c) { return c.tile_m / warp_m(c); }
 TESSERA_HD constexpr int warps_along_n(const Config& c) { return c.tile_n / warp_n(c); }
 TESSERA_HD constexpr int consumer_warps(const Config& c) { return warps_along_m(c) * warps_along_n(c); }
@@ -154,7 +177,7 @@ TESSERA_HD constexpr int scale_tile(const Config& c, int chunk) { return chunk *
 TESSERA_HD constexpr int scale_byte(const Config& c, int chunk) { return chunk * chunk_blocks(c) % kTileBlocks; }
 
 struct SmemLayout {
-  SmemRegion a;    // [stages][tile_m][128 B]; MN-major [stages][tile_m / 64][64 k][128 B]
+  SmemRegion a;    // [stages][tile_m][128 B]; MN-major [stages][tile_m / 64][64 k][128 B]. Partial sums start here
   SmemRegion b;    // [stages][tile_n][128 B]; MN-major [stages][tile_n / 64][64 k][128 B]
   SmemRegion sfa;  // [stages][row_tiles][scale_tiles][512 B]
   SmemRegion sfb;
@@ -226,10 +249,11 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_tile(const Config& c) {
   if (c.tile_m > kMaxTile) return {Rule::tile_m_out_of_range, c.tile_m, kMaxTile};
   if (c.tile_m < kBlock || !is_power_of_two(c.tile_m)) return {Rule::tile_m_not_power_of_two, c.tile_m, kBlock};
   if (c.tile_n > kMaxTile) return {Rule::tile_n_out_of_range, c.tile_n, kMaxTile};
-  if (c.tile_n < 2 * kBlock || !is_power_of_two(c.tile_n)) return {Rule::tile_n_not_power_of_two, c.tile_n, 2 * kBlock};
-  if (c.facts.a_layout == Layout::mn_major && c.tile_m % panel_rows(c) != 0)
+  const int least_n = is_swapped(c) ? kLeastColumns : 2 * kBlock;
+  if (c.tile_n < least_n || !is_power_of_two(c.tile_n)) return {Rule::tile_n_not_power_of_two, c.tile_n, least_n};
+  if (a_layout(c) == Layout::mn_major && c.tile_m % panel_rows(c) != 0)
     return {Rule::tile_m_of_panels, c.tile_m, panel_rows(c)};
-  if (c.facts.b_layout == Layout::mn_major && c.tile_n % panel_rows(c) != 0)
+  if (b_layout(c) == Layout::mn_major && c.tile_n % panel_rows(c) != 0)
     return {Rule::tile_n_of_panels, c.tile_n, panel_rows(c)};
   if (consumer_warps(c) > kMaxConsumerWarps) return {Rule::too_many_warps, consumer_warps(c), kMaxConsumerWarps};
   if (c.stages < 2 || c.stages > kMaxStages) return {Rule::stages_out_of_range, c.stages, kMaxStages};
@@ -241,9 +265,12 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (const Verdict<Rule> types = why_invalid_types(c); !types.ok()) return types;
   if (c.cluster_m != 1) return {Rule::cluster_too_large, c.cluster_m, 1};
   if (c.cluster_n != 1) return {Rule::cluster_too_large, c.cluster_n, 1};
-  if (c.split_k != 1) return {Rule::split_k_out_of_range, c.split_k, 1};
+  if (c.split_k < 1 || c.split_k > kMaxSplitK) return {Rule::split_k_out_of_range, c.split_k, kMaxSplitK};
   if (const Verdict<Rule> tile = why_invalid_tile(c); !tile.ok()) return tile;
-  const int bytes = smem_layout(c).total_bytes;
+  const SmemLayout layout = smem_layout(c);
+  const int sums = c.tile_m * c.tile_n * 4, ring = layout.a.bytes + layout.b.bytes;
+  if (c.split_k > 1 && sums > ring) return {Rule::partial_sums_exceed_ring, sums, ring};
+  const int bytes = layout.total_bytes;
   if (bytes > kMostSmemBytes) return {Rule::shared_memory_exceeded, bytes, kMostSmemBytes};
   return {};
 }
@@ -254,6 +281,18 @@ TESSERA_HD constexpr int most_stages(Config c) {
   while (c.stages > 2 && smem_layout(c).total_bytes > kMostSmemBytes) --c.stages;
   return c.stages;
 }
+
+// Sums in units of 16 rows and a group of columns: those that become whole vectors of D, of which CTAs that share a K
+// store some each. A unit of another warp's, or CTA's, is found by its number.
+TESSERA_HD constexpr int unit_groups(const Config& c) {
+  if (is_swapped(c) || dtype_bytes(c.facts.d_dtype) != 2) return 1;
+  return 4;
+}
+TESSERA_HD constexpr int units_of_warp(const Config& c) {
+  return warp_m(c) / kBlock * (warp_n(c) / 8 / unit_groups(c));
+}
+TESSERA_HD constexpr int units(const Config& c) { return consumer_warps(c) * units_of_warp(c); }
+TESSERA_HD constexpr int unit_bytes(const Config& c) { return unit_groups(c) * 8 * kBlock * 4; }
 
 inline constexpr int kNumRoles = 3;
 TESSERA_HD constexpr Role role(const Config& c, int index) {
@@ -272,8 +311,8 @@ TESSERA_HD constexpr Role role(const Config& c, int index) {
 TESSERA_HD constexpr TmaBox operand_box(const Config& c, Layout layout, int rows) {
   return layout == Layout::mn_major ? TmaBox{{panel_rows(c), tile_k(c), 1}} : TmaBox{{tile_k(c), rows, 1}};
 }
-TESSERA_HD constexpr TmaBox a_box(const Config& c) { return operand_box(c, c.facts.a_layout, c.tile_m); }
-TESSERA_HD constexpr TmaBox b_box(const Config& c) { return operand_box(c, c.facts.b_layout, c.tile_n); }
+TESSERA_HD constexpr TmaBox a_box(const Config& c) { return operand_box(c, a_layout(c), c.tile_m); }
+TESSERA_HD constexpr TmaBox b_box(const Config& c) { return operand_box(c, b_layout(c), c.tile_n); }
 
 // By 16 bits: a tile is 256 of them.
 TESSERA_HD constexpr TmaBox scale_box(const Config& c, int rows) {
@@ -286,7 +325,9 @@ TESSERA_HD constexpr gemm::Config walk(const Config& c) {
   walk.tile_m = c.tile_m;
   walk.tile_n = c.tile_n;
   walk.cluster_m = 1;
+  walk.split_k = c.split_k;
   walk.raster = c.raster;
+  walk.swap_ab = c.swap_ab;
   return walk;
 }
 

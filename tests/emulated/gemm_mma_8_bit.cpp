@@ -68,27 +68,8 @@ TEST_CASE("products by mma.sync: types of 8 and 4 bits, scales of blocks") {
     MESSAGE("skipped: no NVRTC");
     return;
   }
-  for (const ProductCase& test : kCases) {
-    CAPTURE(test.name);
-    emulator::DeviceOptions options;
-    options.arch = test.fields.front().second;
-    options.detects_races = true;
-    emulator::EmulatedDevice device(options);
-    ProductRun run(test, *compiler, device);
-    std::vector<std::byte> first;
-    for (const emulator::Schedule schedule : {emulator::Schedule::fair, emulator::Schedule::adversarial}) {
-      device.set_schedule(schedule, 3);
-      std::vector<Finding> findings;
-      const std::vector<std::byte> result = run.run(findings);
-      for (const Finding& finding : findings) FAIL_CHECK(finding.message);
-      const reference::Comparison comparison = run.compare();
-      for (const std::string& problem : comparison.problems) FAIL_CHECK(problem);
-      CHECK(comparison.pass);
-      CHECK(run.are_gaps_intact());
-      if (first.empty()) first = result;
-      CHECK(first == result);
-    }
-  }
+  for (const ProductCase& test : kCases)
+    check_product(test, *compiler, {emulator::Schedule::fair, emulator::Schedule::adversarial});
 }
 
 }  // namespace tessera

@@ -9,7 +9,6 @@
 namespace tessera {
 namespace {
 
-using emulator::EmulatedDevice;
 using EmulatorSchedule = emulator::Schedule;
 using reference::Fill;
 
@@ -327,27 +326,8 @@ const ProductCase kGroups[] = {
 
 void run_under_every_schedule(const ProductCase& test, Compiler& compiler) {
   if (!testing::takes_next_case(12)) return;
-  CAPTURE(test.name);
-  emulator::DeviceOptions options;
-  options.arch = "sm_100a";
-  options.detects_races = true;
-  EmulatedDevice device(options);
-  ProductRun run(test, compiler, device);
-  std::vector<std::byte> first;
-  for (const EmulatorSchedule schedule :
-       {EmulatorSchedule::fair, EmulatorSchedule::eager, EmulatorSchedule::lazy, EmulatorSchedule::adversarial}) {
-    CAPTURE(static_cast<int>(schedule));
-    device.set_schedule(schedule, 3);
-    std::vector<Finding> findings;
-    const std::vector<std::byte> result = run.run(findings);
-    for (const Finding& finding : findings) FAIL_CHECK(finding.message);
-    const reference::Comparison comparison = run.compare();
-    for (const std::string& problem : comparison.problems) FAIL_CHECK(problem);
-    CHECK(comparison.pass);
-    CHECK(run.are_gaps_intact());
-    if (first.empty()) first = result;
-    CHECK(first == result);
-  }
+  using enum EmulatorSchedule;
+  check_product(test, compiler, {fair, eager, lazy, adversarial});
 }
 
 TEST_CASE("products on tcgen05 under every schedule: element types") {

@@ -1,5 +1,5 @@
-// One product on tcgen05 in the emulator: planned, compiled by NVRTC, fed with operands in padded rows, compared with
-// float64. What the tests over kinds, tiles and schedules share.
+// One product on tcgen05 or by mma.sync in the emulator: planned, compiled by NVRTC, fed with operands in padded rows,
+// compared with float64. What the tests over kinds, tiles and schedules share.
 #pragma once
 
 #include <map>
@@ -59,6 +59,10 @@ class ProductRun {
   std::vector<DevicePointer> pointers_;
   std::map<std::string, Buffer> buffers_;
 };
+
+/// With the race detector, under each schedule: no finding, right by float64, nothing written between rows, and the
+/// same bytes every time.
+void check_product(const ProductCase& test, Compiler& compiler, const std::vector<emulator::Schedule>& schedules);
 
 /// Null without NVRTC.
 std::unique_ptr<Compiler> find_product_compiler();

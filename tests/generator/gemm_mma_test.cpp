@@ -30,6 +30,9 @@ Fields pinned(const Fields& changed) {
 Config config(const Fields& fields) { return chosen_config<GemmMmaOperator>(problem_of("gemm", on_120(fields))); }
 Plan plan(const Fields& fields) { return make_plan(problem_of("gemm", fields)); }
 
+/// Of D, in a tile.
+int rows_of(const Config& c) { return gemm_mma::is_swapped(c) ? c.tile_n : c.tile_m; }
+
 std::string refusal(const Fields& fields) {
   try {
     plan(fields);
@@ -81,8 +84,11 @@ TEST_CASE("mma products: every legal candidate fits, has a name of its own, and 
       const std::string name = GemmMmaOperator::kernel_name(facts.arch, c);
       CHECK(all.try_emplace(name, c).first->second == c);
       Gemm pins = facts;
-      pins.tile_m = c.tile_m;
-      pins.tile_n = c.tile_n;
+      const bool is_swapped = gemm_mma::is_swapped(c);
+      pins.tile_m = is_swapped ? c.tile_n : c.tile_m;
+      pins.tile_n = is_swapped ? c.tile_m : c.tile_n;
+      pins.split_k = c.split_k;
+      pins.swap_ab = c.swap_ab;
       pins.stages = c.stages;
       pins.raster = c.raster;
       CHECK(planned_kernel(pins) == name);
@@ -95,8 +101,8 @@ TEST_CASE("mma products: every legal candidate fits, has a name of its own, and 
 TEST_CASE("mma products: sizes steer the tile, and the same Config serves both kinds of targets") {
   const Config many = config({{"m", "8192"}, {"n", "8192"}, {"k", "8192"}});
   CHECK(many.tile_m * many.tile_n >= 128 * 128);
-  CHECK(config({{"m", "16"}, {"n", "16384"}, {"k", "4096"}}).tile_m == 16);
-  CHECK(config({{"m", "60"}, {"n", "16384"}, {"k", "4096"}}).tile_m <= 64);
+  CHECK(rows_of(config({{"m", "16"}, {"n", "16384"}, {"k", "4096"}})) == 16);
+  CHECK(rows_of(config({{"m", "60"}, {"n", "16384"}, {"k", "4096"}})) <= 64);
   // MN-major operands come in panels of 64 rows.
   CHECK(config({{"m", "16"}, {"n", "16384"}, {"k", "4096"}, {"a_layout", "mn"}}).tile_m == 64);
   const Plan hopper = plan({{"mma_kind", "mma.f16"}, {"tile_m", "128"}, {"tile_n", "128"}});
@@ -109,6 +115,35 @@ TEST_CASE("mma products: sizes steer the tile, and the same Config serves both k
   // D has no tensor map: neither a recipe nor a parameter.
   CHECK(geforce.launch.tensor_maps.size() == 2);
   for (const KernelParameter& parameter : geforce.launch.steps.at(0).parameters) CHECK(parameter.name != "d");
+}
+
+TEST_CASE("mma products: few rows get tiles of few rows, and a split k where there are few tiles") {
+  for (const char* const dtype : {"bf16", "e4m3", "nvfp4"})
+    for (const int m : {1, 4, 8, 16, 32, 64}) {
+      CAPTURE(dtype);
+      CAPTURE(m);
+      const auto of = [&](const char* n, const char* k) {
+        return config({{"dtype", dtype}, {"m", std::to_string(m)}, {"n", n}, {"k", k}});
+      };
+      const Config wide = of("24576", "4096"), narrow = of("2048", "16384");
+      CHECK(rows_of(wide) <= std::max(m, 16));
+      CHECK(rows_of(narrow) <= std::max(m, 16));
+      // 32 tiles or fewer of 64 columns leave most of 170 multiprocessors without work.
+      CHECK(narrow.split_k >= 4);
+      CHECK(wide.split_k <= 2);
+      CHECK(gemm_mma::smem_layout(narrow).total_bytes > 60000);  // many steps on their way
+    }
+  // One row of D in eight columns of the instruction, not in sixteen rows.
+  const Plan one = plan({{"arch", "sm_120a"}, {"m", "1"}, {"n", "4096"}, {"k", "4096"}, {"tile_m", "8"}});
+  CHECK(one.field("swap_ab") == "on");
+  CHECK(product_tiles(one).tile_m == 8);
+  CHECK(one.launch.steps.at(0).cluster[0] == static_cast<std::uint32_t>(one.number("split_k")));
+  // The entry takes b for a, and n for m.
+  CHECK(one.launch.steps.at(0).parameters.at(0).source == "b");
+  CHECK(one.launch.steps.at(0).parameters.at(0).name == "a");
+  const Plan scaled = plan({{"arch", "sm_120a"}, {"dtype", "nvfp4"}, {"swap_ab", "on"}});
+  CHECK(scaled.launch.steps.at(0).parameters.at(2).name == "sfa");
+  CHECK(scaled.launch.steps.at(0).parameters.at(2).source == "sfb");
 }
 
 TEST_CASE("mma products: 8-bit types have factors, and their own sums") {
@@ -206,8 +241,24 @@ TEST_CASE("mma products: every rule says value, bound and remedy") {
   CHECK(refusal(on_120({{"accumulators", "2"}})) == "gemm: accumulators = 2 is for Tensor Memory (tcgen05)");
   CHECK(refusal(on_120({{"kernel_schedule", "ping_pong"}})) ==
         "gemm: kernel_schedule = ping_pong is for wgmma (sm_90a): with mma.sync every warp has its part of each tile");
-  CHECK(refusal(on_120({{"swap_ab", "on"}})) ==
-        "gemm: swap_ab = on is for wgmma (sm_90a): tiles of mma.sync have 16 rows or more");
+  const Fields swapped{{"swap_ab", "on"}, {"tile_m", "16"}, {"tile_n", "64"}, {"stages", "4"}, {"split_k", "1"}};
+  const auto swapped_but = [&](const Fields& changed) {
+    Fields fields = swapped;
+    fields.insert(fields.end(), changed.begin(), changed.end());
+    return refusal(on_120(fields));
+  };
+  CHECK(swapped_but({{"tile_m", "4"}}) ==
+        "gemm bf16, tile 4x64 transposed, 4 stages: tile_m 4, a power of two from 8 on needed (mma.sync N)");
+  CHECK(swapped_but({{"tile_n", "96"}}) ==
+        "gemm bf16, tile 16x96 transposed, 4 stages: tile_n 96, a power of two from 16 on needed (mma.sync M)");
+  CHECK(swapped_but({{"a_layout", "mn"}}) ==
+        "gemm bf16, tile 16x64 transposed, 4 stages: tile_m 16 with a_layout mn, a multiple of 64 needed (128 bytes, "
+        "swizzle span)");
+  CHECK(swapped_but({{"b_layout", "mn"}, {"tile_n", "32"}}) ==
+        "gemm bf16, tile 16x32 transposed, 4 stages: tile_n 32 with b_layout mn, a multiple of 64 needed (128 bytes, "
+        "swizzle span)");
+  CHECK(swapped_but({{"tile_m", "512"}}) ==
+        "gemm bf16, tile 512x64 transposed, 4 stages: tile_m 512, at most 256 allowed (rows of a TMA box)");
   CHECK(refusal(pinned({{"tile_m", "96"}})) ==
         "gemm bf16, tile 96x256, 2 stages: tile_m 96, a power of two from 16 on needed (mma.sync M)");
   CHECK(refusal(pinned({{"tile_m", "512"}})) ==
@@ -224,7 +275,7 @@ TEST_CASE("mma products: every rule says value, bound and remedy") {
         "span)");
   CHECK(refusal(pinned({{"tile_m", "256"}})) ==
         "gemm bf16, tile 256x256, 2 stages: 16 warps of 64 x 64, at most 8 allowed (registers): take a smaller tile");
-  CHECK(refusal(pinned({{"stages", "1"}})) == "gemm bf16, tile 128x256, 1 stage: 1 stage, 2 to 8 allowed");
+  CHECK(refusal(pinned({{"stages", "1"}})) == "gemm bf16, tile 128x256, 1 stage: 1 stage, 2 to 16 allowed");
   CHECK(refusal(pinned({{"stages", "3"}})) ==
         "gemm bf16, tile 128x256, 3 stages: 147,504 bytes of shared memory, 101,376 allowed (sm_120 and sm_121): drop "
         "a stage");
@@ -232,6 +283,10 @@ TEST_CASE("mma products: every rule says value, bound and remedy") {
         tile + "a cluster of 2 CTAs along m or n, 1 allowed: sm_120 and sm_121 have no multicast");
   CHECK(refusal(pinned({{"cluster_n", "4"}})) ==
         tile + "a cluster of 4 CTAs along m or n, 1 allowed: sm_120 and sm_121 have no multicast");
-  CHECK(refusal(pinned({{"split_k", "2"}})) == tile + "split_k 2, 1 allowed with mma.sync");
+  CHECK(refusal(pinned({{"split_k", "9"}})) ==
+        "gemm bf16, tile 128x256, 2 stages, k in 9 parts: split_k 9, 1 to 8 allowed (CTAs of a cluster)");
+  CHECK(refusal(pinned({{"split_k", "2"}})) ==
+        "gemm bf16, tile 128x256, 2 stages, k in 2 parts: partial sums of 131,072 bytes, 98,304 of ring: take more "
+        "stages");
   CHECK(refusal(pinned({{"raster", "2000"}})) == tile + "raster 2,000, 1 to 1,024 allowed");
 }
