@@ -69,7 +69,9 @@ std::vector<std::int64_t> group_rows_of(const RunFlags& flags) {
 }
 
 bool is_tcgen05_product(const Plan& plan) {
-  return plan.family == "tcgen05" || (plan.family == "mma" && operand_bits(facts_of(plan).a_type) != 16);
+  const ProductFacts facts = facts_of(plan);
+  const bool is_plain = facts.gate == Gate::none && facts.grouping == Grouping::none;
+  return plan.family == "tcgen05" || (plan.family == "mma" && (operand_bits(facts.a_type) != 16 || !is_plain));
 }
 
 std::map<std::string, Tensor> tcgen05_product_inputs(const Plan& plan, const LaunchSizes& launch,

@@ -65,28 +65,35 @@ GemmMmaCost gemm_mma_cost(const Config& c, const Gemm& problem) {
   const double k = extent(problem.k, kDefaultExtent), l = extent(problem.l, 1);
   const double tile_m = c.tile_m, tile_n = c.tile_n;
 
-  const double slot_bytes = gemm_mma::a_slot_bytes(c) + gemm_mma::b_slot_bytes(c) +
-                            gemm_mma::scale_slot_bytes(c, c.tile_m) + gemm_mma::scale_slot_bytes(c, c.tile_n);
+  const double products = gemm_mma::products(c);
+  const double slot_bytes =
+      gemm_mma::a_slot_bytes(c) + gemm_mma::b_slot_bytes(c) + gemm_mma::sfa_slot_bytes(c) + gemm_mma::sfb_slot_bytes(c);
   const double fetched = 1.0 * gemm_mma::consumer_warps(c) * (gemm_mma::warp_m(c) + gemm_mma::warp_n(c)) *
                          gemm_mma::kStepBytes;  // by ldmatrix
   const double products_per_cycle = factor_of(rates, c) * rates.products_per_cycle;
-  const double tensor = tile_m * tile_n * gemm_mma::tile_k(c) / products_per_cycle;
+  const double tensor = tile_m * gemm_mma::sum_columns(c) * gemm_mma::tile_k(c) / products_per_cycle;
   const bool is_alone = gemm_mma::consumer_warps(c) <= 4;
   const double step = (is_alone ? kAloneStepCycles : kStepCycles) +
                       smooth_max({tensor, (slot_bytes + fetched) / kSmemBytesPerCycle,
                                   slot_bytes / rates.l2_bytes_per_cycle, kSlotCycles / c.stages});
   const double parts = c.split_k;
-  const double stored = tile_m * tile_n * dtype_bytes(c.facts.d_dtype) / parts / kStoreBytesPerCycle;
+  const double stored =
+      tile_m * gemm_mma::columns_of_d(c, c.tile_n) * dtype_bytes(c.facts.d_dtype) / parts / kStoreBytesPerCycle;
   // Each CTA writes its sums, and fetches its share of everyone's: as many bytes again.
-  const double added =
-      c.split_k == 1 ? 0 : kClusterCycles + tile_m * tile_n * 4 * (1 / kSmemBytesPerCycle + 1 / kFetchBytesPerCycle);
+  const double added = c.split_k == 1 ? 0
+                                      : kClusterCycles + tile_m * gemm_mma::sum_columns(c) * 4 *
+                                                             (1 / kSmemBytesPerCycle + 1 / kFetchBytesPerCycle);
   const double steps = ceil_of(ceil_of(k, gemm_mma::tile_k(c)), parts);
   const double tile = steps * step + stored + added + kTileCycles;
 
-  const double tiles = ceil_of(m, tile_m) * ceil_of(n, tile_n) * l;
+  // Masked groups are taken for full, contiguous ones for as long as each other: a tile more of each is not.
+  const bool is_contiguous = c.facts.grouping == Grouping::contiguous;
+  const double tiles = ceil_of(is_contiguous ? m / l : m, tile_m) * ceil_of(n, tile_n) * l;
   const double rounds = ceil_of(tiles, std::floor(rates.device.sms / parts));
   const double computed = rounds * tile;
-  const double bytes = ((m + n) * k * gemm_mma::element_bits(c) / 8 + m * n * dtype_bytes(c.facts.d_dtype)) * l;
+  const double rows = is_contiguous ? m : m * l, element_bytes = gemm_mma::element_bits(c) / 8.0;
+  const double bytes = (rows + products * n * l) * k * element_bytes +
+                       rows * n * dtype_bytes(c.facts.d_dtype) / (c.facts.gate == Gate::interleaved ? 2 : 1);
   const double memory = bytes / rates.memory_bytes_per_cycle;
 
   GemmMmaCost cost;
@@ -94,7 +101,7 @@ GemmMmaCost gemm_mma_cost(const Config& c, const Gemm& problem) {
   cost.us = cost.cycles / rates.device.clock_ghz / 1000;
   cost.rounds = static_cast<long long>(std::min(rounds, 9e18));
   cost.is_memory_bound = memory > computed;
-  cost.tensor_share = m * n * k * l / (products_per_cycle * rates.device.sms) / cost.cycles;
+  cost.tensor_share = rows * n * products * k / (products_per_cycle * rates.device.sms) / cost.cycles;
   return cost;
 }
 

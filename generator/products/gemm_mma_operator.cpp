@@ -16,6 +16,7 @@
 #include "generator/operator_words.h"
 #include "generator/products/gemm_launch.h"
 #include "generator/products/gemm_mma_cost.h"
+#include "generator/products/product_words.h"
 #include "generator/words.h"
 
 namespace tessera {
@@ -55,7 +56,7 @@ std::optional<MmaKind> own_kind(const Gemm& p) {
 
 std::string types_text(const Config& c) {
   const std::string_view a = to_word(c.facts.a_type), b = to_word(c.facts.b_type);
-  return a == b ? std::string(a) : fmt::format("{} x {}", a, b);
+  return (a == b ? std::string(a) : fmt::format("{} x {}", a, b)) + gate_and_groups_text(c.facts);
 }
 
 /// Hopper widens e4m3 and e5m2, which takes registers: of the parts that a warp may have those that leave enough,
@@ -110,6 +111,9 @@ void GemmMmaOperator::require_facts(const Gemm& problem) {
         fmt::format("gemm {}: scales in the plain form, tiles needed (of 128 rows by 4 blocks): convert them with "
                     "convert_scales, to = tile",
                     types_text(c)));
+  if (problem.interleave.value_or(1) != 1 && problem.gate != Gate::interleaved)
+    throw Error(ErrorKind::unsupported, fmt::format("gemm: interleave = {} with gate = {}: it is for interleaved gates",
+                                                    *problem.interleave, to_word(problem.gate)));
   require_pins(problem);
 }
 
@@ -136,14 +140,17 @@ Config completed(const Gemm& p, SwapAb swap_ab, std::pair<int, int> tile, int sp
 
 std::vector<Config> GemmMmaOperator::candidates(const Gemm& p) {
   std::vector<Config> list;
+  const bool is_grouped = p.grouping != Grouping::none;
   const auto add = [&](SwapAb swap_ab, std::pair<int, int> tile) {
     list.push_back(completed(p, swap_ab, tile, 1));
-    if (p.split_k || std::min(tile.first, tile.second) > kMostSplitExtent) return;
+    if (p.split_k || is_grouped || std::min(tile.first, tile.second) > kMostSplitExtent) return;
     for (const int parts : kParts) list.push_back(completed(p, swap_ab, tile, parts));
   };
   if (p.swap_ab != SwapAb::on)
     for (const auto& tile : kTiles) add(SwapAb::off, tile);
-  if (p.swap_ab != SwapAb::off)
+  // D of a gate or of groups is not made transposed, unless that is asked for: and then refused.
+  const bool is_as_it_is = is_grouped || p.gate != Gate::none;
+  if (p.swap_ab == SwapAb::on || (!p.swap_ab && !is_as_it_is))
     for (const auto& tile : kSwappedTiles) add(SwapAb::on, tile);
   return has_family(p.arch, MmaFamily::wgmma) && gemm::is_8_bit(p.dtype) ? without_spills(std::move(list)) : list;
 }
@@ -152,11 +159,38 @@ double GemmMmaOperator::score(const Config& config, const Gemm& problem) {
   return 1e6 / gemm_mma_cost(config, problem).cycles;
 }
 
+namespace {
+
+constexpr double kWorthSaying = 0.95;  // of the time that it takes as it is
+
+BlockFormat mxfp8_of(DType dtype) { return dtype == DType::e4m3 ? BlockFormat::mxfp8_e4m3 : BlockFormat::mxfp8_e5m2; }
+
+/// Of e4m3 and e5m2, whose sums have half the rate on GeForce: what the same bytes take with scales of one, where that
+/// is less.
+std::string word_on_unit_scales(const Config& c, const Gemm& problem, double us) {
+  const bool is_plain_fp8 = !gemm_mma::is_scaled(c) && gemm::is_8_bit(gemm_mma::a_dtype(c));
+  if (!is_plain_fp8 || problem.arch.compute_major() != 12) return "";
+  Gemm scaled = problem;
+  scaled.format = mxfp8_of(problem.dtype);
+  scaled.b_format = mxfp8_of(problem.b_dtype.value_or(problem.dtype));
+  double least = us * kWorthSaying;
+  for (const Config& other : GemmMmaOperator::candidates(scaled))
+    if (why_invalid(other).ok()) least = std::min(least, gemm_mma_cost(other, scaled).us);
+  if (least >= us * kWorthSaying) return "";
+  return fmt::format(
+      "; sums of plain {} have half the rate here: as {} with every scale 1 (byte 127), k a multiple of 32 and the "
+      "factors in alpha, modelled at {:.1f} us",
+      types_text(c), types_text(GemmMmaOperator::candidates(scaled).front()), least);
+}
+
+}  // namespace
+
 std::string GemmMmaOperator::merit(const Config& config, const Gemm& problem) {
   const GemmMmaCost cost = gemm_mma_cost(config, problem);
-  return fmt::format("modelled (never measured) at {:.1f} us in {}, {}", cost.us, counted(cost.rounds, "round"),
+  return fmt::format("modelled (never measured) at {:.1f} us in {}, {}{}", cost.us, counted(cost.rounds, "round"),
                      cost.is_memory_bound ? std::string("bound by memory")
-                                          : fmt::format("{:.0f} % of the tensor cores' rate", 100 * cost.tensor_share));
+                                          : fmt::format("{:.0f} % of the tensor cores' rate", 100 * cost.tensor_share),
+                     word_on_unit_scales(config, problem, cost.us));
 }
 
 std::string GemmMmaOperator::label(const Config& c) {
@@ -178,8 +212,8 @@ std::string GemmMmaOperator::explain(const Config& config, const Verdict& verdic
   switch (verdict.rule) {
     case Rule::ok:
       break;
-    case Rule::facts_of_tcgen05:
-      return "a gate, groups and a block-scaled d have kernels for sm_100 and sm_103 alone (tcgen05)";
+    case Rule::block_scaled_output:
+      return "a block-scaled d has kernels for sm_100 and sm_103 alone (tcgen05)";
     case Rule::operand_type:
       return fmt::format(
           "a is {}, b is {}: both must be bf16, f16, nvfp4 or mxfp4, or each e4m3 or e5m2, or each s8 or u8, or each "
@@ -189,9 +223,22 @@ std::string GemmMmaOperator::explain(const Config& config, const Verdict& verdic
       return fmt::format("d is {}: must be f32, bf16 or f16{}", to_word(config.facts.d_dtype),
                          gemm_mma::is_integer(config) ? ", or s32" : "");
     case Rule::finished_sums:
-      return "d is s32 with c, bias or an activation: sums of integers are stored as they are; take d of type f32, "
-             "bf16 or "
-             "f16";
+      return "d is s32 with c, bias, an activation or a gate: sums of integers are stored as they are; take d of type "
+             "f32, bf16 or f16";
+    case Rule::gate_and_addend:
+      return fmt::format("gate {} with c, bias or an activation: a gate is all that happens to its sums",
+                         to_word(config.facts.gate));
+    case Rule::layout_of_groups:
+      return "a_layout mn with contiguous groups: a copy begins at a multiple of 16 bytes, a group at any row; take "
+             "masked groups, or make k of a contiguous";
+    case Rule::interleave_not_dividing:
+      return fmt::format("interleave {}: it must divide {}, the columns of d that a warp has", found, bound);
+    case Rule::swap_of_gate:
+      return "swap_ab on with a gate, off allowed: gate and up are columns of the instruction";
+    case Rule::swap_of_groups:
+      return "swap_ab on with groups, off allowed: rows of a group are rows of the instruction";
+    case Rule::split_k_of_groups:
+      return fmt::format("split_k {}, {} allowed with groups: their tiles are counted on the device", found, bound);
     case Rule::layout_needs_16_bit:
       return fmt::format(
           "an operand of {}-bit elements whose k is not contiguous, {} bits needed (ldmatrix): make k contiguous, or "
@@ -241,16 +288,14 @@ std::string GemmMmaOperator::kernel_name(Arch arch, const Config& c) {
   const std::string_view a = to_word(facts.a_type), b = to_word(facts.b_type), d = to_word(facts.d_dtype);
   std::string name = fmt::format("tessera_gemm_mma_{}_{}", arch_name(arch.to_string()), a);
   if (b != a) name += fmt::format("_{}", b);
+  name += gate_and_groups_name(facts);
   if (d != a) name += fmt::format("_to_{}", d);
   name += fmt::format("_{}{}_{}x{}_s{}", facts.a_layout == Layout::k_major ? 'k' : 'm',
                       facts.b_layout == Layout::k_major ? 'k' : 'n', rows, columns, c.stages);
   if (gemm_mma::is_swapped(c)) name += "_transposed";
   if (c.split_k != 1) name += fmt::format("_k{}", c.split_k);
   if (c.raster != raster_of(rows)) name += fmt::format("_r{}", c.raster);
-  if (facts.c == Addend::matrix) name += "_c";
-  if (facts.bias == Bias::column) name += "_bias";
-  if (facts.activation != Activation::none) name += fmt::format("_{}", to_word(facts.activation));
-  return name;
+  return name + addends_name(facts);
 }
 
 namespace {
@@ -269,21 +314,20 @@ void add_operands(const Config& c, Plan& plan) {
   };
   loaded("a", facts.a_type, facts.a_layout, "M");
   loaded("b", facts.b_type, facts.b_layout, "N");
-  if (gemm_mma::is_scaled(c))
-    for (const auto& [name, type] : {std::pair("sfa", facts.a_type), std::pair("sfb", facts.b_type)}) {
+  const bool is_dual = facts.gate == Gate::dual;
+  if (is_dual) loaded("b2", facts.b_type, facts.b_layout, "N");
+  if (gemm_mma::is_scaled(c)) {
+    std::vector<std::pair<const char*, OperandType>> all{{"sfa", facts.a_type}, {"sfb", facts.b_type}};
+    if (is_dual) all.emplace_back("sfb2", facts.b_type);
+    for (const auto& [name, type] : all) {
       OperandPlan scales = scale_operand(name, block_format(type), "tiles, by TMA to shared memory");
       scales.tensor_map_type = std::string(to_string(TensorMapType::u16));
       scales.swizzle = std::string(to_word(Swizzle::none));
       plan.operands.push_back(std::move(scales));
     }
+  }
+  add_groups_operand(facts, plan.operands);
   plan.operands.push_back(plain_operand("d", to_word(facts.d_dtype), "D, stored from registers"));
-  if (facts.c == Addend::matrix)
-    plan.operands.push_back(plain_operand("c", to_word(facts.d_dtype), "added, times beta"));
-  if (facts.bias == Bias::column)
-    plan.operands.push_back(plain_operand("bias", to_word(facts.d_dtype), "added to every row"));
-  if (!gemm_mma::has_tensor_scales(c)) return;
-  for (const char* const name : {"scale_a", "scale_b"})
-    plan.operands.push_back(plain_operand(name, "f32", "factor of alpha if not null"));
 }
 
 std::string kind_name(const Config& c) {
@@ -320,18 +364,7 @@ std::vector<std::uint32_t> extents_of(const gemm_mma::TmaBox& box) {
   return {std::begin(box.extents), std::end(box.extents)};
 }
 
-}  // namespace
-
-void GemmMmaOperator::describe(const Config& config, Plan& plan) {
-  plan.mma_kind = kind_name(config);
-  add_smem(config, plan);
-  const gemm_mma::RegisterBudget budget = gemm_mma::register_budget(config);
-  const bool moves_registers = budget.consumer != budget.entry;
-  if (moves_registers) plan.entry_registers = budget.entry;
-  for (int i = 0; i < gemm_mma::kNumRoles; ++i) {
-    const gemm_mma::Role role = gemm_mma::role(config, i);
-    plan.roles.push_back({role.name, role.first_warp, role.warps, moves_registers ? role.registers : 0});
-  }
+GemmLaunch launch_of(const Config& config) {
   const bool is_swapped = gemm_mma::is_swapped(config);
   const auto [rows, columns] = tile_of(config);
   std::vector<std::uint32_t> a_box = extents_of(gemm_mma::a_box(config)), b_box = extents_of(gemm_mma::b_box(config));
@@ -352,23 +385,31 @@ void GemmMmaOperator::describe(const Config& config, Plan& plan) {
     launch.sfa_box = extents_of(gemm_mma::scale_box(config, rows));
     launch.sfb_box = extents_of(gemm_mma::scale_box(config, columns));
   }
+  return launch;
+}
+
+}  // namespace
+
+void GemmMmaOperator::describe(const Config& config, Plan& plan) {
+  plan.mma_kind = kind_name(config);
+  add_smem(config, plan);
+  const gemm_mma::RegisterBudget budget = gemm_mma::register_budget(config);
+  const bool moves_registers = budget.consumer != budget.entry;
+  if (moves_registers) plan.entry_registers = budget.entry;
+  for (int i = 0; i < gemm_mma::kNumRoles; ++i) {
+    const gemm_mma::Role role = gemm_mma::role(config, i);
+    plan.roles.push_back({role.name, role.first_warp, role.warps, moves_registers ? role.registers : 0});
+  }
+  const GemmLaunch launch = launch_of(config);
   plan.launch = gemm_launch(launch, plan.arch.to_string(), plan.kernel);
   add_operands(config, plan);
+  add_addend_operands(launch, plan.operands);
 }
 
 std::string GemmMmaOperator::launch_bounds() { return "tessera::gemm_mma::num_threads(kConfig), 1"; }
 
 std::string GemmMmaOperator::call(const Config& config) {
-  const bool has_c = config.facts.c == Addend::matrix;
-  // What there is no map of is never read: another is passed.
-  return fmt::format(
-      "tessera::gemm_mma::kernel<kConfig>(\n      {{a, b, a, d_pointer, {}, {}, {}, m, n, k, l, ldd, d_stride_l, {}, "
-      "{}, "
-      "{}}}, {})",
-      has_c ? "c" : "nullptr", config.facts.bias == Bias::column ? "bias" : "nullptr",
-      gemm_mma::has_tensor_scales(config) ? "scale_a, scale_b" : "nullptr, nullptr", has_c ? "ldc, c_stride_l" : "0, 0",
-      gemm_mma::stores_sums(config) ? "1.0f" : "alpha", has_c ? "beta" : "0.0f",
-      gemm_mma::is_scaled(config) ? "sfa, sfb" : "a, b");
+  return fmt::format("tessera::gemm_mma::kernel<kConfig>(\n      {})", product_arguments(launch_of(config)));
 }
 
 std::vector<SourceFile> GemmMmaOperator::generated_headers(const Config&) { return {}; }

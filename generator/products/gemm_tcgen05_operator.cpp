@@ -14,6 +14,7 @@
 #include "generator/operator_words.h"
 #include "generator/products/gemm_launch.h"
 #include "generator/products/gemm_tcgen05_cost.h"
+#include "generator/products/product_words.h"
 #include "generator/words.h"
 
 namespace tessera {
@@ -51,9 +52,7 @@ void add(const Gemm& p, const Shape& shape, std::vector<Config>& list) {
 std::string types_text(const Config& c) {
   const std::string a(to_word(c.facts.a_type));
   std::string text = c.facts.b_type == c.facts.a_type ? a : fmt::format("{} x {}", a, to_word(c.facts.b_type));
-  if (c.facts.grouping != Grouping::none) text += fmt::format(", {} groups", to_word(c.facts.grouping));
-  if (c.facts.gate == Gate::dual) text += ", dual";
-  if (c.facts.gate == Gate::interleaved) text += fmt::format(", gate and up by {}", c.facts.interleave);
+  text += gate_and_groups_text(c.facts);
   if (gemm_tcgen05::is_quantized(c)) text += fmt::format(", to {}", to_word(c.facts.d_format));
   return text;
 }
@@ -242,18 +241,13 @@ std::string GemmTcgen05Operator::kernel_name(Arch arch, const Config& c) {
   if (c.facts.a_layout != Layout::k_major || c.facts.b_layout != Layout::k_major)
     name += fmt::format("_{}{}", c.facts.a_layout == Layout::k_major ? 'k' : 'm',
                         c.facts.b_layout == Layout::k_major ? 'k' : 'n');
-  if (c.facts.grouping != Grouping::none) name += fmt::format("_{}", to_word(c.facts.grouping));
-  if (c.facts.gate == Gate::dual) name += "_dual";
-  if (c.facts.gate == Gate::interleaved) name += fmt::format("_gated{}", c.facts.interleave);
+  name += gate_and_groups_name(c.facts);
   const std::string_view d_type = gemm_tcgen05::is_quantized(c) ? to_word(c.facts.d_format) : to_word(c.facts.d_dtype);
   name += fmt::format("_to_{}_{}x{}_s{}_a{}", d_type, c.tile_m, c.tile_n, c.stages, c.accumulators);
   if (c.cluster_m * c.cluster_n != 1) name += fmt::format("_c{}x{}", c.cluster_m, c.cluster_n);
   if (c.split_k != 1) name += fmt::format("_k{}", c.split_k);
   if (c.raster != std::max(1, kRasterRows / (c.tile_m * c.cluster_m))) name += fmt::format("_r{}", c.raster);
-  if (c.facts.c == Addend::matrix) name += "_c";
-  if (c.facts.bias == Bias::column) name += "_bias";
-  if (c.facts.activation != Activation::none) name += fmt::format("_{}", to_word(c.facts.activation));
-  return name;
+  return name + addends_name(c.facts);
 }
 
 namespace {
@@ -317,9 +311,7 @@ void add_operands(const Config& c, Plan& plan) {
       plan.operands.push_back(std::move(scales));
     }
   }
-  if (c.facts.grouping != Grouping::none)
-    plan.operands.push_back(plain_operand(
-        "groups", "s32", c.facts.grouping == Grouping::contiguous ? "first row of each, and the end" : "rows of each"));
+  add_groups_operand(c.facts, plan.operands);
   if (gemm_tcgen05::is_quantized(c)) {
     const BlockFormat format = block_format(c.facts.d_format);
     plan.operands.push_back(scaled_operand("d", format, ScaleForm::tile, "D, quantised in registers"));
@@ -332,14 +324,7 @@ void add_operands(const Config& c, Plan& plan) {
                              .swizzle = std::string(to_word(gemm_tcgen05::d_swizzle(c))),
                              .use = is_swapped ? "D, transposed through shared memory" : "D, through shared memory"});
   }
-  if (c.facts.c == Addend::matrix)
-    plan.operands.push_back(plain_operand("c", to_word(c.facts.d_dtype), "added, times beta"));
-  if (c.facts.bias == Bias::column)
-    plan.operands.push_back(plain_operand("bias", to_word(c.facts.d_dtype), "added to every row"));
-  if (gemm_tcgen05::has_tensor_scales(c))
-    for (const char* const name : {"scale_a", "scale_b", "scale_b2"})
-      if (is_dual || std::string_view(name) != "scale_b2")
-        plan.operands.push_back(plain_operand(name, "f32", "factor of alpha if not null"));
+  add_addend_operands(gemm_tcgen05_launch(c), plan.operands);
 }
 
 }  // namespace
@@ -356,21 +341,8 @@ void GemmTcgen05Operator::describe(const Config& config, Plan& plan) {
 std::string GemmTcgen05Operator::launch_bounds() { return "tessera::gemm_tcgen05::num_threads(kConfig), 1"; }
 
 std::string GemmTcgen05Operator::call(const Config& config) {
-  const bool has_c = config.facts.c == Addend::matrix;
-  const bool is_dual = config.facts.gate == Gate::dual, is_quantized = gemm_tcgen05::is_quantized(config);
-  const bool is_scaled = gemm_tcgen05::is_scaled(config), has_scales = gemm_tcgen05::has_tensor_scales(config);
-  // What a Config has no parameter for is never read: another map, or null.
-  return fmt::format(
-      "tessera::gemm_tcgen05::kernel<kConfig>(\n      {{a, b, {}, {}, {}, {}, d_pointer, {}, {}, {}, {}, {}, {}, {}, "
-      "m, "
-      "n, k, l, ldd, {}, {}, {}, {}}})",
-      is_dual ? "b2" : "b", is_scaled ? "sfa, sfb" : "a, b", is_scaled && is_dual ? "sfb2" : "b",
-      is_quantized ? "a" : "d", config.facts.grouping != Grouping::none ? "static_cast<const int*>(groups)" : "nullptr",
-      is_quantized ? "sfd" : "nullptr", config.facts.d_format == OutputFormat::nvfp4 ? "scale_d" : "nullptr",
-      has_c ? "c" : "nullptr", config.facts.bias == Bias::column ? "bias" : "nullptr",
-      has_scales ? "scale_a, scale_b" : "nullptr, nullptr", has_scales && is_dual ? "scale_b2" : "nullptr",
-      "d_stride_l", has_c ? "ldc, c_stride_l" : "0, 0", gemm_tcgen05::stores_sums(config) ? "1.0f" : "alpha",
-      has_c ? "beta" : "0.0f");
+  return fmt::format("tessera::gemm_tcgen05::kernel<kConfig>(\n      {})",
+                     product_arguments(gemm_tcgen05_launch(config)));
 }
 
 std::vector<SourceFile> GemmTcgen05Operator::generated_headers(const Config&) { return {}; }

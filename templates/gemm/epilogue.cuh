@@ -71,7 +71,7 @@ struct Epilogue {
   __device__ __forceinline__ Epilogue(const Params& params, unsigned smem, int warpgroup_index)
       : p(params),
         warpgroup(warpgroup_index),
-        alpha(scaled_alpha<is_8_bit(a_dtype(C))>(params)),
+        alpha(scaled_alpha<is_8_bit(a_dtype(C))>(params, params.scale_b)),
         is_by_tma(fits_tma(params)),
         staging(smem + smem_layout(C).d.offset + warpgroup_index * kStagingSlots * staging_slot_bytes(C)) {}
 
@@ -87,7 +87,7 @@ struct Epilogue {
 #pragma unroll
     for (int v = 0; v < kPanelRegisters; v += 2) {
       float pair[2] = {panel[v], panel[v + 1]};
-      finish_pair<C.facts, c_dtype(C), is_swapped(C)>(pair, p, alpha, row + row_of_thread() + v / 2 % 2 * 8,
+      finish_pair<C.facts, c_dtype(C), is_swapped(C)>(pair, p, alpha, row + row_of_thread() + v / 2 % 2 * 8, p.m,
                                                       column + v / 4 * 8 + column_of_thread(), batch);
       panel[v] = pair[0];
       panel[v + 1] = pair[1];

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "gemm/activation.cuh"
-#include "gemm/params.cuh"
 #include "ptx/math.cuh"
 #include "spec/gemm.h"
 
@@ -17,26 +16,26 @@ __device__ __forceinline__ float load_element(const void* base, long long index)
   }
 }
 
-// alpha, with the factors of 8-bit operands.
-template <bool kHasTensorScales>
-__device__ __forceinline__ float scaled_alpha(const Params& p) {
+// alpha, with the factors of both operands.
+template <bool kHasTensorScales, class AnyParams>
+__device__ __forceinline__ float scaled_alpha(const AnyParams& p, const float* scale_b) {
   float alpha = p.alpha;
   if constexpr (kHasTensorScales) {
     if (p.scale_a != nullptr) alpha *= *p.scale_a;
-    if (p.scale_b != nullptr) alpha *= *p.scale_b;
+    if (scale_b != nullptr) alpha *= *scale_b;
   }
   return alpha;
 }
 
-// Two neighbours of a row; `row` and `column` are places in D, or in its transpose. Also called for places outside D:
-// nothing is read for them, and nothing comes of them.
-template <ProductFacts kFacts, DType kAddendType, bool kIsTransposed>
-__device__ __forceinline__ void finish_pair(float (&pair)[2], const Params& p, float alpha, int row, int column,
-                                            int batch) {
+// Two neighbours of a row; `row` and `column` are places in D, or in its transpose, whose rows end at `row_end`. Also
+// called for places outside D: nothing is read for them, and nothing comes of them.
+template <ProductFacts kFacts, DType kAddendType, bool kIsTransposed, class AnyParams>
+__device__ __forceinline__ void finish_pair(float (&pair)[2], const AnyParams& p, float alpha, int row, int row_end,
+                                            int column, int batch) {
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     pair[i] *= alpha;
-    const bool is_inside = row < p.m && column + i < p.n;
+    const bool is_inside = row < row_end && column + i < p.n;
     if constexpr (kFacts.c == Addend::matrix) {
       const long long place = kIsTransposed ? (column + i) * p.ldc + row : row * p.ldc + column + i;
       if (is_inside && p.beta != 0.0f) pair[i] += p.beta * load_element<kAddendType>(p.c, batch * p.c_stride_l + place);

@@ -6,8 +6,8 @@
 #pragma once
 
 #include "common/ring.cuh"
-#include "gemm/params.cuh"
-#include "gemm/schedule.cuh"
+#include "gemm/product_params.cuh"
+#include "gemm/product_walk.cuh"
 #include "gemm_mma/epilogue.cuh"
 #include "gemm_mma/fragments.cuh"
 #include "gemm_mma/producer.cuh"
@@ -32,10 +32,9 @@ struct Consumer {
   using A = Operand<C, true>;
   using B = Operand<C, false>;
 
-  const gemm::Params& p;
+  const gemm::ProductParams& p;
   const unsigned smem;
   const Barriers barriers = gemm_mma::barriers(C, smem);
-  const gemm::TileSchedule<walk(C)> schedule{p};
   // Taken from lane 0, so that the compiler knows one value for the warp.
   const int warp = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 32, 0) - kWarpgroupThreads / 32;
   const int warp_along_m = warp / warps_along_n(C);
@@ -120,13 +119,13 @@ struct Consumer {
     multiply_chunk<kChunk>(sums, fragments[kChunk % 2]);
   }
 
-  __device__ __forceinline__ void multiply(Sums<C>& sums, const gemm::TileIndex& tile) {
+  __device__ __forceinline__ void multiply(Sums<C>& sums, const gemm::WalkedTile& tile, int part) {
     clear<C>(sums);
-    const Steps steps = steps_of_part<C>(p.k, schedule.place.k);
+    const Steps steps = steps_of_part<C>(p.k, part);
     if (steps.begin == steps.end) return;
     Place place{};
     if constexpr (is_scaled(C))
-      place = {tile.row % kTileRows, tile.column % kTileRows,
+      place = {tile.a_in_scales, tile.b_in_scales,
                (p.k - 1) / scale_block(C) + 1 - steps.begin * scale_tiles(C) * kTileBlocks};
     Fragments fragments[2];
     wait();
@@ -143,19 +142,21 @@ struct Consumer {
   __device__ __forceinline__ void run() {
     Sums<C> sums;
     const Epilogue<C> epilogue{p};
+    gemm::Walk<walk(C)> walk{p};
 #pragma unroll 1
-    for (int item = schedule.first(); item < schedule.items; item += schedule.stride()) {
-      const gemm::TileIndex tile = schedule.at(item);
-      multiply(sums, tile);
+    for (; walk.has_tile(); walk.advance()) {
+      const gemm::WalkedTile tile = walk.tile();
+      const int column = columns_of_d(C, tile.b_row);
+      multiply(sums, tile, walk.k_part());
       if constexpr (C.split_k == 1) {
-        epilogue.store(sums, tile.row + warp_along_m * warp_m(C), tile.column + warp_along_n * warp_n(C), tile.batch);
+        epilogue.store(sums, tile, tile.a_row + warp_along_m * warp_m(C), column + warp_along_n * warp_columns(C));
       } else {
         // Other warps may still multiply what lies there: each waited for its own part.
         ptx::barrier_sync(kBarrierOfConsumers, 32 * consumer_warps(C));
         share_sums<C>(sums, smem, warp);
         ptx::cluster_arrive();
         ptx::cluster_wait();
-        store_shares(epilogue, smem, schedule.place.k * consumer_warps(C) + warp, tile);
+        store_shares(epilogue, smem, walk.k_part() * consumer_warps(C) + warp, tile, column);
       }
     }
   }

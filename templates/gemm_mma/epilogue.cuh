@@ -6,14 +6,19 @@
 // stored one by one. So are those of D transposed, where a thread's pair is of two rows, and the eight threads that
 // have the same pair of rows store eight neighbours of each.
 //
+// With a gate a warp has gate and up of the same columns of D, in groups of their own, or in the same groups, where a
+// quad exchanges what each thread needs for its pair of D.
+//
 // Sums of integers become fp32 first, with one rounding, or are what is stored.
 //
 // D has no staging memory and no tensor map: the ring takes nearly all shared memory there is, and a tile's stores,
 // each of whole sectors, are a few hundred instructions among some ten thousand products.
 #pragma once
 
+#include "gemm/activation.cuh"
 #include "gemm/finish.cuh"
-#include "gemm/params.cuh"
+#include "gemm/product_params.cuh"
+#include "gemm/product_walk.cuh"
 #include "ptx/global.cuh"
 #include "ptx/math.cuh"
 #include "spec/gemm_mma.h"
@@ -67,23 +72,43 @@ __device__ __forceinline__ void transpose_quad(unsigned (&words)[4]) {
   }
 }
 
+// Likewise of two groups: an even thread has words 2 i and 2 i + 1 of the first, an odd one of the second.
+__device__ __forceinline__ void transpose_pair(unsigned (&words)[2]) {
+  const bool is_upper = (threadIdx.x & 1) != 0;
+  const unsigned received = __shfl_xor_sync(0xffffffff, is_upper ? words[0] : words[1], 1);
+  if (is_upper) {
+    words[0] = received;
+  } else {
+    words[1] = received;
+  }
+}
+
 template <Config C>
 struct Epilogue {
   static constexpr int kElementBytes = dtype_bytes(C.facts.d_dtype);
-  static constexpr int kStoreBytes = kElementBytes == 2 ? 16 : 8;
-  static constexpr int kStored = kStoreBytes / kElementBytes;
-  const gemm::Params& p;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const float alpha = gemm::scaled_alpha<has_tensor_scales(C)>(p);
-  const bool is_in_vectors = (p.ldd | p.d_stride_l) * kElementBytes % kStoreBytes == 0;
+  static constexpr bool kIsGated = C.facts.gate != Gate::none;
+  // Groups of eight columns of D in a unit, and those that are stored together.
+  static constexpr int kGroups = kIsGated ? unit_groups(C) / 2 : unit_groups(C);
+  static constexpr int kTogether = kElementBytes != 2 ? 1 : kGroups < 4 ? kGroups : 4;
+  static constexpr int kWords = kTogether == 1 ? 2 : kTogether;  // that a thread stores
+  static constexpr int kStored = kWords * 4 / kElementBytes;
+  // What a unit has: sums, or with a gate what becomes of them.
+  using Value = typename SumType<is_integer(C) && !kIsGated>::Type;
 
-  __device__ __forceinline__ void store_words(const unsigned (&words)[kStoreBytes / 4], int row, int column,
-                                              int batch) const {
-    if (row >= p.m) return;
-    const long long index = batch * p.d_stride_l + row * p.ldd + column;
-    if (is_in_vectors && column + kStored <= p.n) {
+  const gemm::ProductParams& p;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const float alpha = gemm::scaled_alpha<has_tensor_scales(C)>(p, p.scale_b);
+  const float alpha_up = C.facts.gate == Gate::dual ? gemm::scaled_alpha<has_tensor_scales(C)>(p, p.scale_b2) : alpha;
+  const int columns_d = columns_of_d(C, p.n);
+  const bool is_in_vectors = (p.ldd | p.d_stride_l) * kElementBytes % (4 * kWords) == 0;
+
+  __device__ __forceinline__ void store_words(const unsigned (&words)[kWords], const gemm::WalkedTile& tile, int row,
+                                              int column) const {
+    if (row >= tile.row_end) return;
+    const long long index = tile.a_matrix * p.d_stride_l + row * p.ldd + column;
+    if (is_in_vectors && column + kStored <= columns_d) {
       unsigned char* const to = static_cast<unsigned char*>(p.d_pointer) + index * kElementBytes;
-      if constexpr (kElementBytes == 2) {
+      if constexpr (kWords == 4) {
         ptx::st_global_v4(to, {words[0], words[1], words[2], words[3]});
       } else {
         ptx::st_global_v2(to, words[0], words[1]);
@@ -92,7 +117,7 @@ struct Epilogue {
     }
 #pragma unroll
     for (int i = 0; i < kStored; ++i) {
-      if (column + i >= p.n) continue;
+      if (column + i >= columns_d) continue;
       if constexpr (kElementBytes == 2) {
         static_cast<unsigned short*>(p.d_pointer)[index + i] =
             static_cast<unsigned short>(words[i / 2] >> (i % 2 * 16));
@@ -102,37 +127,86 @@ struct Epilogue {
     }
   }
 
-  __device__ __forceinline__ void finish(float (&pair)[2], const Sum<C> (&sums)[4], int half, int row, int column,
-                                         int batch) const {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) pair[i] = static_cast<float>(sums[2 * half + i]);
-    gemm::finish_pair<C.facts, C.facts.d_dtype, is_swapped(C)>(pair, p, alpha, row, column + lane % 4 * 2, batch);
+  // What a column of D is made from, of 16 columns of sums or fewer whose interleave divides eight: the thread's
+  // element `kElement` of two that lie side by side in its part of one of two groups, by way of the quad.
+  template <int kElement>
+  __device__ __forceinline__ float exchanged(const Sum<C> (&sums)[unit_groups(C)][4], int group, int half,
+                                             int column) const {
+    const int from = (lane & ~3) | column % 8 / 2;
+    const Sum<C> low = __shfl_sync(0xffffffff, sums[group][2 * half + kElement], from);
+    const Sum<C> high = __shfl_sync(0xffffffff, sums[group + 1][2 * half + kElement], from);
+    return static_cast<float>(column < 8 ? low : high);
   }
-  // A pair of columns as bits, of fp32 or of integers.
-  __device__ __forceinline__ void finish_words(unsigned (&words)[2], const Sum<C> (&sums)[4], int half, int row,
-                                               int column, int batch) const {
+
+  __device__ __forceinline__ float gated(float gate, float up) const {
+    return gemm::activate<Activation::silu>(gate * alpha) * (up * alpha_up);
+  }
+
+  template <int kElement>
+  __device__ __forceinline__ float gated_of_quad(const Sum<C> (&sums)[unit_groups(C)][4], int group, int half) const {
+    constexpr int kInterleave = C.facts.interleave;
+    const int of_d = lane % 4 * 2 + kElement, gate = of_d / kInterleave * 2 * kInterleave + of_d % kInterleave;
+    // Where gate and up alternate, a thread's pair is one of each.
+    constexpr int kOfGate = kInterleave == 1 ? 0 : kElement, kOfUp = kInterleave == 1 ? 1 : kElement;
+    return gated(exchanged<kOfGate>(sums, group, half, gate), exchanged<kOfUp>(sums, group, half, gate + kInterleave));
+  }
+
+  // A unit's columns of D from its sums of gate and up.
+  __device__ __forceinline__ void apply_gate(float (&values)[kGroups][4],
+                                             const Sum<C> (&sums)[unit_groups(C)][4]) const {
+    constexpr bool kIsDual = C.facts.gate == Gate::dual;
+    constexpr int kApart = kIsDual ? kGroups : C.facts.interleave / 8;  // groups from a gate's to up's
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) {
+      if constexpr (kApart == 0) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          values[g][2 * half] = gated_of_quad<0>(sums, 2 * g, half);
+          values[g][2 * half + 1] = gated_of_quad<1>(sums, 2 * g, half);
+        }
+      } else {
+        const int gate = g / kApart * 2 * kApart + g % kApart;
+#pragma unroll
+        for (int v = 0; v < 4; ++v)
+          values[g][v] = gated(static_cast<float>(sums[gate][v]), static_cast<float>(sums[gate + kApart][v]));
+      }
+    }
+  }
+
+  // Two neighbours in fp32, on their way out.
+  __device__ __forceinline__ void finish(float (&pair)[2], const Value (&values)[4], const gemm::WalkedTile& tile,
+                                         int half, int row, int column) const {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) pair[i] = static_cast<float>(values[2 * half + i]);
+    if constexpr (!kIsGated)
+      gemm::finish_pair<C.facts, C.facts.d_dtype, is_swapped(C)>(pair, p, alpha, row, tile.row_end,
+                                                                 column + lane % 4 * 2, tile.a_matrix);
+  }
+  // As bits, of fp32 or of integers.
+  __device__ __forceinline__ void finish_words(unsigned (&words)[2], const Value (&values)[4],
+                                               const gemm::WalkedTile& tile, int half, int row, int column) const {
     if constexpr (stores_sums(C)) {
 #pragma unroll
-      for (int i = 0; i < 2; ++i) words[i] = static_cast<unsigned>(sums[2 * half + i]);
+      for (int i = 0; i < 2; ++i) words[i] = static_cast<unsigned>(values[2 * half + i]);
     } else {
       float pair[2];
-      finish(pair, sums, half, row, column, batch);
+      finish(pair, values, tile, half, row, column);
 #pragma unroll
       for (int i = 0; i < 2; ++i) words[i] = __float_as_uint(pair[i]);
     }
   }
 
   // D transposed: `row` is a column of it.
-  __device__ __forceinline__ void store_transposed(const Sum<C> (&sums)[4], int half, int row, int column,
-                                                   int batch) const {
+  __device__ __forceinline__ void store_transposed(const Value (&values)[4], const gemm::WalkedTile& tile, int half,
+                                                   int row, int column) const {
     unsigned words[2];
-    finish_words(words, sums, half, row, column, batch);
+    finish_words(words, values, tile, half, row, column);
     if (row >= p.m) return;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int of_d = column + lane % 4 * 2 + i;
       if (of_d >= p.n) continue;
-      const long long index = batch * p.d_stride_l + of_d * p.ldd + row;
+      const long long index = tile.a_matrix * p.d_stride_l + of_d * p.ldd + row;
       if constexpr (kElementBytes == 2) {
         static_cast<unsigned short*>(p.d_pointer)[index] =
             static_cast<unsigned short>(ptx::cvt_pack<C.facts.d_dtype>(__uint_as_float(words[i]), 0.0f));
@@ -142,36 +216,61 @@ struct Epilogue {
     }
   }
 
-  // 16 rows and the columns of a unit; `first_row` and `column` are the first.
-  __device__ __forceinline__ void store_unit(const UnitSums<C>& sums, int first_row, int column, int batch) const {
+  // kTogether groups from `first` on, of the thread's row `half` of two.
+  __device__ __forceinline__ void store_groups(const Value (&values)[kGroups][4], int first,
+                                               const gemm::WalkedTile& tile, int half, int row, int column) const {
+    unsigned words[kWords];
+    int of_thread = lane % 4 * 2;
+    if constexpr (kElementBytes != 2) {
+      finish_words(words, values[first], tile, half, row, column);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) {
+        float pair[2];
+        finish(pair, values[first + i], tile, half, row, column + 8 * i);
+        words[i] = ptx::cvt_pack<C.facts.d_dtype>(pair[0], pair[1]);
+      }
+      if constexpr (kTogether == 4) {
+        transpose_quad(words);
+        of_thread = lane % 4 * 8;
+      } else {
+        transpose_pair(words);
+        of_thread = lane % 2 * 8 + lane % 4 / 2 * 4;
+      }
+      // c may be d: the others of the quad have read it.
+      if constexpr (C.facts.c == Addend::matrix) __syncwarp();
+    }
+    store_words(words, tile, row, column + of_thread);
+  }
+
+  // 16 rows and the columns of a unit; `first_row` and `column` are the first, of D.
+  __device__ __forceinline__ void store_unit(const UnitSums<C>& sums, const gemm::WalkedTile& tile, int first_row,
+                                             int column) const {
+    if constexpr (kIsGated) {
+      float values[kGroups][4];
+      apply_gate(values, sums);
+      store_values(values, tile, first_row, column);
+    } else {
+      store_values(sums, tile, first_row, column);
+    }
+  }
+  __device__ __forceinline__ void store_values(const Value (&values)[kGroups][4], const gemm::WalkedTile& tile,
+                                               int first_row, int column) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = first_row + lane / 4 + 8 * half;
       if constexpr (is_swapped(C)) {
-        store_transposed(sums[0], half, row, column, batch);
-      } else if constexpr (kElementBytes == 2) {
-        unsigned words[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          float pair[2];
-          finish(pair, sums[i], half, row, column + 8 * i, batch);
-          words[i] = ptx::cvt_pack<C.facts.d_dtype>(pair[0], pair[1]);
-        }
-        transpose_quad(words);
-        // c may be d: the others of the quad have read it.
-        if constexpr (C.facts.c == Addend::matrix) __syncwarp();
-        store_words(words, row, column + 8 * (lane % 4), batch);
+        store_transposed(values[0], tile, half, row, column);
       } else {
-        unsigned words[2];
-        finish_words(words, sums[0], half, row, column, batch);
-        store_words(words, row, column + lane % 4 * 2, batch);
+#pragma unroll
+        for (int g = 0; g < kGroups; g += kTogether) store_groups(values, g, tile, half, row, column + 8 * g);
       }
     }
   }
 
   // A warp's part of a tile, 16 rows after the other by one copy of the code: what becomes of a sum may be a hundred
   // instructions. Registers cannot be indexed, so the sums move up each time.
-  __device__ __forceinline__ void store(Sums<C>& sums, int row, int column, int batch) const {
+  __device__ __forceinline__ void store(Sums<C>& sums, const gemm::WalkedTile& tile, int row, int column) const {
     constexpr int kBlocks = warp_m(C) / kBlock;
 #pragma unroll 1
     for (int m = 0; m < kBlocks; ++m) {
@@ -180,7 +279,7 @@ struct Epilogue {
         UnitSums<C> unit;
 #pragma unroll
         for (int i = 0; i < unit_groups(C) * 4; ++i) unit[i / 4][i % 4] = sums[0][n + i / 4][i % 4];
-        store_unit(unit, row + m * kBlock, column + 8 * n, batch);
+        store_unit(unit, tile, row + m * kBlock, column + 8 * n);
       }
 #pragma unroll
       for (int i = 1; i < kBlocks; ++i) {

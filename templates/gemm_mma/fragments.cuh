@@ -24,6 +24,8 @@ struct Operand {
   static constexpr int kRows = kIsA ? warp_m(C) : warp_n(C);
   static constexpr bool kIsHalf = kRows < kBlock;  // B of eight columns: two of the four matrices
   static constexpr int kBlocks = kIsHalf ? 1 : kRows / kBlock;
+  // Blocks of one product, behind which those of B2 come.
+  static constexpr int kOfProduct = kIsA ? kBlocks : kBlocks / products(C);
   static constexpr int kBlocksOfPanel = panel_rows(C) / kBlock;
   static constexpr int kSlotBytes = kIsA ? a_slot_bytes(C) : b_slot_bytes(C);
 
@@ -34,7 +36,7 @@ struct Operand {
   const unsigned first;  // of this lane in the first slot: of the warp's first block, at the slot's first K
 
   // `warp`: along the operand's rows.
-  __device__ __forceinline__ Operand(unsigned region, int warp) : first(first_address(region, warp * kBlocks)) {}
+  __device__ __forceinline__ Operand(unsigned region, int warp) : first(first_address(region, warp * kOfProduct)) {}
 
   static __device__ __forceinline__ unsigned first_address(unsigned region, int block) {
     const unsigned lane = threadIdx.x % 32;
@@ -53,15 +55,17 @@ struct Operand {
   __device__ __forceinline__ void load(Fragments& fragments, int slot, int step) const {
     const unsigned at = first + slot * kSlotBytes;
 #pragma unroll
-    for (int i = 0; i < kBlocks; ++i) {
+    for (int j = 0; j < kBlocks; ++j) {
+      const int i = j % kOfProduct;
+      const unsigned of_product = kIsA ? 0 : j / kOfProduct * b_bytes(C);
       if constexpr (kIsMnMajor) {
         const unsigned address =
-            (at ^ (i % kBlocksOfPanel * 32)) + i / kBlocksOfPanel * panel_bytes(C) + step * kBlockBytes;
-        ptx::ldmatrix_x4_trans(address, fragments[i]);
+            (at ^ (i % kBlocksOfPanel * 32)) + of_product + i / kBlocksOfPanel * panel_bytes(C) + step * kBlockBytes;
+        ptx::ldmatrix_x4_trans(address, fragments[j]);
       } else if constexpr (kIsHalf) {
-        ptx::ldmatrix_x2(at ^ (step * 32), fragments[i][0], fragments[i][1]);
+        ptx::ldmatrix_x2(at ^ (step * 32), fragments[j][0], fragments[j][1]);
       } else {
-        ptx::ldmatrix_x4((at ^ (step * 32)) + i * kBlockBytes, fragments[i]);
+        ptx::ldmatrix_x4((at ^ (step * 32)) + of_product + i * kBlockBytes, fragments[j]);
       }
     }
   }

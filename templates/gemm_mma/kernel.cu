@@ -16,5 +16,6 @@ extern "C" __global__ void __launch_bounds__(tessera::gemm_mma::num_threads(kCon
                      int n, int k, int l, long long ldd, long long d_stride_l, float alpha) {
   // D has no map, and there are no scales: these are never read.
   tessera::gemm_mma::kernel<kConfig>(
-      {a, b, a, d_pointer, nullptr, nullptr, nullptr, nullptr, m, n, k, l, ldd, d_stride_l, 0, 0, alpha, 0.0f}, a, b);
+      {a,       b,       b,       a, b, b, a, d_pointer, nullptr,    nullptr, nullptr, nullptr, nullptr,
+       nullptr, nullptr, nullptr, m, n, k, l, ldd,       d_stride_l, 0,       0,       alpha,   0.0f});
 }

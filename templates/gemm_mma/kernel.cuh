@@ -1,11 +1,11 @@
 // Matrix product by mma.sync, warp-specialised: one warp loads, the others multiply and store, on their own from the
-// ring on. Roles: producer.cuh, consumer.cuh (fragments.cuh, split.cuh, epilogue.cuh); gemm/schedule.cuh says who takes
-// which tile.
+// ring on. Roles: producer.cuh, consumer.cuh (fragments.cuh, split.cuh, epilogue.cuh); gemm/product_walk.cuh says who
+// takes which tile.
 #pragma once
 
 #include "common/illegal_config.cuh"
 #include "common/ring.cuh"
-#include "gemm/params.cuh"
+#include "gemm/product_params.cuh"
 #include "gemm_mma/consumer.cuh"
 #include "gemm_mma/producer.cuh"
 #include "ptx/address.cuh"
@@ -25,10 +25,9 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
   ptx::fence_mbarrier_init();
 }
 
-// sfa, sfb: block-scaled types only; else any maps, which are not read.
+// Maps that a Config has no use for may be any: they are not read.
 template <Config C>
-__device__ __forceinline__ void kernel(const gemm::Params& params, const ptx::TensorMap& sfa,
-                                       const ptx::TensorMap& sfb) {
+__device__ __forceinline__ void kernel(const gemm::ProductParams& params) {
   common::require_legal<why_invalid(C)>();
 
   extern __shared__ __align__(1024) unsigned char shared_memory[];
@@ -38,9 +37,10 @@ __device__ __forceinline__ void kernel(const gemm::Params& params, const ptx::Te
   if (threadIdx.x == kWarpgroupThreads) {
     ptx::prefetch_tensormap(params.a);
     ptx::prefetch_tensormap(params.b);
+    if constexpr (products(C) == 2) ptx::prefetch_tensormap(params.b2);
     if constexpr (is_scaled(C)) {
-      ptx::prefetch_tensormap(sfa);
-      ptx::prefetch_tensormap(sfb);
+      ptx::prefetch_tensormap(params.sfa);
+      ptx::prefetch_tensormap(params.sfb);
     }
   }
   __syncthreads();
@@ -48,7 +48,7 @@ __device__ __forceinline__ void kernel(const gemm::Params& params, const ptx::Te
   constexpr RegisterBudget kBudget = register_budget(C);
   if (threadIdx.x < kWarpgroupThreads) {
     if constexpr (kBudget.producer < kBudget.entry) ptx::setmaxnreg_dec<kBudget.producer>();
-    if (threadIdx.x < 32 && ptx::elect_sync()) produce<C>(params, sfa, sfb, smem);
+    if (threadIdx.x < 32 && ptx::elect_sync()) produce<C>(params, smem);
     if constexpr (C.split_k > 1) {
       // The consumers' barrier between the parts of K is the whole cluster's.
       __syncwarp();

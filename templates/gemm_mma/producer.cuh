@@ -5,8 +5,8 @@
 
 #include "common/parts.cuh"
 #include "common/ring.cuh"
-#include "gemm/params.cuh"
-#include "gemm/schedule.cuh"
+#include "gemm/product_params.cuh"
+#include "gemm/product_walk.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/tma.cuh"
 #include "spec/gemm_mma.h"
@@ -41,40 +41,43 @@ __device__ __forceinline__ void load_operand(const ptx::TensorMap& map, unsigned
   }
 }
 
-// `row`: of the operand, of `rows` in all, where the tile begins.
+// `row_tile`: of the operand's scales.
 template <Config C>
-__device__ __forceinline__ void load_scales(const ptx::TensorMap& map, unsigned slot, unsigned full, int row, int rows,
-                                            int step, int batch) {
-  ptx::tma_load_3d(slot, map, full, 0, step * scale_tiles(C), batch * ((rows - 1) / kTileRows + 1) + row / kTileRows);
+__device__ __forceinline__ void load_scales(const ptx::TensorMap& map, unsigned slot, unsigned full, int row_tile,
+                                            int step) {
+  ptx::tma_load_3d(slot, map, full, 0, step * scale_tiles(C), row_tile);
 }
 
 template <Config C>
-__device__ __forceinline__ void produce(const gemm::Params& p, const ptx::TensorMap& sfa, const ptx::TensorMap& sfb,
-                                        unsigned smem) {
+__device__ __forceinline__ void produce(const gemm::ProductParams& p, unsigned smem) {
   constexpr SmemLayout kLayout = smem_layout(C);
   const Barriers barriers = gemm_mma::barriers(C, smem);
   if (p.k == 0) return;
-  const gemm::TileSchedule<walk(C)> schedule{p};
-  const Steps steps = steps_of_part<C>(p.k, schedule.place.k);
+  gemm::Walk<walk(C)> walk{p};
+  const Steps steps = steps_of_part<C>(p.k, walk.k_part());
   common::RingPosition<C.stages> ring;
 #pragma unroll 1
-  for (int item = schedule.first(); item < schedule.items; item += schedule.stride()) {
-    const gemm::TileIndex tile = schedule.at(item);
+  for (; walk.has_tile(); walk.advance()) {
+    const gemm::WalkedTile tile = walk.tile();
 #pragma unroll 1
     for (int step = steps.begin; step < steps.end; ++step) {
       const unsigned full = barriers.full[ring.slot];
       ptx::mbarrier_wait_parity(common::empty_behind<C.stages>(full), ring.parity ^ 1);
-      ptx::mbarrier_arrive_expect_tx(
-          full, a_slot_bytes(C) + b_slot_bytes(C) + scale_slot_bytes(C, C.tile_m) + scale_slot_bytes(C, C.tile_n));
-      load_operand<C, a_layout(C), C.tile_m>(p.a, smem + kLayout.a.offset + ring.slot * a_slot_bytes(C), full, tile.row,
-                                             step * tile_k(C), tile.batch);
-      load_operand<C, b_layout(C), C.tile_n>(p.b, smem + kLayout.b.offset + ring.slot * b_slot_bytes(C), full,
-                                             tile.column, step * tile_k(C), tile.batch);
+      ptx::mbarrier_arrive_expect_tx(full, a_slot_bytes(C) + b_slot_bytes(C) + sfa_slot_bytes(C) + sfb_slot_bytes(C));
+      load_operand<C, a_layout(C), C.tile_m>(p.a, smem + kLayout.a.offset + ring.slot * a_slot_bytes(C), full,
+                                             tile.a_row, step * tile_k(C), tile.a_matrix);
+#pragma unroll
+      for (int i = 0; i < products(C); ++i)
+        load_operand<C, b_layout(C), C.tile_n>(i == 0 ? p.b : p.b2,
+                                               smem + kLayout.b.offset + ring.slot * b_slot_bytes(C) + i * b_bytes(C),
+                                               full, tile.b_row, step * tile_k(C), tile.b_matrix);
       if constexpr (is_scaled(C)) {
-        load_scales<C>(sfa, smem + kLayout.sfa.offset + ring.slot * scale_slot_bytes(C, C.tile_m), full, tile.row, p.m,
-                       step, tile.batch);
-        load_scales<C>(sfb, smem + kLayout.sfb.offset + ring.slot * scale_slot_bytes(C, C.tile_n), full, tile.column,
-                       p.n, step, tile.batch);
+        load_scales<C>(p.sfa, smem + kLayout.sfa.offset + ring.slot * sfa_slot_bytes(C), full, tile.a_scales, step);
+#pragma unroll
+        for (int i = 0; i < products(C); ++i)
+          load_scales<C>(i == 0 ? p.sfb : p.sfb2,
+                         smem + kLayout.sfb.offset + ring.slot * sfb_slot_bytes(C) + i * scale_slot_bytes(C, C.tile_n),
+                         full, tile.b_scales, step);
       }
       ring.advance();
     }

@@ -17,17 +17,16 @@ struct Scales {
   static constexpr int kRows = kIsA ? warp_m(C) : warp_n(C);
   static constexpr int kTile = kIsA ? C.tile_m : C.tile_n;
   static constexpr int kCells = (kRows + 31) / 32;  // of a thread: 32 rows have a register each
-  static constexpr int kSlotBytes = scale_slot_bytes(C, kTile);
+  static constexpr int kSlotBytes = kIsA ? sfa_slot_bytes(C) : sfb_slot_bytes(C);
+  static constexpr int kOfProduct = kIsA ? kRows : warp_rows_of_b(C);
 
   const unsigned region;
-  const int first_row;  // of this thread's first cell, in the tile
+  const int warp;
 
-  __device__ __forceinline__ Scales(unsigned smem_region, int warp)
-      : region(smem_region), first_row(warp * kRows + row_of_thread()) {}
-
-  static __device__ __forceinline__ int row_of_thread() {
+  // Of this thread's cell i, among the warp's rows.
+  static __device__ __forceinline__ int row_of_cell(int i) {
     const int group = static_cast<int>(threadIdx.x) % 32 / 4, thread = static_cast<int>(threadIdx.x) % 4;
-    return kIsA ? thread / 2 * 16 + thread % 2 * 8 + group : thread * 8 + group;
+    return (kIsA ? thread / 2 * 16 + thread % 2 * 8 + group : thread * 8 + group) + 32 * i;
   }
 
   // `within`: where the tile begins in its tile of scales. `left`: blocks of the slot before the end of K.
@@ -36,8 +35,10 @@ struct Scales {
     const unsigned mask = of_tile >= kTileBlocks ? 0xffffffffu : of_tile <= 0 ? 0u : (1u << 8 * of_tile) - 1;
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
-      const int row = within + first_row + 32 * i;
-      const unsigned tile = region + slot * kSlotBytes +
+      // A warp of few rows has fewer than its threads could take: the others' cells are not looked at.
+      const int of_warp = row_of_cell(i), product = kRows == kOfProduct ? 0 : of_warp / kOfProduct;
+      const int row = within + warp * kOfProduct + of_warp - product * kOfProduct;
+      const unsigned tile = region + slot * kSlotBytes + product * scale_slot_bytes(C, kTile) +
                             (row / kTileRows % row_tiles(kTile) * scale_tiles(C) + scale_tile(C, chunk)) * kTileBytes;
       cells[i] = ptx::ld_shared_u32(tile + scale_offset_in_tile(row % kTileRows, 0)) & mask;
     }

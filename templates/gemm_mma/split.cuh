@@ -6,7 +6,7 @@
 // a warp's threads side by side.
 #pragma once
 
-#include "gemm/schedule.cuh"
+#include "gemm/product_walk.cuh"
 #include "gemm_mma/epilogue.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/shared.cuh"
@@ -68,19 +68,18 @@ __device__ __forceinline__ void fetch_unit(UnitSums<C>& sums, unsigned smem, int
   }
 }
 
-// `warp`: among those of the cluster.
+// `warp`: among those of the cluster; `column`: of D, the tile's first.
 template <Config C>
 __device__ __forceinline__ void store_shares(const Epilogue<C>& epilogue, unsigned smem, int warp,
-                                             const gemm::TileIndex& tile) {
+                                             const gemm::WalkedTile& tile, int column) {
   constexpr int kAcross = warp_n(C) / 8 / unit_groups(C);  // units of a warp's 16 rows
 #pragma unroll 1
   for (int unit = warp; unit < units(C); unit += C.split_k * consumer_warps(C)) {
     const int owner = unit / units_of_warp(C), within = unit % units_of_warp(C);
     UnitSums<C> sums;
     fetch_unit<C>(sums, smem, unit);
-    epilogue.store_unit(sums, tile.row + owner / warps_along_n(C) * warp_m(C) + within / kAcross * kBlock,
-                        tile.column + owner % warps_along_n(C) * warp_n(C) + within % kAcross * unit_groups(C) * 8,
-                        tile.batch);
+    epilogue.store_unit(sums, tile, tile.a_row + owner / warps_along_n(C) * warp_m(C) + within / kAcross * kBlock,
+                        column + owner % warps_along_n(C) * warp_columns(C) + within % kAcross * unit_groups(C) * 8);
   }
 }
 

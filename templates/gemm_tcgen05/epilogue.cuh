@@ -10,6 +10,7 @@
 #pragma once
 
 #include "gemm/activation.cuh"
+#include "gemm/finish.cuh"
 #include "gemm_tcgen05/params.cuh"
 #include "gemm_tcgen05/schedule.cuh"
 #include "ptx/fence.cuh"
@@ -20,15 +21,6 @@
 #include "spec/gemm_tcgen05.h"
 
 namespace tessera::gemm_tcgen05 {
-
-template <DType kDType>
-__device__ __forceinline__ float load_element(const void* base, long long index) {
-  if constexpr (kDType == DType::f32) {
-    return static_cast<const float*>(base)[index];
-  } else {
-    return ptx::cvt_f32<kDType>(static_cast<const unsigned short*>(base)[index]);
-  }
-}
 
 template <Config C>
 struct Epilogue {
@@ -51,20 +43,12 @@ struct Epilogue {
   __device__ __forceinline__ Epilogue(const Params& params, unsigned smem, int store_warp)
       : p(params),
         warp(store_warp),
-        alpha(scaled_alpha(params, params.scale_b)),
-        alpha_up(C.facts.gate == Gate::dual ? scaled_alpha(params, params.scale_b2) : alpha),
+        alpha(gemm::scaled_alpha<has_tensor_scales(C)>(params, params.scale_b)),
+        alpha_up(C.facts.gate == Gate::dual ? gemm::scaled_alpha<has_tensor_scales(C)>(params, params.scale_b2)
+                                            : alpha),
         columns_d(columns_of_d(C, params.n)),
         is_by_tma(((columns_of_d(C, params.n) | params.ldd | params.d_stride_l) * kElementBytes) % 16 == 0),
         staging(smem + smem_layout(C).d.offset + store_warp * kStagingSlots * staging_slot_bytes(C)) {}
-
-  static __device__ __forceinline__ float scaled_alpha(const Params& p, const float* scale_b) {
-    float factor = p.alpha;
-    if constexpr (has_tensor_scales(C)) {
-      if (p.scale_a != nullptr) factor *= *p.scale_a;
-      if (scale_b != nullptr) factor *= *scale_b;
-    }
-    return factor;
-  }
 
   // All that happens between the sum and its rounding, at a place in D that may lie outside: nothing is read for it
   // then, and nothing comes of it.
@@ -72,10 +56,10 @@ struct Epilogue {
     float x = sum * alpha;
     if constexpr (C.facts.c == Addend::matrix) {
       if (row < row_end && column < p.n && p.beta != 0.0f)
-        x += p.beta * load_element<C.facts.d_dtype>(p.c, batch * p.c_stride_l + row * p.ldc + column);
+        x += p.beta * gemm::load_element<C.facts.d_dtype>(p.c, batch * p.c_stride_l + row * p.ldc + column);
     }
     if constexpr (C.facts.bias == Bias::column) {
-      if (column < p.n) x += load_element<C.facts.d_dtype>(p.bias, column);
+      if (column < p.n) x += gemm::load_element<C.facts.d_dtype>(p.bias, column);
     }
     return gemm::activate<C.facts.activation>(x);
   }

@@ -4,7 +4,8 @@
 //
 //   d[i, m, n] = activation(alpha * scale_a * scale_b * sum_k a[i, m, k] * b[i, n, k] + beta * c[i, m, n] + bias[n])
 //
-// for i < l, with the layouts and strides of spec/gemm.h. Sums of 16-bit types and of e4m3 and e5m2 are fp32, those of
+// for i < l, with the layouts and strides of spec/gemm.h; or with a gate, or for groups of rows with a B each, as
+// spec/gemm_tcgen05.h has both. Sums of 16-bit types and of e4m3 and e5m2 are fp32, those of
 // s8 and u8 are s32: they become fp32 (one rounding), or D has them as they are. D has 16 or 32 bits. Hopper has no
 // such instruction for e4m3 and e5m2: there the assembler widens them. nvfp4, mxfp4 and mxfp8 are for sm_120 and sm_121
 // alone: an element is its value times the scale of its block, scales come in tiles of 128 rows by 4 blocks, and a
@@ -24,6 +25,9 @@
 // depend on who was first (split.cuh). A cluster needs no memory of the caller's, nothing that is zero beforehand, and
 // no second launch.
 //
+// With a dual gate a slot has tile_n rows of B2 behind those of B, and a warp half of its columns from each; with an
+// interleaved one columns of both stand in turn. Either way a warp has gate and up of the same columns of D.
+//
 // Of shared memory a CTA has 101,376 bytes there. Configs keep to that on Hopper too, so that what runs on the one is
 // what was compiled for the other.
 //
@@ -32,10 +36,10 @@
 //   sfa, sfb  block-scaled types only: u16, dims {256, tiles along k, l * tiles along rows}, no swizzle, box scale_box
 //
 // Entry parameters, in this order (with swap_ab b before a, sfb before sfa, n before m):
-//   const __grid_constant__ TensorMap a, b; sfa, sfb (block-scaled types only)
-//   d_pointer; c (facts.c only); bias (facts.bias only); float* scale_a, scale_b (8-bit types whose D is not s32, and
-//   nvfp4; may be null: 1); int m, n, k, l; long long ldd, d_stride_l; long long ldc, c_stride_l (facts.c only); float
-//   alpha (D not s32); float beta (c)
+//   const __grid_constant__ TensorMap a, b, b2 (dual only); sfa, sfb (block-scaled types only), sfb2 (both)
+//   d_pointer; int* groups (grouping); c (facts.c only); bias (facts.bias only); float* scale_a, scale_b, scale_b2
+//   (8-bit types whose D is not s32, and nvfp4; the last one with dual; may be null: 1); int m, n (rows of B), k, l;
+//   long long ldd, d_stride_l; long long ldc, c_stride_l (facts.c only); float alpha (D not s32); float beta (c)
 // Launch: grid.x CTAs, one for each SM or for each tile, with a split K a cluster of split_k for each tile; block
 // num_threads(); dynamic shared memory smem_layout().total_bytes.
 #pragma once
@@ -44,6 +48,7 @@
 #include "spec/kernel_parts.h"
 #include "spec/limits.h"
 #include "spec/product_facts.h"
+#include "spec/product_walk.h"
 #include "tessera/spec/block_scale.h"
 #include "tessera/spec/operand_type.h"
 #include "tessera/spec/types.h"
@@ -82,12 +87,18 @@ inline constexpr int kLeastColumns = 8;  // N of mma.sync
 // Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
 enum class Rule {
   ok,
-  facts_of_tcgen05,          // 1; 0
+  block_scaled_output,       // 1; 0
   operand_type,              // bits of A's and B's types together; 32
   output_type,               // bytes of D's type; 4
   finished_sums,             // 1; 0
   layout_needs_16_bit,       // bits of the type; 16
   promoted_sums,             // 1; 0
+  gate_and_addend,           // 1; 0
+  layout_of_groups,          // 1; 0
+  interleave_not_dividing,   // interleave; columns of D that a warp has
+  swap_of_gate,              // 1; 0
+  swap_of_groups,            // 1; 0
+  split_k_of_groups,         // split_k; 1
   tile_m_not_power_of_two,   // tile_m; 16
   tile_m_out_of_range,       // tile_m; 256
   tile_n_not_power_of_two,   // tile_n; 32, with swap_ab 8
@@ -121,6 +132,11 @@ TESSERA_HD constexpr bool has_tensor_scales(const Config& c) {
   if (is_scaled(c)) return c.facts.a_type == OperandType::nvfp4;
   return element_bits(c) == 8 && !stores_sums(c);
 }
+// Products of a tile, and the columns of sums of all.
+TESSERA_HD constexpr int products(const Config& c) { return c.facts.gate == Gate::dual ? 2 : 1; }
+TESSERA_HD constexpr int sum_columns(const Config& c) { return products(c) * c.tile_n; }
+// Columns of D for so many of the sums of one product.
+TESSERA_HD constexpr int columns_of_d(const Config& c, int n) { return c.facts.gate == Gate::interleaved ? n / 2 : n; }
 TESSERA_HD constexpr int tile_k(const Config& c) { return kStepBytes * 8 / element_bits(c); }
 // Products along K of one instruction: 32 bytes of each operand's rows.
 inline constexpr int kChunks = kStepBytes / 32;
@@ -134,10 +150,15 @@ TESSERA_HD constexpr int warp_m(const Config& c) {
 }
 TESSERA_HD constexpr int warp_n(const Config& c) {
   if (is_swapped(c)) return c.tile_n < 64 ? c.tile_n : 64;
-  return c.tile_m * c.tile_n >= 128 * 256 ? 64 : 32;
+  return c.tile_m * sum_columns(c) >= 128 * 256 ? 64 : 32;
 }
 TESSERA_HD constexpr int warps_along_m(const Config& c) { return c.tile_m / warp_m(c); }
-TESSERA_HD constexpr int warps_along_n(const Config& c) { return c.tile_n / warp_n(c); }
+TESSERA_HD constexpr int warps_along_n(const Config& c) { return sum_columns(c) / warp_n(c); }
+// Columns of D that a warp has, and its rows of each product's B.
+TESSERA_HD constexpr int warp_columns(const Config& c) {
+  return c.facts.gate == Gate::none ? warp_n(c) : warp_n(c) / 2;
+}
+TESSERA_HD constexpr int warp_rows_of_b(const Config& c) { return warp_n(c) / products(c); }
 TESSERA_HD constexpr int consumer_warps(const Config& c) { return warps_along_m(c) * warps_along_n(c); }
 TESSERA_HD constexpr int num_threads(const Config& c) { return kWarpgroupThreads + 32 * consumer_warps(c); }
 
@@ -158,7 +179,8 @@ TESSERA_HD constexpr int panel_rows(const Config& c) { return tile_k(c); }
 TESSERA_HD constexpr int panel_bytes(const Config& c) { return tile_k(c) * kStepBytes; }
 
 TESSERA_HD constexpr int a_slot_bytes(const Config& c) { return c.tile_m * kStepBytes; }
-TESSERA_HD constexpr int b_slot_bytes(const Config& c) { return c.tile_n * kStepBytes; }
+TESSERA_HD constexpr int b_bytes(const Config& c) { return c.tile_n * kStepBytes; }  // of one product
+TESSERA_HD constexpr int b_slot_bytes(const Config& c) { return products(c) * b_bytes(c); }
 
 // Scales: elements of a block, tiles of 4 blocks in a step, tiles of 128 rows that a tile's rows may touch.
 TESSERA_HD constexpr int scale_block(const Config& c) {
@@ -171,16 +193,18 @@ TESSERA_HD constexpr int row_tiles(int rows) { return (rows + kTileRows - 1) / k
 TESSERA_HD constexpr int scale_slot_bytes(const Config& c, int rows) {
   return row_tiles(rows) * scale_tiles(c) * kTileBytes;
 }
+TESSERA_HD constexpr int sfa_slot_bytes(const Config& c) { return scale_slot_bytes(c, c.tile_m); }
+TESSERA_HD constexpr int sfb_slot_bytes(const Config& c) { return products(c) * scale_slot_bytes(c, c.tile_n); }
 // Blocks of one instruction, and of one chunk: the tile along K that has them, and the first one's byte in its cell.
 TESSERA_HD constexpr int chunk_blocks(const Config& c) { return scale_tiles(c) * kTileBlocks / kChunks; }
 TESSERA_HD constexpr int scale_tile(const Config& c, int chunk) { return chunk * chunk_blocks(c) / kTileBlocks; }
 TESSERA_HD constexpr int scale_byte(const Config& c, int chunk) { return chunk * chunk_blocks(c) % kTileBlocks; }
 
 struct SmemLayout {
-  SmemRegion a;    // [stages][tile_m][128 B]; MN-major [stages][tile_m / 64][64 k][128 B]. Partial sums start here
-  SmemRegion b;    // [stages][tile_n][128 B]; MN-major [stages][tile_n / 64][64 k][128 B]
-  SmemRegion sfa;  // [stages][row_tiles][scale_tiles][512 B]
-  SmemRegion sfb;
+  SmemRegion a;         // [stages][tile_m][128 B]; MN-major [stages][tile_m / 64][64 k][128 B]. Partial sums start here
+  SmemRegion b;         // [stages][product][tile_n][128 B]; MN-major [stages][product][tile_n / 64][64 k][128 B]
+  SmemRegion sfa;       // [stages][row_tiles][scale_tiles][512 B]
+  SmemRegion sfb;       // [stages][product][row_tiles][scale_tiles][512 B]
   SmemRegion barriers;  // in the order of Barriers
   int total_bytes = 0;
   int alignment = 1024;
@@ -206,8 +230,8 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   SmemLayout layout;
   layout.a = {"a", 0, c.stages * a_slot_bytes(c)};
   layout.b = {"b", end_of(layout.a), c.stages * b_slot_bytes(c)};
-  layout.sfa = {"sfa", end_of(layout.b), c.stages * scale_slot_bytes(c, c.tile_m)};
-  layout.sfb = {"sfb", end_of(layout.sfa), c.stages * scale_slot_bytes(c, c.tile_n)};
+  layout.sfa = {"sfa", end_of(layout.b), c.stages * sfa_slot_bytes(c)};
+  layout.sfb = {"sfb", end_of(layout.sfa), c.stages * sfb_slot_bytes(c)};
   layout.barriers = {"barriers", end_of(layout.sfb), 8 * barriers_from(c, 0, 0).count};
   layout.total_bytes = end_of(layout.barriers);
   return layout;
@@ -222,9 +246,7 @@ TESSERA_HD constexpr bool is_power_of_two(int x) { return x > 0 && (x & (x - 1))
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
   const OperandType a = c.facts.a_type, b = c.facts.b_type;
-  if (c.facts.gate != Gate::none || c.facts.interleave != 1 || c.facts.d_format != OutputFormat::plain ||
-      c.facts.grouping != Grouping::none)
-    return {Rule::facts_of_tcgen05, 1, 0};
+  if (c.facts.d_format != OutputFormat::plain) return {Rule::block_scaled_output, 1, 0};
   const bool is_plain = !is_block_scaled(a) && !is_block_scaled(b);
   const bool is_16_bit = (a == OperandType::f16 || a == OperandType::bf16) && b == a;
   const bool is_fp8 = is_plain && gemm::is_8_bit(a_dtype(c)) && gemm::is_8_bit(b_dtype(c));
@@ -238,9 +260,13 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
   if (!is_float && !(is_int8 && stores_sums(c))) return {Rule::output_type, dtype_bytes(c.facts.d_dtype), 4};
   const bool has_addend =
       c.facts.c != Addend::none || c.facts.bias != Bias::none || c.facts.activation != Activation::none;
-  if (stores_sums(c) && has_addend) return {Rule::finished_sums, 1, 0};
+  if (stores_sums(c) && (has_addend || c.facts.gate != Gate::none)) return {Rule::finished_sums, 1, 0};
+  if (c.facts.gate != Gate::none && has_addend) return {Rule::gate_and_addend, 1, 0};
   if (!is_16_bit && (c.facts.a_layout == Layout::mn_major || c.facts.b_layout == Layout::mn_major))
     return {Rule::layout_needs_16_bit, operand_bits(a), 16};
+  // Where a group begins a copy may not: coordinates along the contiguous dimension are multiples of 16 bytes.
+  if (c.facts.grouping == Grouping::contiguous && c.facts.a_layout == Layout::mn_major)
+    return {Rule::layout_of_groups, 1, 0};
   if (c.facts.accumulation == Accumulation::promoted) return {Rule::promoted_sums, 1, 0};
   return {};
 }
@@ -266,9 +292,15 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (c.cluster_m != 1) return {Rule::cluster_too_large, c.cluster_m, 1};
   if (c.cluster_n != 1) return {Rule::cluster_too_large, c.cluster_n, 1};
   if (c.split_k < 1 || c.split_k > kMaxSplitK) return {Rule::split_k_out_of_range, c.split_k, kMaxSplitK};
+  if (is_swapped(c) && c.facts.gate != Gate::none) return {Rule::swap_of_gate, 1, 0};
+  if (is_swapped(c) && c.facts.grouping != Grouping::none) return {Rule::swap_of_groups, 1, 0};
+  if (c.split_k > 1 && c.facts.grouping != Grouping::none) return {Rule::split_k_of_groups, c.split_k, 1};
   if (const Verdict<Rule> tile = why_invalid_tile(c); !tile.ok()) return tile;
+  const bool is_dividing = c.facts.interleave > 0 && warp_columns(c) % c.facts.interleave == 0;
+  if (c.facts.gate == Gate::interleaved && !is_dividing)
+    return {Rule::interleave_not_dividing, c.facts.interleave, warp_columns(c)};
   const SmemLayout layout = smem_layout(c);
-  const int sums = c.tile_m * c.tile_n * 4, ring = layout.a.bytes + layout.b.bytes;
+  const int sums = c.tile_m * sum_columns(c) * 4, ring = layout.a.bytes + layout.b.bytes;
   if (c.split_k > 1 && sums > ring) return {Rule::partial_sums_exceed_ring, sums, ring};
   const int bytes = layout.total_bytes;
   if (bytes > kMostSmemBytes) return {Rule::shared_memory_exceeded, bytes, kMostSmemBytes};
@@ -282,9 +314,10 @@ TESSERA_HD constexpr int most_stages(Config c) {
   return c.stages;
 }
 
-// Sums in units of 16 rows and a group of columns: those that become whole vectors of D, of which CTAs that share a K
-// store some each. A unit of another warp's, or CTA's, is found by its number.
+// Sums in units of 16 rows and some groups of eight columns: those that become whole vectors of D, or with a gate all
+// that a warp has. CTAs that share a K store some units each; one of another warp's, or CTA's, is found by its number.
 TESSERA_HD constexpr int unit_groups(const Config& c) {
+  if (c.facts.gate != Gate::none) return warp_n(c) / 8;
   if (is_swapped(c) || dtype_bytes(c.facts.d_dtype) != 2) return 1;
   return 4;
 }
@@ -319,16 +352,15 @@ TESSERA_HD constexpr TmaBox scale_box(const Config& c, int rows) {
   return {{kTileBytes / 2, scale_tiles(c), row_tiles(rows)}};
 }
 
-// As the walk over tiles takes it (gemm/schedule.cuh), which is that of the other families; steps along K are tile_k's.
-TESSERA_HD constexpr gemm::Config walk(const Config& c) {
-  gemm::Config walk;
-  walk.tile_m = c.tile_m;
-  walk.tile_n = c.tile_n;
-  walk.cluster_m = 1;
-  walk.split_k = c.split_k;
-  walk.raster = c.raster;
-  walk.swap_ab = c.swap_ab;
-  return walk;
+// The walk over tiles: down the rows of D first, which with swap_ab are n.
+TESSERA_HD constexpr gemm::ProductWalk walk(const Config& c) {
+  return {.grouping = c.facts.grouping,
+          .tile_m = c.tile_m,
+          .tile_n = c.tile_n,
+          .tile_k = tile_k(c),
+          .split_k = c.split_k,
+          .raster = c.raster,
+          .is_along_n = is_swapped(c)};
 }
 
 }  // namespace tessera::gemm_mma

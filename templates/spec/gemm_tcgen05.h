@@ -61,6 +61,7 @@
 #include "spec/kernel_parts.h"
 #include "spec/limits.h"
 #include "spec/product_facts.h"
+#include "spec/product_walk.h"
 #include "spec/smem_descriptor.h"
 #include "tessera/spec/instruction_descriptor.h"
 #include "tessera/spec/types.h"
@@ -432,6 +433,18 @@ TESSERA_HD constexpr int most_stages(Config c) {
 // Two tiles in TMEM where there is room for both, beside scales.
 TESSERA_HD constexpr int most_accumulators(const Config& c) {
   return 2 * sum_columns(c) + 2 * scale_columns(c) <= kTmemColumns ? 2 : 1;
+}
+
+TESSERA_HD constexpr gemm::ProductWalk walk(const Config& c) {
+  return {.grouping = c.facts.grouping,
+          .tile_m = c.tile_m,
+          .tile_n = c.tile_n,
+          .tile_k = tile_k(c),
+          .cluster_m = c.cluster_m,
+          .cluster_n = c.cluster_n,
+          .split_k = c.split_k,
+          .raster = c.raster,
+          .is_pair_along_n = is_swapped(c)};
 }
 
 inline constexpr Role kRoles[] = {

@@ -146,6 +146,33 @@ TEST_CASE("mma products: few rows get tiles of few rows, and a split k where the
   CHECK(scaled.launch.steps.at(0).parameters.at(2).source == "sfb");
 }
 
+TEST_CASE("mma products: gates and groups have operands and names of their own") {
+  const auto has = [](const Plan& plan, const char* name) {
+    return std::any_of(plan.launch.buffers.begin(), plan.launch.buffers.end(),
+                       [&](const BufferSpec& buffer) { return buffer.name == name; });
+  };
+  const Plan dual = plan({{"arch", "sm_120a"}, {"dtype", "nvfp4"}, {"gate", "dual"}});
+  for (const char* const name : {"b2", "sfb2", "scale_b2"}) CHECK(has(dual, name));
+  CHECK(dual.launch.tensor_maps.size() == 6);
+  CHECK(dual.kernel.find("_dual_") != std::string::npos);
+  const Plan grouped =
+      plan({{"arch", "sm_120a"}, {"dtype", "mxfp8_e4m3"}, {"gate", "interleaved"}, {"grouping", "contiguous"}});
+  CHECK(has(grouped, "groups"));
+  CHECK(grouped.kernel.find("_contiguous_gated1_") != std::string::npos);
+  CHECK(std::any_of(grouped.launch.sizes.begin(), grouped.launch.sizes.end(),
+                    [](const SizeSpec& size) { return size.name == "group_tiles"; }));
+  CHECK(grouped.number("split_k") == 1);
+  CHECK(grouped.field("swap_ab") == "off");
+  // A gate's two products have the registers of one of twice the columns.
+  const Config wide = config({{"gate", "dual"}, {"tile_m", "128"}, {"tile_n", "128"}});
+  CHECK(gemm_mma::warp_n(wide) == 64);
+  CHECK(gemm_mma::warp_columns(wide) == 32);
+  CHECK(gemm_mma::consumer_warps(wide) == 8);
+  // Few rows of groups, each with a B of its own: tiles of few rows.
+  CHECK(rows_of(config({{"grouping", "masked"}, {"m", "16"}, {"n", "4096"}, {"k", "4096"}, {"l", "32"}})) == 16);
+  CHECK(rows_of(config({{"grouping", "contiguous"}, {"m", "256"}, {"n", "4096"}, {"k", "4096"}, {"l", "32"}})) == 16);
+}
+
 TEST_CASE("mma products: 8-bit types have factors, and their own sums") {
   const auto has = [](const Plan& plan, const char* name) {
     return std::any_of(plan.launch.buffers.begin(), plan.launch.buffers.end(),
@@ -171,6 +198,21 @@ TEST_CASE("mma products: 8-bit types have factors, and their own sums") {
   CHECK(gemm_mma::warp_m(widened) * gemm_mma::warp_n(widened) <= 32 * 32);
   CHECK(on_hopper("e4m3", {{"tile_m", "128"}, {"tile_n", "128"}}).tile_n == 128);
   CHECK(on_hopper("s8", {{"m", "8192"}, {"n", "8192"}}).tile_m >= 128);
+}
+
+TEST_CASE("mma products: plain fp8 says when scales of one make it faster") {
+  const auto reason = [](const char* arch, const char* dtype, const char* m) {
+    return plan({{"arch", arch}, {"mma_kind", "mma.f16"}, {"dtype", dtype}, {"m", m}, {"n", "8192"}, {"k", "8192"}})
+        .reason;
+  };
+  const std::string word =
+      "; sums of plain e4m3 have half the rate here: as mxfp8_e4m3 with every scale 1 (byte 127), ";
+  CHECK(reason("sm_120a", "e4m3", "8192").find(word) != std::string::npos);
+  CHECK(reason("sm_121a", "e5m2", "8192").find("as mxfp8_e5m2 with") != std::string::npos);
+  // Where memory is the bound, scales are more to read; s8 has the full rate; Hopper has no block scales.
+  CHECK(reason("sm_120a", "e4m3", "1").find("half the rate") == std::string::npos);
+  CHECK(reason("sm_120a", "s8", "8192").find("half the rate") == std::string::npos);
+  CHECK(reason("sm_90a", "e4m3", "8192").find("half the rate") == std::string::npos);
 }
 
 TEST_CASE("mma products: block-scaled types bring their scales along") {
@@ -223,8 +265,38 @@ TEST_CASE("mma products: every rule says value, bound and remedy") {
       "gemm nvfp4: scales in the plain form, tiles needed (of 128 rows by 4 blocks): convert them with convert_scales, "
       "to = tile");
   CHECK(refusal(on_120({{"d_dtype", "e4m3"}})) == "gemm bf16: d is e4m3: must be f32, bf16 or f16");
-  CHECK(refusal(on_120({{"gate", "dual"}})) ==
-        "gemm bf16: a gate, groups and a block-scaled d have kernels for sm_100 and sm_103 alone (tcgen05)");
+  CHECK(refusal(on_120({{"d_dtype", "nvfp4"}})) ==
+        "gemm bf16: a block-scaled d has kernels for sm_100 and sm_103 alone (tcgen05)");
+  CHECK(refusal(on_120({{"gate", "dual"}, {"bias", "column"}})) ==
+        "gemm bf16, dual: gate dual with c, bias or an activation: a gate is all that happens to its sums");
+  CHECK(refusal(on_120({{"grouping", "contiguous"}, {"a_layout", "mn"}})) ==
+        "gemm bf16, contiguous groups: a_layout mn with contiguous groups: a copy begins at a multiple of 16 bytes, a "
+        "group at any row; take masked groups, or make k of a contiguous");
+  CHECK(refusal(pinned({{"gate", "interleaved"}, {"interleave", "64"}})) ==
+        "gemm bf16, gate and up by 64, tile 128x256, 2 stages: interleave 64: it must divide 32, the columns of d that "
+        "a warp has");
+  CHECK(refusal(on_120({{"interleave", "2"}})) == "gemm: interleave = 2 with gate = none: it is for interleaved gates");
+  CHECK(
+      refusal(on_120({{"gate", "dual"},
+                      {"swap_ab", "on"},
+                      {"tile_m", "16"},
+                      {"tile_n", "64"},
+                      {"split_k", "1"},
+                      {"stages", "4"}})) ==
+      "gemm bf16, dual, tile 16x64 transposed, 4 stages: swap_ab on with a gate, off allowed: gate and up are columns "
+      "of the instruction");
+  CHECK(refusal(on_120({{"grouping", "masked"},
+                        {"swap_ab", "on"},
+                        {"tile_m", "16"},
+                        {"tile_n", "64"},
+                        {"split_k", "1"},
+                        {"stages", "4"}})) ==
+        "gemm bf16, masked groups, tile 16x64 transposed, 4 stages: swap_ab on with groups, off allowed: rows of a "
+        "group are rows of the instruction");
+  CHECK(refusal(
+            on_120({{"grouping", "masked"}, {"tile_m", "16"}, {"tile_n", "64"}, {"split_k", "2"}, {"stages", "4"}})) ==
+        "gemm bf16, masked groups, tile 16x64, 4 stages, k in 2 parts: split_k 2, 1 allowed with groups: their tiles "
+        "are counted on the device");
   CHECK(refusal(on_120({{"accumulation", "promoted"}})) ==
         "gemm bf16: accumulation promoted is for wgmma (sm_90a): mma.sync sums in fp32 as it is");
   CHECK(refusal({{"mma_kind", "mma.f16"}, {"dtype", "e4m3"}, {"accumulation", "promoted"}}) ==
@@ -233,8 +305,8 @@ TEST_CASE("mma products: every rule says value, bound and remedy") {
         "gemm s8: d is e5m2: must be f32, bf16 or f16, or s32");
   CHECK(refusal(on_120({{"d_dtype", "s32"}})) == "gemm bf16: d is s32: must be f32, bf16 or f16");
   CHECK(refusal(on_120({{"dtype", "u8"}, {"d_dtype", "s32"}, {"bias", "column"}})) ==
-        "gemm u8: d is s32 with c, bias or an activation: sums of integers are stored as they are; take d of type f32, "
-        "bf16 or f16");
+        "gemm u8: d is s32 with c, bias, an activation or a gate: sums of integers are stored as they are; take d of "
+        "type f32, bf16 or f16");
   CHECK(refusal(on_120({{"dtype", "e5m2"}, {"b_layout", "mn"}})) ==
         "gemm e5m2: an operand of 8-bit elements whose k is not contiguous, 16 bits needed (ldmatrix): make k "
         "contiguous, or take a 16-bit type");

@@ -83,6 +83,22 @@ inline void add_mma_products(std::vector<Problem>& problems) {
         std::pair("mxfp8_e4m3", "mxfp8_e5m2"), std::pair("mxfp8_e5m2", "mxfp8_e5m2")})
     for (const char* const arch : {"sm_120a", "sm_121f"})
       problems.push_back(problem_of("gemm", {{"arch", arch}, {"dtype", a}, {"b_dtype", b}}));
+  // Gates, groups, and few rows: transposed, k in parts.
+  for (const char* const dtype : {"bf16", "e4m3", "s8"}) {
+    for (const char* const grouping : {"contiguous", "masked"}) add({{"dtype", dtype}, {"grouping", grouping}});
+    for (const char* const interleave : {"1", "2", "4", "8", "16"})
+      add({{"dtype", dtype}, {"gate", "interleaved"}, {"interleave", interleave}});
+    add({{"dtype", dtype}, {"gate", "dual"}, {"m", "16"}});
+    for (const char* const m : {"1", "16", "64"}) add({{"dtype", dtype}, {"m", m}, {"n", "4096"}, {"k", "4096"}});
+  }
+  for (const char* const dtype : {"nvfp4", "mxfp4", "mxfp8_e5m2"})
+    for (const Fields& fields :
+         {Fields{{"gate", "dual"}}, Fields{{"gate", "interleaved"}, {"grouping", "contiguous"}},
+          Fields{{"grouping", "masked"}, {"gate", "dual"}, {"m", "16"}}, Fields{{"m", "8"}, {"swap_ab", "on"}}}) {
+      Fields all{{"arch", "sm_120a"}, {"dtype", dtype}};
+      all.insert(all.end(), fields.begin(), fields.end());
+      problems.push_back(problem_of("gemm", all));
+    }
   for (const char* const activation : {"relu", "gelu", "gelu_tanh", "silu"})
     for (const char* const m : {"16", "4096"})
       add({{"c", "matrix"}, {"bias", "column"}, {"activation", activation}, {"m", m}});

@@ -1,0 +1,69 @@
+#include "generator/products/product_words.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "generator/block_scaled/block_operator.h"
+#include "generator/operator_words.h"
+#include "generator/words.h"
+
+namespace tessera {
+
+std::string gate_and_groups_text(const ProductFacts& facts) {
+  std::string text;
+  if (facts.grouping != Grouping::none) text += fmt::format(", {} groups", to_word(facts.grouping));
+  if (facts.gate == Gate::dual) text += ", dual";
+  if (facts.gate == Gate::interleaved) text += fmt::format(", gate and up by {}", facts.interleave);
+  return text;
+}
+
+std::string gate_and_groups_name(const ProductFacts& facts) {
+  std::string name;
+  if (facts.grouping != Grouping::none) name += fmt::format("_{}", to_word(facts.grouping));
+  if (facts.gate == Gate::dual) name += "_dual";
+  if (facts.gate == Gate::interleaved) name += fmt::format("_gated{}", facts.interleave);
+  return name;
+}
+
+std::string addends_name(const ProductFacts& facts) {
+  std::string name;
+  if (facts.c == Addend::matrix) name += "_c";
+  if (facts.bias == Bias::column) name += "_bias";
+  if (facts.activation != Activation::none) name += fmt::format("_{}", to_word(facts.activation));
+  return name;
+}
+
+std::string product_arguments(const GemmLaunch& launch) {
+  const ProductFacts& facts = launch.facts;
+  const bool has_c = facts.c == Addend::matrix, is_dual = facts.gate == Gate::dual;
+  const bool is_scaled = launch.scale_block > 0, has_scales = launch.has_tensor_scales;
+  return fmt::format(
+      "{{a, b, {}, {}, {}, {}, d_pointer, {}, {}, {}, {}, {}, {}, {}, m, n, k, l, ldd, d_stride_l, {}, {}, {}}}",
+      is_dual ? "b2" : "b", is_scaled ? "sfa, sfb" : "a, b", is_scaled && is_dual ? "sfb2" : "b",
+      launch.has_d_map && !is_quantized(launch) ? "d" : "a",
+      facts.grouping != Grouping::none ? "static_cast<const int*>(groups)" : "nullptr",
+      is_quantized(launch) ? "sfd" : "nullptr", facts.d_format == OutputFormat::nvfp4 ? "scale_d" : "nullptr",
+      has_c ? "c" : "nullptr", facts.bias == Bias::column ? "bias" : "nullptr",
+      has_scales ? "scale_a, scale_b" : "nullptr, nullptr", has_scales && is_dual ? "scale_b2" : "nullptr",
+      has_c ? "ldc, c_stride_l" : "0, 0", facts.d_dtype == DType::s32 ? "1.0f" : "alpha", has_c ? "beta" : "0.0f");
+}
+
+void add_groups_operand(const ProductFacts& facts, std::vector<OperandPlan>& operands) {
+  if (facts.grouping != Grouping::none)
+    operands.push_back(plain_operand(
+        "groups", "s32", facts.grouping == Grouping::contiguous ? "first row of each, and the end" : "rows of each"));
+}
+
+void add_addend_operands(const GemmLaunch& launch, std::vector<OperandPlan>& operands) {
+  const ProductFacts& facts = launch.facts;
+  if (facts.c == Addend::matrix) operands.push_back(plain_operand("c", to_word(facts.d_dtype), "added, times beta"));
+  if (facts.bias == Bias::column)
+    operands.push_back(plain_operand("bias", to_word(facts.d_dtype), "added to every row"));
+  if (!launch.has_tensor_scales) return;
+  for (const char* const name : {"scale_a", "scale_b", "scale_b2"})
+    if (facts.gate == Gate::dual || std::string_view(name) != "scale_b2")
+      operands.push_back(plain_operand(name, "f32", "factor of alpha if not null"));
+}
+
+}  // namespace tessera

@@ -1,0 +1,27 @@
+// What messages, names and generated code say of a product, in every family of kernels that has gates and groups.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "generator/products/gemm_launch.h"
+#include "tessera/plan.h"
+
+namespace tessera {
+
+/// ", contiguous groups, gate and up by 8": what stands beside the types in a message.
+std::string gate_and_groups_text(const ProductFacts& facts);
+/// "_contiguous_gated8", in a kernel's name.
+std::string gate_and_groups_name(const ProductFacts& facts);
+/// "_c_bias_relu", likewise.
+std::string addends_name(const ProductFacts& facts);
+
+/// The body's arguments in generated code: gemm/product_params.cuh. What a kernel has no parameter for is never read:
+/// another map, or null.
+std::string product_arguments(const GemmLaunch& launch);
+
+/// Operands beside a, b, their scales and d: groups, c, bias, factors.
+void add_groups_operand(const ProductFacts& facts, std::vector<OperandPlan>& operands);
+void add_addend_operands(const GemmLaunch& launch, std::vector<OperandPlan>& operands);
+
+}  // namespace tessera
