@@ -91,8 +91,9 @@ GemmMmaCost gemm_mma_cost(const Config& c, const Gemm& problem) {
   const double tiles = ceil_of(is_contiguous ? m / l : m, tile_m) * ceil_of(n, tile_n) * l;
   const double rounds = ceil_of(tiles, std::floor(rates.device.sms / parts));
   const double computed = rounds * tile;
-  const double rows = is_contiguous ? m : m * l, element_bytes = gemm_mma::element_bits(c) / 8.0;
-  const double bytes = (rows + products * n * l) * k * element_bytes +
+  const double rows = is_contiguous ? m : m * l;
+  const double a_bytes = operand_bits(gemm_mma::a_type(c)) / 8.0, b_bytes = operand_bits(gemm_mma::b_type(c)) / 8.0;
+  const double bytes = (rows * a_bytes + products * n * l * b_bytes) * k +
                        rows * n * dtype_bytes(c.facts.d_dtype) / (c.facts.gate == Gate::interleaved ? 2 : 1);
   const double memory = bytes / rates.memory_bytes_per_cycle;
 

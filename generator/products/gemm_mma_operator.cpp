@@ -217,7 +217,7 @@ std::string GemmMmaOperator::explain(const Config& config, const Verdict& verdic
     case Rule::operand_type:
       return fmt::format(
           "a is {}, b is {}: both must be bf16, f16, nvfp4 or mxfp4, or each e4m3 or e5m2, or each s8 or u8, or each "
-          "mxfp8 (mma.sync kernels)",
+          "mxfp8 or mxfp4 (mma.sync kernels)",
           to_word(config.facts.a_type), to_word(config.facts.b_type));
     case Rule::output_type:
       return fmt::format("d is {}: must be f32, bf16 or f16{}", to_word(config.facts.d_dtype),
@@ -332,7 +332,7 @@ void add_operands(const Config& c, Plan& plan) {
 
 std::string kind_name(const Config& c) {
   if (c.facts.a_type == OperandType::nvfp4) return "mma.mxf4nvf4";
-  if (gemm_mma::is_scaled(c)) return c.facts.a_type == OperandType::mxfp4 ? "mma.mxf4" : "mma.mxf8f6f4";
+  if (gemm_mma::is_scaled(c)) return gemm_mma::element_bits(c) == 4 ? "mma.mxf4" : "mma.mxf8f6f4";
   return gemm_mma::element_bits(c) == 16 ? "mma.f16" : gemm_mma::is_integer(c) ? "mma.i8" : "mma.f8";
 }
 
@@ -375,8 +375,8 @@ GemmLaunch launch_of(const Config& config) {
                     .cluster_size = config.split_k,
                     .threads = gemm_mma::num_threads(config),
                     .smem_bytes = gemm_mma::smem_layout(config).total_bytes,
-                    .a = {.box = std::move(a_box)},
-                    .b = {.box = std::move(b_box)},
+                    .a = {.box = std::move(a_box), .is_padded = gemm_mma::is_padded(config, config.facts.a_type)},
+                    .b = {.box = std::move(b_box), .is_padded = gemm_mma::is_padded(config, config.facts.b_type)},
                     .has_d_map = false,
                     .has_tensor_scales = gemm_mma::has_tensor_scales(config),
                     .pitch_remedy = "pad the rows of {}, which need not be dense"};

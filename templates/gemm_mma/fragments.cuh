@@ -21,6 +21,7 @@ inline constexpr int kBlockBytes = kBlock * kStepBytes;
 template <Config C, bool kIsA>
 struct Operand {
   static constexpr bool kIsMnMajor = (kIsA ? a_layout(C) : b_layout(C)) == Layout::mn_major;
+  static constexpr bool kIsPadded = is_padded(C, kIsA ? a_type(C) : b_type(C));
   static constexpr int kRows = kIsA ? warp_m(C) : warp_n(C);
   static constexpr bool kIsHalf = kRows < kBlock;  // B of eight columns: two of the four matrices
   static constexpr int kBlocks = kIsHalf ? 1 : kRows / kBlock;
@@ -62,6 +63,16 @@ struct Operand {
         const unsigned address =
             (at ^ (i % kBlocksOfPanel * 32)) + of_product + i / kBlocksOfPanel * panel_bytes(C) + step * kBlockBytes;
         ptx::ldmatrix_x4_trans(address, fragments[j]);
+      } else if constexpr (kIsPadded) {
+        const unsigned address = (at ^ (step * 32)) + of_product + i * kBlockBytes;
+        if constexpr (kIsHalf) {
+          ptx::ldmatrix_x2_b4(address, fragments[j][0], fragments[j][1]);
+        } else {
+          ptx::ldmatrix_x4_b4(address, fragments[j]);
+        }
+        // The instruction takes e2m1 from bits 2 to 5 of a byte.
+#pragma unroll
+        for (int v = 0; v < (kIsHalf ? 2 : 4); ++v) fragments[j][v] <<= 2;
       } else if constexpr (kIsHalf) {
         ptx::ldmatrix_x2(at ^ (step * 32), fragments[j][0], fragments[j][1]);
       } else {

@@ -63,7 +63,8 @@ __device__ __forceinline__ void produce(const gemm::ProductParams& p, unsigned s
     for (int step = steps.begin; step < steps.end; ++step) {
       const unsigned full = barriers.full[ring.slot];
       ptx::mbarrier_wait_parity(common::empty_behind<C.stages>(full), ring.parity ^ 1);
-      ptx::mbarrier_arrive_expect_tx(full, a_slot_bytes(C) + b_slot_bytes(C) + sfa_slot_bytes(C) + sfb_slot_bytes(C));
+      ptx::mbarrier_arrive_expect_tx(full,
+                                     a_copied_bytes(C) + b_copied_bytes(C) + sfa_slot_bytes(C) + sfb_slot_bytes(C));
       load_operand<C, a_layout(C), C.tile_m>(p.a, smem + kLayout.a.offset + ring.slot * a_slot_bytes(C), full,
                                              tile.a_row, step * tile_k(C), tile.a_matrix);
 #pragma unroll

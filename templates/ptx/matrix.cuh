@@ -28,4 +28,20 @@ __device__ __forceinline__ void ldmatrix_x2(unsigned address, unsigned& r0, unsi
                : "memory");
 }
 
+// PTX ISA "ldmatrix", PTX 8.6, sm_100a, sm_120a. Four matrices of 8 x 16 values of 4 bits, whose rows are 8 bytes and
+// as many of padding: each value gets a byte, in its low bits, so that a row is 16 bytes as above.
+__device__ __forceinline__ void ldmatrix_x4_b4(unsigned address, unsigned (&r)[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n16.x4.shared::cta.b8x16.b4x16_p64 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+// Two matrices: lanes 0 to 15 give the addresses.
+__device__ __forceinline__ void ldmatrix_x2_b4(unsigned address, unsigned& r0, unsigned& r1) {
+  asm volatile("ldmatrix.sync.aligned.m8n16.x2.shared::cta.b8x16.b4x16_p64 {%0, %1}, [%2];"
+               : "=r"(r0), "=r"(r1)
+               : "r"(address)
+               : "memory");
+}
+
 }  // namespace tessera::ptx

@@ -70,5 +70,46 @@ requires(kA == OperandType::mxfp8_e5m2 && kB == OperandType::mxfp8_e5m2) __devic
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(sfa), "r"(sfb), "n"(kByte), "n"(kThreadOfA),
         "n"(kThreadOfB));
 }
+// The same beside e2m1, which stands in bits 2 to 5 of a byte.
+template <OperandType kA, OperandType kB, int kByte, int kThreadOfA, int kThreadOfB>
+requires(kA == OperandType::mxfp8_e4m3 && kB == OperandType::mxfp4) __device__ __forceinline__
+    void mma_block_scale(float* d, const unsigned (&a)[4], unsigned b0, unsigned b1, unsigned sfa, unsigned sfb) {
+  asm volatile(
+      "mma.sync.aligned.kind::mxf8f6f4.block_scale.scale_vec::1X.m16n8k32.row.col.f32.e4m3.e2m1.f32.ue8m0 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3}, {%10}, {%12, %13}, {%11}, {%12, %14};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(sfa), "r"(sfb), "n"(kByte), "n"(kThreadOfA),
+        "n"(kThreadOfB));
+}
+template <OperandType kA, OperandType kB, int kByte, int kThreadOfA, int kThreadOfB>
+requires(kA == OperandType::mxfp8_e5m2 && kB == OperandType::mxfp4) __device__ __forceinline__
+    void mma_block_scale(float* d, const unsigned (&a)[4], unsigned b0, unsigned b1, unsigned sfa, unsigned sfb) {
+  asm volatile(
+      "mma.sync.aligned.kind::mxf8f6f4.block_scale.scale_vec::1X.m16n8k32.row.col.f32.e5m2.e2m1.f32.ue8m0 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3}, {%10}, {%12, %13}, {%11}, {%12, %14};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(sfa), "r"(sfb), "n"(kByte), "n"(kThreadOfA),
+        "n"(kThreadOfB));
+}
+template <OperandType kA, OperandType kB, int kByte, int kThreadOfA, int kThreadOfB>
+requires(kA == OperandType::mxfp4 && kB == OperandType::mxfp8_e4m3) __device__ __forceinline__
+    void mma_block_scale(float* d, const unsigned (&a)[4], unsigned b0, unsigned b1, unsigned sfa, unsigned sfb) {
+  asm volatile(
+      "mma.sync.aligned.kind::mxf8f6f4.block_scale.scale_vec::1X.m16n8k32.row.col.f32.e2m1.e4m3.f32.ue8m0 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3}, {%10}, {%12, %13}, {%11}, {%12, %14};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(sfa), "r"(sfb), "n"(kByte), "n"(kThreadOfA),
+        "n"(kThreadOfB));
+}
+template <OperandType kA, OperandType kB, int kByte, int kThreadOfA, int kThreadOfB>
+requires(kA == OperandType::mxfp4 && kB == OperandType::mxfp8_e5m2) __device__ __forceinline__
+    void mma_block_scale(float* d, const unsigned (&a)[4], unsigned b0, unsigned b1, unsigned sfa, unsigned sfb) {
+  asm volatile(
+      "mma.sync.aligned.kind::mxf8f6f4.block_scale.scale_vec::1X.m16n8k32.row.col.f32.e2m1.e5m2.f32.ue8m0 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3}, {%10}, {%12, %13}, {%11}, {%12, %14};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(sfa), "r"(sfb), "n"(kByte), "n"(kThreadOfA),
+        "n"(kThreadOfB));
+}
 
 }  // namespace tessera::ptx

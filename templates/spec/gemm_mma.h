@@ -9,7 +9,8 @@
 // s8 and u8 are s32: they become fp32 (one rounding), or D has them as they are. D has 16 or 32 bits. Hopper has no
 // such instruction for e4m3 and e5m2: there the assembler widens them. nvfp4, mxfp4 and mxfp8 are for sm_120 and sm_121
 // alone: an element is its value times the scale of its block, scales come in tiles of 128 rows by 4 blocks, and a
-// thread reads them from shared memory as the instruction wants them (scales.cuh).
+// thread reads them from shared memory as the instruction wants them (scales.cuh). mxfp4 beside mxfp8 is unpacked on
+// its way: TMA gives 16 values 16 bytes, ldmatrix each value a byte.
 //
 // A CTA takes tiles of tile_m x tile_n and walks along K in steps of 128 bytes. Warp 0 (load) fills a ring of `stages`
 // slots by TMA. The warps of the other warpgroups (consumer) have warp_m x warp_n of a tile each: 64 x 64 where tiles
@@ -33,6 +34,7 @@
 //
 // Tensor maps: rank 3, interleave none, element strides 1, zero fill, 128-byte swizzle:
 //   a, b      dims {k, rows, l} (K-major) or {rows, k, l}, rows being m or n, each at least 1; boxes a_box, b_box
+//             mxfp4 beside mxfp8: k is rounded up to 128 here, and what lies behind k in a row may be anything
 //   sfa, sfb  block-scaled types only: u16, dims {256, tiles along k, l * tiles along rows}, no swizzle, box scale_box
 //
 // Entry parameters, in this order (with swap_ab b before a, sfb before sfa, n before m):
@@ -123,7 +125,12 @@ TESSERA_HD constexpr Layout b_layout(const Config& c) { return is_swapped(c) ? c
 TESSERA_HD constexpr DType a_dtype(const Config& c) { return element_type(a_type(c)); }
 TESSERA_HD constexpr DType b_dtype(const Config& c) { return element_type(b_type(c)); }
 TESSERA_HD constexpr bool is_scaled(const Config& c) { return is_block_scaled(c.facts.a_type); }
-TESSERA_HD constexpr int element_bits(const Config& c) { return operand_bits(c.facts.a_type); }
+// Of a value in shared memory: an mxfp4 one has a byte beside mxfp8.
+TESSERA_HD constexpr int element_bits(const Config& c) {
+  const int a = operand_bits(c.facts.a_type), b = operand_bits(c.facts.b_type);
+  return a < b ? b : a;
+}
+TESSERA_HD constexpr bool is_padded(const Config& c, OperandType type) { return operand_bits(type) < element_bits(c); }
 TESSERA_HD constexpr bool is_integer(DType dtype) { return dtype == DType::s8 || dtype == DType::u8; }
 TESSERA_HD constexpr bool is_integer(const Config& c) { return tessera::is_integer(c.facts.a_type); }
 // Whether D has the sums of integers as they are.
@@ -181,6 +188,10 @@ TESSERA_HD constexpr int panel_bytes(const Config& c) { return tile_k(c) * kStep
 TESSERA_HD constexpr int a_slot_bytes(const Config& c) { return c.tile_m * kStepBytes; }
 TESSERA_HD constexpr int b_bytes(const Config& c) { return c.tile_n * kStepBytes; }  // of one product
 TESSERA_HD constexpr int b_slot_bytes(const Config& c) { return products(c) * b_bytes(c); }
+
+// Bytes that a slot's copies count at its barrier: those that they read.
+TESSERA_HD constexpr int a_copied_bytes(const Config& c) { return a_slot_bytes(c) / (is_padded(c, a_type(c)) ? 2 : 1); }
+TESSERA_HD constexpr int b_copied_bytes(const Config& c) { return b_slot_bytes(c) / (is_padded(c, b_type(c)) ? 2 : 1); }
 
 // Scales: elements of a block, tiles of 4 blocks in a step, tiles of 128 rows that a tile's rows may touch.
 TESSERA_HD constexpr int scale_block(const Config& c) {
@@ -251,8 +262,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
   const bool is_16_bit = (a == OperandType::f16 || a == OperandType::bf16) && b == a;
   const bool is_fp8 = is_plain && gemm::is_8_bit(a_dtype(c)) && gemm::is_8_bit(b_dtype(c));
   const bool is_int8 = is_plain && is_integer(a_dtype(c)) && is_integer(b_dtype(c));
-  const bool is_of_blocks =
-      (a == OperandType::nvfp4 && b == a) || (a == OperandType::mxfp4 && b == a) || (is_mxfp8(a) && is_mxfp8(b));
+  const auto is_mx = [](OperandType type) { return is_mxfp8(type) || type == OperandType::mxfp4; };
+  const bool is_of_blocks = (a == OperandType::nvfp4 && b == a) || (is_mx(a) && is_mx(b));
   if (!is_16_bit && !is_fp8 && !is_int8 && !is_of_blocks)
     return {Rule::operand_type, operand_bits(a) + operand_bits(b), 32};
   const bool is_float =

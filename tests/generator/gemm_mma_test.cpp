@@ -230,6 +230,10 @@ TEST_CASE("mma products: block-scaled types bring their scales along") {
   CHECK(plan.mma_kind == "mma.mxf4nvf4");
   CHECK(plan.launch.tensor_maps.size() == 4);
   CHECK(::plan({{"arch", "sm_121f"}, {"dtype", "mxfp4"}}).mma_kind == "mma.mxf4");
+  const Config mixed = config({{"dtype", "mxfp8_e4m3"}, {"b_dtype", "mxfp4"}});
+  CHECK(gemm_mma::tile_k(mixed) == 128);
+  CHECK(gemm_mma::b_copied_bytes(mixed) * 2 == gemm_mma::b_slot_bytes(mixed));
+  CHECK(::plan({{"arch", "sm_121f"}, {"dtype", "mxfp4"}, {"b_dtype", "mxfp8_e5m2"}}).mma_kind == "mma.mxf8f6f4");
   CHECK(::plan({{"arch", "sm_120f"}, {"dtype", "mxfp8_e5m2"}}).mma_kind == "mma.mxf8f6f4");
 }
 
@@ -251,13 +255,13 @@ TEST_CASE("mma products: more work never takes less time, by the model") {
 TEST_CASE("mma products: every rule says value, bound and remedy") {
   const std::string tile = "gemm bf16, tile 128x256, 2 stages: ";
   const std::string types =
-      ": both must be bf16, f16, nvfp4 or mxfp4, or each e4m3 or e5m2, or each s8 or u8, or each mxfp8 (mma.sync "
-      "kernels)";
+      ": both must be bf16, f16, nvfp4 or mxfp4, or each e4m3 or e5m2, or each s8 or u8, or each mxfp8 or mxfp4 "
+      "(mma.sync kernels)";
   CHECK(refusal(on_120({{"dtype", "e4m3"}, {"b_dtype", "s8"}})) == "gemm e4m3 x s8: a is e4m3, b is s8" + types);
   CHECK(refusal(on_120({{"dtype", "tf32"}})) == "gemm tf32: a is tf32, b is tf32" + types);
   CHECK(refusal(on_120({{"b_dtype", "f16"}})) == "gemm bf16 x f16: a is bf16, b is f16" + types);
-  CHECK(refusal(on_120({{"dtype", "mxfp8_e4m3"}, {"b_dtype", "mxfp4"}})) ==
-        "gemm mxfp8_e4m3 x mxfp4: a is mxfp8_e4m3, b is mxfp4" + types);
+  CHECK(refusal(on_120({{"dtype", "mxfp8_e4m3"}, {"b_dtype", "nvfp4"}})) ==
+        "gemm mxfp8_e4m3 x nvfp4: a is mxfp8_e4m3, b is nvfp4" + types);
   CHECK(refusal({{"mma_kind", "mma.f16"}, {"dtype", "nvfp4"}}) ==
         "gemm nvfp4: mma.sync has block scales on sm_120 and sm_121 with suffix a or f, not on sm_90a");
   CHECK(

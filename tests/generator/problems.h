@@ -80,7 +80,8 @@ inline void add_mma_products(std::vector<Problem>& problems) {
         add({{"dtype", a}, {"b_dtype", b}, {"d_dtype", d_dtype}});
   for (const auto& [a, b] :
        {std::pair("nvfp4", "nvfp4"), std::pair("mxfp4", "mxfp4"), std::pair("mxfp8_e4m3", "mxfp8_e4m3"),
-        std::pair("mxfp8_e4m3", "mxfp8_e5m2"), std::pair("mxfp8_e5m2", "mxfp8_e5m2")})
+        std::pair("mxfp8_e4m3", "mxfp8_e5m2"), std::pair("mxfp8_e5m2", "mxfp8_e5m2"), std::pair("mxfp8_e4m3", "mxfp4"),
+        std::pair("mxfp4", "mxfp8_e5m2")})
     for (const char* const arch : {"sm_120a", "sm_121f"})
       problems.push_back(problem_of("gemm", {{"arch", arch}, {"dtype", a}, {"b_dtype", b}}));
   // Gates, groups, and few rows: transposed, k in parts.
