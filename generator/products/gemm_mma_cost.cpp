@@ -33,6 +33,7 @@ constexpr double kStepCycles = 40;          // barriers of a step, which another
 constexpr double kAloneStepCycles = 120;    // and where there is no other
 constexpr double kTileCycles = 1000;        // first slot, walk, last products
 constexpr double kClusterCycles = 1500;     // two barriers of a cluster, and the way to another CTA's memory
+constexpr double kStartCycles = 2500;       // of a CTA that is not persistent: barriers, maps, a ring that is empty
 constexpr double kFetchBytesPerCycle = 16;  // of partial sums, one multiprocessor
 constexpr double kStoreBytesPerCycle = 32;
 constexpr double kLaunchCycles = 5000;
@@ -47,6 +48,10 @@ double factor_of(const Rates& rates, const Config& c) {
   if (gemm_mma::element_bits(c) == 4) return rates.four_bit_factor;
   if (gemm_mma::is_scaled(c)) return rates.mx8_factor;
   return gemm_mma::is_integer(c) ? rates.int8_factor : rates.fp8_factor;
+}
+
+double bytes_of_d(const Config& c) {
+  return gemm_mma::is_quantized(c) ? value_bits(block_format(c.facts.d_format)) / 8.0 : dtype_bytes(c.facts.d_dtype);
 }
 
 double smooth_max(std::initializer_list<double> values) {
@@ -77,12 +82,12 @@ GemmMmaCost gemm_mma_cost(const Config& c, const Gemm& problem) {
                       smooth_max({tensor, (slot_bytes + fetched) / kSmemBytesPerCycle,
                                   slot_bytes / rates.l2_bytes_per_cycle, kSlotCycles / c.stages});
   const double parts = c.split_k;
-  const double stored =
-      tile_m * gemm_mma::columns_of_d(c, c.tile_n) * dtype_bytes(c.facts.d_dtype) / parts / kStoreBytesPerCycle;
+  const double stored = tile_m * gemm_mma::columns_of_d(c, c.tile_n) * bytes_of_d(c) / parts / kStoreBytesPerCycle;
   // Each CTA writes its sums, and fetches its share of everyone's: as many bytes again.
-  const double added = c.split_k == 1 ? 0
-                                      : kClusterCycles + tile_m * gemm_mma::sum_columns(c) * 4 *
-                                                             (1 / kSmemBytesPerCycle + 1 / kFetchBytesPerCycle);
+  const double added =
+      c.split_k == 1 ? 0
+                     : kStartCycles + kClusterCycles +
+                           tile_m * gemm_mma::sum_columns(c) * 4 * (1 / kSmemBytesPerCycle + 1 / kFetchBytesPerCycle);
   const double steps = ceil_of(ceil_of(k, gemm_mma::tile_k(c)), parts);
   const double tile = steps * step + stored + added + kTileCycles;
 
@@ -94,7 +99,7 @@ GemmMmaCost gemm_mma_cost(const Config& c, const Gemm& problem) {
   const double rows = is_contiguous ? m : m * l;
   const double a_bytes = operand_bits(gemm_mma::a_type(c)) / 8.0, b_bytes = operand_bits(gemm_mma::b_type(c)) / 8.0;
   const double bytes = (rows * a_bytes + products * n * l * b_bytes) * k +
-                       rows * n * dtype_bytes(c.facts.d_dtype) / (c.facts.gate == Gate::interleaved ? 2 : 1);
+                       rows * n * bytes_of_d(c) / (c.facts.gate == Gate::interleaved ? 2 : 1);
   const double memory = bytes / rates.memory_bytes_per_cycle;
 
   GemmMmaCost cost;

@@ -33,7 +33,7 @@ constexpr std::pair<int, int> kTiles[] = {{128, 256}, {256, 128}, {128, 128}, {6
                                           {32, 64},   {16, 256},  {16, 128},  {16, 64}};
 constexpr std::pair<int, int> kSwappedTiles[] = {{128, 8}, {64, 8}, {128, 16}, {64, 16}, {128, 32}, {64, 32}};
 constexpr int kParts[] = {2, 4, 8};
-constexpr int kMostSplitExtent = 64;  // of the lesser side of a tile whose K is split: others are many enough
+constexpr int kMostFewRows = 64;  // of a tile whose K is split, or of D transposed
 
 // Of the product: rows of D first.
 std::pair<int, int> tile_of(const Config& c) {
@@ -111,6 +111,11 @@ void GemmMmaOperator::require_facts(const Gemm& problem) {
         fmt::format("gemm {}: scales in the plain form, tiles needed (of 128 rows by 4 blocks): convert them with "
                     "convert_scales, to = tile",
                     types_text(c)));
+  if (gemm_mma::is_quantized(c) && problem.arch.compute_major() != 12)
+    throw Error(ErrorKind::unsupported,
+                fmt::format("gemm {}: d of {} has kernels for sm_120 and sm_121 with suffix a or f (mma.sync), and for "
+                            "sm_100 and sm_103 (tcgen05), none for {}",
+                            types_text(c), to_word(c.facts.d_format), problem.arch.to_string()));
   if (problem.interleave.value_or(1) != 1 && problem.gate != Gate::interleaved)
     throw Error(ErrorKind::unsupported, fmt::format("gemm: interleave = {} with gate = {}: it is for interleaved gates",
                                                     *problem.interleave, to_word(problem.gate)));
@@ -142,14 +147,17 @@ std::vector<Config> GemmMmaOperator::candidates(const Gemm& p) {
   std::vector<Config> list;
   const bool is_grouped = p.grouping != Grouping::none;
   const auto add = [&](SwapAb swap_ab, std::pair<int, int> tile) {
-    list.push_back(completed(p, swap_ab, tile, 1));
-    if (p.split_k || is_grouped || std::min(tile.first, tile.second) > kMostSplitExtent) return;
+    const Config whole = completed(p, swap_ab, tile, 1);
+    // D of many rows is not made transposed, unless that is asked for.
+    if (swap_ab == SwapAb::on && !p.swap_ab && whole.tile_n > kMostFewRows) return;
+    list.push_back(whole);
+    if (p.split_k || is_grouped || std::min(whole.tile_m, whole.tile_n) > kMostFewRows) return;
     for (const int parts : kParts) list.push_back(completed(p, swap_ab, tile, parts));
   };
   if (p.swap_ab != SwapAb::on)
     for (const auto& tile : kTiles) add(SwapAb::off, tile);
-  // D of a gate or of groups is not made transposed, unless that is asked for: and then refused.
-  const bool is_as_it_is = is_grouped || p.gate != Gate::none;
+  // Nor D of a gate, of groups or of blocks, where it is refused.
+  const bool is_as_it_is = is_grouped || p.gate != Gate::none || p.d_format;
   if (p.swap_ab == SwapAb::on || (!p.swap_ab && !is_as_it_is))
     for (const auto& tile : kSwappedTiles) add(SwapAb::on, tile);
   return has_family(p.arch, MmaFamily::wgmma) && gemm::is_8_bit(p.dtype) ? without_spills(std::move(list)) : list;
@@ -212,16 +220,21 @@ std::string GemmMmaOperator::explain(const Config& config, const Verdict& verdic
   switch (verdict.rule) {
     case Rule::ok:
       break;
-    case Rule::block_scaled_output:
-      return "a block-scaled d has kernels for sm_100 and sm_103 alone (tcgen05)";
+    case Rule::swap_of_blocks:
+      return "swap_ab on with a block-scaled d, off allowed: blocks are columns of the instruction";
+    case Rule::part_of_block:
+      return fmt::format(
+          "{} columns of d a warp, a multiple of {} needed (the block that shares a scale): take a tile of "
+          "128 x 256 sums",
+          found, bound);
     case Rule::operand_type:
       return fmt::format(
           "a is {}, b is {}: both must be bf16, f16, nvfp4 or mxfp4, or each e4m3 or e5m2, or each s8 or u8, or each "
           "mxfp8 or mxfp4 (mma.sync kernels)",
           to_word(config.facts.a_type), to_word(config.facts.b_type));
     case Rule::output_type:
-      return fmt::format("d is {}: must be f32, bf16 or f16{}", to_word(config.facts.d_dtype),
-                         gemm_mma::is_integer(config) ? ", or s32" : "");
+      return fmt::format("d is {}: must be f32, bf16, f16{} or a block-scaled format", to_word(config.facts.d_dtype),
+                         gemm_mma::is_integer(config) ? ", s32" : "");
     case Rule::finished_sums:
       return "d is s32 with c, bias, an activation or a gate: sums of integers are stored as they are; take d of type "
              "f32, bf16 or f16";
@@ -285,7 +298,8 @@ std::string GemmMmaOperator::explain(const Config& config, const Verdict& verdic
 std::string GemmMmaOperator::kernel_name(Arch arch, const Config& c) {
   const ProductFacts& facts = c.facts;
   const auto [rows, columns] = tile_of(c);
-  const std::string_view a = to_word(facts.a_type), b = to_word(facts.b_type), d = to_word(facts.d_dtype);
+  const std::string_view a = to_word(facts.a_type), b = to_word(facts.b_type),
+                         d = gemm_mma::is_quantized(c) ? to_word(facts.d_format) : to_word(facts.d_dtype);
   std::string name = fmt::format("tessera_gemm_mma_{}_{}", arch_name(arch.to_string()), a);
   if (b != a) name += fmt::format("_{}", b);
   name += gate_and_groups_name(facts);
@@ -327,7 +341,11 @@ void add_operands(const Config& c, Plan& plan) {
     }
   }
   add_groups_operand(facts, plan.operands);
-  plan.operands.push_back(plain_operand("d", to_word(facts.d_dtype), "D, stored from registers"));
+  if (gemm_mma::is_quantized(c)) {
+    add_quantized_operands(block_format(facts.d_format), plan.operands);
+  } else {
+    plan.operands.push_back(plain_operand("d", to_word(facts.d_dtype), "D, stored from registers"));
+  }
 }
 
 std::string kind_name(const Config& c) {

@@ -313,10 +313,7 @@ void add_operands(const Config& c, Plan& plan) {
   }
   add_groups_operand(c.facts, plan.operands);
   if (gemm_tcgen05::is_quantized(c)) {
-    const BlockFormat format = block_format(c.facts.d_format);
-    plan.operands.push_back(scaled_operand("d", format, ScaleForm::tile, "D, quantised in registers"));
-    plan.operands.push_back(scale_operand("sfd", format, "of d, tiles"));
-    if (format == BlockFormat::nvfp4) plan.operands.push_back(plain_operand("scale_d", "f32", "factor of d's scales"));
+    add_quantized_operands(block_format(c.facts.d_format), plan.operands);
   } else {
     plan.operands.push_back({.name = "d",
                              .dtype = std::string(to_word(c.facts.d_dtype)),

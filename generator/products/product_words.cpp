@@ -49,6 +49,12 @@ std::string product_arguments(const GemmLaunch& launch) {
       has_c ? "ldc, c_stride_l" : "0, 0", facts.d_dtype == DType::s32 ? "1.0f" : "alpha", has_c ? "beta" : "0.0f");
 }
 
+void add_quantized_operands(BlockFormat format, std::vector<OperandPlan>& operands) {
+  operands.push_back(scaled_operand("d", format, ScaleForm::tile, "D, quantised in registers"));
+  operands.push_back(scale_operand("sfd", format, "of d, tiles"));
+  if (format == BlockFormat::nvfp4) operands.push_back(plain_operand("scale_d", "f32", "factor of d's scales"));
+}
+
 void add_groups_operand(const ProductFacts& facts, std::vector<OperandPlan>& operands) {
   if (facts.grouping != Grouping::none)
     operands.push_back(plain_operand(

@@ -21,6 +21,8 @@ std::string addends_name(const ProductFacts& facts);
 std::string product_arguments(const GemmLaunch& launch);
 
 /// Operands beside a, b, their scales and d: groups, c, bias, factors.
+/// A block-scaled d, its scales and their factor.
+void add_quantized_operands(BlockFormat format, std::vector<OperandPlan>& operands);
 void add_groups_operand(const ProductFacts& facts, std::vector<OperandPlan>& operands);
 void add_addend_operands(const GemmLaunch& launch, std::vector<OperandPlan>& operands);
 

@@ -19,6 +19,7 @@
 #include "gemm/finish.cuh"
 #include "gemm/product_params.cuh"
 #include "gemm/product_walk.cuh"
+#include "gemm/quantizer.cuh"
 #include "ptx/global.cuh"
 #include "ptx/math.cuh"
 #include "spec/gemm_mma.h"
@@ -216,6 +217,26 @@ struct Epilogue {
     }
   }
 
+  // A row's blocks: those of a quad's threads in turn, each of which is handed all of its own by the others.
+  __device__ __forceinline__ void store_blocks(const Value (&values)[kGroups][4], const gemm::WalkedTile& tile,
+                                               int half, int row, int column) const {
+    constexpr int kBlockOfD = block_elements(block_format(C.facts.d_format));
+    const gemm::Quantizer<C.facts.d_format, C.tile_m, kBlockOfD> quantizer{p, columns_d};
+    float row_of_d[kGroups][2];
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) finish(row_of_d[g], values[g], tile, half, row, column + 8 * g);
+    // c may lie where values go: the others of the quad have read it.
+    if constexpr (C.facts.c == Addend::matrix) __syncwarp();
+#pragma unroll
+    for (int b = 0; b < kGroups * 8 / kBlockOfD; ++b) {
+      float block[kBlockOfD];
+#pragma unroll
+      for (int i = 0; i < kBlockOfD; ++i)
+        block[i] = __shfl_sync(0xffffffff, row_of_d[(b * kBlockOfD + i) / 8][i % 2], (lane & ~3) | i % 8 / 2);
+      if (lane % 4 == b % 4) quantizer.store(block, tile, row - tile.a_row, column + b * kBlockOfD);
+    }
+  }
+
   // kTogether groups from `first` on, of the thread's row `half` of two.
   __device__ __forceinline__ void store_groups(const Value (&values)[kGroups][4], int first,
                                                const gemm::WalkedTile& tile, int half, int row, int column) const {
@@ -259,7 +280,9 @@ struct Epilogue {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = first_row + lane / 4 + 8 * half;
-      if constexpr (is_swapped(C)) {
+      if constexpr (is_quantized(C)) {
+        store_blocks(values, tile, half, row, column);
+      } else if constexpr (is_swapped(C)) {
         store_transposed(values[0], tile, half, row, column);
       } else {
 #pragma unroll

@@ -120,7 +120,7 @@ __device__ __forceinline__ void store(const Params& p, unsigned smem, unsigned t
   common::RingPosition<C.accumulators> sums;
   constexpr int kPanel = panel_columns(C);
   const int first_column = schedule.k_part() * stored_columns(C);
-  const typename QuantizerOf<C>::type quantizer{p};
+  const typename QuantizerOf<C>::type quantizer{p, columns_of_d(C, p.n)};
 #pragma unroll 1
   for (; schedule.has_tile(); schedule.advance()) {
     const Tile tile = schedule.tile();

@@ -4,13 +4,13 @@
 //
 //   d[i, m, n] = activation(alpha * scale_a * scale_b * sum_k a[i, m, k] * b[i, n, k] + beta * c[i, m, n] + bias[n])
 //
-// for i < l, with the layouts and strides of spec/gemm.h; or with a gate, or for groups of rows with a B each, as
-// spec/gemm_tcgen05.h has both. Sums of 16-bit types and of e4m3 and e5m2 are fp32, those of
-// s8 and u8 are s32: they become fp32 (one rounding), or D has them as they are. D has 16 or 32 bits. Hopper has no
-// such instruction for e4m3 and e5m2: there the assembler widens them. nvfp4, mxfp4 and mxfp8 are for sm_120 and sm_121
-// alone: an element is its value times the scale of its block, scales come in tiles of 128 rows by 4 blocks, and a
-// thread reads them from shared memory as the instruction wants them (scales.cuh). mxfp4 beside mxfp8 is unpacked on
-// its way: TMA gives 16 values 16 bytes, ldmatrix each value a byte.
+// for i < l, with the layouts and strides of spec/gemm.h; or with a gate, or for groups of rows with a B each, or to a
+// block-scaled D, as spec/gemm_tcgen05.h has all three. Sums of 16-bit types and of e4m3 and e5m2 are fp32, those of
+// s8 and u8 are s32: they become fp32 (one rounding), or D has them as they are. D has 16 or 32 bits, or is
+// block-scaled. Hopper has no such instruction for e4m3 and e5m2: there the assembler widens them. nvfp4, mxfp4 and
+// mxfp8 are for sm_120 and sm_121 alone: an element is its value times the scale of its block, scales come in tiles of
+// 128 rows by 4 blocks, and a thread reads them from shared memory as the instruction wants them (scales.cuh). mxfp4
+// beside mxfp8 is unpacked on its way: TMA gives 16 values 16 bytes, ldmatrix each value a byte.
 //
 // A CTA takes tiles of tile_m x tile_n and walks along K in steps of 128 bytes. Warp 0 (load) fills a ring of `stages`
 // slots by TMA. The warps of the other warpgroups (consumer) have warp_m x warp_n of a tile each: 64 x 64 where tiles
@@ -39,9 +39,10 @@
 //
 // Entry parameters, in this order (with swap_ab b before a, sfb before sfa, n before m):
 //   const __grid_constant__ TensorMap a, b, b2 (dual only); sfa, sfb (block-scaled types only), sfb2 (both)
-//   d_pointer; int* groups (grouping); c (facts.c only); bias (facts.bias only); float* scale_a, scale_b, scale_b2
-//   (8-bit types whose D is not s32, and nvfp4; the last one with dual; may be null: 1); int m, n (rows of B), k, l;
-//   long long ldd, d_stride_l; long long ldc, c_stride_l (facts.c only); float alpha (D not s32); float beta (c)
+//   d_pointer; int* groups (grouping); sfd (D block-scaled); float* scale_d (nvfp4, may be null); c (facts.c only);
+//   bias (facts.bias only); float* scale_a, scale_b, scale_b2 (8-bit types whose D is not s32, and nvfp4; the last one
+//   with dual; may be null: 1); int m, n (rows of B), k, l; long long ldd, d_stride_l; long long ldc, c_stride_l
+//   (facts.c only); float alpha (D not s32); float beta (c)
 // Launch: grid.x CTAs, one for each SM or for each tile, with a split K a cluster of split_k for each tile; block
 // num_threads(); dynamic shared memory smem_layout().total_bytes.
 #pragma once
@@ -89,7 +90,6 @@ inline constexpr int kLeastColumns = 8;  // N of mma.sync
 // Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
 enum class Rule {
   ok,
-  block_scaled_output,       // 1; 0
   operand_type,              // bits of A's and B's types together; 32
   output_type,               // bytes of D's type; 4
   finished_sums,             // 1; 0
@@ -99,6 +99,8 @@ enum class Rule {
   layout_of_groups,          // 1; 0
   interleave_not_dividing,   // interleave; columns of D that a warp has
   swap_of_gate,              // 1; 0
+  swap_of_blocks,            // 1; 0
+  part_of_block,             // columns of D that a warp has; the block that they must be a multiple of
   swap_of_groups,            // 1; 0
   split_k_of_groups,         // split_k; 1
   tile_m_not_power_of_two,   // tile_m; 16
@@ -131,6 +133,7 @@ TESSERA_HD constexpr int element_bits(const Config& c) {
   return a < b ? b : a;
 }
 TESSERA_HD constexpr bool is_padded(const Config& c, OperandType type) { return operand_bits(type) < element_bits(c); }
+TESSERA_HD constexpr bool is_quantized(const Config& c) { return c.facts.d_format != OutputFormat::plain; }
 TESSERA_HD constexpr bool is_integer(DType dtype) { return dtype == DType::s8 || dtype == DType::u8; }
 TESSERA_HD constexpr bool is_integer(const Config& c) { return tessera::is_integer(c.facts.a_type); }
 // Whether D has the sums of integers as they are.
@@ -257,7 +260,6 @@ TESSERA_HD constexpr bool is_power_of_two(int x) { return x > 0 && (x & (x - 1))
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
   const OperandType a = c.facts.a_type, b = c.facts.b_type;
-  if (c.facts.d_format != OutputFormat::plain) return {Rule::block_scaled_output, 1, 0};
   const bool is_plain = !is_block_scaled(a) && !is_block_scaled(b);
   const bool is_16_bit = (a == OperandType::f16 || a == OperandType::bf16) && b == a;
   const bool is_fp8 = is_plain && gemm::is_8_bit(a_dtype(c)) && gemm::is_8_bit(b_dtype(c));
@@ -307,6 +309,11 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (is_swapped(c) && c.facts.grouping != Grouping::none) return {Rule::swap_of_groups, 1, 0};
   if (c.split_k > 1 && c.facts.grouping != Grouping::none) return {Rule::split_k_of_groups, c.split_k, 1};
   if (const Verdict<Rule> tile = why_invalid_tile(c); !tile.ok()) return tile;
+  if (is_quantized(c)) {
+    if (is_swapped(c)) return {Rule::swap_of_blocks, 1, 0};
+    const int block = block_elements(block_format(c.facts.d_format));
+    if (warp_columns(c) % block != 0) return {Rule::part_of_block, warp_columns(c), block};
+  }
   const bool is_dividing = c.facts.interleave > 0 && warp_columns(c) % c.facts.interleave == 0;
   if (c.facts.gate == Gate::interleaved && !is_dividing)
     return {Rule::interleave_not_dividing, c.facts.interleave, warp_columns(c)};
@@ -325,10 +332,11 @@ TESSERA_HD constexpr int most_stages(Config c) {
   return c.stages;
 }
 
-// Sums in units of 16 rows and some groups of eight columns: those that become whole vectors of D, or with a gate all
-// that a warp has. CTAs that share a K store some units each; one of another warp's, or CTA's, is found by its number.
+// Sums in units of 16 rows and some groups of eight columns: those that become whole vectors of D, or with a gate or a
+// block-scaled D all that a warp has. CTAs that share a K store some units each; one of another warp's, or CTA's, is
+// found by its number.
 TESSERA_HD constexpr int unit_groups(const Config& c) {
-  if (c.facts.gate != Gate::none) return warp_n(c) / 8;
+  if (c.facts.gate != Gate::none || is_quantized(c)) return warp_n(c) / 8;
   if (is_swapped(c) || dtype_bytes(c.facts.d_dtype) != 2) return 1;
   return 4;
 }

@@ -95,7 +95,8 @@ inline void add_mma_products(std::vector<Problem>& problems) {
   for (const char* const dtype : {"nvfp4", "mxfp4", "mxfp8_e5m2"})
     for (const Fields& fields :
          {Fields{{"gate", "dual"}}, Fields{{"gate", "interleaved"}, {"grouping", "contiguous"}},
-          Fields{{"grouping", "masked"}, {"gate", "dual"}, {"m", "16"}}, Fields{{"m", "8"}, {"swap_ab", "on"}}}) {
+          Fields{{"grouping", "masked"}, {"gate", "dual"}, {"m", "16"}}, Fields{{"m", "8"}, {"swap_ab", "on"}},
+          Fields{{"d_dtype", "nvfp4"}, {"gate", "interleaved"}}, Fields{{"d_dtype", "mxfp8_e4m3"}, {"c", "matrix"}}}) {
       Fields all{{"arch", "sm_120a"}, {"dtype", dtype}};
       all.insert(all.end(), fields.begin(), fields.end());
       problems.push_back(problem_of("gemm", all));

@@ -197,6 +197,19 @@ class Sweep {
       for (const DType b_dtype : {DType::e4m3, DType::e5m2})
         for (const DType d : {DType::f32, DType::bf16})
           list.push_back({.dtype = dtype, .b_dtype = b_dtype, .d_dtype = d, .mma_kind = MmaKind::mma_f16});
+    // Few rows: D transposed and as it is, k in parts.
+    for (const DType dtype : {DType::bf16, DType::f16, DType::e4m3})
+      for (const auto& [swap_ab, tile_m] :
+           {std::pair(SwapAb::on, 8), std::pair(SwapAb::on, 32), std::pair(SwapAb::off, 16)})
+        for (const int split_k : {1, 2, 3, 8}) {
+          Gemm p{.dtype = dtype, .mma_kind = MmaKind::mma_f16};
+          p.swap_ab = swap_ab;
+          p.tile_m = tile_m;
+          p.tile_n = 64;
+          p.split_k = split_k;
+          p.c = split_k == 2 ? Addend::matrix : Addend::none;
+          list.push_back(p);
+        }
   }
 
   std::string config(const Gemm& problem) {

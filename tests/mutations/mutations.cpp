@@ -302,7 +302,9 @@ std::vector<Subject> page_subjects(Compiler& compiler) {
           {"fmha arch=sm_100a head_dim=576 head_dim_v=512 v_is_k=on kv_dtype=e4m3 pack_gqa=16",
            {{"batch", 2}, {"heads_q", 16}, {"heads_kv", 1}, {"seqlen_q", 1}, {"seqlen_k", 200}},
            compiler},
-          {"gemm mma_kind=mma.f16 tile_n=64 stages=2", {{"m", 100}, {"n", 136}, {"k", 400}}, compiler}};
+          {"gemm mma_kind=mma.f16 tile_m=256 tile_n=64 split_k=1 swap_ab=off stages=2",
+           {{"m", 100}, {"n", 136}, {"k", 400}},
+           compiler}};
 }
 
 TEST_CASE("each __syncwarp of the templates") {
