@@ -70,7 +70,8 @@ std::vector<std::int64_t> group_rows_of(const RunFlags& flags) {
 
 bool is_tcgen05_product(const Plan& plan) {
   const ProductFacts facts = facts_of(plan);
-  const bool is_plain = facts.gate == Gate::none && facts.grouping == Grouping::none;
+  const bool is_plain =
+      facts.gate == Gate::none && facts.grouping == Grouping::none && facts.d_format == OutputFormat::plain;
   return plan.family == "tcgen05" || (plan.family == "mma" && (operand_bits(facts.a_type) != 16 || !is_plain));
 }
 
