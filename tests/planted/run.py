@@ -236,7 +236,7 @@ def totals(commands, faults, results):
     yield "| class | faults | of them equivalent | caught by `--strict` | by all schedules and races | named as expected |"
     yield "|---|---|---|---|---|---|"
     groups = [(name, lambda fault, name=name: fault["class"] == name) for name in CLASSES]
-    groups += [(arch, lambda fault, arch=arch: arch in commands[fault["run"]]) for arch in ("sm_90a", "sm_100a")]
+    groups += [(arch, lambda fault, arch=arch: arch in commands[fault["run"]]) for arch in ("sm_90a", "sm_100a", "sm_120a")]
     for name, of in [*groups, ("**all**", lambda fault: True)]:
         mine = [fault for fault in faults if of(fault)]
         equal = sum("equivalent" in fault for fault in mine)
