@@ -20,7 +20,7 @@ requires(kA == OperandType::nvfp4) __device__ __forceinline__
 }
 // The same with a scale ue8m0 for 32 along K: two bytes.
 template <OperandType kA, OperandType kB, int kByte, int kThreadOfA, int kThreadOfB>
-requires(kA == OperandType::mxfp4) __device__ __forceinline__
+requires(kA == OperandType::mxfp4 && kB == OperandType::mxfp4) __device__ __forceinline__
     void mma_block_scale(float* d, const unsigned (&a)[4], unsigned b0, unsigned b1, unsigned sfa, unsigned sfb) {
   asm volatile(
       "mma.sync.aligned.kind::mxf4.block_scale.scale_vec::2X.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue8m0 "
