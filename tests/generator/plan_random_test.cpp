@@ -212,7 +212,7 @@ TEST_CASE("counting the kernels of many problems takes microseconds each") {
         planned_kernel(Fmha{.head_dim = 128, .mask = i % 2 == 0 ? Mask::none : Mask::causal, .seqlen_q = i}).size();
   const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   CHECK(bytes > 0);
-  // Two microseconds each in a release build; the bound, a millisecond of processor time, leaves room for sanitizers and
-  // for a processor that is emulated (0.6).
+  // Two microseconds each in a release build; the bound, a millisecond of processor time, leaves room for sanitizers
+  // and for a processor that is emulated (0.6).
   CHECK(seconds < 4);
 }
