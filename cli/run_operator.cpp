@@ -14,6 +14,7 @@ namespace tessera::cli {
 std::unique_ptr<RunOperator> make_run_copy2d();
 std::unique_ptr<RunOperator> make_run_fmha();
 std::unique_ptr<RunOperator> make_run_merge();
+std::unique_ptr<RunOperator> make_run_attention_quantize();
 std::unique_ptr<RunOperator> make_run_gemm();
 std::unique_ptr<RunOperator> make_run_block_scale(std::string_view op);
 
@@ -23,6 +24,7 @@ namespace {
 constexpr RunRow kRows[] = {{"copy2d", make_run_copy2d, "--shape", true},
                             {"fmha", make_run_fmha, "--softmax-scale, --softcap-value, --lengths, --inputs rising"},
                             {"merge", make_run_merge, ""},
+                            {"attention_quantize", make_run_attention_quantize, ""},
                             {"gemm", make_run_gemm, "--alpha, --beta"},
                             {"quantize", [] { return make_run_block_scale("quantize"); }, ""},
                             {"dequantize", [] { return make_run_block_scale("dequantize"); }, ""},

@@ -86,7 +86,8 @@ TEST_CASE("a bundle holds exactly the headers that are included, sorted, each on
     CHECK(provided.count("config.cuh") == 1);
     CHECK(bundle.program.starts_with("/tessera/"));
     CHECK(bundle.arch == arch_of(problem).to_string());
-    CHECK(bundle.entries == std::vector<std::string>{planned_kernel(problem)});
+    CHECK(std::count(bundle.entries.begin(), bundle.entries.end(), planned_kernel(problem)) == 1);
+    CHECK(bundle.entries.size() == make_plan(problem).launch.steps.size());
   }
 }
 

@@ -191,6 +191,8 @@ inline std::vector<Problem> every_fact() {
     for (const DType o_dtype : {DType::f32, DType::f16, DType::bf16})
       for (const Sink sink : {Sink::none, Sink::per_head})
         problems.push_back(Merge{.dtype = dtype, .o_dtype = o_dtype, .sink = sink});
+  for (const DType dtype : {DType::f16, DType::bf16})
+    for (const int head_dim : {64, 128}) problems.push_back(AttentionQuantize{.head_dim = head_dim, .dtype = dtype});
   const auto add_product = [&](const Gemm& facts) {
     problems.push_back(facts);
     // Few rows get other tiles.

@@ -188,7 +188,7 @@ TEST_CASE("bad values name the field, the value and what is legal") {
         "you mean tile_inner or tile_outer?");
   CHECK(message_of([] { field_text(Fmha{}, "rank"); }).starts_with("fmha has no field rank: its fields are arch, "));
   const std::string all = fmt::format("op = conv: must be one of {}", fmt::join(operator_names(), ", "));
-  CHECK(all.starts_with("op = conv: must be one of copy2d, fmha, merge, gemm, "));
+  CHECK(all.starts_with("op = conv: must be one of copy2d, fmha, merge, attention_quantize, gemm, "));
   CHECK(message_of([] { selectors("conv"); }) == all);
   CHECK(message_of([] { default_problem("conv"); }) == all);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tessera/any_problem.h"
+#include "tessera/attention_quantize_problem.h"
 #include "tessera/block_problem.h"
 #include "tessera/copy2d_problem.h"
 #include "tessera/fmha_problem.h"
@@ -14,6 +15,6 @@ template <class... Facts>
 struct OperatorList {};
 
 /// In the order of documentation. What the library knows of one stands where operator_type() of it is defined.
-using Operators = OperatorList<Copy2d, Fmha, Merge, Gemm, Quantize, Dequantize, ConvertScales, Gemv>;
+using Operators = OperatorList<Copy2d, Fmha, Merge, AttentionQuantize, Gemm, Quantize, Dequantize, ConvertScales, Gemv>;
 
 }  // namespace tessera

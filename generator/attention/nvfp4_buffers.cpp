@@ -1,0 +1,53 @@
+#include "generator/attention/nvfp4_buffers.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "spec/nvfp4_units.h"
+
+namespace tessera {
+
+namespace {
+
+BufferSpec f32_buffer(const char* name, BufferRole role, std::vector<std::string> shape) {
+  BufferSpec buffer{.name = name, .role = role, .dtype = "f32", .shape = {}, .strides = {}};
+  std::string stride = "1";
+  for (auto extent = shape.rbegin(); extent != shape.rend(); ++extent) {
+    buffer.shape.insert(buffer.shape.begin(), Expression::parse(*extent));
+    buffer.strides.insert(buffer.strides.begin(), Expression::parse(stride));
+    stride = stride == "1" ? *extent : fmt::format("{} * {}", *extent, stride);
+  }
+  return buffer;
+}
+
+}  // namespace
+
+std::string nvfp4_query_blocks() { return fmt::format("batch * ceil_div(seqlen_q, {})", nvfp4::kBlockRows); }
+std::string nvfp4_key_blocks() { return fmt::format("batch * ceil_div(seqlen_k, {})", nvfp4::kBlockRows); }
+
+BufferSpec nvfp4_units(const char* name, BufferRole role, int head_dim) {
+  const bool is_q = name == std::string_view("q");
+  const int bytes = is_q ? nvfp4::q_block_bytes(head_dim) : nvfp4::key_block_bytes(head_dim);
+  const std::string blocks = is_q ? nvfp4_query_blocks() : nvfp4_key_blocks();
+  return {.name = name,
+          .role = role,
+          .dtype = "u8",
+          .shape = {Expression::parse(is_q ? "heads_q" : "heads_kv"), Expression::parse(blocks), Expression(bytes)},
+          .strides = {Expression::parse(fmt::format("{} * {}", blocks, bytes)), Expression(bytes), Expression(1)}};
+}
+
+BufferSpec nvfp4_delta_s(BufferRole role) {
+  return f32_buffer("delta_s", role,
+                    {"heads_q", nvfp4_query_blocks(), fmt::format("ceil_div(seqlen_k, {0}) * {0}", nvfp4::kBlockRows)});
+}
+
+BufferSpec nvfp4_row_shift(BufferRole role) {
+  BufferSpec buffer = f32_buffer("row_shift", role, {"batch", "heads_q", "seqlen_q"});
+  buffer.alignment = 4;
+  return buffer;
+}
+
+}  // namespace tessera
