@@ -8,6 +8,7 @@
 
 #include "cli/run_keys.h"
 #include "cli/run_lengths.h"
+#include "cli/run_nvfp4.h"
 #include "cli/run_operator.h"
 #include "generator/facts.h"
 #include "reference/fmha.h"
@@ -181,6 +182,7 @@ class RunFmha final : public RunOperator {
     reference::FmhaSizes of_keys = s, of_queries = s;
     if (is_ragged) of_keys.seqlen_q = of_queries.batch = of_queries.seqlen_k = 1;
     reference::FmhaTensors made = made_of(of_keys);
+    if (is_nvfp4_attention(plan)) return nvfp4_inputs(made, flags);
     if (is_ragged) {
       made.q = made_of(of_queries).q;
       made.q.shape.erase(made.q.shape.begin());
@@ -241,6 +243,7 @@ class RunFmha final : public RunOperator {
   reference::Comparison compare(const Plan& plan, const std::map<std::string, reference::Tensor>& inputs,
                                 const std::map<std::string, reference::Tensor>& outputs, const RunFlags& flags,
                                 int jobs) const override {
+    if (is_nvfp4_attention(plan)) return compare_nvfp4(plan, inputs, outputs, flags, softmax_scale(plan, flags), jobs);
     reference::Comparison result = compare_rows(plan, inputs, outputs, flags, jobs);
     if (const auto starts = inputs.find("cu_seqlens_q"); starts != inputs.end()) {
       const auto ranges = reference::ranges_of(starts->second.view(), flags.sizes.at("seqlen_q"));

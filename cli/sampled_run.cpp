@@ -57,6 +57,7 @@ std::vector<Cut> cuts_of(const Plan& plan, const std::map<std::string, std::int6
     return {{"l", 1}, {"m", tiles.tile_m}, {"n", tiles.tile_n}};
   }
   if (const auto* const fmha = plan.problem.get_if<Fmha>()) {
+    if (fmha->format) refuse("of attention without block scales");
     if (attention_facts(*fmha).kv_pools != KvPools::dense) refuse("without pools of keys");
     if (attention_facts(*fmha).kv_layout != KvLayout::dense) refuse("of attention with dense keys");
     const std::int64_t tile_m = plan.number("tile_m"), packed = plan.number("pack_gqa");

@@ -87,6 +87,8 @@ constexpr std::pair<std::string_view, FmhaBuffer> kFmhaBuffers[] = {
     {"q_descale", &FmhaArguments::q_descale},
     {"k_descale", &FmhaArguments::k_descale},
     {"v_descale", &FmhaArguments::v_descale},
+    {"delta_s", &FmhaArguments::delta_s},
+    {"row_shift", &FmhaArguments::row_shift},
 };
 
 constexpr std::pair<std::string_view, FmhaScalar> kFmhaScalars[] = {{"softmax_scale", &FmhaArguments::softmax_scale},

@@ -202,7 +202,9 @@ void AttentionQuantizeOperator::describe(const Config& config, Plan& plan) {
   plan.launch = launch_of(config, plan.arch.to_string(), plan.kernel);
 }
 
-std::string AttentionQuantizeOperator::launch_bounds() { return "tessera::attention_quantize::kThreads"; }
+std::string AttentionQuantizeOperator::launch_bounds() {
+  return "tessera::attention_quantize::kThreads, tessera::attention_quantize::kMinCtas";
+}
 
 std::string AttentionQuantizeOperator::call_of_step(const Config&, std::size_t step) {
   constexpr const char* kKernels[] = {"means_kernel", "mean_of_keys_kernel", "quantize_kernel"};

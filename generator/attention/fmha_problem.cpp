@@ -2,6 +2,7 @@
 
 #include "generator/attention/fmha_latent_operator.h"
 #include "generator/attention/fmha_mma_operator.h"
+#include "generator/attention/fmha_nvfp4_operator.h"
 #include "generator/attention/fmha_operator.h"
 #include "generator/attention/fmha_tcgen05_operator.h"
 #include "generator/facts.h"
@@ -36,6 +37,30 @@ Selector window_field(std::string_view flag, std::string_view key, std::string_v
   return selector;
 }
 
+/// The type of q, k and v: an element type or a block-scaled format, two members of the Problem behind one field.
+Selector dtype_field() {
+  using OfType = Field<&Fmha::dtype>;
+  using OfFormat = Field<&Fmha::format>;
+  Selector selector =
+      field<&Fmha::dtype>("dtype", "dtype", "type of q, k and v: e4m3 with descales, nvfp4 from attention_quantize");
+  selector.words = {"bf16", "f16", "e4m3", "nvfp4"};
+  selector.set = [](Problem& problem, const Selector& of, std::string_view text) {
+    DType element = Fmha{}.dtype;  // beside a format it says nothing
+    BlockFormat format{};
+    const bool is_format = from_word(text, format);
+    if (!is_format && !from_word(text, element)) refuse_word(problem, of, text);
+    Fmha& facts = problem.edit<Fmha>();
+    facts.dtype = element;
+    facts.format = is_format ? std::optional(format) : std::nullopt;
+  };
+  selector.text = [](const Problem& problem) {
+    const auto& format = problem.as<Fmha>().format;
+    return format ? std::string(to_word(*format)) : OfType::text(problem);
+  };
+  selector.hash = [](const void* facts) noexcept { return 31 * OfType::hash(facts) + OfFormat::hash(facts); };
+  return selector;
+}
+
 Selector split_size_field() {
   Selector selector = field<&Fmha::split_size>(
       "split-size", "split_size",
@@ -61,7 +86,7 @@ std::span<const Selector> fmha_fields() {
           "head-dim", "head_dim",
           "elements of a head of q and k: 16, 32, 64, 72, 80, 96, 128, 160, 192, 256 or 512; 576 with v_is_k"),
       field<&Fmha::head_dim_v>("head-dim-v", "head_dim_v", "elements of a head of v and o (auto: head_dim)"),
-      offer(field<&Fmha::dtype>("dtype", "dtype", "type of q, k and v: e4m3 with descales"), {"bf16", "f16", "e4m3"}),
+      dtype_field(),
       field<&Fmha::mask>("mask", "mask", "which keys a query sees; causal is bottom-right aligned"),
       field<&Fmha::window>("window", "window",
                            "whether keys further away than a window are hidden, or those before a query's chunk"),
@@ -84,8 +109,9 @@ std::span<const Selector> fmha_fields() {
                                    "type of k and v (auto: dtype); e4m3: with descales, widened exactly"),
             {"bf16", "f16", "e4m3"}),
       split_size_field(),
-      offer(field<&Fmha::o_dtype>("o-dtype", "o_dtype", "type of a normalised o (auto: dtype, bf16 for e4m3)"),
-            {"bf16", "f16"}),
+      offer(
+          field<&Fmha::o_dtype>("o-dtype", "o_dtype", "type of a normalised o (auto: dtype, bf16 for e4m3 and nvfp4)"),
+          {"bf16", "f16"}),
       field<&Fmha::output>("output", "output", "rows divided by their sums, or fp32 rows with maximum and sum"),
       field<&Fmha::v_layout>("v-layout", "v_layout", "contiguous dimension of v: mn, the head's; k, the keys'"),
       field<&Fmha::tile_m>("tile-m", "tile_m", "query rows of one CTA"),
@@ -124,6 +150,7 @@ std::span<const Selector> fmha_fields() {
 namespace {
 
 constexpr FamilyRow kFmhaFamilies[] = {
+    family_row<FmhaNvfp4Operator>("mma_nvfp4", kMmaTargets),
     family_row<FmhaLatentOperator>("wgmma_latent", kWgmmaTargets), family_row<FmhaOperator>("wgmma", kWgmmaTargets),
     family_row<FmhaTcgen05Operator>("tcgen05", kTcgen05Targets), family_row<FmhaMmaOperator>("mma", kMmaTargets)};
 constexpr OperatorType kFmha = make_operator_type<Fmha>(fmha_fields, kFmhaFamilies);

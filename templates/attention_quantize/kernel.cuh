@@ -75,22 +75,31 @@ __device__ __forceinline__ void sum_rows(const void* x, const Strides& strides, 
   }
 }
 
+// q and k are told apart by the type: of strides that are chosen at run time the compiler made an array in local
+// memory.
+template <Config C, bool kIsQ>
+__device__ __forceinline__ void mean_of_block(const Params& p, int index, float* sums) {
+  const Block at(index, p.batch, kIsQ ? p.seqlen_q : p.seqlen_k);
+  sum_rows<C>(kIsQ ? p.q : p.k, kIsQ ? p.q_strides : p.k_strides, at, sums);
+  if (threadIdx.x >= C.head_dim) return;
+  const long long to = static_cast<long long>(index) * C.head_dim + threadIdx.x;
+  if constexpr (kIsQ) {
+    p.q_mean[to] = __fdiv_rn(sums[threadIdx.x], static_cast<float>(at.rows));
+  } else {
+    p.k_sums[to] = sums[threadIdx.x];
+  }
+}
+
 // Grid: blocks of q of all heads, then those of k.
 template <Config C>
 __device__ __forceinline__ void means_kernel(const Params& p) {
   common::require_legal<why_invalid(C)>();
   extern __shared__ __align__(16) float shared_sums[];
   const int of_q = p.heads_q * p.batch * blocks_of(p.seqlen_q), index = static_cast<int>(blockIdx.x);
-  const bool is_q = index < of_q;
-  const Block at(is_q ? index : index - of_q, p.batch, is_q ? p.seqlen_q : p.seqlen_k);
-  sum_rows<C>(is_q ? p.q : p.k, is_q ? p.q_strides : p.k_strides, at, shared_sums);
-  if (threadIdx.x >= C.head_dim) return;
-  const float sum = shared_sums[threadIdx.x];
-  const long long row = static_cast<long long>(is_q ? index : index - of_q) * C.head_dim + threadIdx.x;
-  if (is_q) {
-    p.q_mean[row] = __fdiv_rn(sum, static_cast<float>(at.rows));
+  if (index < of_q) {
+    mean_of_block<C, true>(p, index, shared_sums);
   } else {
-    p.k_sums[row] = sum;
+    mean_of_block<C, false>(p, index - of_q, shared_sums);
   }
 }
 

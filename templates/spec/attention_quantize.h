@@ -36,6 +36,8 @@ struct Config {
 };
 
 inline constexpr int kThreads = 256;
+// CTAs of an SM, for __launch_bounds__: 80 registers a thread. Without this number the assembler took 48, and spilled.
+inline constexpr int kMinCtas = 3;
 
 // Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
 enum class Rule {

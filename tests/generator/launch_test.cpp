@@ -75,7 +75,7 @@ template <class Operator, class Visit>
 void for_each_legal(const Visit& visit) {
   for (const Problem& problem : every_fact()) {
     const auto* const facts = problem.get_if<typename Operator::Problem>();
-    if (facts == nullptr || is_latent(problem)) continue;
+    if (facts == nullptr || is_latent(problem) || is_nvfp4_attention(problem)) continue;
     if (is_mma_attention(problem) != std::is_same_v<Operator, FmhaMmaOperator>) continue;
     for (const auto& candidate : choose<Operator>(*facts).candidates)
       if (candidate.verdict.ok()) visit(candidate.config);

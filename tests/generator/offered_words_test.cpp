@@ -86,8 +86,8 @@ TEST_CASE("each word that a field offers plans somewhere, and each that plans is
 }
 
 TEST_CASE("a word that a field lacks is refused with those that it has, and with what was meant") {
-  CHECK(complaint("fmha", "dtype", "fp16") == "dtype = fp16: must be one of bf16, f16, e4m3, did you mean f16?");
-  CHECK(complaint("fmha", "dtype", "half") == "dtype = half: must be one of bf16, f16, e4m3, did you mean f16?");
+  CHECK(complaint("fmha", "dtype", "fp16") == "dtype = fp16: must be one of bf16, f16, e4m3, nvfp4, did you mean f16?");
+  CHECK(complaint("fmha", "dtype", "half") == "dtype = half: must be one of bf16, f16, e4m3, nvfp4, did you mean f16?");
   CHECK(complaint("fmha", "mask", "casual") == "mask = casual: must be one of none, causal, did you mean causal?");
   CHECK(complaint("gemm", "dtype", "fp8").ends_with(", did you mean e4m3 or e5m2?"));
   CHECK(complaint("gemm", "dtype", "int8").ends_with(", did you mean s8?"));

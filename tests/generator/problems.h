@@ -111,6 +111,11 @@ inline bool is_mma_attention(const Problem& problem) {
   const Fmha* const facts = problem.get_if<Fmha>();
   return facts != nullptr && (facts->mma_kind == MmaKind::mma_f16 || facts->arch.compute_major() == 12);
 }
+/// With operands in block-scaled formats: a family of its own there.
+inline bool is_nvfp4_attention(const Problem& problem) {
+  const Fmha* const facts = problem.get_if<Fmha>();
+  return facts != nullptr && facts->format.has_value();
+}
 inline void add_mma_attention(std::vector<Problem>& problems) {
   constexpr const char* kTargets[] = {"sm_120a", "sm_90a", "sm_121f"};
   std::size_t turn = 0;
@@ -127,6 +132,15 @@ inline void add_mma_attention(std::vector<Problem>& problems) {
       p.dtype = DType::e4m3;
       problems.push_back(p);
     }
+  for (const int head_dim : {64, 128})
+    for (const Mask mask : {Mask::none, Mask::causal})
+      for (const Window window : {Window::none, Window::sliding})
+        problems.push_back(Fmha{.arch = Arch::parse(kTargets[turn++ % 2 * 2]),
+                                .head_dim = head_dim,
+                                .format = BlockFormat::nvfp4,
+                                .mask = mask,
+                                .window = window,
+                                .o_dtype = window == Window::none ? std::nullopt : std::optional(DType::f16)});
 }
 
 /// Attention over keys that are values too: on sm_90a it has a family of its own.

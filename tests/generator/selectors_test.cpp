@@ -62,24 +62,30 @@ std::size_t count_of(const Members&...) {
 }  // namespace
 
 // Each binds all members by name: one that is new does not compile until it stands here, and fails until the table has
-// it. A product's three formats share the fields of its types.
+// it. A format shares the field of its type.
 TEST_CASE("every member of a Problem is a field: the hash and the names know no others") {
   {
     const auto& [arch, dtype, rank, tile_inner, tile_outer, swizzle] = Copy2d{};
     CHECK(copy2d_fields().size() == count_of(arch, dtype, rank, tile_inner, tile_outer, swizzle));
   }
   {
-    const auto& [arch, head_dim, head_dim_v, dtype, mask, window, seqused, q_layout, kv_pools, kv_layout, page_size,
-                 v_is_k, sink, softcap, alibi, tree_mask, kv_dtype, split_size, o_dtype, output, v_layout, tile_m,
-                 tile_n, stages, swizzle, mma_kind, p_path, cta_group, pack_gqa, kv_copy, split_kv, promote_every,
-                 batch, heads_q, heads_kv, seqlen_q, seqlen_k, num_splits, topk, seqlen_swa, pages, max_pages, tokens_k,
-                 left, right] = Fmha{};
-    CHECK(fmha_fields().size() == count_of(arch, head_dim, head_dim_v, dtype, mask, window, seqused, q_layout, kv_pools,
-                                           kv_layout, page_size, v_is_k, sink, softcap, alibi, tree_mask, kv_dtype,
-                                           split_size, o_dtype, output, v_layout, tile_m, tile_n, stages, swizzle,
-                                           mma_kind, p_path, cta_group, pack_gqa, kv_copy, split_kv, promote_every,
-                                           batch, heads_q, heads_kv, seqlen_q, seqlen_k, num_splits, topk, seqlen_swa,
-                                           pages, max_pages, tokens_k, left, right));
+    const auto& [arch, head_dim, head_dim_v, dtype, format, mask, window, seqused, q_layout, kv_pools, kv_layout,
+                 page_size, v_is_k, sink, softcap, alibi, tree_mask, kv_dtype, split_size, o_dtype, output, v_layout,
+                 tile_m, tile_n, stages, swizzle, mma_kind, p_path, cta_group, pack_gqa, kv_copy, split_kv,
+                 promote_every, batch, heads_q, heads_kv, seqlen_q, seqlen_k, num_splits, topk, seqlen_swa, pages,
+                 max_pages, tokens_k, left, right] = Fmha{};
+    CHECK(fmha_fields().size() == count_of(arch, head_dim, head_dim_v, dtype, format, mask, window, seqused, q_layout,
+                                           kv_pools, kv_layout, page_size, v_is_k, sink, softcap, alibi, tree_mask,
+                                           kv_dtype, split_size, o_dtype, output, v_layout, tile_m, tile_n, stages,
+                                           swizzle, mma_kind, p_path, cta_group, pack_gqa, kv_copy, split_kv,
+                                           promote_every, batch, heads_q, heads_kv, seqlen_q, seqlen_k, num_splits,
+                                           topk, seqlen_swa, pages, max_pages, tokens_k, left, right) -
+                                      count_of(format));
+  }
+  {
+    const auto& [arch, head_dim, dtype, batch, heads_q, heads_kv, seqlen_q, seqlen_k] = AttentionQuantize{};
+    CHECK(attention_quantize_fields().size() ==
+          count_of(arch, head_dim, dtype, batch, heads_q, heads_kv, seqlen_q, seqlen_k));
   }
   {
     const auto& [arch, head_dim_v, dtype, o_dtype, sink, threads, at_once, parts, batch, heads_q, seqlen_q] = Merge{};

@@ -35,7 +35,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 TEMPLATES = ROOT / "templates"
-CLASSES = ["lanes", "memory", "scopes", "order", "barriers", "waiting", "bounds", "layout", "arithmetic"]
+CLASSES = ["lanes", "memory", "scopes", "order", "barriers", "waiting", "bounds", "layout", "arithmetic", "nvfp4"]
 MODES = {"strict": ["--strict"], "full": ["--strict", "--schedule", "all", "--races"]}
 PROSE = ["what", "equivalent", "missed", "other_name"]
 SECONDS = 60

@@ -10,6 +10,7 @@
 #include <map>
 
 #include "generator/attention/fmha_mma_operator.h"
+#include "generator/attention/fmha_nvfp4_operator.h"
 #include "generator/attention/fmha_operator.h"
 #include "generator/candidates.h"
 #include "generator/copy2d/copy2d_operator.h"
@@ -35,7 +36,7 @@ void add_candidates(const Fmha& facts, std::map<std::string, Problem>& kernels) 
     pinned.tile_m = candidate.config.tile_m;
     pinned.tile_n = candidate.config.tile_n;
     pinned.stages = candidate.config.stages;
-    pinned.swizzle = candidate.config.swizzle;
+    if constexpr (requires { candidate.config.swizzle; }) pinned.swizzle = candidate.config.swizzle;
     kernels.try_emplace(planned_kernel(pinned), pinned);
   }
 }
@@ -46,8 +47,9 @@ std::map<std::string, Problem> problems_to_compile() {
   for (const Problem& problem : every_fact()) {
     const Fmha* const fmha = problem.get_if<Fmha>();
     if (compiles_all() && fmha != nullptr) {
-      is_mma_attention(problem) ? add_candidates<FmhaMmaOperator>(*fmha, kernels)
-                                : add_candidates<FmhaOperator>(*fmha, kernels);
+      is_nvfp4_attention(problem) ? add_candidates<FmhaNvfp4Operator>(*fmha, kernels)
+      : is_mma_attention(problem) ? add_candidates<FmhaMmaOperator>(*fmha, kernels)
+                                  : add_candidates<FmhaOperator>(*fmha, kernels);
     } else {
       kernels.try_emplace(planned_kernel(problem), problem);
     }
@@ -84,7 +86,9 @@ TEST_CASE("nvrtc: each kernel.cu of the templates compiles with the Config that 
     if (!file.path.ends_with("/kernel.cu")) continue;
     const std::string folder(file.path.substr(0, file.path.find('/')));
     CAPTURE(folder);
-    const Arch arch = Arch::parse(folder.ends_with("_tcgen05") ? "sm_100a" : "sm_90a");
+    const Arch arch = Arch::parse(folder.ends_with("_tcgen05") ? "sm_100a"
+                                  : folder.ends_with("_nvfp4") ? "sm_120a"
+                                                               : "sm_90a");
     SourceBundle bundle = emit(make_plan(Gemm{.arch = arch}));  // for its options
     bundle.text = file.text;
     bundle.headers.clear();
@@ -102,7 +106,7 @@ TEST_CASE("nvrtc: each kernel.cu of the templates compiles with the Config that 
     CHECK(problem == "");
     ++kernels;
   }
-  CHECK(kernels == 12);
+  CHECK(kernels == 14);
 }
 
 TEST_CASE("nvrtc: an illegal Config fails with its rule and both numbers in the message") {

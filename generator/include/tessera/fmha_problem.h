@@ -7,6 +7,7 @@
 
 #include "tessera/any_problem.h"
 #include "tessera/spec/attention_types.h"
+#include "tessera/spec/block_scale.h"
 #include "tessera/spec/types.h"
 
 namespace tessera {
@@ -16,9 +17,10 @@ struct Fmha {
   static constexpr std::string_view kOperator = "fmha";
 
   Arch arch{};
-  int head_dim = 128;               ///< of q and k
-  std::optional<int> head_dim_v{};  ///< of v and o; not given: head_dim
-  DType dtype = DType::bf16;        ///< of q, k, v: bf16, f16, e4m3; of a normalised o too unless that is e4m3
+  int head_dim = 128;                   ///< of q and k
+  std::optional<int> head_dim_v{};      ///< of v and o; not given: head_dim
+  DType dtype = DType::bf16;            ///< of q, k, v: bf16, f16, e4m3; of a normalised o too unless that is e4m3
+  std::optional<BlockFormat> format{};  ///< of q, k, v instead of a type: nvfp4, as attention_quantize writes them
   Mask mask = Mask::none;
   Window window = Window::none;               ///< sizes are given at launch
   UsedLengths seqused = UsedLengths::none;    ///< valid lengths of each sequence, in memory
@@ -33,7 +35,7 @@ struct Fmha {
   TreeMask tree_mask = TreeMask::none;        ///< bits say which keys of its sequence's queries a query sees
   std::optional<DType> kv_dtype{};            ///< of k and v; not given: dtype; e4m3: with descales
   int split_size = 0;                         ///< keys of a part of split keys, whatever else is in the batch; 0: any
-  std::optional<DType> o_dtype{};             ///< of a normalised o; not given: dtype, bf16 for e4m3
+  std::optional<DType> o_dtype{};             ///< of a normalised o; not given: dtype, bf16 for e4m3 and nvfp4
   Output output = Output::normalized;
   Layout v_layout = Layout::mn_major;  ///< mn_major: v [.., seqlen_k, heads, head_dim]; k_major: keys are contiguous
   std::optional<int> tile_m{};         ///< query rows of one CTA, or of a pair

@@ -1,0 +1,51 @@
+// Attention of NVFP4 operands for the planner, like fmha_operator.h: the same Problem, a Config, templates and a launch
+// of its own, since operands come in the units of attention_quantize. What the Config means: spec/fmha_nvfp4.h.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "spec/fmha_nvfp4.h"
+#include "tessera/plan.h"
+
+namespace tessera {
+
+struct FmhaNvfp4Operator {
+  using Problem = Fmha;
+  using Config = fmha_nvfp4::Config;
+  using Verdict = tessera::Verdict<fmha_nvfp4::Rule>;
+  static constexpr std::string_view kName = "fmha";
+  static constexpr std::string_view kTemplates = "fmha_nvfp4";
+
+  static bool serves(const Fmha& problem) { return problem.format.has_value(); }
+  /// Throws Error{unsupported} for facts, pins and targets that no kernel is made for.
+  static void require_facts(const Fmha& problem);
+  static std::vector<Config> candidates(const Fmha& problem);
+  static double score(const Config& config, const Fmha& problem);
+  static std::string merit(const Config& config, const Fmha& problem);
+  static std::string subject(const Config& config);
+  static std::string label(const Config& config);
+  static std::string explain(const Config& config, const Verdict& verdict);
+  static std::string kernel_name(Arch arch, const Config& config);
+  static void describe(const Config& config, Plan& plan);
+  static std::string launch_bounds();
+  static std::string call(const Config& config);
+  static std::vector<SourceFile> generated_headers(const Config& config);
+
+  template <class Visit>
+  static void visit_fields(const Config& config, Visit&& visit) {
+    const auto& [head_dim, dtype, o_dtype, mask, window, tile_m, tile_n, stages, pack_gqa] = config;
+    visit("head_dim", head_dim);
+    visit("dtype", dtype);
+    visit("o_dtype", o_dtype);
+    visit("mask", mask);
+    visit("window", window);
+    visit("tile_m", tile_m);
+    visit("tile_n", tile_n);
+    visit("stages", stages);
+    visit("pack_gqa", pack_gqa);
+  }
+};
+
+}  // namespace tessera

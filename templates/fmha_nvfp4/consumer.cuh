@@ -1,0 +1,282 @@
+// A consumer warp: 16 rows of each tile, from the ring to O.
+#pragma once
+
+#include "common/ring.cuh"
+#include "fmha_nvfp4/probabilities.cuh"
+#include "fmha_nvfp4/tiles.cuh"
+#include "ptx/fence.cuh"
+#include "ptx/global.cuh"
+#include "ptx/math.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/mma_block_scale.cuh"
+#include "ptx/shared.cuh"
+#include "ptx/shared_words.cuh"
+
+namespace tessera::fmha_nvfp4 {
+
+// Words [kFirst, kFirst + kWords) of a lane's scales: one load.
+template <int kWords>
+__device__ __forceinline__ void load_words(unsigned address, unsigned (&words)[kWords]) {
+  static_assert(kWords == 2 || kWords == 4);
+  if constexpr (kWords == 2) {
+    ptx::ld_shared_v2(address, words[0], words[1]);
+  } else {
+    const ptx::Words4 v = ptx::ld_shared_v4(address);
+    words[0] = v.x;
+    words[1] = v.y;
+    words[2] = v.z;
+    words[3] = v.w;
+  }
+}
+
+template <Config C>
+struct Consumer {
+  static constexpr SmemLayout kLayout = smem_layout(C);
+  static constexpr BarrierRow kFull = full_barriers(C);
+  static constexpr int kSteps = score_steps(C), kColumnTiles = C.head_dim / 8;
+  static constexpr int kTilesOfUnit = nvfp4::kKeysOfUnit / 8, kScoresOfUnit = 4 * kTilesOfUnit;
+  static constexpr float kRaise = 11.392317f;  // log2(448 * 6)
+  using Scores = float[C.tile_n / 2];
+  using Outputs = float[C.head_dim / 2];
+
+  const Params& p;
+  const unsigned smem;
+  // Taken from lane 0, so that the compiler knows one value for the warp.
+  const int warp = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 32, 0) - kWarpgroupThreads / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  common::RingPosition<C.stages> ring{};
+  // Scores are multiplied by a factor that is not negative: with a negative scale they change their signs before.
+  const float factor = fmaxf(fabsf(p.softmax_scale) * 1.4426950408889634f, 0x1p-100f);
+
+  unsigned q[kSteps][4];
+  unsigned q_scales;
+  float max[2], sum[2];
+
+  __device__ __forceinline__ Consumer(const Params& params, unsigned shared) : p(params), smem(shared) {}
+
+  __device__ __forceinline__ int row_of(const Tile<C>& tile) const { return tile.first_row + kRowsOfWarp * warp; }
+
+  __device__ __forceinline__ void load_queries(const Tile<C>& tile) {
+    const long long block = static_cast<long long>(tile.head * p.batch + tile.batch) * blocks_of(p.seqlen_q);
+    const char* const unit = static_cast<const char*>(p.q) + block * nvfp4::q_block_bytes(C.head_dim) +
+                             static_cast<long long>(row_of(tile) / kRowsOfWarp) * nvfp4::q_unit_bytes(C.head_dim);
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      const ptx::Vector4 v = ptx::ld_global_v4(unit + 512 * step + 16 * lane);
+      q[step][0] = v.x;
+      q[step][1] = v.y;
+      q[step][2] = v.z;
+      q[step][3] = v.w;
+    }
+    // One step: the second two threads of a quad have no scales to give.
+    const int word = kSteps == 2 ? lane : lane / 4 * 2 + lane % 2;
+    q_scales = ptx::ld_global_u32(unit + nvfp4::q_scales_offset(C.head_dim) + 4 * word);
+  }
+
+  // Accumulators of S begin as delta_s: a thread's 8 keys of each 32, the same for both of its rows.
+  __device__ __forceinline__ void begin_scores(Scores& scores) const {
+    const unsigned delta_s = smem + kLayout.delta_s.offset + ring.slot * delta_slot_bytes(C) + lane % 4 * 32;
+#pragma unroll
+    for (int group = 0; group < C.tile_n / 32; ++group) {
+      float delta[8];
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float(&four)[4] = *reinterpret_cast<float(*)[4]>(delta + 4 * half);
+        ptx::ld_shared_v4_f32(delta_s + 128 * group + 16 * half, four);
+      }
+#pragma unroll
+      for (int e = 0; e < 8; ++e)
+        scores[16 * group + e / 2 * 4 + e % 2] = scores[16 * group + e / 2 * 4 + 2 + e % 2] = delta[e];
+    }
+  }
+
+  // A unit's accumulator tiles from kTile on. Ids of scales are part of an instruction, so tiles are numbers of the
+  // type.
+  template <int kTile = 0>
+  __device__ __forceinline__ void multiply_keys(float* scores, unsigned unit,
+                                                const unsigned (&scales)[2 * kSteps]) const {
+    if constexpr (kTile < kTilesOfUnit) {
+      // One load has both steps of a tile, or a step of two.
+      constexpr int kTiles = 2 / kSteps;
+      const ptx::Words4 v = ptx::ld_shared_v4(unit + kTile / kTiles * 512 + 16 * lane);
+      constexpr int kGroup = kTile / 4 * kSteps;
+      multiply<0, kTile % 4>(scores + 4 * kTile, q[0], v.x, v.y, q_scales, scales[kGroup]);
+      if constexpr (kSteps == 2) {
+        multiply<1, kTile % 4>(scores + 4 * kTile, q[1], v.z, v.w, q_scales, scales[kGroup + 1]);
+      } else {
+        multiply<0, kTile % 4 + 1>(scores + 4 * kTile + 4, q[0], v.z, v.w, q_scales, scales[kGroup]);
+      }
+      multiply_keys<kTile + kTiles>(scores, unit, scales);
+    }
+  }
+  template <int kThreadOfA, int kThreadOfB>
+  static __device__ __forceinline__ void multiply(float* sums, const unsigned (&a)[4], unsigned b0, unsigned b1,
+                                                  unsigned sfa, unsigned sfb) {
+    ptx::mma_block_scale<OperandType::nvfp4, OperandType::nvfp4, 0, kThreadOfA, kThreadOfB>(sums, a, b0, b1, sfa, sfb);
+  }
+
+  __device__ __forceinline__ void multiply_queries(Scores& scores) const {
+#pragma unroll
+    for (int u = 0; u < units_of_step(C); ++u) {
+      const unsigned unit =
+          smem + kLayout.k.offset + ring.slot * key_slot_bytes(C) + u * nvfp4::key_unit_bytes(C.head_dim);
+      unsigned scales[2 * kSteps];
+      load_words(unit + nvfp4::key_scales_offset(C.head_dim) + lane * 8 * kSteps, scales);
+      multiply_keys(scores + u * kScoresOfUnit, unit, scales);
+    }
+  }
+
+  // Two tiles of columns after the other.
+  template <int kTile = 0>
+  __device__ __forceinline__ void multiply_values(Outputs& outputs, const Probabilities& of, unsigned unit,
+                                                  const unsigned (&scales)[C.head_dim / 32]) const {
+    if constexpr (kTile < kColumnTiles) {
+      const ptx::Words4 v = ptx::ld_shared_v4(unit + kTile / 2 * 512 + 16 * lane);
+      multiply<0, kTile % 4>(outputs + 4 * kTile, of.words, v.x, v.y, of.scales, scales[kTile / 4]);
+      multiply<0, kTile % 4 + 1>(outputs + 4 * kTile + 4, of.words, v.z, v.w, of.scales, scales[kTile / 4]);
+      multiply_values<kTile + 2>(outputs, of, unit, scales);
+    }
+  }
+
+  // Signs, and what a row does not see. `row`: the warp's first.
+  __device__ __forceinline__ void fix_up(Scores& scores, int row, int first_key) const {
+    if (p.softmax_scale < 0) {
+#pragma unroll
+      for (int i = 0; i < C.tile_n / 2; ++i) scores[i] = -scores[i];
+    }
+    const bool hides_last = first_key + C.tile_n > visible_keys<C>(p, row).end;
+    const bool hides_first = C.window != Window::none && first_key < visible_keys<C>(p, row + kRowsOfWarp - 1).begin;
+    if (!hides_last && !hides_first) return;
+    const int of_lane = first_key + lane % 4 * 8;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const Keys keys = visible_keys<C>(p, row + lane / 4 + 8 * r);
+#pragma unroll
+      for (int i = 0; i < C.tile_n / 4; ++i) {
+        const int key = of_lane + i / 8 * 32 + i % 8;
+        if (key >= keys.end || key < keys.begin)
+          scores[i / 8 * 16 + i % 8 / 2 * 4 + 2 * r + i % 2] = ptx::minus_infinity();
+      }
+    }
+  }
+
+  // Maxima follow scores, and O and the sums follow them.
+  __device__ __forceinline__ void follow_maxima(const Scores& scores, Outputs& outputs) {
+    float largest[2] = {max[0], max[1]};
+#pragma unroll
+    for (int i = 0; i < C.tile_n / 2; ++i) largest[i / 2 % 2] = fmaxf(largest[i / 2 % 2], scores[i]);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      largest[r] = fmaxf(largest[r], __shfl_xor_sync(0xffffffff, largest[r], 1));
+      largest[r] = fmaxf(largest[r], __shfl_xor_sync(0xffffffff, largest[r], 2));
+    }
+    if (!__any_sync(0xffffffff, largest[0] > max[0] || largest[1] > max[1])) return;
+    float rescale[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      // A row that saw no key before: its O and sum are 0.
+      rescale[r] = max[r] == ptx::minus_infinity() ? 0.0f : ptx::ex2((max[r] - largest[r]) * factor);
+      max[r] = largest[r];
+      sum[r] *= rescale[r];
+    }
+#pragma unroll
+    for (int i = 0; i < C.head_dim / 2; ++i) outputs[i] *= rescale[i / 2 % 2];
+  }
+
+  __device__ __forceinline__ void step(Outputs& outputs, int row, int first_key) {
+    Scores scores;
+    const unsigned full = common::barrier_at<kFull>(smem, ring.slot);
+    ptx::mbarrier_wait_parity(full, ring.parity);
+    begin_scores(scores);
+    multiply_queries(scores);
+    fix_up(scores, row, first_key);
+    follow_maxima(scores, outputs);
+    float subtrahend[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) subtrahend[r] = (max[r] == ptx::minus_infinity() ? 0.0f : max[r] * factor) - kRaise;
+#pragma unroll
+    for (int u = 0; u < units_of_step(C); ++u) {
+      const unsigned unit =
+          smem + kLayout.v.offset + ring.slot * key_slot_bytes(C) + u * nvfp4::key_unit_bytes(C.head_dim);
+      Probabilities of;
+      exponentiate(of, scores + u * kScoresOfUnit, factor, subtrahend, sum);
+      unsigned scales[C.head_dim / 32];
+      load_words(unit + nvfp4::key_scales_offset(C.head_dim) + lane * (C.head_dim / 8), scales);
+      multiply_values(outputs, of, unit, scales);
+    }
+    // One arrival of each warp, whose lanes have read what they need of the slot. The fence ends the reads before the
+    // next bulk copy's writes, which are another proxy's.
+    ptx::fence_proxy_async_shared();
+    __syncwarp();
+    if (lane == 0) ptx::mbarrier_arrive(common::empty_behind<C.stages>(full));
+    ring.advance();
+  }
+
+  // Thread q of a quad has word i of each group q afterwards, and had word q of each group i.
+  static __device__ __forceinline__ void transpose_quad(unsigned (&words)[4]) {
+#pragma unroll
+    for (int distance = 1; distance <= 2; distance *= 2) {
+      const bool is_upper = (threadIdx.x & distance) != 0;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if ((i & distance) != 0) continue;
+        unsigned &low = words[i], &high = words[i + distance];
+        const unsigned received = __shfl_xor_sync(0xffffffff, is_upper ? low : high, distance);
+        if (is_upper) {
+          low = received;
+        } else {
+          high = received;
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void store(const Outputs& outputs, const Tile<C>& tile) {
+    constexpr float kLn2 = 0.6931471805599453f;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      sum[r] += __shfl_xor_sync(0xffffffff, sum[r], 1);
+      sum[r] += __shfl_xor_sync(0xffffffff, sum[r], 2);
+      const float inverse = sum[r] == 0.0f ? 0.0f : 1.0f / sum[r];
+      const int row = row_of(tile) + lane / 4 + 8 * r;
+      char* const o = static_cast<char*>(p.o) + 2 * (tile.batch * p.o_stride_batch + row * p.o_stride_seqlen +
+                                                     tile.head * p.o_stride_head + lane % 4 * 8);
+#pragma unroll
+      for (int tiles = 0; tiles < kColumnTiles; tiles += 4) {
+        unsigned words[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          words[i] = ptx::cvt_pack<C.o_dtype>(outputs[4 * (tiles + i) + 2 * r] * inverse,
+                                              outputs[4 * (tiles + i) + 2 * r + 1] * inverse);
+        transpose_quad(words);
+        if (row < p.seqlen_q) ptx::st_global_v4(o + 16 * tiles, {words[0], words[1], words[2], words[3]});
+      }
+      if (p.lse == nullptr || lane % 4 != 0 || row >= p.seqlen_q) continue;
+      const long long at = (static_cast<long long>(tile.batch) * p.heads_q + tile.head) * p.seqlen_q + row;
+      const float shift = __uint_as_float(ptx::ld_global_u32(p.row_shift + at));
+      p.lse[at] = sum[r] == 0.0f ? ptx::minus_infinity()
+                                 : fmaf(p.softmax_scale, shift, (max[r] * factor + (ptx::lg2(sum[r]) - kRaise)) * kLn2);
+    }
+  }
+
+  __device__ __forceinline__ void run() {
+#pragma unroll 1
+    for (int index = static_cast<int>(blockIdx.x); index < num_tiles<C>(p); index += static_cast<int>(gridDim.x)) {
+      const Tile<C> tile(p, index);
+      load_queries(tile);
+      Outputs outputs;
+#pragma unroll
+      for (int i = 0; i < C.head_dim / 2; ++i) outputs[i] = 0.0f;
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        max[r] = ptx::minus_infinity();
+        sum[r] = 0.0f;
+      }
+#pragma unroll 1
+      for (int block = tile.first_block; block < tile.end_block; ++block) step(outputs, row_of(tile), block * C.tile_n);
+      store(outputs, tile);
+    }
+  }
+};
+
+}  // namespace tessera::fmha_nvfp4

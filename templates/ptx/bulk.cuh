@@ -1,0 +1,14 @@
+// Bulk copies of plain memory: bytes side by side, without a tensor map.
+#pragma once
+
+namespace tessera::ptx {
+
+// PTX ISA "cp.async.bulk", PTX 8.6, sm_90. Global to shared memory, both 16-byte aligned, a multiple of 16 bytes;
+// completes on `barrier` with them.
+__device__ __forceinline__ void bulk_load(unsigned destination, const void* source, int bytes, unsigned barrier) {
+  asm volatile("cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(destination),
+               "l"(source), "r"(bytes), "r"(barrier)
+               : "memory");
+}
+
+}  // namespace tessera::ptx

@@ -1,0 +1,138 @@
+// Attention of NVFP4 operands by mma.sync, for sm_120 and sm_121 with suffix a or f. What a Config is, which ones are
+// legal, and everything that follows from one. Planner and device code evaluate the same functions.
+//
+//   S = scale (q' . k' + delta_s)     O = softmax(S) v     lse = log-sum-exp of S, + scale row_shift
+//
+// of what attention_quantize made (spec/attention_quantize.h): q', k' and v as e2m1 with scales ue4m3 for 16 of them,
+// delta_s and row_shift in fp32, which restore the scores of q and k before their means were taken out. Scores start
+// from delta_s as their accumulators, so restoring takes no instruction.
+//
+// P becomes NVFP4 in registers, in two levels. Exponents are raised by log2(2688), so that a row's largest P is 448 *
+// 6, the largest product of a scale and a value; then each 16 keys have a scale ue4m3(largest / 6), and P / scale is
+// e2m1. The sum of a row is fp32 of P before that. The first level is in O and in the sum alike, and so cancels.
+//
+// A CTA takes tiles of tile_m queries of a head, one after the other, and walks over keys in steps of tile_n. Warp 0
+// (load) fills a ring of `stages` slots, K, V and delta_s of a step each, by bulk copies: a tile of units is one
+// piece of memory. The warps of the other warpgroups (consumer) have 16 rows each and meet nowhere but at the slots; Q
+// comes from global memory to registers.
+//
+// Entry parameters, in this order: const void *q, *k, *v; const float *delta_s, *row_shift; void* o; float* lse (may
+// be null); int batch, heads_q, heads_kv, seqlen_q, seqlen_k; int window_size_left, window_size_right (window sliding
+// only); long long o_stride_head, o_stride_seqlen, o_stride_batch; float softmax_scale.
+// Launch: grid {min(ctas_per_sm() * num_sms, tiles)}, block num_threads(), smem_layout().total_bytes of shared memory.
+#pragma once
+
+#include "spec/kernel_parts.h"
+#include "spec/limits.h"
+#include "spec/nvfp4_units.h"
+#include "tessera/spec/attention_types.h"
+#include "tessera/spec/block_scale.h"
+#include "tessera/spec/types.h"
+
+namespace tessera::fmha_nvfp4 {
+
+using common::BarrierRow;
+using common::Role;
+using common::SmemRegion;
+
+struct Config {
+  int head_dim = 128;
+  BlockFormat dtype = BlockFormat::nvfp4;  // of q, k and v
+  DType o_dtype = DType::bf16;
+  Mask mask = Mask::none;
+  Window window = Window::none;
+  int tile_m = 128;
+  int tile_n = 128;
+  int stages = 3;
+  int pack_gqa = 1;  // query heads that share a tile: a block of queries under one mean is of one head
+
+  TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
+};
+
+inline constexpr int kMostSmemBytes = 101376;  // of a CTA on sm_120 and sm_121
+inline constexpr int kMaxStages = 8;
+inline constexpr int kRowsOfWarp = 16;
+
+// Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
+enum class Rule {
+  ok,
+  format_not_nvfp4,        // elements under one scale; 16
+  head_dim_not_64_or_128,  // head_dim; 128
+  o_dtype_not_16_bit,      // bytes of an element of o; 2
+  window_chunked,          // 1; 0
+  tile_m_not_64_or_128,    // tile_m; 128
+  tile_n_not_64_or_128,    // tile_n; 128
+  stages_out_of_range,     // stages; 8
+  heads_packed,            // pack_gqa; 1
+  shared_memory_exceeded,  // bytes; 101,376
+};
+
+TESSERA_HD constexpr int consumer_warps(const Config& c) { return c.tile_m / kRowsOfWarp; }
+TESSERA_HD constexpr int num_threads(const Config& c) { return kWarpgroupThreads + 32 * consumer_warps(c); }
+// Instructions along the columns of Q and K; units of a step; columns of 8 of O.
+TESSERA_HD constexpr int score_steps(const Config& c) { return c.head_dim / nvfp4::kDepth; }
+TESSERA_HD constexpr int units_of_step(const Config& c) { return c.tile_n / nvfp4::kKeysOfUnit; }
+
+// Of a slot.
+TESSERA_HD constexpr int key_slot_bytes(const Config& c) {
+  return units_of_step(c) * nvfp4::key_unit_bytes(c.head_dim);
+}
+TESSERA_HD constexpr int delta_slot_bytes(const Config& c) { return c.tile_n * 4; }
+TESSERA_HD constexpr int slot_bytes(const Config& c) { return 2 * key_slot_bytes(c) + delta_slot_bytes(c); }
+
+struct SmemLayout {
+  SmemRegion k, v, delta_s, barriers;
+  int total_bytes = 0;
+};
+TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
+  SmemLayout layout;
+  layout.k = {"k", 0, c.stages * key_slot_bytes(c)};
+  layout.v = {"v", common::end_of(layout.k), c.stages * key_slot_bytes(c)};
+  layout.delta_s = {"delta_s", common::end_of(layout.v), c.stages * delta_slot_bytes(c)};
+  layout.barriers = {"barriers", common::end_of(layout.delta_s), 2 * 8 * c.stages};
+  layout.total_bytes = common::end_of(layout.barriers);
+  return layout;
+}
+// Full barriers, and empty ones behind them.
+TESSERA_HD constexpr BarrierRow full_barriers(const Config& c) { return {0, smem_layout(c).barriers.offset, 0}; }
+
+inline constexpr int kSmSmemBytes = 102400, kReservedSmemBytes = 1024;  // of a multiprocessor; of each CTA there
+// Two small ones fill a multiprocessor's schedulers as one large one does.
+TESSERA_HD constexpr int ctas_per_sm(const Config& c) {
+  return c.tile_m <= 64 && 2 * (smem_layout(c).total_bytes + kReservedSmemBytes) <= kSmSmemBytes ? 2 : 1;
+}
+
+TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
+  const auto is_tile = [](int rows) { return rows == 64 || rows == 128; };
+  if (c.dtype != BlockFormat::nvfp4) return {Rule::format_not_nvfp4, block_elements(c.dtype), nvfp4::kGroup};
+  if (!nvfp4::is_head_dim(c.head_dim)) return {Rule::head_dim_not_64_or_128, c.head_dim, 128};
+  if (c.o_dtype != DType::bf16 && c.o_dtype != DType::f16) return {Rule::o_dtype_not_16_bit, dtype_bytes(c.o_dtype), 2};
+  if (c.window == Window::chunked) return {Rule::window_chunked, 1, 0};
+  if (!is_tile(c.tile_m)) return {Rule::tile_m_not_64_or_128, c.tile_m, 128};
+  if (!is_tile(c.tile_n)) return {Rule::tile_n_not_64_or_128, c.tile_n, 128};
+  if (c.stages < 1 || c.stages > kMaxStages) return {Rule::stages_out_of_range, c.stages, kMaxStages};
+  if (c.pack_gqa != 1) return {Rule::heads_packed, c.pack_gqa, 1};
+  if (smem_layout(c).total_bytes > kMostSmemBytes)
+    return {Rule::shared_memory_exceeded, smem_layout(c).total_bytes, kMostSmemBytes};
+  return {};
+}
+
+// Registers of a thread: as launched, and as setmaxnreg deals them out anew.
+struct RegisterBudget {
+  int entry = 0;
+  int producer = 0;
+  int consumer = 0;
+};
+TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
+  if (c.tile_m == 128) return {168, 40, 232};
+  return ctas_per_sm(c) == 2 ? RegisterBudget{128, 40, 216} : RegisterBudget{255, 255, 255};
+}
+
+inline constexpr int kNumRoles = 3;
+TESSERA_HD constexpr Role role(const Config& c, int i) {
+  const RegisterBudget budget = register_budget(c);
+  if (i == 2) return {"consumer", 4, consumer_warps(c), budget.consumer};
+  return i == 0 ? Role{"load", 0, 1, budget.producer} : Role{"idle", 1, 3, budget.producer};
+}
+
+}  // namespace tessera::fmha_nvfp4

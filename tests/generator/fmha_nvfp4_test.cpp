@@ -1,0 +1,79 @@
+// What attention of NVFP4 operands refuses, in its own words, and what it chooses. What holds of every kernel is tested
+// over every_fact().
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "tessera/error.h"
+#include "tessera/plan.h"
+#include "tests/generator/problems.h"
+
+using namespace tessera;
+
+namespace {
+
+Plan planned(Fields fields) {
+  fields.emplace_back("dtype", "nvfp4");
+  if (std::none_of(fields.begin(), fields.end(), [](const auto& f) { return f.first == "arch"; }))
+    fields.emplace_back("arch", "sm_120a");
+  return make_plan(problem_of("fmha", fields));
+}
+
+std::string unsupported(const Fields& fields) {
+  try {
+    planned(fields);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::unsupported);
+    return error.what();
+  }
+  return "planned";
+}
+
+}  // namespace
+
+TEST_CASE("fmha nvfp4: an illegal fact is refused with the rule that it breaks") {
+  CHECK(unsupported({{"arch", "sm_90a"}}) ==
+        "fmha has no kernel for dtype nvfp4 on sm_90a: there is one for sm_120 and sm_121 with suffix a or f");
+  CHECK(unsupported({{"arch", "sm_100a"}}) ==
+        "fmha has no kernel for dtype nvfp4 on sm_100a: there is one for sm_120 and sm_121 with suffix a or f");
+  CHECK(unsupported({{"sink", "per_head"}}) == "fmha has no kernel for sink per_head with dtype nvfp4");
+  CHECK(unsupported({{"kv_layout", "paged"}, {"page_size", "16"}}) ==
+        "fmha has no kernel for kv_layout paged with dtype nvfp4");
+  CHECK(unsupported({{"head_dim_v", "64"}}) ==
+        "fmha has no kernel for head_dim_v 64 beside head_dim 128 with dtype nvfp4");
+  CHECK(unsupported({{"split_kv", "on"}}) == "fmha has no kernel for split_kv on with dtype nvfp4");
+  CHECK(unsupported({{"head_dim", "96"}}) ==
+        "head_dim 96, nvfp4, tile 128x128, 3 stages: head_dim 96, 64 or 128 needed (one or two steps of 64 products)");
+  CHECK(unsupported({{"o_dtype", "f32"}}) ==
+        "head_dim 128, nvfp4, tile 128x128, 3 stages: o_dtype f32: take bf16 or f16");
+  CHECK(unsupported({{"window", "chunked"}}) ==
+        "head_dim 128, nvfp4, tile 128x128, 3 stages: window chunked: there is no kernel for it with dtype nvfp4");
+  CHECK(unsupported({{"window_size_left", "5"}}) ==
+        "window_size_left and window_size_right are sizes of a window, and window is none: take sliding");
+}
+
+TEST_CASE("fmha nvfp4: an illegal pin is refused with the rule that it breaks") {
+  CHECK(
+      unsupported({{"tile_m", "32"}}) ==
+      "head_dim 128, nvfp4, tile 32x128, 3 stages: tile_m 32, 64 or 128 needed (four or eight warps of 16 rows, of one "
+      "block of queries)");
+  CHECK(unsupported({{"tile_n", "96"}}) ==
+        "head_dim 128, nvfp4, tile 128x96, 3 stages: tile_n 96, 64 or 128 needed (units of 64 keys, registers of their "
+        "scores)");
+  CHECK(unsupported({{"stages", "9"}}) == "head_dim 128, nvfp4, tile 128x128, 9 stages: 9 stages, 1 to 8 allowed");
+  CHECK(unsupported({{"stages", "8"}, {"tile_n", "128"}}) ==
+        "head_dim 128, nvfp4, tile 128x128, 8 stages: 151,680 bytes of shared memory, 101,376 allowed: drop a stage");
+  CHECK(
+      unsupported({{"pack_gqa", "4"}}) ==
+      "head_dim 128, nvfp4, tile 128x128, 3 stages, 4 heads packed: pack_gqa 4, 1 needed: a block of queries with one "
+      "mean is of one head");
+}
+
+TEST_CASE("fmha nvfp4: tiles of 128 queries, of 64 where there are no more") {
+  CHECK(planned({}).kernel == "tessera_fmha_nvfp4_sm120a_d128_128x128_s3_full_to_bf16");
+  CHECK(planned({{"seqlen_q", "64"}, {"mask", "causal"}, {"head_dim", "64"}}).kernel ==
+        "tessera_fmha_nvfp4_sm120a_d64_64x128_s3_causal_to_bf16");
+  CHECK(planned({{"window", "sliding"}, {"arch", "sm_121f"}, {"o_dtype", "f16"}}).kernel ==
+        "tessera_fmha_nvfp4_sm121f_d128_128x128_s3_full_window_to_f16");
+  CHECK(planned({}).field("dtype") == "nvfp4");
+}
