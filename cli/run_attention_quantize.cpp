@@ -1,9 +1,9 @@
 // How `run` feeds and judges the quantisation of attention's operands.
 #include <algorithm>
 
+#include "cli/run_nvfp4.h"
 #include "cli/run_operator.h"
 #include "reference/attention_quantize.h"
-#include "reference/fmha.h"
 
 namespace tessera::cli {
 
@@ -31,8 +31,17 @@ class RunAttentionQuantize final : public RunOperator {
     complete("batch", 2);
     complete("heads_q", flags.is_emulated ? 2 : 8);
     complete("heads_kv", flags.is_emulated ? 1 : 2);
+    const auto& facts = plan.problem.as<AttentionQuantize>();
     complete("seqlen_q", flags.is_emulated ? 150 : 1030);
+    const auto value_of = [&](const char* name) {
+      return std::find_if(given.begin(), given.end(), [&](const GivenSize& g) { return g.name == name; })->value;
+    };
     complete("seqlen_k", flags.is_emulated ? 200 : 1100);
+    if (facts.kv_layout == KvLayout::paged) {
+      complete("max_pages", ceil_div(value_of("seqlen_k"), facts.page_size.value_or(1)));
+      complete("pages", value_of("batch") * value_of("max_pages") + 3);
+    }
+    if (facts.kv_layout == KvLayout::ragged) complete("tokens_k", value_of("batch") * value_of("seqlen_k"));
     return given;
   }
 
@@ -46,20 +55,25 @@ class RunAttentionQuantize final : public RunOperator {
                                  : flags.inputs == "uniform"  ? reference::Fill::uniform
                                  : flags.inputs == "standard" ? reference::Fill::standard
                                                               : reference::Fill::normal;
-    reference::FmhaTensors made = reference::make_inputs({named.at("batch"), named.at("heads_q"), named.at("heads_kv"),
-                                                          named.at("seqlen_q"), named.at("seqlen_k"), facts.head_dim},
-                                                         facts.dtype, fill, static_cast<std::uint64_t>(flags.seed));
-    Tensors all;
-    for (auto& [name, tensor] : {std::pair("q", &made.q), std::pair("k", &made.k), std::pair("v", &made.v)})
-      all.emplace(name, std::move(*tensor));
+    Tensors all = nvfp4_places(plan, named, flags);
+    std::uint64_t stream = 0;
+    for (const BufferSpec& buffer : plan.launch.buffers) {
+      if (buffer.name != "q" && buffer.name != "k" && buffer.name != "v") continue;
+      std::vector<std::int64_t> shape;
+      for (const Expression& extent : buffer.shape) shape.push_back(launch.evaluate(extent, sizes));
+      reference::Tensor tensor(facts.dtype, std::move(shape));
+      reference::fill(tensor, fill, static_cast<std::uint64_t>(flags.seed), stream++);
+      all.emplace(buffer.name, std::move(tensor));
+    }
     for (const auto& [name, tensor] : flags.arrays) all[name] = tensor;
     return all;
   }
 
-  reference::Comparison compare(const Plan&, const Tensors& inputs, const Tensors& outputs, const RunFlags&,
+  reference::Comparison compare(const Plan& plan, const Tensors& inputs, const Tensors& outputs, const RunFlags& flags,
                                 int jobs) const override {
-    return reference::check_attention_quantize({inputs.at("q").view(), inputs.at("k").view(), inputs.at("v").view()},
-                                               outputs, jobs);
+    const reference::AttentionTensors x{inputs.at("q").view(), inputs.at("k").view(), inputs.at("v").view()};
+    if (!has_lengths(plan)) return reference::check_attention_quantize(x, outputs, jobs);
+    return reference::check_quantized_sequences(x, nvfp4_layout(plan, flags.sizes, inputs), outputs, jobs);
   }
 };
 

@@ -182,7 +182,10 @@ class RunFmha final : public RunOperator {
     reference::FmhaSizes of_keys = s, of_queries = s;
     if (is_ragged) of_keys.seqlen_q = of_queries.batch = of_queries.seqlen_k = 1;
     reference::FmhaTensors made = made_of(of_keys);
-    if (is_nvfp4_attention(plan)) return nvfp4_inputs(made, flags);
+    if (is_nvfp4_attention(plan)) {
+      if (is_ragged) made.q = made_of(of_queries).q;
+      return nvfp4_inputs(plan, launch, sizes, made, flags);
+    }
     if (is_ragged) {
       made.q = made_of(of_queries).q;
       made.q.shape.erase(made.q.shape.begin());

@@ -32,9 +32,13 @@ struct AttentionQuantizeOperator {
 
   template <class Visit>
   static void visit_fields(const Config& config, Visit&& visit) {
-    const auto& [head_dim, dtype, conversion] = config;
+    const auto& [head_dim, dtype, q_layout, kv_layout, page_size, seqused, conversion] = config;
     visit("head_dim", head_dim);
     visit("dtype", dtype);
+    visit("q_layout", q_layout);
+    visit("kv_layout", kv_layout);
+    visit("page_size", page_size);
+    visit("seqused", seqused);
     visit("conversion", conversion);
   }
 };

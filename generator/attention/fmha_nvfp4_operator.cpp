@@ -31,7 +31,28 @@ constexpr std::int64_t kMaxLength = 2147418112, kMaxHeads = 1 << 16, kMaxStride 
 constexpr std::int64_t kMaxSms = 1 << 16;
 constexpr int kStoreElements = 8;  // 16 bytes
 
-std::string tiles_text(const Config& c) { return fmt::format("ceil_div(seqlen_q, {}) * heads_q * batch", c.tile_m); }
+bool has_ragged_queries(const Config& c) { return c.q_layout == QueryLayout::ragged; }
+bool has_ragged_keys(const Config& c) { return c.kv_layout == KvLayout::ragged; }
+Nvfp4Layouts layouts_of(const Config& c) { return {has_ragged_queries(c), has_ragged_keys(c)}; }
+
+std::string tiles_text(const Config& c) {
+  return fmt::format("{} * heads_q", nvfp4_query_blocks(layouts_of(c), c.tile_m));
+}
+
+/// Of o, the innermost first.
+std::vector<const char*> strides_of(const Config& c) {
+  std::vector<const char*> strides{"o_stride_head", "o_stride_seqlen"};
+  if (!has_ragged_queries(c)) strides.push_back("o_stride_batch");
+  return strides;
+}
+
+std::vector<BufferSpec> places_of(const Config& c) {
+  std::vector<BufferSpec> places;
+  if (has_ragged_queries(c)) places.push_back(nvfp4_numbers("cu_seqlens_q", "batch + 1"));
+  if (has_ragged_keys(c)) places.push_back(nvfp4_numbers("cu_seqlens_k", "batch + 1"));
+  if (c.seqused != UsedLengths::none) places.push_back(nvfp4_numbers("seqused_k", "batch"));
+  return places;
+}
 
 void add_sizes(const Config& c, LaunchPlan& launch) {
   const auto size = [&](std::string name, std::int64_t min, std::int64_t max, std::optional<Expression> value,
@@ -41,13 +62,19 @@ void add_sizes(const Config& c, LaunchPlan& launch) {
   size("batch", 0, kMaxLength, {}, "sequences");
   size("heads_q", 1, kMaxHeads, {}, "query heads: a multiple of heads_kv");
   size("heads_kv", 1, kMaxHeads, {}, "key and value heads");
-  size("seqlen_q", 0, kMaxLength, {}, "queries of a sequence");
-  size("seqlen_k", 0, kMaxLength, {}, "keys of a sequence");
+  size("seqlen_q", 0, kMaxLength, {}, has_ragged_queries(c) ? "queries of all sequences" : "queries of a sequence");
+  if (has_ragged_keys(c)) {
+    size("tokens_k", 0, kMaxLength, {}, "keys of all sequences together");
+    size("seqlen_k", 0, kMaxLength, Expression::parse("tokens_k"), "most keys of a sequence");
+  } else {
+    size("seqlen_k", 0, kMaxLength, {}, "keys of a sequence");
+  }
   size("o_stride_head", 1, kMaxStride, Expression(c.head_dim), "elements of o from one head to the next");
   size("o_stride_seqlen", 1, kMaxStride, expression("heads_q * {}", c.head_dim),
        "elements of o from one row to the next");
-  size("o_stride_batch", 1, kMaxStride, expression("max(seqlen_q, 1) * heads_q * {}", c.head_dim),
-       "elements of o from one sequence to the next");
+  if (!has_ragged_queries(c))
+    size("o_stride_batch", 1, kMaxStride, expression("max(seqlen_q, 1) * heads_q * {}", c.head_dim),
+         "elements of o from one sequence to the next");
   if (c.window == Window::sliding) {
     size("window_size_left", -1, kMaxLength, Expression(-1), "keys before a query that it sees; -1: all");
     size("window_size_right", -1, kMaxLength, Expression(-1), "keys behind a query that it sees; -1: all");
@@ -66,7 +93,7 @@ void add_domain(const Config& c, LaunchPlan& launch) {
   at_most("seqlen_q + seqlen_k", "seqlen_q + seqlen_k");
   at_most("heads_q * batch", "heads_q * batch");
   at_most(tiles_text(c), "the number of query tiles");
-  for (const char* const stride : {"o_stride_head", "o_stride_seqlen", "o_stride_batch"})
+  for (const char* const stride : strides_of(c))
     launch.domain.push_back({.lhs = Expression::parse(stride),
                              .relation = Relation::multiple_of,
                              .rhs = Expression(kStoreElements),
@@ -81,21 +108,24 @@ LaunchPlan launch_of(const Config& c, const std::string& arch, const std::string
   launch.scalars.push_back({.name = "softmax_scale",
                             .default_value = 1 / std::sqrt(static_cast<double>(c.head_dim)),
                             .help = "factor of the scores: 1 / sqrt(head_dim) by default"});
+  const Nvfp4Layouts layouts = layouts_of(c);
   for (const char* const name : {"q", "k", "v"})
-    launch.buffers.push_back(nvfp4_units(name, BufferRole::input, c.head_dim));
-  launch.buffers.push_back(nvfp4_delta_s(BufferRole::input));
-  launch.buffers.push_back(nvfp4_row_shift(BufferRole::input));
-  launch.buffers.push_back({.name = "o",
-                            .role = BufferRole::output,
-                            .dtype = std::string(to_word(c.o_dtype)),
-                            .shape = {Expression::parse("batch"), Expression::parse("seqlen_q"),
-                                      Expression::parse("heads_q"), Expression(c.head_dim)},
-                            .strides = {Expression::parse("o_stride_batch"), Expression::parse("o_stride_seqlen"),
-                                        Expression::parse("o_stride_head"), Expression(1)}});
-  BufferSpec lse = nvfp4_row_shift(BufferRole::output);
-  lse.name = "lse";
-  lse.is_optional = true;
-  launch.buffers.push_back(std::move(lse));
+    launch.buffers.push_back(nvfp4_units(name, BufferRole::input, c.head_dim, layouts));
+  launch.buffers.push_back(nvfp4_delta_s(BufferRole::input, layouts));
+  launch.buffers.push_back(nvfp4_statistic("row_shift", BufferRole::input, layouts));
+  BufferSpec o{.name = "o",
+               .role = BufferRole::output,
+               .dtype = std::string(to_word(c.o_dtype)),
+               .shape = {Expression::parse("seqlen_q"), Expression::parse("heads_q"), Expression(c.head_dim)},
+               .strides = {Expression::parse("o_stride_seqlen"), Expression::parse("o_stride_head"), Expression(1)}};
+  if (!has_ragged_queries(c)) {
+    o.shape.insert(o.shape.begin(), Expression::parse("batch"));
+    o.strides.insert(o.strides.begin(), Expression::parse("o_stride_batch"));
+  }
+  launch.buffers.push_back(std::move(o));
+  launch.buffers.push_back(nvfp4_statistic("lse", BufferRole::output, layouts));
+  launch.buffers.back().is_optional = true;
+  for (BufferSpec& place : places_of(c)) launch.buffers.push_back(std::move(place));
   add_domain(c, launch);
   LaunchStep step;
   step.entry = kernel;
@@ -106,9 +136,10 @@ LaunchPlan launch_of(const Config& c, const std::string& arch, const std::string
   };
   for (const char* const name : {"batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k"})
     size(name, ParameterKind::i32);
+  if (has_ragged_keys(c)) size("tokens_k", ParameterKind::i32);
   if (c.window == Window::sliding)
     for (const char* const name : {"window_size_left", "window_size_right"}) size(name, ParameterKind::i32);
-  for (const char* const name : {"o_stride_head", "o_stride_seqlen", "o_stride_batch"}) size(name, ParameterKind::i64);
+  for (const char* const name : strides_of(c)) size(name, ParameterKind::i64);
   step.parameters.push_back({.name = "softmax_scale",
                              .kind = ParameterKind::f32,
                              .value = {},
@@ -140,10 +171,7 @@ void FmhaNvfp4Operator::require_facts(const Fmha& problem) {
   const auto number = [](int value) { return fmt::format("{}", value); };
   if (problem.head_dim_v.value_or(problem.head_dim) != problem.head_dim)
     refuse("head_dim_v", fmt::format("{} beside head_dim {}", *problem.head_dim_v, problem.head_dim));
-  if (problem.seqused != UsedLengths::none) refuse("seqused", to_word(problem.seqused));
-  if (problem.q_layout != QueryLayout::dense) refuse("q_layout", to_word(problem.q_layout));
   if (problem.kv_pools != KvPools::dense) refuse("kv_pools", to_word(problem.kv_pools));
-  if (problem.kv_layout != KvLayout::dense) refuse("kv_layout", to_word(problem.kv_layout));
   if (problem.page_size) refuse("page_size", number(*problem.page_size));
   if (problem.v_is_k != VIsK::off) refuse("v_is_k", to_word(problem.v_is_k));
   if (problem.sink != Sink::none) refuse("sink", to_word(problem.sink));
@@ -176,6 +204,9 @@ std::vector<Config> FmhaNvfp4Operator::candidates(const Fmha& problem) {
                         .o_dtype = problem.o_dtype.value_or(DType::bf16),
                         .mask = problem.mask,
                         .window = problem.window,
+                        .q_layout = problem.q_layout,
+                        .kv_layout = problem.kv_layout,
+                        .seqused = problem.seqused,
                         .tile_m = problem.tile_m.value_or(tile_m),
                         .tile_n = problem.tile_n.value_or(tile_n),
                         .stages = problem.stages.value_or(stages),
@@ -220,6 +251,12 @@ std::string FmhaNvfp4Operator::explain(const Config& config, const Verdict& verd
       return fmt::format("o_dtype {}: take bf16 or f16", to_word(config.o_dtype));
     case Rule::window_chunked:
       return "window chunked: there is no kernel for it with dtype nvfp4";
+    case Rule::keys_paged:
+      return "kv_layout paged: keys in pages become dense where they are quantised (attention_quantize), take dense";
+    case Rule::lengths_of_queries:
+      return "seqused qk: there is no kernel for it with dtype nvfp4, take k";
+    case Rule::lengths_of_ragged_keys:
+      return "seqused k with kv_layout ragged: cu_seqlens_k says where keys end, take none";
     case Rule::tile_m_not_64_or_128:
       return fmt::format("tile_m {}, 64 or {} needed (four or eight warps of 16 rows, of one block of queries)", found,
                          bound);
@@ -240,6 +277,9 @@ std::string FmhaNvfp4Operator::kernel_name(Arch arch, const Config& config) {
       fmt::format("tessera_fmha_nvfp4_{}_d{}_{}x{}_s{}_{}", arch_name(arch.to_string()), config.head_dim, config.tile_m,
                   config.tile_n, config.stages, config.mask == Mask::none ? "full" : to_word(config.mask));
   if (config.window != Window::none) name += "_window";
+  if (has_ragged_queries(config)) name += "_ragged";
+  if (has_ragged_keys(config)) name += "_raggedk";
+  if (config.seqused != UsedLengths::none) name += "_usedk";
   return name + fmt::format("_to_{}", to_word(config.o_dtype));
 }
 
@@ -259,6 +299,8 @@ void FmhaNvfp4Operator::describe(const Config& config, Plan& plan) {
                    plain_operand("row_shift", "f32", "read for lse"),
                    plain_operand("o", to_word(config.o_dtype), "D of O = P V, stored from registers"),
                    plain_operand("lse", "f32", "written if not null")};
+  for (const BufferSpec& place : places_of(config))
+    plan.operands.push_back(plain_operand(place.name, "s32", "where the rows of sequences lie"));
   const fmha_nvfp4::SmemLayout layout = fmha_nvfp4::smem_layout(config);
   const auto add = [&](const fmha_nvfp4::SmemRegion& region, const char* content) {
     plan.smem.push_back({region.name,
@@ -286,10 +328,16 @@ std::string FmhaNvfp4Operator::launch_bounds() {
 }
 
 std::string FmhaNvfp4Operator::call(const Config& config) {
+  const auto place = [](bool is_there, const char* name) {
+    return is_there ? fmt::format("static_cast<const int*>({})", name) : "nullptr";
+  };
   return fmt::format(
-      "tessera::fmha_nvfp4::kernel<kConfig>(\n      {{q, k, v, delta_s, row_shift, o, lse, batch, heads_q, heads_kv, "
-      "seqlen_q, seqlen_k,\n       {}, o_stride_head, o_stride_seqlen, o_stride_batch, softmax_scale}})",
-      config.window == Window::sliding ? "window_size_left, window_size_right" : "-1, -1");
+      "tessera::fmha_nvfp4::kernel<kConfig>(\n      {{q, k, v, delta_s, row_shift, o, lse, {}, {}, {},\n       batch, "
+      "heads_q, heads_kv, seqlen_q, seqlen_k, {}, {},\n       o_stride_head, o_stride_seqlen, {}, softmax_scale}})",
+      place(has_ragged_queries(config), "cu_seqlens_q"), place(has_ragged_keys(config), "cu_seqlens_k"),
+      place(config.seqused != UsedLengths::none, "seqused_k"), has_ragged_keys(config) ? "tokens_k" : "0",
+      config.window == Window::sliding ? "window_size_left, window_size_right" : "-1, -1",
+      has_ragged_queries(config) ? "0" : "o_stride_batch");
 }
 
 std::vector<SourceFile> FmhaNvfp4Operator::generated_headers(const Config&) { return {}; }

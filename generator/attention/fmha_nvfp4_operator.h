@@ -35,12 +35,16 @@ struct FmhaNvfp4Operator {
 
   template <class Visit>
   static void visit_fields(const Config& config, Visit&& visit) {
-    const auto& [head_dim, dtype, o_dtype, mask, window, tile_m, tile_n, stages, pack_gqa] = config;
+    const auto& [head_dim, dtype, o_dtype, mask, window, q_layout, kv_layout, seqused, tile_m, tile_n, stages,
+                 pack_gqa] = config;
     visit("head_dim", head_dim);
     visit("dtype", dtype);
     visit("o_dtype", o_dtype);
     visit("mask", mask);
     visit("window", window);
+    visit("q_layout", q_layout);
+    visit("kv_layout", kv_layout);
+    visit("seqused", seqused);
     visit("tile_m", tile_m);
     visit("tile_n", tile_n);
     visit("stages", stages);

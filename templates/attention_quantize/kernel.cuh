@@ -4,6 +4,7 @@
 // two words of a fragment and one scale.
 #pragma once
 
+#include "attention/nvfp4_sequences.cuh"
 #include "common/illegal_config.cuh"
 #include "ptx/global.cuh"
 #include "ptx/math.cuh"
@@ -14,44 +15,83 @@
 
 namespace tessera::attention_quantize {
 
-// Rows of a sequence's heads: elements from one to the next.
+// Elements from one head, row, and sequence (of pages: page) to the next.
 struct Strides {
   long long head, seqlen, batch;
 };
 
 struct Params {
   const void *q, *k, *v;
+  const int *cu_seqlens_q, *cu_seqlens_k, *seqused_k, *block_table;  // null where there are none
   void *q_units, *k_units, *v_units;
   float *q_mean, *k_mean, *delta_s, *row_shift;
   float* k_sums;  // [heads_kv, key_blocks, head_dim]
   int batch, heads_q, heads_kv, seqlen_q, seqlen_k;
+  int tokens_k, pages, max_pages;  // 0 where there are none
   Strides q_strides, k_strides, v_strides;
 };
 
-__device__ __forceinline__ int blocks_of(int rows) { return (rows + nvfp4::kBlockRows - 1) / nvfp4::kBlockRows; }
+inline constexpr int kBlockRows = nvfp4::kBlockRows;
+
+template <Config C, bool kIsQ>
+TESSERA_HD constexpr bool is_ragged() {
+  return kIsQ ? C.q_layout == QueryLayout::ragged : C.kv_layout == KvLayout::ragged;
+}
+// Blocks of one head, of all sequences.
+template <Config C, bool kIsQ>
+__device__ __forceinline__ int num_blocks(const Params& p) {
+  return attention::blocks_of_all<is_ragged<C, kIsQ>(), kBlockRows>(p.batch, kIsQ ? p.seqlen_q : p.seqlen_k,
+                                                                    kIsQ ? p.seqlen_q : p.tokens_k);
+}
+template <Config C, bool kIsQ>
+__device__ __forceinline__ attention::SequenceRows rows_of(const Params& p, int sequence) {
+  return attention::rows_of<is_ragged<C, kIsQ>(), kBlockRows>(
+      kIsQ ? p.cu_seqlens_q : p.cu_seqlens_k, kIsQ ? nullptr : p.seqused_k, sequence, kIsQ ? p.seqlen_q : p.seqlen_k,
+      kIsQ ? p.seqlen_q : p.tokens_k);
+}
 
 // A block of one head of one sequence.
+template <Config C, bool kIsQ>
 struct Block {
-  int head, batch, block;
+  int head, sequence;
   int number;  // of its head's blocks
-  int rows;    // that there are, 128 at most
+  int first;   // of its rows, in the sequence
+  int rows;    // that there are, 128 at most, or none
+  attention::SequenceRows of;
 
-  __device__ __forceinline__ Block(int index, int sequences, int seqlen) {
-    const int blocks = blocks_of(seqlen);
-    head = index / (sequences * blocks);
-    number = index - head * sequences * blocks;
-    batch = number / blocks;
-    block = number - batch * blocks;
-    rows = min(seqlen - block * nvfp4::kBlockRows, nvfp4::kBlockRows);
+  __device__ __forceinline__ Block(const Params& p, int index) {
+    const int blocks = num_blocks<C, kIsQ>(p);
+    head = index / blocks;
+    number = index - head * blocks;
+    sequence = attention::sequence_of<is_ragged<C, kIsQ>(), kBlockRows>(kIsQ ? p.cu_seqlens_q : p.cu_seqlens_k, number,
+                                                                        p.batch, kIsQ ? p.seqlen_q : p.seqlen_k,
+                                                                        kIsQ ? p.seqlen_q : p.tokens_k);
+    of = rows_of<C, kIsQ>(p, sequence);
+    first = (number - of.first_block) * kBlockRows;
+    rows = max(min(of.rows - first, kBlockRows), 0);
   }
-  __device__ __forceinline__ long long element(const Strides& s, int row) const {
-    return head * s.head + batch * s.batch + static_cast<long long>(block * nvfp4::kBlockRows + row) * s.seqlen;
+  // Where a row of the block is, or false where its page is none of the pool's: its numbers are zeros.
+  __device__ __forceinline__ bool find(const Params& p, const Strides& s, int row, long long& element) const {
+    int at = first + row;
+    long long base = head * s.head;
+    if constexpr (!kIsQ && C.kv_layout == KvLayout::paged) {
+      const int page = static_cast<int>(
+          ptx::ld_global_u32(p.block_table + static_cast<long long>(sequence) * p.max_pages + at / C.page_size));
+      if (page < 0 || page >= p.pages) return false;
+      base += page * s.batch;
+      at %= C.page_size;
+    } else {
+      base += sequence * s.batch;
+      at += of.first;
+    }
+    element = base + at * s.seqlen;
+    return true;
   }
 };
 
 // Sums of a block's rows, of all columns; in shared memory afterwards, for all threads: [head_dim].
-template <Config C>
-__device__ __forceinline__ void sum_rows(const void* x, const Strides& strides, const Block& at, float* sums) {
+template <Config C, bool kIsQ>
+__device__ __forceinline__ void sum_rows(const Params& p, const Block<C, kIsQ>& at, float* sums) {
   constexpr int kPairs = C.head_dim / 2, kStripes = stripes(C);
   const int pair = static_cast<int>(threadIdx.x) % kPairs, stripe = static_cast<int>(threadIdx.x) / kPairs;
   float low = 0, high = 0;
@@ -59,8 +99,10 @@ __device__ __forceinline__ void sum_rows(const void* x, const Strides& strides, 
   for (int row = stripe; row < nvfp4::kBlockRows; row += kStripes) {
     if (row >= at.rows) break;
     float a, b;
+    long long element = 0;
+    if (!at.find(p, kIsQ ? p.q_strides : p.k_strides, row, element)) continue;
     quantize::unpack_pair<C.dtype>(
-        ptx::ld_global_u32(static_cast<const char*>(x) + 2 * (at.element(strides, row) + 2 * pair)), a, b);
+        ptx::ld_global_u32(static_cast<const char*>(kIsQ ? p.q : p.k) + 2 * (element + 2 * pair)), a, b);
     low += a;
     high += b;
   }
@@ -75,12 +117,11 @@ __device__ __forceinline__ void sum_rows(const void* x, const Strides& strides, 
   }
 }
 
-// q and k are told apart by the type: of strides that are chosen at run time the compiler made an array in local
-// memory.
 template <Config C, bool kIsQ>
 __device__ __forceinline__ void mean_of_block(const Params& p, int index, float* sums) {
-  const Block at(index, p.batch, kIsQ ? p.seqlen_q : p.seqlen_k);
-  sum_rows<C>(kIsQ ? p.q : p.k, kIsQ ? p.q_strides : p.k_strides, at, sums);
+  const Block<C, kIsQ> at(p, index);
+  if (at.rows == 0) return;
+  sum_rows<C, kIsQ>(p, at, sums);
   if (threadIdx.x >= C.head_dim) return;
   const long long to = static_cast<long long>(index) * C.head_dim + threadIdx.x;
   if constexpr (kIsQ) {
@@ -95,7 +136,7 @@ template <Config C>
 __device__ __forceinline__ void means_kernel(const Params& p) {
   common::require_legal<why_invalid(C)>();
   extern __shared__ __align__(16) float shared_sums[];
-  const int of_q = p.heads_q * p.batch * blocks_of(p.seqlen_q), index = static_cast<int>(blockIdx.x);
+  const int of_q = p.heads_q * num_blocks<C, true>(p), index = static_cast<int>(blockIdx.x);
   if (index < of_q) {
     mean_of_block<C, true>(p, index, shared_sums);
   } else {
@@ -107,13 +148,16 @@ __device__ __forceinline__ void means_kernel(const Params& p) {
 template <Config C>
 __device__ __forceinline__ void mean_of_keys_kernel(const Params& p) {
   if (threadIdx.x >= C.head_dim) return;
-  const int blocks = blocks_of(p.seqlen_k);
-  const float* const sums = p.k_sums + static_cast<long long>(blockIdx.x) * blocks * C.head_dim + threadIdx.x;
+  const int head = static_cast<int>(blockIdx.x) / p.batch, sequence = static_cast<int>(blockIdx.x) - head * p.batch;
+  const attention::SequenceRows of = rows_of<C, false>(p, sequence);
+  const int blocks = attention::blocks_of_rows<kBlockRows>(of.rows);
+  const float* const sums =
+      p.k_sums + (static_cast<long long>(head) * num_blocks<C, false>(p) + of.first_block) * C.head_dim + threadIdx.x;
   float sum = 0;
 #pragma unroll 8
   for (int i = 0; i < blocks; ++i) sum += sums[static_cast<long long>(i) * C.head_dim];
   p.k_mean[static_cast<long long>(blockIdx.x) * C.head_dim + threadIdx.x] =
-      blocks == 0 ? 0.0f : __fdiv_rn(sum, static_cast<float>(p.seqlen_k));
+      blocks == 0 ? 0.0f : __fdiv_rn(sum, static_cast<float>(of.rows));
 }
 
 // Sixteen numbers to their scale's code and the words of their values.
@@ -154,18 +198,24 @@ __device__ __forceinline__ void load_floats(const float* from, float (&values)[n
 template <Config C>
 __device__ __forceinline__ void quantize_queries(const Params& p, int index) {
   constexpr int kGroups = C.head_dim / nvfp4::kGroup;
-  const Block at(index, p.batch, p.seqlen_q);
+  const Block<C, true> at(p, index);
+  if (at.rows == 0) return;
   char* const units = static_cast<char*>(p.q_units) + static_cast<long long>(index) * nvfp4::q_block_bytes(C.head_dim);
   const float* const q_mean = p.q_mean + static_cast<long long>(index) * C.head_dim;
   const int key_head = at.head / (p.heads_q / p.heads_kv);
-  const float* const k_mean = p.k_mean + static_cast<long long>(key_head * p.batch + at.batch) * C.head_dim;
+  const float* const k_mean = p.k_mean + static_cast<long long>(key_head * p.batch + at.sequence) * C.head_dim;
+  const long long shifts = C.q_layout == QueryLayout::ragged
+                               ? static_cast<long long>(at.head) * p.seqlen_q + at.of.first
+                               : (static_cast<long long>(at.sequence) * p.heads_q + at.head) * p.seqlen_q;
 #pragma unroll 1
-  for (int i = static_cast<int>(threadIdx.x); i < nvfp4::kBlockRows * kGroups; i += kThreads) {
+  for (int i = static_cast<int>(threadIdx.x); i < kBlockRows * kGroups; i += kThreads) {
     const int row = i / kGroups, column = i % kGroups * nvfp4::kGroup;
     float x[nvfp4::kGroup] = {}, mean[nvfp4::kGroup];
     float shift = 0;
     if (row < at.rows) {
-      load_columns<C>(p.q, at.element(p.q_strides, row) + column, x);
+      long long element = 0;
+      at.find(p, p.q_strides, row, element);
+      load_columns<C>(p.q, element + column, x);
       load_floats(k_mean + column, mean);
 #pragma unroll
       for (int e = 0; e < nvfp4::kGroup; ++e) shift = fmaf(x[e], mean[e], shift);
@@ -183,21 +233,21 @@ __device__ __forceinline__ void quantize_queries(const Params& p, int index) {
     ptx::st_global_u32(unit + nvfp4::q_word(of_unit, column), words[0]);
     ptx::st_global_u32(unit + nvfp4::q_word(of_unit, column + 8), words[1]);
     ptx::st_global_u8(unit + nvfp4::q_scale(C.head_dim, of_unit, column), code);
-    if (column == 0 && row < at.rows)
-      p.row_shift[(static_cast<long long>(at.batch) * p.heads_q + at.head) * p.seqlen_q + at.block * nvfp4::kBlockRows +
-                  row] = shift;
+    if (column == 0 && row < at.rows) p.row_shift[shifts + at.first + row] = shift;
   }
 }
 
 // delta_s of a block's keys, which shared memory has: a key for each thread of a half, kAtOnce blocks of queries after
 // the other. Keys that are not there are zeros.
 template <Config C>
-__device__ __forceinline__ void multiply_means(const Params& p, const Block& at, const float* keys) {
-  constexpr int kAtOnce = 4, kHalves = kThreads / nvfp4::kBlockRows;
-  const int key = static_cast<int>(threadIdx.x) % nvfp4::kBlockRows;
-  const int half = static_cast<int>(threadIdx.x) / nvfp4::kBlockRows;
-  const int group = p.heads_q / p.heads_kv, blocks = blocks_of(p.seqlen_q);
-  const long long columns = static_cast<long long>(blocks_of(p.seqlen_k)) * nvfp4::kBlockRows;
+__device__ __forceinline__ void multiply_means(const Params& p, const Block<C, false>& at, const float* keys) {
+  constexpr int kAtOnce = 4, kHalves = kThreads / kBlockRows;
+  const int key = static_cast<int>(threadIdx.x) % kBlockRows;
+  const int half = static_cast<int>(threadIdx.x) / kBlockRows;
+  const attention::SequenceRows queries = rows_of<C, true>(p, at.sequence);
+  const int group = p.heads_q / p.heads_kv, blocks = attention::blocks_of_rows<kBlockRows>(queries.rows);
+  const long long columns = static_cast<long long>(attention::blocks_of_rows<kBlockRows>(p.seqlen_k)) * kBlockRows;
+  const int of_head = num_blocks<C, true>(p);
 #pragma unroll 1
   for (int first = half * kAtOnce; first < group * blocks; first += kHalves * kAtOnce) {
     float sums[kAtOnce] = {};
@@ -205,7 +255,7 @@ __device__ __forceinline__ void multiply_means(const Params& p, const Block& at,
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       const int of_group = min(first + i, group * blocks - 1);
-      rows[i] = (static_cast<long long>(at.head * group + of_group / blocks) * p.batch + at.batch) * blocks +
+      rows[i] = static_cast<long long>(at.head * group + of_group / blocks) * of_head + queries.first_block +
                 of_group % blocks;
     }
 #pragma unroll 1
@@ -222,24 +272,26 @@ __device__ __forceinline__ void multiply_means(const Params& p, const Block& at,
     }
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i)
-      if (first + i < group * blocks) p.delta_s[rows[i] * columns + at.block * nvfp4::kBlockRows + key] = sums[i];
+      if (first + i < group * blocks) p.delta_s[rows[i] * columns + at.first + key] = sums[i];
   }
 }
 
 template <Config C>
 __device__ __forceinline__ void quantize_keys(const Params& p, int index, float* keys) {
   constexpr int kGroups = C.head_dim / nvfp4::kGroup;
-  const Block at(index, p.batch, p.seqlen_k);
+  const Block<C, false> at(p, index);
+  if (at.rows == 0) return;
   char* const units =
       static_cast<char*>(p.k_units) + static_cast<long long>(index) * nvfp4::key_block_bytes(C.head_dim);
-  const float* const k_mean = p.k_mean + static_cast<long long>(at.head * p.batch + at.batch) * C.head_dim;
+  const float* const k_mean = p.k_mean + static_cast<long long>(at.head * p.batch + at.sequence) * C.head_dim;
 #pragma unroll 1
-  for (int i = static_cast<int>(threadIdx.x); i < nvfp4::kBlockRows * kGroups; i += kThreads) {
+  for (int i = static_cast<int>(threadIdx.x); i < kBlockRows * kGroups; i += kThreads) {
     const int key = i / kGroups, column = i % kGroups * nvfp4::kGroup;
     float x[nvfp4::kGroup] = {};
     if (key < at.rows) {
       float mean[nvfp4::kGroup];
-      load_columns<C>(p.k, at.element(p.k_strides, key) + column, x);
+      long long element = 0;
+      if (at.find(p, p.k_strides, key, element)) load_columns<C>(p.k, element + column, x);
       load_floats(k_mean + column, mean);
 #pragma unroll
       for (int e = 0; e < nvfp4::kGroup; ++e) x[e] -= mean[e];
@@ -260,8 +312,9 @@ __device__ __forceinline__ void quantize_keys(const Params& p, int index, float*
 
 template <Config C>
 __device__ __forceinline__ void quantize_values(const Params& p, int index) {
-  constexpr int kGroups = nvfp4::kBlockRows / nvfp4::kGroup;
-  const Block at(index, p.batch, p.seqlen_k);
+  constexpr int kGroups = kBlockRows / nvfp4::kGroup;
+  const Block<C, false> at(p, index);
+  if (at.rows == 0) return;
   char* const units =
       static_cast<char*>(p.v_units) + static_cast<long long>(index) * nvfp4::key_block_bytes(C.head_dim);
 #pragma unroll 1
@@ -271,9 +324,10 @@ __device__ __forceinline__ void quantize_values(const Params& p, int index) {
 #pragma unroll
     for (int e = 0; e < nvfp4::kGroup; ++e) {
       x[e] = 0;
-      if (key + e < at.rows)
-        x[e] = ptx::cvt_f32<C.dtype>(static_cast<unsigned short>(
-            ptx::ld_global_u16(static_cast<const char*>(p.v) + 2 * (at.element(p.v_strides, key + e) + column))));
+      long long element = 0;
+      if (key + e < at.rows && at.find(p, p.v_strides, key + e, element))
+        x[e] = ptx::cvt_f32<C.dtype>(
+            static_cast<unsigned short>(ptx::ld_global_u16(static_cast<const char*>(p.v) + 2 * (element + column))));
     }
     unsigned code, words[2];
     quantize_group<C>(x, code, words);
@@ -289,7 +343,7 @@ __device__ __forceinline__ void quantize_values(const Params& p, int index) {
 template <Config C>
 __device__ __forceinline__ void quantize_kernel(const Params& p) {
   extern __shared__ __align__(16) float shared_keys[];
-  const int of_keys = p.heads_kv * p.batch * blocks_of(p.seqlen_k), index = static_cast<int>(blockIdx.x);
+  const int of_keys = p.heads_kv * num_blocks<C, false>(p), index = static_cast<int>(blockIdx.x);
   if (index < of_keys) {
     quantize_keys<C>(p, index, shared_keys);
   } else if (index < 2 * of_keys) {

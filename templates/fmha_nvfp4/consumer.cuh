@@ -57,8 +57,7 @@ struct Consumer {
   __device__ __forceinline__ int row_of(const Tile<C>& tile) const { return tile.first_row + kRowsOfWarp * warp; }
 
   __device__ __forceinline__ void load_queries(const Tile<C>& tile) {
-    const long long block = static_cast<long long>(tile.head * p.batch + tile.batch) * blocks_of(p.seqlen_q);
-    const char* const unit = static_cast<const char*>(p.q) + block * nvfp4::q_block_bytes(C.head_dim) +
+    const char* const unit = static_cast<const char*>(p.q) + tile.query_block(p) * nvfp4::q_block_bytes(C.head_dim) +
                              static_cast<long long>(row_of(tile) / kRowsOfWarp) * nvfp4::q_unit_bytes(C.head_dim);
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
@@ -138,19 +137,20 @@ struct Consumer {
     }
   }
 
-  // Signs, and what a row does not see. `row`: the warp's first.
-  __device__ __forceinline__ void fix_up(Scores& scores, int row, int first_key) const {
+  // Signs, and what a row does not see.
+  __device__ __forceinline__ void fix_up(Scores& scores, const Tile<C>& tile, int first_key) const {
+    const int row = row_of(tile);
     if (p.softmax_scale < 0) {
 #pragma unroll
       for (int i = 0; i < C.tile_n / 2; ++i) scores[i] = -scores[i];
     }
-    const bool hides_last = first_key + C.tile_n > visible_keys<C>(p, row).end;
-    const bool hides_first = C.window != Window::none && first_key < visible_keys<C>(p, row + kRowsOfWarp - 1).begin;
+    const bool hides_last = first_key + C.tile_n > tile.visible_keys(p, row).end;
+    const bool hides_first = C.window != Window::none && first_key < tile.visible_keys(p, row + kRowsOfWarp - 1).begin;
     if (!hides_last && !hides_first) return;
     const int of_lane = first_key + lane % 4 * 8;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const Keys keys = visible_keys<C>(p, row + lane / 4 + 8 * r);
+      const Keys keys = tile.visible_keys(p, row + lane / 4 + 8 * r);
 #pragma unroll
       for (int i = 0; i < C.tile_n / 4; ++i) {
         const int key = of_lane + i / 8 * 32 + i % 8;
@@ -183,13 +183,13 @@ struct Consumer {
     for (int i = 0; i < C.head_dim / 2; ++i) outputs[i] *= rescale[i / 2 % 2];
   }
 
-  __device__ __forceinline__ void step(Outputs& outputs, int row, int first_key) {
+  __device__ __forceinline__ void step(Outputs& outputs, const Tile<C>& tile, int first_key) {
     Scores scores;
     const unsigned full = common::barrier_at<kFull>(smem, ring.slot);
     ptx::mbarrier_wait_parity(full, ring.parity);
     begin_scores(scores);
     multiply_queries(scores);
-    fix_up(scores, row, first_key);
+    fix_up(scores, tile, first_key);
     follow_maxima(scores, outputs);
     float subtrahend[2];
 #pragma unroll
@@ -239,7 +239,8 @@ struct Consumer {
       sum[r] += __shfl_xor_sync(0xffffffff, sum[r], 2);
       const float inverse = sum[r] == 0.0f ? 0.0f : 1.0f / sum[r];
       const int row = row_of(tile) + lane / 4 + 8 * r;
-      char* const o = static_cast<char*>(p.o) + 2 * (tile.batch * p.o_stride_batch + row * p.o_stride_seqlen +
+      const int token = tile.queries.first + row;
+      char* const o = static_cast<char*>(p.o) + 2 * (tile.sequence * p.o_stride_batch + token * p.o_stride_seqlen +
                                                      tile.head * p.o_stride_head + lane % 4 * 8);
 #pragma unroll
       for (int tiles = 0; tiles < kColumnTiles; tiles += 4) {
@@ -249,10 +250,12 @@ struct Consumer {
           words[i] = ptx::cvt_pack<C.o_dtype>(outputs[4 * (tiles + i) + 2 * r] * inverse,
                                               outputs[4 * (tiles + i) + 2 * r + 1] * inverse);
         transpose_quad(words);
-        if (row < p.seqlen_q) ptx::st_global_v4(o + 16 * tiles, {words[0], words[1], words[2], words[3]});
+        if (row < tile.queries.rows) ptx::st_global_v4(o + 16 * tiles, {words[0], words[1], words[2], words[3]});
       }
-      if (p.lse == nullptr || lane % 4 != 0 || row >= p.seqlen_q) continue;
-      const long long at = (static_cast<long long>(tile.batch) * p.heads_q + tile.head) * p.seqlen_q + row;
+      if (p.lse == nullptr || lane % 4 != 0 || row >= tile.queries.rows) continue;
+      // Ragged: [heads_q, queries of all].
+      const long long sequences = has_ragged_queries<C>() ? 0 : static_cast<long long>(tile.sequence) * p.heads_q;
+      const long long at = (sequences + tile.head) * p.seqlen_q + token;
       const float shift = __uint_as_float(ptx::ld_global_u32(p.row_shift + at));
       p.lse[at] = sum[r] == 0.0f ? ptx::minus_infinity()
                                  : fmaf(p.softmax_scale, shift, (max[r] * factor + (ptx::lg2(sum[r]) - kRaise)) * kLn2);
@@ -263,6 +266,7 @@ struct Consumer {
 #pragma unroll 1
     for (int index = static_cast<int>(blockIdx.x); index < num_tiles<C>(p); index += static_cast<int>(gridDim.x)) {
       const Tile<C> tile(p, index);
+      if (tile.is_empty()) continue;
       load_queries(tile);
       Outputs outputs;
 #pragma unroll
@@ -273,7 +277,7 @@ struct Consumer {
         sum[r] = 0.0f;
       }
 #pragma unroll 1
-      for (int block = tile.first_block; block < tile.end_block; ++block) step(outputs, row_of(tile), block * C.tile_n);
+      for (int block = tile.first_block; block < tile.end_block; ++block) step(outputs, tile, block * C.tile_n);
       store(outputs, tile);
     }
   }

@@ -12,17 +12,13 @@ template <Config C>
 __device__ __forceinline__ void produce(const Params& p, unsigned smem) {
   constexpr SmemLayout kLayout = smem_layout(C);
   constexpr BarrierRow kFull = full_barriers(C);
-  const int q_blocks = blocks_of(p.seqlen_q), key_blocks = blocks_of(p.seqlen_k);
+  const int columns = attention::blocks_of_rows<nvfp4::kBlockRows>(p.seqlen_k) * nvfp4::kBlockRows;
   common::RingPosition<C.stages> ring;
 #pragma unroll 1
   for (int index = static_cast<int>(blockIdx.x); index < num_tiles<C>(p); index += static_cast<int>(gridDim.x)) {
     const Tile<C> tile(p, index);
-    const int key_head = tile.head / (p.heads_q / p.heads_kv);
-    const long long first_key_block = static_cast<long long>(key_head * p.batch + tile.batch) * key_blocks;
-    const long long keys = first_key_block * nvfp4::key_block_bytes(C.head_dim);
-    const long long row =
-        static_cast<long long>(tile.head * p.batch + tile.batch) * q_blocks + tile.first_row / nvfp4::kBlockRows;
-    const float* const delta_s = p.delta_s + row * key_blocks * nvfp4::kBlockRows;
+    const long long keys = tile.key_block(p) * nvfp4::key_block_bytes(C.head_dim);
+    const float* const delta_s = p.delta_s + (tile.query_block(p) + tile.first_row / nvfp4::kBlockRows) * columns;
 #pragma unroll 1
     for (int block = tile.first_block; block < tile.end_block; ++block) {
       const unsigned full = common::barrier_at<kFull>(smem, ring.slot);

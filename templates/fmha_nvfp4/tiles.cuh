@@ -1,6 +1,7 @@
 // What a launch is given, which tile a CTA has next, and which keys its rows see.
 #pragma once
 
+#include "attention/nvfp4_sequences.cuh"
 #include "spec/fmha_nvfp4.h"
 
 namespace tessera::fmha_nvfp4 {
@@ -9,56 +10,97 @@ struct Params {
   const void *q, *k, *v;
   const float *delta_s, *row_shift;
   void* o;
-  float* lse;  // may be null
+  float* lse;                                          // may be null
+  const int *cu_seqlens_q, *cu_seqlens_k, *seqused_k;  // null where there are none
   int batch, heads_q, heads_kv, seqlen_q, seqlen_k;
+  int tokens_k;                             // 0 where there are none
   int window_size_left, window_size_right;  // -1: no bound
   long long o_stride_head, o_stride_seqlen, o_stride_batch;
   float softmax_scale;
 };
 
+template <Config C>
+TESSERA_HD constexpr bool has_ragged_queries() {
+  return C.q_layout == QueryLayout::ragged;
+}
+template <Config C>
+TESSERA_HD constexpr bool has_ragged_keys() {
+  return C.kv_layout == KvLayout::ragged;
+}
+
 struct Keys {
   int begin, end;
 };
 
-// Of a query: a key is seen from `begin` to before `end`, which do not fall from a query to the next.
-template <Config C>
-__device__ __forceinline__ Keys visible_keys(const Params& p, int query) {
-  const int beside = query + p.seqlen_k - p.seqlen_q;
-  Keys keys{0, p.seqlen_k};
-  if constexpr (C.mask == Mask::causal) keys.end = min(keys.end, beside + 1);
-  if constexpr (C.window == Window::sliding) {
-    // Sizes may be as large as lengths: no sum of them leaves 31 bits.
-    if (p.window_size_right >= 0) keys.end = min(keys.end, beside + min(p.window_size_right, p.seqlen_k - beside) + 1);
-    if (p.window_size_left >= 0 && beside > p.window_size_left) keys.begin = beside - p.window_size_left;
-  }
-  return keys;
-}
-
-// tile_m queries of a head, and the blocks of tile_n keys that some of them see.
+// tile_m queries of a head of a sequence, and the blocks of tile_n keys that some of them see.
 template <Config C>
 struct Tile {
-  int batch, head, first_row;
-  int first_block, end_block;
+  int sequence, head, first_row;          // the row among the sequence's
+  attention::SequenceRows queries, keys;  // of the sequence, in blocks of 128
+  int first_block = 0, end_block = 0;     // of tile_n keys
 
   __device__ __forceinline__ Tile(const Params& p, int index) {
-    const int tiles = (p.seqlen_q - 1) / C.tile_m + 1, of_heads = p.heads_q * p.batch;
-    // Heads that read the same keys are neighbours. Causal: the last tiles, which have most keys, first.
-    const int tile = index / of_heads, of_tile = index - tile * of_heads;
-    batch = of_tile / p.heads_q;
-    head = of_tile - batch * p.heads_q;
-    first_row = (C.mask == Mask::causal ? tiles - 1 - tile : tile) * C.tile_m;
-    const int last_row = min(first_row + C.tile_m, p.seqlen_q) - 1;
-    const int end = visible_keys<C>(p, last_row).end;
-    first_block = visible_keys<C>(p, first_row).begin / C.tile_n;
+    constexpr bool kIsRagged = has_ragged_queries<C>();
+    // Heads that read the same keys are neighbours, tiles far from each other. Causal: those with most keys first.
+    const int number = index / p.heads_q;
+    head = index - number * p.heads_q;
+    int tile = number;
+    if constexpr (kIsRagged) {
+      if constexpr (C.mask == Mask::causal)
+        tile = attention::blocks_of_all<true, C.tile_m>(p.batch, p.seqlen_q, p.seqlen_q) - 1 - number;
+      sequence = attention::sequence_of<true, C.tile_m>(p.cu_seqlens_q, tile, p.batch, p.seqlen_q, p.seqlen_q);
+    } else {
+      const int tiles = attention::blocks_of_rows<C.tile_m>(p.seqlen_q), of_sequence = number / p.batch;
+      sequence = number - of_sequence * p.batch;
+      tile = sequence * tiles + (C.mask == Mask::causal ? tiles - 1 - of_sequence : of_sequence);
+    }
+    const int first_tile =
+        attention::rows_of<kIsRagged, C.tile_m>(p.cu_seqlens_q, nullptr, sequence, p.seqlen_q, p.seqlen_q).first_block;
+    queries =
+        attention::rows_of<kIsRagged, nvfp4::kBlockRows>(p.cu_seqlens_q, nullptr, sequence, p.seqlen_q, p.seqlen_q);
+    keys = attention::rows_of<has_ragged_keys<C>(), nvfp4::kBlockRows>(p.cu_seqlens_k, p.seqused_k, sequence,
+                                                                       p.seqlen_k, p.tokens_k);
+    first_row = (tile - first_tile) * C.tile_m;
+    if (is_empty()) return;
+    const int last_row = min(first_row + C.tile_m, queries.rows) - 1;
+    const int end = visible_keys(p, last_row).end;
+    first_block = visible_keys(p, first_row).begin / C.tile_n;
     end_block = end > 0 ? max((end - 1) / C.tile_n + 1, first_block) : first_block;
+  }
+
+  // Ragged: numbers of tiles that no sequence has.
+  __device__ __forceinline__ bool is_empty() const { return first_row >= queries.rows; }
+
+  // Of a query: a key is seen from `begin` to before `end`, which do not fall from a query to the next.
+  __device__ __forceinline__ Keys visible_keys(const Params& p, int query) const {
+    const int beside = query + keys.rows - queries.rows;
+    Keys seen{0, keys.rows};
+    if constexpr (C.mask == Mask::causal) seen.end = min(seen.end, beside + 1);
+    if constexpr (C.window == Window::sliding) {
+      // Sizes may be as large as lengths: no sum of them leaves 31 bits.
+      if (p.window_size_right >= 0) seen.end = min(seen.end, beside + min(p.window_size_right, keys.rows - beside) + 1);
+      if (p.window_size_left >= 0 && beside > p.window_size_left) seen.begin = beside - p.window_size_left;
+    }
+    return seen;
+  }
+
+  // Among the blocks of 128 queries of all heads and sequences.
+  __device__ __forceinline__ long long query_block(const Params& p) const {
+    const int of_head =
+        attention::blocks_of_all<has_ragged_queries<C>(), nvfp4::kBlockRows>(p.batch, p.seqlen_q, p.seqlen_q);
+    return static_cast<long long>(head) * of_head + queries.first_block;
+  }
+  // The first one of the sequence's keys.
+  __device__ __forceinline__ long long key_block(const Params& p) const {
+    const int of_head =
+        attention::blocks_of_all<has_ragged_keys<C>(), nvfp4::kBlockRows>(p.batch, p.seqlen_k, p.tokens_k);
+    return static_cast<long long>(head / (p.heads_q / p.heads_kv)) * of_head + keys.first_block;
   }
 };
 
 template <Config C>
 __device__ __forceinline__ int num_tiles(const Params& p) {
-  return p.seqlen_q > 0 ? ((p.seqlen_q - 1) / C.tile_m + 1) * p.heads_q * p.batch : 0;
+  return attention::blocks_of_all<has_ragged_queries<C>(), C.tile_m>(p.batch, p.seqlen_q, p.seqlen_q) * p.heads_q;
 }
-
-__device__ __forceinline__ int blocks_of(int rows) { return (rows + nvfp4::kBlockRows - 1) / nvfp4::kBlockRows; }
 
 }  // namespace tessera::fmha_nvfp4

@@ -13,15 +13,22 @@
 // Sums are fp32, in an order that depends on sizes alone. Queries and keys behind a sequence's last, up to a whole
 // block, are written as zeros; so is delta_s there.
 //
+// Sequences (templates/attention/nvfp4_sequences.cuh): queries dense or ragged (cu_seqlens_q), keys dense, ragged
+// (cu_seqlens_k) or in pages of a pool (block_table, seqused_k); with seqused k a dense sequence has fewer keys than
+// places. Keys in pages become dense ones. What no sequence has is not written.
+//
 // Three steps: `means` has a CTA for each block of q or k and each head, and writes q_mean, and sums of k to the
 // workspace; `mean_of_keys` adds those up; `quantize` has a CTA for each block of q, of k and of v. All are dense:
 //   q     u8  [heads_q, q_blocks, q_block_bytes]        q_blocks = batch * ceil(seqlen_q / 128)
 //   k, v  u8  [heads_kv, key_blocks, key_block_bytes]   key_blocks = batch * ceil(seqlen_k / 128)
+//         ragged: ceil(seqlen_q / 128) + batch, ceil(tokens_k / 128) + batch
 //   q_mean f32 [heads_q, q_blocks, head_dim]; k_mean f32 [heads_kv, batch, head_dim]
-//   delta_s f32 [heads_q, q_blocks, 128 * ceil(seqlen_k / 128)]; row_shift f32 [batch, heads_q, seqlen_q]
+//   delta_s f32 [heads_q, q_blocks, 128 * ceil(seqlen_k / 128)]; row_shift f32 [batch, heads_q, seqlen_q],
+//   ragged [heads_q, seqlen_q]
 #pragma once
 
 #include "spec/nvfp4_units.h"
+#include "tessera/spec/attention_types.h"
 #include "tessera/spec/block_scale.h"
 #include "tessera/spec/types.h"
 
@@ -30,6 +37,10 @@ namespace tessera::attention_quantize {
 struct Config {
   int head_dim = 128;
   DType dtype = DType::bf16;  // of q, k and v as they come
+  QueryLayout q_layout = QueryLayout::dense;
+  KvLayout kv_layout = KvLayout::dense;
+  int page_size = 0;                        // of kv_layout paged
+  UsedLengths seqused = UsedLengths::none;  // none or k
   Conversion conversion = Conversion::hardware;
 
   TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
@@ -44,11 +55,18 @@ enum class Rule {
   ok,
   dtype_not_16_bit,        // bytes of an element; 2
   head_dim_not_64_or_128,  // head_dim; 128
+  page_size_unknown,       // page_size; 256
+  lengths_of_ragged_keys,  // 1; 0
+  lengths_of_queries,      // 1; 0
 };
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (c.dtype != DType::bf16 && c.dtype != DType::f16) return {Rule::dtype_not_16_bit, dtype_bytes(c.dtype), 2};
   if (!nvfp4::is_head_dim(c.head_dim)) return {Rule::head_dim_not_64_or_128, c.head_dim, 128};
+  const bool is_paged = c.kv_layout == KvLayout::paged;
+  if (is_paged ? !is_page_size(c.page_size) : c.page_size != 0) return {Rule::page_size_unknown, c.page_size, 256};
+  if (c.seqused == UsedLengths::qk) return {Rule::lengths_of_queries, 1, 0};
+  if (c.kv_layout == KvLayout::ragged && c.seqused != UsedLengths::none) return {Rule::lengths_of_ragged_keys, 1, 0};
   return {};
 }
 

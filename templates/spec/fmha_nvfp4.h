@@ -16,10 +16,15 @@
 // piece of memory. The warps of the other warpgroups (consumer) have 16 rows each and meet nowhere but at the slots; Q
 // comes from global memory to registers.
 //
+// Sequences are those of the kernel that quantised (templates/attention/nvfp4_sequences.cuh): queries dense or ragged,
+// keys dense, with used lengths or without, or ragged. Tiles of ragged queries are numbered as their blocks are.
+//
 // Entry parameters, in this order: const void *q, *k, *v; const float *delta_s, *row_shift; void* o; float* lse (may
-// be null); int batch, heads_q, heads_kv, seqlen_q, seqlen_k; int window_size_left, window_size_right (window sliding
-// only); long long o_stride_head, o_stride_seqlen, o_stride_batch; float softmax_scale.
-// Launch: grid {min(ctas_per_sm() * num_sms, tiles)}, block num_threads(), smem_layout().total_bytes of shared memory.
+// be null); const int *cu_seqlens_q (q_layout ragged only), *cu_seqlens_k (kv_layout ragged only), *seqused_k (seqused
+// k only); int batch, heads_q, heads_kv, seqlen_q, seqlen_k; int tokens_k (kv_layout ragged only); int
+// window_size_left, window_size_right (window sliding only); long long o_stride_head, o_stride_seqlen; long long
+// o_stride_batch (q_layout dense only); float softmax_scale. Launch: grid {min(ctas_per_sm() * num_sms, tiles)}, block
+// num_threads(), smem_layout().total_bytes of shared memory.
 #pragma once
 
 #include "spec/kernel_parts.h"
@@ -41,6 +46,9 @@ struct Config {
   DType o_dtype = DType::bf16;
   Mask mask = Mask::none;
   Window window = Window::none;
+  QueryLayout q_layout = QueryLayout::dense;
+  KvLayout kv_layout = KvLayout::dense;     // dense or ragged: keys in pages become dense where they are quantised
+  UsedLengths seqused = UsedLengths::none;  // none or k
   int tile_m = 128;
   int tile_n = 128;
   int stages = 3;
@@ -60,6 +68,9 @@ enum class Rule {
   head_dim_not_64_or_128,  // head_dim; 128
   o_dtype_not_16_bit,      // bytes of an element of o; 2
   window_chunked,          // 1; 0
+  keys_paged,              // 1; 0
+  lengths_of_queries,      // 1; 0
+  lengths_of_ragged_keys,  // 1; 0
   tile_m_not_64_or_128,    // tile_m; 128
   tile_n_not_64_or_128,    // tile_n; 128
   stages_out_of_range,     // stages; 8
@@ -108,6 +119,9 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (!nvfp4::is_head_dim(c.head_dim)) return {Rule::head_dim_not_64_or_128, c.head_dim, 128};
   if (c.o_dtype != DType::bf16 && c.o_dtype != DType::f16) return {Rule::o_dtype_not_16_bit, dtype_bytes(c.o_dtype), 2};
   if (c.window == Window::chunked) return {Rule::window_chunked, 1, 0};
+  if (c.kv_layout == KvLayout::paged) return {Rule::keys_paged, 1, 0};
+  if (c.seqused == UsedLengths::qk) return {Rule::lengths_of_queries, 1, 0};
+  if (c.kv_layout == KvLayout::ragged && c.seqused != UsedLengths::none) return {Rule::lengths_of_ragged_keys, 1, 0};
   if (!is_tile(c.tile_m)) return {Rule::tile_m_not_64_or_128, c.tile_m, 128};
   if (!is_tile(c.tile_n)) return {Rule::tile_n_not_64_or_128, c.tile_n, 128};
   if (c.stages < 1 || c.stages > kMaxStages) return {Rule::stages_out_of_range, c.stages, kMaxStages};

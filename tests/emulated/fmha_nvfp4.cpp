@@ -56,16 +56,16 @@ void check(const Fmha& problem, const char* arch, Compiler& compiler, const Nvfp
   Target target(problem, arch, compiler);
   CAPTURE(target.plan.kernel);
   std::uint64_t seed = 1;
-  for (const reference::FmhaSizes& shape : kShapes)
-    for (const Fill fill : {Fill::normal, Fill::standard}) {
-      CAPTURE(shape.seqlen_q);
-      CAPTURE(shape.seqlen_k);
-      CAPTURE(seed);
-      target.device.set_schedule(kSchedules[seed % 4], seed);
-      for (const std::string& text : judge(target.device, target.launcher, target.plan, shape, fill, seed, facts))
-        FAIL_CHECK(text);
-      ++seed;
-    }
+  for (const reference::FmhaSizes& shape : kShapes) {
+    CAPTURE(shape.seqlen_q);
+    CAPTURE(shape.seqlen_k);
+    CAPTURE(seed);
+    target.device.set_schedule(kSchedules[seed % 4], seed);
+    const Fill fill = seed % 2 == 0 ? Fill::normal : Fill::standard;
+    for (const std::string& text : judge(target.device, target.launcher, target.plan, shape, fill, seed, facts))
+      FAIL_CHECK(text);
+    ++seed;
+  }
 }
 
 }  // namespace

@@ -37,8 +37,14 @@ TEST_CASE("fmha nvfp4: an illegal fact is refused with the rule that it breaks")
   CHECK(unsupported({{"arch", "sm_100a"}}) ==
         "fmha has no kernel for dtype nvfp4 on sm_100a: there is one for sm_120 and sm_121 with suffix a or f");
   CHECK(unsupported({{"sink", "per_head"}}) == "fmha has no kernel for sink per_head with dtype nvfp4");
-  CHECK(unsupported({{"kv_layout", "paged"}, {"page_size", "16"}}) ==
-        "fmha has no kernel for kv_layout paged with dtype nvfp4");
+  CHECK(unsupported({{"kv_layout", "paged"}}) ==
+        "head_dim 128, nvfp4, tile 128x128, 3 stages: kv_layout paged: keys in pages become dense where they are "
+        "quantised (attention_quantize), take dense");
+  CHECK(unsupported({{"seqused", "qk"}}) ==
+        "head_dim 128, nvfp4, tile 128x128, 3 stages: seqused qk: there is no kernel for it with dtype nvfp4, take k");
+  CHECK(unsupported({{"seqused", "k"}, {"kv_layout", "ragged"}}) ==
+        "head_dim 128, nvfp4, tile 128x128, 3 stages: seqused k with kv_layout ragged: cu_seqlens_k says where keys "
+        "end, take none");
   CHECK(unsupported({{"head_dim_v", "64"}}) ==
         "fmha has no kernel for head_dim_v 64 beside head_dim 128 with dtype nvfp4");
   CHECK(unsupported({{"split_kv", "on"}}) == "fmha has no kernel for split_kv on with dtype nvfp4");
@@ -75,5 +81,8 @@ TEST_CASE("fmha nvfp4: tiles of 128 queries, of 64 where there are no more") {
         "tessera_fmha_nvfp4_sm120a_d64_64x128_s3_causal_to_bf16");
   CHECK(planned({{"window", "sliding"}, {"arch", "sm_121f"}, {"o_dtype", "f16"}}).kernel ==
         "tessera_fmha_nvfp4_sm121f_d128_128x128_s3_full_window_to_f16");
+  CHECK(planned({{"q_layout", "ragged"}, {"kv_layout", "ragged"}}).kernel ==
+        "tessera_fmha_nvfp4_sm120a_d128_128x128_s3_full_ragged_raggedk_to_bf16");
+  CHECK(planned({{"seqused", "k"}}).kernel == "tessera_fmha_nvfp4_sm120a_d128_128x128_s3_full_usedk_to_bf16");
   CHECK(planned({}).field("dtype") == "nvfp4");
 }

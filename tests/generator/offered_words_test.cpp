@@ -38,7 +38,8 @@ bool plans(std::string_view op, const Selector& selector, std::string_view word)
       set_field(problem, "arch", row.target);
       selector.set(problem, selector, word);
       if (other != nullptr) other->set(problem, *other, value);
-      if (op == "fmha" && field_text(problem, "kv_layout") == "paged") set_field(problem, "page_size", "16");
+      const bool has_layouts = op == "fmha" || op == "attention_quantize";
+      if (has_layouts && field_text(problem, "kv_layout") == "paged") set_field(problem, "page_size", "16");
       if (op == "fmha" && field_text(problem, "v_is_k") == "on") {
         set_field(problem, "head_dim", "576");
         set_field(problem, "head_dim_v", "512");

@@ -141,6 +141,14 @@ inline void add_mma_attention(std::vector<Problem>& problems) {
                                 .mask = mask,
                                 .window = window,
                                 .o_dtype = window == Window::none ? std::nullopt : std::optional(DType::f16)});
+  for (const QueryLayout q_layout : {QueryLayout::dense, QueryLayout::ragged})
+    for (const KvLayout kv_layout : {KvLayout::dense, KvLayout::ragged})
+      problems.push_back(Fmha{.arch = Arch::parse("sm_120a"),
+                              .format = BlockFormat::nvfp4,
+                              .mask = Mask::causal,
+                              .seqused = kv_layout == KvLayout::dense ? UsedLengths::k : UsedLengths::none,
+                              .q_layout = q_layout,
+                              .kv_layout = kv_layout});
 }
 
 /// Attention over keys that are values too: on sm_90a it has a family of its own.
@@ -207,6 +215,12 @@ inline std::vector<Problem> every_fact() {
         problems.push_back(Merge{.dtype = dtype, .o_dtype = o_dtype, .sink = sink});
   for (const DType dtype : {DType::f16, DType::bf16})
     for (const int head_dim : {64, 128}) problems.push_back(AttentionQuantize{.head_dim = head_dim, .dtype = dtype});
+  for (const KvLayout kv_layout : {KvLayout::dense, KvLayout::ragged, KvLayout::paged}) {
+    AttentionQuantize facts{.q_layout = QueryLayout::ragged, .kv_layout = kv_layout};
+    if (kv_layout == KvLayout::paged) facts.page_size = 16;
+    if (kv_layout == KvLayout::dense) facts.seqused = UsedLengths::k;
+    problems.push_back(facts);
+  }
   const auto add_product = [&](const Gemm& facts) {
     problems.push_back(facts);
     // Few rows get other tiles.

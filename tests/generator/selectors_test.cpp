@@ -83,9 +83,11 @@ TEST_CASE("every member of a Problem is a field: the hash and the names know no 
                                       count_of(format));
   }
   {
-    const auto& [arch, head_dim, dtype, batch, heads_q, heads_kv, seqlen_q, seqlen_k] = AttentionQuantize{};
-    CHECK(attention_quantize_fields().size() ==
-          count_of(arch, head_dim, dtype, batch, heads_q, heads_kv, seqlen_q, seqlen_k));
+    const auto& [arch, head_dim, dtype, seqused, q_layout, kv_layout, page_size, batch, heads_q, heads_kv, seqlen_q,
+                 seqlen_k, pages, max_pages, tokens_k] = AttentionQuantize{};
+    CHECK(attention_quantize_fields().size() == count_of(arch, head_dim, dtype, seqused, q_layout, kv_layout, page_size,
+                                                         batch, heads_q, heads_kv, seqlen_q, seqlen_k, pages, max_pages,
+                                                         tokens_k));
   }
   {
     const auto& [arch, head_dim_v, dtype, o_dtype, sink, threads, at_once, parts, batch, heads_q, seqlen_q] = Merge{};

@@ -2,10 +2,12 @@
 // docs/operators.md.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
 
 #include "tessera/any_problem.h"
+#include "tessera/spec/attention_types.h"
 #include "tessera/spec/types.h"
 
 namespace tessera {
@@ -15,10 +17,15 @@ struct AttentionQuantize {
   static constexpr std::string_view kOperator = "attention_quantize";
 
   Arch arch{};
-  int head_dim = 128;         ///< 64 or 128
-  DType dtype = DType::bf16;  ///< of q, k and v: bf16 or f16
+  int head_dim = 128;                         ///< 64 or 128
+  DType dtype = DType::bf16;                  ///< of q, k and v: bf16 or f16
+  UsedLengths seqused = UsedLengths::none;    ///< k: valid lengths of the keys of each sequence, in memory
+  QueryLayout q_layout = QueryLayout::dense;  ///< ragged: seqlen_q are the queries of all sequences
+  KvLayout kv_layout = KvLayout::dense;       ///< how the keys of sequences lie in k and v
+  std::optional<int> page_size{};             ///< keys of a page: with kv_layout paged
   Hint batch = kUnknownHint, heads_q = kUnknownHint, heads_kv = kUnknownHint;
   Hint seqlen_q = kUnknownHint, seqlen_k = kUnknownHint;
+  Hint pages = kUnknownHint, max_pages = kUnknownHint, tokens_k = kUnknownHint;
   friend bool operator==(const AttentionQuantize&, const AttentionQuantize&) = default;
 };
 

@@ -19,8 +19,11 @@ namespace tessera {
 struct AttentionQuantizeArguments {
   DevicePointer q = 0, k = 0, v = 0;
   DevicePointer q_units = 0, k_units = 0, v_units = 0;
+  DevicePointer cu_seqlens_q = 0, cu_seqlens_k = 0, seqused_k = 0, block_table = 0;
   DevicePointer q_mean = 0, k_mean = 0, delta_s = 0, row_shift = 0;
   std::int64_t batch = 1, heads_q = 0, heads_kv = 0, seqlen_q = 0, seqlen_k = 0;
+  std::int64_t tokens_k = 0, pages = 0, max_pages = 0;
+  std::int64_t k_stride_page = kUseDefault, v_stride_page = kUseDefault;
   std::int64_t q_stride_batch = kUseDefault, q_stride_seqlen = kUseDefault, q_stride_head = kUseDefault;
   std::int64_t k_stride_batch = kUseDefault, k_stride_seqlen = kUseDefault, k_stride_head = kUseDefault;
   std::int64_t v_stride_batch = kUseDefault, v_stride_seqlen = kUseDefault, v_stride_head = kUseDefault;
