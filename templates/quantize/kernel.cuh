@@ -9,6 +9,7 @@
 #include "quantize/quotient.cuh"
 #include "quantize/round.cuh"
 #include "quantize/scale.cuh"
+#include "quantize/unit.cuh"
 #include "spec/block_map.h"
 #include "spec/quantize.h"
 
@@ -43,37 +44,10 @@ __device__ __forceinline__ void places_of_thread(BlockPlace (&places)[visits(C)]
   }
 }
 
-// What is the same for all blocks of nvfp4.
-struct Unit {
-  float g = 1;
-  float unit = 6;
-  float reciprocal = 0;
-  bool is_regular = false;  // no step of a division under- or overflows
-};
-
-__device__ __forceinline__ Unit unit_of_scale(float g) {
-  const float unit = __fmul_rn(6.0f, g);
-  return {g, unit, __frcp_rn(unit), g >= 0x1p-80f && g <= 0x1p80f};
-}
-
-// amax / (6 g), for which regular units need no division of their own. Any g: also 0, negative, infinite, NaN.
-__device__ __forceinline__ float scale_quotient(float amax, Unit u) {
-  const float most = fminf(amax, largest_float());
-  return u.is_regular ? divide_by_unit(most, u.unit, u.reciprocal) : __fdiv_rn(most, u.unit);
-}
-
-// The scale's code of an nvfp4 block, and what its values are divided by: 0 makes them zeros.
-template <Config C>
-__device__ __forceinline__ float divisor_nvfp4(float amax, Unit u, unsigned& code) {
-  constexpr bool kIsOne = C.global_scale == GlobalScale::none;
-  code = u.unit == 0 ? 0 : ue4m3_code(kIsOne ? sixth(fminf(amax, largest_float())) : scale_quotient(amax, u));
-  return kIsOne ? ue4m3_value(code) : __fmul_rn(ue4m3_value(code), u.g);
-}
-
 // The same; x becomes what is rounded. The values are zeros where false is returned.
 template <Config C>
 __device__ __forceinline__ bool scale_nvfp4(float (&x)[16], float amax, Unit u, unsigned& code) {
-  const float d = divisor_nvfp4<C>(amax, u, code);
+  const float d = divisor_nvfp4<C.global_scale == GlobalScale::none>(amax, u, code);
   divide_checked<C.global_scale == GlobalScale::none>(x, d == 0 ? 1.0f : d, amax);
   return d != 0;
 }
@@ -113,7 +87,7 @@ __device__ __forceinline__ void quantize_quotients(Source16<C.dtype>& source, Un
 template <Config C>
 __device__ __forceinline__ void quantize_irregular(Source16<C.dtype>& source, Unit u, unsigned& code,
                                                    unsigned (&words)[2]) {
-  const float amax = amax16(source), d = divisor_nvfp4<C>(amax, u, code);
+  const float amax = amax16(source), d = divisor_nvfp4<C.global_scale == GlobalScale::none>(amax, u, code);
   words[0] = words[1] = 0;
   if (d == 0) return;
 #pragma unroll 1
@@ -161,7 +135,7 @@ __device__ __forceinline__ void store_values(void* values, long long element, co
     ptx::st_global_v2(at, is_zero ? 0 : words[0], is_zero ? 0 : words[1]);
   } else {
     unsigned words[4];
-    encode_fp8<value_type(C.format)>(q, words);
+    encode_fp8_words<value_type(C.format)>(q, words);
     ptx::st_global_v4(at, {words[0], words[1], words[2], words[3]});
   }
 }

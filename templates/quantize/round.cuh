@@ -88,10 +88,12 @@ __device__ __forceinline__ void encode_e2m1_hardware(const float (&q)[16], unsig
   }
 }
 
-template <ValueType kType>
-__device__ __forceinline__ void encode_fp8(const float (&q)[16], unsigned (&words)[4]) {
+// Four to a word.
+template <ValueType kType, int kCount, int kWords>
+__device__ __forceinline__ void encode_fp8_words(const float (&q)[kCount], unsigned (&words)[kWords]) {
+  static_assert(kCount == 4 * kWords);
 #pragma unroll
-  for (int w = 0; w < 4; ++w) {
+  for (int w = 0; w < kWords; ++w) {
     const float* const x = q + 4 * w;
     if constexpr (kType == ValueType::e4m3) {
       words[w] = ptx::cvt_e4m3x2(x[0], x[1]) | ptx::cvt_e4m3x2(x[2], x[3]) << 16;
