@@ -22,6 +22,8 @@ template <class Value>
 std::string field_value(const Value& value) {
   if constexpr (std::is_array_v<Value>) {
     return extents_text(value, static_cast<int>(std::size(value)));
+  } else if constexpr (requires { to_field_text(value); }) {
+    return to_field_text(value);
   } else if constexpr (std::is_enum_v<Value>) {
     return std::string(to_word(value));
   } else {

@@ -26,8 +26,17 @@ inline constexpr std::string_view kAutoText = "auto", kUnknownText = "unknown";
 /// Throws Error{usage} for what is no whole number within the selector's bounds.
 std::int64_t parse_number(const Selector& selector, std::string_view text);
 
-/// Setter, getter and hash of one field, by pointer to member: int, Hint, Arch, an enumeration, or an optional of
-/// these.
+/// A value that has a text of its own, like a chain of row parts: beside the type stand
+///   void from_field_text(std::string_view text, T& value);   throws Error{usage} that points into the text
+///   std::string to_field_text(const T& value);               what from_field_text takes, one text for one value
+///   std::size_t field_hash(const T& value) noexcept;
+template <class T>
+concept TextField = requires(const T& value) {
+  to_field_text(value);
+};
+
+/// Setter, getter and hash of one field, by pointer to member: int, Hint, Arch, an enumeration, a TextField, or an
+/// optional of these.
 template <auto Member>
 struct Field;
 
@@ -62,6 +71,8 @@ struct Field<Member> {
   static std::string value_text(const Value& value) {
     if constexpr (std::is_same_v<Value, Arch>) {
       return value.to_string();
+    } else if constexpr (TextField<Value>) {
+      return to_field_text(value);
     } else if constexpr (std::is_enum_v<Value>) {
       return std::string(to_word(value));
     } else if (std::is_same_v<Value, Hint> && value == Value{kUnknownHint}) {
@@ -94,6 +105,10 @@ struct Field<Member> {
   static Value value_of(const Problem& problem, const Selector& selector, std::string_view text) {
     if constexpr (std::is_same_v<Value, Arch>) {
       return Arch::parse(text);
+    } else if constexpr (TextField<Value>) {
+      Value value{};
+      from_field_text(text, value);
+      return value;
     } else if constexpr (std::is_enum_v<Value>) {
       Value value{};
       if (!from_word(text, value)) refuse_word(problem, selector, text);
@@ -106,6 +121,8 @@ struct Field<Member> {
   static std::size_t value_hash(const Value& value) noexcept {
     if constexpr (std::is_same_v<Value, Arch>) {
       return static_cast<std::size_t>(value.number) * 256 + static_cast<unsigned char>(value.suffix);
+    } else if constexpr (TextField<Value>) {
+      return field_hash(value);
     } else {
       return std::hash<Value>{}(value);
     }

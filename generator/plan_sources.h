@@ -39,6 +39,8 @@ template <class Value>
 std::string initialiser(const Value& value) {
   if constexpr (std::is_array_v<Value>) {
     return fmt::format("{{{}}}", fmt::join(std::begin(value), std::end(value), ", "));
+  } else if constexpr (requires { to_initialiser(value); }) {
+    return to_initialiser(value);
   } else if constexpr (std::is_enum_v<Value>) {
     return std::string(to_enumerator(value));
   } else {

@@ -47,6 +47,17 @@ void ProblemList::require_few_enough() const {
 
 namespace {
 
+/// The comma behind the value that begins at `start`, or the text's end. Commas in parentheses are part of a value.
+std::size_t end_of_value(std::string_view text, std::size_t start) {
+  int depth = 0;
+  for (std::size_t i = start; i < text.size(); ++i) {
+    if (text[i] == '(') ++depth;
+    if (text[i] == ')') --depth;
+    if (text[i] == ',' && depth <= 0) return i;
+  }
+  return text.size();
+}
+
 bool expand_product(const Product& product, const std::function<bool(const Problem&)>& visit) {
   Problem problem = default_problem(product.op);
   const auto set = [&](const Selector* selector, std::string_view text) { selector->set(problem, *selector, text); };
@@ -136,7 +147,7 @@ ProblemList parse_selectors(std::string_view op, const std::vector<TypedSelector
     const std::string_view text = list.keep(given->text);
     Problem scratch = default_problem(op);
     for (std::size_t start = 0; start <= text.size();) {
-      const std::size_t comma = std::min(text.find(',', start), text.size());
+      const std::size_t comma = end_of_value(text, start);
       const std::string_view value = text.substr(start, comma - start);
       set_field(scratch, selector.key, value);
       if (std::find(field.values.begin(), field.values.end(), value) != field.values.end())

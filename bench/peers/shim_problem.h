@@ -31,11 +31,21 @@ inline Jit& jit() {
   return instance;
 }
 
+/// The comma behind the first field; commas in parentheses are part of a value.
+inline std::size_t end_of_field(const std::string& text) {
+  int depth = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    depth += text[i] == '(' ? 1 : text[i] == ')' ? -1 : 0;
+    if (text[i] == ',' && depth == 0) return i;
+  }
+  return std::string::npos;
+}
+
 /// "head_dim=128,mask=causal,dtype=bf16"
 inline Problem problem_of(const char* op, std::string text) {
   Problem problem = default_problem(op);
   while (!text.empty()) {
-    const std::size_t comma = text.find(',');
+    const std::size_t comma = end_of_field(text);
     const std::string field = text.substr(0, comma);
     const std::size_t equals = field.find('=');
     set_field(problem, field.substr(0, equals), field.substr(equals + 1));
