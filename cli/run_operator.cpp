@@ -16,6 +16,7 @@ std::unique_ptr<RunOperator> make_run_fmha();
 std::unique_ptr<RunOperator> make_run_merge();
 std::unique_ptr<RunOperator> make_run_attention_quantize();
 std::unique_ptr<RunOperator> make_run_gemm();
+std::unique_ptr<RunOperator> make_run_rows();
 std::unique_ptr<RunOperator> make_run_block_scale(std::string_view op);
 
 namespace {
@@ -29,7 +30,8 @@ constexpr RunRow kRows[] = {{"copy2d", make_run_copy2d, "--shape", true},
                             {"quantize", [] { return make_run_block_scale("quantize"); }, ""},
                             {"dequantize", [] { return make_run_block_scale("dequantize"); }, ""},
                             {"convert_scales", [] { return make_run_block_scale("convert_scales"); }, "", true},
-                            {"gemv", [] { return make_run_block_scale("gemv"); }, "--alpha"}};
+                            {"gemv", [] { return make_run_block_scale("gemv"); }, "--alpha"},
+                            {"rows", make_run_rows, ""}};
 
 bool takes(const RunRow& row, std::string_view flag) {
   return fmt::format(", {},", row.flags).find(fmt::format(", {},", flag)) != std::string::npos;

@@ -19,7 +19,8 @@ const std::filesystem::path kRoot = TESSERA_SOURCE_DIR;
 
 std::string values_of(const Selector& selector) {
   if (!selector.words.empty()) return fmt::format("{}", fmt::join(selector.words, ", "));
-  return selector.is_number ? "whole number" : "sm_90a, ...";
+  if (selector.key == "arch") return "sm_90a, ...";
+  return selector.is_number ? "whole number" : "text";
 }
 
 std::string fields_table(std::string_view op) {

@@ -48,6 +48,15 @@ std::string random_text(const Selector& selector, std::mt19937_64& random) {
   if (selector.key == "mma_kind" && random() % 8 != 0) return "wgmma.f16";
   if (selector.key.ends_with("dtype") && random() % 2 == 0) return pick(kTypes);
   if (selector.key == "tile_m" && random() % 2 == 0) return random() % 2 == 0 ? "64" : "128";
+  constexpr const char* kChains[] = {"rmsnorm+same",
+                                     "residual(store)",
+                                     "gate(silu)+nvfp4",
+                                     "rope(halves)+bf16(scatter)",
+                                     "gather+layernorm+e4m3(row)",
+                                     "rope(0..63)+mxfp4(64..127,tile)+f32",
+                                     "hadamard(64)+e4m3(128)+f16",
+                                     "factor+nvfp4(tile,scatter)"};
+  if (selector.key == "chain") return pick(kChains);
   if (!selector.words.empty()) return pick(selector.words);
   if (random() % 8 == 0) return std::to_string(random() % 2 == 0 ? selector.min : selector.max);
   if (selector.key.starts_with("cluster_") || selector.key == "split_k") return std::to_string(1 << random() % 3 / 2);

@@ -213,6 +213,12 @@ inline std::vector<Problem> every_fact() {
     for (const DType o_dtype : {DType::f32, DType::f16, DType::bf16})
       for (const Sink sink : {Sink::none, Sink::per_head})
         problems.push_back(Merge{.dtype = dtype, .o_dtype = o_dtype, .sink = sink});
+  for (const char* const chain :
+       {"gate(silu,limit=10)+nvfp4(tile)", "gather+rope(448..511,inverse)+nvfp4(0..447,global)+bf16(448..511)",
+        "layernorm+hadamard(128)+e4m3(columns)+e4m3(row,pow2)",
+        "factor+rmsnorm+rope(0..127,halves,yarn=16)+e4m3(tensor,scatter)"})
+    for (const char* const arch : {"sm_90a", "sm_100a", "sm_120a"})
+      problems.push_back(problem_of("rows", {{"arch", arch}, {"columns", "512"}, {"chain", chain}}));
   for (const DType dtype : {DType::f16, DType::bf16})
     for (const int head_dim : {64, 128}) problems.push_back(AttentionQuantize{.head_dim = head_dim, .dtype = dtype});
   for (const KvLayout kv_layout : {KvLayout::dense, KvLayout::ragged, KvLayout::paged}) {

@@ -121,6 +121,10 @@ TEST_CASE("every member of a Problem is a field: the hash and the names know no 
     const auto& [arch, dtype, format, scale_form, warp_rows, k_warps, l, m, k] = Gemv{};
     CHECK(gemv_fields().size() == count_of(arch, dtype, format, scale_form, warp_rows, k_warps, l, m, k));
   }
+  {
+    const auto& [arch, dtype, columns, chain, threads_of_row, rows_of_cta, rows] = Rows{};
+    CHECK(rows_fields().size() == count_of(arch, dtype, columns, chain, threads_of_row, rows_of_cta, rows));
+  }
 }
 
 TEST_CASE("a Problem is a value: a copy keeps what it was when the other is changed") {
@@ -146,6 +150,7 @@ TEST_CASE("every word and a number reach the Problem and come back") {
       if (selector.is_number)
         values = {std::to_string(selector.min), "7", std::to_string(selector.max - (selector.min < 0 ? 1 : 0))};
       if (selector.key == "arch") values = {"sm_90a", "sm_100f", "sm_120"};
+      if (selector.key == "chain") values = {"residual(store)+rmsnorm+f32", "gate(silu,limit=7)+nvfp4(0..63,tile)"};
       REQUIRE(!values.empty());
       for (const std::string& value : values) {
         CAPTURE(selector.key);

@@ -36,9 +36,9 @@ double from_bf16(std::uint16_t value) {
 }
 
 /// A matrix of bf16 and what it holds.
-struct Rows {
+struct Matrix {
   std::vector<std::uint16_t> bits;
-  Rows(std::int64_t rows, std::uint64_t seed) {
+  Matrix(std::int64_t rows, std::uint64_t seed) {
     std::mt19937_64 random(seed);
     std::normal_distribution<float> normal;
     for (std::int64_t i = 0; i < rows * kHeadDim; ++i) bits.push_back(to_bf16(normal(random)));
@@ -60,7 +60,7 @@ class Machine {
     device.copy_to_device(pointer, values.data(), bytes);
     return pointer;
   }
-  DevicePointer upload(const Rows& rows) { return upload(rows.bits); }
+  DevicePointer upload(const Matrix& rows) { return upload(rows.bits); }
   DevicePointer poisoned(std::int64_t bytes) {
     const DevicePointer pointer = device.allocate(static_cast<std::size_t>(bytes));
     device.poison(pointer, 0xFF, static_cast<std::size_t>(bytes));
@@ -78,9 +78,9 @@ class Machine {
 
 /// What o must hold: the formula over the keys that each row of q sees. `extra`: added to each sum.
 struct Expected {
-  const Rows& q;
-  const Rows& k;
-  const Rows& v;
+  const Matrix& q;
+  const Matrix& k;
+  const Matrix& v;
   std::function<std::vector<std::int64_t>(std::int64_t row)> keys_of;
   double extra = 0;
 };
@@ -130,7 +130,7 @@ bool is_skipped(const Machine& machine) {
 
 /// One head: q [5, 64], k and v [21, 64].
 struct OneHead {
-  Rows q{5, 1}, k{21, 2}, v{21, 3};
+  Matrix q{5, 1}, k{21, 2}, v{21, 3};
   FmhaArguments arguments(Machine& machine) const {
     return {.q = machine.upload(q),
             .k = machine.upload(k),
@@ -232,8 +232,8 @@ void check_pools(const char* arch) {
   Machine machine(arch);
   if (is_skipped(machine)) return;
   // Two queries of four heads; rows 0 to 29 of the pool, then the window's 12 keys.
-  const Rows q(8, 1), k(42, 2), v(42, 3);
-  const auto part = [&](const Rows& rows, std::size_t first, std::size_t end) {
+  const Matrix q(8, 1), k(42, 2), v(42, 3);
+  const auto part = [&](const Matrix& rows, std::size_t first, std::size_t end) {
     return machine.upload(std::vector<std::uint16_t>(rows.bits.begin() + static_cast<std::ptrdiff_t>(first * kHeadDim),
                                                      rows.bits.begin() + static_cast<std::ptrdiff_t>(end * kHeadDim)));
   };

@@ -21,7 +21,7 @@ const fs::path kRoot = TESSERA_SOURCE_DIR;
 
 /// A folder of ours -> the folders that its files may include. "spec" is templates/spec and templates/tessera/spec.
 const std::map<std::string, std::set<std::string>> kAllowed = {
-    {"base", {"base"}},
+    {"base", {"base", "spec"}},
     {"generator", {"generator", "base", "spec"}},
     {"runtime", {"runtime", "base", "spec"}},
     {"emulator", {"emulator", "base"}},

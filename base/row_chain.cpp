@@ -1,0 +1,362 @@
+#include "tessera/row_chain.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <functional>
+#include <map>
+#include <optional>
+
+#include "base/suggestion.h"
+#include "tessera/error.h"
+
+namespace tessera {
+
+namespace {
+
+/// A word of the text and the step that it is, without options.
+struct PartWord {
+  std::string_view word;
+  RowStep step;
+};
+
+RowStep stored_as(DType dtype) { return {.kind = RowPart::store, .dtype = dtype}; }
+RowStep scaled_in(BlockFormat format) { return {.kind = RowPart::quantize, .format = format}; }
+
+const std::vector<PartWord>& part_words() {
+  static const std::vector<PartWord> words = {
+      {"gather", {.kind = RowPart::gather}},
+      {"gate", {.kind = RowPart::gate}},
+      {"residual", {.kind = RowPart::residual}},
+      {"factor", {.kind = RowPart::factor}},
+      {"rmsnorm", {.kind = RowPart::rmsnorm}},
+      {"layernorm", {.kind = RowPart::layernorm}},
+      {"rope", {.kind = RowPart::rope}},
+      {"hadamard", {.kind = RowPart::hadamard}},
+      {"same", {.kind = RowPart::store, .is_same = true}},
+      {"bf16", stored_as(DType::bf16)},
+      {"f16", stored_as(DType::f16)},
+      {"f32", stored_as(DType::f32)},
+      {"nvfp4", scaled_in(BlockFormat::nvfp4)},
+      {"mxfp4", scaled_in(BlockFormat::mxfp4)},
+      {"mxfp8_e4m3", scaled_in(BlockFormat::mxfp8_e4m3)},
+      {"mxfp8_e5m2", scaled_in(BlockFormat::mxfp8_e5m2)},
+      {"e4m3", {.kind = RowPart::scaled_8}},
+  };
+  return words;
+}
+
+/// Words that stand for parts.
+struct Alias {
+  std::string_view word, chain;
+};
+constexpr Alias kAliases[] = {{"silu_mul", "gate(silu)"},   {"swiglu", "gate(silu)"},
+                              {"gelu_mul", "gate(gelu)"},   {"gelu_tanh_mul", "gate(gelu_tanh)"},
+                              {"mxfp8", "mxfp8_e4m3"},      {"append_kv", "bf16(scatter)"},
+                              {"rotary", "rope"},           {"rms_norm", "rmsnorm"},
+                              {"layer_norm", "layernorm"},  {"inverse_rope", "rope(inverse)"},
+                              {"neox_rope", "rope(halves)"}};
+
+/// A word inside of parentheses: for which kinds, how it is read, and how it is written (empty: it is not set).
+struct Option {
+  std::string_view word;
+  bool (*is_for)(const RowStep&);
+  bool has_number;
+  void (*set)(RowStep&, int);
+  std::optional<int> (*get)(const RowStep&);
+};
+
+template <RowPart... kKinds>
+bool is_any(const RowStep& step) {
+  return ((step.kind == kKinds) || ...);
+}
+bool is_sink(const RowStep& step) { return is_row_sink(step.kind); }
+std::optional<int> when(bool is_set) { return is_set ? std::optional(1) : std::nullopt; }
+std::optional<int> unless(int value, int usual) { return value == usual ? std::nullopt : std::optional(value); }
+
+template <Activation kActivation>
+constexpr Option activation(std::string_view word) {
+  return {word, is_any<RowPart::gate>, false, [](RowStep& s, int) { s.activation = kActivation; },
+          [](const RowStep& s) { return when(s.activation == kActivation); }};
+}
+template <RopeScaling kScaling>
+constexpr Option scaling(std::string_view word) {
+  return {word, is_any<RowPart::rope>, true,
+          [](RowStep& s, int value) {
+            s.scaling = kScaling;
+            s.stretch = value;
+            if (kScaling == RopeScaling::yarn && s.low == 1 && s.high == 4) s.high = 32;
+          },
+          [](const RowStep& s) { return s.scaling == kScaling ? std::optional(s.stretch) : std::nullopt; }};
+}
+
+/// In the order in which they are written. What sets others' defaults stands before them.
+constexpr Option kOptions[] = {
+    activation<Activation::silu>("silu"),
+    activation<Activation::gelu>("gelu"),
+    activation<Activation::gelu_tanh>("gelu_tanh"),
+    activation<Activation::relu>("relu"),
+    {"interleaved", is_any<RowPart::gate>, false, [](RowStep& s, int) { s.is_interleaved = true; },
+     [](const RowStep& s) { return when(s.is_interleaved); }},
+    {"limit", is_any<RowPart::gate>, true, [](RowStep& s, int value) { s.limit = value; },
+     [](const RowStep& s) { return unless(s.limit, 0); }},
+    {"store", is_any<RowPart::residual>, false, [](RowStep& s, int) { s.is_stored = true; },
+     [](const RowStep& s) { return when(s.is_stored); }},
+    {"no_weight", is_any<RowPart::rmsnorm, RowPart::layernorm>, false, [](RowStep& s, int) { s.has_weight = false; },
+     [](const RowStep& s) { return when(!s.has_weight); }},
+    {"plus_one", is_any<RowPart::rmsnorm, RowPart::layernorm>, false, [](RowStep& s, int) { s.adds_one = true; },
+     [](const RowStep& s) { return when(s.adds_one); }},
+    {"inverse", is_any<RowPart::rope>, false, [](RowStep& s, int) { s.is_inverse = true; },
+     [](const RowStep& s) { return when(s.is_inverse); }},
+    {"halves", is_any<RowPart::rope>, false, [](RowStep& s, int) { s.is_halves = true; },
+     [](const RowStep& s) { return when(s.is_halves); }},
+    {"base", is_any<RowPart::rope>, true, [](RowStep& s, int value) { s.base = value; },
+     [](const RowStep& s) { return unless(s.base, 10000); }},
+    scaling<RopeScaling::linear>("linear"),
+    scaling<RopeScaling::llama3>("llama3"),
+    scaling<RopeScaling::yarn>("yarn"),
+    {"trained", is_any<RowPart::rope>, true, [](RowStep& s, int value) { s.trained = value; },
+     [](const RowStep& s) { return unless(s.trained, 8192); }},
+    {"low", is_any<RowPart::rope>, true, [](RowStep& s, int value) { s.low = value; },
+     [](const RowStep& s) { return unless(s.low, 1); }},
+    {"high", is_any<RowPart::rope>, true, [](RowStep& s, int value) { s.high = value; },
+     [](const RowStep& s) { return unless(s.high, s.scaling == RopeScaling::yarn ? 32 : 4); }},
+    {"row", is_any<RowPart::scaled_8>, false, [](RowStep& s, int) { s.block = 0; },
+     [](const RowStep& s) { return when(s.block == 0); }},
+    {"tensor", is_any<RowPart::scaled_8>, false, [](RowStep& s, int) { s.block = -1; },
+     [](const RowStep& s) { return when(s.block < 0); }},
+    {"block", is_any<RowPart::scaled_8, RowPart::hadamard>, true, [](RowStep& s, int value) { s.block = value; },
+     [](const RowStep& s) { return s.block > 0 ? unless(s.block, 128) : std::nullopt; }},
+    {"pow2", is_any<RowPart::scaled_8>, false, [](RowStep& s, int) { s.is_power = true; },
+     [](const RowStep& s) { return when(s.is_power); }},
+    {"columns", is_any<RowPart::scaled_8>, false, [](RowStep& s, int) { s.is_column_major = true; },
+     [](const RowStep& s) { return when(s.is_column_major); }},
+    {"tile", is_any<RowPart::quantize>, false, [](RowStep& s, int) { s.form = ScaleForm::tile; },
+     [](const RowStep& s) { return when(s.form == ScaleForm::tile); }},
+    {"global", is_any<RowPart::quantize>, false, [](RowStep& s, int) { s.has_global = true; },
+     [](const RowStep& s) { return when(s.has_global); }},
+    {"scatter", is_sink, false, [](RowStep& s, int) { s.is_placed = true; },
+     [](const RowStep& s) { return when(s.is_placed); }},
+};
+
+/// The text, and a place in it that is complained of.
+class ChainReader {
+ public:
+  explicit ChainReader(std::string_view text) : text_(text) {}
+
+  RowChain chain() {
+    RowChain chain;
+    int count = 0;
+    if (text_.empty()) refuse(0, 0, "no part", {});
+    while (true) {
+      if (count == kMaxRowSteps) refuse(at_, text_.size() - at_, fmt::format("more than {} parts", kMaxRowSteps), {});
+      chain.steps[count++] = part();
+      if (at_ == text_.size()) return chain;
+      if (text_[at_] != '+') refuse(at_, 1, "+ is expected between two parts", {});
+      ++at_;
+    }
+  }
+
+ private:
+  [[noreturn]] void refuse(std::size_t at, std::size_t length, const std::string& what,
+                           const std::vector<std::string_view>& candidates) const {
+    const std::string_view found = text_.substr(std::min(at, text_.size()), length);
+    std::string message = found.empty() ? fmt::format("chain = {}: {}", text_, what)
+                                        : fmt::format("chain = {}: {} (character {}): {}", text_, found, at + 1, what);
+    if (!candidates.empty()) message += suggestion(found, candidates);
+    throw Error(ErrorKind::usage, message,
+                {std::string(text_), std::string(at, ' ') + std::string(std::max<std::size_t>(length, 1), '^')});
+  }
+
+  std::string_view word() {
+    const std::size_t first = at_;
+    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) != 0 || text_[at_] == '_'))
+      ++at_;
+    return text_.substr(first, at_ - first);
+  }
+
+  RowStep part() {
+    const std::size_t first = at_;
+    const std::string_view name = word();
+    RowStep step;
+    if (!named(name, step)) {
+      std::vector<std::string_view> candidates;
+      for (const PartWord& part : part_words()) candidates.push_back(part.word);
+      for (const Alias& alias : kAliases) candidates.push_back(alias.word);
+      refuse(first, name.size(), name.empty() ? "a part is expected here" : "no such part", candidates);
+    }
+    if (at_ < text_.size() && text_[at_] == '(') {
+      do {
+        ++at_;
+        option(step);
+      } while (at_ < text_.size() && text_[at_] == ',');
+      if (at_ == text_.size() || text_[at_] != ')') refuse(at_, at_ == text_.size() ? 0 : 1, "a ) is missing", {});
+      ++at_;
+    }
+    return step;
+  }
+
+  static bool named(std::string_view name, RowStep& step) {
+    for (const PartWord& part : part_words()) {
+      if (part.word != name) continue;
+      step = part.step;
+      return true;
+    }
+    for (const Alias& alias : kAliases) {
+      if (alias.word != name) continue;
+      step = ChainReader(alias.chain).part();
+      return true;
+    }
+    return false;
+  }
+
+  int number() {
+    const std::size_t first = at_;
+    int value = 0;
+    const auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
+    if (error != std::errc() || value < 0) {
+      const std::string_view found = word();
+      refuse(first, found.size(), "a whole number is expected here", {});
+    }
+    at_ = static_cast<std::size_t>(end - text_.data());
+    return value;
+  }
+
+  void option(RowStep& step) {
+    const std::size_t first = at_;
+    if (at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_])) != 0) {
+      const int value = number();
+      if (text_.substr(at_, 2) == "..") {
+        at_ += 2;
+        step.first = value;
+        step.last = number();
+        if (step.last < step.first) refuse(first, at_ - first, "the last column comes before the first", {});
+        return;
+      }
+      // A lone number is the block.
+      if (step.kind != RowPart::scaled_8 && step.kind != RowPart::hadamard)
+        refuse(first, at_ - first, "columns are written as FIRST..LAST", {});
+      step.block = value;
+      return;
+    }
+    const std::string_view name = word();
+    std::vector<std::string_view> candidates;
+    for (const Option& option : kOptions) {
+      if (!option.is_for(step)) continue;
+      candidates.push_back(option.word);
+      if (option.word != name) continue;
+      if (!option.has_number) {
+        option.set(step, 1);
+        return;
+      }
+      if (at_ == text_.size() || text_[at_] != '=')
+        refuse(first, name.size(), fmt::format("{}=NUMBER is expected", name), {});
+      ++at_;
+      option.set(step, number());
+      return;
+    }
+    refuse(first, name.size(),
+           candidates.empty() ? std::string("this part has columns alone: FIRST..LAST")
+                              : fmt::format("options here are FIRST..LAST, {}", fmt::join(candidates, ", ")),
+           candidates);
+  }
+
+  std::string_view text_;
+  std::size_t at_ = 0;
+};
+
+std::string_view word_of(const RowStep& step) {
+  for (const PartWord& part : part_words())
+    if (part.step.kind == step.kind && part.step.is_same == step.is_same &&
+        (step.kind != RowPart::store || step.is_same || part.step.dtype == step.dtype) &&
+        (step.kind != RowPart::quantize || part.step.format == step.format))
+      return part.word;
+  return "?";
+}
+
+std::string text_of(const RowStep& step) {
+  std::vector<std::string> options;
+  if (step.first != 0 || step.last >= 0) options.push_back(fmt::format("{}..{}", step.first, step.last));
+  for (const Option& option : kOptions) {
+    if (!option.is_for(step)) continue;
+    const std::optional<int> value = option.get(step);
+    if (!value) continue;
+    options.push_back(option.has_number ? fmt::format("{}={}", option.word, *value) : std::string(option.word));
+  }
+  const std::string_view word = word_of(step);
+  return options.empty() ? std::string(word) : fmt::format("{}({})", word, fmt::join(options, ","));
+}
+
+}  // namespace
+
+RowChain parse_row_chain(std::string_view text) {
+  RowChain chain = ChainReader(text).chain();
+  const int count = step_count(chain);
+  for (int i = 0; i < count; ++i)
+    if (is_row_sink(chain.steps[i].kind)) return chain;
+  if (!chain.steps[count - 1].is_stored && count < kMaxRowSteps)
+    chain.steps[count] = {.kind = RowPart::store, .is_same = true};
+  return chain;
+}
+
+std::string to_text(const RowChain& chain) {
+  std::vector<std::string> parts;
+  for (int i = 0; i < step_count(chain); ++i) parts.push_back(text_of(chain.steps[i]));
+  return fmt::format("{}", fmt::join(parts, "+"));
+}
+
+std::vector<RowStepNames> row_step_names(const RowChain& chain) {
+  std::map<std::string, int> seen;
+  const auto numbered = [&](const std::string& name) {
+    const int number = ++seen[name];
+    return number == 1 ? name : fmt::format("{}{}", name, number);
+  };
+  std::vector<RowStepNames> list;
+  for (int i = 0; i < step_count(chain); ++i) {
+    const RowStep& step = chain.steps[i];
+    RowStepNames names;
+    switch (step.kind) {
+      case RowPart::residual:
+        names.in = numbered("residual");
+        names.in_stride = names.in + "_stride_row";
+        if (step.is_stored) {
+          names.out = names.in + "_out";
+          names.out_stride = names.out + "_stride_row";
+        }
+        break;
+      case RowPart::factor:
+        names.in = numbered("factor");
+        break;
+      case RowPart::rmsnorm:
+      case RowPart::layernorm:
+        if (step.has_weight) names.in = numbered("weight");
+        if (step.kind == RowPart::layernorm) names.in2 = numbered("bias");
+        break;
+      case RowPart::store:
+        names.out = numbered("y");
+        names.out_stride = names.out + "_stride_row";
+        break;
+      case RowPart::quantize:
+        names.out = numbered("y");
+        names.out2 = names.out + "_scales";
+        if (step.has_global) names.in = names.out + "_global_scale";
+        break;
+      case RowPart::scaled_8:
+        names.out = numbered("y");
+        (step.block < 0 ? names.in : names.out2) = names.out + (step.block < 0 ? "_scale" : "_scales");
+        break;
+      default:
+        break;
+    }
+    list.push_back(std::move(names));
+  }
+  return list;
+}
+
+std::string to_field_text(const RowChain& chain) { return to_text(chain); }
+void from_field_text(std::string_view text, RowChain& chain) { chain = parse_row_chain(text); }
+std::size_t field_hash(const RowChain& chain) noexcept { return std::hash<std::string>{}(to_text(chain)); }
+
+}  // namespace tessera

@@ -1,0 +1,79 @@
+// How `run` feeds and judges row operators.
+#include <algorithm>
+
+#include "cli/run_operator.h"
+#include "reference/rows.h"
+
+namespace tessera::cli {
+
+namespace {
+
+using Tensors = std::map<std::string, reference::Tensor>;
+
+reference::RowsRun facts_of(const Plan& plan, const std::map<std::string, std::int64_t>& sizes, double eps) {
+  const auto& facts = plan.problem.as<Rows>();
+  reference::RowsRun run;
+  run.chain = facts.chain;
+  run.dtype = facts.dtype;
+  run.columns = facts.columns;
+  run.eps = static_cast<double>(static_cast<float>(eps));
+  const auto size = [&](const char* name, std::int64_t otherwise) {
+    const auto found = sizes.find(name);
+    return found == sizes.end() ? otherwise : found->second;
+  };
+  run.rows = size("rows", 0);
+  run.x_rows = size("x_rows", run.rows);
+  run.heads = size("heads", 1);
+  run.placed_rows = size("placed_rows", run.rows);
+  return run;
+}
+
+constexpr double kEps = 1e-6;
+
+class RunRows final : public RunOperator {
+ public:
+  /// Arrays bring their sizes along; else a CTA's last rows are some that do not exist.
+  std::vector<GivenSize> sizes(const Plan& plan, const RunFlags& flags) const override {
+    std::vector<GivenSize> given = expected_sizes(plan.problem);
+    const auto is_given = [&](const char* name) {
+      return std::any_of(given.begin(), given.end(), [&](const GivenSize& g) { return g.name == name; }) ||
+             std::any_of(flags.given_sizes.begin(), flags.given_sizes.end(),
+                         [&](const GivenSize& g) { return g.name == name; });
+    };
+    if (!is_given("rows")) {
+      const auto x = flags.arrays.find("x");
+      const bool has_rows = x != flags.arrays.end() && x->second.shape.size() == 2;
+      given.push_back({"rows", has_rows ? x->second.shape[0] : flags.is_emulated ? 37 : 1029});
+    }
+    const RowChain& chain = plan.problem.as<Rows>().chain;
+    if (has_part(chain, RowPart::rope) && !is_given("heads")) given.push_back({"heads", 3});
+    return given;
+  }
+
+  std::vector<double> scalars(const Plan& plan, const RunFlags&) const override {
+    return plan.launch.scalars.empty() ? std::vector<double>{} : std::vector<double>{kEps};
+  }
+
+  Tensors inputs(const Plan& plan, const LaunchSizes& launch, const std::vector<std::int64_t>& sizes,
+                 const RunFlags& flags) const override {
+    const reference::Fill fill = flags.inputs == "integer"    ? reference::Fill::integer
+                                 : flags.inputs == "uniform"  ? reference::Fill::uniform
+                                 : flags.inputs == "standard" ? reference::Fill::standard
+                                                              : reference::Fill::normal;
+    Tensors made = reference::rows_inputs(facts_of(plan, launch.by_name(sizes), kEps), fill,
+                                          static_cast<std::uint64_t>(flags.seed));
+    for (const auto& [name, tensor] : flags.arrays) made[name] = tensor;
+    return made;
+  }
+
+  reference::Comparison compare(const Plan& plan, const Tensors& inputs, const Tensors& outputs, const RunFlags& flags,
+                                int jobs) const override {
+    return reference::check_rows(facts_of(plan, flags.sizes, kEps), inputs, outputs, jobs);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<RunOperator> make_run_rows() { return std::make_unique<RunRows>(); }
+
+}  // namespace tessera::cli

@@ -1,0 +1,176 @@
+#include "generator/rows/rows_launch.h"
+
+#include <fmt/format.h>
+
+#include "generator/block_scaled/block_operator.h"
+#include "generator/operator_words.h"
+#include "generator/words.h"
+#include "tessera/row_chain.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr std::int64_t kMaxRows = kMaxExtent;
+constexpr std::int64_t kMaxHeads = 1 << 16, kMaxStride = std::int64_t{1} << 40;
+
+struct LaunchWriter {
+  const rows::Config& c;
+  LaunchPlan launch;
+  LaunchStep step;
+
+  void size(std::string name, std::int64_t min, std::int64_t max, std::optional<Expression> value, std::string help) {
+    launch.sizes.push_back({std::move(name), min, max, std::move(value), std::move(help)});
+  }
+  void buffer(std::string name, BufferRole role, std::string_view dtype, std::vector<Expression> shape,
+              std::vector<Expression> strides, int alignment) {
+    step.parameters.push_back(
+        {.name = name, .kind = ParameterKind::pointer, .value = {}, .source = name, .offset_bytes = {}});
+    launch.buffers.push_back({.name = std::move(name),
+                              .role = role,
+                              .dtype = std::string(dtype),
+                              .shape = std::move(shape),
+                              .strides = std::move(strides),
+                              .alignment = alignment,
+                              .is_optional = false});
+  }
+  void parameter(const std::string& name, ParameterKind kind) {
+    step.parameters.push_back(
+        {.name = name, .kind = kind, .value = Expression::parse(name), .source = {}, .offset_bytes = {}});
+  }
+  /// [rows, columns] with a stride of rows that is a size; 16 bytes are loaded and stored at a time.
+  void strided_rows(const std::string& name, const std::string& stride, BufferRole role, DType dtype,
+                    const std::string& rows_size, long long columns) {
+    const int elements = 16 / dtype_bytes(dtype);
+    size(stride, role == BufferRole::input ? 0 : columns, kMaxStride, Expression(columns),
+         fmt::format("elements of {} from one row to the next", name));
+    launch.domain.push_back({.lhs = Expression::parse(stride),
+                             .relation = Relation::multiple_of,
+                             .rhs = Expression(elements),
+                             .message = fmt::format("{} must be a multiple of {} (16 bytes)", stride, elements)});
+    buffer(name, role, to_word(dtype), {Expression::parse(rows_size), Expression(columns)},
+           {Expression::parse(stride), Expression(1)}, 16);
+    parameter(stride, ParameterKind::i64);
+  }
+  void vector(const std::string& name, BufferRole role, std::string_view dtype, const std::string& extent,
+              int alignment) {
+    buffer(name, role, dtype, {Expression::parse(extent)}, {Expression(1)}, alignment);
+  }
+};
+
+void add_scales(LaunchWriter& w, const RowStep& step, const std::string& name, const std::string& rows_size) {
+  const int columns = width(step, w.c.columns);
+  if (step.kind == RowPart::quantize) {
+    const int blocks = columns / block_elements(step.format);
+    if (step.form == ScaleForm::plain) {
+      w.buffer(name, BufferRole::output, "u8", {Expression::parse(rows_size), Expression(blocks)},
+               {Expression(blocks), Expression(1)}, 1);
+      return;
+    }
+    const auto k_tiles = static_cast<std::int64_t>(ceil_div(blocks, kTileBlocks));
+    w.buffer(name, BufferRole::output, "u8",
+             {expression("ceil_div({}, {})", rows_size, kTileRows), Expression(k_tiles), Expression(32), Expression(4),
+              Expression(4)},
+             {Expression(k_tiles * kTileBytes), Expression(kTileBytes), Expression(16), Expression(4), Expression(1)},
+             16);
+    return;
+  }
+  if (step.block == 0) {
+    w.vector(name, BufferRole::output, "f32", rows_size, 4);
+    return;
+  }
+  const int blocks = columns / step.block;
+  if (!step.is_column_major) {
+    w.buffer(name, BufferRole::output, "f32", {Expression::parse(rows_size), Expression(blocks)},
+             {Expression(blocks), Expression(1)}, 4);
+    return;
+  }
+  const Expression padded = expression("ceil_div({}, 4) * 4", rows_size);
+  w.buffer(name, BufferRole::output, "f32", {Expression(blocks), padded}, {padded, Expression(1)}, 4);
+  w.step.parameters.push_back(
+      {.name = name + "_stride_block", .kind = ParameterKind::i64, .value = padded, .source = {}, .offset_bytes = {}});
+}
+
+void add_step(LaunchWriter& w, const RowStep& step, const RowStepNames& names) {
+  const int columns = width(step, w.c.columns);
+  const std::string rows_size = step.is_placed ? "placed_rows" : "rows";
+  switch (step.kind) {
+    case RowPart::residual:
+      w.strided_rows(names.in, names.in_stride, BufferRole::input, w.c.dtype, "rows", columns);
+      if (step.is_stored) w.strided_rows(names.out, names.out_stride, BufferRole::output, w.c.dtype, "rows", columns);
+      break;
+    case RowPart::factor:
+      w.vector(names.in, BufferRole::input, "f32", "rows", 4);
+      break;
+    case RowPart::rmsnorm:
+    case RowPart::layernorm:
+      for (const std::string& name : {names.in, names.in2})
+        if (!name.empty()) w.vector(name, BufferRole::input, to_word(w.c.dtype), std::to_string(columns), 16);
+      break;
+    case RowPart::store:
+      w.strided_rows(names.out, names.out_stride, BufferRole::output, stored_type(step, w.c.dtype), rows_size, columns);
+      break;
+    case RowPart::quantize: {
+      const int bytes = static_cast<int>(value_bytes(step.format, columns));
+      w.buffer(names.out, BufferRole::output, "u8", {Expression::parse(rows_size), Expression(bytes)},
+               {Expression(bytes), Expression(1)}, 8);
+      add_scales(w, step, names.out2, rows_size);
+      if (step.has_global) w.vector(names.in, BufferRole::input, "f32", "1", 4);
+      break;
+    }
+    case RowPart::scaled_8:
+      w.buffer(names.out, BufferRole::output, "e4m3", {Expression::parse(rows_size), Expression(columns)},
+               {Expression(columns), Expression(1)}, 8);
+      if (!names.out2.empty()) add_scales(w, step, names.out2, rows_size);
+      if (!names.in.empty()) w.vector(names.in, BufferRole::input, "f32", "1", 4);
+      break;
+    default:
+      break;
+  }
+}
+
+}  // namespace
+
+LaunchPlan rows_launch(const rows::Config& c, const std::string& arch, const std::string& kernel) {
+  LaunchWriter w{c, {}, {}};
+  w.launch.op = "rows";
+  w.launch.arch = arch;
+  w.step.entry = kernel;
+  w.size("rows", 0, kMaxRows, {}, "rows of the results");
+  const bool is_gathered = has_part(c.chain, RowPart::gather);
+  if (is_gathered) w.size("x_rows", 0, kMaxRows, Expression::parse("rows"), "rows of x");
+  if (has_part(c.chain, RowPart::rope))
+    w.size("heads", 1, kMaxHeads, Expression(1), "rows that share a position, one after the other");
+  if (has_placed_sink(c.chain))
+    w.size("placed_rows", 0, kMaxRows, Expression::parse("rows"), "rows of the tensors that rows are scattered to");
+  w.strided_rows("x", "x_stride_row", BufferRole::input, c.dtype, is_gathered ? "x_rows" : "rows",
+                 source_columns(c.chain, c.columns));
+  if (is_gathered) {
+    w.vector("indices", BufferRole::input, "s32", "rows", 4);
+    w.parameter("x_rows", ParameterKind::i32);
+  }
+  if (has_part(c.chain, RowPart::rope)) {
+    w.vector("positions", BufferRole::input, "s32", "ceil_div(rows, heads)", 4);
+    w.parameter("heads", ParameterKind::i32);
+  }
+  if (has_placed_sink(c.chain)) {
+    w.vector("slots", BufferRole::input, "s32", "rows", 4);
+    w.parameter("placed_rows", ParameterKind::i32);
+  }
+  if (has_row_norm(c.chain)) {
+    w.launch.scalars.push_back({.name = "eps", .default_value = 1e-6, .help = "added to the mean of squares"});
+    w.step.parameters.push_back(
+        {.name = "eps", .kind = ParameterKind::f32, .value = {}, .source = "eps", .offset_bytes = {}});
+  }
+  w.parameter("rows", ParameterKind::i32);
+  const std::vector<RowStepNames> names = row_step_names(c.chain);
+  for (std::size_t i = 0; i < names.size(); ++i) add_step(w, c.chain.steps[i], names[i]);
+  w.step.grid[0] = expression("ceil_div(rows, {})", c.rows_of_cta);
+  w.step.block[0] = static_cast<std::uint32_t>(rows::threads_of_cta(c));
+  w.step.dynamic_smem_bytes = rows::smem_bytes(c);
+  w.step.programmatic_stream_serialization = true;
+  w.launch.steps.push_back(std::move(w.step));
+  return std::move(w.launch);
+}
+
+}  // namespace tessera

@@ -1,0 +1,263 @@
+// Candidates are threads of a row. A row operator moves bytes: what counts is that enough loads are on their way and
+// that few lanes lie behind the row's end. Rows too few for the device get more threads each, and so do rows whose e2m1
+// is made by integer arithmetic (SwiGLU and NVFP4 of 4,096 x 2,048 on an H100: 14.8 us with 32 bytes a thread, 15.7
+// with 64).
+#include "generator/rows/rows_operator.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cctype>
+#include <cmath>
+
+#include "base/hash.h"
+#include "generator/block_scaled/block_operator.h"
+#include "generator/candidates.h"
+#include "generator/family.h"
+#include "generator/field_table.h"
+#include "generator/operator_words.h"
+#include "generator/rows/rope_turns.h"
+#include "generator/rows/rows_launch.h"
+#include "generator/words.h"
+#include "tessera/error.h"
+
+namespace tessera {
+
+namespace {
+
+using rows::Config;
+using rows::Rule;
+
+constexpr int kThreadsOfRow[] = {128, 64, 32, 16, 8, 256, 512, 1024};
+constexpr int kThreadsOfCta = 256;
+constexpr int kWantedBytes = 64;  // of x and of what is added to it, that a thread has on its way
+constexpr Hint kFewRows = 512;    // for which a row gets more threads
+constexpr std::size_t kMaxNameOfChain = 96;
+
+/// Bytes that a thread has under way before it uses the first.
+int bytes_under_way(const Config& c) {
+  int tensors = has_part(c.chain, RowPart::gate) ? 2 : 1;
+  for (const RowStep& step : c.chain.steps) tensors += step.kind == RowPart::residual ? 1 : 0;
+  return rows::vectors_of_thread(c) * rows::kVector * dtype_bytes(c.dtype) * tensors;
+}
+
+/// "residual_store_rmsnorm_bf16": the chain in a name, and a hash where that is long.
+std::string chain_name(const RowChain& chain) {
+  const std::string text = to_text(chain);
+  std::string name;
+  for (const char c : text) {
+    const bool is_word = std::isalnum(static_cast<unsigned char>(c)) != 0;
+    if (is_word) name += c;
+    if (!is_word && !name.empty() && name.back() != '_') name += '_';
+  }
+  while (!name.empty() && name.back() == '_') name.pop_back();
+  if (name.size() <= kMaxNameOfChain) return name;
+  return fmt::format("{}_{}", name.substr(0, kMaxNameOfChain), sha256_hex(text).substr(0, 12));
+}
+
+std::string use_of(const BufferSpec& buffer) { return buffer.role == BufferRole::input ? "read" : "written"; }
+
+}  // namespace
+
+void RowsOperator::require_facts(const Rows& problem) {
+  if (!rows::is_floating(problem.dtype))
+    throw Error(ErrorKind::unsupported,
+                fmt::format("rows has no kernel for dtype {}: there are kernels for f32, f16 and bf16",
+                            to_word(problem.dtype)));
+  for (const RowStep& step : problem.chain.steps) {
+    if (step.kind == RowPart::rope && step.base < 2)
+      throw Error(ErrorKind::unsupported, fmt::format("rope with base {}: 2 at least", step.base));
+    if (step.kind == RowPart::rope && (step.stretch < 1 || step.trained < 1))
+      throw Error(ErrorKind::unsupported, "rope stretched by less than 1, or trained with no position");
+    if (step.kind == RowPart::rope && step.scaling != RopeScaling::none && step.high <= step.low)
+      throw Error(ErrorKind::unsupported,
+                  fmt::format("rope with low {} and high {}: high must be above", step.low, step.high));
+    if (step.is_placed && step.form == ScaleForm::tile)
+      throw Error(ErrorKind::unsupported,
+                  "scattered rows with scales in tiles: a tile belongs to 128 rows; take plain scales");
+  }
+}
+
+std::vector<Config> RowsOperator::candidates(const Rows& problem) {
+  std::vector<Config> list;
+  for (const int threads : kThreadsOfRow) {
+    Config c{.dtype = problem.dtype,
+             .columns = problem.columns,
+             .conversion = conversion_of(problem.arch),
+             .chain = problem.chain};
+    c.threads_of_row = problem.threads_of_row.value_or(threads);
+    c.rows_of_cta = problem.rows_of_cta.value_or(std::max(kThreadsOfCta / std::max(c.threads_of_row, 1), 1));
+    list.push_back(c);
+  }
+  return list;
+}
+
+double RowsOperator::score(const Config& config, const Rows& problem) {
+  const double covered = static_cast<double>(config.columns) /
+                         (static_cast<double>(rows::vectors_of_thread(config)) * config.threads_of_row * rows::kVector);
+  const bool is_few = problem.rows >= 0 && problem.rows <= kFewRows;
+  const bool is_busy = has_part(config.chain, RowPart::quantize) && config.conversion == Conversion::software;
+  const double wanted = is_few || is_busy ? kWantedBytes / 2.0 : kWantedBytes;
+  const double off = std::fabs(std::log2(bytes_under_way(config) / wanted));
+  return covered - 0.08 * off;
+}
+
+std::string RowsOperator::merit(const Config& config, const Rows&) {
+  return fmt::format("{} of {} columns a thread, {} a CTA", counted(rows::vectors_of_thread(config), "vector"),
+                     rows::kVector, counted(config.rows_of_cta, "row"));
+}
+
+std::string RowsOperator::label(const Config& config) {
+  return fmt::format("{} threads a row, {} a CTA", config.threads_of_row, counted(config.rows_of_cta, "row"));
+}
+
+std::string RowsOperator::subject(const Config& config) {
+  return fmt::format("rows of {} {}, {}, {}", config.columns, to_word(config.dtype), to_text(config.chain),
+                     label(config));
+}
+
+std::string RowsOperator::explain(const Config& config, const Verdict& verdict) {
+  const std::string found = grouped(verdict.found), bound = grouped(verdict.bound);
+  switch (verdict.rule) {
+    case Rule::ok:
+      break;
+    case Rule::dtype_not_floating:
+    case Rule::store_not_floating:
+      return fmt::format("elements of {} bytes that are no floating-point numbers: f32, f16 or bf16 needed", found);
+    case Rule::columns_not_vectors:
+      return fmt::format("{} columns, a multiple of {} needed", found, bound);
+    case Rule::threads_not_power_of_two:
+      return fmt::format("{} threads a row: a power of two from {} on needed", found, bound);
+    case Rule::threads_out_of_range:
+      return fmt::format("{} threads in a CTA, {} allowed: take fewer threads or rows", found, bound);
+    case Rule::threads_not_warps:
+      return fmt::format("{} threads in a CTA, a multiple of {} needed (warp): take more rows", found, bound);
+    case Rule::too_many_vectors:
+      return fmt::format(
+          "{} vectors of {} columns in a thread, {} allowed: take more threads a row (a row has {} columns at most)",
+          found, rows::kVector, bound, grouped(rows::kMaxThreads * rows::kMaxVectors * rows::kVector));
+    case Rule::range_outside_row:
+      return fmt::format("a part that works up to column {} in rows of {} columns", found, bound);
+    case Rule::range_not_vectors:
+      return fmt::format("a part that begins at, or has, {} columns: multiples of {} needed", found, bound);
+    case Rule::source_after_others:
+      return "gather and gate say where a row comes from: they are the first parts, gather before gate";
+    case Rule::block_not_in_range:
+      return fmt::format("{} columns of a part that takes blocks of {}: whole blocks needed", found, bound);
+    case Rule::block_wider_than_threads:
+      return fmt::format(
+          "blocks of {} columns, of which a warp's threads of one row have {} side by side: take more threads a row, "
+          "or smaller blocks",
+          found, bound);
+    case Rule::block_off_boundary:
+      return fmt::format("a part that begins at column {} and takes blocks of {}: it must begin at one", found, bound);
+    case Rule::rope_pairs_apart:
+      return fmt::format("rope of halves that lie {} columns apart: a power of two needed", found);
+    case Rule::hadamard_size:
+      return fmt::format("hadamard of {}: 64, 128 or 256", found);
+    case Rule::global_without_nvfp4:
+      return fmt::format("a global scale for a format with blocks of {}: it goes with nvfp4", found);
+    case Rule::no_sink:
+      return "a chain that writes nothing: end it with bf16, nvfp4, ... ";
+  }
+  return fmt::format("{}?", config.columns);
+}
+
+std::string RowsOperator::kernel_name(Arch arch, const Config& config) {
+  return fmt::format("tessera_rows_{}_{}_c{}_{}_t{}x{}", arch_name(arch.to_string()), to_word(config.dtype),
+                     config.columns, chain_name(config.chain), config.threads_of_row, config.rows_of_cta);
+}
+
+void RowsOperator::describe(const Config& config, Plan& plan) {
+  plan.launch = rows_launch(config, plan.arch.to_string(), plan.kernel);
+  for (const BufferSpec& buffer : plan.launch.buffers) {
+    OperandPlan operand;
+    operand.name = buffer.name;
+    operand.dtype = buffer.dtype;
+    operand.use = use_of(buffer);
+    plan.operands.push_back(std::move(operand));
+  }
+  plan.smem_bytes = rows::smem_bytes(config);
+  if (plan.smem_bytes > 0) plan.smem = {{"sums of warps", 0, plan.smem_bytes, 1, {}}};
+  plan.roles = {{.name = "rows", .first_warp = 0, .warps = rows::threads_of_cta(config) / rows::kWarp, .registers = 0}};
+}
+
+std::string RowsOperator::launch_bounds() {
+  return "tessera::rows::threads_of_cta(kConfig), tessera::rows::min_ctas(kConfig)";
+}
+
+std::string RowsOperator::call(const Config& config) {
+  const RowChain& chain = config.chain;
+  const auto given = [&](bool is_given, std::string_view text, std::string_view otherwise) {
+    return std::string(is_given ? text : otherwise);
+  };
+  const bool is_gathered = has_part(chain, RowPart::gather), is_placed = has_placed_sink(chain);
+  const bool has_rope = has_part(chain, RowPart::rope);
+  std::vector<std::string> steps;
+  const std::vector<RowStepNames> names = row_step_names(chain);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const RowStepNames& n = names[i];
+    const RowStep& step = chain.steps[i];
+    const auto pointer = [](const std::string& name) { return name.empty() ? std::string("nullptr") : name; };
+    const auto stride = [](const std::string& name) { return name.empty() ? std::string("0") : name; };
+    const std::string out_stride =
+        step.kind == RowPart::scaled_8 && step.is_column_major ? n.out2 + "_stride_block" : stride(n.out_stride);
+    steps.push_back(fmt::format("{{{}, {}, {}, {}, {}, {}}}", pointer(n.in), pointer(n.in2), pointer(n.out),
+                                pointer(n.out2), stride(n.in_stride), out_stride));
+  }
+  return fmt::format(
+      "tessera::rows::kernel<kConfig>(\n      {{x, x_stride_row, {}, {},\n       {}, {}, {}, {},\n       {}, rows,\n   "
+      "    {{{}}}}})",
+      given(is_gathered, "static_cast<const int*>(indices)", "nullptr"), given(is_gathered, "x_rows", "0"),
+      given(has_rope, "static_cast<const int*>(positions)", "nullptr"), given(has_rope, "heads", "1"),
+      given(is_placed, "static_cast<const int*>(slots)", "nullptr"), given(is_placed, "placed_rows", "0"),
+      given(has_row_norm(chain), "eps", "0"), fmt::join(steps, ",\n        "));
+}
+
+std::vector<SourceFile> RowsOperator::generated_headers(const Config& config) {
+  std::string text;
+  for (int i = 0; i < step_count(config.chain); ++i) {
+    const RowStep& step = config.chain.steps[i];
+    if (step.kind != RowPart::rope) continue;
+    std::vector<std::string> turns;
+    for (const std::uint64_t turn : rope_turns(step, width(step, config.columns)))
+      turns.push_back(fmt::format("{:#018x}ull", turn));
+    text += fmt::format(
+        "__device__ const unsigned long long kTurns{0}[] = {{\n    {1}}};\n\n"
+        "template <>\nstruct RopeTurns<{0}> {{\n  static constexpr float kMagnitude = {2:a}f;\n"
+        "  static __device__ __forceinline__ unsigned long long of(int pair) {{ return kTurns{0}[pair]; }}\n}};\n\n",
+        i, fmt::join(turns, ",\n    "), static_cast<float>(rope_magnitude(step)));
+  }
+  if (text.empty()) return {};
+  return {{"rope_turns.cuh",
+           "// Generated: frequencies of rope, in parts of a turn times 2^64.\n#pragma once\n\n"
+           "#include \"rows/steps.cuh\"\n\nnamespace tessera::rows {\n\n" +
+               text + "}  // namespace tessera::rows\n"}};
+}
+
+std::span<const Selector> rows_fields() {
+  static const std::vector<Selector> table = {
+      field<&Rows::arch>("arch", "arch", "target: sm_90a, or sm_100, sm_103, sm_120, sm_121 with a or f"),
+      offer(field<&Rows::dtype>("dtype", "dtype", "type of x, residual and weights"), {"f32", "f16", "bf16"}),
+      field<&Rows::columns>("columns", "columns", "columns of a row, after a gate: a multiple of 8"),
+      field<&Rows::chain>("chain", "chain", "parts from source to sinks, joined by +: see docs/rows.md"),
+      field<&Rows::threads_of_row>("threads-of-row", "threads_of_row", "threads that share a row: a power of two"),
+      field<&Rows::rows_of_cta>("rows-of-cta", "rows_of_cta", "rows of a CTA"),
+      field<&Rows::rows>("rows", "rows", "expected number of rows"),
+  };
+  return table;
+}
+
+namespace {
+
+constexpr FamilyRow kFamilies[] = {family_row<RowsOperator>("rows", kAllTargets)};
+constexpr OperatorType kType = make_operator_type<Rows>(rows_fields, kFamilies);
+
+}  // namespace
+
+template <>
+const OperatorType& operator_type<Rows>() noexcept {
+  return kType;
+}
+
+}  // namespace tessera

@@ -1,0 +1,319 @@
+#include "reference/rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "reference/parallel.h"
+#include "tessera/error.h"
+#include "tessera/row_chain.h"
+
+namespace tessera::reference {
+
+namespace {
+
+constexpr double kU = 0x1p-24, kTurnError = 0x1p-20, kRoot = 0x1p-22;
+constexpr double kAdds = 96 + 5 + 32;
+
+double activated(Activation activation, double x) {
+  switch (activation) {
+    case Activation::relu:
+      return x < 0 ? 0 : x;
+    case Activation::gelu:
+      return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+    case Activation::gelu_tanh:
+      return 0.5 * x * (1 + std::tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
+    case Activation::silu:
+      return x == -std::numeric_limits<double>::infinity() ? 0 : x / (1 + std::exp(-x));
+    case Activation::none:
+      break;
+  }
+  return x;
+}
+
+double activation_error(Activation activation, double x, double result) {
+  switch (activation) {
+    case Activation::gelu:
+      return 8 * kU * std::fabs(x);
+    case Activation::gelu_tanh:
+      return (4.1e-6 + 8 * kU) * std::fabs(x);
+    case Activation::silu:
+      return 16 * kU * std::fabs(result) * std::max(1.0, std::fabs(x)) + 0x1p-120;
+    default:
+      return 0;
+  }
+}
+
+class Walk {
+ public:
+  Walk(const RowsRun& run, const std::map<std::string, Tensor>& in, std::int64_t row)
+      : run_(run), in_(in), row_(row), names_(row_step_names(run.chain)) {
+    load();
+  }
+
+  void step(int number) {
+    const RowStep& s = run_.chain.steps[number];
+    const RowStepNames& names = names_[static_cast<std::size_t>(number)];
+    switch (s.kind) {
+      case RowPart::residual:
+        for (std::int64_t i = first(s); i <= last(s); ++i)
+          set(i, v(i) + tensor(names.in).at(row_ * width(s) + i - first(s)), e(i), kU);
+        break;
+      case RowPart::factor:
+        for (std::int64_t i = first(s); i <= last(s); ++i) {
+          const double f = tensor(names.in).at(row_);
+          set(i, v(i) * f, e(i) * std::fabs(f), kU);
+        }
+        break;
+      case RowPart::rmsnorm:
+        normalise(s, names);
+        break;
+      case RowPart::layernorm:
+        subtract_mean(s);
+        normalise(s, names);
+        break;
+      case RowPart::rope:
+        turn(s);
+        break;
+      case RowPart::hadamard:
+        transform(s);
+        break;
+      default:
+        break;
+    }
+  }
+
+  RowValues take() { return std::move(values_); }
+
+ private:
+  std::int64_t first(const RowStep& s) const { return s.first; }
+  std::int64_t last(const RowStep& s) const { return last_column(s, static_cast<int>(run_.columns)); }
+  std::int64_t width(const RowStep& s) const { return last(s) - first(s) + 1; }
+  const Tensor& tensor(const std::string& name) const { return in_.at(name); }
+  double v(std::int64_t i) const { return values_.v[static_cast<std::size_t>(i)]; }
+  double e(std::int64_t i) const { return values_.e[static_cast<std::size_t>(i)]; }
+  /// error: of what it was made of; roundings: of the result.
+  void set(std::int64_t i, double value, double error, double roundings) {
+    values_.v[static_cast<std::size_t>(i)] = value;
+    values_.e[static_cast<std::size_t>(i)] = std::isfinite(value) ? error + roundings * std::fabs(value) : 0;
+  }
+
+  void load() {
+    values_.v.assign(static_cast<std::size_t>(run_.columns), 0);
+    values_.e.assign(static_cast<std::size_t>(run_.columns), 0);
+    std::int64_t row = row_;
+    if (has_part(run_.chain, RowPart::gather)) row = static_cast<std::int64_t>(tensor("indices").at(row_));
+    if (row < 0 || (has_part(run_.chain, RowPart::gather) && row >= run_.x_rows)) return;
+    const RowStep gate = gate_of(run_.chain);
+    const std::int64_t stride = source_columns(run_.chain, run_.columns);
+    for (std::int64_t i = 0; i < run_.columns; ++i) {
+      const Tensor& x = tensor("x");
+      if (gate.kind == RowPart::end) {
+        set(i, x.at(row * stride + i), 0, 0);
+        continue;
+      }
+      double g = x.at(row * stride + (gate.is_interleaved ? 2 * i : i));
+      double up = x.at(row * stride + (gate.is_interleaved ? 2 * i + 1 : run_.columns + i));
+      if (gate.limit > 0) {
+        g = std::isnan(g) ? gate.limit : std::min<double>(g, gate.limit);
+        up = std::isnan(up) ? gate.limit : std::clamp<double>(up, -gate.limit, gate.limit);
+      }
+      const double activation = activated(gate.activation, g);
+      set(i, activation * up, activation_error(gate.activation, g, activation) * std::fabs(up), kU);
+    }
+  }
+
+  void subtract_mean(const RowStep& s) {
+    double sum = 0, magnitude = 0, error = 0;
+    for (std::int64_t i = first(s); i <= last(s); ++i) {
+      sum += v(i);
+      magnitude += std::fabs(v(i));
+      error += e(i);
+    }
+    const auto n = static_cast<double>(width(s));
+    const double of_mean = ((kAdds + 2) * kU * magnitude + error) / n;
+    for (std::int64_t i = first(s); i <= last(s); ++i) set(i, v(i) - sum / n, e(i) + of_mean, kU);
+  }
+
+  void normalise(const RowStep& s, const RowStepNames& names) {
+    double squares = 0, error = 0;
+    for (std::int64_t i = first(s); i <= last(s); ++i) {
+      squares += v(i) * v(i);
+      error += 2 * std::fabs(v(i)) * e(i) + e(i) * e(i);
+    }
+    const auto n = static_cast<double>(width(s));
+    const double mean = squares / n + run_.eps;
+    const double of_mean = ((kAdds + 3) * kU * squares + error) / n + 2 * kU * mean;
+    const double inverse = 1 / std::sqrt(mean);
+    // Of 1 / root(mean +- of_mean), whichever side is farther.
+    const double low = std::max(mean - of_mean, 0x1p-140);
+    const double relative = (1 / std::sqrt(low) - inverse) / inverse + kRoot;
+    for (std::int64_t i = first(s); i <= last(s); ++i) {
+      const double weight =
+          (s.has_weight ? tensor(names.in).at(i - first(s)) : 1) + (s.has_weight && s.adds_one ? 1 : 0);
+      const double value = v(i) * inverse * weight;
+      const double of_value =
+          std::fabs(value) * (relative * 1.01 + 4 * kU) + std::fabs(inverse * weight) * (1 + relative) * e(i);
+      if (s.kind != RowPart::layernorm) {
+        set(i, value, of_value, 0);
+        continue;
+      }
+      const double sum = value + tensor(names.in2).at(i - first(s));
+      set(i, sum, of_value, kU);
+    }
+  }
+
+  void turn(const RowStep& s) {
+    const double position = tensor("positions").at(row_ / run_.heads);
+    const std::int64_t half = width(s) / 2;
+    const double magnitude = s.scaling == RopeScaling::yarn && s.stretch > 1 ? 0.1 * std::log(s.stretch) + 1 : 1;
+    for (std::int64_t pair = 0; pair < half; ++pair) {
+      const double angle = std::remainder(position * rope_frequency(s, width(s), pair), 2 * std::numbers::pi);
+      const double cosine = magnitude * std::cos(angle);
+      const double sine = magnitude * (s.is_inverse ? -std::sin(angle) : std::sin(angle));
+      const double of_turn = magnitude * (kTurnError + std::fabs(position) * 0x1p-45) + 0x1p-52 * std::fabs(position);
+      const std::int64_t a = first(s) + (s.is_halves ? pair : 2 * pair), b = s.is_halves ? a + half : a + 1;
+      const double va = v(a), vb = v(b), ea = e(a), eb = e(b);
+      const double turned = of_turn * (std::fabs(va) + std::fabs(vb) + ea + eb);
+      const double in_a = std::fabs(va * cosine), in_b = std::fabs(vb * sine);
+      set(a, va * cosine - vb * sine, turned + std::fabs(cosine) * ea + std::fabs(sine) * eb + 3 * kU * (in_a + in_b),
+          0);
+      set(b, vb * cosine + va * sine,
+          turned + std::fabs(cosine) * eb + std::fabs(sine) * ea +
+              3 * kU * (std::fabs(vb * cosine) + std::fabs(va * sine)),
+          0);
+    }
+  }
+
+  void transform(const RowStep& s) {
+    const double norm = 1 / std::sqrt(static_cast<double>(s.block));
+    const int stages = s.block == 64 ? 6 : s.block == 128 ? 7 : 8;
+    for (std::int64_t block = first(s); block <= last(s); block += s.block) {
+      std::vector<double> sums(static_cast<std::size_t>(s.block), 0);
+      double magnitude = 0, error = 0;
+      for (std::int64_t j = 0; j < s.block; ++j) {
+        magnitude += std::fabs(v(block + j));
+        error += e(block + j);
+        for (std::int64_t i = 0; i < s.block; ++i) {
+          const bool is_odd = __builtin_parityll(static_cast<unsigned long long>(i & j)) != 0;
+          sums[static_cast<std::size_t>(i)] += is_odd ? -v(block + j) : v(block + j);
+        }
+      }
+      for (std::int64_t i = 0; i < s.block; ++i)
+        set(block + i, sums[static_cast<std::size_t>(i)] * norm, norm * ((stages + 2) * kU * magnitude + error), 0);
+    }
+  }
+
+  const RowsRun& run_;
+  const std::map<std::string, Tensor>& in_;
+  std::int64_t row_;
+  std::vector<RowStepNames> names_;
+  RowValues values_;
+};
+
+}  // namespace
+
+double rope_frequency(const RowStep& step, std::int64_t columns, std::int64_t pair) {
+  const double plain = std::pow(step.base, -2.0 * static_cast<double>(pair) / static_cast<double>(columns));
+  const double slow = plain / step.stretch;
+  const double wave_length = 2 * std::numbers::pi / plain;
+  if (step.scaling == RopeScaling::none) return plain;
+  if (step.scaling == RopeScaling::linear) return slow;
+  if (step.scaling == RopeScaling::llama3) {
+    const double low_wave = static_cast<double>(step.trained) / step.low;
+    const double high_wave = static_cast<double>(step.trained) / step.high;
+    if (wave_length < high_wave) return plain;
+    if (wave_length > low_wave) return slow;
+    const double smooth = (step.trained / wave_length - step.low) / (step.high - step.low);
+    return (1 - smooth) * slow + smooth * plain;
+  }
+  const auto dimension = [&](double rotations) {
+    return static_cast<double>(columns) * std::log(step.trained / (rotations * 2 * std::numbers::pi)) /
+           (2 * std::log(step.base));
+  };
+  const double low = std::max(0.0, std::floor(dimension(step.high)));
+  const double high = std::min(static_cast<double>(columns - 1), std::ceil(dimension(step.low)));
+  const double ramp = std::clamp((static_cast<double>(pair) - low) / (high == low ? 0.001 : high - low), 0.0, 1.0);
+  return slow * ramp + plain * (1 - ramp);
+}
+
+RowValues rows_reference(const RowsRun& run, const std::map<std::string, Tensor>& in, std::int64_t row, int count) {
+  Walk walk(run, in, row);
+  for (int i = 0; i < count; ++i) walk.step(i);
+  return walk.take();
+}
+
+namespace {
+
+Tensor tensor_of(DType dtype, std::vector<std::int64_t> shape, Fill kind, std::uint64_t seed, std::uint64_t stream) {
+  Tensor tensor(dtype, std::move(shape));
+  fill(tensor, kind, seed, stream);
+  return tensor;
+}
+
+/// Different slots for most rows, in no order; every fifth row has none, one has one that is outside.
+Tensor slots_of(const RowsRun& run, std::uint64_t seed) {
+  const CounterRandom random(seed, 90);
+  std::vector<std::int64_t> slots(static_cast<std::size_t>(std::max<std::int64_t>(run.placed_rows, 0)));
+  for (std::size_t i = 0; i < slots.size(); ++i) slots[i] = static_cast<std::int64_t>(i);
+  for (std::size_t i = slots.size(); i > 1; --i)
+    std::swap(slots[i - 1], slots[static_cast<std::size_t>(random.integer(i, 0, static_cast<std::int64_t>(i) - 1))]);
+  Tensor tensor(DType::s32, {run.rows});
+  for (std::int64_t row = 0; row < run.rows; ++row) {
+    const bool is_none = row % 5 == 3 || row >= run.placed_rows;
+    tensor.set(row, is_none ? (row % 2 == 0 ? -1.0 : static_cast<double>(run.placed_rows))
+                            : static_cast<double>(slots[static_cast<std::size_t>(row)]));
+  }
+  return tensor;
+}
+
+}  // namespace
+
+std::map<std::string, Tensor> rows_inputs(const RowsRun& run, Fill kind, std::uint64_t seed) {
+  std::map<std::string, Tensor> made;
+  const bool is_gathered = has_part(run.chain, RowPart::gather);
+  const std::int64_t x_rows = is_gathered ? run.x_rows : run.rows;
+  made.emplace("x", tensor_of(run.dtype, {x_rows, source_columns(run.chain, run.columns)}, kind, seed, 0));
+  const CounterRandom random(seed, 91);
+  if (is_gathered) {
+    Tensor indices(DType::s32, {run.rows});
+    for (std::int64_t row = 0; row < run.rows; ++row)
+      indices.set(row, static_cast<double>(random.integer(static_cast<std::uint64_t>(row), -1, run.x_rows)));
+    made.emplace("indices", std::move(indices));
+  }
+  if (has_part(run.chain, RowPart::rope)) {
+    const std::int64_t tokens = (run.rows + run.heads - 1) / run.heads;
+    Tensor positions(DType::s32, {tokens});
+    for (std::int64_t i = 0; i < tokens; ++i) {
+      // Near, far, and farther than any context.
+      const std::int64_t most = i % 3 == 0 ? 100 : i % 3 == 1 ? 1 << 17 : 1 << 30;
+      positions.set(i, static_cast<double>(random.integer(static_cast<std::uint64_t>(i) + (1ULL << 40), 0, most)));
+    }
+    made.emplace("positions", std::move(positions));
+  }
+  if (has_placed_sink(run.chain)) made.emplace("slots", slots_of(run, seed));
+  const std::vector<RowStepNames> names = row_step_names(run.chain);
+  const Fill of_parts = kind == Fill::standard ? Fill::normal : kind;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const RowStep& s = run.chain.steps[i];
+    const std::int64_t columns = width(s, static_cast<int>(run.columns));
+    const std::uint64_t stream = 10 + i;
+    if (s.kind == RowPart::residual)
+      made.emplace(names[i].in, tensor_of(run.dtype, {run.rows, columns}, kind, seed, stream));
+    if (s.kind == RowPart::factor) made.emplace(names[i].in, tensor_of(DType::f32, {run.rows}, of_parts, seed, stream));
+    if ((s.kind == RowPart::rmsnorm || s.kind == RowPart::layernorm) && s.has_weight)
+      made.emplace(names[i].in, tensor_of(run.dtype, {columns}, of_parts, seed, stream));
+    if (s.kind == RowPart::layernorm)
+      made.emplace(names[i].in2, tensor_of(run.dtype, {columns}, of_parts, seed, stream + 20));
+    if (is_row_sink(s.kind) && !names[i].in.empty()) {
+      Tensor scale(DType::f32, {1});
+      scale.set(0, s.kind == RowPart::quantize ? 0.013 : 0.021);
+      made.emplace(names[i].in, std::move(scale));
+    }
+  }
+  return made;
+}
+
+}  // namespace tessera::reference

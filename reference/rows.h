@@ -1,0 +1,62 @@
+// Row operators in float64, and how wrong a right one may be.
+//
+// Each column is carried with an error that it may have: u = 2^-24, and v +- e through every part,
+//   residual     e' = e + u |v'|                                    (one sum)
+//   factor       e' = e |f| + u |v'|
+//   gate         silu: e' = 16 u |silu(g) up|; gelu by erf: 8 u |g up|; by tanh: (4.1e-6 + 8 u) |g up|; relu: u
+//   rmsnorm      the sum of squares errs by kAdds u and by 2 sum |v| e; its root by half of it and 2^-22; 3 u for the
+//                products: e' = |v'| that + |inverse weight| e
+//   layernorm    the mean errs by kAdds u of the mean magnitude and the mean e; then as rmsnorm, and u of the sum
+//   rope         sine and cosine err by 2^-20 (sin.approx.f32 and the angle's rounding: position * frequency itself is
+//                exact to 2^-48 of a turn times the position): e' = 2^-20 (|a| + |b|) + |cos| e_a + |sin| e_b + 3 u
+//                |..|
+//   hadamard     e' = (log2(block) + 2) u (sum |v|) / root(block) + (sum e) / root(block)
+// kAdds is what a thread adds one after the other (96), a warp's shuffles (5) and a row's warps (32), at most.
+//
+// What a sink writes is a monotone function of v (and of the scale that was written), so the element must lie between
+// what v - e and v + e become; a block's scale between what the least and the largest possible magnitude give. Where
+// e = 0 there is one result, to the bit. A NaN must come out as the format's NaN.
+//   scaled_8     scale = max(largest magnitude, 1e-4) / 448, 3 u; as a power of two the least that is not below that,
+//                exact; values are divided by it: 8 u
+// Rows that no slot names keep their bytes.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "reference/comparison.h"
+#include "reference/random.h"
+#include "reference/tensor.h"
+#include "tessera/spec/row_chain.h"
+
+namespace tessera::reference {
+
+struct RowsRun {
+  RowChain chain;  ///< with its sinks
+  DType dtype = DType::bf16;
+  std::int64_t columns = 0;
+  double eps = 1e-6;
+  std::int64_t rows = 0, x_rows = 0, heads = 1, placed_rows = 0;
+};
+
+/// By the names of the launch's buffers; dense. Indices and positions are within and outside of their ranges; slots
+/// differ, and some rows have none.
+std::map<std::string, Tensor> rows_inputs(const RowsRun& run, Fill kind, std::uint64_t seed);
+
+/// base^(-2 pair / columns), stretched as the step says; radians per position.
+double rope_frequency(const RowStep& step, std::int64_t columns, std::int64_t pair);
+
+/// The row behind step `count` of the chain, and the errors that it may have.
+struct RowValues {
+  std::vector<double> v, e;
+};
+RowValues rows_reference(const RowsRun& run, const std::map<std::string, Tensor>& in, std::int64_t row, int count);
+
+/// Every element of every output is compared; the main output is the first sink. Throws Error{usage} for outputs that
+/// are missing.
+Comparison check_rows(const RowsRun& run, const std::map<std::string, Tensor>& in,
+                      const std::map<std::string, Tensor>& out, int jobs = 0);
+
+}  // namespace tessera::reference

@@ -1,0 +1,304 @@
+// What the sinks of a chain may have written.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "reference/parallel.h"
+#include "reference/poison.h"
+#include "reference/quantize.h"
+#include "reference/rows.h"
+#include "tessera/error.h"
+#include "tessera/row_chain.h"
+
+namespace tessera::reference {
+
+namespace {
+
+constexpr double kU = 0x1p-24;
+
+/// What one output may hold, in the units of its elements.
+struct Interval {
+  double low = 0, high = 0, expected = 0;
+};
+
+Element judged(const Interval& may, double found, double roundoff) {
+  if (std::isnan(may.expected) && std::isnan(found)) return {};
+  if (std::isinf(may.expected) && found == may.expected) return {};
+  Element element;
+  element.found = found;
+  element.expected = may.expected;
+  element.bound = std::max(may.high - may.expected, may.expected - may.low);
+  if (found >= may.low && found <= may.high) element.bound = std::max(element.bound, std::fabs(found - may.expected));
+  const double allowed = std::max(element.bound, roundoff * std::fabs(may.expected));
+  element.expected_square = allowed * allowed;
+  return element;
+}
+
+float to_float(double x) { return static_cast<float>(x); }
+/// A step outwards, for what a quotient's own rounding may do.
+float below(double x) { return std::nextafterf(to_float(x), -std::numeric_limits<float>::infinity()); }
+float above(double x) { return std::nextafterf(to_float(x), std::numeric_limits<float>::infinity()); }
+
+struct Sink {
+  RowStep step;
+  RowStepNames names;
+  int number = 0;
+  ElementSums values, scales;
+};
+
+class SinkCheck {
+ public:
+  SinkCheck(const RowsRun& run, const std::map<std::string, Tensor>& in, const std::map<std::string, Tensor>& out)
+      : run_(run), in_(in), out_(out) {}
+
+  const Tensor& output(const std::string& name) const {
+    const auto found = out_.find(name);
+    if (found == out_.end()) throw Error(ErrorKind::usage, fmt::format("no output {}", name));
+    return found->second;
+  }
+
+  void check(Sink& sink, const RowValues& row, std::int64_t from, std::int64_t to) const {
+    if (sink.step.kind == RowPart::store) check_stored(sink, row, from, to, output(sink.names.out));
+    if (sink.step.kind == RowPart::residual) check_stored(sink, row, from, to, output(sink.names.out));
+    if (sink.step.kind == RowPart::quantize) check_blocks(sink, row, from, to);
+    if (sink.step.kind == RowPart::scaled_8) check_scaled(sink, row, from, to);
+  }
+
+ private:
+  std::int64_t columns(const Sink& sink) const { return width(sink.step, static_cast<int>(run_.columns)); }
+
+  void check_stored(Sink& sink, const RowValues& row, std::int64_t from, std::int64_t to, const Tensor& out) const {
+    const DType dtype = out.dtype;
+    const auto rounded = [&](double x) { return to_double(dtype, from_double(dtype, x)); };
+    for (std::int64_t i = 0; i < columns(sink); ++i) {
+      const auto at = static_cast<std::size_t>(sink.step.first + i);
+      const Interval may{rounded(row.v[at] - row.e[at]), rounded(row.v[at] + row.e[at]), rounded(row.v[at])};
+      Element element = judged(may, out.at(to * columns(sink) + i), unit_roundoff(dtype));
+      element.at = {from, i};
+      sink.values.add(element);
+    }
+  }
+
+  /// Of a block from column `first` on: the least and the largest that its largest magnitude may be.
+  static Interval magnitude_of(const RowValues& row, std::int64_t first, std::int64_t count) {
+    Interval amax;
+    for (std::int64_t i = first; i < first + count; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      if (std::isnan(row.v[at])) continue;
+      const double v = std::fabs(row.v[at]), e = row.e[at];
+      amax.low = std::max(amax.low, v - e);
+      amax.high = std::max(amax.high, v + e);
+      amax.expected = std::max(amax.expected, v);
+    }
+    const double most = std::numeric_limits<float>::max();
+    return {std::min(amax.low, most), std::min(amax.high, most), std::min(amax.expected, most)};
+  }
+
+  void check_blocks(Sink& sink, const RowValues& row, std::int64_t from, std::int64_t to) const {
+    const BlockFormat format = sink.step.format;
+    const int block = block_elements(format);
+    const std::int64_t blocks = columns(sink) / block;
+    const bool is_nv = format == BlockFormat::nvfp4;
+    const float g = sink.step.has_global ? to_float(in_.at(sink.names.in).at(0)) : 1.0F;
+    const float unit = 6.0F * g;
+    const auto code_of = [&](double amax) {
+      if (!is_nv) return encode_ue8m0(to_float(amax), format, ScaleRounding::up);
+      return unit == 0 ? std::uint8_t{0} : encode_ue4m3(to_float(amax) / unit);
+    };
+    const Tensor& scales = output(sink.names.out2);
+    for (std::int64_t j = 0; j < blocks; ++j) {
+      const Interval amax = magnitude_of(row, sink.step.first + j * block, block);
+      const auto at = scale_offset(sink.step.form, run_.rows, blocks, 0, to, j);
+      const auto found = static_cast<std::uint8_t>(scales.bytes[static_cast<std::size_t>(at)]);
+      Element scale = judged({static_cast<double>(code_of(amax.low)), static_cast<double>(code_of(amax.high)),
+                              static_cast<double>(code_of(amax.expected))},
+                             found, 0);
+      scale.at = {from, j};
+      sink.scales.add(scale);
+      float divisor = decode_scale(scale_type(format), found);
+      if (is_nv) divisor *= g;
+      check_values(sink, row, from, to, j, divisor);
+    }
+  }
+
+  void check_values(Sink& sink, const RowValues& row, std::int64_t from, std::int64_t to, std::int64_t j,
+                    float divisor) const {
+    const BlockFormat format = sink.step.format;
+    const ValueType type = value_type(format);
+    const int block = block_elements(format);
+    const Tensor& values = output(sink.names.out);
+    for (std::int64_t i = j * block; i < (j + 1) * block; ++i) {
+      const auto at = static_cast<std::size_t>(sink.step.first + i);
+      const std::int64_t index = to * columns(sink) + i;
+      const auto byte = static_cast<std::uint8_t>(
+          values.bytes[static_cast<std::size_t>(value_bits(format) == 8 ? index : index / 2)]);
+      const std::uint8_t code = value_bits(format) == 8 ? byte : index % 2 == 0 ? byte & 0xF : byte >> 4;
+      const auto encoded = [&](float x) { return divisor == 0 ? std::uint8_t{0} : encode_value(type, x / divisor); };
+      const bool is_exact = row.e[at] == 0;
+      const double low = row.v[at] - row.e[at], high = row.v[at] + row.e[at];
+      const std::uint8_t least = encoded(is_exact ? to_float(low) : below(low));
+      const std::uint8_t most = encoded(is_exact ? to_float(high) : above(high));
+      if (least == most && code == least) {
+        sink.values.add(judged_equal(type, code));
+        continue;
+      }
+      Element element = judged(
+          {decode_value(type, least), decode_value(type, most), decode_value(type, encoded(to_float(row.v[at])))},
+          decode_value(type, code), 0);
+      element.at = {from, i};
+      // One result alone is right, and this is not it: a zero of the other sign, say.
+      if (least == most) {
+        element.bound = -1;
+      }
+      sink.values.add(element);
+    }
+  }
+
+  static Element judged_equal(ValueType type, std::uint8_t code) {
+    const double value = decode_value(type, code);
+    if (std::isnan(value)) return {};
+    Element element;
+    element.found = element.expected = value;
+    return element;
+  }
+
+  void check_scaled(Sink& sink, const RowValues& row, std::int64_t from, std::int64_t to) const {
+    const RowStep& s = sink.step;
+    const std::int64_t block = s.block > 0 ? s.block : columns(sink), blocks = columns(sink) / block;
+    for (std::int64_t j = 0; j < blocks; ++j) {
+      double scale = 0, slack = s.is_power ? 0 : 8 * kU;
+      if (s.block < 0) {
+        scale = in_.at(sink.names.in).at(0);
+      } else {
+        const Tensor& scales = output(sink.names.out2);
+        const std::int64_t at = s.is_column_major ? j * scale_rows(s, scale_extent(s)) + to : to * blocks + j;
+        scale = scales.at(at);
+        Element element = judged(scale_interval(s, magnitude_of(row, s.first + j * block, block)), scale, 0);
+        element.at = {from, j};
+        sink.scales.add(element);
+      }
+      const Tensor& values = output(sink.names.out);
+      for (std::int64_t i = j * block; i < (j + 1) * block; ++i) {
+        const auto at = static_cast<std::size_t>(s.first + i);
+        const auto coded = [&](double x) {
+          return decode_value(ValueType::e4m3, encode_value(ValueType::e4m3, to_float(x)));
+        };
+        const double center = row.v[at] / scale, error = row.e[at] / std::fabs(scale) + slack * std::fabs(center);
+        Element element = judged({coded(below(center - error)), coded(above(center + error)), coded(center)},
+                                 values.at(to * columns(sink) + i), 0);
+        element.at = {from, i};
+        sink.values.add(element);
+      }
+    }
+  }
+
+  std::int64_t scale_extent(const RowStep& s) const { return s.is_placed ? run_.placed_rows : run_.rows; }
+
+  static Interval scale_interval(const RowStep& s, const Interval& amax) {
+    const auto scale = [&](double most) {
+      const double quotient = std::max(most, static_cast<double>(1e-4F)) / 448;
+      return s.is_power ? std::exp2(std::ceil(std::log2(quotient) - 1e-15)) : quotient;
+    };
+    const double slack = s.is_power ? 0 : 3 * kU;
+    return {scale(amax.low) * (1 - slack), scale(amax.high) * (1 + slack), scale(amax.expected)};
+  }
+
+  const RowsRun& run_;
+  const std::map<std::string, Tensor>& in_;
+  const std::map<std::string, Tensor>& out_;
+};
+
+/// Bytes of rows that nobody writes.
+std::string kept_problem(const std::string& name, const Tensor& out, const std::set<std::int64_t>& written) {
+  const std::int64_t rows = out.shape[0];
+  if (rows == 0) return {};
+  const auto bytes = static_cast<std::int64_t>(out.bytes.size()) / rows;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    if (written.count(row) != 0) continue;
+    for (std::int64_t i = 0; i < bytes; ++i)
+      if (static_cast<std::uint8_t>(out.bytes[static_cast<std::size_t>(row * bytes + i)]) != kPoisonByte)
+        return fmt::format("{}: row {} was written, which no slot names", name, row);
+  }
+  return {};
+}
+
+/// Bytes of scales in tiles that belong to no block are 0.
+std::string padding_problem(const std::string& name, const Tensor& scales, std::int64_t rows, std::int64_t blocks) {
+  if (scales.bytes.empty()) return {};
+  std::vector<bool> is_scale(scales.bytes.size());
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t j = 0; j < blocks; ++j)
+      is_scale[static_cast<std::size_t>(scale_offset(ScaleForm::tile, rows, blocks, 0, row, j))] = true;
+  for (std::size_t i = 0; i < is_scale.size(); ++i)
+    if (!is_scale[i] && scales.bytes[i] != std::byte{0})
+      return fmt::format("{}: byte {} belongs to no block and is {:#x}, not 0", name, i,
+                         static_cast<unsigned>(scales.bytes[i]));
+  return {};
+}
+
+}  // namespace
+
+Comparison check_rows(const RowsRun& run, const std::map<std::string, Tensor>& in,
+                      const std::map<std::string, Tensor>& out, int jobs) {
+  const std::vector<RowStepNames> names = row_step_names(run.chain);
+  std::vector<Sink> sinks;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (is_row_sink(run.chain.steps[i].kind) || run.chain.steps[i].is_stored)
+      sinks.push_back({run.chain.steps[i], names[i], static_cast<int>(i) + 1, {}, {}});
+  const SinkCheck checker(run, in, out);
+  for (const Sink& sink : sinks) checker.output(sink.names.out);
+  const auto slot_of = [&](std::int64_t row) {
+    const auto slot = static_cast<std::int64_t>(in.at("slots").at(row));
+    return slot < run.placed_rows ? slot : -1;
+  };
+  std::vector<std::vector<Sink>> pieces(static_cast<std::size_t>(run.rows), sinks);
+  parallel_for(run.rows, jobs, [&](std::int64_t row) {
+    for (Sink& sink : pieces[static_cast<std::size_t>(row)]) {
+      const std::int64_t to = sink.step.is_placed ? slot_of(row) : row;
+      if (to >= 0) checker.check(sink, rows_reference(run, in, row, sink.number), row, to);
+    }
+  });
+  for (const std::vector<Sink>& piece : pieces)
+    for (std::size_t i = 0; i < sinks.size(); ++i) {
+      sinks[i].values.merge(piece[i].values);
+      sinks[i].scales.merge(piece[i].scales);
+    }
+  Comparison result;
+  std::set<std::int64_t> written;
+  if (has_placed_sink(run.chain))
+    for (std::int64_t row = 0; row < run.rows; ++row) written.insert(slot_of(row));
+  for (const Sink& sink : sinks) {
+    const std::int64_t columns = width(sink.step, static_cast<int>(run.columns));
+    if (sink.values.mismatched > 0)
+      result.problems.push_back(describe_mismatches(
+          sink.names.out, sink.values, {{"row", run.rows, {}}, {"column", columns, {8, 16, 32, 64, 128}}}));
+    if (sink.scales.mismatched > 0)
+      result.problems.push_back(
+          describe_mismatches(sink.names.out2, sink.scales, {{"row", run.rows, {}}, {"block", columns, {4}}}));
+    if (sink.step.is_placed)
+      if (std::string kept = kept_problem(sink.names.out, out.at(sink.names.out), written); !kept.empty())
+        result.problems.push_back(std::move(kept));
+    if (sink.step.kind == RowPart::quantize && sink.step.form == ScaleForm::tile)
+      if (std::string padding = padding_problem(sink.names.out2, out.at(sink.names.out2), run.rows,
+                                                columns / block_elements(sink.step.format));
+          !padding.empty())
+        result.problems.push_back(std::move(padding));
+  }
+  const auto main = std::find_if(sinks.begin(), sinks.end(), [](const Sink& s) { return is_row_sink(s.step.kind); });
+  if (!sinks.empty()) {
+    const ElementSums& sums = (main != sinks.end() ? main : sinks.begin())->values;
+    result.rel_error = sums.rel_error();
+    result.rel_bound = sums.rel_bound();
+    result.max_abs_error = sums.max_abs_error;
+    result.cosine = sums.cosine();
+    result.mismatches = sums.mismatches;
+  }
+  result.rows_checked = result.rows_total = run.rows;
+  result.pass = result.problems.empty();
+  return result;
+}
+
+}  // namespace tessera::reference

@@ -1,0 +1,183 @@
+// A row in registers: which columns a thread has, loads and stores of eight neighbours, sums over the row.
+#pragma once
+
+#include "ptx/global_written.cuh"
+#include "ptx/math.cuh"
+#include "ptx/narrow.cuh"
+#include "spec/rows.h"
+
+namespace tessera::rows {
+
+inline constexpr unsigned kAllLanes = 0xffffffffu;
+
+// What one step is given: operands and results in the order of spec/rows.h.
+struct StepParams {
+  const void* in;
+  const void* in2;
+  void* out;
+  void* out2;
+  long long in_stride;   // elements
+  long long out_stride;  // likewise
+};
+
+struct Params {
+  const void* x;
+  long long x_stride;
+  const int* indices;
+  int x_rows;
+  const int* positions;
+  int heads;
+  const int* slots;
+  int placed_rows;
+  float eps;
+  int rows;
+  StepParams steps[kMaxRowSteps];
+};
+
+// Which row a thread works on. Threads behind the last row go through all shuffles and barriers with zeros.
+struct Place {
+  long long row;
+  int thread;  // of the row
+  int of_cta;  // the row's number in the CTA
+  bool is_live;
+  // What stands in memory for the row, loaded before x: the row of x, its position, the row that placed sinks write;
+  // negative: none.
+  int source;
+  int position;
+  int slot;
+};
+
+template <Config C>
+struct Values {
+  float v[vectors_of_thread(C)][kVector];
+};
+
+template <Config C>
+__device__ __forceinline__ Place place_of_thread(const Params& p) {
+  const int thread = static_cast<int>(threadIdx.x);
+  Place place;
+  place.of_cta = thread / C.threads_of_row;
+  place.thread = thread % C.threads_of_row;
+  place.row = static_cast<long long>(blockIdx.x) * C.rows_of_cta + place.of_cta;
+  place.is_live = place.row < p.rows;
+  const int row = place.is_live ? static_cast<int>(place.row) : -1;
+  place.source = place.slot = row;
+  place.position = 0;
+  if (!place.is_live) return place;
+  if constexpr (has_part(C.chain, RowPart::gather)) {
+    const int index = p.indices[row];
+    place.source = index < p.x_rows ? index : -1;
+  }
+  if constexpr (has_part(C.chain, RowPart::rope))
+    place.position = p.positions[static_cast<unsigned>(row) / static_cast<unsigned>(p.heads)];
+  if constexpr (has_placed_sink(C.chain)) {
+    const int slot = p.slots[row];
+    place.slot = slot < p.placed_rows ? slot : -1;
+  }
+  return place;
+}
+
+// The first column of a thread's vector.
+template <Config C>
+__device__ __forceinline__ int column_of(const Place& place, int vector) {
+  return (vector * C.threads_of_row + place.thread) * kVector;
+}
+
+// Whether a step works on the vector at a column. Of a whole row without a tail it works on all.
+template <Config C, RowStep S>
+__device__ __forceinline__ bool is_in(int column) {
+  constexpr int kLast = last_column(S, C.columns);
+  constexpr bool kIsFromStart = S.first == 0;
+  constexpr bool kIsToEnd = kLast == C.columns - 1 && !has_tail(C);
+  if constexpr (kIsFromStart && kIsToEnd) return true;
+  if constexpr (kIsToEnd) return column >= S.first;
+  if constexpr (kIsFromStart) return column <= kLast;
+  return column >= S.first && column <= kLast;
+}
+
+// Eight elements as they are loaded: 4 words of 16-bit pairs, or 8 of fp32.
+template <DType kDType>
+struct Raw {
+  static constexpr int kWords = 2 * dtype_bytes(kDType);
+  unsigned words[kWords];
+};
+
+// element: a multiple of 8 elements of an aligned row.
+template <DType kDType>
+__device__ __forceinline__ Raw<kDType> load8(const void* from, long long element) {
+  const char* const at = static_cast<const char*>(from) + element * dtype_bytes(kDType);
+  Raw<kDType> raw;
+#pragma unroll
+  for (int i = 0; i < Raw<kDType>::kWords / 4; ++i) {
+    const ptx::Vector4 v = ptx::ld_global_v4_written(at + 16 * i);
+    raw.words[4 * i] = v.x;
+    raw.words[4 * i + 1] = v.y;
+    raw.words[4 * i + 2] = v.z;
+    raw.words[4 * i + 3] = v.w;
+  }
+  return raw;
+}
+template <DType kDType>
+__device__ __forceinline__ Raw<kDType> zeros8() {
+  return {};
+}
+
+template <DType kDType>
+__device__ __forceinline__ float element(const Raw<kDType>& raw, int i) {
+  if constexpr (kDType == DType::f32) {
+    return __uint_as_float(raw.words[i]);
+  } else {
+    const unsigned pair = raw.words[i / 2];
+    return ptx::cvt_f32<kDType>(static_cast<unsigned short>(i % 2 == 0 ? pair : pair >> 16));
+  }
+}
+
+template <DType kDType>
+__device__ __forceinline__ void store8(void* to, long long at, const float (&v)[kVector]) {
+  char* const address = static_cast<char*>(to) + at * dtype_bytes(kDType);
+  unsigned words[Raw<kDType>::kWords];
+#pragma unroll
+  for (int i = 0; i < Raw<kDType>::kWords; ++i) {
+    if constexpr (kDType == DType::f32) {
+      words[i] = __float_as_uint(v[i]);
+    } else {
+      words[i] = ptx::cvt_pack<kDType>(v[2 * i], v[2 * i + 1]);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < Raw<kDType>::kWords; i += 4)
+    ptx::st_global_v4(address + 4 * i, {words[i], words[i + 1], words[i + 2], words[i + 3]});
+}
+
+// What a row's threads have together: their sum, or the largest. kNumber: of the row's sums in the whole chain.
+template <Config C, int kNumber, bool kIsMax = false>
+__device__ __forceinline__ float over_row(const Place& place, float mine) {
+  constexpr int kLanes = C.threads_of_row < kWarp ? C.threads_of_row : kWarp;
+#pragma unroll
+  for (int distance = kLanes / 2; distance > 0; distance /= 2) {
+    const float other = __shfl_xor_sync(kAllLanes, mine, distance);
+    mine = kIsMax ? fmaxf(mine, other) : mine + other;
+  }
+  if constexpr (C.threads_of_row > kWarp) {
+    extern __shared__ __align__(16) float row_sums[];
+    constexpr int kWarps = warps_of_row(C);
+    float* const sums = row_sums + (kNumber * C.rows_of_cta + place.of_cta) * kWarps;
+    if (place.thread % kWarp == 0) sums[place.thread / kWarp] = mine;
+    __syncthreads();
+    mine = sums[0];
+#pragma unroll
+    for (int i = 1; i < kWarps; ++i) mine = kIsMax ? fmaxf(mine, sums[i]) : mine + sums[i];
+  }
+  return mine;
+}
+
+// The largest of the kLanes lanes that share a block.
+template <int kLanes>
+__device__ __forceinline__ float over_lanes(float most) {
+#pragma unroll
+  for (int distance = 1; distance < kLanes; distance *= 2)
+    most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, distance));
+  return most;
+}
+
+}  // namespace tessera::rows

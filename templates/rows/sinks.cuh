@@ -1,0 +1,186 @@
+// Where rows go: elements as they are, block-scaled formats, e4m3 under fp32 scales. What is rounded how:
+// reference/rows.h and, of block-scaled formats, reference/quantize.h, whose bytes these are.
+#pragma once
+
+#include "ptx/reciprocal.cuh"
+#include "quantize/quotient.cuh"
+#include "quantize/round.cuh"
+#include "quantize/scale.cuh"
+#include "quantize/unit.cuh"
+#include "rows/row.cuh"
+
+namespace tessera::rows {
+
+// The row that a sink writes; negative: none.
+template <RowStep S>
+__device__ __forceinline__ long long row_of_sink(const Place& place) {
+  if constexpr (S.is_placed) return place.slot;
+  return place.is_live ? place.row : -1;
+}
+
+template <Config C, int kNumber>
+__device__ __forceinline__ void store(const Params& p, const Place& place, const Values<C>& x) {
+  constexpr RowStep S = C.chain.steps[kNumber];
+  const StepParams& step = p.steps[kNumber];
+  const long long row = row_of_sink<S>(place);
+  if (row < 0) return;
+#pragma unroll
+  for (int j = 0; j < vectors_of_thread(C); ++j) {
+    const int column = column_of<C>(place, j);
+    if (is_in<C, S>(column))
+      store8<stored_type(S, C.dtype)>(step.out, row * step.out_stride + column - S.first, x.v[j]);
+  }
+}
+
+__device__ __forceinline__ float largest_of(const float (&v)[kVector]) {
+  float most = 0;
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) most = fmaxf(most, fabsf(v[i]));
+  return most;
+}
+
+// Eight values of a block-scaled format, of a block whose largest magnitude is amax, and the scale's code.
+template <Config C, RowStep S>
+__device__ __forceinline__ void encode(const float (&v)[kVector], float amax, quantize::Unit unit, unsigned& code,
+                                       unsigned (&words)[2]) {
+  const float most = fminf(amax, quantize::largest_float());
+  float q[kVector];
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) q[i] = v[i];
+  bool is_zero = false;
+  if constexpr (S.format == BlockFormat::nvfp4) {
+    const float d = quantize::divisor_nvfp4<!S.has_global>(most, unit, code);
+    is_zero = d == 0;
+    quantize::divide_checked<!S.has_global>(q, is_zero ? 1.0f : d, amax);
+  } else {
+    code = quantize::ue8m0_code<S.format, ScaleRounding::up>(most);
+    const float inverse = quantize::inverse_power(code);
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) q[i] = __fmul_rn(q[i], inverse);
+    if constexpr (value_type(S.format) == ValueType::e2m1 && C.conversion == Conversion::software) {
+      if (amax > quantize::largest_float()) {
+#pragma unroll
+        for (int i = 0; i < kVector; ++i) q[i] = fmaxf(fminf(q[i], 6.0f), -6.0f);
+      }
+    }
+  }
+  if constexpr (value_type(S.format) != ValueType::e2m1) {
+    quantize::encode_fp8_words<value_type(S.format)>(q, words);
+  } else {
+    if constexpr (C.conversion == Conversion::software) {
+      words[0] = quantize::encode_e2m1_word(q);
+    } else {
+      words[0] = ptx::cvt_e2m1x2(q[0], q[1]) | ptx::cvt_e2m1x2(q[2], q[3]) << 8 | ptx::cvt_e2m1x2(q[4], q[5]) << 16 |
+                 ptx::cvt_e2m1x2(q[6], q[7]) << 24;
+    }
+    if (is_zero) words[0] = 0;
+  }
+}
+
+// Values of a row are dense; a scale is written by the first of its block's lanes. In tiles the bytes behind the last
+// row and block are written as 0: by the threads of those rows, and of the row's last block.
+template <Config C, int kNumber>
+__device__ __forceinline__ void quantize_blocks(const Params& p, const Place& place, const Values<C>& x) {
+  constexpr RowStep S = C.chain.steps[kNumber];
+  constexpr int kBlock = block_elements(S.format), kLanes = kBlock / kVector, kWidth = width(S, C.columns);
+  constexpr int kBlocks = kWidth / kBlock;
+  const StepParams& step = p.steps[kNumber];
+  const long long row = row_of_sink<S>(place);
+  quantize::Unit unit = {};
+  if constexpr (S.has_global) unit = quantize::unit_of_scale(*static_cast<const float*>(step.in));
+#pragma unroll
+  for (int j = 0; j < vectors_of_thread(C); ++j) {
+    const int at = column_of<C>(place, j) - S.first;
+    const float amax = over_lanes<kLanes>(largest_of(x.v[j]));
+    if (!is_in<C, S>(at + S.first) || row < 0) continue;
+    unsigned code = 0, words[2];
+    encode<C, S>(x.v[j], amax, unit, code, words);
+    char* const values = static_cast<char*>(step.out) + (row * kWidth + at) * value_bits(S.format) / 8;
+    if constexpr (value_type(S.format) == ValueType::e2m1) {
+      ptx::st_global_u32(values, words[0]);
+    } else {
+      ptx::st_global_v2(values, words[0], words[1]);
+    }
+    if (place.thread % kLanes == 0)
+      ptx::st_global_u8(static_cast<char*>(step.out2) + scale_offset(S.form, p.rows, kBlocks, 0, row, at / kBlock),
+                        code);
+  }
+}
+
+// Padding of scales in tiles: rows from the last one to the end of its tile by the last CTA, blocks from a row's last
+// to the end of its tile by the row's first thread.
+template <Config C, int kNumber>
+__device__ __forceinline__ void pad_scales(const Params& p, const Place& place) {
+  constexpr RowStep S = C.chain.steps[kNumber];
+  constexpr int kBlocks = width(S, C.columns) / block_elements(S.format);
+  constexpr int kPadded = static_cast<int>(round_up(kBlocks, kTileBlocks));
+  char* const scales = static_cast<char*>(p.steps[kNumber].out2);
+  if (place.is_live && place.thread == 0) {
+#pragma unroll
+    for (int block = kBlocks; block < kPadded; ++block)
+      ptx::st_global_u8(scales + scale_offset(ScaleForm::tile, p.rows, kBlocks, 0, place.row, block), 0);
+  }
+  if (blockIdx.x + 1 != gridDim.x) return;
+  const int end = static_cast<int>(round_up(p.rows, kTileRows)), padding = (end - p.rows) * kPadded;
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < padding; i += threads_of_cta(C))
+    ptx::st_global_u8(scales + scale_offset(ScaleForm::tile, p.rows, kBlocks, 0, p.rows + i / kPadded, i % kPadded), 0);
+}
+
+// The scale of a block whose largest magnitude is amax, and what values are multiplied by.
+template <RowStep S>
+__device__ __forceinline__ float scale_of(float amax, float& inverse) {
+  const float most = fminf(fmaxf(amax, 1e-4f), quantize::largest_float());
+  if constexpr (S.is_power) {
+    // The least power of two that is not below most / 448, and 448 = 1.75 * 2^8.
+    const unsigned exponent = ((__float_as_uint(most) + (0x7fffffu - 0x600000u)) >> 23) - 8;
+    inverse = __uint_as_float((254u - exponent) << 23);
+    return __uint_as_float(exponent << 23);
+  } else {
+    inverse = ptx::rcp(most * 0x1p-16f) * (448 * 0x1p-16f);  // the reciprocal of the largest number would flush
+    return most * (1.0f / 448.0f);
+  }
+}
+
+template <Config C, int kNumber>
+__device__ __forceinline__ void quantize_e4m3(const Params& p, const Place& place, const Values<C>& x) {
+  constexpr RowStep S = C.chain.steps[kNumber];
+  constexpr int kWidth = width(S, C.columns);
+  const StepParams& step = p.steps[kNumber];
+  const long long row = row_of_sink<S>(place);
+  float* const scales = static_cast<float*>(step.out2);
+  float inverse = 1, of_row = 0;
+  if constexpr (S.block < 0) inverse = 1.0f / *static_cast<const float*>(step.in);
+  if constexpr (S.block == 0) {
+#pragma unroll
+    for (int j = 0; j < vectors_of_thread(C); ++j)
+      if (is_in<C, S>(column_of<C>(place, j))) of_row = fmaxf(of_row, largest_of(x.v[j]));
+    of_row = over_row<C, sums_before(C.chain, kNumber), true>(place, of_row);
+    const float scale = scale_of<S>(of_row, inverse);
+    if (place.thread == 0 && row >= 0) scales[row] = scale;
+  }
+#pragma unroll
+  for (int j = 0; j < vectors_of_thread(C); ++j) {
+    const int at = column_of<C>(place, j) - S.first;
+    float scale = 0;
+    if constexpr (S.block > 0) scale = scale_of<S>(over_lanes<S.block / kVector>(largest_of(x.v[j])), inverse);
+    if (!is_in<C, S>(at + S.first) || row < 0) continue;
+    float q[kVector];
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) q[i] = x.v[j][i] * inverse;
+    unsigned words[2];
+    quantize::encode_fp8_words<ValueType::e4m3>(q, words);
+    ptx::st_global_v2(static_cast<char*>(step.out) + row * kWidth + at, words[0], words[1]);
+    if constexpr (S.block > 0) {
+      if (place.thread % (S.block / kVector) != 0) continue;
+      const int block = at / S.block;
+      if constexpr (S.is_column_major) {
+        scales[block * step.out_stride + row] = scale;
+      } else {
+        scales[row * (kWidth / S.block) + block] = scale;
+      }
+    }
+  }
+}
+
+}  // namespace tessera::rows

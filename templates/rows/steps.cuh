@@ -1,0 +1,223 @@
+// The steps between loads and stores, on rows in registers.
+#pragma once
+
+#include "gemm/activation.cuh"
+#include "rows/row.cuh"
+
+namespace tessera::rows {
+
+// Frequencies of the rope that is step kNumber, as parts of a turn times 2^64: generated, since they are numbers of the
+// chain. pair: even.
+template <int kNumber>
+struct RopeTurns;
+
+template <Config C, int kNumber>
+__device__ __forceinline__ void add_residual(const StepParams& p, const Place& place, Values<C>& x) {
+  constexpr RowStep S = C.chain.steps[kNumber];
+  constexpr int kVectors = vectors_of_thread(C);
+  Raw<C.dtype> raw[kVectors];
+#pragma unroll
+  for (int j = 0; j < kVectors; ++j) {
+    const int column = column_of<C>(place, j);
+    raw[j] = zeros8<C.dtype>();
+    if (place.is_live && is_in<C, S>(column)) raw[j] = load8<C.dtype>(p.in, place.row * p.in_stride + column - S.first);
+  }
+#pragma unroll
+  for (int j = 0; j < kVectors; ++j) {
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) x.v[j][i] += element<C.dtype>(raw[j], i);
+    const int column = column_of<C>(place, j);
+    if constexpr (S.is_stored) {
+      if (place.is_live && is_in<C, S>(column))
+        store8<C.dtype>(p.out, place.row * p.out_stride + column - S.first, x.v[j]);
+    }
+  }
+}
+
+template <Config C, int kNumber>
+__device__ __forceinline__ void multiply_by_factor(const StepParams& p, const Place& place, Values<C>& x) {
+  constexpr RowStep S = C.chain.steps[kNumber];
+  const float factor = place.is_live ? ptx::ld_global_f32_written(static_cast<const float*>(p.in) + place.row) : 0.0f;
+#pragma unroll
+  for (int j = 0; j < vectors_of_thread(C); ++j)
+    if (is_in<C, S>(column_of<C>(place, j))) {
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) x.v[j][i] *= factor;
+    }
+}
+
+// A norm's weights, loaded while its sum is on its way where registers allow it.
+template <Config C>
+struct Weights {
+  Raw<C.dtype> of[vectors_of_thread(C)];
+};
+
+template <Config C, int kNumber>
+__device__ __forceinline__ void load_weights(const void* from, const Place& place, Weights<C>& weights) {
+  constexpr RowStep S = C.chain.steps[kNumber];
+#pragma unroll
+  for (int j = 0; j < vectors_of_thread(C); ++j) {
+    const int column = column_of<C>(place, j);
+    weights.of[j] = zeros8<C.dtype>();
+    if (is_in<C, S>(column)) weights.of[j] = load8<C.dtype>(from, column - S.first);
+  }
+}
+
+// v * inverse * weight, + bias.
+template <Config C, int kNumber>
+__device__ __forceinline__ void scale_by_weight(const Weights<C>& weights, const Weights<C>& biases, const Place& place,
+                                                float inverse, Values<C>& x) {
+  constexpr RowStep S = C.chain.steps[kNumber];
+#pragma unroll
+  for (int j = 0; j < vectors_of_thread(C); ++j) {
+    if (!is_in<C, S>(column_of<C>(place, j))) continue;
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) {
+      x.v[j][i] *= inverse;
+      if constexpr (S.has_weight) x.v[j][i] *= element<C.dtype>(weights.of[j], i) + (S.adds_one ? 1.0f : 0.0f);
+      if constexpr (S.kind == RowPart::layernorm) x.v[j][i] += element<C.dtype>(biases.of[j], i);
+    }
+  }
+}
+
+template <Config C, int kNumber>
+__device__ __forceinline__ float sum_of_squares(const Place& place, const Values<C>& x) {
+  constexpr RowStep S = C.chain.steps[kNumber];
+  float sum = 0;
+#pragma unroll
+  for (int j = 0; j < vectors_of_thread(C); ++j)
+    if (is_in<C, S>(column_of<C>(place, j))) {
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) sum = fmaf(x.v[j][i], x.v[j][i], sum);
+    }
+  return sum;
+}
+
+template <Config C, int kNumber>
+__device__ __forceinline__ void rmsnorm(const StepParams& p, const Place& place, float eps, Values<C>& x) {
+  constexpr RowStep S = C.chain.steps[kNumber];
+  Weights<C> weights = {};
+  if constexpr (S.has_weight && loads_weights_early(C)) load_weights<C, kNumber>(p.in, place, weights);
+  const float sum = over_row<C, sums_before(C.chain, kNumber)>(place, sum_of_squares<C, kNumber>(place, x));
+  const float inverse = rsqrtf(fmaf(sum, 1.0f / static_cast<float>(width(S, C.columns)), eps));
+  if constexpr (S.has_weight && !loads_weights_early(C)) load_weights<C, kNumber>(p.in, place, weights);
+  scale_by_weight<C, kNumber>(weights, {}, place, inverse, x);
+}
+
+template <Config C, int kNumber>
+__device__ __forceinline__ void layernorm(const StepParams& p, const Place& place, float eps, Values<C>& x) {
+  constexpr RowStep S = C.chain.steps[kNumber];
+  constexpr float kShare = 1.0f / static_cast<float>(width(S, C.columns));
+  Weights<C> weights = {}, biases;
+  if constexpr (loads_weights_early(C)) {
+    if constexpr (S.has_weight) load_weights<C, kNumber>(p.in, place, weights);
+    load_weights<C, kNumber>(p.in2, place, biases);
+  }
+  float sum = 0;
+#pragma unroll
+  for (int j = 0; j < vectors_of_thread(C); ++j)
+    if (is_in<C, S>(column_of<C>(place, j))) {
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) sum += x.v[j][i];
+    }
+  const float mean = over_row<C, sums_before(C.chain, kNumber)>(place, sum) * kShare;
+#pragma unroll
+  for (int j = 0; j < vectors_of_thread(C); ++j)
+    if (is_in<C, S>(column_of<C>(place, j))) {
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) x.v[j][i] -= mean;
+    }
+  const float squares = over_row<C, sums_before(C.chain, kNumber) + 1>(place, sum_of_squares<C, kNumber>(place, x));
+  if constexpr (!loads_weights_early(C)) {
+    if constexpr (S.has_weight) load_weights<C, kNumber>(p.in, place, weights);
+    load_weights<C, kNumber>(p.in2, place, biases);
+  }
+  scale_by_weight<C, kNumber>(weights, biases, place, rsqrtf(fmaf(squares, kShare, eps)), x);
+}
+
+// The cosine and sine of position * frequency: whole turns fall out of the product of integers, so that no position is
+// too large.
+template <int kNumber, bool kIsInverse>
+__device__ __forceinline__ void turn_of(int pair, int position, float& cosine, float& sine) {
+  using Turns = RopeTurns<kNumber>;
+  constexpr float kRadians = 1.4629180792671596e-9f;  // 2 pi / 2^32
+  const unsigned long long turns = Turns::of(pair) * static_cast<unsigned long long>(static_cast<long long>(position));
+  const float angle = static_cast<float>(static_cast<int>(turns >> 32)) * kRadians;
+  cosine = __cosf(angle) * Turns::kMagnitude;
+  sine = __sinf(angle) * (kIsInverse ? -Turns::kMagnitude : Turns::kMagnitude);
+}
+
+template <Config C, int kNumber>
+__device__ __forceinline__ void rope(const Place& place, int position, Values<C>& x) {
+  constexpr RowStep S = C.chain.steps[kNumber];
+  constexpr int kHalf = width(S, C.columns) / 2;
+#pragma unroll
+  for (int j = 0; j < vectors_of_thread(C); ++j) {
+    const int column = column_of<C>(place, j);
+    const bool is_turned = is_in<C, S>(column);
+    if constexpr (S.is_halves) {
+      // The other half's vector is with a lane of the same warp, at the same j.
+      float other[kVector];
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) other[i] = __shfl_xor_sync(kAllLanes, x.v[j][i], kHalf / kVector);
+      const bool is_second = column - S.first >= kHalf;
+      const int first_pair = column - S.first - (is_second ? kHalf : 0);
+      if (!is_turned) continue;
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) {
+        float cosine, sine;
+        turn_of<kNumber, S.is_inverse>(first_pair + i, position, cosine, sine);
+        x.v[j][i] = fmaf(x.v[j][i], cosine, other[i] * (is_second ? sine : -sine));
+      }
+    } else {
+      if (!is_turned) continue;
+#pragma unroll
+      for (int i = 0; i < kVector; i += 2) {
+        float cosine, sine;
+        turn_of<kNumber, S.is_inverse>((column - S.first + i) / 2, position, cosine, sine);
+        const float even = x.v[j][i], odd = x.v[j][i + 1];
+        x.v[j][i] = fmaf(even, cosine, -odd * sine);
+        x.v[j][i + 1] = fmaf(odd, cosine, even * sine);
+      }
+    }
+  }
+}
+
+__device__ __forceinline__ void butterfly(float& a, float& b) {
+  const float sum = a + b, difference = a - b;
+  a = sum;
+  b = difference;
+}
+
+// In Sylvester's order: entry (i, j) has the sign of the parity of i & j.
+template <Config C, int kNumber>
+__device__ __forceinline__ void hadamard(const Place& place, Values<C>& x) {
+  constexpr RowStep S = C.chain.steps[kNumber];
+  constexpr float kNorm = S.block == 64 ? 0.125f : S.block == 128 ? 0.08838834764831845f : 0.0625f;
+#pragma unroll
+  for (int j = 0; j < vectors_of_thread(C); ++j) {
+    const bool is_changed = is_in<C, S>(column_of<C>(place, j));
+    float v[kVector];
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) v[i] = x.v[j][i];
+#pragma unroll
+    for (int distance = 1; distance < kVector; distance *= 2) {
+#pragma unroll
+      for (int i = 0; i < kVector; ++i)
+        if ((i & distance) == 0) butterfly(v[i], v[i + distance]);
+    }
+#pragma unroll
+    for (int lanes = 1; lanes < S.block / kVector; lanes *= 2) {
+      const bool is_second = (place.thread & lanes) != 0;
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) {
+        const float other = __shfl_xor_sync(kAllLanes, v[i], lanes);
+        v[i] = is_second ? other - v[i] : v[i] + other;
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) x.v[j][i] = is_changed ? v[i] * kNorm : x.v[j][i];
+  }
+}
+
+}  // namespace tessera::rows

@@ -1,0 +1,173 @@
+// Row operators: a chain of parts over rows of x, one pass over memory. What a Config is, which ones are legal, and how
+// threads divide a row. The chain: tessera/spec/row_chain.h.
+//
+// A row has threads_of_row threads, of which thread t has vectors of 8 neighbouring columns, the j-th of them from
+// column (j threads_of_row + t) 8 on, in registers as fp32 from the first part to the last. Sums over a row go through
+// shuffles and, where a row has more than a warp, once through shared memory for each part that needs one; their order
+// is fixed. A CTA has rows_of_cta rows.
+//
+// Entry parameters, in this order:
+//   const void* x; long long x_stride_row           elements
+//   const int* indices; int x_rows                  gather: an index outside of x gives a row of zeros
+//   const int* positions; int heads                 rope: row i has position i / heads
+//   const int* slots; int placed_rows               a sink that is placed: a slot outside of them is none
+//   float eps                                       rmsnorm, layernorm
+//   int rows
+//   of each part in turn:
+//     residual   const void* residual; long long its stride; void* residual_out; long long its stride   (if stored)
+//     factor     const float* factor
+//     rmsnorm    const void* weight       layernorm  const void* weight, bias
+//     store      void* y; long long its stride
+//     quantize   void* values, scales; const float* global_scale (if it has one)
+//     scaled_8   void* values; float* scales; long long floats from one block of columns to the next (column-major)
+// Launch: grid {ceil(rows / rows_of_cta), 1, 1}, block {rows_of_cta threads_of_row, 1, 1}, smem_bytes() of shared
+// memory, programmatic stream serialization.
+#pragma once
+
+#include "tessera/spec/row_chain.h"
+
+namespace tessera::rows {
+
+struct Config {
+  DType dtype = DType::bf16;  // of x, residual, weights
+  int columns = 4096;         // of a row, after the gate
+  Conversion conversion = Conversion::software;
+  int threads_of_row = 128;
+  int rows_of_cta = 1;
+  RowChain chain{};
+
+  TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
+};
+
+inline constexpr int kVector = 8;  // columns
+inline constexpr int kMaxThreads = 1024, kMaxVectors = 12;
+inline constexpr int kWarp = 32;
+
+TESSERA_HD constexpr int vectors_of_thread(const Config& c) {
+  return static_cast<int>(ceil_div(c.columns, static_cast<long long>(c.threads_of_row) * kVector));
+}
+TESSERA_HD constexpr int threads_of_cta(const Config& c) { return c.threads_of_row * c.rows_of_cta; }
+// Whether the last vectors of a row's threads lie behind its end.
+TESSERA_HD constexpr bool has_tail(const Config& c) { return c.columns % (c.threads_of_row * kVector) != 0; }
+
+// Sums over a whole row that a step takes.
+TESSERA_HD constexpr int sums_of_step(const RowStep& step) {
+  switch (step.kind) {
+    case RowPart::rmsnorm:
+      return 1;
+    case RowPart::layernorm:
+      return 2;
+    case RowPart::scaled_8:
+      return step.block == 0 ? 1 : 0;
+    default:
+      return 0;
+  }
+}
+// Those of the steps before, by which a sum finds its place in shared memory.
+TESSERA_HD constexpr int sums_before(const RowChain& chain, int step) {
+  int sums = 0;
+  for (int i = 0; i < step; ++i) sums += sums_of_step(chain.steps[i]);
+  return sums;
+}
+TESSERA_HD constexpr int warps_of_row(const Config& c) { return c.threads_of_row / kWarp; }
+TESSERA_HD constexpr int smem_bytes(const Config& c) {
+  return c.threads_of_row > kWarp ? sums_before(c.chain, kMaxRowSteps) * c.rows_of_cta * warps_of_row(c) * 4 : 0;
+}
+
+// Whether a norm's weights are loaded before its sum is known: they take 4 registers a vector, 8 of fp32.
+TESSERA_HD constexpr bool loads_weights_early(const Config& c) {
+  return vectors_of_thread(c) * dtype_bytes(c.dtype) <= 8;
+}
+
+// CTAs of an SM, for __launch_bounds__: 64 registers a thread for rows that take few, 128 for others.
+TESSERA_HD constexpr int min_ctas(const Config& c) {
+  const int threads = vectors_of_thread(c) <= 2 ? 1024 : vectors_of_thread(c) <= 6 ? 512 : 256;
+  return threads_of_cta(c) >= threads ? 1 : threads / threads_of_cta(c);
+}
+
+// Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
+enum class Rule {
+  ok,
+  dtype_not_floating,        // bytes of an element of x; 4
+  columns_not_vectors,       // columns; 8
+  threads_not_power_of_two,  // threads of a row; 8
+  threads_out_of_range,      // threads of a CTA; 1,024
+  threads_not_warps,         // threads of a CTA; 32
+  too_many_vectors,          // vectors of a thread; 12
+  range_outside_row,         // the last column of a step; columns
+  range_not_vectors,         // the first column of a step, or its number of columns; 8
+  source_after_others,       // number of the step; 0
+  block_not_in_range,        // columns of a step; the block that must divide them
+  block_wider_than_threads,  // columns of a block; columns that neighbouring threads of a row have
+  block_off_boundary,        // the first column of a step; the block that must divide it
+  rope_pairs_apart,          // columns from one half to the other; columns of a warp's neighbours
+  hadamard_size,             // block; 256
+  store_not_floating,        // bytes of an element of y; 4
+  global_without_nvfp4,      // the format's block; 16
+  no_sink,                   // steps; 0
+};
+
+TESSERA_HD constexpr bool is_floating(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+}
+// Columns that belong together in a step, one after the other: those of a scale, of a transform, of both halves.
+TESSERA_HD constexpr int block_of_step(const RowStep& step, int columns) {
+  switch (step.kind) {
+    case RowPart::quantize:
+      return block_elements(step.format);
+    case RowPart::scaled_8:
+      return step.block > 0 ? step.block : 1;
+    case RowPart::hadamard:
+      return step.block;
+    case RowPart::rope:
+      return step.is_halves ? width(step, columns) : 2;
+    default:
+      return 1;
+  }
+}
+
+TESSERA_HD constexpr Verdict<Rule> why_invalid_step(const Config& c, int number) {
+  const RowStep& step = c.chain.steps[number];
+  const int last = last_column(step, c.columns), columns = width(step, c.columns);
+  const bool is_source = step.kind == RowPart::gather || step.kind == RowPart::gate;
+  if (last >= c.columns || step.first > last) return {Rule::range_outside_row, last, c.columns};
+  if (step.first % kVector != 0) return {Rule::range_not_vectors, step.first, kVector};
+  if (columns % kVector != 0) return {Rule::range_not_vectors, columns, kVector};
+  if (is_source && number > 0 && !(number == 1 && c.chain.steps[0].kind == RowPart::gather))
+    return {Rule::source_after_others, number, 0};
+  if (step.kind == RowPart::hadamard && step.block != 64 && step.block != 128 && step.block != 256)
+    return {Rule::hadamard_size, step.block, 256};
+  if (step.kind == RowPart::store && !is_floating(stored_type(step, c.dtype)))
+    return {Rule::store_not_floating, dtype_bytes(step.dtype), 4};
+  if (step.kind == RowPart::quantize && step.has_global && step.format != BlockFormat::nvfp4)
+    return {Rule::global_without_nvfp4, block_elements(step.format), 16};
+  const int block = block_of_step(step, c.columns);
+  if (block <= kVector) return {};
+  const int together = (c.threads_of_row < kWarp ? c.threads_of_row : kWarp) * kVector;
+  if (columns % block != 0) return {Rule::block_not_in_range, columns, block};
+  if (step.kind == RowPart::rope && (block & (block - 1)) != 0) return {Rule::rope_pairs_apart, block / 2, together};
+  if (block > together) return {Rule::block_wider_than_threads, block, together};
+  if (step.first % block != 0) return {Rule::block_off_boundary, step.first, block};
+  return {};
+}
+
+TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
+  if (!is_floating(c.dtype)) return {Rule::dtype_not_floating, dtype_bytes(c.dtype), 4};
+  if (c.columns < kVector || c.columns % kVector != 0) return {Rule::columns_not_vectors, c.columns, kVector};
+  const int threads = c.threads_of_row;
+  if (threads < 8 || (threads & (threads - 1)) != 0) return {Rule::threads_not_power_of_two, threads, 8};
+  const long long of_cta = static_cast<long long>(threads) * c.rows_of_cta;
+  if (c.rows_of_cta < 1 || of_cta > kMaxThreads) return {Rule::threads_out_of_range, of_cta, kMaxThreads};
+  if (threads_of_cta(c) % kWarp != 0) return {Rule::threads_not_warps, threads_of_cta(c), kWarp};
+  if (vectors_of_thread(c) > kMaxVectors) return {Rule::too_many_vectors, vectors_of_thread(c), kMaxVectors};
+  bool has_sink = false;
+  for (int i = 0; i < step_count(c.chain); ++i) {
+    const Verdict<Rule> verdict = why_invalid_step(c, i);
+    if (!verdict.ok()) return verdict;
+    has_sink = has_sink || is_row_sink(c.chain.steps[i].kind) || c.chain.steps[i].is_stored;
+  }
+  if (!has_sink) return {Rule::no_sink, step_count(c.chain), 0};
+  return {};
+}
+
+}  // namespace tessera::rows

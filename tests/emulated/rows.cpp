@@ -1,0 +1,148 @@
+// Row operators for every target, compiled to PTX by NVRTC and run in the emulator, against float64. Nothing here ran
+// on Blackwell hardware.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "runtime/nvrtc.h"
+#include "tessera/emulator/device.h"
+#include "tessera/error.h"
+#include "tests/support/rows_cases.h"
+#include "tests/support/sample.h"
+
+namespace tessera {
+namespace {
+
+using emulator::EmulatedDevice;
+using emulator::Schedule;
+using reference::Fill;
+
+std::unique_ptr<Compiler> find_compiler() {
+  try {
+    return make_nvrtc_compiler({.library = {}, .repro_folder = {}, .makes_cubin = false});
+  } catch (const Error&) {
+    MESSAGE("skipped: no NVRTC");
+    return nullptr;
+  }
+}
+
+struct Target {
+  EmulatedDevice device;
+  Launcher launcher;
+  Target(const Rows& problem, Compiler& compiler)
+      : device{{.arch = problem.arch.to_string(), .detects_races = true}},
+        launcher(device, make_plan(problem).launch, compiler.compile(emit(make_plan(problem)))) {}
+};
+
+/// Columns that threads divide and that they do not, parts in every place, ranges, all sinks.
+constexpr std::pair<int, const char*> kChains[] = {
+    {7168, "residual(store)+rmsnorm+e4m3"},
+    {1536, "residual(store)+rmsnorm+e4m3(pow2,columns)"},
+    {2048, "gate(silu)+nvfp4(global,tile)"},
+    {1024, "gate(silu,limit=1)+e4m3(pow2)"},
+    {640, "gate(gelu_tanh,interleaved)+mxfp8_e4m3"},
+    {384, "gather+gate(gelu)+mxfp4(tile)+bf16"},
+    {512, "rope(448..511,inverse)+nvfp4(0..447)+bf16(448..511)"},
+    {128, "rmsnorm+rope(halves,base=500000,llama3=8)+bf16(scatter)"},
+    {128, "rope(halves,yarn=16,trained=4096)+f16"},
+    {192, "rope(128..191,linear=4)+e4m3(scatter,row)"},
+    {5120, "layernorm+mxfp4(tile)"},
+    {256, "hadamard(256)+nvfp4(scatter)"},
+    {1024, "gather+hadamard(64)+hadamard(128)+f32"},
+    {576, "rmsnorm(0..511)+rope(512..575)+e4m3(0..511)+bf16(512..575)"},
+    {4096, "factor+e4m3(tensor)+bf16"},
+    {1536, "rmsnorm(plus_one)+f32+mxfp8_e5m2(tile)+nvfp4"},
+    {64, "rope+bf16(scatter)+e4m3(block=64,scatter,columns)"},
+    {72, "residual+rmsnorm(no_weight)"},
+    {8, "factor+f32"},
+    {16384, "residual+layernorm(8..8199,no_weight)+f16"},
+    {96, "gate(relu)+residual(32..95,store)+mxfp8_e4m3"},
+};
+constexpr const char* kTargets[] = {"sm_90a", "sm_100a", "sm_120a", "sm_103a", "sm_121a"};
+constexpr DType kTypes[] = {DType::bf16, DType::f16, DType::f32};
+
+void check(const Rows& problem, Compiler& compiler, std::uint64_t seed) {
+  CAPTURE(planned_kernel(problem));
+  Target target(problem, compiler);
+  for (const std::int64_t rows : {1, 0, 37})
+    for (const Fill fill : {Fill::standard, Fill::uniform}) {
+      const Schedule schedules[] = {Schedule::fair, Schedule::eager, Schedule::lazy, Schedule::adversarial};
+      target.device.set_schedule(schedules[seed % 4], seed);
+      const reference::RowsRun run = rows_run(problem, rows, rows > 1 ? 3 : 1);
+      for (const std::string& text : judge(target.device, target.launcher, run, rows_inputs(run, fill, seed)))
+        FAIL_CHECK(text);
+      ++seed;
+    }
+}
+
+}  // namespace
+
+TEST_CASE("rows: every part, on every target, with every type") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  std::size_t turn = 0;
+  testing::Sample sample(3);
+  for (const DType dtype : kTypes)
+    for (const auto& [columns, chain] : kChains) {
+      const std::size_t number = turn++;
+      if (!sample.takes() && !(dtype == kTypes[number % 3])) continue;
+      check({.arch = Arch::parse(kTargets[number % 5]),
+             .dtype = dtype,
+             .columns = columns,
+             .chain = parse_row_chain(chain)},
+            *compiler, 10 * number);
+    }
+}
+
+TEST_CASE("rows: threads and rows of a CTA as pinned give the same values") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  for (const auto& [threads, rows] : {std::pair(32, 3), std::pair(64, 4), std::pair(512, 2), std::pair(1024, 1)})
+    check({.columns = 2048,
+           .chain = parse_row_chain("residual(store)+rmsnorm+nvfp4(tile)+e4m3(row)"),
+           .threads_of_row = threads,
+           .rows_of_cta = rows},
+          *compiler, 7);
+}
+
+TEST_CASE("rows: the bytes of nvfp4 are those of quantize for the same rows of f32") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  const Rows problem{.dtype = DType::f32, .columns = 512, .chain = parse_row_chain("nvfp4(tile)")};
+  Target target(problem, *compiler);
+  const reference::RowsRun run = rows_run(problem, 130);
+  reference::Tensors inputs = rows_inputs(run, Fill::standard, 3);
+  inputs.at("x").set(5, std::numeric_limits<double>::quiet_NaN());
+  inputs.at("x").set(700, std::numeric_limits<double>::infinity());
+  inputs.at("x").set(701, -0.0);
+  std::vector<std::string> problems;
+  const reference::Tensors found = launch_once(target.device, target.launcher, {{"rows", 130}}, {}, inputs, problems);
+  for (const std::string& text : problems) FAIL_CHECK(text);
+  const Quantize step{.dtype = DType::f32, .format = BlockFormat::nvfp4, .scale_form = ScaleForm::tile};
+  Launcher quantize(target.device, make_plan(step).launch, compiler->compile(emit(make_plan(step))));
+  reference::Tensors x;
+  x.emplace("x", inputs.at("x"));
+  const reference::Tensors wanted = launch_once(target.device, quantize, {{"rows", 130}, {"k", 512}}, {}, x, problems);
+  CHECK(found.at("y").bytes == wanted.at("values").bytes);
+  CHECK(found.at("y_scales").bytes == wanted.at("scales").bytes);
+}
+
+TEST_CASE("rows: NaN and infinity come out where they went in") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  const Rows problem{.columns = 256,
+                     .chain = parse_row_chain("residual(store)+rope(64..127)+e4m3(row)+f32+mxfp8_e4m3")};
+  Target target(problem, *compiler);
+  const reference::RowsRun run = rows_run(problem, 9);
+  for (const double value : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()})
+    for (const std::int64_t at : {0, 300, 256 * 8 + 70}) {
+      reference::Tensors inputs = rows_inputs(run, Fill::normal, 5);
+      inputs.at("x").set(at, value);
+      const std::vector<std::string> problems = judge(target.device, target.launcher, run, inputs);
+      if (std::isnan(value) || at % 256 < 64)
+        for (const std::string& text : problems) FAIL_CHECK(text);
+    }
+}
+
+}  // namespace tessera

@@ -1,0 +1,155 @@
+// Chains as text, what row operators refuse, in their own words, and what they choose. What holds of every operator is
+// tested over every_fact().
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "generator/rows/rope_turns.h"
+#include "tessera/error.h"
+#include "tessera/plan.h"
+#include "tessera/row_chain.h"
+#include "tests/generator/problems.h"
+
+using namespace tessera;
+
+namespace {
+
+std::string refused(ErrorKind kind, const Fields& fields) {
+  try {
+    make_plan(problem_of("rows", fields));
+  } catch (const Error& error) {
+    CHECK(error.kind() == kind);
+    return error.what();
+  }
+  return "planned";
+}
+std::string unsupported(const Fields& fields) { return refused(ErrorKind::unsupported, fields); }
+
+std::string chain_refused(std::string_view text) { return refused(ErrorKind::usage, {{"chain", std::string(text)}}); }
+std::string canonical(std::string_view text) { return to_text(parse_row_chain(text)); }
+
+}  // namespace
+
+TEST_CASE("rows: a chain's text comes back, its options once and in one order") {
+  for (const char* const text :
+       {"residual(store)+rmsnorm+same", "residual(store)+rmsnorm+e4m3",
+        "gate(silu,interleaved,limit=10)+nvfp4(tile,global)", "rope(448..511,inverse)+nvfp4(0..447)+bf16(448..511)",
+        "rope(halves,base=500000,llama3=8)+e4m3(row,pow2,scatter)", "rope(yarn=16,trained=4096,low=2,high=48)+f16",
+        "gather+hadamard(block=64)+f32", "layernorm(no_weight,plus_one)+mxfp8_e5m2+e4m3(block=64,columns)+e4m3(tensor)",
+        "residual+factor+mxfp4"}) {
+    CHECK(canonical(text) == text);
+    CHECK(parse_row_chain(canonical(text)) == parse_row_chain(text));
+  }
+  CHECK(canonical("rope(inverse,0..63)") == "rope(0..63,inverse)+same");
+  CHECK(canonical("hadamard(64)+e4m3(128,columns)") == "hadamard(block=64)+e4m3(columns)");
+  CHECK(canonical("silu_mul+mxfp8") == "gate(silu)+mxfp8_e4m3");
+  CHECK(canonical("neox_rope+append_kv") == "rope(halves)+bf16(scatter)");
+  CHECK(canonical("rope(high=64,yarn=16)") == "rope(yarn=16,high=64)+same");
+}
+
+TEST_CASE("rows: what is wrong with a chain is told with its place") {
+  CHECK(chain_refused("residual+rmsnrm") ==
+        "chain = residual+rmsnrm: rmsnrm (character 10): no such part, did you mean rmsnorm?");
+  CHECK(chain_refused("") == "chain = : no part");
+  CHECK(chain_refused("rmsnorm+") == "chain = rmsnorm+: a part is expected here");
+  CHECK(chain_refused("rmsnorm bf16") == "chain = rmsnorm bf16:   (character 8): + is expected between two parts");
+  CHECK(chain_refused("rope(0..63") == "chain = rope(0..63: a ) is missing");
+  CHECK(chain_refused("rope(63..0)") ==
+        "chain = rope(63..0): 63..0 (character 6): the last column comes before the first");
+  CHECK(chain_refused("rope(64)") == "chain = rope(64): 64 (character 6): columns are written as FIRST..LAST");
+  CHECK(chain_refused("rope(0..x)") == "chain = rope(0..x): x (character 9): a whole number is expected here");
+  CHECK(chain_refused("rope(base)") == "chain = rope(base): base (character 6): base=NUMBER is expected");
+  CHECK(chain_refused("nvfp4(tiles)") ==
+        "chain = nvfp4(tiles): tiles (character 7): options here are FIRST..LAST, tile, global, scatter, did you mean "
+        "tile?");
+  CHECK(chain_refused("factor(x)") == "chain = factor(x): x (character 8): this part has columns alone: FIRST..LAST");
+  CHECK(chain_refused("factor+factor+factor+factor+factor+factor+factor+factor+factor+factor+factor+factor+factor") ==
+        "chain = factor+factor+factor+factor+factor+factor+factor+factor+factor+factor+factor+factor+factor: factor "
+        "(character 85): more than 12 parts");
+  try {
+    parse_row_chain("residual+rmsnrm+bf16");
+    FAIL("parsed");
+  } catch (const Error& error) {
+    REQUIRE(error.notes().size() == 2);
+    CHECK(error.notes()[0] == "residual+rmsnrm+bf16");
+    CHECK(error.notes()[1] == "         ^^^^^^");
+  }
+}
+
+TEST_CASE("rows: an illegal pin, fact or chain is refused with the rule that it breaks") {
+  CHECK(unsupported({{"dtype", "e4m3"}}) ==
+        "rows has no kernel for dtype e4m3: there are kernels for f32, f16 and bf16");
+  CHECK(unsupported({{"columns", "100"}}) ==
+        "rows of 100 bf16, residual(store)+rmsnorm+same, 128 threads a row, 2 rows a CTA: 100 columns, a multiple of 8 "
+        "needed");
+  CHECK(unsupported({{"threads_of_row", "48"}}).ends_with("48 threads a row: a power of two from 8 on needed"));
+  CHECK(unsupported({{"threads_of_row", "64"}, {"rows_of_cta", "32"}})
+            .ends_with("2,048 threads in a CTA, 1,024 allowed: take fewer threads or rows"));
+  CHECK(unsupported({{"columns", "64"}, {"threads_of_row", "8"}, {"rows_of_cta", "3"}})
+            .ends_with("24 threads in a CTA, a multiple of 32 needed (warp): take more rows"));
+  CHECK(unsupported({{"columns", "131072"}})
+            .ends_with("128 vectors of 8 columns in a thread, 12 allowed: take more threads a row (a row has 98,304 "
+                       "columns at most)"));
+  const auto of_chain = [&](const char* columns, const char* chain) {
+    const std::string text = unsupported({{"columns", columns}, {"chain", chain}});
+    return text.substr(text.rfind("CTA: ") + 5);
+  };
+  CHECK(of_chain("512", "rope(448..575)+bf16") == "a part that works up to column 575 in rows of 512 columns");
+  CHECK(of_chain("512", "rope(4..67)+bf16") == "a part that begins at, or has, 4 columns: multiples of 8 needed");
+  CHECK(of_chain("512", "rmsnorm+gate(silu)") ==
+        "gather and gate say where a row comes from: they are the first parts, gather before gate");
+  CHECK(of_chain("520", "nvfp4") == "520 columns of a part that takes blocks of 16: whole blocks needed");
+  CHECK(of_chain("512", "nvfp4(8..23)") ==
+        "a part that begins at column 8 and takes blocks of 16: it must begin at one");
+  CHECK(of_chain("96", "rope(halves)") == "rope of halves that lie 48 columns apart: a power of two needed");
+  CHECK(of_chain("512", "hadamard(32)") == "hadamard of 32: 64, 128 or 256");
+  CHECK(of_chain("512", "mxfp4(global)") == "a global scale for a format with blocks of 32: it goes with nvfp4");
+  CHECK(
+      of_chain("512", "e4m3(512)") ==
+      "blocks of 512 columns, of which a warp's threads of one row have 256 side by side: take more threads a row, or "
+      "smaller blocks");
+  CHECK(unsupported({{"chain", "nvfp4(tile,scatter)"}}) ==
+        "scattered rows with scales in tiles: a tile belongs to 128 rows; take plain scales");
+  CHECK(unsupported({{"chain", "rope(base=1)"}}) == "rope with base 1: 2 at least");
+  CHECK(unsupported({{"chain", "rope(llama3=8,low=4)"}}) == "rope with low 4 and high 4: high must be above");
+}
+
+TEST_CASE("rows: a chain without a sink writes rows of x's type, unless it stores a sum at its end") {
+  CHECK(make_plan(problem_of("rows", {{"dtype", "f16"}, {"chain", "rmsnorm"}})).field("chain") == "rmsnorm+same");
+  CHECK(make_plan(problem_of("rows", {{"chain", "residual(store)"}})).field("chain") == "residual(store)");
+}
+
+TEST_CASE("rows: buffers of several parts of a kind are numbered") {
+  const Plan plan = make_plan(problem_of(
+      "rows", {{"columns", "512"},
+               {"chain", "residual(store)+rmsnorm+rope(448..511)+nvfp4(0..447,global)+e4m3+bf16(scatter)"}}));
+  std::string names;
+  for (const BufferSpec& buffer : plan.launch.buffers) names += buffer.name + " ";
+  CHECK(names == "x positions slots residual residual_out weight y y_scales y_global_scale y2 y2_scales y3 ");
+}
+
+TEST_CASE("rows: frequencies of rope are those of the papers, in parts of a turn") {
+  const auto radians = [](const char* text, int columns, std::size_t pair) {
+    return std::ldexp(static_cast<double>(rope_turns(parse_row_chain(text).steps[0], columns)[pair]), -64) * 2 *
+           std::numbers::pi;
+  };
+  CHECK(radians("rope", 64, 0) == doctest::Approx(1.0).epsilon(1e-12));
+  CHECK(radians("rope", 64, 16) == doctest::Approx(0.01).epsilon(1e-9));
+  CHECK(radians("rope(linear=4)", 64, 16) == doctest::Approx(0.0025).epsilon(1e-9));
+  // Llama 3.1: base 500000, 128 columns, 8 times 8192; the first pairs stay, the last are an eighth.
+  CHECK(radians("rope(base=500000,llama3=8)", 128, 1) == doctest::Approx(0.8146).epsilon(1e-4));
+  CHECK(radians("rope(base=500000,llama3=8)", 128, 63) == doctest::Approx(2.4551e-6 / 8).epsilon(1e-3));
+  CHECK(rope_magnitude(parse_row_chain("rope(yarn=16)").steps[0]) == doctest::Approx(1.2772589).epsilon(1e-7));
+  CHECK(rope_magnitude(parse_row_chain("rope(llama3=8)").steps[0]) == 1);
+}
+
+TEST_CASE("rows: a thread has some 64 bytes on their way, a row of few more threads") {
+  const auto kernel = [](const Fields& fields) { return make_plan(problem_of("rows", fields)).kernel; };
+  CHECK(kernel({}) == "tessera_rows_sm90a_bf16_c4096_residual_store_rmsnorm_same_t256x1");
+  CHECK(kernel({{"rows", "8"}}) == "tessera_rows_sm90a_bf16_c4096_residual_store_rmsnorm_same_t512x1");
+  CHECK(kernel({{"columns", "128"}, {"chain", "rope(halves)"}}) ==
+        "tessera_rows_sm90a_bf16_c128_rope_halves_same_t16x16");
+  CHECK(kernel({{"chain", "factor+factor+factor+factor+factor+factor+rmsnorm+rmsnorm+rmsnorm+rmsnorm+rmsnorm+f32"}})
+            .find("_t") != std::string::npos);
+}
