@@ -34,7 +34,13 @@ const std::vector<PartWord>& part_words() {
       {"rmsnorm", {.kind = RowPart::rmsnorm}},
       {"layernorm", {.kind = RowPart::layernorm}},
       {"rope", {.kind = RowPart::rope}},
+      {"mhc_pre", {.kind = RowPart::mhc_pre}},
+      {"mhc_post", {.kind = RowPart::mhc_post}},
       {"hadamard", {.kind = RowPart::hadamard}},
+      {"softcap", {.kind = RowPart::softcap, .limit = 30}},
+      {"softmax", {.kind = RowPart::softmax}},
+      {"sigmoid", {.kind = RowPart::sigmoid}},
+      {"sqrt_softplus", {.kind = RowPart::sqrt_softplus}},
       {"same", {.kind = RowPart::store, .is_same = true}},
       {"bf16", stored_as(DType::bf16)},
       {"f16", stored_as(DType::f16)},
@@ -44,6 +50,9 @@ const std::vector<PartWord>& part_words() {
       {"mxfp8_e4m3", scaled_in(BlockFormat::mxfp8_e4m3)},
       {"mxfp8_e5m2", scaled_in(BlockFormat::mxfp8_e5m2)},
       {"e4m3", {.kind = RowPart::scaled_8}},
+      {"mla_656", {.kind = RowPart::cache, .cache = RowCache::mla_656}},
+      {"mla_584", {.kind = RowPart::cache, .cache = RowCache::mla_584}},
+      {"indexer_132", {.kind = RowPart::cache, .cache = RowCache::indexer_132}},
   };
   return words;
 }
@@ -72,7 +81,7 @@ template <RowPart... kKinds>
 bool is_any(const RowStep& step) {
   return ((step.kind == kKinds) || ...);
 }
-bool is_sink(const RowStep& step) { return is_row_sink(step.kind); }
+bool is_sink(const RowStep& step) { return is_row_sink(step.kind) && step.kind != RowPart::cache; }
 std::optional<int> when(bool is_set) { return is_set ? std::optional(1) : std::nullopt; }
 std::optional<int> unless(int value, int usual) { return value == usual ? std::nullopt : std::optional(value); }
 
@@ -100,8 +109,8 @@ constexpr Option kOptions[] = {
     activation<Activation::relu>("relu"),
     {"interleaved", is_any<RowPart::gate>, false, [](RowStep& s, int) { s.is_interleaved = true; },
      [](const RowStep& s) { return when(s.is_interleaved); }},
-    {"limit", is_any<RowPart::gate>, true, [](RowStep& s, int value) { s.limit = value; },
-     [](const RowStep& s) { return unless(s.limit, 0); }},
+    {"limit", is_any<RowPart::gate, RowPart::softcap>, true, [](RowStep& s, int value) { s.limit = value; },
+     [](const RowStep& s) { return unless(s.limit, s.kind == RowPart::softcap ? 30 : 0); }},
     {"store", is_any<RowPart::residual>, false, [](RowStep& s, int) { s.is_stored = true; },
      [](const RowStep& s) { return when(s.is_stored); }},
     {"no_weight", is_any<RowPart::rmsnorm, RowPart::layernorm>, false, [](RowStep& s, int) { s.has_weight = false; },
@@ -235,10 +244,10 @@ class ChainReader {
         if (step.last < step.first) refuse(first, at_ - first, "the last column comes before the first", {});
         return;
       }
-      // A lone number is the block.
-      if (step.kind != RowPart::scaled_8 && step.kind != RowPart::hadamard)
+      // A lone number is the block, or the cap.
+      if (step.kind != RowPart::scaled_8 && step.kind != RowPart::hadamard && step.kind != RowPart::softcap)
         refuse(first, at_ - first, "columns are written as FIRST..LAST", {});
-      step.block = value;
+      (step.kind == RowPart::softcap ? step.limit : step.block) = value;
       return;
     }
     const std::string_view name = word();
@@ -271,7 +280,8 @@ std::string_view word_of(const RowStep& step) {
   for (const PartWord& part : part_words())
     if (part.step.kind == step.kind && part.step.is_same == step.is_same &&
         (step.kind != RowPart::store || step.is_same || part.step.dtype == step.dtype) &&
-        (step.kind != RowPart::quantize || part.step.format == step.format))
+        (step.kind != RowPart::quantize || part.step.format == step.format) &&
+        (step.kind != RowPart::cache || part.step.cache == step.cache))
       return part.word;
   return "?";
 }
@@ -296,8 +306,8 @@ RowChain parse_row_chain(std::string_view text) {
   const int count = step_count(chain);
   for (int i = 0; i < count; ++i)
     if (is_row_sink(chain.steps[i].kind)) return chain;
-  if (!chain.steps[count - 1].is_stored && count < kMaxRowSteps)
-    chain.steps[count] = {.kind = RowPart::store, .is_same = true};
+  const RowStep& last = chain.steps[count - 1];
+  if (!last.is_stored && count < kMaxRowSteps) chain.steps[count] = {.kind = RowPart::store, .is_same = true};
   return chain;
 }
 
@@ -326,6 +336,17 @@ std::vector<RowStepNames> row_step_names(const RowChain& chain) {
           names.out_stride = names.out + "_stride_row";
         }
         break;
+      case RowPart::mhc_pre:
+        names.in = numbered("mix");
+        break;
+      case RowPart::mhc_post:
+        names.in = numbered("streams");
+        names.in_stride = names.in + "_stride_row";
+        names.in2 = numbered("mix");
+        names.in3 = "next_" + names.in2;
+        names.out = names.in + "_out";
+        names.out_stride = names.out + "_stride_row";
+        break;
       case RowPart::factor:
         names.in = numbered("factor");
         break;
@@ -337,6 +358,10 @@ std::vector<RowStepNames> row_step_names(const RowChain& chain) {
       case RowPart::store:
         names.out = numbered("y");
         names.out_stride = names.out + "_stride_row";
+        break;
+      case RowPart::cache:
+        names.out = numbered("cache");
+        names.out_stride = names.out + "_stride_page";
         break;
       case RowPart::quantize:
         names.out = numbered("y");

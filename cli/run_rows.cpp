@@ -25,6 +25,8 @@ reference::RowsRun facts_of(const Plan& plan, const std::map<std::string, std::i
   run.x_rows = size("x_rows", run.rows);
   run.heads = size("heads", 1);
   run.placed_rows = size("placed_rows", run.rows);
+  run.pages = size("pages", 0);
+  run.page_size = size("page_size", 64);
   return run;
 }
 
@@ -47,6 +49,18 @@ class RunRows final : public RunOperator {
     }
     const RowChain& chain = plan.problem.as<Rows>().chain;
     if (has_part(chain, RowPart::rope) && !is_given("heads")) given.push_back({"heads", 3});
+    // Room for all rows and a page that nobody writes.
+    if (has_part(chain, RowPart::cache) && !is_given("pages")) {
+      const auto of = [&](const char* name, std::int64_t otherwise) {
+        for (const std::vector<GivenSize>* const list :
+             std::initializer_list<const std::vector<GivenSize>*>{&given, &flags.given_sizes})
+          for (const GivenSize& size : *list)
+            if (size.name == name) otherwise = size.value;
+        return otherwise;
+      };
+      const std::int64_t page_size = std::max<std::int64_t>(of("page_size", 64), 1);
+      given.push_back({"pages", (of("rows", 0) + page_size - 1) / page_size + 1});
+    }
     return given;
   }
 

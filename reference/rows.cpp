@@ -15,7 +15,7 @@ namespace tessera::reference {
 namespace {
 
 constexpr double kU = 0x1p-24, kTurnError = 0x1p-20, kRoot = 0x1p-22;
-constexpr double kAdds = 96 + 5 + 32;
+constexpr double kAdds = 96 + 5 + 32, kMixRoundings = 6;
 
 double activated(Activation activation, double x) {
   switch (activation) {
@@ -80,6 +80,14 @@ class Walk {
       case RowPart::hadamard:
         transform(s);
         break;
+      case RowPart::softcap:
+      case RowPart::sigmoid:
+      case RowPart::sqrt_softplus:
+        change_elements(s);
+        break;
+      case RowPart::softmax:
+        softmax(s);
+        break;
       default:
         break;
     }
@@ -105,23 +113,105 @@ class Walk {
     values_.e.assign(static_cast<std::size_t>(run_.columns), 0);
     std::int64_t row = row_;
     if (has_part(run_.chain, RowPart::gather)) row = static_cast<std::int64_t>(tensor("indices").at(row_));
-    if (row < 0 || (has_part(run_.chain, RowPart::gather) && row >= run_.x_rows)) return;
-    const RowStep gate = gate_of(run_.chain);
-    const std::int64_t stride = source_columns(run_.chain, run_.columns);
+    const RowPart source = source_of(run_.chain);
+    const bool has_row = row >= 0 && !(has_part(run_.chain, RowPart::gather) && row >= run_.x_rows);
+    if (!has_row && source != RowPart::mhc_post) return;
+    const auto number = static_cast<std::size_t>(source_step(run_.chain));
+    if (source == RowPart::gate) return load_gated(run_.chain.steps[number], row);
+    if (source == RowPart::mhc_pre) return load_mixed(names_[number], row);
+    if (source == RowPart::mhc_post) return load_remixed(names_[number], has_row ? row : -1);
+    for (std::int64_t i = 0; i < run_.columns; ++i) set(i, tensor("x").at(row * run_.columns + i), 0, 0);
+  }
+
+  void load_gated(const RowStep& gate, std::int64_t row) {
+    const Tensor& x = tensor("x");
+    const std::int64_t start = row * 2 * run_.columns;
     for (std::int64_t i = 0; i < run_.columns; ++i) {
-      const Tensor& x = tensor("x");
-      if (gate.kind == RowPart::end) {
-        set(i, x.at(row * stride + i), 0, 0);
-        continue;
-      }
-      double g = x.at(row * stride + (gate.is_interleaved ? 2 * i : i));
-      double up = x.at(row * stride + (gate.is_interleaved ? 2 * i + 1 : run_.columns + i));
+      double g = x.at(start + (gate.is_interleaved ? 2 * i : i));
+      double up = x.at(start + (gate.is_interleaved ? 2 * i + 1 : run_.columns + i));
       if (gate.limit > 0) {
         g = std::isnan(g) ? gate.limit : std::min<double>(g, gate.limit);
         up = std::isnan(up) ? gate.limit : std::clamp<double>(up, -gate.limit, gate.limit);
       }
       const double activation = activated(gate.activation, g);
       set(i, activation * up, activation_error(gate.activation, g, activation) * std::fabs(up), kU);
+    }
+  }
+
+  double mix(const std::string& name, std::int64_t column) const {
+    return tensor(name).at(row_ * kMixColumns + column);
+  }
+
+  void load_mixed(const RowStepNames& names, std::int64_t row) {
+    for (std::int64_t i = 0; i < run_.columns; ++i) {
+      double sum = 0, magnitude = 0;
+      for (std::int64_t s = 0; s < kStreams; ++s) {
+        const double part = mix(names.in, s) * tensor("x").at((row * kStreams + s) * run_.columns + i);
+        sum += part;
+        magnitude += std::fabs(part);
+      }
+      set(i, sum, kMixRoundings * kU * magnitude, 0);
+    }
+  }
+
+  /// The streams that are stored lie behind each other; the mix of them is the row. A negative row of x is zeros.
+  void load_remixed(const RowStepNames& names, std::int64_t row) {
+    values_.streams.resize(static_cast<std::size_t>(kStreams * run_.columns));
+    values_.stream_errors = values_.streams;
+    for (std::int64_t i = 0; i < run_.columns; ++i) {
+      double mixed = 0, error = 0;
+      for (std::int64_t to = 0; to < kStreams; ++to) {
+        const double made = row < 0 ? 0 : tensor("x").at(row * run_.columns + i);
+        double sum = mix(names.in2, kMixPost + to) * made;
+        double magnitude = std::fabs(sum);
+        for (std::int64_t s = 0; s < kStreams; ++s) {
+          const double part = mix(names.in2, kMixComb + s * kStreams + to) *
+                              tensor(names.in).at((row_ * kStreams + s) * run_.columns + i);
+          sum += part;
+          magnitude += std::fabs(part);
+        }
+        const auto at = static_cast<std::size_t>(to * run_.columns + i);
+        values_.streams[at] = sum;
+        values_.stream_errors[at] = std::isfinite(sum) ? kMixRoundings * kU * magnitude : 0;
+        const double weight = mix(names.in3, to);
+        mixed += weight * sum;
+        error += std::fabs(weight) * (values_.stream_errors[at] + kMixRoundings * kU * std::fabs(sum));
+      }
+      set(i, mixed, error, 0);
+    }
+  }
+
+  void change_elements(const RowStep& s) {
+    for (std::int64_t i = first(s); i <= last(s); ++i) {
+      const double x = v(i);
+      if (s.kind == RowPart::softcap) {
+        set(i, s.limit * std::tanh(x / s.limit), e(i) + 8 * kU * s.limit, 0);
+        continue;
+      }
+      const double value = s.kind == RowPart::sigmoid
+                               ? 1 / (1 + std::exp(-x))
+                               : std::sqrt(std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))));
+      // Both have slopes below 1, and below their own value times 1.
+      set(i, value, std::min(e(i), value * std::expm1(e(i))) + 16 * kU * value * std::max(1.0, std::fabs(x)) + 0x1p-120,
+          0);
+    }
+  }
+
+  void softmax(const RowStep& s) {
+    double most = -std::numeric_limits<double>::infinity(), of_input = 0, sum = 0;
+    for (std::int64_t i = first(s); i <= last(s); ++i) {
+      most = std::max(most, v(i));
+      of_input = std::max(of_input, e(i));
+    }
+    double spread = 0;
+    for (std::int64_t i = first(s); i <= last(s); ++i) {
+      sum += std::exp(v(i) - most);
+      spread += std::exp(v(i) - most) * 3 * kU * (most - v(i));
+    }
+    const double of_sum = std::expm1(2 * of_input) + spread / sum + kAdds * kU + 0x1p-21;
+    for (std::int64_t i = first(s); i <= last(s); ++i) {
+      const double p = std::exp(v(i) - most) / sum;
+      set(i, p, p * 1.01 * (of_sum + std::expm1(2 * of_input) + 3 * kU * (most - v(i)) + 0x1p-21) + 0x1p-120, 0);
     }
   }
 
@@ -256,14 +346,18 @@ Tensor tensor_of(DType dtype, std::vector<std::int64_t> shape, Fill kind, std::u
 /// Different slots for most rows, in no order; every fifth row has none, one has one that is outside.
 Tensor slots_of(const RowsRun& run, std::uint64_t seed) {
   const CounterRandom random(seed, 90);
-  std::vector<std::int64_t> slots(static_cast<std::size_t>(std::max<std::int64_t>(run.placed_rows, 0)));
+  // Of both kinds of sinks: a slot of the cache may be none of the placed rows.
+  const std::int64_t most = has_part(run.chain, RowPart::cache)
+                                ? std::max(run.pages * run.page_size, has_placed_sink(run.chain) ? run.placed_rows : 0)
+                                : run.placed_rows;
+  std::vector<std::int64_t> slots(static_cast<std::size_t>(std::max<std::int64_t>(most, 0)));
   for (std::size_t i = 0; i < slots.size(); ++i) slots[i] = static_cast<std::int64_t>(i);
   for (std::size_t i = slots.size(); i > 1; --i)
     std::swap(slots[i - 1], slots[static_cast<std::size_t>(random.integer(i, 0, static_cast<std::int64_t>(i) - 1))]);
   Tensor tensor(DType::s32, {run.rows});
   for (std::int64_t row = 0; row < run.rows; ++row) {
-    const bool is_none = row % 5 == 3 || row >= run.placed_rows;
-    tensor.set(row, is_none ? (row % 2 == 0 ? -1.0 : static_cast<double>(run.placed_rows))
+    const bool is_none = row % 5 == 3 || row >= most;
+    tensor.set(row, is_none ? (row % 2 == 0 ? -1.0 : static_cast<double>(most))
                             : static_cast<double>(slots[static_cast<std::size_t>(row)]));
   }
   return tensor;
@@ -293,13 +387,21 @@ std::map<std::string, Tensor> rows_inputs(const RowsRun& run, Fill kind, std::ui
     }
     made.emplace("positions", std::move(positions));
   }
-  if (has_placed_sink(run.chain)) made.emplace("slots", slots_of(run, seed));
+  if (has_slots(run.chain)) made.emplace("slots", slots_of(run, seed));
   const std::vector<RowStepNames> names = row_step_names(run.chain);
   const Fill of_parts = kind == Fill::standard ? Fill::normal : kind;
   for (std::size_t i = 0; i < names.size(); ++i) {
     const RowStep& s = run.chain.steps[i];
     const std::int64_t columns = width(s, static_cast<int>(run.columns));
     const std::uint64_t stream = 10 + i;
+    const bool is_mixed = s.kind == RowPart::mhc_pre || s.kind == RowPart::mhc_post;
+    if (is_mixed)
+      made.emplace(s.kind == RowPart::mhc_pre ? names[i].in : names[i].in2,
+                   tensor_of(DType::f32, {run.rows, kMixColumns}, Fill::uniform, seed, stream));
+    if (s.kind == RowPart::mhc_post) {
+      made.emplace(names[i].in3, tensor_of(DType::f32, {run.rows, kMixColumns}, Fill::uniform, seed, stream + 40));
+      made.emplace(names[i].in, tensor_of(run.dtype, {run.rows, kStreams * run.columns}, kind, seed, stream + 20));
+    }
     if (s.kind == RowPart::residual)
       made.emplace(names[i].in, tensor_of(run.dtype, {run.rows, columns}, kind, seed, stream));
     if (s.kind == RowPart::factor) made.emplace(names[i].in, tensor_of(DType::f32, {run.rows}, of_parts, seed, stream));

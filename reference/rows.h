@@ -11,11 +11,17 @@
 //                exact to 2^-48 of a turn times the position): e' = 2^-20 (|a| + |b|) + |cos| e_a + |sin| e_b + 3 u
 //                |..|
 //   hadamard     e' = (log2(block) + 2) u (sum |v|) / root(block) + (sum e) / root(block)
+//   mhc_*        each product and sum rounds once: 6 u of the magnitudes' sum; errors of the streams are carried to the
+//   mix softcap      8 u of the cap, and e;  sigmoid, sqrt_softplus: 16 u of the result times max(1, |v|), and e
+//   softmax      p errs by 2 e and |v - largest| 3 u in the exponent, kAdds u in the sum, and 2^-21
 // kAdds is what a thread adds one after the other (96), a warp's shuffles (5) and a row's warps (32), at most.
 //
 // What a sink writes is a monotone function of v (and of the scale that was written), so the element must lie between
 // what v - e and v + e become; a block's scale between what the least and the largest possible magnitude give. Where
 // e = 0 there is one result, to the bit. A NaN must come out as the format's NaN.
+//   cache        as scaled_8, with scales that are at least 1e-4 where they are powers of two; the byte behind
+//   mla_584's
+//                scales is 0, what lies between tokens keeps its bytes
 //   scaled_8     scale = max(largest magnitude, 1e-4) / 448, 3 u; as a power of two the least that is not below that,
 //                exact; values are divided by it: 8 u
 // Rows that no slot names keep their bytes.
@@ -39,6 +45,7 @@ struct RowsRun {
   std::int64_t columns = 0;
   double eps = 1e-6;
   std::int64_t rows = 0, x_rows = 0, heads = 1, placed_rows = 0;
+  std::int64_t pages = 0, page_size = 64;  ///< of caches
 };
 
 /// By the names of the launch's buffers; dense. Indices and positions are within and outside of their ranges; slots
@@ -51,6 +58,7 @@ double rope_frequency(const RowStep& step, std::int64_t columns, std::int64_t pa
 /// The row behind step `count` of the chain, and the errors that it may have.
 struct RowValues {
   std::vector<double> v, e;
+  std::vector<double> streams{}, stream_errors{};  ///< that mhc_post stores
 };
 RowValues rows_reference(const RowsRun& run, const std::map<std::string, Tensor>& in, std::int64_t row, int count);
 

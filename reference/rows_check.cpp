@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <set>
 
@@ -63,6 +64,8 @@ class SinkCheck {
   void check(Sink& sink, const RowValues& row, std::int64_t from, std::int64_t to) const {
     if (sink.step.kind == RowPart::store) check_stored(sink, row, from, to, output(sink.names.out));
     if (sink.step.kind == RowPart::residual) check_stored(sink, row, from, to, output(sink.names.out));
+    if (sink.step.kind == RowPart::mhc_post) check_streams(sink, row, from, output(sink.names.out));
+    if (sink.step.kind == RowPart::cache) check_token(sink, row, from, to);
     if (sink.step.kind == RowPart::quantize) check_blocks(sink, row, from, to);
     if (sink.step.kind == RowPart::scaled_8) check_scaled(sink, row, from, to);
   }
@@ -80,6 +83,77 @@ class SinkCheck {
       element.at = {from, i};
       sink.values.add(element);
     }
+  }
+
+  void check_streams(Sink& sink, const RowValues& row, std::int64_t from, const Tensor& out) const {
+    const auto rounded = [&](double x) { return to_double(out.dtype, from_double(out.dtype, x)); };
+    const auto columns = static_cast<std::int64_t>(row.streams.size());
+    for (std::int64_t i = 0; i < columns; ++i) {
+      const double v = row.streams[static_cast<std::size_t>(i)], e = row.stream_errors[static_cast<std::size_t>(i)];
+      Element element =
+          judged({rounded(v - e), rounded(v + e), rounded(v)}, out.at(from * columns + i), unit_roundoff(out.dtype));
+      element.at = {from, i};
+      sink.values.add(element);
+    }
+  }
+
+  /// A token of a cache, byte by byte.
+  void check_token(Sink& sink, const RowValues& row, std::int64_t from, std::int64_t to) const {
+    const RowCache cache = sink.step.cache;
+    const Tensor& out = output(sink.names.out);
+    const std::int64_t page_bytes = run_.pages == 0 ? 0 : out.shape[1];
+    const std::byte* const page = out.bytes.data() + to / run_.page_size * page_bytes;
+    const std::int64_t place = to % run_.page_size;
+    const std::byte* const token = page + place * cache_token_bytes(cache);
+    const int values = cache_values(cache), block = cache_block(cache);
+    RowStep rule = sink.step;
+    rule.is_power = cache_has_powers(cache);
+    for (int j = 0; j < values / block; ++j) {
+      const std::byte* const at = page + cache_scale_at(cache, run_.page_size, place, j);
+      double scale = 0;
+      if (cache == RowCache::mla_584) {
+        scale = std::exp2(static_cast<int>(*at) - 127);
+      } else {
+        float number = 0;
+        std::memcpy(&number, at, sizeof number);
+        scale = static_cast<double>(number);
+      }
+      const double least = rule.is_power ? 448 * static_cast<double>(1e-4F) : static_cast<double>(1e-4F);
+      Element element =
+          judged(scale_interval(rule, magnitude_of(row, sink.step.first + j * block, block), least), scale, 0);
+      element.at = {from, j};
+      sink.scales.add(element);
+      for (int i = j * block; i < (j + 1) * block; ++i)
+        check_e4m3(sink, row, from, i, scale, rule.is_power ? 0 : 8 * kU,
+                   decode_value(ValueType::e4m3, static_cast<std::uint8_t>(token[i])));
+    }
+    if (cache == RowCache::mla_584 && *(page + cache_scale_at(cache, run_.page_size, place, 7)) != std::byte{0}) {
+      Element element = judged({0, 0, 0}, 1, 0);
+      element.at = {from, 7};
+      sink.scales.add(element);
+    }
+    for (std::int64_t i = values; i < columns(sink); ++i) {
+      const auto at = static_cast<std::size_t>(sink.step.first + i);
+      const auto rounded = [](double x) { return to_double(DType::bf16, from_double(DType::bf16, x)); };
+      std::uint16_t bits = 0;
+      std::memcpy(&bits, token + cache_bf16_at(cache) + 2 * (i - values), sizeof bits);
+      Element element = judged({rounded(row.v[at] - row.e[at]), rounded(row.v[at] + row.e[at]), rounded(row.v[at])},
+                               to_double(DType::bf16, bits), unit_roundoff(DType::bf16));
+      element.at = {from, i};
+      sink.values.add(element);
+    }
+  }
+
+  static void check_e4m3(Sink& sink, const RowValues& row, std::int64_t from, std::int64_t i, double scale,
+                         double slack, double found) {
+    const auto at = static_cast<std::size_t>(sink.step.first + i);
+    const auto coded = [](double x) {
+      return decode_value(ValueType::e4m3, encode_value(ValueType::e4m3, to_float(x)));
+    };
+    const double center = row.v[at] / scale, error = row.e[at] / std::fabs(scale) + slack * std::fabs(center);
+    Element element = judged({coded(below(center - error)), coded(above(center + error)), coded(center)}, found, 0);
+    element.at = {from, i};
+    sink.values.add(element);
   }
 
   /// Of a block from column `first` on: the least and the largest that its largest magnitude may be.
@@ -181,25 +255,16 @@ class SinkCheck {
         sink.scales.add(element);
       }
       const Tensor& values = output(sink.names.out);
-      for (std::int64_t i = j * block; i < (j + 1) * block; ++i) {
-        const auto at = static_cast<std::size_t>(s.first + i);
-        const auto coded = [&](double x) {
-          return decode_value(ValueType::e4m3, encode_value(ValueType::e4m3, to_float(x)));
-        };
-        const double center = row.v[at] / scale, error = row.e[at] / std::fabs(scale) + slack * std::fabs(center);
-        Element element = judged({coded(below(center - error)), coded(above(center + error)), coded(center)},
-                                 values.at(to * columns(sink) + i), 0);
-        element.at = {from, i};
-        sink.values.add(element);
-      }
+      for (std::int64_t i = j * block; i < (j + 1) * block; ++i)
+        check_e4m3(sink, row, from, i, scale, slack, values.at(to * columns(sink) + i));
     }
   }
 
   std::int64_t scale_extent(const RowStep& s) const { return s.is_placed ? run_.placed_rows : run_.rows; }
 
-  static Interval scale_interval(const RowStep& s, const Interval& amax) {
+  static Interval scale_interval(const RowStep& s, const Interval& amax, double least = static_cast<double>(1e-4F)) {
     const auto scale = [&](double most) {
-      const double quotient = std::max(most, static_cast<double>(1e-4F)) / 448;
+      const double quotient = std::max(most, least) / 448;
       return s.is_power ? std::exp2(std::ceil(std::log2(quotient) - 1e-15)) : quotient;
     };
     const double slack = s.is_power ? 0 : 3 * kU;
@@ -225,6 +290,28 @@ std::string kept_problem(const std::string& name, const Tensor& out, const std::
   return {};
 }
 
+/// Bytes of tokens that nobody writes, and those behind a page's last.
+std::string kept_token_problem(const std::string& name, const Tensor& out, RowCache cache, std::int64_t page_size,
+                               const std::set<std::int64_t>& written) {
+  if (out.bytes.empty()) return {};
+  const std::int64_t page_bytes = out.shape[1];
+  std::vector<bool> is_written(out.bytes.size());
+  const auto mark = [&](std::int64_t from, std::int64_t count) {
+    for (std::int64_t i = from; i < from + count; ++i) is_written[static_cast<std::size_t>(i)] = true;
+  };
+  for (const std::int64_t slot : written) {
+    if (slot < 0) continue;
+    const std::int64_t page = slot / page_size * page_bytes, place = slot % page_size;
+    mark(page + place * cache_token_bytes(cache), cache_token_bytes(cache));
+    if (cache_tail_bytes(cache) > 0) mark(page + cache_scale_at(cache, page_size, place, 0), cache_tail_bytes(cache));
+  }
+  for (std::size_t i = 0; i < is_written.size(); ++i)
+    if (!is_written[i] && static_cast<std::uint8_t>(out.bytes[i]) != kPoisonByte)
+      return fmt::format("{}: byte {} of page {} was written, which belongs to no slot that is named", name,
+                         static_cast<std::int64_t>(i) % page_bytes, static_cast<std::int64_t>(i) / page_bytes);
+  return {};
+}
+
 /// Bytes of scales in tiles that belong to no block are 0.
 std::string padding_problem(const std::string& name, const Tensor& scales, std::int64_t rows, std::int64_t blocks) {
   if (scales.bytes.empty()) return {};
@@ -246,18 +333,20 @@ Comparison check_rows(const RowsRun& run, const std::map<std::string, Tensor>& i
   const std::vector<RowStepNames> names = row_step_names(run.chain);
   std::vector<Sink> sinks;
   for (std::size_t i = 0; i < names.size(); ++i)
-    if (is_row_sink(run.chain.steps[i].kind) || run.chain.steps[i].is_stored)
+    if (is_row_sink(run.chain.steps[i].kind) || run.chain.steps[i].is_stored ||
+        run.chain.steps[i].kind == RowPart::mhc_post)
       sinks.push_back({run.chain.steps[i], names[i], static_cast<int>(i) + 1, {}, {}});
   const SinkCheck checker(run, in, out);
   for (const Sink& sink : sinks) checker.output(sink.names.out);
-  const auto slot_of = [&](std::int64_t row) {
+  const auto slot_of = [&](std::int64_t row, const RowStep& step) {
     const auto slot = static_cast<std::int64_t>(in.at("slots").at(row));
-    return slot < run.placed_rows ? slot : -1;
+    return slot < (step.kind == RowPart::cache ? run.pages * run.page_size : run.placed_rows) ? slot : -1;
   };
+  const auto has_slot = [](const RowStep& step) { return step.is_placed || step.kind == RowPart::cache; };
   std::vector<std::vector<Sink>> pieces(static_cast<std::size_t>(run.rows), sinks);
   parallel_for(run.rows, jobs, [&](std::int64_t row) {
     for (Sink& sink : pieces[static_cast<std::size_t>(row)]) {
-      const std::int64_t to = sink.step.is_placed ? slot_of(row) : row;
+      const std::int64_t to = has_slot(sink.step) ? slot_of(row, sink.step) : row;
       if (to >= 0) checker.check(sink, rows_reference(run, in, row, sink.number), row, to);
     }
   });
@@ -267,9 +356,6 @@ Comparison check_rows(const RowsRun& run, const std::map<std::string, Tensor>& i
       sinks[i].scales.merge(piece[i].scales);
     }
   Comparison result;
-  std::set<std::int64_t> written;
-  if (has_placed_sink(run.chain))
-    for (std::int64_t row = 0; row < run.rows; ++row) written.insert(slot_of(row));
   for (const Sink& sink : sinks) {
     const std::int64_t columns = width(sink.step, static_cast<int>(run.columns));
     if (sink.values.mismatched > 0)
@@ -278,9 +364,14 @@ Comparison check_rows(const RowsRun& run, const std::map<std::string, Tensor>& i
     if (sink.scales.mismatched > 0)
       result.problems.push_back(
           describe_mismatches(sink.names.out2, sink.scales, {{"row", run.rows, {}}, {"block", columns, {4}}}));
-    if (sink.step.is_placed)
-      if (std::string kept = kept_problem(sink.names.out, out.at(sink.names.out), written); !kept.empty())
-        result.problems.push_back(std::move(kept));
+    std::set<std::int64_t> written;
+    if (has_slot(sink.step))
+      for (std::int64_t row = 0; row < run.rows; ++row) written.insert(slot_of(row, sink.step));
+    std::string kept;
+    if (sink.step.is_placed) kept = kept_problem(sink.names.out, out.at(sink.names.out), written);
+    if (sink.step.kind == RowPart::cache)
+      kept = kept_token_problem(sink.names.out, out.at(sink.names.out), sink.step.cache, run.page_size, written);
+    if (!kept.empty()) result.problems.push_back(std::move(kept));
     if (sink.step.kind == RowPart::quantize && sink.step.form == ScaleForm::tile)
       if (std::string padding = padding_problem(sink.names.out2, out.at(sink.names.out2), run.rows,
                                                 columns / block_elements(sink.step.format));

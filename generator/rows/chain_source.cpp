@@ -29,6 +29,20 @@ std::string_view kind_word(const RowStep& step) {
       return "RowPart::rope";
     case RowPart::hadamard:
       return "RowPart::hadamard";
+    case RowPart::mhc_pre:
+      return "RowPart::mhc_pre";
+    case RowPart::mhc_post:
+      return "RowPart::mhc_post";
+    case RowPart::softcap:
+      return "RowPart::softcap";
+    case RowPart::softmax:
+      return "RowPart::softmax";
+    case RowPart::sigmoid:
+      return "RowPart::sigmoid";
+    case RowPart::sqrt_softplus:
+      return "RowPart::sqrt_softplus";
+    case RowPart::cache:
+      return "RowPart::cache";
     case RowPart::store:
       return "RowPart::store";
     case RowPart::quantize:
@@ -49,6 +63,18 @@ std::string_view scaling_word(RopeScaling scaling) {
       return "RopeScaling::llama3";
     case RopeScaling::yarn:
       return "RopeScaling::yarn";
+  }
+  return "?";
+}
+
+std::string_view cache_word(RowCache cache) {
+  switch (cache) {
+    case RowCache::mla_656:
+      return "RowCache::mla_656";
+    case RowCache::mla_584:
+      return "RowCache::mla_584";
+    case RowCache::indexer_132:
+      return "RowCache::indexer_132";
   }
   return "?";
 }
@@ -91,6 +117,7 @@ std::string initialiser_of_step(const RowStep& step) {
   flag("has_global", step.has_global, usual.has_global);
   flag("is_power", step.is_power, usual.is_power);
   flag("is_column_major", step.is_column_major, usual.is_column_major);
+  add("cache", step.cache, usual.cache, std::string(cache_word(step.cache)));
   return fmt::format("{{{}}}", fmt::join(fields, ", "));
 }
 

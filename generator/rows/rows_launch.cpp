@@ -12,6 +12,7 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kMaxRows = kMaxExtent;
+constexpr std::int64_t kMaxPageSize = 1 << 20;
 constexpr std::int64_t kMaxHeads = 1 << 16, kMaxStride = std::int64_t{1} << 40;
 
 struct LaunchWriter {
@@ -52,6 +53,10 @@ struct LaunchWriter {
            {Expression::parse(stride), Expression(1)}, 16);
     parameter(stride, ParameterKind::i64);
   }
+  void mix(const std::string& name) {
+    buffer(name, BufferRole::input, "f32", {Expression::parse("rows"), Expression(kMixColumns)},
+           {Expression(kMixColumns), Expression(1)}, 4);
+  }
   void vector(const std::string& name, BufferRole role, std::string_view dtype, const std::string& extent,
               int alignment) {
     buffer(name, role, dtype, {Expression::parse(extent)}, {Expression(1)}, alignment);
@@ -91,6 +96,13 @@ void add_scales(LaunchWriter& w, const RowStep& step, const std::string& name, c
       {.name = name + "_stride_block", .kind = ParameterKind::i64, .value = padded, .source = {}, .offset_bytes = {}});
 }
 
+/// Of a page with page_size tokens; of the second layout whole tokens of 576 bytes, as FlashMLA has it, else 16 bytes.
+Expression page_bytes(RowCache cache) {
+  const int token = cache_token_bytes(cache) + cache_tail_bytes(cache);
+  const int unit = cache == RowCache::mla_584 ? cache_token_bytes(cache) : 16;
+  return expression("ceil_div(page_size * {}, {}) * {}", token, unit, unit);
+}
+
 void add_step(LaunchWriter& w, const RowStep& step, const RowStepNames& names) {
   const int columns = width(step, w.c.columns);
   const std::string rows_size = step.is_placed ? "placed_rows" : "rows";
@@ -99,6 +111,31 @@ void add_step(LaunchWriter& w, const RowStep& step, const RowStepNames& names) {
       w.strided_rows(names.in, names.in_stride, BufferRole::input, w.c.dtype, "rows", columns);
       if (step.is_stored) w.strided_rows(names.out, names.out_stride, BufferRole::output, w.c.dtype, "rows", columns);
       break;
+    case RowPart::mhc_pre:
+      w.mix(names.in);
+      break;
+    case RowPart::mhc_post:
+      w.strided_rows(names.in, names.in_stride, BufferRole::input, w.c.dtype, "rows", kStreams * w.c.columns);
+      w.strided_rows(names.out, names.out_stride, BufferRole::output, w.c.dtype, "rows", kStreams * w.c.columns);
+      w.mix(names.in2);
+      w.mix(names.in3);
+      break;
+    case RowPart::cache: {
+      const Expression bytes = page_bytes(step.cache);
+      w.size(names.out_stride, 0, kMaxStride, bytes, fmt::format("bytes from one page of {} to the next", names.out));
+      w.launch.domain.push_back({.lhs = Expression::parse(names.out_stride),
+                                 .relation = Relation::multiple_of,
+                                 .rhs = Expression(16),
+                                 .message = fmt::format("{} must be a multiple of 16", names.out_stride)});
+      w.launch.domain.push_back({.lhs = Expression::parse(names.out_stride),
+                                 .relation = Relation::at_least,
+                                 .rhs = bytes,
+                                 .message = fmt::format("{} must be at least the bytes of a page", names.out_stride)});
+      w.buffer(names.out, BufferRole::output, "u8", {Expression::parse("pages"), bytes},
+               {Expression::parse(names.out_stride), Expression(1)}, 16);
+      w.parameter(names.out_stride, ParameterKind::i64);
+      break;
+    }
     case RowPart::factor:
       w.vector(names.in, BufferRole::input, "f32", "rows", 4);
       break;
@@ -143,6 +180,14 @@ LaunchPlan rows_launch(const rows::Config& c, const std::string& arch, const std
     w.size("heads", 1, kMaxHeads, Expression(1), "rows that share a position, one after the other");
   if (has_placed_sink(c.chain))
     w.size("placed_rows", 0, kMaxRows, Expression::parse("rows"), "rows of the tensors that rows are scattered to");
+  if (has_part(c.chain, RowPart::cache)) {
+    w.size("pages", 0, kMaxRows, {}, "pages of the cache");
+    w.size("page_size", 1, kMaxPageSize, Expression(64), "tokens of a page");
+    w.launch.domain.push_back({.lhs = Expression::parse("pages * page_size"),
+                               .relation = Relation::at_most,
+                               .rhs = Expression(kMaxRows),
+                               .message = fmt::format("a cache has at most {} tokens", kMaxRows)});
+  }
   w.strided_rows("x", "x_stride_row", BufferRole::input, c.dtype, is_gathered ? "x_rows" : "rows",
                  source_columns(c.chain, c.columns));
   if (is_gathered) {
@@ -153,9 +198,15 @@ LaunchPlan rows_launch(const rows::Config& c, const std::string& arch, const std
     w.vector("positions", BufferRole::input, "s32", "ceil_div(rows, heads)", 4);
     w.parameter("heads", ParameterKind::i32);
   }
-  if (has_placed_sink(c.chain)) {
-    w.vector("slots", BufferRole::input, "s32", "rows", 4);
-    w.parameter("placed_rows", ParameterKind::i32);
+  if (has_slots(c.chain)) w.vector("slots", BufferRole::input, "s32", "rows", 4);
+  if (has_placed_sink(c.chain)) w.parameter("placed_rows", ParameterKind::i32);
+  if (has_part(c.chain, RowPart::cache)) {
+    w.step.parameters.push_back({.name = "cache_slots",
+                                 .kind = ParameterKind::i32,
+                                 .value = Expression::parse("pages * page_size"),
+                                 .source = {},
+                                 .offset_bytes = {}});
+    w.parameter("page_size", ParameterKind::i32);
   }
   if (has_row_norm(c.chain)) {
     w.launch.scalars.push_back({.name = "eps", .default_value = 1e-6, .help = "added to the mean of squares"});

@@ -36,7 +36,9 @@ constexpr std::size_t kMaxNameOfChain = 96;
 
 /// Bytes that a thread has under way before it uses the first.
 int bytes_under_way(const Config& c) {
-  int tensors = has_part(c.chain, RowPart::gate) ? 2 : 1;
+  const RowPart source = source_of(c.chain);
+  int tensors = source == RowPart::gate ? 2 : source == RowPart::mhc_pre ? kStreams : 1;
+  if (source == RowPart::mhc_post) tensors += kStreams;
   for (const RowStep& step : c.chain.steps) tensors += step.kind == RowPart::residual ? 1 : 0;
   return rows::vectors_of_thread(c) * rows::kVector * dtype_bytes(c.dtype) * tensors;
 }
@@ -141,7 +143,7 @@ std::string RowsOperator::explain(const Config& config, const Verdict& verdict) 
     case Rule::range_not_vectors:
       return fmt::format("a part that begins at, or has, {} columns: multiples of {} needed", found, bound);
     case Rule::source_after_others:
-      return "gather and gate say where a row comes from: they are the first parts, gather before gate";
+      return "gather, gate and mhc_* say where a row comes from: they are the first parts, gather before the others";
     case Rule::block_not_in_range:
       return fmt::format("{} columns of a part that takes blocks of {}: whole blocks needed", found, bound);
     case Rule::block_wider_than_threads:
@@ -155,6 +157,10 @@ std::string RowsOperator::explain(const Config& config, const Verdict& verdict) 
       return fmt::format("rope of halves that lie {} columns apart: a power of two needed", found);
     case Rule::hadamard_size:
       return fmt::format("hadamard of {}: 64, 128 or 256", found);
+    case Rule::softcap_not_positive:
+      return fmt::format("softcap of {}: {} at least", found, bound);
+    case Rule::cache_columns:
+      return fmt::format("{} columns for a cache whose tokens have {}", found, bound);
     case Rule::global_without_nvfp4:
       return fmt::format("a global scale for a format with blocks of {}: it goes with nvfp4", found);
     case Rule::no_sink:
@@ -192,7 +198,7 @@ std::string RowsOperator::call(const Config& config) {
     return std::string(is_given ? text : otherwise);
   };
   const bool is_gathered = has_part(chain, RowPart::gather), is_placed = has_placed_sink(chain);
-  const bool has_rope = has_part(chain, RowPart::rope);
+  const bool has_rope = has_part(chain, RowPart::rope), has_cache = has_part(chain, RowPart::cache);
   std::vector<std::string> steps;
   const std::vector<RowStepNames> names = row_step_names(chain);
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -202,16 +208,18 @@ std::string RowsOperator::call(const Config& config) {
     const auto stride = [](const std::string& name) { return name.empty() ? std::string("0") : name; };
     const std::string out_stride =
         step.kind == RowPart::scaled_8 && step.is_column_major ? n.out2 + "_stride_block" : stride(n.out_stride);
-    steps.push_back(fmt::format("{{{}, {}, {}, {}, {}, {}}}", pointer(n.in), pointer(n.in2), pointer(n.out),
-                                pointer(n.out2), stride(n.in_stride), out_stride));
+    steps.push_back(fmt::format("{{{}, {}, {}, {}, {}, {}, {}}}", pointer(n.in), pointer(n.in2), pointer(n.in3),
+                                pointer(n.out), pointer(n.out2), stride(n.in_stride), out_stride));
   }
   return fmt::format(
-      "tessera::rows::kernel<kConfig>(\n      {{x, x_stride_row, {}, {},\n       {}, {}, {}, {},\n       {}, rows,\n   "
+      "tessera::rows::kernel<kConfig>(\n      {{x, x_stride_row, {}, {},\n       {}, {}, {}, {},\n       {}, {}, {}, "
+      "rows,\n   "
       "    {{{}}}}})",
       given(is_gathered, "static_cast<const int*>(indices)", "nullptr"), given(is_gathered, "x_rows", "0"),
       given(has_rope, "static_cast<const int*>(positions)", "nullptr"), given(has_rope, "heads", "1"),
-      given(is_placed, "static_cast<const int*>(slots)", "nullptr"), given(is_placed, "placed_rows", "0"),
-      given(has_row_norm(chain), "eps", "0"), fmt::join(steps, ",\n        "));
+      given(has_slots(chain), "static_cast<const int*>(slots)", "nullptr"), given(is_placed, "placed_rows", "0"),
+      given(has_cache, "cache_slots", "0"), given(has_cache, "page_size", "1"), given(has_row_norm(chain), "eps", "0"),
+      fmt::join(steps, ",\n        "));
 }
 
 std::vector<SourceFile> RowsOperator::generated_headers(const Config& config) {

@@ -25,7 +25,7 @@ from .errors import (
 )
 from .jit import Jit, check, default_jit, plan, set_default_jit, warm
 from .kernel import Kernel, Launch
-from .operators import dequantize, fmha, gemm, quantize
+from .operators import dequantize, fmha, gemm, quantize, rows
 
 __version__ = _core.version()
 __all__ = [
@@ -49,6 +49,7 @@ __all__ = [
     "gemm",
     "plan",
     "quantize",
+    "rows",
     "set_default_jit",
     "warm",
 ]

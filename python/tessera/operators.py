@@ -319,3 +319,41 @@ def dequantize(
         global_scale=global_scale,
         k=of_values.shape[-1] * elements,
     )["y"]
+
+
+def _chain_columns(chain: str, width: int) -> int:
+    """Columns of a row after the chain's source, from those of x."""
+    source = next((part.split("(")[0] for part in chain.split("+") if not part.startswith("gather")), "")
+    if source in ("gate", "silu_mul", "swiglu", "gelu_mul", "gelu_tanh_mul"):
+        return width // 2
+    return width // 4 if source == "mhc_pre" else width
+
+
+def rows(
+    x: Any,
+    chain: str,
+    *,
+    columns: int | None = None,
+    device: Device = None,
+    stream: int | None = None,
+    jit: Jit | None = None,
+    dtype: str | None = None,
+    fields: dict[str, Any] | None = None,
+    **arguments: Any,
+) -> dict[str, Any]:
+    """A chain of parts over rows, one kernel and one pass over memory: every result by its name.
+
+    x [rows, width], fp32, fp16 or bf16; what its columns are follows from the chain's source (docs/rows.md): of "gate" two halves,
+    of "mhc_pre" four streams. chain: "residual(store)+rmsnorm+e4m3" say; what it reads is given by the names of the buffers, here
+    residual= [rows, columns] and weight= [columns], what it writes is made, or given as well: residual_out, y [rows, columns] (e4m3)
+    and y_scales [rows, columns / 128] (fp32). positions, slots and indices are int32. Sizes that no tensor tells (heads, pages,
+    page_size, placed_rows) and the scalar eps are given by name too; fields: pins like {"threads_of_row": 128}.
+
+    device, stream and errors: as of tessera.fmha; UsageError for a chain that is misspelled, with the place.
+    """
+    of_x = arrays.view("x", x)
+    if columns is None:
+        columns = _chain_columns(chain, of_x.shape[-1])
+    chosen: dict[str, Any] = {"dtype": dtype or of_x.dtype, "columns": columns, "chain": chain} | (fields or {})
+    kernel = _kernel("rows", of_x, device, jit, chosen)
+    return dict(kernel(device=device, stream=stream, x=of_x, **arguments))

@@ -25,9 +25,11 @@ extern "C" __global__ void __launch_bounds__(tessera::rows::threads_of_cta(kConf
        1,
        nullptr,
        0,
+       0,
+       1,
        eps,
        rows,
-       {{residual, nullptr, residual_out, nullptr, residual_stride_row, residual_out_stride_row},
-        {weight, nullptr, nullptr, nullptr, 0, 0},
-        {nullptr, nullptr, y, nullptr, 0, y_stride_row}}});
+       {{residual, nullptr, nullptr, residual_out, nullptr, residual_stride_row, residual_out_stride_row},
+        {weight, nullptr, nullptr, nullptr, nullptr, 0, 0},
+        {nullptr, nullptr, nullptr, y, nullptr, 0, y_stride_row}}});
 }

@@ -40,7 +40,7 @@ __device__ __forceinline__ float gated(float gate, float up) {
 // Both halves of a row of 2 * columns, or its even and odd columns; one becomes of two.
 template <Config C>
 __device__ __forceinline__ void load_gated(const Params& p, const Place& place, long long row, Values<C>& x) {
-  constexpr RowStep S = gate_of(C.chain);
+  constexpr RowStep S = C.chain.steps[source_step(C.chain)];
   constexpr int kVectors = vectors_of_thread(C), kApart = S.is_interleaved ? kVector : C.columns;
   Raw<C.dtype> first[kVectors], second[kVectors];
 #pragma unroll
@@ -67,6 +67,84 @@ __device__ __forceinline__ void load_gated(const Params& p, const Place& place, 
   }
 }
 
+// A row's coefficients of mHC, from `first` on.
+template <int kCount>
+__device__ __forceinline__ void load_mix(const void* mix, long long row, int first, float (&coefficients)[kCount]) {
+  const float* const from = static_cast<const float*>(mix) + row * kMixColumns + first;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) coefficients[i] = ptx::ld_global_f32_written(from + i);
+}
+
+// The streams of a row of x lie side by side.
+template <Config C>
+__device__ __forceinline__ void load_mixed(const Params& p, const Place& place, Values<C>& x) {
+  const StepParams& step = p.steps[source_step(C.chain)];
+  float pre[kStreams] = {};
+  if (place.is_live) load_mix(step.in, place.row, 0, pre);
+#pragma unroll
+  for (int j = 0; j < vectors_of_thread(C); ++j) {
+    const int column = column_of<C>(place, j);
+    const bool is_loaded = place.source >= 0 && (!has_tail(C) || column < C.columns);
+    Raw<C.dtype> raw[kStreams];
+#pragma unroll
+    for (int s = 0; s < kStreams; ++s) {
+      raw[s] = zeros8<C.dtype>();
+      if (is_loaded)
+        raw[s] = load8<C.dtype>(p.x, place.source * p.x_stride + static_cast<long long>(s) * C.columns + column);
+    }
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) {
+      float sum = pre[0] * element<C.dtype>(raw[0], i);
+#pragma unroll
+      for (int s = 1; s < kStreams; ++s) sum = fmaf(pre[s], element<C.dtype>(raw[s], i), sum);
+      x.v[j][i] = sum;
+    }
+  }
+}
+
+// x is what a layer made of the streams; they become the next layer's, whose mix of them stays as the row. A vector at
+// a time, since four streams of a row would fill the registers.
+template <Config C>
+__device__ __forceinline__ void load_remixed(const Params& p, const Place& place, Values<C>& x) {
+  const StepParams& step = p.steps[source_step(C.chain)];
+  float post[kStreams] = {}, comb[kStreams * kStreams] = {}, pre[kStreams] = {};
+  if (place.is_live) {
+    load_mix(step.in2, place.row, kMixPost, post);
+    load_mix(step.in2, place.row, kMixComb, comb);
+    load_mix(step.in3, place.row, 0, pre);
+  }
+#pragma unroll
+  for (int j = 0; j < vectors_of_thread(C); ++j) {
+    const int column = column_of<C>(place, j);
+    const bool is_in_row = place.is_live && (!has_tail(C) || column < C.columns);
+    Raw<C.dtype> made = zeros8<C.dtype>(), raw[kStreams];
+    if (is_in_row && place.source >= 0) made = load8<C.dtype>(p.x, place.source * p.x_stride + column);
+#pragma unroll
+    for (int s = 0; s < kStreams; ++s) {
+      raw[s] = zeros8<C.dtype>();
+      if (is_in_row)
+        raw[s] = load8<C.dtype>(step.in, place.row * step.in_stride + static_cast<long long>(s) * C.columns + column);
+    }
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) x.v[j][i] = 0;
+#pragma unroll
+    for (int to = 0; to < kStreams; ++to) {
+      float stream[kVector];
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) {
+        stream[i] = post[to] * element<C.dtype>(made, i);
+#pragma unroll
+        for (int s = 0; s < kStreams; ++s)
+          stream[i] = fmaf(comb[s * kStreams + to], element<C.dtype>(raw[s], i), stream[i]);
+        x.v[j][i] = fmaf(pre[to], stream[i], x.v[j][i]);
+      }
+      if (is_in_row)
+        store8<C.dtype>(step.out, place.row * step.out_stride + static_cast<long long>(to) * C.columns + column,
+                        stream);
+    }
+  }
+}
+
 // Step kNumber and those behind it.
 template <Config C, int kNumber>
 __device__ __forceinline__ void run_steps(const Params& p, const Place& place, Values<C>& x) {
@@ -79,8 +157,12 @@ __device__ __forceinline__ void run_steps(const Params& p, const Place& place, V
     if constexpr (kKind == RowPart::layernorm) layernorm<C, kNumber>(step, place, p.eps, x);
     if constexpr (kKind == RowPart::rope) rope<C, kNumber>(place, place.position, x);
     if constexpr (kKind == RowPart::hadamard) hadamard<C, kNumber>(place, x);
+    if constexpr (kKind == RowPart::softcap || kKind == RowPart::sigmoid || kKind == RowPart::sqrt_softplus)
+      change_elements<C, kNumber>(place, x);
+    if constexpr (kKind == RowPart::softmax) softmax<C, kNumber>(place, x);
     if constexpr (kKind == RowPart::store) store<C, kNumber>(p, place, x);
     if constexpr (kKind == RowPart::scaled_8) quantize_e4m3<C, kNumber>(p, place, x);
+    if constexpr (kKind == RowPart::cache) store_token<C, kNumber>(p, place, x);
     if constexpr (kKind == RowPart::quantize) {
       quantize_blocks<C, kNumber>(p, place, x);
       if constexpr (C.chain.steps[kNumber].form == ScaleForm::tile) pad_scales<C, kNumber>(p, place);
@@ -96,8 +178,13 @@ __device__ __forceinline__ void kernel(const Params& p) {
   ptx::griddepcontrol_wait();
   const Place place = place_of_thread<C>(p);
   Values<C> x;
-  if constexpr (has_part(C.chain, RowPart::gate)) {
+  constexpr RowPart kSource = source_of(C.chain);
+  if constexpr (kSource == RowPart::gate) {
     load_gated<C>(p, place, place.source, x);
+  } else if constexpr (kSource == RowPart::mhc_pre) {
+    load_mixed<C>(p, place, x);
+  } else if constexpr (kSource == RowPart::mhc_post) {
+    load_remixed<C>(p, place, x);
   } else {
     load_row<C>(p, place, place.source, x);
   }

@@ -14,10 +14,11 @@ inline constexpr unsigned kAllLanes = 0xffffffffu;
 struct StepParams {
   const void* in;
   const void* in2;
+  const void* in3;
   void* out;
   void* out2;
   long long in_stride;   // elements
-  long long out_stride;  // likewise
+  long long out_stride;  // likewise; of a cache the bytes of a page
 };
 
 struct Params {
@@ -29,6 +30,8 @@ struct Params {
   int heads;
   const int* slots;
   int placed_rows;
+  int cache_slots;
+  int page_size;
   float eps;
   int rows;
   StepParams steps[kMaxRowSteps];
@@ -40,8 +43,7 @@ struct Place {
   int thread;  // of the row
   int of_cta;  // the row's number in the CTA
   bool is_live;
-  // What stands in memory for the row, loaded before x: the row of x, its position, the row that placed sinks write;
-  // negative: none.
+  // What stands in memory for the row, loaded before x: the row of x (negative: zeros), its position, its slot.
   int source;
   int position;
   int slot;
@@ -70,10 +72,7 @@ __device__ __forceinline__ Place place_of_thread(const Params& p) {
   }
   if constexpr (has_part(C.chain, RowPart::rope))
     place.position = p.positions[static_cast<unsigned>(row) / static_cast<unsigned>(p.heads)];
-  if constexpr (has_placed_sink(C.chain)) {
-    const int slot = p.slots[row];
-    place.slot = slot < p.placed_rows ? slot : -1;
-  }
+  if constexpr (has_slots(C.chain)) place.slot = p.slots[row];
   return place;
 }
 

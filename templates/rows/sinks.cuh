@@ -13,8 +13,8 @@ namespace tessera::rows {
 
 // The row that a sink writes; negative: none.
 template <RowStep S>
-__device__ __forceinline__ long long row_of_sink(const Place& place) {
-  if constexpr (S.is_placed) return place.slot;
+__device__ __forceinline__ long long row_of_sink(const Params& p, const Place& place) {
+  if constexpr (S.is_placed) return place.slot < p.placed_rows ? place.slot : -1;
   return place.is_live ? place.row : -1;
 }
 
@@ -22,7 +22,7 @@ template <Config C, int kNumber>
 __device__ __forceinline__ void store(const Params& p, const Place& place, const Values<C>& x) {
   constexpr RowStep S = C.chain.steps[kNumber];
   const StepParams& step = p.steps[kNumber];
-  const long long row = row_of_sink<S>(place);
+  const long long row = row_of_sink<S>(p, place);
   if (row < 0) return;
 #pragma unroll
   for (int j = 0; j < vectors_of_thread(C); ++j) {
@@ -85,7 +85,7 @@ __device__ __forceinline__ void quantize_blocks(const Params& p, const Place& pl
   constexpr int kBlock = block_elements(S.format), kLanes = kBlock / kVector, kWidth = width(S, C.columns);
   constexpr int kBlocks = kWidth / kBlock;
   const StepParams& step = p.steps[kNumber];
-  const long long row = row_of_sink<S>(place);
+  const long long row = row_of_sink<S>(p, place);
   quantize::Unit unit = {};
   if constexpr (S.has_global) unit = quantize::unit_of_scale(*static_cast<const float*>(step.in));
 #pragma unroll
@@ -147,7 +147,7 @@ __device__ __forceinline__ void quantize_e4m3(const Params& p, const Place& plac
   constexpr RowStep S = C.chain.steps[kNumber];
   constexpr int kWidth = width(S, C.columns);
   const StepParams& step = p.steps[kNumber];
-  const long long row = row_of_sink<S>(place);
+  const long long row = row_of_sink<S>(p, place);
   float* const scales = static_cast<float*>(step.out2);
   float inverse = 1, of_row = 0;
   if constexpr (S.block < 0) inverse = 1.0f / *static_cast<const float*>(step.in);
@@ -179,6 +179,53 @@ __device__ __forceinline__ void quantize_e4m3(const Params& p, const Place& plac
       } else {
         scales[row * (kWidth / S.block) + block] = scale;
       }
+    }
+  }
+}
+
+// FlashMLA's scale of a block: the least power of two that is not below amax / 448, nor below 1e-4.
+__device__ __forceinline__ float scale_of_cache(float amax, float& inverse) {
+  const float most = fminf(fmaxf(amax, 448 * 1e-4f), quantize::largest_float());
+  const unsigned exponent = ((__float_as_uint(most) + (0x7fffffu - 0x600000u)) >> 23) - 8;
+  inverse = __uint_as_float((254u - exponent) << 23);
+  return __uint_as_float(exponent << 23);
+}
+
+// A token of a cache: values by all lanes, a scale by the first of its block's.
+template <Config C, int kNumber>
+__device__ __forceinline__ void store_token(const Params& p, const Place& place, const Values<C>& x) {
+  constexpr RowStep S = C.chain.steps[kNumber];
+  constexpr int kLanes = cache_block(S.cache) / kVector, kValues = cache_values(S.cache);
+  const StepParams& step = p.steps[kNumber];
+  const bool is_stored = place.is_live && place.slot >= 0 && place.slot < p.cache_slots;
+  const unsigned page = static_cast<unsigned>(place.slot) / static_cast<unsigned>(p.page_size);
+  const unsigned token = static_cast<unsigned>(place.slot) - page * static_cast<unsigned>(p.page_size);
+  char* const start = static_cast<char*>(step.out) + page * step.out_stride;
+  char* const values = start + static_cast<long long>(token) * cache_token_bytes(S.cache);
+#pragma unroll
+  for (int j = 0; j < vectors_of_thread(C); ++j) {
+    const int at = column_of<C>(place, j) - S.first;
+    const float amax = over_lanes<kLanes>(largest_of(x.v[j]));
+    if (!is_stored || !is_in<C, S>(at + S.first)) continue;
+    if (at >= kValues) {
+      store8<DType::bf16>(values + cache_bf16_at(S.cache), at - kValues, x.v[j]);
+      continue;
+    }
+    float inverse;
+    const float scale = cache_has_powers(S.cache) ? scale_of_cache(amax, inverse) : scale_of<RowStep{}>(amax, inverse);
+    float q[kVector];
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) q[i] = x.v[j][i] * inverse;
+    unsigned words[2];
+    quantize::encode_fp8_words<ValueType::e4m3>(q, words);
+    ptx::st_global_v2(values + at, words[0], words[1]);
+    if (place.thread % kLanes != 0) continue;
+    char* const scale_at = start + cache_scale_at(S.cache, p.page_size, token, at / cache_block(S.cache));
+    if constexpr (S.cache == RowCache::mla_584) {
+      ptx::st_global_u8(scale_at, __float_as_uint(scale) >> 23);
+      if (at == 0) ptx::st_global_u8(scale_at + kValues / cache_block(S.cache), 0);
+    } else {
+      ptx::st_global_u32(scale_at, __float_as_uint(scale));
     }
   }
 }

@@ -220,4 +220,59 @@ __device__ __forceinline__ void hadamard(const Place& place, Values<C>& x) {
   }
 }
 
+// 1 / (1 + e^-x).
+__device__ __forceinline__ float sigmoid(float x) { return ptx::rcp(1.0f + ptx::ex2(x * -1.4426950408889634f)); }
+
+template <RowStep S>
+__device__ __forceinline__ float elementwise(float x) {
+  if constexpr (S.kind == RowPart::softcap) {
+    constexpr float kCap = S.limit;
+    return fmaf(2 * kCap, sigmoid(x * (2.0f / kCap)), -kCap);  // tanh(x) = 2 / (1 + e^-2x) - 1
+  } else if constexpr (S.kind == RowPart::sigmoid) {
+    return sigmoid(x);
+  } else {
+    return sqrtf(fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))));
+  }
+}
+
+template <Config C, int kNumber>
+__device__ __forceinline__ void change_elements(const Place& place, Values<C>& x) {
+  constexpr RowStep S = C.chain.steps[kNumber];
+#pragma unroll
+  for (int j = 0; j < vectors_of_thread(C); ++j) {
+    if (!is_in<C, S>(column_of<C>(place, j))) continue;
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) x.v[j][i] = elementwise<S>(x.v[j][i]);
+  }
+}
+
+template <Config C, int kNumber>
+__device__ __forceinline__ void softmax(const Place& place, Values<C>& x) {
+  constexpr RowStep S = C.chain.steps[kNumber];
+  float most = ptx::minus_infinity(), sum = 0;
+#pragma unroll
+  for (int j = 0; j < vectors_of_thread(C); ++j)
+    if (is_in<C, S>(column_of<C>(place, j))) {
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) most = fmaxf(most, x.v[j][i]);
+    }
+  most = over_row<C, sums_before(C.chain, kNumber), true>(place, most);
+#pragma unroll
+  for (int j = 0; j < vectors_of_thread(C); ++j)
+    if (is_in<C, S>(column_of<C>(place, j))) {
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) {
+        x.v[j][i] = ptx::ex2((x.v[j][i] - most) * 1.4426950408889634f);
+        sum += x.v[j][i];
+      }
+    }
+  const float inverse = ptx::rcp(over_row<C, sums_before(C.chain, kNumber) + 1>(place, sum));
+#pragma unroll
+  for (int j = 0; j < vectors_of_thread(C); ++j)
+    if (is_in<C, S>(column_of<C>(place, j))) {
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) x.v[j][i] *= inverse;
+    }
+}
+
 }  // namespace tessera::rows

@@ -10,16 +10,22 @@
 //   const void* x; long long x_stride_row           elements
 //   const int* indices; int x_rows                  gather: an index outside of x gives a row of zeros
 //   const int* positions; int heads                 rope: row i has position i / heads
-//   const int* slots; int placed_rows               a sink that is placed: a slot outside of them is none
+//   const int* slots                                sinks that are placed, caches: a slot outside of them is none
+//   int placed_rows                                 of sinks that are placed
+//   int cache_slots, page_size                      of caches: pages * page_size
 //   float eps                                       rmsnorm, layernorm
 //   int rows
 //   of each part in turn:
+//     mhc_pre    const float* mix
+//     mhc_post   const void* streams; long long its stride; void* streams_out; long long its stride; const float* mix,
+//                next_mix: [rows, 24] of which the first 4 are pre, the next 4 post, the others comb
 //     residual   const void* residual; long long its stride; void* residual_out; long long its stride   (if stored)
 //     factor     const float* factor
 //     rmsnorm    const void* weight       layernorm  const void* weight, bias
 //     store      void* y; long long its stride
 //     quantize   void* values, scales; const float* global_scale (if it has one)
 //     scaled_8   void* values; float* scales; long long floats from one block of columns to the next (column-major)
+//     cache      void* pages; long long bytes from one page to the next
 // Launch: grid {ceil(rows / rows_of_cta), 1, 1}, block {rows_of_cta threads_of_row, 1, 1}, smem_bytes() of shared
 // memory, programmatic stream serialization.
 #pragma once
@@ -56,6 +62,7 @@ TESSERA_HD constexpr int sums_of_step(const RowStep& step) {
     case RowPart::rmsnorm:
       return 1;
     case RowPart::layernorm:
+    case RowPart::softmax:
       return 2;
     case RowPart::scaled_8:
       return step.block == 0 ? 1 : 0;
@@ -102,6 +109,8 @@ enum class Rule {
   block_off_boundary,        // the first column of a step; the block that must divide it
   rope_pairs_apart,          // columns from one half to the other; columns of a warp's neighbours
   hadamard_size,             // block; 256
+  softcap_not_positive,      // limit; 1
+  cache_columns,             // columns of a step; those of the cache's layout
   store_not_floating,        // bytes of an element of y; 4
   global_without_nvfp4,      // the format's block; 16
   no_sink,                   // steps; 0
@@ -119,6 +128,8 @@ TESSERA_HD constexpr int block_of_step(const RowStep& step, int columns) {
       return step.block > 0 ? step.block : 1;
     case RowPart::hadamard:
       return step.block;
+    case RowPart::cache:
+      return cache_block(step.cache);
     case RowPart::rope:
       return step.is_halves ? width(step, columns) : 2;
     default:
@@ -129,7 +140,7 @@ TESSERA_HD constexpr int block_of_step(const RowStep& step, int columns) {
 TESSERA_HD constexpr Verdict<Rule> why_invalid_step(const Config& c, int number) {
   const RowStep& step = c.chain.steps[number];
   const int last = last_column(step, c.columns), columns = width(step, c.columns);
-  const bool is_source = step.kind == RowPart::gather || step.kind == RowPart::gate;
+  const bool is_source = step.kind == RowPart::gather || is_row_source(step.kind);
   if (last >= c.columns || step.first > last) return {Rule::range_outside_row, last, c.columns};
   if (step.first % kVector != 0) return {Rule::range_not_vectors, step.first, kVector};
   if (columns % kVector != 0) return {Rule::range_not_vectors, columns, kVector};
@@ -137,6 +148,9 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_step(const Config& c, int number)
     return {Rule::source_after_others, number, 0};
   if (step.kind == RowPart::hadamard && step.block != 64 && step.block != 128 && step.block != 256)
     return {Rule::hadamard_size, step.block, 256};
+  if (step.kind == RowPart::softcap && step.limit < 1) return {Rule::softcap_not_positive, step.limit, 1};
+  if (step.kind == RowPart::cache && columns != tessera::cache_columns(step.cache))
+    return {Rule::cache_columns, columns, tessera::cache_columns(step.cache)};
   if (step.kind == RowPart::store && !is_floating(stored_type(step, c.dtype)))
     return {Rule::store_not_floating, dtype_bytes(step.dtype), 4};
   if (step.kind == RowPart::quantize && step.has_global && step.format != BlockFormat::nvfp4)
@@ -144,7 +158,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_step(const Config& c, int number)
   const int block = block_of_step(step, c.columns);
   if (block <= kVector) return {};
   const int together = (c.threads_of_row < kWarp ? c.threads_of_row : kWarp) * kVector;
-  if (columns % block != 0) return {Rule::block_not_in_range, columns, block};
+  if (columns % block != 0 && step.kind != RowPart::cache) return {Rule::block_not_in_range, columns, block};
   if (step.kind == RowPart::rope && (block & (block - 1)) != 0) return {Rule::rope_pairs_apart, block / 2, together};
   if (block > together) return {Rule::block_wider_than_threads, block, together};
   if (step.first % block != 0) return {Rule::block_off_boundary, step.first, block};

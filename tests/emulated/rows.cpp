@@ -58,6 +58,14 @@ constexpr std::pair<int, const char*> kChains[] = {
     {8, "factor+f32"},
     {16384, "residual+layernorm(8..8199,no_weight)+f16"},
     {96, "gate(relu)+residual(32..95,store)+mxfp8_e4m3"},
+    {512, "rmsnorm+rope(448..511)+mla_584"},
+    {576, "rmsnorm(0..511)+rope(512..575)+mla_656"},
+    {128, "layernorm+rope(0..63)+hadamard(128)+indexer_132+bf16(scatter)"},
+    {256, "sqrt_softplus+f32"},
+    {384, "softcap(30)+softmax+sigmoid(0..127)+f32"},
+    {1280, "mhc_pre+rmsnorm+mxfp8_e4m3"},
+    {640, "mhc_post+rmsnorm+mxfp8_e4m3(tile)+same"},
+    {72, "gather+mhc_post+f32"},
 };
 constexpr const char* kTargets[] = {"sm_90a", "sm_100a", "sm_120a", "sm_103a", "sm_121a"};
 constexpr DType kTypes[] = {DType::bf16, DType::f16, DType::f32};

@@ -37,7 +37,7 @@ TEST_CASE("rows: a chain's text comes back, its options once and in one order") 
         "gate(silu,interleaved,limit=10)+nvfp4(tile,global)", "rope(448..511,inverse)+nvfp4(0..447)+bf16(448..511)",
         "rope(halves,base=500000,llama3=8)+e4m3(row,pow2,scatter)", "rope(yarn=16,trained=4096,low=2,high=48)+f16",
         "gather+hadamard(block=64)+f32", "layernorm(no_weight,plus_one)+mxfp8_e5m2+e4m3(block=64,columns)+e4m3(tensor)",
-        "residual+factor+mxfp4"}) {
+        "residual+factor+mxfp4", "mhc_post+softcap(limit=50)+softmax+mla_656(0..575)", "mhc_pre+sigmoid+indexer_132"}) {
     CHECK(canonical(text) == text);
     CHECK(parse_row_chain(canonical(text)) == parse_row_chain(text));
   }
@@ -98,11 +98,13 @@ TEST_CASE("rows: an illegal pin, fact or chain is refused with the rule that it 
   CHECK(of_chain("512", "rope(448..575)+bf16") == "a part that works up to column 575 in rows of 512 columns");
   CHECK(of_chain("512", "rope(4..67)+bf16") == "a part that begins at, or has, 4 columns: multiples of 8 needed");
   CHECK(of_chain("512", "rmsnorm+gate(silu)") ==
-        "gather and gate say where a row comes from: they are the first parts, gather before gate");
+        "gather, gate and mhc_* say where a row comes from: they are the first parts, gather before the others");
   CHECK(of_chain("520", "nvfp4") == "520 columns of a part that takes blocks of 16: whole blocks needed");
   CHECK(of_chain("512", "nvfp4(8..23)") ==
         "a part that begins at column 8 and takes blocks of 16: it must begin at one");
   CHECK(of_chain("96", "rope(halves)") == "rope of halves that lie 48 columns apart: a power of two needed");
+  CHECK(of_chain("512", "softcap(0)") == "softcap of 0: 1 at least");
+  CHECK(of_chain("512", "mla_656") == "512 columns for a cache whose tokens have 576");
   CHECK(of_chain("512", "hadamard(32)") == "hadamard of 32: 64, 128 or 256");
   CHECK(of_chain("512", "mxfp4(global)") == "a global scale for a format with blocks of 32: it goes with nvfp4");
   CHECK(

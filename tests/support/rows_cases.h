@@ -21,6 +21,8 @@ inline reference::RowsRun rows_run(const Rows& problem, std::int64_t rows, std::
   run.heads = heads;
   run.x_rows = has_part(run.chain, RowPart::gather) ? rows / 2 + 3 : rows;
   run.placed_rows = has_placed_sink(run.chain) ? rows + 5 : rows;
+  run.page_size = 8;
+  run.pages = has_part(run.chain, RowPart::cache) ? rows / 8 + 2 : 0;
   return run;
 }
 
@@ -32,6 +34,8 @@ inline std::vector<std::string> judge(Device& device, const Launcher& launcher, 
     if (size.name == "x_rows") sizes["x_rows"] = run.x_rows;
     if (size.name == "heads") sizes["heads"] = run.heads;
     if (size.name == "placed_rows") sizes["placed_rows"] = run.placed_rows;
+    if (size.name == "pages") sizes["pages"] = run.pages;
+    if (size.name == "page_size") sizes["page_size"] = run.page_size;
   }
   const std::vector<double> scalars(launcher.plan().scalars.size(), 1e-6);
   std::vector<std::string> problems;

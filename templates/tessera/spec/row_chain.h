@@ -11,8 +11,10 @@ namespace tessera {
 enum class RowPart {
   end,
   // where rows come from: before all others
-  gather,  // row i is row indices[i] of x; a negative index gives a row of zeros
-  gate,    // activation(gate) * up of two halves of x, or of its even and odd columns
+  gather,    // row i is row indices[i] of x; a negative index gives a row of zeros
+  gate,      // activation(gate) * up of two halves of x, or of its even and odd columns
+  mhc_pre,   // sum of pre_i X_i over the streams X_i of a row of x
+  mhc_post,  // X'_j = post_j x + sum of comb_ij X_i, which are stored; the row is the sum of pre'_j X'_j
   // what is done to them
   residual,   // + a second tensor; the sum may be written back
   factor,     // * a number for each row
@@ -20,14 +22,28 @@ enum class RowPart {
   layernorm,  // (v - mean) / root(variance + eps) * weight + bias
   rope,       // pairs of columns turned by position * frequency
   hadamard,   // times the Hadamard matrix of `block`, over its root, block by block
+  softcap,    // limit * tanh(v / limit)
+  softmax,    // exp(v - largest) / sum
+  sigmoid,
+  sqrt_softplus,  // root(ln(1 + e^v))
   // where they go: the row as it is at that place of the chain
   store,     // 16 or 32-bit elements
   quantize,  // a block-scaled format
   scaled_8,  // e4m3 with fp32 scales for `block` columns, a row, or the whole tensor
+  cache,     // a token of a cache's page, in one of its layouts
 };
 
 // How rope's frequencies base^(-2 i / d) are stretched for longer contexts than a model was trained with.
 enum class RopeScaling { none, linear, llama3, yarn };
+
+// A token in a cache's page: e4m3 values under a scale for each block of them, and bf16 behind them.
+//   mla_656      512 values, 4 fp32 scales (128 columns each), 64 of bf16, token by token
+//   mla_584      448 values and 64 of bf16, token by token; behind all tokens 8 bytes each: 7 ue8m0 (64 columns each),
+//   a 0 indexer_132  128 values, token by token; behind all tokens an fp32 scale each
+enum class RowCache { mla_656, mla_584, indexer_132 };
+
+// mHC's streams of a row, and its coefficients: pre, post, and comb [i][j] row by row.
+inline constexpr int kStreams = 4, kMixColumns = 24, kMixPost = 4, kMixComb = 8;
 
 // One part. `first` and `last` are the columns that it works on, counted from 0, both included; last < 0: all from
 // `first` on. The other fields are those of the kinds named.
@@ -41,7 +57,7 @@ struct RowStep {
   // gate
   Activation activation = Activation::silu;
   bool is_interleaved = false;
-  int limit = 0;  // gate at most this, up within +- this; 0: none
+  int limit = 0;  // gate at most this, up within +- this; 0: none. softcap: the cap
   // rmsnorm, layernorm
   bool has_weight = true;
   bool adds_one = false;  // the factor is 1 + weight
@@ -65,6 +81,8 @@ struct RowStep {
   // scaled_8
   bool is_power = false;         // scales are powers of two
   bool is_column_major = false;  // scales of one block of columns side by side, rows padded to 4
+  // cache
+  RowCache cache = RowCache::mla_656;
 
   TESSERA_HD friend constexpr bool operator==(const RowStep&, const RowStep&) = default;
 };
@@ -83,7 +101,10 @@ TESSERA_HD constexpr int step_count(const RowChain& chain) {
   return count;
 }
 TESSERA_HD constexpr bool is_row_sink(RowPart kind) {
-  return kind == RowPart::store || kind == RowPart::quantize || kind == RowPart::scaled_8;
+  return kind == RowPart::store || kind == RowPart::quantize || kind == RowPart::scaled_8 || kind == RowPart::cache;
+}
+TESSERA_HD constexpr bool is_row_source(RowPart kind) {
+  return kind == RowPart::gate || kind == RowPart::mhc_pre || kind == RowPart::mhc_post;
 }
 TESSERA_HD constexpr bool has_part(const RowChain& chain, RowPart kind) {
   for (const RowStep& step : chain.steps)
@@ -92,20 +113,29 @@ TESSERA_HD constexpr bool has_part(const RowChain& chain, RowPart kind) {
 }
 TESSERA_HD constexpr bool has_placed_sink(const RowChain& chain) {
   for (const RowStep& step : chain.steps)
-    if (step.is_placed) return true;
+    if (step.is_placed && step.kind != RowPart::cache) return true;
   return false;
 }
-// The step that says where x's columns come from, or one of kind `end`.
-TESSERA_HD constexpr RowStep gate_of(const RowChain& chain) {
-  for (const RowStep& step : chain.steps)
-    if (step.kind == RowPart::gate) return step;
-  return {};
+// Whether rows have slots: of placed sinks, or of a cache.
+TESSERA_HD constexpr bool has_slots(const RowChain& chain) {
+  return has_placed_sink(chain) || has_part(chain, RowPart::cache);
+}
+// The number of the step that says what x's columns become, or of the first step behind the last.
+TESSERA_HD constexpr int source_step(const RowChain& chain) {
+  for (int i = 0; i < kMaxRowSteps; ++i)
+    if (is_row_source(chain.steps[i].kind)) return i;
+  return kMaxRowSteps - 1;
+}
+TESSERA_HD constexpr RowPart source_of(const RowChain& chain) {
+  const RowPart kind = chain.steps[source_step(chain)].kind;
+  return is_row_source(kind) ? kind : RowPart::end;
 }
 // What a store writes, of rows of `x`.
 TESSERA_HD constexpr DType stored_type(const RowStep& step, DType x) { return step.is_same ? x : step.dtype; }
 // Columns of x for `columns` of the chain.
 TESSERA_HD constexpr long long source_columns(const RowChain& chain, long long columns) {
-  return has_part(chain, RowPart::gate) ? 2 * columns : columns;
+  const RowPart source = source_of(chain);
+  return source == RowPart::gate ? 2 * columns : source == RowPart::mhc_pre ? kStreams * columns : columns;
 }
 
 // Columns of a step in rows of `columns`.
@@ -117,6 +147,32 @@ TESSERA_HD constexpr int width(const RowStep& step, int columns) { return last_c
 // Bytes of the fp32 scales of `rows` rows of scaled_8 with blocks; what is one for another block of columns.
 TESSERA_HD constexpr long long scale_rows(const RowStep& step, long long rows) {
   return step.is_column_major ? round_up(rows, 4) : rows;
+}
+
+// Of a cache: columns that are e4m3, of them those of a scale; bytes of a token without what lies behind all tokens,
+// and of that. Columns behind the values are bf16.
+TESSERA_HD constexpr int cache_columns(RowCache cache) {
+  return cache == RowCache::mla_656 ? 576 : cache == RowCache::mla_584 ? 512 : 128;
+}
+TESSERA_HD constexpr int cache_values(RowCache cache) {
+  return cache == RowCache::mla_656 ? 512 : cache == RowCache::mla_584 ? 448 : 128;
+}
+TESSERA_HD constexpr int cache_block(RowCache cache) { return cache == RowCache::mla_584 ? 64 : 128; }
+TESSERA_HD constexpr int cache_token_bytes(RowCache cache) {
+  return cache == RowCache::mla_656 ? 656 : cache == RowCache::mla_584 ? 576 : 128;
+}
+TESSERA_HD constexpr int cache_tail_bytes(RowCache cache) {
+  return cache == RowCache::mla_656 ? 0 : cache == RowCache::mla_584 ? 8 : 4;
+}
+// Bytes in front of the columns that are bf16.
+TESSERA_HD constexpr int cache_bf16_at(RowCache cache) { return cache == RowCache::mla_656 ? 528 : 448; }
+// Whether scales are powers of two: FlashMLA's caches, not the indexer's.
+TESSERA_HD constexpr bool cache_has_powers(RowCache cache) { return cache != RowCache::indexer_132; }
+// Where the scale of a block stands, from the start of the page.
+TESSERA_HD constexpr long long cache_scale_at(RowCache cache, long long page_size, long long place, int block) {
+  if (cache == RowCache::mla_656) return place * 656 + 512 + 4 * block;
+  return page_size * cache_token_bytes(cache) + place * cache_tail_bytes(cache) +
+         (cache == RowCache::mla_584 ? block : 0);
 }
 
 }  // namespace tessera

@@ -1,0 +1,99 @@
+"""Row operators in the emulator against their formulas in NumPy, written from the formulas alone."""
+
+import ml_dtypes
+import numpy
+import pytest
+
+import tessera
+
+
+def normal(random, shape, dtype=numpy.float32):
+    return random.standard_normal(shape).astype(dtype)
+
+
+def rmsnorm(v, weight):
+    return v / numpy.sqrt((v * v).mean(-1, keepdims=True) + 1e-6) * weight
+
+
+def turned(v, positions, base=10000.0, halves=False, inverse=False):
+    """Columns as complex numbers, each turned by position * base^(-2 i / d)."""
+    count = v.shape[-1] // 2
+    pairs = v[:, :count] + 1j * v[:, count:] if halves else v[:, ::2] + 1j * v[:, 1::2]
+    angle = positions[:, None].astype(numpy.float64) * base ** (-numpy.arange(count) / count)
+    pairs = pairs * numpy.exp(-1j * angle if inverse else 1j * angle)
+    if halves:
+        return numpy.concatenate((pairs.real, pairs.imag), -1)
+    return numpy.stack((pairs.real, pairs.imag), -1).reshape(v.shape)
+
+
+def close(found, expected, relative, absolute=1e-5):
+    found = numpy.asarray(found).astype(numpy.float64)
+    assert (numpy.abs(found - expected) <= relative * numpy.abs(expected) + absolute).all()
+
+
+def test_residual_norm_and_8_bits(random):
+    x, residual, weight = normal(random, (9, 512)), normal(random, (9, 512)), normal(random, 512)
+    made = tessera.rows(x, "residual(store)+rmsnorm+e4m3", residual=residual, weight=weight, device="emulator")
+    total = x.astype(numpy.float64) + residual
+    close(made["residual_out"], total, 1e-6)
+    blocks = rmsnorm(total, weight.astype(numpy.float64)).reshape(9, 4, 128)
+    scales = numpy.maximum(numpy.abs(blocks).max(-1), 1e-4) / 448
+    close(made["y_scales"], scales, 1e-5, 0)
+    values = numpy.asarray(made["y"]).view(ml_dtypes.float8_e4m3fn).astype(numpy.float64).reshape(9, 4, 128)
+    close(values * scales[..., None], blocks, 1 / 16, 1e-3)
+
+
+@pytest.mark.parametrize("limit", [None, 1])
+def test_swiglu(random, limit):
+    x = normal(random, (5, 256))
+    chain = f"gate(silu,limit={limit})+f32" if limit else "silu_mul+f32"
+    gate, up = (half.astype(numpy.float64) for half in numpy.split(x, 2, axis=-1))
+    if limit:
+        gate, up = numpy.minimum(gate, limit), numpy.clip(up, -limit, limit)
+    close(tessera.rows(x, chain, device="emulator")["y"], gate / (1 + numpy.exp(-gate)) * up, 1e-5)
+
+
+@pytest.mark.parametrize("halves", [False, True])
+@pytest.mark.parametrize("inverse", [False, True])
+def test_rope(random, halves, inverse):
+    x = normal(random, (12, 128))
+    positions = numpy.array([0, 1, 77, 131071], dtype=numpy.int32)
+    options = ",".join(word for word, is_set in (("halves", halves), ("inverse", inverse), ("64..127", True)) if is_set)
+    made = tessera.rows(x, f"rope({options})+f32", positions=positions, heads=3, device="emulator")
+    expected = x.astype(numpy.float64)
+    expected[:, 64:] = turned(expected[:, 64:], numpy.repeat(positions, 3), halves=halves, inverse=inverse)
+    close(made["y"], expected, 0, 2e-5)
+
+
+def test_a_token_of_a_cache(random):
+    """FlashMLA's 584 bytes: 448 e4m3 and 64 bf16, and behind all tokens of the page 7 powers of two each."""
+    x = normal(random, (3, 512), ml_dtypes.bfloat16)
+    slots = numpy.array([5, -1, 2], dtype=numpy.int32)
+    page = tessera.rows(x, "mla_584", slots=slots, pages=1, page_size=8, device="emulator")["cache"][0]
+    for row, slot in ((0, 5), (2, 2)):
+        v = x[row].astype(numpy.float64)
+        blocks = v[:448].reshape(7, 64)
+        scales = numpy.exp2(numpy.ceil(numpy.log2(numpy.maximum(numpy.abs(blocks).max(-1) / 448, 1e-4))))
+        token = page[slot * 576 : (slot + 1) * 576]
+        assert (page[8 * 576 + 8 * slot :][:7] == numpy.log2(scales) + 127).all()
+        expected = (blocks / scales[:, None]).astype(ml_dtypes.float8_e4m3fn).reshape(448)
+        assert (token[:448].view(ml_dtypes.float8_e4m3fn) == expected).all()
+        assert (token[448:].view(ml_dtypes.bfloat16) == x[row, 448:]).all()
+
+
+def test_hyperconnections(random):
+    """X'_j = post_j f + sum_i comb_ij X_i; the next layer's input is sum_j pre_j X'_j."""
+    x, streams = normal(random, (4, 64)), normal(random, (4, 256))
+    mix, next_mix = normal(random, (4, 24)), normal(random, (4, 24))
+    made = tessera.rows(x, "mhc_post+f32", streams=streams, mix=mix, next_mix=next_mix, device="emulator")
+    of_streams = streams.reshape(4, 4, 64).astype(numpy.float64)
+    after = mix[:, 4:8, None] * x[:, None] + numpy.einsum("rij,rid->rjd", mix[:, 8:].reshape(4, 4, 4), of_streams)
+    close(made["streams_out"], after.reshape(4, 256), 1e-5)
+    close(made["y"], numpy.einsum("rj,rjd->rd", next_mix[:, :4], after), 1e-4, 1e-4)
+    mixed = tessera.rows(streams, "mhc_pre+f32", mix=mix, device="emulator")["y"]
+    close(mixed, numpy.einsum("rj,rjd->rd", mix[:, :4], of_streams), 1e-5)
+
+
+def test_a_chain_that_is_misspelled(random):
+    with pytest.raises(tessera.UsageError, match="character 9.*did you mean rope"):
+        tessera.rows(normal(random, (2, 64)), "rmsnorm+ropee", device="emulator")
