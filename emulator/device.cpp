@@ -70,6 +70,11 @@ class EmulatedImage final : public LoadedImage {
                                                  bytes, loaded.entry->name, most));
     loaded.max_dynamic_smem = std::max(loaded.max_dynamic_smem, bytes);
   }
+  DeviceVariable variable(std::string_view name) const {
+    for (const ModuleVariable& known : program_->variables)
+      if (known.name == name) return {known.address, known.bytes};
+    throw Error(ErrorKind::device, fmt::format("emulator: the image has no variable '{}'", name));
+  }
 
  private:
   std::unique_ptr<Program> program_;
@@ -411,6 +416,10 @@ void EmulatedDevice::launch(const LaunchRequest& request, Stream stream) {
   run.statistics.why_one_thread = why_one;
   state_->count(run.statistics);
   for (const EmulatorFinding& finding : run.findings.all()) state_->findings.push_back(finding);
+}
+
+DeviceVariable EmulatedDevice::variable(const LoadedImage& image, std::string_view name) const {
+  return dynamic_cast<const EmulatedImage&>(image).variable(name);
 }
 
 LaunchStatistics EmulatedDevice::statistics() const {

@@ -94,14 +94,26 @@ class Runtime {
     return it == kernels_.end() ? nullptr : &it->second;
   }
 
-  tessera::LoadedImage& load(Kernel& kernel) {
-    auto& image = images_[kernel.image];
+  void add_variable(const void* host, std::size_t image, const char* name) { variables_[host] = {image, name}; }
+  /// Null where the host's variable stands for none of a module.
+  tessera::emulator::DeviceVariable variable(const void* host) {
+    const auto it = variables_.find(host);
+    if (it == variables_.end()) return {};
+    return device().variable(load(it->second.first), it->second.second);
+  }
+
+  tessera::LoadedImage& load(std::size_t number) {
+    auto& image = images_[number];
     if (!image.second) image.second = device().load_ptx(image.first, "program.ptx");
-    if (kernel.entry.handle == 0) {
-      kernel.entry = image.second->entry(kernel.name);
-      image.second->set_max_dynamic_smem(kernel.entry, 0);
-    }
     return *image.second;
+  }
+  tessera::LoadedImage& load(Kernel& kernel) {
+    tessera::LoadedImage& image = load(kernel.image);
+    if (kernel.entry.handle == 0) {
+      kernel.entry = image.entry(kernel.name);
+      image.set_max_dynamic_smem(kernel.entry, 0);
+    }
+    return image;
   }
 
   /// The cluster that the kernel's PTX requires; 1 x 1 x 1 without one.
@@ -165,6 +177,7 @@ class Runtime {
   std::unique_ptr<EmulatedDevice> device_;
   std::vector<std::pair<std::string, std::unique_ptr<tessera::LoadedImage>>> images_;
   std::map<const void*, Kernel> kernels_;
+  std::map<const void*, std::pair<std::size_t, std::string>> variables_;  // image and name
 };
 
 bool is_device(const void* pointer) {
@@ -172,6 +185,14 @@ bool is_device(const void* pointer) {
          reinterpret_cast<std::uintptr_t>(pointer) < tessera::emulator::kGlobalBase + (std::uint64_t{64} << 30);
 }
 std::uint64_t address(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
+
+}  // namespace
+
+namespace tessera::external {
+
+EmulatedDevice& device() { return Runtime::instance().device(); }
+bool is_kernel(const void* host) { return Runtime::instance().find(host) != nullptr; }
+emulator::DeviceVariable variable(const void* host) { return Runtime::instance().variable(host); }
 
 cudaError_t copy(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return cudaSuccess;
@@ -189,6 +210,12 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes) {
   }
   return cudaSuccess;
 }
+
+}  // namespace tessera::external
+
+namespace {
+
+using tessera::external::copy;
 
 CUresult encode_tiled(CUtensorMap* out, CUtensorMapDataType type, cuuint32_t rank, void* global, const cuuint64_t* dims,
                       const cuuint64_t* strides, const cuuint32_t* box, const cuuint32_t* element_strides,
@@ -215,11 +242,6 @@ CUresult encode_tiled(CUtensorMap* out, CUtensorMapDataType type, cuuint32_t ran
 }
 
 }  // namespace
-
-namespace tessera::external {
-EmulatedDevice& device() { return Runtime::instance().device(); }
-bool is_kernel(const void* host) { return Runtime::instance().find(host) != nullptr; }
-}  // namespace tessera::external
 
 extern "C" {
 
@@ -251,7 +273,9 @@ void __cudaRegisterFunction(void** handle, const char* host, char*, const char* 
                             int*) {
   Runtime::instance().add_kernel(host, reinterpret_cast<std::size_t>(handle) - 1, name);
 }
-void __cudaRegisterVar(void**, char*, char*, const char*, int, std::size_t, int, int) {}
+void __cudaRegisterVar(void** handle, char* host, char*, const char* name, int, std::size_t, int, int) {
+  Runtime::instance().add_variable(host, reinterpret_cast<std::size_t>(handle) - 1, name);
+}
 char __cudaInitModule(void**) { return 0; }
 cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* host) {
   *kernel = reinterpret_cast<cudaKernel_t>(const_cast<void*>(host));

@@ -1,5 +1,7 @@
-// What the two halves of the emulated CUDA runtime share.
+// What the parts of the emulated CUDA runtime share.
 #pragma once
+
+#include <cuda_runtime_api.h>
 
 #include "tessera/emulator/device.h"
 
@@ -9,5 +11,9 @@ namespace tessera::external {
 emulator::EmulatedDevice& device();
 /// Whether the host function stands for a registered kernel.
 bool is_kernel(const void* host);
+/// The variable of a module that the host's one stands for; address 0: none.
+emulator::DeviceVariable variable(const void* host);
+/// Between memory of the device, of the host, or of both: addresses say which.
+cudaError_t copy(void* to, const void* from, std::size_t bytes);
 
 }  // namespace tessera::external

@@ -33,6 +33,12 @@ struct DeviceOptions {
   std::function<void(std::string_view)> print = {};  ///< takes what kernels print; empty: standard output
 };
 
+/// A variable of a module: where it lies, and how many bytes it has.
+struct DeviceVariable {
+  DevicePointer address = 0;
+  std::size_t bytes = 0;
+};
+
 class EmulatedDevice final : public Device, public PointerProbe {
  public:
   explicit EmulatedDevice(const DeviceOptions& options = {});
@@ -61,6 +67,8 @@ class EmulatedDevice final : public Device, public PointerProbe {
   /// load() of PTX alone; `file` names it in messages. Throws Error{compile} where no kernel can be launched; a kernel
   /// that cannot beside others that can is refused by LoadedImage::entry, in the same words.
   std::unique_ptr<LoadedImage> load_ptx(std::string_view ptx, std::string_view file);
+  /// A variable of the module in .global or .const, by its name in the PTX. Throws Error{device} where it has none.
+  DeviceVariable variable(const LoadedImage& image, std::string_view name) const;
   /// Fills with a byte and forgets that anybody wrote here: a kernel that reads it first is reported.
   void poison(DevicePointer to, std::uint8_t value, std::size_t bytes);
   /// How many bytes nobody has written, neither a copy nor a kernel.
