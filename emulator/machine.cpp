@@ -100,9 +100,7 @@ bool Warp::converged(Mask wanted, Mask active, Step& out) {
   wanted &= alive;
   if ((active & wanted) == wanted) {
     if (race) [[unlikely]]
-      launch->race->meet(*this, wanted);
-    if (launch->weak) [[unlikely]]
-      launch->weak->synchronise(*this, wanted);
+      launch->race->converge(*this, wanted);
     return true;
   }
   keep(active);

@@ -102,6 +102,11 @@ std::shared_ptr<RaceOperation> RaceDetector::issue(const Warp& warp, const Instr
   const RaceView& view = state.view(std::countr_zero(lanes));
   operation->seen = view.seen;
   operation->wide = view.wide;
+  for (const RaceView& other : state.views) {
+    if (&other == &view || (other.lanes & lanes) == 0) continue;
+    operation->seen.join(other.seen);
+    operation->wide.join(other.wide);
+  }
   tell_done(state, warp, lanes, operation->seen);
   tell_done(state, warp, lanes, operation->wide);
   operation->issuer = state.agent;

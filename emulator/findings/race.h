@@ -6,20 +6,22 @@
 // an asynchronous operation by its thread, and its completion on an mbarrier or in a group that somebody waits for. It
 // does not depend on who happened to be first in this run, so most races show under every schedule.
 //
-// Lanes. A warp has one clock, and a record says which lanes touched each of its words. Lanes that meet (bar.warp.sync
-// and every other .sync instruction, a CTA barrier) begin a new time: what lies before is done for all of them, what
-// lies behind each has done alone. So two lanes of a warp are ordered when the earlier access is older than their last
-// meeting: a number compared with a number. What a warp's lanes have seen is kept once for all of them (RaceView), and
-// apart for those that waited or fenced alone, until they meet. Who releases without all lanes of its warp (one lane's
-// arrival on an mbarrier) passes on what the warp had done at the last meeting, and in a lane's own agent what that
-// lane did since.
+// Lanes. A warp has one clock, and a record says which lanes touched each of its words. Lanes that meet (bar.warp.sync,
+// a CTA barrier) begin a new time: what lies before is done for all of them, what lies behind each has done alone. So
+// two lanes of a warp are ordered when the earlier access is older than their last meeting: a number compared with a
+// number. What a warp's lanes have seen is kept once for all of them (RaceView), and apart for those that waited or
+// fenced alone, until they meet. Who releases without all lanes of its warp (one lane's arrival on an mbarrier) passes
+// on what the warp had done at the last meeting, and in a lane's own agent what that lane did since.
+//
+// Other .sync instructions (shfl, vote, elect, mma, ldmatrix, ...) wait for lanes and order no memory among them. What
+// they do tell is that nobody looks at an mbarrier any more: another clock of the warp, RaceWarp::waits.
 //
 // A release pattern is a releasing store or atomic, or a relaxed one behind a fence of its warp; an acquire pattern is
 // an acquiring load or atomic, or a relaxed one with a fence behind it. One is observed by the other when that reads
 // what it wrote, or what atomics made of that: a plain store begins anew. The pattern's own write is ordered with it.
 //
 // What is deliberately lenient, so that a report is a real one:
-//  - every .sync instruction orders memory among its lanes, though PTX says so of bar.warp.sync only;
+//  - what a warp as a whole starts (wgmma), or reads of Tensor Memory, has seen what any of its lanes has;
 //  - one instruction's stores by several lanes to the same bytes are no race: mostly all store the same;
 //  - what lanes of which each touched some bytes of one word did to it counts only where all of them are meant;
 //  - of scopes, only a release or an acquire of .cta scope (also a fence or an atomic) between two CTAs is seen, and
@@ -30,6 +32,7 @@
 // Whether an order also holds between the generic and the asynchronous proxy is another check (missing-proxy-fence).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <map>
@@ -77,7 +80,7 @@ struct RaceSync {
   /// mbarrier: lanes whose wait was for the last phase that is over.
   struct Waiter {
     const Warp* warp = nullptr;
-    std::uint32_t clock = 0;
+    std::uint32_t time = 0;  ///< RaceWarp::waits
     std::uint32_t pc = 0;
     Mask lanes = 0;
   };
@@ -110,6 +113,7 @@ struct RaceView {
   bool has_fenced = false;
 
   void join(const RaceView& other);
+  bool is_like(const RaceView& other) const;  ///< but for the lanes
 };
 
 struct RaceWarp {
@@ -122,6 +126,10 @@ struct RaceWarp {
   // after what the fence covers, but not after what lies between the two.
   Agent flag_agent = 0;
   std::uint32_t flags = 0;
+  // Waits on mbarriers as an agent: who has seen a time of it knows that the lanes are past their waits of until then.
+  Agent wait_agent = 0;
+  std::uint32_t waits = 1;
+  bool has_waited = false;  ///< at this time
   // Lanes that observe the same write in one instruction go the same way.
   struct Split {
     const RaceSync* flag = nullptr;
@@ -133,6 +141,7 @@ struct RaceWarp {
 
   void next_time() {
     ++clock;
+    ++waits;
     is_dirty = true;
   }
   RaceView& view(int lane) {
@@ -142,6 +151,12 @@ struct RaceWarp {
     return views.front();
   }
   const RaceView& view(int lane) const { return const_cast<RaceWarp*>(this)->view(lane); }
+  /// One of its lanes has.
+  bool has_seen(Agent of, std::uint32_t until) const {
+    return std::any_of(views.begin(), views.end(), [&](const RaceView& v) { return until <= v.seen.at(of); });
+  }
+  /// Views that know the same become one.
+  void join_alike();
   /// Calls f for views that together are exactly these lanes.
   template <class F>
   void for_views(Mask lanes, F f) {
@@ -222,8 +237,10 @@ class RaceDetector {
   void start_cluster(Cluster& cluster);
   void start_cta(Cta& cta);
   void exit_warp(Warp& warp);
-  /// These lanes have waited for each other.
+  /// These lanes have waited for each other, and what they did before is done for all of them.
   void meet(Warp& warp, Mask lanes);
+  /// These lanes have waited for each other; memory is not ordered.
+  void converge(Warp& warp, Mask lanes);
 
   // Accesses of the running instruction.
   /// All bytes by each of the lanes.
@@ -289,6 +306,8 @@ class RaceDetector {
   void async_access(const RaceOperation& operation, const EmulatorFinding& place, Cta* cta, std::uint64_t address,
                     std::size_t bytes, bool is_write, bool is_atomic = false);
   Agent make_agent(const Cta& cta, int warp, const char* what);
+  /// The warp knows that what `other` as a whole did at this time is over: any of its lanes may have said so.
+  bool is_transfer_over(const Warp& warp, const Warp& other, std::uint32_t clock) const;
   /// A thread of this launch stored into these bytes of global memory, as far as the records tell.
   bool was_stored(std::uint64_t address, std::size_t bytes) const;
 
@@ -327,6 +346,8 @@ class RaceDetector {
   static void merge(RaceRecord& into, const RaceRecord& now);
   Agent lane_agent(Agent agent, int lane);
   void tell_done(const RaceWarp& state, const Warp& warp, Mask lanes, VectorClock& to);
+  void tell_waits(const RaceWarp& state, const Warp& warp, Mask lanes, VectorClock& to);
+  void pass_waits(RaceWarp& state, const Warp& warp, Mask lanes);
   void tell_fenced(const RaceWarp& state, const Warp& warp, Mask lanes, VectorClock& to, bool is_wide);
   void tell_own(const RaceWarp& state, const Warp& warp, Mask lanes, Agent agent, std::uint32_t RaceView::*own,
                 VectorClock& to);

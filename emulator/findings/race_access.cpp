@@ -28,6 +28,11 @@ void RaceDetector::access(const Warp& warp, const Instruction& in, Mask lanes, c
                           AccessKind kind) {
   RaceWarp& state = *warp.race;
   if (state.agent == 0) return;
+  if (state.views.size() > 1 && (lanes & warp.alive & ~state.view(std::countr_zero(lanes)).lanes) != 0) [[unlikely]] {
+    for (const RaceView& view : state.views)
+      if ((view.lanes & lanes) != 0) access(warp, in, view.lanes & lanes, target, bytes, kind);
+    return;
+  }
   RaceRecord record;
   record.agent = kind.is_flag ? state.flag_agent : state.agent;
   record.clock = kind.is_flag ? state.flags : state.clock;

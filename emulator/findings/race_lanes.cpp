@@ -20,6 +20,31 @@ void RaceView::join(const RaceView& other) {
   has_fenced = has_fenced || other.has_fenced;
 }
 
+bool RaceView::is_like(const RaceView& other) const {
+  const auto is_same = [](const VectorClock& a, const VectorClock& b) { return a.covers(b) && b.covers(a); };
+  return own_fenced == other.own_fenced && own_fenced_wide == other.own_fenced_wide && own_copies == other.own_copies &&
+         has_fenced == other.has_fenced && is_same(seen, other.seen) && is_same(fenced, other.fenced) &&
+         is_same(relaxed, other.relaxed) && is_same(wide, other.wide) && is_same(fenced_wide, other.fenced_wide) &&
+         is_same(relaxed_wide, other.relaxed_wide);
+}
+
+void RaceWarp::join_alike() {
+  last_split.flag = nullptr;
+  for (std::size_t i = 0; i < views.size(); ++i)
+    for (std::size_t j = views.size() - 1; j > i; --j) {
+      if (!views[i].is_like(views[j])) continue;
+      views[i].lanes |= views[j].lanes;
+      views.erase(views.begin() + static_cast<std::ptrdiff_t>(j));
+    }
+}
+
+bool RaceDetector::is_transfer_over(const Warp& warp, const Warp& other, std::uint32_t clock) const {
+  if (warp.race->has_seen(other.race->agent, clock)) return true;
+  const LaneAgents* const lanes = info(other.race->agent).lanes.get();
+  return lanes != nullptr && std::any_of(lanes->begin(), lanes->end(),
+                                         [&](Agent lane) { return lane != 0 && warp.race->has_seen(lane, clock); });
+}
+
 Agent RaceDetector::lane_agent(Agent agent, int lane) {
   std::vector<AgentInfo>& agents = agents_[agent >> kAgentBits];
   const std::uint32_t index = agent & (kMaxAgents - 1);
@@ -54,6 +79,14 @@ void RaceDetector::tell_own(const RaceWarp& state, const Warp& warp, Mask lanes,
   }
 }
 
+// That these lanes wait no more.
+void RaceDetector::tell_waits(const RaceWarp& state, const Warp& warp, Mask lanes, VectorClock& to) {
+  if (state.wait_agent == 0) return;
+  if ((lanes & warp.alive) == warp.alive) return to.raise(state.wait_agent, state.waits);
+  for (Mask rest = lanes; rest != 0; rest &= rest - 1)
+    to.raise(lane_agent(state.wait_agent, std::countr_zero(rest)), state.waits);
+}
+
 // What the lanes themselves have done so far.
 void RaceDetector::tell_done(const RaceWarp& state, const Warp& warp, Mask lanes, VectorClock& to) {
   if ((lanes & warp.alive) == warp.alive) {
@@ -63,11 +96,27 @@ void RaceDetector::tell_done(const RaceWarp& state, const Warp& warp, Mask lanes
       to.raise(lane_agent(state.agent, std::countr_zero(rest)), state.clock);
   }
   tell_own(state, warp, lanes, state.copy_agent, &RaceView::own_copies, to);
+  tell_waits(state, warp, lanes, to);
   if (state.flag_agent != 0) to.raise(state.flag_agent, state.flags);
 }
 
 void RaceDetector::tell_fenced(const RaceWarp& state, const Warp& warp, Mask lanes, VectorClock& to, bool is_wide) {
   tell_own(state, warp, lanes, state.agent, is_wide ? &RaceView::own_fenced_wide : &RaceView::own_fenced, to);
+}
+
+// Lenient: who knows as much as one of them counts as one of them.
+void RaceDetector::pass_waits(RaceWarp& state, const Warp& warp, Mask lanes) {
+  if (!state.has_waited) return;
+  for (RaceView& view : state.views)
+    if ((view.lanes & lanes) != 0) tell_waits(state, warp, lanes, view.seen);
+  ++state.waits;
+  state.has_waited = (lanes & warp.alive) != warp.alive;
+}
+
+void RaceDetector::converge(Warp& warp, Mask lanes) {
+  RaceWarp& state = *warp.race;
+  if (state.has_waited && !std::has_single_bit(lanes & warp.alive)) pass_waits(state, warp, lanes);
+  if (state.views.size() > 1 && (lanes & warp.alive) == warp.alive) state.join_alike();
 }
 
 void RaceDetector::meet(Warp& warp, Mask lanes) {
@@ -76,7 +125,8 @@ void RaceDetector::meet(Warp& warp, Mask lanes) {
   lanes &= warp.alive;
   const bool are_all = lanes == warp.alive;
   const bool are_together = state.views.size() == 1;
-  if (are_together ? !state.is_dirty || std::has_single_bit(lanes) : !are_all && std::has_single_bit(lanes)) return;
+  if (are_together ? !state.is_dirty || std::has_single_bit(lanes) : !are_all && std::has_single_bit(lanes))
+    return converge(warp, lanes);
   state.last_split.flag = nullptr;
   const auto tell_each_other = [&](RaceView& view) {
     tell_done(state, warp, lanes, view.seen);
@@ -86,8 +136,8 @@ void RaceDetector::meet(Warp& warp, Mask lanes) {
   };
   if (are_together && are_all) {
     tell_each_other(state.views.front());
-    ++state.clock;
-    state.is_dirty = false;
+    state.next_time();
+    state.is_dirty = state.has_waited = false;
     return;
   }
   RaceView together;
@@ -101,11 +151,11 @@ void RaceDetector::meet(Warp& warp, Mask lanes) {
     is_first = false;
   }
   tell_each_other(together);
-  ++state.clock;
+  state.next_time();
   if (are_all) {
     together.lanes = kAllLanes;
     state.views.clear();
-    state.is_dirty = false;
+    state.is_dirty = state.has_waited = false;
   } else {
     together.lanes = lanes;
     for (RaceView& view : state.views) view.lanes &= ~lanes;
@@ -194,13 +244,15 @@ void RaceDetector::acquire(Warp& warp, Mask lanes, const std::shared_ptr<RaceSyn
 void RaceDetector::note_wait(Warp& warp, Mask lanes, RaceSync& sync) {
   constexpr std::size_t kMost = 64;  // waits of one phase that are followed
   RaceWarp& state = *warp.race;
-  state.is_dirty = true;
+  if (state.wait_agent == 0) state.wait_agent = make_agent(*warp.cta, warp.index, "a wait");
+  if (state.wait_agent == 0) return;
+  state.has_waited = true;
   for (RaceSync::Waiter& known : sync.waiters) {
-    if (known.warp != &warp || known.clock != state.clock || known.pc != warp.pc) continue;
+    if (known.warp != &warp || known.time != state.waits || known.pc != warp.pc) continue;
     known.lanes |= lanes;
     return;
   }
-  if (sync.waiters.size() < kMost) sync.waiters.push_back({&warp, state.clock, warp.pc, lanes});
+  if (sync.waiters.size() < kMost) sync.waiters.push_back({&warp, state.waits, warp.pc, lanes});
 }
 
 // A wait names a parity. So a lane must look before the phase after the one that it waits for is over as well: else it
@@ -209,11 +261,11 @@ void RaceDetector::note_wait(Warp& warp, Mask lanes, RaceSync& sync) {
 // compared: of a warpgroup that multiplies together one warp may arrive for all.
 void RaceDetector::end_phase(RaceSync& sync) {
   for (const RaceSync::Waiter& waiter : sync.waiters) {
-    const Agent agent = waiter.warp->race->agent;
-    if (agent == 0 || waiter.clock <= sync.pending.at(agent) || !info(agent).lanes) continue;
+    const Agent agent = waiter.warp->race->wait_agent;
+    if (agent == 0 || waiter.time <= sync.pending.at(agent) || !info(agent).lanes) continue;
     Mask behind = 0;
     for (Mask rest = waiter.lanes & waiter.warp->alive; rest != 0; rest &= rest - 1)
-      if (!has_seen(sync.pending, agent, std::countr_zero(rest), waiter.clock)) behind |= rest & (0 - rest);
+      if (!has_seen(sync.pending, agent, std::countr_zero(rest), waiter.time)) behind |= rest & (0 - rest);
     const Mask told = waiter.lanes & waiter.warp->alive & ~behind;
     if (behind == 0 || told == 0 || !reported_.insert({waiter.pc, agent, kLeftBehind}).second) continue;
     EmulatorFinding finding =

@@ -132,10 +132,10 @@ const char* RaceDetector::missing_warp_sync(const RaceRecord& before, const Race
                                             const Accessor& accessor) const {
   if (accessor.own != 0 && !is_async(before) && is_one_warp(before.agent, accessor.own) &&
       (!is_async(now) || before.clock <= accessor.own_until))
-    return is_async(now)
-               ? "one lane starts the operation for others of its warp: __syncwarp (bar.warp.sync) before it "
-                 "is missing, or leaves them out"
-               : "lanes of one warp: __syncwarp (bar.warp.sync) between the two is missing, or leaves them out";
+    return is_async(now) ? "one lane starts the operation for others of its warp: __syncwarp (bar.warp.sync) before it "
+                           "is missing, or leaves them out"
+                         : "lanes of one warp: __syncwarp (bar.warp.sync) between the two is missing, or leaves them "
+                           "out: other .sync instructions order no memory";
   if (const auto* const lanes = info(before.agent).lanes.get(); lanes != nullptr)
     for (const Agent lane : *lanes)
       if (lane != 0 && before.clock <= accessor.seen->at(lane))

@@ -31,7 +31,11 @@ Step cta_barrier(Warp& w, const Instruction& in, Mask active) {
     return Step::next;
   }
   Step out{};
-  if ((in.flags & 2) != 0 && !w.converged(kAllLanes, active, out)) return out;
+  if ((in.flags & 2) != 0) {
+    if (!w.converged(kAllLanes, active, out)) return out;
+    // Who waits here is ordered behind what all of them did.
+    if (w.race && (in.flags & 1) != 0) w.launch->race->meet(w, active);
+  }
   w.keep(active);
   const bool has_count = op[1].kind != Operand::Kind::none;
   const U32 count = has_count ? uniform<U32>(w, op[1], active) : 0;
@@ -67,7 +71,10 @@ constexpr std::uint64_t kNotArrived = ~std::uint64_t{0};
 
 Step cluster_arrive(Warp& w, const Instruction& in, Mask active) {
   Step out{};
-  if ((in.flags & 1) != 0 && !w.converged(kAllLanes, active, out)) return out;
+  if ((in.flags & 1) != 0) {
+    if (!w.converged(kAllLanes, active, out)) return out;
+    if (w.race && (in.flags & 2) == 0) w.launch->race->meet(w, active);
+  }
   Cluster& cluster = *w.cta->cluster;
   if (w.race) w.launch->race->arrive(w, active, cluster.race, (in.flags & 2) == 0);
   if ((in.flags & 2) == 0) w.init_fence_time = ++w.launch->fence_clock;  // a release of the cluster's scope

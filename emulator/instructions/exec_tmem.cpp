@@ -109,7 +109,7 @@ void check_transfers_are_over(Warp& w, const Instruction& in, const TmemRegion& 
     }
     const WarpTensor::Transfer& last = warp.tensor.last_transfer;
     if (!w.race || &warp == &w || last.in == nullptr || !last.region.overlaps(region)) continue;
-    if (warp.tensor.transferred_at <= w.race->views.front().seen.at(warp.race->agent)) continue;
+    if (w.launch->race->is_transfer_over(w, warp, warp.tensor.transferred_at)) continue;
     // The cluster barrier lets nobody pass before that warp has arrived or has ended. No memory is handed over, so this
     // holds for a relaxed arrival too.
     if (w.cluster_waited > warp.tensor.arrivals_at_transfer) continue;

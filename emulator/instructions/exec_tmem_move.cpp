@@ -163,7 +163,7 @@ bool check_read(Warp& w, const Instruction& in, const Move& m) {
                  "tcgen05.wait::st must come between tcgen05.st and tcgen05.ld");
   for (int column = region.first; column < region.end && w.race; ++column) {
     const TmemStamp& stamp = memory.stamp(quarter, column);
-    if (stamp.race_agent == 0 || stamp.race_clock <= w.race->views.front().seen.at(stamp.race_agent)) continue;
+    if (stamp.race_agent == 0 || w.race->has_seen(stamp.race_agent, stamp.race_clock)) continue;
     w.hazard(in, "async-write-not-waited-for", -1, address,
              fmt::format("nothing orders the load after the operation of the tensor core that wrote column {}", column),
              "tcgen05.commit and the wait on its mbarrier must come before tcgen05.ld");

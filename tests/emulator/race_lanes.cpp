@@ -60,13 +60,43 @@ TEST_CASE("lanes: a store and another lane's load") {
   CHECK(names(store + kMeet + load + kMeet + store).empty());
   CHECK(names("st.global.b32 [to], i;\nxor.b32 r3, r1, 4;\ncvt.u64.u32 d1, r3;\nadd.u64 to, d0, d1;\n"
               "ld.global.b32 r2, [to];") == kMissing);
-  // Instructions that only move registers between lanes wait for all of them too.
+  // Other .sync instructions wait for all lanes too, and order no memory among them.
+  const std::string zeros = "mov.b32 r4, 0;\nmov.b32 r5, 0;\nmov.b32 r6, 0;\nmov.b32 r7, 0;\nmov.b32 r8, 0;\n";
   for (const char* const waits :
        {"shfl.sync.bfly.b32 r5, i, 1, 31, -1;\n", "vote.sync.any.pred q, lane0, -1;\n", "elect.sync _|q, -1;\n",
-        "redux.sync.add.s32 r5, i, -1;\n", "match.any.sync.b32 r5, i, -1;\n"}) {
+        "redux.sync.add.s32 r5, i, -1;\n", "match.any.sync.b32 r5, i, -1;\n",
+        "mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {r4, r5}, {r6, r7}, {r8}, {r4, r5};\n",
+        "movmatrix.sync.aligned.m8n8.trans.b16 r4, r5;\n", "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {r5}, [wide];\n",
+        "wgmma.fence.sync.aligned;\n", "setmaxnreg.dec.sync.aligned.u32 24;\n"}) {
     CAPTURE(waits);
-    CHECK(names(store + waits + load).empty());
+    const std::string clear = "st.shared.v4.b32 [wide], {i, i, i, i};\n" + kMeet;
+    CHECK(names(zeros + clear + store + waits + load).find(kMissing) != std::string::npos);
+    CHECK(names(zeros + clear + store + waits + kMeet + load).find(kMissing) == std::string::npos);
   }
+}
+
+TEST_CASE("lanes: matrices that a warp moves together are each lane's accesses") {
+  const std::string store = "st.shared.v4.b32 [wide], {i, i, i, i};\n";
+  const std::string load = "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {r4, r5, r6, r7}, [wide];\n";
+  CHECK(names(store + load) == kMissing);
+  CHECK(names(store + kMeet + load).empty());
+  CHECK(names(store + kMeet + load + store) == kMissing);
+  CHECK(names(store + kMeet + load + kMeet + store).empty());
+  const std::string put =
+      "mov.b32 r4, i;\nmov.b32 r5, i;\nmov.b32 r6, i;\nmov.b32 r7, i;\n"
+      "stmatrix.sync.aligned.m8n8.x4.shared.b16 [wide], {r4, r5, r6, r7};\n";
+  CHECK(names(put + "ld.shared.b32 r2, [wide];\n") == kMissing);
+  CHECK(names(put + kMeet + "ld.shared.b32 r2, [wide];\n").empty());
+  CHECK(names(put + load) == kMissing);
+  CHECK(names(put + kMeet + load).empty());
+  // Who copies them out speaks for one lane.
+  const std::string copy =
+      "fence.proxy.async;\n{}add.u32 r4, wide, 0;\n@lane0 cp.async.bulk.global.shared::cta.bulk_group [d0], [r4], "
+      "512;\n"
+      "@lane0 cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 0;\n";
+  CHECK(names(put + fmt::format(fmt::runtime(copy), "")) == kMissing);
+  CHECK(names(put + fmt::format(fmt::runtime(copy), "elect.sync _|q, -1;\n")) == kMissing);
+  CHECK(names(put + fmt::format(fmt::runtime(copy), kMeet)).empty());
 }
 
 TEST_CASE("lanes: one lane's store and everybody's load, and back") {
@@ -97,7 +127,7 @@ TEST_CASE("lanes: member masks") {
   CHECK(names(store + halves + "bar.warp.sync r4;\n" + near).empty());
   CHECK(names(store + halves + "bar.warp.sync r4;\n" + far) == kMissing);
   CHECK(names(store + halves + "bar.warp.sync r4;\n" + kMeet + far).empty());
-  CHECK(names(store + halves + "shfl.sync.bfly.b32 r5, i, 1, 31, r4;\n" + near).empty());
+  CHECK(names(store + halves + "shfl.sync.bfly.b32 r5, i, 1, 31, r4;\n" + near) == kMissing);
   // What half of the warp has read is all that its own mask orders.
   CHECK(names("@half ld.shared.b32 r2, [other];\n" + halves + "bar.warp.sync r4;\n@half st.shared.b32 [at], i;") ==
         "smem-uninitialised");
@@ -143,6 +173,7 @@ TEST_CASE("lanes: one lane arrives on an mbarrier for all") {
   const std::string read = clear + "@second bra WAITS;\nld.shared.b32 r2, [smem];\n";
   const std::string reuse = wait_for("AGAIN", 512) + "st.shared.b32 [at], i;\nDONE:";
   CHECK(names(kInit + read + kMeet + arrive + reuse, 64).empty());
+  CHECK(names(kInit + read + "shfl.sync.idx.b32 r2, i, 0, 31, -1;\n" + arrive + reuse, 64) == kMissing);
   CHECK(names(kInit + read + arrive + reuse, 64) == kMissing);
 }
 
@@ -160,6 +191,8 @@ TEST_CASE("lanes: one lane waits for all") {
       "AGAIN: ld.acquire.gpu.global.b32 r3, [d0+512];\nsetp.ne.u32 q, r3, 1;\n@q bra AGAIN;\nMEET:\n";
   CHECK(names(flag + kMeet + "ld.global.b32 r2, [to];\nDONE:", 64).empty());
   CHECK(names(flag + "ld.global.b32 r2, [to];\nDONE:", 64).find(kMissing) != std::string::npos);
+  // A shuffle tells the others that lane 0 has waited, and none of them that what it waited for is theirs.
+  CHECK(names(kInit + store + "shfl.sync.idx.b32 r2, i, 0, 31, -1;\nld.shared.b32 r2, [at];\nDONE:", 64) == kMissing);
   // All of them wait: nothing is missing.
   const std::string all = "@second bra WAITS;\nst.global.b32 [to], i;\n" + kMeet +
                           "@lane0 st.release.gpu.global.b32 [d0+512], 1;\nbra DONE;\nWAITS:\n"

@@ -53,6 +53,27 @@ TEST_CASE("weak memory: a flag without an order passes on what was there before,
               Schedule::weak) == 0);
 }
 
+TEST_CASE("weak memory: lanes of a warp exchange values behind bar.warp.sync, and behind no other .sync instruction") {
+  const auto stale_after = [](const char* waits, Schedule schedule) {
+    return stale(
+        fmt::format(
+            ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry test(.param .u64 buffer)\n{{\n"
+            ".reg .pred q;\n.reg .b32 r<8>, at, other;\n.reg .b64 base, wide, to;\n.shared .align 128 .b8 smem[128];\n"
+            "ld.param.u64 base, [buffer];\nmov.u32 r1, %tid.x;\nmov.u32 r0, %ctaid.x;\nsetp.ne.u32 q, r0, 0;\n@q ret;\n"
+            "shl.b32 r2, r1, 2;\ncvt.u64.u32 wide, r2;\nadd.u64 to, base, wide;\nmov.u32 at, smem;\n"
+            "xor.b32 other, r2, 4;\nadd.u32 other, other, at;\nadd.u32 at, at, r2;\nst.shared.b32 [at], 3;\nbar.sync "
+            "0;\n"
+            "st.shared.b32 [at], 7;\n{}ld.shared.b32 r4, [other];\nst.global.b32 [to+256], r4;\nret;\n}}\n",
+            waits),
+        schedule);
+  };
+  CHECK(stale_after("bar.warp.sync -1;\n", Schedule::weak) == 0);
+  CHECK(stale_after("", Schedule::weak) > 0);
+  CHECK(stale_after("shfl.sync.idx.b32 r5, r1, 0, 31, -1;\n", Schedule::weak) > 0);
+  CHECK(stale_after("vote.sync.any.pred q, q, -1;\n", Schedule::weak) > 0);
+  CHECK(stale_after("shfl.sync.idx.b32 r5, r1, 0, 31, -1;\n", Schedule::adversarial) == 0);
+}
+
 TEST_CASE("weak memory: behind a barrier everything is there, also what came asynchronously") {
   // A warp writes, both meet, the other reads; then a bulk copy overwrites what was stored, and is waited for.
   const std::string ptx =
