@@ -5,12 +5,14 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <set>
 
 #include "reference/parallel.h"
 #include "reference/poison.h"
 #include "reference/quantize.h"
 #include "reference/rows.h"
+#include "reference/rows_causes.h"
 #include "tessera/error.h"
 #include "tessera/row_chain.h"
 
@@ -328,8 +330,19 @@ std::string padding_problem(const std::string& name, const Tensor& scales, std::
 
 }  // namespace
 
-Comparison check_rows(const RowsRun& run, const std::map<std::string, Tensor>& in,
-                      const std::map<std::string, Tensor>& out, int jobs) {
+namespace {
+
+std::int64_t slot_of(const RowsRun& run, const std::map<std::string, Tensor>& in, std::int64_t row,
+                     const RowStep& step) {
+  const auto slot = static_cast<std::int64_t>(in.at("slots").at(row));
+  return slot < (step.kind == RowPart::cache ? run.pages * run.page_size : run.placed_rows) ? slot : -1;
+}
+bool has_slot(const RowStep& step) { return step.is_placed || step.kind == RowPart::cache; }
+
+/// The sinks of a chain with what is wrong in these rows.
+std::vector<Sink> judged_sinks(const RowsRun& run, const std::map<std::string, Tensor>& in,
+                               const std::map<std::string, Tensor>& out, const std::vector<std::int64_t>& rows,
+                               int jobs) {
   const std::vector<RowStepNames> names = row_step_names(run.chain);
   std::vector<Sink> sinks;
   for (std::size_t i = 0; i < names.size(); ++i)
@@ -338,15 +351,11 @@ Comparison check_rows(const RowsRun& run, const std::map<std::string, Tensor>& i
       sinks.push_back({run.chain.steps[i], names[i], static_cast<int>(i) + 1, {}, {}});
   const SinkCheck checker(run, in, out);
   for (const Sink& sink : sinks) checker.output(sink.names.out);
-  const auto slot_of = [&](std::int64_t row, const RowStep& step) {
-    const auto slot = static_cast<std::int64_t>(in.at("slots").at(row));
-    return slot < (step.kind == RowPart::cache ? run.pages * run.page_size : run.placed_rows) ? slot : -1;
-  };
-  const auto has_slot = [](const RowStep& step) { return step.is_placed || step.kind == RowPart::cache; };
-  std::vector<std::vector<Sink>> pieces(static_cast<std::size_t>(run.rows), sinks);
-  parallel_for(run.rows, jobs, [&](std::int64_t row) {
-    for (Sink& sink : pieces[static_cast<std::size_t>(row)]) {
-      const std::int64_t to = has_slot(sink.step) ? slot_of(row, sink.step) : row;
+  std::vector<std::vector<Sink>> pieces(rows.size(), sinks);
+  parallel_for(static_cast<std::int64_t>(rows.size()), jobs, [&](std::int64_t i) {
+    const std::int64_t row = rows[static_cast<std::size_t>(i)];
+    for (Sink& sink : pieces[static_cast<std::size_t>(i)]) {
+      const std::int64_t to = has_slot(sink.step) ? slot_of(run, in, row, sink.step) : row;
       if (to >= 0) checker.check(sink, rows_reference(run, in, row, sink.number), row, to);
     }
   });
@@ -355,18 +364,39 @@ Comparison check_rows(const RowsRun& run, const std::map<std::string, Tensor>& i
       sinks[i].values.merge(piece[i].values);
       sinks[i].scales.merge(piece[i].scales);
     }
+  return sinks;
+}
+
+}  // namespace
+
+std::int64_t count_wrong_rows(const RowsRun& run, const std::map<std::string, Tensor>& in,
+                              const std::map<std::string, Tensor>& out, const std::vector<std::int64_t>& rows) {
+  std::int64_t wrong = 0;
+  for (const Sink& sink : judged_sinks(run, in, out, rows, 1)) wrong += sink.values.mismatched + sink.scales.mismatched;
+  return wrong;
+}
+
+Comparison check_rows(const RowsRun& run, const std::map<std::string, Tensor>& in,
+                      const std::map<std::string, Tensor>& out, int jobs) {
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(run.rows));
+  std::iota(rows.begin(), rows.end(), 0);
+  const std::vector<Sink> sinks = judged_sinks(run, in, out, rows, jobs);
   Comparison result;
+  std::set<std::int64_t> wrong_rows;
   for (const Sink& sink : sinks) {
+    for (const ElementSums* const sums : {&sink.values, &sink.scales})
+      for (const Mismatch& mismatch : sums->mismatches) wrong_rows.insert(mismatch.at[0]);
     const std::int64_t columns = width(sink.step, static_cast<int>(run.columns));
     if (sink.values.mismatched > 0)
       result.problems.push_back(describe_mismatches(
           sink.names.out, sink.values, {{"row", run.rows, {}}, {"column", columns, {8, 16, 32, 64, 128}}}));
     if (sink.scales.mismatched > 0)
       result.problems.push_back(
-          describe_mismatches(sink.names.out2, sink.scales, {{"row", run.rows, {}}, {"block", columns, {4}}}));
+          describe_mismatches(sink.names.out2.empty() ? sink.names.out + "'s scales" : sink.names.out2, sink.scales,
+                              {{"row", run.rows, {}}, {"block", columns, {4}}}));
     std::set<std::int64_t> written;
     if (has_slot(sink.step))
-      for (std::int64_t row = 0; row < run.rows; ++row) written.insert(slot_of(row, sink.step));
+      for (std::int64_t row = 0; row < run.rows; ++row) written.insert(slot_of(run, in, row, sink.step));
     std::string kept;
     if (sink.step.is_placed) kept = kept_problem(sink.names.out, out.at(sink.names.out), written);
     if (sink.step.kind == RowPart::cache)
@@ -378,6 +408,9 @@ Comparison check_rows(const RowsRun& run, const std::map<std::string, Tensor>& i
           !padding.empty())
         result.problems.push_back(std::move(padding));
   }
+  if (!wrong_rows.empty())
+    if (std::string cause = likely_cause_of_rows(run, in, out, {wrong_rows.begin(), wrong_rows.end()}); !cause.empty())
+      result.problems.push_back(std::move(cause));
   const auto main = std::find_if(sinks.begin(), sinks.end(), [](const Sink& s) { return is_row_sink(s.step.kind); });
   if (!sinks.empty()) {
     const ElementSums& sums = (main != sinks.end() ? main : sinks.begin())->values;

@@ -1,0 +1,172 @@
+#include "reference/rows_causes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+
+#include "tessera/row_chain.h"
+
+namespace tessera::reference {
+
+namespace {
+
+using Tensors = std::map<std::string, Tensor>;
+constexpr std::size_t kMostRows = 16;  // that are looked at
+
+/// What a mistake is put into.
+struct Scene {
+  RowsRun run;
+  Tensors in, out;
+};
+
+struct Mistake {
+  std::string cause;
+  std::function<void(Scene&)> make;
+};
+
+/// Rows of a tensor, each taken from the place `from` of it.
+void move_rows(Tensor& tensor, const std::function<std::int64_t(std::int64_t)>& from) {
+  const std::int64_t rows = tensor.shape[0];
+  if (rows == 0) return;
+  const auto bytes = tensor.bytes.size() / static_cast<std::size_t>(rows);
+  const std::vector<std::byte> before = tensor.bytes;
+  for (std::int64_t row = 0; row < rows; ++row)
+    std::memcpy(tensor.bytes.data() + static_cast<std::size_t>(row) * bytes,
+                before.data() + static_cast<std::size_t>((from(row) % rows + rows) % rows) * bytes, bytes);
+}
+
+/// Units of `bytes` exchanged in pairs.
+void exchange_pairs(Tensor& tensor, std::size_t bytes) {
+  for (std::size_t i = 0; i + 2 * bytes <= tensor.bytes.size(); i += 2 * bytes)
+    std::swap_ranges(tensor.bytes.begin() + static_cast<std::ptrdiff_t>(i),
+                     tensor.bytes.begin() + static_cast<std::ptrdiff_t>(i + bytes),
+                     tensor.bytes.begin() + static_cast<std::ptrdiff_t>(i + bytes));
+}
+
+void exchange_halves(Tensor& x) {
+  const std::int64_t columns = x.shape[1], half = columns / 2 * dtype_bytes(x.dtype);
+  for (std::int64_t row = 0; row < x.shape[0]; ++row) {
+    const auto start = x.bytes.begin() + row * 2 * half;
+    std::swap_ranges(start, start + half, start + half);
+  }
+}
+
+void add_mistakes_of_step(const RowStep& step, int number, const RowStepNames& names, std::vector<Mistake>& list) {
+  const auto change = [&](std::string cause, void (*edit)(RowStep&)) {
+    list.push_back({std::move(cause), [number, edit](Scene& s) { edit(s.run.chain.steps[number]); }});
+  };
+  switch (step.kind) {
+    case RowPart::gate:
+      list.push_back({"gate and up are exchanged", [is_interleaved = step.is_interleaved](Scene& s) {
+                        Tensor& x = s.in.at("x");
+                        is_interleaved ? exchange_pairs(x, static_cast<std::size_t>(dtype_bytes(x.dtype)))
+                                       : exchange_halves(x);
+                      }});
+      if (step.limit > 0) change("the gate's limit is left out", [](RowStep& s) { s.limit = 0; });
+      change("gate and up are taken from halves where they alternate, or the other way round",
+             [](RowStep& s) { s.is_interleaved = !s.is_interleaved; });
+      break;
+    case RowPart::residual:
+      list.push_back({fmt::format("{} is not added", names.in), [number](Scene& s) {
+                        const RowStepNames of = row_step_names(s.run.chain)[static_cast<std::size_t>(number)];
+                        std::fill(s.in.at(of.in).bytes.begin(), s.in.at(of.in).bytes.end(), std::byte{0});
+                      }});
+      break;
+    case RowPart::rmsnorm:
+    case RowPart::layernorm:
+      if (step.adds_one) change("1 is not added to the norm's weight", [](RowStep& s) { s.adds_one = false; });
+      if (!step.adds_one && step.has_weight)
+        change("1 is added to the norm's weight", [](RowStep& s) { s.adds_one = true; });
+      break;
+    case RowPart::rope:
+      change(step.is_inverse ? "rope turns forward, its inverse is right" : "rope turns the wrong way round",
+             [](RowStep& s) { s.is_inverse = !s.is_inverse; });
+      change(step.is_halves ? "rope turns pairs (2i, 2i + 1), not (i, i + d / 2)"
+                            : "rope turns pairs (i, i + d / 2), not (2i, 2i + 1)",
+             [](RowStep& s) { s.is_halves = !s.is_halves; });
+      list.push_back({"rope has the position of the next row",
+                      [](Scene& s) { move_rows(s.in.at("positions"), [](std::int64_t row) { return row + 1; }); }});
+      list.push_back({"rope is left out", [](Scene& s) {
+                        Tensor& positions = s.in.at("positions");
+                        std::fill(positions.bytes.begin(), positions.bytes.end(), std::byte{0});
+                      }});
+      break;
+    case RowPart::mhc_post:
+      list.push_back({"comb is taken by columns, not by rows", [name = names.in2](Scene& s) {
+                        Tensor& mix = s.in.at(name);
+                        const Tensor before = mix;
+                        for (std::int64_t row = 0; row < mix.shape[0]; ++row)
+                          for (std::int64_t i = 0; i < kStreams * kStreams; ++i)
+                            mix.set(row * kMixColumns + kMixComb + i,
+                                    before.at(row * kMixColumns + kMixComb + i % kStreams * kStreams + i / kStreams));
+                      }});
+      break;
+    case RowPart::quantize:
+    case RowPart::scaled_8:
+      if (step.block == 0 || names.out2.empty() || step.is_column_major || step.form == ScaleForm::tile) break;
+      for (const std::int64_t distance : {1, -1})
+        list.push_back({fmt::format("{}: a scale lies with the {} block", names.out2, distance > 0 ? "next" : "last"),
+                        [name = names.out2, distance](Scene& s) {
+                          Tensor& scales = s.out.at(name);
+                          const std::int64_t blocks = scales.shape[1];
+                          Tensor row(scales.dtype, {blocks});
+                          for (std::int64_t i = 0; i < scales.shape[0]; ++i) {
+                            const auto start = scales.bytes.begin() + i * static_cast<std::ptrdiff_t>(row.bytes.size());
+                            std::copy_n(start, row.bytes.size(), row.bytes.begin());
+                            move_rows(row, [distance](std::int64_t block) { return block + distance; });
+                            std::copy(row.bytes.begin(), row.bytes.end(), start);
+                          }
+                        }});
+      break;
+    default:
+      break;
+  }
+  if (!is_row_sink(step.kind)) return;
+  if (step.is_placed || step.kind == RowPart::cache)
+    for (const std::int64_t distance : {1, -1})
+      list.push_back({fmt::format("{}: rows go to the slot {} theirs", names.out, distance > 0 ? "behind" : "before"),
+                      [step, name = names.out, distance](Scene& s) {
+                        if (step.kind != RowPart::cache)
+                          return move_rows(s.out.at(name), [distance](std::int64_t i) { return i + distance; });
+                        Tensor& slots = s.in.at("slots");
+                        for (std::int64_t i = 0; i < slots.elements(); ++i) {
+                          const double to = slots.at(i) + static_cast<double>(distance);
+                          if (slots.at(i) >= 0 && to >= 0) slots.set(i, to);
+                        }
+                      }});
+  if (step.kind == RowPart::quantize && value_bits(step.format) == 4)
+    list.push_back({fmt::format("{}: the two values of a byte are exchanged", names.out), [name = names.out](Scene& s) {
+                      for (std::byte& byte : s.out.at(name).bytes) byte = (byte << 4) | (byte >> 4);
+                    }});
+  if (step.kind != RowPart::cache)
+    list.push_back(
+        {fmt::format("{}: neighbouring columns are exchanged", names.out), [step, name = names.out](Scene& s) {
+           Tensor& y = s.out.at(name);
+           exchange_pairs(y, step.kind == RowPart::store ? static_cast<std::size_t>(dtype_bytes(y.dtype)) : 1);
+         }});
+}
+
+}  // namespace
+
+std::string likely_cause_of_rows(const RowsRun& run, const Tensors& in, const Tensors& out,
+                                 std::vector<std::int64_t> wrong_rows) {
+  if (wrong_rows.size() > kMostRows) wrong_rows.resize(kMostRows);
+  const std::int64_t wrong = count_wrong_rows(run, in, out, wrong_rows);
+  std::vector<Mistake> mistakes;
+  const std::vector<RowStepNames> names = row_step_names(run.chain);
+  for (std::size_t i = 0; i < names.size(); ++i)
+    add_mistakes_of_step(run.chain.steps[i], static_cast<int>(i), names[i], mistakes);
+  for (const Mistake& mistake : mistakes) {
+    Scene scene{run, in, out};
+    mistake.make(scene);
+    const std::int64_t left = count_wrong_rows(scene.run, scene.in, scene.out, wrong_rows);
+    if (10 * left <= wrong)
+      return fmt::format("likely cause: {} (explains {} of {} wrong elements that were looked at)", mistake.cause,
+                         wrong - left, wrong);
+  }
+  return {};
+}
+
+}  // namespace tessera::reference

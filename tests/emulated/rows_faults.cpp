@@ -1,0 +1,95 @@
+// Slips planted in the templates of row operators: each must be seen by the reference, and named by its cause.
+#include <doctest/doctest.h>
+
+#include "base/file.h"
+#include "runtime/nvrtc.h"
+#include "tessera/emulator/device.h"
+#include "tessera/error.h"
+#include "tests/support/rows_cases.h"
+#include "tests/support/sample.h"
+
+namespace tessera {
+namespace {
+
+struct RowsFault {
+  const char* file;  ///< below templates/
+  const char *from, *to;
+  int columns;
+  const char* chain;
+  const char* cause;
+};
+
+constexpr RowsFault kFaults[] = {
+    {"rows/steps.cuh", "sine = __sinf(angle) * (kIsInverse ? -", "sine = __sinf(angle) * (!kIsInverse ? -", 128,
+     "rope(inverse)+f32", "rope turns forward, its inverse is right"},
+    {"rows/steps.cuh", "if constexpr (S.is_halves) {", "if constexpr (!S.is_halves) {", 128, "rope(halves)+same",
+     "rope turns pairs (2i, 2i + 1), not (i, i + d / 2)"},
+    {"rows/steps.cuh", "if constexpr (S.is_halves) {", "if constexpr (!S.is_halves) {", 128, "rope+same",
+     "rope turns pairs (i, i + d / 2), not (2i, 2i + 1)"},
+    {"rows/row.cuh", "p.positions[static_cast<unsigned>(row) /",
+     "p.positions[static_cast<unsigned>(row + 1 < p.rows ? row + 1 : 0) /", 128, "rope+f32",
+     "rope has the position of the next row"},
+    {"rows/steps.cuh", "(S.adds_one ? 1.0f : 0.0f)", "0.0f", 256, "rmsnorm(plus_one)+f32",
+     "1 is not added to the norm's weight"},
+    {"rows/steps.cuh", "x.v[j][i] += element<C.dtype>(raw[j], i);", "x.v[j][i] += 0.0f;", 256, "residual+rmsnorm+f32",
+     "residual is not added"},
+    {"rows/kernel.cuh", "return gemm::activate<S.activation>(gate) * up;",
+     "return gemm::activate<S.activation>(up) * gate;", 256, "gate(silu)+f32", "gate and up are exchanged"},
+    {"rows/kernel.cuh", "if constexpr (S.limit > 0) {", "if constexpr (S.limit > 1000) {", 256,
+     "gate(silu,limit=1)+f32", "the gate's limit is left out"},
+    {"rows/kernel.cuh", "comb[s * kStreams + to]", "comb[to * kStreams + s]", 64, "mhc_post+f32",
+     "comb is taken by columns, not by rows"},
+    {"rows/sinks.cuh", "row, at / kBlock),", "row, (at / kBlock + 1) % kBlocks),", 512, "nvfp4",
+     "y_scales: a scale lies with the next block"},
+    {"rows/sinks.cuh", "scales[row * (kWidth / S.block) + block] = scale;",
+     "scales[row * (kWidth / S.block) + (block + kWidth / S.block - 1) % (kWidth / S.block)] = scale;", 512, "e4m3",
+     "y_scales: a scale lies with the last block"},
+    {"rows/sinks.cuh", "return place.slot < p.placed_rows ? place.slot : -1;",
+     "return place.slot < p.placed_rows && place.slot >= 0 ? (place.slot + 1) % p.placed_rows : -1;", 64,
+     "same(scatter)", "y: rows go to the slot behind theirs"},
+    {"rows/row.cuh", "place.slot = p.slots[row];", "place.slot = p.slots[row] < 0 ? -1 : p.slots[row] + 1;", 128,
+     "indexer_132", "cache: rows go to the slot behind theirs"},
+    {"rows/sinks.cuh", "ptx::st_global_u32(values, words[0]);",
+     "ptx::st_global_u32(values, (words[0] & 0x0f0f0f0fu) << 4 | (words[0] >> 4 & 0x0f0f0f0fu));", 64, "mxfp4",
+     "y: the two values of a byte are exchanged"},
+    {"rows/row.cuh", "ptx::cvt_pack<kDType>(v[2 * i], v[2 * i + 1])", "ptx::cvt_pack<kDType>(v[2 * i + 1], v[2 * i])",
+     64, "factor+same", "y: neighbouring columns are exchanged"},
+};
+
+}  // namespace
+
+TEST_CASE("rows: planted slips are seen, and named") {
+  std::unique_ptr<Compiler> compiler;
+  try {
+    compiler = make_nvrtc_compiler({.library = {}, .repro_folder = {}, .makes_cubin = false});
+  } catch (const Error&) {
+    MESSAGE("skipped: no NVRTC");
+    return;
+  }
+  std::uint64_t seed = 20;
+  testing::Sample sample(2);
+  for (const RowsFault& fault : kFaults) {
+    ++seed;
+    CAPTURE(std::string(fault.cause));
+    CAPTURE(std::string(fault.chain));
+    std::string text = read_text(std::filesystem::path(TESSERA_SOURCE_DIR) / "templates" / fault.file);
+    const std::size_t at = text.find(fault.from);
+    REQUIRE(at != std::string::npos);
+    if (!sample.takes()) continue;
+    text.replace(at, std::string_view(fault.from).size(), fault.to);
+    // Threads enough that both halves of a row lie in different lanes, whatever the chain.
+    const Rows problem{.columns = fault.columns, .chain = parse_row_chain(fault.chain), .threads_of_row = 16};
+    const Plan plan = make_plan(problem);
+    emulator::EmulatedDevice device({.arch = "sm_90a"});
+    const Launcher launcher(device, plan.launch, compiler->compile(emit(plan, {{fault.file, text}})));
+    const reference::RowsRun run = rows_run(problem, 37);
+    const std::vector<std::string> problems =
+        judge(device, launcher, run, rows_inputs(run, reference::Fill::normal, seed));
+    std::string all;
+    for (const std::string& one : problems) all += one + "\n";
+    CAPTURE(all);
+    CHECK(all.find(std::string("likely cause: ") + fault.cause + " (explains") != std::string::npos);
+  }
+}
+
+}  // namespace tessera
