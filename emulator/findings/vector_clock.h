@@ -48,19 +48,43 @@ class VectorClock {
     if (cluster_ == other.cluster_) {
       if (own_.size() < other.own_.size()) own_.resize(other.own_.size(), 0);
       for (std::size_t i = 0; i < other.own_.size(); ++i) own_[i] = std::max(own_[i], other.own_[i]);
-    } else {
+    } else if (!other.own_.empty()) {
+      std::vector<Entry> entries;
+      entries.reserve(other.own_.size());
       for (std::size_t i = 0; i < other.own_.size(); ++i)
-        if (other.own_[i] != 0) raise(other.cluster_ << kAgentBits | static_cast<Agent>(i), other.own_[i]);
+        if (other.own_[i] != 0) entries.emplace_back(other.agent(i), other.own_[i]);
+      raise_foreign(entries.data(), entries.data() + entries.size());
     }
-    for (const auto& [agent, clock] : other.foreign_) raise(agent, clock);
+    const auto [first, last] = other.entries_of(cluster_);
+    const Entry* const begin = other.foreign_.data();
+    for (const Entry* entry = first; entry != last; ++entry) raise(entry->first, entry->second);
+    raise_foreign(begin, first);
+    raise_foreign(last, begin + other.foreign_.size());
   }
 
   /// Whether join(other) would change nothing.
   bool covers(const VectorClock& other) const {
-    for (std::size_t i = 0; i < other.own_.size(); ++i)
-      if (other.own_[i] != 0 && at(other.cluster_ << kAgentBits | static_cast<Agent>(i)) < other.own_[i]) return false;
-    return std::all_of(other.foreign_.begin(), other.foreign_.end(),
-                       [&](const auto& entry) { return at(entry.first) >= entry.second; });
+    if (cluster_ == other.cluster_) {
+      for (std::size_t i = 0; i < other.own_.size(); ++i)
+        if (other.own_[i] > (i < own_.size() ? own_[i] : 0)) return false;
+    } else {
+      auto [at, end] = entries_of(other.cluster_);
+      for (std::size_t i = 0; i < other.own_.size(); ++i) {
+        if (other.own_[i] == 0) continue;
+        while (at != end && at->first < other.agent(i)) ++at;
+        if (at == end || at->first != other.agent(i) || at->second < other.own_[i]) return false;
+      }
+    }
+    const Entry *at = foreign_.data(), *const end = at + foreign_.size();
+    for (const auto& [agent, clock] : other.foreign_) {
+      if (agent >> kAgentBits == cluster_) {
+        if (this->at(agent) < clock) return false;
+        continue;
+      }
+      while (at != end && at->first < agent) ++at;
+      if (at == end || at->first != agent || at->second < clock) return false;
+    }
+    return true;
   }
 
   /// Has seen what both have.
@@ -71,7 +95,42 @@ class VectorClock {
   }
 
  private:
-  std::vector<std::pair<Agent, std::uint32_t>>::const_iterator find(Agent agent) const {
+  using Entry = std::pair<Agent, std::uint32_t>;
+
+  Agent agent(std::size_t index) const { return cluster_ << kAgentBits | static_cast<Agent>(index); }
+
+  /// The list's entries of one cluster.
+  std::pair<const Entry*, const Entry*> entries_of(std::uint32_t cluster) const {
+    const Entry *const begin = foreign_.data(), *const end = begin + foreign_.size();
+    const auto is_before = [](const Entry& entry, std::uint32_t wanted) { return entry.first >> kAgentBits < wanted; };
+    const Entry* const first = std::lower_bound(begin, end, cluster, is_before);
+    return {first, std::lower_bound(first, end, cluster + 1, is_before)};
+  }
+
+  /// At least these, sorted and of other clusters. Lists of many CTAs' warps and lanes are long: both are walked once.
+  void raise_foreign(const Entry* first, const Entry* last) {
+    std::size_t missing = 0;
+    auto at = foreign_.begin();
+    for (const Entry* entry = first; entry != last; ++entry) {
+      while (at != foreign_.end() && at->first < entry->first) ++at;
+      if (at == foreign_.end() || at->first != entry->first)
+        ++missing;
+      else
+        at->second = std::max(at->second, entry->second);
+    }
+    if (missing == 0) return;
+    std::vector<Entry> both;
+    both.reserve(foreign_.size() + missing);
+    at = foreign_.begin();
+    for (const Entry* entry = first; entry != last; ++entry) {
+      while (at != foreign_.end() && at->first < entry->first) both.push_back(*at++);
+      if (at == foreign_.end() || at->first != entry->first) both.push_back(*entry);
+    }
+    both.insert(both.end(), at, foreign_.end());
+    foreign_ = std::move(both);
+  }
+
+  std::vector<Entry>::const_iterator find(Agent agent) const {
     return std::lower_bound(foreign_.begin(), foreign_.end(), agent,
                             [](const auto& entry, Agent wanted) { return entry.first < wanted; });
   }
@@ -83,7 +142,7 @@ class VectorClock {
 
   std::uint32_t cluster_ = 0;  // clusters count from 1: a clock of no cluster keeps a list only
   std::vector<std::uint32_t> own_;
-  std::vector<std::pair<Agent, std::uint32_t>> foreign_;  // sorted
+  std::vector<Entry> foreign_;  // sorted
 };
 
 }  // namespace tessera::emulator

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <random>
 #include <set>
 
 #include "tessera/emulator/device.h"
@@ -261,6 +263,44 @@ TEST_CASE("vector clocks") {
   z.meet(VectorClock(1));
   CHECK(z.at(a) == 0);
   CHECK(z.at(other) == 0);
+}
+
+TEST_CASE("vector clocks: joined and compared as maps from agents to times") {
+  std::mt19937 random{std::random_device{}()};
+  const auto below = [&](std::uint32_t n) { return static_cast<std::uint32_t>(random() % n); };
+  const auto at = [](const std::map<Agent, std::uint32_t>& model, Agent agent) {
+    const auto found = model.find(agent);
+    return found == model.end() ? 0 : found->second;
+  };
+  int covered = 0;
+  for (int round = 0; round < 2000; ++round) {
+    // Two clocks of one or two of three clusters, the second at times a part of the first.
+    VectorClock clocks[2] = {VectorClock(1 + below(3)), VectorClock(1 + below(3))};
+    std::map<Agent, std::uint32_t> models[2];
+    const bool is_part = below(2) == 0;
+    for (std::uint32_t i = below(30); i > 0; --i) {
+      const Agent agent = (1 + below(3)) << kAgentBits | (1 + below(9));
+      const std::uint32_t time = 1 + below(20), which = below(2);
+      clocks[which].raise(agent, time);
+      models[which][agent] = std::max(models[which][agent], time);
+      if (!is_part || which == 0) continue;
+      clocks[0].raise(agent, time);
+      models[0][agent] = std::max(models[0][agent], time);
+    }
+    bool covers = true;
+    for (const auto& [agent, time] : models[1]) covers = covers && at(models[0], agent) >= time;
+    CHECK(clocks[0].covers(clocks[1]) == covers);
+    covered += covers ? 1 : 0;
+    clocks[0].join(clocks[1]);
+    CHECK(clocks[0].covers(clocks[1]));
+    for (std::uint32_t cluster = 1; cluster <= 3; ++cluster)
+      for (std::uint32_t index = 1; index <= 9; ++index) {
+        const Agent agent = cluster << kAgentBits | index;
+        CHECK(clocks[0].at(agent) == std::max(at(models[0], agent), at(models[1], agent)));
+      }
+  }
+  CHECK(covered > 200);
+  CHECK(covered < 1800);
 }
 
 TEST_CASE("race: ordinary stores to global memory, then an asynchronous read of it") {
