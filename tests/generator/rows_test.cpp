@@ -3,8 +3,11 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <numbers>
+#include <sstream>
 
+#include "base/file.h"
 #include "generator/rows/rope_turns.h"
 #include "tessera/error.h"
 #include "tessera/plan.h"
@@ -154,4 +157,23 @@ TEST_CASE("rows: a thread has some 64 bytes on their way, a row of few more thre
         "tessera_rows_sm90a_bf16_c128_rope_halves_same_t16x16");
   CHECK(kernel({{"chain", "factor+factor+factor+factor+factor+factor+rmsnorm+rmsnorm+rmsnorm+rmsnorm+rmsnorm+f32"}})
             .find("_t") != std::string::npos);
+}
+
+TEST_CASE("rows: every command of docs/deepseek-v4.md has a plan on Hopper and on Blackwell") {
+  const std::string text = read_text(std::filesystem::path(TESSERA_SOURCE_DIR) / "docs/deepseek-v4.md");
+  int commands = 0;
+  constexpr std::string_view kStart = "tessera plan rows ";
+  for (std::size_t at = text.find(kStart); at != std::string::npos; at = text.find(kStart, at + 1)) {
+    std::istringstream words(text.substr(at + kStart.size(), text.find('`', at) - at - kStart.size()));
+    for (const char* const arch : {"sm_90a", "sm_100a"}) {
+      Problem problem = problem_of("rows", {{"arch", arch}});
+      words.clear();
+      words.seekg(0);
+      for (std::string flag, value; words >> flag >> value;)
+        set_field(problem, flag.substr(2), value[0] == '\'' ? value.substr(1, value.size() - 2) : value);
+      CAPTURE(planned_kernel(problem));
+    }
+    ++commands;
+  }
+  CHECK(commands >= 9);
 }
