@@ -37,6 +37,7 @@ const std::vector<PartWord>& part_words() {
       {"mhc_pre", {.kind = RowPart::mhc_pre}},
       {"mhc_post", {.kind = RowPart::mhc_post}},
       {"hadamard", {.kind = RowPart::hadamard}},
+      {"mhc_mix", {.kind = RowPart::mhc_mix}},
       {"softcap", {.kind = RowPart::softcap, .limit = 30}},
       {"softmax", {.kind = RowPart::softmax}},
       {"sigmoid", {.kind = RowPart::sigmoid}},
@@ -138,6 +139,10 @@ constexpr Option kOptions[] = {
      [](const RowStep& s) { return when(s.block < 0); }},
     {"block", is_any<RowPart::scaled_8, RowPart::hadamard>, true, [](RowStep& s, int value) { s.block = value; },
      [](const RowStep& s) { return s.block > 0 ? unless(s.block, 128) : std::nullopt; }},
+    {"hidden", is_any<RowPart::mhc_mix>, true, [](RowStep& s, int value) { s.hidden = value; },
+     [](const RowStep& s) { return unless(s.hidden, 16384); }},
+    {"iterations", is_any<RowPart::mhc_mix>, true, [](RowStep& s, int value) { s.iterations = value; },
+     [](const RowStep& s) { return unless(s.iterations, 20); }},
     {"pow2", is_any<RowPart::scaled_8>, false, [](RowStep& s, int) { s.is_power = true; },
      [](const RowStep& s) { return when(s.is_power); }},
     {"columns", is_any<RowPart::scaled_8>, false, [](RowStep& s, int) { s.is_column_major = true; },
@@ -346,6 +351,11 @@ std::vector<RowStepNames> row_step_names(const RowChain& chain) {
         names.in3 = "next_" + names.in2;
         names.out = names.in + "_out";
         names.out_stride = names.out + "_stride_row";
+        break;
+      case RowPart::mhc_mix:
+        names.in = numbered("sum_squares");
+        names.in2 = numbered("mix_base");
+        names.in3 = numbered("mix_scale");
         break;
       case RowPart::factor:
         names.in = numbered("factor");

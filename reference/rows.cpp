@@ -88,6 +88,9 @@ class Walk {
       case RowPart::softmax:
         softmax(s);
         break;
+      case RowPart::mhc_mix:
+        mix_coefficients(s, names);
+        break;
       default:
         break;
     }
@@ -194,6 +197,54 @@ class Walk {
       // Both have slopes below 1, and below their own value times 1.
       set(i, value, std::min(e(i), value * std::expm1(e(i))) + 16 * kU * value * std::max(1.0, std::fabs(x)) + 0x1p-120,
           0);
+    }
+  }
+
+  void mix_coefficients(const RowStep& s, const RowStepNames& names) {
+    const double inverse = 1 / std::sqrt(tensor(names.in).at(row_) / s.hidden + run_.eps);
+    double m[kMixColumns], error[kMixColumns];
+    for (std::int64_t i = 0; i < kMixColumns; ++i) {
+      const double scale = tensor(names.in3).at(i < kMixPost ? 0 : i < kMixComb ? 1 : 2);
+      const double part = v(i) * inverse * scale;
+      m[i] = part + tensor(names.in2).at(i);
+      error[i] = std::fabs(inverse * scale) * e(i) + 0x1p-21 * std::fabs(part) + 2 * kU * std::fabs(m[i]);
+    }
+    for (std::int64_t i = 0; i < kMixComb; ++i) {
+      const double sigmoid = 1 / (1 + std::exp(-m[i]));
+      const double of_sigmoid = sigmoid * (std::expm1(error[i]) + 16 * kU * std::max(1.0, std::fabs(m[i]))) + 0x1p-120;
+      const bool is_pre = i < kMixPost;
+      set(i, is_pre ? sigmoid + run_.eps : 2 * sigmoid, is_pre ? of_sigmoid : 2 * of_sigmoid, kU);
+    }
+    sinkhorn(s, m + kMixComb, error + kMixComb);
+  }
+
+  /// comb, from what stands before its softmax, row by row.
+  void sinkhorn(const RowStep& s, const double* m, const double* error) {
+    double comb[kStreams][kStreams], of_matrix = 0;
+    for (int i = 0; i < kStreams; ++i) {
+      const double* const row = m + i * kStreams;
+      const double most = *std::max_element(row, row + kStreams);
+      double sum = 0;
+      for (int j = 0; j < kStreams; ++j) sum += std::exp(row[j] - most);
+      for (int j = 0; j < kStreams; ++j) {
+        comb[i][j] = std::exp(row[j] - most) / sum + run_.eps;
+        of_matrix = std::max(of_matrix, 2 * error[i * kStreams + j] + 3 * kU * (most - row[j]) + 0x1p-21);
+      }
+    }
+    of_matrix *= 2;  // of the exponent, and of its row's sum
+    const int steps = 2 * s.iterations - 1;
+    for (int step = 0; step < steps; ++step) {
+      const bool is_column = step % 2 == 0;
+      for (int i = 0; i < kStreams; ++i) {
+        double sum = run_.eps;
+        for (int j = 0; j < kStreams; ++j) sum += is_column ? comb[j][i] : comb[i][j];
+        for (int j = 0; j < kStreams; ++j) (is_column ? comb[j][i] : comb[i][j]) /= sum;
+      }
+    }
+    const double relative = of_matrix + 2 * steps * (of_matrix + 8 * kU);
+    for (int i = 0; i < kStreams * kStreams; ++i) {
+      const double value = comb[i / kStreams][i % kStreams];
+      set(kMixComb + i, value, value * std::expm1(relative), 0);
     }
   }
 
@@ -401,6 +452,14 @@ std::map<std::string, Tensor> rows_inputs(const RowsRun& run, Fill kind, std::ui
     if (s.kind == RowPart::mhc_post) {
       made.emplace(names[i].in3, tensor_of(DType::f32, {run.rows, kMixColumns}, Fill::uniform, seed, stream + 40));
       made.emplace(names[i].in, tensor_of(run.dtype, {run.rows, kStreams * run.columns}, kind, seed, stream + 20));
+    }
+    if (s.kind == RowPart::mhc_mix) {
+      Tensor squares(DType::f32, {run.rows});
+      for (std::int64_t row = 0; row < run.rows; ++row)
+        squares.set(row, s.hidden * (0.1 + random.uniform(static_cast<std::uint64_t>(row) + (1ULL << 41))));
+      made.emplace(names[i].in, std::move(squares));
+      made.emplace(names[i].in2, tensor_of(DType::f32, {kMixColumns}, of_parts, seed, stream));
+      made.emplace(names[i].in3, tensor_of(DType::f32, {3}, of_parts, seed, stream + 20));
     }
     if (s.kind == RowPart::residual)
       made.emplace(names[i].in, tensor_of(run.dtype, {run.rows, columns}, kind, seed, stream));

@@ -7,21 +7,25 @@
 //   rmsnorm      the sum of squares errs by kAdds u and by 2 sum |v| e; its root by half of it and 2^-22; 3 u for the
 //                products: e' = |v'| that + |inverse weight| e
 //   layernorm    the mean errs by kAdds u of the mean magnitude and the mean e; then as rmsnorm, and u of the sum
-//   rope         sine and cosine err by 2^-20 (sin.approx.f32 and the angle's rounding: position * frequency itself is
-//                exact to 2^-48 of a turn times the position): e' = 2^-20 (|a| + |b|) + |cos| e_a + |sin| e_b + 3 u
-//                |..|
+//   rope         sine and cosine err by 2^-20 (sin.approx.f32 and the angle's rounding; position * frequency itself is
+//                exact to 2^-48 of a turn times the position): e' = 2^-20 (|a| + |b|) + |cos| e_a + |sin| e_b, and 3 u
+//                of both products
 //   hadamard     e' = (log2(block) + 2) u (sum |v|) / root(block) + (sum e) / root(block)
-//   mhc_*        each product and sum rounds once: 6 u of the magnitudes' sum; errors of the streams are carried to the
-//   mix softcap      8 u of the cap, and e;  sigmoid, sqrt_softplus: 16 u of the result times max(1, |v|), and e
+//   mhc_pre,     each product and sum rounds once: 6 u of the magnitudes' sum; errors of the streams are carried to
+//   mhc_post     their mix
+//   mhc_mix      a coefficient before its sigmoid or exponent errs by 2^-21 of x's part and 2 u of itself. Sinkhorn's
+//                steps are maps of the factors of rows and columns that do not stretch distances of their logarithms:
+//                each adds what it rounds (8 u) and the error of the matrix, at both factors
+//   softcap      8 u of the cap, and e
+//   sigmoid, sqrt_softplus   16 u of the result times max(1, |v|), and e
 //   softmax      p errs by 2 e and |v - largest| 3 u in the exponent, kAdds u in the sum, and 2^-21
 // kAdds is what a thread adds one after the other (96), a warp's shuffles (5) and a row's warps (32), at most.
 //
 // What a sink writes is a monotone function of v (and of the scale that was written), so the element must lie between
 // what v - e and v + e become; a block's scale between what the least and the largest possible magnitude give. Where
 // e = 0 there is one result, to the bit. A NaN must come out as the format's NaN.
-//   cache        as scaled_8, with scales that are at least 1e-4 where they are powers of two; the byte behind
-//   mla_584's
-//                scales is 0, what lies between tokens keeps its bytes
+//   cache        as scaled_8; scales that are powers of two are at least 1e-4; the byte behind mla_584's scales is 0,
+//                and what lies between tokens keeps its bytes
 //   scaled_8     scale = max(largest magnitude, 1e-4) / 448, 3 u; as a power of two the least that is not below that,
 //                exact; values are divided by it: 8 u
 // Rows that no slot names keep their bytes.

@@ -43,6 +43,8 @@ std::string_view kind_word(const RowStep& step) {
       return "RowPart::sqrt_softplus";
     case RowPart::cache:
       return "RowPart::cache";
+    case RowPart::mhc_mix:
+      return "RowPart::mhc_mix";
     case RowPart::store:
       return "RowPart::store";
     case RowPart::quantize:
@@ -109,6 +111,8 @@ std::string initialiser_of_step(const RowStep& step) {
   number("trained", step.trained, usual.trained);
   number("low", step.low, usual.low);
   number("high", step.high, usual.high);
+  number("hidden", step.hidden, usual.hidden);
+  number("iterations", step.iterations, usual.iterations);
   number("block", step.block, usual.block);
   flag("is_same", step.is_same, usual.is_same);
   add("dtype", step.dtype, usual.dtype, std::string(to_enumerator(step.dtype)));

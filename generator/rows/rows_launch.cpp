@@ -136,6 +136,11 @@ void add_step(LaunchWriter& w, const RowStep& step, const RowStepNames& names) {
       w.parameter(names.out_stride, ParameterKind::i64);
       break;
     }
+    case RowPart::mhc_mix:
+      w.vector(names.in, BufferRole::input, "f32", "rows", 4);
+      w.vector(names.in2, BufferRole::input, "f32", std::to_string(kMixColumns), 4);
+      w.vector(names.in3, BufferRole::input, "f32", "3", 4);
+      break;
     case RowPart::factor:
       w.vector(names.in, BufferRole::input, "f32", "rows", 4);
       break;

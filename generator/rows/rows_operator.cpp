@@ -161,6 +161,10 @@ std::string RowsOperator::explain(const Config& config, const Verdict& verdict) 
       return fmt::format("softcap of {}: {} at least", found, bound);
     case Rule::cache_columns:
       return fmt::format("{} columns for a cache whose tokens have {}", found, bound);
+    case Rule::mix_columns:
+      return fmt::format("mhc_mix that begins at, or has, {} columns: {} needed", found, bound);
+    case Rule::mix_out_of_range:
+      return fmt::format("mhc_mix over {} columns or iterations: {} at least", found, bound);
     case Rule::global_without_nvfp4:
       return fmt::format("a global scale for a format with blocks of {}: it goes with nvfp4", found);
     case Rule::no_sink:

@@ -159,6 +159,7 @@ __device__ __forceinline__ void run_steps(const Params& p, const Place& place, V
     if constexpr (kKind == RowPart::hadamard) hadamard<C, kNumber>(place, x);
     if constexpr (kKind == RowPart::softcap || kKind == RowPart::sigmoid || kKind == RowPart::sqrt_softplus)
       change_elements<C, kNumber>(place, x);
+    if constexpr (kKind == RowPart::mhc_mix) mix<C, kNumber>(step, place, p.eps, x);
     if constexpr (kKind == RowPart::softmax) softmax<C, kNumber>(place, x);
     if constexpr (kKind == RowPart::store) store<C, kNumber>(p, place, x);
     if constexpr (kKind == RowPart::scaled_8) quantize_e4m3<C, kNumber>(p, place, x);

@@ -275,4 +275,65 @@ __device__ __forceinline__ void softmax(const Place& place, Values<C>& x) {
     }
 }
 
+// Sinkhorn's iterations over the 4 x 4 of two lanes, rows 0 and 1 with the even one. The first has gone through a
+// softmax.
+__device__ __forceinline__ void normalise_columns(float eps, float (&v)[kVector]) {
+#pragma unroll
+  for (int i = 0; i < kStreams; ++i) {
+    const float mine = v[i] + v[kStreams + i];
+    const float inverse = ptx::rcp(mine + __shfl_xor_sync(kAllLanes, mine, 3) + eps);
+    v[i] *= inverse;
+    v[kStreams + i] *= inverse;
+  }
+}
+__device__ __forceinline__ void normalise_rows(float eps, float (&v)[kVector]) {
+#pragma unroll
+  for (int row = 0; row < kVector; row += kStreams) {
+    const float inverse = ptx::rcp(v[row] + v[row + 1] + v[row + 2] + v[row + 3] + eps);
+#pragma unroll
+    for (int i = 0; i < kStreams; ++i) v[row + i] *= inverse;
+  }
+}
+
+// Of a row's threads the first has pre and post, the next two the rows of comb; the others go along.
+template <Config C, int kNumber>
+__device__ __forceinline__ void mix(const StepParams& p, const Place& place, float eps, Values<C>& x) {
+  constexpr RowStep S = C.chain.steps[kNumber];
+  const bool has_coefficients = place.thread < kMixColumns / kVector;
+  const float squares = place.is_live ? ptx::ld_global_f32_written(static_cast<const float*>(p.in) + place.row) : 1.0f;
+  const float inverse = rsqrtf(fmaf(squares, 1.0f / static_cast<float>(S.hidden), eps));
+  const float* const base = static_cast<const float*>(p.in2);
+  const float* const scale = static_cast<const float*>(p.in3);
+  float v[kVector];
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) {
+    const int column = place.thread * kVector + i;
+    const int group = column < kMixPost ? 0 : column < kMixComb ? 1 : 2;
+    v[i] = has_coefficients ? fmaf(x.v[0][i] * inverse, scale[group], base[column]) : 0.0f;
+  }
+  if (place.thread == 0) {
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) x.v[0][i] = i < kMixPost ? sigmoid(v[i]) + eps : 2.0f * sigmoid(v[i]);
+  }
+#pragma unroll
+  for (int row = 0; row < kVector; row += kStreams) {
+    const float most = fmaxf(fmaxf(v[row], v[row + 1]), fmaxf(v[row + 2], v[row + 3]));
+#pragma unroll
+    for (int i = 0; i < kStreams; ++i) v[row + i] = ptx::ex2((v[row + i] - most) * 1.4426950408889634f);
+    const float sum = ptx::rcp(v[row] + v[row + 1] + v[row + 2] + v[row + 3]);
+#pragma unroll
+    for (int i = 0; i < kStreams; ++i) v[row + i] = fmaf(v[row + i], sum, eps);
+  }
+  normalise_columns(eps, v);
+#pragma unroll 1
+  for (int i = 1; i < S.iterations; ++i) {
+    normalise_rows(eps, v);
+    normalise_columns(eps, v);
+  }
+  if (has_coefficients && place.thread > 0) {
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) x.v[0][i] = v[i];
+  }
+}
+
 }  // namespace tessera::rows

@@ -13,7 +13,7 @@
 //   const int* slots                                sinks that are placed, caches: a slot outside of them is none
 //   int placed_rows                                 of sinks that are placed
 //   int cache_slots, page_size                      of caches: pages * page_size
-//   float eps                                       rmsnorm, layernorm
+//   float eps                                       rmsnorm, layernorm, mhc_mix
 //   int rows
 //   of each part in turn:
 //     mhc_pre    const float* mix
@@ -21,6 +21,7 @@
 //                next_mix: [rows, 24] of which the first 4 are pre, the next 4 post, the others comb
 //     residual   const void* residual; long long its stride; void* residual_out; long long its stride   (if stored)
 //     factor     const float* factor
+//     mhc_mix    const float* sum_squares, mix_base, mix_scale
 //     rmsnorm    const void* weight       layernorm  const void* weight, bias
 //     store      void* y; long long its stride
 //     quantize   void* values, scales; const float* global_scale (if it has one)
@@ -111,6 +112,8 @@ enum class Rule {
   hadamard_size,             // block; 256
   softcap_not_positive,      // limit; 1
   cache_columns,             // columns of a step; those of the cache's layout
+  mix_columns,               // columns of a step, or its first; 24, or 0
+  mix_out_of_range,          // hidden, or iterations; 1
   store_not_floating,        // bytes of an element of y; 4
   global_without_nvfp4,      // the format's block; 16
   no_sink,                   // steps; 0
@@ -151,6 +154,10 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_step(const Config& c, int number)
   if (step.kind == RowPart::softcap && step.limit < 1) return {Rule::softcap_not_positive, step.limit, 1};
   if (step.kind == RowPart::cache && columns != tessera::cache_columns(step.cache))
     return {Rule::cache_columns, columns, tessera::cache_columns(step.cache)};
+  if (step.kind == RowPart::mhc_mix && (step.first != 0 || columns != kMixColumns))
+    return {Rule::mix_columns, step.first != 0 ? step.first : columns, step.first != 0 ? 0 : kMixColumns};
+  if (step.kind == RowPart::mhc_mix && (step.hidden < 1 || step.iterations < 1))
+    return {Rule::mix_out_of_range, step.hidden < 1 ? step.hidden : step.iterations, 1};
   if (step.kind == RowPart::store && !is_floating(stored_type(step, c.dtype)))
     return {Rule::store_not_floating, dtype_bytes(step.dtype), 4};
   if (step.kind == RowPart::quantize && step.has_global && step.format != BlockFormat::nvfp4)

@@ -63,6 +63,8 @@ constexpr std::pair<int, const char*> kChains[] = {
     {128, "layernorm+rope(0..63)+hadamard(128)+indexer_132+bf16(scatter)"},
     {256, "sqrt_softplus+f32"},
     {384, "softcap(30)+softmax+sigmoid(0..127)+f32"},
+    {24, "mhc_mix+f32"},
+    {24, "mhc_mix(hidden=4096,iterations=3)+f32"},
     {1280, "mhc_pre+rmsnorm+mxfp8_e4m3"},
     {640, "mhc_post+rmsnorm+mxfp8_e4m3(tile)+same"},
     {72, "gather+mhc_post+f32"},

@@ -40,7 +40,8 @@ TEST_CASE("rows: a chain's text comes back, its options once and in one order") 
         "gate(silu,interleaved,limit=10)+nvfp4(tile,global)", "rope(448..511,inverse)+nvfp4(0..447)+bf16(448..511)",
         "rope(halves,base=500000,llama3=8)+e4m3(row,pow2,scatter)", "rope(yarn=16,trained=4096,low=2,high=48)+f16",
         "gather+hadamard(block=64)+f32", "layernorm(no_weight,plus_one)+mxfp8_e5m2+e4m3(block=64,columns)+e4m3(tensor)",
-        "residual+factor+mxfp4", "mhc_post+softcap(limit=50)+softmax+mla_656(0..575)", "mhc_pre+sigmoid+indexer_132"}) {
+        "residual+factor+mxfp4", "mhc_post+softcap(limit=50)+softmax+mla_656(0..575)", "mhc_pre+sigmoid+indexer_132",
+        "mhc_mix(hidden=28672,iterations=10)+f32"}) {
     CHECK(canonical(text) == text);
     CHECK(parse_row_chain(canonical(text)) == parse_row_chain(text));
   }
@@ -108,6 +109,8 @@ TEST_CASE("rows: an illegal pin, fact or chain is refused with the rule that it 
   CHECK(of_chain("96", "rope(halves)") == "rope of halves that lie 48 columns apart: a power of two needed");
   CHECK(of_chain("512", "softcap(0)") == "softcap of 0: 1 at least");
   CHECK(of_chain("512", "mla_656") == "512 columns for a cache whose tokens have 576");
+  CHECK(of_chain("512", "mhc_mix") == "mhc_mix that begins at, or has, 512 columns: 24 needed");
+  CHECK(of_chain("24", "mhc_mix(iterations=0)") == "mhc_mix over 0 columns or iterations: 1 at least");
   CHECK(of_chain("512", "hadamard(32)") == "hadamard of 32: 64, 128 or 256");
   CHECK(of_chain("512", "mxfp4(global)") == "a global scale for a format with blocks of 32: it goes with nvfp4");
   CHECK(

@@ -94,6 +94,24 @@ def test_hyperconnections(random):
     close(mixed, numpy.einsum("rj,rjd->rd", mix[:, :4], of_streams), 1e-5)
 
 
+def test_sinkhorn(random):
+    """24 coefficients: sigmoids, and a 4 x 4 whose rows and columns are divided by their sums in turn."""
+    m, squares = normal(random, (6, 24)), (1000 * random.random(6) + 10).astype(numpy.float32)
+    base, scale = normal(random, 24), normal(random, 3)
+    found = tessera.rows(m, "mhc_mix(hidden=256,iterations=4)+f32", sum_squares=squares, mix_base=base, mix_scale=scale, device="emulator")
+    v = m.astype(numpy.float64) / numpy.sqrt(squares[:, None].astype(numpy.float64) / 256 + 1e-6)
+    v = v * numpy.repeat(scale, [4, 4, 16]) + base
+    comb = numpy.exp(v[:, 8:].reshape(6, 4, 4))
+    comb = comb / comb.sum(-1, keepdims=True) + 1e-6
+    comb = comb / (comb.sum(-2, keepdims=True) + 1e-6)
+    for _ in range(3):
+        comb = comb / (comb.sum(-1, keepdims=True) + 1e-6)
+        comb = comb / (comb.sum(-2, keepdims=True) + 1e-6)
+    sigmoid = 1 / (1 + numpy.exp(-v[:, :8]))
+    expected = numpy.concatenate((sigmoid[:, :4] + 1e-6, 2 * sigmoid[:, 4:], comb.reshape(6, 16)), -1)
+    close(found["y"], expected, 1e-4, 1e-6)
+
+
 def test_a_chain_that_is_misspelled(random):
     with pytest.raises(tessera.UsageError, match="character 9.*did you mean rope"):
         tessera.rows(normal(random, (2, 64)), "rmsnorm+ropee", device="emulator")

@@ -22,6 +22,7 @@ enum class RowPart {
   layernorm,  // (v - mean) / root(variance + eps) * weight + bias
   rope,       // pairs of columns turned by position * frequency
   hadamard,   // times the Hadamard matrix of `block`, over its root, block by block
+  mhc_mix,    // mHC's 24 coefficients from the product of the streams: sigmoids, and Sinkhorn's iterations
   softcap,    // limit * tanh(v / limit)
   softmax,    // exp(v - largest) / sum
   sigmoid,
@@ -69,6 +70,9 @@ struct RowStep {
   int stretch = 1;        // of the context
   int trained = 8192;     // positions of training: llama3, yarn
   int low = 1, high = 4;  // llama3: low and high frequency factor; yarn: beta slow and beta fast
+  // mhc_mix: columns of the streams together, and Sinkhorn's iterations
+  int hidden = 16384;
+  int iterations = 20;
   // hadamard: 64, 128 or 256. scaled_8: columns of a scale, 0: the row, -1: one scale for all, given.
   int block = 128;
   // store
