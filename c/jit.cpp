@@ -161,7 +161,13 @@ tessera_status tessera_jit_stats(const tessera_jit* jit, tessera_stats* stats) {
                              .published = now.cache.published,
                              .publish_failures = now.cache.publish_failures,
                              .evicted = now.cache.evicted,
-                             .lock_waits = now.cache.lock_waits};
+                             .lock_waits = now.cache.lock_waits,
+                             .remote_hits = now.cache.remote_hits,
+                             .remote_misses = now.cache.remote_misses,
+                             .remote_stored = now.cache.remote_stored,
+                             .remote_errors = now.cache.remote_errors,
+                             .remote_failures = now.cache.remote_failures,
+                             .remote_ms = now.cache.remote_ms};
     std::memcpy(stats, &full, std::min(stats->struct_size, sizeof full));
   });
 }

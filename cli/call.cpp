@@ -25,10 +25,13 @@ void CommonFlags::add_to(FlagSet& flags) {
                "evict least recently used entries above this; 0: no limit");
   flags.toggle("--trust-cache-dir", is_trusted, "accept a cache folder that others can write");
   flags.toggle("--require-compiler", requires_compiler, "serve only entries that the compiler found here made");
-  flags.text("--remote", "URL", remote, "a cache that machines share: http(s)://HOST/PREFIX (docs/remote.md)");
+  flags.text("--remote", "URL", remote, "a cache that machines share: http, s3 or redis (docs/remote.md)");
   flags.toggle("--remote-write", writes_remote, "store there what is compiled here");
-  flags.text("--remote-credentials", "FILE", remote_credentials, "header lines of its requests");
+  flags.text("--remote-credentials", "FILE", remote_credentials, "what its requests are allowed by");
   flags.text("--remote-ca-file", "FILE", remote_ca_file, "certificates to trust in place of the system's");
+  flags.text("--remote-endpoint", "URL", remote_endpoint, "s3: the server (default: that of AWS)");
+  flags.text("--remote-region", "NAME", remote_region, "s3: the region, us-east-1 say");
+  flags.text("--remote-s3-style", "WORD", remote_s3_style, "s3: the bucket's name in the path or the host");
   flags.number("--remote-time-limit-ms", "N", remote_time_limit_ms, 1,
                "longest time of a look-up there; then it is asked no more (default: 5000)");
   flags.text("--remote-signing-key", "FILE", remote_signing_key, "signs what is stored: ed25519, PEM");
@@ -53,6 +56,9 @@ const std::vector<EnvironmentVariable>& environment_variables() {
                                                          {"TESSERA_REMOTE_WRITE", "--remote-write"},
                                                          {"TESSERA_REMOTE_CREDENTIALS", "--remote-credentials"},
                                                          {"TESSERA_REMOTE_CA_FILE", "--remote-ca-file"},
+                                                         {"TESSERA_REMOTE_ENDPOINT", "--remote-endpoint"},
+                                                         {"TESSERA_REMOTE_REGION", "--remote-region"},
+                                                         {"TESSERA_REMOTE_S3_STYLE", "--remote-s3-style"},
                                                          {"TESSERA_REMOTE_TIME_LIMIT_MS", "--remote-time-limit-ms"},
                                                          {"TESSERA_REMOTE_SIGNING_KEY", "--remote-signing-key"},
                                                          {"TESSERA_REMOTE_TRUSTED_KEYS", "--remote-trusted-keys"},
@@ -83,6 +89,9 @@ JitOptions CommonFlags::apply_to(JitOptions options) const {
   options.remote.is_written = options.remote.is_written || writes_remote;
   if (!remote_credentials.empty()) options.remote.credentials = remote_credentials;
   if (!remote_ca_file.empty()) options.remote.ca_file = remote_ca_file;
+  if (!remote_endpoint.empty()) options.remote.endpoint = remote_endpoint;
+  if (!remote_region.empty()) options.remote.region = remote_region;
+  if (!remote_s3_style.empty()) options.remote.s3_style = remote_s3_style;
   if (remote_time_limit_ms > 0) options.remote.time_limit = std::chrono::milliseconds(remote_time_limit_ms);
   if (!remote_signing_key.empty()) options.remote.signing_key = remote_signing_key;
   if (!remote_trusted_keys.empty()) options.remote.trusted_keys = remote_trusted_keys;

@@ -22,6 +22,7 @@ struct CommonFlags {
   std::int64_t jobs = 0, cache_max_bytes = -1, compile_time_limit_ms = -1, remote_time_limit_ms = -1;
   std::string cache_dir, system_cache_dirs, compile_policy, nvrtc, repro_dir, templates;
   std::string remote, remote_credentials, remote_ca_file, remote_signing_key, remote_trusted_keys;
+  std::string remote_endpoint, remote_region, remote_s3_style;
   std::vector<std::string> nvrtc_options;
 
   void add_to(FlagSet& flags);

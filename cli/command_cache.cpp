@@ -10,10 +10,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
 #include "base/shell.h"
+#include "cli/cache_remote.h"
 #include "cli/call.h"
 #include "generator/selectors.h"
 #include "tessera/cache_admin.h"
@@ -95,10 +97,11 @@ class CacheCommand final : public Command {
  public:
   HelpPage help() const override {
     return {
-        "tessera cache list|stat|verify|prune [flags]\n"
+        "tessera cache list|stat|verify|prune|gc [flags]\n"
         "       tessera cache show KEY [--ptx|--sass|--source|--log|--plan]\n"
-        "       tessera cache export|import FILE [flags]",
-        "tessera cache: list, show, stat, verify, prune, export and import cached kernels",
+        "       tessera cache export|import FILE [flags]\n"
+        "       tessera cache push|pull --remote URL [flags]",
+        "tessera cache: look into the cache, verify it, prune it, and carry entries to other machines",
         "list     one line an entry: key, compiler, bytes, kernel\n"
         "show     one entry by the first characters of its key (6 or more)\n"
         "stat     folders in the order of the search, with entries, bytes and limits\n"
@@ -106,14 +109,18 @@ class CacheCommand final : public Command {
         "prune    remove entries of the user folder, least recently used first\n"
         "export   every entry into one archive (- is stdout); the same content gives the same bytes\n"
         "import   an archive (- is stdin) into the user folder; import only what you would run\n"
+        "push     what the folders hold into the remote cache, whose credentials must allow it\n"
+        "pull     the kernels of a shape list from the remote cache into the user folder; compiles nothing\n"
+        "gc       prune to --cache-max-bytes now; a remote store keeps to limits of its own (docs/remote.md)\n"
         "A folder that does not exist (verify, prune, export) or cannot be read is named, and the call exits 5.\n",
         {"tessera cache list --op fmha", "tessera cache show 3f9a12 --ptx | less",
-         "tessera cache export kernels.tar.zst --arch sm_90a", "tessera cache prune --max-bytes 1000000000"}};
+         "tessera cache export kernels.tar.zst --arch sm_90a", "tessera cache prune --max-bytes 1000000000",
+         "tessera cache pull shapes.json --remote http://store/tessera"}};
   }
   void add_flags(FlagSet& flags) override {
     flags.positional("ACTION", action_);
     flags.positional("ARGUMENT", argument_);
-    flags.group("Which entries (list, prune, export)");
+    flags.group("Which entries (list, prune, export, push)");
     flags.text("--op", "OP", op_, "of this operator");
     flags.text("--arch", "ARCH", arch_, "for this target");
     flags.group("show");
@@ -131,7 +138,7 @@ class CacheCommand final : public Command {
   }
 
   ExitCode run(Call& call) override {
-    const bool takes_argument = action_ == "show" || action_ == "export" || action_ == "import";
+    const bool takes_argument = action_ == "show" || action_ == "export" || action_ == "import" || action_ == "pull";
     if (!argument_.empty() && !takes_argument && !action_.empty())
       throw Error(ErrorKind::usage, fmt::format("cache {}: takes no argument, {} given", action_, argument_));
     check_flags();
@@ -143,13 +150,16 @@ class CacheCommand final : public Command {
     if (action_ == "prune") return prune(call, options);
     if (action_ == "export") return export_archive(call, options);
     if (action_ == "import") return import_archive(call, options);
-    static const std::vector<std::string_view> kActions = {"list",  "show",   "stat",  "verify",
-                                                           "prune", "export", "import"};
+    if (action_ == "push") return push_cache_entries(call, filter());
+    if (action_ == "pull") return pull_cache_entries(call, need_argument("a shape list"));
+    if (action_ == "gc") return prune_to_limit(call, options);
+    static const std::vector<std::string_view> kActions = {"list",   "show",   "stat", "verify", "prune",
+                                                           "export", "import", "push", "pull",   "gc"};
     throw Error(ErrorKind::usage,
                 action_.empty()
-                    ? "cache: say what to do: list, show, stat, verify, prune, export or import"
-                    : fmt::format("cache has no action {}{}; there are list, show, stat, verify, prune, export "
-                                  "and import",
+                    ? "cache: say what to do: list, show, stat, verify, prune, export, import, push, pull or gc"
+                    : fmt::format("cache has no action {}{}; there are list, show, stat, verify, prune, export, "
+                                  "import, push, pull and gc",
                                   action_, suggestion(action_, kActions)));
   }
 
@@ -162,8 +172,8 @@ class CacheCommand final : public Command {
       std::vector<std::string_view> actions;
     };
     const std::vector<Use> uses = {
-        {"--op", !op_.empty(), {"list", "prune", "export"}},
-        {"--arch", !arch_.empty(), {"list", "prune", "export"}},
+        {"--op", !op_.empty(), {"list", "prune", "export", "push"}},
+        {"--arch", !arch_.empty(), {"list", "prune", "export", "push"}},
         {"--ptx", wants_ptx_, {"show"}},
         {"--sass", wants_sass_, {"show"}},
         {"--source", wants_source_, {"show"}},
@@ -314,8 +324,11 @@ class CacheCommand final : public Command {
         call.print(fmt::format("  {} {}: {}, {} bytes\n", group.op, group.arch, entries_text(group.entries),
                                grouped(group.bytes)));
     }
+    const OrderedJson remote = remote_report(call);
+    if (!call.is_json() && !remote.is_null()) call.print("remote " + remote_line(remote) + "\n");
     if (call.is_json())
       call.print_json({{"folders", folders},
+                       {"remote", remote},
                        {"groups", groups},
                        {"entries", usage.entries},
                        {"bytes", usage.bytes},
@@ -343,6 +356,12 @@ class CacheCommand final : public Command {
     }
     const ExitCode code = complain_of(call, result.faults);
     return code != kOk ? code : result.damaged.empty() ? kOk : kWrong;
+  }
+
+  ExitCode prune_to_limit(Call& call, const CacheOptions& options) {
+    // Without a limit nothing is too much; what writers left behind goes all the same.
+    max_bytes_ = options.max_bytes > 0 ? options.max_bytes : std::numeric_limits<std::int64_t>::max();
+    return prune(call, options);
   }
 
   ExitCode prune(Call& call, const CacheOptions& options) const {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "cli/cache_remote.h"
 #include "cli/call.h"
 #include "generator/selectors.h"
 #include "runtime/nvrtc.h"
@@ -202,21 +203,6 @@ class DoctorCommand final : public Command {
     return json;
   }
 
-  /// Null: there is none. Asks it for an entry that nobody has.
-  static OrderedJson remote_report(Call& call) {
-    const RemoteOptions remote = call.options().remote;
-    if (remote.url.empty()) return nullptr;
-    CacheRequest request;
-    request.keys.source = std::string(64, '0');
-    const bool answers = call.jit().cache().remote_contains(request).has_value();
-    return {{"url", remote.url},
-            {"answers", answers},
-            {"is_written", remote.is_written},
-            {"has_credentials", !remote.credentials.empty()},
-            {"signs", !remote.signing_key.empty()},
-            {"wants_signatures", !remote.trusted_keys.empty()}};
-  }
-
   static void print_text(Call& call, const OrderedJson& compiler, const OrderedJson& gpu, const OrderedJson& cache,
                          const OrderedJson& works) {
     const auto text = [](const OrderedJson& json, const char* key) { return json[key].get<std::string>(); };
@@ -244,12 +230,7 @@ class DoctorCommand final : public Command {
                              grouped(folder["bytes"].get<std::int64_t>()), text(folder, "permissions"),
                              text(folder, "refused").empty() ? "" : "; refused: " + text(folder, "refused")));
     if (const OrderedJson remote = remote_report(call); !remote.is_null())
-      call.print(fmt::format("  remote {}: {}, {}{}{}{}\n", text(remote, "url"),
-                             remote["answers"].get<bool>() ? "answers" : "does not answer",
-                             remote["is_written"].get<bool>() ? "written" : "read only",
-                             remote["has_credentials"].get<bool>() ? ", with credentials" : "",
-                             remote["signs"].get<bool>() ? ", entries are signed" : "",
-                             remote["wants_signatures"].get<bool>() ? ", only signed entries are loaded" : ""));
+      call.print("  remote " + remote_line(remote) + "\n");
     call.print(fmt::format(
         "\nsupported\n  NVRTC: {}\n  driver: {}\n  targets, and the compute capabilities that load their code; "
         "only sm_90a has run on hardware\n",

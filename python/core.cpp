@@ -179,6 +179,12 @@ class Jit {
     all["publish_failures"] = stats.publish_failures;
     all["evicted"] = stats.evicted;
     all["lock_waits"] = stats.lock_waits;
+    all["remote_hits"] = stats.remote_hits;
+    all["remote_misses"] = stats.remote_misses;
+    all["remote_stored"] = stats.remote_stored;
+    all["remote_errors"] = stats.remote_errors;
+    all["remote_failures"] = stats.remote_failures;
+    all["remote_ms"] = stats.remote_ms;
     return all;
   }
 

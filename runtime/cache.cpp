@@ -79,7 +79,8 @@ struct Cache::State {
 
   Pointer find_on_disk(const CacheRequest& request);
   Pointer find_and_count(const CacheRequest& request);
-  Pointer find_remote(const CacheRequest& request);
+  Pointer find_remote(const CacheRequest& request, remote::Turn* turn);
+  Pointer find_remote_or_build(const CacheRequest& request, const std::function<Image()>& build);
   std::string publish(const EncodedEntry& encoded);
   bool store_remotely(const EncodedEntry& encoded, const std::stop_token& stop);
   LockWait wait_of(const CacheRequest& request);
@@ -141,9 +142,11 @@ bool Cache::State::store_remotely(const EncodedEntry& encoded, const std::stop_t
   return stored != Stored::failed;
 }
 
-Pointer Cache::State::find_remote(const CacheRequest& request) {
+/// turn: null where nothing would be built.
+Pointer Cache::State::find_remote(const CacheRequest& request, remote::Turn* turn) {
   if (remote == nullptr) return nullptr;
-  const std::optional<ArchivedEntry> found = remote->fetch(request);
+  std::optional<ArchivedEntry> found = remote->fetch(request);
+  if (!found && turn != nullptr) found = remote->await_turn(request, *turn);
   if (!found) return nullptr;
   remote_hits.fetch_add(1, std::memory_order_relaxed);
   auto entry = std::make_shared<CacheEntry>();
@@ -200,6 +203,12 @@ LockWait Cache::State::wait_of(const CacheRequest& request) {
   return {.longest = options.lock_wait, .stop = request.stop, .on_long = say};
 }
 
+Pointer Cache::State::find_remote_or_build(const CacheRequest& request, const std::function<Image()>& build) {
+  remote::Turn turn;  // until what is built is stored
+  Pointer found = find_remote(request, &turn);
+  return found ? found : build_and_publish(request, build);
+}
+
 Pointer Cache::State::lead(const CacheRequest& request, const std::function<Image()>& build) {
   if (Pointer found = find_and_count(request)) return found;
   Pointer built;
@@ -217,11 +226,9 @@ Pointer Cache::State::lead(const CacheRequest& request, const std::function<Imag
                       user->root(), request.kernel, std::chrono::duration<double>(options.lock_wait).count()));
     }
     if (Pointer found = find_and_count(request)) return found;
-    built = find_remote(request);
-    if (!built) built = build_and_publish(request, build);
+    built = find_remote_or_build(request, build);
   } else {
-    built = find_remote(request);
-    if (!built) built = build_and_publish(request, build);
+    built = find_remote_or_build(request, build);
   }
   return memory.insert(request, std::move(built));
 }
@@ -321,7 +328,18 @@ std::optional<CacheTier> Cache::contains(const CacheRequest& request) {
 }
 
 std::optional<bool> Cache::remote_contains(const CacheRequest& request) {
-  return state_->remote == nullptr ? std::nullopt : state_->remote->has(request);
+  return remote_contains(std::span(&request, 1)).front();
+}
+
+std::vector<std::optional<bool>> Cache::remote_contains(std::span<const CacheRequest> requests) {
+  if (state_->remote == nullptr) return std::vector<std::optional<bool>>(requests.size());
+  return state_->remote->has(requests);
+}
+
+std::shared_ptr<const CacheEntry> Cache::pull(const CacheRequest& request) {
+  if (Pointer found = find(request)) return found;
+  Pointer found = state_->find_remote(request, nullptr);
+  return found ? state_->memory.insert(request, std::move(found)) : nullptr;
 }
 
 bool Cache::push(const CacheRequest& request) {
@@ -360,6 +378,12 @@ CacheStats Cache::stats() const {
   stats.remote_hits = from.remote_hits;
   stats.remote_stored = from.remote_stored;
   stats.remote_failures = from.remote_failures;
+  if (from.remote != nullptr) {
+    const remote::RemoteTier::Counts counts = from.remote->counts();
+    stats.remote_misses = counts.misses;
+    stats.remote_errors = counts.errors;
+    stats.remote_ms = static_cast<double>(counts.us) / 1000;
+  }
   return stats;
 }
 

@@ -10,7 +10,8 @@ as_root() {
 }
 
 install_packages() {
-  local wanted=(cmake ninja-build g++ git libfmt-dev libcli11-dev doctest-dev nlohmann-json3-dev libssl-dev libzstd-dev libcurl4-openssl-dev)
+  local wanted=(cmake ninja-build g++ git libfmt-dev libcli11-dev doctest-dev nlohmann-json3-dev libssl-dev libzstd-dev libcurl4-openssl-dev
+    libhiredis-dev)
   local missing=()
   for package in "${wanted[@]}"; do
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")

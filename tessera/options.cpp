@@ -90,6 +90,16 @@ JitOptions JitOptions::from_environment() {
        [&](const char* name, std::string_view text) { options.remote.is_written = flag(name, text); });
   with("TESSERA_REMOTE_CREDENTIALS", [&](const char*, std::string_view text) { options.remote.credentials = text; });
   with("TESSERA_REMOTE_CA_FILE", [&](const char*, std::string_view text) { options.remote.ca_file = text; });
+  // As every program that speaks S3 reads them; the names of tessera's own come after, and so win.
+  for (const char* name : {"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "TESSERA_REMOTE_ENDPOINT"})
+    with(name, [&](const char*, std::string_view text) { options.remote.endpoint = text; });
+  for (const char* name : {"AWS_DEFAULT_REGION", "AWS_REGION", "TESSERA_REMOTE_REGION"})
+    with(name, [&](const char*, std::string_view text) { options.remote.region = text; });
+  with("TESSERA_REMOTE_S3_STYLE", [&](const char*, std::string_view text) { options.remote.s3_style = text; });
+  with("AWS_ACCESS_KEY_ID", [&](const char*, std::string_view text) { options.remote.aws_access_key_id = text; });
+  with("AWS_SECRET_ACCESS_KEY",
+       [&](const char*, std::string_view text) { options.remote.aws_secret_access_key = text; });
+  with("AWS_SESSION_TOKEN", [&](const char*, std::string_view text) { options.remote.aws_session_token = text; });
   with("TESSERA_REMOTE_TIME_LIMIT_MS", [&](const char* name, std::string_view text) {
     options.remote.time_limit = std::chrono::milliseconds(std::min(whole_number(name, text), kDayMs));
   });

@@ -136,7 +136,9 @@ class WarmRun {
       }
       request.stop = options_.stop;
       bool did_build = false;
-      auto entry = jit_.cache().find(request);
+      auto entry = options_.compiles ? jit_.cache().find(request) : jit_.cache().pull(request);
+      if (entry == nullptr && !options_.compiles)
+        throw Error(ErrorKind::io, "in no folder, and the remote cache does not have it");
       if (entry == nullptr) {
         request.source = state_.source(plan);
         entry = jit_.cache().find_or_build(request, [&] {
@@ -218,17 +220,31 @@ std::vector<Coverage> Jit::check(std::span<const Problem> problems,
   const DefaultArithmetic arithmetic;
   const PlannedList list = plan_all(problems, jobs, on_count);
   std::vector<std::optional<CacheTier>> tiers(list.kernels.size());
-  for_each_index(list.kernels.size(), jobs > 0 ? jobs : default_num_workers(), [&](std::size_t i) {
+  const auto request_of = [&](std::size_t i) {
     const Plan plan = make_bare_plan(list.kernels[i]);
-    const CacheRequest request = state_->request(plan, state_->bundle(plan));
-    if (where == CheckedTiers::folders) {
-      tiers[i] = state_->cache.contains(request);
-      return;
-    }
-    const std::optional<bool> is_there = state_->cache.remote_contains(request);
-    if (!is_there) throw Error(ErrorKind::io, "the remote cache could not say what it holds");
-    if (*is_there) tiers[i] = CacheTier::remote;
-  });
+    return state_->request(plan, state_->bundle(plan));
+  };
+  const int num_workers = jobs > 0 ? jobs : default_num_workers();
+  if (where == CheckedTiers::folders) {
+    for_each_index(list.kernels.size(), num_workers,
+                   [&](std::size_t i) { tiers[i] = state_->cache.contains(request_of(i)); });
+  } else {
+    // A store is asked for many at a time, while other workers plan.
+    constexpr std::size_t kAtOnce = 256;
+    for_each_index((list.kernels.size() + kAtOnce - 1) / kAtOnce, num_workers, [&](std::size_t part) {
+      const std::size_t first = part * kAtOnce, end = std::min(first + kAtOnce, list.kernels.size());
+      std::vector<CacheRequest> requests;
+      for (std::size_t i = first; i < end; ++i) {
+        requests.push_back(request_of(i));
+        requests.back().plan_json.clear();  // only the keys are asked for
+      }
+      const std::vector<std::optional<bool>> there = state_->cache.remote_contains(requests);
+      for (std::size_t i = first; i < end; ++i) {
+        if (!there[i - first]) throw Error(ErrorKind::io, "the remote cache could not say what it holds");
+        if (*there[i - first]) tiers[i] = CacheTier::remote;
+      }
+    });
+  }
   std::vector<Coverage> result(problems.size());
   for (std::size_t i = 0; i < problems.size(); ++i) {
     result[i].index = i;

@@ -195,6 +195,9 @@ typedef struct tessera_stats {
   int64_t compiles, failures;                   ///< of the compiler
   double compile_ms;                            ///< of all compiles
   int64_t quarantined, published, publish_failures, evicted, lock_waits;  ///< entries of the cache's folder
+  int64_t remote_hits, remote_misses, remote_stored;                      ///< of the remote cache
+  int64_t remote_errors, remote_failures;  ///< look-ups that it did not answer, entries that it did not take
+  double remote_ms;                        ///< in which callers waited for it
 } tessera_stats;
 
 /// The caller sets stats->struct_size; at most as many bytes are written.

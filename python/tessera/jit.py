@@ -123,7 +123,11 @@ class Jit:
         return parsed(self._core.check(_text_of(shapes)))
 
     def stats(self) -> dict[str, Any]:
-        """Hits of each cache tier, compiles and their milliseconds, since this Jit was made."""
+        """Hits of each cache tier, compiles and their milliseconds, since this Jit was made.
+
+        Of a remote cache: "remote_hits", "remote_misses", "remote_stored", "remote_errors" (look-ups that it did not
+        answer), "remote_failures" (entries that it did not take) and "remote_ms", in which callers waited for it.
+        """
         return self._core.stats()
 
 

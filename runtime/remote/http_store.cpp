@@ -11,8 +11,9 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
-#include <random>
-#include <thread>
+
+#include "runtime/remote/attempts.h"
+#include "runtime/remote/quiet_pipe.h"
 
 namespace tessera::remote {
 
@@ -21,75 +22,78 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr int kAttempts = 3;
 constexpr milliseconds kLongestConnect{2'000};
-constexpr milliseconds kFirstPause{100};
+/// Of one call for many names. A server answers the requests of one connection one after the other.
+constexpr std::size_t kConnections = 16;
 
-/// A hundredth of a second at a time, so that a stop does not wait.
-bool pause_unless_stopped(milliseconds time, const Bounds& bounds) {
-  const Clock::time_point until = std::min(Clock::now() + time, bounds.until);
-  while (Clock::now() < until) {
-    if (bounds.is_stopped && bounds.is_stopped()) return false;
-    std::this_thread::sleep_for(std::min<Clock::duration>(milliseconds{10}, until - Clock::now()));
+struct FreeLines {
+  void operator()(curl_slist* lines) const { curl_slist_free_all(lines); }
+};
+using Lines = std::unique_ptr<curl_slist, FreeLines>;
+
+void add(Lines& lines, const std::string& line) {
+  if (curl_slist* const longer = curl_slist_append(lines.get(), line.c_str())) {
+    static_cast<void>(lines.release());
+    lines.reset(longer);
   }
-  return true;
 }
 
-/// So that machines which met the same fault do not come back together.
-milliseconds pause_before(int attempt) {
-  thread_local std::minstd_rand random{std::random_device{}()};
-  const auto longest = kFirstPause.count() << (attempt - 1);
-  return milliseconds{std::uniform_int_distribution<std::int64_t>(longest / 2, longest)(random)};
-}
-
-struct Request {
-  std::string_view method;
-  std::string_view sent{};
+/// One request under way.
+struct Transfer {
+  std::string_view method, sent;
+  const Bounds* bounds = nullptr;
+  std::size_t index = 0;  ///< of the name, where there are many
+  CURL* handle = nullptr;
+  Lines headers{};
   std::size_t sent_so_far = 0;
   std::string received{};
   std::int64_t max_bytes = 0;
   bool is_too_large = false, is_stopped = false;
-  const Bounds* bounds = nullptr;
 };
 
 std::size_t take(char* data, std::size_t size, std::size_t count, void* to) {
-  auto& request = *static_cast<Request*>(to);
+  auto& transfer = *static_cast<Transfer*>(to);
   const std::size_t bytes = size * count;
-  if (static_cast<std::int64_t>(request.received.size() + bytes) > request.max_bytes) {
-    request.is_too_large = true;
+  if (static_cast<std::int64_t>(transfer.received.size() + bytes) > transfer.max_bytes) {
+    transfer.is_too_large = true;
     return 0;
   }
-  request.received.append(data, bytes);
+  transfer.received.append(data, bytes);
   return bytes;
 }
 
 std::size_t give(char* data, std::size_t size, std::size_t count, void* from) {
-  auto& request = *static_cast<Request*>(from);
-  const std::size_t bytes = std::min(size * count, request.sent.size() - request.sent_so_far);
-  std::memcpy(data, request.sent.data() + request.sent_so_far, bytes);
-  request.sent_so_far += bytes;
+  auto& transfer = *static_cast<Transfer*>(from);
+  const std::size_t bytes = std::min(size * count, transfer.sent.size() - transfer.sent_so_far);
+  std::memcpy(data, transfer.sent.data() + transfer.sent_so_far, bytes);
+  transfer.sent_so_far += bytes;
   return bytes;
 }
 
+/// What was sent over a connection that turned out to be closed is sent again.
+int rewind(void* of, curl_off_t offset, int origin) {
+  auto& transfer = *static_cast<Transfer*>(of);
+  if (origin != SEEK_SET || offset < 0 || static_cast<std::size_t>(offset) > transfer.sent.size())
+    return CURL_SEEKFUNC_CANTSEEK;
+  transfer.sent_so_far = static_cast<std::size_t>(offset);
+  return CURL_SEEKFUNC_OK;
+}
+
 int look_for_stop(void* of, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
-  auto& request = *static_cast<Request*>(of);
-  request.is_stopped = request.bounds->is_stopped && request.bounds->is_stopped();
-  return request.is_stopped ? 1 : 0;
+  auto& transfer = *static_cast<Transfer*>(of);
+  transfer.is_stopped = transfer.bounds->is_stopped && transfer.bounds->is_stopped();
+  return transfer.is_stopped ? 1 : 0;
 }
 
 class HttpStore : public Store {
  public:
-  HttpStore(std::string base, const std::vector<std::string>& headers, std::string ca_file)
-      : base_(std::move(base)), ca_file_(std::move(ca_file)) {
+  explicit HttpStore(HttpTarget target) : target_(std::move(target)) {
     static std::once_flag once;
     std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
-    headers_ = curl_slist_append(headers_, "Expect:");  // or a PUT waits a second for servers that don't know it
-    headers_ = curl_slist_append(headers_, "Content-Type: application/octet-stream");
-    for (const std::string& line : headers) headers_ = curl_slist_append(headers_, line.c_str());
   }
   ~HttpStore() override {
+    for (CURLM* multi : multis_) curl_multi_cleanup(multi);
     for (CURL* handle : handles_) curl_easy_cleanup(handle);
-    curl_slist_free_all(headers_);
   }
 
   Answer get(const std::string& name, const Bounds& bounds) override { return ask(name, "GET", {}, bounds); }
@@ -97,95 +101,182 @@ class HttpStore : public Store {
   Answer put(const std::string& name, std::string_view bytes, const Bounds& bounds) override {
     return ask(name, "PUT", bytes, bounds);
   }
+  std::vector<Answer> get_all(std::span<const std::string> names, const Bounds& bounds) override {
+    return ask_all(names, "GET", bounds);
+  }
+  std::vector<Answer> has_all(std::span<const std::string> names, const Bounds& bounds) override {
+    return ask_all(names, "HEAD", bounds);
+  }
 
  private:
   Answer ask(const std::string& name, std::string_view method, std::string_view sent, const Bounds& bounds) {
-    for (int attempt = 1;; ++attempt) {
-      Answer answer = ask_once(name, method, sent, bounds);
-      if (answer.verdict != Verdict::failed || attempt == kAttempts || Clock::now() >= bounds.until) return answer;
-      if (!pause_unless_stopped(pause_before(attempt), bounds)) return {.verdict = Verdict::stopped};
-      if (Clock::now() >= bounds.until) return answer;
-    }
+    return with_attempts(bounds, [&] { return ask_once(name, method, sent, bounds); });
   }
 
   Answer ask_once(const std::string& name, std::string_view method, std::string_view sent, const Bounds& bounds) {
-    Request request{.method = method, .sent = sent, .max_bytes = bounds.max_bytes, .bounds = &bounds};
-    CURL* const handle = borrow();
-    if (handle == nullptr) return {.verdict = Verdict::failed, .reason = "libcurl gave no handle"};
-    const auto left = std::chrono::duration_cast<milliseconds>(bounds.until - Clock::now());
+    const QuietPipe quiet;
+    Transfer transfer{.method = method, .sent = sent, .bounds = &bounds};
+    if (!prepare(transfer, name)) return {.verdict = Verdict::failed, .reason = "libcurl gave no handle"};
+    return finish(transfer, curl_easy_perform(transfer.handle));
+  }
+
+  std::vector<Answer> ask_all(std::span<const std::string> names, std::string_view method, const Bounds& bounds) {
+    std::vector<Answer> answers(names.size());
+    {
+      const QuietPipe quiet;
+      CURLM* const multi = borrow(multis_, curl_multi_init);
+      if (multi != nullptr) {
+        ask_side_by_side(multi, names, method, bounds, answers);
+        give_back(multis_, multi);
+      }
+    }
+    // What failed is tried again one by one, up to the first that fails for good.
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (answers[i].verdict != Verdict::failed) continue;
+      answers[i] = ask(names[i], method, {}, bounds);
+      if (answers[i].verdict != Verdict::ok && answers[i].verdict != Verdict::absent) {
+        const Answer last = answers[i];
+        for (std::size_t rest = i + 1; rest < names.size(); ++rest)
+          if (answers[rest].verdict == Verdict::failed) answers[rest] = last;
+        break;
+      }
+    }
+    return answers;
+  }
+
+  void ask_side_by_side(CURLM* multi, std::span<const std::string> names, std::string_view method, const Bounds& bounds,
+                        std::vector<Answer>& answers) {
+    std::vector<std::unique_ptr<Transfer>> running;
+    std::size_t next = 0;
+    bool has_failed = false;
+    const auto drop = [&](std::size_t at, CURLcode code) {
+      const std::unique_ptr<Transfer> done = std::move(running[at]);
+      running.erase(running.begin() + static_cast<std::ptrdiff_t>(at));
+      curl_multi_remove_handle(multi, done->handle);
+      Answer& answer = answers[done->index] = finish(*done, code);
+      has_failed = has_failed || (answer.verdict != Verdict::ok && answer.verdict != Verdict::absent);
+    };
+    while (true) {
+      while (!has_failed && next < names.size() && running.size() < kConnections) {
+        auto transfer = std::make_unique<Transfer>();
+        transfer->method = method;
+        transfer->bounds = &bounds;
+        transfer->index = next;
+        if (!prepare(*transfer, names[next])) return;
+        curl_multi_add_handle(multi, transfer->handle);
+        running.push_back(std::move(transfer));
+        ++next;
+      }
+      if (running.empty()) return;
+      int active = 0;
+      if (curl_multi_perform(multi, &active) != CURLM_OK) {
+        while (!running.empty()) drop(running.size() - 1, CURLE_OUT_OF_MEMORY);
+        return;
+      }
+      bool is_any_done = false;
+      int left = 0;
+      while (const CURLMsg* message = curl_multi_info_read(multi, &left)) {
+        if (message->msg != CURLMSG_DONE) continue;
+        const auto found = std::find_if(running.begin(), running.end(),
+                                        [&](const auto& one) { return one->handle == message->easy_handle; });
+        if (found == running.end()) continue;
+        drop(static_cast<std::size_t>(found - running.begin()), message->data.result);
+        is_any_done = true;
+      }
+      if (!is_any_done && !running.empty()) curl_multi_poll(multi, nullptr, 0, 20, nullptr);
+    }
+  }
+
+  bool prepare(Transfer& transfer, const std::string& name) {
+    CURL* const handle = transfer.handle = borrow(handles_, curl_easy_init);
+    if (handle == nullptr) return false;
+    const auto left = std::chrono::duration_cast<milliseconds>(transfer.bounds->until - Clock::now());
     const long time = static_cast<long>(std::max(left, milliseconds{1}).count());
-    const std::string url = base_ + "/" + name;
+    const std::string url = target_.base + "/" + name;
+    add(transfer.headers, "Expect:");  // or a PUT waits a second for servers that don't know it
+    add(transfer.headers, "Content-Type: application/octet-stream");
+    for (const std::string& line : target_.headers) add(transfer.headers, line);
+    if (target_.signed_headers)
+      for (const std::string& line : target_.signed_headers(transfer.method, name, transfer.sent))
+        add(transfer.headers, line);
+    transfer.max_bytes = transfer.bounds->max_bytes;
     curl_easy_reset(handle);
     curl_easy_setopt(handle, CURLOPT_URL, url.c_str());
     curl_easy_setopt(handle, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(handle, CURLOPT_PATH_AS_IS, 1L);
     curl_easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);  // the host's signals are its own
     curl_easy_setopt(handle, CURLOPT_TIMEOUT_MS, time);
     curl_easy_setopt(handle, CURLOPT_CONNECTTIMEOUT_MS, std::min(time, static_cast<long>(kLongestConnect.count())));
     curl_easy_setopt(handle, CURLOPT_FOLLOWLOCATION, 0L);  // credentials go nowhere else
     curl_easy_setopt(handle, CURLOPT_USERAGENT, "tessera");
-    curl_easy_setopt(handle, CURLOPT_HTTPHEADER, headers_);
+    curl_easy_setopt(handle, CURLOPT_HTTPHEADER, transfer.headers.get());
     curl_easy_setopt(handle, CURLOPT_WRITEFUNCTION, take);
-    curl_easy_setopt(handle, CURLOPT_WRITEDATA, &request);
+    curl_easy_setopt(handle, CURLOPT_WRITEDATA, &transfer);
     curl_easy_setopt(handle, CURLOPT_NOPROGRESS, 0L);
     curl_easy_setopt(handle, CURLOPT_XFERINFOFUNCTION, look_for_stop);
-    curl_easy_setopt(handle, CURLOPT_XFERINFODATA, &request);
-    if (!ca_file_.empty()) curl_easy_setopt(handle, CURLOPT_CAINFO, ca_file_.c_str());
-    if (method == "HEAD") curl_easy_setopt(handle, CURLOPT_NOBODY, 1L);
-    if (method == "PUT") {
+    curl_easy_setopt(handle, CURLOPT_XFERINFODATA, &transfer);
+    if (!target_.ca_file.empty()) curl_easy_setopt(handle, CURLOPT_CAINFO, target_.ca_file.c_str());
+    if (transfer.method == "HEAD") curl_easy_setopt(handle, CURLOPT_NOBODY, 1L);
+    if (transfer.method == "PUT") {
       curl_easy_setopt(handle, CURLOPT_UPLOAD, 1L);
       curl_easy_setopt(handle, CURLOPT_READFUNCTION, give);
-      curl_easy_setopt(handle, CURLOPT_READDATA, &request);
-      curl_easy_setopt(handle, CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(sent.size()));
-      request.max_bytes = std::int64_t{1} << 20;  // what a server says of it
+      curl_easy_setopt(handle, CURLOPT_READDATA, &transfer);
+      curl_easy_setopt(handle, CURLOPT_SEEKFUNCTION, rewind);
+      curl_easy_setopt(handle, CURLOPT_SEEKDATA, &transfer);
+      curl_easy_setopt(handle, CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(transfer.sent.size()));
+      transfer.max_bytes = std::int64_t{1} << 20;  // what a server says of it
     }
-    const CURLcode code = curl_easy_perform(handle);
+    return true;
+  }
+
+  Answer finish(Transfer& transfer, CURLcode code) {
     long status = 0;
-    curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &status);
-    give_back(handle);
-    return answer_of(code, status, std::move(request));
-  }
-
-  static Answer answer_of(CURLcode code, long status, Request&& request) {
-    if (request.is_stopped) return {.verdict = Verdict::stopped};
-    if (request.is_too_large)
-      return {.verdict = Verdict::refused, .reason = fmt::format("an answer of more than {} bytes", request.max_bytes)};
+    curl_easy_getinfo(transfer.handle, CURLINFO_RESPONSE_CODE, &status);
+    give_back(handles_, transfer.handle);
+    if (transfer.is_stopped) return {.verdict = Verdict::stopped};
+    if (transfer.is_too_large)
+      return {.verdict = Verdict::refused,
+              .reason = fmt::format("an answer of more than {} bytes", transfer.max_bytes)};
     if (code != CURLE_OK) return {.verdict = Verdict::failed, .reason = curl_easy_strerror(code)};
-    if (status == 200 || (request.method == "PUT" && (status == 201 || status == 204)))
-      return {.verdict = Verdict::ok, .body = std::move(request.received)};
-    if ((status == 404 || status == 410) && request.method != "PUT") return {.verdict = Verdict::absent};
-    const std::string reason = fmt::format("{}: HTTP {}", request.method, status);
+    const bool is_put = transfer.method == "PUT";
+    if (status == 200 || (is_put && (status == 201 || status == 204)))
+      return {.verdict = Verdict::ok, .body = std::move(transfer.received)};
+    const std::string word = target_.error_word ? target_.error_word(transfer.received) : std::string();
+    // A bucket that is not there is no miss: its name is misspelt.
+    if ((status == 404 || status == 410) && !is_put && word != "NoSuchBucket") return {.verdict = Verdict::absent};
     const bool may_pass = status == 408 || status == 429 || (status >= 500 && status != 501 && status != 507);
-    return {.verdict = may_pass ? Verdict::failed : Verdict::refused, .reason = reason};
+    return {.verdict = may_pass ? Verdict::failed : Verdict::refused,
+            .reason = fmt::format("{}: HTTP {}{}{}", transfer.method, status, word.empty() ? "" : " ", word)};
   }
 
-  CURL* borrow() {
+  /// One that was used before, with its open connections, or a new one.
+  template <class Handle, class Make>
+  Handle* borrow(std::vector<Handle*>& idle, const Make& make) {
     {
       const std::lock_guard lock(mutex_);
-      if (!handles_.empty()) {
-        CURL* const handle = handles_.back();
-        handles_.pop_back();
+      if (!idle.empty()) {
+        Handle* const handle = idle.back();
+        idle.pop_back();
         return handle;
       }
     }
-    return curl_easy_init();
+    return make();
   }
-  void give_back(CURL* handle) {
+  template <class Handle>
+  void give_back(std::vector<Handle*>& idle, Handle* handle) {
     const std::lock_guard lock(mutex_);
-    handles_.push_back(handle);
+    idle.push_back(handle);
   }
 
-  const std::string base_, ca_file_;
-  curl_slist* headers_ = nullptr;
+  const HttpTarget target_;
   std::mutex mutex_;
-  std::vector<CURL*> handles_;  // with their open connections
+  std::vector<CURL*> handles_;
+  std::vector<CURLM*> multis_;
 };
 
 }  // namespace
 
-std::unique_ptr<Store> make_http_store(const std::string& base, std::vector<std::string> headers,
-                                       const std::string& ca_file) {
-  return std::make_unique<HttpStore>(base, headers, ca_file);
-}
+std::unique_ptr<Store> make_http_store(HttpTarget target) { return std::make_unique<HttpStore>(std::move(target)); }
 
 }  // namespace tessera::remote
 
@@ -193,8 +284,9 @@ std::unique_ptr<Store> make_http_store(const std::string& base, std::vector<std:
 
 namespace tessera::remote {
 
-std::unique_ptr<Store> make_http_store(const std::string& base, std::vector<std::string>, const std::string&) {
-  throw Error(ErrorKind::unsupported, fmt::format("remote cache {}: this tessera was built without libcurl", base));
+std::unique_ptr<Store> make_http_store(HttpTarget target) {
+  throw Error(ErrorKind::unsupported,
+              fmt::format("remote cache {}: this tessera was built without libcurl", target.shown));
 }
 
 }  // namespace tessera::remote

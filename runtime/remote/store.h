@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tessera/remote.h"
 
@@ -45,6 +47,22 @@ class Store {
   virtual Answer put(const std::string& name, std::string_view bytes, const Bounds& bounds) = 0;
   /// `ok` or `absent` without the bytes.
   virtual Answer has(const std::string& name, const Bounds& bounds) = 0;
+  /// Many at a time, in the order of the names, with as few round trips as the store allows. After one that fails the
+  /// others may fail unasked.
+  virtual std::vector<Answer> get_all(std::span<const std::string> names, const Bounds& bounds) = 0;
+  virtual std::vector<Answer> has_all(std::span<const std::string> names, const Bounds& bounds) = 0;
+
+  enum class Claim : std::uint8_t { got, held, none };
+  /// A name that one machine alone holds, until it gives it back or the time has passed. `token`: who asks. `none`: the
+  /// store has no such thing, or did not answer.
+  virtual Claim claim(const std::string& name, const std::string& token, std::chrono::milliseconds time,
+                      const Bounds& bounds) {
+    static_cast<void>(name), static_cast<void>(token), static_cast<void>(time), static_cast<void>(bounds);
+    return Claim::none;
+  }
+  virtual void give_up(const std::string& name, const Bounds& bounds) {
+    static_cast<void>(name), static_cast<void>(bounds);
+  }
 };
 
 /// The store of a URL. Throws Error{usage} for one that is malformed or holds credentials, Error{unsupported} for a

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <random>
 
 #include "base/hash.h"
+#include "runtime/remote/attempts.h"
 #include "tessera/error.h"
 
 namespace tessera::remote {
@@ -14,6 +16,32 @@ namespace {
 
 constexpr std::int64_t kMaxResultBytes = std::int64_t{64} << 10;
 constexpr int kNoteVersion = 1;
+/// Of one call for many.
+constexpr std::size_t kAtOnce = 512;
+/// A machine that dies while it compiles holds the others up for so long, and a store whose locks never go away holds
+/// each machine up once.
+constexpr std::chrono::milliseconds kLongestTurn{15'000}, kBetweenClaims{100}, kLongestGiveUp{1'000};
+
+/// Adds the time that it lives.
+class Stopwatch {
+ public:
+  explicit Stopwatch(std::atomic<std::int64_t>& us) : us_(us) {}
+  ~Stopwatch() {
+    const auto time = std::chrono::steady_clock::now() - start_;
+    us_ += std::chrono::duration_cast<std::chrono::microseconds>(time).count();
+  }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  std::atomic<std::int64_t>& us_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+std::string random_token() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
+}
 
 std::string action_name(const std::string& key) { return "ac/" + key; }
 std::string blob_name(const std::string& sha256) { return "cas/" + sha256; }
@@ -130,9 +158,8 @@ bool RemoteTier::is_believed(const std::string& key, const ActionResult& result)
   return false;
 }
 
-std::optional<ActionResult> RemoteTier::result_of(const std::string& key, const Bounds& bounds) {
+std::optional<ActionResult> RemoteTier::result_in(const std::string& key, const Answer& answer) {
   const std::string name = action_name(key);
-  const Answer answer = store_->get(name, bounds);
   if (has_failed(answer, name) || answer.verdict == Verdict::absent) return std::nullopt;
   const std::optional<ActionResult> result = parse_action_result(answer.body);
   if (!result) {
@@ -140,6 +167,10 @@ std::optional<ActionResult> RemoteTier::result_of(const std::string& key, const 
     return std::nullopt;
   }
   return is_believed(key, *result) ? result : std::nullopt;
+}
+
+std::optional<ActionResult> RemoteTier::result_of(const std::string& key, const Bounds& bounds) {
+  return result_in(key, store_->get(action_name(key), bounds));
 }
 
 std::optional<ArchivedEntry> RemoteTier::entry_of(const std::string& key, const CacheRequest& request,
@@ -174,30 +205,113 @@ std::optional<ArchivedEntry> RemoteTier::entry_of(const std::string& key, const 
   return std::nullopt;
 }
 
-std::optional<ArchivedEntry> RemoteTier::fetch(const CacheRequest& request) {
-  const Bounds all = bounds(request.stop, std::chrono::steady_clock::now() + options_.time_limit);
+std::optional<ArchivedEntry> RemoteTier::fetch_within(const CacheRequest& request, const Bounds& bounds) {
   if (reads_ && !request.keys.entry.empty()) {
-    if (auto entry = entry_of(request.keys.entry, request, all)) return entry;
+    if (auto entry = entry_of(request.keys.entry, request, bounds)) return entry;
   }
-  if (reads_ && !request.require_compiler) return entry_of(request.keys.source, request, all);
+  if (reads_ && !request.require_compiler) return entry_of(request.keys.source, request, bounds);
   return std::nullopt;
 }
 
-std::optional<bool> RemoteTier::has(const CacheRequest& request) {
-  const Bounds all = bounds(request.stop, std::chrono::steady_clock::now() + options_.time_limit);
-  std::vector<std::string> keys;
-  if (!request.keys.entry.empty()) keys.push_back(request.keys.entry);
-  if (!request.require_compiler) keys.push_back(request.keys.source);
-  for (const std::string& key : keys) {
-    if (!reads_) return std::nullopt;
-    const std::optional<ActionResult> result = result_of(key, all);
-    if (!result) continue;
-    const std::string name = blob_name(result->sha256);
-    const Answer answer = store_->has(name, all);
-    if (has_failed(answer, name)) return std::nullopt;
-    if (answer.verdict == Verdict::ok) return true;
+std::optional<ArchivedEntry> RemoteTier::fetch(const CacheRequest& request) {
+  if (!reads_) return std::nullopt;
+  const Stopwatch stopwatch(us_);
+  auto entry = fetch_within(request, bounds(request.stop, std::chrono::steady_clock::now() + options_.time_limit));
+  // Whatever goes wrong ends the reads.
+  if (!entry) (reads_ ? misses_ : errors_).fetch_add(1, std::memory_order_relaxed);
+  return entry;
+}
+
+void Turn::give_back() {
+  if (store_ == nullptr) return;
+  const auto now = std::chrono::steady_clock::now();
+  // Later it may be another machine's.
+  if (now < until_)
+    store_->give_up(name_, {.until = std::min(until_, now + kLongestGiveUp), .max_bytes = kMaxResultBytes});
+  store_ = nullptr;
+}
+
+std::optional<ArchivedEntry> RemoteTier::await_turn(const CacheRequest& request, Turn& turn) {
+  if (!options_.is_written || !reads_ || !writes_ || !takes_turns_ || request.keys.entry.empty()) return std::nullopt;
+  using Clock = std::chrono::steady_clock;
+  const Stopwatch stopwatch(us_);
+  const std::string name = "lock/" + request.keys.entry, token = random_token();
+  const Clock::time_point last = Clock::now() + kLongestTurn;
+  while (true) {
+    const Clock::time_point now = Clock::now();
+    const Bounds all = bounds(request.stop, now + options_.time_limit);
+    const Store::Claim claim = store_->claim(name, token, kLongestTurn, all);
+    if (all.is_stopped())
+      throw WaitInterrupted(fmt::format("{}: interrupted while another machine compiled it", request.kernel));
+    if (claim == Store::Claim::none) {
+      takes_turns_ = false;
+      return std::nullopt;
+    }
+    if (claim == Store::Claim::got) {
+      turn.store_ = store_.get();
+      turn.name_ = name;
+      turn.until_ = now + kLongestTurn;
+      // Between the look-up and this another machine may have had its turn.
+      auto entry = entry_of(request.keys.entry, request, all);
+      if (entry) turn.give_back();
+      return entry;
+    }
+    if (now >= last) {
+      takes_turns_ = false;
+      warnings_.once("remote turns",
+                     fmt::format("remote cache {}: another machine has compiled {} for {:.0f} s; it is compiled here "
+                                 "too, and nothing is waited for there any more",
+                                 options_.url, request.kernel, std::chrono::duration<double>(kLongestTurn).count()));
+      return std::nullopt;
+    }
+    const Bounds wait = bounds(request.stop, last);
+    if (!pause_unless_stopped(some_of(kBetweenClaims), wait))
+      throw WaitInterrupted(fmt::format("{}: interrupted while another machine compiled it", request.kernel));
   }
-  return reads_ ? std::optional(false) : std::nullopt;
+}
+
+void RemoteTier::look_for(const std::vector<std::string>& keys, const std::vector<std::size_t>& chosen,
+                          const Bounds& bounds, std::vector<std::optional<bool>>& found) {
+  std::vector<std::string> names, blobs;
+  for (const std::string& key : keys) names.push_back(action_name(key));
+  const std::vector<Answer> answers = store_->get_all(names, bounds);
+  std::vector<std::size_t> with_blob;
+  for (std::size_t i = 0; i < keys.size() && reads_; ++i) {
+    const std::optional<ActionResult> result = result_in(keys[i], answers[i]);
+    if (!result) continue;
+    blobs.push_back(blob_name(result->sha256));
+    with_blob.push_back(chosen[i]);
+  }
+  if (!reads_ || blobs.empty()) return;
+  const std::vector<Answer> there = store_->has_all(blobs, bounds);
+  for (std::size_t i = 0; i < blobs.size(); ++i) {
+    if (has_failed(there[i], blobs[i])) return;
+    if (there[i].verdict == Verdict::ok) found[with_blob[i]] = true;
+  }
+}
+
+std::vector<std::optional<bool>> RemoteTier::has(std::span<const CacheRequest> requests) {
+  const Stopwatch stopwatch(us_);
+  std::vector<std::optional<bool>> found(requests.size(), false);
+  for (const bool is_by_source : {false, true}) {
+    for (std::size_t at = 0; at < requests.size() && reads_;) {
+      std::vector<std::string> keys;
+      std::vector<std::size_t> chosen;
+      for (; at < requests.size() && keys.size() < kAtOnce; ++at) {
+        const CacheRequest& request = requests[at];
+        if (*found[at] || (is_by_source ? request.require_compiler : request.keys.entry.empty())) continue;
+        keys.push_back(is_by_source ? request.keys.source : request.keys.entry);
+        chosen.push_back(at);
+      }
+      if (!keys.empty())
+        look_for(keys, chosen, bounds(requests.front().stop, std::chrono::steady_clock::now() + options_.time_limit),
+                 found);
+    }
+  }
+  if (!reads_)
+    for (std::optional<bool>& one : found)
+      if (!*one) one.reset();
+  return found;
 }
 
 std::string RemoteTier::note_of(const std::string& key, const ActionResult& result,
@@ -209,6 +323,7 @@ std::string RemoteTier::note_of(const std::string& key, const ActionResult& resu
 
 RemoteTier::Stored RemoteTier::store(const EncodedEntry& entry, const std::stop_token& stop) {
   if (!options_.is_written || !writes_) return Stored::failed;
+  const Stopwatch stopwatch(us_);
   const Bounds all = bounds(stop, std::chrono::steady_clock::now() + options_.time_limit);
   const EntryKeys& keys = entry.record.keys;
   const CompilerIdentity& compiler = entry.record.report.compiler;

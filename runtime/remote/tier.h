@@ -12,7 +12,9 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "runtime/cache_archive.h"
 #include "runtime/cache_folder.h"
@@ -22,6 +24,23 @@
 
 namespace tessera::remote {
 
+/// The right to build a kernel that the store does not have: while one machine holds it the others wait for what it
+/// stores. Given back with the object.
+class Turn {
+ public:
+  Turn() = default;
+  ~Turn() { give_back(); }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  void give_back();
+
+ private:
+  friend class RemoteTier;
+  Store* store_ = nullptr;  // null: it holds none
+  std::string name_;
+  std::chrono::steady_clock::time_point until_;
+};
+
 class RemoteTier {
  public:
   /// Asks nothing of the store yet. Throws what open_store() and the keys throw.
@@ -30,12 +49,19 @@ class RemoteTier {
   /// The entry, verified: of the compiler's key, then, unless the request pins its compiler, the newest of the source
   /// key. Throws WaitInterrupted where the request's stop ended it, nothing else but std::bad_alloc.
   std::optional<ArchivedEntry> fetch(const CacheRequest& request);
-  /// Whether fetch() would find an entry's ActionResult; the blob is asked for, not loaded. Nothing: the store could
-  /// not say.
-  std::optional<bool> has(const CacheRequest& request);
+  /// Where the store has locks, this machine may write and the request has a compiler: waits for its turn to build, or
+  /// for the entry that another machine stores meanwhile. Throws as fetch() does.
+  std::optional<ArchivedEntry> await_turn(const CacheRequest& request, Turn& turn);
+  /// Of each, whether fetch() would find an entry's ActionResult; the blobs are asked for, not loaded. Nothing: the
+  /// store could not say.
+  std::vector<std::optional<bool>> has(std::span<const CacheRequest> requests);
   enum class Stored : std::uint8_t { stored, present, failed };
   Stored store(const EncodedEntry& entry, const std::stop_token& stop);
 
+  struct Counts {
+    std::int64_t misses = 0, errors = 0, us = 0;
+  };
+  Counts counts() const { return {misses_, errors_, us_}; }
   bool is_written() const noexcept { return options_.is_written; }
   std::string shown() const { return options_.url; }
 
@@ -43,6 +69,11 @@ class RemoteTier {
   struct Looked;
   Bounds bounds(const std::stop_token& stop, std::chrono::steady_clock::time_point until) const;
   std::optional<ActionResult> result_of(const std::string& key, const Bounds& bounds);
+  std::optional<ActionResult> result_in(const std::string& key, const Answer& answer);
+  /// Whether those of `chosen` are there by these keys.
+  void look_for(const std::vector<std::string>& keys, const std::vector<std::size_t>& chosen, const Bounds& bounds,
+                std::vector<std::optional<bool>>& found);
+  std::optional<ArchivedEntry> fetch_within(const CacheRequest& request, const Bounds& bounds);
   std::optional<ArchivedEntry> entry_of(const std::string& key, const CacheRequest& request, const Bounds& bounds);
   bool is_believed(const std::string& key, const ActionResult& result);
   std::string note_of(const std::string& key, const ActionResult& result, const CompilerIdentity& compiler) const;
@@ -56,7 +87,8 @@ class RemoteTier {
   std::unique_ptr<Store> store_;
   std::unique_ptr<Signer> signer_;      // null: nothing is signed
   std::unique_ptr<Verifier> verifier_;  // null: nothing has to be
-  std::atomic<bool> reads_{true}, writes_{true};
+  std::atomic<bool> reads_{true}, writes_{true}, takes_turns_{true};
+  std::atomic<std::int64_t> misses_{0}, errors_{0}, us_{0};
 };
 
 }  // namespace tessera::remote

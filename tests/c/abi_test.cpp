@@ -77,7 +77,10 @@ std::string structs() {
           TESSERA_MEMBER(tessera_stats, failures) + TESSERA_MEMBER(tessera_stats, compile_ms) +
           TESSERA_MEMBER(tessera_stats, quarantined) + TESSERA_MEMBER(tessera_stats, published) +
           TESSERA_MEMBER(tessera_stats, publish_failures) + TESSERA_MEMBER(tessera_stats, evicted) +
-          TESSERA_MEMBER(tessera_stats, lock_waits);
+          TESSERA_MEMBER(tessera_stats, lock_waits) + TESSERA_MEMBER(tessera_stats, remote_hits) +
+          TESSERA_MEMBER(tessera_stats, remote_misses) + TESSERA_MEMBER(tessera_stats, remote_stored) +
+          TESSERA_MEMBER(tessera_stats, remote_errors) + TESSERA_MEMBER(tessera_stats, remote_failures) +
+          TESSERA_MEMBER(tessera_stats, remote_ms);
   text += fmt::format("tessera_arguments {}\n", sizeof(tessera_arguments));
   text += TESSERA_MEMBER(tessera_arguments, struct_size) + TESSERA_MEMBER(tessera_arguments, sizes) +
           TESSERA_MEMBER(tessera_arguments, num_sizes) + TESSERA_MEMBER(tessera_arguments, scalars) +

@@ -37,7 +37,7 @@ TEST_CASE("cache: a flag that the action does not read is refused, and parts of 
     return outcome.err;
   };
   CHECK(refusal({"cache", "import", "a.tar.zst", "--op", "copy2d"}) ==
-        "tessera: --op: is for cache list, prune, export, not for import\n");
+        "tessera: --op: is for cache list, prune, export, push, not for import\n");
   CHECK(refusal({"cache", "export", "a.tar.zst", "--max-bytes", "1"}) ==
         "tessera: --max-bytes: is for cache prune, not for export\n");
   CHECK(refusal({"cache", "list", "--heal"}) == "tessera: --heal: is for cache verify, not for list\n");

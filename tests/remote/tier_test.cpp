@@ -9,53 +9,11 @@
 
 #include "base/hash.h"
 #include "runtime/remote/action_result.h"
-#include "tests/runtime/cache_fixture.h"
-#include "tests/support/store_server.h"
+#include "tests/remote/machine.h"
 
 namespace tessera::testing {
 
 namespace {
-
-using std::chrono::milliseconds;
-using Clock = std::chrono::steady_clock;
-
-constexpr milliseconds kLimit{400};
-
-/// One machine: a folder and a cache of its own over a common store.
-struct Machine : Bench {
-  explicit Machine(const StoreServer& server, bool is_written = false, int compiler_version = 13)
-      : mine(compiler_version) {
-    options.remote.url = server.url();
-    options.remote.is_written = is_written;
-    options.remote.time_limit = kLimit;
-  }
-  CountingCompiler mine;
-  std::shared_ptr<const CacheEntry> get(Cache& cache, int number) {
-    const SourceBundle bundle = sample_bundle(number);
-    return cache.find_or_build(request_for(bundle, &mine), [&] { return mine.compile(bundle); });
-  }
-  std::shared_ptr<const CacheEntry> get(int number) { return get(*open(), number); }
-  bool has_warned_of(const std::string& text) {
-    const std::lock_guard lock(warnings_mutex);
-    for (const std::string& warning : warnings)
-      if (warning.find(text) != std::string::npos) return true;
-    return false;
-  }
-};
-
-/// A store that holds kernel 1 and 2, as one machine left them.
-struct FullStore : StoreServer {
-  FullStore() {
-    Machine writer(*this, true);
-    const auto cache = writer.open();
-    for (const int number : {1, 2}) entries.push_back(writer.get(*cache, number));
-    forget_asked();
-  }
-  std::vector<std::shared_ptr<const CacheEntry>> entries;
-};
-
-bool is_blob(const StoreRequest& request) { return request.method == "GET" && request.path.starts_with("cas/"); }
-bool is_action(const StoreRequest& request) { return request.method == "GET" && request.path.starts_with("ac/"); }
 
 /// Asks for kernel 1 and 2 from a store that misbehaves: both are compiled, the first costs the limit at most, and the
 /// store is not asked for the second.
@@ -207,24 +165,33 @@ TEST_CASE("remote: an entry of a folder is pushed once") {
 }
 
 TEST_CASE("remote: a reply cut at any byte loads nothing wrong") {
-  FullStore server;
-  std::size_t action_bytes = 0, blob_bytes = 0;
-  for (const auto& [path, bytes] : server.blobs()) (path.starts_with("ac/") ? action_bytes : blob_bytes) = bytes.size();
-  for (std::size_t cut = 0; cut < blob_bytes + 40; cut += cut < 60 ? 7U : 97U) {
-    for (const bool cuts_blob : {false, true}) {
-      if (!cuts_blob && cut > action_bytes + 40) continue;
-      CAPTURE(cut);
-      CAPTURE(cuts_blob);
-      server.spoil([&](const StoreRequest& request, StoreReply& reply) {
-        if (cuts_blob ? is_blob(request) : is_action(request)) reply.cut_at = cut;
-      });
-      Machine reader(server);
-      reader.options.remote.time_limit = milliseconds{60};
-      const auto entry = reader.get(1);
-      CHECK(entry->image.cubin == server.entries[0]->image.cubin);
-      CHECK(entry->tier == CacheTier::compiled);
-    }
+  // Each cut costs the time limit, in which nothing is computed: so many at a time.
+  constexpr std::size_t kAtOnce = 16;
+  std::atomic<int> wrong{0}, cuts{0};
+  std::vector<std::thread> threads;
+  for (std::size_t first = 0; first < kAtOnce; ++first) {
+    threads.emplace_back([&wrong, &cuts, first] {
+      FullStore server;
+      const auto blobs = server.blobs();
+      const std::string action = blobs.at("ac/" + server.entries[0]->keys.entry);
+      const std::string blob = blobs.at("cas/" + remote::parse_action_result(action)->sha256);
+      for (const bool cuts_blob : {false, true}) {
+        for (std::size_t cut = first; cut < server.reply_bytes((cuts_blob ? blob : action).size()); cut += kAtOnce) {
+          server.spoil([&](const StoreRequest& request, StoreReply& reply) {
+            if (cuts_blob ? is_blob(request) : is_action(request)) reply.cut_at = cut;
+          });
+          Machine reader(server);
+          reader.options.remote.time_limit = milliseconds{8};
+          const auto entry = reader.get(1);
+          ++cuts;
+          if (entry->image.cubin != server.entries[0]->image.cubin || entry->tier != CacheTier::compiled) ++wrong;
+        }
+      }
+    });
   }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+  CHECK(cuts > 500);
 }
 
 TEST_CASE("remote: any bit of a blob or an ActionResult that changes is found") {
@@ -266,15 +233,15 @@ TEST_CASE("remote: whatever fails or lies costs its time once, and is said") {
     std::string warning;
   };
   const Case cases[] = {
-      {"500", status(500), "HTTP 500"},
-      {"503", status(503), "HTTP 503"},
-      {"403", status(403), "HTTP 403"},
-      {"a blob that is forbidden", on_blob(status(401)), "HTTP 401"},
+      {"500", status(500), server.says(500)},
+      {"503", status(503), server.says(503)},
+      {"403", status(403), server.says(403)},
+      {"a blob that is forbidden", on_blob(status(401)), server.says(401)},
       {"a redirect",
        [&](const StoreRequest&, StoreReply& reply) {
          reply = {.status = 302, .headers = "Location: " + server.url() + "/else\r\n", .body = {}};
        },
-       "HTTP 302"},
+       server.says(302)},
       {"no answer", [](const StoreRequest&, StoreReply& reply) { reply.delay = milliseconds{5000}; }, "imeout"},
       {"bytes that drip", [](const StoreRequest&, StoreReply& reply) { reply.between = milliseconds{20}; }, "imeout"},
       {"a blob that drips", on_blob([](const StoreRequest&, StoreReply& reply) { reply.between = milliseconds{5}; }),
@@ -416,22 +383,57 @@ TEST_CASE("remote: keys and credentials that others may read, or that are none, 
   CHECK(has(refusal([&](RemoteOptions& o) { o.signing_key = keys.open; }), "others than its owner"));
   ::chmod(keys.open.c_str(), 0600);
   CHECK(has(refusal([&](RemoteOptions& o) { o.signing_key = keys.open; }), "no private ed25519 key"));
-  const std::filesystem::path lines = folder / "headers";
-  write_file(lines, "# a comment\nAuthorization: Bearer s3cret\n\nX-Team: kernels\n");
-  ::chmod(lines.c_str(), 0644);
-  CHECK(has(refusal([&](RemoteOptions& o) { o.credentials = lines; }), "chmod 600"));
-  ::chmod(lines.c_str(), 0600);
+}
+
+TEST_CASE("remote: credentials go with the requests, and into no message") {
+  const TemporaryFolder folder;
+  StoreServer server;
+  const auto has = [](const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  };
+  const std::filesystem::path file = folder / "credentials";
+  const auto refusal = [&](const std::string& text, unsigned mode = 0600) -> std::string {
+    write_file(file, text);
+    ::chmod(file.c_str(), mode);
+    Machine machine(server);
+    machine.options.remote.credentials = file;
+    try {
+      machine.open();
+    } catch (const Error& error) {
+      CHECK(!has(error.what(), "s3cret"));
+      return error.what();
+    }
+    return {};
+  };
+  const bool is_s3 = server.dialect() == Dialect::s3;
+  const std::string good = server.dialect() == Dialect::http
+                               ? "# a comment\nAuthorization: Bearer s3cret\n\nX-Team: kernels\n"
+                           : is_s3 ? "[default]\naws_access_key_id = AKIDTEST\naws_secret_access_key=s3cret/other\n"
+                                   : "username: reader\npassword: s3cret\n";
+  CHECK(refusal(good).empty());
+  CHECK(has(refusal(good, 0644), "chmod 600"));
+  CHECK(has(refusal("s3cret\n"), "line 1"));
+  if (is_s3) {
+    CHECK(has(refusal("[other]\naws_access_key_id = a\naws_secret_access_key=s3cret\n"), "has no aws_access_key_id"));
+    Machine none(server);
+    none.options.remote.aws_secret_access_key.clear();
+    CHECK_THROWS_WITH(none.open(), doctest::Contains("s3 needs credentials: AWS_ACCESS_KEY_ID"));
+    none.options.remote.region.clear();
+    CHECK_THROWS_WITH(none.open(), doctest::Contains("s3 needs a region"));
+  }
+  CHECK(refusal(good).empty());
+  // The server of S3 refuses the file's key by itself.
   server.spoil([](const StoreRequest&, StoreReply& reply) { reply = {.status = 403, .headers = {}, .body = {}}; });
   Machine machine(server);
-  machine.options.remote.credentials = lines;
+  machine.options.remote.credentials = file;
   machine.get(1);
-  REQUIRE(!server.headers().empty());
-  CHECK(has(server.headers().front(), "Authorization: Bearer s3cret"));
-  CHECK(has(server.headers().front(), "X-Team: kernels"));
-  CHECK(machine.has_warned_of("HTTP 403"));
+  CHECK(machine.has_warned_of(is_s3 ? "HTTP 403 SignatureDoesNotMatch" : server.says(403)));
   CHECK(!machine.has_warned_of("s3cret"));
-  write_file(lines, "no header\n");
-  CHECK(has(refusal([&](RemoteOptions& o) { o.credentials = lines; }), "line 1"));
+  if (server.dialect() == Dialect::http) {
+    CHECK(has(server.headers().front(), "Authorization: Bearer s3cret"));
+    CHECK(has(server.headers().front(), "X-Team: kernels"));
+  }
+  if (server.dialect() == Dialect::redis) CHECK(server.headers().front() == "AUTH reader s3cret");
 }
 
 TEST_CASE("remote: sixteen machines that start cold together end with the same bytes") {

@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <stop_token>
 #include <string>
@@ -92,6 +93,9 @@ struct CacheStats {
   std::int64_t published = 0, publish_failures = 0, evicted = 0, lock_waits = 0;
   std::int64_t remote_hits = 0, remote_stored = 0;
   std::int64_t remote_failures = 0;  ///< entries that should have been stored there and were not
+  std::int64_t remote_misses = 0;    ///< look-ups that it answered: it has no such entry, or none that may be loaded
+  std::int64_t remote_errors = 0;    ///< look-ups that it did not answer, or with what is no entry
+  double remote_ms = 0;              ///< in which callers waited for it, storing included
 };
 
 /// Thread-safe. Several processes may share a folder.
@@ -115,6 +119,10 @@ class Cache {
   std::optional<CacheTier> contains(const CacheRequest& request);
   /// Whether the remote tier has the entry. Nothing: there is none, or it could not say.
   std::optional<bool> remote_contains(const CacheRequest& request);
+  /// The same of many, with few requests or many at a time.
+  std::vector<std::optional<bool>> remote_contains(std::span<const CacheRequest> requests);
+  /// The entry of a folder or of the remote tier, and then in the user folder; null: neither has it. Compiles nothing.
+  std::shared_ptr<const CacheEntry> pull(const CacheRequest& request);
   /// Stores an entry of a folder in the remote tier, unless it is there. False: no folder has it, or it was not stored.
   bool push(const CacheRequest& request);
   CacheStats stats() const;

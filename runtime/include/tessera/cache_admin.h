@@ -147,4 +147,14 @@ struct ImportResult {
 ImportResult import_cache(const CacheOptions& options, const std::filesystem::path& archive,
                           const ArchiveLimits& limits = {});
 
+struct PushResult {
+  std::int64_t entries = 0, stored = 0, present = 0;
+  std::int64_t damaged = 0;        ///< not pushed: a folder's entry does not verify
+  std::int64_t failed = 0;         ///< not pushed: the store did not take it
+  std::vector<CacheFault> faults;  ///< of folders that exist: what lies there was not pushed
+};
+/// Every entry of every folder that matches, verified, into the cache's remote tier, unless it is there. jobs: so many
+/// at a time; 0: one per core.
+PushResult push_cache(Cache& cache, const CacheFilter& filter = {}, int jobs = 0);
+
 }  // namespace tessera

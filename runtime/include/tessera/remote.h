@@ -10,11 +10,18 @@ namespace tessera {
 
 struct RemoteOptions {
   /// http://HOST[:PORT][/PREFIX] or https://...: whatever serves GET, HEAD and PUT of PREFIX/ac/KEY and
-  /// PREFIX/cas/SHA256 (bazel-remote, nginx with DAV, other WebDAV servers). Empty: no remote tier, and no request.
+  /// PREFIX/cas/SHA256 (bazel-remote, nginx with DAV, other WebDAV servers). s3://BUCKET[/PREFIX]: objects of those
+  /// names in whatever speaks S3. Empty: no remote tier, and no request.
   std::string url{};
   bool is_written = false;  ///< kernels that are compiled here are stored there
-  std::filesystem::path
-      credentials{};  ///< a file of HTTP header lines, "Authorization: Bearer ..."; readable by its owner alone
+  /// A file that its owner alone may read. HTTP: header lines, "Authorization: Bearer ..."; S3: as ~/.aws/credentials;
+  /// Redis: lines "username: NAME" and "password: SECRET".
+  std::filesystem::path credentials{};
+  std::string endpoint{};  ///< S3: http(s)://HOST[:PORT]; empty: AWS
+  std::string region{};    ///< S3
+  std::string s3_style{};  ///< S3: where the bucket's name goes, "path" or "host"; empty: host for AWS, else path
+  /// S3, where there is no file of credentials.
+  std::string aws_access_key_id{}, aws_secret_access_key{}, aws_session_token{};
   std::filesystem::path ca_file{};  ///< certificates to trust in place of the system's (https)
   /// Longest time of one look-up or one store, attempts included. Whatever fails for that long ends the tier for this
   /// Cache.

@@ -246,6 +246,7 @@ struct WarmReport {
 struct WarmOptions {
   int jobs = 0;  ///< parallel compiles; 0: one per core, as far as free memory goes (half a GiB each)
   bool dry_run = false;
+  bool compiles = true;  ///< false: what no folder and no remote cache has is an error
   std::function<void(const WarmProgress&)> on_progress{};
   std::function<void(const WarmedKernel&)> on_kernel{};  ///< each as it is finished, one at a time
   std::function<void(const WarmCount&)> on_count{};      ///< after every 1,024 Problems, and when all are counted
