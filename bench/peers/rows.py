@@ -91,6 +91,18 @@ def append_e4m3(rows):
             "y_scale": torch.full((1,), 0.02, device="cuda")}
 
 
+def mhc_layer(rows):
+    mixes = {name: torch.rand(rows, 24, device="cuda") for name in ("mix", "next_mix")}
+    return {"x": normal(rows, D), "streams": normal(rows, 4 * D), "streams_out": empty(rows, 4 * D), "weight": normal(D), **mixes,
+            "y": empty(rows, D, dtype=F8), "y_scales": empty(rows, D // 32, dtype=torch.uint8)}
+
+
+def kv_584(rows):
+    pages = -(-rows // 64)
+    return {"x": normal(rows, 512), "weight": normal(512), "positions": torch.randint(0, 1 << 17, (rows,), device="cuda", dtype=torch.int32),
+            "slots": torch.randperm(rows, device="cuda").to(torch.int32), "cache": empty(pages, 65 * 576, dtype=torch.uint8)}
+
+
 def norm_formula(x, residual, weight, **_):
     s = x.float() + residual.float()
     return {"residual_out": s.to(BF16), "y": rmsnorm(s, weight.float()).to(BF16)}
@@ -108,6 +120,14 @@ def swiglu_e4m3_formula(x, **_):
     return {"y": y, "y_scales": scales}
 
 
+def mhc_formula(x, streams, mix, next_mix, weight, **_):
+    old = streams.float().unflatten(-1, (4, -1))
+    new = mix[:, 4:8, None] * x.float()[:, None] + mix[:, 8:].unflatten(-1, (4, 4)).transpose(1, 2) @ old
+    row = rmsnorm((next_mix[:, :4, None] * new).sum(1), weight.float()).unflatten(-1, (-1, 32))
+    exponent = (row.abs().amax(-1, keepdim=True) / 448).log2().ceil().clamp(min=-127)
+    return {"streams_out": new.flatten(1).to(BF16), "y": (row * torch.exp2(-exponent)).to(F8).flatten(1)}
+
+
 def rope_formula(x, positions, **_):
     return {"y2": turned(x[:, 448:], positions, True).to(BF16)}
 
@@ -118,9 +138,11 @@ CASES = [
     Case("SwiGLU + NVFP4", "gate(silu)+nvfp4", I, swiglu_nvfp4, None, False),
     Case("SwiGLU + e4m3 1x128", "gate(silu)+e4m3", I, swiglu_e4m3, swiglu_e4m3_formula),
     Case("inverse RoPE + NVFP4", "rope(448..511,inverse)+nvfp4(0..447)+bf16(448..511)", 512, rope_nvfp4, rope_formula, False),
+    Case("mHC post + pre + RMSNorm + MXFP8", "mhc_post+rmsnorm+mxfp8", D, mhc_layer, mhc_formula),
+    Case("RMSNorm + RoPE + 584-byte cache", "rmsnorm+rope(448..511)+mla_584", 512, kv_584, None, False),
     Case("RoPE + append e4m3", "rope(halves)+e4m3(tensor,scatter)", 128, append_e4m3, None, False),
 ]
-OUTPUTS = ("residual_out", "y", "y2", "y_scales", "y2_scales")
+OUTPUTS = ("residual_out", "streams_out", "y", "y2", "y_scales", "y2_scales")
 
 
 def wrong_share(ours, theirs):
@@ -134,7 +156,7 @@ def cell(library, case, rows, pins, repeat, has_peers):
     copies = min(max(1, -(-ROTATED_BYTES // bytes_)), MOST_COPIES)
     sets = [one] + [case.tensors(rows) for _ in range(copies - 1)]
     kernel = Kernel(library, "rows", f"columns={case.columns},chain={case.chain},rows={rows}" + ("," + pins if pins else ""))
-    extra = {"placed_rows": rows} if "scatter" in case.chain else {}
+    extra = {"placed_rows": rows} if "scatter" in case.chain else {"pages": -(-rows // 64), "page_size": 64} if "cache" in one else {}
     mine = [kernel.bind(rows=rows, **extra, **s) for s in sets]
     mine[0]()
     torch.cuda.synchronize()

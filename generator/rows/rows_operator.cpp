@@ -1,7 +1,9 @@
 // Candidates are threads of a row. A row operator moves bytes: what counts is that enough loads are on their way and
 // that few lanes lie behind the row's end. Rows too few for the device get more threads each, and so do rows whose e2m1
-// is made by integer arithmetic (SwiGLU and NVFP4 of 4,096 x 2,048 on an H100: 14.8 us with 32 bytes a thread, 15.7
-// with 64).
+// is made by integer arithmetic (SwiGLU and NVFP4 of 4,096 x 2,048 on an H100: 14.6 us with 32 bytes a thread, 15.3
+// with 64), unless they are narrow: there a thread's position, slot and addresses cost as much as its vectors (inverse
+// RoPE and NVFP4 of 65,536 x 512: 34.7 us with 128 bytes, 35.8 with 64, 38.1 with 32). Of mHC's streams a thread mixes
+// one vector while the next is on its way (4,096 x 7,168: 191.5 us with 160 bytes, 201.7 with 80).
 #include "generator/rows/rows_operator.h"
 
 #include <fmt/format.h>
@@ -32,6 +34,7 @@ constexpr int kThreadsOfRow[] = {128, 64, 32, 16, 8, 256, 512, 1024};
 constexpr int kThreadsOfCta = 256;
 constexpr int kWantedBytes = 64;  // of x and of what is added to it, that a thread has on its way
 constexpr Hint kFewRows = 512;    // for which a row gets more threads
+constexpr int kNarrowBytes = 1024, kWantedOfStreams = 160;
 constexpr std::size_t kMaxNameOfChain = 96;
 
 /// Bytes that a thread has under way before it uses the first.
@@ -41,6 +44,15 @@ int bytes_under_way(const Config& c) {
   if (source == RowPart::mhc_post) tensors += kStreams;
   for (const RowStep& step : c.chain.steps) tensors += step.kind == RowPart::residual ? 1 : 0;
   return rows::vectors_of_thread(c) * rows::kVector * dtype_bytes(c.dtype) * tensors;
+}
+
+/// Of those, the bytes that are best.
+double wanted_bytes(const Config& c, const Rows& problem) {
+  if (source_of(c.chain) == RowPart::mhc_post) return kWantedOfStreams;
+  if (problem.rows >= 0 && problem.rows <= kFewRows) return kWantedBytes / 2.0;
+  const bool is_busy = has_part(c.chain, RowPart::quantize) && c.conversion == Conversion::software;
+  if (!is_busy) return kWantedBytes;
+  return c.columns * dtype_bytes(c.dtype) <= kNarrowBytes ? 2.0 * kWantedBytes : kWantedBytes / 2.0;
 }
 
 /// "residual_store_rmsnorm_bf16": the chain in a name, and a hash where that is long.
@@ -97,10 +109,7 @@ std::vector<Config> RowsOperator::candidates(const Rows& problem) {
 double RowsOperator::score(const Config& config, const Rows& problem) {
   const double covered = static_cast<double>(config.columns) /
                          (static_cast<double>(rows::vectors_of_thread(config)) * config.threads_of_row * rows::kVector);
-  const bool is_few = problem.rows >= 0 && problem.rows <= kFewRows;
-  const bool is_busy = has_part(config.chain, RowPart::quantize) && config.conversion == Conversion::software;
-  const double wanted = is_few || is_busy ? kWantedBytes / 2.0 : kWantedBytes;
-  const double off = std::fabs(std::log2(bytes_under_way(config) / wanted));
+  const double off = std::fabs(std::log2(bytes_under_way(config) / wanted_bytes(config, problem)));
   return covered - 0.08 * off;
 }
 
@@ -188,7 +197,9 @@ void RowsOperator::describe(const Config& config, Plan& plan) {
     plan.operands.push_back(std::move(operand));
   }
   plan.smem_bytes = rows::smem_bytes(config);
-  if (plan.smem_bytes > 0) plan.smem = {{"sums of warps", 0, plan.smem_bytes, 1, {}}};
+  if (const int bytes = rows::sums_bytes(config); bytes > 0) plan.smem.push_back({"sums of warps", 0, bytes, 1, {}});
+  if (plan.smem_bytes > rows::sums_bytes(config))
+    plan.smem.push_back({"mix of streams", rows::remix_at(config), plan.smem_bytes - rows::remix_at(config), 1, {}});
   plan.roles = {{.name = "rows", .first_warp = 0, .warps = rows::threads_of_cta(config) / rows::kWarp, .registers = 0}};
 }
 
@@ -235,9 +246,10 @@ std::vector<SourceFile> RowsOperator::generated_headers(const Config& config) {
     for (const std::uint64_t turn : rope_turns(step, width(step, config.columns)))
       turns.push_back(fmt::format("{:#018x}ull", turn));
     text += fmt::format(
-        "__device__ const unsigned long long kTurns{0}[] = {{\n    {1}}};\n\n"
+        "__device__ const __align__(16) unsigned long long kTurns{0}[] = {{\n    {1}}};\n\n"
         "template <>\nstruct RopeTurns<{0}> {{\n  static constexpr float kMagnitude = {2:a}f;\n"
-        "  static __device__ __forceinline__ unsigned long long of(int pair) {{ return kTurns{0}[pair]; }}\n}};\n\n",
+        "  static __device__ __forceinline__ const unsigned long long* at(int pair) {{ return kTurns{0} + pair; }}\n"
+        "}};\n\n",
         i, fmt::join(turns, ",\n    "), static_cast<float>(rope_magnitude(step)));
   }
   if (text.empty()) return {};

@@ -136,6 +136,12 @@ __device__ __forceinline__ unsigned prmt(unsigned a, unsigned b, unsigned select
   asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(a), "r"(b), "r"(selector));
   return bytes;
 }
+// PTX ISA "lop3", PTX 4.3, sm_50. a where the mask's bits are 1, b elsewhere.
+__device__ __forceinline__ unsigned select_bits(unsigned mask, unsigned a, unsigned b) {
+  unsigned selected;
+  asm("lop3.b32 %0, %1, %2, %3, 0xca;" : "=r"(selected) : "r"(mask), "r"(a), "r"(b));
+  return selected;
+}
 // PTX ISA "dp4a", PTX 5.0, sm_61. c + the products of the four signed bytes.
 __device__ __forceinline__ int dp4a(unsigned a, unsigned b, int c) {
   int sum;

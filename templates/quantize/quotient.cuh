@@ -28,25 +28,46 @@ __device__ __forceinline__ float reciprocal_up(float d) {
   return __fmaf_ru(__fmaf_rn(-d, r, 1.0f), r, r);
 }
 
-// |x / d|, below every boundary that it should not reach. r = reciprocal_up(d).
-__device__ __forceinline__ float quotient(float x, float d, float r) {
-  const float near = __fmul_rn(x, r);
-  const float q = __fmaf_rn(__fmaf_rn(near, d, -x), -r, near);
+// |q|, below every boundary that it should not reach.
+__device__ __forceinline__ float below_boundary(float q) {
   // As a number 0x400000 is 2^-127: nothing beside the last place of any quotient that counts.
   return __fadd_rz(fabsf(q), -__uint_as_float(~__float_as_uint(q) & 0x400000u));
 }
 
+// |x / d| so, and a number of its sign. r = reciprocal_up(d).
+__device__ __forceinline__ float quotient(float x, float d, float r, float& near) {
+  near = __fmul_rn(x, r);
+  return below_boundary(__fmaf_rn(__fmaf_rn(near, d, -x), -r, near));
+}
+__device__ __forceinline__ float quotient(float x, float d, float r) {
+  float near;
+  return quotient(x, d, r, near);
+}
+
+inline constexpr unsigned kSixes = 0x0e000e00u;  // two of f16, times 2^-14
+
 // Quotients of f16, times 2^-14, to codes in the upper nibbles of both halves; signs are x's.
 __device__ __forceinline__ unsigned code_nibbles(unsigned quotients, unsigned x) {
   constexpr unsigned kHalfStep = 0x01000100u, kSigns = 0x80008000u;
-  return (((quotients + kHalfStep) << 3) & ~kSigns) | (x & kSigns);
+  return ptx::select_bits(kSigns, x, (quotients + kHalfStep) << 3);
+}
+
+// Eight quotients to a word.
+__device__ __forceinline__ unsigned code_word(const unsigned (&quotients)[4], const unsigned (&signs)[4]) {
+  unsigned nibbles[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) nibbles[i] = code_nibbles(quotients[i], signs[i]);
+  // The upper bytes of halves, of elements 0 to 3 and 4 to 7; then those of even and of odd elements.
+  const unsigned first = ptx::prmt(nibbles[0], nibbles[1], 0x7531u);
+  const unsigned last = ptx::prmt(nibbles[2], nibbles[3], 0x7531u);
+  const unsigned even = ptx::prmt(first, last, 0x6420u), odd = ptx::prmt(first, last, 0x7531u);
+  return ((even >> 4) & 0x0f0f0f0fu) | (odd & 0xf0f0f0f0u);
 }
 
 // pairs: (x[2 i], x[2 i + 1]) of kDType, none NaN. can_saturate: some quotient may be above 6.5.
 template <DType kDType>
 __device__ __forceinline__ void encode_e2m1_quotients(const unsigned (&pairs)[8], float d, bool can_saturate,
                                                       unsigned (&words)[2]) {
-  constexpr unsigned kSix = 0x0e000e00u;  // times 2^-14
   const float scaled = __fmul_rn(d, 0x1p14f);
   const float r = reciprocal_up(scaled);
   unsigned q[8];
@@ -59,18 +80,13 @@ __device__ __forceinline__ void encode_e2m1_quotients(const unsigned (&pairs)[8]
   // Infinite ones, too: their remainder is NaN, which gives way to 6.
   if (can_saturate) {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) q[i] = ptx::min_abs_f16x2(kSix, q[i]);
+    for (int i = 0; i < 8; ++i) q[i] = ptx::min_abs_f16x2(kSixes, q[i]);
   }
 #pragma unroll
   for (int w = 0; w < 2; ++w) {
-    unsigned nibbles[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) nibbles[i] = code_nibbles(q[4 * w + i], pairs[4 * w + i]);
-    // The upper bytes of halves, of elements 0 to 3 and 4 to 7; then those of even and of odd elements.
-    const unsigned first = ptx::prmt(nibbles[0], nibbles[1], 0x7531u);
-    const unsigned last = ptx::prmt(nibbles[2], nibbles[3], 0x7531u);
-    const unsigned even = ptx::prmt(first, last, 0x6420u), odd = ptx::prmt(first, last, 0x7531u);
-    words[w] = ((even >> 4) & 0x0f0f0f0fu) | (odd & 0xf0f0f0f0u);
+    const unsigned of_word[4] = {q[4 * w], q[4 * w + 1], q[4 * w + 2], q[4 * w + 3]};
+    const unsigned signs[4] = {pairs[4 * w], pairs[4 * w + 1], pairs[4 * w + 2], pairs[4 * w + 3]};
+    words[w] = code_word(of_word, signs);
   }
 }
 

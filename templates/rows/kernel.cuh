@@ -102,41 +102,73 @@ __device__ __forceinline__ void load_mixed(const Params& p, const Place& place, 
   }
 }
 
-// x is what a layer made of the streams; they become the next layer's, whose mix of them stays as the row. A vector at
-// a time, since four streams of a row would fill the registers.
+// What a row's mix of the streams takes, in shared memory, stream after stream that comes out: post, comb of the four
+// streams that go in, pre of the next layer. 24 registers a thread they would be otherwise.
+template <Config C>
+__device__ __forceinline__ float* remix_of_row(const StepParams& step, const Place& place) {
+  extern __shared__ __align__(16) float row_sums[];
+  float* const remix = row_sums + remix_at(C) / 4 + place.of_cta * kRemixFloats;
+  for (int i = place.thread; i < kRemixFloats; i += C.threads_of_row) {
+    const int to = i / kRemixOfStream, which = i % kRemixOfStream;
+    const void* const from = which <= kStreams ? step.in2 : step.in3;
+    const int at = which == 0 ? kMixPost + to : which <= kStreams ? kMixComb + (which - 1) * kStreams + to : to;
+    remix[i] = place.is_live && which <= kStreams + 1
+                   ? ptx::ld_global_f32_written(static_cast<const float*>(from) + place.row * kMixColumns + at)
+                   : 0.0f;
+  }
+  __syncthreads();
+  return remix;
+}
+
+template <Config C>
+struct StreamsOfVector {
+  Raw<C.dtype> made, streams[kStreams];
+};
+
+template <Config C>
+__device__ __forceinline__ void load_streams(const Params& p, const Place& place, int vector, StreamsOfVector<C>& raw) {
+  const StepParams& step = p.steps[source_step(C.chain)];
+  const int column = column_of<C>(place, vector);
+  const bool is_in_row = place.is_live && (!has_tail(C) || column < C.columns);
+  raw.made = zeros8<C.dtype>();
+  if (is_in_row && place.source >= 0) raw.made = load8<C.dtype>(p.x, place.source * p.x_stride + column);
+#pragma unroll
+  for (int s = 0; s < kStreams; ++s) {
+    raw.streams[s] = zeros8<C.dtype>();
+    if (is_in_row)
+      raw.streams[s] =
+          load8<C.dtype>(step.in, place.row * step.in_stride + static_cast<long long>(s) * C.columns + column);
+  }
+}
+
+// x is what a layer made of the streams; they become the next layer's, whose mix of them stays as the row. The next
+// vector is on its way while one is mixed.
 template <Config C>
 __device__ __forceinline__ void load_remixed(const Params& p, const Place& place, Values<C>& x) {
   const StepParams& step = p.steps[source_step(C.chain)];
-  float post[kStreams] = {}, comb[kStreams * kStreams] = {}, pre[kStreams] = {};
-  if (place.is_live) {
-    load_mix(step.in2, place.row, kMixPost, post);
-    load_mix(step.in2, place.row, kMixComb, comb);
-    load_mix(step.in3, place.row, 0, pre);
-  }
+  StreamsOfVector<C> next;
+  load_streams<C>(p, place, 0, next);
+  const float* const remix = remix_of_row<C>(step, place);
 #pragma unroll
   for (int j = 0; j < vectors_of_thread(C); ++j) {
     const int column = column_of<C>(place, j);
     const bool is_in_row = place.is_live && (!has_tail(C) || column < C.columns);
-    Raw<C.dtype> made = zeros8<C.dtype>(), raw[kStreams];
-    if (is_in_row && place.source >= 0) made = load8<C.dtype>(p.x, place.source * p.x_stride + column);
-#pragma unroll
-    for (int s = 0; s < kStreams; ++s) {
-      raw[s] = zeros8<C.dtype>();
-      if (is_in_row)
-        raw[s] = load8<C.dtype>(step.in, place.row * step.in_stride + static_cast<long long>(s) * C.columns + column);
-    }
+    const StreamsOfVector<C> raw = next;
+    if (j + 1 < vectors_of_thread(C)) load_streams<C>(p, place, j + 1, next);
 #pragma unroll
     for (int i = 0; i < kVector; ++i) x.v[j][i] = 0;
 #pragma unroll
     for (int to = 0; to < kStreams; ++to) {
+      const float4 first = *reinterpret_cast<const float4*>(remix + to * kRemixOfStream);
+      const float4 last = *reinterpret_cast<const float4*>(remix + to * kRemixOfStream + 4);
+      const float comb[kStreams] = {first.y, first.z, first.w, last.x};
       float stream[kVector];
 #pragma unroll
       for (int i = 0; i < kVector; ++i) {
-        stream[i] = post[to] * element<C.dtype>(made, i);
+        stream[i] = first.x * element<C.dtype>(raw.made, i);
 #pragma unroll
-        for (int s = 0; s < kStreams; ++s)
-          stream[i] = fmaf(comb[s * kStreams + to], element<C.dtype>(raw[s], i), stream[i]);
-        x.v[j][i] = fmaf(pre[to], stream[i], x.v[j][i]);
+        for (int s = 0; s < kStreams; ++s) stream[i] = fmaf(comb[s], element<C.dtype>(raw.streams[s], i), stream[i]);
+        x.v[j][i] = fmaf(last.y, stream[i], x.v[j][i]);
       }
       if (is_in_row)
         store8<C.dtype>(step.out, place.row * step.out_stride + static_cast<long long>(to) * C.columns + column,
@@ -155,7 +187,7 @@ __device__ __forceinline__ void run_steps(const Params& p, const Place& place, V
     if constexpr (kKind == RowPart::factor) multiply_by_factor<C, kNumber>(step, place, x);
     if constexpr (kKind == RowPart::rmsnorm) rmsnorm<C, kNumber>(step, place, p.eps, x);
     if constexpr (kKind == RowPart::layernorm) layernorm<C, kNumber>(step, place, p.eps, x);
-    if constexpr (kKind == RowPart::rope) rope<C, kNumber>(place, place.position, x);
+    if constexpr (kKind == RowPart::rope) rope<C, kNumber>(place, x);
     if constexpr (kKind == RowPart::hadamard) hadamard<C, kNumber>(place, x);
     if constexpr (kKind == RowPart::softcap || kKind == RowPart::sigmoid || kKind == RowPart::sqrt_softplus)
       change_elements<C, kNumber>(place, x);

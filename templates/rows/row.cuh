@@ -70,8 +70,11 @@ __device__ __forceinline__ Place place_of_thread(const Params& p) {
     const int index = p.indices[row];
     place.source = index < p.x_rows ? index : -1;
   }
-  if constexpr (has_part(C.chain, RowPart::rope))
-    place.position = p.positions[static_cast<unsigned>(row) / static_cast<unsigned>(p.heads)];
+  if constexpr (has_part(C.chain, RowPart::rope)) {
+    unsigned token = static_cast<unsigned>(row);
+    if (p.heads != 1) token /= static_cast<unsigned>(p.heads);  // a division is twenty instructions
+    place.position = p.positions[token];
+  }
   if constexpr (has_slots(C.chain)) place.slot = p.slots[row];
   return place;
 }
@@ -82,16 +85,14 @@ __device__ __forceinline__ int column_of(const Place& place, int vector) {
   return (vector * C.threads_of_row + place.thread) * kVector;
 }
 
-// Whether a step works on the vector at a column. Of a whole row without a tail it works on all.
+// Whether a step works on a thread's vector. Where all threads' are inside, or outside, the compiler knows.
 template <Config C, RowStep S>
-__device__ __forceinline__ bool is_in(int column) {
-  constexpr int kLast = last_column(S, C.columns);
-  constexpr bool kIsFromStart = S.first == 0;
-  constexpr bool kIsToEnd = kLast == C.columns - 1 && !has_tail(C);
-  if constexpr (kIsFromStart && kIsToEnd) return true;
-  if constexpr (kIsToEnd) return column >= S.first;
-  if constexpr (kIsFromStart) return column <= kLast;
-  return column >= S.first && column <= kLast;
+__device__ __forceinline__ bool is_in(const Place& place, int vector) {
+  constexpr int kLast = last_column(S, C.columns), kTogether = C.threads_of_row * kVector;
+  const int from = vector * kTogether, to = from + kTogether - 1;
+  if (to < S.first || from > kLast) return false;
+  const int column = column_of<C>(place, vector);
+  return (from >= S.first || column >= S.first) && (to <= kLast || column <= kLast);
 }
 
 // Eight elements as they are loaded: 4 words of 16-bit pairs, or 8 of fp32.

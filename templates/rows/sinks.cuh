@@ -27,7 +27,7 @@ __device__ __forceinline__ void store(const Params& p, const Place& place, const
 #pragma unroll
   for (int j = 0; j < vectors_of_thread(C); ++j) {
     const int column = column_of<C>(place, j);
-    if (is_in<C, S>(column))
+    if (is_in<C, S>(place, j))
       store8<stored_type(S, C.dtype)>(step.out, row * step.out_stride + column - S.first, x.v[j]);
   }
 }
@@ -39,41 +39,73 @@ __device__ __forceinline__ float largest_of(const float (&v)[kVector]) {
   return most;
 }
 
+__device__ __forceinline__ unsigned encode_e2m1_hardware(const float (&q)[kVector]) {
+  return ptx::cvt_e2m1x2(q[0], q[1]) | ptx::cvt_e2m1x2(q[2], q[3]) << 8 | ptx::cvt_e2m1x2(q[4], q[5]) << 16 |
+         ptx::cvt_e2m1x2(q[6], q[7]) << 24;
+}
+
+// Eight values of e2m1 without its conversion instruction: v / d, or v d for a power of two. The sign is that of v, NaN
+// is +6.
+template <bool kIsPower>
+__device__ __forceinline__ unsigned encode_e2m1_eight(const float (&v)[kVector], float d) {
+  const float scaled = __fmul_rn(d, kIsPower ? 0x1p-14f : 0x1p14f);
+  const float r = kIsPower ? 0.0f : quantize::reciprocal_up(scaled);
+  unsigned q[kVector / 2], signs[kVector / 2];
+#pragma unroll
+  for (int i = 0; i < kVector / 2; ++i) {
+    float of_pair[2], near[2];
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      if constexpr (kIsPower) {
+        near[k] = __fmul_rn(v[2 * i + k], scaled);
+        of_pair[k] = quantize::below_boundary(near[k]);
+      } else {
+        of_pair[k] = quantize::quotient(v[2 * i + k], scaled, r, near[k]);
+      }
+    }
+    q[i] = ptx::min_abs_f16x2(quantize::kSixes, ptx::cvt_rz_f16x2(of_pair[0], of_pair[1]));
+    signs[i] = ptx::prmt(__float_as_uint(near[0]), __float_as_uint(near[1]), 0x7632u);
+  }
+  return quantize::code_word(q, signs);
+}
+
 // Eight values of a block-scaled format, of a block whose largest magnitude is amax, and the scale's code.
 template <Config C, RowStep S>
 __device__ __forceinline__ void encode(const float (&v)[kVector], float amax, quantize::Unit unit, unsigned& code,
                                        unsigned (&words)[2]) {
+  constexpr bool kIsSoftware = value_type(S.format) == ValueType::e2m1 && C.conversion == Conversion::software;
   const float most = fminf(amax, quantize::largest_float());
-  float q[kVector];
-#pragma unroll
-  for (int i = 0; i < kVector; ++i) q[i] = v[i];
-  bool is_zero = false;
   if constexpr (S.format == BlockFormat::nvfp4) {
     const float d = quantize::divisor_nvfp4<!S.has_global>(most, unit, code);
-    is_zero = d == 0;
-    quantize::divide_checked<!S.has_global>(q, is_zero ? 1.0f : d, amax);
+    if constexpr (kIsSoftware && !S.has_global) {
+      words[0] = encode_e2m1_eight<false>(v, d == 0 ? 1.0f : d);
+    } else {
+      float q[kVector];
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) q[i] = v[i];
+      quantize::divide_checked<!S.has_global>(q, d == 0 ? 1.0f : d, amax);
+      if constexpr (kIsSoftware) {
+        words[0] = quantize::encode_e2m1_word(q);
+      } else {
+        words[0] = encode_e2m1_hardware(q);
+      }
+    }
+    if (d == 0) words[0] = 0;
   } else {
     code = quantize::ue8m0_code<S.format, ScaleRounding::up>(most);
     const float inverse = quantize::inverse_power(code);
+    if constexpr (kIsSoftware) {
+      words[0] = encode_e2m1_eight<true>(v, inverse);
+    } else {
+      float q[kVector];
 #pragma unroll
-    for (int i = 0; i < kVector; ++i) q[i] = __fmul_rn(q[i], inverse);
-    if constexpr (value_type(S.format) == ValueType::e2m1 && C.conversion == Conversion::software) {
-      if (amax > quantize::largest_float()) {
-#pragma unroll
-        for (int i = 0; i < kVector; ++i) q[i] = fmaxf(fminf(q[i], 6.0f), -6.0f);
+      for (int i = 0; i < kVector; ++i) q[i] = __fmul_rn(v[i], inverse);
+      if constexpr (value_type(S.format) == ValueType::e2m1) {
+        words[0] = encode_e2m1_hardware(q);
+      } else {
+        quantize::encode_fp8_words<value_type(S.format)>(q, words);
       }
     }
-  }
-  if constexpr (value_type(S.format) != ValueType::e2m1) {
-    quantize::encode_fp8_words<value_type(S.format)>(q, words);
-  } else {
-    if constexpr (C.conversion == Conversion::software) {
-      words[0] = quantize::encode_e2m1_word(q);
-    } else {
-      words[0] = ptx::cvt_e2m1x2(q[0], q[1]) | ptx::cvt_e2m1x2(q[2], q[3]) << 8 | ptx::cvt_e2m1x2(q[4], q[5]) << 16 |
-                 ptx::cvt_e2m1x2(q[6], q[7]) << 24;
-    }
-    if (is_zero) words[0] = 0;
   }
 }
 
@@ -86,23 +118,25 @@ __device__ __forceinline__ void quantize_blocks(const Params& p, const Place& pl
   constexpr int kBlocks = kWidth / kBlock;
   const StepParams& step = p.steps[kNumber];
   const long long row = row_of_sink<S>(p, place);
+  char* const row_values = static_cast<char*>(step.out) + row * (kWidth * value_bits(S.format) / 8);
   quantize::Unit unit = {};
   if constexpr (S.has_global) unit = quantize::unit_of_scale(*static_cast<const float*>(step.in));
 #pragma unroll
   for (int j = 0; j < vectors_of_thread(C); ++j) {
     const int at = column_of<C>(place, j) - S.first;
     const float amax = over_lanes<kLanes>(largest_of(x.v[j]));
-    if (!is_in<C, S>(at + S.first) || row < 0) continue;
+    if (!is_in<C, S>(place, j) || row < 0) continue;
     unsigned code = 0, words[2];
     encode<C, S>(x.v[j], amax, unit, code, words);
-    char* const values = static_cast<char*>(step.out) + (row * kWidth + at) * value_bits(S.format) / 8;
+    char* const values = row_values + static_cast<unsigned>(at) * value_bits(S.format) / 8;
     if constexpr (value_type(S.format) == ValueType::e2m1) {
       ptx::st_global_u32(values, words[0]);
     } else {
       ptx::st_global_v2(values, words[0], words[1]);
     }
     if (place.thread % kLanes == 0)
-      ptx::st_global_u8(static_cast<char*>(step.out2) + scale_offset(S.form, p.rows, kBlocks, 0, row, at / kBlock),
+      ptx::st_global_u8(static_cast<char*>(step.out2) +
+                            scale_offset(S.form, p.rows, kBlocks, 0, row, static_cast<unsigned>(at) / kBlock),
                         code);
   }
 }
@@ -150,11 +184,11 @@ __device__ __forceinline__ void quantize_e4m3(const Params& p, const Place& plac
   const long long row = row_of_sink<S>(p, place);
   float* const scales = static_cast<float*>(step.out2);
   float inverse = 1, of_row = 0;
-  if constexpr (S.block < 0) inverse = 1.0f / *static_cast<const float*>(step.in);
+  if constexpr (S.block < 0) inverse = ptx::rcp(*static_cast<const float*>(step.in));
   if constexpr (S.block == 0) {
 #pragma unroll
     for (int j = 0; j < vectors_of_thread(C); ++j)
-      if (is_in<C, S>(column_of<C>(place, j))) of_row = fmaxf(of_row, largest_of(x.v[j]));
+      if (is_in<C, S>(place, j)) of_row = fmaxf(of_row, largest_of(x.v[j]));
     of_row = over_row<C, sums_before(C.chain, kNumber), true>(place, of_row);
     const float scale = scale_of<S>(of_row, inverse);
     if (place.thread == 0 && row >= 0) scales[row] = scale;
@@ -164,7 +198,7 @@ __device__ __forceinline__ void quantize_e4m3(const Params& p, const Place& plac
     const int at = column_of<C>(place, j) - S.first;
     float scale = 0;
     if constexpr (S.block > 0) scale = scale_of<S>(over_lanes<S.block / kVector>(largest_of(x.v[j])), inverse);
-    if (!is_in<C, S>(at + S.first) || row < 0) continue;
+    if (!is_in<C, S>(place, j) || row < 0) continue;
     float q[kVector];
 #pragma unroll
     for (int i = 0; i < kVector; ++i) q[i] = x.v[j][i] * inverse;
@@ -206,7 +240,7 @@ __device__ __forceinline__ void store_token(const Params& p, const Place& place,
   for (int j = 0; j < vectors_of_thread(C); ++j) {
     const int at = column_of<C>(place, j) - S.first;
     const float amax = over_lanes<kLanes>(largest_of(x.v[j]));
-    if (!is_stored || !is_in<C, S>(at + S.first)) continue;
+    if (!is_stored || !is_in<C, S>(place, j)) continue;
     if (at >= kValues) {
       store8<DType::bf16>(values + cache_bf16_at(S.cache), at - kValues, x.v[j]);
       continue;

@@ -7,7 +7,7 @@
 namespace tessera::rows {
 
 // Frequencies of the rope that is step kNumber, as parts of a turn times 2^64: generated, since they are numbers of the
-// chain. pair: even.
+// chain. at(pair): of this pair and those behind it, 16-byte aligned where pair is even.
 template <int kNumber>
 struct RopeTurns;
 
@@ -20,7 +20,8 @@ __device__ __forceinline__ void add_residual(const StepParams& p, const Place& p
   for (int j = 0; j < kVectors; ++j) {
     const int column = column_of<C>(place, j);
     raw[j] = zeros8<C.dtype>();
-    if (place.is_live && is_in<C, S>(column)) raw[j] = load8<C.dtype>(p.in, place.row * p.in_stride + column - S.first);
+    if (place.is_live && is_in<C, S>(place, j))
+      raw[j] = load8<C.dtype>(p.in, place.row * p.in_stride + column - S.first);
   }
 #pragma unroll
   for (int j = 0; j < kVectors; ++j) {
@@ -28,7 +29,7 @@ __device__ __forceinline__ void add_residual(const StepParams& p, const Place& p
     for (int i = 0; i < kVector; ++i) x.v[j][i] += element<C.dtype>(raw[j], i);
     const int column = column_of<C>(place, j);
     if constexpr (S.is_stored) {
-      if (place.is_live && is_in<C, S>(column))
+      if (place.is_live && is_in<C, S>(place, j))
         store8<C.dtype>(p.out, place.row * p.out_stride + column - S.first, x.v[j]);
     }
   }
@@ -40,7 +41,7 @@ __device__ __forceinline__ void multiply_by_factor(const StepParams& p, const Pl
   const float factor = place.is_live ? ptx::ld_global_f32_written(static_cast<const float*>(p.in) + place.row) : 0.0f;
 #pragma unroll
   for (int j = 0; j < vectors_of_thread(C); ++j)
-    if (is_in<C, S>(column_of<C>(place, j))) {
+    if (is_in<C, S>(place, j)) {
 #pragma unroll
       for (int i = 0; i < kVector; ++i) x.v[j][i] *= factor;
     }
@@ -59,7 +60,7 @@ __device__ __forceinline__ void load_weights(const void* from, const Place& plac
   for (int j = 0; j < vectors_of_thread(C); ++j) {
     const int column = column_of<C>(place, j);
     weights.of[j] = zeros8<C.dtype>();
-    if (is_in<C, S>(column)) weights.of[j] = load8<C.dtype>(from, column - S.first);
+    if (is_in<C, S>(place, j)) weights.of[j] = load8<C.dtype>(from, column - S.first);
   }
 }
 
@@ -70,7 +71,7 @@ __device__ __forceinline__ void scale_by_weight(const Weights<C>& weights, const
   constexpr RowStep S = C.chain.steps[kNumber];
 #pragma unroll
   for (int j = 0; j < vectors_of_thread(C); ++j) {
-    if (!is_in<C, S>(column_of<C>(place, j))) continue;
+    if (!is_in<C, S>(place, j)) continue;
 #pragma unroll
     for (int i = 0; i < kVector; ++i) {
       x.v[j][i] *= inverse;
@@ -86,7 +87,7 @@ __device__ __forceinline__ float sum_of_squares(const Place& place, const Values
   float sum = 0;
 #pragma unroll
   for (int j = 0; j < vectors_of_thread(C); ++j)
-    if (is_in<C, S>(column_of<C>(place, j))) {
+    if (is_in<C, S>(place, j)) {
 #pragma unroll
       for (int i = 0; i < kVector; ++i) sum = fmaf(x.v[j][i], x.v[j][i], sum);
     }
@@ -116,14 +117,14 @@ __device__ __forceinline__ void layernorm(const StepParams& p, const Place& plac
   float sum = 0;
 #pragma unroll
   for (int j = 0; j < vectors_of_thread(C); ++j)
-    if (is_in<C, S>(column_of<C>(place, j))) {
+    if (is_in<C, S>(place, j)) {
 #pragma unroll
       for (int i = 0; i < kVector; ++i) sum += x.v[j][i];
     }
   const float mean = over_row<C, sums_before(C.chain, kNumber)>(place, sum) * kShare;
 #pragma unroll
   for (int j = 0; j < vectors_of_thread(C); ++j)
-    if (is_in<C, S>(column_of<C>(place, j))) {
+    if (is_in<C, S>(place, j)) {
 #pragma unroll
       for (int i = 0; i < kVector; ++i) x.v[j][i] -= mean;
     }
@@ -135,51 +136,90 @@ __device__ __forceinline__ void layernorm(const StepParams& p, const Place& plac
   scale_by_weight<C, kNumber>(weights, biases, place, rsqrtf(fmaf(squares, kShare, eps)), x);
 }
 
-// The cosine and sine of position * frequency: whole turns fall out of the product of integers, so that no position is
-// too large.
-template <int kNumber, bool kIsInverse>
-__device__ __forceinline__ void turn_of(int pair, int position, float& cosine, float& sine) {
+// Cosines and sines of position * frequency for kPairs pairs: whole turns fall out of the product of integers, so that
+// no position is too large.
+template <int kNumber, bool kIsInverse, int kPairs>
+__device__ __forceinline__ void turns_of(int pair, int position, float (&cosine)[kPairs], float (&sine)[kPairs]) {
   using Turns = RopeTurns<kNumber>;
-  constexpr float kRadians = 1.4629180792671596e-9f;  // 2 pi / 2^32
-  const unsigned long long turns = Turns::of(pair) * static_cast<unsigned long long>(static_cast<long long>(position));
-  const float angle = static_cast<float>(static_cast<int>(turns >> 32)) * kRadians;
-  cosine = __cosf(angle) * Turns::kMagnitude;
-  sine = __sinf(angle) * (kIsInverse ? -Turns::kMagnitude : Turns::kMagnitude);
+  const ulonglong2* const from = reinterpret_cast<const ulonglong2*>(Turns::at(pair));
+  // 2 pi / 2^32; what turns backwards has the other sine.
+  const float radians = (position < 0) != kIsInverse ? -1.4629180792671596e-9f : 1.4629180792671596e-9f;
+  const unsigned distance = position < 0 ? 0u - static_cast<unsigned>(position) : static_cast<unsigned>(position);
+#pragma unroll
+  for (int i = 0; i < kPairs; ++i) {
+    const unsigned long long turn = i % 2 == 0 ? from[i / 2].x : from[i / 2].y;
+    const unsigned parts =
+        static_cast<unsigned>(turn >> 32) * distance + __umulhi(static_cast<unsigned>(turn), distance);
+    const float angle = static_cast<float>(static_cast<int>(parts)) * radians;
+    cosine[i] = __cosf(angle) * Turns::kMagnitude;
+    sine[i] = __sinf(angle) * Turns::kMagnitude;
+  }
+}
+
+__device__ __forceinline__ void turn(float cosine, float sine, float& a, float& b) {
+  const float was = a;
+  a = fmaf(a, cosine, -b * sine);
+  b = fmaf(b, cosine, was * sine);
 }
 
 template <Config C, int kNumber>
-__device__ __forceinline__ void rope(const Place& place, int position, Values<C>& x) {
+__device__ __forceinline__ void rope_pairs(const Place& place, Values<C>& x) {
+  constexpr RowStep S = C.chain.steps[kNumber];
+#pragma unroll
+  for (int j = 0; j < vectors_of_thread(C); ++j) {
+    if (!is_in<C, S>(place, j)) continue;
+    float cosine[kVector / 2], sine[kVector / 2];
+    turns_of<kNumber, S.is_inverse>((column_of<C>(place, j) - S.first) / 2, place.position, cosine, sine);
+#pragma unroll
+    for (int i = 0; i < kVector / 2; ++i) turn(cosine[i], sine[i], x.v[j][2 * i], x.v[j][2 * i + 1]);
+  }
+}
+
+// The other half's vector is the thread's own, some vectors on.
+template <Config C, int kNumber>
+__device__ __forceinline__ void rope_own_halves(const Place& place, Values<C>& x) {
+  constexpr RowStep S = C.chain.steps[kNumber];
+  constexpr int kHalf = width(S, C.columns) / 2, kApart = kHalf / (C.threads_of_row * kVector);
+#pragma unroll
+  for (int j = 0; j + kApart < vectors_of_thread(C); ++j) {
+    const int at = column_of<C>(place, j) - S.first;
+    if (!is_in<C, S>(place, j) || at >= kHalf) continue;
+    float cosine[kVector], sine[kVector];
+    turns_of<kNumber, S.is_inverse>(at, place.position, cosine, sine);
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) turn(cosine[i], sine[i], x.v[j][i], x.v[j + kApart][i]);
+  }
+}
+
+// The other half's vector is with a lane of the same warp, at the same j.
+template <Config C, int kNumber>
+__device__ __forceinline__ void rope_halves(const Place& place, Values<C>& x) {
   constexpr RowStep S = C.chain.steps[kNumber];
   constexpr int kHalf = width(S, C.columns) / 2;
 #pragma unroll
   for (int j = 0; j < vectors_of_thread(C); ++j) {
-    const int column = column_of<C>(place, j);
-    const bool is_turned = is_in<C, S>(column);
-    if constexpr (S.is_halves) {
-      // The other half's vector is with a lane of the same warp, at the same j.
-      float other[kVector];
+    const int at = column_of<C>(place, j) - S.first;
+    const bool is_second = at >= kHalf;
+    float other[kVector], cosine[kVector], sine[kVector];
 #pragma unroll
-      for (int i = 0; i < kVector; ++i) other[i] = __shfl_xor_sync(kAllLanes, x.v[j][i], kHalf / kVector);
-      const bool is_second = column - S.first >= kHalf;
-      const int first_pair = column - S.first - (is_second ? kHalf : 0);
-      if (!is_turned) continue;
+    for (int i = 0; i < kVector; ++i) other[i] = __shfl_xor_sync(kAllLanes, x.v[j][i], kHalf / kVector);
+    if (!is_in<C, S>(place, j)) continue;
+    turns_of<kNumber, S.is_inverse>(is_second ? at - kHalf : at, place.position, cosine, sine);
 #pragma unroll
-      for (int i = 0; i < kVector; ++i) {
-        float cosine, sine;
-        turn_of<kNumber, S.is_inverse>(first_pair + i, position, cosine, sine);
-        x.v[j][i] = fmaf(x.v[j][i], cosine, other[i] * (is_second ? sine : -sine));
-      }
-    } else {
-      if (!is_turned) continue;
-#pragma unroll
-      for (int i = 0; i < kVector; i += 2) {
-        float cosine, sine;
-        turn_of<kNumber, S.is_inverse>((column - S.first + i) / 2, position, cosine, sine);
-        const float even = x.v[j][i], odd = x.v[j][i + 1];
-        x.v[j][i] = fmaf(even, cosine, -odd * sine);
-        x.v[j][i + 1] = fmaf(odd, cosine, even * sine);
-      }
-    }
+    for (int i = 0; i < kVector; ++i)
+      x.v[j][i] = fmaf(x.v[j][i], cosine[i], other[i] * (is_second ? sine[i] : -sine[i]));
+  }
+}
+
+template <Config C, int kNumber>
+__device__ __forceinline__ void rope(const Place& place, Values<C>& x) {
+  constexpr RowStep S = C.chain.steps[kNumber];
+  if constexpr (!S.is_halves) {
+    rope_pairs<C, kNumber>(place, x);
+  } else if constexpr (has_own_halves(C, S)) {
+    rope_own_halves<C, kNumber>(place, x);
+  } else {
+    rope_halves<C, kNumber>(place, x);
   }
 }
 
@@ -196,7 +236,7 @@ __device__ __forceinline__ void hadamard(const Place& place, Values<C>& x) {
   constexpr float kNorm = S.block == 64 ? 0.125f : S.block == 128 ? 0.08838834764831845f : 0.0625f;
 #pragma unroll
   for (int j = 0; j < vectors_of_thread(C); ++j) {
-    const bool is_changed = is_in<C, S>(column_of<C>(place, j));
+    const bool is_changed = is_in<C, S>(place, j);
     float v[kVector];
 #pragma unroll
     for (int i = 0; i < kVector; ++i) v[i] = x.v[j][i];
@@ -240,7 +280,7 @@ __device__ __forceinline__ void change_elements(const Place& place, Values<C>& x
   constexpr RowStep S = C.chain.steps[kNumber];
 #pragma unroll
   for (int j = 0; j < vectors_of_thread(C); ++j) {
-    if (!is_in<C, S>(column_of<C>(place, j))) continue;
+    if (!is_in<C, S>(place, j)) continue;
 #pragma unroll
     for (int i = 0; i < kVector; ++i) x.v[j][i] = elementwise<S>(x.v[j][i]);
   }
@@ -252,14 +292,14 @@ __device__ __forceinline__ void softmax(const Place& place, Values<C>& x) {
   float most = ptx::minus_infinity(), sum = 0;
 #pragma unroll
   for (int j = 0; j < vectors_of_thread(C); ++j)
-    if (is_in<C, S>(column_of<C>(place, j))) {
+    if (is_in<C, S>(place, j)) {
 #pragma unroll
       for (int i = 0; i < kVector; ++i) most = fmaxf(most, x.v[j][i]);
     }
   most = over_row<C, sums_before(C.chain, kNumber), true>(place, most);
 #pragma unroll
   for (int j = 0; j < vectors_of_thread(C); ++j)
-    if (is_in<C, S>(column_of<C>(place, j))) {
+    if (is_in<C, S>(place, j)) {
 #pragma unroll
       for (int i = 0; i < kVector; ++i) {
         x.v[j][i] = ptx::ex2((x.v[j][i] - most) * 1.4426950408889634f);
@@ -269,7 +309,7 @@ __device__ __forceinline__ void softmax(const Place& place, Values<C>& x) {
   const float inverse = ptx::rcp(over_row<C, sums_before(C.chain, kNumber) + 1>(place, sum));
 #pragma unroll
   for (int j = 0; j < vectors_of_thread(C); ++j)
-    if (is_in<C, S>(column_of<C>(place, j))) {
+    if (is_in<C, S>(place, j)) {
 #pragma unroll
       for (int i = 0; i < kVector; ++i) x.v[j][i] *= inverse;
     }

@@ -57,6 +57,11 @@ TESSERA_HD constexpr int threads_of_cta(const Config& c) { return c.threads_of_r
 // Whether the last vectors of a row's threads lie behind its end.
 TESSERA_HD constexpr bool has_tail(const Config& c) { return c.columns % (c.threads_of_row * kVector) != 0; }
 
+// Whether both halves that a rope turns into each other are with one thread.
+TESSERA_HD constexpr bool has_own_halves(const Config& c, const RowStep& step) {
+  return step.is_halves && width(step, c.columns) % (2 * c.threads_of_row * kVector) == 0;
+}
+
 // Sums over a whole row that a step takes.
 TESSERA_HD constexpr int sums_of_step(const RowStep& step) {
   switch (step.kind) {
@@ -78,8 +83,14 @@ TESSERA_HD constexpr int sums_before(const RowChain& chain, int step) {
   return sums;
 }
 TESSERA_HD constexpr int warps_of_row(const Config& c) { return c.threads_of_row / kWarp; }
-TESSERA_HD constexpr int smem_bytes(const Config& c) {
+TESSERA_HD constexpr int sums_bytes(const Config& c) {
   return c.threads_of_row > kWarp ? sums_before(c.chain, kMaxRowSteps) * c.rows_of_cta * warps_of_row(c) * 4 : 0;
+}
+// mhc_post: what a row's mix of the streams takes lies behind the sums.
+inline constexpr int kRemixOfStream = 8, kRemixFloats = kStreams * kRemixOfStream;
+TESSERA_HD constexpr int remix_at(const Config& c) { return static_cast<int>(round_up(sums_bytes(c), 16)); }
+TESSERA_HD constexpr int smem_bytes(const Config& c) {
+  return has_part(c.chain, RowPart::mhc_post) ? remix_at(c) + c.rows_of_cta * kRemixFloats * 4 : sums_bytes(c);
 }
 
 // Whether a norm's weights are loaded before its sum is known: they take 4 registers a vector, 8 of fp32.
@@ -87,9 +98,11 @@ TESSERA_HD constexpr bool loads_weights_early(const Config& c) {
   return vectors_of_thread(c) * dtype_bytes(c.dtype) <= 8;
 }
 
-// CTAs of an SM, for __launch_bounds__: 64 registers a thread for rows that take few, 128 for others.
+// CTAs of an SM, for __launch_bounds__: 64 registers a thread for rows that take few, 128 for others. Streams take 40.
 TESSERA_HD constexpr int min_ctas(const Config& c) {
-  const int threads = vectors_of_thread(c) <= 2 ? 1024 : vectors_of_thread(c) <= 6 ? 512 : 256;
+  const int vectors = vectors_of_thread(c);
+  const bool has_streams = has_part(c.chain, RowPart::mhc_post);
+  const int threads = vectors <= (has_streams ? 1 : 2) ? 1024 : vectors <= (has_streams ? 4 : 6) ? 512 : 256;
   return threads_of_cta(c) >= threads ? 1 : threads / threads_of_cta(c);
 }
 
@@ -163,7 +176,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_step(const Config& c, int number)
   if (step.kind == RowPart::quantize && step.has_global && step.format != BlockFormat::nvfp4)
     return {Rule::global_without_nvfp4, block_elements(step.format), 16};
   const int block = block_of_step(step, c.columns);
-  if (block <= kVector) return {};
+  if (block <= kVector || (step.kind == RowPart::rope && has_own_halves(c, step))) return {};
   const int together = (c.threads_of_row < kWarp ? c.threads_of_row : kWarp) * kVector;
   if (columns % block != 0 && step.kind != RowPart::cache) return {Rule::block_not_in_range, columns, block};
   if (step.kind == RowPart::rope && (block & (block - 1)) != 0) return {Rule::rope_pairs_apart, block / 2, together};

@@ -116,26 +116,52 @@ TEST_CASE("rows: threads and rows of a CTA as pinned give the same values") {
           *compiler, 7);
 }
 
-TEST_CASE("rows: the bytes of nvfp4 are those of quantize for the same rows of f32") {
+/// Blocks of 16 whose scale is some e4m3 number or power of two: one number that says so, and others at and beside the
+/// boundaries between two values.
+void place_beside_boundaries(reference::Tensor& x, std::int64_t columns) {
+  constexpr float kBoundaries[] = {0.25F, 0.75F, 1.25F, 1.75F, 2.5F, 3.5F, 5.0F};
+  const reference::CounterRandom random(77, 0);
+  const auto drawn = [&](std::uint64_t i, int most) { return static_cast<int>(random.integer(i, 0, most)); };
+  for (std::int64_t i = 2 * columns; i < x.elements(); ++i) {
+    const auto block = static_cast<std::uint64_t>(i / 32);
+    const float scale = std::ldexp(1 + static_cast<float>(drawn(4 * block, 7)) / 8, drawn(4 * block + 1, 12) - 6);
+    const auto at = (1ULL << 40) + 4 * static_cast<std::uint64_t>(i);
+    float value = i % 16 == 0 ? 6 * scale : kBoundaries[drawn(at, 6)] * scale;
+    const int step = i % 16 == 0 ? 0 : drawn(at + 1, 2) - 1;
+    if (step != 0) value = std::nextafter(value, step > 0 ? 1e30F : 0.0F);
+    x.set(i, static_cast<double>(drawn(at + 2, 1) == 0 ? value : -value));
+  }
+}
+
+TEST_CASE("rows: the bytes of e2m1 are those of quantize for the same rows") {
   const std::unique_ptr<Compiler> compiler = find_compiler();
   if (!compiler) return;
-  const Rows problem{.dtype = DType::f32, .columns = 512, .chain = parse_row_chain("nvfp4(tile)")};
-  Target target(problem, *compiler);
-  const reference::RowsRun run = rows_run(problem, 130);
-  reference::Tensors inputs = rows_inputs(run, Fill::standard, 3);
-  inputs.at("x").set(5, std::numeric_limits<double>::quiet_NaN());
-  inputs.at("x").set(700, std::numeric_limits<double>::infinity());
-  inputs.at("x").set(701, -0.0);
-  std::vector<std::string> problems;
-  const reference::Tensors found = launch_once(target.device, target.launcher, {{"rows", 130}}, {}, inputs, problems);
-  for (const std::string& text : problems) FAIL_CHECK(text);
-  const Quantize step{.dtype = DType::f32, .format = BlockFormat::nvfp4, .scale_form = ScaleForm::tile};
-  Launcher quantize(target.device, make_plan(step).launch, compiler->compile(emit(make_plan(step))));
-  reference::Tensors x;
-  x.emplace("x", inputs.at("x"));
-  const reference::Tensors wanted = launch_once(target.device, quantize, {{"rows", 130}, {"k", 512}}, {}, x, problems);
-  CHECK(found.at("y").bytes == wanted.at("values").bytes);
-  CHECK(found.at("y_scales").bytes == wanted.at("scales").bytes);
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const auto& [format, chain] :
+         {std::pair(BlockFormat::nvfp4, "nvfp4(tile)"), std::pair(BlockFormat::mxfp4, "mxfp4(tile)")}) {
+      CAPTURE(chain);
+      const Rows problem{.dtype = dtype, .columns = 512, .chain = parse_row_chain(chain)};
+      Target target(problem, *compiler);
+      const reference::RowsRun run = rows_run(problem, 130);
+      reference::Tensors inputs = rows_inputs(run, Fill::standard, 3);
+      place_beside_boundaries(inputs.at("x"), 512);
+      inputs.at("x").set(5, std::numeric_limits<double>::quiet_NaN());
+      inputs.at("x").set(700, std::numeric_limits<double>::infinity());
+      inputs.at("x").set(701, -0.0);
+      std::vector<std::string> problems;
+      const reference::Tensors found =
+          launch_once(target.device, target.launcher, {{"rows", 130}}, {}, inputs, problems);
+      for (const std::string& text : problems) FAIL_CHECK(text);
+      const Quantize step{
+          .dtype = dtype, .format = format, .scale_form = ScaleForm::tile, .scale_rounding = ScaleRounding::up};
+      Launcher quantize(target.device, make_plan(step).launch, compiler->compile(emit(make_plan(step))));
+      reference::Tensors x;
+      x.emplace("x", inputs.at("x"));
+      const reference::Tensors wanted =
+          launch_once(target.device, quantize, {{"rows", 130}, {"k", 512}}, {}, x, problems);
+      CHECK(found.at("y").bytes == wanted.at("values").bytes);
+      CHECK(found.at("y_scales").bytes == wanted.at("scales").bytes);
+    }
 }
 
 TEST_CASE("rows: NaN and infinity come out where they went in") {

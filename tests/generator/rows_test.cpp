@@ -157,7 +157,7 @@ TEST_CASE("rows: a thread has some 64 bytes on their way, a row of few more thre
   CHECK(kernel({}) == "tessera_rows_sm90a_bf16_c4096_residual_store_rmsnorm_same_t256x1");
   CHECK(kernel({{"rows", "8"}}) == "tessera_rows_sm90a_bf16_c4096_residual_store_rmsnorm_same_t512x1");
   CHECK(kernel({{"columns", "128"}, {"chain", "rope(halves)"}}) ==
-        "tessera_rows_sm90a_bf16_c128_rope_halves_same_t16x16");
+        "tessera_rows_sm90a_bf16_c128_rope_halves_same_t8x32");
   CHECK(kernel({{"chain", "factor+factor+factor+factor+factor+factor+rmsnorm+rmsnorm+rmsnorm+rmsnorm+rmsnorm+f32"}})
             .find("_t") != std::string::npos);
 }
