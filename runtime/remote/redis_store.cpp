@@ -9,7 +9,6 @@
 #include <hiredis/hiredis.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <mutex>
 #include <optional>
@@ -254,37 +253,25 @@ class RedisStore : public Store {
 
 }  // namespace
 
-std::unique_ptr<Store> make_redis_store(const RemoteOptions& options, const std::string& authority,
+std::unique_ptr<Store> make_redis_store(const RemoteOptions& options, const Authority& authority,
                                         const std::string& path, bool has_tls) {
-  const auto refuse = [&] {
-    throw Error(
-        ErrorKind::usage,
-        fmt::format("remote cache: {}: is no URL of the form redis://HOST[:PORT][/DATABASE[/PREFIX]]", options.url));
-  };
-  LinkTarget target{.host = authority, .port = "6379", .has_tls = has_tls, .ca_file = options.ca_file.string()};
-  const bool is_bracketed = authority.starts_with('[');  // [::1]:6379
-  const std::size_t host_end = is_bracketed ? authority.find(']') : 0;
-  if (host_end == std::string::npos) refuse();
-  if (const std::size_t colon = authority.find(':', host_end); colon != std::string::npos) {
-    target.host = authority.substr(0, colon);
-    target.port = authority.substr(colon + 1);
-  }
-  if (is_bracketed) target.host = target.host.substr(1, host_end - 1);
-  const auto is_number = [](const std::string& text, unsigned most) {
-    unsigned value = 0;
-    const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-    return code == std::errc{} && end == text.data() + text.size() && value <= most;
-  };
   std::string database = "0", prefix = "tessera";
   if (path.size() > 1) {
     const std::size_t slash = std::min(path.find('/', 1), path.size());
     database = path.substr(1, slash - 1);
     if (slash + 1 < path.size()) prefix = path.substr(slash + 1);
   }
-  if (target.host.empty() || !is_number(target.port, 65'535) || !is_number(database, 1'000'000)) refuse();
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  if (database.empty() || database.size() > 9 || !std::all_of(database.begin(), database.end(), is_digit))
+    throw Error(ErrorKind::usage,
+                "remote cache: the URL's path is not of the form /DATABASE[/PREFIX], the database being a number");
   RedisCredentials credentials;
   if (!options.credentials.empty()) credentials = read_redis_credentials(options.credentials);
-  return std::make_unique<RedisStore>(std::move(target), database, prefix, std::move(credentials));
+  return std::make_unique<RedisStore>(LinkTarget{.host = authority.host,
+                                                 .port = authority.port.empty() ? "6379" : authority.port,
+                                                 .has_tls = has_tls,
+                                                 .ca_file = options.ca_file.string()},
+                                      database, prefix, std::move(credentials));
 }
 
 }  // namespace tessera::remote
@@ -293,7 +280,7 @@ std::unique_ptr<Store> make_redis_store(const RemoteOptions& options, const std:
 
 namespace tessera::remote {
 
-std::unique_ptr<Store> make_redis_store(const RemoteOptions& options, const std::string&, const std::string&, bool) {
+std::unique_ptr<Store> make_redis_store(const RemoteOptions& options, const Authority&, const std::string&, bool) {
   throw Error(ErrorKind::unsupported,
               fmt::format("remote cache {}: this tessera was built without hiredis", options.url));
 }

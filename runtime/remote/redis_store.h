@@ -5,13 +5,14 @@
 #include <memory>
 #include <string>
 
+#include "runtime/remote/authority.h"
 #include "runtime/remote/store.h"
 
 namespace tessera::remote {
 
 /// `path`: of the URL, /DATABASE[/PREFIX] or empty. By hiredis and, for rediss, OpenSSL; throws Error{unsupported} in a
 /// build without hiredis, Error{usage} for a URL of another form.
-std::unique_ptr<Store> make_redis_store(const RemoteOptions& options, const std::string& authority,
+std::unique_ptr<Store> make_redis_store(const RemoteOptions& options, const Authority& authority,
                                         const std::string& path, bool has_tls);
 
 }  // namespace tessera::remote

@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "base/hash.h"
+#include "runtime/remote/authority.h"
 #include "runtime/remote/aws_signature.h"
 #include "runtime/remote/credentials.h"
 #include "runtime/remote/http_store.h"
@@ -47,12 +48,9 @@ S3Place s3_place(const RemoteOptions& options, const std::string& bucket, const 
   while (endpoint.ends_with('/')) endpoint.pop_back();
   const std::size_t mark = endpoint.find("://");
   const std::string scheme = endpoint.substr(0, mark == std::string::npos ? 0 : mark);
-  if (scheme != "http" && scheme != "https")
-    refuse(fmt::format("endpoint {}: is no URL of the form http(s)://HOST[:PORT]", endpoint));
-  std::string host = endpoint.substr(mark + 3);
-  if (host.find('@') != std::string::npos) refuse("the endpoint holds credentials, which would be shown");
-  if (host.empty() || host.find_first_of("/?# \t\r\n") != std::string::npos)
-    refuse(fmt::format("endpoint {}: is no URL of the form http(s)://HOST[:PORT]", endpoint));
+  std::string host = mark == std::string::npos ? "" : endpoint.substr(mark + 3);
+  if ((scheme != "http" && scheme != "https") || !parse_authority(host))
+    refuse("the endpoint is no URL of the form http(s)://HOST[:PORT]; credentials have no place in it");
   if (const std::string port = scheme == "http" ? ":80" : ":443"; host.ends_with(port))
     host.resize(host.size() - port.size());
   // A certificate for *.s3.REGION.amazonaws.com holds for one label alone.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "runtime/remote/authority.h"
 #include "runtime/remote/credentials.h"
 #include "runtime/remote/http_store.h"
 #include "runtime/remote/redis_store.h"
@@ -16,6 +17,14 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& what) { throw Error(ErrorKind::usage, "remote cache: " + what); }
 
+/// As S3 has them, and as older buckets of AWS are called.
+bool is_bucket(const std::string& text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-' ||
+           c == '_';
+  });
+}
+
 }  // namespace
 
 std::unique_ptr<Store> open_store(const RemoteOptions& options) {
@@ -26,18 +35,26 @@ std::unique_ptr<Store> open_store(const RemoteOptions& options) {
   const std::string scheme = url.substr(0, mark);
   const std::size_t slash = std::min(url.find('/', mark + 3), url.size());
   const std::string host = url.substr(mark + 3, slash - mark - 3);
-  if (host.find('@') != std::string::npos)
-    refuse("the URL holds credentials, which would be shown: put them into the file of --remote-credentials");
   const bool is_http = scheme == "http" || scheme == "https", is_s3 = scheme == "s3",
              is_redis = scheme == "redis" || scheme == "rediss";
+  // A password may have slashes in it, so the whole URL is looked at; a prefix of S3 may have an @.
+  if (url.find('@') != std::string::npos && !(is_s3 && is_bucket(host)))
+    refuse(
+        "the URL holds credentials, which would be shown: put them into the file of --remote-credentials (an @ of a "
+        "path is written %40)");
   if (!is_http && !is_s3 && !is_redis)
     throw Error(ErrorKind::unsupported,
                 fmt::format("remote cache: no stores of scheme {}: give http, https, s3, redis or rediss", scheme));
-  if (host.empty() || url.find_first_of(" \t\r\n?#") != std::string::npos)
-    refuse(fmt::format("{}: is no URL of the form {}://{}[/PREFIX]", url, scheme, is_s3 ? "BUCKET" : "HOST[:PORT]"));
+  // What is malformed is not shown: it may be that a password stands in the wrong place.
+  if (!(is_s3 ? is_bucket(host) : parse_authority(host).has_value()) ||
+      url.find_first_of(" \t\r\n?#") != std::string::npos)
+    refuse(fmt::format("what was given is no URL of the form {}://{}", scheme,
+                       is_s3      ? "BUCKET[/PREFIX]"
+                       : is_redis ? "HOST[:PORT][/DATABASE[/PREFIX]]"
+                                  : "HOST[:PORT][/PREFIX]"));
   std::string prefix = url.substr(slash);
   while (prefix.ends_with('/')) prefix.pop_back();
-  if (is_redis) return make_redis_store(options, host, prefix, scheme == "rediss");
+  if (is_redis) return make_redis_store(options, *parse_authority(host), prefix, scheme == "rediss");
   if (is_s3) return make_s3_store(options, host, prefix.empty() ? prefix : prefix.substr(1));
   return make_http_store({.shown = url,
                           .base = url.substr(0, slash) + prefix,
