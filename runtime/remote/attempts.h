@@ -37,7 +37,7 @@ Answer with_attempts(const Bounds& bounds, const Once& once) {
   using Clock = std::chrono::steady_clock;
   for (int attempt = 1;; ++attempt) {
     Answer answer = once();
-    if (answer.verdict != Verdict::failed || attempt == kAttempts || Clock::now() >= bounds.until) return answer;
+    if (!may_pass(answer) || attempt == kAttempts || Clock::now() >= bounds.until) return answer;
     if (!pause_unless_stopped(some_of(kFirstPause * (1 << (attempt - 1))), bounds))
       return {.verdict = Verdict::stopped};
     if (Clock::now() >= bounds.until) return answer;

@@ -12,7 +12,9 @@
 #include <cstring>
 #include <mutex>
 
+#include "base/quiet_thread.h"
 #include "runtime/remote/attempts.h"
+#include "runtime/remote/idle.h"
 #include "runtime/remote/quiet_pipe.h"
 
 namespace tessera::remote {
@@ -23,6 +25,8 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLongestConnect{2'000};
+/// How long a stop request may wait.
+constexpr int kGlanceMs = 20;
 /// Of one call for many names. A server answers the requests of one connection one after the other.
 constexpr std::size_t kConnections = 16;
 
@@ -92,8 +96,9 @@ class HttpStore : public Store {
     std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
   }
   ~HttpStore() override {
-    for (CURLM* multi : multis_) curl_multi_cleanup(multi);
-    for (CURL* handle : handles_) curl_easy_cleanup(handle);
+    const QuietPipe quiet;  // the end of TLS is told
+    while (const auto multi = multis_.take()) curl_multi_cleanup(*multi);
+    while (const auto handle = handles_.take()) curl_easy_cleanup(*handle);
   }
 
   Answer get(const std::string& name, const Bounds& bounds) override { return ask(name, "GET", {}, bounds); }
@@ -110,68 +115,69 @@ class HttpStore : public Store {
 
  private:
   Answer ask(const std::string& name, std::string_view method, std::string_view sent, const Bounds& bounds) {
-    return with_attempts(bounds, [&] { return ask_once(name, method, sent, bounds); });
-  }
-
-  Answer ask_once(const std::string& name, std::string_view method, std::string_view sent, const Bounds& bounds) {
-    const QuietPipe quiet;
-    Transfer transfer{.method = method, .sent = sent, .bounds = &bounds};
-    if (!prepare(transfer, name)) return {.verdict = Verdict::failed, .reason = "libcurl gave no handle"};
-    return finish(transfer, curl_easy_perform(transfer.handle));
+    return with_attempts(bounds, [&] {
+      Answer answer;
+      exchange(std::span(&name, 1), method, sent, bounds, std::span(&answer, 1));
+      return answer;
+    });
   }
 
   std::vector<Answer> ask_all(std::span<const std::string> names, std::string_view method, const Bounds& bounds) {
     std::vector<Answer> answers(names.size());
-    {
-      const QuietPipe quiet;
-      CURLM* const multi = borrow(multis_, curl_multi_init);
-      if (multi != nullptr) {
-        ask_side_by_side(multi, names, method, bounds, answers);
-        give_back(multis_, multi);
-      }
-    }
+    exchange(names, method, {}, bounds, answers);
     // What failed is tried again one by one, up to the first that fails for good.
     for (std::size_t i = 0; i < names.size(); ++i) {
-      if (answers[i].verdict != Verdict::failed) continue;
+      if (!may_pass(answers[i])) continue;
       answers[i] = ask(names[i], method, {}, bounds);
       if (answers[i].verdict != Verdict::ok && answers[i].verdict != Verdict::absent) {
         const Answer last = answers[i];
         for (std::size_t rest = i + 1; rest < names.size(); ++rest)
-          if (answers[rest].verdict == Verdict::failed) answers[rest] = last;
+          if (may_pass(answers[rest])) answers[rest] = last;
         break;
       }
     }
     return answers;
   }
 
-  void ask_side_by_side(CURLM* multi, std::span<const std::string> names, std::string_view method, const Bounds& bounds,
-                        std::vector<Answer>& answers) {
+  /// Each name once, several at a time; after one that fails those that are under way alone.
+  void exchange(std::span<const std::string> names, std::string_view method, std::string_view sent,
+                const Bounds& bounds, std::span<Answer> answers) {
+    const QuietPipe quiet;
+    CURLM* const multi = borrow(multis_, curl_multi_init);
+    if (multi == nullptr) {
+      answers.front() = {.verdict = Verdict::silent, .reason = "libcurl gave no handle"};
+      return;
+    }
     std::vector<std::unique_ptr<Transfer>> running;
     std::size_t next = 0;
     bool has_failed = false;
+    const auto take_answer = [&](Transfer& transfer, CURLcode code) {
+      Answer& answer = answers[transfer.index] = finish(transfer, code);
+      has_failed = has_failed || (answer.verdict != Verdict::ok && answer.verdict != Verdict::absent);
+    };
     const auto drop = [&](std::size_t at, CURLcode code) {
       const std::unique_ptr<Transfer> done = std::move(running[at]);
       running.erase(running.begin() + static_cast<std::ptrdiff_t>(at));
       curl_multi_remove_handle(multi, done->handle);
-      Answer& answer = answers[done->index] = finish(*done, code);
-      has_failed = has_failed || (answer.verdict != Verdict::ok && answer.verdict != Verdict::absent);
+      take_answer(*done, code);
     };
     while (true) {
       while (!has_failed && next < names.size() && running.size() < kConnections) {
         auto transfer = std::make_unique<Transfer>();
         transfer->method = method;
+        transfer->sent = sent;
         transfer->bounds = &bounds;
         transfer->index = next;
-        if (!prepare(*transfer, names[next])) return;
-        curl_multi_add_handle(multi, transfer->handle);
-        running.push_back(std::move(transfer));
+        if (!prepare(*transfer, names[next]) || curl_multi_add_handle(multi, transfer->handle) != CURLM_OK)
+          take_answer(*transfer, CURLE_OUT_OF_MEMORY);
+        else
+          running.push_back(std::move(transfer));
         ++next;
       }
-      if (running.empty()) return;
-      int active = 0;
-      if (curl_multi_perform(multi, &active) != CURLM_OK) {
+      if (running.empty()) break;
+      if (!perform(multi)) {
         while (!running.empty()) drop(running.size() - 1, CURLE_OUT_OF_MEMORY);
-        return;
+        break;
       }
       bool is_any_done = false;
       int left = 0;
@@ -183,8 +189,16 @@ class HttpStore : public Store {
         drop(static_cast<std::size_t>(found - running.begin()), message->data.result);
         is_any_done = true;
       }
-      if (!is_any_done && !running.empty()) curl_multi_poll(multi, nullptr, 0, 20, nullptr);
+      if (!is_any_done && !running.empty()) curl_multi_poll(multi, nullptr, 0, kGlanceMs, nullptr);
     }
+    multis_.put(multi);
+  }
+
+  /// As far as it goes without waiting. Here libcurl starts its resolver's threads, which take no signal of the host's.
+  static bool perform(CURLM* multi) {
+    const SignalsBlocked blocked;
+    int active = 0;
+    return curl_multi_perform(multi, &active) == CURLM_OK;
   }
 
   bool prepare(Transfer& transfer, const std::string& name) {
@@ -215,7 +229,11 @@ class HttpStore : public Store {
     curl_easy_setopt(handle, CURLOPT_NOPROGRESS, 0L);
     curl_easy_setopt(handle, CURLOPT_XFERINFOFUNCTION, look_for_stop);
     curl_easy_setopt(handle, CURLOPT_XFERINFODATA, &transfer);
-    if (!target_.ca_file.empty()) curl_easy_setopt(handle, CURLOPT_CAINFO, target_.ca_file.c_str());
+    curl_easy_setopt(handle, CURLOPT_QUICK_EXIT, 1L);  // a resolver that does not answer is left behind, not waited for
+    if (!target_.ca_file.empty()) {
+      curl_easy_setopt(handle, CURLOPT_CAINFO, target_.ca_file.c_str());
+      curl_easy_setopt(handle, CURLOPT_CAPATH, nullptr);  // else the system's are trusted besides
+    }
     if (transfer.method == "HEAD") curl_easy_setopt(handle, CURLOPT_NOBODY, 1L);
     if (transfer.method == "PUT") {
       curl_easy_setopt(handle, CURLOPT_UPLOAD, 1L);
@@ -231,13 +249,15 @@ class HttpStore : public Store {
 
   Answer finish(Transfer& transfer, CURLcode code) {
     long status = 0;
-    curl_easy_getinfo(transfer.handle, CURLINFO_RESPONSE_CODE, &status);
-    give_back(handles_, transfer.handle);
+    if (transfer.handle != nullptr) {
+      curl_easy_getinfo(transfer.handle, CURLINFO_RESPONSE_CODE, &status);
+      handles_.put(transfer.handle);
+    }
     if (transfer.is_stopped) return {.verdict = Verdict::stopped};
     if (transfer.is_too_large)
       return {.verdict = Verdict::refused,
               .reason = fmt::format("an answer of more than {} bytes", transfer.max_bytes)};
-    if (code != CURLE_OK) return {.verdict = Verdict::failed, .reason = curl_easy_strerror(code)};
+    if (code != CURLE_OK) return {.verdict = Verdict::silent, .reason = curl_easy_strerror(code)};
     const bool is_put = transfer.method == "PUT";
     if (status == 200 || (is_put && (status == 201 || status == 204)))
       return {.verdict = Verdict::ok, .body = std::move(transfer.received)};
@@ -251,27 +271,14 @@ class HttpStore : public Store {
 
   /// One that was used before, with its open connections, or a new one.
   template <class Handle, class Make>
-  Handle* borrow(std::vector<Handle*>& idle, const Make& make) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (!idle.empty()) {
-        Handle* const handle = idle.back();
-        idle.pop_back();
-        return handle;
-      }
-    }
-    return make();
-  }
-  template <class Handle>
-  void give_back(std::vector<Handle*>& idle, Handle* handle) {
-    const std::lock_guard lock(mutex_);
-    idle.push_back(handle);
+  static Handle* borrow(Idle<Handle*>& idle, const Make& make) {
+    const std::optional<Handle*> used = idle.take();
+    return used ? *used : make();
   }
 
   const HttpTarget target_;
-  std::mutex mutex_;
-  std::vector<CURL*> handles_;
-  std::vector<CURLM*> multis_;
+  Idle<CURL*> handles_;
+  Idle<CURLM*> multis_;
 };
 
 }  // namespace

@@ -10,12 +10,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <mutex>
 #include <optional>
 #include <span>
 
 #include "runtime/remote/attempts.h"
 #include "runtime/remote/credentials.h"
+#include "runtime/remote/idle.h"
 #include "runtime/remote/link.h"
 #include "runtime/remote/quiet_pipe.h"
 
@@ -109,7 +109,7 @@ std::string error_word(const redisReply& reply) {
 }
 
 /// Errors that pass: it is starting, or a script keeps it busy, or its master is away.
-bool may_pass(const std::string& word) {
+bool is_passing(const std::string& word) {
   static constexpr std::string_view kPassing[] = {"LOADING", "BUSY", "TRYAGAIN", "MASTERDOWN", "CLUSTERDOWN"};
   return std::find(std::begin(kPassing), std::end(kPassing), word) != std::end(kPassing);
 }
@@ -123,11 +123,11 @@ class RedisStore : public Store {
       if (!credentials.username.empty()) words.push_back(credentials.username);
       words.push_back(credentials.password);
       append_command(greeting_, words);
-      ++num_greetings_;
+      greetings_.push_back("AUTH");
     }
     if (database != "0") {
       append_command(greeting_, {"SELECT", database});
-      ++num_greetings_;
+      greetings_.push_back("SELECT");
     }
   }
 
@@ -146,6 +146,7 @@ class RedisStore : public Store {
               const Bounds& bounds) override {
     const Answer answer = ask({"SET", key(name), token, "NX", "PX", std::to_string(time.count())}, bounds);
     if (answer.verdict == Verdict::ok) return Claim::got;
+    if (answer.verdict == Verdict::silent) return Claim::silent;
     if (answer.verdict != Verdict::absent) return Claim::none;
     // Its own, where the first answer was lost and the command sent again.
     return get(name, bounds).body == token ? Claim::got : Claim::held;
@@ -189,7 +190,7 @@ class RedisStore : public Store {
     if (connection) {
       const std::vector<Reply> replies = connection->ask(commands, count, bounds, problem);
       for (const Reply& reply : replies) answers.push_back(answer_of(*reply, verb));
-      if (replies.size() == count) give_back(std::move(connection));
+      if (replies.size() == count) idle_.put(std::move(connection));
     }
     answers.resize(count, problem);
     return answers;
@@ -198,7 +199,7 @@ class RedisStore : public Store {
   static Answer answer_of(const redisReply& reply, std::string_view verb) {
     if (reply.type == REDIS_REPLY_ERROR) {
       const std::string word = error_word(reply);
-      return {.verdict = may_pass(word) ? Verdict::failed : Verdict::refused,
+      return {.verdict = is_passing(word) ? Verdict::failed : Verdict::refused,
               .reason = fmt::format("{}: {}", verb, word)};
     }
     if (verb == "GET" && reply.type == REDIS_REPLY_STRING)
@@ -213,42 +214,31 @@ class RedisStore : public Store {
   }
 
   std::unique_ptr<Connection> borrow(const Bounds& bounds, Answer& problem) {
-    while (true) {
-      std::unique_ptr<Connection> connection;
-      {
-        const std::lock_guard lock(mutex_);
-        if (idle_.empty()) break;
-        connection = std::move(idle_.back());
-        idle_.pop_back();
-      }
-      if (!connection->is_stale()) return connection;
-    }
+    while (auto used = idle_.take())
+      if (!(*used)->is_stale()) return std::move(*used);
     std::unique_ptr<Link> link = Link::open(target_, bounds, problem);
     if (!link) return nullptr;
     auto connection = std::make_unique<Connection>(std::move(link));
-    if (num_greetings_ == 0) return connection;
-    const std::vector<Reply> replies = connection->ask(greeting_, num_greetings_, bounds, problem);
-    if (replies.size() < num_greetings_) return nullptr;
-    for (const Reply& reply : replies) {
+    if (greetings_.empty()) return connection;
+    const std::vector<Reply> replies = connection->ask(greeting_, greetings_.size(), bounds, problem);
+    if (replies.size() < greetings_.size()) return nullptr;
+    for (std::size_t i = 0; i < replies.size(); ++i) {
+      const Reply& reply = replies[i];
       if (reply->type == REDIS_REPLY_STATUS) continue;
       const std::string word =
           reply->type == REDIS_REPLY_ERROR ? error_word(*reply) : "it does not answer as Redis does";
-      problem = {.verdict = may_pass(word) ? Verdict::failed : Verdict::refused, .reason = "at the greeting: " + word};
+      problem = {.verdict = is_passing(word) ? Verdict::failed : Verdict::refused,
+                 .reason = fmt::format("{}: {}", greetings_[i], word)};
       return nullptr;
     }
     return connection;
   }
-  void give_back(std::unique_ptr<Connection> connection) {
-    const std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(connection));
-  }
 
   const LinkTarget target_;
   const std::string prefix_;
-  std::string greeting_;  ///< commands after the connection; holds the password
-  std::size_t num_greetings_ = 0;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Connection>> idle_;
+  std::string greeting_;                     ///< commands after the connection; holds the password
+  std::vector<std::string_view> greetings_;  ///< their verbs
+  Idle<std::unique_ptr<Connection>> idle_;
 };
 
 }  // namespace

@@ -19,15 +19,21 @@ enum class Verdict : std::uint8_t {
   ok,
   absent,   ///< the store answered: it has no such thing
   refused,  ///< the store answered otherwise, and would again: no right, no room, no sense
-  failed,   ///< no answer, or one that may be another next time: nobody there, too late, cut off, 5xx
+  failed,   ///< an answer that may be another next time: 5xx, busy
+  silent,   ///< no answer: nobody there, too late, cut off
   stopped,  ///< the caller wants it no more
 };
 
 struct Answer {
-  Verdict verdict = Verdict::failed;
+  Verdict verdict = Verdict::silent;
   std::string body{};    ///< of get(), where ok
   std::string reason{};  ///< where not: says what happened, with no credential in it
 };
+
+/// Whether another try may help.
+inline bool may_pass(const Answer& answer) {
+  return answer.verdict == Verdict::failed || answer.verdict == Verdict::silent;
+}
 
 /// For one call. Nothing outlasts `until`.
 struct Bounds {
@@ -52,9 +58,9 @@ class Store {
   virtual std::vector<Answer> get_all(std::span<const std::string> names, const Bounds& bounds) = 0;
   virtual std::vector<Answer> has_all(std::span<const std::string> names, const Bounds& bounds) = 0;
 
-  enum class Claim : std::uint8_t { got, held, none };
+  enum class Claim : std::uint8_t { got, held, none, silent };
   /// A name that one machine alone holds, until it gives it back or the time has passed. `token`: who asks. `none`: the
-  /// store has no such thing, or did not answer.
+  /// store has no such thing, or none for us; `silent`: it did not answer.
   virtual Claim claim(const std::string& name, const std::string& token, std::chrono::milliseconds time,
                       const Bounds& bounds) {
     static_cast<void>(name), static_cast<void>(token), static_cast<void>(time), static_cast<void>(bounds);
