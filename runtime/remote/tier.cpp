@@ -134,6 +134,11 @@ void RemoteTier::end_reads(const std::string& why) {
   warnings_.once("remote reads", fmt::format("remote cache {}: {}; it is not asked any more", options_.url, why));
 }
 
+void RemoteTier::end_all(const std::string& why) {
+  writes_ = false;
+  end_reads(why);
+}
+
 void RemoteTier::end_writes(const std::string& why) {
   writes_ = false;
   warnings_.once("remote writes", fmt::format("remote cache {}: {}; nothing more is stored there", options_.url, why));
@@ -143,7 +148,8 @@ bool RemoteTier::has_failed(const Answer& answer, const std::string& name) {
   if (answer.verdict == Verdict::stopped)
     throw WaitInterrupted(fmt::format("interrupted while the remote cache {} was asked", options_.url));
   if (answer.verdict == Verdict::ok || answer.verdict == Verdict::absent) return false;
-  end_reads(fmt::format("{}: {}", name, answer.reason));
+  const std::string why = fmt::format("{}: {}", name, answer.reason);
+  may_pass(answer) ? end_all(why) : end_reads(why);
   return true;
 }
 
@@ -191,6 +197,7 @@ std::optional<ArchivedEntry> RemoteTier::entry_of(const std::string& key, const 
   std::string why;
   if (static_cast<std::int64_t>(answer.body.size()) != result->bytes || sha256_hex(answer.body) != result->sha256) {
     why = "its bytes are not those of its name";
+    has_wrong_blobs_ = true;
   } else {
     try {
       ArchivedEntry entry = entry_in(answer.body);
@@ -243,6 +250,10 @@ std::optional<ArchivedEntry> RemoteTier::await_turn(const CacheRequest& request,
     const Store::Claim claim = store_->claim(name, token, kLongestTurn, all);
     if (all.is_stopped())
       throw WaitInterrupted(fmt::format("{}: interrupted while another machine compiled it", request.kernel));
+    if (claim == Store::Claim::silent) {
+      end_all(name + ": no answer");
+      return std::nullopt;
+    }
     if (claim == Store::Claim::none) {
       takes_turns_ = false;
       return std::nullopt;
@@ -330,23 +341,32 @@ RemoteTier::Stored RemoteTier::store(const EncodedEntry& entry, const std::stop_
   const auto has_gone = [&](const Answer& answer, const std::string& name) {
     if (answer.verdict == Verdict::ok) return true;
     // Nothing else went wrong: what was compiled is there, and who was stopped says so elsewhere.
-    if (answer.verdict != Verdict::stopped) end_writes(fmt::format("{}: {}", name, answer.reason));
+    if (answer.verdict == Verdict::silent)
+      end_all(fmt::format("{}: {}", name, answer.reason));
+    else if (answer.verdict != Verdict::stopped)
+      end_writes(fmt::format("{}: {}", name, answer.reason));
     return false;
   };
   const std::string blob = blob_of(entry);
   ActionResult result{.sha256 = sha256_hex(blob), .bytes = static_cast<std::int64_t>(blob.size()), .note = {}};
   const std::string name = blob_name(result.sha256);
   const Answer found = store_->has(name, all);
-  const bool is_present = found.verdict == Verdict::ok;
-  if (!is_present && found.verdict != Verdict::absent) {
-    has_gone(found, name);
-    return Stored::failed;
-  }
+  if (found.verdict != Verdict::absent && !has_gone(found, name)) return Stored::failed;
+  const bool is_present = found.verdict == Verdict::ok && !has_wrong_blobs_;
   // The blob first: whoever finds the ActionResult finds it.
   if (!is_present && !has_gone(store_->put(name, blob, all), name)) return Stored::failed;
   result.note = note_of(keys.entry, result, compiler);
   if (!has_gone(store_->put(action_name(keys.entry), to_bytes(result), all), action_name(keys.entry)))
     return Stored::failed;
+  if (!keeps_what_it_takes_) {
+    const Answer kept = store_->get(action_name(keys.entry), all);
+    if (kept.verdict != Verdict::absent && !has_gone(kept, action_name(keys.entry))) return Stored::failed;
+    if (!parse_action_result(kept.body)) {
+      end_writes(fmt::format("{}: was taken, and is not there", action_name(keys.entry)));
+      return Stored::failed;
+    }
+    keeps_what_it_takes_ = true;
+  }
   const Answer newest = store_->get(action_name(keys.source), all);
   if (newest.verdict == Verdict::ok) {
     const std::optional<ActionResult> other = parse_action_result(newest.body);

@@ -77,7 +77,8 @@ class RemoteTier {
   std::optional<ArchivedEntry> entry_of(const std::string& key, const CacheRequest& request, const Bounds& bounds);
   bool is_believed(const std::string& key, const ActionResult& result);
   std::string note_of(const std::string& key, const ActionResult& result, const CompilerIdentity& compiler) const;
-  /// False, and said once: no more of this. `what` is "reads" or "writes".
+  /// No more of this, which is said once. All: where nobody is there, or not now, the other would cost the limit again.
+  void end_all(const std::string& why);
   void end_reads(const std::string& why);
   void end_writes(const std::string& why);
   bool has_failed(const Answer& answer, const std::string& name);
@@ -88,6 +89,10 @@ class RemoteTier {
   std::unique_ptr<Signer> signer_;      // null: nothing is signed
   std::unique_ptr<Verifier> verifier_;  // null: nothing has to be
   std::atomic<bool> reads_{true}, writes_{true}, takes_turns_{true};
+  /// Whether a thing that was stored has been found there: a log-in page says 200 to a PUT too.
+  std::atomic<bool> keeps_what_it_takes_{false};
+  /// Whether a blob had other bytes than its name says: then what is compiled takes the place of what is there.
+  std::atomic<bool> has_wrong_blobs_{false};
   std::atomic<std::int64_t> misses_{0}, errors_{0}, us_{0};
 };
 
