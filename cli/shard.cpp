@@ -29,16 +29,17 @@ std::optional<std::int64_t> variable(const char* name) {
   return value;
 }
 
-/// What a scheduler tells the members of an array. `first`: the index of the first one.
+/// What a scheduler tells the members of an array. `first`: the index of the first one; `step`: between two.
 struct Scheduler {
-  const char *index, *count, *first;
+  const char *index, *count, *first, *step;
   std::int64_t first_index;
 };
+/// What was set for tessera alone comes first: a pipeline's job may run inside another scheduler's.
 constexpr Scheduler kSchedulers[] = {
-    {"SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN", 0},
-    {"CI_NODE_INDEX", "CI_NODE_TOTAL", nullptr, 1},  // GitLab, parallel: N
-    {"JOB_COMPLETION_INDEX", nullptr, nullptr, 0},   // Kubernetes, an indexed Job
-    {"TESSERA_SHARD_INDEX", "TESSERA_SHARD_COUNT", nullptr, 0},
+    {"TESSERA_SHARD_INDEX", "TESSERA_SHARD_COUNT", nullptr, nullptr, 0},
+    {"SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_STEP", 0},
+    {"CI_NODE_INDEX", "CI_NODE_TOTAL", nullptr, nullptr, 1},  // GitLab, parallel: N
+    {"JOB_COMPLETION_INDEX", nullptr, nullptr, nullptr, 0},   // Kubernetes, an indexed Job
 };
 
 unsigned long long number_of(const std::string& name) {
@@ -54,29 +55,39 @@ void ShardFlags::add_to(FlagSet& flags) {
   flags.number("--shards", "N", count_of_flag_, 1, "with --shard auto: how many, where no variable says it");
 }
 
-void ShardFlags::parse() {
-  if (text_.empty()) return;
-  if (text_ == "auto") {
-    for (const Scheduler& scheduler : kSchedulers) {
-      const auto index = variable(scheduler.index);
-      if (!index) continue;
-      const auto count = scheduler.count == nullptr ? std::nullopt : variable(scheduler.count);
-      if (!count && count_of_flag_ == 0)
-        throw Error(
-            ErrorKind::usage,
-            fmt::format("--shard auto: {} is there, but not how many there are: give --shards N", scheduler.index));
-      const auto first = scheduler.first == nullptr ? std::nullopt : variable(scheduler.first);
-      index_ = *index - first.value_or(scheduler.first_index);
-      count_ = count_of_flag_ > 0 ? count_of_flag_ : *count;
-      if (index_ < 0 || index_ >= count_)
-        throw Error(ErrorKind::usage,
-                    fmt::format("--shard auto: {} = {}: is none of {} shards", scheduler.index, *index, count_));
-      return;
-    }
-    throw Error(ErrorKind::usage,
-                "--shard auto: none of SLURM_ARRAY_TASK_ID, CI_NODE_INDEX, JOB_COMPLETION_INDEX and "
-                "TESSERA_SHARD_INDEX is there: give --shard I/N");
+void ShardFlags::read_scheduler() {
+  for (const Scheduler& scheduler : kSchedulers) {
+    const auto index = variable(scheduler.index);
+    if (!index) continue;
+    const auto of = [](const char* name) { return name == nullptr ? std::nullopt : variable(name); };
+    const auto count = of(scheduler.count);
+    if (!count && count_of_flag_ == 0)
+      throw Error(
+          ErrorKind::usage,
+          fmt::format("--shard auto: {} is there, but not how many there are: give --shards N", scheduler.index));
+    if (count && count_of_flag_ > 0 && *count != count_of_flag_)
+      throw Error(ErrorKind::usage,
+                  fmt::format("--shards {}: {} = {}, and the parts that nobody takes would be missing", count_of_flag_,
+                              scheduler.count, *count));
+    count_ = count_of_flag_ > 0 ? count_of_flag_ : *count;
+    index_ = *index - of(scheduler.first).value_or(scheduler.first_index);
+    if (const std::int64_t step = of(scheduler.step).value_or(1); step > 1 && index_ % step == 0) index_ /= step;
+    if (index_ < 0 || index_ >= count_)
+      throw Error(ErrorKind::usage,
+                  fmt::format("--shard auto: {} = {}: is none of {} shards", scheduler.index, *index, count_));
+    return;
   }
+  throw Error(ErrorKind::usage,
+              "--shard auto: none of TESSERA_SHARD_INDEX, SLURM_ARRAY_TASK_ID, CI_NODE_INDEX and JOB_COMPLETION_INDEX "
+              "is there: give --shard I/N");
+}
+
+void ShardFlags::parse() {
+  if (count_of_flag_ > 0 && text_ != "auto")
+    throw Error(ErrorKind::usage,
+                fmt::format("--shards {}: says how many there are for --shard auto; give --shard I/N", count_of_flag_));
+  if (text_.empty()) return;
+  if (text_ == "auto") return read_scheduler();
   const std::size_t slash = text_.find('/');
   index_ = whole(std::string_view(text_).substr(0, std::min(slash, text_.size()))).value_or(-1);
   count_ = slash == std::string::npos ? 0 : whole(std::string_view(text_).substr(slash + 1)).value_or(0);

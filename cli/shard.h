@@ -18,6 +18,8 @@ class ShardFlags {
   void keep(const Call& call, KernelsOfList& kernels) const;
 
  private:
+  void read_scheduler();
+
   std::string text_;
   std::int64_t count_of_flag_ = 0;
   std::int64_t index_ = 0, count_ = 1;

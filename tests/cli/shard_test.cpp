@@ -58,6 +58,23 @@ TEST_CASE("warm --shard auto reads what a scheduler says, on request alone") {
   CHECK(kernels_of(with({{"JOB_COMPLETION_INDEX", "1"}}, {"--shard", "auto", "--shards", "3"})) == second);
   CHECK(kernels_of(with({{"TESSERA_SHARD_INDEX", "1"}, {"TESSERA_SHARD_COUNT", "3"}}, automatic)) == second);
   CHECK(kernels_of(with({{"CI_NODE_INDEX", "2"}, {"CI_NODE_TOTAL", "3"}}, {})) == all);
+  // --array=4-8:2
+  CHECK(kernels_of(with({{"SLURM_ARRAY_TASK_ID", "6"},
+                         {"SLURM_ARRAY_TASK_COUNT", "3"},
+                         {"SLURM_ARRAY_TASK_MIN", "4"},
+                         {"SLURM_ARRAY_TASK_STEP", "2"}},
+                        automatic)) == second);
+  // What was set for tessera counts inside a job of Slurm, too.
+  CHECK(kernels_of(with({{"SLURM_ARRAY_TASK_ID", "0"},
+                         {"SLURM_ARRAY_TASK_COUNT", "9"},
+                         {"TESSERA_SHARD_INDEX", "1"},
+                         {"TESSERA_SHARD_COUNT", "3"}},
+                        automatic)) == second);
+  const std::vector<std::pair<const char*, const char*>> gitlab{{"CI_NODE_INDEX", "2"}, {"CI_NODE_TOTAL", "3"}};
+  CHECK(kernels_of(with(gitlab, {"--shard", "auto", "--shards", "3"})) == second);
+  CHECK(with(gitlab, {"--shard", "auto", "--shards", "6"}).err.find("would be missing") != std::string::npos);
+  CHECK(with({}, {"--shards", "3"}).code == 2);
+  CHECK(with({}, {"--shard", "1/3", "--shards", "3"}).code == 2);
   CHECK(with({}, automatic).code == 2);
   CHECK(with({{"JOB_COMPLETION_INDEX", "1"}}, automatic).err.find("give --shards N") != std::string::npos);
   CHECK(with({{"CI_NODE_INDEX", "4"}, {"CI_NODE_TOTAL", "3"}}, automatic).code == 2);
