@@ -21,7 +21,6 @@ PushResult push_cache(Cache& cache, const CacheFilter& filter, int jobs) {
       chosen.push_back(std::move(entry));
     }
   }
-  std::erase_if(result.faults, [](const CacheFault& fault) { return fault.is_missing; });
   result.entries = static_cast<std::int64_t>(chosen.size()) + result.damaged;
   const CacheStats before = cache.stats();
   std::atomic<std::int64_t> pushed{0};

@@ -151,7 +151,7 @@ struct PushResult {
   std::int64_t entries = 0, stored = 0, present = 0;
   std::int64_t damaged = 0;        ///< not pushed: a folder's entry does not verify
   std::int64_t failed = 0;         ///< not pushed: the store did not take it
-  std::vector<CacheFault> faults;  ///< of folders that exist: what lies there was not pushed
+  std::vector<CacheFault> faults;  ///< folders that are not there, or whose entries were not pushed for what it says
 };
 /// Every entry of every folder that matches, verified, into the cache's remote tier, unless it is there. jobs: so many
 /// at a time; 0: one per core.
