@@ -119,9 +119,9 @@ class StoreServer {
     if (dialect_ != Dialect::redis) return "HTTP " + std::to_string(status);
     return redis_error(status);
   }
-  /// At least as many bytes of a reply as its frame takes in front of a body of so many.
+  /// How many bytes a reply with a body of so many has.
   std::size_t reply_bytes(std::size_t body) const {
-    return dialect_ == Dialect::redis ? std::to_string(body).size() + body + 5 : body + 40;
+    return std::to_string(body).size() + body + (dialect_ == Dialect::redis ? 5 : 36);
   }
 
   /// What is stored, by path ("ac/...", "cas/..."), and what was asked ("GET ac/...").
