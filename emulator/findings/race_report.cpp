@@ -236,8 +236,10 @@ void RaceDetector::report(const RaceRecord& before, const RaceRecord& now, const
 void RaceDetector::check_peer(Cta& target, const Accessor& accessor, Agent agent, std::uint32_t clock,
                               std::uint64_t address, int lane) {
   RaceCta& peer = *target.race;
-  const bool has_started =
-      std::any_of(peer.warps.begin(), peer.warps.end(), [&](Agent warp) { return accessor.seen->at(warp) > 0; });
+  // A cluster barrier that is over says so whatever its arrivals order.
+  const bool has_met = accessor.warp != nullptr && accessor.warp->cluster_waited > 0;
+  const bool has_started = has_met || std::any_of(peer.warps.begin(), peer.warps.end(),
+                                                  [&](Agent warp) { return accessor.seen->at(warp) > 0; });
   if (!has_started) {
     EmulatorFinding finding = finding_of(accessor, "cluster-peer-not-started", lane, address);
     finding.message = "another CTA's shared memory is accessed, and nothing says that the CTA has started";

@@ -241,6 +241,10 @@ TEST_CASE("clusters") {
   const std::string relaxed =
       "fence.acq_rel.cluster;\nbarrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;\n";
   CHECK(names(peer + relaxed + write + sync, 32, 2, 2).empty());
+  // That a CTA has started is known however weak its arrival; what it wrote before is not.
+  const std::string met = "barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;\n";
+  CHECK(names(peer + met + write + sync, 32, 2, 2).empty());
+  CHECK(names(peer + "st.shared.b32 [at], i;\n" + met + write + sync, 32, 2, 2) == "smem-race");
 }
 
 TEST_CASE("vector clocks") {
