@@ -221,7 +221,9 @@ LaunchPlan rows_launch(const rows::Config& c, const std::string& arch, const std
   w.parameter("rows", ParameterKind::i32);
   const std::vector<RowStepNames> names = row_step_names(c.chain);
   for (std::size_t i = 0; i < names.size(); ++i) add_step(w, c.chain.steps[i], names[i]);
-  w.step.grid[0] = expression("ceil_div(rows, {})", c.rows_of_cta);
+  w.step.grid[0] =
+      c.ctas_of_row > 1 ? expression("rows * {}", c.ctas_of_row) : expression("ceil_div(rows, {})", c.rows_of_cta);
+  w.step.cluster[0] = static_cast<std::uint32_t>(c.ctas_of_row);
   w.step.block[0] = static_cast<std::uint32_t>(rows::threads_of_cta(c));
   w.step.dynamic_smem_bytes = rows::smem_bytes(c);
   w.step.programmatic_stream_serialization = true;

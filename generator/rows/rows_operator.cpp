@@ -3,7 +3,9 @@
 // is made by integer arithmetic (SwiGLU and NVFP4 of 4,096 x 2,048 on an H100: 14.6 us with 32 bytes a thread, 15.3
 // with 64), unless they are narrow: there a thread's position, slot and addresses cost as much as its vectors (inverse
 // RoPE and NVFP4 of 65,536 x 512: 34.7 us with 128 bytes, 35.8 with 64, 38.1 with 32). Of mHC's streams a thread mixes
-// one vector while the next is on its way (4,096 x 7,168: 191.5 us with 160 bytes, 201.7 with 80).
+// one vector while the next is on its way (4,096 x 7,168: 191.5 us with 160 bytes, 201.7 with 80). Up to 64 wide rows
+// are shared by CTAs of a cluster (residual + RMSNorm of 7,168 columns, 1 row: 1.5 us with 8 CTAs, 2.1 with 1; 64 rows:
+// 3.0 and 3.2; mHC's mix of 1 row: 2.0 and 4.2).
 #include "generator/rows/rows_operator.h"
 
 #include <fmt/format.h>
@@ -28,13 +30,17 @@ namespace tessera {
 namespace {
 
 using rows::Config;
+using rows::kMaxThreads;
 using rows::Rule;
 
-constexpr int kThreadsOfRow[] = {128, 64, 32, 16, 8, 256, 512, 1024};
-constexpr int kThreadsOfCta = 256;
+constexpr int kThreadsOfRow[] = {128, 64, 32, 16, 8, 256, 512, 1024, 2048, 4096, 8192};
+constexpr int kCtasOfRow[] = {1, 2, 4, 8};
+constexpr int kThreadsOfCta = 256, kLeastShared = 512, kLeastOfShare = 128;
 constexpr int kWantedBytes = 64;  // of x and of what is added to it, that a thread has on its way
 constexpr Hint kFewRows = 512;    // for which a row gets more threads
+constexpr Hint kMostShared = 64;  // rows that CTAs share, where that makes them faster
 constexpr int kNarrowBytes = 1024, kWantedOfStreams = 160;
+constexpr int kRegisters = 65536;  // of a multiprocessor
 constexpr std::size_t kMaxNameOfChain = 96;
 
 /// Bytes that a thread has under way before it uses the first.
@@ -53,6 +59,14 @@ double wanted_bytes(const Config& c, const Rows& problem) {
   const bool is_busy = has_part(c.chain, RowPart::quantize) && c.conversion == Conversion::software;
   if (!is_busy) return kWantedBytes;
   return c.columns * dtype_bytes(c.dtype) <= kNarrowBytes ? 2.0 * kWantedBytes : kWantedBytes / 2.0;
+}
+
+bool is_shared_hint(const Rows& problem) { return problem.rows >= 0 && problem.rows <= kMostShared; }
+
+/// Whether CTAs might share a row: one cannot hold it, or rows are so few that multiprocessors are left over.
+bool is_worth_sharing(const Config& c, const Rows& problem) {
+  if (c.threads_of_row > kMaxThreads) return true;
+  return is_shared_hint(problem) && c.threads_of_row >= kLeastShared;
 }
 
 /// "residual_store_rmsnorm_bf16": the chain in a name, and a hash where that is long.
@@ -94,15 +108,19 @@ void RowsOperator::require_facts(const Rows& problem) {
 
 std::vector<Config> RowsOperator::candidates(const Rows& problem) {
   std::vector<Config> list;
-  for (const int threads : kThreadsOfRow) {
-    Config c{.dtype = problem.dtype,
-             .columns = problem.columns,
-             .conversion = conversion_of(problem.arch),
-             .chain = problem.chain};
-    c.threads_of_row = problem.threads_of_row.value_or(threads);
-    c.rows_of_cta = problem.rows_of_cta.value_or(std::max(kThreadsOfCta / std::max(c.threads_of_row, 1), 1));
-    list.push_back(c);
-  }
+  for (const int ctas : kCtasOfRow)
+    for (const int threads : kThreadsOfRow) {
+      Config c{.dtype = problem.dtype,
+               .columns = problem.columns,
+               .conversion = conversion_of(problem.arch),
+               .chain = problem.chain};
+      c.threads_of_row = problem.threads_of_row.value_or(threads);
+      c.rows_of_cta = problem.rows_of_cta.value_or(std::max(kThreadsOfCta / std::max(c.threads_of_row, 1), 1));
+      c.ctas_of_row = problem.ctas_of_row.value_or(ctas);
+      if (problem.ctas_of_row && ctas > 1) continue;
+      if (!problem.threads_of_row && threads / std::max(c.ctas_of_row, 1) > kMaxThreads) continue;
+      if (ctas == 1 || (c.threads_of_row / ctas >= kLeastOfShare && is_worth_sharing(c, problem))) list.push_back(c);
+    }
   return list;
 }
 
@@ -110,7 +128,10 @@ double RowsOperator::score(const Config& config, const Rows& problem) {
   const double covered = static_cast<double>(config.columns) /
                          (static_cast<double>(rows::vectors_of_thread(config)) * config.threads_of_row * rows::kVector);
   const double off = std::fabs(std::log2(bytes_under_way(config) / wanted_bytes(config, problem)));
-  return covered - 0.08 * off;
+  // What a thread has of its row is in registers, beside some 32 others.
+  const int registers = rows::vectors_of_thread(config) * rows::kVector + 32;
+  const double spilled = registers * rows::threads_of_cta(config) > kRegisters ? 0.3 : 0;
+  return covered - spilled - 0.08 * off + (is_shared_hint(problem) ? 0.1 : -0.1) * std::log2(config.ctas_of_row);
 }
 
 std::string RowsOperator::merit(const Config& config, const Rows&) {
@@ -119,6 +140,8 @@ std::string RowsOperator::merit(const Config& config, const Rows&) {
 }
 
 std::string RowsOperator::label(const Config& config) {
+  if (config.ctas_of_row > 1)
+    return fmt::format("{} threads a row in {} CTAs", config.threads_of_row, config.ctas_of_row);
   return fmt::format("{} threads a row, {} a CTA", config.threads_of_row, counted(config.rows_of_cta, "row"));
 }
 
@@ -143,10 +166,14 @@ std::string RowsOperator::explain(const Config& config, const Verdict& verdict) 
       return fmt::format("{} threads in a CTA, {} allowed: take fewer threads or rows", found, bound);
     case Rule::threads_not_warps:
       return fmt::format("{} threads in a CTA, a multiple of {} needed (warp): take more rows", found, bound);
+    case Rule::ctas_out_of_range:
+      return fmt::format("{} CTAs for a row: a power of two up to {} needed", found, bound);
+    case Rule::shared_rows_together:
+      return fmt::format("{} rows in CTAs that share one: {} needed", found, bound);
     case Rule::too_many_vectors:
       return fmt::format(
           "{} vectors of {} columns in a thread, {} allowed: take more threads a row (a row has {} columns at most)",
-          found, rows::kVector, bound, grouped(rows::kMaxThreads * rows::kMaxVectors * rows::kVector));
+          found, rows::kVector, bound, grouped(kMaxThreads * rows::kMaxCtas * rows::kMaxVectors * rows::kVector));
     case Rule::range_outside_row:
       return fmt::format("a part that works up to column {} in rows of {} columns", found, bound);
     case Rule::range_not_vectors:
@@ -183,8 +210,9 @@ std::string RowsOperator::explain(const Config& config, const Verdict& verdict) 
 }
 
 std::string RowsOperator::kernel_name(Arch arch, const Config& config) {
-  return fmt::format("tessera_rows_{}_{}_c{}_{}_t{}x{}", arch_name(arch.to_string()), to_word(config.dtype),
-                     config.columns, chain_name(config.chain), config.threads_of_row, config.rows_of_cta);
+  const std::string ctas = config.ctas_of_row > 1 ? fmt::format("_ctas{}", config.ctas_of_row) : "";
+  return fmt::format("tessera_rows_{}_{}_c{}_{}_t{}x{}{}", arch_name(arch.to_string()), to_word(config.dtype),
+                     config.columns, chain_name(config.chain), config.threads_of_row, config.rows_of_cta, ctas);
 }
 
 void RowsOperator::describe(const Config& config, Plan& plan) {
@@ -198,7 +226,10 @@ void RowsOperator::describe(const Config& config, Plan& plan) {
   }
   plan.smem_bytes = rows::smem_bytes(config);
   if (const int bytes = rows::sums_bytes(config); bytes > 0) plan.smem.push_back({"sums of warps", 0, bytes, 1, {}});
-  if (plan.smem_bytes > rows::sums_bytes(config))
+  if (rows::has_shared_sums(config))
+    plan.smem.push_back(
+        {"barriers", rows::barriers_at(config), rows::barriers_end(config) - rows::barriers_at(config), 1, {}});
+  if (plan.smem_bytes > rows::barriers_end(config))
     plan.smem.push_back({"mix of streams", rows::remix_at(config), plan.smem_bytes - rows::remix_at(config), 1, {}});
   plan.roles = {{.name = "rows", .first_warp = 0, .warps = rows::threads_of_cta(config) / rows::kWarp, .registers = 0}};
 }
@@ -267,6 +298,7 @@ std::span<const Selector> rows_fields() {
       field<&Rows::chain>("chain", "chain", "parts from source to sinks, joined by +: see docs/rows.md"),
       field<&Rows::threads_of_row>("threads-of-row", "threads_of_row", "threads that share a row: a power of two"),
       field<&Rows::rows_of_cta>("rows-of-cta", "rows_of_cta", "rows of a CTA"),
+      field<&Rows::ctas_of_row>("ctas-of-row", "ctas_of_row", "CTAs of a cluster that share a row: 1, 2, 4 or 8"),
       field<&Rows::rows>("rows", "rows", "expected number of rows"),
   };
   return table;

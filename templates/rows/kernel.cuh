@@ -108,7 +108,8 @@ template <Config C>
 __device__ __forceinline__ float* remix_of_row(const StepParams& step, const Place& place) {
   extern __shared__ __align__(16) float row_sums[];
   float* const remix = row_sums + remix_at(C) / 4 + place.of_cta * kRemixFloats;
-  for (int i = place.thread; i < kRemixFloats; i += C.threads_of_row) {
+  constexpr int kThreads = C.threads_of_row / C.ctas_of_row;
+  for (int i = place.thread % kThreads; i < kRemixFloats; i += kThreads) {
     const int to = i / kRemixOfStream, which = i % kRemixOfStream;
     const void* const from = which <= kStreams ? step.in2 : step.in3;
     const int at = which == 0 ? kMixPost + to : which <= kStreams ? kMixComb + (which - 1) * kStreams + to : to;
@@ -208,9 +209,11 @@ template <Config C>
 __device__ __forceinline__ void kernel(const Params& p) {
   common::require_legal<why_invalid(C)>();
   ptx::griddepcontrol_launch_dependents();  // the next launch may get ready; it waits for the end of this one
+  if constexpr (has_shared_sums(C)) begin_shared_sums<C>();
   ptx::griddepcontrol_wait();
   const Place place = place_of_thread<C>(p);
   Values<C> x;
+  if constexpr (loads_weights_first(C)) load_first_weights<C, 0>(p, place, x);
   constexpr RowPart kSource = source_of(C.chain);
   if constexpr (kSource == RowPart::gate) {
     load_gated<C>(p, place, place.source, x);

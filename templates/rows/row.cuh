@@ -1,8 +1,12 @@
 // A row in registers: which columns a thread has, loads and stores of eight neighbours, sums over the row.
 #pragma once
 
+#include "ptx/address.cuh"
+#include "ptx/cluster.cuh"
+#include "ptx/fence.cuh"
 #include "ptx/global_written.cuh"
 #include "ptx/math.cuh"
+#include "ptx/mbarrier.cuh"
 #include "ptx/narrow.cuh"
 #include "spec/rows.h"
 
@@ -50,17 +54,18 @@ struct Place {
 };
 
 template <Config C>
-struct Values {
-  float v[vectors_of_thread(C)][kVector];
-};
-
-template <Config C>
 __device__ __forceinline__ Place place_of_thread(const Params& p) {
   const int thread = static_cast<int>(threadIdx.x);
   Place place;
-  place.of_cta = thread / C.threads_of_row;
-  place.thread = thread % C.threads_of_row;
-  place.row = static_cast<long long>(blockIdx.x) * C.rows_of_cta + place.of_cta;
+  if constexpr (C.ctas_of_row > 1) {
+    place.of_cta = 0;
+    place.thread = static_cast<int>(blockIdx.x % C.ctas_of_row) * threads_of_cta(C) + thread;
+    place.row = blockIdx.x / C.ctas_of_row;
+  } else {
+    place.of_cta = thread / C.threads_of_row;
+    place.thread = thread % C.threads_of_row;
+    place.row = static_cast<long long>(blockIdx.x) * C.rows_of_cta + place.of_cta;
+  }
   place.is_live = place.row < p.rows;
   const int row = place.is_live ? static_cast<int>(place.row) : -1;
   place.source = place.slot = row;
@@ -117,6 +122,14 @@ __device__ __forceinline__ Raw<kDType> load8(const void* from, long long element
   }
   return raw;
 }
+// A row, and what was loaded before it.
+template <Config C>
+struct Values {
+  static constexpr int kWeights = loads_weights_first(C) ? weights_before(C.chain, kMaxRowSteps) : 0;
+  float v[vectors_of_thread(C)][kVector];
+  Raw<C.dtype> weights[kWeights + 1][vectors_of_thread(C)];
+};
+
 template <DType kDType>
 __device__ __forceinline__ Raw<kDType> zeros8() {
   return {};
@@ -149,6 +162,39 @@ __device__ __forceinline__ void store8(void* to, long long at, const float (&v)[
     ptx::st_global_v4(address + 4 * i, {words[i], words[i + 1], words[i + 2], words[i + 3]});
 }
 
+// Where CTAs share a row: the barrier of a sum.
+template <Config C>
+__device__ __forceinline__ unsigned barrier_of_sum(int number) {
+  extern __shared__ __align__(16) float row_sums[];
+  return common::BarrierRow{ptx::shared_address(row_sums), barriers_at(C)}[number];
+}
+
+// All threads. The wait is with the first sum: by then the other CTAs must have got so far.
+template <Config C>
+__device__ __forceinline__ void begin_shared_sums() {
+  constexpr int kSums = sums_before(C.chain, kMaxRowSteps);
+  if (threadIdx.x == 0) {
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) ptx::mbarrier_init(barrier_of_sum<C>(i), 1);
+    ptx::fence_mbarrier_init();
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) ptx::mbarrier_arrive_expect_tx(barrier_of_sum<C>(i), 4 * warps_of_row(C));
+  }
+  __syncwarp();
+  ptx::cluster_arrive_relaxed();
+}
+
+// A warp's sum to all CTAs of the row, and those of their warps. A barrier of the cluster in its place would wait for
+// all stores to memory that are in flight.
+template <Config C>
+__device__ __forceinline__ void share_sum(int number, float* sum, int lane, float mine) {
+  const unsigned barrier = barrier_of_sum<C>(number);
+  if (number == 0) ptx::cluster_wait();
+  if (lane < C.ctas_of_row)
+    ptx::st_async_f32(ptx::mapa(ptx::shared_address(sum), lane), ptx::mapa(barrier, lane), mine);
+  ptx::mbarrier_wait_parity(barrier, 0);
+}
+
 // What a row's threads have together: their sum, or the largest. kNumber: of the row's sums in the whole chain.
 template <Config C, int kNumber, bool kIsMax = false>
 __device__ __forceinline__ float over_row(const Place& place, float mine) {
@@ -162,8 +208,12 @@ __device__ __forceinline__ float over_row(const Place& place, float mine) {
     extern __shared__ __align__(16) float row_sums[];
     constexpr int kWarps = warps_of_row(C);
     float* const sums = row_sums + (kNumber * C.rows_of_cta + place.of_cta) * kWarps;
-    if (place.thread % kWarp == 0) sums[place.thread / kWarp] = mine;
-    __syncthreads();
+    if constexpr (C.ctas_of_row > 1) {
+      share_sum<C>(kNumber, sums + place.thread / kWarp, place.thread % kWarp, mine);
+    } else {
+      if (place.thread % kWarp == 0) sums[place.thread / kWarp] = mine;
+      __syncthreads();
+    }
     mine = sums[0];
 #pragma unroll
     for (int i = 1; i < kWarps; ++i) mine = kIsMax ? fmaxf(mine, sums[i]) : mine + sums[i];

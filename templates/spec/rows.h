@@ -4,7 +4,8 @@
 // A row has threads_of_row threads, of which thread t has vectors of 8 neighbouring columns, the j-th of them from
 // column (j threads_of_row + t) 8 on, in registers as fp32 from the first part to the last. Sums over a row go through
 // shuffles and, where a row has more than a warp, once through shared memory for each part that needs one; their order
-// is fixed. A CTA has rows_of_cta rows.
+// is fixed. A CTA has rows_of_cta rows, or a row is shared by the ctas_of_row CTAs of a cluster, which give each other
+// the sums of their warps (st.async).
 //
 // Entry parameters, in this order:
 //   const void* x; long long x_stride_row           elements
@@ -27,10 +28,11 @@
 //     quantize   void* values, scales; const float* global_scale (if it has one)
 //     scaled_8   void* values; float* scales; long long floats from one block of columns to the next (column-major)
 //     cache      void* pages; long long bytes from one page to the next
-// Launch: grid {ceil(rows / rows_of_cta), 1, 1}, block {rows_of_cta threads_of_row, 1, 1}, smem_bytes() of shared
-// memory, programmatic stream serialization.
+// Launch: grid {ceil(rows / rows_of_cta) ctas_of_row, 1, 1} in clusters of {ctas_of_row, 1, 1}, block
+// {threads_of_cta(), 1, 1}, smem_bytes() of shared memory, programmatic stream serialization.
 #pragma once
 
+#include "spec/kernel_parts.h"
 #include "tessera/spec/row_chain.h"
 
 namespace tessera::rows {
@@ -41,19 +43,20 @@ struct Config {
   Conversion conversion = Conversion::software;
   int threads_of_row = 128;
   int rows_of_cta = 1;
+  int ctas_of_row = 1;
   RowChain chain{};
 
   TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
 };
 
 inline constexpr int kVector = 8;  // columns
-inline constexpr int kMaxThreads = 1024, kMaxVectors = 12;
+inline constexpr int kMaxThreads = 1024, kMaxVectors = 12, kMaxCtas = 8;
 inline constexpr int kWarp = 32;
 
 TESSERA_HD constexpr int vectors_of_thread(const Config& c) {
   return static_cast<int>(ceil_div(c.columns, static_cast<long long>(c.threads_of_row) * kVector));
 }
-TESSERA_HD constexpr int threads_of_cta(const Config& c) { return c.threads_of_row * c.rows_of_cta; }
+TESSERA_HD constexpr int threads_of_cta(const Config& c) { return c.threads_of_row / c.ctas_of_row * c.rows_of_cta; }
 // Whether the last vectors of a row's threads lie behind its end.
 TESSERA_HD constexpr bool has_tail(const Config& c) { return c.columns % (c.threads_of_row * kVector) != 0; }
 
@@ -86,20 +89,42 @@ TESSERA_HD constexpr int warps_of_row(const Config& c) { return c.threads_of_row
 TESSERA_HD constexpr int sums_bytes(const Config& c) {
   return c.threads_of_row > kWarp ? sums_before(c.chain, kMaxRowSteps) * c.rows_of_cta * warps_of_row(c) * 4 : 0;
 }
+// Where CTAs share a row: behind them an mbarrier for each sum, at which what its warps have arrives.
+TESSERA_HD constexpr bool has_shared_sums(const Config& c) { return c.ctas_of_row > 1 && sums_bytes(c) > 0; }
+TESSERA_HD constexpr int barriers_at(const Config& c) { return static_cast<int>(round_up(sums_bytes(c), 8)); }
+TESSERA_HD constexpr int barriers_end(const Config& c) {
+  return has_shared_sums(c) ? barriers_at(c) + 8 * sums_before(c.chain, kMaxRowSteps) : sums_bytes(c);
+}
 // mhc_post: what a row's mix of the streams takes lies behind the sums.
 inline constexpr int kRemixOfStream = 8, kRemixFloats = kStreams * kRemixOfStream;
-TESSERA_HD constexpr int remix_at(const Config& c) { return static_cast<int>(round_up(sums_bytes(c), 16)); }
+TESSERA_HD constexpr int remix_at(const Config& c) { return static_cast<int>(round_up(barriers_end(c), 16)); }
 TESSERA_HD constexpr int smem_bytes(const Config& c) {
-  return has_part(c.chain, RowPart::mhc_post) ? remix_at(c) + c.rows_of_cta * kRemixFloats * 4 : sums_bytes(c);
+  return has_part(c.chain, RowPart::mhc_post) ? remix_at(c) + c.rows_of_cta * kRemixFloats * 4 : barriers_end(c);
 }
 
-// Whether a norm's weights are loaded before its sum is known: they take 4 registers a vector, 8 of fp32.
+// Tensors of weights that a step takes.
+TESSERA_HD constexpr int weights_of_step(const RowStep& step) {
+  if (step.kind != RowPart::rmsnorm && step.kind != RowPart::layernorm) return 0;
+  return (step.has_weight ? 1 : 0) + (step.kind == RowPart::layernorm ? 1 : 0);
+}
+TESSERA_HD constexpr int weights_before(const RowChain& chain, int step) {
+  int weights = 0;
+  for (int i = 0; i < step; ++i) weights += weights_of_step(chain.steps[i]);
+  return weights;
+}
+// Whether all norms' weights are loaded before x, and if not, whether they are before a norm's sum is known: they take
+// 4 registers a vector, 8 of fp32.
+TESSERA_HD constexpr bool loads_weights_first(const Config& c) {
+  const int weights = weights_before(c.chain, kMaxRowSteps);
+  return weights > 0 && weights * vectors_of_thread(c) * dtype_bytes(c.dtype) <= 4;
+}
 TESSERA_HD constexpr bool loads_weights_early(const Config& c) {
   return vectors_of_thread(c) * dtype_bytes(c.dtype) <= 8;
 }
 
 // CTAs of an SM, for __launch_bounds__: 64 registers a thread for rows that take few, 128 for others. Streams take 40.
 TESSERA_HD constexpr int min_ctas(const Config& c) {
+  if (c.ctas_of_row > 1) return 1;
   const int vectors = vectors_of_thread(c);
   const bool has_streams = has_part(c.chain, RowPart::mhc_post);
   const int threads = vectors <= (has_streams ? 1 : 2) ? 1024 : vectors <= (has_streams ? 4 : 6) ? 512 : 256;
@@ -114,6 +139,8 @@ enum class Rule {
   threads_not_power_of_two,  // threads of a row; 8
   threads_out_of_range,      // threads of a CTA; 1,024
   threads_not_warps,         // threads of a CTA; 32
+  ctas_out_of_range,         // CTAs of a row; 8
+  shared_rows_together,      // rows of a CTA; 1
   too_many_vectors,          // vectors of a thread; 12
   range_outside_row,         // the last column of a step; columns
   range_not_vectors,         // the first column of a step, or its number of columns; 8
@@ -190,7 +217,10 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (c.columns < kVector || c.columns % kVector != 0) return {Rule::columns_not_vectors, c.columns, kVector};
   const int threads = c.threads_of_row;
   if (threads < 8 || (threads & (threads - 1)) != 0) return {Rule::threads_not_power_of_two, threads, 8};
-  const long long of_cta = static_cast<long long>(threads) * c.rows_of_cta;
+  const int ctas = c.ctas_of_row;
+  if (ctas < 1 || ctas > kMaxCtas || (ctas & (ctas - 1)) != 0) return {Rule::ctas_out_of_range, ctas, kMaxCtas};
+  if (ctas > 1 && c.rows_of_cta != 1) return {Rule::shared_rows_together, c.rows_of_cta, 1};
+  const long long of_cta = static_cast<long long>(threads / ctas) * c.rows_of_cta;
   if (c.rows_of_cta < 1 || of_cta > kMaxThreads) return {Rule::threads_out_of_range, of_cta, kMaxThreads};
   if (threads_of_cta(c) % kWarp != 0) return {Rule::threads_not_warps, threads_of_cta(c), kWarp};
   if (vectors_of_thread(c) > kMaxVectors) return {Rule::too_many_vectors, vectors_of_thread(c), kMaxVectors};

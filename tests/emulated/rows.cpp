@@ -116,6 +116,27 @@ TEST_CASE("rows: threads and rows of a CTA as pinned give the same values") {
           *compiler, 7);
 }
 
+TEST_CASE("rows: CTAs that share a row give the same values") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  std::uint64_t seed = 70;
+  for (const auto& [threads, ctas] : {std::pair(256, 8), std::pair(512, 2), std::pair(1024, 4), std::pair(2048, 8)})
+    for (const char* const chain : {"residual(store)+layernorm+rope(512..575)+nvfp4(tile)+e4m3(row)",
+                                    "mhc_post+rmsnorm+mxfp8+softmax+same", "gate(silu)+mxfp4"})
+      check({.columns = 2112, .chain = parse_row_chain(chain), .threads_of_row = threads, .ctas_of_row = ctas},
+            *compiler, ++seed);
+}
+
+TEST_CASE("rows: more columns than a CTA holds") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  const Rows problem{.columns = 100352, .chain = parse_row_chain("residual(store)+rmsnorm+e4m3")};
+  Target target(problem, *compiler);
+  const reference::RowsRun run = rows_run(problem, 2);
+  for (const std::string& text : judge(target.device, target.launcher, run, rows_inputs(run, Fill::standard, 9)))
+    FAIL_CHECK(text);
+}
+
 /// Blocks of 16 whose scale is some e4m3 number or power of two: one number that says so, and others at and beside the
 /// boundaries between two values.
 void place_beside_boundaries(reference::Tensor& x, std::int64_t columns) {

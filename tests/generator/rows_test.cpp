@@ -92,8 +92,10 @@ TEST_CASE("rows: an illegal pin, fact or chain is refused with the rule that it 
             .ends_with("2,048 threads in a CTA, 1,024 allowed: take fewer threads or rows"));
   CHECK(unsupported({{"columns", "64"}, {"threads_of_row", "8"}, {"rows_of_cta", "3"}})
             .ends_with("24 threads in a CTA, a multiple of 32 needed (warp): take more rows"));
-  CHECK(unsupported({{"columns", "131072"}})
-            .ends_with("128 vectors of 8 columns in a thread, 12 allowed: take more threads a row (a row has 98,304 "
+  CHECK(unsupported({{"ctas_of_row", "3"}}).ends_with("3 CTAs for a row: a power of two up to 8 needed"));
+  CHECK(unsupported({{"ctas_of_row", "2"}, {"rows_of_cta", "2"}}).ends_with("2 rows in CTAs that share one: 1 needed"));
+  CHECK(unsupported({{"columns", "1048576"}, {"threads_of_row", "8192"}, {"ctas_of_row", "8"}})
+            .ends_with("16 vectors of 8 columns in a thread, 12 allowed: take more threads a row (a row has 786,432 "
                        "columns at most)"));
   const auto of_chain = [&](const char* columns, const char* chain) {
     const std::string text = unsupported({{"columns", columns}, {"chain", chain}});
@@ -155,7 +157,9 @@ TEST_CASE("rows: frequencies of rope are those of the papers, in parts of a turn
 TEST_CASE("rows: a thread has some 64 bytes on their way, a row of few more threads") {
   const auto kernel = [](const Fields& fields) { return make_plan(problem_of("rows", fields)).kernel; };
   CHECK(kernel({}) == "tessera_rows_sm90a_bf16_c4096_residual_store_rmsnorm_same_t256x1");
-  CHECK(kernel({{"rows", "8"}}) == "tessera_rows_sm90a_bf16_c4096_residual_store_rmsnorm_same_t512x1");
+  CHECK(kernel({{"rows", "8"}}) == "tessera_rows_sm90a_bf16_c4096_residual_store_rmsnorm_same_t512x1_ctas4");
+  CHECK(kernel({{"rows", "65"}}) == "tessera_rows_sm90a_bf16_c4096_residual_store_rmsnorm_same_t512x1");
+  CHECK(kernel({{"columns", "131072"}}) == "tessera_rows_sm90a_bf16_c131072_residual_store_rmsnorm_same_t4096x1_ctas4");
   CHECK(kernel({{"columns", "128"}, {"chain", "rope(halves)"}}) ==
         "tessera_rows_sm90a_bf16_c128_rope_halves_same_t8x32");
   CHECK(kernel({{"chain", "factor+factor+factor+factor+factor+factor+rmsnorm+rmsnorm+rmsnorm+rmsnorm+rmsnorm+f32"}})

@@ -122,8 +122,8 @@ TEST_CASE("every member of a Problem is a field: the hash and the names know no 
     CHECK(gemv_fields().size() == count_of(arch, dtype, format, scale_form, warp_rows, k_warps, l, m, k));
   }
   {
-    const auto& [arch, dtype, columns, chain, threads_of_row, rows_of_cta, rows] = Rows{};
-    CHECK(rows_fields().size() == count_of(arch, dtype, columns, chain, threads_of_row, rows_of_cta, rows));
+    const auto& [arch, dtype, columns, chain, threads_of_row, rows_of_cta, ctas_of_row, rows] = Rows{};
+    CHECK(rows_fields().size() == count_of(arch, dtype, columns, chain, threads_of_row, rows_of_cta, ctas_of_row, rows));
   }
 }
 

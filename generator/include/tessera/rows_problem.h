@@ -23,6 +23,7 @@ struct Rows {
                   {.kind = RowPart::store, .is_same = true}}};
   std::optional<int> threads_of_row{};
   std::optional<int> rows_of_cta{};
+  std::optional<int> ctas_of_row{};
   Hint rows = kUnknownHint;
   friend bool operator==(const Rows&, const Rows&) = default;
 };
