@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
-#include <fstream>
+#include <array>
+#include <cstdio>
+#include <memory>
+#include <sstream>
 
 #include "tessera/error.h"
 
@@ -15,6 +18,23 @@ namespace {
   throw Error(ErrorKind::usage, fmt::format("remote cache: credentials {}{}", path.string(), why));
 }
 
+struct CloseFile {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+
+/// Of the file that was looked at, and not of one that takes its place meanwhile.
+std::string read_private(const std::filesystem::path& path) {
+  const std::unique_ptr<std::FILE, CloseFile> file(std::fopen(path.c_str(), "re"));
+  struct stat status = {};
+  if (!file || ::fstat(::fileno(file.get()), &status) != 0 || S_ISDIR(status.st_mode))
+    throw Error(ErrorKind::io, fmt::format("remote cache: credentials {}: cannot be read", path.string()));
+  if ((status.st_mode & 0077U) != 0) refuse(path, ": others than their owner may read or write the file; chmod 600 it");
+  std::string text;
+  std::array<char, 4096> some;
+  while (const std::size_t bytes = std::fread(some.data(), 1, some.size(), file.get())) text.append(some.data(), bytes);
+  return text;
+}
+
 std::string trimmed(const std::string& text) {
   const std::size_t first = text.find_first_not_of(" \t");
   return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(" \t") - first + 1);
@@ -23,11 +43,7 @@ std::string trimmed(const std::string& text) {
 }  // namespace
 
 std::vector<std::pair<int, std::string>> read_credential_lines(const std::filesystem::path& path) {
-  struct stat status = {};
-  std::ifstream file(path);
-  if (!file || ::stat(path.c_str(), &status) != 0)
-    throw Error(ErrorKind::io, fmt::format("remote cache: credentials {}: cannot be read", path.string()));
-  if ((status.st_mode & 0077U) != 0) refuse(path, ": others than their owner may read or write the file; chmod 600 it");
+  std::istringstream file(read_private(path));
   std::vector<std::pair<int, std::string>> lines;
   int number = 0;
   for (std::string line; std::getline(file, line);) {
@@ -47,6 +63,7 @@ std::vector<std::string> read_header_lines(const std::filesystem::path& path) {
     if (!is_header) refuse(path, fmt::format(", line {}: is no header line, NAME: VALUE", number));
     headers.push_back(std::move(line));
   }
+  if (headers.empty()) refuse(path, ": has no header line, NAME: VALUE");
   return headers;
 }
 

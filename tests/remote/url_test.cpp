@@ -1,4 +1,6 @@
-// URLs of stores: what is none, and that a password in the wrong place is not shown.
+// URLs of stores and files of credentials: what is none, and that a password in the wrong place is not shown.
+#include <sys/stat.h>
+
 #include "runtime/remote/authority.h"
 #include "tests/remote/machine.h"
 
@@ -56,6 +58,22 @@ TEST_CASE("remote: a URL's machine is a host, an address, and a port") {
     CAPTURE(wrong);
     CHECK(parts(wrong) == "none");
   }
+}
+
+TEST_CASE("remote: a file of credentials that holds none, or is a folder, is refused") {
+  const TemporaryFolder folder;
+  StoreServer server;
+  Machine machine(server);
+  machine.options.remote.credentials = folder / "none";
+  for (const char* text : {"", "# a comment\n", "\n\n"}) {
+    write_file(folder / "none", text);
+    ::chmod((folder / "none").c_str(), 0600);
+    CHECK_THROWS_WITH(machine.open(), doctest::Contains("none: has no "));
+  }
+  std::filesystem::create_directory(folder / "folder");
+  ::chmod((folder / "folder").c_str(), 0700);
+  machine.options.remote.credentials = folder / "folder";
+  CHECK_THROWS_WITH(machine.open(), doctest::Contains("cannot be read"));
 }
 
 }  // namespace tessera::testing
