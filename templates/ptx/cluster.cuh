@@ -44,8 +44,8 @@ __device__ __forceinline__ void ld_cluster_v4_f32(unsigned address, float (&valu
 
 // PTX ISA "st.async", PTX 8.1, sm_90. 4 bytes, as st_async_v4_f32.
 __device__ __forceinline__ void st_async_f32(unsigned address, unsigned barrier, float value) {
-  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %2, [%1];" ::"r"(address),
-               "r"(barrier), "f"(value)
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %2, [%1];" ::"r"(address), "r"(barrier),
+               "f"(value)
                : "memory");
 }
 

@@ -123,7 +123,8 @@ TEST_CASE("every member of a Problem is a field: the hash and the names know no 
   }
   {
     const auto& [arch, dtype, columns, chain, threads_of_row, rows_of_cta, ctas_of_row, rows] = Rows{};
-    CHECK(rows_fields().size() == count_of(arch, dtype, columns, chain, threads_of_row, rows_of_cta, ctas_of_row, rows));
+    CHECK(rows_fields().size() ==
+          count_of(arch, dtype, columns, chain, threads_of_row, rows_of_cta, ctas_of_row, rows));
   }
 }
 
