@@ -39,3 +39,17 @@ function(tessera_together name)
     target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)  # it takes all but the first file for headers
   endif()
 endfunction()
+
+# tessera_precompiled(NAME HEADER...): the target's files begin with these headers, which are then read once. tessera_precompiled(NAME AS OTHER):
+# with OTHER's, whose options are the same. Where a cache of compiles is in use it serves better; and what is compiled file by file, by clang or
+# with sanitizers, tells of a missing #include.
+function(tessera_precompiled name)
+  if(NOT TESSERA_UNITY OR TESSERA_SANITIZE OR CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache" OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    return()
+  endif()
+  if(ARGV1 STREQUAL "AS")
+    target_precompile_headers(${name} REUSE_FROM ${ARGV2})
+  else()
+    target_precompile_headers(${name} PRIVATE ${ARGN})
+  endif()
+endfunction()

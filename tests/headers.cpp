@@ -1,0 +1,1 @@
+// Nothing: a target for the headers that the tests share (CMakeLists.txt).
