@@ -38,7 +38,7 @@ TEST_CASE("attention_quantize: every target, type and head_dim, under each sched
   const std::unique_ptr<Compiler> compiler = find_compiler();
   if (!compiler) return;
   constexpr Schedule kSchedules[] = {Schedule::fair, Schedule::eager, Schedule::lazy, Schedule::adversarial};
-  testing::Sample sample(3);
+  testing::Sample sample(6);
   std::uint64_t seed = 1;
   for (const char* const arch : {"sm_120a", "sm_90a", "sm_100a", "sm_121a"})
     for (const int head_dim : {128, 64})

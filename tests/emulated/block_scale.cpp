@@ -64,7 +64,7 @@ TEST_CASE("quantize and dequantize: every target, format, form and type") {
   }
   constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16};
   std::size_t type = 0;
-  testing::Sample sample(4);
+  testing::Sample sample(8);
   for (const char* const arch : kArchs)
     for (const BlockFormat format :
          {BlockFormat::nvfp4, BlockFormat::mxfp4, BlockFormat::mxfp8_e4m3, BlockFormat::mxfp8_e5m2})
@@ -81,7 +81,7 @@ TEST_CASE("quantize and dequantize: every target, format, form and type") {
 TEST_CASE("quantize: the floor rule, and global scales") {
   const std::unique_ptr<Compiler> compiler = find_compiler();
   if (!compiler) return;
-  testing::Sample sample(4);
+  testing::Sample sample(8);
   for (const char* const arch : kArchs) {
     if (!sample.takes()) continue;
     check(*compiler, arch, "quantize",

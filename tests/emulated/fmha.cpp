@@ -140,7 +140,7 @@ TEST_CASE("attention kernels under every schedule") {
       {"no swizzle", Fmha{.head_dim = 64, .swizzle = Swizzle::none}, {1, 1, 1, 70, 140, 64}},
       {"32-byte swizzle", Fmha{.head_dim = 96, .swizzle = Swizzle::b32}, {1, 1, 1, 70, 140, 96}},
   };
-  testing::Sample sample(12);
+  testing::Sample sample(24);
   for (const Case& test : cases) {
     if (!sample.takes()) continue;
     CAPTURE(test.name);

@@ -56,7 +56,7 @@ void check_head_dim(const char* arch, int head_dim, Compiler& compiler) {
 TEST_CASE("attention: head_dim 16, 32, 72, 80 and 160") {
   const std::unique_ptr<Compiler> compiler = find_compiler();
   if (!compiler) return;
-  testing::Sample sample(4);
+  testing::Sample sample(8);
   for (const char* const arch : {"sm_90a", "sm_100a"})
     for (const int head_dim : {16, 32, 72, 80, 160})
       if (sample.takes()) check_head_dim(arch, head_dim, *compiler);

@@ -74,7 +74,7 @@ TEST_CASE("fmha nvfp4: head_dims, masks, tiles and slots") {
   const std::unique_ptr<Compiler> compiler = find_compiler();
   if (!compiler) return;
   constexpr const char* kTargets[] = {"sm_120a", "sm_121a", "sm_120f"};
-  testing::Sample sample(4);
+  testing::Sample sample(8);
   std::size_t turn = 0;
   for (const int head_dim : {128, 64})
     for (const Mask mask : {Mask::none, Mask::causal})

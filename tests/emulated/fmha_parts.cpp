@@ -64,7 +64,7 @@ std::vector<std::vector<std::byte>> results_of(const Fmha& problem, const Launch
 
 /// Four sequences together, each alone, and in another order among others.
 void check_invariance(const Fmha& problem, const Launch& launch, Compiler& compiler, const Sequence (&of)[4]) {
-  if (!testing::takes_next_case(16)) return;
+  if (!testing::takes_next_case(32)) return;
   const auto results = [&](const std::vector<Sequence>& sequences, std::int64_t seqlen_k, int num_sms) {
     return results_of(problem, launch, compiler, sequences, seqlen_k, num_sms);
   };

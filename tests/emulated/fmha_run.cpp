@@ -598,7 +598,7 @@ FmhaVerdict run_fmha(const Fmha& problem, const reference::FmhaSizes& sizes, Com
 
 void check_runs(const Fmha& problem, const reference::FmhaSizes& sizes, Compiler& compiler,
                 std::initializer_list<Schedule> schedules, std::uint64_t seeds, const FmhaLaunchFacts& facts) {
-  if (!takes_next_case(24)) return;
+  if (!takes_next_case(48)) return;
   std::vector<std::uint64_t> numbers;
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) numbers.push_back(seed);
   const FmhaVerdict verdict = run_fmha(problem, sizes, compiler, schedules, numbers, facts);

@@ -67,7 +67,7 @@ TEST_CASE("attention on tcgen05: every pair of choices, ragged and grouped") {
   for (std::size_t i = shard.index; i < cover.size(); i += shard.count)
     for (std::uint64_t seed = 1; seed <= 2; ++seed) {
       // Of a sample each has one seed, and so one target.
-      if (!testing::takes_all_cases() && (!testing::is_in_sample(i, 18) || seed != 1 + i % 2)) continue;
+      if (!testing::takes_all_cases() && (!testing::is_in_sample(i, 36) || seed != 1 + i % 2)) continue;
       ++cases;
       const FmhaVerdict verdict = run_drawn(cover[i], seed, *compiler, kOfSeeds[seed - 1], target_of_cover(seed));
       for (const std::string& failure : verdict.failures) FAIL_CHECK(failure);

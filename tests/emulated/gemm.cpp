@@ -366,7 +366,7 @@ TEST_CASE("products under every schedule") {
     MESSAGE("skipped: no NVRTC");
     return;
   }
-  testing::Sample sample(4);
+  testing::Sample sample(8);
   for (const Case& test : kCases) {
     if (!sample.takes()) continue;
     check(test, *compiler,

@@ -187,7 +187,7 @@ TEST_CASE("products by mma.sync: results that leave as block-scaled formats") {
   }
   using enum emulator::Schedule;
   for (const ProductCase& test : kQuantizedByMma)
-    if (testing::takes_next_case(3)) check_product(test, *compiler, {fair, adversarial});
+    if (testing::takes_next_case(6)) check_product(test, *compiler, {fair, adversarial});
 }
 
 TEST_CASE("products by mma.sync: gates") {
@@ -198,7 +198,7 @@ TEST_CASE("products by mma.sync: gates") {
   }
   using enum emulator::Schedule;
   for (const ProductCase& test : kGatesByMma)
-    if (testing::takes_next_case(3)) check_product(test, *compiler, {fair, adversarial});
+    if (testing::takes_next_case(6)) check_product(test, *compiler, {fair, adversarial});
 }
 
 TEST_CASE("products by mma.sync: groups of rows") {
@@ -209,7 +209,7 @@ TEST_CASE("products by mma.sync: groups of rows") {
   }
   using enum emulator::Schedule;
   for (const ProductCase& test : kGroupsByMma)
-    if (testing::takes_next_case(3)) check_product(test, *compiler, {fair, eager, adversarial});
+    if (testing::takes_next_case(6)) check_product(test, *compiler, {fair, eager, adversarial});
 }
 
 }  // namespace tessera

@@ -325,7 +325,7 @@ const ProductCase kGroups[] = {
 };
 
 void run_under_every_schedule(const ProductCase& test, Compiler& compiler) {
-  if (!testing::takes_next_case(12)) return;
+  if (!testing::takes_next_case(24)) return;
   using enum EmulatorSchedule;
   check_product(test, compiler, {fair, eager, lazy, adversarial});
 }

@@ -67,7 +67,7 @@ TEST_CASE("merge: every target, pair of types, length of rows, with and without 
   constexpr const char* kTargets[] = {"sm_90a", "sm_100a", "sm_103a", "sm_120a", "sm_121a"};
   constexpr int kHeadDims[] = {128, 64, 72, 512, 16, 96, 1024}, kAtOnce[] = {4, 2, 8, 1};
   std::size_t turn = 0;
-  testing::Sample sample(3);
+  testing::Sample sample(6);
   for (const DType dtype : kTypes)
     for (const DType o_dtype : kTypes)
       for (const Sink sink : {Sink::none, Sink::per_head}) {

@@ -21,7 +21,7 @@ void check(const std::vector<nulls::Case>& cases) {
     MESSAGE("skipped: no NVRTC");
     return;
   }
-  testing::Sample sample(20);
+  testing::Sample sample(40);
   for (const nulls::Case& test : cases) {
     if (!sample.takes()) continue;
     CAPTURE(test.name);
