@@ -17,6 +17,7 @@ std::unique_ptr<RunOperator> make_run_merge();
 std::unique_ptr<RunOperator> make_run_attention_quantize();
 std::unique_ptr<RunOperator> make_run_gemm();
 std::unique_ptr<RunOperator> make_run_rows();
+std::unique_ptr<RunOperator> make_run_mhc_product();
 std::unique_ptr<RunOperator> make_run_block_scale(std::string_view op);
 
 namespace {
@@ -31,7 +32,8 @@ constexpr RunRow kRows[] = {{"copy2d", make_run_copy2d, "--shape", true},
                             {"dequantize", [] { return make_run_block_scale("dequantize"); }, ""},
                             {"convert_scales", [] { return make_run_block_scale("convert_scales"); }, "", true},
                             {"gemv", [] { return make_run_block_scale("gemv"); }, "--alpha"},
-                            {"rows", make_run_rows, ""}};
+                            {"rows", make_run_rows, ""},
+                            {"mhc_product", make_run_mhc_product, ""}};
 
 bool takes(const RunRow& row, std::string_view flag) {
   return fmt::format(", {},", row.flags).find(fmt::format(", {},", flag)) != std::string::npos;

@@ -49,4 +49,9 @@ __device__ __forceinline__ void st_async_f32(unsigned address, unsigned barrier,
                : "memory");
 }
 
+// PTX ISA "st", PTX 7.8, sm_90. Into any CTA's shared memory, at an address from mapa().
+__device__ __forceinline__ void st_cluster_f32(unsigned address, float value) {
+  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
+}
+
 }  // namespace tessera::ptx

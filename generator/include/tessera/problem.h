@@ -8,6 +8,7 @@
 #include "tessera/fmha_problem.h"
 #include "tessera/gemm_problem.h"
 #include "tessera/merge_problem.h"
+#include "tessera/mhc_product_problem.h"
 #include "tessera/rows_problem.h"
 
 namespace tessera {
@@ -16,7 +17,7 @@ template <class... Facts>
 struct OperatorList {};
 
 /// In the order of documentation. What the library knows of one stands where operator_type() of it is defined.
-using Operators =
-    OperatorList<Copy2d, Fmha, Merge, AttentionQuantize, Gemm, Quantize, Dequantize, ConvertScales, Gemv, Rows>;
+using Operators = OperatorList<Copy2d, Fmha, Merge, AttentionQuantize, Gemm, Quantize, Dequantize, ConvertScales, Gemv,
+                               Rows, MhcProduct>;
 
 }  // namespace tessera
