@@ -119,12 +119,17 @@ TEST_CASE("rows: threads and rows of a CTA as pinned give the same values") {
 TEST_CASE("rows: CTAs that share a row give the same values") {
   const std::unique_ptr<Compiler> compiler = find_compiler();
   if (!compiler) return;
+  constexpr const char* kShared[] = {"residual(store)+layernorm+rope(512..575)+nvfp4(tile)+e4m3(row)",
+                                     "mhc_post+rmsnorm+mxfp8+softmax+same", "gate(silu)+mxfp4"};
   std::uint64_t seed = 70;
+  testing::Sample sample(3);
   for (const auto& [threads, ctas] : {std::pair(256, 8), std::pair(512, 2), std::pair(1024, 4), std::pair(2048, 8)})
-    for (const char* const chain : {"residual(store)+layernorm+rope(512..575)+nvfp4(tile)+e4m3(row)",
-                                    "mhc_post+rmsnorm+mxfp8+softmax+same", "gate(silu)+mxfp4"})
-      check({.columns = 2112, .chain = parse_row_chain(chain), .threads_of_row = threads, .ctas_of_row = ctas},
-            *compiler, ++seed);
+    for (std::size_t i = 0; i < 3; ++i) {
+      ++seed;
+      if (sample.takes() || i == static_cast<std::size_t>(ctas) % 3)
+        check({.columns = 1088, .chain = parse_row_chain(kShared[i]), .threads_of_row = threads, .ctas_of_row = ctas},
+              *compiler, seed);
+    }
 }
 
 TEST_CASE("rows: more columns than a CTA holds") {
