@@ -202,6 +202,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_step(const Config& c, int number)
     return {Rule::store_not_floating, dtype_bytes(step.dtype), 4};
   if (step.kind == RowPart::quantize && step.has_global && step.format != BlockFormat::nvfp4)
     return {Rule::global_without_nvfp4, block_elements(step.format), 16};
+  if (step.kind == RowPart::rope && step.is_halves && columns < 2 * kVector)
+    return {Rule::rope_pairs_apart, columns / 2, kVector};
   const int block = block_of_step(step, c.columns);
   if (block <= kVector || (step.kind == RowPart::rope && has_own_halves(c, step))) return {};
   const int together = (c.threads_of_row < kWarp ? c.threads_of_row : kWarp) * kVector;

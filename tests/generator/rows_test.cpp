@@ -108,7 +108,9 @@ TEST_CASE("rows: an illegal pin, fact or chain is refused with the rule that it 
   CHECK(of_chain("520", "nvfp4") == "520 columns of a part that takes blocks of 16: whole blocks needed");
   CHECK(of_chain("512", "nvfp4(8..23)") ==
         "a part that begins at column 8 and takes blocks of 16: it must begin at one");
-  CHECK(of_chain("96", "rope(halves)") == "rope of halves that lie 48 columns apart: a power of two needed");
+  CHECK(of_chain("96", "rope(halves)") == "rope of halves that lie 48 columns apart: a power of two from 8 on needed");
+  CHECK(of_chain("64", "rope(8..15,halves)") ==
+        "rope of halves that lie 4 columns apart: a power of two from 8 on needed");
   CHECK(of_chain("512", "softcap(0)") == "softcap of 0: 1 at least");
   CHECK(of_chain("512", "mla_656") == "512 columns for a cache whose tokens have 576");
   CHECK(of_chain("512", "mhc_mix") == "mhc_mix that begins at, or has, 512 columns: 24 needed");
