@@ -18,6 +18,7 @@ std::unique_ptr<RunOperator> make_run_attention_quantize();
 std::unique_ptr<RunOperator> make_run_gemm();
 std::unique_ptr<RunOperator> make_run_rows();
 std::unique_ptr<RunOperator> make_run_mhc_product();
+std::unique_ptr<RunOperator> make_run_moe_route();
 std::unique_ptr<RunOperator> make_run_block_scale(std::string_view op);
 
 namespace {
@@ -33,7 +34,8 @@ constexpr RunRow kRows[] = {{"copy2d", make_run_copy2d, "--shape", true},
                             {"convert_scales", [] { return make_run_block_scale("convert_scales"); }, "", true},
                             {"gemv", [] { return make_run_block_scale("gemv"); }, "--alpha"},
                             {"rows", make_run_rows, ""},
-                            {"mhc_product", make_run_mhc_product, ""}};
+                            {"mhc_product", make_run_mhc_product, ""},
+                            {"moe_route", make_run_moe_route, ""}};
 
 bool takes(const RunRow& row, std::string_view flag) {
   return fmt::format(", {},", row.flags).find(fmt::format(", {},", flag)) != std::string::npos;

@@ -9,6 +9,7 @@
 #include "tessera/spec/attention_types.h"
 #include "tessera/spec/block_scale.h"
 #include "tessera/spec/operand_type.h"
+#include "tessera/spec/route_types.h"
 #include "tessera/spec/types.h"
 
 namespace tessera {
@@ -130,7 +131,14 @@ inline constexpr Word<GlobalScale> kGlobalScaleWords[] = {{GlobalScale::none, "n
                                                           {GlobalScale::amax, "amax", "GlobalScale::amax"}};
 inline constexpr Word<Conversion> kConversionWords[] = {{Conversion::software, "software", "Conversion::software"},
                                                         {Conversion::hardware, "hardware", "Conversion::hardware"}};
+inline constexpr Word<Scoring> kScoringWords[] = {{Scoring::softmax, "softmax", "Scoring::softmax"},
+                                                  {Scoring::sigmoid, "sigmoid", "Scoring::sigmoid"},
+                                                  {Scoring::sqrt_softplus, "sqrt_softplus", "Scoring::sqrt_softplus"}};
+inline constexpr Word<Renormalize> kRenormalizeWords[] = {{Renormalize::off, "off", "Renormalize::off"},
+                                                          {Renormalize::on, "on", "Renormalize::on"}};
 
+constexpr std::span<const Word<Scoring>> words_of(Scoring) { return kScoringWords; }
+constexpr std::span<const Word<Renormalize>> words_of(Renormalize) { return kRenormalizeWords; }
 constexpr std::span<const Word<BlockFormat>> words_of(BlockFormat) { return kBlockFormatWords; }
 constexpr std::span<const Word<OperandType>> words_of(OperandType) { return kOperandTypeWords; }
 constexpr std::span<const Word<Gate>> words_of(Gate) { return kGateWords; }

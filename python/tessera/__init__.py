@@ -25,7 +25,7 @@ from .errors import (
 )
 from .jit import Jit, check, default_jit, plan, set_default_jit, warm
 from .kernel import Kernel, Launch
-from .operators import dequantize, fmha, gemm, quantize, rows
+from .operators import dequantize, fmha, gemm, moe_route, quantize, rows
 
 __version__ = _core.version()
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "dequantize",
     "fmha",
     "gemm",
+    "moe_route",
     "plan",
     "quantize",
     "rows",

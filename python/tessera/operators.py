@@ -357,3 +357,44 @@ def rows(
     chosen: dict[str, Any] = {"dtype": dtype or of_x.dtype, "columns": columns, "chain": chain} | (fields or {})
     kernel = _kernel("rows", of_x, device, jit, chosen)
     return dict(kernel(device=device, stream=stream, x=of_x, **arguments))
+
+
+def moe_route(
+    logits: Any,
+    *,
+    top_k: int,
+    scoring: str = "sigmoid",
+    bias: Any = None,
+    scale: float = 1.0,
+    renormalize: bool = True,
+    grouping: str = "contiguous",
+    alignment: int = 1,
+    device: Device = None,
+    stream: int | None = None,
+    jit: Jit | None = None,
+    **arguments: Any,
+) -> dict[str, Any]:
+    """Each token's experts, their weights, and the lists of each expert's rows: every result by its name.
+
+    logits [m, experts], fp32, fp16 or bf16. topk_experts and topk_weights are [m, top_k]; groups, counts, indices, row_weights and
+    slots are the lists that docs/operators.md (moe_route) has, for grouping "contiguous" or "masked" (rows_of_group= there);
+    "none": no lists. scoring: "softmax", "sigmoid" or "sqrt_softplus". bias [experts] fp32 counts for the choice alone. Results
+    that are given by name are written there.
+
+    device, stream and errors: as of tessera.fmha.
+    """
+    of_logits = arrays.view("logits", logits)
+    chosen: dict[str, Any] = {
+        "dtype": of_logits.dtype,
+        "experts": of_logits.shape[-1],
+        "top_k": top_k,
+        "scoring": scoring,
+        "bias": "none" if bias is None else "column",
+        "renormalize": "on" if renormalize else "off",
+        "grouping": grouping,
+        "alignment": alignment,
+    }
+    if bias is not None:
+        arguments["bias"] = bias
+    kernel = _kernel("moe_route", of_logits, device, jit, chosen)
+    return dict(kernel(device=device, stream=stream, logits=of_logits, scale=scale, **arguments))

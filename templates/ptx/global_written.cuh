@@ -25,5 +25,11 @@ __device__ __forceinline__ float ld_global_f32_written(const void* p) {
   asm volatile("ld.global.f32 %0, [%1];" : "=f"(x) : "l"(p) : "memory");
   return x;
 }
+// PTX ISA "ld", PTX 1.0, any target.
+__device__ __forceinline__ int ld_global_s32_written(const void* p) {
+  int x;
+  asm volatile("ld.global.s32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
+  return x;
+}
 
 }  // namespace tessera::ptx

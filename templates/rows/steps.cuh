@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gemm/activation.cuh"
+#include "ptx/reciprocal.cuh"
 #include "rows/row.cuh"
 
 namespace tessera::rows {

@@ -220,6 +220,15 @@ inline std::vector<Problem> every_fact() {
         "mhc_post+rmsnorm+mxfp8_e4m3", "mhc_pre+softmax+sqrt_softplus(0..63)+softcap(30)+f32", "mhc_mix(0..23)+f32"})
     for (const char* const arch : {"sm_90a", "sm_100a", "sm_120a"})
       problems.push_back(problem_of("rows", {{"arch", arch}, {"columns", "512"}, {"chain", chain}}));
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
+    for (const char* const scoring : {"softmax", "sigmoid", "sqrt_softplus"})
+      for (const char* const grouping : {"none", "contiguous", "masked"})
+        problems.push_back(problem_of("moe_route", {{"arch", dtype == DType::f32 ? "sm_90a" : "sm_100a"},
+                                                    {"dtype", std::string(to_word(dtype))},
+                                                    {"experts", dtype == DType::f16 ? "512" : "384"},
+                                                    {"scoring", scoring},
+                                                    {"bias", dtype == DType::bf16 ? "none" : "column"},
+                                                    {"grouping", grouping}}));
   for (const DType dtype : {DType::f16, DType::bf16})
     for (const int head_dim : {64, 128}) problems.push_back(AttentionQuantize{.head_dim = head_dim, .dtype = dtype});
   for (const KvLayout kv_layout : {KvLayout::dense, KvLayout::ragged, KvLayout::paged}) {

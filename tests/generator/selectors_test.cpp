@@ -126,6 +126,11 @@ TEST_CASE("every member of a Problem is a field: the hash and the names know no 
     CHECK(rows_fields().size() ==
           count_of(arch, dtype, columns, chain, threads_of_row, rows_of_cta, ctas_of_row, rows));
   }
+  {
+    const auto& [arch, dtype, experts, top_k, scoring, bias, renormalize, grouping, alignment, m] = MoeRoute{};
+    CHECK(moe_route_fields().size() ==
+          count_of(arch, dtype, experts, top_k, scoring, bias, renormalize, grouping, alignment, m));
+  }
 }
 
 TEST_CASE("a Problem is a value: a copy keeps what it was when the other is changed") {

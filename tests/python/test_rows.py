@@ -112,6 +112,33 @@ def test_sinkhorn(random):
     close(found["y"], expected, 1e-4, 1e-6)
 
 
+@pytest.mark.parametrize("scoring, grouping", [("softmax", "masked"), ("sigmoid", "contiguous"), ("sqrt_softplus", "contiguous")])
+def test_a_router(random, scoring, grouping):
+    m, experts, top_k = 70, 32, 4
+    logits, bias = normal(random, (m, experts)), normal(random, experts)
+    more = {"rows_of_group": m} if grouping == "masked" else {"alignment": 8}
+    made = tessera.moe_route(logits, top_k=top_k, scoring=scoring, bias=bias, scale=1.5, grouping=grouping, device="emulator", **more)
+    made = {name: numpy.asarray(array) for name, array in made.items()}
+    x = logits.astype(numpy.float64)
+    score = {"softmax": numpy.exp(x) / numpy.exp(x).sum(-1, keepdims=True), "sigmoid": 1 / (1 + numpy.exp(-x)), "sqrt_softplus": numpy.sqrt(numpy.log1p(numpy.exp(x)))}[scoring]
+    chosen = numpy.argsort(-(score + bias), axis=-1, kind="stable")[:, :top_k]
+    assert (made["topk_experts"] == chosen).all()
+    weights = numpy.take_along_axis(score, chosen, -1)
+    close(made["topk_weights"], 1.5 * weights / weights.sum(-1, keepdims=True), 1e-5)
+    # Pairs by expert, then by token.
+    start = 0
+    for expert in range(experts):
+        tokens, slots = numpy.nonzero(chosen == expert)
+        first = expert * m if grouping == "masked" else start
+        assert made["groups"][expert] == (len(tokens) if grouping == "masked" else start)
+        rows = numpy.arange(first, first + len(tokens))
+        assert (made["slots"][tokens, slots] == rows).all()
+        assert (made["indices"].reshape(-1)[rows] == tokens).all()
+        assert (made["row_weights"].reshape(-1)[rows] == made["topk_weights"][tokens, slots]).all()
+        start += (len(tokens) + 7) // 8 * 8
+    assert (made["indices"].reshape(-1) >= 0).sum() == m * top_k
+
+
 def test_a_chain_that_is_misspelled(random):
     with pytest.raises(tessera.UsageError, match="character 9.*did you mean rope"):
         tessera.rows(normal(random, (2, 64)), "rmsnorm+ropee", device="emulator")
