@@ -36,6 +36,7 @@ const std::vector<PartWord>& part_words() {
       {"rope", {.kind = RowPart::rope}},
       {"mhc_pre", {.kind = RowPart::mhc_pre}},
       {"mhc_post", {.kind = RowPart::mhc_post}},
+      {"join", {.kind = RowPart::join}},
       {"hadamard", {.kind = RowPart::hadamard}},
       {"mhc_mix", {.kind = RowPart::mhc_mix}},
       {"softcap", {.kind = RowPart::softcap, .limit = 30}},
@@ -62,12 +63,14 @@ const std::vector<PartWord>& part_words() {
 struct Alias {
   std::string_view word, chain;
 };
-constexpr Alias kAliases[] = {{"silu_mul", "gate(silu)"},   {"swiglu", "gate(silu)"},
-                              {"gelu_mul", "gate(gelu)"},   {"gelu_tanh_mul", "gate(gelu_tanh)"},
-                              {"mxfp8", "mxfp8_e4m3"},      {"append_kv", "bf16(scatter)"},
-                              {"rotary", "rope"},           {"rms_norm", "rmsnorm"},
-                              {"layer_norm", "layernorm"},  {"inverse_rope", "rope(inverse)"},
-                              {"neox_rope", "rope(halves)"}};
+constexpr Alias kAliases[] = {{"silu_mul", "gate(silu)"},        {"swiglu", "gate(silu)"},
+                              {"gelu_mul", "gate(gelu)"},        {"gelu_tanh_mul", "gate(gelu_tanh)"},
+                              {"mxfp8", "mxfp8_e4m3"},           {"rotary", "rope"},
+                              {"rms_norm", "rmsnorm"},           {"layer_norm", "layernorm"},
+                              {"inverse_rope", "rope(inverse)"}, {"neox_rope", "rope(halves)"}};
+/// A word for several parts: append_kv(128,halves) is join(128)+rope(0..127,halves)+same(0..127,paged)+
+/// same(128..255,paged).
+constexpr std::string_view kAppendKv = "append_kv";
 
 /// A word inside of parentheses: for which kinds, how it is read, and how it is written (empty: it is not set).
 struct Option {
@@ -83,6 +86,22 @@ bool is_any(const RowStep& step) {
   return ((step.kind == kKinds) || ...);
 }
 bool is_sink(const RowStep& step) { return is_row_sink(step.kind) && step.kind != RowPart::cache; }
+/// Sources that are whole rows.
+bool has_no_range(const RowStep& step) { return is_any<RowPart::join>(step); }
+/// A lone number in parentheses, where a part takes one.
+int* number_of(RowStep& step) {
+  switch (step.kind) {
+    case RowPart::scaled_8:
+    case RowPart::hadamard:
+      return &step.block;
+    case RowPart::softcap:
+      return &step.limit;
+    case RowPart::join:
+      return &step.first;
+    default:
+      return nullptr;
+  }
+}
 std::optional<int> when(bool is_set) { return is_set ? std::optional(1) : std::nullopt; }
 std::optional<int> unless(int value, int usual) { return value == usual ? std::nullopt : std::optional(value); }
 
@@ -153,6 +172,8 @@ constexpr Option kOptions[] = {
      [](const RowStep& s) { return when(s.has_global); }},
     {"scatter", is_sink, false, [](RowStep& s, int) { s.is_placed = true; },
      [](const RowStep& s) { return when(s.is_placed); }},
+    {"paged", is_any<RowPart::store, RowPart::scaled_8>, false, [](RowStep& s, int) { s.is_paged = true; },
+     [](const RowStep& s) { return when(s.is_paged); }},
 };
 
 /// The text, and a place in it that is complained of.
@@ -165,8 +186,12 @@ class ChainReader {
     int count = 0;
     if (text_.empty()) refuse(0, 0, "no part", {});
     while (true) {
-      if (count == kMaxRowSteps) refuse(at_, text_.size() - at_, fmt::format("more than {} parts", kMaxRowSteps), {});
-      chain.steps[count++] = part();
+      const std::size_t first = at_;
+      for (const RowStep& step : parts()) {
+        if (count == kMaxRowSteps)
+          refuse(first, text_.size() - first, fmt::format("more than {} parts", kMaxRowSteps), {});
+        chain.steps[count++] = step;
+      }
       if (at_ == text_.size()) return chain;
       if (text_[at_] != '+') refuse(at_, 1, "+ is expected between two parts", {});
       ++at_;
@@ -191,12 +216,59 @@ class ChainReader {
     return text_.substr(first, at_ - first);
   }
 
+  /// One, or those that a word stands for.
+  std::vector<RowStep> parts() {
+    const std::size_t first = at_;
+    if (word() == kAppendKv) return append_kv(first);
+    at_ = first;
+    return {part()};
+  }
+
+  /// Behind its word: (COLUMNS[, the type that is written][, options of rope]).
+  std::vector<RowStep> append_kv(std::size_t first) {
+    if (at_ == text_.size() || text_[at_] != '(')
+      refuse(first, kAppendKv.size(), "append_kv(COLUMNS) says how many columns a row of k has, and one of v", {});
+    ++at_;
+    const std::size_t at = at_;
+    const int columns = number();
+    if (columns < 8 || columns % 8 != 0 || columns > (1 << 20))
+      refuse(at, at_ - at, "columns of k are a multiple of 8", {});
+    RowStep join{.kind = RowPart::join, .first = columns}, rope{.kind = RowPart::rope, .last = columns - 1};
+    RowStep k{.kind = RowPart::store, .is_same = true};
+    while (at_ < text_.size() && text_[at_] == ',') {
+      const std::size_t comma = at_++;
+      const std::string_view type = word();
+      if (type == "e4m3") {
+        k = {.kind = RowPart::scaled_8, .block = -1};
+      } else if (type == "bf16" || type == "f16" || type == "same") {
+        named(type, k);
+      } else {
+        at_ = comma + 1;
+        option(rope);
+      }
+    }
+    close();
+    rope.first = 0;
+    rope.last = columns - 1;
+    k.is_paged = true;
+    RowStep v = k;
+    k.last = columns - 1;
+    v.first = columns;
+    v.last = 2 * columns - 1;
+    return {join, rope, k, v};
+  }
+
+  void close() {
+    if (at_ == text_.size() || text_[at_] != ')') refuse(at_, at_ == text_.size() ? 0 : 1, "a ) is missing", {});
+    ++at_;
+  }
+
   RowStep part() {
     const std::size_t first = at_;
     const std::string_view name = word();
     RowStep step;
     if (!named(name, step)) {
-      std::vector<std::string_view> candidates;
+      std::vector<std::string_view> candidates{kAppendKv};
       for (const PartWord& part : part_words()) candidates.push_back(part.word);
       for (const Alias& alias : kAliases) candidates.push_back(alias.word);
       refuse(first, name.size(), name.empty() ? "a part is expected here" : "no such part", candidates);
@@ -206,9 +278,10 @@ class ChainReader {
         ++at_;
         option(step);
       } while (at_ < text_.size() && text_[at_] == ',');
-      if (at_ == text_.size() || text_[at_] != ')') refuse(at_, at_ == text_.size() ? 0 : 1, "a ) is missing", {});
-      ++at_;
+      close();
     }
+    if (step.kind == RowPart::join && step.first == 0)
+      refuse(first, at_ - first, "join(COLUMN) says from which column on a row is that of x2", {});
     return step;
   }
 
@@ -242,7 +315,7 @@ class ChainReader {
     const std::size_t first = at_;
     if (at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_])) != 0) {
       const int value = number();
-      if (text_.substr(at_, 2) == "..") {
+      if (text_.substr(at_, 2) == ".." && !has_no_range(step)) {
         at_ += 2;
         step.first = value;
         step.last = number();
@@ -250,9 +323,9 @@ class ChainReader {
         return;
       }
       // A lone number is the block, or the cap.
-      if (step.kind != RowPart::scaled_8 && step.kind != RowPart::hadamard && step.kind != RowPart::softcap)
-        refuse(first, at_ - first, "columns are written as FIRST..LAST", {});
-      (step.kind == RowPart::softcap ? step.limit : step.block) = value;
+      int* const lone = number_of(step);
+      if (lone == nullptr) refuse(first, at_ - first, "columns are written as FIRST..LAST", {});
+      *lone = value;
       return;
     }
     const std::string_view name = word();
@@ -272,7 +345,8 @@ class ChainReader {
       return;
     }
     refuse(first, name.size(),
-           candidates.empty() ? std::string("this part has columns alone: FIRST..LAST")
+           candidates.empty() ? std::string(has_no_range(step) ? "a number alone is expected here"
+                                                               : "this part has columns alone: FIRST..LAST")
                               : fmt::format("options here are FIRST..LAST, {}", fmt::join(candidates, ", ")),
            candidates);
   }
@@ -293,7 +367,11 @@ std::string_view word_of(const RowStep& step) {
 
 std::string text_of(const RowStep& step) {
   std::vector<std::string> options;
-  if (step.first != 0 || step.last >= 0) options.push_back(fmt::format("{}..{}", step.first, step.last));
+  if (step.kind == RowPart::join) {
+    options.push_back(std::to_string(step.first));
+  } else if (step.first != 0 || step.last >= 0) {
+    options.push_back(fmt::format("{}..{}", step.first, step.last));
+  }
   for (const Option& option : kOptions) {
     if (!option.is_for(step)) continue;
     const std::optional<int> value = option.get(step);
@@ -322,6 +400,15 @@ std::string to_text(const RowChain& chain) {
   return fmt::format("{}", fmt::join(parts, "+"));
 }
 
+namespace {
+
+/// Where rows are heads of tokens they have a stride of tokens too.
+std::string step_stride(const RowChain& chain, const std::string& name) {
+  return name + (has_paged_sink(chain) ? "_stride_head" : "_stride_row");
+}
+
+}  // namespace
+
 std::vector<RowStepNames> row_step_names(const RowChain& chain) {
   std::map<std::string, int> seen;
   const auto numbered = [&](const std::string& name) {
@@ -343,6 +430,10 @@ std::vector<RowStepNames> row_step_names(const RowChain& chain) {
         break;
       case RowPart::mhc_pre:
         names.in = numbered("mix");
+        break;
+      case RowPart::join:
+        names.in = "x2";
+        names.in_stride = step_stride(chain, names.in);
         break;
       case RowPart::mhc_post:
         names.in = numbered("streams");
@@ -367,7 +458,7 @@ std::vector<RowStepNames> row_step_names(const RowChain& chain) {
         break;
       case RowPart::store:
         names.out = numbered("y");
-        names.out_stride = names.out + "_stride_row";
+        names.out_stride = names.out + (step.is_paged ? "_stride_head" : "_stride_row");
         break;
       case RowPart::cache:
         names.out = numbered("cache");
@@ -381,6 +472,7 @@ std::vector<RowStepNames> row_step_names(const RowChain& chain) {
       case RowPart::scaled_8:
         names.out = numbered("y");
         (step.block < 0 ? names.in : names.out2) = names.out + (step.block < 0 ? "_scale" : "_scales");
+        if (step.is_paged) names.out_stride = names.out + "_stride_head";
         break;
       default:
         break;

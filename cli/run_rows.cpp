@@ -42,15 +42,19 @@ class RunRows final : public RunOperator {
              std::any_of(flags.given_sizes.begin(), flags.given_sizes.end(),
                          [&](const GivenSize& g) { return g.name == name; });
     };
+    const RowChain& chain = plan.problem.as<Rows>().chain;
+    const bool is_paged = has_paged_sink(chain);
     if (!is_given("rows")) {
       const auto x = flags.arrays.find("x");
-      const bool has_rows = x != flags.arrays.end() && x->second.shape.size() == 2;
-      given.push_back({"rows", has_rows ? x->second.shape[0] : flags.is_emulated ? 37 : 1029});
+      const bool has_rows = x != flags.arrays.end() && x->second.shape.size() == (is_paged ? 3 : 2);
+      given.push_back({"rows", !has_rows  ? (flags.is_emulated ? (is_paged ? 39 : 37) : 1029)
+                               : is_paged ? x->second.shape[0] * x->second.shape[1]
+                                          : x->second.shape[0]});
+      if (has_rows && is_paged && !is_given("heads")) given.push_back({"heads", x->second.shape[1]});
     }
-    const RowChain& chain = plan.problem.as<Rows>().chain;
-    if (has_part(chain, RowPart::rope) && !is_given("heads")) given.push_back({"heads", 3});
+    if ((is_paged || has_part(chain, RowPart::rope)) && !is_given("heads")) given.push_back({"heads", 3});
     // Room for all rows and a page that nobody writes.
-    if (has_part(chain, RowPart::cache) && !is_given("pages")) {
+    if ((is_paged || has_part(chain, RowPart::cache)) && !is_given("pages")) {
       const auto of = [&](const char* name, std::int64_t otherwise) {
         for (const std::vector<GivenSize>* const list :
              std::initializer_list<const std::vector<GivenSize>*>{&given, &flags.given_sizes})

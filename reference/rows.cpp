@@ -123,7 +123,9 @@ class Walk {
     if (source == RowPart::gate) return load_gated(run_.chain.steps[number], row);
     if (source == RowPart::mhc_pre) return load_mixed(names_[number], row);
     if (source == RowPart::mhc_post) return load_remixed(names_[number], has_row ? row : -1);
-    for (std::int64_t i = 0; i < run_.columns; ++i) set(i, tensor("x").at(row * run_.columns + i), 0, 0);
+    const std::int64_t of_x = source == RowPart::join ? run_.chain.steps[number].first : run_.columns;
+    for (std::int64_t i = 0; i < run_.columns; ++i)
+      set(i, i < of_x ? tensor("x").at(row * of_x + i) : tensor("x2").at(row * (run_.columns - of_x) + i - of_x), 0, 0);
   }
 
   void load_gated(const RowStep& gate, std::int64_t row) {
@@ -394,19 +396,21 @@ Tensor tensor_of(DType dtype, std::vector<std::int64_t> shape, Fill kind, std::u
   return tensor;
 }
 
-/// Different slots for most rows, in no order; every fifth row has none, one has one that is outside.
+/// Different slots for most rows (with pages: tokens), in no order; every fifth has none, one has one that is outside.
 Tensor slots_of(const RowsRun& run, std::uint64_t seed) {
+  const bool is_paged = has_paged_sink(run.chain);
+  const std::int64_t count = is_paged ? run.rows / run.heads : run.rows;
   const CounterRandom random(seed, 90);
   // Of both kinds of sinks: a slot of the cache may be none of the placed rows.
-  const std::int64_t most = has_part(run.chain, RowPart::cache)
+  const std::int64_t most = is_paged || has_part(run.chain, RowPart::cache)
                                 ? std::max(run.pages * run.page_size, has_placed_sink(run.chain) ? run.placed_rows : 0)
                                 : run.placed_rows;
   std::vector<std::int64_t> slots(static_cast<std::size_t>(std::max<std::int64_t>(most, 0)));
   for (std::size_t i = 0; i < slots.size(); ++i) slots[i] = static_cast<std::int64_t>(i);
   for (std::size_t i = slots.size(); i > 1; --i)
     std::swap(slots[i - 1], slots[static_cast<std::size_t>(random.integer(i, 0, static_cast<std::int64_t>(i) - 1))]);
-  Tensor tensor(DType::s32, {run.rows});
-  for (std::int64_t row = 0; row < run.rows; ++row) {
+  Tensor tensor(DType::s32, {count});
+  for (std::int64_t row = 0; row < count; ++row) {
     const bool is_none = row % 5 == 3 || row >= most;
     tensor.set(row, is_none ? (row % 2 == 0 ? -1.0 : static_cast<double>(most))
                             : static_cast<double>(slots[static_cast<std::size_t>(row)]));
@@ -420,7 +424,13 @@ std::map<std::string, Tensor> rows_inputs(const RowsRun& run, Fill kind, std::ui
   std::map<std::string, Tensor> made;
   const bool is_gathered = has_part(run.chain, RowPart::gather);
   const std::int64_t x_rows = is_gathered ? run.x_rows : run.rows;
-  made.emplace("x", tensor_of(run.dtype, {x_rows, source_columns(run.chain, run.columns)}, kind, seed, 0));
+  // Rows of tokens' heads have an extent more, and the same elements.
+  const auto rows_of_x = [&](std::int64_t columns, std::uint64_t stream) {
+    Tensor tensor = tensor_of(run.dtype, {x_rows, columns}, kind, seed, stream);
+    if (has_paged_sink(run.chain)) tensor.shape = {x_rows / run.heads, run.heads, columns};
+    return tensor;
+  };
+  made.emplace("x", rows_of_x(source_columns(run.chain, run.columns), 0));
   const CounterRandom random(seed, 91);
   if (is_gathered) {
     Tensor indices(DType::s32, {run.rows});
@@ -445,6 +455,7 @@ std::map<std::string, Tensor> rows_inputs(const RowsRun& run, Fill kind, std::ui
     const RowStep& s = run.chain.steps[i];
     const std::int64_t columns = width(s, static_cast<int>(run.columns));
     const std::uint64_t stream = 10 + i;
+    if (s.kind == RowPart::join) made.emplace(names[i].in, rows_of_x(columns, stream));
     const bool is_mixed = s.kind == RowPart::mhc_pre || s.kind == RowPart::mhc_post;
     if (is_mixed)
       made.emplace(s.kind == RowPart::mhc_pre ? names[i].in : names[i].in2,

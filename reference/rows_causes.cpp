@@ -26,15 +26,20 @@ struct Mistake {
   std::function<void(Scene&)> make;
 };
 
-/// Rows of a tensor, each taken from the place `from` of it.
-void move_rows(Tensor& tensor, const std::function<std::int64_t(std::int64_t)>& from) {
-  const std::int64_t rows = tensor.shape[0];
+bool has_slot_of_own(const RowStep& step) { return step.is_placed || step.is_paged || step.kind == RowPart::cache; }
+
+/// Of `rows` rows of a tensor, each is taken from the place `from` of it.
+void move_rows(Tensor& tensor, std::int64_t rows, const std::function<std::int64_t(std::int64_t)>& from) {
   if (rows == 0) return;
   const auto bytes = tensor.bytes.size() / static_cast<std::size_t>(rows);
   const std::vector<std::byte> before = tensor.bytes;
   for (std::int64_t row = 0; row < rows; ++row)
     std::memcpy(tensor.bytes.data() + static_cast<std::size_t>(row) * bytes,
                 before.data() + static_cast<std::size_t>((from(row) % rows + rows) % rows) * bytes, bytes);
+}
+
+void move_rows(Tensor& tensor, const std::function<std::int64_t(std::int64_t)>& from) {
+  move_rows(tensor, tensor.shape[0], from);
 }
 
 /// Units of `bytes` exchanged in pairs.
@@ -67,6 +72,16 @@ void add_mistakes_of_step(const RowStep& step, int number, const RowStepNames& n
       if (step.limit > 0) change("the gate's limit is left out", [](RowStep& s) { s.limit = 0; });
       change("gate and up are taken from halves where they alternate, or the other way round",
              [](RowStep& s) { s.is_interleaved = !s.is_interleaved; });
+      break;
+    case RowPart::join:
+      list.push_back({"x and x2 are exchanged", [](Scene& s) {
+                        if (s.in.at("x").bytes.size() == s.in.at("x2").bytes.size())
+                          std::swap(s.in.at("x").bytes, s.in.at("x2").bytes);
+                      }});
+      list.push_back({"x is taken in place of x2", [](Scene& s) {
+                        if (s.in.at("x").bytes.size() == s.in.at("x2").bytes.size())
+                          s.in.at("x2").bytes = s.in.at("x").bytes;
+                      }});
       break;
     case RowPart::residual:
       list.push_back({fmt::format("{} is not added", names.in), [number](Scene& s) {
@@ -124,11 +139,21 @@ void add_mistakes_of_step(const RowStep& step, int number, const RowStepNames& n
       break;
   }
   if (!is_row_sink(step.kind)) return;
-  if (step.is_placed || step.kind == RowPart::cache)
+  if (step.is_paged)
+    list.push_back(
+        {fmt::format("{}: tokens and heads of a page are exchanged", names.out), [name = names.out](Scene& s) {
+           Tensor& y = s.out.at(name);
+           const std::int64_t pages = y.shape[0], tokens = y.shape[1], heads = y.shape[2];
+           move_rows(y, pages * tokens * heads, [tokens, heads](std::int64_t row) {
+             const std::int64_t token = row / heads % tokens, head = row % heads;
+             return row / (tokens * heads) * tokens * heads + head * tokens + token;
+           });
+         }});
+  if (has_slot_of_own(step))
     for (const std::int64_t distance : {1, -1})
       list.push_back({fmt::format("{}: rows go to the slot {} theirs", names.out, distance > 0 ? "behind" : "before"),
                       [step, name = names.out, distance](Scene& s) {
-                        if (step.kind != RowPart::cache)
+                        if (step.is_placed)
                           return move_rows(s.out.at(name), [distance](std::int64_t i) { return i + distance; });
                         Tensor& slots = s.in.at("slots");
                         for (std::int64_t i = 0; i < slots.elements(); ++i) {

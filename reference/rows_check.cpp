@@ -15,6 +15,7 @@
 #include "reference/rows_causes.h"
 #include "tessera/error.h"
 #include "tessera/row_chain.h"
+#include "tessera/spec/row_cache.h"
 
 namespace tessera::reference {
 
@@ -279,8 +280,8 @@ class SinkCheck {
 };
 
 /// Bytes of rows that nobody writes.
-std::string kept_problem(const std::string& name, const Tensor& out, const std::set<std::int64_t>& written) {
-  const std::int64_t rows = out.shape[0];
+std::string kept_problem(const std::string& name, const Tensor& out, std::int64_t rows,
+                         const std::set<std::int64_t>& written) {
   if (rows == 0) return {};
   const auto bytes = static_cast<std::int64_t>(out.bytes.size()) / rows;
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -334,10 +335,11 @@ namespace {
 
 std::int64_t slot_of(const RowsRun& run, const std::map<std::string, Tensor>& in, std::int64_t row,
                      const RowStep& step) {
-  const auto slot = static_cast<std::int64_t>(in.at("slots").at(row));
+  const auto slot = static_cast<std::int64_t>(in.at("slots").at(step.is_paged ? row / run.heads : row));
+  if (step.is_paged) return slot >= 0 && slot < run.pages * run.page_size ? slot * run.heads + row % run.heads : -1;
   return slot < (step.kind == RowPart::cache ? run.pages * run.page_size : run.placed_rows) ? slot : -1;
 }
-bool has_slot(const RowStep& step) { return step.is_placed || step.kind == RowPart::cache; }
+bool has_slot(const RowStep& step) { return step.is_placed || step.is_paged || step.kind == RowPart::cache; }
 
 /// The sinks of a chain with what is wrong in these rows.
 std::vector<Sink> judged_sinks(const RowsRun& run, const std::map<std::string, Tensor>& in,
@@ -398,7 +400,10 @@ Comparison check_rows(const RowsRun& run, const std::map<std::string, Tensor>& i
     if (has_slot(sink.step))
       for (std::int64_t row = 0; row < run.rows; ++row) written.insert(slot_of(run, in, row, sink.step));
     std::string kept;
-    if (sink.step.is_placed) kept = kept_problem(sink.names.out, out.at(sink.names.out), written);
+    if (sink.step.is_placed)
+      kept = kept_problem(sink.names.out, out.at(sink.names.out), out.at(sink.names.out).shape[0], written);
+    if (sink.step.is_paged)
+      kept = kept_problem(sink.names.out, out.at(sink.names.out), run.pages * run.page_size * run.heads, written);
     if (sink.step.kind == RowPart::cache)
       kept = kept_token_problem(sink.names.out, out.at(sink.names.out), sink.step.cache, run.page_size, written);
     if (!kept.empty()) result.problems.push_back(std::move(kept));

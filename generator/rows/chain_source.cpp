@@ -33,6 +33,14 @@ std::string_view kind_word(const RowStep& step) {
       return "RowPart::mhc_pre";
     case RowPart::mhc_post:
       return "RowPart::mhc_post";
+    case RowPart::join:
+      return "RowPart::join";
+    case RowPart::combine:
+      return "RowPart::combine";
+    case RowPart::compress:
+      return "RowPart::compress";
+    case RowPart::dequant:
+      return "RowPart::dequant";
     case RowPart::softcap:
       return "RowPart::softcap";
     case RowPart::softmax:
@@ -75,8 +83,16 @@ std::string_view cache_word(RowCache cache) {
       return "RowCache::mla_656";
     case RowCache::mla_584:
       return "RowCache::mla_584";
+    case RowCache::mla_384:
+      return "RowCache::mla_384";
+    case RowCache::mla_528:
+      return "RowCache::mla_528";
+    case RowCache::mla_288:
+      return "RowCache::mla_288";
     case RowCache::indexer_132:
       return "RowCache::indexer_132";
+    case RowCache::indexer_68:
+      return "RowCache::indexer_68";
   }
   return "?";
 }
@@ -98,6 +114,7 @@ std::string initialiser_of_step(const RowStep& step) {
   number("last", step.last, usual.last);
   flag("is_stored", step.is_stored, usual.is_stored);
   flag("is_placed", step.is_placed, usual.is_placed);
+  flag("is_paged", step.is_paged, usual.is_paged);
   add("activation", step.activation, usual.activation, std::string(to_enumerator(step.activation)));
   flag("is_interleaved", step.is_interleaved, usual.is_interleaved);
   number("limit", step.limit, usual.limit);
@@ -114,6 +131,8 @@ std::string initialiser_of_step(const RowStep& step) {
   number("hidden", step.hidden, usual.hidden);
   number("iterations", step.iterations, usual.iterations);
   number("block", step.block, usual.block);
+  flag("overlaps", step.overlaps, usual.overlaps);
+  flag("is_e4m3", step.is_e4m3, usual.is_e4m3);
   flag("is_same", step.is_same, usual.is_same);
   add("dtype", step.dtype, usual.dtype, std::string(to_enumerator(step.dtype)));
   add("format", step.format, usual.format, std::string(to_enumerator(step.format)));

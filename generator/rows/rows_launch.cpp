@@ -53,6 +53,42 @@ struct LaunchWriter {
            {Expression::parse(stride), Expression(1)}, 16);
     parameter(stride, ParameterKind::i64);
   }
+  void multiple(const std::string& stride, int elements) {
+    launch.domain.push_back({.lhs = Expression::parse(stride),
+                             .relation = Relation::multiple_of,
+                             .rhs = Expression(elements),
+                             .message = fmt::format("{} must be a multiple of {} ({} bytes)", stride, elements,
+                                                    elements == 8 ? "8 or 16" : "16")});
+  }
+  /// [tokens, heads, columns]: rows are heads of tokens.
+  void heads_of_tokens(const std::string& name, DType dtype, long long columns) {
+    const std::string head = name + "_stride_head", token = name + "_stride_seqlen";
+    size(head, 0, kMaxStride, Expression(columns), fmt::format("elements of {} from one head to the next", name));
+    size(token, 0, kMaxStride, expression("heads * {}", head),
+         fmt::format("elements of {} from one token to the next", name));
+    for (const std::string& stride : {head, token}) multiple(stride, 16 / dtype_bytes(dtype));
+    buffer(name, BufferRole::input, to_word(dtype),
+           {Expression::parse("ceil_div(rows, heads)"), Expression::parse("heads"), Expression(columns)},
+           {Expression::parse(token), Expression::parse(head), Expression(1)}, 16);
+    parameter(head, ParameterKind::i64);
+    parameter(token, ParameterKind::i64);
+  }
+  /// [pages, page_size, heads, columns]; dense if nothing else is said.
+  void paged(const std::string& name, DType dtype, int columns) {
+    const std::string head = name + "_stride_head", token = name + "_stride_seqlen", page = name + "_stride_page";
+    size(head, columns, kMaxStride, Expression(columns), fmt::format("elements of {} from one head to the next", name));
+    size(token, columns, kMaxStride, expression("heads * {}", columns),
+         fmt::format("elements of {} from one token of a page to the next", name));
+    size(page, columns, kMaxStride, expression("page_size * heads * {}", columns),
+         fmt::format("elements of {} from one page to the next", name));
+    for (const std::string& stride : {head, token, page}) multiple(stride, dtype == DType::f32 ? 4 : 8);
+    buffer(
+        name, BufferRole::output, to_word(dtype),
+        {Expression::parse("pages"), Expression::parse("page_size"), Expression::parse("heads"), Expression(columns)},
+        {Expression::parse(page), Expression::parse(token), Expression::parse(head), Expression(1)},
+        dtype == DType::e4m3 ? 8 : 16);
+    for (const std::string& stride : {page, token, head}) parameter(stride, ParameterKind::i64);
+  }
   void mix(const std::string& name) {
     buffer(name, BufferRole::input, "f32", {Expression::parse("rows"), Expression(kMixColumns)},
            {Expression(kMixColumns), Expression(1)}, 4);
@@ -111,6 +147,14 @@ void add_step(LaunchWriter& w, const RowStep& step, const RowStepNames& names) {
       w.strided_rows(names.in, names.in_stride, BufferRole::input, w.c.dtype, "rows", columns);
       if (step.is_stored) w.strided_rows(names.out, names.out_stride, BufferRole::output, w.c.dtype, "rows", columns);
       break;
+    case RowPart::join:
+      if (has_paged_sink(w.c.chain)) {
+        w.heads_of_tokens(names.in, w.c.dtype, columns);
+      } else {
+        w.strided_rows(names.in, names.in_stride, BufferRole::input, w.c.dtype,
+                       has_part(w.c.chain, RowPart::gather) ? "x_rows" : "rows", columns);
+      }
+      break;
     case RowPart::mhc_pre:
       w.mix(names.in);
       break;
@@ -150,6 +194,10 @@ void add_step(LaunchWriter& w, const RowStep& step, const RowStepNames& names) {
         if (!name.empty()) w.vector(name, BufferRole::input, to_word(w.c.dtype), std::to_string(columns), 16);
       break;
     case RowPart::store:
+      if (step.is_paged) {
+        w.paged(names.out, stored_type(step, w.c.dtype), columns);
+        break;
+      }
       w.strided_rows(names.out, names.out_stride, BufferRole::output, stored_type(step, w.c.dtype), rows_size, columns);
       break;
     case RowPart::quantize: {
@@ -161,6 +209,11 @@ void add_step(LaunchWriter& w, const RowStep& step, const RowStepNames& names) {
       break;
     }
     case RowPart::scaled_8:
+      if (step.is_paged) {
+        w.paged(names.out, DType::e4m3, columns);
+        w.vector(names.in, BufferRole::input, "f32", "1", 4);
+        break;
+      }
       w.buffer(names.out, BufferRole::output, "e4m3", {Expression::parse(rows_size), Expression(columns)},
                {Expression(columns), Expression(1)}, 8);
       if (!names.out2.empty()) add_scales(w, step, names.out2, rows_size);
@@ -181,11 +234,20 @@ LaunchPlan rows_launch(const rows::Config& c, const std::string& arch, const std
   w.size("rows", 0, kMaxRows, {}, "rows of the results");
   const bool is_gathered = has_part(c.chain, RowPart::gather);
   if (is_gathered) w.size("x_rows", 0, kMaxRows, Expression::parse("rows"), "rows of x");
-  if (has_part(c.chain, RowPart::rope))
-    w.size("heads", 1, kMaxHeads, Expression(1), "rows that share a position, one after the other");
+  const bool is_paged = has_paged_sink(c.chain), has_pages = is_paged || has_part(c.chain, RowPart::cache);
+  const bool has_heads = is_paged || has_part(c.chain, RowPart::rope);
+  if (has_heads)
+    w.size("heads", 1, kMaxHeads, Expression(1),
+           is_paged ? "heads of a token: rows that share a slot and a position, one after the other"
+                    : "rows that share a position, one after the other");
+  if (is_paged)
+    w.launch.domain.push_back({.lhs = Expression::parse("rows"),
+                               .relation = Relation::multiple_of,
+                               .rhs = Expression::parse("heads"),
+                               .message = "rows must be a multiple of heads"});
   if (has_placed_sink(c.chain))
     w.size("placed_rows", 0, kMaxRows, Expression::parse("rows"), "rows of the tensors that rows are scattered to");
-  if (has_part(c.chain, RowPart::cache)) {
+  if (has_pages) {
     w.size("pages", 0, kMaxRows, {}, "pages of the cache");
     w.size("page_size", 1, kMaxPageSize, Expression(64), "tokens of a page");
     w.launch.domain.push_back({.lhs = Expression::parse("pages * page_size"),
@@ -193,19 +255,21 @@ LaunchPlan rows_launch(const rows::Config& c, const std::string& arch, const std
                                .rhs = Expression(kMaxRows),
                                .message = fmt::format("a cache has at most {} tokens", kMaxRows)});
   }
-  w.strided_rows("x", "x_stride_row", BufferRole::input, c.dtype, is_gathered ? "x_rows" : "rows",
-                 source_columns(c.chain, c.columns));
+  if (is_paged) {
+    w.heads_of_tokens("x", c.dtype, source_columns(c.chain, c.columns));
+  } else {
+    w.strided_rows("x", "x_stride_row", BufferRole::input, c.dtype, is_gathered ? "x_rows" : "rows",
+                   source_columns(c.chain, c.columns));
+  }
   if (is_gathered) {
     w.vector("indices", BufferRole::input, "s32", "rows", 4);
     w.parameter("x_rows", ParameterKind::i32);
   }
-  if (has_part(c.chain, RowPart::rope)) {
-    w.vector("positions", BufferRole::input, "s32", "ceil_div(rows, heads)", 4);
-    w.parameter("heads", ParameterKind::i32);
-  }
-  if (has_slots(c.chain)) w.vector("slots", BufferRole::input, "s32", "rows", 4);
+  if (has_part(c.chain, RowPart::rope)) w.vector("positions", BufferRole::input, "s32", "ceil_div(rows, heads)", 4);
+  if (has_heads) w.parameter("heads", ParameterKind::i32);
+  if (has_slots(c.chain)) w.vector("slots", BufferRole::input, "s32", is_paged ? "ceil_div(rows, heads)" : "rows", 4);
   if (has_placed_sink(c.chain)) w.parameter("placed_rows", ParameterKind::i32);
-  if (has_part(c.chain, RowPart::cache)) {
+  if (has_pages) {
     w.step.parameters.push_back({.name = "cache_slots",
                                  .kind = ParameterKind::i32,
                                  .value = Expression::parse("pages * page_size"),

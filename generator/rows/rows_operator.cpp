@@ -179,7 +179,8 @@ std::string RowsOperator::explain(const Config& config, const Verdict& verdict) 
     case Rule::range_not_vectors:
       return fmt::format("a part that begins at, or has, {} columns: multiples of {} needed", found, bound);
     case Rule::source_after_others:
-      return "gather, gate and mhc_* say where a row comes from: they are the first parts, gather before the others";
+      return "gather, gate, join and mhc_* say where a row comes from: they are the first parts, gather before the "
+             "others";
     case Rule::block_not_in_range:
       return fmt::format("{} columns of a part that takes blocks of {}: whole blocks needed", found, bound);
     case Rule::block_wider_than_threads:
@@ -201,6 +202,13 @@ std::string RowsOperator::explain(const Config& config, const Verdict& verdict) 
       return fmt::format("mhc_mix that begins at, or has, {} columns: {} needed", found, bound);
     case Rule::mix_out_of_range:
       return fmt::format("mhc_mix over {} columns or iterations: {} at least", found, bound);
+    case Rule::join_outside_row:
+      return fmt::format("columns of x2 from {} on in rows of {}", found, bound);
+    case Rule::paged_beside_others:
+      return "paged sinks beside gather, scatter, a cache or a source other than join: with pages a row is a head of a "
+             "token, and slots are those of tokens";
+    case Rule::paged_scales:
+      return "e4m3 in pages with scales of blocks or rows: it goes with one scale, e4m3(tensor,paged)";
     case Rule::global_without_nvfp4:
       return fmt::format("a global scale for a format with blocks of {}: it goes with nvfp4", found);
     case Rule::no_sink:
@@ -244,7 +252,8 @@ std::string RowsOperator::call(const Config& config) {
     return std::string(is_given ? text : otherwise);
   };
   const bool is_gathered = has_part(chain, RowPart::gather), is_placed = has_placed_sink(chain);
-  const bool has_rope = has_part(chain, RowPart::rope), has_cache = has_part(chain, RowPart::cache);
+  const bool has_rope = has_part(chain, RowPart::rope), is_paged = has_paged_sink(chain);
+  const bool has_pages = is_paged || has_part(chain, RowPart::cache);
   std::vector<std::string> steps;
   const std::vector<RowStepNames> names = row_step_names(chain);
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -254,17 +263,21 @@ std::string RowsOperator::call(const Config& config) {
     const auto stride = [](const std::string& name) { return name.empty() ? std::string("0") : name; };
     const std::string out_stride =
         step.kind == RowPart::scaled_8 && step.is_column_major ? n.out2 + "_stride_block" : stride(n.out_stride);
-    steps.push_back(fmt::format("{{{}, {}, {}, {}, {}, {}, {}}}", pointer(n.in), pointer(n.in2), pointer(n.in3),
-                                pointer(n.out), pointer(n.out2), stride(n.in_stride), out_stride));
+    std::string of_tokens;
+    if (is_paged && step.kind == RowPart::join) of_tokens = ", x2_stride_seqlen, 0, 0";
+    if (step.is_paged) of_tokens = fmt::format(", 0, {0}_stride_page, {0}_stride_seqlen", n.out);
+    steps.push_back(fmt::format("{{{}, {}, {}, {}, {}, {}, {}{}}}", pointer(n.in), pointer(n.in2), pointer(n.in3),
+                                pointer(n.out), pointer(n.out2), stride(n.in_stride), out_stride, of_tokens));
   }
   return fmt::format(
-      "tessera::rows::kernel<kConfig>(\n      {{x, x_stride_row, {}, {},\n       {}, {}, {}, {},\n       {}, {}, {}, "
+      "tessera::rows::kernel<kConfig>(\n      {{x, {}, {}, {},\n       {}, {}, {}, {},\n       {}, {}, {}, "
       "rows,\n   "
       "    {{{}}}}})",
+      is_paged ? "x_stride_head, x_stride_seqlen" : "x_stride_row, 0",
       given(is_gathered, "static_cast<const int*>(indices)", "nullptr"), given(is_gathered, "x_rows", "0"),
-      given(has_rope, "static_cast<const int*>(positions)", "nullptr"), given(has_rope, "heads", "1"),
+      given(has_rope, "static_cast<const int*>(positions)", "nullptr"), given(has_rope || is_paged, "heads", "1"),
       given(has_slots(chain), "static_cast<const int*>(slots)", "nullptr"), given(is_placed, "placed_rows", "0"),
-      given(has_cache, "cache_slots", "0"), given(has_cache, "page_size", "1"), given(has_row_norm(chain), "eps", "0"),
+      given(has_pages, "cache_slots", "0"), given(has_pages, "page_size", "1"), given(has_row_norm(chain), "eps", "0"),
       fmt::join(steps, ",\n        "));
 }
 

@@ -321,11 +321,18 @@ def dequantize(
     )["y"]
 
 
-def _chain_columns(chain: str, width: int) -> int:
-    """Columns of a row after the chain's source, from those of x."""
-    source = next((part.split("(")[0] for part in chain.split("+") if not part.startswith("gather")), "")
+def _chain_columns(chain: str, width: int, x2_width: int) -> int:
+    """Columns of a row after the chain's source, from those of x (of values in formats: bytes) and of x2."""
+    part = next((part for part in chain.split("+") if not part.startswith("gather")), "")
+    source, options = part.split("(")[0], part.strip(")").split("(")[-1].split(",")
     if source in ("gate", "silu_mul", "swiglu", "gelu_mul", "gelu_tanh_mul"):
         return width // 2
+    if source in ("join", "append_kv"):
+        return width + x2_width
+    if source == "compress":
+        return width // 2 if "overlap" in options else width
+    if source == "dequant":
+        return width * 2 if "nvfp4" in options or "mxfp4" in options else width
     return width // 4 if source == "mhc_pre" else width
 
 
@@ -344,17 +351,21 @@ def rows(
     """A chain of parts over rows, one kernel and one pass over memory: every result by its name.
 
     x [rows, width], fp32, fp16 or bf16; what its columns are follows from the chain's source (docs/rows.md): of "gate" two halves,
-    of "mhc_pre" four streams. chain: "residual(store)+rmsnorm+e4m3" say; what it reads is given by the names of the buffers, here
-    residual= [rows, columns] and weight= [columns], what it writes is made, or given as well: residual_out, y [rows, columns] (e4m3)
-    and y_scales [rows, columns / 128] (fp32). positions, slots and indices are int32. Sizes that no tensor tells (heads, pages,
-    page_size, placed_rows) and the scalar eps are given by name too; fields: pins like {"threads_of_row": 128}.
+    of "mhc_pre" four streams, of "dequant" bytes of values (dtype is bf16 then, unless it is given). chain:
+    "residual(store)+rmsnorm+e4m3" say; what it reads is given by the names of the buffers, here residual= [rows, columns] and
+    weight= [columns], what it writes is made, or given as well: residual_out, y [rows, columns] (e4m3) and y_scales
+    [rows, columns / 128] (fp32). positions, slots and indices are int32. Sizes that no tensor tells (heads, pages, page_size,
+    placed_rows) and the scalar eps are given by name too; fields: pins like {"threads_of_row": 128}.
 
     device, stream and errors: as of tessera.fmha; UsageError for a chain that is misspelled, with the place.
     """
     of_x = arrays.view("x", x)
     if columns is None:
-        columns = _chain_columns(chain, of_x.shape[-1])
-    chosen: dict[str, Any] = {"dtype": dtype or of_x.dtype, "columns": columns, "chain": chain} | (fields or {})
+        x2 = arguments.get("x2")
+        columns = _chain_columns(chain, of_x.shape[-1], 0 if x2 is None else arrays.view("x2", x2).shape[-1])
+    if dtype is None:
+        dtype = "bf16" if of_x.dtype in ("u8", "e4m3") else of_x.dtype
+    chosen: dict[str, Any] = {"dtype": dtype, "columns": columns, "chain": chain} | (fields or {})
     kernel = _kernel("rows", of_x, device, jit, chosen)
     return dict(kernel(device=device, stream=stream, x=of_x, **arguments))
 

@@ -19,6 +19,7 @@ extern "C" __global__ void __launch_bounds__(tessera::rows::threads_of_cta(kConf
   tessera::rows::kernel<kConfig>(
       {x,
        x_stride_row,
+       0,
        nullptr,
        0,
        nullptr,

@@ -9,16 +9,25 @@
 
 namespace tessera::rows {
 
-// Row `row` of x as it is, without a gate.
+// The row of x as it is, without a gate; of two tensors the columns of the second behind those of the first.
 template <Config C>
-__device__ __forceinline__ void load_row(const Params& p, const Place& place, long long row, Values<C>& x) {
+__device__ __forceinline__ void load_row(const Params& p, const Place& place, Values<C>& x) {
   constexpr int kVectors = vectors_of_thread(C);
+  constexpr RowStep S = C.chain.steps[source_step(C.chain)];
+  const StepParams& step = p.steps[source_step(C.chain)];
+  const long long start = start_of_row<C>(place, p.x_stride, p.x_stride_token);
+  const long long start2 = start_of_row<C>(place, step.in_stride, step.in_stride_token);
   Raw<C.dtype> raw[kVectors];
 #pragma unroll
   for (int j = 0; j < kVectors; ++j) {
     const int column = column_of<C>(place, j);
     raw[j] = zeros8<C.dtype>();
-    if (row >= 0 && (!has_tail(C) || column < C.columns)) raw[j] = load8<C.dtype>(p.x, row * p.x_stride + column);
+    if (place.source < 0 || (has_tail(C) && column >= C.columns)) continue;
+    if (S.kind == RowPart::join && column >= S.first) {
+      raw[j] = load8<C.dtype>(step.in, start2 + column - S.first);
+    } else {
+      raw[j] = load8<C.dtype>(p.x, start + column);
+    }
   }
 #pragma unroll
   for (int j = 0; j < kVectors; ++j) {
@@ -222,7 +231,7 @@ __device__ __forceinline__ void kernel(const Params& p) {
   } else if constexpr (kSource == RowPart::mhc_post) {
     load_remixed<C>(p, place, x);
   } else {
-    load_row<C>(p, place, place.source, x);
+    load_row<C>(p, place, x);
   }
   run_steps<C, 0>(p, place, x);
 }

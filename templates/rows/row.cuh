@@ -23,11 +23,16 @@ struct StepParams {
   void* out2;
   long long in_stride;   // elements
   long long out_stride;  // likewise; of a cache the bytes of a page
+  // Where rows are heads of tokens.
+  long long in_stride_token;
+  long long out_stride_page;
+  long long out_stride_token;
 };
 
 struct Params {
   const void* x;
   long long x_stride;
+  long long x_stride_token;
   const int* indices;
   int x_rows;
   const int* positions;
@@ -51,6 +56,9 @@ struct Place {
   int source;
   int position;
   int slot;
+  // With pages: the token whose head the row is, and which; the slot is the token's.
+  int token;
+  int head;
 };
 
 template <Config C>
@@ -69,19 +77,28 @@ __device__ __forceinline__ Place place_of_thread(const Params& p) {
   place.is_live = place.row < p.rows;
   const int row = place.is_live ? static_cast<int>(place.row) : -1;
   place.source = place.slot = row;
-  place.position = 0;
+  place.position = place.token = place.head = 0;
   if (!place.is_live) return place;
   if constexpr (has_part(C.chain, RowPart::gather)) {
     const int index = p.indices[row];
     place.source = index < p.x_rows ? index : -1;
   }
-  if constexpr (has_part(C.chain, RowPart::rope)) {
+  if constexpr (has_part(C.chain, RowPart::rope) || has_paged_sink(C.chain)) {
     unsigned token = static_cast<unsigned>(row);
     if (p.heads != 1) token /= static_cast<unsigned>(p.heads);  // a division is twenty instructions
-    place.position = p.positions[token];
+    place.token = static_cast<int>(token);
+    place.head = row - place.token * p.heads;
+    if constexpr (has_part(C.chain, RowPart::rope)) place.position = p.positions[token];
   }
-  if constexpr (has_slots(C.chain)) place.slot = p.slots[row];
+  if constexpr (has_slots(C.chain)) place.slot = p.slots[has_paged_sink(C.chain) ? place.token : row];
   return place;
+}
+
+// Where a row of x, or of x2, begins. Precondition: there is one.
+template <Config C>
+__device__ __forceinline__ long long start_of_row(const Place& place, long long stride, long long stride_token) {
+  if constexpr (has_paged_sink(C.chain)) return place.token * stride_token + place.head * stride;
+  return place.source * stride;
 }
 
 // The first column of a thread's vector.

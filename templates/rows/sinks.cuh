@@ -11,6 +11,19 @@
 
 namespace tessera::rows {
 
+// A token's place in pages, of a slot that is one.
+struct PagedPlace {
+  long long page;
+  unsigned token;
+};
+__device__ __forceinline__ bool has_page(const Params& p, const Place& place) {
+  return place.is_live && place.slot >= 0 && place.slot < p.cache_slots;
+}
+__device__ __forceinline__ PagedPlace page_of(const Params& p, const Place& place) {
+  const unsigned page = static_cast<unsigned>(place.slot) / static_cast<unsigned>(p.page_size);
+  return {page, static_cast<unsigned>(place.slot) - page * static_cast<unsigned>(p.page_size)};
+}
+
 // The row that a sink writes; negative: none.
 template <RowStep S>
 __device__ __forceinline__ long long row_of_sink(const Params& p, const Place& place) {
@@ -18,17 +31,29 @@ __device__ __forceinline__ long long row_of_sink(const Params& p, const Place& p
   return place.is_live ? place.row : -1;
 }
 
+// Where a sink's row begins, in elements, of rows that are `stride` apart; negative: nowhere.
+template <Config C, RowStep S>
+__device__ __forceinline__ long long start_of_sink(const Params& p, const StepParams& step, const Place& place,
+                                                   long long stride) {
+  if constexpr (S.is_paged) {
+    if (!has_page(p, place)) return -1;
+    const PagedPlace at = page_of(p, place);
+    return at.page * step.out_stride_page + at.token * step.out_stride_token + place.head * step.out_stride;
+  }
+  const long long row = row_of_sink<S>(p, place);
+  return row < 0 ? -1 : row * stride;
+}
+
 template <Config C, int kNumber>
 __device__ __forceinline__ void store(const Params& p, const Place& place, const Values<C>& x) {
   constexpr RowStep S = C.chain.steps[kNumber];
   const StepParams& step = p.steps[kNumber];
-  const long long row = row_of_sink<S>(p, place);
-  if (row < 0) return;
+  const long long start = start_of_sink<C, S>(p, step, place, step.out_stride);
+  if (start < 0) return;
 #pragma unroll
   for (int j = 0; j < vectors_of_thread(C); ++j) {
     const int column = column_of<C>(place, j);
-    if (is_in<C, S>(place, j))
-      store8<stored_type(S, C.dtype)>(step.out, row * step.out_stride + column - S.first, x.v[j]);
+    if (is_in<C, S>(place, j)) store8<stored_type(S, C.dtype)>(step.out, start + column - S.first, x.v[j]);
   }
 }
 
@@ -181,7 +206,8 @@ __device__ __forceinline__ void quantize_e4m3(const Params& p, const Place& plac
   constexpr RowStep S = C.chain.steps[kNumber];
   constexpr int kWidth = width(S, C.columns);
   const StepParams& step = p.steps[kNumber];
-  const long long row = row_of_sink<S>(p, place);
+  const long long row = S.is_paged ? 0 : row_of_sink<S>(p, place);
+  const long long start = start_of_sink<C, S>(p, step, place, kWidth);
   float* const scales = static_cast<float*>(step.out2);
   float inverse = 1, of_row = 0;
   if constexpr (S.block < 0) inverse = ptx::rcp(*static_cast<const float*>(step.in));
@@ -198,13 +224,13 @@ __device__ __forceinline__ void quantize_e4m3(const Params& p, const Place& plac
     const int at = column_of<C>(place, j) - S.first;
     float scale = 0;
     if constexpr (S.block > 0) scale = scale_of<S>(over_lanes<S.block / kVector>(largest_of(x.v[j])), inverse);
-    if (!is_in<C, S>(place, j) || row < 0) continue;
+    if (!is_in<C, S>(place, j) || start < 0) continue;
     float q[kVector];
 #pragma unroll
     for (int i = 0; i < kVector; ++i) q[i] = x.v[j][i] * inverse;
     unsigned words[2];
     quantize::encode_fp8_words<ValueType::e4m3>(q, words);
-    ptx::st_global_v2(static_cast<char*>(step.out) + row * kWidth + at, words[0], words[1]);
+    ptx::st_global_v2(static_cast<char*>(step.out) + start + at, words[0], words[1]);
     if constexpr (S.block > 0) {
       if (place.thread % (S.block / kVector) != 0) continue;
       const int block = at / S.block;
@@ -231,9 +257,8 @@ __device__ __forceinline__ void store_token(const Params& p, const Place& place,
   constexpr RowStep S = C.chain.steps[kNumber];
   constexpr int kLanes = cache_block(S.cache) / kVector, kValues = cache_values(S.cache);
   const StepParams& step = p.steps[kNumber];
-  const bool is_stored = place.is_live && place.slot >= 0 && place.slot < p.cache_slots;
-  const unsigned page = static_cast<unsigned>(place.slot) / static_cast<unsigned>(p.page_size);
-  const unsigned token = static_cast<unsigned>(place.slot) - page * static_cast<unsigned>(p.page_size);
+  const bool is_stored = has_page(p, place);
+  const auto [page, token] = page_of(p, place);
   char* const start = static_cast<char*>(step.out) + page * step.out_stride;
   char* const values = start + static_cast<long long>(token) * cache_token_bytes(S.cache);
 #pragma unroll

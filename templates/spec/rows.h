@@ -8,31 +8,33 @@
 // the sums of their warps (st.async).
 //
 // Entry parameters, in this order:
-//   const void* x; long long x_stride_row           elements
+//   const void* x; long long x_stride_row           elements; of a head with pages, and then long long that of a token
 //   const int* indices; int x_rows                  gather: an index outside of x gives a row of zeros
-//   const int* positions; int heads                 rope: row i has position i / heads
-//   const int* slots                                sinks that are placed, caches: a slot outside of them is none
-//   int placed_rows                                 of sinks that are placed
-//   int cache_slots, page_size                      of caches: pages * page_size
-//   float eps                                       rmsnorm, layernorm, mhc_mix
-//   int rows
+//   const int* positions                            rope: row i has position i / heads
+//   int heads                                       rope, pages
+//   const int* slots                                sinks that are placed, pages, caches: a slot outside of them is
+//   none int placed_rows                                 of sinks that are placed int cache_slots, page_size of pages
+//   and caches: pages * page_size float eps                                       rmsnorm, layernorm, mhc_mix int rows
 //   of each part in turn:
 //     mhc_pre    const float* mix
 //     mhc_post   const void* streams; long long its stride; void* streams_out; long long its stride; const float* mix,
 //                next_mix: [rows, 24] of which the first 4 are pre, the next 4 post, the others comb
+//     join       const void* x2; long long its stride, with pages that of a head and that of a token
 //     residual   const void* residual; long long its stride; void* residual_out; long long its stride   (if stored)
 //     factor     const float* factor
 //     mhc_mix    const float* sum_squares, mix_base, mix_scale
 //     rmsnorm    const void* weight       layernorm  const void* weight, bias
-//     store      void* y; long long its stride
+//     store      void* y; long long its stride, in pages those of a page, a token and a head
 //     quantize   void* values, scales; const float* global_scale (if it has one)
-//     scaled_8   void* values; float* scales; long long floats from one block of columns to the next (column-major)
+//     scaled_8   void* values; (in pages three strides as of store); float* scales; long long floats from one block of
+//                columns to the next (column-major)
 //     cache      void* pages; long long bytes from one page to the next
 // Launch: grid {ceil(rows / rows_of_cta) ctas_of_row, 1, 1} in clusters of {ctas_of_row, 1, 1}, block
 // {threads_of_cta(), 1, 1}, smem_bytes() of shared memory, programmatic stream serialization.
 #pragma once
 
 #include "spec/kernel_parts.h"
+#include "tessera/spec/row_cache.h"
 #include "tessera/spec/row_chain.h"
 
 namespace tessera::rows {
@@ -122,12 +124,14 @@ TESSERA_HD constexpr bool loads_weights_early(const Config& c) {
   return vectors_of_thread(c) * dtype_bytes(c.dtype) <= 8;
 }
 
-// CTAs of an SM, for __launch_bounds__: 64 registers a thread for rows that take few, 128 for others. Streams take 40.
+// CTAs of an SM, for __launch_bounds__: 64 registers a thread for rows that take few, 128 for others. Streams take 40,
+// tokens that are compressed 64 to 96.
 TESSERA_HD constexpr int min_ctas(const Config& c) {
   if (c.ctas_of_row > 1) return 1;
   const int vectors = vectors_of_thread(c);
   const bool has_streams = has_part(c.chain, RowPart::mhc_post);
-  const int threads = vectors <= (has_streams ? 1 : 2) ? 1024 : vectors <= (has_streams ? 4 : 6) ? 512 : 256;
+  int threads = vectors <= (has_streams ? 1 : 2) ? 1024 : vectors <= (has_streams ? 4 : 6) ? 512 : 256;
+  if (source_of(c.chain) == RowPart::compress) threads = dtype_bytes(c.dtype) == 4 ? 256 : 512;
   return threads_of_cta(c) >= threads ? 1 : threads / threads_of_cta(c);
 }
 
@@ -154,6 +158,9 @@ enum class Rule {
   cache_columns,             // columns of a step; those of the cache's layout
   mix_columns,               // columns of a step, or its first; 24, or 0
   mix_out_of_range,          // hidden, or iterations; 1
+  join_outside_row,          // the first column of x2; columns
+  paged_beside_others,       // number of the step; 0
+  paged_scales,              // columns of a scale, or 0; -1
   store_not_floating,        // bytes of an element of y; 4
   global_without_nvfp4,      // the format's block; 16
   no_sink,                   // steps; 0
@@ -180,10 +187,17 @@ TESSERA_HD constexpr int block_of_step(const RowStep& step, int columns) {
   }
 }
 
+// With pages a row is a head of a token: slots and strides are those of tokens.
+TESSERA_HD constexpr bool goes_with_pages(const RowStep& step) {
+  if (step.kind == RowPart::gather || step.kind == RowPart::cache || step.is_placed) return false;
+  return !is_row_source(step.kind) || step.kind == RowPart::join;
+}
+
 TESSERA_HD constexpr Verdict<Rule> why_invalid_step(const Config& c, int number) {
   const RowStep& step = c.chain.steps[number];
   const int last = last_column(step, c.columns), columns = width(step, c.columns);
   const bool is_source = step.kind == RowPart::gather || is_row_source(step.kind);
+  if (step.kind == RowPart::join && step.first >= c.columns) return {Rule::join_outside_row, step.first, c.columns};
   if (last >= c.columns || step.first > last) return {Rule::range_outside_row, last, c.columns};
   if (step.first % kVector != 0) return {Rule::range_not_vectors, step.first, kVector};
   if (columns % kVector != 0) return {Rule::range_not_vectors, columns, kVector};
@@ -198,6 +212,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_step(const Config& c, int number)
     return {Rule::mix_columns, step.first != 0 ? step.first : columns, step.first != 0 ? 0 : kMixColumns};
   if (step.kind == RowPart::mhc_mix && (step.hidden < 1 || step.iterations < 1))
     return {Rule::mix_out_of_range, step.hidden < 1 ? step.hidden : step.iterations, 1};
+  if (has_paged_sink(c.chain) && !goes_with_pages(step)) return {Rule::paged_beside_others, number, 0};
+  if (step.is_paged && step.kind == RowPart::scaled_8 && step.block >= 0) return {Rule::paged_scales, step.block, -1};
   if (step.kind == RowPart::store && !is_floating(stored_type(step, c.dtype)))
     return {Rule::store_not_floating, dtype_bytes(step.dtype), 4};
   if (step.kind == RowPart::quantize && step.has_global && step.format != BlockFormat::nvfp4)

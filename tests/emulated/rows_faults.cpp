@@ -47,8 +47,17 @@ constexpr RowsFault kFaults[] = {
     {"rows/sinks.cuh", "return place.slot < p.placed_rows ? place.slot : -1;",
      "return place.slot < p.placed_rows && place.slot >= 0 ? (place.slot + 1) % p.placed_rows : -1;", 64,
      "same(scatter)", "y: rows go to the slot behind theirs"},
-    {"rows/row.cuh", "place.slot = p.slots[row];", "place.slot = p.slots[row] < 0 ? -1 : p.slots[row] + 1;", 128,
-     "indexer_132", "cache: rows go to the slot behind theirs"},
+    {"rows/row.cuh", "place.slot = p.slots[has_paged_sink(C.chain) ? place.token : row];",
+     "place.slot = p.slots[row] < 0 ? -1 : p.slots[row] + 1;", 128, "indexer_132",
+     "cache: rows go to the slot behind theirs"},
+    {"rows/kernel.cuh", "raw[j] = load8<C.dtype>(step.in, start2 + column - S.first);",
+     "raw[j] = load8<C.dtype>(p.x, start + column - S.first);", 256, "join(128)+f32", "x is taken in place of x2"},
+    {"rows/sinks.cuh", "at.token * step.out_stride_token + place.head * step.out_stride",
+     "place.head * (step.out_stride * p.page_size) + at.token * step.out_stride", 64, "same(paged)",
+     "y: tokens and heads of a page are exchanged"},
+    {"rows/row.cuh", "p.slots[has_paged_sink(C.chain) ? place.token : row]",
+     "p.slots[place.token] < 0 ? -1 : p.slots[place.token] + 1", 256, "append_kv(128,e4m3)",
+     "y: rows go to the slot behind theirs"},
     {"rows/sinks.cuh", "ptx::st_global_u32(values, words[0]);",
      "ptx::st_global_u32(values, (words[0] & 0x0f0f0f0fu) << 4 | (words[0] >> 4 & 0x0f0f0f0fu));", 64, "mxfp4",
      "y: the two values of a byte are exchanged"},
@@ -82,7 +91,7 @@ TEST_CASE("rows: planted slips are seen, and named") {
     const Plan plan = make_plan(problem);
     emulator::EmulatedDevice device({.arch = "sm_90a"});
     const Launcher launcher(device, plan.launch, compiler->compile(emit(plan, {{fault.file, text}})));
-    const reference::RowsRun run = rows_run(problem, 37);
+    const reference::RowsRun run = rows_run(problem, 37, has_paged_sink(problem.chain) ? 3 : 1);
     const std::vector<std::string> problems =
         judge(device, launcher, run, rows_inputs(run, reference::Fill::normal, seed));
     std::string all;

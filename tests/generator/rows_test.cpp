@@ -41,14 +41,18 @@ TEST_CASE("rows: a chain's text comes back, its options once and in one order") 
         "rope(halves,base=500000,llama3=8)+e4m3(row,pow2,scatter)", "rope(yarn=16,trained=4096,low=2,high=48)+f16",
         "gather+hadamard(block=64)+f32", "layernorm(no_weight,plus_one)+mxfp8_e5m2+e4m3(block=64,columns)+e4m3(tensor)",
         "residual+factor+mxfp4", "mhc_post+softcap(limit=50)+softmax+mla_656(0..575)", "mhc_pre+sigmoid+indexer_132",
-        "mhc_mix(hidden=28672,iterations=10)+f32"}) {
+        "mhc_mix(hidden=28672,iterations=10)+f32",
+        "join(128)+rope(0..127,halves)+same(0..127,paged)+e4m3(tensor,paged)"}) {
     CHECK(canonical(text) == text);
     CHECK(parse_row_chain(canonical(text)) == parse_row_chain(text));
   }
   CHECK(canonical("rope(inverse,0..63)") == "rope(0..63,inverse)+same");
   CHECK(canonical("hadamard(64)+e4m3(128,columns)") == "hadamard(block=64)+e4m3(columns)");
   CHECK(canonical("silu_mul+mxfp8") == "gate(silu)+mxfp8_e4m3");
-  CHECK(canonical("neox_rope+append_kv") == "rope(halves)+bf16(scatter)");
+  CHECK(canonical("neox_rope+bf16(scatter)") == "rope(halves)+bf16(scatter)");
+  CHECK(canonical("append_kv(128)") == "join(128)+rope(0..127)+same(0..127,paged)+same(128..255,paged)");
+  CHECK(canonical("append_kv(64,halves,base=500000,e4m3)") ==
+        "join(64)+rope(0..63,halves,base=500000)+e4m3(0..63,tensor,paged)+e4m3(64..127,tensor,paged)");
   CHECK(canonical("rope(high=64,yarn=16)") == "rope(yarn=16,high=64)+same");
 }
 
@@ -67,6 +71,19 @@ TEST_CASE("rows: what is wrong with a chain is told with its place") {
   CHECK(chain_refused("nvfp4(tiles)") ==
         "chain = nvfp4(tiles): tiles (character 7): options here are FIRST..LAST, tile, global, scatter, did you mean "
         "tile?");
+  CHECK(chain_refused("append_kv+bf16") ==
+        "chain = append_kv+bf16: append_kv (character 1): append_kv(COLUMNS) says how many columns a row of k has, and "
+        "one of v");
+  CHECK(chain_refused("append_kv(100)") ==
+        "chain = append_kv(100): 100 (character 11): columns of k are a multiple of 8");
+  CHECK(chain_refused("append_kv(128,halvs)") ==
+        "chain = append_kv(128,halvs): halvs (character 15): options here are FIRST..LAST, inverse, halves, base, "
+        "linear, "
+        "llama3, yarn, trained, low, high, did you mean halves?");
+  CHECK(chain_refused("append_kv(128") == "chain = append_kv(128: a ) is missing");
+  CHECK(chain_refused("join+bf16") ==
+        "chain = join+bf16: join (character 1): join(COLUMN) says from which column on a row is that of x2");
+  CHECK(chain_refused("join(8..15)+bf16") == "chain = join(8..15)+bf16: . (character 7): a ) is missing");
   CHECK(chain_refused("factor(x)") == "chain = factor(x): x (character 8): this part has columns alone: FIRST..LAST");
   CHECK(chain_refused("factor+factor+factor+factor+factor+factor+factor+factor+factor+factor+factor+factor+factor") ==
         "chain = factor+factor+factor+factor+factor+factor+factor+factor+factor+factor+factor+factor+factor: factor "
@@ -104,13 +121,23 @@ TEST_CASE("rows: an illegal pin, fact or chain is refused with the rule that it 
   CHECK(of_chain("512", "rope(448..575)+bf16") == "a part that works up to column 575 in rows of 512 columns");
   CHECK(of_chain("512", "rope(4..67)+bf16") == "a part that begins at, or has, 4 columns: multiples of 8 needed");
   CHECK(of_chain("512", "rmsnorm+gate(silu)") ==
-        "gather, gate and mhc_* say where a row comes from: they are the first parts, gather before the others");
+        "gather, gate, join and mhc_* say where a row comes from: they are the first parts, gather before the others");
   CHECK(of_chain("520", "nvfp4") == "520 columns of a part that takes blocks of 16: whole blocks needed");
   CHECK(of_chain("512", "nvfp4(8..23)") ==
         "a part that begins at column 8 and takes blocks of 16: it must begin at one");
   CHECK(of_chain("96", "rope(halves)") == "rope of halves that lie 48 columns apart: a power of two from 8 on needed");
   CHECK(of_chain("64", "rope(8..15,halves)") ==
         "rope of halves that lie 4 columns apart: a power of two from 8 on needed");
+  CHECK(of_chain("512", "join(512)") == "columns of x2 from 512 on in rows of 512");
+  CHECK(of_chain("512", "join(12)") == "a part that begins at, or has, 12 columns: multiples of 8 needed");
+  CHECK(of_chain("512", "gather+bf16(paged)") ==
+        "paged sinks beside gather, scatter, a cache or a source other than join: with pages a row is a head of a "
+        "token, and slots are those of tokens");
+  CHECK(of_chain("512", "bf16(paged)+indexer_132(0..127)") ==
+        "paged sinks beside gather, scatter, a cache or a source other than join: with pages a row is a head of a "
+        "token, and slots are those of tokens");
+  CHECK(of_chain("512", "e4m3(paged)") ==
+        "e4m3 in pages with scales of blocks or rows: it goes with one scale, e4m3(tensor,paged)");
   CHECK(of_chain("512", "softcap(0)") == "softcap of 0: 1 at least");
   CHECK(of_chain("512", "mla_656") == "512 columns for a cache whose tokens have 576");
   CHECK(of_chain("512", "mhc_mix") == "mhc_mix that begins at, or has, 512 columns: 24 needed");
@@ -139,6 +166,17 @@ TEST_CASE("rows: buffers of several parts of a kind are numbered") {
   std::string names;
   for (const BufferSpec& buffer : plan.launch.buffers) names += buffer.name + " ";
   CHECK(names == "x positions slots residual residual_out weight y y_scales y_global_scale y2 y2_scales y3 ");
+}
+
+TEST_CASE("rows: with pages x has strides of tokens and heads, a sink those of pages too") {
+  const Plan plan = make_plan(problem_of("rows", {{"columns", "256"}, {"chain", "append_kv(128)"}}));
+  std::string buffers, sizes;
+  for (const BufferSpec& buffer : plan.launch.buffers) buffers += buffer.name + " ";
+  for (const SizeSpec& size : plan.launch.sizes) sizes += size.name + " ";
+  CHECK(buffers == "x positions slots x2 y y2 ");
+  CHECK(sizes ==
+        "rows heads pages page_size x_stride_head x_stride_seqlen x2_stride_head x2_stride_seqlen y_stride_head "
+        "y_stride_seqlen y_stride_page y2_stride_head y2_stride_seqlen y2_stride_page ");
 }
 
 TEST_CASE("rows: frequencies of rope are those of the papers, in parts of a turn") {

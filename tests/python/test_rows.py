@@ -112,6 +112,23 @@ def test_sinkhorn(random):
     close(found["y"], expected, 1e-4, 1e-6)
 
 
+def test_keys_and_values_in_pages(random):
+    """k's columns turn, k and v go to place slot of [pages, page_size, heads, columns]; the second cache has heads before tokens."""
+    k, v = normal(random, (4, 2, 64)), normal(random, (4, 2, 64))
+    positions, slots = numpy.array([3, 9, 0, 70], dtype=numpy.int32), numpy.array([6, -1, 0, 3], dtype=numpy.int32)
+    of_v = numpy.zeros((2, 2, 4, 64), dtype=numpy.float32)  # [pages, heads, page_size, columns]
+    made = tessera.rows(
+        k, "append_kv(64,halves)", x2=v, y2=of_v.transpose(0, 2, 1, 3), positions=positions, slots=slots, rows=8, device="emulator"
+    )
+    expected = turned(k.reshape(8, 64).astype(numpy.float64), numpy.repeat(positions, 2), halves=True).reshape(4, 2, 64)
+    for token, slot in enumerate(slots):
+        if slot < 0:
+            continue
+        close(made["y"][slot // 4, slot % 4], expected[token], 0, 2e-5)
+        assert (of_v[slot // 4, :, slot % 4] == v[token]).all()
+    assert numpy.isfinite(of_v).sum() == 3 * 2 * 64  # the emulator poisons what is not written
+
+
 @pytest.mark.parametrize("scoring, grouping", [("softmax", "masked"), ("sigmoid", "contiguous"), ("sqrt_softplus", "contiguous")])
 def test_a_router(random, scoring, grouping):
     m, experts, top_k = 70, 32, 4

@@ -17,12 +17,13 @@ inline reference::RowsRun rows_run(const Rows& problem, std::int64_t rows, std::
   run.dtype = problem.dtype;
   run.columns = problem.columns;
   run.eps = static_cast<double>(1e-6F);
-  run.rows = rows;
+  // With pages rows are whole tokens.
+  run.rows = has_paged_sink(run.chain) ? (rows + heads - 1) / heads * heads : rows;
   run.heads = heads;
   run.x_rows = has_part(run.chain, RowPart::gather) ? rows / 2 + 3 : rows;
   run.placed_rows = has_placed_sink(run.chain) ? rows + 5 : rows;
   run.page_size = 8;
-  run.pages = has_part(run.chain, RowPart::cache) ? rows / 8 + 2 : 0;
+  run.pages = has_paged_sink(run.chain) || has_part(run.chain, RowPart::cache) ? rows / 8 + 2 : 0;
   return run;
 }
 

@@ -15,6 +15,10 @@ enum class RowPart {
   gate,      // activation(gate) * up of two halves of x, or of its even and odd columns
   mhc_pre,   // sum of pre_i X_i over the streams X_i of a row of x
   mhc_post,  // X'_j = post_j x + sum of comb_ij X_i, which are stored; the row is the sum of pre'_j X'_j
+  join,      // columns from `first` on are those of a second tensor
+  combine,   // sum of weight_ij times the rows of x that row i names, `block` of them
+  compress,  // sum over the `block` tokens of an entry of softmax(score + ape) times x, column by column
+  dequant,   // x is values and scales: of a block-scaled format, or e4m3 under fp32 scales of `block` columns
   // what is done to them
   residual,   // + a second tensor; the sum may be written back
   factor,     // * a number for each row
@@ -37,11 +41,8 @@ enum class RowPart {
 // How rope's frequencies base^(-2 i / d) are stretched for longer contexts than a model was trained with.
 enum class RopeScaling { none, linear, llama3, yarn };
 
-// A token in a cache's page: e4m3 values under a scale for each block of them, and bf16 behind them.
-//   mla_656      512 values, 4 fp32 scales (128 columns each), 64 of bf16, token by token
-//   mla_584      448 values and 64 of bf16, token by token; behind all tokens 8 bytes each: 7 ue8m0 (64 columns each),
-//   a 0 indexer_132  128 values, token by token; behind all tokens an fp32 scale each
-enum class RowCache { mla_656, mla_584, indexer_132 };
+// A token in a cache's page. Where its bytes are: tessera/spec/row_cache.h.
+enum class RowCache { mla_656, mla_584, mla_384, mla_528, mla_288, indexer_132, indexer_68 };
 
 // mHC's streams of a row, and its coefficients: pre, post, and comb [i][j] row by row.
 inline constexpr int kStreams = 4, kMixColumns = 24, kMixPost = 4, kMixComb = 8;
@@ -52,9 +53,11 @@ struct RowStep {
   RowPart kind = RowPart::end;
   int first = 0;
   int last = -1;
-  // residual: the sum is stored. store, quantize, scaled_8: row i goes to row slots[i]; negative: nowhere.
+  // residual: the sum is stored. store, quantize, scaled_8: row i goes to row slots[i]; negative: nowhere. Paged: row i
+  // is head i % heads of a token, which goes to place slots[i / heads] of the pages.
   bool is_stored = false;
   bool is_placed = false;
+  bool is_paged = false;
   // gate
   Activation activation = Activation::silu;
   bool is_interleaved = false;
@@ -73,8 +76,13 @@ struct RowStep {
   // mhc_mix: columns of the streams together, and Sinkhorn's iterations
   int hidden = 16384;
   int iterations = 20;
-  // hadamard: 64, 128 or 256. scaled_8: columns of a scale, 0: the row, -1: one scale for all, given.
+  // hadamard: 64, 128 or 256. scaled_8: columns of a scale, 0: the row, -1: one scale for all, given. combine: rows
+  // that are added. compress: tokens of an entry. dequant of e4m3: columns of a scale.
   int block = 128;
+  // compress: an entry has the first halves of the rows of the entry before too, and the second halves of its own
+  bool overlaps = false;
+  // dequant: e4m3 under fp32 scales, whatever `format` says
+  bool is_e4m3 = false;
   // store
   bool is_same = false;  // of x's type, whatever `dtype` says
   DType dtype = DType::bf16;
@@ -108,7 +116,18 @@ TESSERA_HD constexpr bool is_row_sink(RowPart kind) {
   return kind == RowPart::store || kind == RowPart::quantize || kind == RowPart::scaled_8 || kind == RowPart::cache;
 }
 TESSERA_HD constexpr bool is_row_source(RowPart kind) {
-  return kind == RowPart::gate || kind == RowPart::mhc_pre || kind == RowPart::mhc_post;
+  switch (kind) {
+    case RowPart::gate:
+    case RowPart::mhc_pre:
+    case RowPart::mhc_post:
+    case RowPart::join:
+    case RowPart::combine:
+    case RowPart::compress:
+    case RowPart::dequant:
+      return true;
+    default:
+      return false;
+  }
 }
 TESSERA_HD constexpr bool has_part(const RowChain& chain, RowPart kind) {
   for (const RowStep& step : chain.steps)
@@ -120,9 +139,14 @@ TESSERA_HD constexpr bool has_placed_sink(const RowChain& chain) {
     if (step.is_placed && step.kind != RowPart::cache) return true;
   return false;
 }
-// Whether rows have slots: of placed sinks, or of a cache.
+TESSERA_HD constexpr bool has_paged_sink(const RowChain& chain) {
+  for (const RowStep& step : chain.steps)
+    if (step.is_paged) return true;
+  return false;
+}
+// Whether rows have slots: of placed sinks, of pages, or of a cache.
 TESSERA_HD constexpr bool has_slots(const RowChain& chain) {
-  return has_placed_sink(chain) || has_part(chain, RowPart::cache);
+  return has_placed_sink(chain) || has_paged_sink(chain) || has_part(chain, RowPart::cache);
 }
 // The number of the step that says what x's columns become, or of the first step behind the last.
 TESSERA_HD constexpr int source_step(const RowChain& chain) {
@@ -136,47 +160,36 @@ TESSERA_HD constexpr RowPart source_of(const RowChain& chain) {
 }
 // What a store writes, of rows of `x`.
 TESSERA_HD constexpr DType stored_type(const RowStep& step, DType x) { return step.is_same ? x : step.dtype; }
-// Columns of x for `columns` of the chain.
-TESSERA_HD constexpr long long source_columns(const RowChain& chain, long long columns) {
-  const RowPart source = source_of(chain);
-  return source == RowPart::gate ? 2 * columns : source == RowPart::mhc_pre ? kStreams * columns : columns;
-}
-
 // Columns of a step in rows of `columns`.
 TESSERA_HD constexpr int last_column(const RowStep& step, int columns) {
   return step.last < 0 ? columns - 1 : step.last;
 }
 TESSERA_HD constexpr int width(const RowStep& step, int columns) { return last_column(step, columns) - step.first + 1; }
 
+// Columns of x for `columns` of the chain; of its bytes where they are values of a format.
+TESSERA_HD constexpr long long source_columns(const RowChain& chain, long long columns) {
+  const RowStep& step = chain.steps[source_step(chain)];
+  switch (source_of(chain)) {
+    case RowPart::gate:
+      return 2 * columns;
+    case RowPart::mhc_pre:
+      return kStreams * columns;
+    case RowPart::join:
+      return step.first;
+    case RowPart::compress:
+      return step.overlaps ? 2 * columns : columns;
+    case RowPart::dequant:
+      return step.is_e4m3 ? columns : columns * value_bits(step.format) / 8;
+    default:
+      return columns;
+  }
+}
+// Tokens that an entry of compress has: with those of the entry before.
+TESSERA_HD constexpr int compressed_tokens(const RowStep& step) { return step.overlaps ? 2 * step.block : step.block; }
+
 // Bytes of the fp32 scales of `rows` rows of scaled_8 with blocks; what is one for another block of columns.
 TESSERA_HD constexpr long long scale_rows(const RowStep& step, long long rows) {
   return step.is_column_major ? round_up(rows, 4) : rows;
-}
-
-// Of a cache: columns that are e4m3, of them those of a scale; bytes of a token without what lies behind all tokens,
-// and of that. Columns behind the values are bf16.
-TESSERA_HD constexpr int cache_columns(RowCache cache) {
-  return cache == RowCache::mla_656 ? 576 : cache == RowCache::mla_584 ? 512 : 128;
-}
-TESSERA_HD constexpr int cache_values(RowCache cache) {
-  return cache == RowCache::mla_656 ? 512 : cache == RowCache::mla_584 ? 448 : 128;
-}
-TESSERA_HD constexpr int cache_block(RowCache cache) { return cache == RowCache::mla_584 ? 64 : 128; }
-TESSERA_HD constexpr int cache_token_bytes(RowCache cache) {
-  return cache == RowCache::mla_656 ? 656 : cache == RowCache::mla_584 ? 576 : 128;
-}
-TESSERA_HD constexpr int cache_tail_bytes(RowCache cache) {
-  return cache == RowCache::mla_656 ? 0 : cache == RowCache::mla_584 ? 8 : 4;
-}
-// Bytes in front of the columns that are bf16.
-TESSERA_HD constexpr int cache_bf16_at(RowCache cache) { return cache == RowCache::mla_656 ? 528 : 448; }
-// Whether scales are powers of two: FlashMLA's caches, not the indexer's.
-TESSERA_HD constexpr bool cache_has_powers(RowCache cache) { return cache != RowCache::indexer_132; }
-// Where the scale of a block stands, from the start of the page.
-TESSERA_HD constexpr long long cache_scale_at(RowCache cache, long long page_size, long long place, int block) {
-  if (cache == RowCache::mla_656) return place * 656 + 512 + 4 * block;
-  return page_size * cache_token_bytes(cache) + place * cache_tail_bytes(cache) +
-         (cache == RowCache::mla_584 ? block : 0);
 }
 
 }  // namespace tessera
