@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <charconv>
 #include <functional>
-#include <map>
 #include <optional>
 
 #include "base/suggestion.h"
@@ -37,6 +36,9 @@ const std::vector<PartWord>& part_words() {
       {"mhc_pre", {.kind = RowPart::mhc_pre}},
       {"mhc_post", {.kind = RowPart::mhc_post}},
       {"join", {.kind = RowPart::join}},
+      {"combine", {.kind = RowPart::combine, .block = 0}},
+      {"compress", {.kind = RowPart::compress, .block = 0}},
+      {"dequant", {.kind = RowPart::dequant, .block = 0}},
       {"hadamard", {.kind = RowPart::hadamard}},
       {"mhc_mix", {.kind = RowPart::mhc_mix}},
       {"softcap", {.kind = RowPart::softcap, .limit = 30}},
@@ -87,12 +89,27 @@ bool is_any(const RowStep& step) {
 }
 bool is_sink(const RowStep& step) { return is_row_sink(step.kind) && step.kind != RowPart::cache; }
 /// Sources that are whole rows.
-bool has_no_range(const RowStep& step) { return is_any<RowPart::join>(step); }
+bool has_no_range(const RowStep& step) {
+  return is_any<RowPart::join, RowPart::combine, RowPart::compress, RowPart::dequant>(step);
+}
+/// What must stand in parentheses behind a part's word, where nothing is usual; empty: nothing is missing.
+std::string_view missing_of(const RowStep& step) {
+  if (step.kind == RowPart::join && step.first == 0)
+    return "join(COLUMN) says from which column on a row is that of x2";
+  if (step.block != 0) return {};
+  if (step.kind == RowPart::combine) return "combine(ROWS) says how many rows are added";
+  if (step.kind == RowPart::compress) return "compress(TOKENS) says how many tokens an entry has";
+  if (step.kind == RowPart::dequant)
+    return "dequant(FORMAT) says what x is: e4m3, nvfp4, mxfp4, mxfp8_e4m3 or mxfp8_e5m2";
+  return {};
+}
 /// A lone number in parentheses, where a part takes one.
 int* number_of(RowStep& step) {
   switch (step.kind) {
     case RowPart::scaled_8:
     case RowPart::hadamard:
+    case RowPart::combine:
+    case RowPart::compress:
       return &step.block;
     case RowPart::softcap:
       return &step.limit;
@@ -121,6 +138,17 @@ constexpr Option scaling(std::string_view word) {
           [](const RowStep& s) { return s.scaling == kScaling ? std::optional(s.stretch) : std::nullopt; }};
 }
 
+template <BlockFormat kFormat>
+constexpr Option read_as(std::string_view word) {
+  return {word, is_any<RowPart::dequant>, false,
+          [](RowStep& s, int) {
+            s.format = kFormat;
+            s.is_e4m3 = false;
+            s.block = 128;
+          },
+          [](const RowStep& s) { return when(!s.is_e4m3 && s.format == kFormat); }};
+}
+
 /// In the order in which they are written. What sets others' defaults stands before them.
 constexpr Option kOptions[] = {
     activation<Activation::silu>("silu"),
@@ -131,10 +159,27 @@ constexpr Option kOptions[] = {
      [](const RowStep& s) { return when(s.is_interleaved); }},
     {"limit", is_any<RowPart::gate, RowPart::softcap>, true, [](RowStep& s, int value) { s.limit = value; },
      [](const RowStep& s) { return unless(s.limit, s.kind == RowPart::softcap ? 30 : 0); }},
+    {"e4m3", is_any<RowPart::dequant>, false,
+     [](RowStep& s, int) {
+       s.is_e4m3 = true;
+       s.block = 128;
+     },
+     [](const RowStep& s) { return when(s.is_e4m3); }},
+    read_as<BlockFormat::nvfp4>("nvfp4"),
+    read_as<BlockFormat::mxfp4>("mxfp4"),
+    read_as<BlockFormat::mxfp8_e4m3>("mxfp8_e4m3"),
+    read_as<BlockFormat::mxfp8_e5m2>("mxfp8_e5m2"),
+    {"mxfp8", is_any<RowPart::dequant>, false,
+     [](RowStep& s, int) {
+       s.format = BlockFormat::mxfp8_e4m3;
+       s.is_e4m3 = false;
+       s.block = 128;
+     },
+     [](const RowStep&) -> std::optional<int> { return std::nullopt; }},
     {"store", is_any<RowPart::residual>, false, [](RowStep& s, int) { s.is_stored = true; },
      [](const RowStep& s) { return when(s.is_stored); }},
-    {"no_weight", is_any<RowPart::rmsnorm, RowPart::layernorm>, false, [](RowStep& s, int) { s.has_weight = false; },
-     [](const RowStep& s) { return when(!s.has_weight); }},
+    {"no_weight", is_any<RowPart::rmsnorm, RowPart::layernorm, RowPart::combine>, false,
+     [](RowStep& s, int) { s.has_weight = false; }, [](const RowStep& s) { return when(!s.has_weight); }},
     {"plus_one", is_any<RowPart::rmsnorm, RowPart::layernorm>, false, [](RowStep& s, int) { s.adds_one = true; },
      [](const RowStep& s) { return when(s.adds_one); }},
     {"inverse", is_any<RowPart::rope>, false, [](RowStep& s, int) { s.is_inverse = true; },
@@ -156,19 +201,22 @@ constexpr Option kOptions[] = {
      [](const RowStep& s) { return when(s.block == 0); }},
     {"tensor", is_any<RowPart::scaled_8>, false, [](RowStep& s, int) { s.block = -1; },
      [](const RowStep& s) { return when(s.block < 0); }},
-    {"block", is_any<RowPart::scaled_8, RowPart::hadamard>, true, [](RowStep& s, int value) { s.block = value; },
+    {"block", is_any<RowPart::scaled_8, RowPart::hadamard, RowPart::dequant>, true,
+     [](RowStep& s, int value) { s.block = value; },
      [](const RowStep& s) { return s.block > 0 ? unless(s.block, 128) : std::nullopt; }},
+    {"overlap", is_any<RowPart::compress>, false, [](RowStep& s, int) { s.overlaps = true; },
+     [](const RowStep& s) { return when(s.overlaps); }},
     {"hidden", is_any<RowPart::mhc_mix>, true, [](RowStep& s, int value) { s.hidden = value; },
      [](const RowStep& s) { return unless(s.hidden, 16384); }},
     {"iterations", is_any<RowPart::mhc_mix>, true, [](RowStep& s, int value) { s.iterations = value; },
      [](const RowStep& s) { return unless(s.iterations, 20); }},
     {"pow2", is_any<RowPart::scaled_8>, false, [](RowStep& s, int) { s.is_power = true; },
      [](const RowStep& s) { return when(s.is_power); }},
-    {"columns", is_any<RowPart::scaled_8>, false, [](RowStep& s, int) { s.is_column_major = true; },
+    {"columns", is_any<RowPart::scaled_8, RowPart::dequant>, false, [](RowStep& s, int) { s.is_column_major = true; },
      [](const RowStep& s) { return when(s.is_column_major); }},
-    {"tile", is_any<RowPart::quantize>, false, [](RowStep& s, int) { s.form = ScaleForm::tile; },
+    {"tile", is_any<RowPart::quantize, RowPart::dequant>, false, [](RowStep& s, int) { s.form = ScaleForm::tile; },
      [](const RowStep& s) { return when(s.form == ScaleForm::tile); }},
-    {"global", is_any<RowPart::quantize>, false, [](RowStep& s, int) { s.has_global = true; },
+    {"global", is_any<RowPart::quantize, RowPart::dequant>, false, [](RowStep& s, int) { s.has_global = true; },
      [](const RowStep& s) { return when(s.has_global); }},
     {"scatter", is_sink, false, [](RowStep& s, int) { s.is_placed = true; },
      [](const RowStep& s) { return when(s.is_placed); }},
@@ -280,8 +328,8 @@ class ChainReader {
       } while (at_ < text_.size() && text_[at_] == ',');
       close();
     }
-    if (step.kind == RowPart::join && step.first == 0)
-      refuse(first, at_ - first, "join(COLUMN) says from which column on a row is that of x2", {});
+    if (const std::string_view missing = missing_of(step); !missing.empty())
+      refuse(first, at_ - first, std::string(missing), {});
     return step;
   }
 
@@ -369,6 +417,8 @@ std::string text_of(const RowStep& step) {
   std::vector<std::string> options;
   if (step.kind == RowPart::join) {
     options.push_back(std::to_string(step.first));
+  } else if (step.kind == RowPart::combine || step.kind == RowPart::compress) {
+    options.push_back(std::to_string(step.block));
   } else if (step.first != 0 || step.last >= 0) {
     options.push_back(fmt::format("{}..{}", step.first, step.last));
   }
@@ -398,88 +448,6 @@ std::string to_text(const RowChain& chain) {
   std::vector<std::string> parts;
   for (int i = 0; i < step_count(chain); ++i) parts.push_back(text_of(chain.steps[i]));
   return fmt::format("{}", fmt::join(parts, "+"));
-}
-
-namespace {
-
-/// Where rows are heads of tokens they have a stride of tokens too.
-std::string step_stride(const RowChain& chain, const std::string& name) {
-  return name + (has_paged_sink(chain) ? "_stride_head" : "_stride_row");
-}
-
-}  // namespace
-
-std::vector<RowStepNames> row_step_names(const RowChain& chain) {
-  std::map<std::string, int> seen;
-  const auto numbered = [&](const std::string& name) {
-    const int number = ++seen[name];
-    return number == 1 ? name : fmt::format("{}{}", name, number);
-  };
-  std::vector<RowStepNames> list;
-  for (int i = 0; i < step_count(chain); ++i) {
-    const RowStep& step = chain.steps[i];
-    RowStepNames names;
-    switch (step.kind) {
-      case RowPart::residual:
-        names.in = numbered("residual");
-        names.in_stride = names.in + "_stride_row";
-        if (step.is_stored) {
-          names.out = names.in + "_out";
-          names.out_stride = names.out + "_stride_row";
-        }
-        break;
-      case RowPart::mhc_pre:
-        names.in = numbered("mix");
-        break;
-      case RowPart::join:
-        names.in = "x2";
-        names.in_stride = step_stride(chain, names.in);
-        break;
-      case RowPart::mhc_post:
-        names.in = numbered("streams");
-        names.in_stride = names.in + "_stride_row";
-        names.in2 = numbered("mix");
-        names.in3 = "next_" + names.in2;
-        names.out = names.in + "_out";
-        names.out_stride = names.out + "_stride_row";
-        break;
-      case RowPart::mhc_mix:
-        names.in = numbered("sum_squares");
-        names.in2 = numbered("mix_base");
-        names.in3 = numbered("mix_scale");
-        break;
-      case RowPart::factor:
-        names.in = numbered("factor");
-        break;
-      case RowPart::rmsnorm:
-      case RowPart::layernorm:
-        if (step.has_weight) names.in = numbered("weight");
-        if (step.kind == RowPart::layernorm) names.in2 = numbered("bias");
-        break;
-      case RowPart::store:
-        names.out = numbered("y");
-        names.out_stride = names.out + (step.is_paged ? "_stride_head" : "_stride_row");
-        break;
-      case RowPart::cache:
-        names.out = numbered("cache");
-        names.out_stride = names.out + "_stride_page";
-        break;
-      case RowPart::quantize:
-        names.out = numbered("y");
-        names.out2 = names.out + "_scales";
-        if (step.has_global) names.in = names.out + "_global_scale";
-        break;
-      case RowPart::scaled_8:
-        names.out = numbered("y");
-        (step.block < 0 ? names.in : names.out2) = names.out + (step.block < 0 ? "_scale" : "_scales");
-        if (step.is_paged) names.out_stride = names.out + "_stride_head";
-        break;
-      default:
-        break;
-    }
-    list.push_back(std::move(names));
-  }
-  return list;
 }
 
 std::string to_field_text(const RowChain& chain) { return to_text(chain); }

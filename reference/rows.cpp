@@ -7,6 +7,8 @@
 #include <numbers>
 
 #include "reference/parallel.h"
+#include "reference/quantize.h"
+#include "spec/rows.h"
 #include "tessera/error.h"
 #include "tessera/row_chain.h"
 
@@ -15,6 +17,7 @@ namespace tessera::reference {
 namespace {
 
 constexpr double kU = 0x1p-24, kTurnError = 0x1p-20, kRoot = 0x1p-22;
+constexpr double kAnyZero = 0x1p-140;  // a sum of zeros has the sign that its order gives it
 constexpr double kAdds = 96 + 5 + 32, kMixRoundings = 6;
 
 double activated(Activation activation, double x) {
@@ -120,6 +123,9 @@ class Walk {
     const bool has_row = row >= 0 && !(has_part(run_.chain, RowPart::gather) && row >= run_.x_rows);
     if (!has_row && source != RowPart::mhc_post) return;
     const auto number = static_cast<std::size_t>(source_step(run_.chain));
+    if (source == RowPart::combine) return load_combined(run_.chain.steps[number], names_[number]);
+    if (source == RowPart::compress) return load_compressed(run_.chain.steps[number], names_[number]);
+    if (source == RowPart::dequant) return load_dequantized(run_.chain.steps[number], names_[number], row);
     if (source == RowPart::gate) return load_gated(run_.chain.steps[number], row);
     if (source == RowPart::mhc_pre) return load_mixed(names_[number], row);
     if (source == RowPart::mhc_post) return load_remixed(names_[number], has_row ? row : -1);
@@ -140,6 +146,86 @@ class Walk {
       }
       const double activation = activated(gate.activation, g);
       set(i, activation * up, activation_error(gate.activation, g, activation) * std::fabs(up), kU);
+    }
+  }
+
+  /// The row of x that a list names, negative for none.
+  std::int64_t named_row(const std::string& list, std::int64_t at) const {
+    const auto row = static_cast<std::int64_t>(tensor(list).at(at));
+    return row < run_.x_rows ? row : -1;
+  }
+
+  void load_combined(const RowStep& s, const RowStepNames& names) {
+    for (std::int64_t i = 0; i < run_.columns; ++i) {
+      double sum = 0, magnitude = 0;
+      for (std::int64_t j = 0; j < s.block; ++j) {
+        const std::int64_t row = named_row(names.in, row_ * s.block + j);
+        if (row < 0) continue;
+        const double part =
+            (s.has_weight ? tensor(names.in2).at(row_ * s.block + j) : 1) * tensor("x").at(row * run_.columns + i);
+        sum += part;
+        magnitude += std::fabs(part);
+      }
+      set(i, sum, (s.block + 1) * kU * magnitude, 0);
+    }
+  }
+
+  void load_compressed(const RowStep& s, const RowStepNames& names) {
+    const std::int64_t of_row = source_columns(run_.chain, run_.columns), tokens = compressed_tokens(s);
+    for (std::int64_t i = 0; i < run_.columns; ++i) {
+      std::vector<double> score, value;
+      for (std::int64_t t = 0; t < tokens; ++t) {
+        const std::int64_t row = named_row(names.in3, row_ * tokens + t);
+        if (row < 0) continue;
+        const std::int64_t column = i + (s.overlaps && t >= s.block ? run_.columns : 0);
+        score.push_back(tensor(names.in).at(row * of_row + column) +
+                        tensor(names.in2).at(t % s.block * of_row + column));
+        value.push_back(tensor("x").at(row * of_row + column));
+      }
+      add_entry(i, score, value);
+    }
+  }
+
+  /// Column i of an entry of these tokens; without any it is 0.
+  void add_entry(std::int64_t i, const std::vector<double>& score, const std::vector<double>& value) {
+    const double most = score.empty() ? 0 : *std::max_element(score.begin(), score.end());
+    const auto n = static_cast<double>(score.size());
+    double sum = 0, weighted = 0, mean_error = 0, error = 0, magnitude = 0;
+    for (std::size_t t = 0; t < score.size(); ++t) {
+      const double share = std::exp(score[t] - most);
+      const double relative = std::expm1(2 * kU * (std::fabs(score[t]) + std::fabs(most)) + 4 * kU * (most - score[t]) +
+                                         (n / 4 + 2) * (0x1p-21 + 2 * kU) + (n + 2) * kU);
+      sum += share;
+      weighted += share * value[t];
+      magnitude += share * std::fabs(value[t]);
+      mean_error += share * relative;
+      error += share * std::fabs(value[t]) * relative;
+    }
+    if (sum == 0) return set(i, 0, 0, 0);
+    set(i, weighted / sum, 1.02 * (error / sum + magnitude / sum * (mean_error / sum + kRoot)) + 0x1p-120, 2 * kU);
+  }
+
+  void load_dequantized(const RowStep& s, const RowStepNames& names, std::int64_t row) {
+    const int of_scale = s.is_e4m3 ? s.block : block_elements(s.format);
+    const std::int64_t blocks = run_.columns / of_scale;
+    const std::int64_t rows = has_part(run_.chain, RowPart::gather) ? run_.x_rows : run_.rows;
+    const Tensor &x = tensor("x"), &scales = tensor(names.in);
+    const double global = s.has_global ? tensor(names.in2).at(0) : 1;
+    for (std::int64_t i = 0; i < run_.columns; ++i) {
+      const std::int64_t block = i / of_scale;
+      if (s.is_e4m3) {
+        const std::int64_t at = s.is_column_major ? block * scale_rows(s, rows) + row : row * blocks + block;
+        set(i, x.at(row * run_.columns + i) * scales.at(at), 0, kU);
+        continue;
+      }
+      const std::int64_t element = row * run_.columns + i;
+      const auto byte = static_cast<std::uint8_t>(
+          x.bytes[static_cast<std::size_t>(value_bits(s.format) == 8 ? element : element / 2)]);
+      const std::uint8_t code = value_bits(s.format) == 8 ? byte : element % 2 == 0 ? byte & 0xF : byte >> 4;
+      const auto scale = static_cast<std::uint8_t>(
+          scales.bytes[static_cast<std::size_t>(scale_offset(s.form, rows, blocks, 0, row, block))]);
+      set(i, decode_value(value_type(s.format), code) * decode_scale(scale_type(s.format), scale) * global, 0,
+          s.has_global ? 2 * kU : 0);
     }
   }
 
@@ -345,7 +431,8 @@ class Walk {
         }
       }
       for (std::int64_t i = 0; i < s.block; ++i)
-        set(block + i, sums[static_cast<std::size_t>(i)] * norm, norm * ((stages + 2) * kU * magnitude + error), 0);
+        set(block + i, sums[static_cast<std::size_t>(i)] * norm,
+            norm * ((stages + 2) * kU * magnitude + error) + kAnyZero, 0);
     }
   }
 
@@ -386,106 +473,6 @@ RowValues rows_reference(const RowsRun& run, const std::map<std::string, Tensor>
   Walk walk(run, in, row);
   for (int i = 0; i < count; ++i) walk.step(i);
   return walk.take();
-}
-
-namespace {
-
-Tensor tensor_of(DType dtype, std::vector<std::int64_t> shape, Fill kind, std::uint64_t seed, std::uint64_t stream) {
-  Tensor tensor(dtype, std::move(shape));
-  fill(tensor, kind, seed, stream);
-  return tensor;
-}
-
-/// Different slots for most rows (with pages: tokens), in no order; every fifth has none, one has one that is outside.
-Tensor slots_of(const RowsRun& run, std::uint64_t seed) {
-  const bool is_paged = has_paged_sink(run.chain);
-  const std::int64_t count = is_paged ? run.rows / run.heads : run.rows;
-  const CounterRandom random(seed, 90);
-  // Of both kinds of sinks: a slot of the cache may be none of the placed rows.
-  const std::int64_t most = is_paged || has_part(run.chain, RowPart::cache)
-                                ? std::max(run.pages * run.page_size, has_placed_sink(run.chain) ? run.placed_rows : 0)
-                                : run.placed_rows;
-  std::vector<std::int64_t> slots(static_cast<std::size_t>(std::max<std::int64_t>(most, 0)));
-  for (std::size_t i = 0; i < slots.size(); ++i) slots[i] = static_cast<std::int64_t>(i);
-  for (std::size_t i = slots.size(); i > 1; --i)
-    std::swap(slots[i - 1], slots[static_cast<std::size_t>(random.integer(i, 0, static_cast<std::int64_t>(i) - 1))]);
-  Tensor tensor(DType::s32, {count});
-  for (std::int64_t row = 0; row < count; ++row) {
-    const bool is_none = row % 5 == 3 || row >= most;
-    tensor.set(row, is_none ? (row % 2 == 0 ? -1.0 : static_cast<double>(most))
-                            : static_cast<double>(slots[static_cast<std::size_t>(row)]));
-  }
-  return tensor;
-}
-
-}  // namespace
-
-std::map<std::string, Tensor> rows_inputs(const RowsRun& run, Fill kind, std::uint64_t seed) {
-  std::map<std::string, Tensor> made;
-  const bool is_gathered = has_part(run.chain, RowPart::gather);
-  const std::int64_t x_rows = is_gathered ? run.x_rows : run.rows;
-  // Rows of tokens' heads have an extent more, and the same elements.
-  const auto rows_of_x = [&](std::int64_t columns, std::uint64_t stream) {
-    Tensor tensor = tensor_of(run.dtype, {x_rows, columns}, kind, seed, stream);
-    if (has_paged_sink(run.chain)) tensor.shape = {x_rows / run.heads, run.heads, columns};
-    return tensor;
-  };
-  made.emplace("x", rows_of_x(source_columns(run.chain, run.columns), 0));
-  const CounterRandom random(seed, 91);
-  if (is_gathered) {
-    Tensor indices(DType::s32, {run.rows});
-    for (std::int64_t row = 0; row < run.rows; ++row)
-      indices.set(row, static_cast<double>(random.integer(static_cast<std::uint64_t>(row), -1, run.x_rows)));
-    made.emplace("indices", std::move(indices));
-  }
-  if (has_part(run.chain, RowPart::rope)) {
-    const std::int64_t tokens = (run.rows + run.heads - 1) / run.heads;
-    Tensor positions(DType::s32, {tokens});
-    for (std::int64_t i = 0; i < tokens; ++i) {
-      // Near, far, and farther than any context.
-      const std::int64_t most = i % 3 == 0 ? 100 : i % 3 == 1 ? 1 << 17 : 1 << 30;
-      positions.set(i, static_cast<double>(random.integer(static_cast<std::uint64_t>(i) + (1ULL << 40), 0, most)));
-    }
-    made.emplace("positions", std::move(positions));
-  }
-  if (has_slots(run.chain)) made.emplace("slots", slots_of(run, seed));
-  const std::vector<RowStepNames> names = row_step_names(run.chain);
-  const Fill of_parts = kind == Fill::standard ? Fill::normal : kind;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    const RowStep& s = run.chain.steps[i];
-    const std::int64_t columns = width(s, static_cast<int>(run.columns));
-    const std::uint64_t stream = 10 + i;
-    if (s.kind == RowPart::join) made.emplace(names[i].in, rows_of_x(columns, stream));
-    const bool is_mixed = s.kind == RowPart::mhc_pre || s.kind == RowPart::mhc_post;
-    if (is_mixed)
-      made.emplace(s.kind == RowPart::mhc_pre ? names[i].in : names[i].in2,
-                   tensor_of(DType::f32, {run.rows, kMixColumns}, Fill::uniform, seed, stream));
-    if (s.kind == RowPart::mhc_post) {
-      made.emplace(names[i].in3, tensor_of(DType::f32, {run.rows, kMixColumns}, Fill::uniform, seed, stream + 40));
-      made.emplace(names[i].in, tensor_of(run.dtype, {run.rows, kStreams * run.columns}, kind, seed, stream + 20));
-    }
-    if (s.kind == RowPart::mhc_mix) {
-      Tensor squares(DType::f32, {run.rows});
-      for (std::int64_t row = 0; row < run.rows; ++row)
-        squares.set(row, s.hidden * (0.1 + random.uniform(static_cast<std::uint64_t>(row) + (1ULL << 41))));
-      made.emplace(names[i].in, std::move(squares));
-      made.emplace(names[i].in2, tensor_of(DType::f32, {kMixColumns}, of_parts, seed, stream));
-      made.emplace(names[i].in3, tensor_of(DType::f32, {3}, of_parts, seed, stream + 20));
-    }
-    if (s.kind == RowPart::residual)
-      made.emplace(names[i].in, tensor_of(run.dtype, {run.rows, columns}, kind, seed, stream));
-    if (s.kind == RowPart::factor) made.emplace(names[i].in, tensor_of(DType::f32, {run.rows}, of_parts, seed, stream));
-    if ((s.kind == RowPart::rmsnorm || s.kind == RowPart::layernorm) && s.has_weight)
-      made.emplace(names[i].in, tensor_of(run.dtype, {columns}, of_parts, seed, stream));
-    if (s.kind == RowPart::layernorm)
-      made.emplace(names[i].in2, tensor_of(run.dtype, {columns}, of_parts, seed, stream + 20));
-    if (is_row_sink(s.kind) && !names[i].in.empty()) {
-      Tensor scale(DType::f32, {1});
-      scale.set(0, s.kind == RowPart::quantize ? 0.013 : 0.021);
-      made.emplace(names[i].in, std::move(scale));
-    }
-  }
-  return made;
 }
 
 }  // namespace tessera::reference

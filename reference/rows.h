@@ -3,6 +3,12 @@
 // Each column is carried with an error that it may have: u = 2^-24, and v +- e through every part,
 //   residual     e' = e + u |v'|                                    (one sum)
 //   factor       e' = e |f| + u |v'|
+//   combine      n products and sums: (n + 1) u of the magnitudes' sum
+//   compress     of a token the share errs by E = 2 u (|score + ape| of it and of the largest) + 4 u times their
+//   distance
+//                + 2^-21 and 2 u for each time that sums are scaled down (tokens / 4 + 2 at most) + (tokens + 2) u; the
+//                sum of share |v| (E + the mean E)
+//   dequant      exact; u of itself for fp32 scales, 2 u with a global scale
 //   gate         silu: e' = 16 u |silu(g) up|; gelu by erf: 8 u |g up|; by tanh: (4.1e-6 + 8 u) |g up|; relu: u
 //   rmsnorm      the sum of squares errs by kAdds u and by 2 sum |v| e; its root by half of it and 2^-22; 3 u for the
 //                products: e' = |v'| that + |inverse weight| e
@@ -10,7 +16,7 @@
 //   rope         sine and cosine err by 2^-20 (sin.approx.f32 and the angle's rounding; position * frequency itself is
 //                exact to 2^-48 of a turn times the position): e' = 2^-20 (|a| + |b|) + |cos| e_a + |sin| e_b, and 3 u
 //                of both products
-//   hadamard     e' = (log2(block) + 2) u (sum |v|) / root(block) + (sum e) / root(block)
+//   hadamard     e' = (log2(block) + 2) u (sum |v|) / root(block) + (sum e) / root(block); of zeros any sign
 //   mhc_pre,     each product and sum rounds once: 6 u of the magnitudes' sum; errors of the streams are carried to
 //   mhc_post     their mix
 //   mhc_mix      a coefficient before its sigmoid or exponent errs by 2^-21 of x's part and 2 u of itself. Sinkhorn's

@@ -42,6 +42,17 @@ void move_rows(Tensor& tensor, const std::function<std::int64_t(std::int64_t)>& 
   move_rows(tensor, tensor.shape[0], from);
 }
 
+/// Elements of each row, likewise.
+void move_columns(Tensor& tensor, const std::function<std::int64_t(std::int64_t)>& from) {
+  Tensor row(tensor.dtype, {tensor.shape[1]});
+  for (std::int64_t i = 0; i < tensor.shape[0]; ++i) {
+    const auto start = tensor.bytes.begin() + i * static_cast<std::ptrdiff_t>(row.bytes.size());
+    std::copy_n(start, row.bytes.size(), row.bytes.begin());
+    move_rows(row, from);
+    std::copy(row.bytes.begin(), row.bytes.end(), start);
+  }
+}
+
 /// Units of `bytes` exchanged in pairs.
 void exchange_pairs(Tensor& tensor, std::size_t bytes) {
   for (std::size_t i = 0; i + 2 * bytes <= tensor.bytes.size(); i += 2 * bytes)
@@ -82,6 +93,29 @@ void add_mistakes_of_step(const RowStep& step, int number, const RowStepNames& n
                         if (s.in.at("x").bytes.size() == s.in.at("x2").bytes.size())
                           s.in.at("x2").bytes = s.in.at("x").bytes;
                       }});
+      break;
+    case RowPart::combine:
+      if (step.has_weight) change("combine's weights are left out", [](RowStep& s) { s.has_weight = false; });
+      break;
+    case RowPart::compress:
+      list.push_back({"ape is left out", [](Scene& s) {
+                        Tensor& ape = s.in.at("ape");
+                        std::fill(ape.bytes.begin(), ape.bytes.end(), std::byte{0});
+                      }});
+      if (step.overlaps)
+        list.push_back({"the entry before has the second halves of rows", [](Scene& s) {
+                          for (const char* const name : {"x", "scores", "ape"}) exchange_halves(s.in.at(name));
+                        }});
+      break;
+    case RowPart::dequant:
+      if (!step.is_e4m3 && value_bits(step.format) == 4)
+        list.push_back({"x: the two values of a byte are exchanged", [](Scene& s) {
+                          for (std::byte& byte : s.in.at("x").bytes) byte = (byte << 4) | (byte >> 4);
+                        }});
+      if (step.form == ScaleForm::plain && !step.is_column_major)
+        list.push_back({"x_scales: the scale of the next block is taken", [](Scene& s) {
+                          move_columns(s.in.at("x_scales"), [](std::int64_t block) { return block + 1; });
+                        }});
       break;
     case RowPart::residual:
       list.push_back({fmt::format("{} is not added", names.in), [number](Scene& s) {
@@ -124,15 +158,7 @@ void add_mistakes_of_step(const RowStep& step, int number, const RowStepNames& n
       for (const std::int64_t distance : {1, -1})
         list.push_back({fmt::format("{}: a scale lies with the {} block", names.out2, distance > 0 ? "next" : "last"),
                         [name = names.out2, distance](Scene& s) {
-                          Tensor& scales = s.out.at(name);
-                          const std::int64_t blocks = scales.shape[1];
-                          Tensor row(scales.dtype, {blocks});
-                          for (std::int64_t i = 0; i < scales.shape[0]; ++i) {
-                            const auto start = scales.bytes.begin() + i * static_cast<std::ptrdiff_t>(row.bytes.size());
-                            std::copy_n(start, row.bytes.size(), row.bytes.begin());
-                            move_rows(row, [distance](std::int64_t block) { return block + distance; });
-                            std::copy(row.bytes.begin(), row.bytes.end(), start);
-                          }
+                          move_columns(s.out.at(name), [distance](std::int64_t block) { return block + distance; });
                         }});
       break;
     default:

@@ -53,6 +53,18 @@ struct LaunchWriter {
            {Expression::parse(stride), Expression(1)}, 16);
     parameter(stride, ParameterKind::i64);
   }
+  /// x as values of a format, in bytes; a thread loads 8 of them at a time.
+  void values_of_rows(const RowStep& dequant, const std::string& rows_size, long long bytes) {
+    const int unit = dequant.is_e4m3 || value_bits(dequant.format) == 8 ? 8 : 4;
+    size("x_stride_row", 0, kMaxStride, Expression(bytes), "bytes of x from one row to the next");
+    launch.domain.push_back({.lhs = Expression::parse("x_stride_row"),
+                             .relation = Relation::multiple_of,
+                             .rhs = Expression(unit),
+                             .message = fmt::format("x_stride_row must be a multiple of {} (8 values)", unit)});
+    buffer("x", BufferRole::input, dequant.is_e4m3 ? "e4m3" : "u8", {Expression::parse(rows_size), Expression(bytes)},
+           {Expression::parse("x_stride_row"), Expression(1)}, 8);
+    parameter("x_stride_row", ParameterKind::i64);
+  }
   void multiple(const std::string& stride, int elements) {
     launch.domain.push_back({.lhs = Expression::parse(stride),
                              .relation = Relation::multiple_of,
@@ -132,6 +144,31 @@ void add_scales(LaunchWriter& w, const RowStep& step, const std::string& name, c
       {.name = name + "_stride_block", .kind = ParameterKind::i64, .value = padded, .source = {}, .offset_bytes = {}});
 }
 
+/// Scales of x as values of a format: as the sinks write them.
+void add_scales_of_x(LaunchWriter& w, const RowStep& step, const RowStepNames& names) {
+  const std::string rows_size = has_part(w.c.chain, RowPart::gather) ? "x_rows" : "rows";
+  const int of_scale = step.is_e4m3 ? step.block : block_elements(step.format), blocks = w.c.columns / of_scale;
+  const Expression all_rows = Expression::parse(rows_size);
+  const std::string_view dtype = step.is_e4m3 ? "f32" : "u8";
+  if (step.form == ScaleForm::tile) {
+    const auto k_tiles = static_cast<std::int64_t>(ceil_div(blocks, kTileBlocks));
+    w.buffer(names.in, BufferRole::input, dtype,
+             {expression("ceil_div({}, {})", rows_size, kTileRows), Expression(k_tiles), Expression(32), Expression(4),
+              Expression(4)},
+             {Expression(k_tiles * kTileBytes), Expression(kTileBytes), Expression(16), Expression(4), Expression(1)},
+             16);
+  } else if (step.is_column_major) {
+    const Expression padded = expression("ceil_div({}, 4) * 4", rows_size);
+    w.buffer(names.in, BufferRole::input, dtype, {Expression(blocks), padded}, {padded, Expression(1)}, 4);
+    w.step.parameters.push_back(
+        {.name = names.in_stride, .kind = ParameterKind::i64, .value = padded, .source = {}, .offset_bytes = {}});
+  } else {
+    w.buffer(names.in, BufferRole::input, dtype, {all_rows, Expression(blocks)}, {Expression(blocks), Expression(1)},
+             step.is_e4m3 ? 4 : 1);
+  }
+  if (step.has_global) w.vector(names.in2, BufferRole::input, "f32", "1", 4);
+}
+
 /// Of a page with page_size tokens; of the second layout whole tokens of 576 bytes, as FlashMLA has it, else 16 bytes.
 Expression page_bytes(RowCache cache) {
   const int token = cache_token_bytes(cache) + cache_tail_bytes(cache);
@@ -154,6 +191,25 @@ void add_step(LaunchWriter& w, const RowStep& step, const RowStepNames& names) {
         w.strided_rows(names.in, names.in_stride, BufferRole::input, w.c.dtype,
                        has_part(w.c.chain, RowPart::gather) ? "x_rows" : "rows", columns);
       }
+      break;
+    case RowPart::combine:
+      for (const std::string& name : {names.in, names.in2})
+        if (!name.empty())
+          w.buffer(name, BufferRole::input, name == names.in ? "s32" : "f32",
+                   {Expression::parse("rows"), Expression(step.block)}, {Expression(step.block), Expression(1)}, 4);
+      break;
+    case RowPart::compress: {
+      const long long of_row = source_columns(w.c.chain, columns);
+      const int tokens = compressed_tokens(step);
+      w.strided_rows(names.in, names.in_stride, BufferRole::input, w.c.dtype, "x_rows", of_row);
+      w.buffer(names.in2, BufferRole::input, "f32", {Expression(step.block), Expression(of_row)},
+               {Expression(of_row), Expression(1)}, 16);
+      w.buffer(names.in3, BufferRole::input, "s32", {Expression::parse("rows"), Expression(tokens)},
+               {Expression(tokens), Expression(1)}, 4);
+      break;
+    }
+    case RowPart::dequant:
+      add_scales_of_x(w, step, names);
       break;
     case RowPart::mhc_pre:
       w.mix(names.in);
@@ -232,8 +288,8 @@ LaunchPlan rows_launch(const rows::Config& c, const std::string& arch, const std
   w.launch.arch = arch;
   w.step.entry = kernel;
   w.size("rows", 0, kMaxRows, {}, "rows of the results");
-  const bool is_gathered = has_part(c.chain, RowPart::gather);
-  if (is_gathered) w.size("x_rows", 0, kMaxRows, Expression::parse("rows"), "rows of x");
+  const bool is_gathered = has_part(c.chain, RowPart::gather), has_named_rows = rows::has_named_rows(c.chain);
+  if (has_named_rows) w.size("x_rows", 0, kMaxRows, Expression::parse("rows"), "rows of x");
   const bool is_paged = has_paged_sink(c.chain), has_pages = is_paged || has_part(c.chain, RowPart::cache);
   const bool has_heads = is_paged || has_part(c.chain, RowPart::rope);
   if (has_heads)
@@ -257,14 +313,15 @@ LaunchPlan rows_launch(const rows::Config& c, const std::string& arch, const std
   }
   if (is_paged) {
     w.heads_of_tokens("x", c.dtype, source_columns(c.chain, c.columns));
+  } else if (source_of(c.chain) == RowPart::dequant) {
+    w.values_of_rows(c.chain.steps[source_step(c.chain)], has_named_rows ? "x_rows" : "rows",
+                     source_columns(c.chain, c.columns));
   } else {
-    w.strided_rows("x", "x_stride_row", BufferRole::input, c.dtype, is_gathered ? "x_rows" : "rows",
+    w.strided_rows("x", "x_stride_row", BufferRole::input, c.dtype, has_named_rows ? "x_rows" : "rows",
                    source_columns(c.chain, c.columns));
   }
-  if (is_gathered) {
-    w.vector("indices", BufferRole::input, "s32", "rows", 4);
-    w.parameter("x_rows", ParameterKind::i32);
-  }
+  if (is_gathered) w.vector("indices", BufferRole::input, "s32", "rows", 4);
+  if (has_named_rows) w.parameter("x_rows", ParameterKind::i32);
   if (has_part(c.chain, RowPart::rope)) w.vector("positions", BufferRole::input, "s32", "ceil_div(rows, heads)", 4);
   if (has_heads) w.parameter("heads", ParameterKind::i32);
   if (has_slots(c.chain)) w.vector("slots", BufferRole::input, "s32", is_paged ? "ceil_div(rows, heads)" : "rows", 4);

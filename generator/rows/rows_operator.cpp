@@ -47,6 +47,8 @@ constexpr std::size_t kMaxNameOfChain = 96;
 int bytes_under_way(const Config& c) {
   const RowPart source = source_of(c.chain);
   int tensors = source == RowPart::gate ? 2 : source == RowPart::mhc_pre ? kStreams : 1;
+  if (source == RowPart::combine) tensors = c.chain.steps[source_step(c.chain)].block;
+  if (source == RowPart::compress) tensors = 2 * std::min(compressed_tokens(c.chain.steps[source_step(c.chain)]), 4);
   if (source == RowPart::mhc_post) tensors += kStreams;
   for (const RowStep& step : c.chain.steps) tensors += step.kind == RowPart::residual ? 1 : 0;
   return rows::vectors_of_thread(c) * rows::kVector * dtype_bytes(c.dtype) * tensors;
@@ -100,6 +102,10 @@ void RowsOperator::require_facts(const Rows& problem) {
     if (step.kind == RowPart::rope && step.scaling != RopeScaling::none && step.high <= step.low)
       throw Error(ErrorKind::unsupported,
                   fmt::format("rope with low {} and high {}: high must be above", step.low, step.high));
+    if (step.kind == RowPart::dequant && step.is_e4m3 && step.form == ScaleForm::tile)
+      throw Error(ErrorKind::unsupported, "dequant of e4m3 with scales in tiles: they are fp32, plain or columns");
+    if (step.kind == RowPart::dequant && !step.is_e4m3 && step.is_column_major)
+      throw Error(ErrorKind::unsupported, "dequant of block-scaled rows with scales by columns: take plain or tile");
     if (step.is_placed && step.form == ScaleForm::tile)
       throw Error(ErrorKind::unsupported,
                   "scattered rows with scales in tiles: a tile belongs to 128 rows; take plain scales");
@@ -179,8 +185,8 @@ std::string RowsOperator::explain(const Config& config, const Verdict& verdict) 
     case Rule::range_not_vectors:
       return fmt::format("a part that begins at, or has, {} columns: multiples of {} needed", found, bound);
     case Rule::source_after_others:
-      return "gather, gate, join and mhc_* say where a row comes from: they are the first parts, gather before the "
-             "others";
+      return "gather, gate, join, combine, compress, dequant and mhc_* say where a row comes from: they are the first "
+             "parts, gather before the others";
     case Rule::block_not_in_range:
       return fmt::format("{} columns of a part that takes blocks of {}: whole blocks needed", found, bound);
     case Rule::block_wider_than_threads:
@@ -204,6 +210,12 @@ std::string RowsOperator::explain(const Config& config, const Verdict& verdict) 
       return fmt::format("mhc_mix over {} columns or iterations: {} at least", found, bound);
     case Rule::join_outside_row:
       return fmt::format("columns of x2 from {} on in rows of {}", found, bound);
+    case Rule::combine_out_of_range:
+      return fmt::format("combine of {} rows: 1 to {}", found, bound);
+    case Rule::compress_out_of_range:
+      return fmt::format("compress of {} tokens: a power of two up to {} needed", found, bound);
+    case Rule::gather_beside_rows:
+      return "gather before combine or compress: these name their rows of x themselves";
     case Rule::paged_beside_others:
       return "paged sinks beside gather, scatter, a cache or a source other than join: with pages a row is a head of a "
              "token, and slots are those of tokens";
@@ -274,7 +286,8 @@ std::string RowsOperator::call(const Config& config) {
       "rows,\n   "
       "    {{{}}}}})",
       is_paged ? "x_stride_head, x_stride_seqlen" : "x_stride_row, 0",
-      given(is_gathered, "static_cast<const int*>(indices)", "nullptr"), given(is_gathered, "x_rows", "0"),
+      given(is_gathered, "static_cast<const int*>(indices)", "nullptr"),
+      given(rows::has_named_rows(chain), "x_rows", "0"),
       given(has_rope, "static_cast<const int*>(positions)", "nullptr"), given(has_rope || is_paged, "heads", "1"),
       given(has_slots(chain), "static_cast<const int*>(slots)", "nullptr"), given(is_placed, "placed_rows", "0"),
       given(has_pages, "cache_slots", "0"), given(has_pages, "page_size", "1"), given(has_row_norm(chain), "eps", "0"),

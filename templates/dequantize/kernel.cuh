@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/illegal_config.cuh"
+#include "dequantize/scale_value.cuh"
 #include "ptx/e2m1.cuh"
 #include "ptx/global.cuh"
 #include "ptx/math.cuh"
@@ -10,17 +11,6 @@
 #include "spec/dequantize.h"
 
 namespace tessera::dequantize {
-
-// What a scale's code stands for; NaN codes are NaN.
-template <ScaleType kType>
-__device__ __forceinline__ float scale_value(unsigned code) {
-  if constexpr (kType == ScaleType::ue4m3) {
-    return ptx::f32_of_low_f16(ptx::cvt_f16x2_e4m3x2(code & 0x7fu));
-  } else {
-    // 2^-127 is subnormal.
-    return __uint_as_float(code == 0 ? 0x400000u : code == 0xff ? 0x7fffffffu : code << 23);
-  }
-}
 
 // Elements that a lane writes at a time: 16 bytes, so that a warp's stores fill whole lines.
 template <Config C>

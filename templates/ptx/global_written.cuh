@@ -31,5 +31,11 @@ __device__ __forceinline__ int ld_global_s32_written(const void* p) {
   asm volatile("ld.global.s32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
   return x;
 }
+// PTX ISA "ld", PTX 1.0, any target.
+__device__ __forceinline__ unsigned ld_global_u8_written(const void* p) {
+  unsigned x;
+  asm volatile("ld.global.u8 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
+  return x;
+}
 
 }  // namespace tessera::ptx

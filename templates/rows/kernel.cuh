@@ -5,6 +5,7 @@
 #include "common/illegal_config.cuh"
 #include "ptx/griddepcontrol.cuh"
 #include "rows/sinks.cuh"
+#include "rows/sources.cuh"
 #include "rows/steps.cuh"
 
 namespace tessera::rows {
@@ -230,6 +231,12 @@ __device__ __forceinline__ void kernel(const Params& p) {
     load_mixed<C>(p, place, x);
   } else if constexpr (kSource == RowPart::mhc_post) {
     load_remixed<C>(p, place, x);
+  } else if constexpr (kSource == RowPart::combine) {
+    load_combined<C>(p, place, x);
+  } else if constexpr (kSource == RowPart::compress) {
+    load_compressed<C>(p, place, x);
+  } else if constexpr (kSource == RowPart::dequant) {
+    load_dequantized<C>(p, place, x);
   } else {
     load_row<C>(p, place, x);
   }

@@ -9,7 +9,8 @@
 //
 // Entry parameters, in this order:
 //   const void* x; long long x_stride_row           elements; of a head with pages, and then long long that of a token
-//   const int* indices; int x_rows                  gather: an index outside of x gives a row of zeros
+//   const int* indices                              gather: an index outside of x gives a row of zeros
+//   int x_rows                                      gather, combine, compress
 //   const int* positions                            rope: row i has position i / heads
 //   int heads                                       rope, pages
 //   const int* slots                                sinks that are placed, pages, caches: a slot outside of them is
@@ -20,6 +21,9 @@
 //     mhc_post   const void* streams; long long its stride; void* streams_out; long long its stride; const float* mix,
 //                next_mix: [rows, 24] of which the first 4 are pre, the next 4 post, the others comb
 //     join       const void* x2; long long its stride, with pages that of a head and that of a token
+//     combine    const int* indices; const float* weights (if it has them)       [rows, rows that are added]
+//     compress   const void* scores; long long its stride; const float* ape; const int* tokens
+//     dequant    const void* scales; (column-major) long long floats from one block to the next; const float* factor
 //     residual   const void* residual; long long its stride; void* residual_out; long long its stride   (if stored)
 //     factor     const float* factor
 //     mhc_mix    const float* sum_squares, mix_base, mix_scale
@@ -54,6 +58,7 @@ struct Config {
 inline constexpr int kVector = 8;  // columns
 inline constexpr int kMaxThreads = 1024, kMaxVectors = 12, kMaxCtas = 8;
 inline constexpr int kWarp = 32;
+inline constexpr int kMaxCombined = 16, kMaxCompressed = 256;
 
 TESSERA_HD constexpr int vectors_of_thread(const Config& c) {
   return static_cast<int>(ceil_div(c.columns, static_cast<long long>(c.threads_of_row) * kVector));
@@ -159,6 +164,9 @@ enum class Rule {
   mix_columns,               // columns of a step, or its first; 24, or 0
   mix_out_of_range,          // hidden, or iterations; 1
   join_outside_row,          // the first column of x2; columns
+  combine_out_of_range,      // rows that are added; 16
+  compress_out_of_range,     // tokens of an entry; 256
+  gather_beside_rows,        // number of the step; 0
   paged_beside_others,       // number of the step; 0
   paged_scales,              // columns of a scale, or 0; -1
   store_not_floating,        // bytes of an element of y; 4
@@ -187,6 +195,11 @@ TESSERA_HD constexpr int block_of_step(const RowStep& step, int columns) {
   }
 }
 
+// Whether rows of x are named by lists.
+TESSERA_HD constexpr bool has_named_rows(const RowChain& chain) {
+  return has_part(chain, RowPart::gather) || has_part(chain, RowPart::combine) || has_part(chain, RowPart::compress);
+}
+
 // With pages a row is a head of a token: slots and strides are those of tokens.
 TESSERA_HD constexpr bool goes_with_pages(const RowStep& step) {
   if (step.kind == RowPart::gather || step.kind == RowPart::cache || step.is_placed) return false;
@@ -212,12 +225,24 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_step(const Config& c, int number)
     return {Rule::mix_columns, step.first != 0 ? step.first : columns, step.first != 0 ? 0 : kMixColumns};
   if (step.kind == RowPart::mhc_mix && (step.hidden < 1 || step.iterations < 1))
     return {Rule::mix_out_of_range, step.hidden < 1 ? step.hidden : step.iterations, 1};
+  if (step.kind == RowPart::combine && (step.block < 1 || step.block > kMaxCombined))
+    return {Rule::combine_out_of_range, step.block, kMaxCombined};
+  if (step.kind == RowPart::compress &&
+      (step.block < 1 || step.block > kMaxCompressed || (step.block & (step.block - 1)) != 0))
+    return {Rule::compress_out_of_range, step.block, kMaxCompressed};
+  if (step.kind == RowPart::gather && (has_part(c.chain, RowPart::combine) || has_part(c.chain, RowPart::compress)))
+    return {Rule::gather_beside_rows, number, 0};
   if (has_paged_sink(c.chain) && !goes_with_pages(step)) return {Rule::paged_beside_others, number, 0};
   if (step.is_paged && step.kind == RowPart::scaled_8 && step.block >= 0) return {Rule::paged_scales, step.block, -1};
   if (step.kind == RowPart::store && !is_floating(stored_type(step, c.dtype)))
     return {Rule::store_not_floating, dtype_bytes(step.dtype), 4};
-  if (step.kind == RowPart::quantize && step.has_global && step.format != BlockFormat::nvfp4)
-    return {Rule::global_without_nvfp4, block_elements(step.format), 16};
+  if (step.has_global && (step.is_e4m3 || step.format != BlockFormat::nvfp4))
+    return {Rule::global_without_nvfp4, step.is_e4m3 ? step.block : block_elements(step.format), 16};
+  if (step.kind == RowPart::dequant) {
+    const int of_scale = step.is_e4m3 ? step.block : block_elements(step.format);
+    if (of_scale < kVector || of_scale % kVector != 0) return {Rule::range_not_vectors, of_scale, kVector};
+    return columns % of_scale != 0 ? Verdict<Rule>{Rule::block_not_in_range, columns, of_scale} : Verdict<Rule>{};
+  }
   if (step.kind == RowPart::rope && step.is_halves && columns < 2 * kVector)
     return {Rule::rope_pairs_apart, columns / 2, kVector};
   const int block = block_of_step(step, c.columns);

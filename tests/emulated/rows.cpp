@@ -72,6 +72,19 @@ constexpr std::pair<int, const char*> kChains[] = {
     {128, "append_kv(64,e4m3,base=500000)"},
     {576, "join(512)+rmsnorm(0..511)+rope(512..575)+f16(paged)+e4m3(0..511)"},
     {88, "gather+join(64)+same"},
+    {1032, "combine(6)+rmsnorm+same"},
+    {72, "combine(3,no_weight)+f32"},
+    {2048, "combine(16)+mxfp8_e4m3"},
+    {512, "compress(4,overlap)+rmsnorm+rope(448..511)+mla_584"},
+    {128, "compress(4,overlap)+rmsnorm+rope(64..127)+hadamard(128)+indexer_132"},
+    {264, "compress(128)+f32"},
+    {40, "compress(2)+same"},
+    {1024, "dequant(nvfp4,tile,global)+f32"},
+    {544, "gather+dequant(mxfp4)+rmsnorm+same"},
+    {96, "dequant(mxfp8_e4m3,tile)+f32+mxfp4"},
+    {256, "dequant(mxfp8_e5m2)+nvfp4(tile)"},
+    {384, "gather+dequant(e4m3,columns)+f32"},
+    {192, "dequant(e4m3,block=64)+residual+e4m3(64)"},
 };
 constexpr const char* kTargets[] = {"sm_90a", "sm_100a", "sm_120a", "sm_103a", "sm_121a"};
 constexpr DType kTypes[] = {DType::bf16, DType::f16, DType::f32};
@@ -96,7 +109,7 @@ TEST_CASE("rows: every part, on every target, with every type") {
   const std::unique_ptr<Compiler> compiler = find_compiler();
   if (!compiler) return;
   std::size_t turn = 0;
-  testing::Sample sample(3);
+  testing::Sample sample(8);
   for (const DType dtype : kTypes)
     for (const auto& [columns, chain] : kChains) {
       const std::size_t number = turn++;

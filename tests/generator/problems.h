@@ -218,7 +218,8 @@ inline std::vector<Problem> every_fact() {
         "layernorm+hadamard(128)+e4m3(columns)+e4m3(row,pow2)",
         "factor+rmsnorm+rope(0..127,halves,yarn=16)+e4m3(tensor,scatter)", "rmsnorm+rope(448..511)+mla_584",
         "mhc_post+rmsnorm+mxfp8_e4m3", "mhc_pre+softmax+sqrt_softplus(0..63)+softcap(30)+f32", "mhc_mix(0..23)+f32",
-        "append_kv(256,halves)"})
+        "append_kv(256,halves)", "combine(8)+rmsnorm+same", "compress(4,overlap)+rmsnorm+rope(448..511)+bf16",
+        "gather+dequant(nvfp4,tile)+f32", "dequant(e4m3)+rmsnorm+mxfp4"})
     for (const char* const arch : {"sm_90a", "sm_100a", "sm_120a"})
       problems.push_back(problem_of("rows", {{"arch", arch}, {"columns", "512"}, {"chain", chain}}));
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16})

@@ -35,14 +35,26 @@ std::string canonical(std::string_view text) { return to_text(parse_row_chain(te
 }  // namespace
 
 TEST_CASE("rows: a chain's text comes back, its options once and in one order") {
-  for (const char* const text :
-       {"residual(store)+rmsnorm+same", "residual(store)+rmsnorm+e4m3",
-        "gate(silu,interleaved,limit=10)+nvfp4(tile,global)", "rope(448..511,inverse)+nvfp4(0..447)+bf16(448..511)",
-        "rope(halves,base=500000,llama3=8)+e4m3(row,pow2,scatter)", "rope(yarn=16,trained=4096,low=2,high=48)+f16",
-        "gather+hadamard(block=64)+f32", "layernorm(no_weight,plus_one)+mxfp8_e5m2+e4m3(block=64,columns)+e4m3(tensor)",
-        "residual+factor+mxfp4", "mhc_post+softcap(limit=50)+softmax+mla_656(0..575)", "mhc_pre+sigmoid+indexer_132",
-        "mhc_mix(hidden=28672,iterations=10)+f32",
-        "join(128)+rope(0..127,halves)+same(0..127,paged)+e4m3(tensor,paged)"}) {
+  for (const char* const text : {"residual(store)+rmsnorm+same",
+                                 "residual(store)+rmsnorm+e4m3",
+                                 "gate(silu,interleaved,limit=10)+nvfp4(tile,global)",
+                                 "rope(448..511,inverse)+nvfp4(0..447)+bf16(448..511)",
+                                 "rope(halves,base=500000,llama3=8)+e4m3(row,pow2,scatter)",
+                                 "rope(yarn=16,trained=4096,low=2,high=48)+f16",
+                                 "gather+hadamard(block=64)+f32",
+                                 "layernorm(no_weight,plus_one)+mxfp8_e5m2+e4m3(block=64,columns)+e4m3(tensor)",
+                                 "residual+factor+mxfp4",
+                                 "mhc_post+softcap(limit=50)+softmax+mla_656(0..575)",
+                                 "mhc_pre+sigmoid+indexer_132",
+                                 "mhc_mix(hidden=28672,iterations=10)+f32",
+                                 "join(128)+rope(0..127,halves)+same(0..127,paged)+e4m3(tensor,paged)",
+                                 "combine(6)+same",
+                                 "combine(2,no_weight)+f32",
+                                 "compress(4,overlap)+rmsnorm+mla_584",
+                                 "compress(128)+mla_656",
+                                 "gather+dequant(nvfp4,tile,global)+mla_584",
+                                 "dequant(e4m3,block=64,columns)+indexer_132",
+                                 "dequant(mxfp8_e5m2)+same"}) {
     CHECK(canonical(text) == text);
     CHECK(parse_row_chain(canonical(text)) == parse_row_chain(text));
   }
@@ -50,6 +62,8 @@ TEST_CASE("rows: a chain's text comes back, its options once and in one order") 
   CHECK(canonical("hadamard(64)+e4m3(128,columns)") == "hadamard(block=64)+e4m3(columns)");
   CHECK(canonical("silu_mul+mxfp8") == "gate(silu)+mxfp8_e4m3");
   CHECK(canonical("neox_rope+bf16(scatter)") == "rope(halves)+bf16(scatter)");
+  CHECK(canonical("dequant(mxfp8,tile)") == "dequant(mxfp8_e4m3,tile)+same");
+  CHECK(canonical("dequant(e4m3)") == "dequant(e4m3)+same");
   CHECK(canonical("append_kv(128)") == "join(128)+rope(0..127)+same(0..127,paged)+same(128..255,paged)");
   CHECK(canonical("append_kv(64,halves,base=500000,e4m3)") ==
         "join(64)+rope(0..63,halves,base=500000)+e4m3(0..63,tensor,paged)+e4m3(64..127,tensor,paged)");
@@ -80,6 +94,15 @@ TEST_CASE("rows: what is wrong with a chain is told with its place") {
         "chain = append_kv(128,halvs): halvs (character 15): options here are FIRST..LAST, inverse, halves, base, "
         "linear, "
         "llama3, yarn, trained, low, high, did you mean halves?");
+  CHECK(chain_refused("combine+bf16") ==
+        "chain = combine+bf16: combine (character 1): combine(ROWS) says how many rows are added");
+  CHECK(
+      chain_refused("bf16+compress(overlap)") ==
+      "chain = bf16+compress(overlap): compress(overlap) (character 6): compress(TOKENS) says how many tokens an entry "
+      "has");
+  CHECK(chain_refused("dequant(tile)+bf16") ==
+        "chain = dequant(tile)+bf16: dequant(tile) (character 1): dequant(FORMAT) says what x is: e4m3, nvfp4, mxfp4, "
+        "mxfp8_e4m3 or mxfp8_e5m2");
   CHECK(chain_refused("append_kv(128") == "chain = append_kv(128: a ) is missing");
   CHECK(chain_refused("join+bf16") ==
         "chain = join+bf16: join (character 1): join(COLUMN) says from which column on a row is that of x2");
@@ -120,14 +143,30 @@ TEST_CASE("rows: an illegal pin, fact or chain is refused with the rule that it 
   };
   CHECK(of_chain("512", "rope(448..575)+bf16") == "a part that works up to column 575 in rows of 512 columns");
   CHECK(of_chain("512", "rope(4..67)+bf16") == "a part that begins at, or has, 4 columns: multiples of 8 needed");
-  CHECK(of_chain("512", "rmsnorm+gate(silu)") ==
-        "gather, gate, join and mhc_* say where a row comes from: they are the first parts, gather before the others");
+  CHECK(
+      of_chain("512", "rmsnorm+gate(silu)") ==
+      "gather, gate, join, combine, compress, dequant and mhc_* say where a row comes from: they are the first parts, "
+      "gather before the others");
   CHECK(of_chain("520", "nvfp4") == "520 columns of a part that takes blocks of 16: whole blocks needed");
   CHECK(of_chain("512", "nvfp4(8..23)") ==
         "a part that begins at column 8 and takes blocks of 16: it must begin at one");
   CHECK(of_chain("96", "rope(halves)") == "rope of halves that lie 48 columns apart: a power of two from 8 on needed");
   CHECK(of_chain("64", "rope(8..15,halves)") ==
         "rope of halves that lie 4 columns apart: a power of two from 8 on needed");
+  CHECK(of_chain("512", "combine(17)") == "combine of 17 rows: 1 to 16");
+  CHECK(of_chain("512", "compress(3)") == "compress of 3 tokens: a power of two up to 256 needed");
+  CHECK(of_chain("512", "compress(512)") == "compress of 512 tokens: a power of two up to 256 needed");
+  CHECK(of_chain("512", "gather+combine(2)") ==
+        "gather before combine or compress: these name their rows of x themselves");
+  CHECK(of_chain("520", "dequant(nvfp4)") == "520 columns of a part that takes blocks of 16: whole blocks needed");
+  CHECK(of_chain("512", "dequant(e4m3,block=12)") ==
+        "a part that begins at, or has, 12 columns: multiples of 8 needed");
+  CHECK(of_chain("512", "dequant(mxfp4,global)") ==
+        "a global scale for a format with blocks of 32: it goes with nvfp4");
+  CHECK(unsupported({{"chain", "dequant(e4m3,tile)"}}) ==
+        "dequant of e4m3 with scales in tiles: they are fp32, plain or columns");
+  CHECK(unsupported({{"chain", "dequant(mxfp4,columns)"}}) ==
+        "dequant of block-scaled rows with scales by columns: take plain or tile");
   CHECK(of_chain("512", "join(512)") == "columns of x2 from 512 on in rows of 512");
   CHECK(of_chain("512", "join(12)") == "a part that begins at, or has, 12 columns: multiples of 8 needed");
   CHECK(of_chain("512", "gather+bf16(paged)") ==

@@ -129,6 +129,41 @@ def test_keys_and_values_in_pages(random):
     assert numpy.isfinite(of_v).sum() == 3 * 2 * 64  # the emulator poisons what is not written
 
 
+def test_rows_that_are_added(random):
+    x, weights = normal(random, (7, 64)), normal(random, (5, 3))
+    indices = random.integers(-1, 8, (5, 3)).astype(numpy.int32)
+    made = tessera.rows(x, "combine(3)+f32", rows=5, indices=indices, weights=weights, device="emulator")
+    padded = numpy.concatenate((x, numpy.zeros((2, 64)))).astype(numpy.float64)
+    close(made["y"], numpy.einsum("rj,rjd->rd", weights, padded[indices]), 1e-5)
+
+
+def test_compressed_entries(random):
+    """DeepSeek-V4's compressor with overlap: softmax over the entry's own four tokens and the four before, column by column."""
+    x, scores, ape = normal(random, (12, 128)), normal(random, (12, 128)), normal(random, (4, 128))
+    tokens = numpy.array([[-1] * 4 + [0, 1, 2, 3], range(8), range(4, 12)], dtype=numpy.int32)
+    made = tessera.rows(x, "compress(4,overlap)+f32", rows=3, scores=scores, ape=ape, tokens=tokens, device="emulator")
+    # As the model writes it: blocks of four tokens, the block before in front with its first half of columns.
+    value, score = x.reshape(3, 4, 128).astype(numpy.float64), scores.reshape(3, 4, 128) + ape.astype(numpy.float64)
+    wide, weight = numpy.zeros((3, 8, 64)), numpy.full((3, 8, 64), -numpy.inf)
+    wide[:, 4:], weight[:, 4:] = value[..., 64:], score[..., 64:]
+    wide[1:, :4], weight[1:, :4] = value[:-1, :, :64], score[:-1, :, :64]
+    share = numpy.exp(weight - weight.max(1, keepdims=True))
+    close(made["y"], (wide * share / share.sum(1, keepdims=True)).sum(1), 1e-5, 1e-5)
+
+
+def test_values_and_scales_are_read(random):
+    x = normal(random, (6, 256), ml_dtypes.bfloat16)
+    quantised = tessera.rows(x, "mxfp8+e4m3(columns)", device="emulator")
+    y = numpy.asarray(quantised["y"]).view(ml_dtypes.float8_e4m3fn).astype(numpy.float64).reshape(6, 8, 32)
+    expected = (y * numpy.exp2(numpy.asarray(quantised["y_scales"]).astype(numpy.float64) - 127)[..., None]).reshape(6, 256)
+    read = tessera.rows(quantised["y"], "dequant(mxfp8)+f32", x_scales=quantised["y_scales"], device="emulator")["y"]
+    assert (numpy.asarray(read) == expected).all()
+    y2 = numpy.asarray(quantised["y2"]).view(ml_dtypes.float8_e4m3fn)
+    scales = numpy.asarray(quantised["y2_scales"]).T[:6].astype(numpy.float64)
+    read = tessera.rows(y2, "dequant(e4m3,columns)+f32", x_scales=quantised["y2_scales"], device="emulator")["y"]
+    close(read, (y2.astype(numpy.float64).reshape(6, 2, 128) * scales[..., None]).reshape(6, 256), 1e-6)
+
+
 @pytest.mark.parametrize("scoring, grouping", [("softmax", "masked"), ("sigmoid", "contiguous"), ("sqrt_softplus", "contiguous")])
 def test_a_router(random, scoring, grouping):
     m, experts, top_k = 70, 32, 4

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "reference/rows.h"
+#include "spec/rows.h"
 #include "tessera/problem.h"
 #include "tessera/row_chain.h"
 #include "tests/support/block_scale_cases.h"
@@ -20,7 +21,7 @@ inline reference::RowsRun rows_run(const Rows& problem, std::int64_t rows, std::
   // With pages rows are whole tokens.
   run.rows = has_paged_sink(run.chain) ? (rows + heads - 1) / heads * heads : rows;
   run.heads = heads;
-  run.x_rows = has_part(run.chain, RowPart::gather) ? rows / 2 + 3 : rows;
+  run.x_rows = rows::has_named_rows(run.chain) ? rows / 2 + 3 : rows;
   run.placed_rows = has_placed_sink(run.chain) ? rows + 5 : rows;
   run.page_size = 8;
   run.pages = has_paged_sink(run.chain) || has_part(run.chain, RowPart::cache) ? rows / 8 + 2 : 0;
