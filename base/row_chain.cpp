@@ -56,7 +56,11 @@ const std::vector<PartWord>& part_words() {
       {"e4m3", {.kind = RowPart::scaled_8}},
       {"mla_656", {.kind = RowPart::cache, .cache = RowCache::mla_656}},
       {"mla_584", {.kind = RowPart::cache, .cache = RowCache::mla_584}},
+      {"mla_384", {.kind = RowPart::cache, .cache = RowCache::mla_384}},
+      {"mla_528", {.kind = RowPart::cache, .cache = RowCache::mla_528}},
+      {"mla_288", {.kind = RowPart::cache, .cache = RowCache::mla_288}},
       {"indexer_132", {.kind = RowPart::cache, .cache = RowCache::indexer_132}},
+      {"indexer_68", {.kind = RowPart::cache, .cache = RowCache::indexer_68}},
   };
   return words;
 }

@@ -103,47 +103,79 @@ class SinkCheck {
   /// A token of a cache, byte by byte.
   void check_token(Sink& sink, const RowValues& row, std::int64_t from, std::int64_t to) const {
     const RowCache cache = sink.step.cache;
+    const CacheLayout l = cache_layout(cache);
     const Tensor& out = output(sink.names.out);
     const std::int64_t page_bytes = run_.pages == 0 ? 0 : out.shape[1];
     const std::byte* const page = out.bytes.data() + to / run_.page_size * page_bytes;
     const std::int64_t place = to % run_.page_size;
-    const std::byte* const token = page + place * cache_token_bytes(cache);
-    const int values = cache_values(cache), block = cache_block(cache);
-    RowStep rule = sink.step;
-    rule.is_power = cache_has_powers(cache);
-    for (int j = 0; j < values / block; ++j) {
+    const std::byte* const token = page + place * l.token_bytes;
+    for (int j = 0; j < cache_blocks(cache); ++j) {
       const std::byte* const at = page + cache_scale_at(cache, run_.page_size, place, j);
-      double scale = 0;
-      if (cache == RowCache::mla_584) {
-        scale = std::exp2(static_cast<int>(*at) - 127);
+      if (l.scale == CacheScale::format) {
+        check_block_of_token(sink, row, from, j, token, static_cast<std::uint8_t>(*at));
       } else {
-        float number = 0;
-        std::memcpy(&number, at, sizeof number);
-        scale = static_cast<double>(number);
+        check_e4m3_of_token(sink, row, from, j, token, at);
       }
-      const double least = rule.is_power ? 448 * static_cast<double>(1e-4F) : static_cast<double>(1e-4F);
-      Element element =
-          judged(scale_interval(rule, magnitude_of(row, sink.step.first + j * block, block), least), scale, 0);
-      element.at = {from, j};
-      sink.scales.add(element);
-      for (int i = j * block; i < (j + 1) * block; ++i)
-        check_e4m3(sink, row, from, i, scale, rule.is_power ? 0 : 8 * kU,
-                   decode_value(ValueType::e4m3, static_cast<std::uint8_t>(token[i])));
     }
-    if (cache == RowCache::mla_584 && *(page + cache_scale_at(cache, run_.page_size, place, 7)) != std::byte{0}) {
+    const std::byte* const padding = page + cache_scale_at(cache, run_.page_size, place, cache_blocks(cache));
+    if (std::any_of(padding, padding + cache_padding(cache), [](std::byte b) { return b != std::byte{0}; })) {
       Element element = judged({0, 0, 0}, 1, 0);
-      element.at = {from, 7};
+      element.at = {from, cache_blocks(cache)};
       sink.scales.add(element);
     }
-    for (std::int64_t i = values; i < columns(sink); ++i) {
+    for (std::int64_t i = l.values; i < columns(sink); ++i) {
       const auto at = static_cast<std::size_t>(sink.step.first + i);
       const auto rounded = [](double x) { return to_double(DType::bf16, from_double(DType::bf16, x)); };
       std::uint16_t bits = 0;
-      std::memcpy(&bits, token + cache_bf16_at(cache) + 2 * (i - values), sizeof bits);
+      std::memcpy(&bits, token + l.bf16_at + 2 * (i - l.values), sizeof bits);
       Element element = judged({rounded(row.v[at] - row.e[at]), rounded(row.v[at] + row.e[at]), rounded(row.v[at])},
                                to_double(DType::bf16, bits), unit_roundoff(DType::bf16));
       element.at = {from, i};
       sink.values.add(element);
+    }
+  }
+
+  void check_e4m3_of_token(Sink& sink, const RowValues& row, std::int64_t from, int j, const std::byte* token,
+                           const std::byte* at) const {
+    const CacheLayout l = cache_layout(sink.step.cache);
+    RowStep rule = sink.step;
+    rule.is_power = l.scale == CacheScale::power;
+    double scale = 0;
+    if (l.scale_bytes == 1) {
+      scale = std::exp2(static_cast<int>(*at) - 127);
+    } else {
+      float number = 0;
+      std::memcpy(&number, at, sizeof number);
+      scale = static_cast<double>(number);
+    }
+    const double least = rule.is_power ? 448 * static_cast<double>(1e-4F) : static_cast<double>(1e-4F);
+    Element element =
+        judged(scale_interval(rule, magnitude_of(row, sink.step.first + j * l.block, l.block), least), scale, 0);
+    element.at = {from, j};
+    sink.scales.add(element);
+    for (int i = j * l.block; i < (j + 1) * l.block; ++i)
+      check_e4m3(sink, row, from, i, scale, rule.is_power ? 0 : 8 * kU,
+                 decode_value(ValueType::e4m3, static_cast<std::uint8_t>(token[i])));
+  }
+
+  /// e2m1 under the scale of a format.
+  void check_block_of_token(Sink& sink, const RowValues& row, std::int64_t from, int j, const std::byte* token,
+                            std::uint8_t found) const {
+    const CacheLayout l = cache_layout(sink.step.cache);
+    const auto code_of = [&](double amax) {
+      const std::uint8_t code = l.format == BlockFormat::nvfp4
+                                    ? encode_ue4m3(to_float(amax) / 6.0F)
+                                    : encode_ue8m0(to_float(amax), l.format, ScaleRounding::up);
+      return static_cast<double>(std::max<int>(code, l.least_code));
+    };
+    const Interval amax = magnitude_of(row, sink.step.first + j * l.block, l.block);
+    Element scale = judged({code_of(amax.low), code_of(amax.high), code_of(amax.expected)}, found, 0);
+    scale.at = {from, j};
+    sink.scales.add(scale);
+    const float divisor = decode_scale(scale_type(l.format), found);
+    for (int i = j * l.block; i < (j + 1) * l.block; ++i) {
+      const auto byte = static_cast<std::uint8_t>(token[i / 2]);
+      check_code(sink, row, from, i, ValueType::e2m1, i % 2 == 0 ? byte & 0xF : byte >> 4, divisor);
     }
   }
 
@@ -208,30 +240,36 @@ class SinkCheck {
     const int block = block_elements(format);
     const Tensor& values = output(sink.names.out);
     for (std::int64_t i = j * block; i < (j + 1) * block; ++i) {
-      const auto at = static_cast<std::size_t>(sink.step.first + i);
       const std::int64_t index = to * columns(sink) + i;
       const auto byte = static_cast<std::uint8_t>(
           values.bytes[static_cast<std::size_t>(value_bits(format) == 8 ? index : index / 2)]);
       const std::uint8_t code = value_bits(format) == 8 ? byte : index % 2 == 0 ? byte & 0xF : byte >> 4;
-      const auto encoded = [&](float x) { return divisor == 0 ? std::uint8_t{0} : encode_value(type, x / divisor); };
-      const bool is_exact = row.e[at] == 0;
-      const double low = row.v[at] - row.e[at], high = row.v[at] + row.e[at];
-      const std::uint8_t least = encoded(is_exact ? to_float(low) : below(low));
-      const std::uint8_t most = encoded(is_exact ? to_float(high) : above(high));
-      if (least == most && code == least) {
-        sink.values.add(judged_equal(type, code));
-        continue;
-      }
-      Element element = judged(
-          {decode_value(type, least), decode_value(type, most), decode_value(type, encoded(to_float(row.v[at])))},
-          decode_value(type, code), 0);
-      element.at = {from, i};
-      // One result alone is right, and this is not it: a zero of the other sign, say.
-      if (least == most) {
-        element.bound = -1;
-      }
-      sink.values.add(element);
+      check_code(sink, row, from, i, type, code, divisor);
     }
+  }
+
+  /// Column i of a sink: what a value's code may be, given the scale that was found.
+  static void check_code(Sink& sink, const RowValues& row, std::int64_t from, std::int64_t i, ValueType type,
+                         std::uint8_t code, float divisor) {
+    const auto at = static_cast<std::size_t>(sink.step.first + i);
+    const auto encoded = [&](float x) { return divisor == 0 ? std::uint8_t{0} : encode_value(type, x / divisor); };
+    const bool is_exact = row.e[at] == 0;
+    const double low = row.v[at] - row.e[at], high = row.v[at] + row.e[at];
+    const std::uint8_t least = encoded(is_exact ? to_float(low) : below(low));
+    const std::uint8_t most = encoded(is_exact ? to_float(high) : above(high));
+    if (least == most && code == least) {
+      sink.values.add(judged_equal(type, code));
+      return;
+    }
+    Element element =
+        judged({decode_value(type, least), decode_value(type, most), decode_value(type, encoded(to_float(row.v[at])))},
+               decode_value(type, code), 0);
+    element.at = {from, i};
+    // One result alone is right, and this is not it: a zero of the other sign, say.
+    if (least == most) {
+      element.bound = -1;
+    }
+    sink.values.add(element);
   }
 
   static Element judged_equal(ValueType type, std::uint8_t code) {
@@ -305,8 +343,9 @@ std::string kept_token_problem(const std::string& name, const Tensor& out, RowCa
   for (const std::int64_t slot : written) {
     if (slot < 0) continue;
     const std::int64_t page = slot / page_size * page_bytes, place = slot % page_size;
-    mark(page + place * cache_token_bytes(cache), cache_token_bytes(cache));
-    if (cache_tail_bytes(cache) > 0) mark(page + cache_scale_at(cache, page_size, place, 0), cache_tail_bytes(cache));
+    const CacheLayout l = cache_layout(cache);
+    mark(page + place * l.token_bytes, l.token_bytes);
+    if (l.tail_bytes > 0) mark(page + cache_scale_at(cache, page_size, place, 0), l.tail_bytes);
   }
   for (std::size_t i = 0; i < is_written.size(); ++i)
     if (!is_written[i] && static_cast<std::uint8_t>(out.bytes[i]) != kPoisonByte)

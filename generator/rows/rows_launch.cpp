@@ -169,10 +169,9 @@ void add_scales_of_x(LaunchWriter& w, const RowStep& step, const RowStepNames& n
   if (step.has_global) w.vector(names.in2, BufferRole::input, "f32", "1", 4);
 }
 
-/// Of a page with page_size tokens; of the second layout whole tokens of 576 bytes, as FlashMLA has it, else 16 bytes.
+/// Of a page with page_size tokens.
 Expression page_bytes(RowCache cache) {
-  const int token = cache_token_bytes(cache) + cache_tail_bytes(cache);
-  const int unit = cache == RowCache::mla_584 ? cache_token_bytes(cache) : 16;
+  const int token = cache_layout(cache).token_bytes + cache_layout(cache).tail_bytes, unit = cache_page_unit(cache);
   return expression("ceil_div(page_size * {}, {}) * {}", token, unit, unit);
 }
 

@@ -251,40 +251,80 @@ __device__ __forceinline__ float scale_of_cache(float amax, float& inverse) {
   return __uint_as_float(exponent << 23);
 }
 
+// Eight e4m3 of a block whose largest magnitude is amax, and the scale's bits: of an fp32 number, or its ue8m0.
+template <RowCache kCache>
+__device__ __forceinline__ unsigned encode_e4m3_of_cache(const float (&v)[kVector], float amax, unsigned (&words)[2]) {
+  constexpr CacheLayout L = cache_layout(kCache);
+  float inverse;
+  const float scale = L.scale == CacheScale::power ? scale_of_cache(amax, inverse) : scale_of<RowStep{}>(amax, inverse);
+  float q[kVector];
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) q[i] = v[i] * inverse;
+  quantize::encode_fp8_words<ValueType::e4m3>(q, words);
+  return L.scale_bytes == 1 ? __float_as_uint(scale) >> 23 : __float_as_uint(scale);
+}
+
+// Eight e2m1 likewise. Where a scale of 0 is not wanted a block gets the least one that is more.
+template <Config C, RowCache kCache>
+__device__ __forceinline__ unsigned encode_e2m1_of_cache(const float (&v)[kVector], float amax, unsigned (&words)[2]) {
+  constexpr CacheLayout L = cache_layout(kCache);
+  unsigned code = 0;
+  encode<C, RowStep{.kind = RowPart::quantize, .format = L.format}>(v, amax, {}, code, words);
+  if constexpr (L.least_code > 0) {
+    if (code == 0) {
+      constexpr float kInverse = L.format == BlockFormat::nvfp4 ? 0x1p9f : 0x1p126f;
+      code = 1;
+      if constexpr (C.conversion == Conversion::software) {
+        words[0] = encode_e2m1_eight<true>(v, kInverse);
+      } else {
+        float q[kVector];
+#pragma unroll
+        for (int i = 0; i < kVector; ++i) q[i] = __fmul_rn(v[i], kInverse);
+        words[0] = encode_e2m1_hardware(q);
+      }
+    }
+  }
+  return code;
+}
+
 // A token of a cache: values by all lanes, a scale by the first of its block's.
 template <Config C, int kNumber>
 __device__ __forceinline__ void store_token(const Params& p, const Place& place, const Values<C>& x) {
   constexpr RowStep S = C.chain.steps[kNumber];
-  constexpr int kLanes = cache_block(S.cache) / kVector, kValues = cache_values(S.cache);
+  constexpr CacheLayout L = cache_layout(S.cache);
+  constexpr int kLanes = L.block / kVector, kPadding = cache_padding(S.cache);
   const StepParams& step = p.steps[kNumber];
   const bool is_stored = has_page(p, place);
-  const auto [page, token] = page_of(p, place);
-  char* const start = static_cast<char*>(step.out) + page * step.out_stride;
-  char* const values = start + static_cast<long long>(token) * cache_token_bytes(S.cache);
+  const PagedPlace paged = page_of(p, place);
+  char* const start = static_cast<char*>(step.out) + paged.page * step.out_stride;
+  char* const values = start + static_cast<long long>(paged.token) * L.token_bytes;
 #pragma unroll
   for (int j = 0; j < vectors_of_thread(C); ++j) {
     const int at = column_of<C>(place, j) - S.first;
     const float amax = over_lanes<kLanes>(largest_of(x.v[j]));
     if (!is_stored || !is_in<C, S>(place, j)) continue;
-    if (at >= kValues) {
-      store8<DType::bf16>(values + cache_bf16_at(S.cache), at - kValues, x.v[j]);
+    if (L.bf16 > 0 && at >= L.values) {
+      store8<DType::bf16>(values + L.bf16_at, at - L.values, x.v[j]);
       continue;
     }
-    float inverse;
-    const float scale = cache_has_powers(S.cache) ? scale_of_cache(amax, inverse) : scale_of<RowStep{}>(amax, inverse);
-    float q[kVector];
-#pragma unroll
-    for (int i = 0; i < kVector; ++i) q[i] = x.v[j][i] * inverse;
-    unsigned words[2];
-    quantize::encode_fp8_words<ValueType::e4m3>(q, words);
-    ptx::st_global_v2(values + at, words[0], words[1]);
-    if (place.thread % kLanes != 0) continue;
-    char* const scale_at = start + cache_scale_at(S.cache, p.page_size, token, at / cache_block(S.cache));
-    if constexpr (S.cache == RowCache::mla_584) {
-      ptx::st_global_u8(scale_at, __float_as_uint(scale) >> 23);
-      if (at == 0) ptx::st_global_u8(scale_at + kValues / cache_block(S.cache), 0);
+    unsigned words[2], scale;
+    if constexpr (L.value == ValueType::e2m1) {
+      scale = encode_e2m1_of_cache<C, S.cache>(x.v[j], amax, words);
+      ptx::st_global_u32(values + at / 2, words[0]);
     } else {
-      ptx::st_global_u32(scale_at, __float_as_uint(scale));
+      scale = encode_e4m3_of_cache<S.cache>(x.v[j], amax, words);
+      ptx::st_global_v2(values + at, words[0], words[1]);
+    }
+    if (place.thread % kLanes != 0) continue;
+    char* const scale_at = start + cache_scale_at(S.cache, p.page_size, paged.token, at / L.block);
+    if constexpr (L.scale_bytes == 1) {
+      ptx::st_global_u8(scale_at, scale);
+    } else {
+      ptx::st_global_u32(scale_at, scale);
+    }
+    if (kPadding > 0 && at == 0) {
+#pragma unroll
+      for (int i = 0; i < kPadding; ++i) ptx::st_global_u8(scale_at + cache_blocks(S.cache) + i, 0);
     }
   }
 }

@@ -187,7 +187,7 @@ TESSERA_HD constexpr int block_of_step(const RowStep& step, int columns) {
     case RowPart::hadamard:
       return step.block;
     case RowPart::cache:
-      return cache_block(step.cache);
+      return cache_layout(step.cache).block;
     case RowPart::rope:
       return step.is_halves ? width(step, columns) : 2;
     default:

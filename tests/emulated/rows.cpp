@@ -76,7 +76,7 @@ constexpr std::pair<int, const char*> kChains[] = {
     {72, "combine(3,no_weight)+f32"},
     {2048, "combine(16)+mxfp8_e4m3"},
     {512, "compress(4,overlap)+rmsnorm+rope(448..511)+mla_584"},
-    {128, "compress(4,overlap)+rmsnorm+rope(64..127)+hadamard(128)+indexer_132"},
+    {128, "compress(4,overlap)+rmsnorm+rope(64..127)+hadamard(128)+indexer_68"},
     {264, "compress(128)+f32"},
     {40, "compress(2)+same"},
     {1024, "dequant(nvfp4,tile,global)+f32"},
@@ -85,6 +85,9 @@ constexpr std::pair<int, const char*> kChains[] = {
     {256, "dequant(mxfp8_e5m2)+nvfp4(tile)"},
     {384, "gather+dequant(e4m3,columns)+f32"},
     {192, "dequant(e4m3,block=64)+residual+e4m3(64)"},
+    {512, "rope(448..511)+mla_384"},
+    {512, "rmsnorm+rope(448..511)+mla_528+mla_288"},
+    {128, "hadamard(128)+indexer_68"},
 };
 constexpr const char* kTargets[] = {"sm_90a", "sm_100a", "sm_120a", "sm_103a", "sm_121a"};
 constexpr DType kTypes[] = {DType::bf16, DType::f16, DType::f32};

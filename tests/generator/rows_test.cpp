@@ -50,10 +50,10 @@ TEST_CASE("rows: a chain's text comes back, its options once and in one order") 
                                  "join(128)+rope(0..127,halves)+same(0..127,paged)+e4m3(tensor,paged)",
                                  "combine(6)+same",
                                  "combine(2,no_weight)+f32",
-                                 "compress(4,overlap)+rmsnorm+mla_584",
-                                 "compress(128)+mla_656",
-                                 "gather+dequant(nvfp4,tile,global)+mla_584",
-                                 "dequant(e4m3,block=64,columns)+indexer_132",
+                                 "compress(4,overlap)+rmsnorm+mla_384",
+                                 "compress(128)+mla_288",
+                                 "gather+dequant(nvfp4,tile,global)+mla_528",
+                                 "dequant(e4m3,block=64,columns)+indexer_68",
                                  "dequant(mxfp8_e5m2)+same"}) {
     CHECK(canonical(text) == text);
     CHECK(parse_row_chain(canonical(text)) == parse_row_chain(text));
@@ -163,6 +163,7 @@ TEST_CASE("rows: an illegal pin, fact or chain is refused with the rule that it 
         "a part that begins at, or has, 12 columns: multiples of 8 needed");
   CHECK(of_chain("512", "dequant(mxfp4,global)") ==
         "a global scale for a format with blocks of 32: it goes with nvfp4");
+  CHECK(of_chain("576", "mla_288") == "576 columns for a cache whose tokens have 512");
   CHECK(unsupported({{"chain", "dequant(e4m3,tile)"}}) ==
         "dequant of e4m3 with scales in tiles: they are fp32, plain or columns");
   CHECK(unsupported({{"chain", "dequant(mxfp4,columns)"}}) ==

@@ -164,6 +164,29 @@ def test_values_and_scales_are_read(random):
     close(read, (y2.astype(numpy.float64).reshape(6, 2, 128) * scales[..., None]).reshape(6, 256), 1e-6)
 
 
+E2M1 = numpy.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+
+
+@pytest.mark.parametrize("cache, columns, data, tail", [("mla_384", 448, 352, 32), ("mla_288", 512, 256, 32)])
+def test_a_token_of_four_bits(random, cache, columns, data, tail):
+    """e2m1 under ue4m3 of 16 columns: amax / 6, behind the data of all tokens of the page."""
+    x = normal(random, (2, 512), ml_dtypes.bfloat16)
+    page = tessera.rows(x, cache, slots=numpy.array([1, 3], dtype=numpy.int32), pages=1, page_size=4, device="emulator")["cache"][0]
+    for row, slot in ((0, 1), (1, 3)):
+        blocks = x[row, :columns].astype(numpy.float32).reshape(-1, 16)
+        scales = (numpy.abs(blocks).max(-1) / numpy.float32(6)).astype(ml_dtypes.float8_e4m3fn)
+        found = page[4 * data + tail * slot :][:tail]
+        assert (found[: columns // 16].view(ml_dtypes.float8_e4m3fn) == scales).all() and (found[columns // 16 :] == 0).all()
+        nibbles = page[data * slot :][: columns // 2]
+        codes = numpy.stack((nibbles & 15, nibbles >> 4), -1).reshape(-1, 16)
+        values = numpy.where(codes & 8, -1, 1) * E2M1[codes & 7]
+        nearest = numpy.abs(blocks / scales.astype(numpy.float32)[:, None])[..., None] - E2M1
+        assert (numpy.abs(numpy.abs(values) - numpy.abs(blocks) / scales.astype(numpy.float32)[:, None]) <= numpy.abs(nearest).min(-1) + 1e-6).all()
+        assert (numpy.sign(values) * numpy.sign(blocks) >= 0).all()
+        if cache == "mla_384":
+            assert (page[data * slot + 224 :][:128].view(ml_dtypes.bfloat16) == x[row, 448:]).all()
+
+
 @pytest.mark.parametrize("scoring, grouping", [("softmax", "masked"), ("sigmoid", "contiguous"), ("sqrt_softplus", "contiguous")])
 def test_a_router(random, scoring, grouping):
     m, experts, top_k = 70, 32, 4
