@@ -1,8 +1,10 @@
 #include "reference/mhc_product.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "reference/likely_cause.h"
 #include "reference/parallel.h"
 #include "tessera/error.h"
 
@@ -38,6 +40,57 @@ struct RowProduct {
     }
   }
 };
+
+/// A sum over the columns of a split of a(row, column) b(column).
+template <class OfB>
+double sum_of(const MhcProductRun& run, const TensorView& a, std::int64_t split, std::int64_t row, const OfB& b) {
+  double sum = 0;
+  for (std::int64_t i = first_column(run, split); i < first_column(run, split + 1); ++i)
+    sum += a.at(row * a.strides[0] + i) * b(i);
+  return sum;
+}
+
+double bf16_of(double x) { return to_double(DType::bf16, from_double(DType::bf16, x)); }
+
+std::vector<Suspect> suspects_of_d(const MhcProductRun& run, const TensorView& a, const TensorView& b) {
+  // What b as one bf16 number errs by is far above a right one's error, and far below its value.
+  const auto guess = [&run, &a, &b](const Coordinates& at, std::int64_t row, std::int64_t j, auto&& of_b) -> Guess {
+    if (j >= run.n) return {};
+    const double value = sum_of(run, a, at[0], row, [&](std::int64_t i) { return of_b(b.at(j * b.strides[0] + i)); });
+    return {value, 1e-5 * std::fabs(value) + 1e-4};
+  };
+  const auto same = [](double x) { return x; };
+  return {{"b is taken as one bf16 number", [=](const Coordinates& at) { return guess(at, at[1], at[2], bf16_of); }},
+          {"the first bf16 number of b is left out",
+           [=](const Coordinates& at) {
+             return guess(at, at[1], at[2], [](double x) { return bf16_of(x - bf16_of(x)); });
+           }},
+          {"neighbouring rows of b are exchanged",
+           [=](const Coordinates& at) { return guess(at, at[1], at[2] ^ 1, same); }},
+          // Behind the last row it is the last again.
+          {"rows i and i + 8 of a are exchanged",
+           [=, m = run.m](const Coordinates& at) { return guess(at, std::min(at[1] ^ 8, m - 1), at[2], same); }}};
+}
+
+std::vector<Suspect> suspects_of_squares(const MhcProductRun& run, const TensorView& a) {
+  const auto squares_where = [&](const Coordinates& at, auto&& counts) -> Guess {
+    double sum = 0;
+    for (std::int64_t i = first_column(run, at[0]); i < first_column(run, at[0] + 1); ++i)
+      if (counts(i)) sum += a.at(at[1] * a.strides[0] + i) * a.at(at[1] * a.strides[0] + i);
+    return {sum, 1e-5 * sum};
+  };
+  return {
+      {"squares of the second 32 of each 64 columns are left out",
+       [=, &run, &a](const Coordinates& at) { return squares_where(at, [](std::int64_t i) { return i % 64 < 32; }); }},
+      {"squares are counted twice", [=, &run, &a](const Coordinates& at) {
+         Guess found = squares_where(at, [](std::int64_t) { return true; });
+         return Guess{2 * found.value, 2 * found.slack};
+       }}};
+}
+
+void add_cause(const ElementSums& sums, const std::vector<Suspect>& suspects, std::vector<std::string>& problems) {
+  if (std::string cause = likely_cause(sums.mismatches, suspects); !cause.empty()) problems.push_back(std::move(cause));
+}
 
 }  // namespace
 
@@ -107,6 +160,8 @@ Comparison check_mhc_product(const MhcProductRun& run, const TensorView& a, cons
   if (squares.mismatched > 0)
     result.problems.push_back(
         describe_mismatches("sum_squares", squares, {{"split", run.splits, {}}, {"row", run.m, {8, 16, 32, 128}}}));
+  if (products.mismatched > 0) add_cause(products, suspects_of_d(run, a, b), result.problems);
+  if (squares.mismatched > 0) add_cause(squares, suspects_of_squares(run, a), result.problems);
   result.pass = result.problems.empty();
   return result;
 }

@@ -25,7 +25,8 @@ struct MhcProductRun {
 /// a [m, k] and b [n, k].
 std::map<std::string, Tensor> mhc_product_inputs(const MhcProductRun& run, Fill kind, std::uint64_t seed);
 
-/// d [m, n] and sum_squares [m], with splits one extent more in front. Every element is compared. Throws Error{usage}
+/// d [m, n] and sum_squares [m], with splits one extent more in front. Every element is compared; a mistake under which
+/// wrong ones become right is named. Throws Error{usage}
 /// for shapes that do not fit.
 Comparison check_mhc_product(const MhcProductRun& run, const TensorView& a, const TensorView& b, const TensorView& d,
                              const TensorView& sum_squares, int jobs = 0);

@@ -4,10 +4,14 @@
 
 #include <doctest/doctest.h>
 
+#include <filesystem>
+
+#include "base/file.h"
 #include "runtime/nvrtc.h"
 #include "tessera/emulator/device.h"
 #include "tessera/error.h"
 #include "tests/support/block_scale_cases.h"
+#include "tests/support/sample.h"
 
 namespace tessera {
 namespace {
@@ -74,6 +78,63 @@ TEST_CASE("mhc_product: every target and division of warps, with and without spl
   check({.arch = Arch::parse("sm_120a"), .n = 8, .warps_m = 1, .warps_k = 7}, *compiler);
   check({.arch = Arch::parse("sm_103a"), .n = 40, .splits = 2, .warps_m = 2, .warps_k = 1, .ctas = 1}, *compiler);
   check({.arch = Arch::parse("sm_121a"), .warps_m = 8, .warps_k = 1, .ctas = 4}, *compiler);
+}
+
+struct ProductFault {
+  const char *from, *to;
+  const char* cause;
+};
+constexpr ProductFault kFaults[] = {
+    {"ptx::mma_m16n8k16<DType::bf16>(sums.d[of_m][tile], elements[of_m], b.z, b.w);", "",
+     "b is taken as one bf16 number"},
+    {"ptx::mma_m16n8k16<DType::bf16>(sums.d[of_m][tile], elements[of_m], b.x, b.y);", "",
+     "the first bf16 number of b is left out"},
+    {"row[of_n * kTileN + 2 * place.member] = sums.d[tile][of_n][2 * i];",
+     "row[of_n * kTileN + 2 * place.member] = sums.d[tile][of_n][2 * i];\n"
+     "        sums.d[tile][of_n][2 * i] = row[of_n * kTileN + 2 * place.member];\n"
+     "        row[of_n * kTileN + 2 * place.member] = sums.d[tile][of_n][2 * i + 1];\n"
+     "        sums.d[tile][of_n][2 * i + 1] = sums.d[tile][of_n][2 * i];",
+     "neighbouring rows of b are exchanged"},
+    {"float* const row = part + (16 * tile + 8 * i + place.group) * row_floats(C);",
+     "float* const row = part + (16 * tile + 8 * (1 - i) + place.group) * row_floats(C);",
+     "rows i and i + 8 of a are exchanged"},
+    {"if (step % 2 == 0) add_squares", "if (step == 0) add_squares",
+     "squares of the second 32 of each 64 columns are left out"},
+    {"if (step % 2 == 0) add_squares", "add_squares", "squares are counted twice"},
+    {"for (int from = 1; from < C.ctas; ++from)", "for (int from = 2; from < C.ctas; ++from)", nullptr},
+    {"for (int warp = 1; warp < C.warps_k; ++warp)", "for (int warp = 2; warp < C.warps_k; ++warp)", nullptr},
+    {"load_b<C>(p, place, chunk + 2 * C.warps_k, b);", "load_b<C>(p, place, chunk + C.warps_k, b);", nullptr},
+    {"(number + 1) % kStages", "number % kStages", nullptr},
+    {"const long long split = blockIdx.y;", "const long long split = C.splits - 1 - blockIdx.y;", nullptr},
+};
+
+TEST_CASE("mhc_product: planted slips are seen, and named") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  const std::string file = "mhc_product/kernel.cuh";
+  const std::string right = read_text(std::filesystem::path(TESSERA_SOURCE_DIR) / "templates" / file);
+  std::uint64_t seed = 40;
+  testing::Sample sample(2);
+  for (const ProductFault& fault : kFaults) {
+    ++seed;
+    CAPTURE(std::string(fault.from));
+    std::string text = right;
+    const std::size_t at = text.find(fault.from);
+    REQUIRE(at != std::string::npos);
+    if (!sample.takes()) continue;
+    text.replace(at, std::string_view(fault.from).size(), fault.to);
+    const MhcProduct problem{.splits = 2, .warps_m = 2, .warps_k = 2, .ctas = 4};
+    EmulatedDevice device({.arch = "sm_90a"});
+    const Plan plan = make_plan(problem);
+    const Launcher launcher(device, plan.launch, compiler->compile(emit(plan, {{file, text}})));
+    std::string all;
+    for (const std::string& one : problems_of(device, launcher, problem, {40, 2560}, Fill::normal, seed))
+      all += one + "\n";
+    CAPTURE(all);
+    CHECK_FALSE(all.empty());
+    if (fault.cause != nullptr)
+      CHECK(all.find(std::string("likely cause: ") + fault.cause + " (gives") != std::string::npos);
+  }
 }
 
 TEST_CASE("mhc_product: the check sees a part left out, and b as one bf16 number") {
