@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 
+#include "base/row_chain_rules.h"
 #include "base/suggestion.h"
 #include "tessera/error.h"
 
@@ -235,22 +236,33 @@ class ChainReader {
 
   RowChain chain() {
     RowChain chain;
-    int count = 0;
+    std::vector<Place> places;
     if (text_.empty()) refuse(0, 0, "no part", {});
     while (true) {
       const std::size_t first = at_;
       for (const RowStep& step : parts()) {
-        if (count == kMaxRowSteps)
+        if (places.size() == kMaxRowSteps)
           refuse(first, text_.size() - first, fmt::format("more than {} parts", kMaxRowSteps), {});
-        chain.steps[count++] = step;
+        chain.steps[places.size()] = step;
+        places.push_back({first, at_ - first});
       }
-      if (at_ == text_.size()) return chain;
+      if (at_ == text_.size()) break;
       if (text_[at_] != '+') refuse(at_, 1, "+ is expected between two parts", {});
       ++at_;
     }
+    if (const std::optional<ChainMistake> mistake = chain_mistake(chain)) {
+      const Place& place = places[static_cast<std::size_t>(mistake->step)];
+      refuse(place.first, place.length, mistake->what, {});
+    }
+    return chain;
   }
 
  private:
+  /// Of a part in the text.
+  struct Place {
+    std::size_t first, length;
+  };
+
   [[noreturn]] void refuse(std::size_t at, std::size_t length, const std::string& what,
                            const std::vector<std::string_view>& candidates) const {
     const std::string_view found = text_.substr(std::min(at, text_.size()), length);

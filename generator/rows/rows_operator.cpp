@@ -15,6 +15,7 @@
 #include <cmath>
 
 #include "base/hash.h"
+#include "base/row_chain_rules.h"
 #include "generator/block_scaled/block_operator.h"
 #include "generator/candidates.h"
 #include "generator/family.h"
@@ -94,6 +95,9 @@ void RowsOperator::require_facts(const Rows& problem) {
     throw Error(ErrorKind::unsupported,
                 fmt::format("rows has no kernel for dtype {}: there are kernels for f32, f16 and bf16",
                             to_word(problem.dtype)));
+  // A chain that was parsed has none.
+  if (const std::optional<ChainMistake> mistake = chain_mistake(problem.chain))
+    throw Error(ErrorKind::unsupported, fmt::format("chain = {}: {}", to_text(problem.chain), mistake->what));
   for (const RowStep& step : problem.chain.steps) {
     if (step.kind == RowPart::rope && step.base < 2)
       throw Error(ErrorKind::unsupported, fmt::format("rope with base {}: 2 at least", step.base));
@@ -102,10 +106,6 @@ void RowsOperator::require_facts(const Rows& problem) {
     if (step.kind == RowPart::rope && step.scaling != RopeScaling::none && step.high <= step.low)
       throw Error(ErrorKind::unsupported,
                   fmt::format("rope with low {} and high {}: high must be above", step.low, step.high));
-    if (step.kind == RowPart::dequant && step.is_e4m3 && step.form == ScaleForm::tile)
-      throw Error(ErrorKind::unsupported, "dequant of e4m3 with scales in tiles: they are fp32, plain or columns");
-    if (step.kind == RowPart::dequant && !step.is_e4m3 && step.is_column_major)
-      throw Error(ErrorKind::unsupported, "dequant of block-scaled rows with scales by columns: take plain or tile");
     if (step.is_placed && step.form == ScaleForm::tile)
       throw Error(ErrorKind::unsupported,
                   "scattered rows with scales in tiles: a tile belongs to 128 rows; take plain scales");
@@ -211,16 +211,11 @@ std::string RowsOperator::explain(const Config& config, const Verdict& verdict) 
     case Rule::join_outside_row:
       return fmt::format("columns of x2 from {} on in rows of {}", found, bound);
     case Rule::combine_out_of_range:
-      return fmt::format("combine of {} rows: 1 to {}", found, bound);
     case Rule::compress_out_of_range:
-      return fmt::format("compress of {} tokens: a power of two up to {} needed", found, bound);
     case Rule::gather_beside_rows:
-      return "gather before combine or compress: these name their rows of x themselves";
     case Rule::paged_beside_others:
-      return "paged sinks beside gather, scatter, a cache or a source other than join: with pages a row is a head of a "
-             "token, and slots are those of tokens";
     case Rule::paged_scales:
-      return "e4m3 in pages with scales of blocks or rows: it goes with one scale, e4m3(tensor,paged)";
+      return chain_mistake(config.chain).value_or(ChainMistake{}).what;
     case Rule::global_without_nvfp4:
       return fmt::format("a global scale for a format with blocks of {}: it goes with nvfp4", found);
     case Rule::no_sink:

@@ -103,6 +103,35 @@ TEST_CASE("rows: what is wrong with a chain is told with its place") {
   CHECK(chain_refused("dequant(tile)+bf16") ==
         "chain = dequant(tile)+bf16: dequant(tile) (character 1): dequant(FORMAT) says what x is: e4m3, nvfp4, mxfp4, "
         "mxfp8_e4m3 or mxfp8_e5m2");
+  CHECK(chain_refused("combine(17)+bf16") ==
+        "chain = combine(17)+bf16: combine(17) (character 1): combine of 17 rows: 1 to 16");
+  CHECK(chain_refused("compress(3)") ==
+        "chain = compress(3): compress(3) (character 1): compress of 3 tokens: a power of two up to 256 needed");
+  CHECK(chain_refused("rmsnorm+compress(512)") ==
+        "chain = rmsnorm+compress(512): compress(512) (character 9): compress of 512 tokens: a power of two up to 256 "
+        "needed");
+  CHECK(
+      chain_refused("gather+combine(2)") ==
+      "chain = gather+combine(2): gather (character 1): gather before combine or compress: these name their rows of x "
+      "themselves");
+  CHECK(chain_refused("bf16(paged)+indexer_132(0..127)") ==
+        "chain = bf16(paged)+indexer_132(0..127): indexer_132(0..127) (character 13): beside paged sinks, where a row "
+        "is a "
+        "head of a token and slots are those of tokens, stand no gather, scatter, cache or source other than join");
+  CHECK(chain_refused("gate(silu)+bf16(paged)")
+            .starts_with("chain = gate(silu)+bf16(paged): gate(silu) (character 1): beside paged sinks"));
+  CHECK(chain_refused("append_kv(64)+bf16(scatter)")
+            .starts_with("chain = append_kv(64)+bf16(scatter): bf16(scatter) (character 15): beside paged sinks"));
+  CHECK(chain_refused("e4m3(paged)") ==
+        "chain = e4m3(paged): e4m3(paged) (character 1): e4m3 in pages with scales of blocks or rows: it goes with one "
+        "scale, e4m3(tensor,paged)");
+  CHECK(chain_refused("dequant(e4m3,tile)") ==
+        "chain = dequant(e4m3,tile): dequant(e4m3,tile) (character 1): dequant of e4m3 with scales in tiles: they are "
+        "fp32, plain or columns");
+  CHECK(
+      chain_refused("dequant(mxfp4,columns)") ==
+      "chain = dequant(mxfp4,columns): dequant(mxfp4,columns) (character 1): dequant of block-scaled rows with scales "
+      "by columns: take plain or tile");
   CHECK(chain_refused("append_kv(128") == "chain = append_kv(128: a ) is missing");
   CHECK(chain_refused("join+bf16") ==
         "chain = join+bf16: join (character 1): join(COLUMN) says from which column on a row is that of x2");
@@ -153,31 +182,14 @@ TEST_CASE("rows: an illegal pin, fact or chain is refused with the rule that it 
   CHECK(of_chain("96", "rope(halves)") == "rope of halves that lie 48 columns apart: a power of two from 8 on needed");
   CHECK(of_chain("64", "rope(8..15,halves)") ==
         "rope of halves that lie 4 columns apart: a power of two from 8 on needed");
-  CHECK(of_chain("512", "combine(17)") == "combine of 17 rows: 1 to 16");
-  CHECK(of_chain("512", "compress(3)") == "compress of 3 tokens: a power of two up to 256 needed");
-  CHECK(of_chain("512", "compress(512)") == "compress of 512 tokens: a power of two up to 256 needed");
-  CHECK(of_chain("512", "gather+combine(2)") ==
-        "gather before combine or compress: these name their rows of x themselves");
   CHECK(of_chain("520", "dequant(nvfp4)") == "520 columns of a part that takes blocks of 16: whole blocks needed");
   CHECK(of_chain("512", "dequant(e4m3,block=12)") ==
         "a part that begins at, or has, 12 columns: multiples of 8 needed");
   CHECK(of_chain("512", "dequant(mxfp4,global)") ==
         "a global scale for a format with blocks of 32: it goes with nvfp4");
   CHECK(of_chain("576", "mla_288") == "576 columns for a cache whose tokens have 512");
-  CHECK(unsupported({{"chain", "dequant(e4m3,tile)"}}) ==
-        "dequant of e4m3 with scales in tiles: they are fp32, plain or columns");
-  CHECK(unsupported({{"chain", "dequant(mxfp4,columns)"}}) ==
-        "dequant of block-scaled rows with scales by columns: take plain or tile");
   CHECK(of_chain("512", "join(512)") == "columns of x2 from 512 on in rows of 512");
   CHECK(of_chain("512", "join(12)") == "a part that begins at, or has, 12 columns: multiples of 8 needed");
-  CHECK(of_chain("512", "gather+bf16(paged)") ==
-        "paged sinks beside gather, scatter, a cache or a source other than join: with pages a row is a head of a "
-        "token, and slots are those of tokens");
-  CHECK(of_chain("512", "bf16(paged)+indexer_132(0..127)") ==
-        "paged sinks beside gather, scatter, a cache or a source other than join: with pages a row is a head of a "
-        "token, and slots are those of tokens");
-  CHECK(of_chain("512", "e4m3(paged)") ==
-        "e4m3 in pages with scales of blocks or rows: it goes with one scale, e4m3(tensor,paged)");
   CHECK(of_chain("512", "softcap(0)") == "softcap of 0: 1 at least");
   CHECK(of_chain("512", "mla_656") == "512 columns for a cache whose tokens have 576");
   CHECK(of_chain("512", "mhc_mix") == "mhc_mix that begins at, or has, 512 columns: 24 needed");
@@ -192,6 +204,12 @@ TEST_CASE("rows: an illegal pin, fact or chain is refused with the rule that it 
         "scattered rows with scales in tiles: a tile belongs to 128 rows; take plain scales");
   CHECK(unsupported({{"chain", "rope(base=1)"}}) == "rope with base 1: 2 at least");
   CHECK(unsupported({{"chain", "rope(llama3=8,low=4)"}}) == "rope with low 4 and high 4: high must be above");
+}
+
+TEST_CASE("rows: a chain that nobody parsed is refused for the same reasons") {
+  Rows problem;
+  problem.chain = {{{.kind = RowPart::combine, .block = 17}, {.kind = RowPart::store}}};
+  CHECK_THROWS_WITH_AS(make_plan(problem), "chain = combine(17)+bf16: combine of 17 rows: 1 to 16", Error);
 }
 
 TEST_CASE("rows: a chain without a sink writes rows of x's type, unless it stores a sum at its end") {

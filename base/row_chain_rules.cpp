@@ -1,0 +1,53 @@
+#include "base/row_chain_rules.h"
+
+#include <fmt/format.h>
+
+#include "spec/rows.h"
+
+namespace tessera {
+
+namespace {
+
+bool is_power_of_two(int value) { return value > 0 && (value & (value - 1)) == 0; }
+
+std::string mistake_of(const RowChain& chain, const RowStep& step) {
+  switch (step.kind) {
+    case RowPart::combine:
+      if (step.block < 1 || step.block > rows::kMaxCombined)
+        return fmt::format("combine of {} rows: 1 to {}", step.block, rows::kMaxCombined);
+      break;
+    case RowPart::compress:
+      if (!is_power_of_two(step.block) || step.block > rows::kMaxCompressed)
+        return fmt::format("compress of {} tokens: a power of two up to {} needed", step.block, rows::kMaxCompressed);
+      break;
+    case RowPart::dequant:
+      if (step.is_e4m3 && step.form == ScaleForm::tile)
+        return "dequant of e4m3 with scales in tiles: they are fp32, plain or columns";
+      if (!step.is_e4m3 && step.is_column_major)
+        return "dequant of block-scaled rows with scales by columns: take plain or tile";
+      break;
+    case RowPart::gather:
+      if (has_part(chain, RowPart::combine) || has_part(chain, RowPart::compress))
+        return "gather before combine or compress: these name their rows of x themselves";
+      break;
+    default:
+      break;
+  }
+  if (has_paged_sink(chain) && !rows::goes_with_pages(step))
+    return "beside paged sinks, where a row is a head of a token and slots are those of tokens, stand no gather, "
+           "scatter, "
+           "cache or source other than join";
+  if (step.is_paged && step.kind == RowPart::scaled_8 && step.block >= 0)
+    return "e4m3 in pages with scales of blocks or rows: it goes with one scale, e4m3(tensor,paged)";
+  return {};
+}
+
+}  // namespace
+
+std::optional<ChainMistake> chain_mistake(const RowChain& chain) {
+  for (int i = 0; i < step_count(chain); ++i)
+    if (std::string what = mistake_of(chain, chain.steps[i]); !what.empty()) return ChainMistake{i, std::move(what)};
+  return {};
+}
+
+}  // namespace tessera
