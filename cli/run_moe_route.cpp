@@ -21,6 +21,8 @@ reference::MoeRouteRun run_of(const Plan& plan, const std::map<std::string, std:
           .m = size("m"),
           .experts = facts.experts,
           .top_k = facts.top_k,
+          .expert_groups = facts.expert_groups,
+          .topk_groups = facts.topk_groups,
           .scoring = facts.scoring,
           .bias = facts.bias,
           .renormalize = facts.renormalize,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <vector>
 
@@ -20,24 +21,61 @@ constexpr double kU = 0x1p-24, kLeastSum = 1e-20;
 
 /// What a person may have done in place of what was asked.
 struct Slips {
-  bool weighs_biased = false;  ///< weights are of scores with the bias
-  bool forgets_bias = false;   ///< experts are chosen without it
-  bool takes_larger = false;   ///< of equals the larger index
-  bool is_raw = false;         ///< weights are not divided by their sum
-  bool forgets_scale = false;  ///< nor multiplied
-  bool sums_all = false;       ///< divided by the sum over all experts
+  bool weighs_biased = false;   ///< weights are of scores with the bias
+  bool forgets_bias = false;    ///< experts are chosen without it
+  bool takes_larger = false;    ///< of equals the larger index
+  bool is_raw = false;          ///< weights are not divided by their sum
+  bool forgets_scale = false;   ///< nor multiplied
+  bool ignores_groups = false;  ///< experts are chosen from all groups
+  bool takes_largest = false;   ///< of a group its largest counts alone
+  bool sums_all = false;        ///< divided by the sum over all experts
 };
 
 /// A token's experts: what they are chosen by and weighted with, and by how much both may be off.
 struct Scores {
   std::vector<double> score, score_error, choice, choice_error;
+  std::vector<bool> may_be_taken, must_be_taken;  ///< by the groups of experts
 };
+
+bool has_groups(const MoeRouteRun& run, const Slips& slips) { return run.expert_groups > 1 && !slips.ignores_groups; }
+
+/// Of each group of experts: whether it may be, and must be, among those that are taken.
+void judge_groups(const MoeRouteRun& run, const Slips& slips, Scores& s) {
+  const auto experts = static_cast<std::size_t>(run.experts);
+  s.may_be_taken.assign(experts, true);
+  s.must_be_taken.assign(experts, true);
+  if (!has_groups(run, slips)) return;
+  const auto groups = static_cast<std::size_t>(run.expert_groups), width = experts / groups;
+  std::vector<double> low(groups), high(groups);
+  for (std::size_t group = 0; group < groups; ++group) {
+    // The two largest of the least, and of the most, that experts may have.
+    for (const int sign : {-1, 1}) {
+      std::vector<double> of_group;
+      for (std::size_t i = group * width; i < (group + 1) * width; ++i)
+        of_group.push_back(s.choice[i] + sign * s.choice_error[i]);
+      std::partial_sort(of_group.begin(), of_group.begin() + 2, of_group.end(), std::greater<>());
+      const double sum = of_group[0] + (slips.takes_largest ? 0 : of_group[1]);
+      (sign < 0 ? low : high)[group] = sum + sign * kU * std::fabs(sum);
+    }
+  }
+  for (std::size_t group = 0; group < groups; ++group) {
+    std::int64_t surely_larger = 0, maybe_larger = 0;
+    for (std::size_t other = 0; other < groups; ++other) {
+      surely_larger += low[other] > high[group] ? 1 : 0;
+      maybe_larger += other != group && high[other] >= low[group] ? 1 : 0;
+    }
+    for (std::size_t i = group * width; i < (group + 1) * width; ++i) {
+      s.may_be_taken[i] = surely_larger < run.topk_groups;
+      s.must_be_taken[i] = maybe_larger < run.topk_groups;
+    }
+  }
+}
 
 Scores scores_of(const MoeRouteRun& run, const Tensors& in, std::int64_t token, const Slips& slips) {
   const auto n = static_cast<std::size_t>(run.experts);
   std::vector<double> x(n);
   for (std::size_t i = 0; i < n; ++i) x[i] = in.at("logits").at(token * run.experts + static_cast<std::int64_t>(i));
-  Scores s{std::vector<double>(n), std::vector<double>(n), x, std::vector<double>(n, 0)};
+  Scores s{std::vector<double>(n), std::vector<double>(n), x, std::vector<double>(n, 0), {}, {}};
   double most = -std::numeric_limits<double>::infinity(), sum = 0;
   for (const double v : x) most = std::isnan(v) || std::isnan(most) ? v + most : std::max(most, v);
   for (const double v : x) sum += std::exp(v - most);
@@ -54,6 +92,10 @@ Scores scores_of(const MoeRouteRun& run, const Tensors& in, std::int64_t token, 
     }
     // Of -inf the score is 0, to the bit.
     s.score_error[i] = std::isfinite(relative) ? relative * s.score[i] + 0x1p-120 : 0;
+    if (run.bias == Bias::none && has_groups(run, slips)) {
+      s.choice[i] = s.score[i];
+      s.choice_error[i] = s.score_error[i];
+    }
     if (run.bias == Bias::none) continue;
     const double biased = s.score[i] + in.at("bias").at(static_cast<std::int64_t>(i));
     if (slips.forgets_bias) continue;
@@ -61,6 +103,7 @@ Scores scores_of(const MoeRouteRun& run, const Tensors& in, std::int64_t token, 
     s.choice_error[i] = s.score_error[i] + kU * std::fabs(biased);
     if (slips.weighs_biased) s.score[i] = biased;
   }
+  judge_groups(run, slips, s);
   return s;
 }
 
@@ -76,7 +119,8 @@ bool may_precede(const MoeRouteRun& run, const Tensors& in, const Scores& s, std
   if (x.at(token * run.experts + a) == x.at(token * run.experts + b) &&
       (!has_bias || in.at("bias").at(a) == in.at("bias").at(b)))
     return is_first;
-  return s.choice[i] + s.choice_error[i] >= s.choice[j] - s.choice_error[j] && (has_bias || s.choice[i] > s.choice[j]);
+  const bool is_exact = !has_bias && !has_groups(run, slips);
+  return s.choice[i] + s.choice_error[i] >= s.choice[j] - s.choice_error[j] && (!is_exact || s.choice[i] > s.choice[j]);
 }
 
 /// What is wrong with a token's experts: the slot, and the expert that ought to stand there or before; slot < 0:
@@ -92,12 +136,14 @@ WrongChoice wrong_choice(const MoeRouteRun& run, const Tensors& in, const Tensor
   for (std::int64_t slot = 0; slot < run.top_k; ++slot) {
     const auto expert = static_cast<std::int64_t>(out.at("topk_experts").at(token * run.top_k + slot));
     if (expert < 0 || expert >= run.experts || is_taken[static_cast<std::size_t>(expert)]) return {slot, expert, -1};
+    if (!s.may_be_taken[static_cast<std::size_t>(expert)]) return {slot, expert, expert};
     if (last >= 0 && !may_precede(run, in, s, token, last, expert, slips)) return {slot - 1, last, expert};
     is_taken[static_cast<std::size_t>(expert)] = true;
     last = expert;
   }
   for (std::int64_t other = 0; other < run.experts; ++other)
-    if (!is_taken[static_cast<std::size_t>(other)] && !may_precede(run, in, s, token, last, other, slips))
+    if (!is_taken[static_cast<std::size_t>(other)] && s.must_be_taken[static_cast<std::size_t>(other)] &&
+        !may_precede(run, in, s, token, last, other, slips))
       return {run.top_k - 1, last, other};
   return {};
 }
@@ -166,6 +212,8 @@ constexpr std::pair<const char*, Slips> kSlips[] = {
     {"of equals the larger expert comes first", {.takes_larger = true}},
     {"weights are not divided by their sum", {.is_raw = true}},
     {"the factor of weights is left out", {.forgets_scale = true}},
+    {"experts are chosen from all groups", {.ignores_groups = true}},
+    {"groups are taken by their largest alone", {.takes_largest = true}},
     {"weights are divided by the sum over all experts", {.sums_all = true}},
 };
 
@@ -236,8 +284,9 @@ Comparison check_moe_route(const MoeRouteRun& run, const Tensors& in, const Tens
     result.problems.push_back(
         fmt::format("topk_experts: {} of {} tokens have wrong experts; first token {}, slot {}: found {}, {}",
                     verdicts.wrong.size(), run.m, token, wrong.slot, wrong.found,
-                    wrong.better < 0 ? std::string("no expert, or one that it has already")
-                                     : fmt::format("expert {} comes before it", wrong.better)));
+                    wrong.better < 0              ? std::string("no expert, or one that it has already")
+                    : wrong.better == wrong.found ? std::string("of a group that is not taken")
+                                                  : fmt::format("expert {} comes before it", wrong.better)));
   }
   if (verdicts.weights.mismatched > 0)
     result.problems.push_back(

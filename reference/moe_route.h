@@ -8,6 +8,10 @@
 //                quotient; u for the factor
 //   choice       without a bias the logits', exact. With one the score's error and u of the sum: an expert may stand
 //                before another if it may be as large; of two with the same logit and bias the smaller is first
+//   groups       the sum of two choices errs as both and by u; a group is dropped if topk_groups others may be larger,
+//   and
+//                kept if it may be among as many. Experts of groups that must be dropped are wrong, those of groups
+//                that must be kept have to be looked at
 // What was chosen and is within that is taken as it was found: weights and lists are compared with what follows from
 // it, lists exactly. A NaN comes behind every number.
 #pragma once
@@ -27,6 +31,7 @@ namespace tessera::reference {
 struct MoeRouteRun {
   DType dtype = DType::f32;
   std::int64_t m = 0, experts = 256, top_k = 8;
+  std::int64_t expert_groups = 1, topk_groups = 1;
   Scoring scoring = Scoring::sigmoid;
   Bias bias = Bias::none;
   Renormalize renormalize = Renormalize::on;

@@ -145,6 +145,8 @@ std::vector<Config> MoeRouteOperator::candidates(const MoeRoute& problem) {
   return {{.dtype = problem.dtype,
            .experts = problem.experts,
            .top_k = problem.top_k,
+           .expert_groups = problem.expert_groups,
+           .topk_groups = problem.topk_groups,
            .scoring = problem.scoring,
            .bias = problem.bias,
            .renormalize = problem.renormalize,
@@ -178,6 +180,16 @@ std::string MoeRouteOperator::explain(const Config& config, const Verdict& verdi
       return fmt::format("top_k {}: 1 to {}", found, bound);
     case Rule::top_k_above_experts:
       return fmt::format("top_k {} of {} experts", found, bound);
+    case Rule::groups_out_of_range:
+      return fmt::format("{} groups of experts: 1 to {}", found, bound);
+    case Rule::groups_uneven:
+      return fmt::format("{} experts in {} groups: groups of one size needed", found, bound);
+    case Rule::groups_not_lanes:
+      return fmt::format("groups of {} experts: {} times a power of two up to 32 needed", found, bound);
+    case Rule::topk_groups_out_of_range:
+      return fmt::format("topk_groups {}: 1 to the {} that there are", found, bound);
+    case Rule::top_k_above_groups:
+      return fmt::format("top_k {} of the {} experts of topk_groups groups", found, bound);
     case Rule::alignment_out_of_range:
       return fmt::format("alignment {}: 1 to {}", found, bound);
     case Rule::alignment_without_lists:
@@ -190,6 +202,7 @@ std::string MoeRouteOperator::explain(const Config& config, const Verdict& verdi
 std::string MoeRouteOperator::kernel_name(Arch arch, const Config& c) {
   std::string name = fmt::format("tessera_moe_route_{}_{}_e{}_k{}_{}", arch_name(arch.to_string()), to_word(c.dtype),
                                  c.experts, c.top_k, to_word(c.scoring));
+  if (c.expert_groups > 1) name += fmt::format("_g{}of{}", c.topk_groups, c.expert_groups);
   if (c.bias != Bias::none) name += "_bias";
   if (c.renormalize == Renormalize::off) name += "_raw";
   name += fmt::format("_{}", to_word(c.grouping));
@@ -235,6 +248,9 @@ std::span<const Selector> moe_route_fields() {
       offer(field<&MoeRoute::dtype>("dtype", "dtype", "type of logits"), {"f32", "f16", "bf16"}),
       field<&MoeRoute::experts>("experts", "experts", "columns of logits: a multiple of 8 up to 512"),
       field<&MoeRoute::top_k>("top-k", "top_k", "experts of a token: up to 16"),
+      field<&MoeRoute::expert_groups>("expert-groups", "expert_groups",
+                                      "groups of experts, of which some are taken first"),
+      field<&MoeRoute::topk_groups>("topk-groups", "topk_groups", "groups that a token's experts are from"),
       field<&MoeRoute::scoring>("scoring", "scoring", "from logits to the scores that are weights"),
       field<&MoeRoute::bias>("bias", "bias", "column: added to scores for the choice of experts alone"),
       field<&MoeRoute::renormalize>("renormalize", "renormalize", "whether a token's weights are divided by their sum"),

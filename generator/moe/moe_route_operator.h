@@ -32,10 +32,13 @@ struct MoeRouteOperator {
 
   template <class Visit>
   static void visit_fields(const Config& config, Visit&& visit) {
-    const auto& [dtype, experts, top_k, scoring, bias, renormalize, grouping, alignment] = config;
+    const auto& [dtype, experts, top_k, expert_groups, topk_groups, scoring, bias, renormalize, grouping, alignment] =
+        config;
     visit("dtype", dtype);
     visit("experts", experts);
     visit("top_k", top_k);
+    visit("expert_groups", expert_groups);
+    visit("topk_groups", topk_groups);
     visit("scoring", scoring);
     visit("bias", bias);
     visit("renormalize", renormalize);

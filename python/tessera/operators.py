@@ -380,6 +380,8 @@ def moe_route(
     renormalize: bool = True,
     grouping: str = "contiguous",
     alignment: int = 1,
+    expert_groups: int = 1,
+    topk_groups: int = 1,
     device: Device = None,
     stream: int | None = None,
     jit: Jit | None = None,
@@ -404,6 +406,8 @@ def moe_route(
         "renormalize": "on" if renormalize else "off",
         "grouping": grouping,
         "alignment": alignment,
+        "expert_groups": expert_groups,
+        "topk_groups": topk_groups,
     }
     if bias is not None:
         arguments["bias"] = bias

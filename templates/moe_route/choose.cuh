@@ -110,6 +110,50 @@ __device__ __forceinline__ void keys_of(const Logits<C>& v, unsigned (&keys)[vec
     for (int i = 0; i < kVector; ++i) keys[j][i] = is_vector<C>(j) ? key_of(v[j][i]) : 0u;
 }
 
+// The sum of the two largest of each group, as a key, for the group of a lane's vector.
+template <Config C>
+__device__ __forceinline__ void keys_of_groups(const Logits<C>& v, unsigned (&keys)[vectors_of_lane(C)]) {
+#pragma unroll
+  for (int j = 0; j < vectors_of_lane(C); ++j) {
+    float first = ptx::minus_infinity(), second = first;
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) {
+      second = fmaxf(second, fminf(first, v[j][i]));
+      first = fmaxf(first, v[j][i]);
+    }
+#pragma unroll
+    for (int distance = 1; distance < lanes_of_group(C); distance *= 2) {
+      const float other = __shfl_xor_sync(kAllLanes, first, distance);
+      second = fmaxf(fmaxf(second, __shfl_xor_sync(kAllLanes, second, distance)), fminf(first, other));
+      first = fmaxf(first, other);
+    }
+    keys[j] = is_vector<C>(j) ? key_of(first + second) : 0u;
+  }
+}
+
+// Experts of all but the topk_groups largest groups are none any more.
+template <Config C>
+__device__ __forceinline__ void drop_groups(const Logits<C>& v, unsigned (&keys)[vectors_of_lane(C)][kVector]) {
+  constexpr int kLanes = lanes_of_group(C);
+  unsigned of_group[vectors_of_lane(C)];
+  keys_of_groups<C>(v, of_group);
+  int larger[vectors_of_lane(C)] = {};
+#pragma unroll
+  for (int group = 0; group < C.expert_groups; ++group) {
+    const unsigned key = __shfl_sync(kAllLanes, of_group[group * kLanes / kWarp], group * kLanes % kWarp);
+#pragma unroll
+    for (int j = 0; j < vectors_of_lane(C); ++j) {
+      const int own = (j * kWarp + lane_of_thread()) / kLanes;
+      if (key > of_group[j] || (key == of_group[j] && group < own)) ++larger[j];
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < vectors_of_lane(C); ++j)
+#pragma unroll
+    for (int i = 0; i < kVector; ++i)
+      if (larger[j] >= C.topk_groups) keys[j][i] = 0;
+}
+
 // What lane i has of the token: its i-th expert and the weight.
 struct Chosen {
   int expert;
@@ -151,7 +195,7 @@ __device__ __forceinline__ Chosen choose(const Params& p, const rows::Raw<C.dtyp
   for (int j = 0; j < vectors_of_lane(C); ++j)
 #pragma unroll
     for (int i = 0; i < kVector; ++i) v[j][i] = rows::element<C.dtype>(raw[j], i);
-  if constexpr (C.bias == Bias::none) keys_of<C>(v, keys);
+  if constexpr (C.bias == Bias::none && !has_expert_groups(C)) keys_of<C>(v, keys);
   to_scores<C>(v);
   if constexpr (C.bias != Bias::none) {
     Logits<C> biased;
@@ -163,6 +207,10 @@ __device__ __forceinline__ Chosen choose(const Params& p, const rows::Raw<C.dtyp
       for (int i = 0; i < kVector; ++i) biased[j][i] = v[j][i] + rows::element<DType::f32>(bias, i);
     }
     keys_of<C>(biased, keys);
+    if constexpr (has_expert_groups(C)) drop_groups<C>(biased, keys);
+  } else if constexpr (has_expert_groups(C)) {
+    keys_of<C>(v, keys);
+    drop_groups<C>(v, keys);
   }
   Chosen mine{0, 0.0f};
 #pragma unroll 1

@@ -37,6 +37,8 @@ reference::MoeRouteRun run_of(const MoeRoute& problem, std::int64_t m) {
   run.m = m;
   run.experts = problem.experts;
   run.top_k = problem.top_k;
+  run.expert_groups = problem.expert_groups;
+  run.topk_groups = problem.topk_groups;
   run.scoring = problem.scoring;
   run.bias = problem.bias;
   run.renormalize = problem.renormalize;
@@ -103,6 +105,17 @@ TEST_CASE("moe_route: every target, scoring and grouping; none, few, one chunk, 
   check({.arch = Arch::parse("sm_103a"), .dtype = DType::f16, .experts = 512, .top_k = 16}, *compiler, {70}, 30);
   check({.arch = Arch::parse("sm_121a"), .experts = 8, .top_k = 2, .scoring = Scoring::softmax, .alignment = 3},
         *compiler, {31, 97}, 40);
+  check({.dtype = DType::bf16, .expert_groups = 8, .topk_groups = 4, .bias = Bias::column}, *compiler, {1, 90}, 46);
+  check({.arch = Arch::parse("sm_100a"),
+         .experts = 512,
+         .top_k = 6,
+         .expert_groups = 16,
+         .topk_groups = 3,
+         .scoring = Scoring::softmax,
+         .grouping = Grouping::masked},
+        *compiler, {77}, 48);
+  check({.arch = Arch::parse("sm_120a"), .experts = 64, .top_k = 8, .expert_groups = 8, .topk_groups = 1}, *compiler,
+        {40}, 49);
   check({.experts = 72, .top_k = 1, .grouping = Grouping::none}, *compiler, {0, 67}, 50);
 }
 
@@ -140,6 +153,7 @@ struct RouteFault {
   const char *from, *to;
   const char* cause;
   const char *from2 = nullptr, *to2 = nullptr;
+  int expert_groups = 1;
 };
 constexpr RouteFault kFaults[] = {
     {"moe_route/choose.cuh", "ptx::redux_min(most == of_warp ? static_cast<unsigned>(expert) : kAllLanes)",
@@ -152,6 +166,10 @@ constexpr RouteFault kFaults[] = {
     {"moe_route/choose.cuh", "if constexpr (C.renormalize == Renormalize::on) {",
      "if constexpr (C.renormalize == Renormalize::off) {", "weights are not divided by their sum"},
     {"moe_route/choose.cuh", "mine.weight *= p.scale;", "", "the factor of weights is left out"},
+    {"moe_route/choose.cuh", "if (larger[j] >= C.topk_groups) keys[j][i] = 0;", ";",
+     "experts are chosen from all groups", nullptr, nullptr, 4},
+    {"moe_route/choose.cuh", "key_of(first + second)", "key_of(first)", "groups are taken by their largest alone",
+     nullptr, nullptr, 4},
     {"moe_route/choose.cuh", "RowPart::sigmoid : RowPart::sqrt_softplus", "RowPart::sqrt_softplus : RowPart::sigmoid",
      "scores are made by sqrt_softplus"},
     {"moe_route/lists.cuh", "((1u << token % 32) - 1)", "~((2u << token % 32) - 1)", nullptr},
@@ -183,7 +201,12 @@ TEST_CASE("moe_route: planted slips are seen, and named") {
       text.insert(behind,
                   "__device__ __forceinline__ float key_to_score(unsigned key) {\n"
                   "  return __uint_as_float((key & 0x80000000u) != 0 ? key & 0x7fffffffu : ~key);\n}\n\n");
-    const MoeRoute problem{.experts = 32, .top_k = 4, .bias = Bias::column, .alignment = 8};
+    const MoeRoute problem{.experts = 32,
+                           .top_k = 4,
+                           .expert_groups = fault.expert_groups,
+                           .topk_groups = (fault.expert_groups + 1) / 2,
+                           .bias = Bias::column,
+                           .alignment = 8};
     const Plan plan = make_plan(problem);
     EmulatedDevice device({.arch = "sm_90a"});
     const Launcher launcher(device, plan.launch, compiler->compile(emit(plan, {{fault.file, text}})));

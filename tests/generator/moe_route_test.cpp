@@ -36,6 +36,14 @@ TEST_CASE("moe_route: an illegal fact is refused with the rule that it breaks") 
             .ends_with("60 experts, a multiple of 8 needed: pad logits with columns of -inf"));
   CHECK(unsupported({{"top_k", "17"}}).ends_with("top_k 17: 1 to 16"));
   CHECK(unsupported({{"experts", "8"}, {"top_k", "9"}}).ends_with("top_k 9 of 8 experts"));
+  CHECK(unsupported({{"expert_groups", "64"}}).ends_with("64 groups of experts: 1 to 32"));
+  CHECK(unsupported({{"expert_groups", "7"}}).ends_with("256 experts in 7 groups: groups of one size needed"));
+  CHECK(unsupported({{"experts", "384"}, {"expert_groups", "8"}})
+            .ends_with("groups of 48 experts: 8 times a power of two up to 32 needed"));
+  CHECK(unsupported({{"expert_groups", "8"}, {"topk_groups", "9"}})
+            .ends_with("topk_groups 9: 1 to the 8 that there are"));
+  CHECK(unsupported({{"expert_groups", "32"}, {"top_k", "9"}})
+            .ends_with("top_k 9 of the 8 experts of topk_groups groups"));
   CHECK(unsupported({{"alignment", "4097"}}).ends_with("alignment 4,097: 1 to 4,096"));
   CHECK(unsupported({{"grouping", "masked"}, {"alignment", "128"}})
             .ends_with("alignment 128 with grouping masked: only contiguous groups are padded"));

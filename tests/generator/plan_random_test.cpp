@@ -44,6 +44,8 @@ std::string random_text(const Selector& selector, std::mt19937_64& random) {
   for (const char* const key :
        {"window_size_left", "window_size_right", "topk", "seqlen_swa", "pages", "max_pages", "tokens_k"})
     if (selector.key == key && random() % 32 != 0) return "unknown";
+  for (const char* const key : {"expert_groups", "topk_groups", "alignment"})
+    if (selector.key == key && random() % 2 == 0) return "1";
   if (selector.key == "v_layout" && random() % 8 != 0) return "mn";
   if (selector.key == "mma_kind" && random() % 8 != 0) return "wgmma.f16";
   if (selector.key.ends_with("dtype") && random() % 2 == 0) return pick(kTypes);

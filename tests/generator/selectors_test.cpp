@@ -127,9 +127,10 @@ TEST_CASE("every member of a Problem is a field: the hash and the names know no 
           count_of(arch, dtype, columns, chain, threads_of_row, rows_of_cta, ctas_of_row, rows));
   }
   {
-    const auto& [arch, dtype, experts, top_k, scoring, bias, renormalize, grouping, alignment, m] = MoeRoute{};
-    CHECK(moe_route_fields().size() ==
-          count_of(arch, dtype, experts, top_k, scoring, bias, renormalize, grouping, alignment, m));
+    const auto& [arch, dtype, experts, top_k, expert_groups, topk_groups, scoring, bias, renormalize, grouping,
+                 alignment, m] = MoeRoute{};
+    CHECK(moe_route_fields().size() == count_of(arch, dtype, experts, top_k, expert_groups, topk_groups, scoring, bias,
+                                                renormalize, grouping, alignment, m));
   }
 }
 

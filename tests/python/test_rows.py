@@ -1,5 +1,7 @@
 """Row operators in the emulator against their formulas in NumPy, written from the formulas alone."""
 
+import os
+
 import ml_dtypes
 import numpy
 import pytest
@@ -212,6 +214,46 @@ def test_a_router(random, scoring, grouping):
         assert (made["row_weights"].reshape(-1)[rows] == made["topk_weights"][tokens, slots]).all()
         start += (len(tokens) + 7) // 8 * 8
     assert (made["indices"].reshape(-1) >= 0).sum() == m * top_k
+
+
+MIXTURES = [("sm_120a", "contiguous"), ("sm_100a", "masked")]
+
+
+@pytest.mark.parametrize("arch, grouping", MIXTURES if os.environ.get("TESSERA_ALL_CASES") == "1" else MIXTURES[:1])
+def test_a_mixture_of_experts(random, arch, grouping):
+    """Router, rows by expert, grouped product, sum by token: each takes the lists as the router writes them."""
+    m, experts, top_k, hidden, inner = 20, 8, 2, 64, 128
+    emulator = tessera.Emulator(arch=arch)
+    x, logits = normal(random, (m, hidden), ml_dtypes.bfloat16), normal(random, (m, experts))
+    weight = (random.standard_normal((experts, inner, hidden)) / 8).astype(ml_dtypes.bfloat16)
+    more = {"rows_of_group": m} if grouping == "masked" else {}
+    lists = tessera.moe_route(logits, top_k=top_k, scoring="sqrt_softplus", grouping=grouping, device=emulator, **more)
+    lists = {name: numpy.asarray(array) for name, array in lists.items()}
+    indices = lists["indices"].reshape(-1)
+    a = numpy.asarray(tessera.rows(x, "gather+same", rows=len(indices), indices=indices, device=emulator)["y"])
+    product = tessera.Kernel("gemm", arch=arch, dtype="bf16", d_dtype="bf16", grouping=grouping)
+    d = product(device=emulator, a=a.reshape(-1 if grouping == "masked" else 1, m if grouping == "masked" else len(indices), hidden), b=weight, groups=lists["groups"])
+    d = numpy.asarray(d["d"]).reshape(-1, inner)
+    y = tessera.rows(d, "combine(2)+f32", rows=m, indices=lists["slots"], weights=lists["topk_weights"], device=emulator)["y"]
+    score = numpy.sqrt(numpy.log1p(numpy.exp(logits.astype(numpy.float64))))
+    chosen = numpy.argsort(-score, -1, kind="stable")[:, :top_k]
+    share = numpy.take_along_axis(score, chosen, -1)
+    share /= share.sum(-1, keepdims=True)
+    expected = numpy.einsum("tk,tkid,td->ti", share, weight.astype(numpy.float64)[chosen], x.astype(numpy.float64))
+    # Each row of d is rounded to bf16 once; shares add up to 1.
+    close(y, expected, 1e-5, 1.01 * 2**-9 * numpy.abs(d[lists["slots"].reshape(-1)].astype(numpy.float64)).max())
+
+
+def test_a_router_with_groups_of_experts(random):
+    """DeepSeek-V3: the two largest of each group's scores with the bias choose four of eight groups."""
+    logits, bias = normal(random, (33, 256)), normal(random, 256)
+    made = tessera.moe_route(logits, top_k=8, bias=bias, expert_groups=8, topk_groups=4, grouping="none", device="emulator")
+    choice = 1 / (1 + numpy.exp(-logits.astype(numpy.float64))) + bias
+    sums = numpy.sort(choice.reshape(33, 8, 32), -1)[..., -2:].sum(-1)
+    taken = numpy.argsort(-sums, -1)[:, :4]
+    kept = numpy.full((33, 8, 32), -numpy.inf)
+    numpy.put_along_axis(kept, taken[..., None], numpy.take_along_axis(choice.reshape(33, 8, 32), taken[..., None], 1), 1)
+    assert (numpy.asarray(made["topk_experts"]) == numpy.argsort(-kept.reshape(33, 256), -1, kind="stable")[:, :8]).all()
 
 
 def test_a_chain_that_is_misspelled(random):

@@ -19,6 +19,8 @@ struct MoeRoute {
   DType dtype = DType::f32;  ///< of logits: f32, f16 or bf16
   int experts = 256;         ///< columns of logits: a multiple of 8, at most 512
   int top_k = 8;             ///< experts of a token, at most 16
+  int expert_groups = 1;     ///< neighbouring experts that are chosen, or not, together first (DeepSeek-V3: 8)
+  int topk_groups = 1;       ///< how many of these groups a token's experts are from (DeepSeek-V3: 4)
   Scoring scoring = Scoring::sigmoid;
   Bias bias = Bias::none;                     ///< column: added for the choice of experts, not to their weights
   Renormalize renormalize = Renormalize::on;  ///< whether a token's weights are divided by their sum
