@@ -12,17 +12,17 @@ namespace {
 
 using emulator::math::Format;
 
-constexpr ElementType kTypes[] = {{"f64", 64, "<f8", Format::f64},    {"f32", 32, "<f4", Format::f32},
-                                  {"tf32", 32, "<f4", Format::tf32},  {"f16", 16, "<f2", Format::f16},
-                                  {"bf16", 16, "<u2", Format::bf16},  {"e5m2", 8, "|u1", Format::e5m2},
-                                  {"e4m3", 8, "|u1", Format::e4m3},   {"e3m2", 8, "|u1", Format::e3m2},
-                                  {"e2m3", 8, "|u1", Format::e2m3},   {"e2m1", 4, "|u1", Format::e2m1},
-                                  {"ue8m0", 8, "|u1", Format::ue8m0}, {"ue4m3", 8, "|u1", Format::ue4m3},
-                                  {"u4", 4, "|u1", std::nullopt},     {"s4", 4, "|u1", std::nullopt, true},
-                                  {"u8", 8, "|u1", std::nullopt},     {"s8", 8, "|i1", std::nullopt, true},
-                                  {"u16", 16, "<u2", std::nullopt},   {"s16", 16, "<i2", std::nullopt, true},
-                                  {"u32", 32, "<u4", std::nullopt},   {"s32", 32, "<i4", std::nullopt, true},
-                                  {"u64", 64, "<u8", std::nullopt},   {"s64", 64, "<i8", std::nullopt, true}};
+constexpr ElementType kElementTypes[] = {{"f64", 64, "<f8", Format::f64},    {"f32", 32, "<f4", Format::f32},
+                                         {"tf32", 32, "<f4", Format::tf32},  {"f16", 16, "<f2", Format::f16},
+                                         {"bf16", 16, "<u2", Format::bf16},  {"e5m2", 8, "|u1", Format::e5m2},
+                                         {"e4m3", 8, "|u1", Format::e4m3},   {"e3m2", 8, "|u1", Format::e3m2},
+                                         {"e2m3", 8, "|u1", Format::e2m3},   {"e2m1", 4, "|u1", Format::e2m1},
+                                         {"ue8m0", 8, "|u1", Format::ue8m0}, {"ue4m3", 8, "|u1", Format::ue4m3},
+                                         {"u4", 4, "|u1", std::nullopt},     {"s4", 4, "|u1", std::nullopt, true},
+                                         {"u8", 8, "|u1", std::nullopt},     {"s8", 8, "|i1", std::nullopt, true},
+                                         {"u16", 16, "<u2", std::nullopt},   {"s16", 16, "<i2", std::nullopt, true},
+                                         {"u32", 32, "<u4", std::nullopt},   {"s32", 32, "<i4", std::nullopt, true},
+                                         {"u64", 64, "<u8", std::nullopt},   {"s64", 64, "<i8", std::nullopt, true}};
 
 std::int64_t sign_extended(std::uint64_t bits, int width) {
   const int shift = 64 - width;
@@ -45,14 +45,14 @@ std::uint64_t integer_bits(const ElementType& type, double value) {
 }  // namespace
 
 const ElementType* find_element_type(std::string_view name) noexcept {
-  const auto* const found =
-      std::find_if(std::begin(kTypes), std::end(kTypes), [&](const ElementType& type) { return type.name == name; });
-  return found == std::end(kTypes) ? nullptr : found;
+  const auto* const found = std::find_if(std::begin(kElementTypes), std::end(kElementTypes),
+                                         [&](const ElementType& type) { return type.name == name; });
+  return found == std::end(kElementTypes) ? nullptr : found;
 }
 
 std::string element_type_names() {
   std::string names;
-  for (const ElementType& type : kTypes) names += (names.empty() ? "" : ", ") + std::string(type.name);
+  for (const ElementType& type : kElementTypes) names += (names.empty() ? "" : ", ") + std::string(type.name);
   return names;
 }
 

@@ -172,20 +172,20 @@ LayoutPage repack_in_tmem(const std::string& name) {
         fmt::format("{}: takes no A that is an accumulator before; there are mma.SHAPE.TYPE, wgmma.SHAPE.TYPE and "
                     "tcgen05.mma.KIND with f16, tf32, f8f6f4, i8, mxf8f6f4, mxf4, mxf4nvf4",
                     name));
-  constexpr int kColumns = 8;  // 32 bytes of K: one instruction
+  constexpr int kSparseColumns = 8;  // 32 bytes of K: one instruction
   const int per = 32 / row->bits;
   LayoutPage page;
   page.title = fmt::format("D in Tensor Memory as A of {}", name);
   page.facts = {{"shuffles", "none: row m of D is lane m, and so is row m of A (M = 128)"},
-                {"columns of D for one A", fmt::format("{}: {} columns of A", kColumns * per, kColumns)},
+                {"columns of D for one A", fmt::format("{}: {} columns of A", kSparseColumns * per, kSparseColumns)},
                 {"moves", "tcgen05.ld.32x32b, a lane a thread; tcgen05.st.32x32b of what was packed"},
                 {"conversion", std::string(row->conversion)}};
   LayoutGrid a =
       make_grid("A: column of D that each element of a column of Tensor Memory is made of, from its low bits", "column",
-                numbers(kColumns), "element", numbers(per));
-  LayoutGrid d =
-      make_grid("D: column and bits of A where each column goes", "", {"A"}, "column of D", numbers(kColumns * per));
-  for (int column = 0; column < kColumns; ++column)
+                numbers(kSparseColumns), "element", numbers(per));
+  LayoutGrid d = make_grid("D: column and bits of A where each column goes", "", {"A"}, "column of D",
+                           numbers(kSparseColumns * per));
+  for (int column = 0; column < kSparseColumns; ++column)
     for (int e = 0; e < per; ++e) {
       const int of_d = column * per + e;
       LayoutCell& cell = a.at(static_cast<std::size_t>(column), static_cast<std::size_t>(e));

@@ -13,7 +13,7 @@ namespace tessera::cli {
 
 namespace {
 
-struct Problem {
+struct ScaleProblem {
   BlockFormat format = BlockFormat::nvfp4;
   std::int64_t rows = 128, k = 256, blocks = 16;
 };
@@ -23,7 +23,7 @@ int scale_vector(BlockFormat format) {
   return format == BlockFormat::nvfp4 ? 4 : value_type(format) == ValueType::e2m1 ? 2 : 1;
 }
 
-void add_element(LayoutPage& page, const Problem& p, std::int64_t row, std::int64_t k) {
+void add_element(LayoutPage& page, const ScaleProblem& p, std::int64_t row, std::int64_t k) {
   const std::int64_t block = k / block_elements(p.format);
   const layout::TmemScale cell = layout::tmem_scale_place(p.rows, row, block);
   const std::int64_t plain = scale_offset(ScaleForm::plain, p.rows, p.blocks, 0, row, block);
@@ -51,15 +51,15 @@ void add_element(LayoutPage& page, const Problem& p, std::int64_t row, std::int6
 }
 
 /// The tile of 128 rows by 4 blocks that the page shows.
-struct Tile {
+struct ScaleTile {
   std::int64_t first_row = 0, first_block = 0;
 };
 
-struct Asked {
+struct AskedScale {
   std::int64_t row = -1, block = -1;
 };
 
-LayoutCell cell_of(const Problem& p, const Asked& asked, std::int64_t row, std::int64_t block) {
+LayoutCell cell_of(const ScaleProblem& p, const AskedScale& asked, std::int64_t row, std::int64_t block) {
   LayoutCell cell;
   const layout::TmemScale place = layout::tmem_scale_place(p.rows, row, block);
   cell.link = fmt::format("{},{}", row, block);
@@ -76,7 +76,7 @@ LayoutCell cell_of(const Problem& p, const Asked& asked, std::int64_t row, std::
 }
 
 /// As memory and Tensor Memory hold it: what each byte is.
-LayoutGrid tile_grid(const Problem& p, const Tile& tile, const Asked& asked) {
+LayoutGrid tile_grid(const ScaleProblem& p, const ScaleTile& tile, const AskedScale& asked) {
   LayoutGrid grid = make_grid(fmt::format("the tile of rows {} and up, blocks {} and up, in global and "
                                           "shared memory: row,block of each byte; a "
                                           "line of 16 bytes becomes a lane of Tensor Memory, four "
@@ -95,7 +95,7 @@ LayoutGrid tile_grid(const Problem& p, const Tile& tile, const Asked& asked) {
 
 /// The other direction: where each scale is, and what selects it in
 /// tcgen05.mma.
-LayoutGrid place_grid(const Problem& p, const Tile& tile, const Asked& asked) {
+LayoutGrid place_grid(const ScaleProblem& p, const ScaleTile& tile, const AskedScale& asked) {
   const int vector = scale_vector(p.format);
   std::vector<std::string> rows, columns;
   for (int b = 0; b < kTileBlocks; ++b) {
@@ -121,7 +121,7 @@ LayoutGrid place_grid(const Problem& p, const Tile& tile, const Asked& asked) {
 
 /// mma.sync: which thread's scale register has which byte. Rows repeat every 16
 /// of A, every 8 of B.
-LayoutGrid register_grid(const Problem& p, const Tile& tile, bool is_a) {
+LayoutGrid register_grid(const ScaleProblem& p, const ScaleTile& tile, bool is_a) {
   const int vector = scale_vector(p.format), count = is_a ? 16 : 8;
   std::vector<std::string> columns;
   for (int b = 0; b < kTileBlocks; ++b)
@@ -149,7 +149,7 @@ LayoutGrid register_grid(const Problem& p, const Tile& tile, bool is_a) {
 
 LayoutPage layout_scale_factors(const LayoutArguments& arguments) {
   static const std::vector<std::string_view> kFormats = {"nvfp4", "mxfp4", "mxfp8_e4m3", "mxfp8_e5m2", "mxfp8"};
-  Problem p;
+  ScaleProblem p;
   const std::size_t format = arguments.subject_word(kFormats);
   p.format = static_cast<BlockFormat>(format == 4 ? 2 : format);  // the scales of both mxfp8 lie alike
   constexpr std::int64_t kMost = std::int64_t{1} << 24;
@@ -170,8 +170,8 @@ LayoutPage layout_scale_factors(const LayoutArguments& arguments) {
                                           scale_bytes(ScaleForm::tile, 1, p.rows, p.blocks),
                                           ceil_div(p.rows, kTileRows), ceil_div(p.blocks, kTileBlocks))},
                 {"columns of Tensor Memory", fmt::format("{} for each 4 blocks of K", ceil_div(p.rows, 128) * 4)}};
-  Tile tile;
-  Asked asked;
+  ScaleTile tile;
+  AskedScale asked;
   if (arguments.has("element")) {
     const auto at = arguments.list("element", 2, 2, 0, kMost);
     if (at[0] >= p.rows || at[1] >= p.k)

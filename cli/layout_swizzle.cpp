@@ -20,7 +20,7 @@ namespace {
 
 using layout::SmemLayout;
 
-struct Tile {
+struct SwizzledTile {
   SmemLayout mode = SmemLayout::none;
   unsigned base = 0;
   int rows = 8, row_bytes = 128, pitch = 128;
@@ -69,7 +69,7 @@ Access parse_access(const std::string& text) {
 }
 
 /// Addresses lane by lane; a row that ends goes on in the next.
-std::vector<unsigned> addresses_of(const Tile& tile, const Access& access, int row, int byte) {
+std::vector<unsigned> addresses_of(const SwizzledTile& tile, const Access& access, int row, int byte) {
   std::vector<unsigned> addresses;
   for (int i = 0; i < access.lanes(); ++i) {
     const int at = byte + i % access.across * access.bytes;
@@ -108,7 +108,7 @@ std::string passes_text(int low, int high, int least) {
 }
 
 /// The usual accesses, wherever in a row they begin.
-void add_conflicts(LayoutPage& page, const Tile& tile) {
+void add_conflicts(LayoutPage& page, const SwizzledTile& tile) {
   for (const Access& access : kAccesses) {
     std::vector<int> found;
     for (int chunk = 0; chunk < (access.down == 1 ? 1 : tile.row_bytes / 16); ++chunk)
@@ -128,7 +128,7 @@ struct Request {
 };
 
 /// Marks what one access touches and counts its passes.
-void mark(LayoutPage& page, LayoutGrid& grid, const Tile& tile, const Request& request) {
+void mark(LayoutPage& page, LayoutGrid& grid, const SwizzledTile& tile, const Request& request) {
   const Access& access = request.access;
   const std::vector<unsigned> addresses = addresses_of(tile, access, request.row, request.chunk * 16);
   std::array<int, 32> lanes_of_bank{};
@@ -145,7 +145,7 @@ void mark(LayoutPage& page, LayoutGrid& grid, const Tile& tile, const Request& r
                   fullest - lanes_of_bank.begin(), *fullest));
 }
 
-Request read_request(const LayoutArguments& arguments, const std::string& text, Tile& tile) {
+Request read_request(const LayoutArguments& arguments, const std::string& text, SwizzledTile& tile) {
   Request request;
   int needed = 8;
   if (!text.empty()) {
@@ -167,9 +167,9 @@ Request read_request(const LayoutArguments& arguments, const std::string& text, 
   return request;
 }
 
-Tile read_tile(const LayoutArguments& arguments) {
+SwizzledTile read_tile(const LayoutArguments& arguments) {
   static const std::vector<std::string_view> kModes = {"none", "32B", "64B", "128B", "128B_atom_32B"};
-  Tile tile;
+  SwizzledTile tile;
   tile.mode = static_cast<SmemLayout>(arguments.subject_word(kModes));
   const int span = tile.mode == SmemLayout::none ? 0 : layout::smem_layout_span(tile.mode);
   tile.row_bytes = static_cast<int>(arguments.number("row-bytes", span == 0 ? 128 : span, 16, 4096));
@@ -190,7 +190,7 @@ Tile read_tile(const LayoutArguments& arguments) {
 }  // namespace
 
 LayoutPage layout_swizzle(const LayoutArguments& arguments) {
-  Tile tile = read_tile(arguments);
+  SwizzledTile tile = read_tile(arguments);
   const int span = tile.mode == SmemLayout::none ? 0 : layout::smem_layout_span(tile.mode);
   const std::string asked = arguments.text("access");
   const Request request = read_request(arguments, asked, tile);

@@ -14,7 +14,7 @@ namespace {
 using reference::BlockRun;
 using reference::Comparison;
 using reference::Range;
-using reference::Tensors;
+using Tensors = std::map<std::string, reference::Tensor>;
 
 /// Sizes that a CPU checks at once, for those that were not given.
 using Examples = std::vector<std::pair<const char*, std::int64_t>>;

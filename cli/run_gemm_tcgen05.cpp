@@ -20,7 +20,7 @@ constexpr std::int64_t kMaxGroupRows = (std::int64_t{1} << 31) - 1;
 using reference::Fill;
 using reference::Tensor;
 
-ProductFacts facts_of(const Plan& plan) { return product_facts(plan.problem.as<Gemm>()); }
+ProductFacts product_facts_of(const Plan& plan) { return product_facts(plan.problem.as<Gemm>()); }
 
 Fill fill_of(const RunFlags& flags) {
   return flags.inputs == "standard"  ? Fill::standard
@@ -69,7 +69,7 @@ std::vector<std::int64_t> group_rows_of(const RunFlags& flags) {
 }
 
 bool is_tcgen05_product(const Plan& plan) {
-  const ProductFacts facts = facts_of(plan);
+  const ProductFacts facts = product_facts_of(plan);
   const bool is_plain =
       facts.gate == Gate::none && facts.grouping == Grouping::none && facts.d_format == OutputFormat::plain;
   return plan.family == "tcgen05" || (plan.family == "mma" && (operand_bits(facts.a_type) != 16 || !is_plain));
@@ -77,7 +77,7 @@ bool is_tcgen05_product(const Plan& plan) {
 
 std::map<std::string, Tensor> tcgen05_product_inputs(const Plan& plan, const LaunchSizes& launch,
                                                      const std::vector<std::int64_t>& sizes, const RunFlags& flags) {
-  const ProductFacts c = facts_of(plan);
+  const ProductFacts c = product_facts_of(plan);
   const auto size = [&](const char* name) { return launch.evaluate(Expression::parse(name), sizes); };
   const std::int64_t l = size("l"), k = size("k");
   const auto seed = static_cast<std::uint64_t>(flags.seed);
@@ -146,7 +146,8 @@ reference::Comparison compare_tcgen05_product(const Plan& plan, const std::map<s
   reference::Buffers buffers;
   for (const auto* const list : {&inputs, &outputs})
     for (const auto& [name, tensor] : *list) buffers[name] = tensor.view();
-  return reference::check_tcgen05_product(facts_of(plan), product_tiles(plan), buffers, flags.sizes.at("k"), check);
+  return reference::check_tcgen05_product(product_facts_of(plan), product_tiles(plan), buffers, flags.sizes.at("k"),
+                                          check);
 }
 
 }  // namespace tessera::cli

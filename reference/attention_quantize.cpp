@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "reference/number.h"
 #include "reference/parallel.h"
 #include "reference/quantize.h"
 #include "spec/nvfp4_units.h"
@@ -17,7 +18,6 @@ namespace {
 
 using nvfp4::kBlockRows;
 using nvfp4::kGroup;
-constexpr double kU = 0x1p-24;
 
 struct Sizes {
   std::int64_t batch, heads_q, heads_kv, seqlen_q, seqlen_k;

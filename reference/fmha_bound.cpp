@@ -9,7 +9,6 @@
 namespace tessera::reference {
 
 namespace {
-constexpr double kU = 0x1p-24;
 constexpr double kTensorCoreStep = 5.25 * 0x1p-23;
 constexpr double kLongStepOf8Bit = 9.25 * 0x1p-23;
 constexpr double k8BitCut = 0x1p-13;

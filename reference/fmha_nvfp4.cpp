@@ -13,6 +13,7 @@
 
 #include "reference/attention_quantize.h"
 #include "reference/fmha_sample.h"
+#include "reference/number.h"
 #include "reference/parallel.h"
 #include "reference/quantize.h"
 #include "spec/nvfp4_units.h"
@@ -22,7 +23,7 @@ namespace tessera::reference {
 
 namespace {
 
-constexpr double kU = 0x1p-24, kEx2 = 2.1 * 0x1p-23, kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kEx2 = 2.1 * 0x1p-23, kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kMmaStep = 5 * 0x1p-25 + 0x1p-23;
 constexpr double kLargest = 448.0 * 6.0;
 constexpr double kFlush = 0x1p-126, kSecondOrder = 1.01;

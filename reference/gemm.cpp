@@ -9,6 +9,7 @@
 #include <set>
 #include <vector>
 
+#include "reference/number.h"
 #include "reference/parallel.h"
 #include "reference/poison.h"
 #include "tessera/error.h"
@@ -17,7 +18,6 @@ namespace tessera::reference {
 
 namespace {
 
-constexpr double kU = 0x1p-24;
 constexpr std::int64_t kPromotedLength = 128;
 
 struct Sizes {

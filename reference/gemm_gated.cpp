@@ -10,6 +10,7 @@
 #include <set>
 #include <vector>
 
+#include "reference/number.h"
 #include "reference/parallel.h"
 #include "reference/poison.h"
 #include "reference/quantize.h"
@@ -17,8 +18,6 @@
 namespace tessera::reference {
 
 namespace {
-
-constexpr double kU = 0x1p-24;
 
 struct Value {
   double value = 0, error = 0, square = 0;
@@ -194,10 +193,10 @@ struct BlockCheck {
     const ValueType type = value_type(format);
     Element e;
     if (!is_finite(v)) {  // codes are compared: the number that a NaN becomes may be one
-      constexpr float kInfinity = std::numeric_limits<float>::infinity();
+      constexpr float kBeyond = std::numeric_limits<float>::infinity();
       const float value = std::isnan(v.value) ? std::numeric_limits<float>::quiet_NaN()
-                          : v.value > 0       ? kInfinity
-                                              : -kInfinity;
+                          : v.value > 0       ? kBeyond
+                                              : -kBeyond;
       const std::uint8_t wanted = scale == 0 ? std::uint8_t{0} : encode_value(type, value);
       if (code != wanted) {
         e.found = code;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "reference/likely_cause.h"
+#include "reference/number.h"
 #include "reference/parallel.h"
 #include "tessera/error.h"
 
@@ -12,7 +13,7 @@ namespace tessera::reference {
 
 namespace {
 
-constexpr double kU = 0x1p-24, kOfB = 0x1p-17;
+constexpr double kOfB = 0x1p-17;
 constexpr std::int64_t kChunk = 64;
 
 std::int64_t first_column(const MhcProductRun& run, std::int64_t split) {

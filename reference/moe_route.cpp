@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "reference/moe_route_lists.h"
+#include "reference/number.h"
 #include "reference/parallel.h"
 #include "tessera/error.h"
 
@@ -17,7 +18,7 @@ namespace tessera::reference {
 namespace {
 
 using Tensors = std::map<std::string, Tensor>;
-constexpr double kU = 0x1p-24, kLeastSum = 1e-20;
+constexpr double kLeastSum = 1e-20;
 
 /// What a person may have done in place of what was asked.
 struct Slips {

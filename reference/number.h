@@ -22,6 +22,8 @@ std::uint64_t from_double(DType dtype, double value);
 int precision(DType dtype);
 /// Largest relative error of one rounding to nearest of a normal number: 2^-precision.
 double unit_roundoff(DType dtype);
+/// That of fp32, in which the kernels add and multiply.
+inline constexpr double kU = 0x1p-24;
 /// Half the spacing of subnormal numbers: the largest absolute error of rounding a tiny one.
 double half_subnormal(DType dtype);
 

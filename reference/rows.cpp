@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "reference/number.h"
 #include "reference/parallel.h"
 #include "reference/quantize.h"
 #include "spec/rows.h"
@@ -16,7 +17,7 @@ namespace tessera::reference {
 
 namespace {
 
-constexpr double kU = 0x1p-24, kTurnError = 0x1p-20, kRoot = 0x1p-22;
+constexpr double kTurnError = 0x1p-20, kRoot = 0x1p-22;
 constexpr double kAnyZero = 0x1p-140;  // a sum of zeros has the sign that its order gives it
 constexpr double kAdds = 96 + 5 + 32, kMixRoundings = 6;
 

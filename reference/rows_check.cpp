@@ -8,6 +8,7 @@
 #include <numeric>
 #include <set>
 
+#include "reference/number.h"
 #include "reference/parallel.h"
 #include "reference/poison.h"
 #include "reference/quantize.h"
@@ -20,8 +21,6 @@
 namespace tessera::reference {
 
 namespace {
-
-constexpr double kU = 0x1p-24;
 
 /// What one output may hold, in the units of its elements.
 struct Interval {

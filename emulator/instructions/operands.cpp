@@ -187,15 +187,14 @@ Operand EntryResolver::frame_address(std::uint64_t offset, int bytes) {
 }
 
 Operand EntryResolver::symbol_address(const Symbol& symbol, Type type, bool generic) {
-  using Space = syntax::Space;
   std::uint64_t address = symbol.address;
   if (symbol.is_in_frame)
     return frame_address(address + (generic ? kLocalWindow : 0), register_bytes(type) == 4 ? 4 : 8);
-  const bool is_shared = symbol.space == Space::shared;
+  const bool is_shared = symbol.space == syntax::Space::shared;
   if (is_shared) address += kSharedBase;
   if (generic && is_shared) address += kSharedWindow;
-  if (generic && symbol.space == Space::local) address += kLocalWindow;
-  if (generic && symbol.space == Space::param) address += kParamWindow;
+  if (generic && symbol.space == syntax::Space::local) address += kLocalWindow;
+  if (generic && symbol.space == syntax::Space::param) address += kParamWindow;
   const auto relocation = is_shared ? ConstantSlot::Relocation::shared : ConstantSlot::Relocation::none;
   if (!symbol.is_dynamic_smem) return constant(address, register_bytes(type) == 4 ? Type::b32 : Type::b64, relocation);
   // Its place is added once all static variables are known, so this constant is shared with nobody.

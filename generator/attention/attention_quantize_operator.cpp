@@ -19,11 +19,8 @@ namespace tessera {
 
 namespace {
 
-using attention_quantize::Config;
-using attention_quantize::Rule;
-
 constexpr std::int64_t kMaxLength = 2147418112;  // as attention's
-constexpr std::int64_t kMaxHeads = 1 << 16, kMaxStride = std::int64_t{1} << 40;
+constexpr std::int64_t kQuantizeMaxHeads = 1 << 16, kQuantizeMaxStride = std::int64_t{1} << 40;
 constexpr int kLoadElements = 8;  // 16 bytes
 
 struct Source {
@@ -35,39 +32,39 @@ constexpr Source kSources[] = {{"q", "heads_q", "seqlen_q", "q_units"},
                                {"v", "heads_kv", "seqlen_k", "v_units"}};
 
 bool is_q(const Source& s) { return s.name == std::string_view("q"); }
-bool is_paged(const Config& c) { return c.kv_layout == KvLayout::paged; }
-bool is_paged(const Config& c, const Source& s) { return !is_q(s) && is_paged(c); }
-bool is_ragged(const Config& c, const Source& s) {
+bool is_paged(const attention_quantize::Config& c) { return c.kv_layout == KvLayout::paged; }
+bool is_paged(const attention_quantize::Config& c, const Source& s) { return !is_q(s) && is_paged(c); }
+bool is_ragged(const attention_quantize::Config& c, const Source& s) {
   return is_q(s) ? c.q_layout == QueryLayout::ragged : c.kv_layout == KvLayout::ragged;
 }
-Nvfp4Layouts layouts_of(const Config& c) {
+Nvfp4Layouts layouts_of(const attention_quantize::Config& c) {
   return {c.q_layout == QueryLayout::ragged, c.kv_layout == KvLayout::ragged};
 }
 
 std::string stride_name(const Source& s, const char* step) { return fmt::format("{}_stride_{}", s.name, step); }
 /// Steps of a tensor, the innermost first; the kernel takes three, of which the last is of sequences or pages.
-std::vector<const char*> steps_of(const Config& c, const Source& s) {
+std::vector<const char*> steps_of(const attention_quantize::Config& c, const Source& s) {
   if (is_ragged(c, s)) return {"head", "seqlen"};
   return {"head", "seqlen", is_paged(c, s) ? "page" : "batch"};
 }
 
 /// Sizes of the launch beside strides.
-std::vector<const char*> counts_of(const Config& c) {
+std::vector<const char*> counts_of(const attention_quantize::Config& c) {
   std::vector<const char*> counts{"batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k"};
   if (c.kv_layout == KvLayout::ragged) counts.push_back("tokens_k");
   if (is_paged(c)) counts.insert(counts.end(), {"pages", "max_pages"});
   return counts;
 }
 
-void add_sizes(const Config& c, LaunchPlan& launch) {
+void add_sizes(const attention_quantize::Config& c, LaunchPlan& launch) {
   const auto size = [&](std::string name, std::int64_t min, std::int64_t max, std::optional<Expression> value,
                         std::string help) {
     launch.sizes.push_back({std::move(name), min, max, std::move(value), std::move(help)});
   };
   const bool has_ragged_queries = c.q_layout == QueryLayout::ragged;
   size("batch", 0, kMaxLength, {}, "sequences");
-  size("heads_q", 1, kMaxHeads, {}, "query heads: a multiple of heads_kv");
-  size("heads_kv", 1, kMaxHeads, {}, "key and value heads");
+  size("heads_q", 1, kQuantizeMaxHeads, {}, "query heads: a multiple of heads_kv");
+  size("heads_kv", 1, kQuantizeMaxHeads, {}, "key and value heads");
   size("seqlen_q", 0, kMaxLength, {}, has_ragged_queries ? "queries of all sequences" : "queries of a sequence");
   if (is_paged(c)) {
     size("pages", 0, kMaxLength, {}, "pages of the pool");
@@ -81,7 +78,7 @@ void add_sizes(const Config& c, LaunchPlan& launch) {
   }
   for (const Source& s : kSources) {
     const auto stride = [&](const char* step, Expression value, const char* what) {
-      size(stride_name(s, step), 0, kMaxStride, std::move(value),
+      size(stride_name(s, step), 0, kQuantizeMaxStride, std::move(value),
            fmt::format("elements of {} from one {} to the next", s.name, what));
     };
     stride("head", Expression(c.head_dim), "head");
@@ -94,7 +91,7 @@ void add_sizes(const Config& c, LaunchPlan& launch) {
   }
 }
 
-BufferSpec source_buffer(const Config& c, const Source& s) {
+BufferSpec source_buffer(const attention_quantize::Config& c, const Source& s) {
   BufferSpec buffer{.name = s.name,
                     .role = BufferRole::input,
                     .dtype = std::string(to_word(c.dtype)),
@@ -117,7 +114,7 @@ BufferSpec source_buffer(const Config& c, const Source& s) {
 }
 
 /// Where sequences begin and end, and their pages.
-std::vector<BufferSpec> places_of(const Config& c) {
+std::vector<BufferSpec> places_of(const attention_quantize::Config& c) {
   std::vector<BufferSpec> places;
   if (c.q_layout == QueryLayout::ragged) places.push_back(nvfp4_numbers("cu_seqlens_q", "batch + 1"));
   if (c.kv_layout == KvLayout::ragged) places.push_back(nvfp4_numbers("cu_seqlens_k", "batch + 1"));
@@ -132,7 +129,7 @@ std::vector<BufferSpec> places_of(const Config& c) {
 }
 
 /// The quantised operands have the names of attention's buffers with "_units" behind: q, k and v are what comes.
-void add_buffers(const Config& c, LaunchPlan& launch) {
+void add_buffers(const attention_quantize::Config& c, LaunchPlan& launch) {
   const Nvfp4Layouts layouts = layouts_of(c);
   for (const Source& s : kSources) launch.buffers.push_back(source_buffer(c, s));
   for (BufferSpec& place : places_of(c)) launch.buffers.push_back(std::move(place));
@@ -156,7 +153,7 @@ void add_buffers(const Config& c, LaunchPlan& launch) {
 }
 
 /// Each rule keeps the products of the next within 64 bits.
-void add_domain(const Config& c, LaunchPlan& launch) {
+void add_domain(const attention_quantize::Config& c, LaunchPlan& launch) {
   const auto at_most = [&](const std::string& product, const char* what) {
     add_at_most(launch, Expression::parse(product), kMaxLength, fmt::format("{} must be at most {}", what, kMaxLength));
   };
@@ -184,7 +181,7 @@ void add_domain(const Config& c, LaunchPlan& launch) {
            .message = fmt::format("{} must be a multiple of {} (16 bytes)", stride_name(s, step), kLoadElements)});
 }
 
-LaunchPlan launch_of(const Config& c, const std::string& arch, const std::string& kernel) {
+LaunchPlan launch_of(const attention_quantize::Config& c, const std::string& arch, const std::string& kernel) {
   LaunchPlan launch;
   launch.op = "attention_quantize";
   launch.arch = arch;
@@ -222,7 +219,7 @@ LaunchPlan launch_of(const Config& c, const std::string& arch, const std::string
 
 void AttentionQuantizeOperator::require_facts(const AttentionQuantize&) {}  // why_invalid() says it all
 
-std::vector<Config> AttentionQuantizeOperator::candidates(const AttentionQuantize& problem) {
+std::vector<attention_quantize::Config> AttentionQuantizeOperator::candidates(const AttentionQuantize& problem) {
   return {{.head_dim = problem.head_dim,
            .dtype = problem.dtype,
            .q_layout = problem.q_layout,
@@ -246,21 +243,21 @@ std::string AttentionQuantizeOperator::subject(const Config& config) {
 
 std::string AttentionQuantizeOperator::explain(const Config& config, const Verdict& verdict) {
   switch (verdict.rule) {
-    case Rule::ok:
+    case attention_quantize::Rule::ok:
       break;
-    case Rule::dtype_not_16_bit:
+    case attention_quantize::Rule::dtype_not_16_bit:
       return fmt::format("{} elements: bf16 or f16 needed", to_word(config.dtype));
-    case Rule::head_dim_not_64_or_128:
+    case attention_quantize::Rule::head_dim_not_64_or_128:
       return fmt::format("head_dim {}, 64 or {} needed (one or two steps of 64 products)", grouped(verdict.found),
                          grouped(verdict.bound));
-    case Rule::page_size_unknown:
+    case attention_quantize::Rule::page_size_unknown:
       return fmt::format(
           "page_size {} with kv_layout {}: pages have 1, 8, 16, 32, 64, 128 or {} keys, and nothing else "
           "has pages",
           grouped(verdict.found), to_word(config.kv_layout), grouped(verdict.bound));
-    case Rule::lengths_of_ragged_keys:
+    case attention_quantize::Rule::lengths_of_ragged_keys:
       return "seqused k with kv_layout ragged: cu_seqlens_k says where keys end, take none";
-    case Rule::lengths_of_queries:
+    case attention_quantize::Rule::lengths_of_queries:
       return "seqused qk: there is no kernel for it, take k";
   }
   return "?";
@@ -367,14 +364,15 @@ std::span<const Selector> attention_quantize_fields() {
 
 namespace {
 
-constexpr FamilyRow kFamilies[] = {family_row<AttentionQuantizeOperator>("rows", kAllTargets)};
-constexpr OperatorType kType = make_operator_type<AttentionQuantize>(attention_quantize_fields, kFamilies);
+constexpr FamilyRow kQuantizeFamilies[] = {family_row<AttentionQuantizeOperator>("rows", kAllTargets)};
+constexpr OperatorType kQuantizeType =
+    make_operator_type<AttentionQuantize>(attention_quantize_fields, kQuantizeFamilies);
 
 }  // namespace
 
 template <>
 const OperatorType& operator_type<AttentionQuantize>() noexcept {
-  return kType;
+  return kQuantizeType;
 }
 
 }  // namespace tessera

@@ -15,16 +15,13 @@ namespace tessera {
 
 namespace {
 
-using merge::Config;
-using merge::Rule;
-
 constexpr int kThreads[] = {256, 128, 512};
 constexpr int kAtOnce[] = {4, 2, 8};
 constexpr int kDefaultThreads = 256, kFewThreads = 128, kDefaultAtOnce = 4, kMostAtOnce = 8;
 constexpr Hint kManyThreads = 1 << 15;  // of a launch: what 128 multiprocessors take with a CTA of 256 each
 
 constexpr std::int64_t kMaxLength = 2147418112;  // as attention's
-constexpr std::int64_t kMaxHeads = 1 << 16, kMaxParts = 1 << 16, kMaxStride = std::int64_t{1} << 40;
+constexpr std::int64_t kMergeMaxHeads = 1 << 16, kMaxParts = 1 << 16, kMergeMaxStride = std::int64_t{1} << 40;
 
 int wanted_at_once(const Merge& problem) {
   if (problem.parts < 0) return kDefaultAtOnce;
@@ -32,27 +29,27 @@ int wanted_at_once(const Merge& problem) {
 }
 
 /// Below kManyThreads in all a CTA of half the size leaves no multiprocessor without one.
-int wanted_threads(const Config& c, const Merge& problem) {
+int wanted_threads(const merge::Config& c, const Merge& problem) {
   if (problem.batch < 0 || problem.heads_q < 0 || problem.seqlen_q < 0) return kDefaultThreads;
   const double rows =
       static_cast<double>(problem.batch) * static_cast<double>(problem.heads_q) * static_cast<double>(problem.seqlen_q);
   return rows * merge::threads_of_row(c) < static_cast<double>(kManyThreads) ? kFewThreads : kDefaultThreads;
 }
 
-void add_sizes(const Config& c, LaunchPlan& launch) {
+void add_sizes(const merge::Config& c, LaunchPlan& launch) {
   const auto size = [&](const char* name, std::int64_t min, std::int64_t max, std::optional<Expression> value,
                         std::string help) {
     launch.sizes.push_back({name, min, max, std::move(value), std::move(help)});
   };
   size("parts", 0, kMaxParts, {}, "parts of each row's keys");
   size("batch", 0, kMaxLength, Expression(1), "sequences; 1 where their queries follow each other (ragged)");
-  size("heads_q", 1, kMaxHeads, {}, "query heads");
+  size("heads_q", 1, kMergeMaxHeads, {}, "query heads");
   size("seqlen_q", 0, kMaxLength, {}, "queries of a sequence");
   // Outputs don't take a stride of 0.
   for (const std::string tensor : {"o_parts", "o"}) {
     const bool is_output = tensor == "o";
     const auto stride = [&](const char* step, Expression value, const char* what) {
-      launch.sizes.push_back({fmt::format("{}_stride_{}", tensor, step), is_output ? 1 : 0, kMaxStride,
+      launch.sizes.push_back({fmt::format("{}_stride_{}", tensor, step), is_output ? 1 : 0, kMergeMaxStride,
                               std::move(value), fmt::format("elements of {} from one {} to the next", tensor, what)});
     };
     stride("head", Expression(c.head_dim_v), "head");
@@ -61,7 +58,7 @@ void add_sizes(const Config& c, LaunchPlan& launch) {
     if (!is_output) stride("part", expression("max(batch, 1) * max(seqlen_q, 1) * heads_q * {}", c.head_dim_v), "part");
   }
   const auto stride = [&](const char* step, const char* value) {
-    launch.sizes.push_back({fmt::format("lse_parts_stride_{}", step), 0, kMaxStride, Expression::parse(value),
+    launch.sizes.push_back({fmt::format("lse_parts_stride_{}", step), 0, kMergeMaxStride, Expression::parse(value),
                             fmt::format("elements of lse_parts from one {} to the next", step)});
   };
   stride("head", "seqlen_q");
@@ -75,7 +72,7 @@ std::vector<Expression> expressions(std::initializer_list<const char*> texts) {
   return list;
 }
 
-void add_buffers(const Config& c, LaunchPlan& launch) {
+void add_buffers(const merge::Config& c, LaunchPlan& launch) {
   const auto buffer = [&](const char* name, BufferRole role, DType dtype, std::vector<Expression> shape,
                           std::vector<Expression> strides, int alignment, bool is_optional) {
     launch.buffers.push_back({.name = name,
@@ -105,7 +102,7 @@ void add_buffers(const Config& c, LaunchPlan& launch) {
 }
 
 /// Each rule keeps the products of the next within 64 bits.
-void add_domain(const Config& c, LaunchPlan& launch) {
+void add_domain(const merge::Config& c, LaunchPlan& launch) {
   const auto at_most = [&](const char* product, const char* what) {
     launch.domain.push_back({.lhs = Expression::parse(product),
                              .relation = Relation::at_most,
@@ -126,7 +123,7 @@ void add_domain(const Config& c, LaunchPlan& launch) {
     }
 }
 
-LaunchPlan launch_of(const Config& c, const std::string& arch, const std::string& kernel) {
+LaunchPlan launch_of(const merge::Config& c, const std::string& arch, const std::string& kernel) {
   LaunchPlan launch;
   launch.op = "merge";
   launch.arch = arch;
@@ -178,8 +175,8 @@ void MergeOperator::require_facts(const Merge& problem) {
                               dtype == problem.dtype ? "dtype" : "o_dtype", to_word(dtype)));
 }
 
-std::vector<Config> MergeOperator::candidates(const Merge& problem) {
-  std::vector<Config> list;
+std::vector<merge::Config> MergeOperator::candidates(const Merge& problem) {
+  std::vector<merge::Config> list;
   for (const int threads : kThreads)
     for (const int at_once : kAtOnce)
       list.push_back({.head_dim_v = problem.head_dim_v,
@@ -215,21 +212,21 @@ std::string MergeOperator::explain(const Config& config, const Verdict& verdict)
   const std::string found = grouped(verdict.found);
   const std::string bound = grouped(verdict.bound);
   switch (verdict.rule) {
-    case Rule::ok:
+    case merge::Rule::ok:
       break;
-    case Rule::dtype_not_floating:
-    case Rule::o_dtype_not_floating:
+    case merge::Rule::dtype_not_floating:
+    case merge::Rule::o_dtype_not_floating:
       return fmt::format("elements of {} bytes that are no floating-point numbers: f32, f16 or bf16 needed", found);
-    case Rule::row_not_whole_loads:
+    case merge::Rule::row_not_whole_loads:
       return fmt::format("rows of {} bytes, a multiple of {} needed: make head_dim_v a multiple of {}", found, bound,
                          merge::elements_of_thread(config));
-    case Rule::threads_not_multiple_of_32:
+    case merge::Rule::threads_not_multiple_of_32:
       return fmt::format("{} threads, a multiple of {} needed (warp)", found, bound);
-    case Rule::threads_out_of_range:
+    case merge::Rule::threads_out_of_range:
       return fmt::format("{} threads, 32 to {} allowed", found, bound);
-    case Rule::row_longer_than_cta:
+    case merge::Rule::row_longer_than_cta:
       return fmt::format("{} threads for a row, {} in a CTA: take more threads", found, bound);
-    case Rule::at_once_out_of_range:
+    case merge::Rule::at_once_out_of_range:
       return fmt::format("{} at once, 1 to {} allowed", counted(verdict.found, "part"), bound);
   }
   return "?";
@@ -284,14 +281,14 @@ std::span<const Selector> merge_fields() {
 
 namespace {
 
-constexpr FamilyRow kFamilies[] = {family_row<MergeOperator>("rows", kAllTargets)};
-constexpr OperatorType kType = make_operator_type<Merge>(merge_fields, kFamilies);
+constexpr FamilyRow kMergeFamilies[] = {family_row<MergeOperator>("rows", kAllTargets)};
+constexpr OperatorType kMergeType = make_operator_type<Merge>(merge_fields, kMergeFamilies);
 
 }  // namespace
 
 template <>
 const OperatorType& operator_type<Merge>() noexcept {
-  return kType;
+  return kMergeType;
 }
 
 }  // namespace tessera

@@ -19,9 +19,6 @@ namespace tessera {
 
 namespace {
 
-using mhc_product::Config;
-using mhc_product::Rule;
-
 struct Division {
   int warps_m, warps_k;
 };
@@ -29,9 +26,9 @@ constexpr Division kDivisions[] = {{4, 1}, {8, 1}, {2, 2}, {4, 2}, {1, 4}, {2, 4
 constexpr int kMultiprocessors = 132, kWarpsOfMultiprocessor = 8;
 constexpr double kManyRows = 4096;
 
-constexpr std::int64_t kMaxStride = std::int64_t{1} << 40;
+constexpr std::int64_t kMhcMaxStride = std::int64_t{1} << 40;
 
-LaunchPlan launch_of(const Config& c, const std::string& arch, const std::string& kernel) {
+LaunchPlan launch_of(const mhc_product::Config& c, const std::string& arch, const std::string& kernel) {
   LaunchPlan launch;
   launch.op = "mhc_product";
   launch.arch = arch;
@@ -41,11 +38,12 @@ LaunchPlan launch_of(const Config& c, const std::string& arch, const std::string
   };
   size("m", 0, kMaxExtent, {}, "rows of a");
   size("k", 1, kMaxExtent, {}, "elements of a row: of all streams together");
-  size("a_stride_m", 0, kMaxStride, Expression::parse("k"), "elements of a from one row to the next");
-  size("b_stride_n", 0, kMaxStride, Expression::parse("k"), "elements of b from one row to the next");
-  size("d_stride_m", c.n, kMaxStride, Expression(c.n), "elements of d from one row to the next");
-  size("d_stride_split", 1, kMaxStride, expression("max(m, 1) * {}", c.n), "elements of d from one part to the next");
-  size("sum_squares_stride_split", 1, kMaxStride, Expression::parse("max(m, 1)"),
+  size("a_stride_m", 0, kMhcMaxStride, Expression::parse("k"), "elements of a from one row to the next");
+  size("b_stride_n", 0, kMhcMaxStride, Expression::parse("k"), "elements of b from one row to the next");
+  size("d_stride_m", c.n, kMhcMaxStride, Expression(c.n), "elements of d from one row to the next");
+  size("d_stride_split", 1, kMhcMaxStride, expression("max(m, 1) * {}", c.n),
+       "elements of d from one part to the next");
+  size("sum_squares_stride_split", 1, kMhcMaxStride, Expression::parse("max(m, 1)"),
        "elements of sum_squares from one part to the next");
   const auto multiple = [&](const char* name, int of, const std::string& why) {
     launch.domain.push_back({.lhs = Expression::parse(name),
@@ -123,8 +121,8 @@ OperandPlan operand(const char* name, std::string_view dtype, const char* use) {
 
 void MhcProductOperator::require_facts(const MhcProduct&) {}
 
-std::vector<Config> MhcProductOperator::candidates(const MhcProduct& problem) {
-  std::vector<Config> list;
+std::vector<mhc_product::Config> MhcProductOperator::candidates(const MhcProduct& problem) {
+  std::vector<mhc_product::Config> list;
   for (const Division& division : kDivisions)
     list.push_back({.n = problem.n,
                     .splits = problem.splits,
@@ -162,19 +160,19 @@ std::string MhcProductOperator::subject(const Config& config) {
 std::string MhcProductOperator::explain(const Config& config, const Verdict& verdict) {
   const std::string found = grouped(verdict.found), bound = grouped(verdict.bound);
   switch (verdict.rule) {
-    case Rule::ok:
+    case mhc_product::Rule::ok:
       break;
-    case Rule::n_out_of_range:
+    case mhc_product::Rule::n_out_of_range:
       return fmt::format("n of {}: 8 to {}", found, bound);
-    case Rule::n_not_tiles:
+    case mhc_product::Rule::n_not_tiles:
       return fmt::format("n of {}, a multiple of {} needed: pad b with rows of zeros", found, bound);
-    case Rule::splits_out_of_range:
+    case mhc_product::Rule::splits_out_of_range:
       return fmt::format("{} splits: 1 to {}", found, bound);
-    case Rule::warps_out_of_range:
+    case mhc_product::Rule::warps_out_of_range:
       return fmt::format("{} warps in a CTA: 1 to {}", found, bound);
-    case Rule::ctas_out_of_range:
+    case mhc_product::Rule::ctas_out_of_range:
       return fmt::format("{} CTAs of a cluster: a power of two up to {} needed", found, bound);
-    case Rule::smem_exceeded:
+    case mhc_product::Rule::smem_exceeded:
       return fmt::format("{} bytes of shared memory, {} available: take fewer warps", found, bound);
   }
   return fmt::format("{}?", config.n);
@@ -225,14 +223,14 @@ std::span<const Selector> mhc_product_fields() {
 
 namespace {
 
-constexpr FamilyRow kFamilies[] = {family_row<MhcProductOperator>("mma", kAllTargets)};
-constexpr OperatorType kType = make_operator_type<MhcProduct>(mhc_product_fields, kFamilies);
+constexpr FamilyRow kMhcFamilies[] = {family_row<MhcProductOperator>("mma", kAllTargets)};
+constexpr OperatorType kMhcType = make_operator_type<MhcProduct>(mhc_product_fields, kMhcFamilies);
 
 }  // namespace
 
 template <>
 const OperatorType& operator_type<MhcProduct>() noexcept {
-  return kType;
+  return kMhcType;
 }
 
 }  // namespace tessera
