@@ -105,9 +105,17 @@ Handler with_integer(Type type, F f) {
 }
 bool is_integer(Type type) { return type >= Type::u8 && type <= Type::s64; }
 
+// What takes more than an instruction or two is a function: in lift1 it would be compiled three times.
+template <class To, class From>
+[[gnu::noinline]] To saturated(From a) {
+  return math::integer_to_integer<To>(a, true);
+}
 template <class To, class From, bool kSat>
 Step int_to_int(Warp& w, const Instruction& in, Mask active) {
-  return lift1<To, From>(w, in, active, [](From a) { return math::integer_to_integer<To>(a, kSat); });
+  return lift1<To, From>(w, in, active, [](From a) {
+    if constexpr (kSat) return saturated<To>(a);
+    return math::integer_to_integer<To>(a, false);
+  });
 }
 
 template <class From>
@@ -115,10 +123,13 @@ Step int_to_f32_near(Warp& w, const Instruction& in, Mask active) {
   return lift1<float, From>(w, in, active, [](From a) { return static_cast<float>(a); });
 }
 template <Format F, class Code, class From>
+[[gnu::noinline]] Code float_of(From a, Rounding mode) {
+  return static_cast<Code>(math::integer_to_float<F>(a, mode));
+}
+template <Format F, class Code, class From>
 Step int_to_float(Warp& w, const Instruction& in, Mask active) {
   const auto mode = static_cast<Rounding>(in.flags & 7);
-  return lift1<Code, From>(w, in, active,
-                           [mode](From a) { return static_cast<Code>(math::integer_to_float<F>(a, mode)); });
+  return lift1<Code, From>(w, in, active, [mode](From a) { return float_of<F, Code, From>(a, mode); });
 }
 struct IntToFloat {
   Type to;
@@ -132,14 +143,16 @@ struct IntToFloat {
 };
 
 template <Format F, class Code, class To>
+[[gnu::noinline]] To integer_of(Code a, Rounding mode, bool ftz) {
+  if constexpr (F == Format::f32)
+    if (ftz) a = math::flush_f32(a);
+  return math::float_to_integer<To>(math::decode<F>(a), mode, F == Format::f64);
+}
+template <Format F, class Code, class To>
 Step float_to_int(Warp& w, const Instruction& in, Mask active) {
   const auto mode = static_cast<Rounding>(in.flags & 7);
   const bool ftz = (in.flags & 8) != 0;
-  return lift1<To, Code>(w, in, active, [=](Code a) {
-    if constexpr (F == Format::f32)
-      if (ftz) a = math::flush_f32(a);
-    return math::float_to_integer<To>(math::decode<F>(a), mode, F == Format::f64);
-  });
+  return lift1<To, Code>(w, in, active, [=](Code a) { return integer_of<F, Code, To>(a, mode, ftz); });
 }
 struct FloatToInt {
   Type from;
@@ -164,17 +177,19 @@ Handler pick_source(int bits) {
 }
 
 template <Format F, class Code>
+[[gnu::noinline]] Code integral_of(Code a, math::CvtModifiers m) {
+  if constexpr (F == Format::f32)
+    if (m.ftz) a = math::flush_f32(a);
+  if constexpr (F == Format::f64)
+    if (math::double_of(a) != math::double_of(a)) return a | (U64{1} << 51);
+  double value = math::round_to_integral(math::decode<F>(a), m.rounding);
+  if (m.sat) value = value > 0 ? (value > 1 ? 1.0 : value) : 0.0;
+  return static_cast<Code>(math::encode<F>(value, Rounding::nearest_even, false));
+}
+template <Format F, class Code>
 Step round_to_integral(Warp& w, const Instruction& in, Mask active) {
   const math::CvtModifiers m = modifiers(in);
-  return lift1<Code, Code>(w, in, active, [=](Code a) {
-    if constexpr (F == Format::f32)
-      if (m.ftz) a = math::flush_f32(a);
-    if constexpr (F == Format::f64)
-      if (math::double_of(a) != math::double_of(a)) return a | (U64{1} << 51);
-    double value = math::round_to_integral(math::decode<F>(a), m.rounding);
-    if (m.sat) value = value > 0 ? (value > 1 ? 1.0 : value) : 0.0;
-    return static_cast<Code>(math::encode<F>(value, Rounding::nearest_even, false));
-  });
+  return lift1<Code, Code>(w, in, active, [=](Code a) { return integral_of<F, Code>(a, m); });
 }
 
 U32 bf16_near(U32 f32) {
@@ -186,16 +201,22 @@ Step bf16x2_near(Warp& w, const Instruction& in, Mask active) {
 }
 
 template <Format F, class To>
+[[gnu::noinline]] To pair_of(float a, float b, math::CvtModifiers m) {
+  return static_cast<To>(math::convert_pair<F>(a, b, m));
+}
+template <Format F, class To>
 Step pair_from_f32(Warp& w, const Instruction& in, Mask active) {
   const math::CvtModifiers m = modifiers(in);
-  return lift2<To, float, float>(w, in, active,
-                                 [m](float a, float b) { return static_cast<To>(math::convert_pair<F>(a, b, m)); });
+  return lift2<To, float, float>(w, in, active, [m](float a, float b) { return pair_of<F, To>(a, b, m); });
+}
+template <Format To, class ToCode, Format From, class FromCode>
+[[gnu::noinline]] ToCode pair_of_pair(FromCode a, math::CvtModifiers m) {
+  return static_cast<ToCode>(math::convert_packed<To, From>(a, m));
 }
 template <Format To, class ToCode, Format From, class FromCode>
 Step pair_from_pair(Warp& w, const Instruction& in, Mask active) {
   const math::CvtModifiers m = modifiers(in);
-  return lift1<ToCode, FromCode>(w, in, active,
-                                 [m](FromCode a) { return static_cast<ToCode>(math::convert_packed<To, From>(a, m)); });
+  return lift1<ToCode, FromCode>(w, in, active, [m](FromCode a) { return pair_of_pair<To, ToCode, From>(a, m); });
 }
 
 template <Format From>
