@@ -105,7 +105,7 @@ TEST_CASE("run: a sink that is forgotten, another head's, or in lse, is wrong") 
   CHECK(run(machine, whole).code == 0);
   CHECK(run(machine, split).code == 0);
   const auto fails = [&](const Fault& fault, const std::vector<std::string>& flags) {
-    if (testing::takes_next_case(3)) CHECK(run(machine, fault.flags(), flags).code == 1);
+    if (testing::takes_next_case(6)) CHECK(run(machine, fault.flags(), flags).code == 1);
   };
   const Fault forgotten(machine, "sink.cuh", "return ptx::ex2(", "return 0 * ptx::ex2(", "attention");
   fails(forgotten, whole);

@@ -54,13 +54,13 @@ void check_fault(const InputFault& fault) {
 }  // namespace
 
 TEST_CASE("run: what inputs of attention must have to show a fault") {
-  testing::Sample sample(12);
+  testing::Sample sample(24);
   for (const InputFault& fault : testing::input_faults())
     if (fault.common.front() == "fmha" && sample.takes()) check_fault(fault);
 }
 
 TEST_CASE("run: what inputs of products and quantisers must have to show a fault") {
-  testing::Sample sample(12);
+  testing::Sample sample(24);
   for (const InputFault& fault : testing::input_faults())
     if (fault.common.front() != "fmha" && sample.takes()) check_fault(fault);
 }

@@ -14,7 +14,7 @@
 #include "tests/support/fmha_nvfp4_cases.h"
 #include "tests/support/sample.h"
 
-namespace tessera {
+namespace tessera::nvfp4_sequences_test {
 namespace {
 
 using emulator::EmulatedDevice;
@@ -193,7 +193,7 @@ TEST_CASE("nvfp4: ragged queries, ragged keys, used lengths and pages") {
   constexpr Case kCases[] = {{QueryLayout::ragged, KvLayout::ragged}, {QueryLayout::ragged, KvLayout::dense},
                              {QueryLayout::ragged, KvLayout::paged},  {QueryLayout::dense, KvLayout::paged},
                              {QueryLayout::dense, KvLayout::ragged},  {QueryLayout::dense, KvLayout::dense}};
-  testing::Sample sample(2);
+  testing::Sample sample(4);
   std::uint64_t seed = 1;
   for (const Case& one : kCases)
     for (const Mask mask : {Mask::causal, Mask::none}) {
@@ -215,4 +215,4 @@ TEST_CASE("nvfp4: ragged queries, ragged keys, used lengths and pages") {
     }
 }
 
-}  // namespace tessera
+}  // namespace tessera::nvfp4_sequences_test

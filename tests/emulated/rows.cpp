@@ -11,7 +11,7 @@
 #include "tests/support/rows_cases.h"
 #include "tests/support/sample.h"
 
-namespace tessera {
+namespace tessera::rows_test {
 namespace {
 
 using emulator::EmulatedDevice;
@@ -112,7 +112,7 @@ TEST_CASE("rows: every part, on every target, with every type") {
   const std::unique_ptr<Compiler> compiler = find_compiler();
   if (!compiler) return;
   std::size_t turn = 0;
-  testing::Sample sample(8);
+  testing::Sample sample(12);
   for (const DType dtype : kTypes)
     for (const auto& [columns, chain] : kChains) {
       const std::size_t number = turn++;
@@ -142,7 +142,7 @@ TEST_CASE("rows: CTAs that share a row give the same values") {
   constexpr const char* kShared[] = {"residual(store)+layernorm+rope(512..575)+nvfp4(tile)+e4m3(row)",
                                      "mhc_post+rmsnorm+mxfp8+softmax+same", "gate(silu)+mxfp4"};
   std::uint64_t seed = 70;
-  testing::Sample sample(3);
+  testing::Sample sample(6);
   for (const auto& [threads, ctas] : {std::pair(256, 8), std::pair(512, 2), std::pair(1024, 4), std::pair(2048, 8)})
     for (std::size_t i = 0; i < 3; ++i) {
       ++seed;
@@ -227,4 +227,4 @@ TEST_CASE("rows: NaN and infinity come out where they went in") {
     }
 }
 
-}  // namespace tessera
+}  // namespace tessera::rows_test

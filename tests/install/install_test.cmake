@@ -42,7 +42,7 @@ foreach(header IN LISTS headers)
   endif()
 endforeach()
 run(${CMAKE_COMMAND} -S ${SOURCE}/tests/install/consumer -B ${consumer} -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_CXX_COMPILER=${CXX}
-    -DINCLUDE_DIR=${prefix}/include ${flags})
+    -DINCLUDE_DIR=${prefix}/include -DALL_HEADERS=$ENV{TESSERA_ALL_CASES} ${flags})
 run(${CMAKE_COMMAND} --build ${consumer} --target consumer)
 run(${consumer}/consumer)
 if(NOT output STREQUAL "own error, own plan, copy2d for sm_90a on 9.0\n")

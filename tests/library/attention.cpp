@@ -16,9 +16,10 @@
 #include "tessera/emulator/device.h"
 #include "tessera/error.h"
 #include "tessera/jit.h"
+#include "tests/support/ptx_compiler.h"
 #include "tests/support/temporary_folder.h"
 
-namespace tessera {
+namespace tessera::attention_test {
 namespace {
 
 constexpr std::int64_t kHeadDim = 64;
@@ -73,7 +74,7 @@ class Machine {
  public:
   emulator::EmulatedDevice device;
   Jit jit{{.cache_dir = folder_.path}};
-  bool is_usable = jit.compiler() != nullptr;
+  bool is_usable = testing::compiles_to_ptx(jit);
 };
 
 /// What o must hold: the formula over the keys that each row of q sees. `extra`: added to each sum.
@@ -275,4 +276,4 @@ TEST_CASE("library: attention over listed rows, a window and a sink") {
   for (const char* const arch : {"sm_90a", "sm_100a"}) check_pools(arch);
 }
 
-}  // namespace tessera
+}  // namespace tessera::attention_test

@@ -9,9 +9,10 @@
 #include <random>
 
 #include "tessera/emulator/device.h"
+#include "tests/support/ptx_compiler.h"
 #include "tests/support/temporary_folder.h"
 
-namespace tessera {
+namespace tessera::merge_test {
 namespace {
 
 constexpr std::int64_t kHeadDim = 64, kHeads = 2, kPrefix = 37, kSequences = 4;
@@ -113,7 +114,7 @@ std::vector<std::int32_t> starts_of(const std::int64_t (&lengths)[kSequences]) {
 
 TEST_CASE("library: a shared prefix is attention over it, attention over the rest, and a merge") {
   Machine machine;
-  if (machine.jit.compiler() == nullptr) {
+  if (!testing::compiles_to_ptx(machine.jit)) {
     MESSAGE("skipped: no NVRTC");
     return;
   }
@@ -182,4 +183,4 @@ TEST_CASE("library: a shared prefix is attention over it, attention over the res
     CHECK(static_cast<double>(found_lse[i]) == doctest::Approx(expected.lse[i]).epsilon(1e-5));
 }
 
-}  // namespace tessera
+}  // namespace tessera::merge_test

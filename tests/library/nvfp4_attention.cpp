@@ -8,9 +8,10 @@
 
 #include "tessera/attention_quantize.h"
 #include "tessera/emulator/device.h"
+#include "tests/support/ptx_compiler.h"
 #include "tests/support/temporary_folder.h"
 
-namespace tessera {
+namespace tessera::nvfp4_attention_test {
 namespace {
 
 constexpr std::int64_t kHeadDim = 64, kHeads = 2, kQueries = 9, kKeys = 200;
@@ -42,7 +43,7 @@ TEST_CASE("library: attention in NVFP4 is attention_quantize, and attention of w
   const testing::TemporaryFolder folder;
   emulator::EmulatedDevice device{{.arch = "sm_120a", .detects_races = true}};
   Jit jit{{.cache_dir = folder.path}};
-  if (jit.compiler() == nullptr) {
+  if (!testing::compiles_to_ptx(jit)) {
     MESSAGE("skipped: no NVRTC");
     return;
   }
@@ -126,4 +127,4 @@ TEST_CASE("library: attention in NVFP4 is attention_quantize, and attention of w
   CHECK(lse_error < 0.3);
 }
 
-}  // namespace tessera
+}  // namespace tessera::nvfp4_attention_test

@@ -14,9 +14,10 @@
 
 #include "tessera/emulator/device.h"
 #include "tessera/error.h"
+#include "tests/support/ptx_compiler.h"
 #include "tests/support/temporary_folder.h"
 
-namespace tessera {
+namespace tessera::scaled_gemm_test {
 namespace {
 
 constexpr std::uint8_t kPoison = 0xFF;  // NaN of fp32; a NaN code of every scale
@@ -26,7 +27,7 @@ struct Machine {
   testing::TemporaryFolder folder;
   Jit jit{{.cache_dir = folder.path}};
   emulator::EmulatedDevice device{{.arch = "sm_100a", .detects_races = true}};
-  bool is_usable = jit.compiler() != nullptr;
+  bool is_usable = testing::compiles_to_ptx(jit);
 
   DevicePointer upload(const void* data, std::size_t bytes) {
     const DevicePointer pointer = device.allocate(bytes);
@@ -350,4 +351,4 @@ TEST_CASE("QuantizedGemmKernel: its result is the a of the next product") {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::scaled_gemm_test

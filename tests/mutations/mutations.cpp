@@ -32,7 +32,7 @@ struct Row {
 };
 
 // At most this many places of a kind, spread evenly: the unrolled products repeat themselves.
-constexpr std::size_t kMaxPlaces = 6;
+constexpr std::size_t kMaxPlaces = 6, kMaxPlacesOfSample = 3;
 
 // What and where, without CTA, warp and the rest: "hazard: smem-race in kernel, PTX line 12 (...)".
 std::string place_of(const std::string& message) { return message.substr(0, message.find(", CTA (")); }
@@ -51,9 +51,9 @@ struct Trial {
   std::map<std::string, Row> rows{};
 };
 
-Row judge(const Trial& trial, const std::vector<Mutant>& mutants) {
+Row judge(const Trial& trial, const std::vector<Mutant>& mutants, std::size_t most) {
   Row row;
-  const std::size_t count = std::min(kMaxPlaces, mutants.size());
+  const std::size_t count = std::min(most, mutants.size());
   for (std::size_t i = 0; i < count; ++i) {
     const Mutant& mutant = mutants[i * mutants.size() / count];
     const Verdict verdict = trial.subject->run(mutant.ptx, emulator::Schedule::fair, 1, mutant.kind == kUnwritten);
@@ -77,7 +77,7 @@ Row judge(const Trial& trial, const std::vector<Mutant>& mutants) {
 }
 
 /// All subjects with all their faults, on all cores.
-std::vector<Trial> judge_all(const std::vector<Subject>& subjects) {
+std::vector<Trial> judge_all(const std::vector<Subject>& subjects, std::size_t most) {
   std::vector<Trial> trials;
   std::vector<std::pair<std::size_t, std::string>> work;
   for (const Subject& subject : subjects) {
@@ -94,7 +94,7 @@ std::vector<Trial> judge_all(const std::vector<Subject>& subjects) {
   }
   reference::parallel_for(static_cast<std::int64_t>(work.size()), 0, [&](std::int64_t at) {
     const auto& [trial, kind] = work[static_cast<std::size_t>(at)];
-    trials[trial].rows.at(kind) = judge(trials[trial], trials[trial].by_kind.at(kind));
+    trials[trial].rows.at(kind) = judge(trials[trial], trials[trial].by_kind.at(kind), most);
   });
   return trials;
 }
@@ -316,43 +316,35 @@ TEST_CASE("faults in our own kernels are caught") {
   const std::unique_ptr<Compiler> compiler = find_compiler();
   if (!compiler) return;
   const bool writes_page = std::getenv("TESSERA_UPDATE_GOLDEN") != nullptr;
-  std::vector<Subject> subjects = {
-      {"copy2d", {{"dim0", 96}, {"dim1", 200}}, *compiler},
-      {"fmha head_dim=64",
-       {{"batch", 1}, {"heads_q", 1}, {"heads_kv", 1}, {"seqlen_q", 400}, {"seqlen_k", 300}},
-       *compiler},
+  const std::pair<const char*, std::map<std::string, std::int64_t>> kernels[] = {
+      {"copy2d", {{"dim0", 96}, {"dim1", 200}}},
+      {"fmha head_dim=64", {{"batch", 1}, {"heads_q", 1}, {"heads_kv", 1}, {"seqlen_q", 400}, {"seqlen_k", 300}}},
       {"fmha arch=sm_100a head_dim=64 mask=causal",
-       {{"batch", 1}, {"heads_q", 1}, {"heads_kv", 1}, {"seqlen_q", 300}, {"seqlen_k", 300}},
-       *compiler},
-      {"gemm arch=sm_100a tile_m=128 tile_n=32 cluster_m=1 split_k=1 stages=2",
-       {{"m", 136}, {"n", 40}, {"k", 200}},
-       *compiler},
-      {"gemm arch=sm_100a dtype=nvfp4 tile_m=128 tile_n=64 cluster_m=2 stages=2",
-       {{"m", 136}, {"n", 200}, {"k", 352}},
-       *compiler},
+       {{"batch", 1}, {"heads_q", 1}, {"heads_kv", 1}, {"seqlen_q", 300}, {"seqlen_k", 300}}},
+      {"gemm arch=sm_100a tile_m=128 tile_n=32 cluster_m=1 split_k=1 stages=2", {{"m", 136}, {"n", 40}, {"k", 200}}},
+      {"gemm arch=sm_100a dtype=nvfp4 tile_m=128 tile_n=64 cluster_m=2 stages=2", {{"m", 136}, {"n", 200}, {"k", 352}}},
       {"gemm arch=sm_100a dtype=s8 b_dtype=u8 d_dtype=f32 tile_m=128 tile_n=64 cluster_m=1 split_k=1 stages=2",
-       {{"m", 136}, {"n", 100}, {"k", 912}},
-       *compiler},
+       {{"m", 136}, {"n", 100}, {"k", 912}}},
       {"gemm arch=sm_100a dtype=nvfp4 gate=dual tile_m=128 tile_n=64 cluster_m=1 stages=2",
-       {{"m", 136}, {"n", 72}, {"k", 352}},
-       *compiler},
+       {{"m", 136}, {"n", 72}, {"k", 352}}},
       {"gemm arch=sm_100a dtype=mxfp8_e4m3 grouping=contiguous tile_m=128 tile_n=64 cluster_m=2 stages=2",
-       {{"m", 300}, {"n", 72}, {"k", 160}, {"l", 3}},
-       *compiler},
+       {{"m", 300}, {"n", 72}, {"k", 160}, {"l", 3}}},
       {"gemm arch=sm_100a dtype=nvfp4 d_dtype=nvfp4 gate=interleaved grouping=masked tile_m=128 tile_n=64 cluster_m=1 "
        "stages=2",
-       {{"m", 150}, {"n", 128}, {"k", 352}, {"l", 3}},
-       *compiler},
-      {"quantize global_scale=amax scale_form=tile", {{"rows", 150}, {"k", 816}}, *compiler},
-      {"quantize arch=sm_100a dtype=f32 format=mxfp8_e4m3", {{"rows", 40}, {"k", 288}}, *compiler},
-      {"dequantize arch=sm_100a scale_form=tile", {{"rows", 150}, {"k", 336}}, *compiler},
-      {"convert_scales", {{"rows", 150}, {"blocks", 21}}, *compiler},
-      {"gemv", {{"l", 2}, {"m", 37}, {"k", 2080}}, *compiler},
-      {"merge sink=per_head head_dim_v=64", {{"parts", 5}, {"batch", 2}, {"heads_q", 2}, {"seqlen_q", 9}}, *compiler},
-      {"gemv arch=sm_100a scale_form=tile", {{"m", 150}, {"k", 1120}, {"b_rows", 128}}, *compiler},
+       {{"m", 150}, {"n", 128}, {"k", 352}, {"l", 3}}},
+      {"quantize global_scale=amax scale_form=tile", {{"rows", 150}, {"k", 816}}},
+      {"quantize arch=sm_100a dtype=f32 format=mxfp8_e4m3", {{"rows", 40}, {"k", 288}}},
+      {"dequantize arch=sm_100a scale_form=tile", {{"rows", 150}, {"k", 336}}},
+      {"convert_scales", {{"rows", 150}, {"blocks", 21}}},
+      {"gemv", {{"l", 2}, {"m", 37}, {"k", 2080}}},
+      {"merge sink=per_head head_dim_v=64", {{"parts", 5}, {"batch", 2}, {"heads_q", 2}, {"seqlen_q", 9}}},
+      {"gemv arch=sm_100a scale_form=tile", {{"m", 150}, {"k", 1120}, {"b_rows", 128}}},
   };
+  const bool takes_all = writes_page || testing::takes_all_cases();
   testing::Sample sample(20);
-  if (!writes_page) std::erase_if(subjects, [&](const Subject&) { return !sample.takes(); });
+  std::vector<Subject> subjects;
+  for (const auto& [words, sizes] : kernels)
+    if (sample.takes() || takes_all) subjects.emplace_back(words, sizes, *compiler);
   if (writes_page)
     for (Subject& subject : page_subjects(*compiler)) subjects.push_back(std::move(subject));
   std::string page =
@@ -364,7 +356,7 @@ TEST_CASE("faults in our own kernels are caught") {
       "*first finding*:\nwhat names the fault, and how often; hazards are marked. *wrong output only*: nothing is "
       "reported, and the output differs\nfrom the unharmed kernel's.\n\n" +
       testing::input_faults_page() + (writes_page ? warp_syncs_page(*compiler, true) : "");
-  for (const Trial& trial : judge_all(subjects)) {
+  for (const Trial& trial : judge_all(subjects, takes_all ? kMaxPlaces : kMaxPlacesOfSample)) {
     const std::string& kernel = trial.subject->plan().kernel;
     for (const auto& [kind, row] : trial.rows)
       for (const int line : row.survivors)

@@ -83,7 +83,7 @@ inline std::string complaint(Compiler& compiler, const Problem& problem) {
 }
 
 /// One in `of` of them, on all cores.
-inline void check_all(Compiler& compiler, const std::map<std::string, Problem>& kernels, std::uint64_t of = 16) {
+inline void check_all(Compiler& compiler, const std::map<std::string, Problem>& kernels, std::uint64_t of = 32) {
   std::vector<std::pair<std::string, Problem>> work;
   testing::Sample sample(of);
   for (const auto& kernel : kernels)

@@ -60,7 +60,7 @@ bool has_nvrtc() {
 
 TEST_CASE("exit: a process that ends while kernels compile ends with its own code") {
   if (!has_nvrtc()) return;
-  testing::Sample sample(10);
+  testing::Sample sample(40);
   for (int i = 0; i < 30; ++i) {
     if (!sample.takes()) continue;
     CAPTURE(i);
