@@ -9,7 +9,7 @@
 #include "tests/support/attention_quantize_cases.h"
 #include "tests/support/sample.h"
 
-namespace tessera {
+namespace tessera::attention_quantize_test {
 namespace {
 
 using emulator::EmulatedDevice;
@@ -61,4 +61,4 @@ TEST_CASE("attention_quantize: every target, type and head_dim, under each sched
       }
 }
 
-}  // namespace tessera
+}  // namespace tessera::attention_quantize_test

@@ -12,7 +12,7 @@
 #include "tests/support/block_scale_cases.h"
 #include "tests/support/sample.h"
 
-namespace tessera {
+namespace tessera::block_scale_test {
 namespace {
 
 using emulator::EmulatedDevice;
@@ -151,4 +151,4 @@ TEST_CASE("gemv: every target and form, ragged, with a padded vector") {
   check(*compiler, "sm_100a", "gemv", run, {{1, 5, 9248}});
 }
 
-}  // namespace tessera
+}  // namespace tessera::block_scale_test

@@ -16,7 +16,7 @@
 #include "tessera/plan.h"
 #include "tests/support/sample.h"
 
-namespace tessera {
+namespace tessera::fmha_test {
 namespace {
 
 using emulator::EmulatedDevice;
@@ -225,4 +225,4 @@ TEST_CASE("what the race detector costs") {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::fmha_test

@@ -5,7 +5,7 @@
 
 #include "tests/emulated/fmha_run.h"
 
-namespace tessera {
+namespace tessera::fmha_8_bit_test {
 namespace {
 
 using emulator::Schedule;
@@ -162,4 +162,4 @@ TEST_CASE("e4m3 attention: scores that are capped or lowered, and trees") {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::fmha_8_bit_test

@@ -5,7 +5,7 @@
 
 #include "tests/emulated/fmha_run.h"
 
-namespace tessera {
+namespace tessera::fmha_8_bit_tcgen05_test {
 namespace {
 
 using emulator::Schedule;
@@ -125,4 +125,4 @@ TEST_CASE("e4m3 attention on tcgen05: windows, lengths of their own, ragged quer
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::fmha_8_bit_tcgen05_test

@@ -4,7 +4,7 @@
 #include "tessera/plan.h"
 #include "tests/emulated/fmha_run.h"
 
-namespace tessera {
+namespace tessera::fmha_dealt_test {
 namespace {
 
 using emulator::Schedule;
@@ -76,4 +76,4 @@ TEST_CASE("attention: keys dealt, with what else a launch can ask for") {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::fmha_dealt_test

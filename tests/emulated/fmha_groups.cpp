@@ -6,7 +6,7 @@
 
 #include "tests/emulated/fmha_run.h"
 
-namespace tessera {
+namespace tessera::fmha_groups_test {
 namespace {
 
 using emulator::Schedule;
@@ -121,4 +121,4 @@ TEST_CASE("attention on wgmma: any number of packed heads over ragged queries") 
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::fmha_groups_test

@@ -4,7 +4,7 @@
 #include "tests/emulated/fmha_run.h"
 #include "tests/support/sample.h"
 
-namespace tessera {
+namespace tessera::fmha_head_dims_test {
 namespace {
 
 using emulator::Schedule;
@@ -63,4 +63,4 @@ TEST_CASE("attention: head_dim 16, 32, 72, 80 and 160") {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::fmha_head_dims_test

@@ -6,7 +6,7 @@
 
 #include "tests/emulated/fmha_run.h"
 
-namespace tessera {
+namespace tessera::fmha_hopper_test {
 namespace {
 
 using emulator::Schedule;
@@ -83,4 +83,4 @@ TEST_CASE("attention on wgmma: what a launch can ask for, together") {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::fmha_hopper_test

@@ -4,7 +4,7 @@
 
 #include "tests/emulated/fmha_run.h"
 
-namespace tessera {
+namespace tessera::fmha_k_major_test {
 namespace {
 
 using emulator::Schedule;
@@ -54,4 +54,4 @@ TEST_CASE("attention on wgmma: a V whose keys are contiguous") {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::fmha_k_major_test

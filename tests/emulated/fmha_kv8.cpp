@@ -4,7 +4,7 @@
 
 #include "tests/emulated/fmha_run.h"
 
-namespace tessera {
+namespace tessera::fmha_kv8_test {
 namespace {
 
 using emulator::Schedule;
@@ -119,4 +119,4 @@ TEST_CASE("e4m3 keys: scores that are capped or lowered, trees, and head_dims of
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::fmha_kv8_test

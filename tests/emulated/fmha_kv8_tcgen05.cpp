@@ -4,7 +4,7 @@
 
 #include "tests/emulated/fmha_run.h"
 
-namespace tessera {
+namespace tessera::fmha_kv8_tcgen05_test {
 namespace {
 
 using emulator::Schedule;
@@ -126,4 +126,4 @@ TEST_CASE("e4m3 keys on tcgen05: scores that are capped or lowered, and trees") 
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::fmha_kv8_tcgen05_test

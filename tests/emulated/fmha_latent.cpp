@@ -3,7 +3,7 @@
 
 #include "tests/emulated/fmha_run.h"
 
-namespace tessera {
+namespace tessera::fmha_latent_test {
 namespace {
 
 using emulator::Schedule;
@@ -128,4 +128,4 @@ TEST_CASE("latent attention over e4m3 keys: one descale for keys and values, den
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::fmha_latent_test

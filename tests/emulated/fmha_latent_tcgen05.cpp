@@ -4,7 +4,7 @@
 
 #include "tests/emulated/fmha_run.h"
 
-namespace tessera {
+namespace tessera::fmha_latent_tcgen05_test {
 namespace {
 
 using emulator::Schedule;
@@ -136,4 +136,4 @@ TEST_CASE("latent attention over e4m3 keys on tcgen05: one descale for keys and 
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::fmha_latent_tcgen05_test

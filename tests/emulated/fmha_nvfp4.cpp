@@ -9,7 +9,7 @@
 #include "tests/support/fmha_nvfp4_cases.h"
 #include "tests/support/sample.h"
 
-namespace tessera {
+namespace tessera::fmha_nvfp4_test {
 namespace {
 
 using emulator::EmulatedDevice;
@@ -160,4 +160,4 @@ TEST_CASE("fmha nvfp4: what attention_quantize writes on the device, bits that d
   CHECK(lse_error < 0.2);
 }
 
-}  // namespace tessera
+}  // namespace tessera::fmha_nvfp4_test

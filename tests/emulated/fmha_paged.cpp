@@ -4,7 +4,7 @@
 
 #include "tests/emulated/fmha_run.h"
 
-namespace tessera {
+namespace tessera::fmha_paged_test {
 namespace {
 
 using emulator::Schedule;
@@ -164,4 +164,4 @@ TEST_CASE("ragged keys: no sequence sees another's, whatever is there") {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::fmha_paged_test

@@ -10,7 +10,7 @@
 #include "tests/emulated/fmha_run.h"
 #include "tests/support/sample.h"
 
-namespace tessera {
+namespace tessera::fmha_parts_test {
 namespace {
 
 using emulator::Schedule;
@@ -161,4 +161,4 @@ TEST_CASE("attention on tcgen05: with a size of parts a sequence has the same bi
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::fmha_parts_test

@@ -3,7 +3,7 @@
 
 #include "tests/emulated/fmha_run.h"
 
-namespace tessera {
+namespace tessera::fmha_pools_test {
 namespace {
 
 using emulator::Schedule;
@@ -101,4 +101,4 @@ TEST_CASE("attention over pools on sm_90a: tiles, padded heads, scales that are 
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::fmha_pools_test

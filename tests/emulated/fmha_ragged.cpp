@@ -7,7 +7,7 @@
 #include "tessera/plan.h"
 #include "tests/emulated/fmha_run.h"
 
-namespace tessera {
+namespace tessera::fmha_ragged_test {
 namespace {
 
 using emulator::Schedule;
@@ -212,4 +212,4 @@ TEST_CASE("attention: ragged queries, with what else a launch can ask for") {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::fmha_ragged_test

@@ -6,7 +6,7 @@
 
 #include "tests/emulated/fmha_run.h"
 
-namespace tessera {
+namespace tessera::fmha_scores_test {
 namespace {
 
 using emulator::Schedule;
@@ -112,4 +112,4 @@ TEST_CASE("attention: keys in chunks") {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::fmha_scores_test

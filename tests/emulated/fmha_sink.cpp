@@ -5,7 +5,7 @@
 
 #include "tests/emulated/fmha_run.h"
 
-namespace tessera {
+namespace tessera::fmha_sink_test {
 namespace {
 
 using emulator::Schedule;
@@ -84,4 +84,4 @@ TEST_CASE("attention: a sink of each head, in the denominator alone") {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::fmha_sink_test

@@ -10,7 +10,7 @@
 #include "tessera/plan.h"
 #include "tests/emulated/fmha_run.h"
 
-namespace tessera {
+namespace tessera::fmha_split_test {
 namespace {
 
 using emulator::Schedule;
@@ -165,4 +165,4 @@ TEST_CASE("attention on wgmma: packed and split where queries are few") {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::fmha_split_test

@@ -23,7 +23,7 @@
 #include "tests/support/sample.h"
 #include "tests/support/shard.h"
 
-namespace tessera {
+namespace tessera::fmha_tcgen05_test {
 namespace {
 
 using emulator::Schedule;
@@ -173,4 +173,4 @@ TEST_CASE("attention on tcgen05: lengths of 0 and 1, many heads of one key head,
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::fmha_tcgen05_test

@@ -5,7 +5,7 @@
 
 #include "tests/emulated/fmha_run.h"
 
-namespace tessera {
+namespace tessera::fmha_tree_test {
 namespace {
 
 using emulator::Schedule;
@@ -60,4 +60,4 @@ TEST_CASE("attention: trees of drafted tokens") {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::fmha_tree_test

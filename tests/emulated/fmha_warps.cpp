@@ -9,7 +9,7 @@
 #include "generator/candidates.h"
 #include "tests/emulated/fmha_run.h"
 
-namespace tessera {
+namespace tessera::fmha_warps_test {
 namespace {
 
 using emulator::Schedule;
@@ -244,4 +244,4 @@ TEST_CASE("attention by warps is what few rows get") {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::fmha_warps_test

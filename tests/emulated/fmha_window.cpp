@@ -3,7 +3,7 @@
 
 #include "tests/emulated/fmha_run.h"
 
-namespace tessera {
+namespace tessera::fmha_window_test {
 namespace {
 
 using emulator::Schedule;
@@ -89,4 +89,4 @@ TEST_CASE("attention: valid lengths of each sequence, with NaNs behind them") {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::fmha_window_test

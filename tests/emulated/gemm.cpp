@@ -5,7 +5,7 @@
 #include "tests/emulated/gemm_run.h"
 #include "tests/support/sample.h"
 
-namespace tessera {
+namespace tessera::gemm_test {
 namespace {
 
 using namespace gemm_run;
@@ -375,4 +375,4 @@ TEST_CASE("products under every schedule") {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::gemm_test

@@ -5,7 +5,7 @@
 #include "emulator/observers/statistics.h"
 #include "tests/emulated/gemm_run.h"
 
-namespace tessera {
+namespace tessera::gemm_mma_test {
 namespace {
 
 using namespace gemm_run;
@@ -92,4 +92,4 @@ TEST_CASE("products by mma.sync: what ldmatrix reads at once lies in different b
     }
 }
 
-}  // namespace tessera
+}  // namespace tessera::gemm_mma_test

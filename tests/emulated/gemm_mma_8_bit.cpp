@@ -9,7 +9,7 @@
 #include "generator/selectors.h"
 #include "tests/emulated/gemm_tcgen05_run.h"
 
-namespace tessera {
+namespace tessera::gemm_mma_8_bit_test {
 namespace {
 
 using reference::Fill;
@@ -94,4 +94,4 @@ TEST_CASE("products by mma.sync: types of 8 and 4 bits, scales of blocks") {
     check_product(test, *compiler, {emulator::Schedule::fair, emulator::Schedule::adversarial});
 }
 
-}  // namespace tessera
+}  // namespace tessera::gemm_mma_8_bit_test

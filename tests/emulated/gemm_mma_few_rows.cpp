@@ -5,7 +5,7 @@
 
 #include "tests/emulated/gemm_tcgen05_run.h"
 
-namespace tessera {
+namespace tessera::gemm_mma_few_rows_test {
 namespace {
 
 using reference::Fill;
@@ -100,4 +100,4 @@ TEST_CASE("products by mma.sync: few rows, transposed and with a split k, under 
     check_product(test, *compiler, {fair, eager, lazy, adversarial, split, weak});
 }
 
-}  // namespace tessera
+}  // namespace tessera::gemm_mma_few_rows_test

@@ -6,7 +6,7 @@
 #include "tests/emulated/gemm_tcgen05_run.h"
 #include "tests/support/sample.h"
 
-namespace tessera {
+namespace tessera::gemm_mma_gates_test {
 namespace {
 
 using reference::Fill;
@@ -212,4 +212,4 @@ TEST_CASE("products by mma.sync: groups of rows") {
     if (testing::takes_next_case(6)) check_product(test, *compiler, {fair, eager, adversarial});
 }
 
-}  // namespace tessera
+}  // namespace tessera::gemm_mma_gates_test

@@ -6,7 +6,7 @@
 #include "tests/emulated/gemm_tcgen05_run.h"
 #include "tests/support/sample.h"
 
-namespace tessera {
+namespace tessera::gemm_tcgen05_test {
 namespace {
 
 using EmulatorSchedule = emulator::Schedule;
@@ -385,4 +385,4 @@ TEST_CASE("products on tcgen05 under every schedule: pairs, transposed tiles, a 
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::gemm_tcgen05_test

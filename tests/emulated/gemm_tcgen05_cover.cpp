@@ -20,7 +20,7 @@
 #include "tests/support/sample.h"
 #include "tests/support/shard.h"
 
-namespace tessera {
+namespace tessera::gemm_tcgen05_cover_test {
 namespace {
 
 using emulator::EmulatedDevice;
@@ -243,4 +243,4 @@ TEST_CASE("products on tcgen05: a pairwise cover of types, arrangements, widths,
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::gemm_tcgen05_cover_test

@@ -10,7 +10,7 @@
 #include "tests/support/merge_cases.h"
 #include "tests/support/sample.h"
 
-namespace tessera {
+namespace tessera::merge_test {
 namespace {
 
 using emulator::EmulatedDevice;
@@ -129,4 +129,4 @@ TEST_CASE("merge: a null sink and a null lse are none") {
   for (const std::string& text : result.problems) FAIL_CHECK(text);
 }
 
-}  // namespace tessera
+}  // namespace tessera::merge_test

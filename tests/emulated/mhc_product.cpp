@@ -13,7 +13,7 @@
 #include "tests/support/block_scale_cases.h"
 #include "tests/support/sample.h"
 
-namespace tessera {
+namespace tessera::mhc_product_test {
 namespace {
 
 using emulator::EmulatedDevice;
@@ -163,4 +163,4 @@ TEST_CASE("mhc_product: the check sees a part left out, and b as one bf16 number
   CHECK_FALSE(passes(512, DType::bf16));
 }
 
-}  // namespace tessera
+}  // namespace tessera::mhc_product_test

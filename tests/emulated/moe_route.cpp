@@ -13,7 +13,7 @@
 #include "tests/support/block_scale_cases.h"
 #include "tests/support/sample.h"
 
-namespace tessera {
+namespace tessera::moe_route_test {
 namespace {
 
 using emulator::EmulatedDevice;
@@ -221,4 +221,4 @@ TEST_CASE("moe_route: planted slips are seen, and named") {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::moe_route_test

@@ -7,7 +7,7 @@
 #include "tessera/error.h"
 #include "tests/support/sample.h"
 
-namespace tessera {
+namespace tessera::null_operands_test {
 namespace {
 
 using emulator::EmulatedDevice;
@@ -57,4 +57,4 @@ TEST_CASE("null operands: products on tcgen05 with a k of 0") { check(nulls::cas
 TEST_CASE("null operands: rows and blocks of nothing") { check(nulls::cases_of_rows()); }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::null_operands_test

@@ -8,7 +8,7 @@
 #include "tests/support/rows_cases.h"
 #include "tests/support/sample.h"
 
-namespace tessera {
+namespace tessera::rows_faults_test {
 namespace {
 
 struct RowsFault {
@@ -114,4 +114,4 @@ TEST_CASE("rows: planted slips are seen, and named") {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::rows_faults_test

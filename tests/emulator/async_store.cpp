@@ -7,7 +7,7 @@
 #include "tessera/emulator/device.h"
 #include "tessera/error.h"
 
-namespace tessera::emulator {
+namespace tessera::emulator::async_store_test {
 namespace {
 
 constexpr const char* kWait = "W{0}: mbarrier.try_wait.parity.shared.b64 p, [bar], {0};\n@!p bra W{0};\n";
@@ -285,4 +285,4 @@ st.global.v4.b32 [d1+16], {{r6, r7, r8, r9}};
 }
 
 }  // namespace
-}  // namespace tessera::emulator
+}  // namespace tessera::emulator::async_store_test

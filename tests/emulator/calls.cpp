@@ -6,7 +6,7 @@
 #include "tessera/error.h"
 #include "tests/support/test_entry.h"
 
-namespace tessera::emulator {
+namespace tessera::emulator::calls_test {
 namespace {
 
 constexpr const char* kHead = ".version 9.0\n.target sm_90a\n.address_size 64\n";
@@ -31,7 +31,7 @@ Result run(const std::string& functions, const std::string& body) {
   options.print = [&result](std::string_view text) { result.printed += text; };
   EmulatedDevice device(options);
   result.values.assign(32, 0);
-  result.findings = testing::run_test_entry(device, module(functions, body), result.values, 32);
+  result.findings = tessera::testing::run_test_entry(device, module(functions, body), result.values, 32);
   return result;
 }
 
@@ -343,4 +343,4 @@ st.global.u32 [d0], r1;
   CHECK(outside.findings[0].name == "smem-out-of-bounds");
 }
 
-}  // namespace tessera::emulator
+}  // namespace tessera::emulator::calls_test

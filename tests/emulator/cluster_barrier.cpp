@@ -3,7 +3,7 @@
 
 #include "tessera/emulator/device.h"
 
-namespace tessera::emulator {
+namespace tessera::emulator::cluster_barrier_test {
 namespace {
 
 // All threads arrive. In the first CTA one lane stays and waits, the others leave at once; in the second CTA a warp
@@ -80,4 +80,4 @@ TEST_CASE("cluster barrier: threads that arrive and leave are not counted for th
 }
 
 }  // namespace
-}  // namespace tessera::emulator
+}  // namespace tessera::emulator::cluster_barrier_test

@@ -6,7 +6,7 @@
 #include "tessera/emulator/device.h"
 #include "tests/emulator/nvcc.h"
 
-namespace tessera::emulator::testing {
+namespace tessera::emulator::testing::copy2d_test {
 namespace {
 
 // The default config: tiles of 32 x 64 floats, 128-byte swizzle.
@@ -124,4 +124,4 @@ TEST_CASE("copy2d") {
 }
 
 }  // namespace
-}  // namespace tessera::emulator::testing
+}  // namespace tessera::emulator::testing::copy2d_test

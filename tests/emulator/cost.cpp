@@ -8,7 +8,7 @@
 #include "tessera/emulator/device.h"
 #include "tests/support/test_entry.h"
 
-namespace tessera::emulator {
+namespace tessera::emulator::cost_test {
 namespace {
 
 std::string entry(const std::string& body) {
@@ -70,4 +70,4 @@ TEST_CASE("cost: the race detector on a kernel that lives in shared memory") {
 }
 
 }  // namespace
-}  // namespace tessera::emulator
+}  // namespace tessera::emulator::cost_test

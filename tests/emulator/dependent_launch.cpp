@@ -4,7 +4,7 @@
 
 #include "tessera/emulator/device.h"
 
-namespace tessera::emulator {
+namespace tessera::emulator::dependent_launch_test {
 namespace {
 
 // Each has its word of the buffers: d0 of the first, d1 of the second.
@@ -105,4 +105,4 @@ TEST_CASE("the wait is for one kernel") {
 }
 
 }  // namespace
-}  // namespace tessera::emulator
+}  // namespace tessera::emulator::dependent_launch_test

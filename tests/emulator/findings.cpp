@@ -7,7 +7,7 @@
 #include "tessera/emulator/device.h"
 #include "tessera/error.h"
 
-namespace tessera::emulator {
+namespace tessera::emulator::findings_test {
 namespace {
 
 constexpr const char* kHead = ".version 9.0\n.target sm_90a\n.address_size 64\n";
@@ -209,4 +209,4 @@ TEST_CASE("damaged PTX") {
 }
 
 }  // namespace
-}  // namespace tessera::emulator
+}  // namespace tessera::emulator::findings_test

@@ -9,7 +9,7 @@
 #include "tessera/error.h"
 #include "tests/support/test_entry.h"
 
-namespace tessera::emulator {
+namespace tessera::emulator::functions_test {
 namespace {
 
 constexpr Schedule kSchedules[] = {Schedule::fair, Schedule::eager, Schedule::lazy, Schedule::adversarial};
@@ -34,7 +34,7 @@ Result run(const std::string& ptx, Schedule schedule = Schedule::fair, std::uint
   EmulatedDevice device(options);
   Result result;
   result.values.assign(threads, 0xDEADBEEF);
-  result.findings = testing::run_test_entry(device, ptx, result.values, threads);
+  result.findings = tessera::testing::run_test_entry(device, ptx, result.values, threads);
   return result;
 }
 
@@ -380,4 +380,4 @@ ret;
 }
 
 }  // namespace
-}  // namespace tessera::emulator
+}  // namespace tessera::emulator::functions_test

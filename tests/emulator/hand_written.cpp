@@ -6,7 +6,7 @@
 #include "tessera/emulator/device.h"
 #include "tessera/error.h"
 
-namespace tessera::emulator {
+namespace tessera::emulator::hand_written_test {
 namespace {
 
 constexpr const char* kHead = ".version 9.0\n.target sm_90a\n.address_size 64\n";
@@ -141,4 +141,4 @@ TEST_CASE("hand-written: f16 and bf16 convert into each other to nearest where n
 }
 
 }  // namespace
-}  // namespace tessera::emulator
+}  // namespace tessera::emulator::hand_written_test

@@ -4,7 +4,7 @@
 
 #include "tessera/emulator/device.h"
 
-namespace tessera::emulator {
+namespace tessera::emulator::hangs_test {
 namespace {
 
 // The body begins in line 15. `one`: thread 0; w: the warp; c: the CTA's rank. An mbarrier at smem counts one arrival.
@@ -128,4 +128,4 @@ TEST_CASE("hangs: a lane that spins on memory is named, not those that wait for 
 }
 
 }  // namespace
-}  // namespace tessera::emulator
+}  // namespace tessera::emulator::hangs_test

@@ -7,7 +7,7 @@
 #include "tessera/error.h"
 #include "tests/support/test_entry.h"
 
-namespace tessera::emulator {
+namespace tessera::emulator::lane_groups_test {
 namespace {
 
 constexpr Schedule kSchedules[] = {Schedule::fair, Schedule::eager, Schedule::lazy, Schedule::adversarial};
@@ -34,7 +34,7 @@ Result run(const std::string& body, Schedule schedule, std::uint64_t seed, std::
   EmulatedDevice device(options);
   Result result;
   result.words.assign(threads * ctas, 0xDEADBEEF);
-  result.findings = testing::run_test_entry(device, text, result.words, threads, ctas);
+  result.findings = tessera::testing::run_test_entry(device, text, result.words, threads, ctas);
   return result;
 }
 
@@ -168,4 +168,4 @@ TEST_CASE("lane groups: bits of the memory that is kept for cooperative groups")
 }
 
 }  // namespace
-}  // namespace tessera::emulator
+}  // namespace tessera::emulator::lane_groups_test

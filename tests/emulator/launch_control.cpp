@@ -6,7 +6,7 @@
 
 #include "tessera/emulator/device.h"
 
-namespace tessera::emulator {
+namespace tessera::emulator::launch_control_test {
 namespace {
 
 /// Counts its work and how many CTAs were launched: out[i] += 1 for work i, out[count] += 1 by every CTA at its start.
@@ -205,4 +205,4 @@ TEST_CASE("gather4 and scatter4") { test_gather(false); }
 TEST_CASE("gather4 of a pair of CTAs, with one barrier") { test_gather(true); }
 
 }  // namespace
-}  // namespace tessera::emulator
+}  // namespace tessera::emulator::launch_control_test

@@ -5,7 +5,7 @@
 #include "tessera/emulator/device.h"
 #include "tessera/error.h"
 
-namespace tessera::emulator {
+namespace tessera::emulator::matrix_test {
 namespace {
 
 std::string entry(const std::string& target, const std::string& body) {
@@ -104,4 +104,4 @@ TEST_CASE("metadata of a sparse product that names no two places") {
 }
 
 }  // namespace
-}  // namespace tessera::emulator
+}  // namespace tessera::emulator::matrix_test

@@ -11,7 +11,7 @@
 #include "tessera/error.h"
 #include "tests/emulator/ptx_case.h"
 
-namespace tessera::emulator::testing {
+namespace tessera::emulator::testing::ptx_files_test {
 namespace {
 
 std::vector<std::string> case_files() {
@@ -85,4 +85,4 @@ TEST_CASE("one-instruction files") {
 }
 
 }  // namespace
-}  // namespace tessera::emulator::testing
+}  // namespace tessera::emulator::testing::ptx_files_test

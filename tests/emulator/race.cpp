@@ -12,7 +12,7 @@
 #include "tessera/emulator/device.h"
 #include "tests/support/test_entry.h"
 
-namespace tessera::emulator {
+namespace tessera::emulator::race_test {
 namespace {
 
 // Two warps; w is the warp's number, i the lane's. smem holds data at 0, barriers at 512 and 520.
@@ -342,4 +342,4 @@ TEST_CASE("race: what a peer CTA stored and fenced is read by the owner's copy")
 }
 
 }  // namespace
-}  // namespace tessera::emulator
+}  // namespace tessera::emulator::race_test

@@ -8,7 +8,7 @@
 #include "tessera/emulator/device.h"
 #include "tests/support/test_entry.h"
 
-namespace tessera::emulator {
+namespace tessera::emulator::race_lanes_test {
 namespace {
 
 const std::string kMissing = "missing-warp-sync";
@@ -297,4 +297,4 @@ TEST_CASE("lanes: findings name them") {
 }
 
 }  // namespace
-}  // namespace tessera::emulator
+}  // namespace tessera::emulator::race_lanes_test

@@ -7,7 +7,7 @@
 #include "tessera/emulator/device.h"
 #include "tests/support/test_entry.h"
 
-namespace tessera::emulator {
+namespace tessera::emulator::reads_under_way_test {
 namespace {
 
 struct Consumer {
@@ -158,4 +158,4 @@ TEST_CASE("a load that another arrival may overtake, but not the one that hands 
 }
 
 }  // namespace
-}  // namespace tessera::emulator
+}  // namespace tessera::emulator::reads_under_way_test

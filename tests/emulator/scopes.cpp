@@ -7,7 +7,7 @@
 
 #include "tessera/emulator/device.h"
 
-namespace tessera::emulator {
+namespace tessera::emulator::scopes_test {
 namespace {
 
 // CTAs of one cluster; `peer`: rank 0's smem (data at 0, a barrier at 512) as the others see it. p: thread 0.
@@ -181,4 +181,4 @@ TEST_CASE("wgmma.wait_group speaks of the own warp's part") {
 }
 
 }  // namespace
-}  // namespace tessera::emulator
+}  // namespace tessera::emulator::scopes_test

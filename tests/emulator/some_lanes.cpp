@@ -9,7 +9,7 @@
 #include "emulator/random.h"
 #include "tessera/emulator/device.h"
 
-namespace tessera::emulator {
+namespace tessera::emulator::some_lanes_test {
 namespace {
 
 constexpr std::uint32_t kKept = 0x5A5A5A5A;
@@ -104,4 +104,4 @@ TEST_CASE("some lanes: an instruction changes its active lanes alone, each as if
 }
 
 }  // namespace
-}  // namespace tessera::emulator
+}  // namespace tessera::emulator::some_lanes_test

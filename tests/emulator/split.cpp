@@ -8,7 +8,7 @@
 #include "tessera/emulator/device.h"
 #include "tests/support/test_entry.h"
 
-namespace tessera::emulator {
+namespace tessera::emulator::split_test {
 namespace {
 
 const std::string kMeet = "bar.warp.sync -1;\n";
@@ -98,4 +98,4 @@ TEST_CASE("split: the same seed gives the same run") {
 }
 
 }  // namespace
-}  // namespace tessera::emulator
+}  // namespace tessera::emulator::split_test

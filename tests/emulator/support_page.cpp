@@ -8,7 +8,7 @@
 
 #include "emulator/syntax/isa.h"
 
-namespace tessera::emulator {
+namespace tessera::emulator::support_page_test {
 namespace {
 
 TEST_CASE("docs/ptx-support.md is the table's") {
@@ -63,4 +63,4 @@ TEST_CASE("words that the table does not know") {
 }
 
 }  // namespace
-}  // namespace tessera::emulator
+}  // namespace tessera::emulator::support_page_test

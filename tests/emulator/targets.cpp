@@ -6,7 +6,7 @@
 #include "tessera/emulator/device.h"
 #include "tessera/error.h"
 
-namespace tessera::emulator {
+namespace tessera::emulator::targets_test {
 namespace {
 
 /// Why a kernel with this instruction does not load; empty: it does.
@@ -99,4 +99,4 @@ TEST_CASE("special registers of PTX ISA 9.0") {
 }
 
 }  // namespace
-}  // namespace tessera::emulator
+}  // namespace tessera::emulator::targets_test

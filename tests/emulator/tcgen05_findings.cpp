@@ -6,7 +6,7 @@
 
 #include "tessera/emulator/device.h"
 
-namespace tessera::emulator {
+namespace tessera::emulator::tcgen05_findings_test {
 namespace {
 
 constexpr Schedule kSchedules[] = {Schedule::fair, Schedule::eager, Schedule::lazy, Schedule::adversarial};
@@ -272,4 +272,4 @@ TEST_CASE("descriptors") {
 }
 
 }  // namespace
-}  // namespace tessera::emulator
+}  // namespace tessera::emulator::tcgen05_findings_test

@@ -9,7 +9,7 @@
 #include "tessera/emulator/device.h"
 #include "tests/support/test_entry.h"
 
-namespace tessera::emulator {
+namespace tessera::emulator::two_threads_test {
 namespace {
 
 struct Outcome {
@@ -31,7 +31,7 @@ Outcome run(const std::string& body, int threads, std::uint32_t ctas = 16) {
   EmulatedDevice device(options);
   Outcome outcome;
   outcome.out.resize(1024, 0x11111111);
-  outcome.findings = testing::run_test_entry(device, ptx, outcome.out, 32, ctas);
+  outcome.findings = tessera::testing::run_test_entry(device, ptx, outcome.out, 32, ctas);
   outcome.statistics = device.statistics();
   return outcome;
 }
@@ -74,4 +74,4 @@ TEST_CASE("one thread where clusters speak to each other") {
 }
 
 }  // namespace
-}  // namespace tessera::emulator
+}  // namespace tessera::emulator::two_threads_test

@@ -4,7 +4,7 @@
 
 #include "tessera/emulator/device.h"
 
-namespace tessera::emulator {
+namespace tessera::emulator::unwritten_registers_test {
 namespace {
 
 std::vector<EmulatorFinding> run(const std::string& body, bool is_on = true) {
@@ -121,4 +121,4 @@ TEST_CASE("a loop whose first round reads what it will not use") {
 }
 
 }  // namespace
-}  // namespace tessera::emulator
+}  // namespace tessera::emulator::unwritten_registers_test

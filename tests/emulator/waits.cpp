@@ -6,7 +6,7 @@
 
 #include "tessera/emulator/device.h"
 
-namespace tessera::emulator {
+namespace tessera::emulator::waits_test {
 namespace {
 
 // Warp 1 stores 32 words and arrives; warp 0 waits as `wait` says and stores what it reads.
@@ -131,4 +131,4 @@ TEST_CASE("a phase that this warp has seen to be over stays so") {
 }
 
 }  // namespace
-}  // namespace tessera::emulator
+}  // namespace tessera::emulator::waits_test

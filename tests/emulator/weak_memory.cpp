@@ -5,7 +5,7 @@
 
 #include "tests/support/test_entry.h"
 
-namespace tessera::emulator {
+namespace tessera::emulator::weak_memory_test {
 namespace {
 
 // Two CTAs: the first writes data and then a flag, the second reads the data once it has seen the flag. Results lie
@@ -31,7 +31,7 @@ int stale(const std::string& ptx, Schedule schedule) {
     options.seed = seed;
     EmulatedDevice device(options);
     std::vector<std::int32_t> values(96);
-    if (!testing::run_test_entry(device, ptx, values, 32, 2).empty()) return -1;
+    if (!tessera::testing::run_test_entry(device, ptx, values, 32, 2).empty()) return -1;
     for (std::size_t lane = 0; lane < 32; ++lane) count += values[64 + lane] == 7 ? 0 : 1;
   }
   return count;
@@ -95,9 +95,9 @@ TEST_CASE("weak memory: behind a barrier everything is there, also what came asy
     options.seed = seed;
     EmulatedDevice device(options);
     std::vector<std::int32_t> values(96, 5);
-    CHECK(testing::run_test_entry(device, ptx, values, 64).empty());
+    CHECK(tessera::testing::run_test_entry(device, ptx, values, 64).empty());
     for (std::size_t thread = 0; thread < 64; ++thread) CHECK(values[32 + thread] == (5 << 8 | 2));
   }
 }
 
-}  // namespace tessera::emulator
+}  // namespace tessera::emulator::weak_memory_test

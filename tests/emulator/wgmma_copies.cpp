@@ -6,7 +6,7 @@
 #include "tessera/emulator/device.h"
 #include "tests/support/test_entry.h"
 
-namespace tessera::emulator {
+namespace tessera::emulator::wgmma_copies_test {
 namespace {
 
 struct Result {
@@ -37,7 +37,7 @@ Result run(const std::string& before, const std::string& after, Schedule schedul
   EmulatedDevice device(options);
   Result result;
   result.values.assign(128, -1);
-  result.findings = testing::run_test_entry(device, ptx, result.values, 128);
+  result.findings = tessera::testing::run_test_entry(device, ptx, result.values, 128);
   return result;
 }
 
@@ -69,4 +69,4 @@ TEST_CASE("a copy of a register in flight has the product after the wait, and is
   }
 }
 
-}  // namespace tessera::emulator
+}  // namespace tessera::emulator::wgmma_copies_test

@@ -5,7 +5,7 @@
 #include "tessera/emulator/device.h"
 #include "tests/support/test_entry.h"
 
-namespace tessera::emulator {
+namespace tessera::emulator::wgmma_results_test {
 namespace {
 
 // A product of shared memory that nobody has written, then `after`.
@@ -45,7 +45,7 @@ std::vector<EmulatorFinding> run(const std::string& after, bool detects_races) {
   options.detects_races = detects_races;
   EmulatedDevice device(options);
   std::vector<float> values(128);
-  return testing::run_test_entry(device, ptx, values, 128);
+  return tessera::testing::run_test_entry(device, ptx, values, 128);
 }
 
 TEST_CASE("early reads of a wgmma whose result nobody uses") {
@@ -71,4 +71,4 @@ TEST_CASE("early reads of a wgmma whose result nobody uses") {
 }
 
 }  // namespace
-}  // namespace tessera::emulator
+}  // namespace tessera::emulator::wgmma_results_test

@@ -10,7 +10,7 @@
 #include "tessera/error.h"
 #include "tests/emulator/nvcc.h"
 
-namespace tessera::emulator::testing {
+namespace tessera::emulator::testing::wmma_test {
 namespace {
 
 using math::Format;
@@ -322,4 +322,4 @@ TEST_CASE("wmma: forms that PTX does not have") {
 }
 
 }  // namespace
-}  // namespace tessera::emulator::testing
+}  // namespace tessera::emulator::testing::wmma_test

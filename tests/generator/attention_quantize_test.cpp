@@ -7,6 +7,7 @@
 #include "tests/generator/problems.h"
 
 using namespace tessera;
+namespace attention_quantize_test {
 
 namespace {
 
@@ -54,3 +55,5 @@ TEST_CASE("attention_quantize: three steps, of means, of the keys' mean, of what
   CHECK(plan.launch.steps[1].entry == plan.kernel + "_mean_of_keys");
   CHECK(plan.launch.steps[2].entry == plan.kernel);
 }
+
+}  // namespace attention_quantize_test

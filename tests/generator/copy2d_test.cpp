@@ -6,6 +6,7 @@
 #include "tests/generator/problems.h"
 
 using namespace tessera;
+namespace copy2d_test {
 
 namespace {
 
@@ -45,3 +46,5 @@ TEST_CASE("copy2d: a tile outside the table is tried all the same") {
   CHECK(make_plan(problem_of("copy2d", {{"tile_inner", "12"}, {"tile_outer", "7"}})).kernel ==
         "tessera_copy2d_sm90a_r2_f32_12x7_sw128");
 }
+
+}  // namespace copy2d_test

@@ -12,6 +12,7 @@
 #include "tessera/plan.h"
 
 using namespace tessera;
+namespace docs_test {
 
 namespace {
 
@@ -135,3 +136,5 @@ TEST_CASE("the heads of the templates' headers name the warp of each role as the
   }
   CHECK(named == 13);
 }
+
+}  // namespace docs_test

@@ -8,6 +8,7 @@
 #include "base/file.h"
 
 using namespace tessera;
+namespace embedded_templates_test {
 
 TEST_CASE("every device file is embedded, byte for byte, under the name that an #include spells") {
   const std::filesystem::path root = std::filesystem::path(TESSERA_SOURCE_DIR) / "templates";
@@ -31,3 +32,5 @@ TEST_CASE("embedded files are sorted by path") {
   const auto all = embedded_templates();
   CHECK(std::is_sorted(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.path < b.path; }));
 }
+
+}  // namespace embedded_templates_test

@@ -11,6 +11,7 @@
 #include "tests/generator/problems.h"
 
 using namespace tessera;
+namespace emit_test {
 
 namespace {
 
@@ -136,3 +137,5 @@ TEST_CASE("include lines") {
   CHECK(included_names("") == none);
   CHECK(included_names("#include <cuda.h>\n// #include \"x\"\n#includ \"x\"\n#include \"x\n#define X \"x\"\n") == none);
 }
+
+}  // namespace emit_test

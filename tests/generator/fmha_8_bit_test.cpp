@@ -12,7 +12,7 @@
 #include "tessera/plan.h"
 #include "tests/generator/problems.h"
 
-namespace tessera {
+namespace tessera::fmha_8_bit_test {
 namespace {
 
 Problem of_e4m3(Fields fields) {
@@ -118,4 +118,4 @@ TEST_CASE("e4m3 attention: what else is looked up for a score takes a smaller ti
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::fmha_8_bit_test

@@ -14,6 +14,7 @@
 #include "tests/generator/problems.h"
 
 using namespace tessera;
+namespace fmha_latent_test {
 
 namespace {
 
@@ -226,3 +227,5 @@ TEST_CASE("latent attention on tcgen05: one buffer of keys for both products, an
                      [](const BufferSpec& b) { return b.name == "v_descale"; }));
   CHECK(refused({{"kv_pools", "sparse_window"}}) == "fmha has no kernel for kv_pools sparse_window with v_is_k");
 }
+
+}  // namespace fmha_latent_test

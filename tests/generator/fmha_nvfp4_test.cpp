@@ -9,6 +9,7 @@
 #include "tests/generator/problems.h"
 
 using namespace tessera;
+namespace fmha_nvfp4_test {
 
 namespace {
 
@@ -86,3 +87,5 @@ TEST_CASE("fmha nvfp4: tiles of 128 queries, of 64 where there are no more") {
   CHECK(planned({{"seqused", "k"}}).kernel == "tessera_fmha_nvfp4_sm120a_d128_128x128_s3_full_usedk_to_bf16");
   CHECK(planned({}).field("dtype") == "nvfp4");
 }
+
+}  // namespace fmha_nvfp4_test

@@ -12,6 +12,7 @@
 #include "tests/generator/problems.h"
 
 using namespace tessera;
+namespace fmha_parts_test {
 
 namespace {
 
@@ -121,3 +122,5 @@ TEST_CASE("parts with a size: what they do not go with is said") {
   of_blackwell.kv_pools = KvPools::sparse_window;
   refused(of_blackwell, "split_size 2048 with kv_pools sparse_window: a query's list is not split: take 0");
 }
+
+}  // namespace fmha_parts_test

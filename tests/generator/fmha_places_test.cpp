@@ -11,6 +11,7 @@
 #include "tests/generator/problems.h"
 
 using namespace tessera;
+namespace fmha_places_test {
 
 namespace {
 
@@ -169,3 +170,5 @@ TEST_CASE("two pools of keys: a tile is one query, the list and the window count
   CHECK(refused({{"split_size", "2048"}}) ==
         "split_size 2048 with kv_pools sparse_window: a query's list is not split: take 0");
 }
+
+}  // namespace fmha_places_test

@@ -16,6 +16,7 @@
 #include "tests/generator/problems.h"
 
 using namespace tessera;
+namespace fmha_tcgen05_test {
 using fmha_tcgen05::Config;
 
 namespace {
@@ -398,3 +399,5 @@ TEST_CASE("attention on tcgen05: goldens") {
               .dump(2) +
           "\n");
 }
+
+}  // namespace fmha_tcgen05_test

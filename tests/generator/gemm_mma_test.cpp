@@ -14,6 +14,7 @@
 #include "tests/generator/problems.h"
 
 using namespace tessera;
+namespace gemm_mma_test {
 using gemm_mma::Config;
 
 namespace {
@@ -224,15 +225,16 @@ TEST_CASE("mma products: block-scaled types bring their scales along") {
   const Config mxfp8 = config({{"dtype", "mxfp8_e4m3"}, {"b_dtype", "mxfp8_e5m2"}});
   CHECK(gemm_mma::scale_tile(mxfp8, 3) == 0);
   CHECK(gemm_mma::scale_byte(mxfp8, 3) == 3);
-  const Plan plan = ::plan({{"arch", "sm_120a"}, {"dtype", "nvfp4"}});
+  const Plan plan = gemm_mma_test::plan({{"arch", "sm_120a"}, {"dtype", "nvfp4"}});
   CHECK(plan.mma_kind == "mma.mxf4nvf4");
   CHECK(plan.launch.tensor_maps.size() == 4);
-  CHECK(::plan({{"arch", "sm_121f"}, {"dtype", "mxfp4"}}).mma_kind == "mma.mxf4");
+  CHECK(gemm_mma_test::plan({{"arch", "sm_121f"}, {"dtype", "mxfp4"}}).mma_kind == "mma.mxf4");
   const Config mixed = config({{"dtype", "mxfp8_e4m3"}, {"b_dtype", "mxfp4"}});
   CHECK(gemm_mma::tile_k(mixed) == 128);
   CHECK(gemm_mma::b_copied_bytes(mixed) * 2 == gemm_mma::b_slot_bytes(mixed));
-  CHECK(::plan({{"arch", "sm_121f"}, {"dtype", "mxfp4"}, {"b_dtype", "mxfp8_e5m2"}}).mma_kind == "mma.mxf8f6f4");
-  CHECK(::plan({{"arch", "sm_120f"}, {"dtype", "mxfp8_e5m2"}}).mma_kind == "mma.mxf8f6f4");
+  CHECK(gemm_mma_test::plan({{"arch", "sm_121f"}, {"dtype", "mxfp4"}, {"b_dtype", "mxfp8_e5m2"}}).mma_kind ==
+        "mma.mxf8f6f4");
+  CHECK(gemm_mma_test::plan({{"arch", "sm_120f"}, {"dtype", "mxfp8_e5m2"}}).mma_kind == "mma.mxf8f6f4");
 }
 
 TEST_CASE("mma products: more work never takes less time, by the model") {
@@ -378,3 +380,5 @@ TEST_CASE("mma products: every rule says value, bound and remedy") {
         "stages");
   CHECK(refusal(pinned({{"raster", "2000"}})) == tile + "raster 2,000, 1 to 1,024 allowed");
 }
+
+}  // namespace gemm_mma_test

@@ -10,6 +10,7 @@
 #include "tests/generator/problems.h"
 
 using namespace tessera;
+namespace gemm_tcgen05_test {
 
 namespace {
 
@@ -237,3 +238,5 @@ TEST_CASE("tcgen05 products: one pin leaves the rest to the planner, or is what 
   CHECK(refusal({{"dtype", "nvfp4"}, {"tile_m", "32"}})
             .ends_with("tile_m 32, a multiple of 64 needed (where an instruction may start to read scales)"));
 }
+
+}  // namespace gemm_tcgen05_test

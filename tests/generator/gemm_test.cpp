@@ -10,6 +10,7 @@
 #include "tests/generator/problems.h"
 
 using namespace tessera;
+namespace gemm_test {
 
 namespace {
 
@@ -263,7 +264,7 @@ TEST_CASE("products: a plan's tiles are of the product, whichever operand gives 
   for (const char* const swap_ab : {"off", "on"}) {
     Fields fields = tile;
     fields.emplace_back("swap_ab", swap_ab);
-    const Plan plan = ::plan(fields);
+    const Plan plan = gemm_test::plan(fields);
     CHECK(plan.field("swap_ab") == swap_ab);
     CHECK(plan.number("tile_m") == (plan.field("swap_ab") == "on" ? 128 : 64));
     CHECK(product_tiles(plan) == ProductTiles{.tile_m = 64, .tile_n = 128, .cluster_m = 1, .cluster_n = 2});
@@ -302,3 +303,5 @@ TEST_CASE("products: no candidate comes twice") {
       CHECK(names.size() == candidates.size());
     }
 }
+
+}  // namespace gemm_test

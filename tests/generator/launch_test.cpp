@@ -17,6 +17,7 @@
 #include "tests/generator/problems.h"
 
 using namespace tessera;
+namespace launch_test {
 
 namespace {
 
@@ -276,3 +277,5 @@ TEST_CASE("a copy takes only rows of whole 16-byte units, which is what a tensor
   }
   CHECK(make_plan(Copy2d{}).launch.domain.at(0).message.starts_with("dim0 must be a multiple of 4 (16 bytes): "));
 }
+
+}  // namespace launch_test

@@ -7,6 +7,7 @@
 #include "tests/generator/problems.h"
 
 using namespace tessera;
+namespace merge_test {
 
 namespace {
 
@@ -59,3 +60,5 @@ TEST_CASE("merge: all parts are loaded at once as far as registers go; few rows 
   CHECK(kernel({{"batch", "8"}, {"heads_q", "32"}, {"seqlen_q", "1"}}) == "tessera_merge_sm90a_d128_bf16_t128_p4");
   CHECK(kernel({{"batch", "64"}, {"heads_q", "32"}, {"seqlen_q", "1"}}) == "tessera_merge_sm90a_d128_bf16_t256_p4");
 }
+
+}  // namespace merge_test

@@ -7,6 +7,7 @@
 #include "tests/generator/problems.h"
 
 using namespace tessera;
+namespace mhc_product_test {
 
 namespace {
 
@@ -39,3 +40,5 @@ TEST_CASE("mhc_product: few rows get parts of k") {
   CHECK(kernel({{"m", "4096"}}) == "tessera_mhc_product_sm90a_n24_s1_w4x1_c8");
   CHECK(kernel({{"m", "1"}}) == "tessera_mhc_product_sm90a_n24_s1_w1x7_c8");
 }
+
+}  // namespace mhc_product_test

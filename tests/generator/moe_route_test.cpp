@@ -7,6 +7,7 @@
 #include "tests/generator/problems.h"
 
 using namespace tessera;
+namespace moe_route_test {
 
 namespace {
 
@@ -60,3 +61,5 @@ TEST_CASE("moe_route: the lists are those of the grouping") {
   CHECK(make_plan(problem_of("moe_route", {{"grouping", "none"}})).launch.steps.size() == 1);
   CHECK(make_plan(problem_of("moe_route")).launch.steps.size() == 2);
 }
+
+}  // namespace moe_route_test

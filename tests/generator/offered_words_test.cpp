@@ -13,6 +13,7 @@
 #include "tessera/targets.h"
 
 using namespace tessera;
+namespace offered_words_test {
 
 namespace {
 
@@ -111,3 +112,5 @@ TEST_CASE("a word that a field lacks is refused with those that it has, and with
   CHECK(long_one.find('\n') == std::string::npos);
   CHECK(long_one.size() < 300);
 }
+
+}  // namespace offered_words_test

@@ -17,6 +17,7 @@
 #include "tests/generator/problems.h"
 
 using namespace tessera;
+namespace plan_choice_test {
 
 TEST_CASE("attention: where all sizes are expected ones a model of the time chooses") {
   const auto config = [](const char* head_dim, const char* batch, const char* heads, const char* length) {
@@ -302,3 +303,5 @@ TEST_CASE("products: clusters of four do not fill the device") {
   CHECK(gemm_cost(c, {.m = 64, .n = 30 * 128, .k = 4096}).rounds == 1);
   CHECK(gemm_cost(c, {.m = 64, .n = 31 * 128, .k = 4096}).rounds == 2);
 }
+
+}  // namespace plan_choice_test

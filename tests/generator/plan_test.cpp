@@ -17,6 +17,7 @@
 #include "tests/generator/problems.h"
 
 using namespace tessera;
+namespace plan_test {
 
 namespace {
 
@@ -480,3 +481,5 @@ TEST_CASE("gemv: what was measured to be best for three shapes on an H200") {
   }
   CHECK(kernel(64, 16384, 1, ScaleForm::plain).ends_with("_w8"));  // few rows: warps share them
 }
+
+}  // namespace plan_test

@@ -15,6 +15,7 @@
 #include "tests/generator/problems.h"
 
 using namespace tessera;
+namespace rows_test {
 
 namespace {
 
@@ -282,3 +283,5 @@ TEST_CASE("rows: every command of docs/deepseek-v4.md has a plan on Hopper and o
   }
   CHECK(commands >= 9);
 }
+
+}  // namespace rows_test

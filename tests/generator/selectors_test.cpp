@@ -9,6 +9,7 @@
 #include "tessera/error.h"
 
 using namespace tessera;
+namespace selectors_test {
 
 namespace {
 
@@ -227,3 +228,5 @@ TEST_CASE("targets") {
                            ": must be sm_, a compute capability times ten, and an optional 'a' or 'f', like sm_90a"));
   }
 }
+
+}  // namespace selectors_test

@@ -10,7 +10,7 @@ namespace {
 
 using Change = std::function<std::string(const std::string&)>;
 
-std::string nothing(const std::string&) { return ""; }
+std::string no_block_fault(const std::string&) { return ""; }
 
 // The address in brackets, so many bytes further.
 Change further(int bytes) {
@@ -31,7 +31,7 @@ std::string one_more(const std::string& line) {
 }
 
 // Another opcode: a comparison that takes in the bound, or leaves it out.
-Change replace(const char* old, const char* fresh) {
+Change other_opcode(const char* old, const char* fresh) {
   return [=](const std::string& line) {
     const std::size_t at = line.find(old);
     return at == std::string::npos ? line : line.substr(0, at) + fresh + line.substr(at + std::string(old).size());
@@ -80,18 +80,18 @@ const std::vector<Kind>& block_kinds() {
       {"st.global, 4 bytes: the next word", "st.global.u32", further(4)},
       {"st.global, 2 bytes: the next row", "st.global.u16", further(2)},
       {"st.global, 1 byte: the next scale", "st.global.u8", further(1)},
-      {"drop st.global", "st.global", nothing},
+      {"drop st.global", "st.global", no_block_fault},
       {"st.shared, 16 bytes: the next piece", "st.shared.v4", further(16)},
       {"st.shared, 4 bytes: the next word", "st.shared.f32", further(4)},
       {"st.shared, 4 bytes: the next warp's", "st.shared.u32", further(4)},
-      {"drop st.shared", "st.shared", nothing},
+      {"drop st.shared", "st.shared", no_block_fault},
       {"ld.shared, 16 bytes: the next piece", "ld.shared.v4", further(16)},
       {"ld.shared, 8 bytes: the next lane's", "ld.shared.v2", further(8)},
       {"ld.shared, 4 bytes: the next word", "ld.shared.f32", further(4)},
-      {"setp.ge: the bound belongs", "setp.ge.s32", replace("setp.ge", "setp.gt")},
-      {"setp.ge: the bound belongs (64 bits)", "setp.ge.s64", replace("setp.ge", "setp.gt")},
-      {"setp.lt: the bound belongs", "setp.lt.s32", replace("setp.lt", "setp.le")},
-      {"setp.lt: the bound belongs (64 bits)", "setp.lt.s64", replace("setp.lt", "setp.le")},
+      {"setp.ge: the bound belongs", "setp.ge.s32", other_opcode("setp.ge", "setp.gt")},
+      {"setp.ge: the bound belongs (64 bits)", "setp.ge.s64", other_opcode("setp.ge", "setp.gt")},
+      {"setp.lt: the bound belongs", "setp.lt.s32", other_opcode("setp.lt", "setp.le")},
+      {"setp.lt: the bound belongs (64 bits)", "setp.lt.s64", other_opcode("setp.lt", "setp.le")},
       {"prmt: selector", "prmt.b32", change(3, "b32", "xor.b32", "1")},
       {"dp4a: a sign", "dp4a", change(2, "b32", "xor.b32", "0x80")},
       {"e2m1 to f16: the neighbour's byte", "cvt.rn.f16x2.e2m1x2", neighbour_byte},
@@ -102,13 +102,13 @@ const std::vector<Kind>& block_kinds() {
       {"fma.f32: a sign", "fma.rn.f32", change(1, "f32", "mul.f32", "0fBF800000")},
       {"ex2: an exponent more", "ex2.approx", change(1, "f32", "add.f32", "0f3F800000")},
       {"lg2: twice the sum", "lg2.approx", change(1, "f32", "add.f32", "0f3F800000")},
-      {"max: the other", "max.f32", replace("max.f32", "min.f32")},
-      {"max of pairs: the other", "max.bf16x2", replace("max.bf16x2", "min.bf16x2")},
-      {"drop abs", "abs.bf16x2", replace("abs.bf16x2", "mov.b32")},
-      {"redux: of one warp's lane", "redux.sync.max.u32", replace("redux.sync.max", "redux.sync.min")},
-      {"drop red", "red.relaxed", nothing},
+      {"max: the other", "max.f32", other_opcode("max.f32", "min.f32")},
+      {"max of pairs: the other", "max.bf16x2", other_opcode("max.bf16x2", "min.bf16x2")},
+      {"drop abs", "abs.bf16x2", other_opcode("abs.bf16x2", "mov.b32")},
+      {"redux: of one warp's lane", "redux.sync.max.u32", other_opcode("redux.sync.max", "redux.sync.min")},
+      {"drop red", "red.relaxed", no_block_fault},
       {"shl: a bit more", "shl.b32", one_more},
-      {"shfl: another lane", "shfl.sync.bfly", replace("shfl.sync.bfly", "shfl.sync.up")},
+      {"shfl: another lane", "shfl.sync.bfly", other_opcode("shfl.sync.bfly", "shfl.sync.up")},
   };
   return all;
 }

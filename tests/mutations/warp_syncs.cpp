@@ -73,7 +73,7 @@ const std::vector<std::pair<const char*, Sizes>>& kernels() {
 }
 
 /// A place that may go unseen, and why it is no fault. The function, and which of its __syncwarps.
-const std::map<std::string, const char*>& reasons() {
+const std::map<std::string, const char*>& sync_reasons() {
   static const char* const kLast = "what follows takes nothing from another lane; it keeps the warp together";
   static const char* const kBarrier =
       "a barrier of whole warps follows, for which the assembler wants the warp together; it orders the lanes too";
@@ -246,10 +246,10 @@ std::string warp_syncs_page(Compiler& compiler, bool takes_all) {
   for (const Place& place : all_places()) {
     const Outcome& outcome = all[place];
     const std::string name = name_of(place);
-    const auto reason = reasons().find(name);
+    const auto reason = sync_reasons().find(name);
     if (outcome.runs == 0) {
-      CHECK_MESSAGE((!takes_all || reason != reasons().end()), name, " is executed by no kernel");
-      rows += fmt::format("| {} | 0 | | | | {} |\n", name, reason == reasons().end() ? "?" : reason->second);
+      CHECK_MESSAGE((!takes_all || reason != sync_reasons().end()), name, " is executed by no kernel");
+      rows += fmt::format("| {} | 0 | | | | {} |\n", name, reason == sync_reasons().end() ? "?" : reason->second);
       continue;
     }
     std::string names;
@@ -258,13 +258,13 @@ std::string warp_syncs_page(Compiler& compiler, bool takes_all) {
     const int unseen = outcome.runs - outcome.named - outcome.numbers;
     CHECK_MESSAGE(outcome.split <= outcome.runs - unseen, name,
                   " is called no fault, and schedule split says otherwise");
-    CHECK_MESSAGE((unseen == 0 || reason != reasons().end()), name, " is missed in ",
+    CHECK_MESSAGE((unseen == 0 || reason != sync_reasons().end()), name, " is missed in ",
                   unseen == 0 ? "" : *outcome.kernels_by_name.at("").begin());
     rows += fmt::format("| {} | {} | {} | {} | {} | {} |\n", name, outcome.runs, names, outcome.named + outcome.numbers,
                         outcome.split,
-                        unseen == 0                 ? ""
-                        : reason == reasons().end() ? fmt::format("{}: ?", unseen)
-                                                    : fmt::format("{}: {}", unseen, reason->second));
+                        unseen == 0                      ? ""
+                        : reason == sync_reasons().end() ? fmt::format("{}: ?", unseen)
+                                                         : fmt::format("{}: {}", unseen, reason->second));
   }
   return "## Each __syncwarp of the templates, left out\n\nIn kernels that together execute all of them, with the race "
          "detector, schedule fair, seed 1; at most three copies of a line in a\nkernel. *split*: wrong, or stopped by "
