@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "cli/example_sizes.h"
 #include "cli/run_gemm_tcgen05.h"
@@ -113,6 +114,8 @@ class RunGemm final : public RunOperator {
       reference::Tensor tensor(*reference::dtype_from_name(buffer.dtype), shape);
       if (buffer.name == "scale_a" || buffer.name == "scale_b") {
         tensor.set(0, buffer.name == "scale_a" ? 0.5 : 2);
+      } else if (buffer.name == "sfa" || buffer.name == "sfb") {
+        fill_factors(tensor, flags, stream);
       } else {
         reference::fill(tensor, fill_of(buffer.name, flags), static_cast<std::uint64_t>(flags.seed), stream);
       }
@@ -143,6 +146,12 @@ class RunGemm final : public RunOperator {
         operand_view(inputs.at("a"), facts.a_layout), operand_view(inputs.at("b"), facts.b_layout), {}, {}};
     if (const auto found = inputs.find("c"); found != inputs.end()) views.c = found->second.view();
     if (const auto found = inputs.find("bias"); found != inputs.end()) views.bias = found->second.view();
+    const auto factors = [&](const char* name, ScaleBlock block) -> std::optional<reference::BlockFactors> {
+      if (block == ScaleBlock::none) return {};
+      return reference::BlockFactors{inputs.at(name).view(), block == ScaleBlock::square ? kScaleBlock : 1};
+    };
+    views.sfa = factors("sfa", facts.a_scale_block);
+    views.sfb = factors("sfb", facts.b_scale_block);
     return reference::check_gemm(views, outputs.at("d").view(), check);
   }
 
@@ -151,6 +160,16 @@ class RunGemm final : public RunOperator {
   static bool is_packed(const Gemm& facts, bool is_b) {
     const std::optional<BlockFormat> format = is_b && (facts.b_format || facts.b_dtype) ? facts.b_format : facts.format;
     return format && value_bits(*format) == 4;
+  }
+
+  /// No two neighbours alike; of whole numbers powers of two.
+  static void fill_factors(reference::Tensor& tensor, const RunFlags& flags, std::uint64_t stream) {
+    const reference::CounterRandom random(static_cast<std::uint64_t>(flags.seed), stream);
+    for (std::int64_t i = 0; i < reference::element_count(tensor.shape); ++i) {
+      const double power = std::ldexp(1, static_cast<int>(random.integer(2 * static_cast<std::uint64_t>(i), -2, 2)));
+      const auto at = 2 * static_cast<std::uint64_t>(i) + 1;
+      tensor.set(i, is_exact(flags) ? power : power * (1 + random.uniform(at)));
+    }
   }
 
   /// Whole numbers: few products of a sum are not 0, so that 8-bit sums with 13 fraction bits hold them too.

@@ -59,7 +59,9 @@ ProductFacts product_facts(const Gemm& problem) {
           .gate = problem.gate,
           .interleave = problem.interleave.value_or(1),
           .d_format = problem.d_format ? output_format(*problem.d_format) : OutputFormat::plain,
-          .grouping = problem.grouping};
+          .grouping = problem.grouping,
+          .a_scale_block = problem.a_scale_block,
+          .b_scale_block = problem.b_scale_block};
 }
 
 ProductOperand product_operand(std::string_view buffer) {

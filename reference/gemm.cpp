@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "reference/number.h"
@@ -39,6 +40,14 @@ Sizes sizes_of(const GemmInputs& in, const TensorView& d) {
   demand(d.shape == of_d, d, "d");
   if (in.c) demand(in.c->shape == of_d, *in.c, "c");
   if (in.bias) demand(in.bias->shape == std::vector<std::int64_t>{s.n}, *in.bias, "bias");
+  const auto demand_factors = [&](const std::optional<BlockFactors>& of, std::int64_t extent, const char* name) {
+    if (!of) return;
+    const std::vector<std::int64_t> shape{s.l, (extent + of->rows - 1) / of->rows,
+                                          (s.k + kPromotedLength - 1) / kPromotedLength};
+    demand(of->factors.shape == shape, of->factors, name);
+  };
+  demand_factors(in.sfa, s.m, "sfa");
+  demand_factors(in.sfb, s.n, "sfb");
   return s;
 }
 
@@ -118,7 +127,19 @@ Sum integer_product(const double* a, const double* b, std::int64_t size, bool is
   return s;
 }
 
-Sum product(const double* a, const double* b, std::int64_t size, const SumRules& rules, const GemmCheck& check) {
+/// Times a factor that is the product of two, rounded.
+void multiply(Sum& sum, double factor, bool is_exact) {
+  const double size = std::fabs(factor), rounding = is_exact ? 0 : kU * size + 0x1p-149;
+  const double of_rounding = rounding * (std::fabs(sum.value) + sum.bound);
+  sum.value *= factor;
+  sum.bound = size * sum.bound + of_rounding;
+  sum.systematic *= size;
+  sum.square = size * size * sum.square + of_rounding * of_rounding;
+}
+
+/// `factors`: of each 128 of k, or empty.
+Sum product(const double* a, const double* b, std::int64_t size, const SumRules& rules, const GemmCheck& check,
+            std::span<const double> factors = {}) {
   if (rules.is_integer) return integer_product(a, b, size, check.is_exact);
   const std::int64_t steps = (size + rules.step - 1) / rules.step;
   Sum all;
@@ -134,8 +155,11 @@ Sum product(const double* a, const double* b, std::int64_t size, const SumRules&
       continue;
     }
     Sum of_part;
-    for (std::int64_t k = begin; k < end; k += rules.restart)
-      add_in_fp32(of_part, chain(a, b, k, std::min(end, k + rules.restart), rules, check.is_exact), check.is_exact);
+    for (std::int64_t k = begin; k < end; k += rules.restart) {
+      Sum of_block = chain(a, b, k, std::min(end, k + rules.restart), rules, check.is_exact);
+      if (!factors.empty()) multiply(of_block, factors[static_cast<std::size_t>(k / rules.restart)], check.is_exact);
+      add_in_fp32(of_part, of_block, check.is_exact);
+    }
     add_in_fp32(all, of_part, check.is_exact);
   }
   return all;
@@ -250,6 +274,14 @@ double at(const TensorView& view, std::int64_t batch, std::int64_t row, std::int
   return view.at(batch * view.strides[0] + row * view.strides[1] + column * view.strides[2]);
 }
 
+/// Of one row of an operand; empty where it has none.
+void read_factors(const std::optional<BlockFactors>& of, std::int64_t batch, std::int64_t row,
+                  std::vector<double>& out) {
+  if (!of) return;
+  out.resize(static_cast<std::size_t>(of->factors.shape[2]));
+  read_row(of->factors, batch, row / of->rows, out);
+}
+
 /// Elements that were never written. Of sums of integers -1 has the bits of the poison: those are computed.
 PoisonCount count_unwritten(const GemmInputs& in, const TensorView& d, const Sizes& s, const GemmCheck& check) {
   if (d.dtype != DType::s32) return count_poisoned(d);
@@ -313,8 +345,9 @@ double activated(Activation activation, double x) {
   return x;
 }
 
-ProductSum product_sum(const double* a, const double* b, std::int64_t k, DType a_dtype, const GemmCheck& check) {
-  return product(a, b, k, SumRules(a_dtype, check), check);
+ProductSum product_sum(const double* a, const double* b, std::int64_t k, DType a_dtype, const GemmCheck& check,
+                       std::span<const double> factors) {
+  return product(a, b, k, SumRules(a_dtype, check), check, factors);
 }
 
 Element product_element(const ProductSum& sum, double c, double bias, const GemmCheck& check) {
@@ -324,7 +357,14 @@ Element product_element(const ProductSum& sum, double c, double bias, const Gemm
 double gemm_element(const GemmInputs& in, const GemmCheck& check, std::int64_t batch, std::int64_t row,
                     std::int64_t column) {
   double sum = 0;
-  for (std::int64_t k = 0; k < in.a.shape[2]; ++k) sum += at(in.a, batch, row, k) * at(in.b, batch, column, k);
+  std::vector<double> of_a, of_b;
+  read_factors(in.sfa, batch, row, of_a);
+  read_factors(in.sfb, batch, column, of_b);
+  for (std::int64_t k = 0; k < in.a.shape[2]; ++k) {
+    const auto block = static_cast<std::size_t>(k / kPromotedLength);
+    const double factor = of_a.empty() ? 1 : of_a[block] * of_b[block];
+    sum += factor * at(in.a, batch, row, k) * at(in.b, batch, column, k);
+  }
   double x = check.alpha * sum;
   if (in.c) x += check.beta * at(*in.c, batch, row, column);
   if (in.bias) x += in.bias->at(column * in.bias->strides[0]);
@@ -338,19 +378,26 @@ Comparison check_gemm(const GemmInputs& in, const TensorView& d, const GemmCheck
   constexpr std::int64_t kColumns = 64;  // of a piece: each row of b is decoded once for all rows of a
   for (const BatchRows& chosen : choose_rows(s, check)) {
     std::vector<std::vector<double>> rows(chosen.rows.size(), std::vector<double>(static_cast<std::size_t>(s.k)));
-    for (std::size_t r = 0; r < rows.size(); ++r) read_row(in.a, chosen.batch, chosen.rows[r], rows[r]);
+    std::vector<std::vector<double>> factors_of_rows(rows.size());
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      read_row(in.a, chosen.batch, chosen.rows[r], rows[r]);
+      read_factors(in.sfa, chosen.batch, chosen.rows[r], factors_of_rows[r]);
+    }
     const std::int64_t pieces = (s.n + kColumns - 1) / kColumns;
     std::vector<ElementSums> parts(static_cast<std::size_t>(pieces));
     parallel_for(pieces, check.jobs, [&](std::int64_t piece) {
-      std::vector<double> of_b(static_cast<std::size_t>(s.k));
+      std::vector<double> of_b(static_cast<std::size_t>(s.k)), factors_of_b, factors;
       for (std::int64_t column = piece * kColumns; column < std::min(s.n, (piece + 1) * kColumns); ++column) {
         read_row(in.b, chosen.batch, column, of_b);
+        read_factors(in.sfb, chosen.batch, column, factors_of_b);
         const double bias = in.bias ? in.bias->at(column * in.bias->strides[0]) : 0;
         for (std::size_t r = 0; r < rows.size(); ++r) {
           const std::int64_t row = chosen.rows[r];
           const double c = in.c && check.beta != 0 ? at(*in.c, chosen.batch, row, column) : 0;
-          Element element = finish(product(rows[r].data(), of_b.data(), s.k, rules, check), c, bias, check, d.dtype,
-                                   at(d, chosen.batch, row, column));
+          factors.resize(factors_of_b.size());
+          for (std::size_t i = 0; i < factors.size(); ++i) factors[i] = factors_of_rows[r][i] * factors_of_b[i];
+          Element element = finish(product(rows[r].data(), of_b.data(), s.k, rules, check, factors), c, bias, check,
+                                   d.dtype, at(d, chosen.batch, row, column));
           element.at = {chosen.batch, row, column, 0, 0};
           // Of inputs that are no numbers the result is none; that it was written is looked at for all of d.
           if (std::isnan(element.expected) && std::isnan(element.found)) element = {.at = element.at};

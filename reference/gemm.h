@@ -2,6 +2,9 @@
 //
 //   d = activation(alpha * scale_a * scale_b * a b^T + beta * c + bias)
 //
+// With factors of blocks a [l, m, k] is multiplied by sfa [l, m / rows, k / 128], b likewise; then the sum of each 128
+// of k is multiplied by both factors, whose product is rounded once, and added in fp32.
+//
 // a [l, m, k], b [l, n, k], c and d [l, m, n], any strides (an MN-major operand is a view with its last two dimensions
 // exchanged); bias [n]. 8-bit results saturate at the largest number.
 //
@@ -21,6 +24,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "reference/comparison.h"
 #include "reference/random.h"
@@ -29,9 +33,16 @@
 
 namespace tessera::reference {
 
+/// fp32 factors of 128 of k, each of so many rows of an operand: [l, ceil(extent / rows), ceil(k / 128)].
+struct BlockFactors {
+  TensorView factors;
+  std::int64_t rows = 1;
+};
+
 struct GemmInputs {
   TensorView a, b;
   std::optional<TensorView> c, bias;
+  std::optional<BlockFactors> sfa{}, sfb{};  ///< both or neither, with promoted sums
 };
 
 /// How tensor cores sum, where it is not what Hopper does for the type of a.
@@ -64,7 +75,9 @@ struct ProductSum {
   double systematic = 0, square = 0;
 };
 double activated(Activation activation, double x);
-ProductSum product_sum(const double* a, const double* b, std::int64_t k, DType a_dtype, const GemmCheck& check);
+/// `factors`: of each 128 of k, or empty.
+ProductSum product_sum(const double* a, const double* b, std::int64_t k, DType a_dtype, const GemmCheck& check,
+                       std::span<const double> factors = {});
 
 /// An element's place and value before its rounding to a type: fp32 with what came before it as the bound.
 Element product_element(const ProductSum& sum, double c, double bias, const GemmCheck& check);

@@ -28,6 +28,12 @@ constexpr std::pair<std::string_view, GemmSize> kGemmSizes[] = {
     {"ldb2", &GemmArguments::ldb2},
     {"b2_stride_l", &GemmArguments::b2_stride_l},
     {"group_tiles", &GemmArguments::group_tiles},
+    {"sfa_stride_m", &GemmArguments::sfa_stride_m},
+    {"sfa_stride_k", &GemmArguments::sfa_stride_k},
+    {"sfa_stride_l", &GemmArguments::sfa_stride_l},
+    {"sfb_stride_n", &GemmArguments::sfb_stride_n},
+    {"sfb_stride_k", &GemmArguments::sfb_stride_k},
+    {"sfb_stride_l", &GemmArguments::sfb_stride_l},
 };
 
 constexpr std::pair<std::string_view, GemmBuffer> kGemmBuffers[] = {

@@ -174,6 +174,17 @@ std::vector<ProductMatrix> product_matrices(const GemmLaunch& p) {
   return list;
 }
 
+std::string ScaleBlocks::count() const {
+  return block == ScaleBlock::of_row ? rows : fmt::format("ceil_div({}, {})", rows, kScaleBlock);
+}
+std::string ScaleBlocks::stride(std::string_view dimension) const {
+  return fmt::format("{}_stride_{}", name, dimension);
+}
+std::vector<ScaleBlocks> scale_blocks(const GemmLaunch& p) {
+  if (!p.has_scale_blocks) return {};
+  return {{"sfa", "m", p.facts.a_scale_block}, {"sfb", "n", p.facts.b_scale_block}};
+}
+
 std::string columns_of_d(const GemmLaunch& p) { return p.facts.gate == Gate::interleaved ? "ceil_div(n, 2)" : "n"; }
 bool is_quantized(const GemmLaunch& p) { return p.facts.d_format != OutputFormat::plain; }
 bool has_group_tiles(const GemmLaunch& p) {
@@ -231,6 +242,16 @@ void add_product_buffers(const GemmLaunch& p, LaunchPlan& launch) {
                               .shape = {Expression::parse("n")},
                               .strides = {Expression(1)},
                               .alignment = dtype_bytes(addend)});
+  for (const ScaleBlocks& factors : scale_blocks(p))
+    launch.buffers.push_back(
+        {.name = factors.name,
+         .role = BufferRole::input,
+         .dtype = "f32",
+         .shape = {Expression::parse("l"), Expression::parse(factors.count()),
+                   expression("ceil_div(k, {})", kScaleBlock)},
+         .strides = {Expression::parse(factors.stride("l")), Expression::parse(factors.stride(factors.rows)),
+                     Expression::parse(factors.stride("k"))},
+         .alignment = 4});
   if (!p.has_tensor_scales) return;
   for (const char* const name : {"scale_a", "scale_b"})
     launch.buffers.push_back(global_scale_buffer(name, BufferRole::input, true));

@@ -30,6 +30,8 @@ constexpr double kWgmmaCycles = 2.856;            // of one instruction beside i
 constexpr double kAloneFactor = 0.9621;           // of products where no other warpgroup works on the tile, of 128 rows
 constexpr double kPromotedFactor = 1.008;         // of steps that are added up in fp32
 constexpr double kPromotedAloneFactor = 1.98;     // where no other warpgroup works on the tile
+constexpr double kScaledFactor = 1.08;            // of those whose sums are multiplied by factors of blocks
+constexpr double kSlowScaledFactor = 1.5;         // where that takes more instructions, see is_slowly_scaled
 constexpr double kEntryBytesPerCycle = 67.81;     // into one SM of all
 constexpr double kSharedEntryShare = 0.5478;      // of bytes that another CTA of the cluster loads
 constexpr double kSplitTogether = 0.95;  // exponent of how many ask for the same lines, where their clusters split k
@@ -217,6 +219,13 @@ const Rates& rates_of(const Config& c, double k) {
   return is_on_lines && gemm::element_bytes(c) == 2 ? kRatesOnLines : kRates;
 }
 
+/// Whether columns of a tile have factors of their own, or a square's lies anywhere among them; or three warpgroups
+/// take turns.
+bool is_slowly_scaled(const Config& c) {
+  if (gemm::b_scale_block(c) == ScaleBlock::of_row || gemm::consumer_warpgroups(c) == 3) return true;
+  return c.tile_n % kScaleBlock != 0 && kScaleBlock % c.tile_n != 0;
+}
+
 /// Of the tensor cores in a step. A row of wgmma: 64 x tile_n x 32 bytes take tile_n / 2, or as long as its operands
 /// do, and one cycle more: of equals the wider ones are faster by up to 1 %.
 double tensor_cycles(const Rates& rates, const Config& c) {
@@ -226,7 +235,9 @@ double tensor_cycles(const Rates& rates, const Config& c) {
   const bool is_alone = gemm::is_ping_pong(c) || gemm::consumer_warpgroups(c) == 1;  // within a tile
   if (c.facts.accumulation != Accumulation::promoted)
     return tensor * (!is_alone ? 1 : c.tile_m > gemm::kBlockRows ? kAloneFactor : rates.alone_narrow_factor);
-  return tensor * (is_alone ? kPromotedAloneFactor : kPromotedFactor);
+  const double promoted = tensor * (is_alone ? kPromotedAloneFactor : kPromotedFactor);
+  if (!gemm::has_scale_blocks(c)) return promoted;
+  return promoted * (is_slowly_scaled(c) ? kSlowScaledFactor : kScaledFactor);
 }
 
 /// Of a step's loads beside the copies.

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "generator/block_scaled/block_operator.h"
@@ -42,6 +43,18 @@ void add_sizes(const GemmLaunch& p, LaunchPlan& launch) {
     if (matrix.is_one) continue;
     size(matrix.stride_l(), is_output ? 1 : 0, kMaxStride, expression("{} * max({}, 1)", matrix.pitch(), matrix.rows),
          fmt::format("elements of {} from one matrix to the next", matrix.name));
+  }
+  for (const ScaleBlocks& scales : scale_blocks(p)) {
+    const std::string rows = scales.stride(scales.rows), k = scales.stride("k");
+    const std::string k_blocks = fmt::format("ceil_div(k, {})", kScaleBlock);
+    size(k, 0, kMaxStride, Expression(1),
+         fmt::format("numbers from a factor of {} to that of the next 128 of k", scales.name));
+    size(rows, 0, kMaxStride, Expression::parse(k_blocks),
+         fmt::format("numbers from a factor of {} to that of the next {}", scales.name,
+                     scales.block == ScaleBlock::of_row ? "row" : "128 rows"));
+    // Whichever of the two is contiguous.
+    size(scales.stride("l"), 0, kMaxStride, expression("max({} * {}, {} * {})", rows, scales.count(), k, k_blocks),
+         fmt::format("numbers of {} from one matrix to the next", scales.name));
   }
   size("num_sms", 1, kMaxSms, {}, "multiprocessors of the device: filled in by the launcher");
 }
@@ -155,6 +168,16 @@ void add_parameters(const GemmLaunch& p, const std::vector<TensorMapRecipe>& map
     pointer("scale_a");
     pointer("scale_b");
     if (p.facts.gate == Gate::dual) pointer("scale_b2");
+  }
+  std::vector<ScaleBlocks> blocks = scale_blocks(p);
+  if (p.is_swapped) std::reverse(blocks.begin(), blocks.end());
+  for (const ScaleBlocks& scales : blocks) {
+    pointer(scales.name);
+    for (const std::string_view dimension :
+         {std::string_view(scales.rows), std::string_view("k"), std::string_view("l")}) {
+      const std::string stride = scales.stride(dimension);
+      number(stride.c_str(), ParameterKind::i64, Expression::parse(stride));
+    }
   }
   number("m", ParameterKind::i32, Expression::parse(p.is_swapped ? "n" : "m"));
   number("n", ParameterKind::i32, Expression::parse(p.is_swapped ? "m" : "n"));

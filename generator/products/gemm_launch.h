@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "spec/product_facts.h"
@@ -30,6 +31,7 @@ struct GemmLaunch {
   int scale_block = 0;    ///< elements along k that share a scale; 0: neither operand has scales
   std::vector<std::uint32_t> sfa_box{}, sfb_box{};
   bool has_tensor_scales = false;  ///< an fp32 factor for each operand
+  bool has_scale_blocks = false;   ///< fp32 factors of blocks: facts.a_scale_block, b_scale_block
   /// What to do about a pitch that no map takes, behind "ldX must be a multiple of N (16 bytes, tensor map): "; {} is
   /// the operand.
   const char* pitch_remedy = "";
@@ -67,6 +69,17 @@ std::string columns_of_d(const GemmLaunch& product);
 bool is_quantized(const GemmLaunch& product);
 /// Scales of contiguous groups begin with a tile each: how many there are, the host does not know.
 bool has_group_tiles(const GemmLaunch& product);
+/// fp32 factors of an operand's blocks, whose strides are sizes.
+struct ScaleBlocks {
+  const char* name;  ///< sfa
+  const char* rows;  ///< of the operand: m
+  ScaleBlock block;
+  std::string count() const;  ///< of rows that have factors of their own
+  std::string stride(std::string_view dimension) const;
+};
+/// Of a and of b.
+std::vector<ScaleBlocks> scale_blocks(const GemmLaunch& product);
+
 void add_product_buffers(const GemmLaunch& product, LaunchPlan& launch);
 void add_product_maps(const GemmLaunch& product, LaunchPlan& launch);
 

@@ -142,6 +142,12 @@ std::string GemmOperator::explain(const Config& config, const Verdict& verdict) 
           found, bound);
     case Rule::promotion_needs_8_bit:
       return fmt::format("promoted sums of elements of {} bytes, {} allowed: 16-bit types sum in fp32", found, bound);
+    case Rule::scale_blocks_need_8_bit:
+      return fmt::format("scale blocks of elements of {} bytes, {} allowed: they are for e4m3 and e5m2", found, bound);
+    case Rule::scale_blocks_of_one_operand:
+      return "a_scale_block and b_scale_block: one is none; give both operands scale blocks, or neither";
+    case Rule::scale_blocks_need_promotion:
+      return "accumulation fast with scale blocks: each 128 of k are multiplied by their factors in fp32 (promoted)";
     case Rule::tile_m_not_multiple_of_64:
       return fmt::format("tile_{} {}, a multiple of {} needed (wgmma M)", m, found, bound);
     case Rule::tile_m_out_of_range:
@@ -193,7 +199,11 @@ std::string GemmOperator::kernel_name(Arch arch, const Config& c) {
   const std::string_view a = to_word(facts.a_type), b = to_word(facts.b_type), d = to_word(facts.d_dtype);
   std::string name = fmt::format("tessera_gemm_{}_{}", arch_name(arch.to_string()), a);
   if (b != a) name += fmt::format("_{}", b);
-  if (facts.accumulation == Accumulation::promoted) name += "_promoted";
+  if (gemm::has_scale_blocks(c)) {
+    name += fmt::format("_{}_{}", to_word(facts.a_scale_block), to_word(facts.b_scale_block));
+  } else if (facts.accumulation == Accumulation::promoted) {
+    name += "_promoted";
+  }
   if (d != a) name += fmt::format("_to_{}", d);
   name += fmt::format("_{}{}", facts.a_layout == Layout::k_major ? 'k' : 'm',
                       facts.b_layout == Layout::k_major ? 'k' : 'n');
@@ -234,6 +244,13 @@ void describe_smem(const Config& config, Plan& plan) {
                        gemm::consumer_warpgroups(config) * gemm::kStagingSlots,
                        {{"panel of D, being written", "consumer", "barrier of the warpgroup"},
                         {"panel of D, being stored", "consumer", "the store before last has read it"}}});
+  if (gemm::has_scale_blocks(config))
+    plan.smem.push_back({layout.scales.name,
+                         layout.scales.offset,
+                         layout.scales.bytes,
+                         config.stages,
+                         {{"factors of a step on their way", "scales", "barrier full"},
+                          {"factors of a step", "consumer", "barrier empty"}}});
   plan.smem.push_back({layout.barriers.name, layout.barriers.offset, layout.barriers.bytes});
   plan.smem_bytes = layout.total_bytes;
 }
@@ -263,6 +280,7 @@ GemmLaunch launch_facts(const Config& c) {
           .d = {.box = {std::begin(d_box.extents), std::end(d_box.extents)},
                 .swizzle = tensor_map_swizzle(gemm::d_swizzle(c))},
           .has_tensor_scales = gemm::element_bytes(c) == 1,
+          .has_scale_blocks = gemm::has_scale_blocks(c),
           .pitch_remedy = "pad the rows of {}, which need not be dense"};
 }
 
@@ -294,9 +312,13 @@ void GemmOperator::describe(const Config& config, Plan& plan) {
     read("scale_a", "f32", "factor of alpha if not null");
     read("scale_b", "f32", "factor of alpha if not null");
   }
+  if (gemm::has_scale_blocks(config)) {
+    read("sfa", "f32", facts.a_scale_block == ScaleBlock::of_row ? "of 128 of a's k" : "of 128 x 128 of a");
+    read("sfb", "f32", facts.b_scale_block == ScaleBlock::of_row ? "of 128 of b's k" : "of 128 x 128 of b");
+  }
   describe_smem(config, plan);
   plan.entry_registers = gemm::register_budget(config).entry;
-  for (int i = 0; i < gemm::kNumRoles; ++i) {
+  for (int i = 0; i < gemm::num_roles(config); ++i) {
     const gemm::Role role = gemm::role(config, i);
     plan.roles.push_back({role.name, role.first_warp, role.warps, role.registers});
   }
@@ -307,12 +329,18 @@ std::string GemmOperator::launch_bounds() { return "tessera::gemm::num_threads(k
 
 std::string GemmOperator::call(const Config& config) {
   const bool has_c = config.facts.c == Addend::matrix;
+  const std::pair<char, char> of = gemm::is_swapped(config) ? std::pair('b', 'n') : std::pair('a', 'm');
+  const std::pair<char, char> other = gemm::is_swapped(config) ? std::pair('a', 'm') : std::pair('b', 'n');
+  const auto scales = [](std::pair<char, char> operand) {
+    return fmt::format("{{sf{0}, sf{0}_stride_{1}, sf{0}_stride_k, sf{0}_stride_l}}", operand.first, operand.second);
+  };
   return fmt::format(
-      "tessera::gemm::kernel<kConfig>(\n      {{a, b, d, d_pointer, {}, {}, {}, m, n, k, l, ldd, d_stride_l, {}, "
+      "tessera::gemm::kernel<kConfig>(\n      {{a, b, d, d_pointer, {}, {}, {}, {}, m, n, k, l, ldd, d_stride_l, {}, "
       "alpha, "
       "{}}})",
       has_c ? "c" : "nullptr", config.facts.bias == Bias::column ? "bias" : "nullptr",
-      gemm::element_bytes(config) == 1 ? "scale_a, scale_b" : "nullptr, nullptr", has_c ? "ldc, c_stride_l" : "0, 0",
+      gemm::element_bytes(config) == 1 ? "scale_a, scale_b" : "nullptr, nullptr",
+      gemm::has_scale_blocks(config) ? scales(of) + ", " + scales(other) : "{}, {}", has_c ? "ldc, c_stride_l" : "0, 0",
       has_c ? "beta" : "0.0f");
 }
 

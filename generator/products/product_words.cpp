@@ -7,6 +7,7 @@
 #include "generator/block_scaled/block_operator.h"
 #include "generator/operator_words.h"
 #include "generator/words.h"
+#include "tessera/error.h"
 
 namespace tessera {
 
@@ -47,6 +48,15 @@ std::string product_arguments(const GemmLaunch& launch) {
       has_c ? "c" : "nullptr", facts.bias == Bias::column ? "bias" : "nullptr",
       has_scales ? "scale_a, scale_b" : "nullptr, nullptr", has_scales && is_dual ? "scale_b2" : "nullptr",
       has_c ? "ldc, c_stride_l" : "0, 0", facts.d_dtype == DType::s32 ? "1.0f" : "alpha", has_c ? "beta" : "0.0f");
+}
+
+void require_no_scale_blocks(const Gemm& problem) {
+  if (problem.a_scale_block == ScaleBlock::none && problem.b_scale_block == ScaleBlock::none) return;
+  throw Error(ErrorKind::unsupported,
+              fmt::format("gemm: a_scale_block = {}, b_scale_block = {}: products with fp32 factors of blocks of 128 "
+                          "have kernels for sm_90a (wgmma), none for {}: take mxfp8 where the instruction has scales",
+                          to_word(problem.a_scale_block), to_word(problem.b_scale_block),
+                          problem.mma_kind == MmaKind::mma_f16 ? "mma.sync" : problem.arch.to_string()));
 }
 
 void add_quantized_operands(BlockFormat format, std::vector<OperandPlan>& operands) {

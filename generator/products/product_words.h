@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "generator/products/gemm_launch.h"
+#include "tessera/gemm_problem.h"
 #include "tessera/plan.h"
 
 namespace tessera {
@@ -19,6 +20,9 @@ std::string addends_name(const ProductFacts& facts);
 /// The body's arguments in generated code: gemm/product_params.cuh. What a kernel has no parameter for is never read:
 /// another map, or null.
 std::string product_arguments(const GemmLaunch& launch);
+
+/// Throws Error{unsupported} for fp32 factors of blocks of 128: wgmma's promoted sums alone are multiplied by them.
+void require_no_scale_blocks(const Gemm& problem);
 
 /// Operands beside a, b, their scales and d: groups, c, bias, factors.
 /// A block-scaled d, its scales and their factor.

@@ -3,7 +3,8 @@
 // Without promotion the products of step i are issued before those of step i - 1 are waited for, so the tensor cores
 // always have the next step; the slot of step i - 1 is released then. With promotion (8-bit operands) the products of a
 // step go into registers of their own and are added to the sums in fp32: that waits for the step itself, and the other
-// warpgroup keeps the tensor cores busy meanwhile.
+// warpgroup keeps the tensor cores busy meanwhile. With scale blocks they are multiplied by their factors on the way
+// (scales.cuh).
 //
 // With ping-pong warpgroup w takes every second tile, and passes over the slots of the others. A barrier's parity only
 // tells a phase from its neighbours, so a warpgroup may not wait for its first slot before the other has seen all of
@@ -14,6 +15,7 @@
 #include "gemm/epilogue.cuh"
 #include "gemm/matmul.cuh"
 #include "gemm/params.cuh"
+#include "gemm/scales.cuh"
 #include "gemm/schedule.cuh"
 #include "gemm/split.cuh"
 #include "ptx/cluster.cuh"
@@ -105,6 +107,44 @@ struct Consumer {
     pass_turn();
   }
 
+  // What is read for a block's sums is read while the products before it are on their way: a wait for shared memory
+  // before or among its own leaves the tensor cores idle, or lets the other warpgroup's products in between, so that
+  // both end at the same time. The slot may be filled anew once all lanes have their factors.
+  __device__ __forceinline__ void multiply_scaled(Accumulators<C>& accumulators, const TileIndex& tile) {
+    Block<C> of_step;
+    clear<C>(accumulators);
+    ptx::mbarrier_wait_parity(barriers.full[ring.slot], ring.parity);
+    BlockScales<C> next(tile, smem, ring.slot, first_block, schedule.k_begin);
+#pragma unroll 1
+    for (int step = schedule.k_begin; step < schedule.k_end; ++step) {
+      common::RingPosition<C.stages> following = ring;
+      following.advance();
+#pragma unroll
+      for (int i = 0; i < kBlocks; ++i) {
+        const BlockScales<C> scales = next;
+        ptx::wgmma_fence();
+        issue_block<C>(of_step, a_of(ring.slot, i), b_of(ring.slot), 0);
+        ptx::wgmma_commit_group();
+        if (i + 1 < kBlocks) {
+          next = BlockScales<C>(tile, smem, ring.slot, first_block + i + 1, step);
+        } else if (step + 1 < schedule.k_end) {
+          ptx::mbarrier_wait_parity(barriers.full[following.slot], following.parity);
+          next = BlockScales<C>(tile, smem, following.slot, first_block, step + 1);
+        }
+        ptx::wgmma_wait_group<0>();
+        Mma<C>::hold(of_step);
+        if constexpr (BlockScales<C>::kHasColumns) scales.add(accumulators[i], of_step);
+        if (i == kBlocks - 1) {
+          __syncwarp();
+          release(ring.slot);
+        }
+        if constexpr (!BlockScales<C>::kHasColumns) scales.add(accumulators[i], of_step);
+      }
+      ring = following;
+    }
+    pass_turn();
+  }
+
   __device__ __forceinline__ void run() {
     Accumulators<C> accumulators;
     Epilogue<C> epilogue{p, smem, warpgroup};
@@ -116,7 +156,9 @@ struct Consumer {
         continue;
       }
       wait_turn();
-      if constexpr (C.facts.accumulation == Accumulation::promoted) {
+      if constexpr (has_scale_blocks(C)) {
+        multiply_scaled(accumulators, schedule.at(item));
+      } else if constexpr (C.facts.accumulation == Accumulation::promoted) {
         multiply_promoted(accumulators);
       } else {
         multiply(accumulators);

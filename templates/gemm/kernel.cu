@@ -17,5 +17,5 @@ extern "C" __global__ void __launch_bounds__(tessera::gemm::num_threads(kConfig)
                  const __grid_constant__ TensorMap d, void* d_pointer, int m, int n, int k, int l, long long ldd,
                  long long d_stride_l, float alpha) {
   tessera::gemm::kernel<kConfig>(
-      {a, b, d, d_pointer, nullptr, nullptr, nullptr, nullptr, m, n, k, l, ldd, d_stride_l, 0, 0, alpha, 0.0f});
+      {a, b, d, d_pointer, nullptr, nullptr, nullptr, nullptr, {}, {}, m, n, k, l, ldd, d_stride_l, 0, 0, alpha, 0.0f});
 }

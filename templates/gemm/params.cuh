@@ -5,6 +5,14 @@
 
 namespace tessera::gemm {
 
+// fp32 factors of an operand's blocks: [l, rows or blocks of rows, blocks of k], whichever is contiguous.
+struct Scales {
+  const float* data = nullptr;
+  long long stride_row = 0;
+  long long stride_k = 0;
+  long long stride_l = 0;
+};
+
 struct Params {
   const ptx::TensorMap& a;
   const ptx::TensorMap& b;
@@ -14,6 +22,8 @@ struct Params {
   const void* bias;      // facts.bias only
   const float* scale_a;  // may be null
   const float* scale_b;  // may be null
+  Scales sfa;            // facts.a_scale_block and b_scale_block only
+  Scales sfb;
   int m;
   int n;
   int k;

@@ -66,4 +66,9 @@ __device__ __forceinline__ float tanh(float x) {
   return y;
 }
 
+// PTX ISA "fma", PTX 2.0, sm_20. sum += a * b; the compiler leaves it where it stands among others.
+__device__ __forceinline__ void fma_in_order(float& sum, float a, float b) {
+  asm volatile("fma.rn.f32 %0, %1, %2, %0;" : "+f"(sum) : "f"(a), "f"(b));
+}
+
 }  // namespace tessera::ptx

@@ -55,4 +55,17 @@ __device__ __forceinline__ void mbarrier_wait_parity(unsigned barrier, unsigned 
   }
 }
 
+// PTX ISA "mbarrier.test_wait", PTX 7.1, sm_80. Never suspends. Acquire at CTA scope.
+__device__ __forceinline__ bool mbarrier_test_wait_parity(unsigned barrier, unsigned parity) {
+  unsigned done;
+  asm volatile(
+      "{\n\t.reg .pred p;\n\t"
+      "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
+      "selp.u32 %0, 1, 0, p;\n\t}"
+      : "=r"(done)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return done != 0;
+}
+
 }  // namespace tessera::ptx

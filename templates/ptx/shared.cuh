@@ -63,4 +63,9 @@ __device__ __forceinline__ unsigned char ld_shared_u8(unsigned address) {
   return static_cast<unsigned char>(value);
 }
 
+// PTX ISA "ld", PTX 1.0, any target. 8-byte aligned.
+__device__ __forceinline__ void ld_shared_v2_f32(unsigned address, float (&value)[2]) {
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(value[0]), "=f"(value[1]) : "r"(address) : "memory");
+}
+
 }  // namespace tessera::ptx

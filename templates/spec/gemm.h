@@ -7,10 +7,15 @@
 // lie lda, ldb, ldc, ldd elements apart, matrices a_stride_l, ... Sums are fp32; C and bias have the type of D, bf16
 // where D is an 8-bit one.
 //
+// With scale blocks (8-bit operands, both) the sum of each 128 of k is multiplied by a factor of A and one of B before
+// it is added: sfa[i, m, k / 128] (of_row) or sfa[i, m / 128, k / 128] (square), and sfb of n likewise, fp32 numbers
+// with any strides.
+//
 // A CTA takes tiles of tile_m x tile_n and walks along K in steps of 128 bytes. Consumer warpgroups own 64 or 128 rows
 // each and keep their accumulators in registers; with the ping-pong schedule each of two owns whole tiles, so that one
 // multiplies while the other stores. Of one more warpgroup warp 0 (load) produces: it loads A and B into a ring of
-// `stages` slots.
+// `stages` slots; with scale blocks warp 1 (scales) loads
+// their factors into the same slots.
 //
 // With swap_ab the kernel multiplies B by A transposed, so that a tile has 64 rows or more of B and as many of A as
 // suit a product of few rows. Everything here but the formula above, the facts and the entry then means by A, m, tile_m
@@ -29,8 +34,9 @@
 // Entry parameters, in this order (with swap_ab b before a, n before m):
 //   const __grid_constant__ TensorMap a, b, d
 //   d_pointer; c (facts.c only); bias (facts.bias only); float* scale_a, scale_b (8-bit operands only; may be null:
-//   1) int m, n, k, l; long long ldd, d_stride_l; long long ldc, c_stride_l (facts.c only); float alpha; float beta
-//   (c)
+//   1); float* sfa, sfb, long long sfa_stride_m, sfa_stride_k, sfa_stride_l, sfb_stride_n, .. (scale blocks only; with
+//   swap_ab those of b first); int m, n, k, l; long long ldd, d_stride_l; long long ldc, c_stride_l (facts.c only);
+//   float alpha; float beta (c)
 // Launch: clusters of cluster_size() CTAs along x; grid.x a multiple of that, one cluster for each SM group that is
 // there (split_k = 1) or for each tile of a cluster; block num_threads(); dynamic shared memory
 // smem_layout().total_bytes.
@@ -87,6 +93,9 @@ enum class Rule {
   output_type,                    // bytes of D's type; 4
   layout_needs_16_bit,            // bytes of the type; 2
   promotion_needs_8_bit,          // bytes of the type; 1
+  scale_blocks_need_8_bit,        // bytes of the type; 1
+  scale_blocks_of_one_operand,    // operands with them; 2
+  scale_blocks_need_promotion,    // 0; 1
   tile_m_not_multiple_of_64,      // tile_m; 64
   tile_m_out_of_range,            // tile_m; 256
   tile_n_not_multiple_of_16,      // tile_n; 16
@@ -117,6 +126,14 @@ TESSERA_HD constexpr DType b_dtype(const Config& c) {
 }
 TESSERA_HD constexpr Layout a_layout(const Config& c) { return is_swapped(c) ? c.facts.b_layout : c.facts.a_layout; }
 TESSERA_HD constexpr Layout b_layout(const Config& c) { return is_swapped(c) ? c.facts.a_layout : c.facts.b_layout; }
+// Of what the kernel calls A and B.
+TESSERA_HD constexpr ScaleBlock a_scale_block(const Config& c) {
+  return is_swapped(c) ? c.facts.b_scale_block : c.facts.a_scale_block;
+}
+TESSERA_HD constexpr ScaleBlock b_scale_block(const Config& c) {
+  return is_swapped(c) ? c.facts.a_scale_block : c.facts.b_scale_block;
+}
+TESSERA_HD constexpr bool has_scale_blocks(const Config& c) { return c.facts.a_scale_block != ScaleBlock::none; }
 TESSERA_HD constexpr int element_bytes(const Config& c) { return dtype_bytes(a_dtype(c)); }
 TESSERA_HD constexpr int tile_k(const Config& c) { return kStepBytes / element_bytes(c); }
 TESSERA_HD constexpr int multicast_size(const Config& c) { return c.cluster_m * c.cluster_n; }
@@ -171,10 +188,27 @@ TESSERA_HD constexpr Swizzle d_swizzle(const Config& c) {
   return span == 128 ? Swizzle::b128 : span == 64 ? Swizzle::b64 : span == 32 ? Swizzle::b32 : Swizzle::none;
 }
 
+// Squares that a tile of `extent` rows may touch.
+TESSERA_HD constexpr int squares_of(int extent) {
+  const bool begins_with_square = extent % kScaleBlock == 0 || kScaleBlock % extent == 0;
+  return (extent + kScaleBlock - 1) / kScaleBlock + (begins_with_square ? 0 : 1);
+}
+
+// Factors in the slot of a step: one for each row of a tile of `extent`, or of each square those of four steps, which
+// are 16 bytes. Those of A stand before those of B.
+inline constexpr int kStepsOfSquare = 4;
+TESSERA_HD constexpr int scale_floats(ScaleBlock block, int extent) {
+  return block == ScaleBlock::none ? 0 : block == ScaleBlock::of_row ? extent : kStepsOfSquare * squares_of(extent);
+}
+TESSERA_HD constexpr int a_scale_floats(const Config& c) { return scale_floats(a_scale_block(c), c.tile_m); }
+TESSERA_HD constexpr int b_scale_floats(const Config& c) { return scale_floats(b_scale_block(c), c.tile_n); }
+TESSERA_HD constexpr int scale_slot_bytes(const Config& c) { return 4 * (a_scale_floats(c) + b_scale_floats(c)); }
+
 struct SmemLayout {
   SmemRegion a;         // [stages][tile_m][128 B]; MN-major [stages][tile_m / 64][64 k][128 B]. Partial sums start here
   SmemRegion b;         // [stages][tile_n][128 B]; MN-major [stages][ceil(tile_n / 64)][64 k][128 B]
   SmemRegion d;         // [consumer warpgroup][2][64][d_span_bytes]; swap_ab: [panel_columns][d_span_bytes]
+  SmemRegion scales;    // [stages][factors of A, then of B], scale blocks only
   SmemRegion barriers;  // in the order of Barriers
   int total_bytes = 0;
   int alignment = 1024;
@@ -217,7 +251,8 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   layout.a = {"a", 0, c.stages * a_slot_bytes(c)};
   layout.b = {"b", end_of(layout.a), c.stages * b_slot_bytes(c)};
   layout.d = {"d", end_of(layout.b), consumer_warpgroups(c) * kStagingSlots * staging_slot_bytes(c)};
-  layout.barriers = {"barriers", end_of(layout.d), 8 * barriers_from(c, 0, 0).count};
+  layout.scales = {"scales", end_of(layout.d), c.stages * scale_slot_bytes(c)};
+  layout.barriers = {"barriers", end_of(layout.scales), 8 * barriers_from(c, 0, 0).count};
   layout.total_bytes = end_of(layout.barriers);
   return layout;
 }
@@ -238,15 +273,16 @@ TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
   switch (consumer_warpgroups(c)) {
     case 1:  // all have enough: nothing moves
       return {240, 240, 240};
-    case 2:
-      return {168, 40, 232};
+    case 2:  // loading factors takes more registers
+      return has_scale_blocks(c) ? RegisterBudget{168, 56, 224} : RegisterBudget{168, 40, 232};
     default:  // wide tiles leave the producer no more than it needs
       return c.tile_n <= 160 ? RegisterBudget{128, 56, 152} : RegisterBudget{128, 32, 160};
   }
 }
 
-// Addresses and loop state beside the accumulators; with fewer ptxas spills.
-inline constexpr int kRegistersBesideAccumulators = 36;
+// Addresses and loop state beside the accumulators; with fewer ptxas spills. (With scale blocks they were tried with as
+// many as the consumers have.)
+TESSERA_HD constexpr int registers_beside_accumulators(const Config& c) { return has_scale_blocks(c) ? 32 : 36; }
 
 // Beside those of one wgmma, in the registers that a kernel is launched with: with fewer ptxas gives up.
 inline constexpr int kRegistersBesideInstruction = 26;
@@ -268,6 +304,11 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
   if (is_swapped(c) && dtype_bytes(c.facts.d_dtype) != 2)
     return {Rule::swap_needs_16_bit_output, dtype_bytes(c.facts.d_dtype), 2};
   if (!is_fp8 && c.facts.accumulation == Accumulation::promoted) return {Rule::promotion_needs_8_bit, 2, 1};
+  const int scaled =
+      (c.facts.a_scale_block != ScaleBlock::none ? 1 : 0) + (c.facts.b_scale_block != ScaleBlock::none ? 1 : 0);
+  if (scaled > 0 && !is_fp8) return {Rule::scale_blocks_need_8_bit, 2, 1};
+  if (scaled == 1) return {Rule::scale_blocks_of_one_operand, 1, 2};
+  if (scaled > 0 && c.facts.accumulation != Accumulation::promoted) return {Rule::scale_blocks_need_promotion, 0, 1};
   return {};
 }
 
@@ -306,7 +347,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (const Verdict<Rule> types = why_invalid_types(c); !types.ok()) return types;
   if (const Verdict<Rule> tile = why_invalid_tile(c); !tile.ok()) return tile;
   if (const Verdict<Rule> cluster = why_invalid_cluster(c); !cluster.ok()) return cluster;
-  const int registers = register_budget(c).consumer - kRegistersBesideAccumulators;
+  const int registers = register_budget(c).consumer - registers_beside_accumulators(c);
   if (accumulator_registers(c) > registers)
     return {Rule::accumulators_exceed_registers, accumulator_registers(c), registers};
   const int of_instruction = register_budget(c).entry - kRegistersBesideInstruction;
@@ -326,15 +367,17 @@ TESSERA_HD constexpr int most_stages(Config c) {
   return c.stages;
 }
 
-inline constexpr int kNumRoles = 3;
+TESSERA_HD constexpr int num_roles(const Config& c) { return has_scale_blocks(c) ? 4 : 3; }
 
 TESSERA_HD constexpr Role role(const Config& c, int index) {
   const RegisterBudget budget = register_budget(c);
+  const int loading = has_scale_blocks(c) ? 2 : 1;
+  if (index == loading) return {"idle", loading, 4 - loading, budget.producer};
   switch (index) {
     case 0:
       return {"load", 0, 1, budget.producer};
     case 1:
-      return {"idle", 1, 3, budget.producer};
+      return {"scales", 1, 1, budget.producer};
     default:
       return {"consumer", 4, 4 * consumer_warpgroups(c), budget.consumer};
   }

@@ -22,6 +22,8 @@ struct ProductFacts {
   int interleave = 1;  // columns of the gate that stand together
   OutputFormat d_format = OutputFormat::plain;
   Grouping grouping = Grouping::none;
+  ScaleBlock a_scale_block = ScaleBlock::none;  // of 8-bit elements: who shares an fp32 factor
+  ScaleBlock b_scale_block = ScaleBlock::none;
 
   TESSERA_HD friend constexpr bool operator==(const ProductFacts&, const ProductFacts&) = default;
 };

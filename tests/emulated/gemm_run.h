@@ -4,9 +4,11 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +18,7 @@
 #include "generator/selectors.h"
 #include "reference/gemm.h"
 #include "reference/poison.h"
+#include "reference/random.h"
 #include "runtime/nvrtc.h"
 #include "tessera/emulator/device.h"
 #include "tessera/error.h"
@@ -101,6 +104,12 @@ class GemmRun {
     reference::GemmInputs in{operand("a", facts.a_layout), operand("b", facts.b_layout), {}, {}};
     if (buffers_.count("c") != 0) in.c = buffers_.at("c").view;
     if (buffers_.count("bias") != 0) in.bias = buffers_.at("bias").view;
+    const auto factors = [&](const char* name, ScaleBlock block) -> std::optional<reference::BlockFactors> {
+      if (block == ScaleBlock::none) return {};
+      return reference::BlockFactors{buffers_.at(name).view, block == ScaleBlock::square ? kScaleBlock : 1};
+    };
+    in.sfa = factors("sfa", facts.a_scale_block);
+    in.sfb = factors("sfb", facts.b_scale_block);
     return reference::check_gemm(in, buffers_.at("d").view, check);
   }
 
@@ -143,6 +152,11 @@ class GemmRun {
     buffer.memory = Tensor(*reference::dtype_from_name(spec.dtype), {elements});
     if (spec.name.starts_with("scale")) {
       buffer.memory.set(0, spec.name == "scale_a" ? 0.5 : 4);
+    } else if (spec.name == "sfa" || spec.name == "sfb") {
+      const reference::CounterRandom random(11, stream);
+      for (std::int64_t i = 0; i < elements; ++i)
+        buffer.memory.set(i, test_.fill == Fill::standard ? 0.5 + random.uniform(static_cast<std::uint64_t>(i))
+                                                          : std::ldexp(1, static_cast<int>(i % 5) - 2));
     } else {
       // Gaps are filled too: what is read from them shows.
       const Fill fill = test_.fill == Fill::integer || spec.name == "a" ? test_.fill

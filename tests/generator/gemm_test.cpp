@@ -259,6 +259,37 @@ TEST_CASE("products: the widths whose tiles fill one round of the multiprocessor
   CHECK(!has_tile({.m = Hint{1} << 40, .n = Hint{1} << 40, .k = 4096, .l = Hint{1} << 40}, 192, 96, SwapAb::off));
 }
 
+TEST_CASE("products with factors of blocks: what is refused, and what a launch asks for") {
+  const Fields scaled{{"dtype", "e4m3"}, {"a_scale_block", "1x128"}, {"b_scale_block", "128x128"}};
+  const auto with = [&](const Fields& others) {
+    Fields fields = scaled;
+    fields.insert(fields.end(), others.begin(), others.end());
+    return fields;
+  };
+  CHECK(refusal({{"dtype", "e4m3"}, {"a_scale_block", "1x128"}}) ==
+        "gemm e4m3: a_scale_block and b_scale_block: one is none; give both operands scale blocks, or neither");
+  CHECK(refusal({{"a_scale_block", "1x128"}, {"b_scale_block", "1x128"}}) ==
+        "gemm bf16: scale blocks of elements of 2 bytes, 1 allowed: they are for e4m3 and e5m2");
+  CHECK(refusal(with({{"accumulation", "fast"}})) ==
+        "gemm e4m3: accumulation fast with scale blocks: each 128 of k are multiplied by their factors in fp32 "
+        "(promoted)");
+  const std::string other =
+      "gemm: a_scale_block = 1x128, b_scale_block = 128x128: products with fp32 factors of blocks "
+      "of 128 have kernels for sm_90a (wgmma), none for ";
+  CHECK(refusal(with({{"arch", "sm_100a"}})) == other + "sm_100a: take mxfp8 where the instruction has scales");
+  CHECK(refusal(with({{"arch", "sm_120a"}})) == other + "sm_120a: take mxfp8 where the instruction has scales");
+  CHECK(refusal(with({{"mma_kind", "mma.f16"}})) == other + "mma.sync: take mxfp8 where the instruction has scales");
+  const LaunchPlan launch = plan(scaled).launch;
+  std::vector<std::string> sizes;
+  for (const SizeSpec& size : launch.sizes)
+    if (size.name.starts_with("sf")) sizes.push_back(size.name + " = " + size.default_value->text());
+  CHECK(sizes == std::vector<std::string>{"sfa_stride_k = 1", "sfa_stride_m = ceil_div(k, 128)",
+                                          "sfa_stride_l = max(sfa_stride_m * m, sfa_stride_k * ceil_div(k, 128))",
+                                          "sfb_stride_k = 1", "sfb_stride_n = ceil_div(k, 128)",
+                                          "sfb_stride_l = max(sfb_stride_n * ceil_div(n, 128), sfb_stride_k * "
+                                          "ceil_div(k, 128))"});
+}
+
 TEST_CASE("products: a plan's tiles are of the product, whichever operand gives the instruction its rows") {
   const Fields tile{{"tile_m", "64"}, {"tile_n", "128"}, {"cluster_m", "1"}, {"cluster_n", "2"}};
   for (const char* const swap_ab : {"off", "on"}) {

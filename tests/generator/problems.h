@@ -258,6 +258,10 @@ inline std::vector<Problem> every_fact() {
       for (const Accumulation accumulation : {Accumulation::fast, Accumulation::promoted})
         for (const DType d_dtype : {DType::f32, DType::bf16, DType::e5m2})
           add_product({.dtype = dtype, .b_dtype = b_dtype, .d_dtype = d_dtype, .accumulation = accumulation});
+  for (const ScaleBlock a_block : {ScaleBlock::of_row, ScaleBlock::square})
+    for (const ScaleBlock b_block : {ScaleBlock::of_row, ScaleBlock::square})
+      for (const DType d_dtype : {DType::f32, DType::bf16, DType::e4m3})
+        add_product({.dtype = DType::e4m3, .d_dtype = d_dtype, .a_scale_block = a_block, .b_scale_block = b_block});
   for (const Activation activation : {Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu})
     add_product({.c = Addend::matrix, .bias = Bias::column, .activation = activation});
   add_tcgen05_products(problems);

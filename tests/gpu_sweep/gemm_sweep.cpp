@@ -3,7 +3,7 @@
 // and the gaps between their rows, are poisoned before each of two runs, whose bytes must agree; gaps must stay
 // poisoned.
 //
-//   gemm_sweep [--shapes N] [--seed S] [--max-extent 600] [--mma-kind mma.f16] [--report FILE]
+//   gemm_sweep [--shapes N] [--seed S] [--max-extent 600] [--only mma_kind=mma.f16] [--report FILE]
 //
 // Exit code 0: all pass; 1: a mismatch (printed with everything that reproduces it); 77: no GPU here.
 
@@ -11,8 +11,10 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <map>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -37,7 +39,7 @@ struct Settings {
   std::uint64_t seed = 0;
   std::int64_t max_extent = 600;
   std::string report;
-  std::string mma_kind;  ///< of the problems that are run; empty: all
+  std::vector<std::string> only;  ///< fields of the problems that are run, KEY=WORD
 };
 
 /// Device memory of one operand, with a host copy.
@@ -106,7 +108,11 @@ class Sweep {
     std::string table =
         "| problem | shapes | rows checked | largest error / explained | kernel |\n|---|---|---|---|---|\n";
     for (const Gemm& problem : problems()) {
-      const bool is_asked_for = settings_.mma_kind.empty() || field_text(problem, "mma_kind") == settings_.mma_kind;
+      const bool is_asked_for =
+          std::all_of(settings_.only.begin(), settings_.only.end(), [&](const std::string& field) {
+            const std::size_t at = field.find('=');
+            return at != std::string::npos && field_text(problem, field.substr(0, at)) == field.substr(at + 1);
+          });
       if (is_asked_for) table += config(problem);
     }
     const std::string summary =
@@ -131,6 +137,15 @@ class Sweep {
         for (const Accumulation accumulation : {Accumulation::fast, Accumulation::promoted})
           for (const DType d : {DType::f32, DType::bf16, DType::e5m2})
             list.push_back({.dtype = dtype, .b_dtype = b_dtype, .d_dtype = d, .accumulation = accumulation});
+    for (const DType b_dtype : {DType::e4m3, DType::e5m2})
+      for (const ScaleBlock a_block : {ScaleBlock::of_row, ScaleBlock::square})
+        for (const ScaleBlock b_block : {ScaleBlock::of_row, ScaleBlock::square})
+          for (const DType d : {DType::f32, DType::bf16, DType::f16})
+            list.push_back({.dtype = DType::e4m3,
+                            .b_dtype = b_dtype,
+                            .d_dtype = d,
+                            .a_scale_block = a_block,
+                            .b_scale_block = b_block});
     // Epilogues and tiles in turn over all of these.
     constexpr Activation kActivations[] = {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh,
                                            Activation::silu};
@@ -250,6 +265,34 @@ class Sweep {
     return {l, rows, columns, pitch, pitch * (rows + pick(0, 1)) + (unit > 1 ? 0 : pick(0, 3))};
   }
 
+  /// Of one operand's blocks, with k's contiguous or rows, padded.
+  struct Factors {
+    ScaleBlock block;
+    std::int64_t l, rows, k_blocks;
+    std::int64_t stride_row, stride_k, stride_l;
+    Buffer memory;
+
+    Factors(Sweep& sweep, ScaleBlock scale_block, std::int64_t matrices, std::int64_t extent, std::int64_t k)
+        : block(scale_block),
+          l(matrices),
+          rows(block == ScaleBlock::square ? ceil_div(extent, kScaleBlock) : extent),
+          k_blocks(ceil_div(k, kScaleBlock)),
+          stride_row(sweep.pick(0, 1) == 0 ? 1 : k_blocks + sweep.pick(0, 2)),
+          stride_k(stride_row == 1 ? round_up(rows, sweep.pick(0, 1) == 0 ? 4 : 1) + sweep.pick(0, 1) * 4 : 1),
+          stride_l(std::max(stride_row * rows, stride_k * k_blocks) + sweep.pick(0, 1) * 4),
+          memory(sweep.device_, DType::f32, block == ScaleBlock::none ? 0 : l * stride_l) {
+      for (std::int64_t i = 0; i < static_cast<std::int64_t>(memory.host.bytes.size()) / 4; ++i)
+        memory.host.set(i, 0.01 * static_cast<double>(sweep.pick(1, 400)));
+      memory.upload();
+    }
+    std::optional<reference::BlockFactors> view() const {
+      if (block == ScaleBlock::none) return {};
+      return reference::BlockFactors{
+          {memory.host.bytes.data(), DType::f32, {l, rows, k_blocks}, {stride_l, stride_row, stride_k}},
+          block == ScaleBlock::square ? kScaleBlock : 1};
+    }
+  };
+
   void one(const Gemm& p, const GemmKernel& kernel) {
     ++shapes_;
     const std::int64_t l = pick(0, 3) == 0 ? pick(0, 3) : 1, m = extent(), n = extent(), k = extent();
@@ -299,6 +342,15 @@ class Sweep {
       arguments.scale_b = scale_b.pointer;
       check.alpha *= scale_a.host.at(0) * scale_b.host.at(0);
     }
+    const Factors sfa(*this, facts.a_scale_block, l, m, k), sfb(*this, facts.b_scale_block, l, n, k);
+    arguments.sfa = sfa.memory.pointer;
+    arguments.sfa_stride_m = sfa.stride_row;
+    arguments.sfa_stride_k = sfa.stride_k;
+    arguments.sfa_stride_l = sfa.stride_l;
+    arguments.sfb = sfb.memory.pointer;
+    arguments.sfb_stride_n = sfb.stride_row;
+    arguments.sfb_stride_k = sfb.stride_k;
+    arguments.sfb_stride_l = sfb.stride_l;
     const std::vector<std::byte> initial = is_in_place ? over_poison(c, of_c) : std::vector<std::byte>();
     const auto launch = [&] {
       if (is_in_place && !initial.empty())
@@ -326,6 +378,8 @@ class Sweep {
     reference::GemmInputs in{of_a.view(a, a_is_mn), of_b.view(b, b_is_mn), {}, {}};
     if (p.c == Addend::matrix) in.c = of_c.view(c, false);
     if (p.bias == Bias::column) in.bias = bias.host.view();
+    in.sfa = sfa.view();
+    in.sfb = sfb.view();
     reference::Comparison result = reference::check_gemm(in, of_d.view(d, false), check);
     rows_ += result.rows_checked;
     if (result.rel_bound > 0) worst_ = std::max(worst_, result.rel_error / result.rel_bound);
@@ -358,7 +412,7 @@ int main(int argc, char** argv) {
   app.add_option("--shapes", settings.shapes, "random shapes of each problem");
   app.add_option("--seed", settings.seed, "of everything random; printed at the end");
   app.add_option("--max-extent", settings.max_extent, "longest m, n and k");
-  app.add_option("--mma-kind", settings.mma_kind, "only problems with this pin");
+  app.add_option("--only", settings.only, "only problems with these fields: KEY=WORD ...");
   app.add_option("--report", settings.report, "file for the table, Markdown");
   CLI11_PARSE(app, argc, argv);
   try {

@@ -128,10 +128,10 @@ TEST_CASE("registers and threads fit the SM, warpgroups own the tile") {
     const int groups = consumer_warpgroups(c);
     CHECK(budget.entry * num_threads(c) <= 65536);
     CHECK((budget.producer + groups * budget.consumer) * kWarpgroupThreads <= budget.entry * num_threads(c));
-    CHECK(accumulator_registers(c) <= budget.consumer - kRegistersBesideAccumulators);
+    CHECK(accumulator_registers(c) <= budget.consumer - registers_beside_accumulators(c));
     CHECK(blocks(c) * kBlockRows * (is_ping_pong(c) ? 1 : groups) == c.tile_m);
     int next = 0;
-    for (int i = 0; i < kNumRoles; ++i) {
+    for (int i = 0; i < num_roles(c); ++i) {
       CHECK(role(c, i).first_warp == next);
       next += role(c, i).warps;
     }

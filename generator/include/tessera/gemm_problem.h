@@ -29,16 +29,18 @@ struct Gemm {
   Addend c = Addend::none;
   Bias bias = Bias::none;
   Activation activation = Activation::none;
-  Grouping grouping = Grouping::none;  ///< tcgen05: rows in groups with a b of their own; l is their number
-  Gate gate = Gate::none;              ///< tcgen05: silu(gate) * up of two products, or of one's columns in turn
-  std::optional<int> interleave{};     ///< columns of the gate that stand together; not given: 1
-  std::optional<int> tile_m{};         ///< rows of d that a CTA works on at a time
-  std::optional<int> tile_n{};         ///< columns
-  std::optional<int> stages{};         ///< slots of the ring of a and b
-  std::optional<int> accumulators{};   ///< tcgen05: tiles in Tensor Memory
-  std::optional<int> cluster_m{};      ///< CTAs along m that share b
-  std::optional<int> cluster_n{};      ///< CTAs along n that share a
-  std::optional<int> split_k{};        ///< CTAs that share the k of a tile
+  Grouping grouping = Grouping::none;           ///< tcgen05: rows in groups with a b of their own; l is their number
+  ScaleBlock a_scale_block = ScaleBlock::none;  ///< sm_90a, 8-bit types: which elements of a share a factor of sfa
+  ScaleBlock b_scale_block = ScaleBlock::none;  ///< and of b, one of sfb
+  Gate gate = Gate::none;             ///< tcgen05: silu(gate) * up of two products, or of one's columns in turn
+  std::optional<int> interleave{};    ///< columns of the gate that stand together; not given: 1
+  std::optional<int> tile_m{};        ///< rows of d that a CTA works on at a time
+  std::optional<int> tile_n{};        ///< columns
+  std::optional<int> stages{};        ///< slots of the ring of a and b
+  std::optional<int> accumulators{};  ///< tcgen05: tiles in Tensor Memory
+  std::optional<int> cluster_m{};     ///< CTAs along m that share b
+  std::optional<int> cluster_n{};     ///< CTAs along n that share a
+  std::optional<int> split_k{};       ///< CTAs that share the k of a tile
   std::optional<KernelSchedule> kernel_schedule{};
   std::optional<SwapAb> swap_ab{};    ///< sm_90a: b gives the matrix instruction its rows
   std::optional<int> raster{};        ///< tiles along m that are walked before the next one along n

@@ -18,6 +18,10 @@ enum class Gate { none, dual, interleaved };
 // stand one behind the other in A and D; masked, each at the beginning of its own matrix.
 enum class Grouping { none, contiguous, masked };
 
+// Which elements of a row-major operand [rows, k] share an fp32 factor: none; 128 of a row; 128 of each of 128 rows.
+enum class ScaleBlock { none, of_row, square };
+inline constexpr int kScaleBlock = 128;  // elements of k, and rows of a square
+
 // How a product is stored: as elements of a type, or as values and scales of a block-scaled format.
 enum class OutputFormat { plain, nvfp4, mxfp4, mxfp8_e4m3, mxfp8_e5m2 };
 

@@ -137,6 +137,9 @@ struct GemmArguments {
   std::int64_t a_stride_l = kUseDefault, b_stride_l = kUseDefault, c_stride_l = kUseDefault, d_stride_l = kUseDefault;
   std::int64_t group_tiles = kUseDefault;  ///< of 128 rows, with contiguous groups and scales
   std::int64_t ldb2 = kUseDefault, b2_stride_l = kUseDefault;
+  /// fp32 numbers between factors of blocks; not given: sfa [l, rows, ceil(k / 128)] is dense, likewise sfb.
+  std::int64_t sfa_stride_m = kUseDefault, sfa_stride_k = kUseDefault, sfa_stride_l = kUseDefault;
+  std::int64_t sfb_stride_n = kUseDefault, sfb_stride_k = kUseDefault, sfb_stride_l = kUseDefault;
   DevicePointer workspace = 0;
   std::int64_t workspace_bytes = 0;
 };

@@ -1,0 +1,97 @@
+// Products with fp32 factors of blocks of 128 on sm_90a, in the emulator under every schedule, followed by its race
+// detector, and compared with float64.
+#include <doctest/doctest.h>
+
+#include "tests/emulated/gemm_run.h"
+#include "tests/support/sample.h"
+
+namespace tessera {
+namespace {
+
+using namespace gemm_run;
+
+using Fields = std::vector<std::pair<std::string, std::string>>;
+
+/// of a, of b, and other fields.
+Fields fields(const char* a, const char* b, const Fields& others) {
+  Fields all{{"dtype", "e4m3"}, {"a_scale_block", a}, {"b_scale_block", b}};
+  all.insert(all.end(), others.begin(), others.end());
+  return all;
+}
+
+Fields tile(const char* m, const char* n, const char* stages, const Fields& others = {}) {
+  Fields all{{"tile_m", m}, {"tile_n", n}, {"stages", stages}};
+  const auto pin = [&](const char* key, const char* value) {
+    for (const auto& [name, text] : others)
+      if (name == key) return;
+    all.emplace_back(key, value);
+  };
+  pin("cluster_m", "1");
+  pin("cluster_n", "1");
+  pin("split_k", "1");
+  pin("kernel_schedule", "cooperative");
+  pin("swap_ab", "off");
+  all.insert(all.end(), others.begin(), others.end());
+  return all;
+}
+
+TEST_CASE("factors of blocks under every schedule") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) {
+    MESSAGE("skipped: no NVRTC");
+    return;
+  }
+  const Case cases[] = {
+      {"factors by bulk copies and by threads in turn, a cluster, few slots",
+       fields("1x128", "128x128", tile("128", "128", "3", {{"cluster_m", "2"}})),
+       {{"m", 500}, {"n", 300}, {"k", 1024}, {"sfa_stride_m", 1}, {"sfa_stride_k", 500}, {"num_sms", 2}},
+       Fill::standard},
+      {"rows of factors, ragged, k no multiple of 128",
+       fields("1x128", "128x128", tile("64", "64", "2")),
+       {{"m", 77}, {"n", 200}, {"k", 304}},
+       Fill::standard},
+      {"squares that lie anywhere among a tile's columns, two blocks a warpgroup",
+       fields("1x128", "128x128", tile("256", "112", "3", {{"cluster_n", "2"}})),
+       {{"m", 300}, {"n", 500}, {"k", 512}},
+       Fill::sparse_integer},
+      {"transposed tiles: columns have factors of their own",
+       fields("1x128", "128x128", tile("48", "192", "4", {{"swap_ab", "on"}})),
+       {{"m", 100}, {"n", 500}, {"k", 640}, {"sfa_stride_m", 1}, {"sfa_stride_k", 100}},
+       Fill::standard},
+      {"k in parts, one of them without a step, matrices",
+       fields("1x128", "128x128", tile("64", "128", "3", {{"split_k", "4"}, {"d_dtype", "f32"}})),
+       {{"m", 70}, {"n", 130}, {"k", 384}, {"l", 2}},
+       Fill::standard},
+      {"ping-pong, both of rows, every stride",
+       fields("1x128", "1x128", tile("128", "64", "4", {{"kernel_schedule", "ping_pong"}, {"d_dtype", "f16"}})),
+       {{"m", 300},
+        {"n", 200},
+        {"k", 400},
+        {"l", 2},
+        {"sfa_stride_m", 5},
+        {"sfa_stride_k", 1},
+        {"sfa_stride_l", 1600},
+        {"sfb_stride_n", 3},
+        {"sfb_stride_k", 700},
+        {"sfb_stride_l", 2900}},
+       Fill::standard},
+      {"both of squares, c and bias",
+       fields("128x128", "128x128", tile("192", "64", "3", {{"c", "matrix"}, {"bias", "column"}})),
+       {{"m", 400}, {"n", 150}, {"k", 256}},
+       Fill::standard},
+      {"few rows of square factors, transposed",
+       fields("128x128", "1x128", tile("16", "64", "5", {{"swap_ab", "on"}, {"b_dtype", "e5m2"}})),
+       {{"m", 9}, {"n", 200}, {"k", 1024}},
+       Fill::standard},
+      {"no products", fields("1x128", "128x128", tile("64", "64", "2")), {{"m", 70}, {"n", 72}, {"k", 0}}},
+  };
+  testing::Sample sample(3);
+  for (const Case& test : cases) {
+    if (!sample.takes()) continue;
+    check(test, *compiler,
+          {EmulatorSchedule::fair, EmulatorSchedule::eager, EmulatorSchedule::lazy, EmulatorSchedule::adversarial});
+  }
+}
+
+}  // namespace
+}  // namespace tessera
