@@ -129,13 +129,14 @@ TESSERA_HD constexpr bool loads_weights_early(const Config& c) {
   return vectors_of_thread(c) * dtype_bytes(c.dtype) <= 8;
 }
 
-// CTAs of an SM, for __launch_bounds__: 64 registers a thread for rows that take few, 128 for others. Streams take 40,
-// tokens that are compressed 64 to 96.
+// CTAs of an SM, for __launch_bounds__: 64 registers a thread for rows that take few, 128 for others. Streams take 40
+// for each vector and those of their mix, tokens that are compressed 64 to 96.
 TESSERA_HD constexpr int min_ctas(const Config& c) {
   if (c.ctas_of_row > 1) return 1;
   const int vectors = vectors_of_thread(c);
   const bool has_streams = has_part(c.chain, RowPart::mhc_post);
-  int threads = vectors <= (has_streams ? 1 : 2) ? 1024 : vectors <= (has_streams ? 4 : 6) ? 512 : 256;
+  int threads = vectors <= 2 ? 1024 : vectors <= 6 ? 512 : 256;
+  if (has_streams) threads = vectors <= 1 ? 512 : 256;
   if (source_of(c.chain) == RowPart::compress) threads = dtype_bytes(c.dtype) == 4 ? 256 : 512;
   return threads_of_cta(c) >= threads ? 1 : threads / threads_of_cta(c);
 }
