@@ -25,6 +25,9 @@ struct ProductCase {
   std::vector<std::int64_t> group_rows{};           ///< of grouped products; none: random ones
 };
 
+/// The target that it is for: "sm_100a".
+std::string product_arch(const ProductCase& test);
+
 class ProductRun {
  public:
   ProductRun(const ProductCase& test, Compiler& compiler, emulator::EmulatedDevice& device);
