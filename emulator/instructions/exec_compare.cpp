@@ -102,10 +102,12 @@ struct Plain {
 };
 #if defined(__x86_64__)
 template <class T, class Map>
-struct Wide {
-  [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] static Mask of(unsigned truth, const T* a, const T* b) {
-    return compare_all<T, Map>(truth, a, b);
-  }
+struct Avx512 {
+  TESSERA_FOR_AVX512 static Mask of(unsigned truth, const T* a, const T* b) { return compare_all<T, Map>(truth, a, b); }
+};
+template <class T, class Map>
+struct Avx2 {
+  TESSERA_FOR_AVX2 static Mask of(unsigned truth, const T* a, const T* b) { return compare_all<T, Map>(truth, a, b); }
 };
 #endif
 
@@ -151,7 +153,8 @@ Handler pick(bool is_setp) {
 template <class T, class Map>
 Handler pick_busy(bool is_setp) {
 #if defined(__x86_64__)
-  if (is_setp && wide::is_here) return setp_handler<T, Wide<T, Map>>;
+  if (is_setp && wide::here == wide::Vectors::avx512) return setp_handler<T, Avx512<T, Map>>;
+  if (is_setp && wide::here == wide::Vectors::avx2) return setp_handler<T, Avx2<T, Map>>;
 #endif
   return pick<T, Map>(is_setp);
 }
@@ -246,7 +249,7 @@ Step set_pair(Warp& w, const Instruction& in, Mask active) {
 }
 
 #if defined(__x86_64__)
-[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] Step select_wide(Warp& w, const Instruction& in, Mask active) {
+[[gnu::always_inline]] inline Step select_words(Warp& w, const Instruction& in, Mask active) {
   const Mask p = w.read_predicate(in.op[3]);
   const U32* a = w.reg<U32>(in.op[1].offset);
   const U32* b = w.reg<U32>(in.op[2].offset);
@@ -258,6 +261,10 @@ Step set_pair(Warp& w, const Instruction& in, Mask active) {
   }
   return Step::next;
 }
+TESSERA_FOR_AVX512 Step select_avx512(Warp& w, const Instruction& in, Mask active) {
+  return select_words(w, in, active);
+}
+TESSERA_FOR_AVX2 Step select_avx2(Warp& w, const Instruction& in, Mask active) { return select_words(w, in, active); }
 #endif
 template <class T>
 Step select(Warp& w, const Instruction& in, Mask active) {
@@ -307,8 +314,9 @@ Handler set(const Decoded& d) {
 Handler selp(const Decoded& d) {
 #if defined(__x86_64__)
   const Operand* op = d.in->op;
-  if (wide::is_here && bits_of(d.type()) == 32 && op[0].bytes == 4 && op[1].bytes == 4 && op[2].bytes == 4)
-    return select_wide;
+  if (wide::here != wide::Vectors::none && bits_of(d.type()) == 32 && op[0].bytes == 4 && op[1].bytes == 4 &&
+      op[2].bytes == 4)
+    return wide::here == wide::Vectors::avx512 ? select_avx512 : select_avx2;
 #endif
   return bits_of(d.type()) == 16 ? select<U16> : bits_of(d.type()) == 32 ? select<U32> : select<U64>;
 }

@@ -67,15 +67,20 @@ Scan scan_plain(const Base* base, std::int64_t displacement, std::size_t bytes, 
 }
 #if defined(__x86_64__)
 template <class Base>
-[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] Scan scan_wide(const Base* base, std::int64_t displacement,
-                                                                     std::size_t bytes, std::uint32_t* delta) {
+TESSERA_FOR_AVX512 Scan scan_avx512(const Base* base, std::int64_t displacement, std::size_t bytes,
+                                    std::uint32_t* delta) {
+  return scan_lanes(base, displacement, bytes, delta);
+}
+template <class Base>
+TESSERA_FOR_AVX2 Scan scan_avx2(const Base* base, std::int64_t displacement, std::size_t bytes, std::uint32_t* delta) {
   return scan_lanes(base, displacement, bytes, delta);
 }
 #endif
 template <class Base>
 Scan scan(const Base* base, std::int64_t displacement, std::size_t bytes, std::uint32_t* delta) {
 #if defined(__x86_64__)
-  if (wide::is_here) return scan_wide(base, displacement, bytes, delta);
+  if (wide::here == wide::Vectors::avx512) return scan_avx512(base, displacement, bytes, delta);
+  if (wide::here == wide::Vectors::avx2) return scan_avx2(base, displacement, bytes, delta);
 #endif
   return scan_plain(base, displacement, bytes, delta);
 }

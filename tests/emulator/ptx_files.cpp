@@ -6,7 +6,9 @@
 #include <bit>
 #include <cmath>
 #include <filesystem>
+#include <set>
 
+#include "emulator/instructions/wide.h"
 #include "tessera/emulator/device.h"
 #include "tessera/error.h"
 #include "tests/emulator/ptx_case.h"
@@ -82,6 +84,21 @@ TEST_CASE("one-instruction files") {
       FAIL_CHECK(text);
     }
   }
+}
+
+// A host has one form of them: the others are run as well, as far as it can.
+TEST_CASE("the busiest instructions, by each width of vectors") {
+  const std::set<std::string> busy{"add", "and",  "fma",  "ld",  "mad", "max", "min", "mov", "mul",
+                                   "or",  "selp", "setp", "shl", "shr", "st",  "sub", "xor"};
+  const wide::Vectors best = wide::here;
+  for (const wide::Vectors vectors : {wide::Vectors::none, wide::Vectors::avx2, wide::Vectors::avx512}) {
+    if (vectors > best) continue;
+    wide::here = vectors;
+    CAPTURE(static_cast<int>(vectors));
+    for (const std::string& file : case_files())
+      if (busy.count(std::filesystem::path(file).parent_path().filename().string()) != 0) run_case(read_case(file));
+  }
+  wide::here = best;
 }
 
 }  // namespace
