@@ -14,21 +14,6 @@ namespace tessera::cli {
 
 using emulator::Schedule;
 
-namespace {
-
-constexpr std::pair<const char*, Schedule> kSchedules[] = {
-    {"fair", Schedule::fair},   {"eager", Schedule::eager},
-    {"lazy", Schedule::lazy},   {"adversarial", Schedule::adversarial},
-    {"split", Schedule::split}, {"weak", Schedule::weak}};
-
-}  // namespace
-
-const char* to_string(Schedule schedule) noexcept {
-  for (const auto& [word, value] : kSchedules)
-    if (value == schedule) return word;
-  return "";
-}
-
 void EmulatorFlags::add_to(FlagSet& flags) {
   flags.group("Emulator");
   flags.text(
@@ -51,8 +36,8 @@ void EmulatorFlags::add_to(FlagSet& flags) {
 
 std::vector<Schedule> EmulatorFlags::schedules() const {
   std::vector<Schedule> found;
-  for (const auto& [word, value] : kSchedules)
-    if (schedule == word || schedule == "all") found.push_back(value);
+  for (const Schedule value : emulator::kAllSchedules)
+    if (schedule == "all" || schedule == to_string(value)) found.push_back(value);
   if (found.empty())
     index_of_word("--schedule", schedule, {"fair", "eager", "lazy", "adversarial", "split", "weak", "all"});
   return found;

@@ -35,8 +35,6 @@ struct EmulatorFlags {
   std::unique_ptr<emulator::EmulatedDevice> open(const Call& call, const std::string& arch, std::uint64_t seed) const;
 };
 
-const char* to_string(emulator::Schedule schedule) noexcept;
-
 /// Every field that is known, by its name.
 OrderedJson finding_json(const emulator::EmulatorFinding& finding);
 /// Adds what is new; what has the name and the template line (without one: the PTX line) of a known one adds to its

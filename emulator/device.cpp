@@ -22,6 +22,24 @@
 #include "tessera/targets.h"
 
 namespace tessera::emulator {
+
+const char* to_string(Schedule schedule) noexcept {
+  switch (schedule) {
+    case Schedule::fair:
+      return "fair";
+    case Schedule::eager:
+      return "eager";
+    case Schedule::lazy:
+      return "lazy";
+    case Schedule::adversarial:
+      return "adversarial";
+    case Schedule::split:
+      return "split";
+    case Schedule::weak:
+      return "weak";
+  }
+  return "";
+}
 namespace {
 
 constexpr std::int64_t kMaxStaticBytes = 49152;  // without set_max_dynamic_smem

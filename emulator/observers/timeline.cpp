@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "emulator/machine.h"
 #include "emulator/scheduler.h"
 
@@ -61,18 +63,30 @@ void TimelineObserver::write(const std::string& event) {
   put(event);
 }
 
-std::uint64_t TimelineObserver::process_of(const Warp& warp) {
-  const std::string name =
-      fmt::format("{} CTA ({}, {}, {})", entry_, warp.cta->id[0], warp.cta->id[1], warp.cta->id[2]);
+std::uint64_t TimelineObserver::process_of(const std::array<std::uint32_t, 3>& cta, int warp) {
+  const LaunchOptions& options = launch_->options;
+  const std::string name = fmt::format("{} CTA ({}, {}, {}), schedule {}, seed {}", launch_->entry.name, cta[0], cta[1],
+                                       cta[2], to_string(options.schedule), options.seed);
   const auto [it, is_new] = processes_.try_emplace(name, processes_.size() + 1);
   if (is_new)
     write(
         fmt::format(R"({{"ph": "M", "name": "process_name", "pid": {}, "args": {{"name": "{}"}}}})", it->second, name));
-  const std::uint64_t track = it->second << 16 | static_cast<std::uint64_t>(warp.index);
+  const std::uint64_t track = it->second << 16 | static_cast<std::uint64_t>(warp);
   if (named_tracks_.try_emplace(track, true).second)
     write(fmt::format(R"({{"ph": "M", "name": "thread_name", "pid": {}, "tid": {}, "args": {{"name": "warp {}"}}}})",
-                      it->second, warp.index, warp.index));
+                      it->second, warp, warp));
   return it->second;
+}
+
+// What was found since the last call, each where it was found; of no warp: with the CTA's first.
+void TimelineObserver::mark_findings(std::uint64_t time) {
+  const std::vector<EmulatorFinding>& all = launch_->findings.all();
+  for (; num_marked_ < all.size(); ++num_marked_) {
+    const EmulatorFinding& finding = all[num_marked_];
+    const int warp = std::max(finding.warp, 0);
+    write(fmt::format(R"({{"ph": "i", "s": "t", "name": "{}, PTX line {}", "pid": {}, "tid": {}, "ts": {}}})",
+                      finding.name, finding.ptx_line, process_of(finding.cta, warp), warp, stamp(base_ + time)));
+  }
 }
 
 void TimelineObserver::begin(const Span& span, std::uint64_t time) {
@@ -86,7 +100,8 @@ void TimelineObserver::end(const Span& span, std::uint64_t time) {
 }
 
 void TimelineObserver::started(const Launch& launch) {
-  entry_ = launch.entry.name;
+  launch_ = &launch;
+  num_marked_ = 0;
   base_ += last_;
   last_ = 0;
   operations_.clear();
@@ -98,7 +113,7 @@ void TimelineObserver::before(Warp& warp, const Instruction& in, Mask, std::uint
   last_line_ = in.line;
   running_.name = in.opcode;
   running_.category = unit_of(in.opcode);
-  running_.process = process_of(warp);
+  running_.process = process_of(warp.cta->id, static_cast<int>(warp.index));
 }
 
 void TimelineObserver::after(Warp& warp, const Instruction& in, Mask, Step step, std::uint64_t time) {
@@ -111,7 +126,7 @@ void TimelineObserver::after(Warp& warp, const Instruction& in, Mask, Step step,
                               : wait.kind == Wait::Kind::cta_barrier ? fmt::format(" {}", wait.index)
                                                                      : std::string();
     it->second = {fmt::format("warp {}: {}{}, PTX line {}", warp.index, wait_name(wait.kind), place, in.line),
-                  next_id_++, process_of(warp), "wait"};
+                  next_id_++, process_of(warp.cta->id, static_cast<int>(warp.index)), "wait"};
     begin(it->second, time);
     return;
   }
@@ -124,9 +139,11 @@ void TimelineObserver::after(Warp& warp, const Instruction& in, Mask, Step step,
 
 void TimelineObserver::slice(const Warp& warp, std::uint64_t begin_time, std::uint64_t end_time) {
   last_ = end_time;
+  mark_findings(end_time);
   if (end_time == begin_time) return;
   write(fmt::format(R"({{"ph": "X", "name": "PTX {}..{}", "pid": {}, "tid": {}, "ts": {}, "dur": {}}})", first_line_,
-                    last_line_, process_of(warp), warp.index, stamp(base_ + begin_time), stamp(end_time - begin_time)));
+                    last_line_, process_of(warp.cta->id, static_cast<int>(warp.index)), warp.index,
+                    stamp(base_ + begin_time), stamp(end_time - begin_time)));
   first_line_ = 0;
 }
 
@@ -151,6 +168,7 @@ void TimelineObserver::completed(const AsyncOperation& operation, std::uint64_t 
 
 void TimelineObserver::finished(const Launch& launch) {
   last_ = launch.time;
+  mark_findings(last_);
   for (const auto& [key, span] : waits_) end(span, last_);
   for (const auto& [operation, span] : operations_) end(span, last_);
 }

@@ -1,8 +1,9 @@
-// A launch as a Chrome trace, which Perfetto opens: a process for each CTA, a track for each warp, waits and
-// asynchronous operations as spans of their own. Time counts executed warp instructions of the whole launch, one a
-// nanosecond: it shows who waited for whom, and no hardware's clock.
+// A launch as a Chrome trace, which Perfetto opens: a process for each CTA, named with its schedule and seed, a track
+// for each warp, waits and asynchronous operations as spans of their own, findings as marks. Time counts executed warp
+// instructions of the whole launch, one a nanosecond: it shows who waited for whom, and no hardware's clock.
 #pragma once
 
+#include <array>
 #include <cstdio>
 #include <string>
 #include <string_view>
@@ -39,7 +40,8 @@ class TimelineObserver final : public Observer {
   };
   void put(std::string_view text);
   void write(const std::string& event);
-  std::uint64_t process_of(const Warp& warp);
+  std::uint64_t process_of(const std::array<std::uint32_t, 3>& cta, int warp);
+  void mark_findings(std::uint64_t time);
   void begin(const Span& span, std::uint64_t time);
   void end(const Span& span, std::uint64_t time);
 
@@ -48,7 +50,8 @@ class TimelineObserver final : public Observer {
   std::uint64_t next_id_ = 1;
   std::uint64_t base_ = 0;  ///< where this launch's time starts: launches follow each other
   std::uint64_t last_ = 0;
-  std::string entry_;
+  const Launch* launch_ = nullptr;
+  std::size_t num_marked_ = 0;  ///< of its findings
   std::unordered_map<std::string, std::uint64_t> processes_;
   std::unordered_map<std::uint64_t, bool> named_tracks_;
   std::unordered_map<const AsyncOperation*, Span> operations_;

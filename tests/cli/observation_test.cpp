@@ -3,6 +3,7 @@
 #include <array>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "base/npy.h"
@@ -172,7 +173,12 @@ TEST_CASE("--timeline is a trace that closes every span") {
     double busy = 0;
     for (const Json& event : events) {
       const std::string phase = event["ph"];
-      if (phase == "M" && event["name"] == "process_name") ++processes;
+      if (phase == "M" && event["name"] == "process_name") {
+        ++processes;
+        const std::string name = event["args"]["name"];
+        CHECK(name.ends_with(std::string("), schedule ") + schedule + ", seed 1"));
+      }
+      CHECK(phase != "i");  // no finding
       if (phase == "X") busy += event["dur"].get<double>();
       if (phase == "b") {
         ++open[event["id"].get<int>()];
@@ -186,6 +192,31 @@ TEST_CASE("--timeline is a trace that closes every span") {
     const double instructions = Json::parse(outcome.out)["schedules"][0]["warp_instructions"].get<double>();
     CHECK(busy == doctest::Approx(instructions / 1000));
   }
+}
+
+TEST_CASE("--timeline marks findings and tells the schedules of one call apart") {
+  Terminal terminal;
+  const std::string file = (terminal.folder.path / "timeline.json").string();
+  const std::string sums = TESSERA_SOURCE_DIR "/examples/debug/sums";
+  const auto events_of = [&](const std::vector<std::string>& flags) {
+    std::vector<std::string> arguments{"emulate", sums + ".ptx", "--launch", sums + ".json", "--timeline", file};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    terminal.run(arguments);
+    return Json::parse(read_text(file))["traceEvents"];
+  };
+  std::set<std::string> names;
+  for (const Json& event : events_of({"--schedule", "all", "--seed", "7"}))
+    if (event["name"] == "process_name") names.insert(event["args"]["name"]);
+  CHECK(names.count("row_sums CTA (0, 0, 0), schedule fair, seed 7") == 1);
+  CHECK(names.count("row_sums CTA (0, 0, 0), schedule adversarial, seed 7") == 1);
+  std::vector<std::string> marks;
+  for (const Json& event : events_of({"--races"}))
+    if (event["ph"] == "i") {
+      marks.push_back(event["name"]);
+      CHECK(event["tid"] == 1);  // the warp that writes too early
+    }
+  REQUIRE(marks.size() == 4);  // a place for each turn of the unrolled loop
+  CHECK(marks.front() == "smem-race, PTX line 153");
 }
 
 TEST_CASE("observers change nothing") {

@@ -21,6 +21,9 @@ enum class Schedule : std::uint8_t {
   split,        ///< as adversarial, and lanes of a warp go apart between the points where they meet
   weak          ///< as adversarial, and loads and stores are seen as late as the memory model lets
 };
+inline constexpr Schedule kAllSchedules[] = {Schedule::fair,        Schedule::eager, Schedule::lazy,
+                                             Schedule::adversarial, Schedule::split, Schedule::weak};
+const char* to_string(Schedule schedule) noexcept;
 
 struct LaunchOptions {
   Schedule schedule = Schedule::fair;
