@@ -54,6 +54,11 @@ const std::vector<std::pair<const char*, Sizes>>& kernels() {
       {"fmha head_dim=576 head_dim_v=512 v_is_k=on kv_dtype=e4m3 pack_gqa=16 seqused=k", latent},
       {"gemm", product},
       {"gemm split_k=2 tile_m=64 tile_n=64", product},
+      {"gemm dtype=e4m3 a_scale_block=1x128 b_scale_block=1x128 split_k=1 tile_m=128 tile_n=64 stages=3", product},
+      {"gemm dtype=e4m3 a_scale_block=1x128 b_scale_block=128x128 split_k=1 tile_m=128 tile_n=64 stages=3",
+       {{"m", 200}, {"n", 128}, {"k", 1024}, {"sfa_stride_m", 1}, {"sfa_stride_k", 200}}},
+      {"rows dtype=f32 columns=65536 chain=rmsnorm+bf16", {{"rows", 2}}},
+      {"fmha dtype=nvfp4 arch=sm_120a head_dim=64 mask=causal", attention},
       {"fmha arch=sm_100a head_dim=64 mask=causal", attention},
       {"fmha arch=sm_100a head_dim=256 cta_group=2 p_path=smem", attention},
       {"fmha arch=sm_100a head_dim=64 kv_layout=paged page_size=16", pages},
@@ -105,6 +110,8 @@ const std::map<std::string, const char*>& sync_reasons() {
        "of what lies in Tensor Memory: tcgen05.wait, which lanes execute together, lies before the arrival"},
       {"fmha/paged_load.cuh: load_key_blocks", kElsewhere},
       {"gemm/kernel.cuh: kernel", kBarrier},
+      {"gemm/scales.cuh: load_bulk",
+       "lane 0, which starts the copies, has met the others behind their last ones, and executes the fence itself"},
       {"gemm/split.cuh: release_partial_sums",
        "the epilogue's barrier of the warpgroup lies between the last loads and the arrival"},
       {"gemm_mma/consumer.cuh: release", kElsewhere},
@@ -118,6 +125,7 @@ const std::map<std::string, const char*>& sync_reasons() {
       {"gemm_tcgen05/multiplier.cuh: multiply, 2", kIssuer},
       {"gemm_tcgen05/storer.cuh: release_sums",
        "tcgen05.wait::ld, which lanes execute together, lies between the loads and the arrival"},
+      {"rows/row.cuh: begin_shared_sums", kBarrier},
   };
   return known;
 }
