@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Row operators beside a copy of the same bytes, and beside what torch.compile makes of the same formula.
+"""Row operators beside a copy of the same bytes, and beside what torch.compile makes of the same formula, and FlashInfer.
 
 Random normal data. A graph of at least 20 launches walks over copies of the tensors that together are more than four times the L2 (of few
 rows there are 256); graphs take turns; microseconds are the median graph over its launches. The copy moves half of the operator's bytes
 from one place to another (Tensor.copy_), so that as many are read and written in all. Results are compared with the formula in float32.
+FlashInfer stands beside where it is installed and has the operator; its caches are its own, written through its own lists of pages.
 Prints a Markdown table; the bar from 32 MB on is 0.90 of the copy's speed, for 1 to 64 rows 1.5 times its time.
 
   python3 bench/peers/rows.py --library build/bench/peers/libtessera_peer_shim.so [--only swiglu] [--rows 1,64,4096,16384]
-      [--pins threads_of_row=128] [--no-peers] [--repeat 5] [--output FILE]
+      [--case NAME] [--pins threads_of_row=128] [--no-peers] [--repeat 5] [--output FILE]
+  python3 bench/peers/rows.py --dry-run       # lists cases, their chains and peers; needs neither a GPU nor PyTorch
 """
 import argparse
 import ctypes
@@ -15,12 +17,19 @@ import pathlib
 import subprocess
 import sys
 
-import torch
+try:
+    import torch
 
-from fmha_decode import ROTATED_BYTES, graph_of, times_us
-from named_launch import Kernel
+    from fmha_decode import ROTATED_BYTES, graph_of, times_us
+    from named_launch import Kernel
+except ImportError:  # cases can be listed
+    torch = None
+try:
+    import flashinfer
+except ImportError:
+    flashinfer = None
 
-BF16, F8 = torch.bfloat16, torch.float8_e4m3fn
+BF16, F8 = (torch.bfloat16, torch.float8_e4m3fn) if torch else (None, None)
 MOST_COPIES = 256  # of few rows, which then lie in the L2, the copy's too
 
 
@@ -28,8 +37,8 @@ def normal(*shape):
     return torch.randn(*shape, device="cuda", dtype=BF16)
 
 
-def empty(*shape, dtype=BF16):
-    return torch.empty(*shape, device="cuda", dtype=dtype)
+def empty(*shape, dtype=None):
+    return torch.empty(*shape, device="cuda", dtype=dtype or BF16)
 
 
 def rmsnorm(x, weight):
@@ -53,14 +62,44 @@ def turned(x, positions, inverse):
 
 
 class Case:
-    """chain, columns; tensors(rows): one set by name; peer(set): the same formula for torch.compile, or None; judge(set): the
-    largest share of wrong elements in a sample."""
+    """chain, columns; tensors(rows): one set by name; formula(**inputs): expected results by name, or None; peer: whether torch.compile
+    takes the formula; library(set): a launch of FlashInfer's that does the same work; heads: rows of a token."""
 
-    def __init__(self, name, chain, columns, tensors, formula, peer=True):
+    def __init__(self, name, chain, columns, tensors, formula, peer=True, library=None, heads=1):
         self.name, self.chain, self.columns, self.tensors, self.formula, self.has_peer = name, chain, columns, tensors, formula, peer
+        self.library, self.heads = library, heads
+
+    def sizes(self, rows):
+        """Those that the tensors do not say."""
+        found = {"heads": self.heads} if self.heads > 1 else {}
+        if "scatter" in self.chain:
+            found["placed_rows"] = rows
+        if "mla_" in self.chain or "append_kv" in self.chain:
+            found |= {"pages": pages_of(rows // self.heads), "page_size": PAGE}
+        return found
 
 
-D, I = 7168, 2048
+D, I, HEADS, PAGE = 7168, 2048, 8, 64
+
+
+def pages_of(tokens):
+    return -(-tokens // PAGE)
+
+
+def norm_only(rows):
+    return {"x": normal(rows, D), "weight": normal(D), "y": empty(rows, D)}
+
+
+def swiglu(rows):
+    return {"x": normal(rows, 2 * I), "y": empty(rows, I)}
+
+
+def append_pages(rows, dtype):
+    tokens = rows // HEADS
+    caches = {name: empty(pages_of(tokens), PAGE, HEADS, 128, dtype=dtype) for name in ("y", "y2")}
+    scales = {f"{name}_scale": torch.full((1,), 0.02, device="cuda") for name in caches} if dtype is F8 else {}
+    return {"x": normal(tokens, HEADS, 128), "x2": normal(tokens, HEADS, 128), **caches, **scales,
+            "positions": torch.arange(tokens, device="cuda", dtype=torch.int32), "slots": torch.arange(tokens, device="cuda", dtype=torch.int32)}
 
 
 def residual_norm(rows):
@@ -132,17 +171,89 @@ def rope_formula(x, positions, **_):
     return {"y2": turned(x[:, 448:], positions, True).to(BF16)}
 
 
+def norm_only_formula(x, weight, **_):
+    return {"y": rmsnorm(x.float(), weight.float()).to(BF16)}
+
+
+def swiglu_formula(x, **_):
+    gate, up = x.float().chunk(2, -1)
+    return {"y": (torch.nn.functional.silu(gate) * up).to(BF16)}
+
+
+def append_formula(x, x2, positions, **_):
+    half = x.shape[-1] // 2
+    angle = positions[:, None, None] * 10000.0 ** (-torch.arange(half, device=x.device, dtype=torch.float32) / half)
+    a, b = x.float().chunk(2, -1)
+    k = torch.cat((a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()), -1)
+    in_pages = lambda t: torch.nn.functional.pad(t, (0, 0, 0, 0, 0, -t.shape[0] % PAGE)).unflatten(0, (-1, PAGE))
+    return {"y": in_pages(k).to(BF16), "y2": in_pages(x2)}
+
+
+# FlashInfer's launches on copies of a set's tensors; what they write is theirs.
+def infer_add_norm(s):
+    x, residual = s["x"].clone(), s["residual"].clone()
+    return lambda: flashinfer.norm.fused_add_rmsnorm(x, residual, s["weight"])
+
+
+def infer_add_norm_e4m3(s):
+    call = getattr(flashinfer.norm, "fused_add_rmsnorm_fp8_block_quant", None)
+    if call is None:
+        return None
+    x, residual = s["x"].clone(), s["residual"].clone()
+    values, rows = torch.empty_like(s["y"]), -(-len(s["x"]) // 4) * 4
+    scales, normed = empty(D // 128, rows, dtype=torch.float32), torch.empty_like(s["x"])  # it writes the norm in bf16 too
+    return lambda: call(values, scales, normed, x, residual, s["weight"])
+
+
+def infer_norm(s):
+    out = torch.empty_like(s["y"])
+    return lambda: flashinfer.norm.rmsnorm(s["x"], s["weight"], out=out)
+
+
+def infer_swiglu(s):
+    out = torch.empty_like(s["y"])
+    return lambda: flashinfer.activation.silu_and_mul(s["x"], out)
+
+
+def infer_append(s):
+    """RoPE in place and the append, two launches, over one sequence of all tokens."""
+    tokens, columns = s["x"].shape[0], s["x"].shape[-1]
+    k, q, caches = s["x"].clone().flatten(1), normal(tokens, columns), (torch.empty_like(s["y"]), torch.empty_like(s["y2"]))
+    int32 = lambda values: torch.tensor(values, device="cuda", dtype=torch.int32)
+    angle = torch.arange(tokens, device="cuda")[:, None] * 10000.0 ** (-torch.arange(columns // 2, device="cuda") / (columns // 2))
+    turns = torch.cat((angle.cos(), angle.sin()), -1).float()
+    batch, pages = torch.zeros(tokens, device="cuda", dtype=torch.int32), pages_of(tokens)
+    indices, starts, last = int32(list(range(pages))), int32([0, pages]), int32([tokens - (pages - 1) * PAGE])
+
+    def both():
+        flashinfer.rope.apply_rope_with_cos_sin_cache_inplace(s["positions"], q, k, columns, turns, True)
+        flashinfer.page.append_paged_kv_cache(k.view_as(s["x"]), s["x2"], batch, s["positions"], caches, indices, starts, last)
+
+    return both
+
+
 CASES = [
-    Case("residual + RMSNorm", "residual(store)+rmsnorm+bf16", D, residual_norm, norm_formula),
-    Case("residual + RMSNorm + e4m3 1x128", "residual(store)+rmsnorm+e4m3", D, residual_norm_e4m3, norm_e4m3_formula),
+    Case("residual + RMSNorm", "residual(store)+rmsnorm+bf16", D, residual_norm, norm_formula, library=infer_add_norm),
+    Case("residual + RMSNorm + e4m3 1x128", "residual(store)+rmsnorm+e4m3", D, residual_norm_e4m3, norm_e4m3_formula,
+         library=infer_add_norm_e4m3),
     Case("SwiGLU + NVFP4", "gate(silu)+nvfp4", I, swiglu_nvfp4, None, False),
     Case("SwiGLU + e4m3 1x128", "gate(silu)+e4m3", I, swiglu_e4m3, swiglu_e4m3_formula),
     Case("inverse RoPE + NVFP4", "rope(448..511,inverse)+nvfp4(0..447)+bf16(448..511)", 512, rope_nvfp4, rope_formula, False),
     Case("mHC post + pre + RMSNorm + MXFP8", "mhc_post+rmsnorm+mxfp8", D, mhc_layer, mhc_formula),
     Case("RMSNorm + RoPE + 584-byte cache", "rmsnorm+rope(448..511)+mla_584", 512, kv_584, None, False),
     Case("RoPE + append e4m3", "rope(halves)+e4m3(tensor,scatter)", 128, append_e4m3, None, False),
+    Case("RoPE + append of K and V to e4m3 pages", "append_kv(128,halves,e4m3)", 256, lambda rows: append_pages(rows, F8), None, False, heads=HEADS),
+    Case("RoPE + append of K and V to pages", "append_kv(128,halves)", 256, lambda rows: append_pages(rows, BF16), append_formula, False,
+         infer_append, HEADS),
+    Case("RMSNorm", "rmsnorm+bf16", D, norm_only, norm_only_formula, library=infer_norm),
+    Case("SwiGLU", "gate(silu)+bf16", I, swiglu, swiglu_formula, library=infer_swiglu),
 ]
 OUTPUTS = ("residual_out", "streams_out", "y", "y2", "y_scales", "y2_scales")
+
+
+def live(pages, rows):
+    """The tokens of pages that were written."""
+    return pages.flatten(0, 1)[:rows // HEADS]
 
 
 def wrong_share(ours, theirs):
@@ -156,13 +267,12 @@ def cell(library, case, rows, pins, repeat, has_peers):
     copies = min(max(1, -(-ROTATED_BYTES // bytes_)), MOST_COPIES)
     sets = [one] + [case.tensors(rows) for _ in range(copies - 1)]
     kernel = Kernel(library, "rows", f"columns={case.columns},chain={case.chain},rows={rows}" + ("," + pins if pins else ""))
-    extra = {"placed_rows": rows} if "scatter" in case.chain else {"pages": -(-rows // 64), "page_size": 64} if "cache" in one else {}
-    mine = [kernel.bind(rows=rows, **extra, **s) for s in sets]
+    mine = [kernel.bind(rows=rows, **case.sizes(rows), **s) for s in sets]
     mine[0]()
     torch.cuda.synchronize()
     if case.formula is not None:
         for name, expected in case.formula(**{k: v for k, v in one.items() if k not in OUTPUTS}).items():
-            share = wrong_share(one[name], expected)
+            share = wrong_share(*(live(t, rows) if case.heads > 1 else t for t in (one[name], expected)))
             if share > 1e-4:
                 sys.exit(f"{case.name}, {rows} rows: {share:.1e} of {name} differs")
     halves = [(torch.empty(bytes_ // 2, device="cuda", dtype=torch.uint8), torch.empty(bytes_ // 2, device="cuda", dtype=torch.uint8))
@@ -172,13 +282,19 @@ def cell(library, case, rows, pins, repeat, has_peers):
         compiled = torch.compile(case.formula, dynamic=False)
         inputs = [{k: v for k, v in s.items() if k not in OUTPUTS} for s in sets]
         graphs.append(graph_of([lambda s=s: compiled(**s) for s in inputs]))
-    us = times_us(graphs, repeat)
-    return kernel.name, bytes_, us + [float("nan")] * (3 - len(us))
+    else:
+        graphs.append(None)
+    theirs = [launch for s in sets if (launch := case.library(s))] if has_peers and flashinfer and case.library else []
+    graphs.append(graph_of(theirs) if theirs else None)
+    us = iter(times_us([graph for graph in graphs if graph], repeat))
+    return kernel.name, bytes_, [next(us) if graph else float("nan") for graph in graphs]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--library", required=True)
+    parser.add_argument("--library")
+    parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("--case", help="this operator alone, by its whole name")
     parser.add_argument("--only", default="")
     parser.add_argument("--rows", default="1,64,4096,16384")
     parser.add_argument("--pins", default="", help="several sets, separated by ;")
@@ -187,26 +303,34 @@ def main():
     parser.add_argument("--commit", default="unknown")
     parser.add_argument("--output")
     arguments = parser.parse_args()
+    chosen = [case for case in CASES if arguments.only in case.name and arguments.case in (None, case.name)]
+    if not chosen:
+        parser.error(f"no case is {arguments.case or arguments.only}")
+    if arguments.dry_run:
+        for case in chosen:
+            peers = ["torch.compile"] * case.has_peer + ["FlashInfer"] * bool(case.library)
+            print(f"{case.name}: columns {case.columns}, chain {case.chain}; beside {', '.join(['a copy', *peers])}")
+        return
+    if not arguments.library or torch is None:
+        parser.error("--library and PyTorch are needed")
     library = ctypes.CDLL(arguments.library)
     clocks = subprocess.run(["nvidia-smi", "--query-gpu=name,clocks.max.sm,clocks.max.mem,driver_version", "--format=csv,noheader"],
                             capture_output=True, text=True, check=False).stdout.strip()
     lines = [f"{clocks}, PyTorch {torch.__version__}, commit {arguments.commit}", "", f"Command: `python3 {' '.join(sys.argv)}`", "",
-             "| operator | rows | MB | tessera us | TB/s | copy us | of the copy's speed | torch.compile us | ratio | threads |",
-             "|---|---|---|---|---|---|---|---|---|---|"]
+             "| operator | rows | MB | tessera us | TB/s | copy us | of the copy's speed | torch.compile us | ratio | FlashInfer us | "
+             "times FlashInfer | threads |", "|---|---|---|---|---|---|---|---|---|---|---|---|"]
     print("\n".join(lines))
-    for case in CASES:
-        if arguments.only and arguments.only not in case.name:
-            continue
+    for case in chosen:
         for rows in map(int, arguments.rows.split(",")):
-            rows *= 16 if case.columns <= 512 and rows > 64 else 1
+            rows *= 16 if case.columns <= 512 and rows > 64 else case.heads
             for pins in arguments.pins.split(";"):
                 try:
-                    name, bytes_, (mine, copy, peer) = cell(library, case, rows, pins, arguments.repeat, not arguments.no_peers)
+                    name, bytes_, (mine, copy, peer, infer) = cell(library, case, rows, pins, arguments.repeat, not arguments.no_peers)
                 except RuntimeError as error:
                     print(f"{case.name}, {rows} rows, {pins}: {error}")
                     continue
                 lines.append(f"| {case.name} | {rows} | {bytes_ / 1e6:.1f} | {mine:.1f} | {bytes_ / mine * 1e-6:.2f} | {copy:.1f} | "
-                             f"{copy / mine:.3f} | {peer:.1f} | {peer / mine:.2f} | {name.split('_')[-1]} |")
+                             f"{copy / mine:.3f} | {peer:.1f} | {peer / mine:.2f} | {infer:.1f} | {infer / mine:.2f} | {name.split('_')[-1]} |")
                 print(lines[-1], flush=True)
             torch.cuda.empty_cache()
     if arguments.output:
