@@ -213,8 +213,14 @@ constexpr Option kOptions[] = {
      [](const RowStep& s) { return when(s.overlaps); }},
     {"hidden", is_any<RowPart::mhc_mix>, true, [](RowStep& s, int value) { s.hidden = value; },
      [](const RowStep& s) { return unless(s.hidden, 16384); }},
-    {"iterations", is_any<RowPart::mhc_mix>, true, [](RowStep& s, int value) { s.iterations = value; },
-     [](const RowStep& s) { return unless(s.iterations, 20); }},
+    {"product", is_any<RowPart::mhc_pre, RowPart::mhc_post>, false,
+     [](RowStep& s, int) {
+       s.has_product = true;
+       s.is_stored = s.kind == RowPart::mhc_post;
+     },
+     [](const RowStep& s) { return when(s.has_product); }},
+    {"iterations", is_any<RowPart::mhc_mix, RowPart::mhc_pre>, true,
+     [](RowStep& s, int value) { s.iterations = value; }, [](const RowStep& s) { return unless(s.iterations, 20); }},
     {"pow2", is_any<RowPart::scaled_8>, false, [](RowStep& s, int) { s.is_power = true; },
      [](const RowStep& s) { return when(s.is_power); }},
     {"columns", is_any<RowPart::scaled_8, RowPart::dequant>, false, [](RowStep& s, int) { s.is_column_major = true; },

@@ -30,6 +30,14 @@ std::string mistake_of(const RowChain& chain, const RowStep& step) {
       if (has_part(chain, RowPart::combine) || has_part(chain, RowPart::compress))
         return "gather before combine or compress: these name their rows of x themselves";
       break;
+    case RowPart::mhc_post:
+      if (step.has_product && step_count(chain) > 1)
+        return "mhc_post(product) beside other parts: it writes the streams and their product, and makes no row";
+      break;
+    case RowPart::mhc_pre:
+      if (!step.has_product && step.iterations != RowStep{}.iterations)
+        return "mhc_pre with iterations, of a mix that is given: they go with product";
+      break;
     default:
       break;
   }

@@ -36,6 +36,14 @@ std::vector<RowStepNames> row_step_names(const RowChain& chain) {
         }
         break;
       case RowPart::mhc_pre:
+        if (step.has_product) {
+          names.in = "product";
+          names.in2 = numbered("sum_squares");
+          names.in3 = numbered("mix_base");
+          names.in4 = numbered("mix_scale");
+          names.out = "mix_out";
+          break;
+        }
         names.in = numbered("mix");
         break;
       case RowPart::join:
@@ -61,7 +69,11 @@ std::vector<RowStepNames> row_step_names(const RowChain& chain) {
         names.in = numbered("streams");
         names.in_stride = names.in + "_stride_row";
         names.in2 = numbered("mix");
-        names.in3 = "next_" + names.in2;
+        names.in3 = step.has_product ? "mix_weight" : "next_" + names.in2;
+        if (step.has_product) {
+          names.out2 = "product";
+          names.out3 = "sum_squares";
+        }
         names.out = names.in + "_out";
         names.out_stride = names.out + "_stride_row";
         break;

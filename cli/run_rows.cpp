@@ -27,6 +27,7 @@ reference::RowsRun facts_of(const Plan& plan, const std::map<std::string, std::i
   run.placed_rows = size("placed_rows", run.rows);
   run.pages = size("pages", 0);
   run.page_size = size("page_size", 64);
+  run.parts = size("parts", 1);
   return run;
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "reference/mhc_coefficients.h"
 #include "reference/number.h"
 #include "reference/parallel.h"
 #include "reference/quantize.h"
@@ -122,14 +123,14 @@ class Walk {
     if (has_part(run_.chain, RowPart::gather)) row = static_cast<std::int64_t>(tensor("indices").at(row_));
     const RowPart source = source_of(run_.chain);
     const bool has_row = row >= 0 && !(has_part(run_.chain, RowPart::gather) && row >= run_.x_rows);
-    if (!has_row && source != RowPart::mhc_post) return;
+    if (!has_row && source != RowPart::mhc_post && !begins_with_product(run_.chain)) return;
     const auto number = static_cast<std::size_t>(source_step(run_.chain));
     if (source == RowPart::combine) return load_combined(run_.chain.steps[number], names_[number]);
     if (source == RowPart::compress) return load_compressed(run_.chain.steps[number], names_[number]);
     if (source == RowPart::dequant) return load_dequantized(run_.chain.steps[number], names_[number], row);
     if (source == RowPart::gate) return load_gated(run_.chain.steps[number], row);
-    if (source == RowPart::mhc_pre) return load_mixed(names_[number], row);
-    if (source == RowPart::mhc_post) return load_remixed(names_[number], has_row ? row : -1);
+    if (source == RowPart::mhc_pre) return load_mixed(run_.chain.steps[number], names_[number], has_row ? row : -1);
+    if (source == RowPart::mhc_post) return load_remixed(run_.chain.steps[number], names_[number], has_row ? row : -1);
     const std::int64_t of_x = source == RowPart::join ? run_.chain.steps[number].first : run_.columns;
     for (std::int64_t i = 0; i < run_.columns; ++i)
       set(i, i < of_x ? tensor("x").at(row * of_x + i) : tensor("x2").at(row * (run_.columns - of_x) + i - of_x), 0, 0);
@@ -234,20 +235,27 @@ class Walk {
     return tensor(name).at(row_ * kMixColumns + column);
   }
 
-  void load_mixed(const RowStepNames& names, std::int64_t row) {
+  void load_mixed(const RowStep& step, const RowStepNames& names, std::int64_t row) {
+    if (step.has_product) {
+      const MixCoefficients made = mix_of_products(run_, in_, names, step, row_);
+      values_.mix = made.v;
+      values_.mix_errors = made.e;
+    }
     for (std::int64_t i = 0; i < run_.columns; ++i) {
-      double sum = 0, magnitude = 0;
+      double sum = 0, magnitude = 0, error = 0;
       for (std::int64_t s = 0; s < kStreams; ++s) {
-        const double part = mix(names.in, s) * tensor("x").at((row * kStreams + s) * run_.columns + i);
+        const double stream = row < 0 ? 0 : tensor("x").at((row * kStreams + s) * run_.columns + i);
+        const double part = stream * (step.has_product ? values_.mix[static_cast<std::size_t>(s)] : mix(names.in, s));
         sum += part;
         magnitude += std::fabs(part);
+        if (step.has_product) error += std::fabs(stream) * values_.mix_errors[static_cast<std::size_t>(s)];
       }
-      set(i, sum, kMixRoundings * kU * magnitude, 0);
+      set(i, sum, kMixRoundings * kU * magnitude + error, 0);
     }
   }
 
   /// The streams that are stored lie behind each other; the mix of them is the row. A negative row of x is zeros.
-  void load_remixed(const RowStepNames& names, std::int64_t row) {
+  void load_remixed(const RowStep& step, const RowStepNames& names, std::int64_t row) {
     values_.streams.resize(static_cast<std::size_t>(kStreams * run_.columns));
     values_.stream_errors = values_.streams;
     for (std::int64_t i = 0; i < run_.columns; ++i) {
@@ -265,7 +273,7 @@ class Walk {
         const auto at = static_cast<std::size_t>(to * run_.columns + i);
         values_.streams[at] = sum;
         values_.stream_errors[at] = std::isfinite(sum) ? kMixRoundings * kU * magnitude : 0;
-        const double weight = mix(names.in3, to);
+        const double weight = step.has_product ? 0 : mix(names.in3, to);
         mixed += weight * sum;
         error += std::fabs(weight) * (values_.stream_errors[at] + kMixRoundings * kU * std::fabs(sum));
       }
@@ -290,51 +298,11 @@ class Walk {
   }
 
   void mix_coefficients(const RowStep& s, const RowStepNames& names) {
-    const double inverse = 1 / std::sqrt(tensor(names.in).at(row_) / s.hidden + run_.eps);
-    double m[kMixColumns], error[kMixColumns];
-    for (std::int64_t i = 0; i < kMixColumns; ++i) {
-      const double scale = tensor(names.in3).at(i < kMixPost ? 0 : i < kMixComb ? 1 : 2);
-      const double part = v(i) * inverse * scale;
-      m[i] = part + tensor(names.in2).at(i);
-      error[i] = std::fabs(inverse * scale) * e(i) + 0x1p-21 * std::fabs(part) + 2 * kU * std::fabs(m[i]);
-    }
-    for (std::int64_t i = 0; i < kMixComb; ++i) {
-      const double sigmoid = 1 / (1 + std::exp(-m[i]));
-      const double of_sigmoid = sigmoid * (std::expm1(error[i]) + 16 * kU * std::max(1.0, std::fabs(m[i]))) + 0x1p-120;
-      const bool is_pre = i < kMixPost;
-      set(i, is_pre ? sigmoid + run_.eps : 2 * sigmoid, is_pre ? of_sigmoid : 2 * of_sigmoid, kU);
-    }
-    sinkhorn(s, m + kMixComb, error + kMixComb);
-  }
-
-  /// comb, from what stands before its softmax, row by row.
-  void sinkhorn(const RowStep& s, const double* m, const double* error) {
-    double comb[kStreams][kStreams], of_matrix = 0;
-    for (int i = 0; i < kStreams; ++i) {
-      const double* const row = m + i * kStreams;
-      const double most = *std::max_element(row, row + kStreams);
-      double sum = 0;
-      for (int j = 0; j < kStreams; ++j) sum += std::exp(row[j] - most);
-      for (int j = 0; j < kStreams; ++j) {
-        comb[i][j] = std::exp(row[j] - most) / sum + run_.eps;
-        of_matrix = std::max(of_matrix, 2 * error[i * kStreams + j] + 3 * kU * (most - row[j]) + 0x1p-21);
-      }
-    }
-    of_matrix *= 2;  // of the exponent, and of its row's sum
-    const int steps = 2 * s.iterations - 1;
-    for (int step = 0; step < steps; ++step) {
-      const bool is_column = step % 2 == 0;
-      for (int i = 0; i < kStreams; ++i) {
-        double sum = run_.eps;
-        for (int j = 0; j < kStreams; ++j) sum += is_column ? comb[j][i] : comb[i][j];
-        for (int j = 0; j < kStreams; ++j) (is_column ? comb[j][i] : comb[i][j]) /= sum;
-      }
-    }
-    const double relative = of_matrix + 2 * steps * (of_matrix + 8 * kU);
-    for (int i = 0; i < kStreams * kStreams; ++i) {
-      const double value = comb[i / kStreams][i % kStreams];
-      set(kMixComb + i, value, value * std::expm1(relative), 0);
-    }
+    MixFacts facts{.eps = run_.eps, .hidden = s.hidden, .iterations = s.iterations};
+    facts.squares = tensor(names.in).at(row_);
+    const MixCoefficients made = mhc_coefficients(values_, tensor(names.in2), tensor(names.in3), facts);
+    values_.v = made.v;
+    values_.e = made.e;
   }
 
   void softmax(const RowStep& s) {

@@ -22,6 +22,9 @@
 //   mhc_mix      a coefficient before its sigmoid or exponent errs by 2^-21 of x's part and 2 u of itself. Sinkhorn's
 //                steps are maps of the factors of rows and columns that do not stretch distances of their logarithms:
 //                each adds what it rounds (8 u) and the error of the matrix, at both factors
+//   mhc_pre of a product   n parts' sums err by n u of their magnitudes' sum, then as mhc_mix, and the mix as mhc_pre,
+//                whose coefficients err
+//   mhc_post with a product   of the streams that were stored, by parts of columns: as mhc_product, k = 512
 //   softcap      8 u of the cap, and e
 //   sigmoid, sqrt_softplus   16 u of the result times max(1, |v|), and e
 //   softmax      p errs by 2 e and |v - largest| 3 u in the exponent, kAdds u in the sum, and 2^-21
@@ -56,6 +59,7 @@ struct RowsRun {
   double eps = 1e-6;
   std::int64_t rows = 0, x_rows = 0, heads = 1, placed_rows = 0;
   std::int64_t pages = 0, page_size = 64;  ///< of caches
+  std::int64_t parts = 1;                  ///< of products that mhc_pre adds
 };
 
 /// By the names of the launch's buffers; dense. Indices and positions are within and outside of their ranges; slots
@@ -69,6 +73,7 @@ double rope_frequency(const RowStep& step, std::int64_t columns, std::int64_t pa
 struct RowValues {
   std::vector<double> v, e;
   std::vector<double> streams{}, stream_errors{};  ///< that mhc_post stores
+  std::vector<double> mix{}, mix_errors{};         ///< that mhc_pre stores, of a product
 };
 RowValues rows_reference(const RowsRun& run, const std::map<std::string, Tensor>& in, std::int64_t row, int count);
 

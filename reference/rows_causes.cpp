@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 
+#include "reference/number.h"
 #include "tessera/row_chain.h"
 
 namespace tessera::reference {
@@ -142,7 +143,25 @@ void add_mistakes_of_step(const RowStep& step, int number, const RowStepNames& n
                         std::fill(positions.bytes.begin(), positions.bytes.end(), std::byte{0});
                       }});
       break;
+    case RowPart::mhc_mix:
+    case RowPart::mhc_pre:
+      if (step.iterations > 1 && (step.has_product || step.kind == RowPart::mhc_mix))
+        change("Sinkhorn ends an iteration early", [](RowStep& s) { --s.iterations; });
+      if (step.has_product)
+        list.push_back({"the last part of product is left out", [](Scene& s) { s.run.parts -= s.run.parts > 1; }});
+      break;
     case RowPart::mhc_post:
+      if (step.has_product) {
+        list.push_back({"mix_weight is taken as one bf16 number", [](Scene& s) {
+                          Tensor& weight = s.in.at("mix_weight");
+                          for (std::int64_t i = 0; i < weight.elements(); ++i)
+                            weight.set(i, to_double(DType::bf16, from_double(DType::bf16, weight.at(i))));
+                        }});
+        list.push_back({"neighbouring rows of mix_weight are exchanged", [](Scene& s) {
+                          Tensor& weight = s.in.at("mix_weight");
+                          exchange_pairs(weight, weight.bytes.size() / kMixColumns);
+                        }});
+      }
       list.push_back({"comb is taken by columns, not by rows", [name = names.in2](Scene& s) {
                         Tensor& mix = s.in.at(name);
                         const Tensor before = mix;

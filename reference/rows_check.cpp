@@ -14,6 +14,7 @@
 #include "reference/quantize.h"
 #include "reference/rows.h"
 #include "reference/rows_causes.h"
+#include "reference/rows_product.h"
 #include "tessera/error.h"
 #include "tessera/row_chain.h"
 #include "tessera/spec/row_cache.h"
@@ -67,6 +68,9 @@ class SinkCheck {
     if (sink.step.kind == RowPart::store) check_stored(sink, row, from, to, output(sink.names.out));
     if (sink.step.kind == RowPart::residual) check_stored(sink, row, from, to, output(sink.names.out));
     if (sink.step.kind == RowPart::mhc_post) check_streams(sink, row, from, output(sink.names.out));
+    if (sink.step.kind == RowPart::mhc_post && sink.step.has_product)
+      check_product(run_, in_, out_, sink.names, from, sink.scales);
+    if (sink.step.kind == RowPart::mhc_pre) check_mix(row, output(sink.names.out), from, sink.values);
     if (sink.step.kind == RowPart::cache) check_token(sink, row, from, to);
     if (sink.step.kind == RowPart::quantize) check_blocks(sink, row, from, to);
     if (sink.step.kind == RowPart::scaled_8) check_scaled(sink, row, from, to);
@@ -387,7 +391,7 @@ std::vector<Sink> judged_sinks(const RowsRun& run, const std::map<std::string, T
   std::vector<Sink> sinks;
   for (std::size_t i = 0; i < names.size(); ++i)
     if (is_row_sink(run.chain.steps[i].kind) || run.chain.steps[i].is_stored ||
-        run.chain.steps[i].kind == RowPart::mhc_post)
+        run.chain.steps[i].kind == RowPart::mhc_post || run.chain.steps[i].has_product)
       sinks.push_back({run.chain.steps[i], names[i], static_cast<int>(i) + 1, {}, {}});
   const SinkCheck checker(run, in, out);
   for (const Sink& sink : sinks) checker.output(sink.names.out);

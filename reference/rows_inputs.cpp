@@ -3,6 +3,7 @@
 
 #include "reference/quantize.h"
 #include "reference/rows.h"
+#include "reference/rows_product.h"
 #include "spec/rows.h"
 #include "tessera/row_chain.h"
 
@@ -150,11 +151,13 @@ std::map<std::string, Tensor> rows_inputs(const RowsRun& run, Fill kind, std::ui
     if (s.kind == RowPart::combine || s.kind == RowPart::compress) add_lists_of_x(run, s, names[i], kind, seed, made);
     if (s.kind == RowPart::join) made.emplace(names[i].in, rows_of_x(columns, stream));
     const bool is_mixed = s.kind == RowPart::mhc_pre || s.kind == RowPart::mhc_post;
-    if (is_mixed)
+    if (s.has_product) add_product_inputs(run, s, names[i], seed, made);
+    if (is_mixed && !(s.has_product && s.kind == RowPart::mhc_pre))
       made.emplace(s.kind == RowPart::mhc_pre ? names[i].in : names[i].in2,
                    tensor_of(DType::f32, {run.rows, kMixColumns}, Fill::uniform, seed, stream));
     if (s.kind == RowPart::mhc_post) {
-      made.emplace(names[i].in3, tensor_of(DType::f32, {run.rows, kMixColumns}, Fill::uniform, seed, stream + 40));
+      if (!s.has_product)
+        made.emplace(names[i].in3, tensor_of(DType::f32, {run.rows, kMixColumns}, Fill::uniform, seed, stream + 40));
       made.emplace(names[i].in, tensor_of(run.dtype, {run.rows, kStreams * run.columns}, kind, seed, stream + 20));
     }
     if (s.kind == RowPart::mhc_mix) {

@@ -136,6 +136,19 @@ def mhc_layer(rows):
             "y": empty(rows, D, dtype=F8), "y_scales": empty(rows, D // 32, dtype=torch.uint8)}
 
 
+def mhc_post_product(rows):
+    return {"x": normal(rows, D), "streams": normal(rows, 4 * D), "streams_out": empty(rows, 4 * D), "mix": torch.rand(rows, 24, device="cuda"),
+            "mix_weight": torch.randn(24, 4 * D, device="cuda"), "product": empty(D // 128, rows, 24, dtype=torch.float32),
+            "sum_squares": empty(D // 128, rows, dtype=torch.float32)}
+
+
+def mhc_pre_product(rows):
+    parts = D // 128
+    return {"x": normal(rows, 4 * D), "product": torch.randn(parts, rows, 24, device="cuda"), "sum_squares": torch.full((parts, rows), 512.0, device="cuda"),
+            "mix_base": torch.randn(24, device="cuda"), "mix_scale": torch.randn(3, device="cuda"), "mix_out": empty(rows, 24, dtype=torch.float32),
+            "weight": normal(D), "y": empty(rows, D, dtype=F8), "y_scales": empty(rows, D // 32, dtype=torch.uint8)}
+
+
 def kv_584(rows):
     pages = -(-rows // 64)
     return {"x": normal(rows, 512), "weight": normal(512), "positions": torch.randint(0, 1 << 17, (rows,), device="cuda", dtype=torch.int32),
@@ -165,6 +178,14 @@ def mhc_formula(x, streams, mix, next_mix, weight, **_):
     row = rmsnorm((next_mix[:, :4, None] * new).sum(1), weight.float()).unflatten(-1, (-1, 32))
     exponent = (row.abs().amax(-1, keepdim=True) / 448).log2().ceil().clamp(min=-127)
     return {"streams_out": new.flatten(1).to(BF16), "y": (row * torch.exp2(-exponent)).to(F8).flatten(1)}
+
+
+def mhc_post_product_formula(x, streams, mix, mix_weight, **_):
+    old = streams.float().unflatten(-1, (4, -1))
+    new = (mix[:, 4:8, None] * x.float()[:, None] + mix[:, 8:].unflatten(-1, (4, 4)).transpose(1, 2) @ old).to(BF16)
+    parts = new.float().unflatten(-1, (-1, 128)).permute(2, 0, 1, 3).flatten(2)
+    weights = mix_weight.unflatten(-1, (4, -1, 128)).permute(2, 0, 1, 3).flatten(2)
+    return {"streams_out": new.flatten(1), "sum_squares": parts.square().sum(-1), "product": parts @ weights.transpose(1, 2)}
 
 
 def rope_formula(x, positions, **_):
@@ -245,10 +266,12 @@ CASES = [
     Case("RoPE + append of K and V to e4m3 pages", "append_kv(128,halves,e4m3)", 256, lambda rows: append_pages(rows, F8), None, False, heads=HEADS),
     Case("RoPE + append of K and V to pages", "append_kv(128,halves)", 256, lambda rows: append_pages(rows, BF16), append_formula, False,
          infer_append, HEADS),
+    Case("mHC post + product", "mhc_post(product)", D, mhc_post_product, mhc_post_product_formula, False),
+    Case("mHC mix + pre + RMSNorm + MXFP8", "mhc_pre(product)+rmsnorm+mxfp8", D, mhc_pre_product, None, False),
     Case("RMSNorm", "rmsnorm+bf16", D, norm_only, norm_only_formula, library=infer_norm),
     Case("SwiGLU", "gate(silu)+bf16", I, swiglu, swiglu_formula, library=infer_swiglu),
 ]
-OUTPUTS = ("residual_out", "streams_out", "y", "y2", "y_scales", "y2_scales")
+OUTPUTS = ("residual_out", "product", "sum_squares", "mix_out", "streams_out", "y", "y2", "y_scales", "y2_scales")
 
 
 def live(pages, rows):

@@ -130,6 +130,7 @@ std::string initialiser_of_step(const RowStep& step) {
   number("high", step.high, usual.high);
   number("hidden", step.hidden, usual.hidden);
   number("iterations", step.iterations, usual.iterations);
+  flag("has_product", step.has_product, usual.has_product);
   number("block", step.block, usual.block);
   flag("overlaps", step.overlaps, usual.overlaps);
   flag("is_e4m3", step.is_e4m3, usual.is_e4m3);

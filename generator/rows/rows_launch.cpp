@@ -12,7 +12,7 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kMaxRows = kMaxExtent;
-constexpr std::int64_t kMaxPageSize = 1 << 20;
+constexpr std::int64_t kMaxPageSize = 1 << 20, kMaxParts = 1 << 16;
 constexpr std::int64_t kMaxHeads = 1 << 16, kMaxStride = std::int64_t{1} << 40;
 
 struct LaunchWriter {
@@ -175,6 +175,32 @@ Expression page_bytes(RowCache cache) {
   return expression("ceil_div(page_size * {}, {}) * {}", token, unit, unit);
 }
 
+/// Parts of sums, [parts, rows, 24] and [parts, rows].
+void add_parts(LaunchWriter& w, const std::string& product, const std::string& squares, BufferRole role,
+               const Expression& parts) {
+  w.buffer(product, role, "f32", {parts, Expression::parse("rows"), Expression(kMixColumns)},
+           {expression("rows * {}", kMixColumns), Expression(kMixColumns), Expression(1)}, 4);
+  w.buffer(squares, role, "f32", {parts, Expression::parse("rows")}, {Expression::parse("rows"), Expression(1)}, 4);
+}
+
+void add_product(LaunchWriter& w, const RowStepNames& names) {
+  const std::int64_t columns = std::int64_t{kStreams} * w.c.columns;
+  w.buffer(names.in3, BufferRole::input, "f32", {Expression(kMixColumns), Expression(columns)},
+           {Expression(columns), Expression(1)}, 16);
+  add_parts(w, names.out2, names.out3, BufferRole::output, Expression(rows::parts_of_product(w.c.columns)));
+}
+
+void add_totals(LaunchWriter& w, const RowStepNames& names) {
+  w.size("parts", 1, kMaxParts, Expression(rows::parts_of_product(w.c.columns)),
+         "parts of product and sum_squares, which are added");
+  add_parts(w, names.in, names.in2, BufferRole::input, Expression::parse("parts"));
+  w.vector(names.in3, BufferRole::input, "f32", std::to_string(kMixColumns), 4);
+  w.vector(names.in4, BufferRole::input, "f32", "3", 4);
+  w.buffer(names.out, BufferRole::output, "f32", {Expression::parse("rows"), Expression(kMixColumns)},
+           {Expression(kMixColumns), Expression(1)}, 16);
+  w.parameter("parts", ParameterKind::i32);
+}
+
 void add_step(LaunchWriter& w, const RowStep& step, const RowStepNames& names) {
   const int columns = width(step, w.c.columns);
   const std::string rows_size = step.is_placed ? "placed_rows" : "rows";
@@ -211,13 +237,13 @@ void add_step(LaunchWriter& w, const RowStep& step, const RowStepNames& names) {
       add_scales_of_x(w, step, names);
       break;
     case RowPart::mhc_pre:
-      w.mix(names.in);
+      step.has_product ? add_totals(w, names) : w.mix(names.in);
       break;
     case RowPart::mhc_post:
       w.strided_rows(names.in, names.in_stride, BufferRole::input, w.c.dtype, "rows", kStreams * w.c.columns);
       w.strided_rows(names.out, names.out_stride, BufferRole::output, w.c.dtype, "rows", kStreams * w.c.columns);
       w.mix(names.in2);
-      w.mix(names.in3);
+      step.has_product ? add_product(w, names) : w.mix(names.in3);
       break;
     case RowPart::cache: {
       const Expression bytes = page_bytes(step.cache);
@@ -343,6 +369,10 @@ LaunchPlan rows_launch(const rows::Config& c, const std::string& arch, const std
   for (std::size_t i = 0; i < names.size(); ++i) add_step(w, c.chain.steps[i], names[i]);
   w.step.grid[0] =
       c.ctas_of_row > 1 ? expression("rows * {}", c.ctas_of_row) : expression("ceil_div(rows, {})", c.rows_of_cta);
+  if (ends_in_product(c.chain)) {
+    w.step.grid[0] = Expression(rows::parts_of_product(c.columns));
+    w.step.grid[1] = expression("min(ceil_div(rows, {}), {})", c.rows_of_cta, rows::kMostTurns);
+  }
   w.step.cluster[0] = static_cast<std::uint32_t>(c.ctas_of_row);
   w.step.block[0] = static_cast<std::uint32_t>(rows::threads_of_cta(c));
   w.step.dynamic_smem_bytes = rows::smem_bytes(c);

@@ -36,6 +36,7 @@ using rows::Rule;
 
 constexpr int kThreadsOfRow[] = {128, 64, 32, 16, 8, 256, 512, 1024, 2048, 4096, 8192};
 constexpr int kCtasOfRow[] = {1, 2, 4, 8};
+constexpr int kRowsOfProduct[] = {128, 64, 256};
 constexpr int kThreadsOfCta = 256, kLeastShared = 512, kLeastOfShare = 128;
 constexpr int kWantedBytes = 64;  // of x and of what is added to it, that a thread has on its way
 constexpr Hint kFewRows = 512;    // for which a row gets more threads
@@ -114,6 +115,17 @@ void RowsOperator::require_facts(const Rows& problem) {
 
 std::vector<Config> RowsOperator::candidates(const Rows& problem) {
   std::vector<Config> list;
+  if (ends_in_product(problem.chain)) {
+    for (const int rows : kRowsOfProduct)
+      list.push_back({.dtype = problem.dtype,
+                      .columns = problem.columns,
+                      .conversion = conversion_of(problem.arch),
+                      .threads_of_row = problem.threads_of_row.value_or(2),
+                      .rows_of_cta = problem.rows_of_cta.value_or(rows),
+                      .ctas_of_row = problem.ctas_of_row.value_or(1),
+                      .chain = problem.chain});
+    return list;
+  }
   for (const int ctas : kCtasOfRow)
     for (const int threads : kThreadsOfRow) {
       Config c{.dtype = problem.dtype,
@@ -131,6 +143,8 @@ std::vector<Config> RowsOperator::candidates(const Rows& problem) {
 }
 
 double RowsOperator::score(const Config& config, const Rows& problem) {
+  // Warps without rows help to split the weights alone; those of eight fill a multiprocessor twice.
+  if (ends_in_product(config.chain)) return config.rows_of_cta == kRowsOfProduct[0] ? 1 : 0.5;
   const double covered = static_cast<double>(config.columns) /
                          (static_cast<double>(rows::vectors_of_thread(config)) * config.threads_of_row * rows::kVector);
   const double off = std::fabs(std::log2(bytes_under_way(config) / wanted_bytes(config, problem)));
@@ -141,6 +155,8 @@ double RowsOperator::score(const Config& config, const Rows& problem) {
 }
 
 std::string RowsOperator::merit(const Config& config, const Rows&) {
+  if (ends_in_product(config.chain))
+    return fmt::format("{} and {} columns a CTA", counted(config.rows_of_cta, "row"), rows::kPartColumns);
   return fmt::format("{} of {} columns a thread, {} a CTA", counted(rows::vectors_of_thread(config), "vector"),
                      rows::kVector, counted(config.rows_of_cta, "row"));
 }
@@ -207,7 +223,7 @@ std::string RowsOperator::explain(const Config& config, const Verdict& verdict) 
     case Rule::mix_columns:
       return fmt::format("mhc_mix that begins at, or has, {} columns: {} needed", found, bound);
     case Rule::mix_out_of_range:
-      return fmt::format("mhc_mix over {} columns or iterations: {} at least", found, bound);
+      return fmt::format("a mix over {} columns or iterations: {} at least", found, bound);
     case Rule::join_outside_row:
       return fmt::format("columns of x2 from {} on in rows of {}", found, bound);
     case Rule::combine_out_of_range:
@@ -218,6 +234,12 @@ std::string RowsOperator::explain(const Config& config, const Verdict& verdict) 
       return chain_mistake(config.chain).value_or(ChainMistake{}).what;
     case Rule::global_without_nvfp4:
       return fmt::format("a global scale for a format with blocks of {}: it goes with nvfp4", found);
+    case Rule::product_not_bf16:
+      return fmt::format("mhc_post(product) of elements of {} bytes: bf16 needed", found);
+    case Rule::product_beside_others:
+      return fmt::format("mhc_post(product) in a chain of {}: it stands alone", counted(verdict.found, "part"));
+    case Rule::product_rows:
+      return fmt::format("{} rows in a CTA: with mhc_post(product) multiples of {} up to 256", found, bound);
     case Rule::no_sink:
       return "a chain that writes nothing: end it with bf16, nvfp4, ... ";
   }
@@ -240,12 +262,23 @@ void RowsOperator::describe(const Config& config, Plan& plan) {
     plan.operands.push_back(std::move(operand));
   }
   plan.smem_bytes = rows::smem_bytes(config);
+  if (ends_in_product(config.chain)) {
+    plan.smem.push_back({"weights, split", 0, rows::kSplitBytes, 1, {}});
+    plan.smem.push_back({"mix of rows", rows::kSplitBytes, plan.smem_bytes - rows::kSplitBytes, 1, {}});
+    plan.roles = {
+        {.name = "rows", .first_warp = 0, .warps = rows::threads_of_cta(config) / rows::kWarp, .registers = 0}};
+    return;
+  }
   if (const int bytes = rows::sums_bytes(config); bytes > 0) plan.smem.push_back({"sums of warps", 0, bytes, 1, {}});
   if (rows::has_shared_sums(config))
     plan.smem.push_back(
         {"barriers", rows::barriers_at(config), rows::barriers_end(config) - rows::barriers_at(config), 1, {}});
   if (plan.smem_bytes > rows::barriers_end(config))
-    plan.smem.push_back({"mix of streams", rows::remix_at(config), plan.smem_bytes - rows::remix_at(config), 1, {}});
+    plan.smem.push_back({begins_with_product(config.chain) ? "products of rows" : "mix of streams",
+                         rows::remix_at(config),
+                         plan.smem_bytes - rows::remix_at(config),
+                         1,
+                         {}});
   plan.roles = {{.name = "rows", .first_warp = 0, .warps = rows::threads_of_cta(config) / rows::kWarp, .registers = 0}};
 }
 
@@ -273,6 +306,9 @@ std::string RowsOperator::call(const Config& config) {
     std::string of_tokens;
     if (is_paged && step.kind == RowPart::join) of_tokens = ", x2_stride_seqlen, 0, 0";
     if (step.is_paged) of_tokens = fmt::format(", 0, {0}_stride_page, {0}_stride_seqlen", n.out);
+    if (step.has_product)
+      of_tokens = fmt::format(", 0, 0, 0, {}, {}, {}", pointer(n.in4), pointer(n.out3),
+                              step.kind == RowPart::mhc_pre ? "parts" : "0");
     steps.push_back(fmt::format("{{{}, {}, {}, {}, {}, {}, {}{}}}", pointer(n.in), pointer(n.in2), pointer(n.in3),
                                 pointer(n.out), pointer(n.out2), stride(n.in_stride), out_stride, of_tokens));
   }

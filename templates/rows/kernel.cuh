@@ -4,6 +4,7 @@
 
 #include "common/illegal_config.cuh"
 #include "ptx/griddepcontrol.cuh"
+#include "rows/product.cuh"
 #include "rows/sinks.cuh"
 #include "rows/sources.cuh"
 #include "rows/steps.cuh"
@@ -87,21 +88,31 @@ __device__ __forceinline__ void load_mix(const void* mix, long long row, int fir
 
 // The streams of a row of x lie side by side.
 template <Config C>
+__device__ __forceinline__ void load_streams_of_x(const Params& p, const Place& place, int vector,
+                                                  Raw<C.dtype> (&raw)[kStreams]) {
+  const int column = column_of<C>(place, vector);
+#pragma unroll
+  for (int s = 0; s < kStreams; ++s) {
+    raw[s] = zeros8<C.dtype>();
+    if (place.source >= 0 && (!has_tail(C) || column < C.columns))
+      raw[s] = load8<C.dtype>(p.x, place.source * p.x_stride + static_cast<long long>(s) * C.columns + column);
+  }
+}
+
+// The first vector is on its way while the mix is made or read.
+template <Config C>
 __device__ __forceinline__ void load_mixed(const Params& p, const Place& place, Values<C>& x) {
-  const StepParams& step = p.steps[source_step(C.chain)];
+  Raw<C.dtype> raw[kStreams];
+  load_streams_of_x<C>(p, place, 0, raw);
   float pre[kStreams] = {};
-  if (place.is_live) load_mix(step.in, place.row, 0, pre);
+  if constexpr (begins_with_product(C.chain)) {
+    pre_of_totals<C>(p, totals_of_row<C>(p, place), pre);
+  } else {
+    if (place.is_live) load_mix(p.steps[source_step(C.chain)].in, place.row, 0, pre);
+  }
 #pragma unroll
   for (int j = 0; j < vectors_of_thread(C); ++j) {
-    const int column = column_of<C>(place, j);
-    const bool is_loaded = place.source >= 0 && (!has_tail(C) || column < C.columns);
-    Raw<C.dtype> raw[kStreams];
-#pragma unroll
-    for (int s = 0; s < kStreams; ++s) {
-      raw[s] = zeros8<C.dtype>();
-      if (is_loaded)
-        raw[s] = load8<C.dtype>(p.x, place.source * p.x_stride + static_cast<long long>(s) * C.columns + column);
-    }
+    if (j > 0) load_streams_of_x<C>(p, place, j, raw);
 #pragma unroll
     for (int i = 0; i < kVector; ++i) {
       float sum = pre[0] * element<C.dtype>(raw[0], i);
@@ -216,9 +227,7 @@ __device__ __forceinline__ void run_steps(const Params& p, const Place& place, V
 }
 
 template <Config C>
-__device__ __forceinline__ void kernel(const Params& p) {
-  common::require_legal<why_invalid(C)>();
-  ptx::griddepcontrol_launch_dependents();  // the next launch may get ready; it waits for the end of this one
+__device__ __forceinline__ void chain_of_row(const Params& p) {
   if constexpr (has_shared_sums(C)) begin_shared_sums<C>();
   ptx::griddepcontrol_wait();
   const Place place = place_of_thread<C>(p);
@@ -241,6 +250,19 @@ __device__ __forceinline__ void kernel(const Params& p) {
     load_row<C>(p, place, x);
   }
   run_steps<C, 0>(p, place, x);
+  if constexpr (begins_with_product(C.chain)) store_mix<C>(p, place);
+}
+
+template <Config C>
+__device__ __forceinline__ void kernel(const Params& p) {
+  common::require_legal<why_invalid(C)>();
+  ptx::griddepcontrol_launch_dependents();  // the next launch may get ready; it waits for the end of this one
+  if constexpr (ends_in_product(C.chain)) {
+    ptx::griddepcontrol_wait();
+    multiply_streams<C>(p);
+  } else {
+    chain_of_row<C>(p);
+  }
 }
 
 }  // namespace tessera::rows

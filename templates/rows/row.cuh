@@ -27,6 +27,10 @@ struct StepParams {
   long long in_stride_token;
   long long out_stride_page;
   long long out_stride_token;
+  // Of products.
+  const void* in4;
+  void* out3;
+  int parts;
 };
 
 struct Params {

@@ -369,7 +369,33 @@ __device__ __forceinline__ void normalise_rows(float eps, float (&v)[kVector]) {
   }
 }
 
-// Of a row's threads the first has pre and post, the next two the rows of comb; the others go along.
+// From m to mHC's coefficients: of a row's threads the first has those of pre and post, the next two the rows of comb;
+// the others of their warp go along.
+template <int kIterations>
+__device__ __forceinline__ void coefficients_of(int thread, float eps, float (&m)[kVector]) {
+  float v[kVector];
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) v[i] = m[i];
+#pragma unroll
+  for (int row = 0; row < kVector; row += kStreams) {
+    const float most = fmaxf(fmaxf(v[row], v[row + 1]), fmaxf(v[row + 2], v[row + 3]));
+#pragma unroll
+    for (int i = 0; i < kStreams; ++i) v[row + i] = ptx::ex2((v[row + i] - most) * 1.4426950408889634f);
+    const float sum = ptx::rcp(v[row] + v[row + 1] + v[row + 2] + v[row + 3]);
+#pragma unroll
+    for (int i = 0; i < kStreams; ++i) v[row + i] = fmaf(v[row + i], sum, eps);
+  }
+  normalise_columns(eps, v);
+#pragma unroll 1
+  for (int i = 1; i < kIterations; ++i) {
+    normalise_rows(eps, v);
+    normalise_columns(eps, v);
+  }
+#pragma unroll
+  for (int i = 0; i < kVector; ++i)
+    m[i] = thread > 0 ? v[i] : i < kMixPost ? sigmoid(m[i]) + eps : 2.0f * sigmoid(m[i]);
+}
+
 template <Config C, int kNumber>
 __device__ __forceinline__ void mix(const StepParams& p, const Place& place, float eps, Values<C>& x) {
   constexpr RowStep S = C.chain.steps[kNumber];
@@ -385,26 +411,8 @@ __device__ __forceinline__ void mix(const StepParams& p, const Place& place, flo
     const int group = column < kMixPost ? 0 : column < kMixComb ? 1 : 2;
     v[i] = has_coefficients ? fmaf(x.v[0][i] * inverse, scale[group], base[column]) : 0.0f;
   }
-  if (place.thread == 0) {
-#pragma unroll
-    for (int i = 0; i < kVector; ++i) x.v[0][i] = i < kMixPost ? sigmoid(v[i]) + eps : 2.0f * sigmoid(v[i]);
-  }
-#pragma unroll
-  for (int row = 0; row < kVector; row += kStreams) {
-    const float most = fmaxf(fmaxf(v[row], v[row + 1]), fmaxf(v[row + 2], v[row + 3]));
-#pragma unroll
-    for (int i = 0; i < kStreams; ++i) v[row + i] = ptx::ex2((v[row + i] - most) * 1.4426950408889634f);
-    const float sum = ptx::rcp(v[row] + v[row + 1] + v[row + 2] + v[row + 3]);
-#pragma unroll
-    for (int i = 0; i < kStreams; ++i) v[row + i] = fmaf(v[row + i], sum, eps);
-  }
-  normalise_columns(eps, v);
-#pragma unroll 1
-  for (int i = 1; i < S.iterations; ++i) {
-    normalise_rows(eps, v);
-    normalise_columns(eps, v);
-  }
-  if (has_coefficients && place.thread > 0) {
+  coefficients_of<S.iterations>(place.thread, eps, v);
+  if (has_coefficients) {
 #pragma unroll
     for (int i = 0; i < kVector; ++i) x.v[0][i] = v[i];
   }

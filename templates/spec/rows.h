@@ -17,9 +17,11 @@
 //   none int placed_rows                                 of sinks that are placed int cache_slots, page_size of pages
 //   and caches: pages * page_size float eps                                       rmsnorm, layernorm, mhc_mix int rows
 //   of each part in turn:
-//     mhc_pre    const float* mix
+//     mhc_pre    const float* mix; of a product const float* product [parts, rows, 24], sum_squares [parts, rows],
+//                mix_base [24], mix_scale [3]; float* mix_out [rows, 24]; int parts
 //     mhc_post   const void* streams; long long its stride; void* streams_out; long long its stride; const float* mix,
-//                next_mix: [rows, 24] of which the first 4 are pre, the next 4 post, the others comb
+//                next_mix: [rows, 24] of which the first 4 are pre, the next 4 post, the others comb; with a product
+//                in place of next_mix const float* mix_weight [24, 4 columns]; float* product, sum_squares
 //     join       const void* x2; long long its stride, with pages that of a head and that of a token
 //     combine    const int* indices; const float* weights (if it has them)       [rows, rows that are added]
 //     compress   const void* scores; long long its stride; const float* ape; const int* tokens
@@ -35,6 +37,11 @@
 //     cache      void* pages; long long bytes from one page to the next
 // Launch: grid {ceil(rows / rows_of_cta) ctas_of_row, 1, 1} in clusters of {ctas_of_row, 1, 1}, block
 // {threads_of_cta(), 1, 1}, smem_bytes() of shared memory, programmatic stream serialization.
+//
+// mhc_post with a product divides its work otherwise: a warp has 16 rows at a time and kPartColumns columns of x and of
+// each stream, a CTA the same columns of rows_of_cta rows, and then of those gridDim.y times as many further; the sums
+// over these columns are a part of the product. threads_of_row is 2. Grid {parts_of_product(), min(ceil(rows /
+// rows_of_cta), kMostTurns), 1}.
 #pragma once
 
 #include "spec/kernel_parts.h"
@@ -102,10 +109,24 @@ TESSERA_HD constexpr int barriers_at(const Config& c) { return static_cast<int>(
 TESSERA_HD constexpr int barriers_end(const Config& c) {
   return has_shared_sums(c) ? barriers_at(c) + 8 * sums_before(c.chain, kMaxRowSteps) : sums_bytes(c);
 }
+// mhc_post with a product: columns of a part, rows of a warp, weights in tiles of 8 rows, split in two bf16 numbers.
+inline constexpr int kPartColumns = 128, kRowsOfWarp = 16, kMixTiles = kMixColumns / 8, kMostTurns = 16;
+inline constexpr int kSplitBytes = kMixColumns * kStreams * kPartColumns * 4;
+TESSERA_HD constexpr int parts_of_product(int columns) { return static_cast<int>(ceil_div(columns, kPartColumns)); }
+// mhc_pre of a product: a row's sums, and that of squares, lie behind the sums over rows.
+// Warps take parts in turn, up to kMostSlices of them.
+inline constexpr int kTotals = kMixColumns + 1, kTotalsFloats = 28, kMostSlices = 8;
+TESSERA_HD constexpr int slices_of_totals(const Config& c) {
+  const int warps = c.threads_of_row / c.ctas_of_row / kWarp;
+  return warps < 1 ? 1 : warps < kMostSlices ? warps : kMostSlices;
+}
 // mhc_post: what a row's mix of the streams takes lies behind the sums.
 inline constexpr int kRemixOfStream = 8, kRemixFloats = kStreams * kRemixOfStream;
+inline constexpr int kRemixOfRow = kRemixFloats + 4;  // of a product: eight rows lie in all banks
 TESSERA_HD constexpr int remix_at(const Config& c) { return static_cast<int>(round_up(barriers_end(c), 16)); }
 TESSERA_HD constexpr int smem_bytes(const Config& c) {
+  if (ends_in_product(c.chain)) return kSplitBytes + c.rows_of_cta * kRemixOfRow * 4;
+  if (begins_with_product(c.chain)) return remix_at(c) + c.rows_of_cta * slices_of_totals(c) * kTotalsFloats * 4;
   return has_part(c.chain, RowPart::mhc_post) ? remix_at(c) + c.rows_of_cta * kRemixFloats * 4 : barriers_end(c);
 }
 
@@ -133,6 +154,7 @@ TESSERA_HD constexpr bool loads_weights_early(const Config& c) {
 // for each vector and those of their mix, tokens that are compressed 64 to 96.
 TESSERA_HD constexpr int min_ctas(const Config& c) {
   if (c.ctas_of_row > 1) return 1;
+  if (ends_in_product(c.chain)) return threads_of_cta(c) >= 512 ? 1 : 512 / threads_of_cta(c);
   const int vectors = vectors_of_thread(c);
   const bool has_streams = has_part(c.chain, RowPart::mhc_post);
   int threads = vectors <= 2 ? 1024 : vectors <= 6 ? 512 : 256;
@@ -173,6 +195,9 @@ enum class Rule {
   store_not_floating,        // bytes of an element of y; 4
   global_without_nvfp4,      // the format's block; 16
   no_sink,                   // steps; 0
+  product_not_bf16,          // bytes of an element of x; 2
+  product_beside_others,     // steps; 1
+  product_rows,              // rows of a CTA; 16
 };
 
 TESSERA_HD constexpr bool is_floating(DType dtype) {
@@ -224,6 +249,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_step(const Config& c, int number)
     return {Rule::cache_columns, columns, tessera::cache_columns(step.cache)};
   if (step.kind == RowPart::mhc_mix && (step.first != 0 || columns != kMixColumns))
     return {Rule::mix_columns, step.first != 0 ? step.first : columns, step.first != 0 ? 0 : kMixColumns};
+  if (step.kind == RowPart::mhc_pre && step.iterations < 1) return {Rule::mix_out_of_range, step.iterations, 1};
   if (step.kind == RowPart::mhc_mix && (step.hidden < 1 || step.iterations < 1))
     return {Rule::mix_out_of_range, step.hidden < 1 ? step.hidden : step.iterations, 1};
   if (step.kind == RowPart::combine && (step.block < 1 || step.block > kMaxCombined))
@@ -256,9 +282,19 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_step(const Config& c, int number)
   return {};
 }
 
+TESSERA_HD constexpr Verdict<Rule> why_invalid_product(const Config& c) {
+  if (c.dtype != DType::bf16) return {Rule::product_not_bf16, dtype_bytes(c.dtype), 2};
+  if (step_count(c.chain) != 1) return {Rule::product_beside_others, step_count(c.chain), 1};
+  if (c.rows_of_cta < kRowsOfWarp || c.rows_of_cta % kRowsOfWarp != 0 || c.rows_of_cta > 256)
+    return {Rule::product_rows, c.rows_of_cta, kRowsOfWarp};
+  if (c.threads_of_row != 2) return {Rule::threads_not_power_of_two, c.threads_of_row, 2};
+  return c.ctas_of_row == 1 ? Verdict<Rule>{} : Verdict<Rule>{Rule::ctas_out_of_range, c.ctas_of_row, 1};
+}
+
 TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (!is_floating(c.dtype)) return {Rule::dtype_not_floating, dtype_bytes(c.dtype), 4};
   if (c.columns < kVector || c.columns % kVector != 0) return {Rule::columns_not_vectors, c.columns, kVector};
+  if (ends_in_product(c.chain)) return why_invalid_product(c);
   const int threads = c.threads_of_row;
   if (threads < 8 || (threads & (threads - 1)) != 0) return {Rule::threads_not_power_of_two, threads, 8};
   const int ctas = c.ctas_of_row;

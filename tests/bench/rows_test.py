@@ -8,7 +8,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROWS = ROOT / "bench" / "h200" / "rows"
 sys.path.insert(0, str(ROWS.parent))
-from rows_bars import BESIDE, EIGHT, cases, verdicts  # noqa: E402
+from rows_bars import BESIDE, EIGHT, TWO, cases, verdicts  # noqa: E402
 
 HEAD = """| operator | rows | MB | tessera us | TB/s | copy us | of the copy's speed | torch.compile us | ratio | FlashInfer us | times FlashInfer | threads |
 |---|---|---|---|---|---|---|---|---|---|---|---|
@@ -57,7 +57,7 @@ class Cases(unittest.TestCase):
     def test_each_is_a_case_of_the_program(self):
         listed = subprocess.run([sys.executable, ROOT / "bench" / "peers" / "rows.py", "--dry-run"], capture_output=True, text=True, check=True).stdout
         names = [line.split(":")[0] for line in listed.splitlines()]
-        for operator in (EIGHT | BESIDE).values():
+        for operator in (EIGHT | TWO | BESIDE).values():
             self.assertEqual(names.count(operator), 1, operator)
 
     def test_lists_and_goes_on(self):

@@ -68,6 +68,8 @@ constexpr std::pair<int, const char*> kChains[] = {
     {1280, "mhc_pre+rmsnorm+mxfp8_e4m3"},
     {640, "mhc_post+rmsnorm+mxfp8_e4m3(tile)+same"},
     {72, "gather+mhc_post+f32"},
+    {328, "mhc_pre(product)+rmsnorm+mxfp8_e4m3(0..319)+f32"},
+    {1280, "gather+mhc_pre(product,iterations=2)+same"},
     {256, "append_kv(128,halves)"},
     {128, "append_kv(64,e4m3,base=500000)"},
     {576, "join(512)+rmsnorm(0..511)+rope(512..575)+f16(paged)+e4m3(0..511)"},

@@ -47,6 +47,8 @@ TEST_CASE("rows: a chain's text comes back, its options once and in one order") 
                                  "residual+factor+mxfp4",
                                  "mhc_post+softcap(limit=50)+softmax+mla_656(0..575)",
                                  "mhc_pre+sigmoid+indexer_132",
+                                 "mhc_post(product)",
+                                 "gather+mhc_pre(product,iterations=10)+rmsnorm+mxfp8_e4m3",
                                  "mhc_mix(hidden=28672,iterations=10)+f32",
                                  "join(128)+rope(0..127,halves)+same(0..127,paged)+e4m3(tensor,paged)",
                                  "combine(6)+same",
@@ -133,6 +135,14 @@ TEST_CASE("rows: what is wrong with a chain is told with its place") {
       chain_refused("dequant(mxfp4,columns)") ==
       "chain = dequant(mxfp4,columns): dequant(mxfp4,columns) (character 1): dequant of block-scaled rows with scales "
       "by columns: take plain or tile");
+  CHECK(
+      chain_refused("mhc_post(product)+f32") ==
+      "chain = mhc_post(product)+f32: mhc_post(product) (character 1): mhc_post(product) beside other parts: it writes "
+      "the streams and their product, and makes no row");
+  CHECK(
+      chain_refused("mhc_pre(iterations=3)+f32") ==
+      "chain = mhc_pre(iterations=3)+f32: mhc_pre(iterations=3) (character 1): mhc_pre with iterations, of a mix that "
+      "is given: they go with product");
   CHECK(chain_refused("append_kv(128") == "chain = append_kv(128: a ) is missing");
   CHECK(chain_refused("join+bf16") ==
         "chain = join+bf16: join (character 1): join(COLUMN) says from which column on a row is that of x2");
@@ -194,7 +204,8 @@ TEST_CASE("rows: an illegal pin, fact or chain is refused with the rule that it 
   CHECK(of_chain("512", "softcap(0)") == "softcap of 0: 1 at least");
   CHECK(of_chain("512", "mla_656") == "512 columns for a cache whose tokens have 576");
   CHECK(of_chain("512", "mhc_mix") == "mhc_mix that begins at, or has, 512 columns: 24 needed");
-  CHECK(of_chain("24", "mhc_mix(iterations=0)") == "mhc_mix over 0 columns or iterations: 1 at least");
+  CHECK(of_chain("24", "mhc_mix(iterations=0)") == "a mix over 0 columns or iterations: 1 at least");
+  CHECK(of_chain("512", "mhc_pre(product,iterations=0)+f32") == "a mix over 0 columns or iterations: 1 at least");
   CHECK(of_chain("512", "hadamard(32)") == "hadamard of 32: 64, 128 or 256");
   CHECK(of_chain("512", "mxfp4(global)") == "a global scale for a format with blocks of 32: it goes with nvfp4");
   CHECK(

@@ -58,6 +58,7 @@ const std::vector<std::pair<const char*, Sizes>>& kernels() {
       {"gemm dtype=e4m3 a_scale_block=1x128 b_scale_block=128x128 split_k=1 tile_m=128 tile_n=64 stages=3",
        {{"m", 200}, {"n", 128}, {"k", 1024}, {"sfa_stride_m", 1}, {"sfa_stride_k", 200}}},
       {"rows dtype=f32 columns=65536 chain=rmsnorm+bf16", {{"rows", 2}}},
+      {"rows columns=136 rows_of_cta=16 chain=mhc_post(product)", {{"rows", 300}}},
       {"fmha dtype=nvfp4 arch=sm_120a head_dim=64 mask=causal", attention},
       {"fmha arch=sm_100a head_dim=64 mask=causal", attention},
       {"fmha arch=sm_100a head_dim=256 cta_group=2 p_path=smem", attention},

@@ -22,8 +22,8 @@ std::string to_text(const RowChain& chain);
 /// Names of the buffers of one step, and of the sizes that are their rows' strides; empty where it has none. Of several
 /// steps of a kind the second one's end in 2, the third one's in 3.
 struct RowStepNames {
-  std::string in, in2, in3;           ///< residual, factor, weight, bias, the given scale; streams, mix, next_mix; x2
-  std::string out, out2;              ///< residual_out, y, y_scales, cache
+  std::string in, in2, in3, in4;      ///< residual, factor, weight, bias, the given scale; streams, mix, next_mix; x2
+  std::string out, out2, out3;        ///< residual_out, y, y_scales, cache; streams_out, product, sum_squares
   std::string in_stride, out_stride;  ///< of pages: from one head to the next
 };
 std::vector<RowStepNames> row_step_names(const RowChain& chain);

@@ -73,9 +73,12 @@ struct RowStep {
   int stretch = 1;        // of the context
   int trained = 8192;     // positions of training: llama3, yarn
   int low = 1, high = 4;  // llama3: low and high frequency factor; yarn: beta slow and beta fast
-  // mhc_mix: columns of the streams together, and Sinkhorn's iterations
+  // mhc_mix, mhc_pre of a product: columns of the streams together, and Sinkhorn's iterations
   int hidden = 16384;
   int iterations = 20;
+  // mhc_post: the new streams' product with the next mix's rows of weights is taken, and no row is made. mhc_pre: the
+  // mix is made of such a product, and written
+  bool has_product = false;
   // hadamard: 64, 128 or 256. scaled_8: columns of a scale, 0: the row, -1: one scale for all, given. combine: rows
   // that are added. compress: tokens of an entry. dequant of e4m3: columns of a scale.
   int block = 128;
@@ -183,6 +186,14 @@ TESSERA_HD constexpr long long source_columns(const RowChain& chain, long long c
     default:
       return columns;
   }
+}
+// Whether the streams of mhc_post go into a product.
+TESSERA_HD constexpr bool ends_in_product(const RowChain& chain) {
+  return source_of(chain) == RowPart::mhc_post && chain.steps[source_step(chain)].has_product;
+}
+// Whether the mix of mhc_pre is made of a product.
+TESSERA_HD constexpr bool begins_with_product(const RowChain& chain) {
+  return source_of(chain) == RowPart::mhc_pre && chain.steps[source_step(chain)].has_product;
 }
 // Tokens that an entry of compress has: with those of the entry before.
 TESSERA_HD constexpr int compressed_tokens(const RowStep& step) { return step.overlaps ? 2 * step.block : step.block; }
